@@ -1,0 +1,24 @@
+# Compiler settings every target of ours shares. Assertions stay on in every build type (STYLE: no NDEBUG).
+set(CMAKE_C_STANDARD 17)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+set(CMAKE_C_FLAGS_RELEASE "-O2 -g1")
+set(FR_SANITIZE "" CACHE STRING "address,undefined or thread: sanitizers for our own code")
+
+add_library(fr_flags INTERFACE)
+target_compile_definitions(fr_flags INTERFACE _POSIX_C_SOURCE=200809L _DEFAULT_SOURCE)
+# -ffp-contract=off: numbers must not depend on which multiply-adds the compiler fuses (DESIGN section 10).
+target_compile_options(fr_flags INTERFACE -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith
+  -Wvla -Wformat=2 -Werror -ffp-contract=off -fno-math-errno -fstack-protector-strong)
+if(FR_SANITIZE)
+  target_compile_options(fr_flags INTERFACE -fsanitize=${FR_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(fr_flags INTERFACE -fsanitize=${FR_SANITIZE})
+else()
+  target_compile_definitions(fr_flags INTERFACE $<$<CONFIG:Release>:_FORTIFY_SOURCE=2>)
+  target_link_options(fr_flags INTERFACE -Wl,-z,relro,-z,now)
+endif()

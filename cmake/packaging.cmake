@@ -1,0 +1,1 @@
+# Install rules: see daemon, replica and tool.
