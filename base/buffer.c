@@ -1,0 +1,53 @@
+/* Growing byte buffer. Growth is x2, so that n appended bytes cost O(n) copies; the slow path lives here, the check in
+ * the header. Owner: whoever holds the struct; one thread. Does not: shrink, or accept bytes of its own storage in
+ * append. */
+#include "base/buffer.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/check.h"
+
+enum { FIRST_CAPACITY = 64 };
+
+void fr_buffer_release(struct fr_buffer *buffer)
+{
+    if (!buffer)
+        return;
+    free(buffer->data);
+    *buffer = (struct fr_buffer){0};
+}
+
+uint8_t *fr_buffer_grow(struct fr_buffer *buffer, size_t extra)
+{
+    size_t needed;
+    bool fits = fr_add_size(buffer->size, extra, &needed);
+    FR_CHECK(fits);
+    size_t capacity = buffer->capacity < FIRST_CAPACITY ? FIRST_CAPACITY : buffer->capacity;
+    while (capacity < needed)
+        if (!fr_mul_size(capacity, 2, &capacity))
+            capacity = needed;
+    buffer->data = fr_realloc(buffer->data, capacity, 1);
+    buffer->capacity = capacity;
+    return buffer->data + buffer->size;
+}
+
+void fr_buffer_printf(struct fr_buffer *buffer, const char *format, ...)
+{
+    va_list arguments, again;
+    va_start(arguments, format);
+    va_copy(again, arguments);
+    fr_buffer_reserve(buffer, 128);
+    size_t room = buffer->capacity - buffer->size;
+    int size = vsnprintf((char *)buffer->data + buffer->size, room, format, arguments);
+    FR_CHECK(size >= 0);
+    if ((size_t)size >= room) { /* vsnprintf wants a byte for the NUL, which stays outside `size` */
+        fr_buffer_reserve(buffer, (size_t)size + 1);
+        int second = vsnprintf((char *)buffer->data + buffer->size, (size_t)size + 1, format, again);
+        FR_CHECK(second == size);
+    }
+    buffer->size += (size_t)size;
+    va_end(again);
+    va_end(arguments);
+}

@@ -1,0 +1,59 @@
+/* The system's clocks and a fake one behind the same table. mono_ns reads CLOCK_MONOTONIC (never set back, slewed at
+ * most); wall_ms reads CLOCK_REALTIME. Thread: the system clock any; a fake clock belongs to one test thread. */
+#include "base/clock.h"
+
+#include <stddef.h>
+#include <time.h>
+
+#include "base/check.h"
+
+static uint64_t system_mono_ns(void *self)
+{
+    (void)self;
+    struct timespec now;
+    int rc = clock_gettime(CLOCK_MONOTONIC, &now);
+    FR_CHECK(rc == 0);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static int64_t system_wall_ms(void *self)
+{
+    (void)self;
+    struct timespec now;
+    int rc = clock_gettime(CLOCK_REALTIME, &now);
+    FR_CHECK(rc == 0);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+const struct fr_clock *fr_clock_system(void)
+{
+    static const struct fr_clock clock = {.mono_ns = system_mono_ns, .wall_ms = system_wall_ms, .self = NULL};
+    return &clock;
+}
+
+static uint64_t fake_mono_ns(void *self)
+{
+    const struct fr_clock_fake *fake = self;
+    return fake->mono_ns;
+}
+
+static int64_t fake_wall_ms(void *self)
+{
+    const struct fr_clock_fake *fake = self;
+    return fake->wall_ms;
+}
+
+void fr_clock_fake_init(struct fr_clock_fake *fake, int64_t wall_ms)
+{
+    fake->clock = (struct fr_clock){.mono_ns = fake_mono_ns, .wall_ms = fake_wall_ms, .self = fake};
+    /* Not 0: "0 means never" in several timers, and a real monotonic clock is never 0 either. */
+    fake->mono_ns = 1000000000u;
+    fake->wall_ms = wall_ms;
+}
+
+void fr_clock_fake_advance_ms(struct fr_clock_fake *fake, int64_t ms)
+{
+    FR_CHECK(ms >= 0);
+    fake->mono_ns += (uint64_t)ms * 1000000u;
+    fake->wall_ms += ms;
+}

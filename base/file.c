@@ -1,0 +1,354 @@
+/* Files: the system's disk table, whole writes, atomic replacement, locks.
+ *
+ * Replacement follows the one order that survives a power cut on POSIX file systems: write a temporary file, sync it,
+ * rename it over the target, sync the directory. A sync that failed is never tried again: the kernel may have dropped
+ * the dirty pages and would report success (Rebello et al., "Can applications recover from fsync failures?", 2020); the
+ * caller stops (P6). Every open has O_CLOEXEC; files we write or lock are opened with O_NOFOLLOW, so that a planted
+ * link cannot aim them elsewhere. Thread: any. Does not: retry, except a call that a signal interrupted before it did
+ * anything. */
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/check.h"
+
+enum { READ_CHUNK = 64 * 1024, LOCK_TEXT_MAX = 32 };
+
+/* ---- the system's table ---- */
+
+static int system_open(void *self, const char *path, int flags, unsigned mode)
+{
+    (void)self;
+    int fd;
+    do
+        fd = open(path, flags | O_CLOEXEC, (mode_t)mode);
+    while (fd < 0 && errno == EINTR);
+    return fd;
+}
+
+static int system_close(void *self, int fd)
+{
+    (void)self;
+    /* Linux frees the descriptor also when it reports EINTR; a second close could hit another thread's file. */
+    if (close(fd) != 0 && errno != EINTR)
+        return -1;
+    return 0;
+}
+
+static long system_pwrite(void *self, int fd, const void *bytes, size_t size, uint64_t offset)
+{
+    (void)self;
+    ssize_t written;
+    do
+        written = pwrite(fd, bytes, size, (off_t)offset);
+    while (written < 0 && errno == EINTR);
+    return (long)written;
+}
+
+static int system_fdatasync(void *self, int fd)
+{
+    (void)self;
+    return fdatasync(fd);
+}
+
+static int system_ftruncate(void *self, int fd, uint64_t size)
+{
+    (void)self;
+    int rc;
+    do
+        rc = ftruncate(fd, (off_t)size);
+    while (rc != 0 && errno == EINTR);
+    return rc;
+}
+
+static int system_rename(void *self, const char *from, const char *to)
+{
+    (void)self;
+    return rename(from, to);
+}
+
+static int system_unlink(void *self, const char *path)
+{
+    (void)self;
+    return unlink(path);
+}
+
+static int system_sync_dir(void *self, const char *path)
+{
+    (void)self;
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    int rc = fsync(fd);
+    int saved = errno;
+    close(fd);
+    errno = saved;
+    return rc;
+}
+
+const struct fr_disk *fr_disk_system(void)
+{
+    static const struct fr_disk disk = {
+        .self = NULL,
+        .open = system_open,
+        .close = system_close,
+        .pwrite = system_pwrite,
+        .fdatasync = system_fdatasync,
+        .ftruncate = system_ftruncate,
+        .rename = system_rename,
+        .unlink = system_unlink,
+        .sync_dir = system_sync_dir,
+    };
+    return &disk;
+}
+
+/* ---- errors ---- */
+
+static enum fr_status failed(struct fr_err *err, const char *what, const char *path, int number)
+{
+    char reason[128];
+    if (strerror_r(number, reason, sizeof(reason)) != 0)
+        snprintf(reason, sizeof(reason), "error %d", number);
+    if (number == ENOSPC || number == EDQUOT)
+        return fr_err_set(err, FR_E_NO_SPACE, "cannot %s %s: %s; free space on that file system and start again", what,
+                          path, reason);
+    if (number == ENOENT)
+        return fr_err_set(err, FR_E_NOT_FOUND, "cannot %s %s: %s", what, path, reason);
+    if (number == EACCES || number == EPERM || number == EROFS)
+        return fr_err_set(err, FR_E_DENIED, "cannot %s %s: %s; check its owner and mode", what, path, reason);
+    return fr_err_set(err, FR_E_IO, "cannot %s %s: %s", what, path, reason);
+}
+
+/* ---- writes ---- */
+
+enum fr_status fr_disk_write(const struct fr_disk *disk, int fd, const void *bytes, size_t size, uint64_t offset,
+                             const char *path, struct fr_err *err)
+{
+    const uint8_t *at = bytes;
+    if (offset > (uint64_t)INT64_MAX - size)
+        return fr_err_set(err, FR_E_LIMIT, "cannot write %s: offset beyond 2^63", path);
+    while (size > 0) {
+        long written = disk->pwrite(disk->self, fd, at, size, offset);
+        if (written < 0)
+            return failed(err, "write", path, errno);
+        if (written == 0) /* POSIX leaves it open; a loop without progress must end */
+            return failed(err, "write", path, ENOSPC);
+        FR_CHECK((size_t)written <= size);
+        at += written;
+        offset += (uint64_t)written;
+        size -= (size_t)written;
+    }
+    return FR_OK;
+}
+
+enum fr_status fr_disk_sync(const struct fr_disk *disk, int fd, const char *path, struct fr_err *err)
+{
+    if (disk->fdatasync(disk->self, fd) == 0)
+        return FR_OK;
+    return failed(err, "sync", path, errno);
+}
+
+/* Directory part of path in out ("." when there is none). */
+static bool parent_of(const char *path, char out[PATH_MAX])
+{
+    const char *slash = strrchr(path, '/');
+    size_t size = slash ? (size_t)(slash - path) : 0;
+    if (size >= PATH_MAX)
+        return false;
+    if (!slash)
+        memcpy(out, ".", 2);
+    else if (size == 0)
+        memcpy(out, "/", 2);
+    else {
+        memcpy(out, path, size);
+        out[size] = '\0';
+    }
+    return true;
+}
+
+static enum fr_status write_temporary(const struct fr_disk *disk, const char *path, const void *bytes, size_t size,
+                                      struct fr_err *err)
+{
+    int fd = disk->open(disk->self, path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return failed(err, "create", path, errno);
+    enum fr_status status = fr_disk_write(disk, fd, bytes, size, 0, path, err);
+    if (status == FR_OK)
+        status = fr_disk_sync(disk, fd, path, err);
+    if (disk->close(disk->self, fd) != 0 && status == FR_OK)
+        status = failed(err, "close", path, errno);
+    return status;
+}
+
+enum fr_status fr_file_replace(const struct fr_disk *disk, const char *path, const void *bytes, size_t size,
+                               struct fr_err *err)
+{
+    char temporary[PATH_MAX], directory[PATH_MAX];
+    int length = snprintf(temporary, sizeof(temporary), "%s.tmp", path);
+    if (length < 0 || (size_t)length >= sizeof(temporary) || !parent_of(path, directory))
+        return fr_err_set(err, FR_E_LIMIT, "path too long: %.100s...", path);
+    enum fr_status status = write_temporary(disk, temporary, bytes, size, err);
+    if (status == FR_OK && disk->rename(disk->self, temporary, path) != 0)
+        status = failed(err, "rename to", path, errno);
+    if (status != FR_OK) {
+        (void)disk->unlink(disk->self, temporary); /* the old file stands; a left-over is overwritten next time */
+        return status;
+    }
+    if (disk->sync_dir(disk->self, directory) != 0)
+        return failed(err, "sync directory", directory, errno);
+    return FR_OK;
+}
+
+/* ---- reads ---- */
+
+static enum fr_status read_all(int fd, const char *path, size_t limit, struct fr_buffer *out, struct fr_err *err)
+{
+    size_t begin = out->size;
+    struct stat info;
+    if (fstat(fd, &info) != 0)
+        return failed(err, "stat", path, errno);
+    if (S_ISREG(info.st_mode) && info.st_size > 0 && (uint64_t)info.st_size <= limit)
+        fr_buffer_reserve(out, (size_t)info.st_size + 1); /* one more: the read that sees the end */
+    for (;;) {
+        size_t got = out->size - begin;
+        if (out->capacity - out->size == 0)
+            fr_buffer_reserve(out, READ_CHUNK);
+        size_t room = out->capacity - out->size;
+        /* At most one byte over the limit, enough to see that the file is longer. */
+        if (room > limit - got && limit - got < SIZE_MAX)
+            room = limit - got + 1;
+        ssize_t n = read(fd, out->data + out->size, room);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return failed(err, "read", path, errno);
+        if (n == 0)
+            return FR_OK;
+        if ((size_t)n > limit - got)
+            return fr_err_set(err, FR_E_LIMIT, "%s is larger than its limit of %zu bytes", path, limit);
+        out->size += (size_t)n;
+    }
+}
+
+enum fr_status fr_file_read(const char *path, size_t limit, struct fr_buffer *out, struct fr_err *err)
+{
+    size_t begin = out->size;
+    int fd = system_open(NULL, path, O_RDONLY, 0);
+    if (fd < 0)
+        return failed(err, "open", path, errno);
+    enum fr_status status = read_all(fd, path, limit, out, err);
+    close(fd);
+    if (status != FR_OK)
+        out->size = begin;
+    return status;
+}
+
+/* ---- directories, locks, space ---- */
+
+/* One level; a new entry is synced in its parent, else a power cut could take the directory and all that is in it. */
+static enum fr_status make_one(const char *path, struct fr_err *err)
+{
+    if (mkdir(path, 0700) == 0) {
+        char parent[PATH_MAX];
+        if (parent_of(path, parent) && system_sync_dir(NULL, parent) != 0)
+            return failed(err, "sync directory", parent, errno);
+        return FR_OK;
+    }
+    int number = errno;
+    struct stat info;
+    if (stat(path, &info) == 0) {
+        if (S_ISDIR(info.st_mode))
+            return FR_OK; /* also where the parent is read-only to us */
+        return fr_err_set(err, FR_E_EXISTS, "%s exists and is not a directory", path);
+    }
+    return failed(err, "create directory", path, number);
+}
+
+enum fr_status fr_dir_make(const char *path, struct fr_err *err)
+{
+    char part[PATH_MAX];
+    size_t size = strlen(path);
+    if (size == 0 || size >= sizeof(part))
+        return fr_err_set(err, FR_E_LIMIT, "cannot create directory: path is empty or longer than %d bytes",
+                          PATH_MAX - 1);
+    memcpy(part, path, size + 1);
+    while (size > 1 && part[size - 1] == '/')
+        part[--size] = '\0';
+    for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        if (slash[-1] == '/')
+            continue;
+        *slash = '\0';
+        enum fr_status status = make_one(part, err);
+        *slash = '/';
+        if (status != FR_OK)
+            return status;
+    }
+    return make_one(part, err);
+}
+
+static enum fr_status lock_is_held(int fd, const char *path, struct fr_err *err)
+{
+    char text[LOCK_TEXT_MAX] = {0};
+    ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
+    char *end = text;
+    long holder = n > 0 ? strtol(text, &end, 10) : 0;
+    if (holder > 0 && (*end == '\n' || *end == '\0'))
+        return fr_err_set(err, FR_E_BUSY, "%s is locked by process %ld; stop it first, or use another directory", path,
+                          holder);
+    return fr_err_set(err, FR_E_BUSY, "%s is locked by another process; stop it first, or use another directory", path);
+}
+
+enum fr_status fr_file_lock(const char *path, int *fd, struct fr_err *err)
+{
+    int lock = system_open(NULL, path, O_RDWR | O_CREAT | O_NOFOLLOW, 0600);
+    if (lock < 0)
+        return failed(err, "open", path, errno);
+    int rc;
+    do
+        rc = flock(lock, LOCK_EX | LOCK_NB);
+    while (rc != 0 && errno == EINTR);
+    if (rc != 0) {
+        enum fr_status status = errno == EWOULDBLOCK ? lock_is_held(lock, path, err) : failed(err, "lock", path, errno);
+        close(lock);
+        return status;
+    }
+    char text[LOCK_TEXT_MAX];
+    int size = snprintf(text, sizeof(text), "%ld\n", (long)getpid());
+    FR_CHECK(size > 0 && (size_t)size < sizeof(text));
+    enum fr_status status = FR_OK;
+    if (system_ftruncate(NULL, lock, 0) != 0)
+        status = failed(err, "truncate", path, errno);
+    if (status == FR_OK) /* information only: not synced, the lock itself is the kernel's */
+        status = fr_disk_write(fr_disk_system(), lock, text, (size_t)size, 0, path, err);
+    if (status != FR_OK) {
+        close(lock);
+        return status;
+    }
+    *fd = lock;
+    return FR_OK;
+}
+
+enum fr_status fr_disk_free_bytes(const char *path, uint64_t *bytes, struct fr_err *err)
+{
+    struct statvfs info;
+    int rc;
+    do
+        rc = statvfs(path, &info);
+    while (rc != 0 && errno == EINTR);
+    if (rc != 0)
+        return failed(err, "statvfs", path, errno);
+    uint64_t free_bytes;
+    if (__builtin_mul_overflow((uint64_t)info.f_bavail, (uint64_t)info.f_frsize, &free_bytes))
+        free_bytes = UINT64_MAX;
+    *bytes = free_bytes;
+    return FR_OK;
+}

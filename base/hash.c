@@ -1,0 +1,83 @@
+/* Hashes whose values are stored or sent, so that they may never change: golden values stand in the unit test.
+ *
+ * XXH3 is compiled in from its header (XXH_INLINE_ALL): most inputs are ids of a few bytes, where a call through the
+ * shared library costs as much as the hash. SHA-256 comes from libcrypto. Sources: MurmurHash3 (Appleby 2011), XXH3
+ * (Collet 2019), FIPS 180-4. Thread: any; a stream belongs to one thread. */
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "base/hash.h"
+
+#include <stdlib.h>
+
+#include <openssl/sha.h>
+
+#include "base/check.h"
+
+uint64_t fr_fmix64_inverse(uint64_t k)
+{
+    /* A shift by 33 >= 64/2 undoes itself; the factors are the inverses modulo 2^64 of fmix64's, in reverse order. */
+    k ^= k >> 33;
+    k *= 0x9cb4b2f8129337dbULL;
+    k ^= k >> 33;
+    k *= 0x4f74430c22a54005ULL;
+    k ^= k >> 33;
+    return k;
+}
+
+uint64_t fr_xxh3(const void *bytes, size_t size)
+{
+    return XXH3_64bits(bytes, size);
+}
+
+uint64_t fr_xxh3_seed(const void *bytes, size_t size, uint64_t seed)
+{
+    return XXH3_64bits_withSeed(bytes, size, seed);
+}
+
+struct fr_xxh3_stream {
+    XXH3_state_t state;
+};
+
+struct fr_xxh3_stream *fr_xxh3_stream_new(void)
+{
+    struct fr_xxh3_stream *stream = fr_alloc_aligned(_Alignof(struct fr_xxh3_stream), sizeof(*stream));
+    XXH_errorcode rc = XXH3_64bits_reset(&stream->state);
+    FR_CHECK(rc == XXH_OK);
+    return stream;
+}
+
+void fr_xxh3_stream_update(struct fr_xxh3_stream *stream, const void *bytes, size_t size)
+{
+    if (size == 0)
+        return;
+    XXH_errorcode rc = XXH3_64bits_update(&stream->state, bytes, size);
+    FR_CHECK(rc == XXH_OK);
+}
+
+uint64_t fr_xxh3_stream_digest(const struct fr_xxh3_stream *stream)
+{
+    return XXH3_64bits_digest(&stream->state);
+}
+
+void fr_xxh3_stream_free(struct fr_xxh3_stream *stream)
+{
+    free(stream);
+}
+
+struct fr_sha256 fr_sha256(const void *bytes, size_t size)
+{
+    struct fr_sha256 digest;
+    _Static_assert(sizeof(digest.bytes) == SHA256_DIGEST_LENGTH, "SHA-256 is 32 bytes");
+    const unsigned char *done = SHA256(size ? bytes : "", size, digest.bytes);
+    FR_CHECK(done == digest.bytes); /* fails only where libcrypto has no SHA-256 at all */
+    return digest;
+}
+
+uint64_t fr_sha256_u64(const struct fr_sha256 *digest)
+{
+    uint64_t value = 0;
+    for (int i = 0; i < 8; i++)
+        value = value << 8 | digest->bytes[i];
+    return value;
+}

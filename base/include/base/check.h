@@ -1,0 +1,42 @@
+/* Assertions that stay on in release builds, and arithmetic that cannot overflow silently.
+ * FR_CHECK is for invariants and for arguments from our own code, never for data from a wire, a disk or a config. */
+#ifndef FR_BASE_CHECK_H
+#define FR_BASE_CHECK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define FR_CHECK(condition) ((condition) ? (void)0 : fr_check_failed(#condition, __FILE__, __LINE__))
+__attribute__((noreturn, cold)) void fr_check_failed(const char *condition, const char *file, int line);
+
+/* *out written only when the result fits; false otherwise. */
+static inline bool fr_add_size(size_t a, size_t b, size_t *out)
+{
+    size_t sum;
+    if (__builtin_add_overflow(a, b, &sum))
+        return false;
+    *out = sum;
+    return true;
+}
+
+static inline bool fr_mul_size(size_t a, size_t b, size_t *out)
+{
+    size_t product;
+    if (__builtin_mul_overflow(a, b, &product))
+        return false;
+    *out = product;
+    return true;
+}
+
+#define FR_ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
+
+/* calloc/realloc that never return NULL: an allocation refused at start ends the process with a message (crash-only).
+ */
+void *fr_alloc(size_t count, size_t size) __attribute__((alloc_size(1, 2), returns_nonnull));
+void *fr_realloc(void *memory, size_t count, size_t size) __attribute__((alloc_size(2, 3), returns_nonnull));
+/* Zeroed, aligned to alignment (a power of two); released with free(). */
+void *fr_alloc_aligned(size_t alignment, size_t size) __attribute__((returns_nonnull));
+char *fr_strdup(const char *text);
+
+#endif

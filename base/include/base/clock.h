@@ -1,0 +1,36 @@
+/* Time behind a function table, so that tests and simulation drive it.
+ * mono_ns never goes back (intervals, timers); wall_ms is Unix time (logs, record timestamps; never a decision about
+ * data). */
+#ifndef FR_BASE_CLOCK_H
+#define FR_BASE_CLOCK_H
+
+#include <stdint.h>
+
+struct fr_clock {
+    uint64_t (*mono_ns)(void *self);
+    int64_t (*wall_ms)(void *self);
+    void *self;
+};
+
+const struct fr_clock *fr_clock_system(void);
+
+/* Fake clock: caller's memory, advanced by hand, one thread. */
+struct fr_clock_fake {
+    struct fr_clock clock;
+    uint64_t mono_ns;
+    int64_t wall_ms;
+};
+void fr_clock_fake_init(struct fr_clock_fake *fake, int64_t wall_ms);
+void fr_clock_fake_advance_ms(struct fr_clock_fake *fake, int64_t ms);
+
+static inline uint64_t fr_mono_ns(const struct fr_clock *clock)
+{
+    return clock->mono_ns(clock->self);
+}
+
+static inline int64_t fr_wall_ms(const struct fr_clock *clock)
+{
+    return clock->wall_ms(clock->self);
+}
+
+#endif

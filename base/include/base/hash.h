@@ -1,0 +1,36 @@
+/* Hashes with fixed meaning on disk and wire: MurmurHash3's 64-bit finalizer, XXH3-64, SHA-256 (OpenSSL's libcrypto).
+ */
+#ifndef FR_BASE_HASH_H
+#define FR_BASE_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A bijection on 64 bits (MurmurHash3, Appleby 2011), and its inverse. */
+static inline uint64_t fr_fmix64(uint64_t k)
+{
+    k ^= k >> 33;
+    k *= 0xff51afd7ed558ccdULL;
+    k ^= k >> 33;
+    k *= 0xc4ceb9fe1a85ec53ULL;
+    k ^= k >> 33;
+    return k;
+}
+uint64_t fr_fmix64_inverse(uint64_t k);
+
+uint64_t fr_xxh3(const void *bytes, size_t size);
+uint64_t fr_xxh3_seed(const void *bytes, size_t size, uint64_t seed);
+struct fr_xxh3_stream; /* for hashes over streams (dump) */
+struct fr_xxh3_stream *fr_xxh3_stream_new(void);
+void fr_xxh3_stream_update(struct fr_xxh3_stream *stream, const void *bytes, size_t size);
+uint64_t fr_xxh3_stream_digest(const struct fr_xxh3_stream *stream);
+void fr_xxh3_stream_free(struct fr_xxh3_stream *stream);
+
+struct fr_sha256 {
+    uint8_t bytes[32];
+};
+struct fr_sha256 fr_sha256(const void *bytes, size_t size);
+/* First 8 bytes, big-endian: the u64 that delta records carry as `dig`, `prev` and `fp`. */
+uint64_t fr_sha256_u64(const struct fr_sha256 *digest);
+
+#endif

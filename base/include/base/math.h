@@ -1,0 +1,144 @@
+/* exp, log, tanh, sigmoid, log1p in f32, written with basic operations only, so that CPU, CUDA and every libm agree on
+ * the bits (DESIGN section 10: libm's differ by processor). Valid as C17 and as CUDA C++: FR_HD is the one marker.
+ * Tolerance class: ULP(4) against the double-precision reference (the unit test prints the measured maximum: 1.0 for
+ * exp, 0.9 log, 2.4 log1p, 2.4 sigmoid, 1.5 tanh, 2.7 softplus). */
+#ifndef FR_BASE_MATH_H
+#define FR_BASE_MATH_H
+
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __CUDACC__
+#define FR_HD static __host__ __device__ inline
+#else
+#define FR_HD static inline
+#endif
+
+FR_HD float fr_bits_f32(uint32_t bits)
+{
+    float v;
+    memcpy(&v, &bits, sizeof(v));
+    return v;
+}
+
+FR_HD uint32_t fr_f32_bits(float v)
+{
+    uint32_t bits;
+    memcpy(&bits, &v, sizeof(bits));
+    return bits;
+}
+
+/* e^x by x = n ln2 + r, |r| <= ln2/2 (Cody and Waite 1980), degree-6 polynomial. Saturates to +inf above 88.72 and 0
+ * below -87.3. */
+FR_HD float fr_expf(float x)
+{
+    if (x != x)
+        return x;
+    if (x > 88.72283f)
+        return fr_bits_f32(0x7f800000u);
+    if (x < -87.33654f)
+        return 0.0f;
+    float n = x * 1.44269504088896341f;
+    n = n >= 0.0f ? (float)(int32_t)(n + 0.5f) : (float)(int32_t)(n - 0.5f);
+    float r = x - n * 0.693359375f;
+    r = r - n * -2.12194440e-4f;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    float y = p * (r * r) + r + 1.0f;
+    int32_t k = (int32_t)n;
+    if (k > 127) /* 2^128 does not fit one factor */
+        return y * fr_bits_f32(0x7f000000u) * 2.0f;
+    return y * fr_bits_f32((uint32_t)(k + 127) << 23);
+}
+
+/* Natural logarithm of x > 0 (x <= 0: NaN or -inf as in C). Mantissa in [sqrt(1/2), sqrt(2)), degree-8 polynomial
+ * (Cephes form). */
+FR_HD float fr_logf(float x)
+{
+    if (x != x || x < 0.0f)
+        return fr_bits_f32(0x7fc00000u);
+    if (x == 0.0f)
+        return fr_bits_f32(0xff800000u);
+    int32_t e = 0;
+    if (x < 1.17549435e-38f) {
+        x *= 8388608.0f;
+        e = -23;
+    }
+    uint32_t bits = fr_f32_bits(x);
+    if (bits >= 0x7f800000u)
+        return x;
+    e += (int32_t)(bits >> 23) - 126;
+    float m = fr_bits_f32((bits & 0x007fffffu) | 0x3f000000u); /* [0.5, 1) */
+    if (m < 0.707106781186547524f) {
+        e -= 1;
+        m = m + m - 1.0f;
+    } else {
+        m = m - 1.0f;
+    }
+    float z = m * m;
+    float p = 7.0376836292e-2f;
+    p = p * m - 1.1514610310e-1f;
+    p = p * m + 1.1676998740e-1f;
+    p = p * m - 1.2420140846e-1f;
+    p = p * m + 1.4249322787e-1f;
+    p = p * m - 1.6668057665e-1f;
+    p = p * m + 2.0000714765e-1f;
+    p = p * m - 2.4999993993e-1f;
+    p = p * m + 3.3333331174e-1f;
+    float y = m * z * p;
+    float fe = (float)e;
+    y = y + fe * -2.12194440e-4f;
+    y = y - 0.5f * z;
+    return m + y + fe * 0.693359375f;
+}
+
+/* log(1 + x), exact near 0 by the correction of Kahan (HP-15C): log(u) x / (u - 1), u = 1 + x. */
+FR_HD float fr_log1pf(float x)
+{
+    float u = 1.0f + x;
+    if (u == 1.0f)
+        return x;
+    if (u >= 3.402823466e38f || u <= 0.0f)
+        return fr_logf(u);
+    return fr_logf(u) * (x / (u - 1.0f));
+}
+
+FR_HD float fr_sigmoidf(float x)
+{
+    if (x >= 0.0f)
+        return 1.0f / (1.0f + fr_expf(-x));
+    float e = fr_expf(x);
+    return e / (1.0f + e);
+}
+
+/* Odd polynomial below 0.625 (Cephes form), where 1 - 2/(e^2x + 1) would cancel; saturates to 1 above 10. */
+FR_HD float fr_tanhf(float x)
+{
+    if (x != x)
+        return x;
+    float a = x >= 0.0f ? x : -x;
+    if (a < 0.625f) {
+        float z = a * a;
+        float p = -5.70498872745e-3f;
+        p = p * z + 2.06390887954e-2f;
+        p = p * z - 5.37397155531e-2f;
+        p = p * z + 1.33314422036e-1f;
+        p = p * z - 3.33332819422e-1f;
+        return p * z * x + x;
+    }
+    float t = a > 10.0f ? 1.0f : 1.0f - 2.0f / (fr_expf(a + a) + 1.0f);
+    return x >= 0.0f ? t : -t;
+}
+
+/* log(1 + e^x) without overflow. */
+FR_HD float fr_softplusf(float x)
+{
+    float a = x >= 0.0f ? x : -x;
+    return (x >= 0.0f ? x : 0.0f) + fr_log1pf(fr_expf(-a));
+}
+
+#endif

@@ -1,0 +1,259 @@
+/* Fork-join pool.
+ *
+ * One atomic word, the gate, says everything about the current loop: bit 0 open, bits 1..15 threads inside, bits 16..
+ * the loop's number. A thread enters by adding one to "inside" while the gate is open, so it never enters a loop that
+ * is over, and the caller waits only for those who did enter: a thread that the scheduler wakes late delays nobody.
+ * Indexes are handed out by one atomic counter. Between loops threads spin for SPIN_NS, since the next loop of a
+ * training step follows within microseconds, then sleep on a condition variable.
+ *
+ * Invariants: the job fields change only while the gate is closed and nobody is inside. Owner: the caller's thread; one
+ * fr_pool_run at a time, and none from within a task. Does not: steal, nest, or order the indexes. */
+#include "base/pool.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/check.h"
+
+enum {
+    WORKERS_MAX = 1024, /* far below what the gate's 15 bits hold */
+    SPIN_NS = 50000,
+    PAUSES_PER_CLOCK_READ = 32,
+};
+
+#define GATE_OPEN ((uint64_t)1)
+#define GATE_ONE_INSIDE ((uint64_t)2)
+#define GATE_INSIDE_MASK ((uint64_t)0xfffe)
+#define GATE_ONE_LOOP ((uint64_t)0x10000)
+
+struct worker {
+    struct fr_pool *pool;
+    size_t number; /* 1..workers-1; the caller is 0 */
+    pthread_t thread;
+};
+
+struct fr_pool {
+    _Alignas(64) _Atomic uint64_t gate;
+    _Alignas(64) _Atomic size_t next_index;
+    /* The job: written by the caller while the gate is closed, read by those inside. */
+    _Alignas(64) size_t count;
+    fr_pool_task *task;
+    void *context;
+
+    size_t workers;
+    uint64_t spin_ns; /* 0 where threads outnumber processors: spinning would keep the others from working */
+    struct worker *threads;
+    atomic_bool stopping;
+    _Atomic size_t sleeping;
+    pthread_mutex_t mutex; /* guards nothing but the waits below */
+    pthread_cond_t work;
+    pthread_cond_t done;
+};
+
+static void pause_briefly(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield");
+#endif
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    int rc = clock_gettime(CLOCK_MONOTONIC, &now);
+    FR_CHECK(rc == 0);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void run_indexes(struct fr_pool *pool, size_t worker)
+{
+    size_t count = pool->count;
+    for (;;) {
+        size_t index = atomic_fetch_add_explicit(&pool->next_index, 1, memory_order_relaxed);
+        if (index >= count)
+            return;
+        pool->task(pool->context, index, worker);
+    }
+}
+
+/* True when there is something to do for a thread that last worked in loop `seen`: a new open loop, or the end. */
+static bool has_work(struct fr_pool *pool, uint64_t seen)
+{
+    uint64_t gate = atomic_load(&pool->gate);
+    return ((gate & GATE_OPEN) && gate / GATE_ONE_LOOP != seen) || atomic_load(&pool->stopping);
+}
+
+static void wait_for_work(struct fr_pool *pool, uint64_t seen)
+{
+    if (pool->spin_ns > 0) {
+        uint64_t until = now_ns() + pool->spin_ns;
+        do {
+            for (int i = 0; i < PAUSES_PER_CLOCK_READ; i++) {
+                if (has_work(pool, seen))
+                    return;
+                pause_briefly();
+            }
+        } while (now_ns() < until);
+    }
+    pthread_mutex_lock(&pool->mutex);
+    /* Both sides are sequentially consistent: either the caller sees this thread asleep, or this thread sees the loop.
+     */
+    atomic_fetch_add(&pool->sleeping, 1);
+    while (!has_work(pool, seen))
+        pthread_cond_wait(&pool->work, &pool->mutex);
+    atomic_fetch_sub(&pool->sleeping, 1);
+    pthread_mutex_unlock(&pool->mutex);
+}
+
+static void *worker_main(void *argument)
+{
+    struct worker *worker = argument;
+    struct fr_pool *pool = worker->pool;
+    uint64_t seen = 0;
+    for (;;) {
+        wait_for_work(pool, seen);
+        if (atomic_load(&pool->stopping))
+            return NULL;
+        uint64_t gate = atomic_load(&pool->gate);
+        bool entered = false;
+        while ((gate & GATE_OPEN) && gate / GATE_ONE_LOOP != seen && !entered)
+            entered = atomic_compare_exchange_weak(&pool->gate, &gate, gate + GATE_ONE_INSIDE);
+        if (!entered)
+            continue;
+        seen = gate / GATE_ONE_LOOP;
+        run_indexes(pool, worker->number);
+        uint64_t before = atomic_fetch_sub(&pool->gate, GATE_ONE_INSIDE);
+        if (!(before & GATE_OPEN) && (before & GATE_INSIDE_MASK) == GATE_ONE_INSIDE) {
+            pthread_mutex_lock(&pool->mutex);
+            pthread_cond_signal(&pool->done);
+            pthread_mutex_unlock(&pool->mutex);
+        }
+    }
+}
+
+/* Signals belong to the thread that installed the handlers. */
+static void start_threads(struct fr_pool *pool)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    int rc = pthread_sigmask(SIG_SETMASK, &all, &before);
+    FR_CHECK(rc == 0);
+    for (size_t i = 0; i + 1 < pool->workers; i++) {
+        pool->threads[i] = (struct worker){.pool = pool, .number = i + 1};
+        rc = pthread_create(&pool->threads[i].thread, NULL, worker_main, &pool->threads[i]);
+        FR_CHECK(rc == 0);
+    }
+    rc = pthread_sigmask(SIG_SETMASK, &before, NULL);
+    FR_CHECK(rc == 0);
+}
+
+struct fr_pool *fr_pool_new(size_t workers)
+{
+    FR_CHECK(workers >= 1 && workers <= WORKERS_MAX);
+    struct fr_pool *pool = fr_alloc_aligned(_Alignof(struct fr_pool), sizeof(*pool));
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    pool->workers = workers;
+    pool->spin_ns = processors > 0 && workers <= (size_t)processors ? SPIN_NS : 0;
+    atomic_init(&pool->gate, 0);
+    atomic_init(&pool->next_index, 0);
+    atomic_init(&pool->stopping, false);
+    atomic_init(&pool->sleeping, 0);
+    int rc = pthread_mutex_init(&pool->mutex, NULL);
+    rc |= pthread_cond_init(&pool->work, NULL);
+    rc |= pthread_cond_init(&pool->done, NULL);
+    FR_CHECK(rc == 0);
+    if (workers > 1) {
+        pool->threads = fr_alloc(workers - 1, sizeof(*pool->threads));
+        start_threads(pool);
+    }
+    return pool;
+}
+
+void fr_pool_free(struct fr_pool *pool)
+{
+    if (!pool)
+        return;
+    atomic_store(&pool->stopping, true);
+    pthread_mutex_lock(&pool->mutex);
+    pthread_cond_broadcast(&pool->work);
+    pthread_mutex_unlock(&pool->mutex);
+    for (size_t i = 0; i + 1 < pool->workers; i++)
+        pthread_join(pool->threads[i].thread, NULL);
+    pthread_cond_destroy(&pool->done);
+    pthread_cond_destroy(&pool->work);
+    pthread_mutex_destroy(&pool->mutex);
+    free(pool->threads);
+    free(pool);
+}
+
+size_t fr_pool_workers(const struct fr_pool *pool)
+{
+    return pool->workers;
+}
+
+static void wake_sleepers(struct fr_pool *pool, size_t wanted)
+{
+    size_t sleeping = atomic_load(&pool->sleeping);
+    if (sleeping == 0)
+        return;
+    pthread_mutex_lock(&pool->mutex);
+    if (wanted >= sleeping)
+        pthread_cond_broadcast(&pool->work);
+    else
+        for (size_t i = 0; i < wanted; i++)
+            pthread_cond_signal(&pool->work);
+    pthread_mutex_unlock(&pool->mutex);
+}
+
+static bool anyone_inside(struct fr_pool *pool)
+{
+    return (atomic_load(&pool->gate) & GATE_INSIDE_MASK) != 0;
+}
+
+static void wait_until_empty(struct fr_pool *pool)
+{
+    if (!anyone_inside(pool))
+        return;
+    if (pool->spin_ns > 0) {
+        uint64_t until = now_ns() + pool->spin_ns;
+        do {
+            for (int i = 0; i < PAUSES_PER_CLOCK_READ; i++) {
+                if (!anyone_inside(pool))
+                    return;
+                pause_briefly();
+            }
+        } while (now_ns() < until);
+    }
+    pthread_mutex_lock(&pool->mutex);
+    while (anyone_inside(pool))
+        pthread_cond_wait(&pool->done, &pool->mutex);
+    pthread_mutex_unlock(&pool->mutex);
+}
+
+void fr_pool_run(struct fr_pool *pool, size_t count, fr_pool_task *task, void *context)
+{
+    if (pool->workers == 1 || count <= 1) {
+        for (size_t index = 0; index < count; index++)
+            task(context, index, 0);
+        return;
+    }
+    uint64_t gate = atomic_load(&pool->gate);
+    FR_CHECK((gate & (GATE_OPEN | GATE_INSIDE_MASK)) == 0); /* no second caller, no nesting */
+    pool->count = count;
+    pool->task = task;
+    pool->context = context;
+    atomic_store_explicit(&pool->next_index, 0, memory_order_relaxed);
+    atomic_store(&pool->gate, gate + GATE_ONE_LOOP + GATE_OPEN);
+    wake_sleepers(pool, count - 1);
+    run_indexes(pool, 0);
+    atomic_fetch_and(&pool->gate, ~GATE_OPEN);
+    wait_until_empty(pool);
+}

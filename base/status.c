@@ -1,0 +1,124 @@
+/* Status names, classes and error texts.
+ *
+ * The class is what a caller does next (retry, drop the input, stop); it depends on the code alone, so that a code
+ * never means one thing in one module and another elsewhere. Texts are cut at the end of the array: an error about an
+ * error helps nobody. Thread: any; each struct fr_err belongs to its caller. */
+#include "base/status.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *fr_status_name(enum fr_status status)
+{
+    switch (status) {
+    case FR_OK:
+        return "ok";
+    case FR_EOF:
+        return "end";
+    case FR_AGAIN:
+        return "again";
+    case FR_E_INVALID:
+        return "invalid";
+    case FR_E_LIMIT:
+        return "limit";
+    case FR_E_NO_MEMORY:
+        return "no_memory";
+    case FR_E_IO:
+        return "io";
+    case FR_E_NO_SPACE:
+        return "no_space";
+    case FR_E_CORRUPT:
+        return "corrupt";
+    case FR_E_NOT_FOUND:
+        return "not_found";
+    case FR_E_EXISTS:
+        return "exists";
+    case FR_E_BUSY:
+        return "busy";
+    case FR_E_UNAVAILABLE:
+        return "unavailable";
+    case FR_E_DENIED:
+        return "denied";
+    case FR_E_MISMATCH:
+        return "mismatch";
+    case FR_E_NONFINITE:
+        return "nonfinite";
+    case FR_E_LOST:
+        return "lost";
+    case FR_E_STATE:
+        return "state";
+    case FR_E_UNSUPPORTED:
+        return "unsupported";
+    }
+    return "unknown";
+}
+
+enum fr_status_class fr_status_class(enum fr_status status)
+{
+    switch (status) {
+    case FR_OK:
+    case FR_EOF:
+        return FR_CLASS_OK;
+    case FR_AGAIN:
+    case FR_E_BUSY:
+    case FR_E_UNAVAILABLE:
+        return FR_CLASS_RETRY;
+    case FR_E_INVALID:
+    case FR_E_LIMIT:
+    case FR_E_NOT_FOUND:
+    case FR_E_EXISTS:
+    case FR_E_UNSUPPORTED:
+        return FR_CLASS_DROP;
+    case FR_E_NO_MEMORY:
+    case FR_E_IO:
+    case FR_E_NO_SPACE:
+    case FR_E_CORRUPT:
+    case FR_E_DENIED:
+    case FR_E_MISMATCH:
+    case FR_E_NONFINITE:
+    case FR_E_LOST:
+    case FR_E_STATE:
+        return FR_CLASS_FATAL;
+    }
+    return FR_CLASS_FATAL; /* a code nobody classed must not be retried or dropped */
+}
+
+enum fr_status fr_err_set(struct fr_err *err, enum fr_status status, const char *format, ...)
+{
+    if (!err)
+        return status;
+    /* A caller may pass err->text itself as an argument: build aside, then copy. */
+    char text[sizeof(err->text)];
+    va_list arguments;
+    va_start(arguments, format);
+    int written = vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    if (written < 0)
+        text[0] = '\0';
+    err->status = status;
+    memcpy(err->text, text, strlen(text) + 1);
+    return status;
+}
+
+enum fr_status fr_err_wrap(struct fr_err *err, const char *format, ...)
+{
+    if (!err)
+        return FR_E_STATE;
+    char text[sizeof(err->text)];
+    va_list arguments;
+    va_start(arguments, format);
+    int written = vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    size_t size = written < 0 ? 0 : strlen(text);
+    const char *const pieces[] = {": ", err->text};
+    for (int i = 0; i < 2; i++) {
+        size_t length = strlen(pieces[i]);
+        if (length > sizeof(text) - 1 - size)
+            length = sizeof(text) - 1 - size;
+        memcpy(text + size, pieces[i], length);
+        size += length;
+    }
+    text[size] = '\0';
+    memcpy(err->text, text, size + 1);
+    return err->status;
+}

@@ -1,0 +1,114 @@
+/* base/buffer.h: growth, formatted text, little-endian stores, the bounded reader. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/buffer.h"
+
+static void appended_bytes_come_back_in_order(void **state)
+{
+    (void)state;
+    struct fr_buffer buffer = {0};
+    for (uint32_t i = 0; i < 10000; i++)
+        fr_put_u32(&buffer, i);
+    assert_int_equal(buffer.size, 40000);
+    assert_true(buffer.capacity >= buffer.size && buffer.capacity < 2 * buffer.size);
+    for (uint32_t i = 0; i < 10000; i++)
+        assert_int_equal(fr_load_u32(buffer.data + 4 * i), i);
+    fr_buffer_clear(&buffer);
+    assert_int_equal(buffer.size, 0);
+    assert_non_null(buffer.data);
+    fr_buffer_release(&buffer);
+    assert_null(buffer.data);
+    fr_buffer_release(&buffer);
+    fr_buffer_release(NULL);
+}
+
+static void appending_nothing_is_fine(void **state)
+{
+    (void)state;
+    struct fr_buffer buffer = {0};
+    fr_buffer_append(&buffer, NULL, 0);
+    assert_int_equal(buffer.size, 0);
+    assert_non_null(fr_buffer_reserve(&buffer, 0));
+    fr_buffer_release(&buffer);
+}
+
+static void reserve_leaves_the_size(void **state)
+{
+    (void)state;
+    struct fr_buffer buffer = {0};
+    fr_put_u8(&buffer, 1);
+    uint8_t *at = fr_buffer_reserve(&buffer, 100000);
+    assert_ptr_equal(at, buffer.data + 1);
+    assert_int_equal(buffer.size, 1);
+    assert_true(buffer.capacity >= 100001);
+    memset(at, 2, 100000);
+    fr_buffer_release(&buffer);
+}
+
+static void printf_appends_text_of_any_length(void **state)
+{
+    (void)state;
+    struct fr_buffer buffer = {0};
+    size_t expected = 0;
+    for (int width = 0; width < 700; width++) {
+        fr_buffer_printf(&buffer, "%*s|", width, "");
+        expected += (size_t)width + 1;
+        assert_int_equal(buffer.size, expected);
+        assert_int_equal(buffer.data[buffer.size - 1], '|');
+    }
+    fr_buffer_printf(&buffer, "%s=%d", "n", -5);
+    assert_memory_equal(buffer.data + expected, "n=-5", 4);
+    fr_buffer_release(&buffer);
+}
+
+static void the_reader_returns_what_was_put(void **state)
+{
+    (void)state;
+    struct fr_buffer buffer = {0};
+    fr_put_u8(&buffer, 0xfe);
+    fr_put_u32(&buffer, 0x01020304);
+    fr_put_u64(&buffer, 0x0102030405060708ULL);
+    fr_put_f64(&buffer, -2.5);
+    assert_int_equal(buffer.data[1], 4); /* little-endian */
+    struct fr_reader reader = {.at = buffer.data, .end = buffer.data + buffer.size};
+    assert_int_equal(fr_take_u8(&reader), 0xfe);
+    assert_int_equal(fr_take_u32(&reader), 0x01020304);
+    assert_true(fr_take_u64(&reader) == 0x0102030405060708ULL);
+    assert_true(fr_take_f64(&reader) == -2.5);
+    assert_false(reader.failed);
+    assert_ptr_equal(reader.at, reader.end);
+    fr_buffer_release(&buffer);
+}
+
+static void reading_past_the_end_fails_and_yields_zeros(void **state)
+{
+    (void)state;
+    const uint8_t bytes[5] = {1, 2, 3, 4, 5};
+    struct fr_reader reader = {.at = bytes, .end = bytes + sizeof(bytes)};
+    assert_int_equal(fr_take_u64(&reader), 0);
+    assert_true(reader.failed);
+    assert_int_equal(fr_take_u8(&reader), 0); /* stays failed */
+    struct fr_reader huge = {.at = bytes, .end = bytes + sizeof(bytes)};
+    assert_null(fr_take(&huge, SIZE_MAX));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(appended_bytes_come_back_in_order),
+        cmocka_unit_test(appending_nothing_is_fine),
+        cmocka_unit_test(reserve_leaves_the_size),
+        cmocka_unit_test(printf_appends_text_of_any_length),
+        cmocka_unit_test(the_reader_returns_what_was_put),
+        cmocka_unit_test(reading_past_the_end_fails_and_yields_zeros),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,49 @@
+/* base/clock.h: the fake moves by hand, the system one never back. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+
+static void the_fake_moves_only_when_told(void **state)
+{
+    (void)state;
+    struct fr_clock_fake fake;
+    fr_clock_fake_init(&fake, 1700000000000);
+    uint64_t begin = fr_mono_ns(&fake.clock);
+    assert_true(begin > 0);
+    assert_true(fr_mono_ns(&fake.clock) == begin);
+    fr_clock_fake_advance_ms(&fake, 1500);
+    assert_true(fr_mono_ns(&fake.clock) - begin == 1500000000u);
+    assert_true(fr_wall_ms(&fake.clock) == 1700000001500);
+    fake.wall_ms -= 3600000; /* a wall clock that is set back does not move the other */
+    assert_true(fr_mono_ns(&fake.clock) - begin == 1500000000u);
+}
+
+static void the_system_clock_does_not_go_back(void **state)
+{
+    (void)state;
+    const struct fr_clock *clock = fr_clock_system();
+    uint64_t before = fr_mono_ns(clock);
+    for (int i = 0; i < 10000; i++) {
+        uint64_t now = fr_mono_ns(clock);
+        assert_true(now >= before);
+        before = now;
+    }
+    assert_true(fr_wall_ms(clock) > 1500000000000); /* after 2017: milliseconds, not seconds */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_fake_moves_only_when_told),
+        cmocka_unit_test(the_system_clock_does_not_go_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,443 @@
+/* base/file.h: whole writes, atomic replacement with a fault in every step, limits, locks. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+
+/* A directory of its own for every case. */
+struct place {
+    char root[64];
+    char path[128];
+};
+
+static int make_place(void **state)
+{
+    struct place *place = calloc(1, sizeof(*place));
+    if (!place)
+        return -1;
+    strcpy(place->root, "/tmp/fr_file_XXXXXX");
+    if (!mkdtemp(place->root))
+        return -1;
+    snprintf(place->path, sizeof(place->path), "%s/file", place->root);
+    *state = place;
+    return 0;
+}
+
+static int remove_place(void **state)
+{
+    struct place *place = *state;
+    static const char *const names[] = {"file", "file.tmp", "link", "a/b/c", "a/b", "a"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        char path[160];
+        snprintf(path, sizeof(path), "%s/%s", place->root, names[i]);
+        (void)remove(path);
+    }
+    int rc = rmdir(place->root);
+    free(place);
+    return rc;
+}
+
+static void assert_content(const char *path, const char *expected)
+{
+    struct fr_buffer buffer = {0};
+    struct fr_err err;
+    assert_int_equal(fr_file_read(path, 1 << 20, &buffer, &err), FR_OK);
+    assert_int_equal(buffer.size, strlen(expected));
+    assert_memory_equal(buffer.data, expected, buffer.size);
+    fr_buffer_release(&buffer);
+}
+
+/* ---- a disk that fails its nth call, and writes at most `chunk` bytes at a time ---- */
+
+struct faulty {
+    struct fr_disk disk;
+    int countdown; /* calls that still succeed; -1: all */
+    int number;    /* errno of the failure */
+    size_t chunk;
+    int syncs, sync_dirs, unlinks, open_files;
+    char log[64]; /* one letter a call, in order */
+};
+
+static int faulty_step(struct faulty *faulty, char letter)
+{
+    size_t size = strlen(faulty->log);
+    if (size + 1 < sizeof(faulty->log))
+        faulty->log[size] = letter;
+    if (faulty->countdown == 0) {
+        faulty->countdown = -1; /* one failure; what follows is the clean-up */
+        errno = faulty->number;
+        return -1;
+    }
+    if (faulty->countdown > 0)
+        faulty->countdown -= 1;
+    return 0;
+}
+
+static int faulty_open(void *self, const char *path, int flags, unsigned mode)
+{
+    struct faulty *faulty = self;
+    if (faulty_step(faulty, 'o') != 0)
+        return -1;
+    faulty->open_files += 1;
+    return fr_disk_system()->open(NULL, path, flags, mode);
+}
+
+static int faulty_close(void *self, int fd)
+{
+    struct faulty *faulty = self;
+    faulty->open_files -= 1;
+    int rc = fr_disk_system()->close(NULL, fd);
+    return faulty_step(faulty, 'c') != 0 ? -1 : rc;
+}
+
+static long faulty_pwrite(void *self, int fd, const void *bytes, size_t size, uint64_t offset)
+{
+    struct faulty *faulty = self;
+    if (faulty_step(faulty, 'w') != 0)
+        return -1;
+    return fr_disk_system()->pwrite(NULL, fd, bytes, size < faulty->chunk ? size : faulty->chunk, offset);
+}
+
+static int faulty_fdatasync(void *self, int fd)
+{
+    struct faulty *faulty = self;
+    faulty->syncs += 1;
+    return faulty_step(faulty, 's') != 0 ? -1 : fr_disk_system()->fdatasync(NULL, fd);
+}
+
+static int faulty_ftruncate(void *self, int fd, uint64_t size)
+{
+    return faulty_step(self, 't') != 0 ? -1 : fr_disk_system()->ftruncate(NULL, fd, size);
+}
+
+static int faulty_rename(void *self, const char *from, const char *to)
+{
+    return faulty_step(self, 'r') != 0 ? -1 : fr_disk_system()->rename(NULL, from, to);
+}
+
+static int faulty_unlink(void *self, const char *path)
+{
+    struct faulty *faulty = self;
+    faulty->unlinks += 1;
+    return fr_disk_system()->unlink(NULL, path);
+}
+
+static int faulty_sync_dir(void *self, const char *path)
+{
+    struct faulty *faulty = self;
+    faulty->sync_dirs += 1;
+    return faulty_step(faulty, 'd') != 0 ? -1 : fr_disk_system()->sync_dir(NULL, path);
+}
+
+static struct faulty faulty_disk(void)
+{
+    return (struct faulty){
+        .disk = {.open = faulty_open,
+                 .close = faulty_close,
+                 .pwrite = faulty_pwrite,
+                 .fdatasync = faulty_fdatasync,
+                 .ftruncate = faulty_ftruncate,
+                 .rename = faulty_rename,
+                 .unlink = faulty_unlink,
+                 .sync_dir = faulty_sync_dir},
+        .countdown = -1,
+        .number = EIO,
+        .chunk = SIZE_MAX,
+    };
+}
+
+/* ---- replacement ---- */
+
+static void replace_creates_and_overwrites_with_mode_0600(void **state)
+{
+    struct place *place = *state;
+    struct fr_err err;
+    assert_int_equal(fr_file_replace(fr_disk_system(), place->path, "first, longer", 13, &err), FR_OK);
+    assert_int_equal(fr_file_replace(fr_disk_system(), place->path, "second", 6, &err), FR_OK);
+    assert_content(place->path, "second");
+    struct stat info;
+    assert_int_equal(stat(place->path, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0600);
+    char temporary[160];
+    snprintf(temporary, sizeof(temporary), "%s.tmp", place->path);
+    assert_int_not_equal(access(temporary, F_OK), 0);
+}
+
+static void replace_syncs_the_file_before_the_rename_and_the_directory_after(void **state)
+{
+    struct place *place = *state;
+    struct faulty faulty = faulty_disk();
+    struct fr_err err;
+    faulty.disk.self = &faulty;
+    assert_int_equal(fr_file_replace(&faulty.disk, place->path, "x", 1, &err), FR_OK);
+    assert_string_equal(faulty.log, "owscrd");
+}
+
+static void a_replacement_that_fails_anywhere_leaves_old_or_new_content(void **state)
+{
+    struct place *place = *state;
+    struct fr_err err;
+    for (int step = 0; step < 6; step++) {
+        assert_int_equal(fr_file_replace(fr_disk_system(), place->path, "old", 3, &err), FR_OK);
+        struct faulty faulty = faulty_disk();
+        faulty.disk.self = &faulty;
+        faulty.countdown = step;
+        assert_int_equal(fr_file_replace(&faulty.disk, place->path, "new", 3, &err), FR_E_IO);
+        assert_int_equal(err.status, FR_E_IO);
+        assert_non_null(strstr(err.text, place->root));
+        assert_content(place->path, step < 5 ? "old" : "new");
+        assert_int_equal(faulty.open_files, 0);
+        assert_true(faulty.syncs <= 1 && faulty.sync_dirs <= 1); /* never retried */
+        assert_int_equal(faulty.unlinks, step < 5 ? 1 : 0);
+    }
+}
+
+static void a_full_disk_is_told_apart_from_a_broken_one(void **state)
+{
+    struct place *place = *state;
+    struct fr_err err;
+    const int numbers[] = {ENOSPC, EDQUOT};
+    for (int i = 0; i < 2; i++)
+        for (int step = 1; step <= 2; step++) { /* write, sync */
+            struct faulty faulty = faulty_disk();
+            faulty.disk.self = &faulty;
+            faulty.countdown = step;
+            faulty.number = numbers[i];
+            assert_int_equal(fr_file_replace(&faulty.disk, place->path, "new", 3, &err), FR_E_NO_SPACE);
+            assert_non_null(strstr(err.text, "free space"));
+        }
+}
+
+static void replace_does_not_follow_a_planted_link(void **state)
+{
+    struct place *place = *state;
+    struct fr_err err;
+    char temporary[160], victim[160];
+    snprintf(temporary, sizeof(temporary), "%s.tmp", place->path);
+    snprintf(victim, sizeof(victim), "%s/link", place->root);
+    assert_int_equal(fr_file_replace(fr_disk_system(), victim, "precious", 8, &err), FR_OK);
+    assert_int_equal(symlink(victim, temporary), 0);
+    assert_int_not_equal(fr_file_replace(fr_disk_system(), place->path, "new", 3, &err), FR_OK);
+    assert_content(victim, "precious");
+}
+
+static void replace_without_its_directory_says_not_found(void **state)
+{
+    struct place *place = *state;
+    struct fr_err err;
+    char path[160];
+    snprintf(path, sizeof(path), "%s/none/file", place->root);
+    assert_int_equal(fr_file_replace(fr_disk_system(), path, "x", 1, &err), FR_E_NOT_FOUND);
+    char longer[6000];
+    memset(longer, 'x', sizeof(longer));
+    longer[sizeof(longer) - 1] = '\0';
+    assert_int_equal(fr_file_replace(fr_disk_system(), longer, "x", 1, &err), FR_E_LIMIT);
+}
+
+/* ---- writes ---- */
+
+static void short_writes_are_continued(void **state)
+{
+    struct place *place = *state;
+    struct faulty faulty = faulty_disk();
+    struct fr_err err;
+    faulty.disk.self = &faulty;
+    faulty.chunk = 3;
+    assert_int_equal(fr_file_replace(&faulty.disk, place->path, "0123456789", 10, &err), FR_OK);
+    assert_content(place->path, "0123456789");
+    assert_string_equal(faulty.log, "owwwwscrd");
+}
+
+static void a_write_without_progress_ends(void **state)
+{
+    struct place *place = *state;
+    struct faulty faulty = faulty_disk();
+    struct fr_err err;
+    faulty.disk.self = &faulty;
+    faulty.chunk = 0;
+    assert_int_equal(fr_file_replace(&faulty.disk, place->path, "x", 1, &err), FR_E_NO_SPACE);
+}
+
+static void an_offset_beyond_what_files_have_is_refused(void **state)
+{
+    (void)state;
+    struct fr_err err;
+    assert_int_equal(fr_disk_write(fr_disk_system(), -1, "x", 1, UINT64_MAX, "f", &err), FR_E_LIMIT);
+    assert_int_equal(fr_disk_write(fr_disk_system(), -1, "x", 1, 0, "f", &err), FR_E_IO); /* EBADF */
+    assert_int_equal(fr_disk_write(fr_disk_system(), -1, NULL, 0, 0, "f", &err), FR_OK);
+}
+
+/* ---- reads ---- */
+
+static void read_appends_up_to_exactly_the_limit(void **state)
+{
+    struct place *place = *state;
+    struct fr_buffer buffer = {0};
+    struct fr_err err;
+    assert_int_equal(fr_file_replace(fr_disk_system(), place->path, "0123456789", 10, &err), FR_OK);
+    fr_put_u8(&buffer, '>');
+    assert_int_equal(fr_file_read(place->path, 10, &buffer, &err), FR_OK);
+    assert_int_equal(buffer.size, 11);
+    assert_memory_equal(buffer.data, ">0123456789", 11);
+    assert_int_equal(fr_file_read(place->path, 9, &buffer, &err), FR_E_LIMIT);
+    assert_int_equal(buffer.size, 11); /* what a failed read saw is taken back */
+    assert_int_equal(fr_file_read(place->path, 0, &buffer, &err), FR_E_LIMIT);
+    fr_buffer_release(&buffer);
+}
+
+static void read_takes_large_and_empty_files(void **state)
+{
+    struct place *place = *state;
+    struct fr_buffer buffer = {0};
+    struct fr_err err;
+    size_t size = 300001;
+    char *bytes = malloc(size);
+    assert_non_null(bytes);
+    for (size_t i = 0; i < size; i++)
+        bytes[i] = (char)(i * 7 + i / 255);
+    assert_int_equal(fr_file_replace(fr_disk_system(), place->path, bytes, size, &err), FR_OK);
+    assert_int_equal(fr_file_read(place->path, SIZE_MAX, &buffer, &err), FR_OK);
+    assert_int_equal(buffer.size, size);
+    assert_memory_equal(buffer.data, bytes, size);
+    free(bytes);
+    fr_buffer_clear(&buffer);
+    assert_int_equal(fr_file_replace(fr_disk_system(), place->path, NULL, 0, &err), FR_OK);
+    assert_int_equal(fr_file_read(place->path, 0, &buffer, &err), FR_OK);
+    assert_int_equal(buffer.size, 0);
+    fr_buffer_release(&buffer);
+}
+
+static void a_file_without_a_size_is_read_to_its_end(void **state)
+{
+    (void)state;
+    struct fr_buffer buffer = {0};
+    struct fr_err err;
+    assert_int_equal(fr_file_read("/proc/self/status", 1 << 20, &buffer, &err), FR_OK);
+    assert_true(buffer.size > 100);
+    fr_buffer_release(&buffer);
+}
+
+static void read_tells_missing_from_unreadable(void **state)
+{
+    struct place *place = *state;
+    struct fr_buffer buffer = {0};
+    struct fr_err err;
+    assert_int_equal(fr_file_read(place->path, 100, &buffer, &err), FR_E_NOT_FOUND);
+    assert_non_null(strstr(err.text, place->path));
+    assert_int_equal(fr_file_read(place->root, 100, &buffer, &err), FR_E_IO); /* a directory */
+    fr_buffer_release(&buffer);
+}
+
+/* ---- directories, locks, space ---- */
+
+static void dir_make_makes_parents_with_mode_0700_and_accepts_existing(void **state)
+{
+    struct place *place = *state;
+    struct fr_err err;
+    char path[160];
+    snprintf(path, sizeof(path), "%s/a//b/c/", place->root);
+    assert_int_equal(fr_dir_make(path, &err), FR_OK);
+    assert_int_equal(fr_dir_make(path, &err), FR_OK);
+    struct stat info;
+    assert_int_equal(stat(path, &info), 0);
+    assert_true(S_ISDIR(info.st_mode));
+    assert_int_equal(info.st_mode & 0777, 0700);
+    assert_int_equal(fr_dir_make("/", &err), FR_OK);
+    assert_int_equal(fr_dir_make(".", &err), FR_OK);
+    assert_int_equal(fr_dir_make("", &err), FR_E_LIMIT);
+}
+
+static void dir_make_does_not_take_a_file_for_a_directory(void **state)
+{
+    struct place *place = *state;
+    struct fr_err err;
+    char path[160];
+    assert_int_equal(fr_file_replace(fr_disk_system(), place->path, "x", 1, &err), FR_OK);
+    assert_int_equal(fr_dir_make(place->path, &err), FR_E_EXISTS);
+    snprintf(path, sizeof(path), "%s/below", place->path);
+    assert_int_not_equal(fr_dir_make(path, &err), FR_OK);
+}
+
+static void a_lock_is_exclusive_and_names_its_holder(void **state)
+{
+    struct place *place = *state;
+    struct fr_err err;
+    int fd = -1, second = -1;
+    assert_int_equal(fr_file_lock(place->path, &fd, &err), FR_OK);
+    assert_true(fd >= 0);
+    assert_int_equal(fr_file_lock(place->path, &second, &err), FR_E_BUSY);
+    assert_int_equal(second, -1);
+    char holder[64];
+    snprintf(holder, sizeof(holder), "process %ld;", (long)getpid());
+    assert_non_null(strstr(err.text, holder));
+    close(fd);
+    assert_int_equal(fr_file_lock(place->path, &second, &err), FR_OK);
+    close(second);
+}
+
+static void a_lock_ends_with_its_process(void **state)
+{
+    struct place *place = *state;
+    struct fr_err err;
+    int fd = -1;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        _exit(fr_file_lock(place->path, &fd, &err) == FR_OK ? 0 : 1);
+    int status = -1;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_int_equal(fr_file_lock(place->path, &fd, &err), FR_OK); /* the stale pid in the file means nothing */
+    assert_true((fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
+    close(fd);
+}
+
+static void free_space_is_known(void **state)
+{
+    struct place *place = *state;
+    struct fr_err err;
+    uint64_t bytes = 0;
+    assert_int_equal(fr_disk_free_bytes(place->root, &bytes, &err), FR_OK);
+    assert_true(bytes > 0);
+    assert_int_equal(fr_disk_free_bytes("/nonexistent/place", &bytes, &err), FR_E_NOT_FOUND);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, make_place, remove_place)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(replace_creates_and_overwrites_with_mode_0600),
+        CASE(replace_syncs_the_file_before_the_rename_and_the_directory_after),
+        CASE(a_replacement_that_fails_anywhere_leaves_old_or_new_content),
+        CASE(a_full_disk_is_told_apart_from_a_broken_one),
+        CASE(replace_does_not_follow_a_planted_link),
+        CASE(replace_without_its_directory_says_not_found),
+        CASE(short_writes_are_continued),
+        CASE(a_write_without_progress_ends),
+        CASE(an_offset_beyond_what_files_have_is_refused),
+        CASE(read_appends_up_to_exactly_the_limit),
+        CASE(read_takes_large_and_empty_files),
+        CASE(a_file_without_a_size_is_read_to_its_end),
+        CASE(read_tells_missing_from_unreadable),
+        CASE(dir_make_makes_parents_with_mode_0700_and_accepts_existing),
+        CASE(dir_make_does_not_take_a_file_for_a_directory),
+        CASE(a_lock_is_exclusive_and_names_its_holder),
+        CASE(a_lock_ends_with_its_process),
+        CASE(free_space_is_known),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

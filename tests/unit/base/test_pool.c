@@ -1,0 +1,128 @@
+/* base/pool.h: every index once, no index before or after its loop (run it under the thread sanitizer, too). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <stdatomic.h>
+
+#include "base/pool.h"
+
+enum { COUNT_MAX = 1000, WORKERS_MAX = 8 };
+
+/* Plain memory on purpose: the sanitizer must find the hand-over ordered, in both directions. */
+struct loop {
+    size_t count;
+    size_t workers;
+    unsigned runs[COUNT_MAX];
+    unsigned long long scratch[WORKERS_MAX];
+    atomic_int bad;
+};
+
+static void count_index(void *context, size_t index, size_t worker)
+{
+    struct loop *loop = context;
+    if (index >= loop->count || worker >= loop->workers) {
+        atomic_fetch_add(&loop->bad, 1);
+        return;
+    }
+    loop->runs[index] += 1;
+    loop->scratch[worker] += index; /* one thread per worker number at a time */
+}
+
+static void every_index_runs_exactly_once(void **state)
+{
+    (void)state;
+    for (size_t workers = 1; workers <= WORKERS_MAX; workers++) {
+        struct fr_pool *pool = fr_pool_new(workers);
+        assert_int_equal(fr_pool_workers(pool), workers);
+        for (size_t count = 0; count <= COUNT_MAX; count = count * 2 + 1) {
+            struct loop loop = {.count = count, .workers = workers};
+            unsigned long long sum = 0;
+            fr_pool_run(pool, count, count_index, &loop);
+            for (size_t i = 0; i < COUNT_MAX; i++)
+                assert_int_equal(loop.runs[i], i < count ? 1 : 0);
+            for (size_t i = 0; i < WORKERS_MAX; i++)
+                sum += loop.scratch[i];
+            assert_true(sum == (unsigned long long)count * (count ? count - 1 : 0) / 2);
+            assert_int_equal(atomic_load(&loop.bad), 0);
+        }
+        fr_pool_free(pool);
+    }
+    fr_pool_free(NULL);
+}
+
+static void loops_in_quick_succession_do_not_mix(void **state)
+{
+    (void)state;
+    struct fr_pool *pool = fr_pool_new(4);
+    struct loop *loop = calloc(1, sizeof(*loop));
+    assert_non_null(loop);
+    loop->workers = 4;
+    unsigned expected[16] = {0};
+    for (int round = 0; round < 20000; round++) {
+        loop->count = 2 + (size_t)round % 15;
+        fr_pool_run(pool, loop->count, count_index, loop);
+        for (size_t i = 0; i < loop->count; i++) {
+            expected[i] += 1;
+            assert_int_equal(loop->runs[i], expected[i]);
+        }
+    }
+    assert_int_equal(atomic_load(&loop->bad), 0);
+    free(loop);
+    fr_pool_free(pool);
+}
+
+/* The first `workers` indexes meet: the loop ends only if that many threads run it at once. */
+struct meeting {
+    size_t wanted;
+    atomic_size_t arrived;
+};
+
+static void meet(void *context, size_t index, size_t worker)
+{
+    (void)index;
+    (void)worker;
+    struct meeting *meeting = context;
+    atomic_fetch_add(&meeting->arrived, 1);
+    while (atomic_load(&meeting->arrived) < meeting->wanted) {
+    }
+}
+
+static void all_workers_take_part(void **state)
+{
+    (void)state;
+    struct fr_pool *pool = fr_pool_new(3);
+    for (int round = 0; round < 50; round++) {
+        struct meeting meeting = {.wanted = 3};
+        fr_pool_run(pool, 3, meet, &meeting);
+        assert_int_equal(atomic_load(&meeting.arrived), 3);
+    }
+    fr_pool_free(pool);
+}
+
+static void one_worker_runs_in_the_caller_in_order(void **state)
+{
+    (void)state;
+    struct fr_pool *pool = fr_pool_new(1);
+    struct loop loop = {.count = 10, .workers = 1};
+    fr_pool_run(pool, 10, count_index, &loop);
+    assert_true(loop.scratch[0] == 45);
+    fr_pool_free(pool);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_index_runs_exactly_once),
+        cmocka_unit_test(loops_in_quick_succession_do_not_mix),
+        cmocka_unit_test(all_workers_take_part),
+        cmocka_unit_test(one_worker_runs_in_the_caller_in_order),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

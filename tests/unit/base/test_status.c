@@ -1,0 +1,95 @@
+/* base/status.h: names, classes, texts that are cut and never overrun. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/status.h"
+
+static void every_code_has_a_name_of_its_own(void **state)
+{
+    (void)state;
+    for (int a = FR_E_UNSUPPORTED; a <= FR_AGAIN; a++) {
+        assert_string_not_equal(fr_status_name((enum fr_status)a), "unknown");
+        for (int b = FR_E_UNSUPPORTED; b < a; b++)
+            assert_string_not_equal(fr_status_name((enum fr_status)a), fr_status_name((enum fr_status)b));
+    }
+    assert_string_equal(fr_status_name((enum fr_status) - 99), "unknown");
+}
+
+static void a_storage_error_is_fatal_and_a_bad_record_is_dropped(void **state)
+{
+    (void)state;
+    assert_int_equal(fr_status_class(FR_OK), FR_CLASS_OK);
+    assert_int_equal(fr_status_class(FR_AGAIN), FR_CLASS_RETRY);
+    assert_int_equal(fr_status_class(FR_E_UNAVAILABLE), FR_CLASS_RETRY);
+    assert_int_equal(fr_status_class(FR_E_INVALID), FR_CLASS_DROP);
+    assert_int_equal(fr_status_class(FR_E_LIMIT), FR_CLASS_DROP);
+    assert_int_equal(fr_status_class(FR_E_IO), FR_CLASS_FATAL);
+    assert_int_equal(fr_status_class(FR_E_NO_SPACE), FR_CLASS_FATAL);
+    assert_int_equal(fr_status_class(FR_E_CORRUPT), FR_CLASS_FATAL);
+    assert_int_equal(fr_status_class((enum fr_status) - 99), FR_CLASS_FATAL);
+}
+
+static void set_formats_and_returns_the_status(void **state)
+{
+    (void)state;
+    struct fr_err err;
+    assert_int_equal(fr_err_set(&err, FR_E_IO, "cannot read %s at %d", "a", 7), FR_E_IO);
+    assert_int_equal(err.status, FR_E_IO);
+    assert_string_equal(err.text, "cannot read a at 7");
+    assert_int_equal(fr_err_set(NULL, FR_E_BUSY, "nobody reads this"), FR_E_BUSY);
+}
+
+static void wrap_puts_its_text_before(void **state)
+{
+    (void)state;
+    struct fr_err err;
+    fr_err_set(&err, FR_E_INVALID, "no such key");
+    assert_int_equal(fr_err_wrap(&err, "%s:%d", "model.yaml", 3), FR_E_INVALID);
+    assert_string_equal(err.text, "model.yaml:3: no such key");
+}
+
+static void set_may_use_its_own_text(void **state)
+{
+    (void)state;
+    struct fr_err err;
+    fr_err_set(&err, FR_E_INVALID, "inner");
+    fr_err_set(&err, FR_E_INVALID, "outer(%s)", err.text);
+    assert_string_equal(err.text, "outer(inner)");
+}
+
+static void long_texts_are_cut(void **state)
+{
+    (void)state;
+    struct {
+        struct fr_err err;
+        char guard[16];
+    } box;
+    memset(&box, 0x5a, sizeof(box));
+    fr_err_set(&box.err, FR_E_INVALID, "%03000d", 1);
+    assert_int_equal(strlen(box.err.text), sizeof(box.err.text) - 1);
+    fr_err_wrap(&box.err, "%0500d", 1);
+    assert_int_equal(strlen(box.err.text), sizeof(box.err.text) - 1);
+    assert_int_equal(box.err.text[500], ':');
+    for (size_t i = 0; i < sizeof(box.guard); i++)
+        assert_int_equal(box.guard[i], 0x5a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_code_has_a_name_of_its_own),
+        cmocka_unit_test(a_storage_error_is_fatal_and_a_bad_record_is_dropped),
+        cmocka_unit_test(set_formats_and_returns_the_status),
+        cmocka_unit_test(wrap_puts_its_text_before),
+        cmocka_unit_test(set_may_use_its_own_text),
+        cmocka_unit_test(long_texts_are_cut),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
