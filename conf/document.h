@@ -1,0 +1,54 @@
+/* The tree a configuration is read from: one node type for YAML, for `--set` values and for the model JSON.
+ *
+ * Nodes and their texts live in the caller's arena. Every node knows where it was written, for messages. Aliases are
+ * expanded (a reference is a copy), within FR_NODES_MAX nodes and FR_NODE_DEPTH_MAX levels, so that neither a cycle nor
+ * a doubling chain of aliases can grow without end. Thread: any, one owner. */
+#ifndef FR_CONF_DOCUMENT_H
+#define FR_CONF_DOCUMENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/status.h"
+
+enum {
+    FR_CONF_BYTES_MAX = 1 << 20, /* a configuration is written by people */
+    FR_NODES_MAX = 200000,
+    FR_KEYS_MAX = 1024,     /* of one map: finding duplicates is quadratic */
+    FR_NODE_DEPTH_MAX = 15, /* the cursor's own limit */
+};
+
+enum fr_node_kind { FR_NODE_SCALAR, FR_NODE_LIST, FR_NODE_MAP };
+
+struct fr_node {
+    enum fr_node_kind kind;
+    bool plain; /* scalar without quotes: only these are numbers, booleans or null */
+    uint32_t line, column;
+    const char *source; /* file name, or the --set it came from */
+    const char *text;   /* scalar: NUL-terminated, without NUL inside */
+    uint32_t count;
+    struct fr_node **keys; /* map: scalars */
+    struct fr_node **values;
+};
+
+struct fr_problems;
+
+/* NULL after at least one problem. `source` must outlive the tree. */
+struct fr_node *fr_document_parse(struct fr_arena *arena, struct fr_problems *problems, const char *source,
+                                  const char *text, size_t size);
+/* `path=value` laid over the tree: missing maps on the way are made, numbers index lists. */
+void fr_document_set(struct fr_arena *arena, struct fr_problems *problems, struct fr_node *root, const char *set);
+/* The same tree from JSON text; duplicate keys are refused. */
+enum fr_status fr_document_parse_json(struct fr_arena *arena, const char *json, size_t size, struct fr_node **out,
+                                      struct fr_err *err) FR_MUST_CHECK;
+
+struct fr_node *fr_node_new(struct fr_arena *arena, enum fr_node_kind kind, const struct fr_node *at);
+/* Appends; key NULL for lists. */
+void fr_node_add(struct fr_arena *arena, struct fr_node *parent, struct fr_node *key, struct fr_node *value);
+struct fr_node *fr_node_get(const struct fr_node *map, const char *key); /* NULL when absent or not a map */
+bool fr_node_is_null(const struct fr_node *node);
+const char *fr_node_kind_name(const struct fr_node *node);
+
+#endif

@@ -1,0 +1,345 @@
+/* See options.h. One row an option; the order is the order of reading, printing and of the reference. */
+#include "options.h"
+
+#include <float.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "conf/conf.h"
+#include "loader.h"
+#include "printer.h"
+
+#define KIB 1024.0
+#define MIB (1024.0 * KIB)
+#define GIB (1024.0 * MIB)
+#define TIB (1024.0 * GIB)
+#define SECOND 1000.0
+#define HOUR (3600.0 * SECOND)
+#define DAY (24.0 * HOUR)
+
+#define IN(scope, member) offsetof(struct scope, member)
+#define SPARSE (1u << FR_SLOT_SPARSE)
+#define SEQUENCE (1u << FR_SLOT_SEQUENCE)
+#define DENSE (1u << FR_SLOT_DENSE)
+
+/* Columns: path, place, [range,] default, meaning, further fields. */
+#define ROW(t, p, o, d, x, ...)                                                                                        \
+    {                                                                                                                  \
+        .type = t, .path = p, .offset = o, .initial = d, .text = x, __VA_ARGS__                                        \
+    }
+#define RANGED(t, p, o, lo, hi, d, x, ...)                                                                             \
+    {                                                                                                                  \
+        .type = t, .path = p, .offset = o, .min = lo, .max = hi, .initial = d, .text = x, __VA_ARGS__                  \
+    }
+#define GROUP(p, x, ...)                                                                                               \
+    {                                                                                                                  \
+        .type = FR_OPTION_GROUP, .path = p, .text = x, __VA_ARGS__                                                     \
+    }
+#define LATER(p, x)                                                                                                    \
+    {                                                                                                                  \
+        .type = FR_OPTION_LATER, .path = p, .text = x                                                                  \
+    }
+#define CUSTOM(p, o, f, r, w, x, ...)                                                                                  \
+    {                                                                                                                  \
+        .type = FR_OPTION_CUSTOM, .path = p, .offset = o, .form = f, .read = r, .write = w, .text = x, __VA_ARGS__     \
+    }
+
+#define TABLE_OPTIMIZERS "sgd|adagrad|adagrad_rowwise|adam!|ftrl"
+#define NETWORK_OPTIMIZERS "sgd|adagrad|adagrad_rowwise!|adam|ftrl!"
+#define OPTIMIZER_FORM "name, or `{name: {options}}`"
+#define INIT_FORM "`zeros`, `{uniform: a}` or `{normal: sd}`"
+#define REFS_FORM "ref or list of refs"
+#define U32 FR_OPTION_U32
+#define U64 FR_OPTION_U64
+#define REAL FR_OPTION_REAL
+#define DURATION FR_OPTION_DURATION
+#define SIZE FR_OPTION_SIZE
+#define CHOICE FR_OPTION_CHOICE
+#define LAYER(member) offsetof(struct fr_layer_draft, layer.member)
+
+const struct fr_option fr_options[] = {
+    CUSTOM("version", 0, "`1`", fr_read_version, fr_write_version, "version of this grammar", .required = true),
+    CUSTOM("model", IN(fr_conf, model), "`[A-Za-z0-9_-]{1,120}`", fr_read_model_name, fr_write_model_name,
+           "name of the model: label of every metric, part of topic names", .required = true),
+    ROW(FR_OPTION_TEXT, "state_dir", IN(fr_conf, state_dir), NULL,
+        "directory of the journal and the cold store; one daemon each", .required = true),
+    RANGED(SIZE, "memory_limit", IN(fr_conf, memory_limit), MIB, 64 * TIB, "4GiB",
+           "memory for rows, indexes and staging"),
+    RANGED(U64, "seed", IN(fr_conf, seed), 0, 18446744073709551615.0, "1", "seed of all initial weights"),
+    RANGED(U32, "threads", IN(fr_conf, threads), 0, 1024, "0", "workers; 0: one per core"),
+    ROW(CHOICE, "device", IN(fr_conf, device), "auto", "where the network runs", .choices = "auto|cpu|cuda!"),
+    RANGED(DURATION, "epoch", IN(fr_conf, epoch_ms), 1, DAY, "1s", "time between cuts: durability and publishing"),
+    RANGED(DURATION, "heartbeat", IN(fr_conf, heartbeat_ms), 1, DAY, "10s",
+           "an epoch at least this often, possibly empty"),
+    RANGED(SIZE, "epoch_bytes_max", IN(fr_conf, epoch_bytes_max), 64 * KIB, TIB, NULL, "changed bytes that force a cut",
+           .computed = "memory_limit/16 within 1MiB..64MiB"),
+    RANGED(SIZE, "unfolded_max", IN(fr_conf, unfolded_max), 64 * KIB, TIB, NULL,
+           "journal bytes that start a fold; twice that pauses reading", .computed = "min(memory_limit/4, 512MiB)"),
+    RANGED(SIZE, "journal_max", IN(fr_conf, journal_max), 64 * KIB, 64 * TIB, NULL,
+           "journal bytes on disk that pause reading", .computed = "4 * unfolded_max"),
+
+    GROUP("ingest", "the sample log", .required = true),
+    ROW(FR_OPTION_TEXT, "ingest.brokers", IN(fr_conf, ingest.brokers), NULL,
+        "Kafka bootstrap servers, `host:port,host:port`", .required = true),
+    CUSTOM("ingest.topic", 0, "topic name", fr_read_topic, fr_write_topic, "topic of the samples; this or `topics`"),
+    CUSTOM("ingest.topics", 0, "list of topic names", fr_read_topics, NULL,
+           "the same as a list; exactly one in this version", .shorthand = true),
+    ROW(CHOICE, "ingest.format", IN(fr_conf, ingest.format), "msgpack", "form of a record", .choices = "msgpack|json"),
+    ROW(CHOICE, "ingest.start", IN(fr_conf, ingest.start), "earliest", "where a state without positions begins",
+        .choices = "earliest|latest"),
+    ROW(CHOICE, "ingest.on_loss", IN(fr_conf, ingest.on_loss), "stop", "what happens when the log lost unread records",
+        .choices = "stop|earliest|latest"),
+    ROW(FR_OPTION_TOPIC, "ingest.dead_letter_topic", IN(fr_conf, ingest.dead_letter_topic), NULL,
+        "topic for malformed records", .computed = "`<topic>.dead`"),
+    RANGED(U32, "ingest.batch_size", IN(fr_conf, ingest.batch_size), 1, 65536, "1024", "samples that close a batch"),
+    RANGED(DURATION, "ingest.batch_wait", IN(fr_conf, ingest.batch_wait_ms), 0, HOUR, "20ms",
+           "time that closes a batch"),
+    RANGED(SIZE, "ingest.record_max", IN(fr_conf, ingest.record_max), KIB, 64 * MIB, "1MiB",
+           "larger records are malformed"),
+    RANGED(U32, "ingest.group_max", IN(fr_conf, ingest.group_max), 1, 65536, "4096", "larger groups are malformed"),
+    RANGED(DURATION, "ingest.future_max", IN(fr_conf, ingest.future_max_ms), 0, 3650 * DAY, "1h",
+           "event times further beyond the Kafka timestamp are malformed"),
+    ROW(FR_OPTION_BOOL, "ingest.strict", IN(fr_conf, ingest.strict), "false",
+        "unknown slots are malformed, not ignored"),
+    RANGED(DURATION, "ingest.ready_lag", IN(fr_conf, ingest.ready_lag_ms), 1, 3650 * DAY, "30s",
+           "lag below which `/readyz` is 200"),
+    RANGED(U32, "ingest.ring_batches", IN(fr_conf, ingest.ring_batches), 1, 4096, "16", "batches waiting for training"),
+    GROUP("ingest.lockstep", "reproducible mode: fixed batches up to the end of the log, then exit 0",
+          .present = IN(fr_conf, ingest.lockstep)),
+    RANGED(U32, "ingest.lockstep.records", IN(fr_conf, ingest.lockstep_records), 1, 1048576, "128",
+           "records of each partition in a batch"),
+    RANGED(U32, "ingest.lockstep.epoch_batches", IN(fr_conf, ingest.lockstep_epoch_batches), 1, 1048576, "64",
+           "batches between cuts"),
+    CUSTOM("ingest.kafka", 0, "map of librdkafka properties", fr_read_kafka, fr_write_kafka,
+           "passed on to the Kafka client: security, timeouts", .open_keys = true),
+    LATER("ingest.watermark_step_max", "limit of the watermark's rise per batch"),
+
+    CUSTOM("tables", 0, "map name → table", fr_read_tables, fr_write_tables, "embedding tables"),
+    RANGED(U32, "tables.*.dim", IN(fr_conf_table, parts[0].dim), 1, FR_DIM_MAX, NULL,
+           "width of a row of one part, named `v`; this or `parts`", .shorthand = true),
+    CUSTOM("tables.*.optimizer", IN(fr_conf_table, parts[0].optimizer), OPTIMIZER_FORM, fr_read_optimizer, NULL,
+           "update rule of that part", .choices = TABLE_OPTIMIZERS, .initial = "adagrad", .shorthand = true),
+    CUSTOM("tables.*.init", IN(fr_conf_table, parts[0].init), INIT_FORM, fr_read_init, NULL,
+           "initial weights of that part", .computed = "`{normal: 0.01}`; ftrl: `zeros`", .shorthand = true),
+    CUSTOM("tables.*.parts", 0, "map name → part", fr_read_parts, fr_write_parts,
+           "segments of a row with their own update rule"),
+    RANGED(U32, "tables.*.parts.*.dim", IN(fr_conf_part, dim), 1, FR_DIM_MAX, NULL, "width", .required = true),
+    CUSTOM("tables.*.parts.*.optimizer", IN(fr_conf_part, optimizer), OPTIMIZER_FORM, fr_read_optimizer,
+           fr_write_optimizer, "update rule", .choices = TABLE_OPTIMIZERS, .initial = "adagrad"),
+    CUSTOM("tables.*.parts.*.init", IN(fr_conf_part, init), INIT_FORM, fr_read_init, fr_write_init, "initial weights",
+           .computed = "`{normal: 0.01}`; ftrl: `zeros`"),
+    GROUP("tables.*.admit", "when a key gets a row"),
+    RANGED(U32, "tables.*.admit.count", IN(fr_conf_table, admit_count), 1, 1000000, "1",
+           "occurrences that admit a key"),
+    RANGED(U64, "tables.*.admit.count_max", IN(fr_conf_table, admit_count_max), 1, 1099511627776.0, "16777216",
+           "keys counted at once"),
+    RANGED(DURATION, "tables.*.admit.idle", IN(fr_conf_table, admit_idle_ms), 1, 3650 * DAY, "1d",
+           "a count not seen for this long is forgotten"),
+    LATER("tables.*.admit.sketch", "approximate counts in fixed memory"),
+    LATER("tables.*.admit.probability", "admission by a coin"),
+    GROUP("tables.*.expire", "when a row is removed"),
+    RANGED(DURATION, "tables.*.expire.idle", IN(fr_conf_table, expire_idle_ms), 0, 36500 * DAY, "0",
+           "rows not trained for this long in event time; 0: never"),
+    RANGED(U32, "tables.*.expire.every", IN(fr_conf_table, expire_every), 1, 1048576, "16", "batches between slices"),
+    RANGED(U32, "tables.*.expire.slice_rows", IN(fr_conf_table, expire_slice_rows), 1, 1073741824, "65536",
+           "rows looked at in a slice, about"),
+    LATER("tables.*.expire.rows_max", "capacity"),
+    LATER("tables.*.expire.weak", "removal by weight norm"),
+    LATER("tables.*.expire.score", "removal by decayed show/click score"),
+
+    CUSTOM("slots", 0, "map name → slot", fr_read_slots, fr_write_slots, "input fields", .required = true),
+    ROW(CHOICE, "slots.*.kind", IN(fr_conf_slot, kind), "sparse", "ids, ordered ids, or floats",
+        .choices = "sparse|sequence|dense"),
+    CUSTOM("slots.*.table", IN(fr_conf_slot, table), "name of a table", fr_read_slot_table, fr_write_slot_table,
+           "where the ids are looked up", .kinds = SPARSE | SEQUENCE, .required = true),
+    ROW(FR_OPTION_NAME, "slots.*.namespace", IN(fr_conf_slot, name_space), NULL,
+        "slots share ids when they share table and namespace", .kinds = SPARSE | SEQUENCE,
+        .computed = "the table's name"),
+    ROW(FR_OPTION_SWITCH, "slots.*.id", IN(fr_conf_slot, id_raw), "auto",
+        "`auto`: the string \"5\" is the integer 5; `raw`: it is not", .choices = "auto|raw",
+        .kinds = SPARSE | SEQUENCE),
+    RANGED(FR_OPTION_I64, "slots.*.index", IN(fr_conf_slot, index), 0, 2147483647, NULL,
+           "integer key of the slot in samples", .computed = "none"),
+    RANGED(U32, "slots.*.max_ids", IN(fr_conf_slot, max_ids), 1, 65536, "1024", "ids kept of a sample, the last ones",
+           .kinds = SPARSE),
+    RANGED(U32, "slots.*.max_len", IN(fr_conf_slot, max_len), 1, 65536, "50", "ids kept of a sample, the newest ones",
+           .kinds = SEQUENCE),
+    ROW(FR_OPTION_SWITCH, "slots.*.admit", IN(fr_conf_slot, admit), "auto",
+        "`never`: this slot looks up only; others admit", .choices = "never|auto", .kinds = SPARSE | SEQUENCE),
+    ROW(FR_OPTION_BOOL, "slots.*.touch", IN(fr_conf_slot, touch), "true", "a look-up keeps the row from expiring",
+        .kinds = SPARSE | SEQUENCE),
+    RANGED(U32, "slots.*.dim", IN(fr_conf_slot, dim), 1, FR_DIM_MAX, "1", "numbers per sample", .kinds = DENSE),
+    ROW(CHOICE, "slots.*.transform", IN(fr_conf_slot, transform), "none", "applied to every number",
+        .choices = "none|log1p|standardize!|bucketize!", .kinds = DENSE),
+    RANGED(REAL, "slots.*.default", IN(fr_conf_slot, default_value), -FLT_MAX, FLT_MAX, "0",
+           "stands in for a missing value, before the transform", .kinds = DENSE),
+
+    CUSTOM("labels", 0, "map name → `{}`", fr_read_labels, fr_write_labels,
+           "labels, in the order of the samples' arrays", .required = true),
+    LATER("labels.*.given", "a label that is defined only where another is 1"),
+
+    GROUP("network", "the dense part of the model", .required = true),
+    CUSTOM("network.layers", 0, "list of layers", fr_read_layers, fr_write_layers, "layers, in any order",
+           .required = true),
+    ROW(FR_OPTION_NAME, "network.layers.*.name", LAYER(name), NULL, "name, unlike that of any slot", .required = true),
+    CUSTOM("network.layers.*.concat", 0, REFS_FORM, fr_read_layer_op, NULL, "vectors one after the other"),
+    CUSTOM("network.layers.*.mlp", 0, REFS_FORM, fr_read_layer_op, NULL,
+           "the concatenation through dense layers of `units`, each followed by the activation"),
+    CUSTOM("network.layers.*.dense", 0, REFS_FORM, fr_read_layer_op, NULL, "the concatenation through one dense layer"),
+    CUSTOM("network.layers.*.bi_interaction", 0, REFS_FORM, fr_read_layer_op, NULL,
+           "½((Σv)² − Σv²) over vectors of one width (He and Chua 2017)"),
+    CUSTOM("network.layers.*.sum", 0, REFS_FORM, fr_read_layer_op, NULL,
+           "elementwise sum of pooled slots of one width (a wide part)"),
+    CUSTOM("network.layers.*.add", 0, REFS_FORM, fr_read_layer_op, NULL, "elementwise sum of vectors of one width"),
+    CUSTOM("network.layers.*.units", 0, "integer, or list of at most 16", fr_read_layer_units, NULL,
+           "output widths, for mlp and dense"),
+    ROW(CHOICE, "network.layers.*.activation", LAYER(activation), NULL, "for mlp and dense",
+        .choices = "none|relu|sigmoid!|tanh!|gelu!|prelu!|dice!|leaky_relu!", .computed = "mlp: relu, dense: none"),
+    LATER("network.layers.*.init", "initial weights of a layer; here uniform ±1/√fan_in"),
+    LATER("network.layers.*.attention", "target attention"),
+    LATER("network.layers.*.cross", "cross network"),
+    LATER("network.layers.*.gru", "recurrence"),
+    LATER("network.layers.*.augru", "recurrence with attention"),
+    LATER("network.layers.*.mmoe", "mixture of experts"),
+    LATER("network.layers.*.inner_product", "pairwise inner products"),
+    LATER("network.layers.*.multiply", "elementwise product"),
+    LATER("network.layers.*.mean", "as a layer; write it inside an argument: `{mean: slot}`"),
+    LATER("network.layers.*.sqrtn", "pooling by Σw²"),
+    LATER("network.layers.*.max", "elementwise maximum"),
+    LATER("network.layers.*.layer_norm", "normalisation"),
+    LATER("network.layers.*.batch_norm", "normalisation"),
+    LATER("network.layers.*.dropout", "dropout"),
+    CUSTOM("network.optimizer", IN(fr_conf, dense_optimizer), OPTIMIZER_FORM, fr_read_optimizer, fr_write_optimizer,
+           "update rule of the layers", .choices = NETWORK_OPTIMIZERS, .initial = "adam"),
+    LATER("network.init", "initial weights of all layers; here uniform ±1/√fan_in"),
+
+    CUSTOM("tasks", 0, "list of tasks", fr_read_tasks, fr_write_tasks, "what is predicted", .required = true),
+    ROW(FR_OPTION_NAME, "tasks.*.name", IN(fr_conf_task, name), NULL, "name in metrics and scores", .required = true),
+    CUSTOM("tasks.*.label", IN(fr_conf_task, label), "name of a label", fr_read_task_label, fr_write_task_label,
+           "what it learns", .required = true),
+    CUSTOM("tasks.*.logit", IN(fr_conf_task, logit), "name of a layer of width 1", fr_read_task_logit,
+           fr_write_task_logit, "its output before the sigmoid", .required = true),
+    ROW(CHOICE, "tasks.*.loss", FR_NOWHERE, "logloss", "loss", .choices = "logloss|none!|mse!|focal!|bpr!|pairwise!"),
+    RANGED(REAL, "tasks.*.weight", IN(fr_conf_task, weight), 0, 1e6, "1", "factor of its loss in the total"),
+    LATER("tasks.*.prob", "a product of probabilities in place of a logit"),
+    CUSTOM("losses", 0, "`[]`", fr_read_losses, NULL, "auxiliary losses; none in this version"),
+
+    GROUP("export", "the delta topic"),
+    ROW(FR_OPTION_TOPIC, "export.topic", IN(fr_conf, export_.topic), NULL, "topic of the deltas",
+        .computed = "`<model>.delta`"),
+    ROW(FR_OPTION_TEXT, "export.brokers", IN(fr_conf, export_.brokers), NULL,
+        "Kafka bootstrap servers; those of `ingest` in this version", .computed = "`ingest.brokers`"),
+    ROW(CHOICE, "export.quantize", IN(fr_conf, export_.quantize), "f32", "form of published values",
+        .choices = "f32|f16|bf16!|i8!"),
+    RANGED(DURATION, "export.dense_every", IN(fr_conf, export_.dense_every_ms), 0, DAY, "1s",
+           "time between publications of the layers; 0: every epoch"),
+    RANGED(U32, "export.partitions", IN(fr_conf, export_.partitions), 1, 4096, "4",
+           "partitions of a delta topic the daemon creates"),
+    RANGED(SIZE, "export.piece_max", IN(fr_conf, export_.piece_max), 4 * KIB, 64 * MIB, "512KiB", "largest record"),
+    ROW(FR_OPTION_BOOL, "export.create", IN(fr_conf, export_.create), "true", "create missing topics"),
+    RANGED(DURATION, "export.drain_timeout", IN(fr_conf, export_.drain_timeout_ms), 0, DAY, "60s",
+           "longest wait for acknowledgements on SIGTERM"),
+    LATER("export.format", "rows in the layout of other consumers (hps)"),
+    LATER("export.state", "counters and `seen` in the deltas"),
+    LATER("export.snapshot_dir", "snapshots"),
+    LATER("export.snapshot_every", "snapshots"),
+    LATER("export.snapshot_keep", "snapshots"),
+    LATER("export.snapshot_hook", "snapshots"),
+    LATER("savepoints", "restorable copies of the whole state"),
+
+    GROUP("metrics", "HTTP and the decayed metrics"),
+    CUSTOM("metrics.listen", 0, "`host:port`, port 0: any", fr_read_listen, fr_write_listen,
+           "address of the HTTP server", .initial = "127.0.0.1:8080"),
+    CUSTOM("metrics.auc_half_life", 0, "list of durations", fr_read_half_lives, fr_write_half_lives,
+           "half-lives of the decayed metrics, in event time", .initial = "[5m, 1h, 1d]"),
+    LATER("metrics.gauc_by", "AUC within groups"),
+
+    GROUP("optimizer.sgd", "plain stochastic gradient descent"),
+    RANGED(REAL, "optimizer.sgd.lr", IN(fr_conf_optimizer, lr), FLT_MIN, 1e6, "0.01", "step"),
+    GROUP("optimizer.adagrad", "Adagrad (Duchi et al. 2011)"),
+    RANGED(REAL, "optimizer.adagrad.lr", IN(fr_conf_optimizer, lr), FLT_MIN, 1e6, "0.05", "step"),
+    RANGED(REAL, "optimizer.adagrad.eps", IN(fr_conf_optimizer, eps), FLT_MIN, 1, "1e-8", "added to the root"),
+    RANGED(REAL, "optimizer.adagrad.initial", IN(fr_conf_optimizer, initial), 0, 1e6, "0", "accumulator at the start"),
+    GROUP("optimizer.adagrad_rowwise", "Adagrad with one accumulator a row: the mean of its squares"),
+    RANGED(REAL, "optimizer.adagrad_rowwise.lr", IN(fr_conf_optimizer, lr), FLT_MIN, 1e6, "0.05", "step"),
+    RANGED(REAL, "optimizer.adagrad_rowwise.eps", IN(fr_conf_optimizer, eps), FLT_MIN, 1, "1e-8", "added to the root"),
+    RANGED(REAL, "optimizer.adagrad_rowwise.initial", IN(fr_conf_optimizer, initial), 0, 1e6, "0",
+           "accumulator at the start"),
+    GROUP("optimizer.adam", "Adam (Kingma and Ba 2015)"),
+    RANGED(REAL, "optimizer.adam.lr", IN(fr_conf_optimizer, lr), FLT_MIN, 1e6, "0.001", "step"),
+    RANGED(REAL, "optimizer.adam.beta1", IN(fr_conf_optimizer, beta1), 0, 0.999999, "0.9", "decay of the mean"),
+    RANGED(REAL, "optimizer.adam.beta2", IN(fr_conf_optimizer, beta2), 0, 0.999999, "0.999", "decay of the squares"),
+    RANGED(REAL, "optimizer.adam.eps", IN(fr_conf_optimizer, eps), FLT_MIN, 1, "1e-8", "added to the root"),
+    GROUP("optimizer.ftrl", "FTRL-Proximal (McMahan et al. 2013)"),
+    RANGED(REAL, "optimizer.ftrl.lr", IN(fr_conf_optimizer, lr), FLT_MIN, 1e6, "0.1", "α of the paper"),
+    RANGED(REAL, "optimizer.ftrl.beta", IN(fr_conf_optimizer, beta), 0, 1e6, "1", "β"),
+    RANGED(REAL, "optimizer.ftrl.l1", IN(fr_conf_optimizer, l1), 0, 1e6, "0", "λ₁"),
+    RANGED(REAL, "optimizer.ftrl.l2", IN(fr_conf_optimizer, l2), 0, 1e6, "0", "λ₂"),
+};
+const size_t fr_options_count = FR_ARRAY_LEN(fr_options);
+
+const char *fr_option_key(const struct fr_option *option, const char *pattern)
+{
+    size_t size = strlen(pattern);
+    const char *key = option->path;
+    if (size > 0) {
+        if (strncmp(key, pattern, size) != 0 || key[size] != '.')
+            return NULL;
+        key += size + 1;
+    }
+    return strchr(key, '.') ? NULL : key;
+}
+
+const struct fr_option *fr_option_find(const char *path)
+{
+    for (size_t i = 0; i < fr_options_count; i++) {
+        if (strcmp(fr_options[i].path, path) == 0)
+            return &fr_options[i];
+    }
+    return NULL;
+}
+
+void fr_option_bound(const struct fr_option *option, double value, char out[static FR_SCALAR_TEXT_MAX])
+{
+    if (option->type == FR_OPTION_DURATION)
+        fr_scalar_format_duration((int64_t)value, out);
+    else if (option->type == FR_OPTION_SIZE)
+        fr_scalar_format_size((uint64_t)value, out);
+    else if (value >= 18446744073709551615.0 && option->type == FR_OPTION_U64)
+        snprintf(out, FR_SCALAR_TEXT_MAX, "18446744073709551615"); /* as a double it is one more */
+    else
+        snprintf(out, FR_SCALAR_TEXT_MAX, "%.*g", option->type == FR_OPTION_REAL ? 6 : 20, value);
+}
+
+int fr_choice_find(const char *choices, const char *text, bool *later)
+{
+    size_t size = strlen(text);
+    int index = 0;
+    for (const char *at = choices;; index++) {
+        size_t length = strcspn(at, "|");
+        bool marked = length > 0 && at[length - 1] == '!';
+        if (length - marked == size && memcmp(at, text, size) == 0) {
+            *later = marked;
+            return index;
+        }
+        if (at[length] == '\0')
+            return -1;
+        at += length + 1;
+    }
+}
+
+void fr_choice_name(const char *choices, int index, char out[static 32])
+{
+    const char *at = choices;
+    for (int i = 0; i < index; i++) {
+        at = strchr(at, '|');
+        FR_CHECK(at != NULL);
+        at++;
+    }
+    size_t size = strcspn(at, "|!");
+    FR_CHECK(size < 32);
+    memcpy(out, at, size);
+    out[size] = '\0';
+}

@@ -1,0 +1,161 @@
+/* OPTIONS.md from the table: one section a scope, one line an option. A unit test compares the committed file with
+ * this. */
+#include <float.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "conf/conf.h"
+#include "options.h"
+#include "printer.h"
+#include "scalar.h"
+
+static const struct section {
+    const char *prefix, *title, *text;
+} sections[] = {
+    {"", "Top level", NULL},
+    {"ingest", "`ingest`: the sample log", NULL},
+    {"tables", "`tables`: embedding tables", "`NAME` is a name you choose. At most 64 tables of at most 8 parts."},
+    {"slots", "`slots`: input fields", "At most 512. A slot of kind sequence must be pooled where a vector is needed."},
+    {"labels", "`labels`", "At most 16, in the order in which a sample's array gives them."},
+    {"network", "`network`: layers over the slots",
+     "At most 256 layers. A layer is `{name, <operation>: argument, options}`. A reference is `slot`, `slot.part` (the "
+     "part may be left "
+     "out when the table has one), `layer`, or a pooling `{sum: slot.part}` or `{mean: slot.part}`. A sparse slot "
+     "alone is its sum. "
+     "Layers may come in any order, without cycles."},
+    {"tasks", "`tasks` and `losses`", "At most 16 tasks."},
+    {"export", "`export`: the delta topic", NULL},
+    {"metrics", "`metrics`", NULL},
+    {"optimizer", "Optimizers",
+     "Written where an `optimizer` is asked for, as `adagrad` or `{adagrad: {lr: 0.05}}`. Parts of tables take sgd, "
+     "adagrad, adagrad_rowwise or ftrl; `network.optimizer` takes adam, adagrad or sgd."},
+};
+
+static bool in_section(const struct fr_option *option, const struct section *section)
+{
+    size_t size = strlen(section->prefix);
+    size_t head = strcspn(option->path, ".");
+    if (size == 0) { /* what has no section of its own */
+        for (size_t i = 1; i < FR_ARRAY_LEN(sections); i++) {
+            if (in_section(option, &sections[i]))
+                return false;
+        }
+        return true;
+    }
+    if (strcmp(section->prefix, "tasks") == 0 && strcmp(option->path, "losses") == 0)
+        return true;
+    return head == size && memcmp(option->path, section->prefix, size) == 0;
+}
+
+static void write_choices(struct fr_buffer *out, const char *choices)
+{
+    bool first = true;
+    for (const char *at = choices; *at; at += *at == '|') {
+        size_t size = strcspn(at, "|");
+        if (at[size - 1] != '!') {
+            fr_buffer_printf(out, "%s`%.*s`", first ? "" : ", ", (int)size, at);
+            first = false;
+        }
+        at += size;
+    }
+}
+
+static void write_type(struct fr_buffer *out, const struct fr_option *option)
+{
+    static const char *const names[] = {
+        [FR_OPTION_GROUP] = "map",         [FR_OPTION_NAME] = "name",        [FR_OPTION_TEXT] = "text",
+        [FR_OPTION_TOPIC] = "topic",       [FR_OPTION_BOOL] = "true, false", [FR_OPTION_U32] = "integer",
+        [FR_OPTION_U64] = "integer",       [FR_OPTION_I64] = "integer",      [FR_OPTION_REAL] = "number",
+        [FR_OPTION_DURATION] = "duration", [FR_OPTION_SIZE] = "size",
+    };
+    if (option->form) {
+        fr_buffer_printf(out, "%s", option->form);
+        return;
+    }
+    if (option->choices) {
+        write_choices(out, option->choices);
+        return;
+    }
+    fr_buffer_printf(out, "%s", names[option->type]);
+    bool ranged = option->min != 0 || option->max != 0;
+    if (ranged && option->type == FR_OPTION_REAL && option->min == (double)FLT_MIN) {
+        fr_buffer_printf(out, " > 0");
+    } else if (ranged && option->max < (double)FLT_MAX) {
+        char min[FR_SCALAR_TEXT_MAX], max[FR_SCALAR_TEXT_MAX];
+        fr_option_bound(option, option->min, min);
+        fr_option_bound(option, option->max, max);
+        fr_buffer_printf(out, " %s…%s", min, max);
+    }
+}
+
+static void write_path(struct fr_buffer *out, const char *path)
+{
+    for (const char *at = path; *at; at++) {
+        bool star = *at == '*';
+        bool list = star && (strncmp(path, "network.", 8) == 0 || strncmp(path, "tasks.", 6) == 0);
+        if (star)
+            fr_buffer_printf(out, "%s", list ? "N" : "NAME");
+        else
+            fr_buffer_append(out, at, 1);
+    }
+}
+
+static void write_row(struct fr_buffer *out, const struct fr_option *option)
+{
+    fr_buffer_printf(out, "| `");
+    write_path(out, option->path);
+    fr_buffer_printf(out, "` | ");
+    write_type(out, option);
+    if (option->required)
+        fr_buffer_printf(out, " | required | ");
+    else if (option->initial)
+        fr_buffer_printf(out, " | `%s` | ", option->initial);
+    else
+        fr_buffer_printf(out, " | %s | ", option->computed ? option->computed : "–");
+    fr_buffer_printf(out, "%s | %s", option->reloadable ? "yes" : "no", option->text);
+    static const char *const kinds[] = {"", "sparse", "sequence", "sparse and sequence", "dense"};
+    if (option->kinds)
+        fr_buffer_printf(out, " (%s)", kinds[option->kinds]);
+    fr_buffer_printf(out, " |\n");
+}
+
+static void write_later(struct fr_buffer *out, const struct section *section)
+{
+    bool first = true;
+    for (size_t i = 0; i < fr_options_count; i++) {
+        if (fr_options[i].type != FR_OPTION_LATER || !in_section(&fr_options[i], section))
+            continue;
+        fr_buffer_printf(out, "%s`", first ? "\nNot in this version, and an error: " : ", ");
+        write_path(out, fr_options[i].path);
+        fr_buffer_printf(out, "`");
+        first = false;
+    }
+    if (!first)
+        fr_buffer_printf(out, ".\n");
+}
+
+void fr_conf_reference(struct fr_buffer *out)
+{
+    fr_buffer_printf(out, "# Options\n\nGenerated from the option table (`conf/options.c`); a test compares this file "
+                          "with it. `freshetd --check` "
+                          "reports every mistake of a file at once; an unknown option is a mistake.\n\n"
+                          "Durations are integers with a unit `ms`, `s`, `m`, `h` or `d`; sizes with `B`, `KiB`, "
+                          "`MiB`, `GiB` or `TiB`; 0 needs no "
+                          "unit. The last column but one says whether a running daemon takes a new value on SIGHUP.\n");
+    for (size_t s = 0; s < FR_ARRAY_LEN(sections); s++) {
+        fr_buffer_printf(out, "\n## %s\n\n", sections[s].title);
+        if (sections[s].text)
+            fr_buffer_printf(out, "%s\n\n", sections[s].text);
+        fr_buffer_printf(out, "| option | value | default | reload | meaning |\n|---|---|---|---|---|\n");
+        for (size_t i = 0; i < fr_options_count; i++) {
+            const struct fr_option *option = &fr_options[i];
+            bool optimizer_head = option->type == FR_OPTION_GROUP && strncmp(option->path, "optimizer.", 10) == 0;
+            if (option->type != FR_OPTION_LATER && in_section(option, &sections[s]) &&
+                (option->type != FR_OPTION_GROUP || option->present || optimizer_head))
+                write_row(out, option);
+        }
+        write_later(out, &sections[s]);
+    }
+    fr_buffer_terminate(out);
+}

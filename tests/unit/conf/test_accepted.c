@@ -1,0 +1,448 @@
+/* What a valid configuration becomes: defaults, units, layers, --set, printing, the committed files. */
+#include "conf_fixture.h"
+
+#include "base/hash.h"
+
+#define LAYER_X "{name: x, concat: [user_id, item_id.v, {mean: history.v}, price]}"
+
+static void defaults_are_those_of_the_design(void **state)
+{
+    (void)state;
+    struct fr_conf *conf = load(base_text);
+    assert_string_equal(conf->model, "ctr");
+    assert_int_equal(conf->memory_limit, 4ULL << 30);
+    assert_int_equal(conf->seed, 1);
+    assert_int_equal(conf->threads, 0);
+    assert_int_equal(conf->chunk_rows, 128);
+    assert_int_equal(conf->epoch_ms, 1000);
+    assert_int_equal(conf->heartbeat_ms, 10000);
+    assert_int_equal(conf->epoch_bytes_max, 64 << 20);
+    assert_int_equal(conf->unfolded_max, 512 << 20);
+    assert_int_equal(conf->journal_max, 2048ULL << 20);
+    assert_string_equal(conf->ingest.dead_letter_topic, "samples.dead");
+    assert_int_equal(conf->ingest.batch_wait_ms, 20);
+    assert_int_equal(conf->ingest.record_max, 1 << 20);
+    assert_int_equal(conf->ingest.group_max, 4096);
+    assert_int_equal(conf->ingest.future_max_ms, 3600000);
+    assert_int_equal(conf->ingest.ready_lag_ms, 30000);
+    assert_int_equal(conf->ingest.ring_batches, 16);
+    assert_int_equal(conf->ingest.start, FR_START_EARLIEST);
+    assert_int_equal(conf->ingest.on_loss, FR_ON_LOSS_STOP);
+    assert_false(conf->ingest.strict);
+    assert_false(conf->ingest.lockstep);
+    assert_string_equal(conf->export_.topic, "ctr.delta");
+    assert_string_equal(conf->export_.brokers, "localhost:9092");
+    assert_int_equal(conf->export_.quantize, FR_QUANT_F32);
+    assert_int_equal(conf->export_.partitions, 4);
+    assert_int_equal(conf->export_.piece_max, 512 << 10);
+    assert_true(conf->export_.create);
+    assert_int_equal(conf->export_.drain_timeout_ms, 60000);
+    assert_string_equal(conf->metrics.listen_host, "127.0.0.1");
+    assert_int_equal(conf->metrics.listen_port, 8080);
+    assert_int_equal(conf->metrics.n_half_lives, 3);
+    assert_int_equal(conf->metrics.half_life_ms[1], 3600000);
+    assert_string_equal(conf->metrics.half_life_name[2], "1d");
+    assert_int_equal(conf->dense_optimizer.kind, FR_OPT_ADAM);
+    assert_float_equal(conf->dense_optimizer.beta2, 0.999f, 0);
+    fr_conf_free(conf);
+}
+
+static void tables_and_slots_get_their_defaults(void **state)
+{
+    (void)state;
+    struct fr_conf *conf = load(base_text);
+    assert_int_equal(conf->n_tables, 2);
+    const struct fr_conf_table *user = &conf->tables[0], *item = &conf->tables[1];
+    assert_int_equal(user->n_parts, 1);
+    assert_string_equal(user->parts[0].name, "v");
+    assert_int_equal(user->parts[0].optimizer.kind, FR_OPT_ADAGRAD);
+    assert_float_equal(user->parts[0].optimizer.eps, 1e-8f, 0);
+    assert_float_equal(user->parts[0].optimizer.initial, 0, 0);
+    assert_int_equal(user->parts[0].init.kind, FR_INIT_NORMAL);
+    assert_float_equal(user->parts[0].init.scale, 0.01f, 0);
+    assert_int_equal(user->admit_count, 1);
+    assert_int_equal(user->admit_count_max, 16777216);
+    assert_int_equal(user->admit_idle_ms, 86400000);
+    assert_int_equal(user->expire_idle_ms, 0);
+    assert_int_equal(user->expire_every, 16);
+    assert_int_equal(user->expire_slice_rows, 65536);
+    assert_int_equal(item->n_parts, 2);
+    assert_int_equal(item->parts[0].optimizer.kind, FR_OPT_FTRL);
+    assert_float_equal(item->parts[0].optimizer.beta, 1, 0);
+    assert_int_equal(item->parts[0].init.kind, FR_INIT_ZEROS);
+    const struct fr_conf_slot *history = &conf->slots[2], *price = &conf->slots[3];
+    assert_int_equal(conf->slots[0].kind, FR_SLOT_SPARSE);
+    assert_int_equal(conf->slots[0].max_ids, 1024);
+    assert_int_equal(conf->slots[0].index, FR_NO_INDEX);
+    assert_true(conf->slots[0].admit && conf->slots[0].touch);
+    assert_int_equal(history->max_len, 50);
+    assert_int_equal(history->table, 1);
+    assert_string_equal(history->name_space, "item");
+    assert_int_equal(history->seed, fr_xxh3("item", 4));
+    assert_int_equal(price->table, FR_NO_INDEX);
+    assert_int_equal(price->dim, 2);
+    fr_conf_free(conf);
+}
+
+static void units_are_read(void **state)
+{
+    (void)state;
+    static const char *const sets[] = {"ingest.batch_wait=5ms", "ingest.ready_lag=2m",   "ingest.future_max=3h",
+                                       "heartbeat=0",           "memory_limit=3GiB",     "unfolded_max=65536B",
+                                       "journal_max=1TiB",      "export.piece_max=64KiB"};
+    struct fr_conf *conf = load_with(base_text, sets, 3);
+    assert_int_equal(conf->ingest.batch_wait_ms, 5);
+    assert_int_equal(conf->ingest.ready_lag_ms, 120000);
+    assert_int_equal(conf->ingest.future_max_ms, 3 * 3600000);
+    fr_conf_free(conf);
+    conf = load_with(base_text, sets + 4, 4);
+    assert_int_equal(conf->memory_limit, 3ULL << 30);
+    assert_int_equal(conf->unfolded_max, 65536);
+    assert_int_equal(conf->journal_max, 1ULL << 40);
+    assert_int_equal(conf->export_.piece_max, 65536);
+    fr_conf_free(conf);
+}
+
+static void zero_needs_no_unit(void **state)
+{
+    (void)state;
+    static const char *const sets[] = {"ingest.batch_wait=0"};
+    struct fr_conf *conf = load_with(base_text, sets, 1);
+    assert_int_equal(conf->ingest.batch_wait_ms, 0);
+    fr_conf_free(conf);
+}
+
+static void memory_decides_the_sizes_that_follow_from_it(void **state)
+{
+    (void)state;
+    static const char *const sets[] = {"memory_limit=64MiB"};
+    struct fr_conf *conf = load_with(base_text, sets, 1);
+    assert_int_equal(conf->epoch_bytes_max, 4 << 20);
+    assert_int_equal(conf->unfolded_max, 16 << 20);
+    assert_int_equal(conf->journal_max, 64 << 20);
+    fr_conf_free(conf);
+}
+
+static void a_set_replaces_adds_and_indexes(void **state)
+{
+    (void)state;
+    static const char *const sets[] = {"ingest.batch_size=7",        "tables.user.optimizer={sgd: {lr: 0.5}}",
+                                       "tasks.0.weight=2.5",         "ingest.lockstep.records=3",
+                                       "metrics.listen=\"[::1]:0\"", "ingest.kafka.security.protocol=ssl"};
+    struct fr_conf *conf = load_with(base_text, sets, 6);
+    assert_int_equal(conf->ingest.batch_size, 7);
+    assert_int_equal(conf->tables[0].parts[0].optimizer.kind, FR_OPT_SGD);
+    assert_float_equal(conf->tables[0].parts[0].optimizer.lr, 0.5f, 0);
+    assert_float_equal(conf->tasks[0].weight, 2.5f, 0);
+    assert_true(conf->ingest.lockstep);
+    assert_int_equal(conf->ingest.lockstep_records, 3);
+    assert_int_equal(conf->ingest.lockstep_epoch_batches, 64);
+    assert_string_equal(conf->metrics.listen_host, "::1");
+    assert_int_equal(conf->metrics.listen_port, 0);
+    assert_int_equal(conf->ingest.n_kafka, 1);
+    assert_string_equal(conf->ingest.kafka[0].name, "security.protocol");
+    assert_string_equal(conf->ingest.kafka[0].value, "ssl");
+    fr_conf_free(conf);
+}
+
+static void an_alias_is_a_reference_and_not_a_shared_value(void **state)
+{
+    (void)state;
+    char *text = variant("  user: {dim: 8}\n", "  user: &t {dim: 8}\n  other: *t\n");
+    static const char *const sets[] = {"tables.other.dim=9"};
+    struct fr_conf *conf = load_with(text, sets, 1);
+    assert_int_equal(conf->tables[0].parts[0].dim, 8);
+    assert_string_equal(conf->tables[1].name, "other");
+    assert_int_equal(conf->tables[1].parts[0].dim, 9);
+    fr_conf_free(conf);
+    free(text);
+}
+
+static void layers_are_sorted_and_keep_the_order_of_the_file_where_they_can(void **state)
+{
+    (void)state;
+    char *text =
+        variant("    - " LAYER_X "\n    - {name: h, mlp: x, units: [16, 8]}\n    - {name: out, dense: h, units: 1}\n",
+                "    - {name: out, add: [z, wide]}\n"
+                "    - {name: fm, bi_interaction: [user_id, item_id.v, {sum: history.v}]}\n"
+                "    - {name: z, dense: [h, fm], units: 1}\n"
+                "    - {name: wide, sum: [item_id.w, {sum: history.w}]}\n"
+                "    - {name: h, mlp: [price, {mean: user_id}], units: 4, activation: none}\n");
+    struct fr_conf *conf = load(text);
+    static const char *const order[] = {"fm", "wide", "h", "z", "out"};
+    assert_int_equal(conf->n_layers, 5);
+    for (size_t i = 0; i < 5; i++)
+        assert_string_equal(conf->layers[i].name, order[i]);
+    for (uint32_t i = 0; i < conf->n_layers; i++) {
+        for (uint32_t r = 0; r < conf->layers[i].n_refs; r++)
+            assert_true(conf->layers[i].refs[r].kind != FR_REF_LAYER || conf->layers[i].refs[r].index < (int32_t)i);
+    }
+    const struct fr_conf_layer *wide = &conf->layers[1], *h = &conf->layers[2], *z = &conf->layers[3];
+    assert_int_equal(wide->refs[1].kind, FR_REF_POOLED);
+    assert_int_equal(wide->refs[1].index, 2);
+    assert_int_equal(wide->refs[1].part, 0);
+    assert_int_equal(wide->refs[1].pooling, FR_POOL_SUM);
+    assert_int_equal(wide->line, 23);
+    assert_int_equal(h->activation, FR_ACT_NONE);
+    assert_int_equal(h->n_units, 1);
+    assert_int_equal(h->refs[0].kind, FR_REF_DENSE);
+    assert_int_equal(h->refs[1].pooling, FR_POOL_MEAN);
+    assert_int_equal(h->refs[1].part, 0);
+    assert_int_equal(z->refs[0].index, 2);
+    assert_int_equal(conf->tasks[0].logit, 4);
+    fr_conf_free(conf);
+    free(text);
+}
+
+static void activations_default_by_operation(void **state)
+{
+    (void)state;
+    struct fr_conf *conf = load(base_text);
+    assert_int_equal(conf->layers[1].activation, FR_ACT_RELU);
+    assert_int_equal(conf->layers[1].n_units, 2);
+    assert_int_equal(conf->layers[2].activation, FR_ACT_NONE);
+    fr_conf_free(conf);
+}
+
+static void slot_options_are_read(void **state)
+{
+    (void)state;
+    char *text = variant(
+        "  user_id: {table: user}\n",
+        "  user_id: {table: user, namespace: people, id: raw, index: 4, max_ids: 9, admit: never, touch: false}\n");
+    struct fr_conf *conf = load(text);
+    const struct fr_conf_slot *slot = &conf->slots[0];
+    assert_string_equal(slot->name_space, "people");
+    assert_int_equal(slot->seed, fr_xxh3("people", 6));
+    assert_true(slot->id_raw);
+    assert_int_equal(slot->index, 4);
+    assert_int_equal(slot->max_ids, 9);
+    assert_false(slot->admit || slot->touch);
+    fr_conf_free(conf);
+    free(text);
+}
+
+static void gates_and_expiry_are_read(void **state)
+{
+    (void)state;
+    struct fr_conf *conf = load_variant(
+        "user: {dim: 8}",
+        "user: {dim: 8, admit: {count: 2, count_max: 100, idle: 2h}, expire: {idle: 30d, every: 8, slice_rows: 4096}}");
+    const struct fr_conf_table *table = &conf->tables[0];
+    assert_int_equal(table->admit_count, 2);
+    assert_int_equal(table->admit_count_max, 100);
+    assert_int_equal(table->admit_idle_ms, 7200000);
+    assert_int_equal(table->expire_idle_ms, 30LL * 86400000);
+    assert_int_equal(table->expire_every, 8);
+    assert_int_equal(table->expire_slice_rows, 4096);
+    fr_conf_free(conf);
+}
+
+static void every_optimizer_of_a_table_is_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        enum fr_optimizer_kind kind;
+        float lr;
+    } rows[] = {{"sgd", FR_OPT_SGD, 0.01f},
+                {"{adagrad: {lr: 0.1, eps: 1e-6, initial: 0.5}}", FR_OPT_ADAGRAD, 0.1f},
+                {"{adagrad_rowwise: {}}", FR_OPT_ADAGRAD_ROWWISE, 0.05f},
+                {"{ftrl: {lr: 0.3, beta: 2, l1: 0.001, l2: 1}}", FR_OPT_FTRL, 0.3f}};
+    for (size_t i = 0; i < 4; i++) {
+        char text[160];
+        snprintf(text, sizeof(text), "user: {dim: 8, optimizer: %s}", rows[i].text);
+        struct fr_conf *conf = load_variant("user: {dim: 8}", text);
+        const struct fr_conf_part *part = &conf->tables[0].parts[0];
+        assert_int_equal(part->optimizer.kind, rows[i].kind);
+        assert_float_equal(part->optimizer.lr, rows[i].lr, 0);
+        assert_int_equal(part->init.kind, rows[i].kind == FR_OPT_FTRL ? FR_INIT_ZEROS : FR_INIT_NORMAL);
+        fr_conf_free(conf);
+    }
+}
+
+static void no_losses_and_one_topic_in_a_list_are_fine(void **state)
+{
+    (void)state;
+    static const char *const sets[] = {"losses=[]"};
+    char *text = variant("  topic: samples\n", "  topics: [samples]\n");
+    struct fr_conf *conf = load_with(text, sets, 1);
+    assert_int_equal(conf->ingest.n_topics, 1);
+    assert_string_equal(conf->ingest.topics[0], "samples");
+    fr_conf_free(conf);
+    free(text);
+}
+
+static void assert_same(const struct fr_conf *a, const struct fr_conf *b)
+{
+    char *pa = printed(a), *pb = printed(b), *ma = model_json(a), *mb = model_json(b), *ta = training_json(a),
+         *tb = training_json(b);
+    assert_string_equal(pa, pb);
+    assert_string_equal(ma, mb);
+    assert_string_equal(ta, tb);
+    assert_memory_equal(a->tables, b->tables, a->n_tables * sizeof(*a->tables));
+    assert_memory_equal(a->slots, b->slots, a->n_slots * sizeof(*a->slots));
+    assert_memory_equal(a->tasks, b->tasks, a->n_tasks * sizeof(*a->tasks));
+    assert_memory_equal(&a->metrics.half_life_ms, &b->metrics.half_life_ms, sizeof(a->metrics.half_life_ms));
+    assert_int_equal(a->journal_max, b->journal_max);
+    assert_int_equal(a->epoch_bytes_max, b->epoch_bytes_max);
+    free(pa);
+    free(pb);
+    free(ma);
+    free(mb);
+    free(ta);
+    free(tb);
+}
+
+static void assert_prints_and_loads(const struct fr_conf *conf)
+{
+    char *text = printed(conf);
+    struct fr_conf *again = load(text);
+    assert_same(conf, again);
+    fr_conf_free(again);
+    free(text);
+}
+
+static void what_is_printed_loads_to_an_equal_configuration(void **state)
+{
+    (void)state;
+    static const char *const sets[] = {"ingest.lockstep={}",
+                                       "ingest.kafka={client.id: \"a \\\"b\\\"\\n\", linger.ms: 5}",
+                                       "memory_limit=1048577B",
+                                       "epoch=1001ms",
+                                       "slots.price.default=-0.1",
+                                       "slots.price.transform=log1p",
+                                       "slots.user_id.index=7",
+                                       "slots.user_id.id=raw",
+                                       "slots.user_id.admit=never",
+                                       "slots.history.touch=false",
+                                       "tables.user.init={uniform: 0.05}",
+                                       "tables.user.expire.idle=30d",
+                                       "network.optimizer={sgd: {lr: 0.333}}",
+                                       "tasks.0.weight=0.25",
+                                       "seed=18446744073709551615",
+                                       "metrics.auc_half_life=[90m, 36h]",
+                                       "export.quantize=f16",
+                                       "device=cpu"};
+    struct fr_conf *conf = load_with(base_text, sets, sizeof(sets) / sizeof(sets[0]));
+    assert_int_equal(conf->seed, UINT64_MAX);
+    assert_prints_and_loads(conf);
+    fr_conf_free(conf);
+}
+
+static void secrets_are_masked(void **state)
+{
+    (void)state;
+    static const char *const sets[] = {"ingest.kafka.sasl.password=hunter2", "ingest.kafka.ssl.key.pem=topkey",
+                                       "ingest.kafka.sasl.oauthbearer.client.secret=abc123",
+                                       "ingest.kafka.client.id=shown"};
+    struct fr_conf *conf = load_with(base_text, sets, 4);
+    char *text = printed(conf);
+    assert_null(strstr(text, "hunter2"));
+    assert_null(strstr(text, "topkey"));
+    assert_null(strstr(text, "abc123"));
+    assert_contains(text, "sasl.password: \"***\"");
+    assert_contains(text, "client.id: \"shown\"");
+    assert_string_equal(conf->ingest.kafka[0].value, "hunter2");
+    free(text);
+    fr_conf_free(conf);
+}
+
+static struct fr_conf *load_file(const char *name)
+{
+    struct fr_buffer problems = {0};
+    struct fr_conf *conf = NULL;
+    char path[512];
+    snprintf(path, sizeof(path), "%s/conf/%s", FR_SOURCE_DIR, name);
+    struct fr_conf_load_options options = {.path = path};
+    if (fr_conf_load(&options, &conf, &problems) != FR_OK)
+        fail_msg("%s", (const char *)problems.data);
+    fr_buffer_release(&problems);
+    return conf;
+}
+
+static void the_sample_configuration_loads_and_prints(void **state)
+{
+    (void)state;
+    struct fr_conf *conf = load_file("freshet.yaml");
+    assert_int_equal(conf->n_tasks, 2);
+    assert_int_equal(conf->export_.quantize, FR_QUANT_F16);
+    assert_string_equal(conf->slots[4].name_space, "country");
+    assert_prints_and_loads(conf);
+    fr_conf_free(conf);
+}
+
+static void the_reference_configurations_load_and_print(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        uint32_t tables, dense, labels;
+    } rows[] = {
+        {"reference/globo_200k.yaml", 13, 3, 2}, {"reference/ml.yaml", 8, 2, 2}, {"reference/adult.yaml", 9, 6, 1}};
+    for (size_t i = 0; i < 3; i++) {
+        struct fr_conf *conf = load_file(rows[i].name);
+        assert_int_equal(conf->n_tables, rows[i].tables);
+        assert_int_equal(conf->n_slots, rows[i].tables + 1);
+        assert_int_equal(conf->slots[rows[i].tables].dim, rows[i].dense);
+        assert_int_equal(conf->n_labels, rows[i].labels);
+        assert_int_equal(conf->n_tasks, 1);
+        assert_int_equal(conf->tasks[0].label, 0);
+        assert_int_equal(conf->ingest.lockstep_records, 128);
+        for (uint32_t t = 0; t < conf->n_tables; t++) {
+            assert_int_equal(conf->tables[t].parts[0].dim, 8);
+            assert_float_equal(conf->tables[t].parts[0].optimizer.lr, 0.1f, 0);
+            assert_int_equal(conf->tables[t].admit_count, 1);
+            assert_int_equal(conf->tables[t].expire_idle_ms, 0);
+        }
+        assert_prints_and_loads(conf);
+        fr_conf_free(conf);
+    }
+}
+
+/* With FR_UPDATE set in the environment the file is written instead. */
+static void the_committed_reference_is_that_of_the_table(void **state)
+{
+    (void)state;
+    static const char path[] = FR_SOURCE_DIR "/conf/OPTIONS.md";
+    struct fr_buffer expected = {0};
+    fr_conf_reference(&expected);
+    FILE *file = fopen(path, getenv("FR_UPDATE") ? "w" : "r");
+    assert_non_null(file);
+    if (getenv("FR_UPDATE")) {
+        assert_int_equal(fwrite(expected.data, 1, expected.size, file), expected.size);
+    } else {
+        char *have = calloc(1, 1 << 20);
+        size_t size = fread(have, 1, (1 << 20) - 1, file);
+        assert_int_equal(size, expected.size);
+        assert_string_equal(have, (const char *)expected.data);
+        free(have);
+    }
+    assert_int_equal(fclose(file), 0);
+    fr_buffer_release(&expected);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_are_those_of_the_design),
+        cmocka_unit_test(tables_and_slots_get_their_defaults),
+        cmocka_unit_test(units_are_read),
+        cmocka_unit_test(zero_needs_no_unit),
+        cmocka_unit_test(memory_decides_the_sizes_that_follow_from_it),
+        cmocka_unit_test(a_set_replaces_adds_and_indexes),
+        cmocka_unit_test(an_alias_is_a_reference_and_not_a_shared_value),
+        cmocka_unit_test(layers_are_sorted_and_keep_the_order_of_the_file_where_they_can),
+        cmocka_unit_test(activations_default_by_operation),
+        cmocka_unit_test(slot_options_are_read),
+        cmocka_unit_test(gates_and_expiry_are_read),
+        cmocka_unit_test(every_optimizer_of_a_table_is_read),
+        cmocka_unit_test(no_losses_and_one_topic_in_a_list_are_fine),
+        cmocka_unit_test(what_is_printed_loads_to_an_equal_configuration),
+        cmocka_unit_test(secrets_are_masked),
+        cmocka_unit_test(the_sample_configuration_loads_and_prints),
+        cmocka_unit_test(the_reference_configurations_load_and_print),
+        cmocka_unit_test(the_committed_reference_is_that_of_the_table),
+    };
+    return cmocka_run_group_tests_name("accepted", tests, NULL, NULL);
+}

@@ -1,0 +1,328 @@
+/* The canonical model JSON: written, hashed, parsed back from untrusted text; the training JSON; differences. */
+#include "conf_fixture.h"
+
+#include "base/hash.h"
+
+static const char expected_model[] =
+    "{\"chunk_rows\":128,\"labels\":[{\"name\":\"click\"}],\"layers\":["
+    "{\"concat\":[{\"sum\":\"user_id.v\"},{\"sum\":\"item_id.v\"},{\"mean\":\"history.v\"},\"price\"],\"name\":\"x\"},"
+    "{\"activation\":\"relu\",\"mlp\":[\"x\"],\"name\":\"h\",\"units\":[16,8]},"
+    "{\"activation\":\"none\",\"dense\":[\"h\"],\"name\":\"out\",\"units\":[1]}],"
+    "\"quantize\":\"f32\",\"slots\":["
+    "{\"id\":\"auto\",\"kind\":\"sparse\",\"max_ids\":1024,\"name\":\"user_id\",\"namespace\":\"user\",\"table\":"
+    "\"user\"},"
+    "{\"id\":\"auto\",\"kind\":\"sparse\",\"max_ids\":1024,\"name\":\"item_id\",\"namespace\":\"item\",\"table\":"
+    "\"item\"},"
+    "{\"id\":\"auto\",\"kind\":\"sequence\",\"max_len\":50,\"name\":\"history\",\"namespace\":\"item\",\"table\":"
+    "\"item\"},"
+    "{\"default\":0,\"dim\":2,\"kind\":\"dense\",\"name\":\"price\",\"transform\":\"none\"}],"
+    "\"tables\":[{\"name\":\"user\",\"parts\":[{\"dim\":8,\"name\":\"v\"}]},"
+    "{\"name\":\"item\",\"parts\":[{\"dim\":1,\"name\":\"w\"},{\"dim\":8,\"name\":\"v\"}]}],"
+    "\"tasks\":[{\"label\":\"click\",\"logit\":\"out\",\"loss\":\"logloss\",\"name\":\"click\"}],\"version\":1}";
+
+static void the_model_is_written_in_its_canonical_form(void **state)
+{
+    (void)state;
+    struct fr_conf *conf = load(base_text);
+    char *json = model_json(conf);
+    assert_string_equal(json, expected_model);
+    free(json);
+    fr_conf_free(conf);
+}
+
+static void the_fingerprint_is_that_of_the_json(void **state)
+{
+    (void)state;
+    struct fr_conf *conf = load(base_text);
+    struct fr_sha256 digest = fr_sha256(expected_model, sizeof(expected_model) - 1);
+    assert_int_equal(fr_conf_fingerprint(conf), fr_sha256_u64(&digest));
+    fr_conf_free(conf);
+}
+
+static void the_fingerprint_ignores_what_scores_do_not_depend_on(void **state)
+{
+    (void)state;
+    static const char *const same[] = {"model=other",
+                                       "ingest.batch_size=5",
+                                       "seed=9",
+                                       "tables.user.optimizer=sgd",
+                                       "tables.user.admit.count=3",
+                                       "slots.user_id.touch=false",
+                                       "export.partitions=8",
+                                       "tasks.0.weight=3"};
+    static const char *const different[] = {"slots.history.max_len=51",
+                                            "slots.price.default=1",
+                                            "export.quantize=f16",
+                                            "tables.user.dim=9",
+                                            "slots.user_id.namespace=u",
+                                            "slots.user_id.id=raw",
+                                            "network.layers.1.units=[16, 9]",
+                                            "network.layers.1.activation=none",
+                                            "tasks.0.name=c"};
+    struct fr_conf *conf = load(base_text);
+    uint64_t fingerprint = fr_conf_fingerprint(conf);
+    fr_conf_free(conf);
+    for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++) {
+        conf = load_with(base_text, &same[i], 1);
+        assert_int_equal(fr_conf_fingerprint(conf), fingerprint);
+        fr_conf_free(conf);
+    }
+    for (size_t i = 0; i < sizeof(different) / sizeof(different[0]); i++) {
+        conf = load_with(base_text, &different[i], 1);
+        if (fr_conf_fingerprint(conf) == fingerprint)
+            fail_msg("%s does not change the fingerprint", different[i]);
+        fr_conf_free(conf);
+    }
+}
+
+static struct fr_conf *parse(const char *json)
+{
+    struct fr_conf *conf = NULL;
+    struct fr_err err = {0};
+    if (fr_conf_model_parse(json, strlen(json), &conf, &err) != FR_OK)
+        fail_msg("%s", err.text);
+    return conf;
+}
+
+static void assert_round_trip(const struct fr_conf *conf)
+{
+    char *json = model_json(conf);
+    struct fr_conf *again = parse(json);
+    char *json_again = model_json(again);
+    assert_string_equal(json_again, json);
+    assert_int_equal(fr_conf_fingerprint(again), fr_conf_fingerprint(conf));
+    assert_int_equal(again->n_layers, conf->n_layers);
+    for (uint32_t i = 0; i < conf->n_layers; i++) {
+        assert_int_equal(again->layers[i].op, conf->layers[i].op);
+        assert_int_equal(again->layers[i].n_refs, conf->layers[i].n_refs);
+        assert_memory_equal(again->layers[i].refs, conf->layers[i].refs,
+                            conf->layers[i].n_refs * sizeof(*conf->layers[i].refs));
+        assert_int_equal(again->layers[i].line, 0);
+    }
+    for (uint32_t i = 0; i < conf->n_slots; i++)
+        assert_int_equal(again->slots[i].seed, conf->slots[i].seed);
+    assert_string_equal(again->model, "");
+    free(json_again);
+    fr_conf_free(again);
+    free(json);
+}
+
+static void a_parsed_model_is_the_same_model(void **state)
+{
+    (void)state;
+    static const char *const sets[] = {"slots.price.default=0.1", "slots.price.transform=log1p",
+                                       "slots.user_id.index=7",   "slots.item_id.id=raw",
+                                       "export.quantize=f16",     "slots.user_id.namespace=people"};
+    struct fr_conf *conf = load_with(base_text, sets, 6);
+    assert_round_trip(conf);
+    fr_conf_free(conf);
+}
+
+static void the_models_of_the_committed_files_round_trip(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"freshet.yaml", "reference/globo_200k.yaml", "reference/ml.yaml",
+                                        "reference/adult.yaml"};
+    for (size_t i = 0; i < 4; i++) {
+        char path[512];
+        struct fr_buffer problems = {0};
+        struct fr_conf *conf = NULL;
+        snprintf(path, sizeof(path), "%s/conf/%s", FR_SOURCE_DIR, names[i]);
+        struct fr_conf_load_options options = {.path = path};
+        if (fr_conf_load(&options, &conf, &problems) != FR_OK)
+            fail_msg("%s", (const char *)problems.data);
+        assert_round_trip(conf);
+        fr_conf_free(conf);
+        fr_buffer_release(&problems);
+    }
+}
+
+static void refuse(const char *json, size_t size, const char *part)
+{
+    struct fr_conf *conf = NULL;
+    struct fr_err err = {0};
+    enum fr_status status = fr_conf_model_parse(json, size, &conf, &err);
+    assert_true(status < 0);
+    assert_int_equal(status, err.status);
+    assert_null(conf);
+    assert_contains(err.text, part);
+}
+
+static void a_model_that_is_not_what_it_should_be_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *from, *to, *part;
+    } rows[] = {
+        {"{\"chunk_rows\"", "[\"chunk_rows\"", "not JSON"},
+        {"\"version\":1}", "\"version\":1}x", "JSON"},
+        {"\"version\":1", "\"version\":2", "version"},
+        {"\"chunk_rows\":128", "\"chunk_rows\":256", "chunk_rows"},
+        {"\"dim\":8", "\"dim\":0", "out of range"},
+        {"\"dim\":8", "\"dim\":4294967296", "out of range"},
+        {"\"dim\":8", "\"dim\":-1", "not an integer"},
+        {"\"dim\":8", "\"dim\":8.0", "canonical"},
+        {"\"dim\":8", "\"dim\":8.5", "not an integer"},
+        {"\"dim\":8", "\"dim\":\"8\"", "not an integer"},
+        {"\"dim\":8,", "", "missing"},
+        {"\"name\":\"user\",", "\"name\":\"us er\",", "not a name"},
+        {"\"name\":\"item\",", "\"name\":\"user\",", "taken"},
+        {"\"table\":\"user\"", "\"table\":\"usr\"", "unknown table"},
+        {"\"user_id.v\"", "\"user_id.w\"", "no part `w`"},
+        {"\"user_id.v\"", "\"nobody.v\"", "unknown slot or layer"},
+        {"{\"sum\":\"user_id.v\"}", "\"user_id\"", "canonical"},
+        {"\"mlp\":[\"x\"]", "\"mlp\":[\"out\"]", "reads itself"},
+        {"\"mlp\":[\"x\"]", "\"mlp\":[]", "0 entries"},
+        {"\"mlp\":[\"x\"]", "\"transformer\":[\"x\"]", "unknown key `transformer`"},
+        {"\"units\":[16,8]", "\"units\":[16,99999]", "out of range"},
+        {"\"units\":[1]", "\"units\":[2]", "expected width 1"},
+        {"\"logit\":\"out\"", "\"logit\":\"price\"", "unknown layer"},
+        {"\"label\":\"click\"", "\"label\":\"clack\"", "unknown label"},
+        {"\"loss\":\"logloss\"", "\"loss\":\"mse\"", "not in this version"},
+        {"\"quantize\":\"f32\"", "\"quantize\":\"i8\"", "not in this version"},
+        {"\"quantize\":\"f32\",", "", "export.quantize: missing"},
+        {"\"default\":0", "\"default\":1e400", ""},
+        {"\"default\":0", "\"default\":null", "empty"},
+        {"\"default\":0", "\"default\":0.0", "canonical"},
+        {"\"default\":0", "\"default\":0,\"default\":0", "duplicate key"},
+        {"\"version\":1", "\"version\":1,\"x\":2", "canonical"},
+        {"\"quantize\"", " \"quantize\"", "canonical"},
+        {"\"name\":\"v\"", "\"name\":\"v\",\"optimizer\":\"sgd\"", "canonical"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *at = strstr(expected_model, rows[i].from);
+        assert_non_null(at);
+        char *json = calloc(1, sizeof(expected_model) + 64);
+        snprintf(json, sizeof(expected_model) + 64, "%.*s%s%s", (int)(at - expected_model), expected_model, rows[i].to,
+                 at + strlen(rows[i].from));
+        refuse(json, strlen(json), rows[i].part);
+        free(json);
+    }
+}
+
+static void every_truncation_of_a_model_is_refused(void **state)
+{
+    (void)state;
+    for (size_t size = 0; size + 1 < sizeof(expected_model); size++) {
+        char *copy = malloc(size + 1); /* exact room: a read past the end is seen */
+        memcpy(copy, expected_model, size);
+        refuse(copy, size, "");
+        free(copy);
+    }
+}
+
+static void every_changed_byte_gives_a_refusal_or_another_model(void **state)
+{
+    (void)state;
+    static const char bytes[] = {'0', '"', '}', ',', '\xff', '\0', 'z'};
+    for (size_t i = 0; i + 1 < sizeof(expected_model); i++) {
+        for (size_t b = 0; b < sizeof(bytes); b++) {
+            char copy[sizeof(expected_model)];
+            struct fr_conf *conf = NULL;
+            struct fr_err err = {0};
+            memcpy(copy, expected_model, sizeof(copy));
+            if (copy[i] == bytes[b])
+                continue;
+            copy[i] = bytes[b];
+            if (fr_conf_model_parse(copy, sizeof(copy) - 1, &conf, &err) != FR_OK)
+                continue;
+            char *json = model_json(conf); /* accepted: then it says exactly this */
+            assert_string_equal(json, copy);
+            free(json);
+            fr_conf_free(conf);
+        }
+    }
+}
+
+static void a_model_with_many_wrong_references_is_refused_quickly(void **state)
+{
+    (void)state;
+    size_t room = 900000;
+    char *json = calloc(1, room + 64);
+    size_t used =
+        (size_t)snprintf(json, room, "{\"chunk_rows\":128,\"labels\":[],\"layers\":[{\"name\":\"x\",\"concat\":[\"a\"");
+    while (used < room)
+        used += (size_t)snprintf(json + used, 16, ",\"a\"");
+    snprintf(json + used, 64, "]}],\"slots\":[],\"tables\":[],\"tasks\":[],\"version\":1}");
+    refuse(json, strlen(json), "");
+    free(json);
+}
+
+static void the_training_settings_are_written_in_their_canonical_form(void **state)
+{
+    (void)state;
+    struct fr_conf *conf = load(base_text);
+    char *json = training_json(conf);
+    assert_string_equal(json, "{\"network\":{\"optimizer\":{\"beta1\":0.899999976,\"beta2\":0.999000013,\"eps\":9."
+                              "99999994e-09,\"kind\":\"adam\",\"lr\":0.00100000005}},"
+                              "\"seed\":1,\"tables\":[{\"admit\":{\"count\":1},\"name\":\"user\",\"parts\":[{\"init\":{"
+                              "\"kind\":\"normal\",\"scale\":0.00999999978},"
+                              "\"name\":\"v\",\"optimizer\":{\"eps\":9.99999994e-09,\"initial\":0,\"kind\":\"adagrad\","
+                              "\"lr\":0.0500000007}}]},"
+                              "{\"admit\":{\"count\":1},\"name\":\"item\",\"parts\":[{\"init\":{\"kind\":\"zeros\","
+                              "\"scale\":0},\"name\":\"w\","
+                              "\"optimizer\":{\"beta\":1,\"kind\":\"ftrl\",\"l1\":0,\"l2\":0,\"lr\":0.100000001}},{"
+                              "\"init\":{\"kind\":\"normal\",\"scale\":0.00999999978},"
+                              "\"name\":\"v\",\"optimizer\":{\"eps\":9.99999994e-09,\"initial\":0,\"kind\":\"adagrad\","
+                              "\"lr\":0.0500000007}}]}],"
+                              "\"tasks\":[{\"name\":\"click\",\"weight\":1}],\"version\":1}");
+    free(json);
+    fr_conf_free(conf);
+}
+
+static void assert_difference(const char *set, const char *expected)
+{
+    struct fr_conf *before = load(base_text), *after = load_with(base_text, &set, 1);
+    bool model = fr_conf_fingerprint(before) != fr_conf_fingerprint(after);
+    char *a = model ? model_json(before) : training_json(before), *b = model ? model_json(after) : training_json(after);
+    struct fr_buffer out = {0};
+    fr_conf_json_difference(a, b, &out);
+    assert_string_equal((const char *)out.data, expected);
+    fr_buffer_release(&out);
+    free(a);
+    free(b);
+    fr_conf_free(before);
+    fr_conf_free(after);
+}
+
+static void the_first_difference_is_named_with_both_values(void **state)
+{
+    (void)state;
+    assert_difference("slots.history.max_len=60", "slots.2.max_len: 50 -> 60");
+    assert_difference("slots.user_id.index=3", "slots.0.index: absent -> 3");
+    assert_difference("slots.user_id.namespace=u", "slots.0.namespace: \"user\" -> \"u\"");
+    assert_difference("tables.extra={dim: 3}", "tables.2: absent -> {..}");
+    assert_difference("seed=2", "seed: 1 -> 2");
+    assert_difference("tables.user.optimizer={adagrad: {lr: 1}}", "tables.0.parts.0.optimizer.lr: 0.0500000007 -> 1");
+}
+
+static void equal_and_unreadable_texts_are_said_to_be_so(void **state)
+{
+    (void)state;
+    struct fr_buffer out = {0};
+    fr_conf_json_difference("{\"a\":[1,2]}", "{\"a\":[1,2]}", &out);
+    assert_string_equal((const char *)out.data, "no difference");
+    fr_buffer_clear(&out);
+    fr_conf_json_difference("{", "{}", &out);
+    assert_contains((const char *)out.data, "the earlier text cannot be read");
+    fr_buffer_release(&out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_model_is_written_in_its_canonical_form),
+        cmocka_unit_test(the_fingerprint_is_that_of_the_json),
+        cmocka_unit_test(the_fingerprint_ignores_what_scores_do_not_depend_on),
+        cmocka_unit_test(a_parsed_model_is_the_same_model),
+        cmocka_unit_test(the_models_of_the_committed_files_round_trip),
+        cmocka_unit_test(a_model_that_is_not_what_it_should_be_is_refused),
+        cmocka_unit_test(every_truncation_of_a_model_is_refused),
+        cmocka_unit_test(every_changed_byte_gives_a_refusal_or_another_model),
+        cmocka_unit_test(a_model_with_many_wrong_references_is_refused_quickly),
+        cmocka_unit_test(the_training_settings_are_written_in_their_canonical_form),
+        cmocka_unit_test(the_first_difference_is_named_with_both_values),
+        cmocka_unit_test(equal_and_unreadable_texts_are_said_to_be_so),
+    };
+    return cmocka_run_group_tests_name("model", tests, NULL, NULL);
+}
