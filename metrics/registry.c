@@ -1,0 +1,217 @@
+/* Counters, gauges and histograms, rendered as Prometheus text 0.0.4. Values are relaxed atomics; the list grows under a mutex (registration and
+ * rendering only; an update never takes it). Asking again for the same name and labels gives the same metric. */
+#include "metrics/registry.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+
+enum { FR_BOUNDS_MAX = 32 };
+enum metric_kind { METRIC_COUNTER, METRIC_GAUGE, METRIC_HISTOGRAM };
+
+struct fr_metric {
+    struct fr_metric *next; /* in order of registration */
+    enum metric_kind kind;
+    char *name, *labels, *help;
+    _Atomic uint64_t total;
+    _Atomic double value; /* gauge; histogram: sum of observations */
+    size_t n_bounds;
+    double bounds[FR_BOUNDS_MAX];
+    _Atomic uint64_t buckets[FR_BOUNDS_MAX + 1];
+};
+
+struct fr_registry {
+    pthread_mutex_t lock;
+    char *model;
+    struct fr_metric *first, **last;
+};
+
+struct fr_registry *fr_registry_new(const char *model)
+{
+    struct fr_registry *registry = fr_alloc(1, sizeof(*registry));
+    pthread_mutex_init(&registry->lock, NULL);
+    registry->model = fr_strdup(model);
+    registry->last = &registry->first;
+    return registry;
+}
+
+void fr_registry_free(struct fr_registry *registry)
+{
+    if (!registry)
+        return;
+    for (struct fr_metric *metric = registry->first; metric;) {
+        struct fr_metric *next = metric->next;
+        free(metric->name);
+        free(metric->labels);
+        free(metric->help);
+        free(metric);
+        metric = next;
+    }
+    pthread_mutex_destroy(&registry->lock);
+    free(registry->model);
+    free(registry);
+}
+
+static struct fr_metric *obtain(struct fr_registry *registry, enum metric_kind kind, const char *name, const char *labels, const char *help)
+{
+    labels = labels ? labels : "";
+    pthread_mutex_lock(&registry->lock);
+    struct fr_metric *metric = registry->first;
+    while (metric && (strcmp(metric->name, name) != 0 || strcmp(metric->labels, labels) != 0))
+        metric = metric->next;
+    if (!metric) {
+        metric = fr_alloc(1, sizeof(*metric));
+        metric->kind = kind;
+        metric->name = fr_strdup(name);
+        metric->labels = fr_strdup(labels);
+        metric->help = fr_strdup(help);
+        *registry->last = metric;
+        registry->last = &metric->next;
+    }
+    pthread_mutex_unlock(&registry->lock);
+    FR_CHECK(metric->kind == kind);
+    return metric;
+}
+
+struct fr_metric *fr_counter(struct fr_registry *registry, const char *name, const char *labels, const char *help)
+{
+    return obtain(registry, METRIC_COUNTER, name, labels, help);
+}
+
+struct fr_metric *fr_gauge(struct fr_registry *registry, const char *name, const char *labels, const char *help)
+{
+    return obtain(registry, METRIC_GAUGE, name, labels, help);
+}
+
+struct fr_metric *fr_histogram(struct fr_registry *registry, const char *name, const char *labels, const char *help, const double *bounds,
+                               size_t n_bounds)
+{
+    FR_CHECK(n_bounds <= FR_BOUNDS_MAX);
+    struct fr_metric *metric = obtain(registry, METRIC_HISTOGRAM, name, labels, help);
+    memcpy(metric->bounds, bounds, n_bounds * sizeof(*bounds));
+    metric->n_bounds = n_bounds;
+    return metric;
+}
+
+void fr_metric_add(struct fr_metric *counter, uint64_t amount)
+{
+    atomic_fetch_add_explicit(&counter->total, amount, memory_order_relaxed);
+}
+
+void fr_metric_set_total(struct fr_metric *counter, uint64_t total)
+{
+    atomic_store_explicit(&counter->total, total, memory_order_relaxed);
+}
+
+void fr_metric_set(struct fr_metric *gauge, double value)
+{
+    atomic_store_explicit(&gauge->value, value, memory_order_relaxed);
+}
+
+void fr_metric_observe(struct fr_metric *histogram, double value)
+{
+    size_t i = 0;
+    while (i < histogram->n_bounds && value > histogram->bounds[i])
+        i++;
+    atomic_fetch_add_explicit(&histogram->buckets[i], 1, memory_order_relaxed);
+    double sum = atomic_load_explicit(&histogram->value, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&histogram->value, &sum, sum + value, memory_order_relaxed, memory_order_relaxed))
+        ;
+}
+
+double fr_metric_quantile(const struct fr_metric *histogram, double q)
+{
+    uint64_t counts[FR_BOUNDS_MAX + 1], total = 0;
+    for (size_t i = 0; i <= histogram->n_bounds; i++)
+        total += counts[i] = atomic_load_explicit(&histogram->buckets[i], memory_order_relaxed);
+    if (total == 0 || histogram->n_bounds == 0)
+        return (double)NAN;
+    double rank = q * (double)total, before = 0;
+    for (size_t i = 0; i < histogram->n_bounds; i++) {
+        double low = i ? histogram->bounds[i - 1] : 0;
+        if (counts[i] && before + (double)counts[i] >= rank)
+            return low + (histogram->bounds[i] - low) * (rank - before) / (double)counts[i];
+        before += (double)counts[i];
+    }
+    return histogram->bounds[histogram->n_bounds - 1]; /* above the last bound: it is all that is known */
+}
+
+static void put_value(struct fr_buffer *out, double value)
+{
+    if (isnan(value))
+        fr_buffer_printf(out, "NaN\n");
+    else if (isinf(value))
+        fr_buffer_printf(out, value > 0 ? "+Inf\n" : "-Inf\n");
+    else
+        fr_buffer_printf(out, "%.17g\n", value);
+}
+
+static void put_series(struct fr_buffer *out, const char *model, const struct fr_metric *metric, const char *suffix, const char *le)
+{
+    fr_buffer_printf(out, "%s%s{model=\"%s\"", metric->name, suffix, model);
+    if (metric->labels[0])
+        fr_buffer_printf(out, ",%s", metric->labels);
+    if (le)
+        fr_buffer_printf(out, ",le=\"%s\"", le);
+    fr_buffer_printf(out, "} ");
+}
+
+static void put_histogram(struct fr_buffer *out, const char *model, const struct fr_metric *metric)
+{
+    uint64_t total = 0;
+    for (size_t i = 0; i <= metric->n_bounds; i++) {
+        char le[32] = "+Inf";
+        if (i < metric->n_bounds)
+            snprintf(le, sizeof(le), "%.9g", metric->bounds[i]);
+        total += atomic_load_explicit(&metric->buckets[i], memory_order_relaxed);
+        put_series(out, model, metric, "_bucket", le);
+        fr_buffer_printf(out, "%" PRIu64 "\n", total);
+    }
+    put_series(out, model, metric, "_sum", NULL);
+    put_value(out, atomic_load_explicit(&metric->value, memory_order_relaxed));
+    put_series(out, model, metric, "_count", NULL);
+    fr_buffer_printf(out, "%" PRIu64 "\n", total);
+}
+
+static void put_metric(struct fr_buffer *out, const char *model, const struct fr_metric *metric)
+{
+    if (metric->kind == METRIC_HISTOGRAM) {
+        put_histogram(out, model, metric);
+        return;
+    }
+    put_series(out, model, metric, "", NULL);
+    if (metric->kind == METRIC_COUNTER)
+        fr_buffer_printf(out, "%" PRIu64 "\n", atomic_load_explicit(&metric->total, memory_order_relaxed));
+    else
+        put_value(out, atomic_load_explicit(&metric->value, memory_order_relaxed));
+}
+
+/* Whether an earlier series of the list has this name: its family is rendered there. */
+static bool rendered_before(const struct fr_registry *registry, const struct fr_metric *metric)
+{
+    for (const struct fr_metric *m = registry->first; m != metric; m = m->next)
+        if (strcmp(m->name, metric->name) == 0)
+            return true;
+    return false;
+}
+
+void fr_registry_render(struct fr_registry *registry, struct fr_buffer *out)
+{
+    static const char *const types[] = {"counter", "gauge", "histogram"};
+    pthread_mutex_lock(&registry->lock);
+    for (const struct fr_metric *family = registry->first; family; family = family->next) {
+        if (rendered_before(registry, family))
+            continue;
+        fr_buffer_printf(out, "# HELP %s %s\n# TYPE %s %s\n", family->name, family->help, family->name, types[family->kind]);
+        for (const struct fr_metric *m = family; m; m = m->next)
+            if (strcmp(m->name, family->name) == 0)
+                put_metric(out, registry->model, m);
+    }
+    pthread_mutex_unlock(&registry->lock);
+}

@@ -1,0 +1,221 @@
+/* Decayed AUC against a brute-force weighted Mann-Whitney statistic, and the image of the state. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include "base/check.h"
+#include "base/random.h"
+#include "metrics/auc.h"
+
+enum { N = 6000, BATCH = 128 };
+
+struct stream {
+    float logits[N], labels[N], weights[N];
+    int64_t t_ms[N], watermark_ms[N];
+};
+
+/* Scores are center + spread * (signal + noise); a few samples are late, some are masked. */
+static struct stream *make_stream(uint64_t seed, float center, float spread)
+{
+    struct stream *s = fr_alloc(1, sizeof(*s));
+    int64_t watermark = 0;
+    for (int i = 0; i < N; i++) {
+        double u = fr_random_uniform(seed, 1, (uint64_t)i, 0);
+        s->labels[i] = u < 0.3 ? 1.0f : 0.0f;
+        double z = fr_random_normal(seed, 2, (uint64_t)i, 0) + (s->labels[i] > 0 ? 0.8 : 0.0);
+        s->logits[i] = center + spread * (float)z;
+        s->weights[i] = 0.5f + (float)fr_random_uniform(seed, 3, (uint64_t)i, 0);
+        s->t_ms[i] = 1700000000000 + (int64_t)i * 1000 - (i % 17 == 0 ? 400000 : 0);
+        if (i % 23 == 0)
+            s->labels[i] = NAN;
+    }
+    for (int b = 0; b < N; b += BATCH) {
+        int end = b + BATCH < N ? b + BATCH : N;
+        for (int i = b; i < end; i++)
+            watermark = s->t_ms[i] > watermark ? s->t_ms[i] : watermark;
+        for (int i = b; i < end; i++)
+            s->watermark_ms[i] = watermark;
+    }
+    return s;
+}
+
+static void feed(struct fr_auc *auc, const struct stream *s, int from, int to)
+{
+    for (int b = from; b < to; b += BATCH) {
+        int end = b + BATCH < to ? b + BATCH : to;
+        struct fr_auc_samples samples = {.count = (size_t)(end - b), .logits = s->logits + b, .labels = s->labels + b, .weights = s->weights + b,
+                                         .t_ms = s->t_ms + b, .watermark_ms = s->watermark_ms[b]};
+        fr_auc_add(auc, &samples);
+    }
+}
+
+static double brute_force(const struct stream *s, double half_life_ms)
+{
+    static double weight[N];
+    double area = 0, positives = 0, negatives = 0;
+    for (int i = 0; i < N; i++) {
+        int64_t t = s->t_ms[i] < s->watermark_ms[i] ? s->t_ms[i] : s->watermark_ms[i];
+        weight[i] = isnan(s->labels[i]) ? 0 : s->weights[i] * (half_life_ms > 0 ? exp2(-(double)(s->watermark_ms[N - 1] - t) / half_life_ms) : 1.0);
+        *(s->labels[i] > 0 ? &positives : &negatives) += weight[i];
+    }
+    for (int i = 0; i < N; i++)
+        for (int j = 0; j < N && s->labels[i] > 0; j++)
+            if (!(s->labels[j] > 0) && weight[j] > 0)
+                area += weight[i] * weight[j] * (s->logits[i] > s->logits[j] ? 1.0 : s->logits[i] == s->logits[j] ? 0.5 : 0.0);
+    return area / positives / negatives;
+}
+
+static const struct fr_auc_options options = {.n_half_lives = 3, .half_life_ms = {60000, 600000, 3600000}};
+
+static void compare(float center, float spread)
+{
+    struct stream *s = make_stream(7, center, spread);
+    struct fr_auc *auc = fr_auc_new(&options);
+    feed(auc, s, 0, N);
+    for (int h = -1; h < 3; h++) {
+        struct fr_auc_result result;
+        fr_auc_result(auc, h, &result);
+        double exact = brute_force(s, h < 0 ? 0 : (double)options.half_life_ms[h]);
+        assert_true(fabs(result.auc - exact) < 1e-3);
+    }
+    fr_auc_free(auc);
+    free(s);
+}
+
+static void auc_is_within_1e_3_of_brute_force(void **state)
+{
+    (void)state;
+    compare(-1.0f, 1.0f);
+}
+
+static void auc_is_within_1e_3_for_scores_far_narrower_than_one_logit(void **state)
+{
+    (void)state;
+    compare(-5.2f, 0.02f);
+}
+
+static void logloss_calibration_and_rate_match_direct_sums(void **state)
+{
+    (void)state;
+    struct stream *s = make_stream(9, -1.0f, 1.0f);
+    struct fr_auc *auc = fr_auc_new(&options);
+    feed(auc, s, 0, N);
+    struct fr_auc_result result;
+    fr_auc_result(auc, 1, &result);
+    double w = 0, loss = 0, p_sum = 0, y_sum = 0;
+    for (int i = 0; i < N; i++) {
+        if (isnan(s->labels[i]))
+            continue;
+        int64_t t = s->t_ms[i] < s->watermark_ms[i] ? s->t_ms[i] : s->watermark_ms[i];
+        double weight = s->weights[i] * exp2(-(double)(s->watermark_ms[N - 1] - t) / 600000.0);
+        double p = 1 / (1 + exp(-(double)s->logits[i]));
+        w += weight;
+        loss += -weight * (s->labels[i] > 0 ? log(p) : log(1 - p));
+        p_sum += weight * p;
+        y_sum += weight * s->labels[i];
+    }
+    assert_true(fabs(result.logloss - loss / w) < 1e-5);
+    assert_true(fabs(result.calibration - p_sum / y_sum) < 1e-5);
+    assert_true(fabs(result.positive_rate - y_sum / w) < 1e-9);
+    assert_true(fabs(result.weight / w - 1) < 1e-9);
+    fr_auc_free(auc);
+    free(s);
+}
+
+static void a_restored_state_goes_on_to_the_same_bytes(void **state)
+{
+    (void)state;
+    struct stream *s = make_stream(11, 0.0f, 1.0f);
+    struct fr_auc *whole = fr_auc_new(&options), *second = fr_auc_new(&options);
+    struct fr_buffer image = {0}, a = {0}, b = {0};
+    int middle = N / 2 / BATCH * BATCH;
+    feed(whole, s, 0, middle);
+    fr_auc_encode(whole, &image);
+    assert_int_equal(fr_auc_parse(second, image.data, image.size), FR_OK);
+    feed(whole, s, middle, N);
+    feed(second, s, middle, N);
+    fr_auc_encode(whole, &a);
+    fr_auc_encode(second, &b);
+    assert_int_equal(a.size, b.size);
+    assert_memory_equal(a.data, b.data, a.size);
+    for (size_t cut = 0; cut < image.size; cut += 1 + image.size / 97)
+        assert_int_not_equal(fr_auc_parse(second, image.data, cut), FR_OK);
+    fr_buffer_release(&image);
+    fr_buffer_release(&a);
+    fr_buffer_release(&b);
+    fr_auc_free(whole);
+    fr_auc_free(second);
+    free(s);
+}
+
+static void other_half_lives_keep_the_lifetime_part(void **state)
+{
+    (void)state;
+    struct stream *s = make_stream(13, 0.0f, 1.0f);
+    struct fr_auc *auc = fr_auc_new(&options);
+    struct fr_auc *other = fr_auc_new(&(struct fr_auc_options){.n_half_lives = 2, .half_life_ms = {60000, 777}});
+    feed(auc, s, 0, N);
+    struct fr_buffer image = {0};
+    fr_auc_encode(auc, &image);
+    assert_int_equal(fr_auc_parse(other, image.data, image.size), FR_E_MISMATCH);
+    struct fr_auc_result before, after;
+    fr_auc_result(auc, -1, &before);
+    fr_auc_result(other, -1, &after);
+    assert_true(before.auc == after.auc && before.weight == after.weight);
+    fr_auc_result(other, 1, &after);
+    assert_true(isnan(after.auc) && after.weight == 0);
+    fr_buffer_release(&image);
+    fr_auc_free(auc);
+    fr_auc_free(other);
+    free(s);
+}
+
+static void a_label_flip_shows_within_one_half_life(void **state)
+{
+    (void)state;
+    struct fr_auc *auc = fr_auc_new(&(struct fr_auc_options){.n_half_lives = 1, .half_life_ms = {1000}});
+    for (int i = 0; i < 4000; i++) {
+        float logit = (float)fr_random_normal(5, 0, (uint64_t)i, 0);
+        bool flipped = i >= 3000;
+        float label = (logit > 0) != flipped;
+        int64_t t = 1700000000000 + i;
+        fr_auc_add(auc, &(struct fr_auc_samples){.count = 1, .logits = &logit, .labels = &label, .t_ms = &t, .watermark_ms = t});
+        struct fr_auc_result result;
+        if (i == 2999 || i == 3999) {
+            fr_auc_result(auc, 0, &result);
+            assert_true(i == 2999 ? result.auc > 0.99 : result.auc < 0.55);
+        }
+    }
+    fr_auc_free(auc);
+}
+
+static void without_both_classes_auc_is_undefined(void **state)
+{
+    (void)state;
+    struct fr_auc *auc = fr_auc_new(&options);
+    float logit = 0.5f, label = 1.0f;
+    int64_t t = 1700000000000;
+    fr_auc_add(auc, &(struct fr_auc_samples){.count = 1, .logits = &logit, .labels = &label, .t_ms = &t, .watermark_ms = t});
+    struct fr_auc_result result;
+    fr_auc_result(auc, 0, &result);
+    assert_true(isnan(result.auc) && !isnan(result.logloss));
+    fr_auc_free(auc);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(auc_is_within_1e_3_of_brute_force),
+        cmocka_unit_test(auc_is_within_1e_3_for_scores_far_narrower_than_one_logit),
+        cmocka_unit_test(logloss_calibration_and_rate_match_direct_sums),
+        cmocka_unit_test(a_restored_state_goes_on_to_the_same_bytes),
+        cmocka_unit_test(other_half_lives_keep_the_lifetime_part),
+        cmocka_unit_test(a_label_flip_shows_within_one_half_life),
+        cmocka_unit_test(without_both_classes_auc_is_undefined),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
