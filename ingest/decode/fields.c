@@ -1,0 +1,208 @@
+/* The fields of a sample beside `f`: labels y, weights w, use u, event time t, and s and p, which this version checks
+ * but does not use.
+ *
+ * Labels that a task uses feed a log loss and lie in [0,1]; a label no task uses is any finite number. NaN in the
+ * staging marks a masked label, so no NaN may come in. */
+#include "parse.h"
+
+#include <math.h>
+
+enum { LABELS_ALL = -1 };
+
+static const int64_t SECONDS_MAX = 100000000000; /* 10^11: as ms March 1973, as seconds the year 5138 */
+
+static float *sample_labels(struct fr_decoder *d)
+{
+    return d->staging.labels + (size_t)(d->staging.n_samples - 1) * d->staging.n_labels;
+}
+
+static float *sample_weights(struct fr_decoder *d)
+{
+    return d->staging.weights + (size_t)(d->staging.n_samples - 1) * d->staging.n_labels;
+}
+
+/* The next key of a map label -> x or task -> x: *found is its number, or the count when the map is complete. */
+static enum fr_status next_member(struct fr_decoder *d, bool tasks, uint32_t *seen, uint32_t *found)
+{
+    struct fr_token key;
+    char shown[FR_NAME_SHOWN_MAX + 8];
+    uint32_t count = tasks ? d->conf->n_tasks : d->conf->n_labels;
+    d->path.name = NULL;
+    enum fr_status status = fr_decode_next(d, &key);
+    if (status != FR_OK)
+        return status;
+    *found = count;
+    if (key.kind == FR_TOKEN_END)
+        return FR_OK;
+    if (key.kind != FR_TOKEN_STRING)
+        return fr_decode_fail(d, FR_E_INVALID, "%s as a key", fr_decode_kind(&key));
+    for (uint32_t i = 0; i < count; i++) {
+        const char *name = tasks ? d->conf->tasks[i].name : d->conf->labels[i].name;
+        if (strlen(name) != key.size || memcmp(name, key.bytes, key.size) != 0)
+            continue;
+        d->path.name = name;
+        if (*seen & 1u << i)
+            return fr_decode_fail(d, FR_E_INVALID, "duplicate key");
+        *seen |= 1u << i;
+        *found = i;
+        return FR_OK;
+    }
+    return fr_decode_fail(d, FR_E_INVALID, "%s is no %s of the config", fr_decode_shown(&key, shown),
+                          tasks ? "task" : "label");
+}
+
+static enum fr_status set_label(struct fr_decoder *d, uint32_t label, const struct fr_token *token)
+{
+    float v;
+    if (token->kind == FR_TOKEN_NIL)
+        return FR_OK; /* masked */
+    if (token->kind == FR_TOKEN_BOOL) {
+        v = token->i ? 1.0f : 0.0f;
+    } else {
+        enum fr_status status = fr_decode_f32(token, &v);
+        if (status == FR_E_NONFINITE)
+            return fr_decode_fail(d, FR_E_INVALID, "label is not finite");
+        if (status != FR_OK)
+            return fr_decode_fail(d, FR_E_INVALID, "%s where a label was expected", fr_decode_kind(token));
+        /* Compared before rounding: 1.00000001 rounds to 1 and is a fault all the same. */
+        double exact = token->kind == FR_TOKEN_FLOAT ? token->f : (double)v;
+        if ((d->task_labels & 1u << label) && !(exact >= 0.0 && exact <= 1.0))
+            return fr_decode_fail(d, FR_E_INVALID, "label %.9g is not in [0,1]", exact);
+    }
+    sample_labels(d)[label] = v;
+    d->labels_present |= 1u << label;
+    return FR_OK;
+}
+
+enum fr_status fr_decode_y(struct fr_decoder *d, const struct fr_token *first)
+{
+    struct fr_token token;
+    enum fr_status status;
+    uint32_t n_labels = d->conf->n_labels;
+    if (first->kind == FR_TOKEN_NIL)
+        return FR_OK;
+    if (first->kind == FR_TOKEN_MAP) {
+        uint32_t seen = 0, label;
+        for (;;) {
+            if ((status = next_member(d, false, &seen, &label)) != FR_OK || label == n_labels)
+                return status;
+            if ((status = fr_decode_next(d, &token)) != FR_OK)
+                return status;
+            if ((status = set_label(d, label, &token)) != FR_OK)
+                return status;
+        }
+    }
+    if (first->kind == FR_TOKEN_ARRAY) {
+        for (uint32_t n = 0;; n++) {
+            if ((status = fr_decode_next(d, &token)) != FR_OK || token.kind == FR_TOKEN_END)
+                return status;
+            if (n == n_labels)
+                return fr_decode_fail(d, FR_E_INVALID, "more than the %u labels of the config", n_labels);
+            d->path.index = n;
+            if ((status = set_label(d, n, &token)) != FR_OK)
+                return status;
+            d->path.index = -1;
+        }
+    }
+    if (first->kind == FR_TOKEN_STRING || first->kind == FR_TOKEN_BIN || first->kind == FR_TOKEN_EXT)
+        return fr_decode_fail(d, FR_E_INVALID, "%s where labels were expected", fr_decode_kind(first));
+    if (n_labels != 1)
+        return fr_decode_fail(d, FR_E_INVALID, "a bare number needs exactly one label, the config has %u", n_labels);
+    return set_label(d, 0, first);
+}
+
+static enum fr_status set_weight(struct fr_decoder *d, int64_t label, const struct fr_token *token)
+{
+    float v;
+    enum fr_status status = fr_decode_f32(token, &v);
+    if (status == FR_E_NONFINITE)
+        return fr_decode_fail(d, FR_E_INVALID, "weight is not finite");
+    if (status != FR_OK)
+        return fr_decode_fail(d, FR_E_INVALID, "%s where a weight was expected", fr_decode_kind(token));
+    if (v < 0.0f || (token->kind == FR_TOKEN_FLOAT && token->f < 0.0))
+        return fr_decode_fail(d, FR_E_INVALID, "weight %.9g is below 0", (double)v);
+    v += 0.0f; /* -0 becomes 0 */
+    for (uint32_t l = 0; l < d->conf->n_labels; l++) {
+        if (label == LABELS_ALL || label == l)
+            sample_weights(d)[l] = v;
+    }
+    return FR_OK;
+}
+
+enum fr_status fr_decode_w(struct fr_decoder *d, const struct fr_token *first)
+{
+    if (first->kind != FR_TOKEN_MAP)
+        return set_weight(d, LABELS_ALL, first);
+    uint32_t seen = 0, label;
+    for (;;) {
+        struct fr_token token;
+        enum fr_status status = next_member(d, false, &seen, &label);
+        if (status != FR_OK || label == d->conf->n_labels)
+            return status;
+        if ((status = fr_decode_next(d, &token)) != FR_OK)
+            return status;
+        if ((status = set_weight(d, label, &token)) != FR_OK)
+            return status;
+    }
+}
+
+enum fr_status fr_decode_u(struct fr_decoder *d, const struct fr_token *first)
+{
+    if (first->kind != FR_TOKEN_UINT || first->u < 1 || first->u > 3)
+        return fr_decode_fail(d, FR_E_INVALID, "use is 1 (train), 2 (metrics) or 3 (both)");
+    d->use = (uint32_t)first->u;
+    return FR_OK;
+}
+
+enum fr_status fr_decode_t(struct fr_decoder *d, const struct fr_token *first)
+{
+    if (first->kind == FR_TOKEN_INT || (first->kind == FR_TOKEN_UINT && first->u == 0))
+        return fr_decode_fail(d, FR_E_INVALID, "event time is not above 0");
+    if (first->kind != FR_TOKEN_UINT)
+        return fr_decode_fail(d, FR_E_INVALID, "%s where an integer (Unix ms) was expected", fr_decode_kind(first));
+    if (first->u < (uint64_t)SECONDS_MAX)
+        return fr_decode_fail(d, FR_E_INVALID, "%llu is seconds, not ms", (unsigned long long)first->u);
+    if (first->u > INT64_MAX)
+        return fr_decode_fail(d, FR_E_INVALID, "event time is beyond 64 bits");
+    d->t_ms = (int64_t)first->u;
+    if (d->scoring || d->timestamp_ms <= 0 || d->t_ms <= d->timestamp_ms)
+        return FR_OK;
+    int64_t ahead = d->t_ms - d->timestamp_ms; /* both above 0: no overflow */
+    if (ahead > d->conf->ingest.future_max_ms)
+        return fr_decode_fail(d, FR_E_INVALID,
+                              "event time is %lld ms after the Kafka timestamp, more than ingest.future_max (%lld ms)",
+                              (long long)ahead, (long long)d->conf->ingest.future_max_ms);
+    return FR_OK;
+}
+
+enum fr_status fr_decode_s(struct fr_decoder *d, const struct fr_token *first)
+{
+    double rate = first->kind == FR_TOKEN_FLOAT ? first->f : first->kind == FR_TOKEN_UINT ? (double)first->u : 0.0;
+    if (!(rate > 0.0 && rate <= 1.0))
+        return fr_decode_fail(d, FR_E_INVALID, "keep rate is not a number in (0,1]");
+    d->staging.unused_fields++;
+    return FR_OK;
+}
+
+enum fr_status fr_decode_p(struct fr_decoder *d, const struct fr_token *first)
+{
+    if (first->kind != FR_TOKEN_MAP)
+        return fr_decode_fail(d, FR_E_INVALID, "%s where a map task -> score was expected", fr_decode_kind(first));
+    uint32_t seen = 0, task;
+    for (;;) {
+        struct fr_token token;
+        float score;
+        enum fr_status status = next_member(d, true, &seen, &task);
+        if (status != FR_OK)
+            return status;
+        if (task == d->conf->n_tasks)
+            break;
+        if ((status = fr_decode_next(d, &token)) != FR_OK)
+            return status;
+        if ((status = fr_decode_f32(&token, &score)) != FR_OK)
+            return fr_decode_fail(d, FR_E_INVALID,
+                                  status == FR_E_NONFINITE ? "score is not finite" : "score is not a number");
+    }
+    d->staging.unused_fields++;
+    return FR_OK;
+}

@@ -1,0 +1,47 @@
+/* Slot keys -> slot numbers, and the set of keys a map has shown so far.
+ *
+ * Producers write the slots of every sample in the same order, so the first guess is the slot that followed the
+ * previous one last time; only a wrong guess hashes. Owner: the decoder. */
+#ifndef FR_DECODE_NAMES_H
+#define FR_DECODE_NAMES_H
+
+#include "base/buffer.h"
+#include "base/cursor.h"
+#include "conf/conf.h"
+
+struct fr_slot_names {
+    const struct fr_conf_slot *slots; /* borrowed */
+    uint32_t n_slots;
+    uint32_t mask;     /* of both tables: a power of two above twice the slots, minus 1 */
+    int32_t *by_name;  /* FR_NO_INDEX: empty */
+    int32_t *by_index; /* same, for slots that declare an index */
+    uint8_t *length;   /* [n_slots] of the names */
+    int32_t *next;     /* [n_slots + 1] slot seen last after this one; the last element: at the start of a map */
+};
+
+void fr_slot_names_init(struct fr_slot_names *names, const struct fr_conf *conf);
+void fr_slot_names_release(struct fr_slot_names *names);
+/* Slot number of a string or unsigned integer key, FR_NO_INDEX when none has it. `previous`: slot before it in this
+ * map, or FR_NO_INDEX. */
+int32_t fr_slot_names_find(struct fr_slot_names *names, const struct fr_token *key, int32_t previous);
+
+/* Keys with no number of their own (unknown slots, x_ keys): kept only to find duplicates. A new serial empties the
+ * set. */
+struct fr_key_set {
+    struct fr_key_entry {
+        uint64_t serial;
+        uint64_t hash;
+        size_t at; /* into bytes */
+        uint32_t size;
+    } * entries;
+    size_t capacity; /* power of two or 0 */
+    size_t count;
+    uint64_t serial;
+    struct fr_buffer bytes;
+};
+
+void fr_key_set_release(struct fr_key_set *set);
+/* False when it is there already. Sets of different `scope` (0 or 1: map levels that are open at once) do not meet. */
+bool fr_key_set_add(struct fr_key_set *set, uint64_t serial, unsigned scope, const struct fr_token *key);
+
+#endif

@@ -1,0 +1,356 @@
+/* What a valid sample means (DESIGN section 6, forms 1 and 3): values, labels, fields, defaults, limits that cut
+ * instead of refusing. */
+#include "fixture.h"
+
+#include <math.h>
+
+#include "base/math.h"
+
+static void a_sparse_value_is_nil_an_id_an_array_or_weighted_ids(void **state)
+{
+    struct fixture *f = *state;
+    accept_json(
+        f, "[{\"f\":{\"user_id\":null},\"y\":{}},{\"f\":{\"user_id\":5},\"y\":{}},{\"f\":{\"user_id\":[5,2]},\"y\":{}},"
+           "{\"f\":{\"user_id\":{\"i\":[7,8],\"w\":[0.5,-2]}},\"y\":{}},{\"f\":{\"user_id\":[]},\"y\":{}}]");
+    assert_int_equal(n_ids(f, SLOT_USER_ID, 0), 0);
+    assert_int_equal(n_ids(f, SLOT_USER_ID, 1), 1);
+    assert_int_equal(n_ids(f, SLOT_USER_ID, 2), 2);
+    assert_int_equal(n_ids(f, SLOT_USER_ID, 3), 2);
+    assert_int_equal(n_ids(f, SLOT_USER_ID, 4), 0);
+    assert_int_equal(key_at(f, SLOT_USER_ID, 2, 0), integer_key(f, SLOT_USER_ID, 5));
+    assert_int_equal(key_at(f, SLOT_USER_ID, 2, 1), integer_key(f, SLOT_USER_ID, 2));
+    const float *weights = f->batch->columns[SLOT_USER_ID].weights;
+    assert_non_null(weights);
+    assert_true(weights[0] == 1.0f && weights[2] == 1.0f && weights[3] == 0.5f && weights[4] == -2.0f);
+    assert_null(f->batch->columns[SLOT_ITEM_ID].weights);
+}
+
+static void repeated_ids_count_each_time(void **state)
+{
+    struct fixture *f = *state;
+    accept_json(f, "{\"f\":{\"user_id\":[5,5,\"5\",5.0]},\"y\":{}}");
+    for (uint32_t i = 0; i < 4; i++)
+        assert_int_equal(key_at(f, SLOT_USER_ID, 0, i), integer_key(f, SLOT_USER_ID, 5));
+}
+
+static void weights_may_come_before_their_ids(void **state)
+{
+    struct fixture *f = *state;
+    accept_json(f, "{\"f\":{\"history\":{\"w\":[1,2,3],\"i\":[4,5,6]}},\"y\":{}}");
+    assert_int_equal(key_at(f, SLOT_HISTORY, 0, 2), integer_key(f, SLOT_HISTORY, 6));
+    assert_true(f->batch->columns[SLOT_HISTORY].weights[2] == 3.0f);
+}
+
+static void over_max_ids_the_last_are_kept_and_the_excess_counted(void **state)
+{
+    struct fixture *f = *state;
+    accept_json(f, "[{\"f\":{\"context\":[1,2,3,4,5,6]},\"y\":{}},{\"f\":{\"context\":[1,2,3,4]},\"y\":{}},"
+                   "{\"f\":{\"context\":{\"i\":[1,2,3,4,5],\"w\":[10,20,30,40,50]}},\"y\":{}}]");
+    assert_int_equal(n_ids(f, SLOT_CONTEXT, 0), 4);
+    assert_int_equal(key_at(f, SLOT_CONTEXT, 0, 0), integer_key(f, SLOT_CONTEXT, 3));
+    assert_int_equal(key_at(f, SLOT_CONTEXT, 0, 3), integer_key(f, SLOT_CONTEXT, 6));
+    assert_int_equal(n_ids(f, SLOT_CONTEXT, 1), 4);
+    assert_true(f->batch->columns[SLOT_CONTEXT].weights[8] == 20.0f);
+    assert_int_equal(f->batch->excess_ids, 3);
+}
+
+static void a_sequence_keeps_its_newest_max_len_and_counts_no_excess(void **state)
+{
+    struct fixture *f = *state;
+    accept_json(f, "{\"f\":{\"history\":[1,2,3,4,5,6,7]},\"y\":{}}");
+    assert_int_equal(n_ids(f, SLOT_HISTORY, 0), 5);
+    for (uint32_t i = 0; i < 5; i++)
+        assert_int_equal(key_at(f, SLOT_HISTORY, 0, i), integer_key(f, SLOT_HISTORY, 3 + i));
+    assert_int_equal(f->batch->excess_ids, 0);
+}
+
+static void raw_ids_tell_a_string_from_its_integer(void **state)
+{
+    struct fixture *f = *state;
+    accept_json(f, "{\"f\":{\"item_id\":[\"5\",5],\"history\":[\"5\",5]},\"y\":{}}");
+    assert_int_not_equal(key_at(f, SLOT_ITEM_ID, 0, 0), key_at(f, SLOT_ITEM_ID, 0, 1));
+    assert_int_equal(key_at(f, SLOT_HISTORY, 0, 0), key_at(f, SLOT_HISTORY, 0, 1));
+    assert_int_equal(key_at(f, SLOT_ITEM_ID, 0, 1), key_at(f, SLOT_HISTORY, 0, 1)); /* one namespace */
+}
+
+static void dense_values_are_transformed_and_defaults_too(void **state)
+{
+    struct fixture *f = *state;
+    accept_json(f,
+                "[{\"f\":{\"price\":3,\"vec\":[1,-2.5,1e-3]},\"y\":{}},{\"f\":{\"price\":[3],\"vec\":null},\"y\":{}},"
+                "{\"f\":{},\"y\":{}},{\"f\":{\"price\":-0.5},\"y\":{}}]");
+    const float *price = f->batch->columns[SLOT_PRICE].dense, *vec = f->batch->columns[SLOT_VEC].dense;
+    assert_true(price[0] == fr_log1pf(3.0f) && price[1] == price[0] && price[2] == 0.0f &&
+                price[3] == fr_log1pf(-0.5f));
+    assert_true(vec[0] == 1.0f && vec[1] == -2.5f && vec[2] == 1e-3f);
+    for (int i = 3; i < 12; i++)
+        assert_true(vec[i] == 0.5f);
+}
+
+static void a_default_is_transformed(void **state)
+{
+    struct fixture *f = *state;
+    f->schema.slots[SLOT_PRICE].default_value = 7.0f;
+    fixture_renew(f);
+    accept_json(f, "{\"f\":{},\"y\":{}}");
+    assert_true(f->batch->columns[SLOT_PRICE].dense[0] == fr_log1pf(7.0f));
+}
+
+static void a_default_without_image_makes_the_slot_required(void **state)
+{
+    struct fixture *f = *state;
+    f->schema.slots[SLOT_PRICE].default_value = -1.0f;
+    fixture_renew(f);
+    accept_json(f, "{\"f\":{\"price\":1},\"y\":{}}");
+    refuse_json(f, "{\"f\":{},\"y\":{}}", "$.f.price: absent, and the slot's default has no log1p");
+    refuse_json(f, "[{\"f\":{\"price\":null},\"y\":{}}]", "$[0].f.price: nil, and the slot's default has no log1p");
+}
+
+static void labels_are_a_map_or_an_array_and_nil_masks(void **state)
+{
+    struct fixture *f = *state;
+    accept_json(
+        f, "[{\"f\":{},\"y\":{\"buy\":1,\"click\":0.25}},{\"f\":{},\"y\":{\"click\":null}},{\"f\":{},\"y\":[true]},"
+           "{\"f\":{},\"y\":[null,false]},{\"f\":{},\"y\":[]},{\"f\":{},\"y\":null}]");
+    assert_true(label_at(f, LABEL_CLICK, 0) == 0.25f && label_at(f, LABEL_BUY, 0) == 1.0f);
+    assert_true(isnan(label_at(f, LABEL_CLICK, 1)) && isnan(label_at(f, LABEL_BUY, 1)));
+    assert_true(label_at(f, LABEL_CLICK, 2) == 1.0f && isnan(label_at(f, LABEL_BUY, 2)));
+    assert_true(isnan(label_at(f, LABEL_CLICK, 3)) && label_at(f, LABEL_BUY, 3) == 0.0f);
+    const uint8_t roles[] = {FR_ROLE_TRAIN, FR_ROLE_MASKED, FR_ROLE_TRAIN,
+                             FR_ROLE_TRAIN, FR_ROLE_MASKED, FR_ROLE_MASKED};
+    assert_memory_equal(f->batch->role, roles, sizeof(roles));
+}
+
+static void a_bare_label_serves_a_config_with_one_label(void **state)
+{
+    struct fixture *f = *state;
+    f->schema.conf.n_labels = f->schema.conf.n_tasks = 1;
+    fixture_renew(f);
+    accept_json(f, "[{\"f\":{},\"y\":1},{\"f\":{},\"y\":false},{\"f\":{},\"y\":[0.5]}]");
+    assert_true(label_at(f, 0, 0) == 1.0f && label_at(f, 0, 1) == 0.0f && label_at(f, 0, 2) == 0.5f);
+}
+
+static void a_label_no_task_uses_is_any_number_and_does_not_train(void **state)
+{
+    struct fixture *f = *state;
+    f->schema.conf.n_tasks = 1; /* click only */
+    fixture_renew(f);
+    accept_json(f, "[{\"f\":{},\"y\":{\"buy\":-17.5}},{\"f\":{},\"y\":{\"buy\":2,\"click\":1}}]");
+    assert_true(label_at(f, LABEL_BUY, 0) == -17.5f);
+    assert_int_equal(f->batch->role[0], FR_ROLE_MASKED);
+    assert_int_equal(f->batch->role[1], FR_ROLE_TRAIN);
+}
+
+static void use_decides_the_role_of_a_labelled_sample(void **state)
+{
+    struct fixture *f = *state;
+    accept_json(
+        f,
+        "[{\"f\":{},\"y\":[1]},{\"f\":{},\"y\":[1],\"u\":1},{\"f\":{},\"y\":[1],\"u\":2},{\"f\":{},\"y\":[1],\"u\":3},"
+        "{\"f\":{},\"y\":[],\"u\":2}]");
+    const uint8_t roles[] = {FR_ROLE_TRAIN, FR_ROLE_TRAIN, FR_ROLE_METRICS_ONLY, FR_ROLE_TRAIN, FR_ROLE_MASKED};
+    const uint8_t use[] = {3, 1, 2, 3, 2};
+    assert_memory_equal(f->batch->role, roles, sizeof(roles));
+    assert_memory_equal(f->batch->use, use, sizeof(use));
+}
+
+static void weights_are_one_for_all_labels_or_one_each(void **state)
+{
+    struct fixture *f = *state;
+    accept_json(f, "[{\"f\":{},\"y\":{}},{\"f\":{},\"y\":{},\"w\":2.5},{\"w\":{\"buy\":0},\"f\":{},\"y\":{}},{\"f\":{},"
+                   "\"y\":{},\"w\":{}}]");
+    assert_true(weight_at(f, LABEL_CLICK, 0) == 1.0f && weight_at(f, LABEL_BUY, 0) == 1.0f);
+    assert_true(weight_at(f, LABEL_CLICK, 1) == 2.5f && weight_at(f, LABEL_BUY, 1) == 2.5f);
+    assert_true(weight_at(f, LABEL_CLICK, 2) == 1.0f && weight_at(f, LABEL_BUY, 2) == 0.0f);
+    assert_true(weight_at(f, LABEL_CLICK, 3) == 1.0f && weight_at(f, LABEL_BUY, 3) == 1.0f);
+}
+
+static void event_time_defaults_to_the_kafka_timestamp(void **state)
+{
+    struct fixture *f = *state;
+    accept_json(f,
+                "[{\"f\":{},\"y\":{}},{\"f\":{},\"y\":{},\"t\":100000000000},{\"f\":{},\"y\":{},\"t\":1700003600000}]");
+    assert_true(f->batch->t_ms[0] == TIMESTAMP_MS);
+    assert_true(f->batch->t_ms[1] == 100000000000);
+    assert_true(f->batch->t_ms[2] == TIMESTAMP_MS + 3600000); /* exactly future_max ahead */
+}
+
+static void without_a_kafka_timestamp_t_is_not_limited(void **state)
+{
+    struct fixture *f = *state;
+    static const char text[] = "{\"f\":{},\"y\":{},\"t\":9000000000000}";
+    struct fr_record record = {text, sizeof(text) - 1, -1};
+    uint32_t n;
+    assert_int_equal(fr_decode_record(f->decoder, &record, &n, &f->reason), FR_OK);
+}
+
+static void unused_fields_are_checked_and_counted(void **state)
+{
+    struct fixture *f = *state;
+    accept_json(f,
+                "[{\"f\":{},\"y\":{},\"s\":1},{\"f\":{},\"y\":{},\"s\":0.01,\"p\":{\"click_rate\":0.3,\"buy_rate\":1}},"
+                "{\"f\":{},\"y\":{},\"p\":{},\"id\":{\"any\":[1,{\"thing\":null}]}}]");
+    assert_int_equal(f->batch->unused_fields, 4);
+}
+
+static void unknown_slots_and_extra_keys_are_ignored_and_counted(void **state)
+{
+    struct fixture *f = *state;
+    accept_json(
+        f, "[{\"x_trace\":{\"a\":[1]},\"f\":{\"nope\":[1,2],\"user_id\":1,\"other\":{\"a\":{}}},\"y\":{},\"x_\":0},"
+           "{\"f\":{\"nope\":true,\"7\":1,\"x_trace\":1},\"y\":{},\"x_trace\":1}]");
+    assert_int_equal(f->batch->unknown_slots, 5);
+    assert_int_equal(f->batch->unknown_extra, 3);
+    assert_int_equal(n_ids(f, SLOT_USER_ID, 0), 1);
+    assert_int_equal(n_ids(f, SLOT_CONTEXT, 1), 0); /* JSON has no integer keys: "7" is a name */
+}
+
+static void a_name_that_differs_in_one_byte_is_no_slot(void **state)
+{
+    struct fixture *f = *state;
+    for (int size = 1; size < 20; size++) {
+        char *name = f->schema.slots[SLOT_USER_ID].name, text[128];
+        memset(name, 0, FR_NAME_MAX);
+        memset(name, 'q', (size_t)size);
+        fixture_renew(f);
+        snprintf(text, sizeof(text), "{\"f\":{\"%s\":1},\"y\":{}}", name);
+        accept_json(f, text); /* from now on this name is what the decoder expects */
+        accept_json(f, text);
+        assert_int_equal(f->batch->unknown_slots, 0);
+        for (int i = 0; i < size; i++) {
+            text[7 + i] = 'r';
+            accept_json(f, text);
+            text[7 + i] = 'q';
+            assert_int_equal(f->batch->unknown_slots, i + 1);
+        }
+    }
+}
+
+static void many_unknown_slots_are_told_apart(void **state)
+{
+    struct fixture *f = *state;
+    f->schema.conf.ingest.record_max = 1 << 20;
+    fixture_renew(f);
+    struct fr_buffer text = {0};
+    fr_buffer_printf(&text, "{\"f\":{");
+    for (int i = 0; i < 5000; i++)
+        fr_buffer_printf(&text, "\"u%d\":%d,", i, i);
+    size_t size = text.size;
+    fr_buffer_printf(&text, "\"user_id\":1},\"y\":{}}");
+    fr_put_u8(&text, 0);
+    accept_json(f, (const char *)text.data);
+    assert_int_equal(f->batch->unknown_slots, 5000);
+    text.size = size;
+    fr_buffer_printf(&text, "\"u0\":1},\"y\":{}}");
+    fr_put_u8(&text, 0);
+    refuse_json(f, (const char *)text.data, "$.f: duplicate key \"u0\"");
+    fr_buffer_release(&text);
+}
+
+static void a_declared_index_stands_for_the_slot(void **state)
+{
+    struct fixture *f = *state;
+    f->schema.conf.ingest.format = FR_FORMAT_MSGPACK;
+    fixture_renew(f);
+    static const uint8_t record[] = {0x82, 0xa1, 'f', 0x81, 0x07, 0x2a, 0xa1, 'y', 0x80};
+    uint32_t n;
+    assert_int_equal(decode_bytes(f, record, sizeof(record), &n), FR_OK);
+    fr_decode_append(f->decoder, 0, n, f->batch);
+    assert_int_equal(key_at(f, SLOT_CONTEXT, 0, 0), integer_key(f, SLOT_CONTEXT, 42));
+}
+
+static void slots_come_in_any_order(void **state)
+{
+    struct fixture *f = *state;
+    accept_json(f, "[{\"f\":{\"user_id\":1,\"item_id\":2,\"price\":3},\"y\":{}},{\"f\":{\"price\":3,\"item_id\":2,"
+                   "\"user_id\":1},\"y\":{}},"
+                   "{\"y\":{},\"f\":{\"item_id\":2,\"vec\":[1,2,3],\"user_id\":1,\"price\":3}}]");
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(key_at(f, SLOT_USER_ID, i, 0), integer_key(f, SLOT_USER_ID, 1));
+        assert_int_equal(key_at(f, SLOT_ITEM_ID, i, 0), integer_key(f, SLOT_ITEM_ID, 2));
+        assert_true(f->batch->columns[SLOT_PRICE].dense[i] == fr_log1pf(3.0f));
+    }
+}
+
+static void eight_containers_and_strings_of_4096_bytes_are_within_the_limits(void **state)
+{
+    struct fixture *f = *state;
+    accept_json(f, "{\"f\":{},\"y\":{},\"id\":[[[[[[[1]]]]]]]}");
+    struct fr_buffer text = {0};
+    fr_buffer_printf(&text, "{\"f\":{\"user_id\":\"");
+    for (int i = 0; i < FR_STRING_MAX; i++)
+        fr_put_u8(&text, 's');
+    fr_buffer_printf(&text, "\"},\"y\":{}}");
+    fr_put_u8(&text, 0);
+    accept_json(f, (const char *)text.data);
+    fr_buffer_release(&text);
+}
+
+static void a_record_of_exactly_record_max_is_accepted(void **state)
+{
+    struct fixture *f = *state;
+    char text[8194];
+    memset(text, ' ', sizeof(text));
+    memcpy(text, "{\"f\":{},\"y\":{}}", 15);
+    uint32_t n;
+    assert_int_equal(decode_bytes(f, text, 8192, &n), FR_OK);
+    assert_int_equal(decode_bytes(f, text, 8193, &n), FR_E_LIMIT);
+}
+
+static void an_empty_array_is_a_record_without_samples(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(accept_json(f, " [ ] "), 0);
+    assert_int_equal(f->batch->n_samples, 0);
+}
+
+static void scoring_needs_neither_labels_nor_time(void **state)
+{
+    struct fixture *f = *state;
+    memset(&f->schema.conf.ingest, 0, sizeof(f->schema.conf.ingest)); /* a model's conf has no ingest part */
+    struct fr_decoder *decoder = fr_decoder_new_scoring(&f->schema.conf, FR_FORMAT_JSON);
+    static const char text[] = "[{\"f\":{\"user_id\":1}},{\"f\":{\"user_id\":2},\"y\":[1],\"t\":1700000000000}]";
+    struct fr_record record = {text, sizeof(text) - 1, 0};
+    uint32_t n = 0;
+    assert_int_equal(fr_decode_record(decoder, &record, &n, &f->reason), FR_OK);
+    assert_int_equal(n, 2);
+    fr_decode_append(decoder, 0, n, f->batch);
+    assert_int_equal(key_at(f, SLOT_USER_ID, 1, 0), integer_key(f, SLOT_USER_ID, 2));
+    assert_int_equal(f->batch->role[0], FR_ROLE_MASKED);
+    fr_decoder_free(decoder);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(a_sparse_value_is_nil_an_id_an_array_or_weighted_ids),
+        CASE(repeated_ids_count_each_time),
+        CASE(weights_may_come_before_their_ids),
+        CASE(over_max_ids_the_last_are_kept_and_the_excess_counted),
+        CASE(a_sequence_keeps_its_newest_max_len_and_counts_no_excess),
+        CASE(raw_ids_tell_a_string_from_its_integer),
+        CASE(dense_values_are_transformed_and_defaults_too),
+        CASE(a_default_is_transformed),
+        CASE(a_default_without_image_makes_the_slot_required),
+        CASE(labels_are_a_map_or_an_array_and_nil_masks),
+        CASE(a_bare_label_serves_a_config_with_one_label),
+        CASE(a_label_no_task_uses_is_any_number_and_does_not_train),
+        CASE(use_decides_the_role_of_a_labelled_sample),
+        CASE(weights_are_one_for_all_labels_or_one_each),
+        CASE(event_time_defaults_to_the_kafka_timestamp),
+        CASE(without_a_kafka_timestamp_t_is_not_limited),
+        CASE(unused_fields_are_checked_and_counted),
+        CASE(unknown_slots_and_extra_keys_are_ignored_and_counted),
+        CASE(a_name_that_differs_in_one_byte_is_no_slot),
+        CASE(many_unknown_slots_are_told_apart),
+        CASE(a_declared_index_stands_for_the_slot),
+        CASE(slots_come_in_any_order),
+        CASE(eight_containers_and_strings_of_4096_bytes_are_within_the_limits),
+        CASE(a_record_of_exactly_record_max_is_accepted),
+        CASE(an_empty_array_is_a_record_without_samples),
+        CASE(scoring_needs_neither_labels_nor_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
