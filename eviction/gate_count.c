@@ -1,0 +1,26 @@
+/* Exact-count gate: a key gets a row once it occurred `count` times in trained samples; until then the store keeps its
+ * count (a pending entry) and forgets it after `idle_ms` of event time without an occurrence.
+ *
+ * Idea: feature entry filters of online recommenders (Persia, XDL, Monolith 2022 section 2.2). Exact counting is
+ * bounded by the store's pending_max together with the idle time; a sketch needs less memory and errs upwards. Thread:
+ * any; pure functions. Does not: keep counts (entries do) or read a clock (the watermark is an argument). */
+#include "eviction/eviction.h"
+
+#include "idle.h"
+
+static bool count_admits(const void *config, uint32_t count)
+{
+    const struct fr_gate_count *gate = config;
+    return count >= gate->count;
+}
+
+static bool count_forgets(const void *config, int64_t seen_ms, int64_t watermark_ms)
+{
+    const struct fr_gate_count *gate = config;
+    return gate->idle_ms > 0 && fr_idle_longer(seen_ms, watermark_ms, gate->idle_ms);
+}
+
+struct fr_gate_policy fr_gate_count_policy(const struct fr_gate_count *config)
+{
+    return (struct fr_gate_policy){.name = "count", .admits = count_admits, .forgets = count_forgets, .config = config};
+}

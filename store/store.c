@@ -1,0 +1,165 @@
+/* The store as a whole: construction from table descriptions, accounting, and finding one row.
+ *
+ * See tables.h for the structures and store.h for the contract. Owner: the owner loop. Does not: plan, expire, cut or
+ * restore (files of those names). */
+#include "store/store.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "tables.h"
+
+enum { CACHE_LINE = 64, EXPIRE_EVERY_DEFAULT = 16, EXPIRE_SLICE_ROWS_DEFAULT = 65536 };
+
+static void check_part(const struct fr_store_table *spec, const struct fr_store_part *part)
+{
+    FR_CHECK((uint64_t)part->value_offset + part->dim <= spec->value_floats);
+    FR_CHECK(part->state_floats == 0 || part->state_offset >= spec->value_floats);
+    FR_CHECK((uint64_t)part->state_offset + part->state_floats <= spec->row_floats || part->state_floats == 0);
+}
+
+static void check_table(const struct fr_store_table *spec)
+{
+    FR_CHECK(spec->row_floats > 0 && spec->value_floats <= spec->row_floats);
+    FR_CHECK(spec->row_floats <= (UINT32_MAX - FR_ROW_IMAGE_HEAD) / sizeof(float)); /* an image's size is a u32 */
+    FR_CHECK(spec->n_parts <= FR_PARTS_MAX);
+    FR_CHECK(spec->gate.admits && spec->gate.forgets);
+    for (uint32_t p = 0; p < spec->n_parts; p++)
+        check_part(spec, &spec->parts[p]);
+    if (spec->expires) {
+        FR_CHECK(spec->expiry.expires);
+        FR_CHECK(spec->expiry.reason > FR_ABSENT_SILENT && spec->expiry.reason < FR_EXPIRY_REASONS);
+    }
+}
+
+static size_t round_up(size_t n, size_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+static void init_table(struct fr_table *table, const struct fr_store_table *spec)
+{
+    check_table(spec);
+    table->spec = *spec;
+    if (table->spec.expire_every == 0)
+        table->spec.expire_every = EXPIRE_EVERY_DEFAULT;
+    if (table->spec.expire_slice_rows == 0)
+        table->spec.expire_slice_rows = EXPIRE_SLICE_ROWS_DEFAULT;
+    table->random_stream = fr_xxh3(spec->name, strnlen(spec->name, sizeof(spec->name)));
+    table->tail_offset = round_up((size_t)spec->row_floats * sizeof(float), sizeof(int64_t));
+    table->image_size = FR_ROW_IMAGE_HEAD + (size_t)spec->row_floats * sizeof(float);
+    size_t row_bytes = round_up(table->tail_offset + sizeof(struct fr_row_tail), CACHE_LINE);
+    table->shards = fr_alloc_aligned(CACHE_LINE, FR_SHARDS * sizeof(*table->shards));
+    for (uint32_t s = 0; s < FR_SHARDS; s++) {
+        /* Shares, not one common counter: who is remembered must not depend on which shard is handled first. */
+        uint64_t share = spec->pending_max / FR_SHARDS + (s < spec->pending_max % FR_SHARDS);
+        fr_shard_init(&table->shards[s], row_bytes, share);
+    }
+}
+
+static void release_table(struct fr_table *table)
+{
+    for (uint32_t s = 0; table->shards && s < FR_SHARDS; s++)
+        fr_shard_release(&table->shards[s]);
+    free(table->shards);
+}
+
+struct fr_store *fr_store_new(const struct fr_store_options *options)
+{
+    const struct fr_conf *conf = options->conf;
+    FR_CHECK(options->pool && conf && options->n_tables <= FR_TABLES_MAX);
+    struct fr_store *store = fr_alloc(1, sizeof(*store));
+    store->seed = options->seed;
+    store->pool = options->pool;
+    store->n_tables = options->n_tables;
+    store->tables = fr_alloc(store->n_tables, sizeof(*store->tables));
+    for (uint32_t t = 0; t < store->n_tables; t++)
+        init_table(&store->tables[t], &options->tables[t]);
+    store->n_slots = conf->n_slots;
+    store->slots = fr_alloc(store->n_slots, sizeof(*store->slots));
+    for (uint32_t s = 0; s < store->n_slots; s++) {
+        const struct fr_conf_slot *slot = &conf->slots[s];
+        bool dense = slot->kind == FR_SLOT_DENSE;
+        FR_CHECK(dense || (slot->table >= 0 && (uint32_t)slot->table < store->n_tables));
+        store->slots[s] = (struct fr_store_slot){
+            .table = dense ? FR_NO_INDEX : slot->table, .admit = slot->admit, .touch = slot->touch};
+    }
+    store->plan = fr_plan_new(store);
+    store->cut = fr_cut_new(store);
+    return store;
+}
+
+void fr_store_free(struct fr_store *store)
+{
+    if (!store)
+        return;
+    fr_plan_free(store->plan);
+    fr_cut_free(store->cut);
+    for (uint32_t t = 0; t < store->n_tables; t++)
+        release_table(&store->tables[t]);
+    free(store->tables);
+    free(store->slots);
+    free(store);
+}
+
+uint64_t fr_store_dirty_bytes(const struct fr_store *store)
+{
+    uint64_t bytes = 0;
+    for (uint32_t t = 0; t < store->n_tables; t++)
+        for (uint32_t s = 0; s < FR_SHARDS; s++)
+            bytes += store->tables[t].shards[s].dirty_bytes;
+    return bytes;
+}
+
+static uint64_t table_bytes(const struct fr_table *table)
+{
+    uint64_t bytes = 0;
+    for (uint32_t s = 0; s < FR_SHARDS; s++)
+        bytes += fr_shard_bytes(&table->shards[s]);
+    return bytes;
+}
+
+uint64_t fr_store_bytes(const struct fr_store *store)
+{
+    uint64_t bytes = fr_plan_bytes(store->plan) + fr_cut_bytes(store->cut);
+    for (uint32_t t = 0; t < store->n_tables; t++)
+        bytes += table_bytes(&store->tables[t]);
+    return bytes;
+}
+
+void fr_store_stats(const struct fr_store *store, uint32_t table, struct fr_store_table_stats *out)
+{
+    FR_CHECK(table < store->n_tables);
+    struct fr_store_table_stats stats = {.bytes = table_bytes(&store->tables[table])};
+    for (uint32_t s = 0; s < FR_SHARDS; s++) {
+        const struct fr_shard *shard = &store->tables[table].shards[s];
+        stats.rows += shard->n_live;
+        stats.pending += shard->n_pending;
+        stats.admitted += shard->counters.admitted;
+        stats.rejected += shard->counters.rejected;
+        stats.forgotten += shard->counters.forgotten;
+        stats.unremembered += shard->counters.unremembered;
+        for (uint32_t i = 0; i < FR_EXPIRY_REASONS; i++)
+            stats.expired[i] += shard->counters.expired[i];
+    }
+    *out = stats;
+}
+
+enum fr_status fr_store_find(const struct fr_store *store, uint32_t table, uint64_t key, struct fr_store_view *out)
+{
+    FR_CHECK(table < store->n_tables);
+    const struct fr_table *t = &store->tables[table];
+    uint64_t hash = fr_fmix64(key);
+    const struct fr_entry *entry = fr_index_find(&t->shards[fr_shard_of(hash)].index, hash);
+    if (!entry || entry->state == FR_ENTRY_DEAD)
+        return FR_E_NOT_FOUND;
+    if (entry->state == FR_ENTRY_PENDING) {
+        *out = (struct fr_store_view){.kind = FR_IMAGE_PENDING, .count = entry->count, .seen_ms = entry->seen_ms};
+        return FR_OK;
+    }
+    const struct fr_row_tail *tail = fr_row_tail(t, entry->row);
+    *out = (struct fr_store_view){
+        .kind = FR_IMAGE_ROW, .seen_ms = tail->seen_ms, .show = tail->show, .click = tail->click, .row = entry->row};
+    return FR_OK;
+}

@@ -1,0 +1,527 @@
+/* Cut and recovery: what an epoch says about each key, and that a restart changes nothing. */
+#include "store_fixture.h"
+
+/* ---- epochs ---- */
+
+static void cut(struct world *w, struct fr_stage *stage)
+{
+    fr_stage_clear(stage);
+    fr_store_cut(w->store, stage);
+}
+
+static const struct fr_image *image_of(const struct fr_stage *stage, uint64_t key)
+{
+    const struct fr_image *found = NULL;
+    for (size_t i = 0; i < stage->n_images; i++) {
+        if (stage->images[i].key != key)
+            continue;
+        assert_null(found); /* a key occurs at most once */
+        found = &stage->images[i];
+    }
+    return found;
+}
+
+static void assert_absent(const struct fr_stage *stage, uint64_t key, uint8_t reason)
+{
+    const struct fr_image *image = image_of(stage, key);
+    assert_non_null(image);
+    assert_int_equal(image->kind, FR_IMAGE_ABSENT);
+    assert_int_equal(image->size, 0);
+    assert_int_equal(image->reason, reason);
+}
+
+static void assert_kind(const struct fr_stage *stage, uint64_t key, enum fr_image_kind kind)
+{
+    const struct fr_image *image = image_of(stage, key);
+    assert_non_null(image);
+    assert_int_equal(image->kind, kind);
+}
+
+/* Every epoch so far into an empty store, as recovery does. */
+static void restore_stage(struct world *w, const struct fr_stage *stage, bool newest)
+{
+    for (size_t i = 0; i < stage->n_images; i++)
+        assert_int_equal(fr_store_restore_image(w->store, &stage->images[i]), FR_OK);
+    if (!newest)
+        return;
+    assert_int_equal(stage->n_sections, 1);
+    assert_string_equal(stage->sections[0].name, "store");
+    const struct fr_buffer *bytes = &stage->sections[0].bytes;
+    assert_int_equal(fr_store_restore_section(w->store, bytes->data, bytes->size), FR_OK);
+}
+
+struct pair { /* the running store and the one that recovers beside it, with two epochs */
+    struct world w, r;
+    struct fr_stage one, two;
+};
+
+static void pair_open(struct pair *p, uint32_t gate_count, int64_t gate_idle_ms, int64_t idle_ms)
+{
+    *p = (struct pair){0};
+    world_add_table(&p->w, gate_count, gate_idle_ms, idle_ms);
+    world_add_slot(&p->w, 0, true, true);
+    world_open(&p->w, 1);
+    world_add_table(&p->r, gate_count, gate_idle_ms, idle_ms);
+    world_add_slot(&p->r, 0, true, true);
+    world_open(&p->r, 1);
+    fr_stage_init(&p->one);
+    fr_stage_init(&p->two);
+}
+
+static void pair_close(struct pair *p)
+{
+    world_close(&p->w);
+    world_close(&p->r);
+    fr_stage_release(&p->one);
+    fr_stage_release(&p->two);
+}
+
+static void a_cut_holds_each_changed_key_once_and_the_next_nothing(void **state)
+{
+    (void)state;
+    struct pair p;
+    pair_open(&p, 2, 0, 0);
+    plan_key_times(&p.w, 1, 2, 5);
+    plan_key_times(&p.w, 1, 1, 6);
+    plan_key_times(&p.w, 2, 1, 7);
+    assert_true(fr_store_dirty_bytes(p.w.store) >= FR_ROW_IMAGE_HEAD + 4 * TEST_ROW_FLOATS + FR_PENDING_IMAGE_SIZE);
+    cut(&p.w, &p.one);
+    assert_int_equal(p.one.n_images, 2);
+    const struct fr_image *row = image_of(&p.one, 1);
+    assert_int_equal(row->kind, FR_IMAGE_ROW);
+    assert_int_equal(row->size, FR_ROW_IMAGE_HEAD + 4 * TEST_ROW_FLOATS);
+    assert_int_equal(fr_load_u64(row->bytes), 6);
+    assert_true(fr_load_f32(row->bytes + 8) == 3.0f && fr_load_f32(row->bytes + 12) == 0.0f);
+    struct fr_store_view view;
+    assert_int_equal(fr_store_find(p.w.store, 0, 1, &view), FR_OK);
+    assert_memory_equal(row->bytes + FR_ROW_IMAGE_HEAD, view.row, 4 * TEST_ROW_FLOATS);
+    const struct fr_image *pending = image_of(&p.one, 2);
+    assert_int_equal(pending->kind, FR_IMAGE_PENDING);
+    assert_int_equal(pending->size, FR_PENDING_IMAGE_SIZE);
+    assert_int_equal(fr_load_u64(pending->bytes), 7);
+    assert_int_equal(fr_load_u32(pending->bytes + 8), 1);
+    assert_int_equal(fr_store_dirty_bytes(p.w.store), 0);
+    cut(&p.w, &p.two);
+    assert_int_equal(p.two.n_images, 0);
+    assert_int_equal(p.two.n_sections, 1);
+    pair_close(&p);
+}
+
+static void a_pending_key_that_is_admitted_leaves_only_its_row(void **state)
+{
+    (void)state;
+    struct pair p;
+    pair_open(&p, 2, 0, 0);
+    plan_key_times(&p.w, 1, 1, 1);
+    plan_key_times(&p.w, 1, 1, 2);
+    cut(&p.w, &p.one);
+    assert_int_equal(p.one.n_images, 1);
+    assert_kind(&p.one, 1, FR_IMAGE_ROW);
+    pair_close(&p);
+}
+
+static void a_published_row_that_expires_gets_a_tombstone_with_its_reason(void **state)
+{
+    (void)state;
+    struct pair p;
+    pair_open(&p, 1, 0, 100);
+    plan_key_times(&p.w, 1, 1, 0);
+    cut(&p.w, &p.one);
+    fr_store_slice(p.w.store, 1, 1000);
+    cut(&p.w, &p.two);
+    assert_int_equal(p.two.n_images, 1);
+    assert_absent(&p.two, 1, FR_ABSENT_IDLE);
+    cut(&p.w, &p.one);
+    assert_int_equal(p.one.n_images, 0);
+    pair_close(&p);
+}
+
+static void keys_no_epoch_ever_held_vanish_without_an_image(void **state)
+{
+    (void)state;
+    struct pair p;
+    pair_open(&p, 2, 50, 100);
+    plan_key_times(&p.w, 1, 1, 0); /* pending, forgotten */
+    plan_key_times(&p.w, 2, 2, 0); /* row, expired */
+    fr_store_slice(p.w.store, 1, 1000);
+    cut(&p.w, &p.one);
+    assert_int_equal(p.one.n_images, 0);
+    pair_close(&p);
+}
+
+static void a_key_that_vanished_and_came_back_before_the_cut_is_in_it_once(void **state)
+{
+    (void)state;
+    struct pair p;
+    pair_open(&p, 2, 50, 100);
+    plan_key_times(&p.w, 1, 1, 0);
+    fr_store_slice(p.w.store, 1, 1000);
+    plan_key_times(&p.w, 1, 1, 1000);
+    cut(&p.w, &p.one);
+    assert_int_equal(p.one.n_images, 1);
+    assert_kind(&p.one, 1, FR_IMAGE_PENDING);
+    pair_close(&p);
+}
+
+static void removals_of_never_published_keys_are_silent(void **state)
+{
+    (void)state;
+    struct pair p;
+    pair_open(&p, 2, 50, 100);
+    plan_key_times(&p.w, 1, 1, 0);
+    plan_key_times(&p.w, 2, 1, 0);
+    cut(&p.w, &p.one);
+    plan_key_times(&p.w, 2, 1, 0); /* a row, but in no epoch yet */
+    fr_store_slice(p.w.store, 1, 1000);
+    cut(&p.w, &p.two);
+    assert_int_equal(p.two.n_images, 2);
+    assert_absent(&p.two, 1, FR_ABSENT_SILENT);
+    assert_absent(&p.two, 2, FR_ABSENT_SILENT);
+    pair_close(&p);
+}
+
+/* Scenario 10. */
+static void a_row_dropped_and_readmitted_in_one_epoch_is_one_fresh_row_image(void **state)
+{
+    (void)state;
+    struct pair p;
+    pair_open(&p, 1, 0, 100);
+    plan_key_times(&p.w, 1, 1, 0);
+    float first[TEST_ROW_FLOATS];
+    memcpy(first, p.w.rows->tables[0].rows[0], sizeof(first));
+    p.w.rows->tables[0].rows[0][0] = 77.0f;
+    cut(&p.w, &p.one);
+    fr_store_slice(p.w.store, 1, 1000);
+    plan_key_times(&p.w, 1, 1, 1000);
+    cut(&p.w, &p.two);
+    assert_int_equal(p.two.n_images, 1);
+    assert_kind(&p.two, 1, FR_IMAGE_ROW);
+    assert_memory_equal(image_of(&p.two, 1)->bytes + FR_ROW_IMAGE_HEAD, first, sizeof(first));
+    /* It is published again: its next removal is a tombstone. */
+    fr_store_slice(p.w.store, 2, 5000);
+    cut(&p.w, &p.one);
+    assert_absent(&p.one, 1, FR_ABSENT_IDLE);
+    pair_close(&p);
+}
+
+static void a_published_row_back_as_pending_gives_tombstone_then_pending_and_restores(void **state)
+{
+    (void)state;
+    struct pair p;
+    pair_open(&p, 3, 500, 100);
+    plan_key_times(&p.w, 1, 3, 0);
+    cut(&p.w, &p.one);
+    restore_stage(&p.r, &p.one, false);
+    fr_store_slice(p.w.store, 1, 1000);
+    plan_key_times(&p.w, 1, 2, 1000);
+    cut(&p.w, &p.one);
+    assert_int_equal(p.one.n_images, 1);
+    assert_absent(&p.one, 1, FR_ABSENT_IDLE);
+    /* Recovery at this epoch knows the count, and says so in its next epoch as the running store does. */
+    restore_stage(&p.r, &p.one, true);
+    struct fr_store_view view;
+    assert_int_equal(fr_store_find(p.r.store, 0, 1, &view), FR_OK);
+    assert_true(view.kind == FR_IMAGE_PENDING && view.count == 2 && view.seen_ms == 1000);
+    cut(&p.w, &p.one);
+    cut(&p.r, &p.two);
+    assert_int_equal(p.one.n_images, 1);
+    assert_kind(&p.one, 1, FR_IMAGE_PENDING);
+    assert_int_equal(p.two.n_images, 1);
+    assert_kind(&p.two, 1, FR_IMAGE_PENDING);
+    /* Forgotten now, it is silent: the tombstone was sent. */
+    fr_store_slice(p.w.store, 2, 9000);
+    cut(&p.w, &p.one);
+    assert_absent(&p.one, 1, FR_ABSENT_SILENT);
+    pair_close(&p);
+}
+
+static void a_published_row_back_as_pending_and_forgotten_in_one_epoch_is_a_tombstone(void **state)
+{
+    (void)state;
+    struct pair p;
+    pair_open(&p, 3, 500, 100);
+    plan_key_times(&p.w, 1, 3, 0);
+    cut(&p.w, &p.one);
+    fr_store_slice(p.w.store, 1, 1000);
+    plan_key_times(&p.w, 1, 1, 1000);
+    fr_store_slice(p.w.store, 2, 9000);
+    cut(&p.w, &p.two);
+    assert_int_equal(p.two.n_images, 1);
+    assert_absent(&p.two, 1, FR_ABSENT_IDLE);
+    pair_close(&p);
+}
+
+/* 50 published rows, made in some order, that expire and come back as pending keys, all in one epoch. */
+static void cut_carried(struct world *w, bool backwards, struct fr_stage *stage)
+{
+    for (uint32_t i = 0; i < 50; i++)
+        plan_key_times(w, test_key(backwards ? 49 - i : i), 3, 0);
+    cut(w, stage);
+    fr_store_slice(w->store, 1, 1000);
+    for (uint32_t i = 0; i < 50; i++)
+        plan_key_times(w, test_key(i), 1 + i % 2, 1000);
+    cut(w, stage);
+    assert_int_equal(stage->n_images, 50);
+}
+
+static void the_section_of_carried_keys_does_not_depend_on_the_order_of_arrival(void **state)
+{
+    (void)state;
+    struct pair p;
+    pair_open(&p, 3, 500, 100);
+    cut_carried(&p.w, false, &p.one);
+    cut_carried(&p.r, true, &p.two);
+    const struct fr_buffer *a = &p.one.sections[0].bytes, *b = &p.two.sections[0].bytes;
+    assert_int_equal(a->size, b->size);
+    assert_memory_equal(a->data, b->data, a->size);
+    pair_close(&p);
+}
+
+/* Scenario 2: the state is the newest image, whichever older one cold still holds. */
+static void an_absent_image_hides_the_older_row_and_a_later_row_is_fresh(void **state)
+{
+    (void)state;
+    struct pair p;
+    pair_open(&p, 1, 0, 100);
+    plan_key_times(&p.w, 1, 1, 0);
+    p.w.rows->tables[0].rows[0][0] = 55.0f;
+    cut(&p.w, &p.one);
+    restore_stage(&p.r, &p.one, false);
+    fr_store_slice(p.w.store, 1, 1000);
+    cut(&p.w, &p.two);
+    restore_stage(&p.r, &p.two, true);
+    struct fr_store_view view;
+    assert_int_equal(fr_store_find(p.r.store, 0, 1, &view), FR_E_NOT_FOUND);
+    plan_key_times(&p.r, 1, 1, 1000);
+    assert_int_equal(fr_store_find(p.r.store, 0, 1, &view), FR_OK);
+    assert_true(view.row[0] != 55.0f && view.show == 1.0f);
+    pair_close(&p);
+}
+
+/* Scenario 3. */
+static void occurrences_are_not_counted_twice_by_a_crash_after_the_cut(void **state)
+{
+    (void)state;
+    struct pair p;
+    pair_open(&p, 3, 0, 0);
+    plan_key_times(&p.w, 1, 1, 1); /* batch k */
+    cut(&p.w, &p.one);
+    plan_key_times(&p.w, 1, 1, 2); /* batch k + 1, lost in the crash */
+    restore_stage(&p.r, &p.one, true);
+    plan_key_times(&p.r, 1, 1, 2); /* replayed */
+    struct fr_store_view view;
+    assert_int_equal(fr_store_find(p.r.store, 0, 1, &view), FR_OK);
+    assert_true(view.kind == FR_IMAGE_PENDING && view.count == 2);
+    plan_key_times(&p.r, 1, 1, 3);
+    assert_true(is_live(&p.r, 0, 1));
+    pair_close(&p);
+}
+
+/* ---- bytes from disk ---- */
+
+static void images_that_do_not_fit_are_refused(void **state)
+{
+    (void)state;
+    struct world w;
+    world_simple(&w, 2, 0);
+    const uint8_t bytes[64] = {0};
+    struct fr_image row = {.key = 1, .size = FR_ROW_IMAGE_HEAD + 4 * TEST_ROW_FLOATS, .bytes = bytes};
+    assert_int_equal(fr_store_restore_image(w.store, &row), FR_OK);
+    row.table = 1;
+    assert_int_equal(fr_store_restore_image(w.store, &row), FR_E_CORRUPT);
+    row.table = 0;
+    row.size -= 4;
+    assert_int_equal(fr_store_restore_image(w.store, &row), FR_E_CORRUPT);
+    struct fr_image pending = {.key = 2, .size = 11, .kind = FR_IMAGE_PENDING, .bytes = bytes};
+    assert_int_equal(fr_store_restore_image(w.store, &pending), FR_E_CORRUPT);
+    struct fr_image absent = {.key = 2, .size = 1, .kind = FR_IMAGE_ABSENT, .bytes = bytes};
+    assert_int_equal(fr_store_restore_image(w.store, &absent), FR_E_CORRUPT);
+    absent = (struct fr_image){.key = 2, .kind = 3};
+    assert_int_equal(fr_store_restore_image(w.store, &absent), FR_E_CORRUPT);
+    world_close(&w);
+}
+
+static void sections_that_are_cut_short_or_do_not_fit_the_images_are_refused(void **state)
+{
+    (void)state;
+    struct pair p;
+    pair_open(&p, 3, 500, 100);
+    plan_key_times(&p.w, 1, 3, 0);
+    plan_key_times(&p.w, 2, 3, 1000);
+    cut(&p.w, &p.one);
+    fr_store_slice(p.w.store, 1, 1000);
+    plan_key_times(&p.w, 1, 2, 1000); /* carried */
+    cut(&p.w, &p.two);
+    const struct fr_buffer *bytes = &p.two.sections[0].bytes;
+    for (size_t size = 0; size < bytes->size; size++) {
+        struct world r = {0};
+        world_add_table(&r, 3, 500, 100);
+        world_add_slot(&r, 0, true, true);
+        world_open(&r, 1);
+        restore_stage(&r, &p.one, false);
+        restore_stage(&r, &p.two, false);
+        uint8_t *copy = fr_alloc(size, 1); /* exact, so that a read past the end is seen */
+        memcpy(copy, bytes->data, size);
+        assert_int_equal(fr_store_restore_section(r.store, copy, size), FR_E_CORRUPT);
+        free(copy);
+        world_close(&r);
+    }
+    /* A state that lost images. */
+    assert_int_equal(fr_store_restore_section(p.r.store, bytes->data, bytes->size), FR_E_CORRUPT);
+    bytes->data[4] = 2;
+    assert_int_equal(fr_store_restore_section(p.r.store, bytes->data, bytes->size), FR_E_MISMATCH);
+    pair_close(&p);
+}
+
+/* ---- restart equivalence ---- */
+
+enum { BATCHES = 90, EPOCHS_MAX = BATCHES, UNIVERSE = 700 };
+
+struct history {
+    struct fr_buffer epochs[EPOCHS_MAX]; /* encoded */
+    uint32_t n_epochs;
+    struct fr_store_table_stats stats[TEST_TABLES];
+};
+
+struct plan_of_run {
+    uint64_t seed;
+    bool restart;     /* after some of the cuts */
+    bool other_sizes; /* the worker count changes at restarts */
+};
+
+static void world_churning(struct world *w, size_t workers)
+{
+    *w = (struct world){0};
+    world_add_table(w, 1, 0, 40);
+    world_add_table(w, 4, 30, 60);
+    world_add_table(w, 9, 15, 0);
+    w->tables[0].expire_slice_rows = 40;
+    w->tables[1].expire_slice_rows = 16;
+    w->tables[1].expire_every = 2;
+    w->tables[2].expire_slice_rows = 100;
+    w->tables[2].pending_max = 100;
+    world_add_slot(w, 0, true, true);
+    world_add_slot(w, 1, true, true);
+    world_add_slot(w, 1, false, true);
+    world_add_slot(w, 2, true, false);
+    world_open(w, workers);
+}
+
+static void restart_world(struct world *w, const struct history *h, size_t workers)
+{
+    world_close(w);
+    world_churning(w, workers);
+    for (uint32_t e = 0; e < h->n_epochs; e++) {
+        struct fr_epoch epoch;
+        assert_int_equal(fr_epoch_parse(h->epochs[e].data, h->epochs[e].size, &epoch), FR_OK);
+        struct fr_image image;
+        for (const uint8_t *at = NULL; fr_epoch_next(&epoch, &at, &image) == FR_OK;)
+            assert_int_equal(fr_store_restore_image(w->store, &image), FR_OK);
+        const uint8_t *bytes;
+        size_t size;
+        if (e + 1 < h->n_epochs)
+            continue;
+        assert_int_equal(fr_epoch_section(&epoch, "store", &bytes, &size), FR_OK);
+        assert_int_equal(fr_store_restore_section(w->store, bytes, size), FR_OK);
+    }
+}
+
+static void cut_history(struct world *w, struct history *h)
+{
+    struct fr_stage stage;
+    fr_stage_init(&stage);
+    stage.epoch = h->n_epochs + 1;
+    stage.timeline = 1;
+    fr_store_cut(w->store, &stage);
+    struct fr_sha256 previous = {{0}};
+    struct fr_buffer *bytes = &h->epochs[h->n_epochs];
+    fr_epoch_encode(&stage, &previous, bytes);
+    h->n_epochs++;
+    fr_stage_release(&stage);
+}
+
+static struct history *run(const struct plan_of_run *plan)
+{
+    struct history *h = fr_alloc(1, sizeof(*h));
+    struct world w;
+    struct test_batch *b = fr_alloc(1, sizeof(*b));
+    size_t workers = 1;
+    world_churning(&w, workers);
+    uint64_t random = plan->seed, restarts = plan->seed ^ 0xabcdef;
+    for (uint64_t k = 1; k <= BATCHES; k++) {
+        /* The busy part of the universe wanders, so that keys go idle and come back. */
+        random_batch(b, &w, &random, k / 15 % 2 == 0 ? UNIVERSE : UNIVERSE / 8);
+        int64_t watermark_ms = (int64_t)(k * 3);
+        fr_store_plan(w.store, &b->batch, watermark_ms, w.rows);
+        step_rows(&w, b);
+        if (test_random(&random) % 3 == 0 || k == BATCHES) {
+            cut_history(&w, h);
+            if (plan->restart && test_random(&restarts) % 2 == 0) {
+                workers = plan->other_sizes ? workers % 3 + 1 : workers;
+                restart_world(&w, h, workers);
+            }
+        }
+        fr_store_slice(w.store, k, watermark_ms);
+    }
+    for (uint32_t t = 0; t < w.n_tables; t++)
+        fr_store_stats(w.store, t, &h->stats[t]);
+    free(b);
+    world_close(&w);
+    return h;
+}
+
+static void history_free(struct history *h)
+{
+    for (uint32_t e = 0; e < h->n_epochs; e++)
+        fr_buffer_release(&h->epochs[e]);
+    free(h);
+}
+
+static void assert_same_history(const struct history *a, const struct history *b)
+{
+    assert_int_equal(a->n_epochs, b->n_epochs);
+    for (uint32_t e = 0; e < a->n_epochs; e++) {
+        assert_int_equal(a->epochs[e].size, b->epochs[e].size);
+        assert_memory_equal(a->epochs[e].data, b->epochs[e].data, a->epochs[e].size);
+    }
+}
+
+static void a_run_with_restarts_writes_the_same_epochs_as_one_without(void **state)
+{
+    (void)state;
+    uint64_t first = test_seed(1);
+    for (uint64_t seed = first; seed < first + 12; seed++) {
+        print_message("FR_TEST_SEED=%llu\n", (unsigned long long)seed);
+        struct history *a = run(&(struct plan_of_run){.seed = seed});
+        struct history *b = run(&(struct plan_of_run){.seed = seed, .restart = true, .other_sizes = true});
+        assert_same_history(a, b);
+        /* The run must have met what it is about. */
+        assert_true(a->stats[0].expired[FR_ABSENT_IDLE] > 0 && a->stats[1].expired[FR_ABSENT_IDLE] > 0);
+        assert_true(a->stats[1].forgotten > 0 && a->stats[2].forgotten > 0);
+        assert_true(a->stats[2].unremembered > 0 && a->stats[1].admitted > 0 && a->stats[1].rejected > 0);
+        history_free(a);
+        history_free(b);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_cut_holds_each_changed_key_once_and_the_next_nothing),
+        cmocka_unit_test(a_pending_key_that_is_admitted_leaves_only_its_row),
+        cmocka_unit_test(a_published_row_that_expires_gets_a_tombstone_with_its_reason),
+        cmocka_unit_test(keys_no_epoch_ever_held_vanish_without_an_image),
+        cmocka_unit_test(a_key_that_vanished_and_came_back_before_the_cut_is_in_it_once),
+        cmocka_unit_test(removals_of_never_published_keys_are_silent),
+        cmocka_unit_test(a_row_dropped_and_readmitted_in_one_epoch_is_one_fresh_row_image),
+        cmocka_unit_test(a_published_row_back_as_pending_gives_tombstone_then_pending_and_restores),
+        cmocka_unit_test(a_published_row_back_as_pending_and_forgotten_in_one_epoch_is_a_tombstone),
+        cmocka_unit_test(the_section_of_carried_keys_does_not_depend_on_the_order_of_arrival),
+        cmocka_unit_test(an_absent_image_hides_the_older_row_and_a_later_row_is_fresh),
+        cmocka_unit_test(occurrences_are_not_counted_twice_by_a_crash_after_the_cut),
+        cmocka_unit_test(images_that_do_not_fit_are_refused),
+        cmocka_unit_test(sections_that_are_cut_short_or_do_not_fit_the_images_are_refused),
+        cmocka_unit_test(a_run_with_restarts_writes_the_same_epochs_as_one_without),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
