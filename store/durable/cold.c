@@ -1,0 +1,443 @@
+/* The cold store in RocksDB 7.8.
+ *
+ * One column family; key = table number (u32 big-endian) then key (u64 big-endian), value = kind byte then image bytes.
+ * Two table numbers above FR_IMAGE_TABLE_MAX are ours: sections (number then name) and the sentinel, the last key of
+ * every fold: what it names is what the store holds. Data enters only as sorted files by one ingest call per fold,
+ * which RocksDB's MANIFEST records in one edit: a fold is there whole or not at all. No puts, hence no write-ahead log
+ * and no memtable; no DeleteRange (7.8.3 loses its iterator status). Background flushes are held to 1 for the same
+ * release's sake, although nothing flushes. No bloom filter and no large cache: rows live in memory, the store is only
+ * scanned; point reads come with tiers. Invariants: an error from RocksDB is returned, never taken for "absent".
+ * Thread: writer and fold by one thread; properties by any. Does not: compact by filter (expiry is the owner's
+ * decision, in the journal), retry. */
+#include "cold.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <rocksdb/c.h>
+
+#include "base/check.h"
+#include "durable/durable.h"
+
+enum {
+    KEY_SIZE = 12,
+    SENTINEL_SIZE = 56,
+    WRITER_FILES_MAX = 4096, /* 1 TiB in a fold: far above any unfolded_max */
+    READAHEAD = 2 << 20,
+    LOG_BYTES = 4 << 20,
+    LOG_FILES = 3,
+    WARN_LEVEL = 2,
+    COMPACTION_TRIGGER = 4,
+    BACKGROUND_JOBS = 2,
+};
+static const uint32_t table_sections = 0xffffff00u, table_sentinel = 0xffffff01u;
+
+struct cold {
+    rocksdb_options_t *options;
+    rocksdb_t *db;
+    char *path;
+};
+
+static void put_be(uint8_t *out, uint64_t value, unsigned size)
+{
+    for (unsigned i = 0; i < size; i++)
+        out[i] = (uint8_t)(value >> (8 * (size - 1 - i)));
+}
+
+static uint64_t take_be(const uint8_t *bytes, unsigned size)
+{
+    uint64_t value = 0;
+    for (unsigned i = 0; i < size; i++)
+        value = value << 8 | bytes[i];
+    return value;
+}
+
+/* Takes RocksDB's text over into err and frees it. */
+static enum fr_status rocks_error(char *text, const char *what, const char *path, struct fr_err *err)
+{
+    enum fr_status status = FR_E_IO;
+    if (strstr(text, "No space left"))
+        status = FR_E_NO_SPACE;
+    else if (strncmp(text, "Corruption", 10) == 0)
+        status = FR_E_CORRUPT;
+    status = fr_err_set(err, status, "cannot %s the cold store %s: %.600s", what, path, text);
+    rocksdb_free(text);
+    return status;
+}
+
+/* ---- open, close ---- */
+
+static rocksdb_options_t *make_options(void)
+{
+    rocksdb_options_t *options = rocksdb_options_create();
+    rocksdb_options_set_create_if_missing(options, 1);
+    rocksdb_options_set_paranoid_checks(options, 1);
+    rocksdb_options_set_compression(options, rocksdb_no_compression);
+    rocksdb_options_set_max_background_jobs(options, BACKGROUND_JOBS);
+    rocksdb_options_set_max_background_flushes(options, 1);
+    rocksdb_options_set_level0_file_num_compaction_trigger(options, COMPACTION_TRIGGER);
+    rocksdb_options_set_info_log_level(options, WARN_LEVEL);
+    rocksdb_options_set_max_log_file_size(options, LOG_BYTES);
+    rocksdb_options_set_keep_log_file_num(options, LOG_FILES);
+    return options;
+}
+
+static bool store_exists(const char *path)
+{
+    char current[PATH_MAX];
+    int length = snprintf(current, sizeof(current), "%s/CURRENT", path);
+    return length > 0 && (size_t)length < sizeof(current) && access(current, F_OK) == 0;
+}
+
+enum fr_status cold_open(const char *path, bool read_only, struct cold **out, struct fr_err *err)
+{
+    if (read_only && !store_exists(path)) {
+        *out = NULL;
+        return FR_OK;
+    }
+    struct cold *cold = fr_alloc(1, sizeof(*cold));
+    cold->path = fr_strdup(path);
+    cold->options = make_options();
+    char *text = NULL;
+    if (read_only)
+        cold->db = rocksdb_open_for_read_only(cold->options, path, 0, &text);
+    else
+        cold->db = rocksdb_open(cold->options, path, &text);
+    if (text) {
+        enum fr_status status = rocks_error(text, "open", path, err);
+        cold->db = NULL;
+        cold_close(cold);
+        return status;
+    }
+    *out = cold;
+    return FR_OK;
+}
+
+void cold_close(struct cold *cold)
+{
+    if (!cold)
+        return;
+    if (cold->db)
+        rocksdb_close(cold->db);
+    rocksdb_options_destroy(cold->options);
+    free(cold->path);
+    free(cold);
+}
+
+/* ---- reading ---- */
+
+struct cold_iterator {
+    rocksdb_readoptions_t *options;
+    rocksdb_iterator_t *at;
+};
+
+static struct cold_iterator iterate_from(struct cold *cold, uint32_t table)
+{
+    struct cold_iterator it = {.options = rocksdb_readoptions_create()};
+    rocksdb_readoptions_set_verify_checksums(it.options, 1);
+    rocksdb_readoptions_set_fill_cache(it.options, 0);
+    rocksdb_readoptions_set_readahead_size(it.options, READAHEAD);
+    it.at = rocksdb_create_iterator(cold->db, it.options);
+    uint8_t key[4];
+    put_be(key, table, 4);
+    rocksdb_iter_seek(it.at, (const char *)key, sizeof(key));
+    return it;
+}
+
+/* Ends the iteration; the error of a walk that ended early because of RocksDB. */
+static enum fr_status iterate_end(struct cold *cold, struct cold_iterator *it, struct fr_err *err)
+{
+    char *text = NULL;
+    rocksdb_iter_get_error(it->at, &text);
+    rocksdb_iter_destroy(it->at);
+    rocksdb_readoptions_destroy(it->options);
+    return text ? rocks_error(text, "read", cold->path, err) : FR_OK;
+}
+
+/* false at the end or at an error, which iterate_end reports. */
+static bool iterate_get(const struct cold_iterator *it, const uint8_t **key, size_t *key_size)
+{
+    if (!rocksdb_iter_valid(it->at))
+        return false;
+    *key = (const uint8_t *)rocksdb_iter_key(it->at, key_size);
+    return true;
+}
+
+static enum fr_status check_empty(struct cold *cold, struct fr_err *err)
+{
+    const uint8_t *key;
+    size_t key_size;
+    struct cold_iterator it = iterate_from(cold, 0);
+    bool empty = !iterate_get(&it, &key, &key_size);
+    enum fr_status status = iterate_end(cold, &it, err);
+    if (status == FR_OK && !empty)
+        status = fr_err_set(err, FR_E_CORRUPT, "the cold store %s holds rows but no sentinel", cold->path);
+    return status;
+}
+
+enum fr_status cold_read_sentinel(struct cold *cold, struct cold_sentinel *out, struct fr_err *err)
+{
+    uint8_t key[4];
+    put_be(key, table_sentinel, 4);
+    rocksdb_readoptions_t *options = rocksdb_readoptions_create();
+    char *text = NULL;
+    size_t size = 0;
+    char *value = rocksdb_get(cold->db, options, (const char *)key, sizeof(key), &size, &text);
+    rocksdb_readoptions_destroy(options);
+    if (text)
+        return rocks_error(text, "read", cold->path, err);
+    if (!value) {
+        *out = (struct cold_sentinel){0};
+        return check_empty(cold, err);
+    }
+    enum fr_status status = FR_OK;
+    if (size < 4 || fr_load_u32(value) != FR_STATE_FORMAT)
+        status = fr_err_set(err, FR_E_MISMATCH,
+                            "the cold store %s has another state format, this version reads format %d: run the version "
+                            "that wrote it, or give another state_dir",
+                            cold->path, FR_STATE_FORMAT);
+    else if (size != SENTINEL_SIZE)
+        status = fr_err_set(err, FR_E_CORRUPT, "the sentinel of the cold store %s is damaged", cold->path);
+    else {
+        *out = (struct cold_sentinel){.timeline = fr_load_u64(value + 8), .epoch = fr_load_u64(value + 16)};
+        memcpy(out->digest.bytes, value + 24, sizeof(out->digest.bytes));
+    }
+    rocksdb_free(value);
+    return status;
+}
+
+static bool image_of(const struct cold_iterator *it, const uint8_t *key, size_t key_size, struct fr_image *out)
+{
+    size_t size;
+    const uint8_t *value = (const uint8_t *)rocksdb_iter_value(it->at, &size);
+    if (key_size != KEY_SIZE || size < 1 || size - 1 > UINT32_MAX || value[0] >= FR_IMAGE_ABSENT)
+        return false;
+    *out = (struct fr_image){.key = take_be(key + 4, 8),
+                             .table = (uint32_t)take_be(key, 4),
+                             .size = (uint32_t)(size - 1),
+                             .kind = value[0],
+                             .bytes = value + 1};
+    return true;
+}
+
+enum fr_status cold_walk(struct cold *cold, cold_visit visit, void *self, struct fr_err *err)
+{
+    struct cold_iterator it = iterate_from(cold, 0);
+    enum fr_status status = FR_OK;
+    const uint8_t *key;
+    size_t key_size;
+    uint64_t done = 0;
+    while (status == FR_OK && iterate_get(&it, &key, &key_size)) {
+        if (key_size >= 4 && take_be(key, 4) > FR_IMAGE_TABLE_MAX)
+            break;
+        struct fr_image image;
+        if (!image_of(&it, key, key_size, &image)) {
+            status = fr_err_set(err, FR_E_CORRUPT, "the cold store %s holds an entry that is no image", cold->path);
+            break;
+        }
+        done += key_size + 1 + image.size;
+        status = visit(self, &image, done);
+        rocksdb_iter_next(it.at);
+    }
+    enum fr_status end = iterate_end(cold, &it, err);
+    return status != FR_OK ? status : end;
+}
+
+enum fr_status cold_section_names(struct cold *cold, struct cold_names *out, struct fr_err *err)
+{
+    struct cold_iterator it = iterate_from(cold, table_sections);
+    enum fr_status status = FR_OK;
+    const uint8_t *key;
+    size_t key_size;
+    out->n = 0;
+    while (iterate_get(&it, &key, &key_size) && key_size >= 4 && take_be(key, 4) == table_sections) {
+        size_t length = key_size - 4;
+        if (length == 0 || length >= FR_SECTION_NAME_MAX || out->n == FR_ARRAY_LEN(out->name)) {
+            status = fr_err_set(err, FR_E_CORRUPT, "the cold store %s holds damaged section names", cold->path);
+            break;
+        }
+        memset(out->name[out->n], 0, FR_SECTION_NAME_MAX);
+        memcpy(out->name[out->n++], key + 4, length);
+        rocksdb_iter_next(it.at);
+    }
+    enum fr_status end = iterate_end(cold, &it, err);
+    return status != FR_OK ? status : end;
+}
+
+static uint64_t property(struct cold *cold, const char *name)
+{
+    uint64_t value = 0;
+    return rocksdb_property_int(cold->db, name, &value) == 0 ? value : 0;
+}
+
+uint64_t cold_level0_files(struct cold *cold)
+{
+    /* The one level property is text only. */
+    char *text = rocksdb_property_value(cold->db, "rocksdb.num-files-at-level0");
+    uint64_t value = text ? strtoull(text, NULL, 10) : 0;
+    rocksdb_free(text);
+    return value;
+}
+
+uint64_t cold_bytes(struct cold *cold)
+{
+    return property(cold, "rocksdb.live-sst-files-size");
+}
+
+enum fr_status cold_health(struct cold *cold, struct fr_err *err)
+{
+    uint64_t errors = property(cold, "rocksdb.background-errors");
+    if (errors == 0)
+        return FR_OK;
+    return fr_err_set(err, FR_E_IO, "the cold store %s met %" PRIu64 " errors in the background: see its LOG file",
+                      cold->path, errors);
+}
+
+/* ---- one fold ---- */
+
+struct cold_writer {
+    struct cold *cold;
+    const char *dir; /* borrowed */
+    uint64_t file_max, file_bytes;
+    rocksdb_envoptions_t *env;
+    rocksdb_sstfilewriter_t *sst; /* NULL: no file is open */
+    char **paths;
+    size_t n_paths;
+    struct fr_buffer value;
+};
+
+struct cold_writer *cold_writer_new(struct cold *cold, const char *dir, uint64_t file_max)
+{
+    struct cold_writer *writer = fr_alloc(1, sizeof(*writer));
+    *writer = (struct cold_writer){.cold = cold, .dir = dir, .file_max = file_max};
+    writer->env = rocksdb_envoptions_create();
+    writer->paths = fr_alloc(WRITER_FILES_MAX, sizeof(char *));
+    return writer;
+}
+
+static enum fr_status finish_file(struct cold_writer *writer, struct fr_err *err)
+{
+    if (!writer->sst)
+        return FR_OK;
+    char *text = NULL;
+    rocksdb_sstfilewriter_finish(writer->sst, &text);
+    rocksdb_sstfilewriter_destroy(writer->sst);
+    writer->sst = NULL;
+    return text ? rocks_error(text, "finish a sorted file for", writer->cold->path, err) : FR_OK;
+}
+
+static enum fr_status begin_file(struct cold_writer *writer, struct fr_err *err)
+{
+    if (writer->n_paths == WRITER_FILES_MAX)
+        return fr_err_set(err, FR_E_LIMIT, "a fold of more than %d files", WRITER_FILES_MAX);
+    char path[PATH_MAX];
+    int length = snprintf(path, sizeof(path), "%s/%06zu.sst", writer->dir, writer->n_paths);
+    FR_CHECK(length > 0 && (size_t)length < sizeof(path));
+    writer->paths[writer->n_paths++] = fr_strdup(path);
+    writer->file_bytes = 0;
+    writer->sst = rocksdb_sstfilewriter_create(writer->env, writer->cold->options);
+    char *text = NULL;
+    rocksdb_sstfilewriter_open(writer->sst, path, &text);
+    return text ? rocks_error(text, "begin a sorted file for", writer->cold->path, err) : FR_OK;
+}
+
+/* value NULL: a delete. */
+static enum fr_status add(struct cold_writer *writer, const struct fr_buffer *key, const struct fr_buffer *value,
+                          struct fr_err *err)
+{
+    enum fr_status status = FR_OK;
+    if (writer->sst && writer->file_bytes >= writer->file_max)
+        status = finish_file(writer, err);
+    if (status == FR_OK && !writer->sst)
+        status = begin_file(writer, err);
+    if (status != FR_OK)
+        return status;
+    char *text = NULL;
+    if (value)
+        rocksdb_sstfilewriter_put(writer->sst, (const char *)key->data, key->size, (const char *)value->data,
+                                  value->size, &text);
+    else
+        rocksdb_sstfilewriter_delete(writer->sst, (const char *)key->data, key->size, &text);
+    writer->file_bytes += key->size + (value ? value->size : 0);
+    return text ? rocks_error(text, "write a sorted file for", writer->cold->path, err) : FR_OK;
+}
+
+enum fr_status cold_writer_image(struct cold_writer *writer, const struct fr_image *image, struct fr_err *err)
+{
+    uint8_t bytes[KEY_SIZE];
+    put_be(bytes, image->table, 4);
+    put_be(bytes + 4, image->key, 8);
+    struct fr_buffer key = {bytes, sizeof(bytes), sizeof(bytes)};
+    if (image->kind == FR_IMAGE_ABSENT)
+        return add(writer, &key, NULL, err);
+    fr_buffer_clear(&writer->value);
+    fr_put_u8(&writer->value, image->kind);
+    fr_buffer_append(&writer->value, image->bytes, image->size);
+    return add(writer, &key, &writer->value, err);
+}
+
+enum fr_status cold_writer_section(struct cold_writer *writer, const char *name, const uint8_t *bytes, size_t size,
+                                   struct fr_err *err)
+{
+    uint8_t key_bytes[4 + FR_SECTION_NAME_MAX];
+    size_t length = strlen(name);
+    FR_CHECK(length < FR_SECTION_NAME_MAX);
+    put_be(key_bytes, table_sections, 4);
+    memcpy(key_bytes + 4, name, length);
+    struct fr_buffer key = {key_bytes, 4 + length, sizeof(key_bytes)};
+    if (!bytes)
+        return add(writer, &key, NULL, err);
+    fr_buffer_clear(&writer->value);
+    fr_buffer_reserve(&writer->value, 1); /* an empty section still has a value */
+    fr_buffer_append(&writer->value, bytes, size);
+    return add(writer, &key, &writer->value, err);
+}
+
+enum fr_status cold_writer_sentinel(struct cold_writer *writer, const struct cold_sentinel *sentinel,
+                                    struct fr_err *err)
+{
+    uint8_t key_bytes[4];
+    put_be(key_bytes, table_sentinel, 4);
+    struct fr_buffer key = {key_bytes, sizeof(key_bytes), sizeof(key_bytes)};
+    fr_buffer_clear(&writer->value);
+    fr_put_u32(&writer->value, FR_STATE_FORMAT);
+    fr_put_u32(&writer->value, 0);
+    fr_put_u64(&writer->value, sentinel->timeline);
+    fr_put_u64(&writer->value, sentinel->epoch);
+    fr_buffer_append(&writer->value, sentinel->digest.bytes, sizeof(sentinel->digest.bytes));
+    FR_CHECK(writer->value.size == SENTINEL_SIZE);
+    return add(writer, &key, &writer->value, err);
+}
+
+enum fr_status cold_writer_ingest(struct cold_writer *writer, struct fr_err *err)
+{
+    enum fr_status status = finish_file(writer, err);
+    if (status != FR_OK)
+        return status;
+    rocksdb_ingestexternalfileoptions_t *options = rocksdb_ingestexternalfileoptions_create();
+    rocksdb_ingestexternalfileoptions_set_move_files(options, 1); /* links, no copy; RocksDB syncs files and folder */
+    char *text = NULL;
+    rocksdb_ingest_external_file(writer->cold->db, (const char *const *)writer->paths, writer->n_paths, options, &text);
+    rocksdb_ingestexternalfileoptions_destroy(options);
+    return text ? rocks_error(text, "take a fold into", writer->cold->path, err) : FR_OK;
+}
+
+void cold_writer_free(struct cold_writer *writer)
+{
+    if (!writer)
+        return;
+    if (writer->sst)
+        rocksdb_sstfilewriter_destroy(writer->sst);
+    for (size_t i = 0; i < writer->n_paths; i++) {
+        (void)unlink(writer->paths[i]); /* after an ingest they are gone; else the next open removes them too */
+        free(writer->paths[i]);
+    }
+    free(writer->paths);
+    rocksdb_envoptions_destroy(writer->env);
+    fr_buffer_release(&writer->value);
+    free(writer);
+}

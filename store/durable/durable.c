@@ -1,0 +1,485 @@
+/* The state directory as an object: open, close, append, read, trim, small files.
+ *
+ * Append is the commit of the service: epoch bytes into the journal, sync, mark (hwm), sync. Only then do the numbers
+ * move, so whoever reads a status sees durable epochs only. A sync is tried once: after it failed nobody knows what the
+ * disk holds (Rebello et al. 2020), so the object is dead from then on and the next open decides from the disk. A full
+ * disk is different: what was written is cut off again, and the object goes on. Trim order: the mark first says which
+ * epochs are acknowledged, then files go. So an open that finds the journal beginning later than the mark allows knows
+ * that somebody removed files. Invariants, threads: durable.h and durable_internal.h. Does not: publish, retry, decide
+ * when to fold. */
+#include "durable_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/log.h"
+
+/* ---- life and death ---- */
+
+enum fr_status durable_die(struct fr_durable *durable, enum fr_status cause, struct fr_err *err)
+{
+    pthread_mutex_lock(&durable->index);
+    durable->dead = true;
+    pthread_mutex_unlock(&durable->index);
+    enum fr_status status = cause == FR_E_CORRUPT ? FR_E_CORRUPT : FR_E_IO;
+    if (err)
+        err->status = status;
+    return status;
+}
+
+enum fr_status durable_check(struct fr_durable *durable, bool writes, struct fr_err *err)
+{
+    if (writes && durable->read_only)
+        return fr_err_set(err, FR_E_STATE, "%s is open read-only", durable->dir);
+    pthread_mutex_lock(&durable->index);
+    bool dead = durable->dead;
+    pthread_mutex_unlock(&durable->index);
+    if (dead)
+        return fr_err_set(err, FR_E_IO,
+                          "%s met a storage error before: nothing more is read or written until a restart",
+                          durable->dir);
+    return FR_OK;
+}
+
+enum fr_status durable_write_mark(struct fr_durable *durable, struct hwm values, struct fr_err *err)
+{
+    values.sequence = durable->hwm.sequence + 1;
+    enum fr_status status = hwm_write(durable->disk, durable->hwm_fd, durable->path_hwm, &values, err);
+    if (status != FR_OK)
+        return durable_die(durable, status, err);
+    durable->hwm = values;
+    return FR_OK;
+}
+
+static char *path_below(const char *dir, const char *name)
+{
+    size_t size = strlen(dir) + strlen(name) + 2;
+    char *path = fr_alloc(1, size);
+    snprintf(path, size, "%s/%s", dir, name);
+    return path;
+}
+
+static struct fr_durable *make(const struct fr_durable_options *options)
+{
+    struct fr_durable *durable = fr_alloc(1, sizeof(*durable));
+    *durable = (struct fr_durable){.read_only = options->read_only, .lock_fd = -1, .hwm_fd = -1};
+    durable->dir = fr_strdup(options->dir);
+    durable->path_hwm = path_below(options->dir, "hwm");
+    durable->path_cold = path_below(options->dir, "cold");
+    durable->path_fold = path_below(options->dir, "fold");
+    durable->disk = options->disk ? options->disk : fr_disk_system();
+    durable->journal = (struct journal){.disk = durable->disk, .dir = path_below(options->dir, "journal")};
+    durable->journal_file_max = options->journal_file_max ? options->journal_file_max : DURABLE_JOURNAL_FILE_MAX;
+    durable->sst_bytes_max = DURABLE_SST_BYTES_MAX;
+    durable->head_size = options->head_size;
+    durable->head = fr_alloc(1, options->head_size + 1);
+    if (options->head_size > 0)
+        memcpy(durable->head, options->head, options->head_size);
+    FR_CHECK(pthread_mutex_init(&durable->index, NULL) == 0);
+    FR_CHECK(pthread_mutex_init(&durable->mark, NULL) == 0);
+    return durable;
+}
+
+static enum fr_status prepare_directory(struct fr_durable *durable, struct fr_err *err)
+{
+    const char *const folders[] = {durable->dir, durable->journal.dir, durable->path_cold, durable->path_fold};
+    for (size_t i = 0; i < FR_ARRAY_LEN(folders); i++) {
+        enum fr_status status = fr_dir_make(folders[i], err);
+        if (status != FR_OK)
+            return status;
+    }
+    char *path = path_below(durable->dir, "LOCK");
+    enum fr_status status = fr_file_lock(path, &durable->lock_fd, err);
+    free(path);
+    return status;
+}
+
+enum fr_status fr_durable_open(const struct fr_durable_options *options, struct fr_durable **out, struct fr_err *err)
+{
+    size_t length = options->dir ? strlen(options->dir) : 0;
+    if (length == 0 || length > DURABLE_DIR_MAX)
+        return fr_err_set(err, FR_E_INVALID, "state_dir is empty or longer than %d bytes", DURABLE_DIR_MAX);
+    if (options->head_size > JOURNAL_HEAD_MAX)
+        return fr_err_set(err, FR_E_LIMIT, "codec settings of %zu bytes; the journal's head holds %d",
+                          options->head_size, JOURNAL_HEAD_MAX);
+    struct fr_err local = {.status = FR_OK};
+    struct fr_durable *durable = make(options);
+    enum fr_status status = FR_OK;
+    if (!durable->read_only)
+        status = prepare_directory(durable, &local);
+    if (status == FR_OK)
+        status = durable_recover(durable, &local);
+    if (status == FR_OK && !durable->read_only)
+        status = durable_trim(durable, &local);
+    if (status != FR_OK) {
+        if (err)
+            *err = local;
+        durable->dead = true; /* close must write nothing */
+        fr_durable_close(durable);
+        return status;
+    }
+    *out = durable;
+    return FR_OK;
+}
+
+void fr_durable_close(struct fr_durable *durable)
+{
+    if (!durable)
+        return;
+    struct fr_err err = {.status = FR_OK};
+    if (!durable->read_only && !durable->dead && durable->acked > durable->hwm.acked) {
+        struct hwm values = durable->hwm;
+        values.acked = durable->acked;
+        if (durable_write_mark(durable, values, &err) != FR_OK)
+            fr_log(FR_LOG_WARN, "durable", "mark_not_written", "reason=\"%s\"", err.text);
+    }
+    cold_close(durable->cold);
+    for (size_t i = 0; i < durable->journal.n_files; i++)
+        journal_file_free(&durable->journal, durable->journal.files[i]);
+    free(durable->journal.files);
+    free(durable->journal.dir);
+    if (durable->hwm_fd >= 0)
+        (void)durable->disk->close(durable->disk->self, durable->hwm_fd);
+    if (durable->lock_fd >= 0)
+        (void)close(durable->lock_fd); /* gives the lock back */
+    fr_buffer_release(&durable->record);
+    pthread_mutex_destroy(&durable->index);
+    pthread_mutex_destroy(&durable->mark);
+    free(durable->dir);
+    free(durable->path_hwm);
+    free(durable->path_cold);
+    free(durable->path_fold);
+    free(durable->head);
+    free(durable);
+}
+
+void fr_durable_get_status(struct fr_durable *durable, struct fr_durable_status *out)
+{
+    struct fr_durable_status status = {0};
+    status.level0_files = durable->cold ? cold_level0_files(durable->cold) : 0;
+    pthread_mutex_lock(&durable->index);
+    status.timeline = durable->timeline;
+    status.epoch = durable->epoch;
+    status.digest = durable->digest;
+    status.folded = durable->folded;
+    status.acked = durable->acked;
+    status.unfolded_bytes = durable->unfolded_bytes;
+    status.folding = durable->folding;
+    if (durable->journal.n_files > 0)
+        status.journal_first = durable->journal.files[0]->first;
+    for (size_t i = 0; i < durable->journal.n_files; i++)
+        status.journal_bytes += durable->journal.files[i]->bytes;
+    pthread_mutex_unlock(&durable->index);
+    *out = status;
+}
+
+/* ---- append ---- */
+
+/* Takes back what a failed write left; the object goes on when that works. */
+static enum fr_status cut_back(struct fr_durable *durable, struct journal_file *file, bool created, struct fr_err *err)
+{
+    const struct fr_disk *disk = durable->disk;
+    char path[PATH_MAX];
+    journal_path(&durable->journal, file->first, path);
+    int rc = created ? disk->unlink(disk->self, path) : disk->ftruncate(disk->self, file->fd, file->bytes);
+    int number = errno;
+    if (created)
+        journal_file_free(&durable->journal, file);
+    if (rc == 0)
+        return FR_E_NO_SPACE;
+    fr_err_set(err, FR_E_IO, "the disk is full, and cutting %s back failed: %s", path, strerror(number));
+    return durable_die(durable, FR_E_IO, err);
+}
+
+static bool must_rotate(const struct fr_durable *durable, const struct journal_file *tail)
+{
+    return !tail || tail->bytes >= durable->journal_file_max || tail->head_size != durable->head_size ||
+           (tail->head_size > 0 && memcmp(tail->head, durable->head, tail->head_size) != 0);
+}
+
+/* Writes and syncs the sealed record in durable->record; *file is where it went: tail, or a file not yet in the index.
+ */
+static enum fr_status write_record(struct fr_durable *durable, uint64_t epoch, struct journal_file *tail,
+                                   struct journal_file **file, struct fr_err *err)
+{
+    struct journal_file *target = tail;
+    bool created = must_rotate(durable, tail);
+    if (created) {
+        struct journal_head head = {epoch, durable->head, durable->head_size};
+        enum fr_status status = journal_file_create(&durable->journal, &head, &target, err);
+        if (status == FR_E_NO_SPACE)
+            return status;
+        if (status != FR_OK)
+            return durable_die(durable, status, err);
+    }
+    char path[PATH_MAX];
+    journal_path(&durable->journal, target->first, path);
+    const struct fr_disk *disk = durable->disk;
+    enum fr_status status =
+        fr_disk_write(disk, target->fd, durable->record.data, durable->record.size, target->bytes, path, err);
+    if (status == FR_E_NO_SPACE)
+        return cut_back(durable, target, created, err);
+    if (status == FR_OK)
+        status = fr_disk_sync(disk, target->fd, path, err);
+    if (status == FR_OK && created && disk->sync_dir(disk->self, durable->journal.dir) != 0)
+        status = fr_err_set(err, FR_E_IO, "cannot sync directory %s: %s", durable->journal.dir, strerror(errno));
+    if (status != FR_OK) {
+        if (created)
+            journal_file_free(&durable->journal, target);
+        return durable_die(durable, status, err);
+    }
+    *file = target;
+    return FR_OK;
+}
+
+static void enter_epoch(struct fr_durable *durable, struct journal_file *file, const struct hwm *mark,
+                        const struct fr_sha256 *before)
+{
+    uint64_t size = durable->record.size - JOURNAL_RECORD_HEAD;
+    pthread_mutex_lock(&durable->index);
+    if (file->n_epochs == 0) {
+        file->before = *before;
+        journal_adopt(&durable->journal, file);
+    }
+    struct journal_epoch entry = {file->bytes + JOURNAL_RECORD_HEAD, size, mark->timeline, mark->digest};
+    journal_file_push(file, &entry);
+    file->bytes += durable->record.size;
+    durable->unfolded_bytes += durable->record.size;
+    durable->timeline = mark->timeline;
+    durable->epoch = mark->epoch;
+    durable->digest = mark->digest;
+    pthread_mutex_unlock(&durable->index);
+}
+
+enum fr_status fr_durable_append(struct fr_durable *durable, struct fr_stage *stage, struct fr_buffer *bytes,
+                                 struct fr_sha256 *digest, struct fr_err *err)
+{
+    enum fr_status status = durable_check(durable, true, err);
+    if (status != FR_OK)
+        return status;
+    pthread_mutex_lock(&durable->index);
+    struct fr_sha256 before = durable->digest;
+    struct hwm mark = {.timeline = stage->timeline, .epoch = durable->epoch + 1, .acked = durable->acked};
+    uint64_t timeline = durable->timeline;
+    size_t n_files = durable->journal.n_files;
+    struct journal_file *tail = n_files > 0 ? durable->journal.files[n_files - 1] : NULL; /* trim never takes it */
+    pthread_mutex_unlock(&durable->index);
+    FR_CHECK(stage->epoch == mark.epoch);
+    FR_CHECK(stage->timeline >= timeline);
+
+    struct fr_buffer *record = &durable->record;
+    fr_buffer_clear(record);
+    fr_buffer_reserve(record, JOURNAL_RECORD_HEAD);
+    record->size = JOURNAL_RECORD_HEAD;
+    fr_epoch_encode(stage, &before, record);
+    size_t size = record->size - JOURNAL_RECORD_HEAD;
+    journal_seal(record->data, size);
+    mark.digest = fr_sha256(record->data + JOURNAL_RECORD_HEAD, size);
+
+    struct journal_file *file = NULL;
+    status = write_record(durable, mark.epoch, tail, &file, err);
+    if (status != FR_OK)
+        return status;
+    pthread_mutex_lock(&durable->mark);
+    if (mark.acked < durable->hwm.acked)
+        mark.acked = durable->hwm.acked;
+    status = durable_write_mark(durable, mark, err);
+    pthread_mutex_unlock(&durable->mark);
+    if (status != FR_OK) {
+        if (file != tail)
+            journal_file_free(&durable->journal, file);
+        return status;
+    }
+    enter_epoch(durable, file, &mark, &before);
+    if (bytes)
+        fr_buffer_append(bytes, record->data + JOURNAL_RECORD_HEAD, size);
+    if (digest)
+        *digest = mark.digest;
+    return FR_OK;
+}
+
+/* ---- reading ---- */
+
+struct journal_file *durable_acquire(struct fr_durable *durable, uint64_t epoch, struct journal_epoch *out)
+{
+    pthread_mutex_lock(&durable->index);
+    struct journal_file *file = journal_find(&durable->journal, epoch, out);
+    if (file)
+        file->refs++;
+    pthread_mutex_unlock(&durable->index);
+    return file;
+}
+
+void durable_release(struct fr_durable *durable, struct journal_file *file)
+{
+    pthread_mutex_lock(&durable->index);
+    bool last = --file->refs == 0;
+    pthread_mutex_unlock(&durable->index);
+    if (last)
+        journal_file_free(&durable->journal, file);
+}
+
+enum fr_status fr_durable_read_epoch(struct fr_durable *durable, uint64_t epoch, struct fr_buffer *bytes,
+                                     struct fr_buffer *head, struct fr_err *err)
+{
+    enum fr_status status = durable_check(durable, false, err);
+    if (status != FR_OK)
+        return status;
+    struct journal_epoch entry;
+    struct journal_file *file = durable_acquire(durable, epoch, &entry);
+    if (!file)
+        return fr_err_set(err, FR_E_NOT_FOUND, "epoch %" PRIu64 " is not in the journal of %s", epoch, durable->dir);
+    if (bytes)
+        status = journal_read(&durable->journal, file, &entry, bytes, err);
+    if (status == FR_OK && head)
+        fr_buffer_append(head, file->head, file->head_size);
+    durable_release(durable, file);
+    if (status != FR_OK && !durable->read_only)
+        return durable_die(durable, status, err);
+    return status;
+}
+
+enum fr_status fr_durable_digest(struct fr_durable *durable, uint64_t epoch, struct fr_sha256 *out)
+{
+    enum fr_status status = FR_OK;
+    struct journal_epoch entry;
+    pthread_mutex_lock(&durable->index);
+    const struct journal *journal = &durable->journal;
+    if (epoch == durable->epoch)
+        *out = durable->digest;
+    else if (journal_find(journal, epoch, &entry))
+        *out = entry.digest;
+    else if (journal->n_files > 0 && epoch + 1 == journal->files[0]->first)
+        *out = journal->files[0]->before;
+    else
+        status = FR_E_NOT_FOUND;
+    pthread_mutex_unlock(&durable->index);
+    return status;
+}
+
+/* ---- acknowledge and trim ---- */
+
+/* How many of the oldest files hold only epochs <= limit; never the newest. The caller holds index. */
+static size_t count_droppable(const struct fr_durable *durable, uint64_t limit)
+{
+    const struct journal *journal = &durable->journal;
+    size_t n = 0;
+    while (n + 1 < journal->n_files && journal_file_last(journal->files[n]) <= limit)
+        n++;
+    return n;
+}
+
+static enum fr_status unlink_files(struct fr_durable *durable, struct journal_file **files, size_t n,
+                                   struct fr_err *err)
+{
+    const struct fr_disk *disk = durable->disk;
+    char path[PATH_MAX];
+    for (size_t i = 0; i < n;
+         i++) { /* oldest first; recovery takes the contiguous suffix if a power cut mixes the order */
+        journal_path(&durable->journal, files[i]->first, path);
+        if (disk->unlink(disk->self, path) != 0)
+            return fr_err_set(err, FR_E_IO, "cannot remove %s: %s", path, strerror(errno));
+    }
+    if (disk->sync_dir(disk->self, durable->journal.dir) != 0)
+        return fr_err_set(err, FR_E_IO, "cannot sync directory %s: %s", durable->journal.dir, strerror(errno));
+    return FR_OK;
+}
+
+enum fr_status durable_trim(struct fr_durable *durable, struct fr_err *err)
+{
+    pthread_mutex_lock(&durable->index);
+    uint64_t acked = durable->acked;
+    uint64_t limit = acked < durable->folded ? acked : durable->folded;
+    size_t n = count_droppable(durable, limit);
+    pthread_mutex_unlock(&durable->index);
+    if (n == 0)
+        return FR_OK;
+    enum fr_status status = FR_OK;
+    pthread_mutex_lock(&durable->mark);
+    if (durable->hwm.acked < acked) {
+        struct hwm values = durable->hwm;
+        values.acked = acked;
+        status = durable_write_mark(durable, values, err);
+    }
+    pthread_mutex_unlock(&durable->mark);
+    if (status != FR_OK)
+        return status;
+
+    pthread_mutex_lock(&durable->index);
+    struct journal *journal = &durable->journal;
+    n = count_droppable(durable, limit); /* again: another trim may have been here */
+    struct journal_file **files = fr_alloc(n + 1, sizeof(struct journal_file *));
+    memcpy(files, journal->files, n * sizeof(struct journal_file *));
+    memmove(journal->files, journal->files + n, (journal->n_files - n) * sizeof(struct journal_file *));
+    journal->n_files -= n;
+    pthread_mutex_unlock(&durable->index);
+    if (n > 0)
+        status = unlink_files(durable, files, n, err);
+    for (size_t i = 0; i < n; i++)
+        durable_release(durable, files[i]);
+    free(files);
+    return status == FR_OK ? FR_OK : durable_die(durable, status, err);
+}
+
+enum fr_status fr_durable_acknowledge(struct fr_durable *durable, uint64_t acked, struct fr_err *err)
+{
+    enum fr_status status = durable_check(durable, true, err);
+    if (status != FR_OK)
+        return status;
+    pthread_mutex_lock(&durable->index);
+    bool is_durable = acked <= durable->epoch;
+    if (is_durable && acked > durable->acked)
+        durable->acked = acked;
+    pthread_mutex_unlock(&durable->index);
+    FR_CHECK(is_durable); /* published before durable would break P3 */
+    return durable_trim(durable, err);
+}
+
+/* ---- small files ---- */
+
+static enum fr_status small_path(struct fr_durable *durable, const char *name, char **path, struct fr_err *err)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    static const char *const ours[] = {"hwm", "journal", "cold", "fold", "LOCK"};
+    size_t length = strlen(name);
+    bool valid = length > 0 && length <= 64 && name[0] != '.' && strspn(name, letters) == length;
+    for (size_t i = 0; i < FR_ARRAY_LEN(ours); i++)
+        valid = valid && strcmp(name, ours[i]) != 0;
+    if (!valid)
+        return fr_err_set(err, FR_E_INVALID, "\"%.64s\" is no name for a file of the state directory", name);
+    *path = path_below(durable->dir, name);
+    return FR_OK;
+}
+
+enum fr_status fr_durable_write_file(struct fr_durable *durable, const char *name, const void *bytes, size_t size,
+                                     struct fr_err *err)
+{
+    enum fr_status status = durable_check(durable, true, err);
+    char *path = NULL;
+    if (status == FR_OK)
+        status = small_path(durable, name, &path, err);
+    if (status != FR_OK)
+        return status;
+    status = size > DURABLE_FILE_BYTES_MAX ? fr_err_set(err, FR_E_LIMIT, "%s: %zu bytes are too many", path, size)
+                                           : fr_file_replace(durable->disk, path, bytes, size, err);
+    free(path);
+    bool harmless = status == FR_OK || status == FR_E_LIMIT || status == FR_E_NO_SPACE;
+    return harmless ? status : durable_die(durable, status, err);
+}
+
+enum fr_status fr_durable_read_file(struct fr_durable *durable, const char *name, struct fr_buffer *out,
+                                    struct fr_err *err)
+{
+    char *path = NULL;
+    enum fr_status status = small_path(durable, name, &path, err);
+    if (status == FR_OK)
+        status = fr_file_read(path, DURABLE_FILE_BYTES_MAX, out, err);
+    free(path);
+    return status;
+}

@@ -1,0 +1,66 @@
+/* The object behind durable.h. Module-internal.
+ *
+ * Two mutexes. `index` guards the index of journal files and the numbers beside it; it is held for copying a few words,
+ * never during I/O. `mark` is held while the high-water mark is written and synced (0.1 ms), because append and trim
+ * both write it and its slots alternate. Order: mark before index. What no mutex guards is set at open and constant, or
+ * belongs to one thread, as said. */
+#ifndef FR_DURABLE_INTERNAL_H
+#define FR_DURABLE_INTERNAL_H
+
+#include <pthread.h>
+
+#include "cold.h"
+#include "durable/durable.h"
+#include "hwm.h"
+#include "journal.h"
+
+enum {
+    DURABLE_DIR_MAX = PATH_MAX - 128,  /* longest name below it: journal/<20 digits>.fj.tmp */
+    DURABLE_FILE_BYTES_MAX = 64 << 20, /* small operator files */
+    DURABLE_OPEN_TRIES = 4,            /* read-only, beside a writer that trims */
+    DURABLE_JOURNAL_FILE_MAX = 64 << 20,
+    DURABLE_SST_BYTES_MAX = 256 << 20,
+};
+
+struct fr_durable {
+    char *dir, *path_hwm, *path_cold, *path_fold;
+    const struct fr_disk *disk;
+    bool read_only;
+    uint64_t journal_file_max;
+    uint8_t *head;
+    size_t head_size;
+    int lock_fd;             /* -1: none */
+    struct cold *cold;       /* NULL: read-only, and no store there */
+    struct fr_buffer record; /* append's thread */
+    uint64_t sst_bytes_max;  /* tests make it small */
+
+    pthread_mutex_t index;
+    struct journal journal;
+    uint64_t timeline, epoch;
+    struct fr_sha256 digest;
+    uint64_t folded, acked, unfolded_bytes;
+    bool folding;
+    bool dead; /* a storage error happened: nothing is done any more (P6) */
+
+    pthread_mutex_t mark;
+    int hwm_fd; /* -1: read-only */
+    struct hwm hwm;
+};
+
+/* Marks the object dead; returns FR_E_CORRUPT when that is the cause and FR_E_IO for all others. err keeps its text. */
+enum fr_status durable_die(struct fr_durable *durable, enum fr_status cause, struct fr_err *err);
+/* FR_E_IO when dead, FR_E_STATE when a writer is needed and the object is read-only. */
+enum fr_status durable_check(struct fr_durable *durable, bool writes, struct fr_err *err) FR_MUST_CHECK;
+/* Writes values under the next sequence and syncs; dies when that fails. The caller holds `mark` (or is open). */
+enum fr_status durable_write_mark(struct fr_durable *durable, struct hwm values, struct fr_err *err) FR_MUST_CHECK;
+
+/* The file and entry of an epoch with a reference to the file; NULL when the journal has it not. */
+struct journal_file *durable_acquire(struct fr_durable *durable, uint64_t epoch, struct journal_epoch *out);
+void durable_release(struct fr_durable *durable, struct journal_file *file);
+/* Deletes files that are folded and acknowledged, never the newest. */
+enum fr_status durable_trim(struct fr_durable *durable, struct fr_err *err) FR_MUST_CHECK;
+
+/* recovery.c: fills cold, journal, hwm and the numbers. */
+enum fr_status durable_recover(struct fr_durable *durable, struct fr_err *err) FR_MUST_CHECK;
+
+#endif

@@ -1,0 +1,304 @@
+/* Epochs as bytes: encode, check, iterate.
+ *
+ * The layout (README) is plain: a head, images in ascending (table, key), sections in ascending name. Nothing in it
+ * depends on the order in which images were staged, on addresses, time or padding: equal sets give equal bytes, and so
+ * equal digests. Sorting is a radix sort by least significant digits (Knuth, TAOCP vol. 3, 5.2.5) over (table, key)
+ * with an index, then one move of the images; digits that are equal everywhere are skipped, which spares most of the
+ * table's four. Invariants: a parsed epoch was checked whole, so iterating it cannot fail. Owner: the thread that holds
+ * the stage or the bytes. Does not: compress, know tables or rows, hold the CRC (the journal's record does). */
+#include "durable/epoch.h"
+
+#include <string.h>
+
+#include "base/check.h"
+#include "epoch_layout.h"
+
+static void put(uint8_t **at, const void *bytes, size_t size)
+{
+    if (size > 0)
+        memcpy(*at, bytes, size);
+    *at += size;
+}
+
+/* ---- sorting ---- */
+
+enum { DIGITS = 12, RADIX = 256 };
+
+struct sort_item {
+    uint64_t key;
+    uint32_t table;
+    uint32_t index;
+};
+_Static_assert(sizeof(struct sort_item) == 16, "two items to a half cache line");
+
+static uint8_t digit_of(const struct sort_item *item, unsigned digit)
+{
+    return digit < 8 ? (uint8_t)(item->key >> (8 * digit)) : (uint8_t)(item->table >> (8 * (digit - 8)));
+}
+
+/* Sorts items by (table, key); returns where the result is: items or spare. */
+static struct sort_item *radix_sort(struct sort_item *items, struct sort_item *spare, uint32_t n)
+{
+    uint32_t counts[DIGITS][RADIX];
+    memset(counts, 0, sizeof(counts));
+    for (uint32_t i = 0; i < n; i++)
+        for (unsigned d = 0; d < DIGITS; d++)
+            counts[d][digit_of(&items[i], d)]++;
+    for (unsigned d = 0; d < DIGITS; d++) {
+        if (counts[d][digit_of(&items[0], d)] == n)
+            continue;
+        uint32_t begin = 0;
+        for (unsigned v = 0; v < RADIX; v++) {
+            uint32_t count = counts[d][v];
+            counts[d][v] = begin;
+            begin += count;
+        }
+        for (uint32_t i = 0; i < n; i++)
+            spare[counts[d][digit_of(&items[i], d)]++] = items[i];
+        struct sort_item *sorted = spare;
+        spare = items;
+        items = sorted;
+    }
+    return items;
+}
+
+static bool key_less(uint32_t table_a, uint64_t key_a, uint32_t table_b, uint64_t key_b)
+{
+    return table_a != table_b ? table_a < table_b : key_a < key_b;
+}
+
+static bool is_sorted(const struct fr_image *images, size_t n)
+{
+    for (size_t i = 1; i < n; i++)
+        if (!key_less(images[i - 1].table, images[i - 1].key, images[i].table, images[i].key))
+            return false;
+    return true;
+}
+
+static void sort_images(struct fr_stage *stage)
+{
+    size_t n = stage->n_images;
+    if (is_sorted(stage->images, n))
+        return;
+    FR_CHECK(n <= UINT32_MAX / sizeof(struct fr_image));
+    struct sort_item *items = fr_arena_take(&stage->arena, n * sizeof(*items));
+    struct sort_item *spare = fr_arena_take(&stage->arena, n * sizeof(*spare));
+    struct fr_image *copy = fr_arena_take(&stage->arena, n * sizeof(*copy));
+    for (uint32_t i = 0; i < n; i++)
+        items[i] = (struct sort_item){stage->images[i].key, stage->images[i].table, i};
+    items = radix_sort(items, spare, (uint32_t)n);
+    memcpy(copy, stage->images, n * sizeof(*copy));
+    for (size_t i = 0; i < n; i++)
+        stage->images[i] = copy[items[i].index];
+    bool each_key_once = is_sorted(stage->images, n);
+    FR_CHECK(each_key_once);
+}
+
+/* ---- encode ---- */
+
+static void put_images(const struct fr_stage *stage, uint8_t **at)
+{
+    for (size_t i = 0; i < stage->n_images; i++) {
+        const struct fr_image *image = &stage->images[i];
+        put(at, &image->key, 8);
+        put(at, &image->table, 4);
+        put(at, &image->size, 4);
+        put(at, &image->kind, 1);
+        put(at, &image->reason, 1);
+        put(at, image->bytes, image->size);
+    }
+}
+
+static void put_sections(const struct fr_stage *stage, uint8_t **at)
+{
+    const struct fr_stage_section *order[FR_SECTIONS_MAX];
+    size_t n = 0;
+    for (; n < stage->n_sections; n++) {
+        size_t i = n;
+        for (; i > 0 && strcmp(order[i - 1]->name, stage->sections[n].name) > 0; i--)
+            order[i] = order[i - 1];
+        order[i] = &stage->sections[n];
+    }
+    for (size_t i = 0; i < n; i++) {
+        uint8_t length = (uint8_t)strlen(order[i]->name);
+        uint64_t size = order[i]->bytes.size;
+        put(at, &length, 1);
+        put(at, order[i]->name, length);
+        put(at, &size, 8);
+        put(at, order[i]->bytes.data, order[i]->bytes.size);
+    }
+}
+
+void fr_epoch_encode(struct fr_stage *stage, const struct fr_sha256 *previous, struct fr_buffer *out)
+{
+    FR_CHECK(stage->epoch >= 1);
+    FR_CHECK(stage->timeline >= 1);
+    sort_images(stage);
+    struct epoch_head head = {.magic = EPOCH_MAGIC,
+                              .version = EPOCH_VERSION,
+                              .epoch = stage->epoch,
+                              .timeline = stage->timeline,
+                              .previous = *previous,
+                              .n_images = stage->n_images,
+                              .images_size = stage->image_bytes + stage->n_images * EPOCH_IMAGE_HEAD,
+                              .n_sections = stage->n_sections};
+    for (size_t i = 0; i < stage->n_sections; i++)
+        head.sections_size += 1 + strlen(stage->sections[i].name) + 8 + stage->sections[i].bytes.size;
+    size_t total = EPOCH_HEAD + (size_t)head.images_size + (size_t)head.sections_size;
+    uint8_t *begin = fr_buffer_reserve(out, total), *at = begin;
+    put(&at, &head, EPOCH_HEAD);
+    put_images(stage, &at);
+    put_sections(stage, &at);
+    FR_CHECK(at == begin + total);
+    out->size += total;
+}
+
+/* ---- parse ---- */
+
+bool epoch_image_head(const uint8_t bytes[EPOCH_IMAGE_HEAD], struct fr_image *out)
+{
+    *out = (struct fr_image){.key = fr_load_u64(bytes),
+                             .table = fr_load_u32(bytes + 8),
+                             .size = fr_load_u32(bytes + 12),
+                             .kind = bytes[16],
+                             .reason = bytes[17]};
+    if (out->kind > FR_IMAGE_ABSENT || out->reason > FR_ABSENT_MANUAL || out->table > FR_IMAGE_TABLE_MAX)
+        return false;
+    return out->kind == FR_IMAGE_ABSENT ? out->size == 0 : out->reason == 0;
+}
+
+static enum fr_status check_images(const uint8_t *at, const uint8_t *end, uint64_t n)
+{
+    struct fr_image last = {0}, image;
+    for (uint64_t i = 0; i < n; i++) {
+        if ((size_t)(end - at) < EPOCH_IMAGE_HEAD || !epoch_image_head(at, &image))
+            return FR_E_CORRUPT;
+        at += EPOCH_IMAGE_HEAD;
+        if ((size_t)(end - at) < image.size)
+            return FR_E_CORRUPT;
+        at += image.size;
+        if (i > 0 && !key_less(last.table, last.key, image.table, image.key))
+            return FR_E_CORRUPT;
+        last = image;
+    }
+    return at == end ? FR_OK : FR_E_CORRUPT;
+}
+
+/* One section: *at moves behind it. */
+static enum fr_status take_section(struct fr_reader *reader, char name[FR_SECTION_NAME_MAX], const uint8_t **bytes,
+                                   size_t *size)
+{
+    size_t length = fr_take_u8(reader);
+    const uint8_t *text = fr_take(reader, length);
+    uint64_t n = fr_take_u64(reader);
+    if (reader->failed || length == 0 || length >= FR_SECTION_NAME_MAX || n > (uint64_t)(reader->end - reader->at) ||
+        memchr(text, '\0', length))
+        return FR_E_CORRUPT;
+    memset(name, 0, FR_SECTION_NAME_MAX);
+    memcpy(name, text, length);
+    *bytes = fr_take(reader, (size_t)n);
+    *size = (size_t)n;
+    return FR_OK;
+}
+
+static enum fr_status check_sections(const uint8_t *begin, const uint8_t *end, uint64_t n)
+{
+    struct fr_reader reader = {begin, end, 0};
+    char last[FR_SECTION_NAME_MAX] = "", name[FR_SECTION_NAME_MAX];
+    const uint8_t *bytes;
+    size_t size;
+    if (n > FR_SECTIONS_MAX)
+        return FR_E_CORRUPT;
+    for (uint64_t i = 0; i < n; i++) {
+        enum fr_status status = take_section(&reader, name, &bytes, &size);
+        if (status != FR_OK)
+            return status;
+        if (strcmp(last, name) >= 0)
+            return FR_E_CORRUPT;
+        memcpy(last, name, sizeof(last));
+    }
+    return reader.at == end ? FR_OK : FR_E_CORRUPT;
+}
+
+enum fr_status epoch_head_check(const void *bytes, uint64_t size, struct epoch_head *head)
+{
+    if (size < EPOCH_HEAD)
+        return FR_E_CORRUPT;
+    memcpy(head, bytes, EPOCH_HEAD);
+    uint64_t left = size - EPOCH_HEAD;
+    if (head->magic != EPOCH_MAGIC || head->version != EPOCH_VERSION || head->epoch == 0 || head->timeline == 0)
+        return FR_E_CORRUPT;
+    if (head->images_size > left || head->sections_size != left - head->images_size)
+        return FR_E_CORRUPT;
+    if (head->n_images > head->images_size / EPOCH_IMAGE_HEAD)
+        return FR_E_CORRUPT;
+    return FR_OK;
+}
+
+enum fr_status fr_epoch_parse(const void *bytes, size_t size, struct fr_epoch *out)
+{
+    struct epoch_head head;
+    enum fr_status status = epoch_head_check(bytes, size, &head);
+    if (status != FR_OK)
+        return status;
+    const uint8_t *images = (const uint8_t *)bytes + EPOCH_HEAD;
+    const uint8_t *sections = images + head.images_size;
+    status = check_images(images, sections, head.n_images);
+    if (status != FR_OK)
+        return status;
+    status = check_sections(sections, sections + head.sections_size, head.n_sections);
+    if (status != FR_OK)
+        return status;
+    *out = (struct fr_epoch){.epoch = head.epoch,
+                             .timeline = head.timeline,
+                             .previous = head.previous,
+                             .digest = fr_sha256(bytes, size),
+                             .n_images = head.n_images,
+                             .n_sections = head.n_sections,
+                             .images_begin = images,
+                             .images_end = sections,
+                             .sections_begin = sections,
+                             .sections_end = sections + head.sections_size};
+    return FR_OK;
+}
+
+/* ---- iterate ---- */
+
+enum fr_status fr_epoch_next(const struct fr_epoch *epoch, const uint8_t **at, struct fr_image *out)
+{
+    const uint8_t *p = *at ? *at : epoch->images_begin;
+    if (p == epoch->images_end)
+        return FR_EOF;
+    bool checked = epoch_image_head(p, out);
+    FR_CHECK(checked);
+    out->bytes = p + EPOCH_IMAGE_HEAD;
+    *at = out->bytes + out->size;
+    return FR_OK;
+}
+
+enum fr_status fr_epoch_next_section(const struct fr_epoch *epoch, const uint8_t **at, char name[FR_SECTION_NAME_MAX],
+                                     const uint8_t **bytes, size_t *size)
+{
+    struct fr_reader reader = {*at ? *at : epoch->sections_begin, epoch->sections_end, 0};
+    if (reader.at == reader.end)
+        return FR_EOF;
+    enum fr_status status = take_section(&reader, name, bytes, size);
+    FR_CHECK(status == FR_OK); /* parse has seen it */
+    *at = reader.at;
+    return FR_OK;
+}
+
+enum fr_status fr_epoch_section(const struct fr_epoch *epoch, const char *name, const uint8_t **bytes, size_t *size)
+{
+    const uint8_t *at = NULL, *found;
+    size_t found_size;
+    char found_name[FR_SECTION_NAME_MAX];
+    while (fr_epoch_next_section(epoch, &at, found_name, &found, &found_size) == FR_OK) {
+        if (strcmp(found_name, name) != 0)
+            continue;
+        *bytes = found;
+        *size = found_size;
+        return FR_OK;
+    }
+    return FR_E_NOT_FOUND;
+}

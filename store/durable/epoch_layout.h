@@ -1,0 +1,27 @@
+/* Layout of an epoch's head and images, for the two readers inside this module: the parser and the fold's streams. */
+#ifndef FR_DURABLE_EPOCH_LAYOUT_H
+#define FR_DURABLE_EPOCH_LAYOUT_H
+
+#include "durable/epoch.h"
+
+enum { EPOCH_MAGIC = 0x70657266, /* "frep" */ EPOCH_VERSION = 1, EPOCH_HEAD = 88, EPOCH_IMAGE_HEAD = 18 };
+
+struct epoch_head {
+    uint32_t magic;
+    uint32_t version;
+    uint64_t epoch;
+    uint64_t timeline;
+    struct fr_sha256 previous;
+    uint64_t n_images;
+    uint64_t images_size; /* of all images with their heads */
+    uint64_t n_sections;
+    uint64_t sections_size;
+};
+_Static_assert(sizeof(struct epoch_head) == EPOCH_HEAD, "stored as it is: no padding");
+
+/* Checks that the head fits `size` bytes of epoch, of which at least min(size, EPOCH_HEAD) are at hand. */
+enum fr_status epoch_head_check(const void *bytes, uint64_t size, struct epoch_head *head) FR_MUST_CHECK;
+/* key u64, table u32, size u32, kind u8, reason u8; out->bytes is NULL. false: not an image. */
+bool epoch_image_head(const uint8_t bytes[EPOCH_IMAGE_HEAD], struct fr_image *out);
+
+#endif

@@ -1,0 +1,343 @@
+/* Fold: the newest image of each key of the unfolded epochs, sorted, into the cold store by one ingest.
+ *
+ * Every epoch is sorted already, so a fold is a merge of as many streams as there are epochs (a binary heap on (table,
+ * key, newest epoch first); Knuth, TAOCP vol. 3, 5.4.1): the first of equal keys wins, the others are passed over. Each
+ * stream reads its epoch through a window; all windows together stay within FOLD_WINDOWS bytes (more only for images
+ * larger than their window), so that a fold of 512 MiB does not need 512 MiB. A stream's CRC is computed as it passes
+ * and compared at its end, before anything is ingested. Then come the sections of the newest epoch (names that vanished
+ * are deleted) and the sentinel. An absent key becomes a delete. Until the ingest nothing has happened: files of an
+ * interrupted fold are removed here or by the next open. After it, files of the journal that are acknowledged too are
+ * trimmed. Thread: one (the fold thread), beside append and read. Does not: choose when, wait for compactions
+ * (level0_files tells the caller). */
+#include "durable_internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/crc32c.h"
+#include "epoch_layout.h"
+
+enum { FOLD_WINDOWS = 64 << 20, WINDOW_MIN = 4096, WINDOW_MAX = 256 << 10 };
+
+struct stream {
+    struct journal_file *file; /* referenced */
+    struct journal_epoch entry;
+    uint64_t epoch;
+    uint64_t at, end;     /* file offsets: next byte to read into the window, end of the epoch */
+    uint64_t images_left; /* bytes of images not yet taken */
+    uint32_t crc, expected_crc;
+    uint8_t *window;
+    size_t begin, filled, capacity;
+    struct fr_image image; /* the current one; bytes point into the window until the next step */
+};
+
+struct fold {
+    struct fr_durable *durable;
+    uint64_t from, to;
+    uint64_t bytes; /* of the journal's records */
+    struct stream *streams;
+    size_t n_streams;
+    struct stream **heap; /* those with images left */
+    size_t n_heap;
+    struct cold_writer *writer;
+    bool has_cold; /* there may be something to delete */
+};
+
+/* ---- streams ---- */
+
+static enum fr_status damaged(const struct fold *fold, const struct stream *stream, struct fr_err *err)
+{
+    char path[PATH_MAX];
+    journal_path(&fold->durable->journal, stream->file->first, path);
+    return fr_err_set(err, FR_E_CORRUPT, "%s: epoch %" PRIu64 " changed since it was written", path, stream->epoch);
+}
+
+/* Makes `size` bytes stand at window + begin. */
+static enum fr_status need(const struct fold *fold, struct stream *stream, size_t size, struct fr_err *err)
+{
+    if (stream->filled - stream->begin >= size)
+        return FR_OK;
+    size_t held = stream->filled - stream->begin;
+    uint64_t left = stream->end - stream->at;
+    if (left < size - held)
+        return damaged(fold, stream, err);
+    memmove(stream->window, stream->window + stream->begin, held);
+    stream->begin = 0;
+    stream->filled = held;
+    if (stream->capacity < size) {
+        stream->capacity = size;
+        stream->window = fr_realloc(stream->window, stream->capacity, 1);
+    }
+    size_t n = stream->capacity - held;
+    if (n > left)
+        n = (size_t)left;
+    enum fr_status status =
+        journal_pread(&fold->durable->journal, stream->file, stream->window + held, n, stream->at, err);
+    if (status != FR_OK)
+        return status;
+    stream->crc = fr_crc32c(stream->crc, stream->window + held, n);
+    stream->at += n;
+    stream->filled += n;
+    return FR_OK;
+}
+
+/* Reads what is behind the images for the CRC's sake, compares, gives the window back. */
+static enum fr_status drain(const struct fold *fold, struct stream *stream, struct fr_err *err)
+{
+    while (stream->at < stream->end) {
+        stream->begin = stream->filled = 0;
+        uint64_t left = stream->end - stream->at;
+        size_t n = left < stream->capacity ? (size_t)left : stream->capacity;
+        enum fr_status status = need(fold, stream, n, err);
+        if (status != FR_OK)
+            return status;
+    }
+    free(stream->window);
+    stream->window = NULL;
+    stream->begin = stream->filled = stream->capacity = 0;
+    return stream->crc == stream->expected_crc ? FR_OK : damaged(fold, stream, err);
+}
+
+/* Moves to the next image; FR_EOF after the last, when the whole epoch has passed its CRC. */
+static enum fr_status step(const struct fold *fold, struct stream *stream, struct fr_err *err)
+{
+    struct fr_image last = stream->image;
+    bool is_first = !last.bytes;
+    if (stream->images_left == 0) {
+        enum fr_status status = drain(fold, stream, err);
+        return status == FR_OK ? FR_EOF : status;
+    }
+    if (stream->images_left < EPOCH_IMAGE_HEAD)
+        return damaged(fold, stream, err);
+    enum fr_status status = need(fold, stream, EPOCH_IMAGE_HEAD, err);
+    if (status != FR_OK)
+        return status;
+    struct fr_image image;
+    if (!epoch_image_head(stream->window + stream->begin, &image) ||
+        image.size > stream->images_left - EPOCH_IMAGE_HEAD)
+        return damaged(fold, stream, err);
+    size_t size = (size_t)EPOCH_IMAGE_HEAD + image.size;
+    status = need(fold, stream, size, err);
+    if (status != FR_OK)
+        return status;
+    if (!is_first && (image.table < last.table || (image.table == last.table && image.key <= last.key)))
+        return damaged(fold, stream, err);
+    image.bytes = stream->window + stream->begin + EPOCH_IMAGE_HEAD;
+    stream->image = image;
+    stream->begin += size;
+    stream->images_left -= size;
+    return FR_OK;
+}
+
+static enum fr_status stream_open(struct fold *fold, uint64_t epoch, size_t window, struct fr_err *err)
+{
+    struct stream *stream = &fold->streams[fold->n_streams];
+    stream->file = durable_acquire(fold->durable, epoch, &stream->entry);
+    FR_CHECK(stream->file != NULL); /* unfolded epochs are never trimmed */
+    fold->n_streams++;
+    stream->epoch = epoch;
+    stream->at = stream->entry.offset;
+    stream->end = stream->entry.offset + stream->entry.size;
+    stream->crc = journal_record_crc(stream->entry.size);
+    stream->capacity = stream->entry.size < window ? (size_t)stream->entry.size : window;
+    stream->window = fr_realloc(NULL, stream->capacity, 1);
+    fold->bytes += stream->entry.size + JOURNAL_RECORD_HEAD;
+    enum fr_status status =
+        journal_record_head(&fold->durable->journal, stream->file, stream->entry.offset, &stream->expected_crc, err);
+    if (status == FR_OK)
+        status = need(fold, stream, EPOCH_HEAD, err);
+    if (status != FR_OK)
+        return status;
+    struct epoch_head head;
+    if (epoch_head_check(stream->window, stream->entry.size, &head) != FR_OK || head.epoch != epoch)
+        return damaged(fold, stream, err);
+    stream->begin = EPOCH_HEAD;
+    stream->images_left = head.images_size;
+    return FR_OK;
+}
+
+/* ---- heap ---- */
+
+static bool comes_first(const struct stream *a, const struct stream *b)
+{
+    if (a->image.table != b->image.table)
+        return a->image.table < b->image.table;
+    if (a->image.key != b->image.key)
+        return a->image.key < b->image.key;
+    return a->epoch > b->epoch;
+}
+
+static void sift_down(struct fold *fold, size_t i)
+{
+    struct stream *moving = fold->heap[i];
+    for (;;) {
+        size_t child = 2 * i + 1;
+        if (child >= fold->n_heap)
+            break;
+        if (child + 1 < fold->n_heap && comes_first(fold->heap[child + 1], fold->heap[child]))
+            child++;
+        if (!comes_first(fold->heap[child], moving))
+            break;
+        fold->heap[i] = fold->heap[child];
+        i = child;
+    }
+    fold->heap[i] = moving;
+}
+
+/* Moves the first stream on and puts the heap in order. */
+static enum fr_status advance_first(struct fold *fold, struct fr_err *err)
+{
+    enum fr_status status = step(fold, fold->heap[0], err);
+    if (status == FR_EOF)
+        fold->heap[0] = fold->heap[--fold->n_heap];
+    else if (status != FR_OK)
+        return status;
+    if (fold->n_heap > 0)
+        sift_down(fold, 0);
+    return FR_OK;
+}
+
+static enum fr_status merge_images(struct fold *fold, struct fr_err *err)
+{
+    for (size_t i = 0; i < fold->n_streams; i++) {
+        enum fr_status status = step(fold, &fold->streams[i], err);
+        if (status == FR_OK)
+            fold->heap[fold->n_heap++] = &fold->streams[i];
+        else if (status != FR_EOF)
+            return status;
+    }
+    for (size_t i = fold->n_heap / 2; i-- > 0;)
+        sift_down(fold, i);
+    bool any = false;
+    uint32_t table = 0;
+    uint64_t key = 0;
+    while (fold->n_heap > 0) {
+        const struct fr_image *image = &fold->heap[0]->image;
+        if (!any || image->table != table || image->key != key) {
+            any = true;
+            table = image->table;
+            key = image->key;
+            enum fr_status status = FR_OK;
+            if (image->kind != FR_IMAGE_ABSENT || fold->has_cold)
+                status = cold_writer_image(fold->writer, image, err);
+            if (status != FR_OK)
+                return status;
+        }
+        enum fr_status status = advance_first(fold, err);
+        if (status != FR_OK)
+            return status;
+    }
+    return FR_OK;
+}
+
+/* ---- sections, sentinel ---- */
+
+/* Merges the newest epoch's sections with the names the cold store has: those it lacks are deleted. */
+static enum fr_status merge_sections(struct fold *fold, const struct fr_epoch *epoch, struct fr_err *err)
+{
+    struct cold_names old;
+    enum fr_status status = cold_section_names(fold->durable->cold, &old, err);
+    size_t i = 0;
+    const uint8_t *at = NULL, *bytes;
+    char name[FR_SECTION_NAME_MAX];
+    size_t size;
+    while (status == FR_OK && fr_epoch_next_section(epoch, &at, name, &bytes, &size) == FR_OK) {
+        for (; i < old.n && strcmp(old.name[i], name) < 0 && status == FR_OK; i++)
+            status = cold_writer_section(fold->writer, old.name[i], NULL, 0, err);
+        if (i < old.n && strcmp(old.name[i], name) == 0)
+            i++;
+        if (status == FR_OK)
+            status = cold_writer_section(fold->writer, name, bytes, size, err);
+    }
+    for (; i < old.n && status == FR_OK; i++)
+        status = cold_writer_section(fold->writer, old.name[i], NULL, 0, err);
+    return status;
+}
+
+static enum fr_status write_end(struct fold *fold, struct fr_err *err)
+{
+    struct stream *newest = &fold->streams[fold->n_streams - 1];
+    struct fr_buffer bytes = {0};
+    struct fr_epoch epoch;
+    enum fr_status status = journal_read(&fold->durable->journal, newest->file, &newest->entry, &bytes, err);
+    if (status == FR_OK && (fr_epoch_parse(bytes.data, bytes.size, &epoch) != FR_OK ||
+                            memcmp(&epoch.digest, &newest->entry.digest, sizeof(epoch.digest)) != 0))
+        status = damaged(fold, newest, err);
+    if (status == FR_OK)
+        status = merge_sections(fold, &epoch, err);
+    if (status == FR_OK) {
+        struct cold_sentinel sentinel = {epoch.timeline, epoch.epoch, epoch.digest};
+        status = cold_writer_sentinel(fold->writer, &sentinel, err);
+    }
+    fr_buffer_release(&bytes);
+    return status;
+}
+
+/* ---- the whole ---- */
+
+static enum fr_status run(struct fold *fold, bool *ingesting, struct fr_err *err)
+{
+    size_t n = (size_t)(fold->to - fold->from + 1);
+    size_t window = FOLD_WINDOWS / n;
+    window = window < WINDOW_MIN ? WINDOW_MIN : window > WINDOW_MAX ? WINDOW_MAX : window;
+    fold->streams = fr_alloc(n, sizeof(struct stream));
+    fold->heap = fr_alloc(n, sizeof(struct stream *));
+    fold->writer = cold_writer_new(fold->durable->cold, fold->durable->path_fold, fold->durable->sst_bytes_max);
+    fold->has_cold = fold->from > 1;
+    enum fr_status status = FR_OK;
+    for (uint64_t e = fold->from; e <= fold->to && status == FR_OK; e++)
+        status = stream_open(fold, e, window, err);
+    if (status == FR_OK)
+        status = merge_images(fold, err);
+    if (status == FR_OK)
+        status = write_end(fold, err);
+    if (status != FR_OK)
+        return status;
+    *ingesting = true;
+    return cold_writer_ingest(fold->writer, err);
+}
+
+static void clean(struct fold *fold)
+{
+    for (size_t i = 0; i < fold->n_streams; i++) {
+        free(fold->streams[i].window);
+        durable_release(fold->durable, fold->streams[i].file);
+    }
+    free(fold->streams);
+    free(fold->heap);
+    cold_writer_free(fold->writer);
+}
+
+enum fr_status fr_durable_fold(struct fr_durable *durable, struct fr_err *err)
+{
+    enum fr_status status = durable_check(durable, true, err);
+    if (status != FR_OK)
+        return status;
+    pthread_mutex_lock(&durable->index);
+    struct fold fold = {.durable = durable, .from = durable->folded + 1, .to = durable->epoch};
+    bool only_one = !durable->folding, due = fold.from <= fold.to;
+    durable->folding = due;
+    pthread_mutex_unlock(&durable->index);
+    FR_CHECK(only_one);
+    if (!due)
+        return FR_OK;
+    bool ingesting = false;
+    status = run(&fold, &ingesting, err);
+    clean(&fold);
+    pthread_mutex_lock(&durable->index);
+    durable->folding = false;
+    if (status == FR_OK) {
+        durable->folded = fold.to;
+        durable->unfolded_bytes -= fold.bytes;
+    }
+    pthread_mutex_unlock(&durable->index);
+    if (status == FR_E_NO_SPACE && !ingesting) /* nothing happened: the sorted files are gone again */
+        return status;
+    if (status == FR_OK)
+        status = cold_health(durable->cold, err);
+    if (status == FR_OK)
+        return durable_trim(durable, err);
+    return durable_die(durable, status, err);
+}

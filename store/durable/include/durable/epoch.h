@@ -1,0 +1,140 @@
+/* Epochs as bytes: what the owner loop stages at a cut, what the journal holds, what fold, recovery and publisher read
+ * back.
+ *
+ * An epoch is its number, timeline, previous digest, key images (sorted by table, then key, ascending: the bytes are a
+ * pure function of the staged set), and named sections (sorted by name). Its digest is SHA-256 over all its bytes,
+ * which hold the previous digest: a chain. Byte layout: store/durable/README.md; golden file tests/golden/epoch.bin.
+ * Every section is an absolute image and is in every epoch. */
+#ifndef FR_DURABLE_EPOCH_H
+#define FR_DURABLE_EPOCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/buffer.h"
+#include "base/hash.h"
+#include "base/status.h"
+
+/* Table numbers above are the cold store's own (sections, sentinel). */
+enum { FR_IMAGE_TABLE_MAX = 0x7fffffff, FR_SECTIONS_MAX = 32, FR_SECTION_NAME_MAX = 32 };
+
+enum fr_image_kind { FR_IMAGE_ROW = 0, FR_IMAGE_PENDING = 1, FR_IMAGE_ABSENT = 2 };
+/* Why a key is absent: the codes of the delta format's `why`; 0: it never had a published row (a forgotten pending
+ * key), no tombstone. */
+enum fr_absent_reason {
+    FR_ABSENT_SILENT = 0,
+    FR_ABSENT_IDLE = 1,
+    FR_ABSENT_WEAK = 2,
+    FR_ABSENT_SCORE = 3,
+    FR_ABSENT_CAPACITY = 4,
+    FR_ABSENT_MANUAL = 5
+};
+
+struct fr_image {
+    uint64_t key;
+    uint32_t table;
+    uint32_t size; /* of bytes; 0 when absent */
+    uint8_t kind;  /* enum fr_image_kind */
+    uint8_t reason;
+    /* Borrowed. Of any alignment when it comes from an epoch or the cold store: read with memcpy. */
+    const uint8_t *bytes;
+};
+
+/* Filled by the owner loop, handed to the durable thread, reused. Not zero-initialised by hand: fr_stage_init. */
+struct fr_stage {
+    uint64_t epoch;
+    uint64_t timeline;
+    struct fr_arena arena; /* image bytes */
+    struct fr_image *images;
+    size_t n_images, capacity_images;
+    struct fr_stage_section {
+        char name[FR_SECTION_NAME_MAX];
+        struct fr_buffer bytes;
+    } sections[FR_SECTIONS_MAX];
+    size_t n_sections;
+    uint64_t image_bytes;
+    /* Free rest of the arena piece that small images share (an arena request of its own would cost 64 bytes each). */
+    uint8_t *piece;
+    size_t piece_left;
+    /* Not stored; carried along for those who wait for durability. */
+    uint64_t dead_sequence;
+    uint64_t cut_mono_ns;
+    bool last; /* the drain's last epoch */
+};
+
+void fr_stage_init(struct fr_stage *stage);
+void fr_stage_clear(struct fr_stage *stage); /* keeps memory */
+void fr_stage_release(struct fr_stage *stage);
+/* Room for the bytes of one image (8-byte aligned); the caller fills them before the stage is handed over. A key at
+ * most once per stage; an absent image has a reason and no bytes, another has bytes and no reason (FR_CHECK).
+ * image->bytes is not read. */
+uint8_t *fr_stage_image(struct fr_stage *stage, const struct fr_image *image);
+/* The buffer of a (new, empty) section. Names: [a-z_]+, at most 31 bytes; a second one of the same name is a bug
+ * (FR_CHECK). */
+struct fr_buffer *fr_stage_section(struct fr_stage *stage, const char *name);
+
+/* Appends the epoch's bytes to out (sorts the stage's images in place; scratch memory comes from the stage's arena). A
+ * key staged twice is a bug (FR_CHECK). */
+void fr_epoch_encode(struct fr_stage *stage, const struct fr_sha256 *previous, struct fr_buffer *out);
+
+/* A checked view of an epoch's bytes; borrows them. */
+struct fr_epoch {
+    uint64_t epoch, timeline;
+    struct fr_sha256 previous, digest;
+    uint64_t n_images;
+    uint64_t n_sections;
+    const uint8_t *images_begin, *images_end;
+    const uint8_t *sections_begin, *sections_end;
+};
+/* Checks lengths and order; FR_E_CORRUPT otherwise. Computes the digest. */
+enum fr_status fr_epoch_parse(const void *bytes, size_t size, struct fr_epoch *out) FR_MUST_CHECK;
+/* Iteration in (table, key) order: *at = NULL begins; FR_EOF at the end. */
+enum fr_status fr_epoch_next(const struct fr_epoch *epoch, const uint8_t **at, struct fr_image *out);
+/* FR_E_NOT_FOUND when the epoch has no such section. */
+enum fr_status fr_epoch_section(const struct fr_epoch *epoch, const char *name, const uint8_t **bytes, size_t *size);
+enum fr_status fr_epoch_next_section(const struct fr_epoch *epoch, const uint8_t **at, char name[32],
+                                     const uint8_t **bytes, size_t *size);
+
+/* ---- sections that two modules share ---- */
+
+/* Section "announce": what the commit record of the delta says. Written by the trainer, read by the publisher. */
+enum { FR_ANNOUNCE_TASKS_MAX = 16, FR_ANNOUNCE_PARTITIONS_MAX = 4096 };
+struct fr_announcement {
+    int64_t watermark_ms;
+    uint64_t samples;   /* trained in this history */
+    int64_t wall_ms;    /* `t`: wall time of the cut; lockstep: the watermark */
+    bool publish_model; /* this epoch's delta carries the `model` record */
+    bool publish_dense;
+    uint32_t n_tasks;
+    struct {
+        char task[64];
+        double auc; /* lifetime; NaN: undefined */
+    } tasks[FR_ANNOUNCE_TASKS_MAX];
+    uint32_t n_offsets;
+    struct fr_announced_offset {
+        char topic[250];
+        int32_t partition;
+        int64_t next_offset;
+    } * offsets; /* owned by whoever filled it; sorted by topic, then partition */
+};
+/* Offsets must be sorted and distinct, names not empty (FR_CHECK). */
+void fr_announcement_encode(const struct fr_announcement *announcement, struct fr_buffer *out);
+/* offsets points into an array taken from arena. FR_E_CORRUPT. */
+enum fr_status fr_announcement_parse(const uint8_t *bytes, size_t size, struct fr_arena *arena,
+                                     struct fr_announcement *out) FR_MUST_CHECK;
+
+/* Section "dense": scoring parameters, in the graph's order. Written by the trainer, read by publisher, dump and
+ * replica tools. */
+struct fr_dense_view {
+    char name[160];    /* <layer>/kernel, <layer>/bias, <layer>/0/kernel .. */
+    uint32_t n_dims;   /* 1 or 2 */
+    uint32_t shape[2]; /* n_values is their product; shape[1] is 1 when n_dims is 1 */
+    uint64_t n_values;
+    const float *values; /* may be unaligned in stored bytes: copy with memcpy */
+};
+void fr_dense_encode(const struct fr_dense_view *parameters, size_t count, struct fr_buffer *out);
+/* *at = NULL begins; FR_EOF at the end; FR_E_CORRUPT. */
+enum fr_status fr_dense_next(const uint8_t *bytes, size_t size, const uint8_t **at, struct fr_dense_view *out);
+
+#endif

@@ -1,0 +1,408 @@
+/* What open does with what it finds: mark, journal and cold store must fit, else it refuses and names what is missing
+ * (DESIGN section 5).
+ *
+ * Fit: the journal's contiguous suffix begins at or before sentinel + 1 and ends at or beyond the mark; digests agree
+ * at the mark, at the sentinel and from record to record; it does not begin later than the mark's acknowledged epoch +
+ * 1 (trim never takes more). Any damage in a file at or before the mark's epoch is refused. What lies beyond the mark
+ * is cut off and synced: it was never durable nor published.
+ *
+ * Lost slot. The mark has two slots; an open that finds one of them bad cannot know whether a write was torn (its epoch
+ * was synced in the journal, but never called durable) or a slot rotted that had been called durable. So it does what
+ * is right for both: it keeps all whole, chained epochs that the journal holds beyond the good slot. That loses nothing
+ * durable (P1), and nothing of it leaves before a new mark is synced (P3). The kept records are written again in place
+ * and synced first, because a record of which only the page cache knows (its sync failed) must not become durable by a
+ * mark. Each open writes the mark once, into the slot that is not the good newest one: what was read may be in the page
+ * cache only, when the sync of an earlier process failed; after this it is on the disk before anything is built on it.
+ *
+ * Read-only: the same checks, no writes, and no cutting (records beyond the mark are not looked at). Beside a running
+ * writer a trim may pull files away between two looks; then everything is looked at again, a few times. Order matters
+ * there: cold store, mark, journal; so the mark is never older than the sentinel. Thread: open's. Does not: restore
+ * rows (restore.c), talk to Kafka. */
+#include "durable_internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/log.h"
+
+struct findings {
+    bool slot_lost;
+    struct cold_sentinel sentinel;
+    uint64_t *firsts; /* of all journal files */
+    size_t n_firsts;
+};
+
+static bool same_digest(const struct fr_sha256 *a, const struct fr_sha256 *b)
+{
+    return memcmp(a->bytes, b->bytes, sizeof(a->bytes)) == 0;
+}
+
+static uint64_t index_last(const struct journal *journal)
+{
+    return journal->n_files > 0 ? journal_file_last(journal->files[journal->n_files - 1]) : 0;
+}
+
+static void forget_index(struct journal *journal)
+{
+    for (size_t i = 0; i < journal->n_files; i++)
+        journal_file_free(journal, journal->files[i]);
+    journal->n_files = 0;
+}
+
+/* ---- journal ---- */
+
+static enum fr_status check_link(const struct journal *journal, const struct journal_file *file, struct fr_err *err)
+{
+    char path[PATH_MAX];
+    journal_path(journal, file->first, path);
+    if (file->n_epochs == 0)
+        return fr_err_set(err, FR_E_CORRUPT, "%s holds no epoch", path);
+    if (journal->n_files == 0)
+        return FR_OK;
+    const struct journal_file *last = journal->files[journal->n_files - 1];
+    const struct journal_epoch *entry = &last->epochs[last->n_epochs - 1];
+    if (same_digest(&entry->digest, &file->before) && file->epochs[0].timeline >= entry->timeline)
+        return FR_OK;
+    return fr_err_set(err, FR_E_CORRUPT, "%s does not continue the chain of digests of the file before it", path);
+}
+
+/* Takes one file into the index. FR_EOF: it lies beyond the mark and is not whole; it and what follows is not ours. */
+static enum fr_status scan_file(struct fr_durable *durable, uint64_t first, uint64_t until, struct fr_buffer *scratch,
+                                struct fr_err *err)
+{
+    struct journal *journal = &durable->journal;
+    uint64_t mark = durable->hwm.epoch;
+    struct journal_file *file = NULL;
+    enum fr_status status = journal_file_open(journal, first, !durable->read_only, &file, err);
+    if (status != FR_OK)
+        return first > mark && status == FR_E_CORRUPT ? FR_EOF : status;
+    enum fr_status scanned = journal_file_scan(journal, file, until, scratch, err);
+    bool enough = file->n_epochs > 0 && journal_file_last(file) >= mark;
+    status = scanned == FR_OK || (scanned == FR_E_CORRUPT && (enough || first > mark)) ? check_link(journal, file, err)
+                                                                                       : scanned;
+    if (status != FR_OK) {
+        journal_file_free(journal, file);
+        return first > mark && status == FR_E_CORRUPT ? FR_EOF : status;
+    }
+    journal_adopt(journal, file);
+    return scanned == FR_OK ? FR_OK : FR_EOF;
+}
+
+static enum fr_status scan_journal(struct fr_durable *durable, struct findings *found, struct fr_err *err)
+{
+    struct journal *journal = &durable->journal;
+    uint64_t mark = durable->hwm.epoch;
+    uint64_t until = found->slot_lost ? UINT64_MAX : mark;
+    struct fr_buffer scratch = {0};
+    enum fr_status status = journal_list(journal, &found->firsts, &found->n_firsts, err);
+    for (size_t i = 0; i < found->n_firsts && status == FR_OK; i++) {
+        uint64_t first = found->firsts[i];
+        if (first > until)
+            break;
+        if (journal->n_files > 0 && first != index_last(journal) + 1) {
+            if (index_last(journal) >= mark)
+                break;
+            forget_index(journal); /* a gap: the suffix begins behind it, and must be enough */
+        }
+        status = scan_file(durable, first, until, &scratch, err);
+    }
+    fr_buffer_release(&scratch);
+    return status == FR_EOF ? FR_OK : status;
+}
+
+/* ---- do they fit ---- */
+
+/* Is (epoch, digest) on the chain that the journal knows? */
+static bool on_chain(const struct journal *journal, uint64_t epoch, const struct fr_sha256 *digest)
+{
+    struct journal_epoch entry;
+    if (journal_find(journal, epoch, &entry))
+        return same_digest(&entry.digest, digest);
+    return journal->n_files > 0 && epoch + 1 == journal->files[0]->first &&
+           same_digest(&journal->files[0]->before, digest);
+}
+
+static enum fr_status check_mark(const struct fr_durable *durable, struct fr_err *err)
+{
+    const struct journal *journal = &durable->journal;
+    uint64_t mark = durable->hwm.epoch, last = index_last(journal);
+    if (journal->n_files == 0 && mark == 0)
+        return FR_OK;
+    if (last < mark)
+        return fr_err_set(err, FR_E_CORRUPT,
+                          "%s: epoch %" PRIu64 " is durable, but %s ends with epoch %" PRIu64 ": epochs %" PRIu64
+                          "..%" PRIu64 " are missing; restore the missing files, or a savepoint",
+                          durable->dir, mark, journal->dir, last, last + 1, mark);
+    if (!on_chain(journal, mark, &durable->hwm.digest))
+        return fr_err_set(err, FR_E_CORRUPT,
+                          "%s: the journal's epoch %" PRIu64
+                          " is not the one that hwm names: files of two histories are mixed",
+                          durable->dir, mark);
+    return FR_OK;
+}
+
+static enum fr_status check_sentinel(const struct fr_durable *durable, const struct cold_sentinel *sentinel,
+                                     struct fr_err *err)
+{
+    const struct journal *journal = &durable->journal;
+    uint64_t last = index_last(journal), folded = sentinel->epoch;
+    if (folded > last)
+        return fr_err_set(err, FR_E_CORRUPT,
+                          "%s: the cold store holds epoch %" PRIu64 ", hwm and journal end with epoch %" PRIu64
+                          ": they are of an older copy",
+                          durable->dir, folded, last);
+    if (journal->n_files == 0)
+        return FR_OK;
+    uint64_t first = journal->files[0]->first;
+    if (first > folded + 1)
+        return fr_err_set(err, FR_E_CORRUPT,
+                          "%s: the cold store holds epoch %" PRIu64 " and the journal begins with epoch %" PRIu64
+                          ": epochs %" PRIu64 "..%" PRIu64
+                          " are missing in %s, or folds in cold/; restore them, or a savepoint",
+                          durable->dir, folded, first, folded + 1, first - 1, journal->dir);
+    if (!on_chain(journal, folded, &sentinel->digest)) /* folded 0: epoch 1 follows a digest of zeros */
+        return fr_err_set(err, FR_E_CORRUPT,
+                          "%s: the cold store's epoch %" PRIu64
+                          " is not the journal's: files of two histories are mixed",
+                          durable->dir, folded);
+    return FR_OK;
+}
+
+static enum fr_status check_fit(const struct fr_durable *durable, const struct findings *found, struct fr_err *err)
+{
+    enum fr_status status = check_mark(durable, err);
+    if (status == FR_OK)
+        status = check_sentinel(durable, &found->sentinel, err);
+    if (status != FR_OK)
+        return status;
+    uint64_t acked = durable->hwm.acked;
+    uint64_t first = durable->journal.n_files > 0 ? durable->journal.files[0]->first : 1;
+    if (!found->slot_lost && first > acked + 1)
+        return fr_err_set(err, FR_E_CORRUPT,
+                          "%s: epochs up to %" PRIu64 " are acknowledged and the journal begins with epoch %" PRIu64
+                          ": epochs %" PRIu64 "..%" PRIu64 ", which are still to be published, are missing",
+                          durable->dir, acked, first, acked + 1, first - 1);
+    return FR_OK;
+}
+
+static void take_numbers(struct fr_durable *durable, const struct findings *found)
+{
+    const struct journal *journal = &durable->journal;
+    durable->folded = found->sentinel.epoch;
+    durable->acked = durable->hwm.acked;
+    durable->unfolded_bytes = 0;
+    durable->timeline = durable->epoch = 0;
+    durable->digest = (struct fr_sha256){{0}};
+    if (journal->n_files == 0)
+        return;
+    const struct journal_file *newest = journal->files[journal->n_files - 1];
+    const struct journal_epoch *entry = &newest->epochs[newest->n_epochs - 1];
+    durable->epoch = journal_file_last(newest);
+    durable->timeline = entry->timeline;
+    durable->digest = entry->digest;
+    if (durable->acked < journal->files[0]->first - 1) /* only after a lost slot: trim took what was acknowledged */
+        durable->acked = journal->files[0]->first - 1;
+    struct journal_epoch unfolded;
+    for (uint64_t e = durable->folded + 1; e <= durable->epoch; e++)
+        if (journal_find(journal, e, &unfolded))
+            durable->unfolded_bytes += unfolded.size + JOURNAL_RECORD_HEAD;
+}
+
+/* ---- looking ---- */
+
+static enum fr_status create_state(struct fr_durable *durable, struct fr_err *err)
+{
+    uint64_t *firsts = NULL;
+    size_t n = 0;
+    enum fr_status status = journal_list(&durable->journal, &firsts, &n, err);
+    free(firsts);
+    if (status != FR_OK)
+        return status;
+    char current[PATH_MAX];
+    snprintf(current, sizeof(current), "%s/CURRENT", durable->path_cold);
+    if (n > 0 || access(current, F_OK) == 0)
+        return fr_err_set(err, FR_E_CORRUPT,
+                          "%s is missing, but journal/ or cold/ hold state: restore it, or give another state_dir",
+                          durable->path_hwm);
+    return hwm_create(durable->disk, durable->path_hwm, &durable->hwm, err);
+}
+
+static enum fr_status look(struct fr_durable *durable, struct findings *found, struct fr_err *err)
+{
+    *found = (struct findings){.slot_lost = false};
+    enum fr_status status = hwm_read(durable->path_hwm, &durable->hwm, &found->slot_lost, err);
+    if (status == FR_E_NOT_FOUND && !durable->read_only)
+        status = create_state(durable, err);
+    else if (status == FR_E_NOT_FOUND)
+        status = fr_err_set(err, FR_E_NOT_FOUND, "%s holds no state (no hwm)", durable->dir);
+    if (status == FR_OK)
+        status = cold_open(durable->path_cold, durable->read_only, &durable->cold, err);
+    if (status == FR_OK && durable->cold)
+        status = cold_read_sentinel(durable->cold, &found->sentinel, err);
+    if (status == FR_OK && durable->read_only)
+        status = hwm_read(durable->path_hwm, &durable->hwm, &found->slot_lost, err);
+    if (status == FR_OK)
+        status = scan_journal(durable, found, err);
+    if (status == FR_OK)
+        status = check_fit(durable, found, err);
+    if (status == FR_OK)
+        take_numbers(durable, found);
+    return status;
+}
+
+static void unlook(struct fr_durable *durable, struct findings *found)
+{
+    forget_index(&durable->journal);
+    cold_close(durable->cold);
+    durable->cold = NULL;
+    free(found->firsts);
+    *found = (struct findings){.slot_lost = false};
+}
+
+/* ---- making good (writer only) ---- */
+
+static enum fr_status remove_file(const struct fr_durable *durable, const char *path, struct fr_err *err)
+{
+    if (durable->disk->unlink(durable->disk->self, path) == 0)
+        return FR_OK;
+    return fr_err_set(err, FR_E_IO, "cannot remove %s: %s", path, strerror(errno));
+}
+
+/* Sorted files of a fold that a crash interrupted. Not synced: what reappears goes the next time. */
+static enum fr_status clear_fold_folder(const struct fr_durable *durable, struct fr_err *err)
+{
+    DIR *dir = opendir(durable->path_fold);
+    if (!dir)
+        return fr_err_set(err, FR_E_IO, "cannot list %s: %s", durable->path_fold, strerror(errno));
+    enum fr_status status = FR_OK;
+    const struct dirent *entry;
+    while (status == FR_OK && (entry = readdir(dir)) != NULL) {
+        size_t length = strlen(entry->d_name);
+        if (length < 4 || length > 32 || strcmp(entry->d_name + length - 4, ".sst") != 0)
+            continue;
+        char path[PATH_MAX];
+        snprintf(path, sizeof(path), "%s/%.32s", durable->path_fold, entry->d_name);
+        status = remove_file(durable, path, err);
+    }
+    closedir(dir);
+    return status;
+}
+
+/* Files in the folder that the index does not have: beyond the mark, or left by an interrupted trim. */
+static enum fr_status remove_strays(struct fr_durable *durable, const struct findings *found, struct fr_err *err)
+{
+    bool removed = false;
+    for (size_t i = 0; i < found->n_firsts; i++) {
+        struct journal_epoch entry;
+        char path[PATH_MAX];
+        const struct journal_file *file = journal_find(&durable->journal, found->firsts[i], &entry);
+        if (file && file->first == found->firsts[i])
+            continue;
+        journal_path(&durable->journal, found->firsts[i], path);
+        enum fr_status status = remove_file(durable, path, err);
+        if (status != FR_OK)
+            return status;
+        removed = true;
+    }
+    if ((removed || found->slot_lost) && durable->disk->sync_dir(durable->disk->self, durable->journal.dir) != 0)
+        return fr_err_set(err, FR_E_IO, "cannot sync directory %s: %s", durable->journal.dir, strerror(errno));
+    return FR_OK;
+}
+
+static enum fr_status cut_tail(struct fr_durable *durable, struct fr_err *err)
+{
+    struct journal *journal = &durable->journal;
+    if (journal->n_files == 0)
+        return FR_OK;
+    struct journal_file *tail = journal->files[journal->n_files - 1];
+    if (tail->length == tail->bytes)
+        return FR_OK;
+    char path[PATH_MAX];
+    journal_path(journal, tail->first, path);
+    fr_log(FR_LOG_INFO, "durable", "journal_cut", "epoch=%" PRIu64 " bytes=%" PRIu64, journal_file_last(tail),
+           tail->length - tail->bytes);
+    if (durable->disk->ftruncate(durable->disk->self, tail->fd, tail->bytes) != 0)
+        return fr_err_set(err, FR_E_IO, "cannot cut %s: %s", path, strerror(errno));
+    tail->length = tail->bytes;
+    return fr_disk_sync(durable->disk, tail->fd, path, err);
+}
+
+/* The rule of the lost slot: epochs beyond the good slot are written again before a mark names them. */
+static enum fr_status rewrite_kept(struct fr_durable *durable, struct fr_err *err)
+{
+    const struct journal *journal = &durable->journal;
+    struct fr_buffer record = {0};
+    enum fr_status status = FR_OK;
+    for (uint64_t e = durable->hwm.epoch + 1; e <= durable->epoch && status == FR_OK; e++) {
+        struct journal_epoch entry;
+        struct journal_file *file = journal_find(journal, e, &entry);
+        FR_CHECK(file != NULL);
+        char path[PATH_MAX];
+        journal_path(journal, file->first, path);
+        uint64_t offset = entry.offset - JOURNAL_RECORD_HEAD;
+        size_t size = (size_t)entry.size + JOURNAL_RECORD_HEAD;
+        if (e == file->first) { /* a new file: its head too */
+            offset = 0;
+            size = (size_t)(entry.offset + entry.size);
+        }
+        fr_buffer_clear(&record);
+        status = journal_pread(journal, file, fr_buffer_reserve(&record, size), size, offset, err);
+        if (status == FR_OK)
+            status = fr_disk_write(durable->disk, file->fd, record.data, size, offset, path, err);
+        if (status == FR_OK)
+            status = fr_disk_sync(durable->disk, file->fd, path, err);
+    }
+    fr_buffer_release(&record);
+    return status;
+}
+
+static enum fr_status renew_mark(struct fr_durable *durable, struct fr_err *err)
+{
+    const struct fr_disk *disk = durable->disk;
+    durable->hwm_fd = disk->open(disk->self, durable->path_hwm, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (durable->hwm_fd < 0)
+        return fr_err_set(err, FR_E_IO, "cannot open %s: %s", durable->path_hwm, strerror(errno));
+    struct hwm values = {
+        .timeline = durable->timeline, .epoch = durable->epoch, .digest = durable->digest, .acked = durable->acked};
+    return durable_write_mark(durable, values, err);
+}
+
+static enum fr_status make_good(struct fr_durable *durable, const struct findings *found, struct fr_err *err)
+{
+    if (found->slot_lost)
+        fr_log(FR_LOG_WARN, "durable", "mark_slot_lost", "good_epoch=%" PRIu64 " kept_epoch=%" PRIu64,
+               durable->hwm.epoch, durable->epoch);
+    enum fr_status status = clear_fold_folder(durable, err);
+    if (status == FR_OK)
+        status = cut_tail(durable, err);
+    if (status == FR_OK && found->slot_lost)
+        status = rewrite_kept(durable, err);
+    if (status == FR_OK)
+        status = remove_strays(durable, found, err);
+    if (status == FR_OK)
+        status = renew_mark(durable, err);
+    return status;
+}
+
+enum fr_status durable_recover(struct fr_durable *durable, struct fr_err *err)
+{
+    struct findings found;
+    enum fr_status status = look(durable, &found, err);
+    for (int tries = 1; durable->read_only && tries < DURABLE_OPEN_TRIES; tries++) {
+        if ((status == FR_OK && !found.slot_lost) || status == FR_E_MISMATCH || access(durable->path_hwm, F_OK) != 0)
+            break;
+        unlook(durable, &found);
+        status = look(durable, &found, err);
+    }
+    if (status == FR_OK && !durable->read_only)
+        status = make_good(durable, &found, err);
+    free(found.firsts);
+    return status;
+}

@@ -1,0 +1,113 @@
+/* Recovery's walk: the cold store, then the unfolded epochs on top, then the sections.
+ *
+ * Images are absolute, so ascending order is enough: the visitor lets a later image replace an earlier one. Sections
+ * come from the newest epoch, which the journal always holds; the copies in the cold store are for savepoints. Every
+ * epoch's bytes pass CRC, structure and digest again, since hours may lie between the scan at open and this walk of a
+ * tool. Thread: one, before the first append and fold of this object (or on a read-only object). Does not: write. */
+#include "durable_internal.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { PROGRESS_IMAGES = 65536 };
+
+struct walk {
+    const struct fr_restore_visitor *visitor;
+    uint64_t images;
+    uint64_t cold_bytes, total_bytes;
+};
+
+static void report(struct walk *walk, uint64_t done_bytes)
+{
+    if (walk->visitor->progress)
+        walk->visitor->progress(walk->visitor->self, done_bytes, walk->total_bytes);
+}
+
+static enum fr_status visit_cold(void *self, const struct fr_image *image, uint64_t done_bytes)
+{
+    struct walk *walk = self;
+    if (++walk->images % PROGRESS_IMAGES == 0)
+        report(walk, done_bytes < walk->cold_bytes ? done_bytes : walk->cold_bytes);
+    return walk->visitor->image(walk->visitor->self, image);
+}
+
+static enum fr_status load_epoch(struct fr_durable *durable, uint64_t number, struct fr_buffer *bytes,
+                                 struct fr_epoch *epoch, struct fr_err *err)
+{
+    struct fr_sha256 expected;
+    fr_buffer_clear(bytes);
+    enum fr_status status = fr_durable_read_epoch(durable, number, bytes, NULL, err);
+    if (status != FR_OK)
+        return status;
+    if (fr_epoch_parse(bytes->data, bytes->size, epoch) != FR_OK ||
+        fr_durable_digest(durable, number, &expected) != FR_OK ||
+        memcmp(&expected, &epoch->digest, sizeof(expected)) != 0)
+        return fr_err_set(err, FR_E_CORRUPT, "epoch %" PRIu64 " in the journal of %s changed since it was checked",
+                          number, durable->dir);
+    return FR_OK;
+}
+
+static enum fr_status visit_images(struct walk *walk, const struct fr_epoch *epoch)
+{
+    const uint8_t *at = NULL;
+    struct fr_image image;
+    enum fr_status status = FR_OK;
+    while (status == FR_OK && fr_epoch_next(epoch, &at, &image) == FR_OK)
+        status = walk->visitor->image(walk->visitor->self, &image);
+    return status;
+}
+
+static enum fr_status visit_sections(struct walk *walk, const struct fr_epoch *epoch)
+{
+    const uint8_t *at = NULL, *bytes;
+    char name[FR_SECTION_NAME_MAX];
+    size_t size;
+    enum fr_status status = FR_OK;
+    while (status == FR_OK && fr_epoch_next_section(epoch, &at, name, &bytes, &size) == FR_OK)
+        status = walk->visitor->section(walk->visitor->self, name, bytes, size);
+    return status;
+}
+
+enum fr_status fr_durable_restore(struct fr_durable *durable, const struct fr_restore_visitor *visitor,
+                                  struct fr_err *err)
+{
+    struct fr_err local = {.status = FR_OK};
+    struct fr_durable_status now;
+    enum fr_status status = durable_check(durable, false, err);
+    if (status != FR_OK)
+        return status;
+    fr_durable_get_status(durable, &now);
+    struct walk walk = {.visitor = visitor, .cold_bytes = durable->cold ? cold_bytes(durable->cold) : 0};
+    walk.total_bytes = walk.cold_bytes + now.unfolded_bytes;
+    if (durable->cold && visitor->image)
+        status = cold_walk(durable->cold, visit_cold, &walk, &local);
+    struct fr_buffer bytes = {0};
+    struct fr_epoch epoch;
+    uint64_t done = walk.cold_bytes, loaded = 0;
+    for (uint64_t e = now.folded + 1; visitor->image && e <= now.epoch && status == FR_OK; e++) {
+        status = load_epoch(durable, e, &bytes, &epoch, &local);
+        if (status != FR_OK)
+            break;
+        loaded = e;
+        status = visit_images(&walk, &epoch);
+        done += bytes.size;
+        report(&walk, done < walk.total_bytes ? done : walk.total_bytes);
+    }
+    if (status == FR_OK && visitor->section && now.epoch > 0) {
+        if (loaded != now.epoch)
+            status = load_epoch(durable, now.epoch, &bytes, &epoch, &local);
+        if (status == FR_OK)
+            status = visit_sections(&walk, &epoch);
+    }
+    fr_buffer_release(&bytes);
+    if (status == FR_OK) {
+        report(&walk, walk.total_bytes);
+        return FR_OK;
+    }
+    if (local.status != status)
+        return fr_err_set(err, status, "restoring %s: the image or section was refused (%s)", durable->dir,
+                          fr_status_name(status));
+    if (err)
+        *err = local;
+    return status;
+}

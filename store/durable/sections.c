@@ -1,0 +1,157 @@
+/* The two sections that more than one module reads: "announce" (what the commit record of the delta says) and "dense"
+ * (scoring parameters).
+ *
+ * Both are little-endian records without padding (README). Undefined AUC is one fixed NaN pattern, so that bytes depend
+ * on values only. Invariants: what the encoder takes comes from our own code (FR_CHECK); what the parser takes comes
+ * from a disk (FR_E_CORRUPT), every length is compared with the bytes that remain. Thread: any. Does not: interpret
+ * names. */
+#include "durable/epoch.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/check.h"
+
+enum { PUBLISH_MODEL = 1, PUBLISH_DENSE = 2, OFFSET_SIZE_MIN = 1 + 1 + 4 + 8 };
+static const uint64_t nan_bits = 0x7ff8000000000000ULL;
+
+static void put_text(struct fr_buffer *out, const char *text, size_t capacity)
+{
+    size_t length = strnlen(text, capacity);
+    FR_CHECK(length > 0 && length < capacity && length <= UINT8_MAX);
+    fr_put_u8(out, (uint8_t)length);
+    fr_buffer_append(out, text, length);
+}
+
+/* Fills text (zeros behind it); marks the reader failed when it is empty, too long or holds a zero byte. */
+static void take_text(struct fr_reader *reader, char *text, size_t capacity)
+{
+    size_t length = fr_take_u8(reader);
+    const uint8_t *bytes = fr_take(reader, length);
+    memset(text, 0, capacity);
+    if (!bytes || length == 0 || length >= capacity || memchr(bytes, '\0', length)) {
+        reader->failed = 1;
+        return;
+    }
+    memcpy(text, bytes, length);
+}
+
+static bool offset_less(const struct fr_announced_offset *a, const struct fr_announced_offset *b)
+{
+    int order = strcmp(a->topic, b->topic);
+    return order != 0 ? order < 0 : a->partition < b->partition;
+}
+
+void fr_announcement_encode(const struct fr_announcement *announcement, struct fr_buffer *out)
+{
+    FR_CHECK(announcement->n_tasks <= FR_ANNOUNCE_TASKS_MAX);
+    FR_CHECK(announcement->n_offsets <= FR_ANNOUNCE_PARTITIONS_MAX);
+    fr_put_u64(out, (uint64_t)announcement->watermark_ms);
+    fr_put_u64(out, announcement->samples);
+    fr_put_u64(out, (uint64_t)announcement->wall_ms);
+    fr_put_u8(out, (uint8_t)((announcement->publish_model ? PUBLISH_MODEL : 0) |
+                             (announcement->publish_dense ? PUBLISH_DENSE : 0)));
+    fr_put_u32(out, announcement->n_tasks);
+    for (uint32_t i = 0; i < announcement->n_tasks; i++) {
+        put_text(out, announcement->tasks[i].task, sizeof(announcement->tasks[i].task));
+        if (isnan(announcement->tasks[i].auc))
+            fr_put_u64(out, nan_bits);
+        else
+            fr_put_f64(out, announcement->tasks[i].auc);
+    }
+    fr_put_u32(out, announcement->n_offsets);
+    for (uint32_t i = 0; i < announcement->n_offsets; i++) {
+        const struct fr_announced_offset *offset = &announcement->offsets[i];
+        bool ascending = i == 0 || offset_less(offset - 1, offset);
+        FR_CHECK(ascending);
+        put_text(out, offset->topic, sizeof(offset->topic));
+        fr_put_u32(out, (uint32_t)offset->partition);
+        fr_put_u64(out, (uint64_t)offset->next_offset);
+    }
+}
+
+static enum fr_status take_offsets(struct fr_reader *reader, struct fr_arena *arena, struct fr_announcement *out)
+{
+    uint32_t n = fr_take_u32(reader);
+    if (reader->failed || n > FR_ANNOUNCE_PARTITIONS_MAX || n > (size_t)(reader->end - reader->at) / OFFSET_SIZE_MIN)
+        return FR_E_CORRUPT;
+    out->n_offsets = n;
+    if (n > 0)
+        out->offsets = fr_arena_take(arena, n * sizeof(*out->offsets));
+    for (uint32_t i = 0; i < n; i++) {
+        struct fr_announced_offset *offset = &out->offsets[i];
+        memset(offset, 0, sizeof(*offset));
+        take_text(reader, offset->topic, sizeof(offset->topic));
+        offset->partition = (int32_t)fr_take_u32(reader);
+        offset->next_offset = (int64_t)fr_take_u64(reader);
+        if (reader->failed || (i > 0 && !offset_less(offset - 1, offset)))
+            return FR_E_CORRUPT;
+    }
+    return reader->at == reader->end ? FR_OK : FR_E_CORRUPT;
+}
+
+enum fr_status fr_announcement_parse(const uint8_t *bytes, size_t size, struct fr_arena *arena,
+                                     struct fr_announcement *out)
+{
+    if (size == 0)
+        return FR_E_CORRUPT;
+    struct fr_reader reader = {bytes, bytes + size, 0};
+    struct fr_announcement parsed = {0};
+    parsed.watermark_ms = (int64_t)fr_take_u64(&reader);
+    parsed.samples = fr_take_u64(&reader);
+    parsed.wall_ms = (int64_t)fr_take_u64(&reader);
+    uint8_t flags = fr_take_u8(&reader);
+    parsed.publish_model = flags & PUBLISH_MODEL;
+    parsed.publish_dense = flags & PUBLISH_DENSE;
+    parsed.n_tasks = fr_take_u32(&reader);
+    if (reader.failed || flags > (PUBLISH_MODEL | PUBLISH_DENSE) || parsed.n_tasks > FR_ANNOUNCE_TASKS_MAX)
+        return FR_E_CORRUPT;
+    for (uint32_t i = 0; i < parsed.n_tasks; i++) {
+        take_text(&reader, parsed.tasks[i].task, sizeof(parsed.tasks[i].task));
+        parsed.tasks[i].auc = fr_take_f64(&reader);
+    }
+    enum fr_status status = take_offsets(&reader, arena, &parsed);
+    if (status == FR_OK)
+        *out = parsed;
+    return status;
+}
+
+void fr_dense_encode(const struct fr_dense_view *parameters, size_t count, struct fr_buffer *out)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct fr_dense_view *view = &parameters[i];
+        FR_CHECK(view->n_dims == 1 || view->n_dims == 2);
+        uint64_t product = view->n_dims == 1 ? view->shape[0] : (uint64_t)view->shape[0] * view->shape[1];
+        FR_CHECK(view->n_values == product);
+        put_text(out, view->name, sizeof(view->name));
+        fr_put_u8(out, (uint8_t)view->n_dims);
+        for (uint32_t d = 0; d < view->n_dims; d++)
+            fr_put_u32(out, view->shape[d]);
+        fr_buffer_append(out, view->values, (size_t)view->n_values * sizeof(float));
+    }
+}
+
+enum fr_status fr_dense_next(const uint8_t *bytes, size_t size, const uint8_t **at, struct fr_dense_view *out)
+{
+    if (size == 0)
+        return FR_EOF;
+    struct fr_reader reader = {*at ? *at : bytes, bytes + size, 0};
+    if (reader.at == reader.end)
+        return FR_EOF;
+    struct fr_dense_view view = {.shape = {1, 1}};
+    take_text(&reader, view.name, sizeof(view.name));
+    view.n_dims = fr_take_u8(&reader);
+    if (reader.failed || view.n_dims < 1 || view.n_dims > 2)
+        return FR_E_CORRUPT;
+    for (uint32_t d = 0; d < view.n_dims; d++)
+        view.shape[d] = fr_take_u32(&reader);
+    view.n_values = (uint64_t)view.shape[0] * view.shape[1];
+    if (reader.failed || view.n_values > (size_t)(reader.end - reader.at) / sizeof(float))
+        return FR_E_CORRUPT;
+    /* The type says float for its readers' sake; the address may be odd, hence memcpy only. */
+    const void *values = fr_take(&reader, (size_t)view.n_values * sizeof(float));
+    view.values = values;
+    *at = reader.at;
+    *out = view;
+    return FR_OK;
+}

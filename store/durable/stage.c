@@ -1,0 +1,105 @@
+/* The staging area of a cut: images and sections that the owner loop copies at a batch boundary and hands to the
+ * durable thread.
+ *
+ * Memory is kept between epochs (arena blocks, the image array, section buffers): a steady workload allocates nothing
+ * after its largest epoch. Small images share pieces of the arena, else each would cost a multiple of 64 bytes.
+ * Invariants: image_bytes is the sum of the sizes; names and kinds are checked when staged, since they come from our
+ * own code. Owner: whoever holds the stage (owner loop, then durable thread). Does not: sort, find double keys (the
+ * encoder does). */
+#include "durable/epoch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+
+enum { PIECE = 64 * 1024, IMAGE_ALIGNMENT = 8, FIRST_IMAGES = 1024 };
+
+void fr_stage_init(struct fr_stage *stage)
+{
+    *stage = (struct fr_stage){.epoch = 0};
+}
+
+void fr_stage_clear(struct fr_stage *stage)
+{
+    fr_arena_reset(&stage->arena);
+    stage->piece = NULL;
+    stage->piece_left = 0;
+    stage->n_images = 0;
+    stage->n_sections = 0;
+    stage->image_bytes = 0;
+    stage->epoch = 0;
+    stage->timeline = 0;
+    stage->dead_sequence = 0;
+    stage->cut_mono_ns = 0;
+    stage->last = false;
+}
+
+void fr_stage_release(struct fr_stage *stage)
+{
+    if (!stage)
+        return;
+    fr_arena_release(&stage->arena);
+    free(stage->images);
+    for (size_t i = 0; i < FR_SECTIONS_MAX; i++)
+        fr_buffer_release(&stage->sections[i].bytes);
+    fr_stage_init(stage);
+}
+
+static uint8_t *take_bytes(struct fr_stage *stage, size_t size)
+{
+    size_t rounded = (size + IMAGE_ALIGNMENT - 1) & ~(size_t)(IMAGE_ALIGNMENT - 1);
+    if (rounded > PIECE / 4)
+        return fr_arena_take(&stage->arena, rounded);
+    if (stage->piece_left < rounded) {
+        stage->piece = fr_arena_take(&stage->arena, PIECE);
+        stage->piece_left = PIECE;
+    }
+    uint8_t *bytes = stage->piece;
+    stage->piece += rounded;
+    stage->piece_left -= rounded;
+    return bytes;
+}
+
+uint8_t *fr_stage_image(struct fr_stage *stage, const struct fr_image *image)
+{
+    FR_CHECK(image->table <= FR_IMAGE_TABLE_MAX);
+    FR_CHECK(image->kind <= FR_IMAGE_ABSENT);
+    if (image->kind == FR_IMAGE_ABSENT)
+        FR_CHECK(image->size == 0 && image->reason <= FR_ABSENT_MANUAL);
+    else
+        FR_CHECK(image->reason == 0);
+    if (stage->n_images == stage->capacity_images) {
+        size_t capacity = stage->capacity_images ? 2 * stage->capacity_images : FIRST_IMAGES;
+        stage->images = fr_realloc(stage->images, capacity, sizeof(*stage->images));
+        stage->capacity_images = capacity;
+    }
+    uint8_t *bytes = take_bytes(stage, image->size);
+    struct fr_image *staged = &stage->images[stage->n_images++];
+    *staged = *image;
+    staged->bytes = bytes;
+    stage->image_bytes += image->size;
+    return bytes;
+}
+
+static bool is_section_name(const char *name)
+{
+    size_t length = strlen(name);
+    return length > 0 && length < FR_SECTION_NAME_MAX && strspn(name, "abcdefghijklmnopqrstuvwxyz_") == length;
+}
+
+struct fr_buffer *fr_stage_section(struct fr_stage *stage, const char *name)
+{
+    bool valid = is_section_name(name);
+    FR_CHECK(valid);
+    FR_CHECK(stage->n_sections < FR_SECTIONS_MAX);
+    for (size_t i = 0; i < stage->n_sections; i++) {
+        bool same = strcmp(stage->sections[i].name, name) == 0;
+        FR_CHECK(!same);
+    }
+    struct fr_stage_section *section = &stage->sections[stage->n_sections++];
+    memset(section->name, 0, sizeof(section->name));
+    memcpy(section->name, name, strlen(name));
+    fr_buffer_clear(&section->bytes);
+    return &section->bytes;
+}

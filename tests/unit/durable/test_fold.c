@@ -1,0 +1,333 @@
+/* Fold and cold store: the merge against a model, file borders, deletes, damage, interrupted folds, a truncated
+ * MANIFEST. */
+#include "scene.h"
+
+/* The one private header a test of this module needs: a small limit for sorted files, and what the cold store holds. */
+#include "../../../store/durable/durable_internal.h"
+
+static void random_epochs_folds_and_reopenings_equal_the_model(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        struct scene scene = scene_make(seed);
+        scene.keys = 40 + 60 * (uint32_t)seed;
+        scene.touched_of = (uint32_t)seed + 1;
+        struct fr_durable *durable = scene_open(&scene, false);
+        struct fr_err err = {0};
+        uint64_t epoch = 0;
+        for (uint64_t turn = 0; turn < 40; turn++) {
+            uint64_t r = fr_random_u64(seed, 99, turn, 0);
+            if (r % 4 < 2) {
+                scene_append_to(&scene, durable, epoch + 1, epoch + 1 + r / 4 % 3);
+                epoch += 1 + r / 4 % 3;
+            } else if (r % 4 == 2) {
+                durable->sst_bytes_max = r / 4 % 2 ? 1000 : DURABLE_SST_BYTES_MAX;
+                scene_fold(durable);
+                assert_int_equal(fr_durable_acknowledge(durable, epoch, &err), FR_OK);
+            } else {
+                fr_durable_close(durable);
+                durable = scene_open(&scene, false);
+            }
+            if (turn % 5 == 4 && !scene_state_is(&scene, durable, epoch))
+                fail_msg("seed %llu turn %llu", (unsigned long long)seed, (unsigned long long)turn);
+        }
+        scene_fold(durable);
+        fr_durable_close(durable);
+        durable = scene_open(&scene, false);
+        assert_int_equal(scene_status(durable).folded, epoch);
+        assert_true(scene_state_is(&scene, durable, epoch));
+        fr_durable_close(durable);
+        scene_remove(scene.dir);
+    }
+}
+
+static void a_fold_of_nothing_is_no_work(void **state)
+{
+    (void)state;
+    struct scene scene = scene_make(61);
+    struct fr_durable *durable = scene_open(&scene, false);
+    scene_fold(durable);
+    scene_append_to(&scene, durable, 1, 2);
+    scene_fold(durable);
+    uint64_t files = scene_status(durable).level0_files;
+    scene_fold(durable);
+    assert_int_equal(scene_status(durable).folded, 2);
+    assert_int_equal(scene_status(durable).level0_files, files);
+    fr_durable_close(durable);
+    scene_remove(scene.dir);
+}
+
+static void a_fold_over_many_small_epochs_and_one_large_image_is_whole(void **state)
+{
+    (void)state;
+    enum { EPOCHS = 600, LARGE = 3 << 20 };
+    struct scene scene = scene_make(62);
+    scene.keys = 4;
+    struct fr_durable *durable = scene_open(&scene, false);
+    scene_append_to(&scene, durable, 1, EPOCHS);
+    struct fr_stage stage;
+    struct fr_err err = {0};
+    fr_stage_init(&stage);
+    scene_stage(&scene, EPOCHS + 1, &stage);
+    struct fr_image large = {.key = 5, .table = 9, .size = LARGE}; /* far above a stream's window */
+    memset(fr_stage_image(&stage, &large), 0xab, LARGE);
+    assert_int_equal(fr_durable_append(durable, &stage, NULL, NULL, &err), FR_OK);
+    fr_stage_release(&stage);
+    scene_fold(durable);
+    uint64_t cold = cold_bytes(durable->cold);
+    assert_true(cold > LARGE && cold < LARGE + 100000);
+    fr_durable_close(durable);
+    scene_remove(scene.dir);
+}
+
+static enum fr_status count_image(void *self, const struct fr_image *image, uint64_t done)
+{
+    (void)image, (void)done;
+    ++*(uint64_t *)self;
+    return FR_OK;
+}
+
+static void an_absent_key_leaves_the_cold_store(void **state)
+{
+    (void)state;
+    struct scene scene = scene_make(63);
+    struct fr_durable *durable = scene_open(&scene, false);
+    struct fr_stage stage;
+    struct fr_err err = {0};
+    uint64_t images = 0;
+    fr_stage_init(&stage);
+    for (uint64_t e = 1; e <= 2; e++) {
+        fr_stage_clear(&stage);
+        stage.epoch = e;
+        stage.timeline = 1;
+        for (uint64_t key = 0; key < 10; key++) {
+            struct fr_image image = {.key = key, .kind = e == 1 ? FR_IMAGE_ROW : FR_IMAGE_ABSENT};
+            if (e == 1 || key % 2 == 0)
+                fr_stage_image(&stage, &image);
+        }
+        assert_int_equal(fr_durable_append(durable, &stage, NULL, NULL, &err), FR_OK);
+        scene_fold(durable);
+        images = 0;
+        assert_int_equal(cold_walk(durable->cold, count_image, &images, &err), FR_OK);
+        assert_int_equal(images, e == 1 ? 10 : 5);
+    }
+    fr_stage_release(&stage);
+    fr_durable_close(durable);
+    scene_remove(scene.dir);
+}
+
+static void sections_that_vanish_leave_the_cold_store(void **state)
+{
+    (void)state;
+    struct scene scene = scene_make(64);
+    struct fr_durable *durable = scene_open(&scene, false);
+    struct fr_err err = {0};
+    struct cold_names names;
+    for (uint64_t e = 1; e <= 4; e++) { /* "odd" is in epochs 1 and 3 */
+        scene_append_to(&scene, durable, e, e);
+        scene_fold(durable);
+        assert_int_equal(cold_section_names(durable->cold, &names, &err), FR_OK);
+        assert_int_equal(names.n, e % 2 == 1 ? 2 : 1);
+        assert_string_equal(names.name[0], "counter");
+    }
+    fr_durable_close(durable);
+    scene_remove(scene.dir);
+}
+
+static void many_sorted_files_are_one_fold(void **state)
+{
+    (void)state;
+    struct scene scene = scene_make(65);
+    scene.keys = 300;
+    struct fr_durable *durable = scene_open(&scene, false);
+    durable->sst_bytes_max = 500;
+    scene_append_to(&scene, durable, 1, 3);
+    scene_fold(durable);
+    scene_append_to(&scene, durable, 4, 4);
+    scene_fold(durable);
+    assert_true(scene_state_is(&scene, durable, 4));
+    fr_durable_close(durable);
+    durable = scene_open(&scene, false);
+    assert_true(scene_state_is(&scene, durable, 4));
+    fr_durable_close(durable);
+    scene_remove(scene.dir);
+}
+
+static void level_zero_files_are_counted(void **state)
+{
+    (void)state;
+    struct scene scene = scene_make(66);
+    struct fr_durable *durable = scene_open(&scene, false);
+    assert_int_equal(scene_status(durable).level0_files, 0);
+    for (uint64_t e = 1; e <= 8;
+         e++) { /* an ingest goes as deep as it overlaps nothing: levels 6 to 1 take one fold each */
+        scene_append_to(&scene, durable, e, e);
+        scene_fold(durable);
+        assert_int_equal(scene_status(durable).level0_files, e <= 6 ? 0 : e - 6); /* 4 would start a compaction */
+    }
+    fr_durable_close(durable);
+    scene_remove(scene.dir);
+}
+
+/* ---- interrupted and damaged ---- */
+
+static void files_of_an_interrupted_fold_are_removed_by_open(void **state)
+{
+    (void)state;
+    struct scene scene = scene_make(67);
+    struct fr_durable *durable = scene_open(&scene, false);
+    scene_append_to(&scene, durable, 1, 3);
+    fr_durable_close(durable);
+    char paths[2][SCENE_PATH];
+    scene_path(&scene, "fold/000000.sst", paths[0]);
+    scene_path(&scene, "fold/000001.sst", paths[1]);
+    scene_write(paths[0], "half a file", 11);
+    scene_write(paths[1], "", 0);
+    durable = scene_open(&scene, false);
+    assert_int_not_equal(access(paths[0], F_OK), 0);
+    assert_int_not_equal(access(paths[1], F_OK), 0);
+    assert_int_equal(scene_status(durable).folded, 0);
+    scene_fold(durable);
+    assert_true(scene_state_is(&scene, durable, 3));
+    fr_durable_close(durable);
+    scene_remove(scene.dir);
+}
+
+static void a_fold_finds_a_journal_that_changed_and_takes_nothing_in(void **state)
+{
+    (void)state;
+    struct scene scene = scene_make(68);
+    struct fr_durable *durable = scene_open(&scene, false);
+    scene_append_to(&scene, durable, 1, 3);
+    char journal[SCENE_PATH];
+    scene_path(&scene, "journal/00000000000000000001.fj", journal);
+    struct fr_buffer bytes = scene_read(journal);
+    size_t in_epoch_1 = (size_t)durable->journal.files[0]->epochs[0].offset + 400; /* inside an image's bytes or head */
+    FILE *file = fopen(journal, "r+b"); /* in place: the open descriptor must see it */
+    assert_non_null(file);
+    assert_int_equal(fseek(file, (long)in_epoch_1, SEEK_SET), 0);
+    assert_int_equal(fputc(bytes.data[in_epoch_1] ^ 4, file), bytes.data[in_epoch_1] ^ 4);
+    assert_int_equal(fclose(file), 0);
+    struct fr_err err = {0};
+    assert_int_equal(fr_durable_fold(durable, &err), FR_E_CORRUPT);
+    assert_non_null(strstr(err.text, "epoch 1"));
+    assert_int_equal(fr_durable_fold(durable, &err), FR_E_IO); /* fail-stop */
+    assert_int_equal(scene_append(&scene, durable, 4, &err), FR_E_IO);
+    struct cold_sentinel sentinel;
+    assert_int_equal(cold_read_sentinel(durable->cold, &sentinel, &err), FR_OK);
+    assert_int_equal(sentinel.epoch, 0);
+    fr_durable_close(durable);
+    scene_write(journal, bytes.data, bytes.size);
+    durable = scene_open(&scene, false);
+    scene_fold(durable);
+    assert_true(scene_state_is(&scene, durable, 3));
+    fr_durable_close(durable);
+    fr_buffer_release(&bytes);
+    scene_remove(scene.dir);
+}
+
+static void a_fold_that_cannot_write_stops_the_object(void **state)
+{
+    (void)state;
+    struct scene scene = scene_make(69);
+    struct fr_durable *durable = scene_open(&scene, false);
+    scene_append_to(&scene, durable, 1, 2);
+    char folder[SCENE_PATH];
+    scene_path(&scene, "fold", folder);
+    assert_int_equal(rmdir(folder), 0);
+    scene_write(folder, "", 0);
+    struct fr_err err = {0};
+    assert_int_equal(fr_durable_fold(durable, &err), FR_E_IO);
+    assert_true(!scene_status(durable).folding);
+    assert_int_equal(scene_append(&scene, durable, 3, &err), FR_E_IO);
+    fr_durable_close(durable);
+    assert_int_equal(unlink(folder), 0);
+    durable = scene_open(&scene, false);
+    assert_true(scene_state_is(&scene, durable, 2));
+    fr_durable_close(durable);
+    scene_remove(scene.dir);
+}
+
+static void find_manifest(const char *cold, char path[SCENE_PATH])
+{
+    DIR *dir = opendir(cold);
+    assert_non_null(dir);
+    path[0] = '\0';
+    for (const struct dirent *entry = readdir(dir); entry; entry = readdir(dir))
+        if (strncmp(entry->d_name, "MANIFEST-", 9) == 0)
+            snprintf(path, SCENE_PATH, "%.300s/%.100s", cold, entry->d_name);
+    closedir(dir);
+    assert_true(path[0] != '\0');
+}
+
+/* The journal is trimmed up to the last fold in one case and whole in the other. */
+static void check_manifest_truncation(bool trimmed, unsigned *same, unsigned *refused)
+{
+    struct scene scene = scene_make(70), copy = scene_make(70);
+    struct fr_durable_options options = {.dir = scene.dir, .journal_file_max = 1, .head = "head", .head_size = 4};
+    struct fr_durable *durable = NULL;
+    struct fr_err err = {0};
+    assert_int_equal(fr_durable_open(&options, &durable, &err), FR_OK);
+    for (uint64_t e = 1; e <= 6; e++) {
+        scene_append_to(&scene, durable, e, e);
+        if (e % 2 == 0)
+            scene_fold(durable);
+        if (trimmed)
+            assert_int_equal(fr_durable_acknowledge(durable, e, &err), FR_OK);
+    }
+    fr_durable_close(durable);
+    char cold[SCENE_PATH], path[SCENE_PATH];
+    scene_path(&scene, "cold", cold);
+    find_manifest(cold, path);
+    struct stat info;
+    assert_int_equal(stat(path, &info), 0);
+    *same = *refused = 0;
+    for (long cut = 1; cut <= info.st_size; cut += cut < 8 ? 1 : 29) {
+        scene_remove(copy.dir);
+        scene_copy_tree(scene.dir, copy.dir);
+        scene_path(&copy, "cold", cold);
+        find_manifest(cold, path);
+        assert_int_equal(truncate(path, info.st_size - cut), 0);
+        enum fr_status status = scene_try_open(&copy, NULL, false, &durable, &err);
+        if (status == FR_OK) {
+            assert_true(scene_state_is(&copy, durable, 6));
+            fr_durable_close(durable);
+            ++*same;
+        } else {
+            assert_true(status == FR_E_CORRUPT || status == FR_E_IO);
+            ++*refused;
+        }
+    }
+    scene_remove(scene.dir);
+    scene_remove(copy.dir);
+}
+
+static void a_truncated_manifest_gives_the_same_state_or_a_refusal(void **state)
+{
+    (void)state;
+    unsigned same, refused;
+    check_manifest_truncation(true, &same, &refused);
+    print_message("journal trimmed: %u same, %u refused\n", same, refused);
+    assert_true(refused > 0);
+    check_manifest_truncation(false, &same, &refused);
+    print_message("journal whole: %u same, %u refused\n", same, refused);
+    assert_true(same > 0); /* older folds, or none, and the journal for the rest */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_epochs_folds_and_reopenings_equal_the_model),
+        cmocka_unit_test(a_fold_of_nothing_is_no_work),
+        cmocka_unit_test(a_fold_over_many_small_epochs_and_one_large_image_is_whole),
+        cmocka_unit_test(an_absent_key_leaves_the_cold_store),
+        cmocka_unit_test(sections_that_vanish_leave_the_cold_store),
+        cmocka_unit_test(many_sorted_files_are_one_fold),
+        cmocka_unit_test(level_zero_files_are_counted),
+        cmocka_unit_test(files_of_an_interrupted_fold_are_removed_by_open),
+        cmocka_unit_test(a_fold_finds_a_journal_that_changed_and_takes_nothing_in),
+        cmocka_unit_test(a_fold_that_cannot_write_stops_the_object),
+        cmocka_unit_test(a_truncated_manifest_gives_the_same_state_or_a_refusal),
+    };
+    return cmocka_run_group_tests_name("durable fold", tests, NULL, NULL);
+}
