@@ -1,0 +1,206 @@
+/* Matrix products of every backend: parity, bounds, and the bit-for-bit promises of fr_ops. */
+#include "backends.h"
+
+static const uint32_t shapes[][3] = {{1, 1, 1},     {1, 429, 512}, {3, 7, 5},      {5, 16, 33},
+                                     {12, 256, 32}, {13, 257, 17}, {128, 64, 1},   {128, 30, 48},
+                                     {96, 300, 40}, {25, 513, 31}, {128, 432, 100}};
+
+struct product_memory {
+    struct fr_view left, right, out;
+    struct fr_operand left_operand, right_operand;
+    size_t packed_floats;
+};
+
+/* [m, k] times [k, n]; a transposed operand is stored the other way round. */
+static struct product_memory make_product(const struct fr_ops *ops, const uint32_t *shape, bool left_t, bool right_t)
+{
+    uint32_t m = shape[0], k = shape[1], n = shape[2];
+    struct product_memory p = {0};
+    p.left = left_t ? random_view(k, m, m + 3, 1) : random_view(m, k, k + 5, 1);
+    p.right = right_t ? random_view(n, k, k + 2, 2) : random_view(k, n, n + 1, 2);
+    p.out = (struct fr_view){guarded((size_t)m * (n + 7)), n + 7};
+    p.left_operand = (struct fr_operand){p.left.values, p.left.ld, m, k, left_t, NULL};
+    p.right_operand = (struct fr_operand){p.right.values, p.right.ld, k, n, right_t, NULL};
+    p.packed_floats = ops->packed_floats(k, n);
+    return p;
+}
+
+static void pack(const struct fr_ops *ops, struct product_memory *p)
+{
+    if (p->packed_floats == 0)
+        return;
+    p->right_operand.packed = guarded(p->packed_floats);
+    uint32_t k = p->right_operand.rows;
+    ops->pack(&p->right_operand, k / 3, k); /* in two ranges, as workers do */
+    ops->pack(&p->right_operand, 0, k / 3);
+}
+
+static void release_product(struct product_memory *p)
+{
+    uint32_t m = p->left_operand.rows, k = p->left_operand.columns, n = p->right_operand.columns;
+    release_guarded(p->left.values, (p->left_operand.transposed ? k : m) * p->left.ld);
+    release_guarded(p->right.values, (p->right_operand.transposed ? n : k) * p->right.ld);
+    release_guarded(p->out.values, m * p->out.ld);
+    if (p->right_operand.packed)
+        release_guarded(p->right_operand.packed, p->packed_floats);
+}
+
+static void run_product(const struct fr_ops *ops, const struct product_memory *p, uint32_t begin, uint32_t end,
+                        bool add)
+{
+    ops->multiply(&(struct fr_multiply){.left = &p->left_operand,
+                                        .right = &p->right_operand,
+                                        .row_begin = begin,
+                                        .row_end = end,
+                                        .out = p->out,
+                                        .accumulate = add});
+}
+
+static void compare_with_reference(const struct fr_ops *ops, const uint32_t *shape, bool left_t, bool right_t, bool add)
+{
+    struct product_memory got = make_product(ops, shape, left_t, right_t);
+    struct product_memory want = make_product(fr_ops_reference(), shape, left_t, right_t);
+    uint32_t m = shape[0], n = shape[2];
+    for (uint32_t i = 0; i < m && add; i++) {
+        fill(got.out.values + i * got.out.ld, n, 70 + i);
+        fill(want.out.values + i * want.out.ld, n, 70 + i);
+    }
+    pack(ops, &got);
+    run_product(ops, &got, 0, m / 2, add);
+    run_product(ops, &got, m / 2, m, add);
+    run_product(fr_ops_reference(), &want, 0, m, add);
+    assert_nmse(got.out, want.out, m, n, 1e-10, ops->name);
+    assert_row_ends_untouched(got.out, m, n);
+    release_product(&got);
+    release_product(&want);
+}
+
+static void products_of_all_shapes_agree_with_the_reference(void **state)
+{
+    (void)state;
+    struct backend_list list = list_backends();
+    for (size_t b = 0; b < list.n; b++)
+        for (size_t s = 0; s < FR_ARRAY_LEN(shapes); s++)
+            for (uint32_t flags = 0; flags < 8; flags++)
+                compare_with_reference(list.ops[b], shapes[s], flags & 1, flags & 2, flags & 4);
+}
+
+static void a_product_is_the_same_when_run_twice(void **state)
+{
+    (void)state;
+    struct backend_list list = list_backends();
+    for (size_t b = 0; b < list.n; b++) {
+        struct product_memory once = make_product(list.ops[b], shapes[10], false, false);
+        struct product_memory twice = make_product(list.ops[b], shapes[10], false, false);
+        pack(list.ops[b], &once);
+        pack(list.ops[b], &twice);
+        run_product(list.ops[b], &once, 0, 128, false);
+        run_product(list.ops[b], &twice, 0, 128, false);
+        assert_same_bits(once.out, twice.out, 128, shapes[10][2], list.ops[b]->name);
+        release_product(&once);
+        release_product(&twice);
+    }
+}
+
+/* The row of `p` at `position`, alone or among others, packed or not, is `want`. */
+static void check_position(const struct fr_ops *ops, const uint32_t *shape, uint32_t position, uint32_t rows,
+                           bool packed, const float *row, float *want, bool first)
+{
+    struct product_memory p = make_product(ops, (const uint32_t[]){rows, shape[1], shape[2]}, false, false);
+    memcpy(p.left.values + position * p.left.ld, row, shape[1] * sizeof(float));
+    if (packed)
+        pack(ops, &p);
+    run_product(ops, &p, 0, rows, false);
+    const float *got = p.out.values + position * p.out.ld;
+    if (first)
+        memcpy(want, got, shape[2] * sizeof(float));
+    else if (memcmp(want, got, shape[2] * sizeof(float)) != 0)
+        fail_msg("%s: row %u of %u has other bits than alone (k %u, n %u)", ops->name, position, rows, shape[1],
+                 shape[2]);
+    release_product(&p);
+}
+
+static void a_row_has_the_same_bits_at_any_position_beside_any_rows(void **state)
+{
+    (void)state;
+    struct backend_list list = list_backends();
+    size_t checked = 0;
+    for (size_t b = 0; b < list.n; b++) {
+        if (!list.ops[b]->rows_independent)
+            continue;
+        checked++;
+        for (size_t s = 0; s < FR_ARRAY_LEN(shapes); s++) {
+            float *row = fr_alloc(shapes[s][1], sizeof(float)), *want = fr_alloc(shapes[s][2], sizeof(float));
+            fill(row, shapes[s][1], 99);
+            check_position(list.ops[b], shapes[s], 0, 1, false, row, want, true);
+            for (uint32_t position = 0; position < 128; position += 1 + position % 7)
+                check_position(list.ops[b], shapes[s], position, 128, true, row, want, false);
+            check_position(list.ops[b], shapes[s], 10, 11, true, row, want, false);
+            free(row);
+            free(want);
+        }
+    }
+    if (checked == 0)
+        skip(); /* no FMA on this machine */
+}
+
+static void avx2_and_avx512_give_the_same_bits(void **state)
+{
+    (void)state;
+    const struct fr_ops *wide = fr_ops_cpu_avx512(), *narrow = fr_ops_cpu_avx2();
+    if (!wide || !narrow)
+        skip();
+    for (size_t s = 0; s < FR_ARRAY_LEN(shapes); s++) {
+        struct product_memory a = make_product(wide, shapes[s], s % 2, s % 3 == 0);
+        struct product_memory b = make_product(narrow, shapes[s], s % 2, s % 3 == 0);
+        pack(wide, &a);
+        pack(narrow, &b);
+        run_product(wide, &a, 0, shapes[s][0], false);
+        run_product(narrow, &b, 0, shapes[s][0], false);
+        assert_same_bits(a.out, b.out, shapes[s][0], shapes[s][2], "avx2 against avx512");
+        release_product(&a);
+        release_product(&b);
+    }
+}
+
+/* What every backend promises, openblas too: in a call of fixed shape, other rows do not matter. */
+static void a_row_does_not_depend_on_the_other_rows_of_its_chunk(void **state)
+{
+    (void)state;
+    struct backend_list list = list_backends();
+    for (size_t b = 0; b < list.n; b++) {
+        struct product_memory p = make_product(list.ops[b], shapes[10], false, false);
+        pack(list.ops[b], &p);
+        run_product(list.ops[b], &p, 0, 128, false);
+        float before[100];
+        memcpy(before, p.out.values + 77 * p.out.ld, sizeof(before));
+        for (uint32_t i = 0; i < 128; i++)
+            for (uint32_t k = 0; k < shapes[10][1] && i != 77; k++)
+                p.left.values[i * p.left.ld + k] = i % 2 ? 0.0f : -3.5f * p.left.values[i * p.left.ld + k];
+        run_product(list.ops[b], &p, 0, 128, false);
+        assert_memory_equal(before, p.out.values + 77 * p.out.ld, sizeof(before));
+        release_product(&p);
+    }
+}
+
+static void the_kernel_says_which_arithmetic_runs(void **state)
+{
+    (void)state;
+    assert_string_equal(fr_ops_kernel(fr_ops_reference()), "reference 1");
+    assert_memory_equal(fr_ops_kernel(fr_ops_openblas()), "openblas ", 9);
+    if (fr_ops_cpu()->rows_independent)
+        assert_string_equal(fr_ops_kernel(fr_ops_cpu()), "fma 1");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_of_all_shapes_agree_with_the_reference),
+        cmocka_unit_test(a_product_is_the_same_when_run_twice),
+        cmocka_unit_test(a_row_has_the_same_bits_at_any_position_beside_any_rows),
+        cmocka_unit_test(avx2_and_avx512_give_the_same_bits),
+        cmocka_unit_test(a_row_does_not_depend_on_the_other_rows_of_its_chunk),
+        cmocka_unit_test(the_kernel_says_which_arithmetic_runs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,113 @@
+/* The cut: when an epoch ends, and what of the owner's state goes into its stage (DESIGN section 5).
+ *
+ * Sections staged here (absolute images, in every epoch): announce, dense, dense_state, metrics, positions, trainer; the store adds its own.
+ * A cut copies; training goes on as soon as the stage is handed over. The durable thread sorts, encodes and syncs. Owner thread only. */
+#include "trainer_private.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+
+static uint64_t ms_to_ns(int64_t ms)
+{
+    return (uint64_t)ms * 1000000u;
+}
+
+bool fr_trainer_cut_due(const struct fr_trainer *trainer, uint64_t now_ns)
+{
+    const struct fr_conf *conf = trainer->conf;
+    if (conf->ingest.lockstep) /* a function of the log, so that killed and whole runs cut alike */
+        return trainer->consumed && trainer->batches > 0 && trainer->batches % conf->ingest.lockstep_epoch_batches == 0;
+    if (trainer->epoch == 0 && !trainer->consumed)
+        return false; /* no history yet: nothing to keep alive */
+    uint64_t since_ns = now_ns - trainer->last_cut_ns;
+    if (trainer->consumed && since_ns >= ms_to_ns(conf->epoch_ms))
+        return true;
+    if (fr_store_dirty_bytes(trainer->store) >= conf->epoch_bytes_max)
+        return true;
+    return since_ns >= ms_to_ns(conf->heartbeat_ms);
+}
+
+static void announce(struct fr_trainer *trainer, struct fr_stage *stage, bool with_model, bool with_dense)
+{
+    struct fr_announcement *out = fr_alloc(1, sizeof(*out));
+    bool lockstep = trainer->conf->ingest.lockstep;
+    int64_t watermark_ms = trainer->watermark_ms == INT64_MIN ? 0 : trainer->watermark_ms;
+    out->watermark_ms = watermark_ms;
+    out->samples = trainer->samples;
+    out->wall_ms = lockstep ? watermark_ms : fr_wall_ms(trainer->options.clock);
+    out->publish_model = with_model;
+    out->publish_dense = with_dense;
+    out->n_tasks = trainer->conf->n_tasks;
+    for (uint32_t i = 0; i < out->n_tasks; i++) {
+        struct fr_auc_result result;
+        fr_auc_result(trainer->auc[i], -1, &result);
+        snprintf(out->tasks[i].task, sizeof(out->tasks[i].task), "%s", trainer->conf->tasks[i].name);
+        out->tasks[i].auc = result.auc;
+    }
+    out->n_offsets = trainer->options.stream.offsets(trainer->options.stream.self, &out->offsets);
+    fr_announcement_encode(out, fr_stage_section(stage, "announce"));
+    free(out);
+}
+
+static void stage_dense(struct fr_trainer *trainer, struct fr_stage *stage)
+{
+    size_t count = fr_graph_parameter_count(trainer->graph);
+    const struct fr_parameter *parameters = fr_graph_parameters(trainer->graph);
+    struct fr_dense_view *views = fr_alloc(count ? count : 1, sizeof(*views));
+    for (size_t i = 0; i < count; i++) {
+        snprintf(views[i].name, sizeof(views[i].name), "%s", parameters[i].name);
+        views[i].n_dims = parameters[i].n_dims;
+        views[i].shape[0] = parameters[i].shape[0];
+        views[i].shape[1] = parameters[i].shape[1];
+        views[i].n_values = parameters[i].n_values;
+        views[i].values = parameters[i].values;
+    }
+    fr_dense_encode(views, count, fr_stage_section(stage, "dense"));
+    free(views);
+    fr_graph_save_state(trainer->graph, fr_stage_section(stage, "dense_state"));
+}
+
+enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last, uint64_t wait_ns)
+{
+    void *item = NULL;
+    enum fr_status popped = fr_ring_pop(trainer->options.free_stages, &item, wait_ns);
+    if (popped != FR_OK)
+        return popped;
+    uint64_t begin_ns = fr_mono_ns(trainer->options.clock);
+    struct fr_stage *stage = item;
+    fr_stage_clear(stage);
+
+    bool lockstep = trainer->conf->ingest.lockstep;
+    bool with_dense = last || lockstep || trainer->epoch == 0 ||
+                      begin_ns - trainer->last_dense_ns >= ms_to_ns(trainer->conf->export_.dense_every_ms);
+    bool with_model = trainer->epoch == 0;
+    trainer->epoch++;
+    trainer->closed = last;
+    stage->epoch = trainer->epoch;
+    stage->timeline = trainer->timeline;
+    stage->dead_sequence = trainer->dead_sequence;
+    stage->cut_mono_ns = begin_ns;
+    stage->last = last;
+    fr_store_cut(trainer->store, stage);
+    announce(trainer, stage, with_model, with_dense);
+    stage_dense(trainer, stage);
+    trainer->options.stream.stage(trainer->options.stream.self, fr_stage_section(stage, "positions"));
+    fr_trainer_stage_metrics(trainer, fr_stage_section(stage, "metrics"));
+    fr_trainer_stage_section(trainer, fr_stage_section(stage, "trainer"));
+    bool pushed = fr_ring_try_push(trainer->options.cut_stages, stage);
+    FR_CHECK(pushed); /* as many places as stages */
+
+    if (with_dense)
+        trainer->last_dense_ns = begin_ns;
+    trainer->last_cut_ns = begin_ns;
+    trainer->consumed = false;
+    trainer->cuts++;
+    trainer->cut_ns += fr_mono_ns(trainer->options.clock) - begin_ns;
+    fr_trainer_publish_status(trainer);
+    return FR_OK;
+}

@@ -1,0 +1,77 @@
+/* The layer graph: shapes, forward, loss, backward and updates over a batch and its resolved rows; also scoring. No
+ * store.
+ *
+ * A sample's logit has the same bits alone and in any batch where ops->rows_independent (fr_ops_cpu on processors with
+ * FMA); else forward products run on exactly conf->chunk_rows rows, zero-padded, and the bits depend on a sample's
+ * place in its chunk (P12, DESIGN section 10). Everything is split over the pool by fixed chunks and fixed blocks;
+ * numbers do not depend on its size. Owns: parameters, optimizer state, activations (sized at the first batch of a
+ * size, then reused). Thread: owner loop. Determinism: gradients of a row are summed in occurrence order (slot by slot,
+ * sample by sample); dense gradients over samples in fixed order; no float atomics. */
+#ifndef FR_GRAPH_GRAPH_H
+#define FR_GRAPH_GRAPH_H
+
+#include "base/pool.h"
+#include "decode/batch.h"
+#include "ops/ops.h"
+
+/* Where parts lie in a row: all values first, then all optimizer state. state_floats: sgd 0, adagrad dim,
+ * adagrad_rowwise 1, ftrl 2 dim. */
+struct fr_row_layout {
+    uint32_t n_parts;
+    struct {
+        uint32_t value_offset, dim, state_offset, state_floats;
+        float state_initial;
+    } parts[FR_PARTS_MAX];
+    uint32_t value_floats, row_floats;
+};
+void fr_row_layout_of(const struct fr_conf_table *table, struct fr_row_layout *out);
+
+struct fr_graph;
+
+struct fr_graph_options {
+    const struct fr_conf *conf; /* borrowed for the graph's life */
+    const struct fr_ops *ops;   /* NULL: fr_ops_cpu() */
+    struct fr_pool *pool;       /* borrowed; NULL: no threads */
+    bool scoring_only;          /* no gradients, no optimizer state; rows hold value_floats only */
+};
+
+/* Shape inference; FR_E_INVALID (also for an optimizer in the wrong place) names the layer, both shapes and the line.
+ * Parameters are initialised from conf->seed by name. */
+enum fr_status fr_graph_new(const struct fr_graph_options *options, struct fr_graph **out,
+                            struct fr_err *err) FR_MUST_CHECK;
+void fr_graph_free(struct fr_graph *graph);
+
+struct fr_parameter {
+    char name[160];  /* <layer>/kernel [in, out] row-major, <layer>/bias [out]; of an mlp <layer>/0/kernel .. */
+    uint32_t n_dims; /* 2 or 1 */
+    uint32_t shape[2];
+    size_t n_values;
+    float *values; /* 64-byte aligned */
+};
+size_t fr_graph_parameter_count(const struct fr_graph *graph);
+struct fr_parameter *fr_graph_parameters(struct fr_graph *graph);
+
+/* Forward pass: logits of every task for batch->n_samples. */
+void fr_graph_forward(struct fr_graph *graph, const struct fr_batch *batch, const struct fr_rows *rows);
+const float *fr_graph_logits(const struct fr_graph *graph,
+                             uint32_t task); /* [n_samples], valid until the next forward */
+
+/* After forward on the same batch and rows: loss over unmasked trained samples (sum w l / number of unmasked samples,
+ * tasks add up by weight), gradients, then dense and row updates in place. Nothing is changed when a logit (of any
+ * sample), the loss or any gradient is not finite, or a gradient exceeds 1e15: FR_E_NONFINITE. Without an unmasked
+ * trained sample: FR_OK, loss 0, no step. *loss may be NULL. */
+enum fr_status fr_graph_train(struct fr_graph *graph, const struct fr_batch *batch, const struct fr_rows *rows,
+                              double *loss) FR_MUST_CHECK;
+
+/* Optimizer state of the dense parameters (steps, moments), for the section "dense_state". */
+void fr_graph_save_state(const struct fr_graph *graph, struct fr_buffer *out);
+enum fr_status fr_graph_restore_state(struct fr_graph *graph, const uint8_t *bytes, size_t size) FR_MUST_CHECK;
+
+/* Names the arithmetic of the products: the `kernel` of the model record. "fma 1" is the same bits on every processor
+ * with FMA; else BLAS library, version and core type. */
+const char *fr_graph_kernel(const struct fr_graph *graph);
+
+/* Floating-point operations of one training step per sample (2 per multiply-add), for the roof in `freshet bench`. */
+double fr_graph_flops_per_sample(const struct fr_graph *graph);
+
+#endif

@@ -1,0 +1,121 @@
+/* The CPU backends as tables: avx512 and avx2 (gemm.c, equal bits), openblas (cblas_sgemm), and the choice between
+ * them.
+ *
+ * OpenBLAS calls are single-threaded: a worker per core is faster and the library's own split would change the order of
+ * sums with the number of threads. There a product's bits depend on its shape and on a row's position, so the graph
+ * runs it on whole chunks of C rows. Thread: any; the tables are constant. The OpenBLAS set-up runs once. */
+#include <cblas.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "cpu.h"
+#include "gemm.h"
+
+#if defined(__x86_64__)
+static const struct fr_ops avx512_table = {
+    .name = "cpu-avx512",
+    .rows_independent = true,
+    .packed_floats = fr_gemm_packed_floats,
+    .pack = fr_gemm_pack,
+    .multiply = fr_gemm_avx512,
+    FR_CPU_LOOPS,
+};
+
+static const struct fr_ops avx2_table = {
+    .name = "cpu-avx2",
+    .rows_independent = true,
+    .packed_floats = fr_gemm_packed_floats,
+    .pack = fr_gemm_pack,
+    .multiply = fr_gemm_avx2,
+    FR_CPU_LOOPS,
+};
+
+const struct fr_ops *fr_ops_cpu_avx512(void)
+{
+    return __builtin_cpu_supports("avx512f") ? &avx512_table : NULL;
+}
+
+const struct fr_ops *fr_ops_cpu_avx2(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &avx2_table : NULL;
+}
+#else
+const struct fr_ops *fr_ops_cpu_avx512(void)
+{
+    return NULL;
+}
+
+const struct fr_ops *fr_ops_cpu_avx2(void)
+{
+    return NULL;
+}
+#endif
+
+static size_t unpacked(uint32_t rows, uint32_t columns)
+{
+    (void)rows, (void)columns;
+    return 0;
+}
+
+static void pack_nothing(const struct fr_operand *right, uint32_t row_begin, uint32_t row_end)
+{
+    (void)right, (void)row_begin, (void)row_end;
+}
+
+static void multiply_openblas(const struct fr_multiply *product)
+{
+    const struct fr_operand *left = product->left, *right = product->right;
+    FR_CHECK(left->columns == right->rows && product->row_end <= left->rows);
+    size_t row_stride = left->transposed ? 1 : left->ld;
+    cblas_sgemm(CblasRowMajor, left->transposed ? CblasTrans : CblasNoTrans,
+                right->transposed ? CblasTrans : CblasNoTrans, (blasint)(product->row_end - product->row_begin),
+                (blasint)right->columns, (blasint)right->rows, 1.0f, left->values + product->row_begin * row_stride,
+                (blasint)left->ld, right->values, (blasint)right->ld, product->accumulate ? 1.0f : 0.0f,
+                product->out.values + product->row_begin * product->out.ld, (blasint)product->out.ld);
+}
+
+static const struct fr_ops openblas_table = {
+    .name = "openblas",
+    .packed_floats = unpacked,
+    .pack = pack_nothing,
+    .multiply = multiply_openblas,
+    FR_CPU_LOOPS,
+};
+
+static char openblas_kernel[96];
+static pthread_once_t openblas_once = PTHREAD_ONCE_INIT;
+
+static void openblas_setup(void)
+{
+    openblas_set_num_threads(1);
+    /* "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH .." */
+    char version[32] = "?";
+    if (sscanf(openblas_get_config(), "OpenBLAS %31s", version) != 1)
+        strcpy(version, "?");
+    snprintf(openblas_kernel, sizeof(openblas_kernel), "openblas %s %s", version, openblas_get_corename());
+}
+
+const struct fr_ops *fr_ops_openblas(void)
+{
+    FR_CHECK(pthread_once(&openblas_once, openblas_setup) == 0);
+    return &openblas_table;
+}
+
+const struct fr_ops *fr_ops_cpu(void)
+{
+    const struct fr_ops *ops = fr_ops_cpu_avx512();
+    if (!ops)
+        ops = fr_ops_cpu_avx2();
+    return ops ? ops : fr_ops_openblas();
+}
+
+const char *fr_ops_kernel(const struct fr_ops *ops)
+{
+    if (ops == fr_ops_reference())
+        return "reference 1";
+    if (ops->rows_independent)
+        return "fma 1";
+    return ops == fr_ops_openblas() ? openblas_kernel : ops->name;
+}

@@ -1,0 +1,211 @@
+/* CPU backend: vectorised elementwise loops, gradients of small layers, loss and dense updates.
+ *
+ * Idea: every loop runs over one chunk that a matrix product has just left in cache. Elements are independent, or are
+ * summed down the rows in ascending order, so the bits do not depend on the vector width the machine has. Thread: any,
+ * no state. Does not: split work, allocate, or check for finite numbers except where asked (max_bits). */
+#include "cpu.h"
+
+#include <string.h>
+
+#include "base/math.h"
+
+/* Loops here are worth vectorising; -O2 alone takes only the cheapest. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("O3")
+#endif
+
+void fr_cpu_copy(uint32_t m, uint32_t n, struct fr_view in, struct fr_view out)
+{
+    for (uint32_t i = 0; i < m; i++)
+        memcpy(out.values + i * out.ld, in.values + i * in.ld, n * sizeof(float));
+}
+
+FR_CLONES
+void fr_cpu_add(uint32_t m, uint32_t n, struct fr_view in, struct fr_view out)
+{
+    for (uint32_t i = 0; i < m; i++) {
+        const float *restrict x = in.values + i * in.ld;
+        float *restrict y = out.values + i * out.ld;
+        for (uint32_t j = 0; j < n; j++)
+            y[j] += x[j];
+    }
+}
+
+FR_CLONES
+void fr_cpu_bias_activate(uint32_t m, uint32_t n, struct fr_view y, const float *bias, bool relu)
+{
+    for (uint32_t i = 0; i < m; i++) {
+        float *restrict row = y.values + i * y.ld;
+        const float *restrict b = bias;
+        if (relu) {
+            for (uint32_t j = 0; j < n; j++) {
+                float z = row[j] + b[j];
+                row[j] = z < 0.0f ? 0.0f : z; /* NaN stays NaN: the check of the logits must see it */
+            }
+        } else {
+            for (uint32_t j = 0; j < n; j++)
+                row[j] += b[j];
+        }
+    }
+}
+
+FR_CLONES
+void fr_cpu_relu_backward(uint32_t m, uint32_t n, struct fr_view y, struct fr_view gradient)
+{
+    for (uint32_t i = 0; i < m; i++) {
+        const float *restrict value = y.values + i * y.ld;
+        float *restrict g = gradient.values + i * gradient.ld;
+        for (uint32_t j = 0; j < n; j++)
+            g[j] = value[j] > 0.0f ? g[j] : 0.0f;
+    }
+}
+
+FR_CLONES
+void fr_cpu_bias_gradient(uint32_t m, uint32_t n, struct fr_view gradient, float *out)
+{
+    enum { BLOCK = 64 }; /* columns whose sums stay in registers */
+    uint32_t j = 0;
+    for (; j + BLOCK <= n; j += BLOCK) {
+        float sum[BLOCK] = {0};
+        for (uint32_t i = 0; i < m; i++) {
+            const float *g = gradient.values + i * gradient.ld + j;
+            for (uint32_t c = 0; c < BLOCK; c++)
+                sum[c] += g[c];
+        }
+        memcpy(out + j, sum, sizeof(sum));
+    }
+    for (; j < n; j++) {
+        float sum = 0.0f;
+        for (uint32_t i = 0; i < m; i++)
+            sum += gradient.values[i * gradient.ld + j];
+        out[j] = sum;
+    }
+}
+
+enum { BI_BLOCK = 32 }; /* columns of one pass over the arguments */
+
+FR_CLONES
+void fr_cpu_bi_interaction(uint32_t m, uint32_t n, uint32_t count, const struct fr_view *in, struct fr_view out)
+{
+    for (uint32_t i = 0; i < m; i++) {
+        for (uint32_t first = 0; first < n; first += BI_BLOCK) {
+            uint32_t width = n - first < BI_BLOCK ? n - first : BI_BLOCK;
+            float sum[BI_BLOCK] = {0}, squares[BI_BLOCK] = {0};
+            for (uint32_t a = 0; a < count; a++) {
+                const float *v = in[a].values + i * in[a].ld + first;
+                for (uint32_t j = 0; j < width; j++) {
+                    sum[j] += v[j];
+                    squares[j] += v[j] * v[j];
+                }
+            }
+            float *y = out.values + i * out.ld + first;
+            for (uint32_t j = 0; j < width; j++)
+                y[j] = 0.5f * (sum[j] * sum[j] - squares[j]);
+        }
+    }
+}
+
+FR_CLONES
+void fr_cpu_bi_interaction_backward(uint32_t m, uint32_t n, uint32_t count, const struct fr_view *in,
+                                    struct fr_view gradient, const struct fr_view *in_gradient)
+{
+    for (uint32_t i = 0; i < m; i++) {
+        for (uint32_t first = 0; first < n; first += BI_BLOCK) {
+            uint32_t width = n - first < BI_BLOCK ? n - first : BI_BLOCK;
+            float sum[BI_BLOCK] = {0};
+            for (uint32_t a = 0; a < count; a++) {
+                const float *v = in[a].values + i * in[a].ld + first;
+                for (uint32_t j = 0; j < width; j++)
+                    sum[j] += v[j];
+            }
+            const float *g = gradient.values + i * gradient.ld + first;
+            for (uint32_t a = 0; a < count; a++) {
+                if (!in_gradient[a].values)
+                    continue;
+                const float *v = in[a].values + i * in[a].ld + first;
+                float *d = in_gradient[a].values + i * in_gradient[a].ld + first;
+                for (uint32_t j = 0; j < width; j++)
+                    d[j] += g[j] * (sum[j] - v[j]);
+            }
+        }
+    }
+}
+
+double fr_cpu_logloss(const struct fr_logloss *loss)
+{
+    double total = 0.0;
+    for (uint32_t i = 0; i < loss->n; i++) {
+        float y = loss->labels[i];
+        if (!loss->trained[i] || y != y)
+            continue;
+        float z = loss->logits.values[i * loss->logits.ld], w = loss->weights[i];
+        float tail = fr_log1pf(fr_expf(z < 0.0f ? z : -z));
+        /* max(z, 0) - y z is exact in double, so a confident, right answer keeps its small loss. */
+        total += (double)w * ((z > 0.0f ? (double)z : 0.0) - (double)y * (double)z + (double)tail);
+        loss->gradient.values[i * loss->gradient.ld] += loss->scale * w * (fr_sigmoidf(z) - y);
+    }
+    return total;
+}
+
+FR_CLONES
+uint32_t fr_cpu_max_bits(uint32_t m, uint32_t n, struct fr_view x)
+{
+    uint32_t largest = 0;
+    for (uint32_t i = 0; i < m; i++) {
+        const float *row = x.values + i * x.ld;
+        for (uint32_t j = 0; j < n; j++) {
+            uint32_t bits = fr_f32_bits(row[j]) & 0x7fffffffu;
+            largest = bits > largest ? bits : largest;
+        }
+    }
+    return largest;
+}
+
+FR_CLONES
+static void adam(const struct fr_dense_update *u)
+{
+    float *restrict w = u->values, *restrict m = u->state0, *restrict v = u->state1;
+    const float *restrict g = u->gradient;
+    const struct fr_optimizer o = u->optimizer;
+    float step_size = u->step_size, second_scale = u->second_scale;
+    for (size_t i = 0; i < u->n; i++)
+        fr_adam_element(&w[i], &m[i], &v[i], g[i], &o, step_size, second_scale);
+}
+
+FR_CLONES
+static void adagrad(const struct fr_dense_update *u)
+{
+    float *restrict w = u->values, *restrict acc = u->state0;
+    const float *restrict g = u->gradient;
+    float lr = u->optimizer.lr, eps = u->optimizer.eps;
+    for (size_t i = 0; i < u->n; i++)
+        fr_adagrad_element(&w[i], &acc[i], g[i], lr, eps);
+}
+
+FR_CLONES
+static void sgd(const struct fr_dense_update *u)
+{
+    float *restrict w = u->values;
+    const float *restrict g = u->gradient;
+    float lr = u->optimizer.lr;
+    for (size_t i = 0; i < u->n; i++)
+        w[i] -= lr * g[i];
+}
+
+void fr_cpu_update_dense(const struct fr_dense_update *update)
+{
+    switch (update->optimizer.kind) {
+    case FR_UPDATE_SGD:
+        sgd(update);
+        break;
+    case FR_UPDATE_ADAGRAD:
+        adagrad(update);
+        break;
+    case FR_UPDATE_ADAM:
+        adam(update);
+        break;
+    case FR_UPDATE_ADAGRAD_ROWWISE: /* optimizers of rows: refused when the graph is made */
+    case FR_UPDATE_FTRL:
+        break;
+    }
+}

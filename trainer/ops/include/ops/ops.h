@@ -1,0 +1,189 @@
+/* One operation table, several backends: `reference` (double accumulation, plain loops: the truth of the parity suite),
+ * `cpu` (own fixed-order products, vectorised loops), `openblas` (the same with cblas_sgemm). CUDA later as a plug-in
+ * object that fills the same table. The parity suite (tests/unit/ops) drives every backend against `reference`.
+ *
+ * Each operation works on one chunk or block; splitting over workers is the graph's business, so an operation needs no
+ * pool, keeps no state and allocates nothing. Matrices are row-major; row i of a view begins at values + i * ld.
+ * Element mathematics is in ops/row.h and base/math.h, valid as C and CUDA.
+ *
+ * Tolerance classes against `reference`: EXACT (same bits), NMSE(e) (sum of squared differences <= e * sum of squares
+ * of the reference). Thread: any; an operation touches only its arguments. Determinism: the order of every reduction is
+ * stated; no backend depends on the number of workers. */
+#ifndef FR_OPS_OPS_H
+#define FR_OPS_OPS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ops/row.h"
+
+struct fr_view {
+    float *values;
+    size_t ld; /* floats from one row to the next, >= the number of columns */
+};
+
+/* ---- matrix products ---- */
+
+/* A factor: logically rows x columns; element (i, j) is values[i * ld + j], or values[j * ld + i] when transposed.
+ * `packed` is the backend's own copy of a right factor (packed_floats, pack) or NULL. A transposed right factor must be
+ * packed where packed_floats > 0. */
+struct fr_operand {
+    const float *values;
+    size_t ld;
+    uint32_t rows, columns;
+    bool transposed;
+    float *packed; /* 64-byte aligned */
+};
+
+struct fr_multiply {
+    const struct fr_operand *left;  /* [m, k] */
+    const struct fr_operand *right; /* [k, n] */
+    uint32_t row_begin, row_end;    /* rows of the product that are computed */
+    struct fr_view out;             /* [m, n]: row 0 is product row 0, whatever row_begin says */
+    bool accumulate;                /* out += product instead of out = product */
+};
+
+enum { FR_ROW_BLOCK = 96 }; /* rows of a weight gradient computed by one task */
+
+/* ---- pooled embeddings ---- */
+
+/* Out row s = sum over the ids p of sample s of coef(p) * row(p); coef = weight, times 1 / sum of weights when mean.
+ * Ids without a row add zeros and count in the mean's denominator; no ids, or a weight sum of 0: zeros. */
+struct fr_gather {
+    const uint32_t *begin;     /* [samples + 1] ids of sample s are begin[s] .. begin[s + 1] */
+    const float *weights;      /* per id, or NULL: 1 */
+    const uint32_t *unique_of; /* per id: index into rows */
+    float *const *rows;        /* NULL: no row */
+    uint32_t value_offset, dim;
+    uint32_t sample_begin, sample_end;
+    bool mean;
+    float *scale; /* [samples] out: the mean's 1 / sum of weights; may be NULL when !mean */
+    struct fr_view out;
+};
+
+/* Where an id of a batch came from. */
+struct fr_occurrence {
+    uint32_t sample;
+    uint32_t group; /* the slot's number among the sources */
+};
+
+/* One reader of a slot's rows, seen from the gradient. */
+struct fr_row_source {
+    uint32_t part;
+    uint32_t first;          /* occurrence number of the slot's first id */
+    struct fr_view gradient; /* [samples, dim] of the pooled output */
+    const float *weights;    /* per id of the slot, or NULL: 1 */
+    const float *scale;      /* per sample (mean), or NULL */
+};
+
+struct fr_row_part {
+    uint32_t value_offset, dim, state_offset;
+    struct fr_optimizer optimizer;
+};
+
+struct fr_row_update {
+    float *const *rows; /* by unique key; NULL: no row, no gradient */
+    const uint32_t *occ_begin, *occ;
+    const struct fr_occurrence *occurrences;
+    const uint8_t *trained;       /* per sample: 0 contributes nothing */
+    const uint32_t *source_begin; /* [groups + 1] into sources */
+    const struct fr_row_source *sources;
+    const struct fr_row_part *parts;
+    uint32_t n_parts;
+    uint32_t begin, end; /* unique keys of this block */
+    float *scratch;      /* [sum over parts of dim rounded up to 16], 64-byte aligned */
+};
+
+enum { FR_ROW_PARTS_MAX = 16 };
+
+/* ---- loss ---- */
+
+struct fr_logloss {
+    uint32_t n;
+    struct fr_view logits; /* [n, 1] */
+    const float *labels;   /* in [0, 1]; NaN: masked */
+    const float *weights;
+    const uint8_t *trained;  /* 0: no loss, no gradient */
+    float scale;             /* task weight / number of unmasked trained samples */
+    struct fr_view gradient; /* [n, 1], added to */
+};
+
+/* ---- dense updates ---- */
+
+struct fr_dense_update {
+    size_t n;
+    float *values;
+    const float *gradient;
+    float *state0, *state1; /* adam: m, v; adagrad: accumulator, unused; sgd: unused */
+    struct fr_optimizer optimizer;
+    float step_size;    /* adam: lr / (1 - beta1^t) */
+    float second_scale; /* adam: 1 / sqrt(1 - beta2^t) */
+};
+
+struct fr_ops {
+    const char *name;
+    /* Rows of a product do not depend on their position or on the number of rows computed with them: bits of a sample
+     * are the same alone, in any chunk, in trainer and replica. Otherwise products must run on whole chunks of exactly
+     * C rows. */
+    bool rows_independent;
+
+    /* Floats of the packed copy of a right factor; 0: the backend reads factors as they are. */
+    size_t (*packed_floats)(uint32_t rows, uint32_t columns);
+    /* Fills right->packed for rows [row_begin, row_end); ranges may be packed by different workers. Padding of the last
+     * panel becomes zeros. EXACT. */
+    void (*pack)(const struct fr_operand *right, uint32_t row_begin, uint32_t row_end);
+    /* out[row_begin..row_end) = left * right. f32 accumulation over ascending k (cpu: one fused chain per element, so
+     * bits do not depend on the blocking; openblas: the library's order for this shape). NMSE(1e-10). */
+    void (*multiply)(const struct fr_multiply *product);
+
+    /* Ids of a sample in order, f32. EXACT for single ids with weight 1, else NMSE(1e-12). */
+    void (*gather)(const struct fr_gather *gather);
+    /* [m, n] out = in, EXACT. */
+    void (*copy)(uint32_t m, uint32_t n, struct fr_view in, struct fr_view out);
+    /* [m, n] out += in. NMSE(1e-12). */
+    void (*add)(uint32_t m, uint32_t n, struct fr_view in, struct fr_view out);
+    /* [m, n] y = y + bias[n], then max(y, 0) when relu; NaN stays NaN. NMSE(1e-12). */
+    void (*bias_activate)(uint32_t m, uint32_t n, struct fr_view y, const float *bias, bool relu);
+    /* [m, n] gradient = y > 0 ? gradient : 0. EXACT. */
+    void (*relu_backward)(uint32_t m, uint32_t n, struct fr_view y, struct fr_view gradient);
+    /* out[n] = sum over the m rows, ascending, f32. NMSE(1e-10). */
+    void (*bias_gradient)(uint32_t m, uint32_t n, struct fr_view gradient, float *out);
+    /* out = 1/2 ((sum v)^2 - sum v^2) over `count` inputs [m, n], in argument order (He and Chua 2017, eq. 4).
+     * NMSE(1e-10). */
+    void (*bi_interaction)(uint32_t m, uint32_t n, uint32_t count, const struct fr_view *in, struct fr_view out);
+    /* in_gradient[i] += gradient * (sum v - v_i), inputs with .values NULL skipped. NMSE(1e-10). */
+    void (*bi_interaction_backward)(uint32_t m, uint32_t n, uint32_t count, const struct fr_view *in,
+                                    struct fr_view gradient, const struct fr_view *in_gradient);
+    /* Returns sum of w * (log(1 + e^z) - y z) in double, ascending; gradient += scale * w * (sigmoid(z) - y).
+     * NMSE(1e-10). */
+    double (*logloss)(const struct fr_logloss *loss);
+
+    /* Largest |x| of [m, n] as bits (fr_f32_bits): >= 0x7f800000 exactly when some x is not finite. EXACT. */
+    uint32_t (*max_bits)(uint32_t m, uint32_t n, struct fr_view x);
+
+    /* For each unique key of [begin, end) with a row and a trained occurrence: per part, gradient = sum over its
+     * occurrences, ascending, f32, of coef * gradient[sample]; then the part's optimizer in place. Parts no trained
+     * occurrence reaches stay as they are. NMSE(1e-10). */
+    void (*update_rows)(const struct fr_row_update *update);
+    /* The same gradients without applying them: their max_bits. */
+    uint32_t (*check_rows)(const struct fr_row_update *update);
+    /* Elementwise. Adam: Kingma and Ba 2015, with PyTorch's order of operations; moments below FR_MOMENT_FLUSH become
+     * 0. NMSE(1e-10). */
+    void (*update_dense)(const struct fr_dense_update *update);
+};
+
+const struct fr_ops *fr_ops_reference(void);
+/* The machine's best: avx512 or avx2, which give equal bits; `openblas` where the processor has no FMA. */
+const struct fr_ops *fr_ops_cpu(void);
+/* One instruction set, for tests and comparisons; NULL where the machine lacks it. */
+const struct fr_ops *fr_ops_cpu_avx512(void);
+const struct fr_ops *fr_ops_cpu_avx2(void);
+/* Sets OpenBLAS to one thread per call. */
+const struct fr_ops *fr_ops_openblas(void);
+
+/* Names the arithmetic of the products; equal names on one machine type mean equal bits: "fma 1" (every processor with
+ * FMA), "openblas 0.3.21 SkylakeX", "reference 1". */
+const char *fr_ops_kernel(const struct fr_ops *ops);
+
+#endif

@@ -1,0 +1,350 @@
+/* The owner loop (DESIGN section 4). One batch at a time: plan (keys), forward, metrics before training, backward and update, positions, slice.
+ * Invariant: positions, gate counts and values of a batch change between the same two cuts. Owner thread only; status is published as a copy.
+ * Not here: staging (cut.c), recovery (restore.c). On a CPU plan(k+1) does not overlap step(k): the cores are busy with products (DESIGN). */
+#include "trainer_private.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/check.h"
+#include "base/log.h"
+
+static void store_tables(const struct fr_trainer_options *options, struct fr_store_table *tables)
+{
+    for (uint32_t i = 0; i < options->conf->n_tables; i++) {
+        const struct fr_conf_table *from = &options->conf->tables[i];
+        struct fr_store_table *to = &tables[i];
+        struct fr_row_layout layout;
+        fr_row_layout_of(from, &layout);
+        memset(to, 0, sizeof(*to));
+        memcpy(to->name, from->name, sizeof(to->name));
+        to->n_parts = from->n_parts;
+        for (uint32_t p = 0; p < from->n_parts; p++)
+            to->parts[p] = (struct fr_store_part){
+                .value_offset = layout.parts[p].value_offset,
+                .dim = layout.parts[p].dim,
+                .state_offset = layout.parts[p].state_offset,
+                .state_floats = layout.parts[p].state_floats,
+                .state_initial = layout.parts[p].state_initial,
+                .init = from->parts[p].init,
+            };
+        to->value_floats = layout.value_floats;
+        to->row_floats = layout.row_floats;
+        to->gate = options->gates[i];
+        to->pending_max = from->admit_count_max;
+        to->expires = options->expiries[i].expires != NULL;
+        to->expiry = options->expiries[i];
+        to->expire_every = from->expire_every;
+        to->expire_slice_rows = from->expire_slice_rows;
+    }
+}
+
+enum fr_status fr_trainer_new(const struct fr_trainer_options *options, struct fr_trainer **out, struct fr_err *err)
+{
+    struct fr_trainer *trainer = fr_alloc(1, sizeof(*trainer));
+    trainer->options = *options;
+    trainer->conf = options->conf;
+    trainer->watermark_ms = INT64_MIN;
+    trainer->timeline = 1;
+    trainer->last_cut_ns = fr_mono_ns(options->clock);
+    trainer->last_loss = NAN;
+    pthread_mutex_init(&trainer->lock, NULL);
+    pthread_cond_init(&trainer->wake, NULL);
+
+    struct fr_graph_options graph = {.conf = options->conf, .pool = options->pool};
+    enum fr_status status = fr_graph_new(&graph, &trainer->graph, err);
+    if (status != FR_OK) {
+        fr_trainer_free(trainer);
+        return status;
+    }
+    struct fr_store_table *tables = fr_alloc(options->conf->n_tables, sizeof(*tables));
+    store_tables(options, tables);
+    trainer->store = fr_store_new(&(struct fr_store_options){.n_tables = options->conf->n_tables,
+                                                             .tables = tables,
+                                                             .seed = options->conf->seed,
+                                                             .pool = options->pool,
+                                                             .conf = options->conf});
+    free(tables);
+    trainer->rows = fr_store_rows_new(trainer->store);
+    struct fr_auc_options auc = {.n_half_lives = options->conf->metrics.n_half_lives};
+    memcpy(auc.half_life_ms, options->conf->metrics.half_life_ms, sizeof(auc.half_life_ms));
+    for (uint32_t i = 0; i < options->conf->n_tasks; i++)
+        trainer->auc[i] = fr_auc_new(&auc);
+    fr_trainer_publish_status(trainer);
+    *out = trainer;
+    return FR_OK;
+}
+
+void fr_trainer_free(struct fr_trainer *trainer)
+{
+    if (!trainer)
+        return;
+    for (size_t i = 0; i < FR_ARRAY_LEN(trainer->auc); i++)
+        fr_auc_free(trainer->auc[i]);
+    fr_store_rows_free(trainer->rows);
+    fr_store_free(trainer->store);
+    fr_graph_free(trainer->graph);
+    pthread_cond_destroy(&trainer->wake);
+    pthread_mutex_destroy(&trainer->lock);
+    free(trainer);
+}
+
+/* The watermark of a batch: the largest event time of a sample that trains, in it or before. */
+static void advance_watermark(struct fr_trainer *trainer, const struct fr_batch *batch)
+{
+    for (uint32_t i = 0; i < batch->n_samples; i++)
+        if (batch->role[i] == FR_ROLE_TRAIN && batch->t_ms[i] > trainer->watermark_ms)
+            trainer->watermark_ms = batch->t_ms[i];
+}
+
+static bool logits_finite(const float *logits, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (!isfinite(logits[i]))
+            return false;
+    return true;
+}
+
+/* What AUC, logloss and calibration see: predictions made before the batch's own update. */
+static bool measure(struct fr_trainer *trainer, const struct fr_batch *batch)
+{
+    for (uint32_t task = 0; task < trainer->conf->n_tasks; task++)
+        if (!logits_finite(fr_graph_logits(trainer->graph, task), batch->n_samples))
+            return false;
+    for (uint32_t task = 0; task < trainer->conf->n_tasks; task++) {
+        size_t label = (size_t)trainer->conf->tasks[task].label * batch->capacity_samples;
+        struct fr_auc_samples samples = {
+            .count = batch->n_samples,
+            .logits = fr_graph_logits(trainer->graph, task),
+            .labels = batch->labels + label,
+            .weights = batch->weights + label,
+            .t_ms = batch->t_ms,
+            .use = batch->use,
+            .watermark_ms = trainer->watermark_ms,
+        };
+        fr_auc_add(trainer->auc[task], &samples);
+    }
+    return true;
+}
+
+static void count_batch(struct fr_trainer *trainer, const struct fr_batch *batch, bool quarantined)
+{
+    for (uint32_t i = 0; i < batch->n_samples; i++) {
+        if (batch->role[i] == FR_ROLE_METRICS_ONLY)
+            trainer->metrics_only++;
+        else if (batch->role[i] == FR_ROLE_MASKED)
+            trainer->masked++;
+        else if (quarantined)
+            trainer->quarantined_samples++;
+        else
+            trainer->samples++;
+    }
+    trainer->quarantined_batches += quarantined;
+    trainer->unknown_slots += batch->unknown_slots;
+    trainer->unknown_extra += batch->unknown_extra;
+    trainer->excess_ids += batch->excess_ids;
+    trainer->unused_fields += batch->unused_fields;
+    if (batch->dead_sequence > trainer->dead_sequence)
+        trainer->dead_sequence = batch->dead_sequence;
+    if (batch->kafka_t_max_ms > trainer->kafka_t_max_ms)
+        trainer->kafka_t_max_ms = batch->kafka_t_max_ms;
+}
+
+static enum fr_status apply_batch(struct fr_trainer *trainer, const struct fr_batch *batch, struct fr_err *err)
+{
+    uint64_t begin_ns = fr_mono_ns(trainer->options.clock);
+    bool quarantined = false;
+    if (batch->n_samples > 0) {
+        advance_watermark(trainer, batch);
+        fr_store_plan(trainer->store, batch, trainer->watermark_ms, trainer->rows);
+        trainer->plan_ns += fr_mono_ns(trainer->options.clock) - begin_ns;
+        fr_graph_forward(trainer->graph, batch, trainer->rows);
+        quarantined = !measure(trainer, batch);
+        if (!quarantined) {
+            enum fr_status status = fr_graph_train(trainer->graph, batch, trainer->rows, &trainer->last_loss);
+            quarantined = status == FR_E_NONFINITE;
+            if (status != FR_OK && !quarantined)
+                return fr_err_set(err, status, "training step failed: %s", fr_status_name(status));
+        }
+        trainer->batches++;
+    }
+    count_batch(trainer, batch, quarantined);
+    trainer->options.stream.applied(trainer->options.stream.self, batch, quarantined);
+    trainer->consumed = true;
+    trainer->closed = false;
+    if (batch->n_samples > 0 && !quarantined)
+        fr_store_slice(trainer->store, trainer->batches, trainer->watermark_ms);
+    trainer->step_ns += fr_mono_ns(trainer->options.clock) - begin_ns;
+
+    trainer->quarantined_row = quarantined ? trainer->quarantined_row + 1 : 0;
+    if (quarantined)
+        fr_log(FR_LOG_WARN, "trainer", "batch_quarantined", "batch=%" PRIu64 " samples=%u in_a_row=%u", trainer->batches,
+               batch->n_samples, trainer->quarantined_row);
+    if (trainer->quarantined_row >= FR_QUARANTINE_ROW_MAX)
+        return fr_err_set(err, FR_E_NONFINITE,
+                          "%d batches in a row gave non-finite numbers; nothing of them was applied or published. Lower the learning "
+                          "rates or look for broken dense values, then restart",
+                          FR_QUARANTINE_ROW_MAX);
+    return FR_OK;
+}
+
+static bool paused(struct fr_trainer *trainer)
+{
+    bool over = fr_store_bytes(trainer->store) > trainer->conf->memory_limit;
+    pthread_mutex_lock(&trainer->lock);
+    if (over)
+        snprintf(trainer->status.paused, sizeof(trainer->status.paused),
+                 "memory_limit: tables hold %" PRIu64 " bytes of %" PRIu64 "; raise memory_limit or let rows expire sooner (expire: idle)",
+                 fr_store_bytes(trainer->store), trainer->conf->memory_limit);
+    else
+        memcpy(trainer->status.paused, trainer->pause_reason, sizeof(trainer->status.paused));
+    bool result = trainer->status.paused[0] != '\0';
+    pthread_mutex_unlock(&trainer->lock);
+    return result;
+}
+
+/* Waits without taking a batch: the ring fills and ingest stops polling. */
+static void wait_paused(struct fr_trainer *trainer)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += FR_TRAINER_WAIT_MS * 1000000L;
+    if (until.tv_nsec >= 1000000000L) {
+        until.tv_nsec -= 1000000000L;
+        until.tv_sec++;
+    }
+    pthread_mutex_lock(&trainer->lock);
+    (void)pthread_cond_timedwait(&trainer->wake, &trainer->lock, &until); /* woken, timed out or spurious: the caller looks again */
+    pthread_mutex_unlock(&trainer->lock);
+}
+
+static enum fr_status finish(struct fr_trainer *trainer)
+{
+    if (!trainer->drained) {
+        bool nothing_new = !trainer->consumed && (trainer->closed || trainer->epoch == 0);
+        if (!nothing_new) {
+            enum fr_status status = fr_trainer_cut(trainer, true, (uint64_t)FR_TRAINER_WAIT_MS * 1000000);
+            if (status != FR_OK)
+                return FR_AGAIN;
+        }
+        trainer->drained = true;
+        fr_trainer_publish_status(trainer);
+    }
+    return FR_EOF;
+}
+
+enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err)
+{
+    if (trainer->ended || atomic_load(&trainer->stop))
+        return finish(trainer);
+
+    uint64_t now_ns = fr_mono_ns(trainer->options.clock);
+    if (now_ns - trainer->last_status_ns >= 1000000000)
+        fr_trainer_publish_status(trainer);
+    if (fr_trainer_cut_due(trainer, now_ns)) {
+        /* Live cuts do not wait for the durable thread, except when the dirty set is at its limit; lockstep cuts have to be here. */
+        bool must = trainer->conf->ingest.lockstep ||
+                    fr_store_dirty_bytes(trainer->store) >= trainer->conf->epoch_bytes_max;
+        enum fr_status status = fr_trainer_cut(trainer, false, must ? (uint64_t)FR_TRAINER_WAIT_MS * 1000000 : 0);
+        if (status == FR_OK || must)
+            return status == FR_OK ? FR_OK : FR_AGAIN;
+    }
+    void *item = NULL;
+    if (paused(trainer)) {
+        wait_paused(trainer);
+        return FR_AGAIN;
+    }
+    enum fr_status popped = fr_ring_pop(trainer->options.full, &item, (uint64_t)FR_TRAINER_WAIT_MS * 1000000);
+    if (popped == FR_EOF)
+        trainer->ended = true;
+    if (popped != FR_OK)
+        return FR_AGAIN;
+    struct fr_batch *batch = item;
+    enum fr_status status = FR_OK;
+    if (batch->n_samples > 0 || batch->n_positions > 0) /* an empty one only says that the stream has ended */
+        status = apply_batch(trainer, batch, err);
+    trainer->ended = trainer->ended || batch->end_of_stream;
+    fr_batch_clear(batch);
+    if (!fr_ring_try_push(trainer->options.empty, batch))
+        fr_batch_free(batch); /* closing down */
+    return status;
+}
+
+void fr_trainer_stop(struct fr_trainer *trainer)
+{
+    atomic_store(&trainer->stop, true);
+    pthread_cond_broadcast(&trainer->wake);
+}
+
+void fr_trainer_pause(struct fr_trainer *trainer, const char *reason)
+{
+    pthread_mutex_lock(&trainer->lock);
+    snprintf(trainer->pause_reason, sizeof(trainer->pause_reason), "%s", reason ? reason : "");
+    pthread_cond_broadcast(&trainer->wake);
+    pthread_mutex_unlock(&trainer->lock);
+}
+
+void fr_trainer_publish_status(struct fr_trainer *trainer)
+{
+    struct fr_trainer_status *status = fr_alloc(1, sizeof(*status));
+    status->epoch = trainer->epoch;
+    status->batches = trainer->batches;
+    status->samples = trainer->samples;
+    status->metrics_only = trainer->metrics_only;
+    status->masked = trainer->masked;
+    status->quarantined_samples = trainer->quarantined_samples;
+    status->quarantined_batches = trainer->quarantined_batches;
+    status->unknown_slots = trainer->unknown_slots;
+    status->unknown_extra = trainer->unknown_extra;
+    status->excess_ids = trainer->excess_ids;
+    status->unused_fields = trainer->unused_fields;
+    status->watermark_ms = trainer->watermark_ms;
+    status->last_loss = trainer->last_loss;
+    status->store_bytes = fr_store_bytes(trainer->store);
+    status->dirty_bytes = fr_store_dirty_bytes(trainer->store);
+    status->step_ns = trainer->step_ns;
+    status->plan_ns = trainer->plan_ns;
+    status->cut_ns = trainer->cut_ns;
+    status->cuts = trainer->cuts;
+    status->kafka_t_max_ms = trainer->kafka_t_max_ms;
+    status->n_tables = trainer->conf->n_tables;
+    for (uint32_t i = 0; i < status->n_tables; i++) {
+        memcpy(status->tables[i].name, trainer->conf->tables[i].name, FR_NAME_MAX);
+        fr_store_stats(trainer->store, i, &status->tables[i].stats);
+    }
+    status->n_tasks = trainer->conf->n_tasks;
+    for (uint32_t i = 0; i < status->n_tasks; i++) {
+        struct fr_trainer_task_status *task = &status->tasks[i];
+        memcpy(task->name, trainer->conf->tasks[i].name, FR_NAME_MAX);
+        for (uint32_t h = 0; h < trainer->conf->metrics.n_half_lives; h++)
+            fr_auc_result(trainer->auc[i], (int)h, &task->decayed[h]);
+        fr_auc_result(trainer->auc[i], -1, &task->lifetime);
+    }
+    trainer->last_status_ns = fr_mono_ns(trainer->options.clock);
+    pthread_mutex_lock(&trainer->lock);
+    memcpy(status->paused, trainer->status.paused, sizeof(status->paused));
+    trainer->status = *status;
+    pthread_mutex_unlock(&trainer->lock);
+    free(status);
+}
+
+void fr_trainer_get_status(struct fr_trainer *trainer, struct fr_trainer_status *out)
+{
+    pthread_mutex_lock(&trainer->lock);
+    *out = trainer->status;
+    pthread_mutex_unlock(&trainer->lock);
+}
+
+const char *fr_trainer_kernel(const struct fr_trainer *trainer)
+{
+    return fr_graph_kernel(trainer->graph);
+}
+
+double fr_trainer_flops_per_sample(const struct fr_trainer *trainer)
+{
+    return fr_graph_flops_per_sample(trainer->graph);
+}

@@ -1,0 +1,56 @@
+/* The trainer's inside, shared by trainer.c (loop), cut.c (staging) and restore.c. */
+#ifndef FR_TRAINER_PRIVATE_H
+#define FR_TRAINER_PRIVATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "trainer/trainer.h"
+
+enum { FR_TRAINER_SECTION_VERSION = 1 };
+
+struct fr_trainer {
+    struct fr_trainer_options options;
+    const struct fr_conf *conf;
+    struct fr_store *store;
+    struct fr_rows *rows;
+    struct fr_graph *graph;
+    struct fr_auc *auc[FR_TASKS_MAX];
+
+    /* State of the history: section "trainer". */
+    uint64_t timeline, epoch; /* of the last cut */
+    uint64_t batches;
+    uint64_t samples, metrics_only, masked, quarantined_samples, quarantined_batches;
+    uint64_t unknown_slots, unknown_extra, excess_ids, unused_fields;
+    int64_t watermark_ms; /* INT64_MIN: no batch yet */
+    bool closed;          /* the last epoch ended a drain and nothing followed */
+
+    /* Of this run only. */
+    bool consumed;     /* a batch was applied since the last cut */
+    bool ended;        /* end_of_stream seen */
+    bool drained;
+    uint32_t quarantined_row;
+    uint64_t dead_sequence;
+    uint64_t last_cut_ns, last_dense_ns, last_status_ns;
+    double last_loss;
+    uint64_t step_ns, plan_ns, cut_ns, cuts;
+    int64_t kafka_t_max_ms;
+    atomic_bool stop;
+
+    /* Guards pause_reason and status: publication only (base/pool and rings carry the rest). */
+    pthread_mutex_t lock;
+    pthread_cond_t wake; /* a pause ended or a stop was asked for */
+    char pause_reason[256];
+    struct fr_trainer_status status;
+};
+
+/* restore.c */
+void fr_trainer_stage_section(const struct fr_trainer *trainer, struct fr_buffer *out);
+void fr_trainer_stage_metrics(const struct fr_trainer *trainer, struct fr_buffer *out);
+/* cut.c */
+bool fr_trainer_cut_due(const struct fr_trainer *trainer, uint64_t now_ns);
+enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last, uint64_t wait_ns) FR_MUST_CHECK;
+/* trainer.c */
+void fr_trainer_publish_status(struct fr_trainer *trainer);
+
+#endif
