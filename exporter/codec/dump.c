@@ -1,0 +1,109 @@
+/* The public dump's writer: see codec/dump.h for the format. A line is built in one buffer, hashed and handed to the
+ * sink; nothing else is kept, so a dump of any size needs the memory of its longest line. Does not: collect or sort. */
+#include "codec/dump.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+enum { PHASE_ROWS, PHASE_DENSE, PHASE_ENDED, NUMBER_MAX = 24 };
+
+void fr_dump_init(struct fr_dump *dump, enum fr_codec_quantize quantize, fr_dump_sink *sink, void *self)
+{
+    *dump = (struct fr_dump){.sink = sink, .self = self, .quantize = quantize, .hash = fr_xxh3_stream_new()};
+}
+
+void fr_dump_release(struct fr_dump *dump)
+{
+    if (!dump)
+        return;
+    fr_xxh3_stream_free(dump->hash);
+    fr_buffer_release(&dump->line);
+    *dump = (struct fr_dump){0};
+}
+
+static void put_values(struct fr_dump *dump, const void *values, uint64_t count)
+{
+    fr_put_u8(&dump->line, '[');
+    for (uint64_t i = 0; i < count; i++) {
+        float value = fr_quantized(fr_load_f32((const uint8_t *)values + i * 4), dump->quantize);
+        char *out = (char *)fr_buffer_reserve(&dump->line, NUMBER_MAX);
+        const char *comma = i ? "," : "";
+        int size = isfinite(value) ? snprintf(out, NUMBER_MAX, "%s%.9g", comma, (double)value)
+                                   : snprintf(out, NUMBER_MAX, "%snull", comma);
+        dump->line.size += (size_t)size;
+    }
+    fr_put_u8(&dump->line, ']');
+}
+
+static enum fr_status write_line(struct fr_dump *dump)
+{
+    fr_xxh3_stream_update(dump->hash, dump->line.data, dump->line.size);
+    return dump->sink(dump->self, dump->line.data, dump->line.size);
+}
+
+/* Names ascend; with the same name (rows of one table) the key does. */
+static bool in_order(struct fr_dump *dump, int phase, const char *name, uint64_t key)
+{
+    size_t size = strlen(name);
+    if (phase < dump->phase || size >= sizeof(dump->last_name))
+        return false;
+    if (phase == dump->phase && dump->any) {
+        int order = strcmp(dump->last_name, name);
+        if (order > 0 || (order == 0 && (phase == PHASE_DENSE || key <= dump->last_key)))
+            return false;
+    }
+    dump->phase = phase;
+    dump->any = true;
+    dump->last_key = key;
+    memcpy(dump->last_name, name, size + 1);
+    return true;
+}
+
+enum fr_status fr_dump_row(struct fr_dump *dump, const char *table, uint64_t key,
+                           const struct fr_dump_segment *segments, uint32_t n_segments)
+{
+    if (!in_order(dump, PHASE_ROWS, table, key))
+        return FR_E_STATE;
+    fr_buffer_clear(&dump->line);
+    fr_buffer_printf(&dump->line, "{\"table\":\"%s\",\"key\":\"%" PRIu64 "\",\"parts\":{", table, key);
+    for (uint32_t s = 0; s < n_segments; s++) {
+        fr_buffer_printf(&dump->line, "%s\"%s\":", s ? "," : "", segments[s].part);
+        put_values(dump, segments[s].values, segments[s].dim);
+    }
+    fr_buffer_append(&dump->line, "}}\n", 3);
+    dump->n_rows += 1;
+    return write_line(dump);
+}
+
+enum fr_status fr_dump_dense(struct fr_dump *dump, const struct fr_delta_dense *dense)
+{
+    if (!in_order(dump, PHASE_DENSE, dense->name, 0))
+        return FR_E_STATE;
+    fr_buffer_clear(&dump->line);
+    fr_buffer_printf(&dump->line, "{\"dense\":\"%s\",\"shape\":[%" PRIu32, dense->name, dense->shape[0]);
+    if (dense->n_dims > 1)
+        fr_buffer_printf(&dump->line, ",%" PRIu32, dense->shape[1]);
+    fr_buffer_printf(&dump->line, "],\"values\":");
+    put_values(dump, dense->values, dense->n_values);
+    fr_buffer_append(&dump->line, "}\n", 2);
+    dump->n_dense += 1;
+    return write_line(dump);
+}
+
+enum fr_status fr_dump_end(struct fr_dump *dump, const struct fr_dump_end *end, uint64_t *hash)
+{
+    if (dump->phase == PHASE_ENDED)
+        return FR_E_STATE;
+    dump->phase = PHASE_ENDED;
+    uint64_t digest = fr_xxh3_stream_digest(dump->hash);
+    fr_buffer_clear(&dump->line);
+    fr_buffer_printf(&dump->line,
+                     "{\"tl\":%" PRIu64 ",\"epoch\":%" PRIu64 ",\"wm\":%" PRId64 ",\"samples\":%" PRIu64
+                     ",\"hash\":\"0x%016" PRIx64 "\"}\n",
+                     end->timeline, end->epoch, end->wm_ms < 0 ? 0 : end->wm_ms, end->samples, digest);
+    enum fr_status status = dump->sink(dump->self, dump->line.data, dump->line.size);
+    if (status == FR_OK && hash)
+        *hash = digest;
+    return status;
+}

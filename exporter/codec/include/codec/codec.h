@@ -1,0 +1,190 @@
+/* Delta records (DESIGN section 7): the writer's pieces and the reader's parse. Pure bytes; no Kafka, no journal.
+ *
+ * Writing: the settings of a timeline plus one epoch's public content -> for every partition its records 0..n-1 and the commit. The same input gives
+ * the same bytes. Reading: a record -> checked views into its bytes; any MessagePack encoding is accepted, unknown keys and kinds
+ * are ignored (an unknown kind still counts as a piece), another `v` is FR_E_UNSUPPORTED, a bad crc FR_E_CORRUPT.
+ * Thread: any, no state. */
+#ifndef FR_CODEC_CODEC_H
+#define FR_CODEC_CODEC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+#include "base/status.h"
+
+enum { FR_DELTA_VERSION = 1, FR_CODEC_REVISION = 1, FR_CODEC_PARTS_MAX = 8, FR_DELTA_PARTITIONS_MAX = 1024 };
+
+enum fr_codec_quantize { FR_CODEC_F32, FR_CODEC_F16, FR_CODEC_BF16, FR_CODEC_I8 }; /* written in this version: f32, f16 */
+
+/* What the head of a journal file holds: everything beside the epoch that its delta records depend on. */
+struct fr_codec_settings {
+    uint32_t revision;
+    uint32_t np;
+    enum fr_codec_quantize quantize;
+    uint64_t piece_max;
+    uint64_t fp;
+    char model[128];
+    char kernel[128];
+    char *cfg; /* canonical model JSON; owned */
+    size_t cfg_size;
+    uint32_t n_tables;
+    struct fr_codec_table {
+        char name[64];
+        uint32_t n_parts;
+        struct {
+            char name[64];
+            uint32_t dim;
+        } parts[FR_CODEC_PARTS_MAX];
+        uint32_t value_floats;
+    } *tables; /* owned */
+};
+void fr_codec_settings_encode(const struct fr_codec_settings *settings, struct fr_buffer *out);
+enum fr_status fr_codec_settings_parse(const void *bytes, size_t size, struct fr_codec_settings *out) FR_MUST_CHECK;
+void fr_codec_settings_release(struct fr_codec_settings *settings);
+
+/* ((k >> 32) * np) >> 32 */
+static inline uint32_t fr_delta_partition(uint64_t key, uint32_t np)
+{
+    return (uint32_t)(((key >> 32) * np) >> 32);
+}
+
+/* f32 -> f16 bits, round half to even, saturating at 65504 (*saturated counts; NaN stays NaN); and back. */
+uint16_t fr_f16_from_f32(float value, uint64_t *saturated);
+float fr_f32_from_f16(uint16_t bits);
+/* What a replica holds for `value` under this quantization (f32, f16, bf16; i8 is per row). */
+float fr_quantized(float value, enum fr_codec_quantize quantize);
+
+/* ---- writing one epoch ---- */
+
+struct fr_delta_commit {
+    int64_t wm_ms;
+    uint64_t samples;
+    int64_t t_ms;
+    uint32_t n_auc;
+    const struct fr_delta_auc {
+        const char *task;
+        double auc; /* NaN: nil */
+    } *auc;
+    uint32_t n_offsets; /* sorted by topic, then partition */
+    const struct fr_delta_offset {
+        const char *topic;
+        int32_t partition;
+        int64_t next_offset;
+    } *offsets;
+    struct { /* snap; name NULL: nil */
+        const char *name;
+        uint64_t bytes;
+        uint8_t sha256[32];
+    } snap;
+};
+
+struct fr_delta_row {
+    uint64_t key;
+    uint32_t table;
+    uint8_t why;         /* drop: 1..5; row: 0 */
+    const float *values; /* value_floats, may be unaligned bytes; NULL: drop */
+};
+
+struct fr_delta_dense {
+    const char *name;
+    uint32_t n_dims;
+    uint32_t shape[2];
+    uint64_t n_values;
+    const void *values; /* f32, may be unaligned */
+};
+
+struct fr_delta_rewind {
+    uint64_t to;
+    const char *snap;
+};
+
+/* Rows and drops must come sorted by (table, key), each key once. */
+struct fr_delta_epoch {
+    uint64_t timeline, epoch, from;
+    uint64_t digest, previous;
+    bool with_model;
+    const struct fr_delta_rewind *rewind; /* NULL: none */
+    const struct fr_delta_row *rows;      /* rows and drops together */
+    size_t n_rows;
+    const struct fr_delta_dense *dense; /* NULL/0: none in this epoch */
+    size_t n_dense;
+    struct fr_delta_commit commit;
+};
+
+/* Called for every record, partition by partition, pieces ascending, commit last; bytes valid during the call. A status other than FR_OK stops. */
+typedef enum fr_status fr_delta_sink(void *self, uint32_t partition, uint32_t piece, const void *bytes, size_t size);
+/* *saturated: values cut to the largest finite f16, added. */
+enum fr_status fr_delta_write(const struct fr_codec_settings *settings, const struct fr_delta_epoch *epoch,
+                              fr_delta_sink *sink, void *self, uint64_t *saturated) FR_MUST_CHECK;
+
+/* ---- reading one record ---- */
+
+enum fr_delta_kind { FR_DELTA_ROWS, FR_DELTA_DROP, FR_DELTA_DENSE, FR_DELTA_MODEL, FR_DELTA_REWIND, FR_DELTA_COMMIT, FR_DELTA_UNKNOWN };
+
+struct fr_delta_text { /* borrowed, not NUL-terminated */
+    const char *bytes;
+    size_t size;
+};
+
+struct fr_delta_record {
+    enum fr_delta_kind kind;
+    struct fr_delta_text model;
+    uint64_t fp, timeline, epoch, from, digest;
+    uint32_t partition, np, piece;
+    union {
+        struct {
+            struct fr_delta_text table;
+            uint32_t n_rows;
+            const uint8_t *keys; /* u64 LE, ascending (checked) */
+            uint32_t n_segments;
+            struct {
+                struct fr_delta_text part;
+                uint32_t dim;
+                enum fr_codec_quantize quantize;
+                const uint8_t *values;
+                const uint8_t *scales; /* i8 only */
+            } segments[FR_CODEC_PARTS_MAX];
+        } rows;
+        struct {
+            struct fr_delta_text table;
+            uint32_t n_rows;
+            const uint8_t *keys;
+            const uint8_t *why;
+        } drop;
+        struct {
+            struct fr_delta_text name;
+            uint32_t n_dims;
+            uint32_t shape[2];
+            enum fr_codec_quantize quantize;
+            uint64_t offset, n_values;
+            const uint8_t *values;
+        } dense;
+        struct {
+            struct fr_delta_text cfg, kernel;
+        } model_record;
+        struct {
+            uint64_t to;
+            struct fr_delta_text snap;
+        } rewind;
+        struct {
+            uint32_t n_pieces;
+            uint64_t n_rows, n_drops;
+            uint64_t previous;
+            int64_t wm_ms, t_ms;
+            uint64_t samples;
+            const uint8_t *auc, *offsets, *snap; /* the MessagePack values, for those who want them */
+            size_t auc_size, offsets_size, snap_size;
+        } commit;
+    };
+};
+
+/* FR_E_CORRUPT (crc), FR_E_UNSUPPORTED (another v), FR_E_INVALID (anything else, with text). Lengths are checked against the bytes and against
+ * n_rows * dim before use. */
+enum fr_status fr_delta_read(const void *bytes, size_t size, struct fr_delta_record *out, struct fr_err *err) FR_MUST_CHECK;
+/* Writes count f32 values of a segment (dequantized) starting at row `row`. */
+void fr_delta_segment_row(const struct fr_delta_record *record, uint32_t segment, uint32_t row, float *out);
+void fr_delta_dense_values(const struct fr_delta_record *record, float *out); /* n_values floats */
+
+#endif

@@ -1,0 +1,79 @@
+/* Quantization of published values: f16 and bf16 with round half to even, saturating at the largest finite value.
+ *
+ * What a replica holds must be a function of the row alone, so the conversions are integer arithmetic on the bits: no
+ * rounding mode, no processor instruction and no compiler flag takes part. An infinity counts as saturated, a NaN
+ * stays a NaN (its leading payload bits are kept). Source: IEEE 754-2019, section 3.4 (binary16), 4.3.1. Thread: any,
+ * no state. Does not: i8, whose scale belongs to a row (this version writes f32 and f16, and reads all four). */
+#include "codec/codec.h"
+
+#include "base/math.h"
+
+enum { F16_LARGEST = 0x7bff, BF16_LARGEST = 0x7f7f };
+
+uint16_t fr_f16_from_f32(float value, uint64_t *saturated)
+{
+    uint32_t bits = fr_f32_bits(value);
+    uint16_t sign = (uint16_t)(bits >> 16 & 0x8000u);
+    uint32_t magnitude = bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) { /* NaN: a payload that falls off whole would turn it into an infinity */
+        uint16_t payload = (uint16_t)(magnitude >> 13 & 0x3ffu);
+        return (uint16_t)(sign | 0x7c00u | (payload ? payload : 1u));
+    }
+    if (magnitude >= 0x477ff000u) { /* 65520: from here rounding would leave the finite range */
+        if (saturated)
+            *saturated += 1;
+        return (uint16_t)(sign | F16_LARGEST);
+    }
+    if (magnitude < 0x38800000u) { /* below 2^-14: subnormal or zero, unit 2^-24 */
+        if (magnitude < 0x33000000u)
+            return sign; /* below 2^-25; exactly 2^-25 ties to even, also zero, in the code below */
+        uint32_t shift = 126u - (magnitude >> 23); /* 14 at 2^-15 .. 24 at 2^-25 */
+        uint32_t mantissa = (magnitude & 0x7fffffu) | 0x800000u;
+        uint32_t half = 1u << (shift - 1), kept = mantissa >> shift, rest = mantissa & ((1u << shift) - 1);
+        kept += rest > half || (rest == half && (kept & 1u));
+        return (uint16_t)(sign | kept);
+    }
+    uint32_t rebased = magnitude - 0x38000000u; /* exponent bias 127 -> 15 */
+    rebased += 0xfffu + (rebased >> 13 & 1u);
+    return (uint16_t)(sign | rebased >> 13);
+}
+
+float fr_f32_from_f16(uint16_t half)
+{
+    uint32_t sign = (uint32_t)(half & 0x8000u) << 16, exponent = half >> 10 & 0x1fu, mantissa = half & 0x3ffu;
+    if (exponent == 0x1f)
+        return fr_bits_f32(sign | 0x7f800000u | mantissa << 13);
+    if (exponent != 0)
+        return fr_bits_f32(sign | (exponent + 112) << 23 | mantissa << 13);
+    float magnitude = (float)mantissa * fr_bits_f32(0x33800000u); /* 2^-24: exact */
+    return fr_bits_f32(sign | fr_f32_bits(magnitude));
+}
+
+static uint16_t bf16_from_f32(float value)
+{
+    uint32_t bits = fr_f32_bits(value);
+    uint16_t sign = (uint16_t)(bits >> 16 & 0x8000u);
+    uint32_t magnitude = bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) {
+        uint16_t payload = (uint16_t)(magnitude >> 16 & 0x7fu);
+        return (uint16_t)(sign | 0x7f80u | (payload ? payload : 1u));
+    }
+    if (magnitude >= 0x7f7f8000u) /* halfway beyond the largest finite value ties to the even infinity */
+        return (uint16_t)(sign | BF16_LARGEST);
+    magnitude += 0x7fffu + (magnitude >> 16 & 1u);
+    return (uint16_t)(sign | magnitude >> 16);
+}
+
+float fr_quantized(float value, enum fr_codec_quantize quantize)
+{
+    switch (quantize) {
+    case FR_CODEC_F16:
+        return fr_f32_from_f16(fr_f16_from_f32(value, NULL));
+    case FR_CODEC_BF16:
+        return fr_bits_f32((uint32_t)bf16_from_f32(value) << 16);
+    case FR_CODEC_F32:
+    case FR_CODEC_I8:
+        break;
+    }
+    return value;
+}

@@ -1,0 +1,421 @@
+/* The writer of delta records (DESIGN section 7): one epoch's public content -> the records of every partition.
+ *
+ * Keys come exactly in the order of the table in section 7, integers unsigned and shortest (msgpack-c's packer
+ * chooses), columns are bin and little-endian. A piece takes as many rows as surely fit: the bound counts the longest
+ * header of every column, so that how many rows go into a piece depends on settings, table and piece number only. The
+ * same input gives the same bytes: a resend is byte-identical. Thread: any, no state. Does not: sort (input comes
+ * sorted by table and key), send, or judge values. */
+#include "codec/codec.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include <msgpack.h>
+
+#include "base/check.h"
+#include "base/crc32c.h"
+
+enum {
+    ENVELOPE_FIELDS = 11,
+    CRC_FIELD_SIZE = 9,
+    BIN_HEAD_MAX = 5,
+    KEY_SIZE = 8,
+    SEGMENT_HEAD_MAX = 40, /* {"part": name, "dim": u32, "q": "bf16", "vals": bin} without the name's own bytes */
+};
+
+struct writer {
+    const struct fr_codec_settings *settings;
+    const struct fr_delta_epoch *epoch;
+    fr_delta_sink *sink;
+    void *self;
+    uint64_t *saturated;
+    struct fr_buffer record;
+    msgpack_packer packer;
+    uint32_t partition, piece;
+    uint64_t n_rows, n_drops; /* of this partition so far */
+    size_t *at, *end;         /* [n_tables] this partition's rows and drops */
+    const struct fr_delta_row **picked;
+    size_t picked_capacity;
+};
+
+static int append_packed(void *self, const char *bytes, size_t size)
+{
+    fr_buffer_append(self, bytes, size);
+    return 0;
+}
+
+/* Packing into a buffer that grows or ends the process cannot fail: the packer's return values say nothing. */
+static void put_text(struct writer *w, const char *text, size_t size)
+{
+    FR_CHECK(size <= UINT32_MAX);
+    msgpack_pack_str(&w->packer, size);
+    msgpack_pack_str_body(&w->packer, text, size);
+}
+
+static void put_name(struct writer *w, const char *text)
+{
+    put_text(w, text, strlen(text));
+}
+
+static void put_uint(struct writer *w, const char *key, uint64_t value)
+{
+    put_name(w, key);
+    msgpack_pack_uint64(&w->packer, value);
+}
+
+/* Times and offsets are unsigned on the wire; what is not known yet (negative) is 0. */
+static void put_time(struct writer *w, const char *key, int64_t value)
+{
+    put_uint(w, key, value < 0 ? 0 : (uint64_t)value);
+}
+
+static const char *quantize_name(enum fr_codec_quantize quantize)
+{
+    return quantize == FR_CODEC_F16 ? "f16" : "f32";
+}
+
+static size_t element_size(enum fr_codec_quantize quantize)
+{
+    return quantize == FR_CODEC_F16 ? 2 : 4;
+}
+
+static void begin_record(struct writer *w, const char *kind, uint32_t n_fields)
+{
+    const struct fr_delta_epoch *epoch = w->epoch;
+    fr_buffer_clear(&w->record);
+    msgpack_pack_map(&w->packer, ENVELOPE_FIELDS + n_fields + 1);
+    put_uint(w, "v", FR_DELTA_VERSION);
+    put_name(w, "k");
+    put_name(w, kind);
+    put_name(w, "m");
+    put_name(w, w->settings->model);
+    put_uint(w, "fp", w->settings->fp);
+    put_uint(w, "tl", epoch->timeline);
+    put_uint(w, "e", epoch->epoch);
+    put_uint(w, "from", epoch->from);
+    put_uint(w, "dig", epoch->digest);
+    put_uint(w, "p", w->partition);
+    put_uint(w, "np", w->settings->np);
+    put_uint(w, "i", w->piece);
+}
+
+static enum fr_status finish_record(struct writer *w)
+{
+    static const uint8_t head[5] = {0xa3, 'c', 'r', 'c', 0xce};
+    fr_buffer_append(&w->record, head, sizeof(head));
+    uint32_t crc = __builtin_bswap32(fr_crc32c(0, w->record.data, w->record.size - sizeof(head)));
+    fr_buffer_append(&w->record, &crc, sizeof(crc));
+    if (w->record.size > w->settings->piece_max)
+        return FR_E_LIMIT;
+    enum fr_status status = w->sink(w->self, w->partition, w->piece, w->record.data, w->record.size);
+    w->piece += 1;
+    return status;
+}
+
+/* How many elements of `size` bytes still fit into the record after `reserved` bytes of heads. */
+static size_t room_for(const struct writer *w, size_t reserved, size_t size)
+{
+    size_t used = w->record.size + reserved + CRC_FIELD_SIZE;
+    return used >= w->settings->piece_max ? 0 : (size_t)(w->settings->piece_max - used) / size;
+}
+
+static void put_values(struct writer *w, const uint8_t *values, size_t count)
+{
+    if (w->settings->quantize != FR_CODEC_F16) {
+        fr_buffer_append(&w->record, values, count * 4);
+        return;
+    }
+    uint8_t *out = fr_buffer_reserve(&w->record, count * 2);
+    for (size_t i = 0; i < count; i++) {
+        uint16_t half = fr_f16_from_f32(fr_load_f32(values + i * 4), w->saturated);
+        memcpy(out + i * 2, &half, sizeof(half));
+    }
+    w->record.size += count * 2;
+}
+
+static void put_keys(struct writer *w, size_t count)
+{
+    put_name(w, "keys");
+    msgpack_pack_bin(&w->packer, count * KEY_SIZE);
+    for (size_t i = 0; i < count; i++)
+        fr_put_u64(&w->record, w->picked[i]->key);
+}
+
+/* The next rows (or drops) of the table in this partition, at most `limit`, into picked; *from moves behind them. */
+static size_t pick(struct writer *w, uint32_t table, bool drops, size_t limit, size_t *from)
+{
+    size_t count = 0;
+    while (*from < w->end[table] && count < limit) {
+        const struct fr_delta_row *row = &w->epoch->rows[(*from)++];
+        if ((row->values == NULL) != drops)
+            continue;
+        if (count == w->picked_capacity) {
+            w->picked_capacity = w->picked_capacity ? w->picked_capacity * 2 : 1024;
+            w->picked = fr_realloc(w->picked, w->picked_capacity, sizeof(*w->picked));
+        }
+        w->picked[count++] = row;
+    }
+    return count;
+}
+
+static bool any_left(const struct writer *w, uint32_t table, bool drops, size_t from)
+{
+    for (; from < w->end[table]; from++)
+        if ((w->epoch->rows[from].values == NULL) == drops)
+            return true;
+    return false;
+}
+
+static enum fr_status write_rows(struct writer *w, uint32_t t)
+{
+    const struct fr_codec_table *table = &w->settings->tables[t];
+    size_t width = element_size(w->settings->quantize);
+    size_t heads = 5 + BIN_HEAD_MAX + 4 + 1; /* "keys", "seg", array of at most 8 */
+    for (uint32_t p = 0; p < table->n_parts; p++)
+        heads += SEGMENT_HEAD_MAX + strlen(table->parts[p].name);
+    size_t from = w->at[t];
+    while (any_left(w, t, false, from)) {
+        begin_record(w, "rows", 3);
+        put_name(w, "tb");
+        put_name(w, table->name);
+        size_t count = pick(w, t, false, room_for(w, heads, KEY_SIZE + table->value_floats * width), &from);
+        if (count == 0)
+            return FR_E_LIMIT; /* not even one row fits piece_max */
+        put_keys(w, count);
+        put_name(w, "seg");
+        msgpack_pack_array(&w->packer, table->n_parts);
+        size_t offset = 0;
+        for (uint32_t p = 0; p < table->n_parts; p++) {
+            uint32_t dim = table->parts[p].dim;
+            msgpack_pack_map(&w->packer, 4);
+            put_name(w, "part");
+            put_name(w, table->parts[p].name);
+            put_uint(w, "dim", dim);
+            put_name(w, "q");
+            put_name(w, quantize_name(w->settings->quantize));
+            put_name(w, "vals");
+            msgpack_pack_bin(&w->packer, count * dim * width);
+            for (size_t i = 0; i < count; i++)
+                put_values(w, (const uint8_t *)w->picked[i]->values + offset * 4, dim);
+            offset += dim;
+        }
+        w->n_rows += count;
+        enum fr_status status = finish_record(w);
+        if (status != FR_OK)
+            return status;
+    }
+    return FR_OK;
+}
+
+static enum fr_status write_drops(struct writer *w, uint32_t t)
+{
+    size_t from = w->at[t];
+    while (any_left(w, t, true, from)) {
+        begin_record(w, "drop", 3);
+        put_name(w, "tb");
+        put_name(w, w->settings->tables[t].name);
+        size_t count = pick(w, t, true, room_for(w, 5 + BIN_HEAD_MAX + 4 + BIN_HEAD_MAX, KEY_SIZE + 1), &from);
+        if (count == 0)
+            return FR_E_LIMIT;
+        put_keys(w, count);
+        put_name(w, "why");
+        msgpack_pack_bin(&w->packer, count);
+        for (size_t i = 0; i < count; i++)
+            fr_put_u8(&w->record, w->picked[i]->why);
+        w->n_drops += count;
+        enum fr_status status = finish_record(w);
+        if (status != FR_OK)
+            return status;
+    }
+    return FR_OK;
+}
+
+static enum fr_status write_dense(struct writer *w, const struct fr_delta_dense *dense)
+{
+    size_t width = element_size(w->settings->quantize);
+    uint64_t offset = 0;
+    do { /* a parameter without values is one record without values */
+        begin_record(w, "dense", 5);
+        put_name(w, "name");
+        put_name(w, dense->name);
+        put_name(w, "shape");
+        msgpack_pack_array(&w->packer, dense->n_dims);
+        for (uint32_t d = 0; d < dense->n_dims; d++)
+            msgpack_pack_uint32(&w->packer, dense->shape[d]);
+        put_name(w, "q");
+        put_name(w, quantize_name(w->settings->quantize));
+        put_uint(w, "off", offset);
+        uint64_t count = room_for(w, 5 + BIN_HEAD_MAX, width);
+        if (count > dense->n_values - offset)
+            count = dense->n_values - offset;
+        if (count == 0 && dense->n_values > 0)
+            return FR_E_LIMIT;
+        put_name(w, "vals");
+        msgpack_pack_bin(&w->packer, count * width);
+        put_values(w, (const uint8_t *)dense->values + offset * 4, count);
+        offset += count;
+        enum fr_status status = finish_record(w);
+        if (status != FR_OK)
+            return status;
+    } while (offset < dense->n_values);
+    return FR_OK;
+}
+
+static enum fr_status write_model(struct writer *w)
+{
+    begin_record(w, "model", 2);
+    put_name(w, "cfg");
+    put_text(w, w->settings->cfg, w->settings->cfg_size);
+    put_name(w, "kernel");
+    put_name(w, w->settings->kernel);
+    return finish_record(w);
+}
+
+static enum fr_status write_rewind(struct writer *w)
+{
+    begin_record(w, "rewind", 2);
+    put_uint(w, "to", w->epoch->rewind->to);
+    put_name(w, "snap");
+    put_name(w, w->epoch->rewind->snap);
+    return finish_record(w);
+}
+
+static uint32_t topic_run(const struct fr_delta_commit *commit, uint32_t from)
+{
+    uint32_t end = from + 1;
+    while (end < commit->n_offsets && strcmp(commit->offsets[end].topic, commit->offsets[from].topic) == 0)
+        end++;
+    return end - from;
+}
+
+static void put_offsets(struct writer *w)
+{
+    const struct fr_delta_commit *commit = &w->epoch->commit;
+    uint32_t n_topics = 0;
+    for (uint32_t i = 0; i < commit->n_offsets; i += topic_run(commit, i))
+        n_topics += 1;
+    put_name(w, "off");
+    msgpack_pack_map(&w->packer, n_topics);
+    for (uint32_t i = 0; i < commit->n_offsets;) {
+        uint32_t run = topic_run(commit, i);
+        put_name(w, commit->offsets[i].topic);
+        msgpack_pack_map(&w->packer, run);
+        for (uint32_t end = i + run; i < end; i++) {
+            int64_t next = commit->offsets[i].next_offset;
+            msgpack_pack_uint32(&w->packer, (uint32_t)commit->offsets[i].partition);
+            msgpack_pack_uint64(&w->packer, next < 0 ? 0 : (uint64_t)next);
+        }
+    }
+}
+
+static enum fr_status write_commit(struct writer *w)
+{
+    const struct fr_delta_commit *commit = &w->epoch->commit;
+    begin_record(w, "commit", 10);
+    put_uint(w, "n", w->piece);
+    put_uint(w, "rows", w->n_rows);
+    put_uint(w, "drops", w->n_drops);
+    put_uint(w, "prev", w->epoch->previous);
+    put_time(w, "wm", commit->wm_ms);
+    put_uint(w, "samples", commit->samples);
+    put_name(w, "auc");
+    msgpack_pack_map(&w->packer, commit->n_auc);
+    for (uint32_t i = 0; i < commit->n_auc; i++) {
+        put_name(w, commit->auc[i].task);
+        if (isnan(commit->auc[i].auc))
+            msgpack_pack_nil(&w->packer);
+        else
+            msgpack_pack_double(&w->packer, commit->auc[i].auc);
+    }
+    put_offsets(w);
+    put_time(w, "t", commit->t_ms);
+    put_name(w, "snap");
+    if (!commit->snap.name) {
+        msgpack_pack_nil(&w->packer);
+    } else {
+        msgpack_pack_map(&w->packer, 3);
+        put_name(w, "name");
+        put_name(w, commit->snap.name);
+        put_uint(w, "bytes", commit->snap.bytes);
+        put_name(w, "sha256");
+        msgpack_pack_bin(&w->packer, sizeof(commit->snap.sha256));
+        msgpack_pack_bin_body(&w->packer, commit->snap.sha256, sizeof(commit->snap.sha256));
+    }
+    return finish_record(w);
+}
+
+static enum fr_status write_partition(struct writer *w)
+{
+    enum fr_status status = FR_OK;
+    w->piece = 0;
+    w->n_rows = w->n_drops = 0;
+    if (w->epoch->rewind)
+        status = write_rewind(w);
+    if (status == FR_OK && w->partition == 0 && w->epoch->with_model)
+        status = write_model(w);
+    for (uint32_t t = 0; t < w->settings->n_tables && status == FR_OK; t++)
+        status = write_rows(w, t);
+    for (uint32_t t = 0; t < w->settings->n_tables && status == FR_OK; t++)
+        status = write_drops(w, t);
+    for (size_t d = 0; w->partition == 0 && d < w->epoch->n_dense && status == FR_OK; d++)
+        status = write_dense(w, &w->epoch->dense[d]);
+    return status == FR_OK ? write_commit(w) : status;
+}
+
+static enum fr_status check_dense(const struct fr_delta_epoch *epoch)
+{
+    for (size_t d = 0; d < epoch->n_dense; d++) {
+        const struct fr_delta_dense *dense = &epoch->dense[d];
+        if (dense->n_dims < 1 || dense->n_dims > 2 ||
+            (uint64_t)dense->shape[0] * (dense->n_dims == 2 ? dense->shape[1] : 1) != dense->n_values)
+            return FR_E_INVALID;
+    }
+    return FR_OK;
+}
+
+/* Order and range of the input, and where each table's rows begin. */
+static enum fr_status check_epoch(struct writer *w)
+{
+    const struct fr_codec_settings *settings = w->settings;
+    const struct fr_delta_epoch *epoch = w->epoch;
+    if (settings->np == 0 || settings->np > FR_DELTA_PARTITIONS_MAX || epoch->from == 0 || epoch->from > epoch->epoch)
+        return FR_E_INVALID;
+    if (settings->quantize != FR_CODEC_F32 && settings->quantize != FR_CODEC_F16)
+        return FR_E_UNSUPPORTED;
+    size_t i = 0;
+    for (uint32_t t = 0; t < settings->n_tables; t++) {
+        w->at[t] = w->end[t] = i;
+        while (i < epoch->n_rows && epoch->rows[i].table == t) {
+            if (i > w->at[t] && epoch->rows[i].key <= epoch->rows[i - 1].key)
+                return FR_E_INVALID;
+            i++;
+        }
+    }
+    return i == epoch->n_rows ? check_dense(epoch) : FR_E_INVALID;
+}
+
+enum fr_status fr_delta_write(const struct fr_codec_settings *settings, const struct fr_delta_epoch *epoch,
+                              fr_delta_sink *sink, void *self, uint64_t *saturated)
+{
+    struct writer w = {.settings = settings, .epoch = epoch, .sink = sink, .self = self, .saturated = saturated};
+    w.at = fr_alloc(settings->n_tables + 1u, sizeof(*w.at));
+    w.end = fr_alloc(settings->n_tables + 1u, sizeof(*w.end));
+    msgpack_packer_init(&w.packer, &w.record, append_packed);
+    enum fr_status status = check_epoch(&w);
+    for (uint32_t p = 0; p < settings->np && status == FR_OK; p++) {
+        /* Within a table partitions follow one another, since the partition grows with the key. */
+        for (uint32_t t = 0; t < settings->n_tables; t++) {
+            w.at[t] = w.end[t];
+            while (w.end[t] < epoch->n_rows && epoch->rows[w.end[t]].table == t &&
+                   fr_delta_partition(epoch->rows[w.end[t]].key, settings->np) == p)
+                w.end[t]++;
+        }
+        w.partition = p;
+        status = write_partition(&w);
+    }
+    fr_buffer_release(&w.record);
+    free(w.picked);
+    free(w.at);
+    free(w.end);
+    return status;
+}

@@ -1,0 +1,454 @@
+/* The publisher's sending side: journal -> records -> librdkafka -> acknowledgements.
+ *
+ * One epoch at a time is read from the journal and encoded into `outgoing`; its records are handed to the idempotent
+ * producer as far as the in-flight bound allows, then the next. A ring holds the epochs in flight with the number of
+ * records not yet acknowledged; `acked` moves over its front. Any failed delivery or fatal error ends the producer: it
+ * is purged and made anew after a back-off, and sending starts again behind `acked`. Records may then be on the topic
+ * twice, which replicas drop by rule; order within a partition stays ascending from the resent epoch on.
+ *
+ * Invariants: nothing beyond `offered` (durable, by contract of the caller) is read; sent >= acked; memory is one
+ * epoch's records plus max_in_flight_bytes in librdkafka. Owner: the publisher thread; the mutex guards the status that
+ * other threads read, and librdkafka's error callback only sets a flag and the problem text.
+ * Source of the producer settings: Kafka's KIP-98 (idempotence). Does not: move the acknowledged mark of the journal.
+ */
+#include "publisher_internal.h"
+
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "exporter/delta.h"
+
+enum { BACKOFF_MIN_MS = 100, BACKOFF_MAX_MS = 5000, PURGE_MS = 1000, TIMESTAMP_SKEW_MS = 3600 * 1000 };
+
+void fr_publisher_problem(struct fr_publisher *publisher, const char *text)
+{
+    pthread_mutex_lock(&publisher->mutex);
+    snprintf(publisher->status.problem, sizeof(publisher->status.problem), "%s", text ? text : "");
+    pthread_mutex_unlock(&publisher->mutex);
+}
+
+/* ---- librdkafka's callbacks ---- */
+
+static void on_error(rd_kafka_t *client, int error, const char *reason, void *opaque)
+{
+    struct fr_publisher *publisher = opaque;
+    char text[256];
+    if (error == RD_KAFKA_RESP_ERR__FATAL) {
+        char cause[200];
+        rd_kafka_resp_err_t fatal = rd_kafka_fatal_error(client, cause, sizeof(cause));
+        snprintf(text, sizeof(text), "producer failed (%s): %s", rd_kafka_err2name(fatal), cause);
+        atomic_store(&publisher->fatal, true);
+    } else {
+        snprintf(text, sizeof(text), "%s: %.200s", rd_kafka_err2name(error), reason);
+    }
+    fr_publisher_problem(publisher, text);
+    uint64_t now = fr_mono_ns(publisher->options.clock);
+    char quoted[300];
+    if (fr_log_due(&publisher->logged_ns, now, UINT64_C(10000000000)))
+        fr_log(FR_LOG_WARN, "publisher", "broker_error", "problem=%s", fr_log_quote(quoted, sizeof(quoted), text));
+}
+
+static void on_log(const rd_kafka_t *client, int level, const char *facility, const char *text)
+{
+    (void)client;
+    char quoted[600];
+    bool about_config = strcmp(facility, "CONFWARN") == 0; /* experimental, or for the other kind of client */
+    fr_log(level <= 4 && !about_config ? FR_LOG_WARN : FR_LOG_DEBUG, "publisher", "librdkafka", "facility=%s text=%s",
+           facility, fr_log_quote(quoted, sizeof(quoted), text));
+}
+
+static struct pending_epoch *pending_at(struct fr_publisher *publisher, size_t i)
+{
+    return &publisher->pending[(publisher->pending_begin + i) % PENDING_EPOCHS_MAX];
+}
+
+/* Epochs in the ring are consecutive. */
+static struct pending_epoch *find_pending(struct fr_publisher *publisher, uint64_t epoch)
+{
+    if (publisher->n_pending == 0 || epoch < pending_at(publisher, 0)->epoch ||
+        epoch - pending_at(publisher, 0)->epoch >= publisher->n_pending)
+        return NULL;
+    return pending_at(publisher, (size_t)(epoch - pending_at(publisher, 0)->epoch));
+}
+
+static void on_delivery(rd_kafka_t *client, const rd_kafka_message_t *message, void *opaque)
+{
+    (void)client;
+    struct fr_publisher *publisher = opaque;
+    FR_CHECK(publisher->in_flight_bytes >= message->len);
+    publisher->in_flight_bytes -= message->len;
+    if (message->err) {
+        if (!publisher->failed) {
+            char text[256];
+            snprintf(text, sizeof(text), "a record of %zu bytes was not accepted by topic %.100s partition %d: %s",
+                     message->len, publisher->options.topic, (int)message->partition, rd_kafka_err2str(message->err));
+            fr_publisher_problem(publisher, text);
+        }
+        publisher->failed = true;
+        return;
+    }
+    struct pending_epoch *pending = find_pending(publisher, (uint64_t)(uintptr_t)message->_private);
+    if (!pending || pending->outstanding == 0)
+        return;
+    pending->outstanding -= 1;
+}
+
+/* ---- handles ---- */
+
+enum fr_status fr_publisher_conf_set(rd_kafka_conf_t *conf, const char *name, const char *value, struct fr_err *err)
+{
+    char text[512];
+    if (rd_kafka_conf_set(conf, name, value, text, sizeof(text)) != RD_KAFKA_CONF_OK)
+        return fr_err_set(err, FR_E_INVALID, "librdkafka property %s=%s: %s", name, value, text);
+    return FR_OK;
+}
+
+enum fr_status fr_publisher_conf(struct fr_publisher *publisher, rd_kafka_conf_t **out, struct fr_err *err)
+{
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    rd_kafka_conf_set_opaque(conf, publisher);
+    rd_kafka_conf_set_error_cb(conf, on_error);
+    rd_kafka_conf_set_log_cb(conf, on_log);
+    static const char *const defaults[][2] = {
+        {"client.id", "freshet"}, {"log.connection.close", "false"}, {"socket.keepalive.enable", "true"}};
+    enum fr_status status = fr_publisher_conf_set(conf, "bootstrap.servers", publisher->options.brokers, err);
+    for (size_t i = 0; i < FR_ARRAY_LEN(defaults) && status == FR_OK; i++)
+        status = fr_publisher_conf_set(conf, defaults[i][0], defaults[i][1], err);
+    for (size_t i = 0; i < publisher->options.n_properties && status == FR_OK; i++)
+        status = fr_publisher_conf_set(conf, publisher->options.properties[i].name,
+                                       publisher->options.properties[i].value, err);
+    if (status != FR_OK)
+        rd_kafka_conf_destroy(conf);
+    else
+        *out = conf;
+    return status;
+}
+
+/* Ours come last where a promise hangs on them; linger may be the operator's choice, the rest not. A message never
+ * times out: what the broker does not take waits (in the journal beyond the in-flight bound), and the problem is in the
+ * status. */
+enum fr_status fr_publisher_producer(struct fr_publisher *publisher, struct fr_err *err)
+{
+    if (publisher->producer)
+        return FR_OK;
+    rd_kafka_conf_t *conf;
+    enum fr_status status = fr_publisher_conf(publisher, &conf, err);
+    if (status != FR_OK)
+        return status;
+    char record_max[16];
+    snprintf(record_max, sizeof(record_max), "%d", (int)RECORD_BYTES_MAX);
+    const char *const required[][2] = {{"enable.idempotence", "true"},
+                                       {"enable.gapless.guarantee", "true"}, /* no commit behind a lost piece */
+                                       {"acks", "all"},
+                                       {"message.timeout.ms", "0"},
+                                       {"message.max.bytes", record_max}};
+    bool linger_given = false;
+    for (size_t i = 0; i < publisher->options.n_properties; i++) {
+        const char *name = publisher->options.properties[i].name;
+        linger_given |= strcmp(name, "linger.ms") == 0 || strcmp(name, "queue.buffering.max.ms") == 0;
+    }
+    if (!linger_given)
+        status = fr_publisher_conf_set(conf, "linger.ms", "5", err);
+    for (size_t i = 0; i < FR_ARRAY_LEN(required) && status == FR_OK; i++)
+        status = fr_publisher_conf_set(conf, required[i][0], required[i][1], err);
+    rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
+    char text[512] = "";
+    if (status == FR_OK)
+        publisher->producer = rd_kafka_new(RD_KAFKA_PRODUCER, conf, text, sizeof(text));
+    if (!publisher->producer) {
+        rd_kafka_conf_destroy(conf);
+        return status != FR_OK ? status : fr_err_set(err, FR_E_INVALID, "cannot make a Kafka producer: %s", text);
+    }
+    atomic_store(&publisher->fatal, false);
+    publisher->failed = false;
+    return FR_OK;
+}
+
+static void end_producer(struct fr_publisher *publisher)
+{
+    if (!publisher->producer)
+        return;
+    /* Purged records come back as failed deliveries, which set `failed` and nothing else. */
+    (void)rd_kafka_purge(publisher->producer, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
+    (void)rd_kafka_flush(publisher->producer, PURGE_MS);
+    rd_kafka_destroy(publisher->producer);
+    publisher->producer = NULL;
+    publisher->in_flight_bytes = 0;
+    publisher->n_pending = 0;
+    publisher->out.n = publisher->out.next = 0;
+    publisher->sent = publisher->acked;
+}
+
+/* ---- life ---- */
+
+enum fr_status fr_publisher_new(const struct fr_publisher_options *options, struct fr_publisher **out,
+                                struct fr_err *err)
+{
+    if (options->partitions == 0 || options->partitions > FR_DELTA_PARTITIONS_MAX)
+        return fr_err_set(err, FR_E_INVALID, "export.partitions is %u; expected 1 to %d", options->partitions,
+                          FR_DELTA_PARTITIONS_MAX);
+    struct fr_publisher *publisher = fr_alloc(1, sizeof(*publisher));
+    publisher->options = *options;
+    publisher->options.brokers = fr_strdup(options->brokers);
+    publisher->options.topic = fr_strdup(options->topic);
+    if (publisher->options.max_in_flight_bytes == 0)
+        publisher->options.max_in_flight_bytes = IN_FLIGHT_DEFAULT;
+    struct fr_publisher_property *properties = fr_alloc(options->n_properties + 1, sizeof(*properties));
+    for (size_t i = 0; i < options->n_properties; i++) {
+        properties[i].name = fr_strdup(options->properties[i].name);
+        properties[i].value = fr_strdup(options->properties[i].value);
+    }
+    publisher->options.properties = properties;
+    int rc = pthread_mutex_init(&publisher->mutex, NULL);
+    FR_CHECK(rc == 0);
+    rd_kafka_conf_t *conf; /* a property that librdkafka refuses shows here, not at the first epoch */
+    enum fr_status status = fr_publisher_conf(publisher, &conf, err);
+    if (status != FR_OK) {
+        fr_publisher_free(publisher);
+        return status;
+    }
+    rd_kafka_conf_destroy(conf);
+    *out = publisher;
+    return FR_OK;
+}
+
+void fr_publisher_free(struct fr_publisher *publisher)
+{
+    if (!publisher)
+        return;
+    end_producer(publisher);
+    pthread_mutex_destroy(&publisher->mutex);
+    for (size_t i = 0; i < publisher->options.n_properties; i++) {
+        free((void *)(uintptr_t)publisher->options.properties[i].name);
+        free((void *)(uintptr_t)publisher->options.properties[i].value);
+    }
+    free((void *)(uintptr_t)publisher->options.properties);
+    free((void *)(uintptr_t)publisher->options.brokers);
+    free((void *)(uintptr_t)publisher->options.topic);
+    free(publisher->out.records);
+    fr_buffer_release(&publisher->out.bytes);
+    fr_buffer_release(&publisher->epoch_bytes);
+    fr_buffer_release(&publisher->head_bytes);
+    free(publisher);
+}
+
+void fr_publisher_offer(struct fr_publisher *publisher, uint64_t epoch)
+{
+    uint64_t before = atomic_load(&publisher->offered);
+    while (before < epoch && !atomic_compare_exchange_weak(&publisher->offered, &before, epoch))
+        continue; /* the check and the durable thread may both offer */
+}
+
+void fr_publisher_get_status(struct fr_publisher *publisher, struct fr_publisher_status *out)
+{
+    pthread_mutex_lock(&publisher->mutex);
+    *out = publisher->status;
+    pthread_mutex_unlock(&publisher->mutex);
+    out->offered = atomic_load(&publisher->offered);
+}
+
+/* ---- sending ---- */
+
+static enum fr_status keep_record(void *self, uint32_t partition, uint32_t piece, const void *bytes, size_t size)
+{
+    (void)piece;
+    struct outgoing *out = self;
+    if (out->n == out->capacity) {
+        out->capacity = out->capacity ? out->capacity * 2 : 64;
+        out->records = fr_realloc(out->records, out->capacity, sizeof(*out->records));
+    }
+    out->records[out->n++] = (struct outgoing_record){partition, out->bytes.size, size};
+    fr_buffer_append(&out->bytes, bytes, size);
+    return FR_OK;
+}
+
+/* The Kafka timestamp is the wall time of the cut. In lockstep mode the announcement says the watermark instead, event
+ * time, and a broker deletes by timestamp: a time that is far from the present gives way to it. */
+static int64_t record_timestamp(const struct fr_publisher *publisher, int64_t cut_ms)
+{
+    int64_t now = fr_wall_ms(publisher->options.clock);
+    return cut_ms < now - TIMESTAMP_SKEW_MS || cut_ms > now + TIMESTAMP_SKEW_MS ? now : cut_ms;
+}
+
+/* Reads epoch sent + 1 from the journal and encodes it with the settings of its own journal file. */
+static enum fr_status load_epoch(struct fr_publisher *publisher, uint64_t number, struct fr_err *err)
+{
+    struct outgoing *out = &publisher->out;
+    out->n = out->next = 0;
+    fr_buffer_clear(&out->bytes);
+    fr_buffer_clear(&publisher->epoch_bytes);
+    fr_buffer_clear(&publisher->head_bytes);
+    enum fr_status status =
+        fr_durable_read_epoch(publisher->options.durable, number, &publisher->epoch_bytes, &publisher->head_bytes, err);
+    if (status != FR_OK)
+        return status;
+    struct fr_epoch epoch;
+    struct fr_codec_settings settings;
+    if (fr_epoch_parse(publisher->epoch_bytes.data, publisher->epoch_bytes.size, &epoch) != FR_OK ||
+        epoch.epoch != number)
+        return fr_err_set(err, FR_E_CORRUPT, "epoch %" PRIu64 " of the journal does not parse", number);
+    status = fr_codec_settings_parse(publisher->head_bytes.data, publisher->head_bytes.size, &settings);
+    if (status != FR_OK)
+        return fr_err_set(err, status, "the head of the journal file of epoch %" PRIu64 " does not parse", number);
+    uint64_t saturated = 0;
+    if (settings.np != publisher->options.partitions)
+        status = fr_err_set(err, FR_E_MISMATCH, "epoch %" PRIu64 " was cut for %u delta partitions, the config says %u",
+                            number, settings.np, publisher->options.partitions);
+    int64_t cut_ms = 0;
+    if (status == FR_OK)
+        status = fr_delta_wall_ms(&epoch, &cut_ms, err);
+    if (status == FR_OK)
+        status = fr_delta_of_epoch(&settings, &epoch, keep_record, out, &saturated, err);
+    fr_codec_settings_release(&settings);
+    if (status != FR_OK) {
+        out->n = 0;
+        return status;
+    }
+    out->epoch = number;
+    out->timestamp_ms = record_timestamp(publisher, cut_ms);
+    pthread_mutex_lock(&publisher->mutex);
+    if (number > publisher->highest_sent)
+        publisher->status.saturated += saturated;
+    else
+        publisher->status.resent_epochs += 1;
+    pthread_mutex_unlock(&publisher->mutex);
+    if (number > publisher->highest_sent)
+        publisher->highest_sent = number;
+    *pending_at(publisher, publisher->n_pending++) = (struct pending_epoch){number, 0, false};
+    return FR_OK;
+}
+
+/* Hands over records of the outgoing epoch while they fit; FR_AGAIN when the bound or librdkafka's queue is full. */
+static enum fr_status produce_some(struct fr_publisher *publisher, struct fr_err *err)
+{
+    struct outgoing *out = &publisher->out;
+    struct pending_epoch *pending = find_pending(publisher, out->epoch);
+    FR_CHECK(pending != NULL);
+    for (; out->next < out->n; out->next++) {
+        const struct outgoing_record *record = &out->records[out->next];
+        size_t limit = publisher->options.max_in_flight_bytes, used = publisher->in_flight_bytes;
+        if (used >= limit || (used > 0 && record->size > limit - used))
+            return FR_AGAIN; /* a record beyond the limit goes alone */
+        uint8_t *value = out->bytes.data + record->offset;
+        rd_kafka_resp_err_t error =
+            rd_kafka_producev(publisher->producer, RD_KAFKA_V_TOPIC(publisher->options.topic),
+                              RD_KAFKA_V_PARTITION((int32_t)record->partition), RD_KAFKA_V_VALUE(value, record->size),
+                              RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_TIMESTAMP(out->timestamp_ms),
+                              RD_KAFKA_V_OPAQUE((void *)(uintptr_t)out->epoch), RD_KAFKA_V_END);
+        if (error == RD_KAFKA_RESP_ERR__QUEUE_FULL)
+            return FR_AGAIN;
+        if (error) {
+            publisher->failed = true;
+            return fr_err_set(err, FR_E_UNAVAILABLE, "topic %s refuses a record of %zu bytes: %s",
+                              publisher->options.topic, record->size, rd_kafka_err2str(error));
+        }
+        publisher->in_flight_bytes += record->size;
+        pending->outstanding += 1;
+        pthread_mutex_lock(&publisher->mutex);
+        publisher->status.records += 1;
+        publisher->status.bytes += record->size;
+        pthread_mutex_unlock(&publisher->mutex);
+    }
+    pending->complete = true;
+    publisher->sent = out->epoch;
+    return FR_OK;
+}
+
+static enum fr_status send_waiting(struct fr_publisher *publisher, struct fr_err *err)
+{
+    enum fr_status status = FR_OK;
+    while (status == FR_OK) {
+        if (publisher->out.next == publisher->out.n) {
+            if (publisher->sent >= atomic_load(&publisher->offered) || publisher->n_pending == PENDING_EPOCHS_MAX)
+                return FR_OK;
+            status = load_epoch(publisher, publisher->sent + 1, err);
+        }
+        if (status == FR_OK)
+            status = produce_some(publisher, err);
+    }
+    return status == FR_AGAIN ? FR_OK : status;
+}
+
+static void settle(struct fr_publisher *publisher)
+{
+    bool moved = false;
+    while (publisher->n_pending > 0 && pending_at(publisher, 0)->complete &&
+           pending_at(publisher, 0)->outstanding == 0) {
+        publisher->acked = pending_at(publisher, 0)->epoch;
+        publisher->pending_begin = (publisher->pending_begin + 1) % PENDING_EPOCHS_MAX;
+        publisher->n_pending -= 1;
+        moved = true;
+    }
+    if (moved)
+        publisher->backoff_ms = 0;
+    pthread_mutex_lock(&publisher->mutex);
+    publisher->status.sent = publisher->sent;
+    publisher->status.acked = publisher->acked;
+    publisher->status.in_flight_bytes = publisher->in_flight_bytes;
+    if (moved)
+        publisher->status.problem[0] = '\0';
+    pthread_mutex_unlock(&publisher->mutex);
+}
+
+/* Ends the producer after a failure and plans the next attempt. */
+static void restart_later(struct fr_publisher *publisher)
+{
+    char quoted[300];
+    struct fr_publisher_status status;
+    fr_publisher_get_status(publisher, &status);
+    end_producer(publisher);
+    publisher->failed = false;
+    atomic_store(&publisher->fatal, false);
+    publisher->backoff_ms = publisher->backoff_ms ? publisher->backoff_ms * 2 : BACKOFF_MIN_MS;
+    if (publisher->backoff_ms > BACKOFF_MAX_MS)
+        publisher->backoff_ms = BACKOFF_MAX_MS;
+    publisher->retry_at_ns = fr_mono_ns(publisher->options.clock) + publisher->backoff_ms * 1000000u;
+    pthread_mutex_lock(&publisher->mutex);
+    publisher->status.errors += 1;
+    pthread_mutex_unlock(&publisher->mutex);
+    fr_log(FR_LOG_WARN, "publisher", "producer_restart", "acked=%" PRIu64 " retry_in_ms=%" PRIu64 " problem=%s",
+           publisher->acked, publisher->backoff_ms, fr_log_quote(quoted, sizeof(quoted), status.problem));
+}
+
+enum fr_status fr_publisher_step(struct fr_publisher *publisher, int wait_ms, struct fr_err *err)
+{
+    if (!publisher->checked)
+        return fr_err_set(err, FR_E_STATE, "the delta topic was not checked yet");
+    enum fr_status status = FR_OK;
+    if (!publisher->producer) {
+        uint64_t now = fr_mono_ns(publisher->options.clock);
+        if (now < publisher->retry_at_ns) {
+            struct fr_publisher_status current;
+            fr_publisher_get_status(publisher, &current);
+            uint64_t left_ms = (publisher->retry_at_ns - now) / 1000000u + 1;
+            (void)poll(NULL, 0, wait_ms < 0 || left_ms < (uint64_t)wait_ms ? (int)left_ms : wait_ms);
+            return fr_err_set(err, FR_E_UNAVAILABLE, "%s", current.problem);
+        }
+        status = fr_publisher_producer(publisher, err);
+        if (status != FR_OK)
+            return status;
+    }
+    if (!publisher->failed && !atomic_load(&publisher->fatal))
+        status = send_waiting(publisher, err);
+    rd_kafka_poll(publisher->producer, wait_ms);
+    while (rd_kafka_poll(publisher->producer, 0) > 0)
+        continue; /* bounded by the records in flight */
+    settle(publisher);
+    struct fr_publisher_status current;
+    fr_publisher_get_status(publisher, &current);
+    if (publisher->failed || atomic_load(&publisher->fatal)) {
+        if (status == FR_E_UNAVAILABLE && err)
+            fr_publisher_problem(publisher, err->text);
+        restart_later(publisher);
+        settle(publisher);
+        fr_publisher_get_status(publisher, &current);
+        return fr_err_set(err, FR_E_UNAVAILABLE, "%s", current.problem);
+    }
+    if (status == FR_OK && current.in_flight_bytes > 0 && current.problem[0] != '\0')
+        return fr_err_set(err, FR_E_UNAVAILABLE, "%s", current.problem);
+    return status;
+}

@@ -1,0 +1,373 @@
+/* The replica's rules (DESIGN section 7): what a record does, and when an epoch becomes served.
+ *
+ * A partition delivers pieces and commits in ascending epochs; pieces wait in staging until every followed partition
+ * has committed the epoch; then it is checked, applied whole, and the chain moves on: (timeline, epoch, digest). What
+ * breaks the chain stops the replica, which goes on serving what it has: a missing piece or epoch (gap), another digest
+ * for the same epoch or another predecessor (two writers), a newer timeline (rewind). Damaged records are refused one
+ * by one; the hole they leave is the gap that stops.
+ *
+ * Invariants: what is served is the state of exactly one epoch; staging holds at most staging_max bytes besides the
+ * oldest epoch's own; nothing of a record is used before its crc fits. Owner: one thread. Does not: read Kafka, files
+ * or clocks. */
+#include "replica_internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+
+#define STAGING_DEFAULT (UINT64_C(1) << 30)
+enum { STAGING_OLDEST_FACTOR = 4 };
+
+int freshet_replica_new(const struct freshet_replica_options *options, struct freshet_replica **out)
+{
+    struct freshet_replica *replica = fr_alloc(1, sizeof(*replica));
+    replica->follow_all = options->partitions == NULL;
+    bool fits = !options->model || (options->model[0] && strlen(options->model) < sizeof(replica->model_name));
+    for (size_t i = 0; options->partitions && i < options->n_partitions && fits; i++) {
+        fits = options->partitions[i] < FR_DELTA_PARTITIONS_MAX;
+        if (fits) {
+            replica->follow[options->partitions[i]] = true;
+            if (options->partitions[i] > replica->follow_highest)
+                replica->follow_highest = options->partitions[i];
+        }
+    }
+    if (!fits) {
+        free(replica);
+        return FRESHET_E_INVALID;
+    }
+    replica->follow[0] = true; /* model and dense parameters are there */
+    if (options->model)
+        memcpy(replica->model_name, options->model, strlen(options->model) + 1);
+    replica->staging_max = options->staging_max ? options->staging_max : STAGING_DEFAULT;
+    *out = replica;
+    return FRESHET_OK;
+}
+
+void freshet_replica_free(struct freshet_replica *replica)
+{
+    if (!replica)
+        return;
+    fr_held_free(&replica->held);
+    fr_served_model_free(replica->model);
+    free(replica->last_committed);
+    free(replica);
+}
+
+/* ---- what a record can end in ---- */
+
+static void copy_text(char *out, size_t room, const char *text)
+{
+    size_t size = strnlen(text, room - 1);
+    memmove(out, text, size); /* the stop's own text may be given again */
+    out[size] = '\0';
+}
+
+static int refuse(struct freshet_replica *replica, struct freshet_event *event, int status, const char *problem)
+{
+    replica->info.refused += 1;
+    event->refused = 1;
+    copy_text(event->problem, sizeof(event->problem), problem);
+    return status;
+}
+
+static int stop(struct freshet_replica *replica, struct freshet_event *event, int status, const char *problem)
+{
+    copy_text(replica->stop_problem, sizeof(replica->stop_problem), problem);
+    replica->stopped = status;
+    return refuse(replica, event, status, problem);
+}
+
+static int drop_stale(struct freshet_event *event)
+{
+    event->stale = 1;
+    return FRESHET_OK;
+}
+
+/* ---- the rules, in the order in which they are asked ---- */
+
+/* Model, number of partitions: learned from the first record, then fixed. */
+static int check_source(struct freshet_replica *replica, const struct fr_delta_record *record,
+                        struct freshet_event *event)
+{
+    char problem[256];
+    if (replica->model_name[0] == '\0')
+        memcpy(replica->model_name, record->model.bytes, record->model.size); /* at most 127 bytes, the rest is zero */
+    if (strlen(replica->model_name) != record->model.size ||
+        memcmp(replica->model_name, record->model.bytes, record->model.size) != 0) {
+        snprintf(problem, sizeof(problem), "record of model %.*s in the deltas of model %.100s",
+                 record->model.size > 100 ? 100 : (int)record->model.size, record->model.bytes, replica->model_name);
+        return stop(replica, event, FRESHET_E_MISMATCH, problem);
+    }
+    if (replica->np == 0) {
+        if (replica->follow_highest >= record->np) {
+            snprintf(problem, sizeof(problem), "partition %u is to be followed, but there are %u partitions",
+                     replica->follow_highest, record->np);
+            return stop(replica, event, FRESHET_E_INVALID, problem);
+        }
+        replica->np = record->np;
+        replica->last_committed = fr_alloc(record->np, sizeof(*replica->last_committed));
+        for (uint32_t p = 0; p < record->np; p++) {
+            replica->follow[p] |= replica->follow_all;
+            replica->n_followed += replica->follow[p];
+        }
+    }
+    if (record->np != replica->np && record->timeline >= replica->timeline) {
+        snprintf(problem, sizeof(problem), "record of %u partitions in deltas of %u", record->np, replica->np);
+        return stop(replica, event, FRESHET_E_MISMATCH, problem);
+    }
+    return FRESHET_OK;
+}
+
+static void begin_timeline(struct freshet_replica *replica, uint64_t timeline)
+{
+    replica->timeline = timeline;
+    replica->epoch = replica->digest = 0;
+    memset(replica->digests, 0, sizeof(replica->digests));
+    memset(replica->last_committed, 0, replica->np * sizeof(*replica->last_committed));
+    fr_held_clear(&replica->held);
+}
+
+/* A newer timeline: history was rewound. To nothing: begin again, and serve the old state until the first epoch is
+ * there. Otherwise only the snapshot that the rewind names leads on. */
+static int rewind_history(struct freshet_replica *replica, const struct fr_delta_record *record,
+                          struct freshet_event *event)
+{
+    char problem[256];
+    if (record->kind == FR_DELTA_REWIND && record->rewind.to == 0 && record->rewind.snap.size == 0 &&
+        record->epoch == 1) {
+        begin_timeline(replica, record->timeline);
+        replica->reset_pending = replica->model != NULL;
+        return FRESHET_OK;
+    }
+    if (record->kind == FR_DELTA_REWIND)
+        snprintf(problem, sizeof(problem), "timeline %" PRIu64 " rewinds to epoch %" PRIu64 "; load snapshot %.*s",
+                 record->timeline, record->rewind.to,
+                 record->rewind.snap.size > 150 ? 150 : (int)record->rewind.snap.size, record->rewind.snap.bytes);
+    else
+        snprintf(problem, sizeof(problem), "timeline %" PRIu64 " began; load its newest snapshot", record->timeline);
+    return stop(replica, event, FRESHET_E_REWIND, problem);
+}
+
+static int two_writers(struct freshet_replica *replica, struct freshet_event *event, uint64_t epoch, const char *what)
+{
+    char problem[256];
+    snprintf(problem, sizeof(problem), "two writers: epoch %" PRIu64 " %s", epoch, what);
+    return stop(replica, event, FRESHET_E_MISMATCH, problem);
+}
+
+static int gap(struct freshet_replica *replica, struct freshet_event *event, const struct fr_delta_record *record,
+               const char *what)
+{
+    char problem[256];
+    snprintf(problem, sizeof(problem),
+             "gap: %s at epoch %" PRIu64 " partition %u; the replica stands at epoch %" PRIu64, what, record->epoch,
+             record->partition, replica->epoch);
+    return stop(replica, event, FRESHET_E_GAP, problem);
+}
+
+static bool applied_digest(const struct freshet_replica *replica, uint64_t epoch, uint64_t *digest)
+{
+    const uint64_t at = epoch % FR_DIGESTS_KEPT;
+    if (epoch == 0 || replica->digests[at].epoch != epoch)
+        return false;
+    *digest = replica->digests[at].digest;
+    return true;
+}
+
+/* Nothing may be missing between this record and what its partition delivered before. */
+static int check_chain(struct freshet_replica *replica, const struct fr_delta_record *record,
+                       struct freshet_event *event)
+{
+    uint64_t digest;
+    if (record->epoch <= replica->epoch) {
+        if (applied_digest(replica, record->epoch, &digest) && digest != record->digest)
+            return two_writers(replica, event, record->epoch, "was applied with another digest");
+        return drop_stale(event);
+    }
+    uint64_t reached = replica->last_committed[record->partition];
+    if (reached < replica->epoch)
+        reached = replica->epoch;
+    if (record->from > reached + 1) /* epochs are below 2^64 - 1: from <= e, and reached < e */
+        return gap(replica, event, record, "epochs are missing");
+    return FRESHET_OK;
+}
+
+static bool staging_full(const struct freshet_replica *replica, const struct fr_delta_record *record, size_t size,
+                         bool *hopeless)
+{
+    uint64_t after = replica->held.bytes + size;
+    bool oldest = replica->held.n == 0 || record->epoch <= fr_held_at(&replica->held, 0)->epoch;
+    *hopeless = oldest && after / STAGING_OLDEST_FACTOR > replica->staging_max;
+    return after > replica->staging_max && !oldest;
+}
+
+/* A record as it came. */
+struct incoming {
+    struct fr_delta_record record;
+    const void *bytes;
+    size_t size;
+    struct fr_staged *staged; /* the epoch it belongs to, once held */
+};
+
+static int stage_record(struct freshet_replica *replica, struct incoming *incoming, struct freshet_event *event)
+{
+    const struct fr_delta_record *record = &incoming->record;
+    struct fr_staged *other, *staged = fr_held_find(&replica->held, record->epoch, record->from, &other);
+    if (other && other->digest != record->digest)
+        return two_writers(replica, event, record->epoch, "arrives with two digests");
+    if (other && other->fp != record->fp)
+        return two_writers(replica, event, record->epoch, "arrives with two model fingerprints");
+    bool hopeless;
+    if (staging_full(replica, record, incoming->size, &hopeless))
+        return FRESHET_AGAIN;
+    if (hopeless || record->piece >= FR_PIECES_MAX)
+        return stop(replica, event, FRESHET_E_INVALID, "an epoch is larger than the staging limit");
+    if (!staged)
+        staged = fr_held_add(&replica->held, record);
+    incoming->staged = staged;
+    struct fr_staged_partition *partition = &staged->partitions[record->partition];
+    if (partition->committed && record->kind != FR_DELTA_COMMIT && record->piece >= partition->n_held)
+        return two_writers(replica, event, record->epoch, "has pieces behind its commit");
+    if (record->kind == FR_DELTA_COMMIT
+            ? partition->committed
+            : !fr_held_hold(&replica->held, staged, record, incoming->bytes, incoming->size)) {
+        event->duplicate = 1;
+        replica->info.duplicates += 1;
+    }
+    return FRESHET_OK;
+}
+
+static int commit_partition(struct freshet_replica *replica, const struct fr_delta_record *record,
+                            struct fr_staged *staged, struct freshet_event *event)
+{
+    struct fr_staged_partition *partition = &staged->partitions[record->partition];
+    bool complete =
+        partition->n_held == record->commit.n_pieces; /* numbered below n, each once: then none is missing */
+    for (uint32_t i = 0; complete && i < record->commit.n_pieces; i++)
+        complete = partition->pieces[i].bytes != NULL;
+    if (!complete)
+        return gap(replica, event, record, "pieces are missing at the commit");
+    if (partition->n_rows != record->commit.n_rows || partition->n_drops != record->commit.n_drops)
+        return gap(replica, event, record, "rows do not add up at the commit");
+    if (staged->n_committed > 0 && staged->previous != record->commit.previous)
+        return two_writers(replica, event, record->epoch, "has two predecessors");
+    partition->committed = true;
+    staged->n_committed += 1;
+    staged->previous = record->commit.previous;
+    staged->wm_ms = record->commit.wm_ms;
+    staged->t_ms = record->commit.t_ms;
+    staged->samples = record->commit.samples;
+    if (replica->last_committed[record->partition] < record->epoch)
+        replica->last_committed[record->partition] = record->epoch;
+    return FRESHET_OK;
+}
+
+/* The staged epoch that continues the chain and is complete in every followed partition, or NULL. */
+static struct fr_staged *next_complete(const struct freshet_replica *replica)
+{
+    size_t n = replica->held.n < FR_APPLY_SCAN_MAX ? replica->held.n : FR_APPLY_SCAN_MAX;
+    for (size_t i = 0; i < n; i++) {
+        struct fr_staged *staged = fr_held_at(&replica->held, i);
+        if (staged->n_committed == replica->n_followed && staged->from <= replica->epoch + 1 &&
+            staged->epoch > replica->epoch)
+            return staged;
+    }
+    return NULL;
+}
+
+static void move_on(struct freshet_replica *replica, const struct fr_staged *staged)
+{
+    replica->epoch = staged->epoch;
+    replica->digest = staged->digest;
+    replica->digests[staged->epoch % FR_DIGESTS_KEPT].epoch = staged->epoch;
+    replica->digests[staged->epoch % FR_DIGESTS_KEPT].digest = staged->digest;
+    replica->info.timeline = replica->timeline;
+    replica->info.epoch = staged->epoch;
+    replica->info.digest = staged->digest;
+    replica->info.fp = staged->fp;
+    replica->info.watermark_ms = staged->wm_ms;
+    replica->info.samples = staged->samples;
+    replica->info.commit_wall_ms = staged->t_ms;
+    replica->info.epochs_applied += 1;
+    fr_held_drop(&replica->held, staged->epoch);
+}
+
+static int apply_complete(struct freshet_replica *replica, struct freshet_event *event)
+{
+    struct fr_staged *staged;
+    while ((staged = next_complete(replica)) != NULL) {
+        uint64_t expected;
+        bool known = true;
+        if (staged->from == 1)
+            expected = 0;
+        else if (staged->from == replica->epoch + 1)
+            expected = replica->digest;
+        else
+            known = applied_digest(replica, staged->from - 1, &expected); /* merged, and it begins in what is applied */
+        if (known && expected != staged->previous)
+            return two_writers(replica, event, staged->epoch, "does not continue what was applied before it");
+        struct fr_err err = {0};
+        int status = fr_replica_apply(replica, staged, &err);
+        if (status != FRESHET_OK)
+            return stop(replica, event, status, err.text);
+        move_on(replica, staged);
+        event->applied += 1;
+    }
+    return FRESHET_OK;
+}
+
+static int feed_record(struct freshet_replica *replica, struct incoming *incoming, struct freshet_event *event)
+{
+    const struct fr_delta_record *record = &incoming->record;
+    int status = check_source(replica, record, event);
+    if (status != FRESHET_OK)
+        return status;
+    if (record->partition >= replica->np || !replica->follow[record->partition] || record->timeline < replica->timeline)
+        return drop_stale(event);
+    if (record->timeline > replica->timeline) {
+        if (replica->timeline == 0 && record->kind != FR_DELTA_REWIND)
+            begin_timeline(replica, record->timeline);
+        else
+            status = rewind_history(replica, record, event);
+    }
+    if (status == FRESHET_OK)
+        status = check_chain(replica, record, event);
+    if (status != FRESHET_OK || event->stale)
+        return status;
+    status = stage_record(replica, incoming, event);
+    if (status != FRESHET_OK || event->duplicate || record->kind != FR_DELTA_COMMIT)
+        return status;
+    status = commit_partition(replica, record, incoming->staged, event);
+    return status == FRESHET_OK ? apply_complete(replica, event) : status;
+}
+
+int freshet_replica_feed(struct freshet_replica *replica, uint32_t partition, const void *bytes, size_t size,
+                         struct freshet_event *out)
+{
+    struct freshet_event event = {0};
+    struct incoming incoming = {.bytes = bytes, .size = size};
+    struct fr_err err = {0};
+    int status;
+    replica->info.records += 1;
+    enum fr_status read = fr_delta_read(bytes, size, &incoming.record, &err);
+    if (read == FR_OK)
+        event.record_epoch = incoming.record.epoch;
+    if (replica->stopped != FRESHET_OK)
+        status = refuse(replica, &event, replica->stopped, replica->stop_problem);
+    else if (read == FR_E_UNSUPPORTED)
+        status = stop(replica, &event, FRESHET_E_MISMATCH, err.text);
+    else if (read != FR_OK)
+        status = refuse(replica, &event, FRESHET_E_INVALID, err.text);
+    else if (incoming.record.partition != partition)
+        status = refuse(replica, &event, FRESHET_E_INVALID, "the record is of another partition than it came from");
+    else
+        status = feed_record(replica, &incoming, &event);
+    event.timeline = replica->info.timeline;
+    event.epoch = replica->info.epoch;
+    if (out)
+        *out = event;
+    return status;
+}

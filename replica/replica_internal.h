@@ -1,0 +1,75 @@
+/* The replica's inside: the served model, the chain position, staged epochs. */
+#ifndef FR_REPLICA_INTERNAL_H
+#define FR_REPLICA_INTERNAL_H
+
+#include "decode/decoder.h"
+#include "freshet/replica.h"
+#include "graph/graph.h"
+#include "row_map.h"
+#include "held.h"
+
+enum { FR_DIGESTS_KEPT = 256, FR_APPLY_SCAN_MAX = 64 };
+
+/* Configuration, network and rows of one fingerprint. */
+struct fr_served_model {
+    uint64_t fp;
+    char kernel[128]; /* trained with */
+    struct fr_conf *conf;
+    struct fr_graph *graph;
+    struct fr_parameter *parameters; /* the graph's */
+    size_t n_parameters, n_received;
+    bool *received;
+    uint32_t n_tables;
+    struct fr_served_table {
+        struct fr_row_layout layout;
+        struct fr_row_map rows;
+    } * tables; /* in the conf's order */
+    /* scoring */
+    struct fr_decoder *decoders[2]; /* by enum fr_format; made when first used */
+    struct fr_batch *batch;
+    struct fr_rows rows;
+    struct fr_table_rows *table_rows;
+    size_t *table_rows_capacity;
+};
+
+enum fr_status fr_served_model_new(const struct fr_delta_record *record, struct fr_served_model **out,
+                                   struct fr_err *err) FR_MUST_CHECK;
+void fr_served_model_free(struct fr_served_model *model);
+/* Moves the rows of every table that has the same name and parts in both. */
+void fr_served_model_take_rows(struct fr_served_model *model, struct fr_served_model *old);
+/* -1: none of that name. */
+int fr_served_model_table(const struct fr_served_model *model, struct fr_delta_text name);
+/* Does the record fit the model; filled[parameter] counts dense elements so far (chunks ascend). */
+enum fr_status fr_served_model_check(const struct fr_served_model *model, const struct fr_delta_record *record,
+                                     uint64_t *filled, struct fr_err *err) FR_MUST_CHECK;
+/* Takes a checked record. */
+void fr_served_model_apply(struct fr_served_model *model, const struct fr_delta_record *record);
+
+struct freshet_replica {
+    bool follow_all;
+    bool follow[FR_DELTA_PARTITIONS_MAX];
+    uint32_t follow_highest; /* of the partitions asked for */
+    char model_name[128];    /* "" until known */
+    uint64_t staging_max;
+    uint32_t np, n_followed; /* 0 until the first record */
+
+    /* Where the chain stands; `served` differs only between a rewind to 0 and the first epoch after it. */
+    uint64_t timeline, epoch, digest;
+    struct {
+        uint64_t epoch, digest;
+    } digests[FR_DIGESTS_KEPT]; /* applied, by epoch modulo */
+    uint64_t *last_committed;   /* [np] newest epoch whose commit arrived */
+    bool reset_pending;
+    struct fr_held held;
+
+    struct fr_served_model *model; /* NULL: nothing applied yet */
+    struct freshet_replica_info info;
+    int stopped; /* a status that stays */
+    char stop_problem[256];
+    char score_problem[512];
+};
+
+/* Checks and applies one complete epoch; FRESHET_OK, or why the replica must stop (nothing was changed). */
+int fr_replica_apply(struct freshet_replica *replica, const struct fr_staged *staged, struct fr_err *err);
+
+#endif

@@ -1,0 +1,37 @@
+/* Rows of one table: an open-addressing map from key to a slot of floats.
+ *
+ * Linear probing with backward-shift deletion (Knuth, TAOCP vol. 3, 6.4, algorithm R): no tombstones, so that a table
+ * which turns over for ever does not slow down. Keys are hashes already (sample keys come from fmix64 or XXH3), their
+ * low bits place them. Every u64 is a valid key: emptiness is in `slots`. Slots lie in slabs whose addresses never
+ * change. Owner: the replica's thread. */
+#ifndef FR_REPLICA_ROW_MAP_H
+#define FR_REPLICA_ROW_MAP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { FR_ROWS_PER_SLAB = 4096 };
+
+struct fr_row_map {
+    uint32_t width; /* floats a row */
+    size_t n_rows, capacity;
+    uint64_t *keys;  /* [capacity] */
+    uint32_t *slots; /* [capacity] slot + 1; 0: empty */
+    float **slabs;
+    size_t n_slabs;
+    uint32_t n_slots; /* ever used */
+    uint32_t *spare;
+    size_t n_spare, spare_capacity;
+};
+
+void fr_row_map_init(struct fr_row_map *map, uint32_t width);
+void fr_row_map_release(struct fr_row_map *map);
+/* NULL: no such row. */
+float *fr_row_map_find(const struct fr_row_map *map, uint64_t key);
+/* The row of key, made (with undefined values) when there is none. */
+float *fr_row_map_put(struct fr_row_map *map, uint64_t key);
+void fr_row_map_erase(struct fr_row_map *map, uint64_t key);
+/* All keys, ascending: n_rows of them, released by the caller with free(). */
+uint64_t *fr_row_map_sorted_keys(const struct fr_row_map *map);
+
+#endif

@@ -1,0 +1,121 @@
+/* f16 and bf16: exhaustive over all 65536 halves and over every rounding boundary between them. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/math.h"
+#include "codec/codec.h"
+
+static void every_half_survives_the_way_to_f32_and_back(void **state)
+{
+    (void)state;
+    for (uint32_t bits = 0; bits < 65536; bits++) {
+        if ((bits & 0x7fff) == 0x7c00)
+            continue; /* infinities saturate */
+        uint64_t saturated = 0;
+        assert_int_equal(fr_f16_from_f32(fr_f32_from_f16((uint16_t)bits), &saturated), bits);
+        assert_int_equal(saturated, 0);
+    }
+}
+
+static void f32_values_of_halves_follow_the_definition(void **state)
+{
+    (void)state;
+    for (uint32_t bits = 0; bits < 0x7c00; bits++) {
+        int exponent = (int)(bits >> 10), mantissa = (int)(bits & 0x3ff);
+        double value = exponent ? ldexp(1024 + mantissa, exponent - 25) : ldexp(mantissa, -24);
+        assert_true((double)fr_f32_from_f16((uint16_t)bits) == value);
+        assert_true((double)fr_f32_from_f16((uint16_t)(bits | 0x8000)) == -value);
+    }
+}
+
+static void values_between_two_halves_go_to_the_nearer_and_ties_to_the_even_one(void **state)
+{
+    (void)state;
+    for (uint32_t bits = 0; bits < 0x7bff; bits++) {
+        float low = fr_f32_from_f16((uint16_t)bits), high = fr_f32_from_f16((uint16_t)(bits + 1));
+        float middle = (low + high) / 2; /* exact: 24 bits hold one more than 11 */
+        uint32_t even = bits & 1 ? bits + 1 : bits;
+        for (uint32_t sign = 0; sign <= 0x8000; sign += 0x8000) {
+            float s = sign ? -1.0f : 1.0f;
+            assert_int_equal(fr_f16_from_f32(s * middle, NULL), even | sign);
+            assert_int_equal(fr_f16_from_f32(s * nextafterf(middle, 0), NULL), bits | sign);
+            assert_int_equal(fr_f16_from_f32(s * nextafterf(middle, 1e9f), NULL), (bits + 1) | sign);
+        }
+    }
+}
+
+static void values_beyond_the_finite_range_saturate_and_are_counted(void **state)
+{
+    (void)state;
+    uint64_t saturated = 0;
+    assert_int_equal(fr_f16_from_f32(65519.996f, &saturated), 0x7bff);
+    assert_int_equal(saturated, 0);
+    assert_int_equal(fr_f16_from_f32(65520.0f, &saturated), 0x7bff);
+    assert_int_equal(fr_f16_from_f32(-1e30f, &saturated), 0xfbff);
+    assert_int_equal(fr_f16_from_f32(INFINITY, &saturated), 0x7bff);
+    assert_int_equal(fr_f16_from_f32(-INFINITY, &saturated), 0xfbff);
+    assert_int_equal(saturated, 4);
+}
+
+static void nan_stays_nan(void **state)
+{
+    (void)state;
+    uint64_t saturated = 0;
+    assert_true(isnan(fr_f32_from_f16(fr_f16_from_f32(NAN, &saturated))));
+    assert_true(isnan(fr_f32_from_f16(fr_f16_from_f32(fr_bits_f32(0x7f800001u), &saturated))));
+    assert_true(isnan(fr_quantized(fr_bits_f32(0xff800001u), FR_CODEC_BF16)));
+    assert_int_equal(saturated, 0);
+}
+
+static void f32_below_half_of_the_smallest_half_becomes_signed_zero(void **state)
+{
+    (void)state;
+    assert_int_equal(fr_f16_from_f32(ldexpf(1, -25), NULL), 0);
+    assert_int_equal(fr_f16_from_f32(nextafterf(ldexpf(1, -25), 1), NULL), 1);
+    assert_int_equal(fr_f16_from_f32(-1e-30f, NULL), 0x8000);
+    assert_int_equal(fr_f16_from_f32(fr_bits_f32(1), NULL), 0);
+}
+
+static void bf16_rounds_half_to_even_and_saturates(void **state)
+{
+    (void)state;
+    assert_true(fr_quantized(1.0f + ldexpf(1, -8), FR_CODEC_BF16) == 1.0f);
+    assert_true(fr_quantized(1.0f + 3 * ldexpf(1, -8), FR_CODEC_BF16) == 1.0f + ldexpf(1, -6));
+    assert_true(fr_quantized(nextafterf(1.0f + ldexpf(1, -8), 2), FR_CODEC_BF16) == 1.0f + ldexpf(1, -7));
+    assert_true(fr_quantized(INFINITY, FR_CODEC_BF16) == fr_bits_f32(0x7f7f0000u));
+    assert_true(fr_quantized(-3.4028234e38f, FR_CODEC_BF16) == fr_bits_f32(0xff7f0000u));
+    assert_true(fr_quantized(0.1f, FR_CODEC_F32) == 0.1f);
+}
+
+static void quantizing_twice_changes_nothing(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 200000; i++) {
+        float value = fr_bits_f32(i * 2654435761u);
+        for (int q = FR_CODEC_F32; q <= FR_CODEC_BF16; q++) {
+            float once = fr_quantized(value, (enum fr_codec_quantize)q);
+            float twice = fr_quantized(once, (enum fr_codec_quantize)q);
+            assert_true(fr_f32_bits(once) == fr_f32_bits(twice));
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_half_survives_the_way_to_f32_and_back),
+        cmocka_unit_test(f32_values_of_halves_follow_the_definition),
+        cmocka_unit_test(values_between_two_halves_go_to_the_nearer_and_ties_to_the_even_one),
+        cmocka_unit_test(values_beyond_the_finite_range_saturate_and_are_counted),
+        cmocka_unit_test(nan_stays_nan),
+        cmocka_unit_test(f32_below_half_of_the_smallest_half_becomes_signed_zero),
+        cmocka_unit_test(bf16_rounds_half_to_even_and_saturates),
+        cmocka_unit_test(quantizing_twice_changes_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
