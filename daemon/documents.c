@@ -1,0 +1,336 @@
+/* The documents behind /status, /auc and /readyz, and the series of /metrics, made from snapshots on the main thread
+ * (DESIGN section 8). Nothing here takes a lock of the training path: every module publishes copies. Undefined numbers
+ * are null. */
+#include "service.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+
+static void put_number(struct fr_buffer *out, const char *name, double value, const char *after)
+{
+    if (isfinite(value))
+        fr_buffer_printf(out, "\"%s\":%.9g%s", name, value, after);
+    else
+        fr_buffer_printf(out, "\"%s\":null%s", name, after);
+}
+
+/* A JSON string: control characters, quotes and backslashes escaped. */
+static void put_text(struct fr_buffer *out, const char *text)
+{
+    fr_put_u8(out, '"');
+    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+        if (*c == '"' || *c == '\\')
+            fr_buffer_printf(out, "\\%c", *c);
+        else if (*c < 0x20)
+            fr_buffer_printf(out, "\\u%04x", *c);
+        else
+            fr_put_u8(out, *c);
+    }
+    fr_put_u8(out, '"');
+}
+
+static void put_auc(struct fr_buffer *out, const struct fr_auc_result *result)
+{
+    fr_buffer_printf(out, "{");
+    put_number(out, "auc", result->auc, ",");
+    put_number(out, "logloss", result->logloss, ",");
+    put_number(out, "calibration", result->calibration, ",");
+    put_number(out, "positive_rate", result->positive_rate, ",");
+    put_number(out, "weight", result->weight, "}");
+}
+
+static void document_auc(const struct fr_service *service, const struct fr_trainer_status *trainer,
+                         struct fr_buffer *out)
+{
+    const struct fr_conf *conf = service->conf;
+    fr_buffer_printf(out, "{\"model\":\"%s\",\"tl\":1,\"epoch\":%" PRIu64 ",\"as_of_ms\":", conf->model,
+                     trainer->epoch);
+    if (trainer->watermark_ms == INT64_MIN)
+        fr_buffer_printf(out, "null");
+    else
+        fr_buffer_printf(out, "%" PRId64, trainer->watermark_ms);
+    fr_buffer_printf(out, ",\"tasks\":{");
+    for (uint32_t i = 0; i < trainer->n_tasks; i++) {
+        fr_buffer_printf(out, "%s\"%s\":{\"decayed\":{", i ? "," : "", trainer->tasks[i].name);
+        for (uint32_t h = 0; h < conf->metrics.n_half_lives; h++) {
+            fr_buffer_printf(out, "%s\"%s\":", h ? "," : "", conf->metrics.half_life_name[h]);
+            put_auc(out, &trainer->tasks[i].decayed[h]);
+        }
+        fr_buffer_printf(out, "},\"lifetime\":");
+        put_auc(out, &trainer->tasks[i].lifetime);
+        fr_buffer_printf(out, ",\"gauc\":null,\"served\":null}");
+    }
+    fr_buffer_printf(out, "}}\n");
+}
+
+static const char *phase_name(int phase)
+{
+    static const char *const names[] = {"recovering", "running", "draining", "stopped"};
+    return names[phase];
+}
+
+static void put_tables(const struct fr_trainer_status *trainer, struct fr_buffer *out)
+{
+    fr_buffer_printf(out, ",\"tables\":{");
+    for (uint32_t i = 0; i < trainer->n_tables; i++) {
+        const struct fr_store_table_stats *stats = &trainer->tables[i].stats;
+        fr_buffer_printf(out,
+                         "%s\"%s\":{\"rows\":{\"ram\":%" PRIu64 "},\"pending\":%" PRIu64 ",\"bytes\":%" PRIu64
+                         ",\"admitted\":%" PRIu64 ",\"rejected\":%" PRIu64 ",\"expired\":{\"idle\":%" PRIu64
+                         "},\"forgotten\":%" PRIu64 ",\"unremembered\":%" PRIu64 "}",
+                         i ? "," : "", trainer->tables[i].name, stats->rows, stats->pending, stats->bytes,
+                         stats->admitted, stats->rejected, stats->expired[FR_ABSENT_IDLE], stats->forgotten,
+                         stats->unremembered);
+    }
+    fr_buffer_printf(out, "}");
+}
+
+/* Durable positions and P2 terms, lag against the end of the log as ingest last saw it. */
+static void put_partitions(struct fr_service *service, const struct fr_ingest_status *ingest, struct fr_buffer *out)
+{
+    struct fr_positions positions = {0};
+    pthread_mutex_lock(&service->lock);
+    fr_positions_copy(&service->durable_positions, &positions);
+    pthread_mutex_unlock(&service->lock);
+    fr_buffer_printf(out, ",\"partitions\":[");
+    for (uint32_t i = 0; i < positions.count; i++) {
+        const struct fr_partition_position *p = &positions.partitions[i];
+        int64_t high = -1;
+        for (uint32_t k = 0; k < ingest->n_partitions; k++)
+            if (ingest->partitions[k].partition == p->partition && strcmp(ingest->partitions[k].topic, p->topic) == 0)
+                high = ingest->partitions[k].high;
+        fr_buffer_printf(
+            out,
+            "%s{\"topic\":\"%s\",\"partition\":%d,\"offset\":%" PRId64 ",\"item\":%u,\"lag\":%" PRId64
+            ",\"delivered\":%" PRIu64 ",\"decoded\":%" PRIu64 ",\"dead_lettered\":%" PRIu64 ",\"lost\":%" PRIu64
+            ",\"samples\":%" PRIu64 ",\"trained\":%" PRIu64 ",\"metrics_only\":%" PRIu64 ",\"masked\":%" PRIu64
+            ",\"quarantined\":%" PRIu64 ",\"skipped\":%" PRIu64 "}",
+            i ? "," : "", p->topic, p->partition, p->offset, p->item,
+            high >= 0 && p->offset >= 0 ? (high > p->offset ? high - p->offset : 0) : -1, p->delivered, p->decoded,
+            p->dead_lettered, p->lost, p->samples, p->trained, p->metrics_only, p->masked, p->quarantined, p->skipped);
+    }
+    fr_buffer_printf(out, "]");
+    fr_positions_release(&positions);
+}
+
+struct snapshots {
+    struct fr_trainer_status trainer;
+    struct fr_ingest_status ingest;
+    struct fr_publisher_status publisher;
+    struct fr_durable_status durable;
+};
+
+static void document_status(struct fr_service *service, const struct snapshots *s, struct fr_buffer *out)
+{
+    const struct fr_conf *conf = service->conf;
+    fr_buffer_printf(out, "{\"model\":\"%s\",\"phase\":\"%s\",\"kernel\":\"%s\"", conf->model,
+                     phase_name(atomic_load(&service->phase)),
+                     service->trainer ? fr_trainer_kernel(service->trainer) : "");
+    fr_buffer_printf(out,
+                     ",\"timeline\":%" PRIu64 ",\"epoch\":%" PRIu64 ",\"durable\":%" PRIu64 ",\"folded\":%" PRIu64
+                     ",\"folding\":%s"
+                     ",\"sent\":%" PRIu64 ",\"acked\":%" PRIu64,
+                     s->durable.timeline, s->trainer.epoch, s->durable.epoch, s->durable.folded,
+                     s->durable.folding ? "true" : "false", s->publisher.sent, s->publisher.acked);
+    fr_buffer_printf(out, ",\"journal\":{\"bytes\":%" PRIu64 ",\"unfolded_bytes\":%" PRIu64 ",\"first\":%" PRIu64 "}",
+                     s->durable.journal_bytes, s->durable.unfolded_bytes, s->durable.journal_first);
+    fr_buffer_printf(out, ",\"watermark_ms\":");
+    if (s->trainer.watermark_ms == INT64_MIN)
+        fr_buffer_printf(out, "null");
+    else
+        fr_buffer_printf(out, "%" PRId64, s->trainer.watermark_ms);
+    fr_buffer_printf(out,
+                     ",\"batches\":%" PRIu64 ",\"samples\":{\"trained\":%" PRIu64 ",\"metrics_only\":%" PRIu64
+                     ",\"masked\":%" PRIu64 ",\"quarantined\":%" PRIu64 "}",
+                     s->trainer.batches, s->trainer.samples, s->trainer.metrics_only, s->trainer.masked,
+                     s->trainer.quarantined_samples);
+    fr_buffer_printf(out,
+                     ",\"ingest\":{\"records\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"malformed\":%" PRIu64
+                     ",\"future\":%" PRIu64 ",\"dead_sent\":%" PRIu64 ",\"dead_failed\":%" PRIu64
+                     ",\"dead_without_value\":%" PRIu64 ",\"lag_ms\":%" PRId64
+                     ",\"at_end\":%s,\"connected\":%s,\"problem\":",
+                     s->ingest.records, s->ingest.bytes, s->ingest.malformed, s->ingest.future, s->ingest.dead_sent,
+                     s->ingest.dead_failed, s->ingest.dead_without_value, s->ingest.lag_ms,
+                     s->ingest.at_end ? "true" : "false", s->ingest.connected ? "true" : "false");
+    put_text(out, s->ingest.problem);
+    fr_buffer_printf(out,
+                     "},\"ignored\":{\"unknown_slots\":%" PRIu64 ",\"x_keys\":%" PRIu64 ",\"excess_ids\":%" PRIu64
+                     ",\"unused_fields\":%" PRIu64 "}",
+                     s->trainer.unknown_slots, s->trainer.unknown_extra, s->trainer.excess_ids,
+                     s->trainer.unused_fields);
+    fr_buffer_printf(out,
+                     ",\"outbox\":{\"epochs\":%" PRIu64 ",\"in_flight_bytes\":%" PRIu64 ",\"records\":%" PRIu64
+                     ",\"bytes\":%" PRIu64 ",\"errors\":%" PRIu64 ",\"resent_epochs\":%" PRIu64
+                     ",\"saturated\":%" PRIu64 ",\"problem\":",
+                     s->durable.epoch > s->publisher.acked ? s->durable.epoch - s->publisher.acked : 0,
+                     s->publisher.in_flight_bytes, s->publisher.records, s->publisher.bytes, s->publisher.errors,
+                     s->publisher.resent_epochs, s->publisher.saturated);
+    put_text(out, s->publisher.problem);
+    fr_buffer_printf(
+        out, "},\"memory\":{\"store_bytes\":%" PRIu64 ",\"dirty_bytes\":%" PRIu64 ",\"limit\":%" PRIu64 "},\"paused\":",
+        s->trainer.store_bytes, s->trainer.dirty_bytes, conf->memory_limit);
+    put_text(out, s->trainer.paused);
+    fr_buffer_printf(out, ",");
+    put_number(out, "loss", s->trainer.last_loss, "");
+    put_tables(&s->trainer, out);
+    put_partitions(service, &s->ingest, out);
+    fr_buffer_printf(out, "}\n");
+}
+
+static bool document_ready(struct fr_service *service, const struct snapshots *s, struct fr_buffer *out)
+{
+    const struct fr_conf *conf = service->conf;
+    int phase = atomic_load(&service->phase);
+    char reason[1100] = "";
+    pthread_mutex_lock(&service->lock);
+    snprintf(reason, sizeof(reason), "%s", service->starting);
+    pthread_mutex_unlock(&service->lock);
+    if (phase == FR_PHASE_RECOVERING)
+        snprintf(reason, sizeof(reason), "recovering");
+    else if (phase == FR_PHASE_DRAINING)
+        snprintf(reason, sizeof(reason), "draining");
+    else if (!atomic_load(&service->ingest_started) && !reason[0])
+        snprintf(reason, sizeof(reason), "starting");
+    else if (s->trainer.paused[0])
+        snprintf(reason, sizeof(reason), "paused: %s", s->trainer.paused);
+    else if (s->ingest.problem[0] && !s->ingest.connected)
+        snprintf(reason, sizeof(reason), "ingest: %s", s->ingest.problem);
+    else if (!reason[0] && s->ingest.lag_ms > conf->ingest.ready_lag_ms)
+        snprintf(reason, sizeof(reason), "lag of %" PRId64 " ms is over ready_lag", s->ingest.lag_ms);
+    uint64_t total = atomic_load(&service->recover_bytes);
+    fr_buffer_printf(out, "{\"ready\":%s,\"reason\":", reason[0] ? "false" : "true");
+    put_text(out, reason);
+    fr_buffer_printf(out, ",");
+    put_number(out, "progress",
+               total                          ? (double)atomic_load(&service->recovered_bytes) / (double)total
+               : phase == FR_PHASE_RECOVERING ? 0
+                                              : 1,
+               "}\n");
+    return reason[0] == '\0';
+}
+
+/* ---- /metrics ---- */
+
+static void gauge(struct fr_service *service, const char *name, const char *labels, const char *help, double value)
+{
+    fr_metric_set(fr_gauge(service->registry, name, labels, help), value);
+}
+
+static void counter(struct fr_service *service, const char *name, const char *labels, const char *help, uint64_t total)
+{
+    fr_metric_set_total(fr_counter(service->registry, name, labels, help), total);
+}
+
+static void series_stream(struct fr_service *service, const struct snapshots *s)
+{
+    counter(service, "freshet_samples_trained_total", NULL, "Samples trained in this history.", s->trainer.samples);
+    counter(service, "freshet_samples_metrics_only_total", NULL, "Samples used for metrics only.",
+            s->trainer.metrics_only);
+    counter(service, "freshet_samples_masked_total", NULL, "Samples without a label that a task uses.",
+            s->trainer.masked);
+    counter(service, "freshet_samples_quarantined_total", NULL, "Samples of batches that were not finite.",
+            s->trainer.quarantined_samples);
+    counter(service, "freshet_batches_total", NULL, "Batches trained in this history.", s->trainer.batches);
+    counter(service, "freshet_records_total", NULL, "Records polled by this process.", s->ingest.records);
+    counter(service, "freshet_record_bytes_total", NULL, "Bytes of records polled by this process.", s->ingest.bytes);
+    counter(service, "freshet_records_malformed_total", NULL, "Malformed records sent to the dead-letter topic.",
+            s->ingest.malformed);
+    counter(service, "freshet_records_future_total", NULL, "Records too far in the future.", s->ingest.future);
+    gauge(service, "freshet_lag_seconds", NULL,
+          "Wall time minus Kafka timestamp of the last record polled; 0 at the end of the log.",
+          (double)s->ingest.lag_ms / 1e3);
+    if (s->trainer.watermark_ms != INT64_MIN)
+        gauge(service, "freshet_watermark_seconds", NULL, "Largest event time trained, Unix seconds.",
+              (double)s->trainer.watermark_ms / 1e3);
+    gauge(service, "freshet_loss", NULL, "Loss of the last batch.", s->trainer.last_loss);
+}
+
+static void series_epochs(struct fr_service *service, const struct snapshots *s)
+{
+    gauge(service, "freshet_epoch", "stage=\"cut\"", "Newest epoch at each stage.", (double)s->trainer.epoch);
+    gauge(service, "freshet_epoch", "stage=\"durable\"", "", (double)s->durable.epoch);
+    gauge(service, "freshet_epoch", "stage=\"acknowledged\"", "", (double)s->publisher.acked);
+    gauge(service, "freshet_epoch", "stage=\"folded\"", "", (double)s->durable.folded);
+    gauge(service, "freshet_journal_bytes", NULL, "Bytes of the journal.", (double)s->durable.journal_bytes);
+    gauge(service, "freshet_unfolded_bytes", NULL, "Journal bytes not yet folded into the cold store.",
+          (double)s->durable.unfolded_bytes);
+    counter(service, "freshet_delta_records_total", NULL, "Delta records produced by this process.",
+            s->publisher.records);
+    counter(service, "freshet_delta_bytes_total", NULL, "Delta bytes produced by this process.", s->publisher.bytes);
+    counter(service, "freshet_delta_errors_total", NULL, "Produce errors of the delta topic.", s->publisher.errors);
+    gauge(service, "freshet_store_bytes", NULL, "Memory held by tables.", (double)s->trainer.store_bytes);
+    gauge(service, "freshet_paused", NULL, "1 while reading is paused; the reason is in /status.",
+          s->trainer.paused[0] != '\0');
+    counter(service, "freshet_step_seconds_total", NULL, "Seconds in training steps, whole seconds.",
+            s->trainer.step_ns / 1000000000u);
+}
+
+static void series_model(struct fr_service *service, const struct snapshots *s)
+{
+    char labels[256];
+    for (uint32_t i = 0; i < s->trainer.n_tables; i++) {
+        const struct fr_store_table_stats *stats = &s->trainer.tables[i].stats;
+        snprintf(labels, sizeof(labels), "table=\"%s\",tier=\"ram\"", s->trainer.tables[i].name);
+        gauge(service, "freshet_rows", labels, "Rows by table and tier.", (double)stats->rows);
+        snprintf(labels, sizeof(labels), "table=\"%s\"", s->trainer.tables[i].name);
+        gauge(service, "freshet_pending_keys", labels, "Keys counted by the gate, without a row.",
+              (double)stats->pending);
+        counter(service, "freshet_rows_admitted_total", labels, "Rows admitted in this history.", stats->admitted);
+        counter(service, "freshet_occurrences_rejected_total", labels, "Occurrences of keys without a row.",
+                stats->rejected);
+        snprintf(labels, sizeof(labels), "table=\"%s\",reason=\"idle\"", s->trainer.tables[i].name);
+        counter(service, "freshet_rows_expired_total", labels, "Rows expired in this history.",
+                stats->expired[FR_ABSENT_IDLE]);
+    }
+    for (uint32_t i = 0; i < s->trainer.n_tasks; i++)
+        for (uint32_t h = 0; h < service->conf->metrics.n_half_lives; h++) {
+            const struct fr_auc_result *result = &s->trainer.tasks[i].decayed[h];
+            snprintf(labels, sizeof(labels), "task=\"%s\",half_life=\"%s\"", s->trainer.tasks[i].name,
+                     service->conf->metrics.half_life_name[h]);
+            gauge(service, "freshet_auc", labels, "Decayed AUC of predictions made before training.", result->auc);
+            gauge(service, "freshet_logloss", labels, "Decayed log loss.", result->logloss);
+            gauge(service, "freshet_calibration", labels, "Mean prediction over mean label, decayed.",
+                  result->calibration);
+        }
+}
+
+static void publish(struct fr_service *service, const char *path, bool good, struct fr_buffer *body)
+{
+    fr_http_publish(service->http, path, good ? 200 : 503, "application/json", body->data, body->size);
+    fr_buffer_clear(body);
+}
+
+void fr_documents_publish(struct fr_service *service)
+{
+    struct snapshots *s = fr_alloc(1, sizeof(*s));
+    struct fr_buffer body = {0};
+    s->trainer.watermark_ms = INT64_MIN;
+    s->trainer.last_loss = NAN;
+    if (service->trainer)
+        fr_trainer_get_status(service->trainer, &s->trainer);
+    if (service->ingest)
+        fr_ingest_get_status(service->ingest, &s->ingest);
+    if (service->publisher)
+        fr_publisher_get_status(service->publisher, &s->publisher);
+    if (service->durable)
+        fr_durable_get_status(service->durable, &s->durable);
+    document_auc(service, &s->trainer, &body);
+    publish(service, "/auc", true, &body);
+    document_status(service, s, &body);
+    publish(service, "/status", true, &body);
+    bool ready = document_ready(service, s, &body);
+    publish(service, "/readyz", ready, &body);
+    fr_http_reason(service->http, "trainer", s->trainer.paused);
+    fr_http_reason(service->http, "stream", s->ingest.problem);
+    series_stream(service, s);
+    series_epochs(service, s);
+    series_model(service, s);
+    fr_ingest_status_release(&s->ingest);
+    fr_buffer_release(&body);
+    free(s);
+}

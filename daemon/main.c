@@ -1,0 +1,204 @@
+/* freshetd: command line, configuration, signals, exit code. The service itself is in service.c and loops.c.
+ * Exit codes (DESIGN section 8): 0 drained, 1 failure, 2 config, 3 an operator must decide (never restart), 75 try
+ * again. */
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "service.h"
+
+enum { SETS_MAX = 256 };
+
+struct arguments {
+    const char *config;
+    const char *sets[SETS_MAX];
+    size_t n_sets;
+    bool check, print_config, until_end, help, version;
+    enum fr_log_level level;
+};
+
+static const char usage[] =
+    "freshetd --config FILE [options]\n"
+    "\n"
+    "  --config FILE        the YAML configuration (conf/OPTIONS.md lists every option)\n"
+    "  --set path=value     overrides one option, e.g. --set metrics.listen=127.0.0.1:0; may be repeated\n"
+    "  --check              checks the configuration and exits: 0, or 2 with every problem\n"
+    "  --print-config       prints the effective configuration and exits\n"
+    "  --until end          drains and exits 0 at the end the topic has at the start\n"
+    "  --log LEVEL          debug, info (default), warn, error\n"
+    "  --version, --help\n"
+    "\n"
+    "SIGTERM drains: the current batch, a last epoch, published, exit 0. A second one exits at once.\n"
+    "Exit codes: 0 drained, 1 failure, 2 configuration, 3 an operator must decide, 75 try again.\n";
+
+static const char *take_value(int argc, char **argv, int *i)
+{
+    if (*i + 1 >= argc) {
+        fprintf(stderr, "freshetd: %s needs a value; see freshetd --help\n", argv[*i]);
+        return NULL;
+    }
+    return argv[++*i];
+}
+
+static bool parse_level(const char *text, enum fr_log_level *out)
+{
+    static const char *const names[] = {"debug", "info", "warn", "error"};
+    for (size_t i = 0; i < FR_ARRAY_LEN(names); i++)
+        if (strcmp(text, names[i]) == 0) {
+            *out = (enum fr_log_level)i;
+            return true;
+        }
+    return false;
+}
+
+static bool parse_option(int argc, char **argv, int *i, struct arguments *out)
+{
+    const char *name = argv[*i];
+    const char *value = NULL;
+    if (strcmp(name, "--check") == 0)
+        return out->check = true;
+    if (strcmp(name, "--print-config") == 0)
+        return out->print_config = true;
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+        return out->help = true;
+    if (strcmp(name, "--version") == 0)
+        return out->version = true;
+    if (strcmp(name, "--new-timeline") == 0 || strcmp(name, "--restore") == 0) {
+        fprintf(stderr, "freshetd: %s is not in this version\n", name);
+        return false;
+    }
+    if (strcmp(name, "--config") == 0)
+        return (out->config = take_value(argc, argv, i)) != NULL;
+    if (strcmp(name, "--set") == 0) {
+        if (!(value = take_value(argc, argv, i)))
+            return false;
+        if (out->n_sets == SETS_MAX) {
+            fprintf(stderr, "freshetd: more than %d --set\n", SETS_MAX);
+            return false;
+        }
+        out->sets[out->n_sets++] = value;
+        return true;
+    }
+    if (strcmp(name, "--until") == 0) {
+        if (!(value = take_value(argc, argv, i)))
+            return false;
+        if (strcmp(value, "end") != 0) {
+            fprintf(stderr, "freshetd: --until %s: only `end` is in this version\n", value);
+            return false;
+        }
+        return out->until_end = true;
+    }
+    if (strcmp(name, "--log") == 0) {
+        if (!(value = take_value(argc, argv, i)))
+            return false;
+        if (!parse_level(value, &out->level)) {
+            fprintf(stderr, "freshetd: --log %s: expected debug, info, warn or error\n", value);
+            return false;
+        }
+        return true;
+    }
+    fprintf(stderr, "freshetd: unknown argument %s; see freshetd --help\n", name);
+    return false;
+}
+
+static int run(struct fr_conf *conf, const struct arguments *arguments)
+{
+    struct fr_service *service = fr_alloc(1, sizeof(*service));
+    service->conf = conf;
+    service->clock = fr_clock_system();
+    service->until_end = arguments->until_end;
+    struct fr_err err = {0};
+    enum fr_status status = fr_service_open(service, &err);
+    if (status == FR_OK)
+        status = fr_service_run(service, &err);
+    fr_service_close(service);
+    int code = fr_exit_code(status);
+    if (status != FR_OK) {
+        char quoted[2200];
+        fr_log(FR_LOG_ERROR, "daemon", "stopped", "code=%d status=%s reason=%s", code, fr_status_name(status),
+               fr_log_quote(quoted, sizeof(quoted), err.text));
+    } else {
+        fr_log(FR_LOG_INFO, "daemon", "drained", "epoch=%" PRIu64, atomic_load(&service->durable_epoch));
+    }
+    free(service);
+    return code;
+}
+
+/* Signals are waited for by the main thread only; the threads it starts inherit the mask. A library may have started
+ * threads before main (OpenBLAS does), with nothing blocked: what the kernel hands to one of those is passed on. */
+static pthread_t main_thread;
+
+static void pass_on(int signal_number)
+{
+    (void)pthread_kill(main_thread, signal_number); /* fails only where there is nobody left to tell */
+}
+
+static void take_signals(void)
+{
+    static const int taken[] = {SIGTERM, SIGINT, SIGHUP};
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < FR_ARRAY_LEN(taken); i++)
+        sigaddset(&set, taken[i]);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    main_thread = pthread_self();
+    struct sigaction action = {.sa_handler = pass_on, .sa_flags = SA_RESTART};
+    for (size_t i = 0; i < FR_ARRAY_LEN(taken); i++)
+        FR_CHECK(sigaction(taken[i], &action, NULL) == 0);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+int main(int argc, char **argv)
+{
+    struct arguments arguments = {.level = FR_LOG_INFO};
+    for (int i = 1; i < argc; i++)
+        if (!parse_option(argc, argv, &i, &arguments))
+            return FR_EXIT_CONFIG;
+    if (arguments.help) {
+        fputs(usage, stdout);
+        return FR_EXIT_OK;
+    }
+    if (arguments.version) {
+        puts("freshetd " FR_VERSION);
+        return FR_EXIT_OK;
+    }
+    if (!arguments.config) {
+        fputs("freshetd: --config FILE is missing; see freshetd --help\n", stderr);
+        return FR_EXIT_CONFIG;
+    }
+    fr_log_set_level(arguments.level);
+    umask(077);
+    (void)prctl(PR_SET_DUMPABLE, 0); /* core dumps hold secrets; best effort */
+
+    take_signals();
+
+    struct fr_conf *conf = NULL;
+    struct fr_buffer problems = {0};
+    struct fr_conf_load_options load = {.path = arguments.config, .sets = arguments.sets, .n_sets = arguments.n_sets};
+    if (fr_conf_load(&load, &conf, &problems) != FR_OK) {
+        fwrite(problems.data, 1, problems.size, stderr);
+        fr_buffer_release(&problems);
+        return FR_EXIT_CONFIG;
+    }
+    fr_buffer_release(&problems);
+    int code = FR_EXIT_OK;
+    if (arguments.print_config) {
+        struct fr_buffer text = {0};
+        fr_conf_print(conf, &text);
+        fwrite(text.data, 1, text.size, stdout);
+        fr_buffer_release(&text);
+    } else if (arguments.check) {
+        printf("%s: ok\n", arguments.config);
+    } else {
+        code = run(conf, &arguments);
+    }
+    fr_conf_free(conf);
+    return code;
+}

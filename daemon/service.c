@@ -1,0 +1,494 @@
+/* Wiring: opens the state, checks that model and state belong together, recovers, builds rings and threads, and ends
+ * them in order.
+ *
+ * Order of a drain: ingest stops polling; the trainer cuts its last epoch; the durable thread makes it durable; the
+ * publisher waits for the acknowledgements, at most drain_timeout. Order of start: HTTP first, so that /healthz and
+ * /readyz answer while recovering. */
+#include "service.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/log.h"
+
+int fr_exit_code(enum fr_status status)
+{
+    switch (status) {
+    case FR_OK:
+        return FR_EXIT_OK;
+    case FR_E_INVALID:
+    case FR_E_UNSUPPORTED:
+        return FR_EXIT_CONFIG;
+    case FR_E_CORRUPT:
+    case FR_E_MISMATCH:
+    case FR_E_LOST:
+    case FR_E_NONFINITE:
+        return FR_EXIT_OPERATOR;
+    case FR_E_BUSY:
+    case FR_E_NO_SPACE:
+    case FR_E_UNAVAILABLE:
+    case FR_E_DENIED:
+        return FR_EXIT_RETRY;
+    default:
+        return FR_EXIT_FAILURE;
+    }
+}
+
+void fr_service_fail(struct fr_service *service, const struct fr_err *err)
+{
+    pthread_mutex_lock(&service->lock);
+    if (service->failure.status == FR_OK)
+        service->failure = *err;
+    pthread_mutex_unlock(&service->lock);
+}
+
+bool fr_service_failed(struct fr_service *service, struct fr_err *err)
+{
+    pthread_mutex_lock(&service->lock);
+    bool failed = service->failure.status != FR_OK;
+    if (failed && err)
+        *err = service->failure;
+    pthread_mutex_unlock(&service->lock);
+    return failed;
+}
+
+/* ---- what the state directory was made with ---- */
+
+/* Writes name when missing, refuses with the first difference when it says something else. */
+static enum fr_status check_file(struct fr_service *service, const char *name, const struct fr_buffer *now,
+                                 const char *remedy, struct fr_err *err)
+{
+    struct fr_buffer before = {0};
+    enum fr_status status = fr_durable_read_file(service->durable, name, &before, err);
+    if (status == FR_E_NOT_FOUND) {
+        fr_buffer_release(&before);
+        return fr_durable_write_file(service->durable, name, now->data, now->size, err);
+    }
+    if (status == FR_OK && (before.size != now->size || memcmp(before.data, now->data, now->size) != 0)) {
+        struct fr_buffer difference = {0};
+        struct fr_buffer after = {0};
+        fr_put_u8(&before, 0);
+        fr_buffer_append(&after, now->data, now->size);
+        fr_put_u8(&after, 0);
+        fr_conf_json_difference((const char *)before.data, (const char *)after.data, &difference);
+        status =
+            fr_err_set(err, FR_E_MISMATCH, "the configuration does not fit the state in %s: %.*s (recorded in %s). %s",
+                       service->conf->state_dir, (int)difference.size, (const char *)difference.data, name, remedy);
+        fr_buffer_release(&difference);
+        fr_buffer_release(&after);
+    }
+    fr_buffer_release(&before);
+    return status;
+}
+
+static const char *quantize_name(enum fr_quantize quantize)
+{
+    return quantize == FR_QUANT_F16 ? "f16" : "f32";
+}
+
+static enum fr_status check_identity(struct fr_service *service, struct fr_err *err)
+{
+    const char *remedy =
+        "Go back to the recorded value, or give the changed model a new state_dir and a new export.topic "
+        "(changing a trained model in place is not in this version)";
+    struct fr_buffer text = {0};
+    fr_conf_model_json(service->conf, &text);
+    enum fr_status status = check_file(service, "model.json", &text, remedy, err);
+    fr_buffer_clear(&text);
+    if (status == FR_OK) {
+        fr_conf_training_json(service->conf, &text);
+        status = check_file(service, "training.json", &text, remedy, err);
+        fr_buffer_clear(&text);
+    }
+    if (status == FR_OK) {
+        fr_buffer_printf(&text, "{\"model\":\"%s\",\"partitions\":%u,\"quantize\":\"%s\"}", service->conf->model,
+                         service->conf->export_.partitions, quantize_name(service->conf->export_.quantize));
+        status = check_file(service, "delta.json", &text, remedy, err);
+    }
+    fr_buffer_release(&text);
+    return status;
+}
+
+/* The head of every journal file: all that its delta records depend on beside the epochs. */
+static void delta_settings(const struct fr_conf *conf, const char *kernel, struct fr_buffer *out)
+{
+    struct fr_codec_settings settings = {.revision = FR_CODEC_REVISION,
+                                         .np = conf->export_.partitions,
+                                         .quantize =
+                                             conf->export_.quantize == FR_QUANT_F16 ? FR_CODEC_F16 : FR_CODEC_F32,
+                                         .piece_max = conf->export_.piece_max,
+                                         .fp = fr_conf_fingerprint(conf)};
+    snprintf(settings.model, sizeof(settings.model), "%s", conf->model);
+    snprintf(settings.kernel, sizeof(settings.kernel), "%s", kernel);
+    struct fr_buffer cfg = {0};
+    fr_conf_model_json(conf, &cfg);
+    settings.cfg = (char *)cfg.data;
+    settings.cfg_size = cfg.size;
+    settings.n_tables = conf->n_tables;
+    settings.tables = fr_alloc(conf->n_tables ? conf->n_tables : 1, sizeof(*settings.tables));
+    for (uint32_t i = 0; i < conf->n_tables; i++) {
+        memcpy(settings.tables[i].name, conf->tables[i].name, FR_NAME_MAX);
+        settings.tables[i].n_parts = conf->tables[i].n_parts;
+        for (uint32_t p = 0; p < conf->tables[i].n_parts; p++) {
+            memcpy(settings.tables[i].parts[p].name, conf->tables[i].parts[p].name, FR_NAME_MAX);
+            settings.tables[i].parts[p].dim = conf->tables[i].parts[p].dim;
+            settings.tables[i].value_floats += conf->tables[i].parts[p].dim;
+        }
+    }
+    fr_codec_settings_encode(&settings, out);
+    free(settings.tables);
+    fr_buffer_release(&cfg);
+}
+
+/* ---- stream positions, called by the trainer thread ---- */
+
+static void stream_applied(void *self, const struct fr_batch *batch, bool quarantined)
+{
+    struct fr_service *service = self;
+    fr_ingest_adopt(service->ingest, &service->positions); /* partitions found since the last batch */
+    fr_positions_apply(&service->positions, batch, quarantined);
+}
+
+static void stream_stage(void *self, struct fr_buffer *section)
+{
+    struct fr_service *service = self;
+    fr_positions_encode(&service->positions, section);
+}
+
+static int compare_offsets(const void *left, const void *right)
+{
+    const struct fr_announced_offset *a = left, *b = right;
+    int topic = strcmp(a->topic, b->topic);
+    return topic ? topic : (a->partition > b->partition) - (a->partition < b->partition);
+}
+
+static uint32_t stream_offsets(void *self, struct fr_announced_offset **offsets)
+{
+    struct fr_service *service = self;
+    uint32_t count = service->positions.count;
+    if (count > service->offsets_capacity) {
+        service->offsets = fr_realloc(service->offsets, count, sizeof(*service->offsets));
+        service->offsets_capacity = count;
+    }
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct fr_partition_position *position = &service->positions.partitions[i];
+        if (position->offset < 0)
+            continue;
+        struct fr_announced_offset *out = &service->offsets[n++];
+        memset(out, 0, sizeof(*out));
+        memcpy(out->topic, position->topic, sizeof(out->topic));
+        out->partition = position->partition;
+        out->next_offset = position->offset;
+    }
+    if (n > 1)
+        qsort(service->offsets, n, sizeof(*service->offsets), compare_offsets);
+    *offsets = service->offsets;
+    return n;
+}
+
+/* ---- open ---- */
+
+static void make_policies(struct fr_service *service)
+{
+    for (uint32_t i = 0; i < service->conf->n_tables; i++) {
+        const struct fr_conf_table *table = &service->conf->tables[i];
+        service->gate_configs[i] = (struct fr_gate_count){.count = table->admit_count, .idle_ms = table->admit_idle_ms};
+        service->gates[i] = fr_gate_count_policy(&service->gate_configs[i]);
+        if (table->expire_idle_ms > 0) {
+            service->expire_configs[i] = (struct fr_expire_idle){.idle_ms = table->expire_idle_ms};
+            service->expiries[i] = fr_expire_idle_policy(&service->expire_configs[i]);
+        }
+    }
+}
+
+static void make_rings(struct fr_service *service)
+{
+    size_t batches = service->conf->ingest.ring_batches;
+    service->full = fr_ring_new(batches);
+    service->empty = fr_ring_new(batches + 2); /* one being filled, one being trained */
+    for (size_t i = 0; i < batches + 2; i++) {
+        bool pushed = fr_ring_try_push(service->empty, fr_batch_new(service->conf));
+        FR_CHECK(pushed);
+    }
+    service->cut_stages = fr_ring_new(FR_STAGES);
+    service->free_stages = fr_ring_new(FR_STAGES);
+    for (size_t i = 0; i < FR_STAGES; i++) {
+        fr_stage_init(&service->stages[i]);
+        bool pushed = fr_ring_try_push(service->free_stages, &service->stages[i]);
+        FR_CHECK(pushed);
+    }
+}
+
+static enum fr_status restore_positions(void *self, const char *name, const uint8_t *bytes, size_t size)
+{
+    struct fr_service *service = self;
+    if (strcmp(name, "positions") != 0)
+        return FR_OK;
+    return fr_positions_parse(bytes, size, &service->positions);
+}
+
+static void recovery_progress(void *self, uint64_t done, uint64_t total)
+{
+    struct fr_service *service = self;
+    atomic_store(&service->recovered_bytes, done);
+    atomic_store(&service->recover_bytes, total);
+    fr_documents_publish(service);
+}
+
+static enum fr_status open_state(struct fr_service *service, struct fr_err *err)
+{
+    struct fr_buffer head = {0};
+    delta_settings(service->conf, fr_trainer_kernel(service->trainer), &head);
+    struct fr_durable_options options = {.dir = service->conf->state_dir, .head = head.data, .head_size = head.size};
+    enum fr_status status = fr_durable_open(&options, &service->durable, err);
+    fr_buffer_release(&head);
+    if (status == FR_OK)
+        status = check_identity(service, err);
+    if (status != FR_OK)
+        return status;
+    uint64_t begin_ns = fr_mono_ns(service->clock);
+    status = fr_trainer_restore(service->trainer, service->durable, restore_positions, service, recovery_progress, err);
+    if (status != FR_OK)
+        return status;
+    struct fr_durable_status durable;
+    fr_durable_get_status(service->durable, &durable);
+    atomic_store(&service->durable_epoch, durable.epoch);
+    fr_positions_copy(&service->positions, &service->durable_positions);
+    fr_log(FR_LOG_INFO, "daemon", "recovered",
+           "epoch=%" PRIu64 " timeline=%" PRIu64 " folded=%" PRIu64 " acked=%" PRIu64 " seconds=%.3f", durable.epoch,
+           durable.timeline, durable.folded, durable.acked, (double)(fr_mono_ns(service->clock) - begin_ns) / 1e9);
+    return FR_OK;
+}
+
+static enum fr_status open_trainer(struct fr_service *service, struct fr_err *err)
+{
+    const struct fr_conf *conf = service->conf;
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    service->pool = fr_pool_new(conf->threads ? conf->threads : cores > 0 ? (size_t)cores : 1);
+    make_policies(service);
+    make_rings(service);
+    struct fr_trainer_options options = {
+        .conf = conf,
+        .clock = service->clock,
+        .pool = service->pool,
+        .gates = service->gates,
+        .expiries = service->expiries,
+        .stream = {service, stream_applied, stream_stage, stream_offsets},
+        .full = service->full,
+        .empty = service->empty,
+        .cut_stages = service->cut_stages,
+        .free_stages = service->free_stages,
+    };
+    return fr_trainer_new(&options, &service->trainer, err);
+}
+
+static enum fr_status fix_end(void *self, const char *text, size_t size, struct fr_err *err)
+{
+    struct fr_service *service = self;
+    if (!service->conf->ingest.lockstep)
+        return FR_OK; /* --until end asks anew in every run */
+    return fr_durable_write_file(service->durable, "lockstep.end", text, size, err);
+}
+
+static enum fr_status open_streams(struct fr_service *service, struct fr_err *err)
+{
+    const struct fr_conf *conf = service->conf;
+    const char *end = NULL;
+    if (conf->ingest.lockstep) {
+        enum fr_status status = fr_durable_read_file(service->durable, "lockstep.end", &service->end_offsets, err);
+        if (status != FR_OK && status != FR_E_NOT_FOUND)
+            return status;
+        if (status == FR_OK) {
+            fr_put_u8(&service->end_offsets, 0);
+            end = (const char *)service->end_offsets.data;
+        }
+    }
+    struct fr_ingest_options ingest = {.conf = conf,
+                                       .clock = service->clock,
+                                       .positions = &service->positions,
+                                       .full = service->full,
+                                       .empty = service->empty,
+                                       .until_end = service->until_end || conf->ingest.lockstep,
+                                       .end_offsets = end,
+                                       .fix_end = fix_end,
+                                       .fix_end_self = service};
+    enum fr_status status = fr_ingest_new(&ingest, &service->ingest, err);
+    if (status != FR_OK)
+        return status;
+    struct fr_publisher_property *properties = fr_alloc(conf->ingest.n_kafka + 1, sizeof(*properties));
+    for (size_t i = 0; i < conf->ingest.n_kafka; i++)
+        properties[i] = (struct fr_publisher_property){conf->ingest.kafka[i].name, conf->ingest.kafka[i].value};
+    struct fr_publisher_options publisher = {.durable = service->durable,
+                                             .clock = service->clock,
+                                             .brokers = conf->export_.brokers,
+                                             .topic = conf->export_.topic,
+                                             .partitions = conf->export_.partitions,
+                                             .create = conf->export_.create,
+                                             .properties = properties,
+                                             .n_properties = conf->ingest.n_kafka};
+    status = fr_publisher_new(&publisher, &service->publisher, err);
+    free(properties);
+    return status;
+}
+
+enum fr_status fr_service_open(struct fr_service *service, struct fr_err *err)
+{
+    pthread_mutex_init(&service->lock, NULL);
+    atomic_store(&service->phase, FR_PHASE_RECOVERING);
+    service->registry = fr_registry_new(service->conf->model);
+    struct fr_http_options http = {.host = service->conf->metrics.listen_host,
+                                   .port = service->conf->metrics.listen_port,
+                                   .clock = service->clock,
+                                   .registry = service->registry};
+    enum fr_status status = fr_http_new(&http, &service->http, err);
+    if (status != FR_OK)
+        return status;
+    fr_log(FR_LOG_INFO, "daemon", "http", "address=%s port=%u", service->conf->metrics.listen_host,
+           fr_http_port(service->http));
+    fr_documents_publish(service);
+    if ((status = open_trainer(service, err)) != FR_OK || (status = open_state(service, err)) != FR_OK ||
+        (status = open_streams(service, err)) != FR_OK)
+        return status;
+    fr_documents_publish(service);
+    return FR_OK;
+}
+
+/* ---- run ---- */
+
+static void start_thread(struct fr_service *service, void *(*function)(void *))
+{
+    FR_CHECK(service->n_threads < FR_ARRAY_LEN(service->threads));
+    int failed = pthread_create(&service->threads[service->n_threads], NULL, function, service);
+    FR_CHECK(failed == 0);
+    service->n_threads++;
+}
+
+/* Waits for one of our signals at most FR_TICK_MS; 0: none. */
+static int wait_signal(const sigset_t *set)
+{
+    struct timespec timeout = {.tv_nsec = FR_TICK_MS * 1000000L};
+    int signal_number = sigtimedwait(set, NULL, &timeout);
+    return signal_number > 0 ? signal_number : 0;
+}
+
+static void begin_drain(struct fr_service *service, const char *why)
+{
+    if (atomic_exchange(&service->phase, FR_PHASE_DRAINING) >= FR_PHASE_DRAINING)
+        return;
+    fr_log(FR_LOG_INFO, "daemon", "drain", "why=%s", why);
+    atomic_store(&service->stop_ingest, true);
+    fr_trainer_stop(service->trainer);
+}
+
+/* Everything durable is acknowledged on the delta topic. */
+static bool all_published(struct fr_service *service)
+{
+    struct fr_publisher_status publisher;
+    fr_publisher_get_status(service->publisher, &publisher);
+    return publisher.acked >= atomic_load(&service->durable_epoch);
+}
+
+static enum fr_status drain_timed_out(struct fr_service *service, struct fr_err *err)
+{
+    struct fr_publisher_status publisher;
+    fr_publisher_get_status(service->publisher, &publisher);
+    return fr_err_set(err, FR_E_UNAVAILABLE,
+                      "drain_timeout passed with epoch %" PRIu64 " durable and %" PRIu64
+                      " acknowledged on %s (%s); nothing is lost: start again "
+                      "when the broker answers and the rest is sent",
+                      atomic_load(&service->durable_epoch), publisher.acked, service->conf->export_.topic,
+                      publisher.problem[0] ? publisher.problem : "no error from the broker");
+}
+
+enum fr_status fr_service_run(struct fr_service *service, struct fr_err *err)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    atomic_store(&service->phase, FR_PHASE_RUNNING);
+    start_thread(service, fr_publisher_main);
+    start_thread(service, fr_ingest_main);
+    start_thread(service, fr_trainer_main);
+    start_thread(service, fr_durable_main);
+    start_thread(service, fr_fold_main);
+
+    uint64_t drain_begin_ns = 0;
+    for (;;) {
+        int signal_number = wait_signal(&set);
+        fr_documents_publish(service);
+        if (fr_service_failed(service, err))
+            return err->status;
+        if (signal_number == SIGHUP)
+            fr_log(FR_LOG_WARN, "daemon", "reload",
+                   "note=\"reloading is not in this version; restart to change the configuration\"");
+        if (signal_number == SIGTERM || signal_number == SIGINT) {
+            if (atomic_load(&service->phase) == FR_PHASE_DRAINING) {
+                fr_log(FR_LOG_WARN, "daemon", "exit_now", "why=second_signal");
+                _exit(FR_EXIT_RETRY);
+            }
+            begin_drain(service, "signal");
+        }
+        if (atomic_load(&service->trainer_done))
+            begin_drain(service, "end_of_stream");
+        if (atomic_load(&service->phase) != FR_PHASE_DRAINING)
+            continue;
+        uint64_t now_ns = fr_mono_ns(service->clock);
+        if (!drain_begin_ns)
+            drain_begin_ns = now_ns;
+        bool finished = atomic_load(&service->trainer_done) && atomic_load(&service->durable_done);
+        if (finished && all_published(service))
+            return FR_OK;
+        if (now_ns - drain_begin_ns > (uint64_t)service->conf->export_.drain_timeout_ms * 1000000u)
+            return drain_timed_out(service, err);
+    }
+}
+
+static void free_ring_batches(struct fr_ring *ring)
+{
+    void *item;
+    while (ring && fr_ring_pop(ring, &item, 0) == FR_OK)
+        fr_batch_free(item);
+    fr_ring_free(ring);
+}
+
+void fr_service_close(struct fr_service *service)
+{
+    atomic_store(&service->abandon, true);
+    atomic_store(&service->stop_ingest, true);
+    atomic_store(&service->stop_publisher, true);
+    atomic_store(&service->stop_fold, true);
+    if (service->trainer)
+        fr_trainer_stop(service->trainer);
+    if (service->cut_stages)
+        fr_ring_close(service->cut_stages);
+    if (service->free_stages)
+        fr_ring_close(service->free_stages);
+    for (size_t i = 0; i < service->n_threads; i++)
+        pthread_join(service->threads[i], NULL);
+    fr_http_free(service->http);
+    fr_ingest_free(service->ingest);
+    fr_publisher_free(service->publisher);
+    fr_durable_close(service->durable);
+    fr_trainer_free(service->trainer);
+    fr_pool_free(service->pool);
+    free_ring_batches(service->full);
+    free_ring_batches(service->empty);
+    fr_ring_free(service->cut_stages);
+    fr_ring_free(service->free_stages);
+    for (size_t i = 0; i < FR_STAGES; i++)
+        fr_stage_release(&service->stages[i]);
+    fr_registry_free(service->registry);
+    fr_positions_release(&service->positions);
+    fr_positions_release(&service->durable_positions);
+    free(service->offsets);
+    fr_buffer_release(&service->end_offsets);
+}

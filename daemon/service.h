@@ -1,0 +1,97 @@
+/* The running daemon: every object, its thread, and how they stop. Private to daemon/.
+ *
+ *   ingest thread ─ full ring ─► trainer thread ─ cut_stages ─► durable thread ─ offer ─► publisher thread; fold thread
+ * beside; main thread: signals, documents.
+ *
+ * A thread that cannot go on calls fr_service_fail once; the main thread then stops all and exits with the code of that
+ * status. */
+#ifndef FR_DAEMON_SERVICE_H
+#define FR_DAEMON_SERVICE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "conf/conf.h"
+#include "durable/durable.h"
+#include "eviction/eviction.h"
+#include "exporter/publisher.h"
+#include "ingest/ingest.h"
+#include "metrics/http.h"
+#include "trainer/trainer.h"
+
+enum {
+    FR_EXIT_OK = 0,
+    FR_EXIT_FAILURE = 1,
+    FR_EXIT_CONFIG = 2,
+    FR_EXIT_OPERATOR = 3,
+    FR_EXIT_RETRY = 75,
+    FR_STAGES = 2,         /* one being filled, one becoming durable (DESIGN section 5) */
+    FR_RETRY_MS_MIN = 250, /* back-off of start checks, doubled up to the next */
+    FR_RETRY_MS_MAX = 5000,
+    FR_TICK_MS = 200,       /* main loop: documents and supervision */
+    FR_WATCHDOG_MS = 60000, /* a loop that has not turned for so long makes /healthz 503 */
+};
+
+/* What a drain goes through, in order. */
+enum fr_phase { FR_PHASE_RECOVERING, FR_PHASE_RUNNING, FR_PHASE_DRAINING, FR_PHASE_STOPPED };
+
+struct fr_service {
+    struct fr_conf *conf;
+    const struct fr_clock *clock;
+    bool until_end;
+
+    struct fr_registry *registry;
+    struct fr_http *http;
+    struct fr_durable *durable;
+    struct fr_pool *pool;
+    struct fr_trainer *trainer;
+    struct fr_ingest *ingest;
+    struct fr_publisher *publisher;
+    struct fr_ring *full, *empty, *cut_stages, *free_stages;
+    struct fr_stage stages[FR_STAGES];
+    struct fr_gate_count gate_configs[FR_TABLES_MAX];
+    struct fr_expire_idle expire_configs[FR_TABLES_MAX];
+    struct fr_gate_policy gates[FR_TABLES_MAX];
+    struct fr_expiry_policy expiries[FR_TABLES_MAX];
+
+    struct fr_positions positions;       /* trainer thread after start */
+    struct fr_announced_offset *offsets; /* trainer thread: offsets of the announcement */
+    size_t offsets_capacity;
+    struct fr_buffer end_offsets; /* lockstep: fixed ends, read at start */
+
+    pthread_t threads[5];
+    size_t n_threads;
+    atomic_bool stop_ingest, stop_publisher, stop_fold, abandon;
+    atomic_bool delta_checked, ingest_started, ingest_done, trainer_done, durable_done;
+    atomic_int phase;
+    _Atomic uint64_t durable_epoch;
+    _Atomic uint64_t recovered_bytes, recover_bytes;
+    _Atomic uint64_t append_ns, appends, epoch_bytes;
+
+    /* Failure, problem texts and durable positions: publication between threads. */
+    pthread_mutex_t lock;
+    struct fr_err failure; /* status FR_OK: none */
+    char starting[1024];   /* why the start is not done, for /readyz */
+    struct fr_positions durable_positions;
+    uint64_t durable_cut_to_sync_ns; /* of the last epoch */
+};
+
+/* service.c: builds everything up to recovery and the start of threads; main.c runs and ends it. */
+enum fr_status fr_service_open(struct fr_service *service, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_service_run(struct fr_service *service, struct fr_err *err) FR_MUST_CHECK;
+void fr_service_close(struct fr_service *service);
+void fr_service_fail(struct fr_service *service, const struct fr_err *err);
+bool fr_service_failed(struct fr_service *service, struct fr_err *err);
+int fr_exit_code(enum fr_status status);
+
+/* loops.c: thread mains. */
+void *fr_ingest_main(void *service);
+void *fr_trainer_main(void *service);
+void *fr_durable_main(void *service);
+void *fr_publisher_main(void *service);
+void *fr_fold_main(void *service);
+
+/* documents.c: /status /auc /readyz and gauges, from snapshots. */
+void fr_documents_publish(struct fr_service *service);
+
+#endif
