@@ -47,8 +47,12 @@ static void feed(struct fr_auc *auc, const struct stream *s, int from, int to)
 {
     for (int b = from; b < to; b += BATCH) {
         int end = b + BATCH < to ? b + BATCH : to;
-        struct fr_auc_samples samples = {.count = (size_t)(end - b), .logits = s->logits + b, .labels = s->labels + b, .weights = s->weights + b,
-                                         .t_ms = s->t_ms + b, .watermark_ms = s->watermark_ms[b]};
+        struct fr_auc_samples samples = {.count = (size_t)(end - b),
+                                         .logits = s->logits + b,
+                                         .labels = s->labels + b,
+                                         .weights = s->weights + b,
+                                         .t_ms = s->t_ms + b,
+                                         .watermark_ms = s->watermark_ms[b]};
         fr_auc_add(auc, &samples);
     }
 }
@@ -59,13 +63,19 @@ static double brute_force(const struct stream *s, double half_life_ms)
     double area = 0, positives = 0, negatives = 0;
     for (int i = 0; i < N; i++) {
         int64_t t = s->t_ms[i] < s->watermark_ms[i] ? s->t_ms[i] : s->watermark_ms[i];
-        weight[i] = isnan(s->labels[i]) ? 0 : s->weights[i] * (half_life_ms > 0 ? exp2(-(double)(s->watermark_ms[N - 1] - t) / half_life_ms) : 1.0);
+        weight[i] =
+            isnan(s->labels[i])
+                ? 0
+                : s->weights[i] * (half_life_ms > 0 ? exp2(-(double)(s->watermark_ms[N - 1] - t) / half_life_ms) : 1.0);
         *(s->labels[i] > 0 ? &positives : &negatives) += weight[i];
     }
     for (int i = 0; i < N; i++)
         for (int j = 0; j < N && s->labels[i] > 0; j++)
             if (!(s->labels[j] > 0) && weight[j] > 0)
-                area += weight[i] * weight[j] * (s->logits[i] > s->logits[j] ? 1.0 : s->logits[i] == s->logits[j] ? 0.5 : 0.0);
+                area += weight[i] * weight[j] *
+                        (s->logits[i] > s->logits[j]    ? 1.0
+                         : s->logits[i] == s->logits[j] ? 0.5
+                                                        : 0.0);
     return area / positives / negatives;
 }
 
@@ -183,7 +193,8 @@ static void a_label_flip_shows_within_one_half_life(void **state)
         bool flipped = i >= 3000;
         float label = (logit > 0) != flipped;
         int64_t t = 1700000000000 + i;
-        fr_auc_add(auc, &(struct fr_auc_samples){.count = 1, .logits = &logit, .labels = &label, .t_ms = &t, .watermark_ms = t});
+        fr_auc_add(auc, &(struct fr_auc_samples){
+                            .count = 1, .logits = &logit, .labels = &label, .t_ms = &t, .watermark_ms = t});
         struct fr_auc_result result;
         if (i == 2999 || i == 3999) {
             fr_auc_result(auc, 0, &result);
@@ -199,7 +210,8 @@ static void without_both_classes_auc_is_undefined(void **state)
     struct fr_auc *auc = fr_auc_new(&options);
     float logit = 0.5f, label = 1.0f;
     int64_t t = 1700000000000;
-    fr_auc_add(auc, &(struct fr_auc_samples){.count = 1, .logits = &logit, .labels = &label, .t_ms = &t, .watermark_ms = t});
+    fr_auc_add(auc,
+               &(struct fr_auc_samples){.count = 1, .logits = &logit, .labels = &label, .t_ms = &t, .watermark_ms = t});
     struct fr_auc_result result;
     fr_auc_result(auc, 0, &result);
     assert_true(isnan(result.auc) && !isnan(result.logloss));

@@ -1,9 +1,9 @@
 /* The batch: samples of all forms as one columnar, grouped structure; and the rows its keys resolve to.
  *
- * A group is a set of samples that share `shared` slot values; a plain sample is a group of one. In this version every group has
- * one sample and every slot is per sample; group_begin is filled all the same so that consumers are written for it.
- * Owns: the batch owns its columns (arena and arrays grow and are reused: fr_batch_clear). Thread: one owner at a time, handed
- * over through rings. */
+ * A group is a set of samples that share `shared` slot values; a plain sample is a group of one. In this version every
+ * group has one sample and every slot is per sample; group_begin is filled all the same so that consumers are written
+ * for it. Owns: the batch owns its columns (arena and arrays grow and are reused: fr_batch_clear). Thread: one owner at
+ * a time, handed over through rings. */
 #ifndef FR_DECODE_BATCH_H
 #define FR_DECODE_BATCH_H
 
@@ -17,23 +17,24 @@ enum { FR_USE_TRAIN = 1, FR_USE_METRICS = 2 };
 /* What a sample may do. Terms of P2: trained (TRAIN with or without metrics), metrics-only, masked. */
 enum fr_role { FR_ROLE_TRAIN, FR_ROLE_METRICS_ONLY, FR_ROLE_MASKED, FR_ROLES };
 
-/* One slot's values. Sparse and sequence: ids of entry i are keys[begin[i] .. begin[i+1]). Dense: dim floats per entry, transformed
- * and defaulted already. Entry = sample (level 1) or group (level 0, shared; later). */
+/* One slot's values. Sparse and sequence: ids of entry i are keys[begin[i] .. begin[i+1]). Dense: dim floats per entry,
+ * transformed and defaulted already. Entry = sample (level 1) or group (level 0, shared; later). */
 struct fr_column {
-    uint32_t *begin;  /* [n_entries + 1]; NULL for dense */
-    uint64_t *keys;   /* [begin[n_entries]] */
-    float *weights;   /* [begin[n_entries]] or NULL: all 1 */
-    float *dense;     /* [n_entries * dim] or NULL */
+    uint32_t *begin; /* [n_entries + 1]; NULL for dense */
+    uint64_t *keys;  /* [begin[n_entries]] */
+    float *weights;  /* [begin[n_entries]] or NULL: all 1 */
+    float *dense;    /* [n_entries * dim] or NULL */
     size_t capacity_entries, capacity_keys, capacity_dense;
     bool shared;
-    uint32_t dim;           /* dense: floats per entry; 0: sparse or sequence */
-    float *weights_storage; /* what `weights` points to once an entry of the batch has weights; kept over fr_batch_clear */
+    uint32_t dim; /* dense: floats per entry; 0: sparse or sequence */
+    float *
+        weights_storage; /* what `weights` points to once an entry of the batch has weights; kept over fr_batch_clear */
     size_t capacity_weights;
 };
 
-/* Per topic-partition: where the stream stands after this batch. `partition_slot` indexes the source's list of topic-partitions.
- * offset, item: the first record not fully in this or earlier batches, and how many of its items are. Counters are of this batch only;
- * a record is counted in the batch that completes it. */
+/* Per topic-partition: where the stream stands after this batch. `partition_slot` indexes the source's list of
+ * topic-partitions. offset, item: the first record not fully in this or earlier batches, and how many of its items are.
+ * Counters are of this batch only; a record is counted in the batch that completes it. */
 struct fr_batch_position {
     uint32_t partition_slot;
     int64_t offset;
@@ -48,7 +49,7 @@ struct fr_batch_position {
     uint64_t dead_lettered; /* records */
     uint64_t samples;       /* decoded samples of this batch (the sum of roles) */
     uint64_t roles[FR_ROLES];
-    uint64_t lost;          /* records skipped under on_loss */
+    uint64_t lost; /* records skipped under on_loss */
 };
 
 struct fr_batch {
@@ -58,8 +59,8 @@ struct fr_batch {
     int64_t *t_ms;         /* [n_samples] event time */
     uint8_t *use;          /* [n_samples] FR_USE_* */
     uint8_t *role;         /* [n_samples] enum fr_role */
-    float *labels;         /* [n_labels][capacity_samples], label-major: labels[l * capacity_samples + i]; NaN: masked */
-    float *weights;        /* [n_labels][capacity_samples] */
+    float *labels;  /* [n_labels][capacity_samples], label-major: labels[l * capacity_samples + i]; NaN: masked */
+    float *weights; /* [n_labels][capacity_samples] */
     uint32_t n_labels;
     uint32_t n_slots;
     struct fr_column *columns; /* [n_slots] in config order */
@@ -86,16 +87,17 @@ void fr_column_reserve_keys(struct fr_column *column, size_t keys);
 
 /* ---- resolved rows: filled by the store's plan, read by the graph; neither sees the other ---- */
 
-/* The occurrences of one table in one batch. An occurrence is one id in one slot of one sample; occurrences are numbered slot by slot
- * (config order), sample by sample: the order in which a row's gradients are summed. */
+/* The occurrences of one table in one batch. An occurrence is one id in one slot of one sample; occurrences are
+ * numbered slot by slot (config order), sample by sample: the order in which a row's gradients are summed. */
 struct fr_table_rows {
     uint32_t n_unique;
-    uint64_t *keys;       /* [n_unique] distinct keys, order fixed by the batch alone */
-    float **rows;         /* [n_unique] first float of the row (values then optimizer state) or NULL: no row: zeros, no gradient */
+    uint64_t *keys; /* [n_unique] distinct keys, order fixed by the batch alone */
+    float *
+        *rows; /* [n_unique] first float of the row (values then optimizer state) or NULL: no row: zeros, no gradient */
     uint32_t n_occurrences;
-    uint32_t *unique_of;  /* [n_occurrences] */
-    uint32_t *occ_begin;  /* [n_unique + 1] into occ */
-    uint32_t *occ;        /* [n_occurrences] occurrence numbers by unique key, ascending */
+    uint32_t *unique_of; /* [n_occurrences] */
+    uint32_t *occ_begin; /* [n_unique + 1] into occ */
+    uint32_t *occ;       /* [n_occurrences] occurrence numbers by unique key, ascending */
 };
 
 struct fr_rows {

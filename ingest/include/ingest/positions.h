@@ -1,0 +1,46 @@
+/* Stream positions and the P2 ledger per topic-partition: what of the sample log has taken effect.
+ *
+ * The owner loop applies each batch's positions when it applies the batch; the whole is staged as section "positions"
+ * at a cut and restored at start. Terms (P2), per topic-partition: records: decoded + dead_lettered = delivered;
+ * samples: trained + metrics_only + masked + quarantined + skipped = decoded samples. Owner: the owner loop thread;
+ * others read a copy (fr_positions_copy) handed over by the owner. */
+#ifndef FR_INGEST_POSITIONS_H
+#define FR_INGEST_POSITIONS_H
+
+#include "base/buffer.h"
+#include "decode/batch.h"
+
+enum { FR_TOPIC_MAX = 250, FR_CLUSTER_ID_MAX = 64, FR_PARTITIONS_MAX = 4096 };
+
+struct fr_partition_position {
+    char topic[FR_TOPIC_MAX];
+    int32_t partition;
+    int64_t offset; /* first record not fully in effect; -1: none yet (the `start` policy decides) */
+    uint32_t item;
+    int64_t fingerprint_offset; /* last delivered record; -1: none */
+    int64_t fingerprint_timestamp_ms;
+    uint32_t fingerprint_crc32c;
+    uint64_t delivered, decoded, dead_lettered, lost; /* records */
+    uint64_t samples, trained, metrics_only, masked, quarantined, skipped;
+};
+
+struct fr_positions {
+    char cluster_id[FR_CLUSTER_ID_MAX];
+    uint32_t count;
+    uint32_t capacity;
+    struct fr_partition_position
+        *partitions; /* by partition_slot; sorted by (topic, partition) when first discovered, later ones appended */
+};
+
+void fr_positions_release(struct fr_positions *positions);
+void fr_positions_copy(const struct fr_positions *from, struct fr_positions *to);
+/* Slot of a topic-partition, added with offset -1 when new. */
+uint32_t fr_positions_slot(struct fr_positions *positions, const char *topic, int32_t partition);
+/* A batch has taken effect (quarantined: its trainable samples count as quarantined). */
+void fr_positions_apply(struct fr_positions *positions, const struct fr_batch *batch, bool quarantined);
+/* Checks the P2 equations of every partition; false names the first that fails in err. */
+bool fr_positions_balanced(const struct fr_positions *positions, struct fr_err *err);
+void fr_positions_encode(const struct fr_positions *positions, struct fr_buffer *out);
+enum fr_status fr_positions_parse(const uint8_t *bytes, size_t size, struct fr_positions *out) FR_MUST_CHECK;
+
+#endif

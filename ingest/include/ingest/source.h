@@ -1,0 +1,112 @@
+/* Where records come from and where refused ones go, behind two function tables: Kafka in production (README.md says
+ * how), a list in memory in tests and simulation.
+ *
+ * A source knows topic-partitions by their index in its layout, which only grows. Thread: the ingest thread calls a
+ * source; a dead-letter sink may be asked for `acknowledged` by any thread, the rest by the ingest thread. */
+#ifndef FR_INGEST_SOURCE_H
+#define FR_INGEST_SOURCE_H
+
+#include "ingest/positions.h"
+
+struct fr_source_partition {
+    char topic[FR_TOPIC_MAX];
+    int32_t partition;
+};
+
+struct fr_source_layout {
+    char cluster_id[FR_CLUSTER_ID_MAX]; /* empty: the broker did not say */
+    uint32_t n_partitions;
+    const struct fr_source_partition *partitions; /* the source's, until its next call of `discover` */
+};
+
+enum fr_source_event_kind {
+    FR_SOURCE_RECORD,
+    FR_SOURCE_END,   /* everything below `offset` was delivered or is no record (transaction markers, aborted, compacted
+                        away) */
+    FR_SOURCE_RESET, /* the asked offset is not in the log (any more) */
+    FR_SOURCE_BROKEN, /* reading this partition failed (topic deleted, check sum): look again, then begin again; text
+                         says why */
+};
+
+struct fr_source_event {
+    enum fr_source_event_kind kind;
+    uint32_t partition; /* index in the layout */
+    int64_t offset;
+    int64_t timestamp_ms;    /* <= 0: none */
+    const void *value, *key; /* borrowed until `release`; NULL: null */
+    size_t size, key_size;
+    void *handle; /* the source's own */
+    char text[128];
+};
+
+struct fr_source_header {
+    const char *name;
+    const void *value; /* NULL: null */
+    size_t size;
+};
+
+enum {
+    FR_SOURCE_HEADERS_MAX = 1024
+}; /* of one record that a dead letter repeats; more are cut (counted in the letter's reason) */
+
+struct fr_source {
+    void *self;
+    /* Topics' partitions now. FR_E_UNAVAILABLE: broker not reachable or topic absent; FR_E_DENIED. */
+    enum fr_status (*discover)(void *self, struct fr_source_layout *out, struct fr_err *err);
+    /* First offset of the log and the one after its last stable record. FR_E_UNAVAILABLE. */
+    enum fr_status (*watermarks)(void *self, uint32_t partition, int64_t *low, int64_t *high, struct fr_err *err);
+    /* The record at this very offset, to be released. FR_EOF: there is none (compacted away, a marker).
+     * FR_E_UNAVAILABLE. */
+    enum fr_status (*fetch)(void *self, uint32_t partition, int64_t offset, struct fr_source_event *out,
+                            struct fr_err *err);
+    /* The checks are over: what they needed may be closed. */
+    void (*checked)(void *self);
+    /* From now on `poll` gives this partition's records from `offset` on; halt ends that. */
+    enum fr_status (*begin)(void *self, uint32_t partition, int64_t offset, struct fr_err *err);
+    void (*halt)(void *self, uint32_t partition);
+    /* FR_OK: an event, to be released; FR_AGAIN: nothing within wait_ms; FR_E_DENIED. partition < 0: any; otherwise
+     * that one (the source was opened for that). */
+    enum fr_status (*poll)(void *self, int64_t partition, int wait_ms, struct fr_source_event *out, struct fr_err *err);
+    void (*release)(void *self, struct fr_source_event *event);
+    /* Headers of a record, borrowed until its release; returns how many it has, at most `capacity` are written. */
+    size_t (*headers)(void *self, const struct fr_source_event *event, struct fr_source_header *out, size_t capacity);
+    /* Tells the consumer group how far durable state is (lag tools); best effort, does not block. */
+    void (*commit)(void *self, const struct fr_positions *positions);
+    /* End of the log as last seen without asking; -1 unknown. */
+    int64_t (*high)(void *self, uint32_t partition);
+    /* Whether brokers answer; otherwise why not, in problem. */
+    bool (*connected)(void *self, char *problem, size_t size);
+    void (*close)(void *self);
+};
+
+struct fr_dead_letter {
+    const char *topic; /* of the record */
+    int32_t partition;
+    int64_t offset;
+    const char *reason;
+    const void *key, *value;
+    size_t key_size, size;
+    const struct fr_source_header *headers;
+    size_t n_headers;
+};
+
+struct fr_dead_counts {
+    uint64_t sent;          /* acknowledged by the broker */
+    uint64_t failed;        /* attempts that were refused or timed out; each is tried again */
+    uint64_t without_value; /* sent without the original bytes because the broker refuses the size */
+};
+
+struct fr_dead_sink {
+    void *self;
+    /* Looks for the topic, creates it when missing; what cannot be done is logged, not an error. */
+    void (*prepare)(void *self);
+    /* Copies and keeps the letter until it is acknowledged. Letters are numbered 1, 2, ... in the order of these calls.
+     * FR_AGAIN: too many wait already, and a short wait (at most 50 ms) did not help. */
+    enum fr_status (*send)(void *self, const struct fr_dead_letter *letter);
+    uint64_t (*acknowledged)(void *self); /* all letters up to this number are; any thread */
+    void (*counts)(void *self, struct fr_dead_counts *out);
+    bool (*healthy)(void *self, char *problem, size_t size); /* false: letters wait, and why */
+    void (*close)(void *self);
+};
+
+#endif

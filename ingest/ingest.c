@@ -1,0 +1,348 @@
+/* The ingest thread's turn: pending work, the next record, the batch timer; and what other threads ask of it.
+ *
+ * A turn never polls while a record is unfinished or no batch is at hand, which is the whole of back-pressure: the
+ * source's own bounded queue fills and fetching stops. Live: any partition, batches close by size or time. Lockstep:
+ * `lockstep.records` records of each partition in turn make a batch; no clock is asked. A bounded run ends with one
+ * batch without samples, whether or not the last record's batch was full, so that a restart just before the end gives
+ * the same batches. Owner: ingest thread; `shared` is the meeting point with others, under its mutex. */
+#include "internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "kafka.h"
+
+/* ---- life ---- */
+
+enum fr_status fr_ingest_new(const struct fr_ingest_options *options, struct fr_ingest **out, struct fr_err *err)
+{
+    const struct fr_conf *conf = options->conf;
+    FR_CHECK(conf->ingest.batch_size >= 1 && (!options->source == !options->dead_sink));
+    struct fr_ingest *self = fr_alloc(1, sizeof(*self));
+    self->conf = conf;
+    self->clock = options->clock;
+    self->full = options->full;
+    self->empty = options->empty;
+    self->lockstep = conf->ingest.lockstep;
+    self->until_end = options->until_end || conf->ingest.lockstep;
+    self->end_offsets = options->end_offsets ? fr_strdup(options->end_offsets) : NULL;
+    self->fix_end = options->fix_end;
+    self->fix_end_self = options->fix_end_self;
+    FR_CHECK(!self->lockstep || conf->ingest.lockstep_records >= 1);
+    pthread_mutex_init(&self->shared.mutex, NULL);
+    if (options->positions)
+        fr_positions_copy(options->positions, &self->shared.known);
+    self->shared.n_resolved = self->shared.known.count;
+    self->decoder = fr_decoder_new(conf);
+    self->started_ms = fr_wall_ms(self->clock);
+    enum fr_status status = FR_OK;
+    if (options->source) {
+        self->source = *options->source;
+        self->sink = *options->dead_sink;
+    } else {
+        status = fr_kafka_source_open(conf, self->lockstep, &self->source, err);
+        self->own_source = status == FR_OK;
+        if (status == FR_OK)
+            status = fr_kafka_dead_open(conf, self->clock, &self->sink, err);
+        self->own_sink = self->own_source && status == FR_OK;
+    }
+    if (status != FR_OK) {
+        fr_ingest_free(self);
+        return status;
+    }
+    *out = self;
+    return FR_OK;
+}
+
+static void pass_commit(struct fr_ingest *self)
+{
+    struct fr_positions positions = {0};
+    pthread_mutex_lock(&self->shared.mutex);
+    if (self->shared.commit_due) {
+        positions = self->shared.commit;
+        self->shared.commit = (struct fr_positions){0};
+        self->shared.commit_due = false;
+    }
+    pthread_mutex_unlock(&self->shared.mutex);
+    if (positions.count)
+        self->source.commit(self->source.self, &positions);
+    fr_positions_release(&positions);
+}
+
+void fr_ingest_free(struct fr_ingest *self)
+{
+    if (!self)
+        return;
+    if (self->source.self && self->started)
+        pass_commit(self);
+    if (self->pending != FR_PENDING_NONE)
+        self->source.release(self->source.self, &self->event);
+    for (uint32_t i = 0; i < self->n_lanes; i++)
+        if (self->lanes[i].held_valid)
+            self->source.release(self->source.self, &self->lanes[i].held);
+    if (self->own_sink)
+        self->sink.close(self->sink.self);
+    if (self->own_source)
+        self->source.close(self->source.self);
+    fr_batch_free(self->open);
+    fr_batch_free(self->ready);
+    fr_decoder_free(self->decoder);
+    fr_positions_release(&self->shared.known);
+    fr_positions_release(&self->shared.commit);
+    free(self->shared.status.partitions);
+    pthread_mutex_destroy(&self->shared.mutex);
+    free(self->lanes);
+    free(self->touched);
+    free(self->end_offsets);
+    free(self);
+}
+
+/* ---- what other threads see ---- */
+
+static int64_t lag_ms(const struct fr_ingest *self, bool at_end)
+{
+    if (at_end)
+        return 0;
+    int64_t since = self->last_timestamp_ms > 0 ? self->last_timestamp_ms : self->started_ms;
+    int64_t lag = fr_wall_ms(self->clock) - since;
+    return lag > 0 ? lag : 0;
+}
+
+static void publish(struct fr_ingest *self)
+{
+    struct fr_dead_counts dead = {0};
+    self->sink.counts(self->sink.self, &dead);
+    struct fr_ingest_status status = self->tally;
+    status.dead_sent = dead.sent;
+    status.dead_failed = dead.failed;
+    status.dead_without_value = dead.without_value;
+    status.n_partitions = self->n_lanes;
+    status.at_end = self->n_lanes > 0;
+    for (uint32_t i = 0; i < self->n_lanes; i++)
+        status.at_end &= self->lanes[i].at_end;
+    status.lag_ms = lag_ms(self, status.at_end);
+    status.connected = self->source.connected(self->source.self, status.problem, sizeof(status.problem));
+    if (status.connected) {
+        status.problem[0] = 0;
+        if (self->n_stopped && self->problem[0])
+            memcpy(status.problem, self->problem, sizeof(status.problem));
+        else
+            (void)self->sink.healthy(self->sink.self, status.problem, sizeof(status.problem));
+    }
+
+    if (self->started && status.connected == self->said_down) {
+        char quoted[320];
+        self->said_down = !status.connected;
+        fr_log(self->said_down ? FR_LOG_WARN : FR_LOG_INFO, "ingest", self->said_down ? "disconnected" : "connected",
+               "reason=%s", fr_log_quote(quoted, sizeof(quoted), status.problem));
+    }
+
+    struct fr_ingest_shared *shared = &self->shared;
+    pthread_mutex_lock(&shared->mutex);
+    struct fr_ingest_partition *partitions = shared->status.partitions;
+    if (shared->status_capacity < self->n_lanes) {
+        partitions = fr_realloc(partitions, self->n_lanes, sizeof(*partitions));
+        for (uint32_t i = shared->status_capacity; i < self->n_lanes; i++) {
+            const struct fr_partition_position *p = &shared->known.partitions[self->lanes[i].slot];
+            memcpy(partitions[i].topic, p->topic, FR_TOPIC_MAX);
+            partitions[i].partition = p->partition;
+        }
+        shared->status_capacity = self->n_lanes;
+    }
+    for (uint32_t i = 0; i < self->n_lanes; i++) {
+        const struct fr_lane *lane = &self->lanes[i];
+        int64_t high = lane->reading ? self->source.high(self->source.self, i) : -1;
+        high = high > lane->high ? high : lane->high;
+        partitions[i].next_offset = lane->seen;
+        partitions[i].high = high > lane->seen ? high : lane->seen;
+    }
+    status.partitions = partitions;
+    shared->status = status;
+    pthread_mutex_unlock(&shared->mutex);
+}
+
+void fr_ingest_get_status(struct fr_ingest *self, struct fr_ingest_status *out)
+{
+    struct fr_ingest_shared *shared = &self->shared;
+    pthread_mutex_lock(&shared->mutex);
+    *out = shared->status;
+    out->partitions = fr_alloc(out->n_partitions ? out->n_partitions : 1, sizeof(*out->partitions));
+    if (out->n_partitions)
+        memcpy(out->partitions, shared->status.partitions, out->n_partitions * sizeof(*out->partitions));
+    pthread_mutex_unlock(&shared->mutex);
+}
+
+void fr_ingest_status_release(struct fr_ingest_status *status)
+{
+    free(status->partitions);
+    *status = (struct fr_ingest_status){0};
+}
+
+void fr_ingest_adopt(struct fr_ingest *self, struct fr_positions *positions)
+{
+    struct fr_ingest_shared *shared = &self->shared;
+    pthread_mutex_lock(&shared->mutex);
+    if (positions->cluster_id[0] == 0)
+        memcpy(positions->cluster_id, shared->known.cluster_id, sizeof(positions->cluster_id));
+    for (uint32_t i = positions->count; i < shared->n_resolved; i++) {
+        const struct fr_partition_position *p = &shared->known.partitions[i];
+        uint32_t slot = fr_positions_slot(positions, p->topic, p->partition);
+        FR_CHECK(slot == i);
+        positions->partitions[slot].offset = p->offset;
+    }
+    pthread_mutex_unlock(&shared->mutex);
+}
+
+uint64_t fr_ingest_dead_acknowledged(struct fr_ingest *self)
+{
+    return self->sink.acknowledged(self->sink.self);
+}
+
+void fr_ingest_commit(struct fr_ingest *self, const struct fr_positions *positions)
+{
+    pthread_mutex_lock(&self->shared.mutex);
+    fr_positions_copy(positions, &self->shared.commit);
+    self->shared.commit_due = true;
+    pthread_mutex_unlock(&self->shared.mutex);
+}
+
+/* ---- start ---- */
+
+enum fr_status fr_ingest_start(struct fr_ingest *self, struct fr_err *err)
+{
+    FR_CHECK(!self->started);
+    enum fr_status status = fr_lanes_discover(self, err);
+    for (uint32_t i = 0; status == FR_OK && i < self->n_lanes; i++)
+        if (!self->lanes[i].reading && !self->lanes[i].done)
+            status = fr_lane_check(self, i, err);
+    if (status == FR_OK && self->until_end)
+        status = fr_ends_fix(self, err);
+    for (uint32_t i = 0; status == FR_OK && i < self->n_lanes; i++)
+        if (!self->lanes[i].reading && !self->lanes[i].done)
+            status = fr_lane_begin(self, i, err);
+    if (status == FR_OK) {
+        self->source.checked(self->source.self);
+        self->sink.prepare(self->sink.self);
+        self->discover_ns = fr_mono_ns(self->clock);
+        self->started = true;
+    }
+    publish(self);
+    return status;
+}
+
+/* ---- a turn ---- */
+
+/* The partition whose record comes next; false: the round is over. */
+static bool round_lane(struct fr_ingest *self)
+{
+    while (self->round_lane < self->n_lanes) {
+        if (!self->lanes[self->round_lane].done && self->round_taken < self->conf->ingest.lockstep_records)
+            return true;
+        self->round_lane++;
+        self->round_taken = 0;
+    }
+    return false;
+}
+
+/* FR_OK: a batch was closed or an event handled; FR_AGAIN: nothing came within wait_ms. */
+static enum fr_status next_event(struct fr_ingest *self, int wait_ms, struct fr_err *err)
+{
+    int64_t from = -1;
+    bool over = self->lockstep ? !round_lane(self) : self->until_end && self->n_done == self->n_lanes;
+    if (over) {
+        if (self->open->n_positions)
+            fr_assembly_close(self);
+        else
+            fr_assembly_end(self);
+        return FR_OK;
+    }
+    struct fr_source_event event;
+    if (self->lockstep) {
+        struct fr_lane *lane = &self->lanes[self->round_lane];
+        from = self->round_lane;
+        if (lane->held_valid) {
+            event = lane->held;
+            return fr_assembly_event(self, &event);
+        }
+        if (!lane->reading) { /* its turn, and it cannot be read now: nothing else may go first */
+            nanosleep(&(struct timespec){.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * 1000000L}, NULL);
+            return FR_AGAIN;
+        }
+    }
+    enum fr_status status = self->source.poll(self->source.self, from, wait_ms, &event, err);
+    return status == FR_OK ? fr_assembly_event(self, &event) : status;
+}
+
+static int poll_wait_ms(const struct fr_ingest *self, uint64_t deadline_ns, uint64_t now_ns)
+{
+    uint64_t wait_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
+    if (!self->lockstep && self->open->n_positions) {
+        uint64_t due_ns = self->open_since_ns + (uint64_t)self->conf->ingest.batch_wait_ms * 1000000u;
+        uint64_t left_ns = due_ns > now_ns ? due_ns - now_ns : 0;
+        wait_ns = left_ns < wait_ns ? left_ns : wait_ns;
+    }
+    return (int)((wait_ns + 999999u) / 1000000u);
+}
+
+static enum fr_status turn(struct fr_ingest *self, int wait_ms, struct fr_err *err)
+{
+    uint64_t deadline_ns = fr_mono_ns(self->clock) + (uint64_t)wait_ms * 1000000u;
+    enum fr_status status = FR_OK;
+    bool worked = false;
+    for (uint32_t i = 0; i < FR_STEP_RECORDS_MAX; i++) {
+        status = fr_assembly_ready(self, i == 0 ? wait_ms : 0);
+        if (status != FR_OK)
+            break;
+        if (self->finished)
+            return FR_EOF;
+        if (self->n_moved && !self->lockstep)
+            fr_assembly_moved(self);
+        uint64_t now = fr_mono_ns(self->clock);
+        if (fr_assembly_due(self, now)) {
+            fr_assembly_close(self);
+            worked = true;
+            continue;
+        }
+        if (self->pending != FR_PENDING_NONE)
+            status = fr_assembly_pending(self);
+        else
+            status = next_event(self, poll_wait_ms(self, deadline_ns, now), err);
+        if (status == FR_AGAIN && self->open && fr_assembly_due(self, fr_mono_ns(self->clock)))
+            continue;
+        if (status != FR_OK)
+            break;
+        worked = true;
+    }
+    return status == FR_AGAIN && worked ? FR_OK : status;
+}
+
+static enum fr_status look_for_partitions(struct fr_ingest *self, struct fr_err *err)
+{
+    uint64_t now = fr_mono_ns(self->clock);
+    char problem[256];
+    if (self->until_end || now - self->discover_ns < (uint64_t)FR_DISCOVER_MS * 1000000u ||
+        !self->source.connected(self->source.self, problem, sizeof(problem)))
+        return FR_OK;
+    self->discover_ns = now;
+    enum fr_status status = fr_lanes_discover(self, err);
+    return status == FR_E_UNAVAILABLE ? FR_OK : status;
+}
+
+enum fr_status fr_ingest_step(struct fr_ingest *self, int wait_ms, struct fr_err *err)
+{
+    struct fr_err local;
+    err = err ? err : &local;
+    if (!self->started)
+        return fr_err_set(err, FR_E_STATE, "ingest: a step before the start");
+    pass_commit(self);
+    enum fr_status status = look_for_partitions(self, err);
+    if (status == FR_OK && self->n_stopped)
+        status = fr_lanes_revive(self, err);
+    if (status == FR_OK)
+        status = turn(self, wait_ms, err);
+    publish(self);
+    return status;
+}

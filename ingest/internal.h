@@ -1,0 +1,116 @@
+/* The ingest module inside: lanes (topic-partitions being read), the batch being assembled, what other threads see.
+ *
+ * Everything here belongs to the ingest thread, except `shared`, which its mutex guards. */
+#ifndef FR_INGEST_INTERNAL_H
+#define FR_INGEST_INTERNAL_H
+
+#include <pthread.h>
+
+#include "decode/decoder.h"
+#include "ingest/ingest.h"
+
+enum {
+    FR_LOCKSTEP_SAMPLES_MAX = 65536, /* a round of huge records is cut here, or its batch would have no bound */
+    FR_STEP_RECORDS_MAX = 4096,      /* a turn ends after so many records, for status, commits and the watchdog */
+    FR_RECHECK_MS = 1000,            /* between two looks at a partition that cannot be read */
+    FR_DISCOVER_MS = 30000,          /* between two looks for partitions added to a topic */
+};
+
+struct fr_mark {    /* the last delivered record of a partition */
+    int64_t offset; /* -1: none */
+    int64_t timestamp_ms;
+    uint32_t crc32c;
+};
+
+/* A topic-partition as far as it has been put into batches. Its number is that of the source's layout. */
+struct fr_lane {
+    uint32_t slot; /* in the positions */
+    int64_t next;  /* first offset not fully in a batch; -1: the start policy decides */
+    uint32_t item; /* items of the record at `next` that are in batches */
+    struct fr_mark mark;
+    int64_t end;     /* --until end, lockstep: first offset not read; -1: none */
+    int64_t high;    /* end of the log when last asked */
+    int64_t seen;    /* offset from which the source goes on: `next`, or further when only markers followed */
+    int64_t touched; /* entry in the open batch; -1 none */
+    uint64_t lost;   /* records that on_loss skipped, for the next entry */
+    uint64_t retry_ns;
+    bool moved; /* `next` or `lost` changed without a record: the next batch needs an entry */
+    bool added; /* found on a topic that was read before: begins at its first record */
+    bool reading, done, at_end;
+    bool held_valid; /* lockstep: a record that the cut of a long round interrupted */
+    struct fr_source_event held;
+};
+
+enum fr_pending { FR_PENDING_NONE, FR_PENDING_SAMPLES, FR_PENDING_LETTER };
+
+struct fr_ingest_shared {
+    pthread_mutex_t mutex;
+    struct fr_positions known; /* slots; offsets of those that were new are where reading begins */
+    uint32_t n_resolved;       /* of them: the first ones, which have an offset */
+    struct fr_ingest_status status;
+    uint32_t status_capacity;
+    struct fr_positions commit;
+    bool commit_due;
+};
+
+struct fr_ingest {
+    const struct fr_conf *conf;
+    const struct fr_clock *clock;
+    struct fr_ring *full, *empty;
+    bool lockstep, until_end;
+    char *end_offsets;
+    enum fr_status (*fix_end)(void *self, const char *text, size_t size, struct fr_err *err);
+    void *fix_end_self;
+    struct fr_source source;
+    struct fr_dead_sink sink;
+    bool own_source, own_sink;
+
+    struct fr_decoder *decoder;
+    uint32_t n_lanes, capacity_lanes;
+    struct fr_lane *lanes;
+    uint32_t n_moved, n_stopped, n_done; /* lanes with `moved`; lanes neither reading nor done */
+    bool started, finished, said_down;
+
+    struct fr_batch *open, *ready; /* being filled; closed and not yet in the ring */
+    uint32_t *touched;             /* [open->n_positions] lane of each entry */
+    uint64_t open_since_ns;        /* first entry of the open batch */
+    enum fr_pending pending;       /* what remains to be done with `event` before the next poll */
+    struct fr_source_event event;
+    uint32_t staged, staged_from;
+    const char *reason;
+    uint64_t dead_sequence;
+    uint32_t round_lane, round_taken; /* lockstep */
+
+    struct fr_ingest_status tally; /* counters only */
+    int64_t last_timestamp_ms, started_ms;
+    uint64_t discover_ns;
+    char problem[256]; /* of a stopped lane */
+    struct fr_ingest_shared shared;
+};
+
+/* check.c */
+enum fr_status fr_lanes_discover(struct fr_ingest *self, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_lane_check(struct fr_ingest *self, uint32_t lane, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_lane_begin(struct fr_ingest *self, uint32_t lane, struct fr_err *err) FR_MUST_CHECK;
+void fr_lane_stop(struct fr_ingest *self, uint32_t lane, const char *why);
+void fr_lane_finish(struct fr_ingest *self, uint32_t lane);
+/* Checks and begins stopped lanes whose time has come; FR_E_UNAVAILABLE is not an error here. */
+enum fr_status fr_lanes_revive(struct fr_ingest *self, struct fr_err *err) FR_MUST_CHECK;
+void fr_lane_moved(struct fr_ingest *self, struct fr_lane *lane);
+
+/* ends.c */
+enum fr_status fr_ends_fix(struct fr_ingest *self, struct fr_err *err) FR_MUST_CHECK;
+
+/* assembly.c */
+/* FR_AGAIN: no batch, no room, or the dead-letter sink is full; FR_EOF: a ring was closed. */
+enum fr_status fr_assembly_ready(struct fr_ingest *self, int wait_ms) FR_MUST_CHECK;
+enum fr_status fr_assembly_event(struct fr_ingest *self, struct fr_source_event *event) FR_MUST_CHECK;
+enum fr_status fr_assembly_pending(struct fr_ingest *self) FR_MUST_CHECK;
+/* Entries for lanes that moved without a record. */
+void fr_assembly_moved(struct fr_ingest *self);
+bool fr_assembly_due(const struct fr_ingest *self, uint64_t now_ns);
+void fr_assembly_close(struct fr_ingest *self);
+/* The last batch of the stream: closes an open one first; then one without samples. */
+void fr_assembly_end(struct fr_ingest *self);
+
+#endif

@@ -1,0 +1,501 @@
+/* Dead letters to Kafka: at least once, never lost while the process lives; the position of a refused record waits for
+ * its letter (DESIGN section 4).
+ *
+ * A letter is copied and kept until the broker has acknowledged it: timeouts and refusals are tried again, a producer
+ * with a fatal error is made anew. The number acknowledged only grows over letters without a gap, in the order of
+ * `send`; on the topic they may be out of order or twice. Refused for its size, a letter goes without its value
+ * (headers freshet.length, freshet.sha256), then without the original's key and headers. Bounded in letters and bytes:
+ * beyond that `send` says FR_AGAIN and reading pauses. One message a batch, since the broker refuses a whole batch for
+ * its size. Plain producer, not idempotent: twice is harmless here, and 2.0.2's false fatal errors are avoided.
+ * Threads: the ingest thread calls send; a thread of its own (begun with the first letter) talks to the producer, so
+ * that letters get through while ingest waits or has ended. The mutex guards the letters and counts. Does not: keep
+ * letters over a restart (their records are read again). */
+#include "kafka.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "kafka_internal.h"
+
+enum {
+    LETTERS_MAX = 4096,
+    BYTES_MAX = 64 << 20,
+    SEND_WAIT_MS = 50,
+    RETRY_MS = 1000,
+    POLL_MS = 20,
+    DELIVERY_MS = 30000, /* then the attempt counts as failed and is made again */
+    SLOW_MS = 5000,      /* a letter older than this is a problem to tell */
+    TOPIC_MS = 5000,
+};
+
+enum letter_state { LETTER_WAITING, LETTER_SENT, LETTER_DONE };
+enum letter_form { LETTER_WHOLE, LETTER_NO_VALUE, LETTER_BARE, LETTER_FORMS };
+
+struct letter {
+    struct kafka_dead *dead;
+    enum letter_state state;
+    enum letter_form form;
+    uint64_t born_ns, retry_ns;
+    char topic[FR_TOPIC_MAX];
+    int32_t partition;
+    int64_t offset;
+    char *reason;
+    bool has_key, has_value;
+    size_t key_size, size, bytes;
+    uint8_t *key, *value;         /* behind the struct, in one allocation each */
+    rd_kafka_headers_t *original; /* owned */
+};
+
+struct kafka_dead {
+    struct fr_kafka_health health; /* first: the client's opaque; its thread's, after `prepare` */
+    const struct fr_conf *conf;
+    const struct fr_clock *clock;
+    rd_kafka_t *producer; /* the thread's once it runs */
+    pthread_t thread;
+    bool running;
+    _Atomic uint64_t acknowledged;
+
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    bool stop;
+    uint64_t sent; /* number of the newest letter */
+    size_t bytes;
+    struct letter *letters[LETTERS_MAX]; /* letter n at n % LETTERS_MAX; (acknowledged, sent] are there */
+    struct fr_dead_counts counts;
+    char text[FR_KAFKA_TEXT_MAX]; /* why letters wait; empty when none does */
+};
+
+/* ---- producer ---- */
+
+static void on_delivery(rd_kafka_t *producer, const rd_kafka_message_t *message, void *opaque);
+
+static enum fr_status producer_new(struct kafka_dead *self, struct fr_err *err)
+{
+    char timeout[16];
+    snprintf(timeout, sizeof(timeout), "%d", DELIVERY_MS);
+    const struct fr_kafka_setting before[] = {
+        {"acks", "all"}, {"message.timeout.ms", timeout}, {"linger.ms", "0"}, {NULL, NULL}};
+    const struct fr_kafka_setting after[] = {
+        {"batch.num.messages", "1"},
+        {"message.max.bytes", "104857600"}, /* the broker decides what is too large */
+        {NULL, NULL}};
+    rd_kafka_conf_t *kafka;
+    enum fr_status status = fr_kafka_conf(self->conf, before, after, &kafka, err);
+    if (status != FR_OK)
+        return status;
+    rd_kafka_conf_set_opaque(kafka, &self->health);
+    rd_kafka_conf_set_dr_msg_cb(kafka, on_delivery);
+    char reason[512];
+    self->producer = rd_kafka_new(RD_KAFKA_PRODUCER, kafka, reason, sizeof(reason));
+    if (!self->producer) {
+        rd_kafka_conf_destroy(kafka);
+        return fr_err_set(err, FR_E_INVALID, "ingest.kafka: dead-letter producer: %s", reason);
+    }
+    return FR_OK;
+}
+
+static void say(struct kafka_dead *self, const char *text)
+{
+    if (strcmp(self->text, text) == 0)
+        return;
+    snprintf(self->text, sizeof(self->text), "%s", text);
+    char quoted[FR_KAFKA_TEXT_MAX];
+    fr_log(FR_LOG_WARN, "ingest", "dead_letters_wait", "topic=%s reason=%s", self->conf->ingest.dead_letter_topic,
+           fr_log_quote(quoted, sizeof(quoted), text));
+}
+
+static rd_kafka_headers_t *letter_headers(const struct letter *letter)
+{
+    rd_kafka_headers_t *headers = letter->original && letter->form != LETTER_BARE
+                                      ? rd_kafka_headers_copy(letter->original)
+                                      : rd_kafka_headers_new(8);
+    char number[32];
+    (void)rd_kafka_header_add(headers, "__connect.errors.topic", -1, letter->topic, -1);
+    snprintf(number, sizeof(number), "%" PRId32, letter->partition);
+    (void)rd_kafka_header_add(headers, "__connect.errors.partition", -1, number, -1);
+    snprintf(number, sizeof(number), "%" PRId64, letter->offset);
+    (void)rd_kafka_header_add(headers, "__connect.errors.offset", -1, number, -1);
+    (void)rd_kafka_header_add(headers, "__connect.errors.exception.message", -1, letter->reason, -1);
+    if (letter->form == LETTER_WHOLE)
+        return headers;
+    struct fr_sha256 digest = fr_sha256(letter->value, letter->size);
+    char hex[65];
+    for (size_t i = 0; i < sizeof(digest.bytes); i++)
+        snprintf(hex + 2 * i, 3, "%02x", digest.bytes[i]);
+    snprintf(number, sizeof(number), "%zu", letter->size);
+    (void)rd_kafka_header_add(headers, "freshet.length", -1, number, -1);
+    (void)rd_kafka_header_add(headers, "freshet.sha256", -1, hex, -1);
+    return headers;
+}
+
+/* A refusal of the letter as it is: its next smaller form at once, or the same one after a while. */
+static void refused(struct kafka_dead *self, struct letter *letter, rd_kafka_resp_err_t code)
+{
+    letter->state = LETTER_WAITING;
+    self->counts.failed++;
+    if (code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE && letter->form + 1 < LETTER_FORMS) {
+        letter->form++;
+        letter->retry_ns = 0;
+        return;
+    }
+    letter->retry_ns = fr_mono_ns(self->clock) + (uint64_t)RETRY_MS * 1000000u;
+    char text[FR_KAFKA_TEXT_MAX];
+    snprintf(text, sizeof(text), "dead-letter topic %s: %s", self->conf->ingest.dead_letter_topic,
+             rd_kafka_err2str(code));
+    say(self, text);
+}
+
+/* Mutex held. */
+static void produce(struct kafka_dead *self, struct letter *letter)
+{
+    bool whole = letter->form == LETTER_WHOLE && letter->has_value,
+         keyed = letter->form != LETTER_BARE && letter->has_key;
+    rd_kafka_headers_t *headers = letter_headers(letter);
+    letter->state = LETTER_SENT;
+    rd_kafka_resp_err_t code =
+        rd_kafka_producev(self->producer, RD_KAFKA_V_TOPIC(self->conf->ingest.dead_letter_topic),
+                          RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
+                          RD_KAFKA_V_KEY(keyed ? letter->key : NULL, keyed ? letter->key_size : 0),
+                          RD_KAFKA_V_VALUE(whole ? letter->value : NULL, whole ? letter->size : 0),
+                          RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_OPAQUE(letter), RD_KAFKA_V_END);
+    if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
+        return;
+    rd_kafka_headers_destroy(headers);
+    refused(self, letter, code);
+}
+
+static void letter_free(struct letter *letter)
+{
+    if (!letter)
+        return;
+    if (letter->original)
+        rd_kafka_headers_destroy(letter->original);
+    free(letter->reason);
+    free(letter->key);
+    free(letter->value);
+    free(letter);
+}
+
+static void on_delivery(rd_kafka_t *producer, const rd_kafka_message_t *message, void *opaque)
+{
+    (void)producer;
+    (void)opaque;
+    struct letter *letter = message->_private;
+    struct kafka_dead *self = letter->dead;
+    pthread_mutex_lock(&self->mutex);
+    if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        refused(self, letter, message->err);
+    } else {
+        letter->state = LETTER_DONE;
+        self->counts.sent++;
+        self->counts.without_value += letter->form != LETTER_WHOLE;
+    }
+    uint64_t floor = atomic_load(&self->acknowledged);
+    while (floor < self->sent && self->letters[(floor + 1) % LETTERS_MAX]->state == LETTER_DONE) {
+        struct letter **place = &self->letters[++floor % LETTERS_MAX];
+        self->bytes -= (*place)->bytes;
+        letter_free(*place);
+        *place = NULL;
+    }
+    if (floor == self->sent)
+        self->text[0] = 0;
+    atomic_store(&self->acknowledged, floor);
+    pthread_cond_broadcast(&self->changed);
+    pthread_mutex_unlock(&self->mutex);
+}
+
+/* ---- the thread ---- */
+
+/* Mutex held. A fatal error ends a producer for good: what was on its way is sent again by another. */
+static void renew_if_fatal(struct kafka_dead *self)
+{
+    char reason[FR_KAFKA_TEXT_MAX];
+    if (self->producer && rd_kafka_fatal_error(self->producer, reason, sizeof(reason)) == RD_KAFKA_RESP_ERR_NO_ERROR)
+        return;
+    if (self->producer) {
+        say(self, reason);
+        rd_kafka_t *old = self->producer;
+        self->producer = NULL;
+        pthread_mutex_unlock(&self->mutex); /* its last delivery reports may come while it ends */
+        rd_kafka_destroy(old);
+        pthread_mutex_lock(&self->mutex);
+    }
+    struct fr_err err;
+    if (producer_new(self, &err) != FR_OK)
+        say(self, err.text);
+    for (uint64_t n = atomic_load(&self->acknowledged) + 1; n <= self->sent; n++)
+        if (self->letters[n % LETTERS_MAX]->state == LETTER_SENT)
+            self->letters[n % LETTERS_MAX]->state = LETTER_WAITING;
+}
+
+static void produce_waiting(struct kafka_dead *self)
+{
+    uint64_t now = fr_mono_ns(self->clock), first = atomic_load(&self->acknowledged) + 1;
+    for (uint64_t n = first; n <= self->sent; n++) {
+        struct letter *letter = self->letters[n % LETTERS_MAX];
+        if (letter->state == LETTER_WAITING && now >= letter->retry_ns)
+            produce(self, letter);
+    }
+    if (first > self->sent || now - self->letters[first % LETTERS_MAX]->born_ns < (uint64_t)SLOW_MS * 1000000u ||
+        self->text[0])
+        return;
+    char text[FR_KAFKA_TEXT_MAX];
+    snprintf(text, sizeof(text), "dead-letter topic %s does not acknowledge: %.128s",
+             self->conf->ingest.dead_letter_topic, self->health.text[0] ? self->health.text : "no answer");
+    say(self, text);
+}
+
+static void *thread_main(void *argument)
+{
+    struct kafka_dead *self = argument;
+    pthread_mutex_lock(&self->mutex);
+    while (!self->stop) {
+        if (atomic_load(&self->acknowledged) == self->sent) {
+            pthread_cond_wait(&self->changed, &self->mutex);
+            continue;
+        }
+        renew_if_fatal(self);
+        if (self->producer)
+            produce_waiting(self);
+        rd_kafka_t *producer = self->producer;
+        pthread_mutex_unlock(&self->mutex);
+        if (producer)
+            rd_kafka_poll(producer, POLL_MS);
+        else
+            nanosleep(&(struct timespec){.tv_nsec = POLL_MS * 1000000L}, NULL);
+        pthread_mutex_lock(&self->mutex);
+    }
+    pthread_mutex_unlock(&self->mutex);
+    return NULL;
+}
+
+/* ---- the sink ---- */
+
+static void *copy(const void *bytes, size_t size)
+{
+    uint8_t *mine = fr_alloc(size ? size : 1, 1);
+    if (bytes && size)
+        memcpy(mine, bytes, size);
+    return mine;
+}
+
+static struct letter *letter_new(struct kafka_dead *self, const struct fr_dead_letter *from, size_t bytes)
+{
+    struct letter *letter = fr_alloc(1, sizeof(*letter));
+    *letter = (struct letter){
+        .dead = self,
+        .born_ns = fr_mono_ns(self->clock),
+        .partition = from->partition,
+        .offset = from->offset,
+        .reason = fr_strdup(from->reason),
+        .has_key = from->key != NULL,
+        .has_value = from->value != NULL,
+        .key_size = from->key_size,
+        .size = from->size,
+        .bytes = bytes,
+        .key = copy(from->key, from->key_size),
+        .value = copy(from->value, from->size),
+    };
+    snprintf(letter->topic, sizeof(letter->topic), "%s", from->topic);
+    if (from->n_headers)
+        letter->original = rd_kafka_headers_new(from->n_headers + 8);
+    for (size_t i = 0; i < from->n_headers; i++)
+        (void)rd_kafka_header_add(letter->original, from->headers[i].name, -1, from->headers[i].value,
+                                  (ssize_t)from->headers[i].size);
+    return letter;
+}
+
+static size_t letter_bytes(const struct fr_dead_letter *letter)
+{
+    size_t bytes = sizeof(struct letter) + letter->key_size + letter->size;
+    for (size_t i = 0; i < letter->n_headers; i++)
+        bytes += strlen(letter->headers[i].name) + letter->headers[i].size;
+    return bytes;
+}
+
+/* Mutex held. At least one letter always has room, whatever its size. */
+static bool has_room(const struct kafka_dead *self, size_t bytes)
+{
+    uint64_t waiting = self->sent - atomic_load(&self->acknowledged);
+    return waiting == 0 || (waiting < LETTERS_MAX - 1 && self->bytes + bytes <= BYTES_MAX);
+}
+
+static enum fr_status send_letter(void *sink, const struct fr_dead_letter *from)
+{
+    struct kafka_dead *self = sink;
+    size_t bytes = letter_bytes(from);
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += SEND_WAIT_MS * 1000000L;
+    if (until.tv_nsec >= 1000000000L) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000L;
+    }
+    pthread_mutex_lock(&self->mutex);
+    int rc = 0;
+    while (rc == 0 && !has_room(self, bytes))
+        rc = pthread_cond_timedwait(&self->changed, &self->mutex, &until);
+    bool room = has_room(self, bytes);
+    if (room) {
+        self->letters[(self->sent + 1) % LETTERS_MAX] = letter_new(self, from, bytes);
+        self->sent++;
+        self->bytes += bytes;
+        pthread_cond_broadcast(&self->changed);
+    }
+    pthread_mutex_unlock(&self->mutex);
+    if (room && !self->running) {
+        int failed = pthread_create(&self->thread, NULL, thread_main, self);
+        FR_CHECK(failed == 0);
+        self->running = true;
+    }
+    return room ? FR_OK : FR_AGAIN;
+}
+
+static uint64_t acknowledged(void *sink)
+{
+    struct kafka_dead *self = sink;
+    return atomic_load(&self->acknowledged);
+}
+
+static void counts(void *sink, struct fr_dead_counts *out)
+{
+    struct kafka_dead *self = sink;
+    pthread_mutex_lock(&self->mutex);
+    *out = self->counts;
+    pthread_mutex_unlock(&self->mutex);
+}
+
+static bool healthy(void *sink, char *problem, size_t size)
+{
+    struct kafka_dead *self = sink;
+    pthread_mutex_lock(&self->mutex);
+    bool waits = self->text[0] != 0;
+    if (waits)
+        snprintf(problem, size, "%.180s (%" PRIu64 " letters wait)", self->text,
+                 self->sent - atomic_load(&self->acknowledged));
+    pthread_mutex_unlock(&self->mutex);
+    return !waits;
+}
+
+/* ---- the topic ---- */
+
+static bool topic_exists(struct kafka_dead *self, char *reason, size_t size)
+{
+    rd_kafka_topic_t *topic = rd_kafka_topic_new(self->producer, self->conf->ingest.dead_letter_topic, NULL);
+    if (!topic) {
+        snprintf(reason, size, "%s", rd_kafka_err2str(rd_kafka_last_error()));
+        return false;
+    }
+    const struct rd_kafka_metadata *metadata;
+    rd_kafka_resp_err_t code = rd_kafka_metadata(self->producer, 0, topic, &metadata, TOPIC_MS);
+    if (code == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        code = metadata->topic_cnt == 1 ? metadata->topics[0].err : RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
+        rd_kafka_metadata_destroy(metadata);
+    }
+    rd_kafka_topic_destroy(topic);
+    snprintf(reason, size, "%s", rd_kafka_err2str(code));
+    return code == RD_KAFKA_RESP_ERR_NO_ERROR;
+}
+
+static bool topic_create(struct kafka_dead *self, char *reason, size_t size)
+{
+    rd_kafka_NewTopic_t *wanted = rd_kafka_NewTopic_new(self->conf->ingest.dead_letter_topic, 1, -1, reason, size);
+    if (!wanted)
+        return false;
+    rd_kafka_AdminOptions_t *options = rd_kafka_AdminOptions_new(self->producer, RD_KAFKA_ADMIN_OP_CREATETOPICS);
+    (void)rd_kafka_AdminOptions_set_request_timeout(options, TOPIC_MS, reason, size);
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(self->producer);
+    rd_kafka_CreateTopics(self->producer, &wanted, 1, options, queue);
+    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, 2 * TOPIC_MS);
+    rd_kafka_resp_err_t code = event ? rd_kafka_event_error(event) : RD_KAFKA_RESP_ERR__TIMED_OUT;
+    const rd_kafka_CreateTopics_result_t *result = event ? rd_kafka_event_CreateTopics_result(event) : NULL;
+    size_t n = 0;
+    const rd_kafka_topic_result_t **topics = result ? rd_kafka_CreateTopics_result_topics(result, &n) : NULL;
+    if (code == RD_KAFKA_RESP_ERR_NO_ERROR && n == 1)
+        code = rd_kafka_topic_result_error(topics[0]);
+    snprintf(reason, size, "%s", rd_kafka_err2str(code));
+    if (event)
+        rd_kafka_event_destroy(event);
+    rd_kafka_queue_destroy(queue);
+    rd_kafka_AdminOptions_destroy(options);
+    rd_kafka_NewTopic_destroy(wanted);
+    return code == RD_KAFKA_RESP_ERR_NO_ERROR || code == RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS;
+}
+
+static void prepare(void *sink)
+{
+    struct kafka_dead *self = sink;
+    char reason[FR_KAFKA_TEXT_MAX], quoted[FR_KAFKA_TEXT_MAX];
+    if (topic_exists(self, reason, sizeof(reason)))
+        return;
+    if (topic_create(self, reason, sizeof(reason)))
+        fr_log(FR_LOG_INFO, "ingest", "dead_letter_topic_created", "topic=%s partitions=1",
+               self->conf->ingest.dead_letter_topic);
+    else
+        fr_log(FR_LOG_WARN, "ingest", "dead_letter_topic",
+               "topic=%s reason=%s effect=\"the first malformed record will wait for it\"",
+               self->conf->ingest.dead_letter_topic, fr_log_quote(quoted, sizeof(quoted), reason));
+}
+
+/* ---- life ---- */
+
+static void dead_close(void *sink)
+{
+    struct kafka_dead *self = sink;
+    if (self->running) {
+        pthread_mutex_lock(&self->mutex);
+        self->stop = true;
+        pthread_cond_broadcast(&self->changed);
+        pthread_mutex_unlock(&self->mutex);
+        pthread_join(self->thread, NULL);
+    }
+    if (self->producer) {
+        (void)rd_kafka_purge(self->producer,
+                             RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT | RD_KAFKA_PURGE_F_NON_BLOCKING);
+        rd_kafka_destroy(self->producer);
+    }
+    for (size_t i = 0; i < LETTERS_MAX; i++)
+        letter_free(self->letters[i]);
+    pthread_cond_destroy(&self->changed);
+    pthread_mutex_destroy(&self->mutex);
+    free(self);
+}
+
+enum fr_status fr_kafka_dead_open(const struct fr_conf *conf, const struct fr_clock *clock, struct fr_dead_sink *out,
+                                  struct fr_err *err)
+{
+    FR_CHECK(conf->ingest.dead_letter_topic);
+    struct kafka_dead *self = fr_alloc(1, sizeof(*self));
+    self->conf = conf;
+    self->clock = clock;
+    enum fr_status status = producer_new(self, err);
+    if (status != FR_OK) {
+        free(self);
+        return status;
+    }
+    pthread_condattr_t monotonic;
+    int rc = pthread_condattr_init(&monotonic);
+    rc |= pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    rc |= pthread_cond_init(&self->changed, &monotonic);
+    rc |= pthread_condattr_destroy(&monotonic);
+    rc |= pthread_mutex_init(&self->mutex, NULL);
+    FR_CHECK(rc == 0);
+    *out = (struct fr_dead_sink){
+        .self = self,
+        .prepare = prepare,
+        .send = send_letter,
+        .acknowledged = acknowledged,
+        .counts = counts,
+        .healthy = healthy,
+        .close = dead_close,
+    };
+    return FR_OK;
+}

@@ -1,0 +1,521 @@
+/* The sample source over Kafka: librdkafka's per-partition consumer ("simple" API), two clients.
+ *
+ * The reader streams: consume_start at our offsets, no group membership, so nothing can rebalance or reset them; one
+ * queue for all partitions, or, in lockstep, one each, which the group consumer offers only with a race at assignment.
+ * Back-pressure is not polling: each partition's queue is bounded (queued.max.messages.kbytes), fetching stops when it
+ * is full. The probe answers questions that block (metadata, watermarks, one record); it lives during checks only, so
+ * that a question never waits behind a stream. Per-message polling only: 2.0.2's batch calls may lose messages (fixed
+ * in 2.1.0). Records below the begun offset may appear (2.0.2, fixed in 2.4.0); the caller drops them. A message set
+ * that fails its check sum is skipped by librdkafka; it is reported as FR_SOURCE_BROKEN, and the caller begins again at
+ * its own offset. Owner: ingest thread. Does not: decide anything about offsets. */
+#include "kafka.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "kafka_internal.h"
+
+enum {
+    METADATA_MS = 5000,
+    WATERMARKS_MS = 5000,
+    FETCH_MS = 5000,
+    COMMIT_CLOSE_MS = 2000, /* how long the last commit may hold up a stop; it is for lag tools only */
+    REVIVED_LOOK_MS = 200,  /* a question to a broker that was down, once a second */
+    LOOK_EVERY = 20,        /* empty polls between two of them */
+    QUEUE_KBYTES = 65536,   /* of all partitions together */
+    QUEUE_KBYTES_MIN = 1024,
+};
+
+struct partition {
+    uint32_t topic; /* in conf->ingest.topics */
+    bool reading;
+};
+
+struct kafka_source {
+    struct fr_kafka_health health; /* first: the clients' opaque */
+    const struct fr_conf *conf;
+    bool per_partition;
+    rd_kafka_t *probe, *reader;
+    rd_kafka_topic_t **probe_topics, **reader_topics; /* [n_topics] */
+    rd_kafka_queue_t *queue;                          /* of the reader, unless per_partition */
+    rd_kafka_queue_t *commits;                        /* answers to commits */
+    uint32_t n_partitions, capacity, n_commits;
+    struct fr_source_partition *names;
+    struct partition *partitions;
+    uint32_t empty_polls;
+    bool committed_error_said;
+};
+
+/* ---- clients ---- */
+
+static enum fr_status client_new(struct kafka_source *self, bool probe, rd_kafka_t **out, rd_kafka_topic_t ***topics,
+                                 struct fr_err *err)
+{
+    char group[FR_MODEL_MAX + 16], kbytes[16];
+    uint32_t share = self->n_partitions ? QUEUE_KBYTES / self->n_partitions : QUEUE_KBYTES;
+    snprintf(group, sizeof(group), "freshet.%s", self->conf->model);
+    snprintf(kbytes, sizeof(kbytes), "%u", share < QUEUE_KBYTES_MIN ? QUEUE_KBYTES_MIN : share);
+    const struct fr_kafka_setting before[] = {
+        {"group.id", group},
+        {"enable.auto.commit", "false"},
+        {"enable.auto.offset.store", "false"},
+        {"auto.offset.reset", "error"},
+        {"enable.partition.eof", "true"},
+        {"isolation.level", "read_committed"},
+        {"check.crcs", "true"},
+        {"allow.auto.create.topics", "false"},
+        {"fetch.wait.max.ms", "50"},
+        {"fetch.error.backoff.ms", "100"},
+        {"queued.max.messages.kbytes", kbytes},
+        {NULL, NULL},
+    };
+    const struct fr_kafka_setting one_record[] = {
+        {"fetch.message.max.bytes", "65536"}, {"queued.max.messages.kbytes", "1024"}, {NULL, NULL}};
+    const struct fr_kafka_setting nothing[] = {{NULL, NULL}};
+    rd_kafka_conf_t *kafka;
+    enum fr_status status = fr_kafka_conf(self->conf, before, probe ? one_record : nothing, &kafka, err);
+    if (status != FR_OK)
+        return status;
+    rd_kafka_conf_set_opaque(kafka, &self->health);
+    char reason[512];
+    rd_kafka_t *client = rd_kafka_new(RD_KAFKA_CONSUMER, kafka, reason, sizeof(reason));
+    if (!client) {
+        rd_kafka_conf_destroy(kafka);
+        return fr_err_set(err, FR_E_INVALID, "ingest.kafka: %s", reason);
+    }
+    uint32_t n = self->conf->ingest.n_topics;
+    *topics = fr_alloc(n, sizeof(rd_kafka_topic_t *));
+    for (uint32_t i = 0; i < n; i++) {
+        (*topics)[i] = rd_kafka_topic_new(client, self->conf->ingest.topics[i], NULL);
+        FR_CHECK((*topics)[i]);
+    }
+    *out = client;
+    return FR_OK;
+}
+
+static void client_free(struct kafka_source *self, rd_kafka_t **client, rd_kafka_topic_t ***topics)
+{
+    if (!*client)
+        return;
+    for (uint32_t i = 0; i < self->conf->ingest.n_topics; i++)
+        rd_kafka_topic_destroy((*topics)[i]);
+    free(*topics);
+    *topics = NULL;
+    rd_kafka_destroy_flags(*client, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+    *client = NULL;
+}
+
+static enum fr_status need_probe(struct kafka_source *self, struct fr_err *err)
+{
+    return self->probe ? FR_OK : client_new(self, true, &self->probe, &self->probe_topics, err);
+}
+
+/* "what: answer (what the connection said)" */
+static enum fr_status unavailable(struct kafka_source *self, rd_kafka_resp_err_t code, const char *what,
+                                  struct fr_err *err)
+{
+    if (self->probe)
+        rd_kafka_poll(self->probe, 0);
+    bool said = self->health.text[0] != 0;
+    return fr_err_set(err, fr_kafka_status(code), "%s at %s: %s%s%s%s", what, self->conf->ingest.brokers,
+                      rd_kafka_err2str(code), said ? " (" : "", self->health.text, said ? ")" : "");
+}
+
+/* ---- questions ---- */
+
+static void add_partition(struct kafka_source *self, uint32_t topic, int32_t partition)
+{
+    for (uint32_t i = 0; i < self->n_partitions; i++)
+        if (self->partitions[i].topic == topic && self->names[i].partition == partition)
+            return;
+    if (self->n_partitions == self->capacity) {
+        self->capacity = self->capacity ? 2 * self->capacity : 16;
+        self->names = fr_realloc(self->names, self->capacity, sizeof(*self->names));
+        self->partitions = fr_realloc(self->partitions, self->capacity, sizeof(*self->partitions));
+    }
+    struct fr_source_partition *name = &self->names[self->n_partitions];
+    *name = (struct fr_source_partition){.partition = partition};
+    snprintf(name->topic, sizeof(name->topic), "%s", self->conf->ingest.topics[topic]);
+    self->partitions[self->n_partitions++] = (struct partition){.topic = topic};
+}
+
+static enum fr_status discover_topic(struct kafka_source *self, uint32_t topic, struct fr_err *err)
+{
+    const char *name = self->conf->ingest.topics[topic];
+    const struct rd_kafka_metadata *metadata;
+    rd_kafka_resp_err_t code =
+        self->reader ? rd_kafka_metadata(self->reader, 0, self->reader_topics[topic], &metadata, METADATA_MS)
+                     : rd_kafka_metadata(self->probe, 0, self->probe_topics[topic], &metadata, METADATA_MS);
+    if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+        return unavailable(self, code, "no answer from the brokers", err);
+    enum fr_status status = FR_OK;
+    const struct rd_kafka_metadata_topic *found = metadata->topic_cnt == 1 ? &metadata->topics[0] : NULL;
+    code = found ? found->err : RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
+    if (code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART || (code == 0 && found->partition_cnt == 0))
+        status = fr_err_set(
+            err, FR_E_UNAVAILABLE,
+            "topic %s does not exist at %s: create it, or correct ingest.topic; reading begins when it is there", name,
+            self->conf->ingest.brokers);
+    else if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+        status = fr_err_set(err, fr_kafka_status(code), "topic %s at %s: %s", name, self->conf->ingest.brokers,
+                            rd_kafka_err2str(code));
+    for (int32_t p = 0; status == FR_OK && found && p < found->partition_cnt && p < FR_PARTITIONS_MAX; p++)
+        add_partition(self, topic, p); /* partitions are 0 .. n-1; metadata may list them in any order */
+    rd_kafka_metadata_destroy(metadata);
+    return status;
+}
+
+static enum fr_status discover(void *source, struct fr_source_layout *out, struct fr_err *err)
+{
+    struct kafka_source *self = source;
+    enum fr_status status = self->reader ? FR_OK : need_probe(self, err);
+    for (uint32_t i = 0; status == FR_OK && i < self->conf->ingest.n_topics; i++)
+        status = discover_topic(self, i, err);
+    if (status != FR_OK)
+        return status;
+    out->cluster_id[0] = 0;
+    rd_kafka_t *client = self->reader ? self->reader : self->probe;
+    char *cluster_id = rd_kafka_clusterid(client, METADATA_MS);
+    if (cluster_id) {
+        snprintf(out->cluster_id, sizeof(out->cluster_id), "%s", cluster_id);
+        rd_kafka_mem_free(client, cluster_id);
+    }
+    out->n_partitions = self->n_partitions;
+    out->partitions = self->names;
+    self->health = (struct fr_kafka_health){0};
+    return FR_OK;
+}
+
+static enum fr_status watermarks(void *source, uint32_t index, int64_t *low, int64_t *high, struct fr_err *err)
+{
+    struct kafka_source *self = source;
+    enum fr_status status = need_probe(self, err);
+    if (status != FR_OK)
+        return status;
+    const struct fr_source_partition *name = &self->names[index];
+    rd_kafka_resp_err_t code =
+        rd_kafka_query_watermark_offsets(self->probe, name->topic, name->partition, low, high, WATERMARKS_MS);
+    if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
+        return FR_OK;
+    char what[FR_TOPIC_MAX + 64];
+    snprintf(what, sizeof(what), "no offsets of %s/%" PRId32, name->topic, name->partition);
+    return unavailable(self, code, what, err);
+}
+
+static void take_message(rd_kafka_message_t *message, uint32_t index, struct fr_source_event *out)
+{
+    *out = (struct fr_source_event){
+        .kind = FR_SOURCE_RECORD,
+        .partition = index,
+        .offset = message->offset,
+        .timestamp_ms = rd_kafka_message_timestamp(message, NULL),
+        .value = message->payload,
+        .size = message->payload ? message->len : 0,
+        .key = message->key,
+        .key_size = message->key ? message->key_len : 0,
+        .handle = message,
+    };
+}
+
+static enum fr_status fetch(void *source, uint32_t index, int64_t offset, struct fr_source_event *out,
+                            struct fr_err *err)
+{
+    struct kafka_source *self = source;
+    enum fr_status status = need_probe(self, err);
+    if (status != FR_OK)
+        return status;
+    const struct fr_source_partition *name = &self->names[index];
+    rd_kafka_topic_t *topic = self->probe_topics[self->partitions[index].topic];
+    char what[FR_TOPIC_MAX + 64];
+    snprintf(what, sizeof(what), "no record %" PRId64 " of %s/%" PRId32, offset, name->topic, name->partition);
+    if (rd_kafka_consume_start(topic, name->partition, offset) != 0)
+        return unavailable(self, rd_kafka_last_error(), what, err);
+    rd_kafka_message_t *message = rd_kafka_consume(topic, name->partition, FETCH_MS);
+    rd_kafka_resp_err_t code = message ? message->err : RD_KAFKA_RESP_ERR__TIMED_OUT;
+    if (code == RD_KAFKA_RESP_ERR_NO_ERROR && message->offset == offset) {
+        take_message(message, index, out);
+        message = NULL;
+        status = FR_OK;
+    } else if (code == RD_KAFKA_RESP_ERR_NO_ERROR || code == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
+        status = FR_EOF;
+    } else {
+        status = unavailable(self, code, what, err);
+    }
+    if (message)
+        rd_kafka_message_destroy(message);
+    rd_kafka_consume_stop(topic, name->partition);
+    return status;
+}
+
+/* A record of the probe (fetch) keeps it alive: librdkafka's destroy waits for its messages. The caller has released
+ * them. */
+static void checked(void *source)
+{
+    struct kafka_source *self = source;
+    client_free(self, &self->probe, &self->probe_topics);
+}
+
+/* ---- the stream ---- */
+
+static enum fr_status begin(void *source, uint32_t index, int64_t offset, struct fr_err *err)
+{
+    struct kafka_source *self = source;
+    const struct fr_source_partition *name = &self->names[index];
+    if (!self->reader) {
+        enum fr_status status = client_new(self, false, &self->reader, &self->reader_topics, err);
+        if (status != FR_OK)
+            return status;
+        self->queue = self->per_partition ? NULL : rd_kafka_queue_new(self->reader);
+        self->commits = rd_kafka_queue_new(self->reader);
+    }
+    rd_kafka_topic_t *topic = self->reader_topics[self->partitions[index].topic];
+    int failed = self->queue ? rd_kafka_consume_start_queue(topic, name->partition, offset, self->queue)
+                             : rd_kafka_consume_start(topic, name->partition, offset);
+    if (failed)
+        return fr_err_set(err, FR_E_UNAVAILABLE, "%s/%" PRId32 ": reading from %" PRId64 ": %s", name->topic,
+                          name->partition, offset, rd_kafka_err2str(rd_kafka_last_error()));
+    self->partitions[index].reading = true;
+    self->health.topic_gone = self->health.topic_denied = false; /* from before the check that let this begin */
+    return FR_OK;
+}
+
+static void halt(void *source, uint32_t index)
+{
+    struct kafka_source *self = source;
+    if (!self->partitions[index].reading)
+        return;
+    self->partitions[index].reading = false;
+    rd_kafka_consume_stop(self->reader_topics[self->partitions[index].topic], self->names[index].partition);
+}
+
+static bool index_of(const struct kafka_source *self, const rd_kafka_message_t *message, uint32_t *index)
+{
+    const char *topic = message->rkt ? rd_kafka_topic_name(message->rkt) : "";
+    /* Partitions of one topic found at once lie in a row; with a single topic the index is the partition. */
+    if (message->partition >= 0 && (uint32_t)message->partition < self->n_partitions &&
+        self->names[message->partition].partition == message->partition &&
+        strcmp(self->names[message->partition].topic, topic) == 0) {
+        *index = (uint32_t)message->partition;
+        return true;
+    }
+    for (uint32_t i = 0; i < self->n_partitions; i++)
+        if (self->names[i].partition == message->partition && strcmp(self->names[i].topic, topic) == 0) {
+            *index = i;
+            return true;
+        }
+    return false;
+}
+
+static enum fr_status take_error(struct kafka_source *self, rd_kafka_message_t *message, uint32_t index,
+                                 struct fr_source_event *out, struct fr_err *err)
+{
+    rd_kafka_resp_err_t code = message->err;
+    if (fr_kafka_status(code) == FR_E_DENIED) {
+        return fr_err_set(err, FR_E_DENIED, "%s/%" PRId32 ": %s", self->names[index].topic,
+                          self->names[index].partition, rd_kafka_err2str(code));
+    }
+    *out = (struct fr_source_event){.partition = index, .offset = message->offset};
+    snprintf(out->text, sizeof(out->text), "%s", rd_kafka_message_errstr(message));
+    switch (code) {
+    case RD_KAFKA_RESP_ERR__PARTITION_EOF:
+        out->kind = FR_SOURCE_END;
+        return FR_OK;
+    case RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET:
+    case RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE:
+        out->kind = FR_SOURCE_RESET;
+        return FR_OK;
+    default:
+        out->kind = FR_SOURCE_BROKEN;
+        return FR_OK;
+    }
+}
+
+/* What the client as a whole was told concerns its partitions; a deleted topic breaks them one a call. */
+static enum fr_status take_health(struct kafka_source *self, struct fr_source_event *out, struct fr_err *err)
+{
+    if (self->health.topic_denied)
+        return fr_err_set(err, FR_E_DENIED, "reading from %s: %s", self->conf->ingest.brokers, self->health.text);
+    for (uint32_t i = 0; self->health.topic_gone && i < self->n_partitions; i++)
+        if (self->partitions[i].reading) {
+            *out = (struct fr_source_event){.kind = FR_SOURCE_BROKEN, .partition = i};
+            snprintf(out->text, sizeof(out->text), "%.127s", self->health.text);
+            return FR_OK;
+        }
+    self->health.topic_gone = false;
+    return FR_AGAIN;
+}
+
+/* Whether the brokers are back when there is nothing to read: only a question can tell. */
+static void look_again(struct kafka_source *self)
+{
+    if (!self->health.down || self->empty_polls++ % LOOK_EVERY != 0)
+        return;
+    const struct rd_kafka_metadata *metadata;
+    if (rd_kafka_metadata(self->reader, 0, self->reader_topics[0], &metadata, REVIVED_LOOK_MS) ==
+        RD_KAFKA_RESP_ERR_NO_ERROR) {
+        rd_kafka_metadata_destroy(metadata);
+        self->health = (struct fr_kafka_health){0};
+    }
+}
+
+static void drain_commits(struct kafka_source *self, int wait_ms)
+{
+    rd_kafka_event_t *event;
+    while (self->n_commits && (event = rd_kafka_queue_poll(self->commits, wait_ms))) {
+        self->n_commits--;
+        rd_kafka_resp_err_t code = rd_kafka_event_error(event);
+        if (code != RD_KAFKA_RESP_ERR_NO_ERROR && !self->committed_error_said) {
+            self->committed_error_said = true;
+            fr_log(FR_LOG_WARN, "ingest", "group_commit",
+                   "reason=\"%s\" effect=\"lag tools see no progress; training is not affected\"",
+                   rd_kafka_err2str(code));
+        }
+        rd_kafka_event_destroy(event);
+    }
+}
+
+static enum fr_status poll_event(void *source, int64_t index, int wait_ms, struct fr_source_event *out,
+                                 struct fr_err *err)
+{
+    struct kafka_source *self = source;
+    FR_CHECK(self->reader && (index < 0) == (self->queue != NULL));
+    rd_kafka_message_t *message = self->queue ? rd_kafka_consume_queue(self->queue, wait_ms)
+                                              : rd_kafka_consume(self->reader_topics[self->partitions[index].topic],
+                                                                 self->names[index].partition, wait_ms);
+    if (!message) {
+        rd_kafka_poll(self->reader, 0); /* error callbacks */
+        drain_commits(self, 0);
+        look_again(self);
+        return take_health(self, out, err);
+    }
+    uint32_t at;
+    enum fr_status status = FR_AGAIN;
+    bool ours = index_of(self, message, &at);
+    if (ours && message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        take_message(message, at, out);
+        self->health.down = false;
+        self->health.text[0] = 0;
+        return FR_OK;
+    }
+    if (ours && self->partitions[at].reading)
+        status = take_error(self, message, at, out, err);
+    if (status == FR_OK && out->kind == FR_SOURCE_END)
+        self->health = (struct fr_kafka_health){0};
+    rd_kafka_message_destroy(message);
+    return status;
+}
+
+static void release(void *source, struct fr_source_event *event)
+{
+    (void)source;
+    if (event->handle)
+        rd_kafka_message_destroy(event->handle);
+    event->handle = NULL;
+}
+
+static size_t headers(void *source, const struct fr_source_event *event, struct fr_source_header *out, size_t capacity)
+{
+    (void)source;
+    rd_kafka_headers_t *list;
+    if (!event->handle || rd_kafka_message_headers(event->handle, &list) != RD_KAFKA_RESP_ERR_NO_ERROR)
+        return 0;
+    size_t n = rd_kafka_header_cnt(list);
+    for (size_t i = 0; i < n && i < capacity; i++)
+        if (rd_kafka_header_get_all(list, i, &out[i].name, &out[i].value, &out[i].size) != RD_KAFKA_RESP_ERR_NO_ERROR)
+            return i;
+    return n;
+}
+
+static void commit(void *source, const struct fr_positions *positions)
+{
+    struct kafka_source *self = source;
+    if (!self->reader)
+        return;
+    drain_commits(self, 0);
+    if (self->n_commits) /* the broker does not answer; the next durable epoch says more anyway */
+        return;
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)positions->count);
+    for (uint32_t i = 0; i < positions->count; i++)
+        if (positions->partitions[i].offset >= 0)
+            rd_kafka_topic_partition_list_add(list, positions->partitions[i].topic, positions->partitions[i].partition)
+                ->offset = positions->partitions[i].offset;
+    if (list->cnt && rd_kafka_commit_queue(self->reader, list, self->commits, NULL, NULL) == RD_KAFKA_RESP_ERR_NO_ERROR)
+        self->n_commits++;
+    rd_kafka_topic_partition_list_destroy(list);
+}
+
+static int64_t high(void *source, uint32_t index)
+{
+    struct kafka_source *self = source;
+    int64_t first, end;
+    if (!self->reader ||
+        rd_kafka_get_watermark_offsets(self->reader, self->names[index].topic, self->names[index].partition, &first,
+                                       &end) != RD_KAFKA_RESP_ERR_NO_ERROR)
+        return -1;
+    return end;
+}
+
+static bool connected(void *source, char *problem, size_t size)
+{
+    struct kafka_source *self = source;
+    if (self->reader && !self->health.down)
+        return true;
+    if (self->health.text[0])
+        snprintf(problem, size, "brokers %s: %s", self->conf->ingest.brokers, self->health.text);
+    else
+        snprintf(problem, size, "brokers %s: not connected yet", self->conf->ingest.brokers);
+    return false;
+}
+
+/* ---- life ---- */
+
+static void source_close(void *source)
+{
+    struct kafka_source *self = source;
+    client_free(self, &self->probe, &self->probe_topics);
+    if (self->reader) {
+        for (uint32_t i = 0; i < self->n_partitions; i++)
+            halt(self, i);
+        drain_commits(self, COMMIT_CLOSE_MS);
+        rd_kafka_queue_destroy(self->commits);
+        if (self->queue)
+            rd_kafka_queue_destroy(self->queue);
+        client_free(self, &self->reader, &self->reader_topics);
+    }
+    free(self->names);
+    free(self->partitions);
+    free(self);
+}
+
+enum fr_status fr_kafka_source_open(const struct fr_conf *conf, bool per_partition, struct fr_source *out,
+                                    struct fr_err *err)
+{
+    struct kafka_source *self = fr_alloc(1, sizeof(*self));
+    self->conf = conf;
+    self->per_partition = per_partition;
+    enum fr_status status = need_probe(self, err); /* the properties are checked now, the broker later */
+    if (status != FR_OK) {
+        free(self);
+        return status;
+    }
+    *out = (struct fr_source){
+        .self = self,
+        .discover = discover,
+        .watermarks = watermarks,
+        .fetch = fetch,
+        .checked = checked,
+        .begin = begin,
+        .halt = halt,
+        .poll = poll_event,
+        .release = release,
+        .headers = headers,
+        .commit = commit,
+        .high = high,
+        .connected = connected,
+        .close = source_close,
+    };
+    return FR_OK;
+}

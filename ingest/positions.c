@@ -1,0 +1,199 @@
+/* Positions: applying batches, the P2 equations, the stored form (section "positions" of an epoch).
+ *
+ * Stored form, little-endian: u32 form number; cluster id; u32 count; per partition topic, i32 partition, the offsets,
+ * the fingerprint and the ledger, every field in the order of the struct; texts as (u8 length, bytes). Invariants: at
+ * most FR_PARTITIONS_MAX partitions, no topic-partition twice; a slot's number never changes. Owner: the owner loop
+ * thread (each copy has one). Does not: know Kafka. */
+#include "ingest/positions.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/check.h"
+
+enum { POSITIONS_FORM = 1 };
+
+void fr_positions_release(struct fr_positions *positions)
+{
+    free(positions->partitions);
+    *positions = (struct fr_positions){0};
+}
+
+static void reserve(struct fr_positions *positions, uint32_t count)
+{
+    FR_CHECK(count <= FR_PARTITIONS_MAX);
+    if (count <= positions->capacity)
+        return;
+    uint32_t capacity = count < 8 ? 8 : count * 2;
+    positions->partitions = fr_realloc(positions->partitions, capacity, sizeof(*positions->partitions));
+    positions->capacity = capacity;
+}
+
+void fr_positions_copy(const struct fr_positions *from, struct fr_positions *to)
+{
+    reserve(to, from->count);
+    memcpy(to->cluster_id, from->cluster_id, sizeof(to->cluster_id));
+    if (from->count)
+        memcpy(to->partitions, from->partitions, from->count * sizeof(*from->partitions));
+    to->count = from->count;
+}
+
+static bool find(const struct fr_positions *positions, const char *topic, int32_t partition, uint32_t *slot)
+{
+    for (uint32_t i = 0; i < positions->count; i++) {
+        const struct fr_partition_position *p = &positions->partitions[i];
+        if (p->partition == partition && strcmp(p->topic, topic) == 0) {
+            *slot = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+uint32_t fr_positions_slot(struct fr_positions *positions, const char *topic, int32_t partition)
+{
+    uint32_t slot;
+    if (find(positions, topic, partition, &slot))
+        return slot;
+    FR_CHECK(strlen(topic) < FR_TOPIC_MAX);
+    reserve(positions, positions->count + 1);
+    struct fr_partition_position *p = &positions->partitions[positions->count];
+    *p = (struct fr_partition_position){.partition = partition, .offset = -1, .fingerprint_offset = -1};
+    memcpy(p->topic, topic, strlen(topic) + 1);
+    return positions->count++;
+}
+
+void fr_positions_apply(struct fr_positions *positions, const struct fr_batch *batch, bool quarantined)
+{
+    for (uint32_t i = 0; i < batch->n_positions; i++) {
+        const struct fr_batch_position *b = &batch->positions[i];
+        FR_CHECK(b->partition_slot < positions->count);
+        struct fr_partition_position *p = &positions->partitions[b->partition_slot];
+        p->offset = b->offset;
+        p->item = b->item;
+        p->fingerprint_offset = b->fingerprint.offset;
+        p->fingerprint_timestamp_ms = b->fingerprint.timestamp_ms;
+        p->fingerprint_crc32c = b->fingerprint.crc32c;
+        p->delivered += b->delivered;
+        p->decoded += b->decoded;
+        p->dead_lettered += b->dead_lettered;
+        p->lost += b->lost;
+        p->samples += b->samples;
+        *(quarantined ? &p->quarantined : &p->trained) += b->roles[FR_ROLE_TRAIN];
+        p->metrics_only += b->roles[FR_ROLE_METRICS_ONLY];
+        p->masked += b->roles[FR_ROLE_MASKED];
+    }
+}
+
+bool fr_positions_balanced(const struct fr_positions *positions, struct fr_err *err)
+{
+    for (uint32_t i = 0; i < positions->count; i++) {
+        const struct fr_partition_position *p = &positions->partitions[i];
+        if (p->decoded + p->dead_lettered != p->delivered) {
+            (void)fr_err_set(err, FR_E_STATE,
+                             "%s/%" PRId32 ": %" PRIu64 " decoded + %" PRIu64
+                             " dead-lettered records are not the %" PRIu64 " delivered",
+                             p->topic, p->partition, p->decoded, p->dead_lettered, p->delivered);
+            return false;
+        }
+        if (p->trained + p->metrics_only + p->masked + p->quarantined + p->skipped != p->samples) {
+            (void)fr_err_set(
+                err, FR_E_STATE,
+                "%s/%" PRId32 ": %" PRIu64 " trained + %" PRIu64 " metrics-only + %" PRIu64 " masked + %" PRIu64
+                " quarantined + %" PRIu64 " skipped samples are not the %" PRIu64 " decoded",
+                p->topic, p->partition, p->trained, p->metrics_only, p->masked, p->quarantined, p->skipped, p->samples);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- stored form ---- */
+
+static void put_text(struct fr_buffer *out, const char *text)
+{
+    size_t size = strlen(text);
+    FR_CHECK(size <= UINT8_MAX);
+    fr_put_u8(out, (uint8_t)size);
+    fr_buffer_append(out, text, size);
+}
+
+static void take_text(struct fr_reader *in, char *out, size_t capacity)
+{
+    uint8_t size = fr_take_u8(in);
+    const uint8_t *bytes = fr_take(in, size);
+    if (!bytes || size >= capacity || memchr(bytes, 0, size)) {
+        in->failed = 1;
+        return;
+    }
+    memcpy(out, bytes, size);
+    out[size] = 0;
+}
+
+void fr_positions_encode(const struct fr_positions *positions, struct fr_buffer *out)
+{
+    fr_put_u32(out, POSITIONS_FORM);
+    put_text(out, positions->cluster_id);
+    fr_put_u32(out, positions->count);
+    for (uint32_t i = 0; i < positions->count; i++) {
+        const struct fr_partition_position *p = &positions->partitions[i];
+        put_text(out, p->topic);
+        fr_put_u32(out, (uint32_t)p->partition);
+        fr_put_u64(out, (uint64_t)p->offset);
+        fr_put_u32(out, p->item);
+        fr_put_u64(out, (uint64_t)p->fingerprint_offset);
+        fr_put_u64(out, (uint64_t)p->fingerprint_timestamp_ms);
+        fr_put_u32(out, p->fingerprint_crc32c);
+        const uint64_t ledger[] = {p->delivered, p->decoded,      p->dead_lettered, p->lost,        p->samples,
+                                   p->trained,   p->metrics_only, p->masked,        p->quarantined, p->skipped};
+        for (size_t k = 0; k < FR_ARRAY_LEN(ledger); k++)
+            fr_put_u64(out, ledger[k]);
+    }
+}
+
+static void take_partition(struct fr_reader *in, struct fr_partition_position *p)
+{
+    take_text(in, p->topic, sizeof(p->topic));
+    p->partition = (int32_t)fr_take_u32(in);
+    p->offset = (int64_t)fr_take_u64(in);
+    p->item = fr_take_u32(in);
+    p->fingerprint_offset = (int64_t)fr_take_u64(in);
+    p->fingerprint_timestamp_ms = (int64_t)fr_take_u64(in);
+    p->fingerprint_crc32c = fr_take_u32(in);
+    uint64_t *const ledger[] = {&p->delivered, &p->decoded,      &p->dead_lettered, &p->lost,        &p->samples,
+                                &p->trained,   &p->metrics_only, &p->masked,        &p->quarantined, &p->skipped};
+    for (size_t k = 0; k < FR_ARRAY_LEN(ledger); k++)
+        *ledger[k] = fr_take_u64(in);
+    if (p->partition < 0 || p->offset < -1 || p->fingerprint_offset < -1 || p->topic[0] == 0)
+        in->failed = 1;
+}
+
+enum fr_status fr_positions_parse(const uint8_t *bytes, size_t size, struct fr_positions *out)
+{
+    struct fr_reader in = {bytes, bytes + size, 0};
+    struct fr_positions parsed = {0};
+    enum fr_status status = FR_E_CORRUPT;
+    uint32_t form = fr_take_u32(&in);
+    take_text(&in, parsed.cluster_id, sizeof(parsed.cluster_id));
+    uint32_t count = fr_take_u32(&in);
+    if (in.failed || form != POSITIONS_FORM || count > FR_PARTITIONS_MAX)
+        goto out;
+    for (uint32_t i = 0; i < count; i++) {
+        struct fr_partition_position p = {0};
+        uint32_t slot;
+        take_partition(&in, &p);
+        if (in.failed || find(&parsed, p.topic, p.partition, &slot))
+            goto out;
+        reserve(&parsed, i + 1);
+        parsed.partitions[i] = p;
+        parsed.count = i + 1;
+    }
+    if (in.at != in.end)
+        goto out;
+    fr_positions_release(out);
+    *out = parsed;
+    return FR_OK;
+out:
+    fr_positions_release(&parsed);
+    return status;
+}

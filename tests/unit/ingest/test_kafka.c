@@ -1,0 +1,692 @@
+/* The Kafka source and dead letters against a real broker. Skipped unless FRESHET_KAFKA holds the address of one that
+ * may be written to (tests/kafka/start prints it); the case that takes the broker down needs the node's directory in
+ * FRESHET_KAFKA_DIR as well. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <librdkafka/rdkafka.h>
+
+#include "base/check.h"
+#include "ingest/ingest.h"
+
+enum { BATCHES = 4, DEADLINE_S = 60 };
+
+struct stream {
+    char topic[64], dead[80];
+    rd_kafka_t *producer;
+};
+
+struct run {
+    struct fr_conf *conf;
+    struct fr_ring *full, *empty;
+    struct fr_ingest *ingest;
+    struct fr_positions positions;
+    uint64_t samples, batches, dead_sequence, order; /* order: a hash of the event times in their order */
+    bool end_of_stream;
+    struct fr_err err;
+};
+
+static int n_topics;
+
+static const char *broker(void)
+{
+    const char *address = getenv("FRESHET_KAFKA");
+    if (!address || !*address)
+        skip();
+    return address;
+}
+
+static uint64_t deadline(void)
+{
+    return fr_mono_ns(fr_clock_system()) + (uint64_t)DEADLINE_S * 1000000000u;
+}
+
+static bool in_time(uint64_t until)
+{
+    return fr_mono_ns(fr_clock_system()) < until;
+}
+
+/* ---- topics ---- */
+
+static rd_kafka_t *client(rd_kafka_type_t type, const char *const *settings)
+{
+    char reason[256];
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    assert_int_equal(rd_kafka_conf_set(conf, "bootstrap.servers", broker(), reason, sizeof(reason)), 0);
+    for (; settings && *settings; settings += 2)
+        assert_int_equal(rd_kafka_conf_set(conf, settings[0], settings[1], reason, sizeof(reason)), 0);
+    rd_kafka_t *made = rd_kafka_new(type, conf, reason, sizeof(reason));
+    assert_non_null(made);
+    return made;
+}
+
+static void wait_result(rd_kafka_queue_t *queue)
+{
+    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, 30000);
+    assert_non_null(event);
+    assert_int_equal(rd_kafka_event_error(event), 0);
+    rd_kafka_event_destroy(event);
+    rd_kafka_queue_destroy(queue);
+}
+
+static void create(rd_kafka_t *rk, const char *topic, int partitions, const char *max_bytes)
+{
+    char reason[256];
+    rd_kafka_NewTopic_t *wanted = rd_kafka_NewTopic_new(topic, partitions, 1, reason, sizeof(reason));
+    if (max_bytes)
+        (void)rd_kafka_NewTopic_set_config(wanted, "max.message.bytes", max_bytes);
+    /* The broker still forgets a topic of that name that was deleted a moment ago. */
+    for (uint64_t until = deadline();;) {
+        rd_kafka_queue_t *queue = rd_kafka_queue_new(rk);
+        rd_kafka_CreateTopics(rk, &wanted, 1, NULL, queue);
+        rd_kafka_event_t *event = rd_kafka_queue_poll(queue, 30000);
+        assert_non_null(event);
+        size_t n;
+        const rd_kafka_topic_result_t **results =
+            rd_kafka_CreateTopics_result_topics(rd_kafka_event_CreateTopics_result(event), &n);
+        assert_int_equal(n, 1);
+        rd_kafka_resp_err_t code = rd_kafka_topic_result_error(results[0]);
+        rd_kafka_event_destroy(event);
+        rd_kafka_queue_destroy(queue);
+        if (code == 0)
+            break;
+        assert_true(code == RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS && in_time(until));
+    }
+    rd_kafka_NewTopic_destroy(wanted);
+}
+
+static void delete_topic(rd_kafka_t *rk, const char *topic)
+{
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(rk);
+    rd_kafka_DeleteTopic_t *what = rd_kafka_DeleteTopic_new(topic);
+    rd_kafka_DeleteTopics(rk, &what, 1, NULL, queue);
+    wait_result(queue);
+    rd_kafka_DeleteTopic_destroy(what);
+}
+
+static void delete_before(rd_kafka_t *rk, const char *topic, int32_t partition, int64_t offset)
+{
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(rk);
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(list, topic, partition)->offset = offset;
+    rd_kafka_DeleteRecords_t *what = rd_kafka_DeleteRecords_new(list);
+    rd_kafka_DeleteRecords(rk, &what, 1, NULL, queue);
+    wait_result(queue);
+    rd_kafka_DeleteRecords_destroy(what);
+    rd_kafka_topic_partition_list_destroy(list);
+}
+
+static struct stream stream_new(int partitions)
+{
+    struct stream s = {.producer = client(RD_KAFKA_PRODUCER, NULL)};
+    snprintf(s.topic, sizeof(s.topic), "ingest-%d-%d", (int)getpid(), n_topics++);
+    snprintf(s.dead, sizeof(s.dead), "%s.dead", s.topic);
+    create(s.producer, s.topic, partitions, NULL);
+    return s;
+}
+
+static void stream_free(struct stream *s)
+{
+    delete_topic(s->producer, s->topic);
+    rd_kafka_destroy(s->producer);
+}
+
+static void put_value(rd_kafka_t *producer, const char *topic, int32_t partition, const char *value)
+{
+    assert_int_equal(rd_kafka_producev(producer, RD_KAFKA_V_TOPIC(topic), RD_KAFKA_V_PARTITION(partition),
+                                       RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
+                                       RD_KAFKA_V_VALUE((void *)value, strlen(value)), RD_KAFKA_V_END),
+                     0);
+}
+
+/* n one-sample records, event times first, first + 1, ... ms before now. */
+static void put(rd_kafka_t *producer, const char *topic, int32_t partition, int n, int first)
+{
+    int64_t now = fr_wall_ms(fr_clock_system());
+    for (int i = 0; i < n; i++) {
+        char value[128];
+        snprintf(value, sizeof(value), "{\"t\":%lld,\"f\":{\"user_id\":%d},\"y\":{\"click\":1}}",
+                 (long long)(now - 1000000 + first + i), i);
+        put_value(producer, topic, partition, value);
+    }
+    assert_int_equal(rd_kafka_flush(producer, 30000), 0);
+}
+
+/* ---- the service ---- */
+
+static struct fr_conf *conf_of(const struct stream *stream, const char *ingest)
+{
+    char text[2048];
+    struct fr_buffer problems = {0};
+    struct fr_conf *conf = NULL;
+    snprintf(text, sizeof(text),
+             "version: 1\nmodel: %s\nstate_dir: /tmp/ctr\n"
+             "ingest: {brokers: \"%s\", topic: %s, format: json%s}\n"
+             "tables: {user: {dim: 2}}\nslots: {user_id: {table: user}}\nlabels: {click: {}}\n"
+             "network: {layers: [{name: out, dense: user_id, units: 1}]}\ntasks: [{name: click, label: click, logit: "
+             "out}]\n",
+             stream->topic, broker(), stream->topic, ingest);
+    struct fr_conf_load_options options = {.path = "test.yaml", .text = text};
+    if (fr_conf_load(&options, &conf, &problems) != FR_OK)
+        fail_msg("%.*s", (int)problems.size, (const char *)problems.data);
+    fr_buffer_release(&problems);
+    return conf;
+}
+
+static struct run *run_new(const struct stream *stream, const char *ingest)
+{
+    struct run *run = calloc(1, sizeof(*run));
+    run->conf = conf_of(stream, ingest);
+    return run;
+}
+
+static enum fr_status run_start(struct run *run, bool until_end)
+{
+    run->full = fr_ring_new(BATCHES);
+    run->empty = fr_ring_new(BATCHES);
+    for (int i = 0; i < BATCHES; i++)
+        assert_true(fr_ring_try_push(run->empty, fr_batch_new(run->conf)));
+    struct fr_ingest_options options = {.conf = run->conf,
+                                        .clock = fr_clock_system(),
+                                        .positions = &run->positions,
+                                        .full = run->full,
+                                        .empty = run->empty,
+                                        .until_end = until_end};
+    run->end_of_stream = false;
+    assert_int_equal(fr_ingest_new(&options, &run->ingest, &run->err), FR_OK);
+    return fr_ingest_start(run->ingest, &run->err);
+}
+
+static void run_kill(struct run *run)
+{
+    void *batch;
+    fr_ingest_free(run->ingest);
+    run->ingest = NULL;
+    while (run->full && fr_ring_pop(run->full, &batch, 0) == FR_OK)
+        fr_batch_free(batch);
+    while (run->empty && fr_ring_pop(run->empty, &batch, 0) == FR_OK)
+        fr_batch_free(batch);
+    fr_ring_free(run->full);
+    fr_ring_free(run->empty);
+    run->full = run->empty = NULL;
+}
+
+static void run_free(struct run *run)
+{
+    if (run->ingest)
+        run_kill(run);
+    fr_positions_release(&run->positions);
+    fr_conf_free(run->conf);
+    free(run);
+}
+
+static enum fr_status run_step(struct run *run)
+{
+    enum fr_status status = fr_ingest_step(run->ingest, 20, &run->err);
+    void *item;
+    while (fr_ring_pop(run->full, &item, 0) == FR_OK) {
+        struct fr_batch *batch = item;
+        fr_ingest_adopt(run->ingest, &run->positions);
+        fr_positions_apply(&run->positions, batch, false);
+        assert_true(fr_positions_balanced(&run->positions, &run->err));
+        run->samples += batch->n_samples;
+        run->batches++;
+        run->dead_sequence = batch->dead_sequence;
+        run->end_of_stream |= batch->end_of_stream;
+        for (uint32_t i = 0; i < batch->n_samples; i++)
+            run->order = run->order * 1000003u + (uint64_t)(batch->t_ms[i] % 1000000);
+        assert_true(fr_ring_try_push(run->empty, item));
+    }
+    return status;
+}
+
+static void run_to(struct run *run, uint64_t samples)
+{
+    for (uint64_t until = deadline(); run->samples < samples;) {
+        assert_true(in_time(until));
+        if (run_step(run) < 0)
+            fail_msg("%s", run->err.text);
+    }
+}
+
+static void run_to_end(struct run *run)
+{
+    for (uint64_t until = deadline();;) {
+        assert_true(in_time(until));
+        enum fr_status status = run_step(run);
+        if (status < 0)
+            fail_msg("%s", run->err.text);
+        if (status == FR_EOF)
+            break;
+    }
+    assert_true(run->end_of_stream);
+}
+
+static enum fr_status run_to_failure(struct run *run)
+{
+    for (uint64_t until = deadline();;) {
+        assert_true(in_time(until));
+        enum fr_status status = run_step(run);
+        if (status < 0)
+            return status;
+    }
+}
+
+/* ---- cases ---- */
+
+static void all_partitions_are_read_to_their_ends_and_resumed(void **state)
+{
+    (void)state;
+    struct stream stream = {.producer = NULL};
+    (void)broker();
+    stream = stream_new(3);
+    for (int p = 0; p < 3; p++)
+        put(stream.producer, stream.topic, p, 1000 * (p + 1), 10000 * p);
+    struct run *run = run_new(&stream, ", batch_size: 128");
+    assert_int_equal(run_start(run, true), FR_OK);
+    run_to_end(run);
+    assert_int_equal(run->samples, 6000);
+    assert_string_not_equal(run->positions.cluster_id, "");
+    fr_ingest_commit(run->ingest, &run->positions);
+    (void)run_step(run);
+    run_kill(run);
+
+    char group[96];
+    snprintf(group, sizeof(group), "freshet.%s", stream.topic);
+    rd_kafka_t *tool = client(RD_KAFKA_CONSUMER, (const char *const[]){"group.id", group, NULL});
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    (void)rd_kafka_topic_partition_list_add(list, stream.topic, 2);
+    assert_int_equal(rd_kafka_committed(tool, list, 10000), 0);
+    assert_int_equal(list->elems[0].offset, 3000);
+    rd_kafka_topic_partition_list_destroy(list);
+    rd_kafka_destroy(tool);
+
+    put(stream.producer, stream.topic, 1, 10, 0);
+    assert_int_equal(run_start(run, true), FR_OK);
+    run_to_end(run);
+    assert_int_equal(run->samples, 6010);
+    run_free(run);
+    stream_free(&stream);
+}
+
+static void lockstep_gives_the_same_order_whenever_it_is_killed(void **state)
+{
+    (void)state;
+    (void)broker();
+    struct stream stream = stream_new(3);
+    for (int p = 0; p < 3; p++)
+        put(stream.producer, stream.topic, p, 400 * (p + 1), 10000 * p);
+    uint64_t order = 0;
+    for (uint64_t kill_every = 0; kill_every < 3; kill_every++) {
+        struct run *run = run_new(&stream, ", lockstep: {records: 50, epoch_batches: 4}");
+        assert_int_equal(run_start(run, true), FR_OK);
+        for (uint64_t until = deadline(); !run->end_of_stream;) {
+            uint64_t before = run->batches;
+            assert_true(in_time(until));
+            assert_true(run_step(run) >= 0);
+            if (kill_every && run->batches >= before + kill_every && !run->end_of_stream) {
+                run_kill(run);
+                assert_int_equal(run_start(run, true), FR_OK);
+            }
+        }
+        assert_int_equal(run->samples, 2400);
+        if (kill_every == 0)
+            order = run->order;
+        assert_true(run->order == order);
+        run_free(run);
+    }
+    stream_free(&stream);
+}
+
+static void an_absent_topic_is_unavailable(void **state)
+{
+    (void)state;
+    (void)broker();
+    struct stream stream = stream_new(1);
+    struct run *run = run_new(&stream, "");
+    delete_topic(stream.producer, stream.topic);
+    assert_int_equal(run_start(run, false), FR_E_UNAVAILABLE);
+    assert_non_null(strstr(run->err.text, "does not exist"));
+    create(stream.producer, stream.topic, 1, NULL);
+    enum fr_status status = FR_E_UNAVAILABLE;
+    for (uint64_t until = deadline(); status == FR_E_UNAVAILABLE && in_time(until);)
+        status = fr_ingest_start(run->ingest, &run->err);
+    assert_int_equal(status, FR_OK);
+    put(stream.producer, stream.topic, 0, 3, 0);
+    run_to(run, 3);
+    run_free(run);
+    stream_free(&stream);
+}
+
+static void a_topic_made_anew_is_recognised(void **state)
+{
+    (void)state;
+    (void)broker();
+    for (int longer = 0; longer < 2; longer++) {
+        struct stream stream = stream_new(1);
+        put(stream.producer, stream.topic, 0, 20, 0);
+        struct run *run = run_new(&stream, "");
+        assert_int_equal(run_start(run, true), FR_OK);
+        run_to_end(run);
+        run_kill(run);
+        delete_topic(stream.producer, stream.topic);
+        create(stream.producer, stream.topic, 1, NULL);
+        rd_kafka_destroy(stream.producer); /* a new one: the old may hold what it knew of the topic */
+        stream.producer = client(RD_KAFKA_PRODUCER, NULL);
+        put(stream.producer, stream.topic, 0, longer ? 30 : 10, 0);
+        assert_int_equal(run_start(run, false), longer ? FR_E_MISMATCH : FR_E_LOST);
+        run_free(run);
+        stream_free(&stream);
+    }
+}
+
+static void a_topic_made_anew_while_running_is_recognised(void **state)
+{
+    (void)state;
+    (void)broker();
+    struct stream stream = stream_new(1);
+    put(stream.producer, stream.topic, 0, 20, 0);
+    struct run *run = run_new(
+        &stream, ", kafka: {topic.metadata.refresh.interval.ms: 1000, topic.metadata.propagation.max.ms: 1000}");
+    assert_int_equal(run_start(run, false), FR_OK);
+    run_to(run, 20);
+    delete_topic(stream.producer, stream.topic);
+    struct fr_ingest_status status = {0};
+    for (uint64_t until = deadline(); !status.problem[0];) {
+        assert_true(in_time(until));
+        assert_true(run_step(run) >= 0);
+        fr_ingest_status_release(&status);
+        fr_ingest_get_status(run->ingest, &status);
+    }
+    fr_ingest_status_release(&status);
+    create(stream.producer, stream.topic, 1, NULL);
+    rd_kafka_destroy(stream.producer);
+    stream.producer = client(RD_KAFKA_PRODUCER, NULL);
+    put(stream.producer, stream.topic, 0, 30, 0);
+    enum fr_status failure = run_to_failure(run);
+    assert_true(failure == FR_E_MISMATCH ||
+                failure == FR_E_LOST); /* LOST when looked at before the records were there */
+    assert_int_equal(run->samples, 20);
+    run_free(run);
+    stream_free(&stream);
+}
+
+static void deleted_records_go_by_on_loss(void **state)
+{
+    (void)state;
+    (void)broker();
+    struct stream stream = stream_new(1);
+    put(stream.producer, stream.topic, 0, 20, 0);
+    struct run *stop = run_new(&stream, ", batch_size: 5"),
+               *on = run_new(&stream, ", batch_size: 5, on_loss: earliest");
+    assert_int_equal(run_start(stop, true), FR_OK);
+    run_to_end(stop);
+    run_kill(stop);
+    fr_positions_copy(&stop->positions, &on->positions);
+    put(stream.producer, stream.topic, 0, 30, 100);
+    delete_before(stream.producer, stream.topic, 0, 27);
+    assert_int_equal(run_start(stop, true), FR_E_LOST);
+    assert_non_null(strstr(stop->err.text, "7 records were deleted"));
+    assert_int_equal(run_start(on, true), FR_OK);
+    run_to_end(on);
+    assert_int_equal(on->samples, 23);
+    assert_int_equal(on->positions.partitions[0].lost, 7);
+    run_free(stop);
+    run_free(on);
+    stream_free(&stream);
+}
+
+static void records_deleted_under_a_running_service_are_noticed(void **state)
+{
+    (void)state;
+    (void)broker();
+    struct stream stream = stream_new(1);
+    put(stream.producer, stream.topic, 0, 20, 0);
+    struct run *run = run_new(&stream, ", batch_size: 5, kafka: {queued.min.messages: 1, queued.max.messages.kbytes: "
+                                       "1, fetch.message.max.bytes: 1000}");
+    assert_int_equal(run_start(run, false), FR_OK);
+    run_to(run, 20);
+    /* Wholly ahead of the consumer: written while it does not poll and its small queue is full. */
+    for (int i = 0; i < 30; i++)
+        put(stream.producer, stream.topic, 0, 100, 0);
+    delete_before(stream.producer, stream.topic, 0, 3000);
+    assert_int_equal(run_to_failure(run), FR_E_LOST);
+    assert_true(run->samples < 3000);
+    run_free(run);
+    stream_free(&stream);
+}
+
+/* The first message of a topic's partition 0; destroyed by the caller with its client. */
+static rd_kafka_message_t *first_message(rd_kafka_t *consumer, const char *topic)
+{
+    rd_kafka_topic_t *rkt = rd_kafka_topic_new(consumer, topic, NULL);
+    assert_int_equal(rd_kafka_consume_start(rkt, 0, RD_KAFKA_OFFSET_BEGINNING), 0);
+    rd_kafka_message_t *message = rd_kafka_consume(rkt, 0, 20000);
+    assert_non_null(message);
+    assert_int_equal(message->err, 0);
+    assert_int_equal(rd_kafka_consume_stop(rkt, 0), 0);
+    rd_kafka_topic_destroy(rkt);
+    return message;
+}
+
+static void assert_header(const rd_kafka_message_t *message, const char *name, const char *value)
+{
+    rd_kafka_headers_t *headers;
+    const void *bytes;
+    size_t size;
+    assert_int_equal(rd_kafka_message_headers(message, &headers), 0);
+    if (rd_kafka_header_get_last(headers, name, &bytes, &size) != 0)
+        fail_msg("no header %s", name);
+    if (size != strlen(value) || memcmp(bytes, value, size) != 0)
+        fail_msg("header %s is %.*s, not %s", name, (int)size, (const char *)bytes, value);
+}
+
+static void a_malformed_record_arrives_as_a_dead_letter(void **state)
+{
+    (void)state;
+    (void)broker();
+    struct stream stream = stream_new(2);
+    put(stream.producer, stream.topic, 1, 3, 0);
+    assert_int_equal(rd_kafka_producev(stream.producer, RD_KAFKA_V_TOPIC(stream.topic), RD_KAFKA_V_PARTITION(1),
+                                       RD_KAFKA_V_KEY("key", 3), RD_KAFKA_V_VALUE("not json", 8),
+                                       RD_KAFKA_V_HEADER("trace", "77", 2), RD_KAFKA_V_END),
+                     0);
+    put(stream.producer, stream.topic, 1, 3, 0);
+    struct run *run = run_new(&stream, ", batch_size: 6");
+    assert_int_equal(run_start(run, true), FR_OK);
+    run_to_end(run);
+    assert_int_equal(run->samples, 6);
+    assert_int_equal(run->dead_sequence, 1);
+    for (uint64_t until = deadline(); fr_ingest_dead_acknowledged(run->ingest) < 1;)
+        assert_true(in_time(until) && usleep(1000) == 0);
+    rd_kafka_t *consumer = client(RD_KAFKA_CONSUMER, NULL);
+    rd_kafka_message_t *message = first_message(consumer, stream.dead);
+    assert_int_equal(message->len, 8);
+    assert_memory_equal(message->payload, "not json", 8);
+    assert_int_equal(message->key_len, 3);
+    assert_memory_equal(message->key, "key", 3);
+    assert_header(message, "trace", "77");
+    assert_header(message, "__connect.errors.topic", stream.topic);
+    assert_header(message, "__connect.errors.partition", "1");
+    assert_header(message, "__connect.errors.offset", "3");
+    rd_kafka_headers_t *headers;
+    const void *reason;
+    size_t size;
+    assert_int_equal(rd_kafka_message_headers(message, &headers), 0);
+    assert_int_equal(rd_kafka_header_get_last(headers, "__connect.errors.exception.message", &reason, &size), 0);
+    assert_true(size > 0);
+    rd_kafka_message_destroy(message);
+    rd_kafka_destroy(consumer);
+    run_free(run);
+    delete_topic(stream.producer, stream.dead);
+    stream_free(&stream);
+}
+
+static void a_letter_over_the_topics_size_goes_without_its_value(void **state)
+{
+    (void)state;
+    (void)broker();
+    struct stream stream = stream_new(1);
+    create(stream.producer, stream.dead, 1, "2000");
+    char value[3001];
+    memset(value, 'a', 3000);
+    value[3000] = 0;
+    put_value(stream.producer, stream.topic, 0, value);
+    put(stream.producer, stream.topic, 0, 1, 0);
+    struct run *run = run_new(&stream, "");
+    assert_int_equal(run_start(run, true), FR_OK);
+    run_to_end(run);
+    for (uint64_t until = deadline(); fr_ingest_dead_acknowledged(run->ingest) < 1;)
+        assert_true(in_time(until) && usleep(1000) == 0);
+    (void)run_step(run);
+    struct fr_ingest_status status;
+    fr_ingest_get_status(run->ingest, &status);
+    assert_int_equal(status.dead_without_value, 1);
+    assert_int_equal(status.dead_sent, 1);
+    assert_string_equal(status.problem, "");
+    fr_ingest_status_release(&status);
+    rd_kafka_t *consumer = client(RD_KAFKA_CONSUMER, NULL);
+    rd_kafka_message_t *message = first_message(consumer, stream.dead);
+    assert_null(message->payload);
+    assert_header(message, "freshet.length", "3000");
+    assert_header(message, "freshet.sha256", "556ac82f23f64d2f41b3fb3b9a171791364021aa95c0af6df9e2b5e1d88c8038");
+    rd_kafka_message_destroy(message);
+    rd_kafka_destroy(consumer);
+    run_free(run);
+    delete_topic(stream.producer, stream.dead);
+    stream_free(&stream);
+}
+
+static void transactions_end_with_markers_and_aborted_records_are_not_read(void **state)
+{
+    (void)state;
+    (void)broker();
+    struct stream stream = stream_new(1);
+    rd_kafka_t *writer = client(RD_KAFKA_PRODUCER, (const char *const[]){"transactional.id", stream.topic, NULL});
+    assert_null(rd_kafka_init_transactions(writer, 30000));
+    for (int commit = 0; commit < 3; commit++) {
+        assert_null(rd_kafka_begin_transaction(writer));
+        put(writer, stream.topic, 0, 10, 100 * commit);
+        assert_null(commit == 1 ? rd_kafka_abort_transaction(writer, 30000)
+                                : rd_kafka_commit_transaction(writer, 30000));
+    }
+    /* An open transaction: its records lie beyond the last stable offset. */
+    assert_null(rd_kafka_begin_transaction(writer));
+    put(writer, stream.topic, 0, 10, 1000);
+    struct run *run = run_new(&stream, ", batch_size: 4");
+    assert_int_equal(run_start(run, true), FR_OK);
+    run_to_end(run);
+    assert_int_equal(run->samples, 20);
+    assert_int_equal(run->positions.partitions[0].offset, 33);
+    assert_int_equal(run->positions.partitions[0].fingerprint_offset, 31);
+    run_kill(run);
+    assert_null(rd_kafka_commit_transaction(writer, 30000));
+    assert_int_equal(run_start(run, true), FR_OK);
+    run_to_end(run);
+    assert_int_equal(run->samples, 30);
+    assert_int_equal(run->positions.partitions[0].offset, 44);
+    rd_kafka_destroy(writer);
+    run_free(run);
+    stream_free(&stream);
+}
+
+static void node(const char *command)
+{
+    char line[1024];
+    snprintf(line, sizeof(line), "%s/tests/kafka/%s %s >/dev/null", FR_SOURCE_DIR, command,
+             getenv("FRESHET_KAFKA_DIR"));
+    if (system(line) != 0)
+        fail_msg("%s", line);
+}
+
+static void a_broker_restart_is_a_problem_and_then_none(void **state)
+{
+    (void)state;
+    (void)broker();
+    if (!getenv("FRESHET_KAFKA_DIR"))
+        skip();
+    struct stream stream = stream_new(2);
+    put(stream.producer, stream.topic, 0, 10, 0);
+    put_value(stream.producer, stream.topic, 1, "not json");
+    put(stream.producer, stream.topic, 1, 10, 0);
+    struct run *run = run_new(&stream, ", batch_size: 10, batch_wait: 5ms");
+    assert_int_equal(run_start(run, false), FR_OK);
+    run_to(run, 20);
+    node("stop --keep --kill");
+    struct fr_ingest_status status = {0};
+    for (uint64_t until = deadline(); !status.problem[0];) {
+        assert_true(in_time(until));
+        assert_true(run_step(run) >= 0);
+        fr_ingest_status_release(&status);
+        fr_ingest_get_status(run->ingest, &status);
+    }
+    assert_false(status.connected);
+    print_message("while down: %s\n", status.problem);
+    node("start --dir");
+    put(stream.producer, stream.topic, 0, 10, 50);
+    put_value(stream.producer, stream.topic, 1, "not json either");
+    put(stream.producer, stream.topic, 1, 10, 50);
+    run_to(run, 40);
+    for (uint64_t until = deadline(); fr_ingest_dead_acknowledged(run->ingest) < 2 || status.problem[0];) {
+        assert_true(in_time(until));
+        assert_true(run_step(run) >= 0);
+        fr_ingest_status_release(&status);
+        fr_ingest_get_status(run->ingest, &status);
+    }
+    assert_true(status.connected);
+    assert_int_equal(status.dropped_duplicates, 0);
+    fr_ingest_status_release(&status);
+    run_free(run);
+    delete_topic(stream.producer, stream.dead);
+    stream_free(&stream);
+}
+
+static void a_property_of_ours_cannot_be_changed(void **state)
+{
+    (void)state;
+    struct stream stream = {.topic = "t"};
+    (void)broker();
+    const struct fr_conf_property bad[] = {
+        {"auto.offset.reset", "latest", 7}, {"no.such.property", "1", 7}, {"fetch.wait.max.ms", "-5", 7}};
+    for (size_t i = 0; i < FR_ARRAY_LEN(bad); i++) {
+        struct fr_conf *conf = conf_of(&stream, "");
+        struct fr_positions positions = {0};
+        struct fr_conf_property property = bad[i];
+        conf->ingest.kafka = &property;
+        conf->ingest.n_kafka = 1;
+        struct fr_ingest_options options = {.conf = conf, .clock = fr_clock_system(), .positions = &positions};
+        struct fr_ingest *ingest;
+        struct fr_err err;
+        assert_int_equal(fr_ingest_new(&options, &ingest, &err), FR_E_INVALID);
+        assert_non_null(strstr(err.text, "line 7: ingest.kafka."));
+        conf->ingest.kafka = NULL;
+        conf->ingest.n_kafka = 0;
+        fr_conf_free(conf);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_partitions_are_read_to_their_ends_and_resumed),
+        cmocka_unit_test(lockstep_gives_the_same_order_whenever_it_is_killed),
+        cmocka_unit_test(an_absent_topic_is_unavailable),
+        cmocka_unit_test(a_topic_made_anew_is_recognised),
+        cmocka_unit_test(a_topic_made_anew_while_running_is_recognised),
+        cmocka_unit_test(deleted_records_go_by_on_loss),
+        cmocka_unit_test(records_deleted_under_a_running_service_are_noticed),
+        cmocka_unit_test(a_malformed_record_arrives_as_a_dead_letter),
+        cmocka_unit_test(a_letter_over_the_topics_size_goes_without_its_value),
+        cmocka_unit_test(transactions_end_with_markers_and_aborted_records_are_not_read),
+        cmocka_unit_test(a_broker_restart_is_a_problem_and_then_none),
+        cmocka_unit_test(a_property_of_ours_cannot_be_changed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

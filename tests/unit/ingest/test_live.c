@@ -1,0 +1,382 @@
+/* Live assembly: when batches close, how records are split, what their positions say, dead letters, back-pressure. */
+#include "fixture.h"
+
+static void batches_close_at_exactly_batch_size_samples(void **state)
+{
+    (void)state;
+    struct service *s = service_new(", batch_size: 128", 1);
+    for (int i = 0; i < 100; i++)
+        append(&s->log, 0, 5);
+    assert_int_equal(service_start(s, false), FR_OK);
+    service_run(s);
+    assert_int_equal(s->n_batches, 3);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(s->sizes[i], 128);
+    /* 384 samples = 76 records and 4 items of the next. */
+    assert_int_equal(s->last[0].offset, 76);
+    assert_int_equal(s->last[0].item, 4);
+    assert_int_equal(s->last[0].fingerprint.offset, 75);
+    assert_int_equal(s->positions.partitions[0].decoded, 76);
+    assert_int_equal(s->positions.partitions[0].samples, 384);
+    service_free(s);
+}
+
+static void a_batch_closes_batch_wait_after_its_first_record(void **state)
+{
+    (void)state;
+    struct service *s = service_new(", batch_size: 128, batch_wait: 20ms", 1);
+    append(&s->log, 0, 3);
+    assert_int_equal(service_start(s, false), FR_OK);
+    service_run(s);
+    assert_int_equal(s->n_batches, 0);
+    fr_clock_fake_advance_ms(&s->clock, 19);
+    append(&s->log, 0, 2);
+    service_run(s);
+    assert_int_equal(s->n_batches, 0);
+    fr_clock_fake_advance_ms(&s->clock, 1);
+    service_run(s);
+    assert_int_equal(s->n_batches, 1);
+    assert_string_equal(written(s), "batch 5: 0 1 2 3 4; 0@2.0\n");
+    fr_clock_fake_advance_ms(&s->clock, 1000);
+    service_run(s);
+    assert_int_equal(s->n_batches, 1); /* nothing came: no batch */
+    service_free(s);
+}
+
+static void one_record_fills_several_batches(void **state)
+{
+    (void)state;
+    struct service *s = service_new(", batch_size: 4", 1);
+    append(&s->log, 0, 10);
+    append(&s->log, 0, 2);
+    assert_int_equal(service_start(s, false), FR_OK);
+    service_run(s);
+    assert_string_equal(written(s), "batch 4: 0 1 2 3; 0@0.4\nbatch 4: 4 5 6 7; 0@0.8\nbatch 4: 8 9 10 11; 0@2.0\n");
+    assert_int_equal(s->positions.partitions[0].delivered, 2);
+    service_free(s);
+}
+
+static void a_restart_inside_a_record_skips_the_items_in_effect(void **state)
+{
+    (void)state;
+    struct service *s = service_new(", batch_size: 4", 1);
+    append(&s->log, 0, 10);
+    append(&s->log, 0, 2);
+    assert_int_equal(service_start(s, false), FR_OK);
+    while (s->n_batches < 1)
+        assert_true(service_step(s, 1) >= 0);
+    service_kill(s);
+    assert_int_equal(service_start(s, false), FR_OK);
+    service_run(s);
+    assert_string_equal(written(s), "batch 4: 0 1 2 3; 0@0.4\nbatch 4: 4 5 6 7; 0@0.8\nbatch 4: 8 9 10 11; 0@2.0\n");
+    assert_int_equal(s->positions.partitions[0].delivered, 2);
+    assert_int_equal(s->positions.partitions[0].samples, 12);
+    service_free(s);
+}
+
+static void killed_anywhere_every_sample_arrives_once(void **state)
+{
+    (void)state;
+    for (uint32_t kill_after = 1; kill_after < 12; kill_after++) {
+        struct service *s = service_new(", batch_size: 7", 3);
+        for (int i = 0; i < 40; i++)
+            append(&s->log, (uint32_t)i % 3, i % 11 == 5 ? -1 : i % 6);
+        uint64_t samples = s->log.made;
+        assert_int_equal(service_start(s, true), FR_OK);
+        for (uint32_t killed = 0; !s->end_of_stream;) {
+            uint32_t before = s->n_batches;
+            assert_true(service_step(s, 1) >= 0);
+            if (s->n_batches > before && s->n_batches % kill_after == 0 && killed++ < 20 && !s->end_of_stream) {
+                service_kill(s);
+                assert_int_equal(service_start(s, true), FR_OK);
+            }
+        }
+        uint64_t trained = 0, delivered = 0, dead = 0;
+        for (uint32_t p = 0; p < 3; p++) {
+            trained += s->positions.partitions[p].trained;
+            delivered += s->positions.partitions[p].delivered;
+            dead += s->positions.partitions[p].dead_lettered;
+        }
+        assert_int_equal(trained, samples);
+        assert_int_equal(delivered, 40);
+        assert_int_equal(dead, 4);
+        /* Each event time exactly once. */
+        for (uint64_t t = 0; t < samples; t++) {
+            char word[32];
+            snprintf(word, sizeof(word), " %llu", (unsigned long long)t);
+            int seen = 0;
+            for (const char *at = written(s); (at = strstr(at, word)); at++)
+                seen += (at[strlen(word)] == ' ' && at[-1] != 'h') || at[strlen(word)] == ';'; /* not of "batch N" */
+            if (seen != 1)
+                fail_msg("sample %llu: %d times in\n%s", (unsigned long long)t, seen, written(s));
+        }
+        service_free(s);
+    }
+}
+
+static void a_malformed_record_goes_to_the_dead_letters_and_is_counted(void **state)
+{
+    (void)state;
+    struct service *s = service_new(", batch_size: 4", 1);
+    append(&s->log, 0, 2);
+    append(&s->log, 0, -1);
+    append(&s->log, 0, 2);
+    assert_int_equal(service_start(s, false), FR_OK);
+    service_run(s);
+    assert_string_equal(written(s), "batch 4: 0 1 2 3; 0@3.0\n");
+    assert_int_equal(s->last[0].dead_lettered, 1);
+    assert_int_equal(s->last[0].decoded, 2);
+    assert_int_equal(s->dead.n, 1);
+    assert_int_equal(s->dead.letters[0].offset, 1);
+    assert_string_equal(s->dead.letters[0].value, "{\"broken\":2}");
+    assert_int_equal(s->dead.letters[0].n_headers, 1);
+    assert_non_null(strstr(s->dead.letters[0].reason, "broken"));
+    struct fr_ingest_status status;
+    fr_ingest_get_status(s->ingest, &status);
+    assert_int_equal(status.malformed, 1);
+    assert_int_equal(status.records, 3);
+    fr_ingest_status_release(&status);
+    service_free(s);
+}
+
+static void a_sample_from_the_far_future_is_counted_apart(void **state)
+{
+    (void)state;
+    struct service *s = service_new(", batch_size: 1, future_max: 1s", 1);
+    append(&s->log, 0, 1);
+    s->log.partitions[0].records[0].timestamp_ms = T0 - 5000;
+    append(&s->log, 0, 1);
+    assert_int_equal(service_start(s, false), FR_OK);
+    service_run(s);
+    struct fr_ingest_status status;
+    fr_ingest_get_status(s->ingest, &status);
+    assert_int_equal(status.future, 1);
+    assert_int_equal(status.malformed, 0);
+    assert_int_equal(status.samples, 1);
+    fr_ingest_status_release(&status);
+    service_free(s);
+}
+
+static void a_batch_names_the_dead_letters_its_positions_depend_on(void **state)
+{
+    (void)state;
+    struct service *s = service_new(", batch_size: 2", 1);
+    const int sizes[] = {1, -1, 1, 1, 1, -1, -1, 1, 1};
+    for (size_t i = 0; i < FR_ARRAY_LEN(sizes); i++)
+        append(&s->log, 0, sizes[i]);
+    assert_int_equal(service_start(s, false), FR_OK);
+    assert_int_equal(fr_ingest_step(s->ingest, 0, &s->err), FR_OK);
+    const uint64_t expected[] = {1, 1, 3};
+    for (int i = 0; i < 3; i++) {
+        void *batch;
+        assert_int_equal(fr_ring_pop(s->full, &batch, 0), FR_OK);
+        assert_int_equal(((struct fr_batch *)batch)->dead_sequence, expected[i]);
+        fr_batch_free(batch);
+    }
+    s->dead.acknowledged = 2;
+    assert_int_equal(fr_ingest_dead_acknowledged(s->ingest), 2);
+    service_free(s);
+}
+
+static void a_full_sink_pauses_reading_and_says_so(void **state)
+{
+    (void)state;
+    struct service *s = service_new(", batch_size: 2, batch_wait: 20ms", 1);
+    append(&s->log, 0, 1);
+    append(&s->log, 0, -1);
+    append(&s->log, 0, 1);
+    s->dead.full = true;
+    assert_int_equal(service_start(s, false), FR_OK);
+    service_run(s);
+    struct fr_ingest_status status;
+    fr_ingest_get_status(s->ingest, &status);
+    assert_string_equal(status.problem, "letters wait");
+    assert_int_equal(status.records, 2); /* the third was not polled */
+    fr_ingest_status_release(&status);
+    fr_clock_fake_advance_ms(&s->clock, 20);
+    service_run(s);
+    assert_string_equal(written(s), "batch 1: 0; 0@1.0\n"); /* the timer goes on */
+    s->dead.full = false;
+    service_run(s);
+    fr_clock_fake_advance_ms(&s->clock, 20);
+    service_run(s);
+    assert_string_equal(written(s), "batch 1: 0; 0@1.0\nbatch 1: 1; 0@3.0\n");
+    fr_ingest_get_status(s->ingest, &status);
+    assert_string_equal(status.problem, "");
+    fr_ingest_status_release(&status);
+    service_free(s);
+}
+
+static void a_full_ring_stops_polling_and_nothing_is_lost(void **state)
+{
+    (void)state;
+    struct service *s = service_new(", batch_size: 2", 1);
+    for (int i = 0; i < 50; i++)
+        append(&s->log, 0, 1);
+    assert_int_equal(service_start(s, false), FR_OK);
+    for (int i = 0; i < 10; i++)
+        assert_true(service_step(s, 0) >= 0);
+    assert_true(s->log.partitions[0].next <= 2 * (RING + 1));
+    assert_int_equal(service_step(s, 0), FR_AGAIN);
+    service_run(s);
+    assert_int_equal(s->n_batches, 25);
+    assert_int_equal(s->last[0].offset, 50);
+    service_free(s);
+}
+
+static void records_below_the_position_are_dropped_and_counted(void **state)
+{
+    (void)state;
+    struct service *s = service_new(", batch_size: 3", 1);
+    for (int i = 0; i < 6; i++)
+        append(&s->log, 0, 1);
+    assert_int_equal(service_start(s, false), FR_OK);
+    while (s->n_batches < 1)
+        assert_true(service_step(s, 1) >= 0);
+    service_kill(s);
+    s->log.duplicates = 2;
+    assert_int_equal(service_start(s, false), FR_OK);
+    service_run(s);
+    assert_string_equal(written(s), "batch 3: 0 1 2; 0@3.0\nbatch 3: 3 4 5; 0@6.0\n");
+    struct fr_ingest_status status;
+    fr_ingest_get_status(s->ingest, &status);
+    assert_int_equal(status.dropped_duplicates, 2);
+    fr_ingest_status_release(&status);
+    service_free(s);
+}
+
+static void the_position_follows_markers_at_the_end_of_the_log(void **state)
+{
+    (void)state;
+    struct service *s = service_new(", batch_size: 8, batch_wait: 20ms", 1);
+    append(&s->log, 0, 1);
+    skip_offsets(&s->log, 0, 1);
+    assert_int_equal(service_start(s, false), FR_OK);
+    service_run(s);
+    fr_clock_fake_advance_ms(&s->clock, 20);
+    service_run(s);
+    assert_string_equal(written(s), "batch 1: 0; 0@2.0\n");
+    assert_int_equal(s->positions.partitions[0].fingerprint_offset, 0);
+    assert_int_equal(s->positions.partitions[0].delivered, 1);
+    /* Were only markers to come, a batch without samples carries the position. */
+    skip_offsets(&s->log, 0, 3);
+    service_run(s);
+    fr_clock_fake_advance_ms(&s->clock, 20);
+    service_run(s);
+    assert_string_equal(written(s), "batch 1: 0; 0@2.0\nbatch 0:; 0@5.0\n");
+    service_free(s);
+}
+
+static void until_end_stops_at_the_ends_fixed_at_the_start(void **state)
+{
+    (void)state;
+    struct service *s = service_new(", batch_size: 4", 3);
+    for (int i = 0; i < 5; i++)
+        append(&s->log, 0, 1);
+    append(&s->log, 1, 1);
+    skip_offsets(&s->log, 1, 2); /* the end is a marker: no record lies at end - 1 */
+    assert_int_equal(service_start(s, true), FR_OK);
+    assert_string_equal(s->ends, "samples 0 5\nsamples 1 3\nsamples 2 0\n");
+    append(&s->log, 0, 1);
+    append(&s->log, 1, 1);
+    append(&s->log, 2, 1);
+    service_run(s);
+    assert_true(s->end_of_stream);
+    assert_int_equal(s->positions.partitions[0].offset, 5);
+    assert_int_equal(s->positions.partitions[1].offset, 3);
+    assert_int_equal(s->positions.partitions[0].trained + s->positions.partitions[1].trained, 6);
+    assert_int_equal(s->positions.partitions[2].trained, 0);
+    assert_int_equal(service_step(s, 1), FR_EOF);
+    /* Started again there, it ends at once. */
+    service_kill(s);
+    assert_int_equal(service_start(s, true), FR_OK);
+    uint32_t before = s->n_batches;
+    service_run(s);
+    assert_true(s->end_of_stream);
+    assert_int_equal(s->n_batches, before + 1);
+    assert_int_equal(s->sizes[before], 0);
+    service_free(s);
+}
+
+static void status_tells_lag_and_the_end_of_the_log(void **state)
+{
+    (void)state;
+    struct service *s = service_new(", batch_size: 1", 2);
+    for (int i = 0; i < 3; i++)
+        append(&s->log, 0, 1);
+    s->log.partitions[0].available = 1;
+    assert_int_equal(service_start(s, false), FR_OK);
+    service_run(s);
+    struct fr_ingest_status status;
+    fr_ingest_get_status(s->ingest, &status);
+    assert_false(status.at_end);
+    assert_int_equal(status.n_partitions, 2);
+    assert_int_equal(status.partitions[0].next_offset, 1);
+    assert_int_equal(status.partitions[0].high, 3);
+    assert_int_equal(status.lag_ms, 1000 - 1); /* wall T0 + 1000, the record's timestamp T0 + 1 */
+    fr_ingest_status_release(&status);
+    s->log.partitions[0].available = 3;
+    service_run(s);
+    fr_ingest_get_status(s->ingest, &status);
+    assert_true(status.at_end);
+    assert_int_equal(status.lag_ms, 0);
+    assert_true(status.connected);
+    fr_ingest_status_release(&status);
+    service_free(s);
+}
+
+static void a_partition_added_later_is_read_from_its_first_record(void **state)
+{
+    (void)state;
+    struct service *s = service_new(", batch_size: 1, start: latest", 1);
+    append(&s->log, 0, 1);
+    assert_int_equal(service_start(s, false), FR_OK);
+    service_run(s);
+    assert_int_equal(s->n_batches, 0); /* latest: what was there is not read */
+    s->log.n_partitions = 2;
+    append(&s->log, 1, 1);
+    service_run(s);
+    assert_int_equal(s->n_batches, 0);
+    fr_clock_fake_advance_ms(&s->clock, 31000);
+    service_run(s);
+    assert_string_equal(written(s), "batch 1: 1; 1@1.0\n");
+    assert_int_equal(s->positions.count, 2);
+    assert_int_equal(s->positions.partitions[0].offset, 1); /* `latest` is remembered from the first batch on */
+    service_free(s);
+}
+
+static void durable_positions_reach_the_group(void **state)
+{
+    (void)state;
+    struct service *s = service_new(", batch_size: 1", 1);
+    append(&s->log, 0, 1);
+    assert_int_equal(service_start(s, false), FR_OK);
+    service_run(s);
+    fr_ingest_commit(s->ingest, &s->positions);
+    service_run(s);
+    assert_int_equal(s->log.committed, 1);
+    service_free(s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(batches_close_at_exactly_batch_size_samples),
+        cmocka_unit_test(a_batch_closes_batch_wait_after_its_first_record),
+        cmocka_unit_test(one_record_fills_several_batches),
+        cmocka_unit_test(a_restart_inside_a_record_skips_the_items_in_effect),
+        cmocka_unit_test(killed_anywhere_every_sample_arrives_once),
+        cmocka_unit_test(a_malformed_record_goes_to_the_dead_letters_and_is_counted),
+        cmocka_unit_test(a_sample_from_the_far_future_is_counted_apart),
+        cmocka_unit_test(a_batch_names_the_dead_letters_its_positions_depend_on),
+        cmocka_unit_test(a_full_sink_pauses_reading_and_says_so),
+        cmocka_unit_test(a_full_ring_stops_polling_and_nothing_is_lost),
+        cmocka_unit_test(records_below_the_position_are_dropped_and_counted),
+        cmocka_unit_test(the_position_follows_markers_at_the_end_of_the_log),
+        cmocka_unit_test(until_end_stops_at_the_ends_fixed_at_the_start),
+        cmocka_unit_test(status_tells_lag_and_the_end_of_the_log),
+        cmocka_unit_test(a_partition_added_later_is_read_from_its_first_record),
+        cmocka_unit_test(durable_positions_reach_the_group),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,258 @@
+/* The start check and what happens when a partition cannot be read any more: losses, another log, brokers that are
+ * away. */
+#include "fixture.h"
+
+/* Ten one-sample records on one partition, all trained, then killed. */
+static struct service *trained(const char *ingest)
+{
+    struct service *s = service_new(ingest, 1);
+    for (int i = 0; i < 10; i++)
+        append(&s->log, 0, 1);
+    assert_int_equal(service_start(s, false), FR_OK);
+    service_run(s);
+    assert_int_equal(s->positions.partitions[0].offset, 10);
+    service_kill(s);
+    return s;
+}
+
+static void an_absent_topic_can_be_waited_for(void **state)
+{
+    (void)state;
+    struct service *s = service_new(", batch_size: 1", 1);
+    s->log.absent = true;
+    assert_int_equal(service_start(s, false), FR_E_UNAVAILABLE);
+    s->log.absent = false;
+    s->log.down = true;
+    assert_int_equal(fr_ingest_start(s->ingest, &s->err), FR_E_UNAVAILABLE);
+    s->log.down = false;
+    append(&s->log, 0, 1);
+    assert_int_equal(fr_ingest_start(s->ingest, &s->err), FR_OK);
+    service_run(s);
+    assert_int_equal(s->n_batches, 1);
+    service_free(s);
+}
+
+static void another_cluster_is_refused(void **state)
+{
+    (void)state;
+    struct service *s = trained(", batch_size: 1");
+    snprintf(s->log.cluster_id, sizeof(s->log.cluster_id), "two");
+    assert_int_equal(service_start(s, false), FR_E_MISMATCH);
+    assert_non_null(strstr(s->err.text, "cluster two, the state was trained from cluster one"));
+    service_free(s);
+}
+
+static void a_changed_last_record_is_another_topic(void **state)
+{
+    (void)state;
+    for (int what = 0; what < 2; what++) {
+        struct service *s = trained(", batch_size: 1, on_loss: earliest");
+        if (what == 0)
+            s->log.partitions[0].records[9].value[3]++;
+        else
+            s->log.partitions[0].records[9].timestamp_ms++;
+        assert_int_equal(service_start(s, false), FR_E_MISMATCH);
+        assert_non_null(strstr(s->err.text, "the record at offset 9 is not the one that was trained"));
+        service_free(s);
+    }
+}
+
+static void an_unchanged_log_is_read_on(void **state)
+{
+    (void)state;
+    struct service *s = trained(", batch_size: 1");
+    append(&s->log, 0, 1);
+    assert_int_equal(service_start(s, false), FR_OK);
+    service_run(s);
+    assert_int_equal(s->positions.partitions[0].trained, 11);
+    service_free(s);
+}
+
+static void a_last_record_gone_from_the_log_is_accepted_inside_it(void **state)
+{
+    (void)state;
+    struct service *s = trained(", batch_size: 1");
+    delete_before(&s->log, 0, 10); /* all that was trained; nothing that was not */
+    append(&s->log, 0, 1);
+    assert_int_equal(service_start(s, false), FR_OK);
+    service_run(s);
+    assert_int_equal(s->positions.partitions[0].trained, 11);
+    assert_int_equal(s->positions.partitions[0].lost, 0);
+    service_free(s);
+}
+
+static void records_deleted_unread_stop_the_service(void **state)
+{
+    (void)state;
+    struct service *s = trained(", batch_size: 1");
+    for (int i = 0; i < 5; i++)
+        append(&s->log, 0, 1);
+    delete_before(&s->log, 0, 13);
+    assert_int_equal(service_start(s, false), FR_E_LOST);
+    assert_non_null(strstr(s->err.text, "samples/0: 3 records were deleted before they were read"));
+    assert_non_null(strstr(s->err.text, "on_loss"));
+    service_free(s);
+}
+
+static void on_loss_earliest_goes_on_and_counts_the_hole(void **state)
+{
+    (void)state;
+    struct service *s = trained(", batch_size: 1, on_loss: earliest");
+    for (int i = 0; i < 5; i++)
+        append(&s->log, 0, 1);
+    delete_before(&s->log, 0, 13);
+    assert_int_equal(service_start(s, false), FR_OK);
+    service_run(s);
+    assert_int_equal(s->positions.partitions[0].lost, 3);
+    assert_int_equal(s->positions.partitions[0].trained, 12);
+    assert_int_equal(s->positions.partitions[0].offset, 15);
+    service_free(s);
+}
+
+static void on_loss_latest_goes_on_at_the_end(void **state)
+{
+    (void)state;
+    struct service *s = trained(", batch_size: 1, on_loss: latest, batch_wait: 20ms");
+    for (int i = 0; i < 5; i++)
+        append(&s->log, 0, 1);
+    delete_before(&s->log, 0, 13);
+    assert_int_equal(service_start(s, false), FR_OK);
+    service_run(s);
+    fr_clock_fake_advance_ms(&s->clock, 20); /* no record follows: the loss is told all the same */
+    service_run(s);
+    assert_int_equal(s->positions.partitions[0].lost, 5);
+    assert_int_equal(s->positions.partitions[0].offset, 15);
+    assert_int_equal(s->positions.partitions[0].trained, 10);
+    service_free(s);
+}
+
+static void a_log_shorter_than_the_position_stops_the_service(void **state)
+{
+    (void)state;
+    struct service *s = trained(", batch_size: 1");
+    while (s->log.partitions[0].n > 4)
+        free(s->log.partitions[0].records[--s->log.partitions[0].n].value);
+    s->log.partitions[0].high = 4;
+    assert_int_equal(service_start(s, false), FR_E_LOST);
+    assert_non_null(strstr(s->err.text, "6 records are missing at its end"));
+    service_free(s);
+}
+
+static void a_topic_with_fewer_partitions_is_refused(void **state)
+{
+    (void)state;
+    struct service *s = service_new(", batch_size: 1", 2);
+    append(&s->log, 1, 1);
+    assert_int_equal(service_start(s, false), FR_OK);
+    service_run(s);
+    service_kill(s);
+    s->log.n_partitions = 1;
+    assert_int_equal(service_start(s, false), FR_E_MISMATCH);
+    assert_non_null(strstr(s->err.text, "has no partition 1"));
+    service_free(s);
+}
+
+static void records_deleted_while_running_stop_the_service(void **state)
+{
+    (void)state;
+    struct service *s = service_new(", batch_size: 1", 1);
+    for (int i = 0; i < 10; i++)
+        append(&s->log, 0, 1);
+    s->log.partitions[0].available = 2;
+    assert_int_equal(service_start(s, false), FR_OK);
+    service_run(s);
+    delete_before(&s->log, 0, 6);
+    enum fr_status status = FR_OK;
+    for (int i = 0; i < 5 && status >= 0; i++)
+        status = service_step(s, RING);
+    assert_int_equal(status, FR_E_LOST);
+    assert_non_null(strstr(s->err.text, "4 records were deleted"));
+    service_free(s);
+}
+
+static void records_deleted_while_running_are_skipped_under_earliest(void **state)
+{
+    (void)state;
+    struct service *s = service_new(", batch_size: 1, on_loss: earliest", 1);
+    for (int i = 0; i < 10; i++)
+        append(&s->log, 0, 1);
+    s->log.partitions[0].available = 2;
+    assert_int_equal(service_start(s, false), FR_OK);
+    service_run(s);
+    delete_before(&s->log, 0, 6);
+    s->log.partitions[0].available = 10;
+    service_run(s);
+    assert_int_equal(s->positions.partitions[0].lost, 4);
+    assert_int_equal(s->positions.partitions[0].trained, 6);
+    service_free(s);
+}
+
+static void a_topic_deleted_while_running_is_waited_for_and_checked(void **state)
+{
+    (void)state;
+    struct service *s = service_new(", batch_size: 1", 1);
+    append(&s->log, 0, 1);
+    assert_int_equal(service_start(s, false), FR_OK);
+    service_run(s);
+    s->log.partitions[0].gone = true;
+    service_run(s);
+    struct fr_ingest_status status;
+    fr_ingest_get_status(s->ingest, &status);
+    assert_non_null(strstr(status.problem, "unknown topic"));
+    fr_ingest_status_release(&status);
+    fr_clock_fake_advance_ms(&s->clock, 1000);
+    service_run(s);
+    fr_ingest_get_status(s->ingest, &status);
+    assert_string_equal(status.problem, "no offsets");
+    fr_ingest_status_release(&status);
+    /* Back under the same name, longer than before, with other records. */
+    s->log.partitions[0].gone = false;
+    s->log.partitions[0].records[0].timestamp_ms++;
+    append(&s->log, 0, 1);
+    fr_clock_fake_advance_ms(&s->clock, 1000);
+    assert_int_equal(service_step(s, RING), FR_E_MISMATCH);
+    assert_int_equal(s->n_batches, 1);
+    service_free(s);
+}
+
+static void brokers_that_are_away_are_a_problem_not_an_error(void **state)
+{
+    (void)state;
+    struct service *s = service_new(", batch_size: 1", 1);
+    append(&s->log, 0, 1);
+    assert_int_equal(service_start(s, false), FR_OK);
+    service_run(s);
+    s->log.down = true;
+    append(&s->log, 0, 1);
+    service_run(s);
+    struct fr_ingest_status status;
+    fr_ingest_get_status(s->ingest, &status);
+    assert_false(status.connected);
+    assert_string_equal(status.problem, "brokers are down");
+    fr_ingest_status_release(&status);
+    s->log.down = false;
+    service_run(s);
+    assert_int_equal(s->n_batches, 2);
+    service_free(s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_absent_topic_can_be_waited_for),
+        cmocka_unit_test(another_cluster_is_refused),
+        cmocka_unit_test(a_changed_last_record_is_another_topic),
+        cmocka_unit_test(an_unchanged_log_is_read_on),
+        cmocka_unit_test(a_last_record_gone_from_the_log_is_accepted_inside_it),
+        cmocka_unit_test(records_deleted_unread_stop_the_service),
+        cmocka_unit_test(on_loss_earliest_goes_on_and_counts_the_hole),
+        cmocka_unit_test(on_loss_latest_goes_on_at_the_end),
+        cmocka_unit_test(a_log_shorter_than_the_position_stops_the_service),
+        cmocka_unit_test(a_topic_with_fewer_partitions_is_refused),
+        cmocka_unit_test(records_deleted_while_running_stop_the_service),
+        cmocka_unit_test(records_deleted_while_running_are_skipped_under_earliest),
+        cmocka_unit_test(a_topic_deleted_while_running_is_waited_for_and_checked),
+        cmocka_unit_test(brokers_that_are_away_are_a_problem_not_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

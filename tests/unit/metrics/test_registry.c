@@ -1,0 +1,73 @@
+/* Prometheus text: families, labels, histograms, quantiles. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "metrics/registry.h"
+
+static void expect_text(struct fr_registry *registry, const char *part)
+{
+    struct fr_buffer out = {0};
+    fr_registry_render(registry, &out);
+    fr_put_u8(&out, 0);
+    if (!strstr((const char *)out.data, part))
+        fail_msg("missing:\n%s\nin:\n%s", part, (const char *)out.data);
+    fr_buffer_release(&out);
+}
+
+static void a_family_has_one_help_line_and_the_model_label(void **state)
+{
+    (void)state;
+    struct fr_registry *registry = fr_registry_new("ctr");
+    struct fr_metric *user = fr_counter(registry, "freshet_rows_total", "table=\"user\"", "Rows.");
+    (void)fr_gauge(registry, "freshet_between", NULL, "Between.");
+    struct fr_metric *item = fr_counter(registry, "freshet_rows_total", "table=\"item\"", "Rows.");
+    assert_ptr_equal(user, fr_counter(registry, "freshet_rows_total", "table=\"user\"", "Rows."));
+    fr_metric_add(user, 3);
+    fr_metric_set_total(item, 9007199254740993u);
+    expect_text(registry, "# HELP freshet_rows_total Rows.\n# TYPE freshet_rows_total counter\nfreshet_rows_total{model=\"ctr\",table=\"user\"} 3\n"
+                          "freshet_rows_total{model=\"ctr\",table=\"item\"} 9007199254740993\n# HELP freshet_between");
+    fr_registry_free(registry);
+}
+
+static void undefined_gauges_are_nan(void **state)
+{
+    (void)state;
+    struct fr_registry *registry = fr_registry_new("m");
+    fr_metric_set(fr_gauge(registry, "freshet_auc", NULL, "AUC."), (double)NAN);
+    expect_text(registry, "freshet_auc{model=\"m\"} NaN\n");
+    fr_registry_free(registry);
+}
+
+static void histogram_buckets_are_cumulative(void **state)
+{
+    (void)state;
+    struct fr_registry *registry = fr_registry_new("m");
+    const double bounds[] = {0.1, 1, 10};
+    struct fr_metric *histogram = fr_histogram(registry, "freshet_delay_seconds", NULL, "Delay.", bounds, 3);
+    assert_true(isnan(fr_metric_quantile(histogram, 0.5)));
+    for (int i = 0; i < 4; i++)
+        fr_metric_observe(histogram, 0.5);
+    fr_metric_observe(histogram, 0.1);
+    fr_metric_observe(histogram, 100);
+    expect_text(registry, "freshet_delay_seconds_bucket{model=\"m\",le=\"0.1\"} 1\nfreshet_delay_seconds_bucket{model=\"m\",le=\"1\"} 5\n"
+                          "freshet_delay_seconds_bucket{model=\"m\",le=\"10\"} 5\nfreshet_delay_seconds_bucket{model=\"m\",le=\"+Inf\"} 6\n"
+                          "freshet_delay_seconds_sum{model=\"m\"} 102.09999999999999\nfreshet_delay_seconds_count{model=\"m\"} 6\n");
+    assert_true(fabs(fr_metric_quantile(histogram, 0.5) - 0.55) < 1e-9);
+    assert_true(fr_metric_quantile(histogram, 0.99) == 10);
+    fr_registry_free(registry);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_family_has_one_help_line_and_the_model_label),
+        cmocka_unit_test(undefined_gauges_are_nan),
+        cmocka_unit_test(histogram_buckets_are_cumulative),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
