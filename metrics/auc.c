@@ -1,10 +1,12 @@
 /* Decayed AUC over logit bins (see metrics/auc.h for the contract).
  *
- * Idea: an accumulator holds, per bin of the logit, the weight of positives and of negatives. Decay multiplies everything by 2^(-dt / half_life); instead of
- * touching all bins at every batch, weights are kept relative to a reference time `reference`: a sample adds w 2^((t - reference) / half_life).
- * When that exponent could exceed FR_AUC_STEP the reference moves by whole multiples of FR_AUC_STEP half-lives and all weights are scaled by an exact power of two.
- * So the state depends on the samples in their order only, not on when it was read, cut or restored.
- * Bins: 32768 of equal width over logits [-16, 16), outer scores in the outer bins. Owner thread: the trainer's loop. Not here: GAUC, served scores. */
+ * Idea: an accumulator holds, per bin of the logit, the weight of positives and of negatives. Decay multiplies
+ * everything by 2^(-dt / half_life); instead of touching all bins at every batch, weights are kept relative to a
+ * reference time `reference`: a sample adds w 2^((t - reference) / half_life). When that exponent could exceed
+ * FR_AUC_STEP the reference moves by whole multiples of FR_AUC_STEP half-lives and all weights are scaled by an exact
+ * power of two. So the state depends on the samples in their order only, not on when it was read, cut or restored.
+ * Bins: 32768 of equal width over logits [-16, 16), outer scores in the outer bins. Owner thread: the trainer's loop.
+ * Not here: GAUC, served scores. */
 #include "metrics/auc.h"
 
 #include <math.h>
@@ -32,7 +34,8 @@ struct fr_auc {
     struct accumulator lifetime;
 };
 
-/* 2^x for |x| < 1000 by 2^n e^(f ln2), |f| <= 1/2, Taylor to degree 13 (error below 1 ulp of the sum): basic operations only, the same bits everywhere. */
+/* 2^x for |x| < 1000 by 2^n e^(f ln2), |f| <= 1/2, Taylor to degree 13 (error below 1 ulp of the sum): basic operations
+ * only, the same bits everywhere. */
 static double exp2_portable(double x)
 {
     double n = x >= 0 ? (double)(int64_t)(x + 0.5) : (double)(int64_t)(x - 0.5);
@@ -186,8 +189,9 @@ void fr_auc_result(const struct fr_auc *auc, int half_life, struct fr_auc_result
         out->weight *= exp2_portable(-(double)(auc->as_of_ms - a->reference_ms) / (double)auc->half_life_ms[half_life]);
 }
 
-/* ---- image: u32 format, i64 as_of, u32 n, then n + 1 accumulators (half-lives in order, lifetime with half-life 0) of i64 half_life_ms, i64 reference, 4 f64 sums, u32
- * non-empty bins, per bin u32 index, f64 positive, f64 negative ---- */
+/* ---- image: u32 format, i64 as_of, u32 n, then n + 1 accumulators (half-lives in order, lifetime with half-life 0) of
+ * i64 half_life_ms, i64 reference, 4 f64 sums, u32 non-empty bins, per bin u32 index, f64 positive, f64 negative ----
+ */
 
 static void encode_accumulator(const struct accumulator *a, int64_t half_life_ms, struct fr_buffer *out)
 {

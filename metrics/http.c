@@ -1,8 +1,9 @@
 /* HTTP server on libevent's evhttp, one thread (contract and limits: metrics/http.h).
  *
- * Other threads publish documents by swapping a pointer under a short mutex; the HTTP thread copies the reply out under the same mutex, so that no training
- * thread ever waits for a slow reader. evhttp 2.1 has no connection limit (counted here) and no default limits on headers and bodies
- * (set here). Listening sockets get TCP_NODELAY, or keep-alive replies wait 40 ms. */
+ * Other threads publish documents by swapping a pointer under a short mutex; the HTTP thread copies the reply out under
+ * the same mutex, so that no training thread ever waits for a slow reader. evhttp 2.1 has no connection limit (counted
+ * here) and no default limits on headers and bodies (set here). Listening sockets get TCP_NODELAY, or keep-alive
+ * replies wait 40 ms. */
 #include "metrics/http.h"
 
 #include <arpa/inet.h>
@@ -54,6 +55,7 @@ struct reason {
 struct fr_http {
     struct event_base *base;
     struct evhttp *server;
+    struct event *stop;
     pthread_t thread;
     bool running;
     uint16_t port;
@@ -119,10 +121,12 @@ static int health(struct fr_http *http, struct fr_buffer *body)
     pthread_mutex_lock(&http->lock);
     for (size_t i = 0; i < FR_HTTP_WATCHES_MAX; i++) {
         const struct watch *watch = &http->watches[i];
-        if (!watch->used || now_ns < watch->beat_ns || (int64_t)((now_ns - watch->beat_ns) / 1000000) <= watch->watchdog_ms)
+        if (!watch->used || now_ns < watch->beat_ns ||
+            (int64_t)((now_ns - watch->beat_ns) / 1000000) <= watch->watchdog_ms)
             continue;
         char text[96];
-        snprintf(text, sizeof(text), "no turn for %lld ms; restart the daemon", (long long)((now_ns - watch->beat_ns) / 1000000));
+        snprintf(text, sizeof(text), "no turn for %lld ms; restart the daemon",
+                 (long long)((now_ns - watch->beat_ns) / 1000000));
         put_reason(&reasons, &count, watch->loop, text);
         stuck++;
     }
@@ -170,8 +174,8 @@ static void on_closed(struct evhttp_connection *connection, void *self)
         }
 }
 
-/* A connection counts from its first request until it closes; over the limit it is answered 503 and closed. One that never sends a request is
- * closed by the idle timeout. */
+/* A connection counts from its first request until it closes; over the limit it is answered 503 and closed. One that
+ * never sends a request is closed by the idle timeout. */
 static bool admit_connection(struct fr_http *http, struct evhttp_request *request)
 {
     struct evhttp_connection *connection = evhttp_request_get_connection(request);
@@ -229,7 +233,8 @@ static int listen_on(const struct fr_http_options *options, uint16_t *port, stru
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
     if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof(address)) != 0 || listen(fd, 128) != 0 ||
         getsockname(fd, (struct sockaddr *)&address, &length) != 0) {
-        (void)fr_err_set(err, FR_E_UNAVAILABLE, "metrics.listen: cannot listen on %s:%u (%m); stop what uses it or choose another port",
+        (void)fr_err_set(err, FR_E_UNAVAILABLE,
+                         "metrics.listen: cannot listen on %s:%u (%m); stop what uses it or choose another port",
                          options->host, options->port);
         if (fd >= 0)
             evutil_closesocket(fd);
@@ -238,6 +243,16 @@ static int listen_on(const struct fr_http_options *options, uint16_t *port, stru
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     *port = ntohs(address.sin_port);
     return fd;
+}
+
+/* Runs on the HTTP thread when fr_http_free activates the event: unlike a loopbreak from outside it cannot come before
+ * the loop begins. */
+static void on_stop(evutil_socket_t fd, short what, void *self)
+{
+    (void)fd;
+    (void)what;
+    struct fr_http *http = self;
+    event_base_loopbreak(http->base);
 }
 
 static void *http_main(void *self)
@@ -262,7 +277,8 @@ enum fr_status fr_http_new(const struct fr_http_options *options, struct fr_http
     http->base = event_base_new();
     FR_CHECK(http->base);
     http->server = evhttp_new(http->base);
-    FR_CHECK(http->server);
+    http->stop = event_new(http->base, -1, 0, on_stop, http);
+    FR_CHECK(http->server && http->stop);
     evhttp_set_allowed_methods(http->server, EVHTTP_REQ_GET | EVHTTP_REQ_HEAD);
     evhttp_set_max_headers_size(http->server, FR_HTTP_HEADERS_MAX);
     evhttp_set_max_body_size(http->server, FR_HTTP_BODY_MAX);
@@ -283,10 +299,11 @@ void fr_http_free(struct fr_http *http)
     if (!http)
         return;
     if (http->running) {
-        event_base_loopbreak(http->base);
+        event_active(http->stop, EV_TIMEOUT, 0);
         pthread_join(http->thread, NULL);
     }
     evhttp_free(http->server);
+    event_free(http->stop);
     event_base_free(http->base);
     for (size_t i = 0; i < http->n_documents; i++)
         fr_buffer_release(&http->documents[i].body);
@@ -299,7 +316,8 @@ uint16_t fr_http_port(const struct fr_http *http)
     return http->port;
 }
 
-void fr_http_publish(struct fr_http *http, const char *path, int status, const char *content_type, const void *body, size_t size)
+void fr_http_publish(struct fr_http *http, const char *path, int status, const char *content_type, const void *body,
+                     size_t size)
 {
     struct fr_buffer fresh = {0};
     fr_buffer_append(&fresh, body, size);

@@ -1,5 +1,6 @@
-/* Counters, gauges and histograms, rendered as Prometheus text 0.0.4. Values are relaxed atomics; the list grows under a mutex (registration and
- * rendering only; an update never takes it). Asking again for the same name and labels gives the same metric. */
+/* Counters, gauges and histograms, rendered as Prometheus text 0.0.4. Values are relaxed atomics; the list grows under
+ * a mutex (registration and rendering only; an update never takes it). Asking again for the same name and labels gives
+ * the same metric. */
 #include "metrics/registry.h"
 
 #include <inttypes.h>
@@ -58,7 +59,8 @@ void fr_registry_free(struct fr_registry *registry)
     free(registry);
 }
 
-static struct fr_metric *obtain(struct fr_registry *registry, enum metric_kind kind, const char *name, const char *labels, const char *help)
+static struct fr_metric *obtain(struct fr_registry *registry, enum metric_kind kind, const char *name,
+                                const char *labels, const char *help)
 {
     labels = labels ? labels : "";
     pthread_mutex_lock(&registry->lock);
@@ -89,8 +91,8 @@ struct fr_metric *fr_gauge(struct fr_registry *registry, const char *name, const
     return obtain(registry, METRIC_GAUGE, name, labels, help);
 }
 
-struct fr_metric *fr_histogram(struct fr_registry *registry, const char *name, const char *labels, const char *help, const double *bounds,
-                               size_t n_bounds)
+struct fr_metric *fr_histogram(struct fr_registry *registry, const char *name, const char *labels, const char *help,
+                               const double *bounds, size_t n_bounds)
 {
     FR_CHECK(n_bounds <= FR_BOUNDS_MAX);
     struct fr_metric *metric = obtain(registry, METRIC_HISTOGRAM, name, labels, help);
@@ -121,7 +123,8 @@ void fr_metric_observe(struct fr_metric *histogram, double value)
         i++;
     atomic_fetch_add_explicit(&histogram->buckets[i], 1, memory_order_relaxed);
     double sum = atomic_load_explicit(&histogram->value, memory_order_relaxed);
-    while (!atomic_compare_exchange_weak_explicit(&histogram->value, &sum, sum + value, memory_order_relaxed, memory_order_relaxed))
+    while (!atomic_compare_exchange_weak_explicit(&histogram->value, &sum, sum + value, memory_order_relaxed,
+                                                  memory_order_relaxed))
         ;
 }
 
@@ -152,7 +155,8 @@ static void put_value(struct fr_buffer *out, double value)
         fr_buffer_printf(out, "%.17g\n", value);
 }
 
-static void put_series(struct fr_buffer *out, const char *model, const struct fr_metric *metric, const char *suffix, const char *le)
+static void put_series(struct fr_buffer *out, const char *model, const struct fr_metric *metric, const char *suffix,
+                       const char *le)
 {
     fr_buffer_printf(out, "%s%s{model=\"%s\"", metric->name, suffix, model);
     if (metric->labels[0])
@@ -208,7 +212,8 @@ void fr_registry_render(struct fr_registry *registry, struct fr_buffer *out)
     for (const struct fr_metric *family = registry->first; family; family = family->next) {
         if (rendered_before(registry, family))
             continue;
-        fr_buffer_printf(out, "# HELP %s %s\n# TYPE %s %s\n", family->name, family->help, family->name, types[family->kind]);
+        fr_buffer_printf(out, "# HELP %s %s\n# TYPE %s %s\n", family->name, family->help, family->name,
+                         types[family->kind]);
         for (const struct fr_metric *m = family; m; m = m->next)
             if (strcmp(m->name, family->name) == 0)
                 put_metric(out, registry->model, m);

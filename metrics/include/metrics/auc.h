@@ -1,9 +1,12 @@
-/* Streaming AUC, logloss, calibration and positive rate of one task: exponentially decayed by event time at several half-lives, and over the lifetime.
+/* Streaming AUC, logloss, calibration and positive rate of one task: exponentially decayed by event time at several
+ * half-lives, and over the lifetime.
  *
- * Scores fall into bins of equal width in the logit; AUC is the Mann-Whitney statistic over binned weights, a tie counts one half. A sample at event time t has weight
- * w * 2^(-(as_of - min(t, wm)) / half_life). Kept as absolute images: weights relative to a reference time that moves in whole steps, so that the state is a function
- * of the samples alone (P10), not of cuts or restarts. Samples are added in sample order by the owner loop. State is f64.
- * Accuracy: within 1e-3 of a brute-force weighted AUC (unit test, also for score distributions far narrower than 1 in the logit). */
+ * Scores fall into bins of equal width in the logit; AUC is the Mann-Whitney statistic over binned weights, a tie
+ * counts one half. A sample at event time t has weight w * 2^(-(as_of - min(t, wm)) / half_life). Kept as absolute
+ * images: weights relative to a reference time that moves in whole steps, so that the state is a function of the
+ * samples alone (P10), not of cuts or restarts. Samples are added in sample order by the owner loop. State is f64.
+ * Accuracy: within 1e-3 of a brute-force weighted AUC (unit test, also for score distributions far narrower than 1 in
+ * the logit). */
 #ifndef FR_METRICS_AUC_H
 #define FR_METRICS_AUC_H
 
@@ -28,10 +31,10 @@ void fr_auc_free(struct fr_auc *auc);
 struct fr_auc_samples {
     size_t count;
     const float *logits;
-    const float *labels;    /* NaN: masked, skipped; in [0,1]; a fractional label adds to both classes */
+    const float *labels; /* NaN: masked, skipped; in [0,1]; a fractional label adds to both classes */
     const float *weights;
     const int64_t *t_ms;
-    const uint8_t *use;     /* skipped unless use & FR_USE_METRICS (2); NULL: all */
+    const uint8_t *use; /* skipped unless use & FR_USE_METRICS (2); NULL: all */
     int64_t watermark_ms;
 };
 void fr_auc_add(struct fr_auc *auc, const struct fr_auc_samples *samples);
@@ -42,8 +45,8 @@ struct fr_auc_result { /* NaN: undefined */
 /* half_life < n_half_lives, or -1: lifetime. */
 void fr_auc_result(const struct fr_auc *auc, int half_life, struct fr_auc_result *out);
 
-/* Absolute image, sparse (non-empty bins only); parse replaces the state. FR_E_MISMATCH when half-lives differ: the lifetime part is restored, decayed parts of
- * unknown half-lives start empty (logged by the caller). */
+/* Absolute image, sparse (non-empty bins only); parse replaces the state. FR_E_MISMATCH when half-lives differ: the
+ * lifetime part is restored, decayed parts of unknown half-lives start empty (logged by the caller). */
 void fr_auc_encode(const struct fr_auc *auc, struct fr_buffer *out);
 enum fr_status fr_auc_parse(struct fr_auc *auc, const uint8_t *bytes, size_t size) FR_MUST_CHECK;
 

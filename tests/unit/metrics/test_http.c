@@ -42,7 +42,8 @@ static int teardown(void **state)
 
 static int connect_to(const struct scene *scene)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(fr_http_port(scene->http)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(fr_http_port(scene->http)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     assert_true(fd >= 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
@@ -120,7 +121,8 @@ static void other_methods_and_large_requests_are_refused(void **state)
 {
     struct scene *scene = *state;
     static char text[20000], reply[4096];
-    assert_int_equal(exchange(scene, "DELETE /status HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", reply, sizeof(reply)), 501);
+    assert_int_equal(
+        exchange(scene, "DELETE /status HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", reply, sizeof(reply)), 501);
     memset(text, 'a', sizeof(text) - 1);
     memcpy(text, "GET /status HTTP/1.1\r\nX: ", 25);
     memcpy(text + sizeof(text) - 5, "\r\n\r\n", 5);
@@ -154,7 +156,10 @@ static void a_port_in_use_is_named(void **state)
     struct scene *scene = *state;
     struct fr_http *second = NULL;
     struct fr_err err = {0};
-    struct fr_http_options options = {.host = "127.0.0.1", .port = fr_http_port(scene->http), .clock = &scene->clock.clock, .registry = scene->registry};
+    struct fr_http_options options = {.host = "127.0.0.1",
+                                      .port = fr_http_port(scene->http),
+                                      .clock = &scene->clock.clock,
+                                      .registry = scene->registry};
     assert_int_equal(fr_http_new(&options, &second, &err), FR_E_UNAVAILABLE);
     assert_non_null(strstr(err.text, "metrics.listen"));
     assert_null(second);
@@ -164,10 +169,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_published_document_is_served_until_it_is_replaced, setup, teardown),
-        cmocka_unit_test_setup_teardown(health_is_degraded_with_a_reason_and_503_only_when_a_loop_is_stuck, setup, teardown),
+        cmocka_unit_test_setup_teardown(health_is_degraded_with_a_reason_and_503_only_when_a_loop_is_stuck, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(metrics_are_rendered_on_request, setup, teardown),
         cmocka_unit_test_setup_teardown(other_methods_and_large_requests_are_refused, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_65th_connection_is_answered_503_and_a_closed_one_frees_its_place, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_65th_connection_is_answered_503_and_a_closed_one_frees_its_place, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(a_port_in_use_is_named, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

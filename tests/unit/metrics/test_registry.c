@@ -29,7 +29,8 @@ static void a_family_has_one_help_line_and_the_model_label(void **state)
     assert_ptr_equal(user, fr_counter(registry, "freshet_rows_total", "table=\"user\"", "Rows."));
     fr_metric_add(user, 3);
     fr_metric_set_total(item, 9007199254740993u);
-    expect_text(registry, "# HELP freshet_rows_total Rows.\n# TYPE freshet_rows_total counter\nfreshet_rows_total{model=\"ctr\",table=\"user\"} 3\n"
+    expect_text(registry, "# HELP freshet_rows_total Rows.\n# TYPE freshet_rows_total "
+                          "counter\nfreshet_rows_total{model=\"ctr\",table=\"user\"} 3\n"
                           "freshet_rows_total{model=\"ctr\",table=\"item\"} 9007199254740993\n# HELP freshet_between");
     fr_registry_free(registry);
 }
@@ -54,9 +55,12 @@ static void histogram_buckets_are_cumulative(void **state)
         fr_metric_observe(histogram, 0.5);
     fr_metric_observe(histogram, 0.1);
     fr_metric_observe(histogram, 100);
-    expect_text(registry, "freshet_delay_seconds_bucket{model=\"m\",le=\"0.1\"} 1\nfreshet_delay_seconds_bucket{model=\"m\",le=\"1\"} 5\n"
-                          "freshet_delay_seconds_bucket{model=\"m\",le=\"10\"} 5\nfreshet_delay_seconds_bucket{model=\"m\",le=\"+Inf\"} 6\n"
-                          "freshet_delay_seconds_sum{model=\"m\"} 102.09999999999999\nfreshet_delay_seconds_count{model=\"m\"} 6\n");
+    expect_text(
+        registry,
+        "freshet_delay_seconds_bucket{model=\"m\",le=\"0.1\"} 1\nfreshet_delay_seconds_bucket{model=\"m\",le=\"1\"} 5\n"
+        "freshet_delay_seconds_bucket{model=\"m\",le=\"10\"} 5\nfreshet_delay_seconds_bucket{model=\"m\",le=\"+Inf\"} "
+        "6\n"
+        "freshet_delay_seconds_sum{model=\"m\"} 102.09999999999999\nfreshet_delay_seconds_count{model=\"m\"} 6\n");
     assert_true(fabs(fr_metric_quantile(histogram, 0.5) - 0.55) < 1e-9);
     assert_true(fr_metric_quantile(histogram, 0.99) == 10);
     fr_registry_free(registry);
