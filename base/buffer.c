@@ -51,3 +51,17 @@ void fr_buffer_printf(struct fr_buffer *buffer, const char *format, ...)
     va_end(again);
     va_end(arguments);
 }
+
+void fr_buffer_json_text(struct fr_buffer *buffer, const char *text)
+{
+    fr_put_u8(buffer, '"');
+    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+        if (*c == '"' || *c == '\\')
+            fr_buffer_printf(buffer, "\\%c", *c);
+        else if (*c < 0x20)
+            fr_buffer_printf(buffer, "\\u%04x", *c);
+        else
+            fr_put_u8(buffer, *c);
+    }
+    fr_put_u8(buffer, '"');
+}

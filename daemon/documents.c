@@ -19,21 +19,6 @@ static void put_number(struct fr_buffer *out, const char *name, double value, co
         fr_buffer_printf(out, "\"%s\":null%s", name, after);
 }
 
-/* A JSON string: control characters, quotes and backslashes escaped. */
-static void put_text(struct fr_buffer *out, const char *text)
-{
-    fr_put_u8(out, '"');
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-        if (*c == '"' || *c == '\\')
-            fr_buffer_printf(out, "\\%c", *c);
-        else if (*c < 0x20)
-            fr_buffer_printf(out, "\\u%04x", *c);
-        else
-            fr_put_u8(out, *c);
-    }
-    fr_put_u8(out, '"');
-}
-
 static void put_auc(struct fr_buffer *out, const struct fr_auc_result *result)
 {
     fr_buffer_printf(out, "{");
@@ -157,7 +142,7 @@ static void document_status(struct fr_service *service, const struct snapshots *
                      s->ingest.records, s->ingest.bytes, s->ingest.malformed, s->ingest.future, s->ingest.dead_sent,
                      s->ingest.dead_failed, s->ingest.dead_without_value, s->ingest.lag_ms,
                      s->ingest.at_end ? "true" : "false", s->ingest.connected ? "true" : "false");
-    put_text(out, s->ingest.problem);
+    fr_buffer_json_text(out, s->ingest.problem);
     fr_buffer_printf(out,
                      "},\"ignored\":{\"unknown_slots\":%" PRIu64 ",\"x_keys\":%" PRIu64 ",\"excess_ids\":%" PRIu64
                      ",\"unused_fields\":%" PRIu64 "}",
@@ -170,11 +155,11 @@ static void document_status(struct fr_service *service, const struct snapshots *
                      s->durable.epoch > s->publisher.acked ? s->durable.epoch - s->publisher.acked : 0,
                      s->publisher.in_flight_bytes, s->publisher.records, s->publisher.bytes, s->publisher.errors,
                      s->publisher.resent_epochs, s->publisher.saturated);
-    put_text(out, s->publisher.problem);
+    fr_buffer_json_text(out, s->publisher.problem);
     fr_buffer_printf(
         out, "},\"memory\":{\"store_bytes\":%" PRIu64 ",\"dirty_bytes\":%" PRIu64 ",\"limit\":%" PRIu64 "},\"paused\":",
         s->trainer.store_bytes, s->trainer.dirty_bytes, conf->memory_limit);
-    put_text(out, s->trainer.paused);
+    fr_buffer_json_text(out, s->trainer.paused);
     fr_buffer_printf(out, ",");
     put_number(out, "loss", s->trainer.last_loss, "");
     put_tables(&s->trainer, out);
@@ -182,29 +167,33 @@ static void document_status(struct fr_service *service, const struct snapshots *
     fr_buffer_printf(out, "}\n");
 }
 
+static void start_reason(struct fr_service *service, char *reason, size_t size)
+{
+    pthread_mutex_lock(&service->lock);
+    snprintf(reason, size, "%s", service->starting[0] ? service->starting : "starting");
+    pthread_mutex_unlock(&service->lock);
+}
+
 static bool document_ready(struct fr_service *service, const struct snapshots *s, struct fr_buffer *out)
 {
     const struct fr_conf *conf = service->conf;
     int phase = atomic_load(&service->phase);
     char reason[1100] = "";
-    pthread_mutex_lock(&service->lock);
-    snprintf(reason, sizeof(reason), "%s", service->starting);
-    pthread_mutex_unlock(&service->lock);
     if (phase == FR_PHASE_RECOVERING)
         snprintf(reason, sizeof(reason), "recovering");
     else if (phase == FR_PHASE_DRAINING)
         snprintf(reason, sizeof(reason), "draining");
-    else if (!atomic_load(&service->ingest_started) && !reason[0])
-        snprintf(reason, sizeof(reason), "starting");
+    else if (!atomic_load(&service->ingest_started))
+        start_reason(service, reason, sizeof(reason));
     else if (s->trainer.paused[0])
         snprintf(reason, sizeof(reason), "paused: %s", s->trainer.paused);
     else if (s->ingest.problem[0] && !s->ingest.connected)
         snprintf(reason, sizeof(reason), "ingest: %s", s->ingest.problem);
-    else if (!reason[0] && s->ingest.lag_ms > conf->ingest.ready_lag_ms)
+    else if (s->ingest.lag_ms > conf->ingest.ready_lag_ms)
         snprintf(reason, sizeof(reason), "lag of %" PRId64 " ms is over ready_lag", s->ingest.lag_ms);
     uint64_t total = atomic_load(&service->recover_bytes);
     fr_buffer_printf(out, "{\"ready\":%s,\"reason\":", reason[0] ? "false" : "true");
-    put_text(out, reason);
+    fr_buffer_json_text(out, reason);
     fr_buffer_printf(out, ",");
     put_number(out, "progress",
                total                          ? (double)atomic_load(&service->recovered_bytes) / (double)total
@@ -326,7 +315,8 @@ void fr_documents_publish(struct fr_service *service)
     bool ready = document_ready(service, s, &body);
     publish(service, "/readyz", ready, &body);
     fr_http_reason(service->http, "trainer", s->trainer.paused);
-    fr_http_reason(service->http, "stream", s->ingest.problem);
+    /* Before that the start itself says why it waits. */
+    fr_http_reason(service->http, "stream", atomic_load(&service->ingest_started) ? s->ingest.problem : NULL);
     series_stream(service, s);
     series_epochs(service, s);
     series_model(service, s);

@@ -40,6 +40,7 @@ static bool retry_until_ready(struct fr_service *service, const atomic_bool *sto
         fr_http_beat(service->http, beat);
         enum fr_status status = check(service, &err);
         if (status == FR_OK) {
+            set_starting(service, "");
             fr_http_reason(service->http, what, NULL);
             return true;
         }
@@ -81,7 +82,6 @@ void *fr_ingest_main(void *self)
         nap_ms(20);
     }
     if (retry_until_ready(service, &service->stop_ingest, beat, "ingest", start_ingest)) {
-        set_starting(service, "");
         atomic_store(&service->ingest_started, true);
         enum fr_status status = FR_OK;
         struct fr_err err = {0};
@@ -255,7 +255,8 @@ static const char *pressure(const struct fr_service *service, const struct fr_du
                             size_t size)
 {
     const struct fr_conf *conf = service->conf;
-    if (durable->journal_bytes >= conf->journal_max)
+    /* With everything acknowledged no pause can shorten the journal; what waits for a fold has its own limit. */
+    if (durable->journal_bytes >= conf->journal_max && durable->acked < durable->epoch)
         snprintf(text, size,
                  "journal_max: the journal holds %" PRIu64 " bytes; epochs up to %" PRIu64 " of %" PRIu64
                  " are acknowledged. Look at the delta topic",

@@ -246,7 +246,13 @@ static enum fr_status open_state(struct fr_service *service, struct fr_err *err)
 {
     struct fr_buffer head = {0};
     delta_settings(service->conf, fr_trainer_kernel(service->trainer), &head);
-    struct fr_durable_options options = {.dir = service->conf->state_dir, .head = head.data, .head_size = head.size};
+    /* Trim frees whole files and never the newest: a file that could reach journal_max alone would pause reading for
+     * ever. journal_max is at least 2 * unfolded_max. */
+    uint64_t file_max = service->conf->unfolded_max / 4;
+    struct fr_durable_options options = {.dir = service->conf->state_dir,
+                                         .journal_file_max = file_max < FR_JOURNAL_FILE_MAX ? file_max : FR_JOURNAL_FILE_MAX,
+                                         .head = head.data,
+                                         .head_size = head.size};
     enum fr_status status = fr_durable_open(&options, &service->durable, err);
     fr_buffer_release(&head);
     if (status == FR_OK)

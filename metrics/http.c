@@ -90,27 +90,13 @@ static void reply(struct evhttp_request *request, int status, const char *conten
     evbuffer_free(out);
 }
 
-static void put_json_text(struct fr_buffer *out, const char *text)
-{
-    fr_put_u8(out, '"');
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-        if (*c == '"' || *c == '\\')
-            fr_buffer_printf(out, "\\%c", *c);
-        else if (*c < 0x20)
-            fr_buffer_printf(out, "\\u%04x", *c);
-        else
-            fr_put_u8(out, *c);
-    }
-    fr_put_u8(out, '"');
-}
-
 static void put_reason(struct fr_buffer *body, size_t *count, const char *source, const char *text)
 {
     char joined[320];
     snprintf(joined, sizeof(joined), "%s: %s", source, text);
     if ((*count)++)
         fr_put_u8(body, ',');
-    put_json_text(body, joined);
+    fr_buffer_json_text(body, joined);
 }
 
 static int health(struct fr_http *http, struct fr_buffer *body)

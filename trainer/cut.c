@@ -1,7 +1,8 @@
 /* The cut: when an epoch ends, and what of the owner's state goes into its stage (DESIGN section 5).
  *
- * Sections staged here (absolute images, in every epoch): announce, dense, dense_state, metrics, positions, trainer; the store adds its own.
- * A cut copies; training goes on as soon as the stage is handed over. The durable thread sorts, encodes and syncs. Owner thread only. */
+ * Sections staged here (absolute images, in every epoch): announce, dense, dense_state, metrics, positions, trainer;
+ * the store adds its own. A cut copies; training goes on as soon as the stage is handed over. The durable thread sorts,
+ * encodes and syncs. Owner thread only. */
 #include "trainer_private.h"
 
 #include <inttypes.h>

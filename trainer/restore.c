@@ -1,8 +1,9 @@
 /* The trainer's own sections and recovery from a durable state.
  *
- * Section "trainer" (little-endian): u32 version, u64 batches, samples, metrics_only, masked, quarantined_samples, quarantined_batches, unknown_slots,
- * unknown_extra, excess_ids, unused_fields, i64 watermark_ms, u8 closed. Section "metrics": u32 tasks; per task u32 name length, name, u32 length, image of fr_auc_encode.
- * Anything that does not parse is FR_E_CORRUPT: a state is restored whole or not at all. Owner thread (before its loop begins). */
+ * Section "trainer" (little-endian): u32 version, u64 batches, samples, metrics_only, masked, quarantined_samples,
+ * quarantined_batches, unknown_slots, unknown_extra, excess_ids, unused_fields, i64 watermark_ms, u8 closed. Section
+ * "metrics": u32 tasks; per task u32 name length, name, u32 length, image of fr_auc_encode. Anything that does not
+ * parse is FR_E_CORRUPT: a state is restored whole or not at all. Owner thread (before its loop begins). */
 #include "trainer_private.h"
 
 #include <string.h>
@@ -81,7 +82,8 @@ static enum fr_status parse_metrics(struct fr_trainer *trainer, const uint8_t *b
                 continue;
             enum fr_status status = fr_auc_parse(trainer->auc[task], image, image_size);
             if (status == FR_E_MISMATCH)
-                fr_log(FR_LOG_WARN, "trainer", "half_lives_changed", "task=%s note=\"new half-lives start empty\"", own);
+                fr_log(FR_LOG_WARN, "trainer", "half_lives_changed", "task=%s note=\"new half-lives start empty\"",
+                       own);
             else if (status != FR_OK)
                 return FR_E_CORRUPT;
         }
@@ -148,8 +150,9 @@ static void restore_progress(void *self, uint64_t done, uint64_t total)
         restoring->progress(restoring->other_self, done, total);
 }
 
-enum fr_status fr_trainer_restore(struct fr_trainer *trainer, struct fr_durable *durable, fr_section_restore *other, void *self,
-                                  void (*progress)(void *self, uint64_t done, uint64_t total), struct fr_err *err)
+enum fr_status fr_trainer_restore(struct fr_trainer *trainer, struct fr_durable *durable, fr_section_restore *other,
+                                  void *self, void (*progress)(void *self, uint64_t done, uint64_t total),
+                                  struct fr_err *err)
 {
     struct fr_durable_status durable_status;
     fr_durable_get_status(durable, &durable_status);

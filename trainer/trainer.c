@@ -1,6 +1,7 @@
-/* The owner loop (DESIGN section 4). One batch at a time: plan (keys), forward, metrics before training, backward and update, positions, slice.
- * Invariant: positions, gate counts and values of a batch change between the same two cuts. Owner thread only; status is published as a copy.
- * Not here: staging (cut.c), recovery (restore.c). On a CPU plan(k+1) does not overlap step(k): the cores are busy with products (DESIGN). */
+/* The owner loop (DESIGN section 4). One batch at a time: plan (keys), forward, metrics before training, backward and
+ * update, positions, slice. Invariant: positions, gate counts and values of a batch change between the same two cuts.
+ * Owner thread only; status is published as a copy. Not here: staging (cut.c), recovery (restore.c). On a CPU plan(k+1)
+ * does not overlap step(k): the cores are busy with products (DESIGN). */
 #include "trainer_private.h"
 
 #include <inttypes.h>
@@ -182,13 +183,14 @@ static enum fr_status apply_batch(struct fr_trainer *trainer, const struct fr_ba
 
     trainer->quarantined_row = quarantined ? trainer->quarantined_row + 1 : 0;
     if (quarantined)
-        fr_log(FR_LOG_WARN, "trainer", "batch_quarantined", "batch=%" PRIu64 " samples=%u in_a_row=%u", trainer->batches,
-               batch->n_samples, trainer->quarantined_row);
+        fr_log(FR_LOG_WARN, "trainer", "batch_quarantined", "batch=%" PRIu64 " samples=%u in_a_row=%u",
+               trainer->batches, batch->n_samples, trainer->quarantined_row);
     if (trainer->quarantined_row >= FR_QUARANTINE_ROW_MAX)
-        return fr_err_set(err, FR_E_NONFINITE,
-                          "%d batches in a row gave non-finite numbers; nothing of them was applied or published. Lower the learning "
-                          "rates or look for broken dense values, then restart",
-                          FR_QUARANTINE_ROW_MAX);
+        return fr_err_set(
+            err, FR_E_NONFINITE,
+            "%d batches in a row gave non-finite numbers; nothing of them was applied or published. Lower the learning "
+            "rates or look for broken dense values, then restart",
+            FR_QUARANTINE_ROW_MAX);
     return FR_OK;
 }
 
@@ -198,7 +200,8 @@ static bool paused(struct fr_trainer *trainer)
     pthread_mutex_lock(&trainer->lock);
     if (over)
         snprintf(trainer->status.paused, sizeof(trainer->status.paused),
-                 "memory_limit: tables hold %" PRIu64 " bytes of %" PRIu64 "; raise memory_limit or let rows expire sooner (expire: idle)",
+                 "memory_limit: tables hold %" PRIu64 " bytes of %" PRIu64
+                 "; raise memory_limit or let rows expire sooner (expire: idle)",
                  fr_store_bytes(trainer->store), trainer->conf->memory_limit);
     else
         memcpy(trainer->status.paused, trainer->pause_reason, sizeof(trainer->status.paused));
@@ -218,7 +221,8 @@ static void wait_paused(struct fr_trainer *trainer)
         until.tv_sec++;
     }
     pthread_mutex_lock(&trainer->lock);
-    (void)pthread_cond_timedwait(&trainer->wake, &trainer->lock, &until); /* woken, timed out or spurious: the caller looks again */
+    (void)pthread_cond_timedwait(&trainer->wake, &trainer->lock,
+                                 &until); /* woken, timed out or spurious: the caller looks again */
     pthread_mutex_unlock(&trainer->lock);
 }
 
@@ -246,9 +250,10 @@ enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err)
     if (now_ns - trainer->last_status_ns >= 1000000000)
         fr_trainer_publish_status(trainer);
     if (fr_trainer_cut_due(trainer, now_ns)) {
-        /* Live cuts do not wait for the durable thread, except when the dirty set is at its limit; lockstep cuts have to be here. */
-        bool must = trainer->conf->ingest.lockstep ||
-                    fr_store_dirty_bytes(trainer->store) >= trainer->conf->epoch_bytes_max;
+        /* Live cuts do not wait for the durable thread, except when the dirty set is at its limit; lockstep cuts have
+         * to be here. */
+        bool must =
+            trainer->conf->ingest.lockstep || fr_store_dirty_bytes(trainer->store) >= trainer->conf->epoch_bytes_max;
         enum fr_status status = fr_trainer_cut(trainer, false, must ? (uint64_t)FR_TRAINER_WAIT_MS * 1000000 : 0);
         if (status == FR_OK || must)
             return status == FR_OK ? FR_OK : FR_AGAIN;

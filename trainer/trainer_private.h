@@ -26,8 +26,8 @@ struct fr_trainer {
     bool closed;          /* the last epoch ended a drain and nothing followed */
 
     /* Of this run only. */
-    bool consumed;     /* a batch was applied since the last cut */
-    bool ended;        /* end_of_stream seen */
+    bool consumed; /* a batch was applied since the last cut */
+    bool ended;    /* end_of_stream seen */
     bool drained;
     uint32_t quarantined_row;
     uint64_t dead_sequence;

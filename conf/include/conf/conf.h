@@ -1,9 +1,11 @@
-/* Configuration: one YAML file (DESIGN section 9) -> checked structs. Also the canonical model JSON (section 7, `cfg`) and back.
+/* Configuration: one YAML file (DESIGN section 9) -> checked structs. Also the canonical model JSON (section 7, `cfg`)
+ * and back.
  *
- * One table of options (conf/options.c) gives type, unit, range, default and reloadability; parsing, --print-config, OPTIONS.md
- * and the error texts all come from it. Every error of a file is reported in one go as `file:line:col: path: problem; expected ..;
- * did you mean ..?`. What the grammar knows but this version does not do yet is an error "not in this version".
- * Owns: a struct fr_conf owns all it points to; released by fr_conf_free. Immutable after load. Thread: any, read-only. */
+ * One table of options (conf/options.c) gives type, unit, range, default and reloadability; parsing, --print-config,
+ * OPTIONS.md and the error texts all come from it. Every error of a file is reported in one go as `file:line:col: path:
+ * problem; expected ..; did you mean ..?`. What the grammar knows but this version does not do yet is an error "not in
+ * this version". Owns: a struct fr_conf owns all it points to; released by fr_conf_free. Immutable after load. Thread:
+ * any, read-only. */
 #ifndef FR_CONF_CONF_H
 #define FR_CONF_CONF_H
 
@@ -15,7 +17,7 @@
 #include "base/status.h"
 
 enum {
-    FR_NAME_MAX = 64,    /* [A-Za-z_][A-Za-z0-9_]*, including the NUL */
+    FR_NAME_MAX = 64, /* [A-Za-z_][A-Za-z0-9_]*, including the NUL */
     FR_MODEL_MAX = 121,
     FR_TABLES_MAX = 64,
     FR_PARTS_MAX = 8,
@@ -40,7 +42,12 @@ struct fr_conf_optimizer {
     float beta, l1, l2; /* ftrl: beta 1, l1 0, l2 0 */
 };
 
-enum fr_init_kind { FR_INIT_ZEROS, FR_INIT_UNIFORM, FR_INIT_NORMAL, FR_INIT_DEFAULT /* layers: uniform +-1/sqrt(fan_in) */ };
+enum fr_init_kind {
+    FR_INIT_ZEROS,
+    FR_INIT_UNIFORM,
+    FR_INIT_NORMAL,
+    FR_INIT_DEFAULT /* layers: uniform +-1/sqrt(fan_in) */
+};
 
 struct fr_conf_init {
     enum fr_init_kind kind;
@@ -58,10 +65,10 @@ struct fr_conf_table {
     char name[FR_NAME_MAX];
     uint32_t n_parts;
     struct fr_conf_part parts[FR_PARTS_MAX];
-    uint32_t admit_count;     /* exact-count gate threshold; 1: every key */
-    uint64_t admit_count_max; /* pending entries kept at most (admit: {count, count_max}); default 16777216 */
-    int64_t admit_idle_ms;    /* pending entries idle longer are forgotten; default 1d */
-    int64_t expire_idle_ms;   /* 0: never */
+    uint32_t admit_count;       /* exact-count gate threshold; 1: every key */
+    uint64_t admit_count_max;   /* pending entries kept at most (admit: {count, count_max}); default 16777216 */
+    int64_t admit_idle_ms;      /* pending entries idle longer are forgotten; default 1d */
+    int64_t expire_idle_ms;     /* 0: never */
     uint32_t expire_every;      /* batches between slices, 16 */
     uint32_t expire_slice_rows; /* 65536 */
 };
@@ -81,7 +88,7 @@ struct fr_conf_slot {
     uint32_t max_len;             /* sequence: 50 */
     bool admit;                   /* false: `admit: never` */
     bool touch;
-    uint32_t dim;                 /* dense */
+    uint32_t dim; /* dense */
     enum fr_transform transform;
     float default_value;
 };
@@ -98,9 +105,9 @@ struct fr_conf_ref {
 };
 
 enum fr_layer_op {
-    FR_LAYER_CONCAT,         /* any vectors -> one after the other */
-    FR_LAYER_MLP,            /* concatenation of the arguments through dense layers of `units`; activation after each of them */
-    FR_LAYER_DENSE,          /* concatenation of the arguments through one dense layer, `units`, `activation` (default none) */
+    FR_LAYER_CONCAT, /* any vectors -> one after the other */
+    FR_LAYER_MLP,    /* concatenation of the arguments through dense layers of `units`; activation after each of them */
+    FR_LAYER_DENSE,  /* concatenation of the arguments through one dense layer, `units`, `activation` (default none) */
     FR_LAYER_BI_INTERACTION, /* 1/2 ((sum v)^2 - sum v^2), equal dims (He and Chua 2017, eq. 4) */
     FR_LAYER_SUM,            /* elementwise sum of pooled slots (wide part): equal dims */
     FR_LAYER_ADD,            /* elementwise sum of layers or vectors: equal dims */
@@ -115,7 +122,7 @@ struct fr_conf_layer {
     uint32_t n_units; /* mlp: one per layer; dense: 1 */
     uint32_t units[16];
     enum fr_activation activation; /* mlp default relu */
-    uint32_t line; /* of the layer in the file, for shape errors; 0 when from JSON */
+    uint32_t line;                 /* of the layer in the file, for shape errors; 0 when from JSON */
 };
 
 struct fr_conf_label {
@@ -176,7 +183,8 @@ struct fr_conf {
     struct fr_conf_slot *slots;
     uint32_t n_labels;
     struct fr_conf_label *labels;
-    uint32_t n_layers; /* in evaluation order: a layer refers to earlier ones only (sorted by the loader; cycles are errors) */
+    uint32_t n_layers; /* in evaluation order: a layer refers to earlier ones only (sorted by the loader; cycles are
+                          errors) */
     struct fr_conf_layer *layers;
     struct fr_conf_optimizer dense_optimizer;
     uint32_t n_tasks;
@@ -206,9 +214,9 @@ struct fr_conf {
 };
 
 struct fr_conf_load_options {
-    const char *path;            /* file, for messages; read by the loader when text is NULL */
-    const char *text;            /* or the text itself */
-    const char *const *sets;     /* --set path=value, applied before checks */
+    const char *path;        /* file, for messages; read by the loader when text is NULL */
+    const char *text;        /* or the text itself */
+    const char *const *sets; /* --set path=value, applied before checks */
     size_t n_sets;
 };
 
@@ -216,20 +224,23 @@ struct fr_conf_load_options {
 enum fr_status fr_conf_load(const struct fr_conf_load_options *options, struct fr_conf **out,
                             struct fr_buffer *problems) FR_MUST_CHECK;
 void fr_conf_free(struct fr_conf *conf);
-/* The effective configuration as YAML that loads again (--print-config). Secrets (names with password/secret/key) as "***". */
+/* The effective configuration as YAML that loads again (--print-config). Secrets (names with password/secret/key) as
+ * "***". */
 void fr_conf_print(const struct fr_conf *conf, struct fr_buffer *out);
 /* Markdown of every option, generated from the table: conf/OPTIONS.md. */
 void fr_conf_reference(struct fr_buffer *out);
 
-/* Canonical model JSON (DESIGN section 7, `cfg`): sorted keys, no spaces, %.9g numbers, every default written out; tables, slots,
- * layers, labels, tasks as lists in their order; chunk rows and quantization. Only what determines published values' meaning and scores
- * (no optimizers, no brokers). Schema: exporter/codec/README.md. */
+/* Canonical model JSON (DESIGN section 7, `cfg`): sorted keys, no spaces, %.9g numbers, every default written out;
+ * tables, slots, layers, labels, tasks as lists in their order; chunk rows and quantization. Only what determines
+ * published values' meaning and scores (no optimizers, no brokers). Schema: exporter/codec/README.md. */
 void fr_conf_model_json(const struct fr_conf *conf, struct fr_buffer *out);
 /* The first 8 bytes of SHA-256 of that JSON, big-endian. */
 uint64_t fr_conf_fingerprint(const struct fr_conf *conf);
 /* A conf with only the model part filled (tables, slots, labels, layers, tasks, chunk_rows, model name empty). */
-enum fr_status fr_conf_model_parse(const char *json, size_t size, struct fr_conf **out, struct fr_err *err) FR_MUST_CHECK;
-/* What a resumed state also depends on beside the fingerprint (optimizers, init, gates, seed): canonical JSON, for refusal with a diff. */
+enum fr_status fr_conf_model_parse(const char *json, size_t size, struct fr_conf **out,
+                                   struct fr_err *err) FR_MUST_CHECK;
+/* What a resumed state also depends on beside the fingerprint (optimizers, init, gates, seed): canonical JSON, for
+ * refusal with a diff. */
 void fr_conf_training_json(const struct fr_conf *conf, struct fr_buffer *out);
 /* First differing path of two JSON texts, for messages: "slots.3.max_len: 50 -> 60". */
 void fr_conf_json_difference(const char *before, const char *after, struct fr_buffer *out);

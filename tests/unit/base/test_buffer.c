@@ -100,9 +100,20 @@ static void reading_past_the_end_fails_and_yields_zeros(void **state)
     assert_null(fr_take(&huge, SIZE_MAX));
 }
 
+static void json_text_escapes_quotes_backslashes_and_controls(void **state)
+{
+    (void)state;
+    struct fr_buffer buffer = {0};
+    fr_buffer_json_text(&buffer, "a\"b\\c\n\x01\xc3\xa9");
+    fr_put_u8(&buffer, 0);
+    assert_string_equal((const char *)buffer.data, "\"a\\\"b\\\\c\\u000a\\u0001\xc3\xa9\"");
+    fr_buffer_release(&buffer);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(json_text_escapes_quotes_backslashes_and_controls),
         cmocka_unit_test(appended_bytes_come_back_in_order),
         cmocka_unit_test(appending_nothing_is_fine),
         cmocka_unit_test(reserve_leaves_the_size),

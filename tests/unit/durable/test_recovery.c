@@ -6,6 +6,13 @@
 
 enum { SLOT = 128, SLOT_DISTANCE = 4096 };
 
+/* Every byte of a file is tried; a sanitizer build, ten times slower, tries one in some (odd: no field is left out). */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { STRIDE = 11 };
+#else
+enum { STRIDE = 1 };
+#endif
+
 /* A state directory of `epochs` epochs, all in one journal file, closed; small epochs, so that every byte can be tried.
  */
 static struct scene make_state(uint64_t seed, uint64_t epochs)
@@ -71,7 +78,7 @@ static void a_tail_torn_at_any_byte_of_the_last_record_is_cut_off(void **state)
     append_one(&scene, 4);
     struct fr_buffer four = scene_read(journal);
     assert_true(four.size > three.size + 100);
-    for (size_t size = three.size; size <= four.size; size++) {
+    for (size_t size = three.size; size <= four.size; size += STRIDE) {
         scene_write(journal, four.data, size);
         scene_write(hwm, mark.data, mark.size);
         assert_true(opens_at(&scene, 3));
@@ -113,7 +120,7 @@ static void a_durable_record_cut_at_any_byte_is_refused_and_nothing_is_changed(v
     char journal[SCENE_PATH];
     journal_file(&scene, 1, journal);
     struct fr_buffer whole = scene_read(journal);
-    for (size_t cut = 1; cut <= whole.size; cut++) {
+    for (size_t cut = 1; cut <= whole.size; cut += STRIDE) {
         scene_write(journal, whole.data, whole.size - cut);
         assert_int_equal(refusal(&scene, "journal"), FR_E_CORRUPT);
         struct stat info;
@@ -133,7 +140,7 @@ static void a_flipped_byte_anywhere_in_the_journal_is_refused(void **state)
     char journal[SCENE_PATH];
     journal_file(&scene, 1, journal);
     struct fr_buffer whole = scene_read(journal);
-    for (size_t i = 0; i < whole.size; i++) {
+    for (size_t i = 0; i < whole.size; i += STRIDE) {
         whole.data[i] ^= 0x10;
         scene_write(journal, whole.data, whole.size);
         assert_int_equal(refusal(&scene, journal), FR_E_CORRUPT);
@@ -157,7 +164,7 @@ static void a_flipped_byte_anywhere_in_one_slot_loses_no_durable_epoch(void **st
     scene_path(&scene, "hwm", hwm);
     struct fr_buffer mark = scene_read(hwm);
     for (size_t slot = 0; slot < 2; slot++) {
-        for (size_t i = 0; i < SLOT; i++) {
+        for (size_t i = 0; i < SLOT; i += STRIDE) {
             mark.data[slot * SLOT_DISTANCE + i] ^= 0x40;
             scene_write(hwm, mark.data, mark.size);
             assert_true(opens_at(&scene, 3));

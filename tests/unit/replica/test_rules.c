@@ -7,7 +7,6 @@ enum { EPOCHS = 30 };
 /* The same with another limit: another fingerprint, the same parts. */
 static char changed_cfg[sizeof(model_cfg)];
 
-
 static void a_replica_holds_exactly_what_the_writer_published(void **state)
 {
     (void)state;

@@ -85,7 +85,8 @@ static void run_open(struct run *run, const char *dir, size_t workers)
     snprintf(run->dir, sizeof(run->dir), "%s", dir);
     struct fr_buffer problems = {0};
     struct fr_err err = {0};
-    enum fr_status status = fr_conf_load(&(struct fr_conf_load_options){.path = "unit.yaml", .text = config_text}, &run->conf, &problems);
+    enum fr_status status =
+        fr_conf_load(&(struct fr_conf_load_options){.path = "unit.yaml", .text = config_text}, &run->conf, &problems);
     if (status != FR_OK)
         print_message("%.*s\n", (int)problems.size, (const char *)problems.data);
     assert_int_equal(status, FR_OK);
@@ -104,11 +105,20 @@ static void run_open(struct run *run, const char *dir, size_t workers)
     run->gate = fr_gate_count_policy(&run->gate_config);
     run->expire_config = (struct fr_expire_idle){.idle_ms = 30000};
     run->expiry = fr_expire_idle_policy(&run->expire_config);
-    struct fr_trainer_options options = {.conf = run->conf, .clock = &run->clock.clock, .pool = run->pool, .gates = &run->gate, .expiries = &run->expiry,
-                                         .stream = {run, applied, stage_positions, no_offsets}, .full = run->full, .empty = run->empty,
-                                         .cut_stages = run->cut_stages, .free_stages = run->free_stages};
+    struct fr_trainer_options options = {.conf = run->conf,
+                                         .clock = &run->clock.clock,
+                                         .pool = run->pool,
+                                         .gates = &run->gate,
+                                         .expiries = &run->expiry,
+                                         .stream = {run, applied, stage_positions, no_offsets},
+                                         .full = run->full,
+                                         .empty = run->empty,
+                                         .cut_stages = run->cut_stages,
+                                         .free_stages = run->free_stages};
     assert_int_equal(fr_trainer_new(&options, &run->trainer, &err), FR_OK);
-    assert_int_equal(fr_durable_open(&(struct fr_durable_options){.dir = dir, .head = "head", .head_size = 4}, &run->durable, &err), FR_OK);
+    assert_int_equal(
+        fr_durable_open(&(struct fr_durable_options){.dir = dir, .head = "head", .head_size = 4}, &run->durable, &err),
+        FR_OK);
     assert_int_equal(fr_trainer_restore(run->trainer, run->durable, restore_positions, run, NULL, &err), FR_OK);
 }
 

@@ -1,11 +1,13 @@
-/* The owner loop: plan, step, cut (DESIGN section 4). Owns store, graph, metric state, watermark and, through a small function table, stream positions.
+/* The owner loop: plan, step, cut (DESIGN section 4). Owns store, graph, metric state, watermark and, through a small
+ * function table, stream positions.
  *
- * One call of fr_trainer_step does one of: a due cut, one batch (plan, forward -> metrics, backward, update, positions), or waits for a batch.
- * A cut is staged only between batches and before the next batch is planned, so that gate counts, positions and values of a batch are always in the same epoch.
- * At most one epoch is between cut and durable: two stages circulate through two rings.
- * Time: every decision about data uses the watermark (largest event time of a trained sample, moved at the beginning of its batch); the monotonic clock
- * decides only when a live epoch is cut. In lockstep mode cuts follow the batch count and announced times are the watermark: everything is a function of the log.
- * Thread: the owner thread; fr_trainer_get_status and fr_trainer_stop from any. */
+ * One call of fr_trainer_step does one of: a due cut, one batch (plan, forward -> metrics, backward, update,
+ * positions), or waits for a batch. A cut is staged only between batches and before the next batch is planned, so that
+ * gate counts, positions and values of a batch are always in the same epoch. At most one epoch is between cut and
+ * durable: two stages circulate through two rings. Time: every decision about data uses the watermark (largest event
+ * time of a trained sample, moved at the beginning of its batch); the monotonic clock decides only when a live epoch is
+ * cut. In lockstep mode cuts follow the batch count and announced times are the watermark: everything is a function of
+ * the log. Thread: the owner thread; fr_trainer_get_status and fr_trainer_stop from any. */
 #ifndef FR_TRAINER_TRAINER_H
 #define FR_TRAINER_TRAINER_H
 
@@ -40,22 +42,26 @@ struct fr_trainer_options {
     const struct fr_gate_policy *gates;
     const struct fr_expiry_policy *expiries;
     struct fr_trainer_stream stream;
-    struct fr_ring *full, *empty;             /* batches from and back to ingest */
-    struct fr_ring *cut_stages, *free_stages; /* stages to and back from the durable thread; the caller puts the free ones in */
+    struct fr_ring *full, *empty; /* batches from and back to ingest */
+    struct fr_ring *cut_stages,
+        *free_stages; /* stages to and back from the durable thread; the caller puts the free ones in */
 };
 
 struct fr_trainer;
 
-enum fr_status fr_trainer_new(const struct fr_trainer_options *options, struct fr_trainer **out, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_trainer_new(const struct fr_trainer_options *options, struct fr_trainer **out,
+                              struct fr_err *err) FR_MUST_CHECK;
 void fr_trainer_free(struct fr_trainer *trainer);
 
-/* Restores from a durable state (sections of its own, of store and graph; images). Other sections go to `other` (may be NULL). FR_E_CORRUPT, FR_E_MISMATCH. */
+/* Restores from a durable state (sections of its own, of store and graph; images). Other sections go to `other` (may be
+ * NULL). FR_E_CORRUPT, FR_E_MISMATCH. */
 typedef enum fr_status fr_section_restore(void *self, const char *name, const uint8_t *bytes, size_t size);
-enum fr_status fr_trainer_restore(struct fr_trainer *trainer, struct fr_durable *durable, fr_section_restore *other, void *self,
-                                  void (*progress)(void *self, uint64_t done, uint64_t total), struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_trainer_restore(struct fr_trainer *trainer, struct fr_durable *durable, fr_section_restore *other,
+                                  void *self, void (*progress)(void *self, uint64_t done, uint64_t total),
+                                  struct fr_err *err) FR_MUST_CHECK;
 
-/* FR_OK: did something; FR_AGAIN: nothing to do; FR_EOF: drained: the last epoch was handed to the durable thread; FR_E_NONFINITE: FR_QUARANTINE_ROW_MAX
- * batches in a row were not finite. */
+/* FR_OK: did something; FR_AGAIN: nothing to do; FR_EOF: drained: the last epoch was handed to the durable thread;
+ * FR_E_NONFINITE: FR_QUARANTINE_ROW_MAX batches in a row were not finite. */
 enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err) FR_MUST_CHECK;
 /* Asks for a drain: the current batch is the last. Async-signal-unsafe; any thread. */
 void fr_trainer_stop(struct fr_trainer *trainer);
@@ -72,7 +78,7 @@ struct fr_trainer_task_status {
     struct fr_auc_result lifetime;
 };
 struct fr_trainer_status {
-    uint64_t epoch;   /* last cut */
+    uint64_t epoch; /* last cut */
     uint64_t batches, samples, metrics_only, masked, quarantined_samples, quarantined_batches;
     uint64_t unknown_slots, unknown_extra, excess_ids, unused_fields;
     int64_t watermark_ms;

@@ -1,9 +1,9 @@
 /* Delta records (DESIGN section 7): the writer's pieces and the reader's parse. Pure bytes; no Kafka, no journal.
  *
- * Writing: the settings of a timeline plus one epoch's public content -> for every partition its records 0..n-1 and the commit. The same input gives
- * the same bytes. Reading: a record -> checked views into its bytes; any MessagePack encoding is accepted, unknown keys and kinds
- * are ignored (an unknown kind still counts as a piece), another `v` is FR_E_UNSUPPORTED, a bad crc FR_E_CORRUPT.
- * Thread: any, no state. */
+ * Writing: the settings of a timeline plus one epoch's public content -> for every partition its records 0..n-1 and the
+ * commit. The same input gives the same bytes. Reading: a record -> checked views into its bytes; any MessagePack
+ * encoding is accepted, unknown keys and kinds are ignored (an unknown kind still counts as a piece), another `v` is
+ * FR_E_UNSUPPORTED, a bad crc FR_E_CORRUPT. Thread: any, no state. */
 #ifndef FR_CODEC_CODEC_H
 #define FR_CODEC_CODEC_H
 
@@ -16,7 +16,12 @@
 
 enum { FR_DELTA_VERSION = 1, FR_CODEC_REVISION = 1, FR_CODEC_PARTS_MAX = 8, FR_DELTA_PARTITIONS_MAX = 1024 };
 
-enum fr_codec_quantize { FR_CODEC_F32, FR_CODEC_F16, FR_CODEC_BF16, FR_CODEC_I8 }; /* written in this version: f32, f16 */
+enum fr_codec_quantize {
+    FR_CODEC_F32,
+    FR_CODEC_F16,
+    FR_CODEC_BF16,
+    FR_CODEC_I8
+}; /* written in this version: f32, f16 */
 
 /* What the head of a journal file holds: everything beside the epoch that its delta records depend on. */
 struct fr_codec_settings {
@@ -38,7 +43,7 @@ struct fr_codec_settings {
             uint32_t dim;
         } parts[FR_CODEC_PARTS_MAX];
         uint32_t value_floats;
-    } *tables; /* owned */
+    } * tables; /* owned */
 };
 void fr_codec_settings_encode(const struct fr_codec_settings *settings, struct fr_buffer *out);
 enum fr_status fr_codec_settings_parse(const void *bytes, size_t size, struct fr_codec_settings *out) FR_MUST_CHECK;
@@ -66,13 +71,13 @@ struct fr_delta_commit {
     const struct fr_delta_auc {
         const char *task;
         double auc; /* NaN: nil */
-    } *auc;
+    } * auc;
     uint32_t n_offsets; /* sorted by topic, then partition */
     const struct fr_delta_offset {
         const char *topic;
         int32_t partition;
         int64_t next_offset;
-    } *offsets;
+    } * offsets;
     struct { /* snap; name NULL: nil */
         const char *name;
         uint64_t bytes;
@@ -113,7 +118,8 @@ struct fr_delta_epoch {
     struct fr_delta_commit commit;
 };
 
-/* Called for every record, partition by partition, pieces ascending, commit last; bytes valid during the call. A status other than FR_OK stops. */
+/* Called for every record, partition by partition, pieces ascending, commit last; bytes valid during the call. A status
+ * other than FR_OK stops. */
 typedef enum fr_status fr_delta_sink(void *self, uint32_t partition, uint32_t piece, const void *bytes, size_t size);
 /* *saturated: values cut to the largest finite f16, added. */
 enum fr_status fr_delta_write(const struct fr_codec_settings *settings, const struct fr_delta_epoch *epoch,
@@ -121,7 +127,15 @@ enum fr_status fr_delta_write(const struct fr_codec_settings *settings, const st
 
 /* ---- reading one record ---- */
 
-enum fr_delta_kind { FR_DELTA_ROWS, FR_DELTA_DROP, FR_DELTA_DENSE, FR_DELTA_MODEL, FR_DELTA_REWIND, FR_DELTA_COMMIT, FR_DELTA_UNKNOWN };
+enum fr_delta_kind {
+    FR_DELTA_ROWS,
+    FR_DELTA_DROP,
+    FR_DELTA_DENSE,
+    FR_DELTA_MODEL,
+    FR_DELTA_REWIND,
+    FR_DELTA_COMMIT,
+    FR_DELTA_UNKNOWN
+};
 
 struct fr_delta_text { /* borrowed, not NUL-terminated */
     const char *bytes;
@@ -180,9 +194,10 @@ struct fr_delta_record {
     };
 };
 
-/* FR_E_CORRUPT (crc), FR_E_UNSUPPORTED (another v), FR_E_INVALID (anything else, with text). Lengths are checked against the bytes and against
- * n_rows * dim before use. */
-enum fr_status fr_delta_read(const void *bytes, size_t size, struct fr_delta_record *out, struct fr_err *err) FR_MUST_CHECK;
+/* FR_E_CORRUPT (crc), FR_E_UNSUPPORTED (another v), FR_E_INVALID (anything else, with text). Lengths are checked
+ * against the bytes and against n_rows * dim before use. */
+enum fr_status fr_delta_read(const void *bytes, size_t size, struct fr_delta_record *out,
+                             struct fr_err *err) FR_MUST_CHECK;
 /* Writes count f32 values of a segment (dequantized) starting at row `row`. */
 void fr_delta_segment_row(const struct fr_delta_record *record, uint32_t segment, uint32_t row, float *out);
 void fr_delta_dense_values(const struct fr_delta_record *record, float *out); /* n_values floats */
