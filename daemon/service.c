@@ -250,7 +250,8 @@ static enum fr_status open_state(struct fr_service *service, struct fr_err *err)
      * ever. journal_max is at least 2 * unfolded_max. */
     uint64_t file_max = service->conf->unfolded_max / 4;
     struct fr_durable_options options = {.dir = service->conf->state_dir,
-                                         .journal_file_max = file_max < FR_JOURNAL_FILE_MAX ? file_max : FR_JOURNAL_FILE_MAX,
+                                         .journal_file_max =
+                                             file_max < FR_JOURNAL_FILE_MAX ? file_max : FR_JOURNAL_FILE_MAX,
                                          .head = head.data,
                                          .head_size = head.size};
     enum fr_status status = fr_durable_open(&options, &service->durable, err);

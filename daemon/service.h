@@ -28,8 +28,9 @@ enum {
     FR_STAGES = 2,         /* one being filled, one becoming durable (DESIGN section 5) */
     FR_RETRY_MS_MIN = 250, /* back-off of start checks, doubled up to the next */
     FR_RETRY_MS_MAX = 5000,
-    FR_TICK_MS = 200,       /* main loop: documents and supervision */
-    FR_WATCHDOG_MS = 60000, /* a loop that has not turned for so long makes /healthz 503 */
+    FR_JOURNAL_FILE_MAX = 64 << 20, /* upper bound of a journal file: what a trim waits for */
+    FR_TICK_MS = 200,               /* main loop: documents and supervision */
+    FR_WATCHDOG_MS = 60000,         /* a loop that has not turned for so long makes /healthz 503 */
 };
 
 /* What a drain goes through, in order. */

@@ -1,4 +1,5 @@
 /* The owner loop over real store, graph and journal, without Kafka: batches come from a table in memory. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -286,6 +287,66 @@ static void a_pause_takes_no_batch_until_it_is_lifted(void **state)
     remove_dir(dir);
 }
 
+static void at_memory_limit_reading_pauses_with_the_reason_and_cuts_go_on(void **state)
+{
+    (void)state;
+    char dir[32];
+    make_dir(dir);
+    struct run run;
+    struct fr_err err = {0};
+    run_open(&run, dir, 1);
+    feed_until(&run, 2);
+    run.conf->memory_limit = 1;
+    assert_true(fr_ring_try_push(run.full, make_batch(run.conf, 2)));
+    assert_int_equal(fr_trainer_step(run.trainer, &err), FR_AGAIN);
+    assert_int_equal(run.applied, 2);
+    struct fr_trainer_status status;
+    fr_trainer_get_status(run.trainer, &status);
+    assert_non_null(strstr(status.paused, "memory_limit"));
+    fr_trainer_stop(run.trainer);
+    assert_int_equal(fr_trainer_step(run.trainer, &err), FR_EOF);
+    assert_int_equal(drain_stages(&run), 1);
+    void *batch;
+    assert_int_equal(fr_ring_pop(run.full, &batch, 0), FR_OK);
+    fr_batch_free(batch);
+    run_close(&run);
+    remove_dir(dir);
+}
+
+static void a_batch_that_is_not_finite_changes_nothing_and_three_in_a_row_end_the_trainer(void **state)
+{
+    (void)state;
+    char dir[32];
+    make_dir(dir);
+    struct run run;
+    struct fr_err err = {0};
+    run_open(&run, dir, 1);
+    feed_until(&run, 3);
+    struct fr_trainer_status after;
+    for (int i = 0; i < 3; i++) {
+        struct fr_batch *batch = make_batch(run.conf, 3);
+        batch->columns[1].dense[0] = 1e38f; /* finite for the decoder, not behind a few products */
+        batch->columns[1].dense[1] = 3e38f;
+        assert_true(fr_ring_try_push(run.full, batch));
+        enum fr_status stepped;
+        uint64_t applied_before = run.applied;
+        do /* a cut may be due first */
+            stepped = fr_trainer_step(run.trainer, &err);
+        while (stepped == FR_OK && run.applied == applied_before);
+        drain_stages(&run);
+        assert_int_equal(stepped, i < 2 ? FR_OK : FR_E_NONFINITE);
+    }
+    fr_trainer_stop(run.trainer);
+    assert_int_equal(fr_trainer_step(run.trainer, &err), FR_EOF);
+    fr_trainer_get_status(run.trainer, &after);
+    assert_int_equal(after.quarantined_batches, 3);
+    assert_int_equal(after.quarantined_samples, 3 * BATCH);
+    assert_true(after.samples == 3 * BATCH && isfinite(after.last_loss));
+    drain_stages(&run);
+    run_close(&run);
+    remove_dir(dir);
+}
+
 static void a_stage_that_is_not_back_holds_a_lockstep_cut_and_the_next_batch(void **state)
 {
     (void)state;
@@ -320,6 +381,8 @@ int main(void)
         cmocka_unit_test(a_restart_between_epochs_leaves_the_chain_as_it_was),
         cmocka_unit_test(a_drain_writes_one_last_epoch_and_a_restart_none),
         cmocka_unit_test(a_pause_takes_no_batch_until_it_is_lifted),
+        cmocka_unit_test(at_memory_limit_reading_pauses_with_the_reason_and_cuts_go_on),
+        cmocka_unit_test(a_batch_that_is_not_finite_changes_nothing_and_three_in_a_row_end_the_trainer),
         cmocka_unit_test(a_stage_that_is_not_back_holds_a_lockstep_cut_and_the_next_batch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,163 @@
+"""Runs the real parts for integration tests: Apache Kafka (tests/kafka), freshetd and the freshet tool.
+
+Everything is started in a fresh temporary directory, on loopback and free ports, and ended by process id. Waiting is polling with a deadline; no sleep
+stands for an event. The build folder comes from FRESHET_BUILD (default build/release).
+"""
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+SOURCE = pathlib.Path(__file__).resolve().parent.parent
+BUILD = pathlib.Path(os.environ.get("FRESHET_BUILD", SOURCE / "build" / "release")).resolve()
+DATA = pathlib.Path(os.environ.get("FRESHET_DATA", SOURCE.parent / "shared" / "data" / "streams"))
+SKIP = 77
+
+
+def skip(reason):
+    print("SKIP:", reason)
+    sys.exit(SKIP)
+
+
+def wait_until(condition, seconds, what):
+    """Polls condition() until it is true; its value is returned."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds} s: {what}")
+        time.sleep(0.02)
+
+
+class Kafka:
+    """One KRaft node; a context manager."""
+
+    def __init__(self, *arguments):
+        self.dir = tempfile.mkdtemp(prefix="freshet-kafka-")
+        self.address = subprocess.run([SOURCE / "tests/kafka/start", "--dir", self.dir, *arguments], check=True, stdout=subprocess.PIPE,
+                                      text=True, timeout=300).stdout.strip().splitlines()[-1]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        subprocess.run([SOURCE / "tests/kafka/stop", self.dir], timeout=60, stdout=subprocess.DEVNULL)
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def pid(self):
+        for name in pathlib.Path(self.dir).rglob("*pid*"):
+            return int(name.read_text().split()[0])
+        raise AssertionError("no pid file in " + self.dir)
+
+
+def tool(*arguments, check=True, timeout=600):
+    """Runs `freshet ...`; returns (exit code, stdout, stderr)."""
+    done = subprocess.run([BUILD / "replica/tool/freshet", *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          timeout=timeout)
+    if check and done.returncode != 0:
+        raise AssertionError(f"freshet {' '.join(map(str, arguments))}: exit {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
+    return done.returncode, done.stdout, done.stderr
+
+
+class Daemon:
+    """freshetd with its log in a file; metrics on a free port."""
+
+    def __init__(self, config, log, sets=(), arguments=(), env=None, wait_http=True, program=None):
+        command = [program or BUILD / "daemon/freshetd", "--config", config, "--log", "debug", "--set", "metrics.listen=127.0.0.1:0"]
+        for item in sets:
+            command += ["--set", item]
+        self.log_path = pathlib.Path(log)
+        self.log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
+        self.process = subprocess.Popen([*map(str, command), *arguments], stderr=open(log, "ab"), stdout=subprocess.DEVNULL,
+                                        env={**os.environ, **(env or {})})
+        self.port = None
+        if wait_http:
+            wait_until(lambda: self._find_port() or self.process.poll() is not None, 60, "http port in the log")
+
+    def log(self):
+        with open(self.log_path, "rb") as file:
+            file.seek(self.log_start)
+            return file.read().decode(errors="replace")
+
+    def _find_port(self):
+        match = re.search(r"event=http .*?port=(\d+)", self.log())
+        if match:
+            self.port = int(match.group(1))
+        return self.port
+
+    def get(self, path):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+    def json(self, path):
+        code, text = self.get(path)
+        return json.loads(text) if text else {}
+
+    def running(self):
+        return self.process.poll() is None
+
+    def wait_exit(self, seconds=120):
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"freshetd did not exit in {seconds} s; log ends:\n{self.log()[-3000:]}")
+
+    def expect_exit(self, code, seconds=120):
+        got = self.wait_exit(seconds)
+        assert got == code, f"freshetd exited {got}, expected {code}; log ends:\n{self.log()[-3000:]}"
+
+    def drain(self, seconds=120):
+        self.process.send_signal(signal.SIGTERM)
+        self.expect_exit(0, seconds)
+
+    def kill(self):
+        if self.running():
+            self.process.kill()
+        self.process.wait()
+
+
+class Workspace:
+    """A temporary directory, removed at exit unless the test failed (then named in the output)."""
+
+    def __enter__(self):
+        self.path = pathlib.Path(tempfile.mkdtemp(prefix="freshet-test-"))
+        self.daemons = []
+        return self
+
+    def __exit__(self, kind, value, trace):
+        for daemon in self.daemons:
+            daemon.kill()
+        if kind is None or kind is SystemExit:
+            shutil.rmtree(self.path, ignore_errors=True)
+        else:
+            print("files kept in", self.path)
+
+    def daemon(self, *args, **kwargs):
+        daemon = Daemon(*args, **kwargs)
+        self.daemons.append(daemon)
+        return daemon
+
+
+def stream(name):
+    """Path of a data stream, or a named skip (a failure with --require-data)."""
+    path = DATA / f"{name}.jsonl.gz"
+    if path.exists():
+        return path
+    reason = f"{path} is not there; set FRESHET_DATA to the folder of the streams"
+    if os.environ.get("FRESHET_REQUIRE_DATA"):
+        raise AssertionError(reason)
+    skip(reason)

@@ -1,0 +1,211 @@
+"""What an operator meets (DESIGN section 9): every refusal and every outage says what to do, has its exit code, and loses nothing.
+
+Cases: broker absent at start; topic absent at start; a second daemon on one state; a changed config; another format version; a foreign delta topic; retention
+that passed our position; a full disk at the journal; broker away in mid-run; drain while the broker is down; a broken config; /healthz, /readyz, /metrics.
+"""
+import pathlib
+import socket
+import struct
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import confluent_kafka  # noqa: E402
+import confluent_kafka.admin  # noqa: E402
+import crc32c  # noqa: E402
+import msgpack  # noqa: E402
+import harness  # noqa: E402
+from harness import *  # noqa: E402,F403
+
+CONFIG = SOURCE / "tests/integration/operating.yaml"
+
+
+class Proxy:
+    """A TCP proxy in front of nothing: a port that is listened on or not, for `broker absent`."""
+
+    @staticmethod
+    def closed_port():
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            return s.getsockname()[1]
+
+
+def create_topic(address, topic, partitions=1):
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": address})
+    for future in admin.create_topics([confluent_kafka.admin.NewTopic(topic, partitions, 1)]).values():
+        future.result(30)
+
+
+def produce(address, topic, begin, count):
+    producer = confluent_kafka.Producer({"bootstrap.servers": address})
+    for i in range(begin, begin + count):
+        producer.produce(topic, msgpack.packb({"t": 1700000000000 + i, "y": {"click": i % 2}, "f": {"sample": i, "user_id": i % 50, "price": 1.0}}), partition=0)
+    assert producer.flush(60) == 0
+
+
+def trained(daemon):
+    return daemon.json("/status").get("samples", {}).get("trained", 0)
+
+
+class Cases:
+    def __init__(self, work, kafka):
+        self.work, self.kafka, self.count = work, kafka, 0
+
+    def daemon(self, name, sets=(), **options):
+        base = [f"ingest.brokers={self.kafka.address}", f"ingest.topic={name}", f"model={name}", f"state_dir={self.work.path / name}",
+                f"export.topic={name}.delta"]
+        return self.work.daemon(CONFIG, self.work.path / f"{name}.log", [*base, *sets], **options)
+
+    def ledger_is_exact(self, name, count):
+        """Every sample's own feature was counted once: nothing lost, nothing doubled."""
+        text = tool("dump", "--state-dir", self.work.path / name, "--private")[1]
+        shows = [row["show"] for row in map(json.loads, text.splitlines()) if row.get("table") == "ledger" and "show" in row]
+        assert len(shows) == count and all(show == 1 for show in shows), f"{name}: {len(shows)} of {count} samples, not all counted once"
+
+    def broker_absent_at_start_is_retried_with_the_reason(self):
+        daemon = self.daemon("absent", [f"ingest.brokers=127.0.0.1:{Proxy.closed_port()}"])
+        wait_until(lambda: daemon.get("/readyz")[0] == 503 and "127.0.0.1" in daemon.get("/readyz")[1] + daemon.log(), 60, "/readyz names the broker")
+        assert daemon.get("/healthz")[0] == 200 and daemon.running()
+        daemon.process.send_signal(signal.SIGTERM)
+        assert daemon.wait_exit(60) == 0, "nothing was consumed: a drain has nothing to do"
+
+    def topic_absent_at_start_is_retried_until_it_exists(self):
+        daemon = self.daemon("late")
+        wait_until(lambda: "late" in daemon.json("/readyz").get("reason", ""), 60, "/readyz names the topic")
+        create_topic(self.kafka.address, "late")
+        produce(self.kafka.address, "late", 0, 300)
+        wait_until(lambda: trained(daemon) == 300, 60, "300 samples trained")
+        wait_until(lambda: daemon.get("/readyz")[0] == 200, 30, "/readyz says ready")
+        daemon.drain()
+        self.ledger_is_exact("late", 300)
+
+    def a_second_daemon_on_one_state_is_refused(self):
+        create_topic(self.kafka.address, "one")
+        produce(self.kafka.address, "one", 0, 500)
+        first = self.daemon("one")
+        wait_until(lambda: trained(first) == 500, 60, "500 samples")
+        second = self.daemon("one", wait_http=False)
+        second.expect_exit(75, 30)
+        assert str(first.process.pid) in second.log(), "the message names the holder"
+        metrics = first.get("/metrics")[1]
+        assert 'freshet_samples_trained_total{model="one"} 500' in metrics, metrics[:500]
+        assert first.json("/healthz")["status"] == "ok"
+        auc = first.json("/auc")
+        assert set(auc["tasks"]["click"]) == {"decayed", "lifetime", "gauc", "served"} and auc["tasks"]["click"]["lifetime"]["weight"] == 500
+        first.drain()
+
+    def a_changed_config_is_refused_with_the_difference(self):
+        daemon = self.daemon("one", ["tables.user.dim=16"], wait_http=False)
+        daemon.expect_exit(3, 30)
+        assert "dim" in daemon.log() and "state_dir" in daemon.log()
+        daemon = self.daemon("one", ["tables.user.optimizer.adagrad.lr=0.5"], wait_http=False)
+        daemon.expect_exit(3, 30)
+        assert "lr" in daemon.log()
+
+    def another_format_version_is_refused(self):
+        state = self.work.path / "one"
+        copy = self.work.path / "versioned"
+        shutil.copytree(state, copy)
+        mark = bytearray((copy / "hwm").read_bytes())
+        for slot in (0, 4096):  # magic, u32 format version, ..., CRC32C at 124 (store/durable/hwm.c)
+            assert mark[slot:slot + 8] == b"FRHWMARK"
+            mark[slot + 8] = 9
+            mark[slot + 124:slot + 128] = struct.pack("<I", crc32c.crc32c(bytes(mark[slot:slot + 124])))
+        (copy / "hwm").write_bytes(mark)
+        daemon = self.daemon("one", [f"state_dir={copy}"], wait_http=False)
+        daemon.expect_exit(3, 30)
+        assert "state format 9" in daemon.log() and "another state_dir" in daemon.log(), daemon.log()[-500:]
+
+    def a_foreign_delta_topic_is_refused(self):
+        create_topic(self.kafka.address, "two")
+        produce(self.kafka.address, "two", 0, 100)
+        daemon = self.daemon("two", ["export.topic=one.delta"], wait_http=False)
+        daemon.expect_exit(3, 60)
+        assert "one.delta" in daemon.log()
+        # The same model from an empty state: a second writer on the topic of the first.
+        daemon = self.daemon("one", [f"state_dir={self.work.path / 'fresh'}"], wait_http=False)
+        daemon.expect_exit(3, 60)
+
+    def retention_that_passed_our_position_stops(self):
+        create_topic(self.kafka.address, "hole")
+        produce(self.kafka.address, "hole", 0, 200)
+        daemon = self.daemon("hole")
+        wait_until(lambda: trained(daemon) == 200, 60, "200 samples")
+        daemon.drain()
+        produce(self.kafka.address, "hole", 200, 300)
+        admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": self.kafka.address})
+        for future in admin.delete_records([confluent_kafka.TopicPartition("hole", 0, 400)]).values():
+            future.result(30)
+        daemon = self.daemon("hole", wait_http=False)
+        daemon.expect_exit(3, 60)
+        assert "200" in daemon.log() and "on_loss" in daemon.log()
+        daemon = self.daemon("hole", ["ingest.on_loss=earliest"])
+        wait_until(lambda: trained(daemon) == 300, 60, "the 100 samples that are left")
+        status = wait_until(lambda: (lambda s: s if s["partitions"] and s["partitions"][0]["offset"] == 500 else None)(daemon.json("/status")), 30, "durable at 500")
+        assert status["partitions"][0]["lost"] == 200, status["partitions"]
+        daemon.drain()
+
+    def a_full_disk_at_the_journal_exits_75_and_loses_nothing(self):
+        create_topic(self.kafka.address, "full")
+        produce(self.kafka.address, "full", 0, 2000)
+        daemon = self.daemon("full", env={"LD_PRELOAD": str(harness.BUILD / "tests/fault/libkill_shim.so"), "FRESHET_FAIL": "journal_enospc:2"}, wait_http=False)
+        daemon.expect_exit(75, 60)
+        assert "space" in daemon.log()
+        daemon = self.daemon("full")
+        wait_until(lambda: trained(daemon) == 2000, 60, "2000 samples after space is there")
+        daemon.drain()
+        self.ledger_is_exact("full", 2000)
+
+    def a_broker_that_goes_and_comes_back_costs_nothing(self):
+        create_topic(self.kafka.address, "pause")
+        produce(self.kafka.address, "pause", 0, 1000)
+        daemon = self.daemon("pause")
+        wait_until(lambda: trained(daemon) == 1000, 60, "1000 samples")
+        broker = self.kafka.pid()
+        os.kill(broker, signal.SIGSTOP)
+        try:
+            time.sleep(3)  # an outage has a length; nothing is asserted about it
+            assert daemon.running() and daemon.get("/healthz")[0] == 200
+        finally:
+            os.kill(broker, signal.SIGCONT)
+        produce(self.kafka.address, "pause", 1000, 1000)
+        wait_until(lambda: trained(daemon) == 2000, 90, "2000 samples")
+        daemon.drain()
+        self.ledger_is_exact("pause", 2000)
+
+    def a_drain_while_the_broker_is_down_exits_75_and_the_rest_is_sent_later(self):
+        daemon = self.daemon("pause", ["export.drain_timeout=3s", "epoch=30s"])
+        produce(self.kafka.address, "pause", 2000, 500)
+        wait_until(lambda: trained(daemon) == 2500, 60, "2500 samples")
+        broker = self.kafka.pid()
+        os.kill(broker, signal.SIGSTOP)
+        try:
+            daemon.process.send_signal(signal.SIGTERM)
+            code = daemon.wait_exit(60)
+            assert code == 75, f"exit {code}: {daemon.log()[-1500:]}"
+        finally:
+            os.kill(broker, signal.SIGCONT)
+        daemon = self.daemon("pause")
+        wait_until(lambda: (lambda s: s.get("acked", 0) >= s.get("durable", 1) > 0)(daemon.json("/status")), 60, "everything is acknowledged")
+        daemon.drain()
+        self.ledger_is_exact("pause", 2500)
+        out = tool("verify", "--state-dir", self.work.path / "pause", "--brokers", self.kafka.address, "--topic", "pause.delta")[1]
+        assert out.strip().splitlines()[-1].startswith("verified:")
+
+    def a_broken_config_exits_2_with_every_problem(self):
+        broken = self.work.path / "broken.yaml"
+        broken.write_text("version: 1\nmodel: x\nstate_dirr: /tmp/x\nepoch: 5\n")
+        done = subprocess.run([harness.BUILD / "daemon/freshetd", "--config", broken, "--check"], stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 2 and "did you mean state_dir" in done.stderr and "epoch" in done.stderr, done.stderr
+
+    def run(self):
+        names = [n for n in vars(Cases) if not n.startswith("_") and n not in ("daemon", "ledger_is_exact", "run")]
+        for name in [n for n in names if not sys.argv[1:] or n in sys.argv[1:]]:
+            begin = time.monotonic()
+            getattr(self, name)()
+            print(f"ok {name} ({time.monotonic() - begin:.1f} s)", flush=True)
+            self.count += 1
+        print(f"{self.count} passed, 0 failed")
+
+
+with Workspace() as test_work, Kafka() as test_kafka:
+    Cases(test_work, test_kafka).run()

@@ -1,0 +1,42 @@
+"""The whole service under sanitizers on a real Kafka: a live run that is drained, a restart, a lockstep run; then a replica verifies. FRESHET_BUILD is the
+sanitizer build; any report makes freshetd exit with another code than 0."""
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from harness import *  # noqa: E402,F403
+
+COUNT = 20000
+
+
+def main():
+    with Workspace() as work, Kafka() as kafka:
+        samples = work.path / "samples.jsonl"
+        with open(samples, "w") as file:
+            for i in range(COUNT):
+                file.write(json.dumps({"t": 1700000000000 + i * 100, "y": {"click": i % 3 == 0},
+                                       "f": {"sample": i, "user_id": i * i % 977, "item_id": f"i{i % 131}", "history": [f"i{i % 7}"], "price": 1.5}}) + "\n")
+        tool("produce", "--brokers", kafka.address, "--topic", "kill", "--file", samples, "--partitions", 2, "--pack", 16, "--form", "array")
+        config = work.path / "live.yaml"
+        text = (SOURCE / "tests/fault/kill.yaml").read_text()
+        config.write_text(re.sub(r", lockstep: \{[^}]*\}", "", text))
+        base = [f"ingest.brokers={kafka.address}", f"state_dir={work.path / 'live'}", "epoch=100ms", "unfolded_max=1MiB"]
+        daemon = work.daemon(config, work.path / "live.log", base)
+        wait_until(lambda: daemon.json("/status").get("samples", {}).get("trained", 0) > COUNT / 4, 120, "a quarter of the samples")
+        for path in ("/healthz", "/readyz", "/auc", "/metrics", "/status", "/nowhere"):
+            assert daemon.get(path)[0] in (200, 404, 503), path
+        daemon.drain()
+        work.daemon(config, work.path / "live.log", base, ["--until", "end"], wait_http=False).expect_exit(0, 300)
+        out = tool("verify", "--state-dir", work.path / "live", "--brokers", kafka.address, "--topic", "killed.delta")[1]
+        print(out.strip().splitlines()[-1])
+        work.daemon(SOURCE / "tests/fault/kill.yaml", work.path / "lockstep.log",
+                    [f"ingest.brokers={kafka.address}", f"state_dir={work.path / 'lockstep'}", "export.topic=lockstep.delta"],
+                    wait_http=False).expect_exit(0, 300)
+        out = tool("verify", "--state-dir", work.path / "lockstep", "--brokers", kafka.address, "--topic", "lockstep.delta")[1]
+        print(out.strip().splitlines()[-1])
+        for log in work.path.glob("*.log"):
+            assert "Sanitizer" not in log.read_text(), log.read_text()[-4000:]
+    print("2 passed, 0 failed")
+
+
+main()

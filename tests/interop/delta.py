@@ -1,0 +1,205 @@
+"""An independent reader of the delta topic, written from DESIGN section 7 alone: it never calls Freshet's code.
+
+read_topic() gives the raw records; Replica applies them by the replica rules; dump_lines() writes the public dump.
+"""
+import struct
+
+import confluent_kafka
+import crc32c
+import msgpack
+import xxhash
+
+CRC_TAIL = b"\xa3crc\xce"
+
+
+class Bad(Exception):
+    pass
+
+
+def parse(value):
+    """One record -> its map; checks the crc over all bytes before it."""
+    if len(value) < 9 or value[-9:-4] != CRC_TAIL:
+        raise Bad("no crc field at the end")
+    if crc32c.crc32c(value[:-9]) != struct.unpack(">I", value[-4:])[0]:
+        raise Bad("crc differs")
+    record = msgpack.unpackb(value, raw=False, strict_map_key=False)
+    if record["v"] != 1:
+        raise Bad("version %r" % record["v"])
+    return record
+
+
+def read_topic(address, topic, idle_s=3.0, config=None):
+    """All records of a topic now: a list per partition of (offset, value bytes)."""
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": "interop", "enable.auto.commit": False,
+                                         "auto.offset.reset": "error", "fetch.wait.max.ms": 20, **(config or {})})
+    partitions = sorted(consumer.list_topics(topic, 10).topics[topic].partitions)
+    ends = {}
+    assignment = []
+    for partition in partitions:
+        low, high = consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, partition), 10)
+        ends[partition] = high
+        assignment.append(confluent_kafka.TopicPartition(topic, partition, low))
+    consumer.assign(assignment)
+    records = {partition: [] for partition in partitions}
+    waiting = {partition for partition in partitions if ends[partition] > assignment[partition].offset}
+    while waiting:
+        message = consumer.poll(idle_s)
+        if message is None:
+            break
+        if message.error():
+            raise Bad(str(message.error()))
+        records[message.partition()].append((message.offset(), message.value()))
+        if message.offset() + 1 >= ends[message.partition()]:
+            waiting.discard(message.partition())
+    consumer.close()
+    return records
+
+
+def unpack_keys(data):
+    return struct.unpack("<%dQ" % (len(data) // 8), data)
+
+
+def segment_values(segment, rows):
+    dim, kind = segment["dim"], segment["q"]
+    if kind == "f32":
+        flat = struct.unpack("<%df" % (rows * dim), segment["vals"])
+    elif kind == "f16":
+        flat = struct.unpack("<%de" % (rows * dim), segment["vals"])
+    elif kind == "bf16":
+        bits = struct.unpack("<%dH" % (rows * dim), segment["vals"])
+        flat = [struct.unpack("<f", struct.pack("<I", b << 16))[0] for b in bits]
+    elif kind == "i8":
+        scale = struct.unpack("<%df" % rows, segment["sc"])
+        raw = struct.unpack("<%db" % (rows * dim), segment["vals"])
+        flat = [raw[i] * scale[i // dim] for i in range(rows * dim)]
+    else:
+        raise Bad("quantization " + kind)
+    return [list(flat[i * dim:(i + 1) * dim]) for i in range(rows)]
+
+
+class Replica:
+    """Serves an epoch only when every partition has completed it; drops duplicates; refuses gaps and second writers."""
+
+    def __init__(self, np):
+        self.np = np
+        self.timeline = 1
+        self.applied = 0
+        self.digest = 0
+        self.rows = {}   # table -> key -> part -> values
+        self.dense = {}  # name -> (shape, values)
+        self.commit = None
+        self.fp = None
+        self.model = None
+        self.held = {}   # epoch -> partition -> piece -> record
+        self.duplicates = 0
+        self.tombstones = 0
+
+    def feed(self, partition, value):
+        record = parse(value)
+        if record["p"] != partition or record["np"] != self.np:
+            raise Bad("envelope says partition %d of %d" % (record["p"], record["np"]))
+        if record["tl"] < self.timeline or record["e"] <= self.applied:
+            if record["e"] == self.applied and record["tl"] == self.timeline and record["dig"] != self.digest:
+                raise Bad("two writers: another digest for epoch %d" % record["e"])
+            self.duplicates += 1
+            return
+        pieces = self.held.setdefault(record["e"], {}).setdefault(partition, {})
+        for other in self.held[record["e"]].values():
+            for piece in other.values():
+                if piece["dig"] != record["dig"]:
+                    raise Bad("two writers: two digests for epoch %d" % record["e"])
+        if record["i"] in pieces:
+            self.duplicates += 1
+            return
+        pieces[record["i"]] = record
+        self._advance()
+
+    def _complete(self, epoch):
+        partitions = self.held.get(epoch, {})
+        if len(partitions) != self.np:
+            return False
+        for pieces in partitions.values():
+            commits = [r for r in pieces.values() if r["k"] == "commit"]
+            if not commits or len(pieces) != commits[0]["n"] + 1 or commits[0]["i"] != commits[0]["n"]:
+                return False
+        return True
+
+    def _advance(self):
+        while self._complete(self.applied + 1):
+            self._apply(self.applied + 1)
+
+    def _apply(self, epoch):
+        partitions = self.held.pop(epoch)
+        order = {"rewind": 0, "model": 1, "rows": 2, "drop": 3, "dense": 4, "commit": 5}
+        for partition in sorted(partitions):
+            pieces = [partitions[partition][i] for i in range(len(partitions[partition]))]
+            assert [order[r["k"]] for r in pieces] == sorted(order[r["k"]] for r in pieces), "order of kinds"
+            counted = {"rows": 0, "drop": 0}
+            for record in pieces:
+                self._apply_record(record, counted)
+            commit = pieces[-1]
+            assert commit["rows"] == counted["rows"] and commit["drops"] == counted["drop"], "row counts of the commit"
+            if commit["prev"] != self.digest:
+                raise Bad("epoch %d does not follow: prev differs" % epoch)
+        self.applied = epoch
+        self.digest = commit["dig"]
+        self.commit = commit
+
+    def _apply_record(self, record, counted):
+        kind = record["k"]
+        if kind == "model":
+            self.model, self.fp = record["cfg"], record["fp"]
+        elif self.fp is not None and record["fp"] != self.fp:
+            raise Bad("unknown fingerprint")
+        if kind in ("rows", "drop"):
+            keys = unpack_keys(record["keys"])
+            assert list(keys) == sorted(set(keys)), "keys ascend"
+            assert all((((key >> 32) * self.np) >> 32) == record["p"] for key in keys), "partition of the keys"
+            counted[kind] += len(keys)
+            table = self.rows.setdefault(record["tb"], {})
+            if kind == "drop":
+                assert len(record["why"]) == len(keys) and all(1 <= why <= 5 for why in record["why"])
+                self.tombstones += len(keys)
+                for key in keys:
+                    table.pop(key, None)
+            else:
+                values = {segment["part"]: segment_values(segment, len(keys)) for segment in record["seg"]}
+                for i, key in enumerate(keys):
+                    table[key] = {part: column[i] for part, column in values.items()}
+        elif kind == "dense":
+            size = {"f32": 4, "f16": 2, "bf16": 2}[record["q"]]
+            values = segment_values({"dim": 1, "q": record["q"], "vals": record["vals"]}, len(record["vals"]) // size)
+            values = [v[0] for v in values]
+            total = 1
+            for n in record["shape"]:
+                total *= n
+            if record["off"] == 0:
+                self.dense[record["name"]] = (record["shape"], [])
+            shape, held = self.dense[record["name"]]
+            assert len(held) == record["off"] and record["off"] + len(values) <= total, "dense chunks ascend"
+            held.extend(values)
+
+
+def number(value):
+    return "%.9g" % value
+
+
+def dump_lines(replica):
+    """The public dump (DESIGN section 9), closing line included."""
+    hasher = xxhash.xxh3_64()
+    lines = []
+
+    def add(line):
+        hasher.update(line.encode() + b"\n")
+        lines.append(line)
+
+    for table in sorted(replica.rows):
+        for key in sorted(replica.rows[table]):
+            parts = ",".join('"%s":[%s]' % (part, ",".join(map(number, values))) for part, values in replica.rows[table][key].items())
+            add('{"table":"%s","key":"%d","parts":{%s}}' % (table, key, parts))
+    for name in sorted(replica.dense):
+        shape, values = replica.dense[name]
+        add('{"dense":"%s","shape":[%s],"values":[%s]}' % (name, ",".join(map(str, shape)), ",".join(map(number, values))))
+    lines.append('{"tl":%d,"epoch":%d,"wm":%d,"samples":%d,"hash":"0x%016x"}' %
+                 (replica.timeline, replica.applied, replica.commit["wm"], replica.commit["samples"], hasher.intdigest()))
+    return lines

@@ -1,0 +1,115 @@
+"""The golden files read by an independent implementation: the keys of keys.json are computed again from DESIGN section 6, and the records of
+delta_epoch.jsonl give exactly the epoch that tests/golden/README.md describes in words. Needs neither Kafka nor any of our programs."""
+import hashlib
+import json
+import pathlib
+import struct
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import delta  # noqa: E402
+import keys  # noqa: E402
+
+GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden"
+CFG = '{"layers":[],"tables":[{"name":"user"},{"name":"item"}]}'
+
+
+def f16(value):
+    """Section 7: half to even, saturating at the largest finite value."""
+    rounded = struct.unpack("<f", struct.pack("<f", value))[0]
+    if abs(rounded) >= 65520:
+        return 65504.0 if rounded > 0 else -65504.0
+    return struct.unpack("<e", struct.pack("<e", rounded))[0]
+
+
+def keys_are_those_of_section_6():
+    vectors = json.loads((GOLDEN / "keys.json").read_text())
+    assert len(vectors) >= 100, f"only {len(vectors)} vectors"
+    for vector in vectors:
+        mine = keys.key_of(vector["id"], vector["namespace"], vector["raw"])
+        assert mine == int(vector["key"]), f"{vector['namespace']} {vector['id']!r}: {mine}, expected {vector['key']}"
+    integers = {(v["namespace"], v["id"] & keys.MASK): v["key"] for v in vectors if isinstance(v["id"], int)}
+    assert len({(namespace, key) for (namespace, _), key in integers.items()}) == len(integers), "integers never collide"
+    return f"{len(vectors)} keys recomputed"
+
+
+def golden_rows():
+    """table -> key -> part -> published values, from the words of tests/golden/README.md."""
+    rows = {"user": {}, "item": {}}
+    for j in range(60):
+        values = [((7 * j + 3 * d) % 64 - 32) / 8 for d in range(4)]
+        if j == 1:
+            values[0], values[1] = 65520.0, -1e-8
+        elif j == 2:
+            values[2] = 1 + 2 ** -11
+        elif j == 3:
+            values[1] = 2.0 ** -24
+        values = [f16(value) for value in values]
+        if j % 3 == 0:
+            rows["user"][keys.fmix64(j + 1)] = {"v": values[:2]}
+        else:
+            rows["item"][keys.fmix64(j + 1)] = {"w": values[:1], "v": values[1:]}
+    return rows
+
+
+def golden_drops():
+    return {("item" if j % 2 else "user", keys.fmix64(j + 1001)): 1 + j % 5 for j in range(12)}
+
+
+def the_golden_epoch_is_what_its_description_says():
+    records = [json.loads(line) for line in open(GOLDEN / "delta_epoch.jsonl")]
+    fingerprint = int.from_bytes(hashlib.sha256(CFG.encode()).digest()[:8], "big")
+    replica = delta.Replica(2)
+    replica.timeline, replica.applied, replica.digest = 2, 6, 0xfedcba9876543210
+    victims = golden_drops()
+    for table, key in victims:  # a replica that holds what the epoch removes
+        replica.rows.setdefault(table, {})[key] = {}
+    removed = {}
+    for record in records:
+        value = bytes.fromhex(record["hex"])
+        assert len(value) <= 400, "piece_max"
+        parsed = delta.parse(value)
+        assert (parsed["p"], parsed["i"], parsed["np"]) == (record["partition"], record["piece"], 2)
+        assert (parsed["m"], parsed["tl"], parsed["e"], parsed["from"], parsed["dig"], parsed["fp"]) == ("golden", 2, 7, 7, 0x0123456789abcdef, fingerprint)
+        if parsed["k"] == "drop":
+            removed.update({(parsed["tb"], key): why for key, why in zip(delta.unpack_keys(parsed["keys"]), parsed["why"])})
+        elif parsed["k"] == "rewind":
+            assert parsed["i"] == 0 and parsed["to"] == 6 and parsed["snap"] == "golden-1-6"
+        elif parsed["k"] == "commit":
+            assert (parsed["wm"], parsed["samples"], parsed["t"], parsed["snap"]) == (1700000000000, 123456789, 1700000001234, None)
+            assert parsed["auc"] == {"click": 0.75, "buy": None} and parsed["off"] == {"samples": {0: 5, 1: 1 << 33}, "zeta": {3: 0}}
+        replica.feed(record["partition"], value)
+        replica.feed(record["partition"], value)  # twice is harmless
+    assert replica.applied == 7 and replica.duplicates == len(records)
+    assert replica.rows == golden_rows()
+    negative_zero = replica.rows["item"][keys.fmix64(2)]["v"][0]
+    assert struct.pack("<f", negative_zero) == struct.pack("<f", -0.0), "-1e-8 rounds to -0"
+    assert removed == victims
+    assert replica.dense == {"h/kernel": ([3, 80], [(i % 17 - 8) / 16 for i in range(240)]), "h/bias": ([80], [i / 64 for i in range(80)])}
+    assert replica.model == CFG and replica.fp == fingerprint
+    return f"{len(records)} records give the described epoch"
+
+
+def a_damaged_record_is_refused():
+    """Any bit of a record, flipped, is seen."""
+    value = bytearray(bytes.fromhex(json.loads(open(GOLDEN / "delta_epoch.jsonl").readline())["hex"]))
+    for bit in range(8 * len(value)):
+        value[bit // 8] ^= 1 << bit % 8
+        try:
+            delta.parse(bytes(value))
+        except delta.Bad:
+            pass
+        else:
+            raise AssertionError(f"bit {bit} flipped and not noticed")
+        value[bit // 8] ^= 1 << bit % 8
+    return f"{8 * len(value)} flipped bits refused"
+
+
+def main():
+    cases = (keys_are_those_of_section_6, the_golden_epoch_is_what_its_description_says, a_damaged_record_is_refused)
+    for case in cases:
+        print(f"ok {case.__name__}: {case()}")
+    print(f"{len(cases)} passed, 0 failed")
+
+
+main()
