@@ -1,14 +1,18 @@
 /* freshetd: command line, configuration, signals, exit code. The service itself is in service.c and loops.c.
  * Exit codes (DESIGN section 8): 0 drained, 1 failure, 2 config, 3 an operator must decide (never restart), 75 try
  * again. */
+#include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -108,6 +112,41 @@ static bool parse_option(int argc, char **argv, int *i, struct arguments *out)
     return false;
 }
 
+struct closing {
+    struct fr_service *service;
+    sem_t done;
+};
+
+static void *close_main(void *self)
+{
+    struct closing *closing = self;
+    fr_service_close(closing->service);
+    (void)sem_post(&closing->done); /* cannot overflow */
+    return NULL;
+}
+
+/* Closes within FR_CLOSE_S, or gives up and ends the process: what is durable is safe, what is not was never promised,
+ * and librdkafka may wait a minute for the answer of a broker that is gone. */
+static void close_in_time(struct fr_service *service, int code)
+{
+    struct closing closing = {.service = service};
+    pthread_t thread;
+    struct timespec until;
+    FR_CHECK(sem_init(&closing.done, 0, 0) == 0);
+    FR_CHECK(pthread_create(&thread, NULL, close_main, &closing) == 0);
+    clock_gettime(CLOCK_REALTIME, &until); /* the only clock of sem_timedwait */
+    until.tv_sec += FR_CLOSE_S;
+    while (sem_timedwait(&closing.done, &until) != 0) {
+        if (errno == EINTR)
+            continue;
+        fr_log(FR_LOG_WARN, "daemon", "close_cut_short", "seconds=%d effect=\"none: what is durable is safe\"",
+               FR_CLOSE_S);
+        _exit(code);
+    }
+    pthread_join(thread, NULL);
+    sem_destroy(&closing.done);
+}
+
 static int run(struct fr_conf *conf, const struct arguments *arguments)
 {
     struct fr_service *service = fr_alloc(1, sizeof(*service));
@@ -118,7 +157,6 @@ static int run(struct fr_conf *conf, const struct arguments *arguments)
     enum fr_status status = fr_service_open(service, &err);
     if (status == FR_OK)
         status = fr_service_run(service, &err);
-    fr_service_close(service);
     int code = fr_exit_code(status);
     if (status != FR_OK) {
         char quoted[2200];
@@ -127,6 +165,7 @@ static int run(struct fr_conf *conf, const struct arguments *arguments)
     } else {
         fr_log(FR_LOG_INFO, "daemon", "drained", "epoch=%" PRIu64, atomic_load(&service->durable_epoch));
     }
+    close_in_time(service, code);
     free(service);
     return code;
 }

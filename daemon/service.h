@@ -31,6 +31,7 @@ enum {
     FR_JOURNAL_FILE_MAX = 64 << 20, /* upper bound of a journal file: what a trim waits for */
     FR_TICK_MS = 200,               /* main loop: documents and supervision */
     FR_WATCHDOG_MS = 60000,         /* a loop that has not turned for so long makes /healthz 503 */
+    FR_CLOSE_S = 5,                 /* then the process ends without waiting for clients and threads */
 };
 
 /* What a drain goes through, in order. */

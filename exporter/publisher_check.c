@@ -18,9 +18,7 @@
 
 enum { WALK_FIRST = 4, WALK_FACTOR = 16, WALK_MAX = 1 << 14, POLL_MS = 100 };
 
-#define REMEDY                                                                                                         \
-    "start in the right state directory, name another topic in export.topic, or start a new history with "             \
-    "--new-timeline"
+#define REMEDY "start in the right state directory, or name an empty topic in export.topic of a fresh state_dir"
 
 /* The end of one partition, as read. */
 struct tail {

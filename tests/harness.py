@@ -43,8 +43,10 @@ class Kafka:
 
     def __init__(self, *arguments):
         self.dir = tempfile.mkdtemp(prefix="freshet-kafka-")
-        self.address = subprocess.run([SOURCE / "tests/kafka/start", "--dir", self.dir, *arguments], check=True, stdout=subprocess.PIPE,
-                                      text=True, timeout=300).stdout.strip().splitlines()[-1]
+        lines = subprocess.run([SOURCE / "tests/kafka/start", "--dir", self.dir, *arguments], check=True, stdout=subprocess.PIPE, text=True,
+                               timeout=300).stdout.strip().splitlines()
+        self.address = lines[0]
+        self.more = dict(line.split("=", 1) for line in lines[1:])  # with --sasl-ssl: ca, properties, plaintext
 
     def __enter__(self):
         return self

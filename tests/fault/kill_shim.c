@@ -9,7 +9,8 @@
  *     fold_done     just after
  *   FRESHET_FAIL=journal_enospc:n   the n-th write to the journal, and every later one, fails with ENOSPC
  *
- * An epoch counts as durable when the HWM is synced by the thread that synced the journal before it; marks that only move the acknowledged epoch do not count. */
+ * An epoch counts as durable when the HWM is synced by the thread that wrote and synced the journal before. Marks that only move the acknowledged epoch, and what
+ * recovery cuts off and syncs, do not count. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -26,7 +27,8 @@
 enum { LINGER_MS = 300 };
 
 static atomic_int durable_epochs, journal_writes;
-static _Thread_local int journal_is_ahead; /* this thread synced the journal and not yet the HWM */
+/* Of this thread: bytes are in the journal and not synced; an epoch is synced and the HWM does not name it. */
+static _Thread_local int journal_written, journal_is_ahead;
 
 static int armed(const char *variable, const char *point, int *count)
 {
@@ -80,7 +82,8 @@ int fdatasync(int fd)
     int result = real(fd);
     char path[4096];
     name_of(fd, path, sizeof(path));
-    if (ends_with(path, ".fj")) {
+    if (journal_written && ends_with(path, ".fj")) {
+        journal_written = 0;
         journal_is_ahead = 1;
     } else if (journal_is_ahead && ends_with(path, "/hwm")) {
         journal_is_ahead = 0;
@@ -97,8 +100,9 @@ ssize_t pwrite64(int fd, const void *bytes, size_t size, off64_t offset)
     name_of(fd, path, sizeof(path));
     if (journal_is_ahead && ends_with(path, "/hwm"))
         pass("hwm_write", LINGER_MS);
-    int count;
-    if (armed("FRESHET_FAIL", "journal_enospc", &count) && ends_with(path, ".fj") && atomic_fetch_add(&journal_writes, 1) + 1 >= count) {
+    int count, is_journal = ends_with(path, ".fj");
+    journal_written |= is_journal;
+    if (armed("FRESHET_FAIL", "journal_enospc", &count) && is_journal && atomic_fetch_add(&journal_writes, 1) + 1 >= count) {
         errno = ENOSPC;
         return -1;
     }

@@ -1,7 +1,8 @@
 """What an operator meets (DESIGN section 9): every refusal and every outage says what to do, has its exit code, and loses nothing.
 
 Cases: broker absent at start; topic absent at start; a second daemon on one state; a changed config; another format version; a foreign delta topic; retention
-that passed our position; a full disk at the journal; broker away in mid-run; drain while the broker is down; a broken config; /healthz, /readyz, /metrics.
+that passed our position; a full disk at the journal; broker away in mid-run; drain while the broker is down; a wrong password (TLS and SASL); a broken config;
+/healthz, /readyz, /metrics, /auc.
 """
 import pathlib
 import socket
@@ -46,14 +47,24 @@ def trained(daemon):
     return daemon.json("/status").get("samples", {}).get("trained", 0)
 
 
+def with_login(login, password):
+    """The model with the login of README.md's TLS and SASL example, its values replaced by this broker's."""
+    example = re.search(r"  kafka:\n((?:    [a-z.]+: .*\n)+)", (SOURCE / "README.md").read_text()).group(1)
+    properties = dict(line.strip().split(": ", 1) for line in example.splitlines())
+    assert set(properties) <= set(login), "README's example names what a login needs"
+    properties.update({name: json.dumps(login[name]) for name in properties}, **{"sasl.password": json.dumps(password)})
+    kafka = ", ".join(f"{name}: {value}" for name, value in properties.items())
+    return CONFIG.read_text().replace("batch_wait: 10ms}", "batch_wait: 10ms, kafka: {%s}}" % kafka)
+
+
 class Cases:
     def __init__(self, work, kafka):
         self.work, self.kafka, self.count = work, kafka, 0
 
-    def daemon(self, name, sets=(), **options):
+    def daemon(self, name, sets=(), config=CONFIG, **options):
         base = [f"ingest.brokers={self.kafka.address}", f"ingest.topic={name}", f"model={name}", f"state_dir={self.work.path / name}",
                 f"export.topic={name}.delta"]
-        return self.work.daemon(CONFIG, self.work.path / f"{name}.log", [*base, *sets], **options)
+        return self.work.daemon(config, self.work.path / f"{name}.log", [*base, *sets], **options)
 
     def ledger_is_exact(self, name, count):
         """Every sample's own feature was counted once: nothing lost, nothing doubled."""
@@ -191,11 +202,37 @@ class Cases:
         out = tool("verify", "--state-dir", self.work.path / "pause", "--brokers", self.kafka.address, "--topic", "pause.delta")[1]
         assert out.strip().splitlines()[-1].startswith("verified:")
 
+    def a_wrong_password_is_retried_with_the_reason_and_the_right_one_works(self):
+        with Kafka("--sasl-ssl") as secure:
+            login = dict(line.split("=", 1) for line in pathlib.Path(secure.more["properties"]).read_text().splitlines())
+            create_topic(secure.more["plaintext"], "locked")
+            produce(secure.more["plaintext"], "locked", 0, 300)
+            sets = [f"ingest.brokers={secure.address}"]
+            config = self.work.path / "locked.yaml"
+            config.write_text(with_login(login, "wr0ng-pass"))
+            daemon = self.daemon("locked", sets, config=config)
+            reason = wait_until(lambda: (lambda r: r if "uthentication" in r else None)(daemon.json("/readyz").get("reason", "")), 60,
+                                "/readyz says that the login failed")
+            assert "sasl.username" in reason and secure.address in reason, reason
+            assert daemon.running() and daemon.get("/healthz")[0] == 200
+            daemon.process.send_signal(signal.SIGTERM)
+            daemon.expect_exit(0, 60)
+            assert "wr0ng-pass" not in daemon.log(), "a password in the log"
+
+            config.write_text(with_login(login, login["sasl.password"]))
+            shown = subprocess.run([harness.BUILD / "daemon/freshetd", "--config", config, "--print-config"], stdout=subprocess.PIPE, text=True, check=True)
+            assert "sasl.username" in shown.stdout and login["sasl.password"] not in shown.stdout, "--print-config and the password"
+            daemon = self.daemon("locked", sets, config=config)
+            wait_until(lambda: trained(daemon) == 300, 60, "300 samples over TLS")
+            daemon.drain()
+            assert login["sasl.password"] not in daemon.log(), "a password in the log"
+            self.ledger_is_exact("locked", 300)
+
     def a_broken_config_exits_2_with_every_problem(self):
         broken = self.work.path / "broken.yaml"
         broken.write_text("version: 1\nmodel: x\nstate_dirr: /tmp/x\nepoch: 5\n")
         done = subprocess.run([harness.BUILD / "daemon/freshetd", "--config", broken, "--check"], stderr=subprocess.PIPE, text=True)
-        assert done.returncode == 2 and "did you mean state_dir" in done.stderr and "epoch" in done.stderr, done.stderr
+        assert done.returncode == 2 and "did you mean `state_dir`" in done.stderr and "epoch" in done.stderr, done.stderr
 
     def run(self):
         names = [n for n in vars(Cases) if not n.startswith("_") and n not in ("daemon", "ledger_is_exact", "run")]

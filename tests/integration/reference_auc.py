@@ -13,23 +13,13 @@ SEEDS = (1, 2, 3)
 
 
 def train(work, kafka, name, seed):
+    """One pass; the numbers of its last epoch, read from the durable state."""
     state = work.path / f"{name}-{seed}"
     daemon = work.daemon(SOURCE / f"conf/reference/{name}.yaml", work.path / f"{name}-{seed}.log",
                          [f"ingest.brokers={kafka.address}", f"ingest.topic={name}", f"model={name}-{seed}", f"state_dir={state}", f"seed={seed}",
-                          "ingest.lockstep.epoch_batches=512"])
-    result = {}
-
-    def ended():
-        answer = daemon.json("/auc") if daemon.running() else None
-        if answer and answer.get("tasks"):
-            result.update(next(iter(answer["tasks"].values()))["lifetime"])
-        return not daemon.running()
-
-    wait_until(ended, 600, "the end of the stream")
-    daemon.expect_exit(0)
-    # The final numbers: those of the last epoch, from the durable state (the last HTTP answer may be a moment older).
-    private = tool("dump", "--state-dir", state, "--metrics")[1]
-    final = json.loads(private)["tasks"]
+                          f"export.topic={name}-{seed}.delta", "ingest.lockstep.epoch_batches=512"], wait_http=False)
+    daemon.expect_exit(0, 600)
+    final = json.loads(tool("dump", "--state-dir", state, "--metrics")[1])["tasks"]
     shutil.rmtree(state)
     return next(iter(final.values()))["lifetime"]
 

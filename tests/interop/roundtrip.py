@@ -23,13 +23,15 @@ def samples(rng, count):
                "x_note": "ignored"}
 
 
-def produce(address, topic, rng):
-    """Single samples and arrays, on two partitions; returns the samples."""
+def create_topic(address, topic):
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": address})
     for future in admin.create_topics([confluent_kafka.admin.NewTopic(topic, 2, 1)]).values():
         future.result(30)
+
+
+def produce(address, topic, rng, written):
+    """Single samples and arrays, on two partitions."""
     producer = confluent_kafka.Producer({"bootstrap.servers": address, "linger.ms": 5})
-    written = list(samples(rng, 20000))
     at = 0
     while at < len(written):
         size = rng.choice([1, 1, 7, 300])
@@ -38,19 +40,22 @@ def produce(address, topic, rng):
         producer.poll(0)
         at += size
     assert producer.flush(60) == 0
-    return written
 
 
 def main():
     rng = random.Random(5)
     with Workspace() as work, Kafka() as kafka:
-        written = produce(kafka.address, "interop", rng)
         state = work.path / "state"
-        sets = [f"ingest.brokers={kafka.address}", "ingest.topic=interop", f"state_dir={state}", "epoch=20ms", "ingest.batch_size=64", "export.topic=interop.delta"]
+        sets = [f"ingest.brokers={kafka.address}", "ingest.topic=interop", f"state_dir={state}", "epoch=20ms", "ingest.batch_size=64",
+                "tables.user.expire.idle=2m", "export.topic=interop.delta"]
         config = work.path / "live.yaml"
         text = (SOURCE / "tests/fault/kill.yaml").read_text()
         config.write_text(re.sub(r", lockstep: \{[^}]*\}", "", text))
-        work.daemon(config, work.path / "live.log", sets, ["--until", "end"], wait_http=False).expect_exit(0, 300)
+        written = list(samples(rng, 21000))
+        create_topic(kafka.address, "interop")
+        for part in range(0, len(written), 7000):  # each run goes on where the one before was drained
+            produce(kafka.address, "interop", rng, written[part:part + 7000])
+            work.daemon(config, work.path / "live.log", sets, ["--until", "end"], wait_http=False).expect_exit(0, 300)
 
         replica = delta.Replica(3)
         for partition, records in delta.read_topic(kafka.address, "interop.delta").items():
@@ -67,7 +72,7 @@ def main():
         assert ledger == {keys.key_of(i, "ledger") for i in trained}, "keys of the ledger by our own hashing"
         items = {s["f"]["item_id"] for s in written if s["u"] != 2} | {h for s in written if s["u"] != 2 for h in s["f"]["history"][-8:]}
         assert set(replica.rows["item"]) == {keys.key_of(item, "item") for item in items}, "keys of the items"
-        assert replica.applied >= 5 and replica.tombstones > 0, f"{replica.applied} epochs, {replica.tombstones} tombstones"
+        assert replica.applied >= 3 and replica.tombstones >= 100, f"{replica.applied} epochs, {replica.tombstones} tombstones"
         assert replica.commit["samples"] == len(trained)
         assert sum(replica.commit["off"]["interop"].values()) > 0
         print(f"epoch {replica.applied}, {len(mine)} dump lines equal, {len(trained)} samples trained, {replica.tombstones} tombstones, keys recomputed")

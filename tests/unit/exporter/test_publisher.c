@@ -365,7 +365,7 @@ static void topics_with_another_history_are_refused_with_a_remedy(void **state)
     fr_publisher_free(publisher);
 
     assert_int_equal(fixture_open(&copy, "ctr"), FR_OK);
-    expect_mismatch(&copy, topic, "--new-timeline"); /* nothing durable, the topic is not empty */
+    expect_mismatch(&copy, topic, "export.topic"); /* nothing durable, the topic is not empty */
     append(&copy, 20);
     expect_mismatch(&copy, topic, "older copy");
     append(&copy, 21); /* another epoch 2 */

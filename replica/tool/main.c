@@ -1,0 +1,50 @@
+/* `freshet`: finds the subcommand and runs it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "tool.h"
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *does;
+} commands[] = {
+    {"produce", fr_tool_produce, "writes samples to a topic, from a file or synthetic"},
+    {"follow", fr_tool_follow, "follows a delta topic as a replica; scores and dumps"},
+    {"verify", fr_tool_verify, "compares a replica with the state of a drained daemon"},
+    {"dump", fr_tool_dump, "prints a state, as published or --private, as JSON Lines"},
+    {"score", fr_tool_score, "scores samples from a dump or a followed topic"},
+    {"state", fr_tool_state, "says what a state directory holds; read-only"},
+    {"broker", fr_tool_broker, "runs librdkafka's embedded broker, to try things out"},
+    {"bench", fr_tool_bench, "runs the benchmarks"},
+};
+
+static void print_usage(FILE *to)
+{
+    fputs("freshet COMMAND [options]; freshet COMMAND --help says more\n\n", to);
+    for (size_t i = 0; i < FR_ARRAY_LEN(commands); i++)
+        fprintf(to, "  %-8s  %s\n", commands[i].name, commands[i].does);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_usage(stderr);
+        return FR_TOOL_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        print_usage(stdout);
+        return FR_TOOL_OK;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        puts("freshet " FR_VERSION);
+        return FR_TOOL_OK;
+    }
+    for (size_t i = 0; i < FR_ARRAY_LEN(commands); i++)
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    fprintf(stderr, "freshet: unknown command %s\n\n", argv[1]);
+    print_usage(stderr);
+    return FR_TOOL_USAGE;
+}

@@ -1,0 +1,84 @@
+/* Output of the tool's commands: whole writes, durations as a config writes them, files that appear whole. A result
+ * that could not be written is a failure of the command, never silence. Thread: one. */
+#include "output.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/check.h"
+
+int fr_write_file(void *self, const void *bytes, size_t size)
+{
+    return fwrite(bytes, 1, size, self) == size ? 0 : -1;
+}
+
+int fr_write_stdout(void *self, const void *bytes, size_t size)
+{
+    (void)self;
+    return fr_write_file(stdout, bytes, size);
+}
+
+void fr_duration_text(int64_t ms, char out[24])
+{
+    static const struct {
+        const char *unit;
+        int64_t ms;
+    } units[] = {{"d", 86400000}, {"h", 3600000}, {"m", 60000}, {"s", 1000}, {"ms", 1}};
+    size_t i = 0;
+    while (i + 1 < FR_ARRAY_LEN(units) && ms % units[i].ms != 0)
+        i++;
+    snprintf(out, 24, "%" PRId64 "%s", ms / units[i].ms, units[i].unit);
+}
+
+static enum fr_status failed(const char *what, const char *path, struct fr_err *err)
+{
+    return fr_err_set(err, errno == ENOSPC ? FR_E_NO_SPACE : FR_E_IO, "%s %s: %s", what, path, strerror(errno));
+}
+
+enum fr_status fr_replaced_open(const char *path, struct fr_replaced *out, struct fr_err *err)
+{
+    size_t size = strlen(path) + sizeof(".tmp");
+    struct fr_replaced replaced = {.path = fr_strdup(path), .temporary = fr_alloc(1, size)};
+    snprintf(replaced.temporary, size, "%s.tmp", path);
+    replaced.file = fopen(replaced.temporary, "w");
+    if (!replaced.file) {
+        enum fr_status status = failed("opening", replaced.temporary, err);
+        free(replaced.path);
+        free(replaced.temporary);
+        return status;
+    }
+    *out = replaced;
+    return FR_OK;
+}
+
+enum fr_status fr_replaced_commit(struct fr_replaced *replaced, struct fr_err *err)
+{
+    enum fr_status status = FR_OK;
+    if (fflush(replaced->file) != 0 || fsync(fileno(replaced->file)) != 0)
+        status = failed("writing", replaced->temporary, err);
+    if (fclose(replaced->file) != 0 && status == FR_OK)
+        status = failed("closing", replaced->temporary, err);
+    replaced->file = NULL;
+    if (status == FR_OK && rename(replaced->temporary, replaced->path) != 0)
+        status = failed("renaming to", replaced->path, err);
+    if (status == FR_OK) {
+        free(replaced->temporary);
+        replaced->temporary = NULL;
+    }
+    fr_replaced_abandon(replaced);
+    return status;
+}
+
+void fr_replaced_abandon(struct fr_replaced *replaced)
+{
+    if (replaced->file)
+        (void)fclose(replaced->file);
+    if (replaced->temporary)
+        (void)unlink(replaced->temporary);
+    free(replaced->temporary);
+    free(replaced->path);
+    *replaced = (struct fr_replaced){0};
+}

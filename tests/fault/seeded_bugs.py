@@ -1,0 +1,107 @@
+"""Shows that the kill test can fail: copies of the source with one seeded bug each must not pass it, and must fail for the right reason.
+
+    python3 tests/fault/seeded_bugs.py [--seed S]
+
+A bug is an exact replacement of text; if the text is not there (any more), that is a failure of this test, to be mended here. The bugs are built one after
+the other in one copy, so that the second compiles only what differs. That the source as it is passes is tests/fault/kill_loop.py itself.
+"""
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+SOURCE = pathlib.Path(__file__).resolve().parent.parent.parent
+KILL_LOOP_SECONDS = 180
+
+# name -> (file, text, text of the bug)..., then what the kill test has to say about it.
+BUGS = {
+    "publishes before the HWM is synced": ([
+        ("store/durable/durable.c",
+         "    pthread_mutex_lock(&durable->mark);\n    if (mark.acked < durable->hwm.acked)\n        mark.acked = durable->hwm.acked;\n"
+         "    status = durable_write_mark(durable, mark, err);\n",
+         "    enter_epoch(durable, file, &mark, &before);\n"
+         "    pthread_mutex_lock(&durable->mark);\n    if (mark.acked < durable->hwm.acked)\n        mark.acked = durable->hwm.acked;\n"
+         "    status = durable_write_mark(durable, mark, err);\n"),
+        ("store/durable/durable.c", "    enter_epoch(durable, file, &mark, &before);\n    if (bytes)\n", "    if (bytes)\n"),
+        # The fold stays behind the HWM: it would be caught first, by recovery, and this bug is the publisher's.
+        ("store/durable/fold.c", ".to = durable->epoch}", ".to = durable->hwm.epoch}"),
+        ("daemon/loops.c", "            enum fr_status status = fr_publisher_step(service->publisher, 20, &err);\n",
+         "            struct fr_durable_status newest;\n            fr_durable_get_status(service->durable, &newest);\n"
+         "            fr_publisher_offer(service->publisher, newest.epoch);\n"
+         "            enum fr_status status = fr_publisher_step(service->publisher, 20, &err);\n"),
+    ], r"epoch \d+ is on the delta topic, the last durable one is \d+"),
+    "resumes at offset + 1": ([
+        ("ingest/check.c", "        .next = p.offset,\n", "        .next = p.offset < 0 ? p.offset : p.offset + 1,\n"),
+    ], r"delta records are not those of the uninterrupted run|private hash|not counted once"),
+}
+
+
+def copy_source(to):
+    """Tracked and new files; nothing that git ignores."""
+    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=SOURCE, check=True, stdout=subprocess.PIPE)
+    for name in sorted(set(filter(None, listed.stdout.decode().split("\0")))):
+        if (SOURCE / name).is_file():
+            (to / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(SOURCE / name, to / name)
+
+
+def replace(path, text, bug):
+    content = path.read_text()
+    assert content.count(text) == 1, f"{path.name}: the text to replace is there {content.count(text)} times:\n{text}"
+    path.write_text(content.replace(text, bug))
+
+
+def run(command, seconds, **options):
+    """Exit code and output. One that takes too long is interrupted, so that it ends what it has started."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+    try:
+        output, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate()
+        raise AssertionError(f"{command[0]} did not end in {seconds} s:\n{output[-3000:]}") from None
+    return process.returncode, output
+
+
+def build(copy):
+    commands = [["cmake", "-S", copy, "-B", copy / "build", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DBUILD_TESTING=OFF"],
+                ["cmake", "--build", copy / "build", "--target", "freshetd", "-j", str(os.cpu_count())]]
+    for command in commands:
+        code, output = run([str(word) for word in command], 600)
+        assert code == 0, f"a copy with a seeded bug does not build:\n{output[-3000:]}"
+    return copy / "build/daemon/freshetd"
+
+
+def expect_caught(name, program, temporary, seed):
+    code, output = run([sys.executable, SOURCE / "tests/fault/kill_loop.py", "--freshetd", program, "--seed", str(seed)], KILL_LOOP_SECONDS,
+                       env={**os.environ, "TMPDIR": str(temporary)})
+    assert code != 0, f"a build that {name} passes the kill test:\n{output[-3000:]}"
+    failures = re.findall(r"^AssertionError: (.*)$", output, re.MULTILINE)
+    assert failures and re.search(BUGS[name][1], failures[-1]), f"a build that {name} fails, but not for that:\n{output[-3000:]}"
+    print(f"caught: {name}: {failures[-1]}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="freshet-seeded-", ignore_cleanup_errors=True) as folder:
+        copy, temporary = pathlib.Path(folder) / "source", pathlib.Path(folder) / "tmp"
+        temporary.mkdir()
+        copy_source(copy)
+        for name, (replacements, _) in BUGS.items():
+            for path, text, bug in replacements:
+                replace(copy / path, text, bug)
+            program = build(copy)
+            expect_caught(name, program, temporary, arguments.seed)
+            for path, _, _ in replacements:
+                (copy / path).write_text((SOURCE / path).read_text())
+    print(f"{len(BUGS)} passed, 0 failed")
+
+
+main()
