@@ -39,7 +39,7 @@
     }
 #define LATER(p, x)                                                                                                    \
     {                                                                                                                  \
-        .type = FR_OPTION_LATER, .path = p, .text = x                                                                  \
+        .type = FR_OPTION_LATER, .path = (p), .text = (x)                                                              \
     }
 #define CUSTOM(p, o, f, r, w, x, ...)                                                                                  \
     {                                                                                                                  \

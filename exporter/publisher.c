@@ -17,6 +17,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -33,6 +34,19 @@ void fr_publisher_problem(struct fr_publisher *publisher, const char *text)
 
 /* ---- librdkafka's callbacks ---- */
 
+/* What to look at; empty where the reason says enough. */
+static const char *remedy(int error)
+{
+    switch (error) {
+    case RD_KAFKA_RESP_ERR__AUTHENTICATION:
+        return "; check sasl.mechanism, sasl.username and sasl.password under ingest.kafka";
+    case RD_KAFKA_RESP_ERR__SSL:
+        return "; check security.protocol and ssl.ca.location under ingest.kafka";
+    default:
+        return "";
+    }
+}
+
 static void on_error(rd_kafka_t *client, int error, const char *reason, void *opaque)
 {
     struct fr_publisher *publisher = opaque;
@@ -43,13 +57,17 @@ static void on_error(rd_kafka_t *client, int error, const char *reason, void *op
         snprintf(text, sizeof(text), "producer failed (%s): %s", rd_kafka_err2name(fatal), cause);
         atomic_store(&publisher->fatal, true);
     } else {
-        snprintf(text, sizeof(text), "%s: %.200s", rd_kafka_err2name(error), reason);
+        snprintf(text, sizeof(text), "%.160s%s", reason, remedy(error));
     }
+    /* That all brokers are down says less than why. */
+    if (error != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN || !publisher->connection[0])
+        memcpy(publisher->connection, text, sizeof(text));
     fr_publisher_problem(publisher, text);
     uint64_t now = fr_mono_ns(publisher->options.clock);
     char quoted[300];
     if (fr_log_due(&publisher->logged_ns, now, UINT64_C(10000000000)))
-        fr_log(FR_LOG_WARN, "publisher", "broker_error", "problem=%s", fr_log_quote(quoted, sizeof(quoted), text));
+        fr_log(FR_LOG_WARN, "publisher", "broker_error", "error=%s problem=%s", rd_kafka_err2name(error),
+               fr_log_quote(quoted, sizeof(quoted), text));
 }
 
 static void on_log(const rd_kafka_t *client, int level, const char *facility, const char *text)
@@ -57,8 +75,10 @@ static void on_log(const rd_kafka_t *client, int level, const char *facility, co
     (void)client;
     char quoted[600];
     bool about_config = strcmp(facility, "CONFWARN") == 0; /* experimental, or for the other kind of client */
-    fr_log(level <= 4 && !about_config ? FR_LOG_WARN : FR_LOG_DEBUG, "publisher", "librdkafka", "facility=%s text=%s",
-           facility, fr_log_quote(quoted, sizeof(quoted), text));
+    /* Every attempt to connect while a broker is away; on_error says it now and then. */
+    bool repeated = strcmp(facility, "FAIL") == 0 || strcmp(facility, "ERROR") == 0;
+    fr_log(level <= 4 && !about_config && !repeated ? FR_LOG_WARN : FR_LOG_DEBUG, "publisher", "librdkafka",
+           "facility=%s text=%s", facility, fr_log_quote(quoted, sizeof(quoted), text));
 }
 
 static struct pending_epoch *pending_at(struct fr_publisher *publisher, size_t i)

@@ -215,6 +215,7 @@ enum fr_status fr_publisher_check(struct fr_publisher *publisher, struct fr_err 
     rd_kafka_t *client = NULL;
     struct chain chain = {0};
     uint64_t resume = 0;
+    publisher->connection[0] = '\0';
     enum fr_status status = open_client(publisher, &client, err);
     if (status == FR_OK)
         status = fr_publisher_check_topic(publisher, client, err);

@@ -39,7 +39,8 @@ struct fr_publisher {
     struct fr_publisher_options options; /* strings and properties are owned copies */
     rd_kafka_t *producer;
     bool checked, failed;
-    atomic_bool fatal; /* set from librdkafka's error callback */
+    atomic_bool fatal;    /* set from librdkafka's error callback */
+    char connection[256]; /* what a client last said of its connections, with the remedy; serving a client sets it */
     uint64_t sent, acked, highest_sent;
     struct outgoing out;
     struct pending_epoch pending[PENDING_EPOCHS_MAX];

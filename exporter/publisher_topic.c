@@ -32,6 +32,23 @@ struct topic_answer {
     bool administrable;
 };
 
+/* "what: answer (what the connection said)" */
+static enum fr_status no_metadata(struct fr_publisher *publisher, rd_kafka_t *client, rd_kafka_resp_err_t error,
+                                  struct fr_err *err)
+{
+    if (rd_kafka_type(client) == RD_KAFKA_CONSUMER) {
+        rd_kafka_message_t *message = rd_kafka_consumer_poll(client, 0); /* error callbacks; nothing is subscribed */
+        if (message)
+            rd_kafka_message_destroy(message);
+    } else {
+        rd_kafka_poll(client, 0);
+    }
+    const char *said = publisher->connection;
+    return fr_err_set(err, FR_E_UNAVAILABLE, "brokers %s do not answer about topic %s: %s%s%s%s",
+                      publisher->options.brokers, publisher->options.topic, rd_kafka_err2str(error),
+                      said[0] ? " (" : "", said, said[0] ? ")" : "");
+}
+
 static enum fr_status ask_partitions(struct fr_publisher *publisher, rd_kafka_t *client, struct topic_answer *answer,
                                      struct fr_err *err)
 {
@@ -43,8 +60,7 @@ static enum fr_status ask_partitions(struct fr_publisher *publisher, rd_kafka_t 
     rd_kafka_resp_err_t error = rd_kafka_metadata(client, 0, handle, &metadata, BROKER_TIMEOUT_MS);
     rd_kafka_topic_destroy(handle);
     if (error)
-        return fr_err_set(err, FR_E_UNAVAILABLE, "brokers %s do not answer about topic %s: %s",
-                          publisher->options.brokers, topic, rd_kafka_err2str(error));
+        return no_metadata(publisher, client, error, err);
     rd_kafka_resp_err_t reason = metadata->topic_cnt == 1 ? metadata->topics[0].err : RD_KAFKA_RESP_ERR__FAIL;
     answer->partitions = reason == RD_KAFKA_RESP_ERR_NO_ERROR ? (uint32_t)metadata->topics[0].partition_cnt : 0;
     answer->administrable = has_controller(client, metadata);

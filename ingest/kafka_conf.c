@@ -110,7 +110,12 @@ void fr_kafka_on_error(rd_kafka_t *client, int code, const char *reason, void *o
         if (health->text[0]) /* the reason before it says more */
             return;
     }
-    snprintf(health->text, sizeof(health->text), "%s", reason);
+    const char *remedy = "";
+    if (code == RD_KAFKA_RESP_ERR__AUTHENTICATION)
+        remedy = "; check sasl.mechanism, sasl.username and sasl.password under ingest.kafka";
+    else if (code == RD_KAFKA_RESP_ERR__SSL)
+        remedy = "; check security.protocol and ssl.ca.location under ingest.kafka";
+    snprintf(health->text, sizeof(health->text), "%.160s%s", reason, remedy);
 }
 
 enum fr_status fr_kafka_status(rd_kafka_resp_err_t code)

@@ -270,8 +270,10 @@ enum fr_status fr_http_new(const struct fr_http_options *options, struct fr_http
     evhttp_set_max_body_size(http->server, FR_HTTP_BODY_MAX);
     evhttp_set_timeout(http->server, FR_HTTP_TIMEOUT_S);
     evhttp_set_gencb(http->server, on_request, http);
-    if (evhttp_accept_socket(http->server, fd) != 0 || pthread_create(&http->thread, NULL, http_main, http) != 0) {
+    bool accepted = evhttp_accept_socket(http->server, fd) == 0; /* from then on the server closes it */
+    if (!accepted)
         evutil_closesocket(fd);
+    if (!accepted || pthread_create(&http->thread, NULL, http_main, http) != 0) {
         fr_http_free(http);
         return fr_err_set(err, FR_E_UNAVAILABLE, "metrics.listen: the HTTP server did not start");
     }

@@ -199,7 +199,7 @@ int fr_tool_follow(int argc, char **argv)
 {
     const char *snapshot = NULL, *partitions = NULL, *until_idle = NULL, *until_epoch = NULL;
     const char *properties[FR_FOLLOW_PROPERTIES_MAX];
-    uint32_t numbers[FR_CONSUME_PARTITIONS_MAX];
+    uint32_t numbers[FR_CONSUME_PARTITIONS_MAX] = {0};
     struct follow follow = {.topic = {.properties = properties}};
     const struct fr_option options[] = {
         {.name = "--brokers", .value = &follow.topic.brokers, .required = true},

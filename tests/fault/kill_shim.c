@@ -1,16 +1,19 @@
-/* LD_PRELOAD shim for the fault tests: ends the process with SIGKILL at a named point. The product has no failpoints of its own.
+/* LD_PRELOAD shim for the fault tests: ends the process with SIGKILL at a named point. The product has no failpoints of
+ * its own.
  *
- *   FRESHET_KILL=point:n   the first passage of `point` once this process has made n new epochs durable
- *     hwm_write     the next epoch is synced in the journal, the HWM that will name it is not written (the process lingers here
- *                   before it dies, so that whoever publishes too early has the time to do it)
- *     hwm_synced    the n-th epoch is durable by its HWM, nobody has been told, nothing of it is published
- *     fold_open     a sorted file of a fold has been created
- *     fold_ingest   just before RocksDB takes the files in
- *     fold_done     just after
- *   FRESHET_FAIL=journal_enospc:n   the n-th write to the journal, and every later one, fails with ENOSPC
+ * FRESHET_KILL=point:n asks for the first passage of the point once this process has made n new epochs durable:
  *
- * An epoch counts as durable when the HWM is synced by the thread that wrote and synced the journal before. Marks that only move the acknowledged epoch, and what
- * recovery cuts off and syncs, do not count. */
+ * - hwm_write: the next epoch is synced in the journal, the HWM that will name it is not written. The process lingers
+ *   here before it dies, so that whoever publishes too early has the time to do it.
+ * - hwm_synced: the n-th epoch is durable by its HWM, nobody has been told, nothing of it is published.
+ * - fold_open: a sorted file of a fold has been created.
+ * - fold_ingest: just before RocksDB takes the files in.
+ * - fold_done: just after.
+ *
+ * FRESHET_FAIL=journal_enospc:n makes the n-th write to the journal, and every later one, fail with ENOSPC.
+ *
+ * An epoch counts as durable when the HWM is synced by the thread that wrote and synced the journal before. Marks that
+ * only move the acknowledged epoch, and what recovery cuts off and syncs, do not count. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -95,14 +98,16 @@ int fdatasync(int fd)
 
 ssize_t pwrite64(int fd, const void *bytes, size_t size, off64_t offset)
 {
-    ssize_t (*real)(int, const void *, size_t, off64_t) = (ssize_t(*)(int, const void *, size_t, off64_t))next("pwrite64");
+    ssize_t (*real)(int, const void *, size_t, off64_t) =
+        (ssize_t(*)(int, const void *, size_t, off64_t))next("pwrite64");
     char path[4096];
     name_of(fd, path, sizeof(path));
     if (journal_is_ahead && ends_with(path, "/hwm"))
         pass("hwm_write", LINGER_MS);
     int count, is_journal = ends_with(path, ".fj");
     journal_written |= is_journal;
-    if (armed("FRESHET_FAIL", "journal_enospc", &count) && is_journal && atomic_fetch_add(&journal_writes, 1) + 1 >= count) {
+    if (armed("FRESHET_FAIL", "journal_enospc", &count) && is_journal &&
+        atomic_fetch_add(&journal_writes, 1) + 1 >= count) {
         errno = ENOSPC;
         return -1;
     }

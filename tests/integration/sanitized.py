@@ -6,7 +6,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from harness import *  # noqa: E402,F403
 
-COUNT = 20000
+COUNT = 60000
 
 
 def main():
@@ -22,9 +22,14 @@ def main():
         config.write_text(re.sub(r", lockstep: \{[^}]*\}", "", text))
         base = [f"ingest.brokers={kafka.address}", f"state_dir={work.path / 'live'}", "epoch=100ms", "unfolded_max=1MiB"]
         daemon = work.daemon(config, work.path / "live.log", base)
-        wait_until(lambda: daemon.json("/status").get("samples", {}).get("trained", 0) > COUNT / 4, 120, "a quarter of the samples")
-        for path in ("/healthz", "/readyz", "/auc", "/metrics", "/status", "/nowhere"):
-            assert daemon.get(path)[0] in (200, 404, 503), path
+        paths = ("/healthz", "/readyz", "/auc", "/metrics", "/", "/nowhere", "/feature/user_id/1", "/status")
+
+        def a_quarter_is_trained():
+            for path in paths:  # every document is read while the owner loop writes it
+                assert daemon.get(path)[0] in (200, 404, 503), f"{path}; log ends:\n{daemon.log()[-6000:]}"
+            return daemon.json("/status").get("samples", {}).get("trained", 0) > COUNT / 4
+
+        wait_until(a_quarter_is_trained, 120, "a quarter of the samples")
         daemon.drain()
         work.daemon(config, work.path / "live.log", base, ["--until", "end"], wait_http=False).expect_exit(0, 300)
         out = tool("verify", "--state-dir", work.path / "live", "--brokers", kafka.address, "--topic", "killed.delta")[1]

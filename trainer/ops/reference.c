@@ -202,6 +202,7 @@ static void step_element(const struct fr_optimizer *o, float *v, float *state, f
         break;
     }
     case FR_UPDATE_FTRL: {
+        FR_CHECK(second);
         double n = (double)*second, n_new = n + g * g;
         double z = (double)*state + g - (sqrt(n_new) - sqrt(n)) / lr * w;
         *state = (float)z;
