@@ -161,6 +161,10 @@ static void document_status(struct fr_service *service, const struct snapshots *
         s->trainer.store_bytes, s->trainer.dirty_bytes, conf->memory_limit);
     fr_buffer_json_text(out, s->trainer.paused);
     fr_buffer_printf(out, ",");
+    put_number(out, "step_seconds", (double)s->trainer.step_ns / 1e9, ",");
+    put_number(out, "plan_seconds", (double)s->trainer.plan_ns / 1e9, ",");
+    put_number(out, "cut_seconds", (double)s->trainer.cut_ns / 1e9, ",");
+    put_number(out, "append_seconds", (double)atomic_load(&service->append_ns) / 1e9, ",");
     put_number(out, "loss", s->trainer.last_loss, "");
     put_tables(&s->trainer, out);
     put_partitions(service, &s->ingest, out);

@@ -30,7 +30,8 @@ static inline void fr_buffer_append(struct fr_buffer *buffer, const void *bytes,
     buffer->size += size;
 }
 void fr_buffer_printf(struct fr_buffer *buffer, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* text as a JSON string: quotes, backslashes and control characters escaped; other bytes as they are (UTF-8 is the caller's). */
+/* text as a JSON string: quotes, backslashes and control characters escaped; other bytes as they are (UTF-8 is the
+ * caller's). */
 void fr_buffer_json_text(struct fr_buffer *buffer, const char *text);
 
 static inline void fr_buffer_clear(struct fr_buffer *buffer)
