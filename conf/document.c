@@ -115,8 +115,7 @@ static void build_map(struct builder *builder, const yaml_node_t *from, struct f
         }
         if (fr_node_get(node, key->text)) {
             fr_problem(builder->problems, key, "", "duplicate key `%.80s`; expected every key once", key->text);
-            builder->failed = true; /* go on: more duplicates may follow */
-            continue;
+            continue; /* the first one counts while the rest is checked */
         }
         fr_node_add(builder->arena, node, key, value);
     }

@@ -30,13 +30,13 @@ struct public_epoch {
     bool rewinds;
 };
 
-static void release(struct public_epoch *public)
+static void release(struct public_epoch *shown)
 {
-    free(public->rows);
-    free(public->views);
-    free(public->dense);
-    free(public->offsets);
-    fr_arena_release(&public->arena);
+    free(shown->rows);
+    free(shown->views);
+    free(shown->dense);
+    free(shown->offsets);
+    fr_arena_release(&shown->arena);
 }
 
 static enum fr_status take_rows(const struct fr_codec_settings *settings, const struct fr_epoch *epoch,
@@ -126,56 +126,56 @@ static enum fr_status take_rewind(const struct fr_epoch *epoch, struct public_ep
     return FR_OK;
 }
 
-static void fill_commit(struct public_epoch *public, struct fr_delta_commit *commit)
+static void fill_commit(struct public_epoch *shown, struct fr_delta_commit *commit)
 {
-    const struct fr_announcement *announcement = &public->announcement;
+    const struct fr_announcement *announcement = &shown->announcement;
     for (uint32_t i = 0; i < announcement->n_tasks; i++)
-    public->auc[i] = (struct fr_delta_auc){announcement->tasks[i].task, announcement->tasks[i].auc};
-    public->offsets = fr_alloc(announcement->n_offsets + 1u, sizeof(*public->offsets));
+        shown->auc[i] = (struct fr_delta_auc){announcement->tasks[i].task, announcement->tasks[i].auc};
+    shown->offsets = fr_alloc(announcement->n_offsets + 1u, sizeof(*shown->offsets));
     for (uint32_t i = 0; i < announcement->n_offsets; i++)
-    public->offsets[i] = (struct fr_delta_offset){announcement->offsets[i].topic, announcement->offsets[i].partition,
-                                                  announcement->offsets[i].next_offset};
+        shown->offsets[i] = (struct fr_delta_offset){announcement->offsets[i].topic, announcement->offsets[i].partition,
+                                                     announcement->offsets[i].next_offset};
     *commit = (struct fr_delta_commit){.wm_ms = announcement->watermark_ms,
                                        .samples = announcement->samples,
                                        .t_ms = announcement->wall_ms,
                                        .n_auc = announcement->n_tasks,
-                                       .auc = public->auc,
+                                       .auc = shown->auc,
                                        .n_offsets = announcement->n_offsets,
-                                       .offsets = public->offsets};
+                                       .offsets = shown->offsets};
 }
 
 enum fr_status fr_delta_of_epoch(const struct fr_codec_settings *settings, const struct fr_epoch *epoch,
                                  fr_delta_sink *sink, void *self, uint64_t *saturated, struct fr_err *err)
 {
-    struct public_epoch *public = fr_alloc(1, sizeof(*public));
-    enum fr_status status = take_announcement(epoch, &public->arena, &public->announcement, err);
+    struct public_epoch *shown = fr_alloc(1, sizeof(*shown));
+    enum fr_status status = take_announcement(epoch, &shown->arena, &shown->announcement, err);
     if (status == FR_OK)
-        status = take_rewind(epoch, public, err);
+        status = take_rewind(epoch, shown, err);
     if (status == FR_OK)
-        status = take_rows(settings, epoch, public, err);
-    if (status == FR_OK && public->announcement.publish_dense)
-        status = take_dense(epoch, public, err);
+        status = take_rows(settings, epoch, shown, err);
+    if (status == FR_OK && shown->announcement.publish_dense)
+        status = take_dense(epoch, shown, err);
     if (status == FR_OK) {
         struct fr_delta_epoch delta = {.timeline = epoch->timeline,
                                        .epoch = epoch->epoch,
                                        .from = epoch->epoch,
                                        .digest = fr_sha256_u64(&epoch->digest),
                                        .previous = epoch->epoch > 1 ? fr_sha256_u64(&epoch->previous) : 0,
-                                       .with_model = public->announcement.publish_model,
-                                       .rewind = public->rewinds ? &public->rewind : NULL,
-                                       .rows = public->rows,
-                                       .n_rows = public->n_rows,
-                                       .dense = public->dense,
-                                       .n_dense = public->n_dense};
-        fill_commit(public, &delta.commit);
+                                       .with_model = shown->announcement.publish_model,
+                                       .rewind = shown->rewinds ? &shown->rewind : NULL,
+                                       .rows = shown->rows,
+                                       .n_rows = shown->n_rows,
+                                       .dense = shown->dense,
+                                       .n_dense = shown->n_dense};
+        fill_commit(shown, &delta.commit);
         status = fr_delta_write(settings, &delta, sink, self, saturated);
         if (status != FR_OK)
             fr_err_set(err, status, "epoch %llu cannot be written as delta records of at most %llu bytes: %s",
                        (unsigned long long)epoch->epoch, (unsigned long long)settings->piece_max,
                        fr_status_name(status));
     }
-    release(public);
-    free(public);
+    release(shown);
+    free(shown);
     return status;
 }
 

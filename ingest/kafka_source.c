@@ -55,7 +55,9 @@ static enum fr_status client_new(struct kafka_source *self, bool probe, rd_kafka
                                  struct fr_err *err)
 {
     char group[FR_MODEL_MAX + 16], kbytes[16];
-    uint32_t share = self->n_partitions ? QUEUE_KBYTES / self->n_partitions : QUEUE_KBYTES;
+    /* A full queue is looked at again after a second (2.0.2). Partitions that share a queue are each measured by all of
+     * it: a share of the bound would stop them all early and starve the trainer. */
+    uint32_t share = self->per_partition && self->n_partitions ? QUEUE_KBYTES / self->n_partitions : QUEUE_KBYTES;
     snprintf(group, sizeof(group), "freshet.%s", self->conf->model);
     snprintf(kbytes, sizeof(kbytes), "%u", share < QUEUE_KBYTES_MIN ? QUEUE_KBYTES_MIN : share);
     const struct fr_kafka_setting before[] = {

@@ -2,9 +2,9 @@
  *
  * Keys come exactly in the order of the table in section 7, integers unsigned and shortest (msgpack-c's packer
  * chooses), columns are bin and little-endian. A piece takes as many rows as surely fit: the bound counts the longest
- * header of every column, so that how many rows go into a piece depends on settings, table and piece number only. The
- * same input gives the same bytes: a resend is byte-identical. Thread: any, no state. Does not: sort (input comes
- * sorted by table and key), send, or judge values. */
+ * header of every column, so that how many rows go into a piece depends on settings, table and the length of its own
+ * envelope only. The same input gives the same bytes: a resend is byte-identical. Thread: any, no state. Does not: sort
+ * (input comes sorted by table and key), send, or judge values. */
 #include "codec/codec.h"
 
 #include <math.h>

@@ -21,7 +21,8 @@ struct fr_bench {
     uint64_t samples;    /* of e2e */
     uint32_t threads;
     struct fr_conf *conf;
-    double roof;              /* samples/s of the products alone; 0: not measured yet */
+    double roof;              /* samples/s of the products alone, the faster backend; 0: not measured yet */
+    double blas_roof;         /* the same with OpenBLAS */
     struct fr_buffer results; /* JSON objects, comma-separated */
     struct fr_buffer line;
     bool open; /* inside a result */

@@ -383,6 +383,8 @@ static int report(struct run *run, double before, double after)
     fr_bench_number(bench, "roof_after_samples_per_second", after);
     fr_bench_number(bench, "roof_samples_per_second", roof);
     fr_bench_number(bench, "ratio_to_roof", rate / roof);
+    fr_bench_number(bench, "blas_roof_samples_per_second", bench->blas_roof);
+    fr_bench_number(bench, "ratio_to_blas_roof", rate / bench->blas_roof);
     fr_bench_end(bench);
     return FR_TOOL_OK;
 }

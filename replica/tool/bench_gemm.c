@@ -201,6 +201,7 @@ double fr_bench_measure_roof(struct fr_bench *bench)
     double own = measure(fr_ops_cpu(), bench->threads), blas = measure(fr_ops_openblas(), bench->threads);
     double roof = own > blas ? own : blas;
     bench->roof = roof > bench->roof ? roof : bench->roof;
+    bench->blas_roof = blas > bench->blas_roof ? blas : bench->blas_roof;
     return roof;
 }
 
@@ -213,6 +214,7 @@ int fr_bench_gemm(struct fr_bench *bench)
     double own_one = measure(fr_ops_cpu(), 1), blas_one = measure(fr_ops_openblas(), 1);
     double roof = own > blas ? own : blas;
     bench->roof = roof > bench->roof ? roof : bench->roof;
+    bench->blas_roof = blas > bench->blas_roof ? blas : bench->blas_roof;
     fr_bench_begin(bench, "gemm");
     fr_bench_text(bench, "kernel", fr_ops_cpu()->name);
     fr_bench_text(bench, "blas", fr_ops_kernel(fr_ops_openblas()));

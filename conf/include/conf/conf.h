@@ -162,7 +162,7 @@ struct fr_conf {
         int format; /* enum fr_format */
         enum fr_start start;
         enum fr_on_loss on_loss;
-        char *dead_letter_topic; /* NULL when none: malformed records stop the service? no: default <topic>.dead */
+        char *dead_letter_topic; /* default <topic>.dead */
         uint32_t batch_size;
         int64_t batch_wait_ms;
         uint64_t record_max;
@@ -232,7 +232,8 @@ void fr_conf_reference(struct fr_buffer *out);
 
 /* Canonical model JSON (DESIGN section 7, `cfg`): sorted keys, no spaces, %.9g numbers, every default written out;
  * tables, slots, layers, labels, tasks as lists in their order; chunk rows and quantization. Only what determines
- * published values' meaning and scores (no optimizers, no brokers). Schema: exporter/codec/README.md. */
+ * published values' meaning and scores (no optimizers, no brokers). Schema: conf/README.md,
+ * "Model JSON". */
 void fr_conf_model_json(const struct fr_conf *conf, struct fr_buffer *out);
 /* The first 8 bytes of SHA-256 of that JSON, big-endian. */
 uint64_t fr_conf_fingerprint(const struct fr_conf *conf);
