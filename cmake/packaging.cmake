@@ -6,6 +6,7 @@ install(FILES replica/include/freshet/replica.h DESTINATION ${CMAKE_INSTALL_INCL
 install(FILES conf/freshet.yaml conf/OPTIONS.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
+file(RELATIVE_PATH freshet_pc_to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(cmake/freshet_replica.pc.in freshet_replica.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/freshet_replica.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 

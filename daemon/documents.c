@@ -29,12 +29,12 @@ static void put_auc(struct fr_buffer *out, const struct fr_auc_result *result)
     put_number(out, "weight", result->weight, "}");
 }
 
-static void document_auc(const struct fr_service *service, const struct fr_trainer_status *trainer,
+static void document_auc(const struct fr_service *service, const struct fr_trainer_status *trainer, uint64_t timeline,
                          struct fr_buffer *out)
 {
     const struct fr_conf *conf = service->conf;
-    fr_buffer_printf(out, "{\"model\":\"%s\",\"tl\":1,\"epoch\":%" PRIu64 ",\"as_of_ms\":", conf->model,
-                     trainer->epoch);
+    fr_buffer_printf(out, "{\"model\":\"%s\",\"tl\":%" PRIu64 ",\"epoch\":%" PRIu64 ",\"as_of_ms\":", conf->model,
+                     timeline, trainer->epoch);
     if (trainer->watermark_ms == INT64_MIN)
         fr_buffer_printf(out, "null");
     else
@@ -113,8 +113,8 @@ struct snapshots {
 static void document_status(struct fr_service *service, const struct snapshots *s, struct fr_buffer *out)
 {
     const struct fr_conf *conf = service->conf;
-    fr_buffer_printf(out, "{\"model\":\"%s\",\"phase\":\"%s\",\"kernel\":\"%s\"", conf->model,
-                     phase_name(atomic_load(&service->phase)),
+    fr_buffer_printf(out, "{\"version\":\"%s\",\"model\":\"%s\",\"phase\":\"%s\",\"kernel\":\"%s\"", FR_VERSION,
+                     conf->model, phase_name(atomic_load(&service->phase)),
                      service->trainer ? fr_trainer_kernel(service->trainer) : "");
     fr_buffer_printf(out,
                      ",\"timeline\":%" PRIu64 ",\"epoch\":%" PRIu64 ",\"durable\":%" PRIu64 ",\"folded\":%" PRIu64
@@ -164,7 +164,13 @@ static void document_status(struct fr_service *service, const struct snapshots *
     put_number(out, "step_seconds", (double)s->trainer.step_ns / 1e9, ",");
     put_number(out, "plan_seconds", (double)s->trainer.plan_ns / 1e9, ",");
     put_number(out, "cut_seconds", (double)s->trainer.cut_ns / 1e9, ",");
-    put_number(out, "append_seconds", (double)atomic_load(&service->append_ns) / 1e9, ",");
+    pthread_mutex_lock(&service->lock);
+    double cut_to_durable = (double)service->durable_cut_to_sync_ns / 1e9;
+    pthread_mutex_unlock(&service->lock);
+    fr_buffer_printf(out, "\"journaled\":{\"epochs\":%" PRIu64 ",\"image_bytes\":%" PRIu64 ",",
+                     atomic_load(&service->appends), atomic_load(&service->epoch_bytes));
+    put_number(out, "seconds", (double)atomic_load(&service->append_ns) / 1e9, ",");
+    put_number(out, "last_cut_to_durable_seconds", cut_to_durable, "},");
     put_number(out, "loss", s->trainer.last_loss, "");
     put_tables(&s->trainer, out);
     put_partitions(service, &s->ingest, out);
@@ -243,6 +249,32 @@ static void series_stream(struct fr_service *service, const struct snapshots *s)
     gauge(service, "freshet_loss", NULL, "Loss of the last batch.", s->trainer.last_loss);
 }
 
+/* P2, summed over the partitions as of the last durable epoch: decoded + dead-lettered = delivered; trained +
+ * metrics-only + masked + quarantined + skipped = samples decoded. */
+static void series_ledger(struct fr_service *service)
+{
+    struct fr_partition_position sum = {0};
+    pthread_mutex_lock(&service->lock);
+    for (uint32_t i = 0; i < service->durable_positions.count; i++) {
+        const struct fr_partition_position *p = &service->durable_positions.partitions[i];
+        sum.delivered += p->delivered;
+        sum.decoded += p->decoded;
+        sum.dead_lettered += p->dead_lettered;
+        sum.lost += p->lost;
+        sum.samples += p->samples;
+        sum.skipped += p->skipped;
+    }
+    pthread_mutex_unlock(&service->lock);
+    counter(service, "freshet_records_delivered_total", NULL, "Records in effect, as of the last durable epoch.",
+            sum.delivered);
+    counter(service, "freshet_records_decoded_total", NULL, "Of these, decoded.", sum.decoded);
+    counter(service, "freshet_records_dead_lettered_total", NULL, "Of these, sent to the dead-letter topic.",
+            sum.dead_lettered);
+    counter(service, "freshet_records_lost_total", NULL, "Records that the log lost before they were read.", sum.lost);
+    counter(service, "freshet_samples_decoded_total", NULL, "Samples of decoded records.", sum.samples);
+    counter(service, "freshet_samples_skipped_total", NULL, "Decoded samples passed over.", sum.skipped);
+}
+
 static void series_epochs(struct fr_service *service, const struct snapshots *s)
 {
     gauge(service, "freshet_epoch", "stage=\"cut\"", "Newest epoch at each stage.", (double)s->trainer.epoch);
@@ -312,7 +344,7 @@ void fr_documents_publish(struct fr_service *service)
         fr_publisher_get_status(service->publisher, &s->publisher);
     if (service->durable)
         fr_durable_get_status(service->durable, &s->durable);
-    document_auc(service, &s->trainer, &body);
+    document_auc(service, &s->trainer, s->durable.timeline ? s->durable.timeline : 1, &body);
     publish(service, "/auc", true, &body);
     document_status(service, s, &body);
     publish(service, "/status", true, &body);
@@ -322,6 +354,7 @@ void fr_documents_publish(struct fr_service *service)
     /* Before that the start itself says why it waits. */
     fr_http_reason(service->http, "stream", atomic_load(&service->ingest_started) ? s->ingest.problem : NULL);
     series_stream(service, s);
+    series_ledger(service);
     series_epochs(service, s);
     series_model(service, s);
     fr_ingest_status_release(&s->ingest);

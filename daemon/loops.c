@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/check.h"
 #include "base/log.h"
 
 static void nap_ms(long ms)
@@ -152,12 +153,13 @@ static void remember_positions(struct fr_service *service, const struct fr_stage
         if (strcmp(stage->sections[i].name, "positions") != 0)
             continue;
         struct fr_positions positions = {0};
-        if (fr_positions_parse(stage->sections[i].bytes.data, stage->sections[i].bytes.size, &positions) == FR_OK) {
-            fr_ingest_commit(service->ingest, &positions);
-            pthread_mutex_lock(&service->lock);
-            fr_positions_copy(&positions, &service->durable_positions);
-            pthread_mutex_unlock(&service->lock);
-        }
+        enum fr_status parsed =
+            fr_positions_parse(stage->sections[i].bytes.data, stage->sections[i].bytes.size, &positions);
+        FR_CHECK(parsed == FR_OK); /* our own bytes of a moment ago */
+        fr_ingest_commit(service->ingest, &positions);
+        pthread_mutex_lock(&service->lock);
+        fr_positions_copy(&positions, &service->durable_positions);
+        pthread_mutex_unlock(&service->lock);
         fr_positions_release(&positions);
     }
 }

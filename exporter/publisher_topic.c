@@ -95,7 +95,10 @@ static enum fr_status create_topic(struct fr_publisher *publisher, rd_kafka_t *c
         rd_kafka_NewTopic_new(topic, (int)publisher->options.partitions, -1, text, sizeof(text));
     if (!request)
         return fr_err_set(err, FR_E_INVALID, "topic %s: %s", topic, text);
+    /* Replicas begin at epoch 1: nothing may be deleted or compacted. An operator who keeps less is warned at start. */
     (void)rd_kafka_NewTopic_set_config(request, "cleanup.policy", "delete");
+    (void)rd_kafka_NewTopic_set_config(request, "retention.ms", "-1");
+    (void)rd_kafka_NewTopic_set_config(request, "retention.bytes", "-1");
     rd_kafka_AdminOptions_t *options = admin_options(client, RD_KAFKA_ADMIN_OP_CREATETOPICS);
     rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
     rd_kafka_CreateTopics(client, &request, 1, options, queue);
@@ -196,7 +199,9 @@ static enum fr_status check_policy(struct fr_publisher *publisher, rd_kafka_t *c
                           topic);
     if (finite)
         fr_log(FR_LOG_WARN, "publisher", "topic_retention_finite",
-               "topic=%s problem=\"old delta records are deleted; a new replica then needs a snapshot\"", topic);
+               "topic=%s problem=\"old delta records are deleted, and in this version a replica starts at epoch 1: set "
+               "retention.ms=-1 and retention.bytes=-1 on it\"",
+               topic);
     return FR_OK;
 }
 

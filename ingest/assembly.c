@@ -233,12 +233,6 @@ enum fr_status fr_assembly_pending(struct fr_ingest *self)
 
 /* ---- events ---- */
 
-/* The decoder says only that a record is refused; of the reasons, "too far in the future" has a counter of its own. */
-static bool from_future(const struct fr_ingest *self)
-{
-    return strstr(self->reason, "ingest.future_max") != NULL;
-}
-
 static enum fr_status take_record(struct fr_ingest *self, struct fr_source_event *event)
 {
     struct fr_lane *lane = &self->lanes[event->partition];
@@ -267,7 +261,7 @@ static enum fr_status take_record(struct fr_ingest *self, struct fr_source_event
         self->staged_from = !again ? 0 : lane->item < self->staged ? lane->item : self->staged;
         self->pending = FR_PENDING_SAMPLES;
     } else {
-        *(from_future(self) ? &self->tally.future : &self->tally.malformed) += 1;
+        *(fr_decoder_refused_future(self->decoder) ? &self->tally.future : &self->tally.malformed) += 1;
         self->pending = FR_PENDING_LETTER;
     }
     return fr_assembly_pending(self);

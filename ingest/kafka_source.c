@@ -316,8 +316,11 @@ static enum fr_status take_error(struct kafka_source *self, rd_kafka_message_t *
 {
     rd_kafka_resp_err_t code = message->err;
     if (fr_kafka_status(code) == FR_E_DENIED) {
-        return fr_err_set(err, FR_E_DENIED, "%s/%" PRId32 ": %s", self->names[index].topic,
-                          self->names[index].partition, rd_kafka_err2str(code));
+        return fr_err_set(err, FR_E_DENIED,
+                          "%s/%" PRId32 ": %s; grant this user READ on the topic and on group freshet.%s, then start "
+                          "again: nothing is lost",
+                          self->names[index].topic, self->names[index].partition, rd_kafka_err2str(code),
+                          self->conf->model);
     }
     *out = (struct fr_source_event){.partition = index, .offset = message->offset};
     snprintf(out->text, sizeof(out->text), "%s", rd_kafka_message_errstr(message));
@@ -339,7 +342,10 @@ static enum fr_status take_error(struct kafka_source *self, rd_kafka_message_t *
 static enum fr_status take_health(struct kafka_source *self, struct fr_source_event *out, struct fr_err *err)
 {
     if (self->health.topic_denied)
-        return fr_err_set(err, FR_E_DENIED, "reading from %s: %s", self->conf->ingest.brokers, self->health.text);
+        return fr_err_set(err, FR_E_DENIED,
+                          "reading from %s: %s; grant this user READ on the topic and on group freshet.%s, then start "
+                          "again: nothing is lost",
+                          self->conf->ingest.brokers, self->health.text, self->conf->model);
     for (uint32_t i = 0; self->health.topic_gone && i < self->n_partitions; i++)
         if (self->partitions[i].reading) {
             *out = (struct fr_source_event){.kind = FR_SOURCE_BROKEN, .partition = i};

@@ -201,7 +201,7 @@ static bool paused(struct fr_trainer *trainer)
     if (over)
         snprintf(trainer->status.paused, sizeof(trainer->status.paused),
                  "memory_limit: tables hold %" PRIu64 " bytes of %" PRIu64
-                 "; raise memory_limit or let rows expire sooner (expire: idle)",
+                 "; restart with a larger memory_limit (nothing expires while reading is paused)",
                  fr_store_bytes(trainer->store), trainer->conf->memory_limit);
     else
         memcpy(trainer->status.paused, trainer->pause_reason, sizeof(trainer->status.paused));

@@ -168,7 +168,8 @@ enum fr_status fr_decode_t(struct fr_decoder *d, const struct fr_token *first)
     if (d->scoring || d->timestamp_ms <= 0 || d->t_ms <= d->timestamp_ms)
         return FR_OK;
     int64_t ahead = d->t_ms - d->timestamp_ms; /* both above 0: no overflow */
-    if (ahead > d->conf->ingest.future_max_ms)
+    d->from_future = ahead > d->conf->ingest.future_max_ms;
+    if (d->from_future)
         return fr_decode_fail(d, FR_E_INVALID,
                               "event time is %lld ms after the Kafka timestamp, more than ingest.future_max (%lld ms)",
                               (long long)ahead, (long long)d->conf->ingest.future_max_ms);

@@ -43,6 +43,7 @@ struct fr_decoder {
     /* Of the sample being parsed. */
     int64_t timestamp_ms;
     int64_t t_ms;
+    bool from_future; /* refused for its event time */
     uint32_t use;
     uint32_t labels_present;
     struct fr_decode_path path;

@@ -44,6 +44,12 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < FR_ARRAY_LEN(commands); i++)
         if (strcmp(argv[1], commands[i].name) == 0)
             return commands[i].run(argc - 1, argv + 1);
+    static const char *const later[] = {"migrate", "import", "plan"};
+    for (size_t i = 0; i < FR_ARRAY_LEN(later); i++)
+        if (strcmp(argv[1], later[i]) == 0) {
+            fprintf(stderr, "freshet: %s is not in this version\n", argv[1]);
+            return FR_TOOL_USAGE;
+        }
     fprintf(stderr, "freshet: unknown command %s\n\n", argv[1]);
     print_usage(stderr);
     return FR_TOOL_USAGE;

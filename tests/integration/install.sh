@@ -25,7 +25,6 @@ int main(void)
 }
 PROGRAM
 pc=$(dirname "$(find "$work/prefix" -name freshet_replica.pc)")
-sed -i "s|^prefix=.*|prefix=$work/prefix|" "$pc/freshet_replica.pc"
 # shellcheck disable=SC2046
 cc -std=c17 -Wall -Werror "$work/serve.c" -o "$work/serve" $(PKG_CONFIG_PATH=$pc pkg-config --cflags --libs freshet_replica) "-Wl,-rpath,$(dirname "$pc")"
 "$work/serve"

@@ -32,6 +32,8 @@ void fr_decoder_free(struct fr_decoder *decoder);
  * or string length. */
 enum fr_status fr_decode_record(struct fr_decoder *decoder, const struct fr_record *record, uint32_t *n_samples,
                                 const char **reason) FR_MUST_CHECK;
+/* Whether the last refusal was for an event time more than future_max after the Kafka timestamp. */
+bool fr_decoder_refused_future(const struct fr_decoder *decoder);
 /* Appends items [from, from + count) of the staged record to the batch (several calls may split it between batches; a
  * group is never split: in this version every item is its own group). Counters for unknown slots etc. go to the batch
  * that takes item 0. */
