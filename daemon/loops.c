@@ -5,7 +5,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -14,6 +17,13 @@ static void nap_ms(long ms)
 {
     struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
     nanosleep(&time, NULL); /* waiting for the outside world: brokers, disks */
+}
+
+/* Threads that may run late yield to training: on few cores a fork-join loop waits for its slowest worker, and a worker
+ * that loses its core to a fold holds up all of them. Per thread on Linux; best effort. */
+static void yield_to_training(void)
+{
+    (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), FR_BACKGROUND_NICE);
 }
 
 static void set_starting(struct fr_service *service, const char *text)
@@ -193,6 +203,7 @@ void *fr_durable_main(void *self)
 {
     struct fr_service *service = self;
     int beat = fr_http_watch(service->http, "durable", FR_WATCHDOG_MS);
+    yield_to_training();
     for (;;) {
         void *item = NULL;
         fr_http_beat(service->http, beat);
@@ -226,6 +237,7 @@ void *fr_publisher_main(void *self)
 {
     struct fr_service *service = self;
     int beat = fr_http_watch(service->http, "publisher", FR_WATCHDOG_MS);
+    yield_to_training();
     if (retry_until_ready(service, &service->stop_publisher, beat, "publisher", check_delta)) {
         atomic_store(&service->delta_checked, true);
         fr_publisher_offer(service->publisher, atomic_load(&service->durable_epoch));
@@ -280,6 +292,7 @@ void *fr_fold_main(void *self)
 {
     struct fr_service *service = self;
     uint64_t told = 0;
+    yield_to_training();
     while (!atomic_load(&service->stop_fold)) {
         struct fr_err err = {0};
         struct fr_durable_status durable;

@@ -29,6 +29,7 @@ enum {
     FR_RETRY_MS_MIN = 250, /* back-off of start checks, doubled up to the next */
     FR_RETRY_MS_MAX = 5000,
     FR_JOURNAL_FILE_MAX = 64 << 20, /* upper bound of a journal file: what a trim waits for */
+    FR_BACKGROUND_NICE = 10,        /* durable, publisher and fold thread beside the trainer and its workers */
     FR_TICK_MS = 200,               /* main loop: documents and supervision */
     FR_WATCHDOG_MS = 60000,         /* a loop that has not turned for so long makes /healthz 503 */
     FR_CLOSE_S = 5,                 /* then the process ends without waiting for clients and threads */
