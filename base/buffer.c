@@ -52,16 +52,22 @@ void fr_buffer_printf(struct fr_buffer *buffer, const char *format, ...)
     va_end(arguments);
 }
 
-void fr_buffer_json_text(struct fr_buffer *buffer, const char *text)
+void fr_buffer_json_bytes(struct fr_buffer *buffer, const char *text, size_t size)
 {
     fr_put_u8(buffer, '"');
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-        if (*c == '"' || *c == '\\')
-            fr_buffer_printf(buffer, "\\%c", *c);
-        else if (*c < 0x20)
-            fr_buffer_printf(buffer, "\\u%04x", *c);
+    for (size_t i = 0; i < size; i++) {
+        unsigned char c = (unsigned char)text[i];
+        if (c == '"' || c == '\\')
+            fr_buffer_printf(buffer, "\\%c", c);
+        else if (c < 0x20)
+            fr_buffer_printf(buffer, "\\u%04x", c);
         else
-            fr_put_u8(buffer, *c);
+            fr_put_u8(buffer, c);
     }
     fr_put_u8(buffer, '"');
+}
+
+void fr_buffer_json_text(struct fr_buffer *buffer, const char *text)
+{
+    fr_buffer_json_bytes(buffer, text, strlen(text));
 }

@@ -96,3 +96,14 @@ double fr_random_normal(uint64_t seed, uint64_t stream, uint64_t key, uint64_t i
     double u2 = fr_random_uniform(seed, stream, key, 2 * index + 1);
     return sqrt(-2.0 * log_unit(u1)) * cos_turn(u2);
 }
+
+double fr_random_truncated_normal(uint64_t seed, uint64_t stream, uint64_t key, uint64_t index)
+{
+    enum { DRAWS_MAX = 64 }; /* one in 22 is drawn again: 64 in a row have a chance of 1e-86 */
+    for (uint64_t draw = 0; draw < DRAWS_MAX; draw++) {
+        double x = fr_random_normal(seed, stream, key, index + (draw << 32));
+        if (x >= -2.0 && x <= 2.0)
+            return x;
+    }
+    return 0.0;
+}

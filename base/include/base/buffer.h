@@ -33,6 +33,7 @@ void fr_buffer_printf(struct fr_buffer *buffer, const char *format, ...) __attri
 /* text as a JSON string: quotes, backslashes and control characters escaped; other bytes as they are (UTF-8 is the
  * caller's). */
 void fr_buffer_json_text(struct fr_buffer *buffer, const char *text);
+void fr_buffer_json_bytes(struct fr_buffer *buffer, const char *text, size_t size);
 
 static inline void fr_buffer_clear(struct fr_buffer *buffer)
 {

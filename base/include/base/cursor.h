@@ -7,6 +7,7 @@
 #ifndef FR_BASE_CURSOR_H
 #define FR_BASE_CURSOR_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -67,10 +68,87 @@ void fr_cursor_init(struct fr_cursor *cursor, enum fr_format format, const void 
 enum fr_status fr_cursor_next(struct fr_cursor *cursor, struct fr_token *token) FR_MUST_CHECK;
 /* Consumes the rest of a value whose first token was just read (a scalar: nothing to do). */
 enum fr_status fr_cursor_skip(struct fr_cursor *cursor, const struct fr_token *first) FR_MUST_CHECK;
+/* MessagePack: takes the next value when its encoding is exactly these bytes (1 to 64 of them; a scalar that was a
+ * valid token before): what a reader expects costs one comparison. */
+static inline bool fr_cursor_take(struct fr_cursor *cursor, const uint8_t *bytes, size_t size)
+{
+    if (cursor->format != FR_FORMAT_MSGPACK || cursor->level[cursor->depth].remaining == 0 ||
+        (size_t)(cursor->end - cursor->at) < size)
+        return false;
+    for (size_t i = 0; i + 4 <= size; i += 4)
+        if (fr_load_u32(cursor->at + i) != fr_load_u32(bytes + i))
+            return false;
+    for (size_t i = size & ~(size_t)3; i < size; i++)
+        if (cursor->at[i] != bytes[i])
+            return false;
+    cursor->at += size;
+    cursor->level[cursor->depth].remaining -= 1;
+    return true;
+}
+/* MessagePack: takes the next value when it is an unsigned integer (not in the last bytes of the input, where the
+ * general way is as good). */
+static inline bool fr_cursor_take_unsigned(struct fr_cursor *cursor, uint64_t *value)
+{
+    if (cursor->format != FR_FORMAT_MSGPACK || cursor->level[cursor->depth].remaining == 0 ||
+        cursor->end - cursor->at < 9)
+        return false;
+    uint8_t head = cursor->at[0];
+    if (head < 0x80) {
+        *value = head;
+        cursor->at += 1;
+    } else if (head >= 0xcc && head <= 0xcf) {
+        unsigned size = 1u << (head - 0xcc);
+        *value = __builtin_bswap64(fr_load_u64(cursor->at + 1)) >> (64 - 8 * size);
+        cursor->at += 1 + size;
+    } else {
+        return false;
+    }
+    cursor->level[cursor->depth].remaining -= 1;
+    return true;
+}
+/* The same for a float, f32 or f64, NaN and infinities included. */
+static inline bool fr_cursor_take_float(struct fr_cursor *cursor, double *value)
+{
+    if (cursor->format != FR_FORMAT_MSGPACK || cursor->level[cursor->depth].remaining == 0 ||
+        cursor->end - cursor->at < 9 || (cursor->at[0] & 0xfe) != 0xca)
+        return false;
+    if (cursor->at[0] == 0xca) {
+        uint32_t bits = __builtin_bswap32(fr_load_u32(cursor->at + 1));
+        float single;
+        memcpy(&single, &bits, sizeof(single));
+        *value = (double)single;
+        cursor->at += 5;
+    } else {
+        uint64_t bits = __builtin_bswap64(fr_load_u64(cursor->at + 1));
+        memcpy(value, &bits, sizeof(bits));
+        cursor->at += 9;
+    }
+    cursor->level[cursor->depth].remaining -= 1;
+    return true;
+}
 /* Byte position for messages. */
 static inline size_t fr_cursor_offset(const struct fr_cursor *cursor)
 {
     return (size_t)(cursor->at - cursor->begin);
+}
+
+/* RFC 3629: shortest forms only, no surrogates, at most U+10FFFF. Most strings are short and ASCII: those take two
+ * loads. */
+bool fr_utf8_valid_slow(const uint8_t *at, size_t size);
+static inline bool fr_utf8_valid(const uint8_t *at, size_t size)
+{
+    const uint64_t high = 0x8080808080808080ULL;
+    uint64_t seen = 0;
+    if (size >= 8) {
+        for (size_t i = 0; i + 8 <= size; i += 8)
+            seen |= fr_load_u64(at + i);
+        seen |= fr_load_u64(at + size - 8);
+    } else if (size >= 4) {
+        seen = (uint64_t)fr_load_u32(at) | fr_load_u32(at + size - 4);
+    } else if (size > 0) {
+        seen = (uint64_t)at[0] | at[size / 2] | at[size - 1];
+    }
+    return __builtin_expect((seen & high) == 0, 1) || fr_utf8_valid_slow(at, size);
 }
 
 #endif

@@ -28,19 +28,25 @@ FR_HD uint32_t fr_f32_bits(float v)
     return bits;
 }
 
+/* condition ? a : b without a branch: the functions below compute every case and select one, because a compiler
+ * vectorises no loop with a branch in it. */
+FR_HD float fr_select_f32(int condition, float a, float b)
+{
+    uint32_t mask = 0u - (uint32_t)condition;
+    return fr_bits_f32((fr_f32_bits(a) & mask) | (fr_f32_bits(b) & ~mask));
+}
+
 /* e^x by x = n ln2 + r, |r| <= ln2/2 (Cody and Waite 1980), degree-6 polynomial. Saturates to +inf above 88.72 and 0
  * below -87.3. */
 FR_HD float fr_expf(float x)
 {
-    if (x != x)
-        return x;
-    if (x > 88.72283f)
-        return fr_bits_f32(0x7f800000u);
-    if (x < -87.33654f)
-        return 0.0f;
-    float n = x * 1.44269504088896341f;
-    n = n >= 0.0f ? (float)(int32_t)(n + 0.5f) : (float)(int32_t)(n - 0.5f);
-    float r = x - n * 0.693359375f;
+    /* 0 for NaN too: it has no integer part. */
+    float in = fr_select_f32((x >= -87.33654f) & (x <= 88.72283f), x, 0.0f);
+    float n = in * 1.44269504088896341f;
+    float half = fr_bits_f32(0x3f000000u | (fr_f32_bits(n) & 0x80000000u));
+    int32_t k = (int32_t)(n + half);
+    n = (float)k;
+    float r = in - n * 0.693359375f;
     r = r - n * -2.12194440e-4f;
     float p = 1.9875691500e-4f;
     p = p * r + 1.3981999507e-3f;
@@ -49,10 +55,12 @@ FR_HD float fr_expf(float x)
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     float y = p * (r * r) + r + 1.0f;
-    int32_t k = (int32_t)n;
-    if (k > 127) /* 2^128 does not fit one factor */
-        return y * fr_bits_f32(0x7f000000u) * 2.0f;
-    return y * fr_bits_f32((uint32_t)(k + 127) << 23);
+    /* 2^128 does not fit one factor: 2^k = 2^(k - k/2) 2^(k/2). */
+    int32_t low = k >> 1;
+    y = y * fr_bits_f32((uint32_t)(k - low + 127) << 23) * fr_bits_f32((uint32_t)(low + 127) << 23);
+    y = fr_select_f32(x > 88.72283f, fr_bits_f32(0x7f800000u), y);
+    y = fr_select_f32(x < -87.33654f, 0.0f, y);
+    return fr_select_f32(x != x, x, y);
 }
 
 /* Natural logarithm of x > 0 (x <= 0: NaN or -inf as in C). Mantissa in [sqrt(1/2), sqrt(2)), degree-8 polynomial
@@ -109,29 +117,25 @@ FR_HD float fr_log1pf(float x)
 
 FR_HD float fr_sigmoidf(float x)
 {
-    if (x >= 0.0f)
-        return 1.0f / (1.0f + fr_expf(-x));
-    float e = fr_expf(x);
-    return e / (1.0f + e);
+    float e = fr_expf(fr_select_f32(x >= 0.0f, -x, x));
+    return fr_select_f32(x >= 0.0f, 1.0f, e) / (1.0f + e);
 }
 
 /* Odd polynomial below 0.625 (Cephes form), where 1 - 2/(e^2x + 1) would cancel; saturates to 1 above 10. */
 FR_HD float fr_tanhf(float x)
 {
-    if (x != x)
-        return x;
-    float a = x >= 0.0f ? x : -x;
-    if (a < 0.625f) {
-        float z = a * a;
-        float p = -5.70498872745e-3f;
-        p = p * z + 2.06390887954e-2f;
-        p = p * z - 5.37397155531e-2f;
-        p = p * z + 1.33314422036e-1f;
-        p = p * z - 3.33332819422e-1f;
-        return p * z * x + x;
-    }
-    float t = a > 10.0f ? 1.0f : 1.0f - 2.0f / (fr_expf(a + a) + 1.0f);
-    return x >= 0.0f ? t : -t;
+    float a = fr_bits_f32(fr_f32_bits(x) & 0x7fffffffu);
+    float z = a * a;
+    float p = -5.70498872745e-3f;
+    p = p * z + 2.06390887954e-2f;
+    p = p * z - 5.37397155531e-2f;
+    p = p * z + 1.33314422036e-1f;
+    p = p * z - 3.33332819422e-1f;
+    float small = p * z * x + x;
+    float t = 1.0f - 2.0f / (fr_expf(a + a) + 1.0f);
+    t = fr_select_f32(a > 10.0f, 1.0f, t);
+    float large = fr_bits_f32(fr_f32_bits(t) | (fr_f32_bits(x) & 0x80000000u));
+    return fr_select_f32(x != x, x, fr_select_f32(a < 0.625f, small, large));
 }
 
 /* log(1 + e^x) without overflow. */

@@ -11,5 +11,7 @@ double fr_random_uniform(uint64_t seed, uint64_t stream, uint64_t key, uint64_t 
 /* Standard normal: inverse-CDF-free Box-Muller from two draws, with our own log, sqrt and sine polynomial so that every
  * processor and libm gives the same bits (DESIGN section 10). */
 double fr_random_normal(uint64_t seed, uint64_t stream, uint64_t key, uint64_t index);
+/* The same, drawn again until it is within two standard deviations. index < 2^32: the higher bits count the draws. */
+double fr_random_truncated_normal(uint64_t seed, uint64_t stream, uint64_t key, uint64_t index);
 
 #endif

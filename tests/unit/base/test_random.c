@@ -173,6 +173,27 @@ static void normal_numbers_match_libm_closely(void **state)
     assert_true(worst < 5e-15);
 }
 
+/* Cut at two standard deviations: variance 1 - 2 * 2 phi(2) / (2 Phi(2) - 1) = 0.7737413. */
+static void truncated_normal_numbers_are_drawn_again_beyond_two_deviations(void **state)
+{
+    (void)state;
+    double sum = 0, squares = 0;
+    uint64_t again = 0;
+    for (uint64_t i = 0; i < DRAWS; i++) {
+        double x = fr_random_truncated_normal(5, 6, 7, i), first = fr_random_normal(5, 6, 7, i);
+        assert_true(x >= -2.0 && x <= 2.0);
+        if (x == first)
+            assert_true(fabs(first) <= 2.0);
+        else
+            again++;
+        sum += x;
+        squares += x * x;
+    }
+    assert_true(fabs(again / (double)DRAWS - 0.0455003) < 5 * 0.2084 / 1024);
+    assert_true(fabs(sum / DRAWS) < 5 * 0.88 / 1024);
+    assert_true(fabs(squares / DRAWS - 0.7737413) < 5 * 0.98 / 1024);
+}
+
 static void the_values_never_change(void **state)
 {
     (void)state;
@@ -203,6 +224,7 @@ int main(void)
         cmocka_unit_test(uniform_numbers_fill_the_unit_interval),
         cmocka_unit_test(normal_numbers_have_the_normal_moments),
         cmocka_unit_test(normal_numbers_match_libm_closely),
+        cmocka_unit_test(truncated_normal_numbers_are_drawn_again_beyond_two_deviations),
         cmocka_unit_test(the_values_never_change),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
