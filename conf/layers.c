@@ -1,8 +1,8 @@
-/* Layers: `{name, <op>: argument, options}` -> operations over resolved vectors, in an order in which every layer comes
- * after what it reads (a stable topological sort, Kahn 1962, so that the order of the file stays where it can).
+/* Layers: `{name, <op>: argument, options}` -> operations over resolved references, in an order in which every layer
+ * comes after what it reads (a stable topological sort, Kahn 1962, so that the order of the file stays where it can).
  *
- * A reference is `slot`, `slot.part`, `layer`, or the pooling `{sum: slot.part}` or `{mean: slot.part}`. New models add
- * operations, never grammar: what is not here yet is a row LATER of the option table. */
+ * The table of rules says what an operation takes. New models add operations, never grammar: what is not here yet is a
+ * row LATER of the option table. References are refs.c's, shapes are shapes.c's. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,18 +10,52 @@
 
 #include "base/check.h"
 #include "loader.h"
-#include "scalar.h"
 
-const char fr_layer_ops[] = "concat|mlp|dense|bi_interaction|sum|add";
-const char fr_layer_activations[] = "none|relu";
+const char fr_layer_ops[] = "concat|mlp|dense|bi_interaction|sum|add|mean|sqrtn|last|multiply|fm|dot_interaction|cross|"
+                            "bias|layer_norm|dropout|activate|stop_gradient|attention|gru|augru|experts|mixture";
+const char fr_layer_activations[] = "none|relu|sigmoid|tanh|gelu|prelu|dice|leaky_relu";
 
-struct resolver {
-    struct fr_loader *loader;
-    const struct fr_layer_draft *drafts;
-    uint32_t n_drafts;
-    const struct fr_layer_draft *draft; /* whose references are resolved */
-    uint32_t layer;
+/* In the order of the bits of enum fr_layer_option. */
+static const char *const option_names[] = {"units", "activation", "depth", "rank",     "count",
+                                           "rate",  "softmax",    "init",  "optimizer"};
+
+enum {
+    LEARNS = FR_LAYER_INIT | FR_LAYER_OPTIMIZER,
+    MLP = FR_LAYER_UNITS | FR_LAYER_ACTIVATION | LEARNS,
+    ATTENTION_UNITS = 16, /* of Zhou et al. 2018's reference, and of ours */
 };
+
+static const struct fr_layer_rule rules[] = {
+    [FR_LAYER_CONCAT] = {.inline_ = true},
+    [FR_LAYER_MLP] = {.options = MLP, .required = FR_LAYER_UNITS},
+    [FR_LAYER_DENSE] = {.options = MLP, .required = FR_LAYER_UNITS, .one_unit = true},
+    [FR_LAYER_BI_INTERACTION] = {.inline_ = true},
+    [FR_LAYER_SUM] = {.inline_ = true},
+    [FR_LAYER_ADD] = {.inline_ = true},
+    [FR_LAYER_MEAN] = {.refs_max = 1, .inline_ = true},
+    [FR_LAYER_SQRTN] = {.refs_max = 1, .inline_ = true},
+    [FR_LAYER_LAST] = {.refs_max = 1, .inline_ = true},
+    [FR_LAYER_MULTIPLY] = {.inline_ = true},
+    [FR_LAYER_FM] = {.refs_min = 2, .inline_ = true},
+    [FR_LAYER_DOT_INTERACTION] = {.refs_min = 2, .inline_ = true},
+    [FR_LAYER_CROSS] = {.options = FR_LAYER_DEPTH | FR_LAYER_RANK | LEARNS},
+    [FR_LAYER_BIAS] = {.options = FR_LAYER_OPTIMIZER, .inline_ = true},
+    [FR_LAYER_LAYER_NORM] = {.options = FR_LAYER_OPTIMIZER, .inline_ = true},
+    [FR_LAYER_DROPOUT] = {.options = FR_LAYER_RATE, .required = FR_LAYER_RATE},
+    [FR_LAYER_ACTIVATE] = {.options = FR_LAYER_ACTIVATION | FR_LAYER_OPTIMIZER, .required = FR_LAYER_ACTIVATION},
+    [FR_LAYER_STOP_GRADIENT] = {.inline_ = true},
+    [FR_LAYER_ATTENTION] = {.options = MLP | FR_LAYER_SOFTMAX, .roles = {"query", "keys"}},
+    [FR_LAYER_GRU] = {.options = FR_LAYER_UNITS | LEARNS, .required = FR_LAYER_UNITS, .one_unit = true},
+    [FR_LAYER_AUGRU] = {.options = LEARNS, .roles = {"query", "keys"}},
+    [FR_LAYER_EXPERTS] = {.options = MLP | FR_LAYER_COUNT, .required = FR_LAYER_UNITS | FR_LAYER_COUNT},
+    [FR_LAYER_MIXTURE] = {.options = LEARNS, .roles = {"gate", "experts"}},
+};
+
+const struct fr_layer_rule *fr_layer_rule(enum fr_layer_op op)
+{
+    FR_CHECK((size_t)op < FR_ARRAY_LEN(rules));
+    return &rules[op];
+}
 
 /* --- options of one layer
  * -------------------------------------------------------------------------------------------------- */
@@ -46,326 +80,270 @@ FR_READ(fr_read_layer_units)
     bool list = node->kind == FR_NODE_LIST;
     if (list && !fr_loader_count(loader, node, path, 1, FR_UNITS_MAX))
         return;
-    draft->has_units = true;
     draft->layer.n_units = list ? node->count : 1;
     const struct fr_option width = {.type = FR_OPTION_U32, .path = "units", .min = 1, .max = FR_WIDTH_MAX};
     for (uint32_t i = 0; i < draft->layer.n_units; i++)
         fr_loader_read(loader, &width, list ? node->values[i] : node, path, &draft->layer.units[i]);
 }
 
-static void finish_draft(struct fr_loader *loader, struct fr_layer_draft *draft)
+/* "mlp, dense or gru": the operations that take the option. */
+static void name_takers(unsigned option, char *out, size_t room)
+{
+    size_t left = 0, used = 0;
+    for (size_t op = 0; op < FR_ARRAY_LEN(rules); op++)
+        left += (rules[op].options & option) != 0;
+    out[0] = '\0';
+    for (size_t op = 0; op < FR_ARRAY_LEN(rules); op++) {
+        char name[32];
+        if (!(rules[op].options & option))
+            continue;
+        left -= 1;
+        fr_choice_name(fr_layer_ops, (int)op, name);
+        int n = snprintf(out + used, room - used, "%s%s", used == 0 ? "" : left == 0 ? " or " : ", ", name);
+        FR_CHECK(n > 0 && (size_t)n < room - used);
+        used += (size_t)n;
+    }
+}
+
+static void check_options(struct fr_loader *loader, const struct fr_layer_draft *draft)
+{
+    const struct fr_layer_rule *rule = fr_layer_rule(draft->layer.op);
+    char op[32];
+    fr_choice_name(fr_layer_ops, draft->layer.op, op);
+    for (size_t i = 0; i < FR_ARRAY_LEN(option_names); i++) {
+        const struct fr_node *given = fr_node_get(draft->node, option_names[i]);
+        unsigned bit = 1u << i;
+        char takers[256];
+        name_takers(bit, takers, sizeof(takers));
+        if (given && !(rule->options & bit))
+            fr_problem(&loader->problems, given, draft->path, "%s has no %s; expected it with %s", op, option_names[i],
+                       takers);
+        if (!given && (rule->required & bit))
+            fr_problem(&loader->problems, draft->node, draft->path, "%s needs %s; expected %s", op, option_names[i],
+                       bit == FR_LAYER_UNITS        ? (rule->one_unit ? "units: 1 or more" : "units: [64, 32]")
+                       : bit == FR_LAYER_ACTIVATION ? "activation: relu"
+                       : bit == FR_LAYER_COUNT      ? "count: 4"
+                                                    : "rate: 0.1");
+    }
+    if (rule->one_unit && draft->layer.n_units > 1)
+        fr_problem(&loader->problems, draft->node, draft->path, "several units in one %s layer; expected an integer%s",
+                   op, draft->layer.op == FR_LAYER_DENSE ? ", or mlp" : "");
+}
+
+/* Defaults that depend on the operation. */
+static void set_defaults(struct fr_loader *loader, struct fr_layer_draft *draft)
 {
     struct fr_conf_layer *layer = &draft->layer;
-    bool learns = layer->op == FR_LAYER_MLP || layer->op == FR_LAYER_DENSE;
+    unsigned options = fr_layer_rule(layer->op)->options;
+    if ((options & FR_LAYER_ACTIVATION) && !fr_node_get(draft->node, "activation"))
+        layer->activation = layer->op == FR_LAYER_DENSE ? FR_ACT_NONE : FR_ACT_RELU;
+    if (layer->op == FR_LAYER_ATTENTION && layer->n_units == 0) {
+        layer->n_units = 1;
+        layer->units[0] = ATTENTION_UNITS;
+    }
+    if ((options & FR_LAYER_DEPTH) && !fr_node_get(draft->node, "depth"))
+        layer->depth = 1;
+    if (!(options & FR_LAYER_INIT))
+        layer->init = (struct fr_conf_init){.kind = FR_INIT_DEFAULT};
+    else if (!fr_node_get(draft->node, "init"))
+        layer->init = loader->conf->dense_init;
+    layer->has_optimizer = (options & FR_LAYER_OPTIMIZER) && fr_node_get(draft->node, "optimizer");
+}
+
+static void finish_draft(struct fr_loader *loader, struct fr_layer_draft *draft)
+{
     if (draft->node->kind != FR_NODE_MAP)
         return;
-    if (!draft->has_op) {
-        for (size_t i = 0; i < fr_options_count; i++) { /* one of later is reported already */
-            const char *key = fr_option_key(&fr_options[i], "network.layers.*");
-            if (key && fr_options[i].type == FR_OPTION_LATER && fr_node_get(draft->node, key))
-                return;
-        }
-        fr_problem(&loader->problems, draft->node, draft->path,
-                   "no operation; expected concat, mlp, dense, bi_interaction, sum or add");
+    if (draft->has_op) {
+        check_options(loader, draft);
+        set_defaults(loader, draft);
         return;
     }
-    char op[32];
-    fr_choice_name(fr_layer_ops, layer->op, op);
-    if (!learns && (draft->has_units || draft->has_activation))
-        fr_problem(&loader->problems, draft->node, draft->path,
-                   "%s has no units and no activation; expected them with mlp or dense", op);
-    if (learns && !fr_node_get(draft->node, "units"))
-        fr_problem(&loader->problems, draft->node, draft->path, "%s needs units; expected units: %s", op,
-                   layer->op == FR_LAYER_MLP ? "[64, 32]" : "1");
-    if (layer->op == FR_LAYER_DENSE && layer->n_units > 1)
-        fr_problem(&loader->problems, draft->node, draft->path,
-                   "several units in one dense layer; expected an integer, or mlp");
-    if (!draft->has_activation)
-        layer->activation = layer->op == FR_LAYER_MLP ? FR_ACT_RELU : FR_ACT_NONE;
+    for (size_t i = 0; i < fr_options_count; i++) { /* one of later is reported already */
+        const char *key = fr_option_key(&fr_options[i], "network.layers.*");
+        if (key && fr_options[i].type == FR_OPTION_LATER && fr_node_get(draft->node, key))
+            return;
+    }
+    fr_problem(&loader->problems, draft->node, draft->path,
+               "no operation; expected concat, mlp, dense or another of conf/OPTIONS.md");
 }
 
-/* --- references
- * ------------------------------------------------------------------------------------------------------------ */
-
-static int32_t find_slot(const struct fr_conf *conf, const char *name, size_t size)
+/* A name that is taken; true when it is free (or missing, which is reported elsewhere). */
+static bool check_name(struct fr_loader *loader, const struct fr_layer_draft *draft)
 {
-    for (uint32_t i = 0; i < conf->n_slots; i++) {
-        if (size > 0 && strlen(conf->slots[i].name) == size && memcmp(conf->slots[i].name, name, size) == 0)
-            return (int32_t)i;
+    const char *name = draft->layer.name;
+    if (name[0] != '\0' && fr_slot_find(loader->conf, name, strlen(name)) != FR_NO_INDEX) {
+        fr_problem(&loader->problems, draft->node, draft->path, "the name `%s` is that of a slot; expected another",
+                   name);
+        return false;
     }
-    return FR_NO_INDEX;
+    for (const struct fr_layer_draft *other = loader->drafts; other < draft && name[0] != '\0'; other++) {
+        if (strcmp(other->layer.name, name) == 0) {
+            fr_problem(&loader->problems, draft->node, draft->path,
+                       "the name `%s` is taken by another layer; expected another", name);
+            return false;
+        }
+    }
+    return true;
 }
 
-static int32_t find_draft(const struct resolver *resolver, const char *name, size_t size)
-{
-    for (uint32_t i = 0; i < resolver->n_drafts; i++) {
-        const char *have = resolver->drafts[i].layer.name;
-        if (size > 0 && strlen(have) == size && memcmp(have, name, size) == 0)
-            return (int32_t)i;
-    }
-    return FR_NO_INDEX;
-}
+/* --- arguments
+ * ------------------------------------------------------------------------------------------------------------- */
 
-static void refuse_ref(struct resolver *resolver, const struct fr_node *node)
+/* One reference or a list of them, appended to the draft's. */
+static bool resolve_role(struct fr_loader *loader, struct fr_layer_draft *draft, const struct fr_node *argument)
 {
-    const struct fr_conf *conf = resolver->loader->conf;
-    struct fr_words *known = &resolver->loader->words;
-    known->count = 0;
-    for (uint32_t i = 0; i < conf->n_slots; i++)
-        fr_words_add(known, conf->slots[i].name, strlen(conf->slots[i].name));
-    for (uint32_t i = 0; i < resolver->n_drafts; i++)
-        fr_words_add(known, resolver->drafts[i].layer.name, strlen(resolver->drafts[i].layer.name));
-    char what[FR_NAME_MAX + 64];
-    snprintf(what, sizeof(what), "layer `%s` reads an unknown slot or layer", resolver->draft->layer.name);
-    fr_problem_unknown(&resolver->loader->problems, node, resolver->draft->path, what, known);
-}
-
-/* The part of a pooled reference; false after a problem. */
-static bool resolve_part(struct resolver *resolver, const struct fr_node *node, const char *part,
-                         struct fr_conf_ref *ref)
-{
-    const struct fr_conf *conf = resolver->loader->conf;
-    struct fr_problems *problems = &resolver->loader->problems;
-    const struct fr_conf_slot *slot = &conf->slots[ref->index];
-    if (slot->table == FR_NO_INDEX)
-        return false; /* the slot's own problem */
-    const struct fr_conf_table *table = &conf->tables[slot->table];
-    char parts[FR_PARTS_MAX * (FR_NAME_MAX + 2) + 1] = "";
-    for (uint32_t i = 0; i < table->n_parts; i++) {
-        size_t used = strlen(parts);
-        snprintf(parts + used, sizeof(parts) - used, "%s%s", i ? ", " : "", table->parts[i].name);
-        if (part && strcmp(part, table->parts[i].name) == 0)
-            ref->part = (int32_t)i;
-    }
-    if (!part && table->n_parts == 1)
-        ref->part = 0;
-    if (ref->part != FR_NO_INDEX)
-        return true;
-    if (table->n_parts > 0 && !part)
-        fr_problem(problems, node, resolver->draft->path,
-                   "table `%s` has the parts %s; expected one of them, as in %s.%s", table->name, parts, slot->name,
-                   table->parts[0].name);
-    else if (table->n_parts > 0)
-        fr_problem(problems, node, resolver->draft->path, "table `%s` has no part `%.80s`; expected one of %s",
-                   table->name, part, parts);
-    return false;
-}
-
-/* A text: slot, slot.part or layer. pooling is NULL for a bare one. */
-static bool resolve_text(struct resolver *resolver, const struct fr_node *node, const enum fr_pooling *pooling,
-                         struct fr_conf_ref *ref)
-{
-    struct fr_problems *problems = &resolver->loader->problems;
-    const char *path = resolver->draft->path;
-    const char *text = fr_loader_text(resolver->loader, node, path, "a slot, slot.part or layer");
-    if (!text)
+    bool list = argument->kind == FR_NODE_LIST, whole = true;
+    if (list && !fr_loader_count(loader, argument, draft->path, 1, FR_REFS_MAX))
         return false;
-    size_t size = strcspn(text, ".");
-    const char *part = text[size] == '.' ? text + size + 1 : NULL;
-    int32_t slot = find_slot(resolver->loader->conf, text, size), layer = find_draft(resolver, text, size);
-    *ref = (struct fr_conf_ref){.part = FR_NO_INDEX};
-    if (slot == FR_NO_INDEX && layer == FR_NO_INDEX) {
-        refuse_ref(resolver, node);
-        return false;
-    }
-    enum fr_slot_kind kind = slot != FR_NO_INDEX ? resolver->loader->conf->slots[slot].kind : FR_SLOT_DENSE;
-    bool vector = slot == FR_NO_INDEX || kind == FR_SLOT_DENSE;
-    if (vector && part) {
-        fr_problem(problems, node, path, "`%.80s` has no parts; expected only its name", text);
-        return false;
-    }
-    if (vector && pooling) {
-        fr_problem(problems, node, path,
-                   "`%.80s` is a vector already; expected sum and mean of a sparse or sequence slot", text);
-        return false;
-    }
-    if (kind == FR_SLOT_SEQUENCE && !pooling) {
-        fr_problem(problems, node, path, "the sequence `%.80s` is ragged; pool it with sum or mean: {sum: %.80s}", text,
-                   text);
-        return false;
-    }
-    ref->kind = slot == FR_NO_INDEX ? FR_REF_LAYER : vector ? FR_REF_DENSE : FR_REF_POOLED;
-    ref->index = slot == FR_NO_INDEX ? layer : slot;
-    ref->pooling = pooling ? *pooling : FR_POOL_SUM;
-    return vector || resolve_part(resolver, node, part, ref);
-}
-
-static bool resolve_ref(struct resolver *resolver, const struct fr_node *node, struct fr_conf_ref *ref)
-{
-    struct fr_problems *problems = &resolver->loader->problems;
-    const char *path = resolver->draft->path;
-    if (node->kind == FR_NODE_SCALAR)
-        return resolve_text(resolver, node, NULL, ref);
-    if (node->kind == FR_NODE_LIST || node->count != 1) {
-        fr_problem(problems, node, path, "%s; expected a reference or one {sum: slot} or {mean: slot}",
-                   fr_node_kind_name(node));
-        return false;
-    }
-    const char *op = node->keys[0]->text;
-    enum fr_pooling pooling = strcmp(op, "mean") == 0 ? FR_POOL_MEAN : FR_POOL_SUM;
-    if (strcmp(op, "sum") != 0 && strcmp(op, "mean") != 0) {
-        fr_problem(problems, node->keys[0], path,
-                   "`%.80s` inside an argument is not in this version; expected sum or mean of a slot, "
-                   "or a layer of its own",
-                   op);
-        return false;
-    }
-    if (node->values[0]->kind != FR_NODE_SCALAR) {
-        fr_problem(problems, node->values[0], path,
-                   "%s of %s inside an argument is not in this version; expected one slot or slot.part", op,
-                   fr_node_kind_name(node->values[0]));
-        return false;
-    }
-    return resolve_text(resolver, node->values[0], &pooling, ref);
-}
-
-/* Fills layer->refs with indexes of drafts; false after a problem. */
-static bool resolve_layer(struct resolver *resolver, struct fr_conf_layer *layer)
-{
-    const struct fr_layer_draft *draft = resolver->draft;
-    const struct fr_node *argument = draft->argument;
-    struct fr_problems *problems = &resolver->loader->problems;
-    if (!argument)
-        return false;
-    bool list = argument->kind == FR_NODE_LIST;
     uint32_t count = list ? argument->count : 1;
-    if (argument->kind == FR_NODE_MAP && argument->count != 1) {
-        fr_problem(problems, argument, draft->path,
-                   "arguments by role are not in this version; expected a reference or a list");
-        return false;
-    }
-    if (list && !fr_loader_count(resolver->loader, argument, draft->path, 1, FR_REFS_MAX))
-        return false;
-    bool whole = true;
-    layer->refs = fr_alloc(count, sizeof(*layer->refs));
+    struct fr_conf_layer *layer = &draft->layer;
+    struct fr_conf_ref *refs = fr_arena_take(&loader->arena, (layer->n_refs + count) * sizeof(*refs));
+    if (layer->n_refs > 0)
+        memcpy(refs, layer->refs, layer->n_refs * sizeof(*refs));
+    layer->refs = refs;
     for (uint32_t i = 0; i < count; i++) {
-        const struct fr_node *node = list ? argument->values[i] : argument;
-        if (!resolve_ref(resolver, node, &layer->refs[layer->n_refs])) {
+        if (fr_ref_resolve(loader, draft, list ? argument->values[i] : argument, &refs[layer->n_refs]))
+            layer->n_refs += 1;
+        else
             whole = false;
-            continue;
-        }
-        if (layer->op == FR_LAYER_SUM && layer->refs[layer->n_refs].kind != FR_REF_POOLED) {
-            fr_problem(problems, node, draft->path,
-                       "sum takes slots with a table; expected add for layers and dense slots");
-            whole = false;
-        }
-        layer->n_refs += 1;
     }
     return whole;
 }
 
-/* --- order
- * ----------------------------------------------------------------------------------------------------------------- */
-
-static bool is_ready(const struct fr_conf_layer *layer, const int32_t *place)
+static bool resolve_roles(struct fr_loader *loader, struct fr_layer_draft *draft, const char *const *roles)
 {
-    for (uint32_t r = 0; r < layer->n_refs; r++) {
-        if (layer->refs[r].kind == FR_REF_LAYER && place[layer->refs[r].index] == FR_NO_INDEX)
-            return false;
-    }
-    return true;
-}
-
-/* From an unplaced layer, always to an unplaced one it reads: after n steps we are on the cycle; once more around names
- * it. */
-static void report_cycle(struct fr_loader *loader, const struct fr_layer_draft *drafts, uint32_t count,
-                         const int32_t *place)
-{
-    uint32_t at = 0;
-    char names[512] = "";
-    while (place[at] != FR_NO_INDEX)
-        at++;
-    uint32_t start = at;
-    for (uint32_t step = 0; step <= 2 * count; step++) {
-        const struct fr_conf_layer *layer = &drafts[at].layer;
-        if (step == count)
-            start = at;
-        if (step >= count) {
-            size_t used = strlen(names);
-            snprintf(names + used, sizeof(names) - used, "%s%s", used ? " -> " : "", layer->name);
-            if (step > count && at == start)
-                break;
-        }
-        for (uint32_t r = 0; r < layer->n_refs; r++) {
-            if (layer->refs[r].kind == FR_REF_LAYER && place[layer->refs[r].index] == FR_NO_INDEX) {
-                at = (uint32_t)layer->refs[r].index;
-                break;
-            }
-        }
-    }
-    fr_problem(&loader->problems, drafts[start].node, drafts[start].path,
-               "layer `%s` reads itself: %s; expected no cycle", drafts[start].layer.name, names);
-}
-
-/* place[i]: position of draft i in evaluation order. False on a cycle. */
-static bool sort_layers(const struct fr_layer_draft *drafts, uint32_t count, int32_t *place)
-{
-    for (uint32_t i = 0; i < count; i++)
-        place[i] = FR_NO_INDEX;
-    for (uint32_t n = 0; n < count; n++) {
-        uint32_t i = 0;
-        while (i < count && (place[i] != FR_NO_INDEX || !is_ready(&drafts[i].layer, place)))
-            i++;
-        if (i == count)
-            return false;
-        place[i] = (int32_t)n;
-    }
-    return true;
-}
-
-void fr_layers_store(struct fr_loader *loader, struct fr_layer_draft *drafts, uint32_t count)
-{
-    struct fr_conf *conf = loader->conf;
+    const struct fr_node *argument = draft->argument;
+    struct fr_conf_layer *layer = &draft->layer;
     bool whole = true;
-    struct resolver resolver = {.loader = loader, .drafts = drafts, .n_drafts = count};
-    for (uint32_t i = 0; i < count; i++) {
-        resolver.draft = &drafts[i];
-        whole = resolve_layer(&resolver, &drafts[i].layer) && whole;
+    if (argument->kind != FR_NODE_MAP) {
+        fr_problem(&loader->problems, argument, draft->path, "%s; expected the map {%s: .., %s: ..}",
+                   fr_node_kind_name(argument), roles[0], roles[1]);
+        return false;
     }
-    int32_t *place = fr_arena_take(&loader->arena, count * sizeof(*place));
-    if (whole && !sort_layers(drafts, count, place)) {
-        report_cycle(loader, drafts, count, place);
-        whole = false;
-    }
-    conf->layers = fr_alloc(count, sizeof(*conf->layers));
-    conf->n_layers = count;
-    for (uint32_t i = 0; i < count; i++) { /* with problems too: tasks look for the names, and the conf owns the refs */
-        struct fr_conf_layer *layer = &conf->layers[whole ? place[i] : (int32_t)i];
-        *layer = drafts[i].layer;
-        for (uint32_t r = 0; whole && r < layer->n_refs; r++) {
-            if (layer->refs[r].kind == FR_REF_LAYER)
-                layer->refs[r].index = place[layer->refs[r].index];
+    for (uint32_t k = 0; k < argument->count; k++) {
+        const struct fr_node *key = argument->keys[k];
+        if (strcmp(key->text, roles[0]) != 0 && strcmp(key->text, roles[1]) != 0) {
+            fr_problem(&loader->problems, key, draft->path, "unknown role `%.80s`; expected %s and %s", key->text,
+                       roles[0], roles[1]);
+            whole = false;
         }
     }
+    for (uint32_t r = 0; r < FR_LAYER_ROLES; r++) {
+        const struct fr_node *node = fr_node_get(argument, roles[r]);
+        layer->role_begin[r] = layer->n_refs;
+        if (!node)
+            fr_problem(&loader->problems, argument, draft->path, "no %s; expected {%s: .., %s: ..}", roles[r], roles[0],
+                       roles[1]);
+        whole = node && resolve_role(loader, draft, node) && whole;
+    }
+    layer->role_begin[FR_LAYER_ROLES] = layer->n_refs;
+    return whole;
+}
+
+static bool is_pooling(enum fr_layer_op op)
+{
+    return op == FR_LAYER_SUM || op == FR_LAYER_MEAN || op == FR_LAYER_SQRTN;
+}
+
+/* `mean: slot` as a layer is the sum of one pooled slot. */
+static void pool_slot(struct fr_conf_layer *layer, const struct fr_node *argument)
+{
+    struct fr_conf_ref *ref = &layer->refs[0];
+    const struct fr_node *written = argument->kind == FR_NODE_LIST ? argument->values[0] : argument;
+    if (layer->n_refs != 1 || !is_pooling(layer->op) || (ref->kind != FR_REF_SEQUENCE && ref->kind != FR_REF_POOLED) ||
+        written->kind != FR_NODE_SCALAR) /* {sum: slot} is pooled already */
+        return;
+    ref->kind = FR_REF_POOLED;
+    ref->pooling = layer->op == FR_LAYER_SUM ? FR_POOL_SUM : layer->op == FR_LAYER_MEAN ? FR_POOL_MEAN : FR_POOL_SQRTN;
+    layer->op = FR_LAYER_SUM;
+}
+
+static bool resolve_draft(struct fr_loader *loader, struct fr_layer_draft *draft)
+{
+    const struct fr_node *argument = draft->argument;
+    if (!argument)
+        return false;
+    struct fr_conf_layer *layer = &draft->layer;
+    const struct fr_layer_rule *rule = fr_layer_rule(layer->op);
+    if (rule->roles[0])
+        return resolve_roles(loader, draft, rule->roles);
+    if (!resolve_role(loader, draft, argument))
+        return false;
+    layer->role_begin[1] = layer->role_begin[2] = layer->n_refs;
+    char op[32];
+    fr_choice_name(fr_layer_ops, layer->op, op);
+    if (layer->n_refs < rule->refs_min || (rule->refs_max > 0 && layer->n_refs > rule->refs_max)) {
+        fr_problem(&loader->problems, argument, draft->path, "%" PRIu32 " given; expected %s %" PRIu32 " for %s",
+                   layer->n_refs, rule->refs_min ? "at least" : "only",
+                   rule->refs_min ? rule->refs_min : rule->refs_max, op);
+        return false;
+    }
+    pool_slot(layer, argument);
+    for (uint32_t r = 0; layer->op == FR_LAYER_SUM && r < layer->n_refs; r++) {
+        if (layer->refs[r].kind == FR_REF_POOLED || (layer->refs[r].kind == FR_REF_LAYER && layer->n_refs == 1))
+            continue;
+        fr_problem(&loader->problems, argument, draft->path,
+                   "sum takes slots with a table, or one sequence; expected add for layers and dense slots");
+        return false;
+    }
+    return true;
+}
+
+int32_t fr_layer_lift(struct fr_loader *loader, struct fr_layer_draft *outer, enum fr_layer_op op,
+                      const struct fr_node *node)
+{
+    if (!loader->drafts)
+        return FR_NO_INDEX; /* a loss without any layers: those are missing */
+    if (loader->n_drafts == FR_LAYERS_MAX) {
+        fr_problem(&loader->problems, node, outer->path,
+                   "too many layers, with those inside arguments; expected at "
+                   "most %d",
+                   FR_LAYERS_MAX);
+        return FR_NO_INDEX;
+    }
+    int32_t number = (int32_t)loader->n_drafts;
+    struct fr_layer_draft *draft = &loader->drafts[number];
+    memset(draft, 0, sizeof(*draft));
+    draft->node = node;
+    draft->argument = node->values[0];
+    draft->has_op = true;
+    draft->layer.op = op;
+    draft->layer.line = node->line;
+    memcpy(draft->path, outer->path, sizeof(draft->path));
+    int n = snprintf(draft->layer.name, FR_NAME_MAX, "%s__%" PRIu32, outer->layer.name, outer->n_lifted);
+    if (n >= FR_NAME_MAX) {
+        fr_problem(&loader->problems, node, outer->path,
+                   "the name of the layer is too long for what is inside its argument; expected a shorter one");
+        return FR_NO_INDEX;
+    }
+    outer->n_lifted += 1;
+    loader->n_drafts += 1;
+    set_defaults(loader, draft);
+    if (check_name(loader, draft) && resolve_draft(loader, draft))
+        return number;
+    loader->drafts_broken = true;
+    return FR_NO_INDEX;
 }
 
 FR_READ(fr_read_layers)
 {
     (void)option, (void)scope;
-    const struct fr_conf *conf = loader->conf;
     if (!fr_loader_expect(loader, node, path, FR_NODE_LIST) || !fr_loader_count(loader, node, path, 1, FR_LAYERS_MAX))
         return;
-    struct fr_layer_draft *drafts = fr_arena_take(&loader->arena, node->count * sizeof(*drafts));
-    memset(drafts, 0, node->count * sizeof(*drafts));
+    loader->drafts = fr_arena_take(&loader->arena, FR_LAYERS_MAX * sizeof(*loader->drafts));
+    memset(loader->drafts, 0, FR_LAYERS_MAX * sizeof(*loader->drafts));
     for (uint32_t i = 0; i < node->count; i++) {
-        struct fr_layer_draft *draft = &drafts[i];
-        const struct fr_node *item = node->values[i];
+        struct fr_layer_draft *draft = &loader->drafts[loader->n_drafts++];
         fr_path_index(draft->path, path, i);
-        draft->node = item;
-        draft->layer.line = item->line;
-        draft->has_activation = fr_node_get(item, "activation") != NULL;
-        fr_loader_walk(loader, &(struct fr_scope){"network.layers.*", draft->path, item, draft});
+        draft->node = node->values[i];
+        draft->layer.line = node->values[i]->line;
+        fr_loader_walk(loader, &(struct fr_scope){"network.layers.*", draft->path, draft->node, draft});
         finish_draft(loader, draft);
-        const char *name = draft->layer.name;
-        if (name[0] == '\0')
-            continue;
-        if (find_slot(conf, name, strlen(name)) != FR_NO_INDEX)
-            fr_problem(&loader->problems, item, draft->path, "the name `%s` is that of a slot; expected another", name);
-        for (uint32_t j = 0; j < i; j++) {
-            if (strcmp(drafts[j].layer.name, name) == 0)
-                fr_problem(&loader->problems, item, draft->path,
-                           "the name `%s` is taken by another layer; expected another", name);
-        }
+        (void)check_name(loader, draft);
     }
-    fr_layers_store(loader, drafts, node->count);
+    for (uint32_t i = 0; i < node->count; i++) { /* all are named now */
+        if (!resolve_draft(loader, &loader->drafts[i]))
+            loader->drafts_broken = true;
+    }
 }

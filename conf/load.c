@@ -4,7 +4,7 @@
  * problem; a step that needs an earlier one to be whole (shapes need all layers) is left out when there is any. */
 #include "loader.h"
 
-#include <errno.h>
+#include <float.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,8 +48,11 @@ bool fr_loader_count(struct fr_loader *loader, const struct fr_node *node, const
 {
     if (node->count >= min && node->count <= max)
         return true;
-    fr_problem(&loader->problems, node, path, "%" PRIu32 " entries; expected %" PRIu32 " to %" PRIu32, node->count, min,
-               max);
+    if (min == max)
+        fr_problem(&loader->problems, node, path, "%" PRIu32 " entries; expected %" PRIu32, node->count, min);
+    else
+        fr_problem(&loader->problems, node, path, "%" PRIu32 " entries; expected %" PRIu32 " to %" PRIu32, node->count,
+                   min, max);
     return false;
 }
 
@@ -161,7 +164,11 @@ static void read_number(struct fr_loader *loader, const struct fr_option *option
         char min[FR_SCALAR_TEXT_MAX], max[FR_SCALAR_TEXT_MAX];
         fr_option_bound(option, option->min, min);
         fr_option_bound(option, option->max, max);
-        fr_problem(&loader->problems, node, path, "`%.80s` is out of range; expected %s to %s", text, min, max);
+        if (real && option->min == (double)FLT_MIN)
+            fr_problem(&loader->problems, node, path, "`%.80s` is out of range; expected more than 0, at most %s", text,
+                       max);
+        else
+            fr_problem(&loader->problems, node, path, "`%.80s` is out of range; expected %s to %s", text, min, max);
         return;
     }
     store_number(option, value, whole, place);
@@ -219,10 +226,10 @@ void fr_loader_read(struct fr_loader *loader, const struct fr_option *option, co
 {
     char *place = (char *)base + (option->offset == FR_NOWHERE ? 0 : option->offset);
     const char *text;
+    if (option->present)
+        *(bool *)((char *)base + option->present) = true;
     switch (option->type) {
     case FR_OPTION_GROUP:
-        if (option->present)
-            *(bool *)((char *)base + option->present) = true;
         fr_loader_walk(loader, &(struct fr_scope){option->path, path, node, base});
         break;
     case FR_OPTION_NAME:
@@ -400,20 +407,31 @@ static void default_topic(char **place, const char *stem, const char *suffix)
     *place = fr_strdup(topic);
 }
 
+static bool is_sample_topic(const struct fr_conf *conf, const char *topic)
+{
+    for (uint32_t i = 0; i < conf->ingest.n_topics; i++) {
+        if (strcmp(conf->ingest.topics[i], topic) == 0)
+            return true;
+    }
+    return false;
+}
+
 static void finish_topics(struct fr_loader *loader, const struct fr_node *root)
 {
     struct fr_conf *conf = loader->conf;
     const struct fr_node *ingest = fr_node_get(root, "ingest");
     bool one = fr_node_get(ingest, "topic") != NULL, many = fr_node_get(ingest, "topics") != NULL;
-    if (ingest && one == many)
+    if (ingest && one == many && (one || conf->ingest.n_files == 0))
         fr_problem(&loader->problems, ingest, "ingest.topic", "%s",
                    one ? "given twice; expected `topic` or `topics`" : "missing; expected a topic name");
-    if (conf->ingest.n_topics == 1) {
-        default_topic(&conf->ingest.dead_letter_topic, conf->ingest.topics[0], ".dead");
+    bool files = conf->ingest.n_files > 0 && conf->model[0] != '\0';
+    if (conf->ingest.n_topics > 0 || files) {
+        default_topic(&conf->ingest.dead_letter_topic, conf->ingest.n_topics > 0 ? conf->ingest.topics[0] : conf->model,
+                      ".dead");
         if (!fr_is_topic(conf->ingest.dead_letter_topic))
             fr_problem(&loader->problems, ingest, "ingest.dead_letter_topic",
                        "the default is too long for a topic; expected a name");
-        if (strcmp(conf->ingest.dead_letter_topic, conf->ingest.topics[0]) == 0)
+        if (is_sample_topic(conf, conf->ingest.dead_letter_topic))
             fr_problem(&loader->problems, ingest, "ingest.dead_letter_topic",
                        "is the topic of the samples; expected another");
     }
@@ -421,7 +439,7 @@ static void finish_topics(struct fr_loader *loader, const struct fr_node *root)
         default_topic(&conf->export_.topic, conf->model, ".delta");
     const struct fr_node *export_ = fr_node_get(root, "export");
     const char *topic = conf->export_.topic;
-    if (topic && ((conf->ingest.n_topics == 1 && strcmp(topic, conf->ingest.topics[0]) == 0) ||
+    if (topic && (is_sample_topic(conf, topic) ||
                   (conf->ingest.dead_letter_topic && strcmp(topic, conf->ingest.dead_letter_topic) == 0)))
         fr_problem(&loader->problems, export_ ? export_ : root, "export.topic",
                    "`%s` is a topic of `ingest`; expected another", topic);
@@ -437,7 +455,8 @@ static void finish(struct fr_loader *loader, const struct fr_node *root)
     struct fr_conf *conf = loader->conf;
     finish_sizes(loader, root);
     finish_topics(loader, root);
-    if (loader->problems.count > 0 || !fr_shapes_check(conf, &loader->problems, root))
+    fr_layers_store(loader);
+    if (loader->problems.count > 0 || !fr_shapes_infer(loader))
         return;
     /* Every model record must fit: a model that could not be announced must not start to train. */
     struct fr_buffer json = {0};
@@ -461,6 +480,8 @@ enum fr_status fr_conf_load(const struct fr_conf_load_options *options, struct f
     size_t size = text ? strlen(text) : 0;
     loader.conf = fr_alloc(1, sizeof(*loader.conf));
     loader.conf->chunk_rows = FR_CHUNK_ROWS;
+    loader.conf->dense_init.kind = FR_INIT_DEFAULT;
+    loader.conf->metrics.gauc_by = FR_NO_INDEX;
     if (!text) {
         struct fr_err err = {0};
         if (fr_file_read(source, FR_CONF_BYTES_MAX, &file, &err) != FR_OK) {
@@ -509,13 +530,19 @@ void fr_conf_free(struct fr_conf *conf)
         free(conf->ingest.kafka[i].value);
     }
     free(conf->ingest.kafka);
+    for (uint32_t i = 0; i < conf->ingest.n_files; i++)
+        free(conf->ingest.files[i]);
+    free(conf->ingest.files);
     free(conf->tables);
+    for (uint32_t i = 0; i < conf->n_slots; i++)
+        free(conf->slots[i].boundaries);
     free(conf->slots);
     free(conf->labels);
     for (uint32_t i = 0; i < conf->n_layers; i++)
         free(conf->layers[i].refs);
     free(conf->layers);
     free(conf->tasks);
+    free(conf->losses);
     free(conf->export_.topic);
     free(conf->export_.brokers);
     free(conf->metrics.listen_host);

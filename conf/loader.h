@@ -9,10 +9,22 @@
 #include "problem.h"
 
 enum {
-    FR_UNITS_MAX = 16,       /* of an mlp */
     FR_WIDTH_MAX = 1 << 16,  /* of a layer's units */
     FR_REFS_MAX = 1024,      /* of a layer */
     FR_PROPERTIES_MAX = 256, /* of ingest.kafka */
+    FR_TOPICS_MAX = 64,
+    FR_FILES_MAX = 1024,
+    FR_BOUNDARIES_MAX = 255, /* of a bucketized slot */
+    FR_REF_TEXT_MAX = 2 * FR_NAME_MAX + 16,
+};
+
+/* A layer before the layers are sorted. Its references to layers are numbers of drafts; they live in the arena. */
+struct fr_layer_draft {
+    struct fr_conf_layer layer;
+    const struct fr_node *node, *argument;
+    bool has_op;
+    uint32_t n_lifted; /* inline operations that became layers of their own */
+    char path[FR_PATH_MAX];
 };
 
 struct fr_loader {
@@ -20,14 +32,11 @@ struct fr_loader {
     struct fr_problems problems;
     struct fr_words words; /* scratch of whoever is about to report an unknown one */
     struct fr_conf *conf;
-};
-
-/* A layer before its references are resolved. */
-struct fr_layer_draft {
-    struct fr_conf_layer layer;
-    const struct fr_node *node, *argument;
-    bool has_op, has_units, has_activation;
-    char path[FR_PATH_MAX];
+    struct fr_layer_draft *drafts; /* FR_LAYERS_MAX; inline operations are appended to those of the file */
+    uint32_t n_drafts;
+    bool drafts_broken;                    /* a layer or reference is missing: there is no order to find */
+    const struct fr_layer_draft **ordered; /* of conf->layers, once they are stored */
+    struct fr_layer_draft **loss_drafts;   /* of conf->losses: their places */
 };
 
 /* Where a map of options is read into. */
@@ -59,14 +68,51 @@ bool fr_is_topic(const char *text);
 void fr_path_join(char out[static FR_PATH_MAX], const char *path, const char *key);
 void fr_path_index(char out[static FR_PATH_MAX], const char *path, uint32_t index);
 
-/* Widths of all layers (vector lengths), checking every layer's shape rule; a problem names the layer. False when there
- * was one. */
-bool fr_shapes_check(const struct fr_conf *conf, struct fr_problems *problems, const struct fr_node *at);
-/* Sorts the drafts so that a layer comes after what it reads, resolves references and stores them in the conf. */
-void fr_layers_store(struct fr_loader *loader, struct fr_layer_draft *drafts, uint32_t count);
+/* Shapes of all layers, into their width and is_sequence; rules of tasks and losses about them. False after a problem.
+ */
+bool fr_shapes_infer(struct fr_loader *loader);
+/* Sorts the drafts so that a layer comes after what it reads and stores them in the conf; tasks and losses, which hold
+ * numbers of drafts until then, follow. */
+void fr_layers_store(struct fr_loader *loader);
+/* Resolves one reference of the draft (of a loss: a draft that is no layer), appending drafts for inline operations;
+ * false after a problem. */
+bool fr_ref_resolve(struct fr_loader *loader, struct fr_layer_draft *draft, const struct fr_node *node,
+                    struct fr_conf_ref *ref);
+/* A draft for an inline operation of `outer`, with its references; its number, FR_NO_INDEX after a problem. */
+int32_t fr_layer_lift(struct fr_loader *loader, struct fr_layer_draft *outer, enum fr_layer_op op,
+                      const struct fr_node *node);
+int32_t fr_draft_find(const struct fr_loader *loader, const char *name, size_t size);
+int32_t fr_slot_find(const struct fr_conf *conf, const char *name, size_t size);
+/* A reference as the user writes it. */
+void fr_ref_text(const struct fr_conf *conf, const struct fr_conf_ref *ref, char out[static FR_REF_TEXT_MAX]);
+
+/* What an operation takes. */
+enum fr_layer_option {
+    FR_LAYER_UNITS = 1 << 0,
+    FR_LAYER_ACTIVATION = 1 << 1,
+    FR_LAYER_DEPTH = 1 << 2,
+    FR_LAYER_RANK = 1 << 3,
+    FR_LAYER_COUNT = 1 << 4,
+    FR_LAYER_RATE = 1 << 5,
+    FR_LAYER_SOFTMAX = 1 << 6,
+    FR_LAYER_INIT = 1 << 7,
+    FR_LAYER_OPTIMIZER = 1 << 8,
+};
+struct fr_layer_rule {
+    unsigned options, required;
+    const char *roles[FR_LAYER_ROLES]; /* NULL: a plain argument */
+    uint32_t refs_min, refs_max;       /* of a plain argument; 0: no further limit */
+    bool one_unit;                     /* `units` is an integer */
+    bool inline_;                      /* may stand inside an argument */
+};
+const struct fr_layer_rule *fr_layer_rule(enum fr_layer_op op);
 
 extern const char fr_layer_ops[]; /* choices, in enum order */
 extern const char fr_layer_activations[];
+extern const char fr_optimizer_kinds[];
+extern const char fr_init_kinds[];
+extern const char fr_task_losses[];
+bool fr_init_takes_scale(enum fr_init_kind kind);
 
 #define FR_READ(name)                                                                                                  \
     void name(struct fr_loader *loader, const struct fr_option *option, const struct fr_node *node, const char *path,  \
@@ -75,6 +121,8 @@ FR_READ(fr_read_version);
 FR_READ(fr_read_model_name);
 FR_READ(fr_read_topic);
 FR_READ(fr_read_topics);
+FR_READ(fr_read_start);
+FR_READ(fr_read_files);
 FR_READ(fr_read_kafka);
 FR_READ(fr_read_tables);
 FR_READ(fr_read_parts);
@@ -82,15 +130,21 @@ FR_READ(fr_read_optimizer);
 FR_READ(fr_read_init);
 FR_READ(fr_read_slots);
 FR_READ(fr_read_slot_table);
+FR_READ(fr_read_transform);
 FR_READ(fr_read_labels);
+FR_READ(fr_read_label_source);
 FR_READ(fr_read_layers);
 FR_READ(fr_read_layer_op);
 FR_READ(fr_read_layer_units);
 FR_READ(fr_read_tasks);
 FR_READ(fr_read_task_label);
 FR_READ(fr_read_task_logit);
+FR_READ(fr_read_task_prob);
+FR_READ(fr_read_task_loss);
 FR_READ(fr_read_losses);
+FR_READ(fr_read_loss_refs);
 FR_READ(fr_read_listen);
 FR_READ(fr_read_half_lives);
+FR_READ(fr_read_gauc_by);
 
 #endif

@@ -1,5 +1,6 @@
-/* Readers of tables, slots, labels and tasks. The same code reads the model JSON, so its bounds are the bounds of both.
- */
+/* Readers of tables and slots, and of the model sections as a whole. The same code reads the model JSON, so its bounds
+ * are the bounds of both. */
+#include <float.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,81 +11,6 @@
 #include "loader.h"
 #include "scalar.h"
 
-/* --- optimizers and initial weights
- * ---------------------------------------------------------------------------------------- */
-
-/* `name` or a map of one key: the key's node, its body (NULL for a bare name); NULL and a problem otherwise. */
-static const struct fr_node *one_key(struct fr_loader *loader, const struct fr_node *node, const char *path,
-                                     const struct fr_node **body)
-{
-    *body = NULL;
-    if (node->kind == FR_NODE_SCALAR)
-        return fr_loader_text(loader, node, path, "a name or {name: {..}}") ? node : NULL;
-    if (node->kind != FR_NODE_MAP || node->count != 1) {
-        fr_problem(&loader->problems, node, path, "%s%s; expected a name or {name: {..}}", fr_node_kind_name(node),
-                   node->kind == FR_NODE_MAP ? " that has not exactly one key" : "");
-        return NULL;
-    }
-    *body = node->values[0];
-    return node->keys[0];
-}
-
-FR_READ(fr_read_optimizer)
-{
-    struct fr_conf_optimizer *optimizer = (struct fr_conf_optimizer *)(void *)((char *)scope + option->offset);
-    const struct fr_node *body, *name = one_key(loader, node, path, &body);
-    if (!name)
-        return;
-    int kind = -1;
-    const struct fr_option choice = {
-        .type = FR_OPTION_CHOICE, .path = option->path, .choices = option->choices, .offset = 0};
-    struct fr_node text = *name;
-    text.plain = false;
-    fr_loader_read(loader, &choice, &text, path, &kind);
-    if (kind < 0)
-        return;
-    char pattern[FR_PATH_MAX], below[FR_PATH_MAX];
-    fr_path_join(pattern, "optimizer", name->text);
-    fr_path_join(below, path, name->text);
-    memset(optimizer, 0, sizeof(*optimizer));
-    optimizer->kind = (enum fr_optimizer_kind)kind;
-    fr_loader_defaults(loader, pattern, optimizer);
-    if (body)
-        fr_loader_walk(loader, &(struct fr_scope){pattern, below, body, optimizer});
-}
-
-FR_READ(fr_read_init)
-{
-    struct fr_conf_init *init = (struct fr_conf_init *)(void *)((char *)scope + option->offset);
-    const struct fr_node *body, *name = one_key(loader, node, path, &body);
-    if (!name)
-        return;
-    struct fr_words *known = &loader->words;
-    known->count = 0;
-    fr_words_add(known, "zeros", 5);
-    fr_words_add(known, "uniform", 7);
-    fr_words_add(known, "normal", 6);
-    bool zeros = strcmp(name->text, "zeros") == 0;
-    bool normal = strcmp(name->text, "normal") == 0;
-    double scale = 0;
-    if (!zeros && !normal && strcmp(name->text, "uniform") != 0) {
-        fr_problem_unknown(&loader->problems, name, path, "unknown initial weights", known);
-        return;
-    }
-    if (zeros != (body == NULL)) {
-        fr_problem(&loader->problems, name, path, "`%s` %s; expected zeros, {uniform: a} or {normal: sd}", name->text,
-                   zeros ? "takes no number" : "needs a number");
-        return;
-    }
-    if (body && (body->kind != FR_NODE_SCALAR || !body->plain || fr_scalar_real(body->text, &scale) != FR_SCALAR_OK ||
-                 !(scale > 0 && scale <= 1000) || (float)scale <= 0)) {
-        fr_problem(&loader->problems, body, path, "not a scale; expected a number above 0, at most 1000");
-        return;
-    }
-    init->kind = zeros ? FR_INIT_ZEROS : normal ? FR_INIT_NORMAL : FR_INIT_UNIFORM;
-    init->scale = (float)scale;
-}
-
 /* --- tables
  * ---------------------------------------------------------------------------------------------------------------- */
 
@@ -93,7 +19,7 @@ static void default_init(const struct fr_node *node, struct fr_conf_part *part)
 {
     if (fr_node_get(node, "init"))
         return;
-    bool zeros = part->optimizer.kind == FR_OPT_FTRL;
+    bool zeros = part->optimizer.kind == FR_OPT_FTRL || part->optimizer.kind == FR_OPT_GROUP_FTRL;
     part->init = (struct fr_conf_init){.kind = zeros ? FR_INIT_ZEROS : FR_INIT_NORMAL, .scale = zeros ? 0 : 0.01f};
 }
 
@@ -174,6 +100,39 @@ FR_READ(fr_read_slot_table)
         fr_problem_unknown(&loader->problems, node, path, "unknown table", known);
 }
 
+FR_READ(fr_read_transform)
+{
+    struct fr_conf_slot *slot = scope;
+    const struct fr_node *list = node->kind == FR_NODE_MAP ? fr_node_get(node, "bucketize") : NULL;
+    if (!list) {
+        const struct fr_option choice = {.type = FR_OPTION_CHOICE,
+                                         .choices = "none|log1p|standardize",
+                                         .offset = offsetof(struct fr_conf_slot, transform)};
+        if (node->kind == FR_NODE_SCALAR && strcmp(node->text, "bucketize") != 0)
+            fr_loader_read(loader, &choice, node, path, slot);
+        else
+            fr_problem(&loader->problems, node, path, "%s; expected %s", fr_node_kind_name(node), option->form);
+        return;
+    }
+    if (node->count != 1 || !fr_loader_expect(loader, list, path, FR_NODE_LIST)) {
+        if (node->count != 1)
+            fr_problem(&loader->problems, node, path, "a map that has not exactly one key; expected %s", option->form);
+        return;
+    }
+    if (!fr_loader_count(loader, list, path, 1, FR_BOUNDARIES_MAX))
+        return;
+    const struct fr_option number = {.type = FR_OPTION_REAL, .min = -(double)FLT_MAX, .max = (double)FLT_MAX};
+    slot->transform = FR_TRANSFORM_BUCKETIZE;
+    slot->boundaries = fr_alloc(list->count, sizeof(*slot->boundaries));
+    slot->n_boundaries = list->count;
+    for (uint32_t i = 0; i < list->count; i++) {
+        fr_loader_read(loader, &number, list->values[i], path, &slot->boundaries[i]);
+        if (i > 0 && !(slot->boundaries[i] > slot->boundaries[i - 1]))
+            fr_problem(&loader->problems, list->values[i], path, "boundary %.9g after %.9g; expected ascending ones",
+                       (double)slot->boundaries[i], (double)slot->boundaries[i - 1]);
+    }
+}
+
 static void finish_slot(struct fr_loader *loader, const struct fr_node *node, const char *path, uint32_t index)
 {
     const struct fr_conf *conf = loader->conf;
@@ -219,84 +178,6 @@ FR_READ(fr_read_slots)
     }
 }
 
-/* --- labels and tasks
- * ------------------------------------------------------------------------------------------------------ */
-
-FR_READ(fr_read_labels)
-{
-    (void)option, (void)scope;
-    struct fr_conf *conf = loader->conf;
-    if (!fr_loader_expect(loader, node, path, FR_NODE_MAP) || !fr_loader_count(loader, node, path, 1, FR_LABELS_MAX))
-        return;
-    conf->labels = fr_alloc(node->count, sizeof(*conf->labels));
-    for (uint32_t i = 0; i < node->count; i++) {
-        struct fr_conf_label *label = &conf->labels[conf->n_labels++];
-        char at[FR_PATH_MAX];
-        fr_path_join(at, path, node->keys[i]->text);
-        fr_loader_name(loader, node->keys[i], at, label->name);
-        fr_loader_walk(loader, &(struct fr_scope){"labels.*", at, node->values[i], label});
-    }
-}
-
-FR_READ(fr_read_task_label)
-{
-    (void)option;
-    const struct fr_conf *conf = loader->conf;
-    struct fr_conf_task *task = scope;
-    if (!fr_loader_text(loader, node, path, "the name of a label"))
-        return;
-    struct fr_words *known = &loader->words;
-    known->count = 0;
-    for (uint32_t i = 0; i < conf->n_labels; i++) {
-        fr_words_add(known, conf->labels[i].name, strlen(conf->labels[i].name));
-        if (strcmp(conf->labels[i].name, node->text) == 0)
-            task->label = (int32_t)i;
-    }
-    if (task->label == FR_NO_INDEX)
-        fr_problem_unknown(&loader->problems, node, path, "unknown label", known);
-}
-
-FR_READ(fr_read_task_logit)
-{
-    (void)option;
-    const struct fr_conf *conf = loader->conf;
-    struct fr_conf_task *task = scope;
-    if (!fr_loader_text(loader, node, path, "the name of a layer"))
-        return;
-    struct fr_words *known = &loader->words;
-    known->count = 0;
-    for (uint32_t i = 0; i < conf->n_layers; i++) {
-        fr_words_add(known, conf->layers[i].name, strlen(conf->layers[i].name));
-        if (strcmp(conf->layers[i].name, node->text) == 0)
-            task->logit = (int32_t)i;
-    }
-    if (task->logit == FR_NO_INDEX)
-        fr_problem_unknown(&loader->problems, node, path, "unknown layer", known);
-}
-
-FR_READ(fr_read_tasks)
-{
-    (void)option, (void)scope;
-    struct fr_conf *conf = loader->conf;
-    if (!fr_loader_expect(loader, node, path, FR_NODE_LIST) || !fr_loader_count(loader, node, path, 1, FR_TASKS_MAX))
-        return;
-    conf->tasks = fr_alloc(node->count, sizeof(*conf->tasks));
-    for (uint32_t i = 0; i < node->count; i++) {
-        struct fr_conf_task *task = &conf->tasks[conf->n_tasks++];
-        char at[FR_PATH_MAX];
-        fr_path_index(at, path, i);
-        task->label = FR_NO_INDEX;
-        task->logit = FR_NO_INDEX;
-        fr_loader_defaults(loader, "tasks.*", task);
-        fr_loader_walk(loader, &(struct fr_scope){"tasks.*", at, node->values[i], task});
-        for (uint32_t j = 0; j < i && task->name[0] != '\0'; j++) {
-            if (strcmp(conf->tasks[j].name, task->name) == 0)
-                fr_problem(&loader->problems, node->values[i], at, "the name `%s` is taken; expected every task once",
-                           task->name);
-        }
-    }
-}
-
 void fr_loader_model(struct fr_loader *loader, const struct fr_node *root)
 {
     static const char *const sections[] = {"tables", "slots", "labels", "network.layers", "tasks", "export.quantize"};
@@ -307,6 +188,7 @@ void fr_loader_model(struct fr_loader *loader, const struct fr_node *root)
         else
             fr_problem(&loader->problems, root, sections[i], "missing");
     }
+    fr_layers_store(loader);
     if (loader->problems.count == 0)
-        (void)fr_shapes_check(loader->conf, &loader->problems, root);
+        (void)fr_shapes_infer(loader);
 }

@@ -1,7 +1,5 @@
-/* Canonical JSON: the model (what scores depend on) and the training settings a resumed state depends on.
- *
- * Keys sorted, no blanks, integers in full, other numbers as %.9g (read as f32 they have the same bits). No text here
- * needs escapes: all are names. The model's schema is in conf/README.md. */
+/* Canonical JSON of the model: what scores depend on. Keys sorted, no blanks, integers in full, other numbers as %.9g
+ * (read as f32 they have the same bits). No text here needs escapes: all are names. Schema: conf/README.md. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,33 +9,33 @@
 #include "loader.h"
 #include "printer.h"
 
-static void write_number(struct fr_buffer *out, const char *key, double value)
-{
-    fr_buffer_printf(out, "\"%s\":%.9g", key, value);
-}
-
-static void write_choice(struct fr_buffer *out, const char *key, const char *choices, int index)
-{
-    char name[32];
-    fr_choice_name(choices, index, name);
-    fr_buffer_printf(out, "\"%s\":\"%s\"", key, name);
-}
-
 static const char *comma(uint32_t index)
 {
     return index > 0 ? "," : "";
+}
+
+static void write_transform(const struct fr_conf_slot *slot, struct fr_buffer *out)
+{
+    char name[32];
+    fr_choice_name("none|log1p|standardize|bucketize", slot->transform, name);
+    if (slot->transform != FR_TRANSFORM_BUCKETIZE) {
+        fr_buffer_printf(out, "\"transform\":\"%s\"", name);
+        return;
+    }
+    fr_buffer_printf(out, "\"transform\":{\"%s\":[", name);
+    for (uint32_t i = 0; i < slot->n_boundaries; i++)
+        fr_buffer_printf(out, "%s%.9g", comma(i), (double)slot->boundaries[i]);
+    fr_buffer_printf(out, "]}");
 }
 
 static void write_slot(const struct fr_conf *conf, const struct fr_conf_slot *slot, struct fr_buffer *out)
 {
     static const char *const kinds[] = {"sparse", "sequence", "dense"};
     fr_buffer_printf(out, "{");
-    if (slot->kind == FR_SLOT_DENSE) {
-        write_number(out, "default", (double)slot->default_value);
-        fr_buffer_printf(out, ",\"dim\":%" PRIu32 ",", slot->dim);
-    } else {
+    if (slot->kind == FR_SLOT_DENSE)
+        fr_buffer_printf(out, "\"default\":%.9g,\"dim\":%" PRIu32 ",", (double)slot->default_value, slot->dim);
+    else
         fr_buffer_printf(out, "\"id\":\"%s\",", slot->id_raw ? "raw" : "auto");
-    }
     if (slot->index != FR_NO_INDEX)
         fr_buffer_printf(out, "\"index\":%" PRId64 ",", slot->index);
     fr_buffer_printf(out, "\"kind\":\"%s\",", kinds[slot->kind]);
@@ -47,61 +45,118 @@ static void write_slot(const struct fr_conf *conf, const struct fr_conf_slot *sl
         fr_buffer_printf(out, "\"max_len\":%" PRIu32 ",", slot->max_len);
     fr_buffer_printf(out, "\"name\":\"%s\",", slot->name);
     if (slot->kind == FR_SLOT_DENSE)
-        write_choice(out, "transform", "none|log1p", slot->transform);
+        write_transform(slot, out);
     else
         fr_buffer_printf(out, "\"namespace\":\"%s\",\"table\":\"%s\"", slot->name_space,
                          conf->tables[slot->table].name);
     fr_buffer_printf(out, "}");
 }
 
-static void write_ref(const struct fr_conf *conf, const struct fr_conf_ref *ref, struct fr_buffer *out)
+static void write_label(const struct fr_conf *conf, const struct fr_conf_label *label, struct fr_buffer *out)
 {
-    if (ref->kind == FR_REF_LAYER) {
-        fr_buffer_printf(out, "\"%s\"", conf->layers[ref->index].name);
-        return;
-    }
-    const struct fr_conf_slot *slot = &conf->slots[ref->index];
-    if (ref->kind == FR_REF_DENSE)
-        fr_buffer_printf(out, "\"%s\"", slot->name);
-    else
-        fr_buffer_printf(out, "{\"%s\":\"%s.%s\"}", ref->pooling == FR_POOL_MEAN ? "mean" : "sum", slot->name,
-                         conf->tables[slot->table].parts[ref->part].name);
+    fr_buffer_printf(out, "{");
+    if (label->given != FR_NO_INDEX)
+        fr_buffer_printf(out, "\"given\":\"%s\",", conf->labels[label->given].name);
+    if (label->has_min)
+        fr_buffer_printf(out, "\"min\":%.9g,", (double)label->min);
+    fr_buffer_printf(out, "\"name\":\"%s\"", label->name);
+    if (label->of != FR_NO_INDEX)
+        fr_buffer_printf(out, ",\"of\":\"%s\"", conf->labels[label->of].name);
+    fr_buffer_printf(out, "}");
 }
 
-static void write_refs(const struct fr_conf *conf, const struct fr_conf_layer *layer, struct fr_buffer *out)
+/* --- layers
+ * ---------------------------------------------------------------------------------------------------------------- */
+
+static void write_ref(const struct fr_conf *conf, const struct fr_conf_ref *ref, struct fr_buffer *out)
 {
-    char op[32];
-    fr_choice_name(fr_layer_ops, layer->op, op);
-    fr_buffer_printf(out, "\"%s\":[", op);
-    for (uint32_t r = 0; r < layer->n_refs; r++) {
-        fr_buffer_printf(out, "%s", comma(r));
+    static const char *const poolings[] = {[FR_POOL_SUM] = "sum", [FR_POOL_MEAN] = "mean", [FR_POOL_SQRTN] = "sqrtn"};
+    char text[FR_REF_TEXT_MAX];
+    if (ref->kind == FR_REF_POOLED) {
+        const struct fr_conf_ref rows = {FR_REF_SEQUENCE, ref->index, ref->part, FR_POOL_SUM};
+        fr_ref_text(conf, &rows, text);
+        fr_buffer_printf(out, "{\"%s\":\"%s\"}", poolings[ref->pooling], text);
+        return;
+    }
+    fr_ref_text(conf, ref, text);
+    fr_buffer_printf(out, "\"%s\"", text);
+}
+
+static void write_role(const struct fr_conf *conf, const struct fr_conf_layer *layer, uint32_t role,
+                       struct fr_buffer *out)
+{
+    fr_buffer_printf(out, "[");
+    for (uint32_t r = layer->role_begin[role]; r < layer->role_begin[role + 1]; r++) {
+        fr_buffer_printf(out, "%s", comma(r - layer->role_begin[role]));
         write_ref(conf, &layer->refs[r], out);
     }
     fr_buffer_printf(out, "]");
 }
 
-/* The operation is itself a key, so its place among activation, name and units depends on it. */
+static void write_argument(const struct fr_conf *conf, const struct fr_conf_layer *layer, struct fr_buffer *out)
+{
+    const char *const *roles = fr_layer_rule(layer->op)->roles;
+    if (!roles[0]) {
+        write_role(conf, layer, 0, out);
+        return;
+    }
+    FR_CHECK(strcmp(roles[1], roles[0]) < 0); /* keys before query, experts before gate */
+    fr_buffer_printf(out, "{\"%s\":", roles[1]);
+    write_role(conf, layer, 1, out);
+    fr_buffer_printf(out, ",\"%s\":", roles[0]);
+    write_role(conf, layer, 0, out);
+    fr_buffer_printf(out, "}");
+}
+
+static void write_units(const struct fr_conf_layer *layer, struct fr_buffer *out)
+{
+    for (uint32_t u = 0; u < layer->n_units; u++)
+        fr_buffer_printf(out, "%s%" PRIu32, u ? "," : "[", layer->units[u]);
+    fr_buffer_printf(out, "]");
+}
+
+/* The operation is itself a key, so its place among the others differs from layer to layer. */
 static void write_layer(const struct fr_conf *conf, const struct fr_conf_layer *layer, struct fr_buffer *out)
 {
-    bool learns = layer->n_units > 0, before_name = layer->op != FR_LAYER_SUM;
-    fr_buffer_printf(out, "{");
-    if (learns) {
-        write_choice(out, "activation", fr_layer_activations, layer->activation);
-        fr_buffer_printf(out, ",");
+    unsigned options = fr_layer_rule(layer->op)->options;
+    char op[32], activation[32];
+    fr_choice_name(fr_layer_ops, layer->op, op);
+    fr_choice_name(fr_layer_activations, layer->activation, activation);
+    static const char *const keys[] = {"activation", "count", "depth", "name", "rank", "rate", "softmax", "units"};
+    static const unsigned bits[] = {FR_LAYER_ACTIVATION, FR_LAYER_COUNT, FR_LAYER_DEPTH,   0,
+                                    FR_LAYER_RANK,       FR_LAYER_RATE,  FR_LAYER_SOFTMAX, FR_LAYER_UNITS};
+    bool op_written = false;
+    const char *joint = "{";
+    for (size_t k = 0; k <= FR_ARRAY_LEN(keys); k++) {
+        if (!op_written && (k == FR_ARRAY_LEN(keys) || strcmp(op, keys[k]) < 0)) {
+            fr_buffer_printf(out, "%s\"%s\":", joint, op);
+            write_argument(conf, layer, out);
+            op_written = true;
+            joint = ",";
+        }
+        if (k == FR_ARRAY_LEN(keys) || (bits[k] != 0 && !(options & bits[k])))
+            continue;
+        fr_buffer_printf(out, "%s\"%s\":", joint, keys[k]);
+        joint = ",";
+        if (bits[k] == FR_LAYER_UNITS)
+            write_units(layer, out);
+        else if (bits[k] == FR_LAYER_RATE)
+            fr_buffer_printf(out, "%.9g", (double)layer->rate);
+        else if (bits[k] == FR_LAYER_SOFTMAX)
+            fr_buffer_printf(out, "%s", layer->softmax ? "true" : "false");
+        else if (bits[k] == FR_LAYER_ACTIVATION || bits[k] == 0)
+            fr_buffer_printf(out, "\"%s\"", bits[k] == 0 ? layer->name : activation);
+        else
+            fr_buffer_printf(out, "%" PRIu32,
+                             bits[k] == FR_LAYER_COUNT   ? layer->count
+                             : bits[k] == FR_LAYER_DEPTH ? layer->depth
+                                                         : layer->rank);
     }
-    if (before_name) {
-        write_refs(conf, layer, out);
-        fr_buffer_printf(out, ",");
-    }
-    fr_buffer_printf(out, "\"name\":\"%s\"", layer->name);
-    if (!before_name) {
-        fr_buffer_printf(out, ",");
-        write_refs(conf, layer, out);
-    }
-    for (uint32_t u = 0; u < layer->n_units; u++)
-        fr_buffer_printf(out, "%s%" PRIu32, u ? "," : ",\"units\":[", layer->units[u]);
-    fr_buffer_printf(out, learns ? "]}" : "}");
+    fr_buffer_printf(out, "}");
 }
+
+/* --- the whole
+ * ------------------------------------------------------------------------------------------------------------- */
 
 static void write_tables(const struct fr_conf *conf, struct fr_buffer *out)
 {
@@ -117,19 +172,33 @@ static void write_tables(const struct fr_conf *conf, struct fr_buffer *out)
     fr_buffer_printf(out, "]");
 }
 
+static void write_task(const struct fr_conf *conf, const struct fr_conf_task *task, struct fr_buffer *out)
+{
+    char loss[32];
+    fr_choice_name(fr_task_losses, task->loss, loss);
+    fr_buffer_printf(out, "{\"label\":\"%s\",", conf->labels[task->label].name);
+    if (task->logit != FR_NO_INDEX)
+        fr_buffer_printf(out, "\"logit\":\"%s\",", conf->layers[task->logit].name);
+    fr_buffer_printf(out, "\"loss\":\"%s\",\"name\":\"%s\"", loss, task->name);
+    for (uint32_t i = 0; i < task->n_prob; i++)
+        fr_buffer_printf(out, "%s\"%s\"%s", i ? "," : ",\"prob\":[", conf->tasks[task->prob[i]].name,
+                         i + 1 == task->n_prob ? "]" : "");
+    fr_buffer_printf(out, "}");
+}
+
 void fr_conf_model_json(const struct fr_conf *conf, struct fr_buffer *out)
 {
     fr_buffer_printf(out, "{\"chunk_rows\":%" PRIu32 ",\"labels\":[", conf->chunk_rows);
-    for (uint32_t i = 0; i < conf->n_labels; i++)
-        fr_buffer_printf(out, "%s{\"name\":\"%s\"}", comma(i), conf->labels[i].name);
+    for (uint32_t i = 0; i < conf->n_labels; i++) {
+        fr_buffer_printf(out, "%s", comma(i));
+        write_label(conf, &conf->labels[i], out);
+    }
     fr_buffer_printf(out, "],\"layers\":[");
     for (uint32_t i = 0; i < conf->n_layers; i++) {
         fr_buffer_printf(out, "%s", comma(i));
         write_layer(conf, &conf->layers[i], out);
     }
-    fr_buffer_printf(out, "],");
-    write_choice(out, "quantize", "f32|f16", conf->export_.quantize);
-    fr_buffer_printf(out, ",\"slots\":[");
+    fr_buffer_printf(out, "],\"quantize\":\"%s\",\"slots\":[", conf->export_.quantize == FR_QUANT_F16 ? "f16" : "f32");
     for (uint32_t i = 0; i < conf->n_slots; i++) {
         fr_buffer_printf(out, "%s", comma(i));
         write_slot(conf, &conf->slots[i], out);
@@ -138,9 +207,8 @@ void fr_conf_model_json(const struct fr_conf *conf, struct fr_buffer *out)
     write_tables(conf, out);
     fr_buffer_printf(out, ",\"tasks\":[");
     for (uint32_t i = 0; i < conf->n_tasks; i++) {
-        const struct fr_conf_task *task = &conf->tasks[i];
-        fr_buffer_printf(out, "%s{\"label\":\"%s\",\"logit\":\"%s\",\"loss\":\"logloss\",\"name\":\"%s\"}", comma(i),
-                         conf->labels[task->label].name, conf->layers[task->logit].name, task->name);
+        fr_buffer_printf(out, "%s", comma(i));
+        write_task(conf, &conf->tasks[i], out);
     }
     fr_buffer_printf(out, "],\"version\":1}");
     fr_buffer_terminate(out);
@@ -153,73 +221,4 @@ uint64_t fr_conf_fingerprint(const struct fr_conf *conf)
     struct fr_sha256 digest = fr_sha256(json.data, json.size);
     fr_buffer_release(&json);
     return fr_sha256_u64(&digest);
-}
-
-/* --- training
- * -------------------------------------------------------------------------------------------------------------- */
-
-static void write_optimizer(const struct fr_conf_optimizer *optimizer, struct fr_buffer *out)
-{
-    bool adagrad = optimizer->kind == FR_OPT_ADAGRAD || optimizer->kind == FR_OPT_ADAGRAD_ROWWISE;
-    bool adam = optimizer->kind == FR_OPT_ADAM, ftrl = optimizer->kind == FR_OPT_FTRL;
-    fr_buffer_printf(out, "{");
-    if (ftrl) {
-        write_number(out, "beta", (double)optimizer->beta);
-        fr_buffer_printf(out, ",");
-    }
-    if (adam) {
-        write_number(out, "beta1", (double)optimizer->beta1);
-        fr_buffer_printf(out, ",");
-        write_number(out, "beta2", (double)optimizer->beta2);
-        fr_buffer_printf(out, ",");
-    }
-    if (adam || adagrad) {
-        write_number(out, "eps", (double)optimizer->eps);
-        fr_buffer_printf(out, ",");
-    }
-    if (adagrad) {
-        write_number(out, "initial", (double)optimizer->initial);
-        fr_buffer_printf(out, ",");
-    }
-    write_choice(out, "kind", "sgd|adagrad|adagrad_rowwise|adam|ftrl", optimizer->kind);
-    if (ftrl) {
-        fr_buffer_printf(out, ",");
-        write_number(out, "l1", (double)optimizer->l1);
-        fr_buffer_printf(out, ",");
-        write_number(out, "l2", (double)optimizer->l2);
-    }
-    fr_buffer_printf(out, ",");
-    write_number(out, "lr", (double)optimizer->lr);
-    fr_buffer_printf(out, "}");
-}
-
-void fr_conf_training_json(const struct fr_conf *conf, struct fr_buffer *out)
-{
-    fr_buffer_printf(out, "{\"network\":{\"optimizer\":");
-    write_optimizer(&conf->dense_optimizer, out);
-    fr_buffer_printf(out, "},\"seed\":%" PRIu64 ",\"tables\":[", conf->seed);
-    for (uint32_t i = 0; i < conf->n_tables; i++) {
-        const struct fr_conf_table *table = &conf->tables[i];
-        fr_buffer_printf(out, "%s{\"admit\":{\"count\":%" PRIu32 "},\"name\":\"%s\",\"parts\":[", comma(i),
-                         table->admit_count, table->name);
-        for (uint32_t p = 0; p < table->n_parts; p++) {
-            const struct fr_conf_part *part = &table->parts[p];
-            fr_buffer_printf(out, "%s{\"init\":{", comma(p));
-            write_choice(out, "kind", "zeros|uniform|normal|default", part->init.kind);
-            fr_buffer_printf(out, ",");
-            write_number(out, "scale", (double)part->init.scale);
-            fr_buffer_printf(out, "},\"name\":\"%s\",\"optimizer\":", part->name);
-            write_optimizer(&part->optimizer, out);
-            fr_buffer_printf(out, "}");
-        }
-        fr_buffer_printf(out, "]}");
-    }
-    fr_buffer_printf(out, "],\"tasks\":[");
-    for (uint32_t i = 0; i < conf->n_tasks; i++) {
-        fr_buffer_printf(out, "%s{\"name\":\"%s\",", comma(i), conf->tasks[i].name);
-        write_number(out, "weight", (double)conf->tasks[i].weight);
-        fr_buffer_printf(out, "}");
-    }
-    fr_buffer_printf(out, "],\"version\":1}");
-    fr_buffer_terminate(out);
 }

@@ -103,6 +103,8 @@ enum fr_status fr_conf_model_parse(const char *json, size_t size, struct fr_conf
     struct fr_node *tree = NULL, *root = NULL;
     loader.conf = fr_alloc(1, sizeof(*loader.conf));
     loader.conf->chunk_rows = FR_CHUNK_ROWS;
+    loader.conf->dense_init.kind = FR_INIT_DEFAULT;
+    loader.conf->metrics.gauc_by = FR_NO_INDEX;
     enum fr_status status = fr_document_parse_json(&loader.arena, json, size, &tree, err);
     if (status == FR_OK)
         status = reshape(&loader.arena, tree, &root, err);

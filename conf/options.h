@@ -3,8 +3,8 @@
  *
  * A path is dotted; `*` stands for a name the user chooses or for a list index. Rows below a path are stored relative
  * to one struct (its scope): top-level rows in struct fr_conf, `tables.*` in struct fr_conf_table, and so on.
- * `optimizer.<kind>` is the scope of every optimizer, wherever it is written. Rows are read in table order, so what is
- * referred to comes before what refers. */
+ * `optimizer.<kind>` is the scope of every optimizer, wherever it is written, and `optimizer.*` says what all of them
+ * have. Rows are read in table order, so what is referred to comes before what refers. */
 #ifndef FR_CONF_OPTIONS_H
 #define FR_CONF_OPTIONS_H
 
@@ -52,7 +52,8 @@ struct fr_option {
     bool shorthand; /* accepted, printed in its long form */
     bool open_keys; /* keys are free text that may hold dots */
     bool reloadable;
-    size_t present; /* group: offset of a bool that says it was given; 0: none */
+    size_t present;                   /* offset of a bool that says it was given; 0: none */
+    bool (*given)(const void *scope); /* custom: whether there is anything to print; NULL: always */
     void (*read)(struct fr_loader *loader, const struct fr_option *option, const struct fr_node *node, const char *path,
                  void *scope);
     void (*write)(struct fr_printer *printer, const struct fr_option *option, const void *scope);

@@ -11,8 +11,6 @@
 #include "loader.h"
 #include "scalar.h"
 
-enum { INDENT = 2 };
-
 void fr_buffer_terminate(struct fr_buffer *buffer)
 {
     *fr_buffer_reserve(buffer, 1) = '\0';
@@ -95,6 +93,8 @@ static bool is_shown(const struct fr_option *option, const void *base)
         return false;
     if (option->present && !*(const bool *)((const char *)base + option->present))
         return false;
+    if (option->given && !option->given(base))
+        return false;
     return option->type != FR_OPTION_I64 ||
            *(const int64_t *)(const void *)((const char *)base + option->offset) != FR_NO_INDEX;
 }
@@ -117,9 +117,9 @@ void fr_print_scope(struct fr_printer *printer, const char *pattern, const void 
             fr_buffer_append(printer->out, "\n", 1);
             continue;
         }
-        printer->indent += INDENT;
+        printer->indent += FR_INDENT;
         fr_print_scope(printer, option->path, base);
-        printer->indent -= INDENT;
+        printer->indent -= FR_INDENT;
     }
 }
 
@@ -130,7 +130,23 @@ void fr_conf_print(const struct fr_conf *conf, struct fr_buffer *out)
     fr_buffer_terminate(out);
 }
 
-/* --- rows with a form of their own; each writes what follows "key:", with the line's end
+void fr_print_name(struct fr_printer *printer, const char *name)
+{
+    bool null = strcmp(name, "null") == 0; /* without quotes it would be no name */
+    fr_buffer_printf(printer->out, null ? "%*s\"%s\"" : "%*s%s", (int)printer->indent, "", name);
+}
+
+void fr_print_entry(struct fr_printer *printer, const char *name, const char *pattern, const void *entry)
+{
+    printer->indent += FR_INDENT;
+    fr_print_name(printer, name);
+    fr_buffer_append(printer->out, ":\n", 2);
+    printer->indent += FR_INDENT;
+    fr_print_scope(printer, pattern, entry);
+    printer->indent -= 2 * FR_INDENT;
+}
+
+/* --- rows with a form of their own; each writes what follows "key:", with the line's end (the model's: print_model.c)
  * --------------------------------------- */
 
 FR_WRITE(fr_write_version)
@@ -145,10 +161,61 @@ FR_WRITE(fr_write_model_name)
     fr_buffer_printf(printer->out, " \"%s\"\n", printer->conf->model);
 }
 
+bool fr_given_topic(const void *scope)
+{
+    return ((const struct fr_conf *)scope)->ingest.n_topics == 1;
+}
+
+bool fr_given_topics(const void *scope)
+{
+    return ((const struct fr_conf *)scope)->ingest.n_topics > 1;
+}
+
+bool fr_given_files(const void *scope)
+{
+    return ((const struct fr_conf *)scope)->ingest.n_files > 0;
+}
+
+bool fr_given_gauc_by(const void *scope)
+{
+    return ((const struct fr_conf *)scope)->metrics.gauc_by != FR_NO_INDEX;
+}
+
 FR_WRITE(fr_write_topic)
 {
     (void)option, (void)scope;
     fr_buffer_printf(printer->out, " \"%s\"\n", printer->conf->ingest.topics[0]);
+}
+
+static void print_texts(struct fr_printer *printer, char *const *texts, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        fr_buffer_printf(printer->out, i ? ", " : " [");
+        fr_print_text(printer, texts[i]);
+    }
+    fr_buffer_printf(printer->out, "]\n");
+}
+
+FR_WRITE(fr_write_topics)
+{
+    (void)option, (void)scope;
+    print_texts(printer, printer->conf->ingest.topics, printer->conf->ingest.n_topics);
+}
+
+FR_WRITE(fr_write_files)
+{
+    (void)option, (void)scope;
+    print_texts(printer, printer->conf->ingest.files, printer->conf->ingest.n_files);
+}
+
+FR_WRITE(fr_write_start)
+{
+    (void)option, (void)scope;
+    const struct fr_conf *conf = printer->conf;
+    if (conf->ingest.start == FR_START_TIME)
+        fr_buffer_printf(printer->out, " %" PRId64 "\n", conf->ingest.start_ms);
+    else
+        fr_buffer_printf(printer->out, " %s\n", conf->ingest.start == FR_START_EARLIEST ? "earliest" : "latest");
 }
 
 static bool is_secret(const char *name)
@@ -162,7 +229,7 @@ FR_WRITE(fr_write_kafka)
     (void)option, (void)scope;
     const struct fr_conf *conf = printer->conf;
     fr_buffer_printf(printer->out, conf->ingest.n_kafka ? "\n" : " {}\n");
-    printer->indent += INDENT;
+    printer->indent += FR_INDENT;
     for (size_t i = 0; i < conf->ingest.n_kafka; i++) {
         const struct fr_conf_property *property = &conf->ingest.kafka[i];
         fr_print_key(printer, property->name);
@@ -170,155 +237,7 @@ FR_WRITE(fr_write_kafka)
         fr_print_text(printer, is_secret(property->name) ? "***" : property->value);
         fr_buffer_append(printer->out, "\n", 1);
     }
-    printer->indent -= INDENT;
-}
-
-FR_WRITE(fr_write_optimizer)
-{
-    const struct fr_conf_optimizer *optimizer =
-        (const struct fr_conf_optimizer *)(const void *)((const char *)scope + option->offset);
-    char name[32], pattern[64];
-    fr_choice_name(option->choices, optimizer->kind, name);
-    snprintf(pattern, sizeof(pattern), "optimizer.%s", name);
-    fr_buffer_append(printer->out, "\n", 1);
-    printer->indent += INDENT;
-    fr_print_key(printer, name);
-    fr_buffer_append(printer->out, "\n", 1);
-    printer->indent += INDENT;
-    fr_print_scope(printer, pattern, optimizer);
-    printer->indent -= 2 * INDENT;
-}
-
-FR_WRITE(fr_write_init)
-{
-    const struct fr_conf_init *init = (const struct fr_conf_init *)(const void *)((const char *)scope + option->offset);
-    if (init->kind == FR_INIT_ZEROS)
-        fr_buffer_printf(printer->out, " zeros\n");
-    else
-        fr_buffer_printf(printer->out, " {%s: %.9g}\n", init->kind == FR_INIT_NORMAL ? "normal" : "uniform",
-                         (double)init->scale);
-}
-
-/* One entry of a map of structs. */
-static void print_entry(struct fr_printer *printer, const char *name, const char *pattern, const void *entry)
-{
-    printer->indent += INDENT;
-    fr_print_key(printer, name);
-    fr_buffer_append(printer->out, "\n", 1);
-    printer->indent += INDENT;
-    fr_print_scope(printer, pattern, entry);
-    printer->indent -= 2 * INDENT;
-}
-
-FR_WRITE(fr_write_parts)
-{
-    (void)option;
-    const struct fr_conf_table *table = scope;
-    fr_buffer_append(printer->out, "\n", 1);
-    for (uint32_t i = 0; i < table->n_parts; i++)
-        print_entry(printer, table->parts[i].name, "tables.*.parts.*", &table->parts[i]);
-}
-
-FR_WRITE(fr_write_tables)
-{
-    (void)option, (void)scope;
-    const struct fr_conf *conf = printer->conf;
-    fr_buffer_printf(printer->out, conf->n_tables ? "\n" : " {}\n");
-    for (uint32_t i = 0; i < conf->n_tables; i++)
-        print_entry(printer, conf->tables[i].name, "tables.*", &conf->tables[i]);
-}
-
-FR_WRITE(fr_write_slots)
-{
-    (void)option, (void)scope;
-    const struct fr_conf *conf = printer->conf;
-    fr_buffer_append(printer->out, "\n", 1);
-    for (uint32_t i = 0; i < conf->n_slots; i++)
-        print_entry(printer, conf->slots[i].name, "slots.*", &conf->slots[i]);
-}
-
-FR_WRITE(fr_write_slot_table)
-{
-    (void)option;
-    fr_buffer_printf(printer->out, " \"%s\"\n",
-                     printer->conf->tables[((const struct fr_conf_slot *)scope)->table].name);
-}
-
-FR_WRITE(fr_write_labels)
-{
-    (void)option, (void)scope;
-    const struct fr_conf *conf = printer->conf;
-    fr_buffer_append(printer->out, "\n", 1);
-    for (uint32_t i = 0; i < conf->n_labels; i++)
-        fr_buffer_printf(printer->out, "%*s%s: {}\n", (int)printer->indent + INDENT, "", conf->labels[i].name);
-}
-
-static void print_ref(struct fr_printer *printer, const struct fr_conf_ref *ref)
-{
-    const struct fr_conf *conf = printer->conf;
-    if (ref->kind == FR_REF_LAYER) {
-        fr_print_text(printer, conf->layers[ref->index].name);
-        return;
-    }
-    const struct fr_conf_slot *slot = &conf->slots[ref->index];
-    if (ref->kind == FR_REF_DENSE) {
-        fr_print_text(printer, slot->name);
-        return;
-    }
-    fr_buffer_printf(printer->out, "{%s: %s.%s}", ref->pooling == FR_POOL_MEAN ? "mean" : "sum", slot->name,
-                     conf->tables[slot->table].parts[ref->part].name);
-}
-
-FR_WRITE(fr_write_layers)
-{
-    (void)option, (void)scope;
-    const struct fr_conf *conf = printer->conf;
-    fr_buffer_append(printer->out, "\n", 1);
-    for (uint32_t i = 0; i < conf->n_layers; i++) {
-        const struct fr_conf_layer *layer = &conf->layers[i];
-        char op[32], activation[32];
-        fr_choice_name(fr_layer_ops, layer->op, op);
-        fr_choice_name(fr_layer_activations, layer->activation, activation);
-        fr_buffer_printf(printer->out, "%*s- {name: \"%s\", %s: [", (int)printer->indent + INDENT, "", layer->name, op);
-        for (uint32_t r = 0; r < layer->n_refs; r++) {
-            fr_buffer_printf(printer->out, r ? ", " : "");
-            print_ref(printer, &layer->refs[r]);
-        }
-        fr_buffer_printf(printer->out, "]");
-        for (uint32_t u = 0; u < layer->n_units; u++)
-            fr_buffer_printf(printer->out, "%s%" PRIu32 "%s", u ? ", " : ", units: [", layer->units[u],
-                             u + 1 == layer->n_units ? "]" : "");
-        if (layer->n_units > 0)
-            fr_buffer_printf(printer->out, ", activation: %s", activation);
-        fr_buffer_printf(printer->out, "}\n");
-    }
-}
-
-FR_WRITE(fr_write_tasks)
-{
-    (void)option, (void)scope;
-    const struct fr_conf *conf = printer->conf;
-    fr_buffer_append(printer->out, "\n", 1);
-    for (uint32_t i = 0; i < conf->n_tasks; i++) {
-        fr_buffer_printf(printer->out, "%*s-\n", (int)printer->indent + INDENT, "");
-        printer->indent += 2 * INDENT;
-        fr_print_scope(printer, "tasks.*", &conf->tasks[i]);
-        printer->indent -= 2 * INDENT;
-    }
-}
-
-FR_WRITE(fr_write_task_label)
-{
-    (void)option;
-    fr_buffer_printf(printer->out, " \"%s\"\n",
-                     printer->conf->labels[((const struct fr_conf_task *)scope)->label].name);
-}
-
-FR_WRITE(fr_write_task_logit)
-{
-    (void)option;
-    fr_buffer_printf(printer->out, " \"%s\"\n",
-                     printer->conf->layers[((const struct fr_conf_task *)scope)->logit].name);
+    printer->indent -= FR_INDENT;
 }
 
 FR_WRITE(fr_write_listen)
@@ -341,4 +260,10 @@ FR_WRITE(fr_write_half_lives)
     for (uint32_t i = 0; i < conf->metrics.n_half_lives; i++)
         fr_buffer_printf(printer->out, "%s%s", i ? ", " : " [", conf->metrics.half_life_name[i]);
     fr_buffer_printf(printer->out, "]\n");
+}
+
+FR_WRITE(fr_write_gauc_by)
+{
+    (void)option, (void)scope;
+    fr_buffer_printf(printer->out, " \"%s\"\n", printer->conf->slots[printer->conf->metrics.gauc_by].name);
 }

@@ -17,19 +17,28 @@ static const struct section {
     {"ingest", "`ingest`: the sample log", NULL},
     {"tables", "`tables`: embedding tables", "`NAME` is a name you choose. At most 64 tables of at most 8 parts."},
     {"slots", "`slots`: input fields", "At most 512. A slot of kind sequence must be pooled where a vector is needed."},
-    {"labels", "`labels`", "At most 16, in the order in which a sample's array gives them."},
+    {"labels", "`labels`",
+     "At most 16. Samples carry those without `of`, in this order in their arrays; the others are derived."},
     {"network", "`network`: layers over the slots",
-     "At most 256 layers. A layer is `{name, <operation>: argument, options}`. A reference is `slot`, `slot.part` (the "
-     "part may be left "
-     "out when the table has one), `layer`, or a pooling `{sum: slot.part}` or `{mean: slot.part}`. A sparse slot "
-     "alone is its sum. "
-     "Layers may come in any order, without cycles."},
-    {"tasks", "`tasks` and `losses`", "At most 16 tasks."},
+     "At most 256 layers. A layer is `{name, <operation>: argument, options}`. An argument is a reference, a list of "
+     "them, or, where an operation has roles, a map role → references. A reference is `slot`, `slot.part` (the part "
+     "may be left out when the table has one), `layer`, a pooling `{sum: slot.part}` (also mean, sqrtn, last), or an "
+     "operation that needs no options, as in `{layer_norm: x}`: that becomes a layer `<outer>__0`, `<outer>__1`, … A "
+     "sparse slot alone is its sum. Layers may come in any order, without cycles.\n\n"
+     "Every value is a vector [n], one row per sample, or a sequence [T, n], one row per step: slots of kind sequence, "
+     "`concat` and `dense` of sequences, `gru`. Sequences in one argument are joined step by step, aligned at the "
+     "newest; the first one's length counts."},
+    {"tasks", "`tasks` and `losses`", "At most 16 tasks and 16 losses."},
     {"export", "`export`: the delta topic", NULL},
     {"metrics", "`metrics`", NULL},
     {"optimizer", "Optimizers",
-     "Written where an `optimizer` is asked for, as `adagrad` or `{adagrad: {lr: 0.05}}`. Parts of tables take sgd, "
-     "adagrad, adagrad_rowwise or ftrl; `network.optimizer` takes adam, adagrad or sgd."},
+     "Written where an `optimizer` is asked for, as `adagrad` or `{adagrad: {lr: 0.05}}`. Rows of tables take all but "
+     "adamw; layers take sgd, momentum, adagrad, adam, adamw, rmsprop and ftrl. `optimizer.NAME` stands for each of "
+     "them. A gradient is scaled by "
+     "`clip_norm`, cut to `clip_value`, joined by `l1` and `l2`. The ftrl kinds have no warm-up and no decay. Rows "
+     "count their "
+     "own "
+     "steps in adam."},
 };
 
 static bool in_section(const struct fr_option *option, const struct section *section)
@@ -43,7 +52,7 @@ static bool in_section(const struct fr_option *option, const struct section *sec
         }
         return true;
     }
-    if (strcmp(section->prefix, "tasks") == 0 && strcmp(option->path, "losses") == 0)
+    if (strcmp(section->prefix, "tasks") == 0 && head == 6 && memcmp(option->path, "losses", 6) == 0)
         return true;
     return head == size && memcmp(option->path, section->prefix, size) == 0;
 }
@@ -93,7 +102,8 @@ static void write_path(struct fr_buffer *out, const char *path)
 {
     for (const char *at = path; *at; at++) {
         bool star = *at == '*';
-        bool list = star && (strncmp(path, "network.", 8) == 0 || strncmp(path, "tasks.", 6) == 0);
+        bool list = star && (strncmp(path, "network.", 8) == 0 || strncmp(path, "tasks.", 6) == 0 ||
+                             strncmp(path, "losses.", 7) == 0);
         if (star)
             fr_buffer_printf(out, "%s", list ? "N" : "NAME");
         else

@@ -133,6 +133,66 @@ enum fr_scalar_result fr_scalar_size(const char *text, uint64_t *bytes)
     return with_unit(text, size_units, FR_ARRAY_LEN(size_units), bytes);
 }
 
+/* Two or four digits where the pattern has `d`s, the pattern's own character elsewhere. */
+static bool take_fields(const char **text, const char *pattern, int64_t *fields)
+{
+    const char *at = *text;
+    while (*pattern) {
+        if (*pattern != 'd') {
+            if (*at++ != *pattern++)
+                return false;
+            continue;
+        }
+        for (*fields = 0; *pattern == 'd'; pattern++, at++) {
+            if (!is_digit(*at))
+                return false;
+            *fields = *fields * 10 + (*at - '0');
+        }
+        fields++;
+    }
+    *text = at;
+    return true;
+}
+
+/* Days since 1970-01-01 of a date of the Gregorian calendar: years from March, so that the leap day is the last. */
+static int64_t days_from_civil(int64_t year, int64_t month, int64_t day)
+{
+    year -= month <= 2;
+    int64_t of_year = (153 * (month > 2 ? month - 3 : month + 9) + 2) / 5 + day - 1;
+    return 365 * year + year / 4 - year / 100 + year / 400 + of_year - 719468;
+}
+
+enum fr_scalar_result fr_scalar_time(const char *text, int64_t *ms)
+{
+    static const int64_t lengths[] = {31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    int64_t f[6], milliseconds = 0;
+    if (!take_fields(&text, "dddd-dd-ddTdd:dd:dd", f))
+        return FR_SCALAR_BAD;
+    if (*text == '.' && !take_fields(&text, ".ddd", &milliseconds))
+        return FR_SCALAR_BAD;
+    bool leap = f[0] % 4 == 0 && (f[0] % 100 != 0 || f[0] % 400 == 0);
+    if (strcmp(text, "Z") != 0 || f[1] < 1 || f[1] > 12 || f[2] < 1 ||
+        f[2] > lengths[f[1] - 1] - (f[1] == 2 && !leap) || f[3] > 23 || f[4] > 59 || f[5] > 59)
+        return FR_SCALAR_BAD;
+    int64_t value = ((days_from_civil(f[0], f[1], f[2]) * 24 + f[3]) * 60 + f[4]) * 60 + f[5];
+    value = value * 1000 + milliseconds;
+    if (value < FR_TIME_MS_MIN || value > FR_TIME_MS_MAX)
+        return FR_SCALAR_TOO_LARGE;
+    *ms = value;
+    return FR_SCALAR_OK;
+}
+
+bool fr_conf_time(const char *text, int64_t *ms)
+{
+    uint64_t number;
+    if (fr_scalar_u64(text, &number) != FR_SCALAR_OK)
+        return fr_scalar_time(text, ms) == FR_SCALAR_OK;
+    if (number < FR_TIME_MS_MIN || number > FR_TIME_MS_MAX)
+        return false;
+    *ms = (int64_t)number;
+    return true;
+}
+
 static void format(uint64_t value, const struct unit *units, size_t n_units, char *out)
 {
     for (size_t i = 0; i < n_units; i++) {

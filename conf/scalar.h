@@ -10,6 +10,9 @@
 enum fr_scalar_result { FR_SCALAR_OK, FR_SCALAR_BAD, FR_SCALAR_NO_UNIT, FR_SCALAR_TOO_LARGE };
 
 enum { FR_SCALAR_TEXT_MAX = 32 };
+/* Times that can be meant: below, an integer was seconds (1973 in ms); above, year 9999 ends. */
+#define FR_TIME_MS_MIN 100000000000
+#define FR_TIME_MS_MAX 253402300799999
 
 /* Digits only. */
 enum fr_scalar_result fr_scalar_u64(const char *text, uint64_t *out);
@@ -19,6 +22,9 @@ enum fr_scalar_result fr_scalar_real(const char *text, double *out);
 enum fr_scalar_result fr_scalar_duration(const char *text, int64_t *ms);
 /* Integer and unit B, KiB, MiB, GiB or TiB; a bare 0 is 0. */
 enum fr_scalar_result fr_scalar_size(const char *text, uint64_t *bytes);
+
+/* ISO 8601 in UTC, `2026-01-02T03:04:05Z` or with `.678` before the Z: Unix ms within the bounds above. */
+enum fr_scalar_result fr_scalar_time(const char *text, int64_t *ms);
 
 /* In the largest unit that divides. */
 void fr_scalar_format_duration(int64_t ms, char out[static FR_SCALAR_TEXT_MAX]);

@@ -1,5 +1,5 @@
-/* Readers of the options outside the model whose form is more than one value: version, names, topics, Kafka properties,
- * listen address, half-lives. */
+/* Readers of the options outside the model whose form is more than one value: version, names, sources, Kafka
+ * properties, listen address, half-lives. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +32,9 @@ FR_READ(fr_read_model_name)
     memcpy(loader->conf->model, text, size + 1);
 }
 
+/* --- sources
+ * --------------------------------------------------------------------------------------------------------------- */
+
 static void add_topic(struct fr_loader *loader, const struct fr_node *node, const char *path)
 {
     struct fr_conf *conf = loader->conf;
@@ -42,30 +45,75 @@ static void add_topic(struct fr_loader *loader, const struct fr_node *node, cons
         fr_problem(&loader->problems, node, path, "`%.80s` is not a topic name; expected [A-Za-z0-9._-]{1,249}", text);
         return;
     }
-    if (conf->ingest.n_topics > 0)
-        return; /* given twice: said at the end */
-    conf->ingest.topics = fr_alloc(1, sizeof(*conf->ingest.topics));
-    conf->ingest.topics[0] = fr_strdup(text);
-    conf->ingest.n_topics = 1;
+    for (uint32_t i = 0; i < conf->ingest.n_topics; i++) {
+        if (strcmp(conf->ingest.topics[i], text) == 0)
+            fr_problem(&loader->problems, node, path, "`%s` is there twice; expected every topic once", text);
+    }
+    conf->ingest.topics[conf->ingest.n_topics++] = fr_strdup(text);
 }
 
 FR_READ(fr_read_topic)
 {
     (void)option, (void)scope;
+    loader->conf->ingest.topics = fr_alloc(1, sizeof(*loader->conf->ingest.topics));
     add_topic(loader, node, path);
 }
 
 FR_READ(fr_read_topics)
 {
     (void)option, (void)scope;
-    if (!fr_loader_expect(loader, node, path, FR_NODE_LIST))
+    struct fr_conf *conf = loader->conf;
+    if (!fr_loader_expect(loader, node, path, FR_NODE_LIST) || !fr_loader_count(loader, node, path, 1, FR_TOPICS_MAX) ||
+        conf->ingest.topics) /* given twice: said at the end */
         return;
-    if (node->count > 1)
-        fr_problem(&loader->problems, node, path, "several topics are not in this version; expected one");
-    else if (node->count == 0)
-        fr_problem(&loader->problems, node, path, "an empty list; expected one topic name");
-    else
-        add_topic(loader, node->values[0], path);
+    conf->ingest.topics = fr_alloc(node->count, sizeof(*conf->ingest.topics));
+    for (uint32_t i = 0; i < node->count; i++) {
+        char at[FR_PATH_MAX];
+        fr_path_index(at, path, i);
+        add_topic(loader, node->values[i], at);
+    }
+}
+
+FR_READ(fr_read_start)
+{
+    (void)scope;
+    struct fr_conf *conf = loader->conf;
+    const char *text = fr_loader_text(loader, node, path, "earliest, latest or a time");
+    if (!text)
+        return;
+    uint64_t number = 0;
+    int64_t ms = 0;
+    conf->ingest.start_ms = 0;
+    if (strcmp(text, "earliest") == 0 || strcmp(text, "latest") == 0) {
+        conf->ingest.start = text[0] == 'e' ? FR_START_EARLIEST : FR_START_LATEST;
+        return;
+    }
+    if (fr_scalar_u64(text, &number) == FR_SCALAR_OK && number < FR_TIME_MS_MIN) {
+        fr_problem(&loader->problems, node, path, "`%.80s` is in seconds, not milliseconds; expected Unix ms", text);
+        return;
+    }
+    if (!fr_conf_time(text, &ms)) {
+        fr_problem(&loader->problems, node, path, "`%.80s` is not a start; expected %s", text, option->form);
+        return;
+    }
+    conf->ingest.start = FR_START_TIME;
+    conf->ingest.start_ms = ms;
+}
+
+FR_READ(fr_read_files)
+{
+    (void)option, (void)scope;
+    struct fr_conf *conf = loader->conf;
+    if (!fr_loader_expect(loader, node, path, FR_NODE_LIST) || !fr_loader_count(loader, node, path, 0, FR_FILES_MAX))
+        return;
+    conf->ingest.files = fr_alloc(node->count + 1, sizeof(*conf->ingest.files));
+    for (uint32_t i = 0; i < node->count; i++) {
+        char at[FR_PATH_MAX];
+        fr_path_index(at, path, i);
+        const char *text = fr_loader_text(loader, node->values[i], at, "a file");
+        if (text)
+            conf->ingest.files[conf->ingest.n_files++] = fr_strdup(text);
+    }
 }
 
 /* --- Kafka properties
@@ -214,9 +262,21 @@ FR_READ(fr_read_half_lives)
     }
 }
 
-FR_READ(fr_read_losses)
+FR_READ(fr_read_gauc_by)
 {
     (void)option, (void)scope;
-    if (fr_loader_expect(loader, node, path, FR_NODE_LIST) && node->count > 0)
-        fr_problem(&loader->problems, node, path, "auxiliary losses are not in this version; expected []");
+    struct fr_conf *conf = loader->conf;
+    if (!fr_loader_text(loader, node, path, "the name of a sparse slot"))
+        return;
+    struct fr_words *known = &loader->words;
+    known->count = 0;
+    for (uint32_t i = 0; i < conf->n_slots; i++) {
+        if (conf->slots[i].kind != FR_SLOT_SPARSE)
+            continue;
+        fr_words_add(known, conf->slots[i].name, strlen(conf->slots[i].name));
+        if (strcmp(conf->slots[i].name, node->text) == 0)
+            conf->metrics.gauc_by = (int32_t)i;
+    }
+    if (conf->metrics.gauc_by == FR_NO_INDEX)
+        fr_problem_unknown(&loader->problems, node, path, "unknown sparse slot", known);
 }

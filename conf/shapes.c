@@ -1,79 +1,353 @@
-/* Widths of layers. Rules: operations over vectors elementwise want one width; a logit is one number; and what a
- * configuration (or a model description from a topic) asks for must be possible to allocate. */
+/* Shapes of layers: a vector [n] (one row per sample) or a sequence [T, n] (one row per step, T differs from sample to
+ * sample). Inferred here only: the graph trusts width and is_sequence. What a configuration (or a model description
+ * from a topic) asks for must also be possible to allocate. A layer that reads a refused one is left out, so that each
+ * mistake is reported once. */
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/check.h"
 #include "loader.h"
 
 enum {
-    CONCAT_MAX = 1 << 20,     /* numbers in one concatenation */
+    WIDTH_MAX = 1 << 20,      /* numbers one layer reads from, or gives for, a sample or step */
     PARAMETERS_MAX = 1 << 28, /* of all layers: 1 GiB of f32 */
 };
 
-static uint32_t ref_width(const struct fr_conf *conf, const struct fr_conf_ref *ref, const uint32_t *widths)
+struct shape {
+    uint64_t width;
+    bool sequence;
+};
+
+/* A range of a layer's or loss's references. */
+struct inputs {
+    struct fr_loader *loader;
+    const struct fr_layer_draft *draft; /* its place, for messages */
+    const char *what, *name;            /* layer `h` */
+    const struct fr_conf_ref *refs;
+    uint32_t n_refs;
+};
+
+uint32_t fr_conf_slot_width(const struct fr_conf_slot *slot)
 {
-    if (ref->kind == FR_REF_LAYER)
-        return widths[ref->index];
-    const struct fr_conf_slot *slot = &conf->slots[ref->index];
-    return ref->kind == FR_REF_DENSE ? slot->dim : conf->tables[slot->table].parts[ref->part].dim;
+    return slot->transform == FR_TRANSFORM_BUCKETIZE ? slot->dim * (slot->n_boundaries + 1) : slot->dim;
 }
 
-static uint64_t layer_parameters(const struct fr_conf_layer *layer, uint64_t in)
+static struct shape ref_shape(const struct fr_conf *conf, const struct fr_conf_ref *ref)
+{
+    if (ref->kind == FR_REF_LAYER)
+        return (struct shape){conf->layers[ref->index].width, conf->layers[ref->index].is_sequence};
+    const struct fr_conf_slot *slot = &conf->slots[ref->index];
+    if (ref->kind == FR_REF_DENSE)
+        return (struct shape){fr_conf_slot_width(slot), false};
+    return (struct shape){conf->tables[slot->table].parts[ref->part].dim, ref->kind == FR_REF_SEQUENCE};
+}
+
+/* "`history.v` [T, 8]" */
+static void describe(const struct fr_conf *conf, const struct fr_conf_ref *ref, char *out, size_t room)
+{
+    char text[FR_REF_TEXT_MAX];
+    struct shape shape = ref_shape(conf, ref);
+    fr_ref_text(conf, ref, text);
+    snprintf(out, room, "`%s` %s%" PRIu64 "]", text, shape.sequence ? "[T, " : "[", shape.width);
+}
+
+static bool refuse(const struct inputs *in, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static bool refuse(const struct inputs *in, const char *format, ...)
+{
+    char text[768];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    fr_problem(&in->loader->problems, in->draft->node, in->draft->path, "%s `%s` %s", in->what, in->name, text);
+    return false;
+}
+
+/* --- rules over a range of inputs
+ * ------------------------------------------------------------------------------------------ */
+
+enum { DESCRIBED_MAX = FR_REF_TEXT_MAX + 32 };
+
+static bool want_vectors(const struct inputs *in)
+{
+    const struct fr_conf *conf = in->loader->conf;
+    for (uint32_t r = 0; r < in->n_refs; r++) {
+        char given[DESCRIBED_MAX], text[FR_REF_TEXT_MAX];
+        if (!ref_shape(conf, &in->refs[r]).sequence)
+            continue;
+        describe(conf, &in->refs[r], given, sizeof(given));
+        fr_ref_text(conf, &in->refs[r], text);
+        return refuse(
+            in, "reads the sequence %s where a vector is needed; pool it with sum, mean, sqrtn or last: {mean: %s}",
+            given, text);
+    }
+    return true;
+}
+
+static bool want_sequences(const struct inputs *in)
+{
+    const struct fr_conf *conf = in->loader->conf;
+    for (uint32_t r = 0; r < in->n_refs; r++) {
+        char given[DESCRIBED_MAX];
+        if (ref_shape(conf, &in->refs[r]).sequence)
+            continue;
+        describe(conf, &in->refs[r], given, sizeof(given));
+        return refuse(in,
+                      "reads the vector %s where a sequence [T, n] is needed; expected a slot of kind sequence, or "
+                      "a layer over sequences",
+                      given);
+    }
+    return true;
+}
+
+/* All vectors, or all sequences. */
+static bool want_one_kind(const struct inputs *in)
+{
+    const struct fr_conf *conf = in->loader->conf;
+    bool sequence = ref_shape(conf, &in->refs[0]).sequence;
+    for (uint32_t r = 1; r < in->n_refs; r++) {
+        char given[DESCRIBED_MAX], first[DESCRIBED_MAX];
+        if (ref_shape(conf, &in->refs[r]).sequence == sequence)
+            continue;
+        describe(conf, &in->refs[0], first, sizeof(first));
+        describe(conf, &in->refs[r], given, sizeof(given));
+        return refuse(in,
+                      "mixes %s and %s; expected vectors only (pool a sequence, as in {mean: ..}) or sequences only",
+                      first, given);
+    }
+    return true;
+}
+
+static bool want_one_width(const struct inputs *in, const char *op)
+{
+    const struct fr_conf *conf = in->loader->conf;
+    for (uint32_t r = 1; r < in->n_refs; r++) {
+        char given[DESCRIBED_MAX], first[DESCRIBED_MAX];
+        if (ref_shape(conf, &in->refs[r]).width == ref_shape(conf, &in->refs[0]).width)
+            continue;
+        describe(conf, &in->refs[0], first, sizeof(first));
+        describe(conf, &in->refs[r], given, sizeof(given));
+        return refuse(in, "reads %s and %s; expected one width for %s", first, given, op);
+    }
+    return true;
+}
+
+static uint64_t total_width(const struct inputs *in)
+{
+    uint64_t width = 0; /* at most 1024 references of 2^20 each */
+    for (uint32_t r = 0; r < in->n_refs; r++)
+        width += ref_shape(in->loader->conf, &in->refs[r]).width;
+    return width;
+}
+
+/* --- operations
+ * ------------------------------------------------------------------------------------------------------------ */
+
+static uint64_t dense_parameters(const struct fr_conf_layer *layer, uint64_t in)
 {
     uint64_t total = 0;
     for (uint32_t i = 0; i < layer->n_units; i++) {
-        total += (in + 1) * layer->units[i]; /* in <= 2^20, units <= 2^16, at most 16 */
+        total += (in + 1) * layer->units[i]; /* in <= 2^22, units <= 2^16, at most 16 */
         in = layer->units[i];
     }
     return total;
 }
 
-bool fr_shapes_check(const struct fr_conf *conf, struct fr_problems *problems, const struct fr_node *at)
+static uint64_t gru_parameters(uint64_t in, uint64_t units)
 {
-    uint32_t widths[FR_LAYERS_MAX];
+    return (in + units + 2) * 3 * units;
+}
+
+/* Operations with a plain argument; parameters only grows by what the layer learns. */
+static bool infer_plain(const struct inputs *in, const struct fr_conf_layer *layer, struct shape *out,
+                        uint64_t *parameters)
+{
+    uint64_t width = total_width(in), last = layer->n_units > 0 ? layer->units[layer->n_units - 1] : 0;
+    char op[32];
+    fr_choice_name(fr_layer_ops, layer->op, op);
+    bool ok = false;
+    *out = (struct shape){.width = width};
+    switch (layer->op) {
+    case FR_LAYER_CONCAT:
+    case FR_LAYER_DENSE:
+        ok = want_one_kind(in);
+        *out = (struct shape){layer->op == FR_LAYER_DENSE ? last : width,
+                              ref_shape(in->loader->conf, &in->refs[0]).sequence};
+        *parameters = dense_parameters(layer, width);
+        break;
+    case FR_LAYER_MLP:
+    case FR_LAYER_EXPERTS:
+        ok = want_vectors(in);
+        out->width = layer->op == FR_LAYER_EXPERTS ? layer->count * last : last;
+        *parameters = dense_parameters(layer, width) * (layer->op == FR_LAYER_EXPERTS ? layer->count : 1);
+        break;
+    case FR_LAYER_ADD:
+    case FR_LAYER_MULTIPLY:
+    case FR_LAYER_BI_INTERACTION:
+    case FR_LAYER_FM:
+    case FR_LAYER_DOT_INTERACTION:
+        ok = want_vectors(in) && want_one_width(in, op);
+        out->width = layer->op == FR_LAYER_FM                ? 1
+                     : layer->op == FR_LAYER_DOT_INTERACTION ? (uint64_t)in->n_refs * (in->n_refs - 1) / 2
+                                                             : width / in->n_refs;
+        break;
+    case FR_LAYER_SUM:
+        ok = in->refs[0].kind == FR_REF_LAYER ? want_sequences(in) : want_one_width(in, op);
+        out->width = width / in->n_refs;
+        break;
+    case FR_LAYER_MEAN:
+    case FR_LAYER_SQRTN:
+    case FR_LAYER_LAST:
+        ok = want_sequences(in);
+        break;
+    case FR_LAYER_CROSS:
+        ok = want_vectors(in);
+        *parameters = layer->depth * (width * (layer->rank > 0 ? 2 * (uint64_t)layer->rank : width) + width);
+        break;
+    case FR_LAYER_BIAS:
+    case FR_LAYER_LAYER_NORM:
+    case FR_LAYER_ACTIVATE:
+    case FR_LAYER_DROPOUT:
+    case FR_LAYER_STOP_GRADIENT:
+        ok = want_vectors(in);
+        *parameters = 2 * width; /* at most */
+        break;
+    case FR_LAYER_GRU:
+        ok = want_sequences(in);
+        *out = (struct shape){last, true};
+        *parameters = gru_parameters(width, last);
+        break;
+    case FR_LAYER_ATTENTION:
+    case FR_LAYER_AUGRU:
+    case FR_LAYER_MIXTURE:
+        FR_CHECK(!"an operation with roles");
+    }
+    return ok;
+}
+
+static bool infer_attention(const struct inputs *query, const struct inputs *keys, const struct fr_conf_layer *layer,
+                            struct shape *out, uint64_t *parameters)
+{
+    uint64_t q = total_width(query), k = total_width(keys);
+    if (!want_vectors(query) || !want_sequences(keys))
+        return false;
+    *out = (struct shape){.width = k};
+    if (layer->op == FR_LAYER_AUGRU) {
+        *parameters = gru_parameters(k, k) + k * q;
+        return true;
+    }
+    if (q != k)
+        return refuse(query, "has a query [%" PRIu64 "] and keys [T, %" PRIu64 "]; expected one width for attention", q,
+                      k);
+    *parameters = dense_parameters(layer, 4 * k) + layer->units[layer->n_units - 1] + 1;
+    return true;
+}
+
+static bool infer_mixture(const struct inputs *gate, const struct inputs *experts, struct shape *out,
+                          uint64_t *parameters)
+{
+    const struct fr_conf *conf = gate->loader->conf;
+    const struct fr_conf_ref *ref = &experts->refs[0];
+    char given[DESCRIBED_MAX];
+    describe(conf, ref, given, sizeof(given));
+    if (experts->n_refs != 1)
+        return refuse(gate, "reads %" PRIu32 " references as experts; expected one layer of the operation experts",
+                      experts->n_refs);
+    if (ref->kind != FR_REF_LAYER || conf->layers[ref->index].op != FR_LAYER_EXPERTS)
+        return refuse(gate, "reads %s as experts; expected a layer of the operation experts", given);
+    uint32_t count = conf->layers[ref->index].count;
+    if (!want_vectors(gate))
+        return false;
+    *out = (struct shape){.width = conf->layers[ref->index].width / count};
+    *parameters = total_width(gate) * count;
+    return true;
+}
+
+static bool infer_layer(struct inputs *in, struct fr_conf_layer *layer, uint64_t *total)
+{
+    struct shape out = {0};
     uint64_t parameters = 0;
-    size_t before = problems->count;
+    bool ok;
+    in->refs = layer->refs;
+    in->n_refs = layer->n_refs;
+    uint64_t reads = total_width(in);
+    if (reads > WIDTH_MAX) /* before the products below */
+        return refuse(in, "reads %" PRIu64 " numbers; expected at most %d", reads, WIDTH_MAX);
+    if (fr_layer_rule(layer->op)->roles[0]) {
+        struct inputs roles[FR_LAYER_ROLES] = {*in, *in};
+        for (uint32_t r = 0; r < FR_LAYER_ROLES; r++) {
+            roles[r].refs = layer->refs + layer->role_begin[r];
+            roles[r].n_refs = layer->role_begin[r + 1] - layer->role_begin[r];
+        }
+        ok = layer->op == FR_LAYER_MIXTURE ? infer_mixture(&roles[0], &roles[1], &out, &parameters)
+                                           : infer_attention(&roles[0], &roles[1], layer, &out, &parameters);
+    } else {
+        ok = infer_plain(in, layer, &out, &parameters);
+    }
+    if (!ok)
+        return false;
+    if (out.width > WIDTH_MAX)
+        return refuse(in, "gives %" PRIu64 " numbers; expected at most %d", out.width, WIDTH_MAX);
+    if (*total + parameters > PARAMETERS_MAX)
+        return refuse(in, "brings the layers to more than %d parameters; expected fewer", PARAMETERS_MAX);
+    *total += parameters;
+    layer->width = (uint32_t)out.width;
+    layer->is_sequence = out.sequence;
+    return true;
+}
+
+/* --- tasks and losses
+ * ------------------------------------------------------------------------------------------------------ */
+
+static bool is_known(const struct fr_conf_ref *refs, uint32_t n_refs, const bool *known)
+{
+    for (uint32_t r = 0; r < n_refs; r++) {
+        if (refs[r].kind == FR_REF_LAYER && !known[refs[r].index])
+            return false;
+    }
+    return true;
+}
+
+static void check_task(struct fr_loader *loader, const struct fr_conf_task *task)
+{
+    const struct fr_conf *conf = loader->conf;
+    const struct fr_conf_layer *layer = &conf->layers[task->logit];
+    if (layer->width == 1 && !layer->is_sequence)
+        return;
+    fr_problem(&loader->problems, loader->ordered[task->logit]->node, "tasks",
+               "the logit of task `%s` is layer `%s` of shape %s%" PRIu32 "]; expected [1]", task->name, layer->name,
+               layer->is_sequence ? "[T, " : "[", layer->width);
+}
+
+static void check_loss(struct fr_loader *loader, uint32_t index)
+{
+    const struct fr_conf_loss *loss = &loader->conf->losses[index];
+    const struct inputs in = {loader, loader->loss_drafts[index], "loss", loss->name, loss->refs, loss->n_refs};
+    if (loss->kind == FR_AUX_MSE ? want_vectors(&in) : want_sequences(&in))
+        (void)want_one_width(&in, loss->kind == FR_AUX_MSE ? "mse" : "next_step");
+}
+
+bool fr_shapes_infer(struct fr_loader *loader)
+{
+    struct fr_conf *conf = loader->conf;
+    bool known[FR_LAYERS_MAX] = {false};
+    uint64_t parameters = 0;
+    size_t before = loader->problems.count;
     FR_CHECK(conf->n_layers <= FR_LAYERS_MAX);
     for (uint32_t i = 0; i < conf->n_layers; i++) {
-        const struct fr_conf_layer *layer = &conf->layers[i];
-        const struct fr_node place = {.source = at->source, .line = layer->line, .column = 1};
-        bool joined = layer->op == FR_LAYER_CONCAT || layer->op == FR_LAYER_MLP || layer->op == FR_LAYER_DENSE;
-        uint64_t width = 0;
-        uint32_t first = ref_width(conf, &layer->refs[0], widths);
-        for (uint32_t r = 0; r < layer->n_refs; r++) {
-            uint32_t one = ref_width(conf, &layer->refs[r], widths);
-            width += one;
-            if (!joined && one != first) {
-                char op[32];
-                fr_choice_name(fr_layer_ops, layer->op, op);
-                fr_problem(problems, &place, "network.layers",
-                           "layer `%s`: argument %" PRIu32 " has width %" PRIu32 ", the first has %" PRIu32
-                           "; expected one width for %s",
-                           layer->name, r + 1, one, first, op);
-                return false;
-            }
-        }
-        if (width > CONCAT_MAX) {
-            fr_problem(problems, &place, "network.layers", "layer `%s` reads %" PRIu64 " numbers; expected at most %d",
-                       layer->name, width, CONCAT_MAX);
-            return false;
-        }
-        parameters += layer_parameters(layer, width);
-        if (parameters > PARAMETERS_MAX) {
-            fr_problem(problems, &place, "network.layers", "more than %d parameters with layer `%s`; expected fewer",
-                       PARAMETERS_MAX, layer->name);
-            return false;
-        }
-        widths[i] = layer->n_units > 0 ? layer->units[layer->n_units - 1] : joined ? (uint32_t)width : first;
+        struct fr_conf_layer *layer = &conf->layers[i];
+        struct inputs in = {.loader = loader, .draft = loader->ordered[i], .what = "layer", .name = layer->name};
+        known[i] = is_known(layer->refs, layer->n_refs, known) && infer_layer(&in, layer, &parameters);
     }
     for (uint32_t i = 0; i < conf->n_tasks; i++) {
-        const struct fr_conf_layer *layer = &conf->layers[conf->tasks[i].logit];
-        const struct fr_node place = {.source = at->source, .line = layer->line, .column = 1};
-        if (widths[conf->tasks[i].logit] != 1)
-            fr_problem(problems, &place, "tasks",
-                       "the logit of task `%s` is layer `%s` of width %" PRIu32 "; expected width 1",
-                       conf->tasks[i].name, layer->name, widths[conf->tasks[i].logit]);
+        if (conf->tasks[i].logit != FR_NO_INDEX && known[conf->tasks[i].logit])
+            check_task(loader, &conf->tasks[i]);
     }
-    return problems->count == before;
+    for (uint32_t i = 0; i < conf->n_losses; i++) {
+        if (is_known(conf->losses[i].refs, conf->losses[i].n_refs, known))
+            check_loss(loader, i);
+    }
+    return loader->problems.count == before;
 }

@@ -31,27 +31,55 @@ enum {
     FR_CHUNK_ROWS = 128, /* C: rows of one matrix product, zero-padded (DESIGN section 10); fixed in this version */
 };
 
-enum fr_optimizer_kind { FR_OPT_SGD, FR_OPT_ADAGRAD, FR_OPT_ADAGRAD_ROWWISE, FR_OPT_ADAM, FR_OPT_FTRL };
+/* Rows: all but adamw. Layers: all but the row-wise ones and group_ftrl. */
+enum fr_optimizer_kind {
+    FR_OPT_SGD,
+    FR_OPT_ADAGRAD,
+    FR_OPT_ADAGRAD_ROWWISE, /* one accumulator a row: mean of its squares */
+    FR_OPT_ADAM,            /* rows: lazy, steps counted per row */
+    FR_OPT_FTRL,
+    FR_OPT_MOMENTUM,
+    FR_OPT_RMSPROP,
+    FR_OPT_ADAM_ROWWISE, /* one second moment a row */
+    FR_OPT_GROUP_FTRL,   /* FTRL with a penalty on the norm of the row */
+    FR_OPT_ADAMW,
+};
 
 struct fr_conf_optimizer {
     enum fr_optimizer_kind kind;
-    float lr;           /* ftrl: alpha */
-    float eps;          /* adagrad*, adam: 1e-8 */
+    float lr;           /* ftrl*: alpha */
+    float eps;          /* adagrad*, adam*, rmsprop: 1e-8 */
     float initial;      /* adagrad*: accumulator start, 0 */
-    float beta1, beta2; /* adam 0.9 0.999 */
-    float beta, l1, l2; /* ftrl: beta 1, l1 0, l2 0 */
+    float beta1, beta2; /* adam* 0.9 0.999 */
+    float momentum;     /* momentum 0.9 */
+    float rho;          /* rmsprop 0.99 */
+    float beta;         /* ftrl*: 1 */
+    float l1, l2;       /* ftrl*: of the algorithm; others: gradient + l2 w + l1 sign(w), after clipping; default 0 */
+    float l21;          /* group_ftrl: 0 */
+    float weight_decay; /* adamw: 0.01 */
+    float clip_value;   /* gradient elements are cut to +-this; 0: off */
+    float clip_norm;    /* gradient of a row's part, or of a layer's parameter; 0: off */
+    uint64_t warmup_samples; /* rate rises linearly from 0; 0: off */
+    uint64_t decay_samples;  /* rate is multiplied by decay_rate each so many samples, smoothly; 0: off */
+    float decay_rate;        /* 0.5 */
+    float decay_floor;       /* smallest factor, 0 */
 };
 
 enum fr_init_kind {
     FR_INIT_ZEROS,
     FR_INIT_UNIFORM,
     FR_INIT_NORMAL,
-    FR_INIT_DEFAULT /* layers: uniform +-1/sqrt(fan_in) */
+    FR_INIT_DEFAULT,          /* layers: uniform +-1/sqrt(fan_in) */
+    FR_INIT_TRUNCATED_NORMAL, /* cut at two standard deviations, drawn again */
+    FR_INIT_XAVIER_UNIFORM,   /* +-sqrt(6 / (fan_in + fan_out)); Glorot and Bengio 2010. Rows: both fans are dim */
+    FR_INIT_XAVIER_NORMAL,
+    FR_INIT_KAIMING_UNIFORM, /* +-sqrt(6 / fan_in); He et al. 2015 */
+    FR_INIT_KAIMING_NORMAL,
 };
 
 struct fr_conf_init {
     enum fr_init_kind kind;
-    float scale; /* normal: standard deviation; uniform: +-scale */
+    float scale; /* normal, truncated_normal: standard deviation; uniform: +-scale; the others: unused */
 };
 
 struct fr_conf_part {
@@ -74,7 +102,13 @@ struct fr_conf_table {
 };
 
 enum fr_slot_kind { FR_SLOT_SPARSE, FR_SLOT_SEQUENCE, FR_SLOT_DENSE };
-enum fr_transform { FR_TRANSFORM_NONE, FR_TRANSFORM_LOG1P };
+/* none and log1p happen while decoding; the others in the network (standardize has learned statistics). */
+enum fr_transform {
+    FR_TRANSFORM_NONE,
+    FR_TRANSFORM_LOG1P,
+    FR_TRANSFORM_STANDARDIZE, /* (x - mean) / sqrt(variance + 1e-6), statistics of trained samples before the batch */
+    FR_TRANSFORM_BUCKETIZE,   /* one-hot of the number of boundaries <= x: width (n_boundaries + 1) per number */
+};
 
 struct fr_conf_slot {
     char name[FR_NAME_MAX];
@@ -88,55 +122,148 @@ struct fr_conf_slot {
     uint32_t max_len;             /* sequence: 50 */
     bool admit;                   /* false: `admit: never` */
     bool touch;
-    uint32_t dim; /* dense */
+    uint32_t dim; /* dense: numbers per sample */
     enum fr_transform transform;
+    uint32_t n_boundaries; /* bucketize: ascending, 1 to 255 */
+    float *boundaries;
     float default_value;
 };
 
-/* A vector a layer reads. */
-enum fr_ref_kind { FR_REF_POOLED, FR_REF_DENSE, FR_REF_LAYER };
-enum fr_pooling { FR_POOL_SUM, FR_POOL_MEAN };
+/* What a layer reads. A vector: one row per sample. A sequence: one row per step, [T, width], ragged. */
+enum fr_ref_kind {
+    FR_REF_POOLED,   /* a slot's rows pooled: vector */
+    FR_REF_DENSE,    /* vector */
+    FR_REF_LAYER,    /* vector or sequence, as the layer says */
+    FR_REF_SEQUENCE, /* a sequence slot's rows, step by step, oldest first */
+};
+/* sum: sum w v; mean: / sum w; sqrtn: / sqrt(sum w^2); last: the newest step. Layers that are sequences: w = 1. */
+enum fr_pooling { FR_POOL_SUM, FR_POOL_MEAN, FR_POOL_SQRTN, FR_POOL_LAST };
 
 struct fr_conf_ref {
     enum fr_ref_kind kind;
-    int32_t index; /* slot (pooled, dense) or layer */
-    int32_t part;  /* pooled: part of the slot's table */
+    int32_t index; /* slot (pooled, dense, sequence) or layer */
+    int32_t part;  /* pooled, sequence: part of the slot's table */
     enum fr_pooling pooling;
 };
 
+/* `x`: the concatenation of the argument's vectors. Roles are read as maps: attention: {query: a, keys: h}. Several
+ * sequences in one role are joined step by step, aligned at the newest; the first one's length counts. */
 enum fr_layer_op {
     FR_LAYER_CONCAT, /* any vectors -> one after the other */
-    FR_LAYER_MLP,    /* concatenation of the arguments through dense layers of `units`; activation after each of them */
-    FR_LAYER_DENSE,  /* concatenation of the arguments through one dense layer, `units`, `activation` (default none) */
+    FR_LAYER_MLP,    /* x through dense layers of `units`; activation after each of them */
+    FR_LAYER_DENSE,  /* x (vectors, or sequences: step by step) through one dense layer, `units`, `activation` */
     FR_LAYER_BI_INTERACTION, /* 1/2 ((sum v)^2 - sum v^2), equal dims (He and Chua 2017, eq. 4) */
-    FR_LAYER_SUM,            /* elementwise sum of pooled slots (wide part): equal dims */
-    FR_LAYER_ADD,            /* elementwise sum of layers or vectors: equal dims */
+    FR_LAYER_SUM, /* elementwise sum of pooled slots (wide part): equal dims; of one sequence layer: sum of its steps */
+    FR_LAYER_ADD, /* elementwise sum of layers or vectors: equal dims */
+    FR_LAYER_MEAN,
+    FR_LAYER_SQRTN,
+    FR_LAYER_LAST,            /* of one sequence layer: pooled over its steps -> vector */
+    FR_LAYER_MULTIPLY,        /* elementwise product, equal dims */
+    FR_LAYER_FM,              /* sum over the elements of bi_interaction -> [1] (Rendle 2010) */
+    FR_LAYER_DOT_INTERACTION, /* dot products of all pairs i < j of n vectors of one width -> [n (n - 1) / 2] (DLRM) */
+    FR_LAYER_CROSS, /* DCN-v2 (Wang et al. 2021): x_{l+1} = x_0 o (W x_l + b) + x_l, `depth` times; `rank` r: W = U V */
+    FR_LAYER_BIAS,  /* x + b */
+    FR_LAYER_LAYER_NORM,    /* Ba et al. 2016: scale o (x - mean) / sqrt(variance + 1e-5) + bias over the width */
+    FR_LAYER_DROPOUT,       /* `rate`; training only; counter-based masks */
+    FR_LAYER_ACTIVATE,      /* `activation` of x */
+    FR_LAYER_STOP_GRADIENT, /* x; no gradient goes back */
+    /* DIN (Zhou et al. 2018): {query: vectors, keys: sequences} of one width; scores: mlp of `units`, `activation`,
+     * then 1, on [q, k, q - k, q o k]; output: sum of score * key; `softmax` of the scores */
+    FR_LAYER_ATTENTION,
+    /* sequences -> sequence [T, units] (Cho et al. 2014, as in PyTorch); masked steps keep the state */
+    FR_LAYER_GRU,
+    /* DIEN (Zhou et al. 2019): {query: vectors, keys: sequences} -> vector, as wide as the keys: the last state of a
+     * GRU whose update gate is multiplied by softmax over steps of (keys W) . query */
+    FR_LAYER_AUGRU,
+    /* `count` mlps of `units`, `activation` on x, side by side -> [count * last unit] (MMoE) */
+    FR_LAYER_EXPERTS,
+    /* {gate: vectors, experts: layer}: softmax(gate W) weighted sum of the experts (Ma et al. 2018) */
+    FR_LAYER_MIXTURE,
 };
-enum fr_activation { FR_ACT_NONE, FR_ACT_RELU };
+enum fr_activation {
+    FR_ACT_NONE,
+    FR_ACT_RELU,
+    FR_ACT_SIGMOID,
+    FR_ACT_TANH,
+    FR_ACT_GELU,       /* tanh form */
+    FR_ACT_PRELU,      /* trained slope per unit, from 0.25 (He et al. 2015) */
+    FR_ACT_DICE,       /* Zhou et al. 2018; statistics are a moving average of earlier batches: training = serving */
+    FR_ACT_LEAKY_RELU, /* 0.01 */
+};
+
+enum { FR_UNITS_MAX = 16, FR_LAYER_ROLES = 2 };
 
 struct fr_conf_layer {
     char name[FR_NAME_MAX];
     enum fr_layer_op op;
     uint32_t n_refs;
     struct fr_conf_ref *refs;
-    uint32_t n_units; /* mlp: one per layer; dense: 1 */
-    uint32_t units[16];
-    enum fr_activation activation; /* mlp default relu */
-    uint32_t line;                 /* of the layer in the file, for shape errors; 0 when from JSON */
+    /* Refs of role r are [role_begin[r], role_begin[r + 1]); operations without roles have one role. attention, augru:
+     * query, keys; mixture: gate, experts. */
+    uint32_t role_begin[FR_LAYER_ROLES + 1];
+    uint32_t n_units; /* mlp, experts, attention (default 1 of 16): one per layer; dense, gru: 1 */
+    uint32_t units[FR_UNITS_MAX];
+    enum fr_activation activation; /* mlp, experts, attention: relu; dense: none */
+    uint32_t depth, rank;          /* cross: 1; 0: full */
+    uint32_t count;                /* experts */
+    float rate;                    /* dropout */
+    bool softmax;                  /* attention: false */
+    struct fr_conf_init init;      /* FR_INIT_DEFAULT: uniform +-1/sqrt(fan_in), kernel and bias; else biases are 0 */
+    bool has_optimizer;            /* its own; else network.optimizer */
+    struct fr_conf_optimizer optimizer;
+    uint32_t line; /* of the layer in the file, for shape errors; 0 when from JSON */
+    /* Inferred by the loader (both from YAML and from JSON). */
+    uint32_t width;
+    bool is_sequence;
 };
 
+/* Labels of the samples come first, in the order of the samples' arrays; then derived ones. Loader keeps the order of
+ * the file among each. Labels of a batch hold all of them. */
 struct fr_conf_label {
     char name[FR_NAME_MAX];
+    int32_t of;    /* derived from that label; FR_NO_INDEX: the samples carry it */
+    int32_t given; /* masked unless that label is 1 (after its own derivation); FR_NO_INDEX: always defined */
+    bool has_min;  /* 1 where the source is >= min, else 0 */
+    float min;
+};
+
+enum fr_task_loss {
+    FR_LOSS_LOGLOSS,
+    FR_LOSS_NONE,     /* measured, not trained */
+    FR_LOSS_MSE,      /* 1/2 (z - y)^2; the score is z itself */
+    FR_LOSS_FOCAL,    /* Lin et al. 2017: -alpha (1-p)^gamma y log p - (1-alpha) p^gamma (1-y) log(1-p) */
+    FR_LOSS_PAIRWISE, /* within a group: log(1 + exp(-(z_i - z_j))) over pairs y_i > y_j (Burges et al. 2005) */
 };
 
 struct fr_conf_task {
     char name[FR_NAME_MAX];
     int32_t label;
-    int32_t logit; /* layer, width 1 */
-    float weight;  /* 1 */
+    int32_t logit;   /* layer, width 1; FR_NO_INDEX with prob */
+    uint32_t n_prob; /* tasks (earlier, with a logit) whose probabilities are multiplied (ESMM) */
+    int32_t prob[FR_TASKS_MAX];
+    enum fr_task_loss loss;
+    float weight;                   /* 1 */
+    float focal_gamma, focal_alpha; /* 2, 0.25 */
 };
 
-enum fr_start { FR_START_EARLIEST, FR_START_LATEST };
+/* Auxiliary losses. */
+enum fr_aux_loss {
+    FR_AUX_MSE,       /* refs a, b of one width: 1/2 |a - b|^2 */
+    FR_AUX_NEXT_STEP, /* DIEN: states h, positives e, negatives n (sequences, one width): logloss of h_t . e_{t+1} as 1
+                         and h_t . n_{t+1} as 0, mean over steps */
+};
+struct fr_conf_loss {
+    char name[FR_NAME_MAX];
+    enum fr_aux_loss kind;
+    uint32_t n_refs;
+    struct fr_conf_ref refs[3];
+    float weight;
+    uint32_t line;
+};
+
+enum fr_start { FR_START_EARLIEST, FR_START_LATEST, FR_START_TIME };
+/* What the keep rate `s` of a sample (1/s: how many like it were dropped) corrects. */
+enum fr_sampling { FR_SAMPLING_ALL, FR_SAMPLING_METRICS, FR_SAMPLING_NONE };
 enum fr_on_loss { FR_ON_LOSS_STOP, FR_ON_LOSS_EARLIEST, FR_ON_LOSS_LATEST };
 enum fr_quantize { FR_QUANT_F32, FR_QUANT_F16 }; /* bf16, i8: not in this version */
 enum fr_device { FR_DEVICE_AUTO, FR_DEVICE_CPU };
@@ -157,12 +284,16 @@ struct fr_conf {
     uint32_t chunk_rows;   /* C, 128, fixed */
     struct {
         char *brokers;
-        uint32_t n_topics; /* exactly one in this version */
+        uint32_t n_topics; /* at least one */
         char **topics;
         int format; /* enum fr_format */
         enum fr_start start;
+        int64_t start_ms; /* with FR_START_TIME: first record at or after this Kafka timestamp */
+        uint32_t n_files; /* `files`: JSON lines (.gz or not), read in order before Kafka; see ingest/README.md */
+        char **files;
+        enum fr_sampling sampling; /* all: training and metrics */
         enum fr_on_loss on_loss;
-        char *dead_letter_topic; /* default <topic>.dead */
+        char *dead_letter_topic; /* default <first topic>.dead */
         uint32_t batch_size;
         int64_t batch_wait_ms;
         uint64_t record_max;
@@ -181,14 +312,18 @@ struct fr_conf {
     struct fr_conf_table *tables;
     uint32_t n_slots;
     struct fr_conf_slot *slots;
-    uint32_t n_labels;
+    uint32_t n_labels;        /* all */
+    uint32_t n_sample_labels; /* the first ones: those samples carry */
     struct fr_conf_label *labels;
     uint32_t n_layers; /* in evaluation order: a layer refers to earlier ones only (sorted by the loader; cycles are
                           errors) */
     struct fr_conf_layer *layers;
-    struct fr_conf_optimizer dense_optimizer;
+    struct fr_conf_optimizer dense_optimizer; /* network.optimizer */
+    struct fr_conf_init dense_init;           /* network.init */
     uint32_t n_tasks;
     struct fr_conf_task *tasks;
+    uint32_t n_losses;
+    struct fr_conf_loss *losses;
     int64_t epoch_ms;         /* 1s */
     int64_t heartbeat_ms;     /* 10s */
     uint64_t epoch_bytes_max; /* dirty bytes that force a cut; default memory_limit/16 in [1MiB, 64MiB] */
@@ -210,8 +345,17 @@ struct fr_conf {
         uint32_t n_half_lives;
         int64_t half_life_ms[FR_HALF_LIVES_MAX];
         char half_life_name[FR_HALF_LIVES_MAX][24]; /* as written in the config: "1h" */
+        int32_t gauc_by;                            /* sparse slot; FR_NO_INDEX: no GAUC */
+        uint32_t gauc_groups_max;                   /* groups kept, 1024 */
     } metrics;
 };
+
+/* A time as ingest.start takes it: `2026-01-02T03:04:05Z` (UTC, `.678` before the Z allowed) or Unix ms. False when it
+ * is neither, or an integer so small that it was seconds. */
+bool fr_conf_time(const char *text, int64_t *ms);
+
+/* Width of a dense slot as a vector: dim, or dim * (n_boundaries + 1). */
+uint32_t fr_conf_slot_width(const struct fr_conf_slot *slot);
 
 struct fr_conf_load_options {
     const char *path;        /* file, for messages; read by the loader when text is NULL */

@@ -40,6 +40,47 @@ static const char base_text[] = "version: 1\n"                                  
                                 "tasks:\n"                                                                  /* 23 */
                                 "  - {name: click, label: click, logit: out}\n";                            /* 24 */
 
+/* Something of everything the grammar has. */
+static const char rich_text[] =
+    "version: 1\n"
+    "model: rich\n"
+    "state_dir: /tmp/rich\n"
+    "ingest: {brokers: b, topics: [a, b], files: [f.jsonl], start: 2026-01-02T03:04:05Z, sampling: none}\n"
+    "tables:\n"
+    "  user: {dim: 4, optimizer: {adam: {clip_norm: 1}}, init: xavier_normal}\n"
+    "  item: {parts: {w: {dim: 1, optimizer: {group_ftrl: {l21: 0.1}}}, v: {dim: 4, optimizer: rmsprop}}}\n"
+    "slots:\n"
+    "  user_id: {table: user}\n"
+    "  item_id: {table: item}\n"
+    "  history: {table: item, kind: sequence}\n"
+    "  price: {kind: dense, dim: 2, transform: standardize}\n"
+    "  age: {kind: dense, transform: {bucketize: [18, 30.5]}}\n"
+    "labels: {click: {}, pay: {}, buy: {of: pay, given: click, min: 0.5}}\n"
+    "network:\n"
+    "  init: {truncated_normal: 0.1}\n"
+    "  optimizer: {adamw: {warmup_samples: 100}}\n"
+    "  layers:\n"
+    "    - {name: states, gru: history.v, units: 4}\n"
+    "    - {name: wide, sum: [item_id.w, {sqrtn: history.w}]}\n"
+    "    - {name: interest, attention: {query: item_id.v, keys: history.v}, activation: dice, softmax: true}\n"
+    "    - {name: later, augru: {query: item_id.v, keys: states}}\n"
+    "    - {name: x, concat: [user_id, interest, {last: states}, price, age]}\n"
+    "    - {name: crossed, cross: x, depth: 2, rank: 3, optimizer: momentum}\n"
+    "    - {name: pairs, dot_interaction: [user_id, item_id.v, {mean: history.v}]}\n"
+    "    - {name: some, dropout: [crossed, later], rate: 0.25}\n"
+    "    - {name: many, experts: some, count: 2, units: [5, 3], activation: gelu, init: zeros}\n"
+    "    - {name: mix, mixture: {gate: {layer_norm: x}, experts: many}}\n"
+    "    - {name: z, dense: [mix, pairs], units: 1}\n"
+    "    - {name: out, add: [z, wide, {fm: [user_id, item_id.v]}, {bias: z}]}\n"
+    "tasks:\n"
+    "  - {name: click, label: click, logit: out, loss: {focal: {gamma: 1}}}\n"
+    "  - {name: buy, label: buy, logit: z, loss: none}\n"
+    "  - {name: pay, label: pay, prob: [click, buy]}\n"
+    "losses:\n"
+    "  - {name: steps, next_step: {states: states, positives: history.v, negatives: history.v}, weight: 0.5}\n"
+    "  - {name: near, mse: [user_id, {stop_gradient: item_id.v}]}\n"
+    "metrics: {gauc_by: user_id}\n";
+
 /* base_text with the first `from` replaced by `to`; freed by the caller. */
 static inline char *variant(const char *from, const char *to)
 {
@@ -116,6 +157,43 @@ static inline char *training_json(const struct fr_conf *conf)
     struct fr_buffer out = {0};
     fr_conf_training_json(conf, &out);
     return (char *)out.data;
+}
+
+static inline void assert_same(const struct fr_conf *a, const struct fr_conf *b)
+{
+    char *pa = printed(a), *pb = printed(b), *ma = model_json(a), *mb = model_json(b), *ta = training_json(a),
+         *tb = training_json(b);
+    assert_string_equal(pa, pb);
+    assert_string_equal(ma, mb);
+    assert_string_equal(ta, tb);
+    assert_memory_equal(a->tables, b->tables, a->n_tables * sizeof(*a->tables));
+    for (uint32_t i = 0; i < a->n_slots; i++) {
+        struct fr_conf_slot x = a->slots[i], y = b->slots[i];
+        assert_memory_equal(x.boundaries, y.boundaries, x.n_boundaries * sizeof(*x.boundaries));
+        x.boundaries = y.boundaries = NULL;
+        assert_memory_equal(&x, &y, sizeof(x));
+    }
+    assert_memory_equal(a->labels, b->labels, a->n_labels * sizeof(*a->labels));
+    assert_int_equal(a->n_losses, b->n_losses);
+    assert_memory_equal(a->tasks, b->tasks, a->n_tasks * sizeof(*a->tasks));
+    assert_memory_equal(&a->metrics.half_life_ms, &b->metrics.half_life_ms, sizeof(a->metrics.half_life_ms));
+    assert_int_equal(a->journal_max, b->journal_max);
+    assert_int_equal(a->epoch_bytes_max, b->epoch_bytes_max);
+    free(pa);
+    free(pb);
+    free(ma);
+    free(mb);
+    free(ta);
+    free(tb);
+}
+
+static inline void assert_prints_and_loads(const struct fr_conf *conf)
+{
+    char *text = printed(conf);
+    struct fr_conf *again = load(text);
+    assert_same(conf, again);
+    fr_conf_free(again);
+    free(text);
 }
 
 #endif

@@ -1,0 +1,183 @@
+/* References: `slot`, `slot.part`, `layer`, the pooling of a slot `{sum|mean|sqrtn: slot.part}`, or another operation
+ * without options inside an argument, which becomes a layer of its own. A sequence slot alone is read step by step;
+ * whether its reader can do that is shapes.c's question. */
+#include <stdio.h>
+#include <string.h>
+
+#include "loader.h"
+
+int32_t fr_slot_find(const struct fr_conf *conf, const char *name, size_t size)
+{
+    for (uint32_t i = 0; i < conf->n_slots; i++) {
+        if (size > 0 && strlen(conf->slots[i].name) == size && memcmp(conf->slots[i].name, name, size) == 0)
+            return (int32_t)i;
+    }
+    return FR_NO_INDEX;
+}
+
+int32_t fr_draft_find(const struct fr_loader *loader, const char *name, size_t size)
+{
+    for (uint32_t i = 0; i < loader->n_drafts; i++) {
+        const char *have = loader->drafts[i].layer.name;
+        if (size > 0 && strlen(have) == size && memcmp(have, name, size) == 0)
+            return (int32_t)i;
+    }
+    return FR_NO_INDEX;
+}
+
+void fr_ref_text(const struct fr_conf *conf, const struct fr_conf_ref *ref, char out[static FR_REF_TEXT_MAX])
+{
+    static const char *const poolings[] = {
+        [FR_POOL_SUM] = "sum", [FR_POOL_MEAN] = "mean", [FR_POOL_SQRTN] = "sqrtn", [FR_POOL_LAST] = "last"};
+    if (ref->kind == FR_REF_LAYER) {
+        snprintf(out, FR_REF_TEXT_MAX, "%s", conf->layers[ref->index].name);
+        return;
+    }
+    const struct fr_conf_slot *slot = &conf->slots[ref->index];
+    if (ref->kind == FR_REF_DENSE) {
+        snprintf(out, FR_REF_TEXT_MAX, "%s", slot->name);
+        return;
+    }
+    const char *part = conf->tables[slot->table].parts[ref->part].name;
+    if (ref->kind == FR_REF_SEQUENCE)
+        snprintf(out, FR_REF_TEXT_MAX, "%s.%s", slot->name, part);
+    else
+        snprintf(out, FR_REF_TEXT_MAX, "{%s: %s.%s}", poolings[ref->pooling], slot->name, part);
+}
+
+static void refuse_ref(struct fr_loader *loader, const struct fr_layer_draft *draft, const struct fr_node *node)
+{
+    const struct fr_conf *conf = loader->conf;
+    struct fr_words *known = &loader->words;
+    known->count = 0;
+    for (uint32_t i = 0; i < conf->n_slots; i++)
+        fr_words_add(known, conf->slots[i].name, strlen(conf->slots[i].name));
+    for (uint32_t i = 0; i < loader->n_drafts; i++)
+        fr_words_add(known, loader->drafts[i].layer.name, strlen(loader->drafts[i].layer.name));
+    char what[FR_NAME_MAX + 64];
+    snprintf(what, sizeof(what), "%s `%s` reads an unknown slot or layer", draft->has_op ? "layer" : "loss",
+             draft->layer.name);
+    fr_problem_unknown(&loader->problems, node, draft->path, what, known);
+}
+
+/* The part of a reference to a slot with a table; false after a problem. */
+static bool resolve_part(struct fr_loader *loader, const struct fr_layer_draft *draft, const struct fr_node *node,
+                         const char *part, struct fr_conf_ref *ref)
+{
+    const struct fr_conf *conf = loader->conf;
+    const struct fr_conf_slot *slot = &conf->slots[ref->index];
+    if (slot->table == FR_NO_INDEX)
+        return false; /* the slot's own problem */
+    const struct fr_conf_table *table = &conf->tables[slot->table];
+    char parts[FR_PARTS_MAX * (FR_NAME_MAX + 2) + 1] = "";
+    for (uint32_t i = 0; i < table->n_parts; i++) {
+        size_t used = strlen(parts);
+        snprintf(parts + used, sizeof(parts) - used, "%s%s", i ? ", " : "", table->parts[i].name);
+        if (part && strcmp(part, table->parts[i].name) == 0)
+            ref->part = (int32_t)i;
+    }
+    if (!part && table->n_parts == 1)
+        ref->part = 0;
+    if (ref->part != FR_NO_INDEX)
+        return true;
+    if (table->n_parts > 0 && !part)
+        fr_problem(&loader->problems, node, draft->path,
+                   "table `%s` has the parts %s; expected one of them, as in %s.%s", table->name, parts, slot->name,
+                   table->parts[0].name);
+    else if (table->n_parts > 0)
+        fr_problem(&loader->problems, node, draft->path, "table `%s` has no part `%.80s`; expected one of %s",
+                   table->name, part, parts);
+    return false;
+}
+
+/* A text: slot, slot.part or layer. */
+static bool resolve_text(struct fr_loader *loader, const struct fr_layer_draft *draft, const struct fr_node *node,
+                         struct fr_conf_ref *ref)
+{
+    const char *text = fr_loader_text(loader, node, draft->path, "a slot, slot.part or layer");
+    if (!text)
+        return false;
+    size_t size = strcspn(text, ".");
+    const char *part = text[size] == '.' ? text + size + 1 : NULL;
+    int32_t slot = fr_slot_find(loader->conf, text, size), layer = fr_draft_find(loader, text, size);
+    *ref = (struct fr_conf_ref){.part = FR_NO_INDEX};
+    if (slot == FR_NO_INDEX && layer == FR_NO_INDEX) {
+        refuse_ref(loader, draft, node);
+        return false;
+    }
+    enum fr_slot_kind kind = slot != FR_NO_INDEX ? loader->conf->slots[slot].kind : FR_SLOT_DENSE;
+    bool bare = slot == FR_NO_INDEX || kind == FR_SLOT_DENSE;
+    if (bare && part) {
+        fr_problem(&loader->problems, node, draft->path, "`%.80s` has no parts; expected only its name", text);
+        return false;
+    }
+    ref->kind = slot == FR_NO_INDEX        ? FR_REF_LAYER
+                : bare                     ? FR_REF_DENSE
+                : kind == FR_SLOT_SEQUENCE ? FR_REF_SEQUENCE
+                                           : FR_REF_POOLED;
+    ref->index = slot == FR_NO_INDEX ? layer : slot;
+    return bare || resolve_part(loader, draft, node, part, ref);
+}
+
+/* `{op: slot}` with a pooling: FR_POOL_LAST when the operation is none. */
+static enum fr_pooling pooling_of(enum fr_layer_op op)
+{
+    return op == FR_LAYER_SUM     ? FR_POOL_SUM
+           : op == FR_LAYER_MEAN  ? FR_POOL_MEAN
+           : op == FR_LAYER_SQRTN ? FR_POOL_SQRTN
+                                  : FR_POOL_LAST;
+}
+
+static bool is_slot(const struct fr_loader *loader, const struct fr_node *node)
+{
+    return node->kind == FR_NODE_SCALAR &&
+           fr_slot_find(loader->conf, node->text, strcspn(node->text, ".")) != FR_NO_INDEX;
+}
+
+static bool resolve_inline(struct fr_loader *loader, struct fr_layer_draft *draft, const struct fr_node *node,
+                           struct fr_conf_ref *ref)
+{
+    const struct fr_node *key = node->keys[0], *argument = node->values[0];
+    bool later = false;
+    int op = fr_choice_find(fr_layer_ops, key->text, &later);
+    if (op < 0) {
+        fr_problem(&loader->problems, key, draft->path,
+                   "`%.80s` inside an argument is not an operation; expected sum, mean or another of conf/OPTIONS.md",
+                   key->text);
+        return false;
+    }
+    if (!fr_layer_rule((enum fr_layer_op)op)->inline_) {
+        fr_problem(&loader->problems, key, draft->path,
+                   "`%s` takes options and cannot stand inside an argument; expected a layer of its own", key->text);
+        return false;
+    }
+    enum fr_pooling pooling = pooling_of((enum fr_layer_op)op);
+    if (pooling == FR_POOL_LAST || !is_slot(loader, argument)) {
+        *ref = (struct fr_conf_ref){.kind = FR_REF_LAYER, .part = FR_NO_INDEX};
+        ref->index = fr_layer_lift(loader, draft, (enum fr_layer_op)op, node);
+        return ref->index != FR_NO_INDEX;
+    }
+    if (!resolve_text(loader, draft, argument, ref))
+        return false;
+    if (ref->kind == FR_REF_DENSE) {
+        fr_problem(&loader->problems, argument, draft->path,
+                   "`%.80s` is a vector already; expected %s of a sparse or sequence slot", argument->text, key->text);
+        return false;
+    }
+    ref->kind = FR_REF_POOLED;
+    ref->pooling = pooling;
+    return true;
+}
+
+bool fr_ref_resolve(struct fr_loader *loader, struct fr_layer_draft *draft, const struct fr_node *node,
+                    struct fr_conf_ref *ref)
+{
+    if (node->kind == FR_NODE_SCALAR)
+        return resolve_text(loader, draft, node, ref);
+    if (node->kind == FR_NODE_LIST || node->count != 1) {
+        fr_problem(&loader->problems, node, draft->path,
+                   "%s; expected a reference or one operation, as in {mean: slot}", fr_node_kind_name(node));
+        return false;
+    }
+    return resolve_inline(loader, draft, node, ref);
+}
