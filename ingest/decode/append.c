@@ -1,26 +1,35 @@
 /* Staged samples -> batch columns. Nothing can fail here: the record was checked whole.
  *
- * The keys, weights and numbers of a range of samples are one stretch of the staging column, so they are copied in one
- * go; only the offsets are rewritten, and gaps (slots a sample does not name) filled with empty entries or defaults. */
+ * Each column is kept per group while it may (batch.h has the rule) and per sample otherwise. As long as all groups
+ * have one sample both are the same entries, so the choice is made when the first larger group comes, without moving
+ * anything; a later group that breaks the rule makes copies of what is there (fr_column_expand). The usual cases, a
+ * column with values of one level only, are one stretch of the staging and copied in one go; only the offsets are
+ * rewritten, and gaps filled with empty entries or defaults. */
 #include "staging.h"
 
 #include <string.h>
 
-/* First entry whose sample is >= `sample`. */
-static uint32_t first_entry(const struct fr_stage_column *column, uint32_t sample)
+/* What is appended: samples [from, to), which are (ends of) the groups [group, group_end). */
+struct range {
+    const struct fr_staging *staging;
+    uint32_t from, to, group, group_end;
+    bool grouped; /* some group has several of the samples */
+};
+
+static uint32_t group_first(const struct range *range, uint32_t group)
 {
-    uint32_t low = 0, high = column->n_entries;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (column->sample[middle] < sample)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    uint32_t first = range->staging->group_begin[group];
+    return first > range->from ? first : range->from;
 }
 
-static void append_weights(const struct fr_stage_column *from, struct fr_column *to, uint32_t first, uint32_t base,
+static bool is_single(const struct range *range, uint32_t group)
+{
+    return range->staging->group_begin[group + 1] - group_first(range, group) == 1;
+}
+
+/* ---- weights ---- */
+
+static void append_weights(const struct fr_stage_part *from, struct fr_column *to, uint32_t first, uint32_t base,
                            uint32_t count)
 {
     if (!from->weighted && !to->weights)
@@ -39,53 +48,54 @@ static void append_weights(const struct fr_stage_column *from, struct fr_column 
         memcpy(to->weights + base, from->weights + first, count * sizeof(*to->weights));
 }
 
-/* Samples [from, from + count) of a sparse or sequence column; `at` is the batch's number of samples before. */
-static void append_keys(const struct fr_stage_column *stage, struct fr_column *to, uint32_t from, uint32_t count,
+/* ---- entries of one part: numbers [from, from + count) as entries [at, at + count) of the batch ---- */
+
+static void append_keys(const struct fr_stage_part *part, struct fr_column *to, uint32_t from, uint32_t count,
                         uint32_t at)
 {
-    uint32_t entry = first_entry(stage, from);
+    uint32_t entry = fr_stage_first(part, from);
     uint32_t entry_end;
-    if (stage->n_entries - entry >= count && (count == 0 || stage->sample[entry + count - 1] == from + count - 1))
-        entry_end = entry + count; /* every sample has an entry */
+    if (part->n_entries - entry >= count && (count == 0 || part->at[entry + count - 1] == from + count - 1))
+        entry_end = entry + count; /* no gaps */
     else
-        entry_end = first_entry(stage, from + count);
-    uint32_t first = stage->begin[entry];
-    uint32_t n_keys = stage->begin[entry_end] - first;
+        entry_end = fr_stage_first(part, from + count);
+    uint32_t first = part->begin[entry];
+    uint32_t n_keys = part->begin[entry_end] - first;
     uint32_t base = to->begin[at];
     fr_column_reserve_keys(to, (size_t)base + n_keys);
     if (n_keys)
-        memcpy(to->keys + base, stage->keys + first, n_keys * sizeof(*to->keys));
-    append_weights(stage, to, first, base, n_keys);
+        memcpy(to->keys + base, part->keys + first, n_keys * sizeof(*to->keys));
+    append_weights(part, to, first, base, n_keys);
 
     uint32_t *end = to->begin + at + 1;
     uint32_t shift = base - first; /* modulo 2^32 */
     if (entry_end - entry == count) {
         for (uint32_t i = 0; i < count; i++)
-            end[i] = stage->begin[entry + i + 1] + shift;
+            end[i] = part->begin[entry + i + 1] + shift;
         return;
     }
     for (uint32_t i = 0; i < count; i++) {
-        if (entry < entry_end && stage->sample[entry] == from + i)
+        if (entry < entry_end && part->at[entry] == from + i)
             entry++;
-        end[i] = stage->begin[entry] + shift;
+        end[i] = part->begin[entry] + shift;
     }
 }
 
-static void append_dense(const struct fr_stage_column *stage, struct fr_column *to, uint32_t from, uint32_t count,
-                         uint32_t at)
+static void append_dense(const struct fr_stage_column *stage, const struct fr_stage_part *part, struct fr_column *to,
+                         const uint32_t span[3])
 {
-    uint32_t dim = stage->dim;
-    uint32_t entry = first_entry(stage, from);
-    uint32_t entry_end = first_entry(stage, from + count);
+    uint32_t from = span[0], count = span[1], at = span[2], dim = stage->dim;
+    uint32_t entry = fr_stage_first(part, from);
+    uint32_t entry_end = fr_stage_first(part, from + count);
     float *out = to->dense + (size_t)at * dim;
     if (entry_end - entry == count) {
         if (count)
-            memcpy(out, stage->dense + (size_t)entry * dim, (size_t)count * dim * sizeof(*out));
+            memcpy(out, part->dense + (size_t)entry * dim, (size_t)count * dim * sizeof(*out));
         return;
     }
     for (uint32_t i = 0; i < count; i++, out += dim) {
-        if (entry < entry_end && stage->sample[entry] == from + i) {
-            memcpy(out, stage->dense + (size_t)entry * dim, dim * sizeof(*out));
+        if (entry < entry_end && part->at[entry] == from + i) {
+            memcpy(out, part->dense + (size_t)entry * dim, dim * sizeof(*out));
             entry++;
         } else {
             for (uint32_t j = 0; j < dim; j++)
@@ -94,40 +104,220 @@ static void append_dense(const struct fr_stage_column *stage, struct fr_column *
     }
 }
 
+static void append_part(const struct fr_stage_column *stage, const struct fr_stage_part *part, struct fr_column *to,
+                        const uint32_t span[3])
+{
+    if (stage->kind == FR_SLOT_DENSE)
+        append_dense(stage, part, to, span);
+    else
+        append_keys(part, to, span[0], span[1], span[2]);
+}
+
+/* ---- values of both levels ---- */
+
+/* One entry of the batch from entry `entry` of the part; part NULL: no value. */
+static void append_one(const struct fr_stage_column *stage, const struct fr_stage_part *part, uint32_t entry,
+                       struct fr_column *to, uint32_t at)
+{
+    if (stage->kind == FR_SLOT_DENSE) {
+        float *out = to->dense + (size_t)at * stage->dim;
+        for (uint32_t j = 0; j < stage->dim; j++)
+            out[j] = part ? part->dense[(size_t)entry * stage->dim + j] : stage->default_value;
+        return;
+    }
+    static const struct fr_stage_part nothing;
+    uint32_t first = part ? part->begin[entry] : 0, count = part ? part->begin[entry + 1] - first : 0;
+    uint32_t base = to->begin[at];
+    fr_column_reserve_keys(to, (size_t)base + count);
+    if (count)
+        memcpy(to->keys + base, part->keys + first, count * sizeof(*to->keys));
+    append_weights(part ? part : &nothing, to, first, base, count);
+    to->begin[at + 1] = base + count;
+}
+
+static void append_both(const struct range *range, const struct fr_stage_column *stage, struct fr_column *to,
+                        uint32_t at)
+{
+    const struct fr_stage_part *own = &stage->own, *shared = &stage->shared;
+    uint32_t o = fr_stage_first(own, range->from), g = fr_stage_first(shared, range->group);
+    for (uint32_t group = range->group; group < range->group_end; group++) {
+        uint32_t end = range->staging->group_begin[group + 1];
+        bool has_shared = g < shared->n_entries && shared->at[g] == group;
+        bool once = to->shared && !is_single(range, group);
+        for (uint32_t i = group_first(range, group); i < end; i = once ? end : i + 1) {
+            bool has_own = o < own->n_entries && own->at[o] == i && !once;
+            append_one(stage, has_own ? own : has_shared ? shared : NULL, has_own ? o : g, to, at++);
+            o += has_own;
+        }
+        while (o < own->n_entries && own->at[o] < end) /* empty ones of a group whose column is shared */
+            o++;
+        g += has_shared;
+    }
+}
+
+/* ---- shared or per sample ---- */
+
+/* Whether a group of several samples has a value below its shared part: at least an id or a number. */
+static bool has_own_values(const struct range *range, const struct fr_stage_column *stage)
+{
+    const struct fr_stage_part *own = &stage->own;
+    uint32_t group = range->group;
+    for (uint32_t k = fr_stage_first(own, range->from); k < own->n_entries && own->at[k] < range->to; k++) {
+        if (stage->kind != FR_SLOT_DENSE && own->begin[k + 1] == own->begin[k])
+            continue;
+        while (range->staging->group_begin[group + 1] <= own->at[k])
+            group++;
+        if (!is_single(range, group))
+            return true;
+    }
+    return false;
+}
+
+/* From an entry per group to one per sample, back to front: what is still to be read lies before what is written. */
+static void expand(const struct fr_batch *batch, struct fr_column *column)
+{
+    const uint32_t *group_begin = batch->group_begin;
+    if (column->dim) {
+        for (uint32_t g = batch->n_groups; g-- > 0;)
+            for (uint32_t i = group_begin[g + 1]; i-- > group_begin[g];)
+                memmove(column->dense + (size_t)i * column->dim, column->dense + (size_t)g * column->dim,
+                        column->dim * sizeof(*column->dense));
+        return;
+    }
+    size_t total = 0;
+    for (uint32_t g = 0; g < batch->n_groups; g++)
+        total += (size_t)(group_begin[g + 1] - group_begin[g]) * (column->begin[g + 1] - column->begin[g]);
+    fr_column_reserve_keys(column, total);
+    if (column->weights && total > column->capacity_weights) {
+        column->capacity_weights = column->capacity_keys;
+        column->weights = column->weights_storage =
+            fr_realloc(column->weights_storage, column->capacity_weights, sizeof(*column->weights_storage));
+    }
+    uint32_t end = (uint32_t)total;
+    for (uint32_t g = batch->n_groups; g-- > 0;) {
+        uint32_t first = column->begin[g], count = column->begin[g + 1] - first;
+        for (uint32_t i = group_begin[g + 1]; i-- > group_begin[g]; end -= count) {
+            column->begin[i + 1] = end;
+            if (count == 0)
+                continue;
+            memmove(column->keys + end - count, column->keys + first, count * sizeof(*column->keys));
+            if (column->weights)
+                memmove(column->weights + end - count, column->weights + first, count * sizeof(*column->weights));
+        }
+    }
+}
+
+static void append_column(const struct range *range, const struct fr_stage_column *stage, struct fr_column *to,
+                          const struct fr_batch *batch)
+{
+    bool grouped = batch->n_groups < batch->n_samples;
+    bool shared = grouped ? to->shared : range->grouped;
+    if (shared && range->grouped && has_own_values(range, stage))
+        shared = false;
+    if (to->shared && !shared)
+        expand(batch, to);
+    to->shared = shared;
+    uint32_t at = shared ? batch->n_groups : batch->n_samples;
+    uint32_t g = fr_stage_first(&stage->shared, range->group);
+    bool any_shared = g < stage->shared.n_entries && stage->shared.at[g] < range->group_end;
+    if (!any_shared && (!shared || !range->grouped)) {
+        append_part(stage, &stage->own, to, (uint32_t[3]){range->from, range->to - range->from, at});
+        return;
+    }
+    uint32_t o = fr_stage_first(&stage->own, range->from);
+    bool any_own = o < stage->own.n_entries && stage->own.at[o] < range->to;
+    if (shared && !any_own)
+        append_part(stage, &stage->shared, to, (uint32_t[3]){range->group, range->group_end - range->group, at});
+    else
+        append_both(range, stage, to, at);
+}
+
+/* ---- samples ---- */
+
+static void append_served(const struct fr_staging *staging, uint32_t from, uint32_t count, struct fr_batch *batch)
+{
+    uint32_t at = batch->n_samples, n_tasks = batch->n_tasks;
+    bool any = false;
+    for (size_t i = (size_t)from * n_tasks; staging->has_served && i < (size_t)(from + count) * n_tasks; i++)
+        any |= staging->served[i] == staging->served[i];
+    if (!any && !batch->served)
+        return;
+    if (!batch->served) {
+        if (!batch->served_storage)
+            batch->served_storage = fr_alloc((size_t)batch->capacity_samples * n_tasks, sizeof(*batch->served_storage));
+        batch->served = batch->served_storage;
+        for (uint32_t k = 0; k < n_tasks; k++)
+            for (uint32_t i = 0; i < at; i++)
+                batch->served[(size_t)k * batch->capacity_samples + i] = __builtin_nanf("");
+    }
+    for (uint32_t k = 0; k < n_tasks; k++)
+        for (uint32_t i = 0; i < count; i++)
+            batch->served[(size_t)k * batch->capacity_samples + at + i] =
+                any ? staging->served[(size_t)(from + i) * n_tasks + k] : __builtin_nanf("");
+}
+
+static void append_fields(const struct fr_staging *staging, uint32_t from, uint32_t count, struct fr_batch *batch)
+{
+    uint32_t at = batch->n_samples, n_labels = staging->n_labels;
+    memcpy(batch->t_ms + at, staging->t_ms + from, count * sizeof(*batch->t_ms));
+    memcpy(batch->use + at, staging->use + from, count);
+    memcpy(batch->role + at, staging->role + from, count);
+    memcpy(batch->keep + at, staging->keep + from, count * sizeof(*batch->keep));
+    for (uint32_t l = 0; l < n_labels; l++) {
+        float *labels = batch->labels + (size_t)l * batch->capacity_samples + at;
+        float *weights = batch->weights + (size_t)l * batch->capacity_samples + at;
+        for (uint32_t i = 0; i < count; i++) {
+            labels[i] = staging->labels[(size_t)(from + i) * n_labels + l];
+            weights[i] = staging->weights[(size_t)(from + i) * n_labels + l];
+        }
+    }
+    append_served(staging, from, count, batch);
+}
+
+/* The group of a sample of the record. */
+static uint32_t group_of(const struct fr_staging *staging, uint32_t sample)
+{
+    uint32_t low = 0, high = staging->n_groups;
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if (staging->group_begin[middle] <= sample)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 void fr_staging_append(const struct fr_staging *staging, uint32_t from, uint32_t count, struct fr_batch *batch)
 {
     FR_CHECK(from <= staging->n_samples && count <= staging->n_samples - from);
     FR_CHECK(batch->n_slots == staging->n_slots && batch->n_labels == staging->n_labels);
-    if (count == 0)
-        return;
-    uint32_t at = batch->n_samples;
-    FR_CHECK(count < UINT32_MAX - at);
-    fr_batch_reserve(batch, at + count);
-    memcpy(batch->t_ms + at, staging->t_ms + from, count * sizeof(*batch->t_ms));
-    memcpy(batch->use + at, staging->use + from, count);
-    memcpy(batch->role + at, staging->role + from, count);
-    for (uint32_t l = 0; l < batch->n_labels; l++) {
-        float *labels = batch->labels + (size_t)l * batch->capacity_samples + at;
-        float *weights = batch->weights + (size_t)l * batch->capacity_samples + at;
-        for (uint32_t i = 0; i < count; i++) {
-            labels[i] = staging->labels[(size_t)(from + i) * staging->n_labels + l];
-            weights[i] = staging->weights[(size_t)(from + i) * staging->n_labels + l];
-        }
-    }
-    for (uint32_t s = 0; s < batch->n_slots; s++) {
-        const struct fr_stage_column *stage = &staging->columns[s];
-        if (stage->kind == FR_SLOT_DENSE)
-            append_dense(stage, &batch->columns[s], from, count, at);
-        else
-            append_keys(stage, &batch->columns[s], from, count, at);
-    }
-    batch->n_samples = batch->n_groups = at + count;
-    for (uint32_t i = 0; i < count; i++)
-        batch->group_begin[at + 1 + i] = at + 1 + i;
+    FR_CHECK(batch->n_tasks == staging->n_tasks);
     if (from == 0) {
         batch->unknown_slots += staging->unknown_slots;
         batch->unknown_extra += staging->unknown_extra;
         batch->excess_ids += staging->excess_ids;
-        batch->unused_fields += staging->unused_fields;
     }
+    if (count == 0)
+        return;
+    struct range range = {.staging = staging, .from = from, .to = from + count};
+    range.group = group_of(staging, from);
+    range.group_end = group_of(staging, from + count - 1) + 1;
+    FR_CHECK(staging->group_begin[range.group_end] == from + count); /* groups are whole */
+    range.grouped = range.group_end - range.group < count;
+    uint32_t at = batch->n_samples, groups_at = batch->n_groups;
+    FR_CHECK(count < UINT32_MAX - at);
+    fr_batch_reserve(batch, at + count);
+    append_fields(staging, from, count, batch);
+    for (uint32_t s = 0; s < batch->n_slots; s++)
+        append_column(&range, &staging->columns[s], &batch->columns[s], batch);
+    for (uint32_t g = range.group; g < range.group_end; g++) {
+        uint32_t number = groups_at + g - range.group;
+        uint32_t end = at + staging->group_begin[g + 1] - from;
+        for (uint32_t i = batch->group_begin[number]; i < end; i++)
+            batch->group_of[i] = number;
+        batch->group_begin[number + 1] = end;
+    }
+    batch->n_samples = at + count;
+    batch->n_groups = groups_at + range.group_end - range.group;
 }

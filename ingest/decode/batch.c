@@ -16,6 +16,7 @@ struct fr_batch *fr_batch_new(const struct fr_conf *conf)
 {
     struct fr_batch *batch = fr_alloc(1, sizeof(*batch));
     batch->n_labels = conf->n_labels;
+    batch->n_tasks = conf->n_tasks;
     batch->n_slots = conf->n_slots;
     batch->columns = fr_alloc(batch->n_slots ? batch->n_slots : 1, sizeof(*batch->columns));
     for (uint32_t s = 0; s < batch->n_slots; s++)
@@ -38,11 +39,14 @@ void fr_batch_free(struct fr_batch *batch)
     }
     free(batch->columns);
     free(batch->group_begin);
+    free(batch->group_of);
     free(batch->t_ms);
     free(batch->use);
     free(batch->role);
     free(batch->labels);
     free(batch->weights);
+    free(batch->keep);
+    free(batch->served_storage);
     free(batch->positions);
     free(batch);
 }
@@ -54,9 +58,11 @@ void fr_batch_clear(struct fr_batch *batch)
     batch->group_begin[0] = 0;
     for (uint32_t s = 0; s < batch->n_slots; s++) {
         batch->columns[s].weights = NULL;
+        batch->columns[s].shared = false;
         if (batch->columns[s].begin)
             batch->columns[s].begin[0] = 0;
     }
+    batch->served = NULL;
     batch->n_positions = 0;
     batch->dead_sequence = 0;
     batch->kafka_t_max_ms = 0;
@@ -86,11 +92,19 @@ void fr_batch_reserve(struct fr_batch *batch, uint32_t samples)
     if (batch->capacity_samples <= UINT32_MAX / 2 && capacity < 2 * batch->capacity_samples)
         capacity = 2 * batch->capacity_samples;
     batch->group_begin = fr_realloc(batch->group_begin, (size_t)capacity + 1, sizeof(*batch->group_begin));
+    batch->group_of = fr_realloc(batch->group_of, capacity, sizeof(*batch->group_of));
+    batch->keep = fr_realloc(batch->keep, capacity, sizeof(*batch->keep));
     batch->t_ms = fr_realloc(batch->t_ms, capacity, sizeof(*batch->t_ms));
     batch->use = fr_realloc(batch->use, capacity, sizeof(*batch->use));
     batch->role = fr_realloc(batch->role, capacity, sizeof(*batch->role));
     batch->labels = widen(batch->labels, batch->n_labels, batch, capacity);
     batch->weights = widen(batch->weights, batch->n_labels, batch, capacity);
+    if (batch->served)
+        batch->served = batch->served_storage = widen(batch->served, batch->n_tasks, batch, capacity);
+    else {
+        free(batch->served_storage);
+        batch->served_storage = NULL;
+    }
     for (uint32_t s = 0; s < batch->n_slots; s++) {
         struct fr_column *column = &batch->columns[s];
         if (column->dim) {

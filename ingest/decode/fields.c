@@ -1,8 +1,7 @@
-/* The fields of a sample beside `f`: labels y, weights w, use u, event time t, and s and p, which this version checks
- * but does not use.
+/* The fields of a sample beside `f`: labels y, weights w, use u, event time t, keep rate s, served scores p.
  *
- * Labels that a task uses feed a log loss and lie in [0,1]; a label no task uses is any finite number. NaN in the
- * staging marks a masked label, so no NaN may come in. */
+ * Labels that feed a log loss lie in [0,1] (labels.c says which); others are any finite number. NaN in the staging
+ * marks a masked label, so no NaN may come in. */
 #include "parse.h"
 
 #include <math.h>
@@ -11,22 +10,10 @@ enum { LABELS_ALL = -1 };
 
 static const int64_t SECONDS_MAX = 100000000000; /* 10^11: as ms March 1973, as seconds the year 5138 */
 
-static float *sample_labels(struct fr_decoder *d)
-{
-    return d->staging.labels + (size_t)(d->staging.n_samples - 1) * d->staging.n_labels;
-}
-
-static float *sample_weights(struct fr_decoder *d)
-{
-    return d->staging.weights + (size_t)(d->staging.n_samples - 1) * d->staging.n_labels;
-}
-
-/* The next key of a map label -> x or task -> x: *found is its number, or the count when the map is complete. */
-static enum fr_status next_member(struct fr_decoder *d, bool tasks, uint32_t *seen, uint32_t *found)
+enum fr_status fr_decode_member(struct fr_decoder *d, bool tasks, uint32_t *seen, uint32_t *found)
 {
     struct fr_token key;
-    char shown[FR_NAME_SHOWN_MAX + 8];
-    uint32_t count = tasks ? d->conf->n_tasks : d->conf->n_labels;
+    uint32_t count = tasks ? d->conf->n_tasks : d->n_carried;
     d->path.name = NULL;
     enum fr_status status = fr_decode_next(d, &key);
     if (status != FR_OK)
@@ -47,11 +34,14 @@ static enum fr_status next_member(struct fr_decoder *d, bool tasks, uint32_t *se
         *found = i;
         return FR_OK;
     }
-    return fr_decode_fail(d, FR_E_INVALID, "%s is no %s of the config", fr_decode_shown(&key, shown),
+    for (uint32_t l = d->n_carried; !tasks && l < d->conf->n_labels; l++)
+        if (strlen(d->conf->labels[l].name) == key.size && !memcmp(d->conf->labels[l].name, key.bytes, key.size))
+            return fr_decode_fail(d, FR_E_INVALID, "%s is derived, not given", fr_decode_shown(d, &key));
+    return fr_decode_fail(d, FR_E_INVALID, "%s is no %s of the config", fr_decode_shown(d, &key),
                           tasks ? "task" : "label");
 }
 
-static enum fr_status set_label(struct fr_decoder *d, uint32_t label, const struct fr_token *token)
+enum fr_status fr_decode_label(struct fr_decoder *d, uint32_t label, const struct fr_token *token)
 {
     float v;
     if (token->kind == FR_TOKEN_NIL)
@@ -66,11 +56,10 @@ static enum fr_status set_label(struct fr_decoder *d, uint32_t label, const stru
             return fr_decode_fail(d, FR_E_INVALID, "%s where a label was expected", fr_decode_kind(token));
         /* Compared before rounding: 1.00000001 rounds to 1 and is a fault all the same. */
         double exact = token->kind == FR_TOKEN_FLOAT ? token->f : (double)v;
-        if ((d->task_labels & 1u << label) && !(exact >= 0.0 && exact <= 1.0))
+        if ((d->unit_labels & 1u << label) && !(exact >= 0.0 && exact <= 1.0))
             return fr_decode_fail(d, FR_E_INVALID, "label %.9g is not in [0,1]", exact);
     }
-    sample_labels(d)[label] = v;
-    d->labels_present |= 1u << label;
+    d->staging.labels[(size_t)d->at * d->staging.n_labels + label] = v;
     return FR_OK;
 }
 
@@ -78,17 +67,17 @@ enum fr_status fr_decode_y(struct fr_decoder *d, const struct fr_token *first)
 {
     struct fr_token token;
     enum fr_status status;
-    uint32_t n_labels = d->conf->n_labels;
+    uint32_t n_labels = d->n_carried;
     if (first->kind == FR_TOKEN_NIL)
         return FR_OK;
     if (first->kind == FR_TOKEN_MAP) {
         uint32_t seen = 0, label;
         for (;;) {
-            if ((status = next_member(d, false, &seen, &label)) != FR_OK || label == n_labels)
+            if ((status = fr_decode_member(d, false, &seen, &label)) != FR_OK || label == n_labels)
                 return status;
             if ((status = fr_decode_next(d, &token)) != FR_OK)
                 return status;
-            if ((status = set_label(d, label, &token)) != FR_OK)
+            if ((status = fr_decode_label(d, label, &token)) != FR_OK)
                 return status;
         }
     }
@@ -99,7 +88,7 @@ enum fr_status fr_decode_y(struct fr_decoder *d, const struct fr_token *first)
             if (n == n_labels)
                 return fr_decode_fail(d, FR_E_INVALID, "more than the %u labels of the config", n_labels);
             d->path.index = n;
-            if ((status = set_label(d, n, &token)) != FR_OK)
+            if ((status = fr_decode_label(d, n, &token)) != FR_OK)
                 return status;
             d->path.index = -1;
         }
@@ -108,7 +97,7 @@ enum fr_status fr_decode_y(struct fr_decoder *d, const struct fr_token *first)
         return fr_decode_fail(d, FR_E_INVALID, "%s where labels were expected", fr_decode_kind(first));
     if (n_labels != 1)
         return fr_decode_fail(d, FR_E_INVALID, "a bare number needs exactly one label, the config has %u", n_labels);
-    return set_label(d, 0, first);
+    return fr_decode_label(d, 0, first);
 }
 
 static enum fr_status set_weight(struct fr_decoder *d, int64_t label, const struct fr_token *token)
@@ -122,10 +111,10 @@ static enum fr_status set_weight(struct fr_decoder *d, int64_t label, const stru
     if (v < 0.0f || (token->kind == FR_TOKEN_FLOAT && token->f < 0.0))
         return fr_decode_fail(d, FR_E_INVALID, "weight %.9g is below 0", (double)v);
     v += 0.0f; /* -0 becomes 0 */
-    for (uint32_t l = 0; l < d->conf->n_labels; l++) {
+    float *weights = d->staging.weights + (size_t)d->at * d->staging.n_labels;
+    for (uint32_t l = 0; l < d->n_carried; l++)
         if (label == LABELS_ALL || label == l)
-            sample_weights(d)[l] = v;
-    }
+            weights[l] = v;
     return FR_OK;
 }
 
@@ -136,8 +125,8 @@ enum fr_status fr_decode_w(struct fr_decoder *d, const struct fr_token *first)
     uint32_t seen = 0, label;
     for (;;) {
         struct fr_token token;
-        enum fr_status status = next_member(d, false, &seen, &label);
-        if (status != FR_OK || label == d->conf->n_labels)
+        enum fr_status status = fr_decode_member(d, false, &seen, &label);
+        if (status != FR_OK || label == d->n_carried)
             return status;
         if ((status = fr_decode_next(d, &token)) != FR_OK)
             return status;
@@ -150,24 +139,19 @@ enum fr_status fr_decode_u(struct fr_decoder *d, const struct fr_token *first)
 {
     if (first->kind != FR_TOKEN_UINT || first->u < 1 || first->u > 3)
         return fr_decode_fail(d, FR_E_INVALID, "use is 1 (train), 2 (metrics) or 3 (both)");
-    d->use = (uint32_t)first->u;
+    d->staging.use[d->at] = (uint8_t)first->u;
     return FR_OK;
 }
 
-enum fr_status fr_decode_t(struct fr_decoder *d, const struct fr_token *first)
+enum fr_status fr_decode_event_time(struct fr_decoder *d, int64_t t_ms)
 {
-    if (first->kind == FR_TOKEN_INT || (first->kind == FR_TOKEN_UINT && first->u == 0))
+    if (t_ms <= 0)
         return fr_decode_fail(d, FR_E_INVALID, "event time is not above 0");
-    if (first->kind != FR_TOKEN_UINT)
-        return fr_decode_fail(d, FR_E_INVALID, "%s where an integer (Unix ms) was expected", fr_decode_kind(first));
-    if (first->u < (uint64_t)SECONDS_MAX)
-        return fr_decode_fail(d, FR_E_INVALID, "%llu is seconds, not ms", (unsigned long long)first->u);
-    if (first->u > INT64_MAX)
-        return fr_decode_fail(d, FR_E_INVALID, "event time is beyond 64 bits");
-    d->t_ms = (int64_t)first->u;
-    if (d->scoring || d->timestamp_ms <= 0 || d->t_ms <= d->timestamp_ms)
+    if (t_ms < SECONDS_MAX)
+        return fr_decode_fail(d, FR_E_INVALID, "%lld is seconds, not ms", (long long)t_ms);
+    if (d->scoring || d->timestamp_ms <= 0 || t_ms <= d->timestamp_ms)
         return FR_OK;
-    int64_t ahead = d->t_ms - d->timestamp_ms; /* both above 0: no overflow */
+    int64_t ahead = t_ms - d->timestamp_ms; /* both above 0: no overflow */
     d->from_future = ahead > d->conf->ingest.future_max_ms;
     if (d->from_future)
         return fr_decode_fail(d, FR_E_INVALID,
@@ -176,12 +160,23 @@ enum fr_status fr_decode_t(struct fr_decoder *d, const struct fr_token *first)
     return FR_OK;
 }
 
+enum fr_status fr_decode_t(struct fr_decoder *d, const struct fr_token *first, int64_t *t_ms)
+{
+    if (first->kind != FR_TOKEN_UINT && first->kind != FR_TOKEN_INT)
+        return fr_decode_fail(d, FR_E_INVALID, "%s where an integer (Unix ms) was expected", fr_decode_kind(first));
+    if (first->kind == FR_TOKEN_UINT && first->u > INT64_MAX)
+        return fr_decode_fail(d, FR_E_INVALID, "event time is beyond 64 bits");
+    *t_ms = first->i; /* the same bits */
+    return fr_decode_event_time(d, *t_ms);
+}
+
 enum fr_status fr_decode_s(struct fr_decoder *d, const struct fr_token *first)
 {
     double rate = first->kind == FR_TOKEN_FLOAT ? first->f : first->kind == FR_TOKEN_UINT ? (double)first->u : 0.0;
-    if (!(rate > 0.0 && rate <= 1.0))
+    float rounded = rate > 0.0 && rate <= 1.0 ? (float)rate : 0.0f;
+    if (!(rounded > 0.0f)) /* also where f32 has no such small number */
         return fr_decode_fail(d, FR_E_INVALID, "keep rate is not a number in (0,1]");
-    d->staging.unused_fields++;
+    d->staging.keep[d->at] = rounded;
     return FR_OK;
 }
 
@@ -193,17 +188,15 @@ enum fr_status fr_decode_p(struct fr_decoder *d, const struct fr_token *first)
     for (;;) {
         struct fr_token token;
         float score;
-        enum fr_status status = next_member(d, true, &seen, &task);
-        if (status != FR_OK)
+        enum fr_status status = fr_decode_member(d, true, &seen, &task);
+        if (status != FR_OK || task == d->conf->n_tasks)
             return status;
-        if (task == d->conf->n_tasks)
-            break;
         if ((status = fr_decode_next(d, &token)) != FR_OK)
             return status;
         if ((status = fr_decode_f32(&token, &score)) != FR_OK)
             return fr_decode_fail(d, FR_E_INVALID,
                                   status == FR_E_NONFINITE ? "score is not finite" : "score is not a number");
+        fr_staging_serve(&d->staging);
+        d->staging.served[(size_t)d->at * d->staging.n_tasks + task] = score;
     }
-    d->staging.unused_fields++;
-    return FR_OK;
 }

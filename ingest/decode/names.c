@@ -18,6 +18,17 @@ static uint64_t name_hash(const uint8_t *bytes, size_t size)
     return fr_fmix64(head ^ (tail * 0x9e3779b97f4a7c15ULL) ^ ((uint64_t)size << 56));
 }
 
+/* The shortest MessagePack string; one written longer is found all the same, by its hash. */
+static void encode(struct fr_slot_name *out, const char *name, uint8_t size)
+{
+    uint8_t at = 0;
+    if (size >= 32)
+        out->bytes[at++] = 0xd9;
+    out->bytes[at++] = size < 32 ? (uint8_t)(0xa0 | size) : size;
+    memcpy(out->bytes + at, name, size);
+    out->size = (uint8_t)(at + size);
+}
+
 void fr_slot_names_init(struct fr_slot_names *names, const struct fr_conf *conf)
 {
     uint32_t size = 8;
@@ -29,14 +40,16 @@ void fr_slot_names_init(struct fr_slot_names *names, const struct fr_conf *conf)
     names->by_name = fr_alloc(size, sizeof(*names->by_name));
     names->by_index = fr_alloc(size, sizeof(*names->by_index));
     names->length = fr_alloc((size_t)conf->n_slots + 1, sizeof(*names->length));
-    names->next = fr_alloc((size_t)conf->n_slots + 1, sizeof(*names->next));
+    names->next = fr_alloc((size_t)conf->n_slots + FR_NAMES_BEGINS, sizeof(*names->next));
+    names->encoded = fr_alloc((size_t)conf->n_slots + 1, sizeof(*names->encoded));
     for (uint32_t i = 0; i < size; i++)
         names->by_name[i] = names->by_index[i] = FR_NO_INDEX;
-    for (uint32_t s = 0; s <= conf->n_slots; s++)
+    for (uint32_t s = 0; s < conf->n_slots + FR_NAMES_BEGINS; s++)
         names->next[s] = FR_NO_INDEX;
     for (uint32_t s = 0; s < conf->n_slots; s++) {
         const struct fr_conf_slot *slot = &conf->slots[s];
         names->length[s] = (uint8_t)strlen(slot->name);
+        encode(&names->encoded[s], slot->name, names->length[s]);
         uint64_t at = name_hash((const uint8_t *)slot->name, names->length[s]);
         while (names->by_name[at & names->mask] != FR_NO_INDEX)
             at++;
@@ -55,6 +68,7 @@ void fr_slot_names_release(struct fr_slot_names *names)
     free(names->by_index);
     free(names->length);
     free(names->next);
+    free(names->encoded);
     memset(names, 0, sizeof(*names));
 }
 
@@ -80,9 +94,9 @@ static inline bool is_key_of(const struct fr_slot_names *names, int32_t slot, co
     return names->slots[slot].index >= 0 && (uint64_t)names->slots[slot].index == key->u;
 }
 
-int32_t fr_slot_names_find(struct fr_slot_names *names, const struct fr_token *key, int32_t previous)
+int32_t fr_slot_names_find(struct fr_slot_names *names, const struct fr_token *key, uint32_t previous)
 {
-    int32_t *next = &names->next[previous == FR_NO_INDEX ? (int32_t)names->n_slots : previous];
+    int32_t *next = &names->next[previous];
     if (*next != FR_NO_INDEX && is_key_of(names, *next, key))
         return *next;
     bool named = key->kind == FR_TOKEN_STRING;

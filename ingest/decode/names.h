@@ -9,6 +9,9 @@
 #include "base/cursor.h"
 #include "conf/conf.h"
 
+/* Where a map begins, counted from the number of slots: beside the slot that came before, what a guess hangs on. */
+enum { FR_NAMES_OWN, FR_NAMES_SHARED, FR_NAMES_BEGINS };
+
 struct fr_slot_names {
     const struct fr_conf_slot *slots; /* borrowed */
     uint32_t n_slots;
@@ -16,14 +19,28 @@ struct fr_slot_names {
     int32_t *by_name;  /* FR_NO_INDEX: empty */
     int32_t *by_index; /* same, for slots that declare an index */
     uint8_t *length;   /* [n_slots] of the names */
-    int32_t *next;     /* [n_slots + 1] slot seen last after this one; the last element: at the start of a map */
+    int32_t *next;     /* [n_slots + FR_NAMES_BEGINS] slot seen last after this one */
+    struct fr_slot_name {
+        uint8_t size;
+        uint8_t bytes[FR_NAME_MAX + 2];
+    } * encoded; /* [n_slots] the name as a MessagePack string */
 };
 
 void fr_slot_names_init(struct fr_slot_names *names, const struct fr_conf *conf);
 void fr_slot_names_release(struct fr_slot_names *names);
 /* Slot number of a string or unsigned integer key, FR_NO_INDEX when none has it. `previous`: slot before it in this
- * map, or FR_NO_INDEX. */
-int32_t fr_slot_names_find(struct fr_slot_names *names, const struct fr_token *key, int32_t previous);
+ * map, or n_slots + FR_NAMES_*. */
+int32_t fr_slot_names_find(struct fr_slot_names *names, const struct fr_token *key, uint32_t previous);
+/* The same when the key is the guessed name in MessagePack: taken from the cursor; else FR_NO_INDEX and nothing taken.
+ */
+static inline int32_t fr_slot_names_expect(const struct fr_slot_names *names, struct fr_cursor *cursor,
+                                           uint32_t previous)
+{
+    int32_t guess = names->next[previous];
+    if (guess == FR_NO_INDEX || !fr_cursor_take(cursor, names->encoded[guess].bytes, names->encoded[guess].size))
+        return FR_NO_INDEX;
+    return guess;
+}
 
 /* Keys with no number of their own (unknown slots, x_ keys): kept only to find duplicates. A new serial empties the
  * set. */

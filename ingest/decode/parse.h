@@ -1,7 +1,8 @@
 /* What the parts of the decoder share: its state and how they say no.
  *
- * decoder.c: record, forms, envelope of a sample. values.c: the map `f`. fields.c: y, w, u, t, s, p. Every part reads
- * from the one cursor and writes into the staging; the first fault ends the record. Owner: the thread that decodes. */
+ * decoder.c: the record, reasons. forms.c: samples, groups, arrays. block.c, packed.c: blocks. values.c: slot -> value.
+ * fields.c: y, w, u, t, s, p of a sample. labels.c: derived labels and roles. Every part reads from the one cursor and
+ * writes into the staging; the first fault ends the record. Owner: the thread that decodes. */
 #ifndef FR_DECODE_PARSE_H
 #define FR_DECODE_PARSE_H
 
@@ -13,15 +14,51 @@
 enum {
     FR_REASON_MAX = 384,    /* of the text behind the path */
     FR_NAME_SHOWN_MAX = 64, /* bytes of a key from outside that a reason quotes */
+    /* Ids of one slot that a record may come to when its groups' shared values are copied to their samples (as happens
+     * when another group has values of its own): 512 MiB of keys. */
+    FR_EXPANDED_MAX = 1 << 26,
 };
 
-/* Where the cursor stands, for reasons: $[item].field.name.part[index]. */
+/* Keys of an envelope. */
+enum {
+    FR_FIELD_F = 1 << 0,
+    FR_FIELD_Y = 1 << 1,
+    FR_FIELD_T = 1 << 2,
+    FR_FIELD_W = 1 << 3,
+    FR_FIELD_U = 1 << 4,
+    FR_FIELD_S = 1 << 5,
+    FR_FIELD_P = 1 << 6,
+    FR_FIELD_ID = 1 << 7,
+    FR_FIELD_ITEMS = 1 << 8,
+    FR_FIELD_N = 1 << 9,
+    FR_FIELD_COLS = 1 << 10,
+    FR_FIELD_G = 1 << 11,
+    FR_FIELD_SHARED = 1 << 12,
+    FR_FIELDS_SAMPLE =
+        FR_FIELD_F | FR_FIELD_Y | FR_FIELD_T | FR_FIELD_W | FR_FIELD_U | FR_FIELD_S | FR_FIELD_P | FR_FIELD_ID,
+    FR_FIELDS_GROUP = FR_FIELD_SHARED | FR_FIELD_ITEMS | FR_FIELD_T | FR_FIELD_ID,
+    FR_FIELDS_BLOCK = FR_FIELD_N | FR_FIELD_COLS | FR_FIELD_Y | FR_FIELD_T | FR_FIELD_W | FR_FIELD_U | FR_FIELD_S |
+                      FR_FIELD_G | FR_FIELD_SHARED,
+};
+
+/* Where the cursor stands, for reasons: $[item].items[sub].field.name[entry].part[index]. */
 struct fr_decode_path {
-    int64_t item;      /* -1: the record is one sample */
+    int64_t item;      /* of an array; -1: the record is one sample, group or block */
+    int64_t sub;       /* of a group's items; -1: none */
     const char *field; /* static; NULL: none */
     const char *name;  /* slot, label or task name of the config; NULL: none */
-    const char *part;  /* "i" or "w"; NULL: none */
+    int64_t entry;     /* of a block's column; -1: none */
+    const char *part;  /* "i" or "w" of weighted ids, "b", "l".. of packed columns; NULL: none */
     int64_t index;     /* -1: none */
+};
+
+/* A map slot -> value (or column) being read. */
+struct fr_slot_map {
+    uint64_t serial; /* never repeats: finds duplicates */
+    uint64_t group;  /* serial of the sample, group or block that it belongs to */
+    bool shared;
+    struct fr_key_set *keys;
+    unsigned scope; /* of the names it adds to keys */
 };
 
 struct fr_decoder {
@@ -29,32 +66,39 @@ struct fr_decoder {
     enum fr_format format;
     bool scoring;
     size_t record_max;
-    uint32_t task_labels; /* bit l: a task uses label l */
+    uint32_t group_max;
+    uint32_t n_carried;                /* labels that samples carry: the first ones */
+    uint32_t task_labels, unit_labels; /* bit l: a task looks at label l; it must lie in [0,1] */
+    uint32_t n_derived;
+    struct fr_derived_label {
+        uint32_t label, root; /* root: the carried label at the end of the chain of sources */
+    } derived[FR_LABELS_MAX]; /* sources first */
+    bool masks;               /* some label is given another */
     struct fr_cursor cursor;
     struct fr_buffer scratch;
     struct fr_staging staging;
     struct fr_slot_names names;
-    struct fr_key_set keys;
-    uint64_t serial;     /* of the sample being parsed, never repeats */
+    struct fr_key_set sample_keys, group_keys; /* of the innermost sample; of the group or block */
+    uint64_t serial;                           /* the last one given out */
     uint32_t n_required; /* dense slots whose default has no image under their transform: nil or absent is malformed */
     uint32_t *required;
     float *loose; /* weights of one entry until its ids are known */
     uint32_t n_loose, capacity_loose;
-    /* Of the sample being parsed. */
+    uint32_t at; /* the sample whose fields are being read */
     int64_t timestamp_ms;
-    int64_t t_ms;
     bool from_future; /* refused for its event time */
-    uint32_t use;
-    uint32_t labels_present;
     struct fr_decode_path path;
     struct fr_buffer reason; /* with its NUL */
+    char shown[FR_NAME_SHOWN_MAX + 8];
 };
+
+/* ---- decoder.c ---- */
 
 /* Writes "path: text" and returns the status. */
 enum fr_status fr_decode_fail(struct fr_decoder *d, enum fr_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4), cold));
-/* A key from outside as printable ASCII for a reason. */
-const char *fr_decode_shown(const struct fr_token *key, char shown[FR_NAME_SHOWN_MAX + 8]);
+/* A key from outside as printable ASCII for a reason; valid until the next call. */
+const char *fr_decode_shown(struct fr_decoder *d, const struct fr_token *key);
 /* What a token is, in words: "a string". */
 const char *fr_decode_kind(const struct fr_token *token);
 
@@ -85,16 +129,72 @@ static inline enum fr_status fr_decode_f32(const struct fr_token *token, float *
     return FR_OK;
 }
 
-/* values.c: everything after the key `f`; and what an absent slot means. */
-enum fr_status fr_decode_slots(struct fr_decoder *d);
+/* ---- forms.c ---- */
+
+/* FR_FIELD_* of an envelope key; 0: none of them. */
+unsigned fr_decode_field(const struct fr_token *key);
+/* The next key of an envelope whose form has the fields `allowed`: *field is it, 0 at the end of the map. Keys that
+ * begin with x_ are passed over, others refused. */
+enum fr_status fr_decode_envelope(struct fr_decoder *d, unsigned allowed, unsigned *seen, struct fr_slot_map *map,
+                                  unsigned *field);
+/* A sample, group or (not inside an array) block, after the first token of its map. */
+enum fr_status fr_decode_map(struct fr_decoder *d);
+
+/* ---- block.c, packed.c ---- */
+
+enum fr_status fr_decode_block(struct fr_decoder *d, uint64_t n);
+
+/* A packed map {b}, after its first token: elements of `width` bytes, *n of them. */
+enum fr_status fr_decode_packed_plain(struct fr_decoder *d, uint32_t width, const uint8_t **bytes, uint32_t *n);
+
+/* How many entries a column may have, and has. */
+struct fr_column_rows {
+    uint32_t limit;
+    bool exact; /* no fewer either */
+    uint32_t n;
+};
+enum fr_status fr_decode_check_rows(struct fr_decoder *d, struct fr_column_rows *rows, uint32_t n);
+/* A packed column of a slot, after its first token, into the empty part. */
+enum fr_status fr_decode_packed_slot(struct fr_decoder *d, uint32_t slot, struct fr_stage_part *part,
+                                     struct fr_column_rows *rows);
+
+/* ---- values.c ---- */
+
+/* The next slot of a map: FR_NO_INDEX when it is complete. Sets path.name. */
+enum fr_status fr_decode_slot_key(struct fr_decoder *d, const struct fr_slot_map *map, int32_t *slot);
+/* A value as the entry of sample or group `at`; nil: no entry. */
+enum fr_status fr_decode_value(struct fr_decoder *d, uint32_t slot, struct fr_stage_part *part, uint32_t at,
+                               const struct fr_token *first);
+/* A whole map slot -> value, after its first token, for the sample or group `at`. */
+enum fr_status fr_decode_slots(struct fr_decoder *d, const struct fr_slot_map *map, uint32_t at);
+/* Slots without a usable default have a value in each sample of the groups from from_group on. */
+enum fr_status fr_decode_check_required(struct fr_decoder *d, uint32_t from_group);
+/* What the shared values of those groups come to when copied to their samples is within FR_EXPANDED_MAX. */
+enum fr_status fr_decode_check_expanded(struct fr_decoder *d, uint32_t from_group);
+/* Dense numbers that came packed: finite, and log1p applied. */
+enum fr_status fr_decode_dense_packed(struct fr_decoder *d, uint32_t slot, float *values, size_t n);
+/* What an absent dense slot means. */
 void fr_decode_defaults(struct fr_decoder *d);
 
-/* fields.c: the value behind the key of that name; `first` is its first token. */
+/* ---- fields.c: the value behind the key of that name, for sample d->at; `first` is its first token ---- */
+
 enum fr_status fr_decode_y(struct fr_decoder *d, const struct fr_token *first);
 enum fr_status fr_decode_w(struct fr_decoder *d, const struct fr_token *first);
 enum fr_status fr_decode_u(struct fr_decoder *d, const struct fr_token *first);
-enum fr_status fr_decode_t(struct fr_decoder *d, const struct fr_token *first);
+enum fr_status fr_decode_t(struct fr_decoder *d, const struct fr_token *first, int64_t *t_ms);
 enum fr_status fr_decode_s(struct fr_decoder *d, const struct fr_token *first);
 enum fr_status fr_decode_p(struct fr_decoder *d, const struct fr_token *first);
+/* The next key of a map label -> x or task -> x: *found is its number, or the count when the map is complete. */
+enum fr_status fr_decode_member(struct fr_decoder *d, bool tasks, uint32_t *seen, uint32_t *found);
+/* One number of a label, weight, event time; also what packed columns are checked by. */
+enum fr_status fr_decode_label(struct fr_decoder *d, uint32_t label, const struct fr_token *token);
+enum fr_status fr_decode_event_time(struct fr_decoder *d, int64_t t_ms);
+
+/* ---- labels.c ---- */
+
+void fr_decode_labels_init(struct fr_decoder *d);
+/* Samples from `from` on are read: derived labels, masks, roles; event time where they have none of their own (t_ms:
+ * the group's, 0: none). */
+enum fr_status fr_decode_finish(struct fr_decoder *d, uint32_t from, int64_t t_ms);
 
 #endif

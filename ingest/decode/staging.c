@@ -11,6 +11,8 @@ void fr_staging_init(struct fr_staging *staging, const struct fr_conf *conf)
     memset(staging, 0, sizeof(*staging));
     staging->n_slots = conf->n_slots;
     staging->n_labels = conf->n_labels;
+    staging->n_tasks = conf->n_tasks;
+    staging->group_begin = fr_alloc(1, sizeof(*staging->group_begin));
     staging->columns = fr_alloc(conf->n_slots ? conf->n_slots : 1, sizeof(*staging->columns));
     for (uint32_t s = 0; s < conf->n_slots; s++) {
         const struct fr_conf_slot *slot = &conf->slots[s];
@@ -22,110 +24,183 @@ void fr_staging_init(struct fr_staging *staging, const struct fr_conf *conf)
         else
             column->ids_max = slot->max_ids ? slot->max_ids : DEFAULT_MAX_IDS;
         FR_CHECK(slot->kind != FR_SLOT_DENSE || (slot->dim > 0 && slot->dim <= FR_DIM_MAX));
-        fr_stage_grow_entries(column);
+        fr_stage_reserve_entries(&column->own, 1, slot->kind == FR_SLOT_DENSE);
+        fr_stage_reserve_entries(&column->shared, 1, slot->kind == FR_SLOT_DENSE);
     }
+}
+
+static void release_part(struct fr_stage_part *part)
+{
+    free(part->at);
+    free(part->begin);
+    free(part->keys);
+    free(part->weights);
+    free(part->dense);
 }
 
 void fr_staging_release(struct fr_staging *staging)
 {
     for (uint32_t s = 0; s < staging->n_slots; s++) {
-        struct fr_stage_column *column = &staging->columns[s];
-        free(column->sample);
-        free(column->begin);
-        free(column->keys);
-        free(column->weights);
-        free(column->dense);
+        release_part(&staging->columns[s].own);
+        release_part(&staging->columns[s].shared);
     }
     free(staging->columns);
+    free(staging->group_begin);
     free(staging->t_ms);
     free(staging->use);
     free(staging->role);
+    free(staging->keep);
     free(staging->labels);
     free(staging->weights);
+    free(staging->served);
     memset(staging, 0, sizeof(*staging));
+}
+
+static void clear_part(struct fr_stage_part *part)
+{
+    part->n_entries = part->n_keys = 0;
+    part->weighted = false;
 }
 
 void fr_staging_clear(struct fr_staging *staging)
 {
-    staging->n_samples = 0;
-    staging->unknown_slots = staging->unknown_extra = staging->excess_ids = staging->unused_fields = 0;
+    staging->n_samples = staging->n_groups = 0;
+    staging->has_served = false;
+    staging->unknown_slots = staging->unknown_extra = staging->excess_ids = 0;
     for (uint32_t s = 0; s < staging->n_slots; s++) {
-        staging->columns[s].n_entries = 0;
-        staging->columns[s].n_keys = 0;
-        staging->columns[s].weighted = false;
+        clear_part(&staging->columns[s].own);
+        clear_part(&staging->columns[s].shared);
+        staging->columns[s].expanded = 0;
     }
 }
 
-void fr_staging_add_sample(struct fr_staging *staging)
+static void reserve_samples(struct fr_staging *staging, uint32_t samples)
 {
-    if (staging->n_samples == staging->capacity_samples) {
-        uint32_t capacity = fr_stage_capacity(staging->capacity_samples, staging->n_samples + 1);
-        size_t n = (size_t)capacity * (staging->n_labels ? staging->n_labels : 1);
-        staging->t_ms = fr_realloc(staging->t_ms, capacity, sizeof(*staging->t_ms));
-        staging->use = fr_realloc(staging->use, capacity, sizeof(*staging->use));
-        staging->role = fr_realloc(staging->role, capacity, sizeof(*staging->role));
-        staging->labels = fr_realloc(staging->labels, n, sizeof(*staging->labels));
-        staging->weights = fr_realloc(staging->weights, n, sizeof(*staging->weights));
-        staging->capacity_samples = capacity;
+    if (samples <= staging->capacity_samples)
+        return;
+    uint32_t capacity = fr_stage_capacity(staging->capacity_samples, samples);
+    size_t n = (size_t)capacity * staging->n_labels;
+    staging->group_begin = fr_realloc(staging->group_begin, (size_t)capacity + 1, sizeof(*staging->group_begin));
+    staging->t_ms = fr_realloc(staging->t_ms, capacity, sizeof(*staging->t_ms));
+    staging->use = fr_realloc(staging->use, capacity, sizeof(*staging->use));
+    staging->role = fr_realloc(staging->role, capacity, sizeof(*staging->role));
+    staging->keep = fr_realloc(staging->keep, capacity, sizeof(*staging->keep));
+    staging->labels = fr_realloc(staging->labels, n ? n : 1, sizeof(*staging->labels));
+    staging->weights = fr_realloc(staging->weights, n ? n : 1, sizeof(*staging->weights));
+    staging->capacity_samples = capacity;
+}
+
+/* Served scores of samples [from, to) are absent. */
+static void serve_none(struct fr_staging *staging, uint32_t from, uint32_t to)
+{
+    if (to > staging->capacity_served) {
+        staging->capacity_served = staging->capacity_samples;
+        staging->served =
+            fr_realloc(staging->served, (size_t)staging->capacity_served * staging->n_tasks, sizeof(*staging->served));
     }
-    staging->n_samples++;
+    for (size_t i = (size_t)from * staging->n_tasks; i < (size_t)to * staging->n_tasks; i++)
+        staging->served[i] = __builtin_nanf("");
 }
 
-void fr_stage_grow_entries(struct fr_stage_column *column)
+void fr_staging_serve(struct fr_staging *staging)
 {
-    column->capacity_entries = fr_stage_capacity(column->capacity_entries, column->n_entries + 1);
-    column->sample = fr_realloc(column->sample, column->capacity_entries, sizeof(*column->sample));
-    if (column->kind != FR_SLOT_DENSE) {
-        column->begin = fr_realloc(column->begin, (size_t)column->capacity_entries + 1, sizeof(*column->begin));
-        column->begin[0] = 0;
+    if (!staging->has_served)
+        serve_none(staging, 0, staging->n_samples);
+    staging->has_served = true;
+}
+
+void fr_staging_add(struct fr_staging *staging, uint32_t count)
+{
+    uint32_t from = staging->n_samples, to = from + count;
+    reserve_samples(staging, to);
+    for (uint32_t i = from; i < to; i++) {
+        staging->t_ms[i] = 0;
+        staging->use[i] = FR_USE_TRAIN | FR_USE_METRICS;
+        staging->keep[i] = 1.0f;
+    }
+    for (size_t i = (size_t)from * staging->n_labels; i < (size_t)to * staging->n_labels; i++) {
+        staging->labels[i] = __builtin_nanf("");
+        staging->weights[i] = 1.0f;
+    }
+    if (staging->has_served)
+        serve_none(staging, from, to);
+    staging->n_samples = to;
+}
+
+void fr_staging_drop(struct fr_staging *staging)
+{
+    FR_CHECK(staging->n_samples > 0);
+    staging->n_samples--;
+}
+
+void fr_stage_reserve_entries(struct fr_stage_part *part, uint32_t more, bool dense)
+{
+    if (part->n_entries + more <= part->capacity_entries)
+        return;
+    part->capacity_entries = fr_stage_capacity(part->capacity_entries, part->n_entries + more);
+    part->at = fr_realloc(part->at, part->capacity_entries, sizeof(*part->at));
+    if (!dense) {
+        part->begin = fr_realloc(part->begin, (size_t)part->capacity_entries + 1, sizeof(*part->begin));
+        part->begin[0] = 0;
     }
 }
 
-void fr_stage_grow_keys(struct fr_stage_column *column)
+void fr_stage_reserve_keys(struct fr_stage_part *part, uint32_t more)
 {
-    column->capacity_keys = fr_stage_capacity(column->capacity_keys, column->n_keys + 1);
-    column->keys = fr_realloc(column->keys, column->capacity_keys, sizeof(*column->keys));
+    if (part->n_keys + more <= part->capacity_keys)
+        return;
+    part->capacity_keys = fr_stage_capacity(part->capacity_keys, part->n_keys + more);
+    part->keys = fr_realloc(part->keys, part->capacity_keys, sizeof(*part->keys));
 }
 
-static void reserve_weights(struct fr_stage_column *column)
+void fr_stage_reserve_weights(struct fr_stage_part *part)
 {
-    if (column->capacity_weights < column->n_keys) {
-        column->capacity_weights = fr_stage_capacity(column->capacity_weights, column->n_keys);
-        column->weights = fr_realloc(column->weights, column->capacity_weights, sizeof(*column->weights));
+    if (part->capacity_weights < part->n_keys) {
+        part->capacity_weights = fr_stage_capacity(part->capacity_weights, part->n_keys);
+        part->weights = fr_realloc(part->weights, part->capacity_weights, sizeof(*part->weights));
     }
 }
 
-uint32_t fr_stage_close(struct fr_stage_column *column, const float *weights)
+void fr_stage_reserve_dense(struct fr_stage_part *part, size_t need)
 {
-    uint32_t first = column->begin[column->n_entries];
-    uint32_t count = column->n_keys - first;
-    uint32_t cut = count > column->ids_max ? count - column->ids_max : 0;
+    FR_CHECK(need <= UINT32_MAX / 2); /* a number is at least one byte of the record */
+    part->capacity_dense = fr_stage_capacity(part->capacity_dense, (uint32_t)need);
+    part->dense = fr_realloc(part->dense, part->capacity_dense, sizeof(*part->dense));
+}
+
+uint32_t fr_stage_close(struct fr_stage_part *part, uint32_t ids_max, const float *weights)
+{
+    uint32_t first = part->begin[part->n_entries];
+    uint32_t count = part->n_keys - first;
+    uint32_t cut = count > ids_max ? count - ids_max : 0;
     uint32_t kept = count - cut;
     if (cut) {
-        memmove(column->keys + first, column->keys + first + cut, kept * sizeof(*column->keys));
-        column->n_keys = first + kept;
+        memmove(part->keys + first, part->keys + first + cut, kept * sizeof(*part->keys));
+        part->n_keys = first + kept;
     }
-    if (weights || column->weighted) {
-        reserve_weights(column);
-        uint32_t unit_from = column->weighted ? first : 0;
+    if (weights || part->weighted) {
+        fr_stage_reserve_weights(part);
+        uint32_t unit_from = part->weighted ? first : 0;
         uint32_t unit_to = weights ? first : first + kept;
         for (uint32_t k = unit_from; k < unit_to; k++)
-            column->weights[k] = 1.0f;
+            part->weights[k] = 1.0f;
         if (weights && kept)
-            memcpy(column->weights + first, weights + cut, kept * sizeof(*weights));
-        column->weighted = true;
+            memcpy(part->weights + first, weights + cut, kept * sizeof(*weights));
+        part->weighted = true;
     }
-    column->begin[++column->n_entries] = column->n_keys;
+    part->begin[++part->n_entries] = part->n_keys;
     return cut;
 }
 
-float *fr_stage_dense(struct fr_stage_column *column)
+uint32_t fr_stage_first(const struct fr_stage_part *part, uint32_t at)
 {
-    size_t need = ((size_t)column->n_entries + 1) * column->dim;
-    FR_CHECK(need <= UINT32_MAX / 2); /* dim numbers per entry are at least dim bytes of the record */
-    if (need > column->capacity_dense) {
-        column->capacity_dense = fr_stage_capacity(column->capacity_dense, (uint32_t)need);
-        column->dense = fr_realloc(column->dense, column->capacity_dense, sizeof(*column->dense));
+    uint32_t low = 0, high = part->n_entries;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (part->at[middle] < at)
+            low = middle + 1;
+        else
+            high = middle;
     }
-    return column->dense + (size_t)column->n_entries * column->dim;
+    return low;
 }

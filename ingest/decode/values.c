@@ -1,6 +1,7 @@
-/* The map `f` of a sample: slot -> ids or numbers (DESIGN section 6), into the staging columns.
+/* Maps slot -> ids or numbers (DESIGN section 6), into the staging columns: `f` of a sample, `shared` of a group.
  *
- * Rules: a slot occurs once, whether by name or by index; nil or absent is "missing" (sparse) or the default (dense).
+ * Rules: a slot occurs once, whether by name or by index, and not in a group's shared part and its items both; nil or
+ * absent is "missing" (sparse) or the default (dense).
  * Ids are taken in the order given; over max_ids or max_len the last stay. Numbers are rounded to f32 first and
  * transformed then; log1p of x <= -1 has no value and makes the record malformed. Values of unknown slots are checked
  * as syntax only. */
@@ -10,7 +11,7 @@
 #include "base/math.h"
 
 /* The key of an id token; false when the token is no id. */
-static bool token_key(const struct fr_token *token, const struct fr_conf_slot *slot, uint64_t *key)
+static inline bool token_key(const struct fr_token *token, const struct fr_conf_slot *slot, uint64_t *key)
 {
     switch (token->kind) {
     case FR_TOKEN_UINT:
@@ -45,21 +46,25 @@ static enum fr_status not_an_id(struct fr_decoder *d, const struct fr_token *tok
 }
 
 /* The elements of an array of ids. */
-static enum fr_status parse_ids(struct fr_decoder *d, const struct fr_conf_slot *slot, struct fr_stage_column *column)
+static enum fr_status parse_ids(struct fr_decoder *d, const struct fr_conf_slot *slot, struct fr_stage_part *part)
 {
     struct fr_token token;
     enum fr_status status;
     for (int64_t n = 0;; n++) {
+        uint64_t key;
+        if (fr_cursor_take_unsigned(&d->cursor, &key)) {
+            fr_stage_key(part, fr_fmix64(key ^ slot->seed));
+            continue;
+        }
         if ((status = fr_decode_next(d, &token)) != FR_OK)
             return status;
         if (token.kind == FR_TOKEN_END)
             return FR_OK;
-        uint64_t key;
         if (!token_key(&token, slot, &key)) {
             d->path.index = n;
             return not_an_id(d, &token);
         }
-        fr_stage_key(column, key);
+        fr_stage_key(part, key);
     }
 }
 
@@ -90,8 +95,7 @@ static enum fr_status parse_weights(struct fr_decoder *d)
 }
 
 /* {"i": ids, "w": weights}, in either order. */
-static enum fr_status parse_weighted(struct fr_decoder *d, const struct fr_conf_slot *slot,
-                                     struct fr_stage_column *column)
+static enum fr_status parse_weighted(struct fr_decoder *d, const struct fr_conf_slot *slot, struct fr_stage_part *part)
 {
     struct fr_token key, token;
     enum fr_status status;
@@ -104,9 +108,8 @@ static enum fr_status parse_weighted(struct fr_decoder *d, const struct fr_conf_
         bool ids = key.kind == FR_TOKEN_STRING && key.size == 1 && key.bytes[0] == 'i';
         bool weights = key.kind == FR_TOKEN_STRING && key.size == 1 && key.bytes[0] == 'w';
         if (!ids && !weights) {
-            char shown[FR_NAME_SHOWN_MAX + 8];
             return fr_decode_fail(d, FR_E_INVALID, "key %s in a map of ids and weights; expected i and w",
-                                  fr_decode_shown(&key, shown));
+                                  fr_decode_shown(d, &key));
         }
         bool *has = ids ? &has_ids : &has_weights;
         if (*has)
@@ -117,50 +120,63 @@ static enum fr_status parse_weighted(struct fr_decoder *d, const struct fr_conf_
             return status;
         if (token.kind != FR_TOKEN_ARRAY)
             return fr_decode_fail(d, FR_E_INVALID, "%s where an array was expected", fr_decode_kind(&token));
-        status = ids ? parse_ids(d, slot, column) : parse_weights(d);
+        status = ids ? parse_ids(d, slot, part) : parse_weights(d);
         if (status != FR_OK)
             return status;
         d->path.part = NULL;
     }
     if (!has_ids || !has_weights)
         return fr_decode_fail(d, FR_E_INVALID, "%s is missing beside %s", has_ids ? "w" : "i", has_ids ? "i" : "w");
-    uint32_t n_ids = column->n_keys - column->begin[column->n_entries];
+    uint32_t n_ids = part->n_keys - part->begin[part->n_entries];
     if (n_ids != d->n_loose)
         return fr_decode_fail(d, FR_E_INVALID, "%u ids but %u weights", n_ids, d->n_loose);
     return FR_OK;
 }
 
-static enum fr_status parse_sparse(struct fr_decoder *d, uint32_t s, const struct fr_token *first)
+/* An entry of one id without a weight. */
+static inline void stage_one(struct fr_stage_part *part, uint32_t at, uint64_t key)
+{
+    fr_stage_open(part, at, false);
+    fr_stage_key(part, key);
+    if (part->weighted)
+        (void)fr_stage_close(part, 1, NULL);
+    else
+        part->begin[++part->n_entries] = part->n_keys;
+}
+
+static enum fr_status parse_sparse(struct fr_decoder *d, uint32_t s, struct fr_stage_part *part, uint32_t at,
+                                   const struct fr_token *first)
 {
     const struct fr_conf_slot *slot = &d->conf->slots[s];
-    struct fr_stage_column *column = &d->staging.columns[s];
     if (first->kind == FR_TOKEN_NIL)
         return FR_OK;
-    fr_stage_open(column, d->staging.n_samples - 1);
-    const float *weights = NULL;
-    if (first->kind == FR_TOKEN_ARRAY) {
-        enum fr_status status = parse_ids(d, slot, column);
-        if (status != FR_OK)
-            return status;
-    } else if (first->kind == FR_TOKEN_MAP) {
-        enum fr_status status = parse_weighted(d, slot, column);
-        if (status != FR_OK)
-            return status;
-        weights = d->loose;
-    } else {
+    if (first->kind != FR_TOKEN_ARRAY && first->kind != FR_TOKEN_MAP) {
         uint64_t key;
         if (!token_key(first, slot, &key))
             return not_an_id(d, first);
-        fr_stage_key(column, key);
+        stage_one(part, at, key);
+        return FR_OK;
     }
-    uint32_t cut = fr_stage_close(column, weights);
+    fr_stage_open(part, at, false);
+    const float *weights = NULL;
+    if (first->kind == FR_TOKEN_ARRAY) {
+        enum fr_status status = parse_ids(d, slot, part);
+        if (status != FR_OK)
+            return status;
+    } else {
+        enum fr_status status = parse_weighted(d, slot, part);
+        if (status != FR_OK)
+            return status;
+        weights = d->loose;
+    }
+    uint32_t cut = fr_stage_close(part, d->staging.columns[s].ids_max, weights);
     if (slot->kind == FR_SLOT_SPARSE) /* a history longer than max_len is normal, not excess */
         d->staging.excess_ids += cut;
     return FR_OK;
 }
 
 /* False: x has no image. */
-static bool transform(const struct fr_conf_slot *slot, float x, float *out)
+static inline bool transform(const struct fr_conf_slot *slot, float x, float *out)
 {
     if (slot->transform == FR_TRANSFORM_LOG1P) {
         if (!(x > -1.0f))
@@ -171,8 +187,8 @@ static bool transform(const struct fr_conf_slot *slot, float x, float *out)
     return __builtin_isfinite(x);
 }
 
-static enum fr_status dense_number(struct fr_decoder *d, const struct fr_conf_slot *slot, const struct fr_token *token,
-                                   float *out)
+static inline enum fr_status dense_number(struct fr_decoder *d, const struct fr_conf_slot *slot,
+                                          const struct fr_token *token, float *out)
 {
     float x;
     enum fr_status status = fr_decode_f32(token, &x);
@@ -186,34 +202,36 @@ static enum fr_status dense_number(struct fr_decoder *d, const struct fr_conf_sl
     return FR_OK;
 }
 
-static enum fr_status parse_dense(struct fr_decoder *d, uint32_t s, const struct fr_token *first)
+static enum fr_status parse_dense(struct fr_decoder *d, uint32_t s, struct fr_stage_part *part, uint32_t at,
+                                  const struct fr_token *first)
 {
     const struct fr_conf_slot *slot = &d->conf->slots[s];
-    struct fr_stage_column *column = &d->staging.columns[s];
     enum fr_status status;
     if (first->kind == FR_TOKEN_NIL) {
-        if (!__builtin_isfinite(column->default_value))
+        if (!__builtin_isfinite(d->staging.columns[s].default_value))
             return fr_decode_fail(d, FR_E_INVALID, "nil, and the slot's default has no log1p");
         return FR_OK;
     }
-    fr_stage_open(column, d->staging.n_samples - 1);
-    float *out = fr_stage_dense(column);
+    fr_stage_open(part, at, true);
+    float *out = fr_stage_dense(part, slot->dim);
     if (first->kind != FR_TOKEN_ARRAY) {
         if ((status = dense_number(d, slot, first, out)) != FR_OK)
             return status;
         if (slot->dim != 1)
             return fr_decode_fail(d, FR_E_INVALID, "1 number where %u were expected", slot->dim);
-        column->n_entries++;
+        part->n_entries++;
         return FR_OK;
     }
     struct fr_token token;
     for (uint32_t n = 0;; n++) {
-        if ((status = fr_decode_next(d, &token)) != FR_OK)
+        if (n < slot->dim && fr_cursor_take_float(&d->cursor, &token.f))
+            token.kind = FR_TOKEN_FLOAT;
+        else if ((status = fr_decode_next(d, &token)) != FR_OK)
             return status;
         if (token.kind == FR_TOKEN_END) {
             if (n != slot->dim)
                 return fr_decode_fail(d, FR_E_INVALID, "%u numbers where %u were expected", n, slot->dim);
-            column->n_entries++;
+            part->n_entries++;
             return FR_OK;
         }
         if (n == slot->dim)
@@ -225,70 +243,169 @@ static enum fr_status parse_dense(struct fr_decoder *d, uint32_t s, const struct
     }
 }
 
-/* A key that is no slot of the config: counted and skipped, or a fault. */
-static enum fr_status unknown_slot(struct fr_decoder *d, const struct fr_token *key)
+enum fr_status fr_decode_value(struct fr_decoder *d, uint32_t slot, struct fr_stage_part *part, uint32_t at,
+                               const struct fr_token *first)
 {
-    char shown[FR_NAME_SHOWN_MAX + 8];
+    if (d->staging.columns[slot].kind == FR_SLOT_DENSE)
+        return parse_dense(d, slot, part, at, first);
+    return parse_sparse(d, slot, part, at, first);
+}
+
+enum fr_status fr_decode_dense_packed(struct fr_decoder *d, uint32_t slot, float *values, size_t n)
+{
+    const uint32_t exponent = 0x7f800000;
+    uint32_t bits, any = 0;
+    for (size_t i = 0; i < n; i++) {
+        memcpy(&bits, &values[i], sizeof(bits));
+        any |= (bits & exponent) == exponent;
+    }
+    bool log1p = d->conf->slots[slot].transform == FR_TRANSFORM_LOG1P;
+    for (size_t i = 0; (any || log1p) && i < n; i++) {
+        d->path.index = (int64_t)i;
+        if (!__builtin_isfinite(values[i]))
+            return fr_decode_fail(d, FR_E_INVALID, "dense value is not finite");
+        float x = values[i];
+        if (!transform(&d->conf->slots[slot], x, &values[i]))
+            return fr_decode_fail(d, FR_E_INVALID, "log1p needs a value above -1, not %.9g", (double)x);
+    }
+    d->path.index = -1;
+    return FR_OK;
+}
+
+/* ---- maps ---- */
+
+/* A key that is no slot of the config: counted and skipped, or a fault. */
+static enum fr_status unknown_slot(struct fr_decoder *d, const struct fr_slot_map *map, const struct fr_token *key)
+{
     if (key->kind == FR_TOKEN_UINT || key->kind == FR_TOKEN_INT)
-        return fr_decode_fail(d, FR_E_INVALID, "integer key %s is no slot's declared index",
-                              fr_decode_shown(key, shown));
+        return fr_decode_fail(d, FR_E_INVALID, "integer key %s is no slot's declared index", fr_decode_shown(d, key));
     if (key->kind != FR_TOKEN_STRING)
         return fr_decode_fail(d, FR_E_INVALID, "%s as a slot key", fr_decode_kind(key));
     if (d->conf->ingest.strict)
-        return fr_decode_fail(d, FR_E_INVALID, "unknown slot %s (ingest.strict)", fr_decode_shown(key, shown));
-    if (!fr_key_set_add(&d->keys, d->serial, 1, key))
-        return fr_decode_fail(d, FR_E_INVALID, "duplicate key %s", fr_decode_shown(key, shown));
+        return fr_decode_fail(d, FR_E_INVALID, "unknown slot %s (ingest.strict)", fr_decode_shown(d, key));
+    if (!fr_key_set_add(map->keys, map->serial, map->scope, key))
+        return fr_decode_fail(d, FR_E_INVALID, "duplicate key %s", fr_decode_shown(d, key));
     d->staging.unknown_slots++;
     struct fr_token value;
     enum fr_status status = fr_decode_next(d, &value);
     return status != FR_OK ? status : fr_decode_skip(d, &value);
 }
 
-/* Slots that the sample must name because their default is none. */
-static enum fr_status check_required(struct fr_decoder *d)
+/* Marks the slot as named by this map. */
+static inline enum fr_status claim_slot(struct fr_decoder *d, const struct fr_slot_map *map, int32_t slot)
 {
-    for (uint32_t i = 0; i < d->n_required; i++) {
-        if (d->staging.columns[d->required[i]].seen == d->serial)
-            continue;
-        d->path.name = d->conf->slots[d->required[i]].name;
-        return fr_decode_fail(d, FR_E_INVALID, "absent, and the slot's default has no log1p");
-    }
+    struct fr_stage_column *column = &d->staging.columns[slot];
+    d->path.name = d->conf->slots[slot].name;
+    if (__builtin_expect(column->seen == map->serial, 0))
+        return fr_decode_fail(d, FR_E_INVALID, "duplicate slot");
+    column->seen = map->serial;
+    uint64_t *mine = map->shared ? &column->shared_in : &column->own_in;
+    uint64_t other = map->shared ? column->own_in : column->shared_in;
+    if (__builtin_expect(other == map->group, 0))
+        return fr_decode_fail(d, FR_E_INVALID, "the slot is in the shared part and below it");
+    *mine = map->group;
     return FR_OK;
 }
 
-enum fr_status fr_decode_slots(struct fr_decoder *d)
+/* `previous`: the slot before this one, or where a map of this kind begins (fr_slot_names). */
+static inline enum fr_status next_slot(struct fr_decoder *d, const struct fr_slot_map *map, uint32_t previous,
+                                       int32_t *slot)
 {
-    struct fr_token key, value;
+    struct fr_token key;
     enum fr_status status;
-    int32_t slot = FR_NO_INDEX;
+    if ((*slot = fr_slot_names_expect(&d->names, &d->cursor, previous)) != FR_NO_INDEX)
+        return claim_slot(d, map, *slot);
+    d->path.name = NULL;
     for (;;) {
         if ((status = fr_decode_next(d, &key)) != FR_OK)
             return status;
         if (key.kind == FR_TOKEN_END)
-            break;
-        int32_t found = FR_NO_INDEX;
+            return FR_OK;
         if (key.kind == FR_TOKEN_STRING || key.kind == FR_TOKEN_UINT)
-            found = fr_slot_names_find(&d->names, &key, slot);
-        if (found == FR_NO_INDEX) {
-            if ((status = unknown_slot(d, &key)) != FR_OK)
-                return status;
+            *slot = fr_slot_names_find(&d->names, &key, previous);
+        if (*slot != FR_NO_INDEX)
+            return claim_slot(d, map, *slot);
+        if ((status = unknown_slot(d, map, &key)) != FR_OK)
+            return status;
+    }
+}
+
+static uint32_t map_begins(const struct fr_decoder *d, const struct fr_slot_map *map)
+{
+    return d->names.n_slots + (map->shared ? FR_NAMES_SHARED : FR_NAMES_OWN);
+}
+
+enum fr_status fr_decode_slot_key(struct fr_decoder *d, const struct fr_slot_map *map, int32_t *slot)
+{
+    return next_slot(d, map, *slot == FR_NO_INDEX ? map_begins(d, map) : (uint32_t)*slot, slot);
+}
+
+enum fr_status fr_decode_slots(struct fr_decoder *d, const struct fr_slot_map *map, uint32_t at)
+{
+    uint32_t previous = map_begins(d, map);
+    for (;;) {
+        struct fr_token value;
+        int32_t slot;
+        enum fr_status status = next_slot(d, map, previous, &slot);
+        if (status != FR_OK || slot == FR_NO_INDEX)
+            return status;
+        struct fr_stage_column *column = &d->staging.columns[slot];
+        struct fr_stage_part *part = map->shared ? &column->shared : &column->own;
+        previous = (uint32_t)slot;
+        uint64_t id;
+        if (column->kind != FR_SLOT_DENSE && fr_cursor_take_unsigned(&d->cursor, &id)) { /* by far the usual value */
+            stage_one(part, at, fr_fmix64(id ^ d->conf->slots[slot].seed));
             continue;
         }
-        slot = found;
-        struct fr_stage_column *column = &d->staging.columns[slot];
-        d->path.name = d->conf->slots[slot].name;
-        if (column->seen == d->serial)
-            return fr_decode_fail(d, FR_E_INVALID, "duplicate slot");
-        column->seen = d->serial;
-        if ((status = fr_decode_next(d, &value)) != FR_OK)
+        if (fr_cursor_take_float(&d->cursor, &value.f))
+            value.kind = FR_TOKEN_FLOAT;
+        else if ((status = fr_decode_next(d, &value)) != FR_OK)
             return status;
-        status = column->kind == FR_SLOT_DENSE ? parse_dense(d, (uint32_t)slot, &value)
-                                               : parse_sparse(d, (uint32_t)slot, &value);
-        if (status != FR_OK)
+        if ((status = fr_decode_value(d, (uint32_t)slot, part, at, &value)) != FR_OK)
             return status;
-        d->path.name = NULL;
     }
-    return check_required(d);
+}
+
+/* ---- what the record as a whole must have ---- */
+
+enum fr_status fr_decode_check_required(struct fr_decoder *d, uint32_t from_group)
+{
+    const uint32_t *group_begin = d->staging.group_begin;
+    for (uint32_t i = 0; i < d->n_required; i++) {
+        const struct fr_stage_column *column = &d->staging.columns[d->required[i]];
+        const struct fr_stage_part *own = &column->own, *shared = &column->shared;
+        for (uint32_t group = from_group; group < d->staging.n_groups; group++) {
+            uint32_t k = fr_stage_first(shared, group), end = group_begin[group + 1];
+            bool for_all = k < shared->n_entries && shared->at[k] == group;
+            if (for_all ||
+                fr_stage_first(own, end) - fr_stage_first(own, group_begin[group]) == end - group_begin[group])
+                continue;
+            d->path.name = d->conf->slots[d->required[i]].name;
+            return fr_decode_fail(d, FR_E_INVALID, "absent, and the slot's default has no log1p");
+        }
+    }
+    return FR_OK;
+}
+
+enum fr_status fr_decode_check_expanded(struct fr_decoder *d, uint32_t from_group)
+{
+    for (uint32_t s = 0; s < d->conf->n_slots; s++) {
+        struct fr_stage_column *column = &d->staging.columns[s];
+        const struct fr_stage_part *shared = &column->shared;
+        if (column->kind == FR_SLOT_DENSE || shared->n_entries == 0 || shared->at[shared->n_entries - 1] < from_group)
+            continue;
+        for (uint32_t k = fr_stage_first(shared, from_group); k < shared->n_entries; k++) {
+            const uint32_t *begin = d->staging.group_begin + shared->at[k];
+            column->expanded += (uint64_t)(begin[1] - begin[0]) * (shared->begin[k + 1] - shared->begin[k]);
+        }
+        if (column->expanded > FR_EXPANDED_MAX) {
+            d->path.field = "shared";
+            d->path.name = d->conf->slots[s].name;
+            return fr_decode_fail(d, FR_E_LIMIT, "%llu ids when the samples of its groups are written out, at most %d",
+                                  (unsigned long long)column->expanded, FR_EXPANDED_MAX);
+        }
+    }
+    return FR_OK;
 }
 
 void fr_decode_defaults(struct fr_decoder *d)

@@ -97,6 +97,287 @@ def f_raw(slot_name, value_bytes):
     return packed_map([("f", packed_map([(slot_name, value_bytes)])), ("y", 0xc0.to_bytes(1, "big"))])
 
 
+def groups():
+    """Form 2."""
+    item = {"f": {"item_id": "a"}, "y": {"click": 1}}
+    group = {"shared": {"user_id": 1}, "items": [item, item]}
+
+    def change(name, more, reason, **extra):
+        both("group: " + name, {**group, **more}, reason, **extra)
+    both("group: no shared", {"items": [item]}, "$: shared is missing")
+    both("group: no items", {"shared": {"user_id": 1}}, "$: items is missing")
+    both("group: no items, in an array", [GOOD, {"shared": {}}], "$[1]: items is missing")
+    for name, value in (("nil", None), ("an array", []), ("an integer", 1)):
+        change(f"shared is {name}", {"shared": value}, f"$.shared: {name} where a map slot -> value was expected")
+    for name, value in (("nil", None), ("a map", {}), ("a string", "x")):
+        change(f"items is {name}", {"items": value}, f"$.items: {name} where an array of samples was expected")
+    change("no item", {"items": []}, "$.items: a group has at least one sample")
+    change("an item is a number", {"items": [item, 5]}, "$.items[1]: an integer where a sample was expected")
+    change("an item is an array", {"items": [[item]]}, "$.items[0]: an array where a sample was expected")
+    change("an item is a group", {"items": [group]}, '$.items[0]: key "shared" in an item of a group')
+    change("an item is a block", {"items": [{"n": 1, "cols": {}, "y": {}}]}, '$.items[0]: key "n" in an item of a group')
+    change("an item without f", {"items": [item, {"y": {}}]}, "$.items[1]: f is missing")
+    change("an item without y", {"items": [{"f": {}}]}, "$.items[0]: y is missing")
+    change("an item with an unknown key", {"items": [{**item, "z": 1}]}, '$.items[0]: unknown key "z"')
+    change("an item with a bad value", {"items": [item, item, {"f": {"price": "2"}, "y": {}}]},
+           "$.items[2].f.price: a string where a number was expected")
+    both("group: a bad value in an array", [GOOD, GOOD, GOOD, {**group, "items": [item, item, {"f": {"price": [1, 2]}, "y": {}}]}],
+         "$[3].items[2].f.price: more than the 1 numbers expected")
+    change("an item with a bad label", {"items": [{"f": {}, "y": {"click": 2}}]}, "$.items[0].y.click: label 2 is not in [0,1]")
+    change("a bad shared value", {"shared": {"vec": [1]}}, "$.shared.vec: 1 numbers where 3 were expected")
+    change("a bad shared id", {"shared": {"history": [1, None]}}, "$.shared.history[1]: nil is no id")
+    change("a slot in both places", {"items": [item, {"f": {"user_id": 2}, "y": {}}]},
+           "$.items[1].f.user_id: the slot is in the shared part and below it")
+    change("a slot in both places, as nil", {"items": [{"f": {"user_id": None}, "y": {}}]},
+           "$.items[0].f.user_id: the slot is in the shared part and below it")
+    both("group: a slot in both places, items first", {"items": [item], "shared": {"item_id": 1}},
+         "$.shared.item_id: the slot is in the shared part and below it")
+    raw("group: a slot in both places, by name and by index",
+        packed_map([("shared", {"context": 1}), ("items", msgpack.packb([{"f": {7: 1}, "y": {}}]))]),
+        "$.items[0].f.context: the slot is in the shared part and below it")
+    text("group: a slot twice in shared", '{"shared":{"user_id":1,"user_id":1},"items":[{"f":{},"y":{}}]}', "$.shared.user_id: duplicate slot")
+    text("group: an unknown slot twice in shared", '{"shared":{"zzz":1,"zzz":1},"items":[{"f":{},"y":{}}]}', '$.shared: duplicate key "zzz"')
+    change("an unknown shared slot under strict", {"shared": {"zzz": 1}}, '$.shared: unknown slot "zzz" (ingest.strict)', strict=True)
+    raw("group: an index no slot declares", packed_map([("shared", packed_map([(0, 1)])), ("items", [item])]),
+        "$.shared: integer key 0 is no slot's declared index")
+    for k, v in (("y", {}), ("w", 1), ("u", 3), ("s", 1), ("p", {}), ("f", {}), ("g", [1]), ("cols", {})):
+        change(f"key {k}", {k: v}, "$: keys of two forms")
+    change("an unknown key", {"label": 1}, '$: unknown key "label"')
+    good = json.dumps(item)
+    for k, v in (("shared", "{}"), ("items", f"[{good}]"), ("t", str(T0)), ("id", "1"), ("x_a", "1")):
+        text(f"group: duplicate key {k}", f'{{"x_b":0,"{k}":{v},"items":[{good}],"shared":{{}},"{k}":{v}}}' if k not in ("items", "shared")
+             else f'{{"{k}":{v},"items":[{good}],"shared":{{}}}}' if k == "items" else f'{{"shared":{{}},"items":[{good}],"shared":{{}}}}',
+             f'$: duplicate key "{k}"')
+    change("event time in seconds", {"t": 1700000000}, "$.t: 1700000000 is seconds, not ms")
+    change("event time beyond future_max", {"t": T0 + 3600001}, "$.t: event time is 3600001 ms after the Kafka timestamp")
+    change("a float event time", {"t": 1.5}, "$.t: a float where an integer (Unix ms) was expected")
+    change("an item's event time in seconds", {"t": T0, "items": [{**item, "t": 5}]}, "$.items[0].t: 5 is seconds, not ms")
+    change("no event time and no Kafka timestamp", {}, "$: t is missing and the record has no Kafka timestamp", timestamp_ms=-1)
+    change("more than group_max samples", {"items": [item] * 7}, "$.items[6]: more than the 6 samples of ingest.group_max")
+    deep = 1
+    for _ in range(6):
+        deep = [deep]
+    change("nine containers", {"items": [{**item, "id": deep}]}, "$.items[0].id: nested deeper than 8 containers")
+    raw("group: cut short", msgpack.packb(group)[:-1], "the input ends inside a value")
+
+
+def blocks():
+    """Form 4 with array columns."""
+    block = {"n": 2, "cols": {"user_id": [1, 2]}, "y": {"click": [0, 1]}}
+    grouped = {**block, "g": [2], "shared": {"context": [5]}}
+
+    def change(name, more, reason, base=block, **extra):
+        both("block: " + name, {**base, **more}, reason, **extra)
+
+    def without(name, key, reason, base=block):
+        both("block: " + name, {k: v for k, v in base.items() if k != key}, reason)
+
+    def column(name, slot_name, value, reason):
+        both("block: " + name, {**block, "cols": {slot_name: value}}, reason)
+    both("a block in an array", [block], "$[0]: an array holds samples or groups, not blocks")
+    without("no n", "n", "$: n is missing")
+    without("no cols", "cols", "$: cols is missing")
+    without("no y", "y", "$: y is missing")
+    for name, value, kind in (("nil", None, "nil"), ("a string", "2", "a string"), ("a float", 2.0, "a float"), ("a boolean", True, "a boolean"),
+                              ("negative", -1, "an integer"), ("an array", [2], "an array")):
+        change(f"n is {name}", {"n": value}, f"$.n: {kind} where a count was expected")
+    change("n beyond the record", {"n": 1000}, "$.n: 1000 entries in a record of ")
+    change("n beyond 64 bits unsigned halves", {"n": 2**64 - 1}, "$.n: 18446744073709551615 entries in a record of ")
+    text("block: duplicate n", '{"n":1,"n":1,"cols":{},"y":{}}', '$: duplicate key "n"')
+    text("block: duplicate cols", '{"n":0,"cols":{},"y":{},"cols":{}}', '$: duplicate key "cols"')
+    text("block: duplicate x_ key", '{"x_a":1,"n":0,"cols":{},"y":{},"x_a":1}', '$: duplicate key "x_a"')
+    for k, v in (("p", {}), ("id", 1), ("f", {}), ("items", [])):
+        change(f"key {k}", {k: v}, "$: keys of two forms")
+    change("an unknown key", {"label": 1}, '$: unknown key "label"')
+    for name, value in (("nil", None), ("an array", []), ("an integer", 1)):
+        change(f"cols is {name}", {"cols": value}, f"$.cols: {name} where a map slot -> column was expected")
+        change(f"y is {name}", {"y": value}, f"$.y: {name} where a map label -> column was expected")
+    for name, value in (("nil", None), ("an integer", 1), ("a string", "x"), ("a boolean", True)):
+        column(f"a column is {name}", "user_id", value, f"$.cols.user_id: {name} where a column was expected")
+    text("block: a packed column in JSON", '{"n":1,"cols":{"user_id":{"b":"AAAAAAAAAAA="}},"y":{}}',
+         "$.cols.user_id: a map where an array was expected: JSON has no packed columns")
+    text("block: packed labels in JSON", '{"n":1,"cols":{},"y":{"click":{"b":[1]}}}', "$.y.click: a map where an array was expected")
+    column("a short column", "user_id", [1], "$.cols.user_id: 1 entries where 2 were expected")
+    column("an empty column", "price", [], "$.cols.price: 0 entries where 2 were expected")
+    column("a long column", "user_id", [1, 2, 3], "$.cols.user_id: more than 2 entries")
+    column("a boolean id", "user_id", [1, True], "$.cols.user_id[1]: a boolean is no id")
+    column("a fractional id in an array", "history", [[1], [1, 2, 0.5]], "$.cols.history[1][2]: 0.5 is not an integer")
+    column("weights without ids", "user_id", [{"w": [1]}, 1], "$.cols.user_id[0]: i is missing beside w")
+    column("a string as id weight", "user_id", [1, {"i": [1], "w": ["1"]}], "$.cols.user_id[1].w[0]: a string is no weight")
+    column("a string as number", "price", [1, "2"], "$.cols.price[1]: a string where a number was expected")
+    column("log1p of -1", "price", [1, -1], "$.cols.price[1]: log1p needs a value above -1, not -1")
+    column("two numbers for dim 3", "vec", [[1, 2], [1, 2, 3]], "$.cols.vec[0]: 2 numbers where 3 were expected")
+    column("numbers not grouped by entry", "vec", [1, 2, 3, 4, 5, 6], "$.cols.vec[0]: 1 number where 3 were expected")
+    column("a number beyond f32", "vec", [[1, 2, 3], [1, 1e39, 3]], "$.cols.vec[1][1]: dense value is not finite")
+    text("block: a slot twice", '{"n":1,"cols":{"user_id":[1],"user_id":[1]},"y":{}}', "$.cols.user_id: duplicate slot")
+    text("block: an unknown slot twice", '{"n":1,"cols":{"zzz":[1],"zzz":[1]},"y":{}}', '$.cols: duplicate key "zzz"')
+    change("an unknown slot under strict", {"cols": {"zzz": [1, 2]}}, '$.cols: unknown slot "zzz" (ingest.strict)', strict=True)
+    raw("block: an index no slot declares", packed_map([("n", 1), ("cols", packed_map([(0, [1])])), ("y", {})]),
+        "$.cols: integer key 0 is no slot's declared index")
+    raw("block: one slot by name and by index", packed_map([("n", 1), ("cols", packed_map([("context", [1]), (7, [1])])), ("y", {})]),
+        "$.cols.context: duplicate slot")
+
+    change("an unknown label", {"y": {"clck": [1, 1]}}, '$.y: "clck" is no label of the config')
+    change("a derived label", {"y": {"bought": [1, 1]}}, '$.y: "bought" is derived')
+    change("a short label column", {"y": {"click": [1]}}, "$.y.click: 1 entries where 2 were expected")
+    change("a long label column", {"y": {"click": [1, 0, 1]}}, "$.y.click: more than 2 entries")
+    change("a label column that is nil", {"y": {"click": None}}, "$.y.click: nil where a column was expected")
+    change("a label above 1", {"y": {"click": [1, 0], "buy": [0, 2]}}, "$.y.buy[1]: label 2 is not in [0,1]")
+    change("a string label", {"y": {"click": ["1", 0]}}, "$.y.click[0]: a string where a label was expected")
+    change("an array label", {"y": {"click": [[1], [0]]}}, "$.y.click[0]: an array where a label was expected")
+
+    change("event times that are one float", {"t": T0 + 0.5}, "$.t: a float where an integer (Unix ms) was expected")
+    change("event times that are nil", {"t": None}, "$.t: nil where an integer (Unix ms) was expected")
+    change("one event time in seconds", {"t": 1700000000}, "$.t: 1700000000 is seconds, not ms")
+    change("an event time in seconds", {"t": [T0, 1700000000]}, "$.t[1]: 1700000000 is seconds, not ms")
+    change("an event time of nil", {"t": [None, T0]}, "$.t[0]: nil where an integer (Unix ms) was expected")
+    change("an event time beyond future_max", {"t": [T0, T0 + 3600001]}, "$.t[1]: event time is 3600001 ms after the Kafka timestamp")
+    change("a negative event time", {"t": [-5, T0]}, "$.t[0]: event time is not above 0")
+    change("too few event times", {"t": [T0]}, "$.t: 1 entries where 2 were expected")
+    change("too many event times", {"t": [T0] * 3}, "$.t: more than 2 entries")
+    change("no event time and no Kafka timestamp", {}, "$: t is missing and the record has no Kafka timestamp", timestamp_ms=-1)
+    change("one weight for all", {"w": 1}, "$.w: an integer where a column was expected")
+    change("a negative weight", {"w": [1, -1]}, "$.w[1]: weight -1 is below 0")
+    change("a nil weight", {"w": [None, 1]}, "$.w[0]: nil where a weight was expected")
+    change("a weight of an unknown label", {"w": [1, {"clck": 1}]}, '$.w[1]: "clck" is no label')
+    change("too few weights", {"w": [1]}, "$.w: 1 entries where 2 were expected")
+    change("one use for all", {"u": 3}, "$.u: an integer where a column was expected")
+    change("use is 0", {"u": [1, 0]}, "$.u[1]: use is 1 (train), 2 (metrics) or 3 (both)")
+    change("too many uses", {"u": [1, 1, 1]}, "$.u: more than 2 entries")
+    change("one keep rate for all", {"s": 1}, "$.s: an integer where a column was expected")
+    change("keep rate is 0", {"s": [0, 1]}, "$.s[0]: keep rate is not a number in (0,1]")
+    change("too few keep rates", {"s": [1]}, "$.s: 1 entries where 2 were expected")
+
+    without("g without shared", "shared", "$: shared is missing: g and shared come together", grouped)
+    without("shared without g", "g", "$: g is missing: g and shared come together", grouped)
+
+    def g(name, more, reason):
+        change(name, more, reason, grouped)
+    g("a group of 0", {"g": [2, 0]}, "$.g[1]: a group has at least one sample")
+    g("groups short of n", {"g": [1]}, "$.g: the sizes of the groups add up to 1, n is 2")
+    g("groups over n", {"g": [1, 2]}, "$.g[1]: the sizes of the groups exceed n (2)")
+    g("no groups", {"g": []}, "$.g: the sizes of the groups add up to 0, n is 2")
+    g("a negative group", {"g": [-1, 3]}, "$.g[0]: an integer where a group's size was expected")
+    g("a float group", {"g": [2.0]}, "$.g[0]: a float where a group's size was expected")
+    g("a huge group", {"g": [2**64 - 1]}, "$.g[0]: 18446744073709551615 samples, more than ingest.group_max (6)")
+    g("g is a number", {"g": 2}, "$.g: an integer where a column was expected")
+    change("a group over group_max", {"n": 7, "cols": {}, "y": {}, "g": [7], "shared": {"context": [1]}},
+           "$.g[0]: 7 samples, more than ingest.group_max (6)")
+    g("a short shared column", {"g": [1, 1]}, "$.shared.context: 1 entries where 2 were expected")
+    g("a long shared column", {"shared": {"context": [1, 2]}}, "$.shared.context: 2 entries where 1 were expected")
+    g("a shared column over n", {"shared": {"context": [1, 2, 3]}}, "$.shared.context: more than 2 entries")
+    both("block: a long shared column before g", {"n": 2, "shared": {"context": [1, 2]}, "g": [2], "cols": {}, "y": {}},
+         "$.shared.context: 2 entries where 1 were expected")
+    g("shared is nil", {"shared": None}, "$.shared: nil where a map slot -> column was expected")
+    g("a bad shared value", {"shared": {"vec": [[1, 2]]}}, "$.shared.vec[0]: 2 numbers where 3 were expected")
+    g("a slot in both places", {"shared": {"user_id": [1]}}, "$.shared.user_id: the slot is in the shared part and below it")
+    both("block: a slot in both places, shared first", {"n": 2, "g": [2], "shared": {"user_id": [1]}, "cols": {"user_id": [1, 2]}, "y": {}},
+         "$.cols.user_id: the slot is in the shared part and below it")
+    raw("block: cut short", msgpack.packb(block)[:-1], "$.y.click: container counts more values than the input can hold")
+    raw("block: cut before its n", msgpack.packb({"cols": {"user_id": [1, 2]}, "n": 2})[:-1], "the input ends inside a value")
+
+
+def packed_blocks():
+    """Form 4 with packed columns."""
+    def column(name, slot_name, value, reason, **more):
+        raw("packed: " + name, msgpack.packb({"n": 2, "cols": {slot_name: value}, "y": {"click": [0, 1]}, **more}), reason)
+
+    def field(name, more, reason):
+        raw("packed: " + name, msgpack.packb({"n": 2, "cols": {}, "y": {}, **more}), reason)
+
+    def u64(*v):
+        return struct.pack(f"<{len(v)}Q", *v)
+
+    def u32(*v):
+        return struct.pack(f"<{len(v)}I", *v)
+
+    def f32(*v):
+        return struct.pack(f"<{len(v)}f", *v)
+    nan, inf = float("nan"), float("inf")
+    column("a bare bin", "user_id", u64(1, 2), "$.cols.user_id: a bin where a column was expected")
+    column("an empty map", "user_id", {}, "$.cols.user_id: neither b nor s")
+    column("an empty dense map", "price", {}, "$.cols.price: b is missing")
+    column("both b and s", "user_id", {"b": u64(1, 2), "s": b"ab", "sl": u32(1, 1)}, "$.cols.user_id: both b and s")
+    column("s without sl", "user_id", {"s": b"ab"}, "$.cols.user_id: sl is missing")
+    column("sl without s", "user_id", {"sl": u32(1, 1)}, "$.cols.user_id: s is missing")
+    column("sl beside b", "user_id", {"b": u64(1, 2), "sl": u32(1, 1)}, "$.cols.user_id: both b and s")
+    for name, value in (("an array", [1, 2]), ("a string", "abcdefgh"), ("nil", None), ("an integer", 1)):
+        column(f"b is {name}", "user_id", {"b": value}, f"$.cols.user_id.b: {name} where a bin was expected")
+    column("s is a string", "user_id", {"s": "ab", "sl": u32(1, 1)}, "$.cols.user_id.s: a string where a bin was expected")
+    column("an unknown key", "user_id", {"b": u64(1, 2), "i": b""}, '$.cols.user_id: key "i" in a packed column of this kind')
+    raw("packed: an integer key", packed_map([("n", 2), ("cols", packed_map([("user_id", packed_map([(1, b"")]))])), ("y", {})]),
+        "$.cols.user_id: key 1 in a packed column of this kind")
+    raw("packed: a duplicate key", packed_map([("n", 1), ("cols", packed_map([("user_id", packed_map([("b", msgpack.packb(u64(1))),
+                                                                                                 ("b", msgpack.packb(u64(1)))]))])), ("y", {})]),
+        "$.cols.user_id: duplicate key b")
+    column("ids of 9 bytes", "user_id", {"b": u64(1) + b"x"}, "$.cols.user_id.b: 9 bytes are no whole number of elements of 8")
+    column("too few ids", "user_id", {"b": u64(1)}, "$.cols.user_id: 1 entries where 2 were expected")
+    column("too many ids", "user_id", {"b": u64(1, 2, 3)}, "$.cols.user_id: 3 entries where 2 were expected")
+    column("no ids", "user_id", {"b": b""}, "$.cols.user_id: 0 entries where 2 were expected")
+    column("l of 3 bytes", "user_id", {"b": u64(1, 2), "l": b"abc"}, "$.cols.user_id.l: 3 bytes are no whole number of elements of 4")
+    column("too few lengths", "user_id", {"b": u64(1, 2), "l": u32(2)}, "$.cols.user_id: 1 entries where 2 were expected")
+    column("too many lengths", "user_id", {"b": u64(1, 2), "l": u32(1, 1, 0)}, "$.cols.user_id: 3 entries where 2 were expected")
+    column("lengths beyond the ids", "user_id", {"b": u64(1, 2), "l": u32(1, 2)}, "$.cols.user_id.l: 3 ids, the column has 2")
+    column("lengths short of the ids", "user_id", {"b": u64(1, 2), "l": u32(1, 0)}, "$.cols.user_id.l: 1 ids, the column has 2")
+    column("lengths that wrap in 32 bits", "user_id", {"b": u64(1, 2), "l": u32(2**32 - 1, 3)}, "$.cols.user_id.l: 4294967298 ids, the column has 2")
+    column("too few weights", "user_id", {"b": u64(1, 2), "w": f32(1)}, "$.cols.user_id.w: 4 bytes of weights for 2 ids")
+    column("too many weights", "history", {"b": u64(1, 2), "w": f32(1, 1, 1)}, "$.cols.history.w: 12 bytes of weights for 2 ids")
+    column("weights of 7 bytes", "history", {"b": u64(1, 2), "w": b"1234567"}, "$.cols.history.w: 7 bytes of weights for 2 ids")
+    column("a NaN weight", "user_id", {"b": u64(1, 2), "w": f32(1, nan)}, "$.cols.user_id.w[1]: weight of an id is not finite")
+    column("an infinite weight", "user_id", {"b": u64(1, 2), "w": f32(-inf, 1)}, "$.cols.user_id.w[0]: weight of an id is not finite")
+    column("string lengths beyond the bytes", "item_id", {"s": b"abc", "sl": u32(2, 2)}, "$.cols.item_id.sl: 4 bytes of strings, s has 3")
+    column("string lengths short of the bytes", "item_id", {"s": b"abcde", "sl": u32(2, 2)}, "$.cols.item_id.sl: 4 bytes of strings, s has 5")
+    column("string lengths that wrap", "item_id", {"s": b"abc", "sl": u32(2**32 - 1, 4)}, "$.cols.item_id.sl: 4294967299 bytes of strings, s has 3")
+    column("sl of 5 bytes", "item_id", {"s": b"abc", "sl": b"12345"}, "$.cols.item_id.sl: 5 bytes are no whole number of elements of 4")
+    column("a string that is not UTF-8", "item_id", {"s": b"ab\xff", "sl": u32(2, 1)}, "$.cols.item_id.s[1]: string is not UTF-8")
+    column("a character cut by two strings", "item_id", {"s": "aü".encode(), "sl": u32(2, 1)}, "$.cols.item_id.s[0]: string is not UTF-8")
+    column("a string of 4097 bytes", "item_id", {"s": b"s" * 4098, "sl": u32(1, 4097)}, "$.cols.item_id.s[1]: string longer than the limit")
+    for key in ("s", "sl", "l", "w"):
+        column(f"{key} in a dense column", "price", {"b": f32(1, 2), key: u32(1, 1)}, f'$.cols.price: key "{key}" in a packed column of this kind')
+    column("numbers of 5 bytes", "price", {"b": b"12345"}, "$.cols.price.b: 5 bytes are no whole number of elements of 4")
+    column("numbers short of dim", "vec", {"b": f32(1, 2, 3, 4)}, "$.cols.vec.b: 16 bytes are no whole number of elements of 12")
+    column("too few numbers", "vec", {"b": f32(1, 2, 3)}, "$.cols.vec: 1 entries where 2 were expected")
+    column("a NaN number", "vec", {"b": f32(1, 2, 3, 4, nan, 6)}, "$.cols.vec.b[4]: dense value is not finite")
+    column("an infinite number", "price", {"b": f32(1, inf)}, "$.cols.price.b[1]: dense value is not finite")
+    column("log1p of -1", "price", {"b": f32(-1, 1)}, "$.cols.price.b[0]: log1p needs a value above -1, not -1")
+    column("a slot index no slot declares", 0, {"b": u64(1, 2)}, "$.cols: integer key 0")
+
+    field("labels of 3 bytes", {"y": {"click": {"b": b"abc"}}}, "$.y.click.b: 3 bytes are no whole number of elements of 4")
+    field("too few labels", {"y": {"click": {"b": f32(1)}}}, "$.y.click.b: 1 entries where 2 were expected")
+    field("labels without b", {"y": {"click": {}}}, "$.y.click: b is missing")
+    field("labels with s", {"y": {"click": {"s": b""}}}, '$.y.click: key "s" in a packed column of this kind')
+    field("labels in a bare bin", {"y": {"click": f32(0, 1)}}, "$.y.click: a bin where a column was expected")
+    field("an infinite label", {"y": {"click": {"b": f32(0, inf)}}}, "$.y.click.b[1]: label is not finite")
+    field("a label above 1", {"y": {"click": {"b": f32(nan, 1.5)}}}, "$.y.click.b[1]: label 1.5 is not in [0,1]")
+    field("event times of 12 bytes", {"t": {"b": b"x" * 12}}, "$.t.b: 12 bytes are no whole number of elements of 8")
+    field("too many event times", {"t": {"b": struct.pack("<3q", T0, T0, T0)}}, "$.t.b: 3 entries where 2 were expected")
+    field("an event time of 0", {"t": {"b": struct.pack("<2q", T0, 0)}}, "$.t.b[1]: event time is not above 0")
+    field("a negative event time", {"t": {"b": struct.pack("<2q", -T0, T0)}}, "$.t.b[0]: event time is not above 0")
+    field("an event time in seconds", {"t": {"b": struct.pack("<2q", T0, 1700000000)}}, "$.t.b[1]: 1700000000 is seconds, not ms")
+    field("an event time beyond future_max", {"t": {"b": struct.pack("<2q", T0, 2**63 - 1)}}, "$.t.b[1]: event time is ")
+    field("a negative weight", {"w": {"b": f32(1, -0.5)}}, "$.w.b[1]: weight -0.5 is below 0")
+    field("a NaN weight of a sample", {"w": {"b": f32(nan, 1)}}, "$.w.b[0]: weight is not finite")
+    field("too few weights of samples", {"w": {"b": f32(1)}}, "$.w.b: 1 entries where 2 were expected")
+    field("use is 0", {"u": {"b": b"\x01\x00"}}, "$.u.b[1]: use is 1 (train), 2 (metrics) or 3 (both)")
+    field("use is 4", {"u": {"b": b"\x04\x03"}}, "$.u.b[0]: use is 1 (train), 2 (metrics) or 3 (both)")
+    field("too many uses", {"u": {"b": b"\x01\x01\x01"}}, "$.u.b: 3 entries where 2 were expected")
+    field("keep rate is 0", {"s": {"b": f32(0, 1)}}, "$.s.b[0]: keep rate is not a number in (0,1]")
+    field("keep rate is NaN", {"s": {"b": f32(1, nan)}}, "$.s.b[1]: keep rate is not a number in (0,1]")
+
+    def g(name, sizes, reason, **shared):
+        field(name, {"g": {"b": sizes}, "shared": shared}, reason)
+    g("a group of 0", u32(0, 2), "$.g.b[0]: a group has at least one sample")
+    g("groups short of n", u32(1), "$.g.b: the sizes of the groups add up to 1, n is 2")
+    g("groups that wrap in 32 bits", u32(1, 2**32 - 1, 2), "$.g.b[1]: 4294967295 samples, more than ingest.group_max (6)")
+    g("groups over n", u32(1, 1, 1), "$.g.b[2]: the sizes of the groups exceed n (2)")
+    g("groups of 6 bytes", b"123456", "$.g.b: 6 bytes are no whole number of elements of 4")
+    g("a short shared column", u32(1, 1), "$.shared.user_id: 1 entries where 2 were expected", user_id={"b": u64(1)})
+    g("a long shared column", u32(2), "$.shared.user_id: 2 entries where 1 were expected", user_id={"b": u64(1, 2)})
+    g("a shared column over n", u32(2), "$.shared.user_id: 3 entries where at most 2 were expected", user_id={"b": u64(1, 2, 3)})
+    g("a bad shared weight", u32(2), "$.shared.user_id.w[0]: weight of an id is not finite", user_id={"b": u64(1), "w": f32(nan)})
+    field("g in a bare bin", {"g": u32(2), "shared": {}}, "$.g: a bin where a column was expected")
+
+
 def malformed():
     # The record: size, one value, syntax.
     for form in ("json", "msgpack"):
@@ -161,24 +442,21 @@ def malformed():
     both("f is a number", {"f": 1, "y": {}}, "$.f: an integer where a map slot -> value was expected")
 
     # Forms.
-    both("a group", {"shared": {"user_id": 1}, "items": [GOOD]}, "groups are not in this version")
-    both("a group without shared", {"items": [GOOD]}, "groups are not in this version")
-    both("a group in an array", [GOOD, {"shared": {"user_id": 1}, "items": [GOOD]}], "$[1]: groups are not in this version")
-    both("a block", {"n": 2, "cols": {"user_id": [1, 2]}, "y": {"click": [0, 1]}}, "blocks are not in this version")
-    both("a block whose labels come first", {"y": {"click": [0, 1]}, "n": 2, "cols": {"user_id": [1, 2]}},
-         "blocks are not in this version")
-    both("a block with groups", {"n": 2, "cols": {}, "y": {}, "g": [2], "shared": {"user_id": [1]}}, "blocks are not in this version")
-    both("a block in an array", [{"n": 1, "cols": {}, "y": {}}], "$[0]: an array holds samples or groups, not blocks")
     both("keys of sample and group", {**GOOD, "items": []}, "$: keys of two forms")
     both("keys of sample and block", {**GOOD, "n": 1}, "$: keys of two forms")
     both("keys of sample and shared", {"shared": {}, **GOOD}, "$: keys of two forms")
-    both("keys of group and block", {"items": [], "n": 1}, "$: keys of two forms")
+    both("keys of block and sample", {"n": 1, **GOOD}, "$: keys of two forms")
+    both("keys of group and block", {"items": [GOOD], "n": 1}, "$: keys of two forms")
+    both("keys of group and sample, y first", {"y": {"click": 1}, "shared": {}, "items": [GOOD]}, '$: keys of two forms ("y")')
     both("an array in an array", [[GOOD]], "$[0]: arrays of samples do not nest")
-    both("a number in an array", [GOOD, 5], "$[1]: an integer where a sample was expected")
-    both("nil in an array", [GOOD, GOOD, None], "$[2]: nil where a sample was expected")
+    both("a number in an array", [GOOD, 5], "$[1]: an integer where a sample or group was expected")
+    both("nil in an array", [GOOD, GOOD, None], "$[2]: nil where a sample or group was expected")
     both("one bad sample spoils its array", [GOOD, GOOD, GOOD, {"f": {"price": "2"}, "y": {}}],
          "$[3].f.price: a string where a number was expected")
     both("an empty sample in an array", [GOOD, {}], "$[1]: f is missing")
+    groups()
+    blocks()
+    packed_blocks()
 
     # Slot keys.
     text("duplicate slot", '{"f":{"user_id":1,"user_id":1},"y":{}}', "$.f.user_id: duplicate slot")
@@ -261,6 +539,7 @@ def malformed():
     y("a bare boolean where there are two", True, "$.y: a bare number needs exactly one label")
     y("a string as labels", "1", "$.y: a string where labels were expected")
     y("an unknown label", {"clck": 1}, '$.y: "clck" is no label of the config')
+    y("a derived label", {"bought": 1}, '$.y: "bought" is derived')
     y("a task's name as label", {"click_rate": 1}, '$.y: "click_rate" is no label')
     y("a label above 1", {"click": 1.5}, "$.y.click: label 1.5 is not in [0,1]")
     y("a label just above 1", {"click": 1.0000000001}, "$.y.click: label")
@@ -318,7 +597,7 @@ def malformed():
     both("a future sample in an array", [GOOD, {**GOOD, "t": T0 + 7200000}], "$[1].t: event time is 7200000 ms after the Kafka timestamp")
     both("no event time and no Kafka timestamp", GOOD, "$: t is missing and the record has no Kafka timestamp", timestamp_ms=-1)
 
-    # Fields this version checks only.
+    # Keep rate, served scores.
     for name, value in (("0", 0), ("above 1", 1.5), ("negative", -0.5), ("2", 2), ("a string", "0.5"), ("nil", None), ("a boolean", True)):
         both(f"keep rate is {name}", {**GOOD, "s": value}, "$.s: keep rate is not a number in (0,1]")
     raw("keep rate is NaN", packed_map([("f", {}), ("y", {}), ("s", float("nan"))]), "$.s: keep rate is not a number in (0,1]")

@@ -97,4 +97,10 @@ static inline float weight_at(const struct fixture *fixture, int label, uint32_t
     return fixture->batch->weights[(size_t)label * fixture->batch->capacity_samples + sample];
 }
 
+static inline float served_at(const struct fixture *fixture, int task, uint32_t sample)
+{
+    assert_non_null(fixture->batch->served);
+    return fixture->batch->served[(size_t)task * fixture->batch->capacity_samples + sample];
+}
+
 #endif

@@ -10,7 +10,7 @@
 #include "conf/conf.h"
 
 enum { SLOT_USER_ID, SLOT_ITEM_ID, SLOT_HISTORY, SLOT_PRICE, SLOT_VEC, SLOT_CONTEXT, N_SLOTS };
-enum { LABEL_CLICK, LABEL_BUY, N_LABELS };
+enum { LABEL_CLICK, LABEL_BUY, N_SAMPLE_LABELS, LABEL_BOUGHT = N_SAMPLE_LABELS, N_LABELS };
 
 static const int64_t TIMESTAMP_MS = 1700000000000;
 
@@ -44,6 +44,7 @@ static inline void schema_init(struct schema *schema, enum fr_format format)
     conf->ingest.format = format;
     conf->ingest.batch_size = 1024;
     conf->ingest.record_max = 8192;
+    conf->ingest.group_max = 6;
     conf->ingest.future_max_ms = 3600000;
     conf->n_tables = 2;
     conf->tables = schema->tables;
@@ -63,9 +64,15 @@ static inline void schema_init(struct schema *schema, enum fr_format format)
     schema->slots[SLOT_CONTEXT].index = 7;
     schema->slots[SLOT_CONTEXT].max_ids = 4;
     conf->n_labels = N_LABELS;
+    conf->n_sample_labels = N_SAMPLE_LABELS;
     conf->labels = schema->labels;
+    for (int l = 0; l < N_LABELS; l++)
+        schema->labels[l].of = schema->labels[l].given = FR_NO_INDEX;
     snprintf(schema->labels[LABEL_CLICK].name, FR_NAME_MAX, "click");
     snprintf(schema->labels[LABEL_BUY].name, FR_NAME_MAX, "buy");
+    snprintf(schema->labels[LABEL_BOUGHT].name, FR_NAME_MAX, "bought");
+    schema->labels[LABEL_BOUGHT].of = LABEL_BUY;
+    schema->labels[LABEL_BOUGHT].given = LABEL_CLICK;
     conf->n_tasks = 2;
     conf->tasks = schema->tasks;
     schema->tasks[0] = (struct fr_conf_task){.name = "click_rate", .label = LABEL_CLICK, .weight = 1.0f};

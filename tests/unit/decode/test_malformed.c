@@ -121,7 +121,7 @@ static void every_golden_malformed_record_is_refused_with_its_reason(void **stat
     }
     fr_buffer_release(&line.bytes);
     fr_buffer_release(&text);
-    assert_true(n >= 300);
+    assert_true(n >= 600);
     assert_int_equal(wrong, 0);
 }
 

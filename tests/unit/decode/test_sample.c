@@ -124,7 +124,7 @@ static void labels_are_a_map_or_an_array_and_nil_masks(void **state)
 static void a_bare_label_serves_a_config_with_one_label(void **state)
 {
     struct fixture *f = *state;
-    f->schema.conf.n_labels = f->schema.conf.n_tasks = 1;
+    f->schema.conf.n_labels = f->schema.conf.n_sample_labels = f->schema.conf.n_tasks = 1; /* click */
     fixture_renew(f);
     accept_json(f, "[{\"f\":{},\"y\":1},{\"f\":{},\"y\":false},{\"f\":{},\"y\":[0.5]}]");
     assert_true(label_at(f, 0, 0) == 1.0f && label_at(f, 0, 1) == 0.0f && label_at(f, 0, 2) == 0.5f);
@@ -184,13 +184,40 @@ static void without_a_kafka_timestamp_t_is_not_limited(void **state)
     assert_int_equal(fr_decode_record(f->decoder, &record, &n, &f->reason), FR_OK);
 }
 
-static void unused_fields_are_checked_and_counted(void **state)
+static void keep_rates_and_served_scores_are_kept(void **state)
 {
     struct fixture *f = *state;
-    accept_json(f,
-                "[{\"f\":{},\"y\":{},\"s\":1},{\"f\":{},\"y\":{},\"s\":0.01,\"p\":{\"click_rate\":0.3,\"buy_rate\":1}},"
-                "{\"f\":{},\"y\":{},\"p\":{},\"id\":{\"any\":[1,{\"thing\":null}]}}]");
-    assert_int_equal(f->batch->unused_fields, 4);
+    accept_json(f, "[{\"f\":{},\"y\":{}},{\"f\":{},\"y\":{},\"s\":1}]");
+    assert_null(f->batch->served);
+    accept_json(f, "[{\"f\":{},\"y\":{},\"s\":0.01,\"p\":{\"click_rate\":0.3,\"buy_rate\":1}},"
+                   "{\"f\":{},\"y\":{},\"p\":{}},{\"f\":{},\"y\":{},\"p\":{\"buy_rate\":0.5}}]");
+    accept_json(f, "{\"f\":{},\"y\":{}}");
+    const float keep[] = {1, 1, 0.01f, 1, 1, 1};
+    assert_memory_equal(f->batch->keep, keep, sizeof(keep));
+    assert_true(served_at(f, 0, 2) == 0.3f && served_at(f, 1, 2) == 1.0f && served_at(f, 1, 4) == 0.5f);
+    assert_true(isnan(served_at(f, 0, 0)) && isnan(served_at(f, 1, 3)) && isnan(served_at(f, 0, 4)) &&
+                isnan(served_at(f, 0, 5)));
+}
+
+static void served_scores_survive_growth(void **state)
+{
+    struct fixture *f = *state;
+    f->schema.conf.ingest.batch_size = 1;
+    fixture_renew(f);
+    for (int i = 0; i < 20; i++)
+        accept_json(f, i % 3 ? "{\"f\":{},\"y\":{}}" : "{\"f\":{},\"y\":{},\"p\":{\"buy_rate\":0.25}}");
+    for (uint32_t i = 0; i < 20; i++)
+        assert_true(i % 3 ? isnan(served_at(f, 1, i)) : served_at(f, 1, i) == 0.25f);
+    fr_batch_clear(f->batch);
+    accept_json(f, "{\"f\":{},\"y\":{}}");
+    assert_null(f->batch->served);
+}
+
+static void an_id_is_any_value_and_ignored(void **state)
+{
+    struct fixture *f = *state;
+    accept_json(f, "{\"f\":{},\"y\":{},\"id\":{\"any\":[1,{\"thing\":null}]}}");
+    assert_int_equal(f->batch->unknown_extra + f->batch->unknown_slots, 0);
 }
 
 static void unknown_slots_and_extra_keys_are_ignored_and_counted(void **state)
@@ -341,7 +368,9 @@ int main(void)
         CASE(weights_are_one_for_all_labels_or_one_each),
         CASE(event_time_defaults_to_the_kafka_timestamp),
         CASE(without_a_kafka_timestamp_t_is_not_limited),
-        CASE(unused_fields_are_checked_and_counted),
+        CASE(keep_rates_and_served_scores_are_kept),
+        CASE(served_scores_survive_growth),
+        CASE(an_id_is_any_value_and_ignored),
         CASE(unknown_slots_and_extra_keys_are_ignored_and_counted),
         CASE(a_name_that_differs_in_one_byte_is_no_slot),
         CASE(many_unknown_slots_are_told_apart),

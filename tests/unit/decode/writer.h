@@ -94,6 +94,15 @@ static inline void write_string(struct writer *w, const char *text)
     writer_after(w);
 }
 
+/* MessagePack only. */
+static inline void write_bin(struct writer *w, const void *bytes, size_t size)
+{
+    writer_before(w);
+    writer_big(w, 0xc6, size, 4);
+    fr_buffer_append(&w->out, bytes, size);
+    writer_after(w);
+}
+
 static inline void write_integer(struct writer *w, int64_t v)
 {
     writer_before(w);

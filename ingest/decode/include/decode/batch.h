@@ -1,9 +1,10 @@
 /* The batch: samples of all forms as one columnar, grouped structure; and the rows its keys resolve to.
  *
- * A group is a set of samples that share `shared` slot values; a plain sample is a group of one. In this version every
- * group has one sample and every slot is per sample; group_begin is filled all the same so that consumers are written
- * for it. Owns: the batch owns its columns (arena and arrays grow and are reused: fr_batch_clear). Thread: one owner at
- * a time, handed over through rings. */
+ * A group is a set of samples that share `shared` slot values; a plain sample is a group of one. A column has one entry
+ * per group (shared) or per sample. It is shared when some group has more than one sample and no such group has a value
+ * for the slot below its shared part (absent in both is shared); a function of the batch's records alone. A group is
+ * never split between batches. Owns: the batch owns its columns (arena and arrays grow and are reused: fr_batch_clear).
+ * Thread: one owner at a time, handed over through rings. */
 #ifndef FR_DECODE_BATCH_H
 #define FR_DECODE_BATCH_H
 
@@ -18,7 +19,7 @@ enum { FR_USE_TRAIN = 1, FR_USE_METRICS = 2 };
 enum fr_role { FR_ROLE_TRAIN, FR_ROLE_METRICS_ONLY, FR_ROLE_MASKED, FR_ROLES };
 
 /* One slot's values. Sparse and sequence: ids of entry i are keys[begin[i] .. begin[i+1]). Dense: dim floats per entry,
- * transformed and defaulted already. Entry = sample (level 1) or group (level 0, shared; later). */
+ * defaulted, log1p applied (other transforms are the network's). Entry = group when shared, else sample. */
 struct fr_column {
     uint32_t *begin; /* [n_entries + 1]; NULL for dense */
     uint64_t *keys;  /* [begin[n_entries]] */
@@ -56,12 +57,16 @@ struct fr_batch {
     uint32_t n_samples, n_groups;
     uint32_t capacity_samples;
     uint32_t *group_begin; /* [n_groups + 1] sample numbers */
+    uint32_t *group_of;    /* [n_samples] */
     int64_t *t_ms;         /* [n_samples] event time */
     uint8_t *use;          /* [n_samples] FR_USE_* */
     uint8_t *role;         /* [n_samples] enum fr_role */
     float *labels;  /* [n_labels][capacity_samples], label-major: labels[l * capacity_samples + i]; NaN: masked */
-    float *weights; /* [n_labels][capacity_samples] */
-    uint32_t n_labels;
+    float *weights; /* [n_labels][capacity_samples] `w`; a derived label has the weight of its source */
+    float *keep;    /* [n_samples] `s` in (0, 1], default 1 */
+    float *served;  /* [n_tasks][capacity_samples] `p`: score that was served, NaN absent; NULL: no sample has one */
+    float *served_storage; /* what `served` points to once a sample of the batch has one; kept over fr_batch_clear */
+    uint32_t n_labels, n_tasks;
     uint32_t n_slots;
     struct fr_column *columns; /* [n_slots] in config order */
     uint32_t n_positions;
@@ -85,10 +90,17 @@ void fr_batch_reserve(struct fr_batch *batch, uint32_t samples);
 /* Room for `keys` ids in all in one sparse or sequence column. */
 void fr_column_reserve_keys(struct fr_column *column, size_t keys);
 
+static inline uint32_t fr_batch_entries(const struct fr_batch *batch, uint32_t slot)
+{
+    return batch->columns[slot].shared ? batch->n_groups : batch->n_samples;
+}
+
 /* ---- resolved rows: filled by the store's plan, read by the graph; neither sees the other ---- */
 
-/* The occurrences of one table in one batch. An occurrence is one id in one slot of one sample; occurrences are
- * numbered slot by slot (config order), sample by sample: the order in which a row's gradients are summed. */
+/* The occurrences of one table in one batch. An occurrence is one id in one slot of one entry (sample, or group where
+ * the column is shared); occurrences are numbered slot by slot (config order), entry by entry: the order in which a
+ * row's gradients are summed. For the gate and counters an occurrence in a shared entry counts once per trained sample
+ * of its group, so that all sample forms give the same state. */
 struct fr_table_rows {
     uint32_t n_unique;
     uint64_t *keys; /* [n_unique] distinct keys, order fixed by the batch alone */

@@ -34,9 +34,12 @@ enum fr_status fr_decode_record(struct fr_decoder *decoder, const struct fr_reco
                                 const char **reason) FR_MUST_CHECK;
 /* Whether the last refusal was for an event time more than future_max after the Kafka timestamp. */
 bool fr_decoder_refused_future(const struct fr_decoder *decoder);
-/* Appends items [from, from + count) of the staged record to the batch (several calls may split it between batches; a
- * group is never split: in this version every item is its own group). Counters for unknown slots etc. go to the batch
- * that takes item 0. */
+/* How many items from `from` on fill a batch that has room for `room` >= 1 more samples: whole groups; the last one may
+ * exceed the room. */
+uint32_t fr_decode_take(const struct fr_decoder *decoder, uint32_t from, uint32_t room);
+/* Appends items [from, from + count) of the staged record to the batch (several calls may split it between batches,
+ * where fr_decode_take says; a `from` inside a group, after a restart of another version, takes the rest of that
+ * group). Counters for unknown slots etc. go to the batch that takes item 0. */
 void fr_decode_append(struct fr_decoder *decoder, uint32_t from, uint32_t count, struct fr_batch *batch);
 
 /* Id -> key (DESIGN section 6). */

@@ -1,0 +1,361 @@
+/* The forms of a record: sample, group, and which of them (or a block) a map is.
+ *
+ * Producers of samples pay nothing for the choice: a map is read as a sample until a key of another form shows, or
+ * until a value does not fit a sample; only then its keys are looked through (up to the first that decides) and the map
+ * is read again from its start. A group's items are samples whose slots go to the own part of the staging; its shared
+ * part may come before or after them, so what depends on both is checked when the group is complete. Does not: judge
+ * values (values.c, fields.c), read columns (block.c). */
+#include "parse.h"
+
+unsigned fr_decode_field(const struct fr_token *key)
+{
+    if (key->kind != FR_TOKEN_STRING)
+        return 0;
+    const uint8_t *b = key->bytes;
+    switch (key->size) {
+    case 1:
+        switch (b[0]) {
+        case 'f':
+            return FR_FIELD_F;
+        case 'y':
+            return FR_FIELD_Y;
+        case 't':
+            return FR_FIELD_T;
+        case 'w':
+            return FR_FIELD_W;
+        case 'u':
+            return FR_FIELD_U;
+        case 's':
+            return FR_FIELD_S;
+        case 'p':
+            return FR_FIELD_P;
+        case 'n':
+            return FR_FIELD_N;
+        case 'g':
+            return FR_FIELD_G;
+        default:
+            return 0;
+        }
+    case 2:
+        return memcmp(b, "id", 2) == 0 ? FR_FIELD_ID : 0;
+    case 4:
+        return memcmp(b, "cols", 4) == 0 ? FR_FIELD_COLS : 0;
+    case 5:
+        return memcmp(b, "items", 5) == 0 ? FR_FIELD_ITEMS : 0;
+    case 6:
+        return memcmp(b, "shared", 6) == 0 ? FR_FIELD_SHARED : 0;
+    default:
+        return 0;
+    }
+}
+
+/* ---- the envelope ---- */
+
+/* A key the form has no field for: an x_ key is passed over, anything else is a fault. */
+static enum fr_status other_key(struct fr_decoder *d, const struct fr_token *key, unsigned allowed,
+                                struct fr_slot_map *map)
+{
+    if (key->kind != FR_TOKEN_STRING)
+        return fr_decode_fail(d, FR_E_INVALID, "%s as an envelope key", fr_decode_kind(key));
+    unsigned field = fr_decode_field(key);
+    if (field && allowed == FR_FIELDS_SAMPLE && d->path.sub >= 0)
+        return fr_decode_fail(d, FR_E_INVALID, "key %s in an item of a group", fr_decode_shown(d, key));
+    if (field)
+        return fr_decode_fail(d, FR_E_INVALID, "keys of two forms (%s)", fr_decode_shown(d, key));
+    if (key->size < 2 || memcmp(key->bytes, "x_", 2) != 0)
+        return fr_decode_fail(d, FR_E_INVALID, "unknown key %s", fr_decode_shown(d, key));
+    if (!fr_key_set_add(map->keys, map->serial, 0, key))
+        return fr_decode_fail(d, FR_E_INVALID, "duplicate key %s", fr_decode_shown(d, key));
+    d->staging.unknown_extra++;
+    struct fr_token value;
+    enum fr_status status = fr_decode_next(d, &value);
+    return status == FR_OK ? fr_decode_skip(d, &value) : status;
+}
+
+enum fr_status fr_decode_envelope(struct fr_decoder *d, unsigned allowed, unsigned *seen, struct fr_slot_map *map,
+                                  unsigned *field)
+{
+    struct fr_token key;
+    for (;;) {
+        enum fr_status status = fr_decode_next(d, &key);
+        if (status != FR_OK)
+            return status;
+        *field = 0;
+        if (key.kind == FR_TOKEN_END)
+            return FR_OK;
+        unsigned found = fr_decode_field(&key);
+        if (found & allowed) {
+            if (*seen & found)
+                return fr_decode_fail(d, FR_E_INVALID, "duplicate key %s", fr_decode_shown(d, &key));
+            *seen |= *field = found;
+            return FR_OK;
+        }
+        if (found && allowed == FR_FIELDS_SAMPLE && !(*seen & FR_FIELD_F) && d->path.sub < 0) {
+            *field = found; /* of another form: the caller decides */
+            return FR_OK;
+        }
+        if ((status = other_key(d, &key, allowed, map)) != FR_OK)
+            return status;
+    }
+}
+
+/* ---- samples ---- */
+
+static enum fr_status sample_field(struct fr_decoder *d, unsigned field, struct fr_slot_map *map)
+{
+    struct fr_token first;
+    enum fr_status status = fr_decode_next(d, &first);
+    if (status != FR_OK)
+        return status;
+    switch (field) {
+    case FR_FIELD_F:
+        d->path.field = "f";
+        if (first.kind != FR_TOKEN_MAP)
+            return fr_decode_fail(d, FR_E_INVALID, "%s where a map slot -> value was expected", fr_decode_kind(&first));
+        return fr_decode_slots(d, map, d->at);
+    case FR_FIELD_Y:
+        d->path.field = "y";
+        return fr_decode_y(d, &first);
+    case FR_FIELD_T:
+        d->path.field = "t";
+        return fr_decode_t(d, &first, &d->staging.t_ms[d->at]);
+    case FR_FIELD_W:
+        d->path.field = "w";
+        return fr_decode_w(d, &first);
+    case FR_FIELD_U:
+        d->path.field = "u";
+        return fr_decode_u(d, &first);
+    case FR_FIELD_S:
+        d->path.field = "s";
+        return fr_decode_s(d, &first);
+    case FR_FIELD_P:
+        d->path.field = "p";
+        return fr_decode_p(d, &first);
+    default: /* id */
+        d->path.field = "id";
+        return fr_decode_skip(d, &first);
+    }
+}
+
+/* One sample; group: the serial of its group, 0 for a plain one. *foreign: the map is of another form after all
+ * (a plain sample's only; nothing but fields beside `f` was read). */
+static enum fr_status parse_sample(struct fr_decoder *d, uint64_t group, bool *foreign)
+{
+    unsigned seen = 0, field;
+    fr_staging_add(&d->staging, 1);
+    d->at = d->staging.n_samples - 1;
+    d->serial++;
+    struct fr_slot_map map = {
+        .serial = d->serial, .group = group ? group : d->serial, .keys = &d->sample_keys, .scope = 1};
+    for (;;) {
+        enum fr_status status = fr_decode_envelope(d, FR_FIELDS_SAMPLE, &seen, &map, &field);
+        if (status != FR_OK)
+            return status;
+        if (field == 0)
+            break;
+        if (!(field & FR_FIELDS_SAMPLE)) {
+            *foreign = true;
+            return FR_OK;
+        }
+        if ((status = sample_field(d, field, &map)) != FR_OK) {
+            *foreign = !(seen & FR_FIELD_F);
+            return status;
+        }
+        d->path.field = NULL;
+    }
+    if (!(seen & FR_FIELD_F))
+        return fr_decode_fail(d, FR_E_INVALID, "f is missing");
+    if (!(seen & FR_FIELD_Y) && !d->scoring)
+        return fr_decode_fail(d, FR_E_INVALID, "y is missing");
+    return FR_OK;
+}
+
+/* The values of a group whose samples begin at `from` are all read. */
+static enum fr_status finish_group(struct fr_decoder *d, uint32_t from, int64_t t_ms, const char *field)
+{
+    d->path.field = field;
+    uint32_t group = d->staging.n_groups;
+    fr_staging_close_group(&d->staging);
+    enum fr_status status = FR_OK;
+    if (d->n_required)
+        status = fr_decode_check_required(d, group);
+    d->path.field = NULL;
+    return status == FR_OK ? fr_decode_finish(d, from, t_ms) : status;
+}
+
+/* ---- groups ---- */
+
+static enum fr_status parse_items(struct fr_decoder *d, uint64_t group)
+{
+    struct fr_token token;
+    enum fr_status status;
+    d->path.field = NULL;
+    for (d->path.sub = 0;; d->path.sub++) {
+        if ((status = fr_decode_next(d, &token)) != FR_OK)
+            return status;
+        if (token.kind == FR_TOKEN_END)
+            break;
+        if (token.kind != FR_TOKEN_MAP)
+            return fr_decode_fail(d, FR_E_INVALID, "%s where a sample was expected", fr_decode_kind(&token));
+        if (d->path.sub == d->group_max)
+            return fr_decode_fail(d, FR_E_LIMIT, "more than the %u samples of ingest.group_max", d->group_max);
+        bool foreign = false;
+        if ((status = parse_sample(d, group, &foreign)) != FR_OK)
+            return status;
+    }
+    bool empty = d->path.sub == 0;
+    d->path.sub = -1;
+    d->path.field = "items";
+    return empty ? fr_decode_fail(d, FR_E_INVALID, "a group has at least one sample") : FR_OK;
+}
+
+static enum fr_status group_field(struct fr_decoder *d, unsigned field, struct fr_slot_map *map, int64_t *t_ms)
+{
+    struct fr_token first;
+    enum fr_status status = fr_decode_next(d, &first);
+    if (status != FR_OK)
+        return status;
+    switch (field) {
+    case FR_FIELD_SHARED:
+        d->path.field = "shared";
+        if (first.kind != FR_TOKEN_MAP)
+            return fr_decode_fail(d, FR_E_INVALID, "%s where a map slot -> value was expected", fr_decode_kind(&first));
+        return fr_decode_slots(d, map, d->staging.n_groups);
+    case FR_FIELD_ITEMS:
+        d->path.field = "items";
+        if (first.kind != FR_TOKEN_ARRAY)
+            return fr_decode_fail(d, FR_E_INVALID, "%s where an array of samples was expected", fr_decode_kind(&first));
+        return parse_items(d, map->group);
+    case FR_FIELD_T:
+        d->path.field = "t";
+        return fr_decode_t(d, &first, t_ms);
+    default: /* id */
+        d->path.field = "id";
+        return fr_decode_skip(d, &first);
+    }
+}
+
+static enum fr_status parse_group(struct fr_decoder *d)
+{
+    unsigned seen = 0, field;
+    uint32_t from = d->staging.n_samples, group = d->staging.n_groups;
+    int64_t t_ms = 0;
+    enum fr_status status;
+    d->serial++;
+    struct fr_slot_map map = {
+        .serial = d->serial, .group = d->serial, .shared = true, .keys = &d->group_keys, .scope = 1};
+    for (;;) {
+        if ((status = fr_decode_envelope(d, FR_FIELDS_GROUP, &seen, &map, &field)) != FR_OK)
+            return status;
+        if (field == 0)
+            break;
+        if ((status = group_field(d, field, &map, &t_ms)) != FR_OK)
+            return status;
+        d->path.field = NULL;
+    }
+    if (!(seen & FR_FIELD_SHARED) || !(seen & FR_FIELD_ITEMS))
+        return fr_decode_fail(d, FR_E_INVALID, "%s is missing", seen & FR_FIELD_SHARED ? "items" : "shared");
+    if ((status = finish_group(d, from, t_ms, "items")) != FR_OK)
+        return status;
+    return fr_decode_check_expanded(d, group);
+}
+
+/* ---- which form ---- */
+
+/* The start of a map, so that it can be read again. */
+struct mark {
+    const uint8_t *at;
+    uint32_t depth;
+    uint64_t remaining;
+    uint8_t is_map, state;
+};
+
+static struct mark mark_of(const struct fr_cursor *cursor)
+{
+    return (struct mark){cursor->at, cursor->depth, cursor->level[cursor->depth].remaining,
+                         cursor->level[cursor->depth].is_map, cursor->level[cursor->depth].state};
+}
+
+static void return_to(struct fr_cursor *cursor, const struct mark *mark)
+{
+    cursor->at = mark->at;
+    cursor->depth = mark->depth;
+    cursor->level[mark->depth].remaining = mark->remaining;
+    cursor->level[mark->depth].is_map = mark->is_map;
+    cursor->level[mark->depth].state = mark->state;
+}
+
+/* The first key from the mark on that is one of `deciding`; 0 when there is none. Its value is *value. `shared` alone
+ * is a group's. The cursor is left anywhere. */
+static unsigned find_key(struct fr_decoder *d, unsigned deciding, struct fr_token *value)
+{
+    unsigned shared = 0;
+    struct fr_token key;
+    for (;;) {
+        if (fr_cursor_next(&d->cursor, &key) != FR_OK || key.kind == FR_TOKEN_END)
+            return shared;
+        unsigned field = fr_decode_field(&key);
+        shared |= field & deciding & FR_FIELD_SHARED;
+        if (key.kind == FR_TOKEN_ARRAY || key.kind == FR_TOKEN_MAP || fr_cursor_next(&d->cursor, value) != FR_OK)
+            return shared;
+        if (field & deciding & ~(unsigned)FR_FIELD_SHARED)
+            return field;
+        if (fr_cursor_skip(&d->cursor, value) != FR_OK)
+            return shared;
+    }
+}
+
+/* A block's `n`, wherever it stands in the map. */
+static enum fr_status parse_block(struct fr_decoder *d, const struct mark *mark)
+{
+    struct fr_token value;
+    if (d->path.item >= 0)
+        return fr_decode_fail(d, FR_E_INVALID, "an array holds samples or groups, not blocks");
+    return_to(&d->cursor, mark);
+    d->cursor.problem = NULL;
+    unsigned field = find_key(d, FR_FIELD_N, &value);
+    if (!field && d->cursor.problem)
+        return fr_decode_refused(d, FR_E_INVALID);
+    return_to(&d->cursor, mark);
+    if (!field)
+        return fr_decode_fail(d, FR_E_INVALID, "n is missing");
+    d->path.field = "n";
+    if (value.kind != FR_TOKEN_UINT)
+        return fr_decode_fail(d, FR_E_INVALID, "%s where a count was expected", fr_decode_kind(&value));
+    /* An entry is at least a byte of some column. */
+    if (value.u > (uint64_t)(d->cursor.end - d->cursor.begin))
+        return fr_decode_fail(d, FR_E_INVALID, "%llu entries in a record of %llu bytes", (unsigned long long)value.u,
+                              (unsigned long long)(d->cursor.end - d->cursor.begin));
+    d->path.field = NULL;
+    return fr_decode_block(d, value.u);
+}
+
+enum fr_status fr_decode_map(struct fr_decoder *d)
+{
+    struct mark mark = mark_of(&d->cursor);
+    struct fr_decode_path path = d->path;
+    uint64_t unknown_extra = d->staging.unknown_extra;
+    bool foreign = false;
+    enum fr_status status = parse_sample(d, 0, &foreign);
+    if (!foreign) {
+        uint32_t from = d->staging.n_samples - 1;
+        return status == FR_OK ? finish_group(d, from, 0, "f") : status;
+    }
+    struct fr_token value;
+    struct fr_cursor stopped = d->cursor; /* where a sample's fault was found */
+    return_to(&d->cursor, &mark);
+    unsigned field =
+        find_key(d, FR_FIELD_F | FR_FIELD_ITEMS | FR_FIELD_N | FR_FIELD_COLS | FR_FIELD_G | FR_FIELD_SHARED, &value);
+    if (field == FR_FIELD_F || field == 0) {
+        d->cursor = stopped;
+        return status != FR_OK ? status : fr_decode_fail(d, FR_E_INVALID, "keys of two forms");
+    }
+    fr_staging_drop(&d->staging);
+    d->staging.unknown_extra = unknown_extra;
+    d->from_future = false;
+    d->path = path;
+    if (field == FR_FIELD_N || field == FR_FIELD_COLS || field == FR_FIELD_G)
+        return parse_block(d, &mark);
+    return_to(&d->cursor, &mark);
+    return parse_group(d);
+}
