@@ -100,6 +100,8 @@ void fr_assembly_close(struct fr_ingest *self)
         entry->fingerprint.crc32c = lane->mark.crc32c;
         lane->touched = -1;
     }
+    if (self->files_left && batch->n_samples) /* history lags by its own times */
+        self->last_timestamp_ms = batch->t_ms[batch->n_samples - 1];
     batch->dead_sequence = self->dead_sequence;
     self->tally.batches++;
     self->tally.samples += batch->n_samples;
@@ -126,10 +128,12 @@ static void complete(struct fr_ingest *self, struct fr_batch_position *entry)
     entry->delivered++;
     lane->next = lane->seen = event->offset + 1;
     lane->item = 0;
-    lane->mark = (struct fr_mark){event->offset, event->timestamp_ms, fr_crc32c(0, event->value, event->size)};
+    uint32_t crc = event->withheld ? event->crc32c : fr_crc32c(0, event->value, event->size);
+    lane->mark = (struct fr_mark){event->offset, event->timestamp_ms, crc};
     if (event->timestamp_ms > self->open->kafka_t_max_ms)
         self->open->kafka_t_max_ms = event->timestamp_ms;
-    self->last_timestamp_ms = event->timestamp_ms;
+    if (index >= self->n_files)
+        self->last_timestamp_ms = event->timestamp_ms;
     self->source.release(self->source.self, &self->event);
     self->pending = FR_PENDING_NONE;
     self->round_taken++;
@@ -159,10 +163,8 @@ static enum fr_status take_samples(struct fr_ingest *self)
         struct fr_batch_position *entry = touch(self, self->event.partition);
         uint32_t limit = batch_limit(self), before = batch->n_samples;
         FR_CHECK(before < limit);
-        uint32_t left = self->staged - self->staged_from, room = limit - before;
-        uint32_t count = left < room ? left : room;
-        if (count)
-            fr_decode_append(self->decoder, self->staged_from, count, batch);
+        uint32_t count = fr_decode_take(self->decoder, self->staged_from, limit - before);
+        fr_decode_append(self->decoder, self->staged_from, count, batch);
         FR_CHECK(batch->n_samples == before + count);
         entry->samples += count;
         for (uint32_t i = before; i < batch->n_samples; i++)
@@ -175,7 +177,7 @@ static enum fr_status take_samples(struct fr_ingest *self)
             self->lanes[self->event.partition].next = self->event.offset;
             self->lanes[self->event.partition].item = self->staged_from;
         }
-        if (batch->n_samples == limit) {
+        if (batch->n_samples >= limit) { /* by less than a group, which is never split */
             cut_round(self);
             fr_assembly_close(self);
         }
@@ -204,7 +206,7 @@ static enum fr_status take_letter(struct fr_ingest *self)
         .key = event->key,
         .key_size = event->key_size,
         .value = event->value,
-        .size = event->size,
+        .size = event->value ? event->size : 0,
         .headers = headers,
         .n_headers = n < FR_SOURCE_HEADERS_MAX ? n : FR_SOURCE_HEADERS_MAX,
     };
@@ -255,6 +257,7 @@ static enum fr_status take_record(struct fr_ingest *self, struct fr_source_event
         self->tally.records++;
         self->tally.bytes += event->size;
     }
+    self->decoder = event->partition < self->n_files ? self->file_decoder : self->topic_decoder;
     struct fr_record record = {event->value, event->size, event->timestamp_ms};
     enum fr_status status = fr_decode_record(self->decoder, &record, &self->staged, &self->reason);
     if (status == FR_OK) {

@@ -4,8 +4,10 @@
  * The position must lie in [low, high] and the record that was delivered last must have the timestamp and CRC32C that
  * were noted (the fingerprint): same name and a plausible offset do not prove the same log, a topic may have been
  * deleted and made anew. librdkafka 2.0.2 checks neither (no KIP-320 truncation detection, nor later for an assigned
- * start), so this does, at the start and whenever reading a partition broke. Losses go by `on_loss`; another log under
- * the same name always stops. Owner: ingest thread. Does not: wait between tries (the caller backs off). */
+ * start), so this does, at the start and whenever reading a partition broke. Losses and a log made anew go by
+ * `on_loss`; another cluster always stops. A file is checked when it is read: it is begun at its last delivered line,
+ * which must be the noted one; a changed file always stops. Owner: ingest thread. Does not: wait between tries (the
+ * caller backs off). */
 #include "internal.h"
 
 #include <inttypes.h>
@@ -14,6 +16,8 @@
 #include "base/check.h"
 #include "base/crc32c.h"
 #include "base/log.h"
+#include "files.h"
+#include "lines.h"
 
 static const struct fr_partition_position *position_of(const struct fr_ingest *self, const struct fr_lane *lane)
 {
@@ -54,7 +58,7 @@ static void add_lane(struct fr_ingest *self, const struct fr_source_partition *a
     self->n_stopped++;
 }
 
-/* Partitions that were read before must still be there: a topic never shrinks. */
+/* Partitions that were read before must still be there: a topic never shrinks, it was made anew. */
 static enum fr_status check_complete(const struct fr_ingest *self, const struct fr_source_layout *layout,
                                      struct fr_err *err)
 {
@@ -67,12 +71,16 @@ static enum fr_status check_complete(const struct fr_ingest *self, const struct 
             topic_there |= same;
             there |= same && layout->partitions[k].partition == p->partition;
         }
-        if (topic_there && !there)
+        if (topic_there && !there && self->conf->ingest.on_loss == FR_ON_LOSS_STOP)
             return fr_err_set(err, FR_E_MISMATCH,
                               "topic %s has no partition %" PRId32 ", of which the state holds offset %" PRId64
-                              ": the topic was made anew with fewer partitions; use another topic or another state_dir",
+                              ": the topic was made anew with fewer partitions; use another topic or another "
+                              "state_dir, or go on with the partitions there are by ingest.on_loss: earliest or latest",
                               p->topic, p->partition, p->offset);
-        if (!topic_there && !self->started)
+        if (topic_there && !there && !self->started)
+            fr_log(FR_LOG_WARN, "ingest", "partition_gone", "topic=%s partition=%" PRId32 " offset=%" PRId64, p->topic,
+                   p->partition, p->offset);
+        if (!topic_there && !self->started && !(self->past_files && fr_is_file_topic(p->topic)))
             fr_log(FR_LOG_WARN, "ingest", "topic_left", "topic=%s partition=%" PRId32 " offset=%" PRId64, p->topic,
                    p->partition, p->offset);
     }
@@ -98,6 +106,25 @@ static enum fr_status check_cluster(struct fr_ingest *self, const char *cluster_
         self->conf->ingest.brokers, cluster_id, known);
 }
 
+/* Where partitions of a topic were read before, one without a position is new: its records were written since, and none
+ * may be skipped. Of a topic that was not read before (one more in ingest.topics) `start` decides. */
+static bool was_read(const struct fr_ingest *self, const char *topic, uint32_t n_resolved)
+{
+    for (uint32_t i = 0; i < n_resolved; i++)
+        if (strcmp(self->shared.known.partitions[i].topic, topic) == 0)
+            return true;
+    return false;
+}
+
+static bool is_known(const struct fr_ingest *self, const struct fr_source_partition *at)
+{
+    const struct fr_positions *known = &self->shared.known;
+    for (uint32_t i = 0; i < known->count; i++)
+        if (known->partitions[i].partition == at->partition && strcmp(known->partitions[i].topic, at->topic) == 0)
+            return true;
+    return false;
+}
+
 enum fr_status fr_lanes_discover(struct fr_ingest *self, struct fr_err *err)
 {
     struct fr_source_layout layout = {0};
@@ -111,36 +138,40 @@ enum fr_status fr_lanes_discover(struct fr_ingest *self, struct fr_err *err)
         status = check_complete(self, &layout, err);
     if (status != FR_OK)
         return status;
-    /* Where something was read before, a partition without a position is new: its records were written since and none
-     * may be skipped. */
-    bool resumed = self->started;
-    for (uint32_t i = 0; i < self->shared.known.count; i++)
-        resumed |= self->shared.known.partitions[i].offset >= 0;
-    for (uint32_t i = self->n_lanes; i < layout.n_partitions; i++)
-        add_lane(self, &layout.partitions[i], resumed);
+    uint32_t resumed = self->shared.n_resolved;
+    for (uint32_t i = self->n_lanes; i < layout.n_partitions; i++) {
+        if (self->shared.known.count == FR_PARTITIONS_MAX && !is_known(self, &layout.partitions[i]))
+            return fr_err_set(err, FR_E_LIMIT,
+                              "the state holds positions of %d partitions, of topics that were left too, and no more; "
+                              "read further topics with another state_dir",
+                              FR_PARTITIONS_MAX);
+        add_lane(self, &layout.partitions[i], was_read(self, layout.partitions[i].topic, resumed));
+    }
     return FR_OK;
 }
 
 /* ---- is it the same log? ---- */
 
-static enum fr_status lose(struct fr_ingest *self, struct fr_lane *lane, int64_t low, struct fr_err *err)
+enum damage { BEGINNING_GONE, END_GONE, OTHER_RECORDS };
+
+/* By the policy: `stop` leaves the text and status in err; the others begin again in what the log holds now. What
+ * counts as lost are records known to be in neither the old nor the new reading: with `earliest` in a log that is
+ * another one there are none that we know of, with `latest` all that it holds now. */
+static enum fr_status lose(struct fr_ingest *self, struct fr_lane *lane, int64_t low, enum damage damage,
+                           struct fr_err *err)
 {
     const struct fr_partition_position *p = position_of(self, lane);
-    const char *what = lane->next < low ? "were deleted before they were read (retention)"
-                                        : "are missing at its end (truncated, or the topic was made anew)";
-    uint64_t hole = (uint64_t)(lane->next < low ? low - lane->next : lane->next - lane->high);
     if (self->conf->ingest.on_loss == FR_ON_LOSS_STOP)
-        return fr_err_set(err, FR_E_LOST,
-                          "%s/%" PRId32 ": %" PRIu64 " records %s: the next offset is %" PRId64
-                          ", the log holds [%" PRId64 ", %" PRId64
-                          "); ingest.on_loss: earliest or latest goes on without them, another state_dir begins anew",
-                          p->topic, p->partition, hole, what, lane->next, low, lane->high);
+        return err->status;
     int64_t to = self->conf->ingest.on_loss == FR_ON_LOSS_EARLIEST ? low : lane->high;
-    uint64_t lost = to > lane->next ? (uint64_t)(to - lane->next) : 0;
+    int64_t unread = damage == BEGINNING_GONE ? lane->next : low;
+    uint64_t lost = to > unread ? (uint64_t)(to - unread) : 0;
+    char quoted[1100];
     fr_log(FR_LOG_WARN, "ingest", "records_lost",
            "topic=%s partition=%" PRId32 " expected=%" PRId64 " low=%" PRId64 " high=%" PRId64 " next=%" PRId64
-           " lost=%" PRIu64,
-           p->topic, p->partition, lane->next, low, lane->high, to, lost);
+           " lost=%" PRIu64 " reason=%s",
+           p->topic, p->partition, lane->next, low, lane->high, to, lost,
+           fr_log_quote(quoted, sizeof(quoted), err->text));
     lane->next = to;
     lane->item = 0;
     lane->mark =
@@ -148,6 +179,27 @@ static enum fr_status lose(struct fr_ingest *self, struct fr_lane *lane, int64_t
     lane->lost += lost;
     fr_lane_moved(self, lane);
     return FR_OK;
+}
+
+#define ON_LOSS_REMEDY "ingest.on_loss: earliest or latest goes on without them, another state_dir begins anew"
+
+static enum fr_status check_range(struct fr_ingest *self, struct fr_lane *lane, int64_t low, struct fr_err *err)
+{
+    const struct fr_partition_position *p = position_of(self, lane);
+    if (lane->next < low) {
+        (void)fr_err_set(err, FR_E_LOST,
+                         "%s/%" PRId32 ": %" PRId64
+                         " records were deleted before they were read (retention): the next offset is %" PRId64
+                         ", the log holds [%" PRId64 ", %" PRId64 "); " ON_LOSS_REMEDY,
+                         p->topic, p->partition, low - lane->next, lane->next, low, lane->high);
+        return lose(self, lane, low, BEGINNING_GONE, err);
+    }
+    (void)fr_err_set(err, FR_E_LOST,
+                     "%s/%" PRId32 ": %" PRId64
+                     " records are missing at its end (truncated, or the topic was made anew): the next offset is "
+                     "%" PRId64 ", the log holds [%" PRId64 ", %" PRId64 "); " ON_LOSS_REMEDY,
+                     p->topic, p->partition, lane->next - lane->high, lane->next, low, lane->high);
+    return lose(self, lane, low, END_GONE, err);
 }
 
 static enum fr_status verify(struct fr_ingest *self, uint32_t index, int64_t low, struct fr_err *err)
@@ -170,43 +222,89 @@ static enum fr_status verify(struct fr_ingest *self, uint32_t index, int64_t low
     if (status != FR_OK)
         return status;
     uint32_t crc = fr_crc32c(0, event.value, event.size);
-    if (crc != lane->mark.crc32c || event.timestamp_ms != lane->mark.timestamp_ms)
-        status =
-            fr_err_set(err, FR_E_MISMATCH,
-                       "%s/%" PRId32 ": the record at offset %" PRId64
-                       " is not the one that was trained (timestamp %" PRId64 ", CRC32C %08" PRIx32 "; noted %" PRId64
-                       ", %08" PRIx32 "): another topic under the same name; use the right topic or another state_dir",
-                       p->topic, p->partition, lane->mark.offset, event.timestamp_ms, crc, lane->mark.timestamp_ms,
-                       lane->mark.crc32c);
+    int64_t timestamp_ms = event.timestamp_ms;
     self->source.release(self->source.self, &event);
-    return status;
+    if (crc == lane->mark.crc32c && timestamp_ms == lane->mark.timestamp_ms)
+        return FR_OK;
+    (void)fr_err_set(
+        err, FR_E_MISMATCH,
+        "%s/%" PRId32 ": the record at offset %" PRId64 " is not the one that was trained (timestamp %" PRId64
+        ", CRC32C %08" PRIx32 "; noted %" PRId64 ", %08" PRIx32
+        "): another topic under the same name, made anew; use the right topic or another state_dir, or go "
+        "on with this log by ingest.on_loss: earliest or latest",
+        p->topic, p->partition, lane->mark.offset, timestamp_ms, crc, lane->mark.timestamp_ms, lane->mark.crc32c);
+    return lose(self, lane, low, OTHER_RECORDS, err);
+}
+
+/* The lane's first offset is known: the owner may hear of it. Slots are told without gaps. */
+static void resolve(struct fr_ingest *self, const struct fr_lane *lane)
+{
+    struct fr_ingest_shared *shared = &self->shared;
+    pthread_mutex_lock(&shared->mutex);
+    if (shared->known.partitions[lane->slot].offset < 0)
+        shared->known.partitions[lane->slot].offset = lane->next;
+    while (shared->n_resolved < shared->known.count && shared->known.partitions[shared->n_resolved].offset >= 0)
+        shared->n_resolved++;
+    pthread_mutex_unlock(&shared->mutex);
+}
+
+static enum fr_status check_file(struct fr_ingest *self, uint32_t index, struct fr_err *err)
+{
+    struct fr_lane *lane = &self->lanes[index];
+    const char *path = fr_file_path(position_of(self, lane)->topic);
+    if (self->past_files && lane->next < 0)
+        return fr_err_set(err, FR_E_MISMATCH,
+                          "ingest.files: %s was not read before the topics were, and files come first; take it out of "
+                          "ingest.files, or begin with another state_dir",
+                          path);
+    if (self->past_files) { /* need not even be there any more */
+        fr_lane_finish(self, index);
+        return FR_OK;
+    }
+    enum fr_status status = fr_lines_size(path, &lane->bytes, err);
+    if (status != FR_OK)
+        return status;
+    if (lane->next < 0)
+        lane->next = 0;
+    resolve(self, lane);
+    return FR_OK;
+}
+
+static enum fr_status first_offset(struct fr_ingest *self, uint32_t index, int64_t low, struct fr_err *err)
+{
+    struct fr_lane *lane = &self->lanes[index];
+    int64_t at = low;
+    enum fr_status status = FR_OK;
+    if (!lane->added && self->conf->ingest.start == FR_START_LATEST)
+        at = lane->high;
+    else if (!lane->added && self->conf->ingest.start == FR_START_TIME)
+        status = self->source.offset_at(self->source.self, index, self->conf->ingest.start_ms, &at, err);
+    if (status < 0)
+        return status;
+    /* None so late: what is written from now on is. */
+    lane->next = status == FR_EOF || at > lane->high ? lane->high : at < low ? low : at;
+    return FR_OK;
 }
 
 enum fr_status fr_lane_check(struct fr_ingest *self, uint32_t index, struct fr_err *err)
 {
     struct fr_lane *lane = &self->lanes[index];
     int64_t low, high;
+    if (index < self->n_files)
+        return check_file(self, index, err);
     enum fr_status status = self->source.watermarks(self->source.self, index, &low, &high, err);
     if (status != FR_OK)
         return status;
     lane->high = high;
-    if (lane->next < 0) {
-        bool latest = self->conf->ingest.start == FR_START_LATEST && !lane->added;
-        lane->next = latest ? high : low;
-    } else if (lane->next < low || lane->next > high) {
-        status = lose(self, lane, low, err);
-    } else {
+    if (lane->next < 0)
+        status = first_offset(self, index, low, err);
+    else if (lane->next < low || lane->next > high)
+        status = check_range(self, lane, low, err);
+    else
         status = verify(self, index, low, err);
-    }
-    if (status != FR_OK)
-        return status;
-    pthread_mutex_lock(&self->shared.mutex);
-    if (self->shared.known.partitions[lane->slot].offset < 0)
-        self->shared.known.partitions[lane->slot].offset = lane->next;
-    if (lane->slot == self->shared.n_resolved) /* lanes are checked in the order of their slots */
-        self->shared.n_resolved++;
-    pthread_mutex_unlock(&self->shared.mutex);
-    return FR_OK;
+    if (status == FR_OK)
+        resolve(self, lane);
+    return status;
 }
 
 /* ---- reading ---- */
@@ -220,14 +318,18 @@ enum fr_status fr_lane_begin(struct fr_ingest *self, uint32_t index, struct fr_e
         fr_lane_finish(self, index);
         return FR_OK;
     }
-    enum fr_status status = self->source.begin(self->source.self, index, lane->next, err);
+    bool file = index < self->n_files;
+    lane->unverified = file && lane->mark.offset >= 0;
+    enum fr_status status =
+        self->source.begin(self->source.self, index, lane->unverified ? lane->mark.offset : lane->next, err);
     if (status != FR_OK)
         return status;
     lane->reading = true;
-    lane->at_end = lane->next >= lane->high; /* nothing to wait for as far as we know; the source says so again */
+    /* Nothing to wait for as far as we know; the source says so again. */
+    lane->at_end = !file && lane->next >= lane->high;
     lane->seen = lane->next;
     self->n_stopped--;
-    fr_log(FR_LOG_INFO, "ingest", "reading",
+    fr_log(lane->troubled ? FR_LOG_DEBUG : FR_LOG_INFO, "ingest", "reading",
            "topic=%s partition=%" PRId32 " offset=%" PRId64 " item=%" PRIu32 " high=%" PRId64, p->topic, p->partition,
            lane->next, lane->item, lane->high);
     return FR_OK;
@@ -244,9 +346,64 @@ void fr_lane_stop(struct fr_ingest *self, uint32_t index, const char *why)
     lane->retry_ns = 0;
     self->n_stopped++;
     snprintf(self->problem, sizeof(self->problem), "%s/%" PRId32 ": %s", p->topic, p->partition, why);
-    char quoted[256];
-    fr_log(FR_LOG_WARN, "ingest", "interrupted", "topic=%s partition=%" PRId32 " offset=%" PRId64 " reason=%s",
-           p->topic, p->partition, lane->next, fr_log_quote(quoted, sizeof(quoted), why));
+    char quoted[512];
+    /* A lane that is interrupted at every new try says so once. */
+    fr_log(lane->troubled ? FR_LOG_DEBUG : FR_LOG_WARN, "ingest", "interrupted",
+           "topic=%s partition=%" PRId32 " offset=%" PRId64 " reason=%s", p->topic, p->partition, lane->next,
+           fr_log_quote(quoted, sizeof(quoted), why));
+    lane->troubled = true;
+}
+
+/* No lane is troubled, and none waits that could be read: no problem is left to tell. */
+static void settle(struct fr_ingest *self)
+{
+    for (uint32_t i = 0; self->problem[0] && i < self->n_lanes; i++) {
+        const struct fr_lane *lane = &self->lanes[i];
+        if (lane->troubled || (!lane->reading && !lane->done && fr_lane_its_turn(self, i)))
+            return;
+    }
+    self->problem[0] = 0;
+}
+
+void fr_lane_recovered(struct fr_ingest *self, struct fr_lane *lane)
+{
+    lane->troubled = false;
+    settle(self);
+}
+
+bool fr_lane_its_turn(const struct fr_ingest *self, uint32_t index)
+{
+    if (index >= self->n_files)
+        return self->files_left == 0;
+    for (uint32_t i = 0; i < index; i++)
+        if (!self->lanes[i].done)
+            return false;
+    return true;
+}
+
+enum fr_status fr_lane_verify_file(struct fr_ingest *self, struct fr_source_event *event, struct fr_err *err)
+{
+    struct fr_lane *lane = &self->lanes[event->partition];
+    const char *path = fr_file_path(position_of(self, lane)->topic);
+    const char *remedy =
+        "put the file that was read there, or begin with another state_dir; taken out of ingest.files, "
+        "what is left of it is not read";
+    enum fr_status status = FR_OK;
+    lane->unverified = false;
+    if (event->kind == FR_SOURCE_END)
+        status =
+            fr_err_set(err, FR_E_MISMATCH,
+                       "ingest.files: %s ends after %" PRId64 " lines, %" PRId64 " of it were read: it was cut; %s",
+                       path, event->offset, lane->item ? lane->next + 1 : lane->next, remedy);
+    else if (event->offset != lane->mark.offset ||
+             (event->withheld ? event->crc32c : fr_crc32c(0, event->value, event->size)) != lane->mark.crc32c)
+        status =
+            fr_err_set(err, FR_E_MISMATCH,
+                       "ingest.files: line %" PRId64 " of %s (counted from 0) is not the one that was read: it was "
+                       "changed; %s",
+                       lane->mark.offset, path, remedy);
+    self->source.release(self->source.self, event);
+    return status;
 }
 
 void fr_lane_finish(struct fr_ingest *self, uint32_t index)
@@ -257,9 +414,10 @@ void fr_lane_finish(struct fr_ingest *self, uint32_t index)
         self->source.halt(self->source.self, index);
     else
         self->n_stopped--;
-    lane->reading = false;
+    lane->reading = lane->troubled = false;
     lane->done = lane->at_end = true;
     self->n_done++;
+    self->files_left -= index < self->n_files;
     if (lane->next < lane->end) { /* only markers were left: in effect all the same */
         lane->next = lane->end;
         lane->item = 0;
@@ -275,21 +433,21 @@ enum fr_status fr_lanes_revive(struct fr_ingest *self, struct fr_err *err)
     enum fr_status status = FR_OK;
     for (uint32_t i = 0; status == FR_OK && self->n_stopped && i < self->n_lanes; i++) {
         struct fr_lane *lane = &self->lanes[i];
-        if (lane->reading || lane->done || now < lane->retry_ns)
+        if (lane->reading || lane->done || now < lane->retry_ns || !fr_lane_its_turn(self, i))
             continue;
         looked = true;
         lane->retry_ns = now + (uint64_t)FR_RECHECK_MS * 1000000u;
         status = fr_lane_check(self, i, err);
-        if (status == FR_OK)
+        /* The owner learns slots without gaps: behind one whose first offset is not known this one waits. */
+        if (status == FR_OK && lane->slot < self->shared.n_resolved)
             status = fr_lane_begin(self, i, err);
     }
     if (looked)
         self->source.checked(self->source.self);
-    if (status == FR_E_UNAVAILABLE) {
+    if (status == FR_E_UNAVAILABLE || status == FR_E_DENIED) {
         snprintf(self->problem, sizeof(self->problem), "%.255s", err->text);
         status = FR_OK;
     }
-    if (self->n_stopped == 0)
-        self->problem[0] = 0;
+    settle(self);
     return status;
 }

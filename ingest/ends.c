@@ -1,8 +1,10 @@
 /* End offsets of a bounded run (--until end, lockstep): fixed once, before the first record is read, so that every
  * restart stops at the same place.
  *
- * Text form: one "topic partition end\n" line per partition; topic names hold no spaces. A partition that the text does
- * not name was added later and is not read. Owner: ingest thread. */
+ * Text form: one "topic partition end\n" line per partition. The end of a file (`file:<path> 0 bytes`) is its size in
+ * bytes: a file is read whole, and must not have changed in between. A partition that the text does not name was added
+ * later and is not read. --until TIME: the end is the first record with that Kafka timestamp or a later one. Owner:
+ * ingest thread. */
 #include "internal.h"
 
 #include <errno.h>
@@ -11,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "files.h"
 
 static const struct fr_partition_position *position_of(const struct fr_ingest *self, const struct fr_lane *lane)
 {
@@ -33,30 +36,42 @@ static enum fr_status parse_line(struct fr_ingest *self, const char *line, struc
 {
     char topic[FR_TOPIC_MAX];
     int64_t partition, end;
-    const char *first = strchr(line, ' '), *second = first ? strchr(first + 1, ' ') : NULL;
+    const char *second = strrchr(line, ' '), *first = second; /* from the back: a path may hold spaces */
+    while (first && first > line && *--first != ' ')
+        continue;
     size_t size = first ? (size_t)(first - line) : 0;
     if (!second || size == 0 || size >= sizeof(topic) || !parse_number(first + 1, ' ', INT32_MAX, &partition) ||
         !parse_number(second + 1, 0, INT64_MAX, &end))
         return fr_err_set(err, FR_E_CORRUPT, "end offsets: \"%.80s\" is not \"topic partition end\"", line);
     memcpy(topic, line, size);
     topic[size] = 0;
+    if (strchr(topic, ' ') && !fr_is_file_topic(topic))
+        return fr_err_set(err, FR_E_CORRUPT, "end offsets: \"%.80s\" names no topic", line);
     for (uint32_t i = 0; i < self->n_lanes; i++) {
         const struct fr_partition_position *p = position_of(self, &self->lanes[i]);
-        if (p->partition == partition && strcmp(p->topic, topic) == 0) {
+        if (p->partition != partition || strcmp(p->topic, topic) != 0)
+            continue;
+        self->lanes[i].end_named = true;
+        if (i >= self->n_files)
             self->lanes[i].end = end;
-            return FR_OK;
-        }
+        else if (!self->lanes[i].done && self->lanes[i].bytes != end)
+            return fr_err_set(
+                err, FR_E_MISMATCH,
+                "ingest.files: %s has %" PRId64 " bytes, it had %" PRId64
+                " when the ends of this run were fixed; put the same file there, or use another state_dir",
+                fr_file_path(topic), self->lanes[i].bytes, end);
+        return FR_OK;
     }
     return fr_err_set(err, FR_E_MISMATCH,
                       "end offsets name partition %" PRId64
-                      " of topic %s, which the broker does not have: the topic was made anew; "
-                      "use another state_dir",
+                      " of topic %s, which is not there: the topic was made anew, or ingest.topics or ingest.files "
+                      "changed within the run; use another state_dir",
                       partition, topic);
 }
 
 static enum fr_status parse(struct fr_ingest *self, struct fr_err *err)
 {
-    for (uint32_t i = 0; i < self->n_lanes; i++)
+    for (uint32_t i = self->n_files; i < self->n_lanes; i++)
         self->lanes[i].end = 0;
     enum fr_status status = FR_OK;
     char *line = self->end_offsets;
@@ -69,20 +84,45 @@ static enum fr_status parse(struct fr_ingest *self, struct fr_err *err)
         *stop = '\n';
         line = stop + 1;
     }
+    for (uint32_t i = 0; status == FR_OK && i < self->n_files; i++) {
+        const struct fr_partition_position *p = position_of(self, &self->lanes[i]);
+        if (!self->lanes[i].done && !self->lanes[i].end_named)
+            status = fr_err_set(err, FR_E_MISMATCH,
+                                "ingest.files: %s was added after the ends of this run were fixed; take it out, or use "
+                                "another state_dir",
+                                fr_file_path(p->topic));
+    }
     return status;
+}
+
+/* Where this run ends on a partition. */
+static enum fr_status end_of(struct fr_ingest *self, uint32_t index, int64_t *out, struct fr_err *err)
+{
+    int64_t high = self->lanes[index].high, at = high;
+    enum fr_status status = FR_EOF;
+    if (self->until_ms > 0)
+        status = self->source.offset_at(self->source.self, index, self->until_ms, &at, err);
+    if (status < 0)
+        return status;
+    *out = status == FR_OK && at < high ? at : high;
+    return FR_OK;
 }
 
 static enum fr_status ask(struct fr_ingest *self, struct fr_err *err)
 {
     struct fr_buffer text = {0};
-    for (uint32_t i = 0; i < self->n_lanes; i++) {
+    enum fr_status status = FR_OK;
+    for (uint32_t i = 0; status == FR_OK && i < self->n_lanes; i++) {
         const struct fr_partition_position *p = position_of(self, &self->lanes[i]);
-        self->lanes[i].end = self->lanes[i].high;
-        fr_buffer_printf(&text, "%s %" PRId32 " %" PRId64 "\n", p->topic, p->partition, self->lanes[i].high);
+        int64_t end = self->lanes[i].bytes;
+        if (i >= self->n_files) {
+            status = end_of(self, i, &end, err);
+            self->lanes[i].end = end;
+        }
+        fr_buffer_printf(&text, "%s %" PRId32 " %" PRId64 "\n", p->topic, p->partition, end);
     }
     fr_put_u8(&text, 0);
-    enum fr_status status = FR_OK;
-    if (self->fix_end)
+    if (status == FR_OK && self->fix_end)
         status = self->fix_end(self->fix_end_self, (const char *)text.data, text.size - 1, err);
     if (status == FR_OK)
         self->end_offsets = fr_strdup((const char *)text.data); /* a start that is repeated keeps them */

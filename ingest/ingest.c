@@ -1,4 +1,5 @@
 /* The ingest thread's turn: pending work, the next record, the batch timer; and what other threads ask of it.
+ * Files are read one after the other, partitions of topics when all files are at their ends (fr_lane_its_turn).
  *
  * A turn never polls while a record is unfinished or no batch is at hand, which is the whole of back-pressure: the
  * source's own bounded queue fills and fetching stops. Live: any partition, batches close by size or time. Lockstep:
@@ -13,14 +14,57 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "files.h"
 #include "kafka.h"
 
 /* ---- life ---- */
+
+/* As often as the client refreshes what it knows of topics, when that is asked for below 30 s. */
+static uint32_t discover_ms(const struct fr_conf *conf)
+{
+    long wanted = FR_DISCOVER_MS;
+    for (size_t i = 0; i < conf->ingest.n_kafka; i++)
+        if (strcmp(conf->ingest.kafka[i].name, "topic.metadata.refresh.interval.ms") == 0)
+            wanted = strtol(conf->ingest.kafka[i].value, NULL, 10);
+    if (wanted <= 0 || wanted > FR_DISCOVER_MS) /* -1: the client does not refresh by itself */
+        return FR_DISCOVER_MS;
+    return wanted < FR_DISCOVER_MS_MIN ? FR_DISCOVER_MS_MIN : (uint32_t)wanted;
+}
+
+static enum fr_status open_sources(struct fr_ingest *self, const struct fr_ingest_options *options, struct fr_err *err)
+{
+    const struct fr_conf *conf = self->conf;
+    struct fr_source source = {0};
+    enum fr_status status = FR_OK;
+    if (options->source) {
+        source = *options->source;
+        source.close = NULL; /* borrowed */
+    } else if (conf->ingest.n_topics) {
+        status = fr_kafka_source_open(conf, self->lockstep, &source, err);
+    }
+    if (status == FR_OK && self->n_files) {
+        struct fr_source behind = source;
+        status = fr_files_open(conf, &behind, &source, err);
+        if (status != FR_OK && behind.close)
+            behind.close(behind.self);
+    }
+    if (status != FR_OK)
+        return status;
+    self->source = source;
+    if (options->dead_sink) {
+        self->sink = *options->dead_sink;
+        return FR_OK;
+    }
+    status = fr_kafka_dead_open(conf, self->clock, &self->sink, err);
+    self->own_sink = status == FR_OK;
+    return status;
+}
 
 enum fr_status fr_ingest_new(const struct fr_ingest_options *options, struct fr_ingest **out, struct fr_err *err)
 {
     const struct fr_conf *conf = options->conf;
     FR_CHECK(conf->ingest.batch_size >= 1 && (!options->source == !options->dead_sink));
+    FR_CHECK(options->source || conf->ingest.n_topics || conf->ingest.n_files);
     struct fr_ingest *self = fr_alloc(1, sizeof(*self));
     self->conf = conf;
     self->clock = options->clock;
@@ -28,6 +72,7 @@ enum fr_status fr_ingest_new(const struct fr_ingest_options *options, struct fr_
     self->empty = options->empty;
     self->lockstep = conf->ingest.lockstep;
     self->until_end = options->until_end || conf->ingest.lockstep;
+    self->until_ms = options->until_ms;
     self->end_offsets = options->end_offsets ? fr_strdup(options->end_offsets) : NULL;
     self->fix_end = options->fix_end;
     self->fix_end_self = options->fix_end_self;
@@ -36,19 +81,19 @@ enum fr_status fr_ingest_new(const struct fr_ingest_options *options, struct fr_
     if (options->positions)
         fr_positions_copy(options->positions, &self->shared.known);
     self->shared.n_resolved = self->shared.known.count;
-    self->decoder = fr_decoder_new(conf);
-    self->started_ms = fr_wall_ms(self->clock);
-    enum fr_status status = FR_OK;
-    if (options->source) {
-        self->source = *options->source;
-        self->sink = *options->dead_sink;
-    } else {
-        status = fr_kafka_source_open(conf, self->lockstep, &self->source, err);
-        self->own_source = status == FR_OK;
-        if (status == FR_OK)
-            status = fr_kafka_dead_open(conf, self->clock, &self->sink, err);
-        self->own_sink = self->own_source && status == FR_OK;
+    self->n_files = self->files_left = conf->ingest.n_files;
+    for (uint32_t i = 0; i < self->shared.known.count; i++)
+        self->past_files |=
+            !fr_is_file_topic(self->shared.known.partitions[i].topic) && self->shared.known.partitions[i].delivered > 0;
+    self->topic_decoder = fr_decoder_new(conf);
+    if (self->n_files) {
+        self->file_conf = *conf;
+        self->file_conf.ingest.format = FR_FORMAT_JSON;
+        self->file_decoder = fr_decoder_new(&self->file_conf);
     }
+    self->discover_ms = discover_ms(conf);
+    self->started_ms = fr_wall_ms(self->clock);
+    enum fr_status status = open_sources(self, options, err);
     if (status != FR_OK) {
         fr_ingest_free(self);
         return status;
@@ -85,11 +130,12 @@ void fr_ingest_free(struct fr_ingest *self)
             self->source.release(self->source.self, &self->lanes[i].held);
     if (self->own_sink)
         self->sink.close(self->sink.self);
-    if (self->own_source)
+    if (self->source.self && self->source.close)
         self->source.close(self->source.self);
     fr_batch_free(self->open);
     fr_batch_free(self->ready);
-    fr_decoder_free(self->decoder);
+    fr_decoder_free(self->topic_decoder);
+    fr_decoder_free(self->file_decoder);
     fr_positions_release(&self->shared.known);
     fr_positions_release(&self->shared.commit);
     free(self->shared.status.partitions);
@@ -127,7 +173,7 @@ static void publish(struct fr_ingest *self)
     status.connected = self->source.connected(self->source.self, status.problem, sizeof(status.problem));
     if (status.connected) {
         status.problem[0] = 0;
-        if (self->n_stopped && self->problem[0])
+        if (self->problem[0])
             memcpy(status.problem, self->problem, sizeof(status.problem));
         else
             (void)self->sink.healthy(self->sink.self, status.problem, sizeof(status.problem));
@@ -213,6 +259,8 @@ void fr_ingest_commit(struct fr_ingest *self, const struct fr_positions *positio
 
 enum fr_status fr_ingest_start(struct fr_ingest *self, struct fr_err *err)
 {
+    struct fr_err local;
+    err = err ? err : &local;
     FR_CHECK(!self->started);
     enum fr_status status = fr_lanes_discover(self, err);
     for (uint32_t i = 0; status == FR_OK && i < self->n_lanes; i++)
@@ -221,7 +269,7 @@ enum fr_status fr_ingest_start(struct fr_ingest *self, struct fr_err *err)
     if (status == FR_OK && self->until_end)
         status = fr_ends_fix(self, err);
     for (uint32_t i = 0; status == FR_OK && i < self->n_lanes; i++)
-        if (!self->lanes[i].reading && !self->lanes[i].done)
+        if (!self->lanes[i].reading && !self->lanes[i].done && fr_lane_its_turn(self, i))
             status = fr_lane_begin(self, i, err);
     if (status == FR_OK) {
         self->source.checked(self->source.self);
@@ -235,16 +283,35 @@ enum fr_status fr_ingest_start(struct fr_ingest *self, struct fr_err *err)
 
 /* ---- a turn ---- */
 
-/* The partition whose record comes next; false: the round is over. */
+/* The partition or file whose record comes next; false: the round is over. A file has its rounds for itself. */
 static bool round_lane(struct fr_ingest *self)
 {
     while (self->round_lane < self->n_lanes) {
         if (!self->lanes[self->round_lane].done && self->round_taken < self->conf->ingest.lockstep_records)
             return true;
+        if (self->round_lane < self->n_files && self->open->n_positions)
+            return false;
         self->round_lane++;
         self->round_taken = 0;
     }
     return false;
+}
+
+static enum fr_status take_event(struct fr_ingest *self, struct fr_source_event *event, struct fr_err *err)
+{
+    uint32_t index = event->partition;
+    FR_CHECK(index < self->n_lanes);
+    struct fr_lane *lane = &self->lanes[index];
+    bool end_of_file = index < self->n_files && event->kind == FR_SOURCE_END;
+    if (lane->unverified || (end_of_file && lane->item))
+        return fr_lane_verify_file(self, event, err);
+    if (lane->troubled && lane->reading && (event->kind == FR_SOURCE_RECORD || event->kind == FR_SOURCE_END))
+        fr_lane_recovered(self, lane);
+    enum fr_status status = fr_assembly_event(self, event);
+    if (status != FR_OK || !end_of_file)
+        return status;
+    fr_lane_finish(self, index);
+    return fr_lanes_revive(self, err); /* what comes next is begun at once */
 }
 
 /* FR_OK: a batch was closed or an event handled; FR_AGAIN: nothing came within wait_ms. */
@@ -265,7 +332,7 @@ static enum fr_status next_event(struct fr_ingest *self, int wait_ms, struct fr_
         from = self->round_lane;
         if (lane->held_valid) {
             event = lane->held;
-            return fr_assembly_event(self, &event);
+            return take_event(self, &event, err);
         }
         if (!lane->reading) { /* its turn, and it cannot be read now: nothing else may go first */
             nanosleep(&(struct timespec){.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * 1000000L}, NULL);
@@ -273,7 +340,7 @@ static enum fr_status next_event(struct fr_ingest *self, int wait_ms, struct fr_
         }
     }
     enum fr_status status = self->source.poll(self->source.self, from, wait_ms, &event, err);
-    return status == FR_OK ? fr_assembly_event(self, &event) : status;
+    return status == FR_OK ? take_event(self, &event, err) : status;
 }
 
 static int poll_wait_ms(const struct fr_ingest *self, uint64_t deadline_ns, uint64_t now_ns)
@@ -323,12 +390,12 @@ static enum fr_status look_for_partitions(struct fr_ingest *self, struct fr_err 
 {
     uint64_t now = fr_mono_ns(self->clock);
     char problem[256];
-    if (self->until_end || now - self->discover_ns < (uint64_t)FR_DISCOVER_MS * 1000000u ||
+    if (self->until_end || self->files_left || now - self->discover_ns < (uint64_t)self->discover_ms * 1000000u ||
         !self->source.connected(self->source.self, problem, sizeof(problem)))
         return FR_OK;
     self->discover_ns = now;
     enum fr_status status = fr_lanes_discover(self, err);
-    return status == FR_E_UNAVAILABLE ? FR_OK : status;
+    return status == FR_E_UNAVAILABLE || status == FR_E_DENIED ? FR_OK : status;
 }
 
 enum fr_status fr_ingest_step(struct fr_ingest *self, int wait_ms, struct fr_err *err)

@@ -13,7 +13,8 @@ enum {
     FR_LOCKSTEP_SAMPLES_MAX = 65536, /* a round of huge records is cut here, or its batch would have no bound */
     FR_STEP_RECORDS_MAX = 4096,      /* a turn ends after so many records, for status, commits and the watchdog */
     FR_RECHECK_MS = 1000,            /* between two looks at a partition that cannot be read */
-    FR_DISCOVER_MS = 30000,          /* between two looks for partitions added to a topic */
+    FR_DISCOVER_MS = 30000,          /* between two looks for partitions added to a topic, or less (discover_ms) */
+    FR_DISCOVER_MS_MIN = 100,
 };
 
 struct fr_mark {    /* the last delivered record of a partition */
@@ -22,14 +23,16 @@ struct fr_mark {    /* the last delivered record of a partition */
     uint32_t crc32c;
 };
 
-/* A topic-partition as far as it has been put into batches. Its number is that of the source's layout. */
+/* A topic-partition or file as far as it has been put into batches. Its number is that of the source's layout: files
+ * first, in the order of ingest.files. */
 struct fr_lane {
     uint32_t slot; /* in the positions */
     int64_t next;  /* first offset not fully in a batch; -1: the start policy decides */
     uint32_t item; /* items of the record at `next` that are in batches */
     struct fr_mark mark;
     int64_t end;     /* --until end, lockstep: first offset not read; -1: none */
-    int64_t high;    /* end of the log when last asked */
+    int64_t high;    /* end of the log when last asked; files: -1 */
+    int64_t bytes;   /* of a file, when last asked */
     int64_t seen;    /* offset from which the source goes on: `next`, or further when only markers followed */
     int64_t touched; /* entry in the open batch; -1 none */
     uint64_t lost;   /* records that on_loss skipped, for the next entry */
@@ -37,6 +40,9 @@ struct fr_lane {
     bool moved; /* `next` or `lost` changed without a record: the next batch needs an entry */
     bool added; /* found on a topic that was read before: begins at its first record */
     bool reading, done, at_end;
+    bool troubled;   /* was interrupted and has given nothing since */
+    bool end_named;  /* the fixed ends of the run name it */
+    bool unverified; /* a file begun at its last delivered line, which must be the one that was noted */
     bool held_valid; /* lockstep: a record that the cut of a long round interrupted */
     struct fr_source_event held;
 };
@@ -58,6 +64,7 @@ struct fr_ingest {
     const struct fr_clock *clock;
     struct fr_ring *full, *empty;
     bool lockstep, until_end;
+    int64_t until_ms;
     char *end_offsets;
     enum fr_status (*fix_end)(void *self, const char *text, size_t size, struct fr_err *err);
     void *fix_end_self;
@@ -65,7 +72,11 @@ struct fr_ingest {
     struct fr_dead_sink sink;
     bool own_source, own_sink;
 
+    struct fr_conf file_conf;                        /* a copy that reads JSON; borrows what `conf` borrows */
+    struct fr_decoder *topic_decoder, *file_decoder; /* of which `decoder` holds the pending record */
     struct fr_decoder *decoder;
+    uint32_t n_files, files_left; /* lanes of files; of them, not done */
+    bool past_files;              /* records of topics are in effect: files were read to their ends before */
     uint32_t n_lanes, capacity_lanes;
     struct fr_lane *lanes;
     uint32_t n_moved, n_stopped, n_done; /* lanes with `moved`; lanes neither reading nor done */
@@ -84,7 +95,8 @@ struct fr_ingest {
     struct fr_ingest_status tally; /* counters only */
     int64_t last_timestamp_ms, started_ms;
     uint64_t discover_ns;
-    char problem[256]; /* of a stopped lane */
+    uint32_t discover_ms;
+    char problem[256]; /* of lanes that are stopped or troubled; empty: none */
     struct fr_ingest_shared shared;
 };
 
@@ -97,6 +109,14 @@ void fr_lane_finish(struct fr_ingest *self, uint32_t lane);
 /* Checks and begins stopped lanes whose time has come; FR_E_UNAVAILABLE is not an error here. */
 enum fr_status fr_lanes_revive(struct fr_ingest *self, struct fr_err *err) FR_MUST_CHECK;
 void fr_lane_moved(struct fr_ingest *self, struct fr_lane *lane);
+/* Whether it may be read now: files one after the other, partitions behind all of them. */
+bool fr_lane_its_turn(const struct fr_ingest *self, uint32_t lane);
+/* A lane that was troubled gave something. */
+void fr_lane_recovered(struct fr_ingest *self, struct fr_lane *lane);
+/* The first event of a file that was begun at its last delivered line, or its end where a line was only half in effect;
+ * consumes it. FR_E_MISMATCH. */
+enum fr_status fr_lane_verify_file(struct fr_ingest *self, struct fr_source_event *event,
+                                   struct fr_err *err) FR_MUST_CHECK;
 
 /* ends.c */
 enum fr_status fr_ends_fix(struct fr_ingest *self, struct fr_err *err) FR_MUST_CHECK;

@@ -34,10 +34,17 @@ struct partition {
     bool reading;
 };
 
+struct topic {
+    uint32_t n, capacity;
+    uint32_t *index; /* [n] of its partitions, in the layout */
+};
+
 struct kafka_source {
     struct fr_kafka_health health; /* first: the clients' opaque */
     const struct fr_conf *conf;
     bool per_partition;
+    uint32_t *order;      /* [n_topics] by name: the order of the layout */
+    struct topic *topics; /* [n_topics] as in the conf; the opaque of the reader's */
     rd_kafka_t *probe, *reader;
     rd_kafka_topic_t **probe_topics, **reader_topics; /* [n_topics] */
     rd_kafka_queue_t *queue;                          /* of the reader, unless per_partition */
@@ -91,7 +98,9 @@ static enum fr_status client_new(struct kafka_source *self, bool probe, rd_kafka
     uint32_t n = self->conf->ingest.n_topics;
     *topics = fr_alloc(n, sizeof(rd_kafka_topic_t *));
     for (uint32_t i = 0; i < n; i++) {
-        (*topics)[i] = rd_kafka_topic_new(client, self->conf->ingest.topics[i], NULL);
+        rd_kafka_topic_conf_t *topic = rd_kafka_default_topic_conf_dup(client);
+        rd_kafka_topic_conf_set_opaque(topic, &self->topics[i]);
+        (*topics)[i] = rd_kafka_topic_new(client, self->conf->ingest.topics[i], topic);
         FR_CHECK((*topics)[i]);
     }
     *out = client;
@@ -128,11 +137,16 @@ static enum fr_status unavailable(struct kafka_source *self, rd_kafka_resp_err_t
 
 /* ---- questions ---- */
 
-static void add_partition(struct kafka_source *self, uint32_t topic, int32_t partition)
+/* Partitions of a topic are 0 .. n-1 and only grow in number. */
+static void add_partition(struct kafka_source *self, uint32_t topic)
 {
-    for (uint32_t i = 0; i < self->n_partitions; i++)
-        if (self->partitions[i].topic == topic && self->names[i].partition == partition)
-            return;
+    struct topic *of = &self->topics[topic];
+    if (of->n == of->capacity) {
+        of->capacity = of->capacity ? 2 * of->capacity : 16;
+        of->index = fr_realloc(of->index, of->capacity, sizeof(*of->index));
+    }
+    int32_t partition = (int32_t)of->n;
+    of->index[of->n++] = self->n_partitions;
     if (self->n_partitions == self->capacity) {
         self->capacity = self->capacity ? 2 * self->capacity : 16;
         self->names = fr_realloc(self->names, self->capacity, sizeof(*self->names));
@@ -156,7 +170,10 @@ static enum fr_status discover_topic(struct kafka_source *self, uint32_t topic, 
     enum fr_status status = FR_OK;
     const struct rd_kafka_metadata_topic *found = metadata->topic_cnt == 1 ? &metadata->topics[0] : NULL;
     code = found ? found->err : RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
-    if (code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART || (code == 0 && found->partition_cnt == 0))
+    bool absent = code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART || (code == 0 && found->partition_cnt == 0);
+    if (absent && self->topics[topic].n && self->reader)
+        found = NULL; /* its partitions say so; what other topics have got is looked at all the same */
+    else if (absent)
         status = fr_err_set(
             err, FR_E_UNAVAILABLE,
             "topic %s does not exist at %s: create it, or correct ingest.topic; reading begins when it is there", name,
@@ -164,8 +181,9 @@ static enum fr_status discover_topic(struct kafka_source *self, uint32_t topic, 
     else if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
         status = fr_err_set(err, fr_kafka_status(code), "topic %s at %s: %s", name, self->conf->ingest.brokers,
                             rd_kafka_err2str(code));
-    for (int32_t p = 0; status == FR_OK && found && p < found->partition_cnt && p < FR_PARTITIONS_MAX; p++)
-        add_partition(self, topic, p); /* partitions are 0 .. n-1; metadata may list them in any order */
+    while (status == FR_OK && found && (int64_t)self->topics[topic].n < found->partition_cnt &&
+           self->n_partitions <= FR_PARTITIONS_MAX) /* one too many: the caller refuses */
+        add_partition(self, topic);
     rd_kafka_metadata_destroy(metadata);
     return status;
 }
@@ -175,7 +193,7 @@ static enum fr_status discover(void *source, struct fr_source_layout *out, struc
     struct kafka_source *self = source;
     enum fr_status status = self->reader ? FR_OK : need_probe(self, err);
     for (uint32_t i = 0; status == FR_OK && i < self->conf->ingest.n_topics; i++)
-        status = discover_topic(self, i, err);
+        status = discover_topic(self, self->order[i], err);
     if (status != FR_OK)
         return status;
     out->cluster_id[0] = 0;
@@ -205,6 +223,32 @@ static enum fr_status watermarks(void *source, uint32_t index, int64_t *low, int
     char what[FR_TOPIC_MAX + 64];
     snprintf(what, sizeof(what), "no offsets of %s/%" PRId32, name->topic, name->partition);
     return unavailable(self, code, what, err);
+}
+
+static enum fr_status offset_at(void *source, uint32_t index, int64_t timestamp_ms, int64_t *offset, struct fr_err *err)
+{
+    struct kafka_source *self = source;
+    enum fr_status status = need_probe(self, err);
+    if (status != FR_OK)
+        return status;
+    const struct fr_source_partition *name = &self->names[index];
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_t *asked = rd_kafka_topic_partition_list_add(list, name->topic, name->partition);
+    asked->offset = timestamp_ms;
+    rd_kafka_resp_err_t code = rd_kafka_offsets_for_times(self->probe, list, WATERMARKS_MS);
+    if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
+        code = asked->err;
+    int64_t found = asked->offset;
+    rd_kafka_topic_partition_list_destroy(list);
+    if (code != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        char what[FR_TOPIC_MAX + 64];
+        snprintf(what, sizeof(what), "no offset by time of %s/%" PRId32, name->topic, name->partition);
+        return unavailable(self, code, what, err);
+    }
+    if (found < 0) /* RD_KAFKA_OFFSET_END */
+        return FR_EOF;
+    *offset = found;
+    return FR_OK;
 }
 
 static void take_message(rd_kafka_message_t *message, uint32_t index, struct fr_source_event *out)
@@ -293,66 +337,58 @@ static void halt(void *source, uint32_t index)
     rd_kafka_consume_stop(self->reader_topics[self->partitions[index].topic], self->names[index].partition);
 }
 
-static bool index_of(const struct kafka_source *self, const rd_kafka_message_t *message, uint32_t *index)
+static bool index_of(const rd_kafka_message_t *message, uint32_t *index)
 {
-    const char *topic = message->rkt ? rd_kafka_topic_name(message->rkt) : "";
-    /* Partitions of one topic found at once lie in a row; with a single topic the index is the partition. */
-    if (message->partition >= 0 && (uint32_t)message->partition < self->n_partitions &&
-        self->names[message->partition].partition == message->partition &&
-        strcmp(self->names[message->partition].topic, topic) == 0) {
-        *index = (uint32_t)message->partition;
-        return true;
-    }
-    for (uint32_t i = 0; i < self->n_partitions; i++)
-        if (self->names[i].partition == message->partition && strcmp(self->names[i].topic, topic) == 0) {
-            *index = i;
-            return true;
-        }
-    return false;
+    const struct topic *topic = message->rkt ? rd_kafka_topic_opaque(message->rkt) : NULL;
+    if (!topic || message->partition < 0 || (uint32_t)message->partition >= topic->n)
+        return false;
+    *index = topic->index[message->partition];
+    return true;
 }
 
-static enum fr_status take_error(struct kafka_source *self, rd_kafka_message_t *message, uint32_t index,
-                                 struct fr_source_event *out, struct fr_err *err)
+/* A right that was taken away may come back: reading is tried again and goes on where it was. */
+static void say_denied(const struct kafka_source *self, const char *reason, struct fr_source_event *out)
+{
+    out->kind = FR_SOURCE_BROKEN;
+    snprintf(out->text, sizeof(out->text), "%.60s; grant this user READ on the topic and on group freshet.%.120s",
+             reason, self->conf->model);
+}
+
+static void take_error(const struct kafka_source *self, const rd_kafka_message_t *message, uint32_t index,
+                       struct fr_source_event *out)
 {
     rd_kafka_resp_err_t code = message->err;
-    if (fr_kafka_status(code) == FR_E_DENIED) {
-        return fr_err_set(err, FR_E_DENIED,
-                          "%s/%" PRId32 ": %s; grant this user READ on the topic and on group freshet.%s, then start "
-                          "again: nothing is lost",
-                          self->names[index].topic, self->names[index].partition, rd_kafka_err2str(code),
-                          self->conf->model);
-    }
     *out = (struct fr_source_event){.partition = index, .offset = message->offset};
     snprintf(out->text, sizeof(out->text), "%s", rd_kafka_message_errstr(message));
     switch (code) {
     case RD_KAFKA_RESP_ERR__PARTITION_EOF:
         out->kind = FR_SOURCE_END;
-        return FR_OK;
+        break;
     case RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET:
     case RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE:
         out->kind = FR_SOURCE_RESET;
-        return FR_OK;
+        break;
     default:
         out->kind = FR_SOURCE_BROKEN;
-        return FR_OK;
+        if (fr_kafka_status(code) == FR_E_DENIED)
+            say_denied(self, rd_kafka_err2str(code), out);
     }
 }
 
-/* What the client as a whole was told concerns its partitions; a deleted topic breaks them one a call. */
-static enum fr_status take_health(struct kafka_source *self, struct fr_source_event *out, struct fr_err *err)
+/* What the client as a whole was told concerns its partitions; a topic that was deleted or may not be read breaks them
+ * one a call (all topics': which one it was shows when each is looked at again). */
+static enum fr_status take_health(struct kafka_source *self, struct fr_source_event *out)
 {
-    if (self->health.topic_denied)
-        return fr_err_set(err, FR_E_DENIED,
-                          "reading from %s: %s; grant this user READ on the topic and on group freshet.%s, then start "
-                          "again: nothing is lost",
-                          self->conf->ingest.brokers, self->health.text, self->conf->model);
-    for (uint32_t i = 0; self->health.topic_gone && i < self->n_partitions; i++)
+    bool broken = self->health.topic_gone || self->health.topic_denied;
+    for (uint32_t i = 0; broken && i < self->n_partitions; i++)
         if (self->partitions[i].reading) {
             *out = (struct fr_source_event){.kind = FR_SOURCE_BROKEN, .partition = i};
-            snprintf(out->text, sizeof(out->text), "%.127s", self->health.text);
+            snprintf(out->text, sizeof(out->text), "%.255s", self->health.text);
+            if (self->health.topic_denied)
+                say_denied(self, self->health.text, out);
             return FR_OK;
         }
-    self->health.topic_gone = false;
+    self->health.topic_gone = self->health.topic_denied = false;
     return FR_AGAIN;
 }
 
@@ -389,6 +425,7 @@ static enum fr_status poll_event(void *source, int64_t index, int wait_ms, struc
                                  struct fr_err *err)
 {
     struct kafka_source *self = source;
+    (void)err;
     FR_CHECK(self->reader && (index < 0) == (self->queue != NULL));
     rd_kafka_message_t *message = self->queue ? rd_kafka_consume_queue(self->queue, wait_ms)
                                               : rd_kafka_consume(self->reader_topics[self->partitions[index].topic],
@@ -397,19 +434,21 @@ static enum fr_status poll_event(void *source, int64_t index, int wait_ms, struc
         rd_kafka_poll(self->reader, 0); /* error callbacks */
         drain_commits(self, 0);
         look_again(self);
-        return take_health(self, out, err);
+        return take_health(self, out);
     }
     uint32_t at;
     enum fr_status status = FR_AGAIN;
-    bool ours = index_of(self, message, &at);
+    bool ours = index_of(message, &at);
     if (ours && message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
         take_message(message, at, out);
         self->health.down = false;
         self->health.text[0] = 0;
         return FR_OK;
     }
-    if (ours && self->partitions[at].reading)
-        status = take_error(self, message, at, out, err);
+    if (ours && self->partitions[at].reading) {
+        take_error(self, message, at, out);
+        status = FR_OK;
+    }
     if (status == FR_OK && out->kind == FR_SOURCE_END)
         self->health = (struct fr_kafka_health){0};
     rd_kafka_message_destroy(message);
@@ -437,6 +476,15 @@ static size_t headers(void *source, const struct fr_source_event *event, struct 
     return n;
 }
 
+/* Positions also name files, and topics that were left. */
+static bool is_topic(const struct kafka_source *self, const char *name)
+{
+    for (uint32_t i = 0; i < self->conf->ingest.n_topics; i++)
+        if (strcmp(self->conf->ingest.topics[i], name) == 0)
+            return true;
+    return false;
+}
+
 static void commit(void *source, const struct fr_positions *positions)
 {
     struct kafka_source *self = source;
@@ -447,7 +495,7 @@ static void commit(void *source, const struct fr_positions *positions)
         return;
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)positions->count);
     for (uint32_t i = 0; i < positions->count; i++)
-        if (positions->partitions[i].offset >= 0)
+        if (positions->partitions[i].offset >= 0 && is_topic(self, positions->partitions[i].topic))
             rd_kafka_topic_partition_list_add(list, positions->partitions[i].topic, positions->partitions[i].partition)
                 ->offset = positions->partitions[i].offset;
     if (list->cnt && rd_kafka_commit_queue(self->reader, list, self->commits, NULL, NULL) == RD_KAFKA_RESP_ERR_NO_ERROR)
@@ -480,6 +528,17 @@ static bool connected(void *source, char *problem, size_t size)
 
 /* ---- life ---- */
 
+static void kafka_source_free(struct kafka_source *self)
+{
+    for (uint32_t i = 0; i < self->conf->ingest.n_topics; i++)
+        free(self->topics[i].index);
+    free(self->topics);
+    free(self->order);
+    free(self->names);
+    free(self->partitions);
+    free(self);
+}
+
 static void source_close(void *source)
 {
     struct kafka_source *self = source;
@@ -493,9 +552,7 @@ static void source_close(void *source)
             rd_kafka_queue_destroy(self->queue);
         client_free(self, &self->reader, &self->reader_topics);
     }
-    free(self->names);
-    free(self->partitions);
-    free(self);
+    kafka_source_free(self);
 }
 
 enum fr_status fr_kafka_source_open(const struct fr_conf *conf, bool per_partition, struct fr_source *out,
@@ -504,15 +561,25 @@ enum fr_status fr_kafka_source_open(const struct fr_conf *conf, bool per_partiti
     struct kafka_source *self = fr_alloc(1, sizeof(*self));
     self->conf = conf;
     self->per_partition = per_partition;
+    uint32_t n = conf->ingest.n_topics;
+    self->topics = fr_alloc(n, sizeof(*self->topics));
+    self->order = fr_alloc(n, sizeof(*self->order));
+    for (uint32_t i = 0; i < n; i++) { /* inserted by name */
+        uint32_t at = i;
+        for (; at > 0 && strcmp(conf->ingest.topics[self->order[at - 1]], conf->ingest.topics[i]) > 0; at--)
+            self->order[at] = self->order[at - 1];
+        self->order[at] = i;
+    }
     enum fr_status status = need_probe(self, err); /* the properties are checked now, the broker later */
     if (status != FR_OK) {
-        free(self);
+        kafka_source_free(self);
         return status;
     }
     *out = (struct fr_source){
         .self = self,
         .discover = discover,
         .watermarks = watermarks,
+        .offset_at = offset_at,
         .fetch = fetch,
         .checked = checked,
         .begin = begin,

@@ -1,20 +1,309 @@
-"""The cases of unit_ingest_kafka, which a plain unit run skips for want of a broker, on a real Kafka; none may be skipped here."""
+"""Sources on a real Kafka: the cases of unit_ingest_kafka*, which a plain unit run skips for want of a broker (none may be skipped here), and what only the
+whole daemon shows.
+
+Cases of the daemon: several topics, one altered while it runs; idle partitions; begin and end at a time; files (plain, gzip) before Kafka, killed on the way, in
+lockstep, alone, changed; on_loss stop, earliest and latest on a log shortened by retention and on one made anew; a right taken away in mid-run. Every sample
+has a feature of its own, and the state's private dump tells how often each was counted.
+"""
+import datetime
+import gzip
 import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import confluent_kafka  # noqa: E402
+import confluent_kafka.admin as kafka_admin  # noqa: E402
 from harness import *  # noqa: E402,F403
+
+T0 = 1700000000000
+CONFIG = (SOURCE / "tests/integration/operating.yaml").read_text()
+INGEST = re.search(r"^ingest: .*\n", CONFIG, re.M).group(0)
+
+
+def sample(i):
+    return json.dumps({"t": T0 + i, "y": {"click": i % 2}, "f": {"sample": i, "user_id": i % 50, "price": 1.0}})
+
+
+def run_units(kafka):
+    for name in ("unit_ingest_kafka", "unit_ingest_kafka_topics"):
+        done = subprocess.run([BUILD / "tests/unit" / name], env={**os.environ, "FRESHET_KAFKA": kafka.address, "FRESHET_KAFKA_DIR": kafka.dir},
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+        if done.returncode != 0 or "SKIPPED" in done.stdout or "PASSED" not in done.stdout:
+            print(done.stdout[-12000:])
+            raise AssertionError(f"{name}: exit {done.returncode}")
+        print(f"{name}:", re.search(r"PASSED\D*(\d+) test", done.stdout).group(1), "passed, 0 failed", flush=True)
+
+
+class Cases:
+    def __init__(self, work, kafka):
+        self.work, self.kafka = work, kafka
+        self.admin = kafka_admin.AdminClient({"bootstrap.servers": kafka.address})
+        self.made = 0  # samples so far: the number of the next one
+
+    # ---- the log ----
+
+    def create(self, topic, partitions=1, config=None):
+        def done():
+            try:
+                for future in self.admin.create_topics([kafka_admin.NewTopic(topic, partitions, 1, config=config or {})]).values():
+                    future.result(30)
+                return True
+            except confluent_kafka.KafkaException as error:  # a deleted one is still being forgotten
+                if error.args[0].code() != confluent_kafka.KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+                return False
+        wait_until(done, 30, "creating " + topic)
+
+    def delete(self, topic):
+        for future in self.admin.delete_topics([topic]).values():
+            future.result(30)
+
+    def put(self, topic, partition, count, first_ms=None):
+        """count samples; with Kafka timestamps first_ms, first_ms + 1, ..."""
+        producer = confluent_kafka.Producer({"bootstrap.servers": self.kafka.address, "topic.metadata.refresh.interval.ms": 200})
+        for i in range(count):
+            producer.produce(topic, sample(self.made), partition=partition, timestamp=first_ms + i if first_ms else 0)
+            self.made += 1
+        assert producer.flush(60) == 0
+
+    def file(self, name, count, more=""):
+        path = self.work.path / name
+        text = "".join(sample(self.made + i) + "\n" for i in range(count)) + more
+        self.made += count
+        path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+        return path
+
+    # ---- the daemon ----
+
+    def daemon(self, model, ingest, arguments=(), state=None, **options):
+        state = state or self.work.path / model
+        config = self.work.path / f"{model}.yaml"
+        config.write_text(CONFIG.replace(INGEST, 'ingest: {brokers: "%s", format: json, batch_wait: 5ms, %s}\n' % (self.kafka.address, ingest)))
+        sets = [f"model={model}", f"state_dir={state}", f"export.topic={model}.delta"]
+        return self.work.daemon(config, self.work.path / f"{model}.log", sets, arguments=arguments, **options)
+
+    def run(self, model, ingest, until="end", code=0):
+        """A bounded run; returns its log."""
+        daemon = self.daemon(model, ingest, ["--until", until], wait_http=False)
+        daemon.expect_exit(code, 60)
+        return daemon.log()
+
+    def positions(self, model):
+        """(topic, partition) -> what the state says, and the number of samples, each of which was counted once."""
+        rows = [json.loads(line) for line in tool("dump", "--state-dir", self.work.path / model, "--private")[1].splitlines()]
+        shows = [row["show"] for row in rows if row.get("table") == "ledger" and "show" in row]
+        assert all(show == 1 for show in shows), f"{model}: a sample was counted {max(shows)} times"
+        return {(row["position"]["topic"], row["position"]["partition"]): row["position"] for row in rows if "position" in row}, len(shows)
+
+    @staticmethod
+    def trained(daemon):
+        return daemon.json("/status").get("samples", {}).get("trained", 0)
+
+    # ---- cases ----
+
+    def several_topics_one_of_them_altered_while_running(self):
+        self.create("first", 3)  # partitions 1 and 2 stay idle
+        self.create("a-second", 1)
+        self.put("first", 0, 300)
+        daemon = self.daemon("several", "topics: [first, a-second], kafka: {topic.metadata.refresh.interval.ms: 500}")
+        wait_until(lambda: self.trained(daemon) == 300, 60, "300 samples")
+        wait_until(lambda: daemon.get("/readyz")[0] == 200, 30, "idle partitions do not keep it from being ready")
+        subprocess.run([SOURCE / "tests/kafka/tool", "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", self.kafka.address, "--alter", "--topic", "a-second",
+                        "--partitions", "3"], check=True, stdout=subprocess.DEVNULL, timeout=60)
+        self.put("a-second", 2, 200)
+        self.put("a-second", 0, 100)
+        producer = confluent_kafka.Producer({"bootstrap.servers": self.kafka.address})
+        producer.produce("a-second", b"not json", partition=0)
+        assert producer.flush(60) == 0
+        wait_until(lambda: self.trained(daemon) == 600, 60, "600 samples, of a partition that was added")
+        wait_until(lambda: sum(p["dead_lettered"] for p in daemon.json("/status")["partitions"]) == 1, 30, "the dead letter's epoch is durable")
+        wait_until(lambda: daemon.get("/readyz")[0] == 200, 30, "ready")
+        daemon.drain()
+        positions, samples = self.positions("several")
+        assert samples == 600 and positions["a-second", 2]["offset"] == 200 and positions["a-second", 0]["dead_lettered"] == 1, positions
+        consumer = confluent_kafka.Consumer({"bootstrap.servers": self.kafka.address, "group.id": "freshet.several", "enable.auto.commit": False})
+        wanted = [confluent_kafka.TopicPartition("first", 0), confluent_kafka.TopicPartition("a-second", 2)]
+        assert [p.offset for p in consumer.committed(wanted, 30)] == [300, 200], "lag tools see both topics"
+        consumer.assign([confluent_kafka.TopicPartition("first.dead", 0, 0)])
+        letter = consumer.poll(30)
+        headers = dict(letter.headers())
+        assert letter.value() == b"not json" and headers["__connect.errors.topic"] == b"a-second" and headers["__connect.errors.offset"] == b"100", headers
+        consumer.close()
+
+    def a_run_begins_and_ends_at_a_time(self):
+        self.create("timed", 2)
+        begin = int(time.time()) * 1000 - 3600000  # a whole second
+        self.put("timed", 0, 100, begin)
+        self.put("timed", 1, 3000, begin)
+        iso = datetime.datetime.fromtimestamp(begin / 1000 + 1, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        self.run("timed", f"topic: timed, start: {begin + 50}", iso)
+        positions, samples = self.positions("timed")
+        assert samples == 50 + 950 and positions["timed", 0]["offset"] == 100 and positions["timed", 1]["offset"] == 1000, positions
+        self.run("timed", "topic: timed", str(begin + 2000))
+        assert self.positions("timed")[1] == 50 + 1950
+        self.run("timed", "topic: timed")
+        assert self.positions("timed")[1] == 50 + 2950
+
+    def files_come_first_and_a_kill_costs_nothing(self):
+        plain, zipped = self.file("one.jsonl", 3000, "broken\r\n\n"), self.file("two.jsonl.gz", 150000)
+        self.create("after", 2)
+        self.put("after", 0, 100)
+        self.put("after", 1, 100)
+        before = self.made
+        ingest = f"topic: after, batch_size: 1, files: [{plain}, {zipped}]"  # small batches: slow enough to be met on the way
+        daemon = self.daemon("files", ingest)
+        wait_until(lambda: any(p["topic"] == f"file:{zipped}" and p["offset"] > 0 for p in daemon.json("/status").get("partitions", [])), 60,
+                   "durable in the second file")
+        reason = daemon.json("/readyz").get("reason")
+        daemon.kill()
+        assert reason and "lag of" in reason, f"history is not the present: {reason}"
+        assert 3000 < self.positions("files")[1] < 153000, "killed in the second file"
+        self.put("after", 1, 100)
+        daemon = self.daemon("files", ingest)
+        wait_until(lambda: daemon.get("/readyz")[0] == 200, 90, "ready: files and topic read")
+        daemon.drain()
+        positions, samples = self.positions("files")
+        first = before - 153200
+        assert samples == self.made - first, f"{samples} of {self.made - first}"
+        assert positions[f"file:{plain}", 0]["dead_lettered"] == 1 and positions[f"file:{zipped}", 0]["offset"] == 150000, positions
+        out = tool("verify", "--state-dir", self.work.path / "files", "--brokers", self.kafka.address, "--topic", "files.delta")[1]
+        assert out.strip().splitlines()[-1].startswith("verified:"), out
+        # Kafka has taken over: the files may go.
+        plain.unlink()
+        self.put("after", 0, 50)
+        self.run("files", ingest)
+        assert self.positions("files")[1] == self.made - first
+
+    def lockstep_reads_files_and_topic_the_same_way_twice(self):
+        path = self.file("lockstep.jsonl.gz", 20000)
+        self.create("step", 2)
+        self.put("step", 0, 500)
+        self.put("step", 1, 300)
+        ingest = f"topic: step, files: [{path}], lockstep: {{records: 5, epoch_batches: 64}}"
+        self.run("step1", ingest)
+        daemon = self.daemon("step2", ingest)
+        wait_until(lambda: self.trained(daemon) >= 2000, 60, "on its way")
+        daemon.kill()
+        assert 0 < self.positions("step2")[1] < 20000, "killed in the file"
+        self.run("step2", ingest)
+        hashes = [json.loads(tool("dump", "--state-dir", self.work.path / model, "--private")[1].splitlines()[-1])["hash"] for model in ("step1", "step2")]
+        assert hashes[0] == hashes[1], hashes
+        assert self.positions("step2")[1] == 20800
+
+    def files_alone_are_a_run(self):
+        path = self.file("alone.jsonl", 500)
+        self.run("alone", f"files: [{path}]")
+        assert self.positions("alone")[1] == 500
+        # What was read is changed: refused, with what to do.
+        lines = path.read_text().splitlines(keepends=True)
+        path.write_text("".join(lines[:-1]) + sample(0) + "\n" + sample(self.made) + "\n")
+        log = self.run("alone", f"files: [{path}]", code=3)
+        assert "line 499 of" in log and "another state_dir" in log, log[-800:]
+        path.write_text("".join(lines) + sample(self.made) + "\n")  # a line more is read
+        self.made += 1
+        self.run("alone", f"files: [{path}]")
+        assert self.positions("alone")[1] == 501
+
+    def lose(self, topic, damage, first_ms=None):
+        """Three models trained on 200 samples of one log, then `damage`; the log that `stop` exits with, and the others' positions."""
+        self.create(topic, 1)
+        self.put(topic, 0, 200, first_ms)
+        for policy in ("stop", "earliest", "latest"):
+            self.run(f"{topic}-{policy}", f"topic: {topic}, on_loss: {policy}")
+        damage()
+        log = self.run(f"{topic}-stop", f"topic: {topic}, on_loss: stop", code=3)
+        assert "ingest.on_loss: earliest or latest" in log and "another state_dir" in log, log[-800:]
+        found = []
+        for policy in ("earliest", "latest"):
+            self.run(f"{topic}-{policy}", f"topic: {topic}, on_loss: {policy}")
+            positions, samples = self.positions(f"{topic}-{policy}")
+            found.append((samples, positions[topic, 0]["offset"], positions[topic, 0]["lost"]))
+        return log, found
+
+    def retention_is_a_loss_by_policy(self):
+        old = int(time.time() * 1000) - 3600000
+        where = confluent_kafka.TopicPartition("kept", 0)
+
+        def damage():
+            self.put("kept", 0, 100, old)
+            change = kafka_admin.ConfigEntry("retention.ms", "60000", incremental_operation=kafka_admin.AlterConfigOpType.SET)
+            for future in self.admin.incremental_alter_configs([kafka_admin.ConfigResource("TOPIC", "kept", incremental_configs=[change])]).values():
+                future.result(30)
+            consumer = confluent_kafka.Consumer({"bootstrap.servers": self.kafka.address, "group.id": "look"})
+            wait_until(lambda: consumer.get_watermark_offsets(where, 10)[0] == 300, 60, "the broker deleted what is older than a minute")
+            consumer.close()
+            self.put("kept", 0, 50)
+        log, found = self.lose("kept", damage, old)
+        assert "100 records were deleted before they were read (retention)" in log, log[-800:]
+        assert found == [(250, 350, 100), (200, 350, 150)], found
+
+    def a_topic_made_anew_is_a_loss_by_policy(self):
+        for topic, records in (("shorter", 50), ("longer", 300)):
+            def damage():
+                self.delete(topic)
+                self.create(topic, 1)
+                self.put(topic, 0, records)
+            log, found = self.lose(topic, damage)
+            assert "made anew" in log, log[-800:]
+            assert found == [(200 + records, records, 0), (200, records, records)], found
+
+    def a_right_taken_away_is_waited_for(self):
+        """self.kafka asks for a login; the tests' own clients may do everything."""
+        login = dict(line.split("=", 1) for line in pathlib.Path(self.kafka.more["properties"]).read_text().splitlines())
+        user, address = "User:" + login["sasl.username"], self.kafka.address
+
+        def rule(kind, name, operation, permission=kafka_admin.AclPermissionType.ALLOW, pattern=kafka_admin.ResourcePatternType.LITERAL):
+            return kafka_admin.AclBinding(kind, name, pattern, user, "*", operation, permission)
+        everything = [rule(kind, name, kafka_admin.AclOperation.ALL) for kind, name in
+                      ((kafka_admin.ResourceType.TOPIC, "*"), (kafka_admin.ResourceType.GROUP, "*"), (kafka_admin.ResourceType.BROKER, "kafka-cluster"))]
+        denied = rule(kafka_admin.ResourceType.TOPIC, "guarded", kafka_admin.AclOperation.READ, kafka_admin.AclPermissionType.DENY)
+        self.kafka.address = self.kafka.more["plaintext"]
+        self.admin = kafka_admin.AdminClient({"bootstrap.servers": self.kafka.address})
+        for future in self.admin.create_acls(everything).values():
+            future.result(30)
+        self.create("guarded", 1)
+        self.put("guarded", 0, 100)
+        properties = ", ".join(f"{name}: {json.dumps(value)}" for name, value in login.items() if name != "bootstrap.servers")
+        config = self.work.path / "guarded.yaml"
+        config.write_text(CONFIG.replace(INGEST, 'ingest: {brokers: "%s", format: json, topic: guarded, batch_wait: 5ms, kafka: {%s}}\n' % (address, properties)))
+        daemon = self.work.daemon(config, self.work.path / "guarded.log", ["model=guarded", f"state_dir={self.work.path / 'guarded'}"])
+        wait_until(lambda: self.trained(daemon) == 100, 60, "100 samples")
+        for future in self.admin.create_acls([denied]).values():
+            future.result(30)
+        self.put("guarded", 0, 100)
+        wait_until(lambda: "grant this user READ" in " ".join(daemon.json("/healthz").get("reasons", [])), 60, "/healthz says which right is missing")
+        assert daemon.running() and daemon.get("/healthz")[0] == 200
+        filters = [kafka_admin.AclBindingFilter(kafka_admin.ResourceType.TOPIC, "guarded", kafka_admin.ResourcePatternType.LITERAL, user, "*",
+                                                kafka_admin.AclOperation.READ, kafka_admin.AclPermissionType.DENY)]
+        for future in self.admin.delete_acls(filters).values():
+            future.result(30)
+        wait_until(lambda: self.trained(daemon) == 200, 60, "the rest, once the right is back")
+        daemon.drain()
+        assert self.positions("guarded")[1] == 200
+
+
+GUARD = ["authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super.users=User:ANONYMOUS"]
 
 
 def main():
-    with Kafka() as kafka:
-        done = subprocess.run([BUILD / "tests/unit/unit_ingest_kafka"], env={**os.environ, "FRESHET_KAFKA": kafka.address, "FRESHET_KAFKA_DIR": kafka.dir}, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, timeout=280)
-    if done.returncode != 0 or "SKIPPED" in done.stdout or "PASSED" not in done.stdout:
-        print(done.stdout[-12000:])
-        raise AssertionError(f"unit_ingest_kafka: exit {done.returncode}")
-    passed = re.search(r"PASSED\D*(\d+) test", done.stdout).group(1)
-    print(f"{passed} passed, 0 failed")
+    wanted = sys.argv[1:]
+    with Kafka("--properties", "log.retention.check.interval.ms=500", "--properties", "log.initial.task.delay.ms=500") as kafka, Workspace() as work:
+        if not wanted:
+            run_units(kafka)
+        cases = Cases(work, kafka)
+        for case in (cases.several_topics_one_of_them_altered_while_running, cases.a_run_begins_and_ends_at_a_time, cases.files_come_first_and_a_kill_costs_nothing,
+                     cases.lockstep_reads_files_and_topic_the_same_way_twice, cases.files_alone_are_a_run, cases.retention_is_a_loss_by_policy,
+                     cases.a_topic_made_anew_is_a_loss_by_policy):
+            if not wanted or case.__name__ in wanted:
+                begin = time.monotonic()
+                case()
+                print(f"{case.__name__}: ok ({time.monotonic() - begin:.1f} s)", flush=True)
+    if wanted and "a_right_taken_away_is_waited_for" not in wanted:
+        return
+    begin = time.monotonic()
+    with Kafka("--sasl-ssl", *(word for line in GUARD for word in ("--properties", line))) as kafka, Workspace() as work:
+        Cases(work, kafka).a_right_taken_away_is_waited_for()
+    print(f"a_right_taken_away_is_waited_for: ok ({time.monotonic() - begin:.1f} s)")
 
 
 main()

@@ -1,15 +1,16 @@
-/* Ingest: sample records from Kafka to batches in a bounded ring (DESIGN sections 4, 6, 10).
+/* Ingest: sample records from files, then from Kafka, to batches in a bounded ring (DESIGN sections 4, 6, 10).
  *
- * assign() at our own positions, one plain poll per record, every partition of the topic; offsets below the expected
+ * Read at our own positions, one plain poll per record, every partition of every topic; offsets below the expected
  * one are dropped (duplicates of the client library), gaps are compacted/transaction records and are fine. Malformed
  * records and those too far in the future are produced to the dead-letter topic when decoded; dead letters are
  * numbered, and a batch carries the number its positions depend on. A full ring stops polling (never pause/resume).
  * Offsets of the group `freshet.<model>` are committed for lag tools only and never read back. Live: a batch closes at
  * batch_size samples or batch_wait after its first record. Lockstep: batch k takes lockstep.records records per
- * partition in partition order up to end offsets fixed before the first poll (kept by the caller: end_offsets); no
- * timer; a round is cut short at 65536 samples (the next begins at the first partition again: still a function of
- * positions and log alone). --until end and lockstep end with one more batch without samples that has end_of_stream.
- * Thread: fr_ingest_step by the ingest thread; status, commit and acknowledged from any thread. */
+ * partition in (topic, partition) order, or as many lines of one file, up to end offsets fixed before the first poll
+ * (kept by the caller: end_offsets); no timer; a round is cut short at 65536 samples (the next begins at the first
+ * partition again: still a function of positions and log alone). --until end and lockstep end with one more batch
+ * without samples that has end_of_stream. Thread: fr_ingest_step by the ingest thread; status, commit and acknowledged
+ * from any thread. */
 #ifndef FR_INGEST_INGEST_H
 #define FR_INGEST_INGEST_H
 
@@ -26,7 +27,9 @@ struct fr_ingest_options {
     const struct fr_positions *positions; /* restored; copied; empty at first start */
     struct fr_ring *full;                 /* batches for the owner loop; fr_ingest pushes */
     struct fr_ring *empty;                /* batches to fill (fr_batch_new by the caller); fr_ingest pops */
-    bool until_end;                       /* --until end, or lockstep: stop at the end offsets */
+    bool until_end;                       /* --until end, --until TIME, or lockstep: stop at the end offsets */
+    int64_t
+        until_ms; /* --until TIME: ends are the first records with this Kafka timestamp or a later one; 0: the end */
     /* Lockstep and --until end: end offsets fixed earlier, "topic partition end\n" lines; NULL: ask the broker now and
      * hand them to `fix_end` before the first poll (which stores and syncs them). */
     const char *end_offsets;
@@ -54,8 +57,9 @@ enum fr_status fr_ingest_start(struct fr_ingest *ingest, struct fr_err *err) FR_
 void fr_ingest_adopt(struct fr_ingest *ingest, struct fr_positions *positions);
 
 /* One turn, at most wait_ms long. FR_OK; FR_EOF: all was delivered (end_of_stream batch pushed) or a ring was closed;
- * FR_AGAIN: nothing came or the ring is full; FR_E_LOST, FR_E_MISMATCH, FR_E_DENIED: the owner must stop. Unreachable
- * brokers are not an error here: status.problem says so. */
+ * FR_AGAIN: nothing came or the ring is full; FR_E_LOST, FR_E_MISMATCH, FR_E_CORRUPT, FR_E_IO, FR_E_INVALID (a file):
+ * the owner must stop. Unreachable brokers, denied access and absent files are not errors here: status.problem says so,
+ * and reading goes on when it can. */
 enum fr_status fr_ingest_step(struct fr_ingest *ingest, int wait_ms, struct fr_err *err) FR_MUST_CHECK;
 
 /* Dead letters acknowledged by the broker, all up to this number. */
@@ -77,8 +81,11 @@ struct fr_ingest_status {
     uint64_t malformed, future, dead_sent, dead_failed, dead_without_value;
     uint64_t dropped_duplicates;
     uint64_t ring_full_ns; /* time spent with a full ring */
-    int64_t lag_ms; /* wall time minus Kafka timestamp of the last record delivered; 0 at the end of every partition */
-    bool at_end;    /* every partition read to its end */
+    /* Wall time minus Kafka timestamp of the last record delivered (files: event time); 0 at the end of every
+     * partition.
+     */
+    int64_t lag_ms;
+    bool at_end; /* every partition read to its end */
     bool connected;
     char problem[256];
 };

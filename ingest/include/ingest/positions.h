@@ -13,7 +13,7 @@
 enum { FR_TOPIC_MAX = 250, FR_CLUSTER_ID_MAX = 64, FR_PARTITIONS_MAX = 4096 };
 
 struct fr_partition_position {
-    char topic[FR_TOPIC_MAX];
+    char topic[FR_TOPIC_MAX]; /* or `file:<path>`, partition 0, whose offsets are line numbers from 0 */
     int32_t partition;
     int64_t offset; /* first record not fully in effect; -1: none yet (the `start` policy decides) */
     uint32_t item;

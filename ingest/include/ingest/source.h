@@ -24,8 +24,8 @@ enum fr_source_event_kind {
     FR_SOURCE_END,   /* everything below `offset` was delivered or is no record (transaction markers, aborted, compacted
                         away) */
     FR_SOURCE_RESET, /* the asked offset is not in the log (any more) */
-    FR_SOURCE_BROKEN, /* reading this partition failed (topic deleted, check sum): look again, then begin again; text
-                         says why */
+    FR_SOURCE_BROKEN, /* reading this partition failed (topic deleted, access denied, check sum): look again, then begin
+                         again; text says why */
 };
 
 struct fr_source_event {
@@ -35,8 +35,10 @@ struct fr_source_event {
     int64_t timestamp_ms;    /* <= 0: none */
     const void *value, *key; /* borrowed until `release`; NULL: null */
     size_t size, key_size;
-    void *handle; /* the source's own */
-    char text[128];
+    bool withheld;   /* a line longer than record_max: no value; size and crc32c are those of the whole line */
+    uint32_t crc32c; /* of a withheld value */
+    void *handle;    /* the source's own */
+    char text[256];
 };
 
 struct fr_source_header {
@@ -55,6 +57,9 @@ struct fr_source {
     enum fr_status (*discover)(void *self, struct fr_source_layout *out, struct fr_err *err);
     /* First offset of the log and the one after its last stable record. FR_E_UNAVAILABLE. */
     enum fr_status (*watermarks)(void *self, uint32_t partition, int64_t *low, int64_t *high, struct fr_err *err);
+    /* Offset of the first record whose timestamp is timestamp_ms or later; FR_EOF: there is none. FR_E_UNAVAILABLE. */
+    enum fr_status (*offset_at)(void *self, uint32_t partition, int64_t timestamp_ms, int64_t *offset,
+                                struct fr_err *err);
     /* The record at this very offset, to be released. FR_EOF: there is none (compacted away, a marker).
      * FR_E_UNAVAILABLE. */
     enum fr_status (*fetch)(void *self, uint32_t partition, int64_t offset, struct fr_source_event *out,
@@ -64,8 +69,8 @@ struct fr_source {
     /* From now on `poll` gives this partition's records from `offset` on; halt ends that. */
     enum fr_status (*begin)(void *self, uint32_t partition, int64_t offset, struct fr_err *err);
     void (*halt)(void *self, uint32_t partition);
-    /* FR_OK: an event, to be released; FR_AGAIN: nothing within wait_ms; FR_E_DENIED. partition < 0: any; otherwise
-     * that one (the source was opened for that). */
+    /* FR_OK: an event, to be released; FR_AGAIN: nothing within wait_ms. FR_E_IO, FR_E_CORRUPT: a file cannot be read
+     * on. partition < 0: any; otherwise that one (the source was opened for that). */
     enum fr_status (*poll)(void *self, int64_t partition, int wait_ms, struct fr_source_event *out, struct fr_err *err);
     void (*release)(void *self, struct fr_source_event *event);
     /* Headers of a record, borrowed until its release; returns how many it has, at most `capacity` are written. */

@@ -15,11 +15,12 @@
 
 #include "base/check.h"
 #include "base/crc32c.h"
+#include "base/cursor.h"
 #include "ingest/ingest.h"
 
 #define T0 1700000000000LL
 
-enum { LOG_PARTITIONS = 4, LOG_RECORDS = 4096, LETTERS = 256, RING = 4 };
+enum { LOG_PARTITIONS = 4, FILES = 4, LOG_RECORDS = 4096, LETTERS = 256, RING = 4 };
 
 struct log_record {
     int64_t offset, timestamp_ms;
@@ -32,7 +33,7 @@ struct log_partition {
     int64_t low, high; /* high may lie beyond the last record: markers */
     int64_t begun;     /* offset asked last; -1: not read */
     uint32_t next;     /* index of the next record to give */
-    bool end_told, reset_told, gone;
+    bool end_told, reset_told, gone, denied;
 };
 
 struct fake_log {
@@ -52,9 +53,11 @@ struct fake_dead {
     bool full;
     uint64_t acknowledged;
     struct {
+        char topic[FR_TOPIC_MAX];
         int32_t partition;
         int64_t offset;
-        char reason[512], value[128];
+        char reason[512], value[128], header[64]; /* the first header, "name=value" */
+        bool has_value;
         size_t n_headers;
     } letters[LETTERS];
 };
@@ -72,7 +75,9 @@ struct service {
     struct fr_buffer written;      /* every batch as text */
     char *ends;
     uint32_t n_batches, sizes[LOG_RECORDS];
-    struct fr_batch_position last[LOG_PARTITIONS];
+    struct fr_batch_position last[LOG_PARTITIONS + FILES];
+    int64_t until_ms;
+    char dir[32]; /* of files; empty: none */
     bool end_of_stream;
     struct fr_err err;
 };
@@ -131,6 +136,8 @@ static inline enum fr_status log_watermarks(void *self, uint32_t partition, int6
     struct fake_log *log = self;
     if (log->down || log->partitions[partition].gone)
         return fr_err_set(err, FR_E_UNAVAILABLE, "no offsets");
+    if (log->partitions[partition].denied)
+        return fr_err_set(err, FR_E_DENIED, "no right to describe");
     *low = log->partitions[partition].low;
     *high = log->partitions[partition].high;
     return FR_OK;
@@ -151,6 +158,21 @@ static inline void log_give(struct fake_log *log, uint32_t partition, const stru
         .size = strlen(value),
         .handle = value,
     };
+}
+
+static inline enum fr_status log_offset_at(void *self, uint32_t partition, int64_t timestamp_ms, int64_t *offset,
+                                           struct fr_err *err)
+{
+    struct fake_log *log = self;
+    struct log_partition *p = &log->partitions[partition];
+    if (log->down)
+        return fr_err_set(err, FR_E_UNAVAILABLE, "no offsets by time");
+    for (uint32_t i = 0; i < p->n; i++)
+        if (p->records[i].timestamp_ms >= timestamp_ms && p->records[i].offset >= p->low) {
+            *offset = p->records[i].offset;
+            return FR_OK;
+        }
+    return FR_EOF;
 }
 
 static inline enum fr_status log_fetch(void *self, uint32_t partition, int64_t offset, struct fr_source_event *out,
@@ -202,6 +224,12 @@ static inline bool log_poll_one(struct fake_log *log, uint32_t partition, struct
         p->reset_told = true;
         out->kind = FR_SOURCE_BROKEN;
         snprintf(out->text, sizeof(out->text), "unknown topic");
+        return true;
+    }
+    if (p->denied && !p->reset_told) {
+        p->reset_told = true;
+        out->kind = FR_SOURCE_BROKEN;
+        snprintf(out->text, sizeof(out->text), "no right to read");
         return true;
     }
     bool outside = p->next < p->n ? p->records[p->next].offset < p->low : p->begun < p->low && p->n == 0;
@@ -291,7 +319,13 @@ static inline enum fr_status dead_send(void *self, const struct fr_dead_letter *
     if (dead->full)
         return FR_AGAIN;
     assert_true(dead->n < LETTERS);
+    snprintf(dead->letters[dead->n].topic, FR_TOPIC_MAX, "%s", letter->topic);
     dead->letters[dead->n].partition = letter->partition;
+    dead->letters[dead->n].has_value = letter->value != NULL;
+    dead->letters[dead->n].header[0] = 0;
+    if (letter->n_headers)
+        snprintf(dead->letters[dead->n].header, sizeof(dead->letters[dead->n].header), "%s=%.*s",
+                 letter->headers[0].name, (int)letter->headers[0].size, (const char *)letter->headers[0].value);
     dead->letters[dead->n].offset = letter->offset;
     dead->letters[dead->n].n_headers = letter->n_headers;
     snprintf(dead->letters[dead->n].reason, 512, "%s", letter->reason);
@@ -351,9 +385,22 @@ static inline struct service *service_new(const char *ingest, uint32_t n_partiti
         snprintf(s->log.names[i].topic, FR_TOPIC_MAX, "samples");
         s->log.partitions[i].begun = -1;
     }
-    s->source =
-        (struct fr_source){&s->log,  log_discover, log_watermarks, log_fetch,  log_checked, log_begin,     log_halt,
-                           log_poll, log_release,  log_headers,    log_commit, log_high,    log_connected, NULL};
+    s->source = (struct fr_source){
+        .self = &s->log,
+        .discover = log_discover,
+        .watermarks = log_watermarks,
+        .offset_at = log_offset_at,
+        .fetch = log_fetch,
+        .checked = log_checked,
+        .begin = log_begin,
+        .halt = log_halt,
+        .poll = log_poll,
+        .release = log_release,
+        .headers = log_headers,
+        .commit = log_commit,
+        .high = log_high,
+        .connected = log_connected,
+    };
     s->sink =
         (struct fr_dead_sink){&s->dead, dead_prepare, dead_send, dead_acknowledged, dead_counts, dead_healthy, NULL};
     fr_clock_fake_init(&s->clock, T0 + 1000);
@@ -384,6 +431,7 @@ static inline enum fr_status service_start(struct service *s, bool until_end)
         .full = s->full,
         .empty = s->empty,
         .until_end = until_end,
+        .until_ms = s->until_ms,
         .end_offsets = s->ends,
         .fix_end = keep_ends,
         .fix_end_self = s,

@@ -46,13 +46,59 @@ static void a_changed_last_record_is_another_topic(void **state)
 {
     (void)state;
     for (int what = 0; what < 2; what++) {
-        struct service *s = trained(", batch_size: 1, on_loss: earliest");
+        struct service *s = trained(", batch_size: 1");
         if (what == 0)
             s->log.partitions[0].records[9].value[3]++;
         else
             s->log.partitions[0].records[9].timestamp_ms++;
         assert_int_equal(service_start(s, false), FR_E_MISMATCH);
         assert_non_null(strstr(s->err.text, "the record at offset 9 is not the one that was trained"));
+        assert_non_null(strstr(s->err.text, "another state_dir, or go on with this log by ingest.on_loss"));
+        service_free(s);
+    }
+}
+
+static void on_loss_goes_on_in_a_topic_made_anew(void **state)
+{
+    (void)state;
+    for (int latest = 0; latest < 2; latest++) {
+        struct service *s = trained(latest ? ", batch_size: 1, batch_wait: 20ms, on_loss: latest"
+                                           : ", batch_size: 1, on_loss: earliest");
+        for (uint32_t i = 0; i < 10; i++)
+            s->log.partitions[0].records[i].timestamp_ms++;
+        append(&s->log, 0, 1);
+        assert_int_equal(service_start(s, false), FR_OK);
+        service_run(s);
+        fr_clock_fake_advance_ms(&s->clock, 20);
+        service_run(s);
+        const struct fr_partition_position *p = &s->positions.partitions[0];
+        assert_int_equal(p->offset, 11);
+        assert_int_equal(p->trained, latest ? 10 : 21);
+        assert_int_equal(p->lost, latest ? 11 : 0); /* of the new log, unread */
+        service_kill(s);
+        append(&s->log, 0, 1); /* and from then on it is our log */
+        assert_int_equal(service_start(s, false), FR_OK);
+        service_run(s);
+        assert_int_equal(s->positions.partitions[0].trained, latest ? 11 : 22);
+        service_free(s);
+    }
+}
+
+static void on_loss_goes_on_in_a_log_that_became_shorter(void **state)
+{
+    (void)state;
+    for (int latest = 0; latest < 2; latest++) {
+        struct service *s = trained(latest ? ", batch_size: 1, batch_wait: 20ms, on_loss: latest"
+                                           : ", batch_size: 1, on_loss: earliest");
+        while (s->log.partitions[0].n > 4)
+            free(s->log.partitions[0].records[--s->log.partitions[0].n].value);
+        s->log.partitions[0].high = s->log.partitions[0].available = 4;
+        assert_int_equal(service_start(s, false), FR_OK);
+        append(&s->log, 0, 1);
+        service_run(s);
+        assert_int_equal(s->positions.partitions[0].offset, 5);
+        assert_int_equal(s->positions.partitions[0].trained, latest ? 11 : 15);
+        assert_int_equal(s->positions.partitions[0].lost, latest ? 4 : 0);
         service_free(s);
     }
 }
@@ -149,6 +195,12 @@ static void a_topic_with_fewer_partitions_is_refused(void **state)
     s->log.n_partitions = 1;
     assert_int_equal(service_start(s, false), FR_E_MISMATCH);
     assert_non_null(strstr(s->err.text, "has no partition 1"));
+    service_kill(s);
+    s->conf->ingest.on_loss = FR_ON_LOSS_EARLIEST;
+    append(&s->log, 0, 1);
+    assert_int_equal(service_start(s, false), FR_OK);
+    service_run(s);
+    assert_int_equal(s->positions.partitions[0].trained, 1);
     service_free(s);
 }
 
@@ -242,6 +294,8 @@ int main(void)
         cmocka_unit_test(an_absent_topic_can_be_waited_for),
         cmocka_unit_test(another_cluster_is_refused),
         cmocka_unit_test(a_changed_last_record_is_another_topic),
+        cmocka_unit_test(on_loss_goes_on_in_a_topic_made_anew),
+        cmocka_unit_test(on_loss_goes_on_in_a_log_that_became_shorter),
         cmocka_unit_test(an_unchanged_log_is_read_on),
         cmocka_unit_test(a_last_record_gone_from_the_log_is_accepted_inside_it),
         cmocka_unit_test(records_deleted_unread_stop_the_service),

@@ -1,0 +1,262 @@
+/* Files before Kafka: one source whose first partitions are files and whose others are those of the source behind it.
+ *
+ * A line is a record: topic `file:<path>`, partition 0, offset = number of the line, no timestamp, no key. At most one
+ * file is open at a time: the caller begins one, reads it to FR_SOURCE_END, halts it, begins the next. Questions about
+ * the log (watermarks, a single record) are not asked of files: whether a file still is the one that was read shows
+ * when its last delivered line comes by again (check.c). Everything else is passed on with the partition's number
+ * shifted. Owner: ingest thread. */
+#include "files.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/check.h"
+#include "lines.h"
+
+enum { LINE_MAX_DEFAULT = 1 << 20 }; /* of record_max, as in the decoder */
+
+struct files {
+    const struct fr_conf *conf;
+    struct fr_source inner;
+    bool has_inner, inner_begun;
+    uint32_t n_files, capacity;
+    struct fr_source_partition *names; /* the whole layout */
+    struct fr_lines *lines;            /* of the open file */
+    uint32_t open;
+    char length[24]; /* of the last line that was too long, for its letter */
+};
+
+static enum fr_status discover(void *source, struct fr_source_layout *out, struct fr_err *err)
+{
+    struct files *self = source;
+    struct fr_source_layout inner = {0};
+    enum fr_status status = self->has_inner ? self->inner.discover(self->inner.self, &inner, err) : FR_OK;
+    if (status != FR_OK)
+        return status;
+    uint32_t n = self->n_files + inner.n_partitions;
+    if (n > self->capacity) {
+        self->names = fr_realloc(self->names, n, sizeof(*self->names));
+        self->capacity = n;
+    }
+    if (inner.n_partitions)
+        memcpy(self->names + self->n_files, inner.partitions, inner.n_partitions * sizeof(*self->names));
+    *out = inner;
+    out->n_partitions = n;
+    out->partitions = self->names;
+    return FR_OK;
+}
+
+/* The number of a partition in the inner source. */
+static uint32_t inside(const struct files *self, uint32_t partition)
+{
+    FR_CHECK(self->has_inner && partition >= self->n_files);
+    return partition - self->n_files;
+}
+
+static enum fr_status watermarks(void *source, uint32_t partition, int64_t *low, int64_t *high, struct fr_err *err)
+{
+    struct files *self = source;
+    return self->inner.watermarks(self->inner.self, inside(self, partition), low, high, err);
+}
+
+static enum fr_status offset_at(void *source, uint32_t partition, int64_t timestamp_ms, int64_t *offset,
+                                struct fr_err *err)
+{
+    struct files *self = source;
+    return self->inner.offset_at(self->inner.self, inside(self, partition), timestamp_ms, offset, err);
+}
+
+static enum fr_status fetch(void *source, uint32_t partition, int64_t offset, struct fr_source_event *out,
+                            struct fr_err *err)
+{
+    struct files *self = source;
+    enum fr_status status = self->inner.fetch(self->inner.self, inside(self, partition), offset, out, err);
+    if (status == FR_OK)
+        out->partition += self->n_files;
+    return status;
+}
+
+static void checked(void *source)
+{
+    struct files *self = source;
+    if (self->has_inner)
+        self->inner.checked(self->inner.self);
+}
+
+static enum fr_status begin(void *source, uint32_t partition, int64_t offset, struct fr_err *err)
+{
+    struct files *self = source;
+    if (partition >= self->n_files) {
+        self->inner_begun = true;
+        return self->inner.begin(self->inner.self, inside(self, partition), offset, err);
+    }
+    FR_CHECK(!self->lines);
+    uint64_t record_max = self->conf->ingest.record_max;
+    enum fr_status status =
+        fr_lines_open(fr_file_path(self->names[partition].topic), record_max ? (size_t)record_max : LINE_MAX_DEFAULT,
+                      offset, &self->lines, err);
+    self->open = partition;
+    return status;
+}
+
+static void halt(void *source, uint32_t partition)
+{
+    struct files *self = source;
+    if (partition >= self->n_files) {
+        self->inner.halt(self->inner.self, inside(self, partition));
+    } else if (self->lines && self->open == partition) {
+        fr_lines_close(self->lines);
+        self->lines = NULL;
+    }
+}
+
+static enum fr_status poll_file(struct files *self, struct fr_source_event *out, struct fr_err *err)
+{
+    struct fr_line line;
+    enum fr_status status = fr_lines_next(self->lines, &line, err);
+    if (status != FR_OK && status != FR_EOF)
+        return status;
+    *out = (struct fr_source_event){
+        .kind = status == FR_EOF ? FR_SOURCE_END : FR_SOURCE_RECORD,
+        .partition = self->open,
+        .offset = line.number,
+        .value = line.value,
+        .size = line.size,
+        .withheld = status == FR_OK && !line.value,
+        .crc32c = line.crc32c,
+    };
+    if (out->withheld)
+        snprintf(self->length, sizeof(self->length), "%zu", line.size);
+    return FR_OK;
+}
+
+static enum fr_status poll_event(void *source, int64_t partition, int wait_ms, struct fr_source_event *out,
+                                 struct fr_err *err)
+{
+    struct files *self = source;
+    if (self->lines)
+        return poll_file(self, out, err);
+    if (!self->inner_begun) { /* a file that is waited for, or nothing behind the files */
+        nanosleep(&(struct timespec){.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * 1000000L}, NULL);
+        return FR_AGAIN;
+    }
+    int64_t from = partition < 0 ? partition : (int64_t)inside(self, (uint32_t)partition);
+    enum fr_status status = self->inner.poll(self->inner.self, from, wait_ms, out, err);
+    if (status == FR_OK)
+        out->partition += self->n_files;
+    return status;
+}
+
+static void release(void *source, struct fr_source_event *event)
+{
+    struct files *self = source;
+    if (event->partition < self->n_files)
+        return; /* the line stays until the next one is read */
+    event->partition -= self->n_files;
+    self->inner.release(self->inner.self, event);
+    event->partition += self->n_files;
+}
+
+static size_t headers(void *source, const struct fr_source_event *event, struct fr_source_header *out, size_t capacity)
+{
+    struct files *self = source;
+    if (event->partition >= self->n_files) {
+        struct fr_source_event shifted = *event;
+        shifted.partition -= self->n_files;
+        return self->inner.headers(self->inner.self, &shifted, out, capacity);
+    }
+    if (!event->withheld || capacity == 0)
+        return 0;
+    out[0] = (struct fr_source_header){"freshet.length", self->length, strlen(self->length)};
+    return 1;
+}
+
+static void commit(void *source, const struct fr_positions *positions)
+{
+    struct files *self = source;
+    if (self->has_inner)
+        self->inner.commit(self->inner.self, positions);
+}
+
+static int64_t high(void *source, uint32_t partition)
+{
+    struct files *self = source;
+    return partition < self->n_files ? -1 : self->inner.high(self->inner.self, inside(self, partition));
+}
+
+/* While files are read it does not matter whether brokers answer. */
+static bool connected(void *source, char *problem, size_t size)
+{
+    struct files *self = source;
+    return !self->inner_begun || self->inner.connected(self->inner.self, problem, size);
+}
+
+static void close_files(void *source)
+{
+    struct files *self = source;
+    fr_lines_close(self->lines);
+    if (self->has_inner && self->inner.close)
+        self->inner.close(self->inner.self);
+    free(self->names);
+    free(self);
+}
+
+static enum fr_status check_path(const struct fr_conf *conf, uint32_t index, struct fr_err *err)
+{
+    const char *path = conf->ingest.files[index];
+    size_t size = strlen(path), most = FR_TOPIC_MAX - sizeof(FR_FILE_TOPIC);
+    if (size == 0 || size > most)
+        return fr_err_set(
+            err, FR_E_INVALID,
+            "ingest.files: \"%.300s\" has %zu bytes; a path has 1 to %zu (it is part of a position's name)", path, size,
+            most);
+    for (size_t i = 0; i < size; i++)
+        if (path[i] < 0x20 || path[i] > 0x7e || path[i] == '"' || path[i] == '\\')
+            return fr_err_set(err, FR_E_INVALID,
+                              "ingest.files: path %" PRIu32
+                              " holds more than printable ASCII, or a quote or backslash: it "
+                              "is a position's name in JSON; rename the file or link to it",
+                              index + 1);
+    for (uint32_t i = 0; i < index; i++)
+        if (strcmp(conf->ingest.files[i], path) == 0)
+            return fr_err_set(err, FR_E_INVALID, "ingest.files: %s is listed twice; a file is read once", path);
+    return FR_OK;
+}
+
+enum fr_status fr_files_open(const struct fr_conf *conf, const struct fr_source *inner, struct fr_source *out,
+                             struct fr_err *err)
+{
+    for (uint32_t i = 0; i < conf->ingest.n_files; i++) {
+        enum fr_status status = check_path(conf, i, err);
+        if (status != FR_OK)
+            return status;
+    }
+    struct files *self = fr_alloc(1, sizeof(*self));
+    self->conf = conf;
+    self->inner = *inner;
+    self->has_inner = inner->self != NULL;
+    self->n_files = self->capacity = conf->ingest.n_files;
+    self->names = fr_alloc(self->n_files, sizeof(*self->names));
+    for (uint32_t i = 0; i < self->n_files; i++)
+        snprintf(self->names[i].topic, FR_TOPIC_MAX, FR_FILE_TOPIC "%s", conf->ingest.files[i]);
+    *out = (struct fr_source){
+        .self = self,
+        .discover = discover,
+        .watermarks = watermarks,
+        .offset_at = offset_at,
+        .fetch = fetch,
+        .checked = checked,
+        .begin = begin,
+        .halt = halt,
+        .poll = poll_event,
+        .release = release,
+        .headers = headers,
+        .commit = commit,
+        .high = high,
+        .connected = connected,
+        .close = close_files,
+    };
+    return FR_OK;
+}

@@ -1,0 +1,79 @@
+/* Assembly of records with groups: a group is never split, a batch may exceed its size by less than one, positions
+ * stand between groups, and a restart there gives the same batches. */
+#include "fixture.h"
+
+/* A record: an array of groups of these sizes. */
+static void append_groups(struct fake_log *log, const int *sizes, int n)
+{
+    struct log_partition *p = &log->partitions[0];
+    struct fr_buffer text = {0};
+    for (int g = 0; g < n; g++) {
+        fr_buffer_printf(&text, "%s{\"shared\":{\"user_id\":%d},\"items\":[", g ? "," : "[", g);
+        for (int i = 0; i < sizes[g]; i++, log->made++)
+            fr_buffer_printf(&text, "%s{\"t\":%lld,\"f\":{},\"y\":[1]}", i ? "," : "", T0 + (long long)log->made);
+        fr_buffer_printf(&text, "]}");
+    }
+    fr_buffer_printf(&text, "]");
+    fr_put_u8(&text, 0);
+    assert_true(p->n < LOG_RECORDS);
+    p->records[p->n++] = (struct log_record){p->high++, T0 + 3600000, (char *)text.data};
+    p->available = p->n;
+}
+
+static const int sizes[] = {3, 3, 2, 1, 4};
+static const char expected[] =
+    "batch 6: 0 1 2 3 4 5; 0@0.6\nbatch 7: 6 7 8 9 10 11 12; 0@1.0\nbatch 4: 13 14 15 16; 0@2.0\n";
+
+static void a_batch_ends_between_groups(void **state)
+{
+    (void)state;
+    struct service *s = service_new(", batch_size: 4", 1);
+    append_groups(&s->log, sizes, 5);
+    append(&s->log, 0, 4);
+    assert_int_equal(service_start(s, false), FR_OK);
+    service_run(s);
+    assert_string_equal(written(s), expected);
+    assert_int_equal(s->positions.partitions[0].samples, 17);
+    service_free(s);
+}
+
+static void a_restart_between_groups_gives_the_same_batches(void **state)
+{
+    (void)state;
+    for (uint32_t batches = 1; batches < 3; batches++) {
+        struct service *s = service_new(", batch_size: 4", 1);
+        append_groups(&s->log, sizes, 5);
+        append(&s->log, 0, 4);
+        assert_int_equal(service_start(s, false), FR_OK);
+        while (s->n_batches < batches)
+            assert_true(service_step(s, 1) >= 0);
+        service_kill(s);
+        assert_int_equal(service_start(s, false), FR_OK);
+        service_run(s);
+        assert_string_equal(written(s), expected);
+        assert_int_equal(s->positions.partitions[0].delivered, 2);
+        service_free(s);
+    }
+}
+
+static void a_group_larger_than_the_batch_is_one_batch(void **state)
+{
+    (void)state;
+    struct service *s = service_new(", batch_size: 2", 1);
+    append_groups(&s->log, (const int[]){5, 1}, 2);
+    append(&s->log, 0, 1);
+    assert_int_equal(service_start(s, false), FR_OK);
+    service_run(s);
+    assert_string_equal(written(s), "batch 5: 0 1 2 3 4; 0@0.5\nbatch 2: 5 6; 0@2.0\n");
+    service_free(s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_batch_ends_between_groups),
+        cmocka_unit_test(a_restart_between_groups_gives_the_same_batches),
+        cmocka_unit_test(a_group_larger_than_the_batch_is_one_batch),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
