@@ -14,14 +14,21 @@
 #include "gemm.h"
 
 #if defined(__x86_64__)
+static const struct fr_ops avx512_table;
+FR_CPU_RECURRENCE(avx512, avx512_table)
+
 static const struct fr_ops avx512_table = {
     .name = "cpu-avx512",
     .rows_independent = true,
     .packed_floats = fr_gemm_packed_floats,
     .pack = fr_gemm_pack,
     .multiply = fr_gemm_avx512,
+    FR_CPU_RECURRENCE_MEMBERS(avx512),
     FR_CPU_LOOPS,
 };
+
+static const struct fr_ops avx2_table;
+FR_CPU_RECURRENCE(avx2, avx2_table)
 
 static const struct fr_ops avx2_table = {
     .name = "cpu-avx2",
@@ -29,6 +36,7 @@ static const struct fr_ops avx2_table = {
     .packed_floats = fr_gemm_packed_floats,
     .pack = fr_gemm_pack,
     .multiply = fr_gemm_avx2,
+    FR_CPU_RECURRENCE_MEMBERS(avx2),
     FR_CPU_LOOPS,
 };
 
@@ -76,11 +84,15 @@ static void multiply_openblas(const struct fr_multiply *product)
                 product->out.values + product->row_begin * product->out.ld, (blasint)product->out.ld);
 }
 
+static const struct fr_ops openblas_table;
+FR_CPU_RECURRENCE(openblas, openblas_table)
+
 static const struct fr_ops openblas_table = {
     .name = "openblas",
     .packed_floats = unpacked,
     .pack = pack_nothing,
     .multiply = multiply_openblas,
+    FR_CPU_RECURRENCE_MEMBERS(openblas),
     FR_CPU_LOOPS,
 };
 

@@ -131,22 +131,6 @@ void fr_cpu_bi_interaction_backward(uint32_t m, uint32_t n, uint32_t count, cons
     }
 }
 
-double fr_cpu_logloss(const struct fr_logloss *loss)
-{
-    double total = 0.0;
-    for (uint32_t i = 0; i < loss->n; i++) {
-        float y = loss->labels[i];
-        if (!loss->trained[i] || y != y)
-            continue;
-        float z = loss->logits.values[i * loss->logits.ld], w = loss->weights[i];
-        float tail = fr_log1pf(fr_expf(z < 0.0f ? z : -z));
-        /* max(z, 0) - y z is exact in double, so a confident, right answer keeps its small loss. */
-        total += (double)w * ((z > 0.0f ? (double)z : 0.0) - (double)y * (double)z + (double)tail);
-        loss->gradient.values[i * loss->gradient.ld] += loss->scale * w * (fr_sigmoidf(z) - y);
-    }
-    return total;
-}
-
 FR_CLONES
 uint32_t fr_cpu_max_bits(uint32_t m, uint32_t n, struct fr_view x)
 {
@@ -159,53 +143,4 @@ uint32_t fr_cpu_max_bits(uint32_t m, uint32_t n, struct fr_view x)
         }
     }
     return largest;
-}
-
-FR_CLONES
-static void adam(const struct fr_dense_update *u)
-{
-    float *restrict w = u->values, *restrict m = u->state0, *restrict v = u->state1;
-    const float *restrict g = u->gradient;
-    const struct fr_optimizer o = u->optimizer;
-    float step_size = u->step_size, second_scale = u->second_scale;
-    for (size_t i = 0; i < u->n; i++)
-        fr_adam_element(&w[i], &m[i], &v[i], g[i], &o, step_size, second_scale);
-}
-
-FR_CLONES
-static void adagrad(const struct fr_dense_update *u)
-{
-    float *restrict w = u->values, *restrict acc = u->state0;
-    const float *restrict g = u->gradient;
-    float lr = u->optimizer.lr, eps = u->optimizer.eps;
-    for (size_t i = 0; i < u->n; i++)
-        fr_adagrad_element(&w[i], &acc[i], g[i], lr, eps);
-}
-
-FR_CLONES
-static void sgd(const struct fr_dense_update *u)
-{
-    float *restrict w = u->values;
-    const float *restrict g = u->gradient;
-    float lr = u->optimizer.lr;
-    for (size_t i = 0; i < u->n; i++)
-        w[i] -= lr * g[i];
-}
-
-void fr_cpu_update_dense(const struct fr_dense_update *update)
-{
-    switch (update->optimizer.kind) {
-    case FR_UPDATE_SGD:
-        sgd(update);
-        break;
-    case FR_UPDATE_ADAGRAD:
-        adagrad(update);
-        break;
-    case FR_UPDATE_ADAM:
-        adam(update);
-        break;
-    case FR_UPDATE_ADAGRAD_ROWWISE: /* optimizers of rows: refused when the graph is made */
-    case FR_UPDATE_FTRL:
-        break;
-    }
 }

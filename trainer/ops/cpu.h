@@ -2,6 +2,8 @@
 #ifndef FR_OPS_CPU_H
 #define FR_OPS_CPU_H
 
+#include "layer_table.h"
+#include "learning.h"
 #include "ops/ops.h"
 
 /* One body, compiled for three vector widths and chosen when the program starts. Elementwise loops without fused
@@ -22,17 +24,13 @@ void fr_cpu_bias_gradient(uint32_t m, uint32_t n, struct fr_view gradient, float
 void fr_cpu_bi_interaction(uint32_t m, uint32_t n, uint32_t count, const struct fr_view *in, struct fr_view out);
 void fr_cpu_bi_interaction_backward(uint32_t m, uint32_t n, uint32_t count, const struct fr_view *in,
                                     struct fr_view gradient, const struct fr_view *in_gradient);
-double fr_cpu_logloss(const struct fr_logloss *loss);
 uint32_t fr_cpu_max_bits(uint32_t m, uint32_t n, struct fr_view x);
-void fr_cpu_update_rows(const struct fr_row_update *update);
-uint32_t fr_cpu_check_rows(const struct fr_row_update *update);
-void fr_cpu_update_dense(const struct fr_dense_update *update);
 
 #define FR_CPU_LOOPS                                                                                                   \
-    .gather = fr_cpu_gather, .copy = fr_cpu_copy, .add = fr_cpu_add, .bias_activate = fr_cpu_bias_activate,            \
-    .relu_backward = fr_cpu_relu_backward, .bias_gradient = fr_cpu_bias_gradient,                                      \
-    .bi_interaction = fr_cpu_bi_interaction, .bi_interaction_backward = fr_cpu_bi_interaction_backward,                \
-    .logloss = fr_cpu_logloss, .max_bits = fr_cpu_max_bits, .update_rows = fr_cpu_update_rows,                         \
-    .check_rows = fr_cpu_check_rows, .update_dense = fr_cpu_update_dense
+    FR_CPU_LAYERS, .gather = fr_cpu_gather, .copy = fr_cpu_copy, .add = fr_cpu_add,                                    \
+                   .bias_activate = fr_cpu_bias_activate, .relu_backward = fr_cpu_relu_backward,                       \
+                   .bias_gradient = fr_cpu_bias_gradient, .bi_interaction = fr_cpu_bi_interaction,                     \
+                   .bi_interaction_backward = fr_cpu_bi_interaction_backward, .max_bits = fr_cpu_max_bits,             \
+                   FR_CPU_LEARNING
 
 #endif

@@ -8,6 +8,8 @@
 
 #include "base/check.h"
 #include "base/math.h"
+#include "layer_table.h"
+#include "learning.h"
 #include "ops/ops.h"
 
 static size_t unpacked(uint32_t rows, uint32_t columns)
@@ -43,21 +45,27 @@ static void multiply(const struct fr_multiply *product)
 
 static void gather(const struct fr_gather *g)
 {
-    for (size_t s = g->sample_begin; s < g->sample_end; s++) {
-        double weights = 0.0;
-        for (uint32_t p = g->begin[s]; p < g->begin[s + 1]; p++)
-            weights += g->weights ? (double)g->weights[p] : 1.0;
-        double scale = !g->mean ? 1.0 : weights == 0.0 ? 0.0 : 1.0 / weights;
-        if (g->mean)
+    for (size_t s = g->entry_begin; s < g->entry_end; s++) {
+        double sum = 0.0, squares = 0.0, scale = 1.0;
+        for (uint32_t p = g->begin[s]; p < g->begin[s + 1]; p++) {
+            double w = g->weights ? (double)g->weights[p] : 1.0;
+            sum += w;
+            squares += w * w;
+        }
+        if (g->kind == FR_GATHER_MEAN)
+            scale = sum == 0.0 ? 0.0 : 1.0 / sum;
+        else if (g->kind == FR_GATHER_SQRTN)
+            scale = squares == 0.0 ? 0.0 : 1.0 / sqrt(squares);
+        if (g->scale)
             g->scale[s] = (float)scale;
         for (size_t i = 0; i < g->dim; i++) {
-            double sum = 0.0;
+            double pooled = 0.0;
             for (uint32_t p = g->begin[s]; p < g->begin[s + 1]; p++) {
                 const float *row = g->rows[g->unique_of[p]];
                 if (row)
-                    sum += (g->weights ? (double)g->weights[p] : 1.0) * scale * (double)row[g->value_offset + i];
+                    pooled += (g->weights ? (double)g->weights[p] : 1.0) * scale * (double)row[g->value_offset + i];
             }
-            g->out.values[s * g->out.ld + i] = (float)sum;
+            g->out.values[s * g->out.ld + i] = (float)pooled;
         }
     }
 }
@@ -137,21 +145,6 @@ static void bi_interaction_backward(uint32_t m, uint32_t n, uint32_t count, cons
     }
 }
 
-static double logloss(const struct fr_logloss *loss)
-{
-    double total = 0.0;
-    for (size_t i = 0; i < loss->n; i++) {
-        if (!loss->trained[i] || isnan(loss->labels[i]))
-            continue;
-        double z = (double)loss->logits.values[i * loss->logits.ld], y = (double)loss->labels[i];
-        double w = (double)loss->weights[i];
-        total += w * (fmax(z, 0.0) - y * z + log1p(exp(-fabs(z))));
-        float *g = &loss->gradient.values[i * loss->gradient.ld];
-        *g = (float)((double)*g + (double)loss->scale * w * (1.0 / (1.0 + exp(-z)) - y));
-    }
-    return total;
-}
-
 static uint32_t max_bits(uint32_t m, uint32_t n, struct fr_view x)
 {
     uint32_t largest = 0;
@@ -165,122 +158,6 @@ static uint32_t max_bits(uint32_t m, uint32_t n, struct fr_view x)
     return largest;
 }
 
-/* Gradient of element i of one part; false when no trained occurrence reaches the part. */
-static bool row_gradient(const struct fr_row_update *u, uint32_t unique, uint32_t part, uint32_t i, double *gradient)
-{
-    bool reached = false;
-    double sum = 0.0;
-    for (uint32_t o = u->occ_begin[unique]; o < u->occ_begin[unique + 1]; o++) {
-        struct fr_occurrence at = u->occurrences[u->occ[o]];
-        if (!u->trained[at.sample])
-            continue;
-        for (uint32_t k = u->source_begin[at.group]; k < u->source_begin[at.group + 1]; k++) {
-            const struct fr_row_source *s = &u->sources[k];
-            if (s->part != part)
-                continue;
-            double coef = (s->weights ? (double)s->weights[u->occ[o] - s->first] : 1.0) *
-                          (s->scale ? (double)s->scale[at.sample] : 1.0);
-            sum += coef * (double)s->gradient.values[at.sample * s->gradient.ld + i];
-            reached = true;
-        }
-    }
-    *gradient = sum;
-    return reached;
-}
-
-static void step_element(const struct fr_optimizer *o, float *v, float *state, float *second, double g)
-{
-    double w = (double)*v, lr = (double)o->lr;
-    switch (o->kind) {
-    case FR_UPDATE_SGD:
-        *v = (float)(w - lr * g);
-        break;
-    case FR_UPDATE_ADAGRAD: {
-        double acc = (double)*state + g * g;
-        *state = (float)acc;
-        *v = (float)(w - lr * g / (sqrt(acc) + (double)o->eps));
-        break;
-    }
-    case FR_UPDATE_FTRL: {
-        FR_CHECK(second);
-        double n = (double)*second, n_new = n + g * g;
-        double z = (double)*state + g - (sqrt(n_new) - sqrt(n)) / lr * w;
-        *state = (float)z;
-        *second = (float)n_new;
-        double rate = ((double)o->beta + sqrt(n_new)) / lr + (double)o->l2;
-        *v = fabs(z) <= (double)o->l1 ? 0.0f : (float)(-(z - copysign((double)o->l1, z)) / rate);
-        break;
-    }
-    case FR_UPDATE_ADAGRAD_ROWWISE: /* the caller's: it needs the whole part */
-    case FR_UPDATE_ADAM:
-        break;
-    }
-}
-
-static void update_part(const struct fr_row_update *u, uint32_t unique, uint32_t p)
-{
-    const struct fr_row_part *part = &u->parts[p];
-    const struct fr_optimizer *o = &part->optimizer;
-    float *v = u->rows[unique] + part->value_offset, *state = u->rows[unique] + part->state_offset;
-    double g = 0.0, squares = 0.0;
-    for (uint32_t i = 0; i < part->dim; i++) {
-        if (!row_gradient(u, unique, p, i, &g))
-            return;
-        squares += g * g;
-        if (o->kind != FR_UPDATE_ADAGRAD_ROWWISE)
-            step_element(o, &v[i], &state[i], o->kind == FR_UPDATE_FTRL ? &state[part->dim + i] : NULL, g);
-    }
-    if (o->kind != FR_UPDATE_ADAGRAD_ROWWISE)
-        return;
-    double acc = (double)*state + squares / (double)part->dim;
-    for (uint32_t i = 0; i < part->dim; i++) {
-        FR_CHECK(row_gradient(u, unique, p, i, &g));
-        v[i] = (float)((double)v[i] - (double)o->lr * g / (sqrt(acc) + (double)o->eps));
-    }
-    *state = (float)acc;
-}
-
-static void update_rows(const struct fr_row_update *u)
-{
-    for (uint32_t unique = u->begin; unique < u->end; unique++)
-        for (uint32_t p = 0; p < u->n_parts && u->rows[unique]; p++)
-            update_part(u, unique, p);
-}
-
-static uint32_t check_rows(const struct fr_row_update *u)
-{
-    uint32_t largest = 0;
-    for (uint32_t unique = u->begin; unique < u->end; unique++) {
-        for (uint32_t p = 0; p < u->n_parts && u->rows[unique]; p++) {
-            double g;
-            for (uint32_t i = 0; i < u->parts[p].dim && row_gradient(u, unique, p, i, &g); i++) {
-                uint32_t bits = fr_f32_bits((float)fabs(g));
-                if (bits > largest)
-                    largest = bits;
-            }
-        }
-    }
-    return largest;
-}
-
-static void update_dense(const struct fr_dense_update *u)
-{
-    const struct fr_optimizer *o = &u->optimizer;
-    for (size_t i = 0; i < u->n; i++) {
-        double g = (double)u->gradient[i];
-        if (o->kind != FR_UPDATE_ADAM) {
-            step_element(o, &u->values[i], o->kind == FR_UPDATE_ADAGRAD ? &u->state0[i] : NULL, NULL, g);
-            continue;
-        }
-        double m = (double)o->beta1 * (double)u->state0[i] + (double)(1.0f - o->beta1) * g;
-        double v = (double)o->beta2 * (double)u->state1[i] + (double)(1.0f - o->beta2) * g * g;
-        u->state0[i] = fabs(m) < (double)FR_MOMENT_FLUSH ? 0.0f : (float)m;
-        u->state1[i] = v < (double)FR_MOMENT_FLUSH ? 0.0f : (float)v;
-        double step = (double)u->step_size * m / (sqrt(v) * (double)u->second_scale + (double)o->eps);
-        u->values[i] = (float)((double)u->values[i] - step);
-    }
-}
-
 static const struct fr_ops reference_table = {
     .name = "reference",
     .rows_independent = true,
@@ -290,16 +167,14 @@ static const struct fr_ops reference_table = {
     .gather = gather,
     .copy = copy,
     .add = add,
+    FR_REFERENCE_LAYERS,
     .bias_activate = bias_activate,
     .relu_backward = relu_backward,
     .bias_gradient = bias_gradient,
     .bi_interaction = bi_interaction,
     .bi_interaction_backward = bi_interaction_backward,
-    .logloss = logloss,
     .max_bits = max_bits,
-    .update_rows = update_rows,
-    .check_rows = check_rows,
-    .update_dense = update_dense,
+    FR_REFERENCE_LEARNING,
 };
 
 const struct fr_ops *fr_ops_reference(void)

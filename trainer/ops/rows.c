@@ -6,6 +6,7 @@
  * source lists). */
 #include "cpu.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -27,40 +28,48 @@ static inline void prefetch_floats(const float *at, uint32_t n)
         __builtin_prefetch(at + i, 1);
 }
 
-static inline float weight_sum(const struct fr_gather *g, uint32_t begin, uint32_t end)
+/* What the weights of ids [begin, end) are multiplied by. */
+static inline float gather_scale(const struct fr_gather *g, uint32_t begin, uint32_t end)
 {
-    if (!g->weights)
-        return (float)(end - begin);
-    float sum = 0.0f;
-    for (uint32_t p = begin; p < end; p++)
-        sum += g->weights[p];
-    return sum;
+    if (g->kind == FR_GATHER_SUM)
+        return 1.0f;
+    bool squared = g->kind == FR_GATHER_SQRTN;
+    float sum = g->weights ? 0.0f : (float)(end - begin);
+    for (uint32_t p = begin; p < end && g->weights; p++)
+        sum += squared ? g->weights[p] * g->weights[p] : g->weights[p];
+    if (sum == 0.0f)
+        return 0.0f;
+    return 1.0f / (squared ? sqrtf(sum) : sum);
+}
+
+/* The row of id p, or NULL; fetches what comes PREFETCH_IDS later, before `last`. */
+static inline const float *row_of(float *const *rows, const uint32_t *unique_of, uint32_t p, uint32_t last,
+                                  uint32_t value_offset)
+{
+    if (last - p > PREFETCH_IDS) {
+        const float *next = rows[unique_of[p + PREFETCH_IDS]];
+        if (next)
+            __builtin_prefetch(next + value_offset);
+    }
+    const float *row = rows[unique_of[p]];
+    return row ? row + value_offset : NULL;
 }
 
 FR_CLONES
 void fr_cpu_gather(const struct fr_gather *g)
 {
-    uint32_t last = g->begin[g->sample_end], dim = g->dim;
-    for (uint32_t s = g->sample_begin; s < g->sample_end; s++) {
+    uint32_t last = g->begin[g->entry_end], dim = g->dim;
+    for (uint32_t s = g->entry_begin; s < g->entry_end; s++) {
         uint32_t begin = g->begin[s], end = g->begin[s + 1];
         float *restrict out = g->out.values + s * g->out.ld;
-        float scale = 1.0f;
-        if (g->mean) {
-            float sum = weight_sum(g, begin, end);
-            scale = sum == 0.0f ? 0.0f : 1.0f / sum;
+        float scale = gather_scale(g, begin, end);
+        if (g->scale)
             g->scale[s] = scale;
-        }
         bool any = false;
         for (uint32_t p = begin; p < end; p++) {
-            if (last - p > PREFETCH_IDS) {
-                const float *next = g->rows[g->unique_of[p + PREFETCH_IDS]];
-                if (next)
-                    __builtin_prefetch(next + g->value_offset);
-            }
-            const float *row = g->rows[g->unique_of[p]];
-            if (!row)
+            const float *restrict v = row_of(g->rows, g->unique_of, p, last, g->value_offset);
+            if (!v)
                 continue;
-            const float *restrict v = row + g->value_offset;
             float coef = (g->weights ? g->weights[p] : 1.0f) * scale;
             if (any) {
                 for (uint32_t i = 0; i < dim; i++)
@@ -76,6 +85,24 @@ void fr_cpu_gather(const struct fr_gather *g)
     }
 }
 
+FR_CLONES
+void fr_cpu_gather_steps(const struct fr_gather_steps *g)
+{
+    uint32_t dim = g->dim;
+    for (uint32_t p = g->begin; p < g->end; p++) {
+        const float *restrict v = row_of(g->rows, g->unique_of, p, g->end, g->value_offset);
+        float *restrict out = g->out.values + p * g->out.ld;
+        g->masked[p] = v == NULL;
+        if (v) {
+            float weight = g->weights ? g->weights[p] : 1.0f;
+            for (uint32_t i = 0; i < dim; i++)
+                out[i] = weight * v[i];
+        } else {
+            memset(out, 0, dim * sizeof(float));
+        }
+    }
+}
+
 /* Gradients of all parts of one unique key into scratch, part after part at multiples of a cache line; returns the
  * parts reached. */
 static inline uint32_t row_gradient(const struct fr_row_update *u, uint32_t unique, float *const *parts)
@@ -84,14 +111,15 @@ static inline uint32_t row_gradient(const struct fr_row_update *u, uint32_t uniq
     for (uint32_t o = u->occ_begin[unique]; o < u->occ_begin[unique + 1]; o++) {
         uint32_t number = u->occ[o];
         struct fr_occurrence at = u->occurrences[number];
-        if (!u->trained[at.sample])
-            continue;
         for (uint32_t k = u->source_begin[at.group]; k < u->source_begin[at.group + 1]; k++) {
             const struct fr_row_source *source = &u->sources[k];
-            float coef = source->weights ? source->weights[number - source->first] : 1.0f;
+            if (!source->trained[at.entry])
+                continue;
+            uint32_t id = number - source->first;
+            float coef = source->weights ? source->weights[id] : 1.0f;
             if (source->scale)
-                coef *= source->scale[at.sample];
-            const float *restrict d = source->gradient.values + at.sample * source->gradient.ld;
+                coef *= source->scale[at.entry];
+            const float *restrict d = source->gradient.values + (source->by_id ? id : at.entry) * source->gradient.ld;
             float *restrict g = parts[source->part];
             uint32_t dim = u->parts[source->part].dim;
             if (reached >> source->part & 1) {

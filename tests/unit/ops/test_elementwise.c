@@ -150,54 +150,6 @@ static void max_bits_finds_the_largest_and_every_value_that_is_not_finite(void *
     }
 }
 
-static double run_logloss(const struct fr_ops *ops, uint32_t n, float *gradient)
-{
-    float *logits = fr_alloc(n, sizeof(float)), *labels = fr_alloc(n, sizeof(float)),
-          *weights = fr_alloc(n, sizeof(float));
-    uint8_t *trained = fr_alloc(n, 1);
-    for (uint32_t i = 0; i < n; i++) {
-        logits[i] = (float)((int)i - 40) * 0.2f;
-        labels[i] = i % 7 == 0 ? NAN : i % 5 == 0 ? 0.25f : (float)(i % 2);
-        weights[i] = 0.5f + (float)(i % 3);
-        trained[i] = i % 11 != 4;
-    }
-    struct fr_logloss loss = {.n = n,
-                              .logits = {logits, 1},
-                              .labels = labels,
-                              .weights = weights,
-                              .trained = trained,
-                              .scale = 0.01f,
-                              .gradient = {gradient, 2}};
-    double total = ops->logloss(&loss);
-    free(logits);
-    free(labels);
-    free(weights);
-    free(trained);
-    return total;
-}
-
-static void logloss_agrees_with_the_reference_and_skips_masked_samples(void **state)
-{
-    (void)state;
-    struct backend_list list = list_backends();
-    for (size_t b = 0; b < list.n; b++) {
-        struct fr_view got = random_view(90, 2, 2, 6), want = random_view(90, 2, 2, 6),
-                       before = random_view(90, 2, 2, 6);
-        double total = run_logloss(list.ops[b], 90, got.values),
-               expected = run_logloss(fr_ops_reference(), 90, want.values);
-        assert_true(fabs(total - expected) <= 1e-6 * expected);
-        assert_nmse(got, want, 90, 2, 1e-10, list.ops[b]->name);
-        for (uint32_t i = 0; i < 90; i++) {
-            bool masked = i % 7 == 0 || i % 11 == 4;
-            assert_true(masked == (got.values[2 * i] == before.values[2 * i]));
-            assert_true(got.values[2 * i + 1] == before.values[2 * i + 1]);
-        }
-        release_guarded(got.values, 180);
-        release_guarded(want.values, 180);
-        release_guarded(before.values, 180);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -206,7 +158,6 @@ int main(void)
         cmocka_unit_test(bi_interaction_and_its_gradient_agree_with_the_reference),
         cmocka_unit_test(relu_lets_nan_through),
         cmocka_unit_test(max_bits_finds_the_largest_and_every_value_that_is_not_finite),
-        cmocka_unit_test(logloss_agrees_with_the_reference_and_skips_masked_samples),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,12 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ops/layers.h"
 #include "ops/row.h"
-
-struct fr_view {
-    float *values;
-    size_t ld; /* floats from one row to the next, >= the number of columns */
-};
 
 /* ---- matrix products ---- */
 
@@ -48,23 +44,26 @@ enum { FR_ROW_BLOCK = 96 }; /* rows of a weight gradient computed by one task */
 
 /* ---- pooled embeddings ---- */
 
-/* Out row s = sum over the ids p of sample s of coef(p) * row(p); coef = weight, times 1 / sum of weights when mean.
- * Ids without a row add zeros and count in the mean's denominator; no ids, or a weight sum of 0: zeros. */
+enum fr_gather_kind { FR_GATHER_SUM, FR_GATHER_MEAN, FR_GATHER_SQRTN };
+
+/* An entry is a sample, or a group where the slot's column is shared. Out row s = sum over the ids p of entry s of
+ * coef(p) * row(p); coef = weight, times 1 / sum of weights (mean) or 1 / sqrt(sum of squared weights) (sqrtn). Ids
+ * without a row add zeros and count in the denominator; no ids, or a denominator of 0: zeros. */
 struct fr_gather {
-    const uint32_t *begin;     /* [samples + 1] ids of sample s are begin[s] .. begin[s + 1] */
+    const uint32_t *begin;     /* [entries + 1] ids of entry s are begin[s] .. begin[s + 1] */
     const float *weights;      /* per id, or NULL: 1 */
     const uint32_t *unique_of; /* per id: index into rows */
     float *const *rows;        /* NULL: no row */
     uint32_t value_offset, dim;
-    uint32_t sample_begin, sample_end;
-    bool mean;
-    float *scale; /* [samples] out: the mean's 1 / sum of weights; may be NULL when !mean */
+    uint32_t entry_begin, entry_end;
+    enum fr_gather_kind kind;
+    float *scale; /* [entries] out: what the weights are multiplied by; may be NULL for sums */
     struct fr_view out;
 };
 
 /* Where an id of a batch came from. */
 struct fr_occurrence {
-    uint32_t sample;
+    uint32_t entry;
     uint32_t group; /* the slot's number among the sources */
 };
 
@@ -72,9 +71,11 @@ struct fr_occurrence {
 struct fr_row_source {
     uint32_t part;
     uint32_t first;          /* occurrence number of the slot's first id */
-    struct fr_view gradient; /* [samples, dim] of the pooled output */
+    struct fr_view gradient; /* [entries, dim] of the pooled output; by_id: [ids of the slot, dim], of step rows */
     const float *weights;    /* per id of the slot, or NULL: 1 */
-    const float *scale;      /* per sample (mean), or NULL */
+    const float *scale;      /* per entry (mean, sqrtn), or NULL */
+    const uint8_t *trained;  /* per entry: 0 contributes nothing */
+    bool by_id;
 };
 
 struct fr_row_part {
@@ -86,7 +87,6 @@ struct fr_row_update {
     float *const *rows; /* by unique key; NULL: no row, no gradient */
     const uint32_t *occ_begin, *occ;
     const struct fr_occurrence *occurrences;
-    const uint8_t *trained;       /* per sample: 0 contributes nothing */
     const uint32_t *source_begin; /* [groups + 1] into sources */
     const struct fr_row_source *sources;
     const struct fr_row_part *parts;
@@ -97,16 +97,36 @@ struct fr_row_update {
 
 enum { FR_ROW_PARTS_MAX = 16 };
 
-/* ---- loss ---- */
+/* ---- losses of tasks: over whole arrays of the batch; return the sum of w * l in double, ascending ---- */
 
-struct fr_logloss {
+struct fr_loss {
     uint32_t n;
-    struct fr_view logits; /* [n, 1] */
-    const float *labels;   /* in [0, 1]; NaN: masked */
-    const float *weights;
-    const uint8_t *trained;  /* 0: no loss, no gradient */
-    float scale;             /* task weight / number of unmasked trained samples */
-    struct fr_view gradient; /* [n, 1], added to */
+    const float *z;         /* logits (mse: predictions) */
+    const float *labels;    /* NaN: masked */
+    const float *weights;   /* effective: sample weight, times 1/s */
+    const uint8_t *trained; /* 0: no loss, no gradient */
+    float scale;            /* task weight / number of unmasked trained samples (pairwise: of pairs) */
+    float *gradient;        /* [n], added to: scale * w * dl/dz */
+    float gamma, alpha;     /* focal */
+};
+
+/* Product of probabilities p = prod sigmoid(z_k) against the label, logloss; `logit` = log(p / (1 - p)) by
+ * fr_ops.product_logit. */
+struct fr_product_loss {
+    uint32_t n, count;
+    const float *const *z; /* [count][n] */
+    const float *labels, *weights;
+    const uint8_t *trained;
+    float scale;
+    float *const *gradient; /* [count][n], added to */
+};
+
+/* Pairs of each group [group_begin[g], group_begin[g + 1]) with y_i > y_j, both unmasked and trained: w_i * log(1 +
+ * exp(-(z_i - z_j))), i then j ascending. */
+struct fr_pair_loss {
+    const struct fr_loss *loss;
+    const uint32_t *group_begin;
+    uint32_t n_groups;
 };
 
 /* ---- dense updates ---- */
@@ -115,10 +135,11 @@ struct fr_dense_update {
     size_t n;
     float *values;
     const float *gradient;
-    float *state0, *state1; /* adam: m, v; adagrad: accumulator, unused; sgd: unused */
+    float *state0, *state1; /* fr_dense_states of them: adam*: m, v; ftrl: z, n; adagrad, momentum, rmsprop: one */
     struct fr_optimizer optimizer;
-    float step_size;    /* adam: lr / (1 - beta1^t) */
-    float second_scale; /* adam: 1 / sqrt(1 - beta2^t) */
+    float gradient_scale; /* clip_norm's factor for this parameter at this step; 1: none */
+    float step_size;      /* adam, adamw: lr / (1 - beta1^t); others: the scheduled lr */
+    float second_scale;   /* adam, adamw: 1 / sqrt(1 - beta2^t) */
 };
 
 struct fr_ops {
@@ -155,9 +176,56 @@ struct fr_ops {
     /* in_gradient[i] += gradient * (sum v - v_i), inputs with .values NULL skipped. NMSE(1e-10). */
     void (*bi_interaction_backward)(uint32_t m, uint32_t n, uint32_t count, const struct fr_view *in,
                                     struct fr_view gradient, const struct fr_view *in_gradient);
-    /* Returns sum of w * (log(1 + e^z) - y z) in double, ascending; gradient += scale * w * (sigmoid(z) - y).
-     * NMSE(1e-10). */
-    double (*logloss)(const struct fr_logloss *loss);
+    /* Losses of tasks. NMSE(1e-10). */
+    double (*logloss)(const struct fr_loss *loss); /* w (log(1 + e^z) - y z) */
+    double (*mse)(const struct fr_loss *loss);     /* w/2 (z - y)^2 */
+    double (*focal)(const struct fr_loss *loss);
+    double (*pairwise)(const struct fr_pair_loss *loss);
+    double (*product_logloss)(const struct fr_product_loss *loss);
+    /* out[i] = log(p / (1 - p)), p the product of sigmoid(z[k][i]): stable for every z. */
+    void (*product_logit)(uint32_t n, uint32_t count, const float *const *z, float *out);
+
+    /* Layers: ops/layers.h. */
+    void (*gather_steps)(const struct fr_gather_steps *call);
+    void (*expand)(const struct fr_expand *call);
+    void (*collapse)(const struct fr_collapse *call);
+    void (*collapse_steps)(const struct fr_collapse_steps *call);
+    void (*align)(const struct fr_align *call);
+    void (*align_backward)(const struct fr_align *call);
+    void (*activate)(const struct fr_activate *call);
+    void (*activate_backward)(const struct fr_activate *call);
+    void (*layer_norm)(const struct fr_layer_norm *call);
+    void (*layer_norm_backward)(const struct fr_layer_norm *call);
+    void (*dropout)(const struct fr_dropout *call);
+    void (*bucketize)(const struct fr_bucketize *call);
+    void (*standardize)(const struct fr_standardize *call);
+    void (*moments)(const struct fr_moments *call);
+    void (*product)(const struct fr_interaction *call);
+    void (*product_backward)(const struct fr_interaction *call);
+    void (*dot_interaction)(const struct fr_interaction *call);
+    void (*dot_interaction_backward)(const struct fr_interaction *call);
+    void (*cross)(const struct fr_cross *call);
+    void (*cross_backward)(const struct fr_cross *call);
+    void (*mixture)(const struct fr_mixture *call);
+    void (*mixture_backward)(const struct fr_mixture *call);
+    /* out [m, 1] = sum of the n columns; backward: in[i, j] += gradient[i]. */
+    void (*row_sum)(uint32_t m, uint32_t n, struct fr_view in, struct fr_view out);
+    void (*row_sum_backward)(uint32_t m, uint32_t n, struct fr_view gradient, struct fr_view in_gradient);
+    void (*pool_steps)(const struct fr_pool_steps *call);
+    void (*pool_steps_backward)(const struct fr_pool_steps *call);
+    void (*attention_input)(const struct fr_attention_input *call);
+    void (*attention_input_backward)(const struct fr_attention_input *call);
+    void (*softmax_steps)(const struct fr_softmax_steps *call);
+    void (*softmax_steps_backward)(const struct fr_softmax_steps *call);
+    void (*attention_pool)(const struct fr_attention_pool *call);
+    void (*attention_pool_backward)(const struct fr_attention_pool *call);
+    void (*dot_steps)(const struct fr_dot_steps *call);
+    void (*dot_steps_backward)(const struct fr_dot_steps *call);
+    size_t (*gru_workspace)(const struct fr_steps *steps, uint32_t units); /* floats, for forward and backward */
+    void (*gru)(const struct fr_gru *call);
+    void (*gru_backward)(const struct fr_gru *call);
+    double (*mse_pair)(const struct fr_mse_pair *call);
+    double (*next_step)(struct fr_next_step *call); /* gradient views NULL: counts only */
 
     /* Largest |x| of [m, n] as bits (fr_f32_bits): >= 0x7f800000 exactly when some x is not finite. EXACT. */
     uint32_t (*max_bits)(uint32_t m, uint32_t n, struct fr_view x);
@@ -168,8 +236,10 @@ struct fr_ops {
     void (*update_rows)(const struct fr_row_update *update);
     /* The same gradients without applying them: their max_bits. */
     uint32_t (*check_rows)(const struct fr_row_update *update);
+    /* sum of squares of x over all n, in double, ascending: for clip_norm. */
+    double (*sum_squares)(size_t n, const float *x);
     /* Elementwise. Adam: Kingma and Ba 2015, with PyTorch's order of operations; moments below FR_MOMENT_FLUSH become
-     * 0. NMSE(1e-10). */
+     * 0. Gradient: scaled, cut to clip_value, + l2 w + l1 sign(w), then the rule. NMSE(1e-10). */
     void (*update_dense)(const struct fr_dense_update *update);
 };
 

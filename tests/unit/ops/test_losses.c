@@ -1,0 +1,297 @@
+/* Losses of tasks: every backend against the reference, the reference's gradients against finite differences of its own
+ * losses, known values and extremes. */
+#include "backends.h"
+
+#include "base/math.h"
+
+enum { N = 90, FACTORS = 3, GROUPS = 7 };
+
+static const uint32_t group_begin[GROUPS + 1] = {0, 1, 1, 12, 40, 41, 88, N};
+
+enum kind { LOGLOSS, MSE, FOCAL, PAIRWISE, PRODUCT, KINDS };
+static const char *const names[KINDS] = {"logloss", "mse", "focal", "pairwise", "product"};
+
+struct world {
+    float *z[FACTORS], *gradient[FACTORS], *labels, *weights;
+    uint8_t trained[N];
+};
+
+static bool masked(uint32_t i)
+{
+    return i % 7 == 0 || i % 11 == 4;
+}
+
+static void make_world(struct world *w, float spread)
+{
+    for (size_t k = 0; k < FACTORS; k++) {
+        w->z[k] = guarded(N);
+        w->gradient[k] = guarded(N);
+        fill(w->z[k], N, 5 + k);
+        fill(w->gradient[k], N, 15 + k); /* something is there already */
+        for (size_t i = 0; i < N; i++) {
+            w->z[k][i] *= spread;
+            w->gradient[k][i] *= 0.01f;
+        }
+    }
+    w->labels = guarded(N);
+    w->weights = guarded(N);
+    for (uint32_t i = 0; i < N; i++) {
+        w->labels[i] = i % 7 == 0 ? NAN : i % 5 == 0 ? 0.25f : (float)(i % 2);
+        w->weights[i] = 0.5f + (float)(i % 3);
+        w->trained[i] = i % 11 != 4;
+    }
+}
+
+static void release_world(struct world *w)
+{
+    for (size_t k = 0; k < FACTORS; k++) {
+        release_guarded(w->z[k], N);
+        release_guarded(w->gradient[k], N);
+    }
+    release_guarded(w->labels, N);
+    release_guarded(w->weights, N);
+}
+
+static double run(const struct fr_ops *ops, enum kind kind, struct world *w, float scale)
+{
+    struct fr_loss loss = {.n = N,
+                           .z = w->z[0],
+                           .labels = w->labels,
+                           .weights = w->weights,
+                           .trained = w->trained,
+                           .scale = scale,
+                           .gradient = w->gradient[0],
+                           .gamma = 2.0f,
+                           .alpha = 0.25f};
+    const float *z[FACTORS] = {w->z[0], w->z[1], w->z[2]};
+    struct fr_product_loss product = {.n = N,
+                                      .count = FACTORS,
+                                      .z = z,
+                                      .labels = w->labels,
+                                      .weights = w->weights,
+                                      .trained = w->trained,
+                                      .scale = scale,
+                                      .gradient = w->gradient};
+    switch (kind) {
+    case LOGLOSS:
+        return ops->logloss(&loss);
+    case MSE:
+        return ops->mse(&loss);
+    case FOCAL:
+        return ops->focal(&loss);
+    case PAIRWISE:
+        return ops->pairwise(&(struct fr_pair_loss){&loss, group_begin, GROUPS});
+    default:
+        return ops->product_logloss(&product);
+    }
+}
+
+static void compare(const struct fr_ops *ops, enum kind kind, float spread)
+{
+    struct world got, again, want, before;
+    struct world *const all[] = {&got, &again, &want, &before};
+    for (size_t i = 0; i < 4; i++)
+        make_world(all[i], spread);
+    double total = run(ops, kind, &got, 0.01f), repeated = run(ops, kind, &again, 0.01f);
+    double expected = run(fr_ops_reference(), kind, &want, 0.01f);
+    if (!(fabs(total - expected) <= 1e-6 * expected))
+        fail_msg("%s, %s, z up to %g: %.9g, reference %.9g", ops->name, names[kind], (double)spread, total, expected);
+    assert_true(total == repeated);
+    for (size_t k = 0; k < FACTORS; k++) {
+        struct fr_view g = {got.gradient[k], 1}, r = {again.gradient[k], 1}, e = {want.gradient[k], 1};
+        assert_nmse(g, e, N, 1, 1e-10, names[kind]);
+        assert_same_bits(g, r, N, 1, names[kind]);
+        for (uint32_t i = 0; i < N; i++) {
+            bool same = got.gradient[k][i] == before.gradient[k][i];
+            if (masked(i) || (kind != PRODUCT && k > 0))
+                assert_true(same);
+            else if (spread <= 4.0f && kind != PAIRWISE)
+                assert_false(same);
+        }
+    }
+    for (size_t i = 0; i < 4; i++)
+        release_world(all[i]);
+}
+
+static void losses_agree_with_the_reference_and_skip_masked_samples(void **state)
+{
+    (void)state;
+    struct backend_list list = list_backends();
+    static const float spreads[] = {0.5f, 4.0f, 30.0f, 200.0f};
+    for (size_t b = 0; b < list.n; b++)
+        for (int kind = 0; kind < KINDS; kind++)
+            for (size_t s = 0; s < FR_ARRAY_LEN(spreads); s++)
+                compare(list.ops[b], (enum kind)kind, spreads[s]);
+}
+
+/* d (scale * loss) / dz by central differences, in steps exact in f32. */
+static void gradients_are_the_slopes_of_the_losses(void **state)
+{
+    (void)state;
+    const float scale = 0.5f, h = 0x1p-8f;
+    for (int kind = 0; kind < KINDS; kind++) {
+        struct world w;
+        make_world(&w, 3.0f);
+        for (size_t k = 0; k < FACTORS; k++)
+            for (size_t i = 0; i < N; i++) {
+                w.gradient[k][i] = 0.0f;
+                w.z[k][i] = roundf(w.z[k][i] * 256.0f) / 256.0f;
+            }
+        struct fr_view slopes = {guarded(FACTORS * N), N}, got = {guarded(FACTORS * N), N};
+        run(fr_ops_reference(), (enum kind)kind, &w, scale);
+        for (size_t k = 0; k < FACTORS; k++)
+            memcpy(got.values + k * N, w.gradient[k], N * sizeof(float));
+        for (size_t k = 0; k < FACTORS; k++)
+            for (size_t i = 0; i < N; i++) {
+                float at = w.z[k][i];
+                w.z[k][i] = at + h;
+                double above = run(fr_ops_reference(), (enum kind)kind, &w, 0.0f);
+                w.z[k][i] = at - h;
+                double below = run(fr_ops_reference(), (enum kind)kind, &w, 0.0f);
+                w.z[k][i] = at;
+                slopes.values[k * N + i] = (float)((double)scale * (above - below) / (2.0 * (double)h));
+            }
+        assert_nmse(got, slopes, FACTORS, N, 1e-9, names[kind]);
+        release_guarded(slopes.values, FACTORS * N);
+        release_guarded(got.values, FACTORS * N);
+        release_world(&w);
+    }
+}
+
+static struct fr_loss one_sample(const float *z, const float *y, float *gradient)
+{
+    static const float weight[2] = {1.0f, 1.0f};
+    static const uint8_t trained[2] = {1, 1};
+    return (struct fr_loss){.n = 1,
+                            .z = z,
+                            .labels = y,
+                            .weights = weight,
+                            .trained = trained,
+                            .scale = 1.0f,
+                            .gradient = gradient,
+                            .gamma = 2.0f,
+                            .alpha = 0.25f};
+}
+
+/* Lin et al. 2017, p = 0.9: -0.25 * 0.1^2 log 0.9 and -0.75 * 0.9^2 log 0.1. */
+static void focal_loss_has_the_papers_values(void **state)
+{
+    (void)state;
+    struct backend_list list = list_backends();
+    list.ops[list.n++] = fr_ops_reference();
+    for (size_t b = 0; b < list.n; b++) {
+        float z = logf(9.0f), y = 1.0f, gradient = 0.0f;
+        struct fr_loss loss = one_sample(&z, &y, &gradient);
+        assert_true(fabs(list.ops[b]->focal(&loss) - 0.00026340128945) < 1e-9);
+        y = 0.0f;
+        assert_true(fabs(list.ops[b]->focal(&loss) - 1.39882049) < 1e-6);
+        loss.gamma = 0.0f, loss.alpha = 0.5f; /* half the logloss */
+        double half = list.ops[b]->focal(&loss), whole = list.ops[b]->logloss(&loss);
+        assert_true(fabs(half - whole / 2.0) < 1e-7);
+    }
+}
+
+static void pairs_are_those_of_a_group_with_unequal_labels(void **state)
+{
+    (void)state;
+    struct backend_list list = list_backends();
+    list.ops[list.n++] = fr_ops_reference();
+    for (size_t b = 0; b < list.n; b++) {
+        /* group 0: labels 2, 1, 1: pairs (0,1), (0,2); group 1: equal labels; group 2: one pair, its other masked */
+        const float z[7] = {0.0f, 1.0f, -1.0f, 5.0f, -5.0f, 0.5f, 0.0f}, labels[7] = {2, 1, 1, 1, 1, 0, NAN},
+                    weights[7] = {2, 9, 9, 9, 9, 9, 9};
+        const uint8_t trained[7] = {1, 1, 1, 1, 1, 1, 1};
+        const uint32_t begin[4] = {0, 3, 5, 7};
+        float gradient[7] = {0};
+        struct fr_loss loss = one_sample(z, labels, gradient);
+        loss.n = 7, loss.weights = weights, loss.trained = trained;
+        double total = list.ops[b]->pairwise(&(struct fr_pair_loss){&loss, begin, 3});
+        assert_true(fabs(total - 2.0 * (1.31326169 + 0.31326169)) < 1e-6);
+        assert_float_equal(gradient[0], -2.0f, 1e-6f); /* -2 (sigmoid(1) + sigmoid(-1)) */
+        assert_float_equal(gradient[1], 1.46211716f, 1e-6f);
+        assert_float_equal(gradient[2], 0.53788284f, 1e-6f);
+        for (size_t i = 3; i < 7; i++)
+            assert_true(gradient[i] == 0.0f);
+    }
+}
+
+/* ---- products ---- */
+
+static void a_product_of_one_is_the_logloss(void **state)
+{
+    (void)state;
+    struct backend_list list = list_backends();
+    list.ops[list.n++] = fr_ops_reference();
+    for (size_t b = 0; b < list.n; b++) {
+        for (int i = -300; i <= 300; i++) {
+            float z = (float)i / 3.0f, y = i % 2 ? 1.0f : 0.25f, gradient = 0.0f, product_gradient = 0.0f, logit;
+            struct fr_loss loss = one_sample(&z, &y, &gradient);
+            const float *zs[1] = {&z};
+            float *gradients[1] = {&product_gradient};
+            double want = list.ops[b]->logloss(&loss);
+            double got = list.ops[b]->product_logloss(&(struct fr_product_loss){.n = 1,
+                                                                                .count = 1,
+                                                                                .z = zs,
+                                                                                .labels = &y,
+                                                                                .weights = loss.weights,
+                                                                                .trained = loss.trained,
+                                                                                .scale = 1.0f,
+                                                                                .gradient = gradients});
+            list.ops[b]->product_logit(1, 1, zs, &logit);
+            assert_true(fabs(got - want) <= 2e-6 * (want + 1e-30));
+            assert_true(fabsf(logit - z) <= 2e-6f * (1.0f + fabsf(z)));
+            assert_true(fabsf(product_gradient - gradient) <= 1e-6f);
+        }
+    }
+}
+
+static void the_logit_of_a_product_is_finite_and_rises_with_each_factor(void **state)
+{
+    (void)state;
+    struct backend_list list = list_backends();
+    list.ops[list.n++] = fr_ops_reference();
+    for (size_t b = 0; b < list.n; b++) {
+        for (int other = -200; other <= 200; other += 8) {
+            float before = -INFINITY;
+            for (int i = -4000; i <= 4000; i++) {
+                float z[2] = {(float)i / 16.0f, (float)other}, logit;
+                const float *zs[2] = {&z[0], &z[1]};
+                list.ops[b]->product_logit(1, 2, zs, &logit);
+                float least = z[0] < z[1] ? z[0] : z[1];
+                assert_true(isfinite(logit) && logit <= least + 1e-6f * (1.0f + fabsf(least)));
+                assert_true(logit >= before - 2e-6f * (1.0f + fabsf(before)) || i == -4000);
+                before = logit;
+            }
+        }
+    }
+}
+
+static void a_logit_that_is_not_a_number_stays_none(void **state)
+{
+    (void)state;
+    struct backend_list list = list_backends();
+    list.ops[list.n++] = fr_ops_reference();
+    for (size_t b = 0; b < list.n; b++) {
+        for (size_t k = 0; k < 2; k++) {
+            float z[2] = {30.0f, 30.0f}, logit = 0.0f;
+            z[k] = NAN;
+            const float *zs[2] = {&z[0], &z[1]};
+            list.ops[b]->product_logit(1, 2, zs, &logit);
+            assert_true(isnan(logit));
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(losses_agree_with_the_reference_and_skip_masked_samples),
+        cmocka_unit_test(gradients_are_the_slopes_of_the_losses),
+        cmocka_unit_test(focal_loss_has_the_papers_values),
+        cmocka_unit_test(pairs_are_those_of_a_group_with_unequal_labels),
+        cmocka_unit_test(a_product_of_one_is_the_logloss),
+        cmocka_unit_test(the_logit_of_a_product_is_finite_and_rises_with_each_factor),
+        cmocka_unit_test(a_logit_that_is_not_a_number_stays_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,24 @@
+/* Element access of the reference backend: read as double, round once when written. Private to the module. */
+#ifndef FR_OPS_REFERENCE_VIEW_H
+#define FR_OPS_REFERENCE_VIEW_H
+
+#include "ops/layers.h"
+
+static inline double fr_at(struct fr_view v, size_t i, size_t j)
+{
+    return (double)v.values[i * v.ld + j];
+}
+
+static inline void fr_put(struct fr_view v, size_t i, size_t j, double x)
+{
+    v.values[i * v.ld + j] = (float)x;
+}
+
+/* Adds, where the view is wanted. */
+static inline void fr_put_sum(struct fr_view v, size_t i, size_t j, double x)
+{
+    if (v.values)
+        fr_put(v, i, j, fr_at(v, i, j) + x);
+}
+
+#endif

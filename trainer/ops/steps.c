@@ -1,0 +1,280 @@
+/* CPU backend: ragged sequences: pooling over steps, attention, auxiliary losses.
+ *
+ * Entry by entry, steps in ascending order, columns vectorised; sums over a row in lanes (lanes.h). An entry's bits do
+ * not depend on its chunk or its neighbours. Thread: any, no state. Does not: check for finite numbers or offsets. */
+#include <math.h>
+#include <string.h>
+
+#include "base/math.h"
+#include "cpu.h"
+#include "lanes.h"
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("O3")
+#endif
+
+FR_IN_LINE bool is_masked(const struct fr_steps *steps, uint32_t p)
+{
+    return steps->masked && steps->masked[p];
+}
+
+FR_IN_LINE float *row_at(struct fr_view v, size_t row)
+{
+    return v.values + row * v.ld;
+}
+
+FR_IN_LINE void add_scaled(float *restrict d, float scale, const float *restrict a, uint32_t n)
+{
+    for (uint32_t j = 0; j < n; j++)
+        d[j] += scale * a[j];
+}
+
+/* What an entry's sum is multiplied by. */
+static float pool_scale(const struct fr_pool_steps *c, uint32_t e)
+{
+    float n = (float)(c->steps.begin[e + 1] - c->steps.begin[e]);
+    switch (c->kind) {
+    case FR_POOL_STEPS_MEAN:
+        return 1.0f / n;
+    case FR_POOL_STEPS_SQRTN:
+        return 1.0f / sqrtf(n);
+    case FR_POOL_STEPS_SUM:
+    case FR_POOL_STEPS_LAST:
+        break;
+    }
+    return 1.0f;
+}
+
+/* The first step that counts; a masked last step is a row like others: a recurrence keeps its state there. */
+FR_IN_LINE uint32_t pool_begin(const struct fr_pool_steps *c, uint32_t e)
+{
+    uint32_t begin = c->steps.begin[e], end = c->steps.begin[e + 1];
+    return c->kind == FR_POOL_STEPS_LAST && end > begin ? end - 1 : begin;
+}
+
+FR_CLONES
+void fr_cpu_pool_steps(const struct fr_pool_steps *c)
+{
+    bool last = c->kind == FR_POOL_STEPS_LAST;
+    for (uint32_t e = c->steps.entry_begin; e < c->steps.entry_end; e++) {
+        float *restrict out = row_at(c->out, e - c->steps.entry_begin);
+        float scale = pool_scale(c, e);
+        memset(out, 0, c->width * sizeof(float));
+        for (uint32_t p = pool_begin(c, e); p < c->steps.begin[e + 1]; p++)
+            if (last || !is_masked(&c->steps, p))
+                add_scaled(out, scale, row_at(c->in, p), c->width);
+    }
+}
+
+FR_CLONES
+void fr_cpu_pool_steps_backward(const struct fr_pool_steps *c)
+{
+    bool last = c->kind == FR_POOL_STEPS_LAST;
+    for (uint32_t e = c->steps.entry_begin; e < c->steps.entry_end && c->in_gradient.values; e++) {
+        const float *g = row_at(c->out, e - c->steps.entry_begin);
+        float scale = pool_scale(c, e);
+        for (uint32_t p = pool_begin(c, e); p < c->steps.begin[e + 1]; p++)
+            if (last || !is_masked(&c->steps, p))
+                add_scaled(row_at(c->in_gradient, p), scale, g, c->width);
+    }
+}
+
+FR_CLONES
+void fr_cpu_attention_input(const struct fr_attention_input *c)
+{
+    uint32_t n = c->width;
+    for (uint32_t e = c->steps.entry_begin; e < c->steps.entry_end; e++) {
+        const float *restrict q = row_at(c->query, e - c->steps.entry_begin);
+        for (uint32_t p = c->steps.begin[e]; p < c->steps.begin[e + 1]; p++) {
+            const float *restrict k = row_at(c->keys, p);
+            float *out = row_at(c->out, p);
+            float *restrict difference = out + 2 * (size_t)n, *restrict product = out + 3 * (size_t)n;
+            memcpy(out, q, n * sizeof(float));
+            memcpy(out + n, k, n * sizeof(float));
+            for (uint32_t j = 0; j < n; j++)
+                difference[j] = q[j] - k[j];
+            for (uint32_t j = 0; j < n; j++)
+                product[j] = q[j] * k[j];
+        }
+    }
+}
+
+FR_CLONES
+void fr_cpu_attention_input_backward(const struct fr_attention_input *c)
+{
+    uint32_t n = c->width;
+    for (uint32_t e = c->steps.entry_begin; e < c->steps.entry_end; e++) {
+        uint32_t row = e - c->steps.entry_begin;
+        const float *restrict q = row_at(c->query, row);
+        for (uint32_t p = c->steps.begin[e]; p < c->steps.begin[e + 1]; p++) {
+            const float *restrict k = row_at(c->keys, p);
+            const float *g = row_at(c->out, p), *g_key = g + n, *difference = g_key + n, *product = difference + n;
+            if (c->query_gradient.values) {
+                float *restrict d = row_at(c->query_gradient, row);
+                for (uint32_t j = 0; j < n; j++)
+                    d[j] += g[j] + difference[j] + product[j] * k[j];
+            }
+            if (c->keys_gradient.values) {
+                float *restrict d = row_at(c->keys_gradient, p);
+                for (uint32_t j = 0; j < n; j++)
+                    d[j] += g_key[j] - difference[j] + product[j] * q[j];
+            }
+        }
+    }
+}
+
+FR_CLONES
+void fr_cpu_softmax_steps(const struct fr_softmax_steps *c)
+{
+    for (uint32_t e = c->steps.entry_begin; e < c->steps.entry_end; e++) {
+        uint32_t begin = c->steps.begin[e], end = c->steps.begin[e + 1];
+        float largest = -INFINITY, sum = 0.0f;
+        for (uint32_t p = begin; p < end; p++) {
+            float x = *row_at(c->in, p);
+            largest = !is_masked(&c->steps, p) && x > largest ? x : largest;
+        }
+        for (uint32_t p = begin; p < end; p++) {
+            float x = is_masked(&c->steps, p) ? 0.0f : fr_expf(*row_at(c->in, p) - largest);
+            *row_at(c->out, p) = x;
+            sum += x;
+        }
+        for (uint32_t p = begin; p < end; p++)
+            *row_at(c->out, p) = is_masked(&c->steps, p) ? 0.0f : *row_at(c->out, p) / sum;
+    }
+}
+
+void fr_cpu_softmax_steps_backward(const struct fr_softmax_steps *c)
+{
+    for (uint32_t e = c->steps.entry_begin; e < c->steps.entry_end && c->in_gradient.values; e++) {
+        uint32_t begin = c->steps.begin[e], end = c->steps.begin[e + 1];
+        float mean = 0.0f;
+        for (uint32_t p = begin; p < end; p++)
+            mean += is_masked(&c->steps, p) ? 0.0f : *row_at(c->out, p) * *row_at(c->gradient, p);
+        for (uint32_t p = begin; p < end; p++)
+            if (!is_masked(&c->steps, p))
+                *row_at(c->in_gradient, p) += *row_at(c->out, p) * (*row_at(c->gradient, p) - mean);
+    }
+}
+
+FR_CLONES
+void fr_cpu_attention_pool(const struct fr_attention_pool *c)
+{
+    for (uint32_t e = c->steps.entry_begin; e < c->steps.entry_end; e++) {
+        float *restrict out = row_at(c->out, e - c->steps.entry_begin);
+        memset(out, 0, c->width * sizeof(float));
+        for (uint32_t p = c->steps.begin[e]; p < c->steps.begin[e + 1]; p++)
+            if (!is_masked(&c->steps, p))
+                add_scaled(out, *row_at(c->scores, p), row_at(c->keys, p), c->width);
+    }
+}
+
+FR_CLONES
+void fr_cpu_attention_pool_backward(const struct fr_attention_pool *c)
+{
+    for (uint32_t e = c->steps.entry_begin; e < c->steps.entry_end; e++) {
+        const float *g = row_at(c->out, e - c->steps.entry_begin);
+        for (uint32_t p = c->steps.begin[e]; p < c->steps.begin[e + 1]; p++) {
+            if (is_masked(&c->steps, p))
+                continue;
+            if (c->scores_gradient.values)
+                *row_at(c->scores_gradient, p) += fr_lanes_dot(g, row_at(c->keys, p), c->width);
+            if (c->keys_gradient.values)
+                add_scaled(row_at(c->keys_gradient, p), *row_at(c->scores, p), g, c->width);
+        }
+    }
+}
+
+FR_CLONES
+void fr_cpu_dot_steps(const struct fr_dot_steps *c)
+{
+    for (uint32_t e = c->steps.entry_begin; e < c->steps.entry_end; e++) {
+        const float *q = row_at(c->query, e - c->steps.entry_begin);
+        for (uint32_t p = c->steps.begin[e]; p < c->steps.begin[e + 1]; p++)
+            *row_at(c->out, p) = fr_lanes_dot(q, row_at(c->keys, p), c->width);
+    }
+}
+
+FR_CLONES
+void fr_cpu_dot_steps_backward(const struct fr_dot_steps *c)
+{
+    for (uint32_t e = c->steps.entry_begin; e < c->steps.entry_end; e++) {
+        uint32_t row = e - c->steps.entry_begin;
+        for (uint32_t p = c->steps.begin[e]; p < c->steps.begin[e + 1]; p++) {
+            float g = *row_at(c->out, p);
+            if (c->keys_gradient.values)
+                add_scaled(row_at(c->keys_gradient, p), g, row_at(c->query, row), c->width);
+            if (c->query_gradient.values)
+                add_scaled(row_at(c->query_gradient, row), g, row_at(c->keys, p), c->width);
+        }
+    }
+}
+
+/* ---- auxiliary losses ---- */
+
+FR_CLONES
+double fr_cpu_mse_pair(const struct fr_mse_pair *c)
+{
+    double total = 0.0;
+    for (uint32_t i = 0; i < c->m; i++) {
+        if (!c->trained[i])
+            continue;
+        const float *a = row_at(c->a, i), *b = row_at(c->b, i);
+        total += 0.5 * (double)fr_lanes_distance(a, b, c->n);
+        if (c->a_gradient.values) {
+            float *d = row_at(c->a_gradient, i);
+            for (uint32_t j = 0; j < c->n; j++)
+                d[j] += c->scale * (a[j] - b[j]);
+        }
+        if (c->b_gradient.values) {
+            float *d = row_at(c->b_gradient, i);
+            for (uint32_t j = 0; j < c->n; j++)
+                d[j] -= c->scale * (a[j] - b[j]);
+        }
+    }
+    return total;
+}
+
+/* Row of `other` that is `back` steps before its entry's end; UINT32_MAX: none or masked. */
+FR_IN_LINE uint32_t row_from_end(const struct fr_steps *other, uint32_t e, uint32_t back)
+{
+    uint32_t begin = other->begin[e], end = other->begin[e + 1];
+    return end - begin < back || is_masked(other, end - back) ? UINT32_MAX : end - back;
+}
+
+/* softplus(-h . e) for the positive of step p in `row`, softplus(h . e) for its negative; adds the derivatives. */
+FR_IN_LINE double next_term(const struct fr_next_step *c, uint32_t p, bool positive, uint32_t row)
+{
+    struct fr_view gradient = positive ? c->positives_gradient : c->negatives_gradient;
+    const float *h = row_at(c->states, p), *x = row_at(positive ? c->positives : c->negatives, row);
+    float sign = positive ? -1.0f : 1.0f;
+    float z = sign * fr_lanes_dot(h, x, c->width);
+    float d = c->scale * sign * fr_sigmoidf(z);
+    if (c->states_gradient.values)
+        add_scaled(row_at(c->states_gradient, p), d, x, c->width);
+    if (gradient.values)
+        add_scaled(row_at(gradient, row), d, h, c->width);
+    return (double)fr_softplusf(z);
+}
+
+FR_CLONES
+double fr_cpu_next_step(struct fr_next_step *c)
+{
+    bool counts_only = !c->states_gradient.values && !c->positives_gradient.values && !c->negatives_gradient.values;
+    double total = 0.0;
+    c->count = 0;
+    for (uint32_t e = c->states_steps.entry_begin; e < c->states_steps.entry_end; e++) {
+        uint32_t begin = c->states_steps.begin[e], end = c->states_steps.begin[e + 1];
+        for (uint32_t p = begin; p + 1 < end && c->trained[e]; p++) {
+            uint32_t positive = row_from_end(&c->positive_steps, e, end - p - 1);
+            uint32_t negative = row_from_end(&c->negative_steps, e, end - p - 1);
+            if (is_masked(&c->states_steps, p) || positive == UINT32_MAX || negative == UINT32_MAX)
+                continue;
+            c->count++;
+            if (counts_only)
+                continue;
+            total += next_term(c, p, true, positive);
+            total += next_term(c, p, false, negative);
+        }
+    }
+    return total;
+}

@@ -1,0 +1,230 @@
+/* Reference backend: sequences: pooling, attention, recurrence, auxiliary losses.
+ *
+ * Plain loops in double, each result rounded once when stored (states of a recurrence and what it carries back are
+ * stored at each step). Thread: any, no state. Does not: run fast. */
+#include <math.h>
+#include <string.h>
+
+#include "layer_table.h"
+#include "reference_view.h"
+
+static bool masked(const struct fr_steps *steps, size_t p)
+{
+    return steps->masked && steps->masked[p];
+}
+
+/* What a step's row counts in the pooled row of its entry. */
+static double pool_weight(const struct fr_pool_steps *c, size_t e, size_t p)
+{
+    size_t end = c->steps.begin[e + 1];
+    double n = (double)(end - c->steps.begin[e]);
+    if (c->kind == FR_POOL_STEPS_LAST)
+        return p + 1 == end ? 1.0 : 0.0;
+    if (masked(&c->steps, p))
+        return 0.0;
+    return c->kind == FR_POOL_STEPS_MEAN ? 1.0 / n : c->kind == FR_POOL_STEPS_SQRTN ? 1.0 / sqrt(n) : 1.0;
+}
+
+void fr_reference_pool_steps(const struct fr_pool_steps *c)
+{
+    for (size_t e = c->steps.entry_begin; e < c->steps.entry_end; e++) {
+        for (size_t j = 0; j < c->width; j++) {
+            double sum = 0.0;
+            for (size_t p = c->steps.begin[e]; p < c->steps.begin[e + 1]; p++) {
+                double w = pool_weight(c, e, p);
+                if (w != 0.0)
+                    sum += w * fr_at(c->in, p, j);
+            }
+            fr_put(c->out, e - c->steps.entry_begin, j, sum);
+        }
+    }
+}
+
+void fr_reference_pool_steps_backward(const struct fr_pool_steps *c)
+{
+    for (size_t e = c->steps.entry_begin; e < c->steps.entry_end; e++) {
+        for (size_t p = c->steps.begin[e]; p < c->steps.begin[e + 1]; p++) {
+            double w = pool_weight(c, e, p);
+            for (size_t j = 0; j < c->width && w != 0.0; j++)
+                fr_put_sum(c->in_gradient, p, j, w * fr_at(c->out, e - c->steps.entry_begin, j));
+        }
+    }
+}
+
+void fr_reference_attention_input(const struct fr_attention_input *c)
+{
+    for (size_t e = c->steps.entry_begin; e < c->steps.entry_end; e++) {
+        for (size_t p = c->steps.begin[e]; p < c->steps.begin[e + 1]; p++) {
+            for (size_t j = 0; j < c->width; j++) {
+                double q = fr_at(c->query, e - c->steps.entry_begin, j), k = fr_at(c->keys, p, j);
+                fr_put(c->out, p, j, q);
+                fr_put(c->out, p, c->width + j, k);
+                fr_put(c->out, p, 2 * (size_t)c->width + j, q - k);
+                fr_put(c->out, p, 3 * (size_t)c->width + j, q * k);
+            }
+        }
+    }
+}
+
+void fr_reference_attention_input_backward(const struct fr_attention_input *c)
+{
+    size_t n = c->width;
+    for (size_t e = c->steps.entry_begin; e < c->steps.entry_end; e++) {
+        for (size_t j = 0; j < n; j++) {
+            double sum = 0.0, q = fr_at(c->query, e - c->steps.entry_begin, j);
+            for (size_t p = c->steps.begin[e]; p < c->steps.begin[e + 1]; p++) {
+                double difference = fr_at(c->out, p, 2 * n + j), product = fr_at(c->out, p, 3 * n + j);
+                sum += fr_at(c->out, p, j) + difference + product * fr_at(c->keys, p, j);
+                fr_put_sum(c->keys_gradient, p, j, fr_at(c->out, p, n + j) - difference + product * q);
+            }
+            fr_put_sum(c->query_gradient, e - c->steps.entry_begin, j, sum);
+        }
+    }
+}
+
+void fr_reference_softmax_steps(const struct fr_softmax_steps *c)
+{
+    for (size_t e = c->steps.entry_begin; e < c->steps.entry_end; e++) {
+        double largest = -INFINITY, sum = 0.0;
+        for (size_t p = c->steps.begin[e]; p < c->steps.begin[e + 1]; p++)
+            if (!masked(&c->steps, p))
+                largest = fmax(largest, fr_at(c->in, p, 0));
+        for (size_t p = c->steps.begin[e]; p < c->steps.begin[e + 1]; p++)
+            if (!masked(&c->steps, p))
+                sum += exp(fr_at(c->in, p, 0) - largest);
+        for (size_t p = c->steps.begin[e]; p < c->steps.begin[e + 1]; p++)
+            fr_put(c->out, p, 0, masked(&c->steps, p) ? 0.0 : exp(fr_at(c->in, p, 0) - largest) / sum);
+    }
+}
+
+void fr_reference_softmax_steps_backward(const struct fr_softmax_steps *c)
+{
+    for (size_t e = c->steps.entry_begin; e < c->steps.entry_end; e++) {
+        double mean = 0.0;
+        for (size_t p = c->steps.begin[e]; p < c->steps.begin[e + 1]; p++)
+            if (!masked(&c->steps, p))
+                mean += fr_at(c->out, p, 0) * fr_at(c->gradient, p, 0);
+        for (size_t p = c->steps.begin[e]; p < c->steps.begin[e + 1]; p++)
+            if (!masked(&c->steps, p))
+                fr_put_sum(c->in_gradient, p, 0, fr_at(c->out, p, 0) * (fr_at(c->gradient, p, 0) - mean));
+    }
+}
+
+void fr_reference_attention_pool(const struct fr_attention_pool *c)
+{
+    for (size_t e = c->steps.entry_begin; e < c->steps.entry_end; e++) {
+        for (size_t j = 0; j < c->width; j++) {
+            double sum = 0.0;
+            for (size_t p = c->steps.begin[e]; p < c->steps.begin[e + 1]; p++)
+                if (!masked(&c->steps, p))
+                    sum += fr_at(c->scores, p, 0) * fr_at(c->keys, p, j);
+            fr_put(c->out, e - c->steps.entry_begin, j, sum);
+        }
+    }
+}
+
+void fr_reference_attention_pool_backward(const struct fr_attention_pool *c)
+{
+    for (size_t e = c->steps.entry_begin; e < c->steps.entry_end; e++) {
+        for (size_t p = c->steps.begin[e]; p < c->steps.begin[e + 1]; p++) {
+            double sum = 0.0;
+            for (size_t j = 0; j < c->width && !masked(&c->steps, p); j++) {
+                double g = fr_at(c->out, e - c->steps.entry_begin, j);
+                sum += g * fr_at(c->keys, p, j);
+                fr_put_sum(c->keys_gradient, p, j, g * fr_at(c->scores, p, 0));
+            }
+            if (!masked(&c->steps, p))
+                fr_put_sum(c->scores_gradient, p, 0, sum);
+        }
+    }
+}
+
+void fr_reference_dot_steps(const struct fr_dot_steps *c)
+{
+    for (size_t e = c->steps.entry_begin; e < c->steps.entry_end; e++) {
+        for (size_t p = c->steps.begin[e]; p < c->steps.begin[e + 1]; p++) {
+            double sum = 0.0;
+            for (size_t j = 0; j < c->width; j++)
+                sum += fr_at(c->keys, p, j) * fr_at(c->query, e - c->steps.entry_begin, j);
+            fr_put(c->out, p, 0, sum);
+        }
+    }
+}
+
+void fr_reference_dot_steps_backward(const struct fr_dot_steps *c)
+{
+    for (size_t e = c->steps.entry_begin; e < c->steps.entry_end; e++) {
+        size_t row = e - c->steps.entry_begin;
+        for (size_t j = 0; j < c->width; j++) {
+            double sum = 0.0;
+            for (size_t p = c->steps.begin[e]; p < c->steps.begin[e + 1]; p++) {
+                sum += fr_at(c->out, p, 0) * fr_at(c->keys, p, j);
+                fr_put_sum(c->keys_gradient, p, j, fr_at(c->out, p, 0) * fr_at(c->query, row, j));
+            }
+            fr_put_sum(c->query_gradient, row, j, sum);
+        }
+    }
+}
+
+/* ---- auxiliary losses ---- */
+
+double fr_reference_mse_pair(const struct fr_mse_pair *c)
+{
+    double total = 0.0;
+    for (size_t i = 0; i < c->m; i++) {
+        for (size_t j = 0; j < c->n && c->trained[i]; j++) {
+            double difference = fr_at(c->a, i, j) - fr_at(c->b, i, j);
+            total += 0.5 * difference * difference;
+            fr_put_sum(c->a_gradient, i, j, (double)c->scale * difference);
+            fr_put_sum(c->b_gradient, i, j, -(double)c->scale * difference);
+        }
+    }
+    return total;
+}
+
+/* Row of `other` beside step t of entry e of the states, newest to newest; negative: none or masked. */
+static ptrdiff_t partner(const struct fr_steps *states, const struct fr_steps *other, size_t e, size_t t)
+{
+    ptrdiff_t length = (ptrdiff_t)(states->begin[e + 1] - states->begin[e]);
+    ptrdiff_t step = (ptrdiff_t)t - length + (ptrdiff_t)(other->begin[e + 1] - other->begin[e]);
+    if (step < 0 || masked(other, other->begin[e] + (size_t)step))
+        return -1;
+    return (ptrdiff_t)other->begin[e] + step;
+}
+
+/* softplus(-h . e) for the positive of step p in `row`, softplus(h . e) for its negative; adds the derivatives. */
+static double next_term(const struct fr_next_step *c, size_t p, bool positive, size_t row)
+{
+    struct fr_view other = positive ? c->positives : c->negatives;
+    double sign = positive ? -1.0 : 1.0, dot = 0.0;
+    for (size_t j = 0; j < c->width; j++)
+        dot += fr_at(c->states, p, j) * fr_at(other, row, j);
+    double z = sign * dot, d = (double)c->scale * sign / (1.0 + exp(-z));
+    for (size_t j = 0; j < c->width; j++) {
+        fr_put_sum(c->states_gradient, p, j, d * fr_at(other, row, j));
+        fr_put_sum(positive ? c->positives_gradient : c->negatives_gradient, row, j, d * fr_at(c->states, p, j));
+    }
+    return fmax(z, 0.0) + log1p(exp(-fabs(z)));
+}
+
+double fr_reference_next_step(struct fr_next_step *c)
+{
+    bool counts_only = !c->states_gradient.values && !c->positives_gradient.values && !c->negatives_gradient.values;
+    double total = 0.0;
+    c->count = 0;
+    for (size_t e = c->states_steps.entry_begin; e < c->states_steps.entry_end; e++) {
+        size_t begin = c->states_steps.begin[e], end = c->states_steps.begin[e + 1];
+        for (size_t p = begin; p + 1 < end && c->trained[e]; p++) {
+            ptrdiff_t positive = partner(&c->states_steps, &c->positive_steps, e, p + 1 - begin);
+            ptrdiff_t negative = partner(&c->states_steps, &c->negative_steps, e, p + 1 - begin);
+            if (masked(&c->states_steps, p) || positive < 0 || negative < 0)
+                continue;
+            c->count++;
+            if (counts_only)
+                continue;
+            total += next_term(c, p, true, (size_t)positive);
+            total += next_term(c, p, false, (size_t)negative);
+        }
+    }
+    return total;
+}
