@@ -1,32 +1,12 @@
-/* The graph's life: making and freeing it, memory for batches, optimizer state as bytes, what it says about itself.
+/* The graph's life: what is computed at all, making and freeing, what it says about itself.
  *
- * Invariants: parameters keep their addresses for life; memory for batches only grows; nothing is allocated for a batch
- * not larger than an earlier one. Owner thread: the owner loop. Does not: compute (forward.c, backward.c, update.c). */
+ * Layers a task reaches are computed, and those an auxiliary loss reaches while training; the others keep their
+ * parameters. Invariants: parameters keep their addresses for life; the variant without shared slots stays. Owner
+ * thread: the owner loop. Does not: compute (forward.c, backward.c, update.c), hold parameters (parameters.c). */
 #include "network.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-enum { LINE_FLOATS = 16, ALIGNMENT = 64, STATE_VERSION = 1 };
-
-struct fr_optimizer fr_graph_optimizer_of(const struct fr_conf_optimizer *conf)
-{
-    static const enum fr_update_kind kinds[] = {
-        [FR_OPT_SGD] = FR_UPDATE_SGD,
-        [FR_OPT_ADAGRAD] = FR_UPDATE_ADAGRAD,
-        [FR_OPT_ADAGRAD_ROWWISE] = FR_UPDATE_ADAGRAD_ROWWISE,
-        [FR_OPT_ADAM] = FR_UPDATE_ADAM,
-        [FR_OPT_FTRL] = FR_UPDATE_FTRL,
-    };
-    return (struct fr_optimizer){.kind = kinds[conf->kind],
-                                 .lr = conf->lr,
-                                 .eps = conf->eps,
-                                 .beta1 = conf->beta1,
-                                 .beta2 = conf->beta2,
-                                 .beta = conf->beta,
-                                 .l1 = conf->l1,
-                                 .l2 = conf->l2};
-}
 
 void fr_row_layout_of(const struct fr_conf_table *table, struct fr_row_layout *out)
 {
@@ -48,230 +28,163 @@ void fr_row_layout_of(const struct fr_conf_table *table, struct fr_row_layout *o
     *out = layout;
 }
 
-static enum fr_status check_optimizers(const struct fr_conf *conf, struct fr_err *err)
+/* ---- what is computed ---- */
+
+static void mark_ref(struct fr_graph *graph, const struct fr_conf_ref *ref)
 {
-    enum fr_optimizer_kind dense = conf->dense_optimizer.kind;
-    if (dense != FR_OPT_SGD && dense != FR_OPT_ADAGRAD && dense != FR_OPT_ADAM)
-        return fr_err_set(err, FR_E_INVALID, "network.optimizer: adam, adagrad or sgd; the others are for table rows");
+    if (ref->kind == FR_REF_LAYER)
+        graph->layer_live[ref->index] = true;
+    else
+        graph->slots_read[ref->index / 64] |= 1ull << ref->index % 64;
+}
+
+static void mark_live(struct fr_graph *graph)
+{
+    const struct fr_conf *conf = graph->conf;
+    for (uint32_t k = 0; k < graph->n_outputs; k++)
+        graph->layer_live[graph->outputs[k].layer] = true;
+    for (uint32_t i = 0; i < conf->n_losses && !graph->scoring_only; i++)
+        for (uint32_t r = 0; r < conf->losses[i].n_refs; r++)
+            mark_ref(graph, &conf->losses[i].refs[r]);
+    for (uint32_t l = conf->n_layers; l-- > 0;) {
+        const struct fr_conf_layer *layer = &conf->layers[l];
+        if (!graph->layer_live[l])
+            continue;
+        graph->has_dropout |= layer->op == FR_LAYER_DROPOUT && layer->rate > 0.0f;
+        for (uint32_t i = 0; i < layer->n_refs; i++) {
+            FR_CHECK(layer->refs[i].kind != FR_REF_LAYER || (uint32_t)layer->refs[i].index < l);
+            mark_ref(graph, &layer->refs[i]);
+        }
+    }
+}
+
+static uint32_t output_of(struct fr_graph *graph, int32_t layer)
+{
+    FR_CHECK(layer >= 0 && (uint32_t)layer < graph->conf->n_layers && graph->conf->layers[layer].width == 1);
+    for (uint32_t k = 0; k < graph->n_outputs; k++)
+        if (graph->outputs[k].layer == (uint32_t)layer)
+            return k;
+    graph->outputs[graph->n_outputs] = (struct output){.layer = (uint32_t)layer};
+    return graph->n_outputs++;
+}
+
+static void make_outputs(struct fr_graph *graph)
+{
+    const struct fr_conf *conf = graph->conf;
+    graph->outputs = fr_alloc(conf->n_tasks, sizeof(*graph->outputs));
+    graph->tasks = fr_alloc(conf->n_tasks, sizeof(*graph->tasks));
+    for (uint32_t t = 0; t < conf->n_tasks; t++) {
+        const struct fr_conf_task *task = &conf->tasks[t];
+        bool trained = task->loss != FR_LOSS_NONE;
+        graph->tasks[t].output = FR_NO_INDEX;
+        if (task->logit != FR_NO_INDEX) {
+            graph->tasks[t].output = (int32_t)output_of(graph, task->logit);
+            graph->outputs[graph->tasks[t].output].trained |= trained;
+        }
+        for (uint32_t i = 0; i < task->n_prob; i++) {
+            FR_CHECK(task->prob[i] >= 0 && (uint32_t)task->prob[i] < t);
+            int32_t factor = graph->tasks[task->prob[i]].output;
+            FR_CHECK(factor != FR_NO_INDEX);
+            graph->outputs[factor].trained |= trained;
+        }
+    }
+}
+
+static void make_tables(struct fr_graph *graph)
+{
+    const struct fr_conf *conf = graph->conf;
+    graph->layouts = fr_alloc(conf->n_tables, sizeof(*graph->layouts));
+    graph->tables = fr_alloc(conf->n_tables, sizeof(*graph->tables));
+    graph->slot_group = fr_alloc(conf->n_slots, sizeof(*graph->slot_group));
     for (uint32_t t = 0; t < conf->n_tables; t++)
-        for (uint32_t p = 0; p < conf->tables[t].n_parts; p++)
-            if (conf->tables[t].parts[p].optimizer.kind == FR_OPT_ADAM)
-                return fr_err_set(err, FR_E_INVALID, "table `%s`, part `%s`: adam is for dense parameters",
-                                  conf->tables[t].name, conf->tables[t].parts[p].name);
-    return FR_OK;
+        fr_row_layout_of(&conf->tables[t], &graph->layouts[t]);
+    for (uint32_t s = 0; s < conf->n_slots; s++)
+        if (conf->slots[s].kind != FR_SLOT_DENSE)
+            graph->slot_group[s] = graph->tables[conf->slots[s].table].n_groups++;
+}
+
+/* ---- life ---- */
+
+/* A parameter is live when a gradient reaches it: the same in every variant. */
+static void mark_parameters(struct fr_graph *graph, const struct variant *v)
+{
+    for (uint32_t n = 0; n < v->n_nodes; n++) {
+        const struct node *node = &v->nodes[n];
+        if (!node->reached)
+            continue;
+        if (node->linear != FR_NO_INDEX)
+            graph->parameter_states[v->linears[node->linear].kernel].live = true;
+        for (uint32_t p = 0; p < node->n_partials; p++)
+            graph->parameter_states[node->partials[p].parameter].live = true;
+    }
 }
 
 enum fr_status fr_graph_new(const struct fr_graph_options *options, struct fr_graph **out, struct fr_err *err)
 {
     const struct fr_conf *conf = options->conf;
+    if (conf->n_layers == 0 || conf->n_layers > FR_LAYERS_MAX || conf->n_tasks == 0 || conf->n_tasks > FR_TASKS_MAX ||
+        conf->chunk_rows == 0)
+        return fr_err_set(err, FR_E_INVALID, "network: %u layers (1 to %d), %u tasks (1 to %d), chunks of %u rows",
+                          conf->n_layers, FR_LAYERS_MAX, conf->n_tasks, FR_TASKS_MAX, conf->chunk_rows);
+    enum fr_status status = options->scoring_only ? FR_OK : fr_graph_check_optimizers(conf, err);
+    if (status != FR_OK)
+        return status;
     struct fr_graph *graph = fr_alloc(1, sizeof(*graph));
     graph->conf = conf;
     graph->ops = options->ops ? options->ops : fr_ops_cpu();
     graph->pool = options->pool;
     graph->workers = options->pool ? (uint32_t)fr_pool_workers(options->pool) : 1;
     graph->scoring_only = options->scoring_only;
-    enum fr_status status = graph->scoring_only ? FR_OK : check_optimizers(conf, err);
-    if (status == FR_OK)
-        status = fr_graph_infer_shapes(graph, err);
-    if (status != FR_OK) {
-        free(graph);
-        return status;
-    }
-    graph->dense_optimizer = fr_graph_optimizer_of(&conf->dense_optimizer);
-    graph->layouts = fr_alloc(conf->n_tables, sizeof(*graph->layouts));
-    for (uint32_t t = 0; t < conf->n_tables; t++)
-        fr_row_layout_of(&conf->tables[t], &graph->layouts[t]);
-    fr_graph_compile(graph);
+    make_outputs(graph);
+    mark_live(graph);
+    make_tables(graph);
+    graph->loss_counts = fr_alloc(conf->n_losses, sizeof(*graph->loss_counts));
+    fr_graph_make_parameters(graph);
+    graph->variants[0] = fr_graph_compile(graph, (const uint64_t[FR_SLOTS_MAX / 64]){0});
+    graph->variant = graph->variants[0];
+    graph->n_variants = 1;
+    graph->views_max = 1;
+    for (uint32_t n = 0; n < graph->variant->n_nodes; n++)
+        if (graph->variant->nodes[n].n_arguments > graph->views_max)
+            graph->views_max = graph->variant->nodes[n].n_arguments;
+    graph->views = fr_alloc((size_t)graph->workers * 2 * graph->views_max, sizeof(*graph->views));
+    mark_parameters(graph, graph->variant);
+    if (!graph->scoring_only)
+        fr_graph_make_states(graph);
     *out = graph;
     return FR_OK;
-}
-
-static void free_batch_memory(struct fr_graph *graph)
-{
-    for (uint32_t b = 0; b < graph->n_buffers; b++) {
-        free(graph->buffers[b].values);
-        free(graph->buffers[b].gradients);
-    }
-    for (uint32_t n = 0; n < graph->n_nodes; n++)
-        free(graph->nodes[n].scale);
-    for (uint32_t l = 0; l < graph->n_linears; l++) {
-        free(graph->linears[l].gradients.packed);
-        free(graph->linears[l].bias_partial);
-    }
-    for (uint32_t t = 0; t < graph->conf->n_tasks; t++)
-        free(graph->tasks[t].logits);
-    free(graph->trained);
-    free(graph->loss_partial);
-    free(graph->chunk_bits);
 }
 
 void fr_graph_free(struct fr_graph *graph)
 {
     if (!graph)
         return;
-    free_batch_memory(graph);
-    for (uint32_t n = 0; n < graph->n_nodes; n++)
-        free(graph->nodes[n].arguments);
-    for (uint32_t l = 0; l < graph->n_linears; l++) {
-        free(graph->linears[l].weights.packed);
-        free(graph->linears[l].weights_t.packed);
+    for (uint32_t i = 0; i < graph->n_variants; i++)
+        fr_graph_free_variant(graph, graph->variants[i]);
+    for (uint32_t k = 0; k < graph->n_outputs; k++) {
+        free(graph->outputs[k].values);
+        free(graph->outputs[k].gradient);
     }
-    for (size_t p = 0; p < graph->n_parameters; p++) {
-        free(graph->parameters[p].values);
-        free(graph->parameter_states[p].gradient);
-        free(graph->parameter_states[p].state0);
-        free(graph->parameter_states[p].state1);
-    }
-    for (uint32_t t = 0; t < graph->conf->n_tables; t++) {
-        free(graph->tables[t].source_begin);
-        free(graph->tables[t].source_node);
-        free(graph->tables[t].sources);
+    for (uint32_t t = 0; t < graph->conf->n_tasks; t++)
+        free(graph->tasks[t].logits);
+    for (uint32_t t = 0; t < graph->conf->n_tables; t++)
         free(graph->tables[t].occurrences);
-    }
-    void *const arrays[] = {
-        graph->nodes,        graph->buffers,        graph->linears,     graph->parameters,    graph->parameter_states,
-        graph->tasks,        graph->tables,         graph->layouts,     graph->slot_group,    graph->pack_tasks,
-        graph->pack_t_tasks, graph->gradient_tasks, graph->dense_tasks, graph->gradient_bits, graph->row_block_begin,
-        graph->worker_bits,  graph->scratch,        graph->views};
+    fr_graph_free_parameters(graph);
+    void *const arrays[] = {graph->outputs,           graph->tasks,          graph->tables,     graph->layouts,
+                            graph->slot_group,        graph->trained,        graph->chunk_bits, graph->loss_partial,
+                            graph->effective_weights, graph->trained_groups, graph->views,      graph->workspace,
+                            graph->loss_counts};
     for (size_t i = 0; i < FR_ARRAY_LEN(arrays); i++)
         free(arrays[i]);
     free(graph);
 }
 
-/* ---- memory for batches ---- */
-
-static float *floats(size_t rows, size_t columns)
-{
-    size_t n, bytes;
-    FR_CHECK(fr_mul_size(rows, columns, &n) && fr_mul_size(n, sizeof(float), &bytes));
-    return fr_alloc_aligned(ALIGNMENT, bytes);
-}
-
-static void reserve_training(struct fr_graph *graph, uint32_t capacity, uint32_t chunks)
-{
-    for (uint32_t n = 0; n < graph->n_nodes; n++) {
-        struct node_buffer *buffer = &graph->buffers[graph->nodes[n].buffer];
-        if (graph->nodes[n].trainable && !buffer->gradients)
-            buffer->gradients = floats(capacity, buffer->ld);
-    }
-    for (uint32_t l = 0; l < graph->n_linears; l++) {
-        struct linear *linear = &graph->linears[l];
-        size_t right = graph->ops->packed_floats(capacity, linear->out);
-        linear->gradients.packed = right ? floats(right, 1) : NULL;
-        linear->bias_partial = floats(chunks, linear->out);
-    }
-    graph->trained = fr_alloc(capacity, 1);
-    graph->loss_partial = fr_alloc((size_t)chunks * graph->conf->n_tasks, sizeof(*graph->loss_partial));
-    graph->chunk_bits = fr_alloc(chunks, sizeof(*graph->chunk_bits));
-}
-
-void fr_graph_reserve(struct fr_graph *graph, uint32_t n_samples)
-{
-    if (n_samples <= graph->capacity)
-        return;
-    uint32_t chunks = fr_blocks_of(n_samples, graph->conf->chunk_rows);
-    uint32_t capacity = chunks * graph->conf->chunk_rows;
-    FR_CHECK(capacity >= n_samples);
-    free_batch_memory(graph);
-    for (uint32_t b = 0; b < graph->n_buffers; b++) {
-        graph->buffers[b].values = floats(capacity, graph->buffers[b].ld);
-        graph->buffers[b].gradients = NULL;
-    }
-    for (uint32_t n = 0; n < graph->n_nodes; n++)
-        graph->nodes[n].scale = graph->nodes[n].mean ? floats(capacity, 1) : NULL;
-    for (uint32_t t = 0; t < graph->conf->n_tasks; t++)
-        graph->tasks[t].logits = floats(capacity, 1);
-    if (!graph->scoring_only)
-        reserve_training(graph, capacity, chunks);
-    graph->capacity = capacity;
-}
-
-void fr_graph_reserve_occurrences(struct fr_graph *graph, const struct fr_rows *rows)
-{
-    FR_CHECK(rows->n_tables == graph->conf->n_tables && rows->n_slots == graph->conf->n_slots);
-    for (uint32_t t = 0; t < rows->n_tables; t++) {
-        struct table_sources *table = &graph->tables[t];
-        size_t n = rows->tables[t].n_occurrences;
-        if (n <= table->capacity_occurrences)
-            continue;
-        size_t capacity = n + n / 2; /* occurrences vary from batch to batch */
-        table->occurrences = fr_realloc(table->occurrences, capacity, sizeof(*table->occurrences));
-        table->capacity_occurrences = capacity;
-    }
-}
-
-/* ---- parameters, state, description ---- */
-
-size_t fr_graph_parameter_count(const struct fr_graph *graph)
-{
-    return graph->n_parameters;
-}
-
-struct fr_parameter *fr_graph_parameters(struct fr_graph *graph)
-{
-    return graph->parameters;
-}
+/* ---- description ---- */
 
 const float *fr_graph_logits(const struct fr_graph *graph, uint32_t task)
 {
     FR_CHECK(task < graph->conf->n_tasks);
     return graph->tasks[task].logits;
-}
-
-static uint32_t moments_of(const struct fr_graph *graph)
-{
-    enum fr_update_kind kind = graph->dense_optimizer.kind;
-    return graph->scoring_only || kind == FR_UPDATE_SGD ? 0 : kind == FR_UPDATE_ADAM ? 2 : 1;
-}
-
-/* version, optimizer kind, steps, parameters; per parameter: number of values, moments. Little-endian. */
-void fr_graph_save_state(const struct fr_graph *graph, struct fr_buffer *out)
-{
-    uint32_t moments = moments_of(graph);
-    fr_put_u32(out, STATE_VERSION);
-    fr_put_u32(out, (uint32_t)graph->dense_optimizer.kind);
-    fr_put_u64(out, graph->steps);
-    fr_put_u64(out, graph->n_parameters);
-    for (size_t p = 0; p < graph->n_parameters; p++) {
-        size_t n = graph->parameters[p].n_values;
-        fr_put_u64(out, n);
-        if (moments > 0)
-            fr_buffer_append(out, graph->parameter_states[p].state0, n * sizeof(float));
-        if (moments > 1)
-            fr_buffer_append(out, graph->parameter_states[p].state1, n * sizeof(float));
-    }
-}
-
-enum fr_status fr_graph_restore_state(struct fr_graph *graph, const uint8_t *bytes, size_t size)
-{
-    uint32_t moments = moments_of(graph);
-    uint64_t steps = 0;
-    for (int write = 0; write < 2; write++) { /* everything is checked before anything changes */
-        struct fr_reader r = {.at = bytes, .end = bytes + size};
-        uint32_t version = fr_take_u32(&r), kind = fr_take_u32(&r);
-        steps = fr_take_u64(&r);
-        uint64_t n_parameters = fr_take_u64(&r);
-        if (r.failed)
-            return FR_E_CORRUPT;
-        if (version != STATE_VERSION || kind != (uint32_t)graph->dense_optimizer.kind ||
-            n_parameters != graph->n_parameters)
-            return FR_E_MISMATCH;
-        for (size_t p = 0; p < graph->n_parameters; p++) {
-            uint64_t n = fr_take_u64(&r);
-            if (!r.failed && n != graph->parameters[p].n_values)
-                return FR_E_MISMATCH;
-            for (uint32_t m = 0; m < moments; m++) {
-                const uint8_t *values = fr_take(&r, (size_t)n * sizeof(float));
-                float *to = m == 0 ? graph->parameter_states[p].state0 : graph->parameter_states[p].state1;
-                if (write && values)
-                    memcpy(to, values, (size_t)n * sizeof(float));
-            }
-        }
-        if (r.failed || r.at != r.end)
-            return FR_E_CORRUPT;
-    }
-    graph->steps = steps;
-    return FR_OK;
 }
 
 const char *fr_graph_kernel(const struct fr_graph *graph)
@@ -281,12 +194,17 @@ const char *fr_graph_kernel(const struct fr_graph *graph)
 
 double fr_graph_flops_per_sample(const struct fr_graph *graph)
 {
+    const struct variant *v = graph->variant;
     double flops = 0.0;
-    for (uint32_t l = 0; l < graph->n_linears; l++) {
-        const struct linear *linear = &graph->linears[l];
+    for (uint32_t l = 0; l < v->n_linears; l++) {
+        const struct linear *linear = &v->linears[l];
+        const struct node *node = &v->nodes[linear->node];
         double product = 2.0 * (double)linear->in * (double)linear->out;
-        bool input = !graph->nodes[linear->node].arguments[0].skip_gradient;
-        flops += product * (graph->scoring_only ? 1.0 : input ? 3.0 : 2.0);
+        if (node->reached)
+            product *= node->arguments[0].skip_gradient ? 2.0 : 3.0;
+        if (node->space != SPACE_SAMPLES && graph->n_samples > 0)
+            product *= (double)v->spaces[node->space].rows / (double)graph->n_samples;
+        flops += product;
     }
     return flops;
 }

@@ -1,14 +1,25 @@
-/* The compiled network: nodes, buffers, products, parameters. Private to the module.
+/* The compiled network: variants, nodes, buffers, products; parameters and their state. Private to the module.
  *
- * A node is one vector per sample. Concatenations are not computed: their arguments are views into one buffer and are
- * written there by their producers; so are gradients. Only an argument that already lives in another concatenation is
- * copied.
+ * A layer becomes nodes, each of them one operation of the table (ops/ops.h). A node has one row per row of its space:
+ *
+ *   space 0   samples                          one row per sample of the batch
+ *   space 1   groups                           one row per group
+ *   space i   steps of a sequence slot         rows begin[e] .. begin[e + 1] per entry e, a sample or a group
+ *
+ * Which columns are shared by groups differs from batch to batch, and with it which nodes need one row per group only.
+ * So the network is compiled once per set of shared slots, a variant; parameters, optimizer state and statistics are
+ * outside. A node all of whose arguments have rows per group has rows per group itself; where they meet the samples'
+ * own, an expanding node stands between, and a product over both is two products.
+ *
+ * Concatenations are not computed: their arguments are views into one buffer and are written there by their producers;
+ * so are gradients. Only an argument that already lives in another concatenation is copied.
  *
  *   buffer of `x`:  | user_id | item_id.v | mean(history.v) | price | fm |      one row per sample, `ld` floats
  *                     node      node        node              node    node      each a (buffer, column) view
  *
- * Everything is computed chunk by chunk (FR conf chunk_rows samples), forward and backward alike; only weight gradients
- * run over the batch, in blocks of kernel rows. Owner thread: the graph's; chunks and blocks go to the pool. */
+ * Everything is computed chunk by chunk (conf->chunk_rows entries with all their steps), forward and backward alike;
+ * only kernel gradients run over the batch, in blocks of kernel rows. Owner thread: the graph's; chunks and blocks go
+ * to the pool. */
 #ifndef FR_GRAPH_NETWORK_H
 #define FR_GRAPH_NETWORK_H
 
@@ -16,97 +27,221 @@
 #include "graph/graph.h"
 
 enum {
-    FR_WIDTH_MAX = 1 << 20,         /* of one vector: 512 slots of dimension 2048 */
-    FR_KERNEL_VALUES_MAX = 1 << 30, /* of one kernel: 4 GiB of f32 */
-    FR_DIRECT_SAMPLES = 24,         /* up to here packing a kernel costs more than it saves */
-    FR_PACK_ROWS = 128,             /* inner rows packed by one task */
-    FR_DENSE_BLOCK = 16384,         /* values updated by one task */
-    FR_UNIQUE_BLOCK = 256,          /* unique keys updated by one task */
+    FR_DIRECT_ROWS = 24,     /* up to here packing a kernel costs more than it saves */
+    FR_PACK_ROWS = 128,      /* inner rows packed by one task */
+    FR_SUM_ROWS = 4096,      /* rows of a batch over which one task sums a kernel's gradient */
+    FR_SUM_VALUES = 1 << 20, /* of larger kernels every task sums over all rows: they have tasks enough */
+    FR_DENSE_BLOCK = 16384,  /* values updated by one task */
+    FR_UNIQUE_BLOCK = 256,   /* unique keys updated by one task */
+    FR_VARIANTS_MAX = 16,    /* compiled at a time; the least recently used goes */
+    FR_NODE_PARAMETERS = 2,  /* gradients summed per chunk that a node has at most */
 };
-/* Gradients beyond this count as not finite: their squares and some 10^8 of their sums must stay below FLT_MAX in an
- * accumulator. */
-#define FR_GRADIENT_MAX 1e15f
 
-enum node_kind { NODE_POOLED, NODE_DENSE, NODE_CONCAT, NODE_LINEAR, NODE_BI_INTERACTION, NODE_ADD };
+#define FR_LAYER_NORM_EPSILON 1e-5f
+#define FR_STANDARDIZE_EPSILON 1e-6f
 
-/* One argument of a node, with what its gradient needs (settled when the graph is made). */
+/* ---- parameters: made by parameters.c, outside the variants ---- */
+
+struct parameter_state {
+    float *gradient; /* complete after fr_graph_backward, for live parameters */
+    float *state0, *state1;
+    bool live; /* a loss reaches it: trained. Set while compiling, before fr_graph_make_states */
+    const struct fr_conf_optimizer *conf; /* of its layer */
+    struct fr_optimizer optimizer;        /* of this step: scheduled rate */
+    float gradient_scale;                 /* clip_norm's factor of this step */
+    float step_size, second_scale;
+};
+
+/* ---- nodes ---- */
+
+enum level { LEVEL_SAMPLE, LEVEL_GROUP, LEVELS };
+
+enum { SPACE_SAMPLES, SPACE_GROUPS };
+
+/* Rows of nodes. */
+struct space {
+    enum level level;
+    int32_t slot;          /* of steps; FR_NO_INDEX: vectors */
+    int32_t from;          /* steps of a shared slot, expanded to samples: the space of its groups' steps */
+    const uint32_t *begin; /* steps: [entries + 1] of this batch */
+    uint32_t rows;         /* of this batch */
+    uint32_t capacity;     /* rows every buffer of the space holds */
+    uint8_t *masked;       /* steps: [capacity] 1: no row behind it */
+    uint32_t *expanded;    /* `from`: [capacity_entries + 1] what `begin` points to */
+    uint32_t *source;      /* `from`: [capacity] row of `from` a row is a copy of */
+    uint32_t capacity_entries;
+};
+
+enum node_kind {
+    NODE_POOLED,
+    NODE_SEQUENCE,
+    NODE_DENSE,
+    NODE_EXPAND, /* groups' rows -> samples' rows */
+    NODE_ALIGN,  /* steps of one slot -> steps of another */
+    NODE_CONCAT,
+    NODE_LINEAR, /* second argument, if any: a product over the groups' part, expanded as the start of the sum */
+    NODE_ACTIVATE,
+    NODE_BIAS,
+    NODE_LAYER_NORM,
+    NODE_DROPOUT,
+    NODE_BI_INTERACTION,
+    NODE_ROW_SUM,
+    NODE_ADD,
+    NODE_MULTIPLY,
+    NODE_DOT_INTERACTION,
+    NODE_CROSS,   /* x0, t, x */
+    NODE_MIXTURE, /* gates, experts */
+    NODE_POOL_STEPS,
+    NODE_ATTENTION_INPUT, /* query, keys */
+    NODE_SOFTMAX_STEPS,
+    NODE_ATTENTION_POOL, /* scores, keys */
+    NODE_DOT_STEPS,      /* keys, query */
+    NODE_GRU,            /* input, [scores] */
+    NODE_MSE_PAIR,       /* a, b: an auxiliary loss; no output */
+    NODE_NEXT_STEP,      /* states, positives, negatives: an auxiliary loss; no output */
+};
+
+/* One argument of a node, with what its gradient needs (settled when the variant is compiled). */
 struct argument {
     uint32_t node;
+    bool stop;          /* through stop_gradient */
     bool in_place;      /* of a concatenation: lives in its buffer */
-    bool skip_gradient; /* nothing behind it can be trained */
+    bool skip_gradient; /* nothing behind it can be trained, or in place */
     bool zero_buffer;   /* first to touch the argument's gradient buffer, without covering it */
     bool accumulate;    /* its gradient holds something already */
 };
 
+/* A parameter gradient that is summed chunk by chunk: `values` are [chunks of the node's level][n]. */
+struct partial {
+    uint32_t parameter;
+    uint32_t n;
+    float *values;
+};
+
 struct node {
     enum node_kind kind;
+    uint32_t space;
     uint32_t width;
     uint32_t n_arguments;
     struct argument *arguments;
     int32_t parent; /* concatenation it lives in, FR_NO_INDEX: a buffer of its own */
     uint32_t parent_column;
     uint32_t buffer, column;
-    bool trainable;      /* gradients are wanted */
-    uint32_t slot, part; /* pooled, dense */
-    bool mean;
-    float *scale;    /* pooled mean: [capacity] 1 / sum of weights */
-    uint32_t linear; /* of a linear node */
+    bool trainable;                     /* something behind it can be trained */
+    bool reached;                       /* a loss's gradient comes to it, and it is trainable */
+    int32_t slot, part;                 /* leaves */
+    enum fr_gather_kind gather;         /* pooled */
+    enum fr_pool_steps_kind pool;       /* pool_steps */
+    enum fr_activation_kind activation; /* activate */
+    int32_t mean, variance;             /* parameters: dense (standardize), activate (dice); FR_NO_INDEX */
+    int32_t linear;                     /* of a linear node */
+    int32_t loss;                       /* of an auxiliary loss: its number in conf */
+    int32_t layer;                      /* of a dropout: its layer */
+    uint32_t n_partials;
+    struct partial partials[FR_NODE_PARAMETERS]; /* linear, bias: bias; activate: alpha; layer_norm: scale, bias; gru:
+                                                    recurrent kernel, recurrent bias */
+    float *extra; /* [capacity, extra_width] kept from forward to backward: scale of pooled, moments of
+                     layer_norm, weights of mixture, gates of gru */
+    uint32_t extra_width;
 };
 
 struct node_buffer {
-    uint32_t width;
+    uint32_t width, space;
     size_t ld;
-    float *values;    /* [capacity, ld] */
+    float *values;    /* [capacity of the space, ld] */
     float *gradients; /* the same; NULL when nothing in it is trained or the graph only scores */
 };
 
-/* y = activation(x kernel + bias). */
+/* Rows of a product's kernel that lie together in the parameter: product rows [row, row + n). */
+struct segment {
+    uint32_t row, n, parameter_row;
+};
+
+/* y = activation(x kernel + bias), or without bias. */
 struct linear {
     uint32_t node;
-    uint32_t kernel, bias; /* parameters */
-    uint32_t in, out;
+    uint32_t kernel; /* parameter */
+    bool bias;       /* node.partials[0] is its bias */
     bool relu;
+    uint32_t in, out; /* in: rows of this part of the kernel */
+    uint32_t n_segments;
+    struct segment *segments;
+    float *gathered;             /* [in, out] this part of the kernel, when it is not one segment */
     struct fr_operand weights;   /* right: [in, out] */
     struct fr_operand weights_t; /* right: [out, in], for the gradient of x */
-    struct fr_operand inputs_t;  /* left: [in, samples], for the gradient of the kernel */
-    struct fr_operand gradients; /* right: [samples, out] */
-    float *bias_partial;         /* [chunks, out] */
+    /* For the gradient of the kernel: outputs' gradients packed in blocks of rows (fr_linear_blocks), and the product
+     * of each block when there are several. */
+    float *packed;
+    float *block_sums; /* [blocks, in, out] */
 };
 
-struct parameter_state {
-    float *gradient, *state0, *state1;
-    bool live; /* reached by a task: trained */
-};
-
-/* Work lists fixed by the network. */
+/* Work lists fixed by the variant. */
 struct pack_task {
     uint32_t linear, k_begin, k_end;
 };
 struct gradient_task {
-    uint32_t linear, row_begin, row_end;
-};
-struct dense_task {
-    uint32_t parameter;
-    size_t begin, end;
+    uint32_t linear, segment, row_begin, row_end; /* of the product */
 };
 
-/* Sources of row gradients by table: groups are the table's slots in config order. */
+/* Readers of row gradients of one table, by slot of the table: all that update.c needs is in `sources`, complete after
+ * fr_graph_backward. */
 struct table_sources {
-    uint32_t n_parts;
-    struct fr_row_part parts[FR_PARTS_MAX];
-    uint32_t n_groups;
-    uint32_t *source_begin;        /* [n_groups + 1] */
-    uint32_t *source_node;         /* [sources] */
-    struct fr_row_source *sources; /* filled per batch */
-    struct fr_occurrence *occurrences;
-    size_t capacity_occurrences;
+    uint32_t *source_begin; /* [groups + 1], groups: the table's slots in config order */
+    uint32_t *source_node;  /* [sources] */
+    uint32_t *source_slot;  /* [sources]; entries: fr_batch_entries */
+    struct fr_row_source *sources;
+};
+
+struct variant {
+    uint64_t shared[FR_SLOTS_MAX / 64]; /* the key: slots read by the network whose columns are shared */
+    uint64_t last_used;
+    uint32_t n_spaces, capacity_spaces;
+    struct space *spaces;
+    uint32_t n_nodes, capacity_nodes;
+    struct node *nodes; /* in evaluation order */
+    uint32_t n_buffers;
+    struct node_buffer *buffers;
+    uint32_t n_linears;
+    struct linear *linears;
+    uint32_t n_pack_tasks, n_pack_t_tasks, n_gradient_tasks, n_join_tasks;
+    struct pack_task *pack_tasks, *pack_t_tasks;
+    struct gradient_task *gradient_tasks;
+    uint32_t *join_tasks;             /* node * FR_NODE_PARAMETERS + partial */
+    uint32_t *gradient_begin;         /* [n_gradient_tasks + 1] with blocks of rows, of this batch */
+    uint32_t *gradient_bits;          /* [n_gradient_tasks + n_join_tasks] */
+    uint32_t *output_node;            /* [n_outputs] at sample level */
+    struct argument *output_claim;    /* [n_outputs] zero_buffer, accumulate of their gradients */
+    struct table_sources *tables;     /* [n_tables] */
+    uint32_t capacity_chunks[LEVELS]; /* of partials */
+};
+
+/* ---- outputs, tasks, tables: outside the variants ---- */
+
+/* A layer some task uses as a logit. Forward writes values for all samples; loss.c writes gradient (all n_samples
+ * elements, zeros included) before fr_graph_backward. */
+struct output {
+    uint32_t layer;
+    bool trained;             /* by a task with a loss, directly or as a factor of a product */
+    float *values, *gradient; /* [capacity_samples] */
 };
 
 struct task_state {
-    uint32_t node;
-    bool zero_buffer; /* before the loss writes its gradient */
-    uint32_t unmasked;
-    float *logits; /* [capacity] */
+    int32_t output;    /* of its own logit; FR_NO_INDEX: a product of the outputs of its `prob` tasks */
+    uint32_t unmasked; /* trained samples with a label, of this batch */
+    float *logits;     /* [capacity_samples], filled by fr_graph_task_logits */
+};
+
+struct table_state {
+    uint32_t n_parts;
+    struct fr_row_part parts[FR_PARTS_MAX]; /* optimizer: of this step */
+    uint32_t n_groups;                      /* slots of the table */
+    struct fr_occurrence *occurrences;      /* of this batch; group: slot_group */
+    size_t capacity_occurrences;
+};
+
+struct dense_task {
+    uint32_t parameter;
+    size_t begin, end;
 };
 
 struct fr_graph {
@@ -115,44 +250,52 @@ struct fr_graph {
     struct fr_pool *pool;
     bool scoring_only;
     uint32_t workers;
+    bool has_dropout;
 
-    uint32_t layer_width[FR_LAYERS_MAX];
-    bool layer_live[FR_LAYERS_MAX];
-    uint32_t layer_node[FR_LAYERS_MAX];
-    uint32_t n_nodes, capacity_nodes;
-    struct node *nodes; /* in evaluation order */
-    uint32_t n_buffers;
-    struct node_buffer *buffers;
-    uint32_t n_linears;
-    struct linear *linears;
+    bool layer_live[FR_LAYERS_MAX]; /* a task or an auxiliary loss reaches it */
+    uint64_t slots_read[FR_SLOTS_MAX / 64];
+    uint32_t n_variants;
+    struct variant *variants[FR_VARIANTS_MAX]; /* [0]: nothing shared, stays */
+    struct variant *variant;                   /* of the last forward */
+    uint64_t variant_clock;
+
+    /* parameters.c makes these; parameters are ordered by layer, then slots with statistics. */
     size_t n_parameters, capacity_parameters;
     struct fr_parameter *parameters;
     struct parameter_state *parameter_states;
-    struct task_state *tasks;
-    struct table_sources *tables;
-    struct fr_row_layout *layouts;
-    uint32_t *slot_group; /* [n_slots] group within its table */
-
-    uint32_t n_pack_tasks, n_pack_t_tasks, n_gradient_tasks, n_dense_tasks;
-    struct pack_task *pack_tasks, *pack_t_tasks;
-    struct gradient_task *gradient_tasks;
+    uint32_t n_dense_tasks; /* blocks of live parameters */
     struct dense_task *dense_tasks;
-    struct fr_optimizer dense_optimizer;
-    uint64_t steps;
-
-    /* Sized by the largest batch so far. */
-    uint32_t capacity;         /* samples, a multiple of chunk_rows */
-    uint8_t *trained;          /* [capacity] */
-    double *loss_partial;      /* [chunks, tasks] */
-    uint32_t *chunk_bits;      /* [chunks] largest gradient of a pooled vector */
-    uint32_t *gradient_bits;   /* [n_gradient_tasks] */
-    uint32_t *row_block_begin; /* [n_tables + 1] row tasks by table */
-    uint32_t *worker_bits;     /* [workers] */
-    float *scratch;            /* [workers, scratch_floats] */
+    double *dense_squares; /* [n_dense_tasks] of gradients, for clip_norm */
+    struct fr_row_layout *layouts;
+    struct table_state *tables; /* graph.c makes it, n_groups and slot_group; parameters.c fills parts */
+    uint32_t *slot_group;       /* [n_slots] group within its table */
+    uint32_t *row_block_begin;  /* [n_tables + 1] row tasks by table */
+    uint32_t *worker_bits;      /* [workers] */
+    float *scratch;             /* [workers, scratch_floats] of row updates */
     size_t scratch_floats;
-    struct fr_view *views; /* [workers, 2 * views_max] arguments of a bi_interaction and their gradients */
+    uint64_t steps;                /* of the optimizer */
+    uint64_t trained_samples;      /* by those steps, for schedules */
+    struct statistics *statistics; /* of standardize and dice; NULL when scoring only (statistics.c) */
+
+    uint32_t n_outputs;
+    struct output *outputs;
+    struct task_state *tasks;
+    uint32_t capacity_samples; /* of the arrays below and of outputs and tasks; a multiple of chunk_rows */
+    uint8_t *trained;          /* [capacity_samples] */
+    float *effective_weights;  /* [capacity_samples] loss.c's */
+    uint32_t capacity_groups;
+    uint8_t *trained_groups; /* [capacity_groups] some sample of it is trained */
+    uint32_t n_trained;      /* samples of this batch with role TRAIN */
+
+    uint32_t capacity_chunks[LEVELS];
+    uint32_t *chunk_bits;  /* [chunks of samples, then of groups] largest gradient of a leaf with rows */
+    double *loss_partial;  /* [chunks of samples, n_losses] auxiliary losses */
+    uint64_t *loss_counts; /* [n_losses] what a loss's sum is divided by, of this batch */
+    struct fr_view *views; /* [workers, 2 * views_max] arguments of an interaction and their gradients */
     uint32_t views_max;
-    uint32_t n_samples; /* of the last forward */
+    float *workspace; /* [workers, workspace_floats] of gru */
+    size_t workspace_floats;
+    uint32_t n_samples, n_groups; /* of the last forward */
 };
 
 /* One call's view of the world, for pool tasks. */
@@ -160,45 +303,79 @@ struct graph_run {
     struct fr_graph *graph;
     const struct fr_batch *batch;
     const struct fr_rows *rows;
-    float step_size, second_scale; /* of Adam, for this step */
+    bool training; /* dropout masks are on */
+    /* Out of fr_graph_backward. */
+    double auxiliary_loss;   /* already weighted: to be added to the tasks' loss */
+    uint32_t parameter_bits; /* largest |gradient| of any live parameter, as bits (ops->max_bits) */
+    uint32_t leaf_bits;      /* largest |gradient| of any vector or step a table row went into */
 };
 
-/* A chunk: `rows` are computed (whole chunks where the backend's bits depend on it), `samples` are real. */
-struct chunk {
-    uint32_t first, samples, rows;
-    uint32_t worker;
-};
+/* ---- parameters.c ---- */
 
-enum fr_status fr_graph_infer_shapes(struct fr_graph *graph, struct fr_err *err) FR_MUST_CHECK;
 struct fr_optimizer fr_graph_optimizer_of(const struct fr_conf_optimizer *conf);
-void fr_graph_compile(struct fr_graph *graph);
-void fr_graph_reserve(struct fr_graph *graph, uint32_t n_samples);
-void fr_graph_reserve_occurrences(struct fr_graph *graph, const struct fr_rows *rows);
+/* FR_E_INVALID for an optimizer in the wrong place. */
+enum fr_status fr_graph_check_optimizers(const struct fr_conf *conf, struct fr_err *err) FR_MUST_CHECK;
+
+/* Makes and initialises all parameters of all layers, also of those no task reaches, in the order of conf's layers,
+ * then statistics of standardized slots; allocates parameter_states (zeroed) too. Called before compiling. */
+void fr_graph_make_parameters(struct fr_graph *graph);
+/* By its full name; must exist. */
+uint32_t fr_graph_find_parameter(const struct fr_graph *graph, const char *name);
+/* Called after the first variant was compiled (live is known), not when scoring only: gradients and optimizer state of
+ * live parameters, dense_tasks, tables' parts, scratch of row updates. */
+void fr_graph_make_states(struct fr_graph *graph);
+/* Frees all that parameters.c allocated. */
+void fr_graph_free_parameters(struct fr_graph *graph);
+
+/* ---- loss.c ---- */
+
+/* After forward: fills every task's logits from the outputs' values. */
+void fr_graph_task_logits(struct graph_run *run);
+/* Counts unmasked trained samples per task (trained is marked); false: there are none, no step. */
+bool fr_graph_count_unmasked(struct graph_run *run);
+/* Fills every trained output's gradient for all samples; returns the tasks' loss. */
+double fr_graph_losses(struct graph_run *run);
+
+/* ---- compile.c ---- */
+
+/* Sum of the widths of a layer's references of one role (roles: conf.h). */
+uint32_t fr_graph_role_width(const struct fr_conf *conf, const struct fr_conf_layer *layer, uint32_t role);
+uint32_t fr_graph_ref_width(const struct fr_conf *conf, const struct fr_conf_ref *ref);
+struct variant *fr_graph_compile(const struct fr_graph *graph, const uint64_t *shared);
+void fr_graph_free_variant(const struct fr_graph *graph, struct variant *variant);
+
+/* ---- forward.c, backward.c: what fr_graph_train calls, in this order ---- */
+
+/* Fills trained, trained_groups, n_trained. */
+void fr_graph_mark_trained(struct graph_run *run);
+/* The forward pass again with dropout masks, when the network has any: new values of nodes and outputs; tasks' logits
+ * stay. */
+void fr_graph_forward_training(struct graph_run *run);
+/* From the outputs' gradients: gradients of all live parameters, of leaves (table_sources.sources), auxiliary losses;
+ * see the end of struct graph_run. Changes no parameter and no row. */
+void fr_graph_backward(struct graph_run *run);
 
 static inline uint32_t fr_blocks_of(size_t n, size_t size)
 {
     return (uint32_t)((n + size - 1) / size);
 }
 
-static inline struct chunk fr_chunk_of(const struct fr_graph *graph, size_t index, size_t worker)
+static inline bool fr_bit(const uint64_t *bits, uint32_t i)
 {
-    uint32_t size = graph->conf->chunk_rows;
-    struct chunk c = {.first = (uint32_t)index * size, .worker = (uint32_t)worker};
-    c.samples = graph->n_samples - c.first < size ? graph->n_samples - c.first : size;
-    c.rows = graph->ops->rows_independent ? c.samples : size;
-    return c;
+    return bits[i / 64] >> i % 64 & 1;
 }
 
-static inline struct fr_view fr_node_values(const struct fr_graph *graph, const struct node *node, uint32_t first)
+/* Row `row` of a node, absolute in its space. */
+static inline struct fr_view fr_node_values(const struct variant *variant, const struct node *node, uint32_t row)
 {
-    const struct node_buffer *b = &graph->buffers[node->buffer];
-    return (struct fr_view){b->values + first * b->ld + node->column, b->ld};
+    const struct node_buffer *b = &variant->buffers[node->buffer];
+    return (struct fr_view){b->values + row * b->ld + node->column, b->ld};
 }
 
-static inline struct fr_view fr_node_gradients(const struct fr_graph *graph, const struct node *node, uint32_t first)
+static inline struct fr_view fr_node_gradients(const struct variant *variant, const struct node *node, uint32_t row)
 {
-    const struct node_buffer *b = &graph->buffers[node->buffer];
-    return (struct fr_view){b->gradients + first * b->ld + node->column, b->ld};
+    const struct node_buffer *b = &variant->buffers[node->buffer];
+    return (struct fr_view){b->gradients + row * b->ld + node->column, b->ld};
 }
 
 static inline void fr_graph_run_tasks(const struct fr_graph *graph, size_t count, fr_pool_task *task, void *context)

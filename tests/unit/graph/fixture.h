@@ -1,4 +1,5 @@
-/* A small world for graph tests, filled by hand: configuration, batches, resolved rows and the memory of the rows. */
+/* A small world for graph tests: a configuration (by hand or from text), batches in plain or grouped form, resolved
+ * rows and the memory of the rows. */
 #ifndef FR_TESTS_GRAPH_FIXTURE_H
 #define FR_TESTS_GRAPH_FIXTURE_H
 
@@ -18,7 +19,8 @@
 enum { FX_SLOTS = 32, FX_LAYERS = 8, FX_REFS = 32 };
 
 struct fixture {
-    struct fr_conf conf;
+    struct fr_conf conf;    /* by hand: over the arrays below; from text: a copy of *loaded */
+    struct fr_conf *loaded; /* from text; owns what conf points to */
     struct fr_conf_table tables[FX_SLOTS];
     struct fr_conf_slot slots[FX_SLOTS];
     struct fr_conf_label labels[4];
@@ -37,12 +39,14 @@ static inline double fx_uniform(uint64_t seed, uint64_t a, uint64_t b)
     return fr_random_uniform(seed, 77, a, b);
 }
 
+/* ---- configuration ---- */
+
 static inline void fx_init(struct fixture *fx, uint32_t vocabulary)
 {
     memset(fx, 0, sizeof(*fx));
     fx->vocabulary = vocabulary;
     fx->conf.seed = 1;
-    fx->conf.chunk_rows = 128;
+    fx->conf.chunk_rows = FR_CHUNK_ROWS;
     fx->conf.tables = fx->tables;
     fx->conf.slots = fx->slots;
     fx->conf.labels = fx->labels;
@@ -53,9 +57,31 @@ static inline void fx_init(struct fixture *fx, uint32_t vocabulary)
         (struct fr_conf_optimizer){.kind = FR_OPT_ADAM, .lr = 0.001f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f};
 }
 
+/* Tables, slots, labels and all the rest from configuration text. */
+static inline void fx_load(struct fixture *fx, uint32_t vocabulary, const char *text)
+{
+    memset(fx, 0, sizeof(*fx));
+    fx->vocabulary = vocabulary;
+    struct fr_buffer problems = {0};
+    struct fr_conf_load_options options = {.path = "test.yaml", .text = text};
+    if (fr_conf_load(&options, &fx->loaded, &problems) != FR_OK)
+        fail_msg("%.*s", (int)problems.size, (const char *)problems.data);
+    fr_buffer_release(&problems);
+    fx->conf = *fx->loaded;
+    assert_true(fx->conf.n_tables <= FX_SLOTS && fx->conf.n_slots <= FX_SLOTS);
+}
+
 static inline struct fr_conf_optimizer fx_optimizer(enum fr_optimizer_kind kind, float lr)
 {
-    return (struct fr_conf_optimizer){.kind = kind, .lr = lr, .eps = 1e-8f, .beta = 1.0f};
+    return (struct fr_conf_optimizer){.kind = kind,
+                                      .lr = lr,
+                                      .eps = 1e-8f,
+                                      .beta1 = 0.9f,
+                                      .beta2 = 0.999f,
+                                      .momentum = 0.9f,
+                                      .rho = 0.99f,
+                                      .beta = 1.0f,
+                                      .decay_rate = 0.5f};
 }
 
 static inline struct fr_conf_table *fx_table(struct fixture *fx, const char *name)
@@ -90,6 +116,7 @@ static inline struct fr_conf_layer *fx_layer(struct fixture *fx, const char *nam
     snprintf(layer->name, sizeof(layer->name), "%s", name);
     layer->op = op;
     layer->refs = fx->refs[l];
+    layer->init.kind = FR_INIT_DEFAULT;
     layer->line = 40 + l;
     return layer;
 }
@@ -132,12 +159,49 @@ static inline void fx_task(struct fixture *fx, const char *name, int32_t label, 
     task->weight = weight;
 }
 
+static inline uint32_t fx_ref_width(const struct fixture *fx, const struct fr_conf_ref *ref)
+{
+    if (ref->kind == FR_REF_LAYER)
+        return fx->conf.layers[ref->index].width;
+    const struct fr_conf_slot *slot = &fx->conf.slots[ref->index];
+    return ref->kind == FR_REF_DENSE ? slot->dim : fx->conf.tables[slot->table].parts[ref->part].dim;
+}
+
+/* Widths of layers made by hand: the first operations only. */
+static inline void fx_widths(struct fixture *fx)
+{
+    for (uint32_t l = 0; l < fx->conf.n_layers; l++) {
+        struct fr_conf_layer *layer = &fx->conf.layers[l];
+        uint32_t total = 0;
+        for (uint32_t i = 0; i < layer->n_refs; i++)
+            total += fx_ref_width(fx, &layer->refs[i]);
+        layer->width = layer->op == FR_LAYER_CONCAT ? total
+                       : layer->n_units > 0         ? layer->units[layer->n_units - 1]
+                                                    : total / layer->n_refs;
+        layer->role_begin[1] = layer->role_begin[2] = layer->n_refs;
+    }
+}
+
+static inline struct fr_graph *fx_graph(struct fixture *fx, const struct fr_ops *ops, struct fr_pool *pool)
+{
+    struct fr_graph_options options = {.conf = &fx->conf, .ops = ops, .pool = pool};
+    struct fr_graph *graph = NULL;
+    struct fr_err err = {0};
+    if (!fx->loaded)
+        fx_widths(fx);
+    if (fr_graph_new(&options, &graph, &err) != FR_OK)
+        fail_msg("%s", err.text);
+    return graph;
+}
+
+/* ---- rows ---- */
+
 /* Rows with seeded values in +-0.2 and the layout's initial state. */
 static inline void fx_make_rows(struct fixture *fx, uint64_t seed)
 {
     for (uint32_t t = 0; t < fx->conf.n_tables; t++) {
         struct fr_row_layout *layout = &fx->layouts[t];
-        fr_row_layout_of(&fx->tables[t], layout);
+        fr_row_layout_of(&fx->conf.tables[t], layout);
         free(fx->row_memory[t]);
         fx->row_memory[t] = fr_alloc_aligned(64, (size_t)fx->vocabulary * layout->row_floats * sizeof(float));
         for (uint32_t id = 0; id < fx->vocabulary; id++) {
@@ -151,18 +215,8 @@ static inline void fx_make_rows(struct fixture *fx, uint64_t seed)
     }
 }
 
-static inline void fx_batch_release(struct fixture *fx)
+static inline void fx_rows_release(struct fixture *fx)
 {
-    for (uint32_t s = 0; s < fx->batch.n_slots; s++) {
-        free(fx->batch.columns[s].begin);
-        free(fx->batch.columns[s].keys);
-        free(fx->batch.columns[s].weights);
-        free(fx->batch.columns[s].dense);
-    }
-    free(fx->batch.columns);
-    free(fx->batch.role);
-    free(fx->batch.labels);
-    free(fx->batch.weights);
     for (uint32_t t = 0; t < fx->rows.n_tables; t++) {
         free(fx->rows.tables[t].keys);
         free(fx->rows.tables[t].rows);
@@ -172,8 +226,27 @@ static inline void fx_batch_release(struct fixture *fx)
     }
     free(fx->rows.tables);
     free(fx->rows.slot_base);
-    memset(&fx->batch, 0, sizeof(fx->batch));
     memset(&fx->rows, 0, sizeof(fx->rows));
+}
+
+static inline void fx_batch_release(struct fixture *fx)
+{
+    for (uint32_t s = 0; s < fx->batch.n_slots; s++) {
+        free(fx->batch.columns[s].begin);
+        free(fx->batch.columns[s].keys);
+        free(fx->batch.columns[s].weights);
+        free(fx->batch.columns[s].dense);
+    }
+    free(fx->batch.columns);
+    free(fx->batch.group_begin);
+    free(fx->batch.group_of);
+    free(fx->batch.role);
+    free(fx->batch.use);
+    free(fx->batch.keep);
+    free(fx->batch.labels);
+    free(fx->batch.weights);
+    memset(&fx->batch, 0, sizeof(fx->batch));
+    fx_rows_release(fx);
 }
 
 static inline void fx_release(struct fixture *fx)
@@ -181,12 +254,19 @@ static inline void fx_release(struct fixture *fx)
     fx_batch_release(fx);
     for (uint32_t t = 0; t < fx->conf.n_tables; t++)
         free(fx->row_memory[t]);
+    fr_conf_free(fx->loaded);
+}
+
+static inline uint32_t fx_ids(const struct fixture *fx, uint32_t slot)
+{
+    return fx->batch.columns[slot].begin[fr_batch_entries(&fx->batch, slot)];
 }
 
 /* Resolves the batch's keys: unique keys by first occurrence. */
 static inline void fx_resolve(struct fixture *fx)
 {
     struct fr_rows *rows = &fx->rows;
+    fx_rows_release(fx);
     rows->n_tables = fx->conf.n_tables;
     rows->n_slots = fx->conf.n_slots;
     rows->tables = fr_alloc(rows->n_tables, sizeof(*rows->tables));
@@ -195,8 +275,8 @@ static inline void fx_resolve(struct fixture *fx)
         struct fr_table_rows *table = &rows->tables[t];
         uint32_t n = 0;
         for (uint32_t s = 0; s < fx->conf.n_slots; s++)
-            if (fx->slots[s].table == (int32_t)t)
-                n += fx->batch.columns[s].begin[fx->batch.n_samples];
+            if (fx->conf.slots[s].table == (int32_t)t)
+                n += fx_ids(fx, s);
         table->keys = fr_alloc(fx->vocabulary, sizeof(*table->keys));
         table->rows = fr_alloc(fx->vocabulary, sizeof(*table->rows));
         table->unique_of = fr_alloc(n, sizeof(*table->unique_of));
@@ -204,10 +284,10 @@ static inline void fx_resolve(struct fixture *fx)
         table->occ_begin = fr_alloc(fx->vocabulary + 1, sizeof(*table->occ_begin));
         uint32_t *number = fr_alloc(fx->vocabulary, sizeof(*number));
         for (uint32_t s = 0; s < fx->conf.n_slots; s++) {
-            if (fx->slots[s].table != (int32_t)t)
+            if (fx->conf.slots[s].table != (int32_t)t)
                 continue;
             rows->slot_base[s] = table->n_occurrences;
-            for (uint32_t p = 0; p < fx->batch.columns[s].begin[fx->batch.n_samples]; p++) {
+            for (uint32_t p = 0; p < fx_ids(fx, s); p++) {
                 uint64_t key = fx->batch.columns[s].keys[p];
                 if (number[key] == 0) {
                     table->keys[table->n_unique] = key;
@@ -231,66 +311,184 @@ static inline void fx_resolve(struct fixture *fx)
     }
 }
 
-/* n samples; sparse slots with 0..ids_max ids (exactly one when ids_max is 1), every second slot weighted when
- * `weighted`. Labels follow a rule of the first sparse id, so that there is something to learn. */
-static inline void fx_make_batch(struct fixture *fx, uint32_t n, uint32_t ids_max, bool weighted, uint64_t seed)
+/* ---- batches ---- */
+
+/* Memory and what every sample has; labels follow a rule of the first sparse id, so that there is something to learn.
+ */
+static inline void fx_begin_batch(struct fixture *fx, uint32_t n, uint32_t n_groups)
 {
     fx_batch_release(fx);
     struct fr_batch *b = &fx->batch;
-    b->n_samples = b->n_groups = n;
+    b->n_samples = n;
+    b->n_groups = n_groups;
     b->capacity_samples = n + 3;
     b->n_labels = fx->conf.n_labels;
+    b->n_tasks = fx->conf.n_tasks;
     b->n_slots = fx->conf.n_slots;
+    b->group_begin = fr_alloc(n_groups + 1, sizeof(*b->group_begin));
+    b->group_of = fr_alloc(n, sizeof(*b->group_of));
     b->role = fr_alloc(n, 1);
+    b->use = fr_alloc(n, 1);
+    b->keep = fr_alloc(n, sizeof(float));
     b->labels = fr_alloc((size_t)b->n_labels * b->capacity_samples, sizeof(float));
     b->weights = fr_alloc((size_t)b->n_labels * b->capacity_samples, sizeof(float));
     b->columns = fr_alloc(b->n_slots, sizeof(*b->columns));
-    for (uint32_t s = 0; s < b->n_slots; s++) {
-        struct fr_column *c = &b->columns[s];
-        if (fx->slots[s].kind == FR_SLOT_DENSE) {
-            c->dense = fr_alloc((size_t)n * fx->slots[s].dim, sizeof(float));
-            for (size_t i = 0; i < (size_t)n * fx->slots[s].dim; i++)
-                c->dense[i] = (float)(2.0 * fx_uniform(seed, s + 500, i) - 1.0);
-            continue;
-        }
-        c->begin = fr_alloc(n + 1, sizeof(*c->begin));
-        c->keys = fr_alloc((size_t)n * ids_max, sizeof(*c->keys));
-        if (weighted && s % 2 == 0)
-            c->weights = fr_alloc((size_t)n * ids_max, sizeof(float));
-        for (uint32_t i = 0; i < n; i++) {
-            uint32_t ids = ids_max == 1 ? 1 : (uint32_t)(fx_uniform(seed, s + 100, i) * (ids_max + 1));
-            c->begin[i + 1] = c->begin[i] + ids;
-            for (uint32_t p = c->begin[i]; p < c->begin[i + 1]; p++) {
-                c->keys[p] = (uint64_t)(fx_uniform(seed, s + 200, p) * fx->vocabulary);
-                if (c->weights)
-                    c->weights[p] = (float)(0.25 + fx_uniform(seed, s + 300, p));
-            }
+    memset(b->use, FR_USE_TRAIN | FR_USE_METRICS, n);
+}
+
+static inline void fx_make_column(struct fixture *fx, uint32_t s, uint32_t ids_max, bool weighted, uint64_t seed)
+{
+    struct fr_column *c = &fx->batch.columns[s];
+    const struct fr_conf_slot *slot = &fx->conf.slots[s];
+    uint32_t n = fr_batch_entries(&fx->batch, s);
+    if (slot->kind == FR_SLOT_DENSE) {
+        c->dim = slot->dim;
+        c->dense = fr_alloc((size_t)n * slot->dim, sizeof(float));
+        for (size_t i = 0; i < (size_t)n * slot->dim; i++)
+            c->dense[i] = (float)(2.0 * fx_uniform(seed, s + 500, i) - 1.0);
+        return;
+    }
+    c->begin = fr_alloc(n + 1, sizeof(*c->begin));
+    c->keys = fr_alloc((size_t)n * ids_max, sizeof(*c->keys));
+    if (weighted && s % 2 == 0)
+        c->weights = fr_alloc((size_t)n * ids_max, sizeof(float));
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t ids = ids_max == 1 ? 1 : (uint32_t)(fx_uniform(seed, s + 100, i) * (ids_max + 1));
+        c->begin[i + 1] = c->begin[i] + ids;
+        for (uint32_t p = c->begin[i]; p < c->begin[i + 1]; p++) {
+            c->keys[p] = (uint64_t)(fx_uniform(seed, s + 200, p) * fx->vocabulary);
+            if (c->weights)
+                c->weights[p] = (float)(0.25 + fx_uniform(seed, s + 300, p));
         }
     }
-    for (uint32_t l = 0; l < b->n_labels; l++) {
-        for (uint32_t i = 0; i < n; i++) {
-            const struct fr_column *c = &b->columns[0];
-            uint64_t key = c->begin && c->begin[i] < c->begin[i + 1] ? c->keys[c->begin[i]] : 0;
-            double p = (key * 2654435761u >> 7) % 2 ? 0.9 : 0.1;
+}
+
+static inline void fx_make_labels(struct fixture *fx, uint64_t seed)
+{
+    struct fr_batch *b = &fx->batch;
+    const struct fr_column *c = &b->columns[0];
+    for (uint32_t i = 0; i < b->n_samples; i++) {
+        uint32_t entry = c->shared ? b->group_of[i] : i;
+        uint64_t key = c->begin && c->begin[entry] < c->begin[entry + 1] ? c->keys[c->begin[entry]] : 0;
+        double p = (key * 2654435761u >> 7) % 2 ? 0.9 : 0.1;
+        b->keep[i] = 1.0f;
+        for (uint32_t l = 0; l < b->n_labels; l++) {
             b->labels[l * b->capacity_samples + i] = fx_uniform(seed, 900 + l, i) < p ? 1.0f : 0.0f;
             b->weights[l * b->capacity_samples + i] = 1.0f;
         }
     }
+}
+
+/* n samples; sparse and sequence slots with 0..ids_max ids (exactly one when ids_max is 1), every second slot weighted
+ * when `weighted`. */
+static inline void fx_make_batch(struct fixture *fx, uint32_t n, uint32_t ids_max, bool weighted, uint64_t seed)
+{
+    fx_begin_batch(fx, n, n);
+    for (uint32_t i = 0; i < n; i++) {
+        fx->batch.group_of[i] = i;
+        fx->batch.group_begin[i + 1] = i + 1;
+    }
+    for (uint32_t s = 0; s < fx->conf.n_slots; s++)
+        fx_make_column(fx, s, ids_max, weighted, seed);
+    fx_make_labels(fx, seed);
     fx_resolve(fx);
 }
 
-static inline struct fr_graph *fx_graph(const struct fixture *fx, const struct fr_ops *ops, struct fr_pool *pool)
+/* n samples in groups of 1 to size_max; bit s of `shared`: slot s has one entry per group. */
+static inline void fx_make_groups(struct fixture *fx, uint32_t n, uint32_t size_max, uint32_t shared, uint64_t seed)
 {
-    struct fr_graph_options options = {.conf = &fx->conf, .ops = ops, .pool = pool};
-    struct fr_graph *graph = NULL;
-    struct fr_err err = {0};
-    if (fr_graph_new(&options, &graph, &err) != FR_OK)
-        fail_msg("%s", err.text);
-    return graph;
+    uint32_t *begin = fr_alloc(n + 1, sizeof(*begin)), groups = 0;
+    while (begin[groups] < n) {
+        uint32_t size = 1 + (uint32_t)(fx_uniform(seed, 4000, groups) * size_max);
+        uint32_t left = n - begin[groups];
+        begin[groups + 1] = begin[groups] + (size < left ? size : left);
+        groups++;
+    }
+    fx_begin_batch(fx, n, groups);
+    memcpy(fx->batch.group_begin, begin, (groups + 1) * sizeof(*begin));
+    free(begin);
+    for (uint32_t g = 0; g < groups; g++)
+        for (uint32_t i = fx->batch.group_begin[g]; i < fx->batch.group_begin[g + 1]; i++)
+            fx->batch.group_of[i] = g;
+    for (uint32_t s = 0; s < fx->conf.n_slots; s++) {
+        fx->batch.columns[s].shared = groups < n && shared >> s & 1;
+        fx_make_column(fx, s, 4, true, seed);
+    }
+    fx_make_labels(fx, seed);
+    fx_resolve(fx);
 }
 
-/* A network that uses every operation, shared slots, a slot in two concatenations, two tasks and a layer no task
- * reaches. */
+/* The same samples with every column's entries repeated for each sample of their group. */
+static inline void fx_expand_groups(struct fixture *fx)
+{
+    struct fr_batch *b = &fx->batch;
+    for (uint32_t s = 0; s < b->n_slots; s++) {
+        struct fr_column old = b->columns[s], *c = &b->columns[s];
+        if (!old.shared)
+            continue;
+        c->shared = false;
+        if (old.dense) {
+            c->dense = fr_alloc((size_t)b->n_samples * old.dim, sizeof(float));
+            for (uint32_t i = 0; i < b->n_samples; i++)
+                memcpy(c->dense + (size_t)i * old.dim, old.dense + (size_t)b->group_of[i] * old.dim,
+                       old.dim * sizeof(float));
+            free(old.dense);
+            continue;
+        }
+        c->begin = fr_alloc(b->n_samples + 1, sizeof(*c->begin));
+        for (uint32_t i = 0; i < b->n_samples; i++)
+            c->begin[i + 1] = c->begin[i] + old.begin[b->group_of[i] + 1] - old.begin[b->group_of[i]];
+        uint32_t ids = c->begin[b->n_samples];
+        c->keys = fr_alloc(ids, sizeof(*c->keys));
+        c->weights = old.weights ? fr_alloc(ids, sizeof(*c->weights)) : NULL;
+        for (uint32_t i = 0; i < b->n_samples; i++) {
+            uint32_t from = old.begin[b->group_of[i]], n = c->begin[i + 1] - c->begin[i];
+            memcpy(c->keys + c->begin[i], old.keys + from, n * sizeof(*c->keys));
+            if (c->weights)
+                memcpy(c->weights + c->begin[i], old.weights + from, n * sizeof(*c->weights));
+        }
+        free(old.begin);
+        free(old.keys);
+        free(old.weights);
+    }
+    fx_resolve(fx);
+}
+
+/* Only samples [first, first + n) of a plain batch, with the rows they had. */
+static inline void fx_keep_samples(struct fixture *fx, uint32_t first, uint32_t n)
+{
+    for (uint32_t s = 0; s < fx->conf.n_slots; s++) {
+        struct fr_column *c = &fx->batch.columns[s];
+        uint32_t dim = fx->conf.slots[s].dim;
+        if (!c->begin) {
+            memmove(c->dense, c->dense + (size_t)first * dim, (size_t)n * dim * sizeof(float));
+            continue;
+        }
+        uint32_t from = c->begin[first], ids = c->begin[first + n] - from;
+        memmove(c->keys, c->keys + from, ids * sizeof(*c->keys));
+        if (c->weights)
+            memmove(c->weights, c->weights + from, ids * sizeof(*c->weights));
+        for (uint32_t i = 0; i <= n; i++)
+            c->begin[i] = c->begin[first + i] - from;
+    }
+    fx->batch.n_samples = fx->batch.n_groups = n;
+    fx_resolve(fx);
+}
+
+/* Some samples measured only, some labels masked, some weights not 1. */
+static inline void fx_vary_roles(struct fixture *fx)
+{
+    struct fr_batch *b = &fx->batch;
+    for (uint32_t i = 0; i < b->n_samples; i++) {
+        b->role[i] = i % 9 == 5 ? FR_ROLE_METRICS_ONLY : FR_ROLE_TRAIN;
+        b->weights[i] = 0.5f + (float)(i % 4);
+        if (i % 5 == 2 && b->n_labels > 1)
+            b->labels[b->capacity_samples + i] = NAN;
+    }
+}
+
+/* A network by hand that uses the first operations, shared slots, a slot in two concatenations, two tasks and a layer
+ * no task reaches. */
 static inline void fx_every_operation(struct fixture *fx, uint32_t vocabulary, enum fr_optimizer_kind rows)
 {
     fx_init(fx, vocabulary);
@@ -334,18 +532,6 @@ static inline void fx_every_operation(struct fixture *fx, uint32_t vocabulary, e
     fx_task(fx, "click", 0, out, 1.0f);
     fx_task(fx, "buy", 1, other, 0.5f);
     fx_make_rows(fx, 11);
-}
-
-/* Some samples measured only, some labels masked, some weights not 1. */
-static inline void fx_vary_roles(struct fixture *fx)
-{
-    struct fr_batch *b = &fx->batch;
-    for (uint32_t i = 0; i < b->n_samples; i++) {
-        b->role[i] = i % 9 == 5 ? FR_ROLE_METRICS_ONLY : FR_ROLE_TRAIN;
-        b->weights[i] = 0.5f + (float)(i % 4);
-        if (i % 5 == 2)
-            b->labels[b->capacity_samples + i] = NAN;
-    }
 }
 
 #endif

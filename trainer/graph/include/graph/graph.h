@@ -14,8 +14,7 @@
 #include "decode/batch.h"
 #include "ops/ops.h"
 
-/* Where parts lie in a row: all values first, then all optimizer state. state_floats: sgd 0, adagrad dim,
- * adagrad_rowwise 1, ftrl 2 dim. */
+/* Where parts lie in a row: all values first, then all optimizer state (fr_row_state_floats). */
 struct fr_row_layout {
     uint32_t n_parts;
     struct {
@@ -47,19 +46,24 @@ struct fr_parameter {
     uint32_t shape[2];
     size_t n_values;
     float *values; /* 64-byte aligned */
+    bool trained;  /* false: statistics (standardize, dice), updated without gradient */
+    bool exact;    /* published as f32 whatever export.quantize says: statistics */
 };
 size_t fr_graph_parameter_count(const struct fr_graph *graph);
 struct fr_parameter *fr_graph_parameters(struct fr_graph *graph);
 
-/* Forward pass: logits of every task for batch->n_samples. */
+/* Forward pass as served (no dropout): logits of every task for batch->n_samples; for tasks of `prob` the logit of the
+ * product, for mse the prediction. Shared columns are computed once per group: what depends only on them runs on one
+ * row per group and is expanded where it meets the samples' own; a dense layer over both is two products. */
 void fr_graph_forward(struct fr_graph *graph, const struct fr_batch *batch, const struct fr_rows *rows);
 const float *fr_graph_logits(const struct fr_graph *graph,
                              uint32_t task); /* [n_samples], valid until the next forward */
 
-/* After forward on the same batch and rows: loss over unmasked trained samples (sum w l / number of unmasked samples,
- * tasks add up by weight), gradients, then dense and row updates in place. Nothing is changed when a logit (of any
- * sample), the loss or any gradient is not finite, or a gradient exceeds 1e15: FR_E_NONFINITE. Without an unmasked
- * trained sample: FR_OK, loss 0, no step. *loss may be NULL. */
+/* After forward on the same batch and rows (logits stay as forward left them; with dropout layers a second forward pass
+ * with masks is made first): loss over unmasked trained samples (sum w l / number of unmasked samples, tasks add up by
+ * weight, auxiliary losses too; w includes 1/s as ingest.sampling says), gradients, then dense and row updates in
+ * place. Nothing is changed when a logit (of any sample), the loss or any gradient is not finite, or a gradient exceeds
+ * 1e15: FR_E_NONFINITE. Without an unmasked trained sample: FR_OK, loss 0, no step. *loss may be NULL. */
 enum fr_status fr_graph_train(struct fr_graph *graph, const struct fr_batch *batch, const struct fr_rows *rows,
                               double *loss) FR_MUST_CHECK;
 

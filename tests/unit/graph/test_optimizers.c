@@ -1,0 +1,906 @@
+/* Learning state of the graph: parameters' names and first values, schedules, optimizers per layer and part,
+ * statistics, restoring, and batches that must leave no trace. */
+#include "fixture.h"
+
+#include "base/hash.h"
+#include "networks.h"
+
+static void step(struct fixture *fx, struct fr_graph *graph)
+{
+    fr_graph_forward(graph, &fx->batch, &fx->rows);
+    assert_int_equal(fr_graph_train(graph, &fx->batch, &fx->rows, NULL), FR_OK);
+}
+
+static struct fr_parameter *parameter(struct fr_graph *graph, const char *name)
+{
+    for (size_t p = 0; p < fr_graph_parameter_count(graph); p++)
+        if (strcmp(fr_graph_parameters(graph)[p].name, name) == 0)
+            return &fr_graph_parameters(graph)[p];
+    fail_msg("no parameter `%s`", name);
+    return NULL;
+}
+
+/* Everything a batch may change: parameters (statistics too), state, rows with theirs. */
+static uint64_t hash_of(const struct fixture *fx, struct fr_graph *graph)
+{
+    struct fr_buffer bytes = {0};
+    for (size_t p = 0; p < fr_graph_parameter_count(graph); p++) {
+        const struct fr_parameter *q = &fr_graph_parameters(graph)[p];
+        fr_buffer_append(&bytes, q->values, q->n_values * sizeof(float));
+    }
+    fr_graph_save_state(graph, &bytes);
+    for (uint32_t t = 0; t < fx->conf.n_tables; t++)
+        fr_buffer_append(&bytes, fx->row_memory[t], (size_t)fx->vocabulary * fx->layouts[t].row_floats * sizeof(float));
+    uint64_t hash = fr_xxh3(bytes.data, bytes.size);
+    fr_buffer_release(&bytes);
+    return hash;
+}
+
+/* ---- parameters ---- */
+
+#define EVERY_LAYER                                                                                                    \
+    NX_HEAD "network:\n"                                                                                               \
+            "  layers:\n"                                                                                              \
+            "    - {name: x, concat: [user_id, item_id.v, price]}\n"                                                   \
+            "    - {name: h, mlp: [x, age], units: [6, 5], activation: dice}\n"                                        \
+            "    - {name: p, dense: x, units: 4, activation: prelu}\n"                                                 \
+            "    - {name: s, activate: p, activation: dice}\n"                                                         \
+            "    - {name: full, cross: x, depth: 2}\n"                                                                 \
+            "    - {name: low, cross: x, depth: 1, rank: 3}\n"                                                         \
+            "    - {name: b, bias: user_id}\n"                                                                         \
+            "    - {name: n, layer_norm: [b, user_id]}\n"                                                              \
+            "    - {name: a, attention: {query: item_id.v, keys: history.v}, units: [7], activation: prelu}\n"         \
+            "    - {name: g, gru: [history.v, clicks.v], units: 5}\n"                                                  \
+            "    - {name: v, augru: {query: [user_id, price], keys: g}}\n"                                             \
+            "    - {name: e, experts: x, count: 2, units: [4, 3], activation: dice}\n"                                 \
+            "    - {name: m, mixture: {gate: user_id, experts: e}}\n"                                                  \
+            "    - {name: out, dense: [h, s, full, low, n, a, v, m], units: 1}\n" NX_ONE_TASK
+
+struct shape {
+    const char *name;
+    uint32_t rows, columns; /* rows 0: one dimension */
+};
+
+static const struct shape shapes[] = {
+    {"h/0/kernel", 12, 6},
+    {"h/0/bias", 0, 6},
+    {"h/0/alpha", 0, 6},
+    {"h/0/mean", 0, 6},
+    {"h/0/variance", 0, 6},
+    {"h/1/kernel", 6, 5},
+    {"h/1/bias", 0, 5},
+    {"h/1/alpha", 0, 5},
+    {"h/1/mean", 0, 5},
+    {"h/1/variance", 0, 5},
+    {"p/kernel", 10, 4},
+    {"p/bias", 0, 4},
+    {"p/alpha", 0, 4},
+    {"s/alpha", 0, 4},
+    {"s/mean", 0, 4},
+    {"s/variance", 0, 4},
+    {"full/0/kernel", 10, 10},
+    {"full/0/bias", 0, 10},
+    {"full/1/kernel", 10, 10},
+    {"full/1/bias", 0, 10},
+    {"low/0/down", 10, 3},
+    {"low/0/up", 3, 10},
+    {"low/0/bias", 0, 10},
+    {"b/bias", 0, 4},
+    {"n/scale", 0, 8},
+    {"n/bias", 0, 8},
+    {"a/0/kernel", 16, 7},
+    {"a/0/bias", 0, 7},
+    {"a/0/alpha", 0, 7},
+    {"a/score/kernel", 7, 1},
+    {"a/score/bias", 0, 1},
+    {"g/kernel", 8, 15},
+    {"g/bias", 0, 15},
+    {"g/recurrent_kernel", 5, 15},
+    {"g/recurrent_bias", 0, 15},
+    {"v/kernel", 5, 15},
+    {"v/bias", 0, 15},
+    {"v/recurrent_kernel", 5, 15},
+    {"v/recurrent_bias", 0, 15},
+    {"v/attention", 5, 6},
+    {"e/0/0/kernel", 10, 4},
+    {"e/0/0/bias", 0, 4},
+    {"e/0/0/alpha", 0, 4},
+    {"e/0/0/mean", 0, 4},
+    {"e/0/0/variance", 0, 4},
+    {"e/0/1/kernel", 4, 3},
+    {"e/0/1/bias", 0, 3},
+    {"e/0/1/alpha", 0, 3},
+    {"e/0/1/mean", 0, 3},
+    {"e/0/1/variance", 0, 3},
+    {"e/1/0/kernel", 10, 4},
+    {"e/1/0/bias", 0, 4},
+    {"e/1/0/alpha", 0, 4},
+    {"e/1/0/mean", 0, 4},
+    {"e/1/0/variance", 0, 4},
+    {"e/1/1/kernel", 4, 3},
+    {"e/1/1/bias", 0, 3},
+    {"e/1/1/alpha", 0, 3},
+    {"e/1/1/mean", 0, 3},
+    {"e/1/1/variance", 0, 3},
+    {"m/kernel", 4, 2},
+    {"out/kernel", 49, 1},
+    {"out/bias", 0, 1},
+    {"age/mean", 0, 2},
+    {"age/variance", 0, 2},
+};
+
+static void parameters_have_the_names_and_shapes_of_their_layers(void **state)
+{
+    (void)state;
+    struct fixture fx;
+    fx_load(&fx, 40, EVERY_LAYER);
+    struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
+    assert_int_equal(fr_graph_parameter_count(graph), FR_ARRAY_LEN(shapes));
+    for (size_t p = 0; p < FR_ARRAY_LEN(shapes); p++) {
+        const struct fr_parameter *q = &fr_graph_parameters(graph)[p];
+        assert_string_equal(q->name, shapes[p].name);
+        assert_int_equal(q->n_dims, shapes[p].rows ? 2 : 1);
+        assert_int_equal(q->shape[0], shapes[p].rows ? shapes[p].rows : shapes[p].columns);
+        assert_int_equal(q->shape[1], shapes[p].rows ? shapes[p].columns : 0);
+        assert_int_equal(q->n_values, (shapes[p].rows ? shapes[p].rows : 1) * shapes[p].columns);
+        bool statistic = strstr(q->name, "/mean") || strstr(q->name, "/variance");
+        assert_true(q->trained == !statistic && q->exact == statistic);
+    }
+    fr_graph_free(graph);
+    fx_release(&fx);
+}
+
+static void expect_uniform(struct fr_graph *graph, const char *name, double bound)
+{
+    const struct fr_parameter *p = parameter(graph, name);
+    double largest = 0.0, sum = 0.0;
+    for (size_t i = 0; i < p->n_values; i++) {
+        largest = fmax(largest, fabs((double)p->values[i]));
+        sum += (double)p->values[i];
+    }
+    if (!(largest <= bound * 1.000001) || !(largest > bound * 0.5) || p->n_values < 3)
+        fail_msg("%s: values up to %g, expected a bound of %g", name, largest, bound);
+    assert_true(fabs(sum / (double)p->n_values) < 3.0 * bound / sqrt(3.0 * (double)p->n_values));
+}
+
+static void expect_constant(struct fr_graph *graph, const char *name, float value)
+{
+    const struct fr_parameter *p = parameter(graph, name);
+    for (size_t i = 0; i < p->n_values; i++)
+        assert_true(p->values[i] == value);
+}
+
+static void first_values_follow_the_defaults(void **state)
+{
+    (void)state;
+    struct fixture fx;
+    fx_load(&fx, 40, EVERY_LAYER);
+    struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
+    expect_uniform(graph, "h/0/kernel", 1.0 / sqrt(12.0));
+    expect_uniform(graph, "h/0/bias", 1.0 / sqrt(12.0));
+    expect_uniform(graph, "low/0/up", 1.0 / sqrt(3.0));
+    expect_uniform(graph, "g/kernel", 1.0 / sqrt(5.0)); /* of its units, not of its 8 inputs */
+    expect_uniform(graph, "g/recurrent_bias", 1.0 / sqrt(5.0));
+    expect_uniform(graph, "v/attention", 1.0 / sqrt(5.0));
+    expect_uniform(graph, "a/0/kernel", 1.0 / 4.0);
+    expect_constant(graph, "h/0/alpha", 0.25f);
+    expect_constant(graph, "p/alpha", 0.25f);
+    expect_constant(graph, "h/0/mean", 0.0f);
+    expect_constant(graph, "h/0/variance", 1.0f);
+    expect_constant(graph, "age/mean", 0.0f);
+    expect_constant(graph, "age/variance", 1.0f);
+    expect_constant(graph, "n/scale", 1.0f);
+    expect_constant(graph, "n/bias", 0.0f);
+    expect_constant(graph, "b/bias", 0.0f);
+    /* A function of seed, name and index: (1, "out/kernel", 0 and 48). */
+    uint64_t key = fr_xxh3("out/kernel", 10);
+    const float *kernel = parameter(graph, "out/kernel")->values;
+    for (uint64_t i = 0; i < 49; i += 48)
+        assert_true(kernel[i] == (float)((2.0 * fr_random_uniform(1, 2, key, i) - 1.0) * (1.0 / sqrt(49.0))));
+    fr_graph_free(graph);
+    fx_release(&fx);
+}
+
+/* Layer `x` of 30 to 50: its kernel's standard deviation, and whether all values are within `bound`. */
+static void expect_initializer(enum fr_init_kind kind, double deviation, double bound)
+{
+    struct fixture fx;
+    fx_init(&fx, 1);
+    int32_t price = fx_slot(&fx, "price", FR_NO_INDEX, 30);
+    struct fr_conf_layer *x = fx_layer(&fx, "x", FR_LAYER_DENSE), *z = fx_layer(&fx, "z", FR_LAYER_DENSE);
+    fx_dense(x, price);
+    fx_units(x, FR_ACT_NONE, 1, (uint32_t[]){50});
+    fx_input(&fx, z, x);
+    fx_units(z, FR_ACT_NONE, 1, (uint32_t[]){1});
+    fx_task(&fx, "click", 0, z, 1.0f);
+    x->init = (struct fr_conf_init){.kind = kind, .scale = 0.5f};
+    struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
+    const struct fr_parameter *kernel = parameter(graph, "x/kernel");
+    double squares = 0.0, largest = 0.0;
+    for (size_t i = 0; i < kernel->n_values; i++) {
+        squares += (double)kernel->values[i] * (double)kernel->values[i];
+        largest = fmax(largest, fabs((double)kernel->values[i]));
+    }
+    double got = sqrt(squares / (double)kernel->n_values);
+    if (!(fabs(got - deviation) <= 0.06 * deviation) || !(largest <= bound * 1.000001) || !(largest >= bound * 0.8))
+        fail_msg("initializer %d: deviation %g, expected %g; up to %g, bound %g", (int)kind, got, deviation, largest,
+                 bound);
+    if (kind != FR_INIT_DEFAULT)
+        expect_constant(graph, "x/bias", 0.0f);
+    fr_graph_free(graph);
+    fx_release(&fx);
+}
+
+static void initializers_have_their_spread(void **state)
+{
+    (void)state;
+    double three = sqrt(3.0);
+    expect_initializer(FR_INIT_ZEROS, 0.0, 0.0);
+    expect_initializer(FR_INIT_DEFAULT, 1.0 / sqrt(30.0) / three, 1.0 / sqrt(30.0));
+    expect_initializer(FR_INIT_UNIFORM, 0.5 / three, 0.5);
+    expect_initializer(FR_INIT_TRUNCATED_NORMAL, 0.5 * 0.87962566, 1.0);
+    expect_initializer(FR_INIT_XAVIER_UNIFORM, sqrt(6.0 / 80.0) / three, sqrt(6.0 / 80.0));
+    expect_initializer(FR_INIT_KAIMING_UNIFORM, sqrt(6.0 / 30.0) / three, sqrt(6.0 / 30.0));
+    expect_initializer(FR_INIT_NORMAL, 0.5, 0.5 * 3.5);
+    expect_initializer(FR_INIT_XAVIER_NORMAL, sqrt(2.0 / 80.0), sqrt(2.0 / 80.0) * 3.5);
+    expect_initializer(FR_INIT_KAIMING_NORMAL, sqrt(2.0 / 30.0), sqrt(2.0 / 30.0) * 3.5);
+}
+
+/* ---- what is refused ---- */
+
+static void expect_optimizer(struct fr_conf_optimizer dense, struct fr_conf_optimizer rows, const char *message)
+{
+    struct fixture fx;
+    fx_every_operation(&fx, 10, FR_OPT_SGD);
+    fx.conf.dense_optimizer = dense;
+    fx.tables[1].parts[1].optimizer = rows;
+    fx_widths(&fx);
+    struct fr_graph *graph = NULL;
+    struct fr_err err = {0};
+    enum fr_status status = fr_graph_new(&(struct fr_graph_options){.conf = &fx.conf}, &graph, &err);
+    if (message) {
+        assert_int_equal(status, FR_E_INVALID);
+        if (!strstr(err.text, message))
+            fail_msg("`%s` does not say `%s`", err.text, message);
+    } else {
+        assert_int_equal(status, FR_OK);
+    }
+    fr_graph_free(graph);
+    fx_release(&fx);
+}
+
+static void optimizers_in_the_wrong_place_or_out_of_range_are_refused(void **state)
+{
+    (void)state;
+    struct fr_conf_optimizer sgd = fx_optimizer(FR_OPT_SGD, 0.1f), other = sgd;
+    for (int kind = FR_OPT_SGD; kind <= FR_OPT_ADAMW; kind++) {
+        struct fr_conf_optimizer o = fx_optimizer((enum fr_optimizer_kind)kind, 0.1f);
+        bool of_rows = kind == FR_OPT_ADAGRAD_ROWWISE || kind == FR_OPT_ADAM_ROWWISE || kind == FR_OPT_GROUP_FTRL;
+        expect_optimizer(o, sgd, of_rows ? "network.optimizer: adagrad_rowwise" : NULL);
+        expect_optimizer(sgd, o, kind == FR_OPT_ADAMW ? "table `item`, part `v`: adamw is for layers" : NULL);
+    }
+    other.lr = 0.0f;
+    expect_optimizer(other, sgd, "network.optimizer: lr must");
+    other = fx_optimizer(FR_OPT_ADAM, 0.1f), other.eps = 0.0f;
+    expect_optimizer(sgd, other, "eps must");
+    other = fx_optimizer(FR_OPT_ADAM, 0.1f), other.beta2 = 1.0f;
+    expect_optimizer(sgd, other, "decay rates must");
+    other = fx_optimizer(FR_OPT_SGD, 0.1f), other.l1 = NAN;
+    expect_optimizer(sgd, other, "penalties");
+    other = fx_optimizer(FR_OPT_SGD, 0.1f), other.clip_norm = -1.0f;
+    expect_optimizer(sgd, other, "clip_norm must");
+    other = fx_optimizer(FR_OPT_FTRL, 0.1f), other.warmup_samples = 100;
+    expect_optimizer(sgd, other, "ftrl has no schedule");
+}
+
+/* ---- schedules ---- */
+
+/* A bias alone (its input is 0) under mse against 0: b <- b (1 - rate). And a row read with weight 1 in the same way.
+ */
+static void make_decay_world(struct fixture *fx)
+{
+    fx_init(fx, 1);
+    fx->conf.dense_optimizer = fx_optimizer(FR_OPT_SGD, 0.5f);
+    fx_part(fx_table(fx, "item"), "w", 1, FR_OPT_SGD);
+    int32_t price = fx_slot(fx, "price", FR_NO_INDEX, 1), item = fx_slot(fx, "item_id", 0, 0);
+    struct fr_conf_layer *z = fx_layer(fx, "z", FR_LAYER_DENSE), *y = fx_layer(fx, "y", FR_LAYER_DENSE);
+    struct fr_conf_layer *wide = fx_layer(fx, "wide", FR_LAYER_SUM);
+    fx_dense(z, price);
+    fx_units(z, FR_ACT_NONE, 1, (uint32_t[]){1});
+    fx_dense(y, price);
+    fx_units(y, FR_ACT_NONE, 1, (uint32_t[]){1});
+    fx_pooled(wide, item, 0, FR_POOL_SUM);
+    fx_task(fx, "a", 0, z, 1.0f);
+    fx_task(fx, "b", 0, y, 1.0f);
+    fx_task(fx, "c", 0, wide, 1.0f);
+    for (uint32_t t = 0; t < 3; t++)
+        fx->tasks[t].loss = FR_LOSS_MSE;
+}
+
+static void make_decay_batch(struct fixture *fx, uint32_t n)
+{
+    fx_make_batch(fx, n, 1, false, 3);
+    for (uint32_t i = 0; i < n; i++) {
+        fx->batch.columns[0].dense[i] = 0.0f;
+        fx->batch.labels[i] = 0.0f;
+    }
+}
+
+static double expected_factor(const struct fr_conf_optimizer *o, double n)
+{
+    double factor = o->warmup_samples ? fmin(1.0, (n + 1.0) / (double)o->warmup_samples) : 1.0;
+    if (o->decay_samples)
+        factor *= fmax((double)o->decay_floor, pow((double)o->decay_rate, n / (double)o->decay_samples));
+    return factor;
+}
+
+static void rates_follow_their_schedules_per_layer_and_part(void **state)
+{
+    (void)state;
+    struct fixture fx;
+    make_decay_world(&fx);
+    struct fr_conf_optimizer *all = &fx.conf.dense_optimizer, *own = &fx.layers[1].optimizer,
+                             *part = &fx.tables[0].parts[0].optimizer;
+    all->warmup_samples = 100;
+    fx.layers[1].has_optimizer = true;
+    *own = fx_optimizer(FR_OPT_SGD, 0.25f);
+    own->decay_samples = 70, own->decay_rate = 0.3f;
+    part->warmup_samples = 30, part->decay_samples = 1000, part->decay_rate = 0.01f, part->decay_floor = 0.4f;
+    fx_make_rows(&fx, 1);
+    struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
+    float *bias[3] = {parameter(graph, "z/bias")->values, parameter(graph, "y/bias")->values, fx.row_memory[0]};
+    const struct fr_conf_optimizer *conf[3] = {all, own, part};
+    uint32_t samples = 0;
+    for (uint32_t i = 0; i < 12; i++) {
+        uint32_t n = 5 + 7 * i;
+        double expected[3];
+        for (size_t k = 0; k < 3; k++) {
+            *bias[k] = 1.0f;
+            expected[k] = 1.0 - (double)conf[k]->lr * expected_factor(conf[k], (double)samples);
+        }
+        make_decay_batch(&fx, n);
+        fx.batch.role[n - 1] = FR_ROLE_METRICS_ONLY; /* does not count */
+        step(&fx, graph);
+        samples += n - 1;
+        for (size_t k = 0; k < 3; k++)
+            if (!(fabs((double)*bias[k] - expected[k]) <= 1e-6))
+                fail_msg("schedule %zu after %u samples: %.9g, expected %.9g", k, samples, (double)*bias[k],
+                         expected[k]);
+    }
+    fr_graph_free(graph);
+    fx_release(&fx);
+}
+
+/* ---- optimizers per layer ---- */
+
+/* One step from the same start under other optimizers; out: changes of all parameters, one after the other. */
+static size_t changes_of(struct fixture *fx, double *out)
+{
+    fx_make_rows(fx, 11);
+    fx_resolve(fx);
+    struct fr_graph *graph = fx_graph(fx, NULL, NULL);
+    size_t n = 0;
+    for (int after = 0; after < 2; after++) {
+        n = 0;
+        for (size_t p = 0; p < fr_graph_parameter_count(graph); p++) {
+            const struct fr_parameter *q = &fr_graph_parameters(graph)[p];
+            for (size_t i = 0; i < q->n_values; i++, n++)
+                out[n] = after ? (double)q->values[i] - out[n] : (double)q->values[i];
+        }
+        if (!after)
+            step(fx, graph);
+    }
+    fr_graph_free(graph);
+    return n;
+}
+
+static void every_layer_may_have_its_own_optimizer(void **state)
+{
+    (void)state;
+    struct fixture fx;
+    fx_every_operation(&fx, 60, FR_OPT_SGD);
+    fx.conf.dense_optimizer = fx_optimizer(FR_OPT_SGD, 1.0f);
+    fx_make_batch(&fx, 100, 2, true, 5);
+    double *gradient = fr_alloc(2000, sizeof(double)), *got = fr_alloc(2000, sizeof(double));
+    size_t n = changes_of(&fx, gradient);
+    fx.conf.dense_optimizer = fx_optimizer(FR_OPT_ADAGRAD, 0.1f);
+    fx.layers[2].has_optimizer = true; /* h: two kernels, two biases, the first parameters */
+    fx.layers[2].optimizer = fx_optimizer(FR_OPT_SGD, 0.25f);
+    size_t of_h = (4 * 3 + 2 + 4) * 24 + 24 + 24 * 7 + 7;
+    assert_int_equal(changes_of(&fx, got), n);
+    size_t moved[2] = {0};
+    for (size_t i = 0; i < n; i++) {
+        double g = gradient[i], expected = i < of_h ? 0.25 * g : 0.1 * g / (fabs(g) + 1e-8);
+        if (fabs(g) < 2e-5) /* the difference of two floats says too little about it */
+            continue;
+        moved[i < of_h]++;
+        if (!(fabs(got[i] - expected) <= 1e-6 + 2e-3 * fabs(expected)))
+            fail_msg("value %zu of %zu moved by %g, expected %g", i, n, got[i], expected);
+    }
+    assert_true(moved[0] > 5 && moved[1] > 100);
+    free(gradient);
+    free(got);
+    fx_release(&fx);
+}
+
+static void clip_norm_bounds_the_step_of_each_parameter(void **state)
+{
+    (void)state;
+    struct fixture fx;
+    fx_every_operation(&fx, 60, FR_OPT_SGD);
+    fx.conf.dense_optimizer = fx_optimizer(FR_OPT_SGD, 1.0f);
+    fx_make_batch(&fx, 100, 2, true, 5);
+    double *free_step = fr_alloc(2000, sizeof(double)), *clipped = fr_alloc(2000, sizeof(double));
+    changes_of(&fx, free_step);
+    fx.conf.dense_optimizer.clip_norm = 0.02f;
+    changes_of(&fx, clipped);
+    struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
+    size_t at = 0, bounded = 0;
+    for (size_t p = 0; p < fr_graph_parameter_count(graph); p++) {
+        size_t n = fr_graph_parameters(graph)[p].n_values;
+        double norm = 0.0, before = 0.0;
+        for (size_t i = at; i < at + n; i++) {
+            norm += clipped[i] * clipped[i];
+            before += free_step[i] * free_step[i];
+        }
+        bounded += before > 4e-4;
+        assert_true(fabs(sqrt(norm) - fmin(sqrt(before), 0.02)) < 1e-6);
+        at += n;
+    }
+    assert_true(bounded >= 2);
+    fr_graph_free(graph);
+    free(free_step);
+    free(clipped);
+    fx_release(&fx);
+}
+
+/* ---- going on after a restore ---- */
+
+static void vary(struct fixture *fx, uint64_t seed)
+{
+    fx_make_batch(fx, 90, 3, true, seed);
+    fx_vary_roles(fx);
+}
+
+static struct fr_graph *restored(struct fixture *fx, struct fr_graph *from, struct fr_pool *pool)
+{
+    struct fr_graph *graph = fx_graph(fx, NULL, pool);
+    struct fr_buffer bytes = {0};
+    fr_graph_save_state(from, &bytes);
+    uint64_t before = hash_of(fx, graph);
+    for (size_t cut = 0; cut < bytes.size; cut += 1 + bytes.size / 40) {
+        assert_int_equal(fr_graph_restore_state(graph, bytes.data, cut), FR_E_CORRUPT);
+        assert_true(hash_of(fx, graph) == before);
+    }
+    assert_int_equal(fr_graph_restore_state(graph, bytes.data, bytes.size), FR_OK);
+    fr_buffer_release(&bytes);
+    for (size_t p = 0; p < fr_graph_parameter_count(graph); p++)
+        memcpy(fr_graph_parameters(graph)[p].values, fr_graph_parameters(from)[p].values,
+               fr_graph_parameters(from)[p].n_values * sizeof(float));
+    fr_graph_free(from);
+    return graph;
+}
+
+static uint64_t run_of(enum fr_optimizer_kind dense, enum fr_optimizer_kind rows, int restart_at, struct fr_pool *pool)
+{
+    struct fixture fx;
+    fx_load(&fx, 40, nx_networks[3].text); /* activations: dice and layer_norm */
+    assert_string_equal(nx_networks[3].name, "activations");
+    struct fr_conf_optimizer o = fx_optimizer(dense, 0.05f);
+    o.beta1 = 0.9f, o.beta2 = 0.99f, o.momentum = 0.9f, o.rho = 0.9f, o.weight_decay = 0.1f, o.initial = 0.1f;
+    o.l2 = 0.01f, o.clip_norm = 0.5f;
+    struct fr_conf_optimizer r = o;
+    r.kind = rows;
+    if (dense != FR_OPT_FTRL)
+        o.warmup_samples = 300, o.decay_samples = 200;
+    if (rows != FR_OPT_FTRL && rows != FR_OPT_GROUP_FTRL)
+        r.warmup_samples = 150, r.decay_samples = 500;
+    fx.conf.dense_optimizer = o;
+    for (uint32_t t = 0; t < fx.conf.n_tables; t++)
+        for (uint32_t p = 0; p < fx.conf.tables[t].n_parts; p++)
+            fx.conf.tables[t].parts[p].optimizer = r;
+    fx_make_rows(&fx, 2);
+    struct fr_graph *graph = fx_graph(&fx, NULL, pool);
+    for (int i = 0; i < 6; i++) {
+        if (i == restart_at)
+            graph = restored(&fx, graph, pool);
+        vary(&fx, 70 + (uint64_t)i);
+        step(&fx, graph);
+    }
+    uint64_t hash = hash_of(&fx, graph);
+    fr_graph_free(graph);
+    fx_release(&fx);
+    return hash;
+}
+
+static void a_restored_run_goes_on_to_the_same_bits(void **state)
+{
+    (void)state;
+    static const enum fr_optimizer_kind rows[] = {FR_OPT_SGD,     FR_OPT_ADAGRAD,      FR_OPT_ADAGRAD_ROWWISE,
+                                                  FR_OPT_ADAM,    FR_OPT_FTRL,         FR_OPT_MOMENTUM,
+                                                  FR_OPT_RMSPROP, FR_OPT_ADAM_ROWWISE, FR_OPT_GROUP_FTRL},
+                                        dense[] = {FR_OPT_SGD,  FR_OPT_ADAGRAD,  FR_OPT_ADAM,   FR_OPT_ADAMW,
+                                                   FR_OPT_FTRL, FR_OPT_MOMENTUM, FR_OPT_RMSPROP};
+    for (size_t k = 0; k < FR_ARRAY_LEN(rows); k++) {
+        enum fr_optimizer_kind d = dense[k % FR_ARRAY_LEN(dense)];
+        uint64_t whole = run_of(d, rows[k], -1, NULL);
+        assert_true(run_of(d, rows[k], 3, NULL) == whole);
+        assert_true(run_of(d, rows[k], 0, NULL) == whole);
+    }
+}
+
+/* Norms to clip by, statistics and rows are joined in a fixed order. */
+static void what_is_learnt_does_not_depend_on_the_workers(void **state)
+{
+    (void)state;
+    uint64_t alone = run_of(FR_OPT_ADAMW, FR_OPT_ADAM_ROWWISE, -1, NULL);
+    for (size_t workers = 1; workers <= 3; workers++) {
+        struct fr_pool *pool = fr_pool_new(workers);
+        assert_true(run_of(FR_OPT_ADAMW, FR_OPT_ADAM_ROWWISE, 4, pool) == alone);
+        fr_pool_free(pool);
+    }
+}
+
+static void the_standardized_state_survives_a_restore(void **state)
+{
+    (void)state;
+    uint64_t hashes[2];
+    for (int restart = 0; restart < 2; restart++) {
+        struct fixture fx;
+        fx_load(&fx, 40, nx_networks[0].text);
+        fx_make_rows(&fx, 2);
+        struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
+        for (uint64_t i = 0; i < 4; i++) {
+            if (i == 2 && restart)
+                graph = restored(&fx, graph, NULL);
+            vary(&fx, 30 + i);
+            step(&fx, graph);
+        }
+        hashes[restart] = hash_of(&fx, graph);
+        fr_graph_free(graph);
+        fx_release(&fx);
+    }
+    assert_true(hashes[0] == hashes[1]);
+}
+
+static void a_state_of_another_network_is_refused(void **state)
+{
+    (void)state;
+    struct fixture a, b;
+    fx_every_operation(&a, 20, FR_OPT_SGD);
+    fx_every_operation(&b, 20, FR_OPT_SGD);
+    b.conf.dense_optimizer.kind = FR_OPT_RMSPROP;
+    b.conf.dense_optimizer.rho = 0.9f;
+    struct fr_graph *one = fx_graph(&a, NULL, NULL), *other = fx_graph(&b, NULL, NULL);
+    struct fr_buffer bytes = {0};
+    fr_graph_save_state(one, &bytes);
+    uint64_t before = hash_of(&b, other);
+    assert_int_equal(fr_graph_restore_state(other, bytes.data, bytes.size), FR_E_MISMATCH);
+    bytes.data[0]++;
+    assert_int_equal(fr_graph_restore_state(one, bytes.data, bytes.size), FR_E_MISMATCH);
+    bytes.data[0]--;
+    fr_put_u8(&bytes, 0);
+    assert_int_equal(fr_graph_restore_state(one, bytes.data, bytes.size), FR_E_CORRUPT);
+    assert_true(hash_of(&b, other) == before);
+    fr_buffer_release(&bytes);
+    fr_graph_free(one);
+    fr_graph_free(other);
+    fx_release(&a);
+    fx_release(&b);
+}
+
+/* ---- batches that leave no trace ---- */
+
+static void expect_refused(struct fixture *fx, struct fr_graph *graph, const char *what)
+{
+    uint64_t before = hash_of(fx, graph);
+    double loss = 42.0;
+    fr_graph_forward(graph, &fx->batch, &fx->rows);
+    if (fr_graph_train(graph, &fx->batch, &fx->rows, &loss) != FR_E_NONFINITE)
+        fail_msg("%s: not refused", what);
+    assert_true(loss == 42.0);
+    if (hash_of(fx, graph) != before)
+        fail_msg("%s: something changed", what);
+}
+
+/* In every network of every layer, after two good batches, so that all states and statistics are at work. */
+static void a_refused_batch_leaves_every_bit(void **state)
+{
+    (void)state;
+    for (size_t n = 0; n < FR_ARRAY_LEN(nx_networks); n++) {
+        struct fixture fx;
+        fx_load(&fx, 40, nx_networks[n].text);
+        for (uint32_t t = 0; t < fx.conf.n_tables; t++)
+            for (uint32_t p = 0; p < fx.conf.tables[t].n_parts; p++)
+                fx.conf.tables[t].parts[p].optimizer = fx_optimizer(FR_OPT_ADAM, 0.05f);
+        fx_make_rows(&fx, 2);
+        struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
+        for (uint64_t i = 0; i < 2; i++) {
+            vary(&fx, 30 + i);
+            step(&fx, graph);
+        }
+        vary(&fx, 40);
+        float weight = fx.batch.weights[0];
+        fx.batch.weights[0] = INFINITY;
+        expect_refused(&fx, graph, nx_networks[n].name);
+        fx.batch.weights[0] = 1e30f;
+        expect_refused(&fx, graph, nx_networks[n].name);
+        fx.batch.weights[0] = weight;
+        float *row = fx.row_memory[0], old = row[0];
+        for (uint32_t id = 0; id < 40; id++)
+            row[id * fx.layouts[0].row_floats] = NAN;
+        expect_refused(&fx, graph, nx_networks[n].name);
+        for (uint32_t id = 0; id < 40; id++)
+            row[id * fx.layouts[0].row_floats] = old;
+        step(&fx, graph);
+        fr_graph_free(graph);
+        fx_release(&fx);
+    }
+}
+
+/* A number that no logit shows: relu hides it, the statistics would not. */
+static void statistics_that_are_not_finite_refuse_the_batch(void **state)
+{
+    (void)state;
+    struct fixture fx;
+    fx_load(&fx, 10,
+            NX_HEAD "network:\n"
+                    "  layers:\n"
+                    "    - {name: s, stop_gradient: age}\n"
+                    "    - {name: hidden, dense: s, units: 2, activation: relu}\n"
+                    "    - {name: seen, dense: price, units: 1}\n"
+                    "    - {name: unseen, dense: hidden, units: 1}\n"
+                    "tasks:\n"
+                    "  - {name: click, label: click, logit: seen}\n"
+                    "  - {name: other, label: buy, logit: unseen, loss: none}\n");
+    fx_make_rows(&fx, 2);
+    struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
+    float *kernel = parameter(graph, "hidden/kernel")->values, *bias = parameter(graph, "hidden/bias")->values;
+    for (size_t i = 0; i < 4; i++)
+        kernel[i] = -1.0f;
+    bias[0] = bias[1] = 0.0f;
+    vary(&fx, 3);
+    step(&fx, graph);
+    fx.batch.columns[6].dense[0] = 3e38f; /* its square in the published variance is beyond f32 */
+    expect_refused(&fx, graph, "variance");
+    fx.batch.role[0] = FR_ROLE_METRICS_ONLY;
+    step(&fx, graph);
+    fr_graph_free(graph);
+    fx_release(&fx);
+}
+
+/* ---- statistics ---- */
+
+static void standardized_numbers_follow_the_trained_samples(void **state)
+{
+    (void)state;
+    struct fixture fx;
+    fx_load(&fx, 40, nx_networks[0].text);
+    fx_make_rows(&fx, 2);
+    struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
+    double count = 0.0, sum[2] = {0}, square[2] = {0};
+    for (uint64_t i = 0; i < 5; i++) {
+        vary(&fx, 50 + i);
+        float *age = fx.batch.columns[6].dense;
+        for (uint32_t s = 0; s < 90; s++) {
+            age[2 * s] = 1000.0f + age[2 * s]; /* a mean far from 0 must not eat the variance */
+            for (size_t j = 0; j < 2 && fx.batch.role[s] == FR_ROLE_TRAIN; j++) {
+                sum[j] += (double)age[2 * s + j];
+                square[j] += (double)age[2 * s + j] * (double)age[2 * s + j];
+            }
+            count += fx.batch.role[s] == FR_ROLE_TRAIN;
+        }
+        const float *mean = parameter(graph, "age/mean")->values, *variance = parameter(graph, "age/variance")->values;
+        float before[2] = {mean[0], variance[0]};
+        fr_graph_forward(graph, &fx.batch, &fx.rows);
+        assert_true(mean[0] == before[0] && variance[0] == before[1]);
+        assert_int_equal(fr_graph_train(graph, &fx.batch, &fx.rows, NULL), FR_OK);
+        for (size_t j = 0; j < 2; j++) {
+            double average = sum[j] / count, squares = square[j] - count * average * average;
+            assert_true(fabs((double)mean[j] - average) <= 1e-6 * (1.0 + fabs(average)));
+            assert_true(fabs((double)variance[j] - (squares + 1.0) / (count + 1.0)) <= 1e-5);
+        }
+    }
+    fr_graph_free(graph);
+    fx_release(&fx);
+}
+
+/* One sample a batch: the variance of one number is 0, which must not blow up what comes next. */
+static void the_first_samples_of_a_stream_are_not_divided_by_nothing(void **state)
+{
+    (void)state;
+    struct fixture fx;
+    fx_load(&fx, 40, nx_networks[0].text);
+    fx_make_rows(&fx, 2);
+    struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
+    for (uint64_t i = 0; i < 3; i++) {
+        fx_make_batch(&fx, 1, 1, false, 60 + i);
+        step(&fx, graph);
+        assert_true(parameter(graph, "age/variance")->values[0] >= 0.25f);
+    }
+    fr_graph_free(graph);
+    fx_release(&fx);
+}
+
+static void old_numbers_fade_behind_ten_million_samples(void **state)
+{
+    (void)state;
+    struct fixture fx;
+    fx_init(&fx, 1);
+    int32_t price = fx_slot(&fx, "price", FR_NO_INDEX, 1);
+    fx.slots[price].transform = FR_TRANSFORM_STANDARDIZE;
+    struct fr_conf_layer *z = fx_layer(&fx, "z", FR_LAYER_DENSE);
+    fx_dense(z, price);
+    fx_units(z, FR_ACT_NONE, 1, (uint32_t[]){1});
+    fx_task(&fx, "click", 0, z, 1.0f);
+    struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
+    /* The state ends with the slot's dim, count, mean, M2: as if 10^7 samples of mean 0 and variance 1 had been. */
+    struct fr_buffer bytes = {0};
+    fr_graph_save_state(graph, &bytes);
+    double numbers[3] = {1e7, 0.0, 1e7};
+    memcpy(bytes.data + bytes.size - sizeof(numbers), numbers, sizeof(numbers));
+    assert_int_equal(fr_graph_restore_state(graph, bytes.data, bytes.size), FR_OK);
+    fx_make_batch(&fx, 5000, 1, false, 8);
+    for (uint32_t i = 0; i < 5000; i++)
+        fx.batch.columns[0].dense[i] = 10.0f;
+    step(&fx, graph);
+    fr_buffer_release(&bytes);
+    fr_graph_save_state(graph, &bytes);
+    memcpy(numbers, bytes.data + bytes.size - sizeof(numbers), sizeof(numbers));
+    assert_true(numbers[0] == 1e7);
+    double mean = 10.0 * (1.0 - pow(1.0 - 1e-7, 5000));
+    assert_true(fabs(numbers[1] - mean) < 1e-9);
+    /* E (x - mean)^2 of the mixture: the old ones count e^-0.0005 */
+    double old = pow(1.0 - 1e-7, 5000),
+           variance = old * (1.0 + mean * mean) + (1.0 - old) * (10.0 - mean) * (10.0 - mean);
+    assert_true(fabs(numbers[2] / 1e7 - variance) < 1e-5);
+    fr_buffer_release(&bytes);
+    fr_graph_free(graph);
+    fx_release(&fx);
+}
+
+/* Dice on a known input: the numbers of a dense slot themselves. */
+static void dice_statistics_are_a_moving_average_of_trained_samples(void **state)
+{
+    (void)state;
+    struct fixture fx;
+    fx_load(&fx, 40,
+            NX_HEAD "network:\n"
+                    "  layers:\n"
+                    "    - {name: d, activate: price, activation: dice}\n"
+                    "    - {name: out, dense: d, units: 1}\n" NX_ONE_TASK);
+    fx_make_rows(&fx, 2);
+    struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
+    double mean[2] = {0.0, 0.0}, variance[2] = {1.0, 1.0};
+    for (uint64_t i = 0; i < 3; i++) {
+        fx_make_batch(&fx, 300, 3, true, 80 + i); /* three chunks */
+        fx_vary_roles(&fx);
+        double sum[2] = {0}, square[2] = {0}, count = 0.0;
+        for (uint32_t s = 0; s < 300; s++) {
+            count += fx.batch.role[s] == FR_ROLE_TRAIN;
+            for (size_t j = 0; j < 2 && fx.batch.role[s] == FR_ROLE_TRAIN; j++) {
+                double x = (double)fx.batch.columns[5].dense[2 * s + j];
+                sum[j] += x;
+                square[j] += x * x;
+            }
+        }
+        step(&fx, graph);
+        for (size_t j = 0; j < 2; j++) {
+            double average = sum[j] / count;
+            mean[j] = 0.99 * mean[j] + 0.01 * average;
+            variance[j] = 0.99 * variance[j] + 0.01 * (square[j] / count - average * average);
+            assert_true(fabs((double)parameter(graph, "d/mean")->values[j] - mean[j]) < 1e-7);
+            assert_true(fabs((double)parameter(graph, "d/variance")->values[j] - variance[j]) < 1e-6);
+        }
+    }
+    fr_graph_free(graph);
+    fx_release(&fx);
+}
+
+/* Of a sequence: steps with a row behind them, of trained samples. */
+static void dice_over_steps_leaves_out_masked_ones(void **state)
+{
+    (void)state;
+    struct fixture fx;
+    fx_load(&fx, 40,
+            NX_HEAD "network:\n"
+                    "  layers:\n"
+                    "    - {name: d, dense: history.v, units: 1, activation: dice}\n"
+                    "    - {name: out, mean: d}\n" NX_ONE_TASK);
+    fx_make_rows(&fx, 2);
+    fx_make_batch(&fx, 200, 4, false, 6);
+    fx_vary_roles(&fx);
+    struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
+    const struct fr_column *history = &fx.batch.columns[2];
+    const float *kernel = parameter(graph, "d/kernel")->values, bias = parameter(graph, "d/bias")->values[0];
+    double sum = 0.0, square = 0.0, count = 0.0, masked = 0.0;
+    for (uint32_t i = 0; i < 200; i++) {
+        for (uint32_t p = history->begin[i]; p < history->begin[i + 1] && fx.batch.role[i] == FR_ROLE_TRAIN; p++) {
+            const float *row = fx.row_memory[1] + history->keys[p] * fx.layouts[1].row_floats + 1;
+            double x = (double)bias;
+            for (size_t j = 0; j < 4; j++)
+                x += (double)kernel[j] * (double)row[j];
+            masked += history->keys[p] % 7 == 3;
+            if (history->keys[p] % 7 == 3)
+                continue;
+            count += 1.0;
+            sum += x;
+            square += x * x;
+        }
+    }
+    assert_true(masked > 10.0);
+    step(&fx, graph);
+    double mean = sum / count, variance = square / count - mean * mean;
+    assert_true(fabs((double)parameter(graph, "d/mean")->values[0] - 0.01 * mean) < 1e-8);
+    assert_true(fabs((double)parameter(graph, "d/variance")->values[0] - 0.99 - 0.01 * variance) < 1e-7);
+    fr_graph_free(graph);
+    fx_release(&fx);
+}
+
+/* Groups with shared columns, and the same samples written out: standardize on a shared and an own column, dice over
+ * vectors of groups, of samples, and over steps. */
+static void statistics_are_the_same_bits_for_all_sample_forms(void **state)
+{
+    (void)state;
+    static const char *const text =
+        NX_HEAD "network:\n"
+                "  layers:\n"
+                "    - {name: g, dense: [user_id, age], units: 5, activation: dice}\n"
+                "    - {name: s, dense: [g, item_id.v], units: 4, activation: dice}\n"
+                "    - {name: a, attention: {query: user_id, keys: history.v}, units: [6], activation: dice}\n"
+                "    - {name: b, attention: {query: item_id.v, keys: history.v}, units: [3], activation: dice}\n"
+                "    - {name: out, dense: [g, s, a, b], units: 1}\n" NX_ONE_TASK;
+    static const char *const names[] = {"age/mean",   "age/variance", "g/mean",       "g/variance", "s/mean",
+                                        "s/variance", "a/0/mean",     "a/0/variance", "b/0/mean",   "b/0/variance"};
+    for (uint32_t shared = 0; shared < 2; shared++) { /* user_id, history and age; age alone */
+        struct fixture fx[2];
+        struct fr_graph *graphs[2];
+        for (size_t expanded = 0; expanded < 2; expanded++) {
+            struct fixture *f = &fx[expanded];
+            fx_load(f, 40, text);
+            fx_make_rows(f, 2);
+            fx_make_groups(f, 200, 5, shared ? 1 << 6 : 1 << 0 | 1 << 2 | 1 << 6, 9);
+            fx_vary_roles(f);
+            if (expanded)
+                fx_expand_groups(f);
+            graphs[expanded] = fx_graph(f, NULL, NULL);
+            step(f, graphs[expanded]);
+        }
+        for (size_t i = 0; i < FR_ARRAY_LEN(names); i++) {
+            const struct fr_parameter *one = parameter(graphs[0], names[i]), *other = parameter(graphs[1], names[i]);
+            if (memcmp(one->values, other->values, one->n_values * sizeof(float)) != 0)
+                fail_msg("%s differs between the forms", names[i]);
+            assert_true(one->values[0] != 0.0f && one->values[0] != 1.0f);
+        }
+        for (size_t expanded = 0; expanded < 2; expanded++) {
+            fr_graph_free(graphs[expanded]);
+            fx_release(&fx[expanded]);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parameters_have_the_names_and_shapes_of_their_layers),
+        cmocka_unit_test(first_values_follow_the_defaults),
+        cmocka_unit_test(initializers_have_their_spread),
+        cmocka_unit_test(optimizers_in_the_wrong_place_or_out_of_range_are_refused),
+        cmocka_unit_test(rates_follow_their_schedules_per_layer_and_part),
+        cmocka_unit_test(every_layer_may_have_its_own_optimizer),
+        cmocka_unit_test(clip_norm_bounds_the_step_of_each_parameter),
+        cmocka_unit_test(a_restored_run_goes_on_to_the_same_bits),
+        cmocka_unit_test(what_is_learnt_does_not_depend_on_the_workers),
+        cmocka_unit_test(the_standardized_state_survives_a_restore),
+        cmocka_unit_test(a_state_of_another_network_is_refused),
+        cmocka_unit_test(a_refused_batch_leaves_every_bit),
+        cmocka_unit_test(statistics_that_are_not_finite_refuse_the_batch),
+        cmocka_unit_test(standardized_numbers_follow_the_trained_samples),
+        cmocka_unit_test(the_first_samples_of_a_stream_are_not_divided_by_nothing),
+        cmocka_unit_test(old_numbers_fade_behind_ten_million_samples),
+        cmocka_unit_test(dice_statistics_are_a_moving_average_of_trained_samples),
+        cmocka_unit_test(dice_over_steps_leaves_out_masked_ones),
+        cmocka_unit_test(statistics_are_the_same_bits_for_all_sample_forms),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

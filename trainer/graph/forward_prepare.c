@@ -1,0 +1,256 @@
+/* Before a batch is computed: which variant of the network it needs, how many rows everything has, memory for them.
+ *
+ * Memory only grows: nothing is allocated for a batch not larger than an earlier one of the same variant. Numbers do
+ * not depend on which variants were there before. Owner thread: the graph's. Does not: compute. */
+#include "passes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGNMENT = 64 };
+
+static float *floats(size_t rows, size_t columns)
+{
+    size_t n, bytes;
+    FR_CHECK(fr_mul_size(rows, columns, &n) && fr_mul_size(n, sizeof(float), &bytes));
+    return fr_alloc_aligned(ALIGNMENT, bytes ? bytes : ALIGNMENT);
+}
+
+/* ---- variants ---- */
+
+static bool batch_has_shared(const struct fr_batch *batch)
+{
+    for (uint32_t s = 0; s < batch->n_slots; s++)
+        if (batch->columns[s].shared)
+            return true;
+    return false;
+}
+
+static struct variant *compile_another(struct fr_graph *graph, const uint64_t *shared)
+{
+    uint32_t at = graph->n_variants;
+    if (at == FR_VARIANTS_MAX) {
+        at = 1;
+        for (uint32_t i = 2; i < FR_VARIANTS_MAX; i++)
+            if (graph->variants[i]->last_used < graph->variants[at]->last_used)
+                at = i;
+        fr_graph_free_variant(graph, graph->variants[at]);
+    } else {
+        graph->n_variants++;
+    }
+    return graph->variants[at] = fr_graph_compile(graph, shared);
+}
+
+static struct variant *variant_for(struct fr_graph *graph, const struct fr_batch *batch)
+{
+    uint64_t shared[FR_SLOTS_MAX / 64] = {0};
+    for (uint32_t s = 0; s < batch->n_slots; s++)
+        if (batch->columns[s].shared && fr_bit(graph->slots_read, s))
+            shared[s / 64] |= 1ull << s % 64;
+    for (uint32_t i = 0; i < graph->n_variants; i++)
+        if (memcmp(graph->variants[i]->shared, shared, sizeof(shared)) == 0)
+            return graph->variants[i];
+    return compile_another(graph, shared);
+}
+
+/* ---- memory of the batch, outside the variants ---- */
+
+static void reserve_samples(struct fr_graph *graph, uint32_t capacity)
+{
+    for (uint32_t k = 0; k < graph->n_outputs; k++) {
+        free(graph->outputs[k].values);
+        free(graph->outputs[k].gradient);
+        graph->outputs[k].values = floats(capacity, 1);
+        graph->outputs[k].gradient = floats(capacity, 1);
+    }
+    for (uint32_t t = 0; t < graph->conf->n_tasks; t++) {
+        free(graph->tasks[t].logits);
+        graph->tasks[t].logits = floats(capacity, 1);
+    }
+    free(graph->trained);
+    free(graph->effective_weights);
+    graph->trained = fr_alloc(capacity, 1);
+    graph->effective_weights = floats(capacity, 1);
+    graph->capacity_samples = capacity;
+}
+
+static void reserve_chunks(struct fr_graph *graph)
+{
+    bool grow = false;
+    for (uint32_t level = 0; level < LEVELS; level++) {
+        uint32_t n = fr_level_chunks(graph, (enum level)level);
+        grow |= n > graph->capacity_chunks[level];
+        if (n > graph->capacity_chunks[level])
+            graph->capacity_chunks[level] = n;
+    }
+    if (!grow)
+        return;
+    free(graph->chunk_bits);
+    free(graph->loss_partial);
+    size_t chunks = (size_t)graph->capacity_chunks[LEVEL_SAMPLE] + graph->capacity_chunks[LEVEL_GROUP];
+    graph->chunk_bits = fr_alloc(chunks, sizeof(*graph->chunk_bits));
+    graph->loss_partial = fr_alloc((size_t)graph->capacity_chunks[LEVEL_SAMPLE] * (graph->conf->n_losses + 1),
+                                   sizeof(*graph->loss_partial));
+}
+
+static void reserve_occurrences(struct fr_graph *graph, const struct fr_rows *rows)
+{
+    FR_CHECK(rows->n_tables == graph->conf->n_tables && rows->n_slots == graph->conf->n_slots);
+    for (uint32_t t = 0; t < rows->n_tables; t++) {
+        struct table_state *table = &graph->tables[t];
+        size_t n = rows->tables[t].n_occurrences;
+        if (n <= table->capacity_occurrences)
+            continue;
+        size_t capacity = n + n / 2; /* occurrences vary from batch to batch */
+        table->occurrences = fr_realloc(table->occurrences, capacity, sizeof(*table->occurrences));
+        table->capacity_occurrences = capacity;
+    }
+}
+
+/* ---- rows and memory of the variant ---- */
+
+static uint32_t whole_chunks(const struct fr_graph *graph, uint32_t rows)
+{
+    uint32_t size = graph->conf->chunk_rows, chunks = fr_blocks_of(rows, size);
+    FR_CHECK(chunks <= UINT32_MAX / size);
+    return (chunks ? chunks : 1) * size;
+}
+
+/* Where the steps of a shared sequence go when every sample of a group has them. */
+static void expand_begin(struct variant *v, struct space *space, const struct fr_batch *batch)
+{
+    const uint32_t *from = v->spaces[space->from].begin;
+    if (batch->n_samples >= space->capacity_entries) {
+        space->capacity_entries = batch->n_samples + 1;
+        space->expanded = fr_realloc(space->expanded, space->capacity_entries, sizeof(*space->expanded));
+    }
+    uint64_t rows = 0;
+    space->expanded[0] = 0;
+    for (uint32_t i = 0; i < batch->n_samples; i++) {
+        uint32_t g = batch->group_of[i];
+        rows += from[g + 1] - from[g];
+        FR_CHECK(rows <= UINT32_MAX / 2);
+        space->expanded[i + 1] = (uint32_t)rows;
+    }
+    space->begin = space->expanded;
+    space->rows = (uint32_t)rows;
+}
+
+static void set_rows(const struct fr_graph *graph, struct variant *v, const struct fr_batch *batch)
+{
+    v->spaces[SPACE_SAMPLES].rows = batch->n_samples;
+    v->spaces[SPACE_GROUPS].rows = graph->n_groups;
+    for (uint32_t s = SPACE_GROUPS + 1; s < v->n_spaces; s++) { /* what a space is expanded from comes before it */
+        struct space *space = &v->spaces[s];
+        if (space->from != FR_NO_INDEX) {
+            expand_begin(v, space, batch);
+            continue;
+        }
+        space->begin = batch->columns[space->slot].begin;
+        space->rows = space->begin[fr_level_entries(graph, space->level)];
+    }
+}
+
+static void grow_linear(const struct fr_graph *graph, struct linear *linear, uint32_t capacity)
+{
+    uint32_t blocks = fr_linear_blocks(linear, capacity);
+    size_t packed = graph->ops->packed_floats(blocks > 1 ? FR_SUM_ROWS : capacity, linear->out);
+    free(linear->packed);
+    free(linear->block_sums);
+    linear->packed = packed ? floats(blocks, packed) : NULL;
+    linear->block_sums = blocks > 1 ? floats((size_t)blocks * linear->in, linear->out) : NULL;
+}
+
+static void grow_space(const struct fr_graph *graph, struct variant *v, uint32_t s)
+{
+    struct space *space = &v->spaces[s];
+    bool steps = space->slot != FR_NO_INDEX;
+    space->capacity = whole_chunks(graph, steps ? space->rows + space->rows / 2 : space->rows);
+    if (steps) {
+        free(space->masked);
+        free(space->source);
+        space->masked = fr_alloc(space->capacity, 1);
+        space->source = space->from == FR_NO_INDEX ? NULL : fr_alloc(space->capacity, sizeof(*space->source));
+    }
+    for (uint32_t i = 0; i < v->n_buffers; i++) {
+        struct node_buffer *buffer = &v->buffers[i];
+        if (buffer->space != s)
+            continue;
+        free(buffer->values);
+        free(buffer->gradients);
+        buffer->values = floats(space->capacity, buffer->ld);
+        buffer->gradients = NULL;
+    }
+    for (uint32_t n = 0; n < v->n_nodes; n++) {
+        struct node *node = &v->nodes[n];
+        if (node->reached && node->width > 0 && node->space == s && !v->buffers[node->buffer].gradients)
+            v->buffers[node->buffer].gradients = floats(space->capacity, v->buffers[node->buffer].ld);
+        if (node->extra_width > 0 && node->space == s) {
+            free(node->extra);
+            node->extra = floats(space->capacity, node->extra_width);
+        }
+        if (node->linear == FR_NO_INDEX || !node->reached || node->space != s)
+            continue;
+        grow_linear(graph, &v->linears[node->linear], space->capacity);
+    }
+}
+
+static void reserve_partials(const struct fr_graph *graph, struct variant *v, enum level level)
+{
+    uint32_t chunks = fr_level_chunks(graph, level);
+    if (chunks <= v->capacity_chunks[level])
+        return;
+    v->capacity_chunks[level] = chunks;
+    for (uint32_t n = 0; n < v->n_nodes; n++) {
+        struct node *node = &v->nodes[n];
+        for (uint32_t p = 0; p < node->n_partials && node->reached && v->spaces[node->space].level == level; p++) {
+            free(node->partials[p].values);
+            node->partials[p].values = floats(chunks, node->partials[p].n);
+        }
+    }
+}
+
+static void reserve_workspace(struct fr_graph *graph, const struct variant *v)
+{
+    size_t needed = 0;
+    struct fr_steps steps = {.entry_end = graph->conf->chunk_rows}; /* depends on the number of entries only */
+    for (uint32_t n = 0; n < v->n_nodes; n++) {
+        size_t size = v->nodes[n].kind == NODE_GRU ? graph->ops->gru_workspace(&steps, v->nodes[n].width) : 0;
+        needed = size > needed ? size : needed;
+    }
+    needed = (needed + 15) / 16 * 16;
+    if (needed <= graph->workspace_floats)
+        return;
+    free(graph->workspace);
+    graph->workspace = floats(graph->workers, needed);
+    graph->workspace_floats = needed;
+}
+
+void fr_graph_prepare(struct graph_run *run)
+{
+    struct fr_graph *graph = run->graph;
+    const struct fr_batch *batch = run->batch;
+    FR_CHECK(batch->n_slots == graph->conf->n_slots);
+    struct variant *v = variant_for(graph, batch);
+    v->last_used = ++graph->variant_clock;
+    graph->variant = v;
+    graph->n_samples = batch->n_samples;
+    graph->n_groups = batch_has_shared(batch) ? batch->n_groups : 0;
+    if (graph->n_samples > graph->capacity_samples || graph->capacity_samples == 0)
+        reserve_samples(graph, whole_chunks(graph, graph->n_samples));
+    reserve_chunks(graph);
+    set_rows(graph, v, batch);
+    for (uint32_t s = 0; s < v->n_spaces; s++)
+        if (v->spaces[s].rows > v->spaces[s].capacity || v->spaces[s].capacity == 0)
+            grow_space(graph, v, s);
+    reserve_workspace(graph, v);
+    if (graph->scoring_only)
+        return;
+    reserve_occurrences(graph, run->rows);
+    for (uint32_t level = 0; level < LEVELS; level++)
+        reserve_partials(graph, v, (enum level)level);
+    if (graph->n_groups > graph->capacity_groups) {
+        graph->capacity_groups = graph->n_groups;
+        graph->trained_groups = fr_realloc(graph->trained_groups, graph->capacity_groups, 1);
+    }
+}

@@ -1,0 +1,30 @@
+/* What the learning half of the graph shares: optimizers, state, statistics, losses and the step. Private to
+ * parameters.c, optimizers.c, state.c, statistics.c, loss.c and update.c. */
+#ifndef FR_GRAPH_LEARNING_H
+#define FR_GRAPH_LEARNING_H
+
+#include "base/buffer.h"
+#include "network.h"
+
+/* ---- optimizers.c ---- */
+
+/* Factor of the rate after `samples` trained ones: min(1, (samples + 1) / warmup) max(floor, rate^(samples / decay)).
+ */
+double fr_schedule_factor(const struct fr_conf_optimizer *conf, uint64_t samples);
+/* The optimizers of this step in parameter states and table parts: scheduled rates, Adam's corrections, clip_norm's
+ * scales. Gradients are complete. */
+void fr_graph_begin_step(struct fr_graph *graph);
+
+/* ---- statistics.c ---- */
+
+void fr_graph_make_statistics(struct fr_graph *graph);
+void fr_graph_free_statistics(struct fr_graph *graph);
+/* What the trained samples of this batch make of the statistics, aside; false when a number would not be finite. Node
+ * values are those of the (training) forward pass. */
+bool fr_graph_stage_statistics(struct graph_run *run);
+void fr_graph_commit_statistics(struct fr_graph *graph);
+void fr_graph_put_statistics(const struct fr_graph *graph, struct fr_buffer *out);
+/* FR_E_CORRUPT, FR_E_MISMATCH; `write`: takes them over, which must have been tried without. */
+enum fr_status fr_graph_take_statistics(struct fr_graph *graph, struct fr_reader *r, bool write) FR_MUST_CHECK;
+
+#endif

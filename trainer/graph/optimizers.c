@@ -1,0 +1,205 @@
+/* Optimizers as configured: where each may stand, schedules, and what every parameter and part gets for one step.
+ *
+ * A rate depends on the number of samples trained before the step, which the graph counts and saves: interrupting a
+ * run changes no rate. Factors are computed in double by multiplication, division and sqrt only, so that every machine
+ * and libm agrees. Owner thread: the graph's. Does not: apply rules
+ * (ops/row.h). */
+#include "learning.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum { FRACTION_BITS = 48 }; /* of the exponent of a decay: the next bit moves the factor by less than 1e-13 */
+
+struct fr_optimizer fr_graph_optimizer_of(const struct fr_conf_optimizer *conf)
+{
+    static const enum fr_update_kind kinds[] = {
+        [FR_OPT_SGD] = FR_UPDATE_SGD,
+        [FR_OPT_ADAGRAD] = FR_UPDATE_ADAGRAD,
+        [FR_OPT_ADAGRAD_ROWWISE] = FR_UPDATE_ADAGRAD_ROWWISE,
+        [FR_OPT_ADAM] = FR_UPDATE_ADAM,
+        [FR_OPT_FTRL] = FR_UPDATE_FTRL,
+        [FR_OPT_MOMENTUM] = FR_UPDATE_MOMENTUM,
+        [FR_OPT_RMSPROP] = FR_UPDATE_RMSPROP,
+        [FR_OPT_ADAM_ROWWISE] = FR_UPDATE_ADAM_ROWWISE,
+        [FR_OPT_GROUP_FTRL] = FR_UPDATE_GROUP_FTRL,
+        [FR_OPT_ADAMW] = FR_UPDATE_ADAMW,
+    };
+    return (struct fr_optimizer){.kind = kinds[conf->kind],
+                                 .lr = conf->lr,
+                                 .eps = conf->eps,
+                                 .beta1 = conf->beta1,
+                                 .beta2 = conf->beta2,
+                                 .momentum = conf->momentum,
+                                 .rho = conf->rho,
+                                 .beta = conf->beta,
+                                 .l21 = conf->l21,
+                                 .l1 = conf->l1,
+                                 .l2 = conf->l2,
+                                 .weight_decay = conf->weight_decay,
+                                 .clip_value = conf->clip_value,
+                                 .clip_norm = conf->clip_norm};
+}
+
+/* ---- where an optimizer may stand ---- */
+
+/* What ops/row.h relies on for values that stay finite; NULL: all is well. */
+static const char *fault_of(const struct fr_conf_optimizer *o)
+{
+    const float penalties[] = {o->l1, o->l2, o->l21, o->weight_decay, o->beta, o->initial},
+                decays[] = {o->beta1, o->beta2, o->momentum, o->rho}, clips[] = {o->clip_value, o->clip_norm};
+    bool ftrl = o->kind == FR_OPT_FTRL || o->kind == FR_OPT_GROUP_FTRL;
+    bool divides = !ftrl && o->kind != FR_OPT_SGD && o->kind != FR_OPT_MOMENTUM;
+    if (!(o->lr > 0.0f && o->lr <= 1e6f))
+        return "lr must lie in (0, 1e6]";
+    if (divides && !(o->eps > 0.0f && o->eps <= 1.0f))
+        return "eps must lie in (0, 1]";
+    for (size_t i = 0; i < FR_ARRAY_LEN(penalties); i++)
+        if (!(penalties[i] >= 0.0f && penalties[i] <= 1e6f))
+            return "penalties, beta and initial must lie in [0, 1e6]";
+    for (size_t i = 0; i < FR_ARRAY_LEN(decays); i++)
+        if (!(decays[i] >= 0.0f && decays[i] < 1.0f))
+            return "decay rates must lie in [0, 1)";
+    for (size_t i = 0; i < FR_ARRAY_LEN(clips); i++)
+        if (!(clips[i] >= 0.0f && isfinite(clips[i])))
+            return "clip_value and clip_norm must not be negative";
+    if (o->decay_samples > 0 &&
+        !(o->decay_rate > 0.0f && o->decay_rate <= 1.0f && o->decay_floor >= 0.0f && o->decay_floor <= 1.0f))
+        return "decay_rate must lie in (0, 1], decay_floor in [0, 1]";
+    if (ftrl && (o->warmup_samples > 0 || o->decay_samples > 0))
+        return "ftrl has no schedule: its closed form would rescale all earlier steps with the rate";
+    return NULL;
+}
+
+static enum fr_status check_dense(const struct fr_conf_optimizer *o, const char *where, struct fr_err *err)
+{
+    if (o->kind == FR_OPT_ADAGRAD_ROWWISE || o->kind == FR_OPT_ADAM_ROWWISE || o->kind == FR_OPT_GROUP_FTRL)
+        return fr_err_set(err, FR_E_INVALID, "%s: adagrad_rowwise, adam_rowwise and group_ftrl are for rows of tables",
+                          where);
+    const char *fault = fault_of(o);
+    return fault ? fr_err_set(err, FR_E_INVALID, "%s: %s", where, fault) : FR_OK;
+}
+
+static enum fr_status check_part(const struct fr_conf_table *table, uint32_t p, struct fr_err *err)
+{
+    const struct fr_conf_optimizer *o = &table->parts[p].optimizer;
+    const char *fault =
+        o->kind == FR_OPT_ADAMW ? "adamw is for layers: rows are touched too seldom to decay" : fault_of(o);
+    return fault ? fr_err_set(err, FR_E_INVALID, "table `%s`, part `%s`: %s", table->name, table->parts[p].name, fault)
+                 : FR_OK;
+}
+
+enum fr_status fr_graph_check_optimizers(const struct fr_conf *conf, struct fr_err *err)
+{
+    enum fr_status status = check_dense(&conf->dense_optimizer, "network.optimizer", err);
+    for (uint32_t l = 0; l < conf->n_layers && status == FR_OK; l++) {
+        char where[FR_NAME_MAX + 32];
+        snprintf(where, sizeof(where), "layer `%s`: optimizer", conf->layers[l].name);
+        if (conf->layers[l].has_optimizer)
+            status = check_dense(&conf->layers[l].optimizer, where, err);
+    }
+    for (uint32_t t = 0; t < conf->n_tables; t++)
+        for (uint32_t p = 0; p < conf->tables[t].n_parts && status == FR_OK; p++)
+            status = check_part(&conf->tables[t], p, err);
+    return status;
+}
+
+/* ---- schedules ---- */
+
+/* base^(n / d), 0 < base <= 1: the whole part by squaring, the fraction bit by bit by square roots. */
+static double power_of_ratio(double base, uint64_t n, uint64_t d)
+{
+    double result = 1.0, square = base, root = base;
+    for (uint64_t whole = n / d; whole > 0; whole >>= 1) {
+        if (whole & 1)
+            result *= square;
+        square *= square;
+    }
+    double fraction = (double)(n % d) / (double)d;
+    for (int i = 0; i < FRACTION_BITS && fraction > 0.0; i++) {
+        root = sqrt(root);
+        fraction *= 2.0;
+        if (fraction >= 1.0) {
+            fraction -= 1.0;
+            result *= root;
+        }
+    }
+    return result;
+}
+
+double fr_schedule_factor(const struct fr_conf_optimizer *conf, uint64_t samples)
+{
+    double factor = 1.0;
+    if (conf->warmup_samples > 0 && samples < conf->warmup_samples)
+        factor = (double)(samples + 1) / (double)conf->warmup_samples;
+    if (conf->decay_samples > 0) {
+        double decay = power_of_ratio((double)conf->decay_rate, samples, conf->decay_samples);
+        factor *= decay > (double)conf->decay_floor ? decay : (double)conf->decay_floor;
+    }
+    return factor;
+}
+
+static struct fr_optimizer optimizer_at(const struct fr_conf_optimizer *conf, uint64_t samples)
+{
+    struct fr_optimizer optimizer = fr_graph_optimizer_of(conf);
+    optimizer.lr = (float)((double)conf->lr * fr_schedule_factor(conf, samples));
+    return optimizer;
+}
+
+/* ---- one step ---- */
+
+static void square_task(void *context, size_t index, size_t worker)
+{
+    const struct fr_graph *graph = context;
+    const struct dense_task *task = &graph->dense_tasks[index];
+    const struct parameter_state *state = &graph->parameter_states[task->parameter];
+    (void)worker;
+    graph->dense_squares[index] = 0.0;
+    if (state->conf->clip_norm > 0.0f)
+        graph->dense_squares[index] = graph->ops->sum_squares(task->end - task->begin, state->gradient + task->begin);
+}
+
+/* gradient_scale of every live parameter: blocks are joined in ascending order. */
+static void clip_norms(struct fr_graph *graph)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < graph->n_dense_tasks; i++)
+        any |= graph->parameter_states[graph->dense_tasks[i].parameter].conf->clip_norm > 0.0f;
+    if (!any)
+        return;
+    fr_graph_run_tasks(graph, graph->n_dense_tasks, square_task, graph);
+    for (uint32_t i = 0; i < graph->n_dense_tasks;) {
+        uint32_t parameter = graph->dense_tasks[i].parameter;
+        double squares = 0.0;
+        for (; i < graph->n_dense_tasks && graph->dense_tasks[i].parameter == parameter; i++)
+            squares += graph->dense_squares[i];
+        struct parameter_state *state = &graph->parameter_states[parameter];
+        state->gradient_scale = fr_clip_scale((float)sqrt(squares), state->conf->clip_norm);
+    }
+}
+
+void fr_graph_begin_step(struct fr_graph *graph)
+{
+    uint64_t samples = graph->trained_samples;
+    const struct fr_conf_optimizer *last = NULL;
+    struct fr_optimizer optimizer = {0};
+    struct fr_adam_factors factors = {0};
+    for (size_t p = 0; p < graph->n_parameters; p++) {
+        struct parameter_state *state = &graph->parameter_states[p];
+        if (!state->gradient)
+            continue;
+        if (state->conf != last) { /* parameters of a layer, and mostly of all layers, share one */
+            last = state->conf;
+            optimizer = optimizer_at(last, samples);
+            factors = fr_adam_correct(&optimizer, graph->steps + 1);
+        }
+        state->optimizer = optimizer;
+        state->gradient_scale = 1.0f;
+        state->step_size = factors.step_size;
+        state->second_scale = factors.second_scale;
+    }
+    clip_norms(graph);
+    for (uint32_t t = 0; t < graph->conf->n_tables; t++)
+        for (uint32_t p = 0; p < graph->tables[t].n_parts; p++)
+            graph->tables[t].parts[p].optimizer = optimizer_at(&graph->conf->tables[t].parts[p].optimizer, samples);
+}

@@ -1,0 +1,96 @@
+/* What the forward and backward passes share: chunks and the rows of nodes in them. Private to both. */
+#ifndef FR_GRAPH_PASSES_H
+#define FR_GRAPH_PASSES_H
+
+#include "network.h"
+
+/* conf->chunk_rows entries of a level, with all their steps. */
+struct chunk {
+    enum level level;
+    uint32_t index; /* within its level */
+    uint32_t first, entries;
+    uint32_t worker;
+};
+
+/* Rows of a space that a chunk computes: `count` of them (whole chunks of vectors where the backend's bits depend on a
+ * row's place), of which `real` belong to entries. */
+struct rows {
+    uint32_t begin, count, real;
+};
+
+static inline uint32_t fr_level_entries(const struct fr_graph *graph, enum level level)
+{
+    return level == LEVEL_SAMPLE ? graph->n_samples : graph->n_groups;
+}
+
+static inline uint32_t fr_level_chunks(const struct fr_graph *graph, enum level level)
+{
+    return fr_blocks_of(fr_level_entries(graph, level), graph->conf->chunk_rows);
+}
+
+static inline struct chunk fr_chunk_of(const struct fr_graph *graph, enum level level, size_t index, size_t worker)
+{
+    uint32_t size = graph->conf->chunk_rows, n = fr_level_entries(graph, level);
+    struct chunk c = {.level = level, .index = (uint32_t)index, .worker = (uint32_t)worker};
+    c.first = c.index * size;
+    c.entries = n - c.first < size ? n - c.first : size;
+    return c;
+}
+
+static inline struct rows fr_rows_of(const struct fr_graph *graph, uint32_t space, const struct chunk *c)
+{
+    const struct space *s = &graph->variant->spaces[space];
+    if (s->slot != FR_NO_INDEX) {
+        uint32_t begin = s->begin[c->first], count = s->begin[c->first + c->entries] - begin;
+        return (struct rows){begin, count, count};
+    }
+    return (struct rows){c->first, graph->ops->rows_independent ? c->entries : graph->conf->chunk_rows, c->entries};
+}
+
+static inline struct fr_steps fr_steps_of(const struct fr_graph *graph, uint32_t space, const struct chunk *c)
+{
+    const struct space *s = &graph->variant->spaces[space];
+    return (struct fr_steps){s->begin, s->masked, c->first, c->first + c->entries};
+}
+
+static inline const struct node *fr_argument(const struct fr_graph *graph, const struct node *node, uint32_t i)
+{
+    return &graph->variant->nodes[node->arguments[i].node];
+}
+
+/* Row `row` of what a node keeps from forward to backward. */
+static inline struct fr_view fr_node_extra(const struct node *node, uint32_t row)
+{
+    return (struct fr_view){node->extra ? node->extra + (size_t)row * node->extra_width : NULL, node->extra_width};
+}
+
+/* Whether this batch's rows are so few that kernels are read as they are. */
+static inline bool fr_reads_directly(const struct fr_graph *graph, const struct linear *linear)
+{
+    const struct variant *v = graph->variant;
+    return v->spaces[v->nodes[linear->node].space].rows <= FR_DIRECT_ROWS;
+}
+
+/* Blocks of rows the gradient of a kernel is summed over, joined in ascending order. */
+static inline uint32_t fr_linear_blocks(const struct linear *linear, uint32_t rows)
+{
+    bool split = rows > FR_SUM_ROWS && (size_t)linear->in * linear->out <= FR_SUM_VALUES;
+    return split ? fr_blocks_of(rows, FR_SUM_ROWS) : 1;
+}
+
+/* forward_prepare.c: the variant of this batch, memory for it, rows of its spaces. */
+void fr_graph_prepare(struct graph_run *run);
+
+/* forward.c: a dropout's masks for rows `r`; views are left to set. */
+struct fr_dropout fr_graph_dropout(const struct fr_graph *graph, const struct node *node, struct rows r);
+
+/* backward_nodes.c: gives the gradient of a node to its arguments, or adds its parameters' partial sums. Nodes of the
+ * chunk's level; what goes from samples to groups is left to fr_graph_backward_collapse, for a chunk of groups. */
+void fr_graph_backward_node(const struct graph_run *run, const struct node *node, const struct chunk *c);
+void fr_graph_backward_collapse(const struct graph_run *run, const struct node *node, const struct chunk *c);
+/* backward_kernels.c: packs the chunk's output gradients; then all parameters' gradients of the batch. */
+void fr_graph_pack_gradients(const struct fr_graph *graph, const struct linear *linear, struct rows r);
+void fr_graph_parameter_gradients(struct graph_run *run);
+void fr_graph_zero_gradients(const struct fr_graph *graph, const struct node *node, struct rows r);
+
+#endif

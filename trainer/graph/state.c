@@ -1,0 +1,180 @@
+/* Optimizer state of the dense parameters: memory, and as bytes for the section "dense_state".
+ *
+ * Only parameters a loss reaches have state. The bytes hold what a run needs to go on as if it had not stopped: steps,
+ * trained samples (schedules), moments, and the accumulators behind the published statistics; parameter values travel
+ * in their own section. Invariant: everything is checked before anything changes. Owner thread: the graph's. */
+#include "learning.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LINE_FLOATS = 16, ALIGNMENT = 64, STATE_VERSION = 2 };
+
+static float *floats(size_t n)
+{
+    return fr_alloc_aligned(ALIGNMENT, (n ? n : 1) * sizeof(float));
+}
+
+/* Arrays of state of a parameter. */
+static uint32_t states_of(const struct fr_graph *graph, size_t p)
+{
+    const struct parameter_state *state = &graph->parameter_states[p];
+    return state->gradient ? fr_dense_states(fr_graph_optimizer_of(state->conf).kind) : 0;
+}
+
+static void make_state(struct fr_graph *graph, size_t p)
+{
+    struct parameter_state *state = &graph->parameter_states[p];
+    size_t n = graph->parameters[p].n_values;
+    state->gradient = floats(n);
+    uint32_t states = states_of(graph, p);
+    if (states > 0)
+        state->state0 = floats(n);
+    if (states > 1)
+        state->state1 = floats(n);
+    for (size_t i = 0; state->conf->kind == FR_OPT_ADAGRAD && i < n; i++)
+        state->state0[i] = state->conf->initial;
+}
+
+static void list_blocks(struct fr_graph *graph)
+{
+    size_t blocks = 0;
+    for (size_t p = 0; p < graph->n_parameters; p++)
+        blocks += fr_blocks_of(graph->parameters[p].n_values, FR_DENSE_BLOCK);
+    graph->dense_tasks = fr_alloc(blocks, sizeof(*graph->dense_tasks));
+    for (uint32_t p = 0; p < graph->n_parameters; p++) {
+        size_t n = graph->parameter_states[p].gradient ? graph->parameters[p].n_values : 0;
+        for (size_t i = 0; i < n; i += FR_DENSE_BLOCK)
+            graph->dense_tasks[graph->n_dense_tasks++] =
+                (struct dense_task){p, i, n - i < FR_DENSE_BLOCK ? n : i + FR_DENSE_BLOCK};
+    }
+    graph->dense_squares = fr_alloc(graph->n_dense_tasks, sizeof(*graph->dense_squares));
+}
+
+static void make_table(struct fr_graph *graph, uint32_t t)
+{
+    struct table_state *table = &graph->tables[t];
+    const struct fr_row_layout *layout = &graph->layouts[t];
+    size_t scratch = 0;
+    table->n_parts = layout->n_parts;
+    for (uint32_t p = 0; p < layout->n_parts; p++) {
+        table->parts[p] = (struct fr_row_part){
+            .value_offset = layout->parts[p].value_offset,
+            .dim = layout->parts[p].dim,
+            .state_offset = layout->parts[p].state_offset,
+            .optimizer = fr_graph_optimizer_of(&graph->conf->tables[t].parts[p].optimizer),
+        };
+        scratch += (size_t)(layout->parts[p].dim + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS;
+    }
+    if (scratch > graph->scratch_floats)
+        graph->scratch_floats = scratch;
+}
+
+void fr_graph_make_states(struct fr_graph *graph)
+{
+    for (size_t p = 0; p < graph->n_parameters; p++)
+        if (graph->parameter_states[p].live && graph->parameters[p].trained)
+            make_state(graph, p);
+    list_blocks(graph);
+    for (uint32_t t = 0; t < graph->conf->n_tables; t++)
+        make_table(graph, t);
+    graph->row_block_begin = fr_alloc(graph->conf->n_tables + 1, sizeof(*graph->row_block_begin));
+    graph->worker_bits = fr_alloc(graph->workers, sizeof(*graph->worker_bits));
+    graph->scratch = floats(graph->workers * graph->scratch_floats);
+    fr_graph_make_statistics(graph);
+}
+
+void fr_graph_free_parameters(struct fr_graph *graph)
+{
+    for (size_t p = 0; p < graph->n_parameters; p++) {
+        free(graph->parameters[p].values);
+        free(graph->parameter_states[p].gradient);
+        free(graph->parameter_states[p].state0);
+        free(graph->parameter_states[p].state1);
+    }
+    fr_graph_free_statistics(graph);
+    free(graph->parameters);
+    free(graph->parameter_states);
+    free(graph->dense_tasks);
+    free(graph->dense_squares);
+    free(graph->row_block_begin);
+    free(graph->worker_bits);
+    free(graph->scratch);
+}
+
+/* ---- as bytes: little-endian ---- */
+
+/* version, number of parameters, steps, trained samples; per parameter: number of values, optimizer, arrays of state,
+ * the arrays; then the statistics. */
+void fr_graph_save_state(const struct fr_graph *graph, struct fr_buffer *out)
+{
+    fr_put_u32(out, STATE_VERSION);
+    fr_put_u64(out, graph->n_parameters);
+    fr_put_u64(out, graph->steps);
+    fr_put_u64(out, graph->trained_samples);
+    for (size_t p = 0; p < graph->n_parameters; p++) {
+        const struct parameter_state *state = &graph->parameter_states[p];
+        uint32_t states = states_of(graph, p);
+        size_t n = graph->parameters[p].n_values;
+        fr_put_u64(out, n);
+        fr_put_u32(out, state->conf ? (uint32_t)state->conf->kind : UINT32_MAX);
+        fr_put_u32(out, states);
+        if (states > 0)
+            fr_buffer_append(out, state->state0, n * sizeof(float));
+        if (states > 1)
+            fr_buffer_append(out, state->state1, n * sizeof(float));
+    }
+    fr_graph_put_statistics(graph, out);
+}
+
+static enum fr_status take_parameter(struct fr_graph *graph, size_t p, struct fr_reader *r, bool write)
+{
+    struct parameter_state *state = &graph->parameter_states[p];
+    uint32_t want = states_of(graph, p), kind = state->conf ? (uint32_t)state->conf->kind : UINT32_MAX;
+    uint64_t n = fr_take_u64(r);
+    uint32_t have_kind = fr_take_u32(r), have = fr_take_u32(r);
+    if (r->failed)
+        return FR_E_CORRUPT;
+    if (n != graph->parameters[p].n_values || have_kind != kind || have != want)
+        return FR_E_MISMATCH;
+    for (uint32_t s = 0; s < want; s++) {
+        const uint8_t *values = fr_take(r, (size_t)n * sizeof(float));
+        if (!values)
+            return FR_E_CORRUPT;
+        if (write)
+            memcpy(s == 0 ? state->state0 : state->state1, values, (size_t)n * sizeof(float));
+    }
+    return FR_OK;
+}
+
+static enum fr_status take_state(struct fr_graph *graph, struct fr_reader *r, bool write)
+{
+    uint32_t version = fr_take_u32(r);
+    uint64_t n_parameters = fr_take_u64(r), steps = fr_take_u64(r), samples = fr_take_u64(r);
+    if (r->failed)
+        return FR_E_CORRUPT;
+    if (version != STATE_VERSION || n_parameters != graph->n_parameters)
+        return FR_E_MISMATCH;
+    for (size_t p = 0; p < graph->n_parameters; p++) {
+        enum fr_status status = take_parameter(graph, p, r, write);
+        if (status != FR_OK)
+            return status;
+    }
+    enum fr_status status = fr_graph_take_statistics(graph, r, write);
+    if (status != FR_OK)
+        return status;
+    if (r->at != r->end)
+        return FR_E_CORRUPT;
+    if (write) {
+        graph->steps = steps;
+        graph->trained_samples = samples;
+    }
+    return FR_OK;
+}
+
+enum fr_status fr_graph_restore_state(struct fr_graph *graph, const uint8_t *bytes, size_t size)
+{
+    struct fr_reader check = {.at = bytes, .end = bytes + size}, take = check;
+    enum fr_status status = take_state(graph, &check, false);
+    return status == FR_OK ? take_state(graph, &take, true) : status;
+}

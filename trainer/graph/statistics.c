@@ -1,0 +1,339 @@
+/* Statistics of trained samples: standardized numbers and dice.
+ *
+ * Both are what EARLIER batches left (no gradient goes through them): training and serving see the same numbers. A
+ * batch's part in them is computed aside before its step and taken over after it, so a batch that is refused leaves no
+ * trace. Sums run over trained samples in their order, a shared entry counting once per trained sample of its group:
+ * every sample form gives the same bits.
+ *
+ * standardize: Welford 1962 per number in double, over all trained samples; the count stops at EFFECTIVE_COUNT_MAX,
+ * from where each sample takes away as much as it brings, so old data fades. Published variance = (M2 + 1) / (count +
+ * 1): one unit of prior, without which the second sample of a stream would be divided by nearly 0. dice: batch mean and
+ * variance (biased), moving average with DICE_KEEP (Zhou et al. 2018); its state is what is published. Owner thread:
+ * the graph's; chunks and slots go to the pool. Does not: read untrained samples. */
+#include "learning.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EFFECTIVE_COUNT_MAX 1e7
+#define DICE_KEEP 0.99
+
+/* A standardized slot. */
+struct standard {
+    uint32_t slot, dim, mean; /* mean: parameter; the variance is the next */
+    double count, staged_count;
+    double *moments, *staged; /* [2 dim] mean, then M2 */
+};
+
+/* A dice activation. */
+struct dice {
+    uint32_t n, mean; /* parameter; the variance is the next */
+    float *staged;    /* [2 n] mean, then variance */
+    bool is_staged;
+};
+
+struct statistics {
+    uint32_t n_standards, n_dices;
+    struct standard *standards;
+    struct dice *dices;
+    double *partial;  /* [chunks][2 n] sums, then sums of squares, of the dice at hand */
+    uint64_t *counts; /* [chunks] */
+    size_t capacity_partial, capacity_chunks;
+    bool *finite; /* [n_standards] */
+};
+
+/* ---- life ---- */
+
+static bool is_mean(const struct fr_parameter *p)
+{
+    const char *slash = strrchr(p->name, '/');
+    return !p->trained && slash && strcmp(slash, "/mean") == 0;
+}
+
+static void add_standard(struct fr_graph *graph, uint32_t slot, uint32_t mean)
+{
+    struct statistics *all = graph->statistics;
+    struct standard *s = &all->standards[all->n_standards++];
+    *s = (struct standard){.slot = slot, .dim = graph->conf->slots[slot].dim, .mean = mean};
+    s->moments = fr_alloc(2 * (size_t)s->dim, sizeof(*s->moments));
+    s->staged = fr_alloc(2 * (size_t)s->dim, sizeof(*s->staged));
+}
+
+void fr_graph_make_statistics(struct fr_graph *graph)
+{
+    const struct fr_conf *conf = graph->conf;
+    struct statistics *all = graph->statistics = fr_alloc(1, sizeof(*all));
+    all->standards = fr_alloc(conf->n_slots, sizeof(*all->standards));
+    all->finite = fr_alloc(conf->n_slots, sizeof(*all->finite));
+    all->dices = fr_alloc(graph->n_parameters, sizeof(*all->dices));
+    for (uint32_t p = 0; p < graph->n_parameters; p++) {
+        if (!is_mean(&graph->parameters[p]) || !graph->parameter_states[p].conf)
+            continue;
+        struct dice *d = &all->dices[all->n_dices++];
+        *d = (struct dice){.n = (uint32_t)graph->parameters[p].n_values, .mean = p};
+        d->staged = fr_alloc(2 * (size_t)d->n, sizeof(*d->staged));
+    }
+    uint32_t mean = (uint32_t)graph->n_parameters; /* slots' come last, two each, in their order */
+    for (uint32_t s = 0; s < conf->n_slots; s++)
+        if (conf->slots[s].kind == FR_SLOT_DENSE && conf->slots[s].transform == FR_TRANSFORM_STANDARDIZE)
+            mean -= 2;
+    for (uint32_t s = 0; s < conf->n_slots; s++)
+        if (conf->slots[s].kind == FR_SLOT_DENSE && conf->slots[s].transform == FR_TRANSFORM_STANDARDIZE) {
+            add_standard(graph, s, mean);
+            mean += 2;
+        }
+}
+
+void fr_graph_free_statistics(struct fr_graph *graph)
+{
+    struct statistics *all = graph->statistics;
+    if (!all)
+        return;
+    for (uint32_t i = 0; i < all->n_standards; i++) {
+        free(all->standards[i].moments);
+        free(all->standards[i].staged);
+    }
+    for (uint32_t i = 0; i < all->n_dices; i++)
+        free(all->dices[i].staged);
+    free(all->standards);
+    free(all->finite);
+    free(all->dices);
+    free(all->partial);
+    free(all->counts);
+    free(all);
+    graph->statistics = NULL;
+}
+
+/* ---- standardize ---- */
+
+static void add_sample(struct standard *s, const float *x)
+{
+    double *mean = s->staged, *squares = s->staged + s->dim;
+    bool full = s->staged_count >= EFFECTIVE_COUNT_MAX;
+    if (!full)
+        s->staged_count += 1.0;
+    double n = s->staged_count, keep = full ? (n - 1.0) / n : 1.0;
+    for (uint32_t j = 0; j < s->dim; j++) {
+        double delta = (double)x[j] - mean[j];
+        mean[j] += delta / n;
+        squares[j] = squares[j] * keep + delta * ((double)x[j] - mean[j]);
+    }
+}
+
+static float published_variance(const struct standard *s, double count, const double *moments, uint32_t j)
+{
+    return (float)((moments[s->dim + j] + 1.0) / (count + 1.0));
+}
+
+static void stage_standard(void *context, size_t index, size_t worker)
+{
+    const struct graph_run *run = context;
+    const struct fr_graph *graph = run->graph;
+    struct standard *s = &graph->statistics->standards[index];
+    const struct fr_column *column = &run->batch->columns[s->slot];
+    (void)worker;
+    s->staged_count = s->count;
+    memcpy(s->staged, s->moments, 2 * (size_t)s->dim * sizeof(*s->staged));
+    for (uint32_t i = 0; i < run->batch->n_samples; i++) {
+        size_t entry = column->shared ? run->batch->group_of[i] : i;
+        if (graph->trained[i])
+            add_sample(s, column->dense + entry * s->dim);
+    }
+    bool finite = true;
+    for (uint32_t j = 0; j < s->dim; j++)
+        finite &= isfinite((float)s->staged[j]) && isfinite(published_variance(s, s->staged_count, s->staged, j));
+    graph->statistics->finite[index] = finite;
+}
+
+static void publish_standard(struct fr_graph *graph, const struct standard *s)
+{
+    float *mean = graph->parameters[s->mean].values, *variance = graph->parameters[s->mean + 1].values;
+    for (uint32_t j = 0; j < s->dim; j++) {
+        mean[j] = (float)s->moments[j];
+        variance[j] = published_variance(s, s->count, s->moments, j);
+    }
+}
+
+/* ---- dice ---- */
+
+struct dice_run {
+    const struct graph_run *run;
+    const struct node *node;
+};
+
+/* Adds rows [begin, begin + count) of x, without masked ones. */
+static uint64_t add_rows(const struct dice_run *dice, struct fr_moments *sums, uint32_t begin, uint32_t count,
+                         const uint8_t *masked)
+{
+    const struct variant *v = dice->run->graph->variant;
+    const struct node *from = &v->nodes[dice->node->arguments[0].node];
+    uint64_t added = 0;
+    for (uint32_t i = begin; i < begin + count;) {
+        uint32_t run = 0; /* of unmasked rows */
+        while (i + run < begin + count && !(masked && masked[i + run]))
+            run++;
+        sums->m = run;
+        sums->x = fr_node_values(v, from, i);
+        if (run > 0)
+            dice->run->graph->ops->moments(sums);
+        added += run;
+        i += run ? run : 1;
+    }
+    return added;
+}
+
+/* Sums over the rows that the trained samples of a chunk read. */
+static void sum_chunk(void *context, size_t index, size_t worker)
+{
+    const struct dice_run *dice = context;
+    const struct fr_graph *graph = dice->run->graph;
+    const struct variant *v = graph->variant;
+    const struct space *space = &v->spaces[dice->node->space];
+    uint32_t n = dice->node->width, first = (uint32_t)index * graph->conf->chunk_rows;
+    uint32_t end =
+        graph->n_samples - first < graph->conf->chunk_rows ? graph->n_samples : first + graph->conf->chunk_rows;
+    double *sum = graph->statistics->partial + index * 2 * n;
+    struct fr_moments sums = {.n = n, .sum = sum, .square = sum + n};
+    uint64_t count = 0;
+    (void)worker;
+    memset(sum, 0, 2 * (size_t)n * sizeof(*sum));
+    for (uint32_t i = first; i < end; i++) {
+        if (!graph->trained[i])
+            continue;
+        uint32_t entry = space->level == LEVEL_GROUP ? dice->run->batch->group_of[i] : i;
+        if (space->slot == FR_NO_INDEX)
+            count += add_rows(dice, &sums, entry, 1, NULL);
+        else
+            count += add_rows(dice, &sums, space->begin[entry], space->begin[entry + 1] - space->begin[entry],
+                              space->masked);
+    }
+    graph->statistics->counts[index] = count;
+}
+
+static bool stage_dice(const struct graph_run *run, const struct node *node, struct dice *d)
+{
+    struct fr_graph *graph = run->graph;
+    struct statistics *all = graph->statistics;
+    size_t chunks = fr_blocks_of(graph->n_samples, graph->conf->chunk_rows);
+    if (chunks * 2 * d->n > all->capacity_partial) {
+        all->capacity_partial = chunks * 2 * d->n;
+        all->partial = fr_realloc(all->partial, all->capacity_partial, sizeof(*all->partial));
+    }
+    if (chunks > all->capacity_chunks) {
+        all->capacity_chunks = chunks;
+        all->counts = fr_realloc(all->counts, chunks, sizeof(*all->counts));
+    }
+    struct dice_run dice = {run, node};
+    fr_graph_run_tasks(graph, chunks, sum_chunk, &dice);
+    double count = 0.0;
+    for (size_t c = 0; c < chunks; c++)
+        count += (double)all->counts[c];
+    if (count == 0.0)
+        return true;
+    const float *mean = graph->parameters[d->mean].values, *variance = graph->parameters[d->mean + 1].values;
+    bool finite = true;
+    for (uint32_t j = 0; j < d->n; j++) {
+        double sum = 0.0, square = 0.0;
+        for (size_t c = 0; c < chunks; c++) {
+            sum += all->partial[c * 2 * d->n + j];
+            square += all->partial[c * 2 * d->n + d->n + j];
+        }
+        double average = sum / count, spread = square / count - average * average;
+        d->staged[j] = (float)(DICE_KEEP * (double)mean[j] + (1.0 - DICE_KEEP) * average);
+        d->staged[d->n + j] =
+            (float)(DICE_KEEP * (double)variance[j] + (1.0 - DICE_KEEP) * (spread > 0.0 ? spread : 0.0));
+        finite &= isfinite(d->staged[j]) && isfinite(d->staged[d->n + j]);
+    }
+    d->is_staged = true;
+    return finite;
+}
+
+static struct dice *dice_of(const struct statistics *all, int32_t mean)
+{
+    for (uint32_t i = 0; i < all->n_dices; i++)
+        if (all->dices[i].mean == (uint32_t)mean)
+            return &all->dices[i];
+    FR_CHECK(!"a dice activation without statistics");
+    return NULL;
+}
+
+/* ---- a batch ---- */
+
+bool fr_graph_stage_statistics(struct graph_run *run)
+{
+    struct fr_graph *graph = run->graph;
+    struct statistics *all = graph->statistics;
+    const struct variant *v = graph->variant;
+    bool finite = true;
+    fr_graph_run_tasks(graph, all->n_standards, stage_standard, run);
+    for (uint32_t i = 0; i < all->n_standards; i++)
+        finite &= all->finite[i];
+    for (uint32_t i = 0; i < all->n_dices; i++)
+        all->dices[i].is_staged = false;
+    for (uint32_t n = 0; n < v->n_nodes && all->n_dices > 0; n++) {
+        const struct node *node = &v->nodes[n];
+        if (node->kind == NODE_ACTIVATE && node->activation == FR_ACTIVATE_DICE)
+            finite &= stage_dice(run, node, dice_of(all, node->mean));
+    }
+    return finite;
+}
+
+void fr_graph_commit_statistics(struct fr_graph *graph)
+{
+    struct statistics *all = graph->statistics;
+    for (uint32_t i = 0; i < all->n_standards; i++) {
+        struct standard *s = &all->standards[i];
+        s->count = s->staged_count;
+        memcpy(s->moments, s->staged, 2 * (size_t)s->dim * sizeof(*s->moments));
+        publish_standard(graph, s);
+    }
+    for (uint32_t i = 0; i < all->n_dices; i++) {
+        const struct dice *d = &all->dices[i];
+        if (!d->is_staged)
+            continue;
+        memcpy(graph->parameters[d->mean].values, d->staged, d->n * sizeof(float));
+        memcpy(graph->parameters[d->mean + 1].values, d->staged + d->n, d->n * sizeof(float));
+    }
+}
+
+/* ---- as bytes ---- */
+
+/* number of slots; per slot: dim, count, means, M2. dice has no more than its parameters. */
+void fr_graph_put_statistics(const struct fr_graph *graph, struct fr_buffer *out)
+{
+    const struct statistics *all = graph->statistics;
+    uint32_t n = all ? all->n_standards : 0;
+    fr_put_u32(out, n);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct standard *s = &all->standards[i];
+        fr_put_u32(out, s->dim);
+        fr_put_f64(out, s->count);
+        fr_buffer_append(out, s->moments, 2 * (size_t)s->dim * sizeof(*s->moments));
+    }
+}
+
+enum fr_status fr_graph_take_statistics(struct fr_graph *graph, struct fr_reader *r, bool write)
+{
+    struct statistics *all = graph->statistics;
+    uint32_t n = fr_take_u32(r);
+    if (r->failed)
+        return FR_E_CORRUPT;
+    if (n != (all ? all->n_standards : 0))
+        return FR_E_MISMATCH;
+    for (uint32_t i = 0; i < n; i++) {
+        struct standard *s = &all->standards[i];
+        uint32_t dim = fr_take_u32(r);
+        if (!r->failed && dim != s->dim)
+            return FR_E_MISMATCH;
+        const uint8_t *count = fr_take(r, sizeof(double));
+        const uint8_t *moments = fr_take(r, 2 * (size_t)s->dim * sizeof(double));
+        if (!count || !moments)
+            return FR_E_CORRUPT;
+        if (write) {
+            memcpy(&s->count, count, sizeof(s->count));
+            memcpy(s->moments, moments, 2 * (size_t)s->dim * sizeof(double));
+        }
+    }
+    return FR_OK;
+}
