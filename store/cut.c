@@ -190,6 +190,7 @@ static void take_room(struct fr_cut *cut, struct fr_stage *stage)
 void fr_store_cut(struct fr_store *store, struct fr_stage *stage)
 {
     struct fr_cut *cut = store->cut;
+    store->undoable = false;
     size_t n_shards = (size_t)store->n_tables * FR_SHARDS, total = 0;
     for (size_t i = 0; i < n_shards; i++) {
         cut->ranges[i].begin = total;

@@ -93,6 +93,7 @@ static uint32_t next_slice_bits(uint32_t bits, uint64_t entries, uint32_t slice_
 void fr_store_slice(struct fr_store *store, uint64_t batch_number, int64_t watermark_ms)
 {
     struct slice slice = {.watermark_ms = watermark_ms};
+    store->undoable = false;
     for (uint32_t t = 0; t < store->n_tables; t++) {
         struct fr_table *table = &store->tables[t];
         if (batch_number % table->spec.expire_every != 0)

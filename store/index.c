@@ -122,14 +122,29 @@ static bool holds(const struct fr_generation *generation, const struct fr_entry 
     return (uintptr_t)entry >= begin && (uintptr_t)entry < begin + generation_bytes(generation);
 }
 
-void fr_index_erase(struct fr_index *index, struct fr_entry *entry)
+static struct fr_group *group_of(const struct fr_generation *generation, const struct fr_entry *entry)
 {
-    struct fr_generation *generation = holds(&index->now, entry) ? &index->now : &index->old;
+    FR_CHECK(generation->groups);
     FR_CHECK(holds(generation, entry));
     size_t g = ((uintptr_t)entry - (uintptr_t)generation->groups) / sizeof(struct fr_group);
     struct fr_group *group = &generation->groups[g];
+    FR_CHECK(group->tags[entry - group->entries] & FR_TAG_FULL);
+    return group;
+}
+
+void fr_index_uninsert(struct fr_index *index, struct fr_entry *entry, bool was_empty)
+{
+    struct fr_group *group = group_of(&index->now, entry);
+    group->tags[entry - group->entries] = was_empty ? FR_TAG_EMPTY : FR_TAG_DELETED;
+    index->now.used -= was_empty;
+    index->n_entries--;
+}
+
+void fr_index_erase(struct fr_index *index, struct fr_entry *entry)
+{
+    struct fr_generation *generation = holds(&index->now, entry) ? &index->now : &index->old;
+    struct fr_group *group = group_of(generation, entry);
     size_t slot = (size_t)(entry - group->entries);
-    FR_CHECK(group->tags[slot] & FR_TAG_FULL);
     /* With an empty tag in the group no probe ever went past it, so the place may be empty again. */
     if (fr_group_match(group->tags, FR_TAG_EMPTY)) {
         group->tags[slot] = FR_TAG_EMPTY;

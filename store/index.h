@@ -89,6 +89,9 @@ struct fr_entry *fr_index_find(const struct fr_index *index, uint64_t hash);
 /* The hash must be absent and prepared for. The entry is zeroed but for its hash. */
 struct fr_entry *fr_index_insert(struct fr_index *index, uint64_t hash);
 void fr_index_erase(struct fr_index *index, struct fr_entry *entry);
+/* Takes inserts back, the last one first, with no other change in between: every tag is again what it was.
+ * was_empty: the insert made index->now.used grow. */
+void fr_index_uninsert(struct fr_index *index, struct fr_entry *entry, bool was_empty);
 size_t fr_index_bytes(const struct fr_index *index);
 
 /* Calls visit for every entry whose hash, without its shard bits, begins with the `bits` bits of `slice`: groups in

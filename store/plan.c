@@ -12,6 +12,13 @@
  *
  * publish (by shard): keys, rows and occurrence lists into struct fr_rows, unique numbers shard after shard.
  *
+ * Shared columns have an entry per group of samples. An occurrence in one counts once per trained sample of the group
+ * and is resolved once, so entries, counters and dirty keys come out as if every sample had its own: distinct keys have
+ * the same order of first occurrence in both forms, and sums of clicks are kept in double, where adding the labels of a
+ * group first makes no difference.
+ *
+ * undo (by shard) takes resolve back from what the keys remember: the entry and the row's tail as they were.
+ *
  * Both many small tables and one large table split into enough tasks. Nothing depends on which worker ran what: every
  * order comes from the batch and from the keys' hashes. Sums over a key's samples go by occurrence number.
  *
@@ -20,9 +27,8 @@
  * that.
  *
  * Owner: the owner loop; one plan at a time. Does not: read or write row values beyond a new row's first ones. */
-#include "tables.h"
+#include "plan.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -30,188 +36,34 @@
 enum {
     UNIT_OCCURRENCES = 8192, /* a slot with more is split */
     BLOCK = 32,              /* keys between prefetch and use */
-    SAMPLE_BITS = 29,
+    ENTRY_BITS = 28,
 };
 
-/* What an occurrence may do, beside its sample number. */
-#define OCC_COUNTS ((uint32_t)1 << 31)  /* trained sample, slot admits */
-#define OCC_TRAINS ((uint32_t)1 << 30)  /* trained sample */
-#define OCC_TOUCHES ((uint32_t)1 << 29) /* trained sample, slot touches */
-#define OCC_SAMPLE (((uint32_t)1 << SAMPLE_BITS) - 1)
-
-struct plan_record {
-    uint64_t hash;
-    uint32_t occurrence;
-    uint32_t sample; /* OCC_* | sample number; after resolve: number of the key in its shard */
-};
-_Static_assert(sizeof(struct plan_record) == 16, "the largest scratch array");
-
-struct plan_key {
-    uint64_t hash;
-    struct fr_entry *entry;
-    float *row;
-    uint32_t n_occurrences, n_counted, n_touched;
-    float clicks;
-    bool trained;
-};
-
-struct plan_unit {
-    uint32_t slot, sample_begin, sample_end;
-    uint32_t at[FR_SHARDS]; /* counts, then where its next record of a shard goes */
-};
-
-struct plan_table {
-    uint32_t n_occurrences;
-    size_t capacity;
-    struct plan_record *records; /* [n_occurrences] by shard */
-    struct plan_key *keys;       /* a shard's keys begin where its records begin */
-    uint32_t begin[FR_SHARDS + 1];
-    uint32_t n_unique[FR_SHARDS];
-    uint32_t unique_begin[FR_SHARDS];
-};
-
-struct plan_worker { /* find-or-add table of resolve: number of the key + 1 */
-    uint32_t *heads;
-};
-
-struct fr_plan {
-    const struct fr_store *store;
-    struct plan_table *tables;
-    size_t n_units, capacity_units;
-    struct plan_unit *units;
-    size_t n_workers, capacity_heads;
-    struct plan_worker *workers;
-    /* The call in progress. */
-    const struct fr_batch *batch;
-    struct fr_rows *rows;
-    int64_t watermark_ms;
-};
-
-struct rows_box { /* what fr_store_rows_new really makes */
-    struct fr_rows rows;
-    size_t capacity[FR_TABLES_MAX];
-};
-
-/* ---- memory ---- */
-
-struct fr_plan *fr_plan_new(const struct fr_store *store)
-{
-    struct fr_plan *plan = fr_alloc(1, sizeof(*plan));
-    plan->store = store;
-    plan->tables = fr_alloc(store->n_tables, sizeof(*plan->tables));
-    plan->n_workers = fr_pool_workers(store->pool);
-    plan->workers = fr_alloc(plan->n_workers, sizeof(*plan->workers));
-    return plan;
-}
-
-void fr_plan_free(struct fr_plan *plan)
-{
-    if (!plan)
-        return;
-    for (uint32_t t = 0; t < plan->store->n_tables; t++) {
-        free(plan->tables[t].records);
-        free(plan->tables[t].keys);
-    }
-    for (size_t w = 0; w < plan->n_workers; w++)
-        free(plan->workers[w].heads);
-    free(plan->workers);
-    free(plan->tables);
-    free(plan->units);
-    free(plan);
-}
-
-size_t fr_plan_bytes(const struct fr_plan *plan)
-{
-    size_t bytes =
-        plan->capacity_units * sizeof(*plan->units) + plan->n_workers * plan->capacity_heads * sizeof(uint32_t);
-    for (uint32_t t = 0; t < plan->store->n_tables; t++)
-        bytes += plan->tables[t].capacity * (sizeof(struct plan_record) + sizeof(struct plan_key));
-    return bytes;
-}
-
-struct fr_rows *fr_store_rows_new(const struct fr_store *store)
-{
-    struct rows_box *box = fr_alloc(1, sizeof(*box));
-    box->rows.n_tables = store->n_tables;
-    box->rows.tables = fr_alloc(store->n_tables, sizeof(*box->rows.tables));
-    box->rows.n_slots = store->n_slots;
-    box->rows.slot_base = fr_alloc(store->n_slots, sizeof(*box->rows.slot_base));
-    return &box->rows;
-}
-
-static void release_table_rows(struct fr_table_rows *rows)
-{
-    free(rows->keys);
-    free(rows->rows);
-    free(rows->unique_of);
-    free(rows->occ_begin);
-    free(rows->occ);
-}
-
-void fr_store_rows_free(struct fr_rows *rows)
-{
-    if (!rows)
-        return;
-    for (uint32_t t = 0; t < rows->n_tables; t++)
-        release_table_rows(&rows->tables[t]);
-    free(rows->tables);
-    free(rows->slot_base);
-    free(rows); /* the box begins with it */
-}
-
-/* Half as much again beyond what is needed, so that slowly growing batches settle. */
-static size_t roomy(size_t n)
-{
-    return n + n / 2 + 16;
-}
-
-static void reserve_table(struct plan_table *table, struct fr_rows *rows, uint32_t t)
-{
-    size_t n = table->n_occurrences;
-    if (n > table->capacity || !table->records) {
-        table->capacity = roomy(n);
-        free(table->records);
-        free(table->keys);
-        table->records = fr_alloc(table->capacity, sizeof(*table->records));
-        table->keys = fr_alloc(table->capacity, sizeof(*table->keys));
-    }
-    struct rows_box *box = (struct rows_box *)(void *)rows;
-    struct fr_table_rows *out = &rows->tables[t];
-    if (n > box->capacity[t] || !out->keys) {
-        size_t capacity = roomy(n);
-        release_table_rows(out);
-        out->keys = fr_alloc(capacity, sizeof(*out->keys));
-        out->rows = fr_alloc(capacity, sizeof(*out->rows));
-        out->unique_of = fr_alloc(capacity, sizeof(*out->unique_of));
-        out->occ_begin = fr_alloc(capacity + 1, sizeof(*out->occ_begin));
-        out->occ = fr_alloc(capacity, sizeof(*out->occ));
-        box->capacity[t] = capacity;
-    }
-}
-
-static void reserve_heads(struct fr_plan *plan, size_t records_max)
-{
-    size_t need = 16;
-    while (need < 2 * records_max)
-        need *= 2;
-    if (need <= plan->capacity_heads)
-        return;
-    plan->capacity_heads = need;
-    for (size_t w = 0; w < plan->n_workers; w++) {
-        free(plan->workers[w].heads);
-        plan->workers[w].heads = fr_alloc(need, sizeof(uint32_t));
-    }
-}
+/* What an occurrence may do, beside its entry number. */
+#define OCC_COUNTS ((uint32_t)1 << 31)  /* some sample of the entry trains, slot admits */
+#define OCC_TRAINS ((uint32_t)1 << 30)  /* some sample of the entry trains */
+#define OCC_TOUCHES ((uint32_t)1 << 29) /* some sample of the entry trains, slot touches */
+#define OCC_SHARED ((uint32_t)1 << 28)  /* the entry is a group */
+#define OCC_ENTRY (((uint32_t)1 << ENTRY_BITS) - 1)
 
 /* ---- layout, count, scatter ---- */
 
-static void add_unit(struct fr_plan *plan, struct plan_unit unit)
+static void sum_groups(struct fr_plan *plan)
 {
-    if (plan->n_units == plan->capacity_units) {
-        plan->capacity_units = roomy(plan->n_units);
-        plan->units = fr_realloc(plan->units, plan->capacity_units, sizeof(*plan->units));
+    const struct fr_batch *batch = plan->batch;
+    fr_plan_reserve_groups(plan, batch->n_groups);
+    for (uint32_t g = 0; g < batch->n_groups; g++) {
+        struct plan_group group = {0};
+        for (uint32_t i = batch->group_begin[g]; i < batch->group_begin[g + 1]; i++) {
+            if (batch->role[i] != FR_ROLE_TRAIN)
+                continue;
+            group.n_trained++;
+            float click = plan->clicks ? plan->clicks[i] : 0.0f;
+            if (click > 0.0f) /* false for a masked label (NaN) */
+                group.clicks += (double)click;
+        }
+        plan->groups[g] = group;
     }
-    plan->units[plan->n_units++] = unit;
 }
 
 static void lay_out(struct fr_plan *plan)
@@ -219,29 +71,33 @@ static void lay_out(struct fr_plan *plan)
     const struct fr_store *store = plan->store;
     const struct fr_batch *batch = plan->batch;
     plan->n_units = 0;
+    bool shared = false;
     for (uint32_t t = 0; t < store->n_tables; t++)
         plan->tables[t].n_occurrences = 0;
     for (uint32_t s = 0; s < store->n_slots; s++) {
         plan->rows->slot_base[s] = 0;
         if (store->slots[s].table == FR_NO_INDEX)
             continue;
-        FR_CHECK(!batch->columns[s].shared); /* every slot is per sample in this version */
-        uint32_t n = batch->n_samples ? batch->columns[s].begin[batch->n_samples] : 0;
+        uint32_t n_entries = fr_batch_entries(batch, s);
+        uint32_t n = n_entries ? batch->columns[s].begin[n_entries] : 0;
         struct plan_table *table = &plan->tables[store->slots[s].table];
         plan->rows->slot_base[s] = table->n_occurrences;
         FR_CHECK(n <= UINT32_MAX - table->n_occurrences);
         table->n_occurrences += n;
         if (n == 0)
             continue;
+        shared |= batch->columns[s].shared;
         uint32_t pieces = n / UNIT_OCCURRENCES + 1;
-        uint32_t step = batch->n_samples / pieces + 1;
-        for (uint32_t i = 0; i < batch->n_samples; i += step) {
-            uint32_t end = batch->n_samples - i < step ? batch->n_samples : i + step;
-            add_unit(plan, (struct plan_unit){.slot = s, .sample_begin = i, .sample_end = end});
+        uint32_t step = n_entries / pieces + 1;
+        for (uint32_t i = 0; i < n_entries; i += step) {
+            uint32_t end = n_entries - i < step ? n_entries : i + step;
+            fr_plan_add_unit(plan, (struct plan_unit){.slot = s, .entry_begin = i, .entry_end = end});
         }
     }
+    if (shared)
+        sum_groups(plan);
     for (uint32_t t = 0; t < store->n_tables; t++)
-        reserve_table(&plan->tables[t], plan->rows, t);
+        fr_plan_reserve_table(plan, t);
 }
 
 static void count_unit(void *context, size_t index, size_t worker)
@@ -251,12 +107,12 @@ static void count_unit(void *context, size_t index, size_t worker)
     struct plan_unit *unit = &plan->units[index];
     const struct fr_column *column = &plan->batch->columns[unit->slot];
     uint32_t counts[FR_SHARDS] = {0};
-    for (uint32_t o = column->begin[unit->sample_begin]; o < column->begin[unit->sample_end]; o++)
+    for (uint32_t o = column->begin[unit->entry_begin]; o < column->begin[unit->entry_end]; o++)
         counts[fr_shard_of(fr_fmix64(column->keys[o]))]++;
     memcpy(unit->at, counts, sizeof(counts));
 }
 
-/* Counts become places: shard after shard, in it unit after unit (units are in slot and sample order). */
+/* Counts become places: shard after shard, in it unit after unit (units are in slot and entry order). */
 static void place_units(struct fr_plan *plan)
 {
     const struct fr_store *store = plan->store;
@@ -284,7 +140,7 @@ static void place_units(struct fr_plan *plan)
         for (uint32_t s = 0; s < FR_SHARDS; s++)
             plan->units[u].at[s] += table->begin[s];
     }
-    reserve_heads(plan, records_max);
+    fr_plan_reserve_heads(plan, records_max);
 }
 
 static void scatter_unit(void *context, size_t index, size_t worker)
@@ -297,20 +153,42 @@ static void scatter_unit(void *context, size_t index, size_t worker)
     struct plan_record *records = plan->tables[slot->table].records;
     uint32_t base = plan->rows->slot_base[unit->slot];
     uint32_t trained = OCC_TRAINS | (slot->admit ? OCC_COUNTS : 0) | (slot->touch ? OCC_TOUCHES : 0);
-    for (uint32_t i = unit->sample_begin; i < unit->sample_end; i++) {
-        uint32_t sample = i | (plan->batch->role[i] == FR_ROLE_TRAIN ? trained : 0);
+    for (uint32_t i = unit->entry_begin; i < unit->entry_end; i++) {
+        bool trains = column->shared ? plan->groups[i].n_trained > 0 : plan->batch->role[i] == FR_ROLE_TRAIN;
+        uint32_t entry = i | (column->shared ? OCC_SHARED : 0) | (trains ? trained : 0);
         for (uint32_t o = column->begin[i]; o < column->begin[i + 1]; o++) {
             uint64_t hash = fr_fmix64(column->keys[o]);
             records[unit->at[fr_shard_of(hash)]++] =
-                (struct plan_record){.hash = hash, .occurrence = base + o, .sample = sample};
+                (struct plan_record){.hash = hash, .occurrence = base + o, .entry = entry};
         }
     }
 }
 
 /* ---- resolve ---- */
 
+static inline void add_occurrence(const struct fr_plan *plan, struct plan_key *key, uint32_t entry)
+{
+    uint32_t samples = 1;
+    double clicks = 0;
+    if (entry & OCC_SHARED) {
+        samples = plan->groups[entry & OCC_ENTRY].n_trained;
+        clicks = plan->groups[entry & OCC_ENTRY].clicks;
+    } else if ((entry & OCC_TOUCHES) && plan->clicks) {
+        float click = plan->clicks[entry & OCC_ENTRY];
+        clicks = click > 0.0f ? (double)click : 0.0; /* 0 for a masked label (NaN) */
+    }
+    key->n_occurrences++;
+    key->trained |= (entry & OCC_TRAINS) != 0;
+    if (entry & OCC_COUNTS)
+        key->n_counted += samples;
+    if (entry & OCC_TOUCHES) {
+        key->n_touched += samples;
+        key->clicks += clicks;
+    }
+}
+
 /* Distinct keys of n records, in order of first occurrence, and what their occurrences add up to. */
-static uint32_t gather_keys(struct plan_record *records, uint32_t n, const float *clicks, uint32_t *heads,
+static uint32_t gather_keys(const struct fr_plan *plan, struct plan_record *records, uint32_t n, uint32_t *heads,
                             struct plan_key *keys)
 {
     uint32_t size = 16;
@@ -327,18 +205,8 @@ static uint32_t gather_keys(struct plan_record *records, uint32_t n, const float
             keys[n_keys] = (struct plan_key){.hash = hash};
             heads[at] = ++n_keys;
         }
-        struct plan_key *key = &keys[heads[at] - 1];
-        uint32_t sample = records[r].sample;
-        key->n_occurrences++;
-        key->n_counted += (sample & OCC_COUNTS) != 0;
-        key->trained |= (sample & OCC_TRAINS) != 0;
-        if (sample & OCC_TOUCHES) {
-            key->n_touched++;
-            float click = clicks ? clicks[sample & OCC_SAMPLE] : 0.0f;
-            if (click > 0.0f) /* false for a masked label (NaN) */
-                key->clicks += click;
-        }
-        records[r].sample = heads[at] - 1;
+        add_occurrence(plan, &keys[heads[at] - 1], records[r].entry);
+        records[r].entry = heads[at] - 1;
     }
     return n_keys;
 }
@@ -363,14 +231,13 @@ static void admit(const struct resolve *r, struct plan_key *key)
 }
 
 /* A key without a row that trained occurrences may count for. */
-static void count_key(const struct resolve *r, struct plan_key *key)
+static void count_key(const struct resolve *r, struct plan_key *key, struct plan_undo *undo)
 {
     struct fr_shard *shard = r->shard;
     const struct fr_gate_policy *gate = &r->table->spec.gate;
     bool pending = key->entry && key->entry->state == FR_ENTRY_PENDING;
     uint32_t count = pending ? key->entry->count : 0;
-    if (__builtin_add_overflow(count, key->n_counted, &count))
-        count = UINT32_MAX;
+    count = key->n_counted > UINT32_MAX - count ? UINT32_MAX : count + (uint32_t)key->n_counted;
     bool admitted = gate->admits(gate->config, count);
     if (!admitted) {
         shard->counters.rejected += key->n_counted;
@@ -379,8 +246,12 @@ static void count_key(const struct resolve *r, struct plan_key *key)
             return;
         }
     }
-    if (!key->entry)
+    if (!key->entry) {
+        size_t used = shard->index.now.used;
         key->entry = fr_index_insert(&shard->index, key->hash);
+        undo->made = true;
+        undo->made_in_empty = shard->index.now.used != used;
+    }
     if (admitted) {
         admit(r, key);
         return;
@@ -392,11 +263,11 @@ static void count_key(const struct resolve *r, struct plan_key *key)
     fr_entry_mark_dirty(shard, key->entry, FR_PENDING_IMAGE_SIZE);
 }
 
-static void apply_key(const struct resolve *r, struct plan_key *key)
+static void apply_key(const struct resolve *r, struct plan_key *key, struct plan_undo *undo)
 {
     bool live = key->entry && key->entry->state == FR_ENTRY_LIVE;
     if (!live && key->n_counted > 0)
-        count_key(r, key);
+        count_key(r, key, undo);
     if (!key->entry || key->entry->state != FR_ENTRY_LIVE)
         return;
     key->row = key->entry->row;
@@ -404,13 +275,14 @@ static void apply_key(const struct resolve *r, struct plan_key *key)
         fr_entry_mark_dirty(r->shard, key->entry, r->table->image_size);
     if (key->n_touched > 0) {
         struct fr_row_tail *tail = fr_row_tail(r->table, key->row);
+        undo->tail = *tail;
         tail->seen_ms = r->plan->watermark_ms;
         tail->show += (float)key->n_touched;
-        tail->click += key->clicks;
+        tail->click += (float)key->clicks;
     }
 }
 
-static void resolve_keys(const struct resolve *r, struct plan_key *keys, uint32_t n)
+static void resolve_keys(const struct resolve *r, struct plan_key *keys, struct plan_undo *undo, uint32_t n)
 {
     uint32_t n_counted = 0;
     for (uint32_t u = 0; u < n; u++)
@@ -421,12 +293,17 @@ static void resolve_keys(const struct resolve *r, struct plan_key *keys, uint32_
         for (uint32_t u = begin; u < end; u++)
             fr_index_prefetch(&r->shard->index, keys[u].hash);
         for (uint32_t u = begin; u < end; u++) {
-            keys[u].entry = fr_index_find(&r->shard->index, keys[u].hash);
-            if (keys[u].entry && keys[u].entry->state == FR_ENTRY_LIVE)
-                __builtin_prefetch(fr_row_tail(r->table, keys[u].entry->row), 1);
+            struct fr_entry *entry = fr_index_find(&r->shard->index, keys[u].hash);
+            undo[u].made = false;
+            if (!entry)
+                continue;
+            keys[u].entry = entry;
+            undo[u].before = *entry;
+            if (entry->state == FR_ENTRY_LIVE)
+                __builtin_prefetch(fr_row_tail(r->table, entry->row), 1);
         }
         for (uint32_t u = begin; u < end; u++)
-            apply_key(r, &keys[u]);
+            apply_key(r, &keys[u], &undo[u]);
     }
 }
 
@@ -441,10 +318,14 @@ static void resolve_shard(void *context, size_t index, size_t worker)
         return;
     struct resolve r = {.plan = plan, .table = &plan->store->tables[t]};
     r.shard = &r.table->shards[s];
-    const float *clicks = plan->batch->n_labels > 0 ? plan->batch->labels : NULL;
+    scratch->before[s] = (struct shard_before){.n_dirty = r.shard->n_dirty,
+                                               .dirty_bytes = r.shard->dirty_bytes,
+                                               .n_live = r.shard->n_live,
+                                               .n_pending = r.shard->n_pending,
+                                               .counters = r.shard->counters};
     struct plan_key *keys = scratch->keys + begin;
-    uint32_t n_keys = gather_keys(scratch->records + begin, n, clicks, plan->workers[worker].heads, keys);
-    resolve_keys(&r, keys, n_keys);
+    uint32_t n_keys = gather_keys(plan, scratch->records + begin, n, plan->workers[worker].heads, keys);
+    resolve_keys(&r, keys, scratch->undo + begin, n_keys);
     scratch->n_unique[s] = n_keys;
 }
 
@@ -484,7 +365,7 @@ static void publish_shard(void *context, size_t index, size_t worker)
         at += n;
     }
     for (uint32_t r = table->begin[s]; r < table->begin[s + 1]; r++) {
-        uint32_t u = table->records[r].sample, occurrence = table->records[r].occurrence;
+        uint32_t u = table->records[r].entry, occurrence = table->records[r].occurrence;
         out->unique_of[occurrence] = base + u;
         out->occ[keys[u].n_occurrences++] = occurrence;
     }
@@ -494,9 +375,10 @@ void fr_store_plan(struct fr_store *store, const struct fr_batch *batch, int64_t
 {
     struct fr_plan *plan = store->plan;
     FR_CHECK(batch->n_slots == store->n_slots && rows->n_slots == store->n_slots && rows->n_tables == store->n_tables);
-    FR_CHECK(batch->n_samples <= OCC_SAMPLE);
+    FR_CHECK(batch->n_samples <= OCC_ENTRY);
     plan->batch = batch;
     plan->rows = rows;
+    plan->clicks = batch->n_labels > 0 ? batch->labels : NULL;
     plan->watermark_ms = watermark_ms;
     size_t n_shards = (size_t)store->n_tables * FR_SHARDS;
     lay_out(plan);
@@ -507,5 +389,56 @@ void fr_store_plan(struct fr_store *store, const struct fr_batch *batch, int64_t
     place_uniques(plan);
     fr_pool_run(store->pool, n_shards, publish_shard, plan);
     plan->batch = NULL;
+    plan->clicks = NULL;
     plan->rows = NULL;
+    store->undoable = true;
+}
+
+/* ---- undo ---- */
+
+static void undo_key(const struct fr_table *table, struct fr_shard *shard, const struct plan_key *key,
+                     const struct plan_undo *undo)
+{
+    struct fr_entry *entry = key->entry;
+    if (!entry)
+        return;
+    bool was_live = !undo->made && undo->before.state == FR_ENTRY_LIVE;
+    if (was_live && key->n_touched > 0)
+        *fr_row_tail(table, entry->row) = undo->tail;
+    if (!was_live && entry->state == FR_ENTRY_LIVE)
+        fr_slab_give(&shard->slab, entry->row);
+    if (undo->made)
+        fr_index_uninsert(&shard->index, entry, undo->made_in_empty);
+    else
+        *entry = undo->before;
+}
+
+/* Last key first: then the index gets its places back as they were, and free rows their order. */
+static void undo_shard(void *context, size_t index, size_t worker)
+{
+    (void)worker;
+    struct fr_plan *plan = context;
+    uint32_t t = (uint32_t)(index / FR_SHARDS), s = (uint32_t)(index % FR_SHARDS);
+    const struct plan_table *scratch = &plan->tables[t];
+    const struct fr_table *table = &plan->store->tables[t];
+    struct fr_shard *shard = &table->shards[s];
+    const struct plan_key *keys = scratch->keys + scratch->begin[s];
+    const struct plan_undo *undo = scratch->undo + scratch->begin[s];
+    if (scratch->n_unique[s] == 0)
+        return;
+    for (uint32_t u = scratch->n_unique[s]; u > 0; u--)
+        undo_key(table, shard, &keys[u - 1], &undo[u - 1]);
+    const struct shard_before *before = &scratch->before[s];
+    shard->n_dirty = before->n_dirty; /* a plan only adds to the list */
+    shard->dirty_bytes = before->dirty_bytes;
+    shard->n_live = before->n_live;
+    shard->n_pending = before->n_pending;
+    shard->counters = before->counters;
+}
+
+void fr_store_undo(struct fr_store *store)
+{
+    FR_CHECK(store->undoable); /* a slice or a cut in between made the keys' entries and numbers stale */
+    store->undoable = false;
+    fr_pool_run(store->pool, (size_t)store->n_tables * FR_SHARDS, undo_shard, store->plan);
 }

@@ -63,7 +63,8 @@ struct fr_store {
     uint32_t n_tables, n_slots;
     struct fr_table *tables;
     struct fr_store_slot *slots;
-    struct fr_plan *plan; /* scratch of fr_store_plan */
+    struct fr_plan *plan; /* scratch of fr_store_plan, and what fr_store_undo takes back */
+    bool undoable;        /* nothing changed since the last plan */
     struct fr_cut *cut;   /* scratch of fr_store_cut */
 };
 

@@ -12,7 +12,7 @@
 
 #include "base/check.h"
 
-enum { PUBLISH_MODEL = 1, PUBLISH_DENSE = 2, OFFSET_SIZE_MIN = 1 + 1 + 4 + 8 };
+enum { PUBLISH_MODEL = 1, PUBLISH_DENSE = 2, DENSE_EXACT = 128, OFFSET_SIZE_MIN = 1 + 1 + 4 + 8 };
 static const uint64_t nan_bits = 0x7ff8000000000000ULL;
 
 static void put_text(struct fr_buffer *out, const char *text, size_t capacity)
@@ -124,7 +124,7 @@ void fr_dense_encode(const struct fr_dense_view *parameters, size_t count, struc
         uint64_t product = view->n_dims == 1 ? view->shape[0] : (uint64_t)view->shape[0] * view->shape[1];
         FR_CHECK(view->n_values == product);
         put_text(out, view->name, sizeof(view->name));
-        fr_put_u8(out, (uint8_t)view->n_dims);
+        fr_put_u8(out, (uint8_t)(view->n_dims | (view->exact ? DENSE_EXACT : 0)));
         for (uint32_t d = 0; d < view->n_dims; d++)
             fr_put_u32(out, view->shape[d]);
         fr_buffer_append(out, view->values, (size_t)view->n_values * sizeof(float));
@@ -140,7 +140,9 @@ enum fr_status fr_dense_next(const uint8_t *bytes, size_t size, const uint8_t **
         return FR_EOF;
     struct fr_dense_view view = {.shape = {1, 1}};
     take_text(&reader, view.name, sizeof(view.name));
-    view.n_dims = fr_take_u8(&reader);
+    uint8_t dims = fr_take_u8(&reader);
+    view.exact = dims & DENSE_EXACT;
+    view.n_dims = dims & (DENSE_EXACT - 1u);
     if (reader.failed || view.n_dims < 1 || view.n_dims > 2)
         return FR_E_CORRUPT;
     for (uint32_t d = 0; d < view.n_dims; d++)

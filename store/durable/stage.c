@@ -31,6 +31,7 @@ void fr_stage_clear(struct fr_stage *stage)
     stage->epoch = 0;
     stage->timeline = 0;
     stage->dead_sequence = 0;
+    stage->publishable = 0;
     stage->cut_mono_ns = 0;
     stage->last = false;
 }

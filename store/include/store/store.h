@@ -55,11 +55,17 @@ void fr_store_free(struct fr_store *store);
 struct fr_rows *fr_store_rows_new(const struct fr_store *store);
 void fr_store_rows_free(struct fr_rows *rows);
 
-/* Key plane of one batch: per table, count occurrences of trained samples (before dedup, the whole batch first), admit,
+/* Key plane of one batch: per table, count occurrences of trained samples (before dedup, the whole batch first; an
+ * occurrence in a shared column once per trained sample of its group), admit,
  * create rows, deduplicate, resolve, touch (seen = watermark_ms, show += occurrences, click += sum of label 0 of those
  * samples where it is > 0), mark dirty in the open epoch. Samples whose role is not FR_ROLE_TRAIN look rows up without
  * counting, admitting or touching. Slots with admit false neither count nor admit. */
 void fr_store_plan(struct fr_store *store, const struct fr_batch *batch, int64_t watermark_ms, struct fr_rows *rows);
+
+/* Takes the last plan back, because its batch was quarantined: entries, rows, counts, seen, show and click, counters
+ * and what is dirty are as if it had not been. Only between fr_store_plan and the next plan, slice or cut; the rows it
+ * resolved are void afterwards. */
+void fr_store_undo(struct fr_store *store);
 
 /* Expiry and forgetting of pending keys: the next slice of every table whose turn it is after `batch_number` (trained
  * batches of this history). The slice is a function of (table size class, batch_number), not of residency; the size

@@ -365,7 +365,7 @@ static struct fr_buffer encode_dense(void)
 {
     static const float kernel[] = {1, 2, 3, 4, 5, 6}, bias[] = {-1, -2};
     struct fr_dense_view views[2] = {{.n_dims = 2, .shape = {3, 2}, .n_values = 6, .values = kernel},
-                                     {.n_dims = 1, .shape = {2, 1}, .n_values = 2, .values = bias}};
+                                     {.n_dims = 1, .shape = {2, 1}, .n_values = 2, .values = bias, .exact = true}};
     strcpy(views[0].name, "h/0/kernel");
     strcpy(views[1].name, "h/0/bias");
     struct fr_buffer out = {0};
@@ -384,6 +384,7 @@ static void dense_parameters_come_back_in_their_order(void **state)
     assert_string_equal(view.name, "h/0/kernel");
     assert_int_equal(view.shape[0] * 10 + view.shape[1], 32);
     assert_int_equal(view.n_values, 6);
+    assert_false(view.exact);
     float values[6];
     memcpy(values, view.values, sizeof(values));
     assert_true(values[0] == 1 && values[5] == 6);
@@ -392,6 +393,7 @@ static void dense_parameters_come_back_in_their_order(void **state)
     assert_int_equal(view.n_dims, 1);
     assert_int_equal(view.shape[0], 2);
     assert_int_equal(view.n_values, 2);
+    assert_true(view.exact);
     assert_int_equal(fr_dense_next(bytes.data, bytes.size, &at, &view), FR_EOF);
     fr_buffer_release(&bytes);
     at = NULL;

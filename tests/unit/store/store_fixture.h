@@ -99,6 +99,7 @@ struct test_batch {
     uint64_t keys[TEST_SLOTS][TEST_SLOT_KEYS];
     uint8_t role[TEST_SAMPLES];
     float labels[TEST_SAMPLES];
+    uint32_t group_begin[TEST_SAMPLES + 1], group_of[TEST_SAMPLES];
 };
 
 static inline void batch_begin(struct test_batch *b, const struct world *w)
@@ -108,6 +109,8 @@ static inline void batch_begin(struct test_batch *b, const struct world *w)
     b->batch.columns = b->columns;
     b->batch.role = b->role;
     b->batch.labels = b->labels;
+    b->batch.group_begin = b->group_begin;
+    b->batch.group_of = b->group_of;
     b->batch.n_labels = 1;
     b->batch.capacity_samples = TEST_SAMPLES;
     for (uint32_t s = 0; s < w->conf.n_slots; s++) {
@@ -118,20 +121,38 @@ static inline void batch_begin(struct test_batch *b, const struct world *w)
     }
 }
 
-/* A sample without ids; batch_id adds to the last one. */
+/* A sample without ids, a group of its own; batch_id adds to the last one. */
 static inline void batch_sample(struct test_batch *b, enum fr_role role, float label)
 {
     uint32_t i = b->batch.n_samples++;
     assert_true(i < TEST_SAMPLES);
     b->role[i] = (uint8_t)role;
     b->labels[i] = label;
+    b->group_of[i] = b->batch.n_groups++;
+    b->group_begin[b->batch.n_groups] = i + 1;
+    for (uint32_t s = 0; s < b->batch.n_slots; s++) {
+        uint32_t entry = b->columns[s].shared ? b->group_of[i] : i;
+        b->begin[s][entry + 1] = b->begin[s][entry];
+    }
+}
+
+/* A sample of the last group, which shares the slots it is told to: b->columns[s].shared. */
+static inline void batch_item(struct test_batch *b, enum fr_role role, float label)
+{
+    uint32_t i = b->batch.n_samples++;
+    assert_true(i < TEST_SAMPLES && b->batch.n_groups > 0);
+    b->role[i] = (uint8_t)role;
+    b->labels[i] = label;
+    b->group_of[i] = b->batch.n_groups - 1;
+    b->group_begin[b->batch.n_groups] = i + 1;
     for (uint32_t s = 0; s < b->batch.n_slots; s++)
-        b->begin[s][i + 1] = b->begin[s][i];
+        if (!b->columns[s].shared)
+            b->begin[s][i + 1] = b->begin[s][i];
 }
 
 static inline void batch_id(struct test_batch *b, uint32_t slot, uint64_t key)
 {
-    uint32_t *end = &b->begin[slot][b->batch.n_samples];
+    uint32_t *end = &b->begin[slot][fr_batch_entries(&b->batch, slot)];
     assert_true(*end < TEST_SLOT_KEYS);
     b->keys[slot][(*end)++] = key;
 }
@@ -221,6 +242,53 @@ static inline void random_batch(struct test_batch *b, const struct world *w, uin
                 uint64_t x = test_random(random) % universe, y = test_random(random) % universe;
                 batch_id(b, s, test_key(x < y ? x : y));
             }
+        }
+    }
+}
+
+/* The same random sample at the end of both forms. */
+static inline void random_item(struct test_batch *grouped, struct test_batch *expanded, uint64_t *random, bool first)
+{
+    const float labels[] = {0.0f, 1.0f, 0.1f, 0.7f, -1.0f, nanf("")};
+    float label = labels[test_random(random) % FR_ARRAY_LEN(labels)];
+    uint64_t roll = test_random(random) % 8;
+    enum fr_role role = roll < 4 ? FR_ROLE_TRAIN : roll < 6 ? FR_ROLE_METRICS_ONLY : FR_ROLE_MASKED;
+    batch_sample(expanded, role, label);
+    if (first)
+        batch_sample(grouped, role, label);
+    else
+        batch_item(grouped, role, label);
+}
+
+/* The same random samples in both forms: groups of one to eight whose odd slots are shared (`grouped`), and every
+ * sample with all of its ids (`expanded`). */
+static inline void random_groups(struct test_batch *grouped, struct test_batch *expanded, const struct world *w,
+                                 uint64_t *random)
+{
+    batch_begin(grouped, w);
+    batch_begin(expanded, w);
+    for (uint32_t s = 1; s < w->conf.n_slots; s += 2)
+        grouped->columns[s].shared = true;
+    uint64_t ids[TEST_SLOTS][3];
+    uint32_t n_ids[TEST_SLOTS] = {0};
+    uint64_t n = 1 + test_random(random) % TEST_SAMPLES, left = 0;
+    for (; n > 0; n--, left--) {
+        bool first = left == 0;
+        if (first)
+            left = 1 + test_random(random) % 8;
+        random_item(grouped, expanded, random, first);
+        for (uint32_t s = 0; s < w->conf.n_slots; s++) {
+            if (w->slots[s].kind == FR_SLOT_DENSE)
+                continue;
+            if (first || !grouped->columns[s].shared) {
+                n_ids[s] = (uint32_t)(test_random(random) % 4);
+                for (uint32_t k = 0; k < n_ids[s]; k++) {
+                    ids[s][k] = test_key(test_random(random) % 200);
+                    batch_id(grouped, s, ids[s][k]);
+                }
+            }
+            for (uint32_t k = 0; k < n_ids[s]; k++)
+                batch_id(expanded, s, ids[s][k]);
         }
     }
 }

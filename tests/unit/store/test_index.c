@@ -176,6 +176,38 @@ struct scan_sum {
     bool erase;
 };
 
+static void inserts_taken_back_leave_every_tag_as_it_was(void **state)
+{
+    (void)state;
+    enum { KEYS = 620, ERASED = 60, EXTRA = 180 };
+    struct fr_index index;
+    fr_index_init(&index);
+    (void)fr_index_prepare(&index, KEYS + EXTRA);
+    for (uint64_t i = 0; i < KEYS; i++)
+        fr_index_insert(&index, fr_fmix64(i));
+    for (uint64_t i = 0; i < ERASED; i++) /* some from full groups: deleted tags */
+        fr_index_erase(&index, fr_index_find(&index, fr_fmix64(i)));
+    size_t n_groups = (size_t)1 << index.now.log2_groups;
+    uint8_t *tags = fr_alloc(n_groups, FR_GROUP_ENTRIES);
+    for (size_t g = 0; g < n_groups; g++)
+        memcpy(tags + g * FR_GROUP_ENTRIES, index.now.groups[g].tags, FR_GROUP_ENTRIES);
+    struct fr_index before = index;
+    struct fr_entry *made[EXTRA];
+    bool was_empty[EXTRA];
+    for (uint64_t i = 0; i < EXTRA; i++) {
+        size_t used = index.now.used;
+        made[i] = fr_index_insert(&index, fr_fmix64(KEYS + i));
+        was_empty[i] = index.now.used != used;
+    }
+    for (uint64_t i = EXTRA; i > 0; i--)
+        fr_index_uninsert(&index, made[i - 1], was_empty[i - 1]);
+    assert_memory_equal(&index, &before, sizeof(index));
+    for (size_t g = 0; g < n_groups; g++)
+        assert_memory_equal(tags + g * FR_GROUP_ENTRIES, index.now.groups[g].tags, FR_GROUP_ENTRIES);
+    free(tags);
+    fr_index_release(&index);
+}
+
 static void count_visit(void *self, struct fr_entry *entry)
 {
     struct scan_sum *sum = self;
@@ -232,6 +264,7 @@ int main(void)
         cmocka_unit_test(random_inserts_and_erases_match_a_plain_array),
         cmocka_unit_test(every_entry_is_found_at_every_step_of_a_migration),
         cmocka_unit_test(deleted_tags_do_not_make_the_index_grow_without_end),
+        cmocka_unit_test(inserts_taken_back_leave_every_tag_as_it_was),
         cmocka_unit_test(slices_visit_every_entry_once_also_while_migrating),
         cmocka_unit_test(a_scan_may_erase_what_it_visits),
     };

@@ -59,6 +59,7 @@ struct fr_stage {
     size_t piece_left;
     /* Not stored; carried along for those who wait for durability. */
     uint64_t dead_sequence;
+    uint64_t publishable; /* once this one is durable, epochs up to here may be published; older while that is held */
     uint64_t cut_mono_ns;
     bool last; /* the drain's last epoch */
 };
@@ -132,6 +133,7 @@ struct fr_dense_view {
     uint32_t shape[2]; /* n_values is their product; shape[1] is 1 when n_dims is 1 */
     uint64_t n_values;
     const float *values; /* may be unaligned in stored bytes: copy with memcpy */
+    bool exact;          /* published as f32 whatever export.quantize says */
 };
 void fr_dense_encode(const struct fr_dense_view *parameters, size_t count, struct fr_buffer *out);
 /* *at = NULL begins; FR_EOF at the end; FR_E_CORRUPT. */

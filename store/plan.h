@@ -1,0 +1,85 @@
+/* Scratch of fr_store_plan: what its passes (plan.c) share with its memory (plan_memory.c). */
+#ifndef FR_STORE_PLAN_H
+#define FR_STORE_PLAN_H
+
+#include "tables.h"
+
+struct plan_record {
+    uint64_t hash;
+    uint32_t occurrence;
+    uint32_t entry; /* OCC_* | entry number; after resolve: number of the key in its shard */
+};
+_Static_assert(sizeof(struct plan_record) == 16, "the largest scratch array");
+
+struct plan_key {
+    uint64_t hash;
+    struct fr_entry *entry;
+    float *row;
+    uint64_t n_counted, n_touched; /* per trained sample: a group's ids times its samples may pass 32 bits */
+    double clicks;
+    uint32_t n_occurrences;
+    bool trained;
+};
+
+struct plan_undo {            /* beside each key: what was there, written while its entry is in the cache anyway */
+    struct fr_entry before;   /* of keys that had an entry */
+    struct fr_row_tail tail;  /* of rows there were */
+    bool made, made_in_empty; /* the plan inserted the entry; into an empty place */
+};
+
+struct plan_unit {
+    uint32_t slot, entry_begin, entry_end;
+    uint32_t at[FR_SHARDS]; /* counts, then where its next record of a shard goes */
+};
+
+struct shard_before { /* a shard's numbers, for undo */
+    size_t n_dirty;
+    uint64_t dirty_bytes, n_live, n_pending;
+    struct fr_table_counters counters;
+};
+
+struct plan_group { /* what the trained samples of a group add up to */
+    uint32_t n_trained;
+    double clicks;
+};
+
+struct plan_table {
+    uint32_t n_occurrences;
+    size_t capacity;
+    struct plan_record *records; /* [n_occurrences] by shard */
+    struct plan_key *keys;       /* a shard's keys begin where its records begin */
+    struct plan_undo *undo;      /* [as keys] */
+    uint32_t begin[FR_SHARDS + 1];
+    uint32_t n_unique[FR_SHARDS];
+    uint32_t unique_begin[FR_SHARDS];
+    struct shard_before before[FR_SHARDS]; /* of shards with keys */
+};
+
+struct plan_worker { /* find-or-add table of resolve: number of the key + 1 */
+    uint32_t *heads;
+};
+
+struct fr_plan {
+    const struct fr_store *store;
+    struct plan_table *tables;
+    size_t n_units, capacity_units;
+    struct plan_unit *units;
+    size_t n_workers, capacity_heads;
+    struct plan_worker *workers;
+    size_t capacity_groups;
+    struct plan_group *groups; /* filled when some column is shared */
+    /* The call in progress. */
+    const struct fr_batch *batch;
+    struct fr_rows *rows;
+    const float *clicks; /* label 0 of the samples; NULL: there is none */
+    int64_t watermark_ms;
+};
+
+/* Room in the plan and in plan->rows for table t's n_occurrences. */
+void fr_plan_reserve_table(struct fr_plan *plan, uint32_t t);
+/* Room for keys of at most records_max records in each worker's find-or-add table. */
+void fr_plan_reserve_heads(struct fr_plan *plan, size_t records_max);
+void fr_plan_reserve_groups(struct fr_plan *plan, uint32_t n_groups);
+void fr_plan_add_unit(struct fr_plan *plan, struct plan_unit unit);
+
+#endif

@@ -1,0 +1,145 @@
+/* Memory of a plan and of the rows it resolves: grown to the largest batch seen, half as much again, and kept. */
+#include "plan.h"
+
+#include <stdlib.h>
+
+#include "base/check.h"
+
+struct rows_box { /* what fr_store_rows_new really makes */
+    struct fr_rows rows;
+    size_t capacity[FR_TABLES_MAX];
+};
+
+struct fr_plan *fr_plan_new(const struct fr_store *store)
+{
+    struct fr_plan *plan = fr_alloc(1, sizeof(*plan));
+    plan->store = store;
+    plan->tables = fr_alloc(store->n_tables, sizeof(*plan->tables));
+    plan->n_workers = fr_pool_workers(store->pool);
+    plan->workers = fr_alloc(plan->n_workers, sizeof(*plan->workers));
+    return plan;
+}
+
+void fr_plan_free(struct fr_plan *plan)
+{
+    if (!plan)
+        return;
+    for (uint32_t t = 0; t < plan->store->n_tables; t++) {
+        free(plan->tables[t].records);
+        free(plan->tables[t].keys);
+        free(plan->tables[t].undo);
+    }
+    for (size_t w = 0; w < plan->n_workers; w++)
+        free(plan->workers[w].heads);
+    free(plan->workers);
+    free(plan->groups);
+    free(plan->tables);
+    free(plan->units);
+    free(plan);
+}
+
+size_t fr_plan_bytes(const struct fr_plan *plan)
+{
+    size_t bytes = plan->capacity_units * sizeof(*plan->units) + plan->capacity_groups * sizeof(*plan->groups) +
+                   plan->n_workers * plan->capacity_heads * sizeof(uint32_t);
+    for (uint32_t t = 0; t < plan->store->n_tables; t++)
+        bytes += plan->tables[t].capacity *
+                 (sizeof(struct plan_record) + sizeof(struct plan_key) + sizeof(struct plan_undo));
+    return bytes;
+}
+
+struct fr_rows *fr_store_rows_new(const struct fr_store *store)
+{
+    struct rows_box *box = fr_alloc(1, sizeof(*box));
+    box->rows.n_tables = store->n_tables;
+    box->rows.tables = fr_alloc(store->n_tables, sizeof(*box->rows.tables));
+    box->rows.n_slots = store->n_slots;
+    box->rows.slot_base = fr_alloc(store->n_slots, sizeof(*box->rows.slot_base));
+    return &box->rows;
+}
+
+static void release_table_rows(struct fr_table_rows *rows)
+{
+    free(rows->keys);
+    free(rows->rows);
+    free(rows->unique_of);
+    free(rows->occ_begin);
+    free(rows->occ);
+}
+
+void fr_store_rows_free(struct fr_rows *rows)
+{
+    if (!rows)
+        return;
+    for (uint32_t t = 0; t < rows->n_tables; t++)
+        release_table_rows(&rows->tables[t]);
+    free(rows->tables);
+    free(rows->slot_base);
+    free(rows); /* the box begins with it */
+}
+
+/* Half as much again beyond what is needed, so that slowly growing batches settle. */
+static size_t roomy(size_t n)
+{
+    return n + n / 2 + 16;
+}
+
+void fr_plan_reserve_table(struct fr_plan *plan, uint32_t t)
+{
+    struct plan_table *table = &plan->tables[t];
+    struct fr_rows *rows = plan->rows;
+    size_t n = table->n_occurrences;
+    if (n > table->capacity || !table->records) {
+        table->capacity = roomy(n);
+        free(table->records);
+        free(table->keys);
+        free(table->undo);
+        table->records = fr_alloc(table->capacity, sizeof(*table->records));
+        table->keys = fr_alloc(table->capacity, sizeof(*table->keys));
+        table->undo = fr_alloc(table->capacity, sizeof(*table->undo));
+    }
+    struct rows_box *box = (struct rows_box *)(void *)rows;
+    struct fr_table_rows *out = &rows->tables[t];
+    if (n > box->capacity[t] || !out->keys) {
+        size_t capacity = roomy(n);
+        release_table_rows(out);
+        out->keys = fr_alloc(capacity, sizeof(*out->keys));
+        out->rows = fr_alloc(capacity, sizeof(*out->rows));
+        out->unique_of = fr_alloc(capacity, sizeof(*out->unique_of));
+        out->occ_begin = fr_alloc(capacity + 1, sizeof(*out->occ_begin));
+        out->occ = fr_alloc(capacity, sizeof(*out->occ));
+        box->capacity[t] = capacity;
+    }
+}
+
+void fr_plan_reserve_heads(struct fr_plan *plan, size_t records_max)
+{
+    size_t need = 16;
+    while (need < 2 * records_max)
+        need *= 2;
+    if (need <= plan->capacity_heads)
+        return;
+    plan->capacity_heads = need;
+    for (size_t w = 0; w < plan->n_workers; w++) {
+        free(plan->workers[w].heads);
+        plan->workers[w].heads = fr_alloc(need, sizeof(uint32_t));
+    }
+}
+
+void fr_plan_reserve_groups(struct fr_plan *plan, uint32_t n_groups)
+{
+    if (n_groups <= plan->capacity_groups)
+        return;
+    plan->capacity_groups = roomy(n_groups);
+    free(plan->groups);
+    plan->groups = fr_alloc(plan->capacity_groups, sizeof(*plan->groups));
+}
+
+void fr_plan_add_unit(struct fr_plan *plan, struct plan_unit unit)
+{
+    if (plan->n_units == plan->capacity_units) {
+        plan->capacity_units = roomy(plan->n_units);
+        plan->units = fr_realloc(plan->units, plan->capacity_units, sizeof(*plan->units));
+    }
+    plan->units[plan->n_units++] = unit;
+}

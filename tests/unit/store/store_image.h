@@ -1,0 +1,125 @@
+/* Everything of a store that decides what it will do and say next, as bytes: two stores with equal images are the same
+ * store. Left out on purpose: addresses, the index's layout and reserved memory, which nothing depends on. */
+#ifndef FR_TESTS_STORE_IMAGE_H
+#define FR_TESTS_STORE_IMAGE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "../../../store/tables.h"
+#include "base/buffer.h"
+#include "base/check.h"
+
+struct image_entries {
+    struct fr_entry *list;
+    size_t n, capacity;
+};
+
+static inline void image_visit(void *self, struct fr_entry *entry)
+{
+    struct image_entries *entries = self;
+    if (entries->n == entries->capacity) {
+        entries->capacity = 2 * entries->capacity + 64;
+        entries->list = fr_realloc(entries->list, entries->capacity, sizeof(*entries->list));
+    }
+    entries->list[entries->n++] = *entry;
+}
+
+static inline int image_compare(const void *a, const void *b)
+{
+    const struct fr_entry *x = a, *y = b;
+    return (x->hash > y->hash) - (x->hash < y->hash);
+}
+
+static inline int image_compare_hash(const void *a, const void *b)
+{
+    uint64_t x = fr_load_u64(a), y = fr_load_u64(b); /* anywhere in the bytes */
+    return (x > y) - (x < y);
+}
+
+static inline void image_of_entry(const struct fr_table *table, const struct fr_entry *entry, struct fr_buffer *out)
+{
+    fr_put_u64(out, entry->hash);
+    fr_put_u8(out, entry->state);
+    fr_put_u8(out, entry->flags);
+    fr_put_u8(out, entry->reason);
+    if (entry->state == FR_ENTRY_PENDING) {
+        fr_put_u64(out, (uint64_t)entry->seen_ms);
+        fr_put_u32(out, entry->count);
+    } else if (entry->state == FR_ENTRY_LIVE) {
+        fr_buffer_append(out, fr_row_tail(table, entry->row), sizeof(struct fr_row_tail));
+        fr_buffer_append(out, entry->row, table->spec.row_floats * sizeof(float));
+    }
+}
+
+static inline void image_of_shard(const struct fr_table *table, struct fr_shard *shard, struct fr_buffer *out)
+{
+    struct image_entries entries = {0};
+    fr_index_scan(&shard->index, 0, 0, image_visit, &entries);
+    if (entries.n > 0)
+        qsort(entries.list, entries.n, sizeof(*entries.list), image_compare);
+    fr_put_u64(out, entries.n);
+    for (size_t i = 0; i < entries.n; i++)
+        image_of_entry(table, &entries.list[i], out);
+    fr_put_u64(out, shard->index.n_entries);
+    fr_put_u64(out, shard->n_live);
+    fr_put_u64(out, shard->n_pending);
+    fr_put_u64(out, shard->dirty_bytes);
+    fr_put_u64(out, shard->n_dirty);
+    size_t dirty = out->size; /* expiry adds to the list in the index's order */
+    fr_buffer_append(out, shard->dirty, shard->n_dirty * sizeof(*shard->dirty));
+    if (shard->n_dirty > 0)
+        qsort(out->data + dirty, shard->n_dirty, sizeof(*shard->dirty), image_compare_hash);
+    fr_buffer_append(out, &shard->counters, sizeof(shard->counters));
+    free(entries.list);
+}
+
+static inline void store_image(const struct fr_store *store, struct fr_buffer *out)
+{
+    fr_buffer_clear(out);
+    for (uint32_t t = 0; t < store->n_tables; t++) {
+        const struct fr_table *table = &store->tables[t];
+        fr_put_u32(out, table->slice_bits);
+        for (uint32_t s = 0; s < FR_SHARDS; s++)
+            image_of_shard(table, &table->shards[s], out);
+    }
+}
+
+static inline void assert_same_store(const struct fr_store *a, const struct fr_store *b)
+{
+    struct fr_buffer x = {0}, y = {0};
+    store_image(a, &x);
+    store_image(b, &y);
+    assert_int_equal(x.size, y.size);
+    assert_memory_equal(x.data, y.data, x.size);
+    fr_buffer_release(&x);
+    fr_buffer_release(&y);
+}
+
+/* Cuts both stores: the same epoch, byte by byte. */
+static inline void assert_same_cut(struct fr_store *a, struct fr_store *b)
+{
+    const struct fr_sha256 previous = {0};
+    struct fr_buffer bytes[2] = {0};
+    struct fr_store *stores[2] = {a, b};
+    for (int i = 0; i < 2; i++) {
+        struct fr_stage stage;
+        fr_stage_init(&stage);
+        stage.epoch = 1;
+        stage.timeline = 1;
+        fr_store_cut(stores[i], &stage);
+        fr_epoch_encode(&stage, &previous, &bytes[i]);
+        fr_stage_release(&stage);
+    }
+    assert_int_equal(bytes[0].size, bytes[1].size);
+    assert_memory_equal(bytes[0].data, bytes[1].data, bytes[0].size);
+    fr_buffer_release(&bytes[0]);
+    fr_buffer_release(&bytes[1]);
+}
+
+#endif

@@ -1,0 +1,195 @@
+/* Undo: a plan taken back leaves the store as it was, and the next plan gives what it would have given. */
+#include "store_fixture.h"
+#include "store_image.h"
+
+static void world_of_everything(struct world *w)
+{
+    *w = (struct world){0};
+    world_add_table(w, 1, 0, 30);
+    world_add_table(w, 3, 15, 25);
+    world_add_table(w, 6, 0, 0);
+    w->tables[2].pending_max = 40;
+    world_add_slot(w, 0, true, true);
+    world_add_slot(w, 1, true, true);
+    world_add_slot(w, 2, true, true);
+    world_add_slot(w, 1, false, true);
+    world_add_slot(w, 2, true, false);
+    world_open(w, 2);
+}
+
+struct undoing { /* a store that plans and undoes beside one that never saw those batches */
+    struct world w, never;
+    struct test_batch *grouped, *expanded;
+    struct fr_buffer before, after;
+    uint64_t random;
+};
+
+static void undoing_open(struct undoing *u, uint64_t random)
+{
+    *u = (struct undoing){.random = random};
+    world_of_everything(&u->w);
+    world_of_everything(&u->never);
+    u->grouped = fr_alloc(1, sizeof(*u->grouped));
+    u->expanded = fr_alloc(1, sizeof(*u->expanded));
+}
+
+static void undoing_close(struct undoing *u)
+{
+    free(u->grouped);
+    free(u->expanded);
+    fr_buffer_release(&u->before);
+    fr_buffer_release(&u->after);
+    world_close(&u->w);
+    world_close(&u->never);
+}
+
+static void plan_and_undo(struct undoing *u, const struct test_batch *b, int64_t watermark_ms)
+{
+    store_image(u->w.store, &u->before);
+    fr_store_plan(u->w.store, &b->batch, watermark_ms, u->w.rows);
+    fr_store_undo(u->w.store);
+    store_image(u->w.store, &u->after);
+    assert_int_equal(u->before.size, u->after.size);
+    assert_memory_equal(u->before.data, u->after.data, u->before.size);
+}
+
+static void plan_both(struct undoing *u, const struct test_batch *b, int64_t watermark_ms)
+{
+    fr_store_plan(u->w.store, &b->batch, watermark_ms, u->w.rows);
+    fr_store_plan(u->never.store, &b->batch, watermark_ms, u->never.rows);
+    for (uint32_t t = 0; t < u->w.n_tables; t++) {
+        const struct fr_table_rows *a = &u->w.rows->tables[t], *n = &u->never.rows->tables[t];
+        assert_int_equal(a->n_unique, n->n_unique);
+        for (uint32_t k = 0; k < a->n_unique; k++) {
+            assert_int_equal(a->keys[k], n->keys[k]);
+            assert_int_equal(a->rows[k] != NULL, n->rows[k] != NULL);
+        }
+    }
+    step_rows(&u->w, b);
+    step_rows(&u->never, b);
+}
+
+static void plan_and_undo_change_nothing_at_any_moment(void **state)
+{
+    (void)state;
+    struct undoing u;
+    uint64_t seed = test_seed(31);
+    print_message("FR_TEST_SEED=%llu\n", (unsigned long long)seed);
+    undoing_open(&u, seed);
+    for (uint64_t round = 1; round <= 150; round++) {
+        int64_t watermark_ms = (int64_t)round;
+        random_groups(u.grouped, u.expanded, &u.w, &u.random);
+        plan_and_undo(&u, u.grouped, watermark_ms + 5);
+        if (round % 3 == 0) /* twice, and then for good: the same batch again */
+            plan_and_undo(&u, u.expanded, watermark_ms);
+        else
+            random_groups(u.grouped, u.expanded, &u.w, &u.random);
+        plan_both(&u, u.expanded, watermark_ms);
+        assert_same_store(u.w.store, u.never.store);
+        fr_store_slice(u.w.store, round, watermark_ms);
+        fr_store_slice(u.never.store, round, watermark_ms);
+        if (round % 5 == 0)
+            assert_same_cut(u.w.store, u.never.store);
+        assert_same_store(u.w.store, u.never.store);
+    }
+    struct fr_store_table_stats stats[2];
+    fr_store_stats(u.w.store, 1, &stats[0]);
+    fr_store_stats(u.w.store, 2, &stats[1]);
+    assert_true(stats[0].forgotten > 0 && stats[0].expired[FR_ABSENT_IDLE] > 0 && stats[1].unremembered > 0);
+    undoing_close(&u);
+}
+
+static void an_admission_taken_back_is_pending_with_its_old_count(void **state)
+{
+    (void)state;
+    struct world w;
+    world_simple(&w, 3, 0);
+    plan_key_times(&w, 9, 2, 5);
+    plan_key_times(&w, 9, 1, 6);
+    assert_true(is_live(&w, 0, 9));
+    fr_store_undo(w.store);
+    struct fr_store_view view;
+    assert_int_equal(fr_store_find(w.store, 0, 9, &view), FR_OK);
+    assert_int_equal(view.kind, FR_IMAGE_PENDING);
+    assert_int_equal(view.count, 2);
+    assert_int_equal(view.seen_ms, 5);
+    struct fr_store_table_stats stats;
+    fr_store_stats(w.store, 0, &stats);
+    assert_int_equal(stats.admitted, 0);
+    assert_int_equal(stats.rows, 0);
+    plan_key_times(&w, 9, 1, 7);
+    assert_true(is_live(&w, 0, 9));
+    world_close(&w);
+}
+
+static void a_key_of_the_last_epoch_is_clean_again(void **state)
+{
+    (void)state;
+    struct world w;
+    world_simple(&w, 1, 0);
+    plan_key_times(&w, 9, 1, 5);
+    struct fr_stage stage;
+    fr_stage_init(&stage);
+    fr_store_cut(w.store, &stage);
+    plan_key_times(&w, 9, 1, 6);
+    plan_key_times(&w, 9, 4, 7);
+    fr_store_undo(w.store);
+    assert_true(fr_store_dirty_bytes(w.store) > 0); /* by the first of the two */
+    fr_stage_clear(&stage);
+    fr_store_cut(w.store, &stage);
+    plan_key_times(&w, 9, 4, 7);
+    fr_store_undo(w.store);
+    assert_int_equal(fr_store_dirty_bytes(w.store), 0);
+    fr_stage_clear(&stage);
+    fr_store_cut(w.store, &stage);
+    assert_int_equal(stage.n_images, 0);
+    fr_stage_release(&stage);
+    world_close(&w);
+}
+
+/* Twelve new keys for each shard: batches of one shape, so that only what undo leaves behind can add up. */
+static void even_batch(struct test_batch *b, const struct world *w, uint64_t *random)
+{
+    batch_begin(b, w);
+    batch_sample(b, FR_ROLE_TRAIN, 1.0f);
+    for (uint64_t i = 0; i < 12 * (uint64_t)FR_SHARDS; i++) {
+        uint64_t hash = i % FR_SHARDS << (64 - FR_SHARD_BITS) | test_random(random) >> FR_SHARD_BITS;
+        batch_id(b, 0, fr_fmix64_inverse(hash));
+    }
+}
+
+static void quarantined_batches_without_end_take_no_more_memory(void **state)
+{
+    (void)state;
+    struct world w;
+    world_simple(&w, 1, 0);
+    struct test_batch *b = fr_alloc(1, sizeof(*b));
+    uint64_t random = 77;
+    for (int64_t round = 0; round < 53; round++) {
+        even_batch(b, &w, &random);
+        fr_store_plan(w.store, &b->batch, round, w.rows);
+    }
+    even_batch(b, &w, &random);
+    fr_store_plan(w.store, &b->batch, 60, w.rows);
+    fr_store_undo(w.store);
+    uint64_t bytes = fr_store_bytes(w.store);
+    for (int64_t round = 0; round < 2000; round++) {
+        even_batch(b, &w, &random);
+        fr_store_plan(w.store, &b->batch, 61, w.rows);
+        fr_store_undo(w.store);
+        assert_true(fr_store_bytes(w.store) <= bytes);
+    }
+    free(b);
+    world_close(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plan_and_undo_change_nothing_at_any_moment),
+        cmocka_unit_test(an_admission_taken_back_is_pending_with_its_old_count),
+        cmocka_unit_test(a_key_of_the_last_epoch_is_clean_again),
+        cmocka_unit_test(quarantined_batches_without_end_take_no_more_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
