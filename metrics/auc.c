@@ -5,8 +5,8 @@
  * reference time `reference`: a sample adds w 2^((t - reference) / half_life). When that exponent could exceed
  * FR_AUC_STEP the reference moves by whole multiples of FR_AUC_STEP half-lives and all weights are scaled by an exact
  * power of two. So the state depends on the samples in their order only, not on when it was read, cut or restored.
- * Bins: 32768 of equal width over logits [-16, 16), outer scores in the outer bins. Owner thread: the trainer's loop.
- * Not here: GAUC, served scores. */
+ * Bins: 32768 of equal width over logits [-16, 16), outer scores in the outer bins; none for FR_AUC_VALUES. Owner
+ * thread: the trainer's loop. Not here: AUC within groups (gauc.c), which samples count (task.c). */
 #include "metrics/auc.h"
 
 #include <math.h>
@@ -16,17 +16,21 @@
 #include "base/check.h"
 #include "base/math.h"
 
-enum { FR_AUC_BINS = 32768, FR_AUC_STEP = 32, FR_AUC_FORMAT = 1, FR_USE_METRICS_BIT = 2 };
+enum { FR_AUC_BINS = 32768, FR_AUC_STEP = 32, FR_AUC_FORMAT = 2 };
 static const float logit_limit = 16.0f;
 
+enum { SUM_LOGLOSS, SUM_PREDICTION, SUM_LABEL, SUM_WEIGHT, SUM_SQUARES, SUMS };
+
 struct accumulator {
-    double *positive; /* [FR_AUC_BINS] */
-    double *negative; /* [FR_AUC_BINS] */
-    double logloss, prediction, label, weight;
+    size_t n_bins;    /* FR_AUC_BINS or 0 */
+    double *positive; /* [n_bins] */
+    double *negative; /* [n_bins] */
+    double sums[SUMS];
     int64_t reference_ms; /* INT64_MIN: no sample yet */
 };
 
 struct fr_auc {
+    enum fr_auc_scores scores;
     uint32_t n_half_lives;
     int64_t half_life_ms[FR_AUC_HALF_LIVES_MAX];
     int64_t as_of_ms; /* watermark of the last batch */
@@ -38,18 +42,21 @@ struct fr_auc {
  * only, the same bits everywhere. */
 static double exp2_portable(double x)
 {
+    static const double over[14] = {0,       1.0,     1.0 / 2, 1.0 / 3,  1.0 / 4,  1.0 / 5,  1.0 / 6,
+                                    1.0 / 7, 1.0 / 8, 1.0 / 9, 1.0 / 10, 1.0 / 11, 1.0 / 12, 1.0 / 13};
     double n = x >= 0 ? (double)(int64_t)(x + 0.5) : (double)(int64_t)(x - 0.5);
     double r = (x - n) * 0.69314718055994530942;
     double sum = 1.0;
     for (int k = 13; k >= 1; k--)
-        sum = 1.0 + sum * r / (double)k;
+        sum = 1.0 + sum * r * over[k];
     return ldexp(sum, (int)n);
 }
 
-static void accumulator_init(struct accumulator *a)
+static void accumulator_init(struct accumulator *a, size_t n_bins)
 {
-    a->positive = fr_alloc(FR_AUC_BINS, sizeof(double));
-    a->negative = fr_alloc(FR_AUC_BINS, sizeof(double));
+    a->n_bins = n_bins;
+    a->positive = fr_alloc(n_bins ? n_bins : 1, sizeof(double));
+    a->negative = fr_alloc(n_bins ? n_bins : 1, sizeof(double));
     a->reference_ms = INT64_MIN;
 }
 
@@ -61,9 +68,9 @@ static void accumulator_release(struct accumulator *a)
 
 static void accumulator_clear(struct accumulator *a)
 {
-    memset(a->positive, 0, FR_AUC_BINS * sizeof(double));
-    memset(a->negative, 0, FR_AUC_BINS * sizeof(double));
-    a->logloss = a->prediction = a->label = a->weight = 0;
+    memset(a->positive, 0, a->n_bins * sizeof(double));
+    memset(a->negative, 0, a->n_bins * sizeof(double));
+    memset(a->sums, 0, sizeof(a->sums));
     a->reference_ms = INT64_MIN;
 }
 
@@ -71,14 +78,16 @@ struct fr_auc *fr_auc_new(const struct fr_auc_options *options)
 {
     FR_CHECK(options->n_half_lives <= FR_AUC_HALF_LIVES_MAX);
     struct fr_auc *auc = fr_alloc(1, sizeof(*auc));
+    size_t n_bins = options->scores == FR_AUC_VALUES ? 0 : FR_AUC_BINS;
+    auc->scores = options->scores;
     auc->n_half_lives = options->n_half_lives;
     auc->as_of_ms = INT64_MIN;
     for (uint32_t i = 0; i < auc->n_half_lives; i++) {
         FR_CHECK(options->half_life_ms[i] > 0);
         auc->half_life_ms[i] = options->half_life_ms[i];
-        accumulator_init(&auc->decayed[i]);
+        accumulator_init(&auc->decayed[i], n_bins);
     }
-    accumulator_init(&auc->lifetime);
+    accumulator_init(&auc->lifetime, n_bins);
     return auc;
 }
 
@@ -105,14 +114,12 @@ static void accumulator_rebase(struct accumulator *a, int64_t half_life_ms, int6
         return;
     a->reference_ms += steps * step_ms;
     int exponent = steps > 64 ? -2048 : (int)(-steps * FR_AUC_STEP); /* far in the past: everything becomes 0 */
-    for (size_t i = 0; i < FR_AUC_BINS; i++) {
+    for (size_t i = 0; i < a->n_bins; i++) {
         a->positive[i] = ldexp(a->positive[i], exponent);
         a->negative[i] = ldexp(a->negative[i], exponent);
     }
-    a->logloss = ldexp(a->logloss, exponent);
-    a->prediction = ldexp(a->prediction, exponent);
-    a->label = ldexp(a->label, exponent);
-    a->weight = ldexp(a->weight, exponent);
+    for (size_t i = 0; i < SUMS; i++)
+        a->sums[i] = ldexp(a->sums[i], exponent);
 }
 
 static size_t bin_of(float logit)
@@ -125,17 +132,42 @@ static size_t bin_of(float logit)
 
 struct sample {
     size_t bin;
-    double label, prediction, logloss;
+    double label, prediction, logloss, square;
 };
+
+/* The logit of a probability, cut to the range of the bins. */
+static float logit_of(float p)
+{
+    float logit = fr_logf(p) - fr_logf(1.0f - p);
+    return logit > logit_limit ? logit_limit : logit < -logit_limit ? -logit_limit : logit;
+}
+
+static struct sample sample_of(enum fr_auc_scores scores, float score, float label)
+{
+    struct sample sample = {.label = (double)label};
+    if (scores == FR_AUC_VALUES) {
+        sample.prediction = (double)score;
+        sample.square = ((double)score - (double)label) * ((double)score - (double)label);
+        return sample;
+    }
+    float logit = scores == FR_AUC_PROBABILITIES ? logit_of(score) : score;
+    sample.bin = bin_of(logit);
+    sample.prediction = (double)(scores == FR_AUC_PROBABILITIES ? score : fr_sigmoidf(logit));
+    sample.logloss = (double)fr_softplusf(logit) - (double)label * (double)logit;
+    return sample;
+}
 
 static void accumulator_add(struct accumulator *a, const struct sample *sample, double weight)
 {
-    a->positive[sample->bin] += weight * sample->label;
-    a->negative[sample->bin] += weight * (1.0 - sample->label);
-    a->logloss += weight * sample->logloss;
-    a->prediction += weight * sample->prediction;
-    a->label += weight * sample->label;
-    a->weight += weight;
+    if (a->n_bins > 0) {
+        a->positive[sample->bin] += weight * sample->label;
+        a->negative[sample->bin] += weight * (1.0 - sample->label);
+    }
+    a->sums[SUM_LOGLOSS] += weight * sample->logloss;
+    a->sums[SUM_PREDICTION] += weight * sample->prediction;
+    a->sums[SUM_LABEL] += weight * sample->label;
+    a->sums[SUM_WEIGHT] += weight;
+    a->sums[SUM_SQUARES] += weight * sample->square;
 }
 
 void fr_auc_add(struct fr_auc *auc, const struct fr_auc_samples *samples)
@@ -147,12 +179,10 @@ void fr_auc_add(struct fr_auc *auc, const struct fr_auc_samples *samples)
         accumulator_rebase(&auc->decayed[h], auc->half_life_ms[h], auc->as_of_ms);
     for (size_t i = 0; i < samples->count; i++) {
         float label = samples->labels[i];
-        double weight = samples->weights ? (double)samples->weights[i] : 1.0;
-        if (label != label || weight <= 0 || (samples->use && !(samples->use[i] & FR_USE_METRICS_BIT)))
+        double weight = samples->weights ? samples->weights[i] : 1.0;
+        if (label != label || !(weight > 0))
             continue;
-        float logit = samples->logits[i];
-        struct sample sample = {.bin = bin_of(logit), .label = (double)label, .prediction = (double)fr_sigmoidf(logit)};
-        sample.logloss = (double)fr_softplusf(logit) - (double)label * (double)logit;
+        struct sample sample = sample_of(auc->scores, samples->scores[i], label);
         accumulator_add(&auc->lifetime, &sample, weight);
         int64_t t_ms = samples->t_ms[i] < auc->as_of_ms ? samples->t_ms[i] : auc->as_of_ms;
         for (uint32_t h = 0; timed && h < auc->n_half_lives; h++) {
@@ -166,45 +196,44 @@ void fr_auc_add(struct fr_auc *auc, const struct fr_auc_samples *samples)
 
 static double ratio(double a, double b)
 {
-    return b > 0 ? a / b : (double)NAN;
+    return b != 0 ? a / b : (double)NAN;
 }
 
 void fr_auc_result(const struct fr_auc *auc, int half_life, struct fr_auc_result *out)
 {
     FR_CHECK(half_life < (int)auc->n_half_lives);
     const struct accumulator *a = half_life < 0 ? &auc->lifetime : &auc->decayed[half_life];
-    double below = 0, area = 0, positives = 0;
-    for (size_t i = 0; i < FR_AUC_BINS; i++) {
+    bool values = auc->scores == FR_AUC_VALUES;
+    double below = 0, area = 0, positives = 0, weight = a->sums[SUM_WEIGHT];
+    for (size_t i = 0; i < a->n_bins; i++) {
         area += a->positive[i] * (below + 0.5 * a->negative[i]);
         below += a->negative[i];
         positives += a->positive[i];
     }
     out->auc = ratio(area, positives * below);
-    out->logloss = ratio(a->logloss, a->weight);
-    out->calibration = ratio(a->prediction, a->label);
-    out->positive_rate = ratio(a->label, a->weight);
-    out->prediction_mean = ratio(a->prediction, a->weight);
-    out->weight = a->weight;
+    out->logloss = values ? (double)NAN : ratio(a->sums[SUM_LOGLOSS], weight);
+    out->calibration = ratio(a->sums[SUM_PREDICTION], a->sums[SUM_LABEL]);
+    out->positive_rate = ratio(a->sums[SUM_LABEL], weight);
+    out->prediction_mean = ratio(a->sums[SUM_PREDICTION], weight);
+    out->mse = values ? ratio(a->sums[SUM_SQUARES], weight) : (double)NAN;
+    out->weight = weight;
     if (half_life >= 0 && a->reference_ms != INT64_MIN)
         out->weight *= exp2_portable(-(double)(auc->as_of_ms - a->reference_ms) / (double)auc->half_life_ms[half_life]);
 }
 
-/* ---- image: u32 format, i64 as_of, u32 n, then n + 1 accumulators (half-lives in order, lifetime with half-life 0) of
- * i64 half_life_ms, i64 reference, 4 f64 sums, u32 non-empty bins, per bin u32 index, f64 positive, f64 negative ----
+/* ---- image: u32 format, u32 scores, i64 as_of, u32 n, n i64 half_life_ms, then n + 1 accumulators (half-lives in
+ * order, lifetime) of i64 reference, 5 f64 sums, u32 non-empty bins; per bin u32 index, f64 positive, f64 negative ----
  */
 
-static void encode_accumulator(const struct accumulator *a, int64_t half_life_ms, struct fr_buffer *out)
+static void encode_accumulator(const struct accumulator *a, struct fr_buffer *out)
 {
-    fr_put_u64(out, (uint64_t)half_life_ms);
     fr_put_u64(out, (uint64_t)a->reference_ms);
-    fr_put_f64(out, a->logloss);
-    fr_put_f64(out, a->prediction);
-    fr_put_f64(out, a->label);
-    fr_put_f64(out, a->weight);
+    for (size_t i = 0; i < SUMS; i++)
+        fr_put_f64(out, a->sums[i]);
     size_t at = out->size;
     uint32_t count = 0;
     fr_put_u32(out, 0);
-    for (uint32_t i = 0; i < FR_AUC_BINS; i++)
+    for (uint32_t i = 0; i < a->n_bins; i++)
         if (a->positive[i] != 0 || a->negative[i] != 0) {
             fr_put_u32(out, i);
             fr_put_f64(out, a->positive[i]);
@@ -217,35 +246,35 @@ static void encode_accumulator(const struct accumulator *a, int64_t half_life_ms
 void fr_auc_encode(const struct fr_auc *auc, struct fr_buffer *out)
 {
     fr_put_u32(out, FR_AUC_FORMAT);
+    fr_put_u32(out, auc->scores);
     fr_put_u64(out, (uint64_t)auc->as_of_ms);
     fr_put_u32(out, auc->n_half_lives);
     for (uint32_t h = 0; h < auc->n_half_lives; h++)
-        encode_accumulator(&auc->decayed[h], auc->half_life_ms[h], out);
-    encode_accumulator(&auc->lifetime, 0, out);
+        fr_put_u64(out, (uint64_t)auc->half_life_ms[h]);
+    for (uint32_t h = 0; h < auc->n_half_lives; h++)
+        encode_accumulator(&auc->decayed[h], out);
+    encode_accumulator(&auc->lifetime, out);
 }
 
 /* target NULL: a half-life that is no longer configured; read over. */
-static bool parse_accumulator(struct fr_reader *reader, struct accumulator *target)
+static bool parse_accumulator(struct fr_reader *reader, size_t n_bins, struct accumulator *target)
 {
     int64_t reference_ms = (int64_t)fr_take_u64(reader);
-    double sums[4];
-    for (int i = 0; i < 4; i++)
+    double sums[SUMS];
+    for (size_t i = 0; i < SUMS; i++)
         sums[i] = fr_take_f64(reader);
     uint32_t count = fr_take_u32(reader);
-    if (reader->failed || count > FR_AUC_BINS)
+    if (reader->failed || count > n_bins)
         return false;
     if (target) {
         accumulator_clear(target);
         target->reference_ms = reference_ms;
-        target->logloss = sums[0];
-        target->prediction = sums[1];
-        target->label = sums[2];
-        target->weight = sums[3];
+        memcpy(target->sums, sums, sizeof(sums));
     }
     for (uint32_t i = 0; i < count; i++) {
         uint32_t bin = fr_take_u32(reader);
         double positive = fr_take_f64(reader), negative = fr_take_f64(reader);
-        if (reader->failed || bin >= FR_AUC_BINS || !(positive >= 0) || !(negative >= 0))
+        if (reader->failed || bin >= n_bins || !(positive >= 0) || !(negative >= 0))
             return false;
         if (target) {
             target->positive[bin] = positive;
@@ -257,34 +286,61 @@ static bool parse_accumulator(struct fr_reader *reader, struct accumulator *targ
 
 static struct accumulator *find_accumulator(struct fr_auc *auc, int64_t half_life_ms)
 {
-    if (half_life_ms == 0)
-        return &auc->lifetime;
     for (uint32_t h = 0; h < auc->n_half_lives; h++)
         if (auc->half_life_ms[h] == half_life_ms)
             return &auc->decayed[h];
     return NULL;
 }
 
+/* Everything before the accumulators. */
+static bool parse_head(struct fr_reader *reader, struct fr_auc_options *options, int64_t *as_of_ms)
+{
+    if (fr_take_u32(reader) != FR_AUC_FORMAT)
+        return false;
+    uint32_t scores = fr_take_u32(reader);
+    *as_of_ms = (int64_t)fr_take_u64(reader);
+    options->n_half_lives = fr_take_u32(reader);
+    if (reader->failed || scores > FR_AUC_VALUES || options->n_half_lives > FR_AUC_HALF_LIVES_MAX)
+        return false;
+    options->scores = (enum fr_auc_scores)scores;
+    for (uint32_t h = 0; h < options->n_half_lives; h++) {
+        options->half_life_ms[h] = (int64_t)fr_take_u64(reader);
+        if (options->half_life_ms[h] <= 0)
+            return false;
+    }
+    return !reader->failed;
+}
+
+enum fr_status fr_auc_image_options(const uint8_t *bytes, size_t size, struct fr_auc_options *out)
+{
+    struct fr_reader reader = {.at = bytes, .end = bytes + size};
+    struct fr_auc_options options = {0};
+    int64_t as_of_ms;
+    if (!parse_head(&reader, &options, &as_of_ms))
+        return FR_E_CORRUPT;
+    *out = options;
+    return FR_OK;
+}
+
 enum fr_status fr_auc_parse(struct fr_auc *auc, const uint8_t *bytes, size_t size)
 {
     struct fr_reader reader = {.at = bytes, .end = bytes + size};
-    if (fr_take_u32(&reader) != FR_AUC_FORMAT)
+    struct fr_auc_options image = {0};
+    int64_t as_of_ms;
+    if (!parse_head(&reader, &image, &as_of_ms) || image.scores != auc->scores)
         return FR_E_CORRUPT;
-    auc->as_of_ms = (int64_t)fr_take_u64(&reader);
-    uint32_t count = fr_take_u32(&reader);
-    if (reader.failed || count > FR_AUC_HALF_LIVES_MAX)
-        return FR_E_CORRUPT;
+    auc->as_of_ms = as_of_ms;
     uint32_t found = 0;
     for (uint32_t h = 0; h < auc->n_half_lives; h++)
         accumulator_clear(&auc->decayed[h]);
-    for (uint32_t i = 0; i <= count; i++) {
-        int64_t half_life_ms = (int64_t)fr_take_u64(&reader);
-        struct accumulator *target = find_accumulator(auc, half_life_ms);
-        found += target && half_life_ms != 0;
-        if (!parse_accumulator(&reader, target))
+    for (uint32_t h = 0; h <= image.n_half_lives; h++) {
+        bool lifetime = h == image.n_half_lives;
+        struct accumulator *target = lifetime ? &auc->lifetime : find_accumulator(auc, image.half_life_ms[h]);
+        found += target && !lifetime;
+        if (!parse_accumulator(&reader, auc->lifetime.n_bins, target))
             return FR_E_CORRUPT;
     }
     if (reader.failed || reader.at != reader.end)
         return FR_E_CORRUPT;
-    return found == auc->n_half_lives && count == found ? FR_OK : FR_E_MISMATCH;
+    return found == auc->n_half_lives && image.n_half_lives == found ? FR_OK : FR_E_MISMATCH;
 }

@@ -59,46 +59,53 @@ void fr_registry_free(struct fr_registry *registry)
     free(registry);
 }
 
-static struct fr_metric *obtain(struct fr_registry *registry, enum metric_kind kind, const char *name,
-                                const char *labels, const char *help)
+struct definition {
+    enum metric_kind kind;
+    const char *name, *labels, *help;
+    const double *bounds;
+    size_t n_bounds;
+};
+
+/* A new metric is complete before the lock is given back: the renderer sees all of it or nothing. */
+static struct fr_metric *obtain(struct fr_registry *registry, const struct definition *wanted)
 {
-    labels = labels ? labels : "";
+    const char *labels = wanted->labels ? wanted->labels : "";
     pthread_mutex_lock(&registry->lock);
     struct fr_metric *metric = registry->first;
-    while (metric && (strcmp(metric->name, name) != 0 || strcmp(metric->labels, labels) != 0))
+    while (metric && (strcmp(metric->name, wanted->name) != 0 || strcmp(metric->labels, labels) != 0))
         metric = metric->next;
     if (!metric) {
         metric = fr_alloc(1, sizeof(*metric));
-        metric->kind = kind;
-        metric->name = fr_strdup(name);
+        metric->kind = wanted->kind;
+        metric->name = fr_strdup(wanted->name);
         metric->labels = fr_strdup(labels);
-        metric->help = fr_strdup(help);
+        metric->help = fr_strdup(wanted->help);
+        metric->n_bounds = wanted->n_bounds;
+        if (wanted->n_bounds > 0)
+            memcpy(metric->bounds, wanted->bounds, wanted->n_bounds * sizeof(*wanted->bounds));
         *registry->last = metric;
         registry->last = &metric->next;
     }
     pthread_mutex_unlock(&registry->lock);
-    FR_CHECK(metric->kind == kind);
+    FR_CHECK(metric->kind == wanted->kind);
     return metric;
 }
 
 struct fr_metric *fr_counter(struct fr_registry *registry, const char *name, const char *labels, const char *help)
 {
-    return obtain(registry, METRIC_COUNTER, name, labels, help);
+    return obtain(registry, &(struct definition){.kind = METRIC_COUNTER, .name = name, .labels = labels, .help = help});
 }
 
 struct fr_metric *fr_gauge(struct fr_registry *registry, const char *name, const char *labels, const char *help)
 {
-    return obtain(registry, METRIC_GAUGE, name, labels, help);
+    return obtain(registry, &(struct definition){.kind = METRIC_GAUGE, .name = name, .labels = labels, .help = help});
 }
 
 struct fr_metric *fr_histogram(struct fr_registry *registry, const char *name, const char *labels, const char *help,
                                const double *bounds, size_t n_bounds)
 {
     FR_CHECK(n_bounds <= FR_BOUNDS_MAX);
-    struct fr_metric *metric = obtain(registry, METRIC_HISTOGRAM, name, labels, help);
-    memcpy(metric->bounds, bounds, n_bounds * sizeof(*bounds));
-    metric->n_bounds = n_bounds;
-    return metric;
+    return obtain(registry, &(struct definition){METRIC_HISTOGRAM, name, labels, help, bounds, n_bounds});
 }
 
 void fr_metric_add(struct fr_metric *counter, uint64_t amount)
@@ -116,16 +123,21 @@ void fr_metric_set(struct fr_metric *gauge, double value)
     atomic_store_explicit(&gauge->value, value, memory_order_relaxed);
 }
 
-void fr_metric_observe(struct fr_metric *histogram, double value)
+void fr_metric_observe_many(struct fr_metric *histogram, double value, uint64_t count)
 {
     size_t i = 0;
     while (i < histogram->n_bounds && value > histogram->bounds[i])
         i++;
-    atomic_fetch_add_explicit(&histogram->buckets[i], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&histogram->buckets[i], count, memory_order_relaxed);
     double sum = atomic_load_explicit(&histogram->value, memory_order_relaxed);
-    while (!atomic_compare_exchange_weak_explicit(&histogram->value, &sum, sum + value, memory_order_relaxed,
-                                                  memory_order_relaxed))
+    while (!atomic_compare_exchange_weak_explicit(&histogram->value, &sum, sum + value * (double)count,
+                                                  memory_order_relaxed, memory_order_relaxed))
         ;
+}
+
+void fr_metric_observe(struct fr_metric *histogram, double value)
+{
+    fr_metric_observe_many(histogram, value, 1);
 }
 
 double fr_metric_quantile(const struct fr_metric *histogram, double q)

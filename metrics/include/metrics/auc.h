@@ -1,12 +1,12 @@
-/* Streaming AUC, logloss, calibration and positive rate of one task: exponentially decayed by event time at several
- * half-lives, and over the lifetime.
+/* Streaming AUC, logloss, calibration and positive rate of one task's scores: exponentially decayed by event time at
+ * several half-lives, and over the lifetime.
  *
  * Scores fall into bins of equal width in the logit; AUC is the Mann-Whitney statistic over binned weights, a tie
  * counts one half. A sample at event time t has weight w * 2^(-(as_of - min(t, wm)) / half_life). Kept as absolute
  * images: weights relative to a reference time that moves in whole steps, so that the state is a function of the
  * samples alone (P10), not of cuts or restarts. Samples are added in sample order by the owner loop. State is f64.
  * Accuracy: within 1e-3 of a brute-force weighted AUC (unit test, also for score distributions far narrower than 1 in
- * the logit). */
+ * the logit). Which samples count, and with what weight, is the caller's (metrics/task.h). */
 #ifndef FR_METRICS_AUC_H
 #define FR_METRICS_AUC_H
 
@@ -18,9 +18,16 @@
 
 enum { FR_AUC_HALF_LIVES_MAX = 8 };
 
+enum fr_auc_scores {
+    FR_AUC_LOGITS,
+    FR_AUC_PROBABILITIES, /* in [0, 1]; for AUC and logloss cut to logits in [-16, 16] */
+    FR_AUC_VALUES,        /* of a regression: no AUC, no logloss, but mse; labels are any number */
+};
+
 struct fr_auc;
 
 struct fr_auc_options {
+    enum fr_auc_scores scores;
     uint32_t n_half_lives;
     int64_t half_life_ms[FR_AUC_HALF_LIVES_MAX];
 };
@@ -30,24 +37,27 @@ void fr_auc_free(struct fr_auc *auc);
 
 struct fr_auc_samples {
     size_t count;
-    const float *logits;
-    const float *labels; /* NaN: masked, skipped; in [0,1]; a fractional label adds to both classes */
-    const float *weights;
+    const float *scores;   /* not NaN where the weight is > 0; as options.scores says */
+    const float *labels;   /* NaN: skipped; in [0,1] unless FR_AUC_VALUES; a fractional label adds to both classes */
+    const double *weights; /* 0: skipped; NULL: all 1 */
     const int64_t *t_ms;
-    const uint8_t *use; /* skipped unless use & FR_USE_METRICS (2); NULL: all */
     int64_t watermark_ms;
 };
 void fr_auc_add(struct fr_auc *auc, const struct fr_auc_samples *samples);
 
 struct fr_auc_result { /* NaN: undefined */
     double auc, logloss, calibration, positive_rate, prediction_mean, weight;
+    double mse; /* FR_AUC_VALUES only, whose positive_rate is the mean label */
 };
 /* half_life < n_half_lives, or -1: lifetime. */
 void fr_auc_result(const struct fr_auc *auc, int half_life, struct fr_auc_result *out);
 
 /* Absolute image, sparse (non-empty bins only); parse replaces the state. FR_E_MISMATCH when half-lives differ: the
- * lifetime part is restored, decayed parts of unknown half-lives start empty (logged by the caller). */
+ * lifetime part is restored, decayed parts of unknown half-lives start empty (logged by the caller). FR_E_CORRUPT: does
+ * not parse, or another format or kind of scores. */
 void fr_auc_encode(const struct fr_auc *auc, struct fr_buffer *out);
 enum fr_status fr_auc_parse(struct fr_auc *auc, const uint8_t *bytes, size_t size) FR_MUST_CHECK;
+/* The options an image was made with: for readers without a configuration. FR_E_CORRUPT. */
+enum fr_status fr_auc_image_options(const uint8_t *bytes, size_t size, struct fr_auc_options *out) FR_MUST_CHECK;
 
 #endif

@@ -28,6 +28,7 @@ void fr_metric_add(struct fr_metric *counter, uint64_t amount);
 void fr_metric_set_total(struct fr_metric *counter, uint64_t total); /* counters kept elsewhere */
 void fr_metric_set(struct fr_metric *gauge, double value);
 void fr_metric_observe(struct fr_metric *histogram, double value);
+void fr_metric_observe_many(struct fr_metric *histogram, double value, uint64_t count);
 /* Quantile estimate by linear interpolation inside the bucket; NaN when empty. */
 double fr_metric_quantile(const struct fr_metric *histogram, double q);
 

@@ -14,7 +14,8 @@
 enum { N = 6000, BATCH = 128 };
 
 struct stream {
-    float logits[N], labels[N], weights[N];
+    float logits[N], labels[N];
+    double weights[N];
     int64_t t_ms[N], watermark_ms[N];
 };
 
@@ -28,7 +29,7 @@ static struct stream *make_stream(uint64_t seed, float center, float spread)
         s->labels[i] = u < 0.3 ? 1.0f : 0.0f;
         double z = fr_random_normal(seed, 2, (uint64_t)i, 0) + (s->labels[i] > 0 ? 0.8 : 0.0);
         s->logits[i] = center + spread * (float)z;
-        s->weights[i] = 0.5f + (float)fr_random_uniform(seed, 3, (uint64_t)i, 0);
+        s->weights[i] = 0.5 + fr_random_uniform(seed, 3, (uint64_t)i, 0);
         s->t_ms[i] = 1700000000000 + (int64_t)i * 1000 - (i % 17 == 0 ? 400000 : 0);
         if (i % 23 == 0)
             s->labels[i] = NAN;
@@ -48,7 +49,7 @@ static void feed(struct fr_auc *auc, const struct stream *s, int from, int to)
     for (int b = from; b < to; b += BATCH) {
         int end = b + BATCH < to ? b + BATCH : to;
         struct fr_auc_samples samples = {.count = (size_t)(end - b),
-                                         .logits = s->logits + b,
+                                         .scores = s->logits + b,
                                          .labels = s->labels + b,
                                          .weights = s->weights + b,
                                          .t_ms = s->t_ms + b,
@@ -184,23 +185,108 @@ static void other_half_lives_keep_the_lifetime_part(void **state)
     free(s);
 }
 
-static void a_label_flip_shows_within_one_half_life(void **state)
+/* Three half-lives of true labels, then false ones. Weighted by decay the old part is 0.4375 to 0.5 after one
+ * half-life: AUC falls below one half, and the lifetime's does not. Samples of a batch come in another order than they
+ * happened. */
+static void a_label_flip_shows_within_one_half_life_of_event_time(void **state)
 {
     (void)state;
-    struct fr_auc *auc = fr_auc_new(&(struct fr_auc_options){.n_half_lives = 1, .half_life_ms = {1000}});
-    for (int i = 0; i < 4000; i++) {
-        float logit = (float)fr_random_normal(5, 0, (uint64_t)i, 0);
-        bool flipped = i >= 3000;
-        float label = (logit > 0) != flipped;
-        int64_t t = 1700000000000 + i;
-        fr_auc_add(auc, &(struct fr_auc_samples){
-                            .count = 1, .logits = &logit, .labels = &label, .t_ms = &t, .watermark_ms = t});
-        struct fr_auc_result result;
-        if (i == 2999 || i == 3999) {
-            fr_auc_result(auc, 0, &result);
-            assert_true(i == 2999 ? result.auc > 0.99 : result.auc < 0.55);
+    enum { HALF_LIFE_MS = 60000, STEP_MS = 15, PER_BATCH = 100 };
+    const int64_t begin = 1700000000000, flip = begin + 3 * HALF_LIFE_MS;
+    struct fr_auc *auc = fr_auc_new(&(struct fr_auc_options){.n_half_lives = 1, .half_life_ms = {HALF_LIFE_MS}});
+    int64_t crossed = 0;
+    for (int64_t t = begin; t < flip + HALF_LIFE_MS; t += PER_BATCH * STEP_MS) {
+        float logits[PER_BATCH], labels[PER_BATCH];
+        int64_t t_ms[PER_BATCH];
+        for (int i = 0; i < PER_BATCH; i++) {
+            t_ms[i] = t + (i * 37 % PER_BATCH) * STEP_MS;
+            logits[i] = (float)fr_random_normal(5, 0, (uint64_t)t_ms[i], 0);
+            labels[i] = (logits[i] > 0) != (t_ms[i] >= flip);
         }
+        fr_auc_add(auc, &(struct fr_auc_samples){.count = PER_BATCH,
+                                                 .scores = logits,
+                                                 .labels = labels,
+                                                 .t_ms = t_ms,
+                                                 .watermark_ms = t + (PER_BATCH - 1) * STEP_MS});
+        struct fr_auc_result result;
+        fr_auc_result(auc, 0, &result);
+        assert_true(t >= flip || result.auc > 0.999);
+        if (!crossed && t >= flip && result.auc < 0.5)
+            crossed = t;
     }
+    struct fr_auc_result lifetime;
+    fr_auc_result(auc, -1, &lifetime);
+    assert_true(lifetime.auc > 0.7);
+    assert_true(crossed > flip + HALF_LIFE_MS / 2 && crossed <= flip + HALF_LIFE_MS);
+    fr_auc_free(auc);
+}
+
+static void a_regression_has_a_squared_error_and_no_auc(void **state)
+{
+    (void)state;
+    struct fr_auc *auc =
+        fr_auc_new(&(struct fr_auc_options){.scores = FR_AUC_VALUES, .n_half_lives = 1, .half_life_ms = {1000}});
+    const float scores[] = {2.0f, -1.0f, 4.0f}, labels[] = {3.0f, -2.0f, 5.5f};
+    const double weights[] = {1, 2, 0.5};
+    const int64_t t_ms[] = {1700000000000, 1700000000000, 1700000000000};
+    fr_auc_add(auc, &(struct fr_auc_samples){.count = 3,
+                                             .scores = scores,
+                                             .labels = labels,
+                                             .weights = weights,
+                                             .t_ms = t_ms,
+                                             .watermark_ms = 1700000001000});
+    struct fr_auc_result result;
+    for (int h = -1; h < 1; h++) { /* all of one age: decay changes the weight only */
+        fr_auc_result(auc, h, &result);
+        assert_true(isnan(result.auc) && isnan(result.logloss));
+        assert_true(fabs(result.mse - (1 + 2 + 0.5 * 2.25) / 3.5) < 1e-12);
+        assert_true(fabs(result.calibration - (2.0 - 2 + 2) / (3.0 - 4 + 2.75)) < 1e-12);
+        assert_true(fabs(result.positive_rate - 1.75 / 3.5) < 1e-12);
+        assert_true(fabs(result.prediction_mean - 2.0 / 3.5) < 1e-12);
+        assert_true(fabs(result.weight - (h < 0 ? 3.5 : 1.75)) < 1e-12);
+    }
+    struct fr_buffer image = {0};
+    fr_auc_encode(auc, &image);
+    struct fr_auc *logits = fr_auc_new(&(struct fr_auc_options){.n_half_lives = 1, .half_life_ms = {1000}});
+    assert_int_equal(fr_auc_parse(logits, image.data, image.size), FR_E_CORRUPT);
+    assert_int_equal(fr_auc_parse(auc, image.data, image.size), FR_OK);
+    fr_buffer_release(&image);
+    fr_auc_free(auc);
+    fr_auc_free(logits);
+}
+
+static void probabilities_give_what_their_logits_give(void **state)
+{
+    (void)state;
+    struct stream *s = make_stream(15, -1.0f, 1.0f);
+    struct fr_auc *logits = fr_auc_new(&(struct fr_auc_options){0});
+    struct fr_auc *probabilities = fr_auc_new(&(struct fr_auc_options){.scores = FR_AUC_PROBABILITIES});
+    feed(logits, s, 0, N);
+    for (int i = 0; i < N; i++)
+        s->logits[i] = (float)(1 / (1 + exp(-(double)s->logits[i])));
+    feed(probabilities, s, 0, N);
+    struct fr_auc_result a, b;
+    fr_auc_result(logits, -1, &a);
+    fr_auc_result(probabilities, -1, &b);
+    assert_true(fabs(a.auc - b.auc) < 1e-4 && fabs(a.logloss - b.logloss) < 1e-6);
+    assert_true(fabs(a.calibration - b.calibration) < 1e-6 && a.weight == b.weight);
+    fr_auc_free(logits);
+    fr_auc_free(probabilities);
+    free(s);
+}
+
+static void probabilities_of_zero_and_one_have_a_finite_logloss(void **state)
+{
+    (void)state;
+    struct fr_auc *auc = fr_auc_new(&(struct fr_auc_options){.scores = FR_AUC_PROBABILITIES});
+    const float scores[] = {0.0f, 1.0f, 0.5f}, labels[] = {1.0f, 1.0f, 0.0f};
+    const int64_t t_ms[] = {1, 1, 1};
+    fr_auc_add(auc, &(struct fr_auc_samples){.count = 3, .scores = scores, .labels = labels, .t_ms = t_ms});
+    struct fr_auc_result result;
+    fr_auc_result(auc, -1, &result);
+    assert_true(fabs(result.logloss - (16 + 0 + log(2)) / 3) < 1e-5); /* cut at logits of +-16 */
+    assert_true(fabs(result.auc - 0.5) < 1e-12);
+    assert_true(fabs(result.prediction_mean - 0.5) < 1e-12);
     fr_auc_free(auc);
 }
 
@@ -211,7 +297,7 @@ static void without_both_classes_auc_is_undefined(void **state)
     float logit = 0.5f, label = 1.0f;
     int64_t t = 1700000000000;
     fr_auc_add(auc,
-               &(struct fr_auc_samples){.count = 1, .logits = &logit, .labels = &label, .t_ms = &t, .watermark_ms = t});
+               &(struct fr_auc_samples){.count = 1, .scores = &logit, .labels = &label, .t_ms = &t, .watermark_ms = t});
     struct fr_auc_result result;
     fr_auc_result(auc, 0, &result);
     assert_true(isnan(result.auc) && !isnan(result.logloss));
@@ -226,7 +312,10 @@ int main(void)
         cmocka_unit_test(logloss_calibration_and_rate_match_direct_sums),
         cmocka_unit_test(a_restored_state_goes_on_to_the_same_bytes),
         cmocka_unit_test(other_half_lives_keep_the_lifetime_part),
-        cmocka_unit_test(a_label_flip_shows_within_one_half_life),
+        cmocka_unit_test(a_label_flip_shows_within_one_half_life_of_event_time),
+        cmocka_unit_test(a_regression_has_a_squared_error_and_no_auc),
+        cmocka_unit_test(probabilities_give_what_their_logits_give),
+        cmocka_unit_test(probabilities_of_zero_and_one_have_a_finite_logloss),
         cmocka_unit_test(without_both_classes_auc_is_undefined),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

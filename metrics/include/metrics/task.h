@@ -1,0 +1,85 @@
+/* Everything measured of one task: which samples count and with what weight, AUC and its company over half-lives and
+ * the lifetime, the same of the scores that were served, and GAUC; and the section "metrics" of an epoch, which holds
+ * this of every task.
+ *
+ * A sample counts when it is used for metrics (u), its label is there and is one the task can have (in [0, 1]; any
+ * finite number for a regression), and its weight is positive; with weight w / s, s its keep rate, where the caller
+ * gives one (sampling correction: metrics are those of the stream before samples were dropped). Thread: one owner.
+ * Determinism: the state is a function of the samples in their order (auc.h, gauc.h). */
+#ifndef FR_METRICS_TASK_H
+#define FR_METRICS_TASK_H
+
+#include <stdbool.h>
+
+#include "metrics/auc.h"
+#include "metrics/gauc.h"
+
+struct fr_task_metrics;
+
+struct fr_task_metrics_options {
+    bool regression; /* scores are predictions, not logits: no AUC, no logloss, no GAUC */
+    uint32_t n_half_lives;
+    int64_t half_life_ms[FR_AUC_HALF_LIVES_MAX];
+    struct fr_gauc_options gauc; /* groups_max 0: no GAUC */
+};
+
+struct fr_task_metrics *fr_task_metrics_new(const struct fr_task_metrics_options *options);
+void fr_task_metrics_free(struct fr_task_metrics *task);
+
+/* All arrays [count] unless said otherwise, borrowed for the call. */
+struct fr_task_samples {
+    size_t count;
+    const float *scores; /* finite: logits, or predictions of a regression, made before training */
+    const float *labels; /* NaN: masked */
+    const float *weights;
+    const float *keep;   /* in (0, 1]; NULL: no correction */
+    const uint8_t *use;  /* bit 2 (FR_USE_METRICS): counts */
+    const float *served; /* probability (regression: prediction) that was served; NaN, or no probability: none; may be
+                            NULL */
+    const int64_t *t_ms;
+    int64_t watermark_ms;
+    /* Group of a sample for GAUC: with e = entry_of[i] (NULL: i) the key group_keys[group_begin[e]], none when
+     * group_begin[e] == group_begin[e + 1]. group_begin NULL: none. */
+    const uint32_t *entry_of, *group_begin;
+    const uint64_t *group_keys;
+};
+void fr_task_metrics_add(struct fr_task_metrics *task, const struct fr_task_samples *samples);
+
+struct fr_task_result {
+    bool regression, has_gauc;
+    uint32_t n_half_lives;
+    int64_t half_life_ms[FR_AUC_HALF_LIVES_MAX];
+    struct fr_auc_result decayed[FR_AUC_HALF_LIVES_MAX];
+    struct fr_auc_result lifetime;
+    struct fr_auc_result served; /* lifetime of served scores; weight 0: no sample had one */
+    struct fr_gauc_result gauc;
+};
+void fr_task_metrics_result(const struct fr_task_metrics *task, struct fr_task_result *out);
+/* The task's object in /auc (DESIGN section 8); half_lives[i] names decayed[i]. */
+void fr_task_result_json(const struct fr_task_result *result, const char *const *half_lives, struct fr_buffer *out);
+void fr_task_metrics_lifetime(const struct fr_task_metrics *task, struct fr_auc_result *out);
+
+/* ---- section "metrics": begin, then put every task; read with open and next ---- */
+
+void fr_metrics_section_begin(struct fr_buffer *out, uint32_t n_tasks);
+void fr_metrics_section_put(struct fr_buffer *out, const char *name, const struct fr_task_metrics *task);
+
+struct fr_metrics_section {
+    const uint8_t *at, *end;
+    uint32_t left; /* tasks */
+    /* Of the task that next found; borrowed from the section. */
+    const uint8_t *name, *image;
+    size_t name_size, image_size;
+};
+/* FR_E_MISMATCH: another version. FR_E_CORRUPT. */
+enum fr_status fr_metrics_section_open(const uint8_t *bytes, size_t size, struct fr_metrics_section *out) FR_MUST_CHECK;
+/* FR_EOF after the last task; FR_E_CORRUPT. */
+enum fr_status fr_metrics_section_next(struct fr_metrics_section *section) FR_MUST_CHECK;
+
+/* Replaces the state by an image. FR_E_MISMATCH: half-lives or the grouping are other ones; what is not in the image
+ * starts empty, the rest is restored. FR_E_CORRUPT. */
+enum fr_status fr_task_metrics_parse(struct fr_task_metrics *task, const uint8_t *image, size_t size) FR_MUST_CHECK;
+/* The numbers of an image, without a configuration. FR_E_CORRUPT. */
+enum fr_status fr_task_metrics_read(const uint8_t *image, size_t size, struct fr_task_result *out) FR_MUST_CHECK;
+
+#endif

@@ -1,0 +1,52 @@
+/* A task's metrics as JSON: the one form of GET /auc and `freshet dump --metrics`. Undefined numbers are null. */
+#include <inttypes.h>
+#include <math.h>
+
+#include "metrics/task.h"
+
+static void put_number(struct fr_buffer *out, const char *name, double value, const char *after)
+{
+    if (isfinite(value))
+        fr_buffer_printf(out, "\"%s\":%.9g%s", name, value, after);
+    else
+        fr_buffer_printf(out, "\"%s\":null%s", name, after);
+}
+
+static void put_result(struct fr_buffer *out, const struct fr_auc_result *result, bool regression)
+{
+    fr_buffer_printf(out, "{");
+    put_number(out, "auc", result->auc, ",");
+    put_number(out, "logloss", result->logloss, ",");
+    put_number(out, "calibration", result->calibration, ",");
+    put_number(out, "positive_rate", result->positive_rate, ",");
+    put_number(out, "prediction_mean", result->prediction_mean, ",");
+    if (regression)
+        put_number(out, "mse", result->mse, ",");
+    put_number(out, "weight", result->weight, "}");
+}
+
+void fr_task_result_json(const struct fr_task_result *result, const char *const *half_lives, struct fr_buffer *out)
+{
+    fr_buffer_printf(out, "{\"decayed\":{");
+    for (uint32_t h = 0; h < result->n_half_lives; h++) {
+        fr_buffer_printf(out, "%s\"%s\":", h ? "," : "", half_lives[h]);
+        put_result(out, &result->decayed[h], result->regression);
+    }
+    fr_buffer_printf(out, "},\"lifetime\":");
+    put_result(out, &result->lifetime, result->regression);
+    if (result->has_gauc) {
+        fr_buffer_printf(out, ",\"gauc\":{");
+        put_number(out, "auc", result->gauc.auc, ",");
+        put_number(out, "error_max", result->gauc.error_max, ",");
+        fr_buffer_printf(out, "\"groups\":%" PRIu64 ",", result->gauc.groups);
+        put_number(out, "weight", result->gauc.weight, "}");
+    } else {
+        fr_buffer_printf(out, ",\"gauc\":null");
+    }
+    fr_buffer_printf(out, ",\"served\":");
+    if (result->served.weight > 0)
+        put_result(out, &result->served, result->regression);
+    else
+        fr_buffer_printf(out, "null");
+    fr_buffer_printf(out, "}");
+}

@@ -1,0 +1,165 @@
+/* Freshness: what is observed at which stage, and what happens when the delta topic is away. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "metrics/freshness.h"
+
+static const int64_t now = 1700000000000;
+static const uint8_t all[8] = {0};
+
+struct scene {
+    struct fr_registry *registry;
+    struct fr_freshness *freshness;
+};
+
+static struct scene open_scene(void)
+{
+    struct scene scene = {.registry = fr_registry_new("m")};
+    scene.freshness = fr_freshness_new(scene.registry);
+    return scene;
+}
+
+static void close_scene(struct scene *scene)
+{
+    fr_freshness_free(scene->freshness);
+    fr_registry_free(scene->registry);
+}
+
+/* The value of a series in the rendered text. */
+static double value_of(const struct scene *scene, const char *series)
+{
+    struct fr_buffer out = {0};
+    fr_registry_render(scene->registry, &out);
+    fr_put_u8(&out, 0);
+    const char *at = strstr((const char *)out.data, series);
+    double value = NAN;
+    assert_non_null(at);
+    assert_int_equal(sscanf(at + strlen(series), " %lf", &value), 1);
+    fr_buffer_release(&out);
+    return value;
+}
+
+static double count_of(const struct scene *scene, const char *stage)
+{
+    char series[128];
+    snprintf(series, sizeof(series), "freshet_freshness_seconds_count{model=\"m\",stage=\"%s\"}", stage);
+    return value_of(scene, series);
+}
+
+static double sum_of(const struct scene *scene, const char *stage)
+{
+    char series[128];
+    snprintf(series, sizeof(series), "freshet_freshness_seconds_sum{model=\"m\",stage=\"%s\"}", stage);
+    return value_of(scene, series);
+}
+
+static void every_trained_sample_is_observed_at_every_stage(void **state)
+{
+    (void)state;
+    struct scene scene = open_scene();
+    const int64_t t_ms[] = {now - 40, now - 3000, now - 999999, now};
+    const uint8_t skip[] = {0, 0, 1, 0}; /* the third did not train */
+    fr_freshness_trained(scene.freshness, t_ms, skip, 4, now);
+    assert_true(count_of(&scene, "trained") == 3 && fabs(sum_of(&scene, "trained") - 3.040) < 0.2);
+    assert_true(count_of(&scene, "durable") == 0);
+    fr_freshness_cut(scene.freshness, 1);
+    fr_freshness_published(scene.freshness, 0, now + 50);
+    fr_freshness_durable(scene.freshness, 1, now + 100);
+    assert_true(count_of(&scene, "durable") == 3 && fabs(sum_of(&scene, "durable") - 3.340) < 0.2);
+    assert_true(count_of(&scene, "published") == 0);
+    fr_freshness_durable(scene.freshness, 1, now + 900); /* told again */
+    fr_freshness_published(scene.freshness, 1, now + 1000);
+    fr_freshness_published(scene.freshness, 1, now + 2000);
+    assert_true(count_of(&scene, "durable") == 3);
+    assert_true(count_of(&scene, "published") == 3 && fabs(sum_of(&scene, "published") - 6.040) < 0.2);
+    close_scene(&scene);
+}
+
+static void an_age_is_within_a_sixteenth(void **state)
+{
+    (void)state;
+    for (int64_t age = 1; age < (int64_t)1 << 41; age += age / 3 + 1) {
+        struct scene scene = open_scene();
+        int64_t t_ms = now - age;
+        fr_freshness_trained(scene.freshness, &t_ms, all, 1, now);
+        assert_true(fabs(sum_of(&scene, "trained") * 1000 - (double)age) <= (double)age / 16);
+        close_scene(&scene);
+    }
+}
+
+static void events_after_the_first_batch_of_an_epoch_are_not_made_older(void **state)
+{
+    (void)state;
+    struct scene scene = open_scene();
+    int64_t first = now - 5, second = now + 800; /* trained 5 ms after it happened */
+    fr_freshness_trained(scene.freshness, &first, all, 1, now);
+    fr_freshness_trained(scene.freshness, &second, all, 1, now + 805);
+    assert_true(fabs(sum_of(&scene, "trained") - 0.010) < 1e-6);
+    fr_freshness_cut(scene.freshness, 7);
+    fr_freshness_durable(scene.freshness, 7, now + 1000);
+    assert_true(fabs(sum_of(&scene, "durable") - (1.005 + 0.200)) < 0.06);
+    close_scene(&scene);
+}
+
+static void clocks_that_disagree_count_as_zero(void **state)
+{
+    (void)state;
+    struct scene scene = open_scene();
+    int64_t t_ms = now + 60000;
+    fr_freshness_trained(scene.freshness, &t_ms, all, 1, now);
+    fr_freshness_lag(scene.freshness, now + 10, now);
+    assert_true(count_of(&scene, "trained") == 1 && sum_of(&scene, "trained") == 0);
+    assert_true(value_of(&scene, "freshet_ingest_lag_seconds_sum{model=\"m\"}") == 0);
+    close_scene(&scene);
+}
+
+static void a_long_absence_of_the_delta_topic_loses_no_sample(void **state)
+{
+    (void)state;
+    struct scene scene = open_scene();
+    for (uint64_t epoch = 1; epoch <= 500; epoch++) {
+        int64_t wall = now + (int64_t)epoch * 1000, t_ms = wall - 100;
+        fr_freshness_trained(scene.freshness, &t_ms, all, 1, wall);
+        fr_freshness_cut(scene.freshness, epoch);
+        fr_freshness_durable(scene.freshness, epoch, wall + 10);
+    }
+    assert_true(count_of(&scene, "durable") == 500 && fabs(sum_of(&scene, "durable") - 500 * 0.110) < 4);
+    fr_freshness_published(scene.freshness, 500, now + 500 * 1000 + 200);
+    double exact = 0;
+    for (int epoch = 1; epoch <= 500; epoch++)
+        exact += 500 - epoch + 0.3;
+    assert_true(count_of(&scene, "published") == 500);
+    assert_true(fabs(sum_of(&scene, "published") / exact - 1) < 0.15);
+    close_scene(&scene);
+}
+
+static void an_epoch_without_samples_is_not_observed(void **state)
+{
+    (void)state;
+    struct scene scene = open_scene();
+    fr_freshness_cut(scene.freshness, 1);
+    fr_freshness_durable(scene.freshness, 1, now);
+    fr_freshness_published(scene.freshness, 1, now);
+    assert_true(count_of(&scene, "published") == 0);
+    assert_true(isnan(fr_freshness_quantile(scene.freshness, FR_FRESH_PUBLISHED, 0.5)));
+    close_scene(&scene);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_trained_sample_is_observed_at_every_stage),
+        cmocka_unit_test(an_age_is_within_a_sixteenth),
+        cmocka_unit_test(events_after_the_first_batch_of_an_epoch_are_not_made_older),
+        cmocka_unit_test(clocks_that_disagree_count_as_zero),
+        cmocka_unit_test(a_long_absence_of_the_delta_topic_loses_no_sample),
+        cmocka_unit_test(an_epoch_without_samples_is_not_observed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

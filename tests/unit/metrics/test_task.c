@@ -1,0 +1,310 @@
+/* What counts for a task's metrics, sampling correction, served scores, groups of shared columns, the section. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/check.h"
+#include "base/random.h"
+#include "metrics/task.h"
+
+enum { N = 4000 };
+
+struct stream {
+    float scores[N], labels[N], weights[N], keep[N], served[N];
+    uint8_t use[N];
+    int64_t t_ms[N];
+    uint32_t entry_of[N], begin[N + 1];
+    uint64_t keys[N];
+};
+
+static const struct fr_task_metrics_options options = {
+    .n_half_lives = 2, .half_life_ms = {60000, 3600000}, .gauc = {.salt = 3, .groups_max = 64}};
+static const struct fr_task_metrics_options regression = {.regression = true, .gauc = {.salt = 3, .groups_max = 64}};
+
+/* One positive in twenty; every sample has its own entry and one key out of 40. */
+static struct stream *make_stream(uint64_t seed)
+{
+    struct stream *s = fr_alloc(1, sizeof(*s));
+    for (uint32_t i = 0; i < N; i++) {
+        s->labels[i] = fr_random_uniform(seed, 1, i, 0) < 0.05 ? 1.0f : 0.0f;
+        s->scores[i] = (float)(-3 + fr_random_normal(seed, 2, i, 0) + (double)s->labels[i]);
+        s->served[i] = (float)(1 / (1 + exp(-(double)s->scores[i] * 0.5)));
+        s->weights[i] = s->keep[i] = 1;
+        s->use[i] = 3;
+        s->t_ms[i] = 1700000000000 + i;
+        s->entry_of[i] = s->begin[i] = i;
+        s->keys[i] = i % 40;
+    }
+    s->begin[N] = N;
+    return s;
+}
+
+static struct fr_task_samples view(const struct stream *s)
+{
+    return (struct fr_task_samples){.count = N,
+                                    .scores = s->scores,
+                                    .labels = s->labels,
+                                    .weights = s->weights,
+                                    .use = s->use,
+                                    .t_ms = s->t_ms,
+                                    .watermark_ms = s->t_ms[N - 1],
+                                    .group_begin = s->begin,
+                                    .group_keys = s->keys};
+}
+
+static struct fr_task_result measure(const struct fr_task_metrics_options *how, const struct fr_task_samples *samples)
+{
+    struct fr_task_metrics *task = fr_task_metrics_new(how);
+    struct fr_task_result result;
+    fr_task_metrics_add(task, samples);
+    fr_task_metrics_result(task, &result);
+    fr_task_metrics_free(task);
+    return result;
+}
+
+static void only_samples_for_metrics_with_a_label_and_a_weight_count(void **state)
+{
+    (void)state;
+    struct stream *s = make_stream(1);
+    s->use[0] = 1;         /* train only */
+    s->labels[1] = NAN;    /* masked */
+    s->labels[2] = 1.5f;   /* no class */
+    s->labels[3] = -0.25f; /* no class */
+    s->weights[4] = 0;     /* no weight */
+    s->begin[N] = N - 1;   /* the last one has no key */
+    struct fr_task_samples samples = view(s);
+    struct fr_task_result result = measure(&options, &samples);
+    assert_true(result.lifetime.weight == N - 5);
+    assert_true(result.gauc.weight == N - 6);
+    struct fr_task_result values = measure(&regression, &samples);
+    assert_true(values.lifetime.weight == N - 3); /* any number is a label there */
+    free(s);
+}
+
+static void the_keep_rate_gives_back_the_calibration_of_the_whole_stream(void **state)
+{
+    (void)state;
+    struct stream *s = make_stream(2);
+    struct fr_task_samples samples = view(s);
+    struct fr_task_result whole = measure(&options, &samples);
+    double positives = 0, weight = 0, prediction = 0;
+    for (uint32_t i = 0; i < N; i++) {
+        if (s->labels[i] == 0) { /* one negative in four is kept */
+            s->keep[i] = 0.25f;
+            s->use[i] = fr_random_uniform(9, 1, i, 0) < 0.25 ? 3 : 0;
+        }
+        double w = s->use[i] ? 1.0 / (double)s->keep[i] : 0;
+        positives += w * (double)s->labels[i];
+        prediction += w / (1 + exp(-(double)s->scores[i]));
+        weight += w;
+    }
+    struct fr_task_result plain = measure(&options, &samples);
+    samples.keep = s->keep;
+    struct fr_task_result corrected = measure(&options, &samples);
+    assert_true(plain.lifetime.positive_rate > 2.5 * whole.lifetime.positive_rate);
+    assert_true(fabs(corrected.lifetime.positive_rate / whole.lifetime.positive_rate - 1) < 0.05);
+    assert_true(fabs(corrected.lifetime.calibration / whole.lifetime.calibration - 1) < 0.05);
+    assert_true(fabs(plain.lifetime.calibration / whole.lifetime.calibration - 1) > 0.3);
+    assert_true(fabs(corrected.lifetime.calibration - prediction / positives) < 1e-5);
+    assert_true(fabs(corrected.lifetime.weight - weight) < 1e-9);
+    assert_true(fabs(corrected.decayed[1].calibration / corrected.lifetime.calibration - 1) < 1e-3);
+    assert_true(fabs(corrected.gauc.weight - weight) < 1e-9);
+    free(s);
+}
+
+static void served_scores_have_their_own_numbers_and_gaps(void **state)
+{
+    (void)state;
+    struct stream *s = make_stream(3);
+    struct fr_task_samples samples = view(s);
+    struct fr_task_result without = measure(&options, &samples);
+    assert_true(without.served.weight == 0);
+    double area = 0, positives = 0, negatives = 0, loss = 0;
+    for (int i = 0; i < N; i++)
+        s->served[i] = i % 3 == 0 ? NAN : s->served[i];
+    s->served[1] = 1.5f; /* not a probability */
+    for (int i = 0; i < N; i++) {
+        if (!(s->served[i] <= 1))
+            continue;
+        *(s->labels[i] > 0 ? &positives : &negatives) += 1;
+        loss -= log(s->labels[i] > 0 ? (double)s->served[i] : 1 - (double)s->served[i]);
+        for (int j = 0; s->labels[i] > 0 && j < N; j++)
+            if (s->labels[j] == 0 && s->served[j] <= s->served[i])
+                area += s->served[j] < s->served[i] ? 1 : 0.5;
+    }
+    samples.served = s->served;
+    struct fr_task_result result = measure(&options, &samples);
+    assert_true(result.served.weight == positives + negatives);
+    assert_true(fabs(result.served.auc - area / positives / negatives) < 1e-3);
+    assert_true(fabs(result.served.logloss - loss / (positives + negatives)) < 1e-5);
+    assert_true(result.lifetime.auc == without.lifetime.auc);
+    free(s);
+}
+
+static void groups_of_a_shared_column_are_those_of_the_expanded_one(void **state)
+{
+    (void)state;
+    struct stream *s = make_stream(4);
+    for (uint32_t i = 0; i < N; i++)
+        s->keys[i] = i / 10 % 40; /* the first key of the group's entry; ten samples a group */
+    struct fr_task_samples samples = view(s);
+    struct fr_task_result expanded = measure(&options, &samples);
+    uint64_t keys[N];
+    for (uint32_t g = 0; g < N / 10; g++) { /* two keys an entry: the first counts */
+        s->begin[g] = 2 * g;
+        keys[2 * g] = g % 40;
+        keys[2 * g + 1] = 12345;
+    }
+    s->begin[N / 10] = N / 5;
+    for (uint32_t i = 0; i < N; i++)
+        s->entry_of[i] = i / 10;
+    samples.entry_of = s->entry_of;
+    samples.group_keys = keys;
+    struct fr_task_result shared = measure(&options, &samples);
+    assert_true(expanded.gauc.groups > 30 && memcmp(&expanded.gauc, &shared.gauc, sizeof(shared.gauc)) == 0);
+    free(s);
+}
+
+static void a_regression_has_neither_auc_nor_groups(void **state)
+{
+    (void)state;
+    struct stream *s = make_stream(5);
+    struct fr_task_samples samples = view(s);
+    samples.served = s->scores; /* served predictions of a regression are values, not probabilities */
+    struct fr_task_result result = measure(&regression, &samples);
+    assert_true(!result.has_gauc && isnan(result.lifetime.auc) && isnan(result.lifetime.logloss));
+    double squares = 0;
+    for (int i = 0; i < N; i++)
+        squares += ((double)s->scores[i] - (double)s->labels[i]) * ((double)s->scores[i] - (double)s->labels[i]);
+    assert_true(fabs(result.lifetime.mse - squares / N) < 1e-9 && fabs(result.served.mse - squares / N) < 1e-9);
+    free(s);
+}
+
+static void the_section_keeps_every_task(void **state)
+{
+    (void)state;
+    struct stream *s = make_stream(6);
+    struct fr_task_samples samples = view(s);
+    samples.served = s->served;
+    struct fr_task_metrics *click = fr_task_metrics_new(&options), *price = fr_task_metrics_new(&regression);
+    fr_task_metrics_add(click, &samples);
+    fr_task_metrics_add(price, &samples);
+    struct fr_buffer section = {0};
+    fr_metrics_section_begin(&section, 2);
+    fr_metrics_section_put(&section, "click", click);
+    fr_metrics_section_put(&section, "price", price);
+
+    struct fr_metrics_section tasks;
+    struct fr_task_result was, read;
+    assert_int_equal(fr_metrics_section_open(section.data, section.size, &tasks), FR_OK);
+    assert_int_equal(fr_metrics_section_next(&tasks), FR_OK);
+    assert_true(tasks.name_size == 5 && memcmp(tasks.name, "click", 5) == 0);
+    assert_int_equal(fr_task_metrics_read(tasks.image, tasks.image_size, &read), FR_OK);
+    fr_task_metrics_result(click, &was);
+    assert_true(read.lifetime.auc == was.lifetime.auc && read.decayed[0].auc == was.decayed[0].auc);
+    assert_true(read.served.auc == was.served.auc && read.gauc.auc == was.gauc.auc && read.n_half_lives == 2);
+    const uint8_t *image = tasks.image;
+    size_t size = tasks.image_size;
+    assert_int_equal(fr_metrics_section_next(&tasks), FR_OK);
+    assert_int_equal(fr_task_metrics_read(tasks.image, tasks.image_size, &read), FR_OK);
+    assert_true(read.regression && read.lifetime.mse > 0 && !read.has_gauc);
+    assert_int_equal(fr_metrics_section_next(&tasks), FR_EOF);
+
+    struct fr_task_metrics *restored = fr_task_metrics_new(&options);
+    assert_int_equal(fr_task_metrics_parse(restored, image, size), FR_OK);
+    struct fr_buffer again = {0};
+    fr_metrics_section_begin(&again, 2);
+    fr_metrics_section_put(&again, "click", restored);
+    assert_memory_equal(again.data, section.data, again.size);
+
+    for (size_t cut = 0; cut < section.size; cut += 1 + section.size / 211) {
+        enum fr_status status = fr_metrics_section_open(section.data, cut, &tasks);
+        while (status == FR_OK)
+            status = fr_metrics_section_next(&tasks);
+        assert_int_equal(status, FR_E_CORRUPT);
+    }
+    section.data[0]++;
+    assert_int_equal(fr_metrics_section_open(section.data, section.size, &tasks), FR_E_MISMATCH);
+    fr_buffer_release(&section);
+    fr_buffer_release(&again);
+    fr_task_metrics_free(click);
+    fr_task_metrics_free(price);
+    fr_task_metrics_free(restored);
+    free(s);
+}
+
+static void another_grouping_starts_empty_and_the_rest_stays(void **state)
+{
+    (void)state;
+    struct stream *s = make_stream(7);
+    struct fr_task_samples samples = view(s);
+    struct fr_task_metrics *task = fr_task_metrics_new(&options);
+    fr_task_metrics_add(task, &samples);
+    struct fr_buffer section = {0};
+    fr_metrics_section_begin(&section, 1);
+    fr_metrics_section_put(&section, "click", task);
+    struct fr_metrics_section tasks;
+    assert_int_equal(fr_metrics_section_open(section.data, section.size, &tasks), FR_OK);
+    assert_int_equal(fr_metrics_section_next(&tasks), FR_OK);
+    struct fr_task_metrics_options changed = options;
+    changed.gauc.salt++;
+    struct fr_task_metrics *other = fr_task_metrics_new(&changed);
+    assert_int_equal(fr_task_metrics_parse(other, tasks.image, tasks.image_size), FR_E_MISMATCH);
+    struct fr_task_result result;
+    fr_task_metrics_result(other, &result);
+    assert_true(result.lifetime.weight == N && result.decayed[0].weight > 0 && result.gauc.groups == 0);
+    fr_buffer_release(&section);
+    fr_task_metrics_free(task);
+    fr_task_metrics_free(other);
+    free(s);
+}
+
+static void the_document_has_null_where_nothing_is_defined(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"1m", "1h"};
+    struct fr_task_metrics_options plain = {.n_half_lives = 1, .half_life_ms = {60000}};
+    struct fr_task_metrics *task = fr_task_metrics_new(&plain);
+    struct fr_task_result result;
+    struct fr_buffer text = {0};
+    fr_task_metrics_result(task, &result);
+    fr_task_result_json(&result, names, &text);
+    fr_put_u8(&text, 0);
+    assert_string_equal(
+        (const char *)text.data,
+        "{\"decayed\":{\"1m\":{\"auc\":null,\"logloss\":null,\"calibration\":null,\"positive_rate\":null,"
+        "\"prediction_mean\":null,\"weight\":0}},\"lifetime\":{\"auc\":null,\"logloss\":null,"
+        "\"calibration\":null,\"positive_rate\":null,\"prediction_mean\":null,\"weight\":0},"
+        "\"gauc\":null,\"served\":null}");
+    fr_buffer_clear(&text);
+    struct fr_task_metrics *grouped = fr_task_metrics_new(&options);
+    fr_task_metrics_result(grouped, &result);
+    fr_task_result_json(&result, names, &text);
+    fr_put_u8(&text, 0);
+    assert_non_null(
+        strstr((const char *)text.data, "\"gauc\":{\"auc\":null,\"error_max\":0,\"groups\":0,\"weight\":0}"));
+    fr_buffer_release(&text);
+    fr_task_metrics_free(task);
+    fr_task_metrics_free(grouped);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_samples_for_metrics_with_a_label_and_a_weight_count),
+        cmocka_unit_test(the_keep_rate_gives_back_the_calibration_of_the_whole_stream),
+        cmocka_unit_test(served_scores_have_their_own_numbers_and_gaps),
+        cmocka_unit_test(groups_of_a_shared_column_are_those_of_the_expanded_one),
+        cmocka_unit_test(a_regression_has_neither_auc_nor_groups),
+        cmocka_unit_test(the_section_keeps_every_task),
+        cmocka_unit_test(another_grouping_starts_empty_and_the_rest_stays),
+        cmocka_unit_test(the_document_has_null_where_nothing_is_defined),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
