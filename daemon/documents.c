@@ -11,22 +11,15 @@
 
 #include "base/check.h"
 
+static const char HELD[] =
+    "publishing is held after non-finite batches in a row; it goes on after as many good ones (see /healthz)";
+
 static void put_number(struct fr_buffer *out, const char *name, double value, const char *after)
 {
     if (isfinite(value))
         fr_buffer_printf(out, "\"%s\":%.9g%s", name, value, after);
     else
         fr_buffer_printf(out, "\"%s\":null%s", name, after);
-}
-
-static void put_auc(struct fr_buffer *out, const struct fr_auc_result *result)
-{
-    fr_buffer_printf(out, "{");
-    put_number(out, "auc", result->auc, ",");
-    put_number(out, "logloss", result->logloss, ",");
-    put_number(out, "calibration", result->calibration, ",");
-    put_number(out, "positive_rate", result->positive_rate, ",");
-    put_number(out, "weight", result->weight, "}");
 }
 
 static void document_auc(const struct fr_service *service, const struct fr_trainer_status *trainer, uint64_t timeline,
@@ -39,16 +32,13 @@ static void document_auc(const struct fr_service *service, const struct fr_train
         fr_buffer_printf(out, "null");
     else
         fr_buffer_printf(out, "%" PRId64, trainer->watermark_ms);
+    const char *half_lives[FR_AUC_HALF_LIVES_MAX];
+    for (uint32_t h = 0; h < conf->metrics.n_half_lives; h++)
+        half_lives[h] = conf->metrics.half_life_name[h];
     fr_buffer_printf(out, ",\"tasks\":{");
     for (uint32_t i = 0; i < trainer->n_tasks; i++) {
-        fr_buffer_printf(out, "%s\"%s\":{\"decayed\":{", i ? "," : "", trainer->tasks[i].name);
-        for (uint32_t h = 0; h < conf->metrics.n_half_lives; h++) {
-            fr_buffer_printf(out, "%s\"%s\":", h ? "," : "", conf->metrics.half_life_name[h]);
-            put_auc(out, &trainer->tasks[i].decayed[h]);
-        }
-        fr_buffer_printf(out, "},\"lifetime\":");
-        put_auc(out, &trainer->tasks[i].lifetime);
-        fr_buffer_printf(out, ",\"gauc\":null,\"served\":null}");
+        fr_buffer_printf(out, "%s\"%s\":", i ? "," : "", trainer->tasks[i].name);
+        fr_task_result_json(&trainer->tasks[i].result, half_lives, out);
     }
     fr_buffer_printf(out, "}}\n");
 }
@@ -89,18 +79,34 @@ static void put_partitions(struct fr_service *service, const struct fr_ingest_st
         for (uint32_t k = 0; k < ingest->n_partitions; k++)
             if (ingest->partitions[k].partition == p->partition && strcmp(ingest->partitions[k].topic, p->topic) == 0)
                 high = ingest->partitions[k].high;
+        fr_buffer_printf(out, "%s{\"topic\":", i ? "," : "");
+        fr_buffer_json_text(out, p->topic); /* of a file: its path */
         fr_buffer_printf(
             out,
-            "%s{\"topic\":\"%s\",\"partition\":%d,\"offset\":%" PRId64 ",\"item\":%u,\"lag\":%" PRId64
-            ",\"delivered\":%" PRIu64 ",\"decoded\":%" PRIu64 ",\"dead_lettered\":%" PRIu64 ",\"lost\":%" PRIu64
-            ",\"samples\":%" PRIu64 ",\"trained\":%" PRIu64 ",\"metrics_only\":%" PRIu64 ",\"masked\":%" PRIu64
-            ",\"quarantined\":%" PRIu64 ",\"skipped\":%" PRIu64 "}",
-            i ? "," : "", p->topic, p->partition, p->offset, p->item,
+            ",\"partition\":%d,\"offset\":%" PRId64 ",\"item\":%u,\"lag\":%" PRId64 ",\"delivered\":%" PRIu64
+            ",\"decoded\":%" PRIu64 ",\"dead_lettered\":%" PRIu64 ",\"lost\":%" PRIu64 ",\"samples\":%" PRIu64
+            ",\"trained\":%" PRIu64 ",\"metrics_only\":%" PRIu64 ",\"masked\":%" PRIu64 ",\"quarantined\":%" PRIu64
+            ",\"skipped\":%" PRIu64 "}",
+            p->partition, p->offset, p->item,
             high >= 0 && p->offset >= 0 ? (high > p->offset ? high - p->offset : 0) : -1, p->delivered, p->decoded,
             p->dead_lettered, p->lost, p->samples, p->trained, p->metrics_only, p->masked, p->quarantined, p->skipped);
     }
     fr_buffer_printf(out, "]");
     fr_positions_release(&positions);
+}
+
+/* Seconds, of what this process has seen; within the buckets of freshet_freshness_seconds. */
+static void put_freshness(const struct fr_service *service, struct fr_buffer *out)
+{
+    static const char *const names[] = {"trained", "durable", "published", "ingest_lag"};
+    fr_buffer_printf(out, ",\"freshness\":{");
+    for (int i = 0; i < FR_FRESH_SERIES; i++) {
+        fr_buffer_printf(out, "%s\"%s\":{", i ? "," : "", names[i]);
+        put_number(out, "p50", fr_freshness_quantile(service->freshness, (enum fr_freshness_series)i, 0.5), ",");
+        put_number(out, "p90", fr_freshness_quantile(service->freshness, (enum fr_freshness_series)i, 0.9), ",");
+        put_number(out, "p99", fr_freshness_quantile(service->freshness, (enum fr_freshness_series)i, 0.99), "}");
+    }
+    fr_buffer_printf(out, "}");
 }
 
 struct snapshots {
@@ -109,6 +115,52 @@ struct snapshots {
     struct fr_publisher_status publisher;
     struct fr_durable_status durable;
 };
+
+static void put_ingest(const struct snapshots *s, struct fr_buffer *out)
+{
+    fr_buffer_printf(out,
+                     ",\"ingest\":{\"records\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"malformed\":%" PRIu64
+                     ",\"future\":%" PRIu64 ",\"dead_sent\":%" PRIu64 ",\"dead_failed\":%" PRIu64
+                     ",\"dead_without_value\":%" PRIu64 ",\"lag_ms\":%" PRId64
+                     ",\"at_end\":%s,\"connected\":%s,\"problem\":",
+                     s->ingest.records, s->ingest.bytes, s->ingest.malformed, s->ingest.future, s->ingest.dead_sent,
+                     s->ingest.dead_failed, s->ingest.dead_without_value, s->ingest.lag_ms,
+                     s->ingest.at_end ? "true" : "false", s->ingest.connected ? "true" : "false");
+    fr_buffer_json_text(out, s->ingest.problem);
+    fr_buffer_printf(out,
+                     "},\"ignored\":{\"unknown_slots\":%" PRIu64 ",\"x_keys\":%" PRIu64 ",\"excess_ids\":%" PRIu64
+                     ",\"unused_fields\":%" PRIu64 "}",
+                     s->trainer.unknown_slots, s->trainer.unknown_extra, s->trainer.excess_ids,
+                     s->trainer.unused_fields);
+}
+
+static void put_outbox(const struct snapshots *s, struct fr_buffer *out)
+{
+    fr_buffer_printf(out,
+                     ",\"outbox\":{\"epochs\":%" PRIu64 ",\"in_flight_bytes\":%" PRIu64 ",\"records\":%" PRIu64
+                     ",\"bytes\":%" PRIu64 ",\"errors\":%" PRIu64 ",\"resent_epochs\":%" PRIu64
+                     ",\"saturated\":%" PRIu64 ",\"problem\":",
+                     s->durable.epoch > s->publisher.acked ? s->durable.epoch - s->publisher.acked : 0,
+                     s->publisher.in_flight_bytes, s->publisher.records, s->publisher.bytes, s->publisher.errors,
+                     s->publisher.resent_epochs, s->publisher.saturated);
+    fr_buffer_json_text(out, s->publisher.problem);
+    fr_buffer_printf(out, "}");
+}
+
+static void put_times(struct fr_service *service, const struct snapshots *s, struct fr_buffer *out)
+{
+    fr_buffer_printf(out, ",");
+    put_number(out, "step_seconds", (double)s->trainer.step_ns / 1e9, ",");
+    put_number(out, "plan_seconds", (double)s->trainer.plan_ns / 1e9, ",");
+    put_number(out, "cut_seconds", (double)s->trainer.cut_ns / 1e9, ",");
+    pthread_mutex_lock(&service->lock);
+    double cut_to_durable = (double)service->durable_cut_to_sync_ns / 1e9;
+    pthread_mutex_unlock(&service->lock);
+    fr_buffer_printf(out, "\"journaled\":{\"epochs\":%" PRIu64 ",\"image_bytes\":%" PRIu64 ",",
+                     atomic_load(&service->appends), atomic_load(&service->epoch_bytes));
+    put_number(out, "seconds", (double)atomic_load(&service->append_ns) / 1e9, ",");
+    put_number(out, "last_cut_to_durable_seconds", cut_to_durable, "}");
+}
 
 static void document_status(struct fr_service *service, const struct snapshots *s, struct fr_buffer *out)
 {
@@ -134,43 +186,20 @@ static void document_status(struct fr_service *service, const struct snapshots *
                      ",\"masked\":%" PRIu64 ",\"quarantined\":%" PRIu64 "}",
                      s->trainer.batches, s->trainer.samples, s->trainer.metrics_only, s->trainer.masked,
                      s->trainer.quarantined_samples);
-    fr_buffer_printf(out,
-                     ",\"ingest\":{\"records\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"malformed\":%" PRIu64
-                     ",\"future\":%" PRIu64 ",\"dead_sent\":%" PRIu64 ",\"dead_failed\":%" PRIu64
-                     ",\"dead_without_value\":%" PRIu64 ",\"lag_ms\":%" PRId64
-                     ",\"at_end\":%s,\"connected\":%s,\"problem\":",
-                     s->ingest.records, s->ingest.bytes, s->ingest.malformed, s->ingest.future, s->ingest.dead_sent,
-                     s->ingest.dead_failed, s->ingest.dead_without_value, s->ingest.lag_ms,
-                     s->ingest.at_end ? "true" : "false", s->ingest.connected ? "true" : "false");
-    fr_buffer_json_text(out, s->ingest.problem);
-    fr_buffer_printf(out,
-                     "},\"ignored\":{\"unknown_slots\":%" PRIu64 ",\"x_keys\":%" PRIu64 ",\"excess_ids\":%" PRIu64
-                     ",\"unused_fields\":%" PRIu64 "}",
-                     s->trainer.unknown_slots, s->trainer.unknown_extra, s->trainer.excess_ids,
-                     s->trainer.unused_fields);
-    fr_buffer_printf(out,
-                     ",\"outbox\":{\"epochs\":%" PRIu64 ",\"in_flight_bytes\":%" PRIu64 ",\"records\":%" PRIu64
-                     ",\"bytes\":%" PRIu64 ",\"errors\":%" PRIu64 ",\"resent_epochs\":%" PRIu64
-                     ",\"saturated\":%" PRIu64 ",\"problem\":",
-                     s->durable.epoch > s->publisher.acked ? s->durable.epoch - s->publisher.acked : 0,
-                     s->publisher.in_flight_bytes, s->publisher.records, s->publisher.bytes, s->publisher.errors,
-                     s->publisher.resent_epochs, s->publisher.saturated);
-    fr_buffer_json_text(out, s->publisher.problem);
+    put_ingest(s, out);
+    put_outbox(s, out);
     fr_buffer_printf(
-        out, "},\"memory\":{\"store_bytes\":%" PRIu64 ",\"dirty_bytes\":%" PRIu64 ",\"limit\":%" PRIu64 "},\"paused\":",
+        out, ",\"memory\":{\"store_bytes\":%" PRIu64 ",\"dirty_bytes\":%" PRIu64 ",\"limit\":%" PRIu64 "},\"paused\":",
         s->trainer.store_bytes, s->trainer.dirty_bytes, conf->memory_limit);
     fr_buffer_json_text(out, s->trainer.paused);
+    fr_buffer_printf(out, ",\"held\":");
+    fr_buffer_json_text(out, s->trainer.held ? HELD : "");
+    fr_buffer_printf(out,
+                     ",\"publishable\":%" PRIu64 ",\"quarantine\":{\"batches\":%" PRIu64 ",\"samples\":%" PRIu64 "}",
+                     s->trainer.publishable, s->trainer.quarantined_batches, s->trainer.quarantined_samples);
+    put_freshness(service, out);
+    put_times(service, s, out);
     fr_buffer_printf(out, ",");
-    put_number(out, "step_seconds", (double)s->trainer.step_ns / 1e9, ",");
-    put_number(out, "plan_seconds", (double)s->trainer.plan_ns / 1e9, ",");
-    put_number(out, "cut_seconds", (double)s->trainer.cut_ns / 1e9, ",");
-    pthread_mutex_lock(&service->lock);
-    double cut_to_durable = (double)service->durable_cut_to_sync_ns / 1e9;
-    pthread_mutex_unlock(&service->lock);
-    fr_buffer_printf(out, "\"journaled\":{\"epochs\":%" PRIu64 ",\"image_bytes\":%" PRIu64 ",",
-                     atomic_load(&service->appends), atomic_load(&service->epoch_bytes));
-    put_number(out, "seconds", (double)atomic_load(&service->append_ns) / 1e9, ",");
-    put_number(out, "last_cut_to_durable_seconds", cut_to_durable, "},");
     put_number(out, "loss", s->trainer.last_loss, "");
     put_tables(&s->trainer, out);
     put_partitions(service, &s->ingest, out);
@@ -234,6 +263,16 @@ static void series_stream(struct fr_service *service, const struct snapshots *s)
             s->trainer.masked);
     counter(service, "freshet_samples_quarantined_total", NULL, "Samples of batches that were not finite.",
             s->trainer.quarantined_samples);
+    counter(service, "freshet_batches_quarantined_total", NULL,
+            "Batches that were not finite; nothing of them took effect.", s->trainer.quarantined_batches);
+    gauge(service, "freshet_publishing_held", NULL, "1 while quarantined batches hold publishing.", s->trainer.held);
+    counter(service, "freshet_unknown_slots_total", NULL, "Slot values ignored: no such slot.",
+            s->trainer.unknown_slots);
+    counter(service, "freshet_extra_keys_total", NULL, "Envelope keys ignored: they begin with x_.",
+            s->trainer.unknown_extra);
+    counter(service, "freshet_excess_ids_total", NULL, "Ids ignored: over max_ids or max_len.", s->trainer.excess_ids);
+    counter(service, "freshet_unused_fields_total", NULL, "Fields ignored: known, without effect in this version.",
+            s->trainer.unused_fields);
     counter(service, "freshet_batches_total", NULL, "Batches trained in this history.", s->trainer.batches);
     counter(service, "freshet_records_total", NULL, "Records polled by this process.", s->ingest.records);
     counter(service, "freshet_record_bytes_total", NULL, "Bytes of records polled by this process.", s->ingest.bytes);
@@ -312,16 +351,53 @@ static void series_model(struct fr_service *service, const struct snapshots *s)
         counter(service, "freshet_rows_expired_total", labels, "Rows expired in this history.",
                 stats->expired[FR_ABSENT_IDLE]);
     }
-    for (uint32_t i = 0; i < s->trainer.n_tasks; i++)
-        for (uint32_t h = 0; h < service->conf->metrics.n_half_lives; h++) {
-            const struct fr_auc_result *result = &s->trainer.tasks[i].decayed[h];
-            snprintf(labels, sizeof(labels), "task=\"%s\",half_life=\"%s\"", s->trainer.tasks[i].name,
-                     service->conf->metrics.half_life_name[h]);
-            gauge(service, "freshet_auc", labels, "Decayed AUC of predictions made before training.", result->auc);
-            gauge(service, "freshet_logloss", labels, "Decayed log loss.", result->logloss);
-            gauge(service, "freshet_calibration", labels, "Mean prediction over mean label, decayed.",
-                  result->calibration);
-        }
+}
+
+/* prefix: "" for predictions of the trainer, "served_" for the scores that came with the samples. */
+static void series_result(struct fr_service *service, const char *prefix, const char *labels,
+                          const struct fr_auc_result *result, bool regression)
+{
+    const struct {
+        const char *name, *help;
+        double value;
+        bool given;
+    } series[] = {
+        {"auc", "AUC of predictions made before training; served_: of served scores.", result->auc, !regression},
+        {"logloss", "Log loss.", result->logloss, !regression},
+        {"mse", "Mean squared error.", result->mse, regression},
+        {"calibration", "Mean prediction over mean label.", result->calibration, true},
+        {"positive_rate", "Mean label.", result->positive_rate, true},
+        {"prediction_mean", "Mean prediction.", result->prediction_mean, true},
+    };
+    for (size_t i = 0; i < FR_ARRAY_LEN(series); i++) {
+        char name[64];
+        snprintf(name, sizeof(name), "freshet_%s%s", prefix, series[i].name);
+        if (series[i].given)
+            gauge(service, name, labels, series[i].help, series[i].value);
+    }
+}
+
+static void series_task(struct fr_service *service, const char *task, const struct fr_task_result *result)
+{
+    char labels[256];
+    for (uint32_t h = 0; h < result->n_half_lives; h++) {
+        snprintf(labels, sizeof(labels), "task=\"%s\",half_life=\"%s\"", task,
+                 service->conf->metrics.half_life_name[h]);
+        series_result(service, "", labels, &result->decayed[h], result->regression);
+    }
+    snprintf(labels, sizeof(labels), "task=\"%s\",half_life=\"lifetime\"", task);
+    series_result(service, "", labels, &result->lifetime, result->regression);
+    snprintf(labels, sizeof(labels), "task=\"%s\"", task);
+    if (result->has_gauc) {
+        gauge(service, "freshet_gauc", labels, "AUC within groups, weighted by impressions, lifetime.",
+              result->gauc.auc);
+        gauge(service, "freshet_gauc_error_max", labels, "Bound of the error of freshet_gauc for the groups kept.",
+              result->gauc.error_max);
+        gauge(service, "freshet_gauc_groups", labels, "Groups kept that have both classes.",
+              (double)result->gauc.groups);
+    }
+    if (result->served.weight > 0)
+        series_result(service, "served_", labels, &result->served, result->regression);
 }
 
 static void publish(struct fr_service *service, const char *path, bool good, struct fr_buffer *body)
@@ -357,6 +433,8 @@ void fr_documents_publish(struct fr_service *service)
     series_ledger(service);
     series_epochs(service, s);
     series_model(service, s);
+    for (uint32_t i = 0; i < s->trainer.n_tasks; i++)
+        series_task(service, s->trainer.tasks[i].name, &s->trainer.tasks[i].result);
     fr_ingest_status_release(&s->ingest);
     fr_buffer_release(&body);
     free(s);

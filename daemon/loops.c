@@ -184,8 +184,10 @@ static enum fr_status make_durable(struct fr_service *service, struct fr_stage *
     if (status != FR_OK)
         return status;
     uint64_t end_ns = fr_mono_ns(service->clock);
+    fr_freshness_durable(service->freshness, stage->epoch, fr_wall_ms(service->clock));
     atomic_store(&service->durable_epoch, stage->epoch);
-    fr_publisher_offer(service->publisher, stage->epoch);
+    atomic_store(&service->publishable, stage->publishable);
+    fr_publisher_offer(service->publisher, stage->publishable);
     atomic_fetch_add(&service->append_ns, end_ns - begin_ns);
     atomic_fetch_add(&service->appends, 1);
     atomic_fetch_add(&service->epoch_bytes, image_bytes);
@@ -233,6 +235,14 @@ void *fr_durable_main(void *self)
     return NULL;
 }
 
+/* Once a turn of at most 20 ms: the precision of the stage `published`. */
+static void note_published(struct fr_service *service)
+{
+    struct fr_publisher_status publisher;
+    fr_publisher_get_status(service->publisher, &publisher);
+    fr_freshness_published(service->freshness, publisher.acked, fr_wall_ms(service->clock));
+}
+
 void *fr_publisher_main(void *self)
 {
     struct fr_service *service = self;
@@ -240,12 +250,13 @@ void *fr_publisher_main(void *self)
     yield_to_training();
     if (retry_until_ready(service, &service->stop_publisher, beat, "publisher", check_delta)) {
         atomic_store(&service->delta_checked, true);
-        fr_publisher_offer(service->publisher, atomic_load(&service->durable_epoch));
+        fr_publisher_offer(service->publisher, atomic_load(&service->publishable));
         bool troubled = false;
         while (!atomic_load(&service->stop_publisher)) {
             struct fr_err err = {0};
             fr_http_beat(service->http, beat);
             enum fr_status status = fr_publisher_step(service->publisher, 20, &err);
+            note_published(service);
             if (status == FR_E_UNAVAILABLE || status == FR_E_DENIED) {
                 if (!troubled)
                     fr_http_reason(service->http, "publisher", err.text);
@@ -270,7 +281,13 @@ static const char *pressure(const struct fr_service *service, const struct fr_du
 {
     const struct fr_conf *conf = service->conf;
     /* With everything acknowledged no pause can shorten the journal; what waits for a fold has its own limit. */
-    if (durable->journal_bytes >= conf->journal_max && durable->acked < durable->epoch)
+    bool full = durable->journal_bytes >= conf->journal_max && durable->acked < durable->epoch;
+    if (full && fr_trainer_held(service->trainer))
+        snprintf(text, size,
+                 "journal_max: the journal holds %" PRIu64 " bytes, because publishing is held after non-finite "
+                 "batches; mend the model or the stream and restart with a larger journal_max",
+                 durable->journal_bytes);
+    else if (full)
         snprintf(text, size,
                  "journal_max: the journal holds %" PRIu64 " bytes; epochs up to %" PRIu64 " of %" PRIu64
                  " are acknowledged. Look at the delta topic",
@@ -288,10 +305,26 @@ static const char *pressure(const struct fr_service *service, const struct fr_du
     return text;
 }
 
+/* Publishing is held or goes on again: said once. */
+static void tell_hold(struct fr_service *service, bool *told)
+{
+    bool held = fr_trainer_held(service->trainer);
+    if (held == *told)
+        return;
+    *told = held;
+    char text[256];
+    snprintf(text, sizeof(text),
+             "publishing is held: %d batches in a row gave non-finite numbers and changed nothing; lower the learning "
+             "rates or look for broken dense values. It goes on after %d good batches in a row",
+             FR_QUARANTINE_ROW_MAX, FR_QUARANTINE_ROW_MAX);
+    fr_http_reason(service->http, "numbers", held ? text : NULL);
+}
+
 void *fr_fold_main(void *self)
 {
     struct fr_service *service = self;
     uint64_t told = 0;
+    bool told_hold = false;
     yield_to_training();
     while (!atomic_load(&service->stop_fold)) {
         struct fr_err err = {0};
@@ -304,6 +337,7 @@ void *fr_fold_main(void *self)
             status = fr_durable_acknowledge(service->durable, told, &err);
         }
         fr_durable_get_status(service->durable, &durable);
+        tell_hold(service, &told_hold);
         char text[256];
         fr_trainer_pause(service->trainer, pressure(service, &durable, text, sizeof(text)));
         if (status == FR_OK && durable.unfolded_bytes >= service->conf->unfolded_max) {

@@ -25,6 +25,7 @@ struct arguments {
     const char *sets[SETS_MAX];
     size_t n_sets;
     bool check, print_config, until_end, help, version;
+    int64_t until_ms;
     enum fr_log_level level;
 };
 
@@ -35,7 +36,8 @@ static const char usage[] =
     "  --set path=value     overrides one option, e.g. --set metrics.listen=127.0.0.1:0; may be repeated\n"
     "  --check              checks the configuration and exits: 0, or 2 with every problem\n"
     "  --print-config       prints the effective configuration and exits\n"
-    "  --until end          drains and exits 0 at the end the topic has at the start\n"
+    "  --until end|TIME     drains and exits 0 at the ends the topics have at the start, or, partition by partition,\n"
+    "                       before the first record of that Kafka timestamp or later (2026-01-02T03:04:05Z, Unix ms)\n"
     "  --log LEVEL          debug, info (default), warn, error\n"
     "  --version, --help\n"
     "\n"
@@ -93,8 +95,10 @@ static bool parse_option(int argc, char **argv, int *i, struct arguments *out)
     if (strcmp(name, "--until") == 0) {
         if (!(value = take_value(argc, argv, i)))
             return false;
-        if (strcmp(value, "end") != 0) {
-            fprintf(stderr, "freshetd: --until %s: only `end` is in this version\n", value);
+        out->until_ms = 0;
+        if (strcmp(value, "end") != 0 && !fr_conf_time(value, &out->until_ms)) {
+            fprintf(stderr, "freshetd: --until %s: expected `end`, a time like 2026-01-02T03:04:05Z or Unix ms\n",
+                    value);
             return false;
         }
         return out->until_end = true;
@@ -153,6 +157,7 @@ static int run(struct fr_conf *conf, const struct arguments *arguments)
     service->conf = conf;
     service->clock = fr_clock_system();
     service->until_end = arguments->until_end;
+    service->until_ms = arguments->until_ms;
     struct fr_err err = {0};
     enum fr_status status = fr_service_open(service, &err);
     if (status == FR_OK)

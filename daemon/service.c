@@ -267,6 +267,7 @@ static enum fr_status open_state(struct fr_service *service, struct fr_err *err)
     struct fr_durable_status durable;
     fr_durable_get_status(service->durable, &durable);
     atomic_store(&service->durable_epoch, durable.epoch);
+    atomic_store(&service->publishable, fr_trainer_publishable(service->trainer));
     fr_positions_copy(&service->positions, &service->durable_positions);
     fr_log(FR_LOG_INFO, "daemon", "recovered",
            "epoch=%" PRIu64 " timeline=%" PRIu64 " folded=%" PRIu64 " acked=%" PRIu64 " seconds=%.3f", durable.epoch,
@@ -292,6 +293,7 @@ static enum fr_status open_trainer(struct fr_service *service, struct fr_err *er
         .empty = service->empty,
         .cut_stages = service->cut_stages,
         .free_stages = service->free_stages,
+        .freshness = service->freshness,
     };
     return fr_trainer_new(&options, &service->trainer, err);
 }
@@ -323,6 +325,7 @@ static enum fr_status open_streams(struct fr_service *service, struct fr_err *er
                                        .full = service->full,
                                        .empty = service->empty,
                                        .until_end = service->until_end || conf->ingest.lockstep,
+                                       .until_ms = service->until_ms,
                                        .end_offsets = end,
                                        .fix_end = fix_end,
                                        .fix_end_self = service};
@@ -350,6 +353,7 @@ enum fr_status fr_service_open(struct fr_service *service, struct fr_err *err)
     pthread_mutex_init(&service->lock, NULL);
     atomic_store(&service->phase, FR_PHASE_RECOVERING);
     service->registry = fr_registry_new(service->conf->model);
+    service->freshness = fr_freshness_new(service->registry);
     struct fr_http_options http = {.host = service->conf->metrics.listen_host,
                                    .port = service->conf->metrics.listen_port,
                                    .clock = service->clock,
@@ -394,12 +398,26 @@ static void begin_drain(struct fr_service *service, const char *why)
     fr_trainer_stop(service->trainer);
 }
 
-/* Everything durable is acknowledged on the delta topic. */
+/* Everything durable that is not held back is acknowledged on the delta topic. */
 static bool all_published(struct fr_service *service)
 {
     struct fr_publisher_status publisher;
     fr_publisher_get_status(service->publisher, &publisher);
-    return publisher.acked >= atomic_load(&service->durable_epoch);
+    return publisher.acked >= atomic_load(&service->publishable);
+}
+
+/* FR_OK, or FR_E_NONFINITE when epochs stay behind because publishing is held. */
+static enum fr_status drained(struct fr_service *service, struct fr_err *err)
+{
+    uint64_t durable = atomic_load(&service->durable_epoch), publishable = atomic_load(&service->publishable);
+    if (publishable >= durable)
+        return FR_OK;
+    return fr_err_set(
+        err, FR_E_NONFINITE,
+        "drained, but publishing is held after %d batches in a row with non-finite numbers: epochs %" PRIu64
+        " to %" PRIu64 " are durable and not on %s. Lower the learning rates or look for broken dense "
+        "values in the stream, then start again: they are published after %d good batches in a row",
+        FR_QUARANTINE_ROW_MAX, publishable + 1, durable, service->conf->export_.topic, FR_QUARANTINE_ROW_MAX);
 }
 
 static enum fr_status drain_timed_out(struct fr_service *service, struct fr_err *err)
@@ -453,7 +471,7 @@ enum fr_status fr_service_run(struct fr_service *service, struct fr_err *err)
             drain_begin_ns = now_ns;
         bool finished = atomic_load(&service->trainer_done) && atomic_load(&service->durable_done);
         if (finished && all_published(service))
-            return FR_OK;
+            return drained(service, err);
         if (now_ns - drain_begin_ns > (uint64_t)service->conf->export_.drain_timeout_ms * 1000000u)
             return drain_timed_out(service, err);
     }
@@ -493,6 +511,7 @@ void fr_service_close(struct fr_service *service)
     fr_ring_free(service->free_stages);
     for (size_t i = 0; i < FR_STAGES; i++)
         fr_stage_release(&service->stages[i]);
+    fr_freshness_free(service->freshness);
     fr_registry_free(service->registry);
     fr_positions_release(&service->positions);
     fr_positions_release(&service->durable_positions);

@@ -42,9 +42,11 @@ struct fr_service {
     struct fr_conf *conf;
     const struct fr_clock *clock;
     bool until_end;
+    int64_t until_ms; /* --until TIME; 0: none */
 
     struct fr_registry *registry;
     struct fr_http *http;
+    struct fr_freshness *freshness;
     struct fr_durable *durable;
     struct fr_pool *pool;
     struct fr_trainer *trainer;
@@ -68,6 +70,7 @@ struct fr_service {
     atomic_bool delta_checked, ingest_started, ingest_done, trainer_done, durable_done;
     atomic_int phase;
     _Atomic uint64_t durable_epoch;
+    _Atomic uint64_t publishable; /* epochs above it are held back: fr_stage.publishable of the newest durable one */
     _Atomic uint64_t recovered_bytes, recover_bytes;
     _Atomic uint64_t append_ns, appends, epoch_bytes;
 

@@ -46,7 +46,7 @@ static void announce(struct fr_trainer *trainer, struct fr_stage *stage, bool wi
     out->n_tasks = trainer->conf->n_tasks;
     for (uint32_t i = 0; i < out->n_tasks; i++) {
         struct fr_auc_result result;
-        fr_auc_result(trainer->auc[i], -1, &result);
+        fr_task_metrics_lifetime(trainer->metrics[i], &result);
         snprintf(out->tasks[i].task, sizeof(out->tasks[i].task), "%s", trainer->conf->tasks[i].name);
         out->tasks[i].auc = result.auc;
     }
@@ -67,6 +67,7 @@ static void stage_dense(struct fr_trainer *trainer, struct fr_stage *stage)
         views[i].shape[1] = parameters[i].shape[1];
         views[i].n_values = parameters[i].n_values;
         views[i].values = parameters[i].values;
+        views[i].exact = parameters[i].exact;
     }
     fr_dense_encode(views, count, fr_stage_section(stage, "dense"));
     free(views);
@@ -92,6 +93,9 @@ enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last, uint64_t wa
     stage->epoch = trainer->epoch;
     stage->timeline = trainer->timeline;
     stage->dead_sequence = trainer->dead_sequence;
+    if (!atomic_load(&trainer->held))
+        trainer->publishable = trainer->epoch;
+    stage->publishable = trainer->publishable;
     stage->cut_mono_ns = begin_ns;
     stage->last = last;
     fr_store_cut(trainer->store, stage);

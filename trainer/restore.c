@@ -1,14 +1,13 @@
 /* The trainer's own sections and recovery from a durable state.
  *
  * Section "trainer" (little-endian): u32 version, u64 batches, samples, metrics_only, masked, quarantined_samples,
- * quarantined_batches, unknown_slots, unknown_extra, excess_ids, unused_fields, i64 watermark_ms, u8 closed. Section
- * "metrics": u32 tasks; per task u32 name length, name, u32 length, image of fr_auc_encode. Anything that does not
- * parse is FR_E_CORRUPT: a state is restored whole or not at all. Owner thread (before its loop begins). */
+ * quarantined_batches, unknown_slots, unknown_extra, excess_ids, unused_fields, i64 watermark_ms, u8 closed, u32
+ * quarantined_row, good_row, u8 held, u64 publishable. Anything that does not parse is FR_E_CORRUPT: a state is
+ * restored whole or not at all. Owner thread (before its loop begins).
+ */
 #include "trainer_private.h"
 
 #include <string.h>
-
-#include "base/log.h"
 
 static uint64_t *const *counter_list(struct fr_trainer *trainer, uint64_t *list[10])
 {
@@ -34,6 +33,10 @@ void fr_trainer_stage_section(const struct fr_trainer *trainer, struct fr_buffer
         fr_put_u64(out, *list[i]);
     fr_put_u64(out, (uint64_t)trainer->watermark_ms);
     fr_put_u8(out, trainer->closed);
+    fr_put_u32(out, trainer->quarantined_row);
+    fr_put_u32(out, trainer->good_row);
+    fr_put_u8(out, atomic_load(&trainer->held));
+    fr_put_u64(out, trainer->publishable);
 }
 
 static enum fr_status parse_section(struct fr_trainer *trainer, const uint8_t *bytes, size_t size)
@@ -47,47 +50,10 @@ static enum fr_status parse_section(struct fr_trainer *trainer, const uint8_t *b
         *list[i] = fr_take_u64(&reader);
     trainer->watermark_ms = (int64_t)fr_take_u64(&reader);
     trainer->closed = fr_take_u8(&reader) != 0;
-    return reader.failed || reader.at != reader.end ? FR_E_CORRUPT : FR_OK;
-}
-
-void fr_trainer_stage_metrics(const struct fr_trainer *trainer, struct fr_buffer *out)
-{
-    fr_put_u32(out, trainer->conf->n_tasks);
-    for (uint32_t i = 0; i < trainer->conf->n_tasks; i++) {
-        const char *name = trainer->conf->tasks[i].name;
-        fr_put_u32(out, (uint32_t)strlen(name));
-        fr_buffer_append(out, name, strlen(name));
-        size_t at = out->size;
-        fr_put_u32(out, 0);
-        fr_auc_encode(trainer->auc[i], out);
-        uint32_t length = (uint32_t)(out->size - at - 4);
-        memcpy(out->data + at, &length, sizeof(length));
-    }
-}
-
-static enum fr_status parse_metrics(struct fr_trainer *trainer, const uint8_t *bytes, size_t size)
-{
-    struct fr_reader reader = {.at = bytes, .end = bytes + size};
-    uint32_t count = fr_take_u32(&reader);
-    for (uint32_t i = 0; i < count && !reader.failed; i++) {
-        uint32_t name_size = fr_take_u32(&reader);
-        const uint8_t *name = fr_take(&reader, name_size);
-        uint32_t image_size = fr_take_u32(&reader);
-        const uint8_t *image = fr_take(&reader, image_size);
-        if (reader.failed)
-            break;
-        for (uint32_t task = 0; task < trainer->conf->n_tasks; task++) {
-            const char *own = trainer->conf->tasks[task].name;
-            if (strlen(own) != name_size || memcmp(own, name, name_size) != 0)
-                continue;
-            enum fr_status status = fr_auc_parse(trainer->auc[task], image, image_size);
-            if (status == FR_E_MISMATCH)
-                fr_log(FR_LOG_WARN, "trainer", "half_lives_changed", "task=%s note=\"new half-lives start empty\"",
-                       own);
-            else if (status != FR_OK)
-                return FR_E_CORRUPT;
-        }
-    }
+    trainer->quarantined_row = fr_take_u32(&reader);
+    trainer->good_row = fr_take_u32(&reader);
+    atomic_store(&trainer->held, fr_take_u8(&reader) != 0);
+    trainer->publishable = fr_take_u64(&reader);
     return reader.failed || reader.at != reader.end ? FR_E_CORRUPT : FR_OK;
 }
 
@@ -131,7 +97,7 @@ static enum fr_status restore_section(void *self, const char *name, const uint8_
     if (strcmp(name, "trainer") == 0)
         return parse_section(trainer, bytes, size);
     if (strcmp(name, "metrics") == 0)
-        return parse_metrics(trainer, bytes, size);
+        return fr_trainer_parse_metrics(trainer, bytes, size);
     if (strcmp(name, "dense") == 0)
         return parse_dense(trainer, bytes, size);
     if (strcmp(name, "dense_state") == 0)

@@ -1,7 +1,8 @@
-/* The owner loop (DESIGN section 4). One batch at a time: plan (keys), forward, metrics before training, backward and
- * update, positions, slice. Invariant: positions, gate counts and values of a batch change between the same two cuts.
- * Owner thread only; status is published as a copy. Not here: staging (cut.c), recovery (restore.c). On a CPU plan(k+1)
- * does not overlap step(k): the cores are busy with products (DESIGN). */
+/* The owner loop (DESIGN section 4). One batch at a time: plan (keys), forward, backward and update, metrics of the
+ * forward pass, positions, slice; or, when something in it is not finite, only positions. Invariant: positions, gate
+ * counts and values of a batch change between the same two cuts. Owner thread only; status is published as a copy. Not
+ * here: staging (cut.c), recovery (restore.c). On a CPU plan(k+1) does not overlap step(k): the cores are busy with
+ * products (DESIGN). */
 #include "trainer_private.h"
 
 #include <inttypes.h>
@@ -71,10 +72,7 @@ enum fr_status fr_trainer_new(const struct fr_trainer_options *options, struct f
                                                              .conf = options->conf});
     free(tables);
     trainer->rows = fr_store_rows_new(trainer->store);
-    struct fr_auc_options auc = {.n_half_lives = options->conf->metrics.n_half_lives};
-    memcpy(auc.half_life_ms, options->conf->metrics.half_life_ms, sizeof(auc.half_life_ms));
-    for (uint32_t i = 0; i < options->conf->n_tasks; i++)
-        trainer->auc[i] = fr_auc_new(&auc);
+    fr_trainer_measure_init(trainer);
     fr_trainer_publish_status(trainer);
     *out = trainer;
     return FR_OK;
@@ -84,8 +82,7 @@ void fr_trainer_free(struct fr_trainer *trainer)
 {
     if (!trainer)
         return;
-    for (size_t i = 0; i < FR_ARRAY_LEN(trainer->auc); i++)
-        fr_auc_free(trainer->auc[i]);
+    fr_trainer_measure_release(trainer);
     fr_store_rows_free(trainer->rows);
     fr_store_free(trainer->store);
     fr_graph_free(trainer->graph);
@@ -100,36 +97,6 @@ static void advance_watermark(struct fr_trainer *trainer, const struct fr_batch 
     for (uint32_t i = 0; i < batch->n_samples; i++)
         if (batch->role[i] == FR_ROLE_TRAIN && batch->t_ms[i] > trainer->watermark_ms)
             trainer->watermark_ms = batch->t_ms[i];
-}
-
-static bool logits_finite(const float *logits, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++)
-        if (!isfinite(logits[i]))
-            return false;
-    return true;
-}
-
-/* What AUC, logloss and calibration see: predictions made before the batch's own update. */
-static bool measure(struct fr_trainer *trainer, const struct fr_batch *batch)
-{
-    for (uint32_t task = 0; task < trainer->conf->n_tasks; task++)
-        if (!logits_finite(fr_graph_logits(trainer->graph, task), batch->n_samples))
-            return false;
-    for (uint32_t task = 0; task < trainer->conf->n_tasks; task++) {
-        size_t label = (size_t)trainer->conf->tasks[task].label * batch->capacity_samples;
-        struct fr_auc_samples samples = {
-            .count = batch->n_samples,
-            .logits = fr_graph_logits(trainer->graph, task),
-            .labels = batch->labels + label,
-            .weights = batch->weights + label,
-            .t_ms = batch->t_ms,
-            .use = batch->use,
-            .watermark_ms = trainer->watermark_ms,
-        };
-        fr_auc_add(trainer->auc[task], &samples);
-    }
-    return true;
 }
 
 static void count_batch(struct fr_trainer *trainer, const struct fr_batch *batch, bool quarantined)
@@ -155,42 +122,78 @@ static void count_batch(struct fr_trainer *trainer, const struct fr_batch *batch
         trainer->kafka_t_max_ms = batch->kafka_t_max_ms;
 }
 
+/* Key plane, value plane and measurement. A batch that is not finite leaves all of them, and the watermark, as they
+ * were; predictions are those made before the batch's own update. */
+static enum fr_status learn(struct fr_trainer *trainer, const struct fr_batch *batch, bool *quarantined,
+                            struct fr_err *err)
+{
+    uint64_t begin_ns = fr_mono_ns(trainer->options.clock);
+    int64_t watermark_ms = trainer->watermark_ms;
+    double loss = 0;
+    advance_watermark(trainer, batch);
+    fr_store_plan(trainer->store, batch, trainer->watermark_ms, trainer->rows);
+    trainer->plan_ns += fr_mono_ns(trainer->options.clock) - begin_ns;
+    fr_graph_forward(trainer->graph, batch, trainer->rows);
+    enum fr_status status = fr_graph_train(trainer->graph, batch, trainer->rows, &loss);
+    *quarantined = status == FR_E_NONFINITE;
+    if (*quarantined) {
+        fr_store_undo(trainer->store);
+        trainer->watermark_ms = watermark_ms;
+        return FR_OK;
+    }
+    if (status != FR_OK)
+        return fr_err_set(err, status, "training step failed: %s", fr_status_name(status));
+    trainer->last_loss = loss;
+    fr_trainer_measure(trainer, batch);
+    return FR_OK;
+}
+
+/* Quarantined batches in a row begin the hold, good ones end it. Batches without a trained sample say nothing. */
+static void judge_numbers(struct fr_trainer *trainer, const struct fr_batch *batch, bool quarantined)
+{
+    bool trains = false;
+    for (uint32_t i = 0; i < batch->n_samples && !trains; i++)
+        trains = batch->role[i] == FR_ROLE_TRAIN;
+    if (!quarantined && !trains)
+        return;
+    uint32_t *row = quarantined ? &trainer->quarantined_row : &trainer->good_row;
+    *(quarantined ? &trainer->good_row : &trainer->quarantined_row) = 0;
+    if (*row < FR_QUARANTINE_ROW_MAX)
+        (*row)++;
+    if (quarantined)
+        fr_log(FR_LOG_WARN, "trainer", "batch_quarantined", "batch=%" PRIu64 " samples=%u in_a_row=%u",
+               trainer->batches, batch->n_samples, trainer->quarantined_row);
+    if (*row < FR_QUARANTINE_ROW_MAX || atomic_load(&trainer->held) == quarantined)
+        return;
+    atomic_store(&trainer->held, quarantined);
+    if (quarantined)
+        fr_log(FR_LOG_ERROR, "trainer", "publishing_held",
+               "batch=%" PRIu64 " publishable=%" PRIu64 " reason=\"%d batches in a row gave non-finite numbers\"",
+               trainer->batches, trainer->publishable, FR_QUARANTINE_ROW_MAX);
+    else
+        fr_log(FR_LOG_INFO, "trainer", "publishing_resumed", "batch=%" PRIu64 " after_good_batches=%d",
+               trainer->batches, FR_QUARANTINE_ROW_MAX);
+    fr_trainer_publish_status(trainer);
+}
+
 static enum fr_status apply_batch(struct fr_trainer *trainer, const struct fr_batch *batch, struct fr_err *err)
 {
     uint64_t begin_ns = fr_mono_ns(trainer->options.clock);
     bool quarantined = false;
     if (batch->n_samples > 0) {
-        advance_watermark(trainer, batch);
-        fr_store_plan(trainer->store, batch, trainer->watermark_ms, trainer->rows);
-        trainer->plan_ns += fr_mono_ns(trainer->options.clock) - begin_ns;
-        fr_graph_forward(trainer->graph, batch, trainer->rows);
-        quarantined = !measure(trainer, batch);
-        if (!quarantined) {
-            enum fr_status status = fr_graph_train(trainer->graph, batch, trainer->rows, &trainer->last_loss);
-            quarantined = status == FR_E_NONFINITE;
-            if (status != FR_OK && !quarantined)
-                return fr_err_set(err, status, "training step failed: %s", fr_status_name(status));
-        }
+        enum fr_status status = learn(trainer, batch, &quarantined, err);
+        if (status != FR_OK)
+            return status;
         trainer->batches++;
     }
     count_batch(trainer, batch, quarantined);
     trainer->options.stream.applied(trainer->options.stream.self, batch, quarantined);
     trainer->consumed = true;
     trainer->closed = false;
-    if (batch->n_samples > 0 && !quarantined)
-        fr_store_slice(trainer->store, trainer->batches, trainer->watermark_ms);
+    if (batch->n_samples > 0 && !quarantined) /* slices too are as if a quarantined batch had not been */
+        fr_store_slice(trainer->store, trainer->batches - trainer->quarantined_batches, trainer->watermark_ms);
+    judge_numbers(trainer, batch, quarantined);
     trainer->step_ns += fr_mono_ns(trainer->options.clock) - begin_ns;
-
-    trainer->quarantined_row = quarantined ? trainer->quarantined_row + 1 : 0;
-    if (quarantined)
-        fr_log(FR_LOG_WARN, "trainer", "batch_quarantined", "batch=%" PRIu64 " samples=%u in_a_row=%u",
-               trainer->batches, batch->n_samples, trainer->quarantined_row);
-    if (trainer->quarantined_row >= FR_QUARANTINE_ROW_MAX)
-        return fr_err_set(
-            err, FR_E_NONFINITE,
-            "%d batches in a row gave non-finite numbers; nothing of them was applied or published. Lower the learning "
-            "rates or look for broken dense values, then restart",
-            FR_QUARANTINE_ROW_MAX);
     return FR_OK;
 }
 
@@ -297,6 +300,8 @@ void fr_trainer_publish_status(struct fr_trainer *trainer)
 {
     struct fr_trainer_status *status = fr_alloc(1, sizeof(*status));
     status->epoch = trainer->epoch;
+    status->publishable = trainer->publishable;
+    status->held = atomic_load(&trainer->held);
     status->batches = trainer->batches;
     status->samples = trainer->samples;
     status->metrics_only = trainer->metrics_only;
@@ -321,14 +326,7 @@ void fr_trainer_publish_status(struct fr_trainer *trainer)
         memcpy(status->tables[i].name, trainer->conf->tables[i].name, FR_NAME_MAX);
         fr_store_stats(trainer->store, i, &status->tables[i].stats);
     }
-    status->n_tasks = trainer->conf->n_tasks;
-    for (uint32_t i = 0; i < status->n_tasks; i++) {
-        struct fr_trainer_task_status *task = &status->tasks[i];
-        memcpy(task->name, trainer->conf->tasks[i].name, FR_NAME_MAX);
-        for (uint32_t h = 0; h < trainer->conf->metrics.n_half_lives; h++)
-            fr_auc_result(trainer->auc[i], (int)h, &task->decayed[h]);
-        fr_auc_result(trainer->auc[i], -1, &task->lifetime);
-    }
+    fr_trainer_measure_status(trainer, status);
     trainer->last_status_ns = fr_mono_ns(trainer->options.clock);
     pthread_mutex_lock(&trainer->lock);
     memcpy(status->paused, trainer->status.paused, sizeof(status->paused));
@@ -342,6 +340,16 @@ void fr_trainer_get_status(struct fr_trainer *trainer, struct fr_trainer_status 
     pthread_mutex_lock(&trainer->lock);
     *out = trainer->status;
     pthread_mutex_unlock(&trainer->lock);
+}
+
+bool fr_trainer_held(const struct fr_trainer *trainer)
+{
+    return atomic_load(&trainer->held);
+}
+
+uint64_t fr_trainer_publishable(const struct fr_trainer *trainer)
+{
+    return trainer->publishable;
 }
 
 const char *fr_trainer_kernel(const struct fr_trainer *trainer)

@@ -1,4 +1,4 @@
-/* The trainer's inside, shared by trainer.c (loop), cut.c (staging) and restore.c. */
+/* The trainer's inside, shared by trainer.c (loop), measure.c, cut.c (staging) and restore.c. */
 #ifndef FR_TRAINER_PRIVATE_H
 #define FR_TRAINER_PRIVATE_H
 
@@ -7,7 +7,7 @@
 
 #include "trainer/trainer.h"
 
-enum { FR_TRAINER_SECTION_VERSION = 1 };
+enum { FR_TRAINER_SECTION_VERSION = 2 };
 
 struct fr_trainer {
     struct fr_trainer_options options;
@@ -15,7 +15,7 @@ struct fr_trainer {
     struct fr_store *store;
     struct fr_rows *rows;
     struct fr_graph *graph;
-    struct fr_auc *auc[FR_TASKS_MAX];
+    struct fr_task_metrics *metrics[FR_TASKS_MAX];
 
     /* State of the history: section "trainer". */
     uint64_t timeline, epoch; /* of the last cut */
@@ -24,12 +24,16 @@ struct fr_trainer {
     uint64_t unknown_slots, unknown_extra, excess_ids, unused_fields;
     int64_t watermark_ms; /* INT64_MIN: no batch yet */
     bool closed;          /* the last epoch ended a drain and nothing followed */
+    /* Batches in a row that were quarantined, or that trained something: until the other kind, and no further than
+     * FR_QUARANTINE_ROW_MAX. */
+    uint32_t quarantined_row, good_row;
+    atomic_bool held;     /* read by other threads */
+    uint64_t publishable; /* newest epoch cut while publishing was not held */
 
     /* Of this run only. */
     bool consumed; /* a batch was applied since the last cut */
     bool ended;    /* end_of_stream seen */
     bool drained;
-    uint32_t quarantined_row;
     uint64_t dead_sequence;
     uint64_t last_cut_ns, last_dense_ns, last_status_ns;
     double last_loss;
@@ -46,7 +50,14 @@ struct fr_trainer {
 
 /* restore.c */
 void fr_trainer_stage_section(const struct fr_trainer *trainer, struct fr_buffer *out);
+/* measure.c */
+void fr_trainer_measure_init(struct fr_trainer *trainer);
+void fr_trainer_measure_release(struct fr_trainer *trainer);
+/* After fr_graph_train of a batch that was finite: logits are still those of its forward pass. */
+void fr_trainer_measure(struct fr_trainer *trainer, const struct fr_batch *batch);
+void fr_trainer_measure_status(const struct fr_trainer *trainer, struct fr_trainer_status *status);
 void fr_trainer_stage_metrics(const struct fr_trainer *trainer, struct fr_buffer *out);
+enum fr_status fr_trainer_parse_metrics(struct fr_trainer *trainer, const uint8_t *bytes, size_t size) FR_MUST_CHECK;
 /* cut.c */
 bool fr_trainer_cut_due(const struct fr_trainer *trainer, uint64_t now_ns);
 enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last, uint64_t wait_ns) FR_MUST_CHECK;

@@ -7,7 +7,13 @@
  * durable: two stages circulate through two rings. Time: every decision about data uses the watermark (largest event
  * time of a trained sample, moved at the beginning of its batch); the monotonic clock decides only when a live epoch is
  * cut. In lockstep mode cuts follow the batch count and announced times are the watermark: everything is a function of
- * the log. Thread: the owner thread; fr_trainer_get_status and fr_trainer_stop from any. */
+ * the log.
+ *
+ * A batch with anything non-finite in it is quarantined: store, parameters, statistics, metrics and watermark are as if
+ * it had not been, only positions and counters go on. FR_QUARANTINE_ROW_MAX in a row hold publishing (something is
+ * wrong with the model or the stream, and replicas are better off with what they have): reading, training and epochs go
+ * on, fr_stage.publishable stays. As many good batches in a row end the hold. It is state: a restart does not end it.
+ * Thread: the owner thread; fr_trainer_get_status and fr_trainer_stop from any. */
 #ifndef FR_TRAINER_TRAINER_H
 #define FR_TRAINER_TRAINER_H
 
@@ -17,12 +23,14 @@
 #include "decode/batch.h"
 #include "durable/durable.h"
 #include "graph/graph.h"
-#include "metrics/auc.h"
+#include "metrics/freshness.h"
+#include "metrics/task.h"
 #include "store/store.h"
 
 enum {
-    FR_QUARANTINE_ROW_MAX = 3, /* consecutive non-finite batches before the trainer gives up (P6) */
-    FR_TRAINER_WAIT_MS = 50,   /* longest wait for a batch in one step: bounds reaction to stop and cut deadlines */
+    FR_QUARANTINE_ROW_MAX =
+        3,                   /* K: so many non-finite batches in a row hold publishing, as many good ones end it (P6) */
+    FR_TRAINER_WAIT_MS = 50, /* longest wait for a batch in one step: bounds reaction to stop and cut deadlines */
 };
 
 /* Who keeps stream positions (ingest); called by the owner thread only. */
@@ -44,7 +52,8 @@ struct fr_trainer_options {
     struct fr_trainer_stream stream;
     struct fr_ring *full, *empty; /* batches from and back to ingest */
     struct fr_ring *cut_stages,
-        *free_stages; /* stages to and back from the durable thread; the caller puts the free ones in */
+        *free_stages;               /* stages to and back from the durable thread; the caller puts the free ones in */
+    struct fr_freshness *freshness; /* borrowed; told of trained batches and cuts; NULL: nobody */
 };
 
 struct fr_trainer;
@@ -60,13 +69,16 @@ enum fr_status fr_trainer_restore(struct fr_trainer *trainer, struct fr_durable 
                                   void *self, void (*progress)(void *self, uint64_t done, uint64_t total),
                                   struct fr_err *err) FR_MUST_CHECK;
 
-/* FR_OK: did something; FR_AGAIN: nothing to do; FR_EOF: drained: the last epoch was handed to the durable thread;
- * FR_E_NONFINITE: FR_QUARANTINE_ROW_MAX batches in a row were not finite. */
+/* FR_OK: did something; FR_AGAIN: nothing to do; FR_EOF: drained: the last epoch was handed to the durable thread. */
 enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err) FR_MUST_CHECK;
 /* Asks for a drain: the current batch is the last. Async-signal-unsafe; any thread. */
 void fr_trainer_stop(struct fr_trainer *trainer);
 /* Holds reading while reason is not NULL (pressure, decided by the daemon); the text is copied. Any thread. */
 void fr_trainer_pause(struct fr_trainer *trainer, const char *reason);
+/* Whether publishing is held. Any thread. */
+bool fr_trainer_held(const struct fr_trainer *trainer);
+/* Newest epoch that may be published. Owner thread, or before its loop begins (after a restore). */
+uint64_t fr_trainer_publishable(const struct fr_trainer *trainer);
 
 struct fr_trainer_table_status {
     char name[FR_NAME_MAX];
@@ -74,11 +86,12 @@ struct fr_trainer_table_status {
 };
 struct fr_trainer_task_status {
     char name[FR_NAME_MAX];
-    struct fr_auc_result decayed[FR_AUC_HALF_LIVES_MAX];
-    struct fr_auc_result lifetime;
+    struct fr_task_result result;
 };
 struct fr_trainer_status {
-    uint64_t epoch; /* last cut */
+    uint64_t epoch;       /* last cut */
+    uint64_t publishable; /* newest epoch that may be published: epoch, or an older one while held */
+    bool held;            /* publishing waits for FR_QUARANTINE_ROW_MAX good batches in a row */
     uint64_t batches, samples, metrics_only, masked, quarantined_samples, quarantined_batches;
     uint64_t unknown_slots, unknown_extra, excess_ids, unused_fields;
     int64_t watermark_ms;

@@ -1,0 +1,117 @@
+/* What the trainer measures: every task's predictions, made before the batch's own update, and how fresh the batch is
+ * (DESIGN section 8).
+ *
+ * Section "metrics": metrics/task.h. Another version is FR_E_MISMATCH, anything else that does not parse FR_E_CORRUPT.
+ * Freshness is of this run only and never part of a state. A quarantined batch never comes here. Owner thread only;
+ * status leaves as a copy. */
+#include "trainer_private.h"
+
+#include <string.h>
+
+#include "base/check.h"
+#include "base/log.h"
+
+void fr_trainer_measure_init(struct fr_trainer *trainer)
+{
+    const struct fr_conf *conf = trainer->conf;
+    struct fr_task_metrics_options options = {.n_half_lives = conf->metrics.n_half_lives};
+    memcpy(options.half_life_ms, conf->metrics.half_life_ms, sizeof(options.half_life_ms));
+    if (conf->metrics.gauc_by != FR_NO_INDEX) {
+        const char *slot = conf->slots[conf->metrics.gauc_by].name;
+        options.gauc.groups_max = conf->metrics.gauc_groups_max;
+        options.gauc.salt = fr_xxh3_seed(slot, strlen(slot), conf->seed);
+    }
+    for (uint32_t i = 0; i < conf->n_tasks; i++) {
+        options.regression = conf->tasks[i].loss == FR_LOSS_MSE;
+        trainer->metrics[i] = fr_task_metrics_new(&options);
+    }
+}
+
+void fr_trainer_measure_release(struct fr_trainer *trainer)
+{
+    for (size_t i = 0; i < FR_ARRAY_LEN(trainer->metrics); i++)
+        fr_task_metrics_free(trainer->metrics[i]);
+}
+
+static void measure_freshness(struct fr_freshness *freshness, const struct fr_batch *batch, int64_t wall_ms)
+{
+    _Static_assert(FR_ROLE_TRAIN == 0, "the role of a sample says whether it is passed over");
+    fr_freshness_trained(freshness, batch->t_ms, batch->role, batch->n_samples, wall_ms);
+    if (batch->kafka_t_max_ms > 0)
+        fr_freshness_lag(freshness, batch->kafka_t_max_ms, wall_ms);
+}
+
+void fr_trainer_measure(struct fr_trainer *trainer, const struct fr_batch *batch)
+{
+    const struct fr_conf *conf = trainer->conf;
+    const struct fr_column *group =
+        conf->metrics.gauc_by != FR_NO_INDEX ? &batch->columns[conf->metrics.gauc_by] : NULL;
+    for (uint32_t task = 0; task < conf->n_tasks; task++) {
+        size_t label = (size_t)conf->tasks[task].label * batch->capacity_samples;
+        struct fr_task_samples samples = {
+            .count = batch->n_samples,
+            .scores = fr_graph_logits(trainer->graph, task),
+            .labels = batch->labels + label,
+            .weights = batch->weights + label,
+            .keep = conf->ingest.sampling == FR_SAMPLING_NONE ? NULL : batch->keep,
+            .use = batch->use,
+            .served = batch->served ? batch->served + (size_t)task * batch->capacity_samples : NULL,
+            .t_ms = batch->t_ms,
+            .watermark_ms = trainer->watermark_ms,
+            .entry_of = group && group->shared ? batch->group_of : NULL,
+            .group_begin = group ? group->begin : NULL,
+            .group_keys = group ? group->keys : NULL,
+        };
+        fr_task_metrics_add(trainer->metrics[task], &samples);
+    }
+    if (trainer->options.freshness)
+        measure_freshness(trainer->options.freshness, batch, fr_wall_ms(trainer->options.clock));
+}
+
+void fr_trainer_measure_status(const struct fr_trainer *trainer, struct fr_trainer_status *status)
+{
+    status->n_tasks = trainer->conf->n_tasks;
+    for (uint32_t i = 0; i < status->n_tasks; i++) {
+        memcpy(status->tasks[i].name, trainer->conf->tasks[i].name, FR_NAME_MAX);
+        fr_task_metrics_result(trainer->metrics[i], &status->tasks[i].result);
+    }
+}
+
+/* At a cut: also the end of the epoch for freshness. */
+void fr_trainer_stage_metrics(const struct fr_trainer *trainer, struct fr_buffer *out)
+{
+    fr_metrics_section_begin(out, trainer->conf->n_tasks);
+    for (uint32_t i = 0; i < trainer->conf->n_tasks; i++)
+        fr_metrics_section_put(out, trainer->conf->tasks[i].name, trainer->metrics[i]);
+    if (trainer->options.freshness)
+        fr_freshness_cut(trainer->options.freshness, trainer->epoch);
+}
+
+static struct fr_task_metrics *find_task(struct fr_trainer *trainer, const struct fr_metrics_section *section)
+{
+    for (uint32_t i = 0; i < trainer->conf->n_tasks; i++) {
+        const char *own = trainer->conf->tasks[i].name;
+        if (strlen(own) == section->name_size && memcmp(own, section->name, section->name_size) == 0)
+            return trainer->metrics[i];
+    }
+    return NULL;
+}
+
+enum fr_status fr_trainer_parse_metrics(struct fr_trainer *trainer, const uint8_t *bytes, size_t size)
+{
+    struct fr_metrics_section section;
+    enum fr_status status = fr_metrics_section_open(bytes, size, &section);
+    if (status != FR_OK)
+        return status;
+    while ((status = fr_metrics_section_next(&section)) == FR_OK) {
+        struct fr_task_metrics *task = find_task(trainer, &section);
+        enum fr_status parsed = task ? fr_task_metrics_parse(task, section.image, section.image_size) : FR_OK;
+        if (parsed == FR_E_MISMATCH)
+            fr_log(FR_LOG_WARN, "trainer", "metrics_changed",
+                   "task=%.*s note=\"half-lives or gauc_by differ from the state's: what is new starts empty\"",
+                   (int)section.name_size, (const char *)section.name);
+        else if (parsed != FR_OK)
+            return FR_E_CORRUPT;
+    }
+    return status == FR_EOF ? FR_OK : status;
+}
