@@ -93,7 +93,8 @@ static enum fr_status take_dense(const struct fr_epoch *epoch, struct public_epo
                                                 .n_dims = out->views[i].n_dims,
                                                 .shape = {out->views[i].shape[0], out->views[i].shape[1]},
                                                 .n_values = out->views[i].n_values,
-                                                .values = out->views[i].values};
+                                                .values = out->views[i].values,
+                                                .exact = out->views[i].exact};
     return FR_OK;
 }
 

@@ -1,4 +1,5 @@
-/* Scoring on the replica: the daemon's own decoder and network over the served rows (P12).
+/* Scoring on the replica: the daemon's own decoder and network over the served rows (P12). A score is the probability
+ * of the task's logit, the prediction itself for mse.
  *
  * Every occurrence is resolved by itself, without deduplication: the forward pass reads values by occurrence, so the
  * numbers are those of the trainer's deduplicated batch. A key without a row is NULL, which the network takes as zeros.
@@ -60,7 +61,7 @@ static void resolve(struct fr_served_model *model)
         if (t == FR_NO_INDEX)
             continue;
         struct fr_table_rows *rows = &model->table_rows[t];
-        uint32_t n = batch->columns[s].begin[batch->n_samples], base = rows->n_occurrences;
+        uint32_t n = batch->columns[s].begin[fr_batch_entries(batch, s)], base = rows->n_occurrences;
         FR_CHECK(n <= UINT32_MAX - base);
         reserve_occurrences(model, (uint32_t)t, (size_t)base + n);
         model->rows.slot_base[s] = base;
@@ -107,7 +108,8 @@ static int score(struct freshet_replica *replica, enum fr_format format, const v
     for (uint32_t k = 0; k < model->conf->n_tasks; k++) {
         const float *logits = fr_graph_logits(model->graph, k);
         for (uint32_t i = 0; i < n; i++)
-            scores[(size_t)i * model->conf->n_tasks + k] = fr_sigmoidf(logits[i]);
+            scores[(size_t)i * model->conf->n_tasks + k] =
+                model->conf->tasks[k].loss == FR_LOSS_MSE ? logits[i] : fr_sigmoidf(logits[i]);
     }
     return FRESHET_OK;
 }

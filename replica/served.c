@@ -113,7 +113,8 @@ int freshet_replica_dump(const struct freshet_replica *replica,
                                                                    parameter->n_dims,
                                                                    {parameter->shape[0], parameter->shape[1]},
                                                                    parameter->n_values,
-                                                                   parameter->values});
+                                                                   parameter->values,
+                                                                   parameter->exact});
     }
     free(order);
     if (status == FR_OK)

@@ -22,11 +22,11 @@ void fr_dump_release(struct fr_dump *dump)
     *dump = (struct fr_dump){0};
 }
 
-static void put_values(struct fr_dump *dump, const void *values, uint64_t count)
+static void put_values(struct fr_dump *dump, const void *values, uint64_t count, enum fr_codec_quantize quantize)
 {
     fr_put_u8(&dump->line, '[');
     for (uint64_t i = 0; i < count; i++) {
-        float value = fr_quantized(fr_load_f32((const uint8_t *)values + i * 4), dump->quantize);
+        float value = fr_quantized(fr_load_f32((const uint8_t *)values + i * 4), quantize);
         char *out = (char *)fr_buffer_reserve(&dump->line, NUMBER_MAX);
         const char *comma = i ? "," : "";
         int size = isfinite(value) ? snprintf(out, NUMBER_MAX, "%s%.9g", comma, (double)value)
@@ -69,7 +69,7 @@ enum fr_status fr_dump_row(struct fr_dump *dump, const char *table, uint64_t key
     fr_buffer_printf(&dump->line, "{\"table\":\"%s\",\"key\":\"%" PRIu64 "\",\"parts\":{", table, key);
     for (uint32_t s = 0; s < n_segments; s++) {
         fr_buffer_printf(&dump->line, "%s\"%s\":", s ? "," : "", segments[s].part);
-        put_values(dump, segments[s].values, segments[s].dim);
+        put_values(dump, segments[s].values, segments[s].dim, dump->quantize);
     }
     fr_buffer_append(&dump->line, "}}\n", 3);
     dump->n_rows += 1;
@@ -85,7 +85,7 @@ enum fr_status fr_dump_dense(struct fr_dump *dump, const struct fr_delta_dense *
     if (dense->n_dims > 1)
         fr_buffer_printf(&dump->line, ",%" PRIu32, dense->shape[1]);
     fr_buffer_printf(&dump->line, "],\"values\":");
-    put_values(dump, dense->values, dense->n_values);
+    put_values(dump, dense->values, dense->n_values, dense->exact ? FR_CODEC_F32 : dump->quantize);
     fr_buffer_append(&dump->line, "}\n", 2);
     dump->n_dense += 1;
     return write_line(dump);

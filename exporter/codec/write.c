@@ -119,9 +119,9 @@ static size_t room_for(const struct writer *w, size_t reserved, size_t size)
     return used >= w->settings->piece_max ? 0 : (size_t)(w->settings->piece_max - used) / size;
 }
 
-static void put_values(struct writer *w, const uint8_t *values, size_t count)
+static void put_values(struct writer *w, const uint8_t *values, size_t count, enum fr_codec_quantize quantize)
 {
-    if (w->settings->quantize != FR_CODEC_F16) {
+    if (quantize != FR_CODEC_F16) {
         fr_buffer_append(&w->record, values, count * 4);
         return;
     }
@@ -196,7 +196,7 @@ static enum fr_status write_rows(struct writer *w, uint32_t t)
             put_name(w, "vals");
             msgpack_pack_bin(&w->packer, count * dim * width);
             for (size_t i = 0; i < count; i++)
-                put_values(w, (const uint8_t *)w->picked[i]->values + offset * 4, dim);
+                put_values(w, (const uint8_t *)w->picked[i]->values + offset * 4, dim, w->settings->quantize);
             offset += dim;
         }
         w->n_rows += count;
@@ -232,7 +232,8 @@ static enum fr_status write_drops(struct writer *w, uint32_t t)
 
 static enum fr_status write_dense(struct writer *w, const struct fr_delta_dense *dense)
 {
-    size_t width = element_size(w->settings->quantize);
+    enum fr_codec_quantize quantize = dense->exact ? FR_CODEC_F32 : w->settings->quantize;
+    size_t width = element_size(quantize);
     uint64_t offset = 0;
     do { /* a parameter without values is one record without values */
         begin_record(w, "dense", 5);
@@ -243,7 +244,7 @@ static enum fr_status write_dense(struct writer *w, const struct fr_delta_dense 
         for (uint32_t d = 0; d < dense->n_dims; d++)
             msgpack_pack_uint32(&w->packer, dense->shape[d]);
         put_name(w, "q");
-        put_name(w, quantize_name(w->settings->quantize));
+        put_name(w, quantize_name(quantize));
         put_uint(w, "off", offset);
         uint64_t count = room_for(w, 5 + BIN_HEAD_MAX, width);
         if (count > dense->n_values - offset)
@@ -252,7 +253,7 @@ static enum fr_status write_dense(struct writer *w, const struct fr_delta_dense 
             return FR_E_LIMIT;
         put_name(w, "vals");
         msgpack_pack_bin(&w->packer, count * width);
-        put_values(w, (const uint8_t *)dense->values + offset * 4, count);
+        put_values(w, (const uint8_t *)dense->values + offset * 4, count, quantize);
         offset += count;
         enum fr_status status = finish_record(w);
         if (status != FR_OK)

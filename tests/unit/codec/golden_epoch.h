@@ -86,8 +86,8 @@ static inline void golden_init(struct golden *g)
         g->kernel[i] = (float)(i % 17 - 8) / 16.0f;
     for (int i = 0; i < GOLDEN_BIAS; i++)
         g->bias[i] = (float)i / 64.0f;
-    g->dense[0] = (struct fr_delta_dense){"h/kernel", 2, {3, 80}, GOLDEN_KERNEL, g->kernel};
-    g->dense[1] = (struct fr_delta_dense){"h/bias", 1, {80}, GOLDEN_BIAS, g->bias};
+    g->dense[0] = (struct fr_delta_dense){"h/kernel", 2, {3, 80}, GOLDEN_KERNEL, g->kernel, false};
+    g->dense[1] = (struct fr_delta_dense){"h/bias", 1, {80}, GOLDEN_BIAS, g->bias, false};
     g->auc[0] = (struct fr_delta_auc){"click", 0.75};
     g->auc[1] = (struct fr_delta_auc){"buy", NAN};
     g->offsets[0] = (struct fr_delta_offset){"samples", 0, 5};

@@ -36,8 +36,8 @@ static void a_dump_is_the_golden_text_with_the_hash_of_all_lines_but_the_last(vo
     assert_int_equal(fr_dump_row(&dump, "item", UINT64_MAX, item2, 2), FR_OK);
     assert_int_equal(fr_dump_row(&dump, "user", 0, &user, 1), FR_OK);
     float bias[] = {1, 2}, kernel[] = {-1.5f, 0.25f};
-    assert_int_equal(fr_dump_dense(&dump, &(struct fr_delta_dense){"h/0/bias", 1, {2}, 2, bias}), FR_OK);
-    assert_int_equal(fr_dump_dense(&dump, &(struct fr_delta_dense){"h/0/kernel", 2, {1, 2}, 2, kernel}), FR_OK);
+    assert_int_equal(fr_dump_dense(&dump, &(struct fr_delta_dense){"h/0/bias", 1, {2}, 2, bias, false}), FR_OK);
+    assert_int_equal(fr_dump_dense(&dump, &(struct fr_delta_dense){"h/0/kernel", 2, {1, 2}, 2, kernel, false}), FR_OK);
     uint64_t hash = 0;
     assert_int_equal(fr_dump_end(&dump, &(struct fr_dump_end){1, 812, 1700000000000, 90213}, &hash), FR_OK);
     char expected[2048];
@@ -63,7 +63,7 @@ static void lines_out_of_order_are_refused(void **state)
     fr_dump_init(&dump, FR_CODEC_F32, collect, &out);
     float v = 1;
     struct fr_dump_segment segment = {"v", 1, &v};
-    struct fr_delta_dense dense = {"b", 1, {1}, 1, &v};
+    struct fr_delta_dense dense = {"b", 1, {1}, 1, &v, false};
     assert_int_equal(fr_dump_row(&dump, "item", 3, &segment, 1), FR_OK);
     assert_int_equal(fr_dump_row(&dump, "item", 3, &segment, 1), FR_E_STATE);
     assert_int_equal(fr_dump_row(&dump, "a", 9, &segment, 1), FR_E_STATE);
@@ -71,6 +71,22 @@ static void lines_out_of_order_are_refused(void **state)
     assert_int_equal(fr_dump_dense(&dump, &dense), FR_OK);
     assert_int_equal(fr_dump_dense(&dump, &dense), FR_E_STATE);
     assert_int_equal(fr_dump_row(&dump, "zoo", 1, &segment, 1), FR_E_STATE);
+    fr_dump_release(&dump);
+    fr_buffer_release(&out);
+}
+
+static void exact_parameters_are_not_quantized(void **state)
+{
+    (void)state;
+    struct fr_buffer out = {0};
+    struct fr_dump dump;
+    fr_dump_init(&dump, FR_CODEC_F16, collect, &out);
+    float v = 0.1f;
+    assert_int_equal(fr_dump_dense(&dump, &(struct fr_delta_dense){"a/kernel", 1, {1}, 1, &v, false}), FR_OK);
+    assert_int_equal(fr_dump_dense(&dump, &(struct fr_delta_dense){"price/mean", 1, {1}, 1, &v, true}), FR_OK);
+    fr_put_u8(&out, 0);
+    assert_string_equal((char *)out.data, "{\"dense\":\"a/kernel\",\"shape\":[1],\"values\":[0.0999755859]}\n"
+                                          "{\"dense\":\"price/mean\",\"shape\":[1],\"values\":[0.100000001]}\n");
     fr_dump_release(&dump);
     fr_buffer_release(&out);
 }
@@ -102,6 +118,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_dump_is_the_golden_text_with_the_hash_of_all_lines_but_the_last),
         cmocka_unit_test(lines_out_of_order_are_refused),
+        cmocka_unit_test(exact_parameters_are_not_quantized),
         cmocka_unit_test(printed_floats_read_back_with_the_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

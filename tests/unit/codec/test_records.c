@@ -154,6 +154,32 @@ static void rows_drops_and_dense_read_back_as_quantized(void **state)
     assert_int_equal(dense_at[1], GOLDEN_BIAS);
 }
 
+static void exact_parameters_travel_as_f32_in_an_f16_timeline(void **state)
+{
+    (void)state;
+    struct golden g;
+    golden_init(&g);
+    for (int i = 0; i < GOLDEN_BIAS; i++)
+        g.bias[i] = 0.1f * (float)i;
+    g.dense[1].exact = true;
+    write_golden(&g);
+    uint64_t seen = 0;
+    for (size_t i = 0; i < all.count; i++) {
+        struct fr_delta_record record = read_ok(i);
+        if (record.kind != FR_DELTA_DENSE)
+            continue;
+        bool bias = memcmp(record.dense.name.bytes, "h/bias", 6) == 0;
+        assert_int_equal(record.dense.quantize, bias ? FR_CODEC_F32 : FR_CODEC_F16);
+        if (!bias)
+            continue;
+        float values[GOLDEN_BIAS];
+        fr_delta_dense_values(&record, values);
+        assert_memory_equal(values, g.bias + record.dense.offset, (size_t)record.dense.n_values * sizeof(float));
+        seen += record.dense.n_values;
+    }
+    assert_int_equal(seen, GOLDEN_BIAS);
+}
+
 static void commits_count_the_rows_and_drops_before_them(void **state)
 {
     (void)state;
@@ -575,6 +601,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_are_numbered_from_0_and_ordered_rewind_model_rows_drop_dense_commit),
         cmocka_unit_test(rows_drops_and_dense_read_back_as_quantized),
+        cmocka_unit_test(exact_parameters_travel_as_f32_in_an_f16_timeline),
         cmocka_unit_test(commits_count_the_rows_and_drops_before_them),
         cmocka_unit_test(every_truncation_of_every_record_is_refused),
         cmocka_unit_test(every_flipped_bit_of_every_record_is_refused),

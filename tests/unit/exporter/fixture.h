@@ -136,7 +136,7 @@ static inline void stage_sections(struct fr_stage *stage, int64_t wall_ms, bool 
     float kernel[4] = {1, 2, 3, 4}, bias[2] = {0.25f, -0.5f};
     struct fr_dense_view views[2] = {
         {.name = "h/kernel", .n_dims = 2, .shape = {2, 2}, .n_values = 4, .values = kernel},
-        {.name = "h/bias", .n_dims = 1, .shape = {2, 1}, .n_values = 2, .values = bias}};
+        {.name = "h/bias", .n_dims = 1, .shape = {2, 1}, .n_values = 2, .values = bias, .exact = true}};
     fr_dense_encode(views, 2, fr_stage_section(stage, "dense"));
 }
 

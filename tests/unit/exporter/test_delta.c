@@ -9,7 +9,7 @@
 #include "fixture.h"
 
 struct seen {
-    uint64_t rows, drops, dense, commits, models, rewinds;
+    uint64_t rows, drops, dense, exact, commits, models, rewinds;
     uint8_t why;
     float first[2];
     struct fr_delta_record commit;
@@ -27,6 +27,7 @@ static enum fr_status look(void *self, uint32_t partition, uint32_t piece, const
     seen->models += record.kind == FR_DELTA_MODEL;
     seen->rewinds += record.kind == FR_DELTA_REWIND;
     seen->dense += record.kind == FR_DELTA_DENSE;
+    seen->exact += record.kind == FR_DELTA_DENSE && record.dense.quantize == FR_CODEC_F32;
     if (record.kind == FR_DELTA_ROWS) {
         seen->rows += record.rows.n_rows;
         fr_delta_segment_row(&record, 0, 0, seen->first);
@@ -117,6 +118,7 @@ static void model_and_dense_go_out_when_announced_and_epoch_1_has_no_predecessor
     assert_int_equal(fr_delta_of_epoch(&f.settings, &epoch, look, &seen, &saturated, NULL), FR_OK);
     assert_int_equal(seen.models, 1);
     assert_int_equal(seen.dense, 2);
+    assert_int_equal(seen.exact, 1); /* what the section calls so */
     assert_int_equal(seen.commit.commit.previous, 0);
     fr_buffer_release(&seen.bytes);
     fr_buffer_release(&bytes);

@@ -167,8 +167,8 @@ static inline void history_write(struct history *h, const struct write_options *
     uint64_t previous = options->set_previous ? options->previous : h->digest, saturated = 0;
     h->epoch += 1;
     h->digest = fr_fmix64(h->digest ^ fr_fmix64(h->epoch + h->salt * 1000003u));
-    struct fr_delta_dense dense[2] = {{"z/kernel", 2, {KERNEL, 1}, KERNEL, h->kernel},
-                                      {"z/bias", 1, {1, 0}, 1, h->bias}};
+    struct fr_delta_dense dense[2] = {{"z/kernel", 2, {KERNEL, 1}, KERNEL, h->kernel, false},
+                                      {"z/bias", 1, {1, 0}, 1, h->bias, false}};
     struct fr_delta_offset offset = {"samples", 0, (int64_t)h->epoch * 10};
     struct fr_delta_epoch epoch = {.timeline = h->timeline,
                                    .epoch = h->epoch,

@@ -98,6 +98,7 @@ struct fr_delta_dense {
     uint32_t shape[2];
     uint64_t n_values;
     const void *values; /* f32, may be unaligned */
+    bool exact;         /* f32 on the wire and in dumps whatever the settings quantize to */
 };
 
 struct fr_delta_rewind {
