@@ -22,7 +22,7 @@ struct fr_attainable {
     uint64_t samples;
     int64_t t_ms_last;
     size_t n;
-    float logits[BLOCK], labels[BLOCK], weights[BLOCK];
+    float logits[BLOCK], labels[BLOCK];
     int64_t t_ms[BLOCK];
 };
 
@@ -33,8 +33,6 @@ struct fr_attainable *fr_attainable_new(void)
     for (size_t i = 0; i < FR_ARRAY_LEN(half_lives); i++)
         options.half_life_ms[i] = half_lives[i].ms;
     a->auc = fr_auc_new(&options);
-    for (size_t i = 0; i < BLOCK; i++)
-        a->weights[i] = 1.0f;
     return a;
 }
 
@@ -50,12 +48,8 @@ static void close_block(struct fr_attainable *a)
 {
     if (a->n == 0)
         return;
-    struct fr_auc_samples samples = {.count = a->n,
-                                     .logits = a->logits,
-                                     .labels = a->labels,
-                                     .weights = a->weights,
-                                     .t_ms = a->t_ms,
-                                     .watermark_ms = a->t_ms_last};
+    struct fr_auc_samples samples = {
+        .count = a->n, .scores = a->logits, .labels = a->labels, .t_ms = a->t_ms, .watermark_ms = a->t_ms_last};
     fr_auc_add(a->auc, &samples);
     a->n = 0;
 }

@@ -11,7 +11,15 @@
 #include "conf/conf.h"
 #include "zipf.h"
 
-enum { FR_R16_SLOTS = 26, FR_R16_IDS = 100000, FR_R16_DENSE = 13, FR_R16_PACK = 64, FR_BENCH_REPEATS = 5 };
+enum {
+    FR_R16_SLOTS = 26,
+    FR_R16_IDS = 100000,
+    FR_R16_DENSE = 13,
+    FR_R16_PACK = 64,
+    FR_R16_GROUP = 8,
+    FR_R16_BLOCK = 512,
+    FR_BENCH_REPEATS = 5
+};
 
 struct fr_bench {
     const char *source;  /* the source tree; NULL: not found */
@@ -42,6 +50,7 @@ double fr_bench_median(double *values, uint32_t n); /* sorts */
 int fr_bench_gemm(struct fr_bench *bench);
 int fr_bench_decode(struct fr_bench *bench);
 int fr_bench_train(struct fr_bench *bench);
+int fr_bench_shared(struct fr_bench *bench);
 int fr_bench_e2e(struct fr_bench *bench);
 /* The roof alone: samples/s of the products, the best backend, all threads. */
 double fr_bench_measure_roof(struct fr_bench *bench);
@@ -58,5 +67,9 @@ void fr_r16_release(struct fr_r16 *stream);
 void fr_r16_append(struct fr_r16 *stream, struct fr_buffer *out);
 /* Appends a record: an array of FR_R16_PACK samples. */
 void fr_r16_append_record(struct fr_r16 *stream, struct fr_buffer *out);
+/* The same as an array of groups of FR_R16_GROUP that share the first half of their id slots; as a packed block of
+ * FR_R16_BLOCK samples. */
+void fr_r16_append_groups(struct fr_r16 *stream, struct fr_buffer *out);
+void fr_r16_append_block(struct fr_r16 *stream, struct fr_buffer *out);
 
 #endif

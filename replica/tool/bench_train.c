@@ -1,9 +1,8 @@
-/* `freshet bench decode` and `train`: the parts of the daemon's data path in this process, without Kafka.
+/* `freshet bench train`: the daemon's data path behind the decoder in this process, without Kafka.
  *
- * decode: records of 64 R16 samples (MessagePack, form 1) to batches, one core. train: batches decoded beforehand go
- * through what the owner loop does with each of them: plan, forward, AUC, backward, updates, expiry slice. Rows are all
- * admitted before the clock starts, as in a service that has been up for a while; cuts and publishing are not in it
- * (they are in e2e). Thread: the caller and a pool of its own. */
+ * Batches decoded beforehand go through what the owner loop does with each of them: plan, forward, AUC, backward,
+ * updates, expiry slice. Rows are all admitted before the clock starts, as in a service that has been up for a while;
+ * cuts and publishing are not in it (they are in e2e). Thread: the caller and a pool of its own. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,82 +16,12 @@
 #include "store/store.h"
 #include "tool.h"
 
-enum { RECORDS = 2048, BATCHES = 512 };
-
-static const double measure_seconds = 1.0;
+enum { BATCHES = 512 };
 
 static int decode_failed(const char *reason)
 {
     fprintf(stderr, "freshet bench: a record of the benchmark is malformed: %s\n", reason);
     return FR_TOOL_FAILED;
-}
-
-/* ---- decode ---- */
-
-struct records {
-    struct fr_buffer bytes;
-    size_t begin[RECORDS + 1];
-};
-
-/* One pass over all records. FR_TOOL_OK or FR_TOOL_FAILED. */
-static int decode_all(const struct records *records, struct fr_decoder *decoder, struct fr_batch *batch)
-{
-    for (uint32_t r = 0; r < RECORDS; r++) {
-        struct fr_record record = {.value = records->bytes.data + records->begin[r],
-                                   .size = records->begin[r + 1] - records->begin[r]};
-        uint32_t n = 0;
-        const char *reason = "";
-        if (fr_decode_record(decoder, &record, &n, &reason) != FR_OK)
-            return decode_failed(reason);
-        if (batch->n_samples + n > 1024)
-            fr_batch_clear(batch);
-        fr_decode_append(decoder, 0, n, batch);
-    }
-    return FR_TOOL_OK;
-}
-
-int fr_bench_decode(struct fr_bench *bench)
-{
-    fr_bench_progress("decode: records of %d samples, one core, about %d s", FR_R16_PACK, (int)measure_seconds * 5 + 1);
-    struct records *records = fr_alloc(1, sizeof(*records));
-    struct fr_r16 stream;
-    fr_r16_init(&stream, 1);
-    for (uint32_t r = 0; r < RECORDS; r++) {
-        fr_r16_append_record(&stream, &records->bytes);
-        records->begin[r + 1] = records->bytes.size;
-    }
-    struct fr_decoder *decoder = fr_decoder_new(bench->conf);
-    struct fr_batch *batch = fr_batch_new(bench->conf);
-    double rates[FR_BENCH_REPEATS];
-    int result = decode_all(records, decoder, batch);
-    for (uint32_t i = 0; i < FR_BENCH_REPEATS && result == FR_TOOL_OK; i++) {
-        double begin = fr_bench_now(), end = begin;
-        uint64_t samples = 0;
-        while (end - begin < measure_seconds && result == FR_TOOL_OK) {
-            result = decode_all(records, decoder, batch);
-            samples += (uint64_t)RECORDS * FR_R16_PACK;
-            end = fr_bench_now();
-        }
-        rates[i] = (double)samples / (end - begin);
-    }
-    if (result == FR_TOOL_OK) {
-        double rate = fr_bench_median(rates, FR_BENCH_REPEATS);
-        double bytes = (double)records->bytes.size / ((double)RECORDS * FR_R16_PACK);
-        double roof = bench->roof > 0.0 ? bench->roof : fr_bench_measure_roof(bench);
-        fr_bench_begin(bench, "decode");
-        fr_bench_number(bench, "samples_per_second_per_core", rate);
-        fr_bench_number(bench, "bytes_per_sample", bytes);
-        fr_bench_number(bench, "megabytes_per_second", rate * bytes * 1e-6);
-        fr_bench_number(bench, "roof_samples_per_second", roof);
-        fr_bench_number(bench, "cores_needed_at_the_roof", roof / rate);
-        fr_bench_end(bench);
-    }
-    fr_batch_free(batch);
-    fr_decoder_free(decoder);
-    fr_r16_release(&stream);
-    fr_buffer_release(&records->bytes);
-    free(records);
-    return result;
 }
 
 /* ---- train ---- */
@@ -182,11 +111,9 @@ static enum fr_status train_batch(struct machine *m, const struct fr_batch *batc
     fr_graph_forward(m->graph, batch, m->rows);
     double forwarded = fr_bench_now();
     struct fr_auc_samples samples = {.count = batch->n_samples,
-                                     .logits = fr_graph_logits(m->graph, 0),
+                                     .scores = fr_graph_logits(m->graph, 0),
                                      .labels = batch->labels,
-                                     .weights = batch->weights,
                                      .t_ms = batch->t_ms,
-                                     .use = batch->use,
                                      .watermark_ms = watermark_ms};
     fr_auc_add(m->auc, &samples);
     double measured = fr_bench_now();

@@ -19,29 +19,6 @@ static const char usage[] =
     "  --metrics       one JSON document: AUC, logloss, calibration .. of every task (the form of GET /auc)\n\n"
     "JSON Lines: rows by table name and key, dense parameters by name, a closing line with the hash of all before.\n";
 
-static void put_number_or_null(struct fr_buffer *out, const char *name, double value)
-{
-    if (isfinite(value))
-        fr_buffer_printf(out, "\"%s\":%.9g", name, value);
-    else
-        fr_buffer_printf(out, "\"%s\":null", name);
-}
-
-static void put_block(struct fr_buffer *out, const struct fr_auc_result *result)
-{
-    fr_put_u8(out, '{');
-    put_number_or_null(out, "auc", result->auc);
-    fr_put_u8(out, ',');
-    put_number_or_null(out, "logloss", result->logloss);
-    fr_put_u8(out, ',');
-    put_number_or_null(out, "calibration", result->calibration);
-    fr_put_u8(out, ',');
-    put_number_or_null(out, "positive_rate", result->positive_rate);
-    fr_put_u8(out, ',');
-    put_number_or_null(out, "weight", result->weight);
-    fr_put_u8(out, '}');
-}
-
 struct document {
     struct fr_buffer text;
     bool any;
@@ -50,18 +27,15 @@ struct document {
 static void put_task(void *self, const struct fr_metrics_task *task)
 {
     struct document *document = self;
-    struct fr_buffer *out = &document->text;
-    fr_buffer_printf(out, "%s\"%s\":{\"decayed\":{", document->any ? "," : "", task->name);
-    document->any = true;
-    for (uint32_t i = 0; i < task->n_half_lives; i++) {
-        char name[24];
-        fr_duration_text(task->half_life_ms[i], name);
-        fr_buffer_printf(out, "%s\"%s\":", i ? "," : "", name);
-        put_block(out, &task->decayed[i]);
+    const char *names[FR_AUC_HALF_LIVES_MAX];
+    char texts[FR_AUC_HALF_LIVES_MAX][24];
+    for (uint32_t i = 0; i < task->result.n_half_lives; i++) {
+        fr_duration_text(task->result.half_life_ms[i], texts[i]);
+        names[i] = texts[i];
     }
-    fr_buffer_printf(out, "},\"lifetime\":");
-    put_block(out, &task->lifetime);
-    fr_buffer_printf(out, ",\"gauc\":null,\"served\":null}");
+    fr_buffer_printf(&document->text, "%s\"%s\":", document->any ? "," : "", task->name);
+    fr_task_result_json(&task->result, names, &document->text);
+    document->any = true;
 }
 
 static enum fr_status dump_metrics(const struct fr_state *state, struct fr_err *err)
@@ -83,7 +57,7 @@ static enum fr_status dump_metrics(const struct fr_state *state, struct fr_err *
     else
         fr_buffer_printf(&document.text, "%" PRId64, counted.watermark_ms);
     fr_buffer_printf(&document.text, ",\"tasks\":{");
-    status = fr_metrics_section_parse(metrics, put_task, &document, err);
+    status = fr_metrics_section_visit(metrics, put_task, &document, err);
     fr_buffer_printf(&document.text, "}}\n");
     if (status == FR_OK && fr_write_stdout(NULL, document.text.data, document.text.size) != 0)
         status = FR_E_IO;

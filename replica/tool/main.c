@@ -11,6 +11,7 @@ static const struct {
     const char *does;
 } commands[] = {
     {"produce", fr_tool_produce, "writes samples to a topic, from a file or synthetic"},
+    {"decode", fr_tool_decode, "says what sample records decode to, or why they are malformed"},
     {"follow", fr_tool_follow, "follows a delta topic as a replica; scores and dumps"},
     {"verify", fr_tool_verify, "compares a replica with the state of a drained daemon"},
     {"dump", fr_tool_dump, "prints a state, as published or --private, as JSON Lines"},

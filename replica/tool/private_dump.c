@@ -4,7 +4,8 @@
  *     {"table":"user","key":"17","seen_ms":..,"show":3,"click":1,"row":[values, then optimizer state]}
  *     {"table":"user","key":"18","pending":1,"seen_ms":..}           both by table name and key
  *     {"dense":"h/0/kernel","shape":[2,3],"values":[..]}, {"dense_state":"0x.."}
- *     {"position":{..}} by topic and partition, {"metrics":"click","half_life_ms":0,..} (0: lifetime)
+ *     {"position":{..}} by topic and partition, {"metrics":"click","half_life_ms":0,..} (0: lifetime;
+ *     image: of all that is kept of the task, served scores and groups included)
  *     {"trainer":{..}}, {"store":"0x.."}, {"hash":"0x.."}
  *
  * Left out, because runs over the same log may differ there: wall times, Kafka timestamps, the cluster's id, timeline
@@ -121,10 +122,12 @@ static enum fr_status put_positions(struct writer *out, const struct fr_state *s
         qsort(positions.partitions, positions.count, sizeof(*positions.partitions), compare_positions);
     for (uint32_t i = 0; i < positions.count; i++) {
         const struct fr_partition_position *p = &positions.partitions[i];
+        fr_buffer_printf(&out->lines, "{\"position\":{\"topic\":");
+        fr_buffer_json_text(&out->lines, p->topic); /* of a file: its path */
         fr_buffer_printf(&out->lines,
-                         "{\"position\":{\"topic\":\"%s\",\"partition\":%" PRId32 ",\"offset\":%" PRId64
-                         ",\"item\":%" PRIu32 ",\"last_offset\":%" PRId64 ",\"last_crc32c\":%" PRIu32,
-                         p->topic, p->partition, p->offset, p->item, p->fingerprint_offset, p->fingerprint_crc32c);
+                         ",\"partition\":%" PRId32 ",\"offset\":%" PRId64 ",\"item\":%" PRIu32
+                         ",\"last_offset\":%" PRId64 ",\"last_crc32c\":%" PRIu32,
+                         p->partition, p->offset, p->item, p->fingerprint_offset, p->fingerprint_crc32c);
         fr_buffer_printf(&out->lines,
                          ",\"delivered\":%" PRIu64 ",\"decoded\":%" PRIu64 ",\"dead_lettered\":%" PRIu64
                          ",\"lost\":%" PRIu64 ",\"samples\":%" PRIu64 ",\"trained\":%" PRIu64
@@ -146,6 +149,7 @@ static void put_result(struct fr_buffer *out, const struct fr_metrics_task *task
     put_double(out, "calibration", result->calibration);
     put_double(out, "positive_rate", result->positive_rate);
     put_double(out, "prediction_mean", result->prediction_mean);
+    put_double(out, "mse", result->mse);
     put_double(out, "weight", result->weight);
     fr_buffer_printf(out, ",\"image\":\"0x%016" PRIx64 "\"}\n", task->image_hash);
 }
@@ -153,9 +157,10 @@ static void put_result(struct fr_buffer *out, const struct fr_metrics_task *task
 static void put_task(void *self, const struct fr_metrics_task *task)
 {
     struct writer *out = self;
-    for (uint32_t i = 0; i < task->n_half_lives; i++)
-        put_result(&out->lines, task, task->half_life_ms[i], &task->decayed[i]);
-    put_result(&out->lines, task, 0, &task->lifetime);
+    const struct fr_task_result *result = &task->result;
+    for (uint32_t i = 0; i < result->n_half_lives; i++)
+        put_result(&out->lines, task, result->half_life_ms[i], &result->decayed[i]);
+    put_result(&out->lines, task, 0, &result->lifetime);
 }
 
 static enum fr_status put_rest(struct writer *out, const struct fr_state *state, struct fr_err *err)
@@ -165,7 +170,7 @@ static enum fr_status put_rest(struct writer *out, const struct fr_state *state,
     const struct fr_buffer *store = fr_state_find_section(state, "store");
     if (!metrics || !trainer || !store)
         return fr_err_set(err, FR_E_CORRUPT, "one of the sections \"metrics\", \"trainer\" and \"store\" is missing");
-    enum fr_status status = fr_metrics_section_parse(metrics, put_task, out, err);
+    enum fr_status status = fr_metrics_section_visit(metrics, put_task, out, err);
     struct fr_trainer_section counted;
     if (status == FR_OK)
         status = fr_trainer_section_parse(trainer, &counted, err);
@@ -174,7 +179,10 @@ static enum fr_status put_rest(struct writer *out, const struct fr_state *state,
     fr_buffer_printf(&out->lines, "{\"trainer\":{");
     for (size_t i = 0; i < FR_TRAINER_COUNTERS; i++)
         fr_buffer_printf(&out->lines, "\"%s\":%" PRIu64 ",", fr_trainer_counter_names[i], counted.counters[i]);
-    fr_buffer_printf(&out->lines, "\"watermark_ms\":%" PRId64 "}}\n", counted.watermark_ms);
+    fr_buffer_printf(&out->lines,
+                     "\"watermark_ms\":%" PRId64 ",\"quarantined_row\":%" PRIu32 ",\"good_row\":%" PRIu32
+                     ",\"held\":%s}}\n",
+                     counted.watermark_ms, counted.quarantined_row, counted.good_row, counted.held ? "true" : "false");
     fr_buffer_printf(&out->lines, "{\"store\":\"0x%016" PRIx64 "\"}\n", fr_xxh3(store->data, store->size));
     return FR_OK;
 }

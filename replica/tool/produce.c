@@ -17,6 +17,7 @@
 #include "attainable.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "block.h"
 #include "lines.h"
 #include "producer.h"
 #include "synthetic.h"
@@ -38,8 +39,9 @@ static const char usage[] =
     "freshet produce --brokers B --topic T (--file F.jsonl[.gz] | --synthetic clicks [--seed S]) [options]\n"
     "\n"
     "  --partitions N        partitions of a topic that is made (1); an existing topic keeps its own\n"
-    "  --form sample|array   one sample a record (default), or arrays of --pack samples\n"
-    "  --pack N              samples in an array (64)\n"
+    "  --form sample|array|block  one sample a record (default), or arrays or blocks of --pack samples\n"
+    "  --pack N              samples in an array or block (64)\n"
+    "  --labels a,b          names of the labels, for blocks of samples whose `y` has none\n"
     "  --format msgpack|json form of a record (msgpack)\n"
     "  --rate N              samples a second (as fast as possible)\n"
     "  --count N             ends after N samples\n"
@@ -52,13 +54,15 @@ static const char usage[] =
 
 struct pack {
     struct fr_buffer bytes;
+    struct fr_block *block; /* --form block: gathers the samples; bytes are its record, or scratch for one sample */
     uint32_t count;
     int64_t t_ms; /* the largest; 0: none has one */
 };
 
 struct job {
     const char *file_path, *progress_path;
-    bool array, json, event_time;
+    const char *labels;
+    bool array, block, json, event_time;
     uint32_t pack_max;
     uint64_t rate, count, seconds, seed; /* 0: no limit */
     struct fr_producer *producer;
@@ -87,6 +91,10 @@ static enum fr_status send_pack(struct job *job, uint32_t partition, struct fr_e
     struct pack *pack = &job->packs[partition];
     if (pack->count == 0)
         return FR_OK;
+    if (job->block) {
+        fr_buffer_clear(&pack->bytes);
+        fr_block_write(pack->block, job->json, &pack->bytes);
+    }
     const uint8_t *bytes = pack->bytes.data;
     size_t size = pack->bytes.size;
     if (job->array && job->json) {
@@ -181,10 +189,19 @@ static enum fr_status pace(struct job *job, struct fr_err *err)
 
 /* ---- sources ---- */
 
+static enum fr_status append_to_block(struct job *job, uint32_t partition, const char *line, size_t size,
+                                      struct fr_transcoded *what, struct fr_err *err)
+{
+    enum fr_status status = fr_transcode(&job->transcoder, line, size, NULL, what, err);
+    return status == FR_OK ? fr_block_add(job->packs[partition].block, &job->transcoder, err) : status;
+}
+
 /* A refused line leaves the pack as it was. */
 static enum fr_status append_line(struct job *job, uint32_t partition, const char *line, size_t size,
                                   struct fr_transcoded *what, struct fr_err *err)
 {
+    if (job->block)
+        return append_to_block(job, partition, line, size, what, err);
     size_t before = job->packs[partition].bytes.size;
     struct fr_buffer *element = begin_element(job, partition);
     enum fr_status status = fr_transcode(&job->transcoder, line, size, job->json ? NULL : element, what, err);
@@ -278,10 +295,15 @@ static enum fr_status produce_synthetic(struct job *job, struct fr_err *err)
             status = fr_err_set(err, FR_E_IO, "--truth cannot be written");
         uint32_t partition = (uint32_t)(job->samples % job->n_partitions);
         struct fr_buffer *element = begin_element(job, partition);
-        if (job->json)
+        if (job->json || job->block)
             encode_json(&sample, element);
         else
             encode_msgpack(&sample, element);
+        if (job->block && status == FR_OK) {
+            struct fr_transcoded what;
+            status = append_to_block(job, partition, (const char *)element->data, element->size, &what, err);
+            fr_buffer_clear(element);
+        }
         if (status == FR_OK)
             status = end_element(job, partition, sample.t_ms, err);
     }
@@ -341,8 +363,10 @@ static int run(struct job *job, const char *topic)
 
 static void release(struct job *job)
 {
-    for (uint32_t p = 0; job->packs && p < job->n_partitions; p++)
+    for (uint32_t p = 0; job->packs && p < job->n_partitions; p++) {
         fr_buffer_release(&job->packs[p].bytes);
+        fr_block_free(job->packs[p].block);
+    }
     free(job->packs);
     fr_transcoder_release(&job->transcoder);
     fr_attainable_free(job->attainable);
@@ -364,6 +388,8 @@ static int open_and_run(struct job *job, const struct fr_producer_options *optio
     }
     job->n_partitions = fr_producer_partitions(job->producer);
     job->packs = fr_alloc(job->n_partitions, sizeof(*job->packs));
+    for (uint32_t p = 0; job->block && p < job->n_partitions; p++)
+        job->packs[p].block = fr_block_new(job->labels);
     if (!job->file_path)
         job->attainable = fr_attainable_new();
     int result = run(job, options->topic);
@@ -378,7 +404,7 @@ static int open_and_run(struct job *job, const struct fr_producer_options *optio
 
 struct texts {
     const char *brokers, *topic, *file, *synthetic, *seed, *partitions, *form, *pack, *format, *rate, *count, *seconds,
-        *timestamps, *group, *max_ahead, *truth, *progress_file;
+        *timestamps, *group, *max_ahead, *truth, *progress_file, *labels;
     const char *kafka[FR_PRODUCER_KAFKA_MAX];
     size_t n_kafka;
 };
@@ -391,7 +417,10 @@ static int choose(const char *name, const char *text, const char *const *choices
             return i;
     if (!text)
         return 0;
-    fprintf(stderr, "freshet produce: %s %s: expected %s or %s\n", name, text, choices[0], choices[1]);
+    fprintf(stderr, "freshet produce: %s %s: expected one of", name, text);
+    for (int i = 0; i < n; i++)
+        fprintf(stderr, " %s", choices[i]);
+    fputc('\n', stderr);
     return -1;
 }
 
@@ -422,10 +451,10 @@ static bool check_combination(const struct texts *t)
         wrong = "--synthetic knows one stream: clicks";
     else if (t->file && (t->seed || t->truth || t->progress_file))
         wrong = "--seed, --truth and --progress-file belong to --synthetic";
-    else if (t->form && strcmp(t->form, "block") == 0)
-        wrong = "--form block: not in this version";
-    else if (t->pack && (!t->form || strcmp(t->form, "array") != 0))
-        wrong = "--pack needs --form array";
+    else if (t->pack && (!t->form || strcmp(t->form, "sample") == 0))
+        wrong = "--pack needs --form array or block";
+    else if (t->labels && (!t->form || strcmp(t->form, "block") != 0))
+        wrong = "--labels needs --form block";
     else if (!t->group != !t->max_ahead)
         wrong = "--group and --max-ahead go together";
     if (wrong)
@@ -435,12 +464,12 @@ static bool check_combination(const struct texts *t)
 
 static bool read_texts(const struct texts *t, struct job *job, struct fr_producer_options *options)
 {
-    static const char *const forms[] = {"sample", "array"}, *const formats[] = {"msgpack", "json"},
+    static const char *const forms[] = {"sample", "array", "block"}, *const formats[] = {"msgpack", "json"},
                              *const timestamps[] = {"wall", "event"};
     if (!check_combination(t))
         return false;
     uint64_t partitions = 0, pack = PACK_DEFAULT;
-    int form = choose("--form", t->form, forms, 2), format = choose("--format", t->format, formats, 2);
+    int form = choose("--form", t->form, forms, 3), format = choose("--format", t->format, formats, 2);
     int timestamp = choose("--timestamps", t->timestamps, timestamps, 2);
     if (form < 0 || format < 0 || timestamp < 0 ||
         !number("freshet produce: --partitions", t->partitions, FR_PRODUCER_PARTITIONS_MAX, &partitions) ||
@@ -451,7 +480,9 @@ static bool read_texts(const struct texts *t, struct job *job, struct fr_produce
         (t->seed && !fr_option_u64("freshet produce: --seed", t->seed, 0, UINT64_MAX, &job->seed)))
         return false;
     job->array = form == 1;
-    job->pack_max = job->array ? (uint32_t)pack : 1;
+    job->block = form == 2;
+    job->labels = t->labels;
+    job->pack_max = form > 0 ? (uint32_t)pack : 1;
     job->json = format == 1;
     job->event_time = timestamp == 1;
     job->file_path = t->file;
@@ -479,6 +510,7 @@ int fr_tool_produce(int argc, char **argv)
         {.name = "--partitions", .value = &t.partitions},
         {.name = "--form", .value = &t.form},
         {.name = "--pack", .value = &t.pack},
+        {.name = "--labels", .value = &t.labels},
         {.name = "--format", .value = &t.format},
         {.name = "--rate", .value = &t.rate},
         {.name = "--count", .value = &t.count},

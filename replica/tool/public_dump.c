@@ -73,7 +73,8 @@ static enum fr_status dump_dense(const struct fr_state *state, struct fr_dump *d
                                        .n_dims = views[i].n_dims,
                                        .shape = {views[i].shape[0], views[i].shape[1]},
                                        .n_values = views[i].n_values,
-                                       .values = views[i].values};
+                                       .values = views[i].values,
+                                       .exact = views[i].exact};
         status = fr_dump_dense(dump, &dense);
     }
     free(views);

@@ -88,7 +88,7 @@ static void print_first_line(struct report *report, const char *dir)
     printf("trainer");
     for (size_t i = 0; i < FR_TRAINER_COUNTERS; i++)
         printf(" %s=%" PRIu64, fr_trainer_counter_names[i], trainer.counters[i]);
-    printf("\n");
+    printf(" held=%s publishable=%" PRIu64 "\n", trainer.held ? "true" : "false", trainer.publishable);
 }
 
 static void print_model(const struct fr_state *state)
@@ -174,6 +174,8 @@ static void print_result(const char *task, const char *half_life, const struct f
     print_value("calibration", result->calibration);
     print_value("positive_rate", result->positive_rate);
     print_value("prediction_mean", result->prediction_mean);
+    if (isfinite(result->mse))
+        print_value("mse", result->mse);
     print_value("weight", result->weight);
     printf("\n");
 }
@@ -181,12 +183,23 @@ static void print_result(const char *task, const char *half_life, const struct f
 static void print_task(void *self, const struct fr_metrics_task *task)
 {
     (void)self;
-    for (uint32_t i = 0; i < task->n_half_lives; i++) {
+    const struct fr_task_result *result = &task->result;
+    for (uint32_t i = 0; i < result->n_half_lives; i++) {
         char half_life[24];
-        fr_duration_text(task->half_life_ms[i], half_life);
-        print_result(task->name, half_life, &task->decayed[i]);
+        fr_duration_text(result->half_life_ms[i], half_life);
+        print_result(task->name, half_life, &result->decayed[i]);
     }
-    print_result(task->name, "lifetime", &task->lifetime);
+    print_result(task->name, "lifetime", &result->lifetime);
+    if (result->served.weight > 0)
+        print_result(task->name, "served", &result->served);
+    if (result->has_gauc) {
+        printf("gauc task=%s", task->name);
+        print_value("auc", result->gauc.auc);
+        print_value("error_max", result->gauc.error_max);
+        printf(" groups=%" PRIu64, result->gauc.groups);
+        print_value("weight", result->gauc.weight);
+        printf("\n");
+    }
 }
 
 static void print_metrics(struct report *report)
@@ -195,7 +208,7 @@ static void print_metrics(struct report *report)
     struct fr_err err = {0};
     if (!section)
         note(report, "the section \"metrics\" is missing");
-    else if (fr_metrics_section_parse(section, print_task, NULL, &err) != FR_OK)
+    else if (fr_metrics_section_visit(section, print_task, NULL, &err) != FR_OK)
         note(report, err.text);
 }
 

@@ -1,12 +1,12 @@
 /* Sections of an epoch that belong to one module each, read for printing: "trainer" (trainer/restore.c), "store"
- * (store/section.h), "metrics" (trainer/restore.c around metrics/auc.c). Every length is checked; another version is
+ * (store/section.h), "metrics" (metrics/task.h). Every length is checked; another version is
  * FR_E_MISMATCH, anything else that does not fit FR_E_CORRUPT. Private to replica/tool. */
 #ifndef FR_TOOL_STATE_SECTIONS_H
 #define FR_TOOL_STATE_SECTIONS_H
 
 #include "base/buffer.h"
 #include "base/status.h"
-#include "metrics/auc.h"
+#include "metrics/task.h"
 
 enum { FR_TRAINER_COUNTERS = 10, FR_STORE_COUNTERS = 12 };
 
@@ -14,6 +14,9 @@ struct fr_trainer_section {
     uint64_t counters[FR_TRAINER_COUNTERS];
     int64_t watermark_ms; /* INT64_MIN: nothing trained yet */
     bool closed;
+    uint32_t quarantined_row, good_row; /* batches in a row */
+    bool held;                          /* publishing waits for good batches */
+    uint64_t publishable;               /* newest epoch that may be published */
 };
 extern const char *const fr_trainer_counter_names[FR_TRAINER_COUNTERS];
 enum fr_status fr_trainer_section_parse(const struct fr_buffer *section, struct fr_trainer_section *out,
@@ -39,17 +42,13 @@ enum fr_status fr_store_section_parse(const struct fr_buffer *section, struct fr
 struct fr_store_carried fr_store_section_carried(const struct fr_store_section *section, uint64_t i);
 void fr_store_section_release(struct fr_store_section *section);
 
-/* Calls visit for every task in turn. half_life_ms[i] for result(i), then the lifetime. */
+/* Calls visit for every task in turn. */
 struct fr_metrics_task {
     char name[64];
-    uint32_t n_half_lives;
-    int64_t half_life_ms[FR_AUC_HALF_LIVES_MAX];
-    int64_t as_of_ms;
-    uint64_t image_hash; /* XXH3-64 of the accumulators as stored */
-    struct fr_auc_result decayed[FR_AUC_HALF_LIVES_MAX];
-    struct fr_auc_result lifetime;
+    uint64_t image_hash; /* XXH3-64 of the task's image as stored */
+    struct fr_task_result result;
 };
-enum fr_status fr_metrics_section_parse(const struct fr_buffer *section,
+enum fr_status fr_metrics_section_visit(const struct fr_buffer *section,
                                         void (*visit)(void *self, const struct fr_metrics_task *task), void *self,
                                         struct fr_err *err) FR_MUST_CHECK;
 

@@ -70,8 +70,7 @@ static bool is_text(const struct fr_token *token, const char *text)
            memcmp(token->bytes, text, token->size) == 0;
 }
 
-/* Index just past the value that begins at `at`. */
-static size_t value_end(const struct fr_transcoder *t, size_t at)
+size_t fr_transcode_end(const struct fr_transcoder *t, size_t at)
 {
     for (uint64_t left = 1; left > 0; left--, at++) {
         const struct fr_token *token = &t->tokens[at];
@@ -93,7 +92,7 @@ static struct fr_transcoded describe(const struct fr_transcoder *t)
             what.t_ms = (int64_t)value->u;
         if (is_text(key, "cols"))
             what.is_block = true;
-        at = value_end(t, at + 1);
+        at = fr_transcode_end(t, at + 1);
     }
     return what;
 }
@@ -107,11 +106,11 @@ static void pack_number(msgpack_packer *packer, double value)
         msgpack_pack_double(packer, value);
 }
 
-static void pack_tokens(const struct fr_transcoder *t, struct fr_buffer *out)
+static void pack_tokens(const struct fr_transcoder *t, size_t begin, size_t end, struct fr_buffer *out)
 {
     msgpack_packer packer;
     msgpack_packer_init(&packer, out, fr_pack_write);
-    for (size_t i = 0; i < t->n_tokens; i++) {
+    for (size_t i = begin; i < end; i++) {
         const struct fr_token *token = &t->tokens[i];
         switch (token->kind) {
         case FR_TOKEN_NIL:
@@ -150,6 +149,11 @@ static void pack_tokens(const struct fr_transcoder *t, struct fr_buffer *out)
     }
 }
 
+void fr_transcode_value(const struct fr_transcoder *transcoder, size_t at, struct fr_buffer *out)
+{
+    pack_tokens(transcoder, at, fr_transcode_end(transcoder, at), out);
+}
+
 enum fr_status fr_transcode(struct fr_transcoder *transcoder, const void *line, size_t size, struct fr_buffer *out,
                             struct fr_transcoded *what, struct fr_err *err)
 {
@@ -165,7 +169,7 @@ enum fr_status fr_transcode(struct fr_transcoder *transcoder, const void *line, 
         return fr_err_set(err, status, "%s (byte %zu)", cursor.problem ? cursor.problem : "not JSON",
                           fr_cursor_offset(&cursor));
     if (out)
-        pack_tokens(transcoder, out);
+        pack_tokens(transcoder, 0, transcoder->n_tokens, out);
     *what = describe(transcoder);
     return FR_OK;
 }

@@ -30,6 +30,10 @@ void fr_transcoder_release(struct fr_transcoder *transcoder);
  * nothing is appended then. */
 enum fr_status fr_transcode(struct fr_transcoder *transcoder, const void *line, size_t size, struct fr_buffer *out,
                             struct fr_transcoded *what, struct fr_err *err) FR_MUST_CHECK;
+/* Of the line last transcoded: index of the token just past the value that begins at `at`; that value alone, appended.
+ */
+size_t fr_transcode_end(const struct fr_transcoder *transcoder, size_t at);
+void fr_transcode_value(const struct fr_transcoder *transcoder, size_t at, struct fr_buffer *out);
 /* msgpack-c's packer callback; data is a struct fr_buffer. */
 int fr_pack_write(void *data, const char *bytes, size_t size);
 
