@@ -1,5 +1,5 @@
-"""One malformed record for every clause of DESIGN section 6 that form 1 and arrays can break (tests/golden/malformed.jsonl), each between two good ones:
-every bad one is dead-lettered with its reason and its original bytes, every good one is trained."""
+"""Malformed records for every clause of DESIGN section 6, of all four forms in both formats (tests/golden/malformed.jsonl), each between two good ones: every
+bad one is dead-lettered with its reason and its original bytes, every good one is trained. Then the whole set many times over: memory stays flat."""
 import pathlib
 import sys
 
@@ -19,31 +19,27 @@ def good(i, form):
 
 
 TIME = 1700000000000
+ROUNDS, WARM_TURNS, FLAT_TURNS = 10, 3, 10
+# Allocators keep what they had at most, so memory may creep until every buffer met its worst case; a lost letter or record would cost far more than the
+# 50 to 70 bytes a malformed record that this allows (100 rounds of 300 or 400 records).
+GROWTH_MAX = 2 << 20
 
-
-def run_form(work, kafka, form, strict, cases):
-    topic = f"bad-{form}{'-strict' if strict else ''}"
+def create_topic(kafka, topic):
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": kafka.address})
     for future in admin.create_topics([confluent_kafka.admin.NewTopic(topic, 1, 1, config={"retention.ms": "-1"})]).values():
         future.result(30)
-    producer = confluent_kafka.Producer({"bootstrap.servers": kafka.address, "message.max.bytes": 4000000})
-    sent = []
-    for i, case in enumerate(cases):
-        value = bytes.fromhex(case["hex"]) if "hex" in case else case["text"].encode("utf-8", "surrogatepass")
-        producer.produce(topic, good(i, form), partition=0, timestamp=TIME + 1000)
-        producer.produce(topic, value, key=f"key-{i}".encode(), headers=[("trace", str(i).encode())], partition=0,
-                         timestamp=case.get("timestamp_ms", TIME))
-        sent.append((case, value))
-    producer.produce(topic, good(len(cases), form), partition=0, timestamp=TIME + 1000)
-    assert producer.flush(60) == 0
 
-    state = work.path / topic
-    daemon = work.daemon(SOURCE / "tests/golden/malformed.yaml", work.path / f"{topic}.log",
-                         [f"ingest.brokers={kafka.address}", f"ingest.topic={topic}", f"ingest.format={form}", f"state_dir={state}", f"model={topic}",
-                          f"export.topic={topic}.delta", f"ingest.dead_letter_topic={topic}.dead",
-                          f"ingest.strict={'true' if strict else 'false'}"], ["--until", "end"], wait_http=False)
-    daemon.expect_exit(0, 120)
 
+def bytes_of(case):
+    return bytes.fromhex(case["hex"]) if "hex" in case else case["text"].encode("utf-8", "surrogatepass")
+
+
+def settings(work, kafka, topic, form, strict=False):
+    return [f"ingest.brokers={kafka.address}", f"ingest.topic={topic}", f"ingest.format={form}", f"state_dir={work.path / topic}", f"model={topic}",
+            f"export.topic={topic}.delta", f"ingest.dead_letter_topic={topic}.dead", f"ingest.strict={'true' if strict else 'false'}"]
+
+
+def read_letters(kafka, topic):
     consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.address, "group.id": "dead", "auto.offset.reset": "earliest"})
     letters = []
     low, high = consumer.get_watermark_offsets(confluent_kafka.TopicPartition(f"{topic}.dead", 0), 10)
@@ -53,11 +49,29 @@ def run_form(work, kafka, form, strict, cases):
         assert message is not None and not message.error(), message and message.error()
         letters.append(message)
     consumer.close()
-    assert len(letters) == len(sent), f"{len(letters)} dead letters for {len(sent)} bad records"
+    return letters
+
+
+def run_form(work, kafka, form, strict, cases):
+    """Each case between two good samples: its letter, and nothing else, says why."""
+    topic = f"bad-{form}{'-strict' if strict else ''}"
+    create_topic(kafka, topic)
+    producer = confluent_kafka.Producer({"bootstrap.servers": kafka.address, "message.max.bytes": 4000000})
+    for i, case in enumerate(cases):
+        producer.produce(topic, good(i, form), partition=0, timestamp=TIME + 1000)
+        producer.produce(topic, bytes_of(case), key=f"key-{i}".encode(), headers=[("trace", str(i).encode())], partition=0,
+                         timestamp=case.get("timestamp_ms", TIME))
+    producer.produce(topic, good(len(cases), form), partition=0, timestamp=TIME + 1000)
+    assert producer.flush(60) == 0
+
+    work.daemon(SOURCE / "tests/golden/malformed.yaml", work.path / f"{topic}.log", settings(work, kafka, topic, form, strict), ["--until", "end"],
+                wait_http=False).expect_exit(0, 120)
+    letters = read_letters(kafka, topic)
+    assert len(letters) == len(cases), f"{len(letters)} dead letters for {len(cases)} bad records"
     wrong = []
-    for i, ((case, value), letter) in enumerate(zip(sent, letters)):
+    for i, (case, letter) in enumerate(zip(cases, letters)):
         headers = {name: data.decode() for name, data in letter.headers()}
-        assert letter.value() == value and letter.key() == f"key-{i}".encode() and headers["trace"] == str(i), f"{case['name']}: altered"
+        assert letter.value() == bytes_of(case) and letter.key() == f"key-{i}".encode() and headers["trace"] == str(i), f"{case['name']}: altered"
         assert headers["__connect.errors.topic"] == topic and headers["__connect.errors.partition"] == "0"
         assert headers["__connect.errors.offset"] == str(2 * i + 1), f"{case['name']}: offset header"
         if case["reason"] not in headers["__connect.errors.exception.message"]:
@@ -67,19 +81,60 @@ def run_form(work, kafka, form, strict, cases):
     for partition, records in delta.read_topic(kafka.address, f"{topic}.delta").items():
         for _, value in records:
             replica.feed(partition, value)
-    assert replica.commit["samples"] == len(sent) + 1, f"{replica.commit['samples']} good samples trained of {len(sent) + 1}"
-    print(f"{topic}: {len(sent)} malformed records dead-lettered with their reasons, {len(sent) + 1} good ones trained", flush=True)
+    assert replica.commit["samples"] == len(cases) + 1, f"{replica.commit['samples']} good samples trained of {len(cases) + 1}"
+    print(f"{topic}: {len(cases)} malformed records dead-lettered with their reasons, {len(cases) + 1} good ones trained", flush=True)
+
+
+def resident_bytes(pid):
+    return 1024 * int(re.search(r"VmRSS:\s+(\d+) kB", pathlib.Path(f"/proc/{pid}/status").read_text()).group(1))
+
+
+def counts(daemon):
+    status = daemon.json("/status")
+    return status.get("ingest", {}).get("dead_sent"), status.get("samples", {}).get("trained")
+
+
+def run_flat(work, kafka, form, cases):
+    """The same records again and again, in turns of equal backlog: after the first turns memory grows no more."""
+    topic = f"flat-{form}"
+    create_topic(kafka, topic)
+    daemon = work.daemon(SOURCE / "tests/golden/malformed.yaml", work.path / f"{topic}.log", settings(work, kafka, topic, form))
+    producer = confluent_kafka.Producer({"bootstrap.servers": kafka.address, "message.max.bytes": 4000000})
+
+    def turn(number):
+        for _ in range(ROUNDS):
+            for i, case in enumerate(cases):
+                producer.produce(topic, good(i, form), partition=0, timestamp=TIME + 1000)
+                producer.produce(topic, bytes_of(case), partition=0, timestamp=case.get("timestamp_ms", TIME))
+                producer.poll(0)
+        assert producer.flush(60) == 0
+        n = number * ROUNDS * len(cases)
+        wait_until(lambda: counts(daemon) == (n, n), 120, f"{n} letters and {n} trained samples")
+        return resident_bytes(daemon.process.pid)
+
+    resident = [turn(1 + i) for i in range(WARM_TURNS + FLAT_TURNS)]
+    before, grown = resident[WARM_TURNS - 1], resident[-1] - resident[WARM_TURNS - 1]
+    n = FLAT_TURNS * ROUNDS * len(cases)
+    assert grown <= GROWTH_MAX, f"{n} malformed records more, and memory grew by {grown} bytes; turn by turn in KiB: {[r >> 10 for r in resident]}"
+    daemon.drain()
+    letters = read_letters(kafka, topic)
+    assert len(letters) == (WARM_TURNS + FLAT_TURNS) * ROUNDS * len(cases) and letters[-1].value() == bytes_of(cases[-1])
+    print(f"{topic}: {n} malformed records more change resident memory by {grown / 1024:+.0f} KiB of {before >> 20} MiB", flush=True)
 
 
 def main():
-    cases = [json.loads(line) for line in open(SOURCE / "tests/golden/malformed.jsonl")]
-    assert len(cases) >= 60, f"only {len(cases)} cases"
+    every = [json.loads(line) for line in open(SOURCE / "tests/golden/malformed.jsonl")]
+    assert len(every) >= 200, f"only {len(every)} cases"
+
+    def cases(form, strict):  # a Kafka record always has a timestamp
+        return [case for case in every if case["format"] == form and case.get("strict", False) == strict and case.get("timestamp_ms", TIME) > 0]
+
     with Workspace() as work, Kafka() as kafka:
-        runs = [(form, strict) for form in ("msgpack", "json") for strict in (False, True)]
-        for form, strict in runs:
-            run_form(work, kafka, form, strict, [case for case in cases if case["format"] == form and case.get("strict", False) == strict
-                                                       and case.get("timestamp_ms", TIME) > 0])  # a Kafka record always has a timestamp
-    print(f"{len(runs)} passed, 0 failed")
+        for form in ("msgpack", "json"):
+            run_form(work, kafka, form, False, cases(form, False))
+            run_form(work, kafka, form, True, cases(form, True))
+            run_flat(work, kafka, form, cases(form, False))
+    print("6 passed, 0 failed")
 
 
 main()

@@ -2,7 +2,7 @@
 
 Cases: broker absent at start; topic absent at start; a second daemon on one state; a changed config; another format version; a foreign delta topic; retention
 that passed our position; a full disk at the journal; broker away in mid-run; drain while the broker is down; a dead-letter topic that refuses; a wrong
-password (TLS and SASL); a broken config; /healthz, /readyz, /metrics, /auc.
+password (TLS and SASL); numbers that are not finite; a broken config; /healthz, /readyz, /metrics, /auc.
 """
 import pathlib
 import socket
@@ -32,10 +32,10 @@ def create_topic(address, topic, partitions=1, config=None):
         future.result(30)
 
 
-def produce(address, topic, begin, count):
+def produce(address, topic, begin, count, price=1.0):
     producer = confluent_kafka.Producer({"bootstrap.servers": address})
     for i in range(begin, begin + count):
-        producer.produce(topic, msgpack.packb({"t": 1700000000000 + i, "y": {"click": i % 2}, "f": {"sample": i, "user_id": i % 50, "price": 1.0}}), partition=0)
+        producer.produce(topic, msgpack.packb({"t": 1700000000000 + i, "y": {"click": i % 2}, "f": {"sample": i, "user_id": i % 50, "price": price}}), partition=0)
     assert producer.flush(60) == 0
 
 
@@ -226,6 +226,31 @@ class Cases:
         daemon.drain()
         self.ledger_is_exact("pause", 2500)
         out = tool("verify", "--state-dir", self.work.path / "pause", "--brokers", self.kafka.address, "--topic", "pause.delta")[1]
+        assert out.strip().splitlines()[-1].startswith("verified:")
+
+    def non_finite_batches_hold_publishing_until_as_many_good_ones_came(self):
+        create_topic(self.kafka.address, "numbers")
+        produce(self.kafka.address, "numbers", 0, 640)
+        daemon = self.daemon("numbers")
+        wait_until(lambda: trained(daemon) == 640 and (lambda s: s["acked"] >= s["durable"] > 0)(daemon.json("/status")), 60, "640 samples on the delta topic")
+        produce(self.kafka.address, "numbers", 640, 256, price=1e38)  # at least four batches
+        held = wait_until(lambda: [r for r in daemon.json("/healthz").get("reasons", []) if r.startswith("numbers: ")], 60, "/healthz says that publishing is held")
+        assert "learning rates" in held[0], held
+        wait_until(lambda: daemon.json("/status")["samples"]["quarantined"] == 256, 60, "the batches are quarantined")
+        produce(self.kafka.address, "numbers", 896, 1)  # one good batch is not enough
+        wait_until(lambda: trained(daemon) == 641 and (lambda s: s["durable"] > s["acked"])(daemon.json("/status")), 60, "an epoch that is durable and held")
+        daemon.process.send_signal(signal.SIGTERM)
+        daemon.expect_exit(3)
+        assert "publishing is held" in daemon.log(), daemon.log()[-1500:]
+
+        daemon = self.daemon("numbers")
+        wait_until(lambda: [r for r in daemon.json("/healthz").get("reasons", []) if r.startswith("numbers: ")], 60, "a restart does not end the hold")
+        produce(self.kafka.address, "numbers", 897, 192)
+        wait_until(lambda: trained(daemon) == 833 and (lambda s: s["acked"] >= s["durable"])(daemon.json("/status")), 60, "the backlog is published")
+        assert daemon.json("/healthz")["reasons"] == [], daemon.json("/healthz")
+        daemon.drain()
+        self.ledger_is_exact("numbers", 833)
+        out = tool("verify", "--state-dir", self.work.path / "numbers", "--brokers", self.kafka.address, "--topic", "numbers.delta")[1]
         assert out.strip().splitlines()[-1].startswith("verified:")
 
     def a_wrong_password_is_retried_with_the_reason_and_the_right_one_works(self):

@@ -1,43 +1,161 @@
-"""Real streams through real Kafka: one pass, exact batches of 128, the `mlp` model of the reference runs; means over seeds 1-3 within
-0.003 of the reference progressive AUC. Prints the table."""
-import sys
+"""Public streams through real Kafka beside their reference runs: one pass, exact batches, progressive AUC and log loss; prints the table.
+
+A model is conf/reference/<stream>_<model>.yaml. Its AUC and log loss (means over seeds) must lie within TOLERANCE of the reference's mean, or within the reference's
+own uncertainty where that is wider: half the spread of its seeds, or two standard errors of the difference of the means (the table says which was needed: `ok`, `seeds`). Streams
+too small to rank must only run. Two-label models must reach the single-label numbers. Seeds: 3, the large stream one (3 with `--all`); more where three
+say little: fm on adult lies between 0.856 and 0.895 as the first weight of one dense value is drawn, in this implementation and in the reference's framework alike."""
 import pathlib
+import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from harness import *  # noqa: E402,F403
 
-# AUC and log loss of the whole stream, mlp, from the data README.
-REFERENCE = {"globo_200k": (0.8376, 0.4571), "ml": (0.7140, 0.6175), "adult": (0.8896, 0.3441)}
 TOLERANCE = 0.003
-SEEDS = (1, 2, 3)
+TWO_LABEL_TOLERANCE = 0.005
+TOO_SMALL = ("criteo_2000", "open_bandit")  # the data README: too small to rank models
+SEEDS = 3
+MORE_SEEDS = {("adult", "fm"): 32, ("adult", "mlp"): 5, ("hillstrom", "mlp"): 16}
+LARGE = ("globo_200k",)
+TAGS = {"open_bandit": "obd"}  # names of the reference runs that differ from the stream's
+ADULT_MLP = (0.8875, 0.8965)  # mean of five seeds
+DIN_GAIN = 0.01  # over mlp, on grocery
+MODELS = ("ftrl", "fm", "mlp", "din")
+STREAMS = ("adult", "ml", "grocery", "hillstrom", "criteo_2000", "open_bandit", "globo_200k")
 
 
-def train(work, kafka, name, seed):
-    """One pass; the numbers of its last epoch, read from the durable state."""
-    state = work.path / f"{name}-{seed}"
-    daemon = work.daemon(SOURCE / f"conf/reference/{name}.yaml", work.path / f"{name}-{seed}.log",
-                         [f"ingest.brokers={kafka.address}", f"ingest.topic={name}", f"model={name}-{seed}", f"state_dir={state}", f"seed={seed}",
-                          f"export.topic={name}-{seed}.delta", "ingest.lockstep.epoch_batches=512"], wait_http=False)
-    daemon.expect_exit(0, 600)
-    final = json.loads(tool("dump", "--state-dir", state, "--metrics")[1])["tasks"]
-    shutil.rmtree(state)
-    return next(iter(final.values()))["lifetime"]
+class Reference:
+    """Means and half spreads over seeds of the runs in the data folder's reference.jsonl."""
+
+    def __init__(self):
+        path = DATA.parent / "reference.jsonl"
+        if not path.exists():
+            skip(f"no reference runs at {path}")
+        self.runs = {}
+        for line in open(path):
+            run = json.loads(line)
+            self.runs.setdefault((run["tag"], run["model"], run["label"]), {})[run["seed"]] = (run["auc"], run["ll"])
+
+    def find(self, stream_name, model, label):
+        tag = TAGS.get(stream_name, stream_name)
+        runs = self.runs.get((tag, model, label)) or self.runs.get((f"{tag}_2label", model, label))
+        if not runs:
+            return None
+        auc, loss = zip(*runs.values())
+        return {"auc": statistics(auc), "logloss": statistics(loss)}
+
+
+def statistics(values):
+    """Mean, half spread, squared standard error of the mean."""
+    mean = sum(values) / len(values)
+    error = sum((value - mean) ** 2 for value in values) / (len(values) - 1) / len(values) if len(values) > 1 else 0.0
+    return {"mean": mean, "values": values, "spread": (max(values) - min(values)) / 2, "error2": error}
+
+
+class Trainer:
+    def __init__(self, work, kafka):
+        self.work, self.kafka, self.topics = work, kafka, set()
+
+    def lifetime(self, stream_name, model, seed):
+        """One pass; the lifetime metrics of every task at its end, read from the durable state."""
+        name = f"{stream_name}_{model}"
+        if stream_name not in self.topics:
+            tool("produce", "--brokers", self.kafka.address, "--topic", stream_name, "--file", stream(stream_name), "--partitions", "1")
+            self.topics.add(stream_name)
+        state = self.work.path / f"{name}-{seed}"
+        daemon = self.work.daemon(SOURCE / f"conf/reference/{name}.yaml", self.work.path / f"{name}-{seed}.log",
+                                  [f"ingest.brokers={self.kafka.address}", f"ingest.topic={stream_name}", f"model={name}-{seed}", f"state_dir={state}",
+                                   f"seed={seed}", f"export.topic={name}-{seed}.delta", "ingest.lockstep.epoch_batches=4096"], wait_http=False)
+        daemon.expect_exit(0, 900)
+        tasks = json.loads(tool("dump", "--state-dir", state, "--metrics")[1])["tasks"]
+        shutil.rmtree(state)
+        return [tasks[label]["lifetime"] for label in labels_of(name) if label in tasks]
+
+    def measure(self, stream_name, model, seeds):
+        """Over seeds, label by label."""
+        runs = [self.lifetime(stream_name, model, seed) for seed in seeds]
+        return [{key: statistics([run[label][key] for run in runs]) for key in ("auc", "logloss")} for label in range(len(runs[0]))]
+
+
+def labels_of(name):
+    """Names of the two labels a reference configuration's samples carry, in their order; its tasks bear their names."""
+    text = (SOURCE / f"conf/reference/{name}.yaml").read_text()
+    return re.findall(r"(\w+): \{", re.search(r"^labels: \{(.*)\}", text, re.M).group(1))[:2]
+
+
+def verdict(measured, reference, stream_name):
+    if stream_name in TOO_SMALL:
+        return "runs"
+    said = "ok"
+    for key in ("auc", "logloss"):
+        mine, theirs = measured[key], reference[key]
+        difference = abs(mine["mean"] - theirs["mean"])
+        if difference > max(TOLERANCE, theirs["spread"]):
+            said = "seeds" if said != "OUTSIDE" and difference <= 2 * (mine["error2"] + theirs["error2"]) ** 0.5 else "OUTSIDE"
+    return said
+
+
+def seeds_of(stream_name, model, every_seed):
+    """ftrl starts from zeros and has no seed."""
+    once = model == "ftrl" or (stream_name in LARGE and not every_seed)
+    return range(1, (1 if once else MORE_SEEDS.get((stream_name, model), SEEDS)) + 1)
+
+
+def row(stream_name, model, label, seeds, measured, reference, said):
+    pairs = [(measured[key]["mean"], reference[key]["mean"]) for key in ("auc", "logloss")]
+    print(f"{stream_name:<12}{model:<6}{label:>6}{len(seeds):>6}" + "".join(f"{mine:>9.4f}{theirs:>10.4f}{mine - theirs:>+9.4f}" for mine, theirs in pairs) + f"  {said}", flush=True)
+
+
+def single_label(trainer, reference, every_seed, failures):
+    runs = {}
+    for stream_name in STREAMS:
+        for model in MODELS:
+            if not (SOURCE / f"conf/reference/{stream_name}_{model}.yaml").exists():
+                continue
+            seeds = seeds_of(stream_name, model, every_seed)
+            measured = trainer.measure(stream_name, model, seeds)
+            for label, values in enumerate(measured):
+                expected = reference.find(stream_name, model, label)
+                assert expected, f"no reference run of {model} on {stream_name}, label {label}"
+                said = verdict(values, expected, stream_name)
+                row(stream_name, model, label, seeds, values, expected, said)
+                if said == "OUTSIDE":
+                    failures.append(f"{stream_name} {model} label {label}")
+            runs[stream_name, model] = measured[0]["auc"]["values"]
+    five = sum(runs["adult", "mlp"][:5]) / 5
+    print(f"adult: mlp {five:.4f}, mean of five seeds, in {ADULT_MLP}", flush=True)
+    if not ADULT_MLP[0] <= five <= ADULT_MLP[1]:
+        failures.append(f"adult mlp {five:.4f} outside {ADULT_MLP}")
+    din, mlp = (sum(runs["grocery", model]) / len(runs["grocery", model]) for model in ("din", "mlp"))
+    gain = din - mlp
+    print(f"grocery: din {din:.4f} is {gain:+.4f} over mlp {mlp:.4f} (at least {DIN_GAIN:+})", flush=True)
+    if gain < DIN_GAIN:
+        failures.append(f"grocery: din gains {gain:+.4f}")
+
+
+def two_labels(trainer, reference, every_seed, failures):
+    """Both tasks of one model against the reference runs of mlp on each label alone; not below by more than the tolerance."""
+    for path in sorted((SOURCE / "conf/reference").glob("*_two.yaml")):
+        stream_name = path.name[:-len("_two.yaml")]
+        seeds = seeds_of(stream_name, "two", every_seed)
+        for label, values in enumerate(trainer.measure(stream_name, "two", seeds)):
+            expected = reference.find(stream_name, "mlp", label)
+            reached = (values["auc"]["mean"] >= expected["auc"]["mean"] - TWO_LABEL_TOLERANCE
+                       and values["logloss"]["mean"] <= expected["logloss"]["mean"] + TWO_LABEL_TOLERANCE)
+            row(stream_name, "two", label, seeds, values, expected, "ok" if reached else "BELOW")
+            if not reached:
+                failures.append(f"{stream_name} two-label model, label {label}")
 
 
 def main():
-    failures = []
+    every_seed = "--all" in sys.argv[1:]
+    reference, failures = Reference(), []
     with Workspace() as work, Kafka() as kafka:
-        print(f"{'stream':<12}{'seeds':>8}{'AUC':>10}{'reference':>11}{'difference':>12}{'logloss':>10}{'reference':>11}")
-        for name, (auc, logloss) in REFERENCE.items():
-            tool("produce", "--brokers", kafka.address, "--topic", name, "--file", stream(name), "--partitions", "1")
-            runs = [train(work, kafka, name, seed) for seed in SEEDS]
-            mean = sum(run["auc"] for run in runs) / len(runs)
-            loss = sum(run["logloss"] for run in runs) / len(runs)
-            print(f"{name:<12}{'1-3':>8}{mean:>10.4f}{auc:>11.4f}{mean - auc:>+12.4f}{loss:>10.4f}{logloss:>11.4f}", flush=True)
-            if abs(mean - auc) > TOLERANCE:
-                failures.append(name)
-    assert not failures, f"outside ±{TOLERANCE}: {failures}"
-    print("3 passed, 0 failed")
+        trainer = Trainer(work, kafka)
+        print(f"{'stream':<12}{'model':<6}{'label':>6}{'seeds':>6}{'AUC':>9}{'reference':>10}{'':>9}{'logloss':>9}{'reference':>10}")
+        single_label(trainer, reference, every_seed, failures)
+        two_labels(trainer, reference, every_seed, failures)
+    assert not failures, f"outside: {failures}"
+    print("all passed, 0 failed")
 
 
 main()

@@ -246,6 +246,21 @@ class Cases:
             follower.kill()
         assert lines_of("verify", "--state-dir", state, "--replica", self.work.path / "live.dump")[-1].startswith(f"verified: timeline 1 epoch {last} ")
 
+    def arrays_and_blocks_train_the_same(self):
+        dumps = {}
+        for form, codec in (("array", "msgpack"), ("block", "msgpack"), ("block", "json")):
+            name = f"{form}-{codec}"
+            tool("produce", "--brokers", self.kafka.address, "--topic", name, "--file", self.file, "--partitions", 2, "--form", form, "--pack", 50, "--format", codec)
+            state, _ = self.train(name, ["ingest.lockstep.records=1", f"ingest.format={codec}"], topic=name)
+            dumps[name] = tool("dump", "--state-dir", state)[1]
+        assert dumps["array-msgpack"] == dumps["block-msgpack"] == dumps["block-json"]
+        assert json.loads(lines(dumps["block-json"])[-1])["samples"] == SAMPLES
+        unnamed = self.work.path / "unnamed.jsonl"
+        unnamed.write_text('{"f":{"user_id":1},"y":1}\n')
+        arguments = ("produce", "--brokers", self.kafka.address, "--topic", "unnamed", "--file", unnamed, "--form", "block")
+        assert "--labels" in failing(*arguments)[1]
+        tool(*arguments, "--labels", "click")
+
     # ---- what is wrong is said ----
 
     def a_bad_record_is_refused_and_the_rest_served(self):

@@ -1,7 +1,11 @@
 """An independent reader of the delta topic, written from DESIGN section 7 alone: it never calls Freshet's code.
 
-read_topic() gives the raw records; Replica applies them by the replica rules; dump_lines() writes the public dump.
+read_topic() gives the raw records; Replica applies them by the replica rules; dump_lines() writes the public dump. check_form() is what only a writer must keep:
+every key in its place, shortest encodings, bins of the right size; readers take any encoding.
 """
+import hashlib
+import json
+import math
 import struct
 
 import confluent_kafka
@@ -12,8 +16,43 @@ import xxhash
 CRC_TAIL = b"\xa3crc\xce"
 
 
+ENVELOPE = ["v", "k", "m", "fp", "tl", "e", "from", "dig", "p", "np", "i"]
+FIELDS = {"rows": ["tb", "keys", "seg"], "drop": ["tb", "keys", "why"], "dense": ["name", "shape", "q", "off", "vals"], "model": ["cfg", "kernel"],
+          "rewind": ["to", "snap"], "commit": ["n", "rows", "drops", "prev", "wm", "samples", "auc", "off", "t", "snap"]}
+TYPES = {"tb": str, "keys": bytes, "seg": list, "why": bytes, "name": str, "shape": list, "q": str, "off": (int, dict), "vals": bytes, "cfg": str, "kernel": str,
+         "to": int, "snap": (str, dict, type(None)), "n": int, "rows": int, "drops": int, "prev": int, "wm": int, "samples": int, "auc": dict, "t": int,
+         "k": str, "m": str}
+
+
 class Bad(Exception):
     pass
+
+
+def canonical(value):
+    """JSON with sorted keys, no spaces and %.9g numbers."""
+    if isinstance(value, dict):
+        return "{%s}" % ",".join("%s:%s" % (json.dumps(key), canonical(value[key])) for key in sorted(value))
+    if isinstance(value, list):
+        return "[%s]" % ",".join(map(canonical, value))
+    return "%.9g" % value if isinstance(value, float) else json.dumps(value)
+
+
+def check_form(value, piece_max):
+    """What a record's writer must keep; the record."""
+    record = parse(value)
+    assert len(value) <= piece_max, f"{len(value)} bytes, over piece_max"
+    assert list(record) == ENVELOPE + FIELDS[record["k"]] + ["crc"], f"keys of a {record['k']} record: {list(record)}"
+    assert msgpack.packb({**record, "crc": 0xffffffff})[:-4] == value[:-4], "not the shortest encodings"
+    for key, field in record.items():
+        assert isinstance(field, TYPES.get(key, int)) and (not isinstance(field, int) or field >= 0), f"{key}: {field!r}"
+    if record["k"] in ("model", "dense"):
+        assert record["p"] == 0, f"{record['k']} in partition {record['p']}"
+    if record["k"] == "model":
+        assert record["cfg"] == canonical(json.loads(record["cfg"])), "cfg is not canonical"
+        assert record["fp"] == int.from_bytes(hashlib.sha256(record["cfg"].encode()).digest()[:8], "big"), "fp"
+    for segment in record.get("seg", []):
+        assert list(segment) == ["part", "dim", "q", "vals"] + ["sc"] * (segment["q"] == "i8"), f"keys of a segment: {list(segment)}"
+    return record
 
 
 def parse(value):
@@ -28,8 +67,8 @@ def parse(value):
     return record
 
 
-def read_topic(address, topic, idle_s=3.0, config=None):
-    """All records of a topic now: a list per partition of (offset, value bytes)."""
+def read_topic(address, topic, idle_s=3.0, config=None, see=lambda message: None):
+    """All records of a topic now: a list per partition of (offset, value bytes). see() gets every whole message."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": "interop", "enable.auto.commit": False,
                                          "auto.offset.reset": "error", "fetch.wait.max.ms": 20, **(config or {})})
     partitions = sorted(consumer.list_topics(topic, 10).topics[topic].partitions)
@@ -48,6 +87,7 @@ def read_topic(address, topic, idle_s=3.0, config=None):
             break
         if message.error():
             raise Bad(str(message.error()))
+        see(message)
         records[message.partition()].append((message.offset(), message.value()))
         if message.offset() + 1 >= ends[message.partition()]:
             waiting.discard(message.partition())
@@ -87,12 +127,14 @@ class Replica:
         self.digest = 0
         self.rows = {}   # table -> key -> part -> values
         self.dense = {}  # name -> (shape, values)
+        self.dense_epoch = {}  # name -> the epoch of its values
         self.commit = None
         self.fp = None
         self.model = None
         self.held = {}   # epoch -> partition -> piece -> record
         self.duplicates = 0
         self.tombstones = 0
+        self.published = {}  # (table, epoch) -> keys of its rows and drops
 
     def feed(self, partition, value):
         record = parse(value)
@@ -141,6 +183,8 @@ class Replica:
             assert commit["rows"] == counted["rows"] and commit["drops"] == counted["drop"], "row counts of the commit"
             if commit["prev"] != self.digest:
                 raise Bad("epoch %d does not follow: prev differs" % epoch)
+        for shape, values in self.dense.values():
+            assert len(values) == math.prod(shape), "a parameter is in an epoch completely or not at all"
         self.applied = epoch
         self.digest = commit["dig"]
         self.commit = commit
@@ -156,6 +200,9 @@ class Replica:
             assert list(keys) == sorted(set(keys)), "keys ascend"
             assert all((((key >> 32) * self.np) >> 32) == record["p"] for key in keys), "partition of the keys"
             counted[kind] += len(keys)
+            published = self.published.setdefault((record["tb"], record["e"]), set())
+            assert published.isdisjoint(keys), "a key occurs at most once per table and epoch"
+            published.update(keys)
             table = self.rows.setdefault(record["tb"], {})
             if kind == "drop":
                 assert len(record["why"]) == len(keys) and all(1 <= why <= 5 for why in record["why"])
@@ -175,7 +222,9 @@ class Replica:
                 total *= n
             if record["off"] == 0:
                 self.dense[record["name"]] = (record["shape"], [])
+                self.dense_epoch[record["name"]] = record["e"]
             shape, held = self.dense[record["name"]]
+            assert shape == record["shape"] and self.dense_epoch[record["name"]] == record["e"], "chunks of one epoch"
             assert len(held) == record["off"] and record["off"] + len(values) <= total, "dense chunks ascend"
             held.extend(values)
 

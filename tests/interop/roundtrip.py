@@ -1,7 +1,9 @@
-"""Python writes samples and reads deltas by the formats alone (DESIGN sections 6 and 7), and ends with the rows of `freshet dump`."""
+"""Python writes samples and reads deltas by the formats alone (DESIGN sections 6 and 7), and ends with the rows of `freshet dump`. Every delta record is in the form
+that section 7 asks of a writer, and so are its Kafka key, headers, timestamp and the producer."""
 import pathlib
 import random
 import re
+import struct
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
@@ -42,23 +44,66 @@ def produce(address, topic, rng, written):
     assert producer.flush(60) == 0
 
 
+PIECE_MAX = 16384
+
+
+class Seen:
+    """Looks at every delta message as it is read: its form, and that all of an epoch carry the wall time of its cut."""
+
+    def __init__(self):
+        self.times, self.cuts, self.kinds, self.pieces = {}, {}, {}, 0
+
+    def __call__(self, message):
+        record = delta.check_form(message.value(), PIECE_MAX)
+        assert message.key() is None and not message.headers(), f"key {message.key()}, headers {message.headers()}"
+        self.times.setdefault(record["e"], set()).add(message.timestamp()[1])
+        self.kinds.setdefault(record["e"], set()).add(record["k"])
+        self.pieces = max(self.pieces, record["i"])
+        if record["k"] == "commit":
+            self.cuts.setdefault(record["e"], set()).add(record["t"])
+            assert record["n"] == record["i"] and record["from"] == record["e"]
+
+    def check(self, last_of_runs):
+        assert self.times == self.cuts and all(len(times) == 1 for times in self.times.values()), "Kafka timestamp: wall time of the cut"
+        assert [e for e in self.kinds if "model" in self.kinds[e]] == [1], "the model record is in epoch 1 and, without a change of fp, nowhere else"
+        assert all("dense" in self.kinds[e] for e in (1, *last_of_runs)), "dense parameters in epoch 1 and the last epoch of a drain"
+        assert any("dense" not in kinds for kinds in self.kinds.values()), "and not in every epoch"
+        assert self.pieces > 1, "an epoch of several pieces"
+
+
+def producers(kafka, topic):
+    """Producer ids in the record batches of the broker's log segments (Kafka protocol, record batch v2); -1: not idempotent."""
+    found = set()
+    for path in pathlib.Path(kafka.dir).rglob(f"{topic}-*/*.log"):
+        data, at = path.read_bytes(), 0
+        while at + 61 <= len(data):
+            length, magic = struct.unpack_from(">i", data, at + 8)[0], data[at + 16]
+            if length <= 0 or magic != 2:
+                break  # preallocated zeros
+            found.add(struct.unpack_from(">q", data, at + 43)[0])
+            at += 12 + length
+    return found
+
+
 def main():
     rng = random.Random(5)
     with Workspace() as work, Kafka() as kafka:
         state = work.path / "state"
         sets = [f"ingest.brokers={kafka.address}", "ingest.topic=interop", f"state_dir={state}", "epoch=20ms", "ingest.batch_size=64",
-                "tables.user.expire.idle=2m", "export.topic=interop.delta"]
+                "tables.user.expire.idle=2m", "export.topic=interop.delta", f"export.piece_max={PIECE_MAX}B", "export.dense_every=1h"]
         config = work.path / "live.yaml"
         text = (SOURCE / "tests/fault/kill.yaml").read_text()
         config.write_text(re.sub(r", lockstep: \{[^}]*\}", "", text))
         written = list(samples(rng, 21000))
         create_topic(kafka.address, "interop")
+        last_of_runs, seen = [], Seen()
         for part in range(0, len(written), 7000):  # each run goes on where the one before was drained
             produce(kafka.address, "interop", rng, written[part:part + 7000])
             work.daemon(config, work.path / "live.log", sets, ["--until", "end"], wait_http=False).expect_exit(0, 300)
+            last_of_runs.append(int(re.search(r" epoch=(\d+)", tool("state", state)[1]).group(1)))
 
         replica = delta.Replica(3)
-        for partition, records in delta.read_topic(kafka.address, "interop.delta").items():
+        for partition, records in delta.read_topic(kafka.address, "interop.delta", see=seen).items():
             for _, value in records:
                 replica.feed(partition, value)
         mine = delta.dump_lines(replica)
@@ -74,7 +119,17 @@ def main():
         assert set(replica.rows["item"]) == {keys.key_of(item, "item") for item in items}, "keys of the items"
         assert replica.applied >= 3 and replica.tombstones >= 100, f"{replica.applied} epochs, {replica.tombstones} tombstones"
         assert replica.commit["samples"] == len(trained)
-        assert sum(replica.commit["off"]["interop"].values()) > 0
+        consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.address, "group.id": "ends"})
+        ends = {p: consumer.get_watermark_offsets(confluent_kafka.TopicPartition("interop", p), 10)[1] for p in range(2)}
+        consumer.close()
+        assert replica.commit["off"] == {"interop": ends}, f"{replica.commit['off']}, the topic ends at {ends}"
+        assert replica.commit["wm"] == max(s["t"] for s in written if s["u"] != 2), "watermark: the newest sample trained"
+        lifetime = json.loads(tool("dump", "--state-dir", state, "--metrics")[1])["tasks"]["click"]["lifetime"]["auc"]
+        assert abs(replica.commit["auc"]["click"] - lifetime) < 1e-6 and list(replica.commit["auc"]) == ["click"], f"{replica.commit['auc']}, {lifetime} measured"
+        assert replica.commit["snap"] is None, "snapshots are not in this version"
+        seen.check(last_of_runs)
+        ids = producers(kafka, "interop.delta")
+        assert ids and min(ids) >= 0, f"idempotent producers only: {ids}"
         print(f"epoch {replica.applied}, {len(mine)} dump lines equal, {len(trained)} samples trained, {replica.tombstones} tombstones, keys recomputed")
     print("1 passed, 0 failed")
 

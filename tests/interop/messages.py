@@ -1,0 +1,174 @@
+"""Sample records of every form with every field, and what they decode to by DESIGN section 6 alone; checked through `freshet decode`.
+
+tests/golden/messages.jsonl holds some whose bytes must never change their meaning: {"name", "format", "text" (json) or "hex" (msgpack), "expected": samples}, against
+messages.yaml. `messages.py --write` makes it anew. Beside them the test draws many random ones. Needs no Kafka."""
+import json
+import pathlib
+import random
+import struct
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import keys  # noqa: E402
+import samples  # noqa: E402
+
+GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden"
+CONFIG = GOLDEN / "messages.yaml"
+T0 = 1700000000000
+# slot -> (namespace, raw, ids kept), or the default of a dense slot of that width
+IDS = {"user_id": ("user", False, 1024), "item_id": ("item", False, 1024), "history": ("item", False, 4), "tags": ("tags", False, 3), "context": ("context", True, 1024)}
+DENSE = {"price": [1.5], "vector": [-0.25] * 3}
+TASKS = {"click": "click", "cvr": "bought", "buy": "buy"}
+DRAWN = 600
+
+
+def f32(x):
+    return struct.unpack("<f", struct.pack("<f", x))[0]
+
+
+def decoded_ids(slot, value):
+    """(keys, weights) of an entry; weights None when it has none."""
+    namespace, raw, kept = IDS[slot]
+    weights = None
+    if isinstance(value, dict):
+        value, weights = value["i"], [f32(w) for w in value["w"]]
+    ids = [] if value is None else value if isinstance(value, list) else [value]
+    return [str(keys.key_of(i, namespace, raw)) for i in ids][-kept:], weights and weights[-kept:]
+
+
+def decoded_slots(f):
+    out = {}
+    for slot in IDS:
+        ids, weights = decoded_ids(slot, f.get(slot))
+        out[slot] = {"i": ids, "w": weights if weights is not None else [1.0] * len(ids)}
+    for slot, default in DENSE.items():
+        value = f.get(slot)
+        out[slot] = default if value is None else [f32(x) for x in (value if isinstance(value, list) else [value])]
+    return out
+
+
+def decoded(sample):
+    """What a sample (form 1, labels and weights as maps) means."""
+    y = {label: sample["y"].get(label) for label in ("click", "buy")}
+    y = {label: None if value is None else f32(value) for label, value in y.items()}
+    y["bought"] = y["buy"] if y["click"] == 1 else None
+    w = sample.get("w", 1)
+    w = {label: f32(w.get(label, 1) if isinstance(w, dict) else w) for label in ("click", "buy")}
+    w["bought"] = w["buy"]
+    use = sample.get("u", 3)
+    masked = all(y[label] is None for label in TASKS.values())
+    served = sample.get("p", {})
+    return {"t": sample["t"], "u": use, "role": "masked" if masked else "train" if use & 1 else "metrics_only", "s": f32(sample.get("s", 1)), "y": y, "w": w,
+            "p": {task: f32(served[task]) if served.get(task) is not None else None for task in TASKS}, "f": decoded_slots(sample["f"])}
+
+
+def rounded(value):
+    """Printed as %.9g, read as f32: the same bits."""
+    if isinstance(value, float):
+        return f32(value)
+    if isinstance(value, dict):
+        return {key: rounded(v) for key, v in value.items()}
+    return [rounded(v) for v in value] if isinstance(value, list) else value
+
+
+def plain(answer):
+    """`freshet decode`'s samples with the weights of every slot written out."""
+    for sample in answer["samples"]:
+        for slot in IDS:
+            if isinstance(sample["f"][slot], list):
+                sample["f"][slot] = {"i": sample["f"][slot], "w": [1.0] * len(sample["f"][slot])}
+    return rounded(answer["samples"])
+
+
+# ---- drawing ----
+
+def draw_f(rng, slots):
+    f = {}
+    for slot in slots:
+        if rng.random() < 0.25:
+            continue
+        if slot in DENSE:
+            numbers = [rng.choice([0, 7, round(rng.gauss(0, 3), 5), -1e-3]) for _ in DENSE[slot]]
+            f[slot] = numbers if slot == "vector" or rng.random() < 0.3 else numbers[0]
+            continue
+        kinds = {"ints": lambda: rng.choice([0, 5, 127, 128, 255, 65536, (1 << 64) - 1, rng.getrandbits(40)]), "texts": lambda: rng.choice(["5", "05", "Grüße", "中文", "x" * 40, ""]),
+                 "mixed": lambda: rng.choice([-1, -(1 << 63), 3.0, "-7", "a"])}
+        draw = kinds[rng.choice(list(kinds))]
+        ids = [draw() for _ in range(rng.choice([0, 1, 1, 2, 6]))]
+        f[slot] = rng.choice([ids, ids[0] if len(ids) == 1 else ids, {"i": ids, "w": [round(rng.gauss(0, 1), 3) for _ in ids]}, None])
+    return f
+
+
+def draw_item(rng, slots, block):
+    item = {"f": draw_f(rng, slots), "y": {label: rng.choice([0, 1, 0.25, None]) for label in ("click", "buy") if rng.random() < 0.9}, "t": T0 + rng.randrange(5)}
+    for name, values in (("w", [0, 0.5, 2, {"click": 3}, {"buy": 0, "click": 0.1}]), ("u", [1, 2, 3]), ("s", [1, 0.5, 1e-3])):
+        if rng.random() < 0.3:
+            item[name] = rng.choice(values)
+    if not block and rng.random() < 0.3:
+        item["p"] = {"click": rng.random(), "buy": rng.choice([0, 1])}
+    return item
+
+
+def draw(rng, form):
+    """Groups for one record of the form."""
+    block = form in ("block", "packed")
+    shared = rng.random() < 0.6 and form != "sample"
+    groups = []
+    slots = list(IDS) + list(DENSE)
+    ours = rng.sample(slots, rng.randrange(1, len(slots)))
+    for _ in range(1 if form in ("sample", "group") else rng.randrange(1, 5)):
+        items = [draw_item(rng, [s for s in slots if s not in ours] if shared else slots, block) for _ in range(rng.randrange(1, 6) if shared else 1)]
+        groups.append({"shared": draw_f(rng, ours) if shared else {}, "items": items})
+    if shared and block and not any(group["shared"] for group in groups):
+        groups[0]["shared"] = {"user_id": 1} if "user_id" in ours else {ours[0]: None}
+    if form == "sample":
+        groups = groups[:1]
+    return groups
+
+
+def draw_messages(rng, count):
+    ways = [(form, codec) for form in samples.FORMS for codec in ("msgpack", "json") if (form, codec) != ("packed", "json")]
+    for number in range(count):
+        form, codec = ways[number % len(ways)]
+        groups = draw(rng, form)
+        value, = samples.records(groups, form, codec, len(groups), tuple(DENSE))
+        yield {"name": f"{form} {number}", "format": codec, "text" if codec == "json" else "hex": value.decode() if codec == "json" else value.hex(),
+               "expected": [decoded(sample) for group in groups for sample in samples.expanded(group)]}
+
+
+# ---- the test ----
+
+def check(tool, path, messages):
+    """Each message through `freshet decode`; both codecs in a file of their own."""
+    for codec in ("msgpack", "json"):
+        mine = [message for message in messages if message["format"] == codec]
+        path.write_text("".join((message["text"] if codec == "json" else message["hex"]) + "\n" for message in mine))
+        code, out, err = tool("decode", "--config", CONFIG, "--file", path, "--format", codec, check=False)
+        answers = [json.loads(line) for line in out.splitlines()]
+        assert len(answers) == len(mine), f"{len(answers)} answers to {len(mine)} messages; {err}"
+        for message, answer in zip(mine, answers):
+            assert "malformed" not in answer, f"{message['name']}: {answer['malformed']}\n{message.get('text') or message['hex']}"
+            for i, (got, expected) in enumerate(zip(plain(answer), message["expected"])):
+                assert got == expected, f"{message['name']} sample {i}:\n{got}\nexpected\n{expected}\n{message.get('text') or message['hex']}"
+            assert len(answer["samples"]) == len(message["expected"]) == sum(answer["groups"]), message["name"]
+        assert code == 0, err
+
+
+def main():
+    golden = GOLDEN / "messages.jsonl"
+    if "--write" in sys.argv[1:]:
+        golden.write_text("".join(json.dumps(message, ensure_ascii=True) + "\n" for message in draw_messages(random.Random(1), 36)))
+        return
+    from harness import Workspace, tool
+    with Workspace() as work:
+        fixed = [json.loads(line) for line in open(golden)]
+        check(tool, work.path / "golden", fixed)
+        seed = random.randrange(1 << 32)
+        print("random messages of seed", seed)
+        check(tool, work.path / "drawn", list(draw_messages(random.Random(seed), DRAWN)))
+    print(f"{len(fixed)} golden and {DRAWN} drawn messages decode as section 6 says")
+    print("2 passed, 0 failed")
+
+
+main()
