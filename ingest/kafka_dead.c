@@ -85,6 +85,8 @@ static enum fr_status producer_new(struct kafka_dead *self, struct fr_err *err)
         {"acks", "all"}, {"message.timeout.ms", timeout}, {"linger.ms", "0"}, {NULL, NULL}};
     const struct fr_kafka_setting after[] = {
         {"batch.num.messages", "1"},
+        {"message.copy.max.bytes",
+         "0"}, /* payloads by reference: a buffer of up to 64 KiB a letter is not in our bound */
         {"message.max.bytes", "104857600"}, /* the broker decides what is too large */
         {NULL, NULL}};
     rd_kafka_conf_t *kafka;

@@ -231,8 +231,8 @@ static enum fr_status packed_ids(struct fr_decoder *d, uint32_t s, struct fr_sta
 static enum fr_status packed_dense(struct fr_decoder *d, uint32_t s, struct fr_stage_part *part,
                                    struct fr_column_rows *rows)
 {
-    uint32_t dim = d->staging.columns[s].dim, n;
-    const uint8_t *bytes;
+    uint32_t dim = d->staging.columns[s].dim, n = 0;
+    const uint8_t *bytes = NULL;
     enum fr_status status = fr_decode_packed_plain(d, 4 * dim, &bytes, &n);
     if (status == FR_OK)
         status = fr_decode_check_rows(d, rows, n);

@@ -216,6 +216,7 @@ static enum fr_status append_line(struct job *job, uint32_t partition, const cha
 
 static enum fr_status produce_file(struct job *job, struct fr_err *err)
 {
+    FR_CHECK(job->n_partitions > 0);
     struct fr_lines *lines = NULL;
     enum fr_status status = fr_lines_open(job->file_path, &lines, err);
     while (status == FR_OK && (status = pace(job, err)) == FR_OK) {

@@ -77,15 +77,15 @@ double fr_cpu_next_step(struct fr_next_step *c);
 #define FR_CPU_RECURRENCE(backend, table)                                                                              \
     static size_t gru_workspace_##backend(const struct fr_steps *steps, uint32_t units)                                \
     {                                                                                                                  \
-        return fr_cpu_gru_workspace(steps, units, &table);                                                             \
+        return fr_cpu_gru_workspace(steps, units, &(table));                                                           \
     }                                                                                                                  \
     static void gru_##backend(const struct fr_gru *c)                                                                  \
     {                                                                                                                  \
-        fr_cpu_gru(c, &table);                                                                                         \
+        fr_cpu_gru(c, &(table));                                                                                       \
     }                                                                                                                  \
     static void gru_backward_##backend(const struct fr_gru *c)                                                         \
     {                                                                                                                  \
-        fr_cpu_gru_backward(c, &table);                                                                                \
+        fr_cpu_gru_backward(c, &(table));                                                                              \
     }
 #define FR_CPU_RECURRENCE_MEMBERS(backend)                                                                             \
     .gru_workspace = gru_workspace_##backend, .gru = gru_##backend, .gru_backward = gru_backward_##backend

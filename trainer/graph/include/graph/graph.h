@@ -1,12 +1,12 @@
-/* The layer graph: shapes, forward, loss, backward and updates over a batch and its resolved rows; also scoring. No
- * store.
+/* The layer graph: forward, loss, backward and updates over a batch and its resolved rows; also scoring. No store.
  *
  * A sample's logit has the same bits alone and in any batch where ops->rows_independent (fr_ops_cpu on processors with
  * FMA); else forward products run on exactly conf->chunk_rows rows, zero-padded, and the bits depend on a sample's
- * place in its chunk (P12, DESIGN section 10). Everything is split over the pool by fixed chunks and fixed blocks;
- * numbers do not depend on its size. Owns: parameters, optimizer state, activations (sized at the first batch of a
- * size, then reused). Thread: owner loop. Determinism: gradients of a row are summed in occurrence order (slot by slot,
- * sample by sample); dense gradients over samples in fixed order; no float atomics. */
+ * place in its chunk (P12, DESIGN section 10). So it has with shared columns, where dense layers read what is shared
+ * before the rest; else the order of their sums differs (1e-6 of the logit). Everything is split over the pool by fixed
+ * chunks and fixed blocks; numbers do not depend on its size. Owns: parameters, optimizer state, activations (sized at
+ * the first batch of a size, then reused). Thread: owner loop. Determinism: gradients of a row are summed in occurrence
+ * order (slot by slot, entry by entry); dense gradients over rows in fixed order; no float atomics. */
 #ifndef FR_GRAPH_GRAPH_H
 #define FR_GRAPH_GRAPH_H
 
@@ -34,8 +34,8 @@ struct fr_graph_options {
     bool scoring_only;          /* no gradients, no optimizer state; rows hold value_floats only */
 };
 
-/* Shape inference; FR_E_INVALID (also for an optimizer in the wrong place) names the layer, both shapes and the line.
- * Parameters are initialised from conf->seed by name. */
+/* Shapes are the config loader's (fr_conf_layer.width, is_sequence). FR_E_INVALID for an optimizer in the wrong place,
+ * named. Parameters are initialised from conf->seed by name. */
 enum fr_status fr_graph_new(const struct fr_graph_options *options, struct fr_graph **out,
                             struct fr_err *err) FR_MUST_CHECK;
 void fr_graph_free(struct fr_graph *graph);

@@ -399,8 +399,10 @@ FR_HD void fr_row_group_ftrl_values(float *__restrict__ w, const float *__restri
         w[i] = fr_ftrl_value(w[i] * factor, n[i], &local);
 }
 
-/* One part of a row on the CPU: values, state, and its raw gradient, which is overwritten. */
-FR_HD void fr_row_step(float *w, float *state, float *g, uint32_t dim, const struct fr_optimizer *o)
+/* One part of a row on the CPU: values, state, and its raw gradient, which is overwritten. Always inlined: left out of
+ * line it is compiled once for the plainest processor, and row updates take a third longer. */
+FR_HD __attribute__((always_inline)) void fr_row_step(float *w, float *state, float *g, uint32_t dim,
+                                                      const struct fr_optimizer *o)
 {
     if (fr_shapes_gradient(o))
         fr_row_shape_gradient(g, w, dim, o->clip_norm != 0.0f ? fr_row_sum_squares(g, dim) : 0.0f, o, 0, 1);
