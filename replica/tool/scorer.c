@@ -2,8 +2,6 @@
  * at. Thread: the replica's. Does not: skip a line it cannot read; a score that belongs to no sample helps nobody. */
 #include "scorer.h"
 
-#include <zlib.h>
-
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -11,9 +9,10 @@
 
 #include "base/buffer.h"
 #include "base/check.h"
+#include "lines.h"
 #include "number.h"
 
-enum { LINE_MAX_BYTES = 64 << 20, READ_BYTES = 1 << 16, SAMPLES_MAX = 1 << 16 };
+enum { SAMPLES_MAX = 1 << 16 };
 
 struct scoring {
     struct freshet_replica *replica;
@@ -22,29 +21,6 @@ struct scoring {
     struct fr_buffer lines;
     FILE *out;
 };
-
-/* FR_EOF at the end of the file. The line has no newline. */
-static enum fr_status read_line(gzFile file, struct fr_buffer *line, const char *path, struct fr_err *err)
-{
-    fr_buffer_clear(line);
-    for (;;) {
-        char *to = (char *)fr_buffer_reserve(line, READ_BYTES);
-        if (!gzgets(file, to, READ_BYTES)) {
-            int code;
-            const char *text = gzerror(file, &code);
-            if (code != Z_OK && code != Z_STREAM_END)
-                return fr_err_set(err, FR_E_IO, "reading %s: %s", path, code == Z_ERRNO ? strerror(errno) : text);
-            return line->size > 0 ? FR_OK : FR_EOF;
-        }
-        line->size += strlen(to);
-        if (line->size > 0 && line->data[line->size - 1] == '\n') {
-            line->size--;
-            return FR_OK;
-        }
-        if (line->size > LINE_MAX_BYTES)
-            return fr_err_set(err, FR_E_LIMIT, "%s: a line is longer than %d bytes", path, LINE_MAX_BYTES);
-    }
-}
 
 static void put_scores(struct scoring *scoring, uint32_t n_samples)
 {
@@ -58,28 +34,41 @@ static void put_scores(struct scoring *scoring, uint32_t n_samples)
     }
 }
 
-static bool is_empty(const struct fr_buffer *line)
+static bool is_empty(const char *line, size_t size)
 {
-    for (size_t i = 0; i < line->size; i++)
-        if (!memchr(" \t\r", line->data[i], 3))
+    for (size_t i = 0; i < size; i++)
+        if (!memchr(" \t\r", line[i], 3))
             return false;
     return true;
 }
 
-static enum fr_status score_line(struct scoring *scoring, const struct fr_buffer *line, const char *where,
-                                 struct fr_err *err)
+static enum fr_status score_line(struct scoring *scoring, const char *line, size_t size, struct fr_err *err)
 {
     uint32_t n_samples = SAMPLES_MAX;
-    int scored =
-        freshet_replica_score_json(scoring->replica, (const char *)line->data, line->size, scoring->scores, &n_samples);
-    if (scored != FRESHET_OK)
-        return fr_err_set(err, FR_E_INVALID, "%s: not a sample that this model can score (%s)", where,
-                          fr_status_name((enum fr_status)scored));
+    if (freshet_replica_score_json(scoring->replica, line, size, scoring->scores, &n_samples) != FRESHET_OK)
+        return fr_err_set(err, FR_E_INVALID, "not a sample that this model can score: %s",
+                          freshet_replica_score_problem(scoring->replica));
     put_scores(scoring, n_samples);
     if (fwrite(scoring->lines.data, 1, scoring->lines.size, scoring->out) != scoring->lines.size)
         return fr_err_set(err, FR_E_IO, "writing scores: %s", strerror(errno));
     fr_buffer_clear(&scoring->lines);
     return FR_OK;
+}
+
+static enum fr_status score_lines(struct scoring *scoring, struct fr_lines *lines, const char *path, struct fr_err *err)
+{
+    enum fr_status status;
+    const char *line = NULL;
+    size_t size = 0;
+    for (uint64_t number = 0; (status = fr_lines_next(lines, &line, &size, err)) == FR_OK; number++) {
+        if (!is_empty(line, size))
+            status = score_line(scoring, line, size, err);
+        if (status != FR_OK)
+            return fr_err_wrap(err, "%s, line %" PRIu64 " (from 0)", path, number);
+    }
+    if (status != FR_EOF)
+        return fr_err_wrap(err, "%s", path);
+    return fflush(scoring->out) == 0 ? FR_OK : fr_err_set(err, FR_E_IO, "writing scores: %s", strerror(errno));
 }
 
 enum fr_status fr_score_file(struct freshet_replica *replica, const char *path, FILE *out, struct fr_err *err)
@@ -90,27 +79,15 @@ enum fr_status fr_score_file(struct freshet_replica *replica, const char *path, 
         return fr_err_set(err, FR_E_NOT_FOUND,
                           "the replica cannot score at epoch %" PRIu64 ": the model or a dense parameter is missing",
                           info.epoch);
-    gzFile file = gzopen(path, "r");
-    if (!file)
-        return fr_err_set(err, FR_E_NOT_FOUND, "opening %s: %s", path, strerror(errno));
+    struct fr_lines *lines = NULL;
+    enum fr_status status = fr_lines_open(path, &lines, err);
+    if (status != FR_OK)
+        return status;
     struct scoring scoring = {.replica = replica, .n_tasks = freshet_replica_tasks(replica), .out = out};
     scoring.scores = fr_alloc((size_t)SAMPLES_MAX * (scoring.n_tasks ? scoring.n_tasks : 1), sizeof(float));
-    struct fr_buffer line = {0};
-    enum fr_status status;
-    char where[512];
-    for (uint64_t number = 0; (status = read_line(file, &line, path, err)) == FR_OK; number++) {
-        if (is_empty(&line))
-            continue;
-        snprintf(where, sizeof(where), "%s, line %" PRIu64 " (from 0)", path, number);
-        status = score_line(&scoring, &line, where, err);
-        if (status != FR_OK)
-            break;
-    }
-    (void)gzclose(file); /* only read */
-    fr_buffer_release(&line);
+    status = score_lines(&scoring, lines, path, err);
+    fr_lines_close(lines);
     fr_buffer_release(&scoring.lines);
     free(scoring.scores);
-    if (status == FR_EOF && fflush(out) != 0)
-        return fr_err_set(err, FR_E_IO, "writing scores: %s", strerror(errno));
-    return status == FR_EOF ? FR_OK : status;
+    return status;
 }

@@ -274,6 +274,12 @@ class Cases:
         assert len(refused) == 2 and refused[0].startswith("refused partition=0 offset=0 reason=") and "crc" in refused[1], refused
         assert (self.work.path / "noisy.dump").read_text() == self.dump.read_text()
 
+    def a_line_that_cannot_be_scored_is_named_with_its_fault(self):
+        wrong = self.work.path / "wrong.jsonl"
+        wrong.write_text('{"f":{"user_id":1}}\n\n{"f":{"price":"dear"}}\n')
+        out, err = failing("score", "--brokers", self.kafka.address, "--topic", self.topic, "--file", wrong)
+        assert len(out) == 1 and "line 2" in err and "$.f.price" in err, (out, err)
+
     def a_lost_record_is_a_gap(self):
         self.create("lossy.delta", PARTITIONS)
         records = self.records(self.topic)

@@ -19,6 +19,8 @@ T0 = 1700000000000
 # slot -> (namespace, raw, ids kept), or the default of a dense slot of that width
 IDS = {"user_id": ("user", False, 1024), "item_id": ("item", False, 1024), "history": ("item", False, 4), "tags": ("tags", False, 3), "context": ("context", True, 1024)}
 DENSE = {"price": [1.5], "vector": [-0.25] * 3}
+INDEX = {"user_id": 0, "item_id": 1}
+CARRIED = ("click", "buy")
 TASKS = {"click": "click", "cvr": "bought", "buy": "buy"}
 DRAWN = 600
 
@@ -50,11 +52,11 @@ def decoded_slots(f):
 
 def decoded(sample):
     """What a sample (form 1, labels and weights as maps) means."""
-    y = {label: sample["y"].get(label) for label in ("click", "buy")}
+    y = {label: sample["y"].get(label) for label in CARRIED}
     y = {label: None if value is None else f32(value) for label, value in y.items()}
     y["bought"] = y["buy"] if y["click"] == 1 else None
     w = sample.get("w", 1)
-    w = {label: f32(w.get(label, 1) if isinstance(w, dict) else w) for label in ("click", "buy")}
+    w = {label: f32(w.get(label, 1) if isinstance(w, dict) else w) for label in CARRIED}
     w["bought"] = w["buy"]
     use = sample.get("u", 3)
     masked = all(y[label] is None for label in TASKS.values())
@@ -101,7 +103,7 @@ def draw_f(rng, slots):
 
 
 def draw_item(rng, slots, block):
-    item = {"f": draw_f(rng, slots), "y": {label: rng.choice([0, 1, 0.25, None]) for label in ("click", "buy") if rng.random() < 0.9}, "t": T0 + rng.randrange(5)}
+    item = {"f": draw_f(rng, slots), "y": {label: rng.choice([0, 1, 0.25, None]) for label in CARRIED if rng.random() < 0.9}, "t": T0 + rng.randrange(5)}
     for name, values in (("w", [0, 0.5, 2, {"click": 3}, {"buy": 0, "click": 0.1}]), ("u", [1, 2, 3]), ("s", [1, 0.5, 1e-3])):
         if rng.random() < 0.3:
             item[name] = rng.choice(values)
@@ -127,12 +129,42 @@ def draw(rng, form):
     return groups
 
 
+def spelled_slots(rng, f, codec):
+    """Slots by their declared index (an integer key, which JSON has not)."""
+    return {INDEX[slot] if codec == "msgpack" and slot in INDEX and rng.random() < 0.3 else slot: value for slot, value in f.items()}
+
+
+def spelled(rng, value, codec):
+    """The same record otherwise said: labels as an array, slots by index, keys that are ignored."""
+    if isinstance(value, list):
+        return [spelled(rng, each, codec) for each in value]
+    out = {key: spelled_slots(rng, each, codec) if key in ("f", "shared", "cols") else each for key, each in value.items()}
+    if "f" in out:
+        labels = [out["y"].get(label) for label in CARRIED]
+        while labels and labels[-1] is None and rng.random() < 0.5:
+            labels.pop()  # shorter: the rest is masked
+        if rng.random() < 0.3:
+            out["y"] = labels
+        elif not labels and rng.random() < 0.5:
+            out["y"] = None
+        if rng.random() < 0.2:
+            out["id"] = rng.choice([7, "x", [1, {"any": None}]])
+    if "items" in out:
+        out["items"] = [spelled(rng, item, codec) for item in out["items"]]
+    if rng.random() < 0.2:
+        out["x_trace"] = {"ignored": [1, 2]}
+    keys = list(out)
+    rng.shuffle(keys)  # maps have no order
+    return {key: out[key] for key in keys}
+
+
 def draw_messages(rng, count):
     ways = [(form, codec) for form in samples.FORMS for codec in ("msgpack", "json") if (form, codec) != ("packed", "json")]
     for number in range(count):
         form, codec = ways[number % len(ways)]
         groups = draw(rng, form)
         value, = samples.records(groups, form, codec, len(groups), tuple(DENSE))
+        value = samples.encode(spelled(rng, samples.decode(value, codec), codec), codec)
         yield {"name": f"{form} {number}", "format": codec, "text" if codec == "json" else "hex": value.decode() if codec == "json" else value.hex(),
                "expected": [decoded(sample) for group in groups for sample in samples.expanded(group)]}
 

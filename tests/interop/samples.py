@@ -16,6 +16,10 @@ def encode(value, codec):
     return msgpack.packb(value) if codec == "msgpack" else json.dumps(value, separators=(",", ":")).encode()
 
 
+def decode(value, codec):
+    return msgpack.unpackb(value) if codec == "msgpack" else json.loads(value)
+
+
 def expanded(group):
     """The samples of a group, each with the shared values of its own."""
     for item in group["items"]:

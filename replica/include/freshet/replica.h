@@ -85,7 +85,8 @@ FRESHET_API const char *freshet_replica_scoring_kernel(const struct freshet_repl
 FRESHET_API uint32_t freshet_replica_tasks(const struct freshet_replica *replica);
 FRESHET_API const char *freshet_replica_task_name(const struct freshet_replica *replica, uint32_t task);
 
-/* Probabilities of every task for the samples of one record (form 1 or an array of it; labels are not needed):
+/* Probabilities of every task (of mse the prediction itself) for the samples of one record, of any form: sample, group,
+ * array, block; labels are not needed. Shared slots of a group are looked up and computed once.
  * scores[sample * n_tasks + task]. *n_samples in: room for so many samples in scores; out: samples of the record.
  * E_NOT_READY; E_INVALID: the record does not decode (freshet_replica_score_problem says why), or has more samples than
  * room (*n_samples says how many, nothing was scored). */

@@ -1,5 +1,5 @@
 /* The publisher's questions to a real Apache Kafka, which the embedded broker cannot answer: topic creation, cleanup
- * policy, transaction markers at the end of a partition. KAFKA_BOOTSTRAP names the broker (tests/kafka/start prints
+ * policy, transaction markers at the end of a partition. FRESHET_KAFKA names the broker (tests/kafka/start prints
  * one); without it every case is skipped, and says so. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,9 +19,9 @@ static const char *brokers;
 
 static void need_kafka(void)
 {
-    brokers = getenv("KAFKA_BOOTSTRAP");
+    brokers = getenv("FRESHET_KAFKA");
     if (!brokers) {
-        print_message("skipped: KAFKA_BOOTSTRAP is not set; see tests/kafka/README.md\n");
+        print_message("skipped: FRESHET_KAFKA is not set; see tests/kafka/README.md\n");
         skip();
     }
 }

@@ -242,6 +242,30 @@ static void nothing_beyond_the_offered_epoch_is_sent(void **state)
     fixture_close(&f);
 }
 
+/* A hold outlasts a restart: which durable epochs may be sent is the caller's to say. */
+static void a_check_offers_nothing(void **state)
+{
+    (void)state;
+    struct fixture f = {0};
+    char topic[32];
+    make_topic(topic);
+    assert_int_equal(fixture_open(&f, "ctr"), FR_OK);
+    append(&f, 3);
+    append(&f, 3);
+    struct fr_publisher *publisher = make_publisher(&f, topic);
+    struct fr_err err = {0};
+    assert_int_equal(fr_publisher_check(publisher, &err), FR_OK);
+    fr_publisher_offer(publisher, 1);
+    step_until(publisher, 1);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(fr_publisher_step(publisher, 5, NULL), FR_OK);
+    struct fr_publisher_status status;
+    fr_publisher_get_status(publisher, &status);
+    assert_int_equal(status.sent, 1);
+    fr_publisher_free(publisher);
+    fixture_close(&f);
+}
+
 static void steps_before_the_check_are_refused(void **state)
 {
     (void)state;
@@ -531,6 +555,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(durable_epochs_arrive_whole_in_order_and_byte_for_byte),
         cmocka_unit_test(nothing_beyond_the_offered_epoch_is_sent),
+        cmocka_unit_test(a_check_offers_nothing),
         cmocka_unit_test(steps_before_the_check_are_refused),
         cmocka_unit_test(a_restart_resumes_behind_what_every_partition_shows_complete),
         cmocka_unit_test(an_epoch_cut_off_in_the_middle_is_sent_again_from_its_first_piece),

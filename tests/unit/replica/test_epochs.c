@@ -18,7 +18,7 @@ static const char text[] = "version: 1\n"
                            "    - {name: out, dense: h, units: 1}\n"
                            "tasks: [{name: click, label: click, logit: out}]\n";
 
-enum { KEPT_MAX = 256 };
+enum { KEPT_MAX = 256, CHUNKS = 4 }; /* chunks of h/0/kernel: [24, 64] f32 in pieces of 2000 bytes */
 
 /* The records of partition 0 of epoch 2; other partitions go straight to the replica. */
 struct kept {
@@ -146,11 +146,12 @@ static void a_piece_of_an_unknown_kind_is_counted_and_otherwise_ignored(void **s
 static void a_parameter_is_in_an_epoch_completely_or_the_epoch_is_refused_whole(void **state)
 {
     (void)state;
-    for (int n = 0; n < 2; n++) {
+    for (int n = 0; n < CHUNKS; n++) { /* the last one too: nothing behind it tells */
         struct trained *trained;
         struct freshet_event event;
         struct kept *kept = kept_new(&trained);
         uint64_t before = hash_of(kept->replica);
+        assert_true(chunk(kept, "h/0/kernel", CHUNKS - 1) + 1 == chunk(kept, "h/0/bias", 0));
         make_unknown(kept, chunk(kept, "h/0/kernel", n));
         assert_int_equal(feed_kept(kept, SIZE_MAX, &event), FRESHET_E_INVALID);
         assert_non_null(strstr(event.problem, "h/0/kernel"));

@@ -85,7 +85,7 @@ static void assert_scores(struct trained *trained, struct freshet_replica *repli
         for (uint32_t i = 0; i < n; i++) {
             float logit = fr_graph_logits(trained->graph, k)[i], score = scores[i * tasks + k];
             float expected = trained->conf->tasks[k].loss == FR_LOSS_MSE ? logit : fr_sigmoidf(logit);
-            if (memcmp(&score, &expected, sizeof(score)) != 0)
+            if (fr_f32_bits(score) != fr_f32_bits(expected))
                 fail_msg("%s, task %s, sample %u: %.9g served, %.9g trained", name, trained->conf->tasks[k].name, i,
                          (double)score, (double)expected);
         }
@@ -143,7 +143,7 @@ static void groups_score_as_their_plain_samples_within_1e_5_in_the_logit(void **
     for (size_t i = 0; i <= NETWORKS; i++) {
         struct trained *trained = trained_new(network_text(i), "export.quantize=f32");
         struct fr_buffer record = {0};
-        float plain[FR_TASKS_MAX][SAMPLES];
+        float plain[FR_TASKS_MAX][SAMPLES] = {{0}}; /* the first form fills it */
         train(trained, BATCHES);
         for (int form = 0; form < FORMS; form++) {
             put_record(&record, (enum form)form, 500, GROUPS);

@@ -66,6 +66,16 @@ static struct cut step_until_cut(struct run *run)
     return cut;
 }
 
+static void close_run(struct run *run, const char *dir)
+{
+    void *batch;
+    while (fr_ring_pop(run->full, &batch, 0) == FR_OK) /* offered, not taken */
+        fr_batch_free(batch);
+    run_close(run);
+    other_text = NULL;
+    remove_dir(dir);
+}
+
 static void dense_parameters_are_published_every_dense_every_and_the_model_once(void **state)
 {
     (void)state;
@@ -84,9 +94,7 @@ static void dense_parameters_are_published_every_dense_every_and_the_model_once(
         fr_clock_fake_advance_ms(&run.clock, EPOCH_MS);
     }
     assert_true(without > EPOCHS / 2);
-    run_close(&run);
-    other_text = NULL;
-    remove_dir(dir);
+    close_run(&run, dir);
 }
 
 static void the_last_epoch_of_a_drain_has_dense_parameters(void **state)
@@ -111,9 +119,7 @@ static void the_last_epoch_of_a_drain_has_dense_parameters(void **state)
     assert_int_equal(fr_trainer_step(run.trainer, &err), FR_EOF);
     struct cut last = take_cut(&run);
     assert_true(last.any && last.dense && !last.model);
-    run_close(&run);
-    other_text = NULL;
-    remove_dir(dir);
+    close_run(&run, dir);
 }
 
 int main(void)
