@@ -3,7 +3,8 @@ include(CMakePackageConfigHelpers)
 
 install(TARGETS freshet_replica LIBRARY)
 install(FILES replica/include/freshet/replica.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/freshet)
-install(FILES conf/freshet.yaml conf/OPTIONS.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES conf/freshet.yaml conf/OPTIONS.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/conf)
+install(DIRECTORY conf/samples DESTINATION ${CMAKE_INSTALL_DOCDIR}/conf FILES_MATCHING PATTERN "*.yaml")
 install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 file(RELATIVE_PATH freshet_pc_to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)

@@ -192,7 +192,7 @@ static enum fr_status decode_file(struct decoding *d, const char *path, struct f
         if (status == FR_OK)
             decode_line(d, value, size);
         else
-            status = fr_err_wrap(err, "%s line %" PRIu64, path, number);
+            status = fr_err_wrap(err, "%s, line %" PRIu64 " (from 0)", path, number);
     }
     fr_lines_close(lines);
     return status == FR_EOF ? FR_OK : status;

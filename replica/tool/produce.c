@@ -232,7 +232,7 @@ static enum fr_status produce_file(struct job *job, struct fr_err *err)
         struct fr_transcoded what = {0};
         status = append_line(job, partition, line, size, &what, err);
         if (status != FR_OK) {
-            status = fr_err_wrap(err, "%s line %" PRIu64, job->file_path, job->samples);
+            status = fr_err_wrap(err, "%s, line %" PRIu64 " (from 0)", job->file_path, job->samples);
             break;
         }
         status = end_element(job, partition, what.t_ms, err);

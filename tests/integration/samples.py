@@ -1,0 +1,280 @@
+"""Every configuration of conf/samples learns what it is for, through real Kafka; the examples of README.md decode.
+
+Each configuration runs as it is in the tree (only addresses, topics and the state directory are set) on a stream with a planted signal of its kind: products of
+ids for the factorization machine, ids with numbers for DLRM and DCN-v2, a candidate that is in the history for DIN, conversions after clicks for ESMM, related
+labels for MMoE. The best attainable AUC is that of the true probabilities. Asserted of every task: the AUC within 5 minutes of event time at the end, and the AUC
+that `freshet score` reaches from the delta topic on samples that were never trained. `freshet verify` must say verified.
+"""
+import math
+import pathlib
+import random
+import re
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "interop"))
+import confluent_kafka  # noqa: E402
+import confluent_kafka.admin  # noqa: E402
+import samples  # noqa: E402
+from harness import *  # noqa: E402,F403
+
+BEGIN_MS = 1767225600000
+STEP_MS = 10  # of event time between impressions: 5 minutes are 30,000 of them
+HELD_OUT = 4000  # impressions that are scored, not trained
+PARTITIONS = 2
+
+
+def sigmoid(z):
+    return 1 / (1 + math.exp(-z))
+
+
+def dot(a, b):
+    return sum(x * y for x, y in zip(a, b))
+
+
+def auc(scores, labels):
+    """By ranks, ties half."""
+    order = sorted(zip(scores, labels))
+    won, negatives, at = 0.0, 0, 0
+    while at < len(order):
+        end = at
+        while end < len(order) and order[end][0] == order[at][0]:
+            end += 1
+        positive = sum(y for _, y in order[at:end])
+        won += positive * (negatives + 0.5 * (end - at - positive))
+        negatives += end - at - positive
+        at = end
+    return won / (negatives * (len(order) - negatives))
+
+
+class Stream:
+    """Groups as tests/interop/samples.py takes them; `truth`: of every impression, task -> (true probability, label), None where the task does not look."""
+
+    def __init__(self, seed):
+        self.rng = random.Random(seed)
+        self.groups, self.truth, self.t = [], [], BEGIN_MS
+
+    def vectors(self, count, dim=2):
+        return [[self.rng.gauss(0, 1) for _ in range(dim)] for _ in range(count)]
+
+    def toss(self, p):
+        return int(self.rng.random() < p)
+
+    def make(self, impression, size, user=None):
+        """Groups of `size` impressions: user() gives (shared values, what impression() needs of them); impression(user) gives (f, y, truth)."""
+        while len(self.truth) < IMPRESSIONS + HELD_OUT:
+            shared, about = user() if user else ({}, None)
+            items = []
+            for _ in range(size):
+                f, y, truth = impression(about)
+                items.append({"t": self.t, "f": f, "y": y})
+                self.truth.append(truth)
+                self.t += STEP_MS
+            self.groups.append({"shared": shared, "items": items})
+        return self
+
+    def split(self):
+        """(groups to train, groups to score, truth of these)."""
+        held = HELD_OUT // len(self.groups[0]["items"])
+        rest = self.groups[-held:]
+        return self.groups[:-held], rest, self.truth[-sum(len(g["items"]) for g in rest):]
+
+
+def fm(stream):
+    """The product of two ids, and a weight of one: neither id alone says much."""
+    users, items, hours = stream.vectors(400), stream.vectors(250), [stream.rng.gauss(0, 0.4) for _ in range(24)]
+    rng = stream.rng
+
+    def impression(_):
+        user, item, hour = rng.randrange(400), rng.randrange(250), rng.randrange(24)
+        p = sigmoid(1.5 * dot(users[user], items[item]) + hours[hour] - 0.5)
+        f = {"user_id": f"u{user}", "item_id": item, "tags": [item % 5, 100 + item % 7], "hour": hour, "device": rng.choice(["phone", "desktop", "tv"])}
+        click = stream.toss(p)
+        return f, {"click": click}, {"click": (p, click)}
+
+    return stream.make(impression, 1)
+
+
+def criteo(stream):
+    """The product of two ids, one id alone and two counts of 26 and 13; the rest is noise."""
+    a, b, c = stream.vectors(200, 1), stream.vectors(100, 1), [stream.rng.gauss(0, 0.7) for _ in range(50)]
+    rng = stream.rng
+
+    def impression(_):
+        ids = [int(rng.random() * size) for size in (200, 100, 50, *[10 + 20 * i for i in range(23)])]
+        counts = [int(math.exp(rng.random() * 6)) for _ in range(13)]
+        p = sigmoid(1.5 * dot(a[ids[0]], b[ids[1]]) + c[ids[2]] + 0.5 * math.log1p(counts[0]) - 0.3 * math.log1p(counts[1]) - 1.6)
+        click = stream.toss(p)
+        return {**{f"C{i + 1}": key for i, key in enumerate(ids)}, "counts": counts}, {"click": click}, {"click": (p, click)}
+
+    return stream.make(impression, 1)
+
+
+def din(stream):
+    """A click is likely when the candidate, or its category, is in the history; popularity says nothing."""
+    rng = stream.rng
+
+    def user():
+        history = [rng.randrange(60) for _ in range(rng.randrange(3, 9))]
+        return {"user_id": rng.randrange(2000), "history": history, "history_categories": [item % 12 for item in history], "hour": rng.randrange(24)}, history
+
+    def impression(history):
+        item = rng.choice(history) if rng.random() < 0.3 else rng.randrange(60)
+        p = 0.8 if item in history else 0.35 if any(item % 12 == other % 12 for other in history) else 0.08
+        click = stream.toss(p)
+        return {"item_id": item, "category_id": item % 12, "price": round(rng.random() * 90, 2)}, {"click": click}, {"click": (p, click)}
+
+    return stream.make(impression, 8, user)
+
+
+def esmm(stream):
+    """A click by user and item; a conversion of it by user, item and price, which say something else than for clicks."""
+    users, items = stream.vectors(300), stream.vectors(200)
+    rng = stream.rng
+
+    def user():
+        number = rng.randrange(300)
+        return {"user_id": number, "history": [rng.randrange(200) for _ in range(rng.randrange(5))]}, number
+
+    def impression(number):
+        item, price = rng.randrange(200), round(math.exp(rng.random() * 5), 2)
+        (activity, wealth), (appeal, worth) = users[number], items[item]
+        p, after = sigmoid(0.8 * activity + appeal - 0.5), sigmoid(0.6 * wealth + worth + 2 - 0.8 * math.log1p(price))
+        click = stream.toss(p)
+        conversion = click * stream.toss(after)
+        truth = {"click": (p, click), "after_click": (after, conversion) if click else None, "conversion": (p * after, conversion)}
+        return {"item_id": item, "price": price}, {"click": click, "conversion": conversion}, truth
+
+    return stream.make(impression, 4, user)
+
+
+def mmoe(stream):
+    """Clicks by user and appeal of the video, likes by appeal and depth; watch time is by depth and length, and against appeal: the tasks agree in part."""
+    users, videos = stream.vectors(300), stream.vectors(200)
+    rng = stream.rng
+
+    def user():
+        number = rng.randrange(300)
+        return {"user_id": f"u-{number}", "watched": [rng.randrange(200) for _ in range(rng.randrange(6))]}, number
+
+    def impression(number):
+        video, length = rng.randrange(200), round(math.exp(1 + rng.random() * 5))
+        (activity, kindness), (appeal, depth) = users[number], videos[video]
+        p, like = sigmoid(0.8 * activity + appeal), sigmoid(0.5 * kindness + 0.6 * appeal + 0.8 * depth - 2.2)
+        long = sigmoid(depth - 0.5 * appeal + 0.8 * math.log1p(length) - 3)
+        click, liked, watched = stream.toss(p), stream.toss(like), stream.toss(long)
+        y = {"click": click, "like": liked, "seconds": (rng.randrange(30, 300) if watched else rng.randrange(30)) if click else None}
+        truth = {"click": (p, click), "long_view": (long, watched) if click else None, "like": (like, liked)}
+        return {"video_id": video, "length": length}, y, truth
+
+    return stream.make(impression, 4, user)
+
+
+# Configuration: its stream, form on the wire, share of the attainable AUC above 0.5 that each task must reach at the end.
+MODELS = {
+    "fm": (fm, "array", {"click": 0.8}),
+    "dlrm": (criteo, "packed", {"click": 0.8}),
+    "dcn": (criteo, "packed", {"click": 0.8}),
+    "din": (din, "group", {"click": 0.8}),
+    "esmm": (esmm, "packed", {"click": 0.8, "after_click": 0.8, "conversion": 0.8}),
+    "mmoe": (mmoe, "array", {"click": 0.8, "long_view": 0.8, "like": 0.8}),
+}
+IMPRESSIONS = 200000  # trained
+DENSE = ("counts", "price", "length")  # packed as numbers
+
+
+class Cases:
+    def __init__(self, work, kafka):
+        self.work, self.kafka, self.count = work, kafka, 0
+
+    def produce(self, topic, values):
+        admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": self.kafka.address})
+        for future in admin.create_topics([confluent_kafka.admin.NewTopic(topic, PARTITIONS, 1)]).values():
+            future.result(30)
+        producer = confluent_kafka.Producer({"bootstrap.servers": self.kafka.address, "linger.ms": 20, "queue.buffering.max.messages": 500000})
+        for number, value in enumerate(values):
+            producer.produce(topic, value, partition=number % PARTITIONS)
+        assert producer.flush(60) == 0
+
+    def learns(self, name, stream, form, shares):
+        train, rest, truth = stream.split()
+        self.produce(name, samples.records(train, form, "msgpack", 64, DENSE))
+        state, begin = self.work.path / name, time.monotonic()
+        sets = [f"ingest.brokers={self.kafka.address}", f"ingest.topic={name}", f"state_dir={state}"]
+        self.work.daemon(SOURCE / f"conf/samples/{name}.yaml", self.work.path / f"{name}.log", sets, ["--until", "end"], wait_http=False).expect_exit(0, 120)
+        seconds = time.monotonic() - begin
+        _, out, _ = tool("verify", "--state-dir", state, "--brokers", self.kafka.address, "--topic", f"{name}.delta")
+        assert out.startswith("verified:"), out
+        tasks = json.loads(tool("dump", "--state-dir", state, "--metrics")[1])["tasks"]
+        queries = self.work.path / f"{name}.jsonl"
+        queries.write_bytes(b"\n".join(samples.records(rest, "group" if form == "group" else "block", "json", 16)))
+        scores = [json.loads(line) for line in tool("score", "--brokers", self.kafka.address, "--topic", f"{name}.delta", "--file", queries)[1].splitlines()]
+        assert len(scores) == len(truth) and set(tasks) == set(scores[0]) == set(truth[0])
+        for task, share in shares.items():
+            seen = [(score[task], *about[task]) for score, about in zip(scores, truth) if about[task]]
+            labels = [y for *_, y in seen]
+            best = auc([p for _, p, _ in seen], labels)
+            scored, trained = auc([score for score, *_ in seen], labels), tasks[task]["decayed"]["5m"]["auc"]
+            line = (f"{name}, {task}: attainable {best:.4f}, at the end of the stream {trained:.4f}, lifetime {tasks[task]['lifetime']['auc']:.4f}, "
+                    f"scored by a replica {scored:.4f} ({IMPRESSIONS} impressions in {seconds:.1f} s)")
+            print(line, flush=True)
+            for reached in (trained, scored):
+                assert reached - 0.5 >= share * (best - 0.5), line
+        shutil.rmtree(state)
+
+    def every_sample_configuration_is_accepted(self):
+        files = sorted((SOURCE / "conf/samples").glob("*.yaml"))
+        assert {file.stem for file in files} == set(MODELS), "one stream for each configuration"
+        for file in (*files, SOURCE / "conf/freshet.yaml"):
+            done = subprocess.run([BUILD / "daemon/freshetd", "--config", file, "--check"], capture_output=True, text=True, timeout=30)
+            assert done.returncode == 0, f"{file}: {done.stdout}{done.stderr}"
+
+    def readme(self, language):
+        return re.findall(rf"```{language}\n(.*?)```", (SOURCE / "README.md").read_text(), re.S)
+
+    def the_json_examples_of_the_readme_decode(self):
+        examples = [" ".join(value.split("\n")) for block in self.readme("json") for value in block.strip().split("\n\n")]
+        file = self.work.path / "readme.jsonl"
+        file.write_text("".join(example + "\n" for example in examples))
+        out = tool("decode", "--config", SOURCE / "conf/freshet.yaml", "--format", "json", "--file", file)[1].splitlines()
+        decoded = [json.loads(line) for line in out]
+        assert [record["groups"] for record in decoded] == [[1], [2], [1, 2], [2, 1]], out
+        assert all(record["unknown_slots"] == record["unknown_extra"] == 0 for record in decoded), out
+        for record in decoded:
+            for sample in record["samples"]:
+                assert sample["y"]["click"] in (0, 1) and sample["f"]["user_id"] and sample["f"]["item_id"] and sample["f"]["price"][0] > 0, sample
+
+    def the_configuration_examples_of_the_readme_are_accepted(self):
+        whole = (SOURCE / "conf/freshet.yaml").read_text()
+        examples = self.readme("yaml")
+        assert examples
+        for example in examples:
+            section = example.split(":")[0]
+            config = re.sub(rf"^{section}:.*?\n\n", lambda _: example + "\n", whole, flags=re.M | re.S)
+            assert config != whole
+            file = self.work.path / "readme.yaml"
+            file.write_text(config)
+            done = subprocess.run([BUILD / "daemon/freshetd", "--config", file, "--check"], capture_output=True, text=True, timeout=30)
+            assert done.returncode == 0, f"{done.stdout}{done.stderr}\n{config}"
+
+    def run(self, only):
+        names = only or [name for name in dir(self) if name.startswith(("every_", "the_"))] + list(MODELS)
+        streams = {}
+        for name in names:
+            begin = time.monotonic()
+            if name in MODELS:
+                make, form, shares = MODELS[name]
+                if make not in streams:
+                    streams = {make: make(Stream(1))}
+                self.learns(name, streams[make], form, shares)
+            else:
+                getattr(self, name)()
+            print(f"ok {name} ({time.monotonic() - begin:.1f} s)", flush=True)
+            self.count += 1
+        print(f"{self.count} passed, 0 failed")
+
+
+if __name__ == "__main__":
+    with Workspace() as test_work, Kafka() as test_kafka:
+        Cases(test_work, test_kafka).run(sys.argv[1:])
