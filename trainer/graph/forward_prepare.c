@@ -53,6 +53,40 @@ static struct variant *variant_for(struct fr_graph *graph, const struct fr_batch
     return compile_another(graph, shared);
 }
 
+static size_t variant_bytes(const struct variant *v)
+{
+    size_t floats = 0;
+    for (uint32_t i = 0; i < v->n_buffers; i++)
+        floats += v->spaces[v->buffers[i].space].capacity * v->buffers[i].ld * (v->buffers[i].gradients ? 2 : 1);
+    for (uint32_t n = 0; n < v->n_nodes; n++)
+        floats += (size_t)v->spaces[v->nodes[n].space].capacity * v->nodes[n].extra_width;
+    return floats * sizeof(float);
+}
+
+size_t fr_graph_variant_bytes(const struct fr_graph *graph)
+{
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < graph->n_variants; i++)
+        bytes += variant_bytes(graph->variants[i]);
+    return bytes;
+}
+
+/* The least recently used go; the current one and the first stay. */
+static void drop_variants(struct fr_graph *graph)
+{
+    while (fr_graph_variant_bytes(graph) > graph->variant_bytes_max) {
+        uint32_t oldest = 0;
+        for (uint32_t i = 1; i < graph->n_variants; i++)
+            if (graph->variants[i] != graph->variant &&
+                (oldest == 0 || graph->variants[i]->last_used < graph->variants[oldest]->last_used))
+                oldest = i;
+        if (oldest == 0)
+            return;
+        fr_graph_free_variant(graph, graph->variants[oldest]);
+        graph->variants[oldest] = graph->variants[--graph->n_variants];
+    }
+}
+
 /* ---- memory of the batch, outside the variants ---- */
 
 static void reserve_samples(struct fr_graph *graph, uint32_t capacity)
@@ -240,9 +274,15 @@ void fr_graph_prepare(struct graph_run *run)
         reserve_samples(graph, whole_chunks(graph, graph->n_samples));
     reserve_chunks(graph);
     set_rows(graph, v, batch);
-    for (uint32_t s = 0; s < v->n_spaces; s++)
-        if (v->spaces[s].rows > v->spaces[s].capacity || v->spaces[s].capacity == 0)
-            grow_space(graph, v, s);
+    bool grown = false;
+    for (uint32_t s = 0; s < v->n_spaces; s++) {
+        if (v->spaces[s].rows <= v->spaces[s].capacity && v->spaces[s].capacity > 0)
+            continue;
+        grow_space(graph, v, s);
+        grown = true;
+    }
+    if (grown)
+        drop_variants(graph);
     reserve_workspace(graph, v);
     if (graph->scoring_only)
         return;

@@ -135,6 +135,7 @@ enum fr_status fr_graph_new(const struct fr_graph_options *options, struct fr_gr
     graph->pool = options->pool;
     graph->workers = options->pool ? (uint32_t)fr_pool_workers(options->pool) : 1;
     graph->scoring_only = options->scoring_only;
+    graph->variant_bytes_max = options->variant_bytes_max ? options->variant_bytes_max : FR_VARIANT_BYTES_MAX;
     make_outputs(graph);
     mark_live(graph);
     make_tables(graph);

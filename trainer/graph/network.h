@@ -37,6 +37,8 @@ enum {
     FR_NODE_PARAMETERS = 2,  /* gradients summed per chunk that a node has at most */
 };
 
+/* Default of variant_bytes_max: 16 variants of a network with long sequences would each keep their largest batch. */
+#define FR_VARIANT_BYTES_MAX ((size_t)1 << 30)
 #define FR_LAYER_NORM_EPSILON 1e-5f
 #define FR_STANDARDIZE_EPSILON 1e-6f
 
@@ -258,6 +260,7 @@ struct fr_graph {
     struct variant *variants[FR_VARIANTS_MAX]; /* [0]: nothing shared, stays */
     struct variant *variant;                   /* of the last forward */
     uint64_t variant_clock;
+    size_t variant_bytes_max;
 
     /* parameters.c makes these; parameters are ordered by layer, then slots with statistics. */
     size_t n_parameters, capacity_parameters;

@@ -19,6 +19,7 @@
 enum {
     PREFETCH_IDS = 12,  /* ids ahead when pooling */
     PREFETCH_ROWS = 16, /* unique keys ahead when updating */
+    PREFETCH_OCCURRENCES = 12,
     FLOATS_PER_LINE = 16,
 };
 
@@ -103,12 +104,28 @@ void fr_cpu_gather_steps(const struct fr_gather_steps *g)
     }
 }
 
+/* What occurrence `o` of the block's list, perhaps of a later key, will add. */
+static inline void prefetch_gradients(const struct fr_row_update *u, uint32_t o)
+{
+    uint32_t number = u->occ[o];
+    struct fr_occurrence at = u->occurrences[number];
+    for (uint32_t k = u->source_begin[at.group]; k < u->source_begin[at.group + 1]; k++) {
+        const struct fr_row_source *source = &u->sources[k];
+        const float *d =
+            source->gradient.values + (source->by_id ? number - source->first : at.entry) * source->gradient.ld;
+        for (uint32_t i = 0; i < u->parts[source->part].dim; i += FLOATS_PER_LINE)
+            __builtin_prefetch(d + i);
+    }
+}
+
 /* Gradients of all parts of one unique key into scratch, part after part at multiples of a cache line; returns the
  * parts reached. */
 static inline uint32_t row_gradient(const struct fr_row_update *u, uint32_t unique, float *const *parts)
 {
-    uint32_t reached = 0;
+    uint32_t reached = 0, last = u->occ_begin[u->end];
     for (uint32_t o = u->occ_begin[unique]; o < u->occ_begin[unique + 1]; o++) {
+        if (last - o > PREFETCH_OCCURRENCES)
+            prefetch_gradients(u, o + PREFETCH_OCCURRENCES);
         uint32_t number = u->occ[o];
         struct fr_occurrence at = u->occurrences[number];
         for (uint32_t k = u->source_begin[at.group]; k < u->source_begin[at.group + 1]; k++) {

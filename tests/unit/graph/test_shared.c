@@ -116,6 +116,28 @@ static void groups_give_the_numbers_of_the_expanded_form(void **state)
             assert_same_outcome(&nx_networks[i], 300, masks[m]);
 }
 
+/* Sums over the kernel's rows then run in the same order. */
+static void what_is_shared_read_first_gives_the_same_bits(void **state)
+{
+    (void)state;
+    if (!fr_ops_cpu()->rows_independent)
+        skip();
+    static const struct network network = {
+        "shared first",
+        NX_HEAD "network:\n"
+                "  layers:\n"
+                "    - {name: x, concat: [user_id, {mean: history.v}, price, item_id.v, hour]}\n"
+                "    - {name: h, mlp: x, units: [24, 7]}\n"
+                "    - {name: a, attention: {query: item_id.v, keys: history.v}}\n"
+                "    - {name: out, dense: [user_id, h, a], units: 1}\n" NX_ONE_TASK,
+        false};
+    struct outcome grouped = outcome_of(&network, 300, 0x25, false), plain = outcome_of(&network, 300, 0x25, true);
+    assert_int_equal(grouped.logits.size, plain.logits.size);
+    assert_memory_equal(grouped.logits.data, plain.logits.data, plain.logits.size);
+    outcome_release(&grouped);
+    outcome_release(&plain);
+}
+
 static void any_number_of_samples_will_do(void **state)
 {
     (void)state;
@@ -273,6 +295,34 @@ static void earlier_variants_do_not_change_a_bit(void **state)
     }
 }
 
+/* Activations held after batches with `sets` different sets of shared slots, the last the same. */
+static size_t bytes_after(uint32_t sets, size_t bytes_max)
+{
+    struct fixture fx;
+    fx_load(&fx, 40, nx_networks[0].text);
+    fx_make_rows(&fx, 11);
+    struct fr_graph *graph = NULL;
+    struct fr_graph_options options = {.conf = &fx.conf, .variant_bytes_max = bytes_max};
+    assert_int_equal(fr_graph_new(&options, &graph, NULL), FR_OK);
+    for (uint32_t i = sets; i > 0; i--) {
+        fx_make_groups(&fx, 170, 5, i, 61);
+        fr_graph_forward(graph, &fx.batch, &fx.rows);
+    }
+    size_t bytes = fr_graph_variant_bytes(graph);
+    fr_graph_free(graph);
+    fx_release(&fx);
+    return bytes;
+}
+
+static void variants_beyond_the_memory_for_them_are_dropped(void **state)
+{
+    (void)state;
+    size_t one = bytes_after(1, 1);
+    assert_true(one > 0);
+    assert_int_equal(bytes_after(6, 1), one); /* the current one has what it needs */
+    assert_true(bytes_after(6, 0) > 3 * one);
+}
+
 static void a_scoring_graph_gives_the_training_graphs_logits(void **state)
 {
     (void)state;
@@ -361,10 +411,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(groups_give_the_numbers_of_the_expanded_form),
+        cmocka_unit_test(what_is_shared_read_first_gives_the_same_bits),
         cmocka_unit_test(any_number_of_samples_will_do),
         cmocka_unit_test(an_earlier_batch_leaves_nothing_behind),
         cmocka_unit_test(neither_workers_nor_another_run_change_a_bit),
         cmocka_unit_test(earlier_variants_do_not_change_a_bit),
+        cmocka_unit_test(variants_beyond_the_memory_for_them_are_dropped),
         cmocka_unit_test(a_scoring_graph_gives_the_training_graphs_logits),
         cmocka_unit_test(a_group_without_a_trained_sample_does_not_touch_its_rows),
         cmocka_unit_test(dropout_leaves_the_served_logits),

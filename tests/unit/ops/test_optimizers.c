@@ -407,7 +407,7 @@ static void adam_factors_follow_the_definition(void **state)
 static void the_sum_of_squares_of_a_row_does_not_depend_on_lanes(void **state)
 {
     (void)state;
-    for (uint32_t dim = 1; dim < 130; dim += 9) {
+    for (uint32_t dim = 1; dim < 130; dim++) {
         float g[130], partial[FR_ROW_LANES];
         fill(g, dim, dim);
         for (uint32_t lane = 0; lane < FR_ROW_LANES; lane++)

@@ -32,6 +32,7 @@ struct fr_graph_options {
     const struct fr_ops *ops;   /* NULL: fr_ops_cpu() */
     struct fr_pool *pool;       /* borrowed; NULL: no threads */
     bool scoring_only;          /* no gradients, no optimizer state; rows hold value_floats only */
+    size_t variant_bytes_max;   /* of all activations: beyond, sets of shared slots seen before go; 0: 1 GiB */
 };
 
 /* Shapes are the config loader's (fr_conf_layer.width, is_sequence). FR_E_INVALID for an optimizer in the wrong place,
@@ -50,6 +51,10 @@ struct fr_parameter {
     bool exact;    /* published as f32 whatever export.quantize says: statistics */
 };
 size_t fr_graph_parameter_count(const struct fr_graph *graph);
+/* Bytes of activations and their gradients now held. One batch has what it needs, whatever variant_bytes_max: per
+ * sample, per group and per step of a sequence the network's widths, 8 bytes a number (4 when scoring only). Packed
+ * kernels and gradients are not in it. */
+size_t fr_graph_variant_bytes(const struct fr_graph *graph);
 struct fr_parameter *fr_graph_parameters(struct fr_graph *graph);
 
 /* Forward pass as served (no dropout): logits of every task for batch->n_samples; for tasks of `prob` the logit of the

@@ -255,8 +255,26 @@ FR_HD float fr_row_tree(float *partial)
     return partial[0];
 }
 
+/* Up to 16 squares: a lane beyond them is 0, and a square plus 0 is that square, so the tree may begin at 16 lanes. Of
+ * fixed length, it stays in a vector register. */
+FR_HD float fr_row_sum_few_squares(const float *g, uint32_t dim)
+{
+    float p[16];
+    for (uint32_t i = 0; i < 16; i++)
+        p[i] = 0.0f;
+    for (uint32_t i = 0; i < dim; i++)
+        p[i] = g[i] * g[i];
+    for (uint32_t i = 0; i < 8; i++)
+        p[i] += p[i + 8];
+    for (uint32_t i = 0; i < 4; i++)
+        p[i] += p[i + 4];
+    return (p[0] + p[2]) + (p[1] + p[3]);
+}
+
 FR_HD float fr_row_sum_squares(const float *g, uint32_t dim)
 {
+    if (dim <= 16)
+        return fr_row_sum_few_squares(g, dim);
     float partial[FR_ROW_LANES];
     for (uint32_t i = 0; i < FR_ROW_LANES; i++)
         partial[i] = 0.0f;
