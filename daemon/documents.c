@@ -279,6 +279,10 @@ static void series_stream(struct fr_service *service, const struct snapshots *s)
     counter(service, "freshet_records_malformed_total", NULL, "Malformed records sent to the dead-letter topic.",
             s->ingest.malformed);
     counter(service, "freshet_records_future_total", NULL, "Records too far in the future.", s->ingest.future);
+    counter(service, "freshet_records_repeated_total", NULL, "Records that were delivered before, dropped.",
+            s->ingest.dropped_duplicates);
+    gauge(service, "freshet_ring_full_seconds", NULL,
+          "How long this process kept from reading because training was behind.", (double)s->ingest.ring_full_ns / 1e9);
     gauge(service, "freshet_lag_seconds", NULL,
           "Wall time minus Kafka timestamp of the last record polled; 0 at the end of the log.",
           (double)s->ingest.lag_ms / 1e3);

@@ -260,7 +260,7 @@ void fr_publisher_offer(struct fr_publisher *publisher, uint64_t epoch)
 {
     uint64_t before = atomic_load(&publisher->offered);
     while (before < epoch && !atomic_compare_exchange_weak(&publisher->offered, &before, epoch))
-        continue; /* the check and the durable thread may both offer */
+        continue; /* the publisher's thread, after the check, and the durable thread may both offer */
 }
 
 void fr_publisher_get_status(struct fr_publisher *publisher, struct fr_publisher_status *out)

@@ -236,7 +236,6 @@ enum fr_status fr_publisher_check(struct fr_publisher *publisher, struct fr_err 
         resume = chain.durable.journal_first - 1;
     publisher->sent = publisher->acked = publisher->highest_sent = resume;
     publisher->checked = true;
-    fr_publisher_offer(publisher, chain.durable.epoch);
     pthread_mutex_lock(&publisher->mutex);
     publisher->status.sent = publisher->status.acked = resume;
     publisher->status.problem[0] = '\0';

@@ -154,30 +154,42 @@ static void cut_round(struct fr_ingest *self)
     self->pending = FR_PENDING_NONE;
 }
 
+/* `count` more samples of the record go into the open batch; true: it is full of samples, by less than a group, which
+ * is never split. */
+static bool append_samples(struct fr_ingest *self, uint32_t count)
+{
+    struct fr_batch *batch = self->open;
+    struct fr_batch_position *entry = touch(self, self->event.partition);
+    uint32_t before = batch->n_samples;
+    fr_decode_append(self->decoder, self->staged_from, count, batch);
+    FR_CHECK(batch->n_samples == before + count);
+    entry->samples += count;
+    for (uint32_t i = before; i < batch->n_samples; i++)
+        entry->roles[batch->role[i]]++;
+    self->staged_from += count;
+    if (self->staged_from == self->staged) {
+        entry->decoded++;
+        complete(self, entry);
+    } else {
+        self->lanes[self->event.partition].next = self->event.offset;
+        self->lanes[self->event.partition].item = self->staged_from;
+    }
+    return batch->n_samples >= batch_limit(self);
+}
+
 static enum fr_status take_samples(struct fr_ingest *self)
 {
     for (;;) {
         if (!self->open)
             return FR_AGAIN;
-        struct fr_batch *batch = self->open;
-        struct fr_batch_position *entry = touch(self, self->event.partition);
-        uint32_t limit = batch_limit(self), before = batch->n_samples;
+        uint32_t limit = batch_limit(self), before = self->open->n_samples;
         FR_CHECK(before < limit);
         uint32_t count = fr_decode_take(self->decoder, self->staged_from, limit - before);
-        fr_decode_append(self->decoder, self->staged_from, count, batch);
-        FR_CHECK(batch->n_samples == before + count);
-        entry->samples += count;
-        for (uint32_t i = before; i < batch->n_samples; i++)
-            entry->roles[batch->role[i]]++;
-        self->staged_from += count;
-        if (self->staged_from == self->staged) {
-            entry->decoded++;
-            complete(self, entry);
-        } else {
-            self->lanes[self->event.partition].next = self->event.offset;
-            self->lanes[self->event.partition].item = self->staged_from;
-        }
-        if (batch->n_samples >= limit) { /* by less than a group, which is never split */
+        count = fr_decode_fit(self->decoder, self->staged_from, count, self->open);
+        bool full = count == 0 && self->staged_from < self->staged; /* of ids */
+        if (!full)
+            full = append_samples(self, count);
+        if (full) {
             cut_round(self);
             fr_assembly_close(self);
         }

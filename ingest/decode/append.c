@@ -288,6 +288,37 @@ static uint32_t group_of(const struct fr_staging *staging, uint32_t sample)
     return low;
 }
 
+static uint64_t column_ids(const struct fr_staging *staging, const struct fr_stage_column *column, uint32_t from,
+                           uint32_t to)
+{
+    const struct fr_stage_part *own = &column->own, *shared = &column->shared;
+    uint64_t ids = own->n_entries ? own->begin[fr_stage_first(own, to)] - own->begin[fr_stage_first(own, from)] : 0;
+    if (!shared->n_entries)
+        return ids;
+    for (uint32_t k = fr_stage_first(shared, group_of(staging, from)); k < shared->n_entries; k++) {
+        const uint32_t *begin = staging->group_begin + shared->at[k];
+        if (begin[0] >= to)
+            break;
+        ids += (uint64_t)(begin[1] - begin[0]) * (shared->begin[k + 1] - shared->begin[k]);
+    }
+    return ids;
+}
+
+uint64_t fr_staging_ids(const struct fr_staging *staging, uint32_t from, uint32_t count)
+{
+    uint64_t ids = 0;
+    for (uint32_t s = 0; s < staging->n_slots; s++) {
+        const struct fr_stage_column *column = &staging->columns[s];
+        if (column->kind == FR_SLOT_DENSE)
+            continue;
+        if (count == staging->n_samples)
+            ids += column->own.n_keys + column->expanded;
+        else
+            ids += column_ids(staging, column, from, from + count);
+    }
+    return ids;
+}
+
 void fr_staging_append(const struct fr_staging *staging, uint32_t from, uint32_t count, struct fr_batch *batch)
 {
     FR_CHECK(from <= staging->n_samples && count <= staging->n_samples - from);
@@ -305,6 +336,7 @@ void fr_staging_append(const struct fr_staging *staging, uint32_t from, uint32_t
     range.group_end = group_of(staging, from + count - 1) + 1;
     FR_CHECK(staging->group_begin[range.group_end] == from + count); /* groups are whole */
     range.grouped = range.group_end - range.group < count;
+    batch->ids += fr_staging_ids(staging, from, count);
     uint32_t at = batch->n_samples, groups_at = batch->n_groups;
     FR_CHECK(count < UINT32_MAX - at);
     fr_batch_reserve(batch, at + count);

@@ -63,6 +63,7 @@ void fr_batch_clear(struct fr_batch *batch)
             batch->columns[s].begin[0] = 0;
     }
     batch->served = NULL;
+    batch->ids = 0;
     batch->n_positions = 0;
     batch->dead_sequence = 0;
     batch->kafka_t_max_ms = 0;

@@ -8,7 +8,8 @@
 
 enum { LABELS_ALL = -1 };
 
-static const int64_t SECONDS_MAX = 100000000000; /* 10^11: as ms March 1973, as seconds the year 5138 */
+static const int64_t SECONDS_MAX = 100000000000;         /* 10^11: as ms March 1973, as seconds the year 5138 */
+static const int64_t MICROSECONDS_MIN = 100000000000000; /* 10^14: as ms the year 5138, as microseconds March 1973 */
 
 enum fr_status fr_decode_member(struct fr_decoder *d, bool tasks, uint32_t *seen, uint32_t *found)
 {
@@ -149,6 +150,9 @@ enum fr_status fr_decode_event_time(struct fr_decoder *d, int64_t t_ms)
         return fr_decode_fail(d, FR_E_INVALID, "event time is not above 0");
     if (t_ms < SECONDS_MAX)
         return fr_decode_fail(d, FR_E_INVALID, "%lld is seconds, not ms", (long long)t_ms);
+    if (d->timestamp_ms <= 0 &&
+        t_ms >= MICROSECONDS_MIN) /* lines of files: no future_max keeps it from the watermark */
+        return fr_decode_fail(d, FR_E_INVALID, "%lld is micro- or nanoseconds, not ms", (long long)t_ms);
     if (d->scoring || d->timestamp_ms <= 0 || t_ms <= d->timestamp_ms)
         return FR_OK;
     int64_t ahead = t_ms - d->timestamp_ms; /* both above 0: no overflow */

@@ -17,6 +17,10 @@ enum {
     /* Ids of one slot that a record may come to when its groups' shared values are copied to their samples (as happens
      * when another group has values of its own): 512 MiB of keys. */
     FR_EXPANDED_MAX = 1 << 26,
+    /* Ids of a batch, were every sample to have its own: a batch's size times the first, and not below the second. The
+     * store's plan needs some 250 bytes an id. */
+    FR_IDS_PER_SAMPLE = 1024,
+    FR_BATCH_IDS_MIN = 1 << 20,
 };
 
 /* Keys of an envelope. */

@@ -108,6 +108,9 @@ static inline float *fr_stage_dense(struct fr_stage_part *part, uint32_t dim)
 /* First entry whose sample or group is >= `at`. */
 uint32_t fr_stage_first(const struct fr_stage_part *part, uint32_t at);
 
+/* Ids of samples [from, from + count), whole groups, with those of their groups' shared parts each. */
+uint64_t fr_staging_ids(const struct fr_staging *staging, uint32_t from, uint32_t count);
+
 /* Copies samples [from, from + count) of the staging behind those of the batch. */
 void fr_staging_append(const struct fr_staging *staging, uint32_t from, uint32_t count, struct fr_batch *batch);
 

@@ -4,45 +4,92 @@ Each kill comes after at least one new durable epoch; at least three leave epoch
 After each kill nothing beyond the HWM may be on the topic, and what is there must be byte by byte what an uninterrupted run published. At the end:
 the private hash equals that of the uninterrupted run, delta records of both runs are equal epoch by epoch, no (p, tl, e, i) has two contents on the raw
 topic, every sample is counted once (a feature of its own), and a replica verifies. Some samples have a weight that makes their batch's gradients overflow: single
-batches are quarantined (their samples are counted as that, and nowhere else), and two stretches of them hold publishing for a while.
+batches are quarantined (their samples are counted as that, and nowhere else), and stretches of them hold publishing for a while. Records have every form,
+the first come from files, the others from two topics, and some are so long that epochs end, and at least one kill finds the state, inside a record.
 
     python3 tests/fault/kill_loop.py [--seed S] [--freshetd PROGRAM]
 
 The kills come from tests/fault/kill_shim.c, which is preloaded; the product has no failpoints.
 """
 import argparse
+import math
 import pathlib
 import random
 import re
 import signal
+import struct
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "interop"))
+import confluent_kafka  # noqa: E402
+import confluent_kafka.admin  # noqa: E402
 import delta  # noqa: E402
 import harness  # noqa: E402
+import samples  # noqa: E402
 from harness import *  # noqa: E402,F403
 
 SAMPLES = 60000
-PARTITIONS = 3
-UNACKED_KILLS, FOLD_KILLS = 3, 2
-BROKEN = {*range(5000, SAMPLES, 12000), *range(18000, 19500, 60), *range(42000, 44000, 60)}
+PARTITIONS = 3  # of the delta topic
+TOPICS = {"kill": 3, "kill-too": 1}
+FILES, FILE_RECORDS = 2, 60
+BULKS, BULK_SAMPLES, BULK_STEP = 20, 150000, 1000  # blocks that are cut twice: a lockstep batch has at most 65536 samples
+UNACKED_KILLS, FOLD_KILLS, ITEM_KILLS = 3, 2, 1
+BROKEN = {*range(11000, SAMPLES, 12000), *range(18000, 19500, 60), *range(42000, 44000, 60)}
 
 
-def write_samples(path, seed):
-    """Zipf-like users and items, a feature per sample, planted weights; JSON lines."""
-    rng = random.Random(seed)
-    bias = {}
-    with open(path, "w") as file:
-        for i in range(SAMPLES):
-            user, item = int(rng.paretovariate(0.6)) % 5000, int(rng.paretovariate(0.7)) % 800
-            history = [int(rng.paretovariate(0.7)) % 800 for _ in range(rng.randrange(0, 10))]
-            score = bias.setdefault(("u", user), rng.gauss(0, 1)) + bias.setdefault(("i", item), rng.gauss(0, 1))
-            sample = {"t": 1700000000000 + i * 200, "y": {"click": int(rng.random() < 1 / (1 + 2.718 ** -score))},
-                      "f": {"sample": i, "user_id": user, "item_id": f"i{item}", "history": [f"i{h}" for h in history], "price": rng.random() * 20, "age": 40 + 12 * rng.gauss(0, 1)}}
-            if i in BROKEN:
-                sample["w"] = 3e38
-            file.write(json.dumps(sample) + "\n")
+class Stream:
+    """Zipf-like users and items, a feature per sample, planted weights; in records of every form."""
+
+    def __init__(self, seed):
+        self.rng, self.bias, self.count = random.Random(seed), {}, 0
+
+    def zipf(self, shape, most):
+        return int(self.rng.paretovariate(shape)) % most
+
+    def item(self, user):
+        rng, i, item = self.rng, self.count, self.zipf(0.7, 800)
+        self.count += 1
+        score = self.bias.setdefault(("u", user), rng.gauss(0, 1)) + self.bias.setdefault(("i", item), rng.gauss(0, 1))
+        sample = {"t": 1700000000000 + i * 200, "y": {"click": int(rng.random() < 1 / (1 + 2.718 ** -score))},
+                  "f": {"sample": i, "item_id": f"i{item}", "price": rng.random() * 20}}
+        if rng.random() < 0.5:
+            sample["p"] = {"click": rng.random()}
+        if i in BROKEN:
+            sample["w"] = 3e38
+        return sample
+
+    def group(self, size, plain, own_histories):
+        rng, user = self.rng, self.zipf(0.6, 5000)
+        shared = {"user_id": user, "age": 40 + 12 * rng.gauss(0, 1)}
+        items = [self.item(user) for _ in range(size)]
+        histories = [[f"i{self.zipf(0.7, 800)}" for _ in range(rng.randrange(10))] for _ in items]
+        if own_histories:
+            for item, history in zip(items, histories):
+                item["f"]["history"] = history
+        else:
+            shared["history"] = histories[0]
+        if not plain:
+            return {"shared": shared, "items": items}
+        return {"shared": {}, "items": [{**item, "f": {**shared, **item["f"]}} for item in items]}
+
+    def record(self, codec):
+        """A slot is in one place throughout a record; in some the history is not shared."""
+        rng = self.rng
+        form = rng.choice([form for form in samples.FORMS if form != "packed" or codec == "msgpack"])
+        plain, own_histories = form == "sample" or rng.random() < 0.2, rng.random() < 0.2
+        sizes = [1 if plain else rng.randrange(1, 13) for _ in range(1 if form in ("sample", "group") else rng.randrange(1, 5))]
+        groups = [self.group(size, plain, own_histories) for size in sizes]
+        return next(samples.records(groups, form, codec, len(groups), ("price", "age")))
+
+    def bulk(self):
+        """Many samples in one record; one of BULK_STEP has a label and a feature, the others are masked."""
+        t, features, clicks = 1700000000000 + self.count * 200, [None] * BULK_SAMPLES, [math.nan] * BULK_SAMPLES
+        for at in range(0, BULK_SAMPLES, BULK_STEP):
+            features[at], clicks[at] = self.count, float(self.rng.random() < 0.3)
+            self.count += 1
+        y = struct.pack(f"<{BULK_SAMPLES}f", *clicks)
+        return samples.encode({"n": BULK_SAMPLES, "cols": {"sample": features}, "y": {"click": {"b": y}}, "t": t}, "msgpack")
 
 
 def kill_points(rng):
@@ -80,14 +127,32 @@ class Test:
         self.work, self.kafka, self.program = work, kafka, arguments.freshetd
         self.rng = random.Random(arguments.seed)
         self.shim = str(harness.BUILD / "tests/fault/libkill_shim.so")
-        samples = work.path / "samples.jsonl"
-        write_samples(samples, arguments.seed)
-        tool("produce", "--brokers", kafka.address, "--topic", "kill", "--file", samples, "--partitions", PARTITIONS)
+        self.files = [work.path / f"before{number}.jsonl" for number in range(FILES)]
+        self.produce(Stream(arguments.seed))
+
+    def produce(self, stream):
+        for path in self.files:
+            path.write_bytes(b"\n".join(stream.record("json") for _ in range(FILE_RECORDS)))
+        admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": self.kafka.address})
+        for future in admin.create_topics([confluent_kafka.admin.NewTopic(topic, n, 1) for topic, n in TOPICS.items()]).values():
+            future.result(30)
+        places = [(topic, partition) for topic, n in TOPICS.items() for partition in range(n)]
+        producer = confluent_kafka.Producer({"bootstrap.servers": self.kafka.address, "linger.ms": 5})
+        number = 0
+        while stream.count < SAMPLES:
+            bulk = number % 37 == 36 and number < 37 * BULKS  # about one in a round of lockstep, and in another partition each time
+            topic, partition = places[number % len(places)]
+            producer.produce(topic, stream.bulk() if bulk else stream.record("msgpack"), partition=partition)
+            producer.poll(0)
+            number += 1
+        assert producer.flush(60) == 0
+        self.n_samples = stream.count
 
     def run(self, name, env=None):
         """Starts a run: topic <name>.delta, state <name>; all else is equal."""
         return self.work.daemon(SOURCE / "tests/fault/kill.yaml", self.work.path / f"{name}.log",
-                                [f"ingest.brokers={self.kafka.address}", f"state_dir={self.work.path / name}", f"export.topic={name}.delta"],
+                                [f"ingest.brokers={self.kafka.address}", f"state_dir={self.work.path / name}", f"export.topic={name}.delta",
+                                 f"ingest.files=[{', '.join(map(str, self.files))}]"],
                                 env=env, wait_http=False, program=self.program)
 
     def facts(self):
@@ -96,45 +161,55 @@ class Test:
         return [int(re.search(rf"\b{name}=(\d+)", text).group(1)) for name in ("epoch", "folded", "acked")]
 
     def kills(self, whole):
-        unpublished_kills = fold_kills = last = 0
+        unpublished_kills = fold_kills = item_kills = last = 0
         for number, (point, count) in enumerate(kill_points(self.rng), 1):
             name = f"kill {number} at {point} after {count}"
             daemon = self.run("killed", {"LD_PRELOAD": self.shim, "FRESHET_KILL": f"{point}:{count}"})
             daemon.expect_exit(-signal.SIGKILL, 120)
             epoch, folded, acked = self.facts()
             topic = Topic(self.kafka.address, "killed.delta")
-            print(f"{name}: epoch {epoch} unacked {epoch - acked} ({epoch - topic.complete} not on the topic) unfolded {epoch - folded}", flush=True)
+            item = max((position["item"] for position in self.positions(self.private_dump("killed")[1])), default=0)
+            print(f"{name}: epoch {epoch} unacked {epoch - acked} ({epoch - topic.complete} not on the topic) unfolded {epoch - folded} item {item}", flush=True)
             assert topic.newest <= epoch, f"{name}: epoch {topic.newest} is on the delta topic, the last durable one is {epoch}"
             topic.expect_part_of(whole)
             assert epoch > last, f"{name}: no new durable epoch before it"
             assert point != "hwm_synced" or topic.complete < epoch, f"{name}: the epoch was published before the HWM was synced"
             unpublished_kills += topic.complete < epoch
             fold_kills += point.startswith("fold")
+            item_kills += item > 0
             last = epoch
-        assert unpublished_kills >= UNACKED_KILLS and fold_kills >= FOLD_KILLS, f"{unpublished_kills} kills with unacknowledged epochs, {fold_kills} in a fold"
+        assert unpublished_kills >= UNACKED_KILLS and fold_kills >= FOLD_KILLS and item_kills >= ITEM_KILLS, \
+            f"{unpublished_kills} kills with unacknowledged epochs, {fold_kills} in a fold, {item_kills} inside a record"
 
     def private_dump(self, name):
         lines = tool("dump", "--state-dir", self.work.path / name, "--private")[1].splitlines()
         return json.loads(lines[-1])["hash"], lines
 
+    @staticmethod
+    def positions(lines):
+        return [row["position"] for row in map(json.loads, lines[-64:]) if "position" in row]
+
     def check_ledger(self, lines):
-        counts, quarantined = {}, 0
+        counts = {}
         for line in lines:
-            row = json.loads(line)
-            if row.get("table") == "ledger":
+            if line.startswith('{"table":"ledger"'):
+                row = json.loads(line)
                 counts[row["key"]] = row["show"]
-            quarantined += row.get("position", {}).get("quarantined", 0)
+        positions = self.positions(lines)
+        trained, quarantined, masked, refused = (sum(position[name] for position in positions) for name in ("trained", "quarantined", "masked", "dead_lettered"))
         wrong = [key for key, count in counts.items() if count != 1]
-        assert len(counts) + quarantined == SAMPLES and not wrong, \
-            f"{len(counts)} of {SAMPLES} samples in the ledger, {quarantined} quarantined, {len(wrong)} not counted once"
-        assert len(BROKEN) < quarantined < SAMPLES / 4, f"{quarantined} samples quarantined"
+        assert refused == 0, f"{refused} records are malformed"
+        assert masked == BULKS * BULK_SAMPLES * (BULK_STEP - 1) // BULK_STEP, f"{masked} samples masked"
+        assert not wrong and len(counts) == trained and trained + quarantined == self.n_samples, \
+            f"{len(counts)} of {self.n_samples} samples in the ledger, {trained} trained, {quarantined} quarantined, {len(wrong)} not counted once"
+        assert len(BROKEN) < quarantined < self.n_samples / 3, f"{quarantined} samples quarantined"
         return quarantined
 
     def all(self):
         daemon = self.run("whole")
         daemon.expect_exit(0, 120)
-        for event in ("publishing_held", "publishing_resumed"):
-            assert daemon.log().count(f"event={event}") == 2, f"{event}: not as often as the stream has stretches of broken samples"
+        held, resumed = (daemon.log().count(f"event=publishing_{event}") for event in ("held", "resumed"))
+        assert held == resumed >= 2, f"held {held} times, resumed {resumed} times: the stream has two stretches of broken samples"
         whole = Topic(self.kafka.address, "whole.delta")
         self.kills(whole)
         self.run("killed").expect_exit(0, 120)
@@ -150,7 +225,7 @@ class Test:
         assert code == 0 and verdict.startswith("verified:"), f"verify: exit {code}, {verdict}"
         print(verdict)
         print(f"private hash {whole_hash}; {len(killed.contents)} delta records equal, {killed.records - len(killed.contents)} of them sent again; "
-              f"{SAMPLES - quarantined} samples counted once, {quarantined} quarantined")
+              f"{self.n_samples - quarantined} samples counted once, {quarantined} quarantined")
 
 
 def main():

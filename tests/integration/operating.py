@@ -245,6 +245,9 @@ class Cases:
 
         daemon = self.daemon("numbers")
         wait_until(lambda: [r for r in daemon.json("/healthz").get("reasons", []) if r.startswith("numbers: ")], 60, "a restart does not end the hold")
+        wait_until(lambda: daemon.get("/readyz")[0] == 200, 60, "ready")  # the delta topic was checked before
+        status = daemon.json("/status")
+        assert status["held"] != "" and status["durable"] > status["publishable"] == status["acked"], f"held epochs were published by the restart: {status}"
         produce(self.kafka.address, "numbers", 897, 192)
         wait_until(lambda: trained(daemon) == 833 and (lambda s: s["acked"] >= s["durable"])(daemon.json("/status")), 60, "the backlog is published")
         assert daemon.json("/healthz")["reasons"] == [], daemon.json("/healthz")

@@ -42,7 +42,8 @@ void fr_publisher_free(struct fr_publisher *publisher);
  * answer such questions (embedded) is used with a warning. Reads the newest record of every partition: it must be of
  * our model, and its (timeline, epoch, digest) must be an epoch of our chain <= the durable one, else FR_E_MISMATCH:
  * foreign topic, second writer, or a copy of the state directory; says the remedy. Sets where resending begins: after
- * the newest epoch that every partition's commit shows complete, or acked + 1 where the journal no longer knows. */
+ * the newest epoch that every partition's commit shows complete, or acked + 1 where the journal no longer knows. Offers
+ * nothing: epochs may be held back. */
 enum fr_status fr_publisher_check(struct fr_publisher *publisher, struct fr_err *err) FR_MUST_CHECK;
 
 /* Before any check succeeded: FR_E_STATE. One turn: sends as many waiting durable epochs as fit in flight, serves

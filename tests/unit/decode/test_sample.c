@@ -175,13 +175,26 @@ static void event_time_defaults_to_the_kafka_timestamp(void **state)
     assert_true(f->batch->t_ms[2] == TIMESTAMP_MS + 3600000); /* exactly future_max ahead */
 }
 
-static void without_a_kafka_timestamp_t_is_not_limited(void **state)
+static void without_a_kafka_timestamp_t_is_limited_by_its_unit_only(void **state)
 {
     struct fixture *f = *state;
-    static const char text[] = "{\"f\":{},\"y\":{},\"t\":9000000000000}";
-    struct fr_record record = {text, sizeof(text) - 1, -1};
-    uint32_t n;
-    assert_int_equal(fr_decode_record(f->decoder, &record, &n, &f->reason), FR_OK);
+    static const struct {
+        const char *text, *reason;
+    } cases[] = {
+        {"{\"f\":{},\"y\":{},\"t\":9000000000000}", NULL},
+        {"{\"f\":{},\"y\":{},\"t\":99999999999999}", NULL},
+        {"{\"f\":{},\"y\":{},\"t\":100000000000000}", "$.t: 100000000000000 is micro- or nanoseconds, not ms"},
+        {"{\"shared\":{},\"items\":[{\"f\":{},\"y\":{}}],\"t\":1700000000000000}",
+         "$.t: 1700000000000000 is micro- or nanoseconds, not ms"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct fr_record record = {cases[i].text, strlen(cases[i].text), -1};
+        uint32_t n;
+        enum fr_status status = fr_decode_record(f->decoder, &record, &n, &f->reason);
+        assert_int_equal(status, cases[i].reason ? FR_E_INVALID : FR_OK);
+        if (cases[i].reason)
+            assert_string_equal(f->reason, cases[i].reason);
+    }
 }
 
 static void keep_rates_and_served_scores_are_kept(void **state)
@@ -367,7 +380,7 @@ int main(void)
         CASE(use_decides_the_role_of_a_labelled_sample),
         CASE(weights_are_one_for_all_labels_or_one_each),
         CASE(event_time_defaults_to_the_kafka_timestamp),
-        CASE(without_a_kafka_timestamp_t_is_not_limited),
+        CASE(without_a_kafka_timestamp_t_is_limited_by_its_unit_only),
         CASE(keep_rates_and_served_scores_are_kept),
         CASE(served_scores_survive_growth),
         CASE(an_id_is_any_value_and_ignored),

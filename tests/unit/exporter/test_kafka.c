@@ -73,7 +73,7 @@ static struct fr_publisher *make_publisher(struct fixture *f, const char *topic,
     return publisher;
 }
 
-static void check_ok(struct fr_publisher *publisher)
+static void check_ok(struct fixture *f, struct fr_publisher *publisher)
 {
     struct fr_err err = {0};
     enum fr_status status = FR_E_UNAVAILABLE;
@@ -82,6 +82,9 @@ static void check_ok(struct fr_publisher *publisher)
     if (status != FR_OK)
         print_error("%s\n", err.text);
     assert_int_equal(status, FR_OK);
+    struct fr_durable_status durable;
+    fr_durable_get_status(f->durable, &durable);
+    fr_publisher_offer(publisher, durable.epoch);
 }
 
 static void step_until(struct fr_publisher *publisher, uint64_t acked)
@@ -110,12 +113,12 @@ static void a_missing_topic_is_created_filled_and_resumed(void **state)
     for (int i = 0; i < 20; i++) /* cut "years ago": the broker would delete by timestamp */
         assert_int_equal(fixture_append(&f, 500, 1600000000000, &err), FR_OK);
     publisher = make_publisher(&f, topic, true);
-    check_ok(publisher);
+    check_ok(&f, publisher);
     step_until(publisher, 20);
     fr_publisher_free(publisher);
     assert_int_equal(fixture_append(&f, 10, 1600000000000, &err), FR_OK);
     publisher = make_publisher(&f, topic, true);
-    check_ok(publisher);
+    check_ok(&f, publisher);
     struct fr_publisher_status status;
     fr_publisher_get_status(publisher, &status);
     assert_int_equal(status.acked, 20);
@@ -156,7 +159,7 @@ static void transaction_markers_and_aborted_records_behind_our_newest_are_walked
     assert_int_equal(fixture_open(&f, "ctr"), FR_OK);
     assert_int_equal(fixture_append(&f, 50, 1, &err), FR_OK);
     struct fr_publisher *publisher = make_publisher(&f, topic, true);
-    check_ok(publisher);
+    check_ok(&f, publisher);
     step_until(publisher, 1);
     fr_publisher_free(publisher);
 
@@ -174,7 +177,7 @@ static void transaction_markers_and_aborted_records_behind_our_newest_are_walked
     }
     rd_kafka_destroy(other);
     publisher = make_publisher(&f, topic, true);
-    check_ok(publisher);
+    check_ok(&f, publisher);
     struct fr_publisher_status status;
     fr_publisher_get_status(publisher, &status);
     assert_int_equal(status.acked, 1);

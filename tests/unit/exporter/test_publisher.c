@@ -64,13 +64,21 @@ static struct fr_publisher *make_publisher(struct fixture *f, const char *topic)
     return publisher;
 }
 
-static void check_ok(struct fr_publisher *publisher)
+static uint64_t durable_epoch(struct fixture *f)
+{
+    struct fr_durable_status durable;
+    fr_durable_get_status(f->durable, &durable);
+    return durable.epoch;
+}
+
+static void check_ok(struct fixture *f, struct fr_publisher *publisher)
 {
     struct fr_err err = {0};
     enum fr_status status = fr_publisher_check(publisher, &err);
     if (status != FR_OK)
         print_error("%s\n", err.text);
     assert_int_equal(status, FR_OK);
+    fr_publisher_offer(publisher, durable_epoch(f)); /* as the daemon does when nothing is held back */
 }
 
 static struct fr_publisher_status step_until(struct fr_publisher *publisher, uint64_t acked)
@@ -204,7 +212,7 @@ static void durable_epochs_arrive_whole_in_order_and_byte_for_byte(void **state)
     append(&f, 10);
     append(&f, 0);
     struct fr_publisher *publisher = make_publisher(&f, topic);
-    check_ok(publisher);
+    check_ok(&f, publisher);
     struct fr_publisher_status status = step_until(publisher, 3);
     assert_int_equal(status.in_flight_bytes, 0);
     assert_int_equal(status.offered, 3);
@@ -230,7 +238,7 @@ static void nothing_beyond_the_offered_epoch_is_sent(void **state)
     assert_int_equal(fixture_open(&f, "ctr"), FR_OK);
     append(&f, 3);
     struct fr_publisher *publisher = make_publisher(&f, topic);
-    check_ok(publisher);
+    check_ok(&f, publisher);
     append(&f, 3); /* appended, not offered */
     step_until(publisher, 1);
     for (int i = 0; i < 4; i++)
@@ -288,12 +296,12 @@ static void a_restart_resumes_behind_what_every_partition_shows_complete(void **
     append(&f, 20);
     append(&f, 20);
     struct fr_publisher *publisher = make_publisher(&f, topic);
-    check_ok(publisher);
+    check_ok(&f, publisher);
     step_until(publisher, 2);
     fr_publisher_free(publisher);
     append(&f, 20);
     publisher = make_publisher(&f, topic);
-    check_ok(publisher);
+    check_ok(&f, publisher);
     struct fr_publisher_status status;
     fr_publisher_get_status(publisher, &status);
     assert_int_equal(status.acked, 2);
@@ -336,7 +344,7 @@ static void an_epoch_cut_off_in_the_middle_is_sent_again_from_its_first_piece(vo
     assert_int_equal(fixture_open(&f, "ctr"), FR_OK);
     append(&f, 20);
     struct fr_publisher *publisher = make_publisher(&f, topic);
-    check_ok(publisher);
+    check_ok(&f, publisher);
     step_until(publisher, 1);
     fr_publisher_free(publisher);
     append(&f, 2000);
@@ -348,7 +356,7 @@ static void an_epoch_cut_off_in_the_middle_is_sent_again_from_its_first_piece(vo
     struct partial partial = {topic, 2};
     assert_int_equal(fr_delta_of_epoch(&f.settings, &epoch, produce_partial, &partial, &saturated, NULL), FR_OK);
     publisher = make_publisher(&f, topic);
-    check_ok(publisher);
+    check_ok(&f, publisher);
     struct fr_publisher_status status;
     fr_publisher_get_status(publisher, &status);
     assert_int_equal(status.acked, 1);
@@ -384,7 +392,7 @@ static void topics_with_another_history_are_refused_with_a_remedy(void **state)
     append(&f, 20);
     append(&f, 20);
     struct fr_publisher *publisher = make_publisher(&f, topic);
-    check_ok(publisher);
+    check_ok(&f, publisher);
     step_until(publisher, 2);
     fr_publisher_free(publisher);
 
@@ -440,7 +448,7 @@ static void an_emptied_topic_is_counted_as_loss_and_filled_from_the_journal(void
     append(&f, 20);
     assert_int_equal(fr_durable_acknowledge(f.durable, 2, &err), FR_OK);
     struct fr_publisher *publisher = make_publisher(&f, topic);
-    check_ok(publisher);
+    check_ok(&f, publisher);
     struct fr_publisher_status status;
     fr_publisher_get_status(publisher, &status);
     assert_int_equal(status.lost_partitions, 2);
@@ -462,7 +470,7 @@ static void a_refused_record_restarts_the_producer_and_everything_arrives(void *
     append(&f, 2000);
     append(&f, 20);
     struct fr_publisher *publisher = make_publisher(&f, topic);
-    check_ok(publisher);
+    check_ok(&f, publisher);
     rd_kafka_mock_push_request_errors(cluster, PRODUCE_API_KEY, 2, RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE,
                                       RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE);
     struct fr_publisher_status status = step_until(publisher, 2);
@@ -494,7 +502,7 @@ static void a_broker_that_goes_away_is_a_problem_until_it_returns(void **state)
     assert_int_equal(fixture_open(&f, "ctr"), FR_OK);
     append(&f, 20);
     struct fr_publisher *publisher = make_publisher(&f, topic);
-    check_ok(publisher);
+    check_ok(&f, publisher);
     step_until(publisher, 1);
     assert_int_equal(rd_kafka_mock_broker_set_down(cluster, 1), 0);
     append(&f, 20);
@@ -526,7 +534,7 @@ static void unreachable_brokers_are_unavailable(void **state)
     struct fr_err err = {0};
     assert_int_equal(fr_publisher_check(publisher, &err), FR_E_UNAVAILABLE);
     assert_int_equal(rd_kafka_mock_broker_set_up(cluster, 1), 0);
-    check_ok(publisher);
+    check_ok(&f, publisher);
     fr_publisher_free(publisher);
     fixture_close(&f);
 }

@@ -68,12 +68,60 @@ static void a_group_larger_than_the_batch_is_one_batch(void **state)
     service_free(s);
 }
 
+/* A record: a group whose `samples` samples share `ids` ids, or have one each. */
+static void append_wide(struct fake_log *log, int samples, int ids)
+{
+    struct log_partition *p = &log->partitions[0];
+    struct fr_buffer text = {0};
+    fr_buffer_printf(&text, "{\"shared\":{");
+    for (int i = 0; i < ids; i++)
+        fr_buffer_printf(&text, i ? ",%d" : "\"user_id\":[%d", i);
+    fr_buffer_printf(&text, ids ? "]},\"items\":[" : "},\"items\":[");
+    for (int i = 0; i < samples; i++, log->made++)
+        fr_buffer_printf(&text, "%s{\"t\":%lld,\"f\":{%s},\"y\":[1]}", i ? "," : "", T0 + (long long)log->made,
+                         ids ? "" : "\"user_id\":7");
+    fr_buffer_printf(&text, "]}");
+    fr_put_u8(&text, 0);
+    assert_true(p->n < LOG_RECORDS);
+    p->records[p->n++] = (struct log_record){p->high++, T0 + 3600000, (char *)text.data};
+    p->available = p->n;
+}
+
+static const int wide[][2] = {{2, 0}, {1500, 1000}, {2, 0}, {1500, 1000}}; /* samples, shared ids */
+
+/* Beside samples with values of their own the shared ones would be written out, 1,500,000 ids: each such record gets a
+ * batch of its own, and the same ones after a restart. */
+static void shared_ids_are_not_written_out_beyond_the_bound_of_a_batch(void **state)
+{
+    (void)state;
+    for (int lockstep = 0; lockstep < 2; lockstep++)
+        for (uint32_t killed = 0; killed < 4; killed++) {
+            struct service *s = service_new(lockstep ? ", lockstep: {records: 4}" : "", 1);
+            for (size_t i = 0; i < FR_ARRAY_LEN(wide); i++)
+                append_wide(&s->log, wide[i][0], wide[i][1]);
+            assert_int_equal(service_start(s, false), FR_OK);
+            while (killed > 0 && s->n_batches < killed)
+                assert_true(service_step(s, 1) >= 0);
+            if (killed > 0) {
+                service_kill(s);
+                assert_int_equal(service_start(s, false), FR_OK);
+            }
+            service_run(s);
+            assert_int_equal(s->dead.n, 0);
+            for (size_t i = 0; i < FR_ARRAY_LEN(wide); i++)
+                assert_int_equal(s->sizes[i], wide[i][0]);
+            assert_int_equal(s->positions.partitions[0].samples, 3004);
+            service_free(s);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_batch_ends_between_groups),
         cmocka_unit_test(a_restart_between_groups_gives_the_same_batches),
         cmocka_unit_test(a_group_larger_than_the_batch_is_one_batch),
+        cmocka_unit_test(shared_ids_are_not_written_out_beyond_the_bound_of_a_batch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,6 +69,7 @@ struct fr_batch {
     uint32_t n_labels, n_tasks;
     uint32_t n_slots;
     struct fr_column *columns; /* [n_slots] in config order */
+    uint64_t ids; /* of all columns, were every sample to have its own: what shared ones come to when expanded */
     uint32_t n_positions;
     uint32_t capacity_positions;
     struct fr_batch_position *positions;

@@ -15,8 +15,8 @@ struct fr_decoder;
 struct fr_record {
     const void *value;
     size_t size;
-    int64_t timestamp_ms; /* Kafka's; default event time; limit for future_max. <= 0: none (then `t` is needed and
-                             unlimited) */
+    int64_t timestamp_ms; /* Kafka's; default event time; limit for future_max. <= 0: none (then `t` is needed, and
+                             from 10^14 on refused as micro- or nanoseconds) */
 };
 
 /* Borrows the conf until fr_decoder_free. ingest.record_max, max_ids and max_len of 0 mean their documented defaults.
@@ -37,6 +37,10 @@ bool fr_decoder_refused_future(const struct fr_decoder *decoder);
 /* How many items from `from` on fill a batch that has room for `room` >= 1 more samples: whole groups; the last one may
  * exceed the room. */
 uint32_t fr_decode_take(const struct fr_decoder *decoder, uint32_t from, uint32_t room);
+/* Of those items, the whole groups whose ids the batch has room for, so that what one record asks of memory does not
+ * depend on the records beside it; 0: none, the batch is full. An empty batch always takes a group: alone it is not
+ * expanded. */
+uint32_t fr_decode_fit(const struct fr_decoder *decoder, uint32_t from, uint32_t count, const struct fr_batch *batch);
 /* Appends items [from, from + count) of the staged record to the batch (several calls may split it between batches,
  * where fr_decode_take says; a `from` inside a group, after a restart of another version, takes the rest of that
  * group). Counters for unknown slots etc. go to the batch that takes item 0. */
