@@ -128,10 +128,8 @@ static void put_ingest(const struct snapshots *s, struct fr_buffer *out)
                      s->ingest.at_end ? "true" : "false", s->ingest.connected ? "true" : "false");
     fr_buffer_json_text(out, s->ingest.problem);
     fr_buffer_printf(out,
-                     "},\"ignored\":{\"unknown_slots\":%" PRIu64 ",\"x_keys\":%" PRIu64 ",\"excess_ids\":%" PRIu64
-                     ",\"unused_fields\":%" PRIu64 "}",
-                     s->trainer.unknown_slots, s->trainer.unknown_extra, s->trainer.excess_ids,
-                     s->trainer.unused_fields);
+                     "},\"ignored\":{\"unknown_slots\":%" PRIu64 ",\"x_keys\":%" PRIu64 ",\"excess_ids\":%" PRIu64 "}",
+                     s->trainer.unknown_slots, s->trainer.unknown_extra, s->trainer.excess_ids);
 }
 
 static void put_outbox(const struct snapshots *s, struct fr_buffer *out)
@@ -271,8 +269,6 @@ static void series_stream(struct fr_service *service, const struct snapshots *s)
     counter(service, "freshet_extra_keys_total", NULL, "Envelope keys ignored: they begin with x_.",
             s->trainer.unknown_extra);
     counter(service, "freshet_excess_ids_total", NULL, "Ids ignored: over max_ids or max_len.", s->trainer.excess_ids);
-    counter(service, "freshet_unused_fields_total", NULL, "Fields ignored: known, without effect in this version.",
-            s->trainer.unused_fields);
     counter(service, "freshet_batches_total", NULL, "Batches trained in this history.", s->trainer.batches);
     counter(service, "freshet_records_total", NULL, "Records polled by this process.", s->ingest.records);
     counter(service, "freshet_record_bytes_total", NULL, "Bytes of records polled by this process.", s->ingest.bytes);

@@ -120,12 +120,17 @@ static uint64_t table_bytes(const struct fr_table *table)
     return bytes;
 }
 
-uint64_t fr_store_bytes(const struct fr_store *store)
+uint64_t fr_store_kept_bytes(const struct fr_store *store)
 {
-    uint64_t bytes = fr_plan_bytes(store->plan) + fr_cut_bytes(store->cut);
+    uint64_t bytes = 0;
     for (uint32_t t = 0; t < store->n_tables; t++)
         bytes += table_bytes(&store->tables[t]);
     return bytes;
+}
+
+uint64_t fr_store_bytes(const struct fr_store *store)
+{
+    return fr_plan_bytes(store->plan) + fr_cut_bytes(store->cut) + fr_store_kept_bytes(store);
 }
 
 void fr_store_stats(const struct fr_store *store, uint32_t table, struct fr_store_table_stats *out)

@@ -1,7 +1,7 @@
 /* The trainer's own sections and recovery from a durable state.
  *
  * Section "trainer" (little-endian): u32 version, u64 batches, samples, metrics_only, masked, quarantined_samples,
- * quarantined_batches, unknown_slots, unknown_extra, excess_ids, unused_fields, i64 watermark_ms, u8 closed, u32
+ * quarantined_batches, unknown_slots, unknown_extra, excess_ids, i64 watermark_ms, u8 closed, u32
  * quarantined_row, good_row, u8 held, u64 publishable. Anything that does not parse is FR_E_CORRUPT: a state is
  * restored whole or not at all. Owner thread (before its loop begins).
  */
@@ -9,7 +9,9 @@
 
 #include <string.h>
 
-static uint64_t *const *counter_list(struct fr_trainer *trainer, uint64_t *list[10])
+enum { COUNTERS = 9 };
+
+static uint64_t *const *counter_list(struct fr_trainer *trainer, uint64_t *list[COUNTERS])
 {
     list[0] = &trainer->batches;
     list[1] = &trainer->samples;
@@ -20,16 +22,15 @@ static uint64_t *const *counter_list(struct fr_trainer *trainer, uint64_t *list[
     list[6] = &trainer->unknown_slots;
     list[7] = &trainer->unknown_extra;
     list[8] = &trainer->excess_ids;
-    list[9] = &trainer->unused_fields;
     return list;
 }
 
 void fr_trainer_stage_section(const struct fr_trainer *trainer, struct fr_buffer *out)
 {
-    uint64_t *list[10];
+    uint64_t *list[COUNTERS];
     counter_list((struct fr_trainer *)(uintptr_t)trainer, list); /* read only here */
     fr_put_u32(out, FR_TRAINER_SECTION_VERSION);
-    for (size_t i = 0; i < 10; i++)
+    for (size_t i = 0; i < COUNTERS; i++)
         fr_put_u64(out, *list[i]);
     fr_put_u64(out, (uint64_t)trainer->watermark_ms);
     fr_put_u8(out, trainer->closed);
@@ -44,9 +45,9 @@ static enum fr_status parse_section(struct fr_trainer *trainer, const uint8_t *b
     struct fr_reader reader = {.at = bytes, .end = bytes + size};
     if (fr_take_u32(&reader) != FR_TRAINER_SECTION_VERSION)
         return FR_E_CORRUPT;
-    uint64_t *list[10];
+    uint64_t *list[COUNTERS];
     counter_list(trainer, list);
-    for (size_t i = 0; i < 10; i++)
+    for (size_t i = 0; i < COUNTERS; i++)
         *list[i] = fr_take_u64(&reader);
     trainer->watermark_ms = (int64_t)fr_take_u64(&reader);
     trainer->closed = fr_take_u8(&reader) != 0;

@@ -115,7 +115,6 @@ static void count_batch(struct fr_trainer *trainer, const struct fr_batch *batch
     trainer->unknown_slots += batch->unknown_slots;
     trainer->unknown_extra += batch->unknown_extra;
     trainer->excess_ids += batch->excess_ids;
-    trainer->unused_fields += batch->unused_fields;
     if (batch->dead_sequence > trainer->dead_sequence)
         trainer->dead_sequence = batch->dead_sequence;
     if (batch->kafka_t_max_ms > trainer->kafka_t_max_ms)
@@ -199,13 +198,14 @@ static enum fr_status apply_batch(struct fr_trainer *trainer, const struct fr_ba
 
 static bool paused(struct fr_trainer *trainer)
 {
-    bool over = fr_store_bytes(trainer->store) > trainer->conf->memory_limit;
+    uint64_t kept = fr_store_kept_bytes(trainer->store);
+    bool over = kept > trainer->conf->memory_limit;
     pthread_mutex_lock(&trainer->lock);
     if (over)
         snprintf(trainer->status.paused, sizeof(trainer->status.paused),
                  "memory_limit: tables hold %" PRIu64 " bytes of %" PRIu64
                  "; restart with a larger memory_limit (nothing expires while reading is paused)",
-                 fr_store_bytes(trainer->store), trainer->conf->memory_limit);
+                 kept, trainer->conf->memory_limit);
     else
         memcpy(trainer->status.paused, trainer->pause_reason, sizeof(trainer->status.paused));
     bool result = trainer->status.paused[0] != '\0';
@@ -311,7 +311,6 @@ void fr_trainer_publish_status(struct fr_trainer *trainer)
     status->unknown_slots = trainer->unknown_slots;
     status->unknown_extra = trainer->unknown_extra;
     status->excess_ids = trainer->excess_ids;
-    status->unused_fields = trainer->unused_fields;
     status->watermark_ms = trainer->watermark_ms;
     status->last_loss = trainer->last_loss;
     status->store_bytes = fr_store_bytes(trainer->store);

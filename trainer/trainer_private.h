@@ -21,7 +21,7 @@ struct fr_trainer {
     uint64_t timeline, epoch; /* of the last cut */
     uint64_t batches;
     uint64_t samples, metrics_only, masked, quarantined_samples, quarantined_batches;
-    uint64_t unknown_slots, unknown_extra, excess_ids, unused_fields;
+    uint64_t unknown_slots, unknown_extra, excess_ids;
     int64_t watermark_ms; /* INT64_MIN: no batch yet */
     bool closed;          /* the last epoch ended a drain and nothing followed */
     /* Batches in a row that were quarantined, or that trained something: until the other kind, and no further than

@@ -18,8 +18,8 @@ enum {
 };
 
 const char *const fr_trainer_counter_names[FR_TRAINER_COUNTERS] = {
-    "batches",       "samples",       "metrics_only", "masked",       "quarantined_samples", "quarantined_batches",
-    "unknown_slots", "unknown_extra", "excess_ids",   "unused_fields"};
+    "batches",       "samples",       "metrics_only", "masked", "quarantined_samples", "quarantined_batches",
+    "unknown_slots", "unknown_extra", "excess_ids"};
 const char *const fr_store_counter_names[FR_STORE_COUNTERS] = {
     "rows",         "pending",      "admitted",     "rejected",      "forgotten",        "unremembered",
     "expired_none", "expired_idle", "expired_weak", "expired_score", "expired_capacity", "expired_manual"};

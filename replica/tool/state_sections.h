@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "metrics/task.h"
 
-enum { FR_TRAINER_COUNTERS = 10, FR_STORE_COUNTERS = 12 };
+enum { FR_TRAINER_COUNTERS = 9, FR_STORE_COUNTERS = 12 };
 
 struct fr_trainer_section {
     uint64_t counters[FR_TRAINER_COUNTERS];

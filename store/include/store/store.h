@@ -78,7 +78,10 @@ void fr_store_slice(struct fr_store *store, uint64_t batch_number, int64_t water
 void fr_store_cut(struct fr_store *store, struct fr_stage *stage);
 /* Image bytes of the open epoch, from above. */
 uint64_t fr_store_dirty_bytes(const struct fr_store *store);
-uint64_t fr_store_bytes(const struct fr_store *store); /* index, slabs, scratch: what memory_limit bounds */
+uint64_t fr_store_bytes(const struct fr_store *store); /* index, slabs, scratch of plans and cuts */
+/* Index and slabs: what memory_limit bounds. Scratch grows to the largest batch and stays: were it counted, one batch
+ * could pause reading for ever. */
+uint64_t fr_store_kept_bytes(const struct fr_store *store);
 
 /* Recovery, before the first batch: visitor functions for fr_durable_restore; FR_E_CORRUPT when an image's size does
  * not fit the table. The section "store" comes after all images; FR_E_CORRUPT also when it names other numbers of rows

@@ -449,12 +449,12 @@ static void a_mark_of_another_format_is_refused_with_the_remedy(void **state)
     struct fr_buffer mark = scene_read(hwm);
     for (size_t slot = 0; slot < 2; slot++) {
         uint8_t *at = mark.data + slot * SLOT_DISTANCE;
-        at[8] = 2;
+        at[8] = 9;
         uint32_t crc = fr_crc32c(0, at, SLOT - 4);
         memcpy(at + SLOT - 4, &crc, 4);
     }
     scene_write(hwm, mark.data, mark.size);
-    assert_int_equal(refusal(&scene, "state format 2, this version reads format 1"), FR_E_MISMATCH);
+    assert_int_equal(refusal(&scene, "state format 9, this version reads format 2"), FR_E_MISMATCH);
     assert_int_equal(refusal(&scene, "another state_dir"), FR_E_MISMATCH);
     fr_buffer_release(&mark);
     scene_remove(scene.dir);
@@ -467,11 +467,11 @@ static void a_journal_of_another_format_is_refused_with_the_remedy(void **state)
     char journal[SCENE_PATH];
     journal_file(&scene, 1, journal);
     struct fr_buffer whole = scene_read(journal);
-    whole.data[8] = 2;
+    whole.data[8] = 9;
     uint32_t crc = fr_crc32c(0, whole.data, 24 + 4); /* file head and "head" */
     memcpy(whole.data + 28, &crc, 4);
     scene_write(journal, whole.data, whole.size);
-    assert_int_equal(refusal(&scene, "state format 2"), FR_E_MISMATCH);
+    assert_int_equal(refusal(&scene, "state format 9"), FR_E_MISMATCH);
     fr_buffer_release(&whole);
     scene_remove(scene.dir);
 }

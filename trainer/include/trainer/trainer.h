@@ -93,7 +93,7 @@ struct fr_trainer_status {
     uint64_t publishable; /* newest epoch that may be published: epoch, or an older one while held */
     bool held;            /* publishing waits for FR_QUARANTINE_ROW_MAX good batches in a row */
     uint64_t batches, samples, metrics_only, masked, quarantined_samples, quarantined_batches;
-    uint64_t unknown_slots, unknown_extra, excess_ids, unused_fields;
+    uint64_t unknown_slots, unknown_extra, excess_ids;
     int64_t watermark_ms;
     double last_loss;
     uint64_t store_bytes, dirty_bytes;
