@@ -17,9 +17,7 @@ def main():
                 file.write(json.dumps({"t": 1700000000000 + i * 100, "y": {"click": i % 3 == 0},
                                        "f": {"sample": i, "user_id": i * i % 977, "item_id": f"i{i % 131}", "history": [f"i{i % 7}"], "price": 1.5}}) + "\n")
         tool("produce", "--brokers", kafka.address, "--topic", "kill", "--file", samples, "--partitions", 2, "--pack", 16, "--form", "array")
-        config = work.path / "live.yaml"
-        text = (SOURCE / "tests/fault/kill.yaml").read_text()
-        config.write_text(re.sub(r", lockstep: \{[^}]*\}", "", text))
+        config = SOURCE / "tests/integration/live.yaml"
         base = [f"ingest.brokers={kafka.address}", f"state_dir={work.path / 'live'}", "epoch=100ms", "unfolded_max=1MiB"]
         daemon = work.daemon(config, work.path / "live.log", base)
         paths = ("/healthz", "/readyz", "/auc", "/metrics", "/", "/nowhere", "/feature/user_id/1", "/status")
@@ -34,8 +32,9 @@ def main():
         work.daemon(config, work.path / "live.log", base, ["--until", "end"], wait_http=False).expect_exit(0, 300)
         out = tool("verify", "--state-dir", work.path / "live", "--brokers", kafka.address, "--topic", "killed.delta")[1]
         print(out.strip().splitlines()[-1])
-        work.daemon(SOURCE / "tests/fault/kill.yaml", work.path / "lockstep.log",
-                    [f"ingest.brokers={kafka.address}", f"state_dir={work.path / 'lockstep'}", "export.topic=lockstep.delta"],
+        work.daemon(config, work.path / "lockstep.log",
+                    [f"ingest.brokers={kafka.address}", f"state_dir={work.path / 'lockstep'}", "export.topic=lockstep.delta",
+                     "ingest.lockstep.records=64", "ingest.lockstep.epoch_batches=3"],
                     wait_http=False).expect_exit(0, 300)
         out = tool("verify", "--state-dir", work.path / "lockstep", "--brokers", kafka.address, "--topic", "lockstep.delta")[1]
         print(out.strip().splitlines()[-1])

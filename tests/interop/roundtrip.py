@@ -106,9 +106,7 @@ def main():
         state = work.path / "state"
         sets = [f"ingest.brokers={kafka.address}", "ingest.topic=interop", f"state_dir={state}", "epoch=20ms", "ingest.batch_size=64",
                 "tables.user.expire.idle=2m", "export.topic=interop.delta", f"export.piece_max={PIECE_MAX}B", "export.dense_every=1h"]
-        config = work.path / "live.yaml"
-        text = (SOURCE / "tests/fault/kill.yaml").read_text()
-        config.write_text(re.sub(r", lockstep: \{[^}]*\}", "", text))
+        config = SOURCE / "tests/integration/live.yaml"
         written = list(samples(rng, 21000))
         create_topic(kafka.address, "interop")
         last_of_runs, seen = [], Seen()
