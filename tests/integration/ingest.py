@@ -75,11 +75,11 @@ class Cases:
 
     # ---- the daemon ----
 
-    def daemon(self, model, ingest, arguments=(), state=None, **options):
+    def daemon(self, model, ingest, arguments=(), state=None, sets=(), **options):
         state = state or self.work.path / model
         config = self.work.path / f"{model}.yaml"
         config.write_text(CONFIG.replace(INGEST, 'ingest: {brokers: "%s", format: json, batch_wait: 5ms, %s}\n' % (self.kafka.address, ingest)))
-        sets = [f"model={model}", f"state_dir={state}", f"export.topic={model}.delta"]
+        sets = [f"model={model}", f"state_dir={state}", f"export.topic={model}.delta", *sets]
         return self.work.daemon(config, self.work.path / f"{model}.log", sets, arguments=arguments, **options)
 
     def run(self, model, ingest, until="end", code=0):
@@ -151,7 +151,7 @@ class Cases:
         self.put("after", 1, 100)
         before = self.made
         ingest = f"topic: after, batch_size: 1, files: [{plain}, {zipped}]"  # small batches: slow enough to be met on the way
-        daemon = self.daemon("files", ingest)
+        daemon = self.daemon("files", ingest, sets=["epoch=50ms"])  # many in the second file: one of them is met
         wait_until(lambda: any(p["topic"] == f"file:{zipped}" and p["offset"] > 0 for p in daemon.json("/status").get("partitions", [])), 60,
                    "durable in the second file")
         reason = daemon.json("/readyz").get("reason")
@@ -181,9 +181,8 @@ class Cases:
         self.put("step", 1, 300)
         ingest = f"topic: step, files: [{path}], lockstep: {{records: 5, epoch_batches: 64}}"
         self.run("step1", ingest)
-        daemon = self.daemon("step2", ingest)
-        wait_until(lambda: self.trained(daemon) >= 2000, 60, "on its way")
-        daemon.kill()
+        shim = {"LD_PRELOAD": str(BUILD / "tests/fault/libkill_shim.so"), "FRESHET_KILL": "hwm_synced:5"}  # five epochs of 320 samples
+        self.daemon("step2", ingest, env=shim, wait_http=False).expect_exit(-signal.SIGKILL, 60)
         assert 0 < self.positions("step2")[1] < 20000, "killed in the file"
         self.run("step2", ingest)
         hashes = [json.loads(tool("dump", "--state-dir", self.work.path / model, "--private")[1].splitlines()[-1])["hash"] for model in ("step1", "step2")]
