@@ -15,6 +15,27 @@
 #include "base/buffer.h"
 #include "conf/conf.h"
 
+/* A model with slots of every kind, up to its layers: lines 1 to 18. */
+#define EVERY_KIND_OF_SLOT                                                                                             \
+    "version: 1\n"                                                                                                     \
+    "model: m\n"                                                                                                       \
+    "state_dir: /tmp/m\n"                                                                                              \
+    "ingest: {brokers: b, topic: samples}\n"                                                                           \
+    "tables:\n"                                                                                                        \
+    "  user: {dim: 8}\n"                                                                                               \
+    "  item: {parts: {w: {dim: 1, optimizer: ftrl}, v: {dim: 8}}}\n"                                                   \
+    "slots:\n"                                                                                                         \
+    "  user_id: {table: user}\n"                                                                                       \
+    "  item_id: {table: item}\n"                                                                                       \
+    "  history: {table: item, kind: sequence}\n"                                                                       \
+    "  skipped: {table: item, kind: sequence}\n"                                                                       \
+    "  seen: {table: user, kind: sequence}\n"                                                                          \
+    "  price: {kind: dense, dim: 2}\n"                                                                                 \
+    "  age: {kind: dense, dim: 2, transform: {bucketize: [18, 30.5, 65]}}\n"                                           \
+    "labels: {click: {}}\n"                                                                                            \
+    "network:\n"                                                                                                       \
+    "  layers:\n"
+
 static const char base_text[] = "version: 1\n"                                                              /* 1 */
                                 "model: ctr\n"                                                              /* 2 */
                                 "state_dir: /tmp/ctr\n"                                                     /* 3 */

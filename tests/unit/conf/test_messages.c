@@ -2,27 +2,9 @@
  * own are in test_layers.c; test_refused.c asks for the essential words only. */
 #include "conf_fixture.h"
 
-static const char whole[] = "version: 1\n"
-                            "model: m\n"
-                            "state_dir: /tmp/m\n"
-                            "ingest: {brokers: b, topic: samples}\n"
-                            "tables:\n"
-                            "  user: {dim: 8}\n"
-                            "  item: {parts: {w: {dim: 1, optimizer: ftrl}, v: {dim: 8}}}\n"
-                            "slots:\n"
-                            "  user_id: {table: user}\n"
-                            "  item_id: {table: item}\n"
-                            "  history: {table: item, kind: sequence}\n"
-                            "  skipped: {table: item, kind: sequence}\n"
-                            "  seen: {table: user, kind: sequence}\n"
-                            "  price: {kind: dense, dim: 2}\n"
-                            "  age: {kind: dense, dim: 2, transform: {bucketize: [18, 30.5, 65]}}\n"
-                            "labels: {click: {}}\n"
-                            "network:\n"
-                            "  layers:\n"
-                            "    - {name: a, gru: seen, units: 4}\n"
-                            "    - {name: zero, dense: price, units: 1}\n"
-                            "tasks: [{name: click, label: click, logit: zero}]\n";
+static const char whole[] = EVERY_KIND_OF_SLOT "    - {name: a, gru: seen, units: 4}\n"
+                                               "    - {name: zero, dense: price, units: 1}\n"
+                                               "tasks: [{name: click, label: click, logit: zero}]\n";
 
 static const struct message {
     const char *name, *from, *to, *text;

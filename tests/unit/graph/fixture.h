@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/random.h"
 #include "graph/graph.h"
 
@@ -532,6 +533,47 @@ static inline void fx_every_operation(struct fixture *fx, uint32_t vocabulary, e
     fx_task(fx, "click", 0, out, 1.0f);
     fx_task(fx, "buy", 1, other, 0.5f);
     fx_make_rows(fx, 11);
+}
+
+static inline void fx_vary(struct fixture *fx, uint64_t seed)
+{
+    fx_make_batch(fx, 90, 3, true, seed);
+    fx_vary_roles(fx);
+}
+
+/* ---- a step, and what it may change ---- */
+
+static inline double fx_step(const struct fixture *fx, struct fr_graph *graph)
+{
+    double loss = 0.0;
+    fr_graph_forward(graph, &fx->batch, &fx->rows);
+    assert_int_equal(fr_graph_train(graph, &fx->batch, &fx->rows, &loss), FR_OK);
+    return loss;
+}
+
+static inline struct fr_parameter *fx_parameter(struct fr_graph *graph, const char *name)
+{
+    for (size_t p = 0; p < fr_graph_parameter_count(graph); p++)
+        if (strcmp(fr_graph_parameters(graph)[p].name, name) == 0)
+            return &fr_graph_parameters(graph)[p];
+    fail_msg("no parameter `%s`", name);
+    return NULL;
+}
+
+/* Everything a batch may change: parameters (statistics too), state, rows with theirs. */
+static inline uint64_t fx_hash(const struct fixture *fx, struct fr_graph *graph)
+{
+    struct fr_buffer bytes = {0};
+    for (size_t p = 0; p < fr_graph_parameter_count(graph); p++) {
+        const struct fr_parameter *q = &fr_graph_parameters(graph)[p];
+        fr_buffer_append(&bytes, q->values, q->n_values * sizeof(float));
+    }
+    fr_graph_save_state(graph, &bytes);
+    for (uint32_t t = 0; t < fx->conf.n_tables; t++)
+        fr_buffer_append(&bytes, fx->row_memory[t], (size_t)fx->vocabulary * fx->layouts[t].row_floats * sizeof(float));
+    uint64_t hash = fr_xxh3(bytes.data, bytes.size);
+    fr_buffer_release(&bytes);
+    return hash;
 }
 
 #endif

@@ -1,40 +1,8 @@
 /* Learning state of the graph: parameters' names and first values, schedules, optimizers per layer and part,
- * statistics, restoring, and batches that must leave no trace. */
+ * restoring, and batches that must leave no trace. */
 #include "fixture.h"
 
-#include "base/hash.h"
 #include "networks.h"
-
-static void step(struct fixture *fx, struct fr_graph *graph)
-{
-    fr_graph_forward(graph, &fx->batch, &fx->rows);
-    assert_int_equal(fr_graph_train(graph, &fx->batch, &fx->rows, NULL), FR_OK);
-}
-
-static struct fr_parameter *parameter(struct fr_graph *graph, const char *name)
-{
-    for (size_t p = 0; p < fr_graph_parameter_count(graph); p++)
-        if (strcmp(fr_graph_parameters(graph)[p].name, name) == 0)
-            return &fr_graph_parameters(graph)[p];
-    fail_msg("no parameter `%s`", name);
-    return NULL;
-}
-
-/* Everything a batch may change: parameters (statistics too), state, rows with theirs. */
-static uint64_t hash_of(const struct fixture *fx, struct fr_graph *graph)
-{
-    struct fr_buffer bytes = {0};
-    for (size_t p = 0; p < fr_graph_parameter_count(graph); p++) {
-        const struct fr_parameter *q = &fr_graph_parameters(graph)[p];
-        fr_buffer_append(&bytes, q->values, q->n_values * sizeof(float));
-    }
-    fr_graph_save_state(graph, &bytes);
-    for (uint32_t t = 0; t < fx->conf.n_tables; t++)
-        fr_buffer_append(&bytes, fx->row_memory[t], (size_t)fx->vocabulary * fx->layouts[t].row_floats * sizeof(float));
-    uint64_t hash = fr_xxh3(bytes.data, bytes.size);
-    fr_buffer_release(&bytes);
-    return hash;
-}
 
 /* ---- parameters ---- */
 
@@ -152,7 +120,7 @@ static void parameters_have_the_names_and_shapes_of_their_layers(void **state)
 
 static void expect_uniform(struct fr_graph *graph, const char *name, double bound)
 {
-    const struct fr_parameter *p = parameter(graph, name);
+    const struct fr_parameter *p = fx_parameter(graph, name);
     double largest = 0.0, sum = 0.0;
     for (size_t i = 0; i < p->n_values; i++) {
         largest = fmax(largest, fabs((double)p->values[i]));
@@ -165,7 +133,7 @@ static void expect_uniform(struct fr_graph *graph, const char *name, double boun
 
 static void expect_constant(struct fr_graph *graph, const char *name, float value)
 {
-    const struct fr_parameter *p = parameter(graph, name);
+    const struct fr_parameter *p = fx_parameter(graph, name);
     for (size_t i = 0; i < p->n_values; i++)
         assert_true(p->values[i] == value);
 }
@@ -194,7 +162,7 @@ static void first_values_follow_the_defaults(void **state)
     expect_constant(graph, "b/bias", 0.0f);
     /* A function of seed, name and index: (1, "out/kernel", 0 and 48). */
     uint64_t key = fr_xxh3("out/kernel", 10);
-    const float *kernel = parameter(graph, "out/kernel")->values;
+    const float *kernel = fx_parameter(graph, "out/kernel")->values;
     for (uint64_t i = 0; i < 49; i += 48)
         assert_true(kernel[i] == (float)((2.0 * fr_random_uniform(1, 2, key, i) - 1.0) * (1.0 / sqrt(49.0))));
     fr_graph_free(graph);
@@ -215,7 +183,7 @@ static void expect_initializer(enum fr_init_kind kind, double deviation, double 
     fx_task(&fx, "click", 0, z, 1.0f);
     x->init = (struct fr_conf_init){.kind = kind, .scale = 0.5f};
     struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
-    const struct fr_parameter *kernel = parameter(graph, "x/kernel");
+    const struct fr_parameter *kernel = fx_parameter(graph, "x/kernel");
     double squares = 0.0, largest = 0.0;
     for (size_t i = 0; i < kernel->n_values; i++) {
         squares += (double)kernel->values[i] * (double)kernel->values[i];
@@ -348,7 +316,7 @@ static void rates_follow_their_schedules_per_layer_and_part(void **state)
     part->warmup_samples = 30, part->decay_samples = 1000, part->decay_rate = 0.01f, part->decay_floor = 0.4f;
     fx_make_rows(&fx, 1);
     struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
-    float *bias[3] = {parameter(graph, "z/bias")->values, parameter(graph, "y/bias")->values, fx.row_memory[0]};
+    float *bias[3] = {fx_parameter(graph, "z/bias")->values, fx_parameter(graph, "y/bias")->values, fx.row_memory[0]};
     const struct fr_conf_optimizer *conf[3] = {all, own, part};
     uint32_t samples = 0;
     for (uint32_t i = 0; i < 12; i++) {
@@ -360,7 +328,7 @@ static void rates_follow_their_schedules_per_layer_and_part(void **state)
         }
         make_decay_batch(&fx, n);
         fx.batch.role[n - 1] = FR_ROLE_METRICS_ONLY; /* does not count */
-        step(&fx, graph);
+        fx_step(&fx, graph);
         samples += n - 1;
         for (size_t k = 0; k < 3; k++)
             if (!(fabs((double)*bias[k] - expected[k]) <= 1e-6))
@@ -388,7 +356,7 @@ static size_t changes_of(struct fixture *fx, double *out)
                 out[n] = after ? (double)q->values[i] - out[n] : (double)q->values[i];
         }
         if (!after)
-            step(fx, graph);
+            fx_step(fx, graph);
     }
     fr_graph_free(graph);
     return n;
@@ -456,21 +424,15 @@ static void clip_norm_bounds_the_step_of_each_parameter(void **state)
 
 /* ---- going on after a restore ---- */
 
-static void vary(struct fixture *fx, uint64_t seed)
-{
-    fx_make_batch(fx, 90, 3, true, seed);
-    fx_vary_roles(fx);
-}
-
 static struct fr_graph *restored(struct fixture *fx, struct fr_graph *from, struct fr_pool *pool)
 {
     struct fr_graph *graph = fx_graph(fx, NULL, pool);
     struct fr_buffer bytes = {0};
     fr_graph_save_state(from, &bytes);
-    uint64_t before = hash_of(fx, graph);
+    uint64_t before = fx_hash(fx, graph);
     for (size_t cut = 0; cut < bytes.size; cut += 1 + bytes.size / 40) {
         assert_int_equal(fr_graph_restore_state(graph, bytes.data, cut), FR_E_CORRUPT);
-        assert_true(hash_of(fx, graph) == before);
+        assert_true(fx_hash(fx, graph) == before);
     }
     assert_int_equal(fr_graph_restore_state(graph, bytes.data, bytes.size), FR_OK);
     fr_buffer_release(&bytes);
@@ -504,10 +466,10 @@ static uint64_t run_of(enum fr_optimizer_kind dense, enum fr_optimizer_kind rows
     for (int i = 0; i < 6; i++) {
         if (i == restart_at)
             graph = restored(&fx, graph, pool);
-        vary(&fx, 70 + (uint64_t)i);
-        step(&fx, graph);
+        fx_vary(&fx, 70 + (uint64_t)i);
+        fx_step(&fx, graph);
     }
-    uint64_t hash = hash_of(&fx, graph);
+    uint64_t hash = fx_hash(&fx, graph);
     fr_graph_free(graph);
     fx_release(&fx);
     return hash;
@@ -553,10 +515,10 @@ static void the_standardized_state_survives_a_restore(void **state)
         for (uint64_t i = 0; i < 4; i++) {
             if (i == 2 && restart)
                 graph = restored(&fx, graph, NULL);
-            vary(&fx, 30 + i);
-            step(&fx, graph);
+            fx_vary(&fx, 30 + i);
+            fx_step(&fx, graph);
         }
-        hashes[restart] = hash_of(&fx, graph);
+        hashes[restart] = fx_hash(&fx, graph);
         fr_graph_free(graph);
         fx_release(&fx);
     }
@@ -574,14 +536,14 @@ static void a_state_of_another_network_is_refused(void **state)
     struct fr_graph *one = fx_graph(&a, NULL, NULL), *other = fx_graph(&b, NULL, NULL);
     struct fr_buffer bytes = {0};
     fr_graph_save_state(one, &bytes);
-    uint64_t before = hash_of(&b, other);
+    uint64_t before = fx_hash(&b, other);
     assert_int_equal(fr_graph_restore_state(other, bytes.data, bytes.size), FR_E_MISMATCH);
     bytes.data[0]++;
     assert_int_equal(fr_graph_restore_state(one, bytes.data, bytes.size), FR_E_MISMATCH);
     bytes.data[0]--;
     fr_put_u8(&bytes, 0);
     assert_int_equal(fr_graph_restore_state(one, bytes.data, bytes.size), FR_E_CORRUPT);
-    assert_true(hash_of(&b, other) == before);
+    assert_true(fx_hash(&b, other) == before);
     fr_buffer_release(&bytes);
     fr_graph_free(one);
     fr_graph_free(other);
@@ -593,13 +555,13 @@ static void a_state_of_another_network_is_refused(void **state)
 
 static void expect_refused(struct fixture *fx, struct fr_graph *graph, const char *what)
 {
-    uint64_t before = hash_of(fx, graph);
+    uint64_t before = fx_hash(fx, graph);
     double loss = 42.0;
     fr_graph_forward(graph, &fx->batch, &fx->rows);
     if (fr_graph_train(graph, &fx->batch, &fx->rows, &loss) != FR_E_NONFINITE)
         fail_msg("%s: not refused", what);
     assert_true(loss == 42.0);
-    if (hash_of(fx, graph) != before)
+    if (fx_hash(fx, graph) != before)
         fail_msg("%s: something changed", what);
 }
 
@@ -616,10 +578,10 @@ static void a_refused_batch_leaves_every_bit(void **state)
         fx_make_rows(&fx, 2);
         struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
         for (uint64_t i = 0; i < 2; i++) {
-            vary(&fx, 30 + i);
-            step(&fx, graph);
+            fx_vary(&fx, 30 + i);
+            fx_step(&fx, graph);
         }
-        vary(&fx, 40);
+        fx_vary(&fx, 40);
         float weight = fx.batch.weights[0];
         fx.batch.weights[0] = INFINITY;
         expect_refused(&fx, graph, nx_networks[n].name);
@@ -632,7 +594,7 @@ static void a_refused_batch_leaves_every_bit(void **state)
         expect_refused(&fx, graph, nx_networks[n].name);
         for (uint32_t id = 0; id < 40; id++)
             row[id * fx.layouts[0].row_floats] = old;
-        step(&fx, graph);
+        fx_step(&fx, graph);
         fr_graph_free(graph);
         fx_release(&fx);
     }
@@ -655,228 +617,18 @@ static void statistics_that_are_not_finite_refuse_the_batch(void **state)
                     "  - {name: other, label: buy, logit: unseen, loss: none}\n");
     fx_make_rows(&fx, 2);
     struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
-    float *kernel = parameter(graph, "hidden/kernel")->values, *bias = parameter(graph, "hidden/bias")->values;
+    float *kernel = fx_parameter(graph, "hidden/kernel")->values, *bias = fx_parameter(graph, "hidden/bias")->values;
     for (size_t i = 0; i < 4; i++)
         kernel[i] = -1.0f;
     bias[0] = bias[1] = 0.0f;
-    vary(&fx, 3);
-    step(&fx, graph);
+    fx_vary(&fx, 3);
+    fx_step(&fx, graph);
     fx.batch.columns[6].dense[0] = 3e38f; /* its square in the published variance is beyond f32 */
     expect_refused(&fx, graph, "variance");
     fx.batch.role[0] = FR_ROLE_METRICS_ONLY;
-    step(&fx, graph);
+    fx_step(&fx, graph);
     fr_graph_free(graph);
     fx_release(&fx);
-}
-
-/* ---- statistics ---- */
-
-static void standardized_numbers_follow_the_trained_samples(void **state)
-{
-    (void)state;
-    struct fixture fx;
-    fx_load(&fx, 40, nx_networks[0].text);
-    fx_make_rows(&fx, 2);
-    struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
-    double count = 0.0, sum[2] = {0}, square[2] = {0};
-    for (uint64_t i = 0; i < 5; i++) {
-        vary(&fx, 50 + i);
-        float *age = fx.batch.columns[6].dense;
-        for (uint32_t s = 0; s < 90; s++) {
-            age[2 * s] = 1000.0f + age[2 * s]; /* a mean far from 0 must not eat the variance */
-            for (size_t j = 0; j < 2 && fx.batch.role[s] == FR_ROLE_TRAIN; j++) {
-                sum[j] += (double)age[2 * s + j];
-                square[j] += (double)age[2 * s + j] * (double)age[2 * s + j];
-            }
-            count += fx.batch.role[s] == FR_ROLE_TRAIN;
-        }
-        const float *mean = parameter(graph, "age/mean")->values, *variance = parameter(graph, "age/variance")->values;
-        float before[2] = {mean[0], variance[0]};
-        fr_graph_forward(graph, &fx.batch, &fx.rows);
-        assert_true(mean[0] == before[0] && variance[0] == before[1]);
-        assert_int_equal(fr_graph_train(graph, &fx.batch, &fx.rows, NULL), FR_OK);
-        for (size_t j = 0; j < 2; j++) {
-            double average = sum[j] / count, squares = square[j] - count * average * average;
-            assert_true(fabs((double)mean[j] - average) <= 1e-6 * (1.0 + fabs(average)));
-            assert_true(fabs((double)variance[j] - (squares + 1.0) / (count + 1.0)) <= 1e-5);
-        }
-    }
-    fr_graph_free(graph);
-    fx_release(&fx);
-}
-
-/* One sample a batch: the variance of one number is 0, which must not blow up what comes next. */
-static void the_first_samples_of_a_stream_are_not_divided_by_nothing(void **state)
-{
-    (void)state;
-    struct fixture fx;
-    fx_load(&fx, 40, nx_networks[0].text);
-    fx_make_rows(&fx, 2);
-    struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
-    for (uint64_t i = 0; i < 3; i++) {
-        fx_make_batch(&fx, 1, 1, false, 60 + i);
-        step(&fx, graph);
-        assert_true(parameter(graph, "age/variance")->values[0] >= 0.25f);
-    }
-    fr_graph_free(graph);
-    fx_release(&fx);
-}
-
-static void old_numbers_fade_behind_ten_million_samples(void **state)
-{
-    (void)state;
-    struct fixture fx;
-    fx_init(&fx, 1);
-    int32_t price = fx_slot(&fx, "price", FR_NO_INDEX, 1);
-    fx.slots[price].transform = FR_TRANSFORM_STANDARDIZE;
-    struct fr_conf_layer *z = fx_layer(&fx, "z", FR_LAYER_DENSE);
-    fx_dense(z, price);
-    fx_units(z, FR_ACT_NONE, 1, (uint32_t[]){1});
-    fx_task(&fx, "click", 0, z, 1.0f);
-    struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
-    /* The state ends with the slot's dim, count, mean, M2: as if 10^7 samples of mean 0 and variance 1 had been. */
-    struct fr_buffer bytes = {0};
-    fr_graph_save_state(graph, &bytes);
-    double numbers[3] = {1e7, 0.0, 1e7};
-    memcpy(bytes.data + bytes.size - sizeof(numbers), numbers, sizeof(numbers));
-    assert_int_equal(fr_graph_restore_state(graph, bytes.data, bytes.size), FR_OK);
-    fx_make_batch(&fx, 5000, 1, false, 8);
-    for (uint32_t i = 0; i < 5000; i++)
-        fx.batch.columns[0].dense[i] = 10.0f;
-    step(&fx, graph);
-    fr_buffer_release(&bytes);
-    fr_graph_save_state(graph, &bytes);
-    memcpy(numbers, bytes.data + bytes.size - sizeof(numbers), sizeof(numbers));
-    assert_true(numbers[0] == 1e7);
-    double mean = 10.0 * (1.0 - pow(1.0 - 1e-7, 5000));
-    assert_true(fabs(numbers[1] - mean) < 1e-9);
-    /* E (x - mean)^2 of the mixture: the old ones count e^-0.0005 */
-    double old = pow(1.0 - 1e-7, 5000),
-           variance = old * (1.0 + mean * mean) + (1.0 - old) * (10.0 - mean) * (10.0 - mean);
-    assert_true(fabs(numbers[2] / 1e7 - variance) < 1e-5);
-    fr_buffer_release(&bytes);
-    fr_graph_free(graph);
-    fx_release(&fx);
-}
-
-/* Dice on a known input: the numbers of a dense slot themselves. */
-static void dice_statistics_are_a_moving_average_of_trained_samples(void **state)
-{
-    (void)state;
-    struct fixture fx;
-    fx_load(&fx, 40,
-            NX_HEAD "network:\n"
-                    "  layers:\n"
-                    "    - {name: d, activate: price, activation: dice}\n"
-                    "    - {name: out, dense: d, units: 1}\n" NX_ONE_TASK);
-    fx_make_rows(&fx, 2);
-    struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
-    double mean[2] = {0.0, 0.0}, variance[2] = {1.0, 1.0};
-    for (uint64_t i = 0; i < 3; i++) {
-        fx_make_batch(&fx, 300, 3, true, 80 + i); /* three chunks */
-        fx_vary_roles(&fx);
-        double sum[2] = {0}, square[2] = {0}, count = 0.0;
-        for (uint32_t s = 0; s < 300; s++) {
-            count += fx.batch.role[s] == FR_ROLE_TRAIN;
-            for (size_t j = 0; j < 2 && fx.batch.role[s] == FR_ROLE_TRAIN; j++) {
-                double x = (double)fx.batch.columns[5].dense[2 * s + j];
-                sum[j] += x;
-                square[j] += x * x;
-            }
-        }
-        step(&fx, graph);
-        for (size_t j = 0; j < 2; j++) {
-            double average = sum[j] / count;
-            mean[j] = 0.99 * mean[j] + 0.01 * average;
-            variance[j] = 0.99 * variance[j] + 0.01 * (square[j] / count - average * average);
-            assert_true(fabs((double)parameter(graph, "d/mean")->values[j] - mean[j]) < 1e-7);
-            assert_true(fabs((double)parameter(graph, "d/variance")->values[j] - variance[j]) < 1e-6);
-        }
-    }
-    fr_graph_free(graph);
-    fx_release(&fx);
-}
-
-/* Of a sequence: steps with a row behind them, of trained samples. */
-static void dice_over_steps_leaves_out_masked_ones(void **state)
-{
-    (void)state;
-    struct fixture fx;
-    fx_load(&fx, 40,
-            NX_HEAD "network:\n"
-                    "  layers:\n"
-                    "    - {name: d, dense: history.v, units: 1, activation: dice}\n"
-                    "    - {name: out, mean: d}\n" NX_ONE_TASK);
-    fx_make_rows(&fx, 2);
-    fx_make_batch(&fx, 200, 4, false, 6);
-    fx_vary_roles(&fx);
-    struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
-    const struct fr_column *history = &fx.batch.columns[2];
-    const float *kernel = parameter(graph, "d/kernel")->values, bias = parameter(graph, "d/bias")->values[0];
-    double sum = 0.0, square = 0.0, count = 0.0, masked = 0.0;
-    for (uint32_t i = 0; i < 200; i++) {
-        for (uint32_t p = history->begin[i]; p < history->begin[i + 1] && fx.batch.role[i] == FR_ROLE_TRAIN; p++) {
-            const float *row = fx.row_memory[1] + history->keys[p] * fx.layouts[1].row_floats + 1;
-            double x = (double)bias;
-            for (size_t j = 0; j < 4; j++)
-                x += (double)kernel[j] * (double)row[j];
-            masked += history->keys[p] % 7 == 3;
-            if (history->keys[p] % 7 == 3)
-                continue;
-            count += 1.0;
-            sum += x;
-            square += x * x;
-        }
-    }
-    assert_true(masked > 10.0);
-    step(&fx, graph);
-    double mean = sum / count, variance = square / count - mean * mean;
-    assert_true(fabs((double)parameter(graph, "d/mean")->values[0] - 0.01 * mean) < 1e-8);
-    assert_true(fabs((double)parameter(graph, "d/variance")->values[0] - 0.99 - 0.01 * variance) < 1e-7);
-    fr_graph_free(graph);
-    fx_release(&fx);
-}
-
-/* Groups with shared columns, and the same samples written out: standardize on a shared and an own column, dice over
- * vectors of groups, of samples, and over steps. */
-static void statistics_are_the_same_bits_for_all_sample_forms(void **state)
-{
-    (void)state;
-    static const char *const text =
-        NX_HEAD "network:\n"
-                "  layers:\n"
-                "    - {name: g, dense: [user_id, age], units: 5, activation: dice}\n"
-                "    - {name: s, dense: [g, item_id.v], units: 4, activation: dice}\n"
-                "    - {name: a, attention: {query: user_id, keys: history.v}, units: [6], activation: dice}\n"
-                "    - {name: b, attention: {query: item_id.v, keys: history.v}, units: [3], activation: dice}\n"
-                "    - {name: out, dense: [g, s, a, b], units: 1}\n" NX_ONE_TASK;
-    static const char *const names[] = {"age/mean",   "age/variance", "g/mean",       "g/variance", "s/mean",
-                                        "s/variance", "a/0/mean",     "a/0/variance", "b/0/mean",   "b/0/variance"};
-    for (uint32_t shared = 0; shared < 2; shared++) { /* user_id, history and age; age alone */
-        struct fixture fx[2];
-        struct fr_graph *graphs[2];
-        for (size_t expanded = 0; expanded < 2; expanded++) {
-            struct fixture *f = &fx[expanded];
-            fx_load(f, 40, text);
-            fx_make_rows(f, 2);
-            fx_make_groups(f, 200, 5, shared ? 1 << 6 : 1 << 0 | 1 << 2 | 1 << 6, 9);
-            fx_vary_roles(f);
-            if (expanded)
-                fx_expand_groups(f);
-            graphs[expanded] = fx_graph(f, NULL, NULL);
-            step(f, graphs[expanded]);
-        }
-        for (size_t i = 0; i < FR_ARRAY_LEN(names); i++) {
-            const struct fr_parameter *one = parameter(graphs[0], names[i]), *other = parameter(graphs[1], names[i]);
-            if (memcmp(one->values, other->values, one->n_values * sizeof(float)) != 0)
-                fail_msg("%s differs between the forms", names[i]);
-            assert_true(one->values[0] != 0.0f && one->values[0] != 1.0f);
-        }
-        for (size_t expanded = 0; expanded < 2; expanded++) {
-            fr_graph_free(graphs[expanded]);
-            fx_release(&fx[expanded]);
-        }
-    }
 }
 
 int main(void)
@@ -895,12 +647,6 @@ int main(void)
         cmocka_unit_test(a_state_of_another_network_is_refused),
         cmocka_unit_test(a_refused_batch_leaves_every_bit),
         cmocka_unit_test(statistics_that_are_not_finite_refuse_the_batch),
-        cmocka_unit_test(standardized_numbers_follow_the_trained_samples),
-        cmocka_unit_test(the_first_samples_of_a_stream_are_not_divided_by_nothing),
-        cmocka_unit_test(old_numbers_fade_behind_ten_million_samples),
-        cmocka_unit_test(dice_statistics_are_a_moving_average_of_trained_samples),
-        cmocka_unit_test(dice_over_steps_leaves_out_masked_ones),
-        cmocka_unit_test(statistics_are_the_same_bits_for_all_sample_forms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

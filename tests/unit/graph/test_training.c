@@ -1,32 +1,6 @@
 /* Training and scoring as a whole: exactness over workers, chunks and backends; learning; what is refused. */
 #include "fixture.h"
 
-#include "base/hash.h"
-
-/* Hash of all parameters, optimizer state and rows. */
-static uint64_t hash_of(const struct fixture *fx, struct fr_graph *graph)
-{
-    struct fr_buffer bytes = {0};
-    for (size_t p = 0; p < fr_graph_parameter_count(graph); p++) {
-        const struct fr_parameter *parameter = &fr_graph_parameters(graph)[p];
-        fr_buffer_append(&bytes, parameter->values, parameter->n_values * sizeof(float));
-    }
-    fr_graph_save_state(graph, &bytes);
-    for (uint32_t t = 0; t < fx->conf.n_tables; t++)
-        fr_buffer_append(&bytes, fx->row_memory[t], (size_t)fx->vocabulary * fx->layouts[t].row_floats * sizeof(float));
-    uint64_t hash = fr_xxh3(bytes.data, bytes.size);
-    fr_buffer_release(&bytes);
-    return hash;
-}
-
-static double step(const struct fixture *fx, struct fr_graph *graph)
-{
-    double loss = 0.0;
-    fr_graph_forward(graph, &fx->batch, &fx->rows);
-    assert_int_equal(fr_graph_train(graph, &fx->batch, &fx->rows, &loss), FR_OK);
-    return loss;
-}
-
 static uint64_t train_three(const struct fr_ops *ops, size_t workers, enum fr_optimizer_kind rows)
 {
     struct fixture fx;
@@ -37,9 +11,9 @@ static uint64_t train_three(const struct fr_ops *ops, size_t workers, enum fr_op
     for (uint32_t i = 0; i < 3; i++) {
         fx_make_batch(&fx, sizes[i], 4, true, 31 + i);
         fx_vary_roles(&fx);
-        step(&fx, graph);
+        fx_step(&fx, graph);
     }
-    uint64_t hash = hash_of(&fx, graph);
+    uint64_t hash = fx_hash(&fx, graph);
     fr_graph_free(graph);
     fr_pool_free(pool);
     fx_release(&fx);
@@ -131,7 +105,7 @@ static void a_scoring_graph_gives_the_training_graphs_logits(void **state)
     fx_every_operation(&fx, 100, FR_OPT_ADAGRAD);
     fx_make_batch(&fx, 150, 3, true, 51);
     struct fr_graph *training = fx_graph(&fx, NULL, NULL), *scoring = NULL;
-    step(&fx, training);
+    fx_step(&fx, training);
     fr_graph_forward(training, &fx.batch, &fx.rows);
     struct fr_graph_options options = {.conf = &fx.conf, .scoring_only = true};
     assert_int_equal(fr_graph_new(&options, &scoring, NULL), FR_OK);
@@ -172,7 +146,7 @@ static void backends_agree_on_loss_and_logits(void **state)
         fx_vary_roles(&fx);
         struct fr_graph *graph = fx_graph(&fx, all[b], NULL);
         for (int i = 0; i < 2; i++)
-            losses[b][i] = step(&fx, graph);
+            losses[b][i] = fx_step(&fx, graph);
         memcpy(logits[b], fr_graph_logits(graph, 0), sizeof(logits[b]));
         fr_graph_free(graph);
         fx_release(&fx);
@@ -199,7 +173,7 @@ static void a_small_problem_is_learnt(void **state)
         double first = 0.0, last = 0.0;
         for (uint32_t i = 0; i < 120; i++) {
             fx_make_batch(&fx, 512, 1, false, 1000 + i);
-            double loss = step(&fx, graph);
+            double loss = fx_step(&fx, graph);
             first += i < 5 ? loss / 5 : 0.0;
             last += i >= 110 ? loss / 10 : 0.0;
         }
@@ -217,11 +191,11 @@ static void samples_that_do_not_train_change_nothing(void **state)
     fx_every_operation(&fx, 60, FR_OPT_ADAGRAD);
     fx_make_batch(&fx, 30, 2, true, 71);
     struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
-    step(&fx, graph);
-    uint64_t before = hash_of(&fx, graph);
+    fx_step(&fx, graph);
+    uint64_t before = fx_hash(&fx, graph);
     memset(fx.batch.role, FR_ROLE_METRICS_ONLY, 30);
-    assert_true(step(&fx, graph) == 0.0);
-    assert_true(hash_of(&fx, graph) == before);
+    assert_true(fx_step(&fx, graph) == 0.0);
+    assert_true(fx_hash(&fx, graph) == before);
     fr_graph_free(graph);
     fx_release(&fx);
 }
@@ -239,7 +213,7 @@ static void an_untrained_sample_does_not_touch_its_rows(void **state)
     float before[8], *row = fx.row_memory[0] + key * fx.layouts[0].row_floats;
     assert_int_equal(fx.layouts[0].row_floats, 8);
     memcpy(before, row, sizeof(before));
-    step(&fx, graph);
+    fx_step(&fx, graph);
     assert_memory_equal(before, row, sizeof(before));
     fr_graph_free(graph);
     fx_release(&fx);
@@ -247,12 +221,12 @@ static void an_untrained_sample_does_not_touch_its_rows(void **state)
 
 static void expect_refused(struct fixture *fx, struct fr_graph *graph)
 {
-    uint64_t before = hash_of(fx, graph);
+    uint64_t before = fx_hash(fx, graph);
     double loss = 42.0;
     fr_graph_forward(graph, &fx->batch, &fx->rows);
     assert_int_equal(fr_graph_train(graph, &fx->batch, &fx->rows, &loss), FR_E_NONFINITE);
     assert_true(loss == 42.0);
-    assert_true(hash_of(fx, graph) == before);
+    assert_true(fx_hash(fx, graph) == before);
 }
 
 static void numbers_that_are_not_finite_are_refused_and_nothing_changes(void **state)
@@ -274,7 +248,7 @@ static void numbers_that_are_not_finite_are_refused_and_nothing_changes(void **s
     fx.batch.weights[0] = 1e25f;
     expect_refused(&fx, graph);
     fx.batch.weights[0] = 1.0f;
-    step(&fx, graph);
+    fx_step(&fx, graph);
     fr_graph_free(graph);
     fx_release(&fx);
 }
@@ -295,7 +269,7 @@ static void kernel_gradients_that_overflow_are_refused(void **state)
     fx.batch.weights[139] = 1e20f;
     expect_refused(&fx, graph);
     fx.batch.weights[139] = 1.0f;
-    step(&fx, graph);
+    fx_step(&fx, graph);
     fr_graph_free(graph);
     fx_release(&fx);
 }
@@ -321,7 +295,7 @@ static void row_gradients_that_overflow_are_refused(void **state)
     for (uint32_t i = 0; i < 10; i++) /* the bound is too weak here, the exact check lets it pass */
         fx.batch.columns[0].weights[i] = 1e15f;
     fx.batch.weights[0] = 2.0f;
-    step(&fx, graph);
+    fx_step(&fx, graph);
     fr_graph_free(graph);
     fx_release(&fx);
 }
@@ -336,8 +310,8 @@ static void optimizer_state_survives_a_save_and_restore(void **state)
         fx.conf.dense_optimizer.kind = kinds[k];
         fx_make_batch(&fx, 100, 2, true, 91);
         struct fr_graph *a = fx_graph(&fx, NULL, NULL), *b = fx_graph(&fx, NULL, NULL);
-        step(&fx, a);
-        step(&fx, a);
+        fx_step(&fx, a);
+        fx_step(&fx, a);
         struct fr_buffer bytes = {0};
         fr_graph_save_state(a, &bytes);
         assert_int_equal(fr_graph_restore_state(b, bytes.data, bytes.size - 1), FR_E_CORRUPT);
@@ -354,14 +328,14 @@ static void optimizer_state_survives_a_save_and_restore(void **state)
             saved[t] = fr_alloc(size, 1);
             memcpy(saved[t], fx.row_memory[t], size);
         }
-        step(&fx, a);
-        uint64_t want = hash_of(&fx, a);
+        fx_step(&fx, a);
+        uint64_t want = fx_hash(&fx, a);
         for (uint32_t t = 0; t < 2; t++) {
             memcpy(fx.row_memory[t], saved[t], (size_t)fx.vocabulary * fx.layouts[t].row_floats * sizeof(float));
             free(saved[t]);
         }
-        step(&fx, b);
-        assert_true(hash_of(&fx, b) == want);
+        fx_step(&fx, b);
+        assert_true(fx_hash(&fx, b) == want);
         fr_graph_free(a);
         fr_graph_free(b);
         fx_release(&fx);
@@ -375,9 +349,9 @@ static void an_empty_batch_is_no_step(void **state)
     fx_every_operation(&fx, 20, FR_OPT_SGD);
     fx_make_batch(&fx, 0, 2, false, 1);
     struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
-    uint64_t before = hash_of(&fx, graph);
-    assert_true(step(&fx, graph) == 0.0);
-    assert_true(hash_of(&fx, graph) == before);
+    uint64_t before = fx_hash(&fx, graph);
+    assert_true(fx_step(&fx, graph) == 0.0);
+    assert_true(fx_hash(&fx, graph) == before);
     fr_graph_free(graph);
     fx_release(&fx);
 }

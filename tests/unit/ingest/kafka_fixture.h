@@ -299,6 +299,35 @@ static inline enum fr_status run_to_failure(struct run *run)
     }
 }
 
+/* To the end of the stream, killed after every so many batches (0: never) and begun again. */
+static inline void run_killed_every(struct run *run, uint64_t batches)
+{
+    for (uint64_t until = deadline(); !run->end_of_stream;) {
+        uint64_t before = run->batches;
+        assert_true(in_time(until));
+        assert_true(run_step(run) >= 0);
+        if (batches && run->batches >= before + batches && !run->end_of_stream) {
+            run_kill(run);
+            assert_int_equal(run_start(run, true), FR_OK);
+        }
+    }
+}
+
+/* What the consumer group shows lag tools. */
+static inline int64_t committed(const struct stream *stream, const char *topic, int32_t partition)
+{
+    char group[96];
+    snprintf(group, sizeof(group), "freshet.%s", stream->topic);
+    rd_kafka_t *tool = client(RD_KAFKA_CONSUMER, (const char *const[]){"group.id", group, NULL});
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    (void)rd_kafka_topic_partition_list_add(list, topic, partition);
+    assert_int_equal(rd_kafka_committed(tool, list, 10000), 0);
+    int64_t offset = list->elems[0].offset;
+    rd_kafka_topic_partition_list_destroy(list);
+    rd_kafka_destroy(tool);
+    return offset;
+}
+
 /* The first message of a topic's partition 0; destroyed by the caller with its client. */
 static inline rd_kafka_message_t *first_message(rd_kafka_t *consumer, const char *topic)
 {

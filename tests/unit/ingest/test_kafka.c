@@ -19,15 +19,7 @@ static void all_partitions_are_read_to_their_ends_and_resumed(void **state)
     (void)run_step(run);
     run_kill(run);
 
-    char group[96];
-    snprintf(group, sizeof(group), "freshet.%s", stream.topic);
-    rd_kafka_t *tool = client(RD_KAFKA_CONSUMER, (const char *const[]){"group.id", group, NULL});
-    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
-    (void)rd_kafka_topic_partition_list_add(list, stream.topic, 2);
-    assert_int_equal(rd_kafka_committed(tool, list, 10000), 0);
-    assert_int_equal(list->elems[0].offset, 3000);
-    rd_kafka_topic_partition_list_destroy(list);
-    rd_kafka_destroy(tool);
+    assert_int_equal(committed(&stream, stream.topic, 2), 3000);
 
     put(stream.producer, stream.topic, 1, 10, 0);
     assert_int_equal(run_start(run, true), FR_OK);
@@ -48,15 +40,7 @@ static void lockstep_gives_the_same_order_whenever_it_is_killed(void **state)
     for (uint64_t kill_every = 0; kill_every < 3; kill_every++) {
         struct run *run = run_new(&stream, ", lockstep: {records: 50, epoch_batches: 4}");
         assert_int_equal(run_start(run, true), FR_OK);
-        for (uint64_t until = deadline(); !run->end_of_stream;) {
-            uint64_t before = run->batches;
-            assert_true(in_time(until));
-            assert_true(run_step(run) >= 0);
-            if (kill_every && run->batches >= before + kill_every && !run->end_of_stream) {
-                run_kill(run);
-                assert_int_equal(run_start(run, true), FR_OK);
-            }
-        }
+        run_killed_every(run, kill_every);
         assert_int_equal(run->samples, 2400);
         if (kill_every == 0)
             order = run->order;

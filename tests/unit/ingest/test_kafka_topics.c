@@ -26,20 +26,6 @@ static void pair_free(struct stream *s)
     stream_free(s);
 }
 
-static int64_t committed(const struct stream *stream, const char *topic, int32_t partition)
-{
-    char group[96];
-    snprintf(group, sizeof(group), "freshet.%s", stream->topic);
-    rd_kafka_t *tool = client(RD_KAFKA_CONSUMER, (const char *const[]){"group.id", group, NULL});
-    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
-    (void)rd_kafka_topic_partition_list_add(list, topic, partition);
-    assert_int_equal(rd_kafka_committed(tool, list, 10000), 0);
-    int64_t offset = list->elems[0].offset;
-    rd_kafka_topic_partition_list_destroy(list);
-    rd_kafka_destroy(tool);
-    return offset;
-}
-
 static void all_topics_are_read_resumed_and_committed(void **state)
 {
     (void)state;
@@ -99,15 +85,7 @@ static void lockstep_over_two_topics_is_the_same_whenever_it_is_killed(void **st
     for (uint64_t kill_every = 0; kill_every < 3; kill_every += 2) {
         struct run *run = run_new(&stream, ", lockstep: {records: 50, epoch_batches: 4}");
         assert_int_equal(run_start(run, true), FR_OK);
-        for (uint64_t until = deadline(); !run->end_of_stream;) {
-            uint64_t before = run->batches;
-            assert_true(in_time(until));
-            assert_true(run_step(run) >= 0);
-            if (kill_every && run->batches >= before + kill_every && !run->end_of_stream) {
-                run_kill(run);
-                assert_int_equal(run_start(run, true), FR_OK);
-            }
-        }
+        run_killed_every(run, kill_every);
         assert_int_equal(run->samples, 1500);
         order = kill_every ? order : run->order;
         assert_true(run->order == order);
