@@ -1,61 +1,58 @@
 /* The trainer's own sections and recovery from a durable state.
  *
- * Section "trainer" (little-endian): u32 version, u64 batches, samples, metrics_only, masked, quarantined_samples,
- * quarantined_batches, unknown_slots, unknown_extra, excess_ids, i64 watermark_ms, u8 closed, u32
- * quarantined_row, good_row, u8 held, u64 publishable. Anything that does not parse is FR_E_CORRUPT: a state is
+ * Section "trainer": trainer/section.h. Anything that does not parse is FR_E_CORRUPT: a state is
  * restored whole or not at all. Owner thread (before its loop begins).
  */
 #include "trainer_private.h"
 
 #include <string.h>
 
-enum { COUNTERS = 9 };
-
-static uint64_t *const *counter_list(struct fr_trainer *trainer, uint64_t *list[COUNTERS])
-{
-    list[0] = &trainer->batches;
-    list[1] = &trainer->samples;
-    list[2] = &trainer->metrics_only;
-    list[3] = &trainer->masked;
-    list[4] = &trainer->quarantined_samples;
-    list[5] = &trainer->quarantined_batches;
-    list[6] = &trainer->unknown_slots;
-    list[7] = &trainer->unknown_extra;
-    list[8] = &trainer->excess_ids;
-    return list;
-}
+#include "trainer/section.h"
 
 void fr_trainer_stage_section(const struct fr_trainer *trainer, struct fr_buffer *out)
 {
-    uint64_t *list[COUNTERS];
-    counter_list((struct fr_trainer *)(uintptr_t)trainer, list); /* read only here */
-    fr_put_u32(out, FR_TRAINER_SECTION_VERSION);
-    for (size_t i = 0; i < COUNTERS; i++)
-        fr_put_u64(out, *list[i]);
-    fr_put_u64(out, (uint64_t)trainer->watermark_ms);
-    fr_put_u8(out, trainer->closed);
-    fr_put_u32(out, trainer->quarantined_row);
-    fr_put_u32(out, trainer->good_row);
-    fr_put_u8(out, atomic_load(&trainer->held));
-    fr_put_u64(out, trainer->publishable);
+    struct fr_trainer_section section = {
+        .counters = {[FR_TRAINER_BATCHES] = trainer->batches,
+                     [FR_TRAINER_SAMPLES] = trainer->samples,
+                     [FR_TRAINER_METRICS_ONLY] = trainer->metrics_only,
+                     [FR_TRAINER_MASKED] = trainer->masked,
+                     [FR_TRAINER_QUARANTINED_SAMPLES] = trainer->quarantined_samples,
+                     [FR_TRAINER_QUARANTINED_BATCHES] = trainer->quarantined_batches,
+                     [FR_TRAINER_UNKNOWN_SLOTS] = trainer->unknown_slots,
+                     [FR_TRAINER_UNKNOWN_EXTRA] = trainer->unknown_extra,
+                     [FR_TRAINER_EXCESS_IDS] = trainer->excess_ids},
+        .watermark_ms = trainer->watermark_ms,
+        .closed = trainer->closed,
+        .quarantined_row = trainer->quarantined_row,
+        .good_row = trainer->good_row,
+        .held = atomic_load(&trainer->held),
+        .publishable = trainer->publishable,
+    };
+    fr_trainer_section_encode(&section, out);
 }
 
 static enum fr_status parse_section(struct fr_trainer *trainer, const uint8_t *bytes, size_t size)
 {
-    struct fr_reader reader = {.at = bytes, .end = bytes + size};
-    if (fr_take_u32(&reader) != FR_TRAINER_SECTION_VERSION)
-        return FR_E_CORRUPT;
-    uint64_t *list[COUNTERS];
-    counter_list(trainer, list);
-    for (size_t i = 0; i < COUNTERS; i++)
-        *list[i] = fr_take_u64(&reader);
-    trainer->watermark_ms = (int64_t)fr_take_u64(&reader);
-    trainer->closed = fr_take_u8(&reader) != 0;
-    trainer->quarantined_row = fr_take_u32(&reader);
-    trainer->good_row = fr_take_u32(&reader);
-    atomic_store(&trainer->held, fr_take_u8(&reader) != 0);
-    trainer->publishable = fr_take_u64(&reader);
-    return reader.failed || reader.at != reader.end ? FR_E_CORRUPT : FR_OK;
+    struct fr_trainer_section section;
+    enum fr_status status = fr_trainer_section_parse(bytes, size, &section);
+    if (status != FR_OK)
+        return status;
+    trainer->batches = section.counters[FR_TRAINER_BATCHES];
+    trainer->samples = section.counters[FR_TRAINER_SAMPLES];
+    trainer->metrics_only = section.counters[FR_TRAINER_METRICS_ONLY];
+    trainer->masked = section.counters[FR_TRAINER_MASKED];
+    trainer->quarantined_samples = section.counters[FR_TRAINER_QUARANTINED_SAMPLES];
+    trainer->quarantined_batches = section.counters[FR_TRAINER_QUARANTINED_BATCHES];
+    trainer->unknown_slots = section.counters[FR_TRAINER_UNKNOWN_SLOTS];
+    trainer->unknown_extra = section.counters[FR_TRAINER_UNKNOWN_EXTRA];
+    trainer->excess_ids = section.counters[FR_TRAINER_EXCESS_IDS];
+    trainer->watermark_ms = section.watermark_ms;
+    trainer->closed = section.closed;
+    trainer->quarantined_row = section.quarantined_row;
+    trainer->good_row = section.good_row;
+    atomic_store(&trainer->held, section.held);
+    trainer->publishable = section.publishable;
+    return FR_OK;
 }
 
 static enum fr_status parse_dense(struct fr_trainer *trainer, const uint8_t *bytes, size_t size)

@@ -7,8 +7,6 @@
 
 #include "trainer/trainer.h"
 
-enum { FR_TRAINER_SECTION_VERSION = 2 };
-
 struct fr_trainer {
     struct fr_trainer_options options;
     const struct fr_conf *conf;

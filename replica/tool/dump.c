@@ -45,7 +45,7 @@ static enum fr_status dump_metrics(const struct fr_state *state, struct fr_err *
     struct fr_trainer_section counted;
     if (!metrics || !trainer)
         return fr_err_set(err, FR_E_CORRUPT, "the section \"metrics\" or \"trainer\" is missing");
-    enum fr_status status = fr_trainer_section_parse(trainer, &counted, err);
+    enum fr_status status = fr_tool_trainer_section(trainer, &counted, err);
     if (status != FR_OK)
         return status;
     struct document document = {0};

@@ -173,7 +173,7 @@ static enum fr_status put_rest(struct writer *out, const struct fr_state *state,
     enum fr_status status = fr_metrics_section_visit(metrics, put_task, out, err);
     struct fr_trainer_section counted;
     if (status == FR_OK)
-        status = fr_trainer_section_parse(trainer, &counted, err);
+        status = fr_tool_trainer_section(trainer, &counted, err);
     if (status != FR_OK)
         return status;
     fr_buffer_printf(&out->lines, "{\"trainer\":{");

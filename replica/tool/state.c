@@ -68,7 +68,7 @@ static void print_first_line(struct report *report, const char *dir)
     struct fr_err err = {0};
     if (status->epoch > 0 && !section)
         note(report, "the section \"trainer\" is missing");
-    else if (section && fr_trainer_section_parse(section, &trainer, &err) != FR_OK)
+    else if (section && fr_tool_trainer_section(section, &trainer, &err) != FR_OK)
         note(report, err.text);
     char quoted[QUOTED_MAX];
     printf("state dir=%s epoch=%" PRIu64 " folded=%" PRIu64 " acked=%" PRIu64 " timeline=%" PRIu64 " samples=%" PRIu64

@@ -11,15 +11,11 @@
 #include "base/hash.h"
 
 enum {
-    TRAINER_VERSION = 2,
     STORE_VERSION = 1,
     STORE_TABLE_BYTES = FR_STORE_COUNTERS * 8 + 4,
     STORE_CARRIED_BYTES = 24,
 };
 
-const char *const fr_trainer_counter_names[FR_TRAINER_COUNTERS] = {
-    "batches",       "samples",       "metrics_only", "masked", "quarantined_samples", "quarantined_batches",
-    "unknown_slots", "unknown_extra", "excess_ids"};
 const char *const fr_store_counter_names[FR_STORE_COUNTERS] = {
     "rows",         "pending",      "admitted",     "rejected",      "forgotten",        "unremembered",
     "expired_none", "expired_idle", "expired_weak", "expired_score", "expired_capacity", "expired_manual"};
@@ -30,25 +26,11 @@ static enum fr_status refuse(enum fr_status status, const char *name, struct fr_
                       status == FR_E_MISMATCH ? "has another version than this program reads" : "does not parse");
 }
 
-enum fr_status fr_trainer_section_parse(const struct fr_buffer *section, struct fr_trainer_section *out,
-                                        struct fr_err *err)
+enum fr_status fr_tool_trainer_section(const struct fr_buffer *section, struct fr_trainer_section *out,
+                                       struct fr_err *err)
 {
-    struct fr_reader reader = {.at = section->data, .end = section->data + section->size};
-    struct fr_trainer_section read = {0};
-    if (fr_take_u32(&reader) != TRAINER_VERSION)
-        return refuse(FR_E_MISMATCH, "trainer", err);
-    for (size_t i = 0; i < FR_TRAINER_COUNTERS; i++)
-        read.counters[i] = fr_take_u64(&reader);
-    read.watermark_ms = (int64_t)fr_take_u64(&reader);
-    read.closed = fr_take_u8(&reader) != 0;
-    read.quarantined_row = fr_take_u32(&reader);
-    read.good_row = fr_take_u32(&reader);
-    read.held = fr_take_u8(&reader) != 0;
-    read.publishable = fr_take_u64(&reader);
-    if (reader.failed || reader.at != reader.end)
-        return refuse(FR_E_CORRUPT, "trainer", err);
-    *out = read;
-    return FR_OK;
+    enum fr_status status = fr_trainer_section_parse(section->data, section->size, out);
+    return status == FR_OK ? FR_OK : refuse(status, "trainer", err);
 }
 
 enum fr_status fr_store_section_parse(const struct fr_buffer *section, struct fr_store_section *out, struct fr_err *err)

@@ -1,4 +1,4 @@
-/* Sections of an epoch that belong to one module each, read for printing: "trainer" (trainer/restore.c), "store"
+/* Sections of an epoch that belong to one module each, read for printing: "trainer" (trainer/section.h), "store"
  * (store/section.h), "metrics" (metrics/task.h). Every length is checked; another version is
  * FR_E_MISMATCH, anything else that does not fit FR_E_CORRUPT. Private to replica/tool. */
 #ifndef FR_TOOL_STATE_SECTIONS_H
@@ -7,20 +7,12 @@
 #include "base/buffer.h"
 #include "base/status.h"
 #include "metrics/task.h"
+#include "trainer/section.h"
 
-enum { FR_TRAINER_COUNTERS = 9, FR_STORE_COUNTERS = 12 };
+enum { FR_STORE_COUNTERS = 12 };
 
-struct fr_trainer_section {
-    uint64_t counters[FR_TRAINER_COUNTERS];
-    int64_t watermark_ms; /* INT64_MIN: nothing trained yet */
-    bool closed;
-    uint32_t quarantined_row, good_row; /* batches in a row */
-    bool held;                          /* publishing waits for good batches */
-    uint64_t publishable;               /* newest epoch that may be published */
-};
-extern const char *const fr_trainer_counter_names[FR_TRAINER_COUNTERS];
-enum fr_status fr_trainer_section_parse(const struct fr_buffer *section, struct fr_trainer_section *out,
-                                        struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_tool_trainer_section(const struct fr_buffer *section, struct fr_trainer_section *out,
+                                       struct fr_err *err) FR_MUST_CHECK;
 
 struct fr_store_carried {
     uint64_t key;

@@ -1,0 +1,42 @@
+/* Section "trainer" of an epoch: what the owner loop has counted and decided, as bytes. The loop writes and restores
+ * it, tools print it.
+ *
+ * Little-endian: u32 version, u64 per counter in the order of their names, i64 watermark_ms, u8 closed, u32
+ * quarantined_row, good_row, u8 held, u64 publishable. Thread: any. */
+#ifndef FR_TRAINER_SECTION_H
+#define FR_TRAINER_SECTION_H
+
+#include <stdbool.h>
+
+#include "base/buffer.h"
+#include "base/status.h"
+
+enum fr_trainer_counter {
+    FR_TRAINER_BATCHES,
+    FR_TRAINER_SAMPLES,
+    FR_TRAINER_METRICS_ONLY,
+    FR_TRAINER_MASKED,
+    FR_TRAINER_QUARANTINED_SAMPLES,
+    FR_TRAINER_QUARANTINED_BATCHES,
+    FR_TRAINER_UNKNOWN_SLOTS,
+    FR_TRAINER_UNKNOWN_EXTRA,
+    FR_TRAINER_EXCESS_IDS,
+    FR_TRAINER_COUNTERS,
+};
+extern const char *const fr_trainer_counter_names[FR_TRAINER_COUNTERS];
+
+struct fr_trainer_section {
+    uint64_t counters[FR_TRAINER_COUNTERS];
+    int64_t watermark_ms;               /* INT64_MIN: nothing trained yet */
+    bool closed;                        /* the last epoch ended a drain and nothing followed */
+    uint32_t quarantined_row, good_row; /* batches in a row */
+    bool held;                          /* publishing waits for good batches */
+    uint64_t publishable;               /* newest epoch that may be published */
+};
+
+void fr_trainer_section_encode(const struct fr_trainer_section *section, struct fr_buffer *out);
+/* FR_E_MISMATCH: another version; FR_E_CORRUPT: does not parse. *out is written on success only. */
+enum fr_status fr_trainer_section_parse(const uint8_t *bytes, size_t size,
+                                        struct fr_trainer_section *out) FR_MUST_CHECK;
+
+#endif

@@ -1,0 +1,42 @@
+/* See trainer/section.h. */
+#include "trainer/section.h"
+
+enum { VERSION = 2 };
+
+const char *const fr_trainer_counter_names[FR_TRAINER_COUNTERS] = {
+    "batches",       "samples",       "metrics_only", "masked", "quarantined_samples", "quarantined_batches",
+    "unknown_slots", "unknown_extra", "excess_ids"};
+
+void fr_trainer_section_encode(const struct fr_trainer_section *section, struct fr_buffer *out)
+{
+    fr_put_u32(out, VERSION);
+    for (size_t i = 0; i < FR_TRAINER_COUNTERS; i++)
+        fr_put_u64(out, section->counters[i]);
+    fr_put_u64(out, (uint64_t)section->watermark_ms);
+    fr_put_u8(out, section->closed);
+    fr_put_u32(out, section->quarantined_row);
+    fr_put_u32(out, section->good_row);
+    fr_put_u8(out, section->held);
+    fr_put_u64(out, section->publishable);
+}
+
+enum fr_status fr_trainer_section_parse(const uint8_t *bytes, size_t size, struct fr_trainer_section *out)
+{
+    struct fr_reader reader = {.at = bytes, .end = bytes + size};
+    struct fr_trainer_section read = {0};
+    uint32_t version = fr_take_u32(&reader);
+    if (!reader.failed && version != VERSION)
+        return FR_E_MISMATCH;
+    for (size_t i = 0; i < FR_TRAINER_COUNTERS; i++)
+        read.counters[i] = fr_take_u64(&reader);
+    read.watermark_ms = (int64_t)fr_take_u64(&reader);
+    read.closed = fr_take_u8(&reader) != 0;
+    read.quarantined_row = fr_take_u32(&reader);
+    read.good_row = fr_take_u32(&reader);
+    read.held = fr_take_u8(&reader) != 0;
+    read.publishable = fr_take_u64(&reader);
+    if (reader.failed || reader.at != reader.end)
+        return FR_E_CORRUPT;
+    *out = read;
+    return FR_OK;
+}
