@@ -136,42 +136,15 @@ void fr_graph_mark_trained(struct graph_run *run)
     }
 }
 
-/* What the sum of each auxiliary loss is divided by. */
-static void count_losses(const struct fr_graph *graph)
+static void sum_auxiliary_losses(const struct fr_graph *graph)
 {
-    const struct variant *v = graph->variant;
-    for (uint32_t n = 0; n < v->n_nodes; n++) {
-        const struct node *node = &v->nodes[n];
-        if (node->loss == FR_NO_INDEX)
-            continue;
-        graph->loss_counts[node->loss] = graph->n_trained;
-        if (node->kind != NODE_NEXT_STEP)
-            continue;
-        struct chunk all = {.level = LEVEL_SAMPLE, .entries = graph->n_samples};
-        struct fr_next_step call = {
-            .states_steps = fr_steps_of(graph, fr_argument(graph, node, 0)->space, &all),
-            .positive_steps = fr_steps_of(graph, fr_argument(graph, node, 1)->space, &all),
-            .negative_steps = fr_steps_of(graph, fr_argument(graph, node, 2)->space, &all),
-            .trained = graph->trained,
-        };
-        (void)graph->ops->next_step(&call);
-        graph->loss_counts[node->loss] = call.count;
-    }
-}
-
-static double auxiliary_loss(const struct fr_graph *graph)
-{
-    double loss = 0.0;
     uint32_t n = graph->conf->n_losses, chunks = fr_level_chunks(graph, LEVEL_SAMPLE);
     for (uint32_t i = 0; i < n; i++) {
         double sum = 0.0;
-        if (graph->loss_counts[i] == 0)
-            continue;
         for (uint32_t c = 0; c < chunks; c++)
             sum += graph->loss_partial[(size_t)c * n + i];
-        loss += (double)graph->conf->losses[i].weight * sum / (double)graph->loss_counts[i];
+        graph->losses[graph->conf->n_tasks + i].sum = (double)graph->conf->losses[i].weight * sum;
     }
-    return loss;
 }
 
 void fr_graph_backward(struct graph_run *run)
@@ -179,7 +152,6 @@ void fr_graph_backward(struct graph_run *run)
     struct fr_graph *graph = run->graph;
     const struct variant *v = graph->variant;
     uint32_t samples = fr_level_chunks(graph, LEVEL_SAMPLE), groups = fr_level_chunks(graph, LEVEL_GROUP);
-    count_losses(graph);
     if (graph->ops->packed_floats(1, 1) > 0)
         fr_graph_run_tasks(graph, v->n_pack_t_tasks, pack_weights_t, run);
     fr_graph_run_tasks(graph, samples, backward_samples, run);
@@ -188,6 +160,6 @@ void fr_graph_backward(struct graph_run *run)
     run->leaf_bits = 0;
     for (uint32_t c = 0; c < samples + groups; c++)
         run->leaf_bits = larger(run->leaf_bits, graph->chunk_bits[c]);
-    run->auxiliary_loss = auxiliary_loss(graph);
+    sum_auxiliary_losses(graph);
     fill_sources(run);
 }

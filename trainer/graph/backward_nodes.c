@@ -320,9 +320,9 @@ static void backward_loss(const struct graph_run *run, const struct node *node, 
     uint32_t loss = (uint32_t)node->loss;
     double *sum = &graph->loss_partial[(size_t)c->index * graph->conf->n_losses + loss];
     *sum = 0.0;
-    if (graph->loss_counts[loss] == 0)
+    if (graph->losses[graph->conf->n_tasks + loss].samples == 0)
         return;
-    float scale = graph->conf->losses[loss].weight / (float)graph->loss_counts[loss];
+    float scale = graph->conf->losses[loss].weight;
     if (node->kind == NODE_MSE_PAIR) {
         *sum = graph->ops->mse_pair(&(struct fr_mse_pair){.m = c->entries,
                                                           .n = fr_argument(graph, node, 0)->width,
@@ -341,6 +341,7 @@ static void backward_loss(const struct graph_run *run, const struct node *node, 
         .width = fr_argument(graph, node, 0)->width,
         .trained = graph->trained,
         .scale = scale,
+        .counts = graph->step_counts,
         .states = values(graph, node, 0, 0),
         .positives = values(graph, node, 1, 0),
         .negatives = values(graph, node, 2, 0),

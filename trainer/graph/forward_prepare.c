@@ -103,9 +103,24 @@ static void reserve_samples(struct fr_graph *graph, uint32_t capacity)
     }
     free(graph->trained);
     free(graph->effective_weights);
+    free(graph->sample_losses);
+    free(graph->step_counts);
     graph->trained = fr_alloc(capacity, 1);
     graph->effective_weights = floats(capacity, 1);
+    graph->sample_losses = fr_alloc(capacity, sizeof(*graph->sample_losses));
+    graph->step_counts = fr_alloc(capacity, sizeof(*graph->step_counts));
     graph->capacity_samples = capacity;
+}
+
+/* Of the batch, shared columns or not. */
+static void reserve_pairs(struct fr_graph *graph, uint32_t n_groups)
+{
+    if (n_groups <= graph->capacity_pair_groups)
+        return;
+    graph->capacity_pair_groups = n_groups;
+    for (uint32_t t = 0; t < graph->conf->n_tasks; t++)
+        if (graph->conf->tasks[t].loss == FR_LOSS_PAIRWISE)
+            graph->tasks[t].group_scale = fr_realloc(graph->tasks[t].group_scale, n_groups, sizeof(float));
 }
 
 static void reserve_chunks(struct fr_graph *graph)
@@ -287,6 +302,7 @@ void fr_graph_prepare(struct graph_run *run)
     if (graph->scoring_only)
         return;
     reserve_occurrences(graph, run->rows);
+    reserve_pairs(graph, batch->n_groups);
     for (uint32_t level = 0; level < LEVELS; level++)
         reserve_partials(graph, v, (enum level)level);
     if (graph->n_groups > graph->capacity_groups) {

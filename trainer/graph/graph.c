@@ -139,7 +139,7 @@ enum fr_status fr_graph_new(const struct fr_graph_options *options, struct fr_gr
     make_outputs(graph);
     mark_live(graph);
     make_tables(graph);
-    graph->loss_counts = fr_alloc(conf->n_losses, sizeof(*graph->loss_counts));
+    graph->losses = fr_alloc(conf->n_tasks + conf->n_losses, sizeof(*graph->losses));
     fr_graph_make_parameters(graph);
     graph->variants[0] = fr_graph_compile(graph, (const uint64_t[FR_SLOTS_MAX / 64]){0});
     graph->variant = graph->variants[0];
@@ -167,14 +167,14 @@ void fr_graph_free(struct fr_graph *graph)
         free(graph->outputs[k].gradient);
     }
     for (uint32_t t = 0; t < graph->conf->n_tasks; t++)
-        free(graph->tasks[t].logits);
+        free(graph->tasks[t].logits), free(graph->tasks[t].group_scale);
     for (uint32_t t = 0; t < graph->conf->n_tables; t++)
         free(graph->tables[t].occurrences);
     fr_graph_free_parameters(graph);
     void *const arrays[] = {graph->outputs,           graph->tasks,          graph->tables,     graph->layouts,
                             graph->slot_group,        graph->trained,        graph->chunk_bits, graph->loss_partial,
                             graph->effective_weights, graph->trained_groups, graph->views,      graph->workspace,
-                            graph->loss_counts};
+                            graph->losses,       graph->sample_losses,  graph->step_counts};
     for (size_t i = 0; i < FR_ARRAY_LEN(arrays); i++)
         free(arrays[i]);
     free(graph);
@@ -186,6 +186,11 @@ const float *fr_graph_logits(const struct fr_graph *graph, uint32_t task)
 {
     FR_CHECK(task < graph->conf->n_tasks);
     return graph->tasks[task].logits;
+}
+
+const struct fr_graph_loss *fr_graph_losses_of(const struct fr_graph *graph)
+{
+    return graph->losses;
 }
 
 const char *fr_graph_kernel(const struct fr_graph *graph)

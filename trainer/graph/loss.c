@@ -1,13 +1,19 @@
-/* From outputs to logits, and from labels to the outputs' gradients and the tasks' loss.
+/* From outputs to logits, and from labels to what counts, the outputs' gradients and the tasks' loss.
  *
- * A task's loss is divided by the number of its unmasked trained samples (pairwise: of its pairs) and weighted. Losses
- * run over the whole batch in sample order, so neither chunks nor workers nor sample forms show in a bit. The weight of
- * a sample is its label's `w`, times 1/s where ingest.sampling says that dropped samples are made up for in training.
- * Owner thread: the graph's. Does not: know auxiliary losses (backward.c). */
+ * A task's loss is the weighted SUM over its trained samples with a label: gradients do not depend on how many samples
+ * a batch happened to bring. pairwise: per group the sum over pairs, times samples that stand in a pair / pairs, so
+ * that a sample weighs as one of another loss does. Losses run over the whole batch in sample order, so neither chunks
+ * nor workers nor sample forms show in a bit. The weight of a sample is its label's `w`, times 1/s where
+ * ingest.sampling says that dropped samples are made up for in training; a pair's is the product of both samples'.
+ *
+ * What counts is settled before any gradient: sample_losses, of tasks and of auxiliary losses, whose values are
+ * computed by backward.c. Owner thread: the graph's. */
 #include "learning.h"
 
 #include <math.h>
 #include <string.h>
+
+#include "passes.h"
 
 static const float *labels_of(const struct graph_run *run, const struct fr_conf_task *task)
 {
@@ -45,49 +51,6 @@ void fr_graph_task_logits(struct graph_run *run)
 
 /* ---- what counts ---- */
 
-static uint32_t count_samples(const struct graph_run *run, const float *labels)
-{
-    uint32_t unmasked = 0;
-    for (uint32_t i = 0; i < run->graph->n_samples; i++)
-        unmasked += run->graph->trained[i] && !isnan(labels[i]);
-    return unmasked;
-}
-
-/* Pairs y_i > y_j, both trained and unmasked, within groups. */
-static uint32_t count_pairs(const struct graph_run *run, const float *labels)
-{
-    const struct fr_batch *batch = run->batch;
-    const uint8_t *trained = run->graph->trained;
-    uint64_t pairs = 0;
-    for (uint32_t g = 0; g < batch->n_groups; g++) {
-        uint32_t begin = batch->group_begin[g], end = batch->group_begin[g + 1];
-        for (uint32_t i = begin; i < end && end - begin > 1; i++)
-            for (uint32_t j = begin; j < end; j++)
-                pairs += trained[i] && trained[j] && labels[i] > labels[j]; /* not so with NaN */
-    }
-    return pairs < UINT32_MAX ? (uint32_t)pairs : UINT32_MAX;
-}
-
-bool fr_graph_count_unmasked(struct graph_run *run)
-{
-    struct fr_graph *graph = run->graph;
-    bool any = false;
-    for (uint32_t t = 0; t < graph->conf->n_tasks; t++) {
-        const struct fr_conf_task *task = &graph->conf->tasks[t];
-        const float *labels = labels_of(run, task);
-        uint32_t counted = 0;
-        if (trains(task))
-            counted = task->loss == FR_LOSS_PAIRWISE ? count_pairs(run, labels) : count_samples(run, labels);
-        graph->tasks[t].unmasked = counted;
-        any |= counted > 0;
-    }
-    for (uint32_t i = 0; i < graph->conf->n_losses; i++) /* whether any of its steps counts is known after backward */
-        any |= graph->conf->losses[i].weight > 0.0f && graph->n_trained > 0;
-    return any;
-}
-
-/* ---- losses ---- */
-
 static const float *weights_of(const struct graph_run *run, const struct fr_conf_task *task)
 {
     struct fr_graph *graph = run->graph;
@@ -99,7 +62,121 @@ static const float *weights_of(const struct graph_run *run, const struct fr_conf
     return graph->effective_weights;
 }
 
-static double product_loss(const struct graph_run *run, const struct fr_conf_task *task, float scale)
+static uint32_t mark_samples(const struct graph_run *run, const float *labels, uint32_t bit)
+{
+    struct fr_graph *graph = run->graph;
+    uint32_t counted = 0;
+    for (uint32_t i = 0; i < graph->n_samples; i++) {
+        bool counts = graph->trained[i] && !isnan(labels[i]);
+        graph->sample_losses[i] |= counts ? bit : 0;
+        counted += counts;
+    }
+    return counted;
+}
+
+/* Pairs y_i > y_j of a group, both trained, unmasked and of weight > 0: marks the samples that stand in one. */
+static uint64_t mark_group(const struct graph_run *run, uint32_t g, const float *labels, const float *weights,
+                           uint32_t bit)
+{
+    struct fr_graph *graph = run->graph;
+    uint32_t begin = run->batch->group_begin[g], end = run->batch->group_begin[g + 1];
+    uint64_t pairs = 0;
+    for (uint32_t i = begin; i < end && end - begin > 1; i++) {
+        for (uint32_t j = begin; j < end; j++) {
+            if (!graph->trained[i] || !graph->trained[j] || !(weights[i] > 0.0f) || !(weights[j] > 0.0f) ||
+                !(labels[i] > labels[j])) /* not so with NaN */
+                continue;
+            pairs++;
+            graph->sample_losses[i] |= bit;
+            graph->sample_losses[j] |= bit;
+        }
+    }
+    return pairs;
+}
+
+static void mark_pairs(const struct graph_run *run, uint32_t t)
+{
+    const struct fr_graph *graph = run->graph;
+    const struct fr_conf_task *task = &graph->conf->tasks[t];
+    const float *labels = labels_of(run, task), *weights = weights_of(run, task);
+    uint32_t bit = 1u << t;
+    const uint32_t *begin = run->batch->group_begin;
+    struct fr_graph_loss *loss = &graph->losses[t];
+    for (uint32_t g = 0; g < run->batch->n_groups; g++) {
+        uint64_t pairs = mark_group(run, g, labels, weights, bit);
+        uint32_t standing = 0;
+        for (uint32_t i = begin[g]; i < begin[g + 1]; i++)
+            standing += (graph->sample_losses[i] & bit) != 0;
+        graph->tasks[t].group_scale[g] = pairs > 0 ? (float)((double)standing / (double)pairs) : 0.0f;
+        loss->samples += standing;
+        loss->pairs += pairs;
+    }
+}
+
+/* All trained samples for mse, those with a step that counts for next_step. */
+static uint32_t mark_auxiliary(const struct graph_run *run, const struct node *node, uint32_t bit)
+{
+    struct fr_graph *graph = run->graph;
+    uint32_t counted = 0;
+    if (node->kind == NODE_NEXT_STEP) {
+        struct chunk all = {.level = LEVEL_SAMPLE, .entries = graph->n_samples};
+        (void)graph->ops->next_step(&(struct fr_next_step){
+            .states_steps = fr_steps_of(graph, fr_argument(graph, node, 0)->space, &all),
+            .positive_steps = fr_steps_of(graph, fr_argument(graph, node, 1)->space, &all),
+            .negative_steps = fr_steps_of(graph, fr_argument(graph, node, 2)->space, &all),
+            .trained = graph->trained,
+            .counts = graph->step_counts,
+        });
+    }
+    for (uint32_t i = 0; i < graph->n_samples; i++) {
+        bool counts = graph->trained[i] && (node->kind != NODE_NEXT_STEP || graph->step_counts[i] > 0);
+        graph->sample_losses[i] |= counts ? bit : 0;
+        counted += counts;
+    }
+    return counted;
+}
+
+static void count_auxiliary(struct graph_run *run)
+{
+    struct fr_graph *graph = run->graph;
+    for (uint32_t n = 0; n < graph->variant->n_nodes; n++) {
+        const struct node *node = &graph->variant->nodes[n];
+        if (node->loss == FR_NO_INDEX)
+            continue;
+        uint32_t bit = 1u << (graph->conf->n_tasks + (uint32_t)node->loss);
+        if (graph->conf->losses[node->loss].weight > 0.0f)
+            graph->losses[graph->conf->n_tasks + (uint32_t)node->loss].samples = mark_auxiliary(run, node, bit);
+    }
+}
+
+bool fr_graph_count_unmasked(struct graph_run *run)
+{
+    struct fr_graph *graph = run->graph;
+    _Static_assert(2 * FR_TASKS_MAX <= 32, "a bit of a u32 for every task and auxiliary loss");
+    memset(graph->losses, 0, (graph->conf->n_tasks + graph->conf->n_losses) * sizeof(*graph->losses));
+    memset(graph->sample_losses, 0, graph->n_samples * sizeof(*graph->sample_losses));
+    for (uint32_t t = 0; t < graph->conf->n_tasks; t++) {
+        const struct fr_conf_task *task = &graph->conf->tasks[t];
+        if (trains(task) && task->loss == FR_LOSS_PAIRWISE)
+            mark_pairs(run, t);
+        else if (trains(task))
+            graph->losses[t].samples = mark_samples(run, labels_of(run, task), 1u << t);
+    }
+    count_auxiliary(run);
+    return fr_graph_count_losses(graph, UINT32_MAX) > 0;
+}
+
+uint32_t fr_graph_count_losses(const struct fr_graph *graph, uint32_t losses)
+{
+    uint32_t counted = 0;
+    for (uint32_t i = 0; i < graph->n_samples; i++)
+        counted += (graph->sample_losses[i] & losses) != 0;
+    return counted;
+}
+
+/* ---- losses ---- */
+
+static double product_loss(const struct graph_run *run, const struct fr_conf_task *task)
 {
     struct fr_graph *graph = run->graph;
     const float *z[FR_TASKS_MAX];
@@ -114,11 +191,11 @@ static double product_loss(const struct graph_run *run, const struct fr_conf_tas
                                                                  .labels = labels_of(run, task),
                                                                  .weights = weights_of(run, task),
                                                                  .trained = graph->trained,
-                                                                 .scale = scale,
+                                                                 .scale = task->weight,
                                                                  .gradient = gradient});
 }
 
-static double logit_loss(const struct graph_run *run, uint32_t t, float scale)
+static double logit_loss(const struct graph_run *run, uint32_t t)
 {
     const struct fr_graph *graph = run->graph;
     const struct fr_conf_task *task = &graph->conf->tasks[t];
@@ -128,7 +205,7 @@ static double logit_loss(const struct graph_run *run, uint32_t t, float scale)
                            .labels = labels_of(run, task),
                            .weights = weights_of(run, task),
                            .trained = graph->trained,
-                           .scale = scale,
+                           .scale = task->weight,
                            .gradient = output->gradient,
                            .gamma = task->focal_gamma,
                            .alpha = task->focal_alpha};
@@ -138,7 +215,8 @@ static double logit_loss(const struct graph_run *run, uint32_t t, float scale)
     case FR_LOSS_FOCAL:
         return graph->ops->focal(&loss);
     case FR_LOSS_PAIRWISE:
-        return graph->ops->pairwise(&(struct fr_pair_loss){&loss, run->batch->group_begin, run->batch->n_groups});
+        return graph->ops->pairwise(
+            &(struct fr_pair_loss){&loss, run->batch->group_begin, graph->tasks[t].group_scale, run->batch->n_groups});
     case FR_LOSS_LOGLOSS:
     case FR_LOSS_NONE: /* not called for it */
         break;
@@ -146,20 +224,25 @@ static double logit_loss(const struct graph_run *run, uint32_t t, float scale)
     return graph->ops->logloss(&loss);
 }
 
-double fr_graph_losses(struct graph_run *run)
+void fr_graph_losses(struct graph_run *run)
 {
     struct fr_graph *graph = run->graph;
     for (uint32_t k = 0; k < graph->n_outputs; k++)
         memset(graph->outputs[k].gradient, 0, graph->n_samples * sizeof(float));
-    double total = 0.0;
     for (uint32_t t = 0; t < graph->conf->n_tasks; t++) {
         const struct fr_conf_task *task = &graph->conf->tasks[t];
-        uint32_t unmasked = graph->tasks[t].unmasked;
-        if (unmasked == 0)
+        if (graph->losses[t].samples == 0)
             continue;
-        float scale = task->weight / (float)unmasked;
-        double sum = graph->tasks[t].output == FR_NO_INDEX ? product_loss(run, task, scale) : logit_loss(run, t, scale);
-        total += (double)task->weight * sum / (double)unmasked;
+        double sum = graph->tasks[t].output == FR_NO_INDEX ? product_loss(run, task) : logit_loss(run, t);
+        graph->losses[t].sum = (double)task->weight * sum;
     }
-    return total;
+}
+
+double fr_graph_mean_loss(const struct fr_graph *graph)
+{
+    double mean = 0.0;
+    for (uint32_t k = 0; k < graph->conf->n_tasks + graph->conf->n_losses; k++)
+        if (graph->losses[k].samples > 0)
+            mean += graph->losses[k].sum / (double)graph->losses[k].samples;
+    return mean;
 }

@@ -228,9 +228,9 @@ struct output {
 };
 
 struct task_state {
-    int32_t output;    /* of its own logit; FR_NO_INDEX: a product of the outputs of its `prob` tasks */
-    uint32_t unmasked; /* trained samples with a label, of this batch */
-    float *logits;     /* [capacity_samples], filled by fr_graph_task_logits */
+    int32_t output;     /* of its own logit; FR_NO_INDEX: a product of the outputs of its `prob` tasks */
+    float *logits;      /* [capacity_samples], filled by fr_graph_task_logits */
+    float *group_scale; /* pairwise: [capacity_pair_groups] samples that stand in a pair / pairs */
 };
 
 struct table_state {
@@ -285,16 +285,20 @@ struct fr_graph {
     struct task_state *tasks;
     uint32_t capacity_samples; /* of the arrays below and of outputs and tasks; a multiple of chunk_rows */
     uint8_t *trained;          /* [capacity_samples] */
+    uint32_t *sample_losses;   /* [capacity_samples] bit t: the sample counts for task t; bit n_tasks + i: for auxiliary
+                                  loss i. Set by fr_graph_count_unmasked */
+    uint32_t *step_counts;     /* [capacity_samples] of one next_step */
     float *effective_weights;  /* [capacity_samples] loss.c's */
+    uint32_t capacity_pair_groups; /* of tasks' group_scale */
     uint32_t capacity_groups;
     uint8_t *trained_groups; /* [capacity_groups] some sample of it is trained */
     uint32_t n_trained;      /* samples of this batch with role TRAIN */
 
     uint32_t capacity_chunks[LEVELS];
-    uint32_t *chunk_bits;  /* [chunks of samples, then of groups] largest gradient of a leaf with rows */
-    double *loss_partial;  /* [chunks of samples, n_losses] auxiliary losses */
-    uint64_t *loss_counts; /* [n_losses] what a loss's sum is divided by, of this batch */
-    struct fr_view *views; /* [workers, 2 * views_max] arguments of an interaction and their gradients */
+    uint32_t *chunk_bits;         /* [chunks of samples, then of groups] largest gradient of a leaf with rows */
+    double *loss_partial;         /* [chunks of samples, n_losses] auxiliary losses */
+    struct fr_graph_loss *losses; /* [n_tasks + n_losses] of the last fr_graph_train */
+    struct fr_view *views;        /* [workers, 2 * views_max] arguments of an interaction and their gradients */
     uint32_t views_max;
     float *workspace; /* [workers, workspace_floats] of gru */
     size_t workspace_floats;
@@ -308,7 +312,6 @@ struct graph_run {
     const struct fr_rows *rows;
     bool training; /* dropout masks are on */
     /* Out of fr_graph_backward. */
-    double auxiliary_loss;   /* already weighted: to be added to the tasks' loss */
     uint32_t parameter_bits; /* largest |gradient| of any live parameter, as bits (ops->max_bits) */
     uint32_t leaf_bits;      /* largest |gradient| of any vector or step a table row went into */
 };
@@ -334,10 +337,14 @@ void fr_graph_free_parameters(struct fr_graph *graph);
 
 /* After forward: fills every task's logits from the outputs' values. */
 void fr_graph_task_logits(struct graph_run *run);
-/* Counts unmasked trained samples per task (trained is marked); false: there are none, no step. */
+/* Fills sample_losses and counts its bits (trained is marked, nodes' masks are there); false: none, no step. */
 bool fr_graph_count_unmasked(struct graph_run *run);
-/* Fills every trained output's gradient for all samples; returns the tasks' loss. */
-double fr_graph_losses(struct graph_run *run);
+/* Number of samples of this batch that count for any of `losses` (bits as in sample_losses). */
+uint32_t fr_graph_count_losses(const struct fr_graph *graph, uint32_t losses);
+/* Fills every trained output's gradient, of the weighted sum of the tasks' losses, for all samples, and those sums. */
+void fr_graph_losses(struct graph_run *run);
+/* After backward, as it is shown: per loss the mean over the samples that counted, added up by weight. */
+double fr_graph_mean_loss(const struct fr_graph *graph);
 
 /* ---- compile.c ---- */
 

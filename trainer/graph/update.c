@@ -170,27 +170,16 @@ static void update_task(void *context, size_t index, size_t worker)
     graph->ops->update_dense(&update);
 }
 
-/* Whether anything of this batch was learnt from: a task's label or pair, or a step of an auxiliary loss. */
-static bool anything_counted(const struct fr_graph *graph)
-{
-    bool any = false;
-    for (uint32_t t = 0; t < graph->conf->n_tasks; t++)
-        any |= graph->tasks[t].unmasked > 0;
-    for (uint32_t i = 0; i < graph->conf->n_losses; i++)
-        any |= graph->conf->losses[i].weight > 0.0f && graph->loss_counts[i] > 0;
-    return any;
-}
-
 /* Gradients, and whether all numbers are fit for a step. */
 static enum fr_status compute_step(struct graph_run *run, uint32_t *n_row_tasks, double *loss)
 {
     struct fr_graph *graph = run->graph;
     fr_graph_forward_training(run);
-    double value = fr_graph_losses(run);
+    fr_graph_losses(run);
     if (!output_gradients_finite(graph))
         return FR_E_NONFINITE;
     fr_graph_backward(run);
-    value += run->auxiliary_loss;
+    double value = fr_graph_mean_loss(graph);
     *n_row_tasks = count_row_tasks(run);
     if (!isfinite(value) || run->parameter_bits > fr_f32_bits(FR_GRADIENT_MAX) || !rows_finite(run, *n_row_tasks) ||
         !fr_graph_stage_statistics(run))
@@ -213,13 +202,11 @@ enum fr_status fr_graph_train(struct fr_graph *graph, const struct fr_batch *bat
         enum fr_status status = compute_step(&run, &n_row_tasks, &value);
         if (status != FR_OK)
             return status;
-        if (anything_counted(graph)) { /* else no step, so that moments do not decay either */
-            fr_graph_begin_step(graph);
-            fr_graph_run_tasks(graph, (size_t)graph->n_dense_tasks + n_row_tasks, update_task, &run);
-            fr_graph_commit_statistics(graph);
-            graph->steps++;
-            graph->trained_samples += graph->n_trained;
-        }
+        fr_graph_begin_step(graph);
+        fr_graph_run_tasks(graph, (size_t)graph->n_dense_tasks + n_row_tasks, update_task, &run);
+        fr_graph_commit_statistics(graph);
+        graph->steps++;
+        graph->trained_samples += graph->n_trained;
     }
     if (loss)
         *loss = value;

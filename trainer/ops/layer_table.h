@@ -49,7 +49,7 @@ size_t fr_reference_gru_workspace(const struct fr_steps *steps, uint32_t units);
 void fr_reference_gru(const struct fr_gru *c);
 void fr_reference_gru_backward(const struct fr_gru *c);
 double fr_reference_mse_pair(const struct fr_mse_pair *c);
-double fr_reference_next_step(struct fr_next_step *c);
+double fr_reference_next_step(const struct fr_next_step *c);
 
 #define FR_REFERENCE_LAYERS                                                                                            \
     FR_LAYER_OPS(FR_REFERENCE_MEMBER).row_sum = fr_reference_row_sum,                                                  \
@@ -67,7 +67,7 @@ size_t fr_cpu_gru_workspace(const struct fr_steps *steps, uint32_t units, const 
 void fr_cpu_gru(const struct fr_gru *c, const struct fr_ops *ops);
 void fr_cpu_gru_backward(const struct fr_gru *c, const struct fr_ops *ops);
 double fr_cpu_mse_pair(const struct fr_mse_pair *c);
-double fr_cpu_next_step(struct fr_next_step *c);
+double fr_cpu_next_step(const struct fr_next_step *c);
 
 #define FR_CPU_LAYERS                                                                                                  \
     FR_LAYER_OPS(FR_CPU_MEMBER).row_sum = fr_cpu_row_sum, .row_sum_backward = fr_cpu_row_sum_backward,                 \

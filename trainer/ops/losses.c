@@ -84,23 +84,25 @@ double fr_cpu_pairwise(const struct fr_pair_loss *call)
     double total = 0.0;
     for (uint32_t g = 0; g < call->n_groups; g++) {
         uint32_t begin = call->group_begin[g], end = call->group_begin[g + 1];
+        double group = 0.0;
         for (uint32_t i = begin; i < end && end - begin > 1; i++) {
             if (skipped(loss, i))
                 continue;
             double sum = 0.0;
-            float own = 0.0f, factor = loss->scale * loss->weights[i];
+            float own = 0.0f, factor = loss->scale * call->group_scale[g] * loss->weights[i];
             for (uint32_t j = begin; j < end; j++) {
                 if (skipped(loss, j) || !(loss->labels[i] > loss->labels[j]))
                     continue;
                 float apart = loss->z[i] - loss->z[j];
-                float slope = factor * fr_sigmoidf(-apart);
-                sum += (double)fr_softplusf(-apart);
+                float slope = factor * loss->weights[j] * fr_sigmoidf(-apart);
+                sum += (double)loss->weights[j] * (double)fr_softplusf(-apart);
                 own += slope;
                 loss->gradient[j] += slope;
             }
             loss->gradient[i] -= own;
-            total += (double)loss->weights[i] * sum;
+            group += (double)loss->weights[i] * sum;
         }
+        total += (double)call->group_scale[g] * group;
     }
     return total;
 }

@@ -74,16 +74,16 @@ double fr_reference_pairwise(const struct fr_pair_loss *call)
     double total = 0.0;
     for (size_t g = 0; g < call->n_groups; g++) {
         for (size_t i = call->group_begin[g]; i < call->group_begin[g + 1]; i++) {
-            double own = 0.0, w = (double)loss->weights[i], scale = (double)loss->scale;
             for (size_t j = call->group_begin[g]; j < call->group_begin[g + 1]; j++) {
                 if (!counts(loss, i) || !counts(loss, j) || !(loss->labels[i] > loss->labels[j]))
                     continue;
                 double apart = (double)loss->z[i] - (double)loss->z[j];
+                double w = (double)call->group_scale[g] * (double)loss->weights[i] * (double)loss->weights[j];
+                double slope = (double)loss->scale * w * sigmoid(-apart);
                 total += w * softplus(-apart);
-                own += w * sigmoid(-apart);
-                loss->gradient[j] = (float)((double)loss->gradient[j] + scale * w * sigmoid(-apart));
+                loss->gradient[i] = (float)((double)loss->gradient[i] - slope);
+                loss->gradient[j] = (float)((double)loss->gradient[j] + slope);
             }
-            loss->gradient[i] = (float)((double)loss->gradient[i] - scale * own);
         }
     }
     return total;

@@ -241,14 +241,23 @@ FR_IN_LINE uint32_t row_from_end(const struct fr_steps *other, uint32_t e, uint3
     return end - begin < back || is_masked(other, end - back) ? UINT32_MAX : end - back;
 }
 
+/* Whether step p of entry e, which has a next one, counts, and the rows beside the next one. */
+FR_IN_LINE bool next_rows(const struct fr_next_step *c, uint32_t e, uint32_t p, uint32_t *positive, uint32_t *negative)
+{
+    uint32_t back = c->states_steps.begin[e + 1] - p - 1;
+    *positive = row_from_end(&c->positive_steps, e, back);
+    *negative = row_from_end(&c->negative_steps, e, back);
+    return !is_masked(&c->states_steps, p) && *positive != UINT32_MAX && *negative != UINT32_MAX;
+}
+
 /* softplus(-h . e) for the positive of step p in `row`, softplus(h . e) for its negative; adds the derivatives. */
-FR_IN_LINE double next_term(const struct fr_next_step *c, uint32_t p, bool positive, uint32_t row)
+FR_IN_LINE double next_term(const struct fr_next_step *c, float scale, uint32_t p, bool positive, uint32_t row)
 {
     struct fr_view gradient = positive ? c->positives_gradient : c->negatives_gradient;
     const float *h = row_at(c->states, p), *x = row_at(positive ? c->positives : c->negatives, row);
     float sign = positive ? -1.0f : 1.0f;
     float z = sign * fr_lanes_dot(h, x, c->width);
-    float d = c->scale * sign * fr_sigmoidf(z);
+    float d = scale * sign * fr_sigmoidf(z);
     if (c->states_gradient.values)
         add_scaled(row_at(c->states_gradient, p), d, x, c->width);
     if (gradient.values)
@@ -257,24 +266,25 @@ FR_IN_LINE double next_term(const struct fr_next_step *c, uint32_t p, bool posit
 }
 
 FR_CLONES
-double fr_cpu_next_step(struct fr_next_step *c)
+double fr_cpu_next_step(const struct fr_next_step *c)
 {
     bool counts_only = !c->states_gradient.values && !c->positives_gradient.values && !c->negatives_gradient.values;
     double total = 0.0;
-    c->count = 0;
     for (uint32_t e = c->states_steps.entry_begin; e < c->states_steps.entry_end; e++) {
-        uint32_t begin = c->states_steps.begin[e], end = c->states_steps.begin[e + 1];
-        for (uint32_t p = begin; p + 1 < end && c->trained[e]; p++) {
-            uint32_t positive = row_from_end(&c->positive_steps, e, end - p - 1);
-            uint32_t negative = row_from_end(&c->negative_steps, e, end - p - 1);
-            if (is_masked(&c->states_steps, p) || positive == UINT32_MAX || negative == UINT32_MAX)
+        uint32_t begin = c->states_steps.begin[e], end = c->states_steps.begin[e + 1], positive, negative, count = 0;
+        for (uint32_t p = begin; p + 1 < end && c->trained[e]; p++)
+            count += next_rows(c, e, p, &positive, &negative);
+        c->counts[e] = count;
+        if (count == 0 || counts_only)
+            continue;
+        double sum = 0.0;
+        for (uint32_t p = begin; p + 1 < end; p++) {
+            if (!next_rows(c, e, p, &positive, &negative))
                 continue;
-            c->count++;
-            if (counts_only)
-                continue;
-            total += next_term(c, p, true, positive);
-            total += next_term(c, p, false, negative);
+            sum += next_term(c, c->scale / (float)count, p, true, positive);
+            sum += next_term(c, c->scale / (float)count, p, false, negative);
         }
+        total += sum / (double)count;
     }
     return total;
 }

@@ -193,13 +193,13 @@ static ptrdiff_t partner(const struct fr_steps *states, const struct fr_steps *o
 }
 
 /* softplus(-h . e) for the positive of step p in `row`, softplus(h . e) for its negative; adds the derivatives. */
-static double next_term(const struct fr_next_step *c, size_t p, bool positive, size_t row)
+static double next_term(const struct fr_next_step *c, double scale, size_t p, bool positive, size_t row)
 {
     struct fr_view other = positive ? c->positives : c->negatives;
     double sign = positive ? -1.0 : 1.0, dot = 0.0;
     for (size_t j = 0; j < c->width; j++)
         dot += fr_at(c->states, p, j) * fr_at(other, row, j);
-    double z = sign * dot, d = (double)c->scale * sign / (1.0 + exp(-z));
+    double z = sign * dot, d = scale * sign / (1.0 + exp(-z));
     for (size_t j = 0; j < c->width; j++) {
         fr_put_sum(c->states_gradient, p, j, d * fr_at(other, row, j));
         fr_put_sum(positive ? c->positives_gradient : c->negatives_gradient, row, j, d * fr_at(c->states, p, j));
@@ -207,24 +207,37 @@ static double next_term(const struct fr_next_step *c, size_t p, bool positive, s
     return fmax(z, 0.0) + log1p(exp(-fabs(z)));
 }
 
-double fr_reference_next_step(struct fr_next_step *c)
+/* Steps of entry e that count; with `sum` their losses are added to *sum and derivatives to gradients. */
+static uint32_t next_steps(const struct fr_next_step *c, size_t e, double scale, double *sum)
+{
+    size_t begin = c->states_steps.begin[e], end = c->states_steps.begin[e + 1];
+    uint32_t count = 0;
+    for (size_t p = begin; p + 1 < end && c->trained[e]; p++) {
+        ptrdiff_t positive = partner(&c->states_steps, &c->positive_steps, e, p + 1 - begin);
+        ptrdiff_t negative = partner(&c->states_steps, &c->negative_steps, e, p + 1 - begin);
+        if (masked(&c->states_steps, p) || positive < 0 || negative < 0)
+            continue;
+        count++;
+        if (!sum)
+            continue;
+        *sum += next_term(c, scale, p, true, (size_t)positive);
+        *sum += next_term(c, scale, p, false, (size_t)negative);
+    }
+    return count;
+}
+
+double fr_reference_next_step(const struct fr_next_step *c)
 {
     bool counts_only = !c->states_gradient.values && !c->positives_gradient.values && !c->negatives_gradient.values;
     double total = 0.0;
-    c->count = 0;
     for (size_t e = c->states_steps.entry_begin; e < c->states_steps.entry_end; e++) {
-        size_t begin = c->states_steps.begin[e], end = c->states_steps.begin[e + 1];
-        for (size_t p = begin; p + 1 < end && c->trained[e]; p++) {
-            ptrdiff_t positive = partner(&c->states_steps, &c->positive_steps, e, p + 1 - begin);
-            ptrdiff_t negative = partner(&c->states_steps, &c->negative_steps, e, p + 1 - begin);
-            if (masked(&c->states_steps, p) || positive < 0 || negative < 0)
-                continue;
-            c->count++;
-            if (counts_only)
-                continue;
-            total += next_term(c, p, true, (size_t)positive);
-            total += next_term(c, p, false, (size_t)negative);
-        }
+        uint32_t count = next_steps(c, e, 0.0, NULL);
+        c->counts[e] = count;
+        if (count == 0 || counts_only)
+            continue;
+        double sum = 0.0;
+        (void)next_steps(c, e, (double)c->scale / (double)count, &sum);
+        total += sum / (double)count;
     }
     return total;
 }

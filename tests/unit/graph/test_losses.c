@@ -51,26 +51,39 @@ static double sample_loss(const struct fr_conf_task *task, double z, double y)
     }
 }
 
+/* Pairs of group g: the number that stand in one, and what they add to *sum. */
+static double group_loss(struct fixture *fx, uint32_t l, uint32_t g, const float *z, double *sum)
+{
+    double total = 0.0, pairs = 0.0, standing = 0.0;
+    for (uint32_t i = fx->batch.group_begin[g]; i < fx->batch.group_begin[g + 1]; i++) {
+        bool stands = false;
+        for (uint32_t j = fx->batch.group_begin[g]; j < fx->batch.group_begin[g + 1]; j++) {
+            double w = effective(fx, l, i) * effective(fx, l, j), apart = (double)z[j] - (double)z[i];
+            if (!counts(fx, l, i) || !counts(fx, l, j) || label(fx, l)[i] == label(fx, l)[j] || w == 0.0)
+                continue;
+            stands = true;
+            if (label(fx, l)[i] > label(fx, l)[j])
+                total += w * softplus(apart), pairs += 1.0;
+        }
+        standing += stands;
+    }
+    *sum += pairs > 0.0 ? standing / pairs * total : 0.0;
+    return standing;
+}
+
+/* The mean, weighted. */
 static double expected_loss(struct fixture *fx, uint32_t t, const float *z)
 {
     const struct fr_conf_task *task = &fx->conf.tasks[t];
     uint32_t l = (uint32_t)task->label;
     double sum = 0.0, n = 0.0;
-    for (uint32_t i = 0; i < fx->batch.n_samples; i++) {
+    for (uint32_t g = 0; g < fx->batch.n_groups && task->loss == FR_LOSS_PAIRWISE; g++)
+        n += group_loss(fx, l, g, z, &sum);
+    for (uint32_t i = 0; i < fx->batch.n_samples && task->loss != FR_LOSS_PAIRWISE; i++) {
         if (!counts(fx, l, i))
             continue;
-        if (task->loss != FR_LOSS_PAIRWISE) {
-            sum += effective(fx, l, i) * sample_loss(task, (double)z[i], (double)label(fx, l)[i]);
-            n += 1.0;
-            continue;
-        }
-        uint32_t g = fx->batch.group_of[i];
-        for (uint32_t j = fx->batch.group_begin[g]; j < fx->batch.group_begin[g + 1]; j++) {
-            if (!counts(fx, l, j) || !(label(fx, l)[i] > label(fx, l)[j]))
-                continue;
-            sum += effective(fx, l, i) * softplus((double)z[j] - (double)z[i]);
-            n += 1.0;
-        }
+        sum += effective(fx, l, i) * sample_loss(task, (double)z[i], (double)label(fx, l)[i]);
+        n += 1.0;
     }
     return task->loss == FR_LOSS_NONE || n == 0.0 ? 0.0 : (double)task->weight * sum / n;
 }
@@ -91,6 +104,8 @@ static void make_world(struct fixture *fx)
             label(fx, CLICK)[i] = NAN;
         if (label(fx, CLICK)[i] == 1.0f && i % 4 == 1)
             label(fx, CLICK)[i] = 0.25f;
+        if (i % 9 == 5)
+            weight(fx, CLICK)[i] = 0.0f;
     }
 }
 

@@ -324,7 +324,7 @@ static void rates_follow_their_schedules_per_layer_and_part(void **state)
         double expected[3];
         for (size_t k = 0; k < 3; k++) {
             *bias[k] = 1.0f;
-            expected[k] = 1.0 - (double)conf[k]->lr * expected_factor(conf[k], (double)samples);
+            expected[k] = 1.0 - (double)conf[k]->lr * expected_factor(conf[k], (double)samples) * (n - 1.0);
         }
         make_decay_batch(&fx, n);
         fx.batch.role[n - 1] = FR_ROLE_METRICS_ONLY; /* does not count */

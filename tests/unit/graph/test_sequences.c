@@ -165,9 +165,9 @@ static double train(struct fixture *fx, struct fr_graph *graph)
 
 #define WIDE "network: {layers: [{name: out, sum: [item_id.w]}]}\n" NX_ONE_TASK
 
-/* States 1 2 | 4 | 5 11 6, positives 8 9 | 12 | 13 14 15, negatives 16 18 | 19 | 20 21 10: of the last only the first
- * step counts, the row of 10 is missing. */
-static void next_step_losses_are_a_mean_over_steps(void **state)
+/* States 1 2 | 4 | 5 11 6 | 7 8 9, positives 8 9 | 12 | 13 14 15 | 1 2 4, negatives 16 18 | 19 | 20 21 10 | 11 12 13: of
+ * the third only the first step counts, the row of 10 is missing; the last has two. */
+static void next_step_losses_are_a_mean_over_each_samples_steps(void **state)
 {
     (void)state;
     double losses[2];
@@ -178,14 +178,17 @@ static void next_step_losses_are_a_mean_over_steps(void **state)
               with ? NX_HEAD WIDE "losses: [{name: n, next_step: {states: history.v, positives: clicks.v, negatives: "
                                   "noise.v}, weight: 0.5}]\n"
                    : NX_HEAD WIDE,
-              3);
-        set_ids(&fx, HISTORY, 3, (uint32_t[]){2, 1, 3}, (uint64_t[]){1, 2, 4, 5, 11, 6});
-        set_ids(&fx, CLICKS, 3, (uint32_t[]){2, 1, 3}, (uint64_t[]){8, 9, 12, 13, 14, 15});
-        set_ids(&fx, NOISE, 3, (uint32_t[]){2, 1, 3}, (uint64_t[]){16, 18, 19, 20, 21, 10});
+              4);
+        const uint32_t lengths[] = {2, 1, 3, 3};
+        set_ids(&fx, HISTORY, 4, lengths, (uint64_t[]){1, 2, 4, 5, 11, 6, 7, 8, 9});
+        set_ids(&fx, CLICKS, 4, lengths, (uint64_t[]){8, 9, 12, 13, 14, 15, 1, 2, 4});
+        set_ids(&fx, NOISE, 4, lengths, (uint64_t[]){16, 18, 19, 20, 21, 10, 11, 12, 13});
         double want = 0.0;
         want += log1p(exp(-dot(&fx, 1, 9))) + log1p(exp(dot(&fx, 1, 18)));
         want += log1p(exp(-dot(&fx, 5, 14))) + log1p(exp(dot(&fx, 5, 21)));
-        losses[with] = train(&fx, graph) - (with ? 0.5 * want / 2 : 0.0);
+        want += (log1p(exp(-dot(&fx, 7, 2))) + log1p(exp(dot(&fx, 7, 12)))) / 2;
+        want += (log1p(exp(-dot(&fx, 8, 4))) + log1p(exp(dot(&fx, 8, 13)))) / 2;
+        losses[with] = train(&fx, graph) - (with ? 0.5 * want / 3 : 0.0);
         end(&fx, graph);
     }
     assert_true(fabs(losses[0] - losses[1]) < 1e-6);
@@ -251,7 +254,7 @@ int main(void)
         cmocka_unit_test(sequences_are_joined_newest_to_newest),
         cmocka_unit_test(steps_without_rows_change_nothing),
         cmocka_unit_test(empty_sequences_score_and_train),
-        cmocka_unit_test(next_step_losses_are_a_mean_over_steps),
+        cmocka_unit_test(next_step_losses_are_a_mean_over_each_samples_steps),
         cmocka_unit_test(mse_losses_are_a_mean_over_trained_samples),
         cmocka_unit_test(a_sample_scores_the_same_bits_alone_and_in_any_batch),
     };

@@ -221,7 +221,7 @@ static void an_earlier_batch_leaves_nothing_behind(void **state)
     for (size_t i = 0; i < FR_ARRAY_LEN(nx_networks); i++) {
         struct fixture fx;
         fx_load(&fx, 40, nx_networks[i].text);
-        set_optimizers(&fx, FR_OPT_SGD, 1.0f);
+        set_optimizers(&fx, FR_OPT_SGD, 0x1p-8f);
         fx_make_rows(&fx, 11);
         struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
         struct snapshot start = snapshot_of(graph, &fx), first = {0};

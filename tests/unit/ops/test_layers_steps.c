@@ -246,7 +246,7 @@ static void dots_with_steps_agree_with_the_reference_and_with_differences(void *
 
 /* `values` and where the gradients go may be of two scenes. */
 typedef double loss_call(const struct fr_ops *ops, struct scene *values, struct scene *gradients, float scale,
-                         uint64_t *count);
+                         uint32_t *counts);
 
 static uint8_t trained[256]; /* per entry */
 
@@ -262,9 +262,9 @@ static void lay_out_pair(struct scene *s)
     add_in(s, ROWS_VECTOR, s->width);
 }
 
-static double mse_pair(const struct fr_ops *ops, struct scene *v, struct scene *g, float scale, uint64_t *count)
+static double mse_pair(const struct fr_ops *ops, struct scene *v, struct scene *g, float scale, uint32_t *counts)
 {
-    *count = 0;
+    (void)counts;
     return ops->mse_pair(&(struct fr_mse_pair){.m = v->m,
                                                .n = v->width,
                                                .trained = trained,
@@ -282,7 +282,7 @@ static void lay_out_next(struct scene *s)
     add_in(s, ROWS_STEPS_2, s->width);
 }
 
-static double next_step(const struct fr_ops *ops, struct scene *v, struct scene *g, float scale, uint64_t *count)
+static double next_step(const struct fr_ops *ops, struct scene *v, struct scene *g, float scale, uint32_t *counts)
 {
     struct fr_next_step call = {.states_steps = steps_of(v, 0, 0, v->m),
                                 .positive_steps = steps_of(v, 1, 0, v->m),
@@ -295,10 +295,9 @@ static double next_step(const struct fr_ops *ops, struct scene *v, struct scene 
                                 .negatives = v->in[2],
                                 .states_gradient = g->in_gradient[0],
                                 .positives_gradient = g->in_gradient[1],
-                                .negatives_gradient = g->in_gradient[2]};
-    double total = ops->next_step(&call);
-    *count = call.count;
-    return total;
+                                .negatives_gradient = g->in_gradient[2],
+                                .counts = counts};
+    return ops->next_step(&call);
 }
 
 static void release_loss_scene(struct scene *s)
@@ -312,20 +311,21 @@ static void compare_loss(const struct operation *op, loss_call *loss, const stru
 {
     struct scene got = make_scene(op, m, width, false), again = make_scene(op, m, width, false),
                  want = make_scene(op, m, width, false);
-    uint64_t count, count_again, count_want;
-    double total = loss(ops, &got, &got, 0.25f, &count);
-    double total_again = loss(ops, &again, &again, 0.25f, &count_again);
-    double total_want = loss(fr_ops_reference(), &want, &want, 0.25f, &count_want);
+    uint32_t counts[256] = {0}, counts_again[256] = {0}, counts_want[256] = {0};
+    double total = loss(ops, &got, &got, 0.25f, counts);
+    double total_again = loss(ops, &again, &again, 0.25f, counts_again);
+    double total_want = loss(fr_ops_reference(), &want, &want, 0.25f, counts_want);
     assert_true(fabs(total - total_want) <= 1e-6 * fabs(total_want));
     assert_true(total == total_again);
-    assert_true(count == count_want && count == count_again);
+    assert_memory_equal(counts, counts_want, sizeof(counts));
+    assert_memory_equal(counts, counts_again, sizeof(counts));
     compare_gradients(op, &got, &want, false, UINT32_MAX);
     compare_gradients(op, &got, &again, true, UINT32_MAX);
     for (uint32_t k = 0; k < got.n_in; k++) { /* one unwanted */
         struct scene s = make_scene(op, m, width, false);
         float *kept = s.in_gradient[k].values;
         s.in_gradient[k].values = NULL;
-        assert_true(loss(ops, &s, &s, 0.25f, &count) == total);
+        assert_true(loss(ops, &s, &s, 0.25f, counts) == total);
         s.in_gradient[k].values = kept;
         compare_gradients(op, &got, &s, true, k);
         release_loss_scene(&s);
@@ -340,16 +340,16 @@ static void check_loss_gradient(const struct operation *op, loss_call *loss, uin
 {
     struct scene s = make_scene(op, m, width, true), sink = make_scene(op, m, width, true);
     const float h = 0x1p-7f;
-    uint64_t count;
-    loss(fr_ops_reference(), &s, &s, 1.0f, &count);
+    uint32_t counts[256];
+    loss(fr_ops_reference(), &s, &s, 1.0f, counts);
     for (uint32_t k = 0; k < s.n_in; k++) {
         for (size_t i = 0; i < rows_in(&s, s.in_rows[k]) * s.in_columns[k]; i++) {
             size_t row = i / s.in_columns[k], column = i % s.in_columns[k];
             float *x = &s.in[k].values[row * s.in[k].ld + column], at = *x;
             *x = at + h;
-            double above = loss(fr_ops_reference(), &s, &sink, 1.0f, &count);
+            double above = loss(fr_ops_reference(), &s, &sink, 1.0f, counts);
             *x = at - h;
-            double below = loss(fr_ops_reference(), &s, &sink, 1.0f, &count);
+            double below = loss(fr_ops_reference(), &s, &sink, 1.0f, counts);
             *x = at;
             double got = (double)s.in_gradient[k].values[row * s.in_gradient[k].ld + column];
             assert_true(fabs((above - below) / (2.0 * (double)h) - got) <= 2e-5 * (1.0 + fabs(got)));
@@ -384,41 +384,47 @@ static void next_step_agrees_with_the_reference_and_with_differences(void **stat
     check_loss(&(struct operation){.name = "next_step", .bound = 1e-10, .lay_out = lay_out_next}, next_step);
 }
 
-/* Entry 0: states of 4 steps, positives of 3, negatives of 5; entry 1 is not trained; entry 2 has one step. */
-static void next_step_counts_unmasked_steps_that_are_there_in_all_three(void **state)
+/* Entry 0: states of 4 steps, positives of 3, negatives of 5; entry 1 is not trained; entry 2 has one step; entry 3 has
+ * two. */
+static void next_step_is_a_mean_over_an_entrys_unmasked_steps_that_are_there_in_all_three(void **state)
 {
     (void)state;
     struct backend_list list = list_backends();
     list.ops[list.n++] = fr_ops_reference();
     for (size_t b = 0; b < list.n; b++) {
-        uint32_t h_begin[4] = {0, 4, 6, 7}, e_begin[4] = {0, 3, 5, 6}, n_begin[4] = {0, 5, 7, 8};
-        uint8_t h_masked[7] = {0}, e_masked[6] = {0}, n_masked[8] = {0}, train[3] = {1, 0, 1};
-        float h[7] = {1.0f, 2.0f, 3.0f, 4.0f}, e[6] = {0.5f, 0.25f, 1.0f}, n[8] = {9.0f, 9.0f, 1.0f, 2.0f, -1.0f};
-        struct fr_next_step call = {.states_steps = {h_begin, h_masked, 0, 3},
-                                    .positive_steps = {e_begin, e_masked, 0, 3},
-                                    .negative_steps = {n_begin, n_masked, 0, 3},
+        uint32_t h_begin[5] = {0, 4, 6, 7, 9}, e_begin[5] = {0, 3, 5, 6, 8}, n_begin[5] = {0, 5, 7, 8, 10};
+        uint8_t h_masked[9] = {0}, e_masked[8] = {0}, n_masked[10] = {0}, train[4] = {1, 0, 1, 1};
+        float h[9] = {1.0f, 2.0f, 3.0f, 4.0f, 0, 0, 0, 1.0f}, e[8] = {0.5f, 0.25f, 1.0f, 0, 0, 0, 0, 2.0f},
+              n[10] = {9.0f, 9.0f, 1.0f, 2.0f, -1.0f, 0, 0, 0, 0, 3.0f};
+        uint32_t counts[4];
+        struct fr_next_step call = {.states_steps = {h_begin, h_masked, 0, 4},
+                                    .positive_steps = {e_begin, e_masked, 0, 4},
+                                    .negative_steps = {n_begin, n_masked, 0, 4},
                                     .width = 1,
                                     .trained = train,
-                                    .scale = 1.0f,
+                                    .scale = 2.0f,
                                     .states = {h, 1},
                                     .positives = {e, 1},
-                                    .negatives = {n, 1}};
+                                    .negatives = {n, 1},
+                                    .counts = counts};
         assert_true(list.ops[b]->next_step(&call) == 0.0); /* nothing wanted: counts only */
-        assert_int_equal(call.count, 3);
-        float gradient[7] = {0};
+        assert_memory_equal(counts, ((uint32_t[]){3, 0, 0, 1}), sizeof(counts));
+        float gradient[9] = {0};
         call.states_gradient = (struct fr_view){gradient, 1};
         double want = log1p(exp(-0.5)) + log1p(exp(1.0)) + log1p(exp(-0.5)) + log1p(exp(4.0)) + log1p(exp(-3.0)) +
                       log1p(exp(-3.0));
+        want = want / 3.0 + log1p(exp(-2.0)) + log1p(exp(3.0));
         assert_true(fabs(list.ops[b]->next_step(&call) - want) < 1e-5);
-        h_masked[0] = 1;
-        list.ops[b]->next_step(&call);
-        assert_int_equal(call.count, 2);
-        e_masked[1] = 1;
-        list.ops[b]->next_step(&call);
-        assert_int_equal(call.count, 1);
-        n_masked[4] = 1;
-        list.ops[b]->next_step(&call);
-        assert_int_equal(call.count, 0);
+        double slope = -0.5 / (1.0 + exp(0.5)) + 1.0 / (1.0 + exp(-1.0)); /* of the first step of entry 0, once */
+        assert_true(fabs((double)gradient[0] - 2.0 / 3.0 * slope) < 1e-6);
+        slope = -2.0 / (1.0 + exp(2.0)) + 3.0 / (1.0 + exp(-3.0));
+        assert_true(fabs((double)gradient[7] - 2.0 * slope) < 1e-6);
+        uint8_t *const masks[] = {&h_masked[0], &e_masked[1], &n_masked[4]};
+        for (uint32_t m = 0; m < 3; m++) {
+            *masks[m] = 1;
+            list.ops[b]->next_step(&call);
+            assert_int_equal(counts[0], 2 - m);
+        }
     }
 }
 
@@ -434,7 +440,7 @@ int main(void)
         cmocka_unit_test(dots_with_steps_agree_with_the_reference_and_with_differences),
         cmocka_unit_test(mse_of_pairs_agrees_with_the_reference_and_with_differences),
         cmocka_unit_test(next_step_agrees_with_the_reference_and_with_differences),
-        cmocka_unit_test(next_step_counts_unmasked_steps_that_are_there_in_all_three),
+        cmocka_unit_test(next_step_is_a_mean_over_an_entrys_unmasked_steps_that_are_there_in_all_three),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 enum { N = 90, FACTORS = 3, GROUPS = 7 };
 
 static const uint32_t group_begin[GROUPS + 1] = {0, 1, 1, 12, 40, 41, 88, N};
+static const float group_scale[GROUPS] = {1.0f, 1.0f, 0.5f, 0.25f, 1.0f, 0.125f, 2.0f};
 
 enum kind { LOGLOSS, MSE, FOCAL, PAIRWISE, PRODUCT, KINDS };
 static const char *const names[KINDS] = {"logloss", "mse", "focal", "pairwise", "product"};
@@ -80,7 +81,7 @@ static double run(const struct fr_ops *ops, enum kind kind, struct world *w, flo
     case FOCAL:
         return ops->focal(&loss);
     case PAIRWISE:
-        return ops->pairwise(&(struct fr_pair_loss){&loss, group_begin, GROUPS});
+        return ops->pairwise(&(struct fr_pair_loss){&loss, group_begin, group_scale, GROUPS});
     default:
         return ops->product_logloss(&product);
     }
@@ -199,17 +200,17 @@ static void pairs_are_those_of_a_group_with_unequal_labels(void **state)
     for (size_t b = 0; b < list.n; b++) {
         /* group 0: labels 2, 1, 1: pairs (0,1), (0,2); group 1: equal labels; group 2: one pair, its other masked */
         const float z[7] = {0.0f, 1.0f, -1.0f, 5.0f, -5.0f, 0.5f, 0.0f}, labels[7] = {2, 1, 1, 1, 1, 0, NAN},
-                    weights[7] = {2, 9, 9, 9, 9, 9, 9};
+                    weights[7] = {2, 1, 3, 9, 9, 9, 9}, scale[3] = {0.5f, 9, 9};
         const uint8_t trained[7] = {1, 1, 1, 1, 1, 1, 1};
         const uint32_t begin[4] = {0, 3, 5, 7};
         float gradient[7] = {0};
         struct fr_loss loss = one_sample(z, labels, gradient);
         loss.n = 7, loss.weights = weights, loss.trained = trained;
-        double total = list.ops[b]->pairwise(&(struct fr_pair_loss){&loss, begin, 3});
-        assert_true(fabs(total - 2.0 * (1.31326169 + 0.31326169)) < 1e-6);
-        assert_float_equal(gradient[0], -2.0f, 1e-6f); /* -2 (sigmoid(1) + sigmoid(-1)) */
-        assert_float_equal(gradient[1], 1.46211716f, 1e-6f);
-        assert_float_equal(gradient[2], 0.53788284f, 1e-6f);
+        double total = list.ops[b]->pairwise(&(struct fr_pair_loss){&loss, begin, scale, 3});
+        assert_true(fabs(total - 1.31326169 - 3.0 * 0.31326169) < 1e-6);
+        assert_float_equal(gradient[0], -1.53788284f, 1e-6f); /* -(sigmoid(1) + 3 sigmoid(-1)) */
+        assert_float_equal(gradient[1], 0.73105858f, 1e-6f);
+        assert_float_equal(gradient[2], 0.80682426f, 1e-6f);
         for (size_t i = 3; i < 7; i++)
             assert_true(gradient[i] == 0.0f);
     }

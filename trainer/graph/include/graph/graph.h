@@ -65,12 +65,22 @@ const float *fr_graph_logits(const struct fr_graph *graph,
                              uint32_t task); /* [n_samples], valid until the next forward */
 
 /* After forward on the same batch and rows (logits stay as forward left them; with dropout layers a second forward pass
- * with masks is made first): loss over unmasked trained samples (sum w l / number of unmasked samples, tasks add up by
- * weight, auxiliary losses too; w includes 1/s as ingest.sampling says), gradients, then dense and row updates in
- * place. Nothing is changed when a logit (of any sample), the loss or any gradient is not finite, or a gradient exceeds
- * 1e15: FR_E_NONFINITE. Without an unmasked trained sample: FR_OK, loss 0, no step. *loss may be NULL. */
+ * with masks is made first): gradients of the tasks' summed losses over unmasked trained samples, never divided by what
+ * the batch happens to be, then dense and row updates in place. *loss is the mean: per task and auxiliary loss sum w l
+ * / samples that counted, added up by weight; w includes 1/s as ingest.sampling says. Nothing is changed when a logit
+ * (of any sample), the loss or any gradient is not finite, or a gradient exceeds 1e15: FR_E_NONFINITE. Without an
+ * unmasked trained sample: FR_OK, loss 0, no step. *loss may be NULL. */
 enum fr_status fr_graph_train(struct fr_graph *graph, const struct fr_batch *batch, const struct fr_rows *rows,
                               double *loss) FR_MUST_CHECK;
+
+/* What counted of a task or an auxiliary loss in the last batch that was trained. */
+struct fr_graph_loss {
+    uint32_t samples; /* with a label, trained; pairwise: that stand in a pair; next_step: with a next step */
+    uint64_t pairs;   /* pairwise */
+    double sum;       /* of the samples' losses, weighted */
+};
+/* [n_tasks + n_losses], tasks first; valid until the next fr_graph_train. */
+const struct fr_graph_loss *fr_graph_losses_of(const struct fr_graph *graph);
 
 /* Optimizer state of the dense parameters (steps, moments), for the section "dense_state". */
 void fr_graph_save_state(const struct fr_graph *graph, struct fr_buffer *out);

@@ -229,7 +229,7 @@ struct fr_mse_pair {
 };
 /* Over steps t with a next one: log(1 + exp(-h_t . e_{t+1})) + log(1 + exp(h_t . n_{t+1})), where positives and
  * negatives are aligned newest to newest with states; a step counts when state t, e_{t+1} and n_{t+1} are there and
- * unmasked. */
+ * unmasked. An entry's loss is the mean over its steps that count. */
 struct fr_next_step {
     struct fr_steps states_steps, positive_steps, negative_steps; /* same entries */
     uint32_t width;
@@ -237,7 +237,7 @@ struct fr_next_step {
     float scale;
     struct fr_view states, positives, negatives;
     struct fr_view states_gradient, positives_gradient, negatives_gradient;
-    uint64_t count; /* out: steps that counted */
+    uint32_t *counts; /* out: [entries], absolute: steps that counted */
 };
 
 #endif

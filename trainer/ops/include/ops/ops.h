@@ -105,7 +105,7 @@ struct fr_loss {
     const float *labels;    /* NaN: masked */
     const float *weights;   /* effective: sample weight, times 1/s */
     const uint8_t *trained; /* 0: no loss, no gradient */
-    float scale;            /* task weight / number of unmasked trained samples (pairwise: of pairs) */
+    float scale;            /* task weight: gradients are those of the sum, whatever the batch */
     float *gradient;        /* [n], added to: scale * w * dl/dz */
     float gamma, alpha;     /* focal */
 };
@@ -121,11 +121,12 @@ struct fr_product_loss {
     float *const *gradient; /* [count][n], added to */
 };
 
-/* Pairs of each group [group_begin[g], group_begin[g + 1]) with y_i > y_j, both unmasked and trained: w_i * log(1 +
- * exp(-(z_i - z_j))), i then j ascending. */
+/* Pairs of each group [group_begin[g], group_begin[g + 1]) with y_i > y_j, both unmasked, trained and of weight > 0:
+ * group_scale[g] w_i w_j log(1 + exp(-(z_i - z_j))), i then j ascending. Burges et al. 2005. */
 struct fr_pair_loss {
     const struct fr_loss *loss;
     const uint32_t *group_begin;
+    const float *group_scale; /* [n_groups] samples that stand in a pair / number of pairs */
     uint32_t n_groups;
 };
 
@@ -225,7 +226,7 @@ struct fr_ops {
     void (*gru)(const struct fr_gru *call);
     void (*gru_backward)(const struct fr_gru *call);
     double (*mse_pair)(const struct fr_mse_pair *call);
-    double (*next_step)(struct fr_next_step *call); /* gradient views NULL: counts only */
+    double (*next_step)(const struct fr_next_step *call); /* gradient views NULL: counts only */
 
     /* Largest |x| of [m, n] as bits (fr_f32_bits): >= 0x7f800000 exactly when some x is not finite. EXACT. */
     uint32_t (*max_bits)(uint32_t m, uint32_t n, struct fr_view x);
