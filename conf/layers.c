@@ -39,7 +39,7 @@ static const struct fr_layer_rule rules[] = {
     [FR_LAYER_FM] = {.refs_min = 2, .inline_ = true},
     [FR_LAYER_DOT_INTERACTION] = {.refs_min = 2, .inline_ = true},
     [FR_LAYER_CROSS] = {.options = FR_LAYER_DEPTH | FR_LAYER_RANK | LEARNS},
-    [FR_LAYER_BIAS] = {.options = FR_LAYER_OPTIMIZER, .inline_ = true},
+    [FR_LAYER_BIAS] = {.options = LEARNS, .inline_ = true},
     [FR_LAYER_LAYER_NORM] = {.options = FR_LAYER_OPTIMIZER, .inline_ = true},
     [FR_LAYER_DROPOUT] = {.options = FR_LAYER_RATE, .required = FR_LAYER_RATE},
     [FR_LAYER_ACTIVATE] = {.options = FR_LAYER_ACTIVATION | FR_LAYER_OPTIMIZER, .required = FR_LAYER_ACTIVATION},

@@ -14,12 +14,13 @@
 /* --- tables
  * ---------------------------------------------------------------------------------------------------------------- */
 
-/* A weight of FTRL is a function of its accumulators, which start at 0; all others need to differ at the start. */
+/* A vector needs to differ from others at the start, or it never learns behind a product; a weight of FTRL need not. */
 static void default_init(const struct fr_node *node, struct fr_conf_part *part)
 {
     if (fr_node_get(node, "init"))
         return;
-    bool zeros = part->optimizer.kind == FR_OPT_FTRL || part->optimizer.kind == FR_OPT_GROUP_FTRL;
+    bool ftrl = part->optimizer.kind == FR_OPT_FTRL || part->optimizer.kind == FR_OPT_GROUP_FTRL;
+    bool zeros = ftrl && part->dim == 1;
     part->init = (struct fr_conf_init){.kind = zeros ? FR_INIT_ZEROS : FR_INIT_NORMAL, .scale = zeros ? 0 : 0.01f};
 }
 

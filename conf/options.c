@@ -49,15 +49,18 @@
 #define TABLE_OPTIMIZERS "sgd|momentum|adagrad|adagrad_rowwise|adam|adam_rowwise|rmsprop|ftrl|group_ftrl"
 #define NETWORK_OPTIMIZERS "sgd|momentum|adagrad|adam|adamw|rmsprop|ftrl"
 #define OPTIMIZER_FORM "name, or `{name: {options}}`"
-#define TABLE_INITS "zeros|uniform|normal|truncated_normal|xavier_uniform|xavier_normal|kaiming_uniform|kaiming_normal"
+#define TABLE_INITS                                                                                                    \
+    "zeros|uniform|normal|truncated_normal|xavier_uniform|xavier_normal|kaiming_uniform|kaiming_normal|"               \
+    "constant"
 #define NETWORK_INITS "default|" TABLE_INITS
 #define TABLE_INIT_FORM                                                                                                \
     "`zeros`, `{uniform: a}`, `{normal: sd}`, `{truncated_normal: sd}`, `xavier_uniform`, `xavier_normal`, "           \
-    "`kaiming_uniform` or `kaiming_normal`"
+    "`kaiming_uniform`, `kaiming_normal` or `{constant: x}`"
 #define NETWORK_INIT_FORM "`default` (uniform ±1/√fan_in), " TABLE_INIT_FORM
 #define REFS_FORM "ref or list of refs"
 #define TRANSFORM_FORM "`none`, `log1p`, `standardize` or `{bucketize: [b, ..]}`"
 #define LOSS_FORM "`logloss`, `none`, `mse`, `pairwise`, `focal` or `{focal: {gamma, alpha}}`"
+#define HALF_LIFE "samples after which half of the accumulator is forgotten: of a row's own, or of the stream; 0: never"
 #define U32 FR_OPTION_U32
 #define U64 FR_OPTION_U64
 #define REAL FR_OPTION_REAL
@@ -139,14 +142,15 @@ const struct fr_option fr_options[] = {
            "update rule of that part", .choices = TABLE_OPTIMIZERS, .initial = "adagrad", .shorthand = true),
     CUSTOM("tables.*.init", IN(fr_conf_table, parts[0].init), TABLE_INIT_FORM, fr_read_init, NULL,
            "initial weights of that part", .choices = TABLE_INITS,
-           .computed = "`{normal: 0.01}`; ftrl, group_ftrl: `zeros`", .shorthand = true),
+           .computed = "`{normal: 0.01}`; ftrl, group_ftrl of width 1: `zeros`", .shorthand = true),
     CUSTOM("tables.*.parts", 0, "map name → part", fr_read_parts, fr_write_parts,
            "segments of a row with their own update rule"),
     RANGED(U32, "tables.*.parts.*.dim", IN(fr_conf_part, dim), 1, FR_DIM_MAX, NULL, "width", .required = true),
     CUSTOM("tables.*.parts.*.optimizer", IN(fr_conf_part, optimizer), OPTIMIZER_FORM, fr_read_optimizer,
            fr_write_optimizer, "update rule", .choices = TABLE_OPTIMIZERS, .initial = "adagrad"),
     CUSTOM("tables.*.parts.*.init", IN(fr_conf_part, init), TABLE_INIT_FORM, fr_read_init, fr_write_init,
-           "initial weights", .choices = TABLE_INITS, .computed = "`{normal: 0.01}`; ftrl, group_ftrl: `zeros`"),
+           "initial weights", .choices = TABLE_INITS,
+           .computed = "`{normal: 0.01}`; ftrl, group_ftrl of width 1: `zeros`"),
     GROUP("tables.*.admit", "when a key gets a row"),
     RANGED(U32, "tables.*.admit.count", IN(fr_conf_table, admit_count), 1, 1000000, "1",
            "occurrences that admit a key"),
@@ -210,6 +214,8 @@ const struct fr_option fr_options[] = {
     CUSTOM("network.init", IN(fr_conf, dense_init), NETWORK_INIT_FORM, fr_read_init, fr_write_init,
            "initial weights of the layers; with any but `default` biases start at 0", .choices = NETWORK_INITS,
            .initial = "default"),
+    RANGED(REAL, "network.clip_global_norm", IN(fr_conf, clip_global_norm), 0, 1e15, "0",
+           "longest mean gradient of all layers together; 0: off"),
     CUSTOM("network.layers", 0, "list of layers", fr_read_layers, fr_write_layers, "layers, in any order",
            .required = true),
     ROW(FR_OPTION_NAME, "network.layers.*.name", LAYER(name), NULL, "name, unlike that of any slot", .required = true),
@@ -272,6 +278,8 @@ const struct fr_option fr_options[] = {
            "how much well predicted samples count less (Lin et al. 2017)"),
     RANGED(REAL, "tasks.*.loss.focal.alpha", IN(fr_conf_task, focal_alpha), 0, 1, "0.25", "weight of positives"),
     RANGED(REAL, "tasks.*.weight", IN(fr_conf_task, weight), 0, 1e6, "1", "factor of its loss in the total"),
+    ROW(FR_OPTION_BOOL, "tasks.*.bias_from_labels", IN(fr_conf_task, bias_from_labels), "true",
+        "logloss, focal: the bias the logit adds begins at the log-odds of the first labels"),
     CUSTOM("losses", 0, "list of losses", fr_read_losses, fr_write_losses, "auxiliary losses, at most 16"),
     ROW(FR_OPTION_NAME, "losses.*.name", IN(fr_conf_loss, name), NULL, "name", .required = true),
     CUSTOM("losses.*.mse", 0, "`[a, b]`", fr_read_loss_refs, NULL, "½|a − b|² of two vectors of one width"),
@@ -317,11 +325,13 @@ const struct fr_option fr_options[] = {
     RANGED(REAL, "optimizer.adagrad.lr", IN(fr_conf_optimizer, lr), FLT_MIN, 1e6, "0.05", "step"),
     RANGED(REAL, "optimizer.adagrad.eps", IN(fr_conf_optimizer, eps), FLT_MIN, 1, "1e-8", "added to the root"),
     RANGED(REAL, "optimizer.adagrad.initial", IN(fr_conf_optimizer, initial), 0, 1e6, "0", "accumulator at the start"),
+    RANGED(U64, "optimizer.adagrad.half_life", IN(fr_conf_optimizer, half_life), 0, 1e6, "0", HALF_LIFE),
     GROUP("optimizer.adagrad_rowwise", "Adagrad with one accumulator a row: the mean of its squares"),
     RANGED(REAL, "optimizer.adagrad_rowwise.lr", IN(fr_conf_optimizer, lr), FLT_MIN, 1e6, "0.05", "step"),
     RANGED(REAL, "optimizer.adagrad_rowwise.eps", IN(fr_conf_optimizer, eps), FLT_MIN, 1, "1e-8", "added to the root"),
     RANGED(REAL, "optimizer.adagrad_rowwise.initial", IN(fr_conf_optimizer, initial), 0, 1e6, "0",
            "accumulator at the start"),
+    RANGED(U64, "optimizer.adagrad_rowwise.half_life", IN(fr_conf_optimizer, half_life), 0, 1e6, "0", HALF_LIFE),
     GROUP("optimizer.adam", "Adam (Kingma and Ba 2015)"),
     RANGED(REAL, "optimizer.adam.lr", IN(fr_conf_optimizer, lr), FLT_MIN, 1e6, "0.001", "step"),
     RANGED(REAL, "optimizer.adam.beta1", IN(fr_conf_optimizer, beta1), 0, 0.999999, "0.9", "decay of the mean"),
@@ -356,21 +366,23 @@ const struct fr_option fr_options[] = {
     RANGED(REAL, "optimizer.adamw.weight_decay", IN(fr_conf_optimizer, weight_decay), 0, 1e3, "0.01",
            "share of the weight that goes, times the step"),
     RANGED(REAL, "optimizer.*.l1", IN(fr_conf_optimizer, l1), 0, 1e6, "0",
-           "ftrl, group_ftrl: λ₁ of the algorithm; others: l1 · sign(weight) joins the gradient"),
+           "ftrl, group_ftrl: λ₁ of the algorithm; others: l1 · sign(weight) joins the mean gradient of a unit"),
     RANGED(REAL, "optimizer.*.l2", IN(fr_conf_optimizer, l2), 0, 1e6, "0",
-           "ftrl, group_ftrl: λ₂ of the algorithm; others: l2 · weight joins the gradient"),
+           "ftrl, group_ftrl: λ₂ of the algorithm; others: l2 · weight joins the mean gradient of a unit"),
     RANGED(REAL, "optimizer.*.clip_value", IN(fr_conf_optimizer, clip_value), 0, 1e15, "0",
-           "elements of a gradient are cut to ± this; 0: off"),
+           "elements of the mean gradient of a unit are cut to ± this; 0: off"),
     RANGED(REAL, "optimizer.*.clip_norm", IN(fr_conf_optimizer, clip_norm), 0, 1e15, "0",
-           "longest gradient of a row's part, or of a parameter of a layer; 0: off"),
+           "longest mean gradient of a unit, of a row's part or of a parameter of a layer; 0: off"),
     RANGED(U64, "optimizer.*.warmup_samples", IN(fr_conf_optimizer, warmup_samples), 0, 1e15, "0",
            "trained samples over which the rate rises from 0; 0: off"),
     RANGED(U64, "optimizer.*.decay_samples", IN(fr_conf_optimizer, decay_samples), 0, 1e15, "0",
            "trained samples over which the rate is multiplied by decay_rate, smoothly; 0: off"),
     RANGED(REAL, "optimizer.*.decay_rate", IN(fr_conf_optimizer, decay_rate), FLT_MIN, 1, "0.5",
            "factor over decay_samples, at most 1"),
-    RANGED(REAL, "optimizer.*.decay_floor", IN(fr_conf_optimizer, decay_floor), 0, 1, "0",
-           "smallest factor the rate decays to"),
+    RANGED(REAL, "optimizer.*.decay_floor", IN(fr_conf_optimizer, decay_floor), 0, 1, "0.1",
+           "smallest factor the rate decays to: a stream has no end"),
+    ROW(FR_OPTION_BOOL, "optimizer.*.decay_all", IN(fr_conf_optimizer, decay_all), "false",
+        "layers: l1, l2 and weight_decay hold for biases, scales and slopes too, not for kernels only"),
 };
 const size_t fr_options_count = FR_ARRAY_LEN(fr_options);
 

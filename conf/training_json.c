@@ -1,6 +1,7 @@
 /* Canonical JSON of the training settings a resumed state depends on beside the model, in the style of model_json.c: a
  * start that would silently go on with others is refused by comparing this text. */
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,14 +15,17 @@ static const char *comma(uint32_t index)
     return index > 0 ? "," : "";
 }
 
-enum { OPTIMIZER_KEYS_MAX = 16 };
+enum { OPTIMIZER_KEYS_MAX = 20 };
 
-/* An option that all optimizers have, and that is off. */
+/* An option that all optimizers have, or a half-life, and that is off. */
 static bool is_off(const struct fr_option *option, const struct fr_conf_optimizer *optimizer)
 {
     const void *place = (const char *)optimizer + option->offset;
-    if (strncmp(option->path, "optimizer.*.", 12) != 0)
+    if (strncmp(option->path, "optimizer.*.", 12) != 0 &&
+        option->offset != offsetof(struct fr_conf_optimizer, half_life))
         return false;
+    if (option->type == FR_OPTION_BOOL)
+        return !*(const bool *)place;
     double off = strtod(option->initial, NULL);
     return option->type == FR_OPTION_U64 ? (double)*(const uint64_t *)place == off
                                          : *(const float *)place == (float)off;
@@ -55,6 +59,8 @@ static void write_optimizer(const struct fr_conf_optimizer *optimizer, struct fr
         const char *place = (const char *)optimizer + (option ? option->offset : 0);
         if (!option)
             fr_buffer_printf(out, "\"%s\"", kind);
+        else if (option->type == FR_OPTION_BOOL)
+            fr_buffer_printf(out, *(const bool *)(const void *)place ? "true" : "false");
         else if (option->type == FR_OPTION_U64)
             fr_buffer_printf(out, "%" PRIu64, *(const uint64_t *)(const void *)place);
         else
@@ -149,7 +155,10 @@ void fr_conf_training_json(const struct fr_conf *conf, struct fr_buffer *out)
     write_layers(conf, out);
     fr_buffer_printf(out, ",");
     write_losses(conf, out);
-    fr_buffer_printf(out, ",\"network\":{\"optimizer\":");
+    fr_buffer_printf(out, ",\"network\":{");
+    if (conf->clip_global_norm > 0)
+        fr_buffer_printf(out, "\"clip_global_norm\":%.9g,", (double)conf->clip_global_norm);
+    fr_buffer_printf(out, "\"optimizer\":");
     write_optimizer(&conf->dense_optimizer, out);
     fr_buffer_printf(out, "},\"sampling\":\"%s\",\"seed\":%" PRIu64 ",", samplings[conf->ingest.sampling], conf->seed);
     write_tables(conf, out);

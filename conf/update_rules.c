@@ -9,11 +9,12 @@
 const char fr_optimizer_kinds[] =
     "sgd|adagrad|adagrad_rowwise|adam|ftrl|momentum|rmsprop|adam_rowwise|group_ftrl|adamw";
 const char fr_init_kinds[] = "zeros|uniform|normal|default|truncated_normal|xavier_uniform|xavier_normal|"
-                             "kaiming_uniform|kaiming_normal";
+                             "kaiming_uniform|kaiming_normal|constant";
 
 bool fr_init_takes_scale(enum fr_init_kind kind)
 {
-    return kind == FR_INIT_UNIFORM || kind == FR_INIT_NORMAL || kind == FR_INIT_TRUNCATED_NORMAL;
+    return kind == FR_INIT_UNIFORM || kind == FR_INIT_NORMAL || kind == FR_INIT_TRUNCATED_NORMAL ||
+           kind == FR_INIT_CONSTANT;
 }
 
 /* `name` or a map of one key: the key's node, its body (NULL for a bare name); NULL and a problem otherwise. */
@@ -93,8 +94,13 @@ FR_READ(fr_read_init)
                    scaled ? "needs a number" : "takes no number", option->form);
         return;
     }
-    if (body && (body->kind != FR_NODE_SCALAR || !body->plain || fr_scalar_real(body->text, &scale) != FR_SCALAR_OK ||
-                 !(scale > 0 && scale <= 1000) || (float)scale <= 0)) {
+    bool number =
+        body && body->kind == FR_NODE_SCALAR && body->plain && fr_scalar_real(body->text, &scale) == FR_SCALAR_OK;
+    if (kind == FR_INIT_CONSTANT && !(number && scale >= -1000 && scale <= 1000)) {
+        fr_problem(&loader->problems, body, path, "not a first value; expected a number from -1000 to 1000");
+        return;
+    }
+    if (kind != FR_INIT_CONSTANT && body && !(number && scale > 0 && scale <= 1000 && (float)scale > 0)) {
         fr_problem(&loader->problems, body, path, "not a scale; expected a number above 0, at most 1000");
         return;
     }

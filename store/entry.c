@@ -130,6 +130,9 @@ static void init_part(const struct fr_store *store, const struct fr_table *table
         case FR_INIT_KAIMING_UNIFORM:
             values[j] = (float)((2.0 * fr_random_uniform(seed, stream, key, index) - 1.0) * scale);
             break;
+        case FR_INIT_CONSTANT:
+            values[j] = (float)scale;
+            break;
         case FR_INIT_ZEROS:
         case FR_INIT_DEFAULT: /* means something for layers only */
             break;

@@ -111,7 +111,7 @@ static void fill_sources(const struct graph_run *run)
                 .gradient = fr_node_gradients(v, node, 0),
                 .weights = run->batch->columns[node->slot].weights,
                 .scale = node->extra,
-                .trained = groups ? graph->trained_groups : graph->trained,
+                .trained = groups ? graph->loss_sets[node->set].groups : graph->loss_sets[node->set].samples,
                 .by_id = node->kind == NODE_SEQUENCE,
             };
         }
@@ -129,11 +129,28 @@ void fr_graph_mark_trained(struct graph_run *run)
         graph->trained[i] = batch->role[i] == FR_ROLE_TRAIN;
         graph->n_trained += graph->trained[i];
     }
-    for (uint32_t g = 0; g < graph->n_groups; g++) {
-        graph->trained_groups[g] = 0;
-        for (uint32_t i = batch->group_begin[g]; i < batch->group_begin[g + 1]; i++)
-            graph->trained_groups[g] |= graph->trained[i];
+}
+
+static void fill_set(const struct graph_run *run, struct loss_set *set)
+{
+    const struct fr_graph *graph = run->graph;
+    const struct fr_batch *batch = run->batch;
+    set->count = 0;
+    for (uint32_t i = 0; i < graph->n_samples; i++) {
+        set->samples[i] = (graph->sample_losses[i] & set->losses) != 0;
+        set->count += set->samples[i];
     }
+    for (uint32_t g = 0; g < graph->n_groups; g++) {
+        set->groups[g] = 0;
+        for (uint32_t i = batch->group_begin[g]; i < batch->group_begin[g + 1]; i++)
+            set->groups[g] += set->samples[i];
+    }
+}
+
+void fr_graph_fill_sets(struct graph_run *run)
+{
+    for (uint32_t i = 0; i < run->graph->n_loss_sets; i++)
+        fill_set(run, &run->graph->loss_sets[i]);
 }
 
 static void sum_auxiliary_losses(const struct fr_graph *graph)

@@ -80,6 +80,7 @@ static void settle_arguments(struct variant *v, const struct node *node, bool *t
         struct node *from = &v->nodes[argument->node];
         bool wanted = node->reached && from->trainable && !argument->stop;
         from->reached |= wanted;
+        from->losses |= wanted ? node->losses : 0;
         argument->skip_gradient = !wanted || argument->in_place;
         if (!argument->skip_gradient)
             claim_gradient(v, from, overwrites(node->kind, i), touched, argument);
@@ -91,15 +92,19 @@ static void settle_gradients(const struct fr_graph *graph, struct variant *v)
     bool *touched = fr_alloc(v->n_buffers, sizeof(*touched));
     for (uint32_t k = 0; k < graph->n_outputs; k++) {
         struct node *node = &v->nodes[v->output_node[k]];
-        v->output_claim[k].skip_gradient = !graph->outputs[k].trained || !node->trainable;
+        v->output_claim[k].skip_gradient = graph->outputs[k].losses == 0 || !node->trainable;
         if (v->output_claim[k].skip_gradient)
             continue;
         node->reached = true;
+        node->losses |= graph->outputs[k].losses;
         claim_gradient(v, node, true, touched, &v->output_claim[k]);
     }
     for (uint32_t n = v->n_nodes; n-- > 0;) {
         struct node *node = &v->nodes[n];
-        node->reached |= node->loss != FR_NO_INDEX && node->trainable;
+        if (node->loss != FR_NO_INDEX && node->trainable) {
+            node->reached = true;
+            node->losses |= 1u << (graph->conf->n_tasks + (uint32_t)node->loss);
+        }
         settle_arguments(v, node, touched);
     }
     free(touched);

@@ -38,7 +38,10 @@ static struct variant *compile_another(struct fr_graph *graph, const uint64_t *s
     } else {
         graph->n_variants++;
     }
-    return graph->variants[at] = fr_graph_compile(graph, shared);
+    graph->variants[at] = fr_graph_compile(graph, shared);
+    if (!graph->scoring_only)
+        fr_graph_settle_sets(graph, graph->variants[at]);
+    return graph->variants[at];
 }
 
 static struct variant *variant_for(struct fr_graph *graph, const struct fr_batch *batch)
@@ -109,6 +112,10 @@ static void reserve_samples(struct fr_graph *graph, uint32_t capacity)
     graph->effective_weights = floats(capacity, 1);
     graph->sample_losses = fr_alloc(capacity, sizeof(*graph->sample_losses));
     graph->step_counts = fr_alloc(capacity, sizeof(*graph->step_counts));
+    for (uint32_t i = 0; i < graph->n_loss_sets; i++) {
+        free(graph->loss_sets[i].samples);
+        graph->loss_sets[i].samples = fr_alloc(capacity, sizeof(uint32_t));
+    }
     graph->capacity_samples = capacity;
 }
 
@@ -307,6 +314,8 @@ void fr_graph_prepare(struct graph_run *run)
         reserve_partials(graph, v, (enum level)level);
     if (graph->n_groups > graph->capacity_groups) {
         graph->capacity_groups = graph->n_groups;
-        graph->trained_groups = fr_realloc(graph->trained_groups, graph->capacity_groups, 1);
+        for (uint32_t i = 0; i < graph->n_loss_sets; i++)
+            graph->loss_sets[i].groups =
+                fr_realloc(graph->loss_sets[i].groups, graph->capacity_groups, sizeof(uint32_t));
     }
 }

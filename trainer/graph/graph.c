@@ -75,17 +75,17 @@ static void make_outputs(struct fr_graph *graph)
     graph->tasks = fr_alloc(conf->n_tasks, sizeof(*graph->tasks));
     for (uint32_t t = 0; t < conf->n_tasks; t++) {
         const struct fr_conf_task *task = &conf->tasks[t];
-        bool trained = task->loss != FR_LOSS_NONE;
+        uint32_t losses = task->loss != FR_LOSS_NONE ? 1u << t : 0;
         graph->tasks[t].output = FR_NO_INDEX;
         if (task->logit != FR_NO_INDEX) {
             graph->tasks[t].output = (int32_t)output_of(graph, task->logit);
-            graph->outputs[graph->tasks[t].output].trained |= trained;
+            graph->outputs[graph->tasks[t].output].losses |= losses;
         }
         for (uint32_t i = 0; i < task->n_prob; i++) {
             FR_CHECK(task->prob[i] >= 0 && (uint32_t)task->prob[i] < t);
             int32_t factor = graph->tasks[task->prob[i]].output;
             FR_CHECK(factor != FR_NO_INDEX);
-            graph->outputs[factor].trained |= trained;
+            graph->outputs[factor].losses |= losses;
         }
     }
 }
@@ -105,7 +105,31 @@ static void make_tables(struct fr_graph *graph)
 
 /* ---- life ---- */
 
-/* A parameter is live when a gradient reaches it: the same in every variant. */
+static uint32_t set_of(struct fr_graph *graph, uint32_t losses)
+{
+    for (uint32_t i = 0; i < graph->n_loss_sets; i++)
+        if (graph->loss_sets[i].losses == losses)
+            return i;
+    if (graph->n_loss_sets == graph->capacity_loss_sets) {
+        graph->capacity_loss_sets = graph->capacity_loss_sets ? 2 * graph->capacity_loss_sets : 4;
+        graph->loss_sets = fr_realloc(graph->loss_sets, graph->capacity_loss_sets, sizeof(*graph->loss_sets));
+    }
+    graph->loss_sets[graph->n_loss_sets] = (struct loss_set){
+        .losses = losses,
+        .samples = fr_alloc(graph->capacity_samples, sizeof(uint32_t)),
+        .groups = fr_alloc(graph->capacity_groups, sizeof(uint32_t)),
+    };
+    return graph->n_loss_sets++;
+}
+
+void fr_graph_settle_sets(struct fr_graph *graph, struct variant *v)
+{
+    for (uint32_t n = 0; n < v->n_nodes; n++)
+        if (v->nodes[n].reached)
+            v->nodes[n].set = set_of(graph, v->nodes[n].losses);
+}
+
+/* What reaches a parameter: the same in every variant. */
 static void mark_parameters(struct fr_graph *graph, const struct variant *v)
 {
     for (uint32_t n = 0; n < v->n_nodes; n++) {
@@ -113,17 +137,20 @@ static void mark_parameters(struct fr_graph *graph, const struct variant *v)
         if (!node->reached)
             continue;
         if (node->linear != FR_NO_INDEX)
-            graph->parameter_states[v->linears[node->linear].kernel].live = true;
+            graph->parameter_states[v->linears[node->linear].kernel].losses |= node->losses;
         for (uint32_t p = 0; p < node->n_partials; p++)
-            graph->parameter_states[node->partials[p].parameter].live = true;
+            graph->parameter_states[node->partials[p].parameter].losses |= node->losses;
     }
+    for (size_t p = 0; p < graph->n_parameters; p++)
+        if (graph->parameter_states[p].losses != 0)
+            graph->parameter_states[p].set = set_of(graph, graph->parameter_states[p].losses);
 }
 
 enum fr_status fr_graph_new(const struct fr_graph_options *options, struct fr_graph **out, struct fr_err *err)
 {
     const struct fr_conf *conf = options->conf;
     if (conf->n_layers == 0 || conf->n_layers > FR_LAYERS_MAX || conf->n_tasks == 0 || conf->n_tasks > FR_TASKS_MAX ||
-        conf->chunk_rows == 0)
+        conf->n_tasks + conf->n_losses > 32 || conf->chunk_rows == 0)
         return fr_err_set(err, FR_E_INVALID, "network: %u layers (1 to %d), %u tasks (1 to %d), chunks of %u rows",
                           conf->n_layers, FR_LAYERS_MAX, conf->n_tasks, FR_TASKS_MAX, conf->chunk_rows);
     enum fr_status status = options->scoring_only ? FR_OK : fr_graph_check_optimizers(conf, err);
@@ -149,9 +176,12 @@ enum fr_status fr_graph_new(const struct fr_graph_options *options, struct fr_gr
         if (graph->variant->nodes[n].n_arguments > graph->views_max)
             graph->views_max = graph->variant->nodes[n].n_arguments;
     graph->views = fr_alloc((size_t)graph->workers * 2 * graph->views_max, sizeof(*graph->views));
-    mark_parameters(graph, graph->variant);
-    if (!graph->scoring_only)
+    if (!graph->scoring_only) {
+        fr_graph_settle_sets(graph, graph->variant);
+        mark_parameters(graph, graph->variant);
         fr_graph_make_states(graph);
+        fr_graph_make_priors(graph);
+    }
     *out = graph;
     return FR_OK;
 }
@@ -170,11 +200,15 @@ void fr_graph_free(struct fr_graph *graph)
         free(graph->tasks[t].logits), free(graph->tasks[t].group_scale);
     for (uint32_t t = 0; t < graph->conf->n_tables; t++)
         free(graph->tables[t].occurrences);
+    for (uint32_t i = 0; i < graph->n_loss_sets; i++) {
+        free(graph->loss_sets[i].samples);
+        free(graph->loss_sets[i].groups);
+    }
     fr_graph_free_parameters(graph);
-    void *const arrays[] = {graph->outputs,           graph->tasks,          graph->tables,     graph->layouts,
-                            graph->slot_group,        graph->trained,        graph->chunk_bits, graph->loss_partial,
-                            graph->effective_weights, graph->trained_groups, graph->views,      graph->workspace,
-                            graph->losses,       graph->sample_losses,  graph->step_counts};
+    void *const arrays[] = {graph->outputs,           graph->tasks,       graph->tables,     graph->layouts,
+                            graph->slot_group,        graph->trained,     graph->chunk_bits, graph->loss_partial,
+                            graph->effective_weights, graph->views,       graph->workspace,  graph->losses,
+                            graph->sample_losses,     graph->step_counts, graph->loss_sets};
     for (size_t i = 0; i < FR_ARRAY_LEN(arrays); i++)
         free(arrays[i]);
     free(graph);

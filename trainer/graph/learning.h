@@ -8,12 +8,28 @@
 
 /* ---- optimizers.c ---- */
 
+/* base^(n / d), 0 < base <= 1, in double by multiplication, division and sqrt only: every machine agrees. */
+double fr_power_of_ratio(double base, uint64_t n, uint64_t d);
 /* Factor of the rate after `samples` trained ones: min(1, (samples + 1) / warmup) max(floor, rate^(samples / decay)).
  */
 double fr_schedule_factor(const struct fr_conf_optimizer *conf, uint64_t samples);
 /* The optimizers of this step in parameter states and table parts: scheduled rates, Adam's corrections, clip_norm's
  * scales. Gradients are complete. */
 void fr_graph_begin_step(struct fr_graph *graph);
+
+/* ---- prior.c ---- */
+
+/* After the step: what the batch's labels say moves the biases. */
+void fr_graph_follow_priors(struct graph_run *run);
+void fr_graph_put_priors(const struct fr_graph *graph, struct fr_buffer *out);
+/* FR_E_CORRUPT; `write`: takes them over, which must have been tried without. */
+enum fr_status fr_graph_take_priors(struct fr_graph *graph, struct fr_reader *r, bool write) FR_MUST_CHECK;
+
+/* ---- loss.c ---- */
+
+/* Labels and effective weights of a task, [n_samples]; the weights until the next call. */
+const float *fr_graph_labels_of(const struct graph_run *run, const struct fr_conf_task *task);
+const float *fr_graph_weights_of(const struct graph_run *run, const struct fr_conf_task *task);
 
 /* ---- statistics.c ---- */
 

@@ -15,7 +15,7 @@
 
 #include "passes.h"
 
-static const float *labels_of(const struct graph_run *run, const struct fr_conf_task *task)
+const float *fr_graph_labels_of(const struct graph_run *run, const struct fr_conf_task *task)
 {
     return run->batch->labels + (size_t)task->label * run->batch->capacity_samples;
 }
@@ -51,7 +51,7 @@ void fr_graph_task_logits(struct graph_run *run)
 
 /* ---- what counts ---- */
 
-static const float *weights_of(const struct graph_run *run, const struct fr_conf_task *task)
+const float *fr_graph_weights_of(const struct graph_run *run, const struct fr_conf_task *task)
 {
     struct fr_graph *graph = run->graph;
     const float *weights = run->batch->weights + (size_t)task->label * run->batch->capacity_samples;
@@ -98,7 +98,7 @@ static void mark_pairs(const struct graph_run *run, uint32_t t)
 {
     const struct fr_graph *graph = run->graph;
     const struct fr_conf_task *task = &graph->conf->tasks[t];
-    const float *labels = labels_of(run, task), *weights = weights_of(run, task);
+    const float *labels = fr_graph_labels_of(run, task), *weights = fr_graph_weights_of(run, task);
     uint32_t bit = 1u << t;
     const uint32_t *begin = run->batch->group_begin;
     struct fr_graph_loss *loss = &graph->losses[t];
@@ -160,7 +160,7 @@ bool fr_graph_count_unmasked(struct graph_run *run)
         if (trains(task) && task->loss == FR_LOSS_PAIRWISE)
             mark_pairs(run, t);
         else if (trains(task))
-            graph->losses[t].samples = mark_samples(run, labels_of(run, task), 1u << t);
+            graph->losses[t].samples = mark_samples(run, fr_graph_labels_of(run, task), 1u << t);
     }
     count_auxiliary(run);
     return fr_graph_count_losses(graph, UINT32_MAX) > 0;
@@ -188,8 +188,8 @@ static double product_loss(const struct graph_run *run, const struct fr_conf_tas
     return graph->ops->product_logloss(&(struct fr_product_loss){.n = graph->n_samples,
                                                                  .count = task->n_prob,
                                                                  .z = z,
-                                                                 .labels = labels_of(run, task),
-                                                                 .weights = weights_of(run, task),
+                                                                 .labels = fr_graph_labels_of(run, task),
+                                                                 .weights = fr_graph_weights_of(run, task),
                                                                  .trained = graph->trained,
                                                                  .scale = task->weight,
                                                                  .gradient = gradient});
@@ -202,8 +202,8 @@ static double logit_loss(const struct graph_run *run, uint32_t t)
     const struct output *output = &graph->outputs[graph->tasks[t].output];
     struct fr_loss loss = {.n = graph->n_samples,
                            .z = output->values,
-                           .labels = labels_of(run, task),
-                           .weights = weights_of(run, task),
+                           .labels = fr_graph_labels_of(run, task),
+                           .weights = fr_graph_weights_of(run, task),
                            .trained = graph->trained,
                            .scale = task->weight,
                            .gradient = output->gradient,

@@ -34,6 +34,7 @@ enum {
     FR_DENSE_BLOCK = 16384,  /* values updated by one task */
     FR_UNIQUE_BLOCK = 256,   /* unique keys updated by one task */
     FR_VARIANTS_MAX = 16,    /* compiled at a time; the least recently used goes */
+    FR_PRIOR_SAMPLES = 1000, /* labels after which a task's bias is learnt by gradients alone */
     FR_NODE_PARAMETERS = 2,  /* gradients summed per chunk that a node has at most */
 };
 
@@ -47,11 +48,22 @@ enum {
 struct parameter_state {
     float *gradient; /* complete after fr_graph_backward, for live parameters */
     float *state0, *state1;
-    bool live; /* a loss reaches it: trained. Set while compiling, before fr_graph_make_states */
+    uint32_t losses; /* that reach it; 0: not trained. Set while compiling, before fr_graph_make_states */
+    uint32_t set;    /* of those losses */
     const struct fr_conf_optimizer *conf; /* of its layer */
+    uint64_t samples;                     /* it was stepped for: Adam's age */
+    bool moves;                           /* in this step: a loss that reaches it counted a sample */
     struct fr_optimizer optimizer;        /* of this step: scheduled rate */
-    float gradient_scale;                 /* clip_norm's factor of this step */
-    float step_size, second_scale;
+    struct fr_pace pace;
+};
+
+/* Losses are numbered: tasks first, then auxiliary ones. Samples that count for any of a set of them; one entry for
+ * each set that reaches a parameter or a table's row. */
+struct loss_set {
+    uint32_t losses;   /* bits */
+    uint32_t count;    /* samples, of this batch */
+    uint32_t *samples; /* [capacity_samples] 1: it counts */
+    uint32_t *groups;  /* [capacity_groups] how many of its samples count */
 };
 
 /* ---- nodes ---- */
@@ -131,6 +143,8 @@ struct node {
     uint32_t buffer, column;
     bool trainable;                     /* something behind it can be trained */
     bool reached;                       /* a loss's gradient comes to it, and it is trainable */
+    uint32_t losses;                    /* those losses */
+    uint32_t set;                       /* reached leaves with rows, dice: of those losses */
     int32_t slot, part;                 /* leaves */
     enum fr_gather_kind gather;         /* pooled */
     enum fr_pool_steps_kind pool;       /* pool_steps */
@@ -223,11 +237,19 @@ struct variant {
  * elements, zeros included) before fr_graph_backward. */
 struct output {
     uint32_t layer;
-    bool trained;             /* by a task with a loss, directly or as a factor of a product */
+    uint32_t losses;          /* tasks with a loss it serves, directly or as a factor of a product */
     float *values, *gradient; /* [capacity_samples] */
 };
 
+/* The labels a task saw first, as long as they are few: the bias behind its logit follows their log-odds. */
+struct prior {
+    int32_t bias;             /* parameter; FR_NO_INDEX: it has none, or was not asked to */
+    double weight, positives; /* of the samples so far */
+    uint64_t samples;
+};
+
 struct task_state {
+    struct prior prior;
     int32_t output;     /* of its own logit; FR_NO_INDEX: a product of the outputs of its `prob` tasks */
     float *logits;      /* [capacity_samples], filled by fr_graph_task_logits */
     float *group_scale; /* pairwise: [capacity_pair_groups] samples that stand in a pair / pairs */
@@ -276,7 +298,9 @@ struct fr_graph {
     uint32_t *worker_bits;      /* [workers] */
     float *scratch;             /* [workers, scratch_floats] of row updates */
     size_t scratch_floats;
-    uint64_t steps;                /* of the optimizer */
+    uint32_t n_loss_sets, capacity_loss_sets;
+    struct loss_set *loss_sets;
+    uint64_t steps;                /* of the optimizer: batches that moved anything */
     uint64_t trained_samples;      /* by those steps, for schedules */
     struct statistics *statistics; /* of standardize and dice; NULL when scoring only (statistics.c) */
 
@@ -284,15 +308,14 @@ struct fr_graph {
     struct output *outputs;
     struct task_state *tasks;
     uint32_t capacity_samples; /* of the arrays below and of outputs and tasks; a multiple of chunk_rows */
-    uint8_t *trained;          /* [capacity_samples] */
+    uint8_t *trained;          /* [capacity_samples] role TRAIN */
     uint32_t *sample_losses;   /* [capacity_samples] bit t: the sample counts for task t; bit n_tasks + i: for auxiliary
                                   loss i. Set by fr_graph_count_unmasked */
     uint32_t *step_counts;     /* [capacity_samples] of one next_step */
     float *effective_weights;  /* [capacity_samples] loss.c's */
     uint32_t capacity_pair_groups; /* of tasks' group_scale */
     uint32_t capacity_groups;
-    uint8_t *trained_groups; /* [capacity_groups] some sample of it is trained */
-    uint32_t n_trained;      /* samples of this batch with role TRAIN */
+    uint32_t n_trained; /* samples of this batch with role TRAIN */
 
     uint32_t capacity_chunks[LEVELS];
     uint32_t *chunk_bits;         /* [chunks of samples, then of groups] largest gradient of a leaf with rows */
@@ -327,9 +350,11 @@ enum fr_status fr_graph_check_optimizers(const struct fr_conf *conf, struct fr_e
 void fr_graph_make_parameters(struct fr_graph *graph);
 /* By its full name; must exist. */
 uint32_t fr_graph_find_parameter(const struct fr_graph *graph, const char *name);
-/* Called after the first variant was compiled (live is known), not when scoring only: gradients and optimizer state of
- * live parameters, dense_tasks, tables' parts, scratch of row updates. */
+/* Called after the first variant was compiled (losses are known), not when scoring only: gradients and optimizer state
+ * of live parameters, those a loss reaches, dense_tasks, tables' parts, scratch of row updates. */
 void fr_graph_make_states(struct fr_graph *graph);
+/* prior.c: finds each task's bias. Parameters are made. */
+void fr_graph_make_priors(struct fr_graph *graph);
 /* Frees all that parameters.c allocated. */
 void fr_graph_free_parameters(struct fr_graph *graph);
 
@@ -352,11 +377,15 @@ double fr_graph_mean_loss(const struct fr_graph *graph);
 uint32_t fr_graph_role_width(const struct fr_conf *conf, const struct fr_conf_layer *layer, uint32_t role);
 uint32_t fr_graph_ref_width(const struct fr_conf *conf, const struct fr_conf_ref *ref);
 struct variant *fr_graph_compile(const struct fr_graph *graph, const uint64_t *shared);
+/* Numbers of the loss sets of a variant's nodes; new sets are added. Not when scoring only. */
+void fr_graph_settle_sets(struct fr_graph *graph, struct variant *v);
 void fr_graph_free_variant(const struct fr_graph *graph, struct variant *variant);
 
 /* ---- forward.c, backward.c: what fr_graph_train calls, in this order ---- */
 
-/* Fills trained, trained_groups, n_trained. */
+/* Fills the loss sets of the batch from sample_losses. */
+void fr_graph_fill_sets(struct graph_run *run);
+/* Fills trained, n_trained. */
 void fr_graph_mark_trained(struct graph_run *run);
 /* The forward pass again with dropout masks, when the network has any: new values of nodes and outputs; tasks' logits
  * stay. */

@@ -11,6 +11,27 @@
 
 enum { FRACTION_BITS = 48 }; /* of the exponent of a decay: the next bit moves the factor by less than 1e-13 */
 
+/* base^(n / d), 0 < base <= 1: the whole part by squaring, the fraction bit by bit by square roots. */
+double fr_power_of_ratio(double base, uint64_t n, uint64_t d)
+{
+    double result = 1.0, square = base, root = base;
+    for (uint64_t whole = n / d; whole > 0; whole >>= 1) {
+        if (whole & 1)
+            result *= square;
+        square *= square;
+    }
+    double fraction = (double)(n % d) / (double)d;
+    for (int i = 0; i < FRACTION_BITS && fraction > 0.0; i++) {
+        root = sqrt(root);
+        fraction *= 2.0;
+        if (fraction >= 1.0) {
+            fraction -= 1.0;
+            result *= root;
+        }
+    }
+    return result;
+}
+
 struct fr_optimizer fr_graph_optimizer_of(const struct fr_conf_optimizer *conf)
 {
     static const enum fr_update_kind kinds[] = {
@@ -38,7 +59,8 @@ struct fr_optimizer fr_graph_optimizer_of(const struct fr_conf_optimizer *conf)
                                  .l2 = conf->l2,
                                  .weight_decay = conf->weight_decay,
                                  .clip_value = conf->clip_value,
-                                 .clip_norm = conf->clip_norm};
+                                 .clip_norm = conf->clip_norm,
+                                 .keep = conf->half_life > 0 ? fr_power_of_ratio(0.5, 1, conf->half_life) : 0.0};
 }
 
 /* ---- where an optimizer may stand ---- */
@@ -106,34 +128,13 @@ enum fr_status fr_graph_check_optimizers(const struct fr_conf *conf, struct fr_e
 
 /* ---- schedules ---- */
 
-/* base^(n / d), 0 < base <= 1: the whole part by squaring, the fraction bit by bit by square roots. */
-static double power_of_ratio(double base, uint64_t n, uint64_t d)
-{
-    double result = 1.0, square = base, root = base;
-    for (uint64_t whole = n / d; whole > 0; whole >>= 1) {
-        if (whole & 1)
-            result *= square;
-        square *= square;
-    }
-    double fraction = (double)(n % d) / (double)d;
-    for (int i = 0; i < FRACTION_BITS && fraction > 0.0; i++) {
-        root = sqrt(root);
-        fraction *= 2.0;
-        if (fraction >= 1.0) {
-            fraction -= 1.0;
-            result *= root;
-        }
-    }
-    return result;
-}
-
 double fr_schedule_factor(const struct fr_conf_optimizer *conf, uint64_t samples)
 {
     double factor = 1.0;
     if (conf->warmup_samples > 0 && samples < conf->warmup_samples)
         factor = (double)(samples + 1) / (double)conf->warmup_samples;
     if (conf->decay_samples > 0) {
-        double decay = power_of_ratio((double)conf->decay_rate, samples, conf->decay_samples);
+        double decay = fr_power_of_ratio((double)conf->decay_rate, samples, conf->decay_samples);
         factor *= decay > (double)conf->decay_floor ? decay : (double)conf->decay_floor;
     }
     return factor;
@@ -155,51 +156,106 @@ static void square_task(void *context, size_t index, size_t worker)
     const struct parameter_state *state = &graph->parameter_states[task->parameter];
     (void)worker;
     graph->dense_squares[index] = 0.0;
-    if (state->conf->clip_norm > 0.0f)
+    if (state->moves && (state->conf->clip_norm > 0.0f || graph->conf->clip_global_norm > 0.0f))
         graph->dense_squares[index] = graph->ops->sum_squares(task->end - task->begin, state->gradient + task->begin);
 }
 
-/* gradient_scale of every live parameter: blocks are joined in ascending order. */
+/* Norms of the mean gradients: of a parameter for clip_norm, of all that move for clip_global_norm. Blocks are joined
+ * in ascending order. */
 static void clip_norms(struct fr_graph *graph)
 {
-    bool any = false;
+    bool any = graph->conf->clip_global_norm > 0.0f;
     for (uint32_t i = 0; i < graph->n_dense_tasks; i++)
         any |= graph->parameter_states[graph->dense_tasks[i].parameter].conf->clip_norm > 0.0f;
     if (!any)
         return;
     fr_graph_run_tasks(graph, graph->n_dense_tasks, square_task, graph);
+    double all = 0.0;
     for (uint32_t i = 0; i < graph->n_dense_tasks;) {
         uint32_t parameter = graph->dense_tasks[i].parameter;
         double squares = 0.0;
         for (; i < graph->n_dense_tasks && graph->dense_tasks[i].parameter == parameter; i++)
             squares += graph->dense_squares[i];
         struct parameter_state *state = &graph->parameter_states[parameter];
-        state->gradient_scale = fr_clip_scale((float)sqrt(squares), state->conf->clip_norm);
+        if (!state->moves)
+            continue;
+        double mean = (double)state->pace.mean_scale;
+        state->pace.mean_scale *= fr_clip_scale((float)(sqrt(squares) * mean), state->conf->clip_norm);
+        all += squares * mean * mean;
     }
+    float scale = fr_clip_scale((float)sqrt(all), graph->conf->clip_global_norm);
+    for (size_t p = 0; p < graph->n_parameters && scale < 1.0f; p++)
+        graph->parameter_states[p].pace.mean_scale *= scale;
+}
+
+/* Of a parameter that was stepped for `before` samples and takes `n` more: a unit is batch_size of them. */
+static struct fr_powers powers_of(const struct fr_graph *graph, const struct fr_conf_optimizer *conf, uint64_t before,
+                                  uint32_t n)
+{
+    struct fr_optimizer o = fr_graph_optimizer_of(conf);
+    uint64_t unit = graph->conf->ingest.batch_size;
+    double base1 = fr_base1(&o), base2 = fr_base2(&o);
+    struct fr_powers powers = {.units = (double)n / (double)unit};
+    powers.units1 = fr_power_of_ratio(base1, n, unit);
+    powers.units2 = fr_power_of_ratio(base2, n, unit);
+    if (fr_adagrad_kind(o.kind))
+        powers.units2 = conf->half_life > 0 ? fr_power_of_ratio(0.5, n, conf->half_life) : 1.0;
+    if (fr_adam_kind(o.kind)) {
+        powers.age1 = fr_power_of_ratio(base1, before + n, unit);
+        powers.age2 = fr_power_of_ratio(base2, before + n, unit);
+    }
+    return powers;
+}
+
+/* Of the bounds and penalties of an optimizer what holds for a parameter: biases, scales and the like do not decay. */
+static void spare(struct fr_optimizer *o, const struct fr_conf_optimizer *conf, const struct fr_parameter *parameter)
+{
+    if (conf->decay_all || parameter->n_dims == 2 || fr_ftrl_kind(o->kind))
+        return;
+    o->l1 = 0.0f;
+    o->l2 = 0.0f;
+    o->weight_decay = 0.0f;
+}
+
+static void begin_parameter(const struct fr_graph *graph, struct parameter_state *state,
+                            const struct parameter_state *like)
+{
+    uint32_t n = graph->loss_sets[state->set].count;
+    state->moves = n > 0;
+    if (!state->moves)
+        return;
+    bool same = like && like->moves && like->conf == state->conf && like->set == state->set &&
+                like->samples == state->samples + n; /* `like` has taken its samples */
+    if (same) {                                      /* parameters of a layer, and mostly of all layers */
+        state->pace = like->pace;
+        state->optimizer = like->optimizer;
+    } else {
+        struct fr_powers powers = powers_of(graph, state->conf, state->samples, n);
+        state->optimizer = optimizer_at(state->conf, graph->trained_samples);
+        state->pace = fr_pace_of(&state->optimizer, &powers);
+        state->pace.scale = 1.0f / (float)graph->conf->ingest.batch_size;
+        state->pace.mean_scale = 1.0f / (float)n;
+    }
+    state->samples += n;
 }
 
 void fr_graph_begin_step(struct fr_graph *graph)
 {
-    uint64_t samples = graph->trained_samples;
-    const struct fr_conf_optimizer *last = NULL;
-    struct fr_optimizer optimizer = {0};
-    struct fr_adam_factors factors = {0};
+    const struct parameter_state *like = NULL;
     for (size_t p = 0; p < graph->n_parameters; p++) {
         struct parameter_state *state = &graph->parameter_states[p];
         if (!state->gradient)
             continue;
-        if (state->conf != last) { /* parameters of a layer, and mostly of all layers, share one */
-            last = state->conf;
-            optimizer = optimizer_at(last, samples);
-            factors = fr_adam_correct(&optimizer, graph->steps + 1);
-        }
-        state->optimizer = optimizer;
-        state->gradient_scale = 1.0f;
-        state->step_size = factors.step_size;
-        state->second_scale = factors.second_scale;
+        begin_parameter(graph, state, like);
+        if (state->moves)
+            like = state;
     }
+    for (size_t p = 0; p < graph->n_parameters; p++)
+        if (graph->parameter_states[p].moves)
+            spare(&graph->parameter_states[p].optimizer, graph->parameter_states[p].conf, &graph->parameters[p]);
     clip_norms(graph);
     for (uint32_t t = 0; t < graph->conf->n_tables; t++)
         for (uint32_t p = 0; p < graph->tables[t].n_parts; p++)
-            graph->tables[t].parts[p].optimizer = optimizer_at(&graph->conf->tables[t].parts[p].optimizer, samples);
+            graph->tables[t].parts[p].optimizer =
+                optimizer_at(&graph->conf->tables[t].parts[p].optimizer, graph->trained_samples);
 }

@@ -38,6 +38,7 @@ static double init_scale(const struct fr_conf_init *init, double fan_in, double 
     case FR_INIT_UNIFORM:
     case FR_INIT_NORMAL:
     case FR_INIT_TRUNCATED_NORMAL:
+    case FR_INIT_CONSTANT:
         return (double)init->scale;
     case FR_INIT_ZEROS:
         break;
@@ -59,6 +60,8 @@ static double draw(enum fr_init_kind kind, uint64_t seed, uint64_t key, uint64_t
     case FR_INIT_XAVIER_UNIFORM:
     case FR_INIT_KAIMING_UNIFORM:
         return 2.0 * fr_random_uniform(seed, STREAM_DENSE, key, index) - 1.0;
+    case FR_INIT_CONSTANT:
+        return 1.0;
     case FR_INIT_ZEROS:
         break;
     }
@@ -112,11 +115,12 @@ static void add_kernel(struct maker *m, const char *what, uint32_t rows, uint32_
     initialise(m->graph, add(m, what, rows, columns), &m->layer->init, fan_in);
 }
 
-/* fan_in 0: the map has no inputs of its own, the bias starts at 0. */
+/* fan_in 0: the map has no inputs of its own, the bias starts at 0, or at the constant asked for. */
 static void add_bias(struct maker *m, const char *what, uint32_t columns, uint32_t fan_in)
 {
     struct fr_parameter *p = add(m, what, 0, columns);
-    if (m->layer->init.kind == FR_INIT_DEFAULT && fan_in > 0)
+    if ((m->layer->init.kind == FR_INIT_DEFAULT && fan_in > 0) ||
+        (m->layer->init.kind == FR_INIT_CONSTANT && m->layer->op == FR_LAYER_BIAS))
         initialise(m->graph, p, &m->layer->init, fan_in);
 }
 

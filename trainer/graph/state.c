@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE_FLOATS = 16, ALIGNMENT = 64, STATE_VERSION = 2 };
+enum { LINE_FLOATS = 16, ALIGNMENT = 64, STATE_VERSION = 3 };
 
 static float *floats(size_t n)
 {
@@ -64,7 +64,7 @@ static void make_table(struct fr_graph *graph, uint32_t t)
             .state_offset = layout->parts[p].state_offset,
             .optimizer = fr_graph_optimizer_of(&graph->conf->tables[t].parts[p].optimizer),
         };
-        scratch += (size_t)(layout->parts[p].dim + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS;
+        scratch += 2 * (size_t)((layout->parts[p].dim + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS);
     }
     if (scratch > graph->scratch_floats)
         graph->scratch_floats = scratch;
@@ -73,7 +73,7 @@ static void make_table(struct fr_graph *graph, uint32_t t)
 void fr_graph_make_states(struct fr_graph *graph)
 {
     for (size_t p = 0; p < graph->n_parameters; p++)
-        if (graph->parameter_states[p].live && graph->parameters[p].trained)
+        if (graph->parameter_states[p].losses != 0 && graph->parameters[p].trained)
             make_state(graph, p);
     list_blocks(graph);
     for (uint32_t t = 0; t < graph->conf->n_tables; t++)
@@ -104,8 +104,8 @@ void fr_graph_free_parameters(struct fr_graph *graph)
 
 /* ---- as bytes: little-endian ---- */
 
-/* version, number of parameters, steps, trained samples; per parameter: number of values, optimizer, arrays of state,
- * the arrays; then the statistics. */
+/* version, number of parameters, steps, trained samples; per parameter: number of values, optimizer, samples it was
+ * stepped for, arrays of state, the arrays; then the statistics, then the tasks' first labels. */
 void fr_graph_save_state(const struct fr_graph *graph, struct fr_buffer *out)
 {
     fr_put_u32(out, STATE_VERSION);
@@ -118,6 +118,7 @@ void fr_graph_save_state(const struct fr_graph *graph, struct fr_buffer *out)
         size_t n = graph->parameters[p].n_values;
         fr_put_u64(out, n);
         fr_put_u32(out, state->conf ? (uint32_t)state->conf->kind : UINT32_MAX);
+        fr_put_u64(out, state->samples);
         fr_put_u32(out, states);
         if (states > 0)
             fr_buffer_append(out, state->state0, n * sizeof(float));
@@ -125,6 +126,7 @@ void fr_graph_save_state(const struct fr_graph *graph, struct fr_buffer *out)
             fr_buffer_append(out, state->state1, n * sizeof(float));
     }
     fr_graph_put_statistics(graph, out);
+    fr_graph_put_priors(graph, out);
 }
 
 static enum fr_status take_parameter(struct fr_graph *graph, size_t p, struct fr_reader *r, bool write)
@@ -132,11 +134,15 @@ static enum fr_status take_parameter(struct fr_graph *graph, size_t p, struct fr
     struct parameter_state *state = &graph->parameter_states[p];
     uint32_t want = states_of(graph, p), kind = state->conf ? (uint32_t)state->conf->kind : UINT32_MAX;
     uint64_t n = fr_take_u64(r);
-    uint32_t have_kind = fr_take_u32(r), have = fr_take_u32(r);
+    uint32_t have_kind = fr_take_u32(r);
+    uint64_t samples = fr_take_u64(r);
+    uint32_t have = fr_take_u32(r);
     if (r->failed)
         return FR_E_CORRUPT;
     if (n != graph->parameters[p].n_values || have_kind != kind || have != want)
         return FR_E_MISMATCH;
+    if (write)
+        state->samples = samples;
     for (uint32_t s = 0; s < want; s++) {
         const uint8_t *values = fr_take(r, (size_t)n * sizeof(float));
         if (!values)
@@ -161,6 +167,8 @@ static enum fr_status take_state(struct fr_graph *graph, struct fr_reader *r, bo
             return status;
     }
     enum fr_status status = fr_graph_take_statistics(graph, r, write);
+    if (status == FR_OK)
+        status = fr_graph_take_priors(graph, r, write);
     if (status != FR_OK)
         return status;
     if (r->at != r->end)

@@ -7,9 +7,11 @@
  *
  * standardize: Welford 1962 per number in double, over all trained samples; the count stops at EFFECTIVE_COUNT_MAX,
  * from where each sample takes away as much as it brings, so old data fades. Published variance = (M2 + 1) / (count +
- * 1): one unit of prior, without which the second sample of a stream would be divided by nearly 0. dice: batch mean and
- * variance (biased), moving average with DICE_KEEP (Zhou et al. 2018); its state is what is published. Owner thread:
- * the graph's; chunks and slots go to the pool. Does not: read untrained samples. */
+ * 1): one unit of prior, without which the second sample of a stream would be divided by nearly 0. dice (Zhou et al.
+ * 2018): moving averages of the first and the second moment, of which DICE_KEEP is kept for each batch_size samples
+ * trained by the losses behind the layer: so the variance is that of samples, however few a batch has. They are divided
+ * by the weight they hold, beginning with one unit of mean 0 and variance 1. Owner thread: the graph's; chunks and
+ * slots go to the pool. Does not: read untrained samples. */
 #include "learning.h"
 
 #include <math.h>
@@ -18,6 +20,8 @@
 
 #define EFFECTIVE_COUNT_MAX 1e7
 #define DICE_KEEP 0.99
+/* Published variances are not smaller: a unit that is always off must not become a step. */
+#define DICE_VARIANCE_MIN 1e-6
 
 /* A standardized slot. */
 struct standard {
@@ -29,7 +33,8 @@ struct standard {
 /* A dice activation. */
 struct dice {
     uint32_t n, mean; /* parameter; the variance is the next */
-    float *staged;    /* [2 n] mean, then variance */
+    double weight, staged_weight;
+    double *moments, *staged; /* [2 n] weight times E[x], then weight times E[x^2] */
     bool is_staged;
 };
 
@@ -73,6 +78,10 @@ void fr_graph_make_statistics(struct fr_graph *graph)
         struct dice *d = &all->dices[all->n_dices++];
         *d = (struct dice){.n = (uint32_t)graph->parameters[p].n_values, .mean = p};
         d->staged = fr_alloc(2 * (size_t)d->n, sizeof(*d->staged));
+        d->moments = fr_alloc(2 * (size_t)d->n, sizeof(*d->moments));
+        d->weight = 1.0 - DICE_KEEP;
+        for (uint32_t j = 0; j < d->n; j++)
+            d->moments[d->n + j] = d->weight;
     }
     uint32_t mean = (uint32_t)graph->n_parameters; /* slots' come last, two each, in their order */
     for (uint32_t s = 0; s < conf->n_slots; s++)
@@ -94,8 +103,10 @@ void fr_graph_free_statistics(struct fr_graph *graph)
         free(all->standards[i].moments);
         free(all->standards[i].staged);
     }
-    for (uint32_t i = 0; i < all->n_dices; i++)
+    for (uint32_t i = 0; i < all->n_dices; i++) {
+        free(all->dices[i].moments);
         free(all->dices[i].staged);
+    }
     free(all->standards);
     free(all->finite);
     free(all->dices);
@@ -199,7 +210,7 @@ static void sum_chunk(void *context, size_t index, size_t worker)
     (void)worker;
     memset(sum, 0, 2 * (size_t)n * sizeof(*sum));
     for (uint32_t i = first; i < end; i++) {
-        if (!graph->trained[i])
+        if (!graph->loss_sets[dice->node->set].samples[i])
             continue;
         uint32_t entry = space->level == LEVEL_GROUP ? dice->run->batch->group_of[i] : i;
         if (space->slot == FR_NO_INDEX)
@@ -231,22 +242,29 @@ static bool stage_dice(const struct graph_run *run, const struct node *node, str
         count += (double)all->counts[c];
     if (count == 0.0)
         return true;
-    const float *mean = graph->parameters[d->mean].values, *variance = graph->parameters[d->mean + 1].values;
+    double keep = fr_power_of_ratio(DICE_KEEP, graph->loss_sets[node->set].count, graph->conf->ingest.batch_size);
+    d->staged_weight = keep * d->weight + (1.0 - keep);
     bool finite = true;
-    for (uint32_t j = 0; j < d->n; j++) {
-        double sum = 0.0, square = 0.0;
-        for (size_t c = 0; c < chunks; c++) {
+    for (uint32_t j = 0; j < 2 * d->n; j++) {
+        double sum = 0.0;
+        for (size_t c = 0; c < chunks; c++)
             sum += all->partial[c * 2 * d->n + j];
-            square += all->partial[c * 2 * d->n + d->n + j];
-        }
-        double average = sum / count, spread = square / count - average * average;
-        d->staged[j] = (float)(DICE_KEEP * (double)mean[j] + (1.0 - DICE_KEEP) * average);
-        d->staged[d->n + j] =
-            (float)(DICE_KEEP * (double)variance[j] + (1.0 - DICE_KEEP) * (spread > 0.0 ? spread : 0.0));
-        finite &= isfinite(d->staged[j]) && isfinite(d->staged[d->n + j]);
+        d->staged[j] = keep * d->moments[j] + (1.0 - keep) * sum / count;
+        finite &= isfinite((float)d->staged[j]);
     }
     d->is_staged = true;
     return finite;
+}
+
+static void publish_dice(struct fr_graph *graph, const struct dice *d)
+{
+    float *means = graph->parameters[d->mean].values, *variances = graph->parameters[d->mean + 1].values;
+    for (uint32_t j = 0; j < d->n; j++) {
+        double mean = d->moments[j] / d->weight, square = d->moments[d->n + j] / d->weight;
+        double variance = square - mean * mean;
+        means[j] = (float)mean;
+        variances[j] = (float)(variance > DICE_VARIANCE_MIN ? variance : DICE_VARIANCE_MIN);
+    }
 }
 
 static struct dice *dice_of(const struct statistics *all, int32_t mean)
@@ -273,7 +291,7 @@ bool fr_graph_stage_statistics(struct graph_run *run)
         all->dices[i].is_staged = false;
     for (uint32_t n = 0; n < v->n_nodes && all->n_dices > 0; n++) {
         const struct node *node = &v->nodes[n];
-        if (node->kind == NODE_ACTIVATE && node->activation == FR_ACTIVATE_DICE)
+        if (node->kind == NODE_ACTIVATE && node->activation == FR_ACTIVATE_DICE && node->reached)
             finite &= stage_dice(run, node, dice_of(all, node->mean));
     }
     return finite;
@@ -289,28 +307,52 @@ void fr_graph_commit_statistics(struct fr_graph *graph)
         publish_standard(graph, s);
     }
     for (uint32_t i = 0; i < all->n_dices; i++) {
-        const struct dice *d = &all->dices[i];
+        struct dice *d = &all->dices[i];
         if (!d->is_staged)
             continue;
-        memcpy(graph->parameters[d->mean].values, d->staged, d->n * sizeof(float));
-        memcpy(graph->parameters[d->mean + 1].values, d->staged + d->n, d->n * sizeof(float));
+        d->weight = d->staged_weight;
+        memcpy(d->moments, d->staged, 2 * (size_t)d->n * sizeof(*d->moments));
+        publish_dice(graph, d);
     }
 }
 
 /* ---- as bytes ---- */
 
-/* number of slots; per slot: dim, count, means, M2. dice has no more than its parameters. */
+/* number of slots; per slot: dim, count, means, M2; number of dice activations; per activation: width, weight, moments.
+ */
+static void put_moments(struct fr_buffer *out, uint32_t n, double weight, const double *moments)
+{
+    fr_put_u32(out, n);
+    fr_put_f64(out, weight);
+    fr_buffer_append(out, moments, 2 * (size_t)n * sizeof(*moments));
+}
+
 void fr_graph_put_statistics(const struct fr_graph *graph, struct fr_buffer *out)
 {
     const struct statistics *all = graph->statistics;
-    uint32_t n = all ? all->n_standards : 0;
+    uint32_t n = all ? all->n_standards : 0, n_dices = all ? all->n_dices : 0;
     fr_put_u32(out, n);
-    for (uint32_t i = 0; i < n; i++) {
-        const struct standard *s = &all->standards[i];
-        fr_put_u32(out, s->dim);
-        fr_put_f64(out, s->count);
-        fr_buffer_append(out, s->moments, 2 * (size_t)s->dim * sizeof(*s->moments));
+    for (uint32_t i = 0; i < n; i++)
+        put_moments(out, all->standards[i].dim, all->standards[i].count, all->standards[i].moments);
+    fr_put_u32(out, n_dices);
+    for (uint32_t i = 0; i < n_dices; i++)
+        put_moments(out, all->dices[i].n, all->dices[i].weight, all->dices[i].moments);
+}
+
+static enum fr_status take_moments(struct fr_reader *r, uint32_t n, double *weight, double *moments, bool write)
+{
+    uint32_t have = fr_take_u32(r);
+    if (!r->failed && have != n)
+        return FR_E_MISMATCH;
+    const uint8_t *w = fr_take(r, sizeof(*weight));
+    const uint8_t *m = fr_take(r, 2 * (size_t)n * sizeof(*moments));
+    if (!w || !m)
+        return FR_E_CORRUPT;
+    if (write) {
+        memcpy(weight, w, sizeof(*weight));
+        memcpy(moments, m, 2 * (size_t)n * sizeof(*moments));
     }
+    return FR_OK;
 }
 
 enum fr_status fr_graph_take_statistics(struct fr_graph *graph, struct fr_reader *r, bool write)
@@ -321,19 +363,17 @@ enum fr_status fr_graph_take_statistics(struct fr_graph *graph, struct fr_reader
         return FR_E_CORRUPT;
     if (n != (all ? all->n_standards : 0))
         return FR_E_MISMATCH;
-    for (uint32_t i = 0; i < n; i++) {
-        struct standard *s = &all->standards[i];
-        uint32_t dim = fr_take_u32(r);
-        if (!r->failed && dim != s->dim)
-            return FR_E_MISMATCH;
-        const uint8_t *count = fr_take(r, sizeof(double));
-        const uint8_t *moments = fr_take(r, 2 * (size_t)s->dim * sizeof(double));
-        if (!count || !moments)
-            return FR_E_CORRUPT;
-        if (write) {
-            memcpy(&s->count, count, sizeof(s->count));
-            memcpy(s->moments, moments, 2 * (size_t)s->dim * sizeof(double));
-        }
-    }
-    return FR_OK;
+    enum fr_status status = FR_OK;
+    for (uint32_t i = 0; i < n && status == FR_OK; i++)
+        status = take_moments(r, all->standards[i].dim, &all->standards[i].count, all->standards[i].moments, write);
+    if (status != FR_OK)
+        return status;
+    n = fr_take_u32(r);
+    if (r->failed)
+        return FR_E_CORRUPT;
+    if (n != (all ? all->n_dices : 0))
+        return FR_E_MISMATCH;
+    for (uint32_t i = 0; i < n && status == FR_OK; i++)
+        status = take_moments(r, all->dices[i].n, &all->dices[i].weight, all->dices[i].moments, write);
+    return status;
 }

@@ -163,11 +163,10 @@ static void update_task(void *context, size_t index, size_t worker)
         .state0 = state->state0 ? state->state0 + task->begin : NULL,
         .state1 = state->state1 ? state->state1 + task->begin : NULL,
         .optimizer = state->optimizer,
-        .gradient_scale = state->gradient_scale,
-        .step_size = state->step_size,
-        .second_scale = state->second_scale,
+        .pace = state->pace,
     };
-    graph->ops->update_dense(&update);
+    if (state->moves)
+        graph->ops->update_dense(&update);
 }
 
 /* Gradients, and whether all numbers are fit for a step. */
@@ -176,6 +175,7 @@ static enum fr_status compute_step(struct graph_run *run, uint32_t *n_row_tasks,
     struct fr_graph *graph = run->graph;
     fr_graph_forward_training(run);
     fr_graph_losses(run);
+    fr_graph_fill_sets(run);
     if (!output_gradients_finite(graph))
         return FR_E_NONFINITE;
     fr_graph_backward(run);
@@ -205,6 +205,7 @@ enum fr_status fr_graph_train(struct fr_graph *graph, const struct fr_batch *bat
         fr_graph_begin_step(graph);
         fr_graph_run_tasks(graph, (size_t)graph->n_dense_tasks + n_row_tasks, update_task, &run);
         fr_graph_commit_statistics(graph);
+        fr_graph_follow_priors(&run);
         graph->steps++;
         graph->trained_samples += graph->n_trained;
     }

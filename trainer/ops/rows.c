@@ -1,8 +1,8 @@
 /* CPU backend: embedding rows; pooling forward, gradient and optimizer step fused backward.
  *
- * A row's gradient is summed over its occurrences in ascending order in a worker's scratch memory and applied at once,
- * so it is never stored for the batch. Rows are scattered over memory: what the next keys need is prefetched. Owner of
- * the rows: the caller, who gives each unique key to one worker. Does not: know tables or slots (the graph prepares the
+ * A row's gradient is summed over its occurrences, in blocks, in a worker's scratch memory and applied at once, so it
+ * is never stored for the batch. Rows are scattered over memory: what the next keys need is prefetched. Owner of the
+ * rows: the caller, who gives each unique key to one worker. Does not: know tables or slots (the graph prepares the
  * source lists). */
 #include "cpu.h"
 
@@ -118,47 +118,83 @@ static inline void prefetch_gradients(const struct fr_row_update *u, uint32_t o)
     }
 }
 
-/* Gradients of all parts of one unique key into scratch, part after part at multiples of a cache line; returns the
- * parts reached. */
-static inline uint32_t row_gradient(const struct fr_row_update *u, uint32_t unique, float *const *parts)
+/* A row at work: where its parts' gradients are summed, how many trained samples reach each. */
+struct row_sum {
+    float *parts[FR_ROW_PARTS_MAX];
+    float *block[FR_ROW_PARTS_MAX]; /* of the occurrences at hand, when there are several blocks */
+    uint32_t counts[FR_ROW_PARTS_MAX];
+};
+
+/* Adds coef * d to the part's sum, or begins it. */
+static inline void add_gradient(float *restrict g, const float *restrict d, uint32_t dim, float coef, bool begun)
 {
-    uint32_t reached = 0, last = u->occ_begin[u->end];
-    for (uint32_t o = u->occ_begin[unique]; o < u->occ_begin[unique + 1]; o++) {
+    if (begun) {
+        for (uint32_t i = 0; i < dim; i++)
+            g[i] += coef * d[i];
+    } else {
+        for (uint32_t i = 0; i < dim; i++)
+            g[i] = coef * d[i];
+    }
+}
+
+/* Sums occurrences [begin, end) of one unique key into `sums`; returns the parts reached. `last`: end of the list, for
+ * prefetching. */
+static inline uint32_t sum_occurrences(const struct fr_row_update *u, uint32_t begin, uint32_t end, uint32_t last,
+                                       float *const *sums, uint32_t *counts)
+{
+    uint32_t reached = 0;
+    for (uint32_t o = begin; o < end; o++) {
         if (last - o > PREFETCH_OCCURRENCES)
             prefetch_gradients(u, o + PREFETCH_OCCURRENCES);
-        uint32_t number = u->occ[o];
+        uint32_t number = u->occ[o], counted = 0;
         struct fr_occurrence at = u->occurrences[number];
         for (uint32_t k = u->source_begin[at.group]; k < u->source_begin[at.group + 1]; k++) {
             const struct fr_row_source *source = &u->sources[k];
-            if (!source->trained[at.entry])
+            uint32_t trained = source->trained[at.entry], bit = 1u << source->part;
+            if (trained == 0)
                 continue;
             uint32_t id = number - source->first;
             float coef = source->weights ? source->weights[id] : 1.0f;
             if (source->scale)
                 coef *= source->scale[at.entry];
-            const float *restrict d = source->gradient.values + (source->by_id ? id : at.entry) * source->gradient.ld;
-            float *restrict g = parts[source->part];
-            uint32_t dim = u->parts[source->part].dim;
-            if (reached >> source->part & 1) {
-                for (uint32_t i = 0; i < dim; i++)
-                    g[i] += coef * d[i];
-            } else {
-                for (uint32_t i = 0; i < dim; i++)
-                    g[i] = coef * d[i];
-                reached |= 1u << source->part;
-            }
+            const float *d = source->gradient.values + (source->by_id ? id : at.entry) * source->gradient.ld;
+            add_gradient(sums[source->part], d, u->parts[source->part].dim, coef, (reached & bit) != 0);
+            reached |= bit;
+            if (!(counted & bit)) /* an occurrence is one, however many read it */
+                counts[source->part] += trained;
+            counted |= bit;
         }
     }
     return reached;
 }
 
-static void lay_out_scratch(const struct fr_row_update *u, float **parts)
+/* Gradients of all parts of one unique key into row->parts; returns the parts reached, whose counts are set. */
+static inline uint32_t row_gradient(const struct fr_row_update *u, uint32_t unique, struct row_sum *row)
+{
+    uint32_t begin = u->occ_begin[unique], end = u->occ_begin[unique + 1], last = u->occ_begin[u->end];
+    memset(row->counts, 0, u->n_parts * sizeof(*row->counts));
+    if (end - begin <= FR_OCCURRENCE_BLOCK)
+        return sum_occurrences(u, begin, end, last, row->parts, row->counts);
+    uint32_t reached = 0;
+    for (uint32_t o = begin; o < end; o += FR_OCCURRENCE_BLOCK) {
+        uint32_t until = end - o < FR_OCCURRENCE_BLOCK ? end : o + FR_OCCURRENCE_BLOCK;
+        uint32_t parts = sum_occurrences(u, o, until, last, row->block, row->counts);
+        for (uint32_t p = 0; p < u->n_parts; p++)
+            if (parts >> p & 1)
+                add_gradient(row->parts[p], row->block[p], u->parts[p].dim, 1.0f, reached >> p & 1);
+        reached |= parts;
+    }
+    return reached;
+}
+
+static void lay_out_scratch(const struct fr_row_update *u, struct row_sum *row)
 {
     FR_CHECK(u->n_parts <= FR_ROW_PARTS_MAX);
     float *at = u->scratch;
-    for (uint32_t p = 0; p < u->n_parts; p++) {
-        parts[p] = at;
-        at += (u->parts[p].dim + FLOATS_PER_LINE - 1) / FLOATS_PER_LINE * FLOATS_PER_LINE;
+    for (uint32_t p = 0; p < 2 * u->n_parts; p++) {
+        uint32_t part = p % u->n_parts;
+        *(p < u->n_parts ? &row->parts[part] : &row->block[part]) = at;
+        at += (u->parts[part].dim + FLOATS_PER_LINE - 1) / FLOATS_PER_LINE * FLOATS_PER_LINE;
     }
 }
 
@@ -177,36 +213,37 @@ static inline void prefetch_unique(const struct fr_row_update *u, uint32_t uniqu
 FR_CLONES
 void fr_cpu_update_rows(const struct fr_row_update *u)
 {
-    float *parts[FR_ROW_PARTS_MAX];
-    lay_out_scratch(u, parts);
+    struct row_sum sum;
+    lay_out_scratch(u, &sum);
     for (uint32_t unique = u->begin; unique < u->end; unique++) {
         if (u->end - unique > PREFETCH_ROWS)
             prefetch_unique(u, unique + PREFETCH_ROWS);
         float *row = u->rows[unique];
         if (!row)
             continue;
-        uint32_t reached = row_gradient(u, unique, parts);
+        uint32_t reached = row_gradient(u, unique, &sum);
         for (uint32_t p = 0; p < u->n_parts; p++) {
             const struct fr_row_part *part = &u->parts[p];
             if (reached >> p & 1)
-                fr_row_step(row + part->value_offset, row + part->state_offset, parts[p], part->dim, &part->optimizer);
+                fr_row_step(row + part->value_offset, row + part->state_offset, sum.parts[p], part->dim, sum.counts[p],
+                            &part->optimizer);
         }
     }
 }
 
 uint32_t fr_cpu_check_rows(const struct fr_row_update *u)
 {
-    float *parts[FR_ROW_PARTS_MAX];
-    lay_out_scratch(u, parts);
+    struct row_sum sum;
+    lay_out_scratch(u, &sum);
     uint32_t largest = 0;
     for (uint32_t unique = u->begin; unique < u->end; unique++) {
         if (!u->rows[unique])
             continue;
-        uint32_t reached = row_gradient(u, unique, parts);
+        uint32_t reached = row_gradient(u, unique, &sum);
         for (uint32_t p = 0; p < u->n_parts; p++) {
             if (!(reached >> p & 1))
                 continue;
-            uint32_t bits = fr_cpu_max_bits(1, u->parts[p].dim, (struct fr_view){parts[p], u->parts[p].dim});
+            uint32_t bits = fr_cpu_max_bits(1, u->parts[p].dim, (struct fr_view){sum.parts[p], u->parts[p].dim});
             largest = bits > largest ? bits : largest;
         }
     }

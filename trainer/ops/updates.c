@@ -24,57 +24,44 @@ double fr_cpu_sum_squares(size_t n, const float *x)
 FR_CLONES
 static void sgd(const struct fr_dense_update *u)
 {
-    fr_row_sgd(u->values, u->gradient, (uint32_t)u->n, &u->optimizer, 0, 1);
+    fr_row_sgd(u->values, u->gradient, (uint32_t)u->n, &u->pace, 0, 1);
 }
 
 FR_CLONES
 static void momentum(const struct fr_dense_update *u)
 {
-    fr_row_momentum(u->values, u->state0, u->gradient, (uint32_t)u->n, &u->optimizer, 0, 1);
+    fr_row_momentum(u->values, u->state0, u->gradient, (uint32_t)u->n, &u->pace, 0, 1);
 }
 
 FR_CLONES
 static void adagrad(const struct fr_dense_update *u)
 {
-    fr_row_adagrad(u->values, u->state0, u->gradient, (uint32_t)u->n, &u->optimizer, 0, 1);
+    fr_row_adagrad(u->values, u->state0, u->gradient, (uint32_t)u->n, &u->optimizer, &u->pace, 0, 1);
 }
 
 FR_CLONES
 static void rmsprop(const struct fr_dense_update *u)
 {
-    fr_row_rmsprop(u->values, u->state0, u->gradient, (uint32_t)u->n, &u->optimizer, 0, 1);
+    fr_row_rmsprop(u->values, u->state0, u->gradient, (uint32_t)u->n, &u->optimizer, &u->pace, 0, 1);
 }
 
 FR_CLONES
 static void ftrl(const struct fr_dense_update *u)
 {
     FR_CHECK(u->state0 && u->state1);
-    fr_row_ftrl(u->values, u->state0, u->state1, u->gradient, (uint32_t)u->n, &u->optimizer, 0, 1);
+    fr_row_ftrl(u->values, u->state0, u->state1, u->gradient, (uint32_t)u->n, &u->optimizer, &u->pace, 0, 1);
 }
 
 FR_CLONES
 static void adam(const struct fr_dense_update *u)
 {
-    float *restrict w = u->values, *restrict m = u->state0, *restrict v = u->state1;
-    const float *restrict g = u->gradient;
-    const struct fr_optimizer o = u->optimizer;
-    float step_size = u->step_size, second_scale = u->second_scale;
-    for (size_t i = 0; i < u->n; i++)
-        fr_adam_element(&w[i], &m[i], &v[i], g[i], &o, step_size, second_scale);
+    fr_row_adam(u->values, u->state0, u->state1, u->gradient, (uint32_t)u->n, &u->optimizer, &u->pace, 0, 1);
 }
 
-/* Decay first, as PyTorch does. */
 FR_CLONES
 static void adamw(const struct fr_dense_update *u)
 {
-    float *restrict w = u->values, *restrict m = u->state0, *restrict v = u->state1;
-    const float *restrict g = u->gradient;
-    const struct fr_optimizer o = u->optimizer;
-    float step_size = u->step_size, second_scale = u->second_scale, keep = 1.0f - o.lr * o.weight_decay;
-    for (size_t i = 0; i < u->n; i++) {
-        w[i] = fr_cut(w[i] * keep, FR_VALUE_MAX);
-        fr_adam_element(&w[i], &m[i], &v[i], g[i], &o, step_size, second_scale);
-    }
+    fr_row_adamw(u->values, u->state0, u->state1, u->gradient, (uint32_t)u->n, &u->optimizer, &u->pace, 0, 1);
 }
 
 static void apply(const struct fr_dense_update *u)
@@ -113,9 +100,9 @@ static void shape(const struct fr_dense_update *u, float *restrict out)
 {
     const float *restrict w = u->values, *restrict g = u->gradient;
     const struct fr_optimizer o = u->optimizer;
-    float scale = u->gradient_scale;
+    const struct fr_pace pace = u->pace;
     for (size_t i = 0; i < u->n; i++)
-        out[i] = fr_shaped_gradient(g[i], w[i], scale, &o);
+        out[i] = fr_shaped_gradient(g[i], w[i], &o, &pace);
 }
 
 void fr_cpu_update_dense(const struct fr_dense_update *update)
@@ -135,6 +122,7 @@ void fr_cpu_update_dense(const struct fr_dense_update *update)
         block.state1 = update->state1 ? update->state1 + at : NULL;
         shape(&block, shaped);
         block.gradient = shaped;
+        block.pace.scale = 1.0f;
         apply(&block);
     }
 }

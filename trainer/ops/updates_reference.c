@@ -9,26 +9,29 @@
 #include "base/math.h"
 #include "learning.h"
 
-/* Gradient of element i of one part; false when no trained occurrence reaches the part. */
-static bool row_gradient(const struct fr_row_update *u, uint32_t unique, uint32_t part, uint32_t i, double *gradient)
+/* Gradient of element i of one part, summed over its trained occurrences; returns how many trained samples they are. */
+static uint32_t row_gradient(const struct fr_row_update *u, uint32_t unique, uint32_t part, uint32_t i,
+                             double *gradient)
 {
-    bool reached = false;
+    uint32_t count = 0;
     double sum = 0.0;
     for (uint32_t o = u->occ_begin[unique]; o < u->occ_begin[unique + 1]; o++) {
         struct fr_occurrence at = u->occurrences[u->occ[o]];
+        bool counted = false;
         for (uint32_t k = u->source_begin[at.group]; k < u->source_begin[at.group + 1]; k++) {
             const struct fr_row_source *s = &u->sources[k];
-            if (s->part != part || !s->trained[at.entry])
+            if (s->part != part || s->trained[at.entry] == 0)
                 continue;
             uint32_t id = u->occ[o] - s->first;
             double coef = (s->weights ? (double)s->weights[id] : 1.0) * (s->scale ? (double)s->scale[at.entry] : 1.0);
             size_t row = s->by_id ? id : at.entry;
             sum += coef * (double)s->gradient.values[row * s->gradient.ld + i];
-            reached = true;
+            count += counted ? 0 : s->trained[at.entry];
+            counted = true;
         }
     }
     *gradient = sum;
-    return reached;
+    return count;
 }
 
 static float narrow(double x, double bound)
@@ -46,42 +49,55 @@ static bool is_ftrl(const struct fr_optimizer *o)
     return o->kind == FR_UPDATE_FTRL || o->kind == FR_UPDATE_GROUP_FTRL;
 }
 
-static double shaped(const struct fr_optimizer *o, double g, double w, double scale)
+/* g: the mean gradient of a unit; returns what the rule sees, summed over the units. */
+static double shaped(const struct fr_optimizer *o, double g, double w, double units)
 {
-    g *= scale;
     if (o->clip_value > 0.0f)
         g = fmax(-(double)o->clip_value, fmin((double)o->clip_value, g));
     if (!is_ftrl(o))
         g += (double)o->l2 * w + (double)o->l1 * (double)((w > 0.0) - (w < 0.0));
-    return fmax(-(double)FR_GRADIENT_MAX, fmin((double)FR_GRADIENT_MAX, g));
+    return fmax(-(double)FR_GRADIENT_MAX, fmin((double)FR_GRADIENT_MAX, g * units));
 }
 
-/* ---- rules for one element; squares: what stands for g^2 ---- */
+/* ---- rules for one element; square: what stands for s^2 ---- */
 
 struct element {
     float *w, *state0, *state1;
-    double g, square;
-    double step_size, second_scale; /* adam */
+    double s, square;
+    double units, rate;             /* rate: of the step, damped */
+    double first_left, second_left; /* adam*: 1 - beta^t */
 };
 
 static void step_adam(const struct fr_optimizer *o, const struct element *e)
 {
-    double w = (double)*e->w;
+    double w = (double)*e->w, lr = (double)o->lr, k = e->units;
     if (o->kind == FR_UPDATE_ADAMW)
-        w -= (double)o->lr * (double)o->weight_decay * w;
-    double m = (double)o->beta1 * (double)*e->state0 + (double)(1.0f - o->beta1) * e->g;
-    double v = (double)o->beta2 * (double)*e->state1 + (double)(1.0f - o->beta2) * e->square;
+        w *= fmax(0.0, 1.0 - lr * k * (double)o->weight_decay);
+    double keep1 = pow((double)o->beta1, k), keep2 = pow((double)o->beta2, k);
+    double m = keep1 * (double)*e->state0 + (1.0 - keep1) * e->s / k;
+    double v = keep2 * (double)*e->state1 + (1.0 - keep2) * e->square / k;
     *e->state0 = moment(m);
     if (o->kind != FR_UPDATE_ADAM_ROWWISE)
         *e->state1 = moment(v);
-    *e->w = narrow(w - e->step_size * m / (sqrt(v) * e->second_scale + (double)o->eps), (double)FR_VALUE_MAX);
+    double step = lr * k * (m / e->first_left) / (sqrt(v / e->second_left) + (double)o->eps);
+    *e->w = narrow(w - step, (double)FR_VALUE_MAX);
 }
 
-/* z and n; returns z moved towards 0 by l1. */
-static double step_ftrl_state(const struct fr_optimizer *o, const struct element *e)
+static double ftrl_rate(const struct fr_optimizer *o, double n)
 {
-    double n = (double)*e->state1, n_new = n + e->g * e->g;
-    double z = (double)*e->state0 + e->g - (sqrt(n_new) - sqrt(n)) / (double)o->lr * (double)*e->w;
+    return ((double)o->beta + sqrt(n)) / (double)o->lr + (double)o->l2;
+}
+
+/* z and n; returns z moved towards 0 by l1. `stretch`: of a first z, by which a group's penalty shortens it. */
+static double step_ftrl_state(const struct fr_optimizer *o, const struct element *e, bool first, double stretch)
+{
+    double w = (double)*e->w, z = (double)*e->state0;
+    if (first) {
+        z = -w * ftrl_rate(o, 0.0) * stretch;
+        z -= (double)o->l1 * (double)((w > 0.0) - (w < 0.0));
+    }
+    double n = (double)*e->state1, n_new = n + e->s * e->s;
+    z += e->s - (sqrt(n_new) - sqrt(n)) / (double)o->lr * w;
     *e->state0 = narrow(z, (double)FR_STATE_MAX);
     *e->state1 = narrow(n_new, (double)FR_STATE_MAX);
     return fabs(z) <= (double)o->l1 ? 0.0 : z - copysign((double)o->l1, z);
@@ -89,8 +105,12 @@ static double step_ftrl_state(const struct fr_optimizer *o, const struct element
 
 static float ftrl_value(const struct fr_optimizer *o, double z, float n)
 {
-    double rate = ((double)o->beta + sqrt((double)n)) / (double)o->lr + (double)o->l2;
-    return z == 0.0 ? 0.0f : narrow(-z / rate, (double)FR_VALUE_MAX);
+    return z == 0.0 ? 0.0f : narrow(-z / ftrl_rate(o, (double)n), (double)FR_VALUE_MAX);
+}
+
+static double accumulated(const struct fr_optimizer *o, double acc, double units, double square)
+{
+    return acc * (o->keep > 0.0 ? pow(o->keep, units) : 1.0) + square;
 }
 
 static void step_element(const struct fr_optimizer *o, const struct element *e)
@@ -98,26 +118,28 @@ static void step_element(const struct fr_optimizer *o, const struct element *e)
     double w = (double)*e->w, lr = (double)o->lr, by = 0.0;
     switch (o->kind) {
     case FR_UPDATE_SGD:
-        by = lr * e->g;
+        by = e->rate * e->s;
         break;
     case FR_UPDATE_MOMENTUM: {
-        double b = (double)o->momentum * (double)*e->state0 + e->g;
+        double keep = pow((double)o->momentum, e->units);
+        double b = keep * (double)*e->state0 + (1.0 - keep) / (1.0 - (double)o->momentum) * e->s / e->units;
         *e->state0 = moment(b);
-        by = lr * b;
+        by = e->rate * e->units * b;
         break;
     }
     case FR_UPDATE_ADAGRAD:
     case FR_UPDATE_ADAGRAD_ROWWISE: {
-        double acc = (double)*e->state0 + e->square;
+        double acc = accumulated(o, (double)*e->state0, e->units, e->square);
         if (o->kind == FR_UPDATE_ADAGRAD)
             *e->state0 = narrow(acc, (double)FR_STATE_MAX);
-        by = lr * e->g / (sqrt(acc) + (double)o->eps);
+        by = lr * e->s / (sqrt(acc) + (double)o->eps);
         break;
     }
     case FR_UPDATE_RMSPROP: {
-        double s = (double)o->rho * (double)*e->state0 + (double)(1.0f - o->rho) * e->square;
-        *e->state0 = moment(s);
-        by = lr * e->g / (sqrt(s) + (double)o->eps);
+        double keep = pow((double)o->rho, e->units);
+        double v = keep * (double)*e->state0 + (1.0 - keep) * e->square / e->units;
+        *e->state0 = moment(v);
+        by = lr * e->s / (sqrt(v) + (double)o->eps);
         break;
     }
     case FR_UPDATE_ADAM:
@@ -126,7 +148,7 @@ static void step_element(const struct fr_optimizer *o, const struct element *e)
         step_adam(o, e);
         return;
     case FR_UPDATE_FTRL: {
-        double z = step_ftrl_state(o, e);
+        double z = step_ftrl_state(o, e, *e->state1 == 0.0f, 1.0);
         *e->w = ftrl_value(o, z, *e->state1);
         return;
     }
@@ -138,42 +160,52 @@ static void step_element(const struct fr_optimizer *o, const struct element *e)
 
 /* ---- rows ---- */
 
-static void update_group_ftrl(const struct fr_row_part *part, float *w, float *state, const double *g)
+static void update_group_ftrl(const struct fr_row_part *part, float *w, float *state, const double *s)
 {
     const struct fr_optimizer *o = &part->optimizer;
-    double *z = fr_alloc(part->dim, sizeof(*z)), norm = 0.0;
+    double *z = fr_alloc(part->dim, sizeof(*z)), norm = 0.0, first_norm = 0.0;
+    double threshold = sqrt((double)part->dim) * (double)o->l21;
+    bool first = true;
     for (uint32_t i = 0; i < part->dim; i++) {
-        struct element e = {.w = &w[i], .state0 = &state[i], .state1 = &state[part->dim + i], .g = g[i]};
-        z[i] = step_ftrl_state(o, &e);
+        first &= state[part->dim + i] == 0.0f;
+        first_norm += (double)w[i] * (double)w[i];
+    }
+    first_norm = sqrt(first_norm) * ftrl_rate(o, 0.0);
+    double stretch = first_norm > 0.0 ? 1.0 + threshold / first_norm : 1.0;
+    for (uint32_t i = 0; i < part->dim; i++) {
+        struct element e = {.w = &w[i], .state0 = &state[i], .state1 = &state[part->dim + i], .s = s[i]};
+        z[i] = step_ftrl_state(o, &e, first, stretch);
         norm += z[i] * z[i];
     }
     norm = sqrt(norm);
-    double threshold = sqrt((double)part->dim) * (double)o->l21;
     double factor = threshold == 0.0 ? 1.0 : norm <= threshold ? 0.0 : 1.0 - threshold / norm;
     for (uint32_t i = 0; i < part->dim; i++)
         w[i] = ftrl_value(o, z[i] * factor, state[part->dim + i]);
     free(z);
 }
 
-static void update_elements(const struct fr_row_part *part, float *w, float *state, const double *g)
+static void update_elements(const struct fr_row_part *part, float *w, float *state, const double *s, uint32_t count)
 {
     const struct fr_optimizer *o = &part->optimizer;
     uint32_t dim = part->dim;
     bool by_row = o->kind == FR_UPDATE_ADAGRAD_ROWWISE || o->kind == FR_UPDATE_ADAM_ROWWISE;
-    double mean = 0.0;
+    double mean = 0.0, step = o->kind == FR_UPDATE_MOMENTUM ? 1.0 - (double)o->momentum : 1.0;
     for (uint32_t i = 0; i < dim; i++)
-        mean += g[i] * g[i] / (double)dim;
-    struct element e = {.state0 = state, .state1 = state + dim}; /* of a row-wise kind: as they are */
+        mean += s[i] * s[i] / (double)dim;
+    struct element e = {.units = (double)count,
+                        .rate = (double)o->lr / (1.0 + (double)o->lr / step * ((double)count - 1.0) / 4.0),
+                        .state0 = state, /* of a row-wise kind: as they are */
+                        .state1 = state + dim};
     if (o->kind == FR_UPDATE_ADAM || o->kind == FR_UPDATE_ADAM_ROWWISE) {
-        float *steps = &state[fr_row_state_floats(o->kind, dim) - 1];
-        *steps += 1.0f;
-        e.step_size = (double)o->lr / (1.0 - pow((double)o->beta1, (double)*steps));
-        e.second_scale = 1.0 / sqrt(1.0 - pow((double)o->beta2, (double)*steps));
+        float *age = &state[fr_row_state_floats(o->kind, dim) - 1];
+        *age += (float)count;
+        e.first_left = 1.0 - pow((double)o->beta1, (double)*age);
+        e.second_left = 1.0 - pow((double)o->beta2, (double)*age);
     }
     for (uint32_t i = 0; i < dim; i++) {
         e.w = &w[i];
-        e.g = g[i];
-        e.square = by_row ? mean : g[i] * g[i];
+        e.s = s[i];
+        e.square = by_row ? mean : s[i] * s[i];
         if (o->kind != FR_UPDATE_ADAGRAD_ROWWISE)
             e.state0 = state + i;
         if (!by_row)
@@ -181,32 +213,34 @@ static void update_elements(const struct fr_row_part *part, float *w, float *sta
         step_element(o, &e);
     }
     if (o->kind == FR_UPDATE_ADAGRAD_ROWWISE)
-        *state = narrow((double)*state + mean, (double)FR_STATE_MAX);
-    if (o->kind == FR_UPDATE_ADAM_ROWWISE)
-        state[dim] = moment((double)o->beta2 * (double)state[dim] + (double)(1.0f - o->beta2) * mean);
+        *state = narrow(accumulated(o, (double)*state, e.units, mean), (double)FR_STATE_MAX);
+    if (o->kind == FR_UPDATE_ADAM_ROWWISE) {
+        double keep = pow((double)o->beta2, e.units);
+        state[dim] = moment(keep * (double)state[dim] + (1.0 - keep) * mean / e.units);
+    }
 }
 
 static void update_part(const struct fr_row_update *u, uint32_t unique, uint32_t p)
 {
     const struct fr_row_part *part = &u->parts[p];
     float *w = u->rows[unique] + part->value_offset, *state = u->rows[unique] + part->state_offset;
-    double *g = fr_alloc(part->dim, sizeof(*g)), squares = 0.0;
-    bool reached = true;
-    for (uint32_t i = 0; i < part->dim && reached; i++) {
-        reached = row_gradient(u, unique, p, i, &g[i]);
-        squares += g[i] * g[i];
+    double *s = fr_alloc(part->dim, sizeof(*s)), squares = 0.0;
+    uint32_t count = 1;
+    for (uint32_t i = 0; i < part->dim && count > 0; i++) {
+        count = row_gradient(u, unique, p, i, &s[i]);
+        squares += s[i] * s[i];
     }
-    if (reached) {
-        double limit = (double)part->optimizer.clip_norm;
-        double scale = limit > 0.0 && sqrt(squares) > limit ? limit / sqrt(squares) : 1.0;
+    if (count > 0) {
+        double limit = (double)part->optimizer.clip_norm, norm = sqrt(squares) / (double)count;
+        double scale = limit > 0.0 && norm > limit ? limit / norm : 1.0;
         for (uint32_t i = 0; i < part->dim; i++)
-            g[i] = shaped(&part->optimizer, g[i], (double)w[i], scale);
+            s[i] = shaped(&part->optimizer, s[i] / (double)count * scale, (double)w[i], (double)count);
         if (part->optimizer.kind == FR_UPDATE_GROUP_FTRL)
-            update_group_ftrl(part, w, state, g);
+            update_group_ftrl(part, w, state, s);
         else
-            update_elements(part, w, state, g);
+            update_elements(part, w, state, s, count);
     }
-    free(g);
+    free(s);
 }
 
 void fr_reference_update_rows(const struct fr_row_update *u)
@@ -222,7 +256,7 @@ uint32_t fr_reference_check_rows(const struct fr_row_update *u)
     for (uint32_t unique = u->begin; unique < u->end; unique++) {
         for (uint32_t p = 0; p < u->n_parts && u->rows[unique]; p++) {
             double g;
-            for (uint32_t i = 0; i < u->parts[p].dim && row_gradient(u, unique, p, i, &g); i++) {
+            for (uint32_t i = 0; i < u->parts[p].dim && row_gradient(u, unique, p, i, &g) > 0; i++) {
                 uint32_t bits = fr_f32_bits((float)fabs(g));
                 if (bits > largest)
                     largest = bits;
@@ -242,19 +276,24 @@ double fr_reference_sum_squares(size_t n, const float *x)
     return sum;
 }
 
+/* Of the pace it reads what the rule cannot know: units, scales, and the corrections of adam's age. */
 void fr_reference_update_dense(const struct fr_dense_update *u)
 {
+    const struct fr_optimizer *o = &u->optimizer;
     float none = 0.0f; /* in place of state the rule does not have */
+    double units = (double)u->pace.units;
     for (size_t i = 0; i < u->n; i++) {
         struct element e = {.w = &u->values[i],
                             .state0 = u->state0 ? &u->state0[i] : &none,
                             .state1 = u->state1 ? &u->state1[i] : &none,
-                            .step_size = (double)u->step_size,
-                            .second_scale = (double)u->second_scale};
-        bool as_it_is = u->optimizer.clip_norm == 0.0f;
-        e.g = shaped(&u->optimizer, (double)u->gradient[i], (double)u->values[i],
-                     as_it_is ? 1.0 : (double)u->gradient_scale);
-        e.square = e.g * e.g;
-        step_element(&u->optimizer, &e);
+                            .units = units,
+                            .rate = (double)o->lr,
+                            .first_left = (double)o->lr * units / (double)u->pace.rate,
+                            .second_left = 1.0 / ((double)u->pace.second_scale * (double)u->pace.second_scale)};
+        double gradient = (double)u->gradient[i];
+        e.s = fr_shapes_gradient(o) ? shaped(o, gradient * (double)u->pace.mean_scale, (double)u->values[i], units)
+                                    : gradient * (double)u->pace.scale;
+        e.square = e.s * e.s;
+        step_element(o, &e);
     }
 }

@@ -47,22 +47,24 @@ enum fr_optimizer_kind {
 
 struct fr_conf_optimizer {
     enum fr_optimizer_kind kind;
-    float lr;           /* ftrl*: alpha */
-    float eps;          /* adagrad*, adam*, rmsprop: 1e-8 */
-    float initial;      /* adagrad*: accumulator start, 0 */
-    float beta1, beta2; /* adam* 0.9 0.999 */
-    float momentum;     /* momentum 0.9 */
-    float rho;          /* rmsprop 0.99 */
-    float beta;         /* ftrl*: 1 */
-    float l1, l2;       /* ftrl*: of the algorithm; others: gradient + l2 w + l1 sign(w), after clipping; default 0 */
-    float l21;          /* group_ftrl: 0 */
-    float weight_decay; /* adamw: 0.01 */
-    float clip_value;   /* gradient elements are cut to +-this; 0: off */
-    float clip_norm;    /* gradient of a row's part, or of a layer's parameter; 0: off */
+    float lr;                /* ftrl*: alpha */
+    float eps;               /* adagrad*, adam*, rmsprop: 1e-8 */
+    float initial;           /* adagrad*: accumulator start, 0 */
+    float beta1, beta2;      /* adam* 0.9 0.999 */
+    float momentum;          /* momentum 0.9 */
+    float rho;               /* rmsprop 0.99 */
+    float beta;              /* ftrl*: 1 */
+    float l1, l2;            /* ftrl*: of the algorithm; others: mean gradient + l2 w + l1 sign(w), after clipping; 0 */
+    float l21;               /* group_ftrl: 0 */
+    float weight_decay;      /* adamw: 0.01 */
+    float clip_value;        /* elements of the mean gradient are cut to +-this; 0: off */
+    float clip_norm;         /* mean gradient of a row's part, or of a layer's parameter; 0: off */
     uint64_t warmup_samples; /* rate rises linearly from 0; 0: off */
     uint64_t decay_samples;  /* rate is multiplied by decay_rate each so many samples, smoothly; 0: off */
     float decay_rate;        /* 0.5 */
-    float decay_floor;       /* smallest factor, 0 */
+    float decay_floor;       /* smallest factor, 0.1: a stream has no end */
+    uint64_t half_life;      /* adagrad*: of the accumulator, in units' samples (ops/row.h); 0: never forgets */
+    bool decay_all;          /* l1, l2, weight_decay of layers hold for all parameters, not for kernels only */
 };
 
 enum fr_init_kind {
@@ -75,18 +77,19 @@ enum fr_init_kind {
     FR_INIT_XAVIER_NORMAL,
     FR_INIT_KAIMING_UNIFORM, /* +-sqrt(6 / fan_in); He et al. 2015 */
     FR_INIT_KAIMING_NORMAL,
+    FR_INIT_CONSTANT,
 };
 
 struct fr_conf_init {
     enum fr_init_kind kind;
-    float scale; /* normal, truncated_normal: standard deviation; uniform: +-scale; the others: unused */
+    float scale; /* normal, truncated_normal: standard deviation; uniform: +-scale; constant: it; others: unused */
 };
 
 struct fr_conf_part {
     char name[FR_NAME_MAX]; /* "v" for the part of a bare dim */
     uint32_t dim;
     struct fr_conf_optimizer optimizer;
-    struct fr_conf_init init; /* default normal 0.01; zeros for ftrl parts */
+    struct fr_conf_init init; /* default normal 0.01; zeros for ftrl parts of dim 1 */
 };
 
 struct fr_conf_table {
@@ -243,6 +246,7 @@ struct fr_conf_task {
     int32_t prob[FR_TASKS_MAX];
     enum fr_task_loss loss;
     float weight;                   /* 1 */
+    bool bias_from_labels;          /* true: the bias behind the logit begins at the log-odds of the first labels */
     float focal_gamma, focal_alpha; /* 2, 0.25 */
 };
 
@@ -319,6 +323,7 @@ struct fr_conf {
                           errors) */
     struct fr_conf_layer *layers;
     struct fr_conf_optimizer dense_optimizer; /* network.optimizer */
+    float clip_global_norm;                   /* of the layers' mean gradients together; 0: off */
     struct fr_conf_init dense_init;           /* network.init */
     uint32_t n_tasks;
     struct fr_conf_task *tasks;

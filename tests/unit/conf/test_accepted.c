@@ -256,7 +256,12 @@ static void every_optimizer_of_a_table_is_read(void **state)
         const struct fr_conf_part *part = &conf->tables[0].parts[0];
         assert_int_equal(part->optimizer.kind, rows[i].kind);
         assert_float_equal(part->optimizer.lr, rows[i].lr, 0);
-        assert_int_equal(part->init.kind, rows[i].kind == FR_OPT_FTRL ? FR_INIT_ZEROS : FR_INIT_NORMAL);
+        assert_int_equal(part->init.kind, FR_INIT_NORMAL);
+        fr_conf_free(conf);
+        snprintf(text, sizeof(text), "user: {dim: 1, optimizer: %s}", rows[i].text);
+        conf = load_variant("user: {dim: 8}", text);
+        assert_int_equal(conf->tables[0].parts[0].init.kind,
+                         rows[i].kind == FR_OPT_FTRL ? FR_INIT_ZEROS : FR_INIT_NORMAL);
         fr_conf_free(conf);
     }
 }

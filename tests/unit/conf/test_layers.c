@@ -326,7 +326,8 @@ static const struct refusal {
      "test.yaml:19:42: network.layers.0: add has no optimizer; expected it with mlp, dense, cross, bias, layer_norm, "
      "activate, attention, gru, augru, experts or mixture\n"},
     {"initial_weights_of_a_normalization", "{name: a, layer_norm: [price], init: zeros}",
-     "test.yaml:19:44: network.layers.0: layer_norm has no init; expected it with mlp, dense, cross, attention, gru, "
+     "test.yaml:19:44: network.layers.0: layer_norm has no init; expected it with mlp, dense, cross, bias, attention, "
+     "gru, "
      "augru, experts or mixture\n"},
     {"a_softmax_of_an_mlp", "{name: a, mlp: price, units: 4, softmax: true}",
      "test.yaml:19:48: network.layers.0: mlp has no softmax; expected it with attention\n"},

@@ -89,7 +89,7 @@ static const struct message {
      "adagrad_rowwise, adam, adam_rowwise, rmsprop, ftrl or group_ftrl; did you mean `adam`?\n"},
     {"an_option_of_another_optimizer", "user: {dim: 8}", "user: {dim: 8, optimizer: {momentum: {rho: 0.5}}}",
      "test.yaml:6:41: tables.user.optimizer.momentum: unknown key `rho`; expected lr, momentum, l1, l2, clip_value, "
-     "clip_norm, warmup_samples, decay_samples, decay_rate or decay_floor\n"},
+     "clip_norm, warmup_samples, decay_samples, decay_rate, decay_floor or decay_all\n"},
     {"a_decay_that_grows", "user: {dim: 8}", "user: {dim: 8, optimizer: {sgd: {decay_rate: 1.5}}}",
      "test.yaml:6:48: tables.user.optimizer.sgd.decay_rate: `1.5` is out of range; expected more than 0, at most 1\n"},
     {"warm_up_of_ftrl", "user: {dim: 8}", "user: {dim: 8, optimizer: {group_ftrl: {warmup_samples: 1000}}}",
@@ -100,10 +100,11 @@ static const struct message {
      "rmsprop or ftrl\n"},
     {"the_default_of_layers_for_rows", "user: {dim: 8}", "user: {dim: 8, init: default}",
      "test.yaml:6:24: tables.user.init: rows of tables have no `default`; expected zeros, uniform, normal, "
-     "truncated_normal, xavier_uniform, xavier_normal, kaiming_uniform or kaiming_normal\n"},
+     "truncated_normal, xavier_uniform, xavier_normal, kaiming_uniform, kaiming_normal or constant\n"},
     {"xavier_with_a_number", "user: {dim: 8}", "user: {dim: 8, init: {xavier_normal: 1}}",
      "test.yaml:6:25: tables.user.init: `xavier_normal` takes no number; expected `zeros`, `{uniform: a}`, `{normal: "
-     "sd}`, `{truncated_normal: sd}`, `xavier_uniform`, `xavier_normal`, `kaiming_uniform` or `kaiming_normal`\n"},
+     "sd}`, `{truncated_normal: sd}`, `xavier_uniform`, `xavier_normal`, `kaiming_uniform`, `kaiming_normal` or "
+     "`{constant: x}`\n"},
     {"a_start_in_seconds", "topic: samples}", "topic: samples, start: 1767323045}",
      "test.yaml:4:45: ingest.start: `1767323045` is in seconds, not milliseconds; expected Unix ms\n"},
     {"a_start_that_is_no_day", "topic: samples}", "topic: samples, start: 2026-02-29T00:00:00Z}",

@@ -454,7 +454,7 @@ static void a_mark_of_another_format_is_refused_with_the_remedy(void **state)
         memcpy(at + SLOT - 4, &crc, 4);
     }
     scene_write(hwm, mark.data, mark.size);
-    assert_int_equal(refusal(&scene, "state format 9, this version reads format 2"), FR_E_MISMATCH);
+    assert_int_equal(refusal(&scene, "state format 9, this version reads format 3"), FR_E_MISMATCH);
     assert_int_equal(refusal(&scene, "another state_dir"), FR_E_MISMATCH);
     fr_buffer_release(&mark);
     scene_remove(scene.dir);

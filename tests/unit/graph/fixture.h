@@ -48,6 +48,7 @@ static inline void fx_init(struct fixture *fx, uint32_t vocabulary)
     fx->vocabulary = vocabulary;
     fx->conf.seed = 1;
     fx->conf.chunk_rows = FR_CHUNK_ROWS;
+    fx->conf.ingest.batch_size = 1; /* a unit of time of the layers: their gradients are sums as they are */
     fx->conf.tables = fx->tables;
     fx->conf.slots = fx->slots;
     fx->conf.labels = fx->labels;
@@ -69,6 +70,9 @@ static inline void fx_load(struct fixture *fx, uint32_t vocabulary, const char *
         fail_msg("%.*s", (int)problems.size, (const char *)problems.data);
     fr_buffer_release(&problems);
     fx->conf = *fx->loaded;
+    fx->conf.ingest.batch_size = 1;
+    for (uint32_t t = 0; t < fx->conf.n_tasks; t++)
+        fx->conf.tasks[t].bias_from_labels = false; /* which no gradient says */
     assert_true(fx->conf.n_tables <= FX_SLOTS && fx->conf.n_slots <= FX_SLOTS);
 }
 

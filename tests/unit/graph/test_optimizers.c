@@ -324,7 +324,9 @@ static void rates_follow_their_schedules_per_layer_and_part(void **state)
         double expected[3];
         for (size_t k = 0; k < 3; k++) {
             *bias[k] = 1.0f;
-            expected[k] = 1.0 - (double)conf[k]->lr * expected_factor(conf[k], (double)samples) * (n - 1.0);
+            double lr = (double)conf[k]->lr * expected_factor(conf[k], (double)samples);
+            double damping = k == 2 ? 1.0 + lr * (n - 2.0) / 4.0 : 1.0; /* of a key in all n - 1 samples */
+            expected[k] = 1.0 - lr * (n - 1.0) / damping;
         }
         make_decay_batch(&fx, n);
         fx.batch.role[n - 1] = FR_ROLE_METRICS_ONLY; /* does not count */
@@ -398,6 +400,7 @@ static void clip_norm_bounds_the_step_of_each_parameter(void **state)
     fx_every_operation(&fx, 60, FR_OPT_SGD);
     fx.conf.dense_optimizer = fx_optimizer(FR_OPT_SGD, 1.0f);
     fx_make_batch(&fx, 100, 2, true, 5);
+    fx.conf.ingest.batch_size = 100; /* a step of one unit is that of the mean gradient, which is bounded */
     double *free_step = fr_alloc(2000, sizeof(double)), *clipped = fr_alloc(2000, sizeof(double));
     changes_of(&fx, free_step);
     fx.conf.dense_optimizer.clip_norm = 0.02f;

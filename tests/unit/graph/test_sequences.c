@@ -165,8 +165,8 @@ static double train(struct fixture *fx, struct fr_graph *graph)
 
 #define WIDE "network: {layers: [{name: out, sum: [item_id.w]}]}\n" NX_ONE_TASK
 
-/* States 1 2 | 4 | 5 11 6 | 7 8 9, positives 8 9 | 12 | 13 14 15 | 1 2 4, negatives 16 18 | 19 | 20 21 10 | 11 12 13: of
- * the third only the first step counts, the row of 10 is missing; the last has two. */
+/* States 1 2 | 4 | 5 11 6 | 7 8 9, positives 8 9 | 12 | 13 14 15 | 1 2 4, negatives 16 18 | 19 | 20 21 10 | 11 12 13:
+ * of the third only the first step counts, the row of 10 is missing; the last has two. */
 static void next_step_losses_are_a_mean_over_each_samples_steps(void **state)
 {
     (void)state;

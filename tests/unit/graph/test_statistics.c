@@ -67,11 +67,13 @@ static void old_numbers_fade_behind_ten_million_samples(void **state)
     fx_units(z, FR_ACT_NONE, 1, (uint32_t[]){1});
     fx_task(&fx, "click", 0, z, 1.0f);
     struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
-    /* The state ends with the slot's dim, count, mean, M2: as if 10^7 samples of mean 0 and variance 1 had been. */
+    /* The state ends with the slot's dim, count, mean, M2 the number of dice and
+     * a task's first labels: as if 10^7 samples of mean 0 and
+     * variance 1 had been. */
     struct fr_buffer bytes = {0};
     fr_graph_save_state(graph, &bytes);
     double numbers[3] = {1e7, 0.0, 1e7};
-    memcpy(bytes.data + bytes.size - sizeof(numbers), numbers, sizeof(numbers));
+    memcpy(bytes.data + bytes.size - 4 - 24 - sizeof(numbers), numbers, sizeof(numbers));
     assert_int_equal(fr_graph_restore_state(graph, bytes.data, bytes.size), FR_OK);
     fx_make_batch(&fx, 5000, 1, false, 8);
     for (uint32_t i = 0; i < 5000; i++)
@@ -79,7 +81,7 @@ static void old_numbers_fade_behind_ten_million_samples(void **state)
     fx_step(&fx, graph);
     fr_buffer_release(&bytes);
     fr_graph_save_state(graph, &bytes);
-    memcpy(numbers, bytes.data + bytes.size - sizeof(numbers), sizeof(numbers));
+    memcpy(numbers, bytes.data + bytes.size - 4 - 24 - sizeof(numbers), sizeof(numbers));
     assert_true(numbers[0] == 1e7);
     double mean = 10.0 * (1.0 - pow(1.0 - 1e-7, 5000));
     assert_true(fabs(numbers[1] - mean) < 1e-9);
@@ -102,9 +104,10 @@ static void dice_statistics_are_a_moving_average_of_trained_samples(void **state
                     "  layers:\n"
                     "    - {name: d, activate: price, activation: dice}\n"
                     "    - {name: out, dense: d, units: 1}\n" NX_ONE_TASK);
+    fx.conf.ingest.batch_size = 250;
     fx_make_rows(&fx, 2);
     struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
-    double mean[2] = {0.0, 0.0}, variance[2] = {1.0, 1.0};
+    double first[2] = {0.0, 0.0}, second[2] = {0.01, 0.01}, weight = 0.01;
     for (uint64_t i = 0; i < 3; i++) {
         fx_make_batch(&fx, 300, 3, true, 80 + i); /* three chunks */
         fx_vary_roles(&fx);
@@ -118,12 +121,14 @@ static void dice_statistics_are_a_moving_average_of_trained_samples(void **state
             }
         }
         fx_step(&fx, graph);
+        double keep = pow(0.99, count / 250.0);
+        weight = keep * weight + (1.0 - keep);
         for (size_t j = 0; j < 2; j++) {
-            double average = sum[j] / count;
-            mean[j] = 0.99 * mean[j] + 0.01 * average;
-            variance[j] = 0.99 * variance[j] + 0.01 * (square[j] / count - average * average);
-            assert_true(fabs((double)fx_parameter(graph, "d/mean")->values[j] - mean[j]) < 1e-7);
-            assert_true(fabs((double)fx_parameter(graph, "d/variance")->values[j] - variance[j]) < 1e-6);
+            first[j] = keep * first[j] + (1.0 - keep) * sum[j] / count;
+            second[j] = keep * second[j] + (1.0 - keep) * square[j] / count;
+            double mean = first[j] / weight, variance = second[j] / weight - mean * mean;
+            assert_true(fabs((double)fx_parameter(graph, "d/mean")->values[j] - mean) < 1e-6);
+            assert_true(fabs((double)fx_parameter(graph, "d/variance")->values[j] - variance) < 1e-6);
         }
     }
     fr_graph_free(graph);
@@ -146,8 +151,9 @@ static void dice_over_steps_leaves_out_masked_ones(void **state)
     struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
     const struct fr_column *history = &fx.batch.columns[2];
     const float *kernel = fx_parameter(graph, "d/kernel")->values, bias = fx_parameter(graph, "d/bias")->values[0];
-    double sum = 0.0, square = 0.0, count = 0.0, masked = 0.0;
+    double sum = 0.0, square = 0.0, count = 0.0, masked = 0.0, trained = 0.0;
     for (uint32_t i = 0; i < 200; i++) {
+        trained += fx.batch.role[i] == FR_ROLE_TRAIN;
         for (uint32_t p = history->begin[i]; p < history->begin[i + 1] && fx.batch.role[i] == FR_ROLE_TRAIN; p++) {
             const float *row = fx.row_memory[1] + history->keys[p] * fx.layouts[1].row_floats + 1;
             double x = (double)bias;
@@ -163,11 +169,51 @@ static void dice_over_steps_leaves_out_masked_ones(void **state)
     }
     assert_true(masked > 10.0);
     fx_step(&fx, graph);
-    double mean = sum / count, variance = square / count - mean * mean;
-    assert_true(fabs((double)fx_parameter(graph, "d/mean")->values[0] - 0.01 * mean) < 1e-8);
-    assert_true(fabs((double)fx_parameter(graph, "d/variance")->values[0] - 0.99 - 0.01 * variance) < 1e-7);
+    double keep = pow(0.99, trained), weight = keep * 0.01 + (1.0 - keep);
+    double mean = (1.0 - keep) * sum / count / weight;
+    double variance = (keep * 0.01 + (1.0 - keep) * square / count) / weight - mean * mean;
+    assert_true(fabs((double)fx_parameter(graph, "d/mean")->values[0] - mean) < 1e-7);
+    assert_true(fabs((double)fx_parameter(graph, "d/variance")->values[0] - variance) < 1e-7);
     fr_graph_free(graph);
     fx_release(&fx);
+}
+
+/* Learning does not depend on the batch: samples one by one leave what they leave together, variance included. */
+static void dice_statistics_do_not_depend_on_the_batch(void **state)
+{
+    (void)state;
+    float numbers[2][4];
+    for (int single = 0; single < 2; single++) {
+        struct fixture fx;
+        fx_load(&fx, 40,
+                NX_HEAD "network:\n"
+                        "  layers:\n"
+                        "    - {name: d, activate: price, activation: dice}\n"
+                        "    - {name: out, dense: d, units: 1}\n" NX_ONE_TASK);
+        fx.conf.ingest.batch_size = 64;
+        fx_make_rows(&fx, 2);
+        struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
+        for (uint64_t i = 0; i < 60; i++) {
+            float rest[128];
+            fx_make_batch(&fx, 64, 3, true, 80 + i);
+            memcpy(rest, fx.batch.columns[5].dense, sizeof(rest));
+            for (uint32_t s = 0; single && s < 64; s++) {
+                fx_make_batch(&fx, 1, 3, true, 80 + i);
+                memcpy(fx.batch.columns[5].dense, rest + 2 * s, 2 * sizeof(float));
+                fx_step(&fx, graph);
+            }
+            if (!single)
+                fx_step(&fx, graph);
+        }
+        memcpy(numbers[single], fx_parameter(graph, "d/mean")->values, 2 * sizeof(float));
+        memcpy(numbers[single] + 2, fx_parameter(graph, "d/variance")->values, 2 * sizeof(float));
+        fr_graph_free(graph);
+        fx_release(&fx);
+    }
+    for (size_t j = 0; j < 2; j++) {
+        assert_float_equal(numbers[0][j], numbers[1][j], 0.01f);
+        assert_float_equal(numbers[0][2 + j], numbers[1][2 + j], 0.01f * numbers[0][2 + j]);
+    }
 }
 
 /* Groups with shared columns, and the same samples written out: standardize on a shared and an own column, dice over
@@ -202,8 +248,13 @@ static void statistics_are_the_same_bits_for_all_sample_forms(void **state)
         for (size_t i = 0; i < FR_ARRAY_LEN(names); i++) {
             const struct fr_parameter *one = fx_parameter(graphs[0], names[i]),
                                       *other = fx_parameter(graphs[1], names[i]);
-            if (memcmp(one->values, other->values, one->n_values * sizeof(float)) != 0)
-                fail_msg("%s differs between the forms", names[i]);
+            for (size_t j = 0; j < one->n_values; j++) {
+                /* g reads an own column before a shared one: its values, not its counts, differ in their last bits */
+                double apart = fabs((double)one->values[j] - (double)other->values[j]);
+                double room = shared == 1 && i >= 2 ? 1e-5 * fabs((double)one->values[j]) : 0.0;
+                if (!(apart <= room))
+                    fail_msg("%s differs between the forms", names[i]);
+            }
             assert_true(one->values[0] != 0.0f && one->values[0] != 1.0f);
         }
         for (size_t expanded = 0; expanded < 2; expanded++) {
@@ -221,6 +272,7 @@ int main(void)
         cmocka_unit_test(old_numbers_fade_behind_ten_million_samples),
         cmocka_unit_test(dice_statistics_are_a_moving_average_of_trained_samples),
         cmocka_unit_test(dice_over_steps_leaves_out_masked_ones),
+        cmocka_unit_test(dice_statistics_do_not_depend_on_the_batch),
         cmocka_unit_test(statistics_are_the_same_bits_for_all_sample_forms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

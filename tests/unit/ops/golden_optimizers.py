@@ -3,7 +3,8 @@
 
 PyTorch (2.15.0 wrote the file) runs what it has: sgd, momentum, adagrad, rmsprop, adam, adamw, each also with weight
 decay in the gradient where our l2 means the same. The rest is evaluated here from the papers: row-wise Adagrad and
-Adam (the mean of the squares in place of g^2), FTRL-Proximal (McMahan et al. 2013), group FTRL (Yue et al. 2021).
+Adam (the mean of the squares in place of g^2), FTRL-Proximal (McMahan et al. 2013), group FTRL (Yue et al. 2021), z
+beginning where the closed form gives the first values.
 `lazy` is one PyTorch parameter a row, stepped only when the row occurs. `late_accumulator` is PERSIA's Adagrad, which
 divides by the accumulator before it adds g^2: what ours must not be.
 
@@ -54,7 +55,10 @@ def ftrl(l1, l2, l21):
     alpha, beta = 0.1, 1.0
 
     def rule(_, w, g, s):
-        z, n = s.get("z", [0.0] * 3), s.get("n", [0.0] * 3)
+        rate0 = beta / alpha + l2
+        stretch = 1 + math.sqrt(len(w)) * l21 / (rate0 * math.sqrt(sum(x * x for x in w))) if "n" not in s else 0
+        n = s.get("n", [0.0] * 3)
+        z = s.get("z") or [-rate0 * stretch * x - math.copysign(l1, x) for x in w]
         new = [x + y * y for x, y in zip(n, g)]
         sigma = [(math.sqrt(a) - math.sqrt(b)) / alpha for a, b in zip(new, n)]
         z = [a + b - c * d for a, b, c, d in zip(z, g, sigma, w)]
@@ -107,7 +111,7 @@ print("#include <stdint.h>\n")
 print("enum { GOLDEN_STEPS = %d, GOLDEN_DIM = %d };\n" % (len(GRADIENTS), len(START)))
 print("static const float golden_start[GOLDEN_DIM] = {%s};" % ", ".join("%sf" % x for x in START))
 print("static const float golden_gradients[GOLDEN_STEPS][GOLDEN_DIM] = {\n%s};" % table(GRADIENTS))
-print("static const uint8_t golden_present[GOLDEN_STEPS] = {%s};" % ", ".join(map(str, PRESENT)))
+print("static const uint32_t golden_present[GOLDEN_STEPS] = {%s};" % ", ".join(map(str, PRESENT)))
 for name, rows in CASES.items():
     print("static const float golden_%s[GOLDEN_STEPS][GOLDEN_DIM] = {\n%s};" % (name, table(rows)))
 print("\n#endif")

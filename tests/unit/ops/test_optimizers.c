@@ -65,25 +65,33 @@ static void rows_follow_the_golden_steps(void **state)
             states[i] = goldens[k].initial;
         for (int step = 0; step < GOLDEN_STEPS; step++) {
             memcpy(g, golden_gradients[step], sizeof(g));
-            fr_row_step(w, states, g, GOLDEN_DIM, &o);
+            fr_row_step(w, states, g, GOLDEN_DIM, 1, &o);
             expect_close(goldens[k].name, step, w, goldens[k].expected[step]);
         }
     }
 }
 
+/* A step of one unit, the `age`-th. */
+static struct fr_pace pace_of_one(const struct fr_optimizer *o, uint64_t age)
+{
+    const struct fr_powers powers = {.units = 1.0,
+                                     .units1 = fr_base1(o),
+                                     .units2 = fr_base2(o),
+                                     .age1 = fr_power((double)o->beta1, age),
+                                     .age2 = fr_power((double)o->beta2, age)};
+    return fr_pace_of(o, &powers);
+}
+
 /* One step of a dense parameter as the graph makes it. */
 static void dense_step(const struct fr_ops *ops, const struct fr_optimizer *o, int step, float *w, float (*states)[8])
 {
-    struct fr_adam_factors factors = fr_adam_correct(o, (uint64_t)step + 1);
     struct fr_dense_update update = {.n = GOLDEN_DIM,
                                      .values = w,
                                      .gradient = golden_gradients[step],
                                      .state0 = states[0],
                                      .state1 = states[1],
                                      .optimizer = *o,
-                                     .gradient_scale = 1.0f,
-                                     .step_size = factors.step_size,
-                                     .second_scale = factors.second_scale};
+                                     .pace = pace_of_one(o, (uint64_t)step + 1)};
     ops->update_dense(&update);
 }
 
@@ -120,7 +128,7 @@ static void lazy_rows_move_only_when_they_occur(void **state)
         struct golden golden = {
             "lazy", kinds[k], 0.1f, 0, 0, 0, 0, 0, k == 0 ? golden_adam_lazy : golden_momentum_lazy};
         struct fr_optimizer o = optimizer_of(&golden);
-        float row[GOLDEN_DIM + 2 * GOLDEN_DIM + 1] = {0}, *rows[1] = {row}, scratch[16];
+        float row[GOLDEN_DIM + 2 * GOLDEN_DIM + 1] = {0}, *rows[1] = {row}, scratch[32];
         memcpy(row, golden_start, sizeof(golden_start));
         const uint32_t occ_begin[2] = {0, 1}, occ[1] = {0}, source_begin[2] = {0, 1};
         const struct fr_occurrence occurrence = {0, 0};
@@ -154,7 +162,7 @@ static void adagrad_does_not_divide_by_a_late_accumulator(void **state)
     float w[GOLDEN_DIM], g[GOLDEN_DIM], acc[GOLDEN_DIM] = {0.01f, 0.01f, 0.01f};
     memcpy(w, golden_start, sizeof(w));
     memcpy(g, golden_gradients[0], sizeof(g));
-    fr_row_step(w, acc, g, GOLDEN_DIM, &o);
+    fr_row_step(w, acc, g, GOLDEN_DIM, 1, &o);
     assert_float_equal(w[0], 1.0f - 0.005f / sqrtf(0.26f), 1e-6f);
     assert_true(fabsf(w[0] - golden_late_accumulator[0][0]) > 0.03f);
 }
@@ -166,7 +174,7 @@ static void sgd_step(struct fr_optimizer o, float *w, float g0, float g1)
     float g[2] = {g0, g1};
     o.kind = FR_UPDATE_SGD;
     o.lr = 1.0f;
-    fr_row_step(w, NULL, g, 2, &o);
+    fr_row_step(w, NULL, g, 2, 1, &o);
 }
 
 static void a_gradient_is_scaled_then_cut_then_regularised(void **state)
@@ -195,11 +203,11 @@ static void ftrl_keeps_its_own_penalties(void **state)
     struct golden golden = {"ftrl", FR_UPDATE_FTRL, 0.1f, 0.5f, 0.25f, 0, 0, 0, golden_ftrl_l1_l2};
     struct fr_optimizer o = optimizer_of(&golden);
     o.clip_value = 1e6f; /* shaping is on, and must not add l1 and l2 a second time */
-    float w[GOLDEN_DIM], g[GOLDEN_DIM], states[2 * GOLDEN_DIM] = {0};
+    float w[GOLDEN_DIM], g[GOLDEN_DIM], states[2 * GOLDEN_DIM + 2] = {0};
     memcpy(w, golden_start, sizeof(w));
     for (int step = 0; step < GOLDEN_STEPS; step++) {
         memcpy(g, golden_gradients[step], sizeof(g));
-        fr_row_step(w, states, g, GOLDEN_DIM, &o);
+        fr_row_step(w, states, g, GOLDEN_DIM, 1, &o);
         expect_close("clipped ftrl", step, w, golden.expected[step]);
     }
 }
@@ -216,13 +224,13 @@ static void group_ftrl_without_its_penalty_is_ftrl(void **state)
     for (uint64_t step = 0; step < 5; step++) {
         fill(g, 40, 20 + step);
         memcpy(h, g, sizeof(g));
-        fr_row_step(a, a_state, g, 40, &plain);
-        fr_row_step(b, b_state, h, 40, &group);
+        fr_row_step(a, a_state, g, 40, 1, &plain);
+        fr_row_step(b, b_state, h, 40, 1, &group);
     }
     assert_memory_equal(a, b, sizeof(a));
     assert_memory_equal(a_state, b_state, sizeof(a_state));
     group.l21 = 1e4f;
-    fr_row_step(b, b_state, h, 40, &group);
+    fr_row_step(b, b_state, h, 40, 1, &group);
     for (size_t i = 0; i < 40; i++)
         assert_true(b[i] == 0.0f);
 }
@@ -235,21 +243,29 @@ static const enum fr_update_kind dense_kinds[] = {FR_UPDATE_SGD,  FR_UPDATE_MOME
                                                   FR_UPDATE_ADAM, FR_UPDATE_ADAMW,    FR_UPDATE_RMSPROP,
                                                   FR_UPDATE_FTRL};
 
-static void run_dense(const struct fr_ops *ops, struct fr_optimizer o, struct fr_view memory, float scale)
+/* Steps of a quarter, a half, .. of a unit, from sums over 8 samples of a unit of 32. */
+static void run_dense(const struct fr_ops *ops, struct fr_optimizer o, struct fr_view memory, float clip)
 {
+    double age = 0.0;
     float *gradient = guarded(N);
     for (uint64_t step = 1; step <= 5; step++) {
         fill(gradient, N, 60 + step);
-        struct fr_adam_factors factors = fr_adam_correct(&o, step);
+        double units = 0.25 * (double)step;
+        age += units;
+        const struct fr_powers powers = {.units = units,
+                                         .units1 = pow(fr_base1(&o), units),
+                                         .units2 = pow(fr_base2(&o), units),
+                                         .age1 = pow((double)o.beta1, age),
+                                         .age2 = pow((double)o.beta2, age)};
         struct fr_dense_update update = {.n = N,
                                          .values = memory.values,
                                          .gradient = gradient,
                                          .state0 = memory.values + memory.ld,
                                          .state1 = memory.values + 2 * memory.ld,
                                          .optimizer = o,
-                                         .gradient_scale = scale,
-                                         .step_size = factors.step_size,
-                                         .second_scale = factors.second_scale};
+                                         .pace = fr_pace_of(&o, &powers)};
+        update.pace.scale = 1.0f / 32.0f;
+        update.pace.mean_scale = clip / (float)(32.0 * units);
         ops->update_dense(&update);
     }
     release_guarded(gradient, N);
@@ -300,6 +316,81 @@ static void the_sum_of_squares_is_that_of_the_reference(void **state)
     release_guarded(x, N);
 }
 
+/* ---- units ---- */
+
+/* A weight whose gradients are noise around a slope that vanishes at 1: the same 4096 occurrences, `count` a step. */
+static float learnt(const struct fr_optimizer *o, uint32_t count)
+{
+    enum { OCCURRENCES = 4096 };
+    float w = 0.0f, state[4] = {0}, noise[OCCURRENCES];
+    fill(noise, OCCURRENCES, 5);
+    for (uint32_t i = 0; i < OCCURRENCES; i += count) {
+        float sum = 0.0f;
+        for (uint32_t j = 0; j < count; j++)
+            sum += 0.02f * (w - 1.0f) + noise[i + j];
+        fr_row_step(&w, state, &sum, 1, count, o);
+    }
+    return w;
+}
+
+static void learning_does_not_depend_on_how_occurrences_fall_into_steps(void **state)
+{
+    (void)state;
+    static const struct {
+        enum fr_update_kind kind;
+        float lr;
+    } rules[] = {{FR_UPDATE_SGD, 0.005f},           {FR_UPDATE_MOMENTUM, 0.0005f}, {FR_UPDATE_ADAGRAD, 0.1f},
+                 {FR_UPDATE_ADAGRAD_ROWWISE, 0.1f}, {FR_UPDATE_RMSPROP, 0.003f},   {FR_UPDATE_ADAM, 0.003f},
+                 {FR_UPDATE_ADAM_ROWWISE, 0.003f},  {FR_UPDATE_FTRL, 0.1f},        {FR_UPDATE_GROUP_FTRL, 0.1f}};
+    for (size_t k = 0; k < FR_ARRAY_LEN(rules); k++) {
+        struct golden golden = {.kind = rules[k].kind, .lr = rules[k].lr, .rho = 0.99f};
+        struct fr_optimizer o = optimizer_of(&golden);
+        float one = learnt(&o, 1), some = learnt(&o, 16), many = learnt(&o, 128);
+        if (!(fabsf(some - one) <= 0.12f && fabsf(many - one) <= 0.12f && one > 0.1f))
+            fail_msg("kind %d: %g in steps of 1, %g of 16, %g of 128", (int)rules[k].kind, (double)one, (double)some,
+                     (double)many);
+    }
+}
+
+/* However often a key occurs in a batch, plain SGD goes no further than 4 mean gradients. */
+static void a_hot_key_does_not_overshoot(void **state)
+{
+    (void)state;
+    struct fr_optimizer o = {.kind = FR_UPDATE_SGD, .lr = 0.5f};
+    float w = 0.0f, g = 65536.0f * 0.25f;
+    fr_row_step(&w, NULL, &g, 1, 65536, &o);
+    assert_true(w < -0.99f && w >= -1.0f);
+}
+
+static void an_accumulator_with_a_half_life_forgets(void **state)
+{
+    (void)state;
+    struct fr_optimizer o = {.kind = FR_UPDATE_ADAGRAD, .lr = 0.1f, .eps = 1e-8f, .keep = pow(0.5, 1.0 / 100.0)};
+    float w = 0.0f, acc = 8.0f, g = 0.0f;
+    fr_row_step(&w, &acc, &g, 1, 200, &o);
+    assert_float_equal(acc, 2.0f, 1e-6f);
+    for (int i = 0; i < 100; i++) {
+        g = 0.0f;
+        fr_row_step(&w, &acc, &g, 1, 1, &o);
+    }
+    assert_float_equal(acc, 1.0f, 1e-5f);
+}
+
+static void ftrl_keeps_first_values_until_gradients_move_them(void **state)
+{
+    (void)state;
+    static const enum fr_update_kind kinds[] = {FR_UPDATE_FTRL, FR_UPDATE_GROUP_FTRL};
+    for (size_t k = 0; k < 2; k++) {
+        struct golden golden = {.kind = kinds[k], .lr = 0.1f, .l1 = 0.5f, .l2 = 0.25f, .l21 = 1.5f};
+        struct fr_optimizer o = optimizer_of(&golden);
+        float w[GOLDEN_DIM], g[GOLDEN_DIM] = {1e-4f, -1e-4f, 1e-4f}, states[2 * GOLDEN_DIM + 2] = {0};
+        memcpy(w, golden_start, sizeof(w));
+        fr_row_step(w, states, g, GOLDEN_DIM, 1, &o);
+        for (size_t i = 0; i < GOLDEN_DIM; i++)
+            assert_float_equal(w[i], golden_start[i], 1e-4f);
+    }
+}
+
 /* ---- finite stays finite ---- */
 
 /* Extremes of everything the checks of conf and graph let through, from states as large as they get. */
@@ -324,7 +415,7 @@ static void expect_finite(enum fr_update_kind kind, float lr, float eps, float g
             for (int step = 0; step < 60; step++) {
                 gradient[0] = step % 3 == 2 ? 0.0f : g;
                 gradient[1] = step % 2 ? -g : g;
-                fr_row_step(v, states, gradient, 2, &o);
+                fr_row_step(v, states, gradient, 2, step % 2 ? 1 : 1u << 26, &o);
                 for (size_t i = 0; i < 2; i++)
                     assert_true(fabsf(v[i]) <= FR_VALUE_MAX);
                 for (uint32_t i = 0; i < fr_row_state_floats(kind, 2); i++)
@@ -373,7 +464,7 @@ static void accumulators_stop_at_their_bound(void **state)
     (void)state;
     struct fr_optimizer o = {.kind = FR_UPDATE_ADAGRAD, .lr = 0.1f, .eps = 1e-8f};
     float w = 1.0f, acc = FR_STATE_MAX, g = FR_GRADIENT_MAX;
-    fr_row_step(&w, &acc, &g, 1, &o);
+    fr_row_step(&w, &acc, &g, 1, 1, &o);
     assert_true(acc == FR_STATE_MAX && w < 1.0f && w > 0.0f);
 }
 
@@ -382,11 +473,15 @@ static void steps_of_a_row_stop_where_a_float_counts_no_further(void **state)
     (void)state;
     struct fr_optimizer o = {.kind = FR_UPDATE_ADAM, .lr = 0.1f, .eps = 1e-8f, .beta1 = 0.9f, .beta2 = 0.999f};
     float w = 1.0f, states[3] = {0.0f, 0.0f, 16777215.0f}, g = 1.0f;
-    fr_row_step(&w, states, &g, 1, &o);
-    fr_row_step(&w, states, &g, 1, &o);
+    fr_row_step(&w, states, &g, 1, 1, &o);
+    fr_row_step(&w, states, &g, 1, 1, &o);
     assert_true(states[2] == 16777216.0f && isfinite(w));
-    struct fr_adam_factors late = fr_adam_correct(&o, 16777216);
-    assert_true(late.step_size == 0.1f && late.second_scale == 1.0f);
+    struct fr_pace late = fr_row_pace(&o, 1, 16777216);
+    assert_true(late.rate == 0.1f && late.second_scale == 1.0f);
+    states[2] = 16777000.0f; /* also when a step would carry it beyond */
+    g = 1.0f;
+    fr_row_step(&w, states, &g, 1, 1000, &o);
+    assert_true(states[2] == 16777216.0f);
 }
 
 /* ---- lanes ---- */
@@ -394,12 +489,12 @@ static void steps_of_a_row_stop_where_a_float_counts_no_further(void **state)
 static void adam_factors_follow_the_definition(void **state)
 {
     (void)state;
-    struct fr_optimizer o = {.lr = 0.1f, .beta1 = 0.9f, .beta2 = 0.999f};
-    for (uint64_t t = 1; t < 3000; t = t * 3 + 1) {
-        struct fr_adam_factors got = fr_adam_correct(&o, t);
+    struct fr_optimizer o = {.kind = FR_UPDATE_ADAM, .lr = 0.1f, .beta1 = 0.9f, .beta2 = 0.999f};
+    for (uint32_t t = 1; t < 3000; t = t * 3 + 1) {
+        struct fr_pace got = fr_row_pace(&o, 1, t);
         double first = (double)0.1f / (1.0 - pow((double)0.9f, (double)t));
         double second = 1.0 / sqrt(1.0 - pow((double)0.999f, (double)t));
-        assert_true(fabs((double)got.step_size - first) <= 1e-7 * first);
+        assert_true(fabs((double)got.rate - first) <= 1e-7 * first);
         assert_true(fabs((double)got.second_scale - second) <= 1e-7 * second);
     }
 }
@@ -418,42 +513,50 @@ static void the_sum_of_squares_of_a_row_does_not_depend_on_lanes(void **state)
 }
 
 /* One step with 32 lanes; lane 0, which writes what all lanes read, last. */
-static void step_by_lanes(float *w, float *s, float *g, uint32_t dim, const struct fr_optimizer *o)
+static void step_by_lanes(float *w, float *s, float *g, uint32_t dim, uint32_t count, const struct fr_optimizer *o)
 {
     float squares = fr_row_sum_squares(g, dim);
-    for (uint32_t l = FR_ROW_LANES; l-- > 0;)
-        fr_row_shape_gradient(g, w, dim, squares, o, l, FR_ROW_LANES);
+    float *age = fr_row_age_of(s, dim, o->kind);
+    uint32_t next = age ? fr_row_age(*age, count) : 0;
+    struct fr_pace pace = fr_row_pace(o, count, next), shaped = pace;
+    for (uint32_t l = FR_ROW_LANES; l-- > 0;) {
+        shaped = pace;
+        fr_row_shape_gradient(g, w, dim, squares, o, &shaped, l, FR_ROW_LANES);
+    }
     squares = fr_row_sum_squares(g, dim);
+    float first = fr_row_untouched(s + dim, dim) ? fr_row_sum_squares(w, dim) : -1.0f;
     for (uint32_t l = FR_ROW_LANES; l-- > 0;) {
         switch (o->kind) {
         case FR_UPDATE_SGD:
-            fr_row_sgd(w, g, dim, o, l, FR_ROW_LANES);
+            fr_row_sgd(w, g, dim, &shaped, l, FR_ROW_LANES);
             break;
         case FR_UPDATE_MOMENTUM:
-            fr_row_momentum(w, s, g, dim, o, l, FR_ROW_LANES);
+            fr_row_momentum(w, s, g, dim, &shaped, l, FR_ROW_LANES);
             break;
         case FR_UPDATE_ADAGRAD:
-            fr_row_adagrad(w, s, g, dim, o, l, FR_ROW_LANES);
+            fr_row_adagrad(w, s, g, dim, o, &shaped, l, FR_ROW_LANES);
             break;
         case FR_UPDATE_ADAGRAD_ROWWISE:
-            fr_row_adagrad_rowwise(w, s, g, dim, squares, o, l, FR_ROW_LANES);
+            fr_row_adagrad_rowwise(w, s, g, dim, squares, o, &shaped, l, FR_ROW_LANES);
             break;
         case FR_UPDATE_RMSPROP:
-            fr_row_rmsprop(w, s, g, dim, o, l, FR_ROW_LANES);
+            fr_row_rmsprop(w, s, g, dim, o, &shaped, l, FR_ROW_LANES);
             break;
         case FR_UPDATE_ADAM:
-            fr_row_adam(w, s, g, dim, o, l, FR_ROW_LANES);
+            fr_row_adam(w, s, s + dim, g, dim, o, &shaped, l, FR_ROW_LANES);
             break;
         case FR_UPDATE_ADAM_ROWWISE:
-            fr_row_adam_rowwise(w, s, g, dim, squares, o, l, FR_ROW_LANES);
+            fr_row_adam_rowwise(w, s, s + dim, g, dim, squares, o, &shaped, l, FR_ROW_LANES);
             break;
         case FR_UPDATE_FTRL:
-            fr_row_ftrl(w, s, s + dim, g, dim, o, l, FR_ROW_LANES);
+            fr_row_ftrl(w, s, s + dim, g, dim, o, &shaped, l, FR_ROW_LANES);
             break;
         default:
-            fr_row_group_ftrl_shrink(w, s, s + dim, g, dim, o, l, FR_ROW_LANES);
+            fr_row_group_ftrl_shrink(w, s, s + dim, g, dim, first, o, l, FR_ROW_LANES);
         }
     }
+    if (age)
+        *age = (float)next;
     float shrunk = fr_row_sum_squares(w, dim);
     for (uint32_t l = FR_ROW_LANES; l-- > 0 && o->kind == FR_UPDATE_GROUP_FTRL;)
         fr_row_group_ftrl_values(w, s + dim, dim, shrunk, o, l, FR_ROW_LANES);
@@ -470,11 +573,11 @@ static void no_rule_depends_on_the_number_of_lanes(void **state)
             float a[100], b[100], g[100], h[100], s[202] = {0}, t[202] = {0};
             fill(a, dim, 7);
             memcpy(b, a, sizeof(a));
-            for (uint64_t step = 0; step < 3; step++) {
+            for (uint32_t step = 0; step < 3; step++) {
                 fill(g, dim, 70 + step);
                 memcpy(h, g, sizeof(g));
-                fr_row_step(a, s, g, dim, &o);
-                step_by_lanes(b, t, h, dim, &o);
+                fr_row_step(a, s, g, dim, 1 + 6 * step, &o);
+                step_by_lanes(b, t, h, dim, 1 + 6 * step, &o);
             }
             assert_memory_equal(a, b, dim * sizeof(float));
             assert_memory_equal(s, t, sizeof(s));
@@ -494,6 +597,10 @@ int main(void)
         cmocka_unit_test(group_ftrl_without_its_penalty_is_ftrl),
         cmocka_unit_test(dense_updates_agree_with_the_reference),
         cmocka_unit_test(the_sum_of_squares_is_that_of_the_reference),
+        cmocka_unit_test(learning_does_not_depend_on_how_occurrences_fall_into_steps),
+        cmocka_unit_test(a_hot_key_does_not_overshoot),
+        cmocka_unit_test(an_accumulator_with_a_half_life_forgets),
+        cmocka_unit_test(ftrl_keeps_first_values_until_gradients_move_them),
         cmocka_unit_test(no_finite_gradient_makes_a_value_that_is_not),
         cmocka_unit_test(decoupled_decay_keeps_values_finite_too),
         cmocka_unit_test(accumulators_stop_at_their_bound),

@@ -95,7 +95,7 @@ struct update_world {
     float *rows[UNIQUE];
     uint32_t occ_begin[UNIQUE + 1], occ[IDS];
     struct fr_occurrence occurrences[IDS];
-    uint8_t trained[SAMPLES];
+    uint32_t trained[SAMPLES];
     uint32_t source_begin[3];
     struct fr_row_source sources[4];
     struct fr_row_part parts[2];
@@ -152,7 +152,7 @@ static void make_world(struct update_world *w, enum fr_update_kind kind, uint32_
     for (uint32_t o = 0; o < IDS; o++)
         w->occurrences[o] = (struct fr_occurrence){o % 6 > 4 ? 2 : o % 5, o / 6};
     for (uint32_t s = 0; s < SAMPLES; s++)
-        w->trained[s] = s != 1;
+        w->trained[s] = s == 1 ? 0 : 1 + s % 3; /* more than 1: an entry shared by so many samples */
     w->source_begin[1] = 3;
     w->source_begin[2] = 4;
     struct fr_row_source plain = {.gradient = w->gradients, .trained = w->trained};
@@ -164,7 +164,7 @@ static void make_world(struct update_world *w, enum fr_update_kind kind, uint32_
     w->sources[3].first = 6;
     w->sources[3].weights = id_weights;
     w->sources[3].scale = w->scale;
-    w->scratch = guarded(2 * ((dim + 15) / 16 * 16));
+    w->scratch = guarded(4 * ((dim + 15) / 16 * 16));
     w->update = (struct fr_row_update){.rows = w->rows,
                                        .occ_begin = w->occ_begin,
                                        .occ = w->occ,
@@ -182,7 +182,7 @@ static void release_world(struct update_world *w, uint32_t dim)
     release_guarded(w->memory.values, UNIQUE * w->memory.ld);
     release_guarded(w->gradients.values, SAMPLES * w->gradients.ld);
     release_guarded(w->step_gradients.values, 6 * w->step_gradients.ld);
-    release_guarded(w->scratch, 2 * ((dim + 15) / 16 * 16));
+    release_guarded(w->scratch, 4 * ((dim + 15) / 16 * 16));
 }
 
 static const enum fr_update_kind row_kinds[] = {

@@ -18,7 +18,7 @@
 #include "base/file.h"
 #include "durable/epoch.h"
 
-enum { FR_STATE_FORMAT = 2, FR_LEVEL0_FILES_MAX = 24 };
+enum { FR_STATE_FORMAT = 3, FR_LEVEL0_FILES_MAX = 24 };
 
 struct fr_durable;
 

@@ -74,7 +74,7 @@ struct fr_row_source {
     struct fr_view gradient; /* [entries, dim] of the pooled output; by_id: [ids of the slot, dim], of step rows */
     const float *weights;    /* per id of the slot, or NULL: 1 */
     const float *scale;      /* per entry (mean, sqrtn), or NULL */
-    const uint8_t *trained;  /* per entry: 0 contributes nothing */
+    const uint32_t *trained; /* per entry: its trained samples (of a group: all it has); 0 contributes nothing */
     bool by_id;
 };
 
@@ -92,8 +92,12 @@ struct fr_row_update {
     const struct fr_row_part *parts;
     uint32_t n_parts;
     uint32_t begin, end; /* unique keys of this block */
-    float *scratch;      /* [sum over parts of dim rounded up to 16], 64-byte aligned */
+    float *scratch;      /* [2 x sum over parts of dim rounded up to 16], 64-byte aligned */
 };
+
+/* The gradients of a row's occurrences are summed in blocks of so many, one after the other, and the blocks in order:
+ * one fixed tree for every backend, whose chains stay short. */
+enum { FR_OCCURRENCE_BLOCK = 64 };
 
 enum { FR_ROW_PARTS_MAX = 16 };
 
@@ -138,9 +142,7 @@ struct fr_dense_update {
     const float *gradient;
     float *state0, *state1; /* fr_dense_states of them: adam*: m, v; ftrl: z, n; adagrad, momentum, rmsprop: one */
     struct fr_optimizer optimizer;
-    float gradient_scale; /* clip_norm's factor for this parameter at this step; 1: none */
-    float step_size;      /* adam, adamw: lr / (1 - beta1^t); others: the scheduled lr */
-    float second_scale;   /* adam, adamw: 1 / sqrt(1 - beta2^t) */
+    struct fr_pace pace; /* scale: 1 / batch_size; mean_scale: clip_norm's factor / trained samples */
 };
 
 struct fr_ops {
@@ -232,15 +234,16 @@ struct fr_ops {
     uint32_t (*max_bits)(uint32_t m, uint32_t n, struct fr_view x);
 
     /* For each unique key of [begin, end) with a row and a trained occurrence: per part, gradient = sum over its
-     * occurrences, ascending, f32, of coef * gradient[sample]; then the part's optimizer in place. Parts no trained
-     * occurrence reaches stay as they are. NMSE(1e-10). */
+     * occurrences, in blocks of FR_OCCURRENCE_BLOCK, f32, of coef * gradient[entry]; then the part's optimizer in
+     * place, for as many units as samples are trained with it. Parts no trained occurrence reaches stay as they are.
+     * NMSE(1e-10). */
     void (*update_rows)(const struct fr_row_update *update);
     /* The same gradients without applying them: their max_bits. */
     uint32_t (*check_rows)(const struct fr_row_update *update);
     /* sum of squares of x over all n, in double, ascending: for clip_norm. */
     double (*sum_squares)(size_t n, const float *x);
-    /* Elementwise. Adam: Kingma and Ba 2015, with PyTorch's order of operations; moments below FR_MOMENT_FLUSH become
-     * 0. Gradient: scaled, cut to clip_value, + l2 w + l1 sign(w), then the rule. NMSE(1e-10). */
+    /* Elementwise, ops/row.h; the gradient given is the sum over samples. Moments below FR_MOMENT_FLUSH become 0.
+     * NMSE(1e-10). */
     void (*update_dense)(const struct fr_dense_update *update);
 };
 

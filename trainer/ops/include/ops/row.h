@@ -5,16 +5,24 @@
  * processor gives the same bits (-ffp-contract=off). Reductions over a row use FR_ROW_LANES partial sums and a fixed
  * tree whatever lane_count is.
  *
- * Order of a step: the raw gradient (finite and at most FR_GRADIENT_MAX, the graph has checked) is scaled so that its
- * norm is at most clip_norm; its elements are cut to +-clip_value; l2 w + l1 sign(w) is added, but for ftrl kinds,
- * whose l1 and l2 belong to the algorithm; then the rule. Both bounds hold for what the rule sees of the loss.
+ * Time is counted in units, not in steps: a row's unit is one trained occurrence, a layer's is batch_size samples. A
+ * step over `units` of them gets the gradient s summed over them (a layer's: divided by batch_size, so of units = n /
+ * batch_size), and rates, decays and moments move as far as that many single steps would on gradients of one noise:
+ * rates linearly, what decays by the power `units`, second moments by s^2 / units (Malladi et al. 2022 for Adam and
+ * RMSProp). So learning does not depend on how samples fall into batches; at units = 1 every rule is the textbook's.
+ *
+ * Order of a step: the mean gradient of a unit, s / units, is scaled so that its norm is at most clip_norm; its
+ * elements are cut to +-clip_value; l2 w + l1 sign(w) is added, but for ftrl kinds, whose l1 and l2 belong to the
+ * algorithm; back to the sum; then the rule. The raw gradient is finite and at most FR_GRADIENT_MAX, the graph has
+ * checked.
  *
  * Finite stays finite: values are cut to +-FR_VALUE_MAX, accumulators and z to FR_STATE_MAX, and with 0 < lr, eps and
  * decay rates < 1 no rule computes inf - inf, 0 * inf or 0 / 0 on the way (why: README). Training that is well never
  * meets the cuts.
  *
  * Sources: Adagrad: Duchi et al. 2011; row-wise: Naumov et al. 2019 (DLRM); momentum, RMSProp (Tieleman and Hinton
- * 2012), Adam (Kingma and Ba 2015), AdamW (Loshchilov and Hutter 2019): PyTorch's order of operations; FTRL-Proximal:
+ * 2012), Adam (Kingma and Ba 2015; of rows lazy: only what is trained moves and ages), AdamW (Loshchilov and Hutter
+ * 2019): PyTorch's order of operations; FTRL-Proximal:
  * McMahan et al. 2013, algorithm 1; group FTRL: Yue et al. 2021, "Adaptive Optimizers with Sparse Group Lasso for
  * Neural Networks in CTR Prediction", algorithm of group FTRL with l2 as in McMahan et al. Thread: the owner of the
  * row. Does not: check for finite gradients. */
@@ -50,13 +58,25 @@ struct fr_optimizer {
     float beta, l21;             /* ftrl*; group_ftrl */
     float l1, l2;                /* ftrl*: of the algorithm; others: added to the gradient after clipping */
     float weight_decay;          /* adamw */
-    float clip_value, clip_norm; /* 0: off; norm: of a row's part (dense: the caller's gradient_scale) */
+    float clip_value, clip_norm; /* 0: off; norm: of a row's part (dense: the caller's pace) */
+    double keep;                 /* adagrad*: what a unit leaves of the accumulator; 0: all */
+};
+
+/* What one step of `units` is for a rule: fr_pace_of. */
+struct fr_pace {
+    float units;
+    float scale;      /* of the gradient given, which makes it the sum s of the units */
+    float mean_scale; /* of the gradient given, which makes it the mean of a unit, clip_norm included */
+    float rate;
+    float keep1, keep2, gain1, gain2; /* moments: keep * old + gain * (s or s^2); adagrad*: gain2 is what is lost */
+    float second_scale;               /* adam*: 1 / sqrt(1 - beta2^t) */
+    float shrink;                     /* adamw: what decay leaves of a value */
 };
 
 enum { FR_ROW_LANES = 32 };
 
 /* State floats of a part of `dim` values: sgd 0; adagrad, momentum, rmsprop dim; adagrad_rowwise 1; ftrl, group_ftrl
- * 2 dim (z then n); adam 2 dim + 1 (m, v, steps of this row); adam_rowwise dim + 2 (m, v, steps). adamw is dense's. */
+ * 2 dim (z then n); adam 2 dim + 1 (m, v, age of this row); adam_rowwise dim + 2 (m, v, age). adamw is dense's. */
 FR_HD uint32_t fr_row_state_floats(enum fr_update_kind kind, uint32_t dim)
 {
     switch (kind) {
@@ -129,14 +149,15 @@ FR_HD bool fr_shapes_gradient(const struct fr_optimizer *o)
     return penalty || o->clip_value != 0.0f || o->clip_norm != 0.0f;
 }
 
-FR_HD float fr_shaped_gradient(float g, float w, float scale, const struct fr_optimizer *o)
+/* s of the units after clipping and penalties. */
+FR_HD float fr_shaped_gradient(float g, float w, const struct fr_optimizer *o, const struct fr_pace *pace)
 {
     float bound = o->clip_value != 0.0f ? o->clip_value : FR_GRADIENT_MAX;
     float l1 = fr_ftrl_kind(o->kind) ? 0.0f : o->l1, l2 = fr_ftrl_kind(o->kind) ? 0.0f : o->l2;
-    g = fr_cut(g * scale, bound);
+    g = fr_cut(g * pace->mean_scale, bound);
     g += l2 * w;
     g += fr_select_f32(w > 0.0f, l1, fr_select_f32(w < 0.0f, -l1, 0.0f));
-    return fr_cut(g, FR_GRADIENT_MAX);
+    return fr_cut(g * pace->units, FR_GRADIENT_MAX);
 }
 
 FR_HD float fr_clip_scale(float norm, float clip_norm)
@@ -144,44 +165,164 @@ FR_HD float fr_clip_scale(float norm, float clip_norm)
     return clip_norm != 0.0f && norm > clip_norm ? clip_norm / norm : 1.0f;
 }
 
-/* ---- elements ---- */
+/* ---- the pace of a step ---- */
 
-FR_HD void fr_sgd_element(float *w, float g, float lr)
+/* Powers of a step that takes `units` and ends at age t, in double: base1 is beta1 or momentum, base2 beta2, rho or
+ * what adagrad keeps. */
+struct fr_powers {
+    double units;
+    double units1, units2; /* base^units */
+    double age1, age2;     /* adam*: base^t */
+};
+
+FR_HD bool fr_adagrad_kind(enum fr_update_kind kind)
 {
-    *w = fr_cut(*w - lr * g, FR_VALUE_MAX);
+    return kind == FR_UPDATE_ADAGRAD || kind == FR_UPDATE_ADAGRAD_ROWWISE;
 }
 
-FR_HD void fr_momentum_element(float *w, float *buffer, float g, float momentum, float lr)
+FR_HD double fr_base1(const struct fr_optimizer *o)
 {
-    float b = fr_flush(momentum * *buffer + g);
+    return (double)(o->kind == FR_UPDATE_MOMENTUM ? o->momentum : o->beta1);
+}
+
+FR_HD double fr_base2(const struct fr_optimizer *o)
+{
+    if (fr_adagrad_kind(o->kind))
+        return o->keep > 0.0 ? o->keep : 1.0;
+    return (double)(o->kind == FR_UPDATE_RMSPROP ? o->rho : o->beta2);
+}
+
+FR_HD double fr_power(double base, uint64_t n)
+{
+    double result = 1.0;
+    for (; n > 0; n >>= 1) {
+        if (n & 1)
+            result *= base;
+        base *= base;
+    }
+    return result;
+}
+
+FR_HD bool fr_adam_kind(enum fr_update_kind kind)
+{
+    return kind == FR_UPDATE_ADAM || kind == FR_UPDATE_ADAMW || kind == FR_UPDATE_ADAM_ROWWISE;
+}
+
+/* Gradients given are sums: scale 1. */
+FR_HD struct fr_pace fr_pace_of(const struct fr_optimizer *o, const struct fr_powers *powers)
+{
+    struct fr_pace pace;
+    pace.units = (float)powers->units;
+    pace.scale = 1.0f;
+    pace.mean_scale = 1.0f / pace.units;
+    pace.rate = o->lr;
+    pace.keep1 = pace.keep2 = pace.gain1 = pace.gain2 = 0.0f;
+    pace.second_scale = 1.0f;
+    pace.shrink = 1.0f;
+    if (fr_adagrad_kind(o->kind))
+        pace.gain2 = (float)(1.0 - powers->units2); /* what is lost: finer than what is kept */
+    if (o->kind == FR_UPDATE_MOMENTUM) {
+        pace.keep1 = (float)powers->units1;
+        pace.gain1 = (float)((1.0 - powers->units1) / (1.0 - (double)o->momentum) / powers->units);
+        pace.rate = (float)((double)o->lr * powers->units);
+    }
+    if (o->kind == FR_UPDATE_RMSPROP || fr_adam_kind(o->kind)) {
+        pace.keep2 = (float)powers->units2;
+        pace.gain2 = (float)((1.0 - powers->units2) / powers->units);
+    }
+    if (fr_adam_kind(o->kind)) {
+        double rate = (double)o->lr * powers->units, shrink = 1.0 - rate * (double)o->weight_decay;
+        pace.keep1 = (float)powers->units1;
+        pace.gain1 = (float)((1.0 - powers->units1) / powers->units);
+        pace.rate = (float)(rate / (1.0 - powers->age1));
+        pace.second_scale = (float)(1.0 / sqrt(1.0 - powers->age2));
+        pace.shrink = (float)(shrink > 0.0 ? shrink : 0.0);
+    }
+    return pace;
+}
+
+/* A hot key's sum over `count` occurrences would carry plain SGD past the minimum, where single steps would each have
+ * turned back. Steps are damped as an implicit step with curvature 1/4, the largest of the log loss: lr / (1 + lr
+ * (count - 1) / 4), at most 4 mean gradients however often the key occurs (Kulis and Bartlett 2010). */
+FR_HD float fr_row_damping(float lr, uint32_t count)
+{
+    return 1.0f / (1.0f + lr * 0.25f * (float)(count - 1));
+}
+
+/* Age of a row after `count` more occurrences, in a float: exact up to 2^24, where it stays: corrections are 1 long
+ * before. */
+FR_HD uint32_t fr_row_age(float age, uint32_t count)
+{
+    if (!(age >= 0.0f && age < 16777216.0f) || count > 16777216u)
+        return 16777216u;
+    uint32_t next = (uint32_t)age + count;
+    return next < 16777216u ? next : 16777216u;
+}
+
+/* `age`: fr_row_age, read by adam kinds only. */
+FR_HD struct fr_pace fr_row_pace(const struct fr_optimizer *o, uint32_t count, uint32_t age)
+{
+    struct fr_powers powers = {.units = (double)count, .units1 = fr_base1(o), .units2 = fr_base2(o)};
+    if (count != 1) {
+        powers.units1 = fr_power(powers.units1, count);
+        powers.units2 = fr_power(powers.units2, count);
+    }
+    if (fr_adam_kind(o->kind)) {
+        powers.age1 = fr_power((double)o->beta1, age);
+        powers.age2 = fr_power((double)o->beta2, age);
+    }
+    struct fr_pace pace = fr_pace_of(o, &powers);
+    if (o->kind == FR_UPDATE_SGD)
+        pace.rate *= fr_row_damping(o->lr, count);
+    if (o->kind == FR_UPDATE_MOMENTUM)
+        pace.rate *= fr_row_damping(o->lr / (1.0f - o->momentum), count);
+    return pace;
+}
+
+/* ---- elements: s is the sum of the step's units ---- */
+
+FR_HD void fr_sgd_element(float *w, float s, float rate)
+{
+    *w = fr_cut(*w - rate * s, FR_VALUE_MAX);
+}
+
+FR_HD void fr_momentum_element(float *w, float *buffer, float s, const struct fr_pace *pace)
+{
+    float b = fr_flush(pace->keep1 * *buffer + pace->gain1 * s);
     *buffer = b;
-    *w = fr_cut(*w - lr * b, FR_VALUE_MAX);
+    *w = fr_cut(*w - pace->rate * b, FR_VALUE_MAX);
 }
 
-/* The accumulator takes g^2 before it is used. */
-FR_HD void fr_adagrad_element(float *w, float *acc, float g, float lr, float eps)
+/* The accumulator takes s^2 before it is used. */
+FR_HD void fr_adagrad_element(float *w, float *acc, float s, const struct fr_pace *pace, float eps)
 {
-    float a = fr_cut(*acc + g * g, FR_STATE_MAX);
+    float a = fr_cut(*acc - pace->gain2 * *acc + s * s, FR_STATE_MAX);
     *acc = a;
-    *w = fr_cut(*w - lr * g / (sqrtf(a) + eps), FR_VALUE_MAX);
+    *w = fr_cut(*w - pace->rate * s / (sqrtf(a) + eps), FR_VALUE_MAX);
 }
 
-FR_HD void fr_rmsprop_element(float *w, float *square, float g, float rho, float lr, float eps)
+FR_HD void fr_rmsprop_element(float *w, float *square, float s, const struct fr_pace *pace, float eps)
 {
-    float s = fr_flush(rho * *square + (1.0f - rho) * (g * g));
-    *square = s;
-    *w = fr_cut(*w - lr * g / (sqrtf(s) + eps), FR_VALUE_MAX);
+    float v = fr_flush(pace->keep2 * *square + pace->gain2 * (s * s));
+    *square = v;
+    *w = fr_cut(*w - pace->rate * s / (sqrtf(v) + eps), FR_VALUE_MAX);
 }
 
-/* step_size, second_scale: fr_adam_correct. */
-FR_HD void fr_adam_element(float *w, float *m, float *v, float g, const struct fr_optimizer *o, float step_size,
-                           float second_scale)
+FR_HD void fr_adam_element(float *w, float *m, float *v, float s, const struct fr_pace *pace, float eps)
 {
-    float mi = fr_flush(o->beta1 * *m + (1.0f - o->beta1) * g);
-    float vi = fr_flush(o->beta2 * *v + (1.0f - o->beta2) * (g * g));
+    float mi = fr_flush(pace->keep1 * *m + pace->gain1 * s);
+    float vi = fr_flush(pace->keep2 * *v + pace->gain2 * (s * s));
     *m = mi;
     *v = vi;
-    *w = fr_cut(*w - step_size * mi / (sqrtf(vi) * second_scale + o->eps), FR_VALUE_MAX);
+    *w = fr_cut(*w - pace->rate * mi / (sqrtf(vi) * pace->second_scale + eps), FR_VALUE_MAX);
+}
+
+/* First values survive: where no gradient came yet (n = 0), z is what the closed form makes w of. */
+FR_HD float fr_ftrl_first(float w, const struct fr_optimizer *o)
+{
+    float z = w * fr_cut(o->beta / o->lr + o->l2, FR_STATE_MAX);
+    z += fr_select_f32(w > 0.0f, o->l1, fr_select_f32(w < 0.0f, -o->l1, 0.0f));
+    return fr_cut(-z, FR_STATE_MAX);
 }
 
 /* z and n of FTRL after gradient g; w is the value before. */
@@ -206,33 +347,11 @@ FR_HD float fr_ftrl_value(float shrunk, float n, const struct fr_optimizer *o)
     return fr_select_f32(shrunk == 0.0f, 0.0f, value); /* also where 0 was divided by 0 */
 }
 
-FR_HD void fr_ftrl_element(float *w, float *z, float *n, float g, const struct fr_optimizer *o)
+FR_HD void fr_ftrl_element(float *w, float *z, float *n, float s, const struct fr_optimizer *o)
 {
-    fr_ftrl_accumulate(*w, z, n, g, o->lr);
+    *z = fr_select_f32(*n == 0.0f, fr_ftrl_first(*w, o), *z);
+    fr_ftrl_accumulate(*w, z, n, s, o->lr);
     *w = fr_ftrl_value(fr_ftrl_shrunk(*z, o->l1), *n, o);
-}
-
-/* Factors of Adam's step number `steps` (from 1): lr / (1 - beta1^steps), 1 / sqrt(1 - beta2^steps). Powers by squaring
- * in double: multiplications only. */
-struct fr_adam_factors {
-    float step_size, second_scale;
-};
-
-FR_HD struct fr_adam_factors fr_adam_correct(const struct fr_optimizer *o, uint64_t steps)
-{
-    double first = 1.0, second = 1.0, b1 = (double)o->beta1, b2 = (double)o->beta2;
-    for (; steps > 0; steps >>= 1) {
-        if (steps & 1) {
-            first *= b1;
-            second *= b2;
-        }
-        b1 *= b1;
-        b2 *= b2;
-    }
-    struct fr_adam_factors factors;
-    factors.step_size = (float)((double)o->lr / (1.0 - first));
-    factors.second_scale = (float)(1.0 / sqrt(1.0 - second));
-    return factors;
 }
 
 /* ---- reductions over a row ---- */
@@ -287,119 +406,137 @@ FR_HD float fr_row_sum_squares(const float *g, uint32_t dim)
     return fr_row_tree(partial);
 }
 
-/* ---- rows: one part of `dim` values ---- */
+/* ---- rows: one part of `dim` values; g is the gradient given, scaled by the pace ---- */
 
-/* `sum_squares` of the raw gradient: fr_row_sum_squares or a warp. */
+/* `sum_squares` of the gradient given: fr_row_sum_squares or a warp; read with clip_norm only. Afterwards g is s, and
+ * the pace's scale 1. */
 FR_HD void fr_row_shape_gradient(float *__restrict__ g, const float *__restrict__ w, uint32_t dim, float sum_squares,
-                                 const struct fr_optimizer *o, uint32_t lane, uint32_t lane_count)
+                                 const struct fr_optimizer *o, struct fr_pace *pace, uint32_t lane, uint32_t lane_count)
 {
-    float scale = fr_clip_scale(sqrtf(sum_squares), o->clip_norm);
+    struct fr_pace local = *pace;
+    local.mean_scale *= fr_clip_scale(sqrtf(sum_squares) * local.mean_scale, o->clip_norm);
     for (uint32_t i = lane; i < dim; i += lane_count)
-        g[i] = fr_shaped_gradient(g[i], w[i], scale, o);
+        g[i] = fr_shaped_gradient(g[i], w[i], o, &local);
+    pace->scale = 1.0f;
 }
 
-FR_HD void fr_row_sgd(float *__restrict__ w, const float *__restrict__ g, uint32_t dim, const struct fr_optimizer *o,
+FR_HD void fr_row_sgd(float *__restrict__ w, const float *__restrict__ g, uint32_t dim, const struct fr_pace *pace,
                       uint32_t lane, uint32_t lane_count)
 {
-    float lr = o->lr;
+    float rate = pace->rate, scale = pace->scale;
     for (uint32_t i = lane; i < dim; i += lane_count)
-        fr_sgd_element(&w[i], g[i], lr);
+        fr_sgd_element(&w[i], g[i] * scale, rate);
 }
 
 FR_HD void fr_row_momentum(float *__restrict__ w, float *__restrict__ buffer, const float *__restrict__ g, uint32_t dim,
-                           const struct fr_optimizer *o, uint32_t lane, uint32_t lane_count)
+                           const struct fr_pace *pace, uint32_t lane, uint32_t lane_count)
 {
-    float momentum = o->momentum, lr = o->lr;
+    struct fr_pace local = *pace;
     for (uint32_t i = lane; i < dim; i += lane_count)
-        fr_momentum_element(&w[i], &buffer[i], g[i], momentum, lr);
+        fr_momentum_element(&w[i], &buffer[i], g[i] * local.scale, &local);
 }
 
 FR_HD void fr_row_adagrad(float *__restrict__ w, float *__restrict__ acc, const float *__restrict__ g, uint32_t dim,
-                          const struct fr_optimizer *o, uint32_t lane, uint32_t lane_count)
+                          const struct fr_optimizer *o, const struct fr_pace *pace, uint32_t lane, uint32_t lane_count)
 {
-    float lr = o->lr, eps = o->eps;
+    struct fr_pace local = *pace;
+    float eps = o->eps;
     for (uint32_t i = lane; i < dim; i += lane_count)
-        fr_adagrad_element(&w[i], &acc[i], g[i], lr, eps);
+        fr_adagrad_element(&w[i], &acc[i], g[i] * local.scale, &local, eps);
 }
 
 FR_HD void fr_row_rmsprop(float *__restrict__ w, float *__restrict__ square, const float *__restrict__ g, uint32_t dim,
-                          const struct fr_optimizer *o, uint32_t lane, uint32_t lane_count)
+                          const struct fr_optimizer *o, const struct fr_pace *pace, uint32_t lane, uint32_t lane_count)
 {
-    float rho = o->rho, lr = o->lr, eps = o->eps;
+    struct fr_pace local = *pace;
+    float eps = o->eps;
     for (uint32_t i = lane; i < dim; i += lane_count)
-        fr_rmsprop_element(&w[i], &square[i], g[i], rho, lr, eps);
+        fr_rmsprop_element(&w[i], &square[i], g[i] * local.scale, &local, eps);
 }
 
-/* One accumulator for the part: `sum_squares` of its gradient comes from fr_row_sum_squares or a warp. Every lane reads
- * *acc before lane 0 writes it: a warp calls this converged and synchronises after; so with the steps of Adam below. */
-FR_HD void fr_row_adagrad_rowwise(float *__restrict__ w, float *__restrict__ acc, const float *__restrict__ g,
-                                  uint32_t dim, float sum_squares, const struct fr_optimizer *o, uint32_t lane,
-                                  uint32_t lane_count)
+FR_HD void fr_row_adam(float *__restrict__ w, float *__restrict__ m, float *__restrict__ v, const float *__restrict__ g,
+                       uint32_t dim, const struct fr_optimizer *o, const struct fr_pace *pace, uint32_t lane,
+                       uint32_t lane_count)
 {
-    float a = fr_cut(*acc + sum_squares / (float)dim, FR_STATE_MAX);
-    float rate = fr_cut(o->lr / (sqrtf(a) + o->eps), FR_STATE_MAX);
+    struct fr_pace local = *pace;
+    float eps = o->eps;
+    for (uint32_t i = lane; i < dim; i += lane_count)
+        fr_adam_element(&w[i], &m[i], &v[i], g[i] * local.scale, &local, eps);
+}
+
+/* Decay first, as PyTorch does. */
+FR_HD void fr_row_adamw(float *__restrict__ w, float *__restrict__ m, float *__restrict__ v,
+                        const float *__restrict__ g, uint32_t dim, const struct fr_optimizer *o,
+                        const struct fr_pace *pace, uint32_t lane, uint32_t lane_count)
+{
+    struct fr_pace local = *pace;
+    float eps = o->eps;
+    for (uint32_t i = lane; i < dim; i += lane_count) {
+        w[i] = fr_cut(w[i] * local.shrink, FR_VALUE_MAX);
+        fr_adam_element(&w[i], &m[i], &v[i], g[i] * local.scale, &local, eps);
+    }
+}
+
+/* Row-wise rules, of rows only: g is s already (scale 1). One accumulator for the part: `sum_squares` of s comes from
+ * fr_row_sum_squares or a warp. Every lane reads *acc before lane 0 writes it: a warp calls this converged and
+ * synchronises after; so below. */
+FR_HD void fr_row_adagrad_rowwise(float *__restrict__ w, float *__restrict__ acc, const float *__restrict__ g,
+                                  uint32_t dim, float sum_squares, const struct fr_optimizer *o,
+                                  const struct fr_pace *pace, uint32_t lane, uint32_t lane_count)
+{
+    float a = fr_cut(*acc - pace->gain2 * *acc + sum_squares / (float)dim, FR_STATE_MAX);
+    float rate = fr_cut(pace->rate / (sqrtf(a) + o->eps), FR_STATE_MAX);
     for (uint32_t i = lane; i < dim; i += lane_count)
         w[i] = fr_cut(w[i] - rate * g[i], FR_VALUE_MAX);
     if (lane == 0)
         *acc = a;
 }
 
-/* Lazy Adam: a row's moments and steps move only when the row is trained. Steps are counted in a float, exact up to
- * 2^24, where they stay: the corrections are 1 long before. */
-FR_HD uint32_t fr_row_next_step(float steps)
-{
-    return steps >= 0.0f && steps < 16777216.0f ? (uint32_t)steps + 1 : 16777216u;
-}
-
-FR_HD void fr_row_adam(float *__restrict__ w, float *__restrict__ state, const float *__restrict__ g, uint32_t dim,
-                       const struct fr_optimizer *o, uint32_t lane, uint32_t lane_count)
-{
-    float *__restrict__ m = state, *__restrict__ v = state + dim;
-    struct fr_optimizer local = *o;
-    uint32_t steps = fr_row_next_step(state[2 * dim]);
-    struct fr_adam_factors factors = fr_adam_correct(&local, steps);
-    for (uint32_t i = lane; i < dim; i += lane_count)
-        fr_adam_element(&w[i], &m[i], &v[i], g[i], &local, factors.step_size, factors.second_scale);
-    if (lane == 0)
-        state[2 * dim] = (float)steps;
-}
-
-/* One second moment for the part: the mean of the squares takes the place of g^2. */
-FR_HD void fr_row_adam_rowwise(float *__restrict__ w, float *__restrict__ state, const float *__restrict__ g,
-                               uint32_t dim, float sum_squares, const struct fr_optimizer *o, uint32_t lane,
+/* One second moment for the part: the mean of the squares takes the place of s^2. */
+FR_HD void fr_row_adam_rowwise(float *__restrict__ w, float *__restrict__ m, float *__restrict__ second,
+                               const float *__restrict__ g, uint32_t dim, float sum_squares,
+                               const struct fr_optimizer *o, const struct fr_pace *pace, uint32_t lane,
                                uint32_t lane_count)
 {
-    float beta1 = o->beta1;
-    uint32_t steps = fr_row_next_step(state[dim + 1]);
-    struct fr_adam_factors factors = fr_adam_correct(o, steps);
-    float v = fr_flush(o->beta2 * state[dim] + (1.0f - o->beta2) * (sum_squares / (float)dim));
-    float divisor = sqrtf(v) * factors.second_scale + o->eps;
+    float v = fr_flush(pace->keep2 * *second + pace->gain2 * (sum_squares / (float)dim));
+    float divisor = sqrtf(v) * pace->second_scale + o->eps;
+    float keep = pace->keep1, gain = pace->gain1, rate = pace->rate;
     for (uint32_t i = lane; i < dim; i += lane_count) {
-        float m = fr_flush(beta1 * state[i] + (1.0f - beta1) * g[i]);
-        state[i] = m;
-        w[i] = fr_cut(w[i] - factors.step_size * m / divisor, FR_VALUE_MAX);
+        float mi = fr_flush(keep * m[i] + gain * g[i]);
+        m[i] = mi;
+        w[i] = fr_cut(w[i] - rate * mi / divisor, FR_VALUE_MAX);
     }
-    if (lane == 0) {
-        state[dim] = v;
-        state[dim + 1] = (float)steps;
-    }
+    if (lane == 0)
+        *second = v;
 }
 
 FR_HD void fr_row_ftrl(float *__restrict__ w, float *__restrict__ z, float *__restrict__ n, const float *__restrict__ g,
-                       uint32_t dim, const struct fr_optimizer *o, uint32_t lane, uint32_t lane_count)
+                       uint32_t dim, const struct fr_optimizer *o, const struct fr_pace *pace, uint32_t lane,
+                       uint32_t lane_count)
 {
     struct fr_optimizer local = *o;
+    float scale = pace->scale;
     for (uint32_t i = lane; i < dim; i += lane_count)
-        fr_ftrl_element(&w[i], &z[i], &n[i], g[i], &local);
+        fr_ftrl_element(&w[i], &z[i], &n[i], g[i] * scale, &local);
 }
 
-/* Group FTRL in two bodies with a reduction between them. First: z and n; w takes the shrunk z. */
+/* Group FTRL in two bodies with reductions before, between. First: z and n; w takes the shrunk z. `first_squares`: sum
+ * of the squares of w where no gradient came to the part yet (n all 0), else negative: the norm of z then begins
+ * where the penalty of the group leaves just w. */
 FR_HD void fr_row_group_ftrl_shrink(float *__restrict__ w, float *__restrict__ z, float *__restrict__ n,
-                                    const float *__restrict__ g, uint32_t dim, const struct fr_optimizer *o,
-                                    uint32_t lane, uint32_t lane_count)
+                                    const float *__restrict__ g, uint32_t dim, float first_squares,
+                                    const struct fr_optimizer *o, uint32_t lane, uint32_t lane_count)
 {
     float alpha = o->lr, l1 = o->l1;
+    float norm = sqrtf(first_squares > 0.0f ? first_squares : 0.0f) * fr_cut(o->beta / o->lr + o->l2, FR_STATE_MAX);
+    float stretch = norm > 0.0f ? 1.0f + fr_cut(sqrtf((float)dim) * o->l21 / norm, FR_STATE_MAX) : 1.0f;
+    struct fr_optimizer plain = *o;
+    plain.l1 = 0.0f;
     for (uint32_t i = lane; i < dim; i += lane_count) {
+        if (first_squares >= 0.0f) {
+            float first = fr_cut(fr_ftrl_first(w[i], &plain) * stretch, FR_STATE_MAX);
+            z[i] = first + fr_select_f32(first > 0.0f, l1, fr_select_f32(first < 0.0f, -l1, 0.0f));
+        }
         fr_ftrl_accumulate(w[i], &z[i], &n[i], g[i], alpha);
         w[i] = fr_ftrl_shrunk(z[i], l1);
     }
@@ -417,42 +554,65 @@ FR_HD void fr_row_group_ftrl_values(float *__restrict__ w, const float *__restri
         w[i] = fr_ftrl_value(w[i] * factor, n[i], &local);
 }
 
-/* One part of a row on the CPU: values, state, and its raw gradient, which is overwritten. Always inlined: left out of
- * line it is compiled once for the plainest processor, and row updates take a third longer. */
-FR_HD __attribute__((always_inline)) void fr_row_step(float *w, float *state, float *g, uint32_t dim,
+/* The accumulators n say whether a gradient came to the part before. */
+FR_HD bool fr_row_untouched(const float *n, uint32_t dim)
+{
+    float largest = 0.0f;
+    for (uint32_t i = 0; i < dim; i++)
+        largest = n[i] > largest ? n[i] : largest;
+    return largest == 0.0f;
+}
+
+/* Where a row of an adam kind keeps its age; NULL: it has none. */
+FR_HD float *fr_row_age_of(float *state, uint32_t dim, enum fr_update_kind kind)
+{
+    return kind == FR_UPDATE_ADAM ? state + 2 * dim : kind == FR_UPDATE_ADAM_ROWWISE ? state + dim + 1 : NULL;
+}
+
+/* One part of a row on the CPU: values, state, and its gradient summed over `count` trained occurrences, which is
+ * overwritten. Always inlined: left out of line it is compiled once for the plainest processor, and row updates take a
+ * third longer. */
+FR_HD __attribute__((always_inline)) void fr_row_step(float *w, float *state, float *g, uint32_t dim, uint32_t count,
                                                       const struct fr_optimizer *o)
 {
+    float *age = fr_row_age_of(state, dim, o->kind);
+    uint32_t next_age = age ? fr_row_age(*age, count) : 0;
+    struct fr_pace pace = fr_row_pace(o, count, next_age);
+    if (age)
+        *age = (float)next_age;
     if (fr_shapes_gradient(o))
-        fr_row_shape_gradient(g, w, dim, o->clip_norm != 0.0f ? fr_row_sum_squares(g, dim) : 0.0f, o, 0, 1);
+        fr_row_shape_gradient(g, w, dim, o->clip_norm != 0.0f ? fr_row_sum_squares(g, dim) : 0.0f, o, &pace, 0, 1);
     switch (o->kind) {
     case FR_UPDATE_SGD:
-        fr_row_sgd(w, g, dim, o, 0, 1);
+        fr_row_sgd(w, g, dim, &pace, 0, 1);
         break;
     case FR_UPDATE_MOMENTUM:
-        fr_row_momentum(w, state, g, dim, o, 0, 1);
+        fr_row_momentum(w, state, g, dim, &pace, 0, 1);
         break;
     case FR_UPDATE_ADAGRAD:
-        fr_row_adagrad(w, state, g, dim, o, 0, 1);
+        fr_row_adagrad(w, state, g, dim, o, &pace, 0, 1);
         break;
     case FR_UPDATE_ADAGRAD_ROWWISE:
-        fr_row_adagrad_rowwise(w, state, g, dim, fr_row_sum_squares(g, dim), o, 0, 1);
+        fr_row_adagrad_rowwise(w, state, g, dim, fr_row_sum_squares(g, dim), o, &pace, 0, 1);
         break;
     case FR_UPDATE_RMSPROP:
-        fr_row_rmsprop(w, state, g, dim, o, 0, 1);
+        fr_row_rmsprop(w, state, g, dim, o, &pace, 0, 1);
         break;
     case FR_UPDATE_ADAM:
-        fr_row_adam(w, state, g, dim, o, 0, 1);
+        fr_row_adam(w, state, state + dim, g, dim, o, &pace, 0, 1);
         break;
     case FR_UPDATE_ADAM_ROWWISE:
-        fr_row_adam_rowwise(w, state, g, dim, fr_row_sum_squares(g, dim), o, 0, 1);
+        fr_row_adam_rowwise(w, state, state + dim, g, dim, fr_row_sum_squares(g, dim), o, &pace, 0, 1);
         break;
     case FR_UPDATE_FTRL:
-        fr_row_ftrl(w, state, state + dim, g, dim, o, 0, 1);
+        fr_row_ftrl(w, state, state + dim, g, dim, o, &pace, 0, 1);
         break;
-    case FR_UPDATE_GROUP_FTRL:
-        fr_row_group_ftrl_shrink(w, state, state + dim, g, dim, o, 0, 1);
+    case FR_UPDATE_GROUP_FTRL: {
+        bool first = fr_row_untouched(state + dim, dim);
+        fr_row_group_ftrl_shrink(w, state, state + dim, g, dim, first ? fr_row_sum_squares(w, dim) : -1.0f, o, 0, 1);
         fr_row_group_ftrl_values(w, state + dim, dim, fr_row_sum_squares(w, dim), o, 0, 1);
         break;
+    }
     case FR_UPDATE_ADAMW: /* not an optimizer of rows: refused when the graph is made */
         break;
     }

@@ -1,0 +1,108 @@
+/* Output biases that begin where the labels are: a model of a rare label need not learn its rate step by step.
+ *
+ * While a task of logloss or focal has seen at most FR_PRIOR_SAMPLES labels, each step moves the bias its logit adds by
+ * the change of the log-odds of their weighted mean, (positives + 1/2) / (weight + 1) (Krichevsky and Trofimov 1981),
+ * and at the first sets it to them. What gradients taught in the meantime stays. The bias is that of the layer the task
+ * names as its logit, or of the first of several added ones. Owner thread: the graph's. */
+#include <stdio.h>
+
+#include "learning.h"
+
+static bool takes_prior(const struct fr_conf_task *task)
+{
+    return task->bias_from_labels && task->logit != FR_NO_INDEX &&
+           (task->loss == FR_LOSS_LOGLOSS || task->loss == FR_LOSS_FOCAL);
+}
+
+static int32_t find_bias(const struct fr_graph *graph, int32_t l)
+{
+    const struct fr_conf_layer *layer = &graph->conf->layers[l];
+    char name[FR_NAME_MAX + 32];
+    bool plain = layer->activation == FR_ACT_NONE;
+    if (layer->op == FR_LAYER_BIAS || (layer->op == FR_LAYER_DENSE && plain))
+        snprintf(name, sizeof(name), "%s/bias", layer->name);
+    else if (layer->op == FR_LAYER_MLP && plain)
+        snprintf(name, sizeof(name), "%s/%u/bias", layer->name, layer->n_units - 1);
+    else if (layer->op != FR_LAYER_ADD)
+        return FR_NO_INDEX;
+    else {
+        int32_t found = FR_NO_INDEX; /* arguments come before the layer: this ends */
+        for (uint32_t i = 0; i < layer->n_refs && found == FR_NO_INDEX; i++)
+            if (layer->refs[i].kind == FR_REF_LAYER)
+                found = find_bias(graph, layer->refs[i].index);
+        return found;
+    }
+    uint32_t parameter = fr_graph_find_parameter(graph, name);
+    return graph->parameters[parameter].n_values == 1 ? (int32_t)parameter : FR_NO_INDEX;
+}
+
+void fr_graph_make_priors(struct fr_graph *graph)
+{
+    for (uint32_t t = 0; t < graph->conf->n_tasks; t++) {
+        const struct fr_conf_task *task = &graph->conf->tasks[t];
+        struct prior *prior = &graph->tasks[t].prior;
+        prior->bias = takes_prior(task) ? find_bias(graph, task->logit) : FR_NO_INDEX;
+        for (uint32_t i = 0; i < t; i++) /* one task to a bias */
+            if (graph->tasks[i].prior.bias == prior->bias)
+                prior->bias = FR_NO_INDEX;
+    }
+}
+
+static double log_odds(const struct prior *prior)
+{
+    double positives = prior->positives + 0.5, negatives = prior->weight - prior->positives + 0.5;
+    return (double)fr_logf((float)positives) - (double)fr_logf((float)negatives);
+}
+
+static void follow(struct graph_run *run, uint32_t t)
+{
+    struct fr_graph *graph = run->graph;
+    struct prior *prior = &graph->tasks[t].prior;
+    const struct fr_conf_task *task = &graph->conf->tasks[t];
+    const float *labels = fr_graph_labels_of(run, task), *weights = fr_graph_weights_of(run, task);
+    bool first = prior->samples == 0;
+    double before = log_odds(prior);
+    for (uint32_t i = 0; i < graph->n_samples; i++) {
+        if (!(graph->sample_losses[i] >> t & 1))
+            continue;
+        prior->weight += (double)weights[i];
+        prior->positives += (double)weights[i] * (double)labels[i];
+        prior->samples++;
+    }
+    float *bias = graph->parameters[prior->bias].values;
+    *bias = first ? (float)log_odds(prior) : (float)((double)*bias + log_odds(prior) - before);
+}
+
+void fr_graph_follow_priors(struct graph_run *run)
+{
+    struct fr_graph *graph = run->graph;
+    for (uint32_t t = 0; t < graph->conf->n_tasks; t++)
+        if (graph->tasks[t].prior.bias != FR_NO_INDEX && graph->losses[t].samples > 0 &&
+            graph->tasks[t].prior.samples < FR_PRIOR_SAMPLES)
+            follow(run, t);
+}
+
+/* Per task: samples, weight, positives. */
+void fr_graph_put_priors(const struct fr_graph *graph, struct fr_buffer *out)
+{
+    for (uint32_t t = 0; t < graph->conf->n_tasks; t++) {
+        fr_put_u64(out, graph->tasks[t].prior.samples);
+        fr_put_f64(out, graph->tasks[t].prior.weight);
+        fr_put_f64(out, graph->tasks[t].prior.positives);
+    }
+}
+
+enum fr_status fr_graph_take_priors(struct fr_graph *graph, struct fr_reader *r, bool write)
+{
+    for (uint32_t t = 0; t < graph->conf->n_tasks; t++) {
+        struct prior prior = graph->tasks[t].prior;
+        prior.samples = fr_take_u64(r);
+        prior.weight = fr_take_f64(r);
+        prior.positives = fr_take_f64(r);
+        if (r->failed)
+            return FR_E_CORRUPT;
+        if (write)
+            graph->tasks[t].prior = prior;
+    }
+    return FR_OK;
+}
