@@ -5,16 +5,34 @@
  * nothing is polled before it is done, so a full ring stops polling. A record's position moves only with its items:
  * (offset, item) until the last one, then (offset + 1, 0), when the record is also counted and becomes the fingerprint.
  * Invariants: open->positions[i] is the entry of lanes[touched[i]]; entries get their final offsets when the batch
- * closes. Lockstep: which records a batch holds is a function of the positions and the log alone. That is why a round
- * that is cut short starts again at the first partition: a restart from those positions would. Owner: ingest thread. */
+ * closes. Batches are small while the model is young: how many samples close one follows from how many there were in
+ * the batches before, which the positions' ledgers say after a restart too. Lockstep: which records a batch holds is a
+ * function of the positions and the log alone. That is why a round that is cut short starts again at the first
+ * partition: a restart from those positions would. Owner: ingest thread. */
 #include "internal.h"
 
 #include "base/check.h"
 #include "base/crc32c.h"
 
+/* Samples that close the open batch; changes between batches only. */
+static uint32_t batch_target(const struct fr_ingest *self)
+{
+    uint32_t size = self->conf->ingest.batch_size, first = self->conf->ingest.batch_warmup_first;
+    if (first == 0)
+        return size;
+    uint64_t grown = self->history_samples / self->conf->ingest.batch_warmup_growth;
+    grown = grown > first ? grown : first;
+    return grown < size ? (uint32_t)grown : size;
+}
+
+bool fr_assembly_young(const struct fr_ingest *self)
+{
+    return batch_target(self) < self->conf->ingest.batch_size;
+}
+
 static uint32_t batch_limit(const struct fr_ingest *self)
 {
-    return self->lockstep ? FR_LOCKSTEP_SAMPLES_MAX : self->conf->ingest.batch_size;
+    return self->lockstep && !fr_assembly_young(self) ? FR_LOCKSTEP_SAMPLES_MAX : batch_target(self);
 }
 
 /* ---- the open batch ---- */
@@ -105,6 +123,7 @@ void fr_assembly_close(struct fr_ingest *self)
     batch->dead_sequence = self->dead_sequence;
     self->tally.batches++;
     self->tally.samples += batch->n_samples;
+    self->history_samples += batch->n_samples;
     self->ready = batch;
     self->open = NULL;
     self->round_lane = self->round_taken = 0;
@@ -126,6 +145,7 @@ static void complete(struct fr_ingest *self, struct fr_batch_position *entry)
     uint32_t index = event->partition;
     struct fr_lane *lane = &self->lanes[index];
     entry->delivered++;
+    lane->delivered++;
     lane->next = lane->seen = event->offset + 1;
     lane->item = 0;
     uint32_t crc = event->withheld ? event->crc32c : fr_crc32c(0, event->value, event->size);
@@ -141,12 +161,12 @@ static void complete(struct fr_ingest *self, struct fr_batch_position *entry)
         fr_lane_finish(self, index);
 }
 
-/* Samples of one batch are full: in lockstep what is left of the record waits for its partition's turn (see the head).
- */
+/* A batch is full of samples: in lockstep what is left of the record waits for its partition's turn (see the head).
+ * While the model is young it is that partition's turn still. */
 static void cut_round(struct fr_ingest *self)
 {
     struct fr_lane *lane = &self->lanes[self->event.partition];
-    if (!self->lockstep || self->pending == FR_PENDING_NONE)
+    if (!self->lockstep || self->pending == FR_PENDING_NONE || fr_assembly_young(self))
         return;
     FR_CHECK(!lane->held_valid);
     lane->held = self->event;
@@ -190,8 +210,8 @@ static enum fr_status take_samples(struct fr_ingest *self)
         if (!full)
             full = append_samples(self, count);
         if (full) {
-            cut_round(self);
             fr_assembly_close(self);
+            cut_round(self);
         }
         if (self->pending == FR_PENDING_NONE)
             return FR_OK;

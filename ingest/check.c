@@ -48,6 +48,7 @@ static void add_lane(struct fr_ingest *self, const struct fr_source_partition *a
         .slot = slot,
         .next = p.offset,
         .item = p.item,
+        .delivered = p.delivered,
         .mark = {p.fingerprint_offset, p.fingerprint_timestamp_ms, p.fingerprint_crc32c},
         .end = -1,
         .high = -1,

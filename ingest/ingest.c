@@ -3,7 +3,8 @@
  *
  * A turn never polls while a record is unfinished or no batch is at hand, which is the whole of back-pressure: the
  * source's own bounded queue fills and fetching stops. Live: any partition, batches close by size or time. Lockstep:
- * `lockstep.records` records of each partition in turn make a batch; no clock is asked. A bounded run ends with one
+ * `lockstep.records` records of each partition in turn make a batch; while the model is young, one record after the
+ * other of the partition that has given the fewest; no clock is asked. A bounded run ends with one
  * batch without samples, whether or not the last record's batch was full, so that a restart just before the end gives
  * the same batches. Owner: ingest thread; `shared` is the meeting point with others, under its mutex. */
 #include "internal.h"
@@ -77,14 +78,17 @@ enum fr_status fr_ingest_new(const struct fr_ingest_options *options, struct fr_
     self->fix_end = options->fix_end;
     self->fix_end_self = options->fix_end_self;
     FR_CHECK(!self->lockstep || conf->ingest.lockstep_records >= 1);
+    FR_CHECK(conf->ingest.batch_warmup_first == 0 || conf->ingest.batch_warmup_growth >= 1);
     pthread_mutex_init(&self->shared.mutex, NULL);
     if (options->positions)
         fr_positions_copy(options->positions, &self->shared.known);
     self->shared.n_resolved = self->shared.known.count;
     self->n_files = self->files_left = conf->ingest.n_files;
-    for (uint32_t i = 0; i < self->shared.known.count; i++)
-        self->past_files |=
-            !fr_is_file_topic(self->shared.known.partitions[i].topic) && self->shared.known.partitions[i].delivered > 0;
+    for (uint32_t i = 0; i < self->shared.known.count; i++) {
+        const struct fr_partition_position *p = &self->shared.known.partitions[i];
+        self->past_files |= !fr_is_file_topic(p->topic) && p->delivered > 0;
+        self->history_samples += p->samples;
+    }
     self->topic_decoder = fr_decoder_new(conf);
     if (self->n_files) {
         self->file_conf = *conf;
@@ -283,9 +287,37 @@ enum fr_status fr_ingest_start(struct fr_ingest *self, struct fr_err *err)
 
 /* ---- a turn ---- */
 
+/* While the model is young rounds are not kept: one may hold far more samples than a batch, and a partition must not
+ * run ahead of the others by as many batches. The partition that has given the fewest records gives the next one, so
+ * that the choice is a function of the ledgers, and one that was cut inside a record goes on with it. A batch takes at
+ * most as many records as a round, of files one at a time, too. */
+static bool young_lane(struct fr_ingest *self)
+{
+    bool any = self->open->n_positions > 0;
+    uint32_t from = self->files_left ? 0 : self->n_files, to = self->files_left ? self->n_files : self->n_lanes;
+    uint32_t found = to, n = 0; /* n: partitions of the run, read to their ends or not */
+    for (uint32_t i = from; i < to; i++) {
+        const struct fr_lane *lane = &self->lanes[i];
+        bool before = found < to && (i < self->n_files || self->lanes[found].delivered <= lane->delivered);
+        n += lane->end > 0;
+        if (!lane->done && !before)
+            found = i;
+    }
+    n = from < self->n_files ? 1 : n;
+    if (found == to || self->round_taken >= (uint64_t)self->conf->ingest.lockstep_records * n)
+        return false;
+    /* A file has its batches for itself. */
+    if (any && (found < self->n_files || self->touched[0] < self->n_files) && self->touched[0] != found)
+        return false;
+    self->round_lane = found;
+    return true;
+}
+
 /* The partition or file whose record comes next; false: the round is over. A file has its rounds for itself. */
 static bool round_lane(struct fr_ingest *self)
 {
+    if (fr_assembly_young(self))
+        return young_lane(self);
     while (self->round_lane < self->n_lanes) {
         if (!self->lanes[self->round_lane].done && self->round_taken < self->conf->ingest.lockstep_records)
             return true;

@@ -26,9 +26,10 @@ struct fr_mark {    /* the last delivered record of a partition */
 /* A topic-partition or file as far as it has been put into batches. Its number is that of the source's layout: files
  * first, in the order of ingest.files. */
 struct fr_lane {
-    uint32_t slot; /* in the positions */
-    int64_t next;  /* first offset not fully in a batch; -1: the start policy decides */
-    uint32_t item; /* items of the record at `next` that are in batches */
+    uint32_t slot;      /* in the positions */
+    int64_t next;       /* first offset not fully in a batch; -1: the start policy decides */
+    uint32_t item;      /* items of the record at `next` that are in batches */
+    uint64_t delivered; /* records, in this history */
     struct fr_mark mark;
     int64_t end;     /* --until end, lockstep: first offset not read; -1: none */
     int64_t high;    /* end of the log when last asked; files: -1 */
@@ -90,6 +91,7 @@ struct fr_ingest {
     uint32_t staged, staged_from;
     const char *reason;
     uint64_t dead_sequence;
+    uint64_t history_samples;         /* of all batches before the open one, in this history */
     uint32_t round_lane, round_taken; /* lockstep */
 
     struct fr_ingest_status tally; /* counters only */
@@ -128,6 +130,8 @@ enum fr_status fr_assembly_event(struct fr_ingest *self, struct fr_source_event 
 enum fr_status fr_assembly_pending(struct fr_ingest *self) FR_MUST_CHECK;
 /* Entries for lanes that moved without a record. */
 void fr_assembly_moved(struct fr_ingest *self);
+/* Whether the open batch is smaller than batch_size because the model is young. */
+bool fr_assembly_young(const struct fr_ingest *self);
 bool fr_assembly_due(const struct fr_ingest *self, uint64_t now_ns);
 void fr_assembly_close(struct fr_ingest *self);
 /* The last batch of the stream: closes an open one first; then one without samples. */

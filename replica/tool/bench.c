@@ -1,11 +1,12 @@
 /* `freshet bench [NAME...]`: the benchmarks, each beside the roof it is measured against.
  *
  * gemm: the products of R16 alone; their rate is the roof of the others. decode: bytes to samples, one core. train:
- * plan, forward, metrics, backward, update in this process, without Kafka. shared: groups beside plain samples. e2e:
- * freshetd from a Kafka topic, publishing on. One logfmt line a result on stdout, progress on stderr, everything with
- * the machine's description in --json FILE. Where the processor has AVX-512, the program starts itself again with
- * OPENBLAS_CORETYPE=SkylakeX, whatever was set: OpenBLAS 0.3.21 chooses an AVX2 kernel, half as fast, on processors it
- * does not know, and a roof measured with that would flatter us. Thread: the caller's. */
+ * plan, forward, metrics, backward, update in this process, without Kafka. batches: the same in small ones. shared:
+ * groups beside plain samples. e2e: freshetd from a Kafka topic, publishing on. One logfmt line a result on stdout,
+ * progress on stderr, everything with the machine's description in --json FILE. Where the processor has AVX-512, the
+ * program starts itself again with OPENBLAS_CORETYPE=SkylakeX, whatever was set: OpenBLAS 0.3.21 chooses an AVX2
+ * kernel, half as fast, on processors it does not know, and a roof measured with that would flatter us. Thread: the
+ * caller's. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -25,11 +26,12 @@
 enum { NAMES_MAX = 16, ARGUMENTS_MAX = 64, PATH_BYTES = 4096, LEVELS_MAX = 6 };
 
 static const char usage[] =
-    "freshet bench [gemm] [decode] [train] [shared] [e2e] [options]     (no name: all)\n"
+    "freshet bench [gemm] [decode] [train] [batches] [shared] [e2e] [options]     (no name: all)\n"
     "\n"
     "  gemm    the matrix products of the reference model R16 alone: the roof\n"
     "  decode  bytes to samples, one core\n"
     "  train   the trainer in this process, without Kafka\n"
+    "  batches the trainer in small batches: what a sample costs beside one in batches of 1024\n"
     "  shared  groups beside the same impressions as plain samples, 8 and 50 a request\n"
     "  e2e     freshetd from a Kafka topic with publishing on, beside the roof\n"
     "\n"
@@ -43,11 +45,8 @@ static const char usage[] =
 static const struct {
     const char *name;
     int (*run)(struct fr_bench *bench);
-} benches[] = {{"gemm", fr_bench_gemm},
-               {"decode", fr_bench_decode},
-               {"train", fr_bench_train},
-               {"shared", fr_bench_shared},
-               {"e2e", fr_bench_e2e}};
+} benches[] = {{"gemm", fr_bench_gemm},       {"decode", fr_bench_decode}, {"train", fr_bench_train},
+               {"batches", fr_bench_batches}, {"shared", fr_bench_shared}, {"e2e", fr_bench_e2e}};
 
 /* ---- report ---- */
 

@@ -50,6 +50,7 @@ double fr_bench_median(double *values, uint32_t n); /* sorts */
 int fr_bench_gemm(struct fr_bench *bench);
 int fr_bench_decode(struct fr_bench *bench);
 int fr_bench_train(struct fr_bench *bench);
+int fr_bench_batches(struct fr_bench *bench);
 int fr_bench_shared(struct fr_bench *bench);
 int fr_bench_e2e(struct fr_bench *bench);
 /* The roof alone: samples/s of the products, the best backend, all threads. */

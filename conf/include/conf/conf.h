@@ -299,6 +299,9 @@ struct fr_conf {
         enum fr_on_loss on_loss;
         char *dead_letter_topic; /* default <first topic>.dead */
         uint32_t batch_size;
+        /* A batch closes at n / growth samples, n those of all batches before; at least first, at most batch_size. */
+        uint32_t batch_warmup_first; /* 0: at batch_size */
+        uint32_t batch_warmup_growth;
         int64_t batch_wait_ms;
         uint64_t record_max;
         uint32_t group_max;

@@ -5,12 +5,14 @@
  * records and those too far in the future are produced to the dead-letter topic when decoded; dead letters are
  * numbered, and a batch carries the number its positions depend on. A full ring stops polling (never pause/resume).
  * Offsets of the group `freshet.<model>` are committed for lag tools only and never read back. Live: a batch closes at
- * batch_size samples or batch_wait after its first record. Lockstep: batch k takes lockstep.records records per
- * partition in (topic, partition) order, or as many lines of one file, up to end offsets fixed before the first poll
- * (kept by the caller: end_offsets); no timer; a round is cut short at 65536 samples (the next begins at the first
- * partition again: still a function of positions and log alone). --until end and lockstep end with one more batch
- * without samples that has end_of_stream. Thread: fr_ingest_step by the ingest thread; status, commit and acknowledged
- * from any thread. */
+ * batch_size samples, fewer while the history is short (batch_warmup), or batch_wait after its first record.
+ *
+ * Lockstep: batch k takes lockstep.records records per partition in (topic, partition) order, or as many lines of one
+ * file, up to end offsets fixed before the first poll (kept by the caller: end_offsets); no timer; a round is cut short
+ * at 65536 samples (the next begins at the first partition again: still a function of positions and log alone). While
+ * batch_warmup asks for less than batch_size, a batch is as small as live, and records are taken one at a time from the
+ * partition that gave the fewest. --until end and lockstep end with one more batch without samples that has
+ * end_of_stream. Thread: fr_ingest_step by the ingest thread; status, commit and acknowledged from any thread. */
 #ifndef FR_INGEST_INGEST_H
 #define FR_INGEST_INGEST_H
 

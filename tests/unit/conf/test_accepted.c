@@ -395,6 +395,7 @@ static void the_reference_configurations_are_those_of_the_reference_runs(void **
         assert_int_equal(conf->n_tasks, 1 + both + two);
         assert_int_equal(conf->tasks[0].label, 0);
         assert_int_equal(conf->ingest.lockstep_records, ftrl ? 1 : 128);
+        assert_int_equal(conf->ingest.batch_warmup_first, 0);
         assert_int_equal(conf->dense_optimizer.kind, ftrl ? FR_OPT_FTRL : FR_OPT_ADAM);
         for (uint32_t t = 0; t < conf->n_tables; t++) {
             assert_int_equal(conf->tables[t].admit_count, 1);

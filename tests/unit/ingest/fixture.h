@@ -360,11 +360,11 @@ static inline struct fr_conf *conf_of(const char *ingest)
     struct fr_conf *conf = NULL;
     fr_buffer_printf(&text,
                      "version: 1\nmodel: ctr\nstate_dir: /tmp/ctr\n"
-                     "ingest: {brokers: \"127.0.0.1:9\", topic: samples, format: json%s}\n"
+                     "ingest: {brokers: \"127.0.0.1:9\", topic: samples, format: json%s%s}\n"
                      "tables: {user: {dim: 2}}\nslots: {user_id: {table: user}}\nlabels: {click: {}}\n"
                      "network: {layers: [{name: out, dense: user_id, units: 1}]}\n"
                      "tasks: [{name: click, label: click, logit: out}]\n",
-                     ingest);
+                     strstr(ingest, "batch_warmup") ? "" : ", batch_warmup: {first: 0}", ingest);
     fr_put_u8(&text, 0);
     struct fr_conf_load_options options = {.path = "test.yaml", .text = (const char *)text.data};
     if (fr_conf_load(&options, &conf, &problems) != FR_OK)

@@ -187,7 +187,7 @@ static inline struct fr_conf *conf_of(const struct stream *stream, const char *i
     struct fr_conf *conf = NULL;
     snprintf(text, sizeof(text),
              "version: 1\nmodel: %s\nstate_dir: /tmp/ctr\n"
-             "ingest: {brokers: \"%s\", topics: [%s%s%s], format: json%s}\n"
+             "ingest: {brokers: \"%s\", topics: [%s%s%s], format: json, batch_warmup: {first: 0}%s}\n"
              "tables: {user: {dim: 2}}\nslots: {user_id: {table: user}}\nlabels: {click: {}}\n"
              "network: {layers: [{name: out, dense: user_id, units: 1}]}\ntasks: [{name: click, label: click, logit: "
              "out}]\n",

@@ -296,6 +296,34 @@ static void lockstep_gives_each_file_its_own_batches_whenever_it_is_killed(void 
     }
 }
 
+static void young_lockstep_batches_do_not_span_files(void **state)
+{
+    (void)state;
+    for (uint32_t kill_at = 0; kill_at < 5; kill_at++) {
+        struct service *s =
+            service_new(", batch_warmup: {first: 3, growth: 64}, lockstep: {records: 8, epoch_batches: 4}", 2);
+        add_file(s, "a.jsonl", lines(10, 4));
+        add_file(s, "b.jsonl.gz", lines(20, 2));
+        append(&s->log, 0, 1);
+        append(&s->log, 1, 1);
+        append(&s->log, 1, 1);
+        assert_int_equal(service_start(s, false), FR_OK);
+        while (s->n_batches < kill_at)
+            assert_true(service_step(s, 1) >= 0);
+        if (kill_at) {
+            service_kill(s);
+            assert_int_equal(service_start(s, false), FR_OK);
+        }
+        service_run(s);
+        assert_string_equal(written(s), "batch 3: 10 11 12; 0@3.0\n"
+                                        "batch 1: 13; 0@4.0\n"
+                                        "batch 2: 20 21; 1@2.0\n"
+                                        "batch 3: 0 1 2; 2@1.0 3@2.0\n"
+                                        "batch 0 end:;\n");
+        files_free(s);
+    }
+}
+
 static void a_file_that_changed_size_within_a_bounded_run_is_refused(void **state)
 {
     (void)state;
@@ -544,6 +572,7 @@ int main(void)
         cmocka_unit_test(a_restart_inside_a_line_skips_the_items_in_effect),
         cmocka_unit_test(a_restart_deep_in_a_file_passes_over_it_in_slices),
         cmocka_unit_test(lockstep_gives_each_file_its_own_batches_whenever_it_is_killed),
+        cmocka_unit_test(young_lockstep_batches_do_not_span_files),
         cmocka_unit_test(a_file_that_changed_size_within_a_bounded_run_is_refused),
         cmocka_unit_test(a_changed_file_is_refused),
         cmocka_unit_test(a_file_that_was_cut_is_refused),
