@@ -1,5 +1,5 @@
-/* Expiry slices: every `expire_every` batches a table looks at 1/2^k of its keys, and lets go of rows the expiry policy
- * names and of pending keys the gate forgets.
+/* Expiry slices: every `expire_every` turns (full batches of trained samples, the trainer's count) a table looks at
+ * 1/2^k of its keys, and lets go of rows the expiry policy names and of pending keys the gate forgets.
  *
  * A slice is a range of hashes below the shard bits, the same in every shard: a range of index groups, so its cost is
  * bounded by the slice and all workers share it. k follows the number of entries, so that about expire_slice_rows are

@@ -175,9 +175,18 @@ static void judge_numbers(struct fr_trainer *trainer, const struct fr_batch *bat
     fr_trainer_publish_status(trainer);
 }
 
+/* Slices go by trained samples, counted in full batches, or small ones would look at the tables far too often. Those of
+ * a quarantined batch are not counted: slices too are as if it had not been. */
+static void slice(struct fr_trainer *trainer, uint64_t samples_before)
+{
+    uint32_t size = trainer->conf->ingest.batch_size;
+    for (uint64_t n = samples_before / size + 1; n <= trainer->samples / size; n++)
+        fr_store_slice(trainer->store, n, trainer->watermark_ms);
+}
+
 static enum fr_status apply_batch(struct fr_trainer *trainer, const struct fr_batch *batch, struct fr_err *err)
 {
-    uint64_t begin_ns = fr_mono_ns(trainer->options.clock);
+    uint64_t begin_ns = fr_mono_ns(trainer->options.clock), samples_before = trainer->samples;
     bool quarantined = false;
     if (batch->n_samples > 0) {
         enum fr_status status = learn(trainer, batch, &quarantined, err);
@@ -189,8 +198,7 @@ static enum fr_status apply_batch(struct fr_trainer *trainer, const struct fr_ba
     trainer->options.stream.applied(trainer->options.stream.self, batch, quarantined);
     trainer->consumed = true;
     trainer->closed = false;
-    if (batch->n_samples > 0 && !quarantined) /* slices too are as if a quarantined batch had not been */
-        fr_store_slice(trainer->store, trainer->batches - trainer->quarantined_batches, trainer->watermark_ms);
+    slice(trainer, samples_before);
     judge_numbers(trainer, batch, quarantined);
     trainer->step_ns += fr_mono_ns(trainer->options.clock) - begin_ns;
     return FR_OK;

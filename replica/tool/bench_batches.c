@@ -5,6 +5,7 @@
  * Processor time is that of all threads, waiting ones that spin included, and hardly depends on what else runs on the
  * machine. A product is made of whole chunks of 128 rows (DESIGN section 10), so below that size a dense layer costs by
  * the batch. Thread: the caller and a pool of its own. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -60,57 +61,74 @@ static int fill(const struct fr_conf *conf, uint32_t size, struct fr_batch **bat
     return result;
 }
 
-static int measure(struct fr_machine *machine, struct fr_batch *const *batches, uint32_t n, double *rate, double *cpu)
+struct run {
+    uint32_t size, n;
+    struct fr_batch **batches;
+    double rate, cpu; /* the best rate; the least processor seconds of a sample */
+};
+
+static int prepare(const struct fr_conf *conf, struct run *run)
 {
-    double rates[FR_BENCH_REPEATS], costs[FR_BENCH_REPEATS], first;
-    if (fr_machine_round(machine, batches, n, &first) != FR_TOOL_OK) /* admits every row and touches all memory */
+    struct fr_conf narrow = *conf; /* small batches of little memory; the machine is the daemon's */
+    narrow.ingest.batch_size = run->size;
+    run->n = SAMPLES / run->size;
+    run->batches = fr_alloc(run->n, sizeof(struct fr_batch *));
+    run->cpu = INFINITY;
+    return fill(&narrow, run->size, run->batches, run->n);
+}
+
+static int measure(struct fr_machine *machine, struct run *run)
+{
+    double rate, begin = processor_seconds();
+    if (fr_machine_round(machine, run->batches, run->n, &rate) != FR_TOOL_OK)
         return FR_TOOL_FAILED;
-    for (uint32_t i = 0; i < FR_BENCH_REPEATS; i++) {
-        double begin = processor_seconds();
-        if (fr_machine_round(machine, batches, n, &rates[i]) != FR_TOOL_OK)
-            return FR_TOOL_FAILED;
-        costs[i] = (processor_seconds() - begin) / SAMPLES;
-    }
-    *rate = fr_bench_median(rates, FR_BENCH_REPEATS);
-    *cpu = fr_bench_median(costs, FR_BENCH_REPEATS);
+    double cpu = (processor_seconds() - begin) / SAMPLES;
+    run->cpu = cpu < run->cpu ? cpu : run->cpu;
+    run->rate = rate > run->rate ? rate : run->rate;
     return FR_TOOL_OK;
 }
 
-static int measure_size(struct fr_bench *bench, uint32_t size, double *rate, double *cpu)
+/* Sizes take turns, so that whatever disturbs the machine for a while disturbs them all. */
+static int measure_all(struct fr_machine *machine, struct run *runs, size_t n)
 {
-    uint32_t n = SAMPLES / size;
-    struct fr_batch **batches = fr_alloc(n, sizeof(struct fr_batch *));
-    struct fr_conf narrow = *bench->conf; /* batches of this size; the machine is the daemon's */
-    struct fr_machine machine;
-    narrow.ingest.batch_size = size;
-    int result = fr_machine_init(&machine, bench->conf, bench->threads);
-    if (result == FR_TOOL_OK)
-        result = fill(&narrow, size, batches, n);
-    if (result == FR_TOOL_OK)
-        result = measure(&machine, batches, n, rate, cpu);
-    for (uint32_t b = 0; b < n; b++)
-        fr_batch_free(batches[b]);
-    free(batches);
-    fr_machine_release(&machine);
+    double rate;
+    int result = fr_machine_round(machine, runs[0].batches, runs[0].n, &rate); /* admits every row, touches memory */
+    for (uint32_t i = 0; i < FR_BENCH_REPEATS; i++)
+        for (size_t k = 0; k < n && result == FR_TOOL_OK; k++)
+            result = measure(machine, &runs[k]);
     return result;
+}
+
+static void report(struct fr_bench *bench, const struct run *run, const struct run *largest)
+{
+    fr_bench_begin(bench, "batches");
+    fr_bench_number(bench, "batch_size", run->size);
+    fr_bench_number(bench, "threads", bench->threads);
+    fr_bench_number(bench, "samples_per_second", run->rate);
+    fr_bench_number(bench, "cpu_microseconds_per_sample", run->cpu * 1e6);
+    fr_bench_number(bench, "ratio_to_largest", run->cpu / largest->cpu);
+    fr_bench_end(bench);
 }
 
 int fr_bench_batches(struct fr_bench *bench)
 {
-    double largest = 0.0;
-    for (size_t i = 0; i < FR_ARRAY_LEN(sizes); i++) {
-        double rate, cpu;
-        fr_bench_progress("batches: %d samples in batches of %u", SAMPLES, sizes[i]);
-        if (measure_size(bench, sizes[i], &rate, &cpu) != FR_TOOL_OK)
-            return FR_TOOL_FAILED;
-        largest = i == 0 ? cpu : largest;
-        fr_bench_begin(bench, "batches");
-        fr_bench_number(bench, "batch_size", sizes[i]);
-        fr_bench_number(bench, "threads", bench->threads);
-        fr_bench_number(bench, "samples_per_second", rate);
-        fr_bench_number(bench, "cpu_seconds_per_million", cpu * 1e6);
-        fr_bench_number(bench, "ratio_to_largest", cpu / largest);
-        fr_bench_end(bench);
+    struct run runs[FR_ARRAY_LEN(sizes)] = {{0}};
+    struct fr_machine machine;
+    fr_bench_progress("batches: %d samples in batches of 8 to 1024, the best of %d rounds", SAMPLES, FR_BENCH_REPEATS);
+    int result = fr_machine_init(&machine, bench->conf, bench->threads);
+    for (size_t i = 0; i < FR_ARRAY_LEN(sizes) && result == FR_TOOL_OK; i++) {
+        runs[i].size = sizes[i];
+        result = prepare(bench->conf, &runs[i]);
     }
-    return FR_TOOL_OK;
+    if (result == FR_TOOL_OK)
+        result = measure_all(&machine, runs, FR_ARRAY_LEN(sizes));
+    for (size_t i = 0; i < FR_ARRAY_LEN(sizes); i++) {
+        if (result == FR_TOOL_OK)
+            report(bench, &runs[i], &runs[0]);
+        for (uint32_t b = 0; b < runs[i].n; b++)
+            fr_batch_free(runs[i].batches[b]);
+        free(runs[i].batches);
+    }
+    fr_machine_release(&machine);
+    return result;
 }

@@ -100,7 +100,7 @@ struct fr_conf_table {
     uint64_t admit_count_max;   /* pending entries kept at most (admit: {count, count_max}); default 16777216 */
     int64_t admit_idle_ms;      /* pending entries idle longer are forgotten; default 1d */
     int64_t expire_idle_ms;     /* 0: never */
-    uint32_t expire_every;      /* batches between slices, 16 */
+    uint32_t expire_every;      /* full batches of trained samples between slices, 16 */
     uint32_t expire_slice_rows; /* 65536 */
 };
 
