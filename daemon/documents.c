@@ -364,6 +364,8 @@ static void series_result(struct fr_service *service, const char *prefix, const 
     } series[] = {
         {"auc", "AUC of predictions made before training; served_: of served scores.", result->auc, !regression},
         {"logloss", "Log loss.", result->logloss, !regression},
+        {"auc_outside", "Share of a class with logits outside the range of AUC; above 0.01 AUC is NaN.",
+         result->outside, !regression},
         {"mse", "Mean squared error.", result->mse, regression},
         {"calibration", "Mean prediction over mean label.", result->calibration, true},
         {"positive_rate", "Mean label.", result->positive_rate, true},
@@ -377,6 +379,14 @@ static void series_result(struct fr_service *service, const char *prefix, const 
     }
 }
 
+static void series_gauc(struct fr_service *service, const char *labels, const struct fr_gauc_result *result)
+{
+    gauge(service, "freshet_gauc", labels, "AUC within groups, weighted by impressions.", result->auc);
+    gauge(service, "freshet_gauc_error_max", labels, "Bound of the error of freshet_gauc for the groups kept.",
+          result->error_max);
+    gauge(service, "freshet_gauc_groups", labels, "Groups kept that have both classes.", (double)result->groups);
+}
+
 static void series_task(struct fr_service *service, const char *task, const struct fr_task_result *result)
 {
     char labels[256];
@@ -384,18 +394,14 @@ static void series_task(struct fr_service *service, const char *task, const stru
         snprintf(labels, sizeof(labels), "task=\"%s\",half_life=\"%s\"", task,
                  service->conf->metrics.half_life_name[h]);
         series_result(service, "", labels, &result->decayed[h], result->regression);
+        if (result->has_gauc)
+            series_gauc(service, labels, &result->gauc_decayed[h]);
     }
     snprintf(labels, sizeof(labels), "task=\"%s\",half_life=\"lifetime\"", task);
     series_result(service, "", labels, &result->lifetime, result->regression);
+    if (result->has_gauc)
+        series_gauc(service, labels, &result->gauc);
     snprintf(labels, sizeof(labels), "task=\"%s\"", task);
-    if (result->has_gauc) {
-        gauge(service, "freshet_gauc", labels, "AUC within groups, weighted by impressions, lifetime.",
-              result->gauc.auc);
-        gauge(service, "freshet_gauc_error_max", labels, "Bound of the error of freshet_gauc for the groups kept.",
-              result->gauc.error_max);
-        gauge(service, "freshet_gauc_groups", labels, "Groups kept that have both classes.",
-              (double)result->gauc.groups);
-    }
     if (result->served.weight > 0)
         series_result(service, "served_", labels, &result->served, result->regression);
 }

@@ -1,12 +1,14 @@
 /* Decayed AUC over logit bins (see metrics/auc.h for the contract).
  *
- * Idea: an accumulator holds, per bin of the logit, the weight of positives and of negatives. Decay multiplies
- * everything by 2^(-dt / half_life); instead of touching all bins at every batch, weights are kept relative to a
- * reference time `reference`: a sample adds w 2^((t - reference) / half_life). When that exponent could exceed
- * FR_AUC_STEP the reference moves by whole multiples of FR_AUC_STEP half-lives and all weights are scaled by an exact
- * power of two. So the state depends on the samples in their order only, not on when it was read, cut or restored.
- * Bins: 32768 of equal width over logits [-16, 16), outer scores in the outer bins; none for FR_AUC_VALUES. Owner
- * thread: the trainer's loop. Not here: AUC within groups (gauc.c), which samples count (task.c). */
+ * Idea: an accumulator holds, per bin of the logit, the weight of positives and of negatives; decay is decay.h's.
+ *
+ * Bins, by magnitude, the same on both sides of 0 and ascending over both. Of equal width 2^-10 where logits belong, in
+ * [2^-4, 2^4); below and above they grow with the logit, 64 to an octave down to 2^-20, 1024 to an octave up to 2^20,
+ * so that a network's scale changes nothing: 6 and 10 bits of the mantissa. One bin holds everything around 0. What is
+ * beyond 2^20 falls into the two outermost bins, which hold nothing else: they say which share is not resolved. Two
+ * thousand more bins below and 32 thousand above cost 0.5 MB an accumulator; bins of equal width for this range would
+ * be 2^31. None for FR_AUC_VALUES. Owner thread: the trainer's loop. Not here: AUC within groups (gauc.c), which
+ * samples count (task.c). */
 #include "metrics/auc.h"
 
 #include <math.h>
@@ -15,9 +17,32 @@
 
 #include "base/check.h"
 #include "base/math.h"
+#include "decay.h"
 
-enum { FR_AUC_BINS = 32768, FR_AUC_STEP = 32, FR_AUC_FORMAT = 2 };
-static const float logit_limit = 16.0f;
+enum {
+    FR_AUC_FORMAT = 3,
+    /* Exponents of the borders between kinds of bins. */
+    AROUND_ZERO = -20,
+    SMALL = -4,
+    LARGE = 4,
+    OUTSIDE = 20,
+    /* Bits of the mantissa that tell bins apart. */
+    SMALL_BITS = 6,
+    LARGE_BITS = 10,
+    /* Bins of one side, counted from 0. The one around 0 is shared. */
+    SMALL_BEGIN = 1,
+    EVEN_BEGIN = SMALL_BEGIN + ((SMALL - AROUND_ZERO) << SMALL_BITS),
+    EVEN_BINS = (16 << 10) - (1 << SMALL_BITS),
+    LARGE_BEGIN = EVEN_BEGIN + EVEN_BINS,
+    OUTSIDE_BIN = LARGE_BEGIN + ((OUTSIDE - LARGE) << LARGE_BITS),
+    FR_AUC_BINS = 2 * OUTSIDE_BIN + 1,
+};
+_Static_assert(SMALL == -4 && LARGE == 4 && SMALL_BITS == SMALL + 10,
+               "bins of equal width begin and end where they say");
+
+/* Where the logit of a probability of 0 or 1 is cut: for log loss, and (beyond the logit of any other float) for bins.
+ */
+static const float loss_limit = 16.0f, logit_limit = 128.0f;
 
 enum { SUM_LOGLOSS, SUM_PREDICTION, SUM_LABEL, SUM_WEIGHT, SUM_SQUARES, SUMS };
 
@@ -37,20 +62,6 @@ struct fr_auc {
     struct accumulator decayed[FR_AUC_HALF_LIVES_MAX];
     struct accumulator lifetime;
 };
-
-/* 2^x for |x| < 1000 by 2^n e^(f ln2), |f| <= 1/2, Taylor to degree 13 (error below 1 ulp of the sum): basic operations
- * only, the same bits everywhere. */
-static double exp2_portable(double x)
-{
-    static const double over[14] = {0,       1.0,     1.0 / 2, 1.0 / 3,  1.0 / 4,  1.0 / 5,  1.0 / 6,
-                                    1.0 / 7, 1.0 / 8, 1.0 / 9, 1.0 / 10, 1.0 / 11, 1.0 / 12, 1.0 / 13};
-    double n = x >= 0 ? (double)(int64_t)(x + 0.5) : (double)(int64_t)(x - 0.5);
-    double r = (x - n) * 0.69314718055994530942;
-    double sum = 1.0;
-    for (int k = 13; k >= 1; k--)
-        sum = 1.0 + sum * r * over[k];
-    return ldexp(sum, (int)n);
-}
 
 static void accumulator_init(struct accumulator *a, size_t n_bins)
 {
@@ -101,19 +112,11 @@ void fr_auc_free(struct fr_auc *auc)
     free(auc);
 }
 
-/* Moves the reference so that exponents of samples up to as_of stay within one step. */
 static void accumulator_rebase(struct accumulator *a, int64_t half_life_ms, int64_t as_of_ms)
 {
-    if (a->reference_ms == INT64_MIN) {
-        a->reference_ms = as_of_ms;
+    int exponent = fr_decay_rebase(&a->reference_ms, half_life_ms, as_of_ms);
+    if (exponent == 0)
         return;
-    }
-    int64_t step_ms = half_life_ms * FR_AUC_STEP;
-    int64_t steps = (as_of_ms - a->reference_ms) / step_ms;
-    if (steps <= 0)
-        return;
-    a->reference_ms += steps * step_ms;
-    int exponent = steps > 64 ? -2048 : (int)(-steps * FR_AUC_STEP); /* far in the past: everything becomes 0 */
     for (size_t i = 0; i < a->n_bins; i++) {
         a->positive[i] = ldexp(a->positive[i], exponent);
         a->negative[i] = ldexp(a->negative[i], exponent);
@@ -122,12 +125,25 @@ static void accumulator_rebase(struct accumulator *a, int64_t half_life_ms, int6
         a->sums[i] = ldexp(a->sums[i], exponent);
 }
 
+/* Bins from the one around 0. */
+static size_t magnitude_bin(float magnitude)
+{
+    uint32_t bits = fr_f32_bits(magnitude) & 0x7fffffffu; /* of -0 too */
+    int exponent = (int)(bits >> 23) - 127;
+    if (exponent >= SMALL && exponent < LARGE)
+        return EVEN_BEGIN + (size_t)(magnitude * 1024.0f) - (1 << SMALL_BITS);
+    if (exponent < AROUND_ZERO)
+        return 0;
+    if (exponent < SMALL)
+        return SMALL_BEGIN + (bits >> (23 - SMALL_BITS)) - ((uint32_t)(AROUND_ZERO + 127) << SMALL_BITS);
+    if (exponent < OUTSIDE)
+        return LARGE_BEGIN + (bits >> (23 - LARGE_BITS)) - ((uint32_t)(LARGE + 127) << LARGE_BITS);
+    return OUTSIDE_BIN; /* infinities too */
+}
+
 static size_t bin_of(float logit)
 {
-    float position = (logit + logit_limit) * ((float)FR_AUC_BINS / (2.0f * logit_limit));
-    if (!(position > 0.0f)) /* below, or NaN (the caller checked) */
-        return 0;
-    return position >= (float)(FR_AUC_BINS - 1) ? FR_AUC_BINS - 1 : (size_t)position;
+    return logit < 0 ? OUTSIDE_BIN - magnitude_bin(-logit) : OUTSIDE_BIN + magnitude_bin(logit);
 }
 
 struct sample {
@@ -135,11 +151,9 @@ struct sample {
     double label, prediction, logloss, square;
 };
 
-/* The logit of a probability, cut to the range of the bins. */
-static float logit_of(float p)
+static float cut(float logit, float limit)
 {
-    float logit = fr_logf(p) - fr_logf(1.0f - p);
-    return logit > logit_limit ? logit_limit : logit < -logit_limit ? -logit_limit : logit;
+    return logit > limit ? limit : logit < -limit ? -limit : logit;
 }
 
 static struct sample sample_of(enum fr_auc_scores scores, float score, float label)
@@ -150,9 +164,16 @@ static struct sample sample_of(enum fr_auc_scores scores, float score, float lab
         sample.square = ((double)score - (double)label) * ((double)score - (double)label);
         return sample;
     }
-    float logit = scores == FR_AUC_PROBABILITIES ? logit_of(score) : score;
-    sample.bin = bin_of(logit);
-    sample.prediction = (double)(scores == FR_AUC_PROBABILITIES ? score : fr_sigmoidf(logit));
+    float logit = score;
+    sample.prediction = (double)score;
+    if (scores == FR_AUC_PROBABILITIES) {
+        logit = cut(fr_logf(score) - fr_logf(1.0f - score), logit_limit);
+        sample.bin = bin_of(logit);
+        logit = cut(logit, loss_limit);
+    } else {
+        sample.bin = bin_of(logit);
+        sample.prediction = (double)fr_sigmoidf(logit);
+    }
     sample.logloss = (double)fr_softplusf(logit) - (double)label * (double)logit;
     return sample;
 }
@@ -187,9 +208,9 @@ void fr_auc_add(struct fr_auc *auc, const struct fr_auc_samples *samples)
         int64_t t_ms = samples->t_ms[i] < auc->as_of_ms ? samples->t_ms[i] : auc->as_of_ms;
         for (uint32_t h = 0; timed && h < auc->n_half_lives; h++) {
             struct accumulator *a = &auc->decayed[h];
-            double age = (double)(t_ms - a->reference_ms) / (double)auc->half_life_ms[h];
-            if (age > -900.0) /* older: below the smallest double */
-                accumulator_add(a, &sample, weight * exp2_portable(age));
+            double factor = fr_decay_factor(t_ms, a->reference_ms, auc->half_life_ms[h]);
+            if (factor > 0)
+                accumulator_add(a, &sample, weight * factor);
         }
     }
 }
@@ -199,18 +220,31 @@ static double ratio(double a, double b)
     return b != 0 ? a / b : (double)NAN;
 }
 
-void fr_auc_result(const struct fr_auc *auc, int half_life, struct fr_auc_result *out)
+/* AUC, and which share of a class (of the one with more of it) has scores outside the range that bins resolve. */
+static void area_of(const struct accumulator *a, struct fr_auc_result *out)
 {
-    FR_CHECK(half_life < (int)auc->n_half_lives);
-    const struct accumulator *a = half_life < 0 ? &auc->lifetime : &auc->decayed[half_life];
-    bool values = auc->scores == FR_AUC_VALUES;
-    double below = 0, area = 0, positives = 0, weight = a->sums[SUM_WEIGHT];
+    double below = 0, area = 0, positives = 0;
     for (size_t i = 0; i < a->n_bins; i++) {
         area += a->positive[i] * (below + 0.5 * a->negative[i]);
         below += a->negative[i];
         positives += a->positive[i];
     }
-    out->auc = ratio(area, positives * below);
+    out->outside = 0;
+    if (a->n_bins > 0) {
+        double p = a->positive[0] + a->positive[a->n_bins - 1], n = a->negative[0] + a->negative[a->n_bins - 1];
+        double share_p = p > 0 ? p / positives : 0, share_n = n > 0 ? n / below : 0;
+        out->outside = share_p > share_n ? share_p : share_n;
+    }
+    out->auc = out->outside > FR_AUC_OUTSIDE_MAX ? (double)NAN : ratio(area, positives * below);
+}
+
+void fr_auc_result(const struct fr_auc *auc, int half_life, struct fr_auc_result *out)
+{
+    FR_CHECK(half_life < (int)auc->n_half_lives);
+    const struct accumulator *a = half_life < 0 ? &auc->lifetime : &auc->decayed[half_life];
+    bool values = auc->scores == FR_AUC_VALUES;
+    double weight = a->sums[SUM_WEIGHT];
+    area_of(a, out);
     out->logloss = values ? (double)NAN : ratio(a->sums[SUM_LOGLOSS], weight);
     out->calibration = ratio(a->sums[SUM_PREDICTION], a->sums[SUM_LABEL]);
     out->positive_rate = ratio(a->sums[SUM_LABEL], weight);
@@ -218,7 +252,7 @@ void fr_auc_result(const struct fr_auc *auc, int half_life, struct fr_auc_result
     out->mse = values ? ratio(a->sums[SUM_SQUARES], weight) : (double)NAN;
     out->weight = weight;
     if (half_life >= 0 && a->reference_ms != INT64_MIN)
-        out->weight *= exp2_portable(-(double)(auc->as_of_ms - a->reference_ms) / (double)auc->half_life_ms[half_life]);
+        out->weight *= fr_decay_exp2(-(double)(auc->as_of_ms - a->reference_ms) / (double)auc->half_life_ms[half_life]);
 }
 
 /* ---- image: u32 format, u32 scores, i64 as_of, u32 n, n i64 half_life_ms, then n + 1 accumulators (half-lives in

@@ -1,15 +1,18 @@
 /* AUC within groups, bounded (see metrics/gauc.h for the contract).
  *
  * Groups: a bottom-k sample. h(key) = fmix64(key xor salt) is a bijection, so a group is known by its hash alone and no
- * two collide. `bound` is the smallest hash ever refused or pushed out; a group at or above it never comes (back) in,
- * so every kept group has all of its samples. Places are an array sorted by hash: a lookup is a binary search, an
- * insertion a memmove, and after n groups only about k / n of new ones are inserted.
+ * two collide. `bound` is the smallest hash ever refused or pushed out; a group at or above it does not come in. Over
+ * the lifetime the bound only falls, so every kept group has all of its samples. Places are an array sorted by hash: a
+ * lookup is a binary search, an insertion a memmove, and after n groups only about k / n of new ones are inserted.
  *
- * One group: spans [low, high] of scores that never overlap, ascending, each with the weight of its positives and
- * negatives. A score inside a span is added to it; otherwise it becomes a span of its own. Pairs of different spans are
- * therefore always ordered right; pairs within a span that is wider than a point are counted one half, which is off by
- * at most half of them: the bound of the error is known exactly. Merging the neighbours of least joint weight keeps
- * spans about equally deep, as in equi-depth histograms. Owner thread: the trainer's loop. Not here: decay. */
+ * Decayed: users come and go, and a sample of all that ever were soon holds few of those that are there. So the sample
+ * is one of groups active of late, still by hash: whether a group is kept depends on its hash and on when it was last
+ * seen, never on its scores, and groups of equal activity are kept with equal chance whatever their size. Where the
+ * bound rises, groups refused before come in with what follows; what they miss decays. Rejected: sampling groups in
+ * proportion to their decayed weight (priority sampling), which needs each group's chance in the average, and loses the
+ * history of every group near the threshold whenever it pauses.
+ *
+ * Owner thread: the trainer's loop. Not here: one group's scores (spans.c), decay (decay.h). */
 #include "metrics/gauc.h"
 
 #include <math.h>
@@ -18,18 +21,14 @@
 
 #include "base/check.h"
 #include "base/hash.h"
-#include "base/math.h"
+#include "decay.h"
+#include "spans.h"
 
-enum { FR_GAUC_FORMAT = 1 };
-
-struct span {
-    float low, high;
-    double positive, negative;
-};
+enum { FR_GAUC_FORMAT = 2 };
 
 struct group {
-    uint32_t n_spans;
-    struct span spans[FR_GAUC_SPANS + 1]; /* one more than stays, while a sample is added */
+    int64_t last_ms; /* watermark of its last sample */
+    struct fr_spans spans;
 };
 
 struct place {
@@ -37,22 +36,61 @@ struct place {
     uint32_t group;
 };
 
+/* The groups of the lifetime or of one half-life. */
+struct sampled {
+    int64_t half_life_ms; /* 0: lifetime, where no time below is used */
+    int64_t reference_ms; /* INT64_MIN: no sample yet (decay.h) */
+    int64_t tended_ms;    /* begin of the current half-life of care */
+    int64_t oldest_ms;    /* no kept group was last seen before this; INT64_MIN: not known. Not state, but derived */
+    uint64_t bound;
+    uint32_t n_groups, groups_max;
+    struct place *places; /* [groups_max]; n_groups in use, ascending by hash; the others hold the unused groups */
+    struct group *groups; /* [groups_max] */
+};
+
 struct fr_gauc {
     struct fr_gauc_options options;
-    uint64_t bound;
-    uint32_t n_groups;
-    struct place *places; /* [groups_max], n_groups in use, ascending by hash */
-    struct group *groups; /* [groups_max], those below n_groups in use */
+    int64_t as_of_ms; /* newest watermark; INT64_MIN: none */
+    struct sampled decayed[FR_AUC_HALF_LIVES_MAX];
+    struct sampled lifetime;
 };
+
+static void sampled_clear(struct sampled *s)
+{
+    s->reference_ms = s->tended_ms = s->oldest_ms = INT64_MIN;
+    s->bound = UINT64_MAX;
+    s->n_groups = 0;
+    for (uint32_t i = 0; i < s->groups_max; i++)
+        s->places[i].group = i;
+}
+
+static void sampled_init(struct sampled *s, uint32_t groups_max, int64_t half_life_ms)
+{
+    s->half_life_ms = half_life_ms;
+    s->groups_max = groups_max;
+    s->places = fr_alloc(groups_max, sizeof(*s->places));
+    s->groups = fr_alloc(groups_max, sizeof(*s->groups));
+    sampled_clear(s);
+}
+
+static void sampled_release(struct sampled *s)
+{
+    free(s->places);
+    free(s->groups);
+}
 
 struct fr_gauc *fr_gauc_new(const struct fr_gauc_options *options)
 {
     FR_CHECK(options->groups_max > 0);
+    FR_CHECK(options->n_half_lives <= FR_AUC_HALF_LIVES_MAX);
     struct fr_gauc *gauc = fr_alloc(1, sizeof(*gauc));
     gauc->options = *options;
-    gauc->bound = UINT64_MAX;
-    gauc->places = fr_alloc(options->groups_max, sizeof(*gauc->places));
-    gauc->groups = fr_alloc(options->groups_max, sizeof(*gauc->groups));
+    gauc->as_of_ms = INT64_MIN;
+    for (uint32_t h = 0; h < options->n_half_lives; h++) {
+        FR_CHECK(options->half_life_ms[h] > 0);
+        sampled_init(&gauc->decayed[h], options->groups_max, options->half_life_ms[h]);
+    }
+    sampled_init(&gauc->lifetime, options->groups_max, 0);
     return gauc;
 }
 
@@ -60,18 +98,78 @@ void fr_gauc_free(struct fr_gauc *gauc)
 {
     if (!gauc)
         return;
-    free(gauc->places);
-    free(gauc->groups);
+    for (uint32_t h = 0; h < gauc->options.n_half_lives; h++)
+        sampled_release(&gauc->decayed[h]);
+    sampled_release(&gauc->lifetime);
     free(gauc);
 }
 
-/* First place whose hash is not below this one. */
-static uint32_t lower_bound(const struct fr_gauc *gauc, uint64_t hash)
+/* ---- which groups are kept ---- */
+
+static const struct group *group_at(const struct sampled *s, uint32_t place)
 {
-    uint32_t low = 0, high = gauc->n_groups;
+    return &s->groups[s->places[place].group];
+}
+
+/* Without overflow, also for half-lives of years. */
+static bool is_idle(const struct sampled *s, int64_t last_ms, int64_t as_of_ms, int half_lives)
+{
+    return (as_of_ms - last_ms) / s->half_life_ms >= half_lives;
+}
+
+/* Drops what keep refuses, the order of the others stays. */
+static void drop_groups(struct sampled *s, int64_t as_of_ms,
+                        bool (*keep)(const struct sampled *s, const struct group *group, int64_t as_of_ms))
+{
+    uint32_t kept = 0;
+    s->oldest_ms = INT64_MAX;
+    for (uint32_t i = 0; i < s->n_groups; i++) {
+        const struct group *group = group_at(s, i);
+        if (!keep(s, group, as_of_ms))
+            continue;
+        if (group->last_ms < s->oldest_ms)
+            s->oldest_ms = group->last_ms;
+        struct place place = s->places[i];
+        s->places[i] = s->places[kept];
+        s->places[kept++] = place;
+    }
+    s->n_groups = kept;
+}
+
+static bool is_active(const struct sampled *s, const struct group *group, int64_t as_of_ms)
+{
+    return !is_idle(s, group->last_ms, as_of_ms, FR_GAUC_IDLE);
+}
+
+static bool is_worth_keeping(const struct sampled *s, const struct group *group, int64_t as_of_ms)
+{
+    return !is_idle(s, group->last_ms, as_of_ms, FR_GAUC_FORGET);
+}
+
+/* Once a half-life of event time. */
+static void tend(struct sampled *s, int64_t as_of_ms)
+{
+    if (s->tended_ms == INT64_MIN)
+        s->tended_ms = as_of_ms;
+    int64_t periods = (as_of_ms - s->tended_ms) / s->half_life_ms;
+    if (periods <= 0)
+        return;
+    s->tended_ms += periods * s->half_life_ms;
+    drop_groups(s, as_of_ms, is_worth_keeping);
+    uint32_t active = 0;
+    for (uint32_t i = 0; i < s->n_groups; i++)
+        active += is_active(s, group_at(s, i), as_of_ms);
+    if (active < s->groups_max - active)
+        s->bound = s->bound > UINT64_MAX / 2 ? UINT64_MAX : s->bound * 2;
+}
+
+/* First place whose hash is not below this one. */
+static uint32_t lower_bound(const struct sampled *s, uint64_t hash)
+{
+    uint32_t low = 0, high = s->n_groups;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (gauc->places[middle].hash < hash)
+        if (s->places[middle].hash < hash)
             low = middle + 1;
         else
             high = middle;
@@ -79,232 +177,262 @@ static uint32_t lower_bound(const struct fr_gauc *gauc, uint64_t hash)
     return low;
 }
 
+/* All places are taken: idle groups give way, else the one of largest hash, which may be the new one. */
+static void make_place(struct sampled *s, uint64_t hash, int64_t as_of_ms)
+{
+    if (s->half_life_ms > 0 && (s->oldest_ms == INT64_MIN || is_idle(s, s->oldest_ms, as_of_ms, FR_GAUC_IDLE)))
+        drop_groups(s, as_of_ms, is_active);
+    if (s->n_groups < s->groups_max)
+        return;
+    uint64_t largest = s->places[s->n_groups - 1].hash;
+    s->bound = hash > largest ? hash : largest;
+    if (hash < largest)
+        s->n_groups--;
+}
+
 /* The group of a hash, new or not; NULL: it is outside the sample. */
-static struct group *find_group(struct fr_gauc *gauc, uint64_t hash)
+static struct group *find_group(struct sampled *s, uint64_t hash, int64_t as_of_ms)
 {
-    if (hash >= gauc->bound)
+    if (hash >= s->bound)
         return NULL;
-    uint32_t at = lower_bound(gauc, hash);
-    if (at < gauc->n_groups && gauc->places[at].hash == hash)
-        return &gauc->groups[gauc->places[at].group];
-    uint32_t free_group = gauc->n_groups;
-    if (gauc->n_groups == gauc->options.groups_max) {
-        if (at == gauc->n_groups) {
-            gauc->bound = hash;
+    uint32_t at = lower_bound(s, hash);
+    if (at < s->n_groups && s->places[at].hash == hash)
+        return &s->groups[s->places[at].group];
+    if (s->n_groups == s->groups_max) {
+        make_place(s, hash, as_of_ms);
+        if (hash >= s->bound)
             return NULL;
-        }
-        gauc->n_groups--;
-        gauc->bound = gauc->places[gauc->n_groups].hash;
-        free_group = gauc->places[gauc->n_groups].group;
+        at = lower_bound(s, hash);
     }
-    memmove(&gauc->places[at + 1], &gauc->places[at], (gauc->n_groups - at) * sizeof(*gauc->places));
-    gauc->places[at] = (struct place){hash, free_group};
-    gauc->n_groups++;
-    gauc->groups[free_group].n_spans = 0;
-    return &gauc->groups[free_group];
+    uint32_t unused = s->places[s->n_groups].group;
+    memmove(&s->places[at + 1], &s->places[at], (s->n_groups - at) * sizeof(*s->places));
+    s->places[at] = (struct place){hash, unused};
+    s->n_groups++;
+    fr_spans_clear(&s->groups[unused].spans);
+    return &s->groups[unused];
 }
 
-static double joint_weight(const struct span *a, const struct span *b)
+/* ---- samples and results ---- */
+
+void fr_gauc_advance(struct fr_gauc *gauc, int64_t watermark_ms)
 {
-    return (a->positive + a->negative) + (b->positive + b->negative);
+    if (watermark_ms == INT64_MIN)
+        return;
+    gauc->as_of_ms = watermark_ms;
+    for (uint32_t h = 0; h < gauc->options.n_half_lives; h++) {
+        struct sampled *s = &gauc->decayed[h];
+        tend(s, watermark_ms);
+        int exponent = fr_decay_rebase(&s->reference_ms, s->half_life_ms, watermark_ms);
+        for (uint32_t i = 0; exponent != 0 && i < s->n_groups; i++)
+            fr_spans_scale(&s->groups[s->places[i].group].spans, exponent);
+    }
 }
 
-/* One span less: the neighbours of least joint weight, the first of equals. */
-static void merge_lightest(struct group *group)
+static void add_to_group(struct group *group, const struct fr_gauc_sample *sample, double weight)
 {
-    uint32_t best = 0;
-    for (uint32_t i = 1; i + 1 < group->n_spans; i++)
-        if (joint_weight(&group->spans[i], &group->spans[i + 1]) <
-            joint_weight(&group->spans[best], &group->spans[best + 1]))
-            best = i;
-    struct span *into = &group->spans[best];
-    into->high = into[1].high;
-    into->positive += into[1].positive;
-    into->negative += into[1].negative;
-    group->n_spans--;
-    memmove(into + 1, into + 2, (group->n_spans - best - 1) * sizeof(*into));
+    fr_spans_add(&group->spans, sample->score, weight * (double)sample->label, weight * (1.0 - (double)sample->label));
 }
 
-void fr_gauc_add(struct fr_gauc *gauc, uint64_t key, float score, float label, double weight)
+static void add_decayed(struct sampled *s, uint64_t hash, const struct fr_gauc_sample *sample, int64_t as_of_ms)
 {
-    struct group *group = find_group(gauc, fr_fmix64(key ^ gauc->options.salt));
+    int64_t t_ms = sample->t_ms < as_of_ms ? sample->t_ms : as_of_ms;
+    if (hash >= s->bound || is_idle(s, t_ms, as_of_ms, FR_GAUC_FORGET)) /* late samples: they weigh nothing */
+        return;
+    struct group *group = find_group(s, hash, as_of_ms);
     if (!group)
         return;
-    uint32_t i = 0;
-    while (i < group->n_spans && group->spans[i].high < score)
-        i++;
-    struct span *span = &group->spans[i];
-    if (i == group->n_spans || score < span->low) {
-        memmove(span + 1, span, (group->n_spans - i) * sizeof(*span));
-        *span = (struct span){.low = score, .high = score};
-        group->n_spans++;
-    }
-    span->positive += weight * (double)label;
-    span->negative += weight * (1.0 - (double)label);
-    if (group->n_spans > FR_GAUC_SPANS)
-        merge_lightest(group);
+    group->last_ms = as_of_ms;
+    add_to_group(group, sample, sample->weight * fr_decay_factor(t_ms, s->reference_ms, s->half_life_ms));
 }
 
-void fr_gauc_result(const struct fr_gauc *gauc, struct fr_gauc_result *out)
+void fr_gauc_add(struct fr_gauc *gauc, const struct fr_gauc_sample *sample)
 {
-    double sum = 0, weight_sum = 0, error = 0;
+    uint64_t hash = fr_fmix64(sample->key ^ gauc->options.salt);
+    struct group *group = find_group(&gauc->lifetime, hash, 0);
+    if (group)
+        add_to_group(group, sample, sample->weight);
+    for (uint32_t h = 0; gauc->as_of_ms != INT64_MIN && h < gauc->options.n_half_lives; h++)
+        add_decayed(&gauc->decayed[h], hash, sample, gauc->as_of_ms);
+}
+
+void fr_gauc_result(const struct fr_gauc *gauc, int half_life, struct fr_gauc_result *out)
+{
+    FR_CHECK(half_life < (int)gauc->options.n_half_lives);
+    const struct sampled *s = half_life < 0 ? &gauc->lifetime : &gauc->decayed[half_life];
+    double sum = 0, weight = 0, error = 0;
     uint64_t groups = 0;
-    for (uint32_t g = 0; g < gauc->n_groups; g++) {
-        const struct group *group = &gauc->groups[gauc->places[g].group];
-        double area = 0, below = 0, positives = 0, unsure = 0;
-        for (uint32_t i = 0; i < group->n_spans; i++) {
-            const struct span *span = &group->spans[i];
-            area += span->positive * (below + 0.5 * span->negative);
-            if (span->low < span->high)
-                unsure += 0.5 * span->positive * span->negative;
-            below += span->negative;
-            positives += span->positive;
-        }
-        double pairs = positives * below;
-        if (!(pairs > 0))
+    for (uint32_t i = 0; i < s->n_groups; i++) {
+        struct fr_spans_auc one;
+        if (!fr_spans_auc(&group_at(s, i)->spans, &one))
             continue;
-        double weight = positives + below;
-        sum += weight * (area / pairs);
-        error += weight * (unsure / pairs);
-        weight_sum += weight;
+        sum += one.weight * one.auc;
+        error += one.weight * one.error_max;
+        weight += one.weight;
         groups++;
     }
-    out->auc = groups ? sum / weight_sum : (double)NAN;
-    out->error_max = groups ? error / weight_sum : 0;
+    out->auc = groups ? sum / weight : (double)NAN;
+    out->error_max = groups ? error / weight : 0;
     out->groups = groups;
-    out->weight = weight_sum;
+    out->weight = weight;
+    if (s->half_life_ms > 0 && s->reference_ms != INT64_MIN)
+        out->weight *= fr_decay_exp2(-(double)(gauc->as_of_ms - s->reference_ms) / (double)s->half_life_ms);
 }
 
-/* ---- image: u32 format, u64 salt, u64 bound, u32 groups; per group by hash: u64 hash, u8 spans, per span u8 SPAN_*,
- * f32 low, then what its bits say: f32 high (WIDE); weights of the classes it has, positives first: none (UNIT: each is
- * 1), f64 (LONG) or f32, whichever is the shortest that is exact ---- */
+/* ---- image: u32 format, u64 salt, i64 as_of, u32 n, n i64 half_life_ms, n + 1 u32 groups, then n + 1 samples of
+ * groups (half-lives in order, lifetime): u64 bound, of a half-life i64 reference and i64 tended; per group by hash u64
+ * hash, of a half-life i64 last, spans ---- */
 
-enum { SPAN_WIDE = 1, SPAN_POSITIVE = 2, SPAN_NEGATIVE = 4, SPAN_UNIT = 8, SPAN_LONG = 16, SPAN_BITS = 31 };
-
-static void put_weight(struct fr_buffer *out, uint8_t bits, double weight)
+static void encode_sampled(const struct sampled *s, struct fr_buffer *out)
 {
-    if (bits & SPAN_LONG)
-        fr_put_f64(out, weight);
-    else if (!(bits & SPAN_UNIT))
-        fr_put_u32(out, fr_f32_bits((float)weight));
-}
-
-static void encode_span(const struct span *span, struct fr_buffer *out)
-{
-    bool p = span->positive > 0, n = span->negative > 0;
-    bool unit = (!p || span->positive == 1) && (!n || span->negative == 1);
-    bool is_f32 = (double)(float)span->positive == span->positive && (double)(float)span->negative == span->negative;
-    uint8_t bits =
-        (uint8_t)((span->low < span->high ? SPAN_WIDE : 0) | (p ? SPAN_POSITIVE : 0) | (n ? SPAN_NEGATIVE : 0) |
-                  (unit     ? SPAN_UNIT
-                   : is_f32 ? 0
-                            : SPAN_LONG));
-    fr_put_u8(out, bits);
-    fr_put_u32(out, fr_f32_bits(span->low));
-    if (bits & SPAN_WIDE)
-        fr_put_u32(out, fr_f32_bits(span->high));
-    if (p)
-        put_weight(out, bits, span->positive);
-    if (n)
-        put_weight(out, bits, span->negative);
+    fr_put_u64(out, s->bound);
+    if (s->half_life_ms > 0) {
+        fr_put_u64(out, (uint64_t)s->reference_ms);
+        fr_put_u64(out, (uint64_t)s->tended_ms);
+    }
+    for (uint32_t i = 0; i < s->n_groups; i++) {
+        const struct group *group = group_at(s, i);
+        fr_put_u64(out, s->places[i].hash);
+        if (s->half_life_ms > 0)
+            fr_put_u64(out, (uint64_t)group->last_ms);
+        fr_spans_encode(&group->spans, out);
+    }
 }
 
 void fr_gauc_encode(const struct fr_gauc *gauc, struct fr_buffer *out)
 {
     fr_put_u32(out, FR_GAUC_FORMAT);
     fr_put_u64(out, gauc->options.salt);
-    fr_put_u64(out, gauc->bound);
-    fr_put_u32(out, gauc->n_groups);
-    for (uint32_t g = 0; g < gauc->n_groups; g++) {
-        const struct group *group = &gauc->groups[gauc->places[g].group];
-        fr_put_u64(out, gauc->places[g].hash);
-        fr_put_u8(out, (uint8_t)group->n_spans);
-        for (uint32_t i = 0; i < group->n_spans; i++)
-            encode_span(&group->spans[i], out);
-    }
+    fr_put_u64(out, (uint64_t)gauc->as_of_ms);
+    fr_put_u32(out, gauc->options.n_half_lives);
+    for (uint32_t h = 0; h < gauc->options.n_half_lives; h++)
+        fr_put_u64(out, (uint64_t)gauc->options.half_life_ms[h]);
+    for (uint32_t h = 0; h < gauc->options.n_half_lives; h++)
+        fr_put_u32(out, gauc->decayed[h].n_groups);
+    fr_put_u32(out, gauc->lifetime.n_groups);
+    for (uint32_t h = 0; h < gauc->options.n_half_lives; h++)
+        encode_sampled(&gauc->decayed[h], out);
+    encode_sampled(&gauc->lifetime, out);
 }
 
-static double take_weight(struct fr_reader *reader, uint8_t bits)
-{
-    if (bits & SPAN_LONG)
-        return fr_take_f64(reader);
-    return bits & SPAN_UNIT ? 1.0 : (double)fr_bits_f32(fr_take_u32(reader));
-}
+struct head {
+    uint64_t salt;
+    int64_t as_of_ms;
+    uint32_t n_half_lives;
+    int64_t half_life_ms[FR_AUC_HALF_LIVES_MAX];
+    uint32_t n_groups[FR_AUC_HALF_LIVES_MAX + 1];
+};
 
-static bool is_weight(double weight)
-{
-    return weight >= 0 && isfinite(weight);
-}
-
-static bool parse_span(struct fr_reader *reader, struct span *out)
-{
-    uint8_t bits = fr_take_u8(reader);
-    out->low = out->high = fr_bits_f32(fr_take_u32(reader));
-    if (bits & SPAN_WIDE)
-        out->high = fr_bits_f32(fr_take_u32(reader));
-    out->positive = bits & SPAN_POSITIVE ? take_weight(reader, bits) : 0;
-    out->negative = bits & SPAN_NEGATIVE ? take_weight(reader, bits) : 0;
-    return !reader->failed && bits <= SPAN_BITS && isfinite(out->low) && isfinite(out->high) &&
-           (bits & SPAN_WIDE ? out->low < out->high : true) && is_weight(out->positive) && is_weight(out->negative);
-}
-
-static bool parse_group(struct fr_reader *reader, struct group *out)
-{
-    out->n_spans = fr_take_u8(reader);
-    if (reader->failed || out->n_spans == 0 || out->n_spans > FR_GAUC_SPANS)
-        return false;
-    for (uint32_t i = 0; i < out->n_spans; i++)
-        if (!parse_span(reader, &out->spans[i]) || (i > 0 && !(out->spans[i - 1].high < out->spans[i].low)))
-            return false;
-    return true;
-}
-
-static bool parse_head(struct fr_reader *reader, uint64_t *salt, uint64_t *bound, uint32_t *n_groups)
+static bool parse_head(struct fr_reader *reader, struct head *out)
 {
     if (fr_take_u32(reader) != FR_GAUC_FORMAT)
         return false;
-    *salt = fr_take_u64(reader);
-    *bound = fr_take_u64(reader);
-    *n_groups = fr_take_u32(reader);
+    out->salt = fr_take_u64(reader);
+    out->as_of_ms = (int64_t)fr_take_u64(reader);
+    out->n_half_lives = fr_take_u32(reader);
+    if (reader->failed || out->n_half_lives > FR_AUC_HALF_LIVES_MAX)
+        return false;
+    for (uint32_t h = 0; h < out->n_half_lives; h++) {
+        out->half_life_ms[h] = (int64_t)fr_take_u64(reader);
+        if (out->half_life_ms[h] <= 0)
+            return false;
+    }
+    for (uint32_t h = 0; h <= out->n_half_lives; h++) {
+        out->n_groups[h] = fr_take_u32(reader);
+        if (out->n_groups[h] > (size_t)(reader->end - reader->at))
+            return false;
+    }
     return !reader->failed;
 }
 
 enum fr_status fr_gauc_image_options(const uint8_t *bytes, size_t size, struct fr_gauc_options *out)
 {
     struct fr_reader reader = {.at = bytes, .end = bytes + size};
-    uint64_t salt, bound;
-    uint32_t n_groups;
-    if (!parse_head(&reader, &salt, &bound, &n_groups) || n_groups > (size_t)(reader.end - reader.at))
+    struct head head;
+    if (!parse_head(&reader, &head))
         return FR_E_CORRUPT;
-    *out = (struct fr_gauc_options){.salt = salt, .groups_max = n_groups ? n_groups : 1};
+    *out = (struct fr_gauc_options){.salt = head.salt, .groups_max = 1, .n_half_lives = head.n_half_lives};
+    memcpy(out->half_life_ms, head.half_life_ms, sizeof(out->half_life_ms));
+    for (uint32_t h = 0; h <= head.n_half_lives; h++)
+        if (head.n_groups[h] > out->groups_max)
+            out->groups_max = head.n_groups[h];
     return FR_OK;
+}
+
+/* Of an image: a time whose differences do not overflow. */
+static bool is_time(int64_t ms)
+{
+    return ms > INT64_MIN / 4 && ms < INT64_MAX / 4;
+}
+
+/* target NULL: a half-life that is no longer configured; read over. */
+static bool parse_sampled(struct fr_reader *reader, bool lifetime, uint32_t n_groups, struct sampled *target)
+{
+    uint64_t bound = fr_take_u64(reader), before = 0;
+    int64_t reference_ms = lifetime ? INT64_MIN : (int64_t)fr_take_u64(reader);
+    int64_t tended_ms = lifetime ? INT64_MIN : (int64_t)fr_take_u64(reader);
+    bool timed = is_time(reference_ms) && is_time(tended_ms);
+    if (!lifetime && !timed && (n_groups > 0 || reference_ms != INT64_MIN || tended_ms != INT64_MIN))
+        return false;
+    if (target) {
+        target->bound = bound;
+        target->reference_ms = reference_ms;
+        target->tended_ms = tended_ms;
+    }
+    for (uint32_t g = 0; g < n_groups; g++) {
+        struct group passed_over;
+        bool kept = target && g < target->groups_max;
+        struct group *group = kept ? &target->groups[g] : &passed_over;
+        uint64_t hash = fr_take_u64(reader);
+        group->last_ms = lifetime ? 0 : (int64_t)fr_take_u64(reader);
+        if (reader->failed || hash >= bound || !is_time(group->last_ms) || (g > 0 && hash <= before) ||
+            !fr_spans_parse(&group->spans, reader))
+            return false;
+        if (kept)
+            target->places[target->n_groups++] = (struct place){hash, g};
+        else if (target && g == target->groups_max)
+            target->bound = hash;
+        before = hash;
+    }
+    return !reader->failed;
+}
+
+static struct sampled *find_sampled(struct fr_gauc *gauc, int64_t half_life_ms)
+{
+    for (uint32_t h = 0; h < gauc->options.n_half_lives; h++)
+        if (gauc->options.half_life_ms[h] == half_life_ms)
+            return &gauc->decayed[h];
+    return NULL;
+}
+
+static void clear(struct fr_gauc *gauc)
+{
+    gauc->as_of_ms = INT64_MIN;
+    for (uint32_t h = 0; h < gauc->options.n_half_lives; h++)
+        sampled_clear(&gauc->decayed[h]);
+    sampled_clear(&gauc->lifetime);
 }
 
 enum fr_status fr_gauc_parse(struct fr_gauc *gauc, const uint8_t *bytes, size_t size)
 {
     struct fr_reader reader = {.at = bytes, .end = bytes + size};
-    uint64_t salt, bound, before = 0;
-    uint32_t n_groups;
-    gauc->n_groups = 0;
-    gauc->bound = UINT64_MAX;
-    if (!parse_head(&reader, &salt, &bound, &n_groups))
+    struct head head;
+    clear(gauc);
+    if (!parse_head(&reader, &head))
         return FR_E_CORRUPT;
-    if (salt != gauc->options.salt)
+    if (head.salt != gauc->options.salt)
         return FR_E_MISMATCH;
-    gauc->bound = bound;
-    for (uint32_t g = 0; g < n_groups; g++) {
-        struct group passed_over;
-        bool kept = g < gauc->options.groups_max;
-        uint64_t hash = fr_take_u64(&reader);
-        if (reader.failed || hash >= bound || (g > 0 && hash <= before))
+    gauc->as_of_ms = head.as_of_ms;
+    uint32_t found = 0;
+    for (uint32_t h = 0; h <= head.n_half_lives; h++) {
+        bool lifetime = h == head.n_half_lives;
+        struct sampled *target = lifetime ? &gauc->lifetime : find_sampled(gauc, head.half_life_ms[h]);
+        found += target && !lifetime;
+        if (target && target->n_groups > 0) /* one half-life twice */
             return FR_E_CORRUPT;
-        if (!parse_group(&reader, kept ? &gauc->groups[g] : &passed_over))
+        if (!parse_sampled(&reader, lifetime, head.n_groups[h], target))
             return FR_E_CORRUPT;
-        if (kept)
-            gauc->places[gauc->n_groups++] = (struct place){hash, g};
-        else if (g == gauc->options.groups_max)
-            gauc->bound = hash;
-        before = hash;
     }
-    return reader.at == reader.end ? FR_OK : FR_E_CORRUPT;
+    if (reader.at != reader.end)
+        return FR_E_CORRUPT;
+    return found == gauc->options.n_half_lives && head.n_half_lives == found ? FR_OK : FR_E_MISMATCH;
 }

@@ -11,7 +11,7 @@
 enum {
     BLOCK = 256,
     USE_METRICS = 2,         /* FR_USE_METRICS of decode/batch.h, which metrics does not know */
-    SECTION_VERSION = 0x102, /* above any count of tasks, with which the first form of the section began */
+    SECTION_VERSION = 0x103, /* above any count of tasks, with which the first form of the section began */
 };
 
 struct fr_task_metrics {
@@ -31,8 +31,12 @@ struct fr_task_metrics *fr_task_metrics_new(const struct fr_task_metrics_options
     task->auc = fr_auc_new(&auc);
     task->served =
         fr_auc_new(&(struct fr_auc_options){.scores = options->regression ? FR_AUC_VALUES : FR_AUC_PROBABILITIES});
-    if (options->gauc.groups_max > 0 && !options->regression)
-        task->gauc = fr_gauc_new(&options->gauc);
+    if (options->gauc_groups_max > 0 && !options->regression) {
+        struct fr_gauc_options gauc = {
+            .salt = options->gauc_salt, .groups_max = options->gauc_groups_max, .n_half_lives = options->n_half_lives};
+        memcpy(gauc.half_life_ms, options->half_life_ms, sizeof(gauc.half_life_ms));
+        task->gauc = fr_gauc_new(&gauc);
+    }
     return task;
 }
 
@@ -64,11 +68,16 @@ static bool is_served(const struct fr_task_metrics *task, float score)
 static void add_groups(struct fr_gauc *gauc, const struct fr_task_samples *samples, size_t from,
                        const struct fr_auc_samples *block)
 {
+    fr_gauc_advance(gauc, block->watermark_ms);
     for (size_t k = 0; k < block->count; k++) {
         size_t entry = samples->entry_of ? samples->entry_of[from + k] : from + k;
         uint32_t begin = samples->group_begin[entry];
         if (block->weights[k] > 0 && begin < samples->group_begin[entry + 1])
-            fr_gauc_add(gauc, samples->group_keys[begin], block->scores[k], block->labels[k], block->weights[k]);
+            fr_gauc_add(gauc, &(struct fr_gauc_sample){.key = samples->group_keys[begin],
+                                                       .score = block->scores[k],
+                                                       .label = block->labels[k],
+                                                       .weight = block->weights[k],
+                                                       .t_ms = block->t_ms[k]});
     }
 }
 
@@ -111,8 +120,11 @@ void fr_task_metrics_result(const struct fr_task_metrics *task, struct fr_task_r
     fr_auc_result(task->auc, -1, &out->lifetime);
     fr_auc_result(task->served, -1, &out->served);
     out->has_gauc = task->gauc != NULL;
-    if (task->gauc)
-        fr_gauc_result(task->gauc, &out->gauc);
+    if (!task->gauc)
+        return;
+    for (uint32_t h = 0; h < out->n_half_lives; h++)
+        fr_gauc_result(task->gauc, (int)h, &out->gauc_decayed[h]);
+    fr_gauc_result(task->gauc, -1, &out->gauc);
 }
 
 void fr_task_metrics_lifetime(const struct fr_task_metrics *task, struct fr_auc_result *out)
@@ -230,13 +242,16 @@ enum fr_status fr_task_metrics_read(const uint8_t *image, size_t size, struct fr
 {
     struct parts parts;
     struct fr_auc_options auc;
+    struct fr_gauc_options gauc = {0};
     struct fr_task_metrics_options options = {0};
     if (!take_parts(image, size, &parts) ||
         fr_auc_image_options(parts.bytes[PART_AUC], parts.size[PART_AUC], &auc) != FR_OK)
         return FR_E_CORRUPT;
     if (parts.size[PART_GAUC] > 0 &&
-        fr_gauc_image_options(parts.bytes[PART_GAUC], parts.size[PART_GAUC], &options.gauc) != FR_OK)
+        fr_gauc_image_options(parts.bytes[PART_GAUC], parts.size[PART_GAUC], &gauc) != FR_OK)
         return FR_E_CORRUPT;
+    options.gauc_salt = gauc.salt;
+    options.gauc_groups_max = gauc.groups_max;
     options.regression = auc.scores == FR_AUC_VALUES;
     options.n_half_lives = auc.n_half_lives;
     memcpy(options.half_life_ms, auc.half_life_ms, sizeof(options.half_life_ms));

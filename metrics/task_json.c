@@ -22,7 +22,19 @@ static void put_result(struct fr_buffer *out, const struct fr_auc_result *result
     put_number(out, "prediction_mean", result->prediction_mean, ",");
     if (regression)
         put_number(out, "mse", result->mse, ",");
+    else
+        put_number(out, "outside", result->outside, ",");
     put_number(out, "weight", result->weight, "}");
+}
+
+/* Without the brace that ends it. */
+static void put_gauc(struct fr_buffer *out, const struct fr_gauc_result *result)
+{
+    fr_buffer_printf(out, "{");
+    put_number(out, "auc", result->auc, ",");
+    put_number(out, "error_max", result->error_max, ",");
+    fr_buffer_printf(out, "\"groups\":%" PRIu64 ",", result->groups);
+    put_number(out, "weight", result->weight, "");
 }
 
 void fr_task_result_json(const struct fr_task_result *result, const char *const *half_lives, struct fr_buffer *out)
@@ -35,11 +47,15 @@ void fr_task_result_json(const struct fr_task_result *result, const char *const 
     fr_buffer_printf(out, "},\"lifetime\":");
     put_result(out, &result->lifetime, result->regression);
     if (result->has_gauc) {
-        fr_buffer_printf(out, ",\"gauc\":{");
-        put_number(out, "auc", result->gauc.auc, ",");
-        put_number(out, "error_max", result->gauc.error_max, ",");
-        fr_buffer_printf(out, "\"groups\":%" PRIu64 ",", result->gauc.groups);
-        put_number(out, "weight", result->gauc.weight, "}");
+        fr_buffer_printf(out, ",\"gauc\":");
+        put_gauc(out, &result->gauc);
+        fr_buffer_printf(out, ",\"decayed\":{");
+        for (uint32_t h = 0; h < result->n_half_lives; h++) {
+            fr_buffer_printf(out, "%s\"%s\":", h ? "," : "", half_lives[h]);
+            put_gauc(out, &result->gauc_decayed[h]);
+            fr_buffer_printf(out, "}");
+        }
+        fr_buffer_printf(out, "}}");
     } else {
         fr_buffer_printf(out, ",\"gauc\":null");
     }

@@ -18,8 +18,8 @@ void fr_trainer_measure_init(struct fr_trainer *trainer)
     memcpy(options.half_life_ms, conf->metrics.half_life_ms, sizeof(options.half_life_ms));
     if (conf->metrics.gauc_by != FR_NO_INDEX) {
         const char *slot = conf->slots[conf->metrics.gauc_by].name;
-        options.gauc.groups_max = conf->metrics.gauc_groups_max;
-        options.gauc.salt = fr_xxh3_seed(slot, strlen(slot), conf->seed);
+        options.gauc_groups_max = conf->metrics.gauc_groups_max;
+        options.gauc_salt = fr_xxh3_seed(slot, strlen(slot), conf->seed);
     }
     for (uint32_t i = 0; i < conf->n_tasks; i++) {
         options.regression = conf->tasks[i].loss == FR_LOSS_MSE;

@@ -176,6 +176,18 @@ static void print_result(const char *task, const char *half_life, const struct f
     print_value("prediction_mean", result->prediction_mean);
     if (isfinite(result->mse))
         print_value("mse", result->mse);
+    else
+        print_value("outside", result->outside);
+    print_value("weight", result->weight);
+    printf("\n");
+}
+
+static void print_gauc(const char *task, const char *half_life, const struct fr_gauc_result *result)
+{
+    printf("gauc task=%s half_life=%s", task, half_life);
+    print_value("auc", result->auc);
+    print_value("error_max", result->error_max);
+    printf(" groups=%" PRIu64, result->groups);
     print_value("weight", result->weight);
     printf("\n");
 }
@@ -184,22 +196,21 @@ static void print_task(void *self, const struct fr_metrics_task *task)
 {
     (void)self;
     const struct fr_task_result *result = &task->result;
+    char half_life[24];
     for (uint32_t i = 0; i < result->n_half_lives; i++) {
-        char half_life[24];
         fr_duration_text(result->half_life_ms[i], half_life);
         print_result(task->name, half_life, &result->decayed[i]);
     }
     print_result(task->name, "lifetime", &result->lifetime);
     if (result->served.weight > 0)
         print_result(task->name, "served", &result->served);
-    if (result->has_gauc) {
-        printf("gauc task=%s", task->name);
-        print_value("auc", result->gauc.auc);
-        print_value("error_max", result->gauc.error_max);
-        printf(" groups=%" PRIu64, result->gauc.groups);
-        print_value("weight", result->gauc.weight);
-        printf("\n");
+    if (!result->has_gauc)
+        return;
+    for (uint32_t i = 0; i < result->n_half_lives; i++) {
+        fr_duration_text(result->half_life_ms[i], half_life);
+        print_gauc(task->name, half_life, &result->gauc_decayed[i]);
     }
+    print_gauc(task->name, "lifetime", &result->gauc);
 }
 
 static void print_metrics(struct report *report)

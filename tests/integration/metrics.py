@@ -250,7 +250,7 @@ class Cases:
         names = set(re.findall(r"^# TYPE (\S+)", text, re.M))
         for name in re.findall(r"`(freshet_[a-z_]+)`", (SOURCE / "metrics/README.md").read_text().split("## Series")[1]):
             assert name in names or name == "freshet_rows_expired_total", f"{name} is promised and not there"
-        for series, value in (('freshet_gauc{model="live",task="fixed"}', document["tasks"]["fixed"]["gauc"]["auc"]),
+        for series, value in (('freshet_gauc{model="live",task="fixed",half_life="lifetime"}', document["tasks"]["fixed"]["gauc"]["auc"]),
                               ('freshet_auc{model="live",task="fixed",half_life="lifetime"}', document["tasks"]["fixed"]["lifetime"]["auc"]),
                               ('freshet_served_auc{model="live",task="fixed"}', document["tasks"]["fixed"]["served"]["auc"]),
                               ('freshet_mse{model="live",task="amount",half_life="1h"}', document["tasks"]["amount"]["decayed"]["1h"]["mse"]),

@@ -1,12 +1,16 @@
 /* Streaming AUC, logloss, calibration and positive rate of one task's scores: exponentially decayed by event time at
  * several half-lives, and over the lifetime.
  *
- * Scores fall into bins of equal width in the logit; AUC is the Mann-Whitney statistic over binned weights, a tie
- * counts one half. A sample at event time t has weight w * 2^(-(as_of - min(t, wm)) / half_life). Kept as absolute
- * images: weights relative to a reference time that moves in whole steps, so that the state is a function of the
+ * Scores fall into bins of the logit, of equal width where logits belong and growing with it below and above; AUC is
+ * the Mann-Whitney statistic over binned weights, a tie counts one half. A sample at event time t has weight w *
+ * 2^(-(as_of - min(t, wm)) / half_life). Kept as absolute images: weights relative to a reference time that moves in
+ * whole steps, so that the state is a function of the
  * samples alone (P10), not of cuts or restarts. Samples are added in sample order by the owner loop. State is f64.
- * Accuracy: within 1e-3 of a brute-force weighted AUC (unit test, also for score distributions far narrower than 1 in
- * the logit). Which samples count, and with what weight, is the caller's (metrics/task.h). */
+ * Accuracy: within 1e-3 of a brute-force weighted AUC, whatever the scale of the logits, from 2^-20 to 2^20 (unit test,
+ * also for score distributions far narrower than 1 in the logit). `outside` says which share of a class has scores
+ * beyond; above FR_AUC_OUTSIDE_MAX AUC is undefined, below, the error that comes of it is at most 5e-5. Which samples
+ * count, and with what weight, is the caller's (metrics/task.h). Memory: 1.1 MB a half-life, and as much for the
+ * lifetime. */
 #ifndef FR_METRICS_AUC_H
 #define FR_METRICS_AUC_H
 
@@ -17,10 +21,11 @@
 #include "base/status.h"
 
 enum { FR_AUC_HALF_LIVES_MAX = 8 };
+#define FR_AUC_OUTSIDE_MAX 0.01
 
 enum fr_auc_scores {
     FR_AUC_LOGITS,
-    FR_AUC_PROBABILITIES, /* in [0, 1]; for AUC and logloss cut to logits in [-16, 16] */
+    FR_AUC_PROBABILITIES, /* in [0, 1]; for logloss cut to logits in [-16, 16] */
     FR_AUC_VALUES,        /* of a regression: no AUC, no logloss, but mse; labels are any number */
 };
 
@@ -37,7 +42,7 @@ void fr_auc_free(struct fr_auc *auc);
 
 struct fr_auc_samples {
     size_t count;
-    const float *scores;   /* not NaN where the weight is > 0; as options.scores says */
+    const float *scores;   /* not NaN where weight is > 0; as options.scores says */
     const float *labels;   /* NaN: skipped; in [0,1] unless FR_AUC_VALUES; a fractional label adds to both classes */
     const double *weights; /* 0: skipped; NULL: all 1 */
     const int64_t *t_ms;
@@ -47,7 +52,8 @@ void fr_auc_add(struct fr_auc *auc, const struct fr_auc_samples *samples);
 
 struct fr_auc_result { /* NaN: undefined */
     double auc, logloss, calibration, positive_rate, prediction_mean, weight;
-    double mse; /* FR_AUC_VALUES only, whose positive_rate is the mean label */
+    double outside; /* share of positives or of negatives, whichever is larger, with |logit| >= 2^20; 0 when empty */
+    double mse;     /* FR_AUC_VALUES only, whose positive_rate is the mean label */
 };
 /* half_life < n_half_lives, or -1: lifetime. */
 void fr_auc_result(const struct fr_auc *auc, int half_life, struct fr_auc_result *out);

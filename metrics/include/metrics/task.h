@@ -20,7 +20,8 @@ struct fr_task_metrics_options {
     bool regression; /* scores are predictions, not logits: no AUC, no logloss, no GAUC */
     uint32_t n_half_lives;
     int64_t half_life_ms[FR_AUC_HALF_LIVES_MAX];
-    struct fr_gauc_options gauc; /* groups_max 0: no GAUC */
+    uint64_t gauc_salt;       /* names the grouping (gauc.h) */
+    uint32_t gauc_groups_max; /* 0: no GAUC */
 };
 
 struct fr_task_metrics *fr_task_metrics_new(const struct fr_task_metrics_options *options);
@@ -52,7 +53,8 @@ struct fr_task_result {
     struct fr_auc_result decayed[FR_AUC_HALF_LIVES_MAX];
     struct fr_auc_result lifetime;
     struct fr_auc_result served; /* lifetime of served scores; weight 0: no sample had one */
-    struct fr_gauc_result gauc;
+    struct fr_gauc_result gauc_decayed[FR_AUC_HALF_LIVES_MAX];
+    struct fr_gauc_result gauc; /* lifetime */
 };
 void fr_task_metrics_result(const struct fr_task_metrics *task, struct fr_task_result *out);
 /* The task's object in /auc (DESIGN section 8); half_lives[i] names decayed[i]. */

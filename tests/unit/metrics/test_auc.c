@@ -91,7 +91,7 @@ static void compare(float center, float spread)
         struct fr_auc_result result;
         fr_auc_result(auc, h, &result);
         double exact = brute_force(s, h < 0 ? 0 : (double)options.half_life_ms[h]);
-        assert_true(fabs(result.auc - exact) < 1e-3);
+        assert_true(fabs(result.auc - exact) < 1e-3 && result.outside == 0);
     }
     fr_auc_free(auc);
     free(s);
@@ -107,6 +107,98 @@ static void auc_is_within_1e_3_for_scores_far_narrower_than_one_logit(void **sta
 {
     (void)state;
     compare(-5.2f, 0.02f);
+}
+
+/* Shifted by as much as clicks are rare, and scaled by anything: an untrained network, raw inputs, a pairwise loss. */
+static void auc_is_within_1e_3_at_any_scale_of_the_logits(void **state)
+{
+    (void)state;
+    static const float scales[] = {1e-4f, 1e-3f, 0.1f, 10, 100, 1000, 30000, 100000};
+    for (size_t i = 0; i < sizeof(scales) / sizeof(*scales); i++)
+        compare(-1.0f * scales[i], scales[i]);
+    compare(-52.0f, 1.0f);
+    compare(14.0f, 3.0f);
+    compare(-900.0f, 300.0f);
+}
+
+static void feed_probabilities(struct fr_auc *auc, struct stream *s)
+{
+    for (int i = 0; i < N; i++)
+        s->logits[i] = (float)(1 / (1 + exp(-(double)s->logits[i])));
+    feed(auc, s, 0, N);
+}
+
+static void served_probabilities_below_1e_7_are_told_apart(void **state)
+{
+    (void)state;
+    struct stream *s = make_stream(7, -20.0f, 1.0f);
+    double exact = brute_force(s, 0);
+    struct fr_auc *auc = fr_auc_new(&(struct fr_auc_options){.scores = FR_AUC_PROBABILITIES});
+    feed_probabilities(auc, s);
+    struct fr_auc_result result;
+    fr_auc_result(auc, -1, &result);
+    assert_true(fabs(result.auc - exact) < 1e-3 && result.outside == 0);
+    fr_auc_free(auc);
+    free(s);
+}
+
+/* n of 1000 samples of the class have a logit that no bin resolves; the others are in order. */
+static struct fr_auc_result with_outside(int n, float label, float far)
+{
+    struct fr_auc *auc = fr_auc_new(&(struct fr_auc_options){0});
+    for (int i = 0; i < 2000; i++) {
+        float own = i % 2 ? 1.0f : 0.0f, logit = own + (float)i * 1e-5f;
+        int64_t t = 1700000000000;
+        if (own == label && i / 2 < n)
+            logit = far;
+        fr_auc_add(
+            auc, &(struct fr_auc_samples){.count = 1, .scores = &logit, .labels = &own, .t_ms = &t, .watermark_ms = t});
+    }
+    struct fr_auc_result result;
+    fr_auc_result(auc, -1, &result);
+    fr_auc_free(auc);
+    return result;
+}
+
+static void above_one_percent_outside_the_range_auc_is_undefined(void **state)
+{
+    (void)state;
+    for (int label = 0; label < 2; label++)
+        for (int sign = -1; sign < 2; sign += 2) {
+            struct fr_auc_result none = with_outside(100, (float)label, (float)sign * 1048575.0f);
+            assert_true(none.outside == 0 && none.auc >= 0.9);
+            struct fr_auc_result some = with_outside(10, (float)label, (float)sign * 1048576.0f);
+            assert_true(fabs(some.outside - 0.01) < 1e-12 && some.auc >= 0.98);
+            struct fr_auc_result many = with_outside(11, (float)label, (float)sign * 3e38f);
+            assert_true(fabs(many.outside - 0.011) < 1e-12 && isnan(many.auc) && !isnan(many.prediction_mean));
+        }
+}
+
+/* Bins must go up with the logit over every border between kinds of them, and both zeros are one score. */
+static void a_higher_logit_is_never_counted_below_a_lower_one(void **state)
+{
+    (void)state;
+    static const float border[] = {0, 9.5367431640625e-7f, 0.0625f, 16, 1048576};
+    for (int b = 0; b < 5; b++)
+        for (int sign = -1; sign < 2; sign += 2) {
+            float lower = (float)sign * border[b], higher = lower + (border[b] > 0 ? 0.02f * border[b] : 1e-6f);
+            const float logits[] = {lower - (border[b] > 0 ? 0.02f * border[b] : 1e-6f), higher}, labels[] = {0, 1};
+            const int64_t t_ms[] = {1, 1};
+            struct fr_auc *auc = fr_auc_new(&(struct fr_auc_options){0});
+            fr_auc_add(auc, &(struct fr_auc_samples){.count = 2, .scores = logits, .labels = labels, .t_ms = t_ms});
+            struct fr_auc_result result;
+            fr_auc_result(auc, -1, &result);
+            assert_true(isnan(result.auc) ? border[b] > 16 : result.auc == 1);
+            fr_auc_free(auc);
+        }
+    struct fr_auc *auc = fr_auc_new(&(struct fr_auc_options){0});
+    const float zeros[] = {0.0f, -0.0f}, labels[] = {0, 1};
+    const int64_t t_ms[] = {1, 1};
+    fr_auc_add(auc, &(struct fr_auc_samples){.count = 2, .scores = zeros, .labels = labels, .t_ms = t_ms});
+    struct fr_auc_result result;
+    fr_auc_result(auc, -1, &result);
+    assert_true(result.auc == 0.5);
+    fr_auc_free(auc);
 }
 
 static void logloss_calibration_and_rate_match_direct_sums(void **state)
@@ -309,6 +401,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(auc_is_within_1e_3_of_brute_force),
         cmocka_unit_test(auc_is_within_1e_3_for_scores_far_narrower_than_one_logit),
+        cmocka_unit_test(auc_is_within_1e_3_at_any_scale_of_the_logits),
+        cmocka_unit_test(served_probabilities_below_1e_7_are_told_apart),
+        cmocka_unit_test(above_one_percent_outside_the_range_auc_is_undefined),
+        cmocka_unit_test(a_higher_logit_is_never_counted_below_a_lower_one),
         cmocka_unit_test(logloss_calibration_and_rate_match_direct_sums),
         cmocka_unit_test(a_restored_state_goes_on_to_the_same_bytes),
         cmocka_unit_test(other_half_lives_keep_the_lifetime_part),

@@ -24,8 +24,8 @@ struct stream {
 };
 
 static const struct fr_task_metrics_options options = {
-    .n_half_lives = 2, .half_life_ms = {60000, 3600000}, .gauc = {.salt = 3, .groups_max = 64}};
-static const struct fr_task_metrics_options regression = {.regression = true, .gauc = {.salt = 3, .groups_max = 64}};
+    .n_half_lives = 2, .half_life_ms = {60000, 3600000}, .gauc_salt = 3, .gauc_groups_max = 64};
+static const struct fr_task_metrics_options regression = {.regression = true, .gauc_salt = 3, .gauc_groups_max = 64};
 
 /* One positive in twenty; every sample has its own entry and one key out of 40. */
 static struct stream *make_stream(uint64_t seed)
@@ -253,7 +253,7 @@ static void another_grouping_starts_empty_and_the_rest_stays(void **state)
     assert_int_equal(fr_metrics_section_open(section.data, section.size, &tasks), FR_OK);
     assert_int_equal(fr_metrics_section_next(&tasks), FR_OK);
     struct fr_task_metrics_options changed = options;
-    changed.gauc.salt++;
+    changed.gauc_salt++;
     struct fr_task_metrics *other = fr_task_metrics_new(&changed);
     assert_int_equal(fr_task_metrics_parse(other, tasks.image, tasks.image_size), FR_E_MISMATCH);
     struct fr_task_result result;
@@ -279,16 +279,17 @@ static void the_document_has_null_where_nothing_is_defined(void **state)
     assert_string_equal(
         (const char *)text.data,
         "{\"decayed\":{\"1m\":{\"auc\":null,\"logloss\":null,\"calibration\":null,\"positive_rate\":null,"
-        "\"prediction_mean\":null,\"weight\":0}},\"lifetime\":{\"auc\":null,\"logloss\":null,"
-        "\"calibration\":null,\"positive_rate\":null,\"prediction_mean\":null,\"weight\":0},"
+        "\"prediction_mean\":null,\"outside\":0,\"weight\":0}},\"lifetime\":{\"auc\":null,\"logloss\":null,"
+        "\"calibration\":null,\"positive_rate\":null,\"prediction_mean\":null,\"outside\":0,\"weight\":0},"
         "\"gauc\":null,\"served\":null}");
     fr_buffer_clear(&text);
     struct fr_task_metrics *grouped = fr_task_metrics_new(&options);
     fr_task_metrics_result(grouped, &result);
     fr_task_result_json(&result, names, &text);
     fr_put_u8(&text, 0);
-    assert_non_null(
-        strstr((const char *)text.data, "\"gauc\":{\"auc\":null,\"error_max\":0,\"groups\":0,\"weight\":0}"));
+    assert_non_null(strstr((const char *)text.data,
+                           "\"gauc\":{\"auc\":null,\"error_max\":0,\"groups\":0,\"weight\":0,\"decayed\":{\"1m\":{"
+                           "\"auc\":null,\"error_max\":0,\"groups\":0,\"weight\":0},"));
     fr_buffer_release(&text);
     fr_task_metrics_free(task);
     fr_task_metrics_free(grouped);
