@@ -12,8 +12,8 @@
 #include "base/arena.h"
 #include "base/check.h"
 
-/* A row image: i64 seen_ms, f32 show, f32 click, then the row's floats (store/store.h, FR_ROW_IMAGE_HEAD). */
-enum { ROW_IMAGE_HEAD = 16, DENSE_MAX = 4096, SNAPSHOT_NAME_MAX = 255 };
+/* A row image: i64 seen_ms, u64 show, f64 click, then the row's floats (store/store.h, FR_ROW_IMAGE_HEAD). */
+enum { ROW_IMAGE_HEAD = 24, DENSE_MAX = 4096, SNAPSHOT_NAME_MAX = 255 };
 
 struct public_epoch {
     struct fr_delta_row *rows;

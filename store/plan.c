@@ -271,14 +271,15 @@ static void apply_key(const struct resolve *r, struct plan_key *key, struct plan
     if (!key->entry || key->entry->state != FR_ENTRY_LIVE)
         return;
     key->row = key->entry->row;
+    key->made = !live;
     if (key->trained) /* its values will change in this batch's step, touched or not */
         fr_entry_mark_dirty(r->shard, key->entry, r->table->image_size);
     if (key->n_touched > 0) {
         struct fr_row_tail *tail = fr_row_tail(r->table, key->row);
         undo->tail = *tail;
         tail->seen_ms = r->plan->watermark_ms;
-        tail->show += (float)key->n_touched;
-        tail->click += (float)key->clicks;
+        tail->show += key->n_touched;
+        tail->click += key->clicks;
     }
 }
 
@@ -359,6 +360,7 @@ static void publish_shard(void *context, size_t index, size_t worker)
     for (uint32_t u = 0; u < table->n_unique[s]; u++) {
         out->keys[base + u] = fr_fmix64_inverse(keys[u].hash);
         out->rows[base + u] = keys[u].row;
+        out->served[base + u] = keys[u].made ? NULL : keys[u].row;
         out->occ_begin[base + u] = at;
         uint32_t n = keys[u].n_occurrences;
         keys[u].n_occurrences = at; /* from here on: where its next occurrence goes */

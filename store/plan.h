@@ -19,6 +19,7 @@ struct plan_key {
     double clicks;
     uint32_t n_occurrences;
     bool trained;
+    bool made; /* the row, by this plan */
 };
 
 struct plan_undo {            /* beside each key: what was there, written while its entry is in the cache anyway */

@@ -62,6 +62,7 @@ static void release_table_rows(struct fr_table_rows *rows)
 {
     free(rows->keys);
     free(rows->rows);
+    free(rows->served);
     free(rows->unique_of);
     free(rows->occ_begin);
     free(rows->occ);
@@ -105,6 +106,7 @@ void fr_plan_reserve_table(struct fr_plan *plan, uint32_t t)
         release_table_rows(out);
         out->keys = fr_alloc(capacity, sizeof(*out->keys));
         out->rows = fr_alloc(capacity, sizeof(*out->rows));
+        out->served = fr_alloc(capacity, sizeof(*out->served));
         out->unique_of = fr_alloc(capacity, sizeof(*out->unique_of));
         out->occ_begin = fr_alloc(capacity + 1, sizeof(*out->occ_begin));
         out->occ = fr_alloc(capacity, sizeof(*out->occ));

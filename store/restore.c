@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "section.h"
 
-enum { SECTION_VERSION = 1 };
+enum { SECTION_VERSION = 2 };
 
 static void restore_row(const struct fr_table *table, struct fr_shard *shard, struct fr_entry *entry,
                         const uint8_t *bytes)

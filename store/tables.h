@@ -16,9 +16,11 @@
 
 _Static_assert(FR_SHARDS == 1 << FR_SHARD_BITS, "the shard is the top bits of the hash");
 
+/* Counters that single samples add to must not stop at 2^24, as f32 would. */
 struct fr_row_tail {
     int64_t seen_ms;
-    float show, click;
+    uint64_t show;
+    double click; /* labels may be fractions */
 };
 _Static_assert(sizeof(struct fr_row_tail) == FR_ROW_IMAGE_HEAD, "a row image begins with the tail's bytes");
 

@@ -11,7 +11,7 @@
 #include "base/hash.h"
 
 enum {
-    STORE_VERSION = 1,
+    STORE_VERSION = 2,
     STORE_TABLE_BYTES = FR_STORE_COUNTERS * 8 + 4,
     STORE_CARRIED_BYTES = 24,
 };

@@ -19,6 +19,12 @@ static void zero_padding(struct fr_view out, uint32_t width, struct rows r)
 
 /* ---- leaves ---- */
 
+/* Rows as a replica would have them: those that this batch made are absent. */
+static float *const *served_rows(const struct fr_table_rows *table)
+{
+    return table->served ? table->served : table->rows;
+}
+
 static void forward_pooled(const struct graph_run *run, const struct node *node, const struct chunk *c)
 {
     const struct fr_graph *graph = run->graph;
@@ -29,7 +35,7 @@ static void forward_pooled(const struct graph_run *run, const struct node *node,
         .begin = column->begin,
         .weights = column->weights,
         .unique_of = rows->unique_of + run->rows->slot_base[node->slot],
-        .rows = rows->rows,
+        .rows = served_rows(rows),
         .value_offset = graph->layouts[t].parts[node->part].value_offset,
         .dim = node->width,
         .entry_begin = c->first,
@@ -51,7 +57,7 @@ static void forward_sequence(const struct graph_run *run, const struct node *nod
     graph->ops->gather_steps(&(struct fr_gather_steps){
         .weights = run->batch->columns[node->slot].weights,
         .unique_of = table->unique_of + run->rows->slot_base[node->slot],
-        .rows = table->rows,
+        .rows = served_rows(table),
         .value_offset = graph->layouts[t].parts[node->part].value_offset,
         .dim = node->width,
         .begin = r.begin,

@@ -64,6 +64,13 @@ static inline float fr_load_f32(const void *p)
     return v;
 }
 
+static inline double fr_load_f64(const void *p)
+{
+    double v;
+    memcpy(&v, p, sizeof(v));
+    return v;
+}
+
 static inline void fr_put_u8(struct fr_buffer *b, uint8_t v)
 {
     *fr_buffer_reserve(b, 1) = v;

@@ -106,7 +106,8 @@ struct fr_store_view {
     enum fr_image_kind kind;
     uint32_t count; /* pending */
     int64_t seen_ms;
-    float show, click;
+    uint64_t show;
+    double click;
     const float *row; /* live: row_floats, borrowed until the next plan or slice */
 };
 enum fr_status fr_store_find(const struct fr_store *store, uint32_t table, uint64_t key,
@@ -114,8 +115,8 @@ enum fr_status fr_store_find(const struct fr_store *store, uint32_t table, uint6
 
 /* ---- images as bytes (recovery, dump, publisher) ---- */
 
-/* Row image: i64 seen_ms, f32 show, f32 click, f32 row[row_floats]. Pending image: i64 seen_ms, u32 count.
+/* Row image: i64 seen_ms, u64 show, f64 click, f32 row[row_floats]. Pending image: i64 seen_ms, u32 count.
  * Little-endian. */
-enum { FR_ROW_IMAGE_HEAD = 16, FR_PENDING_IMAGE_SIZE = 12 };
+enum { FR_ROW_IMAGE_HEAD = 24, FR_PENDING_IMAGE_SIZE = 12 };
 
 #endif

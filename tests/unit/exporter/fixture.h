@@ -100,13 +100,13 @@ static inline void stage_image(struct fr_stage *stage, const struct fr_image *im
         memcpy(to, bytes, image->size);
 }
 
-/* Row image: i64 seen, f32 show, f32 click, then floats: 2 values and 3 of optimizer state. */
+/* Row image: i64 seen, u64 show, f64 click, then floats: 2 values and 3 of optimizer state. */
 static inline void stage_row(struct fr_stage *stage, uint32_t table, uint64_t key, float value)
 {
-    uint8_t bytes[16 + ROW_FLOATS * 4] = {0};
+    uint8_t bytes[24 + ROW_FLOATS * 4] = {0};
     float floats[ROW_FLOATS] = {value, value + 0.5f, 1e9f, 1e9f, 1e9f};
-    memset(bytes, 0xee, 16);
-    memcpy(bytes + 16, floats, sizeof(floats));
+    memset(bytes, 0xee, 24);
+    memcpy(bytes + 24, floats, sizeof(floats));
     stage_image(stage, &(struct fr_image){.key = key, .table = table, .size = sizeof(bytes), .kind = FR_IMAGE_ROW},
                 bytes);
 }

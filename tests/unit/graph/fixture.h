@@ -225,6 +225,7 @@ static inline void fx_rows_release(struct fixture *fx)
     for (uint32_t t = 0; t < fx->rows.n_tables; t++) {
         free(fx->rows.tables[t].keys);
         free(fx->rows.tables[t].rows);
+        free(fx->rows.tables[t].served);
         free(fx->rows.tables[t].unique_of);
         free(fx->rows.tables[t].occ_begin);
         free(fx->rows.tables[t].occ);

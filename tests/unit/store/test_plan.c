@@ -2,6 +2,8 @@
  */
 #include "store_fixture.h"
 
+#include "../../../store/tables.h"
+
 static const struct fr_table_rows *table_rows(const struct world *w, uint32_t t)
 {
     return &w->rows->tables[t];
@@ -223,6 +225,72 @@ static void clicks_add_up_label_0_where_it_is_positive(void **state)
     world_close(&w);
 }
 
+/* f32 would stay at 2^24, one at a time. */
+static void counters_go_on_beyond_2_to_the_24th(void **state)
+{
+    (void)state;
+    struct world w, r;
+    world_simple(&w, 1, 0);
+    world_simple(&r, 1, 0);
+    plan_key_times(&w, 44, 1, 1);
+    struct fr_row_tail *tail = fr_row_tail(&w.store->tables[0], table_rows(&w, 0)->rows[0]);
+    tail->show = (1u << 24) - 1;
+    tail->click = (1u << 24) - 1;
+    struct test_batch *b = fr_alloc(1, sizeof(*b));
+    for (int i = 0; i < 5; i++) {
+        batch_begin(b, &w);
+        batch_sample(b, FR_ROLE_TRAIN, 1.0f);
+        batch_id(b, 0, 44);
+        fr_store_plan(w.store, &b->batch, 1, w.rows);
+    }
+    struct fr_store_view view;
+    assert_int_equal(fr_store_find(w.store, 0, 44, &view), FR_OK);
+    assert_int_equal(view.show, (1u << 24) + 4);
+    assert_true(view.click == (double)((1u << 24) + 4));
+    struct fr_stage stage;
+    fr_stage_init(&stage);
+    fr_store_cut(w.store, &stage);
+    assert_int_equal(fr_store_restore_image(r.store, &stage.images[0]), FR_OK);
+    assert_int_equal(fr_store_find(r.store, 0, 44, &view), FR_OK);
+    assert_int_equal(view.show, (1u << 24) + 4);
+    assert_true(view.click == (double)((1u << 24) + 4));
+    fr_stage_release(&stage);
+    free(b);
+    world_close(&w);
+    world_close(&r);
+}
+
+static void what_is_served_lacks_the_rows_this_batch_made(void **state)
+{
+    (void)state;
+    struct world w;
+    world_simple(&w, 2, 0);
+    plan_key_times(&w, 1, 2, 1); /* admitted here */
+    assert_non_null(table_rows(&w, 0)->rows[0]);
+    assert_null(table_rows(&w, 0)->served[0]);
+    struct test_batch *b = fr_alloc(1, sizeof(*b));
+    batch_begin(b, &w);
+    batch_sample(b, FR_ROLE_TRAIN, 0);
+    batch_id(b, 0, 1); /* has its row */
+    batch_id(b, 0, 2); /* stays pending */
+    batch_id(b, 0, 3); /* gets one now */
+    batch_id(b, 0, 3);
+    batch_sample(b, FR_ROLE_METRICS_ONLY, 0);
+    batch_id(b, 0, 3);
+    fr_store_plan(w.store, &b->batch, 2, w.rows);
+    const struct fr_table_rows *rows = table_rows(&w, 0);
+    for (uint32_t u = 0; u < 3; u++) {
+        uint64_t key = rows->keys[u];
+        assert_int_equal(rows->rows[u] != NULL, key != 2);
+        assert_ptr_equal(rows->served[u], key == 1 ? rows->rows[u] : NULL);
+    }
+    plan_key_times(&w, 3, 1, 3);
+    assert_ptr_equal(table_rows(&w, 0)->served[0], table_rows(&w, 0)->rows[0]);
+    assert_non_null(table_rows(&w, 0)->served[0]);
+    free(b);
+    world_close(&w);
+}
+
 static void a_new_row_is_a_function_of_seed_table_key_and_index(void **state)
 {
     (void)state;
@@ -304,7 +372,8 @@ struct model_key {
     uint32_t state; /* 0 absent, 1 pending, 2 live */
     uint32_t count;
     int64_t seen_ms;
-    float show, click;
+    uint64_t show;
+    double click;
 };
 
 struct model {
@@ -314,7 +383,7 @@ struct model {
 
 struct model_sum {
     uint32_t occurrences, counted, touched;
-    float clicks;
+    double clicks;
 };
 
 static void model_key_plan(struct model *m, const struct world *w, uint32_t t, uint32_t k, const struct model_sum *sum,
@@ -334,7 +403,7 @@ static void model_key_plan(struct model *m, const struct world *w, uint32_t t, u
     }
     if (key->state == 2 && sum->touched > 0) {
         key->seen_ms = watermark_ms;
-        key->show += (float)sum->touched;
+        key->show += sum->touched;
         key->click += sum->clicks;
     }
 }
@@ -508,6 +577,8 @@ int main(void)
         cmocka_unit_test(a_slot_that_does_not_admit_neither_counts_nor_admits),
         cmocka_unit_test(a_slot_that_does_not_touch_leaves_seen_and_counters_but_marks_dirty),
         cmocka_unit_test(clicks_add_up_label_0_where_it_is_positive),
+        cmocka_unit_test(counters_go_on_beyond_2_to_the_24th),
+        cmocka_unit_test(what_is_served_lacks_the_rows_this_batch_made),
         cmocka_unit_test(a_new_row_is_a_function_of_seed_table_key_and_index),
         cmocka_unit_test(rows_keep_their_address_while_the_table_grows),
         cmocka_unit_test(steady_batches_take_no_more_memory),

@@ -107,6 +107,9 @@ struct fr_table_rows {
     uint64_t *keys; /* [n_unique] distinct keys, order fixed by the batch alone */
     float *
         *rows; /* [n_unique] first float of the row (values then optimizer state) or NULL: no row: zeros, no gradient */
+    /* [n_unique] what the forward pass reads: `rows` without those this very batch made, which a replica would not have
+     * had: zeros and masked steps, but a gradient (row_update uses `rows`). NULL: all of `rows`. */
+    float **served;
     uint32_t n_occurrences;
     uint32_t *unique_of; /* [n_occurrences] */
     uint32_t *occ_begin; /* [n_unique + 1] into occ */

@@ -19,7 +19,8 @@ struct fr_gate_policy {
 /* What expiry may look at. */
 struct fr_row_facts {
     int64_t seen_ms;
-    float show, click;
+    uint64_t show;
+    double click;
 };
 
 struct fr_expiry_policy {
