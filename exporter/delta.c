@@ -68,25 +68,19 @@ static enum fr_status take_rows(const struct fr_codec_settings *settings, const 
     return FR_OK;
 }
 
+/* The parameters that the epoch holds: those that changed since they were last published. */
 static enum fr_status take_dense(const struct fr_epoch *epoch, struct public_epoch *out, struct fr_err *err)
 {
-    const uint8_t *bytes = NULL, *at = NULL;
-    size_t size = 0;
+    const uint8_t *at = NULL;
     struct fr_dense_view view;
-    enum fr_status status = fr_epoch_section(epoch, "dense", &bytes, &size);
-    if (status != FR_OK)
-        return fr_err_set(err, FR_E_CORRUPT, "epoch %llu announces dense parameters and holds none",
-                          (unsigned long long)epoch->epoch);
-    while (status == FR_OK && out->n_dense <= DENSE_MAX) {
-        status = fr_dense_next(bytes, size, &at, &view);
-        if (status != FR_OK)
-            break;
+    enum fr_status status = FR_OK;
+    while (out->n_dense <= DENSE_MAX && (status = fr_epoch_next_dense(epoch, &at, &view)) == FR_OK) {
         out->views = fr_realloc(out->views, out->n_dense + 1, sizeof(*out->views));
         out->views[out->n_dense++] = view;
     }
     if (status != FR_EOF)
-        return fr_err_set(err, FR_E_CORRUPT, "epoch %llu: the dense section does not parse",
-                          (unsigned long long)epoch->epoch);
+        return fr_err_set(err, FR_E_CORRUPT, "epoch %llu: a dense section does not parse, or there are over %d",
+                          (unsigned long long)epoch->epoch, DENSE_MAX);
     out->dense = fr_alloc(out->n_dense ? out->n_dense : 1, sizeof(*out->dense));
     for (size_t i = 0; i < out->n_dense; i++)
         out->dense[i] = (struct fr_delta_dense){.name = out->views[i].name,

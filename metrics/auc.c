@@ -20,7 +20,7 @@
 #include "decay.h"
 
 enum {
-    FR_AUC_FORMAT = 3,
+    FR_AUC_FORMAT = 4,
     /* Exponents of the borders between kinds of bins. */
     AROUND_ZERO = -20,
     SMALL = -4,
@@ -59,6 +59,7 @@ struct fr_auc {
     uint32_t n_half_lives;
     int64_t half_life_ms[FR_AUC_HALF_LIVES_MAX];
     int64_t as_of_ms; /* watermark of the last batch */
+    uint64_t changes;
     struct accumulator decayed[FR_AUC_HALF_LIVES_MAX];
     struct accumulator lifetime;
 };
@@ -112,17 +113,20 @@ void fr_auc_free(struct fr_auc *auc)
     free(auc);
 }
 
-static void accumulator_rebase(struct accumulator *a, int64_t half_life_ms, int64_t as_of_ms)
+/* Whether it changed. */
+static bool accumulator_rebase(struct accumulator *a, int64_t half_life_ms, int64_t as_of_ms)
 {
+    bool first = a->reference_ms == INT64_MIN;
     int exponent = fr_decay_rebase(&a->reference_ms, half_life_ms, as_of_ms);
     if (exponent == 0)
-        return;
+        return first;
     for (size_t i = 0; i < a->n_bins; i++) {
         a->positive[i] = ldexp(a->positive[i], exponent);
         a->negative[i] = ldexp(a->negative[i], exponent);
     }
     for (size_t i = 0; i < SUMS; i++)
         a->sums[i] = ldexp(a->sums[i], exponent);
+    return true;
 }
 
 /* Bins from the one around 0. */
@@ -197,7 +201,7 @@ void fr_auc_add(struct fr_auc *auc, const struct fr_auc_samples *samples)
         auc->as_of_ms = samples->watermark_ms;
     bool timed = auc->as_of_ms != INT64_MIN;
     for (uint32_t h = 0; timed && h < auc->n_half_lives; h++)
-        accumulator_rebase(&auc->decayed[h], auc->half_life_ms[h], auc->as_of_ms);
+        auc->changes += accumulator_rebase(&auc->decayed[h], auc->half_life_ms[h], auc->as_of_ms);
     for (size_t i = 0; i < samples->count; i++) {
         float label = samples->labels[i];
         double weight = samples->weights ? samples->weights[i] : 1.0;
@@ -205,6 +209,7 @@ void fr_auc_add(struct fr_auc *auc, const struct fr_auc_samples *samples)
             continue;
         struct sample sample = sample_of(auc->scores, samples->scores[i], label);
         accumulator_add(&auc->lifetime, &sample, weight);
+        auc->changes++;
         int64_t t_ms = samples->t_ms[i] < auc->as_of_ms ? samples->t_ms[i] : auc->as_of_ms;
         for (uint32_t h = 0; timed && h < auc->n_half_lives; h++) {
             struct accumulator *a = &auc->decayed[h];
@@ -213,6 +218,21 @@ void fr_auc_add(struct fr_auc *auc, const struct fr_auc_samples *samples)
                 accumulator_add(a, &sample, weight * factor);
         }
     }
+}
+
+uint64_t fr_auc_changes(const struct fr_auc *auc)
+{
+    return auc->changes;
+}
+
+int64_t fr_auc_as_of_ms(const struct fr_auc *auc)
+{
+    return auc->as_of_ms;
+}
+
+void fr_auc_set_as_of_ms(struct fr_auc *auc, int64_t as_of_ms)
+{
+    auc->as_of_ms = as_of_ms;
 }
 
 static double ratio(double a, double b)
@@ -255,7 +275,7 @@ void fr_auc_result(const struct fr_auc *auc, int half_life, struct fr_auc_result
         out->weight *= fr_decay_exp2(-(double)(auc->as_of_ms - a->reference_ms) / (double)auc->half_life_ms[half_life]);
 }
 
-/* ---- image: u32 format, u32 scores, i64 as_of, u32 n, n i64 half_life_ms, then n + 1 accumulators (half-lives in
+/* ---- image: u32 format, u32 scores, u32 n, n i64 half_life_ms, then n + 1 accumulators (half-lives in
  * order, lifetime) of i64 reference, 5 f64 sums, u32 non-empty bins; per bin u32 index, f64 positive, f64 negative ----
  */
 
@@ -281,7 +301,6 @@ void fr_auc_encode(const struct fr_auc *auc, struct fr_buffer *out)
 {
     fr_put_u32(out, FR_AUC_FORMAT);
     fr_put_u32(out, auc->scores);
-    fr_put_u64(out, (uint64_t)auc->as_of_ms);
     fr_put_u32(out, auc->n_half_lives);
     for (uint32_t h = 0; h < auc->n_half_lives; h++)
         fr_put_u64(out, (uint64_t)auc->half_life_ms[h]);
@@ -327,12 +346,11 @@ static struct accumulator *find_accumulator(struct fr_auc *auc, int64_t half_lif
 }
 
 /* Everything before the accumulators. */
-static bool parse_head(struct fr_reader *reader, struct fr_auc_options *options, int64_t *as_of_ms)
+static bool parse_head(struct fr_reader *reader, struct fr_auc_options *options)
 {
     if (fr_take_u32(reader) != FR_AUC_FORMAT)
         return false;
     uint32_t scores = fr_take_u32(reader);
-    *as_of_ms = (int64_t)fr_take_u64(reader);
     options->n_half_lives = fr_take_u32(reader);
     if (reader->failed || scores > FR_AUC_VALUES || options->n_half_lives > FR_AUC_HALF_LIVES_MAX)
         return false;
@@ -349,8 +367,7 @@ enum fr_status fr_auc_image_options(const uint8_t *bytes, size_t size, struct fr
 {
     struct fr_reader reader = {.at = bytes, .end = bytes + size};
     struct fr_auc_options options = {0};
-    int64_t as_of_ms;
-    if (!parse_head(&reader, &options, &as_of_ms))
+    if (!parse_head(&reader, &options))
         return FR_E_CORRUPT;
     *out = options;
     return FR_OK;
@@ -360,10 +377,8 @@ enum fr_status fr_auc_parse(struct fr_auc *auc, const uint8_t *bytes, size_t siz
 {
     struct fr_reader reader = {.at = bytes, .end = bytes + size};
     struct fr_auc_options image = {0};
-    int64_t as_of_ms;
-    if (!parse_head(&reader, &image, &as_of_ms) || image.scores != auc->scores)
+    if (!parse_head(&reader, &image) || image.scores != auc->scores)
         return FR_E_CORRUPT;
-    auc->as_of_ms = as_of_ms;
     uint32_t found = 0;
     for (uint32_t h = 0; h < auc->n_half_lives; h++)
         accumulator_clear(&auc->decayed[h]);

@@ -11,7 +11,7 @@
 enum {
     BLOCK = 256,
     USE_METRICS = 2,         /* FR_USE_METRICS of decode/batch.h, which metrics does not know */
-    SECTION_VERSION = 0x103, /* above any count of tasks, with which the first form of the section began */
+    SECTION_VERSION = 0x104, /* above any count of tasks, with which the first form of the section began */
 };
 
 struct fr_task_metrics {
@@ -68,16 +68,20 @@ static bool is_served(const struct fr_task_metrics *task, float score)
 static void add_groups(struct fr_gauc *gauc, const struct fr_task_samples *samples, size_t from,
                        const struct fr_auc_samples *block)
 {
-    fr_gauc_advance(gauc, block->watermark_ms);
+    bool advanced = false; /* time moves with samples only: an image that lacks none is the newest */
     for (size_t k = 0; k < block->count; k++) {
         size_t entry = samples->entry_of ? samples->entry_of[from + k] : from + k;
         uint32_t begin = samples->group_begin[entry];
-        if (block->weights[k] > 0 && begin < samples->group_begin[entry + 1])
-            fr_gauc_add(gauc, &(struct fr_gauc_sample){.key = samples->group_keys[begin],
-                                                       .score = block->scores[k],
-                                                       .label = block->labels[k],
-                                                       .weight = block->weights[k],
-                                                       .t_ms = block->t_ms[k]});
+        if (!(block->weights[k] > 0) || begin == samples->group_begin[entry + 1])
+            continue;
+        if (!advanced)
+            fr_gauc_advance(gauc, block->watermark_ms);
+        advanced = true;
+        fr_gauc_add(gauc, &(struct fr_gauc_sample){.key = samples->group_keys[begin],
+                                                   .score = block->scores[k],
+                                                   .label = block->labels[k],
+                                                   .weight = block->weights[k],
+                                                   .t_ms = block->t_ms[k]});
     }
 }
 
@@ -132,8 +136,7 @@ void fr_task_metrics_lifetime(const struct fr_task_metrics *task, struct fr_auc_
     fr_auc_result(task->auc, -1, out);
 }
 
-/* ---- section: u32 version, u32 tasks; per task u32 name size, name, u32 image size, image. Image of a task: three
- * parts (auc, served, gauc), each u32 size and the image of its module; size 0: none ---- */
+/* ---- section "metrics": u32 version, u32 tasks; per task u32 name size, name, i64 as of ---- */
 
 void fr_metrics_section_begin(struct fr_buffer *out, uint32_t n_tasks)
 {
@@ -141,34 +144,11 @@ void fr_metrics_section_begin(struct fr_buffer *out, uint32_t n_tasks)
     fr_put_u32(out, n_tasks);
 }
 
-static size_t begin_sized(struct fr_buffer *out)
-{
-    fr_put_u32(out, 0);
-    return out->size;
-}
-
-static void end_sized(struct fr_buffer *out, size_t begin)
-{
-    uint32_t size = (uint32_t)(out->size - begin);
-    memcpy(out->data + begin - sizeof(size), &size, sizeof(size));
-}
-
 void fr_metrics_section_put(struct fr_buffer *out, const char *name, const struct fr_task_metrics *task)
 {
     fr_put_u32(out, (uint32_t)strlen(name));
     fr_buffer_append(out, name, strlen(name));
-    size_t image = begin_sized(out);
-    size_t part = begin_sized(out);
-    fr_auc_encode(task->auc, out);
-    end_sized(out, part);
-    part = begin_sized(out);
-    fr_auc_encode(task->served, out);
-    end_sized(out, part);
-    part = begin_sized(out);
-    if (task->gauc)
-        fr_gauc_encode(task->gauc, out);
-    end_sized(out, part);
-    end_sized(out, image);
+    fr_put_u64(out, (uint64_t)fr_auc_as_of_ms(task->auc));
 }
 
 enum fr_status fr_metrics_section_open(const uint8_t *bytes, size_t size, struct fr_metrics_section *out)
@@ -196,12 +176,47 @@ enum fr_status fr_metrics_section_next(struct fr_metrics_section *section)
     if (section->left == 0)
         return reader.at == reader.end ? FR_EOF : FR_E_CORRUPT;
     section->name = take_sized(&reader, &section->name_size);
-    section->image = take_sized(&reader, &section->image_size);
+    section->as_of_ms = (int64_t)fr_take_u64(&reader);
     if (reader.failed)
         return FR_E_CORRUPT;
     section->at = reader.at;
     section->left--;
     return FR_OK;
+}
+
+/* ---- image of a task: three parts (auc, served, gauc), each u32 size and the image of its module; size 0: none ----
+ */
+
+uint64_t fr_task_metrics_changes(const struct fr_task_metrics *task)
+{
+    /* A group gains a sample only together with `auc`. */
+    return fr_auc_changes(task->auc) + fr_auc_changes(task->served);
+}
+
+static size_t begin_sized(struct fr_buffer *out)
+{
+    fr_put_u32(out, 0);
+    return out->size;
+}
+
+static void end_sized(struct fr_buffer *out, size_t begin)
+{
+    uint32_t size = (uint32_t)(out->size - begin);
+    memcpy(out->data + begin - sizeof(size), &size, sizeof(size));
+}
+
+void fr_task_metrics_encode(const struct fr_task_metrics *task, struct fr_buffer *out)
+{
+    size_t part = begin_sized(out);
+    fr_auc_encode(task->auc, out);
+    end_sized(out, part);
+    part = begin_sized(out);
+    fr_auc_encode(task->served, out);
+    end_sized(out, part);
+    part = begin_sized(out);
+    if (task->gauc)
+        fr_gauc_encode(task->gauc, out);
+    end_sized(out, part);
 }
 
 enum part { PART_AUC, PART_SERVED, PART_GAUC, PARTS };
@@ -224,7 +239,7 @@ static enum fr_status worse(enum fr_status a, enum fr_status b)
     return a == FR_E_CORRUPT || b == FR_E_CORRUPT ? FR_E_CORRUPT : a != FR_OK ? a : b;
 }
 
-enum fr_status fr_task_metrics_parse(struct fr_task_metrics *task, const uint8_t *image, size_t size)
+enum fr_status fr_task_metrics_parse(struct fr_task_metrics *task, const uint8_t *image, size_t size, int64_t as_of_ms)
 {
     struct parts parts;
     if (!take_parts(image, size, &parts))
@@ -235,10 +250,11 @@ enum fr_status fr_task_metrics_parse(struct fr_task_metrics *task, const uint8_t
         status = worse(status, parts.size[PART_GAUC] == 0
                                    ? FR_E_MISMATCH /* there was no grouping */
                                    : fr_gauc_parse(task->gauc, parts.bytes[PART_GAUC], parts.size[PART_GAUC]));
+    fr_auc_set_as_of_ms(task->auc, as_of_ms);
     return status;
 }
 
-enum fr_status fr_task_metrics_read(const uint8_t *image, size_t size, struct fr_task_result *out)
+enum fr_status fr_task_metrics_read(const uint8_t *image, size_t size, int64_t as_of_ms, struct fr_task_result *out)
 {
     struct parts parts;
     struct fr_auc_options auc;
@@ -256,7 +272,7 @@ enum fr_status fr_task_metrics_read(const uint8_t *image, size_t size, struct fr
     options.n_half_lives = auc.n_half_lives;
     memcpy(options.half_life_ms, auc.half_life_ms, sizeof(options.half_life_ms));
     struct fr_task_metrics *task = fr_task_metrics_new(&options);
-    enum fr_status status = fr_task_metrics_parse(task, image, size);
+    enum fr_status status = fr_task_metrics_parse(task, image, size, as_of_ms);
     if (status == FR_OK)
         fr_task_metrics_result(task, out);
     fr_task_metrics_free(task);

@@ -1,7 +1,11 @@
 /* The cut: when an epoch ends, and what of the owner's state goes into its stage (DESIGN section 5).
  *
- * Sections staged here (absolute images, in every epoch): announce, dense, dense_state, metrics, positions, trainer;
- * the store adds its own. A cut copies; training goes on as soon as the stage is handed over. The durable thread sorts,
+ * Sections staged here: announce, metrics, positions, trainer in every epoch (small); dense/<parameter> with
+ * dense_state/<parameter>, dense_state and metrics/<task> in those since which they changed; the store adds its own.
+ * "Changed" is a count kept by who changes, compared with what the last epoch saw. While it trains, an epoch has what
+ * its samples changed, since recovery must end at exactly the cut; one without a trained sample has none of it. An epoch
+ * that publishes the dense parameters (export.dense_every) also repeats those changed since the last that did. A cut
+ * copies; training goes on as soon as the stage is handed over. The durable thread sorts,
  * encodes and syncs. Owner thread only. */
 #include "trainer_private.h"
 
@@ -55,23 +59,55 @@ static void announce(struct fr_trainer *trainer, struct fr_stage *stage, bool wi
     free(out);
 }
 
-static void stage_dense(struct fr_trainer *trainer, struct fr_stage *stage)
+static bool dense_journaled(const struct fr_trainer *trainer, const uint64_t *seen)
 {
     size_t count = fr_graph_parameter_count(trainer->graph);
     const struct fr_parameter *parameters = fr_graph_parameters(trainer->graph);
-    struct fr_dense_view *views = fr_alloc(count ? count : 1, sizeof(*views));
+    for (size_t i = 0; i < count; i++)
+        if (seen[i] != parameters[i].changes)
+            return false;
+    return true;
+}
+
+bool fr_trainer_dense_published(const struct fr_trainer *trainer)
+{
+    return dense_journaled(trainer, trainer->published);
+}
+
+static void stage_parameter(const struct fr_trainer *trainer, size_t i, struct fr_stage *stage)
+{
+    const struct fr_parameter *parameter = &fr_graph_parameters(trainer->graph)[i];
+    struct fr_dense_view view = {.n_dims = parameter->n_dims,
+                                 .shape = {parameter->shape[0], parameter->shape[1]},
+                                 .n_values = parameter->n_values,
+                                 .values = parameter->values,
+                                 .exact = parameter->exact};
+    snprintf(view.name, sizeof(view.name), "%s", parameter->name);
+    fr_dense_stage(stage, &view);
+}
+
+static void stage_dense(struct fr_trainer *trainer, struct fr_stage *stage, bool publish)
+{
+    size_t count = fr_graph_parameter_count(trainer->graph);
+    const struct fr_parameter *parameters = fr_graph_parameters(trainer->graph);
     for (size_t i = 0; i < count; i++) {
-        snprintf(views[i].name, sizeof(views[i].name), "%s", parameters[i].name);
-        views[i].n_dims = parameters[i].n_dims;
-        views[i].shape[0] = parameters[i].shape[0];
-        views[i].shape[1] = parameters[i].shape[1];
-        views[i].n_values = parameters[i].n_values;
-        views[i].values = parameters[i].values;
-        views[i].exact = parameters[i].exact;
+        uint64_t changes = parameters[i].changes;
+        bool changed = trainer->journaled[i] != changes;
+        if (changed || (publish && trainer->published[i] != changes))
+            stage_parameter(trainer, i, stage);
+        if (changed) {
+            char name[FR_SECTION_NAME_MAX];
+            snprintf(name, sizeof(name), FR_SECTION_DENSE_STATE "%s", parameters[i].name);
+            fr_graph_save_parameter(trainer->graph, i, fr_stage_section(stage, name));
+        }
+        trainer->journaled[i] = changes;
+        if (publish)
+            trainer->published[i] = changes;
     }
-    fr_dense_encode(views, count, fr_stage_section(stage, "dense"));
-    free(views);
-    fr_graph_save_state(trainer->graph, fr_stage_section(stage, "dense_state"));
+    if (trainer->journaled_shared == fr_graph_shared_changes(trainer->graph))
+        return;
+    fr_graph_save_shared(trainer->graph, fr_stage_section(stage, "dense_state"));
+    trainer->journaled_shared = fr_graph_shared_changes(trainer->graph);
 }
 
 enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last, uint64_t wait_ns)
@@ -85,9 +121,10 @@ enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last, uint64_t wa
     fr_stage_clear(stage);
 
     bool lockstep = trainer->conf->ingest.lockstep;
-    bool with_dense = last || lockstep || trainer->epoch == 0 ||
-                      begin_ns - trainer->last_dense_ns >= ms_to_ns(trainer->conf->export_.dense_every_ms);
     bool with_model = trainer->epoch == 0;
+    bool dense_due = last || lockstep ||
+                     begin_ns - trainer->last_dense_ns >= ms_to_ns(trainer->conf->export_.dense_every_ms);
+    bool with_dense = with_model || (dense_due && !fr_trainer_dense_published(trainer));
     trainer->epoch++;
     trainer->closed = last;
     stage->epoch = trainer->epoch;
@@ -100,9 +137,9 @@ enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last, uint64_t wa
     stage->last = last;
     fr_store_cut(trainer->store, stage);
     announce(trainer, stage, with_model, with_dense);
-    stage_dense(trainer, stage);
+    stage_dense(trainer, stage, with_dense);
     trainer->options.stream.stage(trainer->options.stream.self, fr_stage_section(stage, "positions"));
-    fr_trainer_stage_metrics(trainer, fr_stage_section(stage, "metrics"));
+    fr_trainer_stage_metrics(trainer, stage);
     fr_trainer_stage_section(trainer, fr_stage_section(stage, "trainer"));
     bool pushed = fr_ring_try_push(trainer->options.cut_stages, stage);
     FR_CHECK(pushed); /* as many places as stages */

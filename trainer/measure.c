@@ -1,11 +1,13 @@
 /* What the trainer measures: every task's predictions, made before the batch's own update, and how fresh the batch is
  * (DESIGN section 8).
  *
- * Section "metrics": metrics/task.h. Another version is FR_E_MISMATCH, anything else that does not parse FR_E_CORRUPT.
+ * Sections "metrics" and "metrics/<task>": metrics/task.h; a task's image only when it changed. Another version is
+ * FR_E_MISMATCH, anything else that does not parse FR_E_CORRUPT.
  * Freshness is of this run only and never part of a state. A quarantined batch never comes here. Owner thread only;
  * status leaves as a copy. */
 #include "trainer_private.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -78,40 +80,69 @@ void fr_trainer_measure_status(const struct fr_trainer *trainer, struct fr_train
 }
 
 /* At a cut: also the end of the epoch for freshness. */
-void fr_trainer_stage_metrics(const struct fr_trainer *trainer, struct fr_buffer *out)
+void fr_trainer_stage_metrics(struct fr_trainer *trainer, struct fr_stage *stage)
 {
-    fr_metrics_section_begin(out, trainer->conf->n_tasks);
-    for (uint32_t i = 0; i < trainer->conf->n_tasks; i++)
-        fr_metrics_section_put(out, trainer->conf->tasks[i].name, trainer->metrics[i]);
+    const struct fr_conf *conf = trainer->conf;
+    struct fr_buffer *list = fr_stage_section(stage, "metrics");
+    fr_metrics_section_begin(list, conf->n_tasks);
+    for (uint32_t i = 0; i < conf->n_tasks; i++)
+        fr_metrics_section_put(list, conf->tasks[i].name, trainer->metrics[i]);
+    for (uint32_t i = 0; i < conf->n_tasks; i++) {
+        uint64_t changes = fr_task_metrics_changes(trainer->metrics[i]);
+        if (changes == trainer->journaled_metrics[i])
+            continue;
+        char name[FR_SECTION_NAME_MAX];
+        snprintf(name, sizeof(name), FR_SECTION_METRICS_TASK "%s", conf->tasks[i].name);
+        fr_task_metrics_encode(trainer->metrics[i], fr_stage_section(stage, name));
+        trainer->journaled_metrics[i] = changes;
+    }
     if (trainer->options.freshness)
         fr_freshness_cut(trainer->options.freshness, trainer->epoch);
 }
 
-static struct fr_task_metrics *find_task(struct fr_trainer *trainer, const struct fr_metrics_section *section)
+/* FR_TASKS_MAX: not a task of this configuration. */
+static uint32_t find_task(const struct fr_trainer *trainer, const void *name, size_t size)
 {
     for (uint32_t i = 0; i < trainer->conf->n_tasks; i++) {
         const char *own = trainer->conf->tasks[i].name;
-        if (strlen(own) == section->name_size && memcmp(own, section->name, section->name_size) == 0)
-            return trainer->metrics[i];
+        if (strlen(own) == size && memcmp(own, name, size) == 0)
+            return i;
     }
-    return NULL;
+    return FR_TASKS_MAX;
 }
 
-enum fr_status fr_trainer_parse_metrics(struct fr_trainer *trainer, const uint8_t *bytes, size_t size)
+static enum fr_status take_list(const struct fr_trainer *trainer, struct fr_metrics_restore *restore,
+                                const uint8_t *bytes, size_t size)
 {
     struct fr_metrics_section section;
     enum fr_status status = fr_metrics_section_open(bytes, size, &section);
-    if (status != FR_OK)
-        return status;
-    while ((status = fr_metrics_section_next(&section)) == FR_OK) {
-        struct fr_task_metrics *task = find_task(trainer, &section);
-        enum fr_status parsed = task ? fr_task_metrics_parse(task, section.image, section.image_size) : FR_OK;
-        if (parsed == FR_E_MISMATCH)
-            fr_log(FR_LOG_WARN, "trainer", "metrics_changed",
-                   "task=%.*s note=\"half-lives or gauc_by differ from the state's: what is new starts empty\"",
-                   (int)section.name_size, (const char *)section.name);
-        else if (parsed != FR_OK)
-            return FR_E_CORRUPT;
+    while (status == FR_OK && (status = fr_metrics_section_next(&section)) == FR_OK) {
+        uint32_t i = find_task(trainer, section.name, section.name_size);
+        if (i == FR_TASKS_MAX)
+            continue;
+        restore->listed[i] = true;
+        restore->as_of_ms[i] = section.as_of_ms;
     }
     return status == FR_EOF ? FR_OK : status;
+}
+
+enum fr_status fr_trainer_restore_metrics(struct fr_trainer *trainer, struct fr_metrics_restore *restore,
+                                          const char *name, const uint8_t *bytes, size_t size)
+{
+    if (strcmp(name, "metrics") == 0)
+        return take_list(trainer, restore, bytes, size);
+    const char *task = name + sizeof(FR_SECTION_METRICS_TASK) - 1;
+    uint32_t i = find_task(trainer, task, strlen(task));
+    if (i == FR_TASKS_MAX || !restore->listed[i]) /* the list does not have it: of an earlier configuration */
+        return FR_OK;
+    enum fr_status status = fr_task_metrics_parse(trainer->metrics[i], bytes, size, restore->as_of_ms[i]);
+    if (status == FR_OK)
+        trainer->journaled_metrics[i] = fr_task_metrics_changes(trainer->metrics[i]);
+    else if (status != FR_E_MISMATCH)
+        return FR_E_CORRUPT;
+    else
+        fr_log(FR_LOG_WARN, "trainer", "metrics_changed",
+               "task=%s note=\"half-lives or gauc_by differ from the state's: what is new starts empty\"", task);
+    restore->restored[i] = true;
+    return FR_OK;
 }

@@ -5,8 +5,10 @@
  */
 #include "trainer_private.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "trainer/section.h"
 
 void fr_trainer_stage_section(const struct fr_trainer *trainer, struct fr_buffer *out)
@@ -27,11 +29,13 @@ void fr_trainer_stage_section(const struct fr_trainer *trainer, struct fr_buffer
         .good_row = trainer->good_row,
         .held = atomic_load(&trainer->held),
         .publishable = trainer->publishable,
+        .dense_published = fr_trainer_dense_published(trainer),
     };
     fr_trainer_section_encode(&section, out);
 }
 
-static enum fr_status parse_section(struct fr_trainer *trainer, const uint8_t *bytes, size_t size)
+static enum fr_status parse_section(struct fr_trainer *trainer, const uint8_t *bytes, size_t size,
+                                    bool *dense_published)
 {
     struct fr_trainer_section section;
     enum fr_status status = fr_trainer_section_parse(bytes, size, &section);
@@ -52,33 +56,62 @@ static enum fr_status parse_section(struct fr_trainer *trainer, const uint8_t *b
     trainer->good_row = section.good_row;
     atomic_store(&trainer->held, section.held);
     trainer->publishable = section.publishable;
+    *dense_published = section.dense_published;
     return FR_OK;
 }
 
-static enum fr_status parse_dense(struct fr_trainer *trainer, const uint8_t *bytes, size_t size)
-{
-    struct fr_parameter *parameters = fr_graph_parameters(trainer->graph);
-    size_t count = fr_graph_parameter_count(trainer->graph);
-    const uint8_t *at = NULL;
-    struct fr_dense_view view;
-    enum fr_status status;
-    size_t i = 0;
-    for (; (status = fr_dense_next(bytes, size, &at, &view)) == FR_OK; i++) {
-        if (i >= count || strcmp(parameters[i].name, view.name) != 0 || parameters[i].n_values != view.n_values)
-            return FR_E_MISMATCH;
-        memcpy(parameters[i].values, view.values, view.n_values * sizeof(float));
-    }
-    if (status != FR_EOF)
-        return FR_E_CORRUPT;
-    return i == count ? FR_OK : FR_E_MISMATCH;
-}
+enum { DENSE_VALUES = 1, DENSE_STATE = 2 };
 
 struct restoring {
     struct fr_trainer *trainer;
     fr_section_restore *other;
     void *other_self;
     void (*progress)(void *self, uint64_t done, uint64_t total);
+    uint8_t *dense; /* [parameters] what came: DENSE_* */
+    bool store, own, shared, metrics, dense_published;
+    struct fr_metrics_restore tasks;
 };
+
+/* FR_E_MISMATCH: the network has no such parameter. */
+static enum fr_status find_parameter(const struct fr_trainer *trainer, const char *name, size_t *out)
+{
+    size_t count = fr_graph_parameter_count(trainer->graph);
+    const struct fr_parameter *parameters = fr_graph_parameters(trainer->graph);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(parameters[i].name, name) == 0) {
+            *out = i;
+            return FR_OK;
+        }
+    return FR_E_MISMATCH;
+}
+
+static enum fr_status restore_values(struct restoring *restoring, const char *name, const uint8_t *bytes, size_t size)
+{
+    struct fr_dense_view view;
+    size_t i;
+    enum fr_status status = fr_dense_parse(name, bytes, size, &view);
+    if (status == FR_OK)
+        status = find_parameter(restoring->trainer, view.name, &i);
+    if (status != FR_OK)
+        return status;
+    struct fr_parameter *parameter = &fr_graph_parameters(restoring->trainer->graph)[i];
+    if (parameter->n_values != view.n_values)
+        return FR_E_MISMATCH;
+    memcpy(parameter->values, view.values, view.n_values * sizeof(float));
+    restoring->dense[i] |= DENSE_VALUES;
+    return FR_OK;
+}
+
+static enum fr_status restore_state(struct restoring *restoring, const char *name, const uint8_t *bytes, size_t size)
+{
+    size_t i;
+    enum fr_status status = find_parameter(restoring->trainer, name + sizeof(FR_SECTION_DENSE_STATE) - 1, &i);
+    if (status == FR_OK)
+        status = fr_graph_restore_parameter(restoring->trainer->graph, i, bytes, size);
+    if (status == FR_OK)
+        restoring->dense[i] |= DENSE_STATE;
+    return status;
+}
 
 static enum fr_status restore_image(void *self, const struct fr_image *image)
 {
@@ -86,24 +119,66 @@ static enum fr_status restore_image(void *self, const struct fr_image *image)
     return fr_store_restore_image(restoring->trainer->store, image);
 }
 
+static bool begins_with(const char *name, const char *prefix)
+{
+    return strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
 static enum fr_status restore_section(void *self, const char *name, const uint8_t *bytes, size_t size)
 {
     struct restoring *restoring = self;
     struct fr_trainer *trainer = restoring->trainer;
-    if (strcmp(name, "store") == 0)
+    if (strcmp(name, "store") == 0) {
+        restoring->store = true;
         return fr_store_restore_section(trainer->store, bytes, size);
-    if (strcmp(name, "trainer") == 0)
-        return parse_section(trainer, bytes, size);
-    if (strcmp(name, "metrics") == 0)
-        return fr_trainer_parse_metrics(trainer, bytes, size);
-    if (strcmp(name, "dense") == 0)
-        return parse_dense(trainer, bytes, size);
-    if (strcmp(name, "dense_state") == 0)
-        return fr_graph_restore_state(trainer->graph, bytes, size);
+    }
+    if (strcmp(name, "trainer") == 0) {
+        restoring->own = true;
+        return parse_section(trainer, bytes, size, &restoring->dense_published);
+    }
+    if (strcmp(name, "metrics") == 0 || begins_with(name, FR_SECTION_METRICS_TASK)) {
+        restoring->metrics = true;
+        return fr_trainer_restore_metrics(trainer, &restoring->tasks, name, bytes, size);
+    }
+    if (fr_is_dense_section(name))
+        return restore_values(restoring, name, bytes, size);
+    if (begins_with(name, FR_SECTION_DENSE_STATE))
+        return restore_state(restoring, name, bytes, size);
+    if (strcmp(name, "dense_state") == 0) {
+        restoring->shared = true;
+        return fr_graph_restore_shared(trainer->graph, bytes, size);
+    }
     if (strcmp(name, "announce") == 0)
         return FR_OK; /* the publisher's */
     if (restoring->other)
         return restoring->other(restoring->other_self, name, bytes, size);
+    return FR_OK;
+}
+
+/* Everything came, from whichever epoch; what came needs not be carried again. */
+static enum fr_status check_whole(const struct restoring *restoring, struct fr_err *err)
+{
+    struct fr_trainer *trainer = restoring->trainer;
+    const char *missing = !restoring->store     ? "store"
+                          : !restoring->own     ? "trainer"
+                          : !restoring->metrics ? "metrics"
+                          : !restoring->shared  ? "dense_state"
+                                                : NULL;
+    size_t count = fr_graph_parameter_count(trainer->graph);
+    const struct fr_parameter *parameters = fr_graph_parameters(trainer->graph);
+    for (uint32_t i = 0; i < trainer->conf->n_tasks && !missing; i++)
+        if (restoring->tasks.listed[i] && !restoring->tasks.restored[i])
+            missing = FR_SECTION_METRICS_TASK "..";
+    for (size_t i = 0; i < count && !missing; i++) {
+        if (restoring->dense[i] != (DENSE_VALUES | DENSE_STATE))
+            missing = parameters[i].name;
+        trainer->journaled[i] = parameters[i].changes;
+        if (restoring->dense_published)
+            trainer->published[i] = parameters[i].changes;
+    }
+    trainer->journaled_shared = fr_graph_shared_changes(trainer->graph);
+    if (missing)
+        return fr_err_set(err, FR_E_CORRUPT, "no epoch holds the section of \"%s\"", missing);
     return FR_OK;
 }
 
@@ -123,9 +198,13 @@ enum fr_status fr_trainer_restore(struct fr_trainer *trainer, struct fr_durable 
     if (durable_status.epoch == 0)
         return FR_OK;
     struct restoring restoring = {.trainer = trainer, .other = other, .other_self = self, .progress = progress};
+    restoring.dense = fr_alloc(fr_graph_parameter_count(trainer->graph) + 1, 1);
     struct fr_restore_visitor visitor = {
         .self = &restoring, .image = restore_image, .section = restore_section, .progress = restore_progress};
     enum fr_status status = fr_durable_restore(durable, &visitor, err);
+    if (status == FR_OK)
+        status = check_whole(&restoring, err);
+    free(restoring.dense);
     if (status != FR_OK)
         return fr_err_wrap(err, "restoring the state of epoch %llu", (unsigned long long)durable_status.epoch);
     trainer->epoch = durable_status.epoch;

@@ -1,7 +1,7 @@
 /* See trainer/section.h. */
 #include "trainer/section.h"
 
-enum { VERSION = 2 };
+enum { VERSION = 3 };
 
 const char *const fr_trainer_counter_names[FR_TRAINER_COUNTERS] = {
     "batches",       "samples",       "metrics_only", "masked", "quarantined_samples", "quarantined_batches",
@@ -18,6 +18,7 @@ void fr_trainer_section_encode(const struct fr_trainer_section *section, struct 
     fr_put_u32(out, section->good_row);
     fr_put_u8(out, section->held);
     fr_put_u64(out, section->publishable);
+    fr_put_u8(out, section->dense_published);
 }
 
 enum fr_status fr_trainer_section_parse(const uint8_t *bytes, size_t size, struct fr_trainer_section *out)
@@ -35,6 +36,7 @@ enum fr_status fr_trainer_section_parse(const uint8_t *bytes, size_t size, struc
     read.good_row = fr_take_u32(&reader);
     read.held = fr_take_u8(&reader) != 0;
     read.publishable = fr_take_u64(&reader);
+    read.dense_published = fr_take_u8(&reader) != 0;
     if (reader.failed || reader.at != reader.end)
         return FR_E_CORRUPT;
     *out = read;

@@ -63,6 +63,14 @@ enum fr_status fr_trainer_new(const struct fr_trainer_options *options, struct f
         fr_trainer_free(trainer);
         return status;
     }
+    size_t n_parameters = fr_graph_parameter_count(trainer->graph);
+    trainer->journaled = fr_alloc(n_parameters + 1, sizeof(*trainer->journaled));
+    trainer->published = fr_alloc(n_parameters + 1, sizeof(*trainer->published));
+    for (size_t i = 0; i < n_parameters; i++)
+        trainer->journaled[i] = trainer->published[i] = FR_NEVER;
+    trainer->journaled_shared = FR_NEVER;
+    for (size_t i = 0; i < FR_TASKS_MAX; i++)
+        trainer->journaled_metrics[i] = FR_NEVER;
     struct fr_store_table *tables = fr_alloc(options->conf->n_tables, sizeof(*tables));
     store_tables(options, tables);
     trainer->store = fr_store_new(&(struct fr_store_options){.n_tables = options->conf->n_tables,
@@ -86,6 +94,8 @@ void fr_trainer_free(struct fr_trainer *trainer)
     fr_store_rows_free(trainer->rows);
     fr_store_free(trainer->store);
     fr_graph_free(trainer->graph);
+    free(trainer->journaled);
+    free(trainer->published);
     pthread_cond_destroy(&trainer->wake);
     pthread_mutex_destroy(&trainer->lock);
     free(trainer);

@@ -7,6 +7,9 @@
 
 #include "trainer/trainer.h"
 
+#define FR_NEVER UINT64_MAX
+#define FR_SECTION_DENSE_STATE "dense_state/" /* then a parameter's name: its optimizer state (graph/graph.h) */
+
 struct fr_trainer {
     struct fr_trainer_options options;
     const struct fr_conf *conf;
@@ -14,6 +17,12 @@ struct fr_trainer {
     struct fr_rows *rows;
     struct fr_graph *graph;
     struct fr_task_metrics *metrics[FR_TASKS_MAX];
+
+    /* What the newest epoch that carried it, or published it, had seen of changes (fr_parameter.changes and others).
+     * FR_NEVER: none did. */
+    uint64_t *journaled, *published; /* [parameters] */
+    uint64_t journaled_shared;
+    uint64_t journaled_metrics[FR_TASKS_MAX];
 
     /* State of the history: section "trainer". */
     uint64_t timeline, epoch; /* of the last cut */
@@ -54,9 +63,18 @@ void fr_trainer_measure_release(struct fr_trainer *trainer);
 /* After fr_graph_train of a batch that was finite: logits are still those of its forward pass. */
 void fr_trainer_measure(struct fr_trainer *trainer, const struct fr_batch *batch);
 void fr_trainer_measure_status(const struct fr_trainer *trainer, struct fr_trainer_status *status);
-void fr_trainer_stage_metrics(const struct fr_trainer *trainer, struct fr_buffer *out);
-enum fr_status fr_trainer_parse_metrics(struct fr_trainer *trainer, const uint8_t *bytes, size_t size) FR_MUST_CHECK;
+void fr_trainer_stage_metrics(struct fr_trainer *trainer, struct fr_stage *stage);
+/* Which tasks the section "metrics" lists, and whether their images came. */
+struct fr_metrics_restore {
+    bool listed[FR_TASKS_MAX], restored[FR_TASKS_MAX];
+    int64_t as_of_ms[FR_TASKS_MAX];
+};
+/* A section "metrics", or one below it, which comes later. */
+enum fr_status fr_trainer_restore_metrics(struct fr_trainer *trainer, struct fr_metrics_restore *restore,
+                                          const char *name, const uint8_t *bytes, size_t size) FR_MUST_CHECK;
 /* cut.c */
+/* Everything the newest epoch has of the dense parameters is published. */
+bool fr_trainer_dense_published(const struct fr_trainer *trainer);
 bool fr_trainer_cut_due(const struct fr_trainer *trainer, uint64_t now_ns);
 enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last, uint64_t wait_ns) FR_MUST_CHECK;
 /* trainer.c */

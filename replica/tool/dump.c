@@ -40,11 +40,10 @@ static void put_task(void *self, const struct fr_metrics_task *task)
 
 static enum fr_status dump_metrics(const struct fr_state *state, struct fr_err *err)
 {
-    const struct fr_buffer *metrics = fr_state_find_section(state, "metrics");
     const struct fr_buffer *trainer = fr_state_find_section(state, "trainer");
     struct fr_trainer_section counted;
-    if (!metrics || !trainer)
-        return fr_err_set(err, FR_E_CORRUPT, "the section \"metrics\" or \"trainer\" is missing");
+    if (!trainer)
+        return fr_err_set(err, FR_E_CORRUPT, "the section \"trainer\" is missing");
     enum fr_status status = fr_tool_trainer_section(trainer, &counted, err);
     if (status != FR_OK)
         return status;
@@ -57,7 +56,7 @@ static enum fr_status dump_metrics(const struct fr_state *state, struct fr_err *
     else
         fr_buffer_printf(&document.text, "%" PRId64, counted.watermark_ms);
     fr_buffer_printf(&document.text, ",\"tasks\":{");
-    status = fr_metrics_section_visit(metrics, put_task, &document, err);
+    status = fr_tool_visit_metrics(state, put_task, &document, err);
     fr_buffer_printf(&document.text, "}}\n");
     if (status == FR_OK && fr_write_stdout(NULL, document.text.data, document.text.size) != 0)
         status = FR_E_IO;

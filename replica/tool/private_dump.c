@@ -80,16 +80,17 @@ static void put_keys(struct writer *out, const struct fr_state *state)
     }
 }
 
+/* By name, and so are the optimizer's parts behind them. */
 static enum fr_status put_dense(struct writer *out, const struct fr_state *state, struct fr_err *err)
 {
-    const struct fr_buffer *section = fr_state_find_section(state, "dense");
-    const struct fr_buffer *optimizer = fr_state_find_section(state, "dense_state");
-    if (!section || !optimizer)
-        return fr_err_set(err, FR_E_CORRUPT, "the section \"dense\" or \"dense_state\" is missing");
-    const uint8_t *at = NULL;
-    struct fr_dense_view view;
-    enum fr_status status;
-    while ((status = fr_dense_next(section->data, section->size, &at, &view)) == FR_OK) {
+    for (size_t i = 0; i < state->n_sections; i++) {
+        const struct fr_state_section *section = &state->sections[i];
+        struct fr_dense_view view;
+        if (!fr_is_dense_section(section->name))
+            continue;
+        enum fr_status status = fr_dense_parse(section->name, section->bytes.data, section->bytes.size, &view);
+        if (status != FR_OK)
+            return fr_err_set(err, status, "the section \"%s\" does not parse", section->name);
         fr_buffer_printf(&out->lines, "{\"dense\":\"%s\",\"shape\":[%" PRIu32, view.name, view.shape[0]);
         if (view.n_dims > 1)
             fr_buffer_printf(&out->lines, ",%" PRIu32, view.shape[1]);
@@ -97,9 +98,13 @@ static enum fr_status put_dense(struct writer *out, const struct fr_state *state
         put_floats(&out->lines, view.values, view.n_values);
         fr_buffer_append(&out->lines, "}\n", 2);
     }
-    fr_buffer_printf(&out->lines, "{\"dense_state\":\"0x%016" PRIx64 "\"}\n",
-                     fr_xxh3(optimizer->data, optimizer->size));
-    return status == FR_EOF ? FR_OK : fr_err_set(err, status, "the section \"dense\" does not parse");
+    struct fr_xxh3_stream *hash = fr_xxh3_stream_new();
+    for (size_t i = 0; i < state->n_sections; i++)
+        if (strncmp(state->sections[i].name, "dense_state", 11) == 0)
+            fr_xxh3_stream_update(hash, state->sections[i].bytes.data, state->sections[i].bytes.size);
+    fr_buffer_printf(&out->lines, "{\"dense_state\":\"0x%016" PRIx64 "\"}\n", fr_xxh3_stream_digest(hash));
+    fr_xxh3_stream_free(hash);
+    return FR_OK;
 }
 
 static int compare_positions(const void *left, const void *right)
@@ -162,12 +167,11 @@ static void put_task(void *self, const struct fr_metrics_task *task)
 
 static enum fr_status put_rest(struct writer *out, const struct fr_state *state, struct fr_err *err)
 {
-    const struct fr_buffer *metrics = fr_state_find_section(state, "metrics");
     const struct fr_buffer *trainer = fr_state_find_section(state, "trainer");
     const struct fr_buffer *store = fr_state_find_section(state, "store");
-    if (!metrics || !trainer || !store)
-        return fr_err_set(err, FR_E_CORRUPT, "one of the sections \"metrics\", \"trainer\" and \"store\" is missing");
-    enum fr_status status = fr_metrics_section_visit(metrics, put_task, out, err);
+    if (!trainer || !store)
+        return fr_err_set(err, FR_E_CORRUPT, "the section \"trainer\" or \"store\" is missing");
+    enum fr_status status = fr_tool_visit_metrics(state, put_task, out, err);
     struct fr_trainer_section counted;
     if (status == FR_OK)
         status = fr_tool_trainer_section(trainer, &counted, err);

@@ -41,43 +41,22 @@ static enum fr_status dump_rows(const struct fr_state *state, struct fr_dump *du
     return status;
 }
 
-static int compare_views(const void *left, const void *right)
-{
-    const struct fr_dense_view *a = left, *b = right;
-    return strcmp(a->name, b->name);
-}
-
 static enum fr_status dump_dense(const struct fr_state *state, struct fr_dump *dump)
 {
-    const struct fr_buffer *section = &state->published_dense;
-    struct fr_dense_view *views = NULL;
-    size_t n = 0, capacity = 0;
-    const uint8_t *at = NULL;
-    enum fr_status status;
-    for (;;) {
-        if (n == capacity) {
-            capacity = capacity ? 2 * capacity : 16;
-            views = fr_realloc(views, capacity, sizeof(*views));
-        }
-        status = fr_dense_next(section->data, section->size, &at, &views[n]);
-        if (status != FR_OK)
-            break;
-        n++;
+    enum fr_status status = FR_OK;
+    for (size_t i = 0; i < state->n_published && status == FR_OK; i++) {
+        const struct fr_state_section *section = &state->published[i];
+        struct fr_dense_view view;
+        status = fr_dense_parse(section->name, section->bytes.data, section->bytes.size, &view);
+        struct fr_delta_dense dense = {.name = view.name,
+                                       .n_dims = view.n_dims,
+                                       .shape = {view.shape[0], view.shape[1]},
+                                       .n_values = view.n_values,
+                                       .values = view.values,
+                                       .exact = view.exact};
+        if (status == FR_OK)
+            status = fr_dump_dense(dump, &dense);
     }
-    if (n > 1)
-        qsort(views, n, sizeof(*views), compare_views);
-    if (status == FR_EOF)
-        status = FR_OK;
-    for (size_t i = 0; i < n && status == FR_OK; i++) {
-        struct fr_delta_dense dense = {.name = views[i].name,
-                                       .n_dims = views[i].n_dims,
-                                       .shape = {views[i].shape[0], views[i].shape[1]},
-                                       .n_values = views[i].n_values,
-                                       .values = views[i].values,
-                                       .exact = views[i].exact};
-        status = fr_dump_dense(dump, &dense);
-    }
-    free(views);
     return status;
 }
 
@@ -86,10 +65,10 @@ enum fr_status fr_state_dump_public(const struct fr_state *state,
                                     struct fr_state_summary *summary, struct fr_err *err)
 {
     FR_CHECK(state->depth == FR_STATE_PUBLIC);
-    if (state->published_dense_epoch == 0)
+    if (!state->published_found)
         return fr_err_set(err, FR_E_NOT_FOUND,
-                          "no epoch left in the journal published dense parameters: drain the daemon (its last epoch "
-                          "always does), then ask again");
+                          "the journal no longer holds the dense parameters as they were last published: drain the "
+                          "daemon (its last epoch publishes them), then ask again");
     struct sink sink = {write, self};
     struct fr_dump dump;
     uint64_t hash = 0;

@@ -215,11 +215,8 @@ static void print_task(void *self, const struct fr_metrics_task *task)
 
 static void print_metrics(struct report *report)
 {
-    const struct fr_buffer *section = fr_state_find_section(report->state, "metrics");
     struct fr_err err = {0};
-    if (!section)
-        note(report, "the section \"metrics\" is missing");
-    else if (fr_metrics_section_visit(section, print_task, NULL, &err) != FR_OK)
+    if (fr_tool_visit_metrics(report->state, print_task, NULL, &err) != FR_OK)
         note(report, err.text);
 }
 
@@ -250,12 +247,16 @@ static void print_positions(struct report *report)
 /* Every parameter whole and finite. */
 static void check_dense(struct report *report)
 {
-    const struct fr_buffer *section = fr_state_find_section(report->state, "dense");
-    const uint8_t *at = NULL;
-    struct fr_dense_view view;
-    enum fr_status status = FR_E_NOT_FOUND;
     uint64_t parameters = 0, values = 0;
-    while (section && (status = fr_dense_next(section->data, section->size, &at, &view)) == FR_OK) {
+    for (size_t s = 0; s < report->state->n_sections; s++) {
+        const struct fr_state_section *section = &report->state->sections[s];
+        struct fr_dense_view view;
+        if (!fr_is_dense_section(section->name))
+            continue;
+        if (fr_dense_parse(section->name, section->bytes.data, section->bytes.size, &view) != FR_OK) {
+            note(report, "a section of a dense parameter does not parse");
+            continue;
+        }
         parameters++;
         values += view.n_values;
         for (uint64_t i = 0; i < view.n_values; i++)
@@ -264,8 +265,8 @@ static void check_dense(struct report *report)
                 break;
             }
     }
-    if (status != FR_EOF)
-        note(report, "the section \"dense\" is missing or does not parse");
+    if (!fr_state_find_section(report->state, "dense_state"))
+        note(report, "the section \"dense_state\" is missing");
     printf("dense parameters=%" PRIu64 " values=%" PRIu64 "\n", parameters, values);
 }
 

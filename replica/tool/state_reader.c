@@ -4,8 +4,8 @@
  * over (table, key) finds the place. At the end absences go and the rest is sorted once, by table name and key: the
  * order of both dumps. Sections are copied as they are; who needs one parses it (state_sections.c).
  *
- * Published dense parameters may be older than the newest epoch of a running daemon (export.dense_every): they are
- * looked up backwards in the journal, as the values a replica holds. Thread: one. Does not: write, lock, wait. */
+ * Published dense parameters may be older than the newest epoch of a running daemon (export.dense_every): those that
+ * changed since are looked up backwards in the journal, as the values a replica holds. Thread: one. Does not: write, lock, wait. */
 #include "state_reader.h"
 
 #include <inttypes.h>
@@ -16,7 +16,7 @@
 #include "state_sections.h"
 #include "store/store.h"
 
-enum { KEYS_MIN = 1024, PIECE_BYTES = 1 << 20 };
+enum { KEYS_MIN = 1024, SECTIONS_MIN = 64, PIECE_BYTES = 1 << 20 };
 #define KEYS_MAX ((size_t)UINT32_MAX / 2)
 
 /* ---- the index ---- */
@@ -104,9 +104,12 @@ static enum fr_status visit_image(void *self, const struct fr_image *image)
 static enum fr_status visit_section(void *self, const char *name, const uint8_t *bytes, size_t size)
 {
     struct fr_state *state = self;
-    if (state->n_sections == FR_SECTIONS_MAX)
-        return FR_E_CORRUPT;
+    if (state->n_sections == state->capacity_sections) {
+        state->capacity_sections = state->capacity_sections ? 2 * state->capacity_sections : SECTIONS_MIN;
+        state->sections = fr_realloc(state->sections, state->capacity_sections, sizeof(*state->sections));
+    }
     struct fr_state_section *section = &state->sections[state->n_sections++];
+    *section = (struct fr_state_section){.bytes = {0}};
     snprintf(section->name, sizeof(section->name), "%s", name);
     fr_buffer_append(&section->bytes, bytes, size);
     return FR_OK;
@@ -200,45 +203,98 @@ static void sort_keys(struct fr_state *state)
 
 /* ---- what replicas hold of the dense parameters ---- */
 
-static enum fr_status published_dense_of(struct fr_state *state, uint64_t number, struct fr_buffer *bytes, bool *found,
-                                         struct fr_err *err)
+/* Looking backwards: epochs after the newest that published dense parameters say which changed since; that one and
+ * older ones, what those were. */
+struct publication {
+    struct fr_state *state;
+    bool publishing; /* the epoch at hand is the newest that published, or older */
+    enum { UNCHANGED, CHANGED, FOUND } * of; /* [state->n_published] */
+    size_t n_changed;
+};
+
+static struct fr_state_section *find_published(struct fr_state *state, const char *parameter, size_t *place)
 {
-    struct fr_epoch epoch;
-    const uint8_t *section;
-    size_t size;
-    fr_buffer_clear(bytes);
-    enum fr_status status = fr_durable_read_epoch(state->durable, number, bytes, NULL, err);
-    if (status != FR_OK)
-        return status;
+    for (size_t i = 0; i < state->n_published; i++)
+        if (strcmp(state->published[i].name + sizeof(FR_SECTION_DENSE) - 1, parameter) == 0) {
+            *place = i;
+            return &state->published[i];
+        }
+    return NULL;
+}
+
+static enum fr_status look_at_epoch(struct publication *look, const struct fr_epoch *epoch, struct fr_err *err)
+{
+    const uint8_t *section, *at = NULL;
+    size_t size, place;
     struct fr_arena arena = {.block_size = 4096};
     struct fr_announcement *announcement = fr_alloc(1, sizeof(*announcement));
-    if (fr_epoch_parse(bytes->data, bytes->size, &epoch) != FR_OK ||
-        fr_epoch_section(&epoch, "announce", &section, &size) != FR_OK ||
-        fr_announcement_parse(section, size, &arena, announcement) != FR_OK)
-        status = fr_err_set(err, FR_E_CORRUPT, "epoch %" PRIu64 " does not parse", number);
-    if (status == FR_OK && announcement->publish_dense) {
-        *found = true;
-        if (fr_epoch_section(&epoch, "dense", &section, &size) == FR_OK)
-            fr_buffer_append(&state->published_dense, section, size);
-        else
-            status = fr_err_set(err, FR_E_CORRUPT, "epoch %" PRIu64 " announces dense parameters and has none", number);
-    }
+    enum fr_status status = fr_epoch_section(epoch, "announce", &section, &size);
+    if (status == FR_OK)
+        status = fr_announcement_parse(section, size, &arena, announcement);
+    look->publishing = look->publishing || (status == FR_OK && announcement->publish_dense);
     free(announcement);
     fr_arena_release(&arena);
-    return status;
+    struct fr_dense_view view;
+    while (status == FR_OK && (status = fr_epoch_next_dense(epoch, &at, &view)) == FR_OK) {
+        struct fr_state_section *published = find_published(look->state, view.name, &place);
+        if (!published)
+            continue;
+        if (!look->publishing) {
+            look->n_changed += look->of[place] == UNCHANGED;
+            look->of[place] = CHANGED;
+        } else if (look->of[place] == CHANGED) {
+            status = fr_epoch_section(epoch, published->name, &section, &size);
+            fr_buffer_clear(&published->bytes);
+            fr_buffer_append(&published->bytes, section, size);
+            look->of[place] = FOUND;
+            look->n_changed--;
+        }
+    }
+    return status == FR_EOF
+               ? FR_OK
+               : fr_err_set(err, FR_E_CORRUPT, "epoch %" PRIu64 " does not parse, or announces nothing", epoch->epoch);
+}
+
+static void copy_dense(struct fr_state *state)
+{
+    state->published = fr_alloc(state->n_sections, sizeof(*state->published));
+    for (size_t i = 0; i < state->n_sections; i++) {
+        const struct fr_state_section *from = &state->sections[i];
+        if (!fr_is_dense_section(from->name))
+            continue;
+        struct fr_state_section *to = &state->published[state->n_published++];
+        memcpy(to->name, from->name, sizeof(to->name));
+        fr_buffer_append(&to->bytes, from->bytes.data, from->bytes.size);
+    }
 }
 
 static enum fr_status find_published_dense(struct fr_state *state, struct fr_err *err)
 {
+    const struct fr_buffer *section = fr_state_find_section(state, "trainer");
+    struct fr_trainer_section trainer;
+    enum fr_status status =
+        section ? fr_tool_trainer_section(section, &trainer, err)
+                : fr_err_set(err, FR_E_CORRUPT, "the section \"trainer\" is missing");
+    if (status != FR_OK)
+        return status;
+    copy_dense(state);
+    state->published_found = trainer.dense_published;
+    struct publication look = {.state = state};
+    look.of = fr_alloc(state->n_published + 1, sizeof(*look.of));
     struct fr_buffer bytes = {0};
-    enum fr_status status = FR_OK;
-    bool found = false;
-    for (uint64_t e = state->status.epoch; e >= state->status.journal_first && e > 0 && status == FR_OK && !found;
-         e--) {
-        status = published_dense_of(state, e, &bytes, &found, err);
-        if (status == FR_OK && found)
-            state->published_dense_epoch = e;
+    for (uint64_t e = state->status.epoch; e >= state->status.journal_first && e > 0 && status == FR_OK; e--) {
+        struct fr_epoch epoch;
+        if (state->published_found)
+            break;
+        fr_buffer_clear(&bytes);
+        status = fr_durable_read_epoch(state->durable, e, &bytes, NULL, err);
+        if (status == FR_OK && fr_epoch_parse(bytes.data, bytes.size, &epoch) != FR_OK)
+            status = fr_err_set(err, FR_E_CORRUPT, "epoch %" PRIu64 " does not parse", e);
+        if (status == FR_OK)
+            status = look_at_epoch(&look, &epoch, err);
+        state->published_found = status == FR_OK && look.publishing && look.n_changed == 0;
     }
+    free(look.of);
     fr_buffer_release(&bytes);
     return status == FR_E_NOT_FOUND ? FR_OK : status; /* trimmed by the daemon while we looked */
 }
@@ -312,7 +368,10 @@ void fr_state_close(struct fr_state *state)
     fr_codec_settings_release(&state->settings);
     for (size_t i = 0; i < state->n_sections; i++)
         fr_buffer_release(&state->sections[i].bytes);
-    fr_buffer_release(&state->published_dense);
+    for (size_t i = 0; i < state->n_published; i++)
+        fr_buffer_release(&state->published[i].bytes);
+    free(state->sections);
+    free(state->published);
     free(state->keys);
     free(state->index);
     free(state->table_rank);

@@ -28,12 +28,14 @@ struct fr_state {
     struct fr_state_section {
         char name[FR_SECTION_NAME_MAX];
         struct fr_buffer bytes;
-    } sections[FR_SECTIONS_MAX];
-    size_t n_sections;
+    } * sections; /* ascending names, each with its newest value */
+    size_t n_sections, capacity_sections;
     struct fr_announcement announcement;
-    /* Dense section of the newest epoch that published it, and that epoch; 0: the journal no longer holds one. */
-    struct fr_buffer published_dense;
-    uint64_t published_dense_epoch;
+    /* Sections of dense parameters as last published, ascending names; not found: what was published before the last
+     * change is no longer in the journal. FR_STATE_PUBLIC only. */
+    struct fr_state_section *published;
+    size_t n_published;
+    bool published_found;
     struct fr_state_key *keys; /* by table name, then key */
     size_t n_keys;
     uint64_t n_rows;
@@ -52,11 +54,11 @@ struct fr_state {
 enum fr_status fr_state_open(const char *dir, enum fr_state_depth depth, struct fr_state **out,
                              struct fr_err *err) FR_MUST_CHECK;
 void fr_state_close(struct fr_state *state);
-/* NULL: the epoch has no such section. */
+/* NULL: there is no such section. */
 const struct fr_buffer *fr_state_find_section(const struct fr_state *state, const char *name);
 
-/* The public dump of the state (codec/dump.h); summary may be NULL. FR_E_NOT_FOUND when no epoch of the journal holds
- * published dense parameters. write returns 0 to go on; otherwise FR_E_IO. */
+/* The public dump of the state (codec/dump.h); summary may be NULL. FR_E_NOT_FOUND when the journal no longer
+ * holds the dense parameters as they were published. write returns 0 to go on; otherwise FR_E_IO. */
 struct fr_state_summary {
     uint64_t n_dense, hash;
 };

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "state_reader.h"
 
 enum {
     STORE_VERSION = 2,
@@ -74,19 +75,33 @@ void fr_store_section_release(struct fr_store_section *section)
     *section = (struct fr_store_section){0};
 }
 
-enum fr_status fr_metrics_section_visit(const struct fr_buffer *section,
-                                        void (*visit)(void *self, const struct fr_metrics_task *task), void *self,
-                                        struct fr_err *err)
+static enum fr_status read_task(const struct fr_state *state, const struct fr_metrics_section *listed,
+                                struct fr_metrics_task *out)
 {
+    char name[FR_SECTION_NAME_MAX];
+    if (listed->name_size >= sizeof(out->name))
+        return FR_E_CORRUPT;
+    memcpy(out->name, listed->name, listed->name_size);
+    snprintf(name, sizeof(name), FR_SECTION_METRICS_TASK "%s", out->name);
+    const struct fr_buffer *image = fr_state_find_section(state, name);
+    if (!image)
+        return FR_E_CORRUPT;
+    out->image_hash = fr_xxh3(image->data, image->size);
+    return fr_task_metrics_read(image->data, image->size, listed->as_of_ms, &out->result);
+}
+
+enum fr_status fr_tool_visit_metrics(const struct fr_state *state,
+                                     void (*visit)(void *self, const struct fr_metrics_task *task), void *self,
+                                     struct fr_err *err)
+{
+    const struct fr_buffer *section = fr_state_find_section(state, "metrics");
     struct fr_metrics_section tasks;
+    if (!section)
+        return fr_err_set(err, FR_E_CORRUPT, "the section \"metrics\" is missing");
     enum fr_status status = fr_metrics_section_open(section->data, section->size, &tasks);
     while (status == FR_OK && (status = fr_metrics_section_next(&tasks)) == FR_OK) {
         struct fr_metrics_task task = {0};
-        if (tasks.name_size >= sizeof(task.name))
-            return refuse(FR_E_CORRUPT, "metrics", err);
-        memcpy(task.name, tasks.name, tasks.name_size);
-        task.image_hash = fr_xxh3(tasks.image, tasks.image_size);
-        status = fr_task_metrics_read(tasks.image, tasks.image_size, &task.result);
+        status = read_task(state, &tasks, &task);
         if (status == FR_OK)
             visit(self, &task);
     }

@@ -34,14 +34,15 @@ enum fr_status fr_store_section_parse(const struct fr_buffer *section, struct fr
 struct fr_store_carried fr_store_section_carried(const struct fr_store_section *section, uint64_t i);
 void fr_store_section_release(struct fr_store_section *section);
 
-/* Calls visit for every task in turn. */
+/* Calls visit for every task in turn that the section "metrics" lists. */
 struct fr_metrics_task {
     char name[64];
     uint64_t image_hash; /* XXH3-64 of the task's image as stored */
     struct fr_task_result result;
 };
-enum fr_status fr_metrics_section_visit(const struct fr_buffer *section,
-                                        void (*visit)(void *self, const struct fr_metrics_task *task), void *self,
-                                        struct fr_err *err) FR_MUST_CHECK;
+struct fr_state;
+enum fr_status fr_tool_visit_metrics(const struct fr_state *state,
+                                     void (*visit)(void *self, const struct fr_metrics_task *task), void *self,
+                                     struct fr_err *err) FR_MUST_CHECK;
 
 #endif

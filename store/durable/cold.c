@@ -247,21 +247,22 @@ enum fr_status cold_walk(struct cold *cold, cold_visit visit, void *self, struct
     return status != FR_OK ? status : end;
 }
 
-enum fr_status cold_section_names(struct cold *cold, struct cold_names *out, struct fr_err *err)
+enum fr_status cold_walk_sections(struct cold *cold, cold_visit_section visit, void *self, struct fr_err *err)
 {
     struct cold_iterator it = iterate_from(cold, table_sections);
     enum fr_status status = FR_OK;
     const uint8_t *key;
     size_t key_size;
-    out->n = 0;
-    while (iterate_get(&it, &key, &key_size) && key_size >= 4 && take_be(key, 4) == table_sections) {
-        size_t length = key_size - 4;
-        if (length == 0 || length >= FR_SECTION_NAME_MAX || out->n == FR_ARRAY_LEN(out->name)) {
+    while (status == FR_OK && iterate_get(&it, &key, &key_size) && key_size >= 4 && take_be(key, 4) == table_sections) {
+        char name[FR_SECTION_NAME_MAX] = "";
+        size_t length = key_size - 4, size;
+        if (length == 0 || length >= FR_SECTION_NAME_MAX || memchr(key + 4, '\0', length)) {
             status = fr_err_set(err, FR_E_CORRUPT, "the cold store %s holds damaged section names", cold->path);
             break;
         }
-        memset(out->name[out->n], 0, FR_SECTION_NAME_MAX);
-        memcpy(out->name[out->n++], key + 4, length);
+        memcpy(name, key + 4, length);
+        const char *value = rocksdb_iter_value(it.at, &size);
+        status = visit(self, name, (const uint8_t *)value, size);
         rocksdb_iter_next(it.at);
     }
     enum fr_status end = iterate_end(cold, &it, err);
@@ -389,8 +390,6 @@ enum fr_status cold_writer_section(struct cold_writer *writer, const char *name,
     put_be(key_bytes, table_sections, 4);
     memcpy(key_bytes + 4, name, length);
     struct fr_buffer key = {key_bytes, 4 + length, sizeof(key_bytes)};
-    if (!bytes)
-        return add(writer, &key, NULL, err);
     fr_buffer_clear(&writer->value);
     fr_buffer_reserve(&writer->value, 1); /* an empty section still has a value */
     fr_buffer_append(&writer->value, bytes, size);

@@ -24,11 +24,10 @@ enum fr_status cold_read_sentinel(struct cold *cold, struct cold_sentinel *out, 
 typedef enum fr_status (*cold_visit)(void *self, const struct fr_image *image, uint64_t done_bytes);
 enum fr_status cold_walk(struct cold *cold, cold_visit visit, void *self, struct fr_err *err) FR_MUST_CHECK;
 
-struct cold_names {
-    size_t n;
-    char name[2 * FR_SECTIONS_MAX][FR_SECTION_NAME_MAX];
-};
-enum fr_status cold_section_names(struct cold *cold, struct cold_names *out, struct fr_err *err) FR_MUST_CHECK;
+/* Sections by name. An error of visit ends the walk and is returned. */
+typedef enum fr_status (*cold_visit_section)(void *self, const char *name, const uint8_t *bytes, size_t size);
+enum fr_status cold_walk_sections(struct cold *cold, cold_visit_section visit, void *self,
+                                  struct fr_err *err) FR_MUST_CHECK;
 
 uint64_t cold_level0_files(struct cold *cold);
 uint64_t cold_bytes(struct cold *cold);
@@ -43,7 +42,6 @@ struct cold_writer;
 struct cold_writer *cold_writer_new(struct cold *cold, const char *dir, uint64_t file_max);
 enum fr_status cold_writer_image(struct cold_writer *writer, const struct fr_image *image,
                                  struct fr_err *err) FR_MUST_CHECK;
-/* bytes NULL: removes the section. */
 enum fr_status cold_writer_section(struct cold_writer *writer, const char *name, const uint8_t *bytes, size_t size,
                                    struct fr_err *err) FR_MUST_CHECK;
 enum fr_status cold_writer_sentinel(struct cold_writer *writer, const struct cold_sentinel *sentinel,

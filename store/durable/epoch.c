@@ -8,6 +8,7 @@
  * the stage or the bytes. Does not: compress, know tables or rows, hold the CRC (the journal's record does). */
 #include "durable/epoch.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -109,17 +110,23 @@ static void put_images(const struct fr_stage *stage, uint8_t **at)
     }
 }
 
+static int compare_sections(const void *left, const void *right)
+{
+    const struct fr_stage_section *const *a = left, *const *b = right;
+    return strcmp((*a)->name, (*b)->name);
+}
+
 static void put_sections(const struct fr_stage *stage, uint8_t **at)
 {
-    const struct fr_stage_section *order[FR_SECTIONS_MAX];
-    size_t n = 0;
-    for (; n < stage->n_sections; n++) {
-        size_t i = n;
-        for (; i > 0 && strcmp(order[i - 1]->name, stage->sections[n].name) > 0; i--)
-            order[i] = order[i - 1];
-        order[i] = &stage->sections[n];
-    }
+    size_t n = stage->n_sections;
+    const struct fr_stage_section **order = fr_alloc(n ? n : 1, sizeof(*order));
+    for (size_t i = 0; i < n; i++)
+        order[i] = &stage->sections[i];
+    if (n > 1)
+        qsort(order, n, sizeof(*order), compare_sections);
     for (size_t i = 0; i < n; i++) {
+        bool each_name_once = i == 0 || strcmp(order[i - 1]->name, order[i]->name) != 0;
+        FR_CHECK(each_name_once);
         uint8_t length = (uint8_t)strlen(order[i]->name);
         uint64_t size = order[i]->bytes.size;
         put(at, &length, 1);
@@ -127,6 +134,7 @@ static void put_sections(const struct fr_stage *stage, uint8_t **at)
         put(at, &size, 8);
         put(at, order[i]->bytes.data, order[i]->bytes.size);
     }
+    free(order);
 }
 
 void fr_epoch_encode(struct fr_stage *stage, const struct fr_sha256 *previous, struct fr_buffer *out)

@@ -4,7 +4,7 @@
 
 #include "durable/epoch.h"
 
-enum { EPOCH_MAGIC = 0x70657266, /* "frep" */ EPOCH_VERSION = 1, EPOCH_HEAD = 88, EPOCH_IMAGE_HEAD = 18 };
+enum { EPOCH_MAGIC = 0x70657266, /* "frep" */ EPOCH_VERSION = 2, EPOCH_HEAD = 88, EPOCH_IMAGE_HEAD = 18 };
 
 struct epoch_head {
     uint32_t magic;

@@ -4,8 +4,9 @@
  * key, newest epoch first); Knuth, TAOCP vol. 3, 5.4.1): the first of equal keys wins, the others are passed over. Each
  * stream reads its epoch through a window; all windows together stay within FOLD_WINDOWS bytes (more only for images
  * larger than their window), so that a fold of 512 MiB does not need 512 MiB. A stream's CRC is computed as it passes
- * and compared at its end, before anything is ingested. Then come the sections of the newest epoch (names that vanished
- * are deleted) and the sentinel. An absent key becomes a delete. Until the ingest nothing has happened: files of an
+ * and compared at its end, before anything is ingested. Of each section the newest value is kept as the streams pass
+ * their ends (section_set.h), and written behind the images, then the sentinel; a section that no folded epoch holds
+ * stays as the cold store has it. An absent key becomes a delete. Until the ingest nothing has happened: files of an
  * interrupted fold are removed here or by the next open. After it, files of the journal that are acknowledged too are
  * trimmed. Thread: one (the fold thread), beside append and read. Does not: choose when, wait for compactions
  * (level0_files tells the caller). */
@@ -18,6 +19,7 @@
 #include "base/check.h"
 #include "base/crc32c.h"
 #include "epoch_layout.h"
+#include "section_set.h"
 
 enum { FOLD_WINDOWS = 64 << 20, WINDOW_MIN = 4096, WINDOW_MAX = 256 << 10 };
 
@@ -26,7 +28,9 @@ struct stream {
     struct journal_epoch entry;
     uint64_t epoch;
     uint64_t at, end;     /* file offsets: next byte to read into the window, end of the epoch */
-    uint64_t images_left; /* bytes of images not yet taken */
+    uint64_t images_left;   /* bytes of images not yet taken */
+    uint64_t sections_left; /* bytes of sections not yet taken */
+    uint64_t n_sections;    /* not yet taken */
     uint32_t crc, expected_crc;
     uint8_t *window;
     size_t begin, filled, capacity;
@@ -43,6 +47,7 @@ struct fold {
     size_t n_heap;
     struct cold_writer *writer;
     bool has_cold; /* there may be something to delete */
+    struct section_set sections;
 };
 
 /* ---- streams ---- */
@@ -83,17 +88,66 @@ static enum fr_status need(const struct fold *fold, struct stream *stream, size_
     return FR_OK;
 }
 
-/* Reads what is behind the images for the CRC's sake, compares, gives the window back. */
-static enum fr_status drain(const struct fold *fold, struct stream *stream, struct fr_err *err)
+/* Takes the next n bytes of the stream's sections, to `to` unless that is NULL. */
+static enum fr_status pass(const struct fold *fold, struct stream *stream, uint64_t n, struct fr_buffer *to,
+                           struct fr_err *err)
 {
-    while (stream->at < stream->end) {
-        stream->begin = stream->filled = 0;
-        uint64_t left = stream->end - stream->at;
-        size_t n = left < stream->capacity ? (size_t)left : stream->capacity;
-        enum fr_status status = need(fold, stream, n, err);
-        if (status != FR_OK)
-            return status;
+    if (n > stream->sections_left)
+        return damaged(fold, stream, err);
+    stream->sections_left -= n;
+    while (n > 0) {
+        if (stream->begin == stream->filled) {
+            size_t want = n < stream->capacity ? (size_t)n : stream->capacity;
+            enum fr_status status = need(fold, stream, want, err);
+            if (status != FR_OK)
+                return status;
+        }
+        size_t held = stream->filled - stream->begin;
+        if (held > n)
+            held = (size_t)n;
+        if (to)
+            fr_buffer_append(to, stream->window + stream->begin, held);
+        stream->begin += held;
+        n -= held;
     }
+    return FR_OK;
+}
+
+/* Reads the next section, keeps it when no newer value of its name is known. */
+static enum fr_status take_section(struct fold *fold, struct stream *stream, struct fr_err *err)
+{
+    uint8_t bytes[FR_SECTION_NAME_MAX + sizeof(uint64_t)];
+    struct fr_buffer head = {bytes, 0, sizeof(bytes)};
+    char name[FR_SECTION_NAME_MAX] = "";
+    enum fr_status status = pass(fold, stream, 1, &head, err);
+    if (status != FR_OK)
+        return status;
+    size_t length = bytes[0];
+    if (length == 0 || length >= FR_SECTION_NAME_MAX)
+        return damaged(fold, stream, err);
+    fr_buffer_clear(&head);
+    status = pass(fold, stream, length + sizeof(uint64_t), &head, err);
+    if (status != FR_OK)
+        return status;
+    memcpy(name, bytes, length);
+    if (strlen(name) != length)
+        return damaged(fold, stream, err);
+    uint64_t size = fr_load_u64(bytes + length);
+    if (size > stream->sections_left)
+        return damaged(fold, stream, err);
+    return pass(fold, stream, size, section_set_put(&fold->sections, name, stream->epoch), err);
+}
+
+/* Takes the sections behind the images, compares the CRC, gives the window back. */
+static enum fr_status finish_stream(struct fold *fold, struct stream *stream, struct fr_err *err)
+{
+    enum fr_status status = FR_OK;
+    for (; stream->n_sections > 0 && status == FR_OK; stream->n_sections--)
+        status = take_section(fold, stream, err);
+    if (status != FR_OK)
+        return status;
+    if (stream->sections_left > 0 || stream->at != stream->end || stream->begin != stream->filled)
+        return damaged(fold, stream, err);
     free(stream->window);
     stream->window = NULL;
     stream->begin = stream->filled = stream->capacity = 0;
@@ -101,12 +155,12 @@ static enum fr_status drain(const struct fold *fold, struct stream *stream, stru
 }
 
 /* Moves to the next image; FR_EOF after the last, when the whole epoch has passed its CRC. */
-static enum fr_status step(const struct fold *fold, struct stream *stream, struct fr_err *err)
+static enum fr_status step(struct fold *fold, struct stream *stream, struct fr_err *err)
 {
     struct fr_image last = stream->image;
     bool is_first = !last.bytes;
     if (stream->images_left == 0) {
-        enum fr_status status = drain(fold, stream, err);
+        enum fr_status status = finish_stream(fold, stream, err);
         return status == FR_OK ? FR_EOF : status;
     }
     if (stream->images_left < EPOCH_IMAGE_HEAD)
@@ -155,6 +209,8 @@ static enum fr_status stream_open(struct fold *fold, uint64_t epoch, size_t wind
         return damaged(fold, stream, err);
     stream->begin = EPOCH_HEAD;
     stream->images_left = head.images_size;
+    stream->sections_left = head.sections_size;
+    stream->n_sections = head.n_sections;
     return FR_OK;
 }
 
@@ -234,45 +290,18 @@ static enum fr_status merge_images(struct fold *fold, struct fr_err *err)
 
 /* ---- sections, sentinel ---- */
 
-/* Merges the newest epoch's sections with the names the cold store has: those it lacks are deleted. */
-static enum fr_status merge_sections(struct fold *fold, const struct fr_epoch *epoch, struct fr_err *err)
-{
-    struct cold_names old;
-    enum fr_status status = cold_section_names(fold->durable->cold, &old, err);
-    size_t i = 0;
-    const uint8_t *at = NULL, *bytes;
-    char name[FR_SECTION_NAME_MAX];
-    size_t size;
-    while (status == FR_OK && fr_epoch_next_section(epoch, &at, name, &bytes, &size) == FR_OK) {
-        for (; i < old.n && strcmp(old.name[i], name) < 0 && status == FR_OK; i++)
-            status = cold_writer_section(fold->writer, old.name[i], NULL, 0, err);
-        if (i < old.n && strcmp(old.name[i], name) == 0)
-            i++;
-        if (status == FR_OK)
-            status = cold_writer_section(fold->writer, name, bytes, size, err);
-    }
-    for (; i < old.n && status == FR_OK; i++)
-        status = cold_writer_section(fold->writer, old.name[i], NULL, 0, err);
-    return status;
-}
-
 static enum fr_status write_end(struct fold *fold, struct fr_err *err)
 {
-    struct stream *newest = &fold->streams[fold->n_streams - 1];
-    struct fr_buffer bytes = {0};
-    struct fr_epoch epoch;
-    enum fr_status status = journal_read(&fold->durable->journal, newest->file, &newest->entry, &bytes, err);
-    if (status == FR_OK && (fr_epoch_parse(bytes.data, bytes.size, &epoch) != FR_OK ||
-                            memcmp(&epoch.digest, &newest->entry.digest, sizeof(epoch.digest)) != 0))
-        status = damaged(fold, newest, err);
-    if (status == FR_OK)
-        status = merge_sections(fold, &epoch, err);
-    if (status == FR_OK) {
-        struct cold_sentinel sentinel = {epoch.timeline, epoch.epoch, epoch.digest};
-        status = cold_writer_sentinel(fold->writer, &sentinel, err);
+    enum fr_status status = FR_OK;
+    for (size_t i = 0; i < fold->sections.n && status == FR_OK; i++) {
+        const struct section_value *value = &fold->sections.values[i];
+        status = cold_writer_section(fold->writer, value->name, value->bytes.data, value->bytes.size, err);
     }
-    fr_buffer_release(&bytes);
-    return status;
+    if (status != FR_OK)
+        return status;
+    const struct stream *newest = &fold->streams[fold->n_streams - 1];
+    struct cold_sentinel sentinel = {newest->entry.timeline, newest->epoch, newest->entry.digest};
+    return cold_writer_sentinel(fold->writer, &sentinel, err);
 }
 
 /* ---- the whole ---- */
@@ -307,6 +336,7 @@ static void clean(struct fold *fold)
     }
     free(fold->streams);
     free(fold->heap);
+    section_set_release(&fold->sections);
     cold_writer_free(fold->writer);
 }
 

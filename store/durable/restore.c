@@ -1,10 +1,11 @@
 /* Recovery's walk: the cold store, then the unfolded epochs on top, then the sections.
  *
- * Images are absolute, so ascending order is enough: the visitor lets a later image replace an earlier one. Sections
- * come from the newest epoch, which the journal always holds; the copies in the cold store are for savepoints. Every
+ * Images are absolute, so ascending order is enough: the visitor lets a later image replace an earlier one. Of every
+ * section the newest value is handed over, once, after all images: the cold store's, unless an unfolded epoch holds it. Every
  * epoch's bytes pass CRC, structure and digest again, since hours may lie between the scan at open and this walk of a
  * tool. Thread: one, before the first append and fold of this object (or on a read-only object). Does not: write. */
 #include "durable_internal.h"
+#include "section_set.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -15,6 +16,8 @@ struct walk {
     const struct fr_restore_visitor *visitor;
     uint64_t images;
     uint64_t cold_bytes, total_bytes;
+    struct section_set sections;
+    uint64_t epoch; /* whose sections are looked at */
 };
 
 static void report(struct walk *walk, uint64_t done_bytes)
@@ -57,14 +60,44 @@ static enum fr_status visit_images(struct walk *walk, const struct fr_epoch *epo
     return status;
 }
 
-static enum fr_status visit_sections(struct walk *walk, const struct fr_epoch *epoch)
+static enum fr_status keep_section(void *self, const char *name, const uint8_t *bytes, size_t size)
+{
+    struct walk *walk = self;
+    struct fr_buffer *out = section_set_put(&walk->sections, name, walk->epoch);
+    if (out)
+        fr_buffer_append(out, bytes, size);
+    return FR_OK;
+}
+
+static void keep_sections(struct walk *walk, const struct fr_epoch *epoch)
 {
     const uint8_t *at = NULL, *bytes;
     char name[FR_SECTION_NAME_MAX];
     size_t size;
+    walk->epoch = epoch->epoch;
+    while (fr_epoch_next_section(epoch, &at, name, &bytes, &size) == FR_OK)
+        (void)keep_section(walk, name, bytes, size);
+}
+
+/* The cold store: images, and sections aside. */
+static enum fr_status walk_cold(struct fr_durable *durable, struct walk *walk, uint64_t folded, struct fr_err *err)
+{
     enum fr_status status = FR_OK;
-    while (status == FR_OK && fr_epoch_next_section(epoch, &at, name, &bytes, &size) == FR_OK)
-        status = walk->visitor->section(walk->visitor->self, name, bytes, size);
+    if (walk->visitor->image)
+        status = cold_walk(durable->cold, visit_cold, walk, err);
+    walk->epoch = folded;
+    if (status == FR_OK && walk->visitor->section)
+        status = cold_walk_sections(durable->cold, keep_section, walk, err);
+    return status;
+}
+
+static enum fr_status visit_sections(const struct walk *walk)
+{
+    enum fr_status status = FR_OK;
+    for (size_t i = 0; i < walk->sections.n && status == FR_OK; i++) {
+        const struct section_value *value = &walk->sections.values[i];
+        status = walk->visitor->section(walk->visitor->self, value->name, value->bytes.data, value->bytes.size);
+    }
     return status;
 }
 
@@ -79,26 +112,23 @@ enum fr_status fr_durable_restore(struct fr_durable *durable, const struct fr_re
     fr_durable_get_status(durable, &now);
     struct walk walk = {.visitor = visitor, .cold_bytes = durable->cold ? cold_bytes(durable->cold) : 0};
     walk.total_bytes = walk.cold_bytes + now.unfolded_bytes;
-    if (durable->cold && visitor->image)
-        status = cold_walk(durable->cold, visit_cold, &walk, &local);
+    if (durable->cold)
+        status = walk_cold(durable, &walk, now.folded, &local);
     struct fr_buffer bytes = {0};
     struct fr_epoch epoch;
-    uint64_t done = walk.cold_bytes, loaded = 0;
-    for (uint64_t e = now.folded + 1; visitor->image && e <= now.epoch && status == FR_OK; e++) {
+    uint64_t done = walk.cold_bytes;
+    for (uint64_t e = now.folded + 1; e <= now.epoch && status == FR_OK; e++) {
         status = load_epoch(durable, e, &bytes, &epoch, &local);
-        if (status != FR_OK)
-            break;
-        loaded = e;
-        status = visit_images(&walk, &epoch);
+        if (status == FR_OK && visitor->image)
+            status = visit_images(&walk, &epoch);
+        if (status == FR_OK && visitor->section)
+            keep_sections(&walk, &epoch);
         done += bytes.size;
         report(&walk, done < walk.total_bytes ? done : walk.total_bytes);
     }
-    if (status == FR_OK && visitor->section && now.epoch > 0) {
-        if (loaded != now.epoch)
-            status = load_epoch(durable, now.epoch, &bytes, &epoch, &local);
-        if (status == FR_OK)
-            status = visit_sections(&walk, &epoch);
-    }
+    if (status == FR_OK)
+        status = visit_sections(&walk);
+    section_set_release(&walk.sections);
     fr_buffer_release(&bytes);
     if (status == FR_OK) {
         report(&walk, walk.total_bytes);

@@ -8,6 +8,7 @@
 #include "durable/epoch.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -116,30 +117,31 @@ enum fr_status fr_announcement_parse(const uint8_t *bytes, size_t size, struct f
     return status;
 }
 
-void fr_dense_encode(const struct fr_dense_view *parameters, size_t count, struct fr_buffer *out)
+void fr_dense_stage(struct fr_stage *stage, const struct fr_dense_view *parameter)
 {
-    for (size_t i = 0; i < count; i++) {
-        const struct fr_dense_view *view = &parameters[i];
-        FR_CHECK(view->n_dims == 1 || view->n_dims == 2);
-        uint64_t product = view->n_dims == 1 ? view->shape[0] : (uint64_t)view->shape[0] * view->shape[1];
-        FR_CHECK(view->n_values == product);
-        put_text(out, view->name, sizeof(view->name));
-        fr_put_u8(out, (uint8_t)(view->n_dims | (view->exact ? DENSE_EXACT : 0)));
-        for (uint32_t d = 0; d < view->n_dims; d++)
-            fr_put_u32(out, view->shape[d]);
-        fr_buffer_append(out, view->values, (size_t)view->n_values * sizeof(float));
-    }
+    FR_CHECK(parameter->n_dims == 1 || parameter->n_dims == 2);
+    uint64_t product =
+        parameter->n_dims == 1 ? parameter->shape[0] : (uint64_t)parameter->shape[0] * parameter->shape[1];
+    FR_CHECK(parameter->n_values == product);
+    char name[FR_SECTION_NAME_MAX];
+    int length = snprintf(name, sizeof(name), FR_SECTION_DENSE "%s", parameter->name);
+    FR_CHECK(length > 0 && (size_t)length < sizeof(name));
+    struct fr_buffer *out = fr_stage_section(stage, name);
+    fr_put_u8(out, (uint8_t)(parameter->n_dims | (parameter->exact ? DENSE_EXACT : 0)));
+    for (uint32_t d = 0; d < parameter->n_dims; d++)
+        fr_put_u32(out, parameter->shape[d]);
+    fr_buffer_append(out, parameter->values, (size_t)parameter->n_values * sizeof(float));
 }
 
-enum fr_status fr_dense_next(const uint8_t *bytes, size_t size, const uint8_t **at, struct fr_dense_view *out)
+enum fr_status fr_dense_parse(const char *section, const uint8_t *bytes, size_t size, struct fr_dense_view *out)
 {
-    if (size == 0)
-        return FR_EOF;
-    struct fr_reader reader = {*at ? *at : bytes, bytes + size, 0};
-    if (reader.at == reader.end)
-        return FR_EOF;
+    struct fr_reader reader = {bytes, bytes + size, 0};
     struct fr_dense_view view = {.shape = {1, 1}};
-    take_text(&reader, view.name, sizeof(view.name));
+    const char *name = section + sizeof(FR_SECTION_DENSE) - 1;
+    size_t length = strlen(name);
+    if (length == 0 || length >= sizeof(view.name))
+        return FR_E_CORRUPT;
+    memcpy(view.name, name, length);
     uint8_t dims = fr_take_u8(&reader);
     view.exact = dims & DENSE_EXACT;
     view.n_dims = dims & (DENSE_EXACT - 1u);
@@ -152,8 +154,20 @@ enum fr_status fr_dense_next(const uint8_t *bytes, size_t size, const uint8_t **
         return FR_E_CORRUPT;
     /* The type says float for its readers' sake; the address may be odd, hence memcpy only. */
     const void *values = fr_take(&reader, (size_t)view.n_values * sizeof(float));
+    if (reader.at != reader.end)
+        return FR_E_CORRUPT;
     view.values = values;
-    *at = reader.at;
     *out = view;
     return FR_OK;
+}
+
+enum fr_status fr_epoch_next_dense(const struct fr_epoch *epoch, const uint8_t **at, struct fr_dense_view *out)
+{
+    char name[FR_SECTION_NAME_MAX];
+    const uint8_t *bytes;
+    size_t size;
+    while (fr_epoch_next_section(epoch, at, name, &bytes, &size) == FR_OK)
+        if (fr_is_dense_section(name))
+            return fr_dense_parse(name, bytes, size, out);
+    return FR_EOF;
 }

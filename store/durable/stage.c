@@ -13,7 +13,7 @@
 
 #include "base/check.h"
 
-enum { PIECE = 64 * 1024, IMAGE_ALIGNMENT = 8, FIRST_IMAGES = 1024 };
+enum { PIECE = 64 * 1024, IMAGE_ALIGNMENT = 8, FIRST_IMAGES = 1024, FIRST_SECTIONS = 32 };
 
 void fr_stage_init(struct fr_stage *stage)
 {
@@ -42,8 +42,9 @@ void fr_stage_release(struct fr_stage *stage)
         return;
     fr_arena_release(&stage->arena);
     free(stage->images);
-    for (size_t i = 0; i < FR_SECTIONS_MAX; i++)
+    for (size_t i = 0; i < stage->capacity_sections; i++)
         fr_buffer_release(&stage->sections[i].bytes);
+    free(stage->sections);
     fr_stage_init(stage);
 }
 
@@ -85,8 +86,13 @@ uint8_t *fr_stage_image(struct fr_stage *stage, const struct fr_image *image)
 
 static bool is_section_name(const char *name)
 {
-    size_t length = strlen(name);
-    return length > 0 && length < FR_SECTION_NAME_MAX && strspn(name, "abcdefghijklmnopqrstuvwxyz_") == length;
+    size_t length = strlen(name), own = strspn(name, "abcdefghijklmnopqrstuvwxyz_");
+    if (own == 0 || length >= FR_SECTION_NAME_MAX || (own < length && (name[own] != '/' || own + 1 == length)))
+        return false;
+    for (size_t i = own; i < length; i++)
+        if (name[i] <= ' ' || name[i] > '~')
+            return false;
+    return true;
 }
 
 struct fr_buffer *fr_stage_section(struct fr_stage *stage, const char *name)
@@ -94,9 +100,12 @@ struct fr_buffer *fr_stage_section(struct fr_stage *stage, const char *name)
     bool valid = is_section_name(name);
     FR_CHECK(valid);
     FR_CHECK(stage->n_sections < FR_SECTIONS_MAX);
-    for (size_t i = 0; i < stage->n_sections; i++) {
-        bool same = strcmp(stage->sections[i].name, name) == 0;
-        FR_CHECK(!same);
+    if (stage->n_sections == stage->capacity_sections) {
+        size_t capacity = stage->capacity_sections ? 2 * stage->capacity_sections : FIRST_SECTIONS;
+        stage->sections = fr_realloc(stage->sections, capacity, sizeof(*stage->sections));
+        memset(stage->sections + stage->capacity_sections, 0,
+               (capacity - stage->capacity_sections) * sizeof(*stage->sections));
+        stage->capacity_sections = capacity;
     }
     struct fr_stage_section *section = &stage->sections[stage->n_sections++];
     memset(section->name, 0, sizeof(section->name));

@@ -31,6 +31,11 @@ enum fr_status fr_graph_take_priors(struct fr_graph *graph, struct fr_reader *r,
 const float *fr_graph_labels_of(const struct graph_run *run, const struct fr_conf_task *task);
 const float *fr_graph_weights_of(const struct graph_run *run, const struct fr_conf_task *task);
 
+/* ---- state.c ---- */
+
+/* After a step: notes which parameters it moved (fr_parameter.changes); statistics and priors note their own. */
+void fr_graph_note_step(struct fr_graph *graph);
+
 /* ---- statistics.c ---- */
 
 void fr_graph_make_statistics(struct fr_graph *graph);

@@ -302,6 +302,7 @@ struct fr_graph {
     struct loss_set *loss_sets;
     uint64_t steps;                /* of the optimizer: batches that moved anything */
     uint64_t trained_samples;      /* by those steps, for schedules */
+    uint64_t changes;              /* steps of this run */
     struct statistics *statistics; /* of standardize and dice; NULL when scoring only (statistics.c) */
 
     uint32_t n_outputs;

@@ -70,6 +70,7 @@ static void follow(struct graph_run *run, uint32_t t)
         prior->samples++;
     }
     float *bias = graph->parameters[prior->bias].values;
+    graph->parameters[prior->bias].changes++;
     *bias = first ? (float)log_odds(prior) : (float)((double)*bias + log_odds(prior) - before);
 }
 

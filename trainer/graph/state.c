@@ -1,4 +1,4 @@
-/* Optimizer state of the dense parameters: memory, and as bytes for the section "dense_state".
+/* Optimizer state of the dense parameters: memory, and as bytes for the sections "dense_state" and "dense_state/..".
  *
  * Only parameters a loss reaches have state. The bytes hold what a run needs to go on as if it had not stopped: steps,
  * trained samples (schedules), moments, and the accumulators behind the published statistics; parameter values travel
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE_FLOATS = 16, ALIGNMENT = 64, STATE_VERSION = 3 };
+enum { LINE_FLOATS = 16, ALIGNMENT = 64, STATE_VERSION = 4 };
 
 static float *floats(size_t n)
 {
@@ -102,31 +102,37 @@ void fr_graph_free_parameters(struct fr_graph *graph)
     free(graph->scratch);
 }
 
+/* ---- what changed ---- */
+
+void fr_graph_note_step(struct fr_graph *graph)
+{
+    graph->changes++;
+    for (size_t p = 0; p < graph->n_parameters; p++)
+        graph->parameters[p].changes += graph->parameter_states[p].gradient && graph->parameter_states[p].moves;
+}
+
+uint64_t fr_graph_shared_changes(const struct fr_graph *graph)
+{
+    return graph->changes;
+}
+
 /* ---- as bytes: little-endian ---- */
 
-/* version, number of parameters, steps, trained samples; per parameter: number of values, optimizer, samples it was
- * stepped for, arrays of state, the arrays; then the statistics, then the tasks' first labels. */
-void fr_graph_save_state(const struct fr_graph *graph, struct fr_buffer *out)
+/* Of a parameter: u64 number of values, u32 optimizer (UINT32_MAX: none), u64 samples it was stepped for, u32 arrays of
+ * state, the arrays. */
+static void put_parameter(const struct fr_graph *graph, size_t p, struct fr_buffer *out)
 {
-    fr_put_u32(out, STATE_VERSION);
-    fr_put_u64(out, graph->n_parameters);
-    fr_put_u64(out, graph->steps);
-    fr_put_u64(out, graph->trained_samples);
-    for (size_t p = 0; p < graph->n_parameters; p++) {
-        const struct parameter_state *state = &graph->parameter_states[p];
-        uint32_t states = states_of(graph, p);
-        size_t n = graph->parameters[p].n_values;
-        fr_put_u64(out, n);
-        fr_put_u32(out, state->conf ? (uint32_t)state->conf->kind : UINT32_MAX);
-        fr_put_u64(out, state->samples);
-        fr_put_u32(out, states);
-        if (states > 0)
-            fr_buffer_append(out, state->state0, n * sizeof(float));
-        if (states > 1)
-            fr_buffer_append(out, state->state1, n * sizeof(float));
-    }
-    fr_graph_put_statistics(graph, out);
-    fr_graph_put_priors(graph, out);
+    const struct parameter_state *state = &graph->parameter_states[p];
+    uint32_t states = states_of(graph, p);
+    size_t n = graph->parameters[p].n_values;
+    fr_put_u64(out, n);
+    fr_put_u32(out, state->conf ? (uint32_t)state->conf->kind : UINT32_MAX);
+    fr_put_u64(out, state->samples);
+    fr_put_u32(out, states);
+    if (states > 0)
+        fr_buffer_append(out, state->state0, n * sizeof(float));
+    if (states > 1)
+        fr_buffer_append(out, state->state1, n * sizeof(float));
 }
 
 static enum fr_status take_parameter(struct fr_graph *graph, size_t p, struct fr_reader *r, bool write)
@@ -153,7 +159,19 @@ static enum fr_status take_parameter(struct fr_graph *graph, size_t p, struct fr
     return FR_OK;
 }
 
-static enum fr_status take_state(struct fr_graph *graph, struct fr_reader *r, bool write)
+/* Shared: u32 version, u64 number of parameters, steps, trained samples; then the statistics, then the tasks'
+ * first labels. */
+void fr_graph_save_shared(const struct fr_graph *graph, struct fr_buffer *out)
+{
+    fr_put_u32(out, STATE_VERSION);
+    fr_put_u64(out, graph->n_parameters);
+    fr_put_u64(out, graph->steps);
+    fr_put_u64(out, graph->trained_samples);
+    fr_graph_put_statistics(graph, out);
+    fr_graph_put_priors(graph, out);
+}
+
+static enum fr_status take_shared(struct fr_graph *graph, struct fr_reader *r, bool write)
 {
     uint32_t version = fr_take_u32(r);
     uint64_t n_parameters = fr_take_u64(r), steps = fr_take_u64(r), samples = fr_take_u64(r);
@@ -161,23 +179,54 @@ static enum fr_status take_state(struct fr_graph *graph, struct fr_reader *r, bo
         return FR_E_CORRUPT;
     if (version != STATE_VERSION || n_parameters != graph->n_parameters)
         return FR_E_MISMATCH;
-    for (size_t p = 0; p < graph->n_parameters; p++) {
-        enum fr_status status = take_parameter(graph, p, r, write);
-        if (status != FR_OK)
-            return status;
-    }
     enum fr_status status = fr_graph_take_statistics(graph, r, write);
     if (status == FR_OK)
         status = fr_graph_take_priors(graph, r, write);
-    if (status != FR_OK)
-        return status;
-    if (r->at != r->end)
-        return FR_E_CORRUPT;
-    if (write) {
+    if (status == FR_OK && write) {
         graph->steps = steps;
         graph->trained_samples = samples;
     }
-    return FR_OK;
+    return status;
+}
+
+enum fr_status fr_graph_restore_shared(struct fr_graph *graph, const uint8_t *bytes, size_t size)
+{
+    struct fr_reader check = {.at = bytes, .end = bytes + size}, take = check;
+    enum fr_status status = take_shared(graph, &check, false);
+    if (status == FR_OK && check.at != check.end)
+        status = FR_E_CORRUPT;
+    return status == FR_OK ? take_shared(graph, &take, true) : status;
+}
+
+void fr_graph_save_parameter(const struct fr_graph *graph, size_t parameter, struct fr_buffer *out)
+{
+    put_parameter(graph, parameter, out);
+}
+
+enum fr_status fr_graph_restore_parameter(struct fr_graph *graph, size_t parameter, const uint8_t *bytes, size_t size)
+{
+    struct fr_reader check = {.at = bytes, .end = bytes + size}, take = check;
+    enum fr_status status = take_parameter(graph, parameter, &check, false);
+    if (status == FR_OK && check.at != check.end)
+        status = FR_E_CORRUPT;
+    return status == FR_OK ? take_parameter(graph, parameter, &take, true) : status;
+}
+
+void fr_graph_save_state(const struct fr_graph *graph, struct fr_buffer *out)
+{
+    for (size_t p = 0; p < graph->n_parameters; p++)
+        put_parameter(graph, p, out);
+    fr_graph_save_shared(graph, out);
+}
+
+static enum fr_status take_state(struct fr_graph *graph, struct fr_reader *r, bool write)
+{
+    enum fr_status status = FR_OK;
+    for (size_t p = 0; p < graph->n_parameters && status == FR_OK; p++)
+        status = take_parameter(graph, p, r, write);
+    if (status == FR_OK)
+        status = take_shared(graph, r, write);
+    return status == FR_OK && r->at != r->end ? FR_E_CORRUPT : status;
 }
 
 enum fr_status fr_graph_restore_state(struct fr_graph *graph, const uint8_t *bytes, size_t size)
@@ -185,4 +234,12 @@ enum fr_status fr_graph_restore_state(struct fr_graph *graph, const uint8_t *byt
     struct fr_reader check = {.at = bytes, .end = bytes + size}, take = check;
     enum fr_status status = take_state(graph, &check, false);
     return status == FR_OK ? take_state(graph, &take, true) : status;
+}
+
+uint64_t fr_graph_bytes(const struct fr_graph *graph)
+{
+    uint64_t floats = 0;
+    for (size_t p = 0; p < graph->n_parameters; p++)
+        floats += (uint64_t)graph->parameters[p].n_values * (1 + states_of(graph, p));
+    return floats * sizeof(float);
 }

@@ -297,6 +297,13 @@ bool fr_graph_stage_statistics(struct graph_run *run)
     return finite;
 }
 
+/* Mean and variance, which is the next. */
+static void note_change(struct fr_graph *graph, uint32_t mean)
+{
+    graph->parameters[mean].changes++;
+    graph->parameters[mean + 1].changes++;
+}
+
 void fr_graph_commit_statistics(struct fr_graph *graph)
 {
     struct statistics *all = graph->statistics;
@@ -305,6 +312,7 @@ void fr_graph_commit_statistics(struct fr_graph *graph)
         s->count = s->staged_count;
         memcpy(s->moments, s->staged, 2 * (size_t)s->dim * sizeof(*s->moments));
         publish_standard(graph, s);
+        note_change(graph, s->mean);
     }
     for (uint32_t i = 0; i < all->n_dices; i++) {
         struct dice *d = &all->dices[i];
@@ -313,6 +321,7 @@ void fr_graph_commit_statistics(struct fr_graph *graph)
         d->weight = d->staged_weight;
         memcpy(d->moments, d->staged, 2 * (size_t)d->n * sizeof(*d->moments));
         publish_dice(graph, d);
+        note_change(graph, d->mean);
     }
 }
 

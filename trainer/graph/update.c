@@ -208,6 +208,7 @@ enum fr_status fr_graph_train(struct fr_graph *graph, const struct fr_batch *bat
         fr_graph_follow_priors(&run);
         graph->steps++;
         graph->trained_samples += graph->n_trained;
+        fr_graph_note_step(graph);
     }
     if (loss)
         *loss = value;

@@ -50,6 +50,12 @@ struct fr_auc_samples {
 };
 void fr_auc_add(struct fr_auc *auc, const struct fr_auc_samples *samples);
 
+/* Grows whenever what fr_auc_encode writes changes. */
+uint64_t fr_auc_changes(const struct fr_auc *auc);
+/* Watermark of the last batch: the time that decayed weights are as of. INT64_MIN: none yet. */
+int64_t fr_auc_as_of_ms(const struct fr_auc *auc);
+void fr_auc_set_as_of_ms(struct fr_auc *auc, int64_t as_of_ms);
+
 struct fr_auc_result { /* NaN: undefined */
     double auc, logloss, calibration, positive_rate, prediction_mean, weight;
     double outside; /* share of positives or of negatives, whichever is larger, with |logit| >= 2^20; 0 when empty */
@@ -58,7 +64,8 @@ struct fr_auc_result { /* NaN: undefined */
 /* half_life < n_half_lives, or -1: lifetime. */
 void fr_auc_result(const struct fr_auc *auc, int half_life, struct fr_auc_result *out);
 
-/* Absolute image, sparse (non-empty bins only); parse replaces the state. FR_E_MISMATCH when half-lives differ: the
+/* Absolute image, sparse (non-empty bins only), without the time it is as of, which moves with every batch; parse
+ * replaces the state, but for that time. FR_E_MISMATCH when half-lives differ: the
  * lifetime part is restored, decayed parts of unknown half-lives start empty (logged by the caller). FR_E_CORRUPT: does
  * not parse, or another format or kind of scores. */
 void fr_auc_encode(const struct fr_auc *auc, struct fr_buffer *out);

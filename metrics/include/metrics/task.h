@@ -1,6 +1,7 @@
 /* Everything measured of one task: which samples count and with what weight, AUC and its company over half-lives and
- * the lifetime, the same of the scores that were served, and GAUC; and the section "metrics" of an epoch, which holds
- * this of every task.
+ * the lifetime, the same of the scores that were served, and GAUC; and the sections of an epoch that hold this:
+ * "metrics" lists the tasks and the time each is as of, "metrics/<task>" has a task's image, in the epochs in which it
+ * changed. All half-lives of a task change together, so they are one image.
  *
  * A sample counts when it is used for metrics (u), its label is there and is one the task can have (in [0, 1]; any
  * finite number for a regression), and its weight is positive; with weight w / s, s its keep rate, where the caller
@@ -69,19 +70,29 @@ void fr_metrics_section_put(struct fr_buffer *out, const char *name, const struc
 struct fr_metrics_section {
     const uint8_t *at, *end;
     uint32_t left; /* tasks */
-    /* Of the task that next found; borrowed from the section. */
-    const uint8_t *name, *image;
-    size_t name_size, image_size;
+    /* Of the task that next found; the name is borrowed from the section. */
+    const uint8_t *name;
+    size_t name_size;
+    int64_t as_of_ms;
 };
 /* FR_E_MISMATCH: another version. FR_E_CORRUPT. */
 enum fr_status fr_metrics_section_open(const uint8_t *bytes, size_t size, struct fr_metrics_section *out) FR_MUST_CHECK;
 /* FR_EOF after the last task; FR_E_CORRUPT. */
 enum fr_status fr_metrics_section_next(struct fr_metrics_section *section) FR_MUST_CHECK;
 
-/* Replaces the state by an image. FR_E_MISMATCH: half-lives or the grouping are other ones; what is not in the image
- * starts empty, the rest is restored. FR_E_CORRUPT. */
-enum fr_status fr_task_metrics_parse(struct fr_task_metrics *task, const uint8_t *image, size_t size) FR_MUST_CHECK;
+/* ---- section "metrics/<task>": the image of a task ---- */
+
+#define FR_SECTION_METRICS_TASK "metrics/"
+
+/* Grows whenever the image changes. */
+uint64_t fr_task_metrics_changes(const struct fr_task_metrics *task);
+void fr_task_metrics_encode(const struct fr_task_metrics *task, struct fr_buffer *out);
+/* Replaces the state by an image, as of the time that the section "metrics" says. FR_E_MISMATCH: half-lives or the
+ * grouping are other ones; what is not in the image starts empty, the rest is restored. FR_E_CORRUPT. */
+enum fr_status fr_task_metrics_parse(struct fr_task_metrics *task, const uint8_t *image, size_t size,
+                                     int64_t as_of_ms) FR_MUST_CHECK;
 /* The numbers of an image, without a configuration. FR_E_CORRUPT. */
-enum fr_status fr_task_metrics_read(const uint8_t *image, size_t size, struct fr_task_result *out) FR_MUST_CHECK;
+enum fr_status fr_task_metrics_read(const uint8_t *image, size_t size, int64_t as_of_ms,
+                                    struct fr_task_result *out) FR_MUST_CHECK;
 
 #endif

@@ -19,7 +19,7 @@
 #include "base/random.h"
 #include "durable/durable.h"
 
-enum { SCENE_TABLES = 2, SCENE_PATH = 512 };
+enum { SCENE_TABLES = 2, SCENE_PATH = 512, SCENE_RARE = 21 };
 
 struct scene {
     char dir[SCENE_PATH];
@@ -112,7 +112,11 @@ static inline void scene_stage(const struct scene *scene, uint64_t epoch, struct
     }
     fr_put_u64(fr_stage_section(stage, "counter"), epoch);
     if (epoch % 2 == 1)
-        fr_stage_section(stage, "odd");
+        fr_put_u64(fr_stage_section(stage, "odd"), epoch);
+    if (epoch % 5 == 2)
+        memset(fr_buffer_reserve(fr_stage_section(stage, "rare/part"), SCENE_RARE), (int)epoch & 0xff, SCENE_RARE);
+    if (epoch % 5 == 2)
+        stage->sections[stage->n_sections - 1].bytes.size = SCENE_RARE;
 }
 
 static inline enum fr_status scene_append(const struct scene *scene, struct fr_durable *durable, uint64_t epoch,
@@ -135,7 +139,8 @@ struct scene_found {
         uint32_t size;
         uint8_t *bytes;
     } * images;
-    uint64_t counter;
+    uint64_t counter, odd;
+    int rare; /* -1: none */
     unsigned sections;
     uint64_t last_progress, total_progress;
 };
@@ -161,6 +166,15 @@ static inline enum fr_status scene_visit_section(void *self, const char *name, c
     if (strcmp(name, "counter") == 0) {
         assert_int_equal(size, 8);
         found->counter = fr_load_u64(bytes);
+    } else if (strcmp(name, "odd") == 0) {
+        assert_int_equal(size, 8);
+        found->odd = fr_load_u64(bytes);
+    } else {
+        assert_string_equal(name, "rare/part");
+        assert_int_equal(size, SCENE_RARE);
+        found->rare = bytes[0];
+        for (size_t i = 0; i < size; i++)
+            assert_int_equal(bytes[i], found->rare);
     }
     return FR_OK;
 }
@@ -195,7 +209,7 @@ static inline bool scene_image_fits(const struct scene_found *found, uint64_t ep
 /* Restores and compares with the model: true when the state is exactly that of `epoch`. */
 static inline bool scene_state_is(const struct scene *scene, struct fr_durable *durable, uint64_t epoch)
 {
-    struct scene_found found = {.scene = scene};
+    struct scene_found found = {.scene = scene, .rare = -1};
     size_t n = (size_t)SCENE_TABLES * scene->keys;
     found.images = calloc(n, sizeof(*found.images));
     for (size_t i = 0; i < n; i++)
@@ -204,8 +218,10 @@ static inline bool scene_state_is(const struct scene *scene, struct fr_durable *
     struct fr_err err = {0};
     enum fr_status status = fr_durable_restore(durable, &visitor, &err);
     bool same = status == FR_OK && found.counter == epoch;
-    if (epoch > 0)
-        same = same && found.sections == (epoch % 2 == 1 ? 2u : 1u);
+    /* Each section once, as the newest epoch that has it says, folded or not. */
+    same = same && found.sections == (epoch > 0) + (epoch > 0) + (unsigned)(epoch > 1);
+    same = same && found.odd == (epoch % 2 == 1 || epoch == 0 ? epoch : epoch - 1);
+    same = same && found.rare == (epoch > 1 ? (int)((epoch - (epoch + 3) % 5) & 0xff) : -1);
     for (uint32_t table = 0; table < SCENE_TABLES; table++)
         for (uint64_t index = 0; index < scene->keys; index++)
             same = same && scene_image_fits(&found, epoch, table, index);

@@ -116,22 +116,83 @@ static void an_absent_key_leaves_the_cold_store(void **state)
     scene_remove(scene.dir);
 }
 
-static void sections_that_vanish_leave_the_cold_store(void **state)
+static enum fr_status note_section(void *self, const char *name, const uint8_t *bytes, size_t size)
+{
+    uint64_t *found = self; /* counter, odd, sections */
+    found[2]++;
+    if (size == sizeof(uint64_t))
+        found[strcmp(name, "odd") == 0] = fr_load_u64(bytes);
+    return FR_OK;
+}
+
+/* "odd" is in epochs 1 and 3, "rare/part" in 2: the cold store alone has the newest value of all three, whichever epochs
+ * a fold takes in together. */
+static void a_section_the_folded_epochs_lack_stays_in_the_cold_store(void **state)
 {
     (void)state;
-    struct scene scene = scene_make(64);
-    struct fr_durable *durable = scene_open(&scene, false);
-    struct fr_err err = {0};
-    struct cold_names names;
-    for (uint64_t e = 1; e <= 4; e++) { /* "odd" is in epochs 1 and 3 */
-        scene_append_to(&scene, durable, e, e);
-        scene_fold(durable);
-        assert_int_equal(cold_section_names(durable->cold, &names, &err), FR_OK);
-        assert_int_equal(names.n, e % 2 == 1 ? 2 : 1);
-        assert_string_equal(names.name[0], "counter");
+    for (uint64_t together = 1; together <= 4; together++) {
+        struct scene scene = scene_make(64);
+        struct fr_durable *durable = scene_open(&scene, false);
+        struct fr_err err = {0};
+        for (uint64_t e = 1; e <= 4; e++) {
+            scene_append_to(&scene, durable, e, e);
+            if (e % together == 0 || e == 4)
+                scene_fold(durable);
+        }
+        uint64_t found[3] = {0};
+        assert_int_equal(cold_walk_sections(durable->cold, note_section, found, &err), FR_OK);
+        assert_int_equal(found[0], 4);
+        assert_int_equal(found[1], 3);
+        assert_int_equal(found[2], 3);
+        fr_durable_close(durable);
+        scene_remove(scene.dir);
     }
-    fr_durable_close(durable);
-    scene_remove(scene.dir);
+}
+
+static enum fr_status check_large(void *self, const char *name, const uint8_t *bytes, size_t size)
+{
+    uint64_t *found = self;
+    if (strncmp(name, "large/", 6) != 0)
+        return FR_OK;
+    uint64_t want = fr_load_u64(bytes);
+    for (size_t i = 0; i < size; i += 8)
+        assert_int_equal(fr_load_u64(bytes + i), want);
+    assert_int_equal(name[6] - '0', want % 7);
+    found[want % 7] = want;
+    return FR_OK;
+}
+
+/* 7 sections of 1 MiB, far above a stream's window, each in every seventh of 30 epochs. */
+static void large_sections_of_many_epochs_come_out_newest(void **state)
+{
+    (void)state;
+    enum { EPOCHS = 30, PARTS = 7, LARGE = 1 << 20 };
+    for (int in_one = 0; in_one <= 1; in_one++) {
+        struct scene scene = scene_make(71);
+        struct fr_durable *durable = scene_open(&scene, false);
+        struct fr_stage stage;
+        struct fr_err err = {0};
+        fr_stage_init(&stage);
+        for (uint64_t e = 1; e <= EPOCHS; e++) {
+            char name[16];
+            scene_stage(&scene, e, &stage);
+            snprintf(name, sizeof(name), "large/%u", (unsigned)(e % PARTS));
+            struct fr_buffer *section = fr_stage_section(&stage, name);
+            for (size_t i = 0; i < LARGE; i += 8)
+                fr_put_u64(section, e);
+            assert_int_equal(fr_durable_append(durable, &stage, NULL, NULL, &err), FR_OK);
+            if (!in_one && e == EPOCHS / 2)
+                scene_fold(durable);
+        }
+        fr_stage_release(&stage);
+        scene_fold(durable);
+        uint64_t found[PARTS] = {0};
+        assert_int_equal(cold_walk_sections(durable->cold, check_large, found, &err), FR_OK);
+        for (uint64_t e = EPOCHS; e > EPOCHS - PARTS; e--)
+            assert_int_equal(found[e % PARTS], e);
+        fr_durable_close(durable);
+        scene_remove(scene.dir);
+    }
 }
 
 static void many_sorted_files_are_one_fold(void **state)
@@ -321,7 +382,8 @@ int main(void)
         cmocka_unit_test(a_fold_of_nothing_is_no_work),
         cmocka_unit_test(a_fold_over_many_small_epochs_and_one_large_image_is_whole),
         cmocka_unit_test(an_absent_key_leaves_the_cold_store),
-        cmocka_unit_test(sections_that_vanish_leave_the_cold_store),
+        cmocka_unit_test(a_section_the_folded_epochs_lack_stays_in_the_cold_store),
+        cmocka_unit_test(large_sections_of_many_epochs_come_out_newest),
         cmocka_unit_test(many_sorted_files_are_one_fold),
         cmocka_unit_test(level_zero_files_are_counted),
         cmocka_unit_test(files_of_an_interrupted_fold_are_removed_by_open),

@@ -137,7 +137,8 @@ static inline void stage_sections(struct fr_stage *stage, int64_t wall_ms, bool 
     struct fr_dense_view views[2] = {
         {.name = "h/kernel", .n_dims = 2, .shape = {2, 2}, .n_values = 4, .values = kernel},
         {.name = "h/bias", .n_dims = 1, .shape = {2, 1}, .n_values = 2, .values = bias, .exact = true}};
-    fr_dense_encode(views, 2, fr_stage_section(stage, "dense"));
+    for (size_t i = 0; i < 2; i++)
+        fr_dense_stage(stage, &views[i]);
 }
 
 /* One epoch: `rows` rows of table 0, spread over the partitions. */

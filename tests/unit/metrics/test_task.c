@@ -186,7 +186,7 @@ static void a_regression_has_neither_auc_nor_groups(void **state)
     free(s);
 }
 
-static void the_section_keeps_every_task(void **state)
+static void the_sections_keep_every_task(void **state)
 {
     (void)state;
     struct stream *s = make_stream(6);
@@ -195,35 +195,40 @@ static void the_section_keeps_every_task(void **state)
     struct fr_task_metrics *click = fr_task_metrics_new(&options), *price = fr_task_metrics_new(&regression);
     fr_task_metrics_add(click, &samples);
     fr_task_metrics_add(price, &samples);
-    struct fr_buffer section = {0};
+    struct fr_buffer section = {0}, images[2] = {{0}, {0}};
     fr_metrics_section_begin(&section, 2);
     fr_metrics_section_put(&section, "click", click);
     fr_metrics_section_put(&section, "price", price);
+    fr_task_metrics_encode(click, &images[0]);
+    fr_task_metrics_encode(price, &images[1]);
 
     struct fr_metrics_section tasks;
     struct fr_task_result was, read;
     assert_int_equal(fr_metrics_section_open(section.data, section.size, &tasks), FR_OK);
     assert_int_equal(fr_metrics_section_next(&tasks), FR_OK);
     assert_true(tasks.name_size == 5 && memcmp(tasks.name, "click", 5) == 0);
-    assert_int_equal(fr_task_metrics_read(tasks.image, tasks.image_size, &read), FR_OK);
+    assert_int_equal(tasks.as_of_ms, samples.watermark_ms);
+    assert_int_equal(fr_task_metrics_read(images[0].data, images[0].size, tasks.as_of_ms, &read), FR_OK);
     fr_task_metrics_result(click, &was);
     assert_true(read.lifetime.auc == was.lifetime.auc && read.decayed[0].auc == was.decayed[0].auc);
+    assert_true(read.decayed[0].weight == was.decayed[0].weight); /* as of the same time */
     assert_true(read.served.auc == was.served.auc && read.gauc.auc == was.gauc.auc && read.n_half_lives == 2);
-    const uint8_t *image = tasks.image;
-    size_t size = tasks.image_size;
     assert_int_equal(fr_metrics_section_next(&tasks), FR_OK);
-    assert_int_equal(fr_task_metrics_read(tasks.image, tasks.image_size, &read), FR_OK);
+    assert_int_equal(fr_task_metrics_read(images[1].data, images[1].size, tasks.as_of_ms, &read), FR_OK);
     assert_true(read.regression && read.lifetime.mse > 0 && !read.has_gauc);
     assert_int_equal(fr_metrics_section_next(&tasks), FR_EOF);
 
     struct fr_task_metrics *restored = fr_task_metrics_new(&options);
-    assert_int_equal(fr_task_metrics_parse(restored, image, size), FR_OK);
-    struct fr_buffer again = {0};
+    assert_int_equal(fr_task_metrics_parse(restored, images[0].data, images[0].size, samples.watermark_ms), FR_OK);
+    struct fr_buffer again = {0}, image = {0};
     fr_metrics_section_begin(&again, 2);
     fr_metrics_section_put(&again, "click", restored);
     assert_memory_equal(again.data, section.data, again.size);
+    fr_task_metrics_encode(restored, &image);
+    assert_int_equal(image.size, images[0].size);
+    assert_memory_equal(image.data, images[0].data, image.size);
 
-    for (size_t cut = 0; cut < section.size; cut += 1 + section.size / 211) {
+    for (size_t cut = 0; cut < section.size; cut++) {
         enum fr_status status = fr_metrics_section_open(section.data, cut, &tasks);
         while (status == FR_OK)
             status = fr_metrics_section_next(&tasks);
@@ -232,10 +237,45 @@ static void the_section_keeps_every_task(void **state)
     section.data[0]++;
     assert_int_equal(fr_metrics_section_open(section.data, section.size, &tasks), FR_E_MISMATCH);
     fr_buffer_release(&section);
+    fr_buffer_release(&images[0]);
+    fr_buffer_release(&images[1]);
     fr_buffer_release(&again);
+    fr_buffer_release(&image);
     fr_task_metrics_free(click);
     fr_task_metrics_free(price);
     fr_task_metrics_free(restored);
+    free(s);
+}
+
+/* An image that is written down only when `changes` moved must be the one it would be now. */
+static void the_image_changes_only_with_its_count(void **state)
+{
+    (void)state;
+    struct stream *s = make_stream(8);
+    struct fr_task_samples samples = view(s);
+    struct fr_task_metrics *task = fr_task_metrics_new(&options);
+    struct fr_buffer image = {0}, now = {0};
+    uint64_t changes = UINT64_MAX, carried = 0;
+    samples.count = 4;
+    for (int batch = 0; batch < 400; batch++) {
+        samples.watermark_ms += 11000; /* in half of the batches nothing counts: the reference time moves all the same */
+        memset(s->use, batch % 2 ? 0 : 2, 4);
+        fr_task_metrics_add(task, &samples);
+        fr_buffer_clear(&now);
+        fr_task_metrics_encode(task, &now);
+        if (fr_task_metrics_changes(task) != changes) {
+            changes = fr_task_metrics_changes(task);
+            carried++;
+            fr_buffer_clear(&image);
+            fr_buffer_append(&image, now.data, now.size);
+        }
+        assert_int_equal(now.size, image.size);
+        assert_memory_equal(now.data, image.data, now.size);
+    }
+    assert_true(carried >= 200 && carried < 240);
+    fr_buffer_release(&image);
+    fr_buffer_release(&now);
+    fr_task_metrics_free(task);
     free(s);
 }
 
@@ -246,20 +286,16 @@ static void another_grouping_starts_empty_and_the_rest_stays(void **state)
     struct fr_task_samples samples = view(s);
     struct fr_task_metrics *task = fr_task_metrics_new(&options);
     fr_task_metrics_add(task, &samples);
-    struct fr_buffer section = {0};
-    fr_metrics_section_begin(&section, 1);
-    fr_metrics_section_put(&section, "click", task);
-    struct fr_metrics_section tasks;
-    assert_int_equal(fr_metrics_section_open(section.data, section.size, &tasks), FR_OK);
-    assert_int_equal(fr_metrics_section_next(&tasks), FR_OK);
+    struct fr_buffer image = {0};
+    fr_task_metrics_encode(task, &image);
     struct fr_task_metrics_options changed = options;
     changed.gauc_salt++;
     struct fr_task_metrics *other = fr_task_metrics_new(&changed);
-    assert_int_equal(fr_task_metrics_parse(other, tasks.image, tasks.image_size), FR_E_MISMATCH);
+    assert_int_equal(fr_task_metrics_parse(other, image.data, image.size, samples.watermark_ms), FR_E_MISMATCH);
     struct fr_task_result result;
     fr_task_metrics_result(other, &result);
     assert_true(result.lifetime.weight == N && result.decayed[0].weight > 0 && result.gauc.groups == 0);
-    fr_buffer_release(&section);
+    fr_buffer_release(&image);
     fr_task_metrics_free(task);
     fr_task_metrics_free(other);
     free(s);
@@ -303,7 +339,8 @@ int main(void)
         cmocka_unit_test(served_scores_have_their_own_numbers_and_gaps),
         cmocka_unit_test(groups_of_a_shared_column_are_those_of_the_expanded_one),
         cmocka_unit_test(a_regression_has_neither_auc_nor_groups),
-        cmocka_unit_test(the_section_keeps_every_task),
+        cmocka_unit_test(the_sections_keep_every_task),
+        cmocka_unit_test(the_image_changes_only_with_its_count),
         cmocka_unit_test(another_grouping_starts_empty_and_the_rest_stays),
         cmocka_unit_test(the_document_has_null_where_nothing_is_defined),
     };

@@ -14,7 +14,10 @@ static void private_image(const struct run *run, struct fr_buffer *out)
     for (size_t i = 0; i < n; i++)
         fr_buffer_append(out, parameters[i].values, parameters[i].n_values * sizeof(float));
     fr_graph_save_state(trainer->graph, out);
-    fr_trainer_stage_metrics(trainer, out);
+    for (uint32_t i = 0; i < trainer->conf->n_tasks; i++) {
+        fr_metrics_section_put(out, trainer->conf->tasks[i].name, trainer->metrics[i]);
+        fr_task_metrics_encode(trainer->metrics[i], out);
+    }
     fr_put_u64(out, (uint64_t)trainer->watermark_ms);
     fr_put_f64(out, trainer->last_loss);
 }

@@ -2,7 +2,7 @@
  * it, tools print it.
  *
  * Little-endian: u32 version, u64 per counter in the order of their names, i64 watermark_ms, u8 closed, u32
- * quarantined_row, good_row, u8 held, u64 publishable. Thread: any. */
+ * quarantined_row, good_row, u8 held, u64 publishable, u8 dense_published. Thread: any. */
 #ifndef FR_TRAINER_SECTION_H
 #define FR_TRAINER_SECTION_H
 
@@ -32,6 +32,7 @@ struct fr_trainer_section {
     uint32_t quarantined_row, good_row; /* batches in a row */
     bool held;                          /* publishing waits for good batches */
     uint64_t publishable;               /* newest epoch that may be published */
+    bool dense_published;               /* this epoch and those before published every change of a dense parameter */
 };
 
 void fr_trainer_section_encode(const struct fr_trainer_section *section, struct fr_buffer *out);

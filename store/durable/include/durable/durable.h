@@ -54,7 +54,8 @@ void fr_durable_close(struct fr_durable *durable);
 void fr_durable_get_status(struct fr_durable *durable, struct fr_durable_status *out);
 
 /* Recovery: every key image of the cold store, then of the unfolded epochs in ascending order (a later image replaces
- * an earlier one; cold never yields absent keys), then each section of the newest epoch. image or section may be NULL.
+ * an earlier one; cold never yields absent keys), then the newest value of each section, by name, which may be that of
+ * any epoch. image or section may be NULL.
  * A visitor's error stops the walk. */
 struct fr_restore_visitor {
     void *self;
@@ -79,7 +80,7 @@ enum fr_status fr_durable_read_epoch(struct fr_durable *durable, uint64_t epoch,
 enum fr_status fr_durable_digest(struct fr_durable *durable, uint64_t epoch, struct fr_sha256 *out);
 
 /* Folds all durable unfolded epochs (one ingest), then trims; no-op when there are none. Memory: 64 MiB of windows, and
- * the newest epoch once. FR_E_NO_SPACE while sorted files are written: nothing happened, may be tried again. */
+ * every section once. FR_E_NO_SPACE while sorted files are written: nothing happened, may be tried again. */
 enum fr_status fr_durable_fold(struct fr_durable *durable, struct fr_err *err) FR_MUST_CHECK;
 /* Remembers that epochs <= acked are acknowledged (stored with the next HWM write, at close, or before files go),
  * deletes journal files no longer needed. acked <= status.epoch (FR_CHECK); a smaller one than before changes nothing.

@@ -4,20 +4,25 @@
  * An epoch is its number, timeline, previous digest, key images (sorted by table, then key, ascending: the bytes are a
  * pure function of the staged set), and named sections (sorted by name). Its digest is SHA-256 over all its bytes,
  * which hold the previous digest: a chain. Byte layout: store/durable/README.md; golden file tests/golden/epoch.bin.
- * Every section is an absolute image and is in every epoch. */
+ * A section is an absolute image. One that an epoch does not hold keeps the value the newest epoch before gave it:
+ * fold, recovery and tools go by that, so an epoch needs to carry what changed only. What belongs together but changes
+ * apart is several sections, `<name>/<part>`; an owner's list of its parts stands in its own section `<name>`, so that
+ * parts that are no longer listed mean nothing. */
 #ifndef FR_DURABLE_EPOCH_H
 #define FR_DURABLE_EPOCH_H
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/arena.h"
 #include "base/buffer.h"
 #include "base/hash.h"
 #include "base/status.h"
 
-/* Table numbers above are the cold store's own (sections, sentinel). */
-enum { FR_IMAGE_TABLE_MAX = 0x7fffffff, FR_SECTIONS_MAX = 32, FR_SECTION_NAME_MAX = 32 };
+/* Table numbers above are the cold store's own (sections, sentinel). Sections: two per dense parameter, of which a
+ * delta may have 4096, and one per task; names hold a parameter's. */
+enum { FR_IMAGE_TABLE_MAX = 0x7fffffff, FR_SECTIONS_MAX = 16384, FR_SECTION_NAME_MAX = 192 };
 
 enum fr_image_kind { FR_IMAGE_ROW = 0, FR_IMAGE_PENDING = 1, FR_IMAGE_ABSENT = 2 };
 /* Why a key is absent: the codes of the delta format's `why`; 0: it never had a published row (a forgotten pending
@@ -50,9 +55,9 @@ struct fr_stage {
     size_t n_images, capacity_images;
     struct fr_stage_section {
         char name[FR_SECTION_NAME_MAX];
-        struct fr_buffer bytes;
-    } sections[FR_SECTIONS_MAX];
-    size_t n_sections;
+        struct fr_buffer bytes; /* kept beyond n_sections too, for the next epoch */
+    } * sections;
+    size_t n_sections, capacity_sections;
     uint64_t image_bytes;
     /* Free rest of the arena piece that small images share (an arena request of its own would cost 64 bytes each). */
     uint8_t *piece;
@@ -71,8 +76,9 @@ void fr_stage_release(struct fr_stage *stage);
  * most once per stage; an absent image has a reason and no bytes, another has bytes and no reason (FR_CHECK).
  * image->bytes is not read. */
 uint8_t *fr_stage_image(struct fr_stage *stage, const struct fr_image *image);
-/* The buffer of a (new, empty) section. Names: [a-z_]+, at most 31 bytes; a second one of the same name is a bug
- * (FR_CHECK). */
+/* The buffer of a (new, empty) section, valid until the next call. Names: [a-z_]+, then perhaps '/' and printable
+ * ASCII without blanks, in all at most FR_SECTION_NAME_MAX - 1 bytes; a second one of the same name is a bug (FR_CHECK,
+ * by the encoder). */
 struct fr_buffer *fr_stage_section(struct fr_stage *stage, const char *name);
 
 /* Appends the epoch's bytes to out (sorts the stage's images in place; scratch memory comes from the stage's arena). A
@@ -94,7 +100,7 @@ enum fr_status fr_epoch_parse(const void *bytes, size_t size, struct fr_epoch *o
 enum fr_status fr_epoch_next(const struct fr_epoch *epoch, const uint8_t **at, struct fr_image *out);
 /* FR_E_NOT_FOUND when the epoch has no such section. */
 enum fr_status fr_epoch_section(const struct fr_epoch *epoch, const char *name, const uint8_t **bytes, size_t *size);
-enum fr_status fr_epoch_next_section(const struct fr_epoch *epoch, const uint8_t **at, char name[32],
+enum fr_status fr_epoch_next_section(const struct fr_epoch *epoch, const uint8_t **at, char name[FR_SECTION_NAME_MAX],
                                      const uint8_t **bytes, size_t *size);
 
 /* ---- sections that two modules share ---- */
@@ -125,8 +131,9 @@ void fr_announcement_encode(const struct fr_announcement *announcement, struct f
 enum fr_status fr_announcement_parse(const uint8_t *bytes, size_t size, struct fr_arena *arena,
                                      struct fr_announcement *out) FR_MUST_CHECK;
 
-/* Section "dense": scoring parameters, in the graph's order. Written by the trainer, read by publisher, dump and
- * replica tools. */
+/* Sections "dense/<parameter>": a scoring parameter each, in the epochs since which it changed. Written by the trainer,
+ * read by publisher, dump and replica tools. */
+#define FR_SECTION_DENSE "dense/"
 struct fr_dense_view {
     char name[160];    /* <layer>/kernel, <layer>/bias, <layer>/0/kernel .. */
     uint32_t n_dims;   /* 1 or 2 */
@@ -135,8 +142,17 @@ struct fr_dense_view {
     const float *values; /* may be unaligned in stored bytes: copy with memcpy */
     bool exact;          /* published as f32 whatever export.quantize says */
 };
-void fr_dense_encode(const struct fr_dense_view *parameters, size_t count, struct fr_buffer *out);
-/* *at = NULL begins; FR_EOF at the end; FR_E_CORRUPT. */
-enum fr_status fr_dense_next(const uint8_t *bytes, size_t size, const uint8_t **at, struct fr_dense_view *out);
+_Static_assert(sizeof(FR_SECTION_DENSE) + 160 <= FR_SECTION_NAME_MAX, "a parameter's name fits a section's");
+/* Stages the section of the parameter. */
+void fr_dense_stage(struct fr_stage *stage, const struct fr_dense_view *parameter);
+static inline bool fr_is_dense_section(const char *name)
+{
+    return strncmp(name, FR_SECTION_DENSE, sizeof(FR_SECTION_DENSE) - 1) == 0;
+}
+/* The parameter in a section for which fr_is_dense_section. FR_E_CORRUPT. */
+enum fr_status fr_dense_parse(const char *section, const uint8_t *bytes, size_t size,
+                              struct fr_dense_view *out) FR_MUST_CHECK;
+/* The parameters of an epoch by name: *at = NULL begins; FR_EOF at the end; FR_E_CORRUPT. */
+enum fr_status fr_epoch_next_dense(const struct fr_epoch *epoch, const uint8_t **at, struct fr_dense_view *out);
 
 #endif

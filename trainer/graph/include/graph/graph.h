@@ -49,6 +49,8 @@ struct fr_parameter {
     float *values; /* 64-byte aligned */
     bool trained;  /* false: statistics (standardize, dice), updated without gradient */
     bool exact;    /* published as f32 whatever export.quantize says: statistics */
+    /* How often this run changed values or optimizer state: who carries them somewhere compares it with what he saw. */
+    uint64_t changes;
 };
 size_t fr_graph_parameter_count(const struct fr_graph *graph);
 /* Bytes of activations and their gradients now held. One batch has what it needs, whatever variant_bytes_max: per
@@ -82,9 +84,20 @@ struct fr_graph_loss {
 /* [n_tasks + n_losses], tasks first; valid until the next fr_graph_train. */
 const struct fr_graph_loss *fr_graph_losses_of(const struct fr_graph *graph);
 
-/* Optimizer state of the dense parameters (steps, moments), for the section "dense_state". */
+/* Optimizer state of the dense parameters, in parts that change apart: what they share (steps, trained samples, what is
+ * behind the statistics), for the section "dense_state", and each parameter's own, for "dense_state/<parameter>". A
+ * part is restored whole or not at all: FR_E_CORRUPT, FR_E_MISMATCH (version, network or optimizer are other ones). */
+void fr_graph_save_shared(const struct fr_graph *graph, struct fr_buffer *out);
+enum fr_status fr_graph_restore_shared(struct fr_graph *graph, const uint8_t *bytes, size_t size) FR_MUST_CHECK;
+uint64_t fr_graph_shared_changes(const struct fr_graph *graph); /* as struct fr_parameter.changes */
+void fr_graph_save_parameter(const struct fr_graph *graph, size_t parameter, struct fr_buffer *out);
+enum fr_status fr_graph_restore_parameter(struct fr_graph *graph, size_t parameter, const uint8_t *bytes,
+                                          size_t size) FR_MUST_CHECK;
+/* All parts one after another, the shared one last: the whole state at once. */
 void fr_graph_save_state(const struct fr_graph *graph, struct fr_buffer *out);
 enum fr_status fr_graph_restore_state(struct fr_graph *graph, const uint8_t *bytes, size_t size) FR_MUST_CHECK;
+/* Bytes of values and optimizer state of all parameters: what an epoch holds when all of them changed. */
+uint64_t fr_graph_bytes(const struct fr_graph *graph);
 
 /* Names the arithmetic of the products: the `kernel` of the model record. "fma 1" is the same bits on every processor
  * with FMA; else BLAS library, version and core type. */
