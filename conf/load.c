@@ -458,6 +458,15 @@ static void finish(struct fr_loader *loader, const struct fr_node *root)
     fr_layers_store(loader);
     if (loader->problems.count > 0 || !fr_shapes_infer(loader))
         return;
+    if (conf->dense_bytes > conf->unfolded_max) {
+        const struct fr_node *node = fr_node_get(root, "unfolded_max");
+        fr_problem(&loader->problems, node ? node : root, "unfolded_max",
+                   "an epoch that trains holds %" PRIu64
+                   " bytes of the layers' parameters and optimizer state, and no fold may be smaller than an epoch; "
+                   "expected at least %" PRIu64 "B (default: a quarter of memory_limit), with a longer `epoch`, since "
+                   "each writes as much",
+                   conf->dense_bytes, conf->dense_bytes);
+    }
     /* Every model record must fit: a model that could not be announced must not start to train. */
     struct fr_buffer json = {0};
     fr_conf_model_json(conf, &json);

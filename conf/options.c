@@ -87,7 +87,9 @@ const struct fr_option fr_options[] = {
     RANGED(SIZE, "epoch_bytes_max", IN(fr_conf, epoch_bytes_max), 64 * KIB, TIB, NULL, "changed bytes that force a cut",
            .computed = "memory_limit/16 within 1MiB..64MiB"),
     RANGED(SIZE, "unfolded_max", IN(fr_conf, unfolded_max), 64 * KIB, TIB, NULL,
-           "journal bytes that start a fold; twice that pauses reading", .computed = "min(memory_limit/4, 512MiB)"),
+           "journal bytes that start a fold; twice that pauses reading; at least one epoch, which holds the layers' "
+           "parameters and optimizer state",
+           .computed = "min(memory_limit/4, 512MiB)"),
     RANGED(SIZE, "journal_max", IN(fr_conf, journal_max), 64 * KIB, 64 * TIB, NULL,
            "journal bytes on disk that pause reading", .computed = "4 * unfolded_max"),
 
@@ -302,7 +304,7 @@ const struct fr_option fr_options[] = {
     ROW(CHOICE, "export.quantize", IN(fr_conf, export_.quantize), "f32", "form of published values",
         .choices = "f32|f16|bf16!|i8!"),
     RANGED(DURATION, "export.dense_every", IN(fr_conf, export_.dense_every_ms), 0, DAY, "1s",
-           "time between publications of the layers; 0: every epoch"),
+           "time between publications of those parameters of layers that changed; 0: every epoch"),
     RANGED(U32, "export.partitions", IN(fr_conf, export_.partitions), 1, 4096, "4",
            "partitions of a delta topic the daemon creates"),
     RANGED(SIZE, "export.piece_max", IN(fr_conf, export_.piece_max), 4 * KIB, 64 * MIB, "512KiB", "largest record"),

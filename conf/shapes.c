@@ -265,6 +265,21 @@ static bool infer_mixture(const struct inputs *gate, const struct inputs *expert
     return true;
 }
 
+/* Arrays of optimizer state beside a parameter. */
+static uint64_t state_arrays(const struct fr_conf *conf, const struct fr_conf_layer *layer)
+{
+    switch (layer->has_optimizer ? layer->optimizer.kind : conf->dense_optimizer.kind) {
+    case FR_OPT_ADAM:
+    case FR_OPT_ADAMW:
+    case FR_OPT_FTRL:
+        return 2;
+    case FR_OPT_SGD:
+        return 0;
+    default:
+        return 1;
+    }
+}
+
 static bool infer_layer(struct inputs *in, struct fr_conf_layer *layer, uint64_t *total)
 {
     struct shape out = {0};
@@ -293,6 +308,7 @@ static bool infer_layer(struct inputs *in, struct fr_conf_layer *layer, uint64_t
     if (*total + parameters > PARAMETERS_MAX)
         return refuse(in, "brings the layers to more than %d parameters; expected fewer", PARAMETERS_MAX);
     *total += parameters;
+    in->loader->conf->dense_bytes += parameters * sizeof(float) * (1 + state_arrays(in->loader->conf, layer));
     layer->width = (uint32_t)out.width;
     layer->is_sequence = out.sequence;
     return true;

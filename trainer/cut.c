@@ -3,10 +3,10 @@
  * Sections staged here: announce, metrics, positions, trainer in every epoch (small); dense/<parameter> with
  * dense_state/<parameter>, dense_state and metrics/<task> in those since which they changed; the store adds its own.
  * "Changed" is a count kept by who changes, compared with what the last epoch saw. While it trains, an epoch has what
- * its samples changed, since recovery must end at exactly the cut; one without a trained sample has none of it. An epoch
- * that publishes the dense parameters (export.dense_every) also repeats those changed since the last that did. A cut
- * copies; training goes on as soon as the stage is handed over. The durable thread sorts,
- * encodes and syncs. Owner thread only. */
+ * its samples changed, since recovery must end at exactly the cut; one without a trained sample has none of it. An
+ * epoch that publishes the dense parameters (export.dense_every) also repeats those changed since the last that did. A
+ * cut copies; training goes on as soon as the stage is handed over. The durable thread sorts, encodes and syncs. Owner
+ * thread only. */
 #include "trainer_private.h"
 
 #include <inttypes.h>
@@ -122,8 +122,8 @@ enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last, uint64_t wa
 
     bool lockstep = trainer->conf->ingest.lockstep;
     bool with_model = trainer->epoch == 0;
-    bool dense_due = last || lockstep ||
-                     begin_ns - trainer->last_dense_ns >= ms_to_ns(trainer->conf->export_.dense_every_ms);
+    bool dense_due =
+        last || lockstep || begin_ns - trainer->last_dense_ns >= ms_to_ns(trainer->conf->export_.dense_every_ms);
     bool with_dense = with_model || (dense_due && !fr_trainer_dense_published(trainer));
     trainer->epoch++;
     trainer->closed = last;

@@ -70,8 +70,9 @@ static void put_keys(struct writer *out, const struct fr_state *state)
         if (key->kind == FR_IMAGE_PENDING) {
             fr_buffer_printf(line, "\"pending\":%" PRIu32 ",\"seen_ms\":%" PRId64 "}\n", key->count, key->seen_ms);
         } else {
-            fr_buffer_printf(line, "\"seen_ms\":%" PRId64 ",\"show\":%" PRIu64 ",\"click\":%.17g,\"row\":",
-                             key->seen_ms, fr_load_u64(key->bytes + 8), fr_load_f64(key->bytes + 16));
+            fr_buffer_printf(line,
+                             "\"seen_ms\":%" PRId64 ",\"show\":%" PRIu64 ",\"click\":%.17g,\"row\":", key->seen_ms,
+                             fr_load_u64(key->bytes + 8), fr_load_f64(key->bytes + 16));
             put_floats(line, key->bytes + FR_ROW_IMAGE_HEAD, (key->size - FR_ROW_IMAGE_HEAD) / sizeof(float));
             fr_buffer_append(line, "}\n", 2);
         }

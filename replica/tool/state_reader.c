@@ -5,7 +5,8 @@
  * order of both dumps. Sections are copied as they are; who needs one parses it (state_sections.c).
  *
  * Published dense parameters may be older than the newest epoch of a running daemon (export.dense_every): those that
- * changed since are looked up backwards in the journal, as the values a replica holds. Thread: one. Does not: write, lock, wait. */
+ * changed since are looked up backwards in the journal, as the values a replica holds. Thread: one. Does not: write,
+ * lock, wait. */
 #include "state_reader.h"
 
 #include <inttypes.h>
@@ -207,7 +208,7 @@ static void sort_keys(struct fr_state *state)
  * older ones, what those were. */
 struct publication {
     struct fr_state *state;
-    bool publishing; /* the epoch at hand is the newest that published, or older */
+    bool publishing;                         /* the epoch at hand is the newest that published, or older */
     enum { UNCHANGED, CHANGED, FOUND } * of; /* [state->n_published] */
     size_t n_changed;
 };
@@ -272,9 +273,8 @@ static enum fr_status find_published_dense(struct fr_state *state, struct fr_err
 {
     const struct fr_buffer *section = fr_state_find_section(state, "trainer");
     struct fr_trainer_section trainer;
-    enum fr_status status =
-        section ? fr_tool_trainer_section(section, &trainer, err)
-                : fr_err_set(err, FR_E_CORRUPT, "the section \"trainer\" is missing");
+    enum fr_status status = section ? fr_tool_trainer_section(section, &trainer, err)
+                                    : fr_err_set(err, FR_E_CORRUPT, "the section \"trainer\" is missing");
     if (status != FR_OK)
         return status;
     copy_dense(state);

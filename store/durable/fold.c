@@ -27,7 +27,7 @@ struct stream {
     struct journal_file *file; /* referenced */
     struct journal_epoch entry;
     uint64_t epoch;
-    uint64_t at, end;     /* file offsets: next byte to read into the window, end of the epoch */
+    uint64_t at, end;       /* file offsets: next byte to read into the window, end of the epoch */
     uint64_t images_left;   /* bytes of images not yet taken */
     uint64_t sections_left; /* bytes of sections not yet taken */
     uint64_t n_sections;    /* not yet taken */

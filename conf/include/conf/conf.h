@@ -337,6 +337,7 @@ struct fr_conf {
     uint64_t epoch_bytes_max; /* dirty bytes that force a cut; default memory_limit/16 in [1MiB, 64MiB] */
     uint64_t unfolded_max;    /* default min(memory_limit/4, 512MiB) */
     uint64_t journal_max;     /* 4 * unfolded_max */
+    uint64_t dense_bytes;     /* of layers' parameters and optimizer state: what an epoch that trains holds of them */
     struct {
         char *topic; /* default <model>.delta */
         enum fr_quantize quantize;

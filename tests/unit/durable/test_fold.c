@@ -125,8 +125,8 @@ static enum fr_status note_section(void *self, const char *name, const uint8_t *
     return FR_OK;
 }
 
-/* "odd" is in epochs 1 and 3, "rare/part" in 2: the cold store alone has the newest value of all three, whichever epochs
- * a fold takes in together. */
+/* "odd" is in epochs 1 and 3, "rare/part" in 2: the cold store alone has the newest value of all three, whichever
+ * epochs a fold takes in together. */
 static void a_section_the_folded_epochs_lack_stays_in_the_cold_store(void **state)
 {
     (void)state;

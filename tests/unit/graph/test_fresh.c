@@ -78,7 +78,8 @@ static void compare_rows(const char *name, const struct pass *made, const struct
 {
     const struct fixture *a = &made->fx, *b = &gone->fx;
     struct fixture first;
-    fx_load(&first, VOCABULARY, NX_HEAD "network:\n  layers:\n    - {name: out, dense: user_id, units: 1}\n" NX_ONE_TASK);
+    fx_load(&first, VOCABULARY,
+            NX_HEAD "network:\n  layers:\n    - {name: out, dense: user_id, units: 1}\n" NX_ONE_TASK);
     fx_make_rows(&first, 11);
     bool steps_only = strcmp(name, "attention") == 0 || strcmp(name, "recurrence") == 0;
     unsigned trained = 0;

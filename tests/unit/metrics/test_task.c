@@ -258,7 +258,8 @@ static void the_image_changes_only_with_its_count(void **state)
     uint64_t changes = UINT64_MAX, carried = 0;
     samples.count = 4;
     for (int batch = 0; batch < 400; batch++) {
-        samples.watermark_ms += 11000; /* in half of the batches nothing counts: the reference time moves all the same */
+        samples.watermark_ms +=
+            11000; /* in half of the batches nothing counts: the reference time moves all the same */
         memset(s->use, batch % 2 ? 0 : 2, 4);
         fr_task_metrics_add(task, &samples);
         fr_buffer_clear(&now);

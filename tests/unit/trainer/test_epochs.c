@@ -41,10 +41,10 @@ static void feed(struct run *run, enum what what)
             snprintf(label, sizeof(label), "{\"click\":%d,\"buy\":%d}", i * 7 % 3 == 0, i % 5 == 0);
         else if (what != MASKED)
             snprintf(label, sizeof(label), "{\"click\":%d}", i * 7 % 3 == 0);
-        int size = snprintf(text, sizeof(text),
-                            "{\"t\":%llu,\"y\":%s,\"u\":%d,\"f\":{\"user_id\":%llu,\"price\":%llu}}",
-                            (unsigned long long)(1700000000000 + i * 1000), label, what == METRICS_ONLY ? 2 : 3,
-                            (unsigned long long)(i * i % 37), (unsigned long long)(i % 5));
+        int size =
+            snprintf(text, sizeof(text), "{\"t\":%llu,\"y\":%s,\"u\":%d,\"f\":{\"user_id\":%llu,\"price\":%llu}}",
+                     (unsigned long long)(1700000000000 + i * 1000), label, what == METRICS_ONLY ? 2 : 3,
+                     (unsigned long long)(i * i % 37), (unsigned long long)(i % 5));
         uint32_t count = 0;
         const char *reason = NULL;
         struct fr_record record = {.value = text, .size = (size_t)size, .timestamp_ms = 1800000000000};
@@ -156,6 +156,8 @@ static void an_epoch_without_a_trained_sample_is_small(void **state)
     feed(&run, TRAIN);
     struct fr_epoch epoch = cut(&run, &bytes);
     assert_true(bytes.size > 12000000);
+    uint64_t dense = fr_graph_bytes(run.trainer->graph); /* what the configuration refuses over unfolded_max */
+    assert_true(bytes.size > dense && run.conf->dense_bytes <= dense && run.conf->dense_bytes > dense - 100);
     assert_int_equal(count_below(&epoch, "dense/"), fr_graph_parameter_count(run.trainer->graph));
     fr_clock_fake_advance_ms(&run.clock, 60000);
     for (int i = 0; i < 3; i++) {
