@@ -296,8 +296,11 @@ static struct value attention(struct builder *b, const struct fr_conf_layer *lay
     uint32_t width = width_of(b, &keys), steps = b->variant->nodes[node_of(&keys)].space;
     fr_build_node(b, NODE_ATTENTION_INPUT, 4 * width, &arguments)->space = steps;
     struct value scores = mlp(b, made(b, &arguments), layer, layer->name);
-    scores = dense(b, scores, FR_ACT_NONE, prefix("%s/score", layer->name).text);
+    struct prefix score = prefix("%s/score", layer->name);
+    if (!layer->softmax)
+        scores = dense(b, scores, FR_ACT_NONE, score.text);
     if (layer->softmax) {
+        scores = without_bias(b, scores, score.text, "kernel"); /* softmax is blind to what all scores have in common */
         fr_build_node(b, NODE_SOFTMAX_STEPS, 1, &scores);
         scores = made(b, &scores);
     }

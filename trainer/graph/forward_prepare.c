@@ -92,6 +92,23 @@ static void drop_variants(struct fr_graph *graph)
 
 /* ---- memory of the batch, outside the variants ---- */
 
+static void reserve_pair_samples(struct fr_graph *graph, uint32_t capacity)
+{
+    for (uint32_t t = 0; t < graph->conf->n_tasks; t++) {
+        struct task_pairs *pairs = &graph->tasks[t].pairs;
+        if (graph->conf->tasks[t].loss != FR_LOSS_PAIRWISE)
+            continue;
+        free(pairs->order);
+        free(pairs->lower);
+        pairs->order = fr_alloc(capacity, sizeof(*pairs->order));
+        pairs->lower = fr_alloc(capacity, sizeof(*pairs->lower));
+        free(graph->pair_sums);
+        free(graph->pair_blocks);
+        graph->pair_sums = fr_alloc(capacity, sizeof(*graph->pair_sums));
+        graph->pair_blocks = fr_alloc(fr_blocks_of(capacity, FR_PAIR_SAMPLES), sizeof(*graph->pair_blocks));
+    }
+}
+
 static void reserve_samples(struct fr_graph *graph, uint32_t capacity)
 {
     for (uint32_t k = 0; k < graph->n_outputs; k++) {
@@ -116,6 +133,8 @@ static void reserve_samples(struct fr_graph *graph, uint32_t capacity)
         free(graph->loss_sets[i].samples);
         graph->loss_sets[i].samples = fr_alloc(capacity, sizeof(uint32_t));
     }
+    if (!graph->scoring_only)
+        reserve_pair_samples(graph, capacity);
     graph->capacity_samples = capacity;
 }
 
@@ -127,7 +146,8 @@ static void reserve_pairs(struct fr_graph *graph, uint32_t n_groups)
     graph->capacity_pair_groups = n_groups;
     for (uint32_t t = 0; t < graph->conf->n_tasks; t++)
         if (graph->conf->tasks[t].loss == FR_LOSS_PAIRWISE)
-            graph->tasks[t].group_scale = fr_realloc(graph->tasks[t].group_scale, n_groups, sizeof(float));
+            graph->tasks[t].pairs.groups =
+                fr_realloc(graph->tasks[t].pairs.groups, n_groups, sizeof(*graph->tasks[t].pairs.groups));
 }
 
 static void reserve_chunks(struct fr_graph *graph)

@@ -186,6 +186,14 @@ enum fr_status fr_graph_new(const struct fr_graph_options *options, struct fr_gr
     return FR_OK;
 }
 
+static void free_task(struct task_state *task)
+{
+    free(task->logits);
+    free(task->pairs.order);
+    free(task->pairs.lower);
+    free(task->pairs.groups);
+}
+
 void fr_graph_free(struct fr_graph *graph)
 {
     if (!graph)
@@ -197,7 +205,7 @@ void fr_graph_free(struct fr_graph *graph)
         free(graph->outputs[k].gradient);
     }
     for (uint32_t t = 0; t < graph->conf->n_tasks; t++)
-        free(graph->tasks[t].logits), free(graph->tasks[t].group_scale);
+        free_task(&graph->tasks[t]);
     for (uint32_t t = 0; t < graph->conf->n_tables; t++)
         free(graph->tables[t].occurrences);
     for (uint32_t i = 0; i < graph->n_loss_sets; i++) {
@@ -205,10 +213,11 @@ void fr_graph_free(struct fr_graph *graph)
         free(graph->loss_sets[i].groups);
     }
     fr_graph_free_parameters(graph);
-    void *const arrays[] = {graph->outputs,           graph->tasks,       graph->tables,     graph->layouts,
-                            graph->slot_group,        graph->trained,     graph->chunk_bits, graph->loss_partial,
-                            graph->effective_weights, graph->views,       graph->workspace,  graph->losses,
-                            graph->sample_losses,     graph->step_counts, graph->loss_sets};
+    void *const arrays[] = {
+        graph->outputs,   graph->tasks,      graph->tables,       graph->layouts,           graph->slot_group,
+        graph->trained,   graph->chunk_bits, graph->loss_partial, graph->effective_weights, graph->loss_sets,
+        graph->views,     graph->workspace,  graph->losses,       graph->sample_losses,     graph->step_counts,
+        graph->pair_sums, graph->pair_blocks};
     for (size_t i = 0; i < FR_ARRAY_LEN(arrays); i++)
         free(arrays[i]);
     free(graph);

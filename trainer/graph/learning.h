@@ -1,5 +1,5 @@
 /* What the learning half of the graph shares: optimizers, state, statistics, losses and the step. Private to
- * parameters.c, optimizers.c, state.c, statistics.c, loss.c and update.c. */
+ * parameters.c, optimizers.c, state.c, statistics.c, loss.c, pairs.c and update.c. */
 #ifndef FR_GRAPH_LEARNING_H
 #define FR_GRAPH_LEARNING_H
 
@@ -35,6 +35,13 @@ const float *fr_graph_weights_of(const struct graph_run *run, const struct fr_co
 
 /* After a step: notes which parameters it moved (fr_parameter.changes); statistics and priors note their own. */
 void fr_graph_note_step(struct fr_graph *graph);
+
+/* ---- pairs.c ---- */
+
+/* What task t, pairwise, compares in this batch: marked in sample_losses; pairs of all groups, beyond the bound too. */
+struct fr_graph_loss fr_graph_order_pairs(const struct graph_run *run, uint32_t t);
+/* After it: adds to its output's gradient, returns the sum of the groups' losses without the task's weight. */
+double fr_graph_pair_loss(const struct graph_run *run, uint32_t t);
 
 /* ---- statistics.c ---- */
 

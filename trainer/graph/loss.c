@@ -74,45 +74,6 @@ static uint32_t mark_samples(const struct graph_run *run, const float *labels, u
     return counted;
 }
 
-/* Pairs y_i > y_j of a group, both trained, unmasked and of weight > 0: marks the samples that stand in one. */
-static uint64_t mark_group(const struct graph_run *run, uint32_t g, const float *labels, const float *weights,
-                           uint32_t bit)
-{
-    struct fr_graph *graph = run->graph;
-    uint32_t begin = run->batch->group_begin[g], end = run->batch->group_begin[g + 1];
-    uint64_t pairs = 0;
-    for (uint32_t i = begin; i < end && end - begin > 1; i++) {
-        for (uint32_t j = begin; j < end; j++) {
-            if (!graph->trained[i] || !graph->trained[j] || !(weights[i] > 0.0f) || !(weights[j] > 0.0f) ||
-                !(labels[i] > labels[j])) /* not so with NaN */
-                continue;
-            pairs++;
-            graph->sample_losses[i] |= bit;
-            graph->sample_losses[j] |= bit;
-        }
-    }
-    return pairs;
-}
-
-static void mark_pairs(const struct graph_run *run, uint32_t t)
-{
-    const struct fr_graph *graph = run->graph;
-    const struct fr_conf_task *task = &graph->conf->tasks[t];
-    const float *labels = fr_graph_labels_of(run, task), *weights = fr_graph_weights_of(run, task);
-    uint32_t bit = 1u << t;
-    const uint32_t *begin = run->batch->group_begin;
-    struct fr_graph_loss *loss = &graph->losses[t];
-    for (uint32_t g = 0; g < run->batch->n_groups; g++) {
-        uint64_t pairs = mark_group(run, g, labels, weights, bit);
-        uint32_t standing = 0;
-        for (uint32_t i = begin[g]; i < begin[g + 1]; i++)
-            standing += (graph->sample_losses[i] & bit) != 0;
-        graph->tasks[t].group_scale[g] = pairs > 0 ? (float)((double)standing / (double)pairs) : 0.0f;
-        loss->samples += standing;
-        loss->pairs += pairs;
-    }
-}
-
 /* All trained samples for mse, those with a step that counts for next_step. */
 static uint32_t mark_auxiliary(const struct graph_run *run, const struct node *node, uint32_t bit)
 {
@@ -158,7 +119,7 @@ bool fr_graph_count_unmasked(struct graph_run *run)
     for (uint32_t t = 0; t < graph->conf->n_tasks; t++) {
         const struct fr_conf_task *task = &graph->conf->tasks[t];
         if (trains(task) && task->loss == FR_LOSS_PAIRWISE)
-            mark_pairs(run, t);
+            graph->losses[t] = fr_graph_order_pairs(run, t);
         else if (trains(task))
             graph->losses[t].samples = mark_samples(run, fr_graph_labels_of(run, task), 1u << t);
     }
@@ -215,8 +176,7 @@ static double logit_loss(const struct graph_run *run, uint32_t t)
     case FR_LOSS_FOCAL:
         return graph->ops->focal(&loss);
     case FR_LOSS_PAIRWISE:
-        return graph->ops->pairwise(
-            &(struct fr_pair_loss){&loss, run->batch->group_begin, graph->tasks[t].group_scale, run->batch->n_groups});
+        return fr_graph_pair_loss(run, t);
     case FR_LOSS_LOGLOSS:
     case FR_LOSS_NONE: /* not called for it */
         break;

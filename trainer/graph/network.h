@@ -36,6 +36,10 @@ enum {
     FR_VARIANTS_MAX = 16,    /* compiled at a time; the least recently used goes */
     FR_PRIOR_SAMPLES = 1000, /* labels after which a task's bias is learnt by gradients alone */
     FR_NODE_PARAMETERS = 2,  /* gradients summed per chunk that a node has at most */
+    /* Pairs of one group that are computed at most: all of up to 512 samples with two labels (362 with any), and a
+     * group of ingest.group_max costs a few steps of logloss, not n^2. */
+    FR_GROUP_PAIRS_MAX = 65536,
+    FR_PAIR_SAMPLES = 256, /* groups that begin in so many samples are one task */
 };
 
 /* Default of variant_bytes_max: 16 variants of a network with long sequences would each keep their largest batch. */
@@ -248,11 +252,22 @@ struct prior {
     uint64_t samples;
 };
 
+/* What a pairwise task compares in this batch; see pairs.c. Of other tasks NULL. */
+struct pair_group {
+    uint32_t n;        /* samples that stand in a pair: all that are trained, labelled and of weight > 0, or 0 */
+    uint32_t partners; /* with how many of a smaller label each is compared at most */
+    float scale;       /* n / pairs */
+};
+struct task_pairs {
+    uint32_t *order, *lower;   /* [capacity_samples] a group's from its first sample's place on */
+    struct pair_group *groups; /* [capacity_pair_groups] */
+};
+
 struct task_state {
     struct prior prior;
-    int32_t output;     /* of its own logit; FR_NO_INDEX: a product of the outputs of its `prob` tasks */
-    float *logits;      /* [capacity_samples], filled by fr_graph_task_logits */
-    float *group_scale; /* pairwise: [capacity_pair_groups] samples that stand in a pair / pairs */
+    int32_t output; /* of its own logit; FR_NO_INDEX: a product of the outputs of its `prob` tasks */
+    float *logits;  /* [capacity_samples], filled by fr_graph_task_logits */
+    struct task_pairs pairs;
 };
 
 struct table_state {
@@ -314,7 +329,9 @@ struct fr_graph {
                                   loss i. Set by fr_graph_count_unmasked */
     uint32_t *step_counts;     /* [capacity_samples] of one next_step */
     float *effective_weights;  /* [capacity_samples] loss.c's */
-    uint32_t capacity_pair_groups; /* of tasks' group_scale */
+    double *pair_sums;         /* [capacity_samples], of one pairwise task; NULL when there is none */
+    struct fr_graph_loss *pair_blocks; /* [capacity_samples / FR_PAIR_SAMPLES, rounded up] */
+    uint32_t capacity_pair_groups;     /* of tasks' pairs */
     uint32_t capacity_groups;
     uint32_t n_trained; /* samples of this batch with role TRAIN */
 

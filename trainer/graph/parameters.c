@@ -240,7 +240,9 @@ static void add_layer(struct fr_graph *graph, const struct fr_conf_layer *layer)
     case FR_LAYER_ATTENTION:
         in = add_mlp(&m, "", 4 * fr_graph_role_width(graph->conf, layer, 1));
         set_prefix(&m, "/score");
-        add_dense(&m, in, 1);
+        add_kernel(&m, "kernel", in, 1, in);
+        if (!layer->softmax) /* its gradient would be rounding noise */
+            add_bias(&m, "bias", 1, in);
         break;
     case FR_LAYER_GRU:
         add_gru(&m, in);

@@ -1,13 +1,14 @@
 /* CPU backend: losses of tasks and their gradients.
  *
  * Each is a scalar loop over the batch in sample order, in f32 with base/math.h's functions, so that every processor
- * gives the same bits; the sum of losses is double. Logarithms of probabilities are softplus, never log of a rounded
- * probability: a confident, right answer keeps its small loss and a confident, wrong one its slope.
+ * gives the same bits; the sum of losses is double. Logarithms of
+ * probabilities are softplus, never log of a rounded probability: a confident, right answer keeps its small loss and a
+ * confident, wrong one its slope.
  *
  * Product of probabilities (ESMM, Ma et al. 2018): with S = sum softplus(-z_k), p = e^-S; logit = -log(e^S - 1);
  * d loss / d z_k = -sigmoid(-z_k) (y - (1 - y) / (e^S - 1)). When all z are large, S is below the resolution of e^S and
  * at last of f32: there softplus(-z) = e^-z, and everything is taken relative to the smallest z. Thread: any, no state.
- * Does not: skip samples but masked and untrained ones. */
+ * Does not: skip samples but masked and untrained ones; compare samples (pairs.c). */
 #include "cpu.h"
 
 #include <math.h>
@@ -74,35 +75,6 @@ double fr_cpu_focal(const struct fr_loss *loss)
         float a = loss->alpha * y, b = (1.0f - loss->alpha) * (1.0f - y);
         total += (double)w * ((double)a * (double)positive + (double)b * (double)negative);
         loss->gradient[i] += loss->scale * w * (a * positive_slope - b * negative_slope);
-    }
-    return total;
-}
-
-double fr_cpu_pairwise(const struct fr_pair_loss *call)
-{
-    const struct fr_loss *loss = call->loss;
-    double total = 0.0;
-    for (uint32_t g = 0; g < call->n_groups; g++) {
-        uint32_t begin = call->group_begin[g], end = call->group_begin[g + 1];
-        double group = 0.0;
-        for (uint32_t i = begin; i < end && end - begin > 1; i++) {
-            if (skipped(loss, i))
-                continue;
-            double sum = 0.0;
-            float own = 0.0f, factor = loss->scale * call->group_scale[g] * loss->weights[i];
-            for (uint32_t j = begin; j < end; j++) {
-                if (skipped(loss, j) || !(loss->labels[i] > loss->labels[j]))
-                    continue;
-                float apart = loss->z[i] - loss->z[j];
-                float slope = factor * loss->weights[j] * fr_sigmoidf(-apart);
-                sum += (double)loss->weights[j] * (double)fr_softplusf(-apart);
-                own += slope;
-                loss->gradient[j] += slope;
-            }
-            loss->gradient[i] -= own;
-            group += (double)loss->weights[i] * sum;
-        }
-        total += (double)call->group_scale[g] * group;
     }
     return total;
 }

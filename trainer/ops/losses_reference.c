@@ -68,25 +68,27 @@ double fr_reference_focal(const struct fr_loss *loss)
     return total;
 }
 
-double fr_reference_pairwise(const struct fr_pair_loss *call)
+double fr_reference_pairwise(const struct fr_pair_loss *c)
 {
-    const struct fr_loss *loss = call->loss;
     double total = 0.0;
-    for (size_t g = 0; g < call->n_groups; g++) {
-        for (size_t i = call->group_begin[g]; i < call->group_begin[g + 1]; i++) {
-            for (size_t j = call->group_begin[g]; j < call->group_begin[g + 1]; j++) {
-                if (!counts(loss, i) || !counts(loss, j) || !(loss->labels[i] > loss->labels[j]))
-                    continue;
-                double apart = (double)loss->z[i] - (double)loss->z[j];
-                double w = (double)call->group_scale[g] * (double)loss->weights[i] * (double)loss->weights[j];
-                double slope = (double)loss->scale * w * sigmoid(-apart);
-                total += w * softplus(-apart);
-                loss->gradient[i] = (float)((double)loss->gradient[i] - slope);
-                loss->gradient[j] = (float)((double)loss->gradient[j] + slope);
-            }
+    for (size_t i = 0; i < c->n; i++)
+        c->sums[i] = 0.0;
+    for (uint32_t i = 0; i < c->n; i++) {
+        uint32_t lower = c->lower[i], count = lower < c->partners ? lower : c->partners;
+        for (uint32_t turn = 0; turn < count; turn++) {
+            uint32_t j = fr_pair_partner(lower, count, i, turn), high = c->order[i], low = c->order[j];
+            double apart = (double)c->z[high] - (double)c->z[low];
+            double w = (double)c->weights[high] * (double)c->weights[low] * (double)lower / (double)count;
+            total += w * softplus(-apart);
+            c->sums[i] -= w * sigmoid(-apart);
+            c->sums[j] += w * sigmoid(-apart);
         }
     }
-    return total;
+    for (size_t i = 0; i < c->n; i++) {
+        float *g = &c->gradient[c->order[i]];
+        *g = (float)((double)*g + (double)c->scale * (double)c->group_scale * c->sums[i]);
+    }
+    return (double)c->group_scale * total;
 }
 
 /* log(e^S - 1), S = sum of softplus(-z): S in double resolves z up to 700; beyond, log S by the largest term. */

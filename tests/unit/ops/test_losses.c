@@ -9,8 +9,8 @@ enum { N = 90, FACTORS = 3, GROUPS = 7 };
 static const uint32_t group_begin[GROUPS + 1] = {0, 1, 1, 12, 40, 41, 88, N};
 static const float group_scale[GROUPS] = {1.0f, 1.0f, 0.5f, 0.25f, 1.0f, 0.125f, 2.0f};
 
-enum kind { LOGLOSS, MSE, FOCAL, PAIRWISE, PRODUCT, KINDS };
-static const char *const names[KINDS] = {"logloss", "mse", "focal", "pairwise", "product"};
+enum kind { LOGLOSS, MSE, FOCAL, PAIRWISE, PAIRWISE_BOUNDED, PRODUCT, KINDS };
+static const char *const names[KINDS] = {"logloss", "mse", "focal", "pairwise", "bounded pairwise", "product"};
 
 struct world {
     float *z[FACTORS], *gradient[FACTORS], *labels, *weights;
@@ -53,6 +53,41 @@ static void release_world(struct world *w)
     release_guarded(w->weights, N);
 }
 
+/* The samples of group g that count, by label; their number. */
+static uint32_t order_group(const struct world *w, uint32_t g, uint32_t *order, uint32_t *lower)
+{
+    uint32_t n = 0;
+    for (uint32_t i = group_begin[g]; i < group_begin[g + 1]; i++) {
+        if (masked(i))
+            continue;
+        uint32_t at = n++;
+        for (; at > 0 && w->labels[order[at - 1]] > w->labels[i]; at--)
+            order[at] = order[at - 1];
+        order[at] = i;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        lower[i] = i > 0 && w->labels[order[i]] == w->labels[order[i - 1]] ? lower[i - 1] : i;
+    return n;
+}
+
+static double run_groups(const struct fr_ops *ops, struct world *w, uint32_t partners, float scale)
+{
+    double total = 0.0, sums[N];
+    uint32_t order[N], lower[N];
+    for (uint32_t g = 0; g < GROUPS; g++)
+        total += ops->pairwise(&(struct fr_pair_loss){.n = order_group(w, g, order, lower),
+                                                      .order = order,
+                                                      .lower = lower,
+                                                      .partners = partners,
+                                                      .group_scale = group_scale[g],
+                                                      .scale = scale,
+                                                      .z = w->z[0],
+                                                      .weights = w->weights,
+                                                      .gradient = w->gradient[0],
+                                                      .sums = sums});
+    return total;
+}
+
 static double run(const struct fr_ops *ops, enum kind kind, struct world *w, float scale)
 {
     struct fr_loss loss = {.n = N,
@@ -81,7 +116,9 @@ static double run(const struct fr_ops *ops, enum kind kind, struct world *w, flo
     case FOCAL:
         return ops->focal(&loss);
     case PAIRWISE:
-        return ops->pairwise(&(struct fr_pair_loss){&loss, group_begin, group_scale, GROUPS});
+        return run_groups(ops, w, N, scale);
+    case PAIRWISE_BOUNDED:
+        return run_groups(ops, w, 3, scale);
     default:
         return ops->product_logloss(&product);
     }
@@ -106,7 +143,7 @@ static void compare(const struct fr_ops *ops, enum kind kind, float spread)
             bool same = got.gradient[k][i] == before.gradient[k][i];
             if (masked(i) || (kind != PRODUCT && k > 0))
                 assert_true(same);
-            else if (spread <= 4.0f && kind != PAIRWISE)
+            else if (spread <= 4.0f && kind != PAIRWISE && kind != PAIRWISE_BOUNDED)
                 assert_false(same);
         }
     }
@@ -192,27 +229,63 @@ static void focal_loss_has_the_papers_values(void **state)
     }
 }
 
-static void pairs_are_those_of_a_group_with_unequal_labels(void **state)
+/* Labels 1, 1, 2: sample 4 above samples 1 and 3. */
+static void pairs_are_those_of_unequal_labels_with_both_weights(void **state)
 {
     (void)state;
     struct backend_list list = list_backends();
     list.ops[list.n++] = fr_ops_reference();
     for (size_t b = 0; b < list.n; b++) {
-        /* group 0: labels 2, 1, 1: pairs (0,1), (0,2); group 1: equal labels; group 2: one pair, its other masked */
-        const float z[7] = {0.0f, 1.0f, -1.0f, 5.0f, -5.0f, 0.5f, 0.0f}, labels[7] = {2, 1, 1, 1, 1, 0, NAN},
-                    weights[7] = {2, 1, 3, 9, 9, 9, 9}, scale[3] = {0.5f, 9, 9};
-        const uint8_t trained[7] = {1, 1, 1, 1, 1, 1, 1};
-        const uint32_t begin[4] = {0, 3, 5, 7};
-        float gradient[7] = {0};
-        struct fr_loss loss = one_sample(z, labels, gradient);
-        loss.n = 7, loss.weights = weights, loss.trained = trained;
-        double total = list.ops[b]->pairwise(&(struct fr_pair_loss){&loss, begin, scale, 3});
-        assert_true(fabs(total - 1.31326169 - 3.0 * 0.31326169) < 1e-6);
-        assert_float_equal(gradient[0], -1.53788284f, 1e-6f); /* -(sigmoid(1) + 3 sigmoid(-1)) */
-        assert_float_equal(gradient[1], 0.73105858f, 1e-6f);
-        assert_float_equal(gradient[2], 0.80682426f, 1e-6f);
-        for (size_t i = 3; i < 7; i++)
-            assert_true(gradient[i] == 0.0f);
+        const float z[5] = {9, 1.0f, 9, -1.0f, 0.0f}, weights[5] = {9, 1, 9, 3, 2};
+        const uint32_t order[3] = {1, 3, 4}, lower[3] = {0, 0, 2};
+        float gradient[5] = {0};
+        double sums[3];
+        struct fr_pair_loss call = {.n = 3,
+                                    .order = order,
+                                    .lower = lower,
+                                    .partners = 2,
+                                    .group_scale = 0.5f,
+                                    .scale = 4.0f,
+                                    .z = z,
+                                    .weights = weights,
+                                    .gradient = gradient,
+                                    .sums = sums};
+        assert_true(fabs(list.ops[b]->pairwise(&call) - 1.31326169 - 3.0 * 0.31326169) < 1e-6);
+        assert_float_equal(gradient[4], -4.0f * 1.53788284f, 1e-5f); /* -(sigmoid(1) + 3 sigmoid(-1)) */
+        assert_float_equal(gradient[1], 4.0f * 0.73105858f, 1e-5f);
+        assert_float_equal(gradient[3], 4.0f * 0.80682426f, 1e-5f);
+        assert_true(gradient[0] == 0.0f && gradient[2] == 0.0f);
+        call.partners = 1; /* position 2 meets position 2 % 2 = 0, for both */
+        memset(gradient, 0, sizeof(gradient));
+        assert_true(fabs(list.ops[b]->pairwise(&call) - 2.0 * 1.31326169) < 1e-6);
+        assert_float_equal(gradient[1], 8.0f * 0.73105858f, 1e-5f);
+        assert_float_equal(gradient[4], -gradient[1], 1e-6f);
+        assert_true(gradient[3] == 0.0f);
+    }
+}
+
+/* Over neighbours with the same partners to choose from, each of those is met about as often. */
+static void partners_differ_and_are_met_alike(void **state)
+{
+    (void)state;
+    static const uint32_t lowers[] = {1, 2, 7, 100, 2048, 4095}, counts[] = {1, 2, 5, 16, 32, 1000};
+    for (size_t l = 0; l < FR_ARRAY_LEN(lowers); l++) {
+        for (size_t c = 0; c < FR_ARRAY_LEN(counts) && counts[c] <= lowers[l]; c++) {
+            uint32_t lower = lowers[l], count = counts[c], *met = calloc(lower, sizeof(*met));
+            for (uint32_t i = lower; i < 2 * lower; i++) {
+                uint8_t *now = calloc(lower, 1);
+                for (uint32_t turn = 0; turn < count; turn++) {
+                    uint32_t at = fr_pair_partner(lower, count, i, turn);
+                    assert_true(at < lower && !now[at]);
+                    now[at] = 1;
+                    met[at]++;
+                }
+                free(now);
+            }
+            for (uint32_t at = 0; at < lower; at++)
+                assert_int_equal(met[at], count);
+            free(met);
+        }
     }
 }
 
@@ -289,7 +362,8 @@ int main(void)
         cmocka_unit_test(losses_agree_with_the_reference_and_skip_masked_samples),
         cmocka_unit_test(gradients_are_the_slopes_of_the_losses),
         cmocka_unit_test(focal_loss_has_the_papers_values),
-        cmocka_unit_test(pairs_are_those_of_a_group_with_unequal_labels),
+        cmocka_unit_test(pairs_are_those_of_unequal_labels_with_both_weights),
+        cmocka_unit_test(partners_differ_and_are_met_alike),
         cmocka_unit_test(a_product_of_one_is_the_logloss),
         cmocka_unit_test(the_logit_of_a_product_is_finite_and_rises_with_each_factor),
         cmocka_unit_test(a_logit_that_is_not_a_number_stays_none),

@@ -109,7 +109,7 @@ struct fr_loss {
     const float *labels;    /* NaN: masked */
     const float *weights;   /* effective: sample weight, times 1/s */
     const uint8_t *trained; /* 0: no loss, no gradient */
-    float scale;            /* task weight: gradients are those of the sum, whatever the batch */
+    float scale;            /* task weight: gradients are those of the sum over the batch */
     float *gradient;        /* [n], added to: scale * w * dl/dz */
     float gamma, alpha;     /* focal */
 };
@@ -125,14 +125,29 @@ struct fr_product_loss {
     float *const *gradient; /* [count][n], added to */
 };
 
-/* Pairs of each group [group_begin[g], group_begin[g + 1]) with y_i > y_j, both unmasked, trained and of weight > 0:
- * group_scale[g] w_i w_j log(1 + exp(-(z_i - z_j))), i then j ascending. Burges et al. 2005. */
+/* Pairs of one group: `order` holds its samples that count, ascending by label (equal labels by number); those of a
+ * smaller label than order[i]'s are order[0 .. lower[i]). i is compared with min(lower[i], partners) of them, chosen by
+ * fr_pair_partner, and what these give is taken times lower[i] / their number: they stand for all of i's pairs.
+ * Returns group_scale * sum of a_i a_j log(1 + exp(-(z_i - z_j))), i ascending, partners in turn, in double; adds
+ * scale times its derivative to gradients, summed per sample in double, in the order of pairs, before it is rounded
+ * (thousands of equal terms would drift in f32). Burges et al. 2005, with labels instead of probabilities. */
 struct fr_pair_loss {
-    const struct fr_loss *loss;
-    const uint32_t *group_begin;
-    const float *group_scale; /* [n_groups] samples that stand in a pair / number of pairs */
-    uint32_t n_groups;
+    uint32_t n;
+    const uint32_t *order, *lower; /* [n] */
+    uint32_t partners;             /* at least 1 */
+    float group_scale;             /* samples that stand in a pair / pairs, of this group */
+    float scale;                   /* task weight */
+    const float *z, *weights;      /* by sample */
+    float *gradient;               /* by sample, added to */
+    double *sums;                  /* [n] scratch */
 };
+
+/* Partner `turn` of the `count` that position i has among [0, lower), 0 < count <= lower: evenly spread, no two the
+ * same, turned by i so that neighbours in the order have other partners. */
+static inline uint32_t fr_pair_partner(uint32_t lower, uint32_t count, uint32_t i, uint32_t turn)
+{
+    return (uint32_t)(((uint64_t)turn * lower / count + i) % lower);
+}
 
 /* ---- dense updates ---- */
 

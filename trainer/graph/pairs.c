@@ -1,0 +1,185 @@
+/* Pairs of ranking tasks: which samples of a group are compared, and their losses, group by group on the pool.
+ *
+ * A pair is two samples of one group that are trained, labelled y_i > y_j and of weight > 0. Sorted by label, the
+ * samples i is compared with are a prefix of the order, so that pairs are counted without being listed:
+ *
+ *   order   3 7 | 1 2 8 | 5        samples 3 and 7 have the smallest label
+ *   lower   0 0   2 2 2   5        pairs: 0 + 0 + 2 + 2 + 2 + 5 = 11
+ *
+ * Of a group with more than FR_GROUP_PAIRS_MAX pairs each sample meets only as many of its prefix as keep the group
+ * within the bound, evenly spread over it and turned from sample to sample (fr_pair_partner); they stand for all of
+ * them. Rejected: drawing at random (another number to save), and dropping samples (each has its own gradient to give).
+ *
+ * A task of the pool does whole groups: those that begin in one block of FR_PAIR_SAMPLES samples. Gradients of groups
+ * are disjoint, sums are joined by group and by block in order, so numbers do not depend on the number of workers.
+ * Owner thread: the graph's; a block belongs to one worker. Does not: compare samples of different groups. */
+#include "learning.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { FR_PAIR_RUN = 8 }; /* sorted by insertion before merging */
+
+/* ---- one group in the order of its labels ---- */
+
+static void sort_run(const float *labels, uint32_t *order, uint32_t n)
+{
+    for (uint32_t i = 1; i < n; i++) {
+        uint32_t sample = order[i], at = i;
+        for (; at > 0 && labels[order[at - 1]] > labels[sample]; at--)
+            order[at] = order[at - 1];
+        order[at] = sample;
+    }
+}
+
+static void merge_runs(const float *labels, const uint32_t *from, uint32_t *to, uint32_t middle, uint32_t end)
+{
+    uint32_t a = 0, b = middle;
+    for (uint32_t i = 0; i < end; i++)
+        to[i] = b == end || (a < middle && labels[from[a]] <= labels[from[b]]) ? from[a++] : from[b++];
+}
+
+/* Ascending by label, equal ones as they stand: a merge sort from short runs up. `scratch` [n]. */
+static void sort_by_label(const float *labels, uint32_t *order, uint32_t *scratch, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i += FR_PAIR_RUN)
+        sort_run(labels, order + i, n - i < FR_PAIR_RUN ? n - i : FR_PAIR_RUN);
+    uint32_t *from = order, *to = scratch;
+    for (uint32_t size = FR_PAIR_RUN; size < n; size *= 2) {
+        for (uint32_t i = 0; i < n; i += 2 * size) {
+            uint32_t end = n - i < 2 * size ? n - i : 2 * size;
+            merge_runs(labels, from + i, to + i, end < size ? end : size, end);
+        }
+        uint32_t *swap = from;
+        from = to;
+        to = swap;
+    }
+    if (from != order)
+        memcpy(order, from, n * sizeof(*order));
+}
+
+/* ---- blocks of groups ---- */
+
+struct pair_run {
+    const struct graph_run *run;
+    uint32_t task;
+    const float *labels, *weights;
+};
+
+/* Groups [*begin, *end) that begin in block `index` of samples; empty groups may be in none. */
+static void groups_of_block(const struct graph_run *run, size_t index, uint32_t *begin, uint32_t *end)
+{
+    const struct fr_batch *batch = run->batch;
+    uint32_t bounds[2];
+    for (uint32_t i = 0; i < 2; i++) {
+        size_t first = (index + i) * FR_PAIR_SAMPLES;
+        bounds[i] = first < batch->n_samples ? batch->group_of[first] : batch->n_groups;
+        if (first < batch->n_samples && batch->group_begin[bounds[i]] < first)
+            bounds[i]++;
+    }
+    *begin = bounds[0];
+    *end = bounds[1];
+}
+
+/* Samples of group g that count, in order; their number. Marks them when they stand in a pair, and adds to *pairs. */
+static struct pair_group order_group(const struct pair_run *p, uint32_t g, uint64_t *pairs)
+{
+    const struct fr_graph *graph = p->run->graph;
+    const struct task_pairs *task = &graph->tasks[p->task].pairs;
+    uint32_t begin = p->run->batch->group_begin[g], end = p->run->batch->group_begin[g + 1];
+    uint32_t *order = task->order + begin, *lower = task->lower + begin, n = 0, higher = 0;
+    uint64_t count = 0;
+    for (uint32_t i = begin; i < end && end - begin > 1; i++)
+        if (graph->trained[i] && !isnan(p->labels[i]) && p->weights[i] > 0.0f)
+            order[n++] = i;
+    sort_by_label(p->labels, order, lower, n);
+    for (uint32_t i = 0; i < n; i++) {
+        bool equal = i > 0 && p->labels[order[i]] == p->labels[order[i - 1]];
+        lower[i] = equal ? lower[i - 1] : i;
+        count += lower[i];
+        higher += lower[i] > 0;
+    }
+    if (count == 0)
+        return (struct pair_group){0};
+    for (uint32_t i = 0; i < n; i++) /* all: the lowest have a higher one, the others a lower one */
+        graph->sample_losses[order[i]] |= 1u << p->task;
+    *pairs += count;
+    uint32_t each = FR_GROUP_PAIRS_MAX / higher;
+    return (struct pair_group){.n = n,
+                               .partners = count <= FR_GROUP_PAIRS_MAX ? n
+                                           : each > 0                  ? each
+                                                                       : 1,
+                               .scale = (float)((double)n / (double)count)};
+}
+
+static void order_block(void *context, size_t index, size_t worker)
+{
+    const struct pair_run *p = context;
+    struct fr_graph *graph = p->run->graph;
+    struct fr_graph_loss counted = {0};
+    uint32_t begin, end;
+    (void)worker;
+    groups_of_block(p->run, index, &begin, &end);
+    for (uint32_t g = begin; g < end; g++) {
+        graph->tasks[p->task].pairs.groups[g] = order_group(p, g, &counted.pairs);
+        counted.samples += graph->tasks[p->task].pairs.groups[g].n;
+    }
+    graph->pair_blocks[index] = counted;
+}
+
+static void loss_block(void *context, size_t index, size_t worker)
+{
+    const struct pair_run *p = context;
+    struct fr_graph *graph = p->run->graph;
+    const struct task_pairs *pairs = &graph->tasks[p->task].pairs;
+    const struct output *output = &graph->outputs[graph->tasks[p->task].output];
+    double sum = 0.0;
+    uint32_t begin, end;
+    (void)worker;
+    groups_of_block(p->run, index, &begin, &end);
+    for (uint32_t g = begin; g < end; g++) {
+        const struct pair_group *group = &pairs->groups[g];
+        uint32_t first = p->run->batch->group_begin[g];
+        if (group->n == 0)
+            continue;
+        sum += graph->ops->pairwise(&(struct fr_pair_loss){.n = group->n,
+                                                           .order = pairs->order + first,
+                                                           .lower = pairs->lower + first,
+                                                           .partners = group->partners,
+                                                           .group_scale = group->scale,
+                                                           .scale = graph->conf->tasks[p->task].weight,
+                                                           .z = output->values,
+                                                           .weights = p->weights,
+                                                           .gradient = output->gradient,
+                                                           .sums = graph->pair_sums + first});
+    }
+    graph->pair_blocks[index].sum = sum;
+}
+
+static void run_blocks(const struct graph_run *run, uint32_t t, fr_pool_task *task)
+{
+    const struct fr_conf_task *conf = &run->graph->conf->tasks[t];
+    struct pair_run p = {
+        .run = run, .task = t, .labels = fr_graph_labels_of(run, conf), .weights = fr_graph_weights_of(run, conf)};
+    fr_graph_run_tasks(run->graph, fr_blocks_of(run->graph->n_samples, FR_PAIR_SAMPLES), task, &p);
+}
+
+struct fr_graph_loss fr_graph_order_pairs(const struct graph_run *run, uint32_t t)
+{
+    struct fr_graph_loss all = {0};
+    run_blocks(run, t, order_block);
+    for (uint32_t b = 0; b < fr_blocks_of(run->graph->n_samples, FR_PAIR_SAMPLES); b++) {
+        all.samples += run->graph->pair_blocks[b].samples;
+        all.pairs += run->graph->pair_blocks[b].pairs;
+    }
+    return all;
+}
+
+double fr_graph_pair_loss(const struct graph_run *run, uint32_t t)
+{
+    double sum = 0.0;
+    run_blocks(run, t, loss_block);
+    for (uint32_t b = 0; b < fr_blocks_of(run->graph->n_samples, FR_PAIR_SAMPLES); b++)
+        sum += run->graph->pair_blocks[b].sum;
+    return sum;
+}
