@@ -281,7 +281,8 @@ const struct fr_option fr_options[] = {
     CUSTOM("tasks.*.prob", 0, "list of earlier tasks", fr_read_task_prob, fr_write_task_prob,
            "its probability is the product of theirs (ESMM, Ma et al. 2018)", .given = fr_given_prob),
     CUSTOM("tasks.*.loss", IN(fr_conf_task, loss), LOSS_FORM, fr_read_task_loss, fr_write_task_loss,
-           "`none`: measured only; `mse`: the score is the output itself; `pairwise`: order within a group",
+           "`none`: measured only; `mse`: the score is the output itself; `pairwise`: order within a group (at most "
+           "65,536 pairs of it)",
            .initial = "logloss"),
     RANGED(REAL, "tasks.*.loss.focal.gamma", IN(fr_conf_task, focal_gamma), 0, 10, "2",
            "how much well predicted samples count less (Lin et al. 2017)"),

@@ -65,6 +65,20 @@ static void put_tables(const struct fr_trainer_status *trainer, struct fr_buffer
     fr_buffer_printf(out, "}");
 }
 
+/* What counted for each task's loss; `problem`: why it learns nothing. */
+static void put_tasks(const struct fr_trainer_status *trainer, struct fr_buffer *out)
+{
+    fr_buffer_printf(out, ",\"tasks\":{");
+    for (uint32_t i = 0; i < trainer->n_tasks; i++) {
+        const struct fr_trainer_task_status *task = &trainer->tasks[i];
+        fr_buffer_printf(out, "%s\"%s\":{\"samples\":%" PRIu64 ",\"pairs\":%" PRIu64 ",\"problem\":", i ? "," : "",
+                         task->name, task->samples, task->pairs);
+        fr_buffer_json_text(out, task->problem);
+        fr_buffer_printf(out, "}");
+    }
+    fr_buffer_printf(out, "}");
+}
+
 /* Durable positions and P2 terms, lag against the end of the log as ingest last saw it. */
 static void put_partitions(struct fr_service *service, const struct fr_ingest_status *ingest, struct fr_buffer *out)
 {
@@ -199,6 +213,7 @@ static void document_status(struct fr_service *service, const struct snapshots *
     put_times(service, s, out);
     fr_buffer_printf(out, ",");
     put_number(out, "loss", s->trainer.last_loss, "");
+    put_tasks(&s->trainer, out);
     put_tables(&s->trainer, out);
     put_partitions(service, &s->ingest, out);
     fr_buffer_printf(out, "}\n");
@@ -406,6 +421,17 @@ static void series_task(struct fr_service *service, const char *task, const stru
         series_result(service, "served_", labels, &result->served, result->regression);
 }
 
+/* Of a task's loss, metrics apart. */
+static void series_loss(struct fr_service *service, const struct fr_trainer_task_status *task, enum fr_task_loss kind)
+{
+    char labels[256];
+    snprintf(labels, sizeof(labels), "task=\"%s\"", task->name);
+    counter(service, "freshet_task_samples_total", labels,
+            "Samples that counted for the task's loss in this history; pairwise: that stand in a pair.", task->samples);
+    if (kind == FR_LOSS_PAIRWISE)
+        counter(service, "freshet_task_pairs_total", labels, "Pairs found for the task in this history.", task->pairs);
+}
+
 static void publish(struct fr_service *service, const char *path, bool good, struct fr_buffer *body)
 {
     fr_http_publish(service->http, path, good ? 200 : 503, "application/json", body->data, body->size);
@@ -439,8 +465,10 @@ void fr_documents_publish(struct fr_service *service)
     series_ledger(service);
     series_epochs(service, s);
     series_model(service, s);
-    for (uint32_t i = 0; i < s->trainer.n_tasks; i++)
+    for (uint32_t i = 0; i < s->trainer.n_tasks; i++) {
         series_task(service, s->trainer.tasks[i].name, &s->trainer.tasks[i].result);
+        series_loss(service, &s->trainer.tasks[i], service->conf->tasks[i].loss);
+    }
     fr_ingest_status_release(&s->ingest);
     fr_buffer_release(&body);
     free(s);

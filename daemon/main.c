@@ -199,6 +199,25 @@ static void take_signals(void)
     signal(SIGPIPE, SIG_IGN);
 }
 
+/* What is right as a configuration and yet learns nothing: warnings, for other tasks may be fine. */
+static int check_tasks(const struct fr_conf *conf, const char *path)
+{
+    struct fr_graph *graph = NULL;
+    struct fr_err err = {0};
+    if (fr_graph_new(&(struct fr_graph_options){.conf = conf, .scoring_only = true}, &graph, &err) != FR_OK) {
+        fprintf(stderr, "%s: %s\n", path, err.text);
+        return FR_EXIT_CONFIG;
+    }
+    for (uint32_t t = 0; t < conf->n_tasks; t++) {
+        const char *warning = fr_trainer_task_warning(graph, t);
+        if (warning)
+            printf("%s: warning: task `%s`: %s\n", path, conf->tasks[t].name, warning);
+    }
+    printf("%s: ok\n", path);
+    fr_graph_free(graph);
+    return FR_EXIT_OK;
+}
+
 int main(int argc, char **argv)
 {
     struct arguments arguments = {.level = FR_LOG_INFO};
@@ -239,7 +258,7 @@ int main(int argc, char **argv)
         fwrite(text.data, 1, text.size, stdout);
         fr_buffer_release(&text);
     } else if (arguments.check) {
-        printf("%s: ok\n", arguments.config);
+        code = check_tasks(conf, arguments.config);
     } else {
         code = run(conf, &arguments);
     }

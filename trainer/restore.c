@@ -30,7 +30,10 @@ void fr_trainer_stage_section(const struct fr_trainer *trainer, struct fr_buffer
         .held = atomic_load(&trainer->held),
         .publishable = trainer->publishable,
         .dense_published = fr_trainer_dense_published(trainer),
+        .n_tasks = trainer->conf->n_tasks,
     };
+    for (uint32_t t = 0; t < section.n_tasks; t++)
+        section.tasks[t] = trainer->tasks[t].total;
     fr_trainer_section_encode(&section, out);
 }
 
@@ -57,6 +60,10 @@ static enum fr_status parse_section(struct fr_trainer *trainer, const uint8_t *b
     atomic_store(&trainer->held, section.held);
     trainer->publishable = section.publishable;
     *dense_published = section.dense_published;
+    for (uint32_t i = 0; i < section.n_tasks; i++) /* as metrics: a task that is new counts from 0 */
+        for (uint32_t t = 0; t < trainer->conf->n_tasks; t++)
+            if (strcmp(section.tasks[i].name, trainer->tasks[t].total.name) == 0)
+                trainer->tasks[t].total = section.tasks[i];
     return FR_OK;
 }
 

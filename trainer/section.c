@@ -1,7 +1,9 @@
 /* See trainer/section.h. */
 #include "trainer/section.h"
 
-enum { VERSION = 3 };
+#include <string.h>
+
+enum { VERSION = 4 };
 
 const char *const fr_trainer_counter_names[FR_TRAINER_COUNTERS] = {
     "batches",       "samples",       "metrics_only", "masked", "quarantined_samples", "quarantined_batches",
@@ -19,6 +21,27 @@ void fr_trainer_section_encode(const struct fr_trainer_section *section, struct 
     fr_put_u8(out, section->held);
     fr_put_u64(out, section->publishable);
     fr_put_u8(out, section->dense_published);
+    fr_put_u32(out, section->n_tasks);
+    for (uint32_t i = 0; i < section->n_tasks; i++) {
+        const struct fr_trainer_task_counts *task = &section->tasks[i];
+        fr_put_u8(out, (uint8_t)strlen(task->name));
+        fr_buffer_append(out, task->name, strlen(task->name));
+        fr_put_u64(out, task->samples);
+        fr_put_u64(out, task->pairs);
+    }
+}
+
+static bool take_task(struct fr_reader *reader, struct fr_trainer_task_counts *out)
+{
+    _Static_assert(FR_NAME_MAX <= UINT8_MAX, "the length of a name is a byte");
+    uint8_t size = fr_take_u8(reader);
+    const uint8_t *name = size < FR_NAME_MAX ? fr_take(reader, size) : NULL;
+    if (!name)
+        return false;
+    memcpy(out->name, name, size);
+    out->samples = fr_take_u64(reader);
+    out->pairs = fr_take_u64(reader);
+    return !reader->failed;
 }
 
 enum fr_status fr_trainer_section_parse(const uint8_t *bytes, size_t size, struct fr_trainer_section *out)
@@ -37,6 +60,12 @@ enum fr_status fr_trainer_section_parse(const uint8_t *bytes, size_t size, struc
     read.held = fr_take_u8(&reader) != 0;
     read.publishable = fr_take_u64(&reader);
     read.dense_published = fr_take_u8(&reader) != 0;
+    read.n_tasks = fr_take_u32(&reader);
+    if (read.n_tasks > FR_TASKS_MAX)
+        return FR_E_CORRUPT;
+    for (uint32_t i = 0; i < read.n_tasks; i++)
+        if (!take_task(&reader, &read.tasks[i]))
+            return FR_E_CORRUPT;
     if (reader.failed || reader.at != reader.end)
         return FR_E_CORRUPT;
     *out = read;

@@ -81,6 +81,7 @@ enum fr_status fr_trainer_new(const struct fr_trainer_options *options, struct f
     free(tables);
     trainer->rows = fr_store_rows_new(trainer->store);
     fr_trainer_measure_init(trainer);
+    fr_trainer_tasks_init(trainer);
     fr_trainer_publish_status(trainer);
     *out = trainer;
     return FR_OK;
@@ -154,6 +155,7 @@ static enum fr_status learn(struct fr_trainer *trainer, const struct fr_batch *b
         return fr_err_set(err, status, "training step failed: %s", fr_status_name(status));
     trainer->last_loss = loss;
     fr_trainer_measure(trainer, batch);
+    fr_trainer_count_tasks(trainer, batch);
     return FR_OK;
 }
 
@@ -344,6 +346,7 @@ void fr_trainer_publish_status(struct fr_trainer *trainer)
         fr_store_stats(trainer->store, i, &status->tables[i].stats);
     }
     fr_trainer_measure_status(trainer, status);
+    fr_trainer_tasks_status(trainer, status);
     trainer->last_status_ns = fr_mono_ns(trainer->options.clock);
     pthread_mutex_lock(&trainer->lock);
     memcpy(status->paused, trainer->status.paused, sizeof(status->paused));

@@ -5,10 +5,19 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "trainer/section.h"
 #include "trainer/trainer.h"
 
 #define FR_NEVER UINT64_MAX
 #define FR_SECTION_DENSE_STATE "dense_state/" /* then a parameter's name: its optimizer state (graph/graph.h) */
+
+/* A task as the loop counts it. */
+struct task_counts {
+    struct fr_trainer_task_counts total; /* state of the history */
+    uint64_t silent_samples;             /* of this run: trained since one counted for it */
+    bool learns;                         /* its loss reaches something that can be trained */
+    bool said;                           /* in the log, that it learns nothing */
+};
 
 struct fr_trainer {
     struct fr_trainer_options options;
@@ -36,6 +45,7 @@ struct fr_trainer {
     uint32_t quarantined_row, good_row;
     atomic_bool held;     /* read by other threads */
     uint64_t publishable; /* newest epoch cut while publishing was not held */
+    struct task_counts tasks[FR_TASKS_MAX];
 
     /* Of this run only. */
     bool consumed; /* a batch was applied since the last cut */
@@ -72,6 +82,11 @@ struct fr_metrics_restore {
 /* A section "metrics", or one below it, which comes later. */
 enum fr_status fr_trainer_restore_metrics(struct fr_trainer *trainer, struct fr_metrics_restore *restore,
                                           const char *name, const uint8_t *bytes, size_t size) FR_MUST_CHECK;
+/* tasks.c */
+void fr_trainer_tasks_init(struct fr_trainer *trainer);
+/* After fr_graph_train of a batch that was finite. */
+void fr_trainer_count_tasks(struct fr_trainer *trainer, const struct fr_batch *batch);
+void fr_trainer_tasks_status(const struct fr_trainer *trainer, struct fr_trainer_status *status);
 /* cut.c */
 /* Everything the newest epoch has of the dense parameters is published. */
 bool fr_trainer_dense_published(const struct fr_trainer *trainer);

@@ -241,6 +241,33 @@ const char *fr_graph_kernel(const struct fr_graph *graph)
     return fr_ops_kernel(graph->ops);
 }
 
+static bool node_learns(const struct node *node, const bool *learns)
+{
+    bool own =
+        node->n_partials > 0 || node->linear != FR_NO_INDEX || node->kind == NODE_POOLED || node->kind == NODE_SEQUENCE;
+    if (node->kind == NODE_LAYER_NORM && node->width == 1)
+        return false;
+    for (uint32_t i = 0; i < node->n_arguments; i++)
+        own |= learns[node->arguments[i].node] && !node->arguments[i].stop;
+    return own;
+}
+
+bool fr_graph_task_learns(const struct fr_graph *graph, uint32_t task)
+{
+    const struct variant *v = graph->variants[0];
+    const struct fr_conf_task *conf = &graph->conf->tasks[task];
+    bool *learns = fr_alloc(v->n_nodes, sizeof(*learns));
+    for (uint32_t n = 0; n < v->n_nodes; n++) /* arguments come before */
+        learns[n] = node_learns(&v->nodes[n], learns);
+    bool any = conf->loss == FR_LOSS_NONE;
+    if (graph->tasks[task].output != FR_NO_INDEX)
+        any |= learns[v->output_node[graph->tasks[task].output]];
+    for (uint32_t i = 0; i < conf->n_prob; i++)
+        any |= learns[v->output_node[graph->tasks[conf->prob[i]].output]];
+    free(learns);
+    return any;
+}
+
 double fr_graph_flops_per_sample(const struct fr_graph *graph)
 {
     const struct variant *v = graph->variant;

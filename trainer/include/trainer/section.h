@@ -2,7 +2,8 @@
  * it, tools print it.
  *
  * Little-endian: u32 version, u64 per counter in the order of their names, i64 watermark_ms, u8 closed, u32
- * quarantined_row, good_row, u8 held, u64 publishable, u8 dense_published. Thread: any. */
+ * quarantined_row, good_row, u8 held, u64 publishable, u8 dense_published, u32 number of tasks, per task u8 length of its
+ * name, name, u64 samples, pairs. Thread: any. */
 #ifndef FR_TRAINER_SECTION_H
 #define FR_TRAINER_SECTION_H
 
@@ -10,6 +11,7 @@
 
 #include "base/buffer.h"
 #include "base/status.h"
+#include "conf/conf.h"
 
 enum fr_trainer_counter {
     FR_TRAINER_BATCHES,
@@ -25,6 +27,12 @@ enum fr_trainer_counter {
 };
 extern const char *const fr_trainer_counter_names[FR_TRAINER_COUNTERS];
 
+/* What counted for a task: samples that were trained and have its label (pairwise: that stand in a pair), and pairs. */
+struct fr_trainer_task_counts {
+    char name[FR_NAME_MAX];
+    uint64_t samples, pairs;
+};
+
 struct fr_trainer_section {
     uint64_t counters[FR_TRAINER_COUNTERS];
     int64_t watermark_ms;               /* INT64_MIN: nothing trained yet */
@@ -33,6 +41,8 @@ struct fr_trainer_section {
     bool held;                          /* publishing waits for good batches */
     uint64_t publishable;               /* newest epoch that may be published */
     bool dense_published;               /* this epoch and those before published every change of a dense parameter */
+    uint32_t n_tasks;
+    struct fr_trainer_task_counts tasks[FR_TASKS_MAX];
 };
 
 void fr_trainer_section_encode(const struct fr_trainer_section *section, struct fr_buffer *out);

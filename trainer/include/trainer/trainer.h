@@ -29,7 +29,10 @@
 
 enum {
     FR_QUARANTINE_ROW_MAX =
-        3,                   /* K: so many non-finite batches in a row hold publishing, as many good ones end it (P6) */
+        3, /* K: so many non-finite batches in a row hold publishing, as many good ones end it (P6) */
+    /* So many trained samples in a row of which none counts for a task are said to be too many: a label of one sample
+     * in a hundred is there long before. */
+    FR_TASK_SILENT_SAMPLES = 10000,
     FR_TRAINER_WAIT_MS = 50, /* longest wait for a batch in one step: bounds reaction to stop and cut deadlines */
 };
 
@@ -69,6 +72,9 @@ enum fr_status fr_trainer_restore(struct fr_trainer *trainer, struct fr_durable 
                                   void *self, void (*progress)(void *self, uint64_t done, uint64_t total),
                                   struct fr_err *err) FR_MUST_CHECK;
 
+/* Why the loss of a task teaches nothing, whatever samples come; NULL: it does. */
+const char *fr_trainer_task_warning(const struct fr_graph *graph, uint32_t task);
+
 /* FR_OK: did something; FR_AGAIN: nothing to do; FR_EOF: drained: the last epoch was handed to the durable thread. */
 enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err) FR_MUST_CHECK;
 /* Asks for a drain: the current batch is the last. Async-signal-unsafe; any thread. */
@@ -87,6 +93,8 @@ struct fr_trainer_table_status {
 struct fr_trainer_task_status {
     char name[FR_NAME_MAX];
     struct fr_task_result result;
+    uint64_t samples, pairs; /* that counted for its loss, in this history */
+    char problem[300];       /* why it learns nothing and what to do, or empty */
 };
 struct fr_trainer_status {
     uint64_t epoch;       /* last cut */

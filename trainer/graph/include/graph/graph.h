@@ -84,6 +84,10 @@ struct fr_graph_loss {
 /* [n_tasks + n_losses], tasks first; valid until the next fr_graph_train. */
 const struct fr_graph_loss *fr_graph_losses_of(const struct fr_graph *graph);
 
+/* Whether the loss of a task reaches anything that can be trained: not with a logit that has no parameter and no row
+ * behind it but through stop_gradient or a layer_norm of width 1 (whose output is its bias). True for `loss: none`. */
+bool fr_graph_task_learns(const struct fr_graph *graph, uint32_t task);
+
 /* Optimizer state of the dense parameters, in parts that change apart: what they share (steps, trained samples, what is
  * behind the statistics), for the section "dense_state", and each parameter's own, for "dense_state/<parameter>". A
  * part is restored whole or not at all: FR_E_CORRUPT, FR_E_MISMATCH (version, network or optimizer are other ones). */

@@ -1,0 +1,144 @@
+/* What counts for each task is state, and a task that learns nothing says so. */
+#include "trainer_fixture.h"
+
+#include "../../../trainer/trainer_private.h"
+
+enum { SILENT_BATCHES = (FR_TASK_SILENT_SAMPLES + BATCH - 1) / BATCH };
+
+#define HEAD                                                                                                           \
+    "version: 1\n"                                                                                                     \
+    "model: unit\n"                                                                                                    \
+    "state_dir: /nonexistent\n"                                                                                        \
+    "ingest: {brokers: \"127.0.0.1:1\", topic: t, format: json, lockstep: {records: 16, epoch_batches: 400}}\n"        \
+    "tables:\n"                                                                                                        \
+    "  user: {dim: 4}\n"                                                                                               \
+    "slots:\n"                                                                                                         \
+    "  user_id: {table: user}\n"                                                                                       \
+    "  price: {kind: dense, dim: 1}\n"                                                                                 \
+    "labels: {click: {}}\n"                                                                                            \
+    "export: {topic: d}\n"                                                                                             \
+    "metrics: {listen: \"127.0.0.1:0\", auc_half_life: [1m]}\n"
+
+struct scene {
+    char dir[32];
+    struct run run;
+};
+
+static void scene_open(struct scene *scene, const char *text)
+{
+    make_dir(scene->dir);
+    other_text = text;
+    run_open(&scene->run, scene->dir, 2);
+}
+
+static void scene_close(struct scene *scene)
+{
+    drain_stages(&scene->run);
+    run_close(&scene->run);
+    remove_dir(scene->dir);
+    other_text = NULL;
+}
+
+static struct fr_trainer_task_status status_of(struct run *run, uint32_t task)
+{
+    struct fr_trainer_status *status = fr_alloc(1, sizeof(*status));
+    fr_trainer_publish_status(run->trainer);
+    fr_trainer_get_status(run->trainer, status);
+    struct fr_trainer_task_status found = status->tasks[task];
+    free(status);
+    return found;
+}
+
+static void what_counts_for_a_task_is_state(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, NULL);
+    feed_until(&scene.run, 2 * EPOCH_BATCHES);
+    assert_int_equal(status_of(&scene.run, 0).samples, 2 * EPOCH_BATCHES * BATCH);
+    assert_int_equal(status_of(&scene.run, 0).pairs, 0);
+    run_close(&scene.run);
+    run_open(&scene.run, scene.dir, 2);
+    assert_int_equal(status_of(&scene.run, 0).samples, 2 * EPOCH_BATCHES * BATCH);
+    feed_until(&scene.run, 3 * EPOCH_BATCHES);
+    assert_int_equal(status_of(&scene.run, 0).samples, 3 * EPOCH_BATCHES * BATCH);
+    scene_close(&scene);
+}
+
+static void a_ranking_of_plain_samples_says_that_it_finds_no_pair(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, HEAD "network: {layers: [{name: out, dense: [user_id, price], units: 1}]}\n"
+                            "tasks: [{name: click, label: click, logit: out, loss: pairwise}]\n");
+    feed_until(&scene.run, SILENT_BATCHES - 1);
+    assert_string_equal(status_of(&scene.run, 0).problem, "");
+    feed_until(&scene.run, SILENT_BATCHES);
+    assert_non_null(strstr(status_of(&scene.run, 0).problem, "no pair in the last 10000 trained samples"));
+    assert_true(scene.run.trainer->tasks[0].said);
+    scene_close(&scene);
+}
+
+/* Takes one batch with the given labels. */
+static void feed_labels(struct run *run, float label)
+{
+    struct fr_err err = {0};
+    struct fr_batch *batch = make_batch(run->conf, run->applied);
+    uint64_t before = run->applied;
+    for (uint32_t i = 0; i < batch->n_samples; i++)
+        batch->labels[i] = label;
+    assert_true(fr_ring_try_push(run->full, batch));
+    while (run->applied == before) {
+        assert_true(fr_trainer_step(run->trainer, &err) >= 0);
+        drain_stages(run);
+    }
+}
+
+static void a_task_without_labels_says_so_until_one_comes(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, NULL);
+    for (uint32_t i = 0; i < SILENT_BATCHES; i++)
+        feed_labels(&scene.run, NAN);
+    assert_non_null(strstr(status_of(&scene.run, 0).problem, "no label `click` in the last 10000 trained samples"));
+    assert_int_equal(status_of(&scene.run, 0).samples, 0);
+    feed_labels(&scene.run, 1.0f);
+    assert_string_equal(status_of(&scene.run, 0).problem, "");
+    assert_int_equal(status_of(&scene.run, 0).samples, BATCH);
+    scene_close(&scene);
+}
+
+static void a_loss_that_reaches_nothing_says_so_from_the_start(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, HEAD "network:\n"
+                            "  layers:\n"
+                            "    - {name: out, dense: [user_id, price], units: 1}\n"
+                            "    - {name: stopped, add: [{stop_gradient: out}]}\n"
+                            "    - {name: flat, layer_norm: out}\n"
+                            "tasks:\n"
+                            "  - {name: learns, label: click, logit: out}\n"
+                            "  - {name: behind, label: click, logit: stopped}\n"
+                            "  - {name: constant, label: click, logit: flat}\n"
+                            "  - {name: shown, label: click, logit: stopped, loss: none}\n");
+    for (uint32_t t = 0; t < 4; t++) {
+        bool expected = t == 1 || t == 2;
+        assert_true(scene.run.trainer->tasks[t].said == expected);
+        assert_true((status_of(&scene.run, t).problem[0] != '\0') == expected);
+        assert_true((fr_trainer_task_warning(scene.run.trainer->graph, t) != NULL) == expected);
+    }
+    scene_close(&scene);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_counts_for_a_task_is_state),
+        cmocka_unit_test(a_ranking_of_plain_samples_says_that_it_finds_no_pair),
+        cmocka_unit_test(a_task_without_labels_says_so_until_one_comes),
+        cmocka_unit_test(a_loss_that_reaches_nothing_says_so_from_the_start),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

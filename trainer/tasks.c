@@ -1,0 +1,93 @@
+/* What counts for each task, and tasks that learn nothing: they say so in the status, and once in the log.
+ *
+ * A task learns nothing when its loss reaches no parameter and no row, which is known from the network; or when none of
+ * FR_TASK_SILENT_SAMPLES trained samples in a row counted for it: no label, or, ranking, no pair in any group. The
+ * second ends with the first sample that counts. Owner thread. Does not: stop anything, for other tasks may learn. */
+#include "trainer_private.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+
+static const char REACHES_NOTHING[] =
+    "its loss reaches no parameter and no row: give it a logit that has some behind it, not only through "
+    "stop_gradient or a layer_norm of width 1, or loss: none";
+static const char NO_PAIR[] = "no pair in the last %" PRIu64
+                              " trained samples: pairs are samples of one group with unequal labels; send what is to "
+                              "be ranked together as one group, or use loss: logloss";
+static const char NO_LABEL[] =
+    "no label `%s` in the last %" PRIu64 " trained samples: see that producers send it, or set loss: none";
+
+const char *fr_trainer_task_warning(const struct fr_graph *graph, uint32_t task)
+{
+    return fr_graph_task_learns(graph, task) ? NULL : REACHES_NOTHING;
+}
+
+static bool trains(const struct fr_conf_task *task)
+{
+    return task->loss != FR_LOSS_NONE && task->weight > 0.0f;
+}
+
+static void write_problem(const struct fr_trainer *trainer, uint32_t t, char *out, size_t size)
+{
+    const struct fr_conf_task *conf = &trainer->conf->tasks[t];
+    const struct task_counts *task = &trainer->tasks[t];
+    out[0] = '\0';
+    if (!trains(conf))
+        return;
+    if (!task->learns)
+        snprintf(out, size, "%s", REACHES_NOTHING);
+    else if (task->silent_samples >= FR_TASK_SILENT_SAMPLES && conf->loss == FR_LOSS_PAIRWISE)
+        snprintf(out, size, NO_PAIR, task->silent_samples);
+    else if (task->silent_samples >= FR_TASK_SILENT_SAMPLES)
+        snprintf(out, size, NO_LABEL, trainer->conf->labels[conf->label].name, task->silent_samples);
+}
+
+static void say_once(struct fr_trainer *trainer, uint32_t t)
+{
+    char problem[sizeof(((struct fr_trainer_task_status *)0)->problem)];
+    if (trainer->tasks[t].said)
+        return;
+    write_problem(trainer, t, problem, sizeof(problem));
+    if (problem[0] == '\0')
+        return;
+    trainer->tasks[t].said = true;
+    fr_log(FR_LOG_WARN, "trainer", "task_learns_nothing", "task=%s reason=\"%s\"", trainer->conf->tasks[t].name,
+           problem);
+}
+
+void fr_trainer_tasks_init(struct fr_trainer *trainer)
+{
+    for (uint32_t t = 0; t < trainer->conf->n_tasks; t++) {
+        memcpy(trainer->tasks[t].total.name, trainer->conf->tasks[t].name, FR_NAME_MAX);
+        trainer->tasks[t].learns = fr_graph_task_learns(trainer->graph, t);
+        say_once(trainer, t);
+    }
+}
+
+void fr_trainer_count_tasks(struct fr_trainer *trainer, const struct fr_batch *batch)
+{
+    const struct fr_graph_loss *losses = fr_graph_losses_of(trainer->graph);
+    uint32_t trained = 0;
+    for (uint32_t i = 0; i < batch->n_samples; i++)
+        trained += batch->role[i] == FR_ROLE_TRAIN;
+    for (uint32_t t = 0; t < trainer->conf->n_tasks; t++) {
+        struct task_counts *task = &trainer->tasks[t];
+        task->total.samples += losses[t].samples;
+        task->total.pairs += losses[t].pairs;
+        task->silent_samples = losses[t].samples > 0 ? 0 : task->silent_samples + trained;
+        if (task->silent_samples >= FR_TASK_SILENT_SAMPLES)
+            say_once(trainer, t);
+    }
+}
+
+void fr_trainer_tasks_status(const struct fr_trainer *trainer, struct fr_trainer_status *status)
+{
+    for (uint32_t t = 0; t < trainer->conf->n_tasks; t++) {
+        status->tasks[t].samples = trainer->tasks[t].total.samples;
+        status->tasks[t].pairs = trainer->tasks[t].total.pairs;
+        write_problem(trainer, t, status->tasks[t].problem, sizeof(status->tasks[t].problem));
+    }
+}
