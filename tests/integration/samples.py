@@ -230,6 +230,26 @@ class Cases:
             done = subprocess.run([BUILD / "daemon/freshetd", "--config", file, "--check"], capture_output=True, text=True, timeout=30)
             assert done.returncode == 0, f"{file}: {done.stdout}{done.stderr}"
 
+    def the_check_warns_of_a_task_whose_loss_reaches_nothing(self):
+        file = self.work.path / "stopped.yaml"
+        file.write_text("""version: 1
+model: m
+state_dir: nowhere
+ingest: {brokers: "127.0.0.1:1", topic: t}
+tables: {user: {dim: 4}}
+slots: {user_id: {table: user}}
+labels: {click: {}}
+network:
+  layers:
+    - {name: out, dense: user_id, units: 1}
+    - {name: stopped, add: [{stop_gradient: out}]}
+tasks: [{name: learns, label: click, logit: out}, {name: behind, label: click, logit: stopped}]
+export: {topic: d}
+""")
+        done = subprocess.run([BUILD / "daemon/freshetd", "--config", file, "--check"], capture_output=True, text=True, timeout=30)
+        assert done.returncode == 0 and "task `behind`: its loss reaches no parameter" in done.stdout, done
+        assert "task `learns`" not in done.stdout, done
+
     def readme(self, language):
         return re.findall(rf"```{language}\n(.*?)```", (SOURCE / "README.md").read_text(), re.S)
 
