@@ -422,14 +422,14 @@ static void series_task(struct fr_service *service, const char *task, const stru
 }
 
 /* Of a task's loss, metrics apart. */
-static void series_loss(struct fr_service *service, const struct fr_trainer_task_status *task, enum fr_task_loss kind)
+static void series_loss(struct fr_service *service, const struct fr_trainer_task_status *task)
 {
     char labels[256];
     snprintf(labels, sizeof(labels), "task=\"%s\"", task->name);
     counter(service, "freshet_task_samples_total", labels,
             "Samples that counted for the task's loss in this history; pairwise: that stand in a pair.", task->samples);
-    if (kind == FR_LOSS_PAIRWISE)
-        counter(service, "freshet_task_pairs_total", labels, "Pairs found for the task in this history.", task->pairs);
+    counter(service, "freshet_task_pairs_total", labels, "Pairs found for the task in this history; pairwise.",
+            task->pairs);
 }
 
 static void publish(struct fr_service *service, const char *path, bool good, struct fr_buffer *body)
@@ -467,7 +467,7 @@ void fr_documents_publish(struct fr_service *service)
     series_model(service, s);
     for (uint32_t i = 0; i < s->trainer.n_tasks; i++) {
         series_task(service, s->trainer.tasks[i].name, &s->trainer.tasks[i].result);
-        series_loss(service, &s->trainer.tasks[i], service->conf->tasks[i].loss);
+        series_loss(service, &s->trainer.tasks[i]);
     }
     fr_ingest_status_release(&s->ingest);
     fr_buffer_release(&body);
