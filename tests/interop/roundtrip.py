@@ -105,7 +105,7 @@ def main():
     with Workspace() as work, Kafka() as kafka:
         state = work.path / "state"
         sets = [f"ingest.brokers={kafka.address}", "ingest.topic=interop", f"state_dir={state}", "epoch=20ms", "ingest.batch_size=64",
-                "tables.user.expire.idle=2m", "export.topic=interop.delta", f"export.piece_max={PIECE_MAX}B", "export.dense_every=1h"]
+                "tables.user.expire.idle=2m", "tables.user.expire.every=1", "export.topic=interop.delta", f"export.piece_max={PIECE_MAX}B", "export.dense_every=1h"]
         config = SOURCE / "tests/integration/live.yaml"
         written = list(samples(rng, 21000))
         create_topic(kafka.address, "interop")
