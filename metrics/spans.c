@@ -177,10 +177,13 @@ static bool must_split(const struct fr_spans *spans, const struct fr_span *span,
 {
     if (weight_of(span) < dust_share * weight)
         return true;
-    double total = 0;
-    for (uint32_t i = 0; i < spans->count; i++)
+    double total = 0, held = weight_of(span);
+    for (uint32_t i = 0; i < spans->count; i++) {
         total += weight_of(&spans->items[i]);
-    return weight_of(span) > split_share * total;
+        if (held <= split_share * total) /* weights are not negative: the whole is no less */
+            return false;
+    }
+    return true;
 }
 
 void fr_spans_add(struct fr_spans *spans, float score, double positive, double negative)
