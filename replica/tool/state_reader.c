@@ -272,7 +272,7 @@ static void copy_dense(struct fr_state *state)
 static enum fr_status find_published_dense(struct fr_state *state, struct fr_err *err)
 {
     const struct fr_buffer *section = fr_state_find_section(state, "trainer");
-    struct fr_trainer_section trainer;
+    struct fr_trainer_section trainer = {0};
     enum fr_status status = section ? fr_tool_trainer_section(section, &trainer, err)
                                     : fr_err_set(err, FR_E_CORRUPT, "the section \"trainer\" is missing");
     if (status != FR_OK)

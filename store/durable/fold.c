@@ -116,7 +116,7 @@ static enum fr_status pass(const struct fold *fold, struct stream *stream, uint6
 /* Reads the next section, keeps it when no newer value of its name is known. */
 static enum fr_status take_section(struct fold *fold, struct stream *stream, struct fr_err *err)
 {
-    uint8_t bytes[FR_SECTION_NAME_MAX + sizeof(uint64_t)];
+    uint8_t bytes[FR_SECTION_NAME_MAX + sizeof(uint64_t)] = {0};
     struct fr_buffer head = {bytes, 0, sizeof(bytes)};
     char name[FR_SECTION_NAME_MAX] = "";
     enum fr_status status = pass(fold, stream, 1, &head, err);
