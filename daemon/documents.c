@@ -12,7 +12,8 @@
 #include "base/check.h"
 
 static const char HELD[] =
-    "publishing is held after non-finite batches in a row; it goes on after as many good ones (see /healthz)";
+    "publishing is held after batches in a row of which nothing could train; it goes on after as many good ones (see "
+    "/healthz)";
 
 static void put_number(struct fr_buffer *out, const char *name, double value, const char *after)
 {
@@ -207,8 +208,10 @@ static void document_status(struct fr_service *service, const struct snapshots *
     fr_buffer_printf(out, ",\"held\":");
     fr_buffer_json_text(out, s->trainer.held ? HELD : "");
     fr_buffer_printf(out,
-                     ",\"publishable\":%" PRIu64 ",\"quarantine\":{\"batches\":%" PRIu64 ",\"samples\":%" PRIu64 "}",
-                     s->trainer.publishable, s->trainer.quarantined_batches, s->trainer.quarantined_samples);
+                     ",\"publishable\":%" PRIu64 ",\"quarantine\":{\"batches\":%" PRIu64 ",\"samples\":%" PRIu64
+                     ",\"singly\":%" PRIu64 ",\"letters\":%" PRIu64 "}",
+                     s->trainer.publishable, s->trainer.quarantined_batches, s->trainer.quarantined_samples,
+                     s->trainer.quarantined_singly, s->trainer.quarantined_records);
     put_freshness(service, out);
     put_times(service, s, out);
     fr_buffer_printf(out, ",");
@@ -274,10 +277,16 @@ static void series_stream(struct fr_service *service, const struct snapshots *s)
             s->trainer.metrics_only);
     counter(service, "freshet_samples_masked_total", NULL, "Samples without a label that a task uses.",
             s->trainer.masked);
-    counter(service, "freshet_samples_quarantined_total", NULL, "Samples of batches that were not finite.",
+    counter(service, "freshet_samples_quarantined_total", NULL, "Samples left out: not finite.",
             s->trainer.quarantined_samples);
-    counter(service, "freshet_batches_quarantined_total", NULL,
-            "Batches that were not finite; nothing of them took effect.", s->trainer.quarantined_batches);
+    counter(service, "freshet_samples_quarantined_singly_total", NULL,
+            "Of these, samples of batches the rest of which took effect.", s->trainer.quarantined_singly);
+    counter(service, "freshet_batches_quarantined_total", NULL, "Batches of which nothing took effect: not finite.",
+            s->trainer.quarantined_batches);
+    counter(service, "freshet_records_quarantined_total", NULL,
+            "Records dead-lettered for quarantined samples since the start.", s->trainer.quarantined_records);
+    gauge(service, "freshet_ingest_record_bytes", NULL, "Memory of batches for the bytes of their records.",
+          (double)s->ingest.record_bytes);
     gauge(service, "freshet_publishing_held", NULL, "1 while quarantined batches hold publishing.", s->trainer.held);
     counter(service, "freshet_unknown_slots_total", NULL, "Slot values ignored: no such slot.",
             s->trainer.unknown_slots);

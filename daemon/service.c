@@ -148,11 +148,18 @@ static void delta_settings(const struct fr_conf *conf, const char *kernel, struc
 
 /* ---- stream positions, called by the trainer thread ---- */
 
-static void stream_applied(void *self, const struct fr_batch *batch, bool quarantined)
+static void stream_applied(void *self, const struct fr_batch *batch)
 {
     struct fr_service *service = self;
     fr_ingest_adopt(service->ingest, &service->positions); /* partitions found since the last batch */
-    fr_positions_apply(&service->positions, batch, quarantined);
+    fr_positions_apply(&service->positions, batch);
+}
+
+static enum fr_status stream_dead_letter(void *self, const struct fr_batch *batch, const struct fr_batch_record *record,
+                                         const char *reason, uint64_t *number)
+{
+    struct fr_service *service = self;
+    return fr_ingest_dead_letter(service->ingest, batch, record, reason, number);
 }
 
 static void stream_stage(void *self, struct fr_buffer *section)
@@ -288,7 +295,7 @@ static enum fr_status open_trainer(struct fr_service *service, struct fr_err *er
         .pool = service->pool,
         .gates = service->gates,
         .expiries = service->expiries,
-        .stream = {service, stream_applied, stream_stage, stream_offsets},
+        .stream = {service, stream_applied, stream_stage, stream_offsets, stream_dead_letter},
         .full = service->full,
         .empty = service->empty,
         .cut_stages = service->cut_stages,

@@ -181,6 +181,7 @@ static bool append_samples(struct fr_ingest *self, uint32_t count)
     struct fr_batch *batch = self->open;
     struct fr_batch_position *entry = touch(self, self->event.partition);
     uint32_t before = batch->n_samples;
+    fr_letter_keep(self, count);
     fr_decode_append(self->decoder, self->staged_from, count, batch);
     FR_CHECK(batch->n_samples == before + count);
     entry->samples += count;
@@ -205,8 +206,8 @@ static enum fr_status take_samples(struct fr_ingest *self)
         uint32_t limit = batch_limit(self), before = self->open->n_samples;
         FR_CHECK(before < limit);
         uint32_t count = fr_decode_take(self->decoder, self->staged_from, limit - before);
-        count = fr_decode_fit(self->decoder, self->staged_from, count, self->open);
-        bool full = count == 0 && self->staged_from < self->staged; /* of ids */
+        count = fr_letter_fits(self) ? fr_decode_fit(self->decoder, self->staged_from, count, self->open) : 0;
+        bool full = count == 0 && self->staged_from < self->staged; /* of ids or of bytes */
         if (!full)
             full = append_samples(self, count);
         if (full) {
@@ -223,30 +224,12 @@ static enum fr_status take_samples(struct fr_ingest *self)
 
 static enum fr_status take_letter(struct fr_ingest *self)
 {
-    const struct fr_source_event *event = &self->event;
-    const struct fr_lane *lane = &self->lanes[event->partition];
-    struct fr_source_header headers[FR_SOURCE_HEADERS_MAX];
     if (!self->open)
         return FR_AGAIN;
-    size_t n = self->source.headers(self->source.self, event, headers, FR_SOURCE_HEADERS_MAX);
-    const struct fr_partition_position *p = &self->shared.known.partitions[lane->slot];
-    struct fr_dead_letter letter = {
-        .topic = p->topic,
-        .partition = p->partition,
-        .offset = event->offset,
-        .reason = self->reason,
-        .key = event->key,
-        .key_size = event->key_size,
-        .value = event->value,
-        .size = event->value ? event->size : 0,
-        .headers = headers,
-        .n_headers = n < FR_SOURCE_HEADERS_MAX ? n : FR_SOURCE_HEADERS_MAX,
-    };
-    enum fr_status status = self->sink.send(self->sink.self, &letter);
+    enum fr_status status = fr_letter_send(self, self->reason);
     if (status != FR_OK)
         return status;
-    self->dead_sequence++;
-    struct fr_batch_position *entry = touch(self, event->partition);
+    struct fr_batch_position *entry = touch(self, self->event.partition);
     entry->dead_lettered++;
     complete(self, entry);
     return FR_OK;

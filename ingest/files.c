@@ -159,7 +159,7 @@ static void release(void *source, struct fr_source_event *event)
     event->partition += self->n_files;
 }
 
-static size_t headers(void *source, const struct fr_source_event *event, struct fr_source_header *out, size_t capacity)
+static size_t headers(void *source, const struct fr_source_event *event, struct fr_record_header *out, size_t capacity)
 {
     struct files *self = source;
     if (event->partition >= self->n_files) {
@@ -169,7 +169,7 @@ static size_t headers(void *source, const struct fr_source_event *event, struct 
     }
     if (!event->withheld || capacity == 0)
         return 0;
-    out[0] = (struct fr_source_header){"freshet.length", self->length, strlen(self->length)};
+    out[0] = (struct fr_record_header){"freshet.length", self->length, strlen(self->length)};
     return 1;
 }
 

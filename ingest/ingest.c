@@ -144,6 +144,8 @@ void fr_ingest_free(struct fr_ingest *self)
     fr_positions_release(&self->shared.commit);
     free(self->shared.status.partitions);
     pthread_mutex_destroy(&self->shared.mutex);
+    fr_record_image_drop(self->image);
+    free(self->lettered);
     free(self->lanes);
     free(self->touched);
     free(self->end_offsets);

@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "decode/decoder.h"
+#include "decode/records.h"
 #include "ingest/ingest.h"
 
 enum {
@@ -90,8 +91,13 @@ struct fr_ingest {
     struct fr_source_event event;
     uint32_t staged, staged_from;
     const char *reason;
-    uint64_t dead_sequence;
     uint64_t history_samples;         /* of all batches before the open one, in this history */
+    uint64_t dead_sequence;        /* of the last letter of a malformed record */
+    struct fr_record_image *image; /* of the last record that was split between batches and is large; NULL: none */
+    uint32_t image_lane;           /* which record that is */
+    int64_t image_offset;
+    int64_t *lettered;             /* [n_lettered] by slot; the owner loop's (letters.c) */
+    uint32_t n_lettered;
     uint32_t round_lane, round_taken; /* lockstep */
 
     struct fr_ingest_status tally; /* counters only */
@@ -136,5 +142,13 @@ bool fr_assembly_due(const struct fr_ingest *self, uint64_t now_ns);
 void fr_assembly_close(struct fr_ingest *self);
 /* The last batch of the stream: closes an open one first; then one without samples. */
 void fr_assembly_end(struct fr_ingest *self);
+
+/* letters.c */
+/* The pending record goes to the dead letters for `reason`. FR_AGAIN: no room. */
+enum fr_status fr_letter_send(struct fr_ingest *self, const char *reason) FR_MUST_CHECK;
+/* Whether the open batch has room for the pending record's bytes. */
+bool fr_letter_fits(struct fr_ingest *self);
+/* `count` samples of the pending record are appended next: its bytes go with the batch. */
+void fr_letter_keep(struct fr_ingest *self, uint32_t count);
 
 #endif

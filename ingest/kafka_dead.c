@@ -7,9 +7,9 @@
  * (headers freshet.length, freshet.sha256), then without the original's key and headers. Bounded in letters and bytes:
  * beyond that `send` says FR_AGAIN and reading pauses. One message a batch, since the broker refuses a whole batch for
  * its size. Plain producer, not idempotent: twice is harmless here, and 2.0.2's false fatal errors are avoided.
- * Threads: the ingest thread calls send; a thread of its own (begun with the first letter) talks to the producer, so
- * that letters get through while ingest waits or has ended. The mutex guards the letters and counts. Does not: keep
- * letters over a restart (their records are read again). */
+ * Threads: the ingest thread and the owner loop call send; a thread of its own (begun with the first letter) talks to
+ * the producer, so that letters get through while ingest waits or has ended. The mutex guards the letters and counts.
+ * Does not: keep letters over a restart (their records are read again). */
 #include "kafka.h"
 
 #include <errno.h>
@@ -60,7 +60,7 @@ struct kafka_dead {
     const struct fr_clock *clock;
     rd_kafka_t *producer; /* the thread's once it runs */
     pthread_t thread;
-    bool running;
+    bool running; /* the mutex's */
     _Atomic uint64_t acknowledged;
 
     pthread_mutex_t mutex;
@@ -330,7 +330,7 @@ static bool has_room(const struct kafka_dead *self, size_t bytes)
     return waiting == 0 || (waiting < LETTERS_MAX - 1 && self->bytes + bytes <= BYTES_MAX);
 }
 
-static enum fr_status send_letter(void *sink, const struct fr_dead_letter *from)
+static enum fr_status send_letter(void *sink, const struct fr_dead_letter *from, uint64_t *number)
 {
     struct kafka_dead *self = sink;
     size_t bytes = letter_bytes(from);
@@ -348,16 +348,16 @@ static enum fr_status send_letter(void *sink, const struct fr_dead_letter *from)
     bool room = has_room(self, bytes);
     if (room) {
         self->letters[(self->sent + 1) % LETTERS_MAX] = letter_new(self, from, bytes);
-        self->sent++;
+        *number = ++self->sent;
         self->bytes += bytes;
         pthread_cond_broadcast(&self->changed);
     }
-    pthread_mutex_unlock(&self->mutex);
     if (room && !self->running) {
         int failed = pthread_create(&self->thread, NULL, thread_main, self);
         FR_CHECK(failed == 0);
         self->running = true;
     }
+    pthread_mutex_unlock(&self->mutex);
     return room ? FR_OK : FR_AGAIN;
 }
 

@@ -463,7 +463,7 @@ static void release(void *source, struct fr_source_event *event)
     event->handle = NULL;
 }
 
-static size_t headers(void *source, const struct fr_source_event *event, struct fr_source_header *out, size_t capacity)
+static size_t headers(void *source, const struct fr_source_event *event, struct fr_record_header *out, size_t capacity)
 {
     (void)source;
     rd_kafka_headers_t *list;

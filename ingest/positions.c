@@ -63,7 +63,7 @@ uint32_t fr_positions_slot(struct fr_positions *positions, const char *topic, in
     return positions->count++;
 }
 
-void fr_positions_apply(struct fr_positions *positions, const struct fr_batch *batch, bool quarantined)
+void fr_positions_apply(struct fr_positions *positions, const struct fr_batch *batch)
 {
     for (uint32_t i = 0; i < batch->n_positions; i++) {
         const struct fr_batch_position *b = &batch->positions[i];
@@ -79,9 +79,10 @@ void fr_positions_apply(struct fr_positions *positions, const struct fr_batch *b
         p->dead_lettered += b->dead_lettered;
         p->lost += b->lost;
         p->samples += b->samples;
-        *(quarantined ? &p->quarantined : &p->trained) += b->roles[FR_ROLE_TRAIN];
+        p->trained += b->roles[FR_ROLE_TRAIN];
         p->metrics_only += b->roles[FR_ROLE_METRICS_ONLY];
         p->masked += b->roles[FR_ROLE_MASKED];
+        p->quarantined += b->roles[FR_ROLE_QUARANTINED];
     }
 }
 

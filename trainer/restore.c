@@ -20,6 +20,7 @@ void fr_trainer_stage_section(const struct fr_trainer *trainer, struct fr_buffer
                      [FR_TRAINER_MASKED] = trainer->masked,
                      [FR_TRAINER_QUARANTINED_SAMPLES] = trainer->quarantined_samples,
                      [FR_TRAINER_QUARANTINED_BATCHES] = trainer->quarantined_batches,
+                     [FR_TRAINER_QUARANTINED_SINGLY] = trainer->quarantined_singly,
                      [FR_TRAINER_UNKNOWN_SLOTS] = trainer->unknown_slots,
                      [FR_TRAINER_UNKNOWN_EXTRA] = trainer->unknown_extra,
                      [FR_TRAINER_EXCESS_IDS] = trainer->excess_ids},
@@ -27,6 +28,7 @@ void fr_trainer_stage_section(const struct fr_trainer *trainer, struct fr_buffer
         .closed = trainer->closed,
         .quarantined_row = trainer->quarantined_row,
         .good_row = trainer->good_row,
+        .quarantined_row_samples = trainer->quarantined_row_samples,
         .held = atomic_load(&trainer->held),
         .publishable = trainer->publishable,
         .dense_published = fr_trainer_dense_published(trainer),
@@ -50,6 +52,7 @@ static enum fr_status parse_section(struct fr_trainer *trainer, const uint8_t *b
     trainer->masked = section.counters[FR_TRAINER_MASKED];
     trainer->quarantined_samples = section.counters[FR_TRAINER_QUARANTINED_SAMPLES];
     trainer->quarantined_batches = section.counters[FR_TRAINER_QUARANTINED_BATCHES];
+    trainer->quarantined_singly = section.counters[FR_TRAINER_QUARANTINED_SINGLY];
     trainer->unknown_slots = section.counters[FR_TRAINER_UNKNOWN_SLOTS];
     trainer->unknown_extra = section.counters[FR_TRAINER_UNKNOWN_EXTRA];
     trainer->excess_ids = section.counters[FR_TRAINER_EXCESS_IDS];
@@ -57,6 +60,7 @@ static enum fr_status parse_section(struct fr_trainer *trainer, const uint8_t *b
     trainer->closed = section.closed;
     trainer->quarantined_row = section.quarantined_row;
     trainer->good_row = section.good_row;
+    trainer->quarantined_row_samples = section.quarantined_row_samples;
     atomic_store(&trainer->held, section.held);
     trainer->publishable = section.publishable;
     *dense_published = section.dense_published;

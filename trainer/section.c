@@ -3,11 +3,20 @@
 
 #include <string.h>
 
-enum { VERSION = 4 };
+enum { VERSION = 5 };
 
 const char *const fr_trainer_counter_names[FR_TRAINER_COUNTERS] = {
-    "batches",       "samples",       "metrics_only", "masked", "quarantined_samples", "quarantined_batches",
-    "unknown_slots", "unknown_extra", "excess_ids"};
+    [FR_TRAINER_BATCHES] = "batches",
+    [FR_TRAINER_SAMPLES] = "samples",
+    [FR_TRAINER_METRICS_ONLY] = "metrics_only",
+    [FR_TRAINER_MASKED] = "masked",
+    [FR_TRAINER_QUARANTINED_SAMPLES] = "quarantined_samples",
+    [FR_TRAINER_QUARANTINED_BATCHES] = "quarantined_batches",
+    [FR_TRAINER_QUARANTINED_SINGLY] = "quarantined_singly",
+    [FR_TRAINER_UNKNOWN_SLOTS] = "unknown_slots",
+    [FR_TRAINER_UNKNOWN_EXTRA] = "unknown_extra",
+    [FR_TRAINER_EXCESS_IDS] = "excess_ids",
+};
 
 void fr_trainer_section_encode(const struct fr_trainer_section *section, struct fr_buffer *out)
 {
@@ -18,6 +27,7 @@ void fr_trainer_section_encode(const struct fr_trainer_section *section, struct 
     fr_put_u8(out, section->closed);
     fr_put_u32(out, section->quarantined_row);
     fr_put_u32(out, section->good_row);
+    fr_put_u32(out, section->quarantined_row_samples);
     fr_put_u8(out, section->held);
     fr_put_u64(out, section->publishable);
     fr_put_u8(out, section->dense_published);
@@ -57,6 +67,7 @@ enum fr_status fr_trainer_section_parse(const uint8_t *bytes, size_t size, struc
     read.closed = fr_take_u8(&reader) != 0;
     read.quarantined_row = fr_take_u32(&reader);
     read.good_row = fr_take_u32(&reader);
+    read.quarantined_row_samples = fr_take_u32(&reader);
     read.held = fr_take_u8(&reader) != 0;
     read.publishable = fr_take_u64(&reader);
     read.dense_published = fr_take_u8(&reader) != 0;

@@ -1,5 +1,5 @@
 /* The owner loop (DESIGN section 4). One batch at a time: plan (keys), forward, backward and update, metrics of the
- * forward pass, positions, slice; or, when something in it is not finite, only positions. Invariant: positions, gate
+ * forward pass, dead letters of samples left out (quarantine.c), positions, slice. Invariant: positions, gate
  * counts and values of a batch change between the same two cuts. Owner thread only; status is published as a copy. Not
  * here: staging (cut.c), recovery (restore.c). On a CPU plan(k+1) does not overlap step(k): the cores are busy with
  * products (DESIGN). */
@@ -54,6 +54,7 @@ enum fr_status fr_trainer_new(const struct fr_trainer_options *options, struct f
     trainer->timeline = 1;
     trainer->last_cut_ns = fr_mono_ns(options->clock);
     trainer->last_loss = NAN;
+    trainer->sift.looks_max = FR_SIFT_LOOKS_MAX;
     pthread_mutex_init(&trainer->lock, NULL);
     pthread_cond_init(&trainer->wake, NULL);
 
@@ -92,6 +93,8 @@ void fr_trainer_free(struct fr_trainer *trainer)
     if (!trainer)
         return;
     fr_trainer_measure_release(trainer);
+    fr_trainer_sift_release(trainer);
+    fr_batch_free(trainer->open);
     fr_store_rows_free(trainer->rows);
     fr_store_free(trainer->store);
     fr_graph_free(trainer->graph);
@@ -110,19 +113,18 @@ static void advance_watermark(struct fr_trainer *trainer, const struct fr_batch 
             trainer->watermark_ms = batch->t_ms[i];
 }
 
-static void count_batch(struct fr_trainer *trainer, const struct fr_batch *batch, bool quarantined)
+static void count_batch(struct fr_trainer *trainer, const struct fr_batch *batch)
 {
-    for (uint32_t i = 0; i < batch->n_samples; i++) {
-        if (batch->role[i] == FR_ROLE_METRICS_ONLY)
-            trainer->metrics_only++;
-        else if (batch->role[i] == FR_ROLE_MASKED)
-            trainer->masked++;
-        else if (quarantined)
-            trainer->quarantined_samples++;
-        else
-            trainer->samples++;
-    }
-    trainer->quarantined_batches += quarantined;
+    uint64_t *const counters[FR_ROLES] = {
+        [FR_ROLE_TRAIN] = &trainer->samples,
+        [FR_ROLE_METRICS_ONLY] = &trainer->metrics_only,
+        [FR_ROLE_MASKED] = &trainer->masked,
+        [FR_ROLE_QUARANTINED] = &trainer->quarantined_samples,
+    };
+    for (uint32_t i = 0; i < batch->n_samples; i++)
+        (*counters[batch->role[i]])++;
+    trainer->quarantined_batches += trainer->sift.whole;
+    trainer->quarantined_singly += trainer->sift.whole ? 0 : trainer->sift.n_left_out;
     trainer->unknown_slots += batch->unknown_slots;
     trainer->unknown_extra += batch->unknown_extra;
     trainer->excess_ids += batch->excess_ids;
@@ -132,54 +134,90 @@ static void count_batch(struct fr_trainer *trainer, const struct fr_batch *batch
         trainer->kafka_t_max_ms = batch->kafka_t_max_ms;
 }
 
-/* Key plane, value plane and measurement. A batch that is not finite leaves all of them, and the watermark, as they
- * were; predictions are those made before the batch's own update. */
-static enum fr_status learn(struct fr_trainer *trainer, const struct fr_batch *batch, bool *quarantined,
-                            struct fr_err *err)
+enum fr_status fr_trainer_attempt(struct fr_trainer *trainer, const struct fr_batch *batch)
 {
     uint64_t begin_ns = fr_mono_ns(trainer->options.clock);
-    int64_t watermark_ms = trainer->watermark_ms;
     double loss = 0;
+    trainer->watermark_before_ms = trainer->watermark_ms;
     advance_watermark(trainer, batch);
     fr_store_plan(trainer->store, batch, trainer->watermark_ms, trainer->rows);
     trainer->plan_ns += fr_mono_ns(trainer->options.clock) - begin_ns;
     fr_graph_forward(trainer->graph, batch, trainer->rows);
     enum fr_status status = fr_graph_train(trainer->graph, batch, trainer->rows, &loss);
-    *quarantined = status == FR_E_NONFINITE;
-    if (*quarantined) {
-        fr_store_undo(trainer->store);
-        trainer->watermark_ms = watermark_ms;
-        return FR_OK;
-    }
     if (status != FR_OK)
-        return fr_err_set(err, status, "training step failed: %s", fr_status_name(status));
+        return status;
     trainer->last_loss = loss;
     fr_trainer_measure(trainer, batch);
     fr_trainer_count_tasks(trainer, batch);
     return FR_OK;
 }
 
-/* Quarantined batches in a row begin the hold, good ones end it. Batches without a trained sample say nothing. */
-static void judge_numbers(struct fr_trainer *trainer, const struct fr_batch *batch, bool quarantined)
+void fr_trainer_take_back(struct fr_trainer *trainer)
+{
+    fr_store_undo(trainer->store);
+    trainer->watermark_ms = trainer->watermark_before_ms;
+}
+
+/* Samples that are unfit leave store, parameters, metrics and watermark as if they had never been in the batch;
+ * predictions are those made before the batch's own update. */
+static enum fr_status learn(struct fr_trainer *trainer, struct fr_batch *batch, struct fr_err *err)
+{
+    if (batch->n_samples == 0)
+        return FR_OK;
+    enum fr_status status = fr_trainer_attempt(trainer, batch);
+    if (status == FR_E_NONFINITE)
+        status = fr_trainer_sift(trainer, batch);
+    if (status != FR_OK)
+        return fr_err_set(err, status, "training step failed: %s", fr_status_name(status));
+    trainer->batches++;
+    return FR_OK;
+}
+
+static bool hold_is_due(const struct fr_trainer *trainer)
+{
+    return trainer->quarantined_row >= FR_QUARANTINE_ROW_MAX &&
+           trainer->quarantined_row_samples >= FR_QUARANTINE_SAMPLES_MIN;
+}
+
+/* One more batch of which nothing trained, though it should have, or of which something did. */
+static void lengthen_row(struct fr_trainer *trainer, bool bad)
+{
+    uint32_t *row = bad ? &trainer->quarantined_row : &trainer->good_row;
+    if (*row < FR_QUARANTINE_ROW_MAX)
+        (*row)++;
+    if (!bad) {
+        trainer->quarantined_row = trainer->quarantined_row_samples = 0;
+        return;
+    }
+    trainer->good_row = 0;
+    uint64_t samples = (uint64_t)trainer->quarantined_row_samples + trainer->sift.n_left_out;
+    trainer->quarantined_row_samples =
+        samples < FR_QUARANTINE_SAMPLES_MIN ? (uint32_t)samples : FR_QUARANTINE_SAMPLES_MIN;
+}
+
+/* Batches in a row of which nothing could train begin the hold, batches of which something trained end it: a sample
+ * left out of a batch whose others train is the sample's fault, not the model's. Batches with nothing to train say
+ * nothing. */
+static void judge_numbers(struct fr_trainer *trainer, const struct fr_batch *batch)
 {
     bool trains = false;
     for (uint32_t i = 0; i < batch->n_samples && !trains; i++)
         trains = batch->role[i] == FR_ROLE_TRAIN;
-    if (!quarantined && !trains)
+    bool bad = !trains && (trainer->sift.trains || trainer->sift.whole);
+    if (!bad && !trains)
         return;
-    uint32_t *row = quarantined ? &trainer->quarantined_row : &trainer->good_row;
-    *(quarantined ? &trainer->good_row : &trainer->quarantined_row) = 0;
-    if (*row < FR_QUARANTINE_ROW_MAX)
-        (*row)++;
-    if (quarantined)
+    lengthen_row(trainer, bad);
+    if (bad)
         fr_log(FR_LOG_WARN, "trainer", "batch_quarantined", "batch=%" PRIu64 " samples=%u in_a_row=%u",
                trainer->batches, batch->n_samples, trainer->quarantined_row);
-    if (*row < FR_QUARANTINE_ROW_MAX || atomic_load(&trainer->held) == quarantined)
+    bool due = bad ? hold_is_due(trainer) : trainer->good_row == FR_QUARANTINE_ROW_MAX;
+    if (!due || atomic_load(&trainer->held) == bad)
         return;
-    atomic_store(&trainer->held, quarantined);
-    if (quarantined)
+    atomic_store(&trainer->held, bad);
+    if (bad)
         fr_log(FR_LOG_ERROR, "trainer", "publishing_held",
-               "batch=%" PRIu64 " publishable=%" PRIu64 " reason=\"%d batches in a row gave non-finite numbers\"",
+               "batch=%" PRIu64 " publishable=%" PRIu64
+               " reason=\"%d batches in a row gave non-finite numbers and nothing of them could train\"",
                trainer->batches, trainer->publishable, FR_QUARANTINE_ROW_MAX);
     else
         fr_log(FR_LOG_INFO, "trainer", "publishing_resumed", "batch=%" PRIu64 " after_good_batches=%d",
@@ -187,8 +225,8 @@ static void judge_numbers(struct fr_trainer *trainer, const struct fr_batch *bat
     fr_trainer_publish_status(trainer);
 }
 
-/* Slices go by trained samples, counted in full batches, or small ones would look at the tables far too often. Those of
- * a quarantined batch are not counted: slices too are as if it had not been. */
+/* Slices go by trained samples, counted in full batches, or small ones would look at the tables far too often. Those left
+ * out are not counted: slices too are as if they had not been. */
 static void slice(struct fr_trainer *trainer, uint64_t samples_before)
 {
     uint32_t size = trainer->conf->ingest.batch_size;
@@ -196,24 +234,36 @@ static void slice(struct fr_trainer *trainer, uint64_t samples_before)
         fr_store_slice(trainer->store, n, trainer->watermark_ms);
 }
 
-static enum fr_status apply_batch(struct fr_trainer *trainer, const struct fr_batch *batch, struct fr_err *err)
+/* The batch has taken effect once its dead letters are on their way: an epoch that has its positions then also waits
+ * for them. FR_AGAIN: there is no room for a letter; no cut comes in between. */
+static enum fr_status conclude(struct fr_trainer *trainer)
 {
+    struct fr_batch *batch = trainer->open;
+    enum fr_status status = fr_trainer_send_letters(trainer, batch);
+    if (status != FR_OK)
+        return status;
     uint64_t begin_ns = fr_mono_ns(trainer->options.clock), samples_before = trainer->samples;
-    bool quarantined = false;
-    if (batch->n_samples > 0) {
-        enum fr_status status = learn(trainer, batch, &quarantined, err);
-        if (status != FR_OK)
-            return status;
-        trainer->batches++;
-    }
-    count_batch(trainer, batch, quarantined);
-    trainer->options.stream.applied(trainer->options.stream.self, batch, quarantined);
+    count_batch(trainer, batch);
+    fr_trainer_tell_left_out(trainer, batch);
+    trainer->options.stream.applied(trainer->options.stream.self, batch);
     trainer->consumed = true;
     trainer->closed = false;
     slice(trainer, samples_before);
-    judge_numbers(trainer, batch, quarantined);
+    judge_numbers(trainer, batch);
     trainer->step_ns += fr_mono_ns(trainer->options.clock) - begin_ns;
     return FR_OK;
+}
+
+static enum fr_status apply_batch(struct fr_trainer *trainer, struct fr_batch *batch, struct fr_err *err)
+{
+    uint64_t begin_ns = fr_mono_ns(trainer->options.clock);
+    struct fr_sift *sift = &trainer->sift;
+    sift->n_left_out = sift->trials = sift->letter_at = 0;
+    sift->letter_last = NULL;
+    sift->trains = sift->whole = false;
+    enum fr_status status = learn(trainer, batch, err);
+    trainer->step_ns += fr_mono_ns(trainer->options.clock) - begin_ns;
+    return status;
 }
 
 static bool paused(struct fr_trainer *trainer)
@@ -264,12 +314,31 @@ static enum fr_status finish(struct fr_trainer *trainer)
     return FR_EOF;
 }
 
+/* Concludes the batch at hand and gives it back to be filled. */
+static enum fr_status return_batch(struct fr_trainer *trainer)
+{
+    struct fr_batch *batch = trainer->open;
+    if (batch->n_samples > 0 || batch->n_positions > 0) {
+        enum fr_status status = conclude(trainer);
+        if (status != FR_OK)
+            return status;
+    }
+    trainer->open = NULL;
+    trainer->ended = trainer->ended || batch->end_of_stream;
+    fr_batch_clear(batch);
+    if (!fr_ring_try_push(trainer->options.empty, batch))
+        fr_batch_free(batch); /* closing down */
+    return FR_OK;
+}
+
 enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err)
 {
+    uint64_t now_ns = fr_mono_ns(trainer->options.clock);
+    if (trainer->open)
+        return return_batch(trainer);
     if (trainer->ended || atomic_load(&trainer->stop))
         return finish(trainer);
 
-    uint64_t now_ns = fr_mono_ns(trainer->options.clock);
     if (now_ns - trainer->last_status_ns >= 1000000000)
         fr_trainer_publish_status(trainer);
     if (fr_trainer_cut_due(trainer, now_ns)) {
@@ -292,14 +361,13 @@ enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err)
     if (popped != FR_OK)
         return FR_AGAIN;
     struct fr_batch *batch = item;
-    enum fr_status status = FR_OK;
-    if (batch->n_samples > 0 || batch->n_positions > 0) /* an empty one only says that the stream has ended */
-        status = apply_batch(trainer, batch, err);
-    trainer->ended = trainer->ended || batch->end_of_stream;
-    fr_batch_clear(batch);
-    if (!fr_ring_try_push(trainer->options.empty, batch))
-        fr_batch_free(batch); /* closing down */
-    return status;
+    trainer->open = batch;
+    if (batch->n_samples > 0 || batch->n_positions > 0) { /* an empty one only says that the stream has ended */
+        enum fr_status status = apply_batch(trainer, batch, err);
+        if (status != FR_OK)
+            return status;
+    }
+    return return_batch(trainer);
 }
 
 void fr_trainer_stop(struct fr_trainer *trainer)
@@ -328,6 +396,8 @@ void fr_trainer_publish_status(struct fr_trainer *trainer)
     status->masked = trainer->masked;
     status->quarantined_samples = trainer->quarantined_samples;
     status->quarantined_batches = trainer->quarantined_batches;
+    status->quarantined_singly = trainer->quarantined_singly;
+    status->quarantined_records = trainer->quarantined_records;
     status->unknown_slots = trainer->unknown_slots;
     status->unknown_extra = trainer->unknown_extra;
     status->excess_ids = trainer->excess_ids;

@@ -3,7 +3,7 @@
  * Invariants: every column has room for capacity_samples entries; begin[0] = 0; weights is NULL or weights_storage. A
  * steady stream allocates nothing: after the widest batch so far all arrays are large enough. Owner: whoever holds the
  * batch. What goes into the columns is append.c's matter. */
-#include "decode/batch.h"
+#include "decode/records.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +48,9 @@ void fr_batch_free(struct fr_batch *batch)
     free(batch->keep);
     free(batch->served_storage);
     free(batch->positions);
+    fr_batch_drop_records(batch);
+    free(batch->records);
+    fr_buffer_release(&batch->record_bytes);
     free(batch);
 }
 
@@ -65,6 +68,7 @@ void fr_batch_clear(struct fr_batch *batch)
     batch->served = NULL;
     batch->ids = 0;
     batch->n_positions = 0;
+    fr_batch_drop_records(batch);
     batch->dead_sequence = 0;
     batch->kafka_t_max_ms = 0;
     batch->born_mono_ns = 0;

@@ -84,7 +84,7 @@ static void put_labels(const struct fr_conf *conf, const float *values, size_t s
 
 static void put_sample(const struct fr_conf *conf, const struct fr_batch *batch, uint32_t i, struct fr_buffer *out)
 {
-    static const char *const roles[FR_ROLES] = {"train", "metrics_only", "masked"};
+    static const char *const roles[FR_ROLES] = {"train", "metrics_only", "masked", "quarantined"};
     fr_buffer_printf(out, "%s{\"t\":%" PRId64 ",\"u\":%u,\"role\":\"%s\",\"s\":", i ? "," : "", batch->t_ms[i],
                      batch->use[i], roles[batch->role[i]]);
     put_number(out, batch->keep[i]);

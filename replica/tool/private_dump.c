@@ -183,8 +183,9 @@ static enum fr_status put_rest(struct writer *out, const struct fr_state *state,
         fr_buffer_printf(&out->lines, "\"%s\":%" PRIu64 ",", fr_trainer_counter_names[i], counted.counters[i]);
     fr_buffer_printf(&out->lines,
                      "\"watermark_ms\":%" PRId64 ",\"quarantined_row\":%" PRIu32 ",\"good_row\":%" PRIu32
-                     ",\"held\":%s,\"tasks\":{",
-                     counted.watermark_ms, counted.quarantined_row, counted.good_row, counted.held ? "true" : "false");
+                     ",\"quarantined_row_samples\":%" PRIu32 ",\"held\":%s,\"tasks\":{",
+                     counted.watermark_ms, counted.quarantined_row, counted.good_row, counted.quarantined_row_samples,
+                     counted.held ? "true" : "false");
     for (uint32_t i = 0; i < counted.n_tasks; i++)
         fr_buffer_printf(&out->lines, "%s\"%s\":{\"samples\":%" PRIu64 ",\"pairs\":%" PRIu64 "}", i ? "," : "",
                          counted.tasks[i].name, counted.tasks[i].samples, counted.tasks[i].pairs);

@@ -66,6 +66,13 @@ enum fr_status fr_ingest_step(struct fr_ingest *ingest, int wait_ms, struct fr_e
 
 /* Dead letters acknowledged by the broker, all up to this number. */
 uint64_t fr_ingest_dead_acknowledged(struct fr_ingest *ingest);
+/* Sends the record some samples of a batch came from to the dead letters, because they are unfit to train for `reason`;
+ * the record counts as decoded all the same. Once per record of a run: for one that had its letter with an earlier batch
+ * *number is 0, else that of the letter, for `acknowledged`. FR_AGAIN: too many
+ * letters wait. Thread: the owner loop, with a batch of this ingest. */
+enum fr_status fr_ingest_dead_letter(struct fr_ingest *ingest, const struct fr_batch *batch,
+                                     const struct fr_batch_record *record, const char *reason,
+                                     uint64_t *number) FR_MUST_CHECK;
 /* What is outstanding goes on being sent after the last fr_ingest_step, until fr_ingest_free. */
 /* Hands durable positions to the ingest thread, which commits them to the group asynchronously (best effort). Copies.
  */
@@ -82,6 +89,7 @@ struct fr_ingest_status {
     uint64_t records, bytes, samples, batches;
     uint64_t malformed, future, dead_sent, dead_failed, dead_without_value;
     uint64_t dropped_duplicates;
+    uint64_t record_bytes; /* memory of batches for their records' bytes (letters.c) */
     uint64_t ring_full_ns; /* time spent with a full ring */
     /* Wall time minus Kafka timestamp of the last record delivered (files: event time); 0 at the end of every
      * partition.

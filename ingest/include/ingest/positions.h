@@ -36,8 +36,8 @@ void fr_positions_release(struct fr_positions *positions);
 void fr_positions_copy(const struct fr_positions *from, struct fr_positions *to);
 /* Slot of a topic-partition, added with offset -1 when new. */
 uint32_t fr_positions_slot(struct fr_positions *positions, const char *topic, int32_t partition);
-/* A batch has taken effect (quarantined: its trainable samples count as quarantined). */
-void fr_positions_apply(struct fr_positions *positions, const struct fr_batch *batch, bool quarantined);
+/* A batch has taken effect, but for its quarantined samples (fr_batch_quarantine). */
+void fr_positions_apply(struct fr_positions *positions, const struct fr_batch *batch);
 /* Checks the P2 equations of every partition; false names the first that fails in err. */
 bool fr_positions_balanced(const struct fr_positions *positions, struct fr_err *err);
 void fr_positions_encode(const struct fr_positions *positions, struct fr_buffer *out);

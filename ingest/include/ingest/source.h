@@ -2,10 +2,12 @@
  * how), a list in memory in tests and simulation.
  *
  * A source knows topic-partitions by their index in its layout, which only grows. Thread: the ingest thread calls a
- * source; a dead-letter sink may be asked for `acknowledged` by any thread, the rest by the ingest thread. */
+ * source; a dead-letter sink may be given letters and asked for `acknowledged` by any thread, the rest is the ingest
+ * thread's. */
 #ifndef FR_INGEST_SOURCE_H
 #define FR_INGEST_SOURCE_H
 
+#include "decode/records.h"
 #include "ingest/positions.h"
 
 struct fr_source_partition {
@@ -41,12 +43,6 @@ struct fr_source_event {
     char text[256];
 };
 
-struct fr_source_header {
-    const char *name;
-    const void *value; /* NULL: null */
-    size_t size;
-};
-
 enum {
     FR_SOURCE_HEADERS_MAX = 1024
 }; /* of one record that a dead letter repeats; more are cut (counted in the letter's reason) */
@@ -74,7 +70,7 @@ struct fr_source {
     enum fr_status (*poll)(void *self, int64_t partition, int wait_ms, struct fr_source_event *out, struct fr_err *err);
     void (*release)(void *self, struct fr_source_event *event);
     /* Headers of a record, borrowed until its release; returns how many it has, at most `capacity` are written. */
-    size_t (*headers)(void *self, const struct fr_source_event *event, struct fr_source_header *out, size_t capacity);
+    size_t (*headers)(void *self, const struct fr_source_event *event, struct fr_record_header *out, size_t capacity);
     /* Tells the consumer group how far durable state is (lag tools); best effort, does not block. */
     void (*commit)(void *self, const struct fr_positions *positions);
     /* End of the log as last seen without asking; -1 unknown. */
@@ -91,7 +87,7 @@ struct fr_dead_letter {
     const char *reason;
     const void *key, *value;
     size_t key_size, size;
-    const struct fr_source_header *headers;
+    const struct fr_record_header *headers;
     size_t n_headers;
 };
 
@@ -105,9 +101,10 @@ struct fr_dead_sink {
     void *self;
     /* Looks for the topic, creates it when missing; what cannot be done is logged, not an error. */
     void (*prepare)(void *self);
-    /* Copies and keeps the letter until it is acknowledged. Letters are numbered 1, 2, ... in the order of these calls.
-     * FR_AGAIN: too many wait already, and a short wait (at most 50 ms) did not help. */
-    enum fr_status (*send)(void *self, const struct fr_dead_letter *letter);
+    /* Copies and keeps the letter until it is acknowledged. Letters are numbered 1, 2, ... in the order of these calls,
+     * whoever makes them (any thread); *number is this one's. FR_AGAIN: too many wait already, and a short wait (at most
+     * 50 ms) did not help. */
+    enum fr_status (*send)(void *self, const struct fr_dead_letter *letter, uint64_t *number);
     uint64_t (*acknowledged)(void *self); /* all letters up to this number are; any thread */
     void (*counts)(void *self, struct fr_dead_counts *out);
     bool (*healthy)(void *self, char *problem, size_t size); /* false: letters wait, and why */

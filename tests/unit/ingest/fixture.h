@@ -276,13 +276,13 @@ static inline void log_release(void *self, struct fr_source_event *event)
     log->n_held--;
 }
 
-static inline size_t log_headers(void *self, const struct fr_source_event *event, struct fr_source_header *out,
+static inline size_t log_headers(void *self, const struct fr_source_event *event, struct fr_record_header *out,
                                  size_t capacity)
 {
     (void)self;
     (void)event;
     assert_true(capacity >= 1);
-    out[0] = (struct fr_source_header){"trace", "7", 1};
+    out[0] = (struct fr_record_header){"trace", "7", 1};
     return 1;
 }
 
@@ -313,7 +313,7 @@ static inline void dead_prepare(void *self)
     (void)self;
 }
 
-static inline enum fr_status dead_send(void *self, const struct fr_dead_letter *letter)
+static inline enum fr_status dead_send(void *self, const struct fr_dead_letter *letter, uint64_t *number)
 {
     struct fake_dead *dead = self;
     if (dead->full)
@@ -330,7 +330,7 @@ static inline enum fr_status dead_send(void *self, const struct fr_dead_letter *
     dead->letters[dead->n].n_headers = letter->n_headers;
     snprintf(dead->letters[dead->n].reason, 512, "%s", letter->reason);
     snprintf(dead->letters[dead->n].value, 128, "%.*s", (int)letter->size, (const char *)letter->value);
-    dead->n++;
+    *number = ++dead->n;
     return FR_OK;
 }
 
@@ -492,7 +492,7 @@ static inline void service_apply(struct service *s, const struct fr_batch *batch
     }
     fr_buffer_printf(&s->written, "\n");
     fr_ingest_adopt(s->ingest, &s->positions);
-    fr_positions_apply(&s->positions, batch, false);
+    fr_positions_apply(&s->positions, batch);
     if (!fr_positions_balanced(&s->positions, &s->err))
         fail_msg("%s", s->err.text);
     s->sizes[s->n_batches++] = batch->n_samples;

@@ -254,7 +254,7 @@ static inline enum fr_status run_step(struct run *run)
     while (fr_ring_pop(run->full, &item, 0) == FR_OK) {
         struct fr_batch *batch = item;
         fr_ingest_adopt(run->ingest, &run->positions);
-        fr_positions_apply(&run->positions, batch, false);
+        fr_positions_apply(&run->positions, batch);
         assert_true(fr_positions_balanced(&run->positions, &run->err));
         run->samples += batch->n_samples;
         run->batches++;

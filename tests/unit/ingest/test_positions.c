@@ -118,14 +118,16 @@ static void a_batch_moves_positions_and_adds_to_the_ledger(void **state)
                                       .roles = {7, 2, 1},
                                       .lost = 4};
     struct fr_batch batch = {.n_positions = 1, .positions = &entry};
-    fr_positions_apply(&positions, &batch, false);
+    fr_positions_apply(&positions, &batch);
     assert_int_equal(positions.partitions[0].offset, 12);
     assert_int_equal(positions.partitions[0].item, 2);
     assert_int_equal(positions.partitions[0].fingerprint_offset, 11);
     assert_int_equal(positions.partitions[0].trained, 7);
     assert_int_equal(positions.partitions[0].lost, 4);
     assert_true(fr_positions_balanced(&positions, &err));
-    fr_positions_apply(&positions, &batch, true);
+    entry.roles[FR_ROLE_TRAIN] = 0;
+    entry.roles[FR_ROLE_QUARANTINED] = 7;
+    fr_positions_apply(&positions, &batch);
     assert_int_equal(positions.partitions[0].quarantined, 7);
     assert_int_equal(positions.partitions[0].trained, 7);
     assert_int_equal(positions.partitions[0].masked, 2);

@@ -1,4 +1,5 @@
-/* Batches that are not finite: nothing of them stays, positions go on, and too many in a row hold publishing. */
+/* Batches and samples that are not finite: nothing of them stays, their records are dead-lettered, positions go on, and
+ * too many batches in a row of which nothing trains hold publishing. */
 #include "trainer_fixture.h"
 
 #include "../../../trainer/trainer_private.h"
@@ -180,28 +181,250 @@ static void the_model_is_that_of_the_stream_without_quarantined_batches(void **s
     scene_close(&without);
 }
 
-static void a_logit_that_only_metrics_would_see_quarantines_too(void **state)
+/* ---- samples ---- */
+
+enum breakage { BREAK_GRADIENT, BREAK_WEIGHT, BREAK_LOGIT, BREAKAGES };
+
+static void break_one(struct fr_batch *batch, uint32_t i, enum breakage how)
+{
+    if (how == BREAK_GRADIENT)
+        break_sample(batch, i);
+    else if (how == BREAK_WEIGHT)
+        batch->weights[i] = 3e38f;
+    else
+        batch->columns[1].dense[i] = INFINITY; /* decoders refuse it; behind products it comes about */
+    if (how == BREAK_WEIGHT)
+        batch->labels[i] = 0.5f;
+}
+
+/* Several samples of most batches, the others of the stream the same: not a bit of the model may differ. */
+static void expect_samples_to_leave_no_trace(const char *text)
+{
+    struct scene with, without;
+    uint64_t left_out = 0;
+    other_text = text;
+    scene_open(&with, 1000);
+    scene_open(&without, 1000);
+    other_text = NULL;
+    for (uint64_t i = 0; i < 60; i++) {
+        uint32_t bits = i % 3 == 0 ? 1u << i % BATCH : i % 3 == 1 ? 0x8421u << i % 2 & 0xffff : 0;
+        struct fr_batch *batch = make_batch(with.run.conf, i);
+        for (uint32_t k = 0; k < BATCH; k++)
+            if (bits >> k & 1)
+                break_one(batch, k, (enum breakage)((i + k) % BREAKAGES));
+        left_out += (uint64_t)__builtin_popcount(bits);
+        apply(&with.run, batch);
+        apply(&without.run, make_batch_without(without.run.conf, i, bits));
+        assert_same_model(&with.run, &without.run);
+    }
+    assert_int_equal(with.run.left_out, left_out);
+    assert_int_equal(with.run.n_letters, left_out);
+    assert_int_equal(with.run.trainer->quarantined_singly, left_out);
+    assert_int_equal(with.run.trainer->quarantined_samples, left_out);
+    assert_int_equal(with.run.trainer->samples, 60 * BATCH - left_out);
+    assert_int_equal(with.run.trainer->quarantined_batches, 0);
+    assert_false(fr_trainer_held(with.run.trainer));
+    scene_close(&with);
+    scene_close(&without);
+}
+
+static void an_unfit_sample_costs_itself_and_leaves_no_trace(void **state)
 {
     (void)state;
-    struct scene scene;
-    scene_open(&scene, 1000);
-    apply(&scene.run, make_batch(scene.run.conf, 0));
-    struct fr_batch *batch = make_batch(scene.run.conf, 1);
+    expect_samples_to_leave_no_trace(config_text);
+}
+
+static void statistics_masks_and_schedules_do_not_see_an_unfit_sample(void **state)
+{
+    (void)state;
+    expect_samples_to_leave_no_trace(stateful_text);
+}
+
+static void a_logit_that_only_metrics_would_see_costs_its_sample(void **state)
+{
+    (void)state;
+    struct scene with, without;
+    scene_open(&with, 1000);
+    scene_open(&without, 1000);
+    apply(&with.run, make_batch(with.run.conf, 0));
+    apply(&without.run, make_batch(without.run.conf, 0));
+    struct fr_batch *batch = make_batch(with.run.conf, 1);
     for (uint32_t i = 0; i < 2; i++) {
         batch->use[i] = FR_USE_METRICS;
         batch->role[i] = FR_ROLE_METRICS_ONLY;
         batch->columns[1].dense[i] = INFINITY;
     }
-    struct fr_buffer before = {0}, after = {0};
-    private_image(&scene.run, &before);
+    apply(&with.run, batch);
+    apply(&without.run, make_batch_without(without.run.conf, 1, 3));
+    assert_same_model(&with.run, &without.run);
+    assert_int_equal(with.run.trainer->metrics_only, 0);
+    assert_int_equal(with.run.trainer->quarantined_singly, 2);
+    assert_int_equal(with.run.trainer->samples, 2 * BATCH - 2);
+    scene_close(&with);
+    scene_close(&without);
+}
+
+/* Each alone is within the bound, their sum is not: those with a share over it go. */
+static void samples_that_are_too_much_together_go_by_their_share(void **state)
+{
+    (void)state;
+    uint32_t together = 0;
+    for (double weight = 1e13; weight < 1e17; weight *= 1.2) {
+        struct scene scene;
+        scene_open(&scene, 1000);
+        apply(&scene.run, make_batch(scene.run.conf, 0));
+        struct fr_batch *batch = make_batch(scene.run.conf, 1);
+        for (uint32_t i = 0; i < BATCH / 2; i++) {
+            batch->weights[i] = (float)weight;
+            batch->labels[i] = 0.0f;
+        }
+        apply(&scene.run, batch);
+        assert_int_equal(scene.run.trainer->sift.trials, 0);
+        assert_true(scene.run.left_out <= BATCH / 2);
+        together += scene.run.left_out == BATCH / 2;
+        scene_close(&scene);
+    }
+    assert_true(together > 0);
+}
+
+static void where_nothing_points_at_a_sample_the_batch_goes_in_halves(void **state)
+{
+    (void)state;
+    struct scene scene;
+    struct run *run = &scene.run;
+    scene_open(&scene, 1000);
+    run->trainer->sift.looks_max = 0;
+    apply(run, make_batch(run->conf, 0));
+    struct fr_batch *batch = make_batch(run->conf, 1);
+    break_one(batch, 5, BREAK_GRADIENT);
+    break_one(batch, 13, BREAK_LOGIT);
+    apply(run, batch);
+    assert_int_equal(run->left_out, 2);
+    assert_int_equal(run->trainer->samples, 2 * BATCH - 2);
+    assert_int_equal(run->trainer->sift.trials, 14); /* 2 halves, then 2 of each broken one, 4 levels in all, */
+    assert_int_equal(run->n_letters, 2);             /* but for those under what was accepted */
+    assert_non_null(strstr(run->letters[0].reason, "a step with this sample is refused"));
+    assert_non_null(strstr(run->letters[0].reason, "price 3.0000000"));
+    apply(run, broken_batch(run, 2));
+    assert_int_equal(run->quarantined, 1);
+    assert_int_equal(run->trainer->quarantined_batches, 1);
+    apply(run, make_batch(run->conf, 3));
+    assert_int_equal(run->trainer->samples, 3 * BATCH - 2);
+    scene_close(&scene);
+}
+
+static void trials_of_halves_have_a_limit(void **state)
+{
+    (void)state;
+    struct scene scene;
+    struct run *run = &scene.run;
+    scene_open(&scene, 1000);
+    run->trainer->sift.looks_max = 0;
+    struct fr_batch *batch = make_batch(run->conf, 0), *more = make_batch(run->conf, 1);
+    const uint32_t all = 8 * BATCH;
+    for (int i = 0; i < 3; i++) { /* 128 samples: each twice as many as before */
+        struct fr_decoder *decoder = fr_decoder_new(run->conf);
+        uint32_t n = batch->n_samples;
+        for (uint32_t k = 0; k < n; k++) {
+            const char *text = "{\"t\":1700000000001,\"y\":1,\"f\":{\"user_id\":1,\"price\":1}}", *reason;
+            uint32_t count;
+            struct fr_record record = {.value = text, .size = strlen(text), .timestamp_ms = 1800000000000};
+            assert_int_equal(fr_decode_record(decoder, &record, &count, &reason), FR_OK);
+            fr_decode_append(decoder, 0, count, batch);
+        }
+        fr_decoder_free(decoder);
+    }
+    assert_int_equal(batch->n_samples, all);
+    for (uint32_t k = 0; k < batch->n_samples; k += 2)
+        break_one(batch, k, BREAK_LOGIT);
+    apply(run, batch);
+    assert_int_equal(run->trainer->sift.trials, FR_SIFT_TRIALS_MAX);
+    assert_true(run->left_out > all / 2 && run->left_out < all);
+    assert_int_equal(run->trainer->samples + run->left_out, all);
+    apply(run, more);
+    scene_close(&scene);
+}
+
+static const char *letter_value(const struct run *run, uint32_t i)
+{
+    return run->letters[i].value;
+}
+
+static void each_record_gets_one_letter_that_says_why(void **state)
+{
+    (void)state;
+    struct scene scene;
+    struct run *run = &scene.run;
+    scene_open(&scene, 1000);
+    apply(run, make_batch(run->conf, 0));
+    struct fr_batch *batch = make_batch(run->conf, 1);
+    fr_batch_drop_records(batch); /* one record for samples 0 to 3, of which those before were in another batch; */
+    batch->n_samples = 0;         /* and one for the rest */
+    fr_batch_add_record(batch, &(struct fr_batch_record){.offset = 7, .first_item = 5},
+                        &(struct fr_record_parts){.value = "first", .size = 5});
+    batch->n_samples = 4;
+    fr_batch_add_record(batch, &(struct fr_batch_record){.offset = 8},
+                        &(struct fr_record_parts){.value = "second", .size = 6});
+    batch->n_samples = BATCH;
+    break_one(batch, 1, BREAK_GRADIENT);
+    break_one(batch, 3, BREAK_GRADIENT);
+    break_one(batch, 9, BREAK_LOGIT);
+    apply(run, batch);
+    assert_int_equal(run->n_letters, 2);
+    assert_string_equal(letter_value(run, 0), "first");
+    assert_string_equal(letter_value(run, 1), "second");
+    assert_non_null(strstr(run->letters[0].reason, "quarantined: sample 6 of the record (from 0): "));
+    assert_non_null(strstr(run->letters[0].reason, "price 3.0000000"));
+    assert_non_null(strstr(run->letters[0].reason, "; and 1 more samples of it"));
+    assert_non_null(strstr(run->letters[1].reason, "sample 5 of the record (from 0): the logit of click is not finite"));
+    assert_int_equal(run->trainer->dead_sequence, 2);
+    scene_close(&scene);
+}
+
+/* Neither positions nor a cut may overtake a letter. */
+static void a_batch_takes_effect_when_its_letters_are_sent(void **state)
+{
+    (void)state;
+    struct scene scene;
+    struct run *run = &scene.run;
+    struct fr_err err = {0};
+    scene_open(&scene, 1);
+    apply(run, make_batch(run->conf, 0));
+    assert_int_equal(fr_trainer_step(run->trainer, &err), FR_OK);
+    assert_int_equal(drain_stages(run), 1);
+    struct fr_batch *batch = make_batch(run->conf, 1);
+    break_sample(batch, 2);
+    run->letters_full = true;
+    assert_true(fr_ring_try_push(run->full, batch));
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(fr_trainer_step(run->trainer, &err), FR_AGAIN);
+        fr_trainer_stop(run->trainer);
+        assert_int_equal(drain_stages(run), 0);
+        assert_int_equal(run->applied, 1);
+    }
+    run->letters_full = false;
+    assert_int_equal(fr_trainer_step(run->trainer, &err), FR_OK);
+    assert_int_equal(run->applied, 2);
+    assert_int_equal(run->n_letters, 1);
+    assert_int_equal(fr_trainer_step(run->trainer, &err), FR_EOF);
+    assert_int_equal(drain_stages(run), 1);
+    scene_close(&scene);
+}
+
+static void while_publishing_is_held_whole_batches_stay_out_of_the_dead_letters(void **state)
+{
+    (void)state;
+    struct scene scene;
+    scene_open(&scene, 1000);
+    apply(&scene.run, make_batch(scene.run.conf, 0));
+    for (int i = 0; i < 2 * FR_QUARANTINE_ROW_MAX; i++)
+        apply(&scene.run, broken_batch(&scene.run, 1));
+    assert_true(fr_trainer_held(scene.run.trainer));
+    assert_int_equal(scene.run.n_letters, FR_QUARANTINE_ROW_MAX * BATCH);
+    struct fr_batch *batch = make_batch(scene.run.conf, 2);
+    break_sample(batch, 0);
     apply(&scene.run, batch);
-    private_image(&scene.run, &after);
-    assert_int_equal(scene.run.quarantined, 1);
-    assert_memory_equal(before.data, after.data, before.size);
-    assert_int_equal(scene.run.trainer->metrics_only, 2);
-    assert_int_equal(scene.run.trainer->quarantined_samples, BATCH - 2);
-    fr_buffer_release(&before);
-    fr_buffer_release(&after);
+    assert_int_equal(scene.run.n_letters, FR_QUARANTINE_ROW_MAX * BATCH + 1);
     scene_close(&scene);
 }
 
@@ -301,6 +524,51 @@ static void a_hold_and_its_counters_survive_a_restart(void **state)
     scene_close(&scene);
 }
 
+static void a_batch_of_which_something_trains_neither_holds_publishing_nor_prolongs_it(void **state)
+{
+    (void)state;
+    struct scene scene;
+    struct run *run = &scene.run;
+    scene_open(&scene, 1000);
+    apply(run, make_batch(run->conf, 0));
+    for (int i = 0; i < 3 * FR_QUARANTINE_ROW_MAX; i++) { /* one sample of 16 is good */
+        struct fr_batch *batch = make_batch(run->conf, 1);
+        for (uint32_t k = 1; k < BATCH; k++)
+            break_sample(batch, k);
+        apply(run, batch);
+        assert_false(fr_trainer_held(run->trainer));
+    }
+    for (int i = 0; i < FR_QUARANTINE_ROW_MAX; i++)
+        apply(run, broken_batch(run, 2));
+    assert_true(fr_trainer_held(run->trainer));
+    for (int i = 0; i < FR_QUARANTINE_ROW_MAX; i++) {
+        assert_true(fr_trainer_held(run->trainer));
+        struct fr_batch *batch = make_batch(run->conf, 3);
+        break_sample(batch, 0);
+        apply(run, batch);
+    }
+    assert_false(fr_trainer_held(run->trainer));
+    scene_close(&scene);
+}
+
+/* On a slow stream a batch is a sample. */
+static void a_few_bad_samples_of_a_slow_stream_hold_nothing(void **state)
+{
+    (void)state;
+    struct scene scene;
+    struct run *run = &scene.run;
+    scene_open(&scene, 1000);
+    apply(run, make_batch(run->conf, 0));
+    for (int i = 0; i < FR_QUARANTINE_SAMPLES_MIN; i++) {
+        assert_false(fr_trainer_held(run->trainer));
+        struct fr_batch *batch = make_batch_without(run->conf, 1, 0xfffe);
+        break_sample(batch, 0);
+        apply(run, batch);
+    }
+    assert_true(fr_trainer_held(run->trainer)); /* nothing else came */
+    scene_close(&scene);
+}
+
 static bool broken_often(uint64_t number)
 {
     return number % 11 == 3 || (number >= 14 && number < 19) || (number >= 30 && number < 34);
@@ -330,6 +598,35 @@ static void runs_with_restarts_write_the_same_epochs_around_quarantined_batches(
     scene_close(&cut);
 }
 
+static uint32_t unfit_often(uint64_t number)
+{
+    return number % 2 ? 0 : number % 3 ? 1u << number % BATCH : 0x2222;
+}
+
+static void runs_with_restarts_write_the_same_epochs_around_unfit_samples(void **state)
+{
+    (void)state;
+    struct scene whole, cut;
+    scene_open(&whole, 0);
+    whole.run.unfit = unfit_often;
+    feed_until(&whole.run, 48);
+    struct fr_sha256 expected = chain_digest(&whole.run);
+    assert_true(whole.run.left_out > 40);
+    scene_open(&cut, 0);
+    for (uint64_t end = 6; end <= 48; end += 3) {
+        cut.run.unfit = unfit_often;
+        feed_until(&cut.run, end);
+        run_close(&cut.run);
+        run_open(&cut.run, cut.dir, 1);
+    }
+    struct fr_sha256 digest = chain_digest(&cut.run);
+    assert_memory_equal(&digest, &expected, sizeof(expected));
+    assert_int_equal(cut.run.trainer->quarantined_singly, whole.run.left_out);
+    assert_int_equal(cut.run.trainer->samples, 48 * BATCH - whole.run.left_out);
+    scene_close(&whole);
+    scene_close(&cut);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -337,11 +634,22 @@ int main(void)
         cmocka_unit_test(statistics_masks_and_schedules_do_not_see_quarantined_batches),
         cmocka_unit_test(no_batch_makes_a_statistic_that_is_not_finite),
         cmocka_unit_test(the_model_is_that_of_the_stream_without_quarantined_batches),
-        cmocka_unit_test(a_logit_that_only_metrics_would_see_quarantines_too),
+        cmocka_unit_test(an_unfit_sample_costs_itself_and_leaves_no_trace),
+        cmocka_unit_test(statistics_masks_and_schedules_do_not_see_an_unfit_sample),
+        cmocka_unit_test(a_logit_that_only_metrics_would_see_costs_its_sample),
+        cmocka_unit_test(samples_that_are_too_much_together_go_by_their_share),
+        cmocka_unit_test(where_nothing_points_at_a_sample_the_batch_goes_in_halves),
+        cmocka_unit_test(trials_of_halves_have_a_limit),
+        cmocka_unit_test(each_record_gets_one_letter_that_says_why),
+        cmocka_unit_test(a_batch_takes_effect_when_its_letters_are_sent),
+        cmocka_unit_test(while_publishing_is_held_whole_batches_stay_out_of_the_dead_letters),
         cmocka_unit_test(positions_go_on_in_epochs_of_quarantined_batches),
         cmocka_unit_test(three_in_a_row_hold_publishing_and_three_good_ones_end_it),
+        cmocka_unit_test(a_batch_of_which_something_trains_neither_holds_publishing_nor_prolongs_it),
+        cmocka_unit_test(a_few_bad_samples_of_a_slow_stream_hold_nothing),
         cmocka_unit_test(a_hold_and_its_counters_survive_a_restart),
         cmocka_unit_test(runs_with_restarts_write_the_same_epochs_around_quarantined_batches),
+        cmocka_unit_test(runs_with_restarts_write_the_same_epochs_around_unfit_samples),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,10 +16,11 @@
 
 #include "base/check.h"
 #include "decode/decoder.h"
+#include "decode/records.h"
 #include "eviction/eviction.h"
 #include "trainer/trainer.h"
 
-enum { BATCH = 16, EPOCH_BATCHES = 4 };
+enum { BATCH = 16, EPOCH_BATCHES = 4, LETTERS_MAX = 1024 };
 
 static const char config_text[] =
     "version: 1\n"
@@ -55,9 +56,16 @@ struct run {
     struct fr_expiry_policy expiry;
     struct fr_trainer *trainer;
     struct fr_durable *durable;
-    uint64_t applied, quarantined;   /* batches, restored from the section */
+    uint64_t applied, quarantined;   /* batches, restored from the section; quarantined: all samples left out */
+    uint64_t left_out;               /* samples */
+    bool letters_full;
+    uint32_t n_letters;
+    struct letter {
+        char reason[512], value[200];
+    } letters[LETTERS_MAX];
     uint64_t publishable;            /* of the last durable stage */
     bool (*broken)(uint64_t number); /* NULL: every batch is sound */
+    uint32_t (*unfit)(uint64_t number); /* bits of samples to break; NULL: none */
     char dir[64];
 };
 
@@ -66,12 +74,31 @@ struct run {
 static uint32_t epoch_batches;
 static const char *other_text;
 
-static inline void applied(void *self, const struct fr_batch *batch, bool quarantined)
+static inline void applied(void *self, const struct fr_batch *batch)
 {
     struct run *run = self;
-    (void)batch;
+    uint32_t left_out = 0;
+    for (uint32_t i = 0; i < batch->n_samples; i++)
+        left_out += batch->role[i] == FR_ROLE_QUARANTINED;
     run->applied++;
-    run->quarantined += quarantined;
+    run->quarantined += left_out == batch->n_samples;
+    run->left_out += left_out;
+}
+
+static inline enum fr_status take_letter(void *self, const struct fr_batch *batch, const struct fr_batch_record *record,
+                                         const char *reason, uint64_t *number)
+{
+    struct run *run = self;
+    struct fr_record_parts parts;
+    if (run->letters_full)
+        return FR_AGAIN;
+    assert_true(run->n_letters < LETTERS_MAX);
+    fr_batch_record_parts(batch, record, NULL, 0, &parts);
+    struct letter *letter = &run->letters[run->n_letters];
+    snprintf(letter->reason, sizeof(letter->reason), "%s", reason);
+    snprintf(letter->value, sizeof(letter->value), "%.*s", (int)parts.size, (const char *)parts.value);
+    *number = ++run->n_letters;
+    return FR_OK;
 }
 
 static inline void stage_positions(void *self, struct fr_buffer *section)
@@ -131,7 +158,7 @@ static inline void run_open(struct run *run, const char *dir, size_t workers)
                                          .pool = run->pool,
                                          .gates = &run->gate,
                                          .expiries = &run->expiry,
-                                         .stream = {run, applied, stage_positions, no_offsets},
+                                         .stream = {run, applied, stage_positions, no_offsets, take_letter},
                                          .full = run->full,
                                          .empty = run->empty,
                                          .cut_stages = run->cut_stages,
@@ -160,19 +187,27 @@ static inline void run_close(struct run *run)
     fr_conf_free(run->conf);
 }
 
-/* Finite for the decoder, not behind a few products: with both labels some sample's gradient is as large. The weights
- * do the same behind a normalization. */
+/* One sample is unfit: its gradient, behind a normalization its weight's. Its label is off whatever the logit. */
+static inline void break_sample(struct fr_batch *batch, uint32_t i)
+{
+    batch->columns[1].dense[i] = batch->weights[i] = 3e38f;
+    batch->labels[i] = 0.5f;
+}
+
 static inline void break_batch(struct fr_batch *batch)
 {
     for (uint32_t i = 0; i < batch->n_samples; i++)
-        batch->columns[1].dense[i] = batch->weights[i] = 3e38f;
+        break_sample(batch, i);
 }
 
-static inline struct fr_batch *make_batch(const struct fr_conf *conf, uint64_t number)
+/* Without the samples whose bit is set in `without`. */
+static inline struct fr_batch *make_batch_without(const struct fr_conf *conf, uint64_t number, uint32_t without)
 {
     struct fr_batch *batch = fr_batch_new(conf);
     struct fr_decoder *decoder = fr_decoder_new(conf);
     for (uint64_t i = number * BATCH; i < (number + 1) * BATCH; i++) {
+        if (without >> i % BATCH & 1)
+            continue;
         char text[200];
         int size = snprintf(text, sizeof(text), "{\"t\":%llu,\"y\":%llu,\"f\":{\"user_id\":%llu,\"price\":%llu}}",
                             (unsigned long long)(1700000000000 + i * 1000), (unsigned long long)(i * 7 % 3 == 0),
@@ -184,11 +219,18 @@ static inline struct fr_batch *make_batch(const struct fr_conf *conf, uint64_t n
         if (status != FR_OK)
             print_message("%s: %s\n", text, reason);
         assert_int_equal(status, FR_OK);
+        fr_batch_add_record(batch, &(struct fr_batch_record){.offset = (int64_t)i},
+                            &(struct fr_record_parts){.value = text, .size = (size_t)size});
         fr_decode_append(decoder, 0, count, batch);
     }
     batch->n_positions = 0;
     fr_decoder_free(decoder);
     return batch;
+}
+
+static inline struct fr_batch *make_batch(const struct fr_conf *conf, uint64_t number)
+{
+    return make_batch_without(conf, number, 0);
 }
 
 /* Makes every waiting stage durable; returns how many. */
@@ -211,6 +253,10 @@ static inline void offer_next(struct run *run)
     struct fr_batch *batch = make_batch(run->conf, run->applied);
     if (run->broken && run->broken(run->applied))
         break_batch(batch);
+    else if (run->unfit)
+        for (uint32_t i = 0; i < BATCH; i++)
+            if (run->unfit(run->applied) >> i & 1)
+                break_sample(batch, i);
     assert_true(fr_ring_try_push(run->full, batch));
 }
 

@@ -2,8 +2,8 @@
  * it, tools print it.
  *
  * Little-endian: u32 version, u64 per counter in the order of their names, i64 watermark_ms, u8 closed, u32
- * quarantined_row, good_row, u8 held, u64 publishable, u8 dense_published, u32 number of tasks, per task u8 length of its
- * name, name, u64 samples, pairs. Thread: any. */
+ * quarantined_row, good_row, quarantined_row_samples, u8 held, u64 publishable, u8 dense_published, u32 number of
+ * tasks, per task u8 length of its name, name, u64 samples, pairs. Thread: any. */
 #ifndef FR_TRAINER_SECTION_H
 #define FR_TRAINER_SECTION_H
 
@@ -20,6 +20,7 @@ enum fr_trainer_counter {
     FR_TRAINER_MASKED,
     FR_TRAINER_QUARANTINED_SAMPLES,
     FR_TRAINER_QUARANTINED_BATCHES,
+    FR_TRAINER_QUARANTINED_SINGLY,
     FR_TRAINER_UNKNOWN_SLOTS,
     FR_TRAINER_UNKNOWN_EXTRA,
     FR_TRAINER_EXCESS_IDS,
@@ -38,9 +39,10 @@ struct fr_trainer_section {
     int64_t watermark_ms;               /* INT64_MIN: nothing trained yet */
     bool closed;                        /* the last epoch ended a drain and nothing followed */
     uint32_t quarantined_row, good_row; /* batches in a row */
-    bool held;                          /* publishing waits for good batches */
-    uint64_t publishable;               /* newest epoch that may be published */
-    bool dense_published;               /* this epoch and those before published every change of a dense parameter */
+    uint32_t quarantined_row_samples;
+    bool held;            /* publishing waits for good batches */
+    uint64_t publishable; /* newest epoch that may be published */
+    bool dense_published; /* this epoch and those before published every change of a dense parameter */
     uint32_t n_tasks;
     struct fr_trainer_task_counts tasks[FR_TASKS_MAX];
 };

@@ -9,11 +9,13 @@
  * cut. In lockstep mode cuts follow the batch count and announced times are the watermark: everything is a function of
  * the log.
  *
- * A batch with anything non-finite in it is quarantined: store, parameters, statistics, metrics and watermark are as if
- * it had not been, only positions and counters go on. FR_QUARANTINE_ROW_MAX in a row hold publishing (something is
- * wrong with the model or the stream, and replicas are better off with what they have): reading, training and epochs go
- * on, fr_stage.publishable stays. As many good batches in a row end the hold. It is state: a restart does not end it.
- * Thread: the owner thread; fr_trainer_get_status and fr_trainer_stop from any. */
+ * A batch with anything non-finite in it is looked at sample by sample (quarantine.c): those unfit are left out,
+ * dead-lettered and counted as quarantined, the rest trains; store, parameters, statistics, metrics and watermark are
+ * as if they had never been. When nothing trains of FR_QUARANTINE_ROW_MAX batches in a row that should have, and that
+ * came to FR_QUARANTINE_SAMPLES_MIN samples, publishing is held (something is wrong with the model or the whole stream,
+ * and replicas are better off with what they have): reading, training and epochs go on, fr_stage.publishable stays. As
+ * many batches in a row that trained something end the hold. It is state: a restart does not end it. Thread: the owner
+ * thread; fr_trainer_get_status and fr_trainer_stop from any. */
 #ifndef FR_TRAINER_TRAINER_H
 #define FR_TRAINER_TRAINER_H
 
@@ -28,8 +30,10 @@
 #include "store/store.h"
 
 enum {
-    FR_QUARANTINE_ROW_MAX =
-        3, /* K: so many non-finite batches in a row hold publishing, as many good ones end it (P6) */
+    /* K: so many batches in a row of which nothing could train hold publishing, as many good ones end it (P6), */
+    FR_QUARANTINE_ROW_MAX = 3,
+    /* if they had so many samples: on a slow stream a batch is a sample, and three bad ones are not the model's. */
+    FR_QUARANTINE_SAMPLES_MIN = 32,
     /* So many trained samples in a row of which none counts for a task are said to be too many: a label of one sample
      * in a hundred is there long before. */
     FR_TASK_SILENT_SAMPLES = 10000,
@@ -39,10 +43,15 @@ enum {
 /* Who keeps stream positions (ingest); called by the owner thread only. */
 struct fr_trainer_stream {
     void *self;
-    void (*applied)(void *self, const struct fr_batch *batch, bool quarantined);
+    /* Samples that took no effect have the role FR_ROLE_QUARANTINED, also in the batch's positions. */
+    void (*applied)(void *self, const struct fr_batch *batch);
     void (*stage)(void *self, struct fr_buffer *section);
     /* Offsets for the commit record: count entries, valid until the next call. */
     uint32_t (*offsets)(void *self, struct fr_announced_offset **offsets);
+    /* Sends a record some samples of which were left out to the dead letters; *number is the letter's, 0: the record
+     * has one already. FR_AGAIN: no room now. NULL: there are no dead letters. */
+    enum fr_status (*dead_letter)(void *self, const struct fr_batch *batch, const struct fr_batch_record *record,
+                                  const char *reason, uint64_t *number);
 };
 
 struct fr_trainer_options {
@@ -101,6 +110,8 @@ struct fr_trainer_status {
     uint64_t publishable; /* newest epoch that may be published: epoch, or an older one while held */
     bool held;            /* publishing waits for FR_QUARANTINE_ROW_MAX good batches in a row */
     uint64_t batches, samples, metrics_only, masked, quarantined_samples, quarantined_batches;
+    uint64_t quarantined_singly;  /* of quarantined_samples: left out of batches the rest of which took effect */
+    uint64_t quarantined_records; /* dead-lettered for quarantined samples, by this run */
     uint64_t unknown_slots, unknown_extra, excess_ids;
     int64_t watermark_ms;
     double last_loss;

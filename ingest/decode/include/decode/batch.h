@@ -11,12 +11,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buffer.h"
 #include "conf/conf.h"
 
 enum { FR_USE_TRAIN = 1, FR_USE_METRICS = 2 };
 
-/* What a sample may do. Terms of P2: trained (TRAIN with or without metrics), metrics-only, masked. */
-enum fr_role { FR_ROLE_TRAIN, FR_ROLE_METRICS_ONLY, FR_ROLE_MASKED, FR_ROLES };
+/* What a sample may do. Terms of P2: trained (TRAIN with or without metrics), metrics-only, masked, quarantined (the
+ * trainer's finding, never the decoder's: it took no effect). */
+enum fr_role { FR_ROLE_TRAIN, FR_ROLE_METRICS_ONLY, FR_ROLE_MASKED, FR_ROLE_QUARANTINED, FR_ROLES };
 
 /* One slot's values. Sparse and sequence: ids of entry i are keys[begin[i] .. begin[i+1]). Dense: dim floats per entry,
  * defaulted, log1p applied (other transforms are the network's). Entry = group when shared, else sample. */
@@ -53,6 +55,17 @@ struct fr_batch_position {
     uint64_t lost; /* records skipped under on_loss */
 };
 
+/* A record some samples of the batch came from: [first_sample, first_sample of the next record), which are its items from
+ * first_item on. Its key, value and headers as they were read lie in the batch's record_bytes at `at`, or in `shared`
+ * (records.c). */
+struct fr_batch_record {
+    uint32_t partition_slot;
+    int64_t offset;
+    uint32_t first_sample, first_item;
+    size_t at;
+    struct fr_record_image *shared; /* a reference; NULL: the bytes are the batch's own */
+};
+
 struct fr_batch {
     uint32_t n_samples, n_groups;
     uint32_t capacity_samples;
@@ -73,6 +86,11 @@ struct fr_batch {
     uint32_t n_positions;
     uint32_t capacity_positions;
     struct fr_batch_position *positions;
+    /* What a dead letter needs of the records, until the batch is applied. */
+    uint32_t n_records, capacity_records;
+    struct fr_batch_record *records; /* ascending in first_sample */
+    struct fr_buffer record_bytes;
+    size_t image_bytes; /* of all its records, shared ones too */
     uint64_t dead_sequence; /* dead letters numbered up to here belong to records at or before the positions */
     int64_t kafka_t_max_ms; /* newest Kafka timestamp of the batch, for freshness; 0 none */
     uint64_t born_mono_ns;  /* when its first record was polled */
@@ -90,6 +108,11 @@ void fr_batch_clear(struct fr_batch *batch);
 void fr_batch_reserve(struct fr_batch *batch, uint32_t samples);
 /* Room for `keys` ids in all in one sparse or sequence column. */
 void fr_column_reserve_keys(struct fr_column *column, size_t keys);
+
+/* Makes `to` the batch of the samples of `from` that are not marked in left_out [n_samples], as if the others had never
+ * been decoded: groups without a sample vanish, a column stays shared only beside a group of several. Positions,
+ * records and counts of what was ignored stay behind. */
+void fr_batch_select(const struct fr_batch *from, const uint8_t *left_out, struct fr_batch *to);
 
 static inline uint32_t fr_batch_entries(const struct fr_batch *batch, uint32_t slot)
 {

@@ -84,6 +84,29 @@ struct fr_graph_loss {
 /* [n_tasks + n_losses], tasks first; valid until the next fr_graph_train. */
 const struct fr_graph_loss *fr_graph_losses_of(const struct fr_graph *graph);
 
+/* Why a sample may be what a batch was refused for. */
+enum fr_suspect_why {
+    FR_SUSPECT_NONE,
+    FR_SUSPECT_LOGIT,    /* of task `where` */
+    FR_SUSPECT_LOSS,     /* the gradient of its loss */
+    FR_SUSPECT_VALUE,    /* of a node, of slot `where` when it is a slot's */
+    FR_SUSPECT_GRADIENT, /* of a node, or what it gives to a parameter */
+    FR_SUSPECT_ROW,      /* what it gives to rows of slot `where` */
+};
+#define FR_SUSPECT_NOWHERE UINT32_MAX
+struct fr_suspect {
+    enum fr_suspect_why why;
+    uint32_t where;
+};
+/* Right after fr_graph_train said FR_E_NONFINITE for the same batch and rows (not yet undone): fills suspects
+ * [n_samples] and returns how many there are; 0: nothing points at a sample. Determinism: a function of state and
+ * batch. */
+uint32_t fr_graph_suspects(const struct fr_graph *graph, const struct fr_batch *batch, const struct fr_rows *rows,
+                           struct fr_suspect *suspects);
+/* One finding in words, printable ASCII, with the largest number the sample brought. */
+void fr_graph_suspect_text(const struct fr_graph *graph, const struct fr_batch *batch, uint32_t sample,
+                           struct fr_suspect found, char *text, size_t size);
+
 /* Whether the loss of a task reaches anything that can be trained: not with a logit that has no parameter and no row
  * behind it but through stop_gradient or a layer_norm of width 1 (whose output is its bias). True for `loss: none`. */
 bool fr_graph_task_learns(const struct fr_graph *graph, uint32_t task);
