@@ -3,8 +3,9 @@
 Each kill comes after at least one new durable epoch; at least three leave epochs that are not on the delta topic yet and at least two fall inside a fold.
 After each kill nothing beyond the HWM may be on the topic, and what is there must be byte by byte what an uninterrupted run published. At the end:
 the private hash equals that of the uninterrupted run, delta records of both runs are equal epoch by epoch, no (p, tl, e, i) has two contents on the raw
-topic, every sample is counted once (a feature of its own), and a replica verifies. Some samples have a weight that makes their batch's gradients overflow: single
-batches are quarantined (their samples are counted as that, and nowhere else), and stretches of them hold publishing for a while. Records have every form,
+topic, every sample is counted once (a feature of its own), and a replica verifies. Some samples have a weight that makes gradients overflow: single ones are
+left out of their batches (counted as quarantined, and nowhere else), and stretches of nothing else hold publishing for a while; the records of the former,
+and no sound one, are on the dead-letter topic, in the uninterrupted run once. Records have every form,
 the first come from files, the others from two topics, and some are so long that epochs end, and at least one kill finds the state, inside a record.
 
     python3 tests/fault/kill_loop.py [--seed S] [--freshetd PROGRAM]
@@ -35,7 +36,8 @@ TOPICS = {"kill": 3, "kill-too": 1}
 FILES, FILE_RECORDS = 2, 60
 BULKS, BULK_SAMPLES, BULK_STEP = 20, 150000, 1000  # blocks that are cut twice: a lockstep batch has at most 65536 samples
 UNACKED_KILLS, FOLD_KILLS, ITEM_KILLS = 3, 2, 1
-BROKEN = {*range(11000, SAMPLES, 12000), *range(18000, 19500, 60), *range(42000, 44000, 60)}
+SINGLE = set(range(11000, SAMPLES, 12000))
+BROKEN = {*SINGLE, *range(18000, 21000), *range(42000, 45000)}
 
 
 class Stream:
@@ -152,7 +154,7 @@ class Test:
         """Starts a run: topic <name>.delta, state <name>; all else is equal."""
         return self.work.daemon(SOURCE / "tests/fault/kill.yaml", self.work.path / f"{name}.log",
                                 [f"ingest.brokers={self.kafka.address}", f"state_dir={self.work.path / name}", f"export.topic={name}.delta",
-                                 f"ingest.files=[{', '.join(map(str, self.files))}]"],
+                                 f"ingest.files=[{', '.join(map(str, self.files))}]", f"ingest.dead_letter_topic={name}.dead"],
                                 env=env, wait_http=False, program=self.program)
 
     def facts(self):
@@ -202,8 +204,26 @@ class Test:
         assert masked == BULKS * BULK_SAMPLES * (BULK_STEP - 1) // BULK_STEP, f"{masked} samples masked"
         assert not wrong and len(counts) == trained and trained + quarantined == self.n_samples, \
             f"{len(counts)} of {self.n_samples} samples in the ledger, {trained} trained, {quarantined} quarantined, {len(wrong)} not counted once"
-        assert len(BROKEN) < quarantined < self.n_samples / 3, f"{quarantined} samples quarantined"
+        assert quarantined == len(BROKEN), f"{quarantined} samples quarantined, {len(BROKEN)} are broken"
         return quarantined
+
+    def letters(self, name):
+        """(topic, partition, offset) of every dead letter, all for broken samples."""
+        places = []
+
+        def see(message):
+            headers = {key: data.decode() for key, data in message.headers()}
+            assert headers["__connect.errors.exception.message"].startswith("quarantined: sample ") and message.value(), f"{name}: {headers}"
+            places.append(tuple(headers[f"__connect.errors.{part}"] for part in ("topic", "partition", "offset")))
+
+        delta.read_topic(self.kafka.address, f"{name}.dead", see=see)
+        return places
+
+    def check_letters(self):
+        whole, killed = self.letters("whole"), self.letters("killed")
+        assert len(whole) == len(set(whole)) > len(SINGLE), f"{len(whole)} dead letters, {len(set(whole))} records"
+        assert set(killed) == set(whole), f"{len(set(killed) ^ set(whole))} records have a dead letter in one run only"
+        return len(whole), len(killed) - len(whole)
 
     def all(self):
         daemon = self.run("whole")
@@ -220,12 +240,13 @@ class Test:
         killed_hash, dump = self.private_dump("killed")
         assert whole_hash == killed_hash, f"private hash {killed_hash}, uninterrupted {whole_hash}"
         quarantined = self.check_ledger(dump)
+        letters, again = self.check_letters()
         code, out, _ = tool("verify", "--state-dir", self.work.path / "killed", "--brokers", self.kafka.address, "--topic", "killed.delta", check=False)
         verdict = (out.strip().splitlines() or [""])[-1]
         assert code == 0 and verdict.startswith("verified:"), f"verify: exit {code}, {verdict}"
         print(verdict)
         print(f"private hash {whole_hash}; {len(killed.contents)} delta records equal, {killed.records - len(killed.contents)} of them sent again; "
-              f"{self.n_samples - quarantined} samples counted once, {quarantined} quarantined")
+              f"{self.n_samples - quarantined} samples counted once, {quarantined} quarantined; {letters} records dead-lettered, {again} sent again")
 
 
 def main():

@@ -32,10 +32,10 @@ def create_topic(address, topic, partitions=1, config=None):
         future.result(30)
 
 
-def produce(address, topic, begin, count, price=1.0):
+def produce(address, topic, begin, count, price=1.0, label=None):
     producer = confluent_kafka.Producer({"bootstrap.servers": address})
     for i in range(begin, begin + count):
-        producer.produce(topic, msgpack.packb({"t": 1700000000000 + i, "y": {"click": i % 2}, "f": {"sample": i, "user_id": i % 50, "price": price}}), partition=0)
+        producer.produce(topic, msgpack.packb({"t": 1700000000000 + i, "y": {"click": i % 2 if label is None else label}, "f": {"sample": i, "user_id": i % 50, "price": price}}), partition=0)
     assert producer.flush(60) == 0
 
 
@@ -233,7 +233,7 @@ class Cases:
         produce(self.kafka.address, "numbers", 0, 640)
         daemon = self.daemon("numbers")
         wait_until(lambda: trained(daemon) == 640 and (lambda s: s["acked"] >= s["durable"] > 0)(daemon.json("/status")), 60, "640 samples on the delta topic")
-        produce(self.kafka.address, "numbers", 640, 256, price=1e38)  # at least four batches
+        produce(self.kafka.address, "numbers", 640, 256, price=1e38, label=0.5)  # at least four batches; off whatever the logit
         held = wait_until(lambda: [r for r in daemon.json("/healthz").get("reasons", []) if r.startswith("numbers: ")], 60, "/healthz says that publishing is held")
         assert "learning rates" in held[0], held
         wait_until(lambda: daemon.json("/status")["samples"]["quarantined"] == 256, 60, "the batches are quarantined")
