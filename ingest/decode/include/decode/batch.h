@@ -110,7 +110,8 @@ void fr_batch_reserve(struct fr_batch *batch, uint32_t samples);
 void fr_column_reserve_keys(struct fr_column *column, size_t keys);
 
 /* Makes `to` the batch of the samples of `from` that are not marked in left_out [n_samples], as if the others had never
- * been decoded: groups without a sample vanish, a column stays shared only beside a group of several. Positions,
+ * been decoded: groups without a sample vanish, a column stays shared only beside a group of several. (One that is
+ * written out per sample stays so: where groups are concerned numbers may differ by the order of sums.) Positions,
  * records and counts of what was ignored stay behind. */
 void fr_batch_select(const struct fr_batch *from, const uint8_t *left_out, struct fr_batch *to);
 
