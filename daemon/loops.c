@@ -285,7 +285,7 @@ static const char *pressure(const struct fr_service *service, const struct fr_du
     if (full && fr_trainer_held(service->trainer))
         snprintf(text, size,
                  "journal_max: the journal holds %" PRIu64 " bytes, because publishing is held after non-finite "
-                 "batches; mend the model or the stream and restart with a larger journal_max",
+                 "numbers; mend the model or the stream and restart with a larger journal_max",
                  durable->journal_bytes);
     else if (full)
         snprintf(text, size,
@@ -313,10 +313,11 @@ static void tell_hold(struct fr_service *service, bool *told)
         return;
     *told = held;
     char text[256];
-    snprintf(text, sizeof(text),
-             "publishing is held: %d batches in a row gave non-finite numbers and changed nothing; lower the learning "
-             "rates or look for broken dense values. It goes on after %d good batches in a row",
-             FR_QUARANTINE_ROW_MAX, FR_QUARANTINE_ROW_MAX);
+    snprintf(
+        text, sizeof(text),
+        "publishing is held: %d batches in a row gave non-finite numbers and nothing of them could train; lower the "
+        "learning rates or look for broken dense values. It goes on after %d good batches in a row",
+        FR_QUARANTINE_ROW_MAX, FR_QUARANTINE_ROW_MAX);
     fr_http_reason(service->http, "numbers", held ? text : NULL);
 }
 

@@ -421,7 +421,7 @@ static enum fr_status drained(struct fr_service *service, struct fr_err *err)
         return FR_OK;
     return fr_err_set(
         err, FR_E_NONFINITE,
-        "drained, but publishing is held after %d batches in a row with non-finite numbers: epochs %" PRIu64
+        "drained, but publishing is held after %d batches in a row of which nothing could train: epochs %" PRIu64
         " to %" PRIu64 " are durable and not on %s. Lower the learning rates or look for broken dense "
         "values in the stream, then start again: they are published after %d good batches in a row",
         FR_QUARANTINE_ROW_MAX, publishable + 1, durable, service->conf->export_.topic, FR_QUARANTINE_ROW_MAX);

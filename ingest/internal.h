@@ -96,7 +96,7 @@ struct fr_ingest {
     struct fr_record_image *image; /* of the last record that was split between batches and is large; NULL: none */
     uint32_t image_lane;           /* which record that is */
     int64_t image_offset;
-    int64_t *lettered;             /* [n_lettered] by slot; the owner loop's (letters.c) */
+    int64_t *lettered; /* [n_lettered] by slot; the owner loop's (letters.c) */
     uint32_t n_lettered;
     uint32_t round_lane, round_taken; /* lockstep */
 

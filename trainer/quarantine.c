@@ -2,11 +2,11 @@
  * left out, the rest is trained as if they had never been in it (promise P2: they count as quarantined).
  *
  * The graph points at suspects; without them the batch is planned and tried again, as a batch of its own
- * (fr_batch_select), at most FR_SIFT_LOOKS_MAX times: each look may uncover what the one before hid (a logit, then a gradient,
- * then a sum). Where nothing points at a sample, what is left goes in halves, each a step of its own, down to single
- * samples, at most FR_SIFT_TRIALS_MAX steps; what is not tried by then is left out. So a refused batch costs at most FR_SIFT_LOOKS_MAX +
- * FR_SIFT_TRIALS_MAX batches of its size, most often one more. All of it is a function of state and batch: lockstep runs and
- * restarts agree. Owner thread only. */
+ * (fr_batch_select), at most FR_SIFT_LOOKS_MAX times: each look may uncover what the one before hid (a logit, then a
+ * gradient, then a sum). Where nothing points at a sample, what is left goes in halves, each a step of its own, down to
+ * single samples, at most FR_SIFT_TRIALS_MAX steps; what is not tried by then is left out. So a refused batch costs at
+ * most FR_SIFT_LOOKS_MAX + FR_SIFT_TRIALS_MAX batches of its size, most often one more. All of it is a function of
+ * state and batch: lockstep runs and restarts agree. Owner thread only. */
 #include "trainer_private.h"
 
 #include <inttypes.h>
@@ -203,8 +203,8 @@ enum fr_status fr_trainer_send_letters(struct fr_trainer *trainer, const struct 
             continue;
         uint64_t number = 0;
         reason_of(trainer, batch, sift->letter_at, reason);
-        enum fr_status status = trainer->options.stream.dead_letter(trainer->options.stream.self, batch, record, reason,
-                                                                    &number);
+        enum fr_status status =
+            trainer->options.stream.dead_letter(trainer->options.stream.self, batch, record, reason, &number);
         if (status != FR_OK)
             return status;
         sift->letter_last = record;

@@ -156,7 +156,8 @@ static void look_at_squares(const struct search *s, const struct node *node, con
         return;
     if (node->kind == NODE_DENSE) {
         const struct fr_column *column = &s->batch->columns[node->slot];
-        x = largest(s, 1, column->dim, (struct fr_view){column->dense + (size_t)own->number * column->dim, column->dim});
+        x = largest(s, 1, column->dim,
+                    (struct fr_view){column->dense + (size_t)own->number * column->dim, column->dim});
     } else {
         const struct node *from = fr_argument(s->graph, node, 0);
         x = largest(s, own->count, from->width, fr_node_values(s->graph->variant, from, own->begin));
@@ -229,8 +230,8 @@ static void say(const struct fr_graph *graph, struct fr_suspect found, char *tex
 {
     const struct fr_conf *conf = graph->conf;
     const char *slot = "";
-    if (found.where < conf->n_slots && (found.why == FR_SUSPECT_VALUE || found.why == FR_SUSPECT_GRADIENT ||
-                                        found.why == FR_SUSPECT_ROW))
+    if (found.where < conf->n_slots &&
+        (found.why == FR_SUSPECT_VALUE || found.why == FR_SUSPECT_GRADIENT || found.why == FR_SUSPECT_ROW))
         slot = conf->slots[found.where].name;
     switch (found.why) {
     case FR_SUSPECT_LOGIT:

@@ -67,9 +67,9 @@ enum fr_status fr_ingest_step(struct fr_ingest *ingest, int wait_ms, struct fr_e
 /* Dead letters acknowledged by the broker, all up to this number. */
 uint64_t fr_ingest_dead_acknowledged(struct fr_ingest *ingest);
 /* Sends the record some samples of a batch came from to the dead letters, because they are unfit to train for `reason`;
- * the record counts as decoded all the same. Once per record of a run: for one that had its letter with an earlier batch
- * *number is 0, else that of the letter, for `acknowledged`. FR_AGAIN: too many
- * letters wait. Thread: the owner loop, with a batch of this ingest. */
+ * the record counts as decoded all the same. Once per record of a run: for one that had its letter with an earlier
+ * batch *number is 0, else that of the letter, for `acknowledged`. FR_AGAIN: too many letters wait. Thread: the owner
+ * loop, with a batch of this ingest. */
 enum fr_status fr_ingest_dead_letter(struct fr_ingest *ingest, const struct fr_batch *batch,
                                      const struct fr_batch_record *record, const char *reason,
                                      uint64_t *number) FR_MUST_CHECK;

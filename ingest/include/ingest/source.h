@@ -102,8 +102,8 @@ struct fr_dead_sink {
     /* Looks for the topic, creates it when missing; what cannot be done is logged, not an error. */
     void (*prepare)(void *self);
     /* Copies and keeps the letter until it is acknowledged. Letters are numbered 1, 2, ... in the order of these calls,
-     * whoever makes them (any thread); *number is this one's. FR_AGAIN: too many wait already, and a short wait (at most
-     * 50 ms) did not help. */
+     * whoever makes them (any thread); *number is this one's. FR_AGAIN: too many wait already, and a short wait (at
+     * most 50 ms) did not help. */
     enum fr_status (*send)(void *self, const struct fr_dead_letter *letter, uint64_t *number);
     uint64_t (*acknowledged)(void *self); /* all letters up to this number are; any thread */
     void (*counts)(void *self, struct fr_dead_counts *out);

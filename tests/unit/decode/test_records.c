@@ -5,7 +5,8 @@
 
 static const struct fr_record_header two_headers[] = {{"trace", "7", 1}, {"none", NULL, 0}};
 
-static void accept_of(struct fixture *f, int n, const struct fr_batch_record *record, const struct fr_record_parts *parts)
+static void accept_of(struct fixture *f, int n, const struct fr_batch_record *record,
+                      const struct fr_record_parts *parts)
 {
     fr_batch_add_record(f->batch, record, parts);
     for (int i = 0; i < n; i++)

@@ -1,4 +1,5 @@
-/* Dead letters of samples the owner loop found unfit: the bytes of records travel with their batch, one letter a record. */
+/* Dead letters of samples the owner loop found unfit: the bytes of records travel with their batch, one letter a
+ * record. */
 #include "fixture.h"
 
 static struct fr_batch *next_batch(struct service *s)
@@ -13,8 +14,8 @@ static struct fr_batch *next_batch(struct service *s)
 static uint64_t send_letter(struct service *s, const struct fr_batch *batch, uint32_t sample)
 {
     uint64_t number = 77;
-    assert_int_equal(
-        fr_ingest_dead_letter(s->ingest, batch, fr_batch_record_of(batch, sample), "not fit", &number), FR_OK);
+    assert_int_equal(fr_ingest_dead_letter(s->ingest, batch, fr_batch_record_of(batch, sample), "not fit", &number),
+                     FR_OK);
     return number;
 }
 

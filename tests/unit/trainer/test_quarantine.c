@@ -376,7 +376,8 @@ static void each_record_gets_one_letter_that_says_why(void **state)
     assert_non_null(strstr(run->letters[0].reason, "quarantined: sample 6 of the record (from 0): "));
     assert_non_null(strstr(run->letters[0].reason, "price 3.0000000"));
     assert_non_null(strstr(run->letters[0].reason, "; and 1 more samples of it"));
-    assert_non_null(strstr(run->letters[1].reason, "sample 5 of the record (from 0): the logit of click is not finite"));
+    assert_non_null(
+        strstr(run->letters[1].reason, "sample 5 of the record (from 0): the logit of click is not finite"));
     assert_int_equal(run->trainer->dead_sequence, 2);
     scene_close(&scene);
 }

@@ -56,15 +56,15 @@ struct run {
     struct fr_expiry_policy expiry;
     struct fr_trainer *trainer;
     struct fr_durable *durable;
-    uint64_t applied, quarantined;   /* batches, restored from the section; quarantined: all samples left out */
-    uint64_t left_out;               /* samples */
+    uint64_t applied, quarantined; /* batches, restored from the section; quarantined: all samples left out */
+    uint64_t left_out;             /* samples */
     bool letters_full;
     uint32_t n_letters;
     struct letter {
         char reason[512], value[200];
     } letters[LETTERS_MAX];
-    uint64_t publishable;            /* of the last durable stage */
-    bool (*broken)(uint64_t number); /* NULL: every batch is sound */
+    uint64_t publishable;               /* of the last durable stage */
+    bool (*broken)(uint64_t number);    /* NULL: every batch is sound */
     uint32_t (*unfit)(uint64_t number); /* bits of samples to break; NULL: none */
     char dir[64];
 };

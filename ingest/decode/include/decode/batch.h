@@ -55,9 +55,9 @@ struct fr_batch_position {
     uint64_t lost; /* records skipped under on_loss */
 };
 
-/* A record some samples of the batch came from: [first_sample, first_sample of the next record), which are its items from
- * first_item on. Its key, value and headers as they were read lie in the batch's record_bytes at `at`, or in `shared`
- * (records.c). */
+/* A record some samples of the batch came from: [first_sample, first_sample of the next record), which are its items
+ * from first_item on. Its key, value and headers as they were read lie in the batch's record_bytes at `at`, or in
+ * `shared` (records.c). */
 struct fr_batch_record {
     uint32_t partition_slot;
     int64_t offset;
@@ -90,7 +90,7 @@ struct fr_batch {
     uint32_t n_records, capacity_records;
     struct fr_batch_record *records; /* ascending in first_sample */
     struct fr_buffer record_bytes;
-    size_t image_bytes; /* of all its records, shared ones too */
+    size_t image_bytes;     /* of all its records, shared ones too */
     uint64_t dead_sequence; /* dead letters numbered up to here belong to records at or before the positions */
     int64_t kafka_t_max_ms; /* newest Kafka timestamp of the batch, for freshness; 0 none */
     uint64_t born_mono_ns;  /* when its first record was polled */
