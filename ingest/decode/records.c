@@ -29,16 +29,20 @@ static void put_image(const struct fr_record_parts *parts, struct fr_buffer *out
     fr_put_u64(out, parts->key_size);
     fr_put_u8(out, (uint8_t)((parts->value ? HAS_VALUE : 0) | (parts->key ? HAS_KEY : 0)));
     fr_put_u32(out, (uint32_t)parts->n_headers);
-    fr_buffer_append(out, parts->value, parts->size);
-    fr_buffer_append(out, parts->key, parts->key_size);
+    FR_CHECK((parts->value || parts->size == 0) && (parts->key || parts->key_size == 0));
+    if (parts->value)
+        fr_buffer_append(out, parts->value, parts->size);
+    if (parts->key)
+        fr_buffer_append(out, parts->key, parts->key_size);
     for (size_t i = 0; i < parts->n_headers; i++) {
         const struct fr_record_header *header = &parts->headers[i];
         size_t name_size = strlen(header->name) + 1;
         fr_put_u32(out, (uint32_t)name_size);
         fr_buffer_append(out, header->name, name_size);
         fr_put_u8(out, header->value == NULL);
-        fr_put_u32(out, (uint32_t)header->size);
-        fr_buffer_append(out, header->value, header->size);
+        fr_put_u32(out, header->value ? (uint32_t)header->size : 0);
+        if (header->value)
+            fr_buffer_append(out, header->value, header->size);
     }
 }
 
