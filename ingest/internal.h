@@ -91,7 +91,7 @@ struct fr_ingest {
     struct fr_source_event event;
     uint32_t staged, staged_from;
     const char *reason;
-    uint64_t history_samples;         /* of all batches before the open one, in this history */
+    uint64_t history_samples;      /* of all batches before the open one, in this history */
     uint64_t dead_sequence;        /* of the last letter of a malformed record */
     struct fr_record_image *image; /* of the last record that was split between batches and is large; NULL: none */
     uint32_t image_lane;           /* which record that is */

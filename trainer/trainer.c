@@ -225,8 +225,8 @@ static void judge_numbers(struct fr_trainer *trainer, const struct fr_batch *bat
     fr_trainer_publish_status(trainer);
 }
 
-/* Slices go by trained samples, counted in full batches, or small ones would look at the tables far too often. Those left
- * out are not counted: slices too are as if they had not been. */
+/* Slices go by trained samples, counted in full batches, or small ones would look at the tables far too often. Those
+ * left out are not counted: slices too are as if they had not been. */
 static void slice(struct fr_trainer *trainer, uint64_t samples_before)
 {
     uint32_t size = trainer->conf->ingest.batch_size;
