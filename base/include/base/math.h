@@ -1,7 +1,7 @@
-/* exp, log, tanh, sigmoid, log1p in f32, written with basic operations only, so that CPU, CUDA and every libm agree on
- * the bits (DESIGN section 10: libm's differ by processor). Valid as C17 and as CUDA C++: FR_HD is the one marker.
- * Tolerance class: ULP(4) against the double-precision reference (the unit test prints the measured maximum: 1.0 for
- * exp, 0.9 log, 2.4 log1p, 2.4 sigmoid, 1.5 tanh, 2.7 softplus). */
+/* exp, log, tanh, sigmoid, log1p, sine and cosine in f32, written with basic operations only, so that CPU, CUDA and
+ * every libm agree on the bits (DESIGN section 10: libm's differ by processor). Valid as C17 and as CUDA C++: FR_HD is
+ * the one marker. Tolerance class: ULP(4) against the double-precision reference (the unit test prints the measured
+ * maximum: 1.0 for exp, 0.9 log, 2.4 log1p, 2.4 sigmoid, 1.5 tanh, 2.7 softplus). */
 #ifndef FR_BASE_MATH_H
 #define FR_BASE_MATH_H
 
@@ -136,6 +136,21 @@ FR_HD float fr_tanhf(float x)
     t = fr_select_f32(a > 10.0f, 1.0f, t);
     float large = fr_bits_f32(fr_f32_bits(t) | (fr_f32_bits(x) & 0x80000000u));
     return fr_select_f32(x != x, x, fr_select_f32(a < 0.625f, small, large));
+}
+
+/* Sine and cosine of 2 pi turns, turns in [0, 1): the nearest quarter is taken off exactly, what is left (at most
+ * pi / 4) goes through Taylor's series in double, whose next terms are below 2e-13. */
+FR_HD void fr_sincos_turns(double turns, float *sine, float *cosine)
+{
+    int32_t quarter = (int32_t)(turns * 4.0 + 0.5);
+    double x = (turns - (double)quarter * 0.25) * 6.283185307179586477, z = x * x;
+    double s = x * (1.0 - z / 6.0 * (1.0 - z / 20.0 * (1.0 - z / 42.0 * (1.0 - z / 72.0 * (1.0 - z / 110.0)))));
+    double c =
+        1.0 - z / 2.0 * (1.0 - z / 12.0 * (1.0 - z / 30.0 * (1.0 - z / 56.0 * (1.0 - z / 90.0 * (1.0 - z / 132.0)))));
+    int32_t odd = quarter & 1, flipped = quarter & 2;
+    double along = odd ? c : s, across = odd ? -s : c;
+    *sine = (float)(flipped ? -along : along);
+    *cosine = (float)(flipped ? -across : across);
 }
 
 /* log(1 + e^x) without overflow. */
