@@ -14,7 +14,6 @@ enum {
     FR_PROPERTIES_MAX = 256, /* of ingest.kafka */
     FR_TOPICS_MAX = 64,
     FR_FILES_MAX = 1024,
-    FR_BOUNDARIES_MAX = 255, /* of a bucketized slot */
     FR_REF_TEXT_MAX = 2 * FR_NAME_MAX + 16,
 };
 
@@ -74,6 +73,14 @@ bool fr_shapes_infer(struct fr_loader *loader);
 /* Sorts the drafts so that a layer comes after what it reads and stores them in the conf; tasks and losses, which hold
  * numbers of drafts until then, follow. */
 void fr_layers_store(struct fr_loader *loader);
+/* The slots again, once all have their names: what buckets and crosses are computed from. */
+void fr_slots_compute(struct fr_loader *loader, const struct fr_node *slots);
+/* Ascending numbers, into the slot. */
+void fr_read_boundaries(struct fr_loader *loader, const struct fr_node *list, const char *path,
+                        struct fr_conf_slot *slot);
+/* The transform of a dense slot as it is written: `json` with quoted names and without blanks. */
+void fr_transform_text(const struct fr_conf_slot *slot, bool json, struct fr_buffer *out);
+
 /* Resolves one reference of the draft (of a loss: a draft that is no layer), appending drafts for inline operations;
  * false after a problem. */
 bool fr_ref_resolve(struct fr_loader *loader, struct fr_layer_draft *draft, const struct fr_node *node,
@@ -112,6 +119,7 @@ extern const char fr_layer_activations[];
 extern const char fr_optimizer_kinds[];
 extern const char fr_init_kinds[];
 extern const char fr_task_losses[];
+extern const char fr_transforms[];
 bool fr_init_takes_scale(enum fr_init_kind kind);
 
 #define FR_READ(name)                                                                                                  \
@@ -131,6 +139,8 @@ FR_READ(fr_read_init);
 FR_READ(fr_read_slots);
 FR_READ(fr_read_slot_table);
 FR_READ(fr_read_transform);
+FR_READ(fr_read_buckets);
+FR_READ(fr_read_cross);
 FR_READ(fr_read_labels);
 FR_READ(fr_read_label_source);
 FR_READ(fr_read_layers);

@@ -1,6 +1,5 @@
 /* Readers of tables and slots, and of the model sections as a whole. The same code reads the model JSON, so its bounds
  * are the bounds of both. */
-#include <float.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,39 +100,6 @@ FR_READ(fr_read_slot_table)
         fr_problem_unknown(&loader->problems, node, path, "unknown table", known);
 }
 
-FR_READ(fr_read_transform)
-{
-    struct fr_conf_slot *slot = scope;
-    const struct fr_node *list = node->kind == FR_NODE_MAP ? fr_node_get(node, "bucketize") : NULL;
-    if (!list) {
-        const struct fr_option choice = {.type = FR_OPTION_CHOICE,
-                                         .choices = "none|log1p|standardize",
-                                         .offset = offsetof(struct fr_conf_slot, transform)};
-        if (node->kind == FR_NODE_SCALAR && strcmp(node->text, "bucketize") != 0)
-            fr_loader_read(loader, &choice, node, path, slot);
-        else
-            fr_problem(&loader->problems, node, path, "%s; expected %s", fr_node_kind_name(node), option->form);
-        return;
-    }
-    if (node->count != 1 || !fr_loader_expect(loader, list, path, FR_NODE_LIST)) {
-        if (node->count != 1)
-            fr_problem(&loader->problems, node, path, "a map that has not exactly one key; expected %s", option->form);
-        return;
-    }
-    if (!fr_loader_count(loader, list, path, 1, FR_BOUNDARIES_MAX))
-        return;
-    const struct fr_option number = {.type = FR_OPTION_REAL, .min = -(double)FLT_MAX, .max = (double)FLT_MAX};
-    slot->transform = FR_TRANSFORM_BUCKETIZE;
-    slot->boundaries = fr_alloc(list->count, sizeof(*slot->boundaries));
-    slot->n_boundaries = list->count;
-    for (uint32_t i = 0; i < list->count; i++) {
-        fr_loader_read(loader, &number, list->values[i], path, &slot->boundaries[i]);
-        if (i > 0 && !(slot->boundaries[i] > slot->boundaries[i - 1]))
-            fr_problem(&loader->problems, list->values[i], path, "boundary %.9g after %.9g; expected ascending ones",
-                       (double)slot->boundaries[i], (double)slot->boundaries[i - 1]);
-    }
-}
-
 static void finish_slot(struct fr_loader *loader, const struct fr_node *node, const char *path, uint32_t index)
 {
     const struct fr_conf *conf = loader->conf;
@@ -141,12 +107,21 @@ static void finish_slot(struct fr_loader *loader, const struct fr_node *node, co
     if (slot->kind == FR_SLOT_DENSE) {
         slot->admit = slot->touch = false;
         slot->max_ids = slot->max_len = 0;
+        /* Without standardize or a time a missing value always reads as something: 0 unless said otherwise. */
+        if (slot->transform != FR_TRANSFORM_STANDARDIZE && fr_conf_slot_numbers(slot) == slot->dim)
+            slot->has_default = true;
     } else {
         slot->dim = 0;
+        slot->indicator = false;
         if (slot->kind == FR_SLOT_SPARSE)
             slot->max_len = 0;
         else
             slot->max_ids = 0;
+        if (slot->source == FR_SOURCE_BUCKETS)
+            slot->max_ids = 1;
+        /* A bucket's number says nothing without its slot: two of them in one table must not meet. */
+        if (slot->name_space[0] == '\0' && slot->source != FR_SOURCE_SAMPLE)
+            memcpy(slot->name_space, slot->name, sizeof(slot->name_space));
         if (slot->name_space[0] == '\0' && slot->table != FR_NO_INDEX)
             memcpy(slot->name_space, conf->tables[slot->table].name, sizeof(slot->name_space));
         slot->seed = fr_xxh3(slot->name_space, strlen(slot->name_space));
@@ -177,6 +152,7 @@ FR_READ(fr_read_slots)
         fr_loader_walk(loader, &(struct fr_scope){"slots.*", at, node->values[i], slot});
         finish_slot(loader, node->values[i], at, i);
     }
+    fr_slots_compute(loader, node);
 }
 
 void fr_loader_model(struct fr_loader *loader, const struct fr_node *root)

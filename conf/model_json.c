@@ -14,41 +14,50 @@ static const char *comma(uint32_t index)
     return index > 0 ? "," : "";
 }
 
-static void write_transform(const struct fr_conf_slot *slot, struct fr_buffer *out)
+static void write_computed(const struct fr_conf *conf, const struct fr_conf_slot *slot, struct fr_buffer *out)
 {
-    char name[32];
-    fr_choice_name("none|log1p|standardize|bucketize", slot->transform, name);
-    if (slot->transform != FR_TRANSFORM_BUCKETIZE) {
-        fr_buffer_printf(out, "\"transform\":\"%s\"", name);
+    if (slot->source == FR_SOURCE_BUCKETS) {
+        fr_buffer_printf(out, "\"buckets\":{\"boundaries\":[");
+        for (uint32_t i = 0; i < slot->n_boundaries; i++)
+            fr_buffer_printf(out, "%s%.9g", comma(i), (double)slot->boundaries[i]);
+        fr_buffer_printf(out, "],\"of\":\"%s\"},", conf->slots[slot->sources[0]].name);
         return;
     }
-    fr_buffer_printf(out, "\"transform\":{\"%s\":[", name);
-    for (uint32_t i = 0; i < slot->n_boundaries; i++)
-        fr_buffer_printf(out, "%s%.9g", comma(i), (double)slot->boundaries[i]);
-    fr_buffer_printf(out, "]}");
+    fr_buffer_printf(out, "\"cross\":[");
+    for (uint32_t i = 0; i < slot->n_sources; i++)
+        fr_buffer_printf(out, "%s\"%s\"", comma(i), conf->slots[slot->sources[i]].name);
+    fr_buffer_printf(out, "],");
 }
 
 static void write_slot(const struct fr_conf *conf, const struct fr_conf_slot *slot, struct fr_buffer *out)
 {
     static const char *const kinds[] = {"sparse", "sequence", "dense"};
     fr_buffer_printf(out, "{");
+    if (slot->kind == FR_SLOT_DENSE && slot->has_default)
+        fr_buffer_printf(out, "\"default\":%.9g,", (double)slot->default_value);
     if (slot->kind == FR_SLOT_DENSE)
-        fr_buffer_printf(out, "\"default\":%.9g,\"dim\":%" PRIu32 ",", (double)slot->default_value, slot->dim);
+        fr_buffer_printf(out, "\"dim\":%" PRIu32 ",", slot->dim);
+    else if (slot->source != FR_SOURCE_SAMPLE)
+        write_computed(conf, slot, out);
     else
         fr_buffer_printf(out, "\"id\":\"%s\",", slot->id_raw ? "raw" : "auto");
     if (slot->index != FR_NO_INDEX)
         fr_buffer_printf(out, "\"index\":%" PRId64 ",", slot->index);
+    if (slot->kind == FR_SLOT_DENSE)
+        fr_buffer_printf(out, "\"indicator\":%s,", slot->indicator ? "true" : "false");
     fr_buffer_printf(out, "\"kind\":\"%s\",", kinds[slot->kind]);
-    if (slot->kind == FR_SLOT_SPARSE)
+    if (slot->kind == FR_SLOT_SPARSE && slot->source != FR_SOURCE_BUCKETS)
         fr_buffer_printf(out, "\"max_ids\":%" PRIu32 ",", slot->max_ids);
     if (slot->kind == FR_SLOT_SEQUENCE)
         fr_buffer_printf(out, "\"max_len\":%" PRIu32 ",", slot->max_len);
     fr_buffer_printf(out, "\"name\":\"%s\",", slot->name);
-    if (slot->kind == FR_SLOT_DENSE)
-        write_transform(slot, out);
-    else
+    if (slot->kind == FR_SLOT_DENSE) {
+        fr_buffer_printf(out, "\"transform\":");
+        fr_transform_text(slot, true, out);
+    } else {
         fr_buffer_printf(out, "\"namespace\":\"%s\",\"table\":\"%s\"", slot->name_space,
                          conf->tables[slot->table].name);
+    }
     fr_buffer_printf(out, "}");
 }
 

@@ -58,7 +58,12 @@
     "`kaiming_uniform`, `kaiming_normal` or `{constant: x}`"
 #define NETWORK_INIT_FORM "`default` (uniform ±1/√fan_in), " TABLE_INIT_FORM
 #define REFS_FORM "ref or list of refs"
-#define TRANSFORM_FORM "`none`, `log1p`, `standardize` or `{bucketize: [b, ..]}`"
+#define TRANSFORM_FORM                                                                                                 \
+    "`none`, `log1p`, `{clip: [low, high]}`, `standardize`, `{bucketize: [b, ..]}`, `time_of_day`, `time_of_week`, "   \
+    "or "                                                                                                              \
+    "a list of them"
+#define BUCKETS_FORM "`{of: slot, boundaries: [b, ..]}`"
+#define CROSS_FORM "list of 2 to 4 sparse slots"
 #define LOSS_FORM "`logloss`, `none`, `mse`, `pairwise`, `focal` or `{focal: {gamma, alpha}}`"
 #define HALF_LIFE "samples after which half of the accumulator is forgotten: of a row's own, or of the stream; 0: never"
 #define U32 FR_OPTION_U32
@@ -128,6 +133,13 @@ const struct fr_option fr_options[] = {
     RANGED(U32, "ingest.group_max", IN(fr_conf, ingest.group_max), 1, 65536, "4096", "larger groups are malformed"),
     RANGED(DURATION, "ingest.future_max", IN(fr_conf, ingest.future_max_ms), 0, 3650 * DAY, "1h",
            "event times further beyond the Kafka timestamp are malformed"),
+    RANGED(
+        REAL, "ingest.dense_max", IN(fr_conf, ingest.dense_max), FLT_MIN, 1e15, "1e5",
+        "a record with a larger number (its absolute value), as the network reads it (behind `clip` and `log1p`), is "
+        "malformed; 1e15 for "
+        "numbers that are standardized, none for those only read as buckets"),
+    RANGED(REAL, "ingest.weight_max", IN(fr_conf, ingest.weight_max), FLT_MIN, 1e15, "1e4",
+           "a record with a larger weight `w`, or `w / s` (unless `sampling` is `none`), is malformed"),
     ROW(FR_OPTION_BOOL, "ingest.strict", IN(fr_conf, ingest.strict), "false",
         "unknown slots are malformed, not ignored"),
     RANGED(DURATION, "ingest.ready_lag", IN(fr_conf, ingest.ready_lag_ms), 1, 3650 * DAY, "30s",
@@ -184,16 +196,25 @@ const struct fr_option fr_options[] = {
         .choices = "sparse|sequence|dense"),
     CUSTOM("slots.*.table", IN(fr_conf_slot, table), "name of a table", fr_read_slot_table, fr_write_slot_table,
            "where the ids are looked up", .kinds = SPARSE | SEQUENCE, .required = true),
+    CUSTOM(
+        "slots.*.buckets", 0, BUCKETS_FORM, fr_read_buckets, fr_write_buckets,
+        "computed, not carried by samples: the id is the number of ascending boundaries (at most 255) at or below the "
+        "number of a dense slot of `dim` 1, as samples carry it, before its transform; missing: no id",
+        .kinds = SPARSE, .given = fr_given_buckets),
+    CUSTOM("slots.*.cross", 0, CROSS_FORM, fr_read_cross, fr_write_cross,
+           "computed, not carried by samples: an id for every combination of their ids, weights multiplied; none where "
+           "one of them has none; the order of the slots matters; not of crosses",
+           .kinds = SPARSE, .given = fr_given_cross),
     ROW(FR_OPTION_NAME, "slots.*.namespace", IN(fr_conf_slot, name_space), NULL,
         "slots share ids when they share table and namespace", .kinds = SPARSE | SEQUENCE,
-        .computed = "the table's name"),
+        .computed = "the table's name; of `buckets` and `cross`: the slot's"),
     ROW(FR_OPTION_SWITCH, "slots.*.id", IN(fr_conf_slot, id_raw), "auto",
         "`auto`: the string \"5\" is the integer 5; `raw`: it is not", .choices = "auto|raw",
-        .kinds = SPARSE | SEQUENCE),
+        .kinds = SPARSE | SEQUENCE, .given = fr_given_id),
     RANGED(FR_OPTION_I64, "slots.*.index", IN(fr_conf_slot, index), 0, 2147483647, NULL,
            "integer key of the slot in samples", .computed = "none"),
     RANGED(U32, "slots.*.max_ids", IN(fr_conf_slot, max_ids), 1, 65536, "1024", "ids kept of a sample, the last ones",
-           .kinds = SPARSE),
+           .kinds = SPARSE, .given = fr_given_max_ids),
     RANGED(U32, "slots.*.max_len", IN(fr_conf_slot, max_len), 1, 65536, "50", "ids kept of a sample, the newest ones",
            .kinds = SEQUENCE),
     ROW(FR_OPTION_SWITCH, "slots.*.admit", IN(fr_conf_slot, admit), "auto",
@@ -201,12 +222,21 @@ const struct fr_option fr_options[] = {
     ROW(FR_OPTION_BOOL, "slots.*.touch", IN(fr_conf_slot, touch), "true", "a look-up keeps the row from expiring",
         .kinds = SPARSE | SEQUENCE),
     RANGED(U32, "slots.*.dim", IN(fr_conf_slot, dim), 1, FR_DIM_MAX, "1", "numbers per sample", .kinds = DENSE),
-    CUSTOM("slots.*.transform", IN(fr_conf_slot, transform), TRANSFORM_FORM, fr_read_transform, fr_write_transform,
-           "of every number: log(1 + x); minus the mean, by the deviation, of earlier samples; or one-hot of its place "
-           "among at most 255 ascending boundaries",
-           .initial = "none", .kinds = DENSE),
-    RANGED(REAL, "slots.*.default", IN(fr_conf_slot, default_value), -FLT_MAX, FLT_MAX, "0",
-           "stands in for a missing value, before the transform", .kinds = DENSE),
+    CUSTOM(
+        "slots.*.transform", 0, TRANSFORM_FORM, fr_read_transform, fr_write_transform,
+        "of every number, one after the other: log(1 + x); cut to a range; last, if at all, `standardize`: minus the "
+        "mean, by the deviation of earlier samples, cut to ±10, and 0 until 100 are counted; or `bucketize`: one-hot "
+        "of its place among at most 255 ascending boundaries. Alone: sine and cosine of a Unix time (s or ms) on the "
+        "day or the week, in UTC, weeks from Monday; packed columns are f32, which hold a time to about a minute",
+        .initial = "none", .kinds = DENSE),
+    RANGED(REAL, "slots.*.default", IN(fr_conf_slot, default_value), -FLT_MAX, FLT_MAX, NULL,
+           "what a missing value reads as, before the transform; with `standardize` it then counts as a value given",
+           .kinds = DENSE, .present = IN(fr_conf_slot, has_default),
+           .computed =
+               "0; with `standardize` missing values are left out of mean and deviation and read as 0 behind it, "
+               "times as (0, 0)"),
+    ROW(FR_OPTION_BOOL, "slots.*.indicator", IN(fr_conf_slot, indicator), "false",
+        "one more column behind the numbers: 1 where the value was missing", .kinds = DENSE),
 
     CUSTOM("labels", 0, "map name → `{}` or derived label", fr_read_labels, fr_write_labels,
            "labels; those without `of` are carried by samples, in the order of their arrays", .required = true),

@@ -76,16 +76,49 @@ FR_WRITE(fr_write_slot_table)
 FR_WRITE(fr_write_transform)
 {
     (void)option;
-    static const char *const names[] = {
-        [FR_TRANSFORM_NONE] = "none", [FR_TRANSFORM_LOG1P] = "log1p", [FR_TRANSFORM_STANDARDIZE] = "standardize"};
+    fr_buffer_append(printer->out, " ", 1);
+    fr_transform_text(scope, false, printer->out);
+    fr_buffer_append(printer->out, "\n", 1);
+}
+
+/* What samples do not carry has neither spelling nor a number of ids of its own. */
+bool fr_given_id(const void *scope)
+{
+    return ((const struct fr_conf_slot *)scope)->source == FR_SOURCE_SAMPLE;
+}
+
+bool fr_given_max_ids(const void *scope)
+{
+    return ((const struct fr_conf_slot *)scope)->source != FR_SOURCE_BUCKETS;
+}
+
+bool fr_given_buckets(const void *scope)
+{
+    return ((const struct fr_conf_slot *)scope)->source == FR_SOURCE_BUCKETS;
+}
+
+bool fr_given_cross(const void *scope)
+{
+    return ((const struct fr_conf_slot *)scope)->source == FR_SOURCE_CROSS;
+}
+
+FR_WRITE(fr_write_buckets)
+{
+    (void)option;
     const struct fr_conf_slot *slot = scope;
-    if (slot->transform != FR_TRANSFORM_BUCKETIZE) {
-        fr_buffer_printf(printer->out, " %s\n", names[slot->transform]);
-        return;
-    }
+    fr_buffer_printf(printer->out, " {of: \"%s\", boundaries: [", printer->conf->slots[slot->sources[0]].name);
     for (uint32_t i = 0; i < slot->n_boundaries; i++)
-        fr_buffer_printf(printer->out, "%s%.9g", i ? ", " : " {bucketize: [", (double)slot->boundaries[i]);
+        fr_buffer_printf(printer->out, "%s%.9g", i ? ", " : "", (double)slot->boundaries[i]);
     fr_buffer_printf(printer->out, "]}\n");
+}
+
+FR_WRITE(fr_write_cross)
+{
+    (void)option;
+    const struct fr_conf_slot *slot = scope;
+    for (uint32_t i = 0; i < slot->n_sources; i++)
+        fr_buffer_printf(printer->out, "%s\"%s\"", i ? ", " : " [", printer->conf->slots[slot->sources[i]].name);
+    fr_buffer_printf(printer->out, "]\n");
 }
 
 FR_WRITE(fr_write_labels)

@@ -29,11 +29,6 @@ struct inputs {
     uint32_t n_refs;
 };
 
-uint32_t fr_conf_slot_width(const struct fr_conf_slot *slot)
-{
-    return slot->transform == FR_TRANSFORM_BUCKETIZE ? slot->dim * (slot->n_boundaries + 1) : slot->dim;
-}
-
 static struct shape ref_shape(const struct fr_conf *conf, const struct fr_conf_ref *ref)
 {
     if (ref->kind == FR_REF_LAYER)

@@ -99,7 +99,7 @@ static void append_dense(const struct fr_stage_column *stage, const struct fr_st
             entry++;
         } else {
             for (uint32_t j = 0; j < dim; j++)
-                out[j] = stage->default_value;
+                out[j] = stage->missing[j & 1];
         }
     }
 }
@@ -122,7 +122,7 @@ static void append_one(const struct fr_stage_column *stage, const struct fr_stag
     if (stage->kind == FR_SLOT_DENSE) {
         float *out = to->dense + (size_t)at * stage->dim;
         for (uint32_t j = 0; j < stage->dim; j++)
-            out[j] = part ? part->dense[(size_t)entry * stage->dim + j] : stage->default_value;
+            out[j] = part ? part->dense[(size_t)entry * stage->dim + j] : stage->missing[j & 1];
         return;
     }
     static const struct fr_stage_part nothing;

@@ -27,7 +27,8 @@ static struct fr_decoder *decoder_new(const struct fr_conf *conf, enum fr_format
     fr_decode_labels_init(d);
     fr_staging_init(&d->staging, conf);
     fr_slot_names_init(&d->names, conf);
-    fr_decode_defaults(d);
+    fr_decode_computed_init(d);
+    fr_decode_dense_init(d);
     return d;
 }
 
@@ -52,6 +53,7 @@ void fr_decoder_free(struct fr_decoder *d)
     fr_buffer_release(&d->scratch);
     fr_buffer_release(&d->reason);
     free(d->required);
+    free(d->computed);
     free(d->loose);
     free(d);
 }
@@ -209,6 +211,8 @@ enum fr_status fr_decode_record(struct fr_decoder *d, const struct fr_record *re
     } else {
         fr_cursor_init(&d->cursor, d->format, record->value, record->size, &d->scratch);
         status = parse_record(d);
+        if (status == FR_OK && d->n_computed)
+            status = fr_decode_computed(d);
     }
     if (status != FR_OK) {
         fr_staging_clear(&d->staging);

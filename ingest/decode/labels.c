@@ -6,6 +6,8 @@
  * `min`. Determinism: a function of the sample alone. */
 #include "parse.h"
 
+static const float WEIGHT_MAX_DEFAULT = 1e4f;
+
 /* Whether the task's loss is defined on [0,1] only. */
 static bool needs_unit(const struct fr_conf_task *task)
 {
@@ -33,6 +35,9 @@ void fr_decode_labels_init(struct fr_decoder *d)
     FR_CHECK(conf->n_labels <= FR_LABELS_MAX && conf->n_tasks <= FR_TASKS_MAX);
     FR_CHECK(conf->n_sample_labels <= conf->n_labels && (conf->n_sample_labels > 0 || conf->n_labels == 0));
     d->n_carried = conf->n_sample_labels;
+    d->weight_max = d->scoring                       ? __builtin_inff()
+                    : conf->ingest.weight_max > 0.0f ? conf->ingest.weight_max
+                                                     : WEIGHT_MAX_DEFAULT;
     uint32_t known = (1u << d->n_carried) - 1;
     for (uint32_t round = d->n_carried; round < conf->n_labels; round++)
         for (uint32_t l = d->n_carried; l < conf->n_labels; l++)
@@ -74,6 +79,27 @@ static void derive(const struct fr_decoder *d, float *labels, float *weights)
             labels[l] = __builtin_nanf("");
 }
 
+/* A weight that would drown all others, in training or in metrics that never forget. */
+static enum fr_status check_weights(struct fr_decoder *d, uint32_t from, uint32_t i)
+{
+    const struct fr_staging *staging = &d->staging;
+    const float *weights = staging->weights + (size_t)i * staging->n_labels;
+    float keep = d->conf->ingest.sampling == FR_SAMPLING_NONE ? 1.0f : staging->keep[i];
+    for (uint32_t l = 0; l < d->n_carried; l++) {
+        if (__builtin_expect(weights[l] / keep <= d->weight_max, 1))
+            continue;
+        d->path.field = "w";
+        d->path.entry = staging->n_samples - from > 1 ? (int64_t)(i - from) : -1;
+        return fr_decode_fail(d, FR_E_INVALID,
+                              "%s %.9g is above ingest.weight_max (%g); cut weights where they are made, or raise the "
+                              "bound",
+                              weights[l] > d->weight_max ? "weight" : "weight by keep rate (w / s)",
+                              (double)(weights[l] > d->weight_max ? weights[l] : weights[l] / keep),
+                              (double)d->weight_max);
+    }
+    return FR_OK;
+}
+
 enum fr_status fr_decode_finish(struct fr_decoder *d, uint32_t from, int64_t t_ms)
 {
     struct fr_staging *staging = &d->staging;
@@ -87,6 +113,9 @@ enum fr_status fr_decode_finish(struct fr_decoder *d, uint32_t from, int64_t t_m
                 return fr_decode_fail(d, FR_E_INVALID, "t is missing and the record has no Kafka timestamp");
             staging->t_ms[i] = t_ms;
         }
+        enum fr_status status = check_weights(d, from, i);
+        if (status != FR_OK)
+            return status;
         if (d->n_derived || d->masks)
             derive(d, labels, staging->weights + (size_t)i * n_labels);
         bool present = false;

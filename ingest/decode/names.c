@@ -49,6 +49,8 @@ void fr_slot_names_init(struct fr_slot_names *names, const struct fr_conf *conf)
     for (uint32_t s = 0; s < conf->n_slots; s++) {
         const struct fr_conf_slot *slot = &conf->slots[s];
         names->length[s] = (uint8_t)strlen(slot->name);
+        if (slot->source != FR_SOURCE_SAMPLE)
+            continue;
         encode(&names->encoded[s], slot->name, names->length[s]);
         uint64_t at = name_hash((const uint8_t *)slot->name, names->length[s]);
         while (names->by_name[at & names->mask] != FR_NO_INDEX)

@@ -1,4 +1,4 @@
-/* Slot keys -> slot numbers, and the set of keys a map has shown so far.
+/* Slot keys -> slot numbers, and the set of keys a map has shown so far. Computed slots have no key.
  *
  * Producers write the slots of every sample in the same order, so the first guess is the slot that followed the
  * previous one last time; only a wrong guess hashes. Owner: the decoder. */

@@ -231,23 +231,18 @@ static enum fr_status packed_ids(struct fr_decoder *d, uint32_t s, struct fr_sta
 static enum fr_status packed_dense(struct fr_decoder *d, uint32_t s, struct fr_stage_part *part,
                                    struct fr_column_rows *rows)
 {
-    uint32_t dim = d->staging.columns[s].dim, n = 0;
+    uint32_t dim = d->conf->slots[s].dim, n = 0;
     const uint8_t *bytes = NULL;
     enum fr_status status = fr_decode_packed_plain(d, 4 * dim, &bytes, &n);
     if (status == FR_OK)
         status = fr_decode_check_rows(d, rows, n);
     if (status != FR_OK)
         return status;
-    size_t numbers = (size_t)n * dim; /* the bin has them */
-    if (numbers > part->capacity_dense)
-        fr_stage_reserve_dense(part, numbers);
-    if (numbers)
-        memcpy(part->dense, bytes, numbers * sizeof(*part->dense));
+    fr_stage_reserve_entries(part, n, true);
     d->path.part = "b";
-    if ((status = fr_decode_dense_packed(d, s, part->dense, numbers)) != FR_OK)
+    if ((status = fr_decode_dense_packed(d, s, part, bytes, n)) != FR_OK)
         return status;
     d->path.part = NULL;
-    fr_stage_reserve_entries(part, n, true);
     for (uint32_t i = 0; i < n; i++)
         part->at[i] = i;
     part->n_entries = n;

@@ -1,8 +1,9 @@
 /* What the parts of the decoder share: its state and how they say no.
  *
  * decoder.c: the record, reasons. forms.c: samples, groups, arrays. block.c, packed.c: blocks. values.c: slot -> value.
- * fields.c: y, w, u, t, s, p of a sample. labels.c: derived labels and roles. Every part reads from the one cursor and
- * writes into the staging; the first fault ends the record. Owner: the thread that decodes. */
+ * computed.c: slots computed from others. fields.c: y, w, u, t, s, p of a sample. labels.c: derived labels and roles.
+ * Every part reads from the one cursor and writes into the staging; the first fault ends the record. Owner: the thread
+ * that decodes. */
 #ifndef FR_DECODE_PARSE_H
 #define FR_DECODE_PARSE_H
 
@@ -21,6 +22,8 @@ enum {
      * store's plan needs some 250 bytes an id. */
     FR_IDS_PER_SAMPLE = 1024,
     FR_BATCH_IDS_MIN = 1 << 20,
+    /* Ids of one cross that a record may come to: a few bytes of ids give max_ids of them. 32 MiB of keys. */
+    FR_CROSS_IDS_MAX = 1 << 22,
 };
 
 /* Keys of an envelope. */
@@ -84,6 +87,9 @@ struct fr_decoder {
     struct fr_slot_names names;
     struct fr_key_set sample_keys, group_keys; /* of the innermost sample; of the group or block */
     uint64_t serial;                           /* the last one given out */
+    float weight_max;                          /* of a label's weight; infinite: none */
+    uint32_t n_computed;                       /* slots of buckets, then crosses */
+    uint32_t *computed;
     uint32_t n_required; /* dense slots whose default has no image under their transform: nil or absent is malformed */
     uint32_t *required;
     float *loose; /* weights of one entry until its ids are known */
@@ -125,6 +131,24 @@ static inline enum fr_status fr_decode_f32(const struct fr_token *token, float *
         v = (float)token->u;
     else if (token->kind == FR_TOKEN_INT)
         v = (float)token->i;
+    else
+        return FR_E_INVALID;
+    if (!__builtin_isfinite(v))
+        return FR_E_NONFINITE;
+    *out = v;
+    return FR_OK;
+}
+
+/* The same without rounding to f32. */
+static inline enum fr_status fr_decode_f64(const struct fr_token *token, double *out)
+{
+    double v;
+    if (token->kind == FR_TOKEN_FLOAT)
+        v = token->f;
+    else if (token->kind == FR_TOKEN_UINT)
+        v = (double)token->u;
+    else if (token->kind == FR_TOKEN_INT)
+        v = (double)token->i;
     else
         return FR_E_INVALID;
     if (!__builtin_isfinite(v))
@@ -175,10 +199,17 @@ enum fr_status fr_decode_slots(struct fr_decoder *d, const struct fr_slot_map *m
 enum fr_status fr_decode_check_required(struct fr_decoder *d, uint32_t from_group);
 /* What the shared values of those groups come to when copied to their samples is within FR_EXPANDED_MAX. */
 enum fr_status fr_decode_check_expanded(struct fr_decoder *d, uint32_t from_group);
-/* Dense numbers that came packed: finite, and log1p applied. */
-enum fr_status fr_decode_dense_packed(struct fr_decoder *d, uint32_t slot, float *values, size_t n);
-/* What an absent dense slot means. */
-void fr_decode_defaults(struct fr_decoder *d);
+/* Dense numbers that came packed, f32, for the first n entries of the part: finite, within bounds, transformed. */
+enum fr_status fr_decode_dense_packed(struct fr_decoder *d, uint32_t slot, struct fr_stage_part *part,
+                                      const uint8_t *bytes, uint32_t n);
+/* What an absent dense slot means, and how large a number may be. */
+void fr_decode_dense_init(struct fr_decoder *d);
+
+/* ---- computed.c ---- */
+
+void fr_decode_computed_init(struct fr_decoder *d);
+/* Slots that are computed from others, for the whole staged record. */
+enum fr_status fr_decode_computed(struct fr_decoder *d);
 
 /* ---- fields.c: the value behind the key of that name, for sample d->at; `first` is its first token ---- */
 

@@ -6,6 +6,13 @@
 
 enum { DEFAULT_MAX_IDS = 1024, DEFAULT_MAX_LEN = 50 };
 
+static void keep_raw(struct fr_stage_column *column)
+{
+    struct fr_stage_part *parts[] = {&column->own, &column->shared};
+    for (size_t i = 0; i < FR_ARRAY_LEN(parts); i++)
+        parts[i]->raw = fr_realloc(parts[i]->raw, parts[i]->capacity_entries, sizeof(*parts[i]->raw));
+}
+
 void fr_staging_init(struct fr_staging *staging, const struct fr_conf *conf)
 {
     memset(staging, 0, sizeof(*staging));
@@ -18,7 +25,7 @@ void fr_staging_init(struct fr_staging *staging, const struct fr_conf *conf)
         const struct fr_conf_slot *slot = &conf->slots[s];
         struct fr_stage_column *column = &staging->columns[s];
         column->kind = slot->kind;
-        column->dim = slot->dim;
+        column->dim = slot->kind == FR_SLOT_DENSE ? fr_conf_slot_numbers(slot) : 0;
         if (slot->kind == FR_SLOT_SEQUENCE)
             column->ids_max = slot->max_len ? slot->max_len : DEFAULT_MAX_LEN;
         else
@@ -26,6 +33,10 @@ void fr_staging_init(struct fr_staging *staging, const struct fr_conf *conf)
         FR_CHECK(slot->kind != FR_SLOT_DENSE || (slot->dim > 0 && slot->dim <= FR_DIM_MAX));
         fr_stage_reserve_entries(&column->own, 1, slot->kind == FR_SLOT_DENSE);
         fr_stage_reserve_entries(&column->shared, 1, slot->kind == FR_SLOT_DENSE);
+    }
+    for (uint32_t s = 0; s < conf->n_slots; s++) {
+        if (conf->slots[s].source == FR_SOURCE_BUCKETS && conf->slots[conf->slots[s].sources[0]].n_steps > 0)
+            keep_raw(&staging->columns[conf->slots[s].sources[0]]);
     }
 }
 
@@ -36,6 +47,7 @@ static void release_part(struct fr_stage_part *part)
     free(part->keys);
     free(part->weights);
     free(part->dense);
+    free(part->raw);
 }
 
 void fr_staging_release(struct fr_staging *staging)
@@ -139,6 +151,8 @@ void fr_stage_reserve_entries(struct fr_stage_part *part, uint32_t more, bool de
         return;
     part->capacity_entries = fr_stage_capacity(part->capacity_entries, part->n_entries + more);
     part->at = fr_realloc(part->at, part->capacity_entries, sizeof(*part->at));
+    if (part->raw)
+        part->raw = fr_realloc(part->raw, part->capacity_entries, sizeof(*part->raw));
     if (!dense) {
         part->begin = fr_realloc(part->begin, (size_t)part->capacity_entries + 1, sizeof(*part->begin));
         part->begin[0] = 0;

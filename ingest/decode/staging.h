@@ -21,13 +21,16 @@ struct fr_stage_part {
     uint64_t *keys;
     float *weights;
     float *dense; /* [n_entries * dim] */
+    float *raw;   /* [n_entries] the number before its transform; only where buckets look at it, else NULL */
 };
 
 struct fr_stage_column {
     enum fr_slot_kind kind;
-    uint32_t dim;        /* dense */
-    uint32_t ids_max;    /* sparse: max_ids, sequence: max_len */
-    float default_value; /* dense: log1p applied */
+    uint32_t dim;     /* dense: numbers of an entry, as the batch has them */
+    uint32_t ids_max; /* sparse: max_ids, sequence: max_len */
+    float missing[2]; /* dense: what an absent number is in the batch, even ones and odd ones; NaN: missing */
+    bool required;    /* dense: neither nil nor absent */
+    float bound;      /* dense: of |number| behind the transform's steps */
     /* Serial numbers that find duplicates: of the map that named this slot last; of the group or block whose items
      * (cols) or whose shared part did. */
     uint64_t seen, own_in, shared_in;

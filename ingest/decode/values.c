@@ -3,12 +3,18 @@
  * Rules: a slot occurs once, whether by name or by index, and not in a group's shared part and its items both; nil or
  * absent is "missing" (sparse) or the default (dense).
  * Ids are taken in the order given; over max_ids or max_len the last stay. Numbers are rounded to f32 first and
- * transformed then; log1p of x <= -1 has no value and makes the record malformed. Values of unknown slots are checked
+ * transformed then (times are not rounded); a number that a transform has no image for, or whose image is beyond the
+ * bound of what the network reads, makes the record malformed. Values of unknown slots are checked
  * as syntax only. */
 #include "parse.h"
 
+#include <float.h>
+
 #include "base/hash.h"
-#include "base/math.h"
+
+/* Squares of what standardize takes, summed over 10^7 samples, are far from the end of a double; f32 holds them. */
+static const float STANDARDIZE_MAX = 1e15f;
+static const float DENSE_MAX_DEFAULT = 1e5f;
 
 /* The key of an id token; false when the token is no id. */
 static inline bool token_key(const struct fr_token *token, const struct fr_conf_slot *slot, uint64_t *key)
@@ -175,53 +181,99 @@ static enum fr_status parse_sparse(struct fr_decoder *d, uint32_t s, struct fr_s
     return FR_OK;
 }
 
-/* False: x has no image. */
-static inline bool transform(const struct fr_conf_slot *slot, float x, float *out)
+/* ---- numbers ---- */
+
+static enum fr_status no_image(struct fr_decoder *d, const struct fr_conf_slot *slot, double x)
 {
-    if (slot->transform == FR_TRANSFORM_LOG1P) {
-        if (!(x > -1.0f))
-            return false;
-        x = fr_log1pf(x);
-    }
-    *out = x;
-    return __builtin_isfinite(x);
+    if (slot->steps[0].kind == FR_TRANSFORM_TIME_OF_DAY || slot->steps[0].kind == FR_TRANSFORM_TIME_OF_WEEK)
+        return fr_decode_fail(d, FR_E_INVALID, "%.17g is no Unix time in seconds or milliseconds", x);
+    return fr_decode_fail(d, FR_E_INVALID, "log1p needs a value above -1, not %.9g", x);
 }
 
-static inline enum fr_status dense_number(struct fr_decoder *d, const struct fr_conf_slot *slot,
-                                          const struct fr_token *token, float *out)
+static enum fr_status too_large(struct fr_decoder *d, uint32_t s, float x)
 {
-    float x;
-    enum fr_status status = fr_decode_f32(token, &x);
-    if (__builtin_expect(status != FR_OK, 0)) {
-        if (status == FR_E_NONFINITE)
-            return fr_decode_fail(d, FR_E_INVALID, "dense value is not finite");
-        return fr_decode_fail(d, FR_E_INVALID, "%s where a number was expected", fr_decode_kind(token));
-    }
-    if (!transform(slot, x, out))
-        return fr_decode_fail(d, FR_E_INVALID, "log1p needs a value above -1, not %.9g", (double)x);
+    if (d->conf->slots[s].transform == FR_TRANSFORM_STANDARDIZE)
+        return fr_decode_fail(d, FR_E_INVALID, "%.9g is beyond +-%g, the most that standardize takes; clip the slot",
+                              (double)x, (double)d->staging.columns[s].bound);
+    return fr_decode_fail(d, FR_E_INVALID,
+                          "%.9g is beyond ingest.dense_max (%g); clip or standardize the slot, or raise the bound",
+                          (double)x, (double)d->staging.columns[s].bound);
+}
+
+/* A number of a slot whose transform has steps: out[0], of a time out[1] too. */
+static enum fr_status step_number(struct fr_decoder *d, uint32_t s, double x, float *out)
+{
+    const struct fr_conf_slot *slot = &d->conf->slots[s];
+    float image[2];
+    if (!fr_conf_slot_steps(slot, x, image))
+        return no_image(d, slot, x);
+    if (!(__builtin_fabsf(image[0]) <= d->staging.columns[s].bound))
+        return too_large(d, s, image[0]);
+    out[0] = image[0];
+    if (d->staging.columns[s].dim != slot->dim)
+        out[1] = image[1];
     return FR_OK;
+}
+
+static enum fr_status not_a_number(struct fr_decoder *d, enum fr_status status, const struct fr_token *token)
+{
+    if (status == FR_E_NONFINITE)
+        return fr_decode_fail(d, FR_E_INVALID, "dense value is not finite");
+    return fr_decode_fail(d, FR_E_INVALID, "%s where a number was expected", fr_decode_kind(token));
+}
+
+static inline enum fr_status dense_number(struct fr_decoder *d, uint32_t s, const struct fr_token *token, float *out)
+{
+    const struct fr_conf_slot *slot = &d->conf->slots[s];
+    struct fr_stage_column *column = &d->staging.columns[s];
+    enum fr_status status;
+    double exact;
+    float x;
+    if (column->dim != slot->dim) { /* a time: f32 would lose its seconds */
+        status = fr_decode_f64(token, &exact);
+        return status == FR_OK ? step_number(d, s, exact, out) : not_a_number(d, status, token);
+    }
+    status = fr_decode_f32(token, &x);
+    if (__builtin_expect(status != FR_OK, 0))
+        return not_a_number(d, status, token);
+    if (slot->n_steps > 0)
+        return step_number(d, s, (double)x, out);
+    if (__builtin_expect(!(__builtin_fabsf(x) <= column->bound), 0))
+        return too_large(d, s, x);
+    *out = x;
+    return FR_OK;
+}
+
+/* What buckets look at; the slot has one number. */
+static inline void keep_raw(struct fr_stage_part *part, const struct fr_token *token)
+{
+    if (part->raw)
+        (void)fr_decode_f32(token, &part->raw[part->n_entries]);
 }
 
 static enum fr_status parse_dense(struct fr_decoder *d, uint32_t s, struct fr_stage_part *part, uint32_t at,
                                   const struct fr_token *first)
 {
     const struct fr_conf_slot *slot = &d->conf->slots[s];
+    const struct fr_stage_column *column = &d->staging.columns[s];
     enum fr_status status;
     if (first->kind == FR_TOKEN_NIL) {
-        if (!__builtin_isfinite(d->staging.columns[s].default_value))
+        if (column->required)
             return fr_decode_fail(d, FR_E_INVALID, "nil, and the slot's default has no log1p");
         return FR_OK;
     }
     fr_stage_open(part, at, true);
-    float *out = fr_stage_dense(part, slot->dim);
+    float *out = fr_stage_dense(part, column->dim);
     if (first->kind != FR_TOKEN_ARRAY) {
-        if ((status = dense_number(d, slot, first, out)) != FR_OK)
+        if ((status = dense_number(d, s, first, out)) != FR_OK)
             return status;
         if (slot->dim != 1)
             return fr_decode_fail(d, FR_E_INVALID, "1 number where %u were expected", slot->dim);
+        keep_raw(part, first);
         part->n_entries++;
         return FR_OK;
     }
+    uint32_t images = column->dim / slot->dim;
     struct fr_token token;
     for (uint32_t n = 0;; n++) {
         if (n < slot->dim && fr_cursor_take_float(&d->cursor, &token.f))
@@ -237,8 +289,9 @@ static enum fr_status parse_dense(struct fr_decoder *d, uint32_t s, struct fr_st
         if (n == slot->dim)
             return fr_decode_fail(d, FR_E_INVALID, "more than the %u numbers expected", slot->dim);
         d->path.index = n;
-        if ((status = dense_number(d, slot, &token, out + n)) != FR_OK)
+        if ((status = dense_number(d, s, &token, out + (size_t)n * images)) != FR_OK)
             return status;
+        keep_raw(part, &token);
         d->path.index = -1;
     }
 }
@@ -251,22 +304,49 @@ enum fr_status fr_decode_value(struct fr_decoder *d, uint32_t slot, struct fr_st
     return parse_sparse(d, slot, part, at, first);
 }
 
-enum fr_status fr_decode_dense_packed(struct fr_decoder *d, uint32_t slot, float *values, size_t n)
+/* The first of the numbers that is not finite or too large. */
+static enum fr_status refuse_packed(struct fr_decoder *d, uint32_t s, const float *values, size_t n)
 {
-    const uint32_t exponent = 0x7f800000;
-    uint32_t bits, any = 0;
     for (size_t i = 0; i < n; i++) {
-        memcpy(&bits, &values[i], sizeof(bits));
-        any |= (bits & exponent) == exponent;
-    }
-    bool log1p = d->conf->slots[slot].transform == FR_TRANSFORM_LOG1P;
-    for (size_t i = 0; (any || log1p) && i < n; i++) {
         d->path.index = (int64_t)i;
         if (!__builtin_isfinite(values[i]))
             return fr_decode_fail(d, FR_E_INVALID, "dense value is not finite");
-        float x = values[i];
-        if (!transform(&d->conf->slots[slot], x, &values[i]))
-            return fr_decode_fail(d, FR_E_INVALID, "log1p needs a value above -1, not %.9g", (double)x);
+        if (!(__builtin_fabsf(values[i]) <= d->staging.columns[s].bound))
+            return too_large(d, s, values[i]);
+    }
+    FR_CHECK(!"nothing to refuse");
+    return FR_E_INVALID;
+}
+
+enum fr_status fr_decode_dense_packed(struct fr_decoder *d, uint32_t slot, struct fr_stage_part *part,
+                                      const uint8_t *bytes, uint32_t n)
+{
+    const struct fr_conf_slot *conf = &d->conf->slots[slot];
+    const struct fr_stage_column *column = &d->staging.columns[slot];
+    size_t numbers = (size_t)n * conf->dim, images = column->dim / conf->dim;
+    if (numbers * images > part->capacity_dense)
+        fr_stage_reserve_dense(part, numbers * images);
+    if (conf->n_steps == 0) {
+        uint32_t bits, bound, any = 0;
+        if (numbers)
+            memcpy(part->dense, bytes, numbers * sizeof(*part->dense));
+        memcpy(&bound, &column->bound, sizeof(bound));
+        for (size_t i = 0; i < numbers; i++) { /* infinities and NaN are above every bound */
+            memcpy(&bits, &part->dense[i], sizeof(bits));
+            any |= (bits & 0x7fffffff) > bound;
+        }
+        return any ? refuse_packed(d, slot, part->dense, numbers) : FR_OK;
+    }
+    for (size_t i = 0; i < numbers; i++) {
+        float x = fr_load_f32(bytes + 4 * i);
+        d->path.index = (int64_t)i;
+        if (!__builtin_isfinite(x))
+            return fr_decode_fail(d, FR_E_INVALID, "dense value is not finite");
+        enum fr_status status = step_number(d, slot, (double)x, part->dense + i * images);
+        if (status != FR_OK)
+            return status;
+        if (part->raw)
+            part->raw[i] = x;
     }
     d->path.index = -1;
     return FR_OK;
@@ -274,13 +354,25 @@ enum fr_status fr_decode_dense_packed(struct fr_decoder *d, uint32_t slot, float
 
 /* ---- maps ---- */
 
-/* A key that is no slot of the config: counted and skipped, or a fault. */
+static bool is_computed(const struct fr_decoder *d, const struct fr_token *key)
+{
+    for (uint32_t i = 0; i < d->n_computed; i++) {
+        const char *name = d->conf->slots[d->computed[i]].name;
+        if (strlen(name) == key->size && memcmp(name, key->bytes, key->size) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A key that is no slot samples carry: counted and skipped, or a fault. */
 static enum fr_status unknown_slot(struct fr_decoder *d, const struct fr_slot_map *map, const struct fr_token *key)
 {
     if (key->kind == FR_TOKEN_UINT || key->kind == FR_TOKEN_INT)
         return fr_decode_fail(d, FR_E_INVALID, "integer key %s is no slot's declared index", fr_decode_shown(d, key));
     if (key->kind != FR_TOKEN_STRING)
         return fr_decode_fail(d, FR_E_INVALID, "%s as a slot key", fr_decode_kind(key));
+    if (is_computed(d, key))
+        return fr_decode_fail(d, FR_E_INVALID, "%s is computed, not given", fr_decode_shown(d, key));
     if (d->conf->ingest.strict)
         return fr_decode_fail(d, FR_E_INVALID, "unknown slot %s (ingest.strict)", fr_decode_shown(d, key));
     if (!fr_key_set_add(map->keys, map->serial, map->scope, key))
@@ -408,16 +500,47 @@ enum fr_status fr_decode_check_expanded(struct fr_decoder *d, uint32_t from_grou
     return FR_OK;
 }
 
-void fr_decode_defaults(struct fr_decoder *d)
+/* Whether only buckets look at the slot. */
+static bool is_for_buckets(const struct fr_conf *conf, uint32_t s)
+{
+    bool buckets = false;
+    for (uint32_t i = 0; i < conf->n_slots; i++)
+        buckets |= conf->slots[i].source == FR_SOURCE_BUCKETS && conf->slots[i].sources[0] == (int32_t)s;
+    for (uint32_t l = 0; buckets && l < conf->n_layers; l++)
+        for (uint32_t r = 0; r < conf->layers[l].n_refs; r++)
+            buckets &= conf->layers[l].refs[r].kind != FR_REF_DENSE || conf->layers[l].refs[r].index != (int32_t)s;
+    for (uint32_t l = 0; buckets && l < conf->n_losses; l++)
+        for (uint32_t r = 0; r < conf->losses[l].n_refs; r++)
+            buckets &= conf->losses[l].refs[r].kind != FR_REF_DENSE || conf->losses[l].refs[r].index != (int32_t)s;
+    return buckets;
+}
+
+/* A one-hot of buckets is bounded by itself, and scores are asked for whatever the trainer would have refused. */
+static float bound_of(const struct fr_decoder *d, uint32_t s)
+{
+    const struct fr_conf_slot *slot = &d->conf->slots[s];
+    if (d->scoring || slot->transform == FR_TRANSFORM_BUCKETIZE || is_for_buckets(d->conf, s))
+        return FLT_MAX;
+    if (slot->transform == FR_TRANSFORM_STANDARDIZE)
+        return STANDARDIZE_MAX;
+    return d->conf->ingest.dense_max > 0.0f ? d->conf->ingest.dense_max : DENSE_MAX_DEFAULT;
+}
+
+void fr_decode_dense_init(struct fr_decoder *d)
 {
     d->required = fr_alloc((size_t)d->conf->n_slots + 1, sizeof(*d->required));
     for (uint32_t s = 0; s < d->conf->n_slots; s++) {
         const struct fr_conf_slot *slot = &d->conf->slots[s];
+        struct fr_stage_column *column = &d->staging.columns[s];
         if (slot->kind != FR_SLOT_DENSE)
             continue;
-        if (!transform(slot, slot->default_value, &d->staging.columns[s].default_value)) {
-            d->staging.columns[s].default_value = __builtin_nanf("");
+        column->bound = bound_of(d, s);
+        fr_conf_slot_missing(slot, column->missing);
+        column->required = !__builtin_isfinite(column->missing[0]) &&
+                           (slot->has_default || slot->transform != FR_TRANSFORM_STANDARDIZE);
+        if (column->required)
             d->required[d->n_required++] = s;
-        }
+        if (fr_conf_slot_keeps_missing(slot))
+            column->missing[0] = column->missing[1] = __builtin_nanf("");
     }
 }

@@ -54,6 +54,20 @@ def keys():
     by = {(r["namespace"], r["id"], type(r["id"]), r["raw"]): r["key"] for r in rows}
     assert by["user", -1, int, False] == by["user", 2**64 - 1, int, False] == by["user", "-1", str, False]
     assert by["user", "5", str, False] == by["user", 5, int, True] != by["user", "5", str, True]
+    return rows + crosses()
+
+
+def crosses():
+    """Keys folded in the order of the slots."""
+    def cross(namespace, parts):
+        folded = xxhash.xxh3_64_intdigest(namespace.encode())
+        for part in parts:
+            folded = fmix64(folded ^ part)
+        return {"namespace": namespace, "cross": [str(part) for part in parts], "key": str(folded)}
+    a, b, c = key("user", 5, False), key("item", "abc", False), key("price_bucket", 2, False)
+    rows = [cross(namespace, parts) for namespace in ("pair", "user_x_item")
+            for parts in ((a, b), (b, a), (a, a), (a, b, c), (c, b, a), (a, b, c, a), (0, 0), (0, M64), (M64, 0, 1))]
+    assert len({row["key"] for row in rows}) == len(rows), "order and namespace matter"
     return rows
 
 
@@ -238,6 +252,7 @@ def blocks():
     change("no event time and no Kafka timestamp", {}, "$: t is missing and the record has no Kafka timestamp", timestamp_ms=-1)
     change("one weight for all", {"w": 1}, "$.w: an integer where a column was expected")
     change("a negative weight", {"w": [1, -1]}, "$.w[1]: weight -1 is below 0")
+    change("a weight above weight_max", {"w": [1, 10001]}, "$.w[1]: weight 10001 is above ingest.weight_max (10000)")
     change("a nil weight", {"w": [None, 1]}, "$.w[0]: nil where a weight was expected")
     change("a weight of an unknown label", {"w": [1, {"clck": 1}]}, '$.w[1]: "clck" is no label')
     change("too few weights", {"w": [1]}, "$.w: 1 entries where 2 were expected")
@@ -339,6 +354,7 @@ def packed_blocks():
     column("too few numbers", "vec", {"b": f32(1, 2, 3)}, "$.cols.vec: 1 entries where 2 were expected")
     column("a NaN number", "vec", {"b": f32(1, 2, 3, 4, nan, 6)}, "$.cols.vec.b[4]: dense value is not finite")
     column("an infinite number", "price", {"b": f32(1, inf)}, "$.cols.price.b[1]: dense value is not finite")
+    column("a number beyond dense_max", "vec", {"b": f32(1, 2, 3, 4, 2e10, 6)}, "$.cols.vec.b[4]: 2e+10 is beyond ingest.dense_max (1e+10)")
     column("log1p of -1", "price", {"b": f32(-1, 1)}, "$.cols.price.b[0]: log1p needs a value above -1, not -1")
     column("a slot index no slot declares", 0, {"b": u64(1, 2)}, "$.cols: integer key 0")
 
@@ -356,6 +372,7 @@ def packed_blocks():
     field("an event time in seconds", {"t": {"b": struct.pack("<2q", T0, 1700000000)}}, "$.t.b[1]: 1700000000 is seconds, not ms")
     field("an event time beyond future_max", {"t": {"b": struct.pack("<2q", T0, 2**63 - 1)}}, "$.t.b[1]: event time is ")
     field("a negative weight", {"w": {"b": f32(1, -0.5)}}, "$.w.b[1]: weight -0.5 is below 0")
+    field("a weight above weight_max by its keep rate", {"w": {"b": f32(1, 2)}, "s": {"b": f32(1, 0.0001)}}, "$.w[1]: weight by keep rate (w / s) 20000")
     field("a NaN weight of a sample", {"w": {"b": f32(nan, 1)}}, "$.w.b[0]: weight is not finite")
     field("too few weights of samples", {"w": {"b": f32(1)}}, "$.w.b: 1 entries where 2 were expected")
     field("use is 0", {"u": {"b": b"\x01\x00"}}, "$.u.b[1]: use is 1 (train), 2 (metrics) or 3 (both)")
@@ -523,6 +540,9 @@ def malformed():
     raw("an extension as number", f_raw("price", b"\xd4\x01\x00"), "$.f.price: an extension type where a number was expected")
     slot("log1p of -1", "price", -1, "$.f.price: log1p needs a value above -1, not -1")
     slot("log1p of less than -1", "price", [-3.5], "$.f.price[0]: log1p needs a value above -1, not -3.5")
+    slot("a number beyond dense_max", "vec", [1, 2, -2e10], "$.f.vec[2]: -2e+10 is beyond ingest.dense_max (1e+10); clip or standardize the slot, or raise the bound")
+    slot("a slot that is computed from a number", "price_bucket", 1, '$.f: "price_bucket" is computed, not given')
+    slot("a slot that is computed from others", "pair", None, '$.f: "pair" is computed, not given')
     slot("two numbers for dim 1", "price", [1, 2], "$.f.price: more than the 1 numbers expected")
     slot("no number for dim 1", "price", [], "$.f.price: 0 numbers where 1 were expected")
     slot("one number for dim 3", "vec", 1.5, "$.f.vec: 1 number where 3 were expected")
@@ -572,6 +592,10 @@ def malformed():
     w("a weight of an unknown label", {"clck": 1}, '$.w: "clck" is no label of the config')
     w("a negative weight of a label", {"click": 1, "buy": -2}, "$.w.buy: weight -2 is below 0")
     w("nil as weight of a label", {"click": None}, "$.w.click: nil where a weight was expected")
+    w("a weight above weight_max", 10001, "$.w: weight 10001 is above ingest.weight_max (10000); cut weights where they are made, or raise the bound")
+    w("a weight of a label above weight_max", {"click": 1, "buy": 1 << 20}, "$.w: weight 1048576 is above ingest.weight_max (10000)")
+    both("a weight above weight_max by its keep rate", {**GOOD, "w": 2, "s": 1e-4}, "$.w: weight by keep rate (w / s) 20000 is above ingest.weight_max (10000)")
+    both("a weight above weight_max in an array", [GOOD, {**GOOD, "w": 1e5}], "$[1].w: weight 100000 is above")
     raw("an infinite weight", packed_map([("f", {}), ("y", {}), ("w", float("inf"))]), "$.w: weight is not finite")
     text("duplicate weight", '{"f":{},"y":{},"w":{"click":1,"click":1}}', "$.w.click: duplicate key")
 

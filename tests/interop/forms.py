@@ -31,6 +31,8 @@ def random_item(rng, t):
         item["f"]["tags"] = {"i": tags, "w": [round(rng.random() + 0.5, 3) for _ in tags]} if rng.random() < 0.5 else tags
     if rng.random() < 0.7:
         item["f"]["context"] = rng.choice(["05", "5", "home", "Grüße", "中文"])
+    if rng.random() < 0.8:
+        item["f"]["seen_at"] = (t - rng.randrange(10**9)) // 2**18 * 2**18  # an f32: packed columns say the same
     if rng.random() < 0.3:
         item["w"] = rng.choice([0, 2, {"click": 0.5, "buy": 3}])
     if rng.random() < 0.2:
@@ -144,7 +146,7 @@ def main():
     rng = random.Random(11)
     plain, grouped = list(random_groups(rng, False)), list(random_groups(rng, True))
     ways = [("sample", "msgpack"), ("sample", "json"), ("array", "msgpack"), ("array", "json"), ("block", "msgpack"), ("block", "json"), ("packed", "msgpack")]
-    dense = ("price", "age", "vector")
+    dense = ("price", "age", "vector", "seen_at")
     with Workspace() as work, Kafka() as kafka:
         def run(name, groups, form, codec):
             return Run(work, kafka, f"{name}-{form}-{codec}", samples.records(groups, form, codec, rng.choice([1, 7, 40]), dense), codec)

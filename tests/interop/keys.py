@@ -23,3 +23,11 @@ def key_of(identity, namespace, raw=False):
         if not canonical:
             return xxhash.xxh3_64_intdigest(identity.encode("utf-8", "surrogatepass"), seed)
     return fmix64((int(identity) & MASK) ^ seed)
+
+
+def cross_of(parts, namespace):
+    """The keys of the crossed slots' ids, folded in the order of the slots."""
+    key = xxhash.xxh3_64_intdigest(namespace.encode())
+    for part in parts:
+        key = fmix64(key ^ part)
+    return key

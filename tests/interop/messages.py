@@ -2,6 +2,8 @@
 
 tests/golden/messages.jsonl holds some whose bytes must never change their meaning: {"name", "format", "text" (json) or "hex" (msgpack), "expected": samples}, against
 messages.yaml. `messages.py --write` makes it anew. Beside them the test draws many random ones. Needs no Kafka."""
+import functools
+import itertools
 import json
 import pathlib
 import random
@@ -18,7 +20,9 @@ CONFIG = GOLDEN / "messages.yaml"
 T0 = 1700000000000
 # slot -> (namespace, raw, ids kept), or the default of a dense slot of that width
 IDS = {"user_id": ("user", False, 1024), "item_id": ("item", False, 1024), "history": ("item", False, 4), "tags": ("tags", False, 3), "context": ("context", True, 1024)}
-DENSE = {"price": [1.5], "vector": [-0.25] * 3}
+DENSE = {"price": [1.5], "vector": [-0.25] * 3, "length": [None]}
+BUCKETS = {"price_bucket": ("price", [0, 3]), "length_bucket": ("length", [-0.5, 0, 0.5])}
+CROSSES = {"pair": (("user_id", "price_bucket"), 1024), "triple": (("tags", "context", "length_bucket"), 5)}
 INDEX = {"user_id": 0, "item_id": 1}
 CARRIED = ("click", "buy")
 TASKS = {"click": "click", "cvr": "bought", "buy": "buy"}
@@ -47,6 +51,14 @@ def decoded_slots(f):
     for slot, default in DENSE.items():
         value = f.get(slot)
         out[slot] = default if value is None else [f32(x) for x in (value if isinstance(value, list) else [value])]
+    for slot, (of, boundaries) in BUCKETS.items():
+        ids = [] if f.get(of) is None else [str(keys.key_of(sum(b <= out[of][0] for b in boundaries), slot))]
+        out[slot] = {"i": ids, "w": [1.0] * len(ids)}
+    for slot, (sources, kept) in CROSSES.items():
+        pairs = [list(zip(out[source]["i"], out[source]["w"])) for source in sources]
+        every = list(itertools.product(*pairs))[-kept:]
+        out[slot] = {"i": [str(keys.cross_of([int(key) for key, _ in each], slot)) for each in every],
+                     "w": [functools.reduce(lambda a, b: f32(a * b), (w for _, w in each)) for each in every]}
     return out
 
 
@@ -77,7 +89,7 @@ def rounded(value):
 def plain(answer):
     """`freshet decode`'s samples with the weights of every slot written out."""
     for sample in answer["samples"]:
-        for slot in IDS:
+        for slot in (*IDS, *BUCKETS, *CROSSES):
             if isinstance(sample["f"][slot], list):
                 sample["f"][slot] = {"i": sample["f"][slot], "w": [1.0] * len(sample["f"][slot])}
     return rounded(answer["samples"])

@@ -112,6 +112,7 @@ static uint32_t dense_leaf(struct builder *b, uint32_t slot, enum level level)
     if (s->transform == FR_TRANSFORM_STANDARDIZE) {
         node->mean = (int32_t)fr_build_parameter(b, s->name, "mean");
         node->variance = (int32_t)fr_build_parameter(b, s->name, "variance");
+        node->count = (int32_t)fr_build_parameter(b, s->name, "count");
     }
     return only_once(b);
 }

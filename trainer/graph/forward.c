@@ -67,25 +67,45 @@ static void forward_sequence(const struct graph_run *run, const struct node *nod
     });
 }
 
+static void forward_standardize(const struct fr_graph *graph, const struct node *node, uint32_t m,
+                                struct fr_view views[2])
+{
+    const struct fr_conf_slot *slot = &graph->conf->slots[node->slot];
+    float missing[2];
+    fr_conf_slot_missing(slot, missing);
+    graph->ops->standardize(&(struct fr_standardize){.m = m,
+                                                     .n = slot->dim,
+                                                     .mean = graph->parameters[node->mean].values,
+                                                     .variance = graph->parameters[node->variance].values,
+                                                     .count = graph->parameters[node->count].values,
+                                                     .epsilon = FR_STANDARDIZE_EPSILON,
+                                                     .limit = FR_STANDARDIZE_LIMIT,
+                                                     .count_min = FR_STANDARDIZE_COUNT_MIN,
+                                                     .missing = missing[0],
+                                                     .x = views[0],
+                                                     .y = views[1]});
+}
+
 static void forward_dense(const struct graph_run *run, const struct node *node, const struct chunk *c)
 {
     const struct fr_graph *graph = run->graph;
     const struct fr_conf_slot *slot = &graph->conf->slots[node->slot];
-    struct fr_view in = {run->batch->columns[node->slot].dense + (size_t)c->first * slot->dim, slot->dim};
+    uint32_t numbers = fr_conf_slot_numbers(slot);
+    struct fr_view in = {run->batch->columns[node->slot].dense + (size_t)c->first * numbers, numbers};
     struct fr_view out = fr_node_values(graph->variant, node, c->first);
+    struct fr_fill_missing fill = {.m = c->entries, .n = numbers, .x = in, .y = out};
+    fr_conf_slot_missing(slot, fill.missing);
     if (slot->transform == FR_TRANSFORM_BUCKETIZE)
-        graph->ops->bucketize(
-            &(struct fr_bucketize){c->entries, slot->dim, slot->n_boundaries, slot->boundaries, in, out});
+        graph->ops->bucketize(&(struct fr_bucketize){c->entries, slot->dim, slot->n_boundaries, slot->boundaries,
+                                                     fill.missing[0], in, out});
     else if (slot->transform == FR_TRANSFORM_STANDARDIZE)
-        graph->ops->standardize(&(struct fr_standardize){.m = c->entries,
-                                                         .n = node->width,
-                                                         .mean = graph->parameters[node->mean].values,
-                                                         .variance = graph->parameters[node->variance].values,
-                                                         .epsilon = FR_STANDARDIZE_EPSILON,
-                                                         .x = in,
-                                                         .y = out});
+        forward_standardize(graph, node, c->entries, (struct fr_view[2]){in, out});
+    else if (fr_conf_slot_keeps_missing(slot))
+        graph->ops->fill_missing(&fill);
     else
-        graph->ops->copy(c->entries, node->width, in, out);
+        graph->ops->copy(c->entries, numbers, in, out);
+    if (slot->indicator)
+        graph->ops->mark_missing(&(struct fr_mark_missing){c->entries, in, {out.values + (node->width - 1), out.ld}});
     zero_padding(out, node->width, fr_rows_of(graph, node->space, c));
 }
 

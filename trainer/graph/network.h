@@ -46,6 +46,9 @@ enum {
 #define FR_VARIANT_BYTES_MAX ((size_t)1 << 30)
 #define FR_LAYER_NORM_EPSILON 1e-5f
 #define FR_STANDARDIZE_EPSILON 1e-6f
+#define FR_STANDARDIZE_LIMIT 10.0f /* deviations: of what is read, and of what enters the moments */
+/* Samples counted before anything is read: a deviation of 100 is known to 7 %. */
+#define FR_STANDARDIZE_COUNT_MIN 100.0f
 
 /* ---- parameters: made by parameters.c, outside the variants ---- */
 
@@ -154,6 +157,7 @@ struct node {
     enum fr_pool_steps_kind pool;       /* pool_steps */
     enum fr_activation_kind activation; /* activate */
     int32_t mean, variance;             /* parameters: dense (standardize), activate (dice); FR_NO_INDEX */
+    int32_t count;                      /* parameter: dense (standardize) */
     int32_t linear;                     /* of a linear node */
     int32_t loss;                       /* of an auxiliary loss: its number in conf */
     int32_t layer;                      /* of a dropout: its layer */

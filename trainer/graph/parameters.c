@@ -291,6 +291,10 @@ void fr_graph_make_parameters(struct fr_graph *graph)
         struct maker m = {.graph = graph};
         snprintf(m.prefix, sizeof(m.prefix), "%s", slot->name);
         add_statistics(&m, slot->dim);
+        add_constant(&m, "count", 1, 0.0f); /* of samples, up to the number from which it says no more */
+        struct fr_parameter *count = &graph->parameters[graph->n_parameters - 1];
+        count->trained = false;
+        count->exact = true;
     }
     graph->parameter_states = fr_alloc(graph->n_parameters, sizeof(*graph->parameter_states));
     for (uint32_t l = 0; l < conf->n_layers; l++)

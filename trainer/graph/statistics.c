@@ -5,9 +5,13 @@
  * trace. Sums run over trained samples in their order, a shared entry counting once per trained sample of its group:
  * every sample form gives the same bits.
  *
- * standardize: Welford 1962 per number in double, over all trained samples; the count stops at EFFECTIVE_COUNT_MAX,
- * from where each sample takes away as much as it brings, so old data fades. Published variance = (M2 + 1) / (count +
- * 1): one unit of prior, without which the second sample of a stream would be divided by nearly 0. dice (Zhou et al.
+ * standardize: Welford 1962 per number in double, over all trained samples that have a value; the count stops at
+ * EFFECTIVE_COUNT_MAX, from where each sample takes away as much as it brings, so old data fades. Until
+ * FR_STANDARDIZE_COUNT_MIN samples are counted the network reads 0: a raw number would leave its scale in the kernel
+ * and in the optimizer's state for millions of samples. From then on a value enters the moments cut to
+ * FR_STANDARDIZE_LIMIT deviations around the mean, so that one broken number cannot wreck them; what keeps coming from
+ * further away widens them all the same (each such sample multiplies the variance by up to 1 + 100 / count, from
+ * epsilon on). Published are mean, variance and count, this up to that number. dice (Zhou et al.
  * 2018): moving averages of the first and the second moment, of which DICE_KEEP is kept for each batch_size samples
  * trained by the losses behind the layer: so the variance is that of samples, however few a batch has. They are divided
  * by the weight they hold, beginning with one unit of mean 0 and variance 1. Owner thread: the graph's; chunks and
@@ -25,7 +29,8 @@
 
 /* A standardized slot. */
 struct standard {
-    uint32_t slot, dim, mean; /* mean: parameter; the variance is the next */
+    uint32_t slot, dim, mean; /* mean: parameter; variance and count are the next */
+    float missing;            /* what counts for a missing value; NaN: nothing does */
     double count, staged_count;
     double *moments, *staged; /* [2 dim] mean, then M2 */
 };
@@ -60,7 +65,9 @@ static void add_standard(struct fr_graph *graph, uint32_t slot, uint32_t mean)
 {
     struct statistics *all = graph->statistics;
     struct standard *s = &all->standards[all->n_standards++];
-    *s = (struct standard){.slot = slot, .dim = graph->conf->slots[slot].dim, .mean = mean};
+    float missing[2];
+    fr_conf_slot_missing(&graph->conf->slots[slot], missing);
+    *s = (struct standard){.slot = slot, .dim = graph->conf->slots[slot].dim, .mean = mean, .missing = missing[0]};
     s->moments = fr_alloc(2 * (size_t)s->dim, sizeof(*s->moments));
     s->staged = fr_alloc(2 * (size_t)s->dim, sizeof(*s->staged));
 }
@@ -83,14 +90,14 @@ void fr_graph_make_statistics(struct fr_graph *graph)
         for (uint32_t j = 0; j < d->n; j++)
             d->moments[d->n + j] = d->weight;
     }
-    uint32_t mean = (uint32_t)graph->n_parameters; /* slots' come last, two each, in their order */
+    uint32_t mean = (uint32_t)graph->n_parameters; /* slots' come last, three each, in their order */
     for (uint32_t s = 0; s < conf->n_slots; s++)
         if (conf->slots[s].kind == FR_SLOT_DENSE && conf->slots[s].transform == FR_TRANSFORM_STANDARDIZE)
-            mean -= 2;
+            mean -= 3;
     for (uint32_t s = 0; s < conf->n_slots; s++)
         if (conf->slots[s].kind == FR_SLOT_DENSE && conf->slots[s].transform == FR_TRANSFORM_STANDARDIZE) {
             add_standard(graph, s, mean);
-            mean += 2;
+            mean += 3;
         }
 }
 
@@ -118,23 +125,36 @@ void fr_graph_free_statistics(struct fr_graph *graph)
 
 /* ---- standardize ---- */
 
+/* Within FR_STANDARDIZE_LIMIT deviations of the mean, as far as these are known. */
+static double cut(double x, double mean, double variance)
+{
+    double reach = (double)FR_STANDARDIZE_LIMIT * sqrt(variance + (double)FR_STANDARDIZE_EPSILON);
+    return x < mean - reach ? mean - reach : x > mean + reach ? mean + reach : x;
+}
+
 static void add_sample(struct standard *s, const float *x)
 {
-    double *mean = s->staged, *squares = s->staged + s->dim;
-    bool full = s->staged_count >= EFFECTIVE_COUNT_MAX;
+    double *mean = s->staged, *squares = s->staged + s->dim, before = s->staged_count;
+    bool missing = isnan(x[0]), full = before >= EFFECTIVE_COUNT_MAX,
+         known = before >= (double)FR_STANDARDIZE_COUNT_MIN;
+    if (missing && isnan(s->missing))
+        return;
     if (!full)
         s->staged_count += 1.0;
     double n = s->staged_count, keep = full ? (n - 1.0) / n : 1.0;
     for (uint32_t j = 0; j < s->dim; j++) {
-        double delta = (double)x[j] - mean[j];
+        double v = missing ? (double)s->missing : (double)x[j];
+        if (known)
+            v = cut(v, mean[j], squares[j] / before);
+        double delta = v - mean[j];
         mean[j] += delta / n;
-        squares[j] = squares[j] * keep + delta * ((double)x[j] - mean[j]);
+        squares[j] = squares[j] * keep + delta * (v - mean[j]);
     }
 }
 
 static float published_variance(const struct standard *s, double count, const double *moments, uint32_t j)
 {
-    return (float)((moments[s->dim + j] + 1.0) / (count + 1.0));
+    return count > 0.0 ? (float)(moments[s->dim + j] / count) : 1.0f;
 }
 
 static void stage_standard(void *context, size_t index, size_t worker)
@@ -160,6 +180,8 @@ static void stage_standard(void *context, size_t index, size_t worker)
 static void publish_standard(struct fr_graph *graph, const struct standard *s)
 {
     float *mean = graph->parameters[s->mean].values, *variance = graph->parameters[s->mean + 1].values;
+    double most = (double)FR_STANDARDIZE_COUNT_MIN;
+    graph->parameters[s->mean + 2].values[0] = (float)(s->count < most ? s->count : most);
     for (uint32_t j = 0; j < s->dim; j++) {
         mean[j] = (float)s->moments[j];
         variance[j] = published_variance(s, s->count, s->moments, j);

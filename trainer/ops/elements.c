@@ -263,6 +263,7 @@ void fr_cpu_bucketize(const struct fr_bucketize *c)
         memset(y, 0, (size_t)c->dim * width * sizeof(float));
         for (uint32_t d = 0; d < c->dim; d++) {
             float x = c->x.values[i * c->x.ld + d];
+            x = fr_select_f32(x == x, x, c->missing);
             uint32_t bucket = 0;
             for (uint32_t k = 0; k < c->n_boundaries; k++)
                 bucket += c->boundaries[k] <= x;
@@ -271,15 +272,48 @@ void fr_cpu_bucketize(const struct fr_bucketize *c)
     }
 }
 
+/* Of a number that is there or filled in; 0 for NaN. */
+static inline float standardized(float x, float mean, float variance, float limit)
+{
+    float v = (x - mean) / sqrtf(variance);
+    v = fr_select_f32(v > limit, limit, v);
+    v = fr_select_f32(v < -limit, -limit, v);
+    return fr_select_f32(v == v, v, 0.0f);
+}
+
 FR_CLONES
 void fr_cpu_standardize(const struct fr_standardize *c)
 {
     size_t n = c->n;
     const float *restrict mean = c->mean, *restrict variance = c->variance;
+    bool ready = *c->count >= c->count_min;
     for (uint32_t i = 0; i < c->m; i++) {
         const float *x = c->x.values + i * c->x.ld;
         float *y = c->y.values + i * c->y.ld;
-        EACH((x[j] - mean[j]) / sqrtf(variance[j] + c->epsilon));
+        if (!ready)
+            memset(y, 0, n * sizeof(*y));
+        else
+            EACH(standardized(fr_select_f32(x[j] == x[j], x[j], c->missing), mean[j], variance[j] + c->epsilon,
+                              c->limit));
+    }
+}
+
+FR_CLONES
+void fr_cpu_fill_missing(const struct fr_fill_missing *c)
+{
+    size_t n = c->n;
+    for (uint32_t i = 0; i < c->m; i++) {
+        const float *x = c->x.values + i * c->x.ld;
+        float *y = c->y.values + i * c->y.ld;
+        EACH(fr_select_f32(x[j] == x[j], x[j], c->missing[j & 1]));
+    }
+}
+
+void fr_cpu_mark_missing(const struct fr_mark_missing *c)
+{
+    for (uint32_t i = 0; i < c->m; i++) {
+        float x = c->x.values[i * c->x.ld];
+        c->y.values[i * c->y.ld] = x == x ? 0.0f : 1.0f;
     }
 }
 

@@ -237,14 +237,20 @@ void fr_reference_dropout(const struct fr_dropout *c)
     }
 }
 
+static double present(struct fr_view x, size_t i, size_t j, double missing)
+{
+    return isnan(fr_at(x, i, j)) ? missing : fr_at(x, i, j);
+}
+
 void fr_reference_bucketize(const struct fr_bucketize *c)
 {
     size_t width = (size_t)c->n_boundaries + 1;
     for (size_t i = 0; i < c->m; i++) {
         for (size_t d = 0; d < c->dim; d++) {
             size_t bucket = 0;
+            double x = present(c->x, i, d, (double)c->missing);
             for (size_t k = 0; k < c->n_boundaries; k++)
-                bucket += c->boundaries[k] <= c->x.values[i * c->x.ld + d];
+                bucket += (double)c->boundaries[k] <= x;
             for (size_t k = 0; k < width; k++)
                 fr_put(c->y, i, d * width + k, k == bucket ? 1.0 : 0.0);
         }
@@ -253,10 +259,28 @@ void fr_reference_bucketize(const struct fr_bucketize *c)
 
 void fr_reference_standardize(const struct fr_standardize *c)
 {
+    double limit = (double)c->limit;
+    for (size_t i = 0; i < c->m; i++) {
+        for (size_t j = 0; j < c->n; j++) {
+            double x = present(c->x, i, j, (double)c->missing);
+            double v = (x - (double)c->mean[j]) / sqrt((double)c->variance[j] + (double)c->epsilon);
+            bool known = *c->count >= c->count_min && !isnan(x);
+            fr_put(c->y, i, j, !known ? 0.0 : v > limit ? limit : v < -limit ? -limit : v);
+        }
+    }
+}
+
+void fr_reference_fill_missing(const struct fr_fill_missing *c)
+{
     for (size_t i = 0; i < c->m; i++)
         for (size_t j = 0; j < c->n; j++)
-            fr_put(c->y, i, j,
-                   (fr_at(c->x, i, j) - (double)c->mean[j]) / sqrt((double)c->variance[j] + (double)c->epsilon));
+            fr_put(c->y, i, j, present(c->x, i, j, (double)c->missing[j % 2]));
+}
+
+void fr_reference_mark_missing(const struct fr_mark_missing *c)
+{
+    for (size_t i = 0; i < c->m; i++)
+        fr_put(c->y, i, 0, isnan(fr_at(c->x, i, 0)) ? 1.0 : 0.0);
 }
 
 void fr_reference_moments(const struct fr_moments *c)

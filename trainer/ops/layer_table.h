@@ -20,6 +20,8 @@
     X(dropout, fr_dropout)                                                                                             \
     X(bucketize, fr_bucketize)                                                                                         \
     X(standardize, fr_standardize)                                                                                     \
+    X(fill_missing, fr_fill_missing)                                                                                   \
+    X(mark_missing, fr_mark_missing)                                                                                   \
     X(moments, fr_moments)                                                                                             \
     X(product, fr_interaction)                                                                                         \
     X(product_backward, fr_interaction)                                                                                \

@@ -27,6 +27,9 @@ enum {
     FR_LAYERS_MAX = 256,
     FR_DIM_MAX = 4096,
     FR_HALF_LIVES_MAX = 8,
+    FR_STEPS_MAX = 8,        /* of a slot's transform: twice what anybody has asked for */
+    FR_BOUNDARIES_MAX = 255, /* of a bucketized slot, or of one of buckets */
+    FR_CROSS_MAX = 4,        /* slots of a cross: its ids are as many as the product of theirs */
     FR_NO_INDEX = -1,
     FR_CHUNK_ROWS = 128, /* C: rows of one matrix product, zero-padded (DESIGN section 10); fixed in this version */
 };
@@ -105,31 +108,56 @@ struct fr_conf_table {
 };
 
 enum fr_slot_kind { FR_SLOT_SPARSE, FR_SLOT_SEQUENCE, FR_SLOT_DENSE };
-/* none and log1p happen while decoding; the others in the network (standardize has learned statistics). */
+/* What becomes of the numbers of a dense slot. Steps happen while decoding, one after the other; standardize and
+ * bucketize are the network's (standardize has learned statistics) and stand last. */
 enum fr_transform {
     FR_TRANSFORM_NONE,
     FR_TRANSFORM_LOG1P,
-    FR_TRANSFORM_STANDARDIZE, /* (x - mean) / sqrt(variance + 1e-6), statistics of trained samples before the batch */
-    FR_TRANSFORM_BUCKETIZE,   /* one-hot of the number of boundaries <= x: width (n_boundaries + 1) per number */
+    FR_TRANSFORM_CLIP,
+    FR_TRANSFORM_TIME_OF_DAY,  /* of a Unix time in s or ms: sine and cosine of its phase; alone */
+    FR_TRANSFORM_TIME_OF_WEEK, /* from Monday 00:00 UTC on */
+    FR_TRANSFORM_STANDARDIZE,  /* (x - mean) / sqrt(variance + 1e-6), statistics of trained samples before the batch */
+    FR_TRANSFORM_BUCKETIZE,    /* one-hot of the number of boundaries <= x: width (n_boundaries + 1) per number */
+    FR_TRANSFORMS,
+};
+
+struct fr_conf_step {
+    enum fr_transform kind; /* log1p, clip, time_of_day, time_of_week */
+    float low, high;        /* clip */
+};
+
+/* Where a slot's values come from. */
+enum fr_slot_source {
+    FR_SOURCE_SAMPLE,  /* the samples carry them */
+    FR_SOURCE_BUCKETS, /* sparse: the number of boundaries <= x, of a dense slot of one number, before its transform */
+    FR_SOURCE_CROSS,   /* sparse: an id for each combination of ids of several sparse slots */
 };
 
 struct fr_conf_slot {
     char name[FR_NAME_MAX];
     enum fr_slot_kind kind;
     int32_t table;                /* FR_NO_INDEX for dense */
-    char name_space[FR_NAME_MAX]; /* default: the table's name */
+    char name_space[FR_NAME_MAX]; /* default: the table's name; of a computed slot: its own */
     uint64_t seed;                /* XXH3_64bits(name_space) */
     bool id_raw;                  /* `id: raw`: "5" stays a string */
     int64_t index;                /* integer slot key, FR_NO_INDEX when none */
-    uint32_t max_ids;             /* sparse: 1024 */
+    uint32_t max_ids;             /* sparse: 1024; buckets: 1 */
     uint32_t max_len;             /* sequence: 50 */
     bool admit;                   /* false: `admit: never` */
     bool touch;
-    uint32_t dim; /* dense: numbers per sample */
-    enum fr_transform transform;
-    uint32_t n_boundaries; /* bucketize: ascending, 1 to 255 */
+    enum fr_slot_source source;
+    uint32_t n_sources; /* buckets: 1 dense slot; cross: 2 to FR_CROSS_MAX sparse ones that are no crosses */
+    int32_t sources[FR_CROSS_MAX];
+    uint32_t dim; /* dense: numbers per sample, as samples carry them */
+    uint32_t n_steps;
+    struct fr_conf_step steps[FR_STEPS_MAX];
+    enum fr_transform transform; /* the network's: none, standardize or bucketize */
+    uint32_t n_boundaries;       /* bucketize and buckets: ascending, 1 to FR_BOUNDARIES_MAX */
     float *boundaries;
+    /* What a missing value reads as, before the steps. Without one: 0 behind standardize, and (0, 0) for a time. */
+    bool has_default;
     float default_value;
+    bool indicator; /* one more column: 1 where the value was missing */
 };
 
 /* What a layer reads. A vector: one row per sample. A sequence: one row per step, [T, width], ragged. */
@@ -306,6 +334,8 @@ struct fr_conf {
         uint64_t record_max;
         uint32_t group_max;
         int64_t future_max_ms;
+        float dense_max;  /* |x| of a dense value as the network reads it, 1e5 */
+        float weight_max; /* w, and w/s where sampling corrects training, 1e4 */
         bool strict;
         int64_t ready_lag_ms;
         uint32_t ring_batches; /* bounded ring between ingest and owner loop, 16 */
@@ -363,8 +393,19 @@ struct fr_conf {
  * is neither, or an integer so small that it was seconds. */
 bool fr_conf_time(const char *text, int64_t *ms);
 
-/* Width of a dense slot as a vector: dim, or dim * (n_boundaries + 1). */
+/* Numbers of a dense slot per entry of a batch: dim, or 2 dim of a time. */
+uint32_t fr_conf_slot_numbers(const struct fr_conf_slot *slot);
+/* Width of a dense slot as a vector: those numbers, or dim * (n_boundaries + 1); with an indicator one more. */
 uint32_t fr_conf_slot_width(const struct fr_conf_slot *slot);
+/* Whether missing values of a dense slot are NaN in the batch, because the network has to know; else they are what the
+ * default comes to. */
+bool fr_conf_slot_keeps_missing(const struct fr_conf_slot *slot);
+/* A number through the steps: out[0], of a time out[1] too. False: it has no image (log1p of x <= -1, a time that is
+ * neither seconds nor ms). */
+bool fr_conf_slot_steps(const struct fr_conf_slot *slot, double x, float out[static 2]);
+/* What a missing value reads as, for even and odd numbers of an entry (only of a time they differ); NaN behind
+ * standardize without a default, and where the default has no image. */
+void fr_conf_slot_missing(const struct fr_conf_slot *slot, float out[static 2]);
 
 struct fr_conf_load_options {
     const char *path;        /* file, for messages; read by the loader when text is NULL */

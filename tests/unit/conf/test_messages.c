@@ -52,11 +52,79 @@ static const struct message {
     {"no_boundaries", "bucketize: [18, 30.5, 65]", "bucketize: []",
      "test.yaml:15:53: slots.age.transform: 0 entries; expected 1 to 255\n"},
     {"bucketize_without_boundaries", "{bucketize: [18, 30.5, 65]}", "bucketize",
-     "test.yaml:15:41: slots.age.transform: a single value; expected `none`, `log1p`, `standardize` or `{bucketize: "
-     "[b, ..]}`\n"},
+     "test.yaml:15:41: slots.age.transform: a single value; expected `none`, `log1p`, `{clip: [low, high]}`, "
+     "`standardize`, `{bucketize: [b, ..]}`, `time_of_day`, `time_of_week`, or a list of them\n"},
     {"an_unknown_transform", "{bucketize: [18, 30.5, 65]}", "standardise",
-     "test.yaml:15:41: slots.age.transform: unknown value `standardise`; expected none, log1p or standardize; did you "
-     "mean `standardize`?\n"},
+     "test.yaml:15:41: slots.age.transform: unknown value `standardise`; expected none, log1p, clip, "
+     "time_of_day, time_of_week, standardize or bucketize; did you mean `standardize`?\n"},
+    {"clip_without_bounds", "{bucketize: [18, 30.5, 65]}", "clip",
+     "test.yaml:15:41: slots.age.transform: a single value; expected `none`, `log1p`, `{clip: [low, high]}`, "
+     "`standardize`, `{bucketize: [b, ..]}`, `time_of_day`, `time_of_week`, or a list of them\n"},
+    {"clip_to_one_bound", "{bucketize: [18, 30.5, 65]}", "{clip: [1]}",
+     "test.yaml:15:48: slots.age.transform: 1 entries; expected 2\n"},
+    {"clip_with_its_bounds_exchanged", "{bucketize: [18, 30.5, 65]}", "{clip: [5, -1]}",
+     "test.yaml:15:48: slots.age.transform: clip to [5, -1]; expected the smaller bound first\n"},
+    {"standardize_before_log1p", "{bucketize: [18, 30.5, 65]}", "[standardize, log1p]",
+     "test.yaml:15:42: slots.age.transform: `standardize` before another transform; expected it last\n"},
+    {"bucketize_before_standardize", "{bucketize: [18, 30.5, 65]}", "[{bucketize: [1]}, standardize]",
+     "test.yaml:15:42: slots.age.transform: `bucketize` before another transform; expected it last\n"},
+    {"a_time_among_others", "{bucketize: [18, 30.5, 65]}", "[time_of_day, standardize]",
+     "test.yaml:15:42: slots.age.transform: `time_of_day` with another transform; expected it alone, the other "
+     "in a slot of its own\n"},
+    {"none_among_others", "{bucketize: [18, 30.5, 65]}", "[none, log1p]",
+     "test.yaml:15:42: slots.age.transform: `none` with another transform; expected it alone\n"},
+    {"too_many_transforms", "{bucketize: [18, 30.5, 65]}",
+     "[log1p, log1p, log1p, log1p, log1p, log1p, log1p, log1p, log1p]",
+     "test.yaml:15:41: slots.age.transform: 9 entries; expected 1 to 8\n"},
+    {"an_indicator_of_a_sparse_slot", "user_id: {table: user}", "user_id: {table: user, indicator: true}",
+     "test.yaml:9:37: slots.user_id.indicator: not for a slot of this kind; expected with kind dense only\n"},
+    {"buckets_of_two_numbers", "user_id: {table: user}",
+     "user_id: {table: user}\n  b: {table: user, buckets: {of: price, boundaries: [1]}}",
+     "test.yaml:10:34: slots.b.buckets: `price` has no buckets; expected a dense slot of one number that is no "
+     "time\n"},
+    {"buckets_of_a_sparse_slot", "user_id: {table: user}",
+     "user_id: {table: user}\n  b: {table: user, buckets: {of: item_id, boundaries: [1]}}",
+     "test.yaml:10:34: slots.b.buckets: `item_id` has no buckets; expected a dense slot of one number that is "
+     "no time\n"},
+    {"buckets_of_a_time", "user_id: {table: user}",
+     "user_id: {table: user}\n  t: {kind: dense, transform: time_of_day}\n  b: {table: user, buckets: {of: t, "
+     "boundaries: [1]}}",
+     "test.yaml:11:34: slots.b.buckets: `t` has no buckets; expected a dense slot of one number that is no "
+     "time\n"},
+    {"buckets_of_an_unknown_slot", "user_id: {table: user}",
+     "user_id: {table: user}\n  one: {kind: dense}\n  b: {table: user, buckets: {of: ones, boundaries: [1]}}",
+     "test.yaml:11:34: slots.b.buckets: unknown dense slot `ones`; expected one; did you mean `one`?\n"},
+    {"buckets_without_boundaries", "user_id: {table: user}",
+     "user_id: {table: user}\n  b: {table: user, buckets: {of: price}}",
+     "test.yaml:10:29: slots.b.buckets: a map of other keys; expected `{of: slot, boundaries: [b, ..]}`\n"},
+    {"buckets_with_a_number_of_ids", "user_id: {table: user}",
+     "user_id: {table: user}\n  one: {kind: dense}\n  b: {table: user, buckets: {of: one, boundaries: [1]}, max_ids: "
+     "3}",
+     "test.yaml:11:66: slots.b.max_ids: not for a slot that is computed; expected none\n"},
+    {"a_cross_of_a_sequence", "user_id: {table: user}",
+     "user_id: {table: user}\n  c: {table: user, cross: [user_id, history]}",
+     "test.yaml:10:37: slots.c.cross: `history` cannot be crossed; expected sparse slots that are no crosses "
+     "themselves (name their slots here)\n"},
+    {"a_cross_of_a_cross", "user_id: {table: user}",
+     "user_id: {table: user}\n  c: {table: user, cross: [user_id, item_id]}\n  d: {table: user, cross: [user_id, c]}",
+     "test.yaml:11:37: slots.d.cross: `c` cannot be crossed; expected sparse slots that are no crosses "
+     "themselves (name their slots here)\n"},
+    {"a_cross_of_one", "user_id: {table: user}", "user_id: {table: user}\n  c: {table: user, cross: [user_id]}",
+     "test.yaml:10:27: slots.c.cross: 1 entries; expected 2 to 4\n"},
+    {"a_cross_of_a_slot_with_itself", "user_id: {table: user}",
+     "user_id: {table: user}\n  c: {table: user, cross: [user_id, user_id]}",
+     "test.yaml:10:37: slots.c.cross: `user_id` is there twice; expected every slot once\n"},
+    {"a_cross_of_an_unknown_slot", "user_id: {table: user}",
+     "user_id: {table: user}\n  c: {table: user, cross: [user_id, item]}",
+     "test.yaml:10:37: slots.c.cross: unknown sparse slot `item`; expected user_id or item_id; did you mean "
+     "`item_id`?\n"},
+    {"a_cross_with_an_index", "user_id: {table: user}",
+     "user_id: {table: user}\n  c: {table: user, cross: [user_id, item_id], index: 3}",
+     "test.yaml:10:54: slots.c.index: not for a slot that is computed; expected none\n"},
+    {"buckets_that_are_a_cross_too", "user_id: {table: user}",
+     "user_id: {table: user}\n  one: {kind: dense}\n  c: {table: user, buckets: {of: one, boundaries: [1]}, cross: "
+     "[user_id, item_id]}",
+     "test.yaml:11:64: slots.c.cross: a slot of buckets already; expected buckets or cross\n"},
     {"a_transform_of_a_sparse_slot", "user_id: {table: user}", "user_id: {table: user, transform: log1p}",
      "test.yaml:9:37: slots.user_id.transform: not for a slot of this kind; expected with kind dense only\n"},
     {"an_mse_of_two_widths", "tasks:", "losses: [{name: l, mse: [user_id, price]}]\ntasks:",

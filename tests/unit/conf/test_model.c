@@ -15,7 +15,7 @@ static const char expected_model[] =
     "\"item\"},"
     "{\"id\":\"auto\",\"kind\":\"sequence\",\"max_len\":50,\"name\":\"history\",\"namespace\":\"item\",\"table\":"
     "\"item\"},"
-    "{\"default\":0,\"dim\":2,\"kind\":\"dense\",\"name\":\"price\",\"transform\":\"none\"}],"
+    "{\"default\":0,\"dim\":2,\"indicator\":false,\"kind\":\"dense\",\"name\":\"price\",\"transform\":\"none\"}],"
     "\"tables\":[{\"name\":\"user\",\"parts\":[{\"dim\":8,\"name\":\"v\"}]},"
     "{\"name\":\"item\",\"parts\":[{\"dim\":1,\"name\":\"w\"},{\"dim\":8,\"name\":\"v\"}]}],"
     "\"tasks\":[{\"label\":\"click\",\"logit\":\"out\",\"loss\":\"logloss\",\"name\":\"click\"}],\"version\":1}";

@@ -2,6 +2,11 @@
  * also survives printing and loading again. */
 #include "conf_fixture.h"
 
+#include <math.h>
+
+#include "base/check.h"
+#include "base/math.h"
+
 static void several_topics_are_read(void **state)
 {
     (void)state;
@@ -104,6 +109,130 @@ static void transforms_are_read(void **state)
     assert_int_equal(conf->slots[3].transform, FR_TRANSFORM_STANDARDIZE);
     assert_int_equal(fr_conf_slot_width(&conf->slots[3]), 2);
     assert_prints_and_loads(conf);
+    fr_conf_free(conf);
+}
+
+static struct fr_conf *load_price(const char *options)
+{
+    char to[256];
+    snprintf(to, sizeof(to), "price: {kind: dense, dim: 2, %s}", options);
+    return load_variant("price: {kind: dense, dim: 2}", to);
+}
+
+static void transforms_are_lists_and_single_ones_are_written_alone(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *options, *json;
+        uint32_t numbers, width, steps;
+        bool keeps_missing;
+    } cases[] = {
+        {"transform: [{clip: [0, 1000]}, log1p, standardize]",
+         "\"transform\":[{\"clip\":[0,1000]},\"log1p\",\"standardize\"]", 2, 2, 2, true},
+        {"transform: [log1p]", "\"transform\":\"log1p\"", 2, 2, 1, false},
+        {"transform: {clip: [-1.5, 2]}", "\"transform\":{\"clip\":[-1.5,2]}", 2, 2, 1, false},
+        {"transform: [log1p, {bucketize: [1, 2.5]}], indicator: true",
+         "\"transform\":[\"log1p\",{\"bucketize\":[1,2.5]}]", 2, 7, 1, true},
+        {"transform: time_of_week", "\"transform\":\"time_of_week\"", 4, 4, 1, false},
+        {"transform: time_of_day, indicator: true", "\"indicator\":true", 4, 5, 1, true},
+        {"transform: standardize", "{\"dim\":2,\"indicator\":false", 2, 2, 0, true},
+        {"transform: standardize, default: 0", "{\"default\":0,\"dim\":2", 2, 2, 0, false},
+        {"default: 3", "{\"default\":3,\"dim\":2", 2, 2, 0, false},
+    };
+    for (size_t i = 0; i < FR_ARRAY_LEN(cases); i++) {
+        struct fr_conf *conf = load_price(cases[i].options);
+        const struct fr_conf_slot *slot = &conf->slots[3];
+        char *json = model_json(conf);
+        assert_contains(json, cases[i].json);
+        assert_int_equal(fr_conf_slot_numbers(slot), cases[i].numbers);
+        assert_int_equal(fr_conf_slot_width(slot), cases[i].width);
+        assert_int_equal(slot->n_steps, cases[i].steps);
+        assert_int_equal(fr_conf_slot_keeps_missing(slot), cases[i].keeps_missing);
+        assert_prints_and_loads(conf);
+        struct fr_conf *parsed = NULL;
+        struct fr_err err = {0};
+        if (fr_conf_model_parse(json, strlen(json), &parsed, &err) != FR_OK)
+            fail_msg("%s", err.text);
+        assert_int_equal(parsed->slots[3].has_default, slot->has_default);
+        assert_int_equal(fr_conf_slot_width(&parsed->slots[3]), cases[i].width);
+        fr_conf_free(parsed);
+        free(json);
+        fr_conf_free(conf);
+    }
+}
+
+static void steps_are_applied_in_their_order(void **state)
+{
+    (void)state;
+    float out[2];
+    struct fr_conf *conf = load_price("transform: [{clip: [0, 7]}, log1p, {clip: [1, 2]}]");
+    assert_true(fr_conf_slot_steps(&conf->slots[3], -5.0, out) && out[0] == 1.0f);
+    assert_true(fr_conf_slot_steps(&conf->slots[3], 5.0, out) && out[0] == fr_log1pf(5.0f));
+    assert_true(fr_conf_slot_steps(&conf->slots[3], 1e30, out) && out[0] == 2.0f);
+    fr_conf_slot_missing(&conf->slots[3], out);
+    assert_true(out[0] == 1.0f);
+    fr_conf_free(conf);
+    conf = load_price("transform: log1p");
+    assert_false(fr_conf_slot_steps(&conf->slots[3], -1.0, out));
+    fr_conf_free(conf);
+}
+
+/* 2023-11-14 22:13:20 UTC was a Tuesday. */
+static void times_are_points_of_a_circle_in_seconds_and_in_milliseconds(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"transform: time_of_day", "transform: time_of_week"};
+    const double turns[] = {(22 * 3600 + 13 * 60 + 20) / 86400.0, (86400 + 22 * 3600 + 13 * 60 + 20) / 604800.0};
+    for (size_t i = 0; i < 2; i++) {
+        struct fr_conf *conf = load_price(names[i]);
+        const struct fr_conf_slot *slot = &conf->slots[3];
+        float s[2], ms[2], other[2];
+        assert_true(fr_conf_slot_steps(slot, 1700000000.0, s) && fr_conf_slot_steps(slot, 1700000000000.0, ms));
+        assert_memory_equal(s, ms, sizeof(s));
+        assert_float_equal(s[0], (float)sin(2.0 * M_PI * turns[i]), 1e-6f);
+        assert_float_equal(s[1], (float)cos(2.0 * M_PI * turns[i]), 1e-6f);
+        assert_true(fr_conf_slot_steps(slot, 1700000001.0, other) && other[0] != s[0]); /* f32 has no such second */
+        assert_true(fr_conf_slot_steps(slot, i ? -3 * 86400.0 : -86400.0, other));      /* midnight; of a Monday */
+        assert_true(other[0] == 0.0f && other[1] == 1.0f);
+        assert_false(fr_conf_slot_steps(slot, 1700000000000000.0, other)); /* microseconds */
+        fr_conf_slot_missing(slot, other);
+        assert_true(other[0] == 0.0f && other[1] == 0.0f);
+        fr_conf_free(conf);
+    }
+}
+
+static void computed_slots_are_read_whatever_stands_first(void **state)
+{
+    (void)state;
+    struct fr_conf *conf =
+        load_variant("user_id: {table: user}",
+                     "pair: {table: item, cross: [item_id, price_bucket], max_ids: 9}\n"
+                     "  user_id: {table: user}\n"
+                     "  price_bucket: {table: user, buckets: {of: cost, boundaries: [1, 10, 100]}, namespace: other}\n"
+                     "  cost: {kind: dense, transform: log1p}");
+    const struct fr_conf_slot *pair = &conf->slots[0], *bucket = &conf->slots[2];
+    assert_int_equal(pair->source, FR_SOURCE_CROSS);
+    assert_int_equal(pair->n_sources, 2);
+    assert_int_equal(pair->sources[0], 4);
+    assert_int_equal(pair->sources[1], 2);
+    assert_int_equal(pair->max_ids, 9);
+    assert_string_equal(pair->name_space, "pair");
+    assert_int_equal(bucket->source, FR_SOURCE_BUCKETS);
+    assert_int_equal(bucket->sources[0], 3);
+    assert_int_equal(bucket->n_boundaries, 3);
+    assert_string_equal(bucket->name_space, "other");
+    assert_prints_and_loads(conf);
+    char *json = model_json(conf);
+    assert_contains(json,
+                    "{\"cross\":[\"item_id\",\"price_bucket\"],\"kind\":\"sparse\",\"max_ids\":9,\"name\":\"pair\"");
+    assert_contains(json, "{\"buckets\":{\"boundaries\":[1,10,100],\"of\":\"cost\"},\"kind\":\"sparse\",\"name\":");
+    struct fr_conf *parsed = NULL;
+    struct fr_err err = {0};
+    if (fr_conf_model_parse(json, strlen(json), &parsed, &err) != FR_OK)
+        fail_msg("%s", err.text);
+    assert_int_equal(parsed->slots[0].sources[1], 2);
+    fr_conf_free(parsed);
+    free(json);
     fr_conf_free(conf);
 }
 
@@ -293,6 +422,10 @@ int main(void)
         cmocka_unit_test(a_time_on_the_command_line_is_read_like_a_start),
         cmocka_unit_test(sampling_and_grouped_metrics_are_read),
         cmocka_unit_test(transforms_are_read),
+        cmocka_unit_test(transforms_are_lists_and_single_ones_are_written_alone),
+        cmocka_unit_test(steps_are_applied_in_their_order),
+        cmocka_unit_test(times_are_points_of_a_circle_in_seconds_and_in_milliseconds),
+        cmocka_unit_test(computed_slots_are_read_whatever_stands_first),
         cmocka_unit_test(carried_labels_come_first_and_derived_ones_point_to_them),
         cmocka_unit_test(tasks_take_products_and_other_losses),
         cmocka_unit_test(auxiliary_losses_are_read),

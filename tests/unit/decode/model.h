@@ -34,7 +34,7 @@ struct value {
 };
 
 struct item {
-    struct value own[N_SLOTS];
+    struct value own[N_CARRIED];
     float y[N_SAMPLE_LABELS]; /* NaN: nil */
     int64_t t_ms;
     uint32_t weighting; /* 0 none, 1 a number, 2 a map */
@@ -49,12 +49,12 @@ struct model {
     uint32_t n_groups;
     struct {
         uint32_t n_items;
-        struct value shared[N_SLOTS];
+        struct value shared[N_CARRIED];
         struct item items[MODEL_ITEMS];
     } groups[MODEL_GROUPS];
 };
 
-static const char *const slot_names[N_SLOTS] = {"user_id", "item_id", "history", "price", "vec", "context"};
+static const char *const slot_names[N_CARRIED] = {"user_id", "item_id", "history", "price", "vec", "context"};
 static const char *const label_names[N_SAMPLE_LABELS] = {"click", "buy"};
 
 static inline bool is_dense(int slot)
@@ -104,19 +104,19 @@ static inline void roll_model(uint64_t seed, uint64_t number, struct model *mode
 {
     struct dice dice = {.seed = seed, .record = number};
     memset(model, 0, sizeof(*model));
-    model->shared = (uint32_t)roll(&dice, 1 << N_SLOTS);
+    model->shared = (uint32_t)roll(&dice, 1 << N_CARRIED);
     model->one_time = roll(&dice, 3) == 0;
     model->n_groups = 1 + (uint32_t)roll(&dice, MODEL_GROUPS);
     bool single = roll(&dice, 4) == 0;
-    uint64_t kinds[N_SLOTS];
-    for (int s = 0; s < N_SLOTS; s++)
+    uint64_t kinds[N_CARRIED];
+    for (int s = 0; s < N_CARRIED; s++)
         kinds[s] = roll(&dice, 3);
     for (uint32_t g = 0; g < model->n_groups; g++) {
         model->groups[g].n_items = single ? 1 : 1 + (uint32_t)roll(&dice, MODEL_ITEMS);
-        for (int s = 0; s < N_SLOTS; s++)
+        for (int s = 0; s < N_CARRIED; s++)
             roll_value(&dice, s, kinds[s], &model->groups[g].shared[s]);
         for (uint32_t i = 0; i < model->groups[g].n_items; i++) {
-            for (int s = 0; s < N_SLOTS; s++)
+            for (int s = 0; s < N_CARRIED; s++)
                 roll_value(&dice, s, kinds[s], &model->groups[g].items[i].own[s]);
             roll_item(&dice, &model->groups[g].items[i]);
             if (model->one_time)
@@ -161,7 +161,7 @@ static inline void write_slots(struct writer *w, const struct model *model, cons
 {
     uint32_t n = 0;
     for (int turn = 0; turn < 2; turn++) {
-        for (int s = 0; s < N_SLOTS; s++) {
+        for (int s = 0; s < N_CARRIED; s++) {
             const struct value *values = model->shared >> s & 1 ? shared : own;
             if (!values || !values[s].present)
                 continue;
@@ -332,9 +332,9 @@ static inline bool write_packed_column(struct writer *w, int slot, const struct 
 
 static inline void write_columns(struct writer *w, const struct model *model, bool shared, bool packed)
 {
-    uint32_t own = (1u << N_SLOTS) - 1 - model->shared;
+    uint32_t own = (1u << N_CARRIED) - 1 - model->shared;
     write_map(w, (uint32_t)__builtin_popcount(shared ? model->shared : own));
-    for (int s = N_SLOTS; s-- > 0;) {
+    for (int s = N_CARRIED; s-- > 0;) {
         const struct value *values[MODEL_SAMPLES];
         if ((model->shared >> s & 1) != shared)
             continue;

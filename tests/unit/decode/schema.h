@@ -9,7 +9,18 @@
 #include "base/hash.h"
 #include "conf/conf.h"
 
-enum { SLOT_USER_ID, SLOT_ITEM_ID, SLOT_HISTORY, SLOT_PRICE, SLOT_VEC, SLOT_CONTEXT, N_SLOTS };
+enum {
+    SLOT_USER_ID,
+    SLOT_ITEM_ID,
+    SLOT_HISTORY,
+    SLOT_PRICE,
+    SLOT_VEC,
+    SLOT_CONTEXT,
+    N_CARRIED, /* samples carry these */
+    SLOT_BUCKET = N_CARRIED,
+    SLOT_PAIR,
+    N_SLOTS
+};
 enum { LABEL_CLICK, LABEL_BUY, N_SAMPLE_LABELS, LABEL_BOUGHT = N_SAMPLE_LABELS, N_LABELS };
 
 static const int64_t TIMESTAMP_MS = 1700000000000;
@@ -20,6 +31,7 @@ struct schema {
     struct fr_conf_slot slots[N_SLOTS];
     struct fr_conf_label labels[N_LABELS];
     struct fr_conf_task tasks[2];
+    float boundaries[3];
 };
 
 static inline void schema_slot(struct fr_conf_slot *slot, const char *name, enum fr_slot_kind kind, int32_t table,
@@ -46,6 +58,7 @@ static inline void schema_init(struct schema *schema, enum fr_format format)
     conf->ingest.record_max = 8192;
     conf->ingest.group_max = 6;
     conf->ingest.future_max_ms = 3600000;
+    conf->ingest.dense_max = 1e10f;
     conf->n_tables = 2;
     conf->tables = schema->tables;
     conf->n_slots = N_SLOTS;
@@ -58,7 +71,22 @@ static inline void schema_init(struct schema *schema, enum fr_format format)
     schema_slot(&schema->slots[SLOT_CONTEXT], "context", FR_SLOT_SPARSE, 0, "context");
     schema->slots[SLOT_ITEM_ID].id_raw = true;
     schema->slots[SLOT_HISTORY].max_len = 5;
-    schema->slots[SLOT_PRICE].transform = FR_TRANSFORM_LOG1P;
+    schema_slot(&schema->slots[SLOT_BUCKET], "price_bucket", FR_SLOT_SPARSE, 0, "price_bucket");
+    schema_slot(&schema->slots[SLOT_PAIR], "pair", FR_SLOT_SPARSE, 1, "pair");
+    struct fr_conf_slot *bucket = &schema->slots[SLOT_BUCKET], *pair = &schema->slots[SLOT_PAIR];
+    memcpy(schema->boundaries, (const float[]){1, 100, 500}, sizeof(schema->boundaries));
+    bucket->source = FR_SOURCE_BUCKETS;
+    bucket->n_sources = 1;
+    bucket->sources[0] = SLOT_PRICE;
+    bucket->n_boundaries = 3;
+    bucket->boundaries = schema->boundaries;
+    bucket->max_ids = 1;
+    pair->source = FR_SOURCE_CROSS;
+    pair->n_sources = 3;
+    memcpy(pair->sources, (const int32_t[]){SLOT_USER_ID, SLOT_BUCKET, SLOT_CONTEXT}, 3 * sizeof(*pair->sources));
+    pair->max_ids = 8;
+    schema->slots[SLOT_PRICE].n_steps = 1;
+    schema->slots[SLOT_PRICE].steps[0].kind = FR_TRANSFORM_LOG1P;
     schema->slots[SLOT_VEC].dim = 3;
     schema->slots[SLOT_VEC].default_value = 0.5f;
     schema->slots[SLOT_CONTEXT].index = 7;

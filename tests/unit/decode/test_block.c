@@ -257,12 +257,14 @@ static void packed_numbers_and_fields(void **state)
     assert_int_equal(key_at(f, SLOT_USER_ID, 0, 0), integer_key(f, SLOT_USER_ID, 9));
 }
 
-static void only_log1p_is_applied_while_decoding(void **state)
+static void standardize_and_bucketize_are_the_networks(void **state)
 {
     struct fixture *f = *state;
     static float boundaries[] = {1, 2};
     f->schema.conf.ingest.format = FR_FORMAT_JSON;
+    f->schema.slots[SLOT_PRICE].n_steps = 0;
     f->schema.slots[SLOT_PRICE].transform = FR_TRANSFORM_STANDARDIZE;
+    f->schema.slots[SLOT_PRICE].has_default = true;
     f->schema.slots[SLOT_PRICE].default_value = -3.0f;
     f->schema.slots[SLOT_VEC].transform = FR_TRANSFORM_BUCKETIZE;
     f->schema.slots[SLOT_VEC].n_boundaries = 2;
@@ -280,17 +282,12 @@ static void only_log1p_is_applied_while_decoding(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(a_block_of_arrays_takes_every_value_form),
-        CASE(a_blocks_fields_are_columns),
-        CASE(one_event_time_serves_all_and_none_means_kafkas),
-        CASE(g_makes_groups_with_shared_columns),
-        CASE(an_empty_block_is_a_record_without_samples),
-        CASE(a_block_may_lack_labels_when_scoring),
-        CASE(a_block_needs_the_slots_without_a_usable_default),
-        PACKED(packed_ids_are_little_endian_u64),
-        PACKED(packed_strings_are_ids_like_any_string),
-        PACKED(packed_numbers_and_fields),
-        CASE(only_log1p_is_applied_while_decoding),
+        CASE(a_block_of_arrays_takes_every_value_form),         CASE(a_blocks_fields_are_columns),
+        CASE(one_event_time_serves_all_and_none_means_kafkas),  CASE(g_makes_groups_with_shared_columns),
+        CASE(an_empty_block_is_a_record_without_samples),       CASE(a_block_may_lack_labels_when_scoring),
+        CASE(a_block_needs_the_slots_without_a_usable_default), PACKED(packed_ids_are_little_endian_u64),
+        PACKED(packed_strings_are_ids_like_any_string),         PACKED(packed_numbers_and_fields),
+        CASE(standardize_and_bucketize_are_the_networks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,6 +42,7 @@ static void meter_init(struct meter *meter, struct fixture *fx)
 {
     set_rates(fx, 1e-30f);
     *meter = (struct meter){.graph = fx_graph(fx, fr_ops_reference(), NULL), .fx = fx};
+    fx_count_enough(meter->graph);
     fr_graph_save_state(meter->graph, &meter->state);
     size_t n = fr_graph_parameter_count(meter->graph);
     meter->statistics = fr_alloc(n, sizeof(*meter->statistics));
@@ -149,6 +150,7 @@ static struct fr_graph *step_rows(struct fixture *fx, const struct fr_ops *ops, 
 {
     set_rates(fx, lr);
     struct fr_graph *graph = fx_graph(fx, ops, NULL);
+    fx_count_enough(graph);
     for (uint32_t t = 0; t < fx->conf.n_tables; t++) {
         size_t n = (size_t)fx->vocabulary * fx->layouts[t].row_floats;
         moved[t] = fr_alloc(n, sizeof(float));

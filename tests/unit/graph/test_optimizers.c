@@ -95,6 +95,7 @@ static const struct shape shapes[] = {
     {"out/bias", 0, 1},
     {"age/mean", 0, 2},
     {"age/variance", 0, 2},
+    {"age/count", 0, 1},
 };
 
 static void parameters_have_the_names_and_shapes_of_their_layers(void **state)
@@ -111,7 +112,7 @@ static void parameters_have_the_names_and_shapes_of_their_layers(void **state)
         assert_int_equal(q->shape[0], shapes[p].rows ? shapes[p].rows : shapes[p].columns);
         assert_int_equal(q->shape[1], shapes[p].rows ? shapes[p].columns : 0);
         assert_int_equal(q->n_values, (shapes[p].rows ? shapes[p].rows : 1) * shapes[p].columns);
-        bool statistic = strstr(q->name, "/mean") || strstr(q->name, "/variance");
+        bool statistic = strstr(q->name, "/mean") || strstr(q->name, "/variance") || strstr(q->name, "/count");
         assert_true(q->trained == !statistic && q->exact == statistic);
     }
     fr_graph_free(graph);

@@ -156,6 +156,7 @@ static uint64_t trained_hash(const struct network *network, const struct fr_ops 
     fx_make_rows(&fx, 11);
     struct fr_pool *pool = workers ? fr_pool_new(workers) : NULL;
     struct fr_graph *graph = fx_graph(&fx, ops, pool);
+    fx_count_enough(graph);
     struct fr_buffer bytes = {0};
     static const uint32_t sizes[] = {400, 37, 4200, 300};
     for (uint32_t i = 0; i < FR_ARRAY_LEN(sizes); i++) {

@@ -1,6 +1,7 @@
 /* Statistics of standardize and dice: whose samples they are, what they converge to, the same bits for all forms. */
 #include "fixture.h"
 
+#include "base/math.h"
 #include "networks.h"
 
 static void standardized_numbers_follow_the_trained_samples(void **state)
@@ -31,28 +32,230 @@ static void standardized_numbers_follow_the_trained_samples(void **state)
         for (size_t j = 0; j < 2; j++) {
             double average = sum[j] / count, squares = square[j] - count * average * average;
             assert_true(fabs((double)mean[j] - average) <= 1e-6 * (1.0 + fabs(average)));
-            assert_true(fabs((double)variance[j] - (squares + 1.0) / (count + 1.0)) <= 1e-5);
+            assert_true(fabs((double)variance[j] - squares / count) <= 1e-5);
         }
     }
     fr_graph_free(graph);
     fx_release(&fx);
 }
 
-/* One sample a batch: the variance of one number is 0, which must not blow up what comes next. */
-static void the_first_samples_of_a_stream_are_not_divided_by_nothing(void **state)
+/* ---- one standardized slot, its kernel and a bias ---- */
+
+static const char *const one_number = "version: 1\n"
+                                      "model: test\n"
+                                      "state_dir: nowhere\n"
+                                      "ingest: {brokers: 'localhost:9092', topic: t}\n"
+                                      "slots:\n"
+                                      "  x: {kind: dense, %s}\n"
+                                      "labels: {click: {}}\n"
+                                      "network:\n"
+                                      "  layers: [{name: out, dense: x, units: 1, init: {uniform: 0.2}}]\n"
+                                      "  optimizer: %s\n" NX_ONE_TASK;
+
+static struct fr_graph *load_one(struct fixture *fx, const char *slot, const char *optimizer)
+{
+    char text[1024];
+    snprintf(text, sizeof(text), one_number, slot, optimizer);
+    fx_load(fx, 10, text);
+    return fx_graph(fx, NULL, NULL);
+}
+
+/* A batch of the numbers; the label is drawn from sigmoid(2 (x - mean) / sd). */
+static void batch_of(struct fixture *fx, uint32_t n, const double law[2], uint64_t seed)
+{
+    fx_make_batch(fx, n, 1, false, seed);
+    for (uint32_t i = 0; i < n; i++) {
+        double z = fr_random_normal(7, 1, seed, i);
+        fx->batch.columns[0].dense[i] = (float)(law[0] + law[1] * z);
+        fx->batch.labels[i] = fx_uniform(seed, 901, i) < 1.0 / (1.0 + exp(-2.0 * z)) ? 1.0f : 0.0f;
+    }
+}
+
+static float logit_of(const struct fixture *fx, struct fr_graph *graph)
+{
+    fr_graph_forward(graph, &fx->batch, &fx->rows);
+    return fr_graph_logits(graph, 0)[0];
+}
+
+static void a_standardized_number_learns_like_one_standardized_before(void **state)
+{
+    (void)state;
+    static const char *const optimizers[] = {"{adam: {lr: 0.02}}", "{adagrad: {lr: 0.1}}", "{sgd: {lr: 0.5}}"};
+    static const char *const slots[] = {"transform: none", "transform: standardize"};
+    static const double laws[2][2] = {{0.0, 1.0}, {2e4, 5e3}};
+    for (size_t o = 0; o < FR_ARRAY_LEN(optimizers); o++) {
+        float kernel[2];
+        for (size_t s = 0; s < 2; s++) {
+            struct fixture fx;
+            struct fr_graph *graph = load_one(&fx, slots[s], optimizers[o]);
+            for (uint64_t i = 0; i < 300; i++) {
+                batch_of(&fx, 256, laws[s], i);
+                fx_step(&fx, graph);
+            }
+            kernel[s] = fx_parameter(graph, "out/kernel")->values[0];
+            fr_graph_free(graph);
+            fx_release(&fx);
+        }
+        if (!(fabsf(kernel[0] - kernel[1]) < 0.05f && kernel[1] > 1.2f))
+            fail_msg("%s: kernel %g behind standardize, %g standardized before", optimizers[o], (double)kernel[1],
+                     (double)kernel[0]);
+    }
+}
+
+static void nothing_is_read_before_a_hundred_samples_were_counted(void **state)
 {
     (void)state;
     struct fixture fx;
-    fx_load(&fx, 40, nx_networks[0].text);
-    fx_make_rows(&fx, 2);
-    struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
-    for (uint64_t i = 0; i < 3; i++) {
-        fx_make_batch(&fx, 1, 1, false, 60 + i);
+    struct fr_graph *graph = load_one(&fx, "transform: standardize", "{sgd: {lr: 0.5}}");
+    const struct fr_parameter *kernel = fx_parameter(graph, "out/kernel"), *bias = fx_parameter(graph, "out/bias");
+    const struct fr_parameter *count = fx_parameter(graph, "x/count");
+    const double law[] = {2e4, 5e3};
+    float first = kernel->values[0];
+    for (uint64_t i = 0; i < 100; i++) {
+        assert_true(count->values[0] == (float)i);
+        batch_of(&fx, 1, law, i);
+        assert_true(logit_of(&fx, graph) == bias->values[0]);
         fx_step(&fx, graph);
-        assert_true(fx_parameter(graph, "age/variance")->values[0] >= 0.25f);
+        assert_true(kernel->values[0] == first); /* the input is 0: no gradient */
     }
+    assert_true(count->values[0] == 100.0f);
+    batch_of(&fx, 1, law, 100);
+    assert_true(logit_of(&fx, graph) != bias->values[0]);
+    fx_step(&fx, graph);
+    assert_true(kernel->values[0] != first);
+    assert_true(count->values[0] == 100.0f); /* it says no more */
     fr_graph_free(graph);
     fx_release(&fx);
+}
+
+static void one_broken_number_neither_wrecks_the_moments_nor_is_read_at_its_size(void **state)
+{
+    (void)state;
+    struct fixture fx;
+    struct fr_graph *graph = load_one(&fx, "transform: standardize", "{sgd: {lr: 1e-30}}");
+    const struct fr_parameter *mean = fx_parameter(graph, "x/mean"), *variance = fx_parameter(graph, "x/variance");
+    const double law[] = {5.0, 2.0};
+    batch_of(&fx, 2000, law, 1);
+    fx_step(&fx, graph);
+    float before[2] = {mean->values[0], variance->values[0]};
+    batch_of(&fx, 1, law, 2);
+    fx.batch.columns[0].dense[0] = 1e15f;
+    float want = 10.0f * fx_parameter(graph, "out/kernel")->values[0] + fx_parameter(graph, "out/bias")->values[0];
+    assert_true(logit_of(&fx, graph) == want);
+    fx_step(&fx, graph);
+    assert_true(fabsf(mean->values[0] - before[0]) <= 10.0f * sqrtf(before[1]) / 2000.0f);
+    assert_true(variance->values[0] > before[1] && variance->values[0] <= before[1] * (1.0f + 100.0f / 2000.0f));
+    fr_graph_free(graph);
+    fx_release(&fx);
+}
+
+/* What is another law and not a broken number is followed, also where nothing had varied before. */
+static void moments_follow_a_stream_that_changes_its_scale(void **state)
+{
+    (void)state;
+    struct fixture fx;
+    struct fr_graph *graph = load_one(&fx, "transform: standardize", "{sgd: {lr: 1e-30}}");
+    const double constant[] = {0.0, 0.0}, law[] = {3e4, 1e4};
+    batch_of(&fx, 1000, constant, 1);
+    fx_step(&fx, graph);
+    assert_true(fx_parameter(graph, "x/variance")->values[0] == 0.0f);
+    for (uint64_t i = 0; i < 40; i++) {
+        batch_of(&fx, 1000, law, 2 + i);
+        fx_step(&fx, graph);
+    }
+    assert_true(fabsf(fx_parameter(graph, "x/mean")->values[0] - 3e4f) < 3e3f);
+    assert_true(fabsf(sqrtf(fx_parameter(graph, "x/variance")->values[0]) - 1e4f) < 3e3f);
+    fr_graph_free(graph);
+    fx_release(&fx);
+}
+
+/* ---- missing values ---- */
+
+static void missing_values_are_left_out_of_the_statistics_and_read_as_zero(void **state)
+{
+    (void)state;
+    struct fixture fx;
+    struct fr_graph *graph = load_one(&fx, "transform: standardize", "{sgd: {lr: 1e-30}}");
+    const double law[] = {5.0, 1.0};
+    double sum = 0.0, square = 0.0;
+    for (uint64_t i = 0; i < 10; i++) {
+        batch_of(&fx, 400, law, i);
+        for (uint32_t s = 0; s < 400; s++) {
+            double x = (double)fx.batch.columns[0].dense[s];
+            if (s % 2 == 0)
+                fx.batch.columns[0].dense[s] = NAN;
+            sum += s % 2 ? x : 0.0;
+            square += s % 2 ? x * x : 0.0;
+        }
+        fx_step(&fx, graph);
+    }
+    double mean = sum / 2000.0;
+    assert_float_equal(fx_parameter(graph, "x/mean")->values[0], (float)mean, 1e-5f);
+    assert_float_equal(fx_parameter(graph, "x/variance")->values[0], (float)(square / 2000.0 - mean * mean), 1e-4f);
+    assert_true(isnan(fx.batch.columns[0].dense[0]));
+    assert_true(logit_of(&fx, graph) == fx_parameter(graph, "out/bias")->values[0]);
+    fr_graph_free(graph);
+    fx_release(&fx);
+}
+
+static void a_default_that_was_written_counts_as_the_value_given(void **state)
+{
+    (void)state;
+    struct fixture fx;
+    struct fr_graph *graph =
+        load_one(&fx, "transform: [log1p, standardize], default: 3, indicator: true", "{sgd: {lr: 1e-30}}");
+    const double law[] = {5.0, 0.0};
+    batch_of(&fx, 400, law, 1);
+    for (uint32_t s = 0; s < 400; s += 2)
+        fx.batch.columns[0].dense[s] = NAN; /* because of the indicator */
+    fx_step(&fx, graph);
+    float low = fr_log1pf(3.0f), mean = (5.0f + low) / 2.0f;
+    assert_float_equal(fx_parameter(graph, "x/mean")->values[0], mean, 1e-5f);
+    const float *kernel = fx_parameter(graph, "out/kernel")->values;
+    float want = (low - mean) / ((5.0f - low) / 2.0f) * kernel[0] + kernel[1];
+    assert_float_equal(logit_of(&fx, graph), want + fx_parameter(graph, "out/bias")->values[0], 1e-5f);
+    fr_graph_free(graph);
+    fx_release(&fx);
+}
+
+static void an_indicator_says_what_was_missing_behind_every_transform(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *slot;
+        uint32_t width; /* with the indicator */
+        float filled;   /* the first number of a missing value */
+    } cases[] = {{"dim: 2, default: 0.5, indicator: true", 3, 0.5f},
+                 {"dim: 2, transform: {bucketize: [-1, 1]}, default: -3, indicator: true", 7, 1.0f},
+                 {"transform: time_of_day, indicator: true", 3, 0.0f},
+                 {"transform: time_of_day, default: 43200, indicator: true", 3, 0.0f},
+                 {"dim: 2, transform: standardize, indicator: true", 3, 0.0f}};
+    for (size_t c = 0; c < FR_ARRAY_LEN(cases); c++) {
+        struct fixture fx;
+        struct fr_graph *graph = load_one(&fx, cases[c].slot, "{sgd: {lr: 1e-30}}");
+        const struct fr_parameter *kernel = fx_parameter(graph, "out/kernel");
+        uint32_t width = cases[c].width;
+        assert_int_equal(kernel->n_values, width);
+        for (int look = 0; look < 2; look++) { /* at the indicator; at the first number */
+            memset(kernel->values, 0, width * sizeof(float));
+            kernel->values[look ? 0 : width - 1] = 1.0f;
+            fx_parameter(graph, "out/bias")->values[0] = 0.0f;
+            fx_make_batch(&fx, 2, 1, false, 3);
+            struct fr_column *column = &fx.batch.columns[0];
+            for (uint32_t j = 0; j < column->dim; j++) {
+                column->dense[j] = 0.25f;
+                column->dense[column->dim + j] = NAN;
+            }
+            fr_graph_forward(graph, &fx.batch, &fx.rows);
+            const float *logits = fr_graph_logits(graph, 0);
+            if (look)
+                assert_true(logits[1] == cases[c].filled);
+            else
+                assert_true(logits[0] == 0.0f && logits[1] == 1.0f);
+        }
+        fr_graph_free(graph);
+        fx_release(&fx);
+    }
 }
 
 static void old_numbers_fade_behind_ten_million_samples(void **state)
@@ -239,6 +442,8 @@ static void statistics_are_the_same_bits_for_all_sample_forms(void **state)
             fx_load(f, 40, text);
             fx_make_rows(f, 2);
             fx_make_groups(f, 200, 5, shared ? 1 << 6 : 1 << 0 | 1 << 2 | 1 << 6, 9);
+            for (uint32_t g = 0; g < f->batch.n_groups; g += 3) /* missing in a third of the groups */
+                f->batch.columns[6].dense[2 * g] = f->batch.columns[6].dense[2 * g + 1] = NAN;
             fx_vary_roles(f);
             if (expanded)
                 fx_expand_groups(f);
@@ -268,7 +473,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(standardized_numbers_follow_the_trained_samples),
-        cmocka_unit_test(the_first_samples_of_a_stream_are_not_divided_by_nothing),
+        cmocka_unit_test(a_standardized_number_learns_like_one_standardized_before),
+        cmocka_unit_test(nothing_is_read_before_a_hundred_samples_were_counted),
+        cmocka_unit_test(one_broken_number_neither_wrecks_the_moments_nor_is_read_at_its_size),
+        cmocka_unit_test(moments_follow_a_stream_that_changes_its_scale),
+        cmocka_unit_test(missing_values_are_left_out_of_the_statistics_and_read_as_zero),
+        cmocka_unit_test(a_default_that_was_written_counts_as_the_value_given),
+        cmocka_unit_test(an_indicator_says_what_was_missing_behind_every_transform),
         cmocka_unit_test(old_numbers_fade_behind_ten_million_samples),
         cmocka_unit_test(dice_statistics_are_a_moving_average_of_trained_samples),
         cmocka_unit_test(dice_over_steps_leaves_out_masked_ones),

@@ -275,6 +275,7 @@ static void bucketize(const struct fr_ops *ops, struct scene *s, uint32_t first,
                                           .dim = s->width,
                                           .n_boundaries = 5,
                                           .boundaries = boundaries,
+                                          .missing = 0.3f,
                                           .x = from_row(s->in[0], first),
                                           .y = from_row(s->out[0], first)});
 }
@@ -295,11 +296,13 @@ static void a_number_on_a_boundary_is_in_the_bucket_above(void **state)
         float x[6] = {-0.51f, -0.5f, 0.0f, 0.3f, 100.0f, NAN}, y[36];
         static const uint32_t bucket[6] = {0, 1, 3, 4, 5, 0};
         list.ops[b]->bucketize(&(struct fr_bucketize){
-            .m = 1, .dim = 6, .n_boundaries = 5, .boundaries = boundaries, .x = {x, 6}, .y = {y, 36}});
+            .m = 1, .dim = 6, .n_boundaries = 5, .boundaries = boundaries, .missing = NAN, .x = {x, 6}, .y = {y, 36}});
         for (uint32_t k = 0; k < 36; k++)
             assert_true(y[k] == (k % 6 == bucket[k / 6] ? 1.0f : 0.0f));
     }
 }
+
+static float standardized; /* samples counted */
 
 static void lay_out_standardize(struct scene *s)
 {
@@ -313,7 +316,11 @@ static void standardize(const struct fr_ops *ops, struct scene *s, uint32_t firs
                                               .n = s->width,
                                               .mean = means,
                                               .variance = variances,
+                                              .count = &standardized,
                                               .epsilon = 1e-6f,
+                                              .limit = 2.0f,
+                                              .count_min = 50.0f,
+                                              .missing = 0.25f,
                                               .x = from_row(s->in[0], first),
                                               .y = from_row(s->out[0], first)});
 }
@@ -321,8 +328,50 @@ static void standardize(const struct fr_ops *ops, struct scene *s, uint32_t firs
 static void standardize_agrees_with_the_reference(void **state)
 {
     (void)state;
-    check_operation(&(struct operation){
-        .name = "standardize", .bound = 1e-10, .lay_out = lay_out_standardize, .forward = standardize});
+    for (standardized = 49.0f; standardized < 52.0f; standardized += 1.0f)
+        check_operation(&(struct operation){
+            .name = "standardize", .bound = 1e-10, .lay_out = lay_out_standardize, .forward = standardize});
+}
+
+static void standardize_gives_zero_before_its_count_and_for_missing_and_is_cut(void **state)
+{
+    (void)state;
+    struct backend_list list = list_backends();
+    list.ops[list.n++] = fr_ops_reference();
+    for (size_t b = 0; b < list.n; b++) {
+        float x[4] = {2e4f, NAN, 1e15f, -1e15f}, y[4] = {7, 7, 7, 7};
+        const float mean[4] = {1.9e4f, 1, 1, 1}, variance[4] = {1e6f, 1, 1, 1};
+        float count = 99.0f;
+        struct fr_standardize call = {.m = 1, .n = 4, .mean = mean, .variance = variance, .count = &count};
+        call.limit = 10.0f;
+        call.count_min = 100.0f;
+        call.missing = NAN;
+        call.x = (struct fr_view){x, 4};
+        call.y = (struct fr_view){y, 4};
+        list.ops[b]->standardize(&call);
+        for (size_t j = 0; j < 4; j++)
+            assert_true(y[j] == 0.0f);
+        count = 100.0f;
+        list.ops[b]->standardize(&call);
+        assert_true(y[0] == 1.0f && y[1] == 0.0f && y[2] == 10.0f && y[3] == -10.0f);
+        call.missing = 3.0f; /* a default counts as the value given */
+        list.ops[b]->standardize(&call);
+        assert_true(y[1] == 2.0f);
+    }
+}
+
+static void missing_numbers_are_filled_and_marked(void **state)
+{
+    (void)state;
+    struct backend_list list = list_backends();
+    list.ops[list.n++] = fr_ops_reference();
+    for (size_t b = 0; b < list.n; b++) {
+        float x[6] = {1, 2, 3, NAN, NAN, NAN}, y[8], want[8] = {1, 2, 3, 0, 5, 6, 5, 1};
+        struct fr_view in = {x, 3}, out = {y, 4}, last = {y + 3, 4};
+        list.ops[b]->fill_missing(&(struct fr_fill_missing){.m = 2, .n = 3, .missing = {5, 6}, .x = in, .y = out});
+        list.ops[b]->mark_missing(&(struct fr_mark_missing){.m = 2, .x = in, .y = last});
+        assert_memory_equal(y, want, sizeof(y));
+    }
 }
 
 static void moments_add_the_rows_in_use_in_order(void **state)
@@ -365,6 +414,8 @@ int main(void)
         cmocka_unit_test(bucketize_agrees_with_the_reference),
         cmocka_unit_test(a_number_on_a_boundary_is_in_the_bucket_above),
         cmocka_unit_test(standardize_agrees_with_the_reference),
+        cmocka_unit_test(standardize_gives_zero_before_its_count_and_for_missing_and_is_cut),
+        cmocka_unit_test(missing_numbers_are_filled_and_marked),
         cmocka_unit_test(moments_add_the_rows_in_use_in_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,7 +21,9 @@ enum { FR_USE_TRAIN = 1, FR_USE_METRICS = 2 };
 enum fr_role { FR_ROLE_TRAIN, FR_ROLE_METRICS_ONLY, FR_ROLE_MASKED, FR_ROLE_QUARANTINED, FR_ROLES };
 
 /* One slot's values. Sparse and sequence: ids of entry i are keys[begin[i] .. begin[i+1]). Dense: dim floats per entry,
- * defaulted, log1p applied (other transforms are the network's). Entry = group when shared, else sample. */
+ * behind the steps of the slot's transform (standardize and bucketize are the network's); a missing one is what the
+ * default comes to, or NaN where the network has to know (fr_conf_slot_keeps_missing; no NaN comes from outside). Entry
+ * = group when shared, else sample. */
 struct fr_column {
     uint32_t *begin; /* [n_entries + 1]; NULL for dense */
     uint64_t *keys;  /* [begin[n_entries]] */

@@ -111,17 +111,31 @@ struct fr_dropout {
     bool accumulate;
     struct fr_view x, y;
 };
-/* One-hot of the number of boundaries <= x, per number: [m, dim] -> [m, dim * (n_boundaries + 1)]. EXACT. */
+/* One-hot of the number of boundaries <= x, per number: [m, dim] -> [m, dim * (n_boundaries + 1)]. NaN: missing, reads
+ * as `missing` (if that is NaN too: no boundary is below it). EXACT. */
 struct fr_bucketize {
     uint32_t m, dim, n_boundaries;
     const float *boundaries; /* ascending */
+    float missing;
     struct fr_view x, y;
 };
-/* y = (x - mean_j) / sqrt(variance_j + epsilon); y may be x. */
+/* y = (x - mean_j) / sqrt(variance_j + epsilon), cut to +-limit; 0 everywhere while *count < count_min. NaN: missing,
+ * reads as `missing`, or, if that is NaN too, gives 0. y may be x. */
 struct fr_standardize {
     uint32_t m, n;
-    const float *mean, *variance;
-    float epsilon;
+    const float *mean, *variance, *count;
+    float epsilon, limit, count_min, missing;
+    struct fr_view x, y;
+};
+/* y = x, or missing[j mod 2] where x is NaN. EXACT. */
+struct fr_fill_missing {
+    uint32_t m, n;
+    float missing[2];
+    struct fr_view x, y;
+};
+/* [m, 1]: 1 where the first number of x is NaN, else 0. EXACT. */
+struct fr_mark_missing {
+    uint32_t m;
     struct fr_view x, y;
 };
 /* sum_j += x, square_j += x^2 over rows whose `use` is not 0, ascending, double. */

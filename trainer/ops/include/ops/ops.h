@@ -217,6 +217,8 @@ struct fr_ops {
     void (*dropout)(const struct fr_dropout *call);
     void (*bucketize)(const struct fr_bucketize *call);
     void (*standardize)(const struct fr_standardize *call);
+    void (*fill_missing)(const struct fr_fill_missing *call);
+    void (*mark_missing)(const struct fr_mark_missing *call);
     void (*moments)(const struct fr_moments *call);
     void (*product)(const struct fr_interaction *call);
     void (*product_backward)(const struct fr_interaction *call);

@@ -1,0 +1,240 @@
+/* Transforms of dense slots: how they are read and written, what they make of a number.
+ *
+ * A transform is a name, a map or a list of them, applied in order. log1p and clip come first, any number of them;
+ * standardize or bucketize, if there, is last, because the network does it; a time of day or of the week stands alone:
+ * what it gives is a point of the unit circle, and nothing above would leave it there. The arithmetic is here, and not
+ * with who decodes, because the graph must know what a missing value comes to. Times are computed in f64 before
+ * anything rounds them: in f32 a Unix time has lost its seconds. Determinism: functions of the slot and the number. */
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/math.h"
+#include "loader.h"
+#include "printer.h"
+
+const char fr_transforms[] = "none|log1p|clip|time_of_day|time_of_week|standardize|bucketize";
+
+static const double SECONDS_MAX = 1e11;      /* below it a time is seconds, from it on ms (DESIGN section 6) */
+static const double MILLISECONDS_MAX = 1e14; /* the year 5138; beyond it are micro- or nanoseconds */
+static const double DAY_S = 86400.0, WEEK_S = 604800.0;
+static const double MONDAY_S = 3.0 * 86400.0; /* 1970-01-01 was a Thursday: the week began three days before */
+
+/* --- numbers
+ * --------------------------------------------------------------------------------------------------------------- */
+
+static bool is_time(const struct fr_conf_slot *slot)
+{
+    return slot->n_steps > 0 &&
+           (slot->steps[0].kind == FR_TRANSFORM_TIME_OF_DAY || slot->steps[0].kind == FR_TRANSFORM_TIME_OF_WEEK);
+}
+
+uint32_t fr_conf_slot_numbers(const struct fr_conf_slot *slot)
+{
+    return is_time(slot) ? 2 * slot->dim : slot->dim;
+}
+
+uint32_t fr_conf_slot_width(const struct fr_conf_slot *slot)
+{
+    uint32_t width = fr_conf_slot_numbers(slot);
+    if (slot->transform == FR_TRANSFORM_BUCKETIZE)
+        width = slot->dim * (slot->n_boundaries + 1);
+    return width + slot->indicator;
+}
+
+bool fr_conf_slot_keeps_missing(const struct fr_conf_slot *slot)
+{
+    return slot->indicator || (slot->transform == FR_TRANSFORM_STANDARDIZE && !slot->has_default);
+}
+
+static bool phase(enum fr_transform kind, double time, float out[static 2])
+{
+    if (!(fabs(time) < MILLISECONDS_MAX))
+        return false;
+    double seconds = fabs(time) < SECONDS_MAX ? time : time / 1000.0;
+    double period = kind == FR_TRANSFORM_TIME_OF_DAY ? DAY_S : WEEK_S;
+    if (kind == FR_TRANSFORM_TIME_OF_WEEK)
+        seconds += MONDAY_S;
+    double turns = seconds / period;
+    fr_sincos_turns(turns - floor(turns), &out[0], &out[1]);
+    return true;
+}
+
+bool fr_conf_slot_steps(const struct fr_conf_slot *slot, double x, float out[static 2])
+{
+    if (is_time(slot))
+        return phase(slot->steps[0].kind, x, out);
+    float v = (float)x; /* rounded first, transformed then */
+    for (uint32_t i = 0; i < slot->n_steps; i++) {
+        const struct fr_conf_step *step = &slot->steps[i];
+        if (step->kind == FR_TRANSFORM_CLIP) {
+            v = v < step->low ? step->low : v > step->high ? step->high : v;
+        } else {
+            if (!(v > -1.0f))
+                return false;
+            v = fr_log1pf(v);
+        }
+    }
+    out[0] = v;
+    return isfinite(v);
+}
+
+void fr_conf_slot_missing(const struct fr_conf_slot *slot, float out[static 2])
+{
+    out[0] = out[1] = 0.0f;
+    if (!slot->has_default && is_time(slot))
+        return;
+    if (!slot->has_default && slot->transform == FR_TRANSFORM_STANDARDIZE)
+        out[0] = NAN;
+    else if (!fr_conf_slot_steps(slot, (double)slot->default_value, out))
+        out[0] = NAN;
+    if (!is_time(slot))
+        out[1] = out[0];
+}
+
+/* --- written
+ * --------------------------------------------------------------------------------------------------------------- */
+
+static void step_text(const struct fr_conf_slot *slot, uint32_t index, bool json, struct fr_buffer *out)
+{
+    bool last = index == slot->n_steps;
+    enum fr_transform kind = last ? slot->transform : slot->steps[index].kind;
+    const char *quote = json ? "\"" : "", *blank = json ? "" : " ";
+    char name[32];
+    fr_choice_name(fr_transforms, kind, name);
+    if (kind == FR_TRANSFORM_CLIP) {
+        fr_buffer_printf(out, "{%s%s%s:%s[%.9g,%s%.9g]}", quote, name, quote, blank, (double)slot->steps[index].low,
+                         blank, (double)slot->steps[index].high);
+    } else if (kind == FR_TRANSFORM_BUCKETIZE) {
+        fr_buffer_printf(out, "{%s%s%s:%s[", quote, name, quote, blank);
+        for (uint32_t i = 0; i < slot->n_boundaries; i++)
+            fr_buffer_printf(out, "%s%s%.9g", i ? "," : "", i ? blank : "", (double)slot->boundaries[i]);
+        fr_buffer_printf(out, "]}");
+    } else {
+        fr_buffer_printf(out, "%s%s%s", quote, name, quote);
+    }
+}
+
+void fr_transform_text(const struct fr_conf_slot *slot, bool json, struct fr_buffer *out)
+{
+    uint32_t count = slot->n_steps + (slot->transform != FR_TRANSFORM_NONE);
+    if (count <= 1) { /* `none` too */
+        step_text(slot, slot->n_steps == 1 ? 0 : slot->n_steps, json, out);
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        fr_buffer_printf(out, "%s", i == 0 ? "[" : json ? "," : ", ");
+        step_text(slot, i, json, out);
+    }
+    fr_buffer_printf(out, "]");
+}
+
+/* --- read
+ * ------------------------------------------------------------------------------------------------------------------ */
+
+static const struct fr_option number = {.type = FR_OPTION_REAL, .min = -(double)FLT_MAX, .max = (double)FLT_MAX};
+
+void fr_read_boundaries(struct fr_loader *loader, const struct fr_node *list, const char *path,
+                        struct fr_conf_slot *slot)
+{
+    if (!fr_loader_expect(loader, list, path, FR_NODE_LIST) ||
+        !fr_loader_count(loader, list, path, 1, FR_BOUNDARIES_MAX) || slot->boundaries)
+        return;
+    slot->boundaries = fr_alloc(list->count, sizeof(*slot->boundaries));
+    slot->n_boundaries = list->count;
+    for (uint32_t i = 0; i < list->count; i++) {
+        fr_loader_read(loader, &number, list->values[i], path, &slot->boundaries[i]);
+        if (i > 0 && !(slot->boundaries[i] > slot->boundaries[i - 1]))
+            fr_problem(&loader->problems, list->values[i], path, "boundary %.9g after %.9g; expected ascending ones",
+                       (double)slot->boundaries[i], (double)slot->boundaries[i - 1]);
+    }
+}
+
+static void read_clip(struct fr_loader *loader, const struct fr_node *list, const char *path, struct fr_conf_step *step)
+{
+    size_t problems = loader->problems.count;
+    if (!fr_loader_expect(loader, list, path, FR_NODE_LIST) || !fr_loader_count(loader, list, path, 2, 2))
+        return;
+    fr_loader_read(loader, &number, list->values[0], path, &step->low);
+    fr_loader_read(loader, &number, list->values[1], path, &step->high);
+    if (loader->problems.count == problems && !(step->low < step->high))
+        fr_problem(&loader->problems, list, path, "clip to [%.9g, %.9g]; expected the smaller bound first",
+                   (double)step->low, (double)step->high);
+}
+
+/* The transform a node names; FR_TRANSFORMS after a problem. *body: what a map says about it. */
+static enum fr_transform named(struct fr_loader *loader, const struct fr_option *option, const struct fr_node *node,
+                               const char *path, const struct fr_node **body)
+{
+    *body = NULL;
+    if (node->kind == FR_NODE_MAP && node->count == 1) {
+        *body = node->values[0];
+        if (strcmp(node->keys[0]->text, "clip") == 0)
+            return FR_TRANSFORM_CLIP;
+        if (strcmp(node->keys[0]->text, "bucketize") == 0)
+            return FR_TRANSFORM_BUCKETIZE;
+    }
+    if (node->kind == FR_NODE_MAP && node->count != 1) {
+        fr_problem(&loader->problems, node, path, "a map that has not exactly one key; expected %s", option->form);
+        return FR_TRANSFORMS;
+    }
+    if (node->kind != FR_NODE_SCALAR || strcmp(node->text, "bucketize") == 0 || strcmp(node->text, "clip") == 0) {
+        fr_problem(&loader->problems, node, path, "%s; expected %s", fr_node_kind_name(node), option->form);
+        return FR_TRANSFORMS;
+    }
+    int kind = FR_TRANSFORMS;
+    const struct fr_option choice = {.type = FR_OPTION_CHOICE, .choices = fr_transforms};
+    fr_loader_read(loader, &choice, node, path, &kind);
+    return (enum fr_transform)kind;
+}
+
+static const char *name_of(enum fr_transform kind, char out[static 32])
+{
+    fr_choice_name(fr_transforms, kind, out);
+    return out;
+}
+
+/* Whether `kind` may stand at this place of `count`. */
+static bool fits(struct fr_loader *loader, const struct fr_node *node, const char *path, enum fr_transform kind,
+                 const uint32_t place[2])
+{
+    char name[32];
+    bool last = place[0] + 1 == place[1];
+    if ((kind == FR_TRANSFORM_STANDARDIZE || kind == FR_TRANSFORM_BUCKETIZE) && !last) {
+        fr_problem(&loader->problems, node, path, "`%s` before another transform; expected it last",
+                   name_of(kind, name));
+        return false;
+    }
+    if (place[1] > 1 &&
+        (kind == FR_TRANSFORM_NONE || kind == FR_TRANSFORM_TIME_OF_DAY || kind == FR_TRANSFORM_TIME_OF_WEEK)) {
+        fr_problem(&loader->problems, node, path, "`%s` with another transform; expected it alone%s",
+                   name_of(kind, name), kind == FR_TRANSFORM_NONE ? "" : ", the other in a slot of its own");
+        return false;
+    }
+    return true;
+}
+
+FR_READ(fr_read_transform)
+{
+    struct fr_conf_slot *slot = scope;
+    bool many = node->kind == FR_NODE_LIST;
+    uint32_t count = many ? node->count : 1;
+    if (many && !fr_loader_count(loader, node, path, 1, FR_STEPS_MAX))
+        return;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct fr_node *item = many ? node->values[i] : node, *body;
+        enum fr_transform kind = named(loader, option, item, path, &body);
+        if (kind == FR_TRANSFORMS || !fits(loader, item, path, kind, (uint32_t[2]){i, count}))
+            continue;
+        if (kind == FR_TRANSFORM_STANDARDIZE || kind == FR_TRANSFORM_BUCKETIZE)
+            slot->transform = kind;
+        else if (kind != FR_TRANSFORM_NONE)
+            slot->steps[slot->n_steps++].kind = kind;
+        if (kind == FR_TRANSFORM_CLIP)
+            read_clip(loader, body, path, &slot->steps[slot->n_steps - 1]);
+        if (kind == FR_TRANSFORM_BUCKETIZE)
+            fr_read_boundaries(loader, body, path, slot);
+    }
+}
