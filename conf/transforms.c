@@ -168,7 +168,7 @@ static void read_clip(struct fr_loader *loader, const struct fr_node *list, cons
 static enum fr_transform named(struct fr_loader *loader, const struct fr_option *option, const struct fr_node *node,
                                const char *path, const struct fr_node **body)
 {
-    *body = NULL;
+    *body = node; /* of a name nothing is read */
     if (node->kind == FR_NODE_MAP && node->count == 1) {
         *body = node->values[0];
         if (strcmp(node->keys[0]->text, "clip") == 0)

@@ -145,6 +145,8 @@ static enum fr_status cross_entry(struct fr_decoder *d, uint32_t s, struct fr_st
     }
     if (total == 0)
         return FR_OK;
+    for (uint32_t i = 0; i < n; i++)
+        FR_CHECK(operands[i].keys != NULL); /* they have ids */
     uint32_t kept = total < column->ids_max ? (uint32_t)total : column->ids_max;
     enum fr_status status = check_room(d, s, kept * times);
     if (status != FR_OK)
@@ -207,7 +209,7 @@ static enum fr_status compute_cross(struct fr_decoder *d, uint32_t s)
     const struct fr_staging *staging = &d->staging;
     struct fr_stage_column *to = &d->staging.columns[s];
     struct sources sources = {.n = slot->n_sources};
-    struct operand operands[FR_CROSS_MAX];
+    struct operand operands[FR_CROSS_MAX] = {0};
     enum fr_status status = FR_OK;
     for (uint32_t k = 0; k < sources.n; k++)
         sources.columns[k] = &staging->columns[slot->sources[k]];

@@ -80,13 +80,13 @@ static void derive(const struct fr_decoder *d, float *labels, float *weights)
 }
 
 /* A weight that would drown all others, in training or in metrics that never forget. */
-static enum fr_status check_weights(struct fr_decoder *d, uint32_t from, uint32_t i)
+static inline enum fr_status check_weights(struct fr_decoder *d, uint32_t from, uint32_t i)
 {
     const struct fr_staging *staging = &d->staging;
     const float *weights = staging->weights + (size_t)i * staging->n_labels;
     float keep = d->conf->ingest.sampling == FR_SAMPLING_NONE ? 1.0f : staging->keep[i];
     for (uint32_t l = 0; l < d->n_carried; l++) {
-        if (__builtin_expect(weights[l] / keep <= d->weight_max, 1))
+        if (__builtin_expect(weights[l] <= d->weight_max * keep, 1))
             continue;
         d->path.field = "w";
         d->path.entry = staging->n_samples - from > 1 ? (int64_t)(i - from) : -1;

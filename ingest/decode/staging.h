@@ -29,6 +29,7 @@ struct fr_stage_column {
     uint32_t dim;     /* dense: numbers of an entry, as the batch has them */
     uint32_t ids_max; /* sparse: max_ids, sequence: max_len */
     float missing[2]; /* dense: what an absent number is in the batch, even ones and odd ones; NaN: missing */
+    bool plain;       /* dense: no steps change its numbers */
     bool required;    /* dense: neither nil nor absent */
     float bound;      /* dense: of |number| behind the transform's steps */
     /* Serial numbers that find duplicates: of the map that named this slot last; of the group or block whose items

@@ -190,7 +190,7 @@ static enum fr_status no_image(struct fr_decoder *d, const struct fr_conf_slot *
     return fr_decode_fail(d, FR_E_INVALID, "log1p needs a value above -1, not %.9g", x);
 }
 
-static enum fr_status too_large(struct fr_decoder *d, uint32_t s, float x)
+__attribute__((cold)) static enum fr_status too_large(struct fr_decoder *d, uint32_t s, float x)
 {
     if (d->conf->slots[s].transform == FR_TRANSFORM_STANDARDIZE)
         return fr_decode_fail(d, FR_E_INVALID, "%.9g is beyond +-%g, the most that standardize takes; clip the slot",
@@ -215,7 +215,8 @@ static enum fr_status step_number(struct fr_decoder *d, uint32_t s, double x, fl
     return FR_OK;
 }
 
-static enum fr_status not_a_number(struct fr_decoder *d, enum fr_status status, const struct fr_token *token)
+__attribute__((cold)) static enum fr_status not_a_number(struct fr_decoder *d, enum fr_status status,
+                                                         const struct fr_token *token)
 {
     if (status == FR_E_NONFINITE)
         return fr_decode_fail(d, FR_E_INVALID, "dense value is not finite");
@@ -229,25 +230,27 @@ static inline enum fr_status dense_number(struct fr_decoder *d, uint32_t s, cons
     enum fr_status status;
     double exact;
     float x;
+    if (__builtin_expect(column->plain, 1)) {
+        status = fr_decode_f32(token, &x);
+        if (__builtin_expect(status != FR_OK, 0))
+            return not_a_number(d, status, token);
+        if (__builtin_expect(!(__builtin_fabsf(x) <= column->bound), 0))
+            return too_large(d, s, x);
+        *out = x;
+        return FR_OK;
+    }
     if (column->dim != slot->dim) { /* a time: f32 would lose its seconds */
         status = fr_decode_f64(token, &exact);
         return status == FR_OK ? step_number(d, s, exact, out) : not_a_number(d, status, token);
     }
     status = fr_decode_f32(token, &x);
-    if (__builtin_expect(status != FR_OK, 0))
-        return not_a_number(d, status, token);
-    if (slot->n_steps > 0)
-        return step_number(d, s, (double)x, out);
-    if (__builtin_expect(!(__builtin_fabsf(x) <= column->bound), 0))
-        return too_large(d, s, x);
-    *out = x;
-    return FR_OK;
+    return status == FR_OK ? step_number(d, s, (double)x, out) : not_a_number(d, status, token);
 }
 
 /* What buckets look at; the slot has one number. */
 static inline void keep_raw(struct fr_stage_part *part, const struct fr_token *token)
 {
-    if (part->raw)
+    if (__builtin_expect(part->raw != NULL, 0))
         (void)fr_decode_f32(token, &part->raw[part->n_entries]);
 }
 
@@ -535,6 +538,7 @@ void fr_decode_dense_init(struct fr_decoder *d)
         if (slot->kind != FR_SLOT_DENSE)
             continue;
         column->bound = bound_of(d, s);
+        column->plain = slot->n_steps == 0;
         fr_conf_slot_missing(slot, column->missing);
         column->required = !__builtin_isfinite(column->missing[0]) &&
                            (slot->has_default || slot->transform != FR_TRANSFORM_STANDARDIZE);
