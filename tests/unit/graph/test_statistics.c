@@ -57,6 +57,7 @@ static struct fr_graph *load_one(struct fixture *fx, const char *slot, const cha
     char text[1024];
     snprintf(text, sizeof(text), one_number, slot, optimizer);
     fx_load(fx, 10, text);
+    fx->conf.ingest.batch_size = 256;
     return fx_graph(fx, NULL, NULL);
 }
 
