@@ -182,13 +182,36 @@ static void sigmoid_never_decreases(void **state)
     }
 }
 
+static void sine_and_cosine_of_turns_are_within_their_class(void **state)
+{
+    (void)state;
+    double worst = 0.0;
+    for (uint32_t i = 0; i < 604800; i++) { /* every second of a week */
+        double turns = i / 604800.0;
+        float sine, cosine;
+        fr_sincos_turns(turns, &sine, &cosine);
+        double errors[] = {fabs((double)sine - sin(2.0 * M_PI * turns)),
+                           fabs((double)cosine - cos(2.0 * M_PI * turns))};
+        worst = fmax(worst, fmax(errors[0], errors[1]));
+    }
+    assert_true(worst < 0x1p-24); /* half a place of the largest */
+    float sine, cosine;
+    fr_sincos_turns(0.25, &sine, &cosine);
+    assert_true(sine == 1.0f && cosine == 0.0f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exp_is_within_4_ulp),           cmocka_unit_test(log_is_within_4_ulp),
-        cmocka_unit_test(log1p_is_within_4_ulp),         cmocka_unit_test(sigmoid_is_within_4_ulp),
-        cmocka_unit_test(softplus_is_within_4_ulp),      cmocka_unit_test(tanh_is_within_4_ulp),
-        cmocka_unit_test(special_values_behave_as_in_c), cmocka_unit_test(sigmoid_never_decreases),
+        cmocka_unit_test(sine_and_cosine_of_turns_are_within_their_class),
+        cmocka_unit_test(exp_is_within_4_ulp),
+        cmocka_unit_test(log_is_within_4_ulp),
+        cmocka_unit_test(log1p_is_within_4_ulp),
+        cmocka_unit_test(sigmoid_is_within_4_ulp),
+        cmocka_unit_test(softplus_is_within_4_ulp),
+        cmocka_unit_test(tanh_is_within_4_ulp),
+        cmocka_unit_test(special_values_behave_as_in_c),
+        cmocka_unit_test(sigmoid_never_decreases),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
