@@ -251,8 +251,9 @@ const struct fr_option fr_options[] = {
     CUSTOM("network.optimizer", IN(fr_conf, dense_optimizer), OPTIMIZER_FORM, fr_read_optimizer, fr_write_optimizer,
            "update rule of the layers", .choices = NETWORK_OPTIMIZERS, .initial = "adam"),
     CUSTOM("network.init", IN(fr_conf, dense_init), NETWORK_INIT_FORM, fr_read_init, fr_write_init,
-           "initial weights of the layers; with any but `default` biases start at 0", .choices = NETWORK_INITS,
-           .initial = "default"),
+           "initial weights of the layers; with any but `default` biases start at 0, but a `bias` layer at a constant "
+           "asked for",
+           .choices = NETWORK_INITS, .initial = "default"),
     RANGED(REAL, "network.clip_global_norm", IN(fr_conf, clip_global_norm), 0, 1e15, "0",
            "longest mean gradient of all layers together; 0: off"),
     CUSTOM("network.layers", 0, "list of layers", fr_read_layers, fr_write_layers, "layers, in any order",

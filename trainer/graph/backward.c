@@ -112,6 +112,9 @@ static void fill_sources(const struct graph_run *run)
                 .weights = run->batch->columns[node->slot].weights,
                 .scale = node->extra,
                 .trained = groups ? graph->loss_sets[node->set].groups : graph->loss_sets[node->set].samples,
+                .counted = groups ? graph->loss_sets[table->source_set[i]].groups
+                                  : graph->loss_sets[table->source_set[i]].samples,
+                .masked = node->kind == NODE_SEQUENCE ? v->spaces[node->space].masked : NULL,
                 .by_id = node->kind == NODE_SEQUENCE,
             };
         }

@@ -200,6 +200,7 @@ static void make_table(const struct fr_graph *graph, struct variant *v, uint32_t
     table->source_begin = fr_alloc(graph->tables[t].n_groups + 1, sizeof(*table->source_begin));
     table->source_node = fr_alloc(v->n_nodes, sizeof(*table->source_node));
     table->source_slot = fr_alloc(v->n_nodes, sizeof(*table->source_slot));
+    table->source_set = fr_alloc(v->n_nodes, sizeof(*table->source_set));
     table->sources = fr_alloc(v->n_nodes, sizeof(*table->sources));
     uint32_t group = 0, n = 0;
     for (uint32_t s = 0; s < conf->n_slots; s++) {
@@ -214,6 +215,7 @@ static void make_table(const struct fr_graph *graph, struct variant *v, uint32_t
         }
     }
     table->source_begin[group] = n;
+    table->n_sources = n;
 }
 
 struct variant *fr_graph_compile(const struct fr_graph *graph, const uint64_t *shared)
@@ -256,6 +258,7 @@ static void free_table(struct table_sources *table)
     free(table->source_begin);
     free(table->source_node);
     free(table->source_slot);
+    free(table->source_set);
     free(table->sources);
 }
 

@@ -122,11 +122,26 @@ static uint32_t set_of(struct fr_graph *graph, uint32_t losses)
     return graph->n_loss_sets++;
 }
 
+/* An occurrence of a key counts once for every sample that is trained through any of its readers. */
+static void settle_sources(struct fr_graph *graph, const struct variant *v, const struct table_sources *table)
+{
+    for (uint32_t i = 0; i < table->n_sources; i++) {
+        uint32_t losses = 0;
+        for (uint32_t j = 0; j < table->n_sources; j++)
+            if (table->source_slot[j] == table->source_slot[i] &&
+                v->nodes[table->source_node[j]].part == v->nodes[table->source_node[i]].part)
+                losses |= v->nodes[table->source_node[j]].losses;
+        table->source_set[i] = set_of(graph, losses);
+    }
+}
+
 void fr_graph_settle_sets(struct fr_graph *graph, struct variant *v)
 {
     for (uint32_t n = 0; n < v->n_nodes; n++)
         if (v->nodes[n].reached)
             v->nodes[n].set = set_of(graph, v->nodes[n].losses);
+    for (uint32_t t = 0; t < graph->conf->n_tables; t++)
+        settle_sources(graph, v, &v->tables[t]);
 }
 
 /* What reaches a parameter: the same in every variant. */

@@ -184,8 +184,10 @@ static void clip_norms(struct fr_graph *graph)
         all += squares * mean * mean;
     }
     float scale = fr_clip_scale((float)sqrt(all), graph->conf->clip_global_norm);
-    for (size_t p = 0; p < graph->n_parameters && scale < 1.0f; p++)
-        graph->parameter_states[p].pace.mean_scale *= scale;
+    for (size_t p = 0; p < graph->n_parameters && scale < 1.0f; p++) {
+        graph->parameter_states[p].pace.mean_scale *= scale; /* read where the rule sees a shaped gradient */
+        graph->parameter_states[p].pace.scale *= scale;
+    }
 }
 
 /* Of a parameter that was stepped for `before` samples and takes `n` more: a unit is batch_size of them. */
@@ -208,13 +210,14 @@ static struct fr_powers powers_of(const struct fr_graph *graph, const struct fr_
 }
 
 /* Of the bounds and penalties of an optimizer what holds for a parameter: biases, scales and the like do not decay. */
-static void spare(struct fr_optimizer *o, const struct fr_conf_optimizer *conf, const struct fr_parameter *parameter)
+static void spare(struct parameter_state *state, const struct fr_parameter *parameter)
 {
-    if (conf->decay_all || parameter->n_dims == 2 || fr_ftrl_kind(o->kind))
+    struct fr_optimizer *o = &state->optimizer;
+    if (state->conf->decay_all || parameter->n_dims == 2 || fr_ftrl_kind(o->kind))
         return;
     o->l1 = 0.0f;
     o->l2 = 0.0f;
-    o->weight_decay = 0.0f;
+    state->pace.shrink = 1.0f;
 }
 
 static void begin_parameter(const struct fr_graph *graph, struct parameter_state *state,
@@ -252,7 +255,7 @@ void fr_graph_begin_step(struct fr_graph *graph)
     }
     for (size_t p = 0; p < graph->n_parameters; p++)
         if (graph->parameter_states[p].moves)
-            spare(&graph->parameter_states[p].optimizer, graph->parameter_states[p].conf, &graph->parameters[p]);
+            spare(&graph->parameter_states[p], &graph->parameters[p]);
     clip_norms(graph);
     for (uint32_t t = 0; t < graph->conf->n_tables; t++)
         for (uint32_t p = 0; p < graph->tables[t].n_parts; p++)

@@ -150,10 +150,9 @@ static inline uint32_t sum_occurrences(const struct fr_row_update *u, uint32_t b
         struct fr_occurrence at = u->occurrences[number];
         for (uint32_t k = u->source_begin[at.group]; k < u->source_begin[at.group + 1]; k++) {
             const struct fr_row_source *source = &u->sources[k];
-            uint32_t trained = source->trained[at.entry], bit = 1u << source->part;
-            if (trained == 0)
+            uint32_t id = number - source->first, bit = 1u << source->part;
+            if (source->trained[at.entry] == 0 || (source->masked && source->masked[id]))
                 continue;
-            uint32_t id = number - source->first;
             float coef = source->weights ? source->weights[id] : 1.0f;
             if (source->scale)
                 coef *= source->scale[at.entry];
@@ -161,7 +160,7 @@ static inline uint32_t sum_occurrences(const struct fr_row_update *u, uint32_t b
             add_gradient(sums[source->part], d, u->parts[source->part].dim, coef, (reached & bit) != 0);
             reached |= bit;
             if (!(counted & bit)) /* an occurrence is one, however many read it */
-                counts[source->part] += trained;
+                counts[source->part] += source->counted[at.entry];
             counted |= bit;
         }
     }

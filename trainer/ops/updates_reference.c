@@ -23,10 +23,12 @@ static uint32_t row_gradient(const struct fr_row_update *u, uint32_t unique, uin
             if (s->part != part || s->trained[at.entry] == 0)
                 continue;
             uint32_t id = u->occ[o] - s->first;
+            if (s->masked && s->masked[id])
+                continue;
             double coef = (s->weights ? (double)s->weights[id] : 1.0) * (s->scale ? (double)s->scale[at.entry] : 1.0);
             size_t row = s->by_id ? id : at.entry;
             sum += coef * (double)s->gradient.values[row * s->gradient.ld + i];
-            count += counted ? 0 : s->trained[at.entry];
+            count += counted ? 0 : s->counted[at.entry];
             counted = true;
         }
     }

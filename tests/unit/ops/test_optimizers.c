@@ -136,7 +136,8 @@ static void lazy_rows_move_only_when_they_occur(void **state)
         for (int step = 0; step < GOLDEN_STEPS; step++) {
             float g[GOLDEN_DIM];
             memcpy(g, golden_gradients[step], sizeof(g));
-            const struct fr_row_source source = {.gradient = {g, GOLDEN_DIM}, .trained = &golden_present[step]};
+            const struct fr_row_source source = {
+                .gradient = {g, GOLDEN_DIM}, .trained = &golden_present[step], .counted = &golden_present[step]};
             fr_ops_cpu()->update_rows(&(struct fr_row_update){.rows = rows,
                                                               .occ_begin = occ_begin,
                                                               .occ = occ,

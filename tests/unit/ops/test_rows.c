@@ -155,12 +155,16 @@ static void make_world(struct update_world *w, enum fr_update_kind kind, uint32_
         w->trained[s] = s == 1 ? 0 : 1 + s % 3; /* more than 1: an entry shared by so many samples */
     w->source_begin[1] = 3;
     w->source_begin[2] = 4;
-    struct fr_row_source plain = {.gradient = w->gradients, .trained = w->trained};
+    struct fr_row_source plain = {.gradient = w->gradients, .trained = w->trained, .counted = w->trained};
     for (uint32_t i = 0; i < 4; i++)
         w->sources[i] = plain;
     w->sources[1].scale = w->scale;
-    w->sources[2] = (struct fr_row_source){
-        .part = 1, .gradient = w->step_gradients, .weights = id_weights, .trained = w->trained, .by_id = true};
+    w->sources[2] = (struct fr_row_source){.part = 1,
+                                           .gradient = w->step_gradients,
+                                           .weights = id_weights,
+                                           .trained = w->trained,
+                                           .counted = w->trained,
+                                           .by_id = true};
     w->sources[3].first = 6;
     w->sources[3].weights = id_weights;
     w->sources[3].scale = w->scale;
