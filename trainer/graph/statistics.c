@@ -319,11 +319,11 @@ bool fr_graph_stage_statistics(struct graph_run *run)
     return finite;
 }
 
-/* Mean and variance, which is the next. */
-static void note_change(struct fr_graph *graph, uint32_t mean)
+/* Of `n` parameters from the mean on: the variance is the next, then the count of a slot. */
+static void note_change(struct fr_graph *graph, uint32_t mean, uint32_t n)
 {
-    graph->parameters[mean].changes++;
-    graph->parameters[mean + 1].changes++;
+    for (uint32_t i = 0; i < n; i++)
+        graph->parameters[mean + i].changes++;
 }
 
 void fr_graph_commit_statistics(struct fr_graph *graph)
@@ -334,7 +334,7 @@ void fr_graph_commit_statistics(struct fr_graph *graph)
         s->count = s->staged_count;
         memcpy(s->moments, s->staged, 2 * (size_t)s->dim * sizeof(*s->moments));
         publish_standard(graph, s);
-        note_change(graph, s->mean);
+        note_change(graph, s->mean, 3);
     }
     for (uint32_t i = 0; i < all->n_dices; i++) {
         struct dice *d = &all->dices[i];
@@ -343,7 +343,7 @@ void fr_graph_commit_statistics(struct fr_graph *graph)
         d->weight = d->staged_weight;
         memcpy(d->moments, d->staged, 2 * (size_t)d->n * sizeof(*d->moments));
         publish_dice(graph, d);
-        note_change(graph, d->mean);
+        note_change(graph, d->mean, 2);
     }
 }
 

@@ -283,8 +283,8 @@ static void in_young_lockstep_no_partition_runs_ahead(void **state)
 static void a_young_lockstep_batch_has_no_more_records_than_a_round(void **state)
 {
     (void)state;
-    struct service *s =
-        service_new(", batch_warmup: {first: 500, growth: 1}, lockstep: {records: 2, epoch_batches: 4}", 2);
+    struct service *s = service_new(
+        ", batch_size: 1024, batch_warmup: {first: 500, growth: 1}, lockstep: {records: 2, epoch_batches: 4}", 2);
     for (int i = 0; i < 12; i++)
         append(&s->log, (uint32_t)i % 2, i == 5 ? -1 : 1);
     run_killed(s, 1);
@@ -298,8 +298,8 @@ static void a_young_lockstep_batch_has_no_more_records_than_a_round(void **state
 static void a_partition_added_later_makes_no_difference_to_young_lockstep_batches(void **state)
 {
     (void)state;
-    struct service *s =
-        service_new(", batch_warmup: {first: 500, growth: 1}, lockstep: {records: 2, epoch_batches: 4}", 2);
+    struct service *s = service_new(
+        ", batch_size: 1024, batch_warmup: {first: 500, growth: 1}, lockstep: {records: 2, epoch_batches: 4}", 2);
     for (int i = 0; i < 8; i++)
         append(&s->log, (uint32_t)i % 2, 1);
     assert_int_equal(service_start(s, true), FR_OK);
