@@ -134,11 +134,11 @@ const struct fr_option fr_options[] = {
     RANGED(DURATION, "ingest.future_max", IN(fr_conf, ingest.future_max_ms), 0, 3650 * DAY, "1h",
            "event times further beyond the Kafka timestamp are malformed"),
     RANGED(
-        REAL, "ingest.dense_max", IN(fr_conf, ingest.dense_max), FLT_MIN, 1e15, "1e5",
+        REAL, "ingest.dense_max", IN(fr_conf, ingest.dense_max), FLT_MIN, FLT_MAX, "1e5",
         "a record with a larger number (its absolute value), as the network reads it (behind `clip` and `log1p`), is "
         "malformed; 1e15 for "
         "numbers that are standardized, none for those only read as buckets"),
-    RANGED(REAL, "ingest.weight_max", IN(fr_conf, ingest.weight_max), FLT_MIN, 1e15, "1e4",
+    RANGED(REAL, "ingest.weight_max", IN(fr_conf, ingest.weight_max), FLT_MIN, FLT_MAX, "1e4",
            "a record with a larger weight `w`, or `w / s` (unless `sampling` is `none`), is malformed"),
     ROW(FR_OPTION_BOOL, "ingest.strict", IN(fr_conf, ingest.strict), "false",
         "unknown slots are malformed, not ignored"),

@@ -20,7 +20,7 @@ CONFIG = """version: 1
 model: unfit
 state_dir: ./state
 memory_limit: 512MiB
-ingest: {brokers: "localhost:9092", topic: samples, format: json, batch_size: 256, batch_wait: 10ms}
+ingest: {brokers: "localhost:9092", topic: samples, format: json, batch_size: 256, batch_wait: 10ms, dense_max: 3.402e38, batch_warmup: {first: 0}}
 tables:
   ledger: {dim: 1, optimizer: {sgd: {lr: 0.01}}}
 slots:
