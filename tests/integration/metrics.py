@@ -246,7 +246,7 @@ class Cases:
             assert 60 < fresh[stage]["p50"] <= fresh[stage]["p90"] <= fresh[stage]["p99"] < 14400, fresh
         assert fresh["trained"]["p50"] <= fresh["durable"]["p50"] * 1.0001 <= fresh["published"]["p50"] * 1.0002, fresh
         assert 0 < fresh["ingest_lag"]["p99"] < 120, fresh
-        assert status["held"] == "" and status["quarantine"] == {"batches": 0, "samples": 0} and status["ignored"]["unknown_slots"] > 0
+        assert status["held"] == "" and not any(status["quarantine"].values()) and status["ignored"]["unknown_slots"] > 0
         document = daemon.json("/auc")
         names = set(re.findall(r"^# TYPE (\S+)", text, re.M))
         for name in re.findall(r"`(freshet_[a-z_]+)`", (SOURCE / "metrics/README.md").read_text().split("## Series")[1]):
