@@ -1,0 +1,316 @@
+"""Learns a case batch by batch as the contract says, in PyTorch: forward and backward by autograd, rules by autograd_rules."""
+import collections
+
+import torch
+
+import autograd_draw
+import autograd_network
+import autograd_rules
+import keys
+
+OLD = True  # semantics of the loss before sums
+
+Column = collections.namedtuple("Column", "keys weights there masked")
+Batch = collections.namedtuple("Batch", "columns numbers")
+
+
+class Wild(Exception):
+    """Numbers too large for f32 to be compared."""
+
+
+def expanded(group):
+    for item in group["items"]:
+        yield {**item, "f": {**group["shared"], **item["f"]}}
+
+
+class Learner:
+    def __init__(self, case, dtype=torch.float64, mutation=None, values_max=60.0, noise=0.0):
+        self.case, self.conf, self.dtype, self.mutation, self.values_max = case, case["conf"], dtype, mutation, values_max
+        self.network = autograd_network.Network(self.conf)
+        self.noise, self.random = noise, torch.Generator().manual_seed(1)
+        self.labels = self.order_labels()
+        seed = self.conf["seed"]
+        self.parameters = {n: self.first(n, p, seed) for n, p in self.network.parameters.items()}
+        self.begin = dict(self.parameters)
+        option = (mutation[0].removeprefix("option "), mutation[1]) if mutation and mutation[0].startswith("option ") else None
+        self.rules = {n: autograd_rules.Optimizer(p.optimizer, option) for n, p in self.network.parameters.items() if p}
+        self.states = {n: rule.start(self.parameters[n].reshape(1, -1)) for n, rule in self.rules.items()}
+        self.row_rules = {(t, p): autograd_rules.Optimizer(spec.get("optimizer", "adagrad"), option)
+                          for t in self.conf["tables"] for p, spec in self.network.parts_of(t).items()}
+        self.rows, self.counts, self.begin_rows = {}, collections.Counter(), {}
+        self.trained, self.steps = 0, 0
+        self.standards = {s: autograd_rules.Standardize(spec.get("dim", 1)) for s, spec in self.conf["slots"].items() if spec.get("transform") == "standardize"}
+
+    def first(self, name, parameter, seed):
+        if parameter:
+            return autograd_rules.first_parameter(parameter, seed).to(self.dtype)
+        prefix, what = name.rsplit("/", 1)
+        width = self.conf["slots"][prefix].get("dim", 1) if prefix in self.conf["slots"] else self.network.parameters[prefix + "/alpha"].shape[0]
+        return torch.full((width,), 1.0 if what == "variance" else 0.0, dtype=self.dtype)
+
+    def factor(self, *what):
+        return self.mutation[1] if self.mutation and self.mutation[0] in what else 1.0
+
+    # ---- labels ----
+
+    def order_labels(self):
+        carried = [l for l, spec in self.conf["labels"].items() if "of" not in spec]
+        return carried + [l for l, spec in self.conf["labels"].items() if "of" in spec]
+
+    def labelled(self, sample):
+        """Labels and weights of a sample; None: masked."""
+        y, w, conf = {}, {}, self.conf["labels"]
+        given = sample.get("w", 1)
+        for label in self.labels:  # sources before what is derived from them: a chain of derived ones is not drawn
+            spec = conf[label]
+            source = spec.get("of")
+            y[label] = sample["y"].get(label) if source is None else y[source]
+            y[label] = None if y[label] is None else autograd_rules.f32(y[label])
+            if source is not None and "min" in spec and y[label] is not None:
+                y[label] = 1.0 if y[label] >= autograd_rules.f32(spec["min"]) else 0.0
+            w[label] = w[source] if source else (given.get(label, 1) if isinstance(given, dict) else given) * (self.factor("sample weight") if "w" in sample else 1)
+        masked = [l for l in self.labels if "given" in conf[l] and y[conf[l]["given"]] != 1]
+        for label in masked:
+            y[label] = None
+        return y, w
+
+    # ---- keys and columns ----
+
+    def ids(self, slot, sample):
+        spec, value = self.conf["slots"][slot], sample["f"].get(slot)
+        if value is None:
+            return [], []
+        if isinstance(value, dict):
+            ids, weights = value["i"], value["w"]
+        else:
+            ids = value if isinstance(value, list) else [value]
+            weights = [1.0] * len(ids)
+        limit = spec.get("max_len", 50) if spec.get("kind") == "sequence" else spec.get("max_ids", 1024)
+        return [keys.key_of(i, spec.get("namespace", spec["table"])) for i in ids[-limit:]], weights[-limit:]
+
+    def admit(self, samples, roles):
+        """Counts keys of trained samples; returns the keys that get a row in this batch."""
+        fresh, seen = [], collections.Counter()
+        for sample, trains in zip(samples, roles):
+            for slot, spec in self.conf["slots"].items():
+                if trains and spec.get("kind") != "dense" and spec.get("admit") != "never":
+                    seen.update((spec["table"], key) for key in self.ids(slot, sample)[0])
+        for (table, key), n in seen.items():
+            if (table, key) in self.rows:
+                continue
+            self.counts[table, key] += n
+            if self.counts[table, key] >= self.conf["tables"][table].get("admit", {}).get("count", 1):
+                fresh.append((table, key))
+        return fresh
+
+    def new_row(self, table, key):
+        row, offset = {}, 0
+        for part, spec in self.network.parts_of(table).items():
+            init = spec.get("init") or {"normal": 0.01}
+            w = torch.tensor([autograd_rules.first_row(table, init, offset, spec["dim"], self.conf["seed"], key)], dtype=self.dtype)
+            offset += spec["dim"]
+            row[part] = (w, self.row_rules[table, part].start(w))
+        return row
+
+    def batch(self, samples, present):
+        """Columns of the batch; its keys of every table. present: keys that have a row in the forward pass."""
+        found = {table: {} for table in self.conf["tables"]}
+        columns, numbers = {}, {}
+        for slot, spec in self.conf["slots"].items():
+            if spec.get("kind") == "dense":
+                rows = [sample["f"].get(slot) for sample in samples]
+                rows = [[spec.get("default", 0)] * spec.get("dim", 1) if x is None else x if isinstance(x, list) else [x] for x in rows]
+                numbers[slot] = torch.tensor([[autograd_rules.f32(x) for x in row] for row in rows], dtype=self.dtype)
+                continue
+            number = found[spec["table"]]
+            entries = [self.ids(slot, sample) for sample in samples]
+            longest = max(1, max(len(ids) for ids, _ in entries))
+            table = {"keys": [], "weights": [], "there": [], "masked": []}
+            for ids, weights in entries:
+                pad = longest - len(ids)
+                table["keys"].append([0] * pad + [number.setdefault(key, len(number)) for key in ids])
+                table["weights"].append([0.0] * pad + [autograd_rules.f32(w) for w in weights])
+                table["there"].append([False] * pad + [True] * len(ids))
+                table["masked"].append([False] * pad + [(spec["table"], key) not in present for key in ids])
+            columns[slot] = Column(torch.tensor(table["keys"]), torch.tensor(table["weights"], dtype=self.dtype), torch.tensor(table["there"]),
+                                   torch.tensor(table["masked"]))
+        return Batch(columns, numbers), found
+
+    # ---- one batch ----
+
+    def step(self, groups):
+        samples = [sample for group in groups for sample in expanded(group)]
+        group_of = torch.tensor([g for g, group in enumerate(groups) for _ in group["items"]])
+        labelled = [self.labelled(sample) for sample in samples]
+        seen_by_tasks = {task["label"] for task in self.conf["tasks"]}
+        roles = [bool(sample.get("u", 3) & 1) and any(y[l] is not None for l in seen_by_tasks) for sample, (y, _) in zip(samples, labelled)]
+        fresh = self.admit(samples, roles)
+        present = set(self.rows) | (set(fresh) if OLD else set())
+        for table, key in fresh:
+            self.rows[table, key] = self.new_row(table, key)
+            self.begin_rows[table, key] = {part: w for part, (w, _) in self.rows[table, key].items()}
+        batch, found = self.batch(samples, present)
+        leaves = self.leaves(found, present)
+        values = {n: x.clone().requires_grad_(self.network.parameters[n] is not None) for n, x in self.parameters.items()}
+        forward = autograd_network.Forward(self.network, batch, values, leaves, self.dropout_mask, self.mutation)
+        total, counted = self.losses(forward, samples, labelled, torch.tensor(roles), group_of)
+        self.look(forward)
+        if not any(bool(c.any()) for c in counted.values()):
+            return
+        inputs = {("parameter", n): values[n] for n in self.rules} | {("rows", *k): x for k, x in leaves.items()}
+        gradients = dict(zip(inputs, torch.autograd.grad(total, list(inputs.values()), allow_unused=True)))
+        if self.noise:
+            self.add_noise(gradients)
+        trained = sum(roles)
+        self.update_parameters(gradients, counted, trained)
+        self.update_rows(gradients, counted, batch, found, torch.tensor(roles))
+        self.update_statistics(forward, batch, counted, torch.tensor(roles))
+        self.trained += trained
+        self.steps += 1
+
+    def add_noise(self, gradients):
+        """What rounding may do to a sum whose terms cancel: a share of the largest gradient."""
+        largest = max(float(g.abs().max()) for g in gradients.values() if g is not None and g.numel())
+        for g in gradients.values():
+            if g is not None:
+                g += self.noise * largest * torch.randn(g.shape, generator=self.random, dtype=g.dtype)
+
+    def dropout_mask(self, layer, rate, shape):
+        return autograd_rules.dropout_mask(self.conf["seed"], layer, self.steps, rate, shape)
+
+    def leaves(self, found, present):
+        leaves = {}
+        for table, number in found.items():
+            for part, spec in self.network.parts_of(table).items():
+                rows = [self.rows[table, key][part][0] if (table, key) in present else torch.zeros(1, spec["dim"], dtype=self.dtype) for key in number]
+                leaves[table, part] = torch.cat(rows or [torch.zeros(1, spec["dim"], dtype=self.dtype)]).requires_grad_(True)
+        return leaves
+
+    def look(self, forward):
+        for name in self.network.live_layers():
+            x = forward.layer(name)
+            x = x.values if isinstance(x, autograd_network.Steps) else x
+            if x.numel() and not float(x.detach().abs().max()) <= self.values_max:
+                raise Wild(f"layer {name}")
+
+    def losses(self, forward, samples, labelled, trained, group_of):
+        """The sum of all losses, and of each that trains the samples that counted."""
+        tasks, total, counted = self.conf["tasks"], torch.zeros((), dtype=self.dtype), {}
+        named = {task["name"]: task for task in tasks}
+        all_sampling = self.case["ingest"].get("sampling", "all") == "all"
+        roots = dict(self.network.loss_roots())
+        for k, task in enumerate(tasks):
+            if k not in roots:
+                continue
+            label = task["label"]
+            y = torch.tensor([float("nan") if l[label] is None else l[label] for l, _ in labelled], dtype=self.dtype)
+            a = torch.tensor([autograd_rules.f32(w[label]) / (autograd_rules.f32(s.get("s", 1)) * (self.factor("keep rate") if "s" in s else 1) if all_sampling else 1) for s, (_, w) in zip(samples, labelled)], dtype=self.dtype)
+            loss, counts = autograd_network.task_loss(forward, task, named, y, a, trained & ~y.isnan(), group_of)
+            kind = task.get("loss", "logloss")
+            what = "loss " + autograd_draw.loss_kind(task)
+            if OLD:
+                n = autograd_network.old_count(task, y, trained & ~y.isnan(), group_of)
+                if kind == "pairwise":
+                    loss = autograd_network.old_pairwise(forward.layer(task["logit"])[:, 0], y, a, trained & ~y.isnan(), group_of)
+                loss = loss / max(n, 1)
+            total, counted[k] = total + task.get("weight", 1) * self.factor(what) * loss, counts
+        for i, loss in enumerate(self.conf.get("losses", [])):
+            if len(tasks) + i not in roots:
+                continue
+            value, counts = autograd_network.auxiliary_loss(forward, loss, self.network.loss_refs[loss["name"]], trained)
+            if OLD:
+                value = autograd_network.old_auxiliary(forward, loss, self.network.loss_refs[loss["name"]], trained)
+            what = "loss " + autograd_draw.auxiliary_kind(loss)
+            total, counted[len(tasks) + i] = total + loss.get("weight", 1) * self.factor(what) * value, counts
+        return total, counted
+
+    def counts_for(self, losses, counted):
+        """Samples that counted in one of the losses."""
+        masks = [counted[k] for k in losses if k in counted]
+        return torch.stack(masks).any(0) if masks else torch.zeros(len(next(iter(counted.values()))), dtype=torch.bool)
+
+    def applied(self, what, rule, w, state, s, k, is_row, penalties):
+        new, state = rule.step(w, state, s, k, self.trained, is_row, penalties)
+        factor = self.factor(f"{what} by {rule.kind}")
+        new = w + factor * (new - w) if factor != 1 else new
+        if not float(new.abs().max()) <= self.values_max:
+            raise Wild(f"{what} by {rule.kind}")
+        return new, state
+
+    def update_parameters(self, gradients, counted, trained):
+        size = self.case["ingest"]["batch_size"]
+        for name, rule in self.rules.items():
+            n = int(self.counts_for(self.network.reached["parameter", name], counted).sum())
+            gradient = gradients["parameter", name]
+            if OLD:
+                n, size = (trained, trained) if self.network.reached["parameter", name] else (0, 1)
+            if n == 0:
+                continue
+            w = self.parameters[name]
+            gradient = torch.zeros_like(w) if gradient is None else gradient
+            kernel = self.network.parameters[name].is_kernel or rule.o["decay_all"] or OLD
+            s = gradient.reshape(1, -1) * self.factor("sum of layers") / (1 if OLD else size)
+            k = torch.full((1, 1), n / size * self.factor("time of layers"), dtype=self.dtype)
+            new, self.states[name] = self.applied("layers", rule, w.reshape(1, -1), self.states[name], s, k, False, kernel)
+            self.parameters[name] = new.reshape(w.shape)
+
+    def update_rows(self, gradients, counted, batch, found, roles):
+        for table, number in found.items():
+            for part in self.network.parts_of(table):
+                c = torch.zeros(max(1, len(number)), dtype=torch.int64)
+                for slot, column in batch.columns.items():
+                    if self.conf["slots"][slot]["table"] != table or not self.network.reached[slot, part]:
+                        continue
+                    trains = roles if OLD else self.counts_for(self.network.reached[slot, part], counted)
+                    c.index_add_(0, column.keys.flatten(), (column.there & trains[:, None]).flatten().to(c.dtype))
+                self.update_part(table, part, number, c, gradients["rows", table, part])
+
+    def update_part(self, table, part, number, c, gradient):
+        rule = self.row_rules[table, part]
+        moved = [(key, i) for key, i in number.items() if (table, key) in self.rows and int(c[i]) > 0]
+        if not moved:
+            return
+        at = torch.tensor([i for _, i in moved])
+        w = torch.cat([self.rows[table, key][part][0] for key, _ in moved])
+        state = [self.rows[table, key][part][1] for key, _ in moved]
+        state = {name: torch.cat([s[name] for s in state]) for name in state[0]}
+        gradient = torch.zeros_like(w) if gradient is None else gradient[at]
+        k = c[at].to(self.dtype)[:, None] * self.factor("time of rows")
+        if OLD:
+            k = torch.ones_like(k)
+        new, state = self.applied("rows", rule, w, state, gradient * self.factor("sum of rows"), k, not OLD, True)
+        for j, (key, _) in enumerate(moved):
+            self.rows[table, key][part] = (new[j:j + 1], {name: x[j:j + 1] for name, x in state.items()})
+
+    def update_statistics(self, forward, batch, counted, roles):
+        for prefix, (x, there) in forward.dice.items():
+            trains = roles if OLD else self.counts_for(self.network.reached["parameter", prefix + "/alpha"], counted)
+            rows = x[trains] if there is None else x[there & trains[:, None]]
+            k = 1.0 if OLD else int(trains.sum()) / self.case["ingest"]["batch_size"]
+            mean, variance = self.parameters[prefix + "/mean"], self.parameters[prefix + "/variance"]
+            new = autograd_rules.dice_step(mean, variance, rows, k * self.factor("statistics dice"))
+            if OLD and len(rows):
+                new = 0.99 * mean + 0.01 * rows.mean(0), 0.99 * variance + 0.01 * rows.var(0, unbiased=False)
+            self.parameters[prefix + "/mean"], self.parameters[prefix + "/variance"] = new
+        for slot, standard in self.standards.items():
+            standard.add(batch.numbers[slot][roles] * self.factor("statistics standardize"))
+            self.parameters[slot + "/mean"], self.parameters[slot + "/variance"] = standard.mean.to(self.dtype), standard.variance().to(self.dtype)
+
+    def run(self, batches=None):
+        size, records = self.case["per_batch"], self.case["records"]
+        for at in range(0, len(records), size):
+            if batches is None or at // size < batches:
+                self.step(records[at:at + size])
+        return self
+
+    # ---- the whole state ----
+
+    def state(self):
+        """name -> (numbers, numbers at the beginning or None): parameters, rows and the states of rows' rules."""
+        out = {name: (x.flatten(), self.begin[name].flatten()) for name, x in self.parameters.items()}
+        for (table, key), parts in self.rows.items():
+            for part, (w, state) in parts.items():
+                out[f"{table} {key} {part}"] = (w[0], self.begin_rows[table, key][part][0])
+                for name, x in state.items():
+                    out[f"{table} {key} {part} {name}"] = (x[0], torch.zeros_like(x[0]))
+        return {name: (x.to(torch.float64), y.to(torch.float64)) for name, (x, y) in out.items()}
