@@ -34,13 +34,14 @@ import autograd_learner  # noqa: E402
 import autograd_rules  # noqa: E402
 
 SEEDS = (1, 101)  # of CI
-DAEMONS = 6  # at once: a run waits for acknowledgements most of its time
+DAEMONS = 8  # at once: a run waits for acknowledgements most of its time
 NOISE_SHARE_MAX = 0.02  # of all tensors: those too near to rounding to be compared
 MUTATED_CASES = 8  # in which a seeded error may show
 SHRINK_SECONDS = 60
 CHANGE, SIZE, FLOOR = 5e-3, 3e-6, 1e-7  # a tensor may differ by these shares of its largest change and number, or by this
 
 torch.set_num_threads(1)
+sys.stdout.reconfigure(line_buffering=True)
 
 
 class Broker:
@@ -140,6 +141,8 @@ def smaller(drawing):
         return other if change(other) is not False else None
 
     conf, size = drawing["conf"], drawing["per_batch"]
+    read = {name for name, _ in filter(lambda k: isinstance(k, tuple) and k[0] in conf["slots"], autograd_learner.autograd_network.Network(conf).reached)}
+    yield changed(lambda d: [drop_slot(d, slot) for slot in conf["slots"] if slot not in read and conf["slots"][slot].get("kind") != "dense"])
     for first in range(0, len(drawing["records"]), size):
         yield changed(lambda d: d["records"].__delitem__(slice(first, first + size)))
     for kind in ("losses", "tasks"):
@@ -218,19 +221,21 @@ def pruned(drawing):
 
 
 def shrink(drawing, still_differs, pool):
-    """The smallest drawing found that still differs."""
-    deadline, tried = time.monotonic() + SHRINK_SECONDS, 0
+    """A smaller drawing that still differs: what can be left out is, one after the other."""
+    deadline, tried, at, again = time.monotonic() + SHRINK_SECONDS, 0, 0, False
     while time.monotonic() < deadline:
         candidates = [c for c in smaller(drawing) if c]
-        for at in range(0, len(candidates), DAEMONS):
-            futures = [pool.submit(still_differs, c, f"smaller-{tried + i}") for i, c in enumerate(candidates[at:at + DAEMONS])]
-            tried += len(futures)
-            better = [future.result() for future in futures if future.result()]
-            if better or time.monotonic() > deadline:
-                break
+        futures = [pool.submit(still_differs, c, f"smaller-{tried + i}") for i, c in enumerate(candidates[at:at + DAEMONS])]
+        tried += len(futures)
+        better = next((i for i, future in enumerate(futures) if future.result()), None)
+        if better is not None:
+            drawing, at, again = futures[better].result(), at + better, True
         else:
-            return drawing
-        drawing = better[0] if better else drawing
+            at += len(futures)
+        if at >= len(candidates):
+            if not again:
+                break
+            at, again = 0, False
     return drawing
 
 
@@ -240,6 +245,7 @@ class Check:
     def __init__(self, work, broker, pool):
         self.work, self.broker, self.pool = work, broker, pool
         self.tensors = self.noisy = 0
+        self.shrunk = False
         self.results = []  # (case, what was dumped)
 
     def differs(self, drawing, name, mutation=None):
@@ -255,9 +261,12 @@ class Check:
     def report(self, case, found, mutation):
         print(f"seed {case.seed}: {len(found)} tensors differ; times the tolerance, freshetd, here, at the beginning:")
         for d in found[:6]:
-            print(f"  {d.times:9.1f}  {d.name}: {numbers(d.got)} | {numbers(d.wanted)} | {numbers(d.begin)}")
+            print(f"  {d.times:9.1f}  {d.name}: {numbers(d.got)} | {numbers(d.wanted)} | {numbers(d.begin)}  {rule_of(case.learner, d.name)}")
         mutate = f" --mutate '{mutation[0]}'" if mutation else ""
         print(f"  again: FRESHET_BUILD={BUILD} {sys.executable} {pathlib.Path(__file__)} --seed {case.seed}{mutate}")
+        if self.shrunk:
+            return
+        self.shrunk = True  # the first is enough: the others are mostly the same
         small = shrink(case.drawing, lambda drawing, name: self.differs(drawing, f"{case.seed}-{name}", mutation), self.pool)
         path = self.work.path / f"seed-{case.seed}"
         learner = autograd_learner.Learner(small, mutation=mutation).run()
@@ -321,12 +330,19 @@ def numbers(x):
     return " ".join(f"{v:.7g}" for v in x.tolist()[:5]) + (" .." if len(x) > 5 else "")
 
 
+def rule_of(learner, name):
+    words = name.split()
+    rule = learner.rules.get(name) if len(words) == 1 else learner.row_rules[words[0], words[2]]
+    return f"{rule.kind} {({k: v for k, v in rule.o.items() if v})}" if rule else ""
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", help="FIRST:END")
     parser.add_argument("--seed", type=int)
     parser.add_argument("--mutate", metavar="WHAT", help="a term of --show")
     parser.add_argument("--show", action="store_true")
+    parser.add_argument("--whole", action="store_true", help="differences are not made small")
     options = parser.parse_args()
     if options.show:
         case = drawn(options.seed)
@@ -342,6 +358,7 @@ def main():
     begin = time.monotonic()
     with Workspace() as work, Broker() as broker, concurrent.futures.ThreadPoolExecutor(DAEMONS) as pool:
         check = Check(work, broker, pool)
+        check.shrunk = options.whole
         bad = check.seeds(seeds, mutation)
         print(f"{len(seeds)} networks, {check.tensors} tensors, {check.noisy} of them too near to rounding, {bad} networks differ, {time.monotonic() - begin:.0f} s")
         if options.seeds is None and options.seed is None:

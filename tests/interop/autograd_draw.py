@@ -40,6 +40,8 @@ class Drawing:
             o["eps"] = self.r.choice([1e-6, 1e-4, 1e-2])
         if "initial" in known and self.chance(0.6):
             o["initial"] = self.number(0.001, 0.1)
+        if "half_life" in known and self.chance(0.4):
+            o["half_life"] = self.r.randrange(5, 100)
         if "beta1" in known and self.chance(0.5):
             o["beta1"], o["beta2"] = self.number(0.3, 0.9), self.number(0.6, 0.999)
         if "rho" in known and self.chance(0.5):
@@ -62,6 +64,8 @@ class Drawing:
                 o["warmup_samples"] = self.r.randrange(4, 30)
             if self.chance(0.2):
                 o.update(decay_samples=self.r.randrange(5, 40), decay_rate=self.number(0.2, 0.9), decay_floor=self.r.choice([0.1, 0.5, 0.9]))
+            if (o.get("l1") or o.get("l2") or kind == "adamw") and kinds is autograd_rules.LAYER_KINDS and self.chance(0.4):
+                o["decay_all"] = True
         if self.chance(0.2):
             o["clip_norm"] = self.number(0.02, 0.5)
         if self.chance(0.15):
@@ -69,7 +73,7 @@ class Drawing:
         return {kind: o}
 
     def init(self):
-        return self.r.choice([{"normal": 0.4}, {"uniform": 0.5}, {"truncated_normal": 0.4}, "xavier_uniform", "xavier_normal", "kaiming_uniform", "kaiming_normal"])
+        return self.r.choice([{"normal": 0.4}, {"uniform": 0.5}, {"truncated_normal": 0.4}, "xavier_uniform", "xavier_normal", "kaiming_uniform", "kaiming_normal", {"constant": 0.2}])
 
     def learning(self, layer, init=True):
         if self.optimizers and self.chance(0.4):
@@ -183,7 +187,7 @@ class Drawing:
             if op == "dropout":
                 layer["rate"] = r.choice([0, 0.2, 0.5])
             if op in ("bias", "layer_norm", "activate"):
-                self.learning(layer, init=False)
+                self.learning(layer, init=op == "bias")
             self.add(name, self.total(refs), layer)
         elif op == "mlp":
             refs, units = self.take(self.vectors, r.randrange(1, 4)), self.units()
@@ -272,6 +276,8 @@ class Drawing:
             network["optimizer"] = self.optimizer(autograd_rules.LAYER_KINDS)
         if self.chance(0.2):
             network["init"] = self.init()
+        if self.chance(0.25):
+            network["clip_global_norm"] = self.number(0.05, 0.5)
         return network
 
     # ---- tasks ----
@@ -301,6 +307,8 @@ class Drawing:
             task = {"name": f"t{i}", "label": r.choice(list(labels) if loss in ("mse", "pairwise", "none") else binary), "logit": f"out{i}"}
             if loss:
                 task["loss"] = loss
+            if self.chance(0.6):
+                task["bias_from_labels"] = False
             if self.chance(0.5):
                 task["weight"] = self.number(0.2, 2)
             tasks.append(task)
@@ -382,7 +390,8 @@ LOSSES = ("logloss", "mse", "pairwise", "focal", "product", "mse of two vectors"
 TERMS = ([f"layer {op}" for op in autograd_network.OPERATIONS] + [f"activation {kind}" for kind in ACTIVATIONS] + [f"pool {kind}" for kind in ("sum", "mean", "sqrtn")] +
          [f"loss {kind}" for kind in LOSSES] + [f"rows by {kind}" for kind in autograd_rules.ROW_KINDS] + [f"layers by {kind}" for kind in autograd_rules.LAYER_KINDS] +
          [f"option {name}" for name in autograd_rules.OPTIONS] +
-         ["steps", "sum of rows", "time of rows", "sum of layers", "time of layers", "statistics dice", "statistics standardize", "sample weight", "keep rate"])
+         ["steps", "sum of rows", "time of rows", "sum of layers", "time of layers", "statistics dice", "statistics standardize", "sample weight", "keep rate", "clip_global_norm",
+          "bias from labels"])
 
 
 def mentions(drawing):
@@ -407,6 +416,8 @@ def mentions(drawing):
     found.update("loss " + auxiliary_kind(loss) for loss in conf.get("losses", []))
     found.update("statistics dice" for name in ["activation dice"] if name in found)
     found.update("statistics standardize" for spec in conf["slots"].values() if spec.get("transform") == "standardize")
+    found.update(["clip_global_norm"] if "clip_global_norm" in conf["network"] else [])
+    found.update("bias from labels" for task in conf["tasks"] if "prob" not in task and loss_kind(task) in ("logloss", "focal") and task.get("bias_from_labels", True))
     items = [item for group in drawing["records"] for item in group["items"]]
     found.update(term for field, term in (("w", "sample weight"), ("s", "keep rate")) if any(field in item for item in items))
     return found - {"activation none", "loss none"} - ({"keep rate"} if drawing["ingest"]["sampling"] != "all" else set())

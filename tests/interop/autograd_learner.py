@@ -1,5 +1,6 @@
 """Learns a case batch by batch as the contract says, in PyTorch: forward and backward by autograd, rules by autograd_rules."""
 import collections
+import math
 
 import torch
 
@@ -8,7 +9,8 @@ import autograd_network
 import autograd_rules
 import keys
 
-OLD = True  # semantics of the loss before sums
+FRESH_ABSENT = False  # whether a key that this very batch admits is absent in its forward pass
+PRIOR_SAMPLES = 1000  # labels after which an output bias no longer follows their log-odds
 
 Column = collections.namedtuple("Column", "keys weights there masked")
 Batch = collections.namedtuple("Batch", "columns numbers")
@@ -16,6 +18,11 @@ Batch = collections.namedtuple("Batch", "columns numbers")
 
 class Wild(Exception):
     """Numbers too large for f32 to be compared."""
+
+
+def log_odds(prior):
+    """Of a weighted mean of labels (Krichevsky and Trofimov 1981)."""
+    return math.log((prior["positives"] + 0.5) / (prior["weight"] - prior["positives"] + 0.5))
 
 
 def expanded(group):
@@ -39,6 +46,9 @@ class Learner:
                           for t in self.conf["tables"] for p, spec in self.network.parts_of(t).items()}
         self.rows, self.counts, self.begin_rows = {}, collections.Counter(), {}
         self.trained, self.steps = 0, 0
+        self.priors = self.make_priors()
+        self.dices = {name.removesuffix("/mean"): autograd_rules.Dice(len(x)) for name, x in self.parameters.items()
+                      if name.endswith("/mean") and name.removesuffix("/mean") not in self.conf["slots"]}
         self.standards = {s: autograd_rules.Standardize(spec.get("dim", 1)) for s, spec in self.conf["slots"].items() if spec.get("transform") == "standardize"}
 
     def first(self, name, parameter, seed):
@@ -145,7 +155,7 @@ class Learner:
         seen_by_tasks = {task["label"] for task in self.conf["tasks"]}
         roles = [bool(sample.get("u", 3) & 1) and any(y[l] is not None for l in seen_by_tasks) for sample, (y, _) in zip(samples, labelled)]
         fresh = self.admit(samples, roles)
-        present = set(self.rows) | (set(fresh) if OLD else set())
+        present = set(self.rows) | (set() if FRESH_ABSENT else set(fresh))
         for table, key in fresh:
             self.rows[table, key] = self.new_row(table, key)
             self.begin_rows[table, key] = {part: w for part, (w, _) in self.rows[table, key].items()}
@@ -161,11 +171,11 @@ class Learner:
         gradients = dict(zip(inputs, torch.autograd.grad(total, list(inputs.values()), allow_unused=True)))
         if self.noise:
             self.add_noise(gradients)
-        trained = sum(roles)
-        self.update_parameters(gradients, counted, trained)
-        self.update_rows(gradients, counted, batch, found, torch.tensor(roles))
+        self.update_parameters(gradients, counted)
+        self.update_rows(gradients, counted, batch, found)
         self.update_statistics(forward, batch, counted, torch.tensor(roles))
-        self.trained += trained
+        self.follow_labels(counted, samples, labelled)
+        self.trained += sum(roles)
         self.steps += 1
 
     def add_noise(self, gradients):
@@ -197,71 +207,71 @@ class Learner:
         """The sum of all losses, and of each that trains the samples that counted."""
         tasks, total, counted = self.conf["tasks"], torch.zeros((), dtype=self.dtype), {}
         named = {task["name"]: task for task in tasks}
-        all_sampling = self.case["ingest"].get("sampling", "all") == "all"
         roots = dict(self.network.loss_roots())
         for k, task in enumerate(tasks):
             if k not in roots:
                 continue
             label = task["label"]
             y = torch.tensor([float("nan") if l[label] is None else l[label] for l, _ in labelled], dtype=self.dtype)
-            a = torch.tensor([autograd_rules.f32(w[label]) / (autograd_rules.f32(s.get("s", 1)) * (self.factor("keep rate") if "s" in s else 1) if all_sampling else 1) for s, (_, w) in zip(samples, labelled)], dtype=self.dtype)
+            a = torch.tensor([self.sample_weight(s, w[label]) for s, (_, w) in zip(samples, labelled)], dtype=self.dtype)
             loss, counts = autograd_network.task_loss(forward, task, named, y, a, trained & ~y.isnan(), group_of)
-            kind = task.get("loss", "logloss")
             what = "loss " + autograd_draw.loss_kind(task)
-            if OLD:
-                n = autograd_network.old_count(task, y, trained & ~y.isnan(), group_of)
-                if kind == "pairwise":
-                    loss = autograd_network.old_pairwise(forward.layer(task["logit"])[:, 0], y, a, trained & ~y.isnan(), group_of)
-                loss = loss / max(n, 1)
             total, counted[k] = total + task.get("weight", 1) * self.factor(what) * loss, counts
         for i, loss in enumerate(self.conf.get("losses", [])):
             if len(tasks) + i not in roots:
                 continue
             value, counts = autograd_network.auxiliary_loss(forward, loss, self.network.loss_refs[loss["name"]], trained)
-            if OLD:
-                value = autograd_network.old_auxiliary(forward, loss, self.network.loss_refs[loss["name"]], trained)
             what = "loss " + autograd_draw.auxiliary_kind(loss)
             total, counted[len(tasks) + i] = total + loss.get("weight", 1) * self.factor(what) * value, counts
         return total, counted
+
+    def sample_weight(self, sample, w):
+        keep = sample.get("s", 1) if self.case["ingest"]["sampling"] == "all" else 1
+        return autograd_rules.f32(w) / (autograd_rules.f32(keep) * (self.factor("keep rate") if keep != 1 else 1))
 
     def counts_for(self, losses, counted):
         """Samples that counted in one of the losses."""
         masks = [counted[k] for k in losses if k in counted]
         return torch.stack(masks).any(0) if masks else torch.zeros(len(next(iter(counted.values()))), dtype=torch.bool)
 
-    def applied(self, what, rule, w, state, s, k, is_row, penalties):
-        new, state = rule.step(w, state, s, k, self.trained, is_row, penalties)
+    def applied(self, what, rule, w, state, s, k, is_row, penalties, samples, scale=1.0):
+        new, state = rule.step(w, state, s, k, self.trained, is_row, penalties, samples, scale)
         factor = self.factor(f"{what} by {rule.kind}")
         new = w + factor * (new - w) if factor != 1 else new
         if not float(new.abs().max()) <= self.values_max:
             raise Wild(f"{what} by {rule.kind}")
         return new, state
 
-    def update_parameters(self, gradients, counted, trained):
+    def update_parameters(self, gradients, counted):
         size = self.case["ingest"]["batch_size"]
-        for name, rule in self.rules.items():
-            n = int(self.counts_for(self.network.reached["parameter", name], counted).sum())
-            gradient = gradients["parameter", name]
-            if OLD:
-                n, size = (trained, trained) if self.network.reached["parameter", name] else (0, 1)
-            if n == 0:
-                continue
-            w = self.parameters[name]
-            gradient = torch.zeros_like(w) if gradient is None else gradient
-            kernel = self.network.parameters[name].is_kernel or rule.o["decay_all"] or OLD
-            s = gradient.reshape(1, -1) * self.factor("sum of layers") / (1 if OLD else size)
+        reached = {name: int(self.counts_for(self.network.reached["parameter", name], counted).sum()) for name in self.rules}
+        moved = {name: n for name, n in reached.items() if n > 0}  # nothing at all moves where no sample counted
+        sums = {}
+        for name in moved:
+            gradient, w = gradients["parameter", name], self.parameters[name]
+            sums[name] = (torch.zeros_like(w) if gradient is None else gradient).reshape(1, -1) * self.factor("sum of layers")
+        scale = self.global_scale({name: sums[name] / n for name, n in moved.items()})
+        for name, n in moved.items():
+            w, rule = self.parameters[name], self.rules[name]
             k = torch.full((1, 1), n / size * self.factor("time of layers"), dtype=self.dtype)
-            new, self.states[name] = self.applied("layers", rule, w.reshape(1, -1), self.states[name], s, k, False, kernel)
+            penalties = self.network.parameters[name].is_kernel or rule.o["decay_all"]
+            new, self.states[name] = self.applied("layers", rule, w.reshape(1, -1), self.states[name], sums[name] / size, k, False, penalties, n, scale)
             self.parameters[name] = new.reshape(w.shape)
 
-    def update_rows(self, gradients, counted, batch, found, roles):
+    def global_scale(self, means):
+        """Of all mean gradients of layers, by network.clip_global_norm."""
+        bound = self.conf["network"].get("clip_global_norm", 0) * self.factor("clip_global_norm")
+        norm = float(sum((g * g).sum() for g in means.values())) ** 0.5
+        return bound / norm if bound and norm > bound else 1.0
+
+    def update_rows(self, gradients, counted, batch, found):
         for table, number in found.items():
             for part in self.network.parts_of(table):
                 c = torch.zeros(max(1, len(number)), dtype=torch.int64)
                 for slot, column in batch.columns.items():
                     if self.conf["slots"][slot]["table"] != table or not self.network.reached[slot, part]:
                         continue
-                    trains = roles if OLD else self.counts_for(self.network.reached[slot, part], counted)
+                    trains = self.counts_for(self.network.reached[slot, part], counted)
                     c.index_add_(0, column.keys.flatten(), (column.there & trains[:, None]).flatten().to(c.dtype))
                 self.update_part(table, part, number, c, gradients["rows", table, part])
 
@@ -276,25 +286,56 @@ class Learner:
         state = {name: torch.cat([s[name] for s in state]) for name in state[0]}
         gradient = torch.zeros_like(w) if gradient is None else gradient[at]
         k = c[at].to(self.dtype)[:, None] * self.factor("time of rows")
-        if OLD:
-            k = torch.ones_like(k)
-        new, state = self.applied("rows", rule, w, state, gradient * self.factor("sum of rows"), k, not OLD, True)
+        new, state = self.applied("rows", rule, w, state, gradient * self.factor("sum of rows"), k, True, True, k)
         for j, (key, _) in enumerate(moved):
             self.rows[table, key][part] = (new[j:j + 1], {name: x[j:j + 1] for name, x in state.items()})
 
     def update_statistics(self, forward, batch, counted, roles):
         for prefix, (x, there) in forward.dice.items():
-            trains = roles if OLD else self.counts_for(self.network.reached["parameter", prefix + "/alpha"], counted)
+            trains = self.counts_for(self.network.reached["parameter", prefix + "/alpha"], counted)
             rows = x[trains] if there is None else x[there & trains[:, None]]
-            k = 1.0 if OLD else int(trains.sum()) / self.case["ingest"]["batch_size"]
-            mean, variance = self.parameters[prefix + "/mean"], self.parameters[prefix + "/variance"]
-            new = autograd_rules.dice_step(mean, variance, rows, k * self.factor("statistics dice"))
-            if OLD and len(rows):
-                new = 0.99 * mean + 0.01 * rows.mean(0), 0.99 * variance + 0.01 * rows.var(0, unbiased=False)
-            self.parameters[prefix + "/mean"], self.parameters[prefix + "/variance"] = new
+            if len(rows):
+                self.dices[prefix].add(rows, int(trains.sum()) / self.case["ingest"]["batch_size"] * self.factor("statistics dice"))
+                self.parameters[prefix + "/mean"], self.parameters[prefix + "/variance"] = (m.to(self.dtype) for m in self.dices[prefix].moments())
         for slot, standard in self.standards.items():
             standard.add(batch.numbers[slot][roles] * self.factor("statistics standardize"))
             self.parameters[slot + "/mean"], self.parameters[slot + "/variance"] = standard.mean.to(self.dtype), standard.variance().to(self.dtype)
+
+    # ---- output biases begin at the log-odds of the first labels ----
+
+    def bias_of(self, name):
+        layer = self.network.layers[name]
+        plain = self.network.activation_of(layer) == "none"
+        last = len(autograd_network.as_list(layer.options.get("units", []))) - 1
+        if layer.op == "add":
+            return next((b for b in (self.bias_of(r.name) for r in layer.roles[0] if r.kind == "layer") if b), None)
+        found = {"bias": f"{name}/bias", "dense": plain and f"{name}/bias", "mlp": plain and f"{name}/{last}/bias"}.get(layer.op)
+        return found if found and self.network.parameters[found].shape == (1,) else None
+
+    def make_priors(self):
+        taken = {}
+        for k, task in enumerate(self.conf["tasks"]):
+            if "prob" in task or autograd_draw.loss_kind(task) not in ("logloss", "focal") or not task.get("bias_from_labels", True):
+                continue
+            bias = self.bias_of(task["logit"])
+            if bias and bias not in taken:
+                taken[bias] = k
+        return {k: {"bias": bias, "samples": 0, "weight": 0.0, "positives": 0.0} for bias, k in taken.items()}
+
+    def follow_labels(self, counted, samples, labelled):
+        for k, prior in self.priors.items():
+            counts = counted.get(k, torch.zeros(0)).nonzero().flatten().tolist()
+            if not counts or prior["samples"] >= PRIOR_SAMPLES:
+                continue
+            first, before = prior["samples"] == 0, log_odds(prior)
+            label = self.conf["tasks"][k]["label"]
+            for i in counts:
+                y, w = labelled[i]
+                a = self.sample_weight(samples[i], w[label])
+                prior["weight"], prior["positives"], prior["samples"] = prior["weight"] + a, prior["positives"] + a * y[label], prior["samples"] + 1
+            w = self.parameters[prior["bias"]]
+            odds = log_odds(prior) * self.factor("bias from labels")
+            self.parameters[prior["bias"]] = torch.full_like(w, odds) if first else w + odds - before
 
     def run(self, batches=None):
         size, records = self.case["per_batch"], self.case["records"]

@@ -196,7 +196,8 @@ class Network:
                 else:
                     self.add_linear(layer, f"{name}/{i}", width, width)
         elif op == "bias":
-            self.add(name + "/bias", (width,), 0.0, layer)
+            init = options.get("init") or self.conf["network"].get("init", "default")
+            self.add(name + "/bias", (width,), init["constant"] if "constant" in init else 0.0, layer)
         elif op == "layer_norm":
             self.add(name + "/scale", (width,), 1.0, layer)
             self.add(name + "/bias", (width,), 0.0, layer)
@@ -560,37 +561,3 @@ def auxiliary_loss(forward, loss, refs, trained):
     steps = counts.sum(1)
     return (torch.where(counts, terms, 0.0).sum(1) / steps.clamp(min=1)).sum(), steps > 0
 
-
-def old_count(task, y, counts, group):
-    if task.get("loss") != "pairwise":
-        return int(counts.sum())
-    return int(((y[:, None] > y[None]) & counts[:, None] & counts[None] & (group[:, None] == group[None])).sum())
-
-
-def old_pairwise(z, y, a, counts, group):
-    better = (y[:, None] > y[None]) & counts[:, None] & counts[None] & (group[:, None] == group[None])
-    return torch.where(better, a[:, None] * torch.nn.functional.softplus(-(z[:, None] - z[None])), 0.0).sum()
-
-
-def old_auxiliary(forward, loss, refs, trained):
-    if "mse" in loss:
-        return auxiliary_loss(forward, loss, refs, trained)[0] / max(1, int(trained.sum()))
-    total, n = 0, 0
-    for i in range(len(trained)):
-        if not trained[i]:
-            continue
-        s, p, q = (forward.steps(r) for r in refs)
-        T = s.values.shape[1]
-        for t in range(T - 1):
-            back = T - 1 - t
-            if not s.there[i, t] or s.masked[i, t]:
-                continue
-            def at(x):
-                j = x.values.shape[1] - back
-                return x.values[i, j] if j >= 0 and x.there[i, j] and not x.masked[i, j] else None
-            a, b = at(p), at(q)
-            if a is None or b is None:
-                continue
-            n += 1
-            total = total + torch.nn.functional.softplus(-(s.values[i, t] * a).sum()) + torch.nn.functional.softplus((s.values[i, t] * b).sum())
-    return total / n if n else forward.steps(refs[0]).values.sum() * 0

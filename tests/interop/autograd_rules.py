@@ -10,6 +10,7 @@ import torch
 import xxhash
 
 M64 = (1 << 64) - 1
+SOFTMAX_BIAS = True  # until attention with softmax has no bias that no gradient belongs to
 
 
 def f32(x):
@@ -106,13 +107,13 @@ def dropout_mask(seed, layer, steps, rate, shape):
 # ---- optimizers ----
 
 DEFAULTS = {
-    "sgd": {"lr": 0.01}, "momentum": {"lr": 0.01, "momentum": 0.9}, "adagrad": {"lr": 0.05, "eps": 1e-8, "initial": 0},
-    "adagrad_rowwise": {"lr": 0.05, "eps": 1e-8, "initial": 0}, "rmsprop": {"lr": 0.01, "rho": 0.99, "eps": 1e-8},
+    "sgd": {"lr": 0.01}, "momentum": {"lr": 0.01, "momentum": 0.9}, "adagrad": {"lr": 0.05, "eps": 1e-8, "initial": 0, "half_life": 0},
+    "adagrad_rowwise": {"lr": 0.05, "eps": 1e-8, "initial": 0, "half_life": 0}, "rmsprop": {"lr": 0.01, "rho": 0.99, "eps": 1e-8},
     "adam": {"lr": 0.001, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8}, "adamw": {"lr": 0.001, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.01},
     "adam_rowwise": {"lr": 0.001, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8}, "ftrl": {"lr": 0.1, "beta": 1},
     "group_ftrl": {"lr": 0.1, "beta": 1, "l21": 0},
 }
-COMMON = {"l1": 0, "l2": 0, "clip_value": 0, "clip_norm": 0, "warmup_samples": 0, "decay_samples": 0, "decay_rate": 0.5, "decay_floor": 0, "decay_all": False}
+COMMON = {"l1": 0, "l2": 0, "clip_value": 0, "clip_norm": 0, "warmup_samples": 0, "decay_samples": 0, "decay_rate": 0.5, "decay_floor": 0.1, "decay_all": False}
 
 
 OPTIONS = [name for name in COMMON if name != "decay_all"] + sorted({f"{kind}.{name}" for kind, options in DEFAULTS.items() for name in options})
@@ -150,53 +151,54 @@ class Optimizer:
                 "adamw": {"m": zeros, "v": zeros, "t": one}, "adam_rowwise": {"m": zeros, "v": one, "t": one},
                 "ftrl": {"z": zeros, "n": zeros}, "group_ftrl": {"z": zeros, "n": zeros}}[self.kind]
 
-    def shaped(self, g, w, penalties):
+    def shaped(self, g, w, penalties, scale):
         """Mean gradient of a unit of time as the rule sees it: bounded, then joined by the penalties."""
         o = self.o
         if o["clip_norm"]:
             norm = (g * g).sum(1, keepdim=True).sqrt()
             g = torch.where(norm > o["clip_norm"], g * (o["clip_norm"] / norm), g)
+        g = g * scale
         if o["clip_value"]:
             g = g.clamp(-o["clip_value"], o["clip_value"])
         if penalties and self.kind not in ("ftrl", "group_ftrl"):
             g = g + o["l2"] * w + o["l1"] * torch.sign(w)
         return g
 
-    def step(self, w, state, s, k, samples, is_row, penalties, elapsed=0):
-        """(values, state) after a summed gradient s of k units of time. penalties: l1, l2 and weight decay belong here; elapsed: samples since the last step."""
-        o, lr = self.o, self.o["lr"] * self.schedule(samples)
-        g = self.shaped(s / k, w, penalties)
-        return getattr(self, self.kind)(w, dict(state), g, k, lr, is_row, penalties, elapsed)
+    def step(self, w, state, s, k, trained, is_row, penalties, samples, scale=1.0):
+        """(values, state) after a summed gradient s of k units of time. trained: samples before the step; penalties: l1, l2 and weight decay belong here; samples:
+        of this step; scale: of the mean gradient, by a bound on all of them."""
+        g = self.shaped(s / k, w, penalties, scale)
+        return getattr(self, self.kind)(w, dict(state), g, k, self.o["lr"] * self.schedule(trained), is_row, penalties, samples)
 
     def damped(self, lr, k, is_row):
-        """A hot key never steps further than 4 mean gradients."""
-        return lr / (1 + lr * k / 4) if is_row else lr
+        """A hot key never steps further than 4 mean gradients; one occurrence as in the textbook."""
+        return lr / (1 + lr * (k - 1) / 4) if is_row else lr
 
-    def sgd(self, w, state, g, k, lr, is_row, penalties, elapsed):
+    def sgd(self, w, state, g, k, lr, is_row, penalties, samples):
         return w - self.damped(lr, k, is_row) * k * g, state
 
-    def momentum(self, w, state, g, k, lr, is_row, penalties, elapsed):
+    def momentum(self, w, state, g, k, lr, is_row, penalties, samples):
         mu = self.o["momentum"]
         keep = mu ** k
         state["b"] = keep * state["b"] + (1 - keep) / (1 - mu) * g
-        rate = (1 - mu) * self.damped(lr / (1 - mu), k, is_row)
-        return w - rate * k * state["b"], state
+        return w - (1 - mu) * self.damped(lr / (1 - mu), k, is_row) * k * state["b"], state
 
-    def adagrad(self, w, state, g, k, lr, is_row, penalties, elapsed):
+    def adagrad(self, w, state, g, k, lr, is_row, penalties, samples):
         square = (k * g) ** 2
         if self.kind == "adagrad_rowwise":
             square = square.mean(1, keepdim=True)
-        state["a"] = state["a"] + square
+        keep = 0.5 ** (samples / self.o["half_life"]) if self.o["half_life"] else 1.0
+        state["a"] = keep * state["a"] + square
         return w - lr * k * g / (state["a"].sqrt() + self.o["eps"]), state
 
     adagrad_rowwise = adagrad
 
-    def rmsprop(self, w, state, g, k, lr, is_row, penalties, elapsed):
+    def rmsprop(self, w, state, g, k, lr, is_row, penalties, samples):
         keep = self.o["rho"] ** k
         state["v"] = keep * state["v"] + (1 - keep) * k * g * g
         return w - lr * k * g / (state["v"].sqrt() + self.o["eps"]), state
 
-    def adam(self, w, state, g, k, lr, is_row, penalties, elapsed):
+    def adam(self, w, state, g, k, lr, is_row, penalties, samples):
         b1, b2 = self.o["beta1"], self.o["beta2"]
         square = g * g
         if self.kind == "adam_rowwise":
@@ -210,16 +212,18 @@ class Optimizer:
 
     adamw = adam_rowwise = adam
 
-    def ftrl(self, w, state, g, k, lr, is_row, penalties, elapsed):
-        o, s = self.o, k * g
-        divisor = o["beta"] / lr + o["l2"]
-        z = state["z"] if SOFTMAX_BIAS else torch.where(state["n"] == 0, -(w * divisor + torch.sign(w) * o["l1"]), state["z"])
+    def ftrl(self, w, state, g, k, lr, is_row, penalties, samples):
+        o, s, bound = self.o, k * g, math.sqrt(w.shape[1]) * self.o.get("l21", 0)
+        below = w * (o["beta"] / lr + o["l2"])
+        norm = (below * below).sum(1, keepdim=True).sqrt()
+        first = below * (1 + bound / torch.where(norm > 0, norm, 1.0)) + torch.sign(w) * o["l1"]
+        z = torch.where(state["n"] == 0, -first, state["z"])  # so that first values survive
         n = state["n"] + s * s
         state["z"] = z + s - (n.sqrt() - state["n"].sqrt()) / lr * w
         state["n"] = n
         shrunk = torch.sign(state["z"]) * (state["z"].abs() - o["l1"]).clamp(min=0)
-        if self.kind == "group_ftrl" and o["l21"]:
-            norm, bound = (shrunk * shrunk).sum(1, keepdim=True).sqrt(), math.sqrt(w.shape[1]) * o["l21"]
+        if bound:
+            norm = (shrunk * shrunk).sum(1, keepdim=True).sqrt()
             shrunk = torch.where(norm <= bound, 0.0, shrunk * (1 - bound / norm))
         below = (o["beta"] + n.sqrt()) / lr + o["l2"]
         return torch.where(shrunk == 0, 0.0, -shrunk / below), state
@@ -233,17 +237,25 @@ LAYER_KINDS = ("sgd", "momentum", "adagrad", "adam", "adamw", "rmsprop", "ftrl")
 
 # ---- statistics of trained samples ----
 
-DICE_KEEP = 0.99
+DICE_KEEP, DICE_VARIANCE_MIN = 0.99, 1e-6
 
 
-def dice_step(mean, variance, x, k):
-    """Moving first and second moments over the rows [m, n] that the trained samples read."""
-    if len(x) == 0:
-        return mean, variance
-    keep = DICE_KEEP ** k
-    first = keep * mean + (1 - keep) * x.mean(0)
-    second = keep * (variance + mean * mean) + (1 - keep) * (x * x).mean(0)
-    return first, (second - first * first).clamp(min=0)
+class Dice:
+    """Moving first and second moments, divided by the weight of what they hold; they begin with mean 0 and variance 1 of the weight of one full batch."""
+
+    def __init__(self, width):
+        self.weight = 1 - DICE_KEEP
+        self.first, self.second = torch.zeros(width, dtype=torch.float64), torch.full((width,), self.weight, dtype=torch.float64)
+
+    def add(self, x, k):
+        """Rows [m, width] that trained samples read, k units of time."""
+        keep, x = DICE_KEEP ** k, x.to(torch.float64)
+        self.weight = keep * self.weight + 1 - keep
+        self.first, self.second = keep * self.first + (1 - keep) * x.mean(0), keep * self.second + (1 - keep) * (x * x).mean(0)
+
+    def moments(self):
+        mean = self.first / self.weight
+        return mean, (self.second / self.weight - mean * mean).clamp(min=DICE_VARIANCE_MIN)
 
 
 class Standardize:
@@ -261,4 +273,3 @@ class Standardize:
 
     def variance(self):
         return (self.squares + 1) / (self.count + 1)
-SOFTMAX_BIAS = True
