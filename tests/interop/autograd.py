@@ -27,7 +27,10 @@ from harness import *  # noqa: E402,F403
 
 os.environ["TORCH_USE_RTLD_GLOBAL"] = "1"  # torch_cpu.py says why
 warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
-import torch  # noqa: E402
+try:
+    import torch  # noqa: E402
+except ImportError as error:
+    sys.exit(f"{error}: {sys.executable} tests/interop/torch_cpu.py installs PyTorch")
 
 import autograd_draw  # noqa: E402
 import autograd_learner  # noqa: E402
@@ -79,7 +82,7 @@ def run_daemon(drawing, path, name, address):
     path.mkdir()
     file = path / "samples.jsonl"
     file.write_text("".join(json.dumps(group) + "\n" for group in drawing["records"]))
-    ingest = {**drawing["ingest"], "brokers": address, "files": [str(file)], "lockstep": {"records": drawing["per_batch"], "epoch_batches": 64}}
+    ingest = {**drawing["ingest"], "brokers": address, "files": [str(file)], "batch_warmup": {"first": 0}, "lockstep": {"records": drawing["per_batch"], "epoch_batches": 64}}
     conf = {"version": 1, "model": name, "state_dir": str(path / "state"), "memory_limit": "64MiB", "threads": 1, "ingest": ingest,
             "metrics": {"listen": "127.0.0.1:0"}, **drawing["conf"]}
     (path / "model.yaml").write_text(json.dumps(conf, indent=1))

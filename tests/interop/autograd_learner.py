@@ -9,7 +9,6 @@ import autograd_network
 import autograd_rules
 import keys
 
-FRESH_ABSENT = False  # whether a key that this very batch admits is absent in its forward pass
 PRIOR_SAMPLES = 1000  # labels after which an output bias no longer follows their log-odds
 
 Column = collections.namedtuple("Column", "keys weights there masked")
@@ -155,7 +154,7 @@ class Learner:
         seen_by_tasks = {task["label"] for task in self.conf["tasks"]}
         roles = [bool(sample.get("u", 3) & 1) and any(y[l] is not None for l in seen_by_tasks) for sample, (y, _) in zip(samples, labelled)]
         fresh = self.admit(samples, roles)
-        present = set(self.rows) | (set() if FRESH_ABSENT else set(fresh))
+        present = set(self.rows)  # a key that this very batch admits is absent in its forward pass
         for table, key in fresh:
             self.rows[table, key] = self.new_row(table, key)
             self.begin_rows[table, key] = {part: w for part, (w, _) in self.rows[table, key].items()}

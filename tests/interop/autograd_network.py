@@ -308,7 +308,7 @@ class Forward:
             return self.layer(ref.name)
         column = self.batch.columns[ref.name]
         rows = self.rows[self.network.slots[ref.name]["table"], ref.part]
-        weights = torch.where(column.there & ~column.masked, column.weights, 0.0)
+        weights = torch.where(column.there, column.weights, 0.0)
         return Steps(self.mutated("steps", weights[..., None] * rows[column.keys]), column.there, column.masked)
 
     def number(self, slot):
