@@ -132,7 +132,7 @@ class Optimizer:
     def options_in_effect(self):
         """Names as in OPTIONS of those that do something."""
         own = [f"{self.kind}.{name}" for name in DEFAULTS[self.kind] if self.o[name]]
-        return own + [name for name in COMMON if self.o[name] and (not name.startswith("decay_") or self.o["decay_samples"])]
+        return own + [name for name in COMMON if name != "decay_all" and self.o[name] and (not name.startswith("decay_") or self.o["decay_samples"])]
 
     def schedule(self, samples):
         """Factor of the rate after so many trained samples."""
