@@ -216,6 +216,8 @@ def drop_slot(drawing, slot):
 def pruned(drawing):
     """Without layers that nothing reads, and without tables that no slot has."""
     conf = drawing["conf"]
+    if not conf.get("losses"):
+        conf.pop("losses", None)
     live = autograd_learner.autograd_network.Network(conf).live_layers()
     conf["network"]["layers"] = [layer for layer in conf["network"]["layers"] if layer["name"] in live]
     for table in set(conf["tables"]) - {spec.get("table") for spec in conf["slots"].values()}:

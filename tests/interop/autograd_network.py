@@ -9,7 +9,6 @@ import math
 
 import torch
 
-import autograd_rules
 
 Steps = collections.namedtuple("Steps", "values there masked")
 Ref = collections.namedtuple("Ref", "kind name part pooling", defaults=(None, None))  # kinds: layer, number, pooled, steps
@@ -205,7 +204,7 @@ class Network:
             self.add_activation(layer, name, width)
         elif op == "attention":
             last = self.add_mlp(layer, name, 4 * keys)
-            self.add_linear(layer, name + "/score", last, 1, bias=autograd_rules.SOFTMAX_BIAS or not options.get("softmax"))
+            self.add_linear(layer, name + "/score", last, 1, bias=not options.get("softmax"))
         elif op == "gru":
             self.add_gru(layer, width, options["units"])
         elif op == "augru":

@@ -10,7 +10,6 @@ import torch
 import xxhash
 
 M64 = (1 << 64) - 1
-SOFTMAX_BIAS = True  # until attention with softmax has no bias that no gradient belongs to
 
 
 def f32(x):
