@@ -39,6 +39,40 @@ static void standardized_numbers_follow_the_trained_samples(void **state)
     fx_release(&fx);
 }
 
+/* Epochs and publications carry what is noted as changed, and nothing else. */
+static void whatever_a_batch_changes_is_noted(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < FR_ARRAY_LEN(nx_networks); i++) {
+        struct fixture fx;
+        fx_load(&fx, 40, nx_networks[i].text);
+        fx_make_rows(&fx, 2);
+        struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
+        size_t n = fr_graph_parameter_count(graph);
+        const struct fr_parameter *parameters = fr_graph_parameters(graph);
+        struct fr_buffer before = {0};
+        uint64_t *seen = fr_alloc(n, sizeof(*seen));
+        for (uint64_t batch = 0; batch < 3; batch++) {
+            before.size = 0;
+            for (size_t p = 0; p < n; p++) {
+                fr_buffer_append(&before, parameters[p].values, parameters[p].n_values * sizeof(float));
+                seen[p] = parameters[p].changes;
+            }
+            fx_vary(&fx, 70 + batch);
+            (void)fx_step(&fx, graph);
+            const uint8_t *values = before.data;
+            for (size_t p = 0; p < n; values += parameters[p++].n_values * sizeof(float))
+                if (parameters[p].changes == seen[p] &&
+                    memcmp(values, parameters[p].values, parameters[p].n_values * sizeof(float)) != 0)
+                    fail_msg("%s: %s changed unseen", nx_networks[i].name, parameters[p].name);
+        }
+        free(seen);
+        fr_buffer_release(&before);
+        fr_graph_free(graph);
+        fx_release(&fx);
+    }
+}
+
 /* ---- one standardized slot, its kernel and a bias ---- */
 
 static const char *const one_number = "version: 1\n"
@@ -474,6 +508,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(standardized_numbers_follow_the_trained_samples),
+        cmocka_unit_test(whatever_a_batch_changes_is_noted),
         cmocka_unit_test(a_standardized_number_learns_like_one_standardized_before),
         cmocka_unit_test(nothing_is_read_before_a_hundred_samples_were_counted),
         cmocka_unit_test(one_broken_number_neither_wrecks_the_moments_nor_is_read_at_its_size),
