@@ -188,9 +188,17 @@ static void make_operands(const struct fr_graph *graph, struct variant *v)
 
 /* ---- row gradients ---- */
 
-static bool is_source(const struct node *node, uint32_t slot)
+/* The slot's readers of one kind. */
+static uint32_t add_sources(const struct variant *v, struct table_sources *table, enum node_kind kind, uint32_t slot,
+                            uint32_t n)
 {
-    return (node->kind == NODE_POOLED || node->kind == NODE_SEQUENCE) && node->reached && node->slot == (int32_t)slot;
+    for (uint32_t i = 0; i < v->n_nodes; i++) {
+        if (v->nodes[i].kind != kind || !v->nodes[i].reached || v->nodes[i].slot != (int32_t)slot)
+            continue;
+        table->source_slot[n] = slot;
+        table->source_node[n++] = i;
+    }
+    return n;
 }
 
 static void make_table(const struct fr_graph *graph, struct variant *v, uint32_t t)
@@ -207,12 +215,8 @@ static void make_table(const struct fr_graph *graph, struct variant *v, uint32_t
         if (conf->slots[s].kind == FR_SLOT_DENSE || conf->slots[s].table != (int32_t)t)
             continue;
         table->source_begin[group++] = n;
-        for (uint32_t i = 0; i < v->n_nodes; i++) {
-            if (!is_source(&v->nodes[i], s))
-                continue;
-            table->source_slot[n] = s;
-            table->source_node[n++] = i;
-        }
+        n = add_sources(v, table, NODE_SEQUENCE, s, n); /* first: the first to contribute says what counts */
+        n = add_sources(v, table, NODE_POOLED, s, n);
     }
     table->source_begin[group] = n;
     table->n_sources = n;

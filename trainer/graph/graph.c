@@ -122,15 +122,19 @@ static uint32_t set_of(struct fr_graph *graph, uint32_t losses)
     return graph->n_loss_sets++;
 }
 
-/* An occurrence of a key counts once for every sample that is trained through any of its readers. */
+/* An occurrence of a key counts once for every sample that is trained through any of its readers; a masked step of a
+ * sequence, which contributes through poolings alone, for those trained through any pooling. */
 static void settle_sources(struct fr_graph *graph, const struct variant *v, const struct table_sources *table)
 {
     for (uint32_t i = 0; i < table->n_sources; i++) {
+        const struct node *node = &v->nodes[table->source_node[i]];
         uint32_t losses = 0;
-        for (uint32_t j = 0; j < table->n_sources; j++)
-            if (table->source_slot[j] == table->source_slot[i] &&
-                v->nodes[table->source_node[j]].part == v->nodes[table->source_node[i]].part)
-                losses |= v->nodes[table->source_node[j]].losses;
+        for (uint32_t j = 0; j < table->n_sources; j++) {
+            const struct node *other = &v->nodes[table->source_node[j]];
+            if (table->source_slot[j] == table->source_slot[i] && other->part == node->part &&
+                (other->kind == NODE_POOLED || node->kind == NODE_SEQUENCE))
+                losses |= other->losses;
+        }
         table->source_set[i] = set_of(graph, losses);
     }
 }

@@ -211,9 +211,9 @@ struct gradient_task {
  * fr_graph_backward. */
 struct table_sources {
     uint32_t *source_begin; /* [groups + 1], groups: the table's slots in config order */
-    uint32_t *source_node;  /* [sources] */
+    uint32_t *source_node;  /* [sources] of a slot: readers of steps, then poolings */
     uint32_t *source_slot;  /* [sources]; entries: fr_batch_entries */
-    uint32_t *source_set;   /* [sources] losses that reach any reader of the same slot and part */
+    uint32_t *source_set;   /* [sources] losses by which an occurrence counts that this reader contributes to */
     uint32_t n_sources;
     struct fr_row_source *sources;
 };

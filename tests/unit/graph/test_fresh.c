@@ -128,9 +128,51 @@ static void new_rows_are_absent_forward_and_trained_backward(void **state)
         }
 }
 
+/* Two readers of a sequence, trained by tasks whose labels are masked in different samples. */
+static const char *const read_twice = NX_HEAD "network:\n"
+                                              "  optimizer: {sgd: {lr: 0.01}}\n"
+                                              "  layers:\n"
+                                              "    - {name: pooled, dense: {sum: history.v}, units: 1}\n"
+                                              "    - {name: steps, attention: {query: user_id, keys: history.v}}\n"
+                                              "    - {name: out, dense: steps, units: 1}\n"
+                                              "tasks:\n"
+                                              "  - {name: click, label: click, logit: out}\n"
+                                              "  - {name: buy, label: buy, logit: pooled}\n";
+
+/* In a group as in its expanded form a masked step counts what trains through the pooling, and no more: sgd of a rate
+ * of 1 is damped by it. */
+static void what_a_masked_step_counts_is_the_same_in_groups(void **state)
+{
+    (void)state;
+    struct fixture fx[2];
+    for (size_t expanded = 0; expanded < 2; expanded++) {
+        fx_load(&fx[expanded], VOCABULARY, read_twice);
+        for (uint32_t p = 0; p < 2; p++)
+            fx[expanded].conf.tables[1].parts[p].optimizer = fx_optimizer(FR_OPT_SGD, 1.0f);
+        fx_make_rows(&fx[expanded], 11);
+        fx_make_groups(&fx[expanded], 150, 6, 4, 77);
+        fx_vary_roles(&fx[expanded]);
+        if (expanded)
+            fx_expand_groups(&fx[expanded]);
+        make_fresh(&fx[expanded], false);
+        struct fr_graph *graph = fx_graph(&fx[expanded], NULL, NULL);
+        (void)fx_step(&fx[expanded], graph);
+        fr_graph_free(graph);
+    }
+    for (uint64_t key = 0; key < VOCABULARY; key++)
+        for (uint32_t i = 0; i < fx[0].layouts[1].row_floats; i++) {
+            float grouped = row_of(&fx[0], 1, key)[i], plain = row_of(&fx[1], 1, key)[i];
+            if (!(fabsf(grouped - plain) <= 1e-5f))
+                fail_msg("row %u: %g in groups, %g expanded", (unsigned)key, (double)grouped, (double)plain);
+        }
+    fx_release(&fx[0]);
+    fx_release(&fx[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_a_masked_step_counts_is_the_same_in_groups),
         cmocka_unit_test(new_rows_are_absent_forward_and_trained_backward),
     };
     return cmocka_run_group_tests_name("fresh", tests, NULL, NULL);

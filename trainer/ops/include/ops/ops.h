@@ -75,9 +75,8 @@ struct fr_row_source {
     const float *weights;    /* per id of the slot, or NULL: 1 */
     const float *scale;      /* per entry (mean, sqrtn), or NULL */
     const uint32_t *trained; /* per entry: its samples that are trained through this reader; 0 contributes nothing */
-    const uint32_t
-        *counted; /* per entry: those trained through any reader of the slot's part: what an occurrence counts */
-    const uint8_t *masked; /* by_id: steps that were masked in the forward pass contribute nothing; may be NULL */
+    const uint32_t *counted; /* per entry: what an occurrence counts whose first contributing reader this is */
+    const uint8_t *masked;   /* by_id: steps that were masked in the forward pass contribute nothing; may be NULL */
     bool by_id;
 };
 
