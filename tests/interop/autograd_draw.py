@@ -4,10 +4,12 @@ Numbers are kept small enough that f32 has five digits left: first values and ra
 """
 import random
 
+import autograd_inputs
 import autograd_network
 import autograd_rules
 
 TIME_MS = 1700000000000
+LONG = 0.6  # of networks with standardize
 
 
 def case(seed):
@@ -21,7 +23,7 @@ class Drawing:
         self.r = r
         self.width = r.choice([2, 2, 3, 4])  # of most vectors, so that operations over equal widths find partners
         self.vectors, self.sequences, self.unused = {}, {}, []  # written reference -> width
-        self.layers, self.optimizers = [], r.random() < 0.8
+        self.layers, self.optimizers, self.late = [], r.random() < 0.8, False
 
     def chance(self, p):
         return self.r.random() < p
@@ -101,14 +103,28 @@ class Drawing:
         self.parts = {name: {"v": spec} if "dim" in spec else spec["parts"] for name, spec in tables.items()}
         return tables
 
+    def transform(self, last):
+        """One transform, or some before it."""
+        if not self.chance(0.4):
+            return last
+        return self.r.choice([[{"clip": [-0.8, self.number(0.3, 1)]}], [{"clip": [-0.6, 1.2]}, "log1p"], ["log1p", {"clip": [0.1, 0.6]}], [{"clip": [-0.5, 0.5]}, {"clip": [-0.2, 1]}]]) + [last]
+
     def slots(self):
         slots = {"user_id": {"table": "user"}, "item_id": {"table": "item"}, "tags": {"table": "item"}, "kind_id": {"table": "kind"},
                  "hist": {"table": "item", "kind": "sequence"}, "kinds": {"table": "kind", "kind": "sequence"}, "users": {"table": "user", "kind": "sequence"},
                  "d": {"kind": "dense", "dim": self.r.randrange(1, 4)}, "e": {"kind": "dense", "dim": self.width}, "f": {"kind": "dense"}}
+        if self.chance(0.4):
+            slots["clock"] = {"kind": "dense", "dim": self.r.choice([1, 1, 2]), "transform": self.r.choice(["time_of_day", "time_of_week"])}
+        if self.chance(0.4):
+            slots["range"] = {"table": "kind", "buckets": {"of": "f", "boundaries": sorted({self.number(-1, 1) for _ in range(self.r.randrange(1, 5))})}}
+        if self.chance(0.4):
+            slots["both"] = {"table": self.r.choice(["item", "kind"]), "cross": self.r.sample([s for s in ("user_id", "tags", "kind_id", "range") if s in slots], self.r.randrange(2, 4))}
         for spec in slots.values():
             if spec.get("kind") == "dense":
                 if self.chance(0.3):
-                    spec["default"] = self.number(-0.5, 1)
+                    spec["default"] = self.number(-0.5, 1) if not autograd_inputs.is_time(spec) else self.r.randrange(2 * 10 ** 9)
+                if self.chance(0.2):
+                    spec["indicator"] = True
                 continue
             if self.chance(0.3):
                 spec["namespace"] = self.r.choice(["one", "two", "user"])
@@ -119,15 +135,15 @@ class Drawing:
             if spec.get("kind") == "sequence":
                 if self.chance(0.5):
                     spec["max_len"] = self.r.randrange(1, 5)
-            elif self.chance(0.2):
+            elif "buckets" not in spec and self.chance(0.2):
                 spec["max_ids"] = self.r.randrange(1, 4)
-        slots["f"]["transform"] = self.r.choice(["log1p", "standardize", {"bucketize": [-0.3505, 0.2005, 0.7005]}])
+        slots["f"]["transform"] = self.transform(self.r.choice(["log1p", "standardize", {"bucketize": [-0.3505, 0.2005, 0.7005]}]))
         if self.chance(0.3):
-            slots["d"]["transform"] = "standardize"
+            slots["d"]["transform"] = self.transform("standardize")
         for name, spec in slots.items():
             if spec.get("kind") == "dense":
-                transform = spec.get("transform")
-                self.vectors[name] = spec.get("dim", 1) * (len(transform["bucketize"]) + 1 if isinstance(transform, dict) else 1)
+                self.vectors[name] = autograd_inputs.width_of(spec)
+                self.unused += [name] if autograd_inputs.of_network(spec)[0] == "standardize" else []
                 continue
             for part, p in self.parts[spec["table"]].items():
                 short = len(self.parts[spec["table"]]) == 1 and self.chance(0.7)
@@ -334,8 +350,12 @@ class Drawing:
         r, spec = self.r, self.slot_specs[slot]
         kind = spec.get("kind", "sparse")
         if kind == "dense":
-            low = 0 if spec.get("transform") == "log1p" else -1.5
-            numbers = [round(r.uniform(low, 1.5), 3) for _ in range(spec.get("dim", 1))]
+            if autograd_inputs.is_time(spec):
+                times = [r.randrange(-10 ** 9, 2 * 10 ** 9) for _ in range(spec["dim"])]
+                return [t if self.chance(0.5) else t * 1000 + r.randrange(1000) if abs(t) > 10 ** 8 else t + 0.5 for t in times]
+            first = [name for name, _ in autograd_inputs.transforms(spec)][:1]
+            low, high = 0 if first == ["log1p"] else -1.5, 200 if self.late and self.chance(0.02) else 1.5
+            numbers = [round(r.uniform(low, high), 3) for _ in range(spec.get("dim", 1))]
             return numbers if len(numbers) > 1 or self.chance(0.5) else numbers[0]
         ids = 8 if spec["table"] == "kind" else 12
         if kind == "sequence":
@@ -348,7 +368,7 @@ class Drawing:
 
     def sample(self, slots, labels, t):
         r = self.r
-        features = {s: self.value(s) for s in slots if not self.chance(0.05)}
+        features = {s: self.value(s) for s in slots if not self.chance(0.2 if self.slot_specs[s].get("indicator") else 0.05)}
         y = {}
         for label, spec in labels.items():
             if "of" in spec or self.chance(0.15):
@@ -371,15 +391,19 @@ class Drawing:
         if losses:
             conf["losses"] = losses
         conf["seed"] = self.r.randrange(1 << 32)
-        per_batch, shared = self.r.randrange(2, 5), [s for s in slots if self.chance(0.4)]
+        carried = [s for s in slots if "buckets" not in slots[s] and "cross" not in slots[s]]
+        per_batch, shared = self.r.randrange(2, 5), [s for s in carried if self.chance(0.4)]
         if self.chance(0.2):
             shared = []
+        standard = any(autograd_inputs.of_network(spec)[0] == "standardize" for spec in slots.values())
+        long = standard and self.chance(LONG)  # enough samples for standardize to do something
+        per_batch, batches = (self.r.randrange(45, 60), 3) if long else (per_batch, 3)
         records = []
-        for g in range(3 * per_batch):
-            size = self.r.randrange(1, 5)
-            items = [self.sample([s for s in slots if s not in shared], labels, TIME_MS + 10 * g + i) for i in range(size)]
+        for g in range(batches * per_batch):
+            size, self.late = self.r.randrange(1, 5), g >= per_batch and long
+            items = [self.sample([s for s in carried if s not in shared], labels, TIME_MS + 10 * g + i) for i in range(size)]
             records.append({"shared": {s: self.value(s) for s in shared if not self.chance(0.05)}, "items": items})
-        ingest = {"sampling": self.r.choice(["all", "all", "metrics", "none"]), "batch_size": self.r.choice([5, 8, 16, 40])}
+        ingest = {"sampling": self.r.choice(["all", "all", "metrics", "none"]), "batch_size": self.r.choice([100, 150, 300] if long else [5, 8, 16, 40])}
         return {"conf": conf, "ingest": ingest, "records": records, "per_batch": per_batch}
 
 
@@ -390,7 +414,8 @@ LOSSES = ("logloss", "mse", "pairwise", "focal", "product", "mse of two vectors"
 TERMS = ([f"layer {op}" for op in autograd_network.OPERATIONS] + [f"activation {kind}" for kind in ACTIVATIONS] + [f"pool {kind}" for kind in ("sum", "mean", "sqrtn")] +
          [f"loss {kind}" for kind in LOSSES] + [f"rows by {kind}" for kind in autograd_rules.ROW_KINDS] + [f"layers by {kind}" for kind in autograd_rules.LAYER_KINDS] +
          [f"option {name}" for name in autograd_rules.OPTIONS] +
-         ["steps", "sum of rows", "time of rows", "sum of layers", "time of layers", "statistics dice", "statistics standardize", "sample weight", "keep rate", "clip_global_norm",
+         [f"transform {kind}" for kind in ("clip", "log1p", "time_of_day", "time_of_week", "standardize", "bucketize")] +
+         ["steps", "indicator", "buckets", "crosses", "limit of what is read", "limit of what is counted", "sum of rows", "time of rows", "sum of layers", "time of layers", "statistics dice", "statistics standardize", "sample weight", "keep rate", "clip_global_norm",
           "bias from labels"])
 
 
@@ -406,6 +431,9 @@ def mentions(drawing):
             found.add("activation " + network.activation_of(layer))
         for ref in [ref for role in layer.roles for ref in role]:
             found.update({"pooled": [f"pool {ref.pooling}"], "steps": ["steps"]}.get(ref.kind, []))
+            spec = conf["slots"].get(ref.name, {})
+            found.update(term for option, term in (("indicator", "indicator"), ("buckets", "buckets"), ("cross", "crosses")) if spec.get(option))
+            found.update("transform " + kind for kind, _ in autograd_inputs.transforms(spec))
     rules = {"layers by ": [p.optimizer for n, p in network.parameters.items() if p and network.reached["parameter", n]],
              "rows by ": [network.parts_of(conf["slots"][k[0]]["table"])[k[1]]["optimizer"] for k, losses in network.reached.items() if k[0] in conf["slots"] and losses]}
     for where, written in rules.items():
@@ -415,7 +443,13 @@ def mentions(drawing):
     found.update("loss " + loss_kind(task) for task in conf["tasks"])
     found.update("loss " + auxiliary_kind(loss) for loss in conf.get("losses", []))
     found.update("statistics dice" for name in ["activation dice"] if name in found)
-    found.update("statistics standardize" for spec in conf["slots"].values() if spec.get("transform") == "standardize")
+    long = len(drawing["records"]) > 100
+    standards = [spec for spec in conf["slots"].values() if autograd_inputs.of_network(spec)[0] == "standardize"]
+    whole = any(len(autograd_inputs.transforms(spec)) == 1 for spec in standards) and long  # some numbers are far off
+    found.update(["statistics standardize"] if standards else [])
+    found.update(["limit of what is counted"] if whole else [])
+    found.update(["limit of what is read"] if whole and "transform standardize" in found else [])
+    found -= set() if long else {"transform standardize"}
     found.update(["clip_global_norm"] if "clip_global_norm" in conf["network"] else [])
     found.update("bias from labels" for task in conf["tasks"] if "prob" not in task and loss_kind(task) in ("logloss", "focal") and task.get("bias_from_labels", True))
     items = [item for group in drawing["records"] for item in group["items"]]

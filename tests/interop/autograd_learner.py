@@ -5,9 +5,9 @@ import math
 import torch
 
 import autograd_draw
+import autograd_inputs
 import autograd_network
 import autograd_rules
-import keys
 
 PRIOR_SAMPLES = 1000  # labels after which an output bias no longer follows their log-odds
 
@@ -30,14 +30,15 @@ def expanded(group):
 
 
 class Learner:
-    def __init__(self, case, dtype=torch.float64, mutation=None, values_max=60.0, noise=0.0):
+    def __init__(self, case, dtype=torch.float64, mutation=None, values_max=60.0, noise=0.0, noise_seed=0):
         self.case, self.conf, self.dtype, self.mutation, self.values_max = case, case["conf"], dtype, mutation, values_max
         self.network = autograd_network.Network(self.conf)
-        self.noise, self.random = noise, torch.Generator().manual_seed(1)
+        self.noise, self.random = noise, torch.Generator().manual_seed(1 + noise_seed)
         self.labels = self.order_labels()
         seed = self.conf["seed"]
         self.parameters = {n: self.first(n, p, seed) for n, p in self.network.parameters.items()}
         self.begin = dict(self.parameters)
+        self.parameters = {n: self.with_noise(x) if self.network.parameters[n] else x for n, x in self.parameters.items()}
         option = (mutation[0].removeprefix("option "), mutation[1]) if mutation and mutation[0].startswith("option ") else None
         self.rules = {n: autograd_rules.Optimizer(p.optimizer, option) for n, p in self.network.parameters.items() if p}
         self.states = {n: rule.start(self.parameters[n].reshape(1, -1)) for n, rule in self.rules.items()}
@@ -48,13 +49,15 @@ class Learner:
         self.priors = self.make_priors()
         self.dices = {name.removesuffix("/mean"): autograd_rules.Dice(len(x)) for name, x in self.parameters.items()
                       if name.endswith("/mean") and name.removesuffix("/mean") not in self.conf["slots"]}
-        self.standards = {s: autograd_rules.Standardize(spec.get("dim", 1)) for s, spec in self.conf["slots"].items() if spec.get("transform") == "standardize"}
+        limit = autograd_rules.STANDARDIZE_LIMIT * self.factor("limit of what is counted")
+        self.standards = {s: autograd_rules.Standardize(spec.get("dim", 1), limit) for s, spec in self.conf["slots"].items()
+                          if autograd_inputs.of_network(spec)[0] == "standardize"}
 
     def first(self, name, parameter, seed):
         if parameter:
             return autograd_rules.first_parameter(parameter, seed).to(self.dtype)
         prefix, what = name.rsplit("/", 1)
-        width = self.conf["slots"][prefix].get("dim", 1) if prefix in self.conf["slots"] else self.network.parameters[prefix + "/alpha"].shape[0]
+        width = 1 if what == "count" else self.conf["slots"][prefix].get("dim", 1) if prefix in self.conf["slots"] else self.network.parameters[prefix + "/alpha"].shape[0]
         return torch.full((width,), 1.0 if what == "variance" else 0.0, dtype=self.dtype)
 
     def factor(self, *what):
@@ -86,16 +89,7 @@ class Learner:
     # ---- keys and columns ----
 
     def ids(self, slot, sample):
-        spec, value = self.conf["slots"][slot], sample["f"].get(slot)
-        if value is None:
-            return [], []
-        if isinstance(value, dict):
-            ids, weights = value["i"], value["w"]
-        else:
-            ids = value if isinstance(value, list) else [value]
-            weights = [1.0] * len(ids)
-        limit = spec.get("max_len", 50) if spec.get("kind") == "sequence" else spec.get("max_ids", 1024)
-        return [keys.key_of(i, spec.get("namespace", spec["table"])) for i in ids[-limit:]], weights[-limit:]
+        return autograd_inputs.ids(self.conf["slots"], slot, sample["f"])
 
     def admit(self, samples, roles):
         """Counts keys of trained samples; returns the keys that get a row in this batch."""
@@ -116,7 +110,7 @@ class Learner:
         row, offset = {}, 0
         for part, spec in self.network.parts_of(table).items():
             init = spec.get("init") or {"normal": 0.01}
-            w = torch.tensor([autograd_rules.first_row(table, init, offset, spec["dim"], self.conf["seed"], key)], dtype=self.dtype)
+            w = self.with_noise(torch.tensor([autograd_rules.first_row(table, init, offset, spec["dim"], self.conf["seed"], key)], dtype=self.dtype))
             offset += spec["dim"]
             row[part] = (w, self.row_rules[table, part].start(w))
         return row
@@ -127,18 +121,18 @@ class Learner:
         columns, numbers = {}, {}
         for slot, spec in self.conf["slots"].items():
             if spec.get("kind") == "dense":
-                rows = [sample["f"].get(slot) for sample in samples]
-                rows = [[spec.get("default", 0)] * spec.get("dim", 1) if x is None else x if isinstance(x, list) else [x] for x in rows]
-                numbers[slot] = torch.tensor([[autograd_rules.f32(x) for x in row] for row in rows], dtype=self.dtype)
+                rows = [autograd_inputs.numbers(spec, sample["f"].get(slot), self.factor) for sample in samples]
+                numbers[slot] = (torch.tensor([x for x, _ in rows], dtype=self.dtype), torch.tensor([missing for _, missing in rows]))
                 continue
             number = found[spec["table"]]
             entries = [self.ids(slot, sample) for sample in samples]
+            factor = self.factor("buckets" if "buckets" in spec else "crosses" if "cross" in spec else "")
             longest = max(1, max(len(ids) for ids, _ in entries))
             table = {"keys": [], "weights": [], "there": [], "masked": []}
             for ids, weights in entries:
                 pad = longest - len(ids)
                 table["keys"].append([0] * pad + [number.setdefault(key, len(number)) for key in ids])
-                table["weights"].append([0.0] * pad + [autograd_rules.f32(w) for w in weights])
+                table["weights"].append([0.0] * pad + [autograd_rules.f32(w) * factor for w in weights])
                 table["there"].append([False] * pad + [True] * len(ids))
                 table["masked"].append([False] * pad + [(spec["table"], key) not in present for key in ids])
             columns[slot] = Column(torch.tensor(table["keys"]), torch.tensor(table["weights"], dtype=self.dtype), torch.tensor(table["there"]),
@@ -176,6 +170,10 @@ class Learner:
         self.follow_labels(counted, samples, labelled)
         self.trained += sum(roles)
         self.steps += 1
+
+    def with_noise(self, x):
+        """First values off by a rounding: what cancels in the forward pass no longer does exactly."""
+        return x * (1 + self.noise * torch.randn(x.shape, generator=self.random, dtype=x.dtype)) if self.noise else x
 
     def add_noise(self, gradients):
         """What rounding may do to a sum whose terms cancel: a share of the largest gradient."""
@@ -270,8 +268,9 @@ class Learner:
                 for slot, column in batch.columns.items():
                     if self.conf["slots"][slot]["table"] != table or not self.network.reached[slot, part]:
                         continue
-                    trains = self.counts_for(self.network.reached[slot, part], counted)
-                    c.index_add_(0, column.keys.flatten(), (column.there & trains[:, None]).flatten().to(c.dtype))
+                    trains = self.counts_for(self.network.reached[slot, part], counted)[:, None]
+                    pooled = self.counts_for(self.network.reached[slot, part, "pooled"], counted)[:, None]  # a masked step is none, but a sum has it
+                    c.index_add_(0, column.keys.flatten(), (column.there & torch.where(column.masked, pooled, trains)).flatten().to(c.dtype))
                 self.update_part(table, part, number, c, gradients["rows", table, part])
 
     def update_part(self, table, part, number, c, gradient):
@@ -297,8 +296,9 @@ class Learner:
                 self.dices[prefix].add(rows, int(trains.sum()) / self.case["ingest"]["batch_size"] * self.factor("statistics dice"))
                 self.parameters[prefix + "/mean"], self.parameters[prefix + "/variance"] = (m.to(self.dtype) for m in self.dices[prefix].moments())
         for slot, standard in self.standards.items():
-            standard.add(batch.numbers[slot][roles] * self.factor("statistics standardize"))
-            self.parameters[slot + "/mean"], self.parameters[slot + "/variance"] = standard.mean.to(self.dtype), standard.variance().to(self.dtype)
+            standard.add(batch.numbers[slot][0][roles] * self.factor("statistics standardize"))
+            for what, x in zip(("mean", "variance", "count"), standard.published()):
+                self.parameters[f"{slot}/{what}"] = x.to(self.dtype)
 
     # ---- output biases begin at the log-odds of the first labels ----
 

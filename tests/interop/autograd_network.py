@@ -9,6 +9,8 @@ import math
 
 import torch
 
+import autograd_inputs
+import autograd_rules
 
 Steps = collections.namedtuple("Steps", "values there masked")
 Ref = collections.namedtuple("Ref", "kind name part pooling", defaults=(None, None))  # kinds: layer, number, pooled, steps
@@ -17,7 +19,7 @@ POOLINGS = ("sum", "mean", "sqrtn")
 ROLES = {"attention": ("query", "keys"), "augru": ("query", "keys"), "mixture": ("gate", "experts")}
 OPERATIONS = ("concat", "mlp", "dense", "bi_interaction", "sum", "add", "mean", "sqrtn", "last", "multiply", "fm", "dot_interaction", "cross", "bias", "layer_norm",
               "dropout", "activate", "stop_gradient", "attention", "gru", "augru", "experts", "mixture")
-LAYER_NORM_EPSILON, DICE_EPSILON, STANDARDIZE_EPSILON = 1e-5, 1e-9, 1e-6
+LAYER_NORM_EPSILON, DICE_EPSILON = 1e-5, 1e-9
 
 
 class ScaledGradient(torch.autograd.Function):
@@ -40,7 +42,8 @@ def as_list(x):
 class Network:
     """A configuration's layers in evaluation order, their parameters, and which losses reach what.
 
-    Losses are numbered: tasks, then auxiliary ones. reached[name] is the set that reaches a parameter, reached[slot, part] one that reaches a reader of rows."""
+    Losses are numbered: tasks, then auxiliary ones. reached[name] is the set that reaches a parameter, reached[slot, part] one that reaches a reader of rows,
+    reached[slot, part, "pooled"] one that reaches a reader other than step by step."""
 
     def __init__(self, conf):
         self.conf, self.layers, self.width, self.sequence = conf, {}, {}, set()
@@ -58,8 +61,8 @@ class Network:
         for name in self.layers:
             self.make_parameters(self.layers[name])
         for slot, spec in self.slots.items():
-            if spec.get("transform") == "standardize":
-                self.parameters[slot + "/mean"] = self.parameters[slot + "/variance"] = None
+            if autograd_inputs.of_network(spec)[0] == "standardize":
+                self.parameters[slot + "/mean"] = self.parameters[slot + "/variance"] = self.parameters[slot + "/count"] = None
         self.find_reached()
 
     # ---- names to layers ----
@@ -114,8 +117,7 @@ class Network:
             return self.width[ref.name]
         spec = self.slots[ref.name]
         if ref.kind == "number":
-            transform = spec.get("transform")
-            return spec.get("dim", 1) * (len(transform["bucketize"]) + 1 if isinstance(transform, dict) else 1)
+            return autograd_inputs.width_of(spec)
         return self.parts_of(spec["table"])[ref.part]["dim"]
 
     def is_sequence(self, ref):
@@ -240,6 +242,8 @@ class Network:
                 seen.add(ref)
                 if ref.kind in ("pooled", "steps"):
                     self.reached[ref.name, ref.part].add(k)
+                    if ref.kind == "pooled":
+                        self.reached[ref.name, ref.part, "pooled"].add(k)
                 elif ref.kind == "layer":
                     layer = self.layers[ref.name]
                     self.reached[ref.name].add(k)
@@ -307,18 +311,25 @@ class Forward:
             return self.layer(ref.name)
         column = self.batch.columns[ref.name]
         rows = self.rows[self.network.slots[ref.name]["table"], ref.part]
-        weights = torch.where(column.there, column.weights, 0.0)
+        weights = torch.where(column.there & ~column.masked, column.weights, 0.0)  # no gradient reaches a masked step's row
         return Steps(self.mutated("steps", weights[..., None] * rows[column.keys]), column.there, column.masked)
 
+    def wrong(self, what):
+        """The factor of a seeded error of a value."""
+        return self.mutation[1] if self.mutation and self.mutation[0] == what else 1.0
+
     def number(self, slot):
-        transform, x = self.network.slots[slot].get("transform", "none"), self.batch.numbers[slot]
-        if transform == "standardize":
-            return (x - self.values[slot + "/mean"]) / (self.values[slot + "/variance"] + STANDARDIZE_EPSILON).sqrt()
-        if isinstance(transform, dict):
-            bounds = torch.tensor(transform["bucketize"], dtype=x.dtype)
-            place = (bounds <= x[..., None]).sum(-1)
-            return torch.nn.functional.one_hot(place, len(bounds) + 1).to(x.dtype).flatten(1)
-        return torch.log1p(x) if transform == "log1p" else x
+        spec, (x, missing) = self.network.slots[slot], self.batch.numbers[slot]
+        kind, boundaries = autograd_inputs.of_network(spec)
+        if kind == "standardize":
+            known = float(self.values[slot + "/count"][0]) >= autograd_rules.STANDARDIZE_COUNT_MIN
+            limit = autograd_rules.STANDARDIZE_LIMIT * self.wrong("limit of what is read")
+            x = (x - self.values[slot + "/mean"]) / (self.values[slot + "/variance"] + autograd_rules.STANDARDIZE_EPSILON).sqrt()
+            x = (x.clamp(-limit, limit).nan_to_num(0) if known else torch.zeros_like(x)) * self.wrong("transform standardize")
+        elif kind == "bucketize":
+            place = (torch.tensor([autograd_rules.f32(b) for b in boundaries], dtype=x.dtype) <= x[..., None]).sum(-1)
+            x = torch.nn.functional.one_hot(place, len(boundaries) + 1).to(x.dtype).flatten(1) * self.wrong("transform bucketize")
+        return torch.cat([x, missing[:, None] * self.wrong("indicator")], 1) if spec.get("indicator") else x
 
     def joined(self, refs):
         """References one after the other; sequences step by step, aligned at the newest, as long as the first."""

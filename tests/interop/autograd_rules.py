@@ -257,18 +257,29 @@ class Dice:
         return mean, (self.second / self.weight - mean * mean).clamp(min=DICE_VARIANCE_MIN)
 
 
-class Standardize:
-    """Welford's moments of a slot's numbers over trained samples; one unit of variance as a prior."""
+STANDARDIZE_EPSILON, STANDARDIZE_COUNT_MIN, STANDARDIZE_LIMIT = 1e-6, 100, 10.0  # deviations
 
-    def __init__(self, dim):
-        self.count, self.mean, self.squares = 0, torch.zeros(dim, dtype=torch.float64), torch.zeros(dim, dtype=torch.float64)
+
+class Standardize:
+    """Welford's moments of a slot's numbers over trained samples that have a value; once there are enough of them, a number enters cut to so many deviations."""
+
+    def __init__(self, dim, limit=STANDARDIZE_LIMIT):
+        self.count, self.limit = 0, limit
+        self.mean, self.squares = torch.zeros(dim, dtype=torch.float64), torch.zeros(dim, dtype=torch.float64)
 
     def add(self, x):
         for row in x.to(torch.float64):
+            if row.isnan().any():
+                continue
+            if self.count >= STANDARDIZE_COUNT_MIN:
+                reach = self.limit * (self.squares / self.count + STANDARDIZE_EPSILON).sqrt()
+                row = torch.maximum(torch.minimum(row, self.mean + reach), self.mean - reach)
             self.count += 1
             delta = row - self.mean
             self.mean = self.mean + delta / self.count
             self.squares = self.squares + delta * (row - self.mean)
 
-    def variance(self):
-        return (self.squares + 1) / (self.count + 1)
+    def published(self):
+        """Mean, variance, and how many samples are known, as far as that matters."""
+        variance = self.squares / self.count if self.count else torch.ones_like(self.squares)
+        return self.mean, variance, torch.tensor([float(min(self.count, STANDARDIZE_COUNT_MIN))], dtype=torch.float64)
