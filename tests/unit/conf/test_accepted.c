@@ -342,9 +342,10 @@ static void the_samples_of_models_load_and_print(void **state)
         const char *name;
         uint32_t tasks;
         enum fr_layer_op op; /* some layer has it */
-    } rows[] = {{"samples/fm.yaml", 1, FR_LAYER_FM},     {"samples/dlrm.yaml", 1, FR_LAYER_DOT_INTERACTION},
-                {"samples/dcn.yaml", 1, FR_LAYER_CROSS}, {"samples/din.yaml", 1, FR_LAYER_ATTENTION},
-                {"samples/esmm.yaml", 3, FR_LAYER_MLP},  {"samples/mmoe.yaml", 3, FR_LAYER_MIXTURE}};
+    } rows[] = {{"samples/general.yaml", 1, FR_LAYER_FM},           {"samples/fm.yaml", 1, FR_LAYER_FM},
+                {"samples/dlrm.yaml", 1, FR_LAYER_DOT_INTERACTION}, {"samples/dcn.yaml", 1, FR_LAYER_CROSS},
+                {"samples/din.yaml", 1, FR_LAYER_ATTENTION},        {"samples/esmm.yaml", 3, FR_LAYER_MLP},
+                {"samples/mmoe.yaml", 3, FR_LAYER_MIXTURE}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct fr_conf *conf = load_file(rows[i].name);
         bool has = false;

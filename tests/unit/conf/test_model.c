@@ -129,11 +129,19 @@ static void a_model_with_something_of_everything_round_trips(void **state)
 static void the_models_of_the_committed_files_round_trip(void **state)
 {
     (void)state;
-    static const char *const names[] = {
-        "freshet.yaml",          "quickstart.yaml",           "samples/fm.yaml",
-        "samples/dlrm.yaml",     "samples/dcn.yaml",          "samples/din.yaml",
-        "samples/esmm.yaml",     "samples/mmoe.yaml",         "reference/globo_200k_mlp.yaml",
-        "reference/ml_din.yaml", "reference/grocery_fm.yaml", "reference/adult_ftrl.yaml"};
+    static const char *const names[] = {"freshet.yaml",
+                                        "quickstart.yaml",
+                                        "samples/fm.yaml",
+                                        "samples/general.yaml",
+                                        "samples/dlrm.yaml",
+                                        "samples/dcn.yaml",
+                                        "samples/din.yaml",
+                                        "samples/esmm.yaml",
+                                        "samples/mmoe.yaml",
+                                        "reference/globo_200k_mlp.yaml",
+                                        "reference/ml_din.yaml",
+                                        "reference/grocery_fm.yaml",
+                                        "reference/adult_ftrl.yaml"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         char path[512];
         struct fr_buffer problems = {0};
