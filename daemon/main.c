@@ -204,7 +204,7 @@ static int check_tasks(const struct fr_conf *conf, const char *path)
 {
     struct fr_graph *graph = NULL;
     struct fr_err err = {0};
-    if (fr_graph_new(&(struct fr_graph_options){.conf = conf, .scoring_only = true}, &graph, &err) != FR_OK) {
+    if (fr_graph_new(&(struct fr_graph_options){.conf = conf}, &graph, &err) != FR_OK) {
         fprintf(stderr, "%s: %s\n", path, err.text);
         return FR_EXIT_CONFIG;
     }
@@ -212,6 +212,13 @@ static int check_tasks(const struct fr_conf *conf, const char *path)
         const char *warning = fr_trainer_task_warning(graph, t);
         if (warning)
             printf("%s: warning: task `%s`: %s\n", path, conf->tasks[t].name, warning);
+    }
+    struct fr_graph_stuck stuck[FR_STUCK_MAX];
+    uint32_t n_stuck = fr_graph_find_stuck(graph, stuck, FR_STUCK_MAX);
+    for (uint32_t i = 0; i < n_stuck; i++) {
+        char text[1024];
+        fr_trainer_stuck_text(conf, &stuck[i], text, sizeof(text));
+        printf("%s: warning: %s\n", path, text);
     }
     printf("%s: ok\n", path);
     fr_graph_free(graph);

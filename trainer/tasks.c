@@ -1,4 +1,5 @@
-/* What counts for each task, and tasks that learn nothing: they say so in the status, and once in the log.
+/* What counts for each task, and tasks that learn nothing: they say so in the status, and once in the log; so do, there
+ * only, first values of zero that can never learn.
  *
  * A task learns nothing when its loss reaches no parameter and no row, which is known from the network; or when none of
  * FR_TASK_SILENT_SAMPLES trained samples in a row counted for it: no label, or, ranking, no pair in any group. The
@@ -23,6 +24,34 @@ static const char NO_LABEL[] =
 const char *fr_trainer_task_warning(const struct fr_graph *graph, uint32_t task)
 {
     return fr_graph_task_learns(graph, task) ? NULL : REACHES_NOTHING;
+}
+
+void fr_trainer_stuck_text(const struct fr_conf *conf, const struct fr_graph_stuck *stuck, char *out, size_t size)
+{
+    const char *layer = stuck->layer != FR_NO_INDEX ? conf->layers[stuck->layer].name : "";
+    if (stuck->table != FR_NO_INDEX)
+        snprintf(
+            out, size,
+            "table `%s`, part `%s`: begins at zero and can never learn: all it meets in layer `%s` is zero too, so "
+            "no gradient comes back; set init: {normal: 0.01} for it, or for what it meets there",
+            conf->tables[stuck->table].name, conf->tables[stuck->table].parts[stuck->part].name, layer);
+    else
+        snprintf(
+            out, size,
+            "layer `%s`: begins at zero and can never learn: zeros come to it, or go through relu or into a product "
+            "with zeros after it; leave out its init, or set init: xavier_uniform",
+            layer);
+}
+
+static void say_stuck(const struct fr_trainer *trainer)
+{
+    struct fr_graph_stuck stuck[FR_STUCK_MAX];
+    uint32_t n = fr_graph_find_stuck(trainer->graph, stuck, FR_STUCK_MAX);
+    for (uint32_t i = 0; i < n; i++) {
+        char text[1024];
+        fr_trainer_stuck_text(trainer->conf, &stuck[i], text, sizeof(text));
+        fr_log(FR_LOG_WARN, "trainer", "zeros_never_learn", "reason=\"%s\"", text);
+    }
 }
 
 static bool trains(const struct fr_conf_task *task)
@@ -60,6 +89,7 @@ static void say_once(struct fr_trainer *trainer, uint32_t t)
 
 void fr_trainer_tasks_init(struct fr_trainer *trainer)
 {
+    say_stuck(trainer);
     for (uint32_t t = 0; t < trainer->conf->n_tasks; t++) {
         memcpy(trainer->tasks[t].total.name, trainer->conf->tasks[t].name, FR_NAME_MAX);
         trainer->tasks[t].learns = fr_graph_task_learns(trainer->graph, t);

@@ -323,6 +323,36 @@ export: {topic: d}
         assert done.returncode == 0 and "task `behind`: its loss reaches no parameter" in done.stdout, done
         assert "task `learns`" not in done.stdout, done
 
+    def the_check_names_what_begins_at_zero_and_cannot_leave_it(self):
+        """A product of two parts that begin at zero learns nothing; with another first value for one of them, both learn."""
+        file = self.work.path / "zeros.yaml"
+        text = """
+version: 1
+model: zeros
+state_dir: zeros
+ingest: {brokers: "127.0.0.1:9", topic: t}
+tables:
+  user: {parts: {w: {dim: 1, optimizer: ftrl}, v: {dim: 4, optimizer: ftrl, init: zeros}}}
+  item: {dim: 4, init: zeros}
+slots: {user_id: {table: user}, item_id: {table: item}}
+labels: {click: {}}
+network:
+  layers:
+    - {name: wide, sum: [user_id.w]}
+    - {name: pairs, fm: [user_id.v, item_id]}
+    - {name: out, add: [wide, pairs]}
+tasks: [{name: click, label: click, logit: out}]
+export: {topic: d}
+"""
+        for init, stuck in (("init: zeros", True), ("init: {normal: 0.01}", False)):
+            file.write_text(text.replace("item: {dim: 4, init: zeros}", f"item: {{dim: 4, {init}}}"))
+            done = subprocess.run([BUILD / "daemon/freshetd", "--config", file, "--check"], capture_output=True, text=True, timeout=30)
+            assert done.returncode == 0 and "ok" in done.stdout, done
+            for part in ("table `user`, part `v`", "table `item`, part `v`"):
+                said = f"{part}: begins at zero and can never learn: all it meets in layer `pairs` is zero too" in done.stdout
+                assert said == stuck, done
+            assert ("set init: {normal: 0.01}" in done.stdout) == stuck and "part `w`" not in done.stdout, done
+
     def readme(self, language):
         return re.findall(rf"```{language}\n(.*?)```", (SOURCE / "README.md").read_text(), re.S)
 

@@ -227,7 +227,7 @@ struct variant *fr_graph_compile(const struct fr_graph *graph, const uint64_t *s
     const struct fr_conf *conf = graph->conf;
     struct variant *v = fr_alloc(1, sizeof(*v));
     struct builder *b = fr_alloc(1, sizeof(*b));
-    *b = (struct builder){.graph = graph, .variant = v};
+    *b = (struct builder){.graph = graph, .variant = v, .layer = FR_NO_INDEX};
     memcpy(v->shared, shared, sizeof(v->shared));
     v->capacity_spaces = SPACE_GROUPS + 1;
     v->spaces = fr_alloc(v->capacity_spaces, sizeof(*v->spaces));

@@ -21,6 +21,7 @@ struct builder {
     const struct fr_graph *graph;
     struct variant *variant;
     struct value layers[FR_LAYERS_MAX];
+    int32_t layer; /* whose nodes are being made; FR_NO_INDEX: no layer's */
 };
 
 /* Nodes of layer l (earlier ones are there); sets layers[l]. */

@@ -364,10 +364,10 @@ static struct value layer_norm(struct builder *b, struct value in, const struct 
 }
 
 /* Masks are drawn per sample, whatever is shared. */
-static struct value dropout(struct builder *b, struct value in, uint32_t l)
+static struct value dropout(struct builder *b, struct value in)
 {
     fr_build_bring_to_samples(b, &in);
-    fr_build_node(b, NODE_DROPOUT, width_of(b, &in), &in)->layer = (int32_t)l;
+    fr_build_node(b, NODE_DROPOUT, width_of(b, &in), &in);
     return made(b, &in);
 }
 
@@ -411,7 +411,7 @@ static struct value layer_value(struct builder *b, uint32_t l)
     case FR_LAYER_LAYER_NORM:
         return layer_norm(b, joined_role(b, layer, 0), layer);
     case FR_LAYER_DROPOUT:
-        return dropout(b, joined_role(b, layer, 0), l);
+        return dropout(b, joined_role(b, layer, 0));
     case FR_LAYER_ACTIVATE:
         return activate(b, joined_role(b, layer, 0), layer->activation, layer->name);
     case FR_LAYER_STOP_GRADIENT:
@@ -433,7 +433,9 @@ static struct value layer_value(struct builder *b, uint32_t l)
 
 void fr_graph_build_layer(struct builder *b, uint32_t l)
 {
+    b->layer = (int32_t)l;
     b->layers[l] = layer_value(b, l);
+    b->layer = FR_NO_INDEX;
 }
 
 void fr_graph_build_loss(struct builder *b, uint32_t loss)

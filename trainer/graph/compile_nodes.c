@@ -55,8 +55,8 @@ struct node *fr_build_node(struct builder *b, enum node_kind kind, uint32_t widt
     }
     struct node *node = &v->nodes[v->n_nodes++];
     *node = (struct node){.kind = kind, .width = width, .n_arguments = arguments ? arguments->n : 0};
-    node->parent = node->slot = node->part = node->mean = node->variance = node->linear = node->loss = node->layer =
-        FR_NO_INDEX;
+    node->parent = node->slot = node->part = node->mean = node->variance = node->linear = node->loss = FR_NO_INDEX;
+    node->layer = b->layer;
     if (!arguments)
         return node;
     node->arguments = fr_alloc(arguments->n, sizeof(*node->arguments));

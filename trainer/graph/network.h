@@ -160,7 +160,7 @@ struct node {
     int32_t count;                      /* parameter: dense (standardize) */
     int32_t linear;                     /* of a linear node */
     int32_t loss;                       /* of an auxiliary loss: its number in conf */
-    int32_t layer;                      /* of a dropout: its layer */
+    int32_t layer;                      /* it was made for; FR_NO_INDEX: for an auxiliary loss or an output */
     uint32_t n_partials;
     struct partial partials[FR_NODE_PARAMETERS]; /* linear, bias: bias; activate: alpha; layer_norm: scale, bias; gru:
                                                     recurrent kernel, recurrent bias */

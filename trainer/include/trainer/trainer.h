@@ -83,6 +83,9 @@ enum fr_status fr_trainer_restore(struct fr_trainer *trainer, struct fr_durable 
 
 /* Why the loss of a task teaches nothing, whatever samples come; NULL: it does. */
 const char *fr_trainer_task_warning(const struct fr_graph *graph, uint32_t task);
+enum { FR_STUCK_MAX = 16 }; /* named; the rest is named when these are mended */
+/* What begins at zero and never learns, with the remedy. */
+void fr_trainer_stuck_text(const struct fr_conf *conf, const struct fr_graph_stuck *stuck, char *out, size_t size);
 
 /* FR_OK: did something; FR_AGAIN: nothing to do; FR_EOF: drained: the last epoch was handed to the durable thread. */
 enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err) FR_MUST_CHECK;

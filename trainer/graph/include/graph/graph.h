@@ -111,6 +111,14 @@ void fr_graph_suspect_text(const struct fr_graph *graph, const struct fr_batch *
  * behind it but through stop_gradient or a layer_norm of width 1 (whose output is its bias). True for `loss: none`. */
 bool fr_graph_task_learns(const struct fr_graph *graph, uint32_t task);
 
+/* What begins at zero and never leaves it, whatever samples come: rows' values in `table`, `part`, or, table being
+ * FR_NO_INDEX, the kernels of `layer`; `layer`: where no gradient comes back, for all it meets there is zero too. */
+struct fr_graph_stuck {
+    int32_t table, part, layer;
+};
+/* Returns how many there are, at most `capacity`. Not when scoring only. A part that another reader teaches is none. */
+uint32_t fr_graph_find_stuck(const struct fr_graph *graph, struct fr_graph_stuck *out, uint32_t capacity);
+
 /* Optimizer state of the dense parameters, in parts that change apart: what they share (steps, trained samples, what is
  * behind the statistics), for the section "dense_state", and each parameter's own, for "dense_state/<parameter>". A
  * part is restored whole or not at all: FR_E_CORRUPT, FR_E_MISMATCH (version, network or optimizer are other ones). */
