@@ -337,6 +337,10 @@ const struct fr_option fr_options[] = {
         .choices = "f32|f16|bf16!|i8!"),
     RANGED(DURATION, "export.dense_every", IN(fr_conf, export_.dense_every_ms), 0, DAY, "1s",
            "time between publications of those parameters of layers that changed; 0: every epoch"),
+    GROUP("export.average", "what is published of layers: a moving average of their parameters, not their last step"),
+    RANGED(U64, "export.average.half_life", IN(fr_conf, export_.average_half_life), 0, 1e12, "0",
+           "trained samples after which a value counts half in it; 0: parameters as they are, which metrics measure "
+           "always"),
     RANGED(U32, "export.partitions", IN(fr_conf, export_.partitions), 1, 4096, "4",
            "partitions of a delta topic the daemon creates"),
     RANGED(SIZE, "export.piece_max", IN(fr_conf, export_.piece_max), 4 * KIB, 64 * MIB, "512KiB", "largest record"),

@@ -303,7 +303,8 @@ static bool infer_layer(struct inputs *in, struct fr_conf_layer *layer, uint64_t
     if (*total + parameters > PARAMETERS_MAX)
         return refuse(in, "brings the layers to more than %d parameters; expected fewer", PARAMETERS_MAX);
     *total += parameters;
-    in->loader->conf->dense_bytes += parameters * sizeof(float) * (1 + state_arrays(in->loader->conf, layer));
+    uint32_t arrays = 1 + state_arrays(in->loader->conf, layer) + (in->loader->conf->export_.average_half_life > 0);
+    in->loader->conf->dense_bytes += parameters * sizeof(float) * arrays;
     layer->width = (uint32_t)out.width;
     layer->is_sequence = out.sequence;
     return true;

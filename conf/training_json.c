@@ -152,6 +152,8 @@ void fr_conf_training_json(const struct fr_conf *conf, struct fr_buffer *out)
     static const char *const samplings[] = {
         [FR_SAMPLING_ALL] = "all", [FR_SAMPLING_METRICS] = "metrics", [FR_SAMPLING_NONE] = "none"};
     fr_buffer_printf(out, "{");
+    if (conf->export_.average_half_life > 0)
+        fr_buffer_printf(out, "\"average\":%" PRIu64 ",", conf->export_.average_half_life);
     write_layers(conf, out);
     fr_buffer_printf(out, ",");
     write_losses(conf, out);

@@ -80,7 +80,7 @@ static void stage_parameter(const struct fr_trainer *trainer, size_t i, struct f
     struct fr_dense_view view = {.n_dims = parameter->n_dims,
                                  .shape = {parameter->shape[0], parameter->shape[1]},
                                  .n_values = parameter->n_values,
-                                 .values = parameter->values,
+                                 .values = parameter->published,
                                  .exact = parameter->exact};
     snprintf(view.name, sizeof(view.name), "%s", parameter->name);
     fr_dense_stage(stage, &view);

@@ -108,7 +108,8 @@ static enum fr_status restore_values(struct restoring *restoring, const char *na
     struct fr_parameter *parameter = &fr_graph_parameters(restoring->trainer->graph)[i];
     if (parameter->n_values != view.n_values)
         return FR_E_MISMATCH;
-    memcpy(parameter->values, view.values, view.n_values * sizeof(float));
+    /* Where an average is published, the trained values are in the parameter's state. */
+    memcpy(parameter->published, view.values, view.n_values * sizeof(float));
     restoring->dense[i] |= DENSE_VALUES;
     return FR_OK;
 }

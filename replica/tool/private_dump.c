@@ -3,7 +3,8 @@
  *
  *     {"table":"user","key":"17","seen_ms":..,"show":3,"click":1,"row":[values, then optimizer state]}
  *     {"table":"user","key":"18","pending":1,"seen_ms":..}           both by table name and key
- *     {"dense":"h/0/kernel","shape":[2,3],"values":[..]}, {"dense_state":"0x.."}
+ *     {"dense":"h/0/kernel","shape":[2,3],"values":[..]}, {"dense_state":"0x.."}; where a moving average is
+ *     published, this too: "average":[..]
  *     {"position":{..}} by topic and partition, {"metrics":"click","half_life_ms":0,..} (0: lifetime;
  *     image: of all that is kept of the task, served scores and groups included)
  *     {"trainer":{..}}, {"store":"0x.."}, {"hash":"0x.."}
@@ -18,6 +19,7 @@
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "graph/graph.h"
 #include "ingest/positions.h"
 #include "number.h"
 #include "state_sections.h"
@@ -81,6 +83,15 @@ static void put_keys(struct writer *out, const struct fr_state *state)
     }
 }
 
+/* Where the section of a parameter holds what is published, its average, the values are in its state; else NULL. */
+static const uint8_t *trained_values(const struct fr_state *state, const struct fr_dense_view *view)
+{
+    char name[FR_SECTION_NAME_MAX];
+    snprintf(name, sizeof(name), "dense_state/%s", view->name);
+    const struct fr_buffer *section = fr_state_find_section(state, name);
+    return section ? fr_graph_trained_values(section->data, section->size, view->n_values) : NULL;
+}
+
 /* By name, and so are the optimizer's parts behind them. */
 static enum fr_status put_dense(struct writer *out, const struct fr_state *state, struct fr_err *err)
 {
@@ -96,7 +107,12 @@ static enum fr_status put_dense(struct writer *out, const struct fr_state *state
         if (view.n_dims > 1)
             fr_buffer_printf(&out->lines, ",%" PRIu32, view.shape[1]);
         fr_buffer_append(&out->lines, "],\"values\":", 11);
-        put_floats(&out->lines, view.values, view.n_values);
+        const uint8_t *trained = trained_values(state, &view);
+        put_floats(&out->lines, trained ? (const void *)trained : view.values, view.n_values);
+        if (trained) {
+            fr_buffer_append(&out->lines, ",\"average\":", 11);
+            put_floats(&out->lines, view.values, view.n_values);
+        }
         fr_buffer_append(&out->lines, "}\n", 2);
     }
     struct fr_xxh3_stream *hash = fr_xxh3_stream_new();

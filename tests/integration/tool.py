@@ -159,6 +159,28 @@ class Cases:
                 compared += len(published)
         assert compared > 3000, compared
 
+    def averages_are_published_and_the_exact_values_stay(self):
+        """export.average: a replica holds the daemon's averages to the bit, and training is what it is without."""
+        state, topic = self.train("averaged", ["export.average.half_life=3000"])
+        path = self.work.path / "averaged.dump"
+        assert lines_of("verify", "--state-dir", state, "--brokers", self.kafka.address, "--topic", topic)[-1].startswith("verified:")
+        lines_of(*self.follow(topic, "--dump", path))
+        assert path.read_text() == tool("dump", "--state-dir", state)[1]
+        mine, plain = ({row["dense"]: row for row in (json.loads(line, parse_int=float) for line in lines_of("dump", "--state-dir", directory, "--private"))
+                        if "dense" in row}
+                       for directory in (state, self.state))
+        published = {row["dense"]: row["values"] for row in (json.loads(line, parse_int=float) for line in lines(path.read_text())) if "dense" in row}
+        assert set(mine) == set(plain) == set(published) and not any("average" in row for row in plain.values())
+        for name, row in mine.items():
+            assert row["values"] == plain[name]["values"] and row["average"] != row["values"], name
+            rounded = [struct.unpack("<e", struct.pack("<e", struct.unpack("<f", struct.pack("<f", value))[0]))[0] for value in row["average"]]
+            assert ["%.9g" % value for value in published[name]] == ["%.9g" % value for value in rounded], name
+        rows = [[line for line in lines(text) if line.startswith('{"table"')] for text in (path.read_text(), self.dump.read_text())]
+        assert rows[0] == rows[1], "rows are published as they are"
+        daemon = self.work.daemon(CONFIG, self.work.path / "averaged-off.log", self.sets("averaged", "samples"), wait_http=False)
+        daemon.expect_exit(3, 60)
+        assert "training.json" in (self.work.path / "averaged-off.log").read_text()
+
     def metrics_of_dump_and_state_are_equal(self):
         tasks = json.loads(tool("dump", "--state-dir", self.state, "--metrics")[1])["tasks"]
         assert set(tasks) == {"click", "buy"} and set(tasks["click"]["decayed"]) == {"5m", "1h"}

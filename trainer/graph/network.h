@@ -42,6 +42,8 @@ enum {
     FR_PAIR_SAMPLES = 256, /* groups that begin in so many samples are one task */
 };
 
+/* A moving average waits until the values would be so much of it: smaller steps round off in f32 and never add up. */
+#define FR_AVERAGE_SHARE_MIN 1e-4
 /* Default of variant_bytes_max: 16 variants of a network with long sequences would each keep their largest batch. */
 #define FR_VARIANT_BYTES_MAX ((size_t)1 << 30)
 #define FR_LAYER_NORM_EPSILON 1e-5f
@@ -59,6 +61,9 @@ struct parameter_state {
     uint32_t set;    /* of those losses */
     const struct fr_conf_optimizer *conf; /* of its layer */
     uint64_t samples;                     /* it was stepped for: Adam's age */
+    float *average;                       /* what is published (export.average); NULL: the values are */
+    uint64_t averaged, waiting;           /* samples it stands for; trained since it last took the values in */
+    float share;                          /* of the values in it after this step; 0: it waits */
     bool moves;                           /* in this step: a loss that reaches it counted a sample */
     struct fr_optimizer optimizer;        /* of this step: scheduled rate */
     struct fr_pace pace;

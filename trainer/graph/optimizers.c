@@ -242,6 +242,26 @@ static void begin_parameter(const struct fr_graph *graph, struct parameter_state
     state->samples += n;
 }
 
+/* Of the moving average over trained samples after n more: what is older keeps 2^(-n / half_life) of its weight, and
+ * all is divided by the weight there is, so the first step's values are its first (Polyak and Juditsky 1992 with a
+ * window that forgets; the division is Adam's). */
+static void pace_average(const struct fr_graph *graph, struct parameter_state *state)
+{
+    uint64_t half_life = graph->conf->export_.average_half_life;
+    state->share = 0.0f;
+    if (!state->average || !state->moves)
+        return;
+    state->waiting += graph->loss_sets[state->set].count;
+    uint64_t all = state->averaged + state->waiting;
+    double share =
+        (1.0 - fr_power_of_ratio(0.5, state->waiting, half_life)) / (1.0 - fr_power_of_ratio(0.5, all, half_life));
+    if (!(share >= FR_AVERAGE_SHARE_MIN)) /* not a number: a half-life beyond what double tells from no time at all */
+        return;
+    state->share = (float)share;
+    state->averaged = all;
+    state->waiting = 0;
+}
+
 void fr_graph_begin_step(struct fr_graph *graph)
 {
     const struct parameter_state *like = NULL;
@@ -256,6 +276,8 @@ void fr_graph_begin_step(struct fr_graph *graph)
     for (size_t p = 0; p < graph->n_parameters; p++)
         if (graph->parameter_states[p].moves)
             spare(&graph->parameter_states[p], &graph->parameters[p]);
+    for (size_t p = 0; p < graph->n_parameters; p++)
+        pace_average(graph, &graph->parameter_states[p]);
     clip_norms(graph);
     for (uint32_t t = 0; t < graph->conf->n_tables; t++)
         for (uint32_t p = 0; p < graph->tables[t].n_parts; p++)

@@ -107,6 +107,7 @@ static struct fr_parameter *add(struct maker *m, const char *what, uint32_t rows
     size_t bytes;
     FR_CHECK(fr_mul_size(rows ? rows : 1, columns, &p->n_values) && fr_mul_size(p->n_values, sizeof(float), &bytes));
     p->values = fr_alloc_aligned(ALIGNMENT, bytes);
+    p->published = p->values;
     return p;
 }
 

@@ -69,9 +69,11 @@ static void follow(struct graph_run *run, uint32_t t)
         prior->positives += (double)weights[i] * (double)labels[i];
         prior->samples++;
     }
-    float *bias = graph->parameters[prior->bias].values;
-    graph->parameters[prior->bias].changes++;
-    *bias = first ? (float)log_odds(prior) : (float)((double)*bias + log_odds(prior) - before);
+    struct fr_parameter *bias = &graph->parameters[prior->bias];
+    float *both[] = {bias->values, bias->published}; /* what labels say is no noise: an average need not wait for it */
+    bias->changes++;
+    for (size_t i = 0; i < (both[0] == both[1] ? 1 : 2); i++)
+        *both[i] = first ? (float)log_odds(prior) : (float)((double)*both[i] + log_odds(prior) - before);
 }
 
 void fr_graph_follow_priors(struct graph_run *run)

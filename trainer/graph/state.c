@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE_FLOATS = 16, ALIGNMENT = 64, STATE_VERSION = 4 };
+enum { LINE_FLOATS = 16, ALIGNMENT = 64, STATE_VERSION = 5 };
 
 static float *floats(size_t n)
 {
@@ -32,6 +32,11 @@ static void make_state(struct fr_graph *graph, size_t p)
         state->state0 = floats(n);
     if (states > 1)
         state->state1 = floats(n);
+    if (graph->conf->export_.average_half_life > 0) {
+        state->average = floats(n);
+        memcpy(state->average, graph->parameters[p].values, n * sizeof(float));
+        graph->parameters[p].published = state->average;
+    }
     for (size_t i = 0; state->conf->kind == FR_OPT_ADAGRAD && i < n; i++)
         state->state0[i] = state->conf->initial;
 }
@@ -91,6 +96,7 @@ void fr_graph_free_parameters(struct fr_graph *graph)
         free(graph->parameter_states[p].gradient);
         free(graph->parameter_states[p].state0);
         free(graph->parameter_states[p].state1);
+        free(graph->parameter_states[p].average);
     }
     fr_graph_free_statistics(graph);
     free(graph->parameters);
@@ -119,7 +125,8 @@ uint64_t fr_graph_shared_changes(const struct fr_graph *graph)
 /* ---- as bytes: little-endian ---- */
 
 /* Of a parameter: u64 number of values, u32 optimizer (UINT32_MAX: none), u64 samples it was stepped for, u32 arrays of
- * state, the arrays. */
+ * state, u32 whether an average is published; if so u64 samples it stands for, u64 samples it waits with, and the
+ * values themselves, for the section of the values then holds the average; the arrays. */
 static void put_parameter(const struct fr_graph *graph, size_t p, struct fr_buffer *out)
 {
     const struct parameter_state *state = &graph->parameter_states[p];
@@ -129,10 +136,32 @@ static void put_parameter(const struct fr_graph *graph, size_t p, struct fr_buff
     fr_put_u32(out, state->conf ? (uint32_t)state->conf->kind : UINT32_MAX);
     fr_put_u64(out, state->samples);
     fr_put_u32(out, states);
+    fr_put_u32(out, state->average != NULL);
+    if (state->average) {
+        fr_put_u64(out, state->averaged);
+        fr_put_u64(out, state->waiting);
+        fr_buffer_append(out, graph->parameters[p].values, n * sizeof(float));
+    }
     if (states > 0)
         fr_buffer_append(out, state->state0, n * sizeof(float));
     if (states > 1)
         fr_buffer_append(out, state->state1, n * sizeof(float));
+}
+
+static enum fr_status take_average(struct fr_graph *graph, size_t p, struct fr_reader *r, bool write)
+{
+    struct parameter_state *state = &graph->parameter_states[p];
+    size_t size = graph->parameters[p].n_values * sizeof(float);
+    uint64_t averaged = fr_take_u64(r), waiting = fr_take_u64(r);
+    const uint8_t *values = fr_take(r, size);
+    if (!values)
+        return FR_E_CORRUPT;
+    if (write) {
+        state->averaged = averaged;
+        state->waiting = waiting;
+        memcpy(graph->parameters[p].values, values, size);
+    }
+    return FR_OK;
 }
 
 static enum fr_status take_parameter(struct fr_graph *graph, size_t p, struct fr_reader *r, bool write)
@@ -142,11 +171,13 @@ static enum fr_status take_parameter(struct fr_graph *graph, size_t p, struct fr
     uint64_t n = fr_take_u64(r);
     uint32_t have_kind = fr_take_u32(r);
     uint64_t samples = fr_take_u64(r);
-    uint32_t have = fr_take_u32(r);
+    uint32_t have = fr_take_u32(r), averages = fr_take_u32(r);
     if (r->failed)
         return FR_E_CORRUPT;
-    if (n != graph->parameters[p].n_values || have_kind != kind || have != want)
+    if (n != graph->parameters[p].n_values || have_kind != kind || have != want || averages != (state->average != NULL))
         return FR_E_MISMATCH;
+    if (averages && take_average(graph, p, r, write) != FR_OK)
+        return FR_E_CORRUPT;
     if (write)
         state->samples = samples;
     for (uint32_t s = 0; s < want; s++) {
@@ -212,6 +243,20 @@ enum fr_status fr_graph_restore_parameter(struct fr_graph *graph, size_t paramet
     return status == FR_OK ? take_parameter(graph, parameter, &take, true) : status;
 }
 
+const uint8_t *fr_graph_trained_values(const uint8_t *bytes, size_t size, uint64_t n)
+{
+    struct fr_reader r = {.at = bytes, .end = bytes + size};
+    uint64_t values = fr_take_u64(&r);
+    (void)fr_take_u32(&r);
+    (void)fr_take_u64(&r);
+    (void)fr_take_u32(&r);
+    if (fr_take_u32(&r) != 1 || r.failed || values != n || n > size / sizeof(float))
+        return NULL;
+    (void)fr_take_u64(&r);
+    (void)fr_take_u64(&r);
+    return fr_take(&r, (size_t)n * sizeof(float));
+}
+
 void fr_graph_save_state(const struct fr_graph *graph, struct fr_buffer *out)
 {
     for (size_t p = 0; p < graph->n_parameters; p++)
@@ -240,6 +285,7 @@ uint64_t fr_graph_bytes(const struct fr_graph *graph)
 {
     uint64_t floats = 0;
     for (size_t p = 0; p < graph->n_parameters; p++)
-        floats += (uint64_t)graph->parameters[p].n_values * (1 + states_of(graph, p));
+        floats += (uint64_t)graph->parameters[p].n_values *
+                  (1 + states_of(graph, p) + (graph->parameter_states[p].average != NULL));
     return floats * sizeof(float);
 }

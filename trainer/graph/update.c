@@ -9,6 +9,7 @@
 #include "learning.h"
 
 #include <math.h>
+#include <string.h>
 
 /* ---- rows in blocks ---- */
 
@@ -145,6 +146,17 @@ static bool rows_finite(const struct graph_run *run, uint32_t n_row_tasks)
 
 /* ---- updates ---- */
 
+/* share of the values, the rest of what was there; all of them where nothing was. */
+static void average_block(float *restrict average, const float *restrict values, size_t n, float share)
+{
+    if (share == 1.0f) {
+        memcpy(average, values, n * sizeof(*average));
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        average[i] += share * (values[i] - average[i]);
+}
+
 static void update_task(void *context, size_t index, size_t worker)
 {
     const struct graph_run *run = context;
@@ -167,6 +179,8 @@ static void update_task(void *context, size_t index, size_t worker)
     };
     if (state->moves)
         graph->ops->update_dense(&update);
+    if (state->moves && state->share > 0.0f)
+        average_block(state->average + task->begin, update.values, update.n, state->share);
 }
 
 /* Gradients, and whether all numbers are fit for a step. */

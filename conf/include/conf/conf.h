@@ -372,7 +372,8 @@ struct fr_conf {
         char *topic; /* default <model>.delta */
         enum fr_quantize quantize;
         int64_t dense_every_ms;
-        uint32_t partitions; /* 4 */
+        uint64_t average_half_life; /* trained samples; 0: layers are published as they are */
+        uint32_t partitions;        /* 4 */
         uint64_t piece_max;
         bool create;
         int64_t drain_timeout_ms;

@@ -338,6 +338,7 @@ static void the_first_difference_is_named_with_both_values(void **state)
     assert_difference("slots.user_id.namespace=u", "slots.0.namespace: \"user\" -> \"u\"");
     assert_difference("tables.extra={dim: 3}", "tables.2: absent -> {..}");
     assert_difference("seed=2", "seed: 1 -> 2");
+    assert_difference("export.average.half_life=1000", "average: absent -> 1000");
     assert_difference("tables.user.optimizer={adagrad: {lr: 1}}", "tables.0.parts.0.optimizer.lr: 0.0500000007 -> 1");
 }
 

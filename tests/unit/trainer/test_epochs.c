@@ -115,7 +115,9 @@ static void private_image(const struct run *run, struct fr_buffer *out)
     size_t n = fr_graph_parameter_count(trainer->graph);
     const struct fr_parameter *parameters = fr_graph_parameters(trainer->graph);
     for (size_t i = 0; i < n; i++)
-        fr_buffer_append(out, parameters[i].values, parameters[i].n_values * sizeof(float));
+        for (int published = 0; published < 2; published++)
+            fr_buffer_append(out, published ? parameters[i].published : parameters[i].values,
+                             parameters[i].n_values * sizeof(float));
     fr_graph_save_state(trainer->graph, out);
     for (uint32_t i = 0; i < trainer->conf->n_tasks; i++) {
         fr_metrics_section_put(out, trainer->conf->tasks[i].name, trainer->metrics[i]);
@@ -237,14 +239,13 @@ static void publish(const struct run *run, const struct fr_epoch *epoch, float *
         memcpy(held[i], view.values, view.n_values * sizeof(float));
     }
     for (size_t i = 0; publishes && i < fr_graph_parameter_count(run->trainer->graph); i++)
-        assert_memory_equal(held[i], parameters[i].values, parameters[i].n_values * sizeof(float));
+        assert_memory_equal(held[i], parameters[i].published, parameters[i].n_values * sizeof(float));
 }
 
 /* Random epochs, folds and restarts; after each restart the trainer is the one that never stopped. */
-static void a_restart_after_any_epoch_ends_at_its_cut(void **state)
+static void restart_at_random(const char *text)
 {
-    (void)state;
-    other_text = TEXT("[5]", "5s");
+    other_text = text;
     for (uint64_t seed = 1; seed <= 4; seed++) {
         char dirs[2][32];
         struct run whole, killed;
@@ -293,12 +294,65 @@ static void a_restart_after_any_epoch_ends_at_its_cut(void **state)
     other_text = NULL;
 }
 
+static void a_restart_after_any_epoch_ends_at_its_cut(void **state)
+{
+    (void)state;
+    restart_at_random(TEXT("[5]", "5s"));
+}
+
+static void so_it_does_where_averages_are_published(void **state)
+{
+    (void)state;
+    restart_at_random(TEXT("[5]", "5s, average: {half_life: 200}"));
+}
+
+/* What replicas get is the average; what trains comes back from the state beside it. */
+static void epochs_publish_the_average_and_keep_the_values(void **state)
+{
+    (void)state;
+    char dir[32];
+    struct run run;
+    struct fr_buffer bytes = {0};
+    make_dir(dir);
+    other_text = TEXT("[5]", "0s, average: {half_life: 200}");
+    run_open(&run, dir, 1);
+    assert_true(run.conf->dense_bytes + 100 > fr_graph_bytes(run.trainer->graph));
+    for (int i = 0; i < 4; i++)
+        feed(&run, TRAIN);
+    struct fr_epoch epoch = cut(&run, &bytes);
+    const struct fr_parameter *parameters = fr_graph_parameters(run.trainer->graph);
+    const uint8_t *at = NULL, *state_bytes;
+    unsigned apart = 0;
+    struct fr_dense_view view;
+    while (fr_epoch_next_dense(&epoch, &at, &view) == FR_OK) {
+        size_t i = 0, size;
+        while (strcmp(parameters[i].name, view.name) != 0)
+            i++;
+        char name[FR_SECTION_NAME_MAX];
+        snprintf(name, sizeof(name), "dense_state/%s", view.name);
+        assert_int_equal(fr_epoch_section(&epoch, name, &state_bytes, &size), FR_OK);
+        const uint8_t *trained = fr_graph_trained_values(state_bytes, size, view.n_values);
+        assert_memory_equal(view.values, parameters[i].published, view.n_values * sizeof(float));
+        assert_true((trained != NULL) == parameters[i].trained);
+        if (!trained)
+            continue;
+        assert_memory_equal(trained, parameters[i].values, view.n_values * sizeof(float));
+        apart += memcmp(trained, view.values, view.n_values * sizeof(float)) != 0;
+    }
+    assert_true(apart >= 4);
+    close_run(&run, dir);
+    fr_buffer_release(&bytes);
+    other_text = NULL;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_epoch_without_a_trained_sample_is_small),
         cmocka_unit_test(an_epoch_has_what_its_samples_changed),
         cmocka_unit_test(a_restart_after_any_epoch_ends_at_its_cut),
+        cmocka_unit_test(so_it_does_where_averages_are_published),
+        cmocka_unit_test(epochs_publish_the_average_and_keep_the_values),
     };
     return cmocka_run_group_tests_name("epochs", tests, NULL, NULL);
 }

@@ -47,8 +47,10 @@ struct fr_parameter {
     uint32_t shape[2];
     size_t n_values;
     float *values; /* 64-byte aligned */
-    bool trained;  /* false: statistics (standardize, dice), updated without gradient */
-    bool exact;    /* published as f32 whatever export.quantize says: statistics */
+    /* What replicas get: `values` itself, or their moving average (export.average), which a step moves too. */
+    float *published;
+    bool trained; /* false: statistics (standardize, dice), updated without gradient */
+    bool exact;   /* published as f32 whatever export.quantize says: statistics */
     /* How often this run changed values or optimizer state: who carries them somewhere compares it with what he saw. */
     uint64_t changes;
 };
@@ -128,6 +130,9 @@ uint64_t fr_graph_shared_changes(const struct fr_graph *graph); /* as struct fr_
 void fr_graph_save_parameter(const struct fr_graph *graph, size_t parameter, struct fr_buffer *out);
 enum fr_status fr_graph_restore_parameter(struct fr_graph *graph, size_t parameter, const uint8_t *bytes,
                                           size_t size) FR_MUST_CHECK;
+/* The trained values in a parameter's part, [n], perhaps unaligned; NULL: it holds none, for what is published is they.
+ */
+const uint8_t *fr_graph_trained_values(const uint8_t *bytes, size_t size, uint64_t n);
 /* All parts one after another, the shared one last: the whole state at once. */
 void fr_graph_save_state(const struct fr_graph *graph, struct fr_buffer *out);
 enum fr_status fr_graph_restore_state(struct fr_graph *graph, const uint8_t *bytes, size_t size) FR_MUST_CHECK;
