@@ -189,11 +189,13 @@ static inline uint32_t row_gradient(const struct fr_row_update *u, uint32_t uniq
 static void lay_out_scratch(const struct fr_row_update *u, struct row_sum *row)
 {
     FR_CHECK(u->n_parts <= FR_ROW_PARTS_MAX);
+    memset(row, 0, sizeof(*row));
     float *at = u->scratch;
-    for (uint32_t p = 0; p < 2 * u->n_parts; p++) {
-        uint32_t part = p % u->n_parts;
-        *(p < u->n_parts ? &row->parts[part] : &row->block[part]) = at;
-        at += (u->parts[part].dim + FLOATS_PER_LINE - 1) / FLOATS_PER_LINE * FLOATS_PER_LINE;
+    for (uint32_t p = 0; p < u->n_parts; p++) {
+        uint32_t room = (u->parts[p].dim + FLOATS_PER_LINE - 1) / FLOATS_PER_LINE * FLOATS_PER_LINE;
+        row->parts[p] = at;
+        row->block[p] = at + room;
+        at += 2 * (size_t)room;
     }
 }
 
