@@ -113,7 +113,7 @@ static void combinations_of_a_record_are_bounded(void **state)
 static void what_is_computed_from_shared_slots_alone_is_shared(void **state)
 {
     struct fixture *f = *state;
-    static const char *const items = "\"items\":[{\"f\":{%s},\"y\":{}},{\"f\":{%s},\"y\":{}}]}";
+    static const char items[] = "\"items\":[{\"f\":{%s},\"y\":{}},{\"f\":{%s},\"y\":{}}]}";
     char text[512], part[256];
     snprintf(part, sizeof(part), items, "\"item_id\":1", "\"item_id\":2");
     snprintf(text, sizeof(text), "{\"shared\":{\"user_id\":1,\"price\":7,\"context\":3},%s", part);

@@ -75,16 +75,16 @@ static void whatever_a_batch_changes_is_noted(void **state)
 
 /* ---- one standardized slot, its kernel and a bias ---- */
 
-static const char *const one_number = "version: 1\n"
-                                      "model: test\n"
-                                      "state_dir: nowhere\n"
-                                      "ingest: {brokers: 'localhost:9092', topic: t}\n"
-                                      "slots:\n"
-                                      "  x: {kind: dense, %s}\n"
-                                      "labels: {click: {}}\n"
-                                      "network:\n"
-                                      "  layers: [{name: out, dense: x, units: 1, init: {uniform: 0.2}}]\n"
-                                      "  optimizer: %s\n" NX_ONE_TASK;
+static const char one_number[] = "version: 1\n"
+                                 "model: test\n"
+                                 "state_dir: nowhere\n"
+                                 "ingest: {brokers: 'localhost:9092', topic: t}\n"
+                                 "slots:\n"
+                                 "  x: {kind: dense, %s}\n"
+                                 "labels: {click: {}}\n"
+                                 "network:\n"
+                                 "  layers: [{name: out, dense: x, units: 1, init: {uniform: 0.2}}]\n"
+                                 "  optimizer: %s\n" NX_ONE_TASK;
 
 static struct fr_graph *load_one(struct fixture *fx, const char *slot, const char *optimizer)
 {
