@@ -224,6 +224,7 @@ static void a_restored_state_goes_on_to_the_same_bytes(void **state)
         fr_gauc_free(second);
     }
     fr_gauc_free(whole);
+    release(&s);
 }
 
 static void other_half_lives_keep_what_they_have_in_common(void **state)

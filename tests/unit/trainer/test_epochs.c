@@ -103,7 +103,8 @@ static void private_image(const struct run *run, struct fr_buffer *out)
     struct image_entries entries = {0};
     for (uint32_t s = 0; s < FR_SHARDS; s++)
         fr_index_scan(&table->shards[s].index, 0, 0, image_visit, &entries);
-    qsort(entries.list, entries.n, sizeof(*entries.list), image_compare);
+    if (entries.n > 0)
+        qsort(entries.list, entries.n, sizeof(*entries.list), image_compare);
     for (size_t i = 0; i < entries.n; i++)
         image_of_entry(table, &entries.list[i], out);
     free(entries.list);
