@@ -34,7 +34,7 @@ def main():
         print(out.strip().splitlines()[-1])
         work.daemon(config, work.path / "lockstep.log",
                     [f"ingest.brokers={kafka.address}", f"state_dir={work.path / 'lockstep'}", "export.topic=lockstep.delta",
-                     "ingest.lockstep.records=64", "ingest.lockstep.epoch_batches=3"],
+                     "ingest.lockstep.records=64", "ingest.lockstep.epoch_batches=3", "ingest.batch_warmup.first=64"],
                     wait_http=False).expect_exit(0, 300)
         out = tool("verify", "--state-dir", work.path / "lockstep", "--brokers", kafka.address, "--topic", "lockstep.delta")[1]
         print(out.strip().splitlines()[-1])
