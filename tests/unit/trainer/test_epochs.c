@@ -1,8 +1,7 @@
 /* What epochs carry: dense parameters, their state and metrics in those since which they changed, and a recovery that
  * ends at exactly the last cut whatever single epochs lack. */
-#include "trainer_fixture.h"
+#include "model_image.h"
 
-#include "../../../trainer/trainer_private.h"
 #include "../store/store_image.h"
 
 #define TEXT(units, dense_every)                                                                                       \
@@ -113,18 +112,7 @@ static void private_image(const struct run *run, struct fr_buffer *out)
     fr_put_u64(out, stats.admitted);
     fr_put_u64(out, stats.rejected);
     fr_put_u64(out, stats.pending);
-    size_t n = fr_graph_parameter_count(trainer->graph);
-    const struct fr_parameter *parameters = fr_graph_parameters(trainer->graph);
-    for (size_t i = 0; i < n; i++)
-        for (int published = 0; published < 2; published++)
-            fr_buffer_append(out, published ? parameters[i].published : parameters[i].values,
-                             parameters[i].n_values * sizeof(float));
-    fr_graph_save_state(trainer->graph, out);
-    for (uint32_t i = 0; i < trainer->conf->n_tasks; i++) {
-        fr_metrics_section_put(out, trainer->conf->tasks[i].name, trainer->metrics[i]);
-        fr_task_metrics_encode(trainer->metrics[i], out);
-    }
-    fr_put_u64(out, (uint64_t)trainer->watermark_ms);
+    model_image(trainer, out);
     fr_put_u64(out, trainer->samples);
     fr_put_u64(out, run->applied);
 }
@@ -134,10 +122,7 @@ static void assert_same(const struct run *a, const struct run *b)
     struct fr_buffer x = {0}, y = {0};
     private_image(a, &x);
     private_image(b, &y);
-    assert_int_equal(x.size, y.size);
-    assert_memory_equal(x.data, y.data, x.size);
-    fr_buffer_release(&x);
-    fr_buffer_release(&y);
+    assert_same_image(&x, &y);
 }
 
 static void close_run(struct run *run, const char *dir)

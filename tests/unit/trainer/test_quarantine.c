@@ -1,8 +1,7 @@
 /* Batches and samples that are not finite: nothing of them stays, their records are dead-lettered, positions go on, and
  * too many batches in a row of which nothing trains hold publishing. */
-#include "trainer_fixture.h"
+#include "model_image.h"
 
-#include "../../../trainer/trainer_private.h"
 #include "../store/store_image.h"
 
 /* Everything that decides what the trainer does next, but for positions, counters and the hold. */
@@ -10,16 +9,7 @@ static void private_image(const struct run *run, struct fr_buffer *out)
 {
     const struct fr_trainer *trainer = run->trainer;
     store_image(trainer->store, out);
-    size_t n = fr_graph_parameter_count(trainer->graph);
-    const struct fr_parameter *parameters = fr_graph_parameters(trainer->graph);
-    for (size_t i = 0; i < n; i++)
-        fr_buffer_append(out, parameters[i].values, parameters[i].n_values * sizeof(float));
-    fr_graph_save_state(trainer->graph, out);
-    for (uint32_t i = 0; i < trainer->conf->n_tasks; i++) {
-        fr_metrics_section_put(out, trainer->conf->tasks[i].name, trainer->metrics[i]);
-        fr_task_metrics_encode(trainer->metrics[i], out);
-    }
-    fr_put_u64(out, (uint64_t)trainer->watermark_ms);
+    model_image(trainer, out);
     fr_put_f64(out, trainer->last_loss);
 }
 
@@ -28,10 +18,7 @@ static void assert_same_model(const struct run *a, const struct run *b)
     struct fr_buffer x = {0}, y = {0};
     private_image(a, &x);
     private_image(b, &y);
-    assert_int_equal(x.size, y.size);
-    assert_memory_equal(x.data, y.data, x.size);
-    fr_buffer_release(&x);
-    fr_buffer_release(&y);
+    assert_same_image(&x, &y);
 }
 
 /* Takes one batch, cuts that are due included. */
