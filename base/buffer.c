@@ -1,6 +1,6 @@
-/* Growing byte buffer. Growth is x2, so that n appended bytes cost O(n) copies; the slow path lives here, the check in
- * the header. Owner: whoever holds the struct; one thread. Does not: shrink, or accept bytes of its own storage in
- * append. */
+/* Growing byte buffer. Growth is x2, so that n appended bytes cost O(n) copies; the slow path lives
+ * here, the check in the header. Owner: whoever holds the struct; one thread. Does not: shrink, or
+ * accept bytes of its own storage in append. */
 #include "base/buffer.h"
 
 #include <stdarg.h>

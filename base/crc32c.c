@@ -1,8 +1,9 @@
-/* CRC-32C (Castagnoli 1993, polynomial 0x1EDC6F41, reflected): checks of journal blocks and delta records.
+/* CRC-32C (Castagnoli 1993, polynomial 0x1EDC6F41, reflected): checks of journal blocks and delta
+ * records.
  *
- * SSE4.2 has the instruction: 8 bytes in one step of 3 cycles latency, about 8 GB/s in one stream, so interleaving
- * streams was not worth its code here. The table path serves processors without it; both give the same values (unit
- * test). Thread: any. */
+ * SSE4.2 has the instruction: 8 bytes in one step of 3 cycles latency, about 8 GB/s in one stream,
+ * so interleaving streams was not worth its code here. The table path serves processors without it;
+ * both give the same values (unit test). Thread: any. */
 #include "base/crc32c.h"
 
 #include "base/buffer.h"

@@ -1,11 +1,13 @@
-/* The cursor's frame and its MessagePack reader (msgpack specification, 2013 revision with str, bin and ext).
+/* The cursor's frame and its MessagePack reader (msgpack specification, 2013 revision with str, bin
+ * and ext).
  *
- * One value is one token; containers push a level that knows how many values are left. The state changes only when a
- * token is complete, so that a failed call leaves the cursor at the bad byte and the next call fails the same way. A
- * count is refused when the bytes that remain could not hold it (one byte an element), so no caller sizes anything by a
- * made-up number. This is the hot path of ingestion: single bytes and short strings, which are nearly all tokens, are
- * decided first. Owner: one thread. Does not: allocate, look at duplicate keys, or judge numbers (NaN passes; callers
- * check). */
+ * One value is one token; containers push a level that knows how many values are left. The state
+ * changes only when a token is complete, so that a failed call leaves the cursor at the bad byte
+ * and the next call fails the same way. A count is refused when the bytes that remain could not
+ * hold it (one byte an element), so no caller sizes anything by a made-up number. This is the hot
+ * path of ingestion: single bytes and short strings, which are nearly all tokens, are decided
+ * first. Owner: one thread. Does not: allocate, look at duplicate keys, or judge numbers (NaN
+ * passes; callers check). */
 #include "cursor_internal.h"
 
 void fr_cursor_init(struct fr_cursor *cursor, enum fr_format format, const void *bytes, size_t size,
@@ -183,7 +185,8 @@ static enum fr_status take_number(struct fr_cursor *cursor, struct fr_token *tok
     }
 }
 
-/* Bytes that must follow heads 0xc0..0xdf before their length or value can be read (ext: the type byte, too). */
+/* Bytes that must follow heads 0xc0..0xdf before their length or value can be read (ext: the type
+ * byte, too). */
 static const uint8_t fixed_part[32] = {
     [0xc4 - 0xc0] = 1, [0xc5 - 0xc0] = 2, [0xc6 - 0xc0] = 4, [0xc7 - 0xc0] = 2, [0xc8 - 0xc0] = 3, [0xc9 - 0xc0] = 5,
     [0xca - 0xc0] = 4, [0xcb - 0xc0] = 8, [0xcc - 0xc0] = 1, [0xcd - 0xc0] = 2, [0xce - 0xc0] = 4, [0xcf - 0xc0] = 8,
@@ -290,7 +293,8 @@ enum fr_status fr_cursor_skip(struct fr_cursor *cursor, const struct fr_token *f
     if (first->kind != FR_TOKEN_ARRAY && first->kind != FR_TOKEN_MAP)
         return FR_OK;
     FR_CHECK(cursor->depth > 0);
-    /* The container is open; done when its level is gone. Each step takes bytes or closes a level, so this ends. */
+    /* The container is open; done when its level is gone. Each step takes bytes or closes a level,
+     * so this ends. */
     uint32_t outside = cursor->depth - 1;
     struct fr_token token;
     while (cursor->depth > outside) {

@@ -1,17 +1,18 @@
 /* JSON reader behind the cursor (RFC 8259).
  *
- * Strict: one value, UTF-8 everywhere, keys are strings, no comments, no trailing commas, no NaN or Infinity. A level's
- * state says what may come next; it changes only when a token is complete. Integers that fit 64 bits stay exact; other
- * numbers are the nearest double (Clinger 1990: up to 15 digits and powers of ten up to 22 are exact in one
- * multiplication or division; everything else goes through strtod, which glibc rounds correctly; the process keeps the
- * locale "C"). Owner: one thread. Does not: look at duplicate keys. */
+ * Strict: one value, UTF-8 everywhere, keys are strings, no comments, no trailing commas, no NaN or
+ * Infinity. A level's state says what may come next; it changes only when a token is complete.
+ * Integers that fit 64 bits stay exact; other numbers are the nearest double (Clinger 1990: up to
+ * 15 digits and powers of ten up to 22 are exact in one multiplication or division; everything else
+ * goes through strtod, which glibc rounds correctly; the process keeps the locale "C"). Owner: one
+ * thread. Does not: look at duplicate keys. */
 #include "cursor_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* Longest number text. Doubles need up to 17 digits, 64-bit integers 20; more is noise, and strtod needs a bounded
- * copy. */
+/* Longest number text. Doubles need up to 17 digits, 64-bit integers 20; more is noise, and strtod
+ * needs a bounded copy. */
 enum { NUMBER_MAX = 512 };
 
 static const char cut_short[] = "the input ends inside a value";
@@ -77,7 +78,8 @@ static size_t put_utf8(uint8_t *out, uint32_t point)
     return 4;
 }
 
-/* \uXXXX, with its second half for points beyond U+FFFF; `at` is after "\u". Returns bytes read (0: invalid). */
+/* \uXXXX, with its second half for points beyond U+FFFF; `at` is after "\u". Returns bytes read (0:
+ * invalid). */
 static size_t read_unicode_escape(const uint8_t *at, const uint8_t *end, uint32_t *point)
 {
     uint32_t first, second;
@@ -116,8 +118,8 @@ static uint8_t simple_escape(uint8_t letter)
     }
 }
 
-/* Copies the text between the quotes into the scratch buffer. An escape is never shorter than what it stands for (\u: 6
- * bytes for at most 3, 12 for 4), so room for the raw text is enough. */
+/* Copies the text between the quotes into the scratch buffer. An escape is never shorter than what
+ * it stands for (\u: 6 bytes for at most 3, 12 for 4), so room for the raw text is enough. */
 static enum fr_status unescape(struct fr_cursor *cursor, struct fr_token *token, const uint8_t *at, const uint8_t *end)
 {
     fr_buffer_clear(cursor->scratch);
@@ -209,7 +211,8 @@ static const uint8_t *scan_digits(const uint8_t *at, const uint8_t *end, struct 
 
 static const uint8_t *scan_exponent(const uint8_t *at, const uint8_t *end, struct number *number)
 {
-    const int32_t saturated = 1 << 20; /* far beyond every double; the sum with the fraction's length cannot overflow */
+    /* far beyond every double; the sum with the fraction's length cannot overflow */
+    const int32_t saturated = 1 << 20;
     bool negative = at < end && *at == '-';
     if (at < end && (*at == '-' || *at == '+'))
         at++;
@@ -237,7 +240,8 @@ static const uint8_t *scan_number(const uint8_t *at, const uint8_t *end, struct 
         at = scan_digits(at, end, number);
         if (at == fraction)
             return NULL;
-        if (at - fraction <= NUMBER_MAX) /* longer ones are refused by the caller, whatever their value */
+        /* longer ones are refused by the caller, whatever their value */
+        if (at - fraction <= NUMBER_MAX)
             number->exponent = -(int32_t)(at - fraction);
     }
     if (at < end && (*at == 'e' || *at == 'E')) {

@@ -1,11 +1,12 @@
 /* Files: the system's disk table, whole writes, atomic replacement, locks.
  *
- * Replacement follows the one order that survives a power cut on POSIX file systems: write a temporary file, sync it,
- * rename it over the target, sync the directory. A sync that failed is never tried again: the kernel may have dropped
- * the dirty pages and would report success (Rebello et al., "Can applications recover from fsync failures?", 2020); the
- * caller stops (P6). Every open has O_CLOEXEC; files we write or lock are opened with O_NOFOLLOW, so that a planted
- * link cannot aim them elsewhere. Thread: any. Does not: retry, except a call that a signal interrupted before it did
- * anything. */
+ * Replacement follows the one order that survives a power cut on POSIX file systems: write a
+ * temporary file, sync it, rename it over the target, sync the directory. A sync that failed is
+ * never tried again: the kernel may have dropped the dirty pages and would report success (Rebello
+ * et al., "Can applications recover from fsync failures?", 2020); the caller stops (P6). Every open
+ * has O_CLOEXEC; files we write or lock are opened with O_NOFOLLOW, so that a planted link cannot
+ * aim them elsewhere. Thread: any. Does not: retry, except a call that a signal interrupted before
+ * it did anything. */
 #include "base/file.h"
 
 #include <errno.h>
@@ -38,7 +39,8 @@ static int system_open(void *self, const char *path, int flags, unsigned mode)
 static int system_close(void *self, int fd)
 {
     (void)self;
-    /* Linux frees the descriptor also when it reports EINTR; a second close could hit another thread's file. */
+    /* Linux frees the descriptor also when it reports EINTR; a second close could hit another
+     * thread's file. */
     if (close(fd) != 0 && errno != EINTR)
         return -1;
     return 0;
@@ -200,7 +202,8 @@ enum fr_status fr_file_replace(const struct fr_disk *disk, const char *path, con
     if (status == FR_OK && disk->rename(disk->self, temporary, path) != 0)
         status = failed(err, "rename to", path, errno);
     if (status != FR_OK) {
-        (void)disk->unlink(disk->self, temporary); /* the old file stands; a left-over is overwritten next time */
+        /* the old file stands; a left-over is overwritten next time */
+        (void)disk->unlink(disk->self, temporary);
         return status;
     }
     if (disk->sync_dir(disk->self, directory) != 0)
@@ -254,7 +257,8 @@ enum fr_status fr_file_read(const char *path, size_t limit, struct fr_buffer *ou
 
 /* ---- directories, locks, space ---- */
 
-/* One level; a new entry is synced in its parent, else a power cut could take the directory and all that is in it. */
+/* One level; a new entry is synced in its parent, else a power cut could take the directory and all
+ * that is in it. */
 static enum fr_status make_one(const char *path, struct fr_err *err)
 {
     if (mkdir(path, 0700) == 0) {

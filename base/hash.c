@@ -1,8 +1,10 @@
-/* Hashes whose values are stored or sent, so that they may never change: golden values stand in the unit test.
+/* Hashes whose values are stored or sent, so that they may never change: golden values stand in the
+ * unit test.
  *
- * XXH3 is compiled in from its header (XXH_INLINE_ALL): most inputs are ids of a few bytes, where a call through the
- * shared library costs as much as the hash. SHA-256 comes from libcrypto. Sources: MurmurHash3 (Appleby 2011), XXH3
- * (Collet 2019), FIPS 180-4. Thread: any; a stream belongs to one thread. */
+ * XXH3 is compiled in from its header (XXH_INLINE_ALL): most inputs are ids of a few bytes, where a
+ * call through the shared library costs as much as the hash. SHA-256 comes from libcrypto. Sources:
+ * MurmurHash3 (Appleby 2011), XXH3 (Collet 2019), FIPS 180-4. Thread: any; a stream belongs to one
+ * thread. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -16,7 +18,8 @@
 
 uint64_t fr_fmix64_inverse(uint64_t k)
 {
-    /* A shift by 33 >= 64/2 undoes itself; the factors are the inverses modulo 2^64 of fmix64's, in reverse order. */
+    /* A shift by 33 >= 64/2 undoes itself; the factors are the inverses modulo 2^64 of fmix64's, in
+     * reverse order. */
     k ^= k >> 33;
     k *= 0x9cb4b2f8129337dbULL;
     k ^= k >> 33;

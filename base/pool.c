@@ -1,13 +1,15 @@
 /* Fork-join pool.
  *
- * One atomic word, the gate, says everything about the current loop: bit 0 open, bits 1..15 threads inside, bits 16..
- * the loop's number. A thread enters by adding one to "inside" while the gate is open, so it never enters a loop that
- * is over, and the caller waits only for those who did enter: a thread that the scheduler wakes late delays nobody.
- * Indexes are handed out by one atomic counter. Between loops threads spin for SPIN_NS, since the next loop of a
- * training step follows within microseconds, then sleep on a condition variable.
+ * One atomic word, the gate, says everything about the current loop: bit 0 open, bits 1..15 threads
+ * inside, bits 16.. the loop's number. A thread enters by adding one to "inside" while the gate is
+ * open, so it never enters a loop that is over, and the caller waits only for those who did enter:
+ * a thread that the scheduler wakes late delays nobody. Indexes are handed out by one atomic
+ * counter. Between loops threads spin for SPIN_NS, since the next loop of a training step follows
+ * within microseconds, then sleep on a condition variable.
  *
- * Invariants: the job fields change only while the gate is closed and nobody is inside. Owner: the caller's thread; one
- * fr_pool_run at a time, and none from within a task. Does not: steal, nest, or order the indexes. */
+ * Invariants: the job fields change only while the gate is closed and nobody is inside. Owner: the
+ * caller's thread; one fr_pool_run at a time, and none from within a task. Does not: steal, nest,
+ * or order the indexes. */
 #include "base/pool.h"
 
 #include <pthread.h>
@@ -47,7 +49,8 @@ struct fr_pool {
     void *context;
 
     size_t workers;
-    uint64_t spin_ns; /* 0 where threads outnumber processors: spinning would keep the others from working */
+    /* 0 where threads outnumber processors: spinning would keep the others from working */
+    uint64_t spin_ns;
     struct worker *threads;
     atomic_bool stopping;
     _Atomic size_t sleeping;
@@ -84,7 +87,8 @@ static void run_indexes(struct fr_pool *pool, size_t worker)
     }
 }
 
-/* True when there is something to do for a thread that last worked in loop `seen`: a new open loop, or the end. */
+/* True when there is something to do for a thread that last worked in loop `seen`: a new open loop,
+ * or the end. */
 static bool has_work(struct fr_pool *pool, uint64_t seen)
 {
     uint64_t gate = atomic_load(&pool->gate);
@@ -104,8 +108,8 @@ static void wait_for_work(struct fr_pool *pool, uint64_t seen)
         } while (now_ns() < until);
     }
     pthread_mutex_lock(&pool->mutex);
-    /* Both sides are sequentially consistent: either the caller sees this thread asleep, or this thread sees the loop.
-     */
+    /* Both sides are sequentially consistent: either the caller sees this thread asleep, or this
+     * thread sees the loop. */
     atomic_fetch_add(&pool->sleeping, 1);
     while (!has_work(pool, seen))
         pthread_cond_wait(&pool->work, &pool->mutex);

@@ -1,9 +1,10 @@
-/* Counter-based random numbers (idea: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011; mixing: the
- * SplitMix finalizer, variant 13 of Stafford, in Steele, Lea, Flood 2014).
+/* Counter-based random numbers (idea: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
+ * 2011; mixing: the SplitMix finalizer, variant 13 of Stafford, in Steele, Lea, Flood 2014).
  *
- * First round: (seed, stream, key) to a starting point; second round: starting point + (index + 1) * golden ratio.
- * Values are part of the format: initial weights must be the same on every machine and version (golden values in the
- * unit test). Thread: any, no state. Does not: resist an adversary. */
+ * First round: (seed, stream, key) to a starting point; second round: starting point + (index + 1)
+ * * golden ratio. Values are part of the format: initial weights must be the same on every machine
+ * and version (golden values in the unit test). Thread: any, no state. Does not: resist an
+ * adversary. */
 #include "base/random.h"
 
 #include <math.h>
@@ -18,7 +19,8 @@ static uint64_t mix(uint64_t z)
 
 uint64_t fr_random_u64(uint64_t seed, uint64_t stream, uint64_t key, uint64_t index)
 {
-    /* Odd factors without simple relations keep tuples of small numbers apart before the first round. */
+    /* Odd factors without simple relations keep tuples of small numbers apart before the first
+     * round. */
     uint64_t start = mix(key + seed * 0xd1342543de82ef95ULL + stream * 0xaef17502108ef2d9ULL + 0x2545f4914f6cdd1dULL);
     return mix(start + (index + 1) * 0x9e3779b97f4a7c15ULL);
 }
@@ -33,8 +35,8 @@ double fr_random_uniform(uint64_t seed, uint64_t stream, uint64_t key, uint64_t 
     return unit_interval(fr_random_u64(seed, stream, key, index));
 }
 
-/* Natural logarithm of a normal number in (0, 1]: log m = 2 atanh((m-1)/(m+1)) by its series, |s| <= 0.1716, so that
- * the term after s^23 is below 1e-19. */
+/* Natural logarithm of a normal number in (0, 1]: log m = 2 atanh((m-1)/(m+1)) by its series, |s|
+ * <= 0.1716, so that the term after s^23 is below 1e-19. */
 static double log_unit(double x)
 {
     uint64_t bits;
@@ -57,16 +59,16 @@ static double log_unit(double x)
     return (double)exponent * 0.69314718055994531 + 2.0 * s * p;
 }
 
-/* cos(2 pi u) for u in [0, 1): a quarter turn is exact in u, the rest |f| <= pi/4 goes through the Taylor polynomials.
- */
+/* cos(2 pi u) for u in [0, 1): a quarter turn is exact in u, the rest |f| <= pi/4 goes through the
+ * Taylor polynomials. */
 static double cos_turn(double u)
 {
     double t = u * 4.0;
     int quarter = (int)(t + 0.5);
     double f = (t - (double)quarter) * 1.5707963267948966;
     double z = f * f;
-    /* Factors from one term to the next, last first: z/(k(k+1)) for the sine, z/(k(k-1)) for the cosine, k = 16, 14,
-     * .. 2. */
+    /* Factors from one term to the next, last first: z/(k(k+1)) for the sine, z/(k(k-1)) for the
+     * cosine, k = 16, 14, .. 2. */
     static const double sine_step[] = {1.0 / 272, 1.0 / 210, 1.0 / 156, 1.0 / 110,
                                        1.0 / 72,  1.0 / 42,  1.0 / 20,  1.0 / 6};
     static const double cosine_step[] = {1.0 / 240, 1.0 / 182, 1.0 / 132, 1.0 / 90,

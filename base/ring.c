@@ -1,8 +1,9 @@
 /* Bounded queue of pointers: a circular array, one mutex, two condition variables.
  *
- * Invariants: count <= capacity; order is first in, first out; nothing enters after close, what is inside can still be
- * popped. Waits use CLOCK_MONOTONIC, so that a changed wall clock neither shortens nor prolongs them. Thread: any
- * number on each side. Does not: own the items (a ring freed with items inside loses them; drain first). */
+ * Invariants: count <= capacity; order is first in, first out; nothing enters after close, what is
+ * inside can still be popped. Waits use CLOCK_MONOTONIC, so that a changed wall clock neither
+ * shortens nor prolongs them. Thread: any number on each side. Does not: own the items (a ring
+ * freed with items inside loses them; drain first). */
 #include "base/ring.h"
 
 #include <errno.h>
@@ -63,7 +64,8 @@ static void unlock(struct fr_ring *ring)
     FR_CHECK(rc == 0);
 }
 
-/* The monotonic instant timeout_ns from now; far timeouts saturate (a year waits as well as for ever). */
+/* The monotonic instant timeout_ns from now; far timeouts saturate (a year waits as well as for
+ * ever). */
 static struct timespec deadline_after(uint64_t timeout_ns)
 {
     const uint64_t year_ns = 366ULL * 86400ULL * 1000000000ULL;

@@ -1,7 +1,8 @@
 /* Sparse slots that samples do not carry: buckets of a dense slot, and crosses of sparse ones.
  *
- * What they are computed from may stand anywhere among the slots, so names are looked up when all slots are read.
- * Buckets come before crosses in whatever computes them, and a cross is never of a cross: there is no order to find. */
+ * What they are computed from may stand anywhere among the slots, so names are looked up when all
+ * slots are read. Buckets come before crosses in whatever computes them, and a cross is never of a
+ * cross: there is no order to find. */
 #include <string.h>
 
 #include "base/check.h"

@@ -1,7 +1,8 @@
 /* YAML text -> node tree, through libyaml's document interface.
  *
- * Refused here: syntax errors, an empty file, a second document, duplicate keys, keys that are not scalars, explicit
- * tags, NUL in text, and trees beyond the limits. What keys and values mean is not known here. */
+ * Refused here: syntax errors, an empty file, a second document, duplicate keys, keys that are not
+ * scalars, explicit tags, NUL in text, and trees beyond the limits. What keys and values mean is
+ * not known here. */
 #include "document.h"
 
 #include <inttypes.h>
@@ -240,8 +241,7 @@ out:
     return builder.failed ? NULL : root;
 }
 
-/* --- JSON
- * ------------------------------------------------------------------------------------------------------------------ */
+/* ---- JSON ---- */
 
 struct json_builder {
     struct fr_arena *arena;
@@ -270,7 +270,8 @@ static enum fr_status json_scalar(struct json_builder *builder, const struct fr_
         node->text = copy_text(builder->arena, number, strlen(number));
         break;
     case FR_TOKEN_FLOAT:
-        snprintf(number, sizeof(number), "%.9g", token->f); /* our own numbers come back as they were written */
+        /* our own numbers come back as they were written */
+        snprintf(number, sizeof(number), "%.9g", token->f);
         if (strtod(number, NULL) != token->f)
             snprintf(number, sizeof(number), "%.17g", token->f);
         node->text = copy_text(builder->arena, number, strlen(number));

@@ -1,8 +1,10 @@
-/* The tree a configuration is read from: one node type for YAML, for `--set` values and for the model JSON.
+/* The tree a configuration is read from: one node type for YAML, for `--set` values and for the
+ * model JSON.
  *
- * Nodes and their texts live in the caller's arena. Every node knows where it was written, for messages. Aliases are
- * expanded (a reference is a copy), within FR_NODES_MAX nodes and FR_NODE_DEPTH_MAX levels, so that neither a cycle nor
- * a doubling chain of aliases can grow without end. Thread: any, one owner. */
+ * Nodes and their texts live in the caller's arena. Every node knows where it was written, for
+ * messages. Aliases are expanded (a reference is a copy), within FR_NODES_MAX nodes and
+ * FR_NODE_DEPTH_MAX levels, so that neither a cycle nor a doubling chain of aliases can grow
+ * without end. Thread: any, one owner. */
 #ifndef FR_CONF_DOCUMENT_H
 #define FR_CONF_DOCUMENT_H
 
@@ -47,7 +49,8 @@ enum fr_status fr_document_parse_json(struct fr_arena *arena, const char *json, 
 struct fr_node *fr_node_new(struct fr_arena *arena, enum fr_node_kind kind, const struct fr_node *at);
 /* Appends; key NULL for lists. */
 void fr_node_add(struct fr_arena *arena, struct fr_node *parent, struct fr_node *key, struct fr_node *value);
-struct fr_node *fr_node_get(const struct fr_node *map, const char *key); /* NULL when absent or not a map */
+/* NULL when absent or not a map */
+struct fr_node *fr_node_get(const struct fr_node *map, const char *key);
 bool fr_node_is_null(const struct fr_node *node);
 const char *fr_node_kind_name(const struct fr_node *node);
 

@@ -1,5 +1,6 @@
-/* The first difference of two JSON texts, as a path and two values: what a refused start shows. Maps are compared by
- * key, lists by index; the texts are our own canonical ones, but nothing relies on it. */
+/* The first difference of two JSON texts, as a path and two values: what a refused start shows.
+ * Maps are compared by key, lists by index; the texts are our own canonical ones, but nothing
+ * relies on it. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Drafts -> layers in evaluation order: a stable topological sort (Kahn 1962), so that the order of the file stays
- * where it can and printing what was loaded gives the same order again. */
+/* Drafts -> layers in evaluation order: a stable topological sort (Kahn 1962), so that the order of
+ * the file stays where it can and printing what was loaded gives the same order again. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,8 +15,8 @@ static bool is_ready(const struct fr_conf_layer *layer, const int32_t *place)
     return true;
 }
 
-/* From an unplaced layer, always to an unplaced one it reads: after n steps we are on the cycle; once more around names
- * it. */
+/* From an unplaced layer, always to an unplaced one it reads: after n steps we are on the cycle;
+ * once more around names it. */
 static void report_cycle(struct fr_loader *loader, const int32_t *place)
 {
     const struct fr_layer_draft *drafts = loader->drafts;

@@ -1,8 +1,10 @@
-/* Layers: `{name, <op>: argument, options}` -> operations over resolved references, in an order in which every layer
- * comes after what it reads (a stable topological sort, Kahn 1962, so that the order of the file stays where it can).
+/* Layers: `{name, <op>: argument, options}` -> operations over resolved references, in an order in
+ * which every layer comes after what it reads (a stable topological sort, Kahn 1962, so that the
+ * order of the file stays where it can).
  *
- * The table of rules says what an operation takes. New models add operations, never grammar: what is not here yet is a
- * row LATER of the option table. References are refs.c's, shapes are shapes.c's. */
+ * The table of rules says what an operation takes. New models add operations, never grammar: what
+ * is not here yet is a row LATER of the option table. References are refs.c's, shapes are
+ * shapes.c's. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,8 +59,7 @@ const struct fr_layer_rule *fr_layer_rule(enum fr_layer_op op)
     return &rules[op];
 }
 
-/* --- options of one layer
- * -------------------------------------------------------------------------------------------------- */
+/* ---- options of one layer ---- */
 
 FR_READ(fr_read_layer_op)
 {
@@ -187,8 +188,7 @@ static bool check_name(struct fr_loader *loader, const struct fr_layer_draft *dr
     return true;
 }
 
-/* --- arguments
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- arguments ---- */
 
 /* One reference or a list of them, appended to the draft's. */
 static bool resolve_role(struct fr_loader *loader, struct fr_layer_draft *draft, const struct fr_node *argument)
@@ -297,9 +297,7 @@ int32_t fr_layer_lift(struct fr_loader *loader, struct fr_layer_draft *outer, en
         return FR_NO_INDEX; /* a loss without any layers: those are missing */
     if (loader->n_drafts == FR_LAYERS_MAX) {
         fr_problem(&loader->problems, node, outer->path,
-                   "too many layers, with those inside arguments; expected at "
-                   "most %d",
-                   FR_LAYERS_MAX);
+                   "too many layers, with those inside arguments; expected at most %d", FR_LAYERS_MAX);
         return FR_NO_INDEX;
     }
     int32_t number = (int32_t)loader->n_drafts;

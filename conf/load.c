@@ -1,7 +1,9 @@
-/* Reading a configuration: text -> tree -> options, by the table -> what several options say together.
+/* Reading a configuration: text -> tree -> options, by the table -> what several options say
+ * together.
  *
- * Every default is a text of the table and goes through the same readers as the user's. No step stops at the first
- * problem; a step that needs an earlier one to be whole (shapes need all layers) is left out when there is any. */
+ * Every default is a text of the table and goes through the same readers as the user's. No step
+ * stops at the first problem; a step that needs an earlier one to be whole (shapes need all layers)
+ * is left out when there is any. */
 #include "loader.h"
 
 #include <float.h>
@@ -204,7 +206,8 @@ static void read_choice(struct fr_loader *loader, const struct fr_option *option
     if (option->type == FR_OPTION_SWITCH)
         *(bool *)place = index == 1;
     else
-        *(int *)place = index; /* every enum of ours has int's size: asserted in options' test and below */
+        /* every enum of ours has int's size: asserted in options' test and below */
+        *(int *)place = index;
 }
 _Static_assert(sizeof(enum fr_slot_kind) == sizeof(int) && sizeof(enum fr_quantize) == sizeof(int),
                "enums are stored as int");
@@ -370,8 +373,7 @@ void fr_loader_release(struct fr_loader *loader)
     loader->conf = NULL;
 }
 
-/* --- what several options say together
- * ------------------------------------------------------------------------------------- */
+/* ---- what several options say together ---- */
 
 static uint64_t clamp(uint64_t value, uint64_t min, uint64_t max)
 {

@@ -17,7 +17,8 @@ enum {
     FR_REF_TEXT_MAX = 2 * FR_NAME_MAX + 16,
 };
 
-/* A layer before the layers are sorted. Its references to layers are numbers of drafts; they live in the arena. */
+/* A layer before the layers are sorted. Its references to layers are numbers of drafts; they live
+ * in the arena. */
 struct fr_layer_draft {
     struct fr_conf_layer layer;
     const struct fr_node *node, *argument;
@@ -31,9 +32,11 @@ struct fr_loader {
     struct fr_problems problems;
     struct fr_words words; /* scratch of whoever is about to report an unknown one */
     struct fr_conf *conf;
-    struct fr_layer_draft *drafts; /* FR_LAYERS_MAX; inline operations are appended to those of the file */
+    /* FR_LAYERS_MAX; inline operations are appended to those of the file */
+    struct fr_layer_draft *drafts;
     uint32_t n_drafts;
-    bool drafts_broken;                    /* a layer or reference is missing: there is no order to find */
+    /* a layer or reference is missing: there is no order to find */
+    bool drafts_broken;
     const struct fr_layer_draft **ordered; /* of conf->layers, once they are stored */
     struct fr_layer_draft **loss_drafts;   /* of conf->losses: their places */
 };
@@ -67,11 +70,11 @@ bool fr_is_topic(const char *text);
 void fr_path_join(char out[static FR_PATH_MAX], const char *path, const char *key);
 void fr_path_index(char out[static FR_PATH_MAX], const char *path, uint32_t index);
 
-/* Shapes of all layers, into their width and is_sequence; rules of tasks and losses about them. False after a problem.
- */
+/* Shapes of all layers, into their width and is_sequence; rules of tasks and losses about them.
+ * False after a problem. */
 bool fr_shapes_infer(struct fr_loader *loader);
-/* Sorts the drafts so that a layer comes after what it reads and stores them in the conf; tasks and losses, which hold
- * numbers of drafts until then, follow. */
+/* Sorts the drafts so that a layer comes after what it reads and stores them in the conf; tasks and
+ * losses, which hold numbers of drafts until then, follow. */
 void fr_layers_store(struct fr_loader *loader);
 /* The slots again, once all have their names: what buckets and crosses are computed from. */
 void fr_slots_compute(struct fr_loader *loader, const struct fr_node *slots);
@@ -81,11 +84,12 @@ void fr_read_boundaries(struct fr_loader *loader, const struct fr_node *list, co
 /* The transform of a dense slot as it is written: `json` with quoted names and without blanks. */
 void fr_transform_text(const struct fr_conf_slot *slot, bool json, struct fr_buffer *out);
 
-/* Resolves one reference of the draft (of a loss: a draft that is no layer), appending drafts for inline operations;
- * false after a problem. */
+/* Resolves one reference of the draft (of a loss: a draft that is no layer), appending drafts for
+ * inline operations; false after a problem. */
 bool fr_ref_resolve(struct fr_loader *loader, struct fr_layer_draft *draft, const struct fr_node *node,
                     struct fr_conf_ref *ref);
-/* A draft for an inline operation of `outer`, with its references; its number, FR_NO_INDEX after a problem. */
+/* A draft for an inline operation of `outer`, with its references; its number, FR_NO_INDEX after a
+ * problem. */
 int32_t fr_layer_lift(struct fr_loader *loader, struct fr_layer_draft *outer, enum fr_layer_op op,
                       const struct fr_node *node);
 int32_t fr_draft_find(const struct fr_loader *loader, const char *name, size_t size);

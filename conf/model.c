@@ -1,5 +1,5 @@
-/* Readers of tables and slots, and of the model sections as a whole. The same code reads the model JSON, so its bounds
- * are the bounds of both. */
+/* Readers of tables and slots, and of the model sections as a whole. The same code reads the model
+ * JSON, so its bounds are the bounds of both. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,10 +10,10 @@
 #include "loader.h"
 #include "scalar.h"
 
-/* --- tables
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- tables ---- */
 
-/* A vector needs to differ from others at the start, or it never learns behind a product; a weight of FTRL need not. */
+/* A vector needs to differ from others at the start, or it never learns behind a product; a weight
+ * of FTRL need not. */
 static void default_init(const struct fr_node *node, struct fr_conf_part *part)
 {
     if (fr_node_get(node, "init"))
@@ -79,8 +79,7 @@ FR_READ(fr_read_tables)
     }
 }
 
-/* --- slots
- * ----------------------------------------------------------------------------------------------------------------- */
+/* ---- slots ---- */
 
 FR_READ(fr_read_slot_table)
 {
@@ -107,7 +106,8 @@ static void finish_slot(struct fr_loader *loader, const struct fr_node *node, co
     if (slot->kind == FR_SLOT_DENSE) {
         slot->admit = slot->touch = false;
         slot->max_ids = slot->max_len = 0;
-        /* Without standardize or a time a missing value always reads as something: 0 unless said otherwise. */
+        /* Without standardize or a time a missing value always reads as something: 0 unless said
+         * otherwise. */
         if (slot->transform != FR_TRANSFORM_STANDARDIZE && fr_conf_slot_numbers(slot) == slot->dim)
             slot->has_default = true;
     } else {
@@ -119,7 +119,8 @@ static void finish_slot(struct fr_loader *loader, const struct fr_node *node, co
             slot->max_ids = 0;
         if (slot->source == FR_SOURCE_BUCKETS)
             slot->max_ids = 1;
-        /* A bucket's number says nothing without its slot: two of them in one table must not meet. */
+        /* A bucket's number says nothing without its slot: two of them in one table must not
+         * meet. */
         if (slot->name_space[0] == '\0' && slot->source != FR_SOURCE_SAMPLE)
             memcpy(slot->name_space, slot->name, sizeof(slot->name_space));
         if (slot->name_space[0] == '\0' && slot->table != FR_NO_INDEX)

@@ -1,5 +1,6 @@
-/* Canonical JSON of the model: what scores depend on. Keys sorted, no blanks, integers in full, other numbers as %.9g
- * (read as f32 they have the same bits). No text here needs escapes: all are names. Schema: conf/README.md. */
+/* Canonical JSON of the model: what scores depend on. Keys sorted, no blanks, integers in full,
+ * other numbers as %.9g (read as f32 they have the same bits). No text here needs escapes: all are
+ * names. Schema: conf/README.md. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -74,8 +75,7 @@ static void write_label(const struct fr_conf *conf, const struct fr_conf_label *
     fr_buffer_printf(out, "}");
 }
 
-/* --- layers
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- layers ---- */
 
 static void write_ref(const struct fr_conf *conf, const struct fr_conf_ref *ref, struct fr_buffer *out)
 {
@@ -164,8 +164,7 @@ static void write_layer(const struct fr_conf *conf, const struct fr_conf_layer *
     fr_buffer_printf(out, "}");
 }
 
-/* --- the whole
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- the whole ---- */
 
 static void write_tables(const struct fr_conf *conf, struct fr_buffer *out)
 {

@@ -1,4 +1,5 @@
-/* See options.h. One row an option; the order is the order of reading, printing and of the reference. */
+/* See options.h. One row an option; the order is the order of reading, printing and of the
+ * reference. */
 #include "options.h"
 
 #include <float.h>

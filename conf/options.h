@@ -1,10 +1,11 @@
-/* The table of options: one row per option says its path, type, range, default and meaning. Reading, printing, the
- * reference and the error texts walk it; nothing else knows the list.
+/* The table of options: one row per option says its path, type, range, default and meaning.
+ * Reading, printing, the reference and the error texts walk it; nothing else knows the list.
  *
- * A path is dotted; `*` stands for a name the user chooses or for a list index. Rows below a path are stored relative
- * to one struct (its scope): top-level rows in struct fr_conf, `tables.*` in struct fr_conf_table, and so on.
- * `optimizer.<kind>` is the scope of every optimizer, wherever it is written, and `optimizer.*` says what all of them
- * have. Rows are read in table order, so what is referred to comes before what refers. */
+ * A path is dotted; `*` stands for a name the user chooses or for a list index. Rows below a path
+ * are stored relative to one struct (its scope): top-level rows in struct fr_conf, `tables.*` in
+ * struct fr_conf_table, and so on. `optimizer.<kind>` is the scope of every optimizer, wherever it
+ * is written, and `optimizer.*` says what all of them have. Rows are read in table order, so what
+ * is referred to comes before what refers. */
 #ifndef FR_CONF_OPTIONS_H
 #define FR_CONF_OPTIONS_H
 
@@ -63,7 +64,8 @@ struct fr_option {
 extern const struct fr_option fr_options[];
 extern const size_t fr_options_count;
 
-/* The last part of a row's path, when the row lies directly below `pattern` ("" is the top); else NULL. */
+/* The last part of a row's path, when the row lies directly below `pattern` ("" is the top); else
+ * NULL. */
 const char *fr_option_key(const struct fr_option *option, const char *pattern);
 const struct fr_option *fr_option_find(const char *path);
 

@@ -1,6 +1,7 @@
-/* --print-config: the effective configuration as YAML in its long form, every default written out. Loading it again
- * gives an equal configuration, except for masked secrets. Texts are always quoted, so that none is taken for a number
- * or null. */
+/* --print-config: the effective configuration as YAML in its long form, every default written out.
+ * Loading it again
+ * gives an equal configuration, except for masked secrets. Texts are always quoted, so that none is
+ * taken for a number or null. */
 #include "printer.h"
 
 #include <inttypes.h>
@@ -146,8 +147,7 @@ void fr_print_entry(struct fr_printer *printer, const char *name, const char *pa
     printer->indent -= 2 * FR_INDENT;
 }
 
-/* --- rows with a form of their own; each writes what follows "key:", with the line's end (the model's: print_model.c)
- * --------------------------------------- */
+/* ---- rows with a form of their own; each writes what follows "key:", with the line's end (the model's: print_model.c) ---- */
 
 FR_WRITE(fr_write_version)
 {

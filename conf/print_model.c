@@ -1,5 +1,7 @@
-/* --print-config of the model sections: rows with a form of their own; each writes what follows "key:", with the line's
- * end. Layers are printed in evaluation order, with those that were written inside arguments as layers of their own. */
+/* --print-config of the model sections: rows with a form of their own; each writes what follows
+ * "key:", with the line's
+ * end. Layers are printed in evaluation order, with those that were written inside arguments as
+ * layers of their own. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -147,8 +149,7 @@ FR_WRITE(fr_write_labels)
     }
 }
 
-/* --- layers
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- layers ---- */
 
 static void print_refs(struct fr_printer *printer, const struct fr_conf_ref *refs, uint32_t count)
 {
@@ -237,8 +238,7 @@ FR_WRITE(fr_write_layers)
     }
 }
 
-/* --- tasks and losses
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- tasks and losses ---- */
 
 bool fr_given_logit(const void *scope)
 {

@@ -1,4 +1,5 @@
-/* Collecting and writing problems, and the suggestion behind "did you mean". Nothing here knows an option. */
+/* Collecting and writing problems, and the suggestion behind "did you mean". Nothing here knows an
+ * option. */
 #include "problem.h"
 
 #include <stdarg.h>
@@ -117,7 +118,8 @@ const struct fr_word *fr_words_nearest(const struct fr_words *words, const char 
 void fr_problem_unknown(struct fr_problems *problems, const struct fr_node *node, const char *path, const char *what,
                         const struct fr_words *known)
 {
-    if (problems->count == FR_PROBLEMS_MAX) { /* hostile input must not buy edit distances without end */
+    /* hostile input must not buy edit distances without end */
+    if (problems->count == FR_PROBLEMS_MAX) {
         problems->dropped += 1;
         return;
     }

@@ -1,5 +1,6 @@
-/* What is wrong with a configuration: every problem is kept, sorted by place, and written in one go as
- * `file:line:col: path: problem; expected ..; did you mean ..?`. Owns: its texts. Thread: one owner. */
+/* What is wrong with a configuration: every problem is kept, sorted by place, and written in one go
+ * as `file:line:col: path: problem; expected ..; did you mean ..?`. Owns: its texts. Thread: one
+ * owner. */
 #ifndef FR_CONF_PROBLEM_H
 #define FR_CONF_PROBLEM_H
 
@@ -49,8 +50,8 @@ void fr_problems_write(const struct fr_problems *problems, struct fr_buffer *out
 void fr_problems_release(struct fr_problems *problems);
 
 void fr_words_add(struct fr_words *words, const char *text, size_t size);
-/* The known word within edit distance 2 (and shorter than the word), or that begins with it or that it begins with;
- * NULL if none. */
+/* The known word within edit distance 2 (and shorter than the word), or that begins with it or that
+ * it begins with; NULL if none. */
 const struct fr_word *fr_words_nearest(const struct fr_words *words, const char *text);
 
 #endif

@@ -1,5 +1,5 @@
-/* OPTIONS.md from the table: one section a scope, one line an option. A unit test compares the committed file with
- * this. */
+/* OPTIONS.md from the table: one section a scope, one line an option. A unit test compares the
+ * committed file with this. */
 #include <float.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,9 +36,7 @@ static const struct section {
      "adamw; layers take sgd, momentum, adagrad, adam, adamw, rmsprop and ftrl. `optimizer.NAME` stands for each of "
      "them. A gradient is scaled by "
      "`clip_norm`, cut to `clip_value`, joined by `l1` and `l2`. The ftrl kinds have no warm-up and no decay. Rows "
-     "count their "
-     "own "
-     "steps in adam."},
+     "count their own steps in adam."},
 };
 
 static bool in_section(const struct fr_option *option, const struct section *section)

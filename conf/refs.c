@@ -1,6 +1,7 @@
-/* References: `slot`, `slot.part`, `layer`, the pooling of a slot `{sum|mean|sqrtn: slot.part}`, or another operation
- * without options inside an argument, which becomes a layer of its own. A sequence slot alone is read step by step;
- * whether its reader can do that is shapes.c's question. */
+/* References: `slot`, `slot.part`, `layer`, the pooling of a slot `{sum|mean|sqrtn: slot.part}`, or
+ * another operation without options inside an argument, which becomes a layer of its own. A
+ * sequence slot alone is read step by step; whether its reader can do that is shapes.c's
+ * question. */
 #include <stdio.h>
 #include <string.h>
 

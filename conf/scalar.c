@@ -1,5 +1,5 @@
-/* See scalar.h. Grammar is checked by hand before strtod sees the text: strtod itself would take "inf", "0x1p3" and
- * leading blanks. */
+/* See scalar.h. Grammar is checked by hand before strtod sees the text: strtod itself would take
+ * "inf", "0x1p3" and leading blanks. */
 #include "scalar.h"
 
 #include <inttypes.h>
@@ -20,7 +20,9 @@ static const struct unit duration_units[] = {{"d", 86400000},
                                              {"h", 3600000},
                                              {"m", 60000},
                                              {"s", 1000},
-                                             {"ms", 1}}; /* largest first: formatting takes the first that divides */
+                                             /* largest first: formatting takes the first that
+                                              * divides */
+                                             {"ms", 1}};
 static const struct unit size_units[] = {
     {"TiB", 1ULL << 40}, {"GiB", 1ULL << 30}, {"MiB", 1ULL << 20}, {"KiB", 1ULL << 10}, {"B", 1}};
 
@@ -154,7 +156,8 @@ static bool take_fields(const char **text, const char *pattern, int64_t *fields)
     return true;
 }
 
-/* Days since 1970-01-01 of a date of the Gregorian calendar: years from March, so that the leap day is the last. */
+/* Days since 1970-01-01 of a date of the Gregorian calendar: years from March, so that the leap day
+ * is the last. */
 static int64_t days_from_civil(int64_t year, int64_t month, int64_t day)
 {
     year -= month <= 2;

@@ -1,5 +1,5 @@
-/* Single values of a configuration: text <-> number, duration, size. No locale, no octal or hexadecimal, no infinity.
- */
+/* Single values of a configuration: text <-> number, duration, size. No locale, no octal or
+ * hexadecimal, no infinity. */
 #ifndef FR_CONF_SCALAR_H
 #define FR_CONF_SCALAR_H
 
@@ -23,7 +23,8 @@ enum fr_scalar_result fr_scalar_duration(const char *text, int64_t *ms);
 /* Integer and unit B, KiB, MiB, GiB or TiB; a bare 0 is 0. */
 enum fr_scalar_result fr_scalar_size(const char *text, uint64_t *bytes);
 
-/* ISO 8601 in UTC, `2026-01-02T03:04:05Z` or with `.678` before the Z: Unix ms within the bounds above. */
+/* ISO 8601 in UTC, `2026-01-02T03:04:05Z` or with `.678` before the Z: Unix ms within the bounds
+ * above. */
 enum fr_scalar_result fr_scalar_time(const char *text, int64_t *ms);
 
 /* In the largest unit that divides. */

@@ -1,5 +1,5 @@
-/* Readers of the options outside the model whose form is more than one value: version, names, sources, Kafka
- * properties, listen address, half-lives. */
+/* Readers of the options outside the model whose form is more than one value: version, names,
+ * sources, Kafka properties, listen address, half-lives. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,8 +32,7 @@ FR_READ(fr_read_model_name)
     memcpy(loader->conf->model, text, size + 1);
 }
 
-/* --- sources
- * --------------------------------------------------------------------------------------------------------------- */
+/* ---- sources ---- */
 
 static void add_topic(struct fr_loader *loader, const struct fr_node *node, const char *path)
 {
@@ -116,8 +115,7 @@ FR_READ(fr_read_files)
     }
 }
 
-/* --- Kafka properties
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- Kafka properties ---- */
 
 static const struct denied {
     const char *pattern; /* a trailing or leading * stands for anything */
@@ -196,8 +194,7 @@ FR_READ(fr_read_kafka)
     }
 }
 
-/* --- metrics
- * --------------------------------------------------------------------------------------------------------------- */
+/* ---- metrics ---- */
 
 FR_READ(fr_read_listen)
 {

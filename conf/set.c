@@ -1,5 +1,5 @@
-/* `--set path=value`: an overlay on the tree, before any check, so that a wrong one is reported like a wrong line of
- * the file. */
+/* `--set path=value`: an overlay on the tree, before any check, so that a wrong one is reported
+ * like a wrong line of the file. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

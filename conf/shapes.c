@@ -1,7 +1,7 @@
-/* Shapes of layers: a vector [n] (one row per sample) or a sequence [T, n] (one row per step, T differs from sample to
- * sample). Inferred here only: the graph trusts width and is_sequence. What a configuration (or a model description
- * from a topic) asks for must also be possible to allocate. A layer that reads a refused one is left out, so that each
- * mistake is reported once. */
+/* Shapes of layers: a vector [n] (one row per sample) or a sequence [T, n] (one row per step, T
+ * differs from sample to sample). Inferred here only: the graph trusts width and is_sequence. What
+ * a configuration (or a model description from a topic) asks for must also be possible to allocate.
+ * A layer that reads a refused one is left out, so that each mistake is reported once. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -60,8 +60,7 @@ static bool refuse(const struct inputs *in, const char *format, ...)
     return false;
 }
 
-/* --- rules over a range of inputs
- * ------------------------------------------------------------------------------------------ */
+/* ---- rules over a range of inputs ---- */
 
 enum { DESCRIBED_MAX = FR_REF_TEXT_MAX + 32 };
 
@@ -137,8 +136,7 @@ static uint64_t total_width(const struct inputs *in)
     return width;
 }
 
-/* --- operations
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- operations ---- */
 
 static uint64_t dense_parameters(const struct fr_conf_layer *layer, uint64_t in)
 {
@@ -310,8 +308,7 @@ static bool infer_layer(struct inputs *in, struct fr_conf_layer *layer, uint64_t
     return true;
 }
 
-/* --- tasks and losses
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- tasks and losses ---- */
 
 static bool is_known(const struct fr_conf_ref *refs, uint32_t n_refs, const bool *known)
 {

@@ -1,5 +1,5 @@
-/* Readers of labels, tasks and auxiliary losses. Labels that samples carry come first, derived ones after them. Until
- * the layers are stored, tasks and losses hold numbers of drafts. */
+/* Readers of labels, tasks and auxiliary losses. Labels that samples carry come first, derived ones
+ * after them. Until the layers are stored, tasks and losses hold numbers of drafts. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,8 +9,7 @@
 
 const char fr_task_losses[] = "logloss|none|mse|focal|pairwise";
 
-/* --- labels
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- labels ---- */
 
 static int32_t find_label(struct fr_loader *loader, const struct fr_node *node, const char *path)
 {
@@ -77,7 +76,8 @@ FR_READ(fr_read_labels)
         return;
     char at[FR_PATH_MAX];
     conf->labels = fr_alloc(node->count, sizeof(*conf->labels));
-    for (uint32_t i = 0; i < node->count; i++) { /* all names first: a label may refer to a later one */
+    /* all names first: a label may refer to a later one */
+    for (uint32_t i = 0; i < node->count; i++) {
         struct fr_conf_label *label = &conf->labels[conf->n_labels++];
         fr_path_join(at, path, node->keys[i]->text);
         fr_loader_name(loader, node->keys[i], at, label->name);
@@ -101,8 +101,7 @@ FR_READ(fr_read_labels)
     sort_labels(conf);
 }
 
-/* --- tasks
- * ----------------------------------------------------------------------------------------------------------------- */
+/* ---- tasks ---- */
 
 FR_READ(fr_read_task_label)
 {
@@ -198,8 +197,7 @@ static void finish_task(struct fr_loader *loader, const struct fr_node *node, co
                    logit ? "both logit and prob" : "neither logit nor prob");
     if (prob && task->loss != FR_LOSS_LOGLOSS && task->loss != FR_LOSS_NONE)
         fr_problem(&loader->problems, node, path,
-                   "a product of probabilities with another loss; expected logloss or "
-                   "none");
+                   "a product of probabilities with another loss; expected logloss or none");
     for (uint32_t j = 0; j < index && task->name[0] != '\0'; j++) {
         if (strcmp(conf->tasks[j].name, task->name) == 0)
             fr_problem(&loader->problems, node, path, "the name `%s` is taken; expected every task once", task->name);
@@ -226,8 +224,7 @@ FR_READ(fr_read_tasks)
     }
 }
 
-/* --- auxiliary losses
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- auxiliary losses ---- */
 
 static const char *const next_step_roles[] = {"states", "positives", "negatives"};
 

@@ -1,5 +1,6 @@
-/* Canonical JSON of the training settings a resumed state depends on beside the model, in the style of model_json.c: a
- * start that would silently go on with others is refused by comparing this text. */
+/* Canonical JSON of the training settings a resumed state depends on beside the model, in the style
+ * of model_json.c: a start that would silently go on with others is refused by comparing this
+ * text. */
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>

@@ -1,10 +1,11 @@
 /* Transforms of dense slots: how they are read and written, what they make of a number.
  *
- * A transform is a name, a map or a list of them, applied in order. log1p and clip come first, any number of them;
- * standardize or bucketize, if there, is last, because the network does it; a time of day or of the week stands alone:
- * what it gives is a point of the unit circle, and nothing above would leave it there. The arithmetic is here, and not
- * with who decodes, because the graph must know what a missing value comes to. Times are computed in f64 before
- * anything rounds them: in f32 a Unix time has lost its seconds. Determinism: functions of the slot and the number. */
+ * A transform is a name, a map or a list of them, applied in order. log1p and clip come first, any
+ * number of them; standardize or bucketize, if there, is last, because the network does it; a time
+ * of day or of the week stands alone: what it gives is a point of the unit circle, and nothing
+ * above would leave it there. The arithmetic is here, and not with who decodes, because the graph
+ * must know what a missing value comes to. Times are computed in f64 before anything rounds them:
+ * in f32 a Unix time has lost its seconds. Determinism: functions of the slot and the number. */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -17,13 +18,15 @@
 
 const char fr_transforms[] = "none|log1p|clip|time_of_day|time_of_week|standardize|bucketize";
 
-static const double SECONDS_MAX = 1e11;      /* below it a time is seconds, from it on ms (DESIGN section 6) */
-static const double MILLISECONDS_MAX = 1e14; /* the year 5138; beyond it are micro- or nanoseconds */
+/* below it a time is seconds, from it on ms (DESIGN section 6) */
+static const double SECONDS_MAX = 1e11;
+/* the year 5138; beyond it are micro- or nanoseconds */
+static const double MILLISECONDS_MAX = 1e14;
 static const double DAY_S = 86400.0, WEEK_S = 604800.0;
-static const double MONDAY_S = 3.0 * 86400.0; /* 1970-01-01 was a Thursday: the week began three days before */
+/* 1970-01-01 was a Thursday: the week began three days before */
+static const double MONDAY_S = 3.0 * 86400.0;
 
-/* --- numbers
- * --------------------------------------------------------------------------------------------------------------- */
+/* ---- numbers ---- */
 
 static bool is_time(const struct fr_conf_slot *slot)
 {
@@ -94,8 +97,7 @@ void fr_conf_slot_missing(const struct fr_conf_slot *slot, float out[static 2])
         out[1] = out[0];
 }
 
-/* --- written
- * --------------------------------------------------------------------------------------------------------------- */
+/* ---- written ---- */
 
 static void step_text(const struct fr_conf_slot *slot, uint32_t index, bool json, struct fr_buffer *out)
 {
@@ -131,8 +133,7 @@ void fr_transform_text(const struct fr_conf_slot *slot, bool json, struct fr_buf
     fr_buffer_printf(out, "]");
 }
 
-/* --- read
- * ------------------------------------------------------------------------------------------------------------------ */
+/* ---- read ---- */
 
 static const struct fr_option number = {.type = FR_OPTION_REAL, .min = -(double)FLT_MAX, .max = (double)FLT_MAX};
 

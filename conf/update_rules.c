@@ -1,5 +1,5 @@
-/* Readers of optimizers and initial weights. Rows of tables and layers take different ones of the same list: what is
- * not for a place is refused there by name. */
+/* Readers of optimizers and initial weights. Rows of tables and layers take different ones of the
+ * same list: what is not for a place is refused there by name. */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,7 +17,8 @@ bool fr_init_takes_scale(enum fr_init_kind kind)
            kind == FR_INIT_CONSTANT;
 }
 
-/* `name` or a map of one key: the key's node, its body (NULL for a bare name); NULL and a problem otherwise. */
+/* `name` or a map of one key: the key's node, its body (NULL for a bare name); NULL and a problem
+ * otherwise. */
 static const struct fr_node *one_key(struct fr_loader *loader, const struct fr_node *node, const char *path,
                                      const struct fr_node **body)
 {
@@ -33,7 +34,8 @@ static const struct fr_node *one_key(struct fr_loader *loader, const struct fr_n
     return node->keys[0];
 }
 
-/* Index of the name in `all`, when the option's own choices have it too; -1 and a problem otherwise. */
+/* Index of the name in `all`, when the option's own choices have it too; -1 and a problem
+ * otherwise. */
 static int read_kind(struct fr_loader *loader, const struct fr_option *option, const struct fr_node *name,
                      const char *path, const char *all)
 {

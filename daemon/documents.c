@@ -1,6 +1,6 @@
-/* The documents behind /status, /auc and /readyz, and the series of /metrics, made from snapshots on the main thread
- * (DESIGN section 8). Nothing here takes a lock of the training path: every module publishes copies. Undefined numbers
- * are null. */
+/* The documents behind /status, /auc and /readyz, and the series of /metrics, made from snapshots
+ * on the main thread (DESIGN section 8). Nothing here takes a lock of the training path: every
+ * module publishes copies. Undefined numbers are null. */
 #include "service.h"
 
 #include <inttypes.h>
@@ -183,8 +183,7 @@ static void document_status(struct fr_service *service, const struct snapshots *
                      service->trainer ? fr_trainer_kernel(service->trainer) : "");
     fr_buffer_printf(out,
                      ",\"timeline\":%" PRIu64 ",\"epoch\":%" PRIu64 ",\"durable\":%" PRIu64 ",\"folded\":%" PRIu64
-                     ",\"folding\":%s"
-                     ",\"sent\":%" PRIu64 ",\"acked\":%" PRIu64,
+                     ",\"folding\":%s,\"sent\":%" PRIu64 ",\"acked\":%" PRIu64,
                      s->durable.timeline, s->trainer.epoch, s->durable.epoch, s->durable.folded,
                      s->durable.folding ? "true" : "false", s->publisher.sent, s->publisher.acked);
     fr_buffer_printf(out, ",\"journal\":{\"bytes\":%" PRIu64 ",\"unfolded_bytes\":%" PRIu64 ",\"first\":%" PRIu64 "}",
@@ -312,8 +311,8 @@ static void series_stream(struct fr_service *service, const struct snapshots *s)
     gauge(service, "freshet_loss", NULL, "Loss of the last batch.", s->trainer.last_loss);
 }
 
-/* P2, summed over the partitions as of the last durable epoch: decoded + dead-lettered = delivered; trained +
- * metrics-only + masked + quarantined + skipped = samples decoded. */
+/* P2, summed over the partitions as of the last durable epoch: decoded + dead-lettered = delivered;
+ * trained + metrics-only + masked + quarantined + skipped = samples decoded. */
 static void series_ledger(struct fr_service *service)
 {
     struct fr_partition_position sum = {0};
@@ -377,7 +376,8 @@ static void series_model(struct fr_service *service, const struct snapshots *s)
     }
 }
 
-/* prefix: "" for predictions of the trainer, "served_" for the scores that came with the samples. */
+/* prefix: "" for predictions of the trainer, "served_" for the scores that came with the
+ * samples. */
 static void series_result(struct fr_service *service, const char *prefix, const char *labels,
                           const struct fr_auc_result *result, bool regression)
 {

@@ -19,8 +19,9 @@ static void nap_ms(long ms)
     nanosleep(&time, NULL); /* waiting for the outside world: brokers, disks */
 }
 
-/* Threads that may run late yield to training: on few cores a fork-join loop waits for its slowest worker, and a worker
- * that loses its core to a fold holds up all of them. Per thread on Linux; best effort. */
+/* Threads that may run late yield to training: on few cores a fork-join loop waits for its slowest
+ * worker, and a worker that loses its core to a fold holds up all of them. Per thread on Linux;
+ * best effort. */
 static void yield_to_training(void)
 {
     (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), FR_BACKGROUND_NICE);
@@ -41,7 +42,8 @@ static void fail(struct fr_service *service, enum fr_status status, struct fr_er
     fr_service_fail(service, err);
 }
 
-/* Repeats check until it succeeds, fails for good (reported) or `stop` is set; says why it waits. */
+/* Repeats check until it succeeds, fails for good (reported) or `stop` is set; says why it
+ * waits. */
 static bool retry_until_ready(struct fr_service *service, const atomic_bool *stop, int beat, const char *what,
                               enum fr_status (*check)(struct fr_service *service, struct fr_err *err))
 {
@@ -87,7 +89,8 @@ void *fr_ingest_main(void *self)
 {
     struct fr_service *service = self;
     int beat = fr_http_watch(service->http, "ingest", FR_WATCHDOG_MS);
-    /* Nothing is consumed before the delta topic is known to be ours (DESIGN section 5, Recovery). */
+    /* Nothing is consumed before the delta topic is known to be ours (DESIGN section 5,
+     * Recovery). */
     while (!atomic_load(&service->delta_checked) && !atomic_load(&service->stop_ingest)) {
         fr_http_beat(service->http, beat);
         nap_ms(20);
@@ -102,7 +105,8 @@ void *fr_ingest_main(void *self)
         }
         if (status < 0)
             fail(service, status, &err, "ingest");
-        /* Dead letters and group commits are served until the durable thread has had its last epoch. */
+        /* Dead letters and group commits are served until the durable thread has had its last
+         * epoch. */
         while (!atomic_load(&service->durable_done) && !atomic_load(&service->abandon) && status >= 0) {
             fr_http_beat(service->http, beat);
             if (fr_ingest_step(service->ingest, 20, &err) == FR_EOF)
@@ -127,7 +131,8 @@ void *fr_trainer_main(void *self)
     if (status < 0)
         fail(service, status, &err, "trainer");
     else if (status == FR_EOF)
-        fr_ring_close(service->cut_stages); /* the durable thread ends after the stages that are in it */
+        /* the durable thread ends after the stages that are in it */
+        fr_ring_close(service->cut_stages);
     fr_http_unwatch(service->http, beat);
     atomic_store(&service->trainer_done, true);
     return NULL;
@@ -280,7 +285,8 @@ static const char *pressure(const struct fr_service *service, const struct fr_du
                             size_t size)
 {
     const struct fr_conf *conf = service->conf;
-    /* With everything acknowledged no pause can shorten the journal; what waits for a fold has its own limit. */
+    /* With everything acknowledged no pause can shorten the journal; what waits for a fold has its
+     * own limit. */
     bool full = durable->journal_bytes >= conf->journal_max && durable->acked < durable->epoch;
     if (full && fr_trainer_held(service->trainer))
         snprintf(text, size,

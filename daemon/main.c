@@ -1,6 +1,6 @@
-/* freshetd: command line, configuration, signals, exit code. The service itself is in service.c and loops.c.
- * Exit codes (DESIGN section 8): 0 drained, 1 failure, 2 config, 3 an operator must decide (never restart), 75 try
- * again. */
+/* freshetd: command line, configuration, signals, exit code. The service itself is in service.c and
+ * loops.c. Exit codes (DESIGN section 8): 0 drained, 1 failure, 2 config, 3 an operator must decide
+ * (never restart), 75 try again. */
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -129,8 +129,8 @@ static void *close_main(void *self)
     return NULL;
 }
 
-/* Closes within FR_CLOSE_S, or gives up and ends the process: what is durable is safe, what is not was never promised,
- * and librdkafka may wait a minute for the answer of a broker that is gone. */
+/* Closes within FR_CLOSE_S, or gives up and ends the process: what is durable is safe, what is not
+ * was never promised, and librdkafka may wait a minute for the answer of a broker that is gone. */
 static void close_in_time(struct fr_service *service, int code)
 {
     struct closing closing = {.service = service};
@@ -175,13 +175,15 @@ static int run(struct fr_conf *conf, const struct arguments *arguments)
     return code;
 }
 
-/* Signals are waited for by the main thread only; the threads it starts inherit the mask. A library may have started
- * threads before main (OpenBLAS does), with nothing blocked: what the kernel hands to one of those is passed on. */
+/* Signals are waited for by the main thread only; the threads it starts inherit the mask. A library
+ * may have started threads before main (OpenBLAS does), with nothing blocked: what the kernel hands
+ * to one of those is passed on. */
 static pthread_t main_thread;
 
 static void pass_on(int signal_number)
 {
-    (void)pthread_kill(main_thread, signal_number); /* fails only where there is nobody left to tell */
+    /* fails only where there is nobody left to tell */
+    (void)pthread_kill(main_thread, signal_number);
 }
 
 static void take_signals(void)
@@ -199,7 +201,8 @@ static void take_signals(void)
     signal(SIGPIPE, SIG_IGN);
 }
 
-/* What is right as a configuration and yet learns nothing: warnings, for other tasks may be fine. */
+/* What is right as a configuration and yet learns nothing: warnings, for other tasks may be
+ * fine. */
 static int check_tasks(const struct fr_conf *conf, const char *path)
 {
     struct fr_graph *graph = NULL;

@@ -1,9 +1,9 @@
-/* Wiring: opens the state, checks that model and state belong together, recovers, builds rings and threads, and ends
- * them in order.
+/* Wiring: opens the state, checks that model and state belong together, recovers, builds rings and
+ * threads, and ends them in order.
  *
- * Order of a drain: ingest stops polling; the trainer cuts its last epoch; the durable thread makes it durable; the
- * publisher waits for the acknowledgements, at most drain_timeout. Order of start: HTTP first, so that /healthz and
- * /readyz answer while recovering. */
+ * Order of a drain: ingest stops polling; the trainer cuts its last epoch; the durable thread makes
+ * it durable; the publisher waits for the acknowledgements, at most drain_timeout. Order of start:
+ * HTTP first, so that /healthz and /readyz answer while recovering. */
 #include "service.h"
 
 #include <inttypes.h>
@@ -151,7 +151,8 @@ static void delta_settings(const struct fr_conf *conf, const char *kernel, struc
 static void stream_applied(void *self, const struct fr_batch *batch)
 {
     struct fr_service *service = self;
-    fr_ingest_adopt(service->ingest, &service->positions); /* partitions found since the last batch */
+    /* partitions found since the last batch */
+    fr_ingest_adopt(service->ingest, &service->positions);
     fr_positions_apply(&service->positions, batch);
 }
 
@@ -253,8 +254,8 @@ static enum fr_status open_state(struct fr_service *service, struct fr_err *err)
 {
     struct fr_buffer head = {0};
     delta_settings(service->conf, fr_trainer_kernel(service->trainer), &head);
-    /* Trim frees whole files and never the newest: a file that could reach journal_max alone would pause reading for
-     * ever. journal_max is at least 2 * unfolded_max. */
+    /* Trim frees whole files and never the newest: a file that could reach journal_max alone would
+     * pause reading for ever. journal_max is at least 2 * unfolded_max. */
     uint64_t file_max = service->conf->unfolded_max / 4;
     struct fr_durable_options options = {.dir = service->conf->state_dir,
                                          .journal_file_max =

@@ -1,10 +1,11 @@
 /* The running daemon: every object, its thread, and how they stop. Private to daemon/.
  *
- *   ingest thread ─ full ring ─► trainer thread ─ cut_stages ─► durable thread ─ offer ─► publisher thread; fold thread
+ *   ingest thread ─ full ring ─► trainer thread ─ cut_stages ─► durable thread ─ offer ─► publisher
+ *   thread; fold thread
  * beside; main thread: signals, documents.
  *
- * A thread that cannot go on calls fr_service_fail once; the main thread then stops all and exits with the code of that
- * status. */
+ * A thread that cannot go on calls fr_service_fail once; the main thread then stops all and exits
+ * with the code of that status. */
 #ifndef FR_DAEMON_SERVICE_H
 #define FR_DAEMON_SERVICE_H
 
@@ -29,10 +30,12 @@ enum {
     FR_RETRY_MS_MIN = 250, /* back-off of start checks, doubled up to the next */
     FR_RETRY_MS_MAX = 5000,
     FR_JOURNAL_FILE_MAX = 64 << 20, /* upper bound of a journal file: what a trim waits for */
-    FR_BACKGROUND_NICE = 10,        /* durable, publisher and fold thread beside the trainer and its workers */
-    FR_TICK_MS = 200,               /* main loop: documents and supervision */
-    FR_WATCHDOG_MS = 60000,         /* a loop that has not turned for so long makes /healthz 503 */
-    FR_CLOSE_S = 5,                 /* then the process ends without waiting for clients and threads */
+    /* durable, publisher and fold thread beside the trainer and its workers */
+    FR_BACKGROUND_NICE = 10,
+    FR_TICK_MS = 200,       /* main loop: documents and supervision */
+    FR_WATCHDOG_MS = 60000, /* a loop that has not turned for so long makes /healthz 503 */
+    /* then the process ends without waiting for clients and threads */
+    FR_CLOSE_S = 5,
 };
 
 /* What a drain goes through, in order. */
@@ -70,7 +73,8 @@ struct fr_service {
     atomic_bool delta_checked, ingest_started, ingest_done, trainer_done, durable_done;
     atomic_int phase;
     _Atomic uint64_t durable_epoch;
-    _Atomic uint64_t publishable; /* epochs above it are held back: fr_stage.publishable of the newest durable one */
+    /* epochs above it are held back: fr_stage.publishable of the newest durable one */
+    _Atomic uint64_t publishable;
     _Atomic uint64_t recovered_bytes, recover_bytes;
     _Atomic uint64_t append_ns, appends, epoch_bytes;
 

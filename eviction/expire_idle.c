@@ -1,7 +1,7 @@
 /* Idle expiry: a row goes when no batch trained it for longer than `idle_ms` of event time.
  *
- * Thread: any; pure functions. Does not: look at weights or counters, or read a clock (the watermark is an argument).
- */
+ * Thread: any; pure functions. Does not: look at weights or counters, or read a clock (the
+ * watermark is an argument). */
 #include "eviction/eviction.h"
 
 #include "idle.h"

@@ -1,10 +1,11 @@
 /* From one epoch's journal bytes to its delta records.
  *
- * Public is: row images (their first value_floats), absences that have a reason (tombstones), the dense section when
- * the announcement says so, and the announcement itself. Private and left out: pending images, silent absences,
- * optimizer state, counters, `seen`, every other section. Everything is taken from the epoch and from the head of its
- * journal file, so a resend after years is byte-identical. Data comes from a disk: what does not fit is FR_E_CORRUPT,
- * never an assertion. Thread: any, no state. Does not: read the journal, send. */
+ * Public is: row images (their first value_floats), absences that have a reason (tombstones), the
+ * dense section when the announcement says so, and the announcement itself. Private and left out:
+ * pending images, silent absences, optimizer state, counters, `seen`, every other section.
+ * Everything is taken from the epoch and from the head of its journal file, so a resend after years
+ * is byte-identical. Data comes from a disk: what does not fit is FR_E_CORRUPT, never an assertion.
+ * Thread: any, no state. Does not: read the journal, send. */
 #include "exporter/delta.h"
 
 #include <stdlib.h>
@@ -12,7 +13,8 @@
 #include "base/arena.h"
 #include "base/check.h"
 
-/* A row image: i64 seen_ms, u64 show, f64 click, then the row's floats (store/store.h, FR_ROW_IMAGE_HEAD). */
+/* A row image: i64 seen_ms, u64 show, f64 click, then the row's floats (store/store.h,
+ * FR_ROW_IMAGE_HEAD). */
 enum { ROW_IMAGE_HEAD = 24, DENSE_MAX = 4096, SNAPSHOT_NAME_MAX = 255 };
 
 struct public_epoch {
@@ -105,7 +107,8 @@ static enum fr_status take_announcement(const struct fr_epoch *epoch, struct fr_
                                         (unsigned long long)epoch->epoch);
 }
 
-/* Optional section "rewind", written in the first epoch of a timeline: u64 `to`, then the snapshot's name. */
+/* Optional section "rewind", written in the first epoch of a timeline: u64 `to`, then the
+ * snapshot's name. */
 static enum fr_status take_rewind(const struct fr_epoch *epoch, struct public_epoch *out, struct fr_err *err)
 {
     const uint8_t *bytes = NULL;

@@ -1,16 +1,17 @@
 /* The publisher's sending side: journal -> records -> librdkafka -> acknowledgements.
  *
- * One epoch at a time is read from the journal and encoded into `outgoing`; its records are handed to the idempotent
- * producer as far as the in-flight bound allows, then the next. A ring holds the epochs in flight with the number of
- * records not yet acknowledged; `acked` moves over its front. Any failed delivery or fatal error ends the producer: it
- * is purged and made anew after a back-off, and sending starts again behind `acked`. Records may then be on the topic
- * twice, which replicas drop by rule; order within a partition stays ascending from the resent epoch on.
+ * One epoch at a time is read from the journal and encoded into `outgoing`; its records are handed
+ * to the idempotent producer as far as the in-flight bound allows, then the next. A ring holds the
+ * epochs in flight with the number of records not yet acknowledged; `acked` moves over its front.
+ * Any failed delivery or fatal error ends the producer: it is purged and made anew after a
+ * back-off, and sending starts again behind `acked`. Records may then be on the topic twice, which
+ * replicas drop by rule; order within a partition stays ascending from the resent epoch on.
  *
- * Invariants: nothing beyond `offered` (durable, by contract of the caller) is read; sent >= acked; memory is one
- * epoch's records plus max_in_flight_bytes in librdkafka. Owner: the publisher thread; the mutex guards the status that
- * other threads read, and librdkafka's error callback only sets a flag and the problem text.
- * Source of the producer settings: Kafka's KIP-98 (idempotence). Does not: move the acknowledged mark of the journal.
- */
+ * Invariants: nothing beyond `offered` (durable, by contract of the caller) is read; sent >= acked;
+ * memory is one epoch's records plus max_in_flight_bytes in librdkafka. Owner: the publisher
+ * thread; the mutex guards the status that other threads read, and librdkafka's error callback only
+ * sets a flag and the problem text. Source of the producer settings: Kafka's KIP-98 (idempotence).
+ * Does not: move the acknowledged mark of the journal. */
 #include "publisher_internal.h"
 
 #include <inttypes.h>
@@ -74,7 +75,8 @@ static void on_log(const rd_kafka_t *client, int level, const char *facility, co
 {
     (void)client;
     char quoted[600];
-    bool about_config = strcmp(facility, "CONFWARN") == 0; /* experimental, or for the other kind of client */
+    /* experimental, or for the other kind of client */
+    bool about_config = strcmp(facility, "CONFWARN") == 0;
     /* Every attempt to connect while a broker is away; on_error says it now and then. */
     bool repeated = strcmp(facility, "FAIL") == 0 || strcmp(facility, "ERROR") == 0;
     fr_log(level <= 4 && !about_config && !repeated ? FR_LOG_WARN : FR_LOG_DEBUG, "publisher", "librdkafka",
@@ -148,9 +150,9 @@ enum fr_status fr_publisher_conf(struct fr_publisher *publisher, rd_kafka_conf_t
     return status;
 }
 
-/* Ours come last where a promise hangs on them; linger may be the operator's choice, the rest not. A message never
- * times out: what the broker does not take waits (in the journal beyond the in-flight bound), and the problem is in the
- * status. */
+/* Ours come last where a promise hangs on them; linger may be the operator's choice, the rest not.
+ * A message never times out: what the broker does not take waits (in the journal beyond the
+ * in-flight bound), and the problem is in the status. */
 enum fr_status fr_publisher_producer(struct fr_publisher *publisher, struct fr_err *err)
 {
     if (publisher->producer)
@@ -162,7 +164,8 @@ enum fr_status fr_publisher_producer(struct fr_publisher *publisher, struct fr_e
     char record_max[16];
     snprintf(record_max, sizeof(record_max), "%d", (int)RECORD_BYTES_MAX);
     const char *const required[][2] = {{"enable.idempotence", "true"},
-                                       {"enable.gapless.guarantee", "true"}, /* no commit behind a lost piece */
+                                       /* no commit behind a lost piece */
+                                       {"enable.gapless.guarantee", "true"},
                                        {"acks", "all"},
                                        {"message.timeout.ms", "0"},
                                        {"message.max.bytes", record_max}};
@@ -225,7 +228,8 @@ enum fr_status fr_publisher_new(const struct fr_publisher_options *options, stru
     publisher->options.properties = properties;
     int rc = pthread_mutex_init(&publisher->mutex, NULL);
     FR_CHECK(rc == 0);
-    rd_kafka_conf_t *conf; /* a property that librdkafka refuses shows here, not at the first epoch */
+    /* a property that librdkafka refuses shows here, not at the first epoch */
+    rd_kafka_conf_t *conf;
     enum fr_status status = fr_publisher_conf(publisher, &conf, err);
     if (status != FR_OK) {
         fr_publisher_free(publisher);
@@ -260,7 +264,8 @@ void fr_publisher_offer(struct fr_publisher *publisher, uint64_t epoch)
 {
     uint64_t before = atomic_load(&publisher->offered);
     while (before < epoch && !atomic_compare_exchange_weak(&publisher->offered, &before, epoch))
-        continue; /* the publisher's thread, after the check, and the durable thread may both offer */
+        /* the publisher's thread, after the check, and the durable thread may both offer */
+        continue;
 }
 
 void fr_publisher_get_status(struct fr_publisher *publisher, struct fr_publisher_status *out)
@@ -286,15 +291,17 @@ static enum fr_status keep_record(void *self, uint32_t partition, uint32_t piece
     return FR_OK;
 }
 
-/* The Kafka timestamp is the wall time of the cut. In lockstep mode the announcement says the watermark instead, event
- * time, and a broker deletes by timestamp: a time that is far from the present gives way to it. */
+/* The Kafka timestamp is the wall time of the cut. In lockstep mode the announcement says the
+ * watermark instead, event time, and a broker deletes by timestamp: a time that is far from the
+ * present gives way to it. */
 static int64_t record_timestamp(const struct fr_publisher *publisher, int64_t cut_ms)
 {
     int64_t now = fr_wall_ms(publisher->options.clock);
     return cut_ms < now - TIMESTAMP_SKEW_MS || cut_ms > now + TIMESTAMP_SKEW_MS ? now : cut_ms;
 }
 
-/* Reads epoch sent + 1 from the journal and encodes it with the settings of its own journal file. */
+/* Reads epoch sent + 1 from the journal and encodes it with the settings of its own journal
+ * file. */
 static enum fr_status load_epoch(struct fr_publisher *publisher, uint64_t number, struct fr_err *err)
 {
     struct outgoing *out = &publisher->out;
@@ -342,7 +349,8 @@ static enum fr_status load_epoch(struct fr_publisher *publisher, uint64_t number
     return FR_OK;
 }
 
-/* Hands over records of the outgoing epoch while they fit; FR_AGAIN when the bound or librdkafka's queue is full. */
+/* Hands over records of the outgoing epoch while they fit; FR_AGAIN when the bound or librdkafka's
+ * queue is full. */
 static enum fr_status produce_some(struct fr_publisher *publisher, struct fr_err *err)
 {
     struct outgoing *out = &publisher->out;

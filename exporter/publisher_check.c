@@ -1,13 +1,14 @@
 /* The start check: is the delta topic ours, and from which epoch on must be sent.
  *
- * The newest record of every partition is read back (a transaction marker or an aborted record may lie behind it, hence
- * the walk back) and compared with the chain of the journal: same model, timeline not newer, epoch not newer than the
- * durable one, digest that of our own epoch of that number. Anything else is a copy of the state directory, a second
- * writer or a foreign topic, and an operator must decide. A commit shows its epoch complete in its partition; any other
- * record shows the epoch before. Sending resumes behind the least of them, so that an epoch which was cut off in
- * the middle is completed before anything later (the replicas drop what they hold already).
- * Source: reading back one's own log before writing, DESIGN section 5 (Recovery). Thread: the publisher thread, before
- * the first step. Does not: read whole partitions; change the topic. */
+ * The newest record of every partition is read back (a transaction marker or an aborted record may
+ * lie behind it, hence the walk back) and compared with the chain of the journal: same model,
+ * timeline not newer, epoch not newer than the durable one, digest that of our own epoch of that
+ * number. Anything else is a copy of the state directory, a second writer or a foreign topic, and
+ * an operator must decide. A commit shows its epoch complete in its partition; any other record
+ * shows the epoch before. Sending resumes behind the least of them, so that an epoch which was cut
+ * off in the middle is completed before anything later (the replicas drop what they hold already).
+ * Source: reading back one's own log before writing, DESIGN section 5 (Recovery). Thread: the
+ * publisher thread, before the first step. Does not: read whole partitions; change the topic. */
 #include "publisher_internal.h"
 
 #include <inttypes.h>
@@ -29,7 +30,8 @@ struct tail {
     struct fr_buffer value; /* of its newest record */
 };
 
-/* Reads [from, high) of the partition and keeps its last record's value; none: *found stays false. */
+/* Reads [from, high) of the partition and keeps its last record's value; none: *found stays
+ * false. */
 static enum fr_status read_span(struct tail *tail, int64_t from, int64_t high, struct fr_err *err)
 {
     rd_kafka_t *client = tail->client;
@@ -93,7 +95,8 @@ struct chain {
     char model[128];
 };
 
-/* The record of one partition against our chain; *complete = the newest epoch that this partition holds wholly. */
+/* The record of one partition against our chain; *complete = the newest epoch that this partition
+ * holds wholly. */
 static enum fr_status judge_record(const struct tail *tail, const struct chain *chain, uint64_t *complete,
                                    struct fr_err *err)
 {

@@ -1,5 +1,5 @@
-/* What the publisher's files share: configuration of librdkafka handles, and the start check's questions to the broker.
- */
+/* What the publisher's files share: configuration of librdkafka handles, and the start check's
+ * questions to the broker. */
 #ifndef FR_EXPORTER_PUBLISHER_INTERNAL_H
 #define FR_EXPORTER_PUBLISHER_INTERNAL_H
 
@@ -11,22 +11,27 @@
 #include "exporter/publisher.h"
 
 enum {
-    PENDING_EPOCHS_MAX = 1024,   /* epochs in flight; a power of two */
-    RECORD_BYTES_MAX = 65 << 20, /* message.max.bytes: the largest piece_max (64 MiB) and its envelope */
+    PENDING_EPOCHS_MAX = 1024, /* epochs in flight; a power of two */
+    /* message.max.bytes: the largest piece_max (64 MiB) and its envelope */
+    RECORD_BYTES_MAX = 65 << 20,
     IN_FLIGHT_DEFAULT = 64 << 20,
     BROKER_TIMEOUT_MS = 5000, /* metadata, watermarks, one fetched record */
-    ADMIN_TIMEOUT_MS = 3000,  /* CreateTopics, DescribeConfigs: the embedded broker never answers them */
+    /* CreateTopics, DescribeConfigs: the embedded broker never answers them */
+    ADMIN_TIMEOUT_MS = 3000,
 };
 
-/* The epoch that is being handed to librdkafka: its records as bytes, so that a full queue interrupts nothing. */
+struct outgoing_record {
+    uint32_t partition;
+    size_t offset, size;
+};
+
+/* The epoch that is being handed to librdkafka: its records as bytes, so that a full queue
+ * interrupts nothing. */
 struct outgoing {
     uint64_t epoch;
     int64_t timestamp_ms;
     struct fr_buffer bytes;
-    struct outgoing_record {
-        uint32_t partition;
-        size_t offset, size;
-    } * records;
+    struct outgoing_record *records;
     size_t n, next, capacity;
 };
 
@@ -39,8 +44,9 @@ struct fr_publisher {
     struct fr_publisher_options options; /* strings and properties are owned copies */
     rd_kafka_t *producer;
     bool checked, failed;
-    atomic_bool fatal;    /* set from librdkafka's error callback */
-    char connection[256]; /* what a client last said of its connections, with the remedy; serving a client sets it */
+    atomic_bool fatal; /* set from librdkafka's error callback */
+    /* what a client last said of its connections, with the remedy; serving a client sets it */
+    char connection[256];
     uint64_t sent, acked, highest_sent;
     struct outgoing out;
     struct pending_epoch pending[PENDING_EPOCHS_MAX];
@@ -54,8 +60,8 @@ struct fr_publisher {
     unsigned long long logged_ns;
 };
 
-/* A configuration with brokers, callbacks, our defaults and then the caller's properties; the caller adds and creates.
- */
+/* A configuration with brokers, callbacks, our defaults and then the caller's properties; the
+ * caller adds and creates. */
 enum fr_status fr_publisher_conf(struct fr_publisher *publisher, rd_kafka_conf_t **out,
                                  struct fr_err *err) FR_MUST_CHECK;
 enum fr_status fr_publisher_conf_set(rd_kafka_conf_t *conf, const char *name, const char *value,
@@ -63,7 +69,8 @@ enum fr_status fr_publisher_conf_set(rd_kafka_conf_t *conf, const char *name, co
 enum fr_status fr_publisher_producer(struct fr_publisher *publisher, struct fr_err *err) FR_MUST_CHECK;
 void fr_publisher_problem(struct fr_publisher *publisher, const char *text); /* NULL: none */
 
-/* publisher_topic.c: the topic exists (made when options.create), has `partitions` partitions, is not compacted. */
+/* publisher_topic.c: the topic exists (made when options.create), has `partitions` partitions, is
+ * not compacted. */
 enum fr_status fr_publisher_check_topic(struct fr_publisher *publisher, rd_kafka_t *client,
                                         struct fr_err *err) FR_MUST_CHECK;
 

@@ -1,11 +1,11 @@
 /* Questions about the delta topic: does it exist, how many partitions has it, which cleanup policy.
  *
- * Asked through a consumer handle, which never creates a topic by asking for it; a broker of its own default partition
- * count must not decide ours. librdkafka's embedded broker has no
- * controller and answers neither CreateTopics nor DescribeConfigs: it is used with a warning (DESIGN section 9), and a
- * missing topic is then made by asking through the producer handle, which lets the broker create it. Thread: the
- * publisher thread, at start; each call blocks for at most a few seconds. Does not: change the settings of a topic that
- * exists. */
+ * Asked through a consumer handle, which never creates a topic by asking for it; a broker of its
+ * own default partition count must not decide ours. librdkafka's embedded broker has no controller
+ * and answers neither CreateTopics nor DescribeConfigs: it is used with a warning (DESIGN section
+ * 9), and a missing topic is then made by asking through the producer handle, which lets the broker
+ * create it. Thread: the publisher thread, at start; each call blocks for at most a few seconds.
+ * Does not: change the settings of a topic that exists. */
 #include "publisher_internal.h"
 
 #include <stdio.h>
@@ -16,8 +16,8 @@
 
 enum { CREATED_POLLS_MAX = 30, CREATED_POLL_MS = 100 };
 
-/* Topic administration goes to the controller. The embedded broker names one that is none of its brokers: asking it
- * would only wait out the time limit. */
+/* Topic administration goes to the controller. The embedded broker names one that is none of its
+ * brokers: asking it would only wait out the time limit. */
 static bool has_controller(rd_kafka_t *client, const struct rd_kafka_metadata *metadata)
 {
     int32_t controller = rd_kafka_controllerid(client, 0);
@@ -37,7 +37,8 @@ static enum fr_status no_metadata(struct fr_publisher *publisher, rd_kafka_t *cl
                                   struct fr_err *err)
 {
     if (rd_kafka_type(client) == RD_KAFKA_CONSUMER) {
-        rd_kafka_message_t *message = rd_kafka_consumer_poll(client, 0); /* error callbacks; nothing is subscribed */
+        /* error callbacks; nothing is subscribed */
+        rd_kafka_message_t *message = rd_kafka_consumer_poll(client, 0);
         if (message)
             rd_kafka_message_destroy(message);
     } else {
@@ -95,7 +96,8 @@ static enum fr_status create_topic(struct fr_publisher *publisher, rd_kafka_t *c
         rd_kafka_NewTopic_new(topic, (int)publisher->options.partitions, -1, text, sizeof(text));
     if (!request)
         return fr_err_set(err, FR_E_INVALID, "topic %s: %s", topic, text);
-    /* Replicas begin at epoch 1: nothing may be deleted or compacted. An operator who keeps less is warned at start. */
+    /* Replicas begin at epoch 1: nothing may be deleted or compacted. An operator who keeps less is
+     * warned at start. */
     (void)rd_kafka_NewTopic_set_config(request, "cleanup.policy", "delete");
     (void)rd_kafka_NewTopic_set_config(request, "retention.ms", "-1");
     (void)rd_kafka_NewTopic_set_config(request, "retention.bytes", "-1");

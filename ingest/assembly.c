@@ -1,14 +1,16 @@
-/* Batches from records: decode, split at the batch's size, keep positions, ledger and fingerprints; refused records to
- * the dead-letter sink.
+/* Batches from records: decode, split at the batch's size, keep positions, ledger and fingerprints;
+ * refused records to the dead-letter sink.
  *
- * A record is handled in steps that may each find no batch or no room for a letter; `pending` says what remains, and
- * nothing is polled before it is done, so a full ring stops polling. A record's position moves only with its items:
- * (offset, item) until the last one, then (offset + 1, 0), when the record is also counted and becomes the fingerprint.
- * Invariants: open->positions[i] is the entry of lanes[touched[i]]; entries get their final offsets when the batch
- * closes. Batches are small while the model is young: how many samples close one follows from how many there were in
- * the batches before, which the positions' ledgers say after a restart too. Lockstep: which records a batch holds is a
- * function of the positions and the log alone. That is why a round that is cut short starts again at the first
- * partition: a restart from those positions would. Owner: ingest thread. */
+ * A record is handled in steps that may each find no batch or no room for a letter; `pending` says
+ * what remains, and nothing is polled before it is done, so a full ring stops polling. A record's
+ * position moves only with its items: (offset, item) until the last one, then (offset + 1, 0), when
+ * the record is also counted and becomes the fingerprint. Invariants: open->positions[i] is the
+ * entry of lanes[touched[i]]; entries get their final offsets when the batch closes. Batches are
+ * small while the model is young: how many samples close one follows from how many there were in
+ * the batches before, which the positions' ledgers say after a restart too. Lockstep: which records
+ * a batch holds is a function of the positions and the log alone. That is why a round that is cut
+ * short starts again at the first partition: a restart from those positions would. Owner: ingest
+ * thread. */
 #include "internal.h"
 
 #include "base/check.h"
@@ -161,8 +163,8 @@ static void complete(struct fr_ingest *self, struct fr_batch_position *entry)
         fr_lane_finish(self, index);
 }
 
-/* A batch is full of samples: in lockstep what is left of the record waits for its partition's turn (see the head).
- * While the model is young it is that partition's turn still. */
+/* A batch is full of samples: in lockstep what is left of the record waits for its partition's turn
+ * (see the head). While the model is young it is that partition's turn still. */
 static void cut_round(struct fr_ingest *self)
 {
     struct fr_lane *lane = &self->lanes[self->event.partition];
@@ -174,8 +176,8 @@ static void cut_round(struct fr_ingest *self)
     self->pending = FR_PENDING_NONE;
 }
 
-/* `count` more samples of the record go into the open batch; true: it is full of samples, by less than a group, which
- * is never split. */
+/* `count` more samples of the record go into the open batch; true: it is full of samples, by less
+ * than a group, which is never split. */
 static bool append_samples(struct fr_ingest *self, uint32_t count)
 {
     struct fr_batch *batch = self->open;
@@ -267,7 +269,8 @@ static enum fr_status take_record(struct fr_ingest *self, struct fr_source_event
     }
     lane->at_end = false;
     self->event = *event;
-    bool again = event->offset == lane->next && lane->item > 0; /* some of its items are in effect already */
+    /* some of its items are in effect already */
+    bool again = event->offset == lane->next && lane->item > 0;
     if (!counted) {
         self->tally.records++;
         self->tally.bytes += event->size;
@@ -289,7 +292,9 @@ static void take_end(struct fr_ingest *self, const struct fr_source_event *event
 {
     struct fr_lane *lane = &self->lanes[event->partition];
     if (lane->end >=
-        0) { /* only whether the fixed end is reached: a batch must not depend on when the log was at its end */
+        /* only whether the fixed end is reached: a batch must not depend on when the log was at its
+         * end */
+        0) {
         if (event->offset >= lane->end)
             fr_lane_finish(self, event->partition);
         return;
@@ -297,8 +302,8 @@ static void take_end(struct fr_ingest *self, const struct fr_source_event *event
     lane->at_end = true;
     if (event->offset <= lane->next)
         return;
-    /* Markers and aborted records only: were the position to stay behind them, retention would later look like a loss.
-     */
+    /* Markers and aborted records only: were the position to stay behind them, retention would
+     * later look like a loss. */
     lane->next = lane->seen = event->offset;
     lane->item = 0;
     fr_lane_moved(self, lane);
@@ -308,7 +313,8 @@ enum fr_status fr_assembly_event(struct fr_ingest *self, struct fr_source_event 
 {
     struct fr_lane *lane = &self->lanes[event->partition];
     FR_CHECK(event->partition < self->n_lanes);
-    if (lane->done || (!lane->reading && !lane->held_valid)) { /* was in the queue when reading ended */
+    /* was in the queue when reading ended */
+    if (lane->done || (!lane->reading && !lane->held_valid)) {
         self->source.release(self->source.self, event);
         return FR_OK;
     }

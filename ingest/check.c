@@ -1,13 +1,14 @@
-/* Lanes: which partitions there are, whether the log still is the one our positions speak of, and beginning to read
- * (DESIGN section 5, Recovery; P8).
+/* Lanes: which partitions there are, whether the log still is the one our positions speak of, and
+ * beginning to read (DESIGN section 5, Recovery; P8).
  *
- * The position must lie in [low, high] and the record that was delivered last must have the timestamp and CRC32C that
- * were noted (the fingerprint): same name and a plausible offset do not prove the same log, a topic may have been
- * deleted and made anew. librdkafka 2.0.2 checks neither (no KIP-320 truncation detection, nor later for an assigned
- * start), so this does, at the start and whenever reading a partition broke. Losses and a log made anew go by
- * `on_loss`; another cluster always stops. A file is checked when it is read: it is begun at its last delivered line,
- * which must be the noted one; a changed file always stops. Owner: ingest thread. Does not: wait between tries (the
- * caller backs off). */
+ * The position must lie in [low, high] and the record that was delivered last must have the
+ * timestamp and CRC32C that were noted (the fingerprint): same name and a plausible offset do not
+ * prove the same log, a topic may have been deleted and made anew. librdkafka 2.0.2 checks neither
+ * (no KIP-320 truncation detection, nor later for an assigned start), so this does, at the start
+ * and whenever reading a partition broke. Losses and a log made anew go by `on_loss`; another
+ * cluster always stops. A file is checked when it is read: it is begun at its last delivered line,
+ * which must be the noted one; a changed file always stops. Owner: ingest thread. Does not: wait
+ * between tries (the caller backs off). */
 #include "internal.h"
 
 #include <inttypes.h>
@@ -107,8 +108,9 @@ static enum fr_status check_cluster(struct fr_ingest *self, const char *cluster_
         self->conf->ingest.brokers, cluster_id, known);
 }
 
-/* Where partitions of a topic were read before, one without a position is new: its records were written since, and none
- * may be skipped. Of a topic that was not read before (one more in ingest.topics) `start` decides. */
+/* Where partitions of a topic were read before, one without a position is new: its records were
+ * written since, and none may be skipped. Of a topic that was not read before (one more in
+ * ingest.topics) `start` decides. */
 static bool was_read(const struct fr_ingest *self, const char *topic, uint32_t n_resolved)
 {
     for (uint32_t i = 0; i < n_resolved; i++)
@@ -155,9 +157,10 @@ enum fr_status fr_lanes_discover(struct fr_ingest *self, struct fr_err *err)
 
 enum damage { BEGINNING_GONE, END_GONE, OTHER_RECORDS };
 
-/* By the policy: `stop` leaves the text and status in err; the others begin again in what the log holds now. What
- * counts as lost are records known to be in neither the old nor the new reading: with `earliest` in a log that is
- * another one there are none that we know of, with `latest` all that it holds now. */
+/* By the policy: `stop` leaves the text and status in err; the others begin again in what the log
+ * holds now. What counts as lost are records known to be in neither the old nor the new reading:
+ * with `earliest` in a log that is another one there are none that we know of, with `latest` all
+ * that it holds now. */
 static enum fr_status lose(struct fr_ingest *self, struct fr_lane *lane, int64_t low, enum damage damage,
                            struct fr_err *err)
 {
@@ -176,7 +179,8 @@ static enum fr_status lose(struct fr_ingest *self, struct fr_lane *lane, int64_t
     lane->next = to;
     lane->item = 0;
     lane->mark =
-        (struct fr_mark){.offset = -1}; /* what follows is another log, or has a hole: nothing to compare with */
+        /* what follows is another log, or has a hole: nothing to compare with */
+        (struct fr_mark){.offset = -1};
     lane->lost += lost;
     fr_lane_moved(self, lane);
     return FR_OK;
@@ -439,7 +443,8 @@ enum fr_status fr_lanes_revive(struct fr_ingest *self, struct fr_err *err)
         looked = true;
         lane->retry_ns = now + (uint64_t)FR_RECHECK_MS * 1000000u;
         status = fr_lane_check(self, i, err);
-        /* The owner learns slots without gaps: behind one whose first offset is not known this one waits. */
+        /* The owner learns slots without gaps: behind one whose first offset is not known this one
+         * waits. */
         if (status == FR_OK && lane->slot < self->shared.n_resolved)
             status = fr_lane_begin(self, i, err);
     }

@@ -1,10 +1,10 @@
-/* End offsets of a bounded run (--until end, lockstep): fixed once, before the first record is read, so that every
- * restart stops at the same place.
+/* End offsets of a bounded run (--until end, lockstep): fixed once, before the first record is
+ * read, so that every restart stops at the same place.
  *
- * Text form: one "topic partition end\n" line per partition. The end of a file (`file:<path> 0 bytes`) is its size in
- * bytes: a file is read whole, and must not have changed in between. A partition that the text does not name was added
- * later and is not read. --until TIME: the end is the first record with that Kafka timestamp or a later one. Owner:
- * ingest thread. */
+ * Text form: one "topic partition end\n" line per partition. The end of a file (`file:<path> 0
+ * bytes`) is its size in bytes: a file is read whole, and must not have changed in between. A
+ * partition that the text does not name was added later and is not read. --until TIME: the end is
+ * the first record with that Kafka timestamp or a later one. Owner: ingest thread. */
 #include "internal.h"
 
 #include <errno.h>
@@ -36,7 +36,8 @@ static enum fr_status parse_line(struct fr_ingest *self, const char *line, struc
 {
     char topic[FR_TOPIC_MAX];
     int64_t partition, end;
-    const char *second = strrchr(line, ' '), *first = second; /* from the back: a path may hold spaces */
+    /* from the back: a path may hold spaces */
+    const char *second = strrchr(line, ' '), *first = second;
     while (first && first > line && *--first != ' ')
         continue;
     size_t size = first ? (size_t)(first - line) : 0;
@@ -125,7 +126,8 @@ static enum fr_status ask(struct fr_ingest *self, struct fr_err *err)
     if (status == FR_OK && self->fix_end)
         status = self->fix_end(self->fix_end_self, (const char *)text.data, text.size - 1, err);
     if (status == FR_OK)
-        self->end_offsets = fr_strdup((const char *)text.data); /* a start that is repeated keeps them */
+        /* a start that is repeated keeps them */
+        self->end_offsets = fr_strdup((const char *)text.data);
     fr_buffer_release(&text);
     return status;
 }

@@ -1,10 +1,12 @@
-/* Files before Kafka: one source whose first partitions are files and whose others are those of the source behind it.
+/* Files before Kafka: one source whose first partitions are files and whose others are those of the
+ * source behind it.
  *
- * A line is a record: topic `file:<path>`, partition 0, offset = number of the line, no timestamp, no key. At most one
- * file is open at a time: the caller begins one, reads it to FR_SOURCE_END, halts it, begins the next. Questions about
- * the log (watermarks, a single record) are not asked of files: whether a file still is the one that was read shows
- * when its last delivered line comes by again (check.c). Everything else is passed on with the partition's number
- * shifted. Owner: ingest thread. */
+ * A line is a record: topic `file:<path>`, partition 0, offset = number of the line, no timestamp,
+ * no key. At most one file is open at a time: the caller begins one, reads it to FR_SOURCE_END,
+ * halts it, begins the next. Questions about the log (watermarks, a single record) are not asked of
+ * files: whether a file still is the one that was read shows when its last delivered line comes by
+ * again (check.c). Everything else is passed on with the partition's number shifted. Owner: ingest
+ * thread. */
 #include "files.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
-/* Files before Kafka, behind the source table: lines of ingest.files as records of pseudo topics `file:<path>`. Private
- * to ingest. */
+/* Files before Kafka, behind the source table: lines of ingest.files as records of pseudo topics
+ * `file:<path>`. Private to ingest. */
 #ifndef FR_INGEST_FILES_H
 #define FR_INGEST_FILES_H
 
@@ -8,9 +8,9 @@
 
 #define FR_FILE_TOPIC "file:"
 
-/* The files are the first n_files partitions of the layout, the inner source's follow. `inner` with NULL self: files
- * only. Its `close` (may be NULL: borrowed) is called by this one's. FR_E_INVALID: a path that cannot be a topic's name
- * (length, odd characters, given twice). Borrows the conf. */
+/* The files are the first n_files partitions of the layout, the inner source's follow. `inner` with
+ * NULL self: files only. Its `close` (may be NULL: borrowed) is called by this one's. FR_E_INVALID:
+ * a path that cannot be a topic's name (length, odd characters, given twice). Borrows the conf. */
 enum fr_status fr_files_open(const struct fr_conf *conf, const struct fr_source *inner, struct fr_source *out,
                              struct fr_err *err) FR_MUST_CHECK;
 
@@ -21,7 +21,8 @@ static inline const char *fr_file_path(const char *topic)
 
 static inline bool fr_is_file_topic(const char *topic)
 {
-    return strncmp(topic, FR_FILE_TOPIC, sizeof(FR_FILE_TOPIC) - 1) == 0; /* a topic's name holds no colon */
+    /* a topic's name holds no colon */
+    return strncmp(topic, FR_FILE_TOPIC, sizeof(FR_FILE_TOPIC) - 1) == 0;
 }
 
 #endif

@@ -1,12 +1,14 @@
-/* The ingest thread's turn: pending work, the next record, the batch timer; and what other threads ask of it.
- * Files are read one after the other, partitions of topics when all files are at their ends (fr_lane_its_turn).
+/* The ingest thread's turn: pending work, the next record, the batch timer; and what other threads
+ * ask of it. Files are read one after the other, partitions of topics when all files are at their
+ * ends (fr_lane_its_turn).
  *
- * A turn never polls while a record is unfinished or no batch is at hand, which is the whole of back-pressure: the
- * source's own bounded queue fills and fetching stops. Live: any partition, batches close by size or time. Lockstep:
- * `lockstep.records` records of each partition in turn make a batch; while the model is young, one record after the
- * other of the partition that has given the fewest; no clock is asked. A bounded run ends with one
- * batch without samples, whether or not the last record's batch was full, so that a restart just before the end gives
- * the same batches. Owner: ingest thread; `shared` is the meeting point with others, under its mutex. */
+ * A turn never polls while a record is unfinished or no batch is at hand, which is the whole of
+ * back-pressure: the source's own bounded queue fills and fetching stops. Live: any partition,
+ * batches close by size or time. Lockstep: `lockstep.records` records of each partition in turn
+ * make a batch; while the model is young, one record after the other of the partition that has
+ * given the fewest; no clock is asked. A bounded run ends with one batch without samples, whether
+ * or not the last record's batch was full, so that a restart just before the end gives the same
+ * batches. Owner: ingest thread; `shared` is the meeting point with others, under its mutex. */
 #include "internal.h"
 
 #include <stdio.h>
@@ -289,10 +291,11 @@ enum fr_status fr_ingest_start(struct fr_ingest *self, struct fr_err *err)
 
 /* ---- a turn ---- */
 
-/* While the model is young rounds are not kept: one may hold far more samples than a batch, and a partition must not
- * run ahead of the others by as many batches. The partition that has given the fewest records gives the next one, so
- * that the choice is a function of the ledgers, and one that was cut inside a record goes on with it. A batch takes at
- * most as many records as a round, of files one at a time, too. */
+/* While the model is young rounds are not kept: one may hold far more samples than a batch, and a
+ * partition must not run ahead of the others by as many batches. The partition that has given the
+ * fewest records gives the next one, so that the choice is a function of the ledgers, and one that
+ * was cut inside a record goes on with it. A batch takes at most as many records as a round, of
+ * files one at a time, too. */
 static bool young_lane(struct fr_ingest *self)
 {
     bool any = self->open->n_positions > 0;
@@ -315,7 +318,8 @@ static bool young_lane(struct fr_ingest *self)
     return true;
 }
 
-/* The partition or file whose record comes next; false: the round is over. A file has its rounds for itself. */
+/* The partition or file whose record comes next; false: the round is over. A file has its rounds
+ * for itself. */
 static bool round_lane(struct fr_ingest *self)
 {
     if (fr_assembly_young(self))

@@ -1,4 +1,5 @@
-/* The ingest module inside: lanes (topic-partitions being read), the batch being assembled, what other threads see.
+/* The ingest module inside: lanes (topic-partitions being read), the batch being assembled, what
+ * other threads see.
  *
  * Everything here belongs to the ingest thread, except `shared`, which its mutex guards. */
 #ifndef FR_INGEST_INTERNAL_H
@@ -11,10 +12,13 @@
 #include "ingest/ingest.h"
 
 enum {
-    FR_LOCKSTEP_SAMPLES_MAX = 65536, /* a round of huge records is cut here, or its batch would have no bound */
-    FR_STEP_RECORDS_MAX = 4096,      /* a turn ends after so many records, for status, commits and the watchdog */
-    FR_RECHECK_MS = 1000,            /* between two looks at a partition that cannot be read */
-    FR_DISCOVER_MS = 30000,          /* between two looks for partitions added to a topic, or less (discover_ms) */
+    /* a round of huge records is cut here, or its batch would have no bound */
+    FR_LOCKSTEP_SAMPLES_MAX = 65536,
+    /* a turn ends after so many records, for status, commits and the watchdog */
+    FR_STEP_RECORDS_MAX = 4096,
+    FR_RECHECK_MS = 1000, /* between two looks at a partition that cannot be read */
+    /* between two looks for partitions added to a topic, or less (discover_ms) */
+    FR_DISCOVER_MS = 30000,
     FR_DISCOVER_MS_MIN = 100,
 };
 
@@ -24,27 +28,29 @@ struct fr_mark {    /* the last delivered record of a partition */
     uint32_t crc32c;
 };
 
-/* A topic-partition or file as far as it has been put into batches. Its number is that of the source's layout: files
- * first, in the order of ingest.files. */
+/* A topic-partition or file as far as it has been put into batches. Its number is that of the
+ * source's layout: files first, in the order of ingest.files. */
 struct fr_lane {
     uint32_t slot;      /* in the positions */
     int64_t next;       /* first offset not fully in a batch; -1: the start policy decides */
     uint32_t item;      /* items of the record at `next` that are in batches */
     uint64_t delivered; /* records, in this history */
     struct fr_mark mark;
-    int64_t end;     /* --until end, lockstep: first offset not read; -1: none */
-    int64_t high;    /* end of the log when last asked; files: -1 */
-    int64_t bytes;   /* of a file, when last asked */
-    int64_t seen;    /* offset from which the source goes on: `next`, or further when only markers followed */
+    int64_t end;   /* --until end, lockstep: first offset not read; -1: none */
+    int64_t high;  /* end of the log when last asked; files: -1 */
+    int64_t bytes; /* of a file, when last asked */
+    /* offset from which the source goes on: `next`, or further when only markers followed */
+    int64_t seen;
     int64_t touched; /* entry in the open batch; -1 none */
     uint64_t lost;   /* records that on_loss skipped, for the next entry */
     uint64_t retry_ns;
     bool moved; /* `next` or `lost` changed without a record: the next batch needs an entry */
     bool added; /* found on a topic that was read before: begins at its first record */
     bool reading, done, at_end;
-    bool troubled;   /* was interrupted and has given nothing since */
-    bool end_named;  /* the fixed ends of the run name it */
-    bool unverified; /* a file begun at its last delivered line, which must be the one that was noted */
+    bool troubled;  /* was interrupted and has given nothing since */
+    bool end_named; /* the fixed ends of the run name it */
+    /* a file begun at its last delivered line, which must be the one that was noted */
+    bool unverified;
     bool held_valid; /* lockstep: a record that the cut of a long round interrupted */
     struct fr_source_event held;
 };
@@ -74,11 +80,14 @@ struct fr_ingest {
     struct fr_dead_sink sink;
     bool own_source, own_sink;
 
-    struct fr_conf file_conf;                        /* a copy that reads JSON; borrows what `conf` borrows */
-    struct fr_decoder *topic_decoder, *file_decoder; /* of which `decoder` holds the pending record */
+    /* a copy that reads JSON; borrows what `conf` borrows */
+    struct fr_conf file_conf;
+    /* of which `decoder` holds the pending record */
+    struct fr_decoder *topic_decoder, *file_decoder;
     struct fr_decoder *decoder;
     uint32_t n_files, files_left; /* lanes of files; of them, not done */
-    bool past_files;              /* records of topics are in effect: files were read to their ends before */
+    /* records of topics are in effect: files were read to their ends before */
+    bool past_files;
     uint32_t n_lanes, capacity_lanes;
     struct fr_lane *lanes;
     uint32_t n_moved, n_stopped, n_done; /* lanes with `moved`; lanes neither reading nor done */
@@ -91,10 +100,11 @@ struct fr_ingest {
     struct fr_source_event event;
     uint32_t staged, staged_from;
     const char *reason;
-    uint64_t history_samples;      /* of all batches before the open one, in this history */
-    uint64_t dead_sequence;        /* of the last letter of a malformed record */
-    struct fr_record_image *image; /* of the last record that was split between batches and is large; NULL: none */
-    uint32_t image_lane;           /* which record that is */
+    uint64_t history_samples; /* of all batches before the open one, in this history */
+    uint64_t dead_sequence;   /* of the last letter of a malformed record */
+    /* of the last record that was split between batches and is large; NULL: none */
+    struct fr_record_image *image;
+    uint32_t image_lane; /* which record that is */
     int64_t image_offset;
     int64_t *lettered; /* [n_lettered] by slot; the owner loop's (letters.c) */
     uint32_t n_lettered;
@@ -121,8 +131,8 @@ void fr_lane_moved(struct fr_ingest *self, struct fr_lane *lane);
 bool fr_lane_its_turn(const struct fr_ingest *self, uint32_t lane);
 /* A lane that was troubled gave something. */
 void fr_lane_recovered(struct fr_ingest *self, struct fr_lane *lane);
-/* The first event of a file that was begun at its last delivered line, or its end where a line was only half in effect;
- * consumes it. FR_E_MISMATCH. */
+/* The first event of a file that was begun at its last delivered line, or its end where a line was
+ * only half in effect; consumes it. FR_E_MISMATCH. */
 enum fr_status fr_lane_verify_file(struct fr_ingest *self, struct fr_source_event *event,
                                    struct fr_err *err) FR_MUST_CHECK;
 

@@ -1,10 +1,10 @@
-/* Configuration of the librdkafka clients: our defaults, then the operator's `ingest.kafka`, then what correctness
- * fixes.
+/* Configuration of the librdkafka clients: our defaults, then the operator's `ingest.kafka`, then
+ * what correctness fixes.
  *
- * Some settings carry promises (positions are ours alone, a lost offset is an error, ends are reported): the operator
- * cannot change them, and asking for another value is an error, not ignored. Passwords never appear in a message: texts
- * name the property, not its value, unless librdkafka itself found the value out of range. Owner: none (functions
- * only). */
+ * Some settings carry promises (positions are ours alone, a lost offset is an error, ends are
+ * reported): the operator cannot change them, and asking for another value is an error, not
+ * ignored. Passwords never appear in a message: texts name the property, not its value, unless
+ * librdkafka itself found the value out of range. Owner: none (functions only). */
 #include "kafka_internal.h"
 
 #include <stdio.h>
@@ -24,13 +24,13 @@ static const struct fr_kafka_setting fixed[] = {
 static void on_log(const rd_kafka_t *client, int level, const char *facility, const char *text)
 {
     (void)client;
-    /* One producer and two kinds of consumers get the same properties: each warns of those meant for the other. An
-     * embedded broker does not know auto-creation. */
+    /* One producer and two kinds of consumers get the same properties: each warns of those meant
+     * for the other. An embedded broker does not know auto-creation. */
     if (strcmp(facility, "CONFWARN") == 0 || strcmp(facility, "AUTOCREATE") == 0)
         return;
     char quoted[1024];
-    /* While a broker is away every attempt to connect is such a line; the status says it, and the log once (ingest.c).
-     */
+    /* While a broker is away every attempt to connect is such a line; the status says it, and the
+     * log once (ingest.c). */
     bool repeated = strcmp(facility, "FAIL") == 0 || strcmp(facility, "ERROR") == 0;
     fr_log(level <= 4 && !repeated ? FR_LOG_WARN : FR_LOG_DEBUG, "kafka", "client", "facility=%s text=%s", facility,
            fr_log_quote(quoted, sizeof(quoted), text));

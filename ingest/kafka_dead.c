@@ -1,15 +1,17 @@
-/* Dead letters to Kafka: at least once, never lost while the process lives; the position of a refused record waits for
- * its letter (DESIGN section 4).
+/* Dead letters to Kafka: at least once, never lost while the process lives; the position of a
+ * refused record waits for its letter (DESIGN section 4).
  *
- * A letter is copied and kept until the broker has acknowledged it: timeouts and refusals are tried again, a producer
- * with a fatal error is made anew. The number acknowledged only grows over letters without a gap, in the order of
- * `send`; on the topic they may be out of order or twice. Refused for its size, a letter goes without its value
- * (headers freshet.length, freshet.sha256), then without the original's key and headers. Bounded in letters and bytes:
- * beyond that `send` says FR_AGAIN and reading pauses. One message a batch, since the broker refuses a whole batch for
- * its size. Plain producer, not idempotent: twice is harmless here, and 2.0.2's false fatal errors are avoided.
- * Threads: the ingest thread and the owner loop call send; a thread of its own (begun with the first letter) talks to
- * the producer, so that letters get through while ingest waits or has ended. The mutex guards the letters and counts.
- * Does not: keep letters over a restart (their records are read again). */
+ * A letter is copied and kept until the broker has acknowledged it: timeouts and refusals are tried
+ * again, a producer with a fatal error is made anew. The number acknowledged only grows over
+ * letters without a gap, in the order of `send`; on the topic they may be out of order or twice.
+ * Refused for its size, a letter goes without its value (headers freshet.length, freshet.sha256),
+ * then without the original's key and headers. Bounded in letters and bytes: beyond that `send`
+ * says FR_AGAIN and reading pauses. One message a batch, since the broker refuses a whole batch for
+ * its size. Plain producer, not idempotent: twice is harmless here, and 2.0.2's false fatal errors
+ * are avoided. Threads: the ingest thread and the owner loop call send; a thread of its own (begun
+ * with the first letter) talks to the producer, so that letters get through while ingest waits or
+ * has ended. The mutex guards the letters and counts. Does not: keep letters over a restart (their
+ * records are read again). */
 #include "kafka.h"
 
 #include <errno.h>
@@ -68,7 +70,8 @@ struct kafka_dead {
     bool stop;
     uint64_t sent; /* number of the newest letter */
     size_t bytes;
-    struct letter *letters[LETTERS_MAX]; /* letter n at n % LETTERS_MAX; (acknowledged, sent] are there */
+    /* letter n at n % LETTERS_MAX; (acknowledged, sent] are there */
+    struct letter *letters[LETTERS_MAX];
     struct fr_dead_counts counts;
     char text[FR_KAFKA_TEXT_MAX]; /* why letters wait; empty when none does */
 };
@@ -138,7 +141,8 @@ static rd_kafka_headers_t *letter_headers(const struct letter *letter)
     return headers;
 }
 
-/* A refusal of the letter as it is: its next smaller form at once, or the same one after a while. */
+/* A refusal of the letter as it is: its next smaller form at once, or the same one after a
+ * while. */
 static void refused(struct kafka_dead *self, struct letter *letter, rd_kafka_resp_err_t code)
 {
     letter->state = LETTER_WAITING;
@@ -216,7 +220,8 @@ static void on_delivery(rd_kafka_t *producer, const rd_kafka_message_t *message,
 
 /* ---- the thread ---- */
 
-/* Mutex held. A fatal error ends a producer for good: what was on its way is sent again by another. */
+/* Mutex held. A fatal error ends a producer for good: what was on its way is sent again by
+ * another. */
 static void renew_if_fatal(struct kafka_dead *self)
 {
     char reason[FR_KAFKA_TEXT_MAX];

@@ -14,14 +14,16 @@ struct fr_kafka_setting {
 
 /* What a client's own threads and callbacks say. Written by rd_kafka_poll's caller. */
 struct fr_kafka_health {
-    bool down;         /* no broker of the cluster answers */
-    bool topic_gone;   /* a topic or partition in use was deleted: told to the client, not to its partitions' readers */
+    bool down; /* no broker of the cluster answers */
+    /* a topic or partition in use was deleted: told to the client, not to its partitions'
+     * readers */
+    bool topic_gone;
     bool topic_denied; /* may not be read any more */
     char text[FR_KAFKA_TEXT_MAX];
 };
 
-/* `before` are our defaults, ingest.kafka goes over them, `after` over all (both end with a NULL name). `health` is the
- * opaque of the callbacks, or NULL. */
+/* `before` are our defaults, ingest.kafka goes over them, `after` over all (both end with a NULL
+ * name). `health` is the opaque of the callbacks, or NULL. */
 enum fr_status fr_kafka_conf(const struct fr_conf *conf, const struct fr_kafka_setting *before,
                              const struct fr_kafka_setting *after, rd_kafka_conf_t **out,
                              struct fr_err *err) FR_MUST_CHECK;

@@ -1,13 +1,15 @@
 /* The sample source over Kafka: librdkafka's per-partition consumer ("simple" API), two clients.
  *
- * The reader streams: consume_start at our offsets, no group membership, so nothing can rebalance or reset them; one
- * queue for all partitions, or, in lockstep, one each, which the group consumer offers only with a race at assignment.
- * Back-pressure is not polling: each partition's queue is bounded (queued.max.messages.kbytes), fetching stops when it
- * is full. The probe answers questions that block (metadata, watermarks, one record); it lives during checks only, so
- * that a question never waits behind a stream. Per-message polling only: 2.0.2's batch calls may lose messages (fixed
- * in 2.1.0). Records below the begun offset may appear (2.0.2, fixed in 2.4.0); the caller drops them. A message set
- * that fails its check sum is skipped by librdkafka; it is reported as FR_SOURCE_BROKEN, and the caller begins again at
- * its own offset. Owner: ingest thread. Does not: decide anything about offsets. */
+ * The reader streams: consume_start at our offsets, no group membership, so nothing can rebalance
+ * or reset them; one queue for all partitions, or, in lockstep, one each, which the group consumer
+ * offers only with a race at assignment. Back-pressure is not polling: each partition's queue is
+ * bounded (queued.max.messages.kbytes), fetching stops when it is full. The probe answers questions
+ * that block (metadata, watermarks, one record); it lives during checks only, so that a question
+ * never waits behind a stream. Per-message polling only: 2.0.2's batch calls may lose messages
+ * (fixed in 2.1.0). Records below the begun offset may appear (2.0.2, fixed in 2.4.0); the caller
+ * drops them. A message set that fails its check sum is skipped by librdkafka; it is reported as
+ * FR_SOURCE_BROKEN, and the caller begins again at its own offset. Owner: ingest thread. Does not:
+ * decide anything about offsets. */
 #include "kafka.h"
 
 #include <inttypes.h>
@@ -22,10 +24,11 @@ enum {
     METADATA_MS = 5000,
     WATERMARKS_MS = 5000,
     FETCH_MS = 5000,
-    COMMIT_CLOSE_MS = 2000, /* how long the last commit may hold up a stop; it is for lag tools only */
-    REVIVED_LOOK_MS = 200,  /* a question to a broker that was down, once a second */
-    LOOK_EVERY = 20,        /* empty polls between two of them */
-    QUEUE_KBYTES = 65536,   /* of all partitions together */
+    /* how long the last commit may hold up a stop; it is for lag tools only */
+    COMMIT_CLOSE_MS = 2000,
+    REVIVED_LOOK_MS = 200, /* a question to a broker that was down, once a second */
+    LOOK_EVERY = 20,       /* empty polls between two of them */
+    QUEUE_KBYTES = 65536,  /* of all partitions together */
     QUEUE_KBYTES_MIN = 1024,
 };
 
@@ -62,8 +65,9 @@ static enum fr_status client_new(struct kafka_source *self, bool probe, rd_kafka
                                  struct fr_err *err)
 {
     char group[FR_MODEL_MAX + 16], kbytes[16];
-    /* A full queue is looked at again after a second (2.0.2). Partitions that share a queue are each measured by all of
-     * it: a share of the bound would stop them all early and starve the trainer. */
+    /* A full queue is looked at again after a second (2.0.2). Partitions that share a queue are
+     * each measured by all of it: a share of the bound would stop them all early and starve the
+     * trainer. */
     uint32_t share = self->per_partition && self->n_partitions ? QUEUE_KBYTES / self->n_partitions : QUEUE_KBYTES;
     snprintf(group, sizeof(group), "freshet.%s", self->conf->model);
     snprintf(kbytes, sizeof(kbytes), "%u", share < QUEUE_KBYTES_MIN ? QUEUE_KBYTES_MIN : share);
@@ -172,7 +176,8 @@ static enum fr_status discover_topic(struct kafka_source *self, uint32_t topic, 
     code = found ? found->err : RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
     bool absent = code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART || (code == 0 && found->partition_cnt == 0);
     if (absent && self->topics[topic].n && self->reader)
-        found = NULL; /* its partitions say so; what other topics have got is looked at all the same */
+        /* its partitions say so; what other topics have got is looked at all the same */
+        found = NULL;
     else if (absent)
         status = fr_err_set(
             err, FR_E_UNAVAILABLE,
@@ -296,8 +301,8 @@ static enum fr_status fetch(void *source, uint32_t index, int64_t offset, struct
     return status;
 }
 
-/* A record of the probe (fetch) keeps it alive: librdkafka's destroy waits for its messages. The caller has released
- * them. */
+/* A record of the probe (fetch) keeps it alive: librdkafka's destroy waits for its messages. The
+ * caller has released them. */
 static void checked(void *source)
 {
     struct kafka_source *self = source;
@@ -324,7 +329,8 @@ static enum fr_status begin(void *source, uint32_t index, int64_t offset, struct
         return fr_err_set(err, FR_E_UNAVAILABLE, "%s/%" PRId32 ": reading from %" PRId64 ": %s", name->topic,
                           name->partition, offset, rd_kafka_err2str(rd_kafka_last_error()));
     self->partitions[index].reading = true;
-    self->health.topic_gone = self->health.topic_denied = false; /* from before the check that let this begin */
+    /* from before the check that let this begin */
+    self->health.topic_gone = self->health.topic_denied = false;
     return FR_OK;
 }
 
@@ -375,8 +381,9 @@ static void take_error(const struct kafka_source *self, const rd_kafka_message_t
     }
 }
 
-/* What the client as a whole was told concerns its partitions; a topic that was deleted or may not be read breaks them
- * one a call (all topics': which one it was shows when each is looked at again). */
+/* What the client as a whole was told concerns its partitions; a topic that was deleted or may not
+ * be read breaks them one a call (all topics': which one it was shows when each is looked at
+ * again). */
 static enum fr_status take_health(struct kafka_source *self, struct fr_source_event *out)
 {
     bool broken = self->health.topic_gone || self->health.topic_denied;
@@ -570,7 +577,8 @@ enum fr_status fr_kafka_source_open(const struct fr_conf *conf, bool per_partiti
             self->order[at] = self->order[at - 1];
         self->order[at] = i;
     }
-    enum fr_status status = need_probe(self, err); /* the properties are checked now, the broker later */
+    /* the properties are checked now, the broker later */
+    enum fr_status status = need_probe(self, err);
     if (status != FR_OK) {
         kafka_source_free(self);
         return status;

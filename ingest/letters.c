@@ -1,11 +1,12 @@
-/* Dead letters: of records that are malformed, sent when decoded; and of records whose samples the owner loop found
- * unfit to train, sent before their batch takes effect.
+/* Dead letters: of records that are malformed, sent when decoded; and of records whose samples the
+ * owner loop found unfit to train, sent before their batch takes effect.
  *
- * For the latter the bytes of every record travel with its samples' batch (decode/records.h), at most
- * FR_BATCH_BYTES_MIN, or FR_BYTES_PER_SAMPLE a sample of ingest.batch_size: then the batch closes, which like the bound
- * on ids is a function of the records alone. Rejected: reading such a record again (retention may have taken it, a gzip
- * file is read from its beginning), and holding on to librdkafka's messages (they pin fetch buffers that no limit of
- * ours counts). Letters of both kinds have numbers of one series, given by the sink. Owners: the ingest thread, but for
+ * For the latter the bytes of every record travel with its samples' batch (decode/records.h), at
+ * most FR_BATCH_BYTES_MIN, or FR_BYTES_PER_SAMPLE a sample of ingest.batch_size: then the batch
+ * closes, which like the bound on ids is a function of the records alone. Rejected: reading such a
+ * record again (retention may have taken it, a gzip file is read from its beginning), and holding
+ * on to librdkafka's messages (they pin fetch buffers that no limit of ours counts). Letters of
+ * both kinds have numbers of one series, given by the sink. Owners: the ingest thread, but for
  * fr_ingest_dead_letter and `lettered`, which are the owner loop's. */
 #include "internal.h"
 

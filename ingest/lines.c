@@ -1,10 +1,10 @@
 /* Lines of plain and gzip files (zlib reads both through one call).
  *
- * A line ends with a newline or with the file; a carriage return before it is white space to JSON and stays. Blank
- * lines are numbered and passed over. Memory is bounded: of a line longer than line_max only size and CRC32C are kept.
- * So is the time of a call: a seek in a gzip file is reading all before it, so a call reads at most SLICE_BYTES.
- * Invariants: bytes[at, at + scanned) hold no newline; long_size > 0: so many bytes of the present line went by
- * already. */
+ * A line ends with a newline or with the file; a carriage return before it is white space to JSON
+ * and stays. Blank lines are numbered and passed over. Memory is bounded: of a line longer than
+ * line_max only size and CRC32C are kept. So is the time of a call: a seek in a gzip file is
+ * reading all before it, so a call reads at most SLICE_BYTES. Invariants: bytes[at, at + scanned)
+ * hold no newline; long_size > 0: so many bytes of the present line went by already. */
 #include "lines.h"
 
 #include <errno.h>
@@ -37,7 +37,8 @@ struct fr_lines {
 static enum fr_status open_regular(const char *path, int *out, int64_t *size, struct fr_err *err)
 {
     struct stat stat;
-    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* not to wait for the writer of a pipe */
+    /* not to wait for the writer of a pipe */
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0)
         return fr_err_set(err,
                           errno == ENOENT                     ? FR_E_UNAVAILABLE

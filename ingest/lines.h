@@ -16,15 +16,16 @@ struct fr_line {
     uint32_t crc32c; /* of a line without value */
 };
 
-/* Size in bytes of a regular file. FR_E_UNAVAILABLE: it is not there; FR_E_DENIED; FR_E_INVALID: not a regular file;
- * FR_E_IO. */
+/* Size in bytes of a regular file. FR_E_UNAVAILABLE: it is not there; FR_E_DENIED; FR_E_INVALID:
+ * not a regular file; FR_E_IO. */
 enum fr_status fr_lines_size(const char *path, int64_t *out, struct fr_err *err) FR_MUST_CHECK;
 /* Lines before `from` are passed over. Errors as above. */
 enum fr_status fr_lines_open(const char *path, size_t line_max, int64_t from, struct fr_lines **out,
                              struct fr_err *err) FR_MUST_CHECK;
 void fr_lines_close(struct fr_lines *lines);
-/* The next line that holds more than blanks. FR_AGAIN: a slice of the file was read and none is complete; FR_EOF:
- * line->number is how many lines there are; FR_E_CORRUPT: damaged or cut off; FR_E_IO. */
+/* The next line that holds more than blanks. FR_AGAIN: a slice of the file was read and none is
+ * complete; FR_EOF: line->number is how many lines there are; FR_E_CORRUPT: damaged or cut off;
+ * FR_E_IO. */
 enum fr_status fr_lines_next(struct fr_lines *lines, struct fr_line *line, struct fr_err *err) FR_MUST_CHECK;
 
 #endif

@@ -1,9 +1,10 @@
 /* Positions: applying batches, the P2 equations, the stored form (section "positions" of an epoch).
  *
- * Stored form, little-endian: u32 form number; cluster id; u32 count; per partition topic, i32 partition, the offsets,
- * the fingerprint and the ledger, every field in the order of the struct; texts as (u8 length, bytes). Invariants: at
- * most FR_PARTITIONS_MAX partitions, no topic-partition twice; a slot's number never changes. Owner: the owner loop
- * thread (each copy has one). Does not: know Kafka. */
+ * Stored form, little-endian: u32 form number; cluster id; u32 count; per partition topic, i32
+ * partition, the offsets, the fingerprint and the ledger, every field in the order of the struct;
+ * texts as (u8 length, bytes). Invariants: at most FR_PARTITIONS_MAX partitions, no topic-partition
+ * twice; a slot's number never changes. Owner: the owner loop thread (each copy has one). Does not:
+ * know Kafka. */
 #include "ingest/positions.h"
 
 #include <inttypes.h>

@@ -1,14 +1,16 @@
 /* Decayed AUC over logit bins (see metrics/auc.h for the contract).
  *
- * Idea: an accumulator holds, per bin of the logit, the weight of positives and of negatives; decay is decay.h's.
+ * Idea: an accumulator holds, per bin of the logit, the weight of positives and of negatives; decay
+ * is decay.h's.
  *
- * Bins, by magnitude, the same on both sides of 0 and ascending over both. Of equal width 2^-10 where logits belong, in
- * [2^-4, 2^4); below and above they grow with the logit, 64 to an octave down to 2^-20, 1024 to an octave up to 2^20,
- * so that a network's scale changes nothing: 6 and 10 bits of the mantissa. One bin holds everything around 0. What is
- * beyond 2^20 falls into the two outermost bins, which hold nothing else: they say which share is not resolved. Two
- * thousand more bins below and 32 thousand above cost 0.5 MB an accumulator; bins of equal width for this range would
- * be 2^31. None for FR_AUC_VALUES. Owner thread: the trainer's loop. Not here: AUC within groups (gauc.c), which
- * samples count (task.c). */
+ * Bins, by magnitude, the same on both sides of 0 and ascending over both. Of equal width 2^-10
+ * where logits belong, in [2^-4, 2^4); below and above they grow with the logit, 64 to an octave
+ * down to 2^-20, 1024 to an octave up to 2^20, so that a network's scale changes nothing: 6 and 10
+ * bits of the mantissa. One bin holds everything around 0. What is beyond 2^20 falls into the two
+ * outermost bins, which hold nothing else: they say which share is not resolved. Two thousand more
+ * bins below and 32 thousand above cost 0.5 MB an accumulator; bins of equal width for this range
+ * would be 2^31. None for FR_AUC_VALUES. Owner thread: the trainer's loop. Not here: AUC within
+ * groups (gauc.c), which samples count (task.c). */
 #include "metrics/auc.h"
 
 #include <math.h>
@@ -40,8 +42,8 @@ enum {
 _Static_assert(SMALL == -4 && LARGE == 4 && SMALL_BITS == SMALL + 10,
                "bins of equal width begin and end where they say");
 
-/* Where the logit of a probability of 0 or 1 is cut: for log loss, and (beyond the logit of any other float) for bins.
- */
+/* Where the logit of a probability of 0 or 1 is cut: for log loss, and (beyond the logit of any
+ * other float) for bins. */
 static const float loss_limit = 16.0f, logit_limit = 128.0f;
 
 enum { SUM_LOGLOSS, SUM_PREDICTION, SUM_LABEL, SUM_WEIGHT, SUM_SQUARES, SUMS };
@@ -197,7 +199,8 @@ static void accumulator_add(struct accumulator *a, const struct sample *sample, 
 
 void fr_auc_add(struct fr_auc *auc, const struct fr_auc_samples *samples)
 {
-    if (samples->watermark_ms != INT64_MIN) /* else nothing was trained yet: no time to decay by, lifetime only */
+    /* else nothing was trained yet: no time to decay by, lifetime only */
+    if (samples->watermark_ms != INT64_MIN)
         auc->as_of_ms = samples->watermark_ms;
     bool timed = auc->as_of_ms != INT64_MIN;
     for (uint32_t h = 0; timed && h < auc->n_half_lives; h++)
@@ -240,7 +243,8 @@ static double ratio(double a, double b)
     return b != 0 ? a / b : (double)NAN;
 }
 
-/* AUC, and which share of a class (of the one with more of it) has scores outside the range that bins resolve. */
+/* AUC, and which share of a class (of the one with more of it) has scores outside the range that
+ * bins resolve. */
 static void area_of(const struct accumulator *a, struct fr_auc_result *out)
 {
     double below = 0, area = 0, positives = 0;
@@ -275,9 +279,10 @@ void fr_auc_result(const struct fr_auc *auc, int half_life, struct fr_auc_result
         out->weight *= fr_decay_exp2(-(double)(auc->as_of_ms - a->reference_ms) / (double)auc->half_life_ms[half_life]);
 }
 
-/* ---- image: u32 format, u32 scores, u32 n, n i64 half_life_ms, then n + 1 accumulators (half-lives in
- * order, lifetime) of i64 reference, 5 f64 sums, u32 non-empty bins; per bin u32 index, f64 positive, f64 negative ----
- */
+/* ---- image: u32 format, u32 scores, u32 n, n i64 half_life_ms, then n + 1 accumulators
+ * (half-lives in
+ * order, lifetime) of i64 reference, 5 f64 sums, u32 non-empty bins; per bin u32 index, f64
+ * positive, f64 negative ---- */
 
 static void encode_accumulator(const struct accumulator *a, struct fr_buffer *out)
 {

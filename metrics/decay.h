@@ -1,8 +1,9 @@
-/* Exponential decay by event time without touching every weight: weights are kept relative to a reference time, a
- * sample of time t adds w 2^((t - reference) / half_life). When that exponent could exceed FR_DECAY_STEP, the reference
- * moves by whole multiples of FR_DECAY_STEP half-lives and all weights are scaled by an exact power of two. So a state
- * depends on its samples in their order only, not on when it was read, cut or restored. Source: forward decay (Cormode
- * et al., ICDE 2009). Private to metrics. */
+/* Exponential decay by event time without touching every weight: weights are kept relative to a
+ * reference time, a sample of time t adds w 2^((t - reference) / half_life). When that exponent
+ * could exceed FR_DECAY_STEP, the reference moves by whole multiples of FR_DECAY_STEP half-lives
+ * and all weights are scaled by an exact power of two. So a state depends on its samples in their
+ * order only, not on when it was read, cut or restored. Source: forward decay (Cormode et al., ICDE
+ * 2009). Private to metrics. */
 #ifndef FR_METRICS_DECAY_H
 #define FR_METRICS_DECAY_H
 
@@ -11,8 +12,8 @@
 
 enum { FR_DECAY_STEP = 32 };
 
-/* 2^x for |x| < 1000 by 2^n e^(f ln2), |f| <= 1/2, Taylor to degree 13 (error below 1 ulp of the sum): basic operations
- * only, the same bits everywhere. */
+/* 2^x for |x| < 1000 by 2^n e^(f ln2), |f| <= 1/2, Taylor to degree 13 (error below 1 ulp of the
+ * sum): basic operations only, the same bits everywhere. */
 static inline double fr_decay_exp2(double x)
 {
     static const double over[14] = {0,       1.0,     1.0 / 2, 1.0 / 3,  1.0 / 4,  1.0 / 5,  1.0 / 6,
@@ -25,8 +26,8 @@ static inline double fr_decay_exp2(double x)
     return ldexp(sum, (int)n);
 }
 
-/* Moves the reference (INT64_MIN: none yet) so that exponents of times up to as_of stay within one step. Returns the
- * power of two by which every weight must be scaled; 0: nothing to do. */
+/* Moves the reference (INT64_MIN: none yet) so that exponents of times up to as_of stay within one
+ * step. Returns the power of two by which every weight must be scaled; 0: nothing to do. */
 static inline int fr_decay_rebase(int64_t *reference_ms, int64_t half_life_ms, int64_t as_of_ms)
 {
     if (*reference_ms == INT64_MIN) {
@@ -38,7 +39,8 @@ static inline int fr_decay_rebase(int64_t *reference_ms, int64_t half_life_ms, i
     if (steps <= 0)
         return 0;
     *reference_ms += steps * step_ms;
-    return steps > 64 ? -2048 : (int)(-steps * FR_DECAY_STEP); /* far in the past: everything becomes 0 */
+    /* far in the past: everything becomes 0 */
+    return steps > 64 ? -2048 : (int)(-steps * FR_DECAY_STEP);
 }
 
 /* What a weight of time t counts relative to the reference; 0 below the smallest double. */

@@ -1,10 +1,12 @@
-/* Freshness from event to trained, durable and published (see metrics/freshness.h for the contract).
+/* Freshness from event to trained, durable and published (see metrics/freshness.h for the
+ * contract).
  *
- * Event times are kept as distances from a reference, the wall time of the epoch's first batch, in buckets: below 16 ms
- * one a millisecond, above 8 to an octave, on both sides. At a stage every bucket is one observation of
- * (wall - reference) + distance, as often as it has samples. Epochs wait in a ring for their acknowledgement; when the
- * delta topic is away for longer than the ring, the two oldest become one, which is observed with the later of them.
- * The mutex guards the ring only: cut, durable and published take it once an epoch; it is metric publication. */
+ * Event times are kept as distances from a reference, the wall time of the epoch's first batch, in
+ * buckets: below 16 ms one a millisecond, above 8 to an octave, on both sides. At a stage every
+ * bucket is one observation of (wall - reference) + distance, as often as it has samples. Epochs
+ * wait in a ring for their acknowledgement; when the delta topic is away for longer than the ring,
+ * the two oldest become one, which is observed with the later of them. The mutex guards the ring
+ * only: cut, durable and published take it once an epoch; it is metric publication. */
 #include "metrics/freshness.h"
 
 #include <pthread.h>
@@ -166,7 +168,8 @@ void fr_freshness_cut(struct fr_freshness *freshness, uint64_t epoch)
         return;
     pthread_mutex_lock(&freshness->lock);
     if (freshness->count == FR_FRESHNESS_EPOCHS) {
-        /* Into the older one: what it gathered keeps its reference and is put into buckets once, not at every merge. */
+        /* Into the older one: what it gathered keeps its reference and is put into buckets once,
+         * not at every merge. */
         ages_merge(&nth(freshness, 0)->ages, &nth(freshness, 1)->ages);
         nth(freshness, 1)->ages = nth(freshness, 0)->ages;
         drop_first(freshness);

@@ -1,16 +1,18 @@
 /* AUC within groups, bounded (see metrics/gauc.h for the contract).
  *
- * Groups: a bottom-k sample. h(key) = fmix64(key xor salt) is a bijection, so a group is known by its hash alone and no
- * two collide. `bound` is the smallest hash ever refused or pushed out; a group at or above it does not come in. Over
- * the lifetime the bound only falls, so every kept group has all of its samples. Places are an array sorted by hash: a
- * lookup is a binary search, an insertion a memmove, and after n groups only about k / n of new ones are inserted.
+ * Groups: a bottom-k sample. h(key) = fmix64(key xor salt) is a bijection, so a group is known by
+ * its hash alone and no two collide. `bound` is the smallest hash ever refused or pushed out; a
+ * group at or above it does not come in. Over the lifetime the bound only falls, so every kept
+ * group has all of its samples. Places are an array sorted by hash: a lookup is a binary search, an
+ * insertion a memmove, and after n groups only about k / n of new ones are inserted.
  *
- * Decayed: users come and go, and a sample of all that ever were soon holds few of those that are there. So the sample
- * is one of groups active of late, still by hash: whether a group is kept depends on its hash and on when it was last
- * seen, never on its scores, and groups of equal activity are kept with equal chance whatever their size. Where the
- * bound rises, groups refused before come in with what follows; what they miss decays. Rejected: sampling groups in
- * proportion to their decayed weight (priority sampling), which needs each group's chance in the average, and loses the
- * history of every group near the threshold whenever it pauses.
+ * Decayed: users come and go, and a sample of all that ever were soon holds few of those that are
+ * there. So the sample is one of groups active of late, still by hash: whether a group is kept
+ * depends on its hash and on when it was last seen, never on its scores, and groups of equal
+ * activity are kept with equal chance whatever their size. Where the bound rises, groups refused
+ * before come in with what follows; what they miss decays. Rejected: sampling groups in proportion
+ * to their decayed weight (priority sampling), which needs each group's chance in the average, and
+ * loses the history of every group near the threshold whenever it pauses.
  *
  * Owner thread: the trainer's loop. Not here: one group's scores (spans.c), decay (decay.h). */
 #include "metrics/gauc.h"
@@ -41,10 +43,12 @@ struct sampled {
     int64_t half_life_ms; /* 0: lifetime, where no time below is used */
     int64_t reference_ms; /* INT64_MIN: no sample yet (decay.h) */
     int64_t tended_ms;    /* begin of the current half-life of care */
-    int64_t oldest_ms;    /* no kept group was last seen before this; INT64_MIN: not known. Not state, but derived */
+    /* no kept group was last seen before this; INT64_MIN: not known. Not state, but derived */
+    int64_t oldest_ms;
     uint64_t bound;
     uint32_t n_groups, groups_max;
-    struct place *places; /* [groups_max]; n_groups in use, ascending by hash; the others hold the unused groups */
+    /* [groups_max]; n_groups in use, ascending by hash; the others hold the unused groups */
+    struct place *places;
     struct group *groups; /* [groups_max] */
 };
 
@@ -177,7 +181,8 @@ static uint32_t lower_bound(const struct sampled *s, uint64_t hash)
     return low;
 }
 
-/* All places are taken: idle groups give way, else the one of largest hash, which may be the new one. */
+/* All places are taken: idle groups give way, else the one of largest hash, which may be the new
+ * one. */
 static void make_place(struct sampled *s, uint64_t hash, int64_t as_of_ms)
 {
     if (s->half_life_ms > 0 && (s->oldest_ms == INT64_MIN || is_idle(s, s->oldest_ms, as_of_ms, FR_GAUC_IDLE)))
@@ -236,7 +241,8 @@ static void add_to_group(struct group *group, const struct fr_gauc_sample *sampl
 static void add_decayed(struct sampled *s, uint64_t hash, const struct fr_gauc_sample *sample, int64_t as_of_ms)
 {
     int64_t t_ms = sample->t_ms < as_of_ms ? sample->t_ms : as_of_ms;
-    if (hash >= s->bound || is_idle(s, t_ms, as_of_ms, FR_GAUC_FORGET)) /* late samples: they weigh nothing */
+    /* late samples: they weigh nothing */
+    if (hash >= s->bound || is_idle(s, t_ms, as_of_ms, FR_GAUC_FORGET))
         return;
     struct group *group = find_group(s, hash, as_of_ms);
     if (!group)
@@ -278,9 +284,10 @@ void fr_gauc_result(const struct fr_gauc *gauc, int half_life, struct fr_gauc_re
         out->weight *= fr_decay_exp2(-(double)(gauc->as_of_ms - s->reference_ms) / (double)s->half_life_ms);
 }
 
-/* ---- image: u32 format, u64 salt, i64 as_of, u32 n, n i64 half_life_ms, n + 1 u32 groups, then n + 1 samples of
- * groups (half-lives in order, lifetime): u64 bound, of a half-life i64 reference and i64 tended; per group by hash u64
- * hash, of a half-life i64 last, spans ---- */
+/* ---- image: u32 format, u64 salt, i64 as_of, u32 n, n i64 half_life_ms, n + 1 u32 groups, then n
+ * + 1 samples of
+ * groups (half-lives in order, lifetime): u64 bound, of a half-life i64 reference and i64 tended;
+ * per group by hash u64 hash, of a half-life i64 last, spans ---- */
 
 static void encode_sampled(const struct sampled *s, struct fr_buffer *out)
 {

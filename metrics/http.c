@@ -1,9 +1,9 @@
 /* HTTP server on libevent's evhttp, one thread (contract and limits: metrics/http.h).
  *
- * Other threads publish documents by swapping a pointer under a short mutex; the HTTP thread copies the reply out under
- * the same mutex, so that no training thread ever waits for a slow reader. evhttp 2.1 has no connection limit (counted
- * here) and no default limits on headers and bodies (set here). Listening sockets get TCP_NODELAY, or keep-alive
- * replies wait 40 ms. */
+ * Other threads publish documents by swapping a pointer under a short mutex; the HTTP thread copies
+ * the reply out under the same mutex, so that no training thread ever waits for a slow reader.
+ * evhttp 2.1 has no connection limit (counted here) and no default limits on headers and bodies
+ * (set here). Listening sockets get TCP_NODELAY, or keep-alive replies wait 40 ms. */
 #include "metrics/http.h"
 
 #include <arpa/inet.h>
@@ -160,8 +160,8 @@ static void on_closed(struct evhttp_connection *connection, void *self)
         }
 }
 
-/* A connection counts from its first request until it closes; over the limit it is answered 503 and closed. One that
- * never sends a request is closed by the idle timeout. */
+/* A connection counts from its first request until it closes; over the limit it is answered 503 and
+ * closed. One that never sends a request is closed by the idle timeout. */
 static bool admit_connection(struct fr_http *http, struct evhttp_request *request)
 {
     struct evhttp_connection *connection = evhttp_request_get_connection(request);
@@ -231,8 +231,8 @@ static int listen_on(const struct fr_http_options *options, uint16_t *port, stru
     return fd;
 }
 
-/* Runs on the HTTP thread when fr_http_free activates the event: unlike a loopbreak from outside it cannot come before
- * the loop begins. */
+/* Runs on the HTTP thread when fr_http_free activates the event: unlike a loopbreak from outside it
+ * cannot come before the loop begins. */
 static void on_stop(evutil_socket_t fd, short what, void *self)
 {
     (void)fd;
@@ -270,7 +270,8 @@ enum fr_status fr_http_new(const struct fr_http_options *options, struct fr_http
     evhttp_set_max_body_size(http->server, FR_HTTP_BODY_MAX);
     evhttp_set_timeout(http->server, FR_HTTP_TIMEOUT_S);
     evhttp_set_gencb(http->server, on_request, http);
-    bool accepted = evhttp_accept_socket(http->server, fd) == 0; /* from then on the server closes it */
+    /* from then on the server closes it */
+    bool accepted = evhttp_accept_socket(http->server, fd) == 0;
     if (!accepted)
         evutil_closesocket(fd);
     if (!accepted || pthread_create(&http->thread, NULL, http_main, http) != 0) {

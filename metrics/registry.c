@@ -1,6 +1,6 @@
-/* Counters, gauges and histograms, rendered as Prometheus text 0.0.4. Values are relaxed atomics; the list grows under
- * a mutex (registration and rendering only; an update never takes it). Asking again for the same name and labels gives
- * the same metric. */
+/* Counters, gauges and histograms, rendered as Prometheus text 0.0.4. Values are relaxed atomics;
+ * the list grows under a mutex (registration and rendering only; an update never takes it). Asking
+ * again for the same name and labels gives the same metric. */
 #include "metrics/registry.h"
 
 #include <inttypes.h>
@@ -66,7 +66,8 @@ struct definition {
     size_t n_bounds;
 };
 
-/* A new metric is complete before the lock is given back: the renderer sees all of it or nothing. */
+/* A new metric is complete before the lock is given back: the renderer sees all of it or
+ * nothing. */
 static struct fr_metric *obtain(struct fr_registry *registry, const struct definition *wanted)
 {
     const char *labels = wanted->labels ? wanted->labels : "";
@@ -154,7 +155,8 @@ double fr_metric_quantile(const struct fr_metric *histogram, double q)
             return low + (histogram->bounds[i] - low) * (rank - before) / (double)counts[i];
         before += (double)counts[i];
     }
-    return histogram->bounds[histogram->n_bounds - 1]; /* above the last bound: it is all that is known */
+    /* above the last bound: it is all that is known */
+    return histogram->bounds[histogram->n_bounds - 1];
 }
 
 static void put_value(struct fr_buffer *out, double value)

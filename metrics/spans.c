@@ -1,24 +1,27 @@
 /* Spans of one group's scores (see metrics/spans.h).
  *
- * A score inside a span is added to it; otherwise it becomes a span of its own, and when there are too many, the two
- * neighbours of least joint weight become one, which keeps spans about equally deep, as in equi-depth histograms. Spans
- * never overlap, so pairs of different spans are ordered right. What is left is the order of pairs inside a span.
+ * A score inside a span is added to it; otherwise it becomes a span of its own, and when there are
+ * too many, the two neighbours of least joint weight become one, which keeps spans about equally
+ * deep, as in equi-depth histograms. Spans never overlap, so pairs of different spans are ordered
+ * right. What is left is the order of pairs inside a span.
  *
- * Counting them one half is biased: scores that mean something put positives above negatives inside a span too, so
- * every such AUC was low. Instead, by Mann and Whitney (1947): positives outrank negatives in a share of the pairs of
- * 1/2 + (R+ - R-), R a class's mean rank over the span as a share of its weight. Ranks go up with scores at about 1 /
- * (sqrt(12) sigma), sigma the standard deviation of the span's scores: exactly so where they are spread evenly (m
- * distinct ones: times sqrt(1 - 1/m^2)), and within 2 % where they are normal. So each class's mean score and one
- * variance are all that is needed. Rejected: the width of the span in place of sigma, which its rarest score decides.
+ * Counting them one half is biased: scores that mean something put positives above negatives inside
+ * a span too, so every such AUC was low. Instead, by Mann and Whitney (1947): positives outrank
+ * negatives in a share of the pairs of 1/2 + (R+ - R-), R a class's mean rank over the span as a
+ * share of its weight. Ranks go up with scores at about 1 / (sqrt(12) sigma), sigma the standard
+ * deviation of the span's scores: exactly so where they are spread evenly (m distinct ones: times
+ * sqrt(1 - 1/m^2)), and within 2 % where they are normal. So each class's mean score and one
+ * variance are all that is needed. Rejected: the width of the span in place of sigma, which its
+ * rarest score decides.
  *
- * Where scores narrow, or old ones decayed, a span can come to hold most of what is new. So a span of more than a
- * quarter of the group's weight is split at the next score inside it, and so is one whose weight is dust beside that
- * score. Its weight is shared out by densities that change linearly (of two distinct scores, its ends, exactly) and is
- * remembered as guessed.
+ * Where scores narrow, or old ones decayed, a span can come to hold most of what is new. So a span
+ * of more than a quarter of the group's weight is split at the next score inside it, and so is one
+ * whose weight is dust beside that score. Its weight is shared out by densities that change
+ * linearly (of two distinct scores, its ends, exactly) and is remembered as guessed.
  *
- * The bound of the error stays rigorous: of pairs inside a span any share may be in order, and guessed weight may stand
- * wrong against everything of the other class. Owner thread: the trainer's loop. Not here: decay, which groups there
- * are (gauc.c). */
+ * The bound of the error stays rigorous: of pairs inside a span any share may be in order, and
+ * guessed weight may stand wrong against everything of the other class. Owner thread: the trainer's
+ * loop. Not here: decay, which groups there are (gauc.c). */
 #include "spans.h"
 
 #include <math.h>
@@ -26,9 +29,9 @@
 
 #include "base/math.h"
 
-/* A span of more than this share of its group's weight is split: of equally deep spans one holds 1 to 2 /
- * FR_GAUC_SPANS, and at 1/8 error_max was five times as large where scores drift. Dust is less than this share of one
- * sample. */
+/* A span of more than this share of its group's weight is split: of equally deep spans one holds 1
+ * to 2 / FR_GAUC_SPANS, and at 1/8 error_max was five times as large where scores drift. Dust is
+ * less than this share of one sample. */
 static const double split_share = 0.25, dust_share = 0.125;
 
 static double weight_of(const struct fr_span *span)
@@ -41,7 +44,8 @@ static uint32_t distinct_of(uint32_t distinct)
     return distinct < FR_SPAN_DISTINCT_MAX ? distinct : FR_SPAN_DISTINCT_MAX;
 }
 
-/* The mean of two weighted means, between them whatever the rounding; weight > 0 for one of them at least. */
+/* The mean of two weighted means, between them whatever the rounding; weight > 0 for one of them at
+ * least. */
 static float mean_of(float a, double a_weight, float b, double b_weight)
 {
     if (!(a_weight > 0))
@@ -139,7 +143,8 @@ static struct fr_span piece_of(float low, float high, uint32_t distinct)
     return (struct fr_span){.low = low, .high = high, .distinct = !wide ? 1 : distinct < 2 ? 2 : distinct};
 }
 
-/* Splits spans->items[i] around a score strictly inside it, which becomes a span without weight between two others. */
+/* Splits spans->items[i] around a score strictly inside it, which becomes a span without weight
+ * between two others. */
 static void split(struct fr_spans *spans, uint32_t i, float score)
 {
     const struct fr_span old = spans->items[i];
@@ -272,10 +277,11 @@ bool fr_spans_auc(const struct fr_spans *spans, struct fr_spans_auc *out)
     return true;
 }
 
-/* ---- image: u8 spans, with GUESSED f64 guessed weight of positives and of negatives; per span u8 SPAN_*, f32 low,
- * then what its bits say: f32 high, f32 variance and u8 distinct (WIDE); weights of the classes it has, positives
- * first: none (UNIT: each is 1), f64 (LONG) or f32, whichever is the shortest that is exact; then f32 means of the
- * classes it has (WIDE) ---- */
+/* ---- image: u8 spans, with GUESSED f64 guessed weight of positives and of negatives; per span u8
+ * SPAN_*, f32 low,
+ * then what its bits say: f32 high, f32 variance and u8 distinct (WIDE); weights of the classes it
+ * has, positives first: none (UNIT: each is 1), f64 (LONG) or f32, whichever is the shortest that
+ * is exact; then f32 means of the classes it has (WIDE) ---- */
 
 enum {
     SPAN_WIDE = 1,

@@ -1,5 +1,6 @@
-/* The metrics of one task and the section that keeps them (see metrics/task.h for the contract). Samples are looked at
- * in blocks, so that their weights need no memory of a batch's size. Not here: what AUC is (auc.c), groups (gauc.c). */
+/* The metrics of one task and the section that keeps them (see metrics/task.h for the contract).
+ * Samples are looked at in blocks, so that their weights need no memory of a batch's size. Not
+ * here: what AUC is (auc.c), groups (gauc.c). */
 #include "metrics/task.h"
 
 #include <math.h>
@@ -10,8 +11,9 @@
 
 enum {
     BLOCK = 256,
-    USE_METRICS = 2,         /* FR_USE_METRICS of decode/batch.h, which metrics does not know */
-    SECTION_VERSION = 0x104, /* above any count of tasks, with which the first form of the section began */
+    USE_METRICS = 2, /* FR_USE_METRICS of decode/batch.h, which metrics does not know */
+    /* above any count of tasks, with which the first form of the section began */
+    SECTION_VERSION = 0x104,
 };
 
 struct fr_task_metrics {
@@ -54,7 +56,8 @@ void fr_task_metrics_free(struct fr_task_metrics *task)
 static double weight_of(const struct fr_task_metrics *task, const struct fr_task_samples *samples, size_t i)
 {
     float label = samples->labels[i];
-    bool has_label = task->options.regression ? isfinite(label) != 0 : label >= 0 && label <= 1; /* NaN: neither */
+    /* NaN: neither */
+    bool has_label = task->options.regression ? isfinite(label) != 0 : label >= 0 && label <= 1;
     if (!(samples->use[i] & USE_METRICS) || !has_label || !(samples->weights[i] > 0))
         return 0;
     return (double)samples->weights[i] / (samples->keep ? (double)samples->keep[i] : 1.0);
@@ -68,7 +71,8 @@ static bool is_served(const struct fr_task_metrics *task, float score)
 static void add_groups(struct fr_gauc *gauc, const struct fr_task_samples *samples, size_t from,
                        const struct fr_auc_samples *block)
 {
-    bool advanced = false; /* time moves with samples only: an image that lacks none is the newest */
+    /* time moves with samples only: an image that lacks none is the newest */
+    bool advanced = false;
     for (size_t k = 0; k < block->count; k++) {
         size_t entry = samples->entry_of ? samples->entry_of[from + k] : from + k;
         uint32_t begin = samples->group_begin[entry];
@@ -184,8 +188,8 @@ enum fr_status fr_metrics_section_next(struct fr_metrics_section *section)
     return FR_OK;
 }
 
-/* ---- image of a task: three parts (auc, served, gauc), each u32 size and the image of its module; size 0: none ----
- */
+/* ---- image of a task: three parts (auc, served, gauc), each u32 size and the image of its module;
+ * size 0: none ---- */
 
 uint64_t fr_task_metrics_changes(const struct fr_task_metrics *task)
 {

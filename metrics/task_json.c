@@ -1,4 +1,5 @@
-/* A task's metrics as JSON: the one form of GET /auc and `freshet dump --metrics`. Undefined numbers are null. */
+/* A task's metrics as JSON: the one form of GET /auc and `freshet dump --metrics`. Undefined
+ * numbers are null. */
 #include <inttypes.h>
 #include <math.h>
 

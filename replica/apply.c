@@ -1,6 +1,7 @@
-/* Applying one complete epoch: first everything is checked against the model it will be served with, then everything
- * is applied (DESIGN section 7, "Replica rules": switch all at once). A change of fingerprint brings its own model
- * record and all dense parameters, or the replica stops. Owner: the replica's thread. Does not: decide which epoch. */
+/* Applying one complete epoch: first everything is checked against the model it will be served
+ * with, then everything is applied (DESIGN section 7, "Replica rules": switch all at once). A
+ * change of fingerprint brings its own model record and all dense parameters, or the replica stops.
+ * Owner: the replica's thread. Does not: decide which epoch. */
 #include "replica_internal.h"
 
 #include <inttypes.h>
@@ -8,7 +9,8 @@
 
 #include "base/check.h"
 
-/* Calls visit for every piece of every followed partition, in the order rewind, model, rows, drop, dense. */
+/* Calls visit for every piece of every followed partition, in the order rewind, model, rows, drop,
+ * dense. */
 static enum fr_status visit_pieces(const struct freshet_replica *replica, const struct fr_staged *staged,
                                    enum fr_status (*visit)(void *self, const struct fr_delta_record *record,
                                                            struct fr_err *err),
@@ -87,7 +89,8 @@ static void serve(struct freshet_replica *replica, struct fr_served_model *fresh
 
 int fr_replica_apply(struct freshet_replica *replica, const struct fr_staged *staged, struct fr_err *err)
 {
-    /* After a rewind to nothing the old rows and parameters must not shine through: a new model is needed. */
+    /* After a rewind to nothing the old rows and parameters must not shine through: a new model is
+     * needed. */
     bool known = replica->model && replica->model->fp == staged->fp && !replica->reset_pending;
     struct find_model find = {.fp = staged->fp};
     enum fr_status status = known ? FR_OK : visit_pieces(replica, staged, make_model, &find, err);

@@ -1,5 +1,5 @@
-/* Staged epochs: see held.h. A sorted array with a moving begin: entries come and go at its ends, since every
- * partition delivers epochs in ascending order. Does not: judge records. */
+/* Staged epochs: see held.h. A sorted array with a moving begin: entries come and go at its ends,
+ * since every partition delivers epochs in ascending order. Does not: judge records. */
 #include "held.h"
 
 #include <stdlib.h>
@@ -79,7 +79,8 @@ struct fr_staged *fr_held_add(struct fr_held *held, const struct fr_delta_record
     staged->fp = record->fp;
     staged->np = record->np;
     if (held->begin + held->n == held->capacity) {
-        if (held->begin > held->n) { /* as many free places in front as entries: the move is paid for */
+        /* as many free places in front as entries: the move is paid for */
+        if (held->begin > held->n) {
             memmove(held->list, held->list + held->begin, held->n * sizeof(struct fr_staged *));
             held->begin = 0;
         } else {

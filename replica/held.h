@@ -1,8 +1,9 @@
 /* Pieces of epochs that are not complete in every followed partition yet.
  *
- * One entry per (epoch, from): per partition the pieces by number, and what its commit said. Entries are ordered by
- * epoch; bytes are copies. A lagging partition makes the others pile up here: the caller of the library bounds that by
- * `bytes` (FRESHET_AGAIN). Owner: the replica's thread. */
+ * One entry per (epoch, from): per partition the pieces by number, and what its commit said.
+ * Entries are ordered by epoch; bytes are copies. A lagging partition makes the others pile up
+ * here: the caller of the library bounds that by `bytes` (FRESHET_AGAIN). Owner: the replica's
+ * thread. */
 #ifndef FR_REPLICA_HELD_H
 #define FR_REPLICA_HELD_H
 
@@ -12,7 +13,8 @@
 
 #include "codec/codec.h"
 
-enum { FR_PIECES_MAX = 1 << 20 }; /* of one partition and epoch: 2^20 pieces of 512 KiB are beyond any epoch */
+/* of one partition and epoch: 2^20 pieces of 512 KiB are beyond any epoch */
+enum { FR_PIECES_MAX = 1 << 20 };
 
 struct fr_piece {
     uint8_t *bytes; /* owned; NULL: not held */
@@ -44,7 +46,8 @@ struct fr_held {
 void fr_held_clear(struct fr_held *held);
 void fr_held_free(struct fr_held *held);
 struct fr_staged *fr_held_at(const struct fr_held *held, size_t i);
-/* The entry of (epoch, from), or NULL. *other = some entry of the same epoch, whatever its from, or NULL. */
+/* The entry of (epoch, from), or NULL. *other = some entry of the same epoch, whatever its from, or
+ * NULL. */
 struct fr_staged *fr_held_find(const struct fr_held *held, uint64_t epoch, uint64_t from, struct fr_staged **other);
 struct fr_staged *fr_held_add(struct fr_held *held, const struct fr_delta_record *record);
 /* False: already held. piece < FR_PIECES_MAX. */

@@ -1,8 +1,9 @@
 /* The served model: what a `model` record makes, what rows, drop and dense records change.
  *
- * Checking and applying are apart: an epoch is checked whole before any of it is applied, so that what is served is
- * always the state of one epoch. Segments are matched to parts by name, parameters by name and shape. Owner: the
- * replica's thread. Does not: know epochs or partitions. */
+ * Checking and applying are apart: an epoch is checked whole before any of it is applied, so that
+ * what is served is always the state of one epoch. Segments are matched to parts by name,
+ * parameters by name and shape. Owner: the replica's thread. Does not: know epochs or
+ * partitions. */
 #include "replica_internal.h"
 
 #include <stdlib.h>

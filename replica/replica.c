@@ -1,14 +1,15 @@
 /* The replica's rules (DESIGN section 7): what a record does, and when an epoch becomes served.
  *
- * A partition delivers pieces and commits in ascending epochs; pieces wait in staging until every followed partition
- * has committed the epoch; then it is checked, applied whole, and the chain moves on: (timeline, epoch, digest). What
- * breaks the chain stops the replica, which goes on serving what it has: a missing piece or epoch (gap), another digest
- * for the same epoch or another predecessor (two writers), a newer timeline (rewind). Damaged records are refused one
- * by one; the hole they leave is the gap that stops.
+ * A partition delivers pieces and commits in ascending epochs; pieces wait in staging until every
+ * followed partition has committed the epoch; then it is checked, applied whole, and the chain
+ * moves on: (timeline, epoch, digest). What breaks the chain stops the replica, which goes on
+ * serving what it has: a missing piece or epoch (gap), another digest for the same epoch or another
+ * predecessor (two writers), a newer timeline (rewind). Damaged records are refused one by one; the
+ * hole they leave is the gap that stops.
  *
- * Invariants: what is served is the state of exactly one epoch; staging holds at most staging_max bytes besides the
- * oldest epoch's own; nothing of a record is used before its crc fits. Owner: one thread. Does not: read Kafka, files
- * or clocks. */
+ * Invariants: what is served is the state of exactly one epoch; staging holds at most staging_max
+ * bytes besides the oldest epoch's own; nothing of a record is used before its crc fits. Owner: one
+ * thread. Does not: read Kafka, files or clocks. */
 #include "replica_internal.h"
 
 #include <inttypes.h>
@@ -94,7 +95,8 @@ static int check_source(struct freshet_replica *replica, const struct fr_delta_r
 {
     char problem[256];
     if (replica->model_name[0] == '\0')
-        memcpy(replica->model_name, record->model.bytes, record->model.size); /* at most 127 bytes, the rest is zero */
+        /* at most 127 bytes, the rest is zero */
+        memcpy(replica->model_name, record->model.bytes, record->model.size);
     if (strlen(replica->model_name) != record->model.size ||
         memcmp(replica->model_name, record->model.bytes, record->model.size) != 0) {
         snprintf(problem, sizeof(problem), "record of model %.*s in the deltas of model %.100s",
@@ -130,8 +132,8 @@ static void begin_timeline(struct freshet_replica *replica, uint64_t timeline)
     fr_held_clear(&replica->held);
 }
 
-/* A newer timeline: history was rewound. To nothing: begin again, and serve the old state until the first epoch is
- * there. Otherwise only the snapshot that the rewind names leads on. */
+/* A newer timeline: history was rewound. To nothing: begin again, and serve the old state until the
+ * first epoch is there. Otherwise only the snapshot that the rewind names leads on. */
 static int rewind_history(struct freshet_replica *replica, const struct fr_delta_record *record,
                           struct freshet_event *event)
 {
@@ -245,7 +247,8 @@ static int commit_partition(struct freshet_replica *replica, const struct fr_del
 {
     struct fr_staged_partition *partition = &staged->partitions[record->partition];
     bool complete =
-        partition->n_held == record->commit.n_pieces; /* numbered below n, each once: then none is missing */
+        /* numbered below n, each once: then none is missing */
+        partition->n_held == record->commit.n_pieces;
     for (uint32_t i = 0; complete && i < record->commit.n_pieces; i++)
         complete = partition->pieces[i].bytes != NULL;
     if (!complete)
@@ -265,7 +268,8 @@ static int commit_partition(struct freshet_replica *replica, const struct fr_del
     return FRESHET_OK;
 }
 
-/* The staged epoch that continues the chain and is complete in every followed partition, or NULL. */
+/* The staged epoch that continues the chain and is complete in every followed partition, or
+ * NULL. */
 static struct fr_staged *next_complete(const struct freshet_replica *replica)
 {
     size_t n = replica->held.n < FR_APPLY_SCAN_MAX ? replica->held.n : FR_APPLY_SCAN_MAX;
@@ -306,7 +310,8 @@ static int apply_complete(struct freshet_replica *replica, struct freshet_event 
         else if (staged->from == replica->epoch + 1)
             expected = replica->digest;
         else
-            known = applied_digest(replica, staged->from - 1, &expected); /* merged, and it begins in what is applied */
+            /* merged, and it begins in what is applied */
+            known = applied_digest(replica, staged->from - 1, &expected);
         if (known && expected != staged->previous)
             return two_writers(replica, event, staged->epoch, "does not continue what was applied before it");
         struct fr_err err = {0};

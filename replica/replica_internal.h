@@ -10,6 +10,11 @@
 
 enum { FR_DIGESTS_KEPT = 256, FR_APPLY_SCAN_MAX = 64 };
 
+struct fr_served_table {
+    struct fr_row_layout layout;
+    struct fr_row_map rows;
+};
+
 /* Configuration, network and rows of one fingerprint. */
 struct fr_served_model {
     uint64_t fp;
@@ -20,10 +25,7 @@ struct fr_served_model {
     size_t n_parameters, n_received;
     bool *received;
     uint32_t n_tables;
-    struct fr_served_table {
-        struct fr_row_layout layout;
-        struct fr_row_map rows;
-    } * tables; /* in the conf's order */
+    struct fr_served_table *tables; /* in the conf's order */
     /* scoring */
     struct fr_decoder *decoders[2]; /* by enum fr_format; made when first used */
     struct fr_batch *batch;
@@ -53,7 +55,8 @@ struct freshet_replica {
     uint64_t staging_max;
     uint32_t np, n_followed; /* 0 until the first record */
 
-    /* Where the chain stands; `served` differs only between a rewind to 0 and the first epoch after it. */
+    /* Where the chain stands; `served` differs only between a rewind to 0 and the first epoch after
+     * it. */
     uint64_t timeline, epoch, digest;
     struct {
         uint64_t epoch, digest;
@@ -69,7 +72,8 @@ struct freshet_replica {
     char score_problem[512];
 };
 
-/* Checks and applies one complete epoch; FRESHET_OK, or why the replica must stop (nothing was changed). */
+/* Checks and applies one complete epoch; FRESHET_OK, or why the replica must stop (nothing was
+ * changed). */
 int fr_replica_apply(struct freshet_replica *replica, const struct fr_staged *staged, struct fr_err *err);
 
 #endif

@@ -1,9 +1,10 @@
 /* Rows of one table: an open-addressing map from key to a slot of floats.
  *
- * Linear probing with backward-shift deletion (Knuth, TAOCP vol. 3, 6.4, algorithm R): no tombstones, so that a table
- * which turns over for ever does not slow down. Keys are hashes already (sample keys come from fmix64 or XXH3), their
- * low bits place them. Every u64 is a valid key: emptiness is in `slots`. Slots lie in slabs whose addresses never
- * change. Owner: the replica's thread. */
+ * Linear probing with backward-shift deletion (Knuth, TAOCP vol. 3, 6.4, algorithm R): no
+ * tombstones, so that a table which turns over for ever does not slow down. Keys are hashes already
+ * (sample keys come from fmix64 or XXH3), their low bits place them. Every u64 is a valid key:
+ * emptiness is in `slots`. Slots lie in slabs whose addresses never change. Owner: the replica's
+ * thread. */
 #ifndef FR_REPLICA_ROW_MAP_H
 #define FR_REPLICA_ROW_MAP_H
 

@@ -1,9 +1,10 @@
-/* Scoring on the replica: the daemon's own decoder and network over the served rows (P12). A score is the probability
- * of the task's logit, the prediction itself for mse.
+/* Scoring on the replica: the daemon's own decoder and network over the served rows (P12). A score
+ * is the probability of the task's logit, the prediction itself for mse.
  *
- * Every occurrence is resolved by itself, without deduplication: the forward pass reads values by occurrence, so the
- * numbers are those of the trainer's deduplicated batch. A key without a row is NULL, which the network takes as zeros.
- * Owner: the replica's thread. Does not: look at labels, weights or times. */
+ * Every occurrence is resolved by itself, without deduplication: the forward pass reads values by
+ * occurrence, so the numbers are those of the trainer's deduplicated batch. A key without a row is
+ * NULL, which the network takes as zeros. Owner: the replica's thread. Does not: look at labels,
+ * weights or times. */
 #include "replica_internal.h"
 
 #include <stdlib.h>

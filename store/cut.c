@@ -1,17 +1,17 @@
 /* The cut: images of every key that changed since the last one, and the section "store".
  *
- * Three passes: shards look their dirty keys up and say what each image is (and settle the entries' flags); the owner
- * takes room for all of them in the stage, in order of table, shard and change; shards copy the bytes. The encoder
- * sorts by key, so the epoch's bytes do not depend on that order. Cost: in proportion to the dirty keys, mostly the
- * copy.
+ * Three passes: shards look their dirty keys up and say what each image is (and settle the entries'
+ * flags); the owner takes room for all of them in the stage, in order of table, shard and change;
+ * shards copy the bytes. The encoder sorts by key, so the epoch's bytes do not depend on that
+ * order. Cost: in proportion to the dirty keys, mostly the copy.
  *
- * One image per key and epoch is not enough for one case: a published row expired, the key came back, and it has not
- * reached the gate again. Followers need the tombstone, recovery the count. The image is the tombstone; the count is
- * carried in the section "store" of this epoch, and the key stays dirty, so that the next epoch holds its pending
- * image.
+ * One image per key and epoch is not enough for one case: a published row expired, the key came
+ * back, and it has not reached the gate again. Followers need the tombstone, recovery the count.
+ * The image is the tombstone; the count is carried in the section "store" of this epoch, and the
+ * key stays dirty, so that the next epoch holds its pending image.
  *
- * Owner: the owner loop, at a batch boundary, after the step of the last planned batch. Does not: encode, write or
- * sync. */
+ * Owner: the owner loop, at a batch boundary, after the step of the last planned batch. Does not:
+ * encode, write or sync. */
 #include "tables.h"
 
 #include <stdlib.h>
@@ -34,13 +34,15 @@ struct cut_item {
     bool carried;
 };
 
+struct cut_range {
+    size_t begin, n;
+};
+
 struct fr_cut {
     const struct fr_store *store;
     struct cut_item *items;
     size_t capacity;
-    struct cut_range {
-        size_t begin, n;
-    } * ranges; /* [n_tables * FR_SHARDS] */
+    struct cut_range *ranges; /* [n_tables * FR_SHARDS] */
     struct fr_carried_key *carried;
     size_t n_carried, capacity_carried;
 };
@@ -68,8 +70,8 @@ size_t fr_cut_bytes(const struct fr_cut *cut)
     return cut->capacity * sizeof(*cut->items) + cut->capacity_carried * sizeof(*cut->carried);
 }
 
-/* What the epoch says about an entry; settles its flags for the next epoch. The caller erases dead entries and marks
- * carried ones. */
+/* What the epoch says about an entry; settles its flags for the next epoch. The caller erases dead
+ * entries and marks carried ones. */
 static struct cut_item settle_entry(struct fr_entry *entry)
 {
     struct cut_item item = {.hash = entry->hash};
@@ -204,7 +206,8 @@ void fr_store_cut(struct fr_store *store, struct fr_stage *stage)
     fr_pool_run(store->pool, n_shards, settle_shard, cut);
     cut->n_carried = 0;
     take_room(cut, stage);
-    if (cut->n_carried > 0) /* change order depends on the index's layout, the section's bytes must not */
+    /* change order depends on the index's layout, the section's bytes must not */
+    if (cut->n_carried > 0)
         qsort(cut->carried, cut->n_carried, sizeof(*cut->carried), compare_carried);
     fr_pool_run(store->pool, n_shards, copy_shard, cut);
     fr_section_encode(store, cut->carried, cut->n_carried, fr_stage_section(stage, FR_SECTION_STORE));

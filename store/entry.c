@@ -1,10 +1,12 @@
-/* One entry's life: absent -> pending -> live -> dead -> absent, with what the open epoch must say about it.
+/* One entry's life: absent -> pending -> live -> dead -> absent, with what the open epoch must say
+ * about it.
  *
- * Flags and images (DESIGN section 5): the cut writes one image per dirty entry. Whether a removed key needs one
- * depends on what earlier epochs hold: nothing (the entry simply vanishes), a pending image (silent absence) or a row
- * image (a tombstone with its reason). A key that goes and comes back within one epoch keeps its flags in the entry,
- * which stays as dead in between. Invariants: an entry that no epoch holds is dirty; a dead entry is dirty and in an
- * epoch; live and pending entries are counted, dead ones are not. Thread: the worker that handles the shard. Does not:
+ * Flags and images (DESIGN section 5): the cut writes one image per dirty entry. Whether a removed
+ * key needs one depends on what earlier epochs hold: nothing (the entry simply vanishes), a pending
+ * image (silent absence) or a row image (a tombstone with its reason). A key that goes and comes
+ * back within one epoch keeps its flags in the entry, which stays as dead in between. Invariants:
+ * an entry that no epoch holds is dirty; a dead entry is dirty and in an epoch; live and pending
+ * entries are counted, dead ones are not. Thread: the worker that handles the shard. Does not:
  * decide who is admitted or removed. */
 #include "tables.h"
 
@@ -90,7 +92,8 @@ void fr_entry_remove(struct fr_shard *shard, struct fr_entry *entry, uint8_t rea
     fr_entry_mark_dirty(shard, entry, 0);
 }
 
-/* Standard deviation, or half the width of a uniform distribution. Both fans of an embedding are its dimension. */
+/* Standard deviation, or half the width of a uniform distribution. Both fans of an embedding are
+ * its dimension. */
 static double init_scale(const struct fr_store_part *part)
 {
     double dim = (double)part->dim;

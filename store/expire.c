@@ -1,12 +1,15 @@
-/* Expiry slices: every `expire_every` turns (full batches of trained samples, the trainer's count) a table looks at
- * 1/2^k of its keys, and lets go of rows the expiry policy names and of pending keys the gate forgets.
+/* Expiry slices: every `expire_every` turns (full batches of trained samples, the trainer's count)
+ * a table looks at 1/2^k of its keys, and lets go of rows the expiry policy names and of pending
+ * keys the gate forgets.
  *
- * A slice is a range of hashes below the shard bits, the same in every shard: a range of index groups, so its cost is
- * bounded by the slice and all workers share it. k follows the number of entries, so that about expire_slice_rows are
- * looked at; it grows when that is exceeded and shrinks only at half, so that a table at a border does not flip between
- * two divisions and leave keys unseen. k is state (section "store"). Determinism: what goes is a function of (k, batch
- * number, keys, seen, watermark). Order within a slice has no effect. Owner: the owner loop, between batches: no row is
- * in flight. Does not: touch rows outside the slice, or ask the wall clock. */
+ * A slice is a range of hashes below the shard bits, the same in every shard: a range of index
+ * groups, so its cost is bounded by the slice and all workers share it. k follows the number of
+ * entries, so that about expire_slice_rows are looked at; it grows when that is exceeded and
+ * shrinks only at half, so that a table at a border does not flip between two divisions and leave
+ * keys unseen. k is state (section "store"). Determinism: what goes is a function of (k, batch
+ * number, keys, seen, watermark). Order within a slice has no effect. Owner: the owner loop,
+ * between batches: no row is in flight. Does not: touch rows outside the slice, or ask the wall
+ * clock. */
 #include "tables.h"
 
 #include "base/check.h"

@@ -1,10 +1,10 @@
 /* Index of one shard: see index.h for the layout, the probing rule and why growth never pauses.
  *
- * Why migration always ends in time: a new generation is begun with at least as many groups G as the old one, and so
- * large that what is there and what is prepared for use at most three quarters of its limit of 13 per group: more than
- * 3 G places are left. A prepare that finds migration unfinished has moved 4 groups per key so far, so fewer than G/4
- * keys came in; to overflow the new generation now takes more than 2 G keys at once, and those migrate everything
- * first. */
+ * Why migration always ends in time: a new generation is begun with at least as many groups G as
+ * the old one, and so large that what is there and what is prepared for use at most three quarters
+ * of its limit of 13 per group: more than 3 G places are left. A prepare that finds migration
+ * unfinished has moved 4 groups per key so far, so fewer than G/4 keys came in; to overflow the new
+ * generation now takes more than 2 G keys at once, and those migrate everything first. */
 #include "index.h"
 
 #include <stdlib.h>
@@ -145,7 +145,8 @@ void fr_index_erase(struct fr_index *index, struct fr_entry *entry)
     struct fr_generation *generation = holds(&index->now, entry) ? &index->now : &index->old;
     struct fr_group *group = group_of(generation, entry);
     size_t slot = (size_t)(entry - group->entries);
-    /* With an empty tag in the group no probe ever went past it, so the place may be empty again. */
+    /* With an empty tag in the group no probe ever went past it, so the place may be empty
+     * again. */
     if (fr_group_match(group->tags, FR_TAG_EMPTY)) {
         group->tags[slot] = FR_TAG_EMPTY;
         generation->used--;
@@ -198,8 +199,9 @@ size_t fr_index_prepare(struct fr_index *index, size_t extra)
     return moved;
 }
 
-/* Groups first .. last (both included), then on while a group has no empty tag: displaced entries lie there. Erasing
- * from a group never changes whether it has an empty tag, so the visitor may erase. */
+/* Groups first .. last (both included), then on while a group has no empty tag: displaced entries
+ * lie there. Erasing from a group never changes whether it has an empty tag, so the visitor may
+ * erase. */
 static void scan_groups(struct fr_generation *generation, const uint64_t range[2], fr_index_visitor *visit, void *self)
 {
     size_t n_groups = group_count(generation), mask = n_groups - 1;

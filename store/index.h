@@ -1,20 +1,25 @@
-/* Flat open-addressing index of one shard: 64-bit hash -> entry, in groups of 16 with one tag byte per entry.
+/* Flat open-addressing index of one shard: 64-bit hash -> entry, in groups of 16 with one tag byte
+ * per entry.
  *
- * Idea: SwissTable (Benzaquen et al., Abseil, 2017): compare 16 tags with one instruction, then the few entries that
- * match. Three things are different here.
+ * Idea: SwissTable (Benzaquen et al., Abseil, 2017): compare 16 tags with one instruction, then the
+ * few entries that match. Three things are different here.
  *
- * The home group is given by the TOP bits of the hash (after the shard's), so entries lie in hash order up to
- * displacement and a range of hashes is a range of groups: that is what an expiry slice scans.
+ * The home group is given by the TOP bits of the hash (after the shard's), so entries lie in hash
+ * order up to displacement and a range of hashes is a range of groups: that is what an expiry slice
+ * scans.
  *
- * Growth never pauses: a larger generation takes the inserts, and each prepare moves at most FR_INDEX_MIGRATE_PER_KEY
- * groups per key it prepares for, in group order, until the old generation is empty.
+ * Growth never pauses: a larger generation takes the inserts, and each prepare moves at most
+ * FR_INDEX_MIGRATE_PER_KEY groups per key it prepares for, in group order, until the old generation
+ * is empty.
  *
- * Tag 0 is "empty", so that fresh pages from the system are a valid empty table: no memset of a large table.
+ * Tag 0 is "empty", so that fresh pages from the system are a valid empty table: no memset of a
+ * large table.
  *
- * The hash is fr_fmix64(key), a bijection: equal hashes are equal keys, and the key is recovered with
- * fr_fmix64_inverse. Probing goes group by group from the home group, wrapping; it ends at the first group that has an
- * empty tag. Used (full and deleted) tags are at most 13 of 16, so there is one. An entry erased from a group without
- * an empty tag leaves "deleted". Entry pointers are valid until the next prepare. An index never shrinks.
+ * The hash is fr_fmix64(key), a bijection: equal hashes are equal keys, and the key is recovered
+ * with fr_fmix64_inverse. Probing goes group by group from the home group, wrapping; it ends at the
+ * first group that has an empty tag. Used (full and deleted) tags are at most 13 of 16, so there is
+ * one. An entry erased from a group without an empty tag leaves "deleted". Entry pointers are valid
+ * until the next prepare. An index never shrinks.
  *
  * Owner: one worker at a time. Does not: know tables, rows or policies. */
 #ifndef FR_STORE_INDEX_H
@@ -31,7 +36,8 @@
 enum {
     FR_GROUP_ENTRIES = 16,
     FR_SHARD_BITS = 4,
-    FR_INDEX_MIGRATE_PER_KEY = 4, /* groups moved at most per key prepared for: 64 entries, a few microseconds */
+    /* groups moved at most per key prepared for: 64 entries, a few microseconds */
+    FR_INDEX_MIGRATE_PER_KEY = 4,
     FR_INDEX_USED_PER_GROUP = 13, /* on average, at most: above it a larger generation is begun */
     FR_INDEX_LOG2_GROUPS_MAX = 40,
     FR_INDEX_SLICE_BITS_MAX = 40, /* finer slices of a table than its groups mean nothing */
@@ -39,9 +45,10 @@ enum {
 
 enum fr_entry_state { FR_ENTRY_PENDING = 1, FR_ENTRY_LIVE = 2, FR_ENTRY_DEAD = 3 };
 enum fr_entry_flag {
-    FR_ENTRY_DIRTY = 1,     /* in the shard's list of the open epoch */
-    FR_ENTRY_IN_EPOCH = 2,  /* an earlier epoch holds an image of this key */
-    FR_ENTRY_PUBLISHED = 4, /* an earlier epoch holds a row image of this key that no later one took back */
+    FR_ENTRY_DIRTY = 1,    /* in the shard's list of the open epoch */
+    FR_ENTRY_IN_EPOCH = 2, /* an earlier epoch holds an image of this key */
+    /* an earlier epoch holds a row image of this key that no later one took back */
+    FR_ENTRY_PUBLISHED = 4,
 };
 
 struct fr_entry {
@@ -81,22 +88,22 @@ struct fr_index {
 
 void fr_index_init(struct fr_index *index);
 void fr_index_release(struct fr_index *index);
-/* Room for up to `extra` inserts: none of them moves an entry. Returns how many groups it migrated: at most extra *
- * FR_INDEX_MIGRATE_PER_KEY. */
+/* Room for up to `extra` inserts: none of them moves an entry. Returns how many groups it migrated:
+ * at most extra * FR_INDEX_MIGRATE_PER_KEY. */
 size_t fr_index_prepare(struct fr_index *index, size_t extra);
 /* NULL: no such entry. */
 struct fr_entry *fr_index_find(const struct fr_index *index, uint64_t hash);
 /* The hash must be absent and prepared for. The entry is zeroed but for its hash. */
 struct fr_entry *fr_index_insert(struct fr_index *index, uint64_t hash);
 void fr_index_erase(struct fr_index *index, struct fr_entry *entry);
-/* Takes inserts back, the last one first, with no other change in between: every tag is again what it was.
- * was_empty: the insert made index->now.used grow. */
+/* Takes inserts back, the last one first, with no other change in between: every tag is again what
+ * it was. was_empty: the insert made index->now.used grow. */
 void fr_index_uninsert(struct fr_index *index, struct fr_entry *entry, bool was_empty);
 size_t fr_index_bytes(const struct fr_index *index);
 
-/* Calls visit for every entry whose hash, without its shard bits, begins with the `bits` bits of `slice`: groups in
- * order. The visitor may change and erase the entry it is given. Looks at the groups of the range and the run of groups
- * without an empty tag behind it. */
+/* Calls visit for every entry whose hash, without its shard bits, begins with the `bits` bits of
+ * `slice`: groups in order. The visitor may change and erase the entry it is given. Looks at the
+ * groups of the range and the run of groups without an empty tag behind it. */
 typedef void fr_index_visitor(void *self, struct fr_entry *entry);
 void fr_index_scan(struct fr_index *index, uint32_t bits, uint64_t slice, fr_index_visitor *visit, void *self);
 

@@ -1,8 +1,9 @@
 /* Large zeroed memory straight from the system (mmap), small pieces from the heap.
  *
- * Not calloc for the large ones: after a large block was freed, glibc raises its mmap threshold and serves the next one
- * from the heap, with a memset of all of it; an index that doubles would pause. Huge pages: 5-15 % on random access
- * (measured for the index prototype). Thread: any. Does not: keep freed pieces. */
+ * Not calloc for the large ones: after a large block was freed, glibc raises its mmap threshold and
+ * serves the next one from the heap, with a memset of all of it; an index that doubles would pause.
+ * Huge pages: 5-15 % on random access (measured for the index prototype). Thread: any. Does not:
+ * keep freed pieces. */
 #include "pages.h"
 
 #include <stdlib.h>
@@ -18,7 +19,8 @@ void *fr_pages_take(size_t size)
         return fr_alloc_aligned(CACHE_LINE, size);
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     FR_CHECK(memory != MAP_FAILED); /* memory refused: crash-only, as in fr_alloc */
-    /* A refusal costs speed only. Neighbouring pieces merge in the kernel, so pieces need no alignment of their own. */
+    /* A refusal costs speed only. Neighbouring pieces merge in the kernel, so pieces need no
+     * alignment of their own. */
     (void)madvise(memory, size, MADV_HUGEPAGE);
     return memory;
 }

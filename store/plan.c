@@ -2,31 +2,37 @@
  *
  * Four passes over the pool, each a barrier, on the occurrences of all tables.
  *
- * count (by unit: a slot, or a part of one): how many of its occurrences fall into each shard of its table.
+ * count (by unit: a slot, or a part of one): how many of its occurrences fall into each shard of
+ * its table.
  *
- * scatter (by unit): one record per occurrence into its shard's region; regions keep the order of occurrences (stable
- * counting sort).
+ * scatter (by unit): one record per occurrence into its shard's region; regions keep the order of
+ * occurrences (stable counting sort).
  *
- * resolve (by shard): distinct keys in order of first occurrence, occurrences counted before anything is admitted; then
- * index, gate, touch.
+ * resolve (by shard): distinct keys in order of first occurrence, occurrences counted before
+ * anything is admitted; then index, gate, touch.
  *
- * publish (by shard): keys, rows and occurrence lists into struct fr_rows, unique numbers shard after shard.
+ * publish (by shard): keys, rows and occurrence lists into struct fr_rows, unique numbers shard
+ * after shard.
  *
- * Shared columns have an entry per group of samples. An occurrence in one counts once per trained sample of the group
- * and is resolved once, so entries, counters and dirty keys come out as if every sample had its own: distinct keys have
- * the same order of first occurrence in both forms, and sums of clicks are kept in double, where adding the labels of a
- * group first makes no difference.
+ * Shared columns have an entry per group of samples. An occurrence in one counts once per trained
+ * sample of the group and is resolved once, so entries, counters and dirty keys come out as if
+ * every sample had its own: distinct keys have the same order of first occurrence in both forms,
+ * and sums of clicks are kept in double, where adding the labels of a group first makes no
+ * difference.
  *
- * undo (by shard) takes resolve back from what the keys remember: the entry and the row's tail as they were.
+ * undo (by shard) takes resolve back from what the keys remember: the entry and the row's tail as
+ * they were.
  *
- * Both many small tables and one large table split into enough tasks. Nothing depends on which worker ran what: every
- * order comes from the batch and from the keys' hashes. Sums over a key's samples go by occurrence number.
+ * Both many small tables and one large table split into enough tasks. Nothing depends on which
+ * worker ran what: every order comes from the batch and from the keys' hashes. Sums over a key's
+ * samples go by occurrence number.
  *
- * Index lookups go in blocks: prefetch all groups, find all, prefetch all row tails, then apply (group prefetching:
- * Chen, Ailamaki, Gibbons, Mowry 2004). Memory grows to the largest batch seen and stays: no allocation per batch after
- * that.
+ * Index lookups go in blocks: prefetch all groups, find all, prefetch all row tails, then apply
+ * (group prefetching: Chen, Ailamaki, Gibbons, Mowry 2004). Memory grows to the largest batch seen
+ * and stays: no allocation per batch after that.
  *
- * Owner: the owner loop; one plan at a time. Does not: read or write row values beyond a new row's first ones. */
+ * Owner: the owner loop; one plan at a time. Does not: read or write row values beyond a new row's
+ * first ones. */
 #include "plan.h"
 
 #include <string.h>
@@ -112,7 +118,8 @@ static void count_unit(void *context, size_t index, size_t worker)
     memcpy(unit->at, counts, sizeof(counts));
 }
 
-/* Counts become places: shard after shard, in it unit after unit (units are in slot and entry order). */
+/* Counts become places: shard after shard, in it unit after unit (units are in slot and entry
+ * order). */
 static void place_units(struct fr_plan *plan)
 {
     const struct fr_store *store = plan->store;
@@ -187,7 +194,8 @@ static inline void add_occurrence(const struct fr_plan *plan, struct plan_key *k
     }
 }
 
-/* Distinct keys of n records, in order of first occurrence, and what their occurrences add up to. */
+/* Distinct keys of n records, in order of first occurrence, and what their occurrences add up
+ * to. */
 static uint32_t gather_keys(const struct fr_plan *plan, struct plan_record *records, uint32_t n, uint32_t *heads,
                             struct plan_key *keys)
 {
@@ -440,7 +448,8 @@ static void undo_shard(void *context, size_t index, size_t worker)
 
 void fr_store_undo(struct fr_store *store)
 {
-    FR_CHECK(store->undoable); /* a slice or a cut in between made the keys' entries and numbers stale */
+    /* a slice or a cut in between made the keys' entries and numbers stale */
+    FR_CHECK(store->undoable);
     store->undoable = false;
     fr_pool_run(store->pool, (size_t)store->n_tables * FR_SHARDS, undo_shard, store->plan);
 }

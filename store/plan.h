@@ -15,14 +15,16 @@ struct plan_key {
     uint64_t hash;
     struct fr_entry *entry;
     float *row;
-    uint64_t n_counted, n_touched; /* per trained sample: a group's ids times its samples may pass 32 bits */
+    /* per trained sample: a group's ids times its samples may pass 32 bits */
+    uint64_t n_counted, n_touched;
     double clicks;
     uint32_t n_occurrences;
     bool trained;
     bool made; /* the row, by this plan */
 };
 
-struct plan_undo {            /* beside each key: what was there, written while its entry is in the cache anyway */
+/* beside each key: what was there, written while its entry is in the cache anyway */
+struct plan_undo {
     struct fr_entry before;   /* of keys that had an entry */
     struct fr_row_tail tail;  /* of rows there were */
     bool made, made_in_empty; /* the plan inserted the entry; into an empty place */

@@ -1,4 +1,5 @@
-/* Memory of a plan and of the rows it resolves: grown to the largest batch seen, half as much again, and kept. */
+/* Memory of a plan and of the rows it resolves: grown to the largest batch seen, half as much
+ * again, and kept. */
 #include "plan.h"
 
 #include <stdlib.h>

@@ -1,10 +1,12 @@
 /* Recovery: images and the section "store" back into tables.
  *
- * Images come cold store first, then epoch by epoch; a later one replaces an earlier one. Every restored key is known
- * to an epoch and, with a row, published; nothing is dirty but carried keys (cut.c). The section comes after the images
- * and names how many rows and pending keys there are: a state that lost images is refused, not served.
+ * Images come cold store first, then epoch by epoch; a later one replaces an earlier one. Every
+ * restored key is known to an epoch and, with a row, published; nothing is dirty but carried keys
+ * (cut.c). The section comes after the images and names how many rows and pending keys there are: a
+ * state that lost images is refused, not served.
  *
- * Bytes from disk are checked (FR_E_CORRUPT), never asserted. Owner: the owner loop before its first batch. */
+ * Bytes from disk are checked (FR_E_CORRUPT), never asserted. Owner: the owner loop before its
+ * first batch. */
 #include "tables.h"
 
 #include <string.h>
@@ -59,7 +61,8 @@ enum fr_status fr_store_restore_image(struct fr_store *store, const struct fr_im
     uint64_t hash = fr_fmix64(image->key);
     struct fr_shard *shard = &table->shards[fr_shard_of(hash)];
     struct fr_entry *entry = fr_index_find(&shard->index, hash);
-    FR_CHECK(!entry || !(entry->flags & FR_ENTRY_DIRTY)); /* recovery comes before the first batch */
+    /* recovery comes before the first batch */
+    FR_CHECK(!entry || !(entry->flags & FR_ENTRY_DIRTY));
     if (image->kind == FR_IMAGE_ABSENT) {
         restore_absent(shard, entry);
         return FR_OK;

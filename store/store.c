@@ -1,7 +1,7 @@
 /* The store as a whole: construction from table descriptions, accounting, and finding one row.
  *
- * See tables.h for the structures and store.h for the contract. Owner: the owner loop. Does not: plan, expire, cut or
- * restore (files of those names). */
+ * See tables.h for the structures and store.h for the contract. Owner: the owner loop. Does not:
+ * plan, expire, cut or restore (files of those names). */
 #include "store/store.h"
 
 #include <stdlib.h>
@@ -22,7 +22,8 @@ static void check_part(const struct fr_store_table *spec, const struct fr_store_
 static void check_table(const struct fr_store_table *spec)
 {
     FR_CHECK(spec->row_floats > 0 && spec->value_floats <= spec->row_floats);
-    FR_CHECK(spec->row_floats <= (UINT32_MAX - FR_ROW_IMAGE_HEAD) / sizeof(float)); /* an image's size is a u32 */
+    /* an image's size is a u32 */
+    FR_CHECK(spec->row_floats <= (UINT32_MAX - FR_ROW_IMAGE_HEAD) / sizeof(float));
     FR_CHECK(spec->n_parts <= FR_PARTS_MAX);
     FR_CHECK(spec->gate.admits && spec->gate.forgets);
     for (uint32_t p = 0; p < spec->n_parts; p++)
@@ -52,7 +53,8 @@ static void init_table(struct fr_table *table, const struct fr_store_table *spec
     size_t row_bytes = round_up(table->tail_offset + sizeof(struct fr_row_tail), CACHE_LINE);
     table->shards = fr_alloc_aligned(CACHE_LINE, FR_SHARDS * sizeof(*table->shards));
     for (uint32_t s = 0; s < FR_SHARDS; s++) {
-        /* Shares, not one common counter: who is remembered must not depend on which shard is handled first. */
+        /* Shares, not one common counter: who is remembered must not depend on which shard is
+         * handled first. */
         uint64_t share = spec->pending_max / FR_SHARDS + (s < spec->pending_max % FR_SHARDS);
         fr_shard_init(&table->shards[s], row_bytes, share);
     }

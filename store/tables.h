@@ -1,11 +1,12 @@
 /* The store's own structures: store -> tables -> shards. Private to this module.
  *
- * A shard is what one worker handles at a time: an index, a slab, the dirty keys of the open epoch and counters. Shard
- * and position in its index are given by fr_fmix64(key): a function of the key alone.
+ * A shard is what one worker handles at a time: an index, a slab, the dirty keys of the open epoch
+ * and counters. Shard and position in its index are given by fr_fmix64(key): a function of the key
+ * alone.
  *
- * Memory of a row: floats (values, then optimizer state), then at tail_offset seen, show and click. Rows begin on a
- * cache line, so that gathers of values touch as few lines as possible; the tail is laid out as the head of a row
- * image. */
+ * Memory of a row: floats (values, then optimizer state), then at tail_offset seen, show and click.
+ * Rows begin on a cache line, so that gathers of values touch as few lines as possible; the tail is
+ * laid out as the head of a row image. */
 #ifndef FR_STORE_TABLES_H
 #define FR_STORE_TABLES_H
 
@@ -32,9 +33,11 @@ struct fr_table_counters { /* since the history began; names as in struct fr_sto
 };
 
 struct fr_shard {
-    _Alignas(64) struct fr_index index; /* a cache line of its own: neighbours belong to other workers */
+    /* a cache line of its own: neighbours belong to other workers */
+    _Alignas(64) struct fr_index index;
     struct fr_slab slab;
-    uint64_t *dirty; /* hashes; may name keys that are gone again, and those then twice: the entry's flag decides */
+    /* hashes; may name keys that are gone again, and those then twice: the entry's flag decides */
+    uint64_t *dirty;
     size_t n_dirty, capacity_dirty;
     uint64_t dirty_bytes; /* of their images, from above */
     uint64_t n_live, n_pending;
@@ -98,11 +101,12 @@ void fr_entry_mark_dirty(struct fr_shard *shard, struct fr_entry *entry, size_t 
 /* A row for an entry that has none; its bytes are undefined. Ends pending or dead. */
 float *fr_entry_make_live(struct fr_shard *shard, struct fr_entry *entry);
 void fr_entry_make_pending(struct fr_shard *shard, struct fr_entry *entry);
-/* Takes row or pending count away. A key that an epoch knows stays as a dead entry until the cut has said so; any other
- * vanishes. reason: FR_ABSENT_SILENT keeps the reason an expiry of this epoch gave. */
+/* Takes row or pending count away. A key that an epoch knows stays as a dead entry until the cut
+ * has said so; any other vanishes. reason: FR_ABSENT_SILENT keeps the reason an expiry of this
+ * epoch gave. */
 void fr_entry_remove(struct fr_shard *shard, struct fr_entry *entry, uint8_t reason);
-/* First values: parts' initial distribution as a function of (seed, table, key, float index), their states, and zero
- * counters. */
+/* First values: parts' initial distribution as a function of (seed, table, key, float index), their
+ * states, and zero counters. */
 void fr_row_init(const struct fr_store *store, const struct fr_table *table, uint64_t key, float *row);
 
 #endif

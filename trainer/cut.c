@@ -1,12 +1,14 @@
-/* The cut: when an epoch ends, and what of the owner's state goes into its stage (DESIGN section 5).
+/* The cut: when an epoch ends, and what of the owner's state goes into its stage (DESIGN section
+ * 5).
  *
- * Sections staged here: announce, metrics, positions, trainer in every epoch (small); dense/<parameter> with
- * dense_state/<parameter>, dense_state and metrics/<task> in those since which they changed; the store adds its own.
- * "Changed" is a count kept by who changes, compared with what the last epoch saw. While it trains, an epoch has what
- * its samples changed, since recovery must end at exactly the cut; one without a trained sample has none of it. An
- * epoch that publishes the dense parameters (export.dense_every) also repeats those changed since the last that did. A
- * cut copies; training goes on as soon as the stage is handed over. The durable thread sorts, encodes and syncs. Owner
- * thread only. */
+ * Sections staged here: announce, metrics, positions, trainer in every epoch (small);
+ * dense/<parameter> with dense_state/<parameter>, dense_state and metrics/<task> in those since
+ * which they changed; the store adds its own. "Changed" is a count kept by who changes, compared
+ * with what the last epoch saw. While it trains, an epoch has what its samples changed, since
+ * recovery must end at exactly the cut; one without a trained sample has none of it. An epoch that
+ * publishes the dense parameters (export.dense_every) also repeats those changed since the last
+ * that did. A cut copies; training goes on as soon as the stage is handed over. The durable thread
+ * sorts, encodes and syncs. Owner thread only. */
 #include "trainer_private.h"
 
 #include <inttypes.h>

@@ -1,9 +1,9 @@
-/* What the trainer measures: every task's predictions, made before the batch's own update, and how fresh the batch is
- * (DESIGN section 8).
+/* What the trainer measures: every task's predictions, made before the batch's own update, and how
+ * fresh the batch is (DESIGN section 8).
  *
- * Sections "metrics" and "metrics/<task>": metrics/task.h; a task's image only when it changed. Another version is
- * FR_E_MISMATCH, anything else that does not parse FR_E_CORRUPT.
- * Freshness is of this run only and never part of a state. A quarantined batch never comes here. Owner thread only;
+ * Sections "metrics" and "metrics/<task>": metrics/task.h; a task's image only when it changed.
+ * Another version is FR_E_MISMATCH, anything else that does not parse FR_E_CORRUPT. Freshness is of
+ * this run only and never part of a state. A quarantined batch never comes here. Owner thread only;
  * status leaves as a copy. */
 #include "trainer_private.h"
 
@@ -133,7 +133,8 @@ enum fr_status fr_trainer_restore_metrics(struct fr_trainer *trainer, struct fr_
         return take_list(trainer, restore, bytes, size);
     const char *task = name + sizeof(FR_SECTION_METRICS_TASK) - 1;
     uint32_t i = find_task(trainer, task, strlen(task));
-    if (i == FR_TASKS_MAX || !restore->listed[i]) /* the list does not have it: of an earlier configuration */
+    /* the list does not have it: of an earlier configuration */
+    if (i == FR_TASKS_MAX || !restore->listed[i])
         return FR_OK;
     enum fr_status status = fr_task_metrics_parse(trainer->metrics[i], bytes, size, restore->as_of_ms[i]);
     if (status == FR_OK)

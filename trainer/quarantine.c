@@ -1,12 +1,14 @@
-/* What becomes of a batch that fr_graph_train refuses: its samples are looked at one by one, those that are unfit are
- * left out, the rest is trained as if they had never been in it (promise P2: they count as quarantined).
+/* What becomes of a batch that fr_graph_train refuses: its samples are looked at one by one, those
+ * that are unfit are left out, the rest is trained as if they had never been in it (promise P2:
+ * they count as quarantined).
  *
- * The graph points at suspects; without them the batch is planned and tried again, as a batch of its own
- * (fr_batch_select), at most FR_SIFT_LOOKS_MAX times: each look may uncover what the one before hid (a logit, then a
- * gradient, then a sum). Where nothing points at a sample, what is left goes in halves, each a step of its own, down to
- * single samples, at most FR_SIFT_TRIALS_MAX steps; what is not tried by then is left out. So a refused batch costs at
- * most FR_SIFT_LOOKS_MAX + FR_SIFT_TRIALS_MAX batches of its size, most often one more. All of it is a function of
- * state and batch: lockstep runs and restarts agree. Owner thread only. */
+ * The graph points at suspects; without them the batch is planned and tried again, as a batch of
+ * its own (fr_batch_select), at most FR_SIFT_LOOKS_MAX times: each look may uncover what the one
+ * before hid (a logit, then a gradient, then a sum). Where nothing points at a sample, what is left
+ * goes in halves, each a step of its own, down to single samples, at most FR_SIFT_TRIALS_MAX steps;
+ * what is not tried by then is left out. So a refused batch costs at most FR_SIFT_LOOKS_MAX +
+ * FR_SIFT_TRIALS_MAX batches of its size, most often one more. All of it is a function of state and
+ * batch: lockstep runs and restarts agree. Owner thread only. */
 #include "trainer_private.h"
 
 #include <inttypes.h>
@@ -184,8 +186,8 @@ static void reason_of(const struct fr_trainer *trainer, const struct fr_batch *b
         snprintf(text + size, REASON_MAX - (size_t)size, "; and %" PRIu32 " more samples of it", more);
 }
 
-/* A model that refuses everything says nothing about records: while publishing is held for that, they stay out of the
- * dead letters. */
+/* A model that refuses everything says nothing about records: while publishing is held for that,
+ * they stay out of the dead letters. */
 static bool sends_letters(const struct fr_trainer *trainer)
 {
     return trainer->options.stream.dead_letter && !(trainer->sift.whole && atomic_load(&trainer->held));

@@ -64,7 +64,8 @@ static enum fr_status parse_section(struct fr_trainer *trainer, const uint8_t *b
     atomic_store(&trainer->held, section.held);
     trainer->publishable = section.publishable;
     *dense_published = section.dense_published;
-    for (uint32_t i = 0; i < section.n_tasks; i++) /* as metrics: a task that is new counts from 0 */
+    /* as metrics: a task that is new counts from 0 */
+    for (uint32_t i = 0; i < section.n_tasks; i++)
         for (uint32_t t = 0; t < trainer->conf->n_tasks; t++)
             if (strcmp(section.tasks[i].name, trainer->tasks[t].total.name) == 0)
                 trainer->tasks[t].total = section.tasks[i];

@@ -1,8 +1,9 @@
-/* The owner loop (DESIGN section 4). One batch at a time: plan (keys), forward, backward and update, metrics of the
- * forward pass, dead letters of samples left out (quarantine.c), positions, slice. Invariant: positions, gate
- * counts and values of a batch change between the same two cuts. Owner thread only; status is published as a copy. Not
- * here: staging (cut.c), recovery (restore.c). On a CPU plan(k+1) does not overlap step(k): the cores are busy with
- * products (DESIGN). */
+/* The owner loop (DESIGN section 4). One batch at a time: plan (keys), forward, backward and
+ * update, metrics of the forward pass, dead letters of samples left out (quarantine.c), positions,
+ * slice. Invariant: positions, gate counts and values of a batch change between the same two cuts.
+ * Owner thread only; status is published as a copy. Not here: staging (cut.c), recovery
+ * (restore.c). On a CPU plan(k+1) does not overlap step(k): the cores are busy with products
+ * (DESIGN). */
 #include "trainer_private.h"
 
 #include <inttypes.h>
@@ -158,8 +159,8 @@ void fr_trainer_take_back(struct fr_trainer *trainer)
     trainer->watermark_ms = trainer->watermark_before_ms;
 }
 
-/* Samples that are unfit leave store, parameters, metrics and watermark as if they had never been in the batch;
- * predictions are those made before the batch's own update. */
+/* Samples that are unfit leave store, parameters, metrics and watermark as if they had never been
+ * in the batch; predictions are those made before the batch's own update. */
 static enum fr_status learn(struct fr_trainer *trainer, struct fr_batch *batch, struct fr_err *err)
 {
     if (batch->n_samples == 0)
@@ -195,9 +196,9 @@ static void lengthen_row(struct fr_trainer *trainer, bool bad)
         samples < FR_QUARANTINE_SAMPLES_MIN ? (uint32_t)samples : FR_QUARANTINE_SAMPLES_MIN;
 }
 
-/* Batches in a row of which nothing could train begin the hold, batches of which something trained end it: a sample
- * left out of a batch whose others train is the sample's fault, not the model's. Batches with nothing to train say
- * nothing. */
+/* Batches in a row of which nothing could train begin the hold, batches of which something trained
+ * end it: a sample left out of a batch whose others train is the sample's fault, not the model's.
+ * Batches with nothing to train say nothing. */
 static void judge_numbers(struct fr_trainer *trainer, const struct fr_batch *batch)
 {
     bool trains = false;
@@ -225,8 +226,8 @@ static void judge_numbers(struct fr_trainer *trainer, const struct fr_batch *bat
     fr_trainer_publish_status(trainer);
 }
 
-/* Slices go by trained samples, counted in full batches, or small ones would look at the tables far too often. Those
- * left out are not counted: slices too are as if they had not been. */
+/* Slices go by trained samples, counted in full batches, or small ones would look at the tables far
+ * too often. Those left out are not counted: slices too are as if they had not been. */
 static void slice(struct fr_trainer *trainer, uint64_t samples_before)
 {
     uint32_t size = trainer->conf->ingest.batch_size;
@@ -234,8 +235,9 @@ static void slice(struct fr_trainer *trainer, uint64_t samples_before)
         fr_store_slice(trainer->store, n, trainer->watermark_ms);
 }
 
-/* The batch has taken effect once its dead letters are on their way: an epoch that has its positions then also waits
- * for them. FR_AGAIN: there is no room for a letter; no cut comes in between. */
+/* The batch has taken effect once its dead letters are on their way: an epoch that has its
+ * positions then also waits for them. FR_AGAIN: there is no room for a letter; no cut comes in
+ * between. */
 static enum fr_status conclude(struct fr_trainer *trainer)
 {
     struct fr_batch *batch = trainer->open;
@@ -342,8 +344,8 @@ enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err)
     if (now_ns - trainer->last_status_ns >= 1000000000)
         fr_trainer_publish_status(trainer);
     if (fr_trainer_cut_due(trainer, now_ns)) {
-        /* Live cuts do not wait for the durable thread, except when the dirty set is at its limit; lockstep cuts have
-         * to be here. */
+        /* Live cuts do not wait for the durable thread, except when the dirty set is at its limit;
+         * lockstep cuts have to be here. */
         bool must =
             trainer->conf->ingest.lockstep || fr_store_dirty_bytes(trainer->store) >= trainer->conf->epoch_bytes_max;
         enum fr_status status = fr_trainer_cut(trainer, false, must ? (uint64_t)FR_TRAINER_WAIT_MS * 1000000 : 0);
@@ -362,7 +364,8 @@ enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err)
         return FR_AGAIN;
     struct fr_batch *batch = item;
     trainer->open = batch;
-    if (batch->n_samples > 0 || batch->n_positions > 0) { /* an empty one only says that the stream has ended */
+    /* an empty one only says that the stream has ended */
+    if (batch->n_samples > 0 || batch->n_positions > 0) {
         enum fr_status status = apply_batch(trainer, batch, err);
         if (status != FR_OK)
             return status;

@@ -1,4 +1,5 @@
-/* The trainer's inside, shared by trainer.c (loop), quarantine.c, measure.c, cut.c (staging) and restore.c. */
+/* The trainer's inside, shared by trainer.c (loop), quarantine.c, measure.c, cut.c (staging) and
+ * restore.c. */
 #ifndef FR_TRAINER_PRIVATE_H
 #define FR_TRAINER_PRIVATE_H
 
@@ -20,11 +21,13 @@ struct task_counts {
 };
 
 enum {
-    FR_SIFT_LOOKS_MAX = 6,   /* at a refused batch: a look may uncover what the one before hid */
-    FR_SIFT_TRIALS_MAX = 64, /* steps with parts of it: two culprits nobody points at are found among 2^15 samples */
+    FR_SIFT_LOOKS_MAX = 6, /* at a refused batch: a look may uncover what the one before hid */
+    /* steps with parts of it: two culprits nobody points at are found among 2^15 samples */
+    FR_SIFT_TRIALS_MAX = 64,
 };
 
-/* What was left out of the batch at hand (quarantine.c). Memory grows with the largest refused batch and stays. */
+/* What was left out of the batch at hand (quarantine.c). Memory grows with the largest refused
+ * batch and stays. */
 struct fr_sift {
     struct fr_batch *rest;       /* the samples that are tried */
     uint32_t capacity;           /* of the arrays, in samples */
@@ -34,9 +37,10 @@ struct fr_sift {
     struct fr_suspect *found;    /* of each sample tried */
     struct fr_suspect *findings; /* of each sample left out */
     uint32_t looks_max;          /* FR_SIFT_LOOKS_MAX; tests make the looks blind with 0 */
-    uint32_t n_left_out, trials; /* trials: of parts of the batch, when nothing pointed at a sample */
-    bool trains;                 /* one of those left out would have trained */
-    bool whole;                  /* nothing that trains or is measured is left */
+    /* trials: of parts of the batch, when nothing pointed at a sample */
+    uint32_t n_left_out, trials;
+    bool trains; /* one of those left out would have trained */
+    bool whole;  /* nothing that trains or is measured is left */
     uint32_t letter_at;
     const struct fr_batch_record *letter_last; /* has its letter */
     unsigned long long told_ns;
@@ -50,8 +54,8 @@ struct fr_trainer {
     struct fr_graph *graph;
     struct fr_task_metrics *metrics[FR_TASKS_MAX];
 
-    /* What the newest epoch that carried it, or published it, had seen of changes (fr_parameter.changes and others).
-     * FR_NEVER: none did. */
+    /* What the newest epoch that carried it, or published it, had seen of changes
+     * (fr_parameter.changes and others). FR_NEVER: none did. */
     uint64_t *journaled, *published; /* [parameters] */
     uint64_t journaled_shared;
     uint64_t journaled_metrics[FR_TASKS_MAX];
@@ -60,20 +64,23 @@ struct fr_trainer {
     uint64_t timeline, epoch; /* of the last cut */
     uint64_t batches;
     uint64_t samples, metrics_only, masked, quarantined_samples, quarantined_batches;
-    uint64_t quarantined_singly; /* of quarantined_samples: left out of batches the rest of which took effect */
+    /* of quarantined_samples: left out of batches the rest of which took effect */
+    uint64_t quarantined_singly;
     uint64_t unknown_slots, unknown_extra, excess_ids;
     int64_t watermark_ms; /* INT64_MIN: no batch yet */
     bool closed;          /* the last epoch ended a drain and nothing followed */
-    /* Batches in a row that were quarantined, or that trained something: until the other kind, and no further than
-     * FR_QUARANTINE_ROW_MAX. */
+    /* Batches in a row that were quarantined, or that trained something: until the other kind, and
+     * no further than FR_QUARANTINE_ROW_MAX. */
     uint32_t quarantined_row, good_row;
-    uint32_t quarantined_row_samples; /* of quarantined_row, no further than FR_QUARANTINE_SAMPLES_MIN */
-    atomic_bool held;                 /* read by other threads */
-    uint64_t publishable;             /* newest epoch cut while publishing was not held */
+    /* of quarantined_row, no further than FR_QUARANTINE_SAMPLES_MIN */
+    uint32_t quarantined_row_samples;
+    atomic_bool held;     /* read by other threads */
+    uint64_t publishable; /* newest epoch cut while publishing was not held */
     struct task_counts tasks[FR_TASKS_MAX];
 
     /* Of this run only. */
-    struct fr_batch *open; /* learnt from, and its letters are not all sent: it has not taken effect */
+    /* learnt from, and its letters are not all sent: it has not taken effect */
+    struct fr_batch *open;
     struct fr_sift sift;
     int64_t watermark_before_ms;  /* of the last attempt */
     uint64_t quarantined_records; /* dead-lettered for samples left out */
@@ -123,13 +130,14 @@ bool fr_trainer_cut_due(const struct fr_trainer *trainer, uint64_t now_ns);
 enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last, uint64_t wait_ns) FR_MUST_CHECK;
 /* trainer.c */
 void fr_trainer_publish_status(struct fr_trainer *trainer);
-/* Key plane, value plane and measurement of these samples. FR_E_NONFINITE: refused; nothing but the plan and the
- * watermark has changed, which fr_trainer_take_back undoes. */
+/* Key plane, value plane and measurement of these samples. FR_E_NONFINITE: refused; nothing but the
+ * plan and the watermark has changed, which fr_trainer_take_back undoes. */
 enum fr_status fr_trainer_attempt(struct fr_trainer *trainer, const struct fr_batch *batch) FR_MUST_CHECK;
 void fr_trainer_take_back(struct fr_trainer *trainer);
 /* quarantine.c */
 void fr_trainer_sift_release(struct fr_trainer *trainer);
-/* After a refused attempt: what is fit of the batch has taken effect, the rest has the role FR_ROLE_QUARANTINED. */
+/* After a refused attempt: what is fit of the batch has taken effect, the rest has the role
+ * FR_ROLE_QUARANTINED. */
 enum fr_status fr_trainer_sift(struct fr_trainer *trainer, struct fr_batch *batch) FR_MUST_CHECK;
 /* FR_AGAIN: the dead letters have no room now; goes on with the next call. */
 enum fr_status fr_trainer_send_letters(struct fr_trainer *trainer, const struct fr_batch *batch) FR_MUST_CHECK;

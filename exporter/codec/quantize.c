@@ -1,9 +1,11 @@
-/* Quantization of published values: f16 and bf16 with round half to even, saturating at the largest finite value.
+/* Quantization of published values: f16 and bf16 with round half to even, saturating at the largest
+ * finite value.
  *
- * What a replica holds must be a function of the row alone, so the conversions are integer arithmetic on the bits: no
- * rounding mode, no processor instruction and no compiler flag takes part. An infinity counts as saturated, a NaN
- * stays a NaN (its leading payload bits are kept). Source: IEEE 754-2019, section 3.4 (binary16), 4.3.1. Thread: any,
- * no state. Does not: i8, whose scale belongs to a row (this version writes f32 and f16, and reads all four). */
+ * What a replica holds must be a function of the row alone, so the conversions are integer
+ * arithmetic on the bits: no rounding mode, no processor instruction and no compiler flag takes
+ * part. An infinity counts as saturated, a NaN stays a NaN (its leading payload bits are kept).
+ * Source: IEEE 754-2019, section 3.4 (binary16), 4.3.1. Thread: any, no state. Does not: i8, whose
+ * scale belongs to a row (this version writes f32 and f16, and reads all four). */
 #include "codec/codec.h"
 
 #include "base/math.h"
@@ -15,7 +17,8 @@ uint16_t fr_f16_from_f32(float value, uint64_t *saturated)
     uint32_t bits = fr_f32_bits(value);
     uint16_t sign = (uint16_t)(bits >> 16 & 0x8000u);
     uint32_t magnitude = bits & 0x7fffffffu;
-    if (magnitude > 0x7f800000u) { /* NaN: a payload that falls off whole would turn it into an infinity */
+    /* NaN: a payload that falls off whole would turn it into an infinity */
+    if (magnitude > 0x7f800000u) {
         uint16_t payload = (uint16_t)(magnitude >> 13 & 0x3ffu);
         return (uint16_t)(sign | 0x7c00u | (payload ? payload : 1u));
     }
@@ -58,7 +61,8 @@ static uint16_t bf16_from_f32(float value)
         uint16_t payload = (uint16_t)(magnitude >> 16 & 0x7fu);
         return (uint16_t)(sign | 0x7f80u | (payload ? payload : 1u));
     }
-    if (magnitude >= 0x7f7f8000u) /* halfway beyond the largest finite value ties to the even infinity */
+    /* halfway beyond the largest finite value ties to the even infinity */
+    if (magnitude >= 0x7f7f8000u)
         return (uint16_t)(sign | BF16_LARGEST);
     magnitude += 0x7fffu + (magnitude >> 16 & 1u);
     return (uint16_t)(sign | magnitude >> 16);

@@ -1,10 +1,12 @@
-/* Codec settings as bytes: the head of a journal file (DESIGN section 5). Everything beside the epoch that its delta
- * records depend on, so that a resend years later is byte-identical whatever the present config says.
+/* Codec settings as bytes: the head of a journal file (DESIGN section 5). Everything beside the
+ * epoch that its delta records depend on, so that a resend years later is byte-identical whatever
+ * the present config says.
  *
- * Layout (little-endian; text = u32 length, bytes): u32 revision, u32 np, u32 quantize, u64 piece_max, u64 fp, text
- * model, text kernel, text cfg, u32 tables, per table: text name, u32 parts, per part: text name, u32 dim; last a u32
- * CRC32C of all bytes before it. The same settings give the same bytes: another head rotates the journal file. Thread:
- * any, no state. Does not: look inside cfg. */
+ * Layout (little-endian; text = u32 length, bytes): u32 revision, u32 np, u32 quantize, u64
+ * piece_max, u64 fp, text model, text kernel, text cfg, u32 tables, per table: text name, u32
+ * parts, per part: text name, u32 dim; last a u32 CRC32C of all bytes before it. The same settings
+ * give the same bytes: another head rotates the journal file. Thread: any, no state. Does not: look
+ * inside cfg. */
 #include "codec/codec.h"
 
 #include <stdlib.h>

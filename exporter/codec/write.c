@@ -1,10 +1,12 @@
-/* The writer of delta records (DESIGN section 7): one epoch's public content -> the records of every partition.
+/* The writer of delta records (DESIGN section 7): one epoch's public content -> the records of
+ * every partition.
  *
- * Keys come exactly in the order of the table in section 7, integers unsigned and shortest (msgpack-c's packer
- * chooses), columns are bin and little-endian. A piece takes as many rows as surely fit: the bound counts the longest
- * header of every column, so that how many rows go into a piece depends on settings, table and the length of its own
- * envelope only. The same input gives the same bytes: a resend is byte-identical. Thread: any, no state. Does not: sort
- * (input comes sorted by table and key), send, or judge values. */
+ * Keys come exactly in the order of the table in section 7, integers unsigned and shortest
+ * (msgpack-c's packer chooses), columns are bin and little-endian. A piece takes as many rows as
+ * surely fit: the bound counts the longest header of every column, so that how many rows go into a
+ * piece depends on settings, table and the length of its own envelope only. The same input gives
+ * the same bytes: a resend is byte-identical. Thread: any, no state. Does not: sort (input comes
+ * sorted by table and key), send, or judge values. */
 #include "codec/codec.h"
 
 #include <math.h>
@@ -44,7 +46,8 @@ static int append_packed(void *self, const char *bytes, size_t size)
     return 0;
 }
 
-/* Packing into a buffer that grows or ends the process cannot fail: the packer's return values say nothing. */
+/* Packing into a buffer that grows or ends the process cannot fail: the packer's return values say
+ * nothing. */
 static void put_text(struct writer *w, const char *text, size_t size)
 {
     FR_CHECK(size <= UINT32_MAX);
@@ -141,7 +144,8 @@ static void put_keys(struct writer *w, size_t count)
         fr_put_u64(&w->record, w->picked[i]->key);
 }
 
-/* The next rows (or drops) of the table in this partition, at most `limit`, into picked; *from moves behind them. */
+/* The next rows (or drops) of the table in this partition, at most `limit`, into picked; *from
+ * moves behind them. */
 static size_t pick(struct writer *w, uint32_t table, bool drops, size_t limit, size_t *from)
 {
     size_t count = 0;

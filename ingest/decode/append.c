@@ -1,10 +1,11 @@
 /* Staged samples -> batch columns. Nothing can fail here: the record was checked whole.
  *
- * Each column is kept per group while it may (batch.h has the rule) and per sample otherwise. As long as all groups
- * have one sample both are the same entries, so the choice is made when the first larger group comes, without moving
- * anything; a later group that breaks the rule makes copies of what is there (fr_column_expand). The usual cases, a
- * column with values of one level only, are one stretch of the staging and copied in one go; only the offsets are
- * rewritten, and gaps filled with empty entries or defaults. */
+ * Each column is kept per group while it may (batch.h has the rule) and per sample otherwise. As
+ * long as all groups have one sample both are the same entries, so the choice is made when the
+ * first larger group comes, without moving anything; a later group that breaks the rule makes
+ * copies of what is there (fr_column_expand). The usual cases, a column with values of one level
+ * only, are one stretch of the staging and copied in one go; only the offsets are rewritten, and
+ * gaps filled with empty entries or defaults. */
 #include "staging.h"
 
 #include <string.h>
@@ -34,7 +35,8 @@ static void append_weights(const struct fr_stage_part *from, struct fr_column *t
 {
     if (!from->weighted && !to->weights)
         return;
-    uint32_t unit_from = to->weights ? base : 0; /* everything before the first weighted entry weighs 1 */
+    /* everything before the first weighted entry weighs 1 */
+    uint32_t unit_from = to->weights ? base : 0;
     uint32_t unit_to = from->weighted ? base : base + count;
     size_t need = (size_t)base + count;
     if (need > to->capacity_weights) {
@@ -149,7 +151,8 @@ static void append_both(const struct range *range, const struct fr_stage_column 
             append_one(stage, has_own ? own : has_shared ? shared : NULL, has_own ? o : g, to, at++);
             o += has_own;
         }
-        while (o < own->n_entries && own->at[o] < end) /* empty ones of a group whose column is shared */
+        /* empty ones of a group whose column is shared */
+        while (o < own->n_entries && own->at[o] < end)
             o++;
         g += has_shared;
     }
@@ -157,7 +160,8 @@ static void append_both(const struct range *range, const struct fr_stage_column 
 
 /* ---- shared or per sample ---- */
 
-/* Whether a group of several samples has a value below its shared part: at least an id or a number. */
+/* Whether a group of several samples has a value below its shared part: at least an id or a
+ * number. */
 static bool has_own_values(const struct range *range, const struct fr_stage_column *stage)
 {
     const struct fr_stage_part *own = &stage->own;
@@ -173,7 +177,8 @@ static bool has_own_values(const struct range *range, const struct fr_stage_colu
     return false;
 }
 
-/* From an entry per group to one per sample, back to front: what is still to be read lies before what is written. */
+/* From an entry per group to one per sample, back to front: what is still to be read lies before
+ * what is written. */
 static void expand(const struct fr_batch *batch, struct fr_column *column)
 {
     const uint32_t *group_begin = batch->group_begin;

@@ -1,8 +1,9 @@
-/* Memory of a batch: columns sized for the configured number of samples, grown on demand, kept over fr_batch_clear.
+/* Memory of a batch: columns sized for the configured number of samples, grown on demand, kept over
+ * fr_batch_clear.
  *
- * Invariants: every column has room for capacity_samples entries; begin[0] = 0; weights is NULL or weights_storage. A
- * steady stream allocates nothing: after the widest batch so far all arrays are large enough. Owner: whoever holds the
- * batch. What goes into the columns is append.c's matter. */
+ * Invariants: every column has room for capacity_samples entries; begin[0] = 0; weights is NULL or
+ * weights_storage. A steady stream allocates nothing: after the widest batch so far all arrays are
+ * large enough. Owner: whoever holds the batch. What goes into the columns is append.c's matter. */
 #include "decode/records.h"
 
 #include <stdlib.h>
@@ -127,7 +128,8 @@ void fr_column_reserve_keys(struct fr_column *column, size_t keys)
 {
     if (keys <= column->capacity_keys)
         return;
-    FR_CHECK(keys <= UINT32_MAX); /* begin is 32 bits wide: batch_size * max_ids stays below by configuration */
+    /* begin is 32 bits wide: batch_size * max_ids stays below by configuration */
+    FR_CHECK(keys <= UINT32_MAX);
     size_t capacity = keys < 2 * column->capacity_keys ? 2 * column->capacity_keys : keys;
     column->capacity_keys = capacity < MIN_KEYS ? MIN_KEYS : capacity;
     column->keys = fr_realloc(column->keys, column->capacity_keys, sizeof(*column->keys));

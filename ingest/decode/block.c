@@ -1,9 +1,10 @@
 /* Blocks: columns instead of samples (DESIGN section 6, form 4).
  *
- * A block is a whole record: samples [0, n), made with their defaults before any column is read, so that columns may
- * come in any order. A column is an array with a value per entry or, in MessagePack, packed (packed.c). The columns of
- * `shared` have an entry per group; their length is compared with `g` at the end, because either may come first. Does
- * not: judge values (values.c, fields.c). */
+ * A block is a whole record: samples [0, n), made with their defaults before any column is read, so
+ * that columns may come in any order. A column is an array with a value per entry or, in
+ * MessagePack, packed (packed.c). The columns of `shared` have an entry per group; their length is
+ * compared with `g` at the end, because either may come first. Does not: judge values (values.c,
+ * fields.c). */
 #include "parse.h"
 
 struct block {
@@ -77,7 +78,8 @@ static enum fr_status parse_columns(struct fr_decoder *d, const struct block *bl
 
 /* ---- fields: y, w, u, s, t ---- */
 
-/* Element i of a packed column as the token it would be in an array; false: NaN in `y`, which masks. */
+/* Element i of a packed column as the token it would be in an array; false: NaN in `y`, which
+ * masks. */
 static bool packed_token(unsigned field, const uint8_t *bytes, uint32_t i, struct fr_token *token)
 {
     if (field == FR_FIELD_U) {

@@ -1,15 +1,17 @@
-/* Slots that samples do not carry (DESIGN section 6): buckets of a dense slot, crosses of sparse ones.
+/* Slots that samples do not carry (DESIGN section 6): buckets of a dense slot, crosses of sparse
+ * ones.
  *
- * They are computed in the staging, when the record is read and before any of it reaches a batch, so that trainer,
- * replica and every sample form get the same ids. A computed slot of a group has its value in the group's shared part
- * when all that it is computed from has, else with the samples. A bucket's id is its number. A cross takes one id from
- * each slot in every possible way, the last slot's ids changing fastest; its key folds their keys in the order of the
- * slots, so [a, b] and [b, a] differ, and two slots that hold the same id do not cancel:
+ * They are computed in the staging, when the record is read and before any of it reaches a batch,
+ * so that trainer, replica and every sample form get the same ids. A computed slot of a group has
+ * its value in the group's shared part when all that it is computed from has, else with the
+ * samples. A bucket's id is its number. A cross takes one id from each slot in every possible way,
+ * the last slot's ids changing fastest; its key folds their keys in the order of the slots, so [a,
+ * b] and [b, a] differ, and two slots that hold the same id do not cancel:
  *
  *     key = fmix64(.. fmix64(fmix64(seed ^ key_1) ^ key_2) ..)
  *
- * Over max_ids the last combinations are kept. Golden vectors: tests/golden/keys.json. Determinism: a function of the
- * record. Owner: the decoder's thread. */
+ * Over max_ids the last combinations are kept. Golden vectors: tests/golden/keys.json. Determinism:
+ * a function of the record. Owner: the decoder's thread. */
 #include "parse.h"
 
 #include <stdlib.h>
@@ -129,8 +131,8 @@ static float *loose_weights(struct fr_decoder *d, uint32_t n)
     return d->loose;
 }
 
-/* All combinations of the operands as the entry of sample or group `at`; none, when an operand has no id. Each counts
- * `times` when written out. */
+/* All combinations of the operands as the entry of sample or group `at`; none, when an operand has
+ * no id. Each counts `times` when written out. */
 static enum fr_status cross_entry(struct fr_decoder *d, uint32_t s, struct fr_stage_part *to, uint32_t at,
                                   const struct operand *operands)
 {
@@ -178,8 +180,8 @@ struct sources {
     uint32_t own[FR_CROSS_MAX], shared[FR_CROSS_MAX];
 };
 
-/* The sources' ids for sample i of the group, or, with `i` = UINT32_MAX, those of its shared part. A source without an
- * entry has no id. */
+/* The sources' ids for sample i of the group, or, with `i` = UINT32_MAX, those of its shared part.
+ * A source without an entry has no id. */
 static void find_operands(struct sources *sources, uint32_t group, uint32_t i, struct operand *operands)
 {
     for (uint32_t k = 0; k < sources->n; k++) {

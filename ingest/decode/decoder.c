@@ -1,8 +1,9 @@
 /* A record: bytes in, staged samples or a reason out (DESIGN section 6).
  *
- * The record is read once, front to back, into the staging; the first fault ends it and leaves nothing behind.
- * Invariants: the staging holds the whole record after FR_OK and nothing after a fault. No allocation once the arrays
- * have their size. Does not: count decoded and malformed records, keep positions, talk to Kafka (ingest does). */
+ * The record is read once, front to back, into the staging; the first fault ends it and leaves
+ * nothing behind. Invariants: the staging holds the whole record after FR_OK and nothing after a
+ * fault. No allocation once the arrays have their size. Does not: count decoded and malformed
+ * records, keep positions, talk to Kafka (ingest does). */
 #include "parse.h"
 
 #include <stdarg.h>
@@ -11,7 +12,8 @@
 
 enum {
     RECORD_MAX_DEFAULT = 1 << 20,
-    RECORD_MAX_CEILING = INT32_MAX, /* staging counts are 32 bits wide; Kafka's own sizes are int32 too */
+    /* staging counts are 32 bits wide; Kafka's own sizes are int32 too */
+    RECORD_MAX_CEILING = INT32_MAX,
     GROUP_MAX_DEFAULT = 4096,
 };
 

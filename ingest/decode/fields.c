@@ -1,15 +1,18 @@
-/* The fields of a sample beside `f`: labels y, weights w, use u, event time t, keep rate s, served scores p.
+/* The fields of a sample beside `f`: labels y, weights w, use u, event time t, keep rate s, served
+ * scores p.
  *
- * Labels that feed a log loss lie in [0,1] (labels.c says which); others are any finite number. NaN in the staging
- * marks a masked label, so no NaN may come in. */
+ * Labels that feed a log loss lie in [0,1] (labels.c says which); others are any finite number. NaN
+ * in the staging marks a masked label, so no NaN may come in. */
 #include "parse.h"
 
 #include <math.h>
 
 enum { LABELS_ALL = -1 };
 
-static const int64_t SECONDS_MAX = 100000000000;         /* 10^11: as ms March 1973, as seconds the year 5138 */
-static const int64_t MICROSECONDS_MIN = 100000000000000; /* 10^14: as ms the year 5138, as microseconds March 1973 */
+/* 10^11: as ms March 1973, as seconds the year 5138 */
+static const int64_t SECONDS_MAX = 100000000000;
+/* 10^14: as ms the year 5138, as microseconds March 1973 */
+static const int64_t MICROSECONDS_MIN = 100000000000000;
 
 enum fr_status fr_decode_member(struct fr_decoder *d, bool tasks, uint32_t *seen, uint32_t *found)
 {

@@ -1,10 +1,11 @@
 /* The forms of a record: sample, group, and which of them (or a block) a map is.
  *
- * Producers of samples pay nothing for the choice: a map is read as a sample until a key of another form shows, or
- * until a value does not fit a sample; only then its keys are looked through (up to the first that decides) and the map
- * is read again from its start. A group's items are samples whose slots go to the own part of the staging; its shared
- * part may come before or after them, so what depends on both is checked when the group is complete. Does not: judge
- * values (values.c, fields.c), read columns (block.c). */
+ * Producers of samples pay nothing for the choice: a map is read as a sample until a key of another
+ * form shows, or until a value does not fit a sample; only then its keys are looked through (up to
+ * the first that decides) and the map is read again from its start. A group's items are samples
+ * whose slots go to the own part of the staging; its shared part may come before or after them, so
+ * what depends on both is checked when the group is complete. Does not: judge values (values.c,
+ * fields.c), read columns (block.c). */
 #include "parse.h"
 
 unsigned fr_decode_field(const struct fr_token *key)
@@ -137,8 +138,8 @@ static enum fr_status sample_field(struct fr_decoder *d, unsigned field, struct 
     }
 }
 
-/* One sample; group: the serial of its group, 0 for a plain one. *foreign: the map is of another form after all
- * (a plain sample's only; nothing but fields beside `f` was read). */
+/* One sample; group: the serial of its group, 0 for a plain one. *foreign: the map is of another
+ * form after all (a plain sample's only; nothing but fields beside `f` was read). */
 static enum fr_status parse_sample(struct fr_decoder *d, uint64_t group, bool *foreign)
 {
     unsigned seen = 0, field;
@@ -285,8 +286,8 @@ static void return_to(struct fr_cursor *cursor, const struct mark *mark)
     cursor->level[mark->depth].state = mark->state;
 }
 
-/* The first key from the mark on that is one of `deciding`; 0 when there is none. Its value is *value. `shared` alone
- * is a group's. The cursor is left anywhere. */
+/* The first key from the mark on that is one of `deciding`; 0 when there is none. Its value is
+ * *value. `shared` alone is a group's. The cursor is left anywhere. */
 static unsigned find_key(struct fr_decoder *d, unsigned deciding, struct fr_token *value)
 {
     unsigned shared = 0;

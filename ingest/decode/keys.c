@@ -1,9 +1,10 @@
 /* Raw ids -> 64-bit keys (DESIGN section 6).
  *
- * An integer goes through MurmurHash3's finalizer, a bijection: integers of one namespace never collide and a key can
- * be turned back into its integer. A string goes through XXH3. The text of a 64-bit integer in canonical form is that
- * integer, so producers may quote ids or not; `id: raw` switches this off for ids such as "007" and "7" whose spelling
- * matters. Golden vectors: tests/golden/keys.json. Pure functions, any thread. */
+ * An integer goes through MurmurHash3's finalizer, a bijection: integers of one namespace never
+ * collide and a key can be turned back into its integer. A string goes through XXH3. The text of a
+ * 64-bit integer in canonical form is that integer, so producers may quote ids or not; `id: raw`
+ * switches this off for ids such as "007" and "7" whose spelling matters. Golden vectors:
+ * tests/golden/keys.json. Pure functions, any thread. */
 #include "decode/decoder.h"
 
 #include <string.h>
@@ -17,8 +18,8 @@ uint64_t fr_key_integer(uint64_t v, uint64_t seed)
     return fr_fmix64(v ^ seed);
 }
 
-/* "0", "-7", "18446744073709551615"; not "", "-", "-0", "05", "+5", " 5", "5.0", nor anything outside -2^63 .. 2^64-1.
- */
+/* "0", "-7", "18446744073709551615"; not "", "-", "-0", "05", "+5", " 5", "5.0", nor anything
+ * outside -2^63 .. 2^64-1. */
 static bool canonical_integer(const uint8_t *text, size_t size, uint64_t *value)
 {
     bool negative = size > 0 && text[0] == '-';

@@ -1,9 +1,10 @@
 /* Labels of a sample once it is read: derived ones, masks, and the role that follows.
  *
- * A derived label is its source's number, or with `min` 1 or 0; its weight is its source's. `given` looks at what a
- * label is before any mask, so masks do not chain and their order does not matter. A label must lie in [0,1] when a
- * task with a log loss (logloss, focal, a product of probabilities) gets to see it, itself or through sources without a
- * `min`. Determinism: a function of the sample alone. */
+ * A derived label is its source's number, or with `min` 1 or 0; its weight is its source's. `given`
+ * looks at what a label is before any mask, so masks do not chain and their order does not matter.
+ * A label must lie in [0,1] when a task with a log loss (logloss, focal, a product of
+ * probabilities) gets to see it, itself or through sources without a `min`. Determinism: a function
+ * of the sample alone. */
 #include "parse.h"
 
 static const float WEIGHT_MAX_DEFAULT = 1e4f;

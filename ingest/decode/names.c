@@ -1,7 +1,8 @@
 /* Slot names by open addressing and by expectation, and the duplicate set. See names.h.
  *
- * The name table is built once from the config and only read by bytes from outside, so a plain mixing of the first and
- * last eight bytes suffices; the duplicate set is filled by outsiders and uses XXH3 with a full comparison. */
+ * The name table is built once from the config and only read by bytes from outside, so a plain
+ * mixing of the first and last eight bytes suffices; the duplicate set is filled by outsiders and
+ * uses XXH3 with a full comparison. */
 #include "names.h"
 
 #include <stdlib.h>
@@ -74,7 +75,8 @@ void fr_slot_names_release(struct fr_slot_names *names)
     memset(names, 0, sizeof(*names));
 }
 
-/* memcmp for equality of short names, by overlapping words: 4 % of decoding a wide sample (README). */
+/* memcmp for equality of short names, by overlapping words: 4 % of decoding a wide sample
+ * (README). */
 static inline bool same_bytes(const uint8_t *a, const uint8_t *b, size_t size)
 {
     if (size >= 8) {
@@ -156,7 +158,8 @@ bool fr_key_set_add(struct fr_key_set *set, uint64_t serial, unsigned scope, con
     if (2 * (set->count + 1) > set->capacity)
         grow(set);
     uint64_t hash = fr_xxh3_seed(key->bytes, key->size, scope);
-    /* The scope is the first byte kept, so that equal names of two scopes differ even if their hashes met. */
+    /* The scope is the first byte kept, so that equal names of two scopes differ even if their
+     * hashes met. */
     size_t at = set->bytes.size;
     fr_put_u8(&set->bytes, (uint8_t)scope);
     fr_buffer_append(&set->bytes, key->bytes, key->size);

@@ -1,7 +1,8 @@
-/* Slot keys -> slot numbers, and the set of keys a map has shown so far. Computed slots have no key.
+/* Slot keys -> slot numbers, and the set of keys a map has shown so far. Computed slots have no
+ * key.
  *
- * Producers write the slots of every sample in the same order, so the first guess is the slot that followed the
- * previous one last time; only a wrong guess hashes. Owner: the decoder. */
+ * Producers write the slots of every sample in the same order, so the first guess is the slot that
+ * followed the previous one last time; only a wrong guess hashes. Owner: the decoder. */
 #ifndef FR_DECODE_NAMES_H
 #define FR_DECODE_NAMES_H
 
@@ -9,30 +10,33 @@
 #include "base/cursor.h"
 #include "conf/conf.h"
 
-/* Where a map begins, counted from the number of slots: beside the slot that came before, what a guess hangs on. */
+/* Where a map begins, counted from the number of slots: beside the slot that came before, what a
+ * guess hangs on. */
 enum { FR_NAMES_OWN, FR_NAMES_SHARED, FR_NAMES_BEGINS };
+
+struct fr_slot_name {
+    uint8_t size;
+    uint8_t bytes[FR_NAME_MAX + 2];
+};
 
 struct fr_slot_names {
     const struct fr_conf_slot *slots; /* borrowed */
     uint32_t n_slots;
-    uint32_t mask;     /* of both tables: a power of two above twice the slots, minus 1 */
-    int32_t *by_name;  /* FR_NO_INDEX: empty */
-    int32_t *by_index; /* same, for slots that declare an index */
-    uint8_t *length;   /* [n_slots] of the names */
-    int32_t *next;     /* [n_slots + FR_NAMES_BEGINS] slot seen last after this one */
-    struct fr_slot_name {
-        uint8_t size;
-        uint8_t bytes[FR_NAME_MAX + 2];
-    } * encoded; /* [n_slots] the name as a MessagePack string */
+    uint32_t mask;                /* of both tables: a power of two above twice the slots, minus 1 */
+    int32_t *by_name;             /* FR_NO_INDEX: empty */
+    int32_t *by_index;            /* same, for slots that declare an index */
+    uint8_t *length;              /* [n_slots] of the names */
+    int32_t *next;                /* [n_slots + FR_NAMES_BEGINS] slot seen last after this one */
+    struct fr_slot_name *encoded; /* [n_slots] the name as a MessagePack string */
 };
 
 void fr_slot_names_init(struct fr_slot_names *names, const struct fr_conf *conf);
 void fr_slot_names_release(struct fr_slot_names *names);
-/* Slot number of a string or unsigned integer key, FR_NO_INDEX when none has it. `previous`: slot before it in this
- * map, or n_slots + FR_NAMES_*. */
+/* Slot number of a string or unsigned integer key, FR_NO_INDEX when none has it. `previous`: slot
+ * before it in this map, or n_slots + FR_NAMES_*. */
 int32_t fr_slot_names_find(struct fr_slot_names *names, const struct fr_token *key, uint32_t previous);
-/* The same when the key is the guessed name in MessagePack: taken from the cursor; else FR_NO_INDEX and nothing taken.
- */
+/* The same when the key is the guessed name in MessagePack: taken from the cursor; else FR_NO_INDEX
+ * and nothing taken. */
 static inline int32_t fr_slot_names_expect(const struct fr_slot_names *names, struct fr_cursor *cursor,
                                            uint32_t previous)
 {
@@ -42,15 +46,17 @@ static inline int32_t fr_slot_names_expect(const struct fr_slot_names *names, st
     return guess;
 }
 
-/* Keys with no number of their own (unknown slots, x_ keys): kept only to find duplicates. A new serial empties the
- * set. */
+struct fr_key_entry {
+    uint64_t serial;
+    uint64_t hash;
+    size_t at; /* into bytes */
+    uint32_t size;
+};
+
+/* Keys with no number of their own (unknown slots, x_ keys): kept only to find duplicates. A new
+ * serial empties the set. */
 struct fr_key_set {
-    struct fr_key_entry {
-        uint64_t serial;
-        uint64_t hash;
-        size_t at; /* into bytes */
-        uint32_t size;
-    } * entries;
+    struct fr_key_entry *entries;
     size_t capacity; /* power of two or 0 */
     size_t count;
     uint64_t serial;
@@ -58,7 +64,8 @@ struct fr_key_set {
 };
 
 void fr_key_set_release(struct fr_key_set *set);
-/* False when it is there already. Sets of different `scope` (0 or 1: map levels that are open at once) do not meet. */
+/* False when it is there already. Sets of different `scope` (0 or 1: map levels that are open at
+ * once) do not meet. */
 bool fr_key_set_add(struct fr_key_set *set, uint64_t serial, unsigned scope, const struct fr_token *key);
 
 #endif

@@ -1,9 +1,9 @@
 /* Packed columns of a block (MessagePack): little-endian arrays in bins, read whole.
  *
- * Every length is checked before a value is touched: bytes against widths, `l` against ids and entries, `sl` against
- * bytes. Sums are 64 bits wide and of fewer than 2^31 terms below 2^32, so they do not overflow. The bins lie in the
- * record, unaligned: loads are memcpy. Ids of integers become keys in one loop without branches, which is what the form
- * is for. */
+ * Every length is checked before a value is touched: bytes against widths, `l` against ids and
+ * entries, `sl` against bytes. Sums are 64 bits wide and of fewer than 2^31 terms below 2^32, so
+ * they do not overflow. The bins lie in the record, unaligned: loads are memcpy. Ids of integers
+ * become keys in one loop without branches, which is what the form is for. */
 #include "parse.h"
 
 #include "base/hash.h"
@@ -169,7 +169,8 @@ static enum fr_status take_weights(struct fr_decoder *d, const uint8_t *bytes, s
     return FR_OK;
 }
 
-/* Offsets of entries from `l`; those over the limit lose their first ids. Returns how many were cut. */
+/* Offsets of entries from `l`; those over the limit lose their first ids. Returns how many were
+ * cut. */
 static uint64_t cut_entries(struct fr_stage_part *part, const uint8_t *lengths, uint32_t n_rows, uint32_t ids_max)
 {
     uint32_t from = 0, to = 0;

@@ -1,9 +1,9 @@
 /* What the parts of the decoder share: its state and how they say no.
  *
- * decoder.c: the record, reasons. forms.c: samples, groups, arrays. block.c, packed.c: blocks. values.c: slot -> value.
- * computed.c: slots computed from others. fields.c: y, w, u, t, s, p of a sample. labels.c: derived labels and roles.
- * Every part reads from the one cursor and writes into the staging; the first fault ends the record. Owner: the thread
- * that decodes. */
+ * decoder.c: the record, reasons. forms.c: samples, groups, arrays. block.c, packed.c: blocks.
+ * values.c: slot -> value. computed.c: slots computed from others. fields.c: y, w, u, t, s, p of a
+ * sample. labels.c: derived labels and roles. Every part reads from the one cursor and writes into
+ * the staging; the first fault ends the record. Owner: the thread that decodes. */
 #ifndef FR_DECODE_PARSE_H
 #define FR_DECODE_PARSE_H
 
@@ -15,14 +15,15 @@
 enum {
     FR_REASON_MAX = 384,    /* of the text behind the path */
     FR_NAME_SHOWN_MAX = 64, /* bytes of a key from outside that a reason quotes */
-    /* Ids of one slot that a record may come to when its groups' shared values are copied to their samples (as happens
-     * when another group has values of its own): 512 MiB of keys. */
+    /* Ids of one slot that a record may come to when its groups' shared values are copied to their
+     * samples (as happens when another group has values of its own): 512 MiB of keys. */
     FR_EXPANDED_MAX = 1 << 26,
-    /* Ids of a batch, were every sample to have its own: a batch's size times the first, and not below the second. The
-     * store's plan needs some 250 bytes an id. */
+    /* Ids of a batch, were every sample to have its own: a batch's size times the first, and not
+     * below the second. The store's plan needs some 250 bytes an id. */
     FR_IDS_PER_SAMPLE = 1024,
     FR_BATCH_IDS_MIN = 1 << 20,
-    /* Ids of one cross that a record may come to: a few bytes of ids give max_ids of them. 32 MiB of keys. */
+    /* Ids of one cross that a record may come to: a few bytes of ids give max_ids of them. 32 MiB
+     * of keys. */
     FR_CROSS_IDS_MAX = 1 << 22,
 };
 
@@ -90,7 +91,8 @@ struct fr_decoder {
     float weight_max;                          /* of a label's weight; infinite: none */
     uint32_t n_computed;                       /* slots of buckets, then crosses */
     uint32_t *computed;
-    uint32_t n_required; /* dense slots whose default has no image under their transform: nil or absent is malformed */
+    /* dense slots whose default has no image under their transform: nil or absent is malformed */
+    uint32_t n_required;
     uint32_t *required;
     float *loose; /* weights of one entry until its ids are known */
     uint32_t n_loose, capacity_loose;
@@ -121,7 +123,8 @@ static inline enum fr_status fr_decode_next(struct fr_decoder *d, struct fr_toke
 }
 enum fr_status fr_decode_skip(struct fr_decoder *d, const struct fr_token *first);
 
-/* A number as f32 (f64 and integers rounded once). FR_E_INVALID: not a number; FR_E_NONFINITE: no finite f32. */
+/* A number as f32 (f64 and integers rounded once). FR_E_INVALID: not a number; FR_E_NONFINITE: no
+ * finite f32. */
 static inline enum fr_status fr_decode_f32(const struct fr_token *token, float *out)
 {
     float v;
@@ -161,8 +164,8 @@ static inline enum fr_status fr_decode_f64(const struct fr_token *token, double 
 
 /* FR_FIELD_* of an envelope key; 0: none of them. */
 unsigned fr_decode_field(const struct fr_token *key);
-/* The next key of an envelope whose form has the fields `allowed`: *field is it, 0 at the end of the map. Keys that
- * begin with x_ are passed over, others refused. */
+/* The next key of an envelope whose form has the fields `allowed`: *field is it, 0 at the end of
+ * the map. Keys that begin with x_ are passed over, others refused. */
 enum fr_status fr_decode_envelope(struct fr_decoder *d, unsigned allowed, unsigned *seen, struct fr_slot_map *map,
                                   unsigned *field);
 /* A sample, group or (not inside an array) block, after the first token of its map. */
@@ -197,9 +200,11 @@ enum fr_status fr_decode_value(struct fr_decoder *d, uint32_t slot, struct fr_st
 enum fr_status fr_decode_slots(struct fr_decoder *d, const struct fr_slot_map *map, uint32_t at);
 /* Slots without a usable default have a value in each sample of the groups from from_group on. */
 enum fr_status fr_decode_check_required(struct fr_decoder *d, uint32_t from_group);
-/* What the shared values of those groups come to when copied to their samples is within FR_EXPANDED_MAX. */
+/* What the shared values of those groups come to when copied to their samples is within
+ * FR_EXPANDED_MAX. */
 enum fr_status fr_decode_check_expanded(struct fr_decoder *d, uint32_t from_group);
-/* Dense numbers that came packed, f32, for the first n entries of the part: finite, within bounds, transformed. */
+/* Dense numbers that came packed, f32, for the first n entries of the part: finite, within bounds,
+ * transformed. */
 enum fr_status fr_decode_dense_packed(struct fr_decoder *d, uint32_t slot, struct fr_stage_part *part,
                                       const uint8_t *bytes, uint32_t n);
 /* What an absent dense slot means, and how large a number may be. */
@@ -219,7 +224,8 @@ enum fr_status fr_decode_u(struct fr_decoder *d, const struct fr_token *first);
 enum fr_status fr_decode_t(struct fr_decoder *d, const struct fr_token *first, int64_t *t_ms);
 enum fr_status fr_decode_s(struct fr_decoder *d, const struct fr_token *first);
 enum fr_status fr_decode_p(struct fr_decoder *d, const struct fr_token *first);
-/* The next key of a map label -> x or task -> x: *found is its number, or the count when the map is complete. */
+/* The next key of a map label -> x or task -> x: *found is its number, or the count when the map is
+ * complete. */
 enum fr_status fr_decode_member(struct fr_decoder *d, bool tasks, uint32_t *seen, uint32_t *found);
 /* One number of a label, weight, event time; also what packed columns are checked by. */
 enum fr_status fr_decode_label(struct fr_decoder *d, uint32_t label, const struct fr_token *token);
@@ -228,8 +234,8 @@ enum fr_status fr_decode_event_time(struct fr_decoder *d, int64_t t_ms);
 /* ---- labels.c ---- */
 
 void fr_decode_labels_init(struct fr_decoder *d);
-/* Samples from `from` on are read: derived labels, masks, roles; event time where they have none of their own (t_ms:
- * the group's, 0: none). */
+/* Samples from `from` on are read: derived labels, masks, roles; event time where they have none of
+ * their own (t_ms: the group's, 0: none). */
 enum fr_status fr_decode_finish(struct fr_decoder *d, uint32_t from, int64_t t_ms);
 
 #endif

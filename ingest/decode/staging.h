@@ -1,11 +1,12 @@
 /* Staging: one parsed record, column by column, before any of it takes effect.
  *
- * Only values that are present are stored: entry k of a part belongs to sample (own) or group (shared) at[k],
- * ascending. A record of 1 MiB may hold 10^5 samples that name no slot at all; a full matrix of samples x slots would
- * let it ask for gigabytes, this stays a small multiple of its bytes. Defaults, empty entries and copies of shared
- * values appear only when samples are appended to a batch, whose size the assembler bounds. Every sample belongs to a
- * group, a plain one to a group of its own. Owner: the decoder. Limits: counts are below the record's size in bytes,
- * which is below 2^31 (decoder.c). */
+ * Only values that are present are stored: entry k of a part belongs to sample (own) or group
+ * (shared) at[k], ascending. A record of 1 MiB may hold 10^5 samples that name no slot at all; a
+ * full matrix of samples x slots would let it ask for gigabytes, this stays a small multiple of its
+ * bytes. Defaults, empty entries and copies of shared values appear only when samples are appended
+ * to a batch, whose size the assembler bounds. Every sample belongs to a group, a plain one to a
+ * group of its own. Owner: the decoder. Limits: counts are below the record's size in bytes, which
+ * is below 2^31 (decoder.c). */
 #ifndef FR_DECODE_STAGING_H
 #define FR_DECODE_STAGING_H
 
@@ -21,19 +22,21 @@ struct fr_stage_part {
     uint64_t *keys;
     float *weights;
     float *dense; /* [n_entries * dim] */
-    float *raw;   /* [n_entries] the number before its transform; only where buckets look at it, else NULL */
+    /* [n_entries] the number before its transform; only where buckets look at it, else NULL */
+    float *raw;
 };
 
 struct fr_stage_column {
     enum fr_slot_kind kind;
     uint32_t dim;     /* dense: numbers of an entry, as the batch has them */
     uint32_t ids_max; /* sparse: max_ids, sequence: max_len */
-    float missing[2]; /* dense: what an absent number is in the batch, even ones and odd ones; NaN: missing */
-    bool plain;       /* dense: no steps change its numbers */
-    bool required;    /* dense: neither nil nor absent */
-    float bound;      /* dense: of |number| behind the transform's steps */
-    /* Serial numbers that find duplicates: of the map that named this slot last; of the group or block whose items
-     * (cols) or whose shared part did. */
+    /* dense: what an absent number is in the batch, even ones and odd ones; NaN: missing */
+    float missing[2];
+    bool plain;    /* dense: no steps change its numbers */
+    bool required; /* dense: neither nil nor absent */
+    float bound;   /* dense: of |number| behind the transform's steps */
+    /* Serial numbers that find duplicates: of the map that named this slot last; of the group or
+     * block whose items (cols) or whose shared part did. */
     uint64_t seen, own_in, shared_in;
     uint32_t rows;     /* block: length of the column in `shared` */
     uint64_t expanded; /* ids of the shared part, were each sample to have its own */
@@ -50,13 +53,15 @@ struct fr_staging {
     float *keep;
     float *labels;  /* [n_samples * n_labels], sample-major; NaN: masked */
     float *weights; /* same */
-    float *served;  /* [n_samples * n_tasks], sample-major, NaN absent; meaningful while has_served */
+    /* [n_samples * n_tasks], sample-major, NaN absent; meaningful while has_served */
+    float *served;
     bool has_served;
     struct fr_stage_column *columns;
     uint64_t unknown_slots, unknown_extra, excess_ids;
 };
 
-/* Capacity that holds `need`, at least doubled so that growth is rare; 0 stays for "nothing yet". */
+/* Capacity that holds `need`, at least doubled so that growth is rare; 0 stays for "nothing
+ * yet". */
 static inline uint32_t fr_stage_capacity(uint32_t capacity, uint32_t need)
 {
     uint32_t grown = capacity < 8 ? 16 : capacity * 2;
@@ -78,13 +83,15 @@ static inline void fr_staging_close_group(struct fr_staging *staging)
     staging->group_begin[++staging->n_groups] = staging->n_samples;
 }
 
-/* Room for `more` entries or keys behind those there are, for weights of all keys, for `need` dense numbers in all. */
+/* Room for `more` entries or keys behind those there are, for weights of all keys, for `need` dense
+ * numbers in all. */
 void fr_stage_reserve_entries(struct fr_stage_part *part, uint32_t more, bool dense);
 void fr_stage_reserve_keys(struct fr_stage_part *part, uint32_t more);
 void fr_stage_reserve_weights(struct fr_stage_part *part);
 void fr_stage_reserve_dense(struct fr_stage_part *part, size_t need);
 
-/* A new entry of sample or group `at`; begin[n_entries] is kept equal to n_keys by fr_stage_close. */
+/* A new entry of sample or group `at`; begin[n_entries] is kept equal to n_keys by
+ * fr_stage_close. */
 static inline void fr_stage_open(struct fr_stage_part *part, uint32_t at, bool dense)
 {
     if (part->n_entries == part->capacity_entries)
@@ -97,11 +104,11 @@ static inline void fr_stage_key(struct fr_stage_part *part, uint64_t key)
         fr_stage_reserve_keys(part, 1);
     part->keys[part->n_keys++] = key;
 }
-/* Ends a sparse or sequence entry: keeps its last ids_max ids (weights: one per id, or NULL for all 1); returns how
- * many were cut. */
+/* Ends a sparse or sequence entry: keeps its last ids_max ids (weights: one per id, or NULL for all
+ * 1); returns how many were cut. */
 uint32_t fr_stage_close(struct fr_stage_part *part, uint32_t ids_max, const float *weights);
-/* Where the dim floats of a new dense entry go; it counts once fr_stage_open and n_entries + 1 are done by the caller.
- */
+/* Where the dim floats of a new dense entry go; it counts once fr_stage_open and n_entries + 1 are
+ * done by the caller. */
 static inline float *fr_stage_dense(struct fr_stage_part *part, uint32_t dim)
 {
     size_t at = (size_t)part->n_entries * dim;
@@ -112,7 +119,8 @@ static inline float *fr_stage_dense(struct fr_stage_part *part, uint32_t dim)
 /* First entry whose sample or group is >= `at`. */
 uint32_t fr_stage_first(const struct fr_stage_part *part, uint32_t at);
 
-/* Ids of samples [from, from + count), whole groups, with those of their groups' shared parts each. */
+/* Ids of samples [from, from + count), whole groups, with those of their groups' shared parts
+ * each. */
 uint64_t fr_staging_ids(const struct fr_staging *staging, uint32_t from, uint32_t count);
 
 /* Copies samples [from, from + count) of the staging behind those of the batch. */

@@ -1,18 +1,20 @@
-/* Maps slot -> ids or numbers (DESIGN section 6), into the staging columns: `f` of a sample, `shared` of a group.
+/* Maps slot -> ids or numbers (DESIGN section 6), into the staging columns: `f` of a sample,
+ * `shared` of a group.
  *
- * Rules: a slot occurs once, whether by name or by index, and not in a group's shared part and its items both; nil or
- * absent is "missing" (sparse) or the default (dense).
- * Ids are taken in the order given; over max_ids or max_len the last stay. Numbers are rounded to f32 first and
- * transformed then (times are not rounded); a number that a transform has no image for, or whose image is beyond the
- * bound of what the network reads, makes the record malformed. Values of unknown slots are checked
- * as syntax only. */
+ * Rules: a slot occurs once, whether by name or by index, and not in a group's shared part and its
+ * items both; nil or absent is "missing" (sparse) or the default (dense). Ids are taken in the
+ * order given; over max_ids or max_len the last stay. Numbers are rounded to f32 first and
+ * transformed then (times are not rounded); a number that a transform has no image for, or whose
+ * image is beyond the bound of what the network reads, makes the record malformed. Values of
+ * unknown slots are checked as syntax only. */
 #include "parse.h"
 
 #include <float.h>
 
 #include "base/hash.h"
 
-/* Squares of what standardize takes, summed over 10^7 samples, are far from the end of a double; f32 holds them. */
+/* Squares of what standardize takes, summed over 10^7 samples, are far from the end of a double;
+ * f32 holds them. */
 static const float STANDARDIZE_MAX = 1e15f;
 static const float DENSE_MAX_DEFAULT = 1e5f;
 
@@ -448,7 +450,8 @@ enum fr_status fr_decode_slots(struct fr_decoder *d, const struct fr_slot_map *m
         struct fr_stage_part *part = map->shared ? &column->shared : &column->own;
         previous = (uint32_t)slot;
         uint64_t id;
-        if (column->kind != FR_SLOT_DENSE && fr_cursor_take_unsigned(&d->cursor, &id)) { /* by far the usual value */
+        /* by far the usual value */
+        if (column->kind != FR_SLOT_DENSE && fr_cursor_take_unsigned(&d->cursor, &id)) {
             stage_one(part, at, fr_fmix64(id ^ d->conf->slots[slot].seed));
             continue;
         }
@@ -518,7 +521,8 @@ static bool is_for_buckets(const struct fr_conf *conf, uint32_t s)
     return buckets;
 }
 
-/* A one-hot of buckets is bounded by itself, and scores are asked for whatever the trainer would have refused. */
+/* A one-hot of buckets is bounded by itself, and scores are asked for whatever the trainer would
+ * have refused. */
 static float bound_of(const struct fr_decoder *d, uint32_t s)
 {
     const struct fr_conf_slot *slot = &d->conf->slots[s];

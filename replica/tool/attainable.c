@@ -1,4 +1,5 @@
-/* See attainable.h. Samples are added to the estimator in blocks; every reading first adds the open block. */
+/* See attainable.h. Samples are added to the estimator in blocks; every reading first adds the open
+ * block. */
 #include "attainable.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
-/* The best AUC anyone could reach on a synthetic stream: its samples scored with their own true probabilities, decayed
- * like the daemon's. Private to replica/tool. Thread: the caller's. */
+/* The best AUC anyone could reach on a synthetic stream: its samples scored with their own true
+ * probabilities, decayed like the daemon's. Private to replica/tool. Thread: the caller's. */
 #ifndef FR_TOOL_ATTAINABLE_H
 #define FR_TOOL_ATTAINABLE_H
 
@@ -14,7 +14,8 @@ void fr_attainable_free(struct fr_attainable *attainable);
 void fr_attainable_add(struct fr_attainable *attainable, const struct fr_synthetic_sample *sample);
 /* logfmt fields ` attainable_auc=.. attainable_auc_5m=..`, as of the last sample. */
 void fr_attainable_print(struct fr_attainable *attainable, struct fr_buffer *out);
-/* Replaces the file with {"samples","t_ms","attainable":{"5m","1h","1d","lifetime"}}; undefined is null. */
+/* Replaces the file with {"samples","t_ms","attainable":{"5m","1h","1d","lifetime"}}; undefined is
+ * null. */
 enum fr_status fr_attainable_write(struct fr_attainable *attainable, const char *path,
                                    struct fr_err *err) FR_MUST_CHECK;
 

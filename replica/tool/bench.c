@@ -1,12 +1,13 @@
 /* `freshet bench [NAME...]`: the benchmarks, each beside the roof it is measured against.
  *
- * gemm: the products of R16 alone; their rate is the roof of the others. decode: bytes to samples, one core. train:
- * plan, forward, metrics, backward, update in this process, without Kafka. batches: the same in small ones. shared:
- * groups beside plain samples. e2e: freshetd from a Kafka topic, publishing on. One logfmt line a result on stdout,
- * progress on stderr, everything with the machine's description in --json FILE. Where the processor has AVX-512, the
- * program starts itself again with OPENBLAS_CORETYPE=SkylakeX, whatever was set: OpenBLAS 0.3.21 chooses an AVX2
- * kernel, half as fast, on processors it does not know, and a roof measured with that would flatter us. Thread: the
- * caller's. */
+ * gemm: the products of R16 alone; their rate is the roof of the others. decode: bytes to samples,
+ * one core. train: plan, forward, metrics, backward, update in this process, without Kafka.
+ * batches: the same in small ones. shared: groups beside plain samples. e2e: freshetd from a Kafka
+ * topic, publishing on. One logfmt line a result on stdout, progress on stderr, everything with the
+ * machine's description in --json FILE. Where the processor has AVX-512, the program starts itself
+ * again with OPENBLAS_CORETYPE=SkylakeX, whatever was set: OpenBLAS 0.3.21 chooses an AVX2 kernel,
+ * half as fast, on processors it does not know, and a roof measured with that would flatter us.
+ * Thread: the caller's. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -93,7 +94,8 @@ void fr_bench_number(struct fr_bench *bench, const char *name, double value)
     fr_buffer_printf(&bench->results, ",\"%s\":%.9g", name, value);
 }
 
-/* Texts are names of processors, kernels and brokers: what JSON and logfmt would have to escape becomes '_'. */
+/* Texts are names of processors, kernels and brokers: what JSON and logfmt would have to escape
+ * becomes '_'. */
 static void append_plain(struct fr_buffer *out, const char *text)
 {
     for (; *text; text++)
@@ -259,7 +261,8 @@ static int run_all(struct fr_bench *bench, const char *const *names, size_t n_na
     return result;
 }
 
-/* Leading arguments without dashes are names; returns the index after them, or -1 after a message. */
+/* Leading arguments without dashes are names; returns the index after them, or -1 after a
+ * message. */
 static int take_names(int argc, char **argv, const char **names, size_t *n)
 {
     int i = 1;
@@ -306,7 +309,8 @@ int fr_tool_bench(int argc, char **argv)
     int first = take_names(argc, argv, names, &n_names);
     if (first < 0)
         return FR_TOOL_USAGE;
-    argv[first - 1] = argv[0]; /* the option table expects the command's name before its arguments */
+    /* the option table expects the command's name before its arguments */
+    argv[first - 1] = argv[0];
     int parsed = fr_options_parse(argc - first + 1, argv + first - 1, table, FR_ARRAY_LEN(table), usage);
     if (parsed != FR_TOOL_OK)
         return parsed < 0 ? FR_TOOL_OK : parsed;

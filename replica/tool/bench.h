@@ -1,6 +1,6 @@
-/* The benchmarks' shared ground: options, report, the reference stream R16. Private to replica/tool.
- * R16: 26 id slots (Zipf 1.05 over 100000 ids each, dim 16), 13 dense values, 512-256-64-1, batches of 1024
- * (conf/bench_r16.yaml). Thread: the caller's. */
+/* The benchmarks' shared ground: options, report, the reference stream R16. Private to
+ * replica/tool. R16: 26 id slots (Zipf 1.05 over 100000 ids each, dim 16), 13 dense values,
+ * 512-256-64-1, batches of 1024 (conf/bench_r16.yaml). Thread: the caller's. */
 #ifndef FR_TOOL_BENCH_H
 #define FR_TOOL_BENCH_H
 
@@ -29,14 +29,16 @@ struct fr_bench {
     uint64_t samples;    /* of e2e */
     uint32_t threads;
     struct fr_conf *conf;
-    double roof;              /* samples/s of the products alone, the faster backend; 0: not measured yet */
+    /* samples/s of the products alone, the faster backend; 0: not measured yet */
+    double roof;
     double blas_roof;         /* the same with OpenBLAS */
     struct fr_buffer results; /* JSON objects, comma-separated */
     struct fr_buffer line;
     bool open; /* inside a result */
 };
 
-/* A result: one logfmt line on stdout and one JSON object. `what` names the measured thing and the roof beside it. */
+/* A result: one logfmt line on stdout and one JSON object. `what` names the measured thing and the
+ * roof beside it. */
 void fr_bench_begin(struct fr_bench *bench, const char *name);
 void fr_bench_number(struct fr_bench *bench, const char *name, double value);
 void fr_bench_text(struct fr_bench *bench, const char *name, const char *value);
@@ -68,8 +70,8 @@ void fr_r16_release(struct fr_r16 *stream);
 void fr_r16_append(struct fr_r16 *stream, struct fr_buffer *out);
 /* Appends a record: an array of FR_R16_PACK samples. */
 void fr_r16_append_record(struct fr_r16 *stream, struct fr_buffer *out);
-/* The same as an array of groups of FR_R16_GROUP that share the first half of their id slots; as a packed block of
- * FR_R16_BLOCK samples. */
+/* The same as an array of groups of FR_R16_GROUP that share the first half of their id slots; as a
+ * packed block of FR_R16_BLOCK samples. */
 void fr_r16_append_groups(struct fr_r16 *stream, struct fr_buffer *out);
 void fr_r16_append_block(struct fr_r16 *stream, struct fr_buffer *out);
 

@@ -1,10 +1,10 @@
-/* `freshet bench batches`: what a sample costs in small batches. The same samples go through the data path of `bench
- * train` in batches of 8 to 1024; beside each rate stands the processor time of a sample, and how much more that is
- * than at the largest size.
+/* `freshet bench batches`: what a sample costs in small batches. The same samples go through the
+ * data path of `bench train` in batches of 8 to 1024; beside each rate stands the processor time of
+ * a sample, and how much more that is than at the largest size.
  *
- * Processor time is that of all threads, waiting ones that spin included, and hardly depends on what else runs on the
- * machine. A product is made of whole chunks of 128 rows (DESIGN section 10), so below that size a dense layer costs by
- * the batch. Thread: the caller and a pool of its own. */
+ * Processor time is that of all threads, waiting ones that spin included, and hardly depends on
+ * what else runs on the machine. A product is made of whole chunks of 128 rows (DESIGN section 10),
+ * so below that size a dense layer costs by the batch. Thread: the caller and a pool of its own. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,8 @@
 
 enum { SAMPLES = 65536 };
 
-static const uint32_t sizes[] = {1024, 512, 256, 128, 64, 32, 8}; /* the first is what the others are compared with */
+/* the first is what the others are compared with */
+static const uint32_t sizes[] = {1024, 512, 256, 128, 64, 32, 8};
 
 static double processor_seconds(void)
 {
@@ -92,7 +93,8 @@ static int measure(struct fr_machine *machine, struct run *run)
 static int measure_all(struct fr_machine *machine, struct run *runs, size_t n)
 {
     double rate;
-    int result = fr_machine_round(machine, runs[0].batches, runs[0].n, &rate); /* admits every row, touches memory */
+    /* admits every row, touches memory */
+    int result = fr_machine_round(machine, runs[0].batches, runs[0].n, &rate);
     for (uint32_t i = 0; i < FR_BENCH_REPEATS; i++)
         for (size_t k = 0; k < n && result == FR_TOOL_OK; k++)
             result = measure(machine, &runs[k]);

@@ -1,11 +1,14 @@
-/* `freshet bench e2e`: freshetd trains R16 from a Kafka topic and publishes its deltas; its rate beside the roof.
+/* `freshet bench e2e`: freshetd trains R16 from a Kafka topic and publishes its deltas; its rate
+ * beside the roof.
  *
- * The roof (products alone) is measured before and after with broker and daemon stopped; the higher one counts. The
- * topic (8 partitions, arrays of 64 samples, form 1) is filled beforehand, the daemon runs with `--until end`; its rate
- * is the slope of `samples.trained` in /status from a tenth of the samples to the last change seen, so start, first
- * admissions and the drain are out, cuts, syncs and publishing are in. Without a Kafka (tests/kafka/start needs Java
- * and Maven) the embedded broker is used: it holds 5 MiB a partition, so a producer beside the daemon feeds it, and the
- * result says so. Everything runs in a directory of its own that is removed. Thread: the caller's. */
+ * The roof (products alone) is measured before and after with broker and daemon stopped; the higher
+ * one counts. The topic (8 partitions, arrays of 64 samples, form 1) is filled beforehand, the
+ * daemon runs with `--until end`; its rate is the slope of `samples.trained` in /status from a
+ * tenth of the samples to the last change seen, so start, first admissions and the drain are out,
+ * cuts, syncs and publishing are in. Without a Kafka (tests/kafka/start needs Java and Maven) the
+ * embedded broker is used: it holds 5 MiB a partition, so a producer beside the daemon feeds it,
+ * and the result says so. Everything runs in a directory of its own that is removed. Thread: the
+ * caller's. */
 #include <fts.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -329,7 +332,8 @@ static bool remove_tree(char *path)
     FTS *tree = fts_open(paths, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
     bool ok = tree != NULL;
     for (FTSENT *entry = tree ? fts_read(tree) : NULL; entry; entry = fts_read(tree))
-        if (entry->fts_info != FTS_D && remove(entry->fts_accpath) != 0) /* directories after what they hold */
+        /* directories after what they hold */
+        if (entry->fts_info != FTS_D && remove(entry->fts_accpath) != 0)
             ok = false;
     if (tree)
         fts_close(tree);

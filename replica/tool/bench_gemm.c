@@ -1,11 +1,13 @@
-/* `freshet bench gemm`: the matrix products of R16 alone, in the shapes, order and split in which trainer/graph runs
- * them, and the roof they imply: no trainer on this machine can be faster than its products.
+/* `freshet bench gemm`: the matrix products of R16 alone, in the shapes, order and split in which
+ * trainer/graph runs them, and the roof they imply: no trainer on this machine can be faster than
+ * its products.
  *
- * One round is a batch of 1024: per chunk of 128 rows the forward products and the gradients of the inputs, then the
- * kernels' gradients over the whole batch in blocks of 96 rows; packing counts where a backend packs. Measured with the
- * project's own kernel and with OpenBLAS (one thread a call, a worker per core); the roof is the faster of the two, so
- * that a slow kernel of our own cannot flatter the ratio. Values are random; nothing is learned.
- * Thread: the caller and a pool of its own. */
+ * One round is a batch of 1024: per chunk of 128 rows the forward products and the gradients of the
+ * inputs, then the kernels' gradients over the whole batch in blocks of 96 rows; packing counts
+ * where a backend packs. Measured with the project's own kernel and with OpenBLAS (one thread a
+ * call, a worker per core); the roof is the faster of the two, so that a slow kernel of our own
+ * cannot flatter the ratio. Values are random; nothing is learned. Thread: the caller and a pool of
+ * its own. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
-/* What the owner loop does with a batch, in this process and without Kafka, for benchmarks: plan, forward, AUC,
- * backward, updates, expiry slice. Cuts and publishing are not in it. Rows are all admitted. Private to replica/tool.
- * Thread: the caller's, and a pool of its own. */
+/* What the owner loop does with a batch, in this process and without Kafka, for benchmarks: plan,
+ * forward, AUC, backward, updates, expiry slice. Cuts and publishing are not in it. Rows are all
+ * admitted. Private to replica/tool. Thread: the caller's, and a pool of its own. */
 #ifndef FR_TOOL_BENCH_MACHINE_H
 #define FR_TOOL_BENCH_MACHINE_H
 

@@ -1,9 +1,10 @@
 /* `freshet bench shared`: what a request's shared part costs once instead of once an impression.
  *
- * The same impressions twice, as groups and as plain samples (arrays of the same number of them), with 8 and with 50
- * impressions a request: bytes, decoding on one core, training in this process. Model: conf/bench_shared.yaml. The two
- * train in turns in one run, each a machine of its own, so that the ratio does not see the machine's other work.
- * Thread: the caller's and the machines' pools. */
+ * The same impressions twice, as groups and as plain samples (arrays of the same number of them),
+ * with 8 and with 50 impressions a request: bytes, decoding on one core, training in this process.
+ * Model: conf/bench_shared.yaml. The two train in turns in one run, each a machine of its own, so
+ * that the ratio does not see the machine's other work. Thread: the caller's and the machines'
+ * pools. */
 #include <msgpack.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,7 +140,8 @@ static int train_in_turns(struct shared_bench *s, uint32_t threads, double *rate
     int result = FR_TOOL_OK;
     for (int f = 0; f < FORMS && result == FR_TOOL_OK; f++)
         result = fr_machine_init(&machines[f], s->conf, threads);
-    for (uint32_t round = 0; round <= ROUNDS && result == FR_TOOL_OK; round++) { /* round 0 touches all memory */
+    /* round 0 touches all memory */
+    for (uint32_t round = 0; round <= ROUNDS && result == FR_TOOL_OK; round++) {
         for (int f = 0; f < FORMS && result == FR_TOOL_OK; f++) {
             double now = 0.0;
             result = fr_machine_round(&machines[f], s->batches[f], BATCHES, &now);

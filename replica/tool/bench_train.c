@@ -1,7 +1,9 @@
-/* `freshet bench train`: the daemon's data path behind the decoder in this process, without Kafka (bench_machine.h).
+/* `freshet bench train`: the daemon's data path behind the decoder in this process, without Kafka
+ * (bench_machine.h).
  *
- * Batches decoded beforehand go through what the owner loop does with each of them. Rows are all admitted before the
- * clock starts, as in a service that has been up for a while. Thread: the caller and a pool of its own. */
+ * Batches decoded beforehand go through what the owner loop does with each of them. Rows are all
+ * admitted before the clock starts, as in a service that has been up for a while. Thread: the
+ * caller and a pool of its own. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -44,7 +46,8 @@ static int fill_batches(const struct fr_conf *conf, struct fr_batch **batches)
 static int measure_training(struct fr_machine *m, struct fr_batch *const *batches, double *rate)
 {
     double rates[FR_BENCH_REPEATS + 1];
-    for (uint32_t i = 0; i <= FR_BENCH_REPEATS; i++) { /* round 0 admits every row and touches all memory */
+    /* round 0 admits every row and touches all memory */
+    for (uint32_t i = 0; i <= FR_BENCH_REPEATS; i++) {
         if (i == 1)
             m->plan_seconds = m->forward_seconds = m->measure_seconds = m->update_seconds = 0.0;
         if (fr_machine_round(m, batches, BATCHES, &rates[i]) != FR_TOOL_OK)

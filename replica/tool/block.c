@@ -1,5 +1,5 @@
-/* See block.h. Values are kept in the form of the transcoder's MessagePack and turned into text only where JSON is
- * asked for, so that there is one way in and two ways out. */
+/* See block.h. Values are kept in the form of the transcoder's MessagePack and turned into text
+ * only where JSON is asked for, so that there is one way in and two ways out. */
 #include "block.h"
 
 #include <inttypes.h>
@@ -109,7 +109,8 @@ static void add_value(struct fr_block *block, struct columns *columns, const cha
 {
     struct column *column = find_column(columns, name, size);
     pad(column, block->n, 0xc0);
-    if (column->n == block->n) { /* a name twice in one sample: the first value stays, as nothing better is known */
+    /* a name twice in one sample: the first value stays, as nothing better is known */
+    if (column->n == block->n) {
         fr_transcode_value(sample, at, &column->values);
         column->n++;
     }

@@ -1,10 +1,11 @@
-/* Samples of form 1 gathered into one block (DESIGN section 6, form 4): what `produce --form block` sends. Private to
- * replica/tool.
+/* Samples of form 1 gathered into one block (DESIGN section 6, form 4): what `produce --form block`
+ * sends. Private to replica/tool.
  *
- * Columns are arrays, one value per sample as the line has it, nil where a sample does not name the slot; the producer
- * knows no model, so it cannot tell ids from numbers and packs nothing. A block names its labels, so `y` as a number or
- * an array needs their names. Groups, blocks and samples with `p` do not go into a block. Owns its columns; memory is
- * kept from block to block. Thread: the caller's. */
+ * Columns are arrays, one value per sample as the line has it, nil where a sample does not name the
+ * slot; the producer knows no model, so it cannot tell ids from numbers and packs nothing. A block
+ * names its labels, so `y` as a number or an array needs their names. Groups, blocks and samples
+ * with `p` do not go into a block. Owns its columns; memory is kept from block to block. Thread:
+ * the caller's. */
 #ifndef FR_TOOL_BLOCK_H
 #define FR_TOOL_BLOCK_H
 
@@ -16,8 +17,8 @@ struct fr_block;
 struct fr_block *fr_block_new(const char *labels);
 void fr_block_free(struct fr_block *block);
 uint32_t fr_block_count(const struct fr_block *block);
-/* Adds the sample whose tokens fr_transcode just left in the transcoder. FR_E_INVALID: it does not go into a block;
- * the block is as it was. */
+/* Adds the sample whose tokens fr_transcode just left in the transcoder. FR_E_INVALID: it does not
+ * go into a block; the block is as it was. */
 enum fr_status fr_block_add(struct fr_block *block, const struct fr_transcoder *sample,
                             struct fr_err *err) FR_MUST_CHECK;
 /* Appends the block and empties it. */

@@ -1,10 +1,12 @@
-/* `freshet broker`: librdkafka's embedded (mock) broker as a process of its own, to try things out without a Kafka.
+/* `freshet broker`: librdkafka's embedded (mock) broker as a process of its own, to try things out
+ * without a Kafka.
  *
- * One broker on a free loopback port; its address is one line on stdout, then it lives until SIGTERM or SIGINT (exit
- * 0). It keeps 5 MiB or 100000 record batches of each partition in memory and drops the oldest, so a producer must be
- * paced by its consumer (`produce --group --max-ahead`). Topics that are not named are made with 4 partitions when
- * first asked for. It does not do: transactions, compaction, admin requests, times, restarts.
- * Thread: the caller's; the broker runs in librdkafka's threads. */
+ * One broker on a free loopback port; its address is one line on stdout, then it lives until
+ * SIGTERM or SIGINT (exit 0). It keeps 5 MiB or 100000 record batches of each partition in memory
+ * and drops the oldest, so a producer must be paced by its consumer (`produce --group
+ * --max-ahead`). Topics that are not named are made with 4 partitions when first asked for. It does
+ * not do: transactions, compaction, admin requests, times, restarts. Thread: the caller's; the
+ * broker runs in librdkafka's threads. */
 #include <librdkafka/rdkafka.h>
 #include <librdkafka/rdkafka_mock.h>
 
@@ -25,8 +27,7 @@ static const char usage[] =
     "\n"
     "Runs an embedded broker on a free loopback port, prints its address, lives until SIGTERM.\n"
     "  --topic NAME:PARTITIONS  makes a topic (many); others get 4 partitions when first used\n"
-    "It keeps 5 MiB per partition, oldest dropped: pace the producer (produce --group G "
-    "--max-ahead N).\n";
+    "It keeps 5 MiB per partition, oldest dropped: pace the producer (produce --group G --max-ahead N).\n";
 
 static void log_line(const rd_kafka_t *handle, int level, const char *facility, const char *text)
 {
@@ -88,7 +89,8 @@ int fr_tool_broker(int argc, char **argv)
     if (parsed != FR_TOOL_OK)
         return parsed < 0 ? FR_TOOL_OK : parsed;
 
-    /* Blocked before librdkafka starts its threads, so that all of them leave the signals to sigwait. */
+    /* Blocked before librdkafka starts its threads, so that all of them leave the signals to
+     * sigwait. */
     sigset_t stop;
     sigemptyset(&stop);
     sigaddset(&stop, SIGTERM);

@@ -1,7 +1,8 @@
-/* A topic through librdkafka's consumer with one queue per partition, so that order between partitions is ours (see
- * consume.h). librdkafka stops fetching a partition whose queue is full, which bounds what waits. Assigned by hand at
- * the first offset there is; an offset that vanishes under us (retention, a topic made anew) is an error, never a skip.
- * Thread: the caller's. Does not: look into records. */
+/* A topic through librdkafka's consumer with one queue per partition, so that order between
+ * partitions is ours (see consume.h). librdkafka stops fetching a partition whose queue is full,
+ * which bounds what waits. Assigned by hand at the first offset there is; an offset that vanishes
+ * under us (retention, a topic made anew) is an error, never a skip. Thread: the caller's. Does
+ * not: look into records. */
 #include "consume.h"
 
 #include <librdkafka/rdkafka.h>
@@ -203,7 +204,8 @@ void fr_consumer_close(struct fr_consumer *consumer)
         if (consumer->partitions[i].queue)
             rd_kafka_queue_destroy(consumer->partitions[i].queue);
     if (consumer->handle) {
-        (void)rd_kafka_consumer_close(consumer->handle); /* nothing of ours depends on how it ends */
+        /* nothing of ours depends on how it ends */
+        (void)rd_kafka_consumer_close(consumer->handle);
         rd_kafka_destroy(consumer->handle);
     }
     free(consumer->partitions);
@@ -255,7 +257,8 @@ static enum fr_status judge_error(struct fr_consumer *consumer, const rd_kafka_m
     }
 }
 
-/* One message of the partition's queue: a record, the end, an error; FR_AGAIN: none or nothing of use. */
+/* One message of the partition's queue: a record, the end, an error; FR_AGAIN: none or nothing of
+ * use. */
 static enum fr_status take(struct fr_consumer *consumer, struct partition *partition, struct fr_consumed *out,
                            struct fr_err *err)
 {

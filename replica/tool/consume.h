@@ -1,9 +1,10 @@
-/* Reads the partitions of one topic from their beginning, for those who need them in step with each other.
+/* Reads the partitions of one topic from their beginning, for those who need them in step with each
+ * other.
  *
- * The caller gives each partition a rank (the epoch it has read up to); records come from the partition with the lowest
- * rank first, and no partition is read more than `ahead_max` ranks beyond the lowest: what has been read and cannot be
- * used yet stays bounded, the rest waits in Kafka. No group is joined, nothing is committed. Private to replica/tool.
- * Thread: one. */
+ * The caller gives each partition a rank (the epoch it has read up to); records come from the
+ * partition with the lowest rank first, and no partition is read more than `ahead_max` ranks beyond
+ * the lowest: what has been read and cannot be used yet stays bounded, the rest waits in Kafka. No
+ * group is joined, nothing is committed. Private to replica/tool. Thread: one. */
 #ifndef FR_TOOL_CONSUME_H
 #define FR_TOOL_CONSUME_H
 
@@ -34,13 +35,15 @@ struct fr_consumed {
     size_t size;
 };
 
-/* FR_E_INVALID (a property, a partition the topic has not), FR_E_UNAVAILABLE (broker or topic not there: try again). */
+/* FR_E_INVALID (a property, a partition the topic has not), FR_E_UNAVAILABLE (broker or topic not
+ * there: try again). */
 enum fr_status fr_consumer_open(const struct fr_consume_options *options, struct fr_consumer **out,
                                 struct fr_err *err) FR_MUST_CHECK;
 void fr_consumer_close(struct fr_consumer *consumer);
 size_t fr_consumer_count(const struct fr_consumer *consumer);
-/* FR_OK, FR_AGAIN (nothing within wait_ms), FR_E_LOST (records were deleted before they were read), FR_E_DENIED,
- * FR_E_UNAVAILABLE (the topic went away). Outages are waited out: the reason is logged. */
+/* FR_OK, FR_AGAIN (nothing within wait_ms), FR_E_LOST (records were deleted before they were read),
+ * FR_E_DENIED, FR_E_UNAVAILABLE (the topic went away). Outages are waited out: the reason is
+ * logged. */
 enum fr_status fr_consumer_next(struct fr_consumer *consumer, int wait_ms, struct fr_consumed *out,
                                 struct fr_err *err) FR_MUST_CHECK;
 void fr_consumer_rank(struct fr_consumer *consumer, uint32_t slot, uint64_t rank);

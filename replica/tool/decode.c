@@ -1,9 +1,10 @@
-/* `freshet decode`: what the daemon makes of sample records, or why it refuses them; no Kafka, nothing is trained.
+/* `freshet decode`: what the daemon makes of sample records, or why it refuses them; no Kafka,
+ * nothing is trained.
  *
- * For those who write producers: a record a line, as JSON or as the hexadecimal text of MessagePack. Prints one JSON
- * line for each: its samples as trained (keys, weights, transformed numbers, labels with derived ones), or the reason
- * that its dead letter would carry. Shared values are printed with every sample of their group. Thread: the caller's.
- */
+ * For those who write producers: a record a line, as JSON or as the hexadecimal text of
+ * MessagePack. Prints one JSON line for each: its samples as trained (keys, weights, transformed
+ * numbers, labels with derived ones), or the reason that its dead letter would carry. Shared values
+ * are printed with every sample of their group. Thread: the caller's. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

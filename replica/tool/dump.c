@@ -1,5 +1,6 @@
-/* `freshet dump`: a state directory as JSON Lines, as published or exactly (--private), or its metrics (--metrics).
- * Read-only: also beside a running daemon, then as of its newest durable epoch. */
+/* `freshet dump`: a state directory as JSON Lines, as published or exactly (--private), or its
+ * metrics (--metrics). Read-only: also beside a running daemon, then as of its newest durable
+ * epoch. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>

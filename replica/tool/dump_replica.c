@@ -1,7 +1,8 @@
-/* From a dump back to a replica: its rows and parameters are written as the delta records of one epoch, in f32 (the
- * dump's numbers are the published values, exactly), and fed to the library as a topic would. So a score from a dump
- * takes the same path as any other. The dump's hash is checked before anything is scored. Memory: all rows at once.
- * Thread: one. Does not: accept half a dump. */
+/* From a dump back to a replica: its rows and parameters are written as the delta records of one
+ * epoch, in f32 (the dump's numbers are the published values, exactly), and fed to the library as a
+ * topic would. So a score from a dump takes the same path as any other. The dump's hash is checked
+ * before anything is scored. Memory: all rows at once. Thread: one. Does not: accept half a
+ * dump. */
 #include "dump_replica.h"
 
 #include <errno.h>
@@ -24,6 +25,13 @@ struct loaded_row {
     size_t at; /* first float, in `floats` */
 };
 
+struct loaded_dense {
+    char name[PARAMETER_NAME_MAX];
+    uint32_t n_dims, shape[2];
+    size_t at;
+    uint64_t n_values;
+};
+
 struct loading {
     const char *path;
     uint64_t line; /* from 1 */
@@ -31,12 +39,7 @@ struct loading {
     struct loaded_row *rows;
     size_t n_rows, capacity_rows;
     struct fr_buffer floats; /* of rows, then of parameters, in the order read */
-    struct loaded_dense {
-        char name[PARAMETER_NAME_MAX];
-        uint32_t n_dims, shape[2];
-        size_t at;
-        uint64_t n_values;
-    } * dense;
+    struct loaded_dense *dense;
     size_t n_dense;
     uint64_t timeline, epoch, samples, hash;
     int64_t watermark_ms;

@@ -1,5 +1,6 @@
-/* `freshet follow`: a replica on the command line. One logfmt line per epoch, refused records with their reason, scores
- * and dump at the end. It begins at epoch 1; snapshots are not in this version. SIGTERM and SIGINT end it in order. */
+/* `freshet follow`: a replica on the command line. One logfmt line per epoch, refused records with
+ * their reason, scores and dump at the end. It begins at epoch 1; snapshots are not in this
+ * version. SIGTERM and SIGINT end it in order. */
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>

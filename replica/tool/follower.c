@@ -1,6 +1,7 @@
-/* Feeds a replica from a delta topic, partitions in step, and keeps what the replica does not: per epoch, how much came
- * and what the commits say. Epochs in flight are few, because no partition is read far ahead (consume.h). Every reason
- * to stop is told with its remedy. Thread: one. Does not: load snapshots (not in this version). */
+/* Feeds a replica from a delta topic, partitions in step, and keeps what the replica does not: per
+ * epoch, how much came and what the commits say. Epochs in flight are few, because no partition is
+ * read far ahead (consume.h). Every reason to stop is told with its remedy. Thread: one. Does not:
+ * load snapshots (not in this version). */
 #include "follower.h"
 
 #include <inttypes.h>
@@ -90,7 +91,8 @@ bool fr_follower_ended(const struct fr_follower *follower)
 
 /* ---- what the commits say ---- */
 
-/* The place of an epoch; the oldest one gives way, which only a topic that breaks the rules can bring about. */
+/* The place of an epoch; the oldest one gives way, which only a topic that breaks the rules can
+ * bring about. */
 static struct in_flight *in_flight_of(struct fr_follower *follower, uint64_t epoch)
 {
     struct in_flight *oldest = &follower->epochs[0];
@@ -105,7 +107,8 @@ static struct in_flight *in_flight_of(struct fr_follower *follower, uint64_t epo
     return oldest;
 }
 
-/* MessagePack map task -> f64 or nil, as logfmt; what does not parse is left out: the replica judges records. */
+/* MessagePack map task -> f64 or nil, as logfmt; what does not parse is left out: the replica
+ * judges records. */
 static void put_auc(const struct fr_delta_record *record, struct fr_buffer *out)
 {
     struct fr_cursor cursor;

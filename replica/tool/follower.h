@@ -1,4 +1,5 @@
-/* A replica fed from a delta topic: what follow, verify and score share. Private to replica/tool. Thread: one. */
+/* A replica fed from a delta topic: what follow, verify and score share. Private to replica/tool.
+ * Thread: one. */
 #ifndef FR_TOOL_FOLLOWER_H
 #define FR_TOOL_FOLLOWER_H
 
@@ -35,8 +36,8 @@ struct fr_follower;
 enum fr_status fr_follower_open(const struct fr_follower_options *options, struct fr_follower **out,
                                 struct fr_err *err) FR_MUST_CHECK;
 void fr_follower_close(struct fr_follower *follower);
-/* FR_OK: one record; FR_AGAIN: none within wait_ms; else the replica cannot go on: err says why and what to do. It
- * still serves what it has. */
+/* FR_OK: one record; FR_AGAIN: none within wait_ms; else the replica cannot go on: err says why and
+ * what to do. It still serves what it has. */
 enum fr_status fr_follower_step(struct fr_follower *follower, int wait_ms, struct fr_followed *out,
                                 struct fr_err *err) FR_MUST_CHECK;
 /* Everything that was on the topic at open was read. */

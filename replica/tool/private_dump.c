@@ -1,16 +1,20 @@
-/* The private dump: everything that determines what the daemon does next, exactly, as JSON Lines that two runs compare
- * by their hash (DESIGN sections 9 and 10).
+/* The private dump: everything that determines what the daemon does next, exactly, as JSON Lines
+ * that two runs compare by their hash (DESIGN sections 9 and 10).
  *
- *     {"table":"user","key":"17","seen_ms":..,"show":3,"click":1,"row":[values, then optimizer state]}
+ *     {"table":"user","key":"17","seen_ms":..,"show":3,"click":1,"row":[values, then optimizer
+ *     state]}
  *     {"table":"user","key":"18","pending":1,"seen_ms":..}           both by table name and key
- *     {"dense":"h/0/kernel","shape":[2,3],"values":[..]}, {"dense_state":"0x.."}; where a moving average is
+ *     {"dense":"h/0/kernel","shape":[2,3],"values":[..]}, {"dense_state":"0x.."}; where a moving
+ *     average is
  *     published, this too: "average":[..]
- *     {"position":{..}} by topic and partition, {"metrics":"click","half_life_ms":0,..} (0: lifetime;
+ *     {"position":{..}} by topic and partition, {"metrics":"click","half_life_ms":0,..} (0:
+ *     lifetime;
  *     image: of all that is kept of the task, served scores and groups included)
  *     {"trainer":{..}}, {"store":"0x.."}, {"hash":"0x.."}
  *
- * Left out, because runs over the same log may differ there: wall times, Kafka timestamps, the cluster's id, timeline
- * and epoch numbers, whether the run was drained. Thread: one. Does not: quantize. */
+ * Left out, because runs over the same log may differ there: wall times, Kafka timestamps, the
+ * cluster's id, timeline and epoch numbers, whether the run was drained. Thread: one. Does not:
+ * quantize. */
 #include "state_reader.h"
 
 #include <inttypes.h>
@@ -83,7 +87,8 @@ static void put_keys(struct writer *out, const struct fr_state *state)
     }
 }
 
-/* Where the section of a parameter holds what is published, its average, the values are in its state; else NULL. */
+/* Where the section of a parameter holds what is published, its average, the values are in its
+ * state; else NULL. */
 static const uint8_t *trained_values(const struct fr_state *state, const struct fr_dense_view *view)
 {
     char name[FR_SECTION_NAME_MAX];

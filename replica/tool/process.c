@@ -73,7 +73,8 @@ double fr_process_cpu_seconds(pid_t pid)
     if (file)
         fclose(file);
     text[n] = '\0';
-    const char *at = strrchr(text, ')'); /* the name may hold anything; fields are counted from its end */
+    /* the name may hold anything; fields are counted from its end */
+    const char *at = strrchr(text, ')');
     for (int field = 2; at && field < 14; field++)
         at = strchr(at + 1, ' ');
     if (!at)

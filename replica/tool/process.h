@@ -1,4 +1,5 @@
-/* Child processes and one HTTP question, for the benchmarks. Private to replica/tool. Thread: the caller's. */
+/* Child processes and one HTTP question, for the benchmarks. Private to replica/tool. Thread: the
+ * caller's. */
 #ifndef FR_TOOL_PROCESS_H
 #define FR_TOOL_PROCESS_H
 
@@ -8,7 +9,8 @@
 
 #include "base/buffer.h"
 
-/* Starts argv[0] (a path) with stdout and stderr into files; it gets SIGTERM when this process ends. -1: failed. */
+/* Starts argv[0] (a path) with stdout and stderr into files; it gets SIGTERM when this process
+ * ends. -1: failed. */
 pid_t fr_process_start(const char *const *argv, const char *out_path, const char *err_path);
 /* True once it has ended, with its exit code (128 + signal when killed). */
 bool fr_process_ended(pid_t pid, int *code);

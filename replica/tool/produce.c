@@ -1,11 +1,13 @@
-/* `freshet produce`: writes samples to a topic, the lines of a file or the synthetic stream (DESIGN section 9).
+/* `freshet produce`: writes samples to a topic, the lines of a file or the synthetic stream (DESIGN
+ * section 9).
  *
- * Sample number n (a line, from 0) goes to partition n mod N; a pack is an array of consecutive samples of one
- * partition and leaves when it is full or at the end. JSON lines become MessagePack of the same shape unless
- * `--format json`. A line that is not JSON ends the run with its number: what came before it is sent, nothing of it.
- * Ends at the end of the file, --count, --seconds, SIGTERM or SIGINT; then waits for all acknowledgements and prints
- * one logfmt line. Does not: check samples against a model (the daemon's business), keep to a partition by key.
- * Thread: the caller's. */
+ * Sample number n (a line, from 0) goes to partition n mod N; a pack is an array of consecutive
+ * samples of one partition and leaves when it is full or at the end. JSON lines become MessagePack
+ * of the same shape unless `--format json`. A line that is not JSON ends the run with its number:
+ * what came before it is sent, nothing of it. Ends at the end of the file, --count, --seconds,
+ * SIGTERM or SIGINT; then waits for all acknowledgements and prints one logfmt line. Does not:
+ * check samples against a model (the daemon's business), keep to a partition by key. Thread: the
+ * caller's. */
 #include <inttypes.h>
 #include <msgpack.h>
 #include <signal.h>
@@ -54,7 +56,8 @@ static const char usage[] =
 
 struct pack {
     struct fr_buffer bytes;
-    struct fr_block *block; /* --form block: gathers the samples; bytes are its record, or scratch for one sample */
+    /* --form block: gathers the samples; bytes are its record, or scratch for one sample */
+    struct fr_block *block;
     uint32_t count;
     int64_t t_ms; /* the largest; 0: none has one */
 };
@@ -346,8 +349,8 @@ static int run(struct job *job, const char *topic)
         fr_producer_stop_at(job->producer, job->begin_ns + job->seconds * UINT64_C(1000000000));
     enum fr_status status = job->file_path ? produce_file(job, &err) : produce_synthetic(job, &err);
     int result = status < 0 ? fail(&err) : FR_TOOL_OK;
-    /* Samples of a pack that a stop kept from leaving were counted when they were packed: they get one more chance,
-     * and what still does not go is taken off the count. */
+    /* Samples of a pack that a stop kept from leaving were counted when they were packed: they get
+     * one more chance, and what still does not go is taken off the count. */
     for (uint32_t p = 0; p < job->n_partitions; p++) {
         status = send_pack(job, p, &err);
         if (status < 0)

@@ -1,10 +1,11 @@
 /* See producer.h.
  *
- * The topic is looked up in the list of all topics, so that asking does not make it; it is made through the admin
- * interface, and where that gives no answer (the embedded broker) by asking for its metadata, with a warning, since its
- * partition count is then the broker's choice. Pacing keeps, per partition, the next offset as the log's end at start
- * plus what was sent since (only this process is supposed to write), and asks for the group's committed offsets only
- * when the limit seems reached. */
+ * The topic is looked up in the list of all topics, so that asking does not make it; it is made
+ * through the admin interface, and where that gives no answer (the embedded broker) by asking for
+ * its metadata, with a warning, since its partition count is then the broker's choice. Pacing
+ * keeps, per partition, the next offset as the log's end at start plus what was sent since (only
+ * this process is supposed to write), and asks for the group's committed offsets only when the
+ * limit seems reached. */
 #include "producer.h"
 
 #include <errno.h>
@@ -95,8 +96,8 @@ static enum fr_status set_own(rd_kafka_conf_t *conf, const struct fr_producer_op
     return status;
 }
 
-/* Producer-only properties do not concern the handle that asks for the group's positions: librdkafka warns about them,
- * so that handle logs errors only. */
+/* Producer-only properties do not concern the handle that asks for the group's positions:
+ * librdkafka warns about them, so that handle logs errors only. */
 static enum fr_status open_handle(const struct fr_producer_options *o, struct fr_producer *producer, bool producing,
                                   rd_kafka_t **out, struct fr_err *err)
 {
@@ -130,7 +131,8 @@ static enum fr_status open_handle(const struct fr_producer_options *o, struct fr
     return status;
 }
 
-/* Partitions of the topic in the metadata, 0 when it is not there or a partition has no leader yet. */
+/* Partitions of the topic in the metadata, 0 when it is not there or a partition has no leader
+ * yet. */
 static uint32_t count_partitions(const rd_kafka_metadata_t *metadata, const char *topic)
 {
     for (int i = 0; i < metadata->topic_cnt; i++) {
@@ -211,7 +213,8 @@ static enum fr_status wait_for_topic(struct fr_producer *producer, const char *t
     return fr_err_set(err, FR_E_UNAVAILABLE, "stopped");
 }
 
-/* Not before the topic was looked up: librdkafka asks the brokers about every opened topic, and asking makes it. */
+/* Not before the topic was looked up: librdkafka asks the brokers about every opened topic, and
+ * asking makes it. */
 static enum fr_status open_topic(struct fr_producer *producer, const char *topic, struct fr_err *err)
 {
     if (!producer->topic)

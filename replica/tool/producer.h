@@ -1,6 +1,6 @@
-/* Records into one topic: makes the topic when missing, sends with idempotence and acks=all, stays at most a given
- * number of records ahead of a consumer group, waits for every acknowledgement. Private to replica/tool. Thread: the
- * caller's; sends never call back. */
+/* Records into one topic: makes the topic when missing, sends with idempotence and acks=all, stays
+ * at most a given number of records ahead of a consumer group, waits for every acknowledgement.
+ * Private to replica/tool. Thread: the caller's; sends never call back. */
 #ifndef FR_TOOL_PRODUCER_H
 #define FR_TOOL_PRODUCER_H
 
@@ -29,8 +29,8 @@ struct fr_producer_totals {
     uint64_t acknowledged, failed;
 };
 
-/* FR_E_INVALID: a property librdkafka refuses. FR_E_UNAVAILABLE: no broker within its time, or the topic can be neither
- * found nor made. */
+/* FR_E_INVALID: a property librdkafka refuses. FR_E_UNAVAILABLE: no broker within its time, or the
+ * topic can be neither found nor made. */
 enum fr_status fr_producer_open(const struct fr_producer_options *options, struct fr_producer **out,
                                 struct fr_err *err) FR_MUST_CHECK;
 /* Drops what is not yet sent. */
@@ -39,14 +39,15 @@ void fr_producer_close(struct fr_producer *producer);
 void fr_producer_stop_at(struct fr_producer *producer, uint64_t mono_ns);
 uint32_t fr_producer_partitions(const struct fr_producer *producer);
 
-/* Copies the bytes. t_ms 0: the wall clock. Waits while the queue is full or the group is too far behind; FR_AGAIN when
- * asked to stop meanwhile (not sent). FR_E_UNAVAILABLE or FR_E_LIMIT when the record, or an earlier one, was refused.
- */
+/* Copies the bytes. t_ms 0: the wall clock. Waits while the queue is full or the group is too far
+ * behind; FR_AGAIN when asked to stop meanwhile (not sent). FR_E_UNAVAILABLE or FR_E_LIMIT when the
+ * record, or an earlier one, was refused. */
 enum fr_status fr_producer_send(struct fr_producer *producer, uint32_t partition, const void *bytes, size_t size,
                                 int64_t t_ms, struct fr_err *err) FR_MUST_CHECK;
 /* Serves acknowledgements for at most wait_ms. */
 void fr_producer_poll(struct fr_producer *producer, int wait_ms);
-/* Waits until every record is acknowledged or refused (librdkafka gives each up after message.timeout.ms). */
+/* Waits until every record is acknowledged or refused (librdkafka gives each up after
+ * message.timeout.ms). */
 enum fr_status fr_producer_finish(struct fr_producer *producer, struct fr_err *err) FR_MUST_CHECK;
 struct fr_producer_totals fr_producer_totals(const struct fr_producer *producer);
 

@@ -1,5 +1,5 @@
-/* `freshet score`: probabilities for a file of samples, from a followed topic or from a dump. Scores are those of the
- * replica library: what a serving process would answer (P12). */
+/* `freshet score`: probabilities for a file of samples, from a followed topic or from a dump.
+ * Scores are those of the replica library: what a serving process would answer (P12). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

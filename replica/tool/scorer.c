@@ -1,5 +1,6 @@
-/* Lines of samples in, lines of probabilities out, in the file's order. Labels and times are not needed and not looked
- * at. Thread: the replica's. Does not: skip a line it cannot read; a score that belongs to no sample helps nobody. */
+/* Lines of samples in, lines of probabilities out, in the file's order. Labels and times are not
+ * needed and not looked at. Thread: the replica's. Does not: skip a line it cannot read; a score
+ * that belongs to no sample helps nobody. */
 #include "scorer.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
-/* `freshet state`: what a state directory holds, as logfmt; read-only, also on a running or damaged one. The first line
- * is what scripts read. Checks are those of opening (mark, chain of digests, cold store), of every section, of the P2
- * ledger, and, with --images, a walk over all keys against the counts. */
+/* `freshet state`: what a state directory holds, as logfmt; read-only, also on a running or damaged
+ * one. The first line is what scripts read. Checks are those of opening (mark, chain of digests,
+ * cold store), of every section, of the P2 ledger, and, with --images, a walk over all keys against
+ * the counts. */
 #include <dirent.h>
 #include <inttypes.h>
 #include <limits.h>

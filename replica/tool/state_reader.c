@@ -1,12 +1,13 @@
 /* Reads a state directory into memory: the walk of recovery without a store.
  *
- * Images come cold store first, then epoch by epoch, and a later one replaces an earlier one: an open-addressing index
- * over (table, key) finds the place. At the end absences go and the rest is sorted once, by table name and key: the
- * order of both dumps. Sections are copied as they are; who needs one parses it (state_sections.c).
+ * Images come cold store first, then epoch by epoch, and a later one replaces an earlier one: an
+ * open-addressing index over (table, key) finds the place. At the end absences go and the rest is
+ * sorted once, by table name and key: the order of both dumps. Sections are copied as they are; who
+ * needs one parses it (state_sections.c).
  *
- * Published dense parameters may be older than the newest epoch of a running daemon (export.dense_every): those that
- * changed since are looked up backwards in the journal, as the values a replica holds. Thread: one. Does not: write,
- * lock, wait. */
+ * Published dense parameters may be older than the newest epoch of a running daemon
+ * (export.dense_every): those that changed since are looked up backwards in the journal, as the
+ * values a replica holds. Thread: one. Does not: write, lock, wait. */
 #include "state_reader.h"
 
 #include <inttypes.h>
@@ -126,7 +127,8 @@ const struct fr_buffer *fr_state_find_section(const struct fr_state *state, cons
 
 /* ---- after the walk ---- */
 
-/* Keys that wait for their pending image (store/cut.c): absent by image, pending by the section "store". */
+/* Keys that wait for their pending image (store/cut.c): absent by image, pending by the section
+ * "store". */
 static enum fr_status take_carried(struct fr_state *state, struct fr_err *err)
 {
     const struct fr_buffer *section = fr_state_find_section(state, "store");
@@ -204,12 +206,15 @@ static void sort_keys(struct fr_state *state)
 
 /* ---- what replicas hold of the dense parameters ---- */
 
-/* Looking backwards: epochs after the newest that published dense parameters say which changed since; that one and
- * older ones, what those were. */
+/* Looking backwards: epochs after the newest that published dense parameters say which changed
+ * since; that one and older ones, what those were. */
+enum found { UNCHANGED, CHANGED, FOUND };
+
 struct publication {
     struct fr_state *state;
-    bool publishing;                         /* the epoch at hand is the newest that published, or older */
-    enum { UNCHANGED, CHANGED, FOUND } * of; /* [state->n_published] */
+    /* the epoch at hand is the newest that published, or older */
+    bool publishing;
+    enum found *of; /* [state->n_published] */
     size_t n_changed;
 };
 

@@ -1,6 +1,7 @@
-/* Reads the sections of an epoch that one module owns: the tool prints them, nobody else needs their insides. Layouts
- * are those that trainer/restore.c and store/section.h state; a change there shows here as a version or a size that
- * does not fit. The section "metrics" is read by metrics itself (metrics/task.h). Thread: any. */
+/* Reads the sections of an epoch that one module owns: the tool prints them, nobody else needs
+ * their insides. Layouts are those that trainer/restore.c and store/section.h state; a change there
+ * shows here as a version or a size that does not fit. The section "metrics" is read by metrics
+ * itself (metrics/task.h). Thread: any. */
 #include "state_sections.h"
 
 #include <inttypes.h>

@@ -1,6 +1,7 @@
-/* Sections of an epoch that belong to one module each, read for printing: "trainer" (trainer/section.h), "store"
- * (store/section.h), "metrics" (metrics/task.h). Every length is checked; another version is
- * FR_E_MISMATCH, anything else that does not fit FR_E_CORRUPT. Private to replica/tool. */
+/* Sections of an epoch that belong to one module each, read for printing: "trainer"
+ * (trainer/section.h), "store" (store/section.h), "metrics" (metrics/task.h). Every length is
+ * checked; another version is FR_E_MISMATCH, anything else that does not fit FR_E_CORRUPT. Private
+ * to replica/tool. */
 #ifndef FR_TOOL_STATE_SECTIONS_H
 #define FR_TOOL_STATE_SECTIONS_H
 
@@ -19,12 +20,14 @@ struct fr_store_carried {
     int64_t seen_ms;
     uint32_t table, count;
 };
+struct fr_store_section_table {
+    uint64_t counters[FR_STORE_COUNTERS];
+    uint32_t slice_bits;
+};
+
 struct fr_store_section {
     uint32_t n_tables;
-    struct fr_store_section_table {
-        uint64_t counters[FR_STORE_COUNTERS];
-        uint32_t slice_bits;
-    } * tables; /* owned */
+    struct fr_store_section_table *tables; /* owned */
     uint64_t n_carried;
     const uint8_t *carried; /* borrows the section */
 };

@@ -1,9 +1,10 @@
-/* See synthetic.h. Random numbers are counter-based (base/random.h): one stream per purpose, keyed by an id for planted
- * weights and by the sample's number for draws; the only state is the drift of each item place.
+/* See synthetic.h. Random numbers are counter-based (base/random.h): one stream per purpose, keyed
+ * by an id for planted weights and by the sample's number for draws; the only state is the drift of
+ * each item place.
  *
- * Scales were chosen by experiment (README: learnability): attainable AUC 0.77 to 0.83 by seed, and a plain online
- * logistic regression reaches 97 % of attainable AUC - 0.5 within 1.5 million samples. Does not: model sequences,
- * correlated users, or delayed labels. */
+ * Scales were chosen by experiment (README: learnability): attainable AUC 0.77 to 0.83 by seed, and
+ * a plain online logistic regression reaches 97 % of attainable AUC - 0.5 within 1.5 million
+ * samples. Does not: model sequences, correlated users, or delayed labels. */
 #include "synthetic.h"
 
 #include <math.h>
@@ -67,7 +68,8 @@ struct fr_synthetic {
     double device_weight[FR_SYNTHETIC_DEVICES], hour_weight[24], cross_weight[FR_SYNTHETIC_DEVICES][24];
 };
 
-/* Weights shrink with rank: an id seen a few times in a million samples could not be learned by anyone. */
+/* Weights shrink with rank: an id seen a few times in a million samples could not be learned by
+ * anyone. */
 static double amplitude(double scale, double ranks, uint32_t rank)
 {
     return scale / (1.0 + (double)rank / ranks);
@@ -95,7 +97,8 @@ struct fr_synthetic *fr_synthetic_new(uint64_t seed)
     s->places = fr_alloc(FR_SYNTHETIC_ITEM_PLACES, sizeof(*s->places));
     for (uint32_t i = 0; i < FR_SYNTHETIC_ITEM_PLACES; i++) {
         bear_item(s, i, start_ms);
-        /* The stream begins in the middle of the first items' lives, so arrivals are steady from the first minute. */
+        /* The stream begins in the middle of the first items' lives, so arrivals are steady from
+         * the first minute. */
         double gone = fr_random_uniform(seed, ITEM_LIFE, i, 1);
         s->places[i].until_ms -= (int64_t)(gone * (double)(s->places[i].until_ms - start_ms));
     }
@@ -120,8 +123,9 @@ void fr_synthetic_free(struct fr_synthetic *synthetic)
     free(synthetic);
 }
 
-/* The place as of t: replaced when its item's life is over, drift advanced by the exact transition of an
- * Ornstein-Uhlenbeck process (Uhlenbeck and Ornstein 1930) over the time since it was last shown. */
+/* The place as of t: replaced when its item's life is over, drift advanced by the exact transition
+ * of an Ornstein-Uhlenbeck process (Uhlenbeck and Ornstein 1930) over the time since it was last
+ * shown. */
 static const struct place *item_at(struct fr_synthetic *s, uint32_t number, int64_t t_ms)
 {
     struct place *place = &s->places[number];

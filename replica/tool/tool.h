@@ -1,6 +1,6 @@
 /* The `freshet` command: one function per subcommand (DESIGN section 9). Private to replica/tool.
- * argv[0] is the subcommand's name. Exit codes: 0, 1 failure (verify: a difference), 2 usage. Results on stdout,
- * progress and errors on stderr. */
+ * argv[0] is the subcommand's name. Exit codes: 0, 1 failure (verify: a difference), 2 usage.
+ * Results on stdout, progress and errors on stderr. */
 #ifndef FR_TOOL_H
 #define FR_TOOL_H
 
@@ -34,11 +34,12 @@ struct fr_option {
     size_t *n_many;
     size_t many_max;
 };
-/* FR_TOOL_OK, or FR_TOOL_USAGE after a message that names the argument; `usage` is printed for --help (then returns -1:
- * exit 0). */
+/* FR_TOOL_OK, or FR_TOOL_USAGE after a message that names the argument; `usage` is printed for
+ * --help (then returns -1: exit 0). */
 int fr_options_parse(int argc, char **argv, const struct fr_option *options, size_t n_options, const char *usage);
 /* Decimal with range; message and false otherwise. */
 bool fr_option_u64(const char *name, const char *text, uint64_t min, uint64_t max, uint64_t *out);
-bool fr_option_duration_ms(const char *name, const char *text, int64_t *out); /* 5s, 200ms, 1m, 1h */
+/* 5s, 200ms, 1m, 1h */
+bool fr_option_duration_ms(const char *name, const char *text, int64_t *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* See transcode.h. Two passes, since MessagePack wants a container's count before its values and JSON tells it after:
- * the first keeps the tokens and counts, the second packs. */
+/* See transcode.h. Two passes, since MessagePack wants a container's count before its values and
+ * JSON tells it after: the first keeps the tokens and counts, the second packs. */
 #include "transcode.h"
 
 #include <msgpack.h>
@@ -163,7 +163,8 @@ enum fr_status fr_transcode(struct fr_transcoder *transcoder, const void *line, 
     cursor.string_max = STRING_MAX;
     transcoder->n_tokens = 0;
     fr_buffer_clear(&transcoder->strings);
-    fr_buffer_reserve(&transcoder->strings, size + 1); /* unescaping never lengthens, so the bytes stay in place */
+    /* unescaping never lengthens, so the bytes stay in place */
+    fr_buffer_reserve(&transcoder->strings, size + 1);
     enum fr_status status = read_tokens(transcoder, &cursor);
     if (status != FR_EOF)
         return fr_err_set(err, status, "%s (byte %zu)", cursor.problem ? cursor.problem : "not JSON",

@@ -1,8 +1,9 @@
-/* One JSON value to MessagePack of the same shape: what `produce` does to each line of a file. Private to replica/tool.
+/* One JSON value to MessagePack of the same shape: what `produce` does to each line of a file.
+ * Private to replica/tool.
  *
- * Integers stay integers (shortest encoding), other numbers become f32 where that holds the same value, else f64; key
- * order and duplicate keys are kept: judging samples is the daemon's business. Nothing is allocated per line once the
- * buffers have grown. Thread: the caller's. */
+ * Integers stay integers (shortest encoding), other numbers become f32 where that holds the same
+ * value, else f64; key order and duplicate keys are kept: judging samples is the daemon's business.
+ * Nothing is allocated per line once the buffers have grown. Thread: the caller's. */
 #ifndef FR_TOOL_TRANSCODE_H
 #define FR_TOOL_TRANSCODE_H
 
@@ -26,12 +27,12 @@ struct fr_transcoded {
 };
 
 void fr_transcoder_release(struct fr_transcoder *transcoder);
-/* Appends the value to `out` (NULL: only checks the line). FR_E_INVALID or FR_E_LIMIT with what is wrong and where;
- * nothing is appended then. */
+/* Appends the value to `out` (NULL: only checks the line). FR_E_INVALID or FR_E_LIMIT with what is
+ * wrong and where; nothing is appended then. */
 enum fr_status fr_transcode(struct fr_transcoder *transcoder, const void *line, size_t size, struct fr_buffer *out,
                             struct fr_transcoded *what, struct fr_err *err) FR_MUST_CHECK;
-/* Of the line last transcoded: index of the token just past the value that begins at `at`; that value alone, appended.
- */
+/* Of the line last transcoded: index of the token just past the value that begins at `at`; that
+ * value alone, appended. */
 size_t fr_transcode_end(const struct fr_transcoder *transcoder, size_t at);
 void fr_transcode_value(const struct fr_transcoder *transcoder, size_t at, struct fr_buffer *out);
 /* msgpack-c's packer callback; data is a struct fr_buffer. */

@@ -1,8 +1,10 @@
-/* `freshet verify`: is what replicas serve what the daemon holds? The state directory's own public dump is compared,
- * byte by byte, with that of a replica built from the topic, or with a dump that a replica wrote. Read-only; a state
- * that is still running is compared as of its newest durable epoch, up to which the topic is then read.
+/* `freshet verify`: is what replicas serve what the daemon holds? The state directory's own public
+ * dump is compared, byte by byte, with that of a replica built from the topic, or with a dump that
+ * a replica wrote. Read-only; a state that is still running is compared as of its newest durable
+ * epoch, up to which the topic is then read.
  *
- * The replica's dump lies in an unnamed temporary file (TMPDIR), so that neither side is held in memory as text. */
+ * The replica's dump lies in an unnamed temporary file (TMPDIR), so that neither side is held in
+ * memory as text. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>

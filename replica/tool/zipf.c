@@ -1,4 +1,5 @@
-/* See zipf.h. Columns above and below the mean share are paired until each holds exactly one mean. */
+/* See zipf.h. Columns above and below the mean share are paired until each holds exactly one
+ * mean. */
 #include "zipf.h"
 
 #include <math.h>
@@ -12,7 +13,8 @@ void fr_zipf_init(struct fr_zipf *zipf, uint32_t count, double exponent)
     zipf->count = count;
     zipf->cells = fr_alloc(count, sizeof(*zipf->cells));
     double *share = fr_alloc(count, sizeof(*share));
-    uint32_t *order = fr_alloc(count, sizeof(*order)); /* small columns from the front, large ones from the back */
+    /* small columns from the front, large ones from the back */
+    uint32_t *order = fr_alloc(count, sizeof(*order));
     double sum = 0.0;
     for (uint32_t i = 0; i < count; i++)
         sum += share[i] = pow((double)i + 1.0, -exponent);

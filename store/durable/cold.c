@@ -1,14 +1,15 @@
 /* The cold store in RocksDB 7.8.
  *
- * One column family; key = table number (u32 big-endian) then key (u64 big-endian), value = kind byte then image bytes.
- * Two table numbers above FR_IMAGE_TABLE_MAX are ours: sections (number then name) and the sentinel, the last key of
- * every fold: what it names is what the store holds. Data enters only as sorted files by one ingest call per fold,
- * which RocksDB's MANIFEST records in one edit: a fold is there whole or not at all. No puts, hence no write-ahead log
- * and no memtable; no DeleteRange (7.8.3 loses its iterator status). Background flushes are held to 1 for the same
- * release's sake, although nothing flushes. No bloom filter and no large cache: rows live in memory, the store is only
- * scanned; point reads come with tiers. Invariants: an error from RocksDB is returned, never taken for "absent".
- * Thread: writer and fold by one thread; properties by any. Does not: compact by filter (expiry is the owner's
- * decision, in the journal), retry. */
+ * One column family; key = table number (u32 big-endian) then key (u64 big-endian), value = kind
+ * byte then image bytes. Two table numbers above FR_IMAGE_TABLE_MAX are ours: sections (number then
+ * name) and the sentinel, the last key of every fold: what it names is what the store holds. Data
+ * enters only as sorted files by one ingest call per fold, which RocksDB's MANIFEST records in one
+ * edit: a fold is there whole or not at all. No puts, hence no write-ahead log and no memtable; no
+ * DeleteRange (7.8.3 loses its iterator status). Background flushes are held to 1 for the same
+ * release's sake, although nothing flushes. No bloom filter and no large cache: rows live in
+ * memory, the store is only scanned; point reads come with tiers. Invariants: an error from RocksDB
+ * is returned, never taken for "absent". Thread: writer and fold by one thread; properties by any.
+ * Does not: compact by filter (expiry is the owner's decision, in the journal), retry. */
 #include "cold.h"
 
 #include <inttypes.h>
@@ -418,7 +419,8 @@ enum fr_status cold_writer_ingest(struct cold_writer *writer, struct fr_err *err
     if (status != FR_OK)
         return status;
     rocksdb_ingestexternalfileoptions_t *options = rocksdb_ingestexternalfileoptions_create();
-    rocksdb_ingestexternalfileoptions_set_move_files(options, 1); /* links, no copy; RocksDB syncs files and folder */
+    /* links, no copy; RocksDB syncs files and folder */
+    rocksdb_ingestexternalfileoptions_set_move_files(options, 1);
     char *text = NULL;
     rocksdb_ingest_external_file(writer->cold->db, (const char *const *)writer->paths, writer->n_paths, options, &text);
     rocksdb_ingestexternalfileoptions_destroy(options);
@@ -432,7 +434,8 @@ void cold_writer_free(struct cold_writer *writer)
     if (writer->sst)
         rocksdb_sstfilewriter_destroy(writer->sst);
     for (size_t i = 0; i < writer->n_paths; i++) {
-        (void)unlink(writer->paths[i]); /* after an ingest they are gone; else the next open removes them too */
+        /* after an ingest they are gone; else the next open removes them too */
+        (void)unlink(writer->paths[i]);
         free(writer->paths[i]);
     }
     free(writer->paths);

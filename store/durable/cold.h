@@ -1,5 +1,5 @@
-/* The cold store: everything as of one folded epoch, in RocksDB. Module-internal; the only file that knows RocksDB is
- * cold.c. */
+/* The cold store: everything as of one folded epoch, in RocksDB. Module-internal; the only file
+ * that knows RocksDB is cold.c. */
 #ifndef FR_DURABLE_COLD_H
 #define FR_DURABLE_COLD_H
 
@@ -13,14 +13,16 @@ struct cold_sentinel {
     struct fr_sha256 digest;
 };
 
-/* read_only: also beside a running writer; *out is NULL when there is no store yet. FR_E_CORRUPT, FR_E_IO,
- * FR_E_NO_SPACE. */
+/* read_only: also beside a running writer; *out is NULL when there is no store yet. FR_E_CORRUPT,
+ * FR_E_IO, FR_E_NO_SPACE. */
 enum fr_status cold_open(const char *path, bool read_only, struct cold **out, struct fr_err *err) FR_MUST_CHECK;
 void cold_close(struct cold *cold);
-/* Epoch 0 when the store is empty. FR_E_CORRUPT when it holds rows but no sentinel; FR_E_MISMATCH: another format. */
+/* Epoch 0 when the store is empty. FR_E_CORRUPT when it holds rows but no sentinel; FR_E_MISMATCH:
+ * another format. */
 enum fr_status cold_read_sentinel(struct cold *cold, struct cold_sentinel *out, struct fr_err *err) FR_MUST_CHECK;
 
-/* Images in (table, key) order; done_bytes counts keys and values. An error of visit ends the walk and is returned. */
+/* Images in (table, key) order; done_bytes counts keys and values. An error of visit ends the walk
+ * and is returned. */
 typedef enum fr_status (*cold_visit)(void *self, const struct fr_image *image, uint64_t done_bytes);
 enum fr_status cold_walk(struct cold *cold, cold_visit visit, void *self, struct fr_err *err) FR_MUST_CHECK;
 
@@ -36,8 +38,8 @@ enum fr_status cold_health(struct cold *cold, struct fr_err *err) FR_MUST_CHECK;
 
 /* ---- one fold ---- */
 
-/* Sorted files under dir, taken in by one call. Adds come in ascending (table, key), then sections by name, then the
- * sentinel. */
+/* Sorted files under dir, taken in by one call. Adds come in ascending (table, key), then sections
+ * by name, then the sentinel. */
 struct cold_writer;
 struct cold_writer *cold_writer_new(struct cold *cold, const char *dir, uint64_t file_max);
 enum fr_status cold_writer_image(struct cold_writer *writer, const struct fr_image *image,

@@ -1,12 +1,13 @@
 /* The state directory as an object: open, close, append, read, trim, small files.
  *
- * Append is the commit of the service: epoch bytes into the journal, sync, mark (hwm), sync. Only then do the numbers
- * move, so whoever reads a status sees durable epochs only. A sync is tried once: after it failed nobody knows what the
- * disk holds (Rebello et al. 2020), so the object is dead from then on and the next open decides from the disk. A full
- * disk is different: what was written is cut off again, and the object goes on. Trim order: the mark first says which
- * epochs are acknowledged, then files go. So an open that finds the journal beginning later than the mark allows knows
- * that somebody removed files. Invariants, threads: durable.h and durable_internal.h. Does not: publish, retry, decide
- * when to fold. */
+ * Append is the commit of the service: epoch bytes into the journal, sync, mark (hwm), sync. Only
+ * then do the numbers move, so whoever reads a status sees durable epochs only. A sync is tried
+ * once: after it failed nobody knows what the disk holds (Rebello et al. 2020), so the object is
+ * dead from then on and the next open decides from the disk. A full disk is different: what was
+ * written is cut off again, and the object goes on. Trim order: the mark first says which epochs
+ * are acknowledged, then files go. So an open that finds the journal beginning later than the mark
+ * allows knows that somebody removed files. Invariants, threads: durable.h and durable_internal.h.
+ * Does not: publish, retry, decide when to fold. */
 #include "durable_internal.h"
 
 #include <errno.h>
@@ -203,8 +204,8 @@ static bool must_rotate(const struct fr_durable *durable, const struct journal_f
            (tail->head_size > 0 && memcmp(tail->head, durable->head, tail->head_size) != 0);
 }
 
-/* Writes and syncs the sealed record in durable->record; *file is where it went: tail, or a file not yet in the index.
- */
+/* Writes and syncs the sealed record in durable->record; *file is where it went: tail, or a file
+ * not yet in the index. */
 static enum fr_status write_record(struct fr_durable *durable, uint64_t epoch, struct journal_file *tail,
                                    struct journal_file **file, struct fr_err *err)
 {
@@ -268,7 +269,8 @@ enum fr_status fr_durable_append(struct fr_durable *durable, struct fr_stage *st
     struct hwm mark = {.timeline = stage->timeline, .epoch = durable->epoch + 1, .acked = durable->acked};
     uint64_t timeline = durable->timeline;
     size_t n_files = durable->journal.n_files;
-    struct journal_file *tail = n_files > 0 ? durable->journal.files[n_files - 1] : NULL; /* trim never takes it */
+    /* trim never takes it */
+    struct journal_file *tail = n_files > 0 ? durable->journal.files[n_files - 1] : NULL;
     pthread_mutex_unlock(&durable->index);
     FR_CHECK(stage->epoch == mark.epoch);
     FR_CHECK(stage->timeline >= timeline);
@@ -365,7 +367,8 @@ enum fr_status fr_durable_digest(struct fr_durable *durable, uint64_t epoch, str
 
 /* ---- acknowledge and trim ---- */
 
-/* How many of the oldest files hold only epochs <= limit; never the newest. The caller holds index. */
+/* How many of the oldest files hold only epochs <= limit; never the newest. The caller holds
+ * index. */
 static size_t count_droppable(const struct fr_durable *durable, uint64_t limit)
 {
     const struct journal *journal = &durable->journal;
@@ -381,7 +384,8 @@ static enum fr_status unlink_files(struct fr_durable *durable, struct journal_fi
     const struct fr_disk *disk = durable->disk;
     char path[PATH_MAX];
     for (size_t i = 0; i < n;
-         i++) { /* oldest first; recovery takes the contiguous suffix if a power cut mixes the order */
+         /* oldest first; recovery takes the contiguous suffix if a power cut mixes the order */
+         i++) {
         journal_path(&durable->journal, files[i]->first, path);
         if (disk->unlink(disk->self, path) != 0)
             return fr_err_set(err, FR_E_IO, "cannot remove %s: %s", path, strerror(errno));

@@ -1,4 +1,5 @@
-/* Layout of an epoch's head and images, for the two readers inside this module: the parser and the fold's streams. */
+/* Layout of an epoch's head and images, for the two readers inside this module: the parser and the
+ * fold's streams. */
 #ifndef FR_DURABLE_EPOCH_LAYOUT_H
 #define FR_DURABLE_EPOCH_LAYOUT_H
 
@@ -19,7 +20,8 @@ struct epoch_head {
 };
 _Static_assert(sizeof(struct epoch_head) == EPOCH_HEAD, "stored as it is: no padding");
 
-/* Checks that the head fits `size` bytes of epoch, of which at least min(size, EPOCH_HEAD) are at hand. */
+/* Checks that the head fits `size` bytes of epoch, of which at least min(size, EPOCH_HEAD) are at
+ * hand. */
 enum fr_status epoch_head_check(const void *bytes, uint64_t size, struct epoch_head *head) FR_MUST_CHECK;
 /* key u64, table u32, size u32, kind u8, reason u8; out->bytes is NULL. false: not an image. */
 bool epoch_image_head(const uint8_t bytes[EPOCH_IMAGE_HEAD], struct fr_image *out);

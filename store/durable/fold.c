@@ -1,15 +1,18 @@
-/* Fold: the newest image of each key of the unfolded epochs, sorted, into the cold store by one ingest.
+/* Fold: the newest image of each key of the unfolded epochs, sorted, into the cold store by one
+ * ingest.
  *
- * Every epoch is sorted already, so a fold is a merge of as many streams as there are epochs (a binary heap on (table,
- * key, newest epoch first); Knuth, TAOCP vol. 3, 5.4.1): the first of equal keys wins, the others are passed over. Each
- * stream reads its epoch through a window; all windows together stay within FOLD_WINDOWS bytes (more only for images
- * larger than their window), so that a fold of 512 MiB does not need 512 MiB. A stream's CRC is computed as it passes
- * and compared at its end, before anything is ingested. Of each section the newest value is kept as the streams pass
- * their ends (section_set.h), and written behind the images, then the sentinel; a section that no folded epoch holds
- * stays as the cold store has it. An absent key becomes a delete. Until the ingest nothing has happened: files of an
- * interrupted fold are removed here or by the next open. After it, files of the journal that are acknowledged too are
- * trimmed. Thread: one (the fold thread), beside append and read. Does not: choose when, wait for compactions
- * (level0_files tells the caller). */
+ * Every epoch is sorted already, so a fold is a merge of as many streams as there are epochs (a
+ * binary heap on (table, key, newest epoch first); Knuth, TAOCP vol. 3, 5.4.1): the first of equal
+ * keys wins, the others are passed over. Each stream reads its epoch through a window; all windows
+ * together stay within FOLD_WINDOWS bytes (more only for images larger than their window), so that
+ * a fold of 512 MiB does not need 512 MiB. A stream's CRC is computed as it passes and compared at
+ * its end, before anything is ingested. Of each section the newest value is kept as the streams
+ * pass their ends (section_set.h), and written behind the images, then the sentinel; a section that
+ * no folded epoch holds stays as the cold store has it. An absent key becomes a delete. Until the
+ * ingest nothing has happened: files of an interrupted fold are removed here or by the next open.
+ * After it, files of the journal that are acknowledged too are trimmed. Thread: one (the fold
+ * thread), beside append and read. Does not: choose when, wait for compactions (level0_files tells
+ * the caller). */
 #include "durable_internal.h"
 
 #include <inttypes.h>
@@ -363,7 +366,8 @@ enum fr_status fr_durable_fold(struct fr_durable *durable, struct fr_err *err)
         durable->unfolded_bytes -= fold.bytes;
     }
     pthread_mutex_unlock(&durable->index);
-    if (status == FR_E_NO_SPACE && !ingesting) /* nothing happened: the sorted files are gone again */
+    /* nothing happened: the sorted files are gone again */
+    if (status == FR_E_NO_SPACE && !ingesting)
         return status;
     if (status == FR_OK)
         status = cold_health(durable->cold, err);

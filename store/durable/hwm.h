@@ -1,4 +1,5 @@
-/* The high-water mark: which epoch is durable. Two slots in one file, written in turn. Module-internal. */
+/* The high-water mark: which epoch is durable. Two slots in one file, written in turn.
+ * Module-internal. */
 #ifndef FR_DURABLE_HWM_H
 #define FR_DURABLE_HWM_H
 

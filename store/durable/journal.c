@@ -1,12 +1,14 @@
 /* Journal files.
  *
- * journal/<first epoch, 20 digits>.fj: a head (magic "FRJOURNL", u32 format version, u32 size of the opaque head, u64
- * first epoch, the opaque head, u32 CRC32C of all before), then records (magic "fjrc", u32 CRC32C of length and bytes,
- * u64 length, the epoch's bytes). Every byte of a file up to the last epoch's end is under a CRC; the epochs' digests
- * chain from file to file. Descriptors stay open from scan or creation until the last reader lets go, so that a trim
- * never pulls a file from under a reader. Invariants: a file's epochs are contiguous; a scan stops at the first byte
- * that does not fit and never guesses where the next record is. Thread: functions here hold no mutex; callers guard the
- * index (durable_internal.h). Does not: know the mark, delete or cut files. */
+ * journal/<first epoch, 20 digits>.fj: a head (magic "FRJOURNL", u32 format version, u32 size of
+ * the opaque head, u64 first epoch, the opaque head, u32 CRC32C of all before), then records (magic
+ * "fjrc", u32 CRC32C of length and bytes, u64 length, the epoch's bytes). Every byte of a file up
+ * to the last epoch's end is under a CRC; the epochs' digests chain from file to file. Descriptors
+ * stay open from scan or creation until the last reader lets go, so that a trim never pulls a file
+ * from under a reader. Invariants: a file's epochs are contiguous; a scan stops at the first byte
+ * that does not fit and never guesses where the next record is. Thread: functions here hold no
+ * mutex; callers guard the index (durable_internal.h). Does not: know the mark, delete or cut
+ * files. */
 #include "journal.h"
 
 #include <dirent.h>
@@ -356,7 +358,8 @@ void journal_file_free(const struct journal *journal, struct journal_file *file)
 {
     if (!file)
         return;
-    /* What was written is synced (or cut away) by now: a close that fails has nothing left to lose. */
+    /* What was written is synced (or cut away) by now: a close that fails has nothing left to
+     * lose. */
     (void)journal->disk->close(journal->disk->self, file->fd);
     free(file->epochs);
     free(file->head);

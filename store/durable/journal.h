@@ -1,4 +1,5 @@
-/* Journal files: format, scan, append, read. Module-internal; durable_internal.h says which mutex guards what. */
+/* Journal files: format, scan, append, read. Module-internal; durable_internal.h says which mutex
+ * guards what. */
 #ifndef FR_DURABLE_JOURNAL_H
 #define FR_DURABLE_JOURNAL_H
 
@@ -46,17 +47,20 @@ static inline uint64_t journal_file_last(const struct journal_file *file)
 }
 
 void journal_path(const struct journal *journal, uint64_t first, char out[PATH_MAX]);
-/* First epochs of the files in the folder, ascending; *out is freed by the caller. A missing folder has none. */
+/* First epochs of the files in the folder, ascending; *out is freed by the caller. A missing folder
+ * has none. */
 enum fr_status journal_list(const struct journal *journal, uint64_t **out, size_t *n, struct fr_err *err) FR_MUST_CHECK;
 
 /* Opens and checks the head. FR_E_CORRUPT, FR_E_MISMATCH (format), FR_E_NOT_FOUND, FR_E_IO. */
 enum fr_status journal_file_open(const struct journal *journal, uint64_t first, bool writable,
                                  struct journal_file **out, struct fr_err *err) FR_MUST_CHECK;
-/* Indexes records up to epoch `until` or the end. FR_E_CORRUPT: a record before that is not whole or does not fit the
- * chain; the epochs before it are indexed. scratch holds one record at a time. */
+/* Indexes records up to epoch `until` or the end. FR_E_CORRUPT: a record before that is not whole
+ * or does not fit the chain; the epochs before it are indexed. scratch holds one record at a
+ * time. */
 enum fr_status journal_file_scan(const struct journal *journal, struct journal_file *file, uint64_t until,
                                  struct fr_buffer *scratch, struct fr_err *err) FR_MUST_CHECK;
-/* A new file with its head, not synced, in no index. Nothing is left behind when it fails with FR_E_NO_SPACE. */
+/* A new file with its head, not synced, in no index. Nothing is left behind when it fails with
+ * FR_E_NO_SPACE. */
 struct journal_head {
     uint64_t first;
     const void *bytes;
@@ -73,7 +77,8 @@ struct journal_file *journal_find(const struct journal *journal, uint64_t epoch,
 
 /* Fills the JOURNAL_RECORD_HEAD bytes in front of an epoch's bytes. */
 void journal_seal(uint8_t *record, uint64_t epoch_size);
-uint32_t journal_record_crc(uint64_t size); /* the CRC of the length alone, to be continued over the bytes */
+/* the CRC of the length alone, to be continued over the bytes */
+uint32_t journal_record_crc(uint64_t size);
 /* size and CRC of the record whose epoch begins at offset. */
 enum fr_status journal_record_head(const struct journal *journal, const struct journal_file *file, uint64_t offset,
                                    uint32_t *crc, struct fr_err *err) FR_MUST_CHECK;

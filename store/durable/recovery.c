@@ -1,23 +1,27 @@
-/* What open does with what it finds: mark, journal and cold store must fit, else it refuses and names what is missing
- * (DESIGN section 5).
+/* What open does with what it finds: mark, journal and cold store must fit, else it refuses and
+ * names what is missing (DESIGN section 5).
  *
- * Fit: the journal's contiguous suffix begins at or before sentinel + 1 and ends at or beyond the mark; digests agree
- * at the mark, at the sentinel and from record to record; it does not begin later than the mark's acknowledged epoch +
- * 1 (trim never takes more). Any damage in a file at or before the mark's epoch is refused. What lies beyond the mark
- * is cut off and synced: it was never durable nor published.
+ * Fit: the journal's contiguous suffix begins at or before sentinel + 1 and ends at or beyond the
+ * mark; digests agree at the mark, at the sentinel and from record to record; it does not begin
+ * later than the mark's acknowledged epoch + 1 (trim never takes more). Any damage in a file at or
+ * before the mark's epoch is refused. What lies beyond the mark is cut off and synced: it was never
+ * durable nor published.
  *
- * Lost slot. The mark has two slots; an open that finds one of them bad cannot know whether a write was torn (its epoch
- * was synced in the journal, but never called durable) or a slot rotted that had been called durable. So it does what
- * is right for both: it keeps all whole, chained epochs that the journal holds beyond the good slot. That loses nothing
- * durable (P1), and nothing of it leaves before a new mark is synced (P3). The kept records are written again in place
- * and synced first, because a record of which only the page cache knows (its sync failed) must not become durable by a
- * mark. Each open writes the mark once, into the slot that is not the good newest one: what was read may be in the page
- * cache only, when the sync of an earlier process failed; after this it is on the disk before anything is built on it.
+ * Lost slot. The mark has two slots; an open that finds one of them bad cannot know whether a write
+ * was torn (its epoch was synced in the journal, but never called durable) or a slot rotted that
+ * had been called durable. So it does what is right for both: it keeps all whole, chained epochs
+ * that the journal holds beyond the good slot. That loses nothing durable (P1), and nothing of it
+ * leaves before a new mark is synced (P3). The kept records are written again in place and synced
+ * first, because a record of which only the page cache knows (its sync failed) must not become
+ * durable by a mark. Each open writes the mark once, into the slot that is not the good newest one:
+ * what was read may be in the page cache only, when the sync of an earlier process failed; after
+ * this it is on the disk before anything is built on it.
  *
- * Read-only: the same checks, no writes, and no cutting (records beyond the mark are not looked at). Beside a running
- * writer a trim may pull files away between two looks; then everything is looked at again, a few times. Order matters
- * there: cold store, mark, journal; so the mark is never older than the sentinel. Thread: open's. Does not: restore
- * rows (restore.c), talk to Kafka. */
+ * Read-only: the same checks, no writes, and no cutting (records beyond the mark are not looked
+ * at). Beside a running writer a trim may pull files away between two looks; then everything is
+ * looked at again, a few times. Order matters there: cold store, mark, journal; so the mark is
+ * never older than the sentinel. Thread: open's. Does not: restore rows (restore.c), talk to
+ * Kafka. */
 #include "durable_internal.h"
 
 #include <dirent.h>
@@ -73,7 +77,8 @@ static enum fr_status check_link(const struct journal *journal, const struct jou
     return fr_err_set(err, FR_E_CORRUPT, "%s does not continue the chain of digests of the file before it", path);
 }
 
-/* Takes one file into the index. FR_EOF: it lies beyond the mark and is not whole; it and what follows is not ours. */
+/* Takes one file into the index. FR_EOF: it lies beyond the mark and is not whole; it and what
+ * follows is not ours. */
 static enum fr_status scan_file(struct fr_durable *durable, uint64_t first, uint64_t until, struct fr_buffer *scratch,
                                 struct fr_err *err)
 {
@@ -167,7 +172,8 @@ static enum fr_status check_sentinel(const struct fr_durable *durable, const str
                           ": epochs %" PRIu64 "..%" PRIu64
                           " are missing in %s, or folds in cold/; restore them, or a savepoint",
                           durable->dir, folded, first, folded + 1, first - 1, journal->dir);
-    if (!on_chain(journal, folded, &sentinel->digest)) /* folded 0: epoch 1 follows a digest of zeros */
+    /* folded 0: epoch 1 follows a digest of zeros */
+    if (!on_chain(journal, folded, &sentinel->digest))
         return fr_err_set(err, FR_E_CORRUPT,
                           "%s: the cold store's epoch %" PRIu64
                           " is not the journal's: files of two histories are mixed",
@@ -207,7 +213,8 @@ static void take_numbers(struct fr_durable *durable, const struct findings *foun
     durable->epoch = journal_file_last(newest);
     durable->timeline = entry->timeline;
     durable->digest = entry->digest;
-    if (durable->acked < journal->files[0]->first - 1) /* only after a lost slot: trim took what was acknowledged */
+    /* only after a lost slot: trim took what was acknowledged */
+    if (durable->acked < journal->files[0]->first - 1)
         durable->acked = journal->files[0]->first - 1;
     struct journal_epoch unfolded;
     for (uint64_t e = durable->folded + 1; e <= durable->epoch; e++)
@@ -275,7 +282,8 @@ static enum fr_status remove_file(const struct fr_durable *durable, const char *
     return fr_err_set(err, FR_E_IO, "cannot remove %s: %s", path, strerror(errno));
 }
 
-/* Sorted files of a fold that a crash interrupted. Not synced: what reappears goes the next time. */
+/* Sorted files of a fold that a crash interrupted. Not synced: what reappears goes the next
+ * time. */
 static enum fr_status clear_fold_folder(const struct fr_durable *durable, struct fr_err *err)
 {
     DIR *dir = opendir(durable->path_fold);
@@ -295,7 +303,8 @@ static enum fr_status clear_fold_folder(const struct fr_durable *durable, struct
     return status;
 }
 
-/* Files in the folder that the index does not have: beyond the mark, or left by an interrupted trim. */
+/* Files in the folder that the index does not have: beyond the mark, or left by an interrupted
+ * trim. */
 static enum fr_status remove_strays(struct fr_durable *durable, const struct findings *found, struct fr_err *err)
 {
     bool removed = false;
@@ -334,7 +343,8 @@ static enum fr_status cut_tail(struct fr_durable *durable, struct fr_err *err)
     return fr_disk_sync(durable->disk, tail->fd, path, err);
 }
 
-/* The rule of the lost slot: epochs beyond the good slot are written again before a mark names them. */
+/* The rule of the lost slot: epochs beyond the good slot are written again before a mark names
+ * them. */
 static enum fr_status rewrite_kept(struct fr_durable *durable, struct fr_err *err)
 {
     const struct journal *journal = &durable->journal;

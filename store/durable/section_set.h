@@ -1,4 +1,5 @@
-/* The newest value of every section over a run of epochs, whatever order they are looked at in. Module-internal. */
+/* The newest value of every section over a run of epochs, whatever order they are looked at in.
+ * Module-internal. */
 #ifndef FR_DURABLE_SECTION_SET_H
 #define FR_DURABLE_SECTION_SET_H
 
@@ -15,8 +16,8 @@ struct section_set {
     size_t n, capacity;
 };
 
-/* Where the bytes of this section go, empty; NULL when the set has them of `epoch` or a later one. The buffer is valid
- * until the next call. */
+/* Where the bytes of this section go, empty; NULL when the set has them of `epoch` or a later one.
+ * The buffer is valid until the next call. */
 struct fr_buffer *section_set_put(struct section_set *set, const char *name, uint64_t epoch);
 void section_set_release(struct section_set *set);
 

@@ -1,10 +1,10 @@
-/* The two sections that more than one module reads: "announce" (what the commit record of the delta says) and "dense"
- * (scoring parameters).
+/* The two sections that more than one module reads: "announce" (what the commit record of the delta
+ * says) and "dense" (scoring parameters).
  *
- * Both are little-endian records without padding (README). Undefined AUC is one fixed NaN pattern, so that bytes depend
- * on values only. Invariants: what the encoder takes comes from our own code (FR_CHECK); what the parser takes comes
- * from a disk (FR_E_CORRUPT), every length is compared with the bytes that remain. Thread: any. Does not: interpret
- * names. */
+ * Both are little-endian records without padding (README). Undefined AUC is one fixed NaN pattern,
+ * so that bytes depend on values only. Invariants: what the encoder takes comes from our own code
+ * (FR_CHECK); what the parser takes comes from a disk (FR_E_CORRUPT), every length is compared with
+ * the bytes that remain. Thread: any. Does not: interpret names. */
 #include "durable/epoch.h"
 
 #include <math.h>
@@ -24,7 +24,8 @@ static void put_text(struct fr_buffer *out, const char *text, size_t capacity)
     fr_buffer_append(out, text, length);
 }
 
-/* Fills text (zeros behind it); marks the reader failed when it is empty, too long or holds a zero byte. */
+/* Fills text (zeros behind it); marks the reader failed when it is empty, too long or holds a zero
+ * byte. */
 static void take_text(struct fr_reader *reader, char *text, size_t capacity)
 {
     size_t length = fr_take_u8(reader);

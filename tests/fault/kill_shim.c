@@ -1,19 +1,24 @@
-/* LD_PRELOAD shim for the fault tests: ends the process with SIGKILL at a named point. The product has no failpoints of
- * its own.
+/* LD_PRELOAD shim for the fault tests: ends the process with SIGKILL at a named point. The product
+ * has no failpoints of its own.
  *
- * FRESHET_KILL=point:n asks for the first passage of the point once this process has made n new epochs durable:
+ * FRESHET_KILL=point:n asks for the first passage of the point once this process has made n new
+ * epochs durable:
  *
- * - hwm_write: the next epoch is synced in the journal, the HWM that will name it is not written. The process lingers
+ * - hwm_write: the next epoch is synced in the journal, the HWM that will name it is not written.
+ *   The process lingers
  *   here before it dies, so that whoever publishes too early has the time to do it.
- * - hwm_synced: the n-th epoch is durable by its HWM, nobody has been told, nothing of it is published.
+ * - hwm_synced: the n-th epoch is durable by its HWM, nobody has been told, nothing of it is
+ *   published.
  * - fold_open: a sorted file of a fold has been created.
  * - fold_ingest: just before RocksDB takes the files in.
  * - fold_done: just after.
  *
- * FRESHET_FAIL=journal_enospc:n makes the n-th write to the journal, and every later one, fail with ENOSPC.
+ * FRESHET_FAIL=journal_enospc:n makes the n-th write to the journal, and every later one, fail with
+ * ENOSPC.
  *
- * An epoch counts as durable when the HWM is synced by the thread that wrote and synced the journal before. Marks that
- * only move the acknowledged epoch, and what recovery cuts off and syncs, do not count. */
+ * An epoch counts as durable when the HWM is synced by the thread that wrote and synced the journal
+ * before. Marks that only move the acknowledged epoch, and what recovery cuts off and syncs, do not
+ * count. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -30,7 +35,8 @@
 enum { LINGER_MS = 300 };
 
 static atomic_int durable_epochs, journal_writes;
-/* Of this thread: bytes are in the journal and not synced; an epoch is synced and the HWM does not name it. */
+/* Of this thread: bytes are in the journal and not synced; an epoch is synced and the HWM does not
+ * name it. */
 static _Thread_local int journal_written, journal_is_ahead;
 
 static int armed(const char *variable, const char *point, int *count)

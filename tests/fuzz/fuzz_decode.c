@@ -1,14 +1,15 @@
-/* Fuzz target of the record decoder: any bytes, as MessagePack and as JSON, give samples or a reason, never a crash,
- * and what is accepted appends the same whole and group by group, behind an empty batch and behind one that has groups.
- * Two configurations: strict rules with every kind of slot and label, and scoring. From the root:
+/* Fuzz target of the record decoder: any bytes, as MessagePack and as JSON, give samples or a
+ * reason, never a crash, and what is accepted appends the same whole and group by group, behind an
+ * empty batch and behind one that has groups. Two configurations: strict rules with every kind of
+ * slot and label, and scoring. From the root:
  *
  *   INCLUDES="-Ibase/include -Iconf/include -Iingest/decode/include"
  *   SANITIZERS="-fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all"
- *   clang-14 -g -O1 -std=c17 -D_DEFAULT_SOURCE -ffp-contract=off $SANITIZERS $INCLUDES tests/fuzz/fuzz_decode.c
+ *   clang-14 -g -O1 -std=c17 -D_DEFAULT_SOURCE -ffp-contract=off $SANITIZERS $INCLUDES
+ *   tests/fuzz/fuzz_decode.c
  *       ingest/decode/[a-z]*.c base/[a-z]*.c -lxxhash -lcrypto -lm -lpthread -o fuzz_decode
  *   python3 tests/fuzz/seeds.py corpus
- *   ./fuzz_decode -max_total_time=300 -max_len=8192 -dict=tests/fuzz/decode.dict corpus
- */
+ *   ./fuzz_decode -max_total_time=300 -max_len=8192 -dict=tests/fuzz/decode.dict corpus */
 #include <stdlib.h>
 
 #include "../unit/decode/schema.h"
@@ -17,7 +18,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A group of two with every slot on one level, so that what follows meets shared and own columns. */
+/* A group of two with every slot on one level, so that what follows meets shared and own
+ * columns. */
 static const char before_json[] =
     "{\"shared\":{\"user_id\":{\"i\":[1,2],\"w\":[1,2]},\"vec\":[1,2,3],\"history\":[4,5]},\"items\":["
     "{\"f\":{\"item_id\":\"a\",\"price\":2},\"y\":[1,0],\"p\":{\"buy_rate\":0.5}},{\"f\":{\"context\":[7,8],\"price\":"
@@ -101,7 +103,8 @@ static void open_target(struct target *target, bool json, bool scoring)
     enum fr_format format = json ? FR_FORMAT_JSON : FR_FORMAT_MSGPACK;
     schema_init(&target->schema, FR_FORMAT_JSON);
     if (scoring) {
-        target->schema.slots[SLOT_PRICE].default_value = -1.0f; /* has no log1p: the slot is needed */
+        /* has no log1p: the slot is needed */
+        target->schema.slots[SLOT_PRICE].default_value = -1.0f;
         target->schema.slots[SLOT_VEC].transform = FR_TRANSFORM_STANDARDIZE;
         target->schema.tasks[1].loss = FR_LOSS_MSE;
     }

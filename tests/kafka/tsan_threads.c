@@ -1,7 +1,8 @@
-/* C11 threads, mutexes and conditions on top of pthreads, linked into every program of a ThreadSanitizer build
- * (cmake/options.cmake). The runtime of gcc 12 sees pthreads only: a thread that librdkafka began with thrd_create has
- * no sanitizer state and faults at its first intercepted call, and what its mutexes order looks like a race in our own
- * code. glibc's C11 types are its pthread types by another name, of the same size, so the storage is the caller's. */
+/* C11 threads, mutexes and conditions on top of pthreads, linked into every program of a
+ * ThreadSanitizer build (cmake/options.cmake). The runtime of gcc 12 sees pthreads only: a thread
+ * that librdkafka began with thrd_create has no sanitizer state and faults at its first intercepted
+ * call, and what its mutexes order looks like a race in our own code. glibc's C11 types are its
+ * pthread types by another name, of the same size, so the storage is the caller's. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>

@@ -1,9 +1,11 @@
-/* Gradients of parameters: kernels' over the whole batch, in blocks of kernel rows; the others' partial sums joined.
+/* Gradients of parameters: kernels' over the whole batch, in blocks of kernel rows; the others'
+ * partial sums joined.
  *
- * Sums have a fixed order: within a kernel ascending over the rows of the batch, in blocks of FR_SUM_ROWS that are
- * joined in ascending order (a batch has few samples, but its sequences may have many steps and a narrow kernel: one
- * block of kernel rows would be one task for all of them); for other parameters chunk by chunk. Owner thread: the
- * graph's; a block belongs to one worker. Does not: look at nodes' other gradients. */
+ * Sums have a fixed order: within a kernel ascending over the rows of the batch, in blocks of
+ * FR_SUM_ROWS that are joined in ascending order (a batch has few samples, but its sequences may
+ * have many steps and a narrow kernel: one block of kernel rows would be one task for all of them);
+ * for other parameters chunk by chunk. Owner thread: the graph's; a block belongs to one worker.
+ * Does not: look at nodes' other gradients. */
 #include "passes.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
 /* Backward of every node: its gradient goes to its arguments, partial sums to its parameters.
  *
- * Most operations add to the gradients they are given; whoever is first to touch a buffer clears the chunk's rows of it
- * (settled when the variant was compiled). Owner thread: the graph's; a chunk belongs to one worker. Does not: sum over
- * chunks (backward.c). */
+ * Most operations add to the gradients they are given; whoever is first to touch a buffer clears
+ * the chunk's rows of it (settled when the variant was compiled). Owner thread: the graph's; a
+ * chunk belongs to one worker. Does not: sum over chunks (backward.c). */
 #include "passes.h"
 
 #include <string.h>
@@ -13,7 +13,8 @@ void fr_graph_zero_gradients(const struct fr_graph *graph, const struct node *no
     memset(b->gradients + r.begin * b->ld, 0, r.count * b->ld * sizeof(float));
 }
 
-/* Where argument i's gradient is added, row 0 being `row` of its space; .values NULL when it is not wanted. */
+/* Where argument i's gradient is added, row 0 being `row` of its space; .values NULL when it is not
+ * wanted. */
 static struct fr_view wanted(const struct fr_graph *graph, const struct node *node, uint32_t i, uint32_t row)
 {
     if (node->arguments[i].skip_gradient)
@@ -429,7 +430,8 @@ void fr_graph_backward_collapse(const struct graph_run *run, const struct node *
 {
     const struct fr_graph *graph = run->graph;
     const struct variant *v = graph->variant;
-    uint32_t i = node->n_arguments - 1; /* of an expansion its argument, of a product in two parts the groups' */
+    /* of an expansion its argument, of a product in two parts the groups' */
+    uint32_t i = node->n_arguments - 1;
     if (node->arguments[i].skip_gradient)
         return;
     clear_first(graph, node, i, c);

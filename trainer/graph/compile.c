@@ -1,10 +1,11 @@
-/* A variant of the network: nodes of the layers a loss reaches, their homes, their gradients, work lists.
+/* A variant of the network: nodes of the layers a loss reaches, their homes, their gradients, work
+ * lists.
  *
- * Nodes are made in evaluation order. Then every concatenation takes in the arguments that have no home yet (they
- * become views of its buffer), and one walk in reverse order settles which gradients are wanted and who writes a
- * gradient buffer first. Buffers of groups' rows are written backward in a phase after that of samples' rows; the
- * walk's order holds within each. Owner thread: the graph's. Does not: fail; shapes were checked by the config loader.
- */
+ * Nodes are made in evaluation order. Then every concatenation takes in the arguments that have no
+ * home yet (they become views of its buffer), and one walk in reverse order settles which gradients
+ * are wanted and who writes a gradient buffer first. Buffers of groups' rows are written backward
+ * in a phase after that of samples' rows; the walk's order holds within each. Owner thread: the
+ * graph's. Does not: fail; shapes were checked by the config loader. */
 #include "compile_internal.h"
 
 #include <stdlib.h>
@@ -48,7 +49,8 @@ static void settle_homes(struct variant *v)
         buffer->space = node->space;
         buffer->width = node->width;
         buffer->ld = (size_t)(node->width + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS;
-        if (buffer->ld % 256 == 0 && buffer->ld > 0) /* rows a kilobyte apart would share few cache sets */
+        /* rows a kilobyte apart would share few cache sets */
+        if (buffer->ld % 256 == 0 && buffer->ld > 0)
             buffer->ld += LINE_FLOATS;
         node->buffer = v->n_buffers++;
     }
@@ -63,7 +65,8 @@ static bool overwrites(enum node_kind kind, uint32_t argument)
            (kind == NODE_LINEAR && argument == 0);
 }
 
-/* Says for a writer of `node`'s gradient whether the buffer is fresh. `covers`: it overwrites all it is given. */
+/* Says for a writer of `node`'s gradient whether the buffer is fresh. `covers`: it overwrites all
+ * it is given. */
 static void claim_gradient(const struct variant *v, const struct node *node, bool covers, bool *touched,
                            struct argument *out)
 {
@@ -215,7 +218,8 @@ static void make_table(const struct fr_graph *graph, struct variant *v, uint32_t
         if (conf->slots[s].kind == FR_SLOT_DENSE || conf->slots[s].table != (int32_t)t)
             continue;
         table->source_begin[group++] = n;
-        n = add_sources(v, table, NODE_SEQUENCE, s, n); /* first: the first to contribute says what counts */
+        /* first: the first to contribute says what counts */
+        n = add_sources(v, table, NODE_SEQUENCE, s, n);
         n = add_sources(v, table, NODE_POOLED, s, n);
     }
     table->source_begin[group] = n;

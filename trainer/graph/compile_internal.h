@@ -10,8 +10,8 @@ struct operand {
     bool stop; /* no gradient goes back */
 };
 
-/* What a layer or a reference is: vectors to be read one after the other. More than one only where groups' and samples'
- * rows meet, so that a product may take them apart. */
+/* What a layer or a reference is: vectors to be read one after the other. More than one only where
+ * groups' and samples' rows meet, so that a product may take them apart. */
 struct value {
     uint32_t n;
     struct operand *parts;

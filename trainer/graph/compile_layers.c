@@ -1,8 +1,8 @@
 /* Layers to nodes: every operation of the layer grammar, put together from primitives.
  *
- * Sources of the compositions: DCN-v2 (Wang et al. 2021), DIN (Zhou et al. 2018), DIEN (Zhou et al. 2019), MMoE (Ma et
- * al. 2018), FM (Rendle 2010). Parameters are found by name; parameters.c made them. Owner thread: the graph's. Does
- * not: fail; the config loader has checked shapes. */
+ * Sources of the compositions: DCN-v2 (Wang et al. 2021), DIN (Zhou et al. 2018), DIEN (Zhou et al.
+ * 2019), MMoE (Ma et al. 2018), FM (Rendle 2010). Parameters are found by name; parameters.c made
+ * them. Owner thread: the graph's. Does not: fail; the config loader has checked shapes. */
 #include "compile_internal.h"
 
 #include <stdarg.h>
@@ -118,7 +118,8 @@ static struct value separate_refs(struct builder *b, const struct fr_conf_layer 
     return list;
 }
 
-/* Two or three values as arguments of one node, at one level but in their own spaces. Frees them. */
+/* Two or three values as arguments of one node, at one level but in their own spaces. Frees
+ * them. */
 static struct value arguments_of(struct builder *b, struct value *values, uint32_t n)
 {
     struct value list = fr_build_list(values, n);
@@ -300,7 +301,8 @@ static struct value attention(struct builder *b, const struct fr_conf_layer *lay
     if (!layer->softmax)
         scores = dense(b, scores, FR_ACT_NONE, score.text);
     if (layer->softmax) {
-        scores = without_bias(b, scores, score.text, "kernel"); /* softmax is blind to what all scores have in common */
+        /* softmax is blind to what all scores have in common */
+        scores = without_bias(b, scores, score.text, "kernel");
         fr_build_node(b, NODE_SOFTMAX_STEPS, 1, &scores);
         scores = made(b, &scores);
     }

@@ -1,7 +1,9 @@
-/* Nodes, whatever layer asks for them: leaves, rows of groups brought to samples, concatenations, products.
+/* Nodes, whatever layer asks for them: leaves, rows of groups brought to samples, concatenations,
+ * products.
  *
- * A node that copies or reads without parameters (a leaf, an expansion, a concatenation) is made once for equal
- * arguments: computed once, its gradient summed in one place. Owner thread: the graph's. Does not: know layers. */
+ * A node that copies or reads without parameters (a leaf, an expansion, a concatenation) is made
+ * once for equal arguments: computed once, its gradient summed in one place. Owner thread: the
+ * graph's. Does not: know layers. */
 #include "compile_internal.h"
 
 #include <stdio.h>
@@ -292,7 +294,8 @@ static void linear_node(struct builder *b, struct value *arguments, struct linea
     v->linears[v->n_linears++] = *linear;
 }
 
-/* One product, or two where the input has parts of both levels: the groups' first, without bias. Frees `in`. */
+/* One product, or two where the input has parts of both levels: the groups' first, without bias.
+ * Frees `in`. */
 struct value fr_build_linear(struct builder *b, struct value *in, uint32_t kernel, int32_t bias, bool relu)
 {
     const struct fr_parameter *parameter = &b->graph->parameters[kernel];

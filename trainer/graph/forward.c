@@ -1,10 +1,11 @@
-/* Forward pass: chunk by chunk through all nodes, each node's output written where its readers want it; groups' rows
- * first, then samples' rows.
+/* Forward pass: chunk by chunk through all nodes, each node's output written where its readers want
+ * it; groups' rows first, then samples' rows.
  *
- * A chunk stays in the second-level cache from pooling to logit. With a backend whose rows depend on their position
- * (openblas) a chunk of vectors always has exactly C rows, zero-padded; with the others only the real rows are
- * computed, and their bits are the same. Step rows are never padded. Owner thread: the graph's; a chunk belongs to one
- * worker. Does not: look at labels, roles or weights of samples. */
+ * A chunk stays in the second-level cache from pooling to logit. With a backend whose rows depend
+ * on their position (openblas) a chunk of vectors always has exactly C rows, zero-padded; with the
+ * others only the real rows are computed, and their bits are the same. Step rows are never padded.
+ * Owner thread: the graph's; a chunk belongs to one worker. Does not: look at labels, roles or
+ * weights of samples. */
 #include "passes.h"
 
 #include <string.h>
@@ -450,8 +451,8 @@ static void forward_node(const struct graph_run *run, const struct node *node, c
     }
 }
 
-/* Notes where the chunk's occurrences come from, for the row gradients; every slot of a table with entries of this
- * level, read by the network or not. */
+/* Notes where the chunk's occurrences come from, for the row gradients; every slot of a table with
+ * entries of this level, read by the network or not. */
 static void note_occurrences(const struct graph_run *run, const struct chunk *c)
 {
     const struct fr_graph *graph = run->graph;

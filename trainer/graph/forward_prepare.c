@@ -1,7 +1,9 @@
-/* Before a batch is computed: which variant of the network it needs, how many rows everything has, memory for them.
+/* Before a batch is computed: which variant of the network it needs, how many rows everything has,
+ * memory for them.
  *
- * Memory only grows: nothing is allocated for a batch not larger than an earlier one of the same variant. Numbers do
- * not depend on which variants were there before. Owner thread: the graph's. Does not: compute. */
+ * Memory only grows: nothing is allocated for a batch not larger than an earlier one of the same
+ * variant. Numbers do not depend on which variants were there before. Owner thread: the graph's.
+ * Does not: compute. */
 #include "passes.h"
 
 #include <stdlib.h>
@@ -216,7 +218,8 @@ static void set_rows(const struct fr_graph *graph, struct variant *v, const stru
 {
     v->spaces[SPACE_SAMPLES].rows = batch->n_samples;
     v->spaces[SPACE_GROUPS].rows = graph->n_groups;
-    for (uint32_t s = SPACE_GROUPS + 1; s < v->n_spaces; s++) { /* what a space is expanded from comes before it */
+    /* what a space is expanded from comes before it */
+    for (uint32_t s = SPACE_GROUPS + 1; s < v->n_spaces; s++) {
         struct space *space = &v->spaces[s];
         if (space->from != FR_NO_INDEX) {
             expand_begin(v, space, batch);
@@ -289,7 +292,8 @@ static void reserve_partials(const struct fr_graph *graph, struct variant *v, en
 static void reserve_workspace(struct fr_graph *graph, const struct variant *v)
 {
     size_t needed = 0;
-    struct fr_steps steps = {.entry_end = graph->conf->chunk_rows}; /* depends on the number of entries only */
+    /* depends on the number of entries only */
+    struct fr_steps steps = {.entry_end = graph->conf->chunk_rows};
     for (uint32_t n = 0; n < v->n_nodes; n++) {
         size_t size = v->nodes[n].kind == NODE_GRU ? graph->ops->gru_workspace(&steps, v->nodes[n].width) : 0;
         needed = size > needed ? size : needed;

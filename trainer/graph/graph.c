@@ -1,8 +1,9 @@
 /* The graph's life: what is computed at all, making and freeing, what it says about itself.
  *
- * Layers a task reaches are computed, and those an auxiliary loss reaches while training; the others keep their
- * parameters. Invariants: parameters keep their addresses for life; the variant without shared slots stays. Owner
- * thread: the owner loop. Does not: compute (forward.c, backward.c, update.c), hold parameters (parameters.c). */
+ * Layers a task reaches are computed, and those an auxiliary loss reaches while training; the
+ * others keep their parameters. Invariants: parameters keep their addresses for life; the variant
+ * without shared slots stays. Owner thread: the owner loop. Does not: compute (forward.c,
+ * backward.c, update.c), hold parameters (parameters.c). */
 #include "network.h"
 
 #include <stdlib.h>
@@ -122,8 +123,9 @@ static uint32_t set_of(struct fr_graph *graph, uint32_t losses)
     return graph->n_loss_sets++;
 }
 
-/* An occurrence of a key counts once for every sample that is trained through any of its readers; a masked step of a
- * sequence, which contributes through poolings alone, for those trained through any pooling. */
+/* An occurrence of a key counts once for every sample that is trained through any of its readers; a
+ * masked step of a sequence, which contributes through poolings alone, for those trained through
+ * any pooling. */
 static void settle_sources(struct fr_graph *graph, const struct variant *v, const struct table_sources *table)
 {
     for (uint32_t i = 0; i < table->n_sources; i++) {

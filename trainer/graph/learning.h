@@ -1,5 +1,5 @@
-/* What the learning half of the graph shares: optimizers, state, statistics, losses and the step. Private to
- * parameters.c, optimizers.c, state.c, statistics.c, loss.c, pairs.c and update.c. */
+/* What the learning half of the graph shares: optimizers, state, statistics, losses and the step.
+ * Private to parameters.c, optimizers.c, state.c, statistics.c, loss.c, pairs.c and update.c. */
 #ifndef FR_GRAPH_LEARNING_H
 #define FR_GRAPH_LEARNING_H
 
@@ -8,13 +8,14 @@
 
 /* ---- optimizers.c ---- */
 
-/* base^(n / d), 0 < base <= 1, in double by multiplication, division and sqrt only: every machine agrees. */
+/* base^(n / d), 0 < base <= 1, in double by multiplication, division and sqrt only: every machine
+ * agrees. */
 double fr_power_of_ratio(double base, uint64_t n, uint64_t d);
-/* Factor of the rate after `samples` trained ones: min(1, (samples + 1) / warmup) max(floor, rate^(samples / decay)).
- */
+/* Factor of the rate after `samples` trained ones: min(1, (samples + 1) / warmup) max(floor,
+ * rate^(samples / decay)). */
 double fr_schedule_factor(const struct fr_conf_optimizer *conf, uint64_t samples);
-/* The optimizers of this step in parameter states and table parts: scheduled rates, Adam's corrections, clip_norm's
- * scales. Gradients are complete. */
+/* The optimizers of this step in parameter states and table parts: scheduled rates, Adam's
+ * corrections, clip_norm's scales. Gradients are complete. */
 void fr_graph_begin_step(struct fr_graph *graph);
 
 /* ---- prior.c ---- */
@@ -33,22 +34,25 @@ const float *fr_graph_weights_of(const struct graph_run *run, const struct fr_co
 
 /* ---- state.c ---- */
 
-/* After a step: notes which parameters it moved (fr_parameter.changes); statistics and priors note their own. */
+/* After a step: notes which parameters it moved (fr_parameter.changes); statistics and priors note
+ * their own. */
 void fr_graph_note_step(struct fr_graph *graph);
 
 /* ---- pairs.c ---- */
 
-/* What task t, pairwise, compares in this batch: marked in sample_losses; pairs of all groups, beyond the bound too. */
+/* What task t, pairwise, compares in this batch: marked in sample_losses; pairs of all groups,
+ * beyond the bound too. */
 struct fr_graph_loss fr_graph_order_pairs(const struct graph_run *run, uint32_t t);
-/* After it: adds to its output's gradient, returns the sum of the groups' losses without the task's weight. */
+/* After it: adds to its output's gradient, returns the sum of the groups' losses without the task's
+ * weight. */
 double fr_graph_pair_loss(const struct graph_run *run, uint32_t t);
 
 /* ---- statistics.c ---- */
 
 void fr_graph_make_statistics(struct fr_graph *graph);
 void fr_graph_free_statistics(struct fr_graph *graph);
-/* What the trained samples of this batch make of the statistics, aside; false when a number would not be finite. Node
- * values are those of the (training) forward pass. */
+/* What the trained samples of this batch make of the statistics, aside; false when a number would
+ * not be finite. Node values are those of the (training) forward pass. */
 bool fr_graph_stage_statistics(struct graph_run *run);
 void fr_graph_commit_statistics(struct fr_graph *graph);
 void fr_graph_put_statistics(const struct fr_graph *graph, struct fr_buffer *out);

@@ -1,25 +1,29 @@
-/* The compiled network: variants, nodes, buffers, products; parameters and their state. Private to the module.
+/* The compiled network: variants, nodes, buffers, products; parameters and their state. Private to
+ * the module.
  *
- * A layer becomes nodes, each of them one operation of the table (ops/ops.h). A node has one row per row of its space:
+ * A layer becomes nodes, each of them one operation of the table (ops/ops.h). A node has one row
+ * per row of its space:
  *
  *   space 0   samples                          one row per sample of the batch
  *   space 1   groups                           one row per group
  *   space i   steps of a sequence slot         rows begin[e] .. begin[e + 1] per entry e, a sample or a group
  *
- * Which columns are shared by groups differs from batch to batch, and with it which nodes need one row per group only.
- * So the network is compiled once per set of shared slots, a variant; parameters, optimizer state and statistics are
- * outside. A node all of whose arguments have rows per group has rows per group itself; where they meet the samples'
- * own, an expanding node stands between, and a product over both is two products.
+ * Which columns are shared by groups differs from batch to batch, and with it which nodes need one
+ * row per group only. So the network is compiled once per set of shared slots, a variant;
+ * parameters, optimizer state and statistics are outside. A node all of whose arguments have rows
+ * per group has rows per group itself; where they meet the samples' own, an expanding node stands
+ * between, and a product over both is two products.
  *
- * Concatenations are not computed: their arguments are views into one buffer and are written there by their producers;
- * so are gradients. Only an argument that already lives in another concatenation is copied.
+ * Concatenations are not computed: their arguments are views into one buffer and are written there
+ * by their producers; so are gradients. Only an argument that already lives in another
+ * concatenation is copied.
  *
  *   buffer of `x`:  | user_id | item_id.v | mean(history.v) | price | fm |      one row per sample, `ld` floats
  *                     node      node        node              node    node      each a (buffer, column) view
  *
- * Everything is computed chunk by chunk (conf->chunk_rows entries with all their steps), forward and backward alike;
- * only kernel gradients run over the batch, in blocks of kernel rows. Owner thread: the graph's; chunks and blocks go
- * to the pool. */
+ * Everything is computed chunk by chunk (conf->chunk_rows entries with all their steps), forward
+ * and backward alike; only kernel gradients run over the batch, in blocks of kernel rows. Owner
+ * thread: the graph's; chunks and blocks go to the pool. */
 #ifndef FR_GRAPH_NETWORK_H
 #define FR_GRAPH_NETWORK_H
 
@@ -27,24 +31,27 @@
 #include "graph/graph.h"
 
 enum {
-    FR_DIRECT_ROWS = 24,     /* up to here packing a kernel costs more than it saves */
-    FR_PACK_ROWS = 128,      /* inner rows packed by one task */
-    FR_SUM_ROWS = 4096,      /* rows of a batch over which one task sums a kernel's gradient */
-    FR_SUM_VALUES = 1 << 20, /* of larger kernels every task sums over all rows: they have tasks enough */
+    FR_DIRECT_ROWS = 24, /* up to here packing a kernel costs more than it saves */
+    FR_PACK_ROWS = 128,  /* inner rows packed by one task */
+    FR_SUM_ROWS = 4096,  /* rows of a batch over which one task sums a kernel's gradient */
+    /* of larger kernels every task sums over all rows: they have tasks enough */
+    FR_SUM_VALUES = 1 << 20,
     FR_DENSE_BLOCK = 16384,  /* values updated by one task */
     FR_UNIQUE_BLOCK = 256,   /* unique keys updated by one task */
     FR_VARIANTS_MAX = 16,    /* compiled at a time; the least recently used goes */
     FR_PRIOR_SAMPLES = 1000, /* labels after which a task's bias is learnt by gradients alone */
     FR_NODE_PARAMETERS = 2,  /* gradients summed per chunk that a node has at most */
-    /* Pairs of one group that are computed at most: all of up to 512 samples with two labels (362 with any), and a
-     * group of ingest.group_max costs a few steps of logloss, not n^2. */
+    /* Pairs of one group that are computed at most: all of up to 512 samples with two labels (362
+     * with any), and a group of ingest.group_max costs a few steps of logloss, not n^2. */
     FR_GROUP_PAIRS_MAX = 65536,
     FR_PAIR_SAMPLES = 256, /* groups that begin in so many samples are one task */
 };
 
-/* A moving average waits until the values would be so much of it: smaller steps round off in f32 and never add up. */
+/* A moving average waits until the values would be so much of it: smaller steps round off in f32
+ * and never add up. */
 #define FR_AVERAGE_SHARE_MIN 1e-4
-/* Default of variant_bytes_max: 16 variants of a network with long sequences would each keep their largest batch. */
+/* Default of variant_bytes_max: 16 variants of a network with long sequences would each keep their
+ * largest batch. */
 #define FR_VARIANT_BYTES_MAX ((size_t)1 << 30)
 #define FR_LAYER_NORM_EPSILON 1e-5f
 #define FR_STANDARDIZE_EPSILON 1e-6f
@@ -57,20 +64,24 @@ enum {
 struct parameter_state {
     float *gradient; /* complete after fr_graph_backward, for live parameters */
     float *state0, *state1;
-    uint32_t losses; /* that reach it; 0: not trained. Set while compiling, before fr_graph_make_states */
-    uint32_t set;    /* of those losses */
+    /* that reach it; 0: not trained. Set while compiling, before fr_graph_make_states */
+    uint32_t losses;
+    uint32_t set;                         /* of those losses */
     const struct fr_conf_optimizer *conf; /* of its layer */
     uint64_t samples;                     /* it was stepped for: Adam's age */
-    float *average;                       /* what is published (export.average); NULL: the values are */
-    uint64_t averaged, waiting;           /* samples it stands for; trained since it last took the values in */
-    float share;                          /* of the values in it after this step; 0: it waits */
-    bool moves;                           /* in this step: a loss that reaches it counted a sample */
-    struct fr_optimizer optimizer;        /* of this step: scheduled rate */
+    /* what is published (export.average); NULL: the values are */
+    float *average;
+    /* samples it stands for; trained since it last took the values in */
+    uint64_t averaged, waiting;
+    float share; /* of the values in it after this step; 0: it waits */
+    /* in this step: a loss that reaches it counted a sample */
+    bool moves;
+    struct fr_optimizer optimizer; /* of this step: scheduled rate */
     struct fr_pace pace;
 };
 
-/* Losses are numbered: tasks first, then auxiliary ones. Samples that count for any of a set of them; one entry for
- * each set that reaches a parameter or a table's row. */
+/* Losses are numbered: tasks first, then auxiliary ones. Samples that count for any of a set of
+ * them; one entry for each set that reaches a parameter or a table's row. */
 struct loss_set {
     uint32_t losses;   /* bits */
     uint32_t count;    /* samples, of this batch */
@@ -87,8 +98,9 @@ enum { SPACE_SAMPLES, SPACE_GROUPS };
 /* Rows of nodes. */
 struct space {
     enum level level;
-    int32_t slot;          /* of steps; FR_NO_INDEX: vectors */
-    int32_t from;          /* steps of a shared slot, expanded to samples: the space of its groups' steps */
+    int32_t slot; /* of steps; FR_NO_INDEX: vectors */
+    /* steps of a shared slot, expanded to samples: the space of its groups' steps */
+    int32_t from;
     const uint32_t *begin; /* steps: [entries + 1] of this batch */
     uint32_t rows;         /* of this batch */
     uint32_t capacity;     /* rows every buffer of the space holds */
@@ -105,7 +117,8 @@ enum node_kind {
     NODE_EXPAND, /* groups' rows -> samples' rows */
     NODE_ALIGN,  /* steps of one slot -> steps of another */
     NODE_CONCAT,
-    NODE_LINEAR, /* second argument, if any: a product over the groups' part, expanded as the start of the sum */
+    /* second argument, if any: a product over the groups' part, expanded as the start of the sum */
+    NODE_LINEAR,
     NODE_ACTIVATE,
     NODE_BIAS,
     NODE_LAYER_NORM,
@@ -137,7 +150,8 @@ struct argument {
     bool accumulate;    /* its gradient holds something already */
 };
 
-/* A parameter gradient that is summed chunk by chunk: `values` are [chunks of the node's level][n]. */
+/* A parameter gradient that is summed chunk by chunk: `values` are [chunks of the node's
+ * level][n]. */
 struct partial {
     uint32_t parameter;
     uint32_t n;
@@ -161,16 +175,20 @@ struct node {
     enum fr_gather_kind gather;         /* pooled */
     enum fr_pool_steps_kind pool;       /* pool_steps */
     enum fr_activation_kind activation; /* activate */
-    int32_t mean, variance;             /* parameters: dense (standardize), activate (dice); FR_NO_INDEX */
-    int32_t count;                      /* parameter: dense (standardize) */
-    int32_t linear;                     /* of a linear node */
-    int32_t loss;                       /* of an auxiliary loss: its number in conf */
-    int32_t layer;                      /* it was made for; FR_NO_INDEX: for an auxiliary loss or an output */
+    /* parameters: dense (standardize), activate (dice); FR_NO_INDEX */
+    int32_t mean, variance;
+    int32_t count;  /* parameter: dense (standardize) */
+    int32_t linear; /* of a linear node */
+    int32_t loss;   /* of an auxiliary loss: its number in conf */
+    /* it was made for; FR_NO_INDEX: for an auxiliary loss or an output */
+    int32_t layer;
     uint32_t n_partials;
-    struct partial partials[FR_NODE_PARAMETERS]; /* linear, bias: bias; activate: alpha; layer_norm: scale, bias; gru:
-                                                    recurrent kernel, recurrent bias */
-    float *extra; /* [capacity, extra_width] kept from forward to backward: scale of pooled, moments of
-                     layer_norm, weights of mixture, gates of gru */
+    /* linear, bias: bias; activate: alpha; layer_norm: scale, bias; gru: recurrent kernel,
+     * recurrent bias */
+    struct partial partials[FR_NODE_PARAMETERS];
+    /* [capacity, extra_width] kept from forward to backward: scale of pooled, moments of
+     * layer_norm, weights of mixture, gates of gru */
+    float *extra;
     uint32_t extra_width;
 };
 
@@ -198,8 +216,8 @@ struct linear {
     float *gathered;             /* [in, out] this part of the kernel, when it is not one segment */
     struct fr_operand weights;   /* right: [in, out] */
     struct fr_operand weights_t; /* right: [out, in], for the gradient of x */
-    /* For the gradient of the kernel: outputs' gradients packed in blocks of rows (fr_linear_blocks), and the product
-     * of each block when there are several. */
+    /* For the gradient of the kernel: outputs' gradients packed in blocks of rows
+     * (fr_linear_blocks), and the product of each block when there are several. */
     float *packed;
     float *block_sums; /* [blocks, in, out] */
 };
@@ -212,19 +230,21 @@ struct gradient_task {
     uint32_t linear, segment, row_begin, row_end; /* of the product */
 };
 
-/* Readers of row gradients of one table, by slot of the table: all that update.c needs is in `sources`, complete after
- * fr_graph_backward. */
+/* Readers of row gradients of one table, by slot of the table: all that update.c needs is in
+ * `sources`, complete after fr_graph_backward. */
 struct table_sources {
     uint32_t *source_begin; /* [groups + 1], groups: the table's slots in config order */
     uint32_t *source_node;  /* [sources] of a slot: readers of steps, then poolings */
     uint32_t *source_slot;  /* [sources]; entries: fr_batch_entries */
-    uint32_t *source_set;   /* [sources] losses by which an occurrence counts that this reader contributes to */
+    /* [sources] losses by which an occurrence counts that this reader contributes to */
+    uint32_t *source_set;
     uint32_t n_sources;
     struct fr_row_source *sources;
 };
 
 struct variant {
-    uint64_t shared[FR_SLOTS_MAX / 64]; /* the key: slots read by the network whose columns are shared */
+    /* the key: slots read by the network whose columns are shared */
+    uint64_t shared[FR_SLOTS_MAX / 64];
     uint64_t last_used;
     uint32_t n_spaces, capacity_spaces;
     struct space *spaces;
@@ -237,8 +257,9 @@ struct variant {
     uint32_t n_pack_tasks, n_pack_t_tasks, n_gradient_tasks, n_join_tasks;
     struct pack_task *pack_tasks, *pack_t_tasks;
     struct gradient_task *gradient_tasks;
-    uint32_t *join_tasks;             /* node * FR_NODE_PARAMETERS + partial */
-    uint32_t *gradient_begin;         /* [n_gradient_tasks + 1] with blocks of rows, of this batch */
+    uint32_t *join_tasks; /* node * FR_NODE_PARAMETERS + partial */
+    /* [n_gradient_tasks + 1] with blocks of rows, of this batch */
+    uint32_t *gradient_begin;
     uint32_t *gradient_bits;          /* [n_gradient_tasks + n_join_tasks] */
     uint32_t *output_node;            /* [n_outputs] at sample level */
     struct argument *output_claim;    /* [n_outputs] zero_buffer, accumulate of their gradients */
@@ -248,15 +269,17 @@ struct variant {
 
 /* ---- outputs, tasks, tables: outside the variants ---- */
 
-/* A layer some task uses as a logit. Forward writes values for all samples; loss.c writes gradient (all n_samples
- * elements, zeros included) before fr_graph_backward. */
+/* A layer some task uses as a logit. Forward writes values for all samples; loss.c writes gradient
+ * (all n_samples elements, zeros included) before fr_graph_backward. */
 struct output {
     uint32_t layer;
-    uint32_t losses;          /* tasks with a loss it serves, directly or as a factor of a product */
+    /* tasks with a loss it serves, directly or as a factor of a product */
+    uint32_t losses;
     float *values, *gradient; /* [capacity_samples] */
 };
 
-/* The labels a task saw first, as long as they are few: the bias behind its logit follows their log-odds. */
+/* The labels a task saw first, as long as they are few: the bias behind its logit follows their
+ * log-odds. */
 struct prior {
     int32_t bias;             /* parameter; FR_NO_INDEX: it has none, or was not asked to */
     double weight, positives; /* of the samples so far */
@@ -265,7 +288,8 @@ struct prior {
 
 /* What a pairwise task compares in this batch; see pairs.c. Of other tasks NULL. */
 struct pair_group {
-    uint32_t n;        /* samples that stand in a pair: all that are trained, labelled and of weight > 0, or 0 */
+    /* samples that stand in a pair: all that are trained, labelled and of weight > 0, or 0 */
+    uint32_t n;
     uint32_t partners; /* with how many of a smaller label each is compared at most */
     float scale;       /* n / pairs */
 };
@@ -276,8 +300,9 @@ struct task_pairs {
 
 struct task_state {
     struct prior prior;
-    int32_t output; /* of its own logit; FR_NO_INDEX: a product of the outputs of its `prob` tasks */
-    float *logits;  /* [capacity_samples], filled by fr_graph_task_logits */
+    /* of its own logit; FR_NO_INDEX: a product of the outputs of its `prob` tasks */
+    int32_t output;
+    float *logits; /* [capacity_samples], filled by fr_graph_task_logits */
     struct task_pairs pairs;
 };
 
@@ -318,39 +343,46 @@ struct fr_graph {
     struct dense_task *dense_tasks;
     double *dense_squares; /* [n_dense_tasks] of gradients, for clip_norm */
     struct fr_row_layout *layouts;
-    struct table_state *tables; /* graph.c makes it, n_groups and slot_group; parameters.c fills parts */
-    uint32_t *slot_group;       /* [n_slots] group within its table */
-    uint32_t *row_block_begin;  /* [n_tables + 1] row tasks by table */
-    uint32_t *worker_bits;      /* [workers] */
-    float *scratch;             /* [workers, scratch_floats] of row updates */
+    /* graph.c makes it, n_groups and slot_group; parameters.c fills parts */
+    struct table_state *tables;
+    uint32_t *slot_group;      /* [n_slots] group within its table */
+    uint32_t *row_block_begin; /* [n_tables + 1] row tasks by table */
+    uint32_t *worker_bits;     /* [workers] */
+    float *scratch;            /* [workers, scratch_floats] of row updates */
     size_t scratch_floats;
     uint32_t n_loss_sets, capacity_loss_sets;
     struct loss_set *loss_sets;
-    uint64_t steps;                /* of the optimizer: batches that moved anything */
-    uint64_t trained_samples;      /* by those steps, for schedules */
-    uint64_t changes;              /* steps of this run */
-    struct statistics *statistics; /* of standardize and dice; NULL when scoring only (statistics.c) */
+    uint64_t steps;           /* of the optimizer: batches that moved anything */
+    uint64_t trained_samples; /* by those steps, for schedules */
+    uint64_t changes;         /* steps of this run */
+    /* of standardize and dice; NULL when scoring only (statistics.c) */
+    struct statistics *statistics;
 
     uint32_t n_outputs;
     struct output *outputs;
     struct task_state *tasks;
-    uint32_t capacity_samples; /* of the arrays below and of outputs and tasks; a multiple of chunk_rows */
-    uint8_t *trained;          /* [capacity_samples] role TRAIN */
-    uint32_t *sample_losses;   /* [capacity_samples] bit t: the sample counts for task t; bit n_tasks + i: for auxiliary
-                                  loss i. Set by fr_graph_count_unmasked */
-    uint32_t *step_counts;     /* [capacity_samples] of one next_step */
-    float *effective_weights;  /* [capacity_samples] loss.c's */
-    double *pair_sums;         /* [capacity_samples], of one pairwise task; NULL when there is none */
+    /* of the arrays below and of outputs and tasks; a multiple of chunk_rows */
+    uint32_t capacity_samples;
+    uint8_t *trained; /* [capacity_samples] role TRAIN */
+    /* [capacity_samples] bit t: the sample counts for task t; bit n_tasks + i: for auxiliary loss
+     * i. Set by fr_graph_count_unmasked */
+    uint32_t *sample_losses;
+    uint32_t *step_counts;    /* [capacity_samples] of one next_step */
+    float *effective_weights; /* [capacity_samples] loss.c's */
+    /* [capacity_samples], of one pairwise task; NULL when there is none */
+    double *pair_sums;
     struct fr_graph_loss *pair_blocks; /* [capacity_samples / FR_PAIR_SAMPLES, rounded up] */
     uint32_t capacity_pair_groups;     /* of tasks' pairs */
     uint32_t capacity_groups;
     uint32_t n_trained; /* samples of this batch with role TRAIN */
 
     uint32_t capacity_chunks[LEVELS];
-    uint32_t *chunk_bits;         /* [chunks of samples, then of groups] largest gradient of a leaf with rows */
+    /* [chunks of samples, then of groups] largest gradient of a leaf with rows */
+    uint32_t *chunk_bits;
     double *loss_partial;         /* [chunks of samples, n_losses] auxiliary losses */
     struct fr_graph_loss *losses; /* [n_tasks + n_losses] of the last fr_graph_train */
-    struct fr_view *views;        /* [workers, 2 * views_max] arguments of an interaction and their gradients */
+    /* [workers, 2 * views_max] arguments of an interaction and their gradients */
+    struct fr_view *views;
     uint32_t views_max;
     float *workspace; /* [workers, workspace_floats] of gru */
     size_t workspace_floats;
@@ -374,13 +406,15 @@ struct fr_optimizer fr_graph_optimizer_of(const struct fr_conf_optimizer *conf);
 /* FR_E_INVALID for an optimizer in the wrong place. */
 enum fr_status fr_graph_check_optimizers(const struct fr_conf *conf, struct fr_err *err) FR_MUST_CHECK;
 
-/* Makes and initialises all parameters of all layers, also of those no task reaches, in the order of conf's layers,
- * then statistics of standardized slots; allocates parameter_states (zeroed) too. Called before compiling. */
+/* Makes and initialises all parameters of all layers, also of those no task reaches, in the order
+ * of conf's layers, then statistics of standardized slots; allocates parameter_states (zeroed) too.
+ * Called before compiling. */
 void fr_graph_make_parameters(struct fr_graph *graph);
 /* By its full name; must exist. */
 uint32_t fr_graph_find_parameter(const struct fr_graph *graph, const char *name);
-/* Called after the first variant was compiled (losses are known), not when scoring only: gradients and optimizer state
- * of live parameters, those a loss reaches, dense_tasks, tables' parts, scratch of row updates. */
+/* Called after the first variant was compiled (losses are known), not when scoring only: gradients
+ * and optimizer state of live parameters, those a loss reaches, dense_tasks, tables' parts, scratch
+ * of row updates. */
 void fr_graph_make_states(struct fr_graph *graph);
 /* prior.c: finds each task's bias. Parameters are made. */
 void fr_graph_make_priors(struct fr_graph *graph);
@@ -391,13 +425,16 @@ void fr_graph_free_parameters(struct fr_graph *graph);
 
 /* After forward: fills every task's logits from the outputs' values. */
 void fr_graph_task_logits(struct graph_run *run);
-/* Fills sample_losses and counts its bits (trained is marked, nodes' masks are there); false: none, no step. */
+/* Fills sample_losses and counts its bits (trained is marked, nodes' masks are there); false: none,
+ * no step. */
 bool fr_graph_count_unmasked(struct graph_run *run);
 /* Number of samples of this batch that count for any of `losses` (bits as in sample_losses). */
 uint32_t fr_graph_count_losses(const struct fr_graph *graph, uint32_t losses);
-/* Fills every trained output's gradient, of the weighted sum of the tasks' losses, for all samples, and those sums. */
+/* Fills every trained output's gradient, of the weighted sum of the tasks' losses, for all samples,
+ * and those sums. */
 void fr_graph_losses(struct graph_run *run);
-/* After backward, as it is shown: per loss the mean over the samples that counted, added up by weight. */
+/* After backward, as it is shown: per loss the mean over the samples that counted, added up by
+ * weight. */
 double fr_graph_mean_loss(const struct fr_graph *graph);
 
 /* ---- compile.c ---- */
@@ -416,11 +453,11 @@ void fr_graph_free_variant(const struct fr_graph *graph, struct variant *variant
 void fr_graph_fill_sets(struct graph_run *run);
 /* Fills trained, n_trained. */
 void fr_graph_mark_trained(struct graph_run *run);
-/* The forward pass again with dropout masks, when the network has any: new values of nodes and outputs; tasks' logits
- * stay. */
+/* The forward pass again with dropout masks, when the network has any: new values of nodes and
+ * outputs; tasks' logits stay. */
 void fr_graph_forward_training(struct graph_run *run);
-/* From the outputs' gradients: gradients of all live parameters, of leaves (table_sources.sources), auxiliary losses;
- * see the end of struct graph_run. Changes no parameter and no row. */
+/* From the outputs' gradients: gradients of all live parameters, of leaves (table_sources.sources),
+ * auxiliary losses; see the end of struct graph_run. Changes no parameter and no row. */
 void fr_graph_backward(struct graph_run *run);
 
 static inline uint32_t fr_blocks_of(size_t n, size_t size)

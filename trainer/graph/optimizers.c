@@ -1,17 +1,20 @@
-/* Optimizers as configured: where each may stand, schedules, and what every parameter and part gets for one step.
+/* Optimizers as configured: where each may stand, schedules, and what every parameter and part gets
+ * for one step.
  *
- * A rate depends on the number of samples trained before the step, which the graph counts and saves: interrupting a
- * run changes no rate. Factors are computed in double by multiplication, division and sqrt only, so that every machine
- * and libm agrees. Owner thread: the graph's. Does not: apply rules
- * (ops/row.h). */
+ * A rate depends on the number of samples trained before the step, which the graph counts and
+ * saves: interrupting a run changes no rate. Factors are computed in double by multiplication,
+ * division and sqrt only, so that every machine and libm agrees. Owner thread: the graph's. Does
+ * not: apply rules (ops/row.h). */
 #include "learning.h"
 
 #include <math.h>
 #include <stdio.h>
 
-enum { FRACTION_BITS = 48 }; /* of the exponent of a decay: the next bit moves the factor by less than 1e-13 */
+/* of the exponent of a decay: the next bit moves the factor by less than 1e-13 */
+enum { FRACTION_BITS = 48 };
 
-/* base^(n / d), 0 < base <= 1: the whole part by squaring, the fraction bit by bit by square roots. */
+/* base^(n / d), 0 < base <= 1: the whole part by squaring, the fraction bit by bit by square
+ * roots. */
 double fr_power_of_ratio(double base, uint64_t n, uint64_t d)
 {
     double result = 1.0, square = base, root = base;
@@ -160,8 +163,8 @@ static void square_task(void *context, size_t index, size_t worker)
         graph->dense_squares[index] = graph->ops->sum_squares(task->end - task->begin, state->gradient + task->begin);
 }
 
-/* Norms of the mean gradients: of a parameter for clip_norm, of all that move for clip_global_norm. Blocks are joined
- * in ascending order. */
+/* Norms of the mean gradients: of a parameter for clip_norm, of all that move for clip_global_norm.
+ * Blocks are joined in ascending order. */
 static void clip_norms(struct fr_graph *graph)
 {
     bool any = graph->conf->clip_global_norm > 0.0f;
@@ -185,12 +188,14 @@ static void clip_norms(struct fr_graph *graph)
     }
     float scale = fr_clip_scale((float)sqrt(all), graph->conf->clip_global_norm);
     for (size_t p = 0; p < graph->n_parameters && scale < 1.0f; p++) {
-        graph->parameter_states[p].pace.mean_scale *= scale; /* read where the rule sees a shaped gradient */
+        /* read where the rule sees a shaped gradient */
+        graph->parameter_states[p].pace.mean_scale *= scale;
         graph->parameter_states[p].pace.scale *= scale;
     }
 }
 
-/* Of a parameter that was stepped for `before` samples and takes `n` more: a unit is batch_size of them. */
+/* Of a parameter that was stepped for `before` samples and takes `n` more: a unit is batch_size of
+ * them. */
 static struct fr_powers powers_of(const struct fr_graph *graph, const struct fr_conf_optimizer *conf, uint64_t before,
                                   uint32_t n)
 {
@@ -209,7 +214,8 @@ static struct fr_powers powers_of(const struct fr_graph *graph, const struct fr_
     return powers;
 }
 
-/* Of the bounds and penalties of an optimizer what holds for a parameter: biases, scales and the like do not decay. */
+/* Of the bounds and penalties of an optimizer what holds for a parameter: biases, scales and the
+ * like do not decay. */
 static void spare(struct parameter_state *state, const struct fr_parameter *parameter)
 {
     struct fr_optimizer *o = &state->optimizer;
@@ -229,7 +235,8 @@ static void begin_parameter(const struct fr_graph *graph, struct parameter_state
         return;
     bool same = like && like->moves && like->conf == state->conf && like->set == state->set &&
                 like->samples == state->samples + n; /* `like` has taken its samples */
-    if (same) {                                      /* parameters of a layer, and mostly of all layers */
+    /* parameters of a layer, and mostly of all layers */
+    if (same) {
         state->pace = like->pace;
         state->optimizer = like->optimizer;
     } else {
@@ -242,9 +249,9 @@ static void begin_parameter(const struct fr_graph *graph, struct parameter_state
     state->samples += n;
 }
 
-/* Of the moving average over trained samples after n more: what is older keeps 2^(-n / half_life) of its weight, and
- * all is divided by the weight there is, so the first step's values are its first (Polyak and Juditsky 1992 with a
- * window that forgets; the division is Adam's). */
+/* Of the moving average over trained samples after n more: what is older keeps 2^(-n / half_life)
+ * of its weight, and all is divided by the weight there is, so the first step's values are its
+ * first (Polyak and Juditsky 1992 with a window that forgets; the division is Adam's). */
 static void pace_average(const struct fr_graph *graph, struct parameter_state *state)
 {
     uint64_t half_life = graph->conf->export_.average_half_life;
@@ -255,7 +262,8 @@ static void pace_average(const struct fr_graph *graph, struct parameter_state *s
     uint64_t all = state->averaged + state->waiting;
     double share =
         (1.0 - fr_power_of_ratio(0.5, state->waiting, half_life)) / (1.0 - fr_power_of_ratio(0.5, all, half_life));
-    if (!(share >= FR_AVERAGE_SHARE_MIN)) /* not a number: a half-life beyond what double tells from no time at all */
+    /* not a number: a half-life beyond what double tells from no time at all */
+    if (!(share >= FR_AVERAGE_SHARE_MIN))
         return;
     state->share = (float)share;
     state->averaged = all;

@@ -1,18 +1,22 @@
-/* Pairs of ranking tasks: which samples of a group are compared, and their losses, group by group on the pool.
+/* Pairs of ranking tasks: which samples of a group are compared, and their losses, group by group
+ * on the pool.
  *
- * A pair is two samples of one group that are trained, labelled y_i > y_j and of weight > 0. Sorted by label, the
- * samples i is compared with are a prefix of the order, so that pairs are counted without being listed:
+ * A pair is two samples of one group that are trained, labelled y_i > y_j and of weight > 0. Sorted
+ * by label, the samples i is compared with are a prefix of the order, so that pairs are counted
+ * without being listed:
  *
  *   order   3 7 | 1 2 8 | 5        samples 3 and 7 have the smallest label
  *   lower   0 0   2 2 2   5        pairs: 0 + 0 + 2 + 2 + 2 + 5 = 11
  *
- * Of a group with more than FR_GROUP_PAIRS_MAX pairs each sample meets only as many of its prefix as keep the group
- * within the bound, evenly spread over it and turned from sample to sample (fr_pair_partner); they stand for all of
- * them. Rejected: drawing at random (another number to save), and dropping samples (each has its own gradient to give).
+ * Of a group with more than FR_GROUP_PAIRS_MAX pairs each sample meets only as many of its prefix
+ * as keep the group within the bound, evenly spread over it and turned from sample to sample
+ * (fr_pair_partner); they stand for all of them. Rejected: drawing at random (another number to
+ * save), and dropping samples (each has its own gradient to give).
  *
- * A task of the pool does whole groups: those that begin in one block of FR_PAIR_SAMPLES samples. Gradients of groups
- * are disjoint, sums are joined by group and by block in order, so numbers do not depend on the number of workers.
- * Owner thread: the graph's; a block belongs to one worker. Does not: compare samples of different groups. */
+ * A task of the pool does whole groups: those that begin in one block of FR_PAIR_SAMPLES samples.
+ * Gradients of groups are disjoint, sums are joined by group and by block in order, so numbers do
+ * not depend on the number of workers. Owner thread: the graph's; a block belongs to one worker.
+ * Does not: compare samples of different groups. */
 #include "learning.h"
 
 #include <math.h>
@@ -81,7 +85,8 @@ static void groups_of_block(const struct graph_run *run, size_t index, uint32_t 
     *end = bounds[1];
 }
 
-/* Samples of group g that count, in order; their number. Marks them when they stand in a pair, and adds to *pairs. */
+/* Samples of group g that count, in order; their number. Marks them when they stand in a pair, and
+ * adds to *pairs. */
 static struct pair_group order_group(const struct pair_run *p, uint32_t g, uint64_t *pairs)
 {
     const struct fr_graph *graph = p->run->graph;

@@ -1,12 +1,13 @@
 /* Parameters of the layers: names, shapes, first values.
  *
- * All layers have theirs, also those no task reaches: they are part of the model. A first value is a function of (seed,
- * full name, index) alone: another layer more or less changes nothing here. Statistics (dice, standardize) are
- * parameters that no gradient reaches: replicas need them.
+ * All layers have theirs, also those no task reaches: they are part of the model. A first value is
+ * a function of (seed, full name, index) alone: another layer more or less changes nothing here.
+ * Statistics (dice, standardize) are parameters that no gradient reaches: replicas need them.
  *
- * Default: uniform +-1/sqrt(fan_in) for kernel and bias, fan_in being the inputs of the map (a gru's: its units, all
- * four alike, as PyTorch). An initializer of layer or network: kernels by it, with the fans of the kernel's shape, and
- * biases 0. Owner thread: the graph's. Does not: learn (optimizers.c, state.c). */
+ * Default: uniform +-1/sqrt(fan_in) for kernel and bias, fan_in being the inputs of the map (a
+ * gru's: its units, all four alike, as PyTorch). An initializer of layer or network: kernels by it,
+ * with the fans of the kernel's shape, and biases 0. Owner thread: the graph's. Does not: learn
+ * (optimizers.c, state.c). */
 #include "learning.h"
 
 #include <math.h>
@@ -116,7 +117,8 @@ static void add_kernel(struct maker *m, const char *what, uint32_t rows, uint32_
     initialise(m->graph, add(m, what, rows, columns), &m->layer->init, fan_in);
 }
 
-/* fan_in 0: the map has no inputs of its own, the bias starts at 0, or at the constant asked for. */
+/* fan_in 0: the map has no inputs of its own, the bias starts at 0, or at the constant asked
+ * for. */
 static void add_bias(struct maker *m, const char *what, uint32_t columns, uint32_t fan_in)
 {
     struct fr_parameter *p = add(m, what, 0, columns);
@@ -292,7 +294,8 @@ void fr_graph_make_parameters(struct fr_graph *graph)
         struct maker m = {.graph = graph};
         snprintf(m.prefix, sizeof(m.prefix), "%s", slot->name);
         add_statistics(&m, slot->dim);
-        add_constant(&m, "count", 1, 0.0f); /* of samples, up to the number from which it says no more */
+        /* of samples, up to the number from which it says no more */
+        add_constant(&m, "count", 1, 0.0f);
         struct fr_parameter *count = &graph->parameters[graph->n_parameters - 1];
         count->trained = false;
         count->exact = true;

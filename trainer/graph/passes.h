@@ -1,4 +1,5 @@
-/* What the forward and backward passes share: chunks and the rows of nodes in them. Private to both. */
+/* What the forward and backward passes share: chunks and the rows of nodes in them. Private to
+ * both. */
 #ifndef FR_GRAPH_PASSES_H
 #define FR_GRAPH_PASSES_H
 
@@ -12,8 +13,8 @@ struct chunk {
     uint32_t worker;
 };
 
-/* Rows of a space that a chunk computes: `count` of them (whole chunks of vectors where the backend's bits depend on a
- * row's place), of which `real` belong to entries. */
+/* Rows of a space that a chunk computes: `count` of them (whole chunks of vectors where the
+ * backend's bits depend on a row's place), of which `real` belong to entries. */
 struct rows {
     uint32_t begin, count, real;
 };
@@ -84,11 +85,13 @@ void fr_graph_prepare(struct graph_run *run);
 /* forward.c: a dropout's masks for rows `r`; views are left to set. */
 struct fr_dropout fr_graph_dropout(const struct fr_graph *graph, const struct node *node, struct rows r);
 
-/* backward_nodes.c: gives the gradient of a node to its arguments, or adds its parameters' partial sums. Nodes of the
- * chunk's level; what goes from samples to groups is left to fr_graph_backward_collapse, for a chunk of groups. */
+/* backward_nodes.c: gives the gradient of a node to its arguments, or adds its parameters' partial
+ * sums. Nodes of the chunk's level; what goes from samples to groups is left to
+ * fr_graph_backward_collapse, for a chunk of groups. */
 void fr_graph_backward_node(const struct graph_run *run, const struct node *node, const struct chunk *c);
 void fr_graph_backward_collapse(const struct graph_run *run, const struct node *node, const struct chunk *c);
-/* backward_kernels.c: packs the chunk's output gradients; then all parameters' gradients of the batch. */
+/* backward_kernels.c: packs the chunk's output gradients; then all parameters' gradients of the
+ * batch. */
 void fr_graph_pack_gradients(const struct fr_graph *graph, const struct linear *linear, struct rows r);
 void fr_graph_parameter_gradients(struct graph_run *run);
 void fr_graph_zero_gradients(const struct fr_graph *graph, const struct node *node, struct rows r);

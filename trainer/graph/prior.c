@@ -1,9 +1,11 @@
-/* Output biases that begin where the labels are: a model of a rare label need not learn its rate step by step.
+/* Output biases that begin where the labels are: a model of a rare label need not learn its rate
+ * step by step.
  *
- * While a task of logloss or focal has seen at most FR_PRIOR_SAMPLES labels, each step moves the bias its logit adds by
- * the change of the log-odds of their weighted mean, (positives + 1/2) / (weight + 1) (Krichevsky and Trofimov 1981),
- * and at the first sets it to them. What gradients taught in the meantime stays. The bias is that of the layer the task
- * names as its logit, or of the first of several added ones. Owner thread: the graph's. */
+ * While a task of logloss or focal has seen at most FR_PRIOR_SAMPLES labels, each step moves the
+ * bias its logit adds by the change of the log-odds of their weighted mean, (positives + 1/2) /
+ * (weight + 1) (Krichevsky and Trofimov 1981), and at the first sets it to them. What gradients
+ * taught in the meantime stays. The bias is that of the layer the task names as its logit, or of
+ * the first of several added ones. Owner thread: the graph's. */
 #include <stdio.h>
 
 #include "learning.h"
@@ -70,7 +72,8 @@ static void follow(struct graph_run *run, uint32_t t)
         prior->samples++;
     }
     struct fr_parameter *bias = &graph->parameters[prior->bias];
-    float *both[] = {bias->values, bias->published}; /* what labels say is no noise: an average need not wait for it */
+    /* what labels say is no noise: an average need not wait for it */
+    float *both[] = {bias->values, bias->published};
     bias->changes++;
     for (size_t i = 0; i < (both[0] == both[1] ? 1 : 2); i++)
         *both[i] = first ? (float)log_odds(prior) : (float)((double)*both[i] + log_odds(prior) - before);

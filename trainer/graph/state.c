@@ -1,8 +1,10 @@
-/* Optimizer state of the dense parameters: memory, and as bytes for the sections "dense_state" and "dense_state/..".
+/* Optimizer state of the dense parameters: memory, and as bytes for the sections "dense_state" and
+ * "dense_state/..".
  *
- * Only parameters a loss reaches have state. The bytes hold what a run needs to go on as if it had not stopped: steps,
- * trained samples (schedules), moments, and the accumulators behind the published statistics; parameter values travel
- * in their own section. Invariant: everything is checked before anything changes. Owner thread: the graph's. */
+ * Only parameters a loss reaches have state. The bytes hold what a run needs to go on as if it had
+ * not stopped: steps, trained samples (schedules), moments, and the accumulators behind the
+ * published statistics; parameter values travel in their own section. Invariant: everything is
+ * checked before anything changes. Owner thread: the graph's. */
 #include "learning.h"
 
 #include <stdlib.h>
@@ -124,9 +126,10 @@ uint64_t fr_graph_shared_changes(const struct fr_graph *graph)
 
 /* ---- as bytes: little-endian ---- */
 
-/* Of a parameter: u64 number of values, u32 optimizer (UINT32_MAX: none), u64 samples it was stepped for, u32 arrays of
- * state, u32 whether an average is published; if so u64 samples it stands for, u64 samples it waits with, and the
- * values themselves, for the section of the values then holds the average; the arrays. */
+/* Of a parameter: u64 number of values, u32 optimizer (UINT32_MAX: none), u64 samples it was
+ * stepped for, u32 arrays of state, u32 whether an average is published; if so u64 samples it
+ * stands for, u64 samples it waits with, and the values themselves, for the section of the values
+ * then holds the average; the arrays. */
 static void put_parameter(const struct fr_graph *graph, size_t p, struct fr_buffer *out)
 {
     const struct parameter_state *state = &graph->parameter_states[p];
@@ -190,8 +193,8 @@ static enum fr_status take_parameter(struct fr_graph *graph, size_t p, struct fr
     return FR_OK;
 }
 
-/* Shared: u32 version, u64 number of parameters, steps, trained samples; then the statistics, then the tasks'
- * first labels. */
+/* Shared: u32 version, u64 number of parameters, steps, trained samples; then the statistics, then
+ * the tasks' first labels. */
 void fr_graph_save_shared(const struct fr_graph *graph, struct fr_buffer *out)
 {
     fr_put_u32(out, STATE_VERSION);

@@ -1,21 +1,24 @@
 /* Statistics of trained samples: standardized numbers and dice.
  *
- * Both are what EARLIER batches left (no gradient goes through them): training and serving see the same numbers. A
- * batch's part in them is computed aside before its step and taken over after it, so a batch that is refused leaves no
- * trace. Sums run over trained samples in their order, a shared entry counting once per trained sample of its group:
- * every sample form gives the same bits.
+ * Both are what EARLIER batches left (no gradient goes through them): training and serving see the
+ * same numbers. A batch's part in them is computed aside before its step and taken over after it,
+ * so a batch that is refused leaves no trace. Sums run over trained samples in their order, a
+ * shared entry counting once per trained sample of its group: every sample form gives the same
+ * bits.
  *
- * standardize: Welford 1962 per number in double, over all trained samples that have a value; the count stops at
- * EFFECTIVE_COUNT_MAX, from where each sample takes away as much as it brings, so old data fades. Until
- * FR_STANDARDIZE_COUNT_MIN samples are counted the network reads 0: a raw number would leave its scale in the kernel
- * and in the optimizer's state for millions of samples. From then on a value enters the moments cut to
- * FR_STANDARDIZE_LIMIT deviations around the mean, so that one broken number cannot wreck them; what keeps coming from
- * further away widens them all the same (each such sample multiplies the variance by up to 1 + 100 / count, from
- * epsilon on). Published are mean, variance and count, this up to that number. dice (Zhou et al.
- * 2018): moving averages of the first and the second moment, of which DICE_KEEP is kept for each batch_size samples
- * trained by the losses behind the layer: so the variance is that of samples, however few a batch has. They are divided
- * by the weight they hold, beginning with one unit of mean 0 and variance 1. Owner thread: the graph's; chunks and
- * slots go to the pool. Does not: read untrained samples. */
+ * standardize: Welford 1962 per number in double, over all trained samples that have a value; the
+ * count stops at EFFECTIVE_COUNT_MAX, from where each sample takes away as much as it brings, so
+ * old data fades. Until FR_STANDARDIZE_COUNT_MIN samples are counted the network reads 0: a raw
+ * number would leave its scale in the kernel and in the optimizer's state for millions of samples.
+ * From then on a value enters the moments cut to FR_STANDARDIZE_LIMIT deviations around the mean,
+ * so that one broken number cannot wreck them; what keeps coming from further away widens them all
+ * the same (each such sample multiplies the variance by up to 1 + 100 / count, from epsilon on).
+ * Published are mean, variance and count, this up to that number. dice (Zhou et al. 2018): moving
+ * averages of the first and the second moment, of which DICE_KEEP is kept for each batch_size
+ * samples trained by the losses behind the layer: so the variance is that of samples, however few a
+ * batch has. They are divided by the weight they hold, beginning with one unit of mean 0 and
+ * variance 1. Owner thread: the graph's; chunks and slots go to the pool. Does not: read untrained
+ * samples. */
 #include "learning.h"
 
 #include <math.h>
@@ -90,7 +93,8 @@ void fr_graph_make_statistics(struct fr_graph *graph)
         for (uint32_t j = 0; j < d->n; j++)
             d->moments[d->n + j] = d->weight;
     }
-    uint32_t mean = (uint32_t)graph->n_parameters; /* slots' come last, three each, in their order */
+    /* slots' come last, three each, in their order */
+    uint32_t mean = (uint32_t)graph->n_parameters;
     for (uint32_t s = 0; s < conf->n_slots; s++)
         if (conf->slots[s].kind == FR_SLOT_DENSE && conf->slots[s].transform == FR_TRANSFORM_STANDARDIZE)
             mean -= 3;
@@ -349,8 +353,8 @@ void fr_graph_commit_statistics(struct fr_graph *graph)
 
 /* ---- as bytes ---- */
 
-/* number of slots; per slot: dim, count, means, M2; number of dice activations; per activation: width, weight, moments.
- */
+/* number of slots; per slot: dim, count, means, M2; number of dice activations; per activation:
+ * width, weight, moments. */
 static void put_moments(struct fr_buffer *out, uint32_t n, double weight, const double *moments)
 {
     fr_put_u32(out, n);

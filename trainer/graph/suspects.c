@@ -1,14 +1,17 @@
-/* Which samples made fr_graph_train refuse a batch: what the refused pass left behind is looked at sample by sample.
+/* Which samples made fr_graph_train refuse a batch: what the refused pass left behind is looked at
+ * sample by sample.
  *
- * Three looks, each only when the one before found nobody, so that those left out are as few as the numbers tell:
- * numbers that are not finite, or over the bound alone (logits first, then the outputs' gradients, then every node's
- * values and gradients, what they give to parameters and to rows); squares that a statistic cannot hold; a share of the
- * bound (the bound divided by how many add up), below which no sum of those left can exceed it.
+ * Three looks, each only when the one before found nobody, so that those left out are as few as the
+ * numbers tell: numbers that are not finite, or over the bound alone (logits first, then the
+ * outputs' gradients, then every node's values and gradients, what they give to parameters and to
+ * rows); squares that a statistic cannot hold; a share of the bound (the bound divided by how many
+ * add up), below which no sum of those left can exceed it.
  *
- * A sample is known by its own rows. Rows of a group belong to all its samples, but a bad one most often has its cause
- * in one of them: the group's trained samples are suspects only when none of its samples is by its own rows. Cost: one
- * pass over the activations, on refusal only. Owner thread: the graph's, right after the refusal. Does not: change
- * anything, find the cause in parameters (then everybody is a suspect). */
+ * A sample is known by its own rows. Rows of a group belong to all its samples, but a bad one most
+ * often has its cause in one of them: the group's trained samples are suspects only when none of
+ * its samples is by its own rows. Cost: one pass over the activations, on refusal only. Owner
+ * thread: the graph's, right after the refusal. Does not: change anything, find the cause in
+ * parameters (then everybody is a suspect). */
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>

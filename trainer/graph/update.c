@@ -1,10 +1,12 @@
-/* One training step: gradients, the check that all of them are finite, then dense and row updates in place.
+/* One training step: gradients, the check that all of them are finite, then dense and row updates
+ * in place.
  *
- * Nothing is changed before every logit, loss, gradient and coming statistic is known to be finite, gradients
- * below FR_GRADIENT_MAX: raw ones, before any clipping. What the rules make of such gradients is finite by construction
- * (ops/row.h, README). Row gradients are not stored: they are bounded by (largest gradient of a pooled vector or step)
- * x (largest coefficient) x (occurrences) x (readers); only where that bound is too weak are they computed for the
- * check alone. Owner thread: the graph's; a block of values or of unique keys belongs to one worker. Does not: know
+ * Nothing is changed before every logit, loss, gradient and coming statistic is known to be finite,
+ * gradients below FR_GRADIENT_MAX: raw ones, before any clipping. What the rules make of such
+ * gradients is finite by construction (ops/row.h, README). Row gradients are not stored: they are
+ * bounded by (largest gradient of a pooled vector or step) x (largest coefficient) x (occurrences)
+ * x (readers); only where that bound is too weak are they computed for the check alone. Owner
+ * thread: the graph's; a block of values or of unique keys belongs to one worker. Does not: know
  * where rows live. */
 #include "learning.h"
 
@@ -101,8 +103,8 @@ static void check_rows(void *context, size_t index, size_t worker)
     run->graph->worker_bits[worker] = larger(run->graph->worker_bits[worker], bits);
 }
 
-/* Largest |weight * scale| of any occurrence of table t, as an upper bound in double; NaN or infinite when a factor is.
- */
+/* Largest |weight * scale| of any occurrence of table t, as an upper bound in double; NaN or
+ * infinite when a factor is. */
 static double largest_coefficient(const struct graph_run *run, uint32_t t)
 {
     const struct fr_graph *graph = run->graph;

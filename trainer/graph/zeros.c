@@ -1,13 +1,16 @@
-/* What begins at zero and can never learn: known from the network and its first values, before any sample.
+/* What begins at zero and can never learn: known from the network and its first values, before any
+ * sample.
  *
- * Zero times zero has no slope. A value that is zero whatever the sample gets a gradient only where what it is
- * multiplied by is not zero, and nothing comes back through a relu at exactly zero. So two questions are asked of every
- * node, is it always zero and can a gradient come to it, until the answers stay: whatever is zero and gets a gradient
- * is zero no longer. What then is still zero stays so for ever: a product of two zero parts. A zero part beside one
- * that is not learns, and so does one with a path around the product.
+ * Zero times zero has no slope. A value that is zero whatever the sample gets a gradient only where
+ * what it is multiplied by is not zero, and nothing comes back through a relu at exactly zero. So
+ * two questions are asked of every node, is it always zero and can a gradient come to it, until the
+ * answers stay: whatever is zero and gets a gradient is zero no longer. What then is still zero
+ * stays so for ever: a product of two zero parts. A zero part beside one that is not learns, and so
+ * does one with a path around the product.
  *
- * Nodes are whole: a concatenation with one number that is not zero is not zero, so what is named never learns, and not
- * all that never learns is named. First values of rows are the configuration's. Owner thread: the graph's. */
+ * Nodes are whole: a concatenation with one number that is not zero is not zero, so what is named
+ * never learns, and not all that never learns is named. First values of rows are the
+ * configuration's. Owner thread: the graph's. */
 #include "network.h"
 
 #include <stdlib.h>
@@ -203,7 +206,8 @@ static void begin(struct zeros *z)
     }
 }
 
-/* The first layer where no gradient comes back to what depends on the node; the last that reads it, if all do. */
+/* The first layer where no gradient comes back to what depends on the node; the last that reads it,
+ * if all do. */
 static int32_t blocked_at(const struct zeros *z, uint32_t from)
 {
     const struct variant *v = z->v;

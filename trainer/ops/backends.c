@@ -1,9 +1,10 @@
-/* The CPU backends as tables: avx512 and avx2 (gemm.c, equal bits), openblas (cblas_sgemm), and the choice between
- * them.
+/* The CPU backends as tables: avx512 and avx2 (gemm.c, equal bits), openblas (cblas_sgemm), and the
+ * choice between them.
  *
- * OpenBLAS calls are single-threaded: a worker per core is faster and the library's own split would change the order of
- * sums with the number of threads. There a product's bits depend on its shape and on a row's position, so the graph
- * runs it on whole chunks of C rows. Thread: any; the tables are constant. The OpenBLAS set-up runs once. */
+ * OpenBLAS calls are single-threaded: a worker per core is faster and the library's own split would
+ * change the order of sums with the number of threads. There a product's bits depend on its shape
+ * and on a row's position, so the graph runs it on whole chunks of C rows. Thread: any; the tables
+ * are constant. The OpenBLAS set-up runs once. */
 #include <cblas.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -1,8 +1,9 @@
 /* CPU backend: vectorised elementwise loops, gradients of small layers, loss and dense updates.
  *
- * Idea: every loop runs over one chunk that a matrix product has just left in cache. Elements are independent, or are
- * summed down the rows in ascending order, so the bits do not depend on the vector width the machine has. Thread: any,
- * no state. Does not: split work, allocate, or check for finite numbers except where asked (max_bits). */
+ * Idea: every loop runs over one chunk that a matrix product has just left in cache. Elements are
+ * independent, or are summed down the rows in ascending order, so the bits do not depend on the
+ * vector width the machine has. Thread: any, no state. Does not: split work, allocate, or check for
+ * finite numbers except where asked (max_bits). */
 #include "cpu.h"
 
 #include <string.h>
@@ -40,7 +41,8 @@ void fr_cpu_bias_activate(uint32_t m, uint32_t n, struct fr_view y, const float 
         if (relu) {
             for (uint32_t j = 0; j < n; j++) {
                 float z = row[j] + b[j];
-                row[j] = z < 0.0f ? 0.0f : z; /* NaN stays NaN: the check of the logits must see it */
+                /* NaN stays NaN: the check of the logits must see it */
+                row[j] = z < 0.0f ? 0.0f : z;
             }
         } else {
             for (uint32_t j = 0; j < n; j++)

@@ -1,8 +1,9 @@
 /* CPU backend: activations, normalisation, dropout and dense transforms.
  *
- * Elements are independent, rows are summed in lanes (lanes.h), columns down the rows in ascending order: bits do not
- * depend on vector width, on the chunk or on a row's neighbours. Every case of a function with cases is computed and
- * one selected, so that the loops vectorise. Thread: any, no state. Does not: check for finite numbers. */
+ * Elements are independent, rows are summed in lanes (lanes.h), columns down the rows in ascending
+ * order: bits do not depend on vector width, on the chunk or on a row's neighbours. Every case of a
+ * function with cases is computed and one selected, so that the loops vectorise. Thread: any, no
+ * state. Does not: check for finite numbers. */
 #include <math.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Reference backend: layer operations on vectors: moving rows, element by element, interactions.
  *
- * Plain loops in double, each result rounded once when stored; libm's functions, so that a mistake in base/math.h
- * shows. Thread: any, no state. Does not: run fast. */
+ * Plain loops in double, each result rounded once when stored; libm's functions, so that a mistake
+ * in base/math.h shows. Thread: any, no state. Does not: run fast. */
 #include <math.h>
 #include <string.h>
 
@@ -137,7 +137,8 @@ void fr_reference_activate(const struct fr_activate *c)
             fr_put(c->y, i, j, activated(c, fr_at(c->x, i, j), j));
 }
 
-/* Derivative by x, and by alpha_j, of element (i, j); of y where y says it all, as x may have been overwritten. */
+/* Derivative by x, and by alpha_j, of element (i, j); of y where y says it all, as x may have been
+ * overwritten. */
 static double activated_derivative(const struct fr_activate *c, size_t i, size_t j, double *by_alpha)
 {
     double y = fr_at(c->y, i, j), x = fr_at(c->x, i, j), alpha = c->alpha ? (double)c->alpha[j] : 0.0, factor;

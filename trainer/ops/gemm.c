@@ -1,15 +1,17 @@
-/* Matrix products with one fixed order of operations: element (i, j) is fma(a[i][k], b[k][j], sum) for k ascending,
- * starting from 0 (or from the old value), in f32.
+/* Matrix products with one fixed order of operations: element (i, j) is fma(a[i][k], b[k][j], sum)
+ * for k ascending, starting from 0 (or from the old value), in f32.
  *
- * Idea: register tiles over packed panels (Goto and van de Geijn 2008; BLIS, Van Zee and van de Geijn 2015), with the
- * inner dimension never split over accumulators. A fused multiply-add is rounded once, by IEEE 754, on every processor
- * that has it, and an element's chain does not see vector width, tile height, blocking or neighbours. So the same row
- * gives the same bits alone and in any chunk, with AVX2 and AVX-512, in trainer and replica. OpenBLAS does not: with
- * its Haswell kernel (AVX2 machines, and every Zen 5 with version 0.3.21) a row's bits depend on its position modulo 12
- * within one call of fixed shape.
+ * Idea: register tiles over packed panels (Goto and van de Geijn 2008; BLIS, Van Zee and van de
+ * Geijn 2015), with the inner dimension never split over accumulators. A fused multiply-add is
+ * rounded once, by IEEE 754, on every processor that has it, and an element's chain does not see
+ * vector width, tile height, blocking or neighbours. So the same row gives the same bits alone and
+ * in any chunk, with AVX2 and AVX-512, in trainer and replica. OpenBLAS does not: with its Haswell
+ * kernel (AVX2 machines, and every Zen 5 with version 0.3.21) a row's bits depend on its position
+ * modulo 12 within one call of fixed shape.
  *
- * Packed left factor: panels of 12 rows, [panel][k][12]. Packed right factor: panels of 16 columns, [panel][k][16],
- * zero-padded. Thread: any, no state. Does not: run on processors without FMA (openblas.c does). */
+ * Packed left factor: panels of 12 rows, [panel][k][12]. Packed right factor: panels of 16 columns,
+ * [panel][k][16], zero-padded. Thread: any, no state. Does not: run on processors without FMA
+ * (openblas.c does). */
 #include "gemm.h"
 
 #if defined(__x86_64__)
@@ -22,7 +24,9 @@
 enum {
     FR_PANEL = 16,  /* columns: one AVX-512 register, two AVX2 registers */
     TILE_ROWS = 12, /* the tallest tile: 24 sums in AVX-512 registers */
-    DEPTH = 256,    /* inner block: two panels of it (32 KiB) stay in the first-level cache while the rows pass by */
+    /* inner block: two panels of it (32 KiB) stay in the first-level cache while the rows pass
+     * by */
+    DEPTH = 256,
 };
 
 /* One tile: `rows` x (panels * 16) of the product, inner indices [0, depth). */

@@ -1,4 +1,5 @@
-/* Fixed-order matrix products in FMA instructions: what cpu.c calls. Private to the module. See gemm.c. */
+/* Fixed-order matrix products in FMA instructions: what cpu.c calls. Private to the module. See
+ * gemm.c. */
 #ifndef FR_OPS_GEMM_H
 #define FR_OPS_GEMM_H
 
@@ -6,8 +7,8 @@
 
 #include "ops/ops.h"
 
-/* One tile loop per instruction set. Element (i, j) of the product is the same chain of fused multiply-adds over
- * ascending k in each, so the results are equal in every bit. */
+/* One tile loop per instruction set. Element (i, j) of the product is the same chain of fused
+ * multiply-adds over ascending k in each, so the results are equal in every bit. */
 void fr_gemm_avx512(const struct fr_multiply *product);
 void fr_gemm_avx2(const struct fr_multiply *product);
 

@@ -1,13 +1,15 @@
-/* CPU backend: GRU (Cho et al. 2014, PyTorch's form) and AUGRU (Zhou et al. 2019, DIEN) over ragged sequences.
+/* CPU backend: GRU (Cho et al. 2014, PyTorch's form) and AUGRU (Zhou et al. 2019, DIEN) over ragged
+ * sequences.
  *
- * Idea: step t of all entries of the chunk at once. The states of the entries that have a step t are gathered and go
- * through the recurrent kernel as one product, so a long sequence is not a chain of matrix-vector products; an entry
- * without a step t, or with a masked one, costs a comparison. Going back, the same rows are gathered again: the
- * kernel's gradient is the product of earlier states and gate gradients of a step, added for steps descending and
- * entries ascending. Memory does not grow with the length of a sequence.
+ * Idea: step t of all entries of the chunk at once. The states of the entries that have a step t
+ * are gathered and go through the recurrent kernel as one product, so a long sequence is not a
+ * chain of matrix-vector products; an entry without a step t, or with a masked one, costs a
+ * comparison. Going back, the same rows are gathered again: the kernel's gradient is the product of
+ * earlier states and gate gradients of a step, added for steps descending and entries ascending.
+ * Memory does not grow with the length of a sequence.
  *
- * Bits of an entry do not depend on the others where rows of a product do not (fr_ops.rows_independent). Thread: any,
- * no state. Does not: check for finite numbers. */
+ * Bits of an entry do not depend on the others where rows of a product do not
+ * (fr_ops.rows_independent). Thread: any, no state. Does not: check for finite numbers. */
 #include <string.h>
 
 #include "base/math.h"
@@ -21,8 +23,9 @@
 enum { ALIGNMENT = 16 }; /* floats in a cache line */
 
 struct workspace {
-    float *carry;   /* [entries, units] gradient of the state after the step at hand */
-    float *hidden;  /* [entries with the step, units] state before it; then its gradient through the kernel */
+    float *carry; /* [entries, units] gradient of the state after the step at hand */
+    /* [entries with the step, units] state before it; then its gradient through the kernel */
+    float *hidden;
     float *sums;    /* [entries with the step, 3 units] h U; going back, gradients of h U + c */
     float *flipped; /* packed copy of the transposed kernel */
 };
@@ -101,8 +104,8 @@ FR_IN_LINE void candidate(float *restrict n, const float *restrict x, const floa
         n[j] = fr_tanhf(x[j] + r[j] * q[j]);
 }
 
-/* Gates and state of step p from the state before it and its product with the kernel. Short loops: gcc 12 does not
- * vectorise one over all of them. */
+/* Gates and state of step p from the state before it and its product with the kernel. Short loops:
+ * gcc 12 does not vectorise one over all of them. */
 FR_IN_LINE void gates_forward(const struct fr_gru *c, size_t p, const float *restrict h, const float *restrict sums)
 {
     size_t u = c->units;
@@ -164,9 +167,9 @@ void fr_cpu_gru(const struct fr_gru *c, const struct fr_ops *ops)
     }
 }
 
-/* Gradients of what the gates of step p were made from: i_r, i_z, i_n into the input's gradient, h U + c into `sums`.
- * `carry` is the gradient of the state after the step and becomes the part of the one before that does not go through
- * the kernel. */
+/* Gradients of what the gates of step p were made from: i_r, i_z, i_n into the input's gradient, h
+ * U + c into `sums`. `carry` is the gradient of the state after the step and becomes the part of
+ * the one before that does not go through the kernel. */
 FR_IN_LINE void gates_backward(const struct fr_gru *c, size_t p, const float *restrict h, float *restrict carry,
                                float *restrict sums)
 {

@@ -1,7 +1,7 @@
 /* Reference backend: GRU and AUGRU forward and back through time, entry by entry, step by step.
  *
- * Equations of struct fr_gru. States of a step are read as they were stored; everything within a step is double.
- * Thread: any, no state. Does not: run fast. */
+ * Equations of struct fr_gru. States of a step are read as they were stored; everything within a
+ * step is double. Thread: any, no state. Does not: run fast. */
 #include <math.h>
 #include <string.h>
 
@@ -59,9 +59,9 @@ void fr_reference_gru(const struct fr_gru *c)
     }
 }
 
-/* Gradients of what the gates of step p were made from, from that of the state after it (in `carry`, which becomes the
- * part of the state before it that does not go through the kernel): of i_r, i_z, i_n into the input's gradient, of
- * h U + c into `products`. */
+/* Gradients of what the gates of step p were made from, from that of the state after it (in
+ * `carry`, which becomes the part of the state before it that does not go through the kernel): of
+ * i_r, i_z, i_n into the input's gradient, of h U + c into `products`. */
 static void gates_backward(const struct fr_gru *c, size_t e, size_t p, float *carry, float *products)
 {
     size_t u = c->units;

@@ -1,8 +1,9 @@
-/* CPU backend: products of vectors, dot products of pairs, cross, mixture of experts, sums over columns.
+/* CPU backend: products of vectors, dot products of pairs, cross, mixture of experts, sums over
+ * columns.
  *
- * Row by row; sums over a row in lanes (lanes.h), over inputs in ascending order, so bits do not depend on vector
- * width, chunk or neighbours. Gradients may be the same view several times: each is added in a loop of its own. Thread:
- * any, no state. Does not: check for finite numbers. */
+ * Row by row; sums over a row in lanes (lanes.h), over inputs in ascending order, so bits do not
+ * depend on vector width, chunk or neighbours. Gradients may be the same view several times: each
+ * is added in a loop of its own. Thread: any, no state. Does not: check for finite numbers. */
 #include <string.h>
 
 #include "base/math.h"
@@ -15,7 +16,8 @@
 
 enum { COLUMNS = 64 }; /* columns of one pass over the inputs */
 
-/* Elements [first, first + width) of row i of the product of all inputs but `skipped`, times those of `start`. */
+/* Elements [first, first + width) of row i of the product of all inputs but `skipped`, times those
+ * of `start`. */
 FR_IN_LINE void multiply_inputs(const struct fr_interaction *c, uint32_t skipped, uint32_t i, uint32_t first,
                                 uint32_t width, float *restrict product)
 {

@@ -1,6 +1,6 @@
-/* Sums over a row in an order the source fixes: element i goes to lane i modulo FR_LANES, lanes are joined as a tree.
- * One vector register per step whatever the machine has, so AVX2, AVX-512 and plain code give equal bits. Private to
- * the module. */
+/* Sums over a row in an order the source fixes: element i goes to lane i modulo FR_LANES, lanes are
+ * joined as a tree. One vector register per step whatever the machine has, so AVX2, AVX-512 and
+ * plain code give equal bits. Private to the module. */
 #ifndef FR_OPS_LANES_H
 #define FR_OPS_LANES_H
 

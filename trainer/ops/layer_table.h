@@ -1,6 +1,6 @@
-/* The layer operations as one list, so that prototypes and table members of the reference and of the CPU backends
- * cannot differ. Private to the module. X(name, struct of the argument). gru and gru_backward of a CPU backend are its
- * own: they multiply. */
+/* The layer operations as one list, so that prototypes and table members of the reference and of
+ * the CPU backends cannot differ. Private to the module. X(name, struct of the argument). gru and
+ * gru_backward of a CPU backend are its own: they multiply. */
 #ifndef FR_OPS_LAYER_TABLE_H
 #define FR_OPS_LAYER_TABLE_H
 

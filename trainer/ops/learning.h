@@ -1,5 +1,5 @@
-/* Losses of tasks and updates, by backend: losses.c, rows.c, updates.c for every CPU backend; losses_reference.c and
- * updates_reference.c for the reference. Private to the module. */
+/* Losses of tasks and updates, by backend: losses.c, rows.c, updates.c for every CPU backend;
+ * losses_reference.c and updates_reference.c for the reference. Private to the module. */
 #ifndef FR_OPS_LEARNING_H
 #define FR_OPS_LEARNING_H
 

@@ -1,14 +1,15 @@
 /* CPU backend: losses of tasks and their gradients.
  *
- * Each is a scalar loop over the batch in sample order, in f32 with base/math.h's functions, so that every processor
- * gives the same bits; the sum of losses is double. Logarithms of
- * probabilities are softplus, never log of a rounded probability: a confident, right answer keeps its small loss and a
- * confident, wrong one its slope.
+ * Each is a scalar loop over the batch in sample order, in f32 with base/math.h's functions, so
+ * that every processor gives the same bits; the sum of losses is double. Logarithms of
+ * probabilities are softplus, never log of a rounded probability: a confident, right answer keeps
+ * its small loss and a confident, wrong one its slope.
  *
- * Product of probabilities (ESMM, Ma et al. 2018): with S = sum softplus(-z_k), p = e^-S; logit = -log(e^S - 1);
- * d loss / d z_k = -sigmoid(-z_k) (y - (1 - y) / (e^S - 1)). When all z are large, S is below the resolution of e^S and
- * at last of f32: there softplus(-z) = e^-z, and everything is taken relative to the smallest z. Thread: any, no state.
- * Does not: skip samples but masked and untrained ones; compare samples (pairs.c). */
+ * Product of probabilities (ESMM, Ma et al. 2018): with S = sum softplus(-z_k), p = e^-S; logit =
+ * -log(e^S - 1); d loss / d z_k = -sigmoid(-z_k) (y - (1 - y) / (e^S - 1)). When all z are large, S
+ * is below the resolution of e^S and at last of f32: there softplus(-z) = e^-z, and everything is
+ * taken relative to the smallest z. Thread: any, no state. Does not: skip samples but masked and
+ * untrained ones; compare samples (pairs.c). */
 #include "cpu.h"
 
 #include <math.h>
@@ -53,7 +54,8 @@ double fr_cpu_mse(const struct fr_loss *loss)
     return total;
 }
 
-/* One half of the focal loss, for the right answer "z large": (1 - p)^gamma (-log p) and its derivative by z. */
+/* One half of the focal loss, for the right answer "z large": (1 - p)^gamma (-log p) and its
+ * derivative by z. */
 static inline float focal_half(float z, float gamma, float *slope)
 {
     float miss = fr_sigmoidf(-z), cost = fr_softplusf(-z);
@@ -143,7 +145,8 @@ double fr_cpu_product_logloss(const struct fr_product_loss *loss)
             continue;
         struct product p = product_of(loss->count, loss->z, i);
         double wrong = p.surprise > RARE_SUM ? -(double)fr_log1pf(-fr_expf(-p.surprise))
-                                             : (double)p.logit + (double)p.surprise; /* -log(1 - p) */
+                                             /* -log(1 - p) */
+                                             : (double)p.logit + (double)p.surprise;
         double right = (double)y * (double)p.surprise;
         total += (double)w * (y == 1.0f ? right : right + (1.0 - (double)y) * wrong);
         for (uint32_t k = 0; k < loss->count; k++) {

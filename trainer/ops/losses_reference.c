@@ -1,5 +1,6 @@
-/* Reference backend: losses of tasks in double with libm, written from their definitions (ops.h), each in a stable
- * form. Thread: any, no state. Does not: run fast, or give equal bits on every libm. */
+/* Reference backend: losses of tasks in double with libm, written from their definitions (ops.h),
+ * each in a stable form. Thread: any, no state. Does not: run fast, or give equal bits on every
+ * libm. */
 #include <math.h>
 
 #include "learning.h"
@@ -91,7 +92,8 @@ double fr_reference_pairwise(const struct fr_pair_loss *c)
     return (double)c->group_scale * total;
 }
 
-/* log(e^S - 1), S = sum of softplus(-z): S in double resolves z up to 700; beyond, log S by the largest term. */
+/* log(e^S - 1), S = sum of softplus(-z): S in double resolves z up to 700; beyond, log S by the
+ * largest term. */
 static double log_inverse_odds(uint32_t count, const float *const *z, size_t i, double *surprise)
 {
     double smallest = INFINITY, sum = 0.0, relative = 0.0;

@@ -1,8 +1,9 @@
 /* CPU backend: the loss of pairs of one group and its gradients (RankNet, Burges et al. 2005).
  *
- * Exponentials and logarithms of a pair dominate; they are computed for PAIR_TILE pairs at a time, without a branch, so
- * that the loop vectorises, and summed in the order of pairs in double. Thread: any, no state; a group belongs to one
- * worker. Does not: choose pairs (fr_pair_partner does). */
+ * Exponentials and logarithms of a pair dominate; they are computed for PAIR_TILE pairs at a time,
+ * without a branch, so that the loop vectorises, and summed in the order of pairs in double.
+ * Thread: any, no state; a group belongs to one worker. Does not: choose pairs (fr_pair_partner
+ * does). */
 #include "cpu.h"
 
 #include <string.h>
@@ -39,8 +40,8 @@ static void fill_tile(const struct fr_pair_loss *call, uint32_t i, uint32_t coun
     }
 }
 
-/* log(1 + x) = 2 atanh(x / (2 + x)) for x in [0, 1], its series up to the fifteenth power (rest below 2e-9 of the
- * value): base/math.h's logarithm has branches. */
+/* log(1 + x) = 2 atanh(x / (2 + x)) for x in [0, 1], its series up to the fifteenth power (rest
+ * below 2e-9 of the value): base/math.h's logarithm has branches. */
 FR_IN_LINE float log1p_unit(float x)
 {
     float s = x / (2.0f + x), q = s * s;
@@ -65,7 +66,8 @@ static void pair_slopes(struct pair_tile *tile, float z)
     }
 }
 
-/* All pairs of position i with smaller labels; returns what they add to the loss, without factor. */
+/* All pairs of position i with smaller labels; returns what they add to the loss, without
+ * factor. */
 static double pair_position(const struct fr_pair_loss *call, uint32_t i, double factor)
 {
     uint32_t lower = call->lower[i], count = lower < call->partners ? lower : call->partners;

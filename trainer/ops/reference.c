@@ -1,8 +1,9 @@
-/* Reference backend: the meaning of each operation in plain loops with double accumulation. The parity suite holds
- * every other backend against it; finite differences are taken through it.
+/* Reference backend: the meaning of each operation in plain loops with double accumulation. The
+ * parity suite holds every other backend against it; finite differences are taken through it.
  *
- * Each result is computed in double from f32 inputs and rounded once. Written independently of the shared row
- * mathematics on purpose: a mistake in ops/row.h must show. Thread: any, no state. Does not: run fast. */
+ * Each result is computed in double from f32 inputs and rounded once. Written independently of the
+ * shared row mathematics on purpose: a mistake in ops/row.h must show. Thread: any, no state. Does
+ * not: run fast. */
 #include <math.h>
 #include <string.h>
 

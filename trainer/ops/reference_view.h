@@ -1,4 +1,5 @@
-/* Element access of the reference backend: read as double, round once when written. Private to the module. */
+/* Element access of the reference backend: read as double, round once when written. Private to the
+ * module. */
 #ifndef FR_OPS_REFERENCE_VIEW_H
 #define FR_OPS_REFERENCE_VIEW_H
 

@@ -1,9 +1,9 @@
 /* CPU backend: embedding rows; pooling forward, gradient and optimizer step fused backward.
  *
- * A row's gradient is summed over its occurrences, in blocks, in a worker's scratch memory and applied at once, so it
- * is never stored for the batch. Rows are scattered over memory: what the next keys need is prefetched. Owner of the
- * rows: the caller, who gives each unique key to one worker. Does not: know tables or slots (the graph prepares the
- * source lists). */
+ * A row's gradient is summed over its occurrences, in blocks, in a worker's scratch memory and
+ * applied at once, so it is never stored for the batch. Rows are scattered over memory: what the
+ * next keys need is prefetched. Owner of the rows: the caller, who gives each unique key to one
+ * worker. Does not: know tables or slots (the graph prepares the source lists). */
 #include "cpu.h"
 
 #include <math.h>
@@ -137,8 +137,8 @@ static inline void add_gradient(float *restrict g, const float *restrict d, uint
     }
 }
 
-/* Sums occurrences [begin, end) of one unique key into `sums`; returns the parts reached. `last`: end of the list, for
- * prefetching. */
+/* Sums occurrences [begin, end) of one unique key into `sums`; returns the parts reached. `last`:
+ * end of the list, for prefetching. */
 static inline uint32_t sum_occurrences(const struct fr_row_update *u, uint32_t begin, uint32_t end, uint32_t last,
                                        float *const *sums, uint32_t *counts)
 {
@@ -167,7 +167,8 @@ static inline uint32_t sum_occurrences(const struct fr_row_update *u, uint32_t b
     return reached;
 }
 
-/* Gradients of all parts of one unique key into row->parts; returns the parts reached, whose counts are set. */
+/* Gradients of all parts of one unique key into row->parts; returns the parts reached, whose counts
+ * are set. */
 static inline uint32_t row_gradient(const struct fr_row_update *u, uint32_t unique, struct row_sum *row)
 {
     uint32_t begin = u->occ_begin[unique], end = u->occ_begin[unique + 1], last = u->occ_begin[u->end];

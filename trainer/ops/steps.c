@@ -1,7 +1,8 @@
 /* CPU backend: ragged sequences: pooling over steps, attention, auxiliary losses.
  *
- * Entry by entry, steps in ascending order, columns vectorised; sums over a row in lanes (lanes.h). An entry's bits do
- * not depend on its chunk or its neighbours. Thread: any, no state. Does not: check for finite numbers or offsets. */
+ * Entry by entry, steps in ascending order, columns vectorised; sums over a row in lanes (lanes.h).
+ * An entry's bits do not depend on its chunk or its neighbours. Thread: any, no state. Does not:
+ * check for finite numbers or offsets. */
 #include <math.h>
 #include <string.h>
 
@@ -45,7 +46,8 @@ static float pool_scale(const struct fr_pool_steps *c, uint32_t e)
     return 1.0f;
 }
 
-/* The first step that counts; a masked last step is a row like others: a recurrence keeps its state there. */
+/* The first step that counts; a masked last step is a row like others: a recurrence keeps its state
+ * there. */
 FR_IN_LINE uint32_t pool_begin(const struct fr_pool_steps *c, uint32_t e)
 {
     uint32_t begin = c->steps.begin[e], end = c->steps.begin[e + 1];
@@ -250,7 +252,8 @@ FR_IN_LINE bool next_rows(const struct fr_next_step *c, uint32_t e, uint32_t p, 
     return !is_masked(&c->states_steps, p) && *positive != UINT32_MAX && *negative != UINT32_MAX;
 }
 
-/* softplus(-h . e) for the positive of step p in `row`, softplus(h . e) for its negative; adds the derivatives. */
+/* softplus(-h . e) for the positive of step p in `row`, softplus(h . e) for its negative; adds the
+ * derivatives. */
 FR_IN_LINE double next_term(const struct fr_next_step *c, float scale, uint32_t p, bool positive, uint32_t row)
 {
     struct fr_view gradient = positive ? c->positives_gradient : c->negatives_gradient;

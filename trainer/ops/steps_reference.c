@@ -1,7 +1,7 @@
 /* Reference backend: sequences: pooling, attention, recurrence, auxiliary losses.
  *
- * Plain loops in double, each result rounded once when stored (states of a recurrence and what it carries back are
- * stored at each step). Thread: any, no state. Does not: run fast. */
+ * Plain loops in double, each result rounded once when stored (states of a recurrence and what it
+ * carries back are stored at each step). Thread: any, no state. Does not: run fast. */
 #include <math.h>
 #include <string.h>
 
@@ -182,7 +182,8 @@ double fr_reference_mse_pair(const struct fr_mse_pair *c)
     return total;
 }
 
-/* Row of `other` beside step t of entry e of the states, newest to newest; negative: none or masked. */
+/* Row of `other` beside step t of entry e of the states, newest to newest; negative: none or
+ * masked. */
 static ptrdiff_t partner(const struct fr_steps *states, const struct fr_steps *other, size_t e, size_t t)
 {
     ptrdiff_t length = (ptrdiff_t)(states->begin[e + 1] - states->begin[e]);
@@ -192,7 +193,8 @@ static ptrdiff_t partner(const struct fr_steps *states, const struct fr_steps *o
     return (ptrdiff_t)other->begin[e] + step;
 }
 
-/* softplus(-h . e) for the positive of step p in `row`, softplus(h . e) for its negative; adds the derivatives. */
+/* softplus(-h . e) for the positive of step p in `row`, softplus(h . e) for its negative; adds the
+ * derivatives. */
 static double next_term(const struct fr_next_step *c, double scale, size_t p, bool positive, size_t row)
 {
     struct fr_view other = positive ? c->positives : c->negatives;
@@ -207,7 +209,8 @@ static double next_term(const struct fr_next_step *c, double scale, size_t p, bo
     return fmax(z, 0.0) + log1p(exp(-fabs(z)));
 }
 
-/* Steps of entry e that count; with `sum` their losses are added to *sum and derivatives to gradients. */
+/* Steps of entry e that count; with `sum` their losses are added to *sum and derivatives to
+ * gradients. */
 static uint32_t next_steps(const struct fr_next_step *c, size_t e, double scale, double *sum)
 {
     size_t begin = c->states_steps.begin[e], end = c->states_steps.begin[e + 1];

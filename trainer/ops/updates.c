@@ -1,8 +1,10 @@
-/* CPU backend: dense parameters' updates and the sum of squares behind clip_norm. The rules are ops/row.h's.
+/* CPU backend: dense parameters' updates and the sum of squares behind clip_norm. The rules are
+ * ops/row.h's.
  *
- * A gradient that is clipped or regularised is shaped block by block into a buffer on the stack, so that each rule is
- * one loop over plain arrays. Elements are independent: bits do not depend on vector width or block. Thread: any, no
- * state. Does not: check for finite numbers, or know schedules (the optimizer it gets is of this step). */
+ * A gradient that is clipped or regularised is shaped block by block into a buffer on the stack, so
+ * that each rule is one loop over plain arrays. Elements are independent: bits do not depend on
+ * vector width or block. Thread: any, no state. Does not: check for finite numbers, or know
+ * schedules (the optimizer it gets is of this step). */
 #include "cpu.h"
 
 #include "base/check.h"

@@ -1,7 +1,8 @@
 /* Reference backend: updates of rows and dense parameters in double, each result rounded once.
  *
- * Written from the papers, independently of ops/row.h on purpose: a mistake there must show. State is kept in f32 as
- * everywhere, so every step starts from what the last one rounded. Thread: any, no state. Does not: run fast. */
+ * Written from the papers, independently of ops/row.h on purpose: a mistake there must show. State
+ * is kept in f32 as everywhere, so every step starts from what the last one rounded. Thread: any,
+ * no state. Does not: run fast. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -9,7 +10,8 @@
 #include "base/math.h"
 #include "learning.h"
 
-/* Gradient of element i of one part, summed over its trained occurrences; returns how many trained samples they are. */
+/* Gradient of element i of one part, summed over its trained occurrences; returns how many trained
+ * samples they are. */
 static uint32_t row_gradient(const struct fr_row_update *u, uint32_t unique, uint32_t part, uint32_t i,
                              double *gradient)
 {
@@ -90,7 +92,8 @@ static double ftrl_rate(const struct fr_optimizer *o, double n)
     return ((double)o->beta + sqrt(n)) / (double)o->lr + (double)o->l2;
 }
 
-/* z and n; returns z moved towards 0 by l1. `stretch`: of a first z, by which a group's penalty shortens it. */
+/* z and n; returns z moved towards 0 by l1. `stretch`: of a first z, by which a group's penalty
+ * shortens it. */
 static double step_ftrl_state(const struct fr_optimizer *o, const struct element *e, bool first, double stretch)
 {
     double w = (double)*e->w, z = (double)*e->state0;
@@ -278,7 +281,8 @@ double fr_reference_sum_squares(size_t n, const float *x)
     return sum;
 }
 
-/* Of the pace it reads what the rule cannot know: units, scales, and the corrections of adam's age. */
+/* Of the pace it reads what the rule cannot know: units, scales, and the corrections of adam's
+ * age. */
 void fr_reference_update_dense(const struct fr_dense_update *u)
 {
     const struct fr_optimizer *o = &u->optimizer;

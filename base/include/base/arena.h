@@ -1,5 +1,5 @@
-/* Bump arena: many small allocations with one lifetime. Blocks are kept on reset, so that a steady workload allocates
- * nothing. Memory is 64-byte aligned and NOT zeroed. One owner thread. */
+/* Bump arena: many small allocations with one lifetime. Blocks are kept on reset, so that a steady
+ * workload allocates nothing. Memory is 64-byte aligned and NOT zeroed. One owner thread. */
 #ifndef FR_BASE_ARENA_H
 #define FR_BASE_ARENA_H
 

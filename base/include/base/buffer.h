@@ -1,4 +1,5 @@
-/* Growing byte buffer (x2 growth, ends the process when memory is refused) and little-endian load/store. */
+/* Growing byte buffer (x2 growth, ends the process when memory is refused) and little-endian
+ * load/store. */
 #ifndef FR_BASE_BUFFER_H
 #define FR_BASE_BUFFER_H
 
@@ -30,8 +31,8 @@ static inline void fr_buffer_append(struct fr_buffer *buffer, const void *bytes,
     buffer->size += size;
 }
 void fr_buffer_printf(struct fr_buffer *buffer, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* text as a JSON string: quotes, backslashes and control characters escaped; other bytes as they are (UTF-8 is the
- * caller's). */
+/* text as a JSON string: quotes, backslashes and control characters escaped; other bytes as they
+ * are (UTF-8 is the caller's). */
 void fr_buffer_json_text(struct fr_buffer *buffer, const char *text);
 void fr_buffer_json_bytes(struct fr_buffer *buffer, const char *text, size_t size);
 
@@ -40,7 +41,8 @@ static inline void fr_buffer_clear(struct fr_buffer *buffer)
     buffer->size = 0;
 }
 
-/* The project runs on little-endian machines only (checked at compile time): loads and stores are memcpy. */
+/* The project runs on little-endian machines only (checked at compile time): loads and stores are
+ * memcpy. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "stored formats are little-endian");
 
 static inline uint32_t fr_load_u32(const void *p)
@@ -92,7 +94,8 @@ static inline void fr_put_f64(struct fr_buffer *b, double v)
     fr_buffer_append(b, &v, sizeof(v));
 }
 
-/* Bounded reader over stored bytes: a read past the end sets `failed` and yields zeros; check once at the end. */
+/* Bounded reader over stored bytes: a read past the end sets `failed` and yields zeros; check once
+ * at the end. */
 struct fr_reader {
     const uint8_t *at;
     const uint8_t *end;

@@ -1,5 +1,6 @@
-/* Assertions that stay on in release builds, and arithmetic that cannot overflow silently.
- * FR_CHECK is for invariants and for arguments from our own code, never for data from a wire, a disk or a config. */
+/* Assertions that stay on in release builds, and arithmetic that cannot overflow silently. FR_CHECK
+ * is for invariants and for arguments from our own code, never for data from a wire, a disk or a
+ * config. */
 #ifndef FR_BASE_CHECK_H
 #define FR_BASE_CHECK_H
 
@@ -31,8 +32,8 @@ static inline bool fr_mul_size(size_t a, size_t b, size_t *out)
 
 #define FR_ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 
-/* calloc/realloc that never return NULL: an allocation refused at start ends the process with a message (crash-only).
- */
+/* calloc/realloc that never return NULL: an allocation refused at start ends the process with a
+ * message (crash-only). */
 void *fr_alloc(size_t count, size_t size) __attribute__((alloc_size(1, 2), returns_nonnull));
 void *fr_realloc(void *memory, size_t count, size_t size) __attribute__((alloc_size(2, 3), returns_nonnull));
 /* Zeroed, aligned to alignment (a power of two); released with free(). */

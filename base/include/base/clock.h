@@ -1,5 +1,5 @@
-/* Time behind a function table, so that tests and simulation drive it.
- * mono_ns never goes back (intervals, timers); wall_ms is Unix time (logs, record timestamps; never a decision about
+/* Time behind a function table, so that tests and simulation drive it. mono_ns never goes back
+ * (intervals, timers); wall_ms is Unix time (logs, record timestamps; never a decision about
  * data). */
 #ifndef FR_BASE_CLOCK_H
 #define FR_BASE_CLOCK_H

@@ -1,9 +1,9 @@
 /* Bounded pull cursor over one MessagePack or JSON value: the only reader of bytes from outside.
  *
- * Both formats give the same tokens; a container ends with FR_TOKEN_END. Nothing is allocated: strings point into the
- * input, or, for JSON strings with escapes, into a caller's scratch buffer. Every length is compared with the bytes
- * that remain before it is used; depth is limited; JSON is checked for UTF-8, MessagePack strings too. Source: msgpack
- * spec 2013, RFC 8259. */
+ * Both formats give the same tokens; a container ends with FR_TOKEN_END. Nothing is allocated:
+ * strings point into the input, or, for JSON strings with escapes, into a caller's scratch buffer.
+ * Every length is compared with the bytes that remain before it is used; depth is limited; JSON is
+ * checked for UTF-8, MessagePack strings too. Source: msgpack spec 2013, RFC 8259. */
 #ifndef FR_BASE_CURSOR_H
 #define FR_BASE_CURSOR_H
 
@@ -20,16 +20,18 @@ enum fr_format { FR_FORMAT_MSGPACK, FR_FORMAT_JSON };
 
 enum fr_token_kind {
     FR_TOKEN_NIL,
-    FR_TOKEN_BOOL,   /* i: 0 or 1 */
-    FR_TOKEN_INT,    /* negative integer, i */
-    FR_TOKEN_UINT,   /* integer >= 0, u */
-    FR_TOKEN_FLOAT,  /* f; JSON numbers with fraction or exponent, or integers beyond 64 bits */
-    FR_TOKEN_STRING, /* bytes, size: UTF-8, valid until the next call that uses the scratch buffer */
-    FR_TOKEN_BIN,    /* bytes, size (MessagePack only) */
-    FR_TOKEN_EXT,    /* MessagePack extension: callers treat it as malformed */
-    FR_TOKEN_ARRAY,  /* count is a hint: elements (in a map: pairs) in MessagePack, 0 in JSON */
-    FR_TOKEN_MAP,    /* keys and values alternate until FR_TOKEN_END; in JSON a key is always a string */
-    FR_TOKEN_END,    /* the innermost container is complete */
+    FR_TOKEN_BOOL,  /* i: 0 or 1 */
+    FR_TOKEN_INT,   /* negative integer, i */
+    FR_TOKEN_UINT,  /* integer >= 0, u */
+    FR_TOKEN_FLOAT, /* f; JSON numbers with fraction or exponent, or integers beyond 64 bits */
+    /* bytes, size: UTF-8, valid until the next call that uses the scratch buffer */
+    FR_TOKEN_STRING,
+    FR_TOKEN_BIN,   /* bytes, size (MessagePack only) */
+    FR_TOKEN_EXT,   /* MessagePack extension: callers treat it as malformed */
+    FR_TOKEN_ARRAY, /* count is a hint: elements (in a map: pairs) in MessagePack, 0 in JSON */
+    /* keys and values alternate until FR_TOKEN_END; in JSON a key is always a string */
+    FR_TOKEN_MAP,
+    FR_TOKEN_END, /* the innermost container is complete */
 };
 
 struct fr_token {
@@ -55,21 +57,21 @@ struct fr_cursor {
         uint8_t is_map;     /* JSON grammar state */
         uint8_t state;
     } level[16];
-    struct fr_buffer
-        *scratch;        /* JSON unescaping, overwritten by each string with escapes; NULL is fine for MessagePack */
+    /* JSON unescaping, overwritten by each string with escapes; NULL is fine for MessagePack */
+    struct fr_buffer *scratch;
     const char *problem; /* static text after FR_E_INVALID or FR_E_LIMIT */
 };
 
 void fr_cursor_init(struct fr_cursor *cursor, enum fr_format format, const void *bytes, size_t size,
                     struct fr_buffer *scratch);
-/* FR_OK; FR_EOF once the one top-level value is complete and nothing (in JSON: only whitespace) follows; FR_E_INVALID
- * (malformed or trailing bytes) or FR_E_LIMIT (depth, string, number text), with cursor->problem; a failed call does
- * not move, calling again fails again. */
+/* FR_OK; FR_EOF once the one top-level value is complete and nothing (in JSON: only whitespace)
+ * follows; FR_E_INVALID (malformed or trailing bytes) or FR_E_LIMIT (depth, string, number text),
+ * with cursor->problem; a failed call does not move, calling again fails again. */
 enum fr_status fr_cursor_next(struct fr_cursor *cursor, struct fr_token *token) FR_MUST_CHECK;
 /* Consumes the rest of a value whose first token was just read (a scalar: nothing to do). */
 enum fr_status fr_cursor_skip(struct fr_cursor *cursor, const struct fr_token *first) FR_MUST_CHECK;
-/* MessagePack: takes the next value when its encoding is exactly these bytes (1 to 64 of them; a scalar that was a
- * valid token before): what a reader expects costs one comparison. */
+/* MessagePack: takes the next value when its encoding is exactly these bytes (1 to 64 of them; a
+ * scalar that was a valid token before): what a reader expects costs one comparison. */
 static inline bool fr_cursor_take(struct fr_cursor *cursor, const uint8_t *bytes, size_t size)
 {
     if (cursor->format != FR_FORMAT_MSGPACK || cursor->level[cursor->depth].remaining == 0 ||
@@ -85,8 +87,8 @@ static inline bool fr_cursor_take(struct fr_cursor *cursor, const uint8_t *bytes
     cursor->level[cursor->depth].remaining -= 1;
     return true;
 }
-/* MessagePack: takes the next value when it is an unsigned integer (not in the last bytes of the input, where the
- * general way is as good). */
+/* MessagePack: takes the next value when it is an unsigned integer (not in the last bytes of the
+ * input, where the general way is as good). */
 static inline bool fr_cursor_take_unsigned(struct fr_cursor *cursor, uint64_t *value)
 {
     if (cursor->format != FR_FORMAT_MSGPACK || cursor->level[cursor->depth].remaining == 0 ||
@@ -132,8 +134,8 @@ static inline size_t fr_cursor_offset(const struct fr_cursor *cursor)
     return (size_t)(cursor->at - cursor->begin);
 }
 
-/* RFC 3629: shortest forms only, no surrogates, at most U+10FFFF. Most strings are short and ASCII: those take two
- * loads. */
+/* RFC 3629: shortest forms only, no surrogates, at most U+10FFFF. Most strings are short and ASCII:
+ * those take two loads. */
 bool fr_utf8_valid_slow(const uint8_t *at, size_t size);
 static inline bool fr_utf8_valid(const uint8_t *at, size_t size)
 {

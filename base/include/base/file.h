@@ -1,5 +1,6 @@
-/* Files behind a function table ("disk"), so that tests inject faults into every write, sync and rename.
- * Nothing here retries a failed sync (P6). Paths are absolute or relative to the process; modes 0600 and 0700. */
+/* Files behind a function table ("disk"), so that tests inject faults into every write, sync and
+ * rename. Nothing here retries a failed sync (P6). Paths are absolute or relative to the process;
+ * modes 0600 and 0700. */
 #ifndef FR_BASE_FILE_H
 #define FR_BASE_FILE_H
 
@@ -28,17 +29,20 @@ const struct fr_disk *fr_disk_system(void);
 enum fr_status fr_disk_write(const struct fr_disk *disk, int fd, const void *bytes, size_t size, uint64_t offset,
                              const char *path, struct fr_err *err) FR_MUST_CHECK;
 enum fr_status fr_disk_sync(const struct fr_disk *disk, int fd, const char *path, struct fr_err *err) FR_MUST_CHECK;
-/* Writes under path.tmp, syncs, renames, syncs the directory. On an error before the rename the old file stands; on a
- * failed directory sync the new one is in place, but may be gone after a power cut. Errors: FR_E_IO, FR_E_NO_SPACE,
- * FR_E_NOT_FOUND (no such directory), FR_E_DENIED, FR_E_LIMIT (path too long). */
+/* Writes under path.tmp, syncs, renames, syncs the directory. On an error before the rename the old
+ * file stands; on a failed directory sync the new one is in place, but may be gone after a power
+ * cut. Errors: FR_E_IO, FR_E_NO_SPACE, FR_E_NOT_FOUND (no such directory), FR_E_DENIED, FR_E_LIMIT
+ * (path too long). */
 enum fr_status fr_file_replace(const struct fr_disk *disk, const char *path, const void *bytes, size_t size,
                                struct fr_err *err) FR_MUST_CHECK;
-/* Reads a whole file of at most `limit` bytes, appended to out. FR_E_NOT_FOUND, FR_E_LIMIT, FR_E_DENIED, FR_E_IO. */
+/* Reads a whole file of at most `limit` bytes, appended to out. FR_E_NOT_FOUND, FR_E_LIMIT,
+ * FR_E_DENIED, FR_E_IO. */
 enum fr_status fr_file_read(const char *path, size_t limit, struct fr_buffer *out, struct fr_err *err) FR_MUST_CHECK;
 enum fr_status fr_dir_make(const char *path,
-                           struct fr_err *err) FR_MUST_CHECK; /* parents too, mode 0700; existing is fine */
-/* flock(LOCK_EX|LOCK_NB) on path (created); FR_E_BUSY names the holder's pid when the file says it. fd stays open for
- * life. */
+                           /* parents too, mode 0700; existing is fine */
+                           struct fr_err *err) FR_MUST_CHECK;
+/* flock(LOCK_EX|LOCK_NB) on path (created); FR_E_BUSY names the holder's pid when the file says it.
+ * fd stays open for life. */
 enum fr_status fr_file_lock(const char *path, int *fd, struct fr_err *err) FR_MUST_CHECK;
 enum fr_status fr_disk_free_bytes(const char *path, uint64_t *bytes, struct fr_err *err) FR_MUST_CHECK;
 

@@ -1,5 +1,5 @@
-/* Hashes with fixed meaning on disk and wire: MurmurHash3's 64-bit finalizer, XXH3-64, SHA-256 (OpenSSL's libcrypto).
- */
+/* Hashes with fixed meaning on disk and wire: MurmurHash3's 64-bit finalizer, XXH3-64, SHA-256
+ * (OpenSSL's libcrypto). */
 #ifndef FR_BASE_HASH_H
 #define FR_BASE_HASH_H
 

@@ -1,6 +1,8 @@
-/* logfmt on stderr: one event a line, UTC RFC 3339 time, level, component, stable event code, then key=value pairs.
+/* logfmt on stderr: one event a line, UTC RFC 3339 time, level, component, stable event code, then
+ * key=value pairs.
  *   fr_log(FR_LOG_INFO, "ingest", "assigned", "topic=%s partition=%d offset=%" PRId64, ...)
- * String values that may hold spaces or quotes go through fr_log_quote. Thread: any; one write(2) per line. */
+ * String values that may hold spaces or quotes go through fr_log_quote. Thread: any; one write(2)
+ * per line. */
 #ifndef FR_BASE_LOG_H
 #define FR_BASE_LOG_H
 
@@ -12,9 +14,11 @@ enum fr_log_level { FR_LOG_DEBUG, FR_LOG_INFO, FR_LOG_WARN, FR_LOG_ERROR };
 void fr_log_set_level(enum fr_log_level level);
 void fr_log(enum fr_log_level level, const char *component, const char *event, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* Writes text as a quoted logfmt value into out (cut to size, always closed and NUL-terminated); returns out. */
+/* Writes text as a quoted logfmt value into out (cut to size, always closed and NUL-terminated);
+ * returns out. */
 const char *fr_log_quote(char *out, size_t size, const char *text);
-/* Rate limit for repeated events: true when *last_ns is 0 or older than interval_ns; then stores now_ns. */
+/* Rate limit for repeated events: true when *last_ns is 0 or older than interval_ns; then stores
+ * now_ns. */
 bool fr_log_due(unsigned long long *last_ns, unsigned long long now_ns, unsigned long long interval_ns);
 
 #endif

@@ -1,5 +1,6 @@
-/* Bounded queue of pointers between threads; a pushed pointer is no longer yours. Mutex and condition variable: it
- * carries batches and epochs (thousands a second), not samples. Any number of pushers and poppers. */
+/* Bounded queue of pointers between threads; a pushed pointer is no longer yours. Mutex and
+ * condition variable: it carries batches and epochs (thousands a second), not samples. Any number
+ * of pushers and poppers. */
 #ifndef FR_BASE_RING_H
 #define FR_BASE_RING_H
 

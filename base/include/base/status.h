@@ -1,7 +1,8 @@
 /* Status codes and error texts shared by every module.
  *
- * A function that can fail returns enum fr_status; a boundary call (open, load, parse) also fills a struct fr_err with
- * a text an operator can act on: what failed, where, and what to do next. Hot paths return the status only. */
+ * A function that can fail returns enum fr_status; a boundary call (open, load, parse) also fills a
+ * struct fr_err with a text an operator can act on: what failed, where, and what to do next. Hot
+ * paths return the status only. */
 #ifndef FR_BASE_STATUS_H
 #define FR_BASE_STATUS_H
 
@@ -10,9 +11,10 @@
 
 enum fr_status {
     FR_OK = 0,
-    FR_EOF = 1,          /* positive: not an error; nothing more to read */
-    FR_AGAIN = 2,        /* positive: not an error; nothing now, call again */
-    FR_E_INVALID = -1,   /* bad input from outside (config, record, argument): drop or report, never retry */
+    FR_EOF = 1,   /* positive: not an error; nothing more to read */
+    FR_AGAIN = 2, /* positive: not an error; nothing now, call again */
+    /* bad input from outside (config, record, argument): drop or report, never retry */
+    FR_E_INVALID = -1,
     FR_E_LIMIT = -2,     /* a named limit was hit */
     FR_E_NO_MEMORY = -3, /* allocation refused: fatal on the data path */
     FR_E_IO = -4,        /* storage error: fatal, never retried (P6) */
@@ -23,7 +25,8 @@ enum fr_status {
     FR_E_BUSY = -9,         /* lock held by another process */
     FR_E_UNAVAILABLE = -10, /* peer not reachable now: retry */
     FR_E_DENIED = -11,      /* not authorised */
-    FR_E_MISMATCH = -12,    /* model, format, timeline or topic is not ours: an operator must decide (exit 3) */
+    /* model, format, timeline or topic is not ours: an operator must decide (exit 3) */
+    FR_E_MISMATCH = -12,
     FR_E_NONFINITE = -13,   /* a number that must be finite is not */
     FR_E_LOST = -14,        /* the log itself lost records (P8) */
     FR_E_STATE = -15,       /* call out of order; a bug in the caller */
@@ -43,7 +46,8 @@ struct fr_err {
 const char *fr_status_name(enum fr_status status);
 enum fr_status_class fr_status_class(enum fr_status status);
 
-/* Fills err (may be NULL) and returns status, so that `return fr_err_set(err, FR_E_IO, "..")` reads well. */
+/* Fills err (may be NULL) and returns status, so that `return fr_err_set(err, FR_E_IO, "..")` reads
+ * well. */
 enum fr_status fr_err_set(struct fr_err *err, enum fr_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Puts "text: " before what err already says. */

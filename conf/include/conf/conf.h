@@ -1,11 +1,12 @@
-/* Configuration: one YAML file (DESIGN section 9) -> checked structs. Also the canonical model JSON (section 7, `cfg`)
- * and back.
+/* Configuration: one YAML file (DESIGN section 9) -> checked structs. Also the canonical model JSON
+ * (section 7, `cfg`) and back.
  *
- * One table of options (conf/options.c) gives type, unit, range, default and reloadability; parsing, --print-config,
- * OPTIONS.md and the error texts all come from it. Every error of a file is reported in one go as `file:line:col: path:
- * problem; expected ..; did you mean ..?`. What the grammar knows but this version does not do yet is an error "not in
- * this version". Owns: a struct fr_conf owns all it points to; released by fr_conf_free. Immutable after load. Thread:
- * any, read-only. */
+ * One table of options (conf/options.c) gives type, unit, range, default and reloadability;
+ * parsing, --print-config, OPTIONS.md and the error texts all come from it. Every error of a file
+ * is reported in one go as `file:line:col: path: problem; expected ..; did you mean ..?`. What the
+ * grammar knows but this version does not do yet is an error "not in this version". Owns: a struct
+ * fr_conf owns all it points to; released by fr_conf_free. Immutable after load. Thread: any,
+ * read-only. */
 #ifndef FR_CONF_CONF_H
 #define FR_CONF_CONF_H
 
@@ -31,7 +32,8 @@ enum {
     FR_BOUNDARIES_MAX = 255, /* of a bucketized slot, or of one of buckets */
     FR_CROSS_MAX = 4,        /* slots of a cross: its ids are as many as the product of theirs */
     FR_NO_INDEX = -1,
-    FR_CHUNK_ROWS = 128, /* C: rows of one matrix product, zero-padded (DESIGN section 10); fixed in this version */
+    /* C: rows of one matrix product, zero-padded (DESIGN section 10); fixed in this version */
+    FR_CHUNK_ROWS = 128,
 };
 
 /* Rows: all but adamw. Layers: all but the row-wise ones and group_ftrl. */
@@ -50,24 +52,28 @@ enum fr_optimizer_kind {
 
 struct fr_conf_optimizer {
     enum fr_optimizer_kind kind;
-    float lr;                /* ftrl*: alpha */
-    float eps;               /* adagrad*, adam*, rmsprop: 1e-8 */
-    float initial;           /* adagrad*: accumulator start, 0 */
-    float beta1, beta2;      /* adam* 0.9 0.999 */
-    float momentum;          /* momentum 0.9 */
-    float rho;               /* rmsprop 0.99 */
-    float beta;              /* ftrl*: 1 */
-    float l1, l2;            /* ftrl*: of the algorithm; others: mean gradient + l2 w + l1 sign(w), after clipping; 0 */
+    float lr;           /* ftrl*: alpha */
+    float eps;          /* adagrad*, adam*, rmsprop: 1e-8 */
+    float initial;      /* adagrad*: accumulator start, 0 */
+    float beta1, beta2; /* adam* 0.9 0.999 */
+    float momentum;     /* momentum 0.9 */
+    float rho;          /* rmsprop 0.99 */
+    float beta;         /* ftrl*: 1 */
+    /* ftrl*: of the algorithm; others: mean gradient + l2 w + l1 sign(w), after clipping; 0 */
+    float l1, l2;
     float l21;               /* group_ftrl: 0 */
     float weight_decay;      /* adamw: 0.01 */
     float clip_value;        /* elements of the mean gradient are cut to +-this; 0: off */
     float clip_norm;         /* mean gradient of a row's part, or of a layer's parameter; 0: off */
     uint64_t warmup_samples; /* rate rises linearly from 0; 0: off */
-    uint64_t decay_samples;  /* rate is multiplied by decay_rate each so many samples, smoothly; 0: off */
-    float decay_rate;        /* 0.5 */
-    float decay_floor;       /* smallest factor, 0.1: a stream has no end */
-    uint64_t half_life;      /* adagrad*: of the accumulator, in units' samples (ops/row.h); 0: never forgets */
-    bool decay_all;          /* l1, l2, weight_decay of layers hold for all parameters, not for kernels only */
+    /* rate is multiplied by decay_rate each so many samples, smoothly; 0: off */
+    uint64_t decay_samples;
+    float decay_rate;  /* 0.5 */
+    float decay_floor; /* smallest factor, 0.1: a stream has no end */
+    /* adagrad*: of the accumulator, in units' samples (ops/row.h); 0: never forgets */
+    uint64_t half_life;
+    /* l1, l2, weight_decay of layers hold for all parameters, not for kernels only */
+    bool decay_all;
 };
 
 enum fr_init_kind {
@@ -76,7 +82,8 @@ enum fr_init_kind {
     FR_INIT_NORMAL,
     FR_INIT_DEFAULT,          /* layers: uniform +-1/sqrt(fan_in) */
     FR_INIT_TRUNCATED_NORMAL, /* cut at two standard deviations, drawn again */
-    FR_INIT_XAVIER_UNIFORM,   /* +-sqrt(6 / (fan_in + fan_out)); Glorot and Bengio 2010. Rows: both fans are dim */
+    /* +-sqrt(6 / (fan_in + fan_out)); Glorot and Bengio 2010. Rows: both fans are dim */
+    FR_INIT_XAVIER_UNIFORM,
     FR_INIT_XAVIER_NORMAL,
     FR_INIT_KAIMING_UNIFORM, /* +-sqrt(6 / fan_in); He et al. 2015 */
     FR_INIT_KAIMING_NORMAL,
@@ -85,7 +92,9 @@ enum fr_init_kind {
 
 struct fr_conf_init {
     enum fr_init_kind kind;
-    float scale; /* normal, truncated_normal: standard deviation; uniform: +-scale; constant: it; others: unused */
+    /* normal, truncated_normal: standard deviation; uniform: +-scale; constant: it; others:
+     * unused */
+    float scale;
 };
 
 struct fr_conf_part {
@@ -99,8 +108,9 @@ struct fr_conf_table {
     char name[FR_NAME_MAX];
     uint32_t n_parts;
     struct fr_conf_part parts[FR_PARTS_MAX];
-    uint32_t admit_count;       /* exact-count gate threshold; 1: every key */
-    uint64_t admit_count_max;   /* pending entries kept at most (admit: {count, count_max}); default 16777216 */
+    uint32_t admit_count; /* exact-count gate threshold; 1: every key */
+    /* pending entries kept at most (admit: {count, count_max}); default 16777216 */
+    uint64_t admit_count_max;
     int64_t admit_idle_ms;      /* pending entries idle longer are forgotten; default 1d */
     int64_t expire_idle_ms;     /* 0: never */
     uint32_t expire_every;      /* full batches of trained samples between slices, 16 */
@@ -108,16 +118,19 @@ struct fr_conf_table {
 };
 
 enum fr_slot_kind { FR_SLOT_SPARSE, FR_SLOT_SEQUENCE, FR_SLOT_DENSE };
-/* What becomes of the numbers of a dense slot. Steps happen while decoding, one after the other; standardize and
- * bucketize are the network's (standardize has learned statistics) and stand last. */
+/* What becomes of the numbers of a dense slot. Steps happen while decoding, one after the other;
+ * standardize and bucketize are the network's (standardize has learned statistics) and stand
+ * last. */
 enum fr_transform {
     FR_TRANSFORM_NONE,
     FR_TRANSFORM_LOG1P,
     FR_TRANSFORM_CLIP,
     FR_TRANSFORM_TIME_OF_DAY,  /* of a Unix time in s or ms: sine and cosine of its phase; alone */
     FR_TRANSFORM_TIME_OF_WEEK, /* from Monday 00:00 UTC on */
-    FR_TRANSFORM_STANDARDIZE,  /* (x - mean) / sqrt(variance + 1e-6), statistics of trained samples before the batch */
-    FR_TRANSFORM_BUCKETIZE,    /* one-hot of the number of boundaries <= x: width (n_boundaries + 1) per number */
+    /* (x - mean) / sqrt(variance + 1e-6), statistics of trained samples before the batch */
+    FR_TRANSFORM_STANDARDIZE,
+    /* one-hot of the number of boundaries <= x: width (n_boundaries + 1) per number */
+    FR_TRANSFORM_BUCKETIZE,
     FR_TRANSFORMS,
 };
 
@@ -128,9 +141,10 @@ struct fr_conf_step {
 
 /* Where a slot's values come from. */
 enum fr_slot_source {
-    FR_SOURCE_SAMPLE,  /* the samples carry them */
-    FR_SOURCE_BUCKETS, /* sparse: the number of boundaries <= x, of a dense slot of one number, before its transform */
-    FR_SOURCE_CROSS,   /* sparse: an id for each combination of ids of several sparse slots */
+    FR_SOURCE_SAMPLE, /* the samples carry them */
+    /* sparse: the number of boundaries <= x, of a dense slot of one number, before its transform */
+    FR_SOURCE_BUCKETS,
+    FR_SOURCE_CROSS, /* sparse: an id for each combination of ids of several sparse slots */
 };
 
 struct fr_conf_slot {
@@ -146,7 +160,8 @@ struct fr_conf_slot {
     bool admit;                   /* false: `admit: never` */
     bool touch;
     enum fr_slot_source source;
-    uint32_t n_sources; /* buckets: 1 dense slot; cross: 2 to FR_CROSS_MAX sparse ones that are no crosses */
+    /* buckets: 1 dense slot; cross: 2 to FR_CROSS_MAX sparse ones that are no crosses */
+    uint32_t n_sources;
     int32_t sources[FR_CROSS_MAX];
     uint32_t dim; /* dense: numbers per sample, as samples carry them */
     uint32_t n_steps;
@@ -154,20 +169,23 @@ struct fr_conf_slot {
     enum fr_transform transform; /* the network's: none, standardize or bucketize */
     uint32_t n_boundaries;       /* bucketize and buckets: ascending, 1 to FR_BOUNDARIES_MAX */
     float *boundaries;
-    /* What a missing value reads as, before the steps. Without one: 0 behind standardize, and (0, 0) for a time. */
+    /* What a missing value reads as, before the steps. Without one: 0 behind standardize, and (0,
+     * 0) for a time. */
     bool has_default;
     float default_value;
     bool indicator; /* one more column: 1 where the value was missing */
 };
 
-/* What a layer reads. A vector: one row per sample. A sequence: one row per step, [T, width], ragged. */
+/* What a layer reads. A vector: one row per sample. A sequence: one row per step, [T, width],
+ * ragged. */
 enum fr_ref_kind {
     FR_REF_POOLED,   /* a slot's rows pooled: vector */
     FR_REF_DENSE,    /* vector */
     FR_REF_LAYER,    /* vector or sequence, as the layer says */
     FR_REF_SEQUENCE, /* a sequence slot's rows, step by step, oldest first */
 };
-/* sum: sum w v; mean: / sum w; sqrtn: / sqrt(sum w^2); last: the newest step. Layers that are sequences: w = 1. */
+/* sum: sum w v; mean: / sum w; sqrtn: / sqrt(sum w^2); last: the newest step. Layers that are
+ * sequences: w = 1. */
 enum fr_pooling { FR_POOL_SUM, FR_POOL_MEAN, FR_POOL_SQRTN, FR_POOL_LAST };
 
 struct fr_conf_ref {
@@ -177,38 +195,50 @@ struct fr_conf_ref {
     enum fr_pooling pooling;
 };
 
-/* `x`: the concatenation of the argument's vectors. Roles are read as maps: attention: {query: a, keys: h}. Several
- * sequences in one role are joined step by step, aligned at the newest; the first one's length counts. */
+/* `x`: the concatenation of the argument's vectors. Roles are read as maps: attention: {query: a,
+ * keys: h}. Several sequences in one role are joined step by step, aligned at the newest; the first
+ * one's length counts. */
 enum fr_layer_op {
     FR_LAYER_CONCAT, /* any vectors -> one after the other */
     FR_LAYER_MLP,    /* x through dense layers of `units`; activation after each of them */
-    FR_LAYER_DENSE,  /* x (vectors, or sequences: step by step) through one dense layer, `units`, `activation` */
+    /* x (vectors, or sequences: step by step) through one dense layer, `units`, `activation` */
+    FR_LAYER_DENSE,
     FR_LAYER_BI_INTERACTION, /* 1/2 ((sum v)^2 - sum v^2), equal dims (He and Chua 2017, eq. 4) */
-    FR_LAYER_SUM, /* elementwise sum of pooled slots (wide part): equal dims; of one sequence layer: sum of its steps */
+    /* elementwise sum of pooled slots (wide part): equal dims; of one sequence layer: sum of its
+     * steps */
+    FR_LAYER_SUM,
     FR_LAYER_ADD, /* elementwise sum of layers or vectors: equal dims */
     FR_LAYER_MEAN,
     FR_LAYER_SQRTN,
-    FR_LAYER_LAST,            /* of one sequence layer: pooled over its steps -> vector */
-    FR_LAYER_MULTIPLY,        /* elementwise product, equal dims */
-    FR_LAYER_FM,              /* sum over the elements of bi_interaction -> [1] (Rendle 2010) */
-    FR_LAYER_DOT_INTERACTION, /* dot products of all pairs i < j of n vectors of one width -> [n (n - 1) / 2] (DLRM) */
-    FR_LAYER_CROSS, /* DCN-v2 (Wang et al. 2021): x_{l+1} = x_0 o (W x_l + b) + x_l, `depth` times; `rank` r: W = U V */
-    FR_LAYER_BIAS,  /* x + b */
-    FR_LAYER_LAYER_NORM,    /* Ba et al. 2016: scale o (x - mean) / sqrt(variance + 1e-5) + bias over the width */
+    FR_LAYER_LAST,     /* of one sequence layer: pooled over its steps -> vector */
+    FR_LAYER_MULTIPLY, /* elementwise product, equal dims */
+    FR_LAYER_FM,       /* sum over the elements of bi_interaction -> [1] (Rendle 2010) */
+    /* dot products of all pairs i < j of n vectors of one width -> [n (n - 1) / 2] (DLRM) */
+    FR_LAYER_DOT_INTERACTION,
+    /* DCN-v2 (Wang et al. 2021): x_{l+1} = x_0 o (W x_l + b) + x_l, `depth` times; `rank` r: W = U
+     * V */
+    FR_LAYER_CROSS,
+    FR_LAYER_BIAS, /* x + b */
+    /* Ba et al. 2016: scale o (x - mean) / sqrt(variance + 1e-5) + bias over the width */
+    FR_LAYER_LAYER_NORM,
     FR_LAYER_DROPOUT,       /* `rate`; training only; counter-based masks */
     FR_LAYER_ACTIVATE,      /* `activation` of x */
     FR_LAYER_STOP_GRADIENT, /* x; no gradient goes back */
-    /* DIN (Zhou et al. 2018): {query: vectors, keys: sequences} of one width; scores: mlp of `units`, `activation`,
-     * then 1, on [q, k, q - k, q o k]; output: sum of score * key; `softmax` of the scores */
+    /* DIN (Zhou et al. 2018): {query: vectors, keys: sequences} of one width; scores: mlp of
+     * `units`, `activation`, then 1, on [q, k, q - k, q o k]; output: sum of score * key; `softmax`
+     * of the scores */
     FR_LAYER_ATTENTION,
-    /* sequences -> sequence [T, units] (Cho et al. 2014, as in PyTorch); masked steps keep the state */
+    /* sequences -> sequence [T, units] (Cho et al. 2014, as in PyTorch); masked steps keep the
+     * state */
     FR_LAYER_GRU,
-    /* DIEN (Zhou et al. 2019): {query: vectors, keys: sequences} -> vector, as wide as the keys: the last state of a
-     * GRU whose update gate is multiplied by softmax over steps of (keys W) . query */
+    /* DIEN (Zhou et al. 2019): {query: vectors, keys: sequences} -> vector, as wide as the keys:
+     * the last state of a GRU whose update gate is multiplied by softmax over steps of (keys W) .
+     * query */
     FR_LAYER_AUGRU,
     /* `count` mlps of `units`, `activation` on x, side by side -> [count * last unit] (MMoE) */
     FR_LAYER_EXPERTS,
-    /* {gate: vectors, experts: layer}: softmax(gate W) weighted sum of the experts (Ma et al. 2018) */
+    /* {gate: vectors, experts: layer}: softmax(gate W) weighted sum of the experts (Ma et al.
+     * 2018) */
     FR_LAYER_MIXTURE,
 };
 enum fr_activation {
@@ -216,9 +246,10 @@ enum fr_activation {
     FR_ACT_RELU,
     FR_ACT_SIGMOID,
     FR_ACT_TANH,
-    FR_ACT_GELU,       /* tanh form */
-    FR_ACT_PRELU,      /* trained slope per unit, from 0.25 (He et al. 2015) */
-    FR_ACT_DICE,       /* Zhou et al. 2018; statistics are a moving average of earlier batches: training = serving */
+    FR_ACT_GELU,  /* tanh form */
+    FR_ACT_PRELU, /* trained slope per unit, from 0.25 (He et al. 2015) */
+    /* Zhou et al. 2018; statistics are a moving average of earlier batches: training = serving */
+    FR_ACT_DICE,
     FR_ACT_LEAKY_RELU, /* 0.01 */
 };
 
@@ -229,8 +260,8 @@ struct fr_conf_layer {
     enum fr_layer_op op;
     uint32_t n_refs;
     struct fr_conf_ref *refs;
-    /* Refs of role r are [role_begin[r], role_begin[r + 1]); operations without roles have one role. attention, augru:
-     * query, keys; mixture: gate, experts. */
+    /* Refs of role r are [role_begin[r], role_begin[r + 1]); operations without roles have one
+     * role. attention, augru: query, keys; mixture: gate, experts. */
     uint32_t role_begin[FR_LAYER_ROLES + 1];
     uint32_t n_units; /* mlp, experts, attention (default 1 of 16): one per layer; dense, gru: 1 */
     uint32_t units[FR_UNITS_MAX];
@@ -239,8 +270,9 @@ struct fr_conf_layer {
     uint32_t count;                /* experts */
     float rate;                    /* dropout */
     bool softmax;                  /* attention: false */
-    struct fr_conf_init init;      /* FR_INIT_DEFAULT: uniform +-1/sqrt(fan_in), kernel and bias; else biases are 0 */
-    bool has_optimizer;            /* its own; else network.optimizer */
+    /* FR_INIT_DEFAULT: uniform +-1/sqrt(fan_in), kernel and bias; else biases are 0 */
+    struct fr_conf_init init;
+    bool has_optimizer; /* its own; else network.optimizer */
     struct fr_conf_optimizer optimizer;
     uint32_t line; /* of the layer in the file, for shape errors; 0 when from JSON */
     /* Inferred by the loader (both from YAML and from JSON). */
@@ -248,22 +280,25 @@ struct fr_conf_layer {
     bool is_sequence;
 };
 
-/* Labels of the samples come first, in the order of the samples' arrays; then derived ones. Loader keeps the order of
- * the file among each. Labels of a batch hold all of them. */
+/* Labels of the samples come first, in the order of the samples' arrays; then derived ones. Loader
+ * keeps the order of the file among each. Labels of a batch hold all of them. */
 struct fr_conf_label {
     char name[FR_NAME_MAX];
-    int32_t of;    /* derived from that label; FR_NO_INDEX: the samples carry it */
-    int32_t given; /* masked unless that label is 1 (after its own derivation); FR_NO_INDEX: always defined */
-    bool has_min;  /* 1 where the source is >= min, else 0 */
+    int32_t of; /* derived from that label; FR_NO_INDEX: the samples carry it */
+    /* masked unless that label is 1 (after its own derivation); FR_NO_INDEX: always defined */
+    int32_t given;
+    bool has_min; /* 1 where the source is >= min, else 0 */
     float min;
 };
 
 enum fr_task_loss {
     FR_LOSS_LOGLOSS,
-    FR_LOSS_NONE,     /* measured, not trained */
-    FR_LOSS_MSE,      /* 1/2 (z - y)^2; the score is z itself */
-    FR_LOSS_FOCAL,    /* Lin et al. 2017: -alpha (1-p)^gamma y log p - (1-alpha) p^gamma (1-y) log(1-p) */
-    FR_LOSS_PAIRWISE, /* within a group: log(1 + exp(-(z_i - z_j))) over pairs y_i > y_j (Burges et al. 2005) */
+    FR_LOSS_NONE, /* measured, not trained */
+    FR_LOSS_MSE,  /* 1/2 (z - y)^2; the score is z itself */
+    /* Lin et al. 2017: -alpha (1-p)^gamma y log p - (1-alpha) p^gamma (1-y) log(1-p) */
+    FR_LOSS_FOCAL,
+    /* within a group: log(1 + exp(-(z_i - z_j))) over pairs y_i > y_j (Burges et al. 2005) */
+    FR_LOSS_PAIRWISE,
 };
 
 struct fr_conf_task {
@@ -273,16 +308,18 @@ struct fr_conf_task {
     uint32_t n_prob; /* tasks (earlier, with a logit) whose probabilities are multiplied (ESMM) */
     int32_t prob[FR_TASKS_MAX];
     enum fr_task_loss loss;
-    float weight;                   /* 1 */
-    bool bias_from_labels;          /* true: the bias behind the logit begins at the log-odds of the first labels */
+    float weight; /* 1 */
+    /* true: the bias behind the logit begins at the log-odds of the first labels */
+    bool bias_from_labels;
     float focal_gamma, focal_alpha; /* 2, 0.25 */
 };
 
 /* Auxiliary losses. */
 enum fr_aux_loss {
-    FR_AUX_MSE,       /* refs a, b of one width: 1/2 |a - b|^2 */
-    FR_AUX_NEXT_STEP, /* DIEN: states h, positives e, negatives n (sequences, one width): logloss of h_t . e_{t+1} as 1
-                         and h_t . n_{t+1} as 0, mean over steps */
+    FR_AUX_MSE, /* refs a, b of one width: 1/2 |a - b|^2 */
+    /* DIEN: states h, positives e, negatives n (sequences, one width): logloss of h_t . e_{t+1} as
+     * 1 and h_t . n_{t+1} as 0, mean over steps */
+    FR_AUX_NEXT_STEP,
 };
 struct fr_conf_loss {
     char name[FR_NAME_MAX];
@@ -321,13 +358,15 @@ struct fr_conf {
         int format; /* enum fr_format */
         enum fr_start start;
         int64_t start_ms; /* with FR_START_TIME: first record at or after this Kafka timestamp */
-        uint32_t n_files; /* `files`: JSON lines (.gz or not), read in order before Kafka; see ingest/README.md */
+        /* `files`: JSON lines (.gz or not), read in order before Kafka; see ingest/README.md */
+        uint32_t n_files;
         char **files;
         enum fr_sampling sampling; /* all: training and metrics */
         enum fr_on_loss on_loss;
         char *dead_letter_topic; /* default <first topic>.dead */
         uint32_t batch_size;
-        /* A batch closes at n / growth samples, n those of all batches before; at least first, at most batch_size. */
+        /* A batch closes at n / growth samples, n those of all batches before; at least first, at
+         * most batch_size. */
         uint32_t batch_warmup_first; /* 0: at batch_size */
         uint32_t batch_warmup_growth;
         int64_t batch_wait_ms;
@@ -352,8 +391,9 @@ struct fr_conf {
     uint32_t n_labels;        /* all */
     uint32_t n_sample_labels; /* the first ones: those samples carry */
     struct fr_conf_label *labels;
-    uint32_t n_layers; /* in evaluation order: a layer refers to earlier ones only (sorted by the loader; cycles are
-                          errors) */
+    /* in evaluation order: a layer refers to earlier ones only (sorted by the loader; cycles are
+     * errors) */
+    uint32_t n_layers;
     struct fr_conf_layer *layers;
     struct fr_conf_optimizer dense_optimizer; /* network.optimizer */
     float clip_global_norm;                   /* of the layers' mean gradients together; 0: off */
@@ -362,12 +402,14 @@ struct fr_conf {
     struct fr_conf_task *tasks;
     uint32_t n_losses;
     struct fr_conf_loss *losses;
-    int64_t epoch_ms;         /* 1s */
-    int64_t heartbeat_ms;     /* 10s */
-    uint64_t epoch_bytes_max; /* dirty bytes that force a cut; default memory_limit/16 in [1MiB, 64MiB] */
-    uint64_t unfolded_max;    /* default min(memory_limit/4, 512MiB) */
-    uint64_t journal_max;     /* 4 * unfolded_max */
-    uint64_t dense_bytes;     /* of layers' parameters and optimizer state: what an epoch that trains holds of them */
+    int64_t epoch_ms;     /* 1s */
+    int64_t heartbeat_ms; /* 10s */
+    /* dirty bytes that force a cut; default memory_limit/16 in [1MiB, 64MiB] */
+    uint64_t epoch_bytes_max;
+    uint64_t unfolded_max; /* default min(memory_limit/4, 512MiB) */
+    uint64_t journal_max;  /* 4 * unfolded_max */
+    /* of layers' parameters and optimizer state: what an epoch that trains holds of them */
+    uint64_t dense_bytes;
     struct {
         char *topic; /* default <model>.delta */
         enum fr_quantize quantize;
@@ -390,22 +432,23 @@ struct fr_conf {
     } metrics;
 };
 
-/* A time as ingest.start takes it: `2026-01-02T03:04:05Z` (UTC, `.678` before the Z allowed) or Unix ms. False when it
- * is neither, or an integer so small that it was seconds. */
+/* A time as ingest.start takes it: `2026-01-02T03:04:05Z` (UTC, `.678` before the Z allowed) or
+ * Unix ms. False when it is neither, or an integer so small that it was seconds. */
 bool fr_conf_time(const char *text, int64_t *ms);
 
 /* Numbers of a dense slot per entry of a batch: dim, or 2 dim of a time. */
 uint32_t fr_conf_slot_numbers(const struct fr_conf_slot *slot);
-/* Width of a dense slot as a vector: those numbers, or dim * (n_boundaries + 1); with an indicator one more. */
+/* Width of a dense slot as a vector: those numbers, or dim * (n_boundaries + 1); with an indicator
+ * one more. */
 uint32_t fr_conf_slot_width(const struct fr_conf_slot *slot);
-/* Whether missing values of a dense slot are NaN in the batch, because the network has to know; else they are what the
- * default comes to. */
+/* Whether missing values of a dense slot are NaN in the batch, because the network has to know;
+ * else they are what the default comes to. */
 bool fr_conf_slot_keeps_missing(const struct fr_conf_slot *slot);
-/* A number through the steps: out[0], of a time out[1] too. False: it has no image (log1p of x <= -1, a time that is
- * neither seconds nor ms). */
+/* A number through the steps: out[0], of a time out[1] too. False: it has no image (log1p of x <=
+ * -1, a time that is neither seconds nor ms). */
 bool fr_conf_slot_steps(const struct fr_conf_slot *slot, double x, float out[static 2]);
-/* What a missing value reads as, for even and odd numbers of an entry (only of a time they differ); NaN behind
- * standardize without a default, and where the default has no image. */
+/* What a missing value reads as, for even and odd numbers of an entry (only of a time they differ);
+ * NaN behind standardize without a default, and where the default has no image. */
 void fr_conf_slot_missing(const struct fr_conf_slot *slot, float out[static 2]);
 
 struct fr_conf_load_options {
@@ -415,28 +458,30 @@ struct fr_conf_load_options {
     size_t n_sets;
 };
 
-/* FR_E_INVALID with every error, one a line, appended to `problems` (never NULL); *out written only on success. */
+/* FR_E_INVALID with every error, one a line, appended to `problems` (never NULL); *out written only
+ * on success. */
 enum fr_status fr_conf_load(const struct fr_conf_load_options *options, struct fr_conf **out,
                             struct fr_buffer *problems) FR_MUST_CHECK;
 void fr_conf_free(struct fr_conf *conf);
-/* The effective configuration as YAML that loads again (--print-config). Secrets (names with password/secret/key) as
- * "***". */
+/* The effective configuration as YAML that loads again (--print-config). Secrets (names with
+ * password/secret/key) as "***". */
 void fr_conf_print(const struct fr_conf *conf, struct fr_buffer *out);
 /* Markdown of every option, generated from the table: conf/OPTIONS.md. */
 void fr_conf_reference(struct fr_buffer *out);
 
-/* Canonical model JSON (DESIGN section 7, `cfg`): sorted keys, no spaces, %.9g numbers, every default written out;
- * tables, slots, layers, labels, tasks as lists in their order; chunk rows and quantization. Only what determines
- * published values' meaning and scores (no optimizers, no brokers). Schema: conf/README.md,
- * "Model JSON". */
+/* Canonical model JSON (DESIGN section 7, `cfg`): sorted keys, no spaces, %.9g numbers, every
+ * default written out; tables, slots, layers, labels, tasks as lists in their order; chunk rows and
+ * quantization. Only what determines published values' meaning and scores (no optimizers, no
+ * brokers). Schema: conf/README.md, "Model JSON". */
 void fr_conf_model_json(const struct fr_conf *conf, struct fr_buffer *out);
 /* The first 8 bytes of SHA-256 of that JSON, big-endian. */
 uint64_t fr_conf_fingerprint(const struct fr_conf *conf);
-/* A conf with only the model part filled (tables, slots, labels, layers, tasks, chunk_rows, model name empty). */
+/* A conf with only the model part filled (tables, slots, labels, layers, tasks, chunk_rows, model
+ * name empty). */
 enum fr_status fr_conf_model_parse(const char *json, size_t size, struct fr_conf **out,
                                    struct fr_err *err) FR_MUST_CHECK;
-/* What a resumed state also depends on beside the fingerprint (optimizers, init, gates, seed): canonical JSON, for
- * refusal with a diff. */
+/* What a resumed state also depends on beside the fingerprint (optimizers, init, gates, seed):
+ * canonical JSON, for refusal with a diff. */
 void fr_conf_training_json(const struct fr_conf *conf, struct fr_buffer *out);
 /* First differing path of two JSON texts, for messages: "slots.3.max_len: 50 -> 60". */
 void fr_conf_json_difference(const char *before, const char *after, struct fr_buffer *out);

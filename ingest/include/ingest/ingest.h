@@ -1,18 +1,23 @@
-/* Ingest: sample records from files, then from Kafka, to batches in a bounded ring (DESIGN sections 4, 6, 10).
+/* Ingest: sample records from files, then from Kafka, to batches in a bounded ring (DESIGN sections
+ * 4, 6, 10).
  *
- * Read at our own positions, one plain poll per record, every partition of every topic; offsets below the expected
- * one are dropped (duplicates of the client library), gaps are compacted/transaction records and are fine. Malformed
- * records and those too far in the future are produced to the dead-letter topic when decoded; dead letters are
- * numbered, and a batch carries the number its positions depend on. A full ring stops polling (never pause/resume).
- * Offsets of the group `freshet.<model>` are committed for lag tools only and never read back. Live: a batch closes at
- * batch_size samples, fewer while the history is short (batch_warmup), or batch_wait after its first record.
+ * Read at our own positions, one plain poll per record, every partition of every topic; offsets
+ * below the expected one are dropped (duplicates of the client library), gaps are
+ * compacted/transaction records and are fine. Malformed records and those too far in the future are
+ * produced to the dead-letter topic when decoded; dead letters are numbered, and a batch carries
+ * the number its positions depend on. A full ring stops polling (never pause/resume). Offsets of
+ * the group `freshet.<model>` are committed for lag tools only and never read back. Live: a batch
+ * closes at batch_size samples, fewer while the history is short (batch_warmup), or batch_wait
+ * after its first record.
  *
- * Lockstep: batch k takes lockstep.records records per partition in (topic, partition) order, or as many lines of one
- * file, up to end offsets fixed before the first poll (kept by the caller: end_offsets); no timer; a round is cut short
- * at 65536 samples (the next begins at the first partition again: still a function of positions and log alone). While
- * batch_warmup asks for less than batch_size, a batch is as small as live, and records are taken one at a time from the
- * partition that gave the fewest. --until end and lockstep end with one more batch without samples that has
- * end_of_stream. Thread: fr_ingest_step by the ingest thread; status, commit and acknowledged from any thread. */
+ * Lockstep: batch k takes lockstep.records records per partition in (topic, partition) order, or as
+ * many lines of one file, up to end offsets fixed before the first poll (kept by the caller:
+ * end_offsets); no timer; a round is cut short at 65536 samples (the next begins at the first
+ * partition again: still a function of positions and log alone). While batch_warmup asks for less
+ * than batch_size, a batch is as small as live, and records are taken one at a time from the
+ * partition that gave the fewest. --until end and lockstep end with one more batch without samples
+ * that has end_of_stream. Thread: fr_ingest_step by the ingest thread; status, commit and
+ * acknowledged from any thread. */
 #ifndef FR_INGEST_INGEST_H
 #define FR_INGEST_INGEST_H
 
@@ -28,12 +33,17 @@ struct fr_ingest_options {
     const struct fr_clock *clock;
     const struct fr_positions *positions; /* restored; copied; empty at first start */
     struct fr_ring *full;                 /* batches for the owner loop; fr_ingest pushes */
-    struct fr_ring *empty;                /* batches to fill (fr_batch_new by the caller); fr_ingest pops */
-    bool until_end;                       /* --until end, --until TIME, or lockstep: stop at the end offsets */
+    /* batches to fill (fr_batch_new by the caller); fr_ingest pops */
+    struct fr_ring *empty;
+    /* --until end, --until TIME, or lockstep: stop at the end offsets */
+    bool until_end;
     int64_t
-        until_ms; /* --until TIME: ends are the first records with this Kafka timestamp or a later one; 0: the end */
-    /* Lockstep and --until end: end offsets fixed earlier, "topic partition end\n" lines; NULL: ask the broker now and
-     * hand them to `fix_end` before the first poll (which stores and syncs them). */
+        /* --until TIME: ends are the first records with this Kafka timestamp or a later one; 0: the
+         * end */
+        until_ms;
+    /* Lockstep and --until end: end offsets fixed earlier, "topic partition end\n" lines; NULL: ask
+     * the broker now and hand them to `fix_end` before the first poll (which stores and syncs
+     * them). */
     const char *end_offsets;
     enum fr_status (*fix_end)(void *self, const char *text, size_t size, struct fr_err *err);
     void *fix_end_self;
@@ -46,54 +56,59 @@ enum fr_status fr_ingest_new(const struct fr_ingest_options *options, struct fr_
                              struct fr_err *err) FR_MUST_CHECK;
 void fr_ingest_free(struct fr_ingest *ingest);
 
-/* Start check, repeated by the caller (back-off) while FR_E_UNAVAILABLE (broker unreachable, topic absent: reason in
- * err): metadata, cluster id, positions against low/high watermarks and fingerprints. FR_E_LOST: the log lost records
- * and on_loss is stop; FR_E_MISMATCH: another topic under the same name (fingerprint, cluster id). Says the remedy.
- * Creates the dead-letter topic when missing. On success everything is assigned. */
+/* Start check, repeated by the caller (back-off) while FR_E_UNAVAILABLE (broker unreachable, topic
+ * absent: reason in err): metadata, cluster id, positions against low/high watermarks and
+ * fingerprints. FR_E_LOST: the log lost records and on_loss is stop; FR_E_MISMATCH: another topic
+ * under the same name (fingerprint, cluster id). Says the remedy. Creates the dead-letter topic
+ * when missing. On success everything is assigned. */
 enum fr_status fr_ingest_start(struct fr_ingest *ingest, struct fr_err *err) FR_MUST_CHECK;
 
-/* The list of topic-partitions that partition_slot of the batches refers to: appends those that `positions` lacks, with
- * the offset where reading begins, and fills in the cluster id. The owner calls it before fr_positions_apply of every
- * batch (cheap when nothing is new): partitions may be added to a topic at any time. Any thread; `positions` must come
- * from the positions given in the options and earlier calls. */
+/* The list of topic-partitions that partition_slot of the batches refers to: appends those that
+ * `positions` lacks, with the offset where reading begins, and fills in the cluster id. The owner
+ * calls it before fr_positions_apply of every batch (cheap when nothing is new): partitions may be
+ * added to a topic at any time. Any thread; `positions` must come from the positions given in the
+ * options and earlier calls. */
 void fr_ingest_adopt(struct fr_ingest *ingest, struct fr_positions *positions);
 
-/* One turn, at most wait_ms long. FR_OK; FR_EOF: all was delivered (end_of_stream batch pushed) or a ring was closed;
- * FR_AGAIN: nothing came or the ring is full; FR_E_LOST, FR_E_MISMATCH, FR_E_CORRUPT, FR_E_IO, FR_E_INVALID (a file):
- * the owner must stop. Unreachable brokers, denied access and absent files are not errors here: status.problem says so,
- * and reading goes on when it can. */
+/* One turn, at most wait_ms long. FR_OK; FR_EOF: all was delivered (end_of_stream batch pushed) or
+ * a ring was closed; FR_AGAIN: nothing came or the ring is full; FR_E_LOST, FR_E_MISMATCH,
+ * FR_E_CORRUPT, FR_E_IO, FR_E_INVALID (a file): the owner must stop. Unreachable brokers, denied
+ * access and absent files are not errors here: status.problem says so, and reading goes on when it
+ * can. */
 enum fr_status fr_ingest_step(struct fr_ingest *ingest, int wait_ms, struct fr_err *err) FR_MUST_CHECK;
 
 /* Dead letters acknowledged by the broker, all up to this number. */
 uint64_t fr_ingest_dead_acknowledged(struct fr_ingest *ingest);
-/* Sends the record some samples of a batch came from to the dead letters, because they are unfit to train for `reason`;
- * the record counts as decoded all the same. Once per record of a run: for one that had its letter with an earlier
- * batch *number is 0, else that of the letter, for `acknowledged`. FR_AGAIN: too many letters wait. Thread: the owner
- * loop, with a batch of this ingest. */
+/* Sends the record some samples of a batch came from to the dead letters, because they are unfit to
+ * train for `reason`; the record counts as decoded all the same. Once per record of a run: for one
+ * that had its letter with an earlier batch *number is 0, else that of the letter, for
+ * `acknowledged`. FR_AGAIN: too many letters wait. Thread: the owner loop, with a batch of this
+ * ingest. */
 enum fr_status fr_ingest_dead_letter(struct fr_ingest *ingest, const struct fr_batch *batch,
                                      const struct fr_batch_record *record, const char *reason,
                                      uint64_t *number) FR_MUST_CHECK;
 /* What is outstanding goes on being sent after the last fr_ingest_step, until fr_ingest_free. */
-/* Hands durable positions to the ingest thread, which commits them to the group asynchronously (best effort). Copies.
- */
+/* Hands durable positions to the ingest thread, which commits them to the group asynchronously
+ * (best effort). Copies. */
 void fr_ingest_commit(struct fr_ingest *ingest, const struct fr_positions *positions);
+
+struct fr_ingest_partition {
+    char topic[FR_TOPIC_MAX];
+    int32_t partition;
+    int64_t next_offset; /* next to poll */
+    int64_t high;        /* end of the log as last seen; -1 unknown */
+};
 
 struct fr_ingest_status {
     uint32_t n_partitions;
-    struct fr_ingest_partition {
-        char topic[FR_TOPIC_MAX];
-        int32_t partition;
-        int64_t next_offset; /* next to poll */
-        int64_t high;        /* end of the log as last seen; -1 unknown */
-    } * partitions;          /* owned by the status: fr_ingest_status_release */
+    struct fr_ingest_partition *partitions; /* owned by the status: fr_ingest_status_release */
     uint64_t records, bytes, samples, batches;
     uint64_t malformed, future, dead_sent, dead_failed, dead_without_value;
     uint64_t dropped_duplicates;
     uint64_t record_bytes; /* memory of batches for their records' bytes (letters.c) */
     uint64_t ring_full_ns; /* time spent with a full ring */
-    /* Wall time minus Kafka timestamp of the last record delivered (files: event time); 0 at the end of every
-     * partition.
-     */
+    /* Wall time minus Kafka timestamp of the last record delivered (files: event time); 0 at the
+     * end of every partition. */
     int64_t lag_ms;
     bool at_end; /* every partition read to its end */
     bool connected;

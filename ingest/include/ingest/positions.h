@@ -1,9 +1,10 @@
 /* Stream positions and the P2 ledger per topic-partition: what of the sample log has taken effect.
  *
- * The owner loop applies each batch's positions when it applies the batch; the whole is staged as section "positions"
- * at a cut and restored at start. Terms (P2), per topic-partition: records: decoded + dead_lettered = delivered;
- * samples: trained + metrics_only + masked + quarantined + skipped = decoded samples. Owner: the owner loop thread;
- * others read a copy (fr_positions_copy) handed over by the owner. */
+ * The owner loop applies each batch's positions when it applies the batch; the whole is staged as
+ * section "positions" at a cut and restored at start. Terms (P2), per topic-partition: records:
+ * decoded + dead_lettered = delivered; samples: trained + metrics_only + masked + quarantined +
+ * skipped = decoded samples. Owner: the owner loop thread; others read a copy (fr_positions_copy)
+ * handed over by the owner. */
 #ifndef FR_INGEST_POSITIONS_H
 #define FR_INGEST_POSITIONS_H
 
@@ -13,9 +14,11 @@
 enum { FR_TOPIC_MAX = 250, FR_CLUSTER_ID_MAX = 64, FR_PARTITIONS_MAX = 4096 };
 
 struct fr_partition_position {
-    char topic[FR_TOPIC_MAX]; /* or `file:<path>`, partition 0, whose offsets are line numbers from 0 */
+    /* or `file:<path>`, partition 0, whose offsets are line numbers from 0 */
+    char topic[FR_TOPIC_MAX];
     int32_t partition;
-    int64_t offset; /* first record not fully in effect; -1: none yet (the `start` policy decides) */
+    /* first record not fully in effect; -1: none yet (the `start` policy decides) */
+    int64_t offset;
     uint32_t item;
     int64_t fingerprint_offset; /* last delivered record; -1: none */
     int64_t fingerprint_timestamp_ms;
@@ -28,8 +31,8 @@ struct fr_positions {
     char cluster_id[FR_CLUSTER_ID_MAX];
     uint32_t count;
     uint32_t capacity;
-    struct fr_partition_position
-        *partitions; /* by partition_slot; sorted by (topic, partition) when first discovered, later ones appended */
+    /* by partition_slot; sorted by (topic, partition) when first discovered, later ones appended */
+    struct fr_partition_position *partitions;
 };
 
 void fr_positions_release(struct fr_positions *positions);

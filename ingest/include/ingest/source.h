@@ -1,9 +1,9 @@
-/* Where records come from and where refused ones go, behind two function tables: Kafka in production (README.md says
- * how), a list in memory in tests and simulation.
+/* Where records come from and where refused ones go, behind two function tables: Kafka in
+ * production (README.md says how), a list in memory in tests and simulation.
  *
- * A source knows topic-partitions by their index in its layout, which only grows. Thread: the ingest thread calls a
- * source; a dead-letter sink may be given letters and asked for `acknowledged` by any thread, the rest is the ingest
- * thread's. */
+ * A source knows topic-partitions by their index in its layout, which only grows. Thread: the
+ * ingest thread calls a source; a dead-letter sink may be given letters and asked for
+ * `acknowledged` by any thread, the rest is the ingest thread's. */
 #ifndef FR_INGEST_SOURCE_H
 #define FR_INGEST_SOURCE_H
 
@@ -18,16 +18,19 @@ struct fr_source_partition {
 struct fr_source_layout {
     char cluster_id[FR_CLUSTER_ID_MAX]; /* empty: the broker did not say */
     uint32_t n_partitions;
-    const struct fr_source_partition *partitions; /* the source's, until its next call of `discover` */
+    /* the source's, until its next call of `discover` */
+    const struct fr_source_partition *partitions;
 };
 
 enum fr_source_event_kind {
     FR_SOURCE_RECORD,
-    FR_SOURCE_END,   /* everything below `offset` was delivered or is no record (transaction markers, aborted, compacted
-                        away) */
+    /* everything below `offset` was delivered or is no record (transaction markers, aborted,
+     * compacted away) */
+    FR_SOURCE_END,
     FR_SOURCE_RESET, /* the asked offset is not in the log (any more) */
-    FR_SOURCE_BROKEN, /* reading this partition failed (topic deleted, access denied, check sum): look again, then begin
-                         again; text says why */
+    /* reading this partition failed (topic deleted, access denied, check sum): look again, then
+     * begin again; text says why */
+    FR_SOURCE_BROKEN,
 };
 
 struct fr_source_event {
@@ -37,7 +40,8 @@ struct fr_source_event {
     int64_t timestamp_ms;    /* <= 0: none */
     const void *value, *key; /* borrowed until `release`; NULL: null */
     size_t size, key_size;
-    bool withheld;   /* a line longer than record_max: no value; size and crc32c are those of the whole line */
+    /* a line longer than record_max: no value; size and crc32c are those of the whole line */
+    bool withheld;
     uint32_t crc32c; /* of a withheld value */
     void *handle;    /* the source's own */
     char text[256];
@@ -49,15 +53,17 @@ enum {
 
 struct fr_source {
     void *self;
-    /* Topics' partitions now. FR_E_UNAVAILABLE: broker not reachable or topic absent; FR_E_DENIED. */
+    /* Topics' partitions now. FR_E_UNAVAILABLE: broker not reachable or topic absent;
+     * FR_E_DENIED. */
     enum fr_status (*discover)(void *self, struct fr_source_layout *out, struct fr_err *err);
     /* First offset of the log and the one after its last stable record. FR_E_UNAVAILABLE. */
     enum fr_status (*watermarks)(void *self, uint32_t partition, int64_t *low, int64_t *high, struct fr_err *err);
-    /* Offset of the first record whose timestamp is timestamp_ms or later; FR_EOF: there is none. FR_E_UNAVAILABLE. */
+    /* Offset of the first record whose timestamp is timestamp_ms or later; FR_EOF: there is none.
+     * FR_E_UNAVAILABLE. */
     enum fr_status (*offset_at)(void *self, uint32_t partition, int64_t timestamp_ms, int64_t *offset,
                                 struct fr_err *err);
-    /* The record at this very offset, to be released. FR_EOF: there is none (compacted away, a marker).
-     * FR_E_UNAVAILABLE. */
+    /* The record at this very offset, to be released. FR_EOF: there is none (compacted away, a
+     * marker). FR_E_UNAVAILABLE. */
     enum fr_status (*fetch)(void *self, uint32_t partition, int64_t offset, struct fr_source_event *out,
                             struct fr_err *err);
     /* The checks are over: what they needed may be closed. */
@@ -65,13 +71,16 @@ struct fr_source {
     /* From now on `poll` gives this partition's records from `offset` on; halt ends that. */
     enum fr_status (*begin)(void *self, uint32_t partition, int64_t offset, struct fr_err *err);
     void (*halt)(void *self, uint32_t partition);
-    /* FR_OK: an event, to be released; FR_AGAIN: nothing within wait_ms. FR_E_IO, FR_E_CORRUPT: a file cannot be read
-     * on. partition < 0: any; otherwise that one (the source was opened for that). */
+    /* FR_OK: an event, to be released; FR_AGAIN: nothing within wait_ms. FR_E_IO, FR_E_CORRUPT: a
+     * file cannot be read on. partition < 0: any; otherwise that one (the source was opened for
+     * that). */
     enum fr_status (*poll)(void *self, int64_t partition, int wait_ms, struct fr_source_event *out, struct fr_err *err);
     void (*release)(void *self, struct fr_source_event *event);
-    /* Headers of a record, borrowed until its release; returns how many it has, at most `capacity` are written. */
+    /* Headers of a record, borrowed until its release; returns how many it has, at most `capacity`
+     * are written. */
     size_t (*headers)(void *self, const struct fr_source_event *event, struct fr_record_header *out, size_t capacity);
-    /* Tells the consumer group how far durable state is (lag tools); best effort, does not block. */
+    /* Tells the consumer group how far durable state is (lag tools); best effort, does not
+     * block. */
     void (*commit)(void *self, const struct fr_positions *positions);
     /* End of the log as last seen without asking; -1 unknown. */
     int64_t (*high)(void *self, uint32_t partition);
@@ -92,18 +101,19 @@ struct fr_dead_letter {
 };
 
 struct fr_dead_counts {
-    uint64_t sent;          /* acknowledged by the broker */
-    uint64_t failed;        /* attempts that were refused or timed out; each is tried again */
-    uint64_t without_value; /* sent without the original bytes because the broker refuses the size */
+    uint64_t sent;   /* acknowledged by the broker */
+    uint64_t failed; /* attempts that were refused or timed out; each is tried again */
+    /* sent without the original bytes because the broker refuses the size */
+    uint64_t without_value;
 };
 
 struct fr_dead_sink {
     void *self;
     /* Looks for the topic, creates it when missing; what cannot be done is logged, not an error. */
     void (*prepare)(void *self);
-    /* Copies and keeps the letter until it is acknowledged. Letters are numbered 1, 2, ... in the order of these calls,
-     * whoever makes them (any thread); *number is this one's. FR_AGAIN: too many wait already, and a short wait (at
-     * most 50 ms) did not help. */
+    /* Copies and keeps the letter until it is acknowledged. Letters are numbered 1, 2, ... in the
+     * order of these calls, whoever makes them (any thread); *number is this one's. FR_AGAIN: too
+     * many wait already, and a short wait (at most 50 ms) did not help. */
     enum fr_status (*send)(void *self, const struct fr_dead_letter *letter, uint64_t *number);
     uint64_t (*acknowledged)(void *self); /* all letters up to this number are; any thread */
     void (*counts)(void *self, struct fr_dead_counts *out);

@@ -1,15 +1,16 @@
-/* Streaming AUC, logloss, calibration and positive rate of one task's scores: exponentially decayed by event time at
- * several half-lives, and over the lifetime.
+/* Streaming AUC, logloss, calibration and positive rate of one task's scores: exponentially decayed
+ * by event time at several half-lives, and over the lifetime.
  *
- * Scores fall into bins of the logit, of equal width where logits belong and growing with it below and above; AUC is
- * the Mann-Whitney statistic over binned weights, a tie counts one half. A sample at event time t has weight w *
- * 2^(-(as_of - min(t, wm)) / half_life). Kept as absolute images: weights relative to a reference time that moves in
- * whole steps, so that the state is a function of the
- * samples alone (P10), not of cuts or restarts. Samples are added in sample order by the owner loop. State is f64.
- * Accuracy: within 1e-3 of a brute-force weighted AUC, whatever the scale of the logits, from 2^-20 to 2^20 (unit test,
- * also for score distributions far narrower than 1 in the logit). `outside` says which share of a class has scores
- * beyond; above FR_AUC_OUTSIDE_MAX AUC is undefined, below, the error that comes of it is at most 5e-5. Which samples
- * count, and with what weight, is the caller's (metrics/task.h). Memory: 1.1 MB a half-life, and as much for the
+ * Scores fall into bins of the logit, of equal width where logits belong and growing with it below
+ * and above; AUC is the Mann-Whitney statistic over binned weights, a tie counts one half. A sample
+ * at event time t has weight w * 2^(-(as_of - min(t, wm)) / half_life). Kept as absolute images:
+ * weights relative to a reference time that moves in whole steps, so that the state is a function
+ * of the samples alone (P10), not of cuts or restarts. Samples are added in sample order by the
+ * owner loop. State is f64. Accuracy: within 1e-3 of a brute-force weighted AUC, whatever the scale
+ * of the logits, from 2^-20 to 2^20 (unit test, also for score distributions far narrower than 1 in
+ * the logit). `outside` says which share of a class has scores beyond; above FR_AUC_OUTSIDE_MAX AUC
+ * is undefined, below, the error that comes of it is at most 5e-5. Which samples count, and with
+ * what weight, is the caller's (metrics/task.h). Memory: 1.1 MB a half-life, and as much for the
  * lifetime. */
 #ifndef FR_METRICS_AUC_H
 #define FR_METRICS_AUC_H
@@ -42,8 +43,9 @@ void fr_auc_free(struct fr_auc *auc);
 
 struct fr_auc_samples {
     size_t count;
-    const float *scores;   /* not NaN where weight is > 0; as options.scores says */
-    const float *labels;   /* NaN: skipped; in [0,1] unless FR_AUC_VALUES; a fractional label adds to both classes */
+    const float *scores; /* not NaN where weight is > 0; as options.scores says */
+    /* NaN: skipped; in [0,1] unless FR_AUC_VALUES; a fractional label adds to both classes */
+    const float *labels;
     const double *weights; /* 0: skipped; NULL: all 1 */
     const int64_t *t_ms;
     int64_t watermark_ms;
@@ -58,16 +60,18 @@ void fr_auc_set_as_of_ms(struct fr_auc *auc, int64_t as_of_ms);
 
 struct fr_auc_result { /* NaN: undefined */
     double auc, logloss, calibration, positive_rate, prediction_mean, weight;
-    double outside; /* share of positives or of negatives, whichever is larger, with |logit| >= 2^20; 0 when empty */
-    double mse;     /* FR_AUC_VALUES only, whose positive_rate is the mean label */
+    /* share of positives or of negatives, whichever is larger, with |logit| >= 2^20; 0 when
+     * empty */
+    double outside;
+    double mse; /* FR_AUC_VALUES only, whose positive_rate is the mean label */
 };
 /* half_life < n_half_lives, or -1: lifetime. */
 void fr_auc_result(const struct fr_auc *auc, int half_life, struct fr_auc_result *out);
 
-/* Absolute image, sparse (non-empty bins only), without the time it is as of, which moves with every batch; parse
- * replaces the state, but for that time. FR_E_MISMATCH when half-lives differ: the
- * lifetime part is restored, decayed parts of unknown half-lives start empty (logged by the caller). FR_E_CORRUPT: does
- * not parse, or another format or kind of scores. */
+/* Absolute image, sparse (non-empty bins only), without the time it is as of, which moves with
+ * every batch; parse replaces the state, but for that time. FR_E_MISMATCH when half-lives differ:
+ * the lifetime part is restored, decayed parts of unknown half-lives start empty (logged by the
+ * caller). FR_E_CORRUPT: does not parse, or another format or kind of scores. */
 void fr_auc_encode(const struct fr_auc *auc, struct fr_buffer *out);
 enum fr_status fr_auc_parse(struct fr_auc *auc, const uint8_t *bytes, size_t size) FR_MUST_CHECK;
 /* The options an image was made with: for readers without a configuration. FR_E_CORRUPT. */

@@ -1,11 +1,13 @@
-/* Freshness: how old events are when a batch with them was trained, when its epoch was durable, and when the delta
- * topic had acknowledged it. One observation per trained sample and stage: wall time of the stage minus event time.
+/* Freshness: how old events are when a batch with them was trained, when its epoch was durable, and
+ * when the delta topic had acknowledged it. One observation per trained sample and stage: wall time
+ * of the stage minus event time.
  *
- * Between the stages an epoch carries a histogram of its samples' event times (buckets of at most 1/8 of their distance
- * from the epoch's first batch), so the later stages are exact to that and to the bounds of the registry's histograms.
- * Ages below zero (clocks that disagree) count as zero. Never part of a state: begins anew with the process. Series:
- * freshet_freshness_seconds{stage}, freshet_ingest_lag_seconds. Thread: trained and cut by the owner loop, durable by
- * the durable thread, published by the publisher thread. */
+ * Between the stages an epoch carries a histogram of its samples' event times (buckets of at most
+ * 1/8 of their distance from the epoch's first batch), so the later stages are exact to that and to
+ * the bounds of the registry's histograms. Ages below zero (clocks that disagree) count as zero.
+ * Never part of a state: begins anew with the process. Series: freshet_freshness_seconds{stage},
+ * freshet_ingest_lag_seconds. Thread: trained and cut by the owner loop, durable by the durable
+ * thread, published by the publisher thread. */
 #ifndef FR_METRICS_FRESHNESS_H
 #define FR_METRICS_FRESHNESS_H
 
@@ -19,7 +21,8 @@ struct fr_freshness;
 struct fr_freshness *fr_freshness_new(struct fr_registry *registry); /* borrowed */
 void fr_freshness_free(struct fr_freshness *freshness);
 
-/* A batch was trained at wall_ms: event times of its samples, without those where skip[i] is not 0. */
+/* A batch was trained at wall_ms: event times of its samples, without those where skip[i] is not
+ * 0. */
 void fr_freshness_trained(struct fr_freshness *freshness, const int64_t *t_ms, const uint8_t *skip, size_t count,
                           int64_t wall_ms);
 /* The newest Kafka timestamp of a trained batch: one observation a batch. */

@@ -1,23 +1,28 @@
-/* GAUC: the AUC within each group (a user, a query), averaged over groups with both classes, weighted by their
- * impressions: sum_g w_g AUC_g / sum_g w_g, w_g the sum of the group's sample weights. It leaves out what separates
- * groups from each other, which a ranking within a group cannot use. Over the lifetime, and exponentially decayed by
- * event time at several half-lives, as auc.h: a sample at event time t then has weight w * 2^(-(as_of - min(t, wm)) /
- * half_life).
- * Source: Zhu et al., Optimized Cost per Click in Taobao Display Advertising (KDD 2017); Zhou et al., Deep Interest
- * Network (KDD 2018), section 6.3.
+/* GAUC: the AUC within each group (a user, a query), averaged over groups with both classes,
+ * weighted by their impressions: sum_g w_g AUC_g / sum_g w_g, w_g the sum of the group's sample
+ * weights. It leaves out what separates groups from each other, which a ranking within a group
+ * cannot use. Over the lifetime, and exponentially decayed by event time at several half-lives, as
+ * auc.h: a sample at event time t then has weight w * 2^(-(as_of - min(t, wm)) / half_life).
+ * Source: Zhu et al., Optimized Cost per Click in Taobao Display Advertising (KDD 2017); Zhou et
+ * al., Deep Interest Network (KDD 2018), section 6.3.
  *
  * Bounded: the lifetime and each half-life keep at most groups_max groups.
- * - Lifetime: those with the smallest hash of their key, each whole, from its first sample on: a uniform sample.
- * - Half-life: groups whose hash is below a bound. When a place is needed, groups without a sample for more than
- *   FR_GAUC_IDLE half-lives give way, and only if there is none, the one of largest hash, whose hash becomes the bound.
- *   The bound doubles, at most once a half-life, while groups that are not idle fill less than half of the places.
+ * - Lifetime: those with the smallest hash of their key, each whole, from its first sample on: a
+ *   uniform sample.
+ * - Half-life: groups whose hash is below a bound. When a place is needed, groups without a sample
+ *   for more than
+ *   FR_GAUC_IDLE half-lives give way, and only if there is none, the one of largest hash, whose
+ *   hash becomes the bound.
+ *   The bound doubles, at most once a half-life, while groups that are not idle fill less than half
+ *   of the places.
  *   Groups idle for FR_GAUC_FORGET half-lives (weight 2^-32) are dropped in any case.
  *
- * A group is kept as at most FR_GAUC_SPANS spans of scores: exact while it has no more than that many distinct scores;
- * beyond, the order of pairs inside a span is estimated without bias, and `error_max` bounds the error.
+ * A group is kept as at most FR_GAUC_SPANS spans of scores: exact while it has no more than that
+ * many distinct scores; beyond, the order of pairs inside a span is estimated without bias, and
+ * `error_max` bounds the error.
  *
- * Determinism: a function of the samples in their order and their watermarks, not of cuts or restarts. Thread: one
- * owner. */
+ * Determinism: a function of the samples in their order and their watermarks, not of cuts or
+ * restarts. Thread: one owner. */
 #ifndef FR_METRICS_GAUC_H
 #define FR_METRICS_GAUC_H
 
@@ -33,7 +38,8 @@ enum { FR_GAUC_SPANS = 32, FR_GAUC_IDLE = 4, FR_GAUC_FORGET = 32 };
 struct fr_gauc;
 
 struct fr_gauc_options {
-    uint64_t salt;       /* names the grouping: seed and slot; another salt is another sample of other groups */
+    /* names the grouping: seed and slot; another salt is another sample of other groups */
+    uint64_t salt;
     uint32_t groups_max; /* at least 1; of the lifetime and of each half-life */
     uint32_t n_half_lives;
     int64_t half_life_ms[FR_AUC_HALF_LIVES_MAX];
@@ -42,7 +48,8 @@ struct fr_gauc_options {
 struct fr_gauc *fr_gauc_new(const struct fr_gauc_options *options);
 void fr_gauc_free(struct fr_gauc *gauc);
 
-/* Time goes on to a batch's watermark (INT64_MIN: none yet; samples count for the lifetime only until there is one). */
+/* Time goes on to a batch's watermark (INT64_MIN: none yet; samples count for the lifetime only
+ * until there is one). */
 void fr_gauc_advance(struct fr_gauc *gauc, int64_t watermark_ms);
 
 struct fr_gauc_sample {
@@ -55,19 +62,21 @@ struct fr_gauc_sample {
 void fr_gauc_add(struct fr_gauc *gauc, const struct fr_gauc_sample *sample);
 
 struct fr_gauc_result {
-    double auc;       /* NaN: no group with both classes */
-    uint64_t groups;  /* kept ones with both classes */
-    double weight;    /* of their samples */
-    double error_max; /* auc is within this of the exact value for the samples kept, whatever the scores; 0: exact */
+    double auc;      /* NaN: no group with both classes */
+    uint64_t groups; /* kept ones with both classes */
+    double weight;   /* of their samples */
+    /* auc is within this of the exact value for the samples kept, whatever the scores; 0: exact */
+    double error_max;
 };
 /* half_life < n_half_lives, or -1: lifetime. */
 void fr_gauc_result(const struct fr_gauc *gauc, int half_life, struct fr_gauc_result *out);
 
-/* Absolute image: per group 9 to 33 bytes, per span 5 (one sample of weight 1) to 38. Parse replaces the
- * state. Another groups_max: smaller keeps the smallest hashes (of the lifetime: what a run with it would have kept);
- * larger goes on with the groups that are there, those refused before stay out of the lifetime. FR_E_MISMATCH: another
- * salt, the state is empty then; or other half-lives, those that are not in the image are empty (logged by the caller).
- * FR_E_CORRUPT: does not parse, or another format. */
+/* Absolute image: per group 9 to 33 bytes, per span 5 (one sample of weight 1) to 38. Parse
+ * replaces the state. Another groups_max: smaller keeps the smallest hashes (of the lifetime: what
+ * a run with it would have kept); larger goes on with the groups that are there, those refused
+ * before stay out of the lifetime. FR_E_MISMATCH: another salt, the state is empty then; or other
+ * half-lives, those that are not in the image are empty (logged by the caller). FR_E_CORRUPT: does
+ * not parse, or another format. */
 void fr_gauc_encode(const struct fr_gauc *gauc, struct fr_buffer *out);
 enum fr_status fr_gauc_parse(struct fr_gauc *gauc, const uint8_t *bytes, size_t size) FR_MUST_CHECK;
 /* Options with which an image can be read: for readers without a configuration. FR_E_CORRUPT. */

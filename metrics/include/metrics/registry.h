@@ -1,6 +1,6 @@
-/* Counters, gauges and histograms with Prometheus text output. Registration at start; updates are relaxed atomics from
- * any thread; rendering from any thread. Names are `freshet_*`, base units, `_total` on counters; label `model` is put
- * on every series by the renderer. */
+/* Counters, gauges and histograms with Prometheus text output. Registration at start; updates are
+ * relaxed atomics from any thread; rendering from any thread. Names are `freshet_*`, base units,
+ * `_total` on counters; label `model` is put on every series by the renderer. */
 #ifndef FR_METRICS_REGISTRY_H
 #define FR_METRICS_REGISTRY_H
 
@@ -16,8 +16,8 @@ struct fr_metric;
 struct fr_registry *fr_registry_new(const char *model);
 void fr_registry_free(struct fr_registry *registry);
 
-/* labels: `table="user",reason="idle"` or NULL; the same name may be registered with several label sets (one
- * HELP/TYPE). Owned by the registry. */
+/* labels: `table="user",reason="idle"` or NULL; the same name may be registered with several label
+ * sets (one HELP/TYPE). Owned by the registry. */
 struct fr_metric *fr_counter(struct fr_registry *registry, const char *name, const char *labels, const char *help);
 struct fr_metric *fr_gauge(struct fr_registry *registry, const char *name, const char *labels, const char *help);
 /* Upper bounds ascending; +Inf is added. At most 32 bounds. */
@@ -32,6 +32,7 @@ void fr_metric_observe_many(struct fr_metric *histogram, double value, uint64_t 
 /* Quantile estimate by linear interpolation inside the bucket; NaN when empty. */
 double fr_metric_quantile(const struct fr_metric *histogram, double q);
 
-void fr_registry_render(struct fr_registry *registry, struct fr_buffer *out); /* text format 0.0.4 */
+/* text format 0.0.4 */
+void fr_registry_render(struct fr_registry *registry, struct fr_buffer *out);
 
 #endif

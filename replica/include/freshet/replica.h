@@ -1,15 +1,16 @@
-/* libfreshet_replica: the served copy of a Freshet model. C ABI, no Kafka, no RocksDB: feed it the records of the delta
- * topic (or of a snapshot) in partition order, ask it for rows and scores.
+/* libfreshet_replica: the served copy of a Freshet model. C ABI, no Kafka, no RocksDB: feed it the
+ * records of the delta topic (or of a snapshot) in partition order, ask it for rows and scores.
  *
  *     struct freshet_replica *r;
  *     freshet_replica_new(&(struct freshet_replica_options){0}, &r);
  *     for each record of the topic:  freshet_replica_feed(r, partition, value, size, &event);
  *     freshet_replica_score_json(r, line, strlen(line), scores, &n_samples);   scores: [samples * tasks]
  *
- * Rules (DESIGN section 7, "Replica rules"): an epoch is served only when every followed partition has completed it,
- * all at once; duplicates are dropped; every gap, second writer, bad crc and unknown fingerprint is detected and
- * reported, never applied. Thread: feed by one thread; score and row by one thread at a time (the same one in this
- * version). Owns: all memory behind the handle. */
+ * Rules (DESIGN section 7, "Replica rules"): an epoch is served only when every followed partition
+ * has completed it, all at once; duplicates are dropped; every gap, second writer, bad crc and
+ * unknown fingerprint is detected and reported, never applied. Thread: feed by one thread; score
+ * and row by one thread at a time (the same one in this version). Owns: all memory behind the
+ * handle. */
 #ifndef FRESHET_REPLICA_H
 #define FRESHET_REPLICA_H
 
@@ -33,11 +34,13 @@ struct freshet_replica_options {
 
 enum freshet_status {
     FRESHET_OK = 0,
-    FRESHET_AGAIN = 2, /* not taken: other partitions lag too far behind; feed those first, then this record again */
+    /* not taken: other partitions lag too far behind; feed those first, then this record again */
+    FRESHET_AGAIN = 2,
     FRESHET_E_INVALID = -1,
     FRESHET_E_NOT_FOUND = -7,
-    FRESHET_E_MISMATCH = -12,  /* two writers, another model: stopped */
-    FRESHET_E_GAP = -20,       /* pieces or epochs missing: reload from a snapshot or from epoch 1 */
+    FRESHET_E_MISMATCH = -12, /* two writers, another model: stopped */
+    /* pieces or epochs missing: reload from a snapshot or from epoch 1 */
+    FRESHET_E_GAP = -20,
     FRESHET_E_NOT_READY = -21, /* nothing applied yet */
     FRESHET_E_REWIND = -22,    /* history was rewound: load the snapshot named in `problem` */
 };
@@ -46,8 +49,9 @@ enum freshet_status {
 struct freshet_event {
     int applied;   /* number of epochs that became served with this record (nearly always 0 or 1) */
     int duplicate; /* held already */
-    int stale;     /* of an older timeline, of an epoch applied before, or of a partition that is not followed */
-    int refused;   /* not applied, `problem` says why */
+    /* of an older timeline, of an epoch applied before, or of a partition that is not followed */
+    int stale;
+    int refused;              /* not applied, `problem` says why */
     uint64_t timeline, epoch; /* served after this record */
     uint64_t record_epoch;
     char problem[256];
@@ -55,11 +59,12 @@ struct freshet_event {
 
 FRESHET_API int freshet_replica_new(const struct freshet_replica_options *options, struct freshet_replica **out);
 FRESHET_API void freshet_replica_free(struct freshet_replica *replica);
-/* FRESHET_OK also for what is dropped by rule. E_INVALID without a stop: a damaged record was refused (its epoch then
- * ends in E_GAP). After E_GAP, E_MISMATCH, E_REWIND, or E_INVALID from a record that passed its crc but does not fit
- * the model, the replica keeps serving what it has and answers every further record with the same status. A rewind to
- * epoch 0 without a snapshot is no stop: the replica starts again and keeps serving the old state until the new
- * timeline's first epoch is complete. `event` may be NULL. */
+/* FRESHET_OK also for what is dropped by rule. E_INVALID without a stop: a damaged record was
+ * refused (its epoch then ends in E_GAP). After E_GAP, E_MISMATCH, E_REWIND, or E_INVALID from a
+ * record that passed its crc but does not fit the model, the replica keeps serving what it has and
+ * answers every further record with the same status. A rewind to epoch 0 without a snapshot is no
+ * stop: the replica starts again and keeps serving the old state until the new timeline's first
+ * epoch is complete. `event` may be NULL. */
 FRESHET_API int freshet_replica_feed(struct freshet_replica *replica, uint32_t partition, const void *bytes,
                                      size_t size, struct freshet_event *event);
 
@@ -76,8 +81,9 @@ struct freshet_replica_info {
 };
 FRESHET_API void freshet_replica_get_info(const struct freshet_replica *replica, struct freshet_replica_info *info);
 
-/* BLAS kernel the model was trained with (the model record's `kernel`; "" before the first) and the one that scores
- * here: with equal kernels scores are bit-equal to the daemon's, else within 1e-5 in the logit. */
+/* BLAS kernel the model was trained with (the model record's `kernel`; "" before the first) and the
+ * one that scores here: with equal kernels scores are bit-equal to the daemon's, else within 1e-5
+ * in the logit. */
 FRESHET_API const char *freshet_replica_trained_kernel(const struct freshet_replica *replica);
 FRESHET_API const char *freshet_replica_scoring_kernel(const struct freshet_replica *replica);
 
@@ -85,11 +91,12 @@ FRESHET_API const char *freshet_replica_scoring_kernel(const struct freshet_repl
 FRESHET_API uint32_t freshet_replica_tasks(const struct freshet_replica *replica);
 FRESHET_API const char *freshet_replica_task_name(const struct freshet_replica *replica, uint32_t task);
 
-/* Probabilities of every task (of mse the prediction itself) for the samples of one record, of any form: sample, group,
- * array, block; labels are not needed. Shared slots of a group are looked up and computed once.
- * scores[sample * n_tasks + task]. *n_samples in: room for so many samples in scores; out: samples of the record.
- * E_NOT_READY; E_INVALID: the record does not decode (freshet_replica_score_problem says why), or has more samples than
- * room (*n_samples says how many, nothing was scored). */
+/* Probabilities of every task (of mse the prediction itself) for the samples of one record, of any
+ * form: sample, group, array, block; labels are not needed. Shared slots of a group are looked up
+ * and computed once. scores[sample * n_tasks + task]. *n_samples in: room for so many samples in
+ * scores; out: samples of the record. E_NOT_READY; E_INVALID: the record does not decode
+ * (freshet_replica_score_problem says why), or has more samples than room (*n_samples says how
+ * many, nothing was scored). */
 FRESHET_API int freshet_replica_score_json(struct freshet_replica *replica, const char *json, size_t size,
                                            float *scores, uint32_t *n_samples);
 FRESHET_API int freshet_replica_score_msgpack(struct freshet_replica *replica, const void *bytes, size_t size,
@@ -102,8 +109,8 @@ FRESHET_API const char *freshet_replica_score_problem(const struct freshet_repli
 FRESHET_API int freshet_replica_row(const struct freshet_replica *replica, const char *table, const char *part,
                                     uint64_t key, float *values, uint32_t *dim);
 
-/* The public dump (DESIGN section 9, `dump`): JSON Lines, tables by name, keys ascending, then dense by name, then the
- * closing line with hash. write returns 0 to go on. *hash may be NULL. */
+/* The public dump (DESIGN section 9, `dump`): JSON Lines, tables by name, keys ascending, then
+ * dense by name, then the closing line with hash. write returns 0 to go on. *hash may be NULL. */
 FRESHET_API int freshet_replica_dump(const struct freshet_replica *replica,
                                      int (*write)(void *self, const void *bytes, size_t size), void *self,
                                      uint64_t *hash);

@@ -1,12 +1,13 @@
-/* Tables of rows: entries, slabs, gate state, expiry, dirty tracking and cut (DESIGN section 5). This version keeps
- * every row in memory; tiers come later under the one rule: the newest image of a key leaves memory only when the epoch
- * of its last change <= folded.
+/* Tables of rows: entries, slabs, gate state, expiry, dirty tracking and cut (DESIGN section 5).
+ * This version keeps every row in memory; tiers come later under the one rule: the newest image of
+ * a key leaves memory only when the epoch of its last change <= folded.
  *
- * Entry: live (a row: 64-byte aligned, slab-allocated, stable address), pending (count and seen, inline), or free.
- * Row floats: all parts' values, then all parts' optimizer state (offsets fixed by the caller). Beside them the store
- * keeps seen, show, click. Thread: all calls by the owner loop; work inside is split over the pool by table and by
- * shard; results do not depend on the pool's size. Determinism: every order that reaches numbers or bytes is fixed by
- * keys or by the batch, never by the index's layout. */
+ * Entry: live (a row: 64-byte aligned, slab-allocated, stable address), pending (count and seen,
+ * inline), or free. Row floats: all parts' values, then all parts' optimizer state (offsets fixed
+ * by the caller). Beside them the store keeps seen, show, click. Thread: all calls by the owner
+ * loop; work inside is split over the pool by table and by shard; results do not depend on the
+ * pool's size. Determinism: every order that reaches numbers or bytes is fixed by keys or by the
+ * batch, never by the index's layout. */
 #ifndef FR_STORE_STORE_H
 #define FR_STORE_STORE_H
 
@@ -31,8 +32,9 @@ struct fr_store_table {
     uint32_t value_floats; /* first value_floats of a row are published */
     uint32_t row_floats;
     struct fr_gate_policy gate;
-    uint64_t pending_max; /* exact gate: entries kept at most, an equal share per shard; above it new keys are counted
-                             as rejected and not remembered */
+    /* exact gate: entries kept at most, an equal share per shard; above it new keys are counted as
+     * rejected and not remembered */
+    uint64_t pending_max;
     bool expires;
     struct fr_expiry_policy expiry;
     uint32_t expire_every;      /* 0: 16 */
@@ -55,46 +57,50 @@ void fr_store_free(struct fr_store *store);
 struct fr_rows *fr_store_rows_new(const struct fr_store *store);
 void fr_store_rows_free(struct fr_rows *rows);
 
-/* Key plane of one batch: per table, count occurrences of trained samples (before dedup, the whole batch first; an
- * occurrence in a shared column once per trained sample of its group), admit,
- * create rows, deduplicate, resolve, touch (seen = watermark_ms, show += occurrences, click += sum of label 0 of those
- * samples where it is > 0), mark dirty in the open epoch. Samples whose role is not FR_ROLE_TRAIN look rows up without
- * counting, admitting or touching. Slots with admit false neither count nor admit. */
+/* Key plane of one batch: per table, count occurrences of trained samples (before dedup, the whole
+ * batch first; an occurrence in a shared column once per trained sample of its group), admit,
+ * create rows, deduplicate, resolve, touch (seen = watermark_ms, show += occurrences, click += sum
+ * of label 0 of those samples where it is > 0), mark dirty in the open epoch. Samples whose role is
+ * not FR_ROLE_TRAIN look rows up without counting, admitting or touching. Slots with admit false
+ * neither count nor admit. */
 void fr_store_plan(struct fr_store *store, const struct fr_batch *batch, int64_t watermark_ms, struct fr_rows *rows);
 
-/* Takes the last plan back, because its batch was quarantined: entries, rows, counts, seen, show and click, counters
- * and what is dirty are as if it had not been. Only between fr_store_plan and the next plan, slice or cut; the rows it
- * resolved are void afterwards. */
+/* Takes the last plan back, because its batch was quarantined: entries, rows, counts, seen, show
+ * and click, counters and what is dirty are as if it had not been. Only between fr_store_plan and
+ * the next plan, slice or cut; the rows it resolved are void afterwards. */
 void fr_store_undo(struct fr_store *store);
 
-/* Expiry and forgetting of pending keys: the next slice of every table whose turn it is after `batch_number` (trained
- * batches of this history). The slice is a function of (table size class, batch_number), not of residency; the size
- * class survives restarts (section "store"). Between batches only: rows that a plan resolved may go. */
+/* Expiry and forgetting of pending keys: the next slice of every table whose turn it is after
+ * `batch_number` (trained batches of this history). The slice is a function of (table size class,
+ * batch_number), not of residency; the size class survives restarts (section "store"). Between
+ * batches only: rows that a plan resolved may go. */
 void fr_store_slice(struct fr_store *store, uint64_t batch_number, int64_t watermark_ms);
 
-/* Copies every dirty image into the stage (and the store's own section "store") and begins a new epoch. Costs time in
- * proportion to the dirty set. A key that lost a published row in this epoch and is pending again gets the tombstone as
- * its image; its count travels in the section, and its pending image in the next epoch. */
+/* Copies every dirty image into the stage (and the store's own section "store") and begins a new
+ * epoch. Costs time in proportion to the dirty set. A key that lost a published row in this epoch
+ * and is pending again gets the tombstone as its image; its count travels in the section, and its
+ * pending image in the next epoch. */
 void fr_store_cut(struct fr_store *store, struct fr_stage *stage);
 /* Image bytes of the open epoch, from above. */
 uint64_t fr_store_dirty_bytes(const struct fr_store *store);
 uint64_t fr_store_bytes(const struct fr_store *store); /* index, slabs, scratch of plans and cuts */
-/* Index and slabs: what memory_limit bounds. Scratch grows to the largest batch and stays: were it counted, one batch
- * could pause reading for ever. */
+/* Index and slabs: what memory_limit bounds. Scratch grows to the largest batch and stays: were it
+ * counted, one batch could pause reading for ever. */
 uint64_t fr_store_kept_bytes(const struct fr_store *store);
 
-/* Recovery, before the first batch: visitor functions for fr_durable_restore; FR_E_CORRUPT when an image's size does
- * not fit the table. The section "store" comes after all images; FR_E_CORRUPT also when it names other numbers of rows
- * and pending keys than the images gave, FR_E_MISMATCH on another version or number of tables. After an error the store
- * is only good for fr_store_free. */
+/* Recovery, before the first batch: visitor functions for fr_durable_restore; FR_E_CORRUPT when an
+ * image's size does not fit the table. The section "store" comes after all images; FR_E_CORRUPT
+ * also when it names other numbers of rows and pending keys than the images gave, FR_E_MISMATCH on
+ * another version or number of tables. After an error the store is only good for fr_store_free. */
 enum fr_status fr_store_restore_image(struct fr_store *store, const struct fr_image *image) FR_MUST_CHECK;
 enum fr_status fr_store_restore_section(struct fr_store *store, const uint8_t *bytes, size_t size) FR_MUST_CHECK;
 
 struct fr_store_table_stats {
     uint64_t rows, pending, bytes;
     /* Since the history began: */
-    uint64_t admitted;     /* rows made */
-    uint64_t rejected;     /* trained occurrences, in slots that admit, of keys that had no row after their batch */
+    uint64_t admitted; /* rows made */
+    /* trained occurrences, in slots that admit, of keys that had no row after their batch */
+    uint64_t rejected;
     uint64_t expired[6];   /* by reason */
     uint64_t forgotten;    /* pending keys */
     uint64_t unremembered; /* keys over pending_max, once per batch */
@@ -115,8 +121,8 @@ enum fr_status fr_store_find(const struct fr_store *store, uint32_t table, uint6
 
 /* ---- images as bytes (recovery, dump, publisher) ---- */
 
-/* Row image: i64 seen_ms, u64 show, f64 click, f32 row[row_floats]. Pending image: i64 seen_ms, u32 count.
- * Little-endian. */
+/* Row image: i64 seen_ms, u64 show, f64 click, f32 row[row_floats]. Pending image: i64 seen_ms, u32
+ * count. Little-endian. */
 enum { FR_ROW_IMAGE_HEAD = 24, FR_PENDING_IMAGE_SIZE = 12 };
 
 #endif

@@ -1,19 +1,14 @@
 /* base/arena.h: alignment, reuse, large requests. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "case.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/arena.h"
 
-static void memory_is_aligned_and_disjoint(void **state)
+FR_CASE(memory_is_aligned_and_disjoint)
 {
-    (void)state;
     struct fr_arena arena = {.block_size = 4096};
     unsigned char *pieces[200];
     size_t sizes[200];
@@ -32,9 +27,8 @@ static void memory_is_aligned_and_disjoint(void **state)
     assert_int_equal(arena.block_size, 4096);
 }
 
-static void a_repeated_workload_asks_the_system_for_nothing_more(void **state)
+FR_CASE(a_repeated_workload_asks_the_system_for_nothing_more)
 {
-    (void)state;
     struct fr_arena arena = {.block_size = 4096};
     size_t after_first = 0;
     for (int round = 0; round < 20; round++) {
@@ -49,9 +43,8 @@ static void a_repeated_workload_asks_the_system_for_nothing_more(void **state)
     fr_arena_release(&arena);
 }
 
-static void a_request_above_the_block_size_is_served(void **state)
+FR_CASE(a_request_above_the_block_size_is_served)
 {
-    (void)state;
     struct fr_arena arena = {.block_size = 1024};
     unsigned char *small = fr_arena_take(&arena, 10);
     unsigned char *large = fr_arena_take(&arena, 100000);
@@ -61,9 +54,8 @@ static void a_request_above_the_block_size_is_served(void **state)
     fr_arena_release(&arena);
 }
 
-static void an_unused_arena_can_be_released(void **state)
+FR_CASE(an_unused_arena_can_be_released)
 {
-    (void)state;
     struct fr_arena arena = {0};
     fr_arena_reset(&arena);
     fr_arena_release(&arena);

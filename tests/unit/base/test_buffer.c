@@ -1,19 +1,14 @@
 /* base/buffer.h: growth, formatted text, little-endian stores, the bounded reader. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "case.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/buffer.h"
 
-static void appended_bytes_come_back_in_order(void **state)
+FR_CASE(appended_bytes_come_back_in_order)
 {
-    (void)state;
     struct fr_buffer buffer = {0};
     for (uint32_t i = 0; i < 10000; i++)
         fr_put_u32(&buffer, i);
@@ -30,9 +25,8 @@ static void appended_bytes_come_back_in_order(void **state)
     fr_buffer_release(NULL);
 }
 
-static void appending_nothing_is_fine(void **state)
+FR_CASE(appending_nothing_is_fine)
 {
-    (void)state;
     struct fr_buffer buffer = {0};
     fr_buffer_append(&buffer, NULL, 0);
     assert_int_equal(buffer.size, 0);
@@ -40,9 +34,8 @@ static void appending_nothing_is_fine(void **state)
     fr_buffer_release(&buffer);
 }
 
-static void reserve_leaves_the_size(void **state)
+FR_CASE(reserve_leaves_the_size)
 {
-    (void)state;
     struct fr_buffer buffer = {0};
     fr_put_u8(&buffer, 1);
     uint8_t *at = fr_buffer_reserve(&buffer, 100000);
@@ -53,9 +46,8 @@ static void reserve_leaves_the_size(void **state)
     fr_buffer_release(&buffer);
 }
 
-static void printf_appends_text_of_any_length(void **state)
+FR_CASE(printf_appends_text_of_any_length)
 {
-    (void)state;
     struct fr_buffer buffer = {0};
     size_t expected = 0;
     for (int width = 0; width < 700; width++) {
@@ -69,9 +61,8 @@ static void printf_appends_text_of_any_length(void **state)
     fr_buffer_release(&buffer);
 }
 
-static void the_reader_returns_what_was_put(void **state)
+FR_CASE(the_reader_returns_what_was_put)
 {
-    (void)state;
     struct fr_buffer buffer = {0};
     fr_put_u8(&buffer, 0xfe);
     fr_put_u32(&buffer, 0x01020304);
@@ -88,9 +79,8 @@ static void the_reader_returns_what_was_put(void **state)
     fr_buffer_release(&buffer);
 }
 
-static void reading_past_the_end_fails_and_yields_zeros(void **state)
+FR_CASE(reading_past_the_end_fails_and_yields_zeros)
 {
-    (void)state;
     const uint8_t bytes[5] = {1, 2, 3, 4, 5};
     struct fr_reader reader = {.at = bytes, .end = bytes + sizeof(bytes)};
     assert_int_equal(fr_take_u64(&reader), 0);
@@ -100,9 +90,8 @@ static void reading_past_the_end_fails_and_yields_zeros(void **state)
     assert_null(fr_take(&huge, SIZE_MAX));
 }
 
-static void json_text_escapes_quotes_backslashes_and_controls(void **state)
+FR_CASE(json_text_escapes_quotes_backslashes_and_controls)
 {
-    (void)state;
     struct fr_buffer buffer = {0};
     fr_buffer_json_text(&buffer, "a\"b\\c\n\x01\xc3\xa9");
     fr_put_u8(&buffer, 0);

@@ -1,14 +1,10 @@
-/* base/check.h: arithmetic that cannot overflow silently, memory that is never NULL, invariants that end the process.
- */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+/* base/check.h: arithmetic that cannot overflow silently, memory that is never NULL, invariants
+ * that end the process. */
+#include "case.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -68,9 +64,8 @@ static void ask_for_an_overflowing_array(void)
     free(fr_realloc(NULL, count, 4));
 }
 
-static void a_broken_invariant_says_where_and_aborts(void **state)
+FR_CASE(a_broken_invariant_says_where_and_aborts)
 {
-    (void)state;
     char said[1024];
     int status = run_child(break_an_invariant, said, sizeof(said));
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
@@ -80,18 +75,16 @@ static void a_broken_invariant_says_where_and_aborts(void **state)
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-static void refused_memory_ends_the_process_with_a_message(void **state)
+FR_CASE(refused_memory_ends_the_process_with_a_message)
 {
-    (void)state;
     char said[1024];
     int status = run_child(ask_for_an_overflowing_array, said, sizeof(said));
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
     assert_non_null(strstr(said, "out of memory"));
 }
 
-static void sums_and_products_that_overflow_are_refused(void **state)
+FR_CASE(sums_and_products_that_overflow_are_refused)
 {
-    (void)state;
     size_t out = 7;
     assert_false(fr_add_size(SIZE_MAX, 1, &out));
     assert_false(fr_mul_size(SIZE_MAX / 2 + 1, 2, &out));
@@ -102,9 +95,8 @@ static void sums_and_products_that_overflow_are_refused(void **state)
     assert_int_equal(out, 42);
 }
 
-static void allocations_are_zeroed_aligned_and_never_null(void **state)
+FR_CASE(allocations_are_zeroed_aligned_and_never_null)
 {
-    (void)state;
     unsigned char *plain = fr_alloc(100, 3);
     for (int i = 0; i < 300; i++)
         assert_int_equal(plain[i], 0);
@@ -120,9 +112,8 @@ static void allocations_are_zeroed_aligned_and_never_null(void **state)
     }
 }
 
-static void realloc_keeps_the_bytes(void **state)
+FR_CASE(realloc_keeps_the_bytes)
 {
-    (void)state;
     char *text = fr_strdup("freshet");
     text = fr_realloc(text, 1000, 1);
     assert_string_equal(text, "freshet");

@@ -1,19 +1,14 @@
 /* base/clock.h: the fake moves by hand, the system one never back. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "case.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/clock.h"
 
-static void the_fake_moves_only_when_told(void **state)
+FR_CASE(the_fake_moves_only_when_told)
 {
-    (void)state;
     struct fr_clock_fake fake;
     fr_clock_fake_init(&fake, 1700000000000);
     uint64_t begin = fr_mono_ns(&fake.clock);
@@ -26,9 +21,8 @@ static void the_fake_moves_only_when_told(void **state)
     assert_true(fr_mono_ns(&fake.clock) - begin == 1500000000u);
 }
 
-static void the_system_clock_does_not_go_back(void **state)
+FR_CASE(the_system_clock_does_not_go_back)
 {
-    (void)state;
     const struct fr_clock *clock = fr_clock_system();
     uint64_t before = fr_mono_ns(clock);
     for (int i = 0; i < 10000; i++) {

@@ -1,13 +1,9 @@
 /* base/cursor.h, JSON (RFC 8259): grammar, escapes, numbers that are exact or correctly rounded. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "case.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include <math.h>
 #include <stdbool.h>
@@ -88,18 +84,16 @@ static const char *shape(const char *text)
     return out;
 }
 
-static void values_give_the_tokens_of_their_structure(void **state)
+FR_CASE(values_give_the_tokens_of_their_structure)
 {
-    (void)state;
     assert_string_equal(shape("{\"a\":[1,-2,3.5,null,true],\"b\":{}}"), "msauifnbesmee");
     assert_string_equal(shape(" [ ] "), "ae");
     assert_string_equal(shape("\t\r\n{ \"k\" : [ { } , [ ] ] }\n"), "msameaeee");
     assert_string_equal(shape("false"), "b");
 }
 
-static void malformed_texts_are_refused(void **state)
+FR_CASE(malformed_texts_are_refused)
 {
-    (void)state;
     static const char *const texts[] = {
         "",
         " ",
@@ -168,9 +162,8 @@ static void malformed_texts_are_refused(void **state)
             fail_msg("accepted or misjudged: %s", texts[i]);
 }
 
-static void every_cut_of_a_valid_text_is_malformed(void **state)
+FR_CASE(every_cut_of_a_valid_text_is_malformed)
 {
-    (void)state;
     const char text[] = "{\"f\":{\"a\":[1,2.5e3,\"x\\u00e9\\ud83d\\ude00\"],\"b\":null},\"y\":[true,false,-7]}";
     const char *problem;
     assert_int_equal(verdict(text), FR_EOF);
@@ -178,9 +171,8 @@ static void every_cut_of_a_valid_text_is_malformed(void **state)
         assert_int_equal(verdict_sized(text, size, &problem), FR_E_INVALID);
 }
 
-static void a_zero_byte_is_not_the_end(void **state)
+FR_CASE(a_zero_byte_is_not_the_end)
 {
-    (void)state;
     const char *problem;
     assert_int_equal(verdict_sized("1\0", 2, &problem), FR_E_INVALID);
     assert_int_equal(verdict_sized("[1\0]", 4, &problem), FR_E_INVALID);
@@ -201,9 +193,8 @@ static void assert_string(const char *text, const char *expected, size_t size)
     finish(&reading);
 }
 
-static void escapes_are_resolved(void **state)
+FR_CASE(escapes_are_resolved)
 {
-    (void)state;
     assert_string("\"\"", "", 0);
     assert_string("\"plain\"", "plain", 5);
     assert_string("\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"", "\"\\/\b\f\n\r\t", 8);
@@ -215,9 +206,8 @@ static void escapes_are_resolved(void **state)
     assert_string("\"\xc3\xa9\\n\"", "\xc3\xa9\n", 3);
 }
 
-static void half_a_surrogate_pair_is_malformed(void **state)
+FR_CASE(half_a_surrogate_pair_is_malformed)
 {
-    (void)state;
     static const char *const texts[] = {"\"\\ud83d\"",        "\"\\ude00\"",    "\"\\ude00\\ud83d\"",
                                         "\"\\ud83dx\"",       "\"\\ud83d\\n\"", "\"\\ud83d\\u0041\"",
                                         "\"\\ud83d\\ud83d\"", "\"\\ud83d\\u\"", "\"\xed\xa0\xbd\""};
@@ -225,9 +215,8 @@ static void half_a_surrogate_pair_is_malformed(void **state)
         assert_int_equal(verdict(texts[i]), FR_E_INVALID);
 }
 
-static void strings_without_escapes_point_into_the_input(void **state)
+FR_CASE(strings_without_escapes_point_into_the_input)
 {
-    (void)state;
     struct reading reading;
     struct fr_token token;
     begin(&reading, "[\"abc\"]", 7);
@@ -238,9 +227,8 @@ static void strings_without_escapes_point_into_the_input(void **state)
     finish(&reading);
 }
 
-static void the_string_limit_counts_the_bytes_after_unescaping(void **state)
+FR_CASE(the_string_limit_counts_the_bytes_after_unescaping)
 {
-    (void)state;
     struct fr_buffer text = {0};
     const char *problem;
     for (int extra = 0; extra <= 1; extra++) {
@@ -259,9 +247,8 @@ static void the_string_limit_counts_the_bytes_after_unescaping(void **state)
 
 /* ---- numbers ---- */
 
-static void integers_of_64_bits_are_exact(void **state)
+FR_CASE(integers_of_64_bits_are_exact)
 {
-    (void)state;
     static const struct {
         const char *text;
         uint64_t value;
@@ -283,9 +270,8 @@ static void integers_of_64_bits_are_exact(void **state)
     }
 }
 
-static void integers_beyond_64_bits_become_the_nearest_double(void **state)
+FR_CASE(integers_beyond_64_bits_become_the_nearest_double)
 {
-    (void)state;
     static const char *const texts[] = {"18446744073709551616", "-9223372036854775809",
                                         "123456789012345678901234567890", "36893488147419103233"};
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
@@ -295,9 +281,8 @@ static void integers_beyond_64_bits_become_the_nearest_double(void **state)
     }
 }
 
-static void numbers_that_json_does_not_know_are_malformed(void **state)
+FR_CASE(numbers_that_json_does_not_know_are_malformed)
 {
-    (void)state;
     static const char *const texts[] = {"-",   "+1",   "01",  "-01",  "1.",  ".5", "-.5",   "1.e5", "1e",   "1e+",
                                         "1E-", "0x10", "1_0", "1e5.", "--1", "00", "1.2.3", "-a",   "1ee5", "1f"};
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
@@ -318,9 +303,8 @@ static void assert_float(const char *text)
         fail_msg("%s is %a, not %a", text, token.f, strtod(text, NULL));
 }
 
-static void floats_are_the_nearest_double(void **state)
+FR_CASE(floats_are_the_nearest_double)
 {
-    (void)state;
     static const char *const texts[] = {
         "0.1",
         "1e22",
@@ -359,9 +343,8 @@ static void floats_are_the_nearest_double(void **state)
     }
 }
 
-static void a_number_beyond_every_double_is_not_finite(void **state)
+FR_CASE(a_number_beyond_every_double_is_not_finite)
 {
-    (void)state;
     const char *problem;
     assert_int_equal(verdict_sized("1e309", 5, &problem), FR_E_INVALID);
     assert_string_equal(problem, "number is not finite");
@@ -369,13 +352,13 @@ static void a_number_beyond_every_double_is_not_finite(void **state)
     assert_int_equal(verdict("[1.8e308]"), FR_E_INVALID);
 }
 
-static void a_number_text_has_a_limit(void **state)
+FR_CASE(a_number_text_has_a_limit)
 {
-    (void)state;
     struct fr_buffer text = {0};
     const char *problem;
     fr_buffer_printf(&text, "[1%0511d]", 0);
-    assert_int_equal(verdict_sized((const char *)text.data, text.size, &problem), FR_E_INVALID); /* 1e511: not finite */
+    /* 1e511: not finite */
+    assert_int_equal(verdict_sized((const char *)text.data, text.size, &problem), FR_E_INVALID);
     fr_buffer_clear(&text);
     fr_buffer_printf(&text, "[0.%0510d]", 1);
     assert_int_equal(verdict_sized((const char *)text.data, text.size, &problem), FR_EOF);
@@ -388,9 +371,8 @@ static void a_number_text_has_a_limit(void **state)
 
 /* ---- depth, skip ---- */
 
-static void the_ninth_container_is_refused(void **state)
+FR_CASE(the_ninth_container_is_refused)
 {
-    (void)state;
     const char *problem;
     assert_int_equal(verdict("[[[[[[[[1]]]]]]]]"), FR_EOF);
     assert_int_equal(verdict("{\"a\":{\"a\":{\"a\":{\"a\":[[[[]]]]}}}}"), FR_EOF);
@@ -398,9 +380,8 @@ static void the_ninth_container_is_refused(void **state)
     assert_string_equal(problem, "nested deeper than 8 containers");
 }
 
-static void skip_takes_exactly_one_value(void **state)
+FR_CASE(skip_takes_exactly_one_value)
 {
-    (void)state;
     struct reading reading;
     struct fr_token token;
     const char text[] = "{\"x\":{\"a\":[1,[2]],\"\\u0062\":null},\"y\":7}";
@@ -417,9 +398,8 @@ static void skip_takes_exactly_one_value(void **state)
 }
 
 /* Texts over the alphabet of JSON: no crash, no read outside (sanitizer). Seed fixed. */
-static void random_texts_always_end_in_a_verdict(void **state)
+FR_CASE(random_texts_always_end_in_a_verdict)
 {
-    (void)state;
     static const char alphabet[] = "{}[]\",:\\u0123456789abcdefntr.eE+- \xc3\xa9l";
     uint64_t random = 88172645463325252ULL;
     size_t whole = 0;

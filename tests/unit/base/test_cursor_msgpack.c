@@ -1,13 +1,9 @@
 /* base/cursor.h, MessagePack: every type at its boundaries, every cut, every byte damaged. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "case.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include <math.h>
 #include <stdbool.h>
@@ -43,7 +39,8 @@ static enum fr_status read_all(const uint8_t *bytes, size_t size, const char **p
         size_t offset = fr_cursor_offset(&cursor);
         assert_non_null(cursor.problem);
         assert_true(offset <= size);
-        assert_int_equal(fr_cursor_next(&cursor, &token), status); /* a failed call fails again, at the same byte */
+        /* a failed call fails again, at the same byte */
+        assert_int_equal(fr_cursor_next(&cursor, &token), status);
         assert_int_equal(fr_cursor_offset(&cursor), offset);
     }
     return status;
@@ -69,9 +66,8 @@ static void assert_int(const uint8_t *bytes, size_t size, int64_t value)
     assert_true(token.i == value);
 }
 
-static void integers_of_every_width_are_exact(void **state)
+FR_CASE(integers_of_every_width_are_exact)
 {
-    (void)state;
     assert_uint(BYTES(0x00), 0);
     assert_uint(BYTES(0x7f), 127);
     assert_int(BYTES(0xe0), -32);
@@ -86,9 +82,8 @@ static void integers_of_every_width_are_exact(void **state)
     assert_int(BYTES(0xd3, 0x80, 0, 0, 0, 0, 0, 0, 0), INT64_MIN);
 }
 
-static void a_signed_type_with_a_value_of_0_or_more_is_unsigned(void **state)
+FR_CASE(a_signed_type_with_a_value_of_0_or_more_is_unsigned)
 {
-    (void)state;
     assert_uint(BYTES(0xd0, 0x00), 0);
     assert_uint(BYTES(0xd0, 0x7f), 127);
     assert_uint(BYTES(0xd1, 0x7f, 0xff), 32767);
@@ -96,9 +91,8 @@ static void a_signed_type_with_a_value_of_0_or_more_is_unsigned(void **state)
     assert_uint(BYTES(0xd3, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff), INT64_MAX);
 }
 
-static void floats_keep_their_value_also_when_not_finite(void **state)
+FR_CASE(floats_keep_their_value_also_when_not_finite)
 {
-    (void)state;
     struct fr_token token = one(BYTES(0xca, 0xc0, 0x20, 0x00, 0x00));
     assert_int_equal(token.kind, FR_TOKEN_FLOAT);
     assert_true(token.f == -2.5);
@@ -109,9 +103,8 @@ static void floats_keep_their_value_also_when_not_finite(void **state)
     assert_true(isinf(one(BYTES(0xcb, 0xff, 0xf0, 0, 0, 0, 0, 0, 0)).f));
 }
 
-static void nil_and_booleans_are_tokens(void **state)
+FR_CASE(nil_and_booleans_are_tokens)
 {
-    (void)state;
     assert_int_equal(one(BYTES(0xc0)).kind, FR_TOKEN_NIL);
     struct fr_token token = one(BYTES(0xc2));
     assert_int_equal(token.kind, FR_TOKEN_BOOL);
@@ -121,9 +114,8 @@ static void nil_and_booleans_are_tokens(void **state)
     assert_int_equal(token.i, 1);
 }
 
-static void strings_and_bins_point_into_the_input(void **state)
+FR_CASE(strings_and_bins_point_into_the_input)
 {
-    (void)state;
     static const struct {
         uint8_t head[5];
         size_t head_size;
@@ -166,9 +158,8 @@ static void strings_and_bins_point_into_the_input(void **state)
     assert_status(BYTES(0xc9, 0, 0, 0, 2, 9, 1), FR_E_INVALID);
 }
 
-static void containers_end_with_a_token(void **state)
+FR_CASE(containers_end_with_a_token)
 {
-    (void)state;
     static const uint8_t bytes[] = {0x82, 0xa1, 'a', 0x93, 1, 2, 0x90, 0xa1, 'b', 0x80};
     static const enum fr_token_kind kinds[] = {FR_TOKEN_MAP,    FR_TOKEN_STRING, FR_TOKEN_ARRAY, FR_TOKEN_UINT,
                                                FR_TOKEN_UINT,   FR_TOKEN_ARRAY,  FR_TOKEN_END,   FR_TOKEN_END,
@@ -188,9 +179,8 @@ static void containers_end_with_a_token(void **state)
         assert_status(bytes, cut, FR_E_INVALID);
 }
 
-static void long_containers_are_read_in_all_their_forms(void **state)
+FR_CASE(long_containers_are_read_in_all_their_forms)
 {
-    (void)state;
     static const struct {
         uint8_t head[5];
         size_t head_size;
@@ -210,12 +200,12 @@ static void long_containers_are_read_in_all_their_forms(void **state)
     }
 }
 
-static void counts_beyond_the_bytes_that_remain_are_refused_at_once(void **state)
+FR_CASE(counts_beyond_the_bytes_that_remain_are_refused_at_once)
 {
-    (void)state;
     static const uint8_t values[][8] = {{0xdd, 0xff, 0xff, 0xff, 0xff, 0, 0, 0},
                                         {0xdf, 0xff, 0xff, 0xff, 0xff, 0, 0, 0},
-                                        {0xdf, 0x80, 0x00, 0x00, 0x00, 0, 0, 0}, /* 2 x 2^31 must not wrap to 0 */
+                                        /* 2 x 2^31 must not wrap to 0 */
+                                        {0xdf, 0x80, 0x00, 0x00, 0x00, 0, 0, 0},
                                         {0xdd, 0, 0, 0, 4, 0, 0, 0},
                                         {0xdf, 0, 0, 0, 2, 0, 0, 0}};
     for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
@@ -229,9 +219,8 @@ static void counts_beyond_the_bytes_that_remain_are_refused_at_once(void **state
     }
 }
 
-static void the_ninth_container_is_refused(void **state)
+FR_CASE(the_ninth_container_is_refused)
 {
-    (void)state;
     uint8_t bytes[16];
     const char *problem;
     memset(bytes, 0x91, sizeof(bytes));
@@ -244,9 +233,8 @@ static void the_ninth_container_is_refused(void **state)
     assert_status(bytes, 9, FR_E_LIMIT);
 }
 
-static void a_deeper_limit_stays_inside_the_level_table(void **state)
+FR_CASE(a_deeper_limit_stays_inside_the_level_table)
 {
-    (void)state;
     uint8_t bytes[64];
     memset(bytes, 0x91, sizeof(bytes));
     struct fr_cursor cursor;
@@ -261,9 +249,8 @@ static void a_deeper_limit_stays_inside_the_level_table(void **state)
     assert_int_equal(depth, 15);
 }
 
-static void strings_have_a_limit_and_must_be_utf8(void **state)
+FR_CASE(strings_have_a_limit_and_must_be_utf8)
 {
-    (void)state;
     uint8_t bytes[4100];
     memset(bytes, 'x', sizeof(bytes));
     bytes[0] = 0xda;
@@ -277,9 +264,8 @@ static void strings_have_a_limit_and_must_be_utf8(void **state)
 }
 
 /* Every position of a bad byte, through each of the short-string paths. */
-static void a_byte_that_is_not_utf8_is_found_at_every_place(void **state)
+FR_CASE(a_byte_that_is_not_utf8_is_found_at_every_place)
 {
-    (void)state;
     uint8_t bytes[64];
     for (size_t size = 1; size < 32; size++)
         for (size_t bad = 0; bad < size; bad++) {
@@ -322,9 +308,8 @@ static bool utf8_oracle(const uint8_t *at, size_t size)
     return true;
 }
 
-static void utf8_is_judged_as_rfc_3629_does(void **state)
+FR_CASE(utf8_is_judged_as_rfc_3629_does)
 {
-    (void)state;
     static const uint8_t edge[] = {0x00, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc0, 0xc1, 0xc2, 0xdf,
                                    0xe0, 0xe1, 0xec, 0xed, 0xee, 0xef, 0xf0, 0xf1, 0xf3, 0xf4, 0xf5, 0xff};
     enum { EDGES = sizeof(edge) };
@@ -345,9 +330,8 @@ static void utf8_is_judged_as_rfc_3629_does(void **state)
     assert_true(valid > 100);
 }
 
-static void the_unused_byte_and_trailing_bytes_are_malformed(void **state)
+FR_CASE(the_unused_byte_and_trailing_bytes_are_malformed)
 {
-    (void)state;
     assert_status(BYTES(0xc1), FR_E_INVALID);
     assert_status(BYTES(0x01, 0x02), FR_E_INVALID);
     assert_status(BYTES(0x90, 0xc0), FR_E_INVALID);
@@ -355,9 +339,8 @@ static void the_unused_byte_and_trailing_bytes_are_malformed(void **state)
     assert_status(NULL, 0, FR_E_INVALID);
 }
 
-static void skip_takes_exactly_one_value(void **state)
+FR_CASE(skip_takes_exactly_one_value)
 {
-    (void)state;
     static const uint8_t bytes[] = {0x93, 0x82, 0xa1, 'a', 0x92, 1, 0x91, 2, 0xa1, 'b', 0xc0, 7, 0x90};
     struct fr_cursor cursor;
     struct fr_token token;
@@ -377,9 +360,8 @@ static void skip_takes_exactly_one_value(void **state)
     assert_int_equal(fr_cursor_next(&cursor, &token), FR_EOF);
 }
 
-static void skip_checks_what_it_passes_over(void **state)
+FR_CASE(skip_checks_what_it_passes_over)
 {
-    (void)state;
     static const uint8_t bad_string[] = {0x91, 0xa1, 0xff};
     static const uint8_t deep[] = {0x91, 0x91, 0x91, 0x91, 0x91, 0x91, 0x91, 0x91, 0x91, 0x00};
     struct fr_cursor cursor;
@@ -392,11 +374,10 @@ static void skip_checks_what_it_passes_over(void **state)
     assert_int_equal(fr_cursor_skip(&cursor, &token), FR_E_LIMIT);
 }
 
-/* Random bytes: no crash, no read outside (sanitizer), and every run ends. Seed fixed; repeat by running this program.
- */
-static void random_bytes_always_end_in_a_verdict(void **state)
+/* Random bytes: no crash, no read outside (sanitizer), and every run ends. Seed fixed; repeat by
+ * running this program. */
+FR_CASE(random_bytes_always_end_in_a_verdict)
 {
-    (void)state;
     uint64_t random = 88172645463325252ULL;
     size_t whole = 0;
     for (int round = 0; round < 200000; round++) {

@@ -1,12 +1,8 @@
 /* base/cursor.h, the takes: they give what fr_cursor_next would give, or leave the cursor alone. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "case.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/cursor.h"
 #include "base/random.h"
@@ -26,9 +22,8 @@ static struct fr_cursor cursor_at(uint8_t *bytes, const uint8_t *value, size_t s
     return cursor;
 }
 
-static void takes_agree_with_the_general_way(void **state)
+FR_CASE(takes_agree_with_the_general_way)
 {
-    (void)state;
     for (uint64_t round = 0; round < 100000; round++) {
         uint8_t value[9], bytes[32];
         for (size_t i = 0; i < sizeof(value); i++)
@@ -61,9 +56,8 @@ static void takes_agree_with_the_general_way(void **state)
     }
 }
 
-static void expected_bytes_are_taken_and_others_left(void **state)
+FR_CASE(expected_bytes_are_taken_and_others_left)
 {
-    (void)state;
     static const uint8_t text[] = {0xa9, 'n', 'i', 'n', 'e', ' ', 'c', 'h', 'a', 'r'};
     uint8_t bytes[32], other[sizeof(text)];
     struct fr_cursor cursor = cursor_at(bytes, text, sizeof(text)), before = cursor;
@@ -78,9 +72,8 @@ static void expected_bytes_are_taken_and_others_left(void **state)
     assert_true(cursor.level[1].remaining == TAIL);
 }
 
-static void nothing_is_taken_past_a_container_the_input_or_from_json(void **state)
+FR_CASE(nothing_is_taken_past_a_container_the_input_or_from_json)
 {
-    (void)state;
     static const uint8_t inner[] = {0x90, 0x05, 0xc0, 0xc0, 0xc0, 0xc0, 0xc0, 0xc0, 0xc0, 0xc0, 0xc0, 0xc0, 0xc0};
     struct fr_cursor cursor;
     struct fr_token token;

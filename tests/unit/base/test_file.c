@@ -1,13 +1,9 @@
 /* base/file.h: whole writes, atomic replacement with a fault in every step, limits, locks. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "case.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +19,7 @@ struct place {
     char path[128];
 };
 
-static int make_place(void **state)
+FR_FIXTURE(make_place)
 {
     struct place *place = calloc(1, sizeof(*place));
     if (!place)
@@ -36,7 +32,7 @@ static int make_place(void **state)
     return 0;
 }
 
-static int remove_place(void **state)
+FR_FIXTURE(remove_place)
 {
     struct place *place = *state;
     static const char *const names[] = {"file", "file.tmp", "link", "a/b/c", "a/b", "a"};
@@ -161,7 +157,7 @@ static struct faulty faulty_disk(void)
 
 /* ---- replacement ---- */
 
-static void replace_creates_and_overwrites_with_mode_0600(void **state)
+FR_CASE(replace_creates_and_overwrites_with_mode_0600)
 {
     struct place *place = *state;
     struct fr_err err;
@@ -176,7 +172,7 @@ static void replace_creates_and_overwrites_with_mode_0600(void **state)
     assert_int_not_equal(access(temporary, F_OK), 0);
 }
 
-static void replace_syncs_the_file_before_the_rename_and_the_directory_after(void **state)
+FR_CASE(replace_syncs_the_file_before_the_rename_and_the_directory_after)
 {
     struct place *place = *state;
     struct faulty faulty = faulty_disk();
@@ -186,7 +182,7 @@ static void replace_syncs_the_file_before_the_rename_and_the_directory_after(voi
     assert_string_equal(faulty.log, "owscrd");
 }
 
-static void a_replacement_that_fails_anywhere_leaves_old_or_new_content(void **state)
+FR_CASE(a_replacement_that_fails_anywhere_leaves_old_or_new_content)
 {
     struct place *place = *state;
     struct fr_err err;
@@ -205,7 +201,7 @@ static void a_replacement_that_fails_anywhere_leaves_old_or_new_content(void **s
     }
 }
 
-static void a_full_disk_is_told_apart_from_a_broken_one(void **state)
+FR_CASE(a_full_disk_is_told_apart_from_a_broken_one)
 {
     struct place *place = *state;
     struct fr_err err;
@@ -221,7 +217,7 @@ static void a_full_disk_is_told_apart_from_a_broken_one(void **state)
         }
 }
 
-static void replace_does_not_follow_a_planted_link(void **state)
+FR_CASE(replace_does_not_follow_a_planted_link)
 {
     struct place *place = *state;
     struct fr_err err;
@@ -234,7 +230,7 @@ static void replace_does_not_follow_a_planted_link(void **state)
     assert_content(victim, "precious");
 }
 
-static void replace_without_its_directory_says_not_found(void **state)
+FR_CASE(replace_without_its_directory_says_not_found)
 {
     struct place *place = *state;
     struct fr_err err;
@@ -249,7 +245,7 @@ static void replace_without_its_directory_says_not_found(void **state)
 
 /* ---- writes ---- */
 
-static void short_writes_are_continued(void **state)
+FR_CASE(short_writes_are_continued)
 {
     struct place *place = *state;
     struct faulty faulty = faulty_disk();
@@ -261,7 +257,7 @@ static void short_writes_are_continued(void **state)
     assert_string_equal(faulty.log, "owwwwscrd");
 }
 
-static void a_write_without_progress_ends(void **state)
+FR_CASE(a_write_without_progress_ends)
 {
     struct place *place = *state;
     struct faulty faulty = faulty_disk();
@@ -271,18 +267,18 @@ static void a_write_without_progress_ends(void **state)
     assert_int_equal(fr_file_replace(&faulty.disk, place->path, "x", 1, &err), FR_E_NO_SPACE);
 }
 
-static void an_offset_beyond_what_files_have_is_refused(void **state)
+FR_CASE(an_offset_beyond_what_files_have_is_refused)
 {
-    (void)state;
     struct fr_err err;
     assert_int_equal(fr_disk_write(fr_disk_system(), -1, "x", 1, UINT64_MAX, "f", &err), FR_E_LIMIT);
-    assert_int_equal(fr_disk_write(fr_disk_system(), -1, "x", 1, 0, "f", &err), FR_E_IO); /* EBADF */
+    /* EBADF */
+    assert_int_equal(fr_disk_write(fr_disk_system(), -1, "x", 1, 0, "f", &err), FR_E_IO);
     assert_int_equal(fr_disk_write(fr_disk_system(), -1, NULL, 0, 0, "f", &err), FR_OK);
 }
 
 /* ---- reads ---- */
 
-static void read_appends_up_to_exactly_the_limit(void **state)
+FR_CASE(read_appends_up_to_exactly_the_limit)
 {
     struct place *place = *state;
     struct fr_buffer buffer = {0};
@@ -298,7 +294,7 @@ static void read_appends_up_to_exactly_the_limit(void **state)
     fr_buffer_release(&buffer);
 }
 
-static void read_takes_large_and_empty_files(void **state)
+FR_CASE(read_takes_large_and_empty_files)
 {
     struct place *place = *state;
     struct fr_buffer buffer = {0};
@@ -320,9 +316,8 @@ static void read_takes_large_and_empty_files(void **state)
     fr_buffer_release(&buffer);
 }
 
-static void a_file_without_a_size_is_read_to_its_end(void **state)
+FR_CASE(a_file_without_a_size_is_read_to_its_end)
 {
-    (void)state;
     struct fr_buffer buffer = {0};
     struct fr_err err;
     assert_int_equal(fr_file_read("/proc/self/status", 1 << 20, &buffer, &err), FR_OK);
@@ -330,7 +325,7 @@ static void a_file_without_a_size_is_read_to_its_end(void **state)
     fr_buffer_release(&buffer);
 }
 
-static void read_tells_missing_from_unreadable(void **state)
+FR_CASE(read_tells_missing_from_unreadable)
 {
     struct place *place = *state;
     struct fr_buffer buffer = {0};
@@ -343,7 +338,7 @@ static void read_tells_missing_from_unreadable(void **state)
 
 /* ---- directories, locks, space ---- */
 
-static void dir_make_makes_parents_with_mode_0700_and_accepts_existing(void **state)
+FR_CASE(dir_make_makes_parents_with_mode_0700_and_accepts_existing)
 {
     struct place *place = *state;
     struct fr_err err;
@@ -360,7 +355,7 @@ static void dir_make_makes_parents_with_mode_0700_and_accepts_existing(void **st
     assert_int_equal(fr_dir_make("", &err), FR_E_LIMIT);
 }
 
-static void dir_make_does_not_take_a_file_for_a_directory(void **state)
+FR_CASE(dir_make_does_not_take_a_file_for_a_directory)
 {
     struct place *place = *state;
     struct fr_err err;
@@ -371,7 +366,7 @@ static void dir_make_does_not_take_a_file_for_a_directory(void **state)
     assert_int_not_equal(fr_dir_make(path, &err), FR_OK);
 }
 
-static void a_lock_is_exclusive_and_names_its_holder(void **state)
+FR_CASE(a_lock_is_exclusive_and_names_its_holder)
 {
     struct place *place = *state;
     struct fr_err err;
@@ -388,7 +383,7 @@ static void a_lock_is_exclusive_and_names_its_holder(void **state)
     close(second);
 }
 
-static void a_lock_ends_with_its_process(void **state)
+FR_CASE(a_lock_ends_with_its_process)
 {
     struct place *place = *state;
     struct fr_err err;
@@ -400,12 +395,13 @@ static void a_lock_ends_with_its_process(void **state)
     int status = -1;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
-    assert_int_equal(fr_file_lock(place->path, &fd, &err), FR_OK); /* the stale pid in the file means nothing */
+    /* the stale pid in the file means nothing */
+    assert_int_equal(fr_file_lock(place->path, &fd, &err), FR_OK);
     assert_true((fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
     close(fd);
 }
 
-static void free_space_is_known(void **state)
+FR_CASE(free_space_is_known)
 {
     struct place *place = *state;
     struct fr_err err;

@@ -1,28 +1,23 @@
-/* base/hash.h and base/crc32c.h: golden values (they are stored and sent), the inverse, both CRC paths, streams. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+/* base/hash.h and base/crc32c.h: golden values (they are stored and sent), the inverse, both CRC
+ * paths, streams. */
+#include "case.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/crc32c.h"
 #include "base/hash.h"
 
-static void fmix64_matches_the_published_finalizer(void **state)
+FR_CASE(fmix64_matches_the_published_finalizer)
 {
-    (void)state;
     assert_true(fr_fmix64(0) == 0);
     assert_true(fr_fmix64(1) == 0xb456bcfc34c2cb2cULL);
     assert_true(fr_fmix64(0xffffffffffffffffULL) == 0x64b5720b4b825f21ULL);
 }
 
-static void fmix64_inverse_undoes_fmix64(void **state)
+FR_CASE(fmix64_inverse_undoes_fmix64)
 {
-    (void)state;
     uint64_t k = 0;
     for (int i = 0; i < 100000; i++) {
         assert_true(fr_fmix64_inverse(fr_fmix64(k)) == k);
@@ -32,18 +27,16 @@ static void fmix64_inverse_undoes_fmix64(void **state)
     assert_true(fr_fmix64_inverse(fr_fmix64(UINT64_MAX)) == UINT64_MAX);
 }
 
-static void xxh3_has_its_published_values(void **state)
+FR_CASE(xxh3_has_its_published_values)
 {
-    (void)state;
     assert_true(fr_xxh3("", 0) == 0x2d06800538d394c2ULL);
     assert_true(fr_xxh3("abc", 3) == 0x78af5f94892f3950ULL);
     assert_true(fr_xxh3_seed("abc", 3, 0) == fr_xxh3("abc", 3));
     assert_true(fr_xxh3_seed("abc", 3, 1) != fr_xxh3("abc", 3));
 }
 
-static void a_stream_gives_the_value_of_the_whole(void **state)
+FR_CASE(a_stream_gives_the_value_of_the_whole)
 {
-    (void)state;
     uint8_t bytes[5000];
     for (size_t i = 0; i < sizeof(bytes); i++)
         bytes[i] = (uint8_t)(i * 31 + i / 256);
@@ -58,9 +51,8 @@ static void a_stream_gives_the_value_of_the_whole(void **state)
     fr_xxh3_stream_free(NULL);
 }
 
-static void sha256_has_the_values_of_fips_180(void **state)
+FR_CASE(sha256_has_the_values_of_fips_180)
 {
-    (void)state;
     static const uint8_t abc[32] = {0xba, 0x78, 0x16, 0xbf, 0x8f, 0x01, 0xcf, 0xea, 0x41, 0x41, 0x40,
                                     0xde, 0x5d, 0xae, 0x22, 0x23, 0xb0, 0x03, 0x61, 0xa3, 0x96, 0x17,
                                     0x7a, 0x9c, 0xb4, 0x10, 0xff, 0x61, 0xf2, 0x00, 0x15, 0xad};
@@ -71,9 +63,8 @@ static void sha256_has_the_values_of_fips_180(void **state)
     assert_true(fr_sha256_u64(&empty) == 0xe3b0c44298fc1c14ULL);
 }
 
-static void crc32c_has_its_check_value(void **state)
+FR_CASE(crc32c_has_its_check_value)
 {
-    (void)state;
     assert_int_equal(fr_crc32c(0, "123456789", 9), 0xe3069283u);
     assert_int_equal(fr_crc32c_portable(0, "123456789", 9), 0xe3069283u);
     assert_int_equal(fr_crc32c(0, NULL, 0), 0);
@@ -81,9 +72,8 @@ static void crc32c_has_its_check_value(void **state)
     assert_int_equal(fr_crc32c(0, zeros, sizeof(zeros)), 0x8a9136aau);
 }
 
-static void both_crc_paths_agree_for_every_length_and_alignment(void **state)
+FR_CASE(both_crc_paths_agree_for_every_length_and_alignment)
 {
-    (void)state;
     uint8_t bytes[600];
     for (size_t i = 0; i < sizeof(bytes); i++)
         bytes[i] = (uint8_t)fr_fmix64(i + 1);
@@ -92,9 +82,8 @@ static void both_crc_paths_agree_for_every_length_and_alignment(void **state)
             assert_int_equal(fr_crc32c(0x1234, bytes + offset, size), fr_crc32c_portable(0x1234, bytes + offset, size));
 }
 
-static void crc_continues_over_pieces(void **state)
+FR_CASE(crc_continues_over_pieces)
 {
-    (void)state;
     const char text[] = "the positions advance with the epoch";
     uint32_t whole = fr_crc32c(0, text, sizeof(text));
     for (size_t cut = 0; cut <= sizeof(text); cut++)

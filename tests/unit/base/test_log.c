@@ -1,13 +1,9 @@
 /* base/log.h: one line an event, quoting, level, rate limit. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "case.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include <errno.h>
 #include <unistd.h>
@@ -44,9 +40,8 @@ static size_t end_capture(struct capture capture, char *out, size_t size)
     return got;
 }
 
-static void a_line_has_time_level_component_event_and_fields(void **state)
+FR_CASE(a_line_has_time_level_component_event_and_fields)
 {
-    (void)state;
     char line[5000];
     struct capture capture = begin_capture();
     fr_log(FR_LOG_WARN, "ingest", "assigned", "topic=%s partition=%d", "clicks", 3);
@@ -57,9 +52,8 @@ static void a_line_has_time_level_component_event_and_fields(void **state)
     assert_string_equal(line + used, " level=warn component=ingest event=assigned topic=clicks partition=3\n");
 }
 
-static void lines_below_the_level_are_not_written(void **state)
+FR_CASE(lines_below_the_level_are_not_written)
 {
-    (void)state;
     char line[5000];
     struct capture capture = begin_capture();
     fr_log(FR_LOG_DEBUG, "a", "hidden", NULL);
@@ -75,9 +69,8 @@ static void lines_below_the_level_are_not_written(void **state)
     assert_non_null(strstr(line, "event=also_shown\n"));
 }
 
-static void data_cannot_begin_a_second_line(void **state)
+FR_CASE(data_cannot_begin_a_second_line)
 {
-    (void)state;
     char line[5000];
     struct capture capture = begin_capture();
     fr_log(FR_LOG_INFO, "a", "b", "k=%s", "x\nlevel=error\r\x1b[0m");
@@ -87,9 +80,8 @@ static void data_cannot_begin_a_second_line(void **state)
     assert_null(strchr(line, '\x1b'));
 }
 
-static void a_long_line_is_cut_at_4096_bytes_and_says_so(void **state)
+FR_CASE(a_long_line_is_cut_at_4096_bytes_and_says_so)
 {
-    (void)state;
     char line[9000];
     struct capture capture = begin_capture();
     fr_log(FR_LOG_INFO, "a", "b", "k=%08000d", 1);
@@ -98,9 +90,8 @@ static void a_long_line_is_cut_at_4096_bytes_and_says_so(void **state)
     assert_string_equal(line + size - 4, "...\n");
 }
 
-static void errno_is_kept(void **state)
+FR_CASE(errno_is_kept)
 {
-    (void)state;
     char line[5000];
     struct capture capture = begin_capture();
     errno = ENOTTY;
@@ -110,9 +101,8 @@ static void errno_is_kept(void **state)
     assert_int_equal(after, ENOTTY);
 }
 
-static void quotes_escape_what_would_end_them(void **state)
+FR_CASE(quotes_escape_what_would_end_them)
 {
-    (void)state;
     char out[64];
     assert_string_equal(fr_log_quote(out, sizeof(out), "plain text"), "\"plain text\"");
     assert_string_equal(fr_log_quote(out, sizeof(out), "a\"b\\c"), "\"a\\\"b\\\\c\"");
@@ -121,9 +111,8 @@ static void quotes_escape_what_would_end_them(void **state)
     assert_string_equal(fr_log_quote(out, sizeof(out), NULL), "\"\"");
 }
 
-static void a_cut_quote_is_closed(void **state)
+FR_CASE(a_cut_quote_is_closed)
 {
-    (void)state;
     char out[16];
     for (size_t size = 3; size <= sizeof(out); size++) {
         memset(out, 'z', sizeof(out));
@@ -139,9 +128,8 @@ static void a_cut_quote_is_closed(void **state)
     }
 }
 
-static void a_repeated_event_is_due_once_an_interval(void **state)
+FR_CASE(a_repeated_event_is_due_once_an_interval)
 {
-    (void)state;
     unsigned long long last = 0;
     assert_true(fr_log_due(&last, 1000, 500));
     assert_false(fr_log_due(&last, 1499, 500));

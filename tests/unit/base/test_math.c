@@ -1,13 +1,10 @@
-/* The f32 functions of base/math.h against libm in double precision, over dense grids of the inputs' bit patterns.
- * Each case prints the largest error in units of the last place of the f32 result; the stated class is ULP(4). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+/* The f32 functions of base/math.h against libm in double precision, over dense grids of the
+ * inputs' bit patterns. Each case prints the largest error in units of the last place of the f32
+ * result; the stated class is ULP(4). */
+#include "case.h"
+
 #include <stdio.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include <math.h>
 
@@ -107,9 +104,8 @@ static double reference_softplus(double x)
     return (x > 0 ? x : 0) + log1p(exp(-fabs(x)));
 }
 
-static void exp_is_within_4_ulp(void **state)
+FR_CASE(exp_is_within_4_ulp)
 {
-    (void)state;
     check("exp, x > 0", sweep(tested_exp, exp, 0.0f, 88.72283f, 499));
     check("exp, x < 0", sweep(tested_exp, exp, -1e-30f, -87.33654f, 499));
     struct worst linear = {0};
@@ -118,46 +114,40 @@ static void exp_is_within_4_ulp(void **state)
     check("exp, even grid", linear);
 }
 
-static void log_is_within_4_ulp(void **state)
+FR_CASE(log_is_within_4_ulp)
 {
-    (void)state;
     check("log, all magnitudes", sweep(tested_log, log, 1e-45f, 3.4e38f, 997));
     check("log, near 1", sweep(tested_log, log, 0.5f, 2.0f, 11));
 }
 
-static void log1p_is_within_4_ulp(void **state)
+FR_CASE(log1p_is_within_4_ulp)
 {
-    (void)state;
     check("log1p, x > 0", sweep(tested_log1p, log1p, 1e-45f, 3e38f, 997));
     check("log1p, x < 0", sweep(tested_log1p, log1p, -1e-45f, -0.99999994f, 499));
     check("log1p, about 1", sweep(tested_log1p, log1p, 0.01f, 4.0f, 31));
 }
 
-static void sigmoid_is_within_4_ulp(void **state)
+FR_CASE(sigmoid_is_within_4_ulp)
 {
-    (void)state;
     check("sigmoid, x > 0", sweep(tested_sigmoid, reference_sigmoid, 0.0f, 100.0f, 499));
     check("sigmoid, x < 0", sweep(tested_sigmoid, reference_sigmoid, -1e-30f, -87.0f, 499));
 }
 
-static void tanh_is_within_4_ulp(void **state)
+FR_CASE(tanh_is_within_4_ulp)
 {
-    (void)state;
     check("tanh, x > 0", sweep(tested_tanh, tanh, 0.0f, 20.0f, 299));
     check("tanh, about the seam", sweep(tested_tanh, tanh, 0.5f, 1.0f, 3));
     check("tanh, x < 0", sweep(tested_tanh, tanh, -1e-45f, -1e30f, 499));
 }
 
-static void softplus_is_within_4_ulp(void **state)
+FR_CASE(softplus_is_within_4_ulp)
 {
-    (void)state;
     check("softplus, x > 0", sweep(tested_softplus, reference_softplus, 0.0f, 1e30f, 997));
     check("softplus, x < 0", sweep(tested_softplus, reference_softplus, -1e-30f, -87.0f, 499));
 }
 
-static void special_values_behave_as_in_c(void **state)
+FR_CASE(special_values_behave_as_in_c)
 {
-    (void)state;
     assert_true(isinf(fr_expf(INFINITY)) && isinf(fr_expf(89.0f)));
     assert_true(fr_expf(-INFINITY) == 0.0f && fr_expf(-1000.0f) == 0.0f);
     assert_true(isnan(fr_expf(NAN)) && isnan(fr_logf(NAN)) && isnan(fr_log1pf(NAN)) && isnan(fr_sigmoidf(NAN)) &&
@@ -171,9 +161,8 @@ static void special_values_behave_as_in_c(void **state)
     assert_true(fr_softplusf(-INFINITY) == 0.0f && fr_softplusf(INFINITY) == INFINITY);
 }
 
-static void sigmoid_never_decreases(void **state)
+FR_CASE(sigmoid_never_decreases)
 {
-    (void)state;
     float before = 0.0f;
     for (int i = -100000; i <= 100000; i++) {
         float now = fr_sigmoidf((float)i * 1e-3f);
@@ -182,9 +171,8 @@ static void sigmoid_never_decreases(void **state)
     }
 }
 
-static void sine_and_cosine_of_turns_are_within_their_class(void **state)
+FR_CASE(sine_and_cosine_of_turns_are_within_their_class)
 {
-    (void)state;
     double worst = 0.0;
     for (uint32_t i = 0; i < 604800; i++) { /* every second of a week */
         double turns = i / 604800.0;

@@ -1,13 +1,10 @@
-/* base/pool.h: every index once, no index before or after its loop (run it under the thread sanitizer, too). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+/* base/pool.h: every index once, no index before or after its loop (run it under the thread
+ * sanitizer, too). */
+#include "case.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include <stdatomic.h>
 
@@ -35,9 +32,8 @@ static void count_index(void *context, size_t index, size_t worker)
     loop->scratch[worker] += index; /* one thread per worker number at a time */
 }
 
-static void every_index_runs_exactly_once(void **state)
+FR_CASE(every_index_runs_exactly_once)
 {
-    (void)state;
     for (size_t workers = 1; workers <= WORKERS_MAX; workers++) {
         struct fr_pool *pool = fr_pool_new(workers);
         assert_int_equal(fr_pool_workers(pool), workers);
@@ -57,9 +53,8 @@ static void every_index_runs_exactly_once(void **state)
     fr_pool_free(NULL);
 }
 
-static void loops_in_quick_succession_do_not_mix(void **state)
+FR_CASE(loops_in_quick_succession_do_not_mix)
 {
-    (void)state;
     struct fr_pool *pool = fr_pool_new(4);
     struct loop *loop = calloc(1, sizeof(*loop));
     assert_non_null(loop);
@@ -94,9 +89,8 @@ static void meet(void *context, size_t index, size_t worker)
     }
 }
 
-static void all_workers_take_part(void **state)
+FR_CASE(all_workers_take_part)
 {
-    (void)state;
     struct fr_pool *pool = fr_pool_new(3);
     for (int round = 0; round < 50; round++) {
         struct meeting meeting = {.wanted = 3};
@@ -106,9 +100,8 @@ static void all_workers_take_part(void **state)
     fr_pool_free(pool);
 }
 
-static void one_worker_runs_in_the_caller_in_order(void **state)
+FR_CASE(one_worker_runs_in_the_caller_in_order)
 {
-    (void)state;
     struct fr_pool *pool = fr_pool_new(1);
     struct loop loop = {.count = 10, .workers = 1};
     fr_pool_run(pool, 10, count_index, &loop);

@@ -1,14 +1,11 @@
-/* base/random.h: golden values (they are initial weights), and the statistics of sequential keys and indexes, which is
- * how tables use it. The seeds are fixed: these tests give the same result on every run. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+/* base/random.h: golden values (they are initial weights), and the statistics of sequential keys
+ * and indexes, which is how tables use it. The seeds are fixed: these tests give the same result on
+ * every run. */
+#include "case.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include <math.h>
 
@@ -45,9 +42,8 @@ static uint64_t by_high_key(uint64_t i)
 static uint64_t (*const walks[])(uint64_t) = {by_index, by_key, by_seed, by_stream, by_high_key};
 enum { WALKS = sizeof(walks) / sizeof(walks[0]) };
 
-static void every_bit_is_set_half_the_time(void **state)
+FR_CASE(every_bit_is_set_half_the_time)
 {
-    (void)state;
     for (int w = 0; w < WALKS; w++) {
         int ones[64] = {0};
         for (uint64_t i = 0; i < DRAWS; i++) {
@@ -60,9 +56,8 @@ static void every_bit_is_set_half_the_time(void **state)
     }
 }
 
-static void one_step_changes_half_of_the_bits(void **state)
+FR_CASE(one_step_changes_half_of_the_bits)
 {
-    (void)state;
     for (int w = 0; w < WALKS; w++) {
         int flips[64] = {0};
         for (uint64_t i = 0; i < DRAWS; i++) {
@@ -75,9 +70,8 @@ static void one_step_changes_half_of_the_bits(void **state)
     }
 }
 
-static void bytes_are_evenly_spread(void **state)
+FR_CASE(bytes_are_evenly_spread)
 {
-    (void)state;
     for (int w = 0; w < WALKS; w++)
         for (int shift = 0; shift < 64; shift += 8) {
             int counts[256] = {0};
@@ -98,9 +92,8 @@ static int compare_u64(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static void small_tuples_do_not_collide(void **state)
+FR_CASE(small_tuples_do_not_collide)
 {
-    (void)state;
     enum { SIDE = 24 };
     size_t count = SIDE * SIDE * SIDE * SIDE, n = 0;
     uint64_t *values = malloc(count * sizeof(*values));
@@ -116,9 +109,8 @@ static void small_tuples_do_not_collide(void **state)
     free(values);
 }
 
-static void uniform_numbers_fill_the_unit_interval(void **state)
+FR_CASE(uniform_numbers_fill_the_unit_interval)
 {
-    (void)state;
     double sum = 0, low = 1, high = 0;
     for (uint64_t i = 0; i < DRAWS; i++) {
         double u = fr_random_uniform(3, 2, i, i & 7);
@@ -131,9 +123,8 @@ static void uniform_numbers_fill_the_unit_interval(void **state)
     assert_true(low < 1e-4 && high > 1 - 1e-4);
 }
 
-static void normal_numbers_have_the_normal_moments(void **state)
+FR_CASE(normal_numbers_have_the_normal_moments)
 {
-    (void)state;
     double m1 = 0, m2 = 0, m3 = 0, m4 = 0, lag = 0, before = 0;
     int beyond2 = 0, beyond4 = 0;
     for (uint64_t i = 0; i < DRAWS; i++) {
@@ -147,7 +138,8 @@ static void normal_numbers_have_the_normal_moments(void **state)
         beyond2 += fabs(x) > 2;
         beyond4 += fabs(x) > 4;
     }
-    /* Standard errors over 2^20 draws: 1/1024, sqrt(2)/1024, sqrt(15)/1024, sqrt(96)/1024; five of each. */
+    /* Standard errors over 2^20 draws: 1/1024, sqrt(2)/1024, sqrt(15)/1024, sqrt(96)/1024; five of
+     * each. */
     assert_true(fabs(m1 / DRAWS) < 5 / 1024.0);
     assert_true(fabs(m2 / DRAWS - 1) < 5 * 1.4143 / 1024);
     assert_true(fabs(m3 / DRAWS) < 5 * 3.873 / 1024);
@@ -158,9 +150,8 @@ static void normal_numbers_have_the_normal_moments(void **state)
 }
 
 /* Box-Muller from libm, with the two uniforms that the header names. */
-static void normal_numbers_match_libm_closely(void **state)
+FR_CASE(normal_numbers_match_libm_closely)
 {
-    (void)state;
     double worst = 0;
     for (uint64_t i = 0; i < 200000; i++) {
         double u1 = (double)((fr_random_u64(1, 2, i, 0) >> 11) + 1) * 0x1p-53;
@@ -174,9 +165,8 @@ static void normal_numbers_match_libm_closely(void **state)
 }
 
 /* Cut at two standard deviations: variance 1 - 2 * 2 phi(2) / (2 Phi(2) - 1) = 0.7737413. */
-static void truncated_normal_numbers_are_drawn_again_beyond_two_deviations(void **state)
+FR_CASE(truncated_normal_numbers_are_drawn_again_beyond_two_deviations)
 {
-    (void)state;
     double sum = 0, squares = 0;
     uint64_t again = 0;
     for (uint64_t i = 0; i < DRAWS; i++) {
@@ -194,9 +184,8 @@ static void truncated_normal_numbers_are_drawn_again_beyond_two_deviations(void 
     assert_true(fabs(squares / DRAWS - 0.7737413) < 5 * 0.98 / 1024);
 }
 
-static void the_values_never_change(void **state)
+FR_CASE(the_values_never_change)
 {
-    (void)state;
     assert_true(fr_random_u64(0, 0, 0, 0) == 0xa2dfab51d48989dfULL);
     assert_true(fr_random_u64(1, 2, 3, 4) == 0xb0b80bb5b140883eULL);
     assert_true(fr_random_u64(UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX) == 0x4bf2c69d1f89f9f7ULL);
@@ -204,7 +193,8 @@ static void the_values_never_change(void **state)
     assert_true(fr_random_normal(1, 2, 3, 4) == 0x1.4c26a10746d4ep+0);
     assert_true(fr_random_normal(0, 0, 0, 0) == -0x1.9be10a7524556p-1);
     assert_true(fr_random_normal(42, 7, 0xdeadbeef, 31) == -0x1.9c3de7bdacde3p+0);
-    uint64_t sum = 0; /* of the bits of many, so that every polynomial coefficient and quarter counts */
+    /* of the bits of many, so that every polynomial coefficient and quarter counts */
+    uint64_t sum = 0;
     for (uint64_t i = 0; i < 4096; i++) {
         double x = fr_random_normal(9, 9, i, 0);
         uint64_t bits;

@@ -1,13 +1,10 @@
-/* base/ring.h: order, bounds, close, hand-over between threads (run it under the thread sanitizer, too). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+/* base/ring.h: order, bounds, close, hand-over between threads (run it under the thread sanitizer,
+ * too). */
+#include "case.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,9 +13,8 @@
 
 static const uint64_t forever = UINT64_MAX;
 
-static void items_leave_in_the_order_they_came(void **state)
+FR_CASE(items_leave_in_the_order_they_came)
 {
-    (void)state;
     int items[10];
     struct fr_ring *ring = fr_ring_new(4);
     void *item = NULL;
@@ -34,9 +30,8 @@ static void items_leave_in_the_order_they_came(void **state)
     fr_ring_free(NULL);
 }
 
-static void a_full_ring_refuses_and_an_empty_one_has_nothing(void **state)
+FR_CASE(a_full_ring_refuses_and_an_empty_one_has_nothing)
 {
-    (void)state;
     int a, b, c;
     struct fr_ring *ring = fr_ring_new(2);
     void *item = &c;
@@ -52,9 +47,8 @@ static void a_full_ring_refuses_and_an_empty_one_has_nothing(void **state)
     fr_ring_free(ring);
 }
 
-static void a_closed_ring_gives_out_what_is_inside_and_then_the_end(void **state)
+FR_CASE(a_closed_ring_gives_out_what_is_inside_and_then_the_end)
 {
-    (void)state;
     int a;
     void *item = NULL;
     struct fr_ring *ring = fr_ring_new(2);
@@ -101,9 +95,8 @@ static void *pop_all(void *argument)
     return NULL;
 }
 
-static void every_item_is_handed_over_exactly_once(void **state)
+FR_CASE(every_item_is_handed_over_exactly_once)
 {
-    (void)state;
     struct traffic *traffic = calloc(1, sizeof(*traffic));
     assert_non_null(traffic);
     traffic->ring = fr_ring_new(7);

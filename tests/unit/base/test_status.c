@@ -1,19 +1,14 @@
 /* base/status.h: names, classes, texts that are cut and never overrun. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "case.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/status.h"
 
-static void every_code_has_a_name_of_its_own(void **state)
+FR_CASE(every_code_has_a_name_of_its_own)
 {
-    (void)state;
     for (int a = FR_E_UNSUPPORTED; a <= FR_AGAIN; a++) {
         assert_string_not_equal(fr_status_name((enum fr_status)a), "unknown");
         for (int b = FR_E_UNSUPPORTED; b < a; b++)
@@ -22,9 +17,8 @@ static void every_code_has_a_name_of_its_own(void **state)
     assert_string_equal(fr_status_name((enum fr_status) - 99), "unknown");
 }
 
-static void a_storage_error_is_fatal_and_a_bad_record_is_dropped(void **state)
+FR_CASE(a_storage_error_is_fatal_and_a_bad_record_is_dropped)
 {
-    (void)state;
     assert_int_equal(fr_status_class(FR_OK), FR_CLASS_OK);
     assert_int_equal(fr_status_class(FR_AGAIN), FR_CLASS_RETRY);
     assert_int_equal(fr_status_class(FR_E_UNAVAILABLE), FR_CLASS_RETRY);
@@ -36,9 +30,8 @@ static void a_storage_error_is_fatal_and_a_bad_record_is_dropped(void **state)
     assert_int_equal(fr_status_class((enum fr_status) - 99), FR_CLASS_FATAL);
 }
 
-static void set_formats_and_returns_the_status(void **state)
+FR_CASE(set_formats_and_returns_the_status)
 {
-    (void)state;
     struct fr_err err;
     assert_int_equal(fr_err_set(&err, FR_E_IO, "cannot read %s at %d", "a", 7), FR_E_IO);
     assert_int_equal(err.status, FR_E_IO);
@@ -46,27 +39,24 @@ static void set_formats_and_returns_the_status(void **state)
     assert_int_equal(fr_err_set(NULL, FR_E_BUSY, "nobody reads this"), FR_E_BUSY);
 }
 
-static void wrap_puts_its_text_before(void **state)
+FR_CASE(wrap_puts_its_text_before)
 {
-    (void)state;
     struct fr_err err;
     fr_err_set(&err, FR_E_INVALID, "no such key");
     assert_int_equal(fr_err_wrap(&err, "%s:%d", "model.yaml", 3), FR_E_INVALID);
     assert_string_equal(err.text, "model.yaml:3: no such key");
 }
 
-static void set_may_use_its_own_text(void **state)
+FR_CASE(set_may_use_its_own_text)
 {
-    (void)state;
     struct fr_err err;
     fr_err_set(&err, FR_E_INVALID, "inner");
     fr_err_set(&err, FR_E_INVALID, "outer(%s)", err.text);
     assert_string_equal(err.text, "outer(inner)");
 }
 
-static void long_texts_are_cut(void **state)
+FR_CASE(long_texts_are_cut)
 {
-    (void)state;
     struct {
         struct fr_err err;
         char guard[16];

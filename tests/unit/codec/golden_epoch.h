@@ -1,5 +1,5 @@
-/* The epoch behind tests/golden/delta_epoch.jsonl; tests/golden/README.md describes it in words for readers in
- * other languages. */
+/* The epoch behind tests/golden/delta_epoch.jsonl; tests/golden/README.md describes it in words for
+ * readers in other languages. */
 #ifndef GOLDEN_EPOCH_H
 #define GOLDEN_EPOCH_H
 

@@ -1,12 +1,8 @@
 /* The public dump, byte for byte. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
+#include "case.h"
 
-#include <cmocka.h>
+#include <stdio.h>
 
 #include "codec/dump.h"
 
@@ -23,9 +19,8 @@ static const char before_last[] =
     "{\"dense\":\"h/0/bias\",\"shape\":[2],\"values\":[1,2]}\n"
     "{\"dense\":\"h/0/kernel\",\"shape\":[1,2],\"values\":[-1.5,0.25]}\n";
 
-static void a_dump_is_the_golden_text_with_the_hash_of_all_lines_but_the_last(void **state)
+FR_CASE(a_dump_is_the_golden_text_with_the_hash_of_all_lines_but_the_last)
 {
-    (void)state;
     struct fr_buffer out = {0};
     struct fr_dump dump;
     fr_dump_init(&dump, FR_CODEC_F16, collect, &out);
@@ -55,9 +50,8 @@ static void a_dump_is_the_golden_text_with_the_hash_of_all_lines_but_the_last(vo
     fr_buffer_release(&out);
 }
 
-static void lines_out_of_order_are_refused(void **state)
+FR_CASE(lines_out_of_order_are_refused)
 {
-    (void)state;
     struct fr_buffer out = {0};
     struct fr_dump dump;
     fr_dump_init(&dump, FR_CODEC_F32, collect, &out);
@@ -75,9 +69,8 @@ static void lines_out_of_order_are_refused(void **state)
     fr_buffer_release(&out);
 }
 
-static void exact_parameters_are_not_quantized(void **state)
+FR_CASE(exact_parameters_are_not_quantized)
 {
-    (void)state;
     struct fr_buffer out = {0};
     struct fr_dump dump;
     fr_dump_init(&dump, FR_CODEC_F16, collect, &out);
@@ -91,9 +84,8 @@ static void exact_parameters_are_not_quantized(void **state)
     fr_buffer_release(&out);
 }
 
-static void printed_floats_read_back_with_the_same_bits(void **state)
+FR_CASE(printed_floats_read_back_with_the_same_bits)
 {
-    (void)state;
     for (uint32_t i = 1; i < 20000; i++) {
         uint32_t bits = i * 2654435761u, again_bits;
         float value, again;

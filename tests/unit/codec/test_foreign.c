@@ -1,12 +1,8 @@
-/* Records of a writer that knows more than ours: bf16 and i8 segments, `seen` and `st` of export.state (DESIGN
- * section 7). This version reads them and writes none. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
+/* Records of a writer that knows more than ours: bf16 and i8 segments, `seen` and `st` of
+ * export.state (DESIGN section 7). This version reads them and writes none. */
+#include "case.h"
 
-#include <cmocka.h>
+#include <string.h>
 
 #include "base/crc32c.h"
 #include "codec/codec.h"
@@ -71,9 +67,8 @@ static void finish(struct fr_buffer *out)
     fr_buffer_append(out, &crc, 4);
 }
 
-static void bf16_and_i8_segments_are_read_and_seen_and_counters_passed_over(void **state)
+FR_CASE(bf16_and_i8_segments_are_read_and_seen_and_counters_passed_over)
 {
-    (void)state;
     static const uint64_t keys[ROWS] = {5, 6};
     static const uint16_t bf16[ROWS * DIM] = {0x3f80, 0xc049, 0x0000, 0x7f7f};
     static const int8_t i8[ROWS * DIM] = {127, -3, 0, 0};
@@ -107,9 +102,8 @@ static void bf16_and_i8_segments_are_read_and_seen_and_counters_passed_over(void
     fr_buffer_release(&out);
 }
 
-static void i8_without_a_scale_for_every_row_is_refused(void **state)
+FR_CASE(i8_without_a_scale_for_every_row_is_refused)
 {
-    (void)state;
     static const uint64_t keys[ROWS] = {5, 6};
     static const int8_t i8[ROWS * DIM] = {1, 2, 3, 4};
     for (int scales = 0; scales < 3; scales++) {
@@ -136,9 +130,8 @@ static void i8_without_a_scale_for_every_row_is_refused(void **state)
     }
 }
 
-static void dense_parameters_are_read_as_bf16_and_never_as_i8(void **state)
+FR_CASE(dense_parameters_are_read_as_bf16_and_never_as_i8)
 {
-    (void)state;
     static const uint16_t bf16[2] = {0x3f80, 0xbf00};
     for (int wrong = 0; wrong < 2; wrong++) {
         struct fr_buffer out = {0};

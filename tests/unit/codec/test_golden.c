@@ -1,13 +1,10 @@
-/* The records of one epoch, byte for byte as in tests/golden/delta_epoch.jsonl. FRESHET_WRITE_GOLDEN=1 writes the file
- * anew: only for a change of the format, which is a new version. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+/* The records of one epoch, byte for byte as in tests/golden/delta_epoch.jsonl.
+ * FRESHET_WRITE_GOLDEN=1 writes the file anew: only for a change of the format, which is a new
+ * version. */
+#include "case.h"
+
 #include <stdio.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "base/file.h"
 #include "golden_epoch.h"
@@ -24,9 +21,8 @@ static enum fr_status print_record(void *self, uint32_t partition, uint32_t piec
     return FR_OK;
 }
 
-static void the_golden_epoch_gives_the_golden_records(void **state)
+FR_CASE(the_golden_epoch_gives_the_golden_records)
 {
-    (void)state;
     struct golden g;
     golden_init(&g);
     struct fr_buffer now = {0}, then = {0};

@@ -1,18 +1,12 @@
 /* f16 and bf16: exhaustive over all 65536 halves and over every rounding boundary between them. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "case.h"
 
 #include "base/math.h"
 #include "codec/codec.h"
 
-static void every_half_survives_the_way_to_f32_and_back(void **state)
+FR_CASE(every_half_survives_the_way_to_f32_and_back)
 {
-    (void)state;
     for (uint32_t bits = 0; bits < 65536; bits++) {
         if ((bits & 0x7fff) == 0x7c00)
             continue; /* infinities saturate */
@@ -22,9 +16,8 @@ static void every_half_survives_the_way_to_f32_and_back(void **state)
     }
 }
 
-static void f32_values_of_halves_follow_the_definition(void **state)
+FR_CASE(f32_values_of_halves_follow_the_definition)
 {
-    (void)state;
     for (uint32_t bits = 0; bits < 0x7c00; bits++) {
         int exponent = (int)(bits >> 10), mantissa = (int)(bits & 0x3ff);
         double value = exponent ? ldexp(1024 + mantissa, exponent - 25) : ldexp(mantissa, -24);
@@ -33,9 +26,8 @@ static void f32_values_of_halves_follow_the_definition(void **state)
     }
 }
 
-static void values_between_two_halves_go_to_the_nearer_and_ties_to_the_even_one(void **state)
+FR_CASE(values_between_two_halves_go_to_the_nearer_and_ties_to_the_even_one)
 {
-    (void)state;
     for (uint32_t bits = 0; bits < 0x7bff; bits++) {
         float low = fr_f32_from_f16((uint16_t)bits), high = fr_f32_from_f16((uint16_t)(bits + 1));
         float middle = (low + high) / 2; /* exact: 24 bits hold one more than 11 */
@@ -49,9 +41,8 @@ static void values_between_two_halves_go_to_the_nearer_and_ties_to_the_even_one(
     }
 }
 
-static void values_beyond_the_finite_range_saturate_and_are_counted(void **state)
+FR_CASE(values_beyond_the_finite_range_saturate_and_are_counted)
 {
-    (void)state;
     uint64_t saturated = 0;
     assert_int_equal(fr_f16_from_f32(65519.996f, &saturated), 0x7bff);
     assert_int_equal(saturated, 0);
@@ -62,9 +53,8 @@ static void values_beyond_the_finite_range_saturate_and_are_counted(void **state
     assert_int_equal(saturated, 4);
 }
 
-static void nan_stays_nan(void **state)
+FR_CASE(nan_stays_nan)
 {
-    (void)state;
     uint64_t saturated = 0;
     assert_true(isnan(fr_f32_from_f16(fr_f16_from_f32(NAN, &saturated))));
     assert_true(isnan(fr_f32_from_f16(fr_f16_from_f32(fr_bits_f32(0x7f800001u), &saturated))));
@@ -72,18 +62,16 @@ static void nan_stays_nan(void **state)
     assert_int_equal(saturated, 0);
 }
 
-static void f32_below_half_of_the_smallest_half_becomes_signed_zero(void **state)
+FR_CASE(f32_below_half_of_the_smallest_half_becomes_signed_zero)
 {
-    (void)state;
     assert_int_equal(fr_f16_from_f32(ldexpf(1, -25), NULL), 0);
     assert_int_equal(fr_f16_from_f32(nextafterf(ldexpf(1, -25), 1), NULL), 1);
     assert_int_equal(fr_f16_from_f32(-1e-30f, NULL), 0x8000);
     assert_int_equal(fr_f16_from_f32(fr_bits_f32(1), NULL), 0);
 }
 
-static void bf16_rounds_half_to_even_and_saturates(void **state)
+FR_CASE(bf16_rounds_half_to_even_and_saturates)
 {
-    (void)state;
     assert_true(fr_quantized(1.0f + ldexpf(1, -8), FR_CODEC_BF16) == 1.0f);
     assert_true(fr_quantized(1.0f + 3 * ldexpf(1, -8), FR_CODEC_BF16) == 1.0f + ldexpf(1, -6));
     assert_true(fr_quantized(nextafterf(1.0f + ldexpf(1, -8), 2), FR_CODEC_BF16) == 1.0f + ldexpf(1, -7));
@@ -92,9 +80,8 @@ static void bf16_rounds_half_to_even_and_saturates(void **state)
     assert_true(fr_quantized(0.1f, FR_CODEC_F32) == 0.1f);
 }
 
-static void quantizing_twice_changes_nothing(void **state)
+FR_CASE(quantizing_twice_changes_nothing)
 {
-    (void)state;
     for (uint32_t i = 0; i < 200000; i++) {
         float value = fr_bits_f32(i * 2654435761u);
         for (int q = FR_CODEC_F32; q <= FR_CODEC_BF16; q++) {

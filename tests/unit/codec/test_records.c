@@ -1,11 +1,8 @@
-/* Writer and reader of delta records: order, numbering, limits, and refusal of everything damaged. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
+/* Writer and reader of delta records: order, numbering, limits, and refusal of everything
+ * damaged. */
+#include "case.h"
 
-#include <cmocka.h>
+#include <stdio.h>
 
 #include "base/crc32c.h"
 #include "golden_epoch.h"
@@ -62,9 +59,8 @@ static struct fr_delta_record read_ok(size_t i)
     return record;
 }
 
-static void pieces_are_numbered_from_0_and_ordered_rewind_model_rows_drop_dense_commit(void **state)
+FR_CASE(pieces_are_numbered_from_0_and_ordered_rewind_model_rows_drop_dense_commit)
 {
-    (void)state;
     struct golden g;
     golden_init(&g);
     write_golden(&g);
@@ -102,10 +98,10 @@ static void pieces_are_numbered_from_0_and_ordered_rewind_model_rows_drop_dense_
     assert_int_equal(last, 5);
 }
 
-/* What the reader gives back is what was written: rows by (table, key), quantized; drops with reasons. */
-static void rows_drops_and_dense_read_back_as_quantized(void **state)
+/* What the reader gives back is what was written: rows by (table, key), quantized; drops with
+ * reasons. */
+FR_CASE(rows_drops_and_dense_read_back_as_quantized)
 {
-    (void)state;
     struct golden g;
     golden_init(&g);
     write_golden(&g);
@@ -154,9 +150,8 @@ static void rows_drops_and_dense_read_back_as_quantized(void **state)
     assert_int_equal(dense_at[1], GOLDEN_BIAS);
 }
 
-static void exact_parameters_travel_as_f32_in_an_f16_timeline(void **state)
+FR_CASE(exact_parameters_travel_as_f32_in_an_f16_timeline)
 {
-    (void)state;
     struct golden g;
     golden_init(&g);
     for (int i = 0; i < GOLDEN_BIAS; i++)
@@ -180,9 +175,8 @@ static void exact_parameters_travel_as_f32_in_an_f16_timeline(void **state)
     assert_int_equal(seen, GOLDEN_BIAS);
 }
 
-static void commits_count_the_rows_and_drops_before_them(void **state)
+FR_CASE(commits_count_the_rows_and_drops_before_them)
 {
-    (void)state;
     struct golden g;
     golden_init(&g);
     write_golden(&g);
@@ -213,9 +207,8 @@ static void commits_count_the_rows_and_drops_before_them(void **state)
     }
 }
 
-static void every_truncation_of_every_record_is_refused(void **state)
+FR_CASE(every_truncation_of_every_record_is_refused)
 {
-    (void)state;
     struct golden g;
     golden_init(&g);
     write_golden(&g);
@@ -229,9 +222,8 @@ static void every_truncation_of_every_record_is_refused(void **state)
         }
 }
 
-static void every_flipped_bit_of_every_record_is_refused(void **state)
+FR_CASE(every_flipped_bit_of_every_record_is_refused)
 {
-    (void)state;
     struct golden g;
     golden_init(&g);
     write_golden(&g);
@@ -244,10 +236,10 @@ static void every_flipped_bit_of_every_record_is_refused(void **state)
         }
 }
 
-/* Damage with a crc that fits: the parser itself must stay inside the bytes (the address sanitizer watches). */
-static void damaged_records_with_a_fitting_crc_never_read_outside(void **state)
+/* Damage with a crc that fits: the parser itself must stay inside the bytes (the address sanitizer
+ * watches). */
+FR_CASE(damaged_records_with_a_fitting_crc_never_read_outside)
 {
-    (void)state;
     struct golden g;
     golden_init(&g);
     write_golden(&g);
@@ -281,9 +273,8 @@ static void damaged_records_with_a_fitting_crc_never_read_outside(void **state)
     assert_true(taken > 1000);
 }
 
-static void records_of_every_piece_max_keep_the_limit_and_lose_nothing(void **state)
+FR_CASE(records_of_every_piece_max_keep_the_limit_and_lose_nothing)
 {
-    (void)state;
     for (uint64_t piece_max = 330; piece_max < 2500; piece_max += 7) {
         struct golden g;
         golden_init(&g);
@@ -303,9 +294,8 @@ static void records_of_every_piece_max_keep_the_limit_and_lose_nothing(void **st
     }
 }
 
-static void a_row_that_fits_no_piece_is_an_error(void **state)
+FR_CASE(a_row_that_fits_no_piece_is_an_error)
 {
-    (void)state;
     struct golden g;
     golden_init(&g);
     g.settings.piece_max = 200;
@@ -314,9 +304,8 @@ static void a_row_that_fits_no_piece_is_an_error(void **state)
     assert_int_equal(fr_delta_write(&g.settings, &g.epoch, keep, &all, &saturated), FR_E_LIMIT);
 }
 
-static void input_out_of_order_is_refused_by_the_writer(void **state)
+FR_CASE(input_out_of_order_is_refused_by_the_writer)
 {
-    (void)state;
     struct golden g;
     golden_init(&g);
     struct fr_delta_row swap = g.rows[3];
@@ -333,9 +322,8 @@ static void input_out_of_order_is_refused_by_the_writer(void **state)
     assert_int_equal(fr_delta_write(&g.settings, &g.epoch, keep, &all, &saturated), FR_E_INVALID);
 }
 
-static void an_empty_epoch_is_one_commit_a_partition(void **state)
+FR_CASE(an_empty_epoch_is_one_commit_a_partition)
 {
-    (void)state;
     struct golden g;
     golden_init(&g);
     g.settings.np = 5;
@@ -352,9 +340,8 @@ static void an_empty_epoch_is_one_commit_a_partition(void **state)
     }
 }
 
-static void envelope_keys_come_in_the_published_order_with_shortest_integers(void **state)
+FR_CASE(envelope_keys_come_in_the_published_order_with_shortest_integers)
 {
-    (void)state;
     struct golden g;
     golden_init(&g);
     write_golden(&g);
@@ -397,8 +384,8 @@ static void finish(struct fr_buffer *out)
     fr_buffer_append(out, &crc, 4);
 }
 
-/* A drop record with keys in another order, other encodings, unknown keys of every shape, and the given version and
- * kind. */
+/* A drop record with keys in another order, other encodings, unknown keys of every shape, and the
+ * given version and kind. */
 static void foreign_record(struct fr_buffer *out, uint64_t version, const char *kind)
 {
     fr_buffer_clear(out);
@@ -434,9 +421,8 @@ static void foreign_record(struct fr_buffer *out, uint64_t version, const char *
     finish(out);
 }
 
-static void any_encoding_and_order_is_read_and_unknown_keys_are_ignored(void **state)
+FR_CASE(any_encoding_and_order_is_read_and_unknown_keys_are_ignored)
 {
-    (void)state;
     struct fr_buffer out = {0};
     struct fr_delta_record record;
     struct fr_err err = {0};
@@ -452,9 +438,8 @@ static void any_encoding_and_order_is_read_and_unknown_keys_are_ignored(void **s
     fr_buffer_release(&out);
 }
 
-static void unknown_kinds_are_read_as_pieces_and_other_versions_refused(void **state)
+FR_CASE(unknown_kinds_are_read_as_pieces_and_other_versions_refused)
 {
-    (void)state;
     struct fr_buffer out = {0};
     struct fr_delta_record record;
     foreign_record(&out, 1, "sparkles");
@@ -482,9 +467,8 @@ static enum fr_status read_changed(size_t i, const char *from, const char *to, s
     return fr_delta_read(bytes, total, &record, err);
 }
 
-static void fields_that_contradict_each_other_are_refused_with_their_name(void **state)
+FR_CASE(fields_that_contradict_each_other_are_refused_with_their_name)
 {
-    (void)state;
     struct golden g;
     struct fr_err err;
     golden_init(&g);
@@ -508,9 +492,11 @@ static void fields_that_contradict_each_other_are_refused_with_their_name(void *
                                   5, &err),
                      FR_E_INVALID);
     assert_non_null(strstr(err.text, "vals"));
-    assert_int_equal(read_changed(1, "\xa1p\x00", "\xa1p\x01", 3, &err), FR_E_INVALID); /* model in partition 1 */
+    /* model in partition 1 */
+    assert_int_equal(read_changed(1, "\xa1p\x00", "\xa1p\x01", 3, &err), FR_E_INVALID);
     write_golden(&g);
-    assert_int_equal(read_changed(rows, "\xa1p\x00", "\xa1p\x01", 3, &err), FR_E_INVALID); /* keys of partition 0 */
+    /* keys of partition 0 */
+    assert_int_equal(read_changed(rows, "\xa1p\x00", "\xa1p\x01", 3, &err), FR_E_INVALID);
     assert_non_null(strstr(err.text, "keys"));
     write_golden(&g);
     assert_int_equal(read_changed(rows,
@@ -522,9 +508,8 @@ static void fields_that_contradict_each_other_are_refused_with_their_name(void *
                      FR_E_UNSUPPORTED);
 }
 
-static void keys_that_do_not_ascend_are_refused(void **state)
+FR_CASE(keys_that_do_not_ascend_are_refused)
 {
-    (void)state;
     struct golden g;
     golden_init(&g);
     write_golden(&g);
@@ -540,9 +525,8 @@ static void keys_that_do_not_ascend_are_refused(void **state)
 
 /* ---- settings ---- */
 
-static void settings_survive_encoding_and_give_the_same_bytes_again(void **state)
+FR_CASE(settings_survive_encoding_and_give_the_same_bytes_again)
 {
-    (void)state;
     struct golden g;
     golden_init(&g);
     struct fr_buffer bytes = {0}, again = {0};
@@ -563,9 +547,8 @@ static void settings_survive_encoding_and_give_the_same_bytes_again(void **state
     fr_buffer_release(&again);
 }
 
-static void damaged_settings_are_refused(void **state)
+FR_CASE(damaged_settings_are_refused)
 {
-    (void)state;
     struct golden g;
     golden_init(&g);
     struct fr_buffer bytes = {0};
@@ -589,9 +572,8 @@ static void damaged_settings_are_refused(void **state)
     fr_buffer_release(&bytes);
 }
 
-static int release_all(void **state)
+FR_FIXTURE(release_all)
 {
-    (void)state;
     drop_records(&all);
     return 0;
 }

@@ -2,15 +2,11 @@
 #ifndef FR_TESTS_CONF_FIXTURE_H
 #define FR_TESTS_CONF_FIXTURE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "case.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/buffer.h"
 #include "conf/conf.h"
@@ -36,30 +32,54 @@
     "network:\n"                                                                                                       \
     "  layers:\n"
 
-static const char base_text[] = "version: 1\n"                                                              /* 1 */
-                                "model: ctr\n"                                                              /* 2 */
-                                "state_dir: /tmp/ctr\n"                                                     /* 3 */
-                                "ingest:\n"                                                                 /* 4 */
-                                "  brokers: \"localhost:9092\"\n"                                           /* 5 */
-                                "  topic: samples\n"                                                        /* 6 */
-                                "  batch_size: 256\n"                                                       /* 7 */
-                                "tables:\n"                                                                 /* 8 */
-                                "  user: {dim: 8}\n"                                                        /* 9 */
-                                "  item:\n"                                                                 /* 10 */
-                                "    parts: {w: {dim: 1, optimizer: ftrl}, v: {dim: 8}}\n"                  /* 11 */
-                                "slots:\n"                                                                  /* 12 */
-                                "  user_id: {table: user}\n"                                                /* 13 */
-                                "  item_id: {table: item}\n"                                                /* 14 */
-                                "  history: {table: item, kind: sequence}\n"                                /* 15 */
-                                "  price: {kind: dense, dim: 2}\n"                                          /* 16 */
-                                "labels: {click: {}}\n"                                                     /* 17 */
-                                "network:\n"                                                                /* 18 */
-                                "  layers:\n"                                                               /* 19 */
-                                "    - {name: x, concat: [user_id, item_id.v, {mean: history.v}, price]}\n" /* 20 */
-                                "    - {name: h, mlp: x, units: [16, 8]}\n"                                 /* 21 */
-                                "    - {name: out, dense: h, units: 1}\n"                                   /* 22 */
-                                "tasks:\n"                                                                  /* 23 */
-                                "  - {name: click, label: click, logit: out}\n";                            /* 24 */
+/* 1 */
+static const char base_text[] = "version: 1\n"
+                                /* 2 */
+                                "model: ctr\n"
+                                /* 3 */
+                                "state_dir: /tmp/ctr\n"
+                                /* 4 */
+                                "ingest:\n"
+                                /* 5 */
+                                "  brokers: \"localhost:9092\"\n"
+                                /* 6 */
+                                "  topic: samples\n"
+                                /* 7 */
+                                "  batch_size: 256\n"
+                                /* 8 */
+                                "tables:\n"
+                                /* 9 */
+                                "  user: {dim: 8}\n"
+                                /* 10 */
+                                "  item:\n"
+                                /* 11 */
+                                "    parts: {w: {dim: 1, optimizer: ftrl}, v: {dim: 8}}\n"
+                                /* 12 */
+                                "slots:\n"
+                                /* 13 */
+                                "  user_id: {table: user}\n"
+                                /* 14 */
+                                "  item_id: {table: item}\n"
+                                /* 15 */
+                                "  history: {table: item, kind: sequence}\n"
+                                /* 16 */
+                                "  price: {kind: dense, dim: 2}\n"
+                                /* 17 */
+                                "labels: {click: {}}\n"
+                                /* 18 */
+                                "network:\n"
+                                /* 19 */
+                                "  layers:\n"
+                                /* 20 */
+                                "    - {name: x, concat: [user_id, item_id.v, {mean: history.v}, price]}\n"
+                                /* 21 */
+                                "    - {name: h, mlp: x, units: [16, 8]}\n"
+                                /* 22 */
+                                "    - {name: out, dense: h, units: 1}\n"
+                                /* 23 */
+                                "tasks:\n"
+                                /* 24 */
+                                "  - {name: click, label: click, logit: out}\n";
 
 /* Something of everything the grammar has. */
 static const char rich_text[] =

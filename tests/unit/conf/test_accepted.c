@@ -1,13 +1,13 @@
-/* What a valid configuration becomes: defaults, units, layers, --set, printing, the committed files. */
+/* What a valid configuration becomes: defaults, units, layers, --set, printing, the committed
+ * files. */
 #include "conf_fixture.h"
 
 #include "base/hash.h"
 
 #define LAYER_X "{name: x, concat: [user_id, item_id.v, {mean: history.v}, price]}"
 
-static void defaults_are_those_of_the_design(void **state)
+FR_CASE(defaults_are_those_of_the_design)
 {
-    (void)state;
     struct fr_conf *conf = load(base_text);
     assert_string_equal(conf->model, "ctr");
     assert_int_equal(conf->memory_limit, 4ULL << 30);
@@ -47,9 +47,8 @@ static void defaults_are_those_of_the_design(void **state)
     fr_conf_free(conf);
 }
 
-static void tables_and_slots_get_their_defaults(void **state)
+FR_CASE(tables_and_slots_get_their_defaults)
 {
-    (void)state;
     struct fr_conf *conf = load(base_text);
     assert_int_equal(conf->n_tables, 2);
     const struct fr_conf_table *user = &conf->tables[0], *item = &conf->tables[1];
@@ -84,9 +83,8 @@ static void tables_and_slots_get_their_defaults(void **state)
     fr_conf_free(conf);
 }
 
-static void units_are_read(void **state)
+FR_CASE(units_are_read)
 {
-    (void)state;
     static const char *const sets[] = {"ingest.batch_wait=5ms", "ingest.ready_lag=2m",   "ingest.future_max=3h",
                                        "heartbeat=0",           "memory_limit=3GiB",     "unfolded_max=65536B",
                                        "journal_max=1TiB",      "export.piece_max=64KiB"};
@@ -103,18 +101,16 @@ static void units_are_read(void **state)
     fr_conf_free(conf);
 }
 
-static void zero_needs_no_unit(void **state)
+FR_CASE(zero_needs_no_unit)
 {
-    (void)state;
     static const char *const sets[] = {"ingest.batch_wait=0"};
     struct fr_conf *conf = load_with(base_text, sets, 1);
     assert_int_equal(conf->ingest.batch_wait_ms, 0);
     fr_conf_free(conf);
 }
 
-static void memory_decides_the_sizes_that_follow_from_it(void **state)
+FR_CASE(memory_decides_the_sizes_that_follow_from_it)
 {
-    (void)state;
     static const char *const sets[] = {"memory_limit=64MiB"};
     struct fr_conf *conf = load_with(base_text, sets, 1);
     assert_int_equal(conf->epoch_bytes_max, 4 << 20);
@@ -123,9 +119,8 @@ static void memory_decides_the_sizes_that_follow_from_it(void **state)
     fr_conf_free(conf);
 }
 
-static void a_set_replaces_adds_and_indexes(void **state)
+FR_CASE(a_set_replaces_adds_and_indexes)
 {
-    (void)state;
     static const char *const sets[] = {"ingest.batch_size=7",        "tables.user.optimizer={sgd: {lr: 0.5}}",
                                        "tasks.0.weight=2.5",         "ingest.lockstep.records=3",
                                        "metrics.listen=\"[::1]:0\"", "ingest.kafka.security.protocol=ssl"};
@@ -145,9 +140,8 @@ static void a_set_replaces_adds_and_indexes(void **state)
     fr_conf_free(conf);
 }
 
-static void an_alias_is_a_reference_and_not_a_shared_value(void **state)
+FR_CASE(an_alias_is_a_reference_and_not_a_shared_value)
 {
-    (void)state;
     char *text = variant("  user: {dim: 8}\n", "  user: &t {dim: 8}\n  other: *t\n");
     static const char *const sets[] = {"tables.other.dim=9"};
     struct fr_conf *conf = load_with(text, sets, 1);
@@ -158,9 +152,8 @@ static void an_alias_is_a_reference_and_not_a_shared_value(void **state)
     free(text);
 }
 
-static void layers_are_sorted_and_keep_the_order_of_the_file_where_they_can(void **state)
+FR_CASE(layers_are_sorted_and_keep_the_order_of_the_file_where_they_can)
 {
-    (void)state;
     char *text =
         variant("    - " LAYER_X "\n    - {name: h, mlp: x, units: [16, 8]}\n    - {name: out, dense: h, units: 1}\n",
                 "    - {name: out, add: [z, wide]}\n"
@@ -194,9 +187,8 @@ static void layers_are_sorted_and_keep_the_order_of_the_file_where_they_can(void
     free(text);
 }
 
-static void activations_default_by_operation(void **state)
+FR_CASE(activations_default_by_operation)
 {
-    (void)state;
     struct fr_conf *conf = load(base_text);
     assert_int_equal(conf->layers[1].activation, FR_ACT_RELU);
     assert_int_equal(conf->layers[1].n_units, 2);
@@ -204,9 +196,8 @@ static void activations_default_by_operation(void **state)
     fr_conf_free(conf);
 }
 
-static void slot_options_are_read(void **state)
+FR_CASE(slot_options_are_read)
 {
-    (void)state;
     char *text = variant(
         "  user_id: {table: user}\n",
         "  user_id: {table: user, namespace: people, id: raw, index: 4, max_ids: 9, admit: never, touch: false}\n");
@@ -222,9 +213,8 @@ static void slot_options_are_read(void **state)
     free(text);
 }
 
-static void gates_and_expiry_are_read(void **state)
+FR_CASE(gates_and_expiry_are_read)
 {
-    (void)state;
     struct fr_conf *conf = load_variant(
         "user: {dim: 8}",
         "user: {dim: 8, admit: {count: 2, count_max: 100, idle: 2h}, expire: {idle: 30d, every: 8, slice_rows: 4096}}");
@@ -238,9 +228,8 @@ static void gates_and_expiry_are_read(void **state)
     fr_conf_free(conf);
 }
 
-static void every_optimizer_of_a_table_is_read(void **state)
+FR_CASE(every_optimizer_of_a_table_is_read)
 {
-    (void)state;
     static const struct {
         const char *text;
         enum fr_optimizer_kind kind;
@@ -266,9 +255,8 @@ static void every_optimizer_of_a_table_is_read(void **state)
     }
 }
 
-static void what_is_printed_loads_to_an_equal_configuration(void **state)
+FR_CASE(what_is_printed_loads_to_an_equal_configuration)
 {
-    (void)state;
     static const char *const sets[] = {"ingest.lockstep={}",
                                        "ingest.kafka={client.id: \"a \\\"b\\\"\\n\", linger.ms: 5}",
                                        "memory_limit=1048577B",
@@ -293,9 +281,8 @@ static void what_is_printed_loads_to_an_equal_configuration(void **state)
     fr_conf_free(conf);
 }
 
-static void secrets_are_masked(void **state)
+FR_CASE(secrets_are_masked)
 {
-    (void)state;
     static const char *const sets[] = {"ingest.kafka.sasl.password=hunter2", "ingest.kafka.ssl.key.pem=topkey",
                                        "ingest.kafka.sasl.oauthbearer.client.secret=abc123",
                                        "ingest.kafka.client.id=shown"};
@@ -324,9 +311,8 @@ static struct fr_conf *load_file(const char *name)
     return conf;
 }
 
-static void the_sample_configuration_loads_and_prints(void **state)
+FR_CASE(the_sample_configuration_loads_and_prints)
 {
-    (void)state;
     struct fr_conf *conf = load_file("freshet.yaml");
     assert_int_equal(conf->n_tasks, 2);
     assert_int_equal(conf->export_.quantize, FR_QUANT_F16);
@@ -335,9 +321,8 @@ static void the_sample_configuration_loads_and_prints(void **state)
     fr_conf_free(conf);
 }
 
-static void the_samples_of_models_load_and_print(void **state)
+FR_CASE(the_samples_of_models_load_and_print)
 {
-    (void)state;
     static const struct {
         const char *name;
         uint32_t tasks;
@@ -368,10 +353,10 @@ static void assert_reference_part(const struct fr_conf_part *part, const char *m
     assert_int_equal(part->init.kind, linear ? FR_INIT_ZEROS : FR_INIT_NORMAL);
 }
 
-/* What is learned on the public streams is defined in the data's README; a slip here would look like a wrong AUC. */
-static void the_reference_configurations_are_those_of_the_reference_runs(void **state)
+/* What is learned on the public streams is defined in the data's README; a slip here would look
+ * like a wrong AUC. */
+FR_CASE(the_reference_configurations_are_those_of_the_reference_runs)
 {
-    (void)state;
     static const struct {
         const char *stream;
         uint32_t slots, dense, labels;
@@ -404,7 +389,8 @@ static void the_reference_configurations_are_those_of_the_reference_runs(void **
             for (uint32_t p = 0; p < conf->tables[t].n_parts; p++)
                 assert_reference_part(&conf->tables[t].parts[p], model);
         }
-        for (uint32_t l = 0; din && l < conf->n_slots; l++) { /* the history and the items are the same rows */
+        /* the history and the items are the same rows */
+        for (uint32_t l = 0; din && l < conf->n_slots; l++) {
             if (strcmp(conf->slots[l].name, "hist") == 0 || strcmp(conf->slots[l].name, "prev") == 0)
                 assert_string_equal(conf->slots[l].name_space, "item");
         }
@@ -414,9 +400,8 @@ static void the_reference_configurations_are_those_of_the_reference_runs(void **
 }
 
 /* With FR_UPDATE set in the environment the file is written instead. */
-static void the_committed_reference_is_that_of_the_table(void **state)
+FR_CASE(the_committed_reference_is_that_of_the_table)
 {
-    (void)state;
     static const char path[] = FR_SOURCE_DIR "/conf/OPTIONS.md";
     struct fr_buffer expected = {0};
     fr_conf_reference(&expected);

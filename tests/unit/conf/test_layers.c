@@ -1,8 +1,9 @@
-/* Every operation of a network: what is read, what shape it has, and that printing and the model JSON keep it; what is
- * said when shapes do not fit. */
+/* Every operation of a network: what is read, what shape it has, and that printing and the model
+ * JSON keep it; what is said when shapes do not fit. */
 #include "conf_fixture.h"
 
-/* A model with slots of every kind; %s: layers, the last of which is `out`, and what follows them. */
+/* A model with slots of every kind; %s: layers, the last of which is `out`, and what follows
+ * them. */
 static const char frame[] = EVERY_KIND_OF_SLOT "    - %s\n"
                                                "    - {name: zero, dense: price, units: 1}\n"
                                                "tasks: [{name: click, label: click, logit: zero}]\n";
@@ -110,7 +111,7 @@ static const struct operation {
      FR_LAYER_MIXTURE, 2, 4, false},
 };
 
-static void is_read_and_kept(void **state)
+FR_CASE(is_read_and_kept)
 {
     const struct operation *operation = *state;
     char *text = framed(operation->layers);
@@ -126,9 +127,8 @@ static void is_read_and_kept(void **state)
     free(text);
 }
 
-static void roles_keep_their_order_whatever_that_of_the_file(void **state)
+FR_CASE(roles_keep_their_order_whatever_that_of_the_file)
 {
-    (void)state;
     char *text = framed("{name: a, attention: {keys: [history.v, seen], query: [user_id, item_id.v]}}");
     struct fr_conf *conf = load(text);
     const struct fr_conf_layer *layer = find(conf, "a");
@@ -145,9 +145,8 @@ static void roles_keep_their_order_whatever_that_of_the_file(void **state)
     free(text);
 }
 
-static void operations_inside_arguments_become_layers_of_their_own(void **state)
+FR_CASE(operations_inside_arguments_become_layers_of_their_own)
 {
-    (void)state;
     char *text = framed("{name: a, concat: [{layer_norm: {concat: [price, user_id]}}, {last: history.v}, {sum: "
                         "history.v}, {mean: g}]}\n    - {name: g, gru: history.v, units: 4}");
     struct fr_conf *conf = load(text);
@@ -168,9 +167,8 @@ static void operations_inside_arguments_become_layers_of_their_own(void **state)
     free(text);
 }
 
-static void layers_have_their_own_weights_and_rules(void **state)
+FR_CASE(layers_have_their_own_weights_and_rules)
 {
-    (void)state;
     char *text = framed("{name: a, mlp: price, units: 4, init: {uniform: 0.2}, optimizer: {momentum: {lr: 0.5}}}\n"
                         "    - {name: b, mlp: price, units: 4}");
     static const char *const sets[] = {"network.init=kaiming_normal", "network.optimizer={rmsprop: {rho: 0.9}}"};
@@ -366,7 +364,7 @@ static const struct refusal {
      "expected a slot of kind sequence, or a layer over sequences\n"},
 };
 
-static void is_refused_in_these_words(void **state)
+FR_CASE(is_refused_in_these_words)
 {
     const struct refusal *refusal = *state;
     char *text = framed(refusal->layers);

@@ -1,5 +1,5 @@
-/* Broken configurations and, word for word, what is said about them: place, path, problem, what was expected. Layers'
- * own are in test_layers.c; test_refused.c asks for the essential words only. */
+/* Broken configurations and, word for word, what is said about them: place, path, problem, what was
+ * expected. Layers' own are in test_layers.c; test_refused.c asks for the essential words only. */
 #include "conf_fixture.h"
 
 static const char whole[] = EVERY_KIND_OF_SLOT "    - {name: a, gru: seen, units: 4}\n"
@@ -80,8 +80,7 @@ static const struct message {
      "test.yaml:9:37: slots.user_id.indicator: not for a slot of this kind; expected with kind dense only\n"},
     {"buckets_of_two_numbers", "user_id: {table: user}",
      "user_id: {table: user}\n  b: {table: user, buckets: {of: price, boundaries: [1]}}",
-     "test.yaml:10:34: slots.b.buckets: `price` has no buckets; expected a dense slot of one number that is no "
-     "time\n"},
+     "test.yaml:10:34: slots.b.buckets: `price` has no buckets; expected a dense slot of one number that is no time\n"},
     {"buckets_of_a_sparse_slot", "user_id: {table: user}",
      "user_id: {table: user}\n  b: {table: user, buckets: {of: item_id, boundaries: [1]}}",
      "test.yaml:10:34: slots.b.buckets: `item_id` has no buckets; expected a dense slot of one number that is "
@@ -89,8 +88,7 @@ static const struct message {
     {"buckets_of_a_time", "user_id: {table: user}",
      "user_id: {table: user}\n  t: {kind: dense, transform: time_of_day}\n  b: {table: user, buckets: {of: t, "
      "boundaries: [1]}}",
-     "test.yaml:11:34: slots.b.buckets: `t` has no buckets; expected a dense slot of one number that is no "
-     "time\n"},
+     "test.yaml:11:34: slots.b.buckets: `t` has no buckets; expected a dense slot of one number that is no time\n"},
     {"buckets_of_an_unknown_slot", "user_id: {table: user}",
      "user_id: {table: user}\n  one: {kind: dense}\n  b: {table: user, buckets: {of: ones, boundaries: [1]}}",
      "test.yaml:11:34: slots.b.buckets: unknown dense slot `ones`; expected one; did you mean `one`?\n"},
@@ -193,7 +191,7 @@ static const struct message {
      "`user_id`?\n"},
 };
 
-static void is_refused_in_these_words(void **state)
+FR_CASE(is_refused_in_these_words)
 {
     const struct message *message = *state;
     const char *at = strstr(whole, message->from);
@@ -208,9 +206,8 @@ static void is_refused_in_these_words(void **state)
     free(text);
 }
 
-static void the_text_without_a_mistake_loads(void **state)
+FR_CASE(the_text_without_a_mistake_loads)
 {
-    (void)state;
     fr_conf_free(load(whole));
 }
 

@@ -1,4 +1,5 @@
-/* The canonical model JSON: written, hashed, parsed back from untrusted text; the training JSON; differences. */
+/* The canonical model JSON: written, hashed, parsed back from untrusted text; the training JSON;
+ * differences. */
 #include "conf_fixture.h"
 
 #include "base/hash.h"
@@ -20,9 +21,8 @@ static const char expected_model[] =
     "{\"name\":\"item\",\"parts\":[{\"dim\":1,\"name\":\"w\"},{\"dim\":8,\"name\":\"v\"}]}],"
     "\"tasks\":[{\"label\":\"click\",\"logit\":\"out\",\"loss\":\"logloss\",\"name\":\"click\"}],\"version\":1}";
 
-static void the_model_is_written_in_its_canonical_form(void **state)
+FR_CASE(the_model_is_written_in_its_canonical_form)
 {
-    (void)state;
     struct fr_conf *conf = load(base_text);
     char *json = model_json(conf);
     assert_string_equal(json, expected_model);
@@ -30,18 +30,16 @@ static void the_model_is_written_in_its_canonical_form(void **state)
     fr_conf_free(conf);
 }
 
-static void the_fingerprint_is_that_of_the_json(void **state)
+FR_CASE(the_fingerprint_is_that_of_the_json)
 {
-    (void)state;
     struct fr_conf *conf = load(base_text);
     struct fr_sha256 digest = fr_sha256(expected_model, sizeof(expected_model) - 1);
     assert_int_equal(fr_conf_fingerprint(conf), fr_sha256_u64(&digest));
     fr_conf_free(conf);
 }
 
-static void the_fingerprint_ignores_what_scores_do_not_depend_on(void **state)
+FR_CASE(the_fingerprint_ignores_what_scores_do_not_depend_on)
 {
-    (void)state;
     static const char *const same[] = {"model=other",
                                        "ingest.batch_size=5",
                                        "seed=9",
@@ -107,9 +105,8 @@ static void assert_round_trip(const struct fr_conf *conf)
     free(json);
 }
 
-static void a_parsed_model_is_the_same_model(void **state)
+FR_CASE(a_parsed_model_is_the_same_model)
 {
-    (void)state;
     static const char *const sets[] = {"slots.price.default=0.1", "slots.price.transform=log1p",
                                        "slots.user_id.index=7",   "slots.item_id.id=raw",
                                        "export.quantize=f16",     "slots.user_id.namespace=people"};
@@ -118,17 +115,15 @@ static void a_parsed_model_is_the_same_model(void **state)
     fr_conf_free(conf);
 }
 
-static void a_model_with_something_of_everything_round_trips(void **state)
+FR_CASE(a_model_with_something_of_everything_round_trips)
 {
-    (void)state;
     struct fr_conf *conf = load(rich_text);
     assert_round_trip(conf);
     fr_conf_free(conf);
 }
 
-static void the_models_of_the_committed_files_round_trip(void **state)
+FR_CASE(the_models_of_the_committed_files_round_trip)
 {
-    (void)state;
     static const char *const names[] = {"freshet.yaml",
                                         "quickstart.yaml",
                                         "samples/fm.yaml",
@@ -167,9 +162,8 @@ static void refuse(const char *json, size_t size, const char *part)
     assert_contains(err.text, part);
 }
 
-static void a_model_that_is_not_what_it_should_be_is_refused(void **state)
+FR_CASE(a_model_that_is_not_what_it_should_be_is_refused)
 {
-    (void)state;
     static const struct {
         const char *from, *to, *part;
     } rows[] = {
@@ -229,9 +223,8 @@ static void refuse_truncations(const char *json)
     }
 }
 
-static void every_truncation_of_a_model_is_refused(void **state)
+FR_CASE(every_truncation_of_a_model_is_refused)
 {
-    (void)state;
     refuse_truncations(expected_model);
     struct fr_conf *conf = load(rich_text);
     char *json = model_json(conf);
@@ -263,9 +256,8 @@ static void change_bytes(const char *text, const char *bytes, size_t n_bytes)
     free(copy);
 }
 
-static void every_changed_byte_gives_a_refusal_or_another_model(void **state)
+FR_CASE(every_changed_byte_gives_a_refusal_or_another_model)
 {
-    (void)state;
     static const char bytes[] = {'0', '"', '}', ',', '\xff', '\0', 'z'};
     change_bytes(expected_model, bytes, sizeof(bytes));
     struct fr_conf *conf = load(rich_text);
@@ -275,9 +267,8 @@ static void every_changed_byte_gives_a_refusal_or_another_model(void **state)
     fr_conf_free(conf);
 }
 
-static void a_model_with_many_wrong_references_is_refused_quickly(void **state)
+FR_CASE(a_model_with_many_wrong_references_is_refused_quickly)
 {
-    (void)state;
     size_t room = 900000;
     char *json = calloc(1, room + 64);
     size_t used =
@@ -289,9 +280,8 @@ static void a_model_with_many_wrong_references_is_refused_quickly(void **state)
     free(json);
 }
 
-static void the_training_settings_are_written_in_their_canonical_form(void **state)
+FR_CASE(the_training_settings_are_written_in_their_canonical_form)
 {
-    (void)state;
     struct fr_conf *conf = load(base_text);
     char *json = training_json(conf);
     assert_string_equal(
@@ -330,9 +320,8 @@ static void assert_difference(const char *set, const char *expected)
     fr_conf_free(after);
 }
 
-static void the_first_difference_is_named_with_both_values(void **state)
+FR_CASE(the_first_difference_is_named_with_both_values)
 {
-    (void)state;
     assert_difference("slots.history.max_len=60", "slots.2.max_len: 50 -> 60");
     assert_difference("slots.user_id.index=3", "slots.0.index: absent -> 3");
     assert_difference("slots.user_id.namespace=u", "slots.0.namespace: \"user\" -> \"u\"");
@@ -342,9 +331,8 @@ static void the_first_difference_is_named_with_both_values(void **state)
     assert_difference("tables.user.optimizer={adagrad: {lr: 1}}", "tables.0.parts.0.optimizer.lr: 0.0500000007 -> 1");
 }
 
-static void equal_and_unreadable_texts_are_said_to_be_so(void **state)
+FR_CASE(equal_and_unreadable_texts_are_said_to_be_so)
 {
-    (void)state;
     struct fr_buffer out = {0};
     fr_conf_json_difference("{\"a\":[1,2]}", "{\"a\":[1,2]}", &out);
     assert_string_equal((const char *)out.data, "no difference");

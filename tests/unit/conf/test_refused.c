@@ -314,7 +314,7 @@ static const struct row rows[] = {
 
 enum { N_ROWS = sizeof(rows) / sizeof(rows[0]) };
 
-static void is_refused(void **state)
+FR_CASE(is_refused)
 {
     const struct row *row = *state;
     const char *sets[] = {row->to};
@@ -327,9 +327,8 @@ static void is_refused(void **state)
     free(text);
 }
 
-static void every_problem_of_a_file_is_reported_in_its_order(void **state)
+FR_CASE(every_problem_of_a_file_is_reported_in_its_order)
 {
-    (void)state;
     static const char text[] = "version: 3\n"
                                "epoch: 20\n"
                                "ingest: {brokers: b, topic: t, batch_size: 0, strct: true}\n"
@@ -351,9 +350,8 @@ static void every_problem_of_a_file_is_reported_in_its_order(void **state)
     free(problems);
 }
 
-static void a_doubling_chain_of_aliases_is_refused_and_stays_small(void **state)
+FR_CASE(a_doubling_chain_of_aliases_is_refused_and_stays_small)
 {
-    (void)state;
     char text[4096] = "a0: &a0 [x, x]\n";
     for (int i = 1; i < 30; i++)
         snprintf(text + strlen(text), sizeof(text) - strlen(text), "a%d: &a%d [*a%d, *a%d, *a%d, *a%d]\n", i, i, i - 1,
@@ -363,9 +361,8 @@ static void a_doubling_chain_of_aliases_is_refused_and_stays_small(void **state)
     free(problems);
 }
 
-static void more_problems_than_the_limit_are_counted(void **state)
+FR_CASE(more_problems_than_the_limit_are_counted)
 {
-    (void)state;
     char *text = calloc(1, 8192);
     for (int i = 0; i < 300; i++)
         snprintf(text + strlen(text), 8192 - strlen(text), "zzz%d: 1\n", i);
@@ -375,9 +372,8 @@ static void more_problems_than_the_limit_are_counted(void **state)
     free(text);
 }
 
-static void a_missing_file_is_a_problem(void **state)
+FR_CASE(a_missing_file_is_a_problem)
 {
-    (void)state;
     struct fr_buffer problems = {0};
     struct fr_conf *conf = NULL;
     struct fr_conf_load_options options = {.path = "/nonexistent/freshet.yaml"};
@@ -416,9 +412,8 @@ static void mutate(const char *original, size_t size, uint64_t count)
     free(text);
 }
 
-static void a_mutated_file_is_refused_or_loads_and_prints(void **state)
+FR_CASE(a_mutated_file_is_refused_or_loads_and_prints)
 {
-    (void)state;
     mutate(base_text, sizeof(base_text) - 1, 3000);
     mutate(rich_text, sizeof(rich_text) - 1, 3000);
 }

@@ -1,5 +1,5 @@
-/* What options of several parts become: sources, transforms, labels, tasks, losses, optimizers, initial weights; each
- * also survives printing and loading again. */
+/* What options of several parts become: sources, transforms, labels, tasks, losses, optimizers,
+ * initial weights; each also survives printing and loading again. */
 #include "conf_fixture.h"
 
 #include <math.h>
@@ -7,9 +7,8 @@
 #include "base/check.h"
 #include "base/math.h"
 
-static void several_topics_are_read(void **state)
+FR_CASE(several_topics_are_read)
 {
-    (void)state;
     struct fr_conf *conf = load_variant("  topic: samples\n", "  topics: [b, a]\n");
     assert_int_equal(conf->ingest.n_topics, 2);
     assert_string_equal(conf->ingest.topics[0], "b");
@@ -19,9 +18,8 @@ static void several_topics_are_read(void **state)
     fr_conf_free(conf);
 }
 
-static void files_are_read_with_and_without_a_topic(void **state)
+FR_CASE(files_are_read_with_and_without_a_topic)
 {
-    (void)state;
     struct fr_conf *conf = load_variant("  topic: samples\n", "  topic: samples\n  files: [a.jsonl.gz, \"b: c\"]\n");
     assert_int_equal(conf->ingest.n_files, 2);
     assert_string_equal(conf->ingest.files[1], "b: c");
@@ -35,9 +33,8 @@ static void files_are_read_with_and_without_a_topic(void **state)
     fr_conf_free(conf);
 }
 
-static void a_start_is_a_word_or_a_time(void **state)
+FR_CASE(a_start_is_a_word_or_a_time)
 {
-    (void)state;
     static const struct {
         const char *set;
         enum fr_start start;
@@ -60,9 +57,8 @@ static void a_start_is_a_word_or_a_time(void **state)
     }
 }
 
-static void a_time_on_the_command_line_is_read_like_a_start(void **state)
+FR_CASE(a_time_on_the_command_line_is_read_like_a_start)
 {
-    (void)state;
     int64_t ms = 7;
     assert_true(fr_conf_time("2026-01-02T03:04:05Z", &ms));
     assert_int_equal(ms, 1767323045000);
@@ -75,9 +71,8 @@ static void a_time_on_the_command_line_is_read_like_a_start(void **state)
     assert_int_equal(ms, 1767323045001);
 }
 
-static void sampling_and_grouped_metrics_are_read(void **state)
+FR_CASE(sampling_and_grouped_metrics_are_read)
 {
-    (void)state;
     static const char *const sets[] = {"ingest.sampling=metrics", "metrics.gauc_by=item_id",
                                        "metrics.gauc_groups_max=77"};
     struct fr_conf *conf = load(base_text);
@@ -93,9 +88,8 @@ static void sampling_and_grouped_metrics_are_read(void **state)
     fr_conf_free(conf);
 }
 
-static void transforms_are_read(void **state)
+FR_CASE(transforms_are_read)
 {
-    (void)state;
     struct fr_conf *conf = load_variant("price: {kind: dense, dim: 2}",
                                         "price: {kind: dense, dim: 2, transform: {bucketize: [-1, 0.1, 7e3]}}");
     const struct fr_conf_slot *slot = &conf->slots[3];
@@ -119,9 +113,8 @@ static struct fr_conf *load_price(const char *options)
     return load_variant("price: {kind: dense, dim: 2}", to);
 }
 
-static void transforms_are_lists_and_single_ones_are_written_alone(void **state)
+FR_CASE(transforms_are_lists_and_single_ones_are_written_alone)
 {
-    (void)state;
     static const struct {
         const char *options, *json;
         uint32_t numbers, width, steps;
@@ -161,9 +154,8 @@ static void transforms_are_lists_and_single_ones_are_written_alone(void **state)
     }
 }
 
-static void steps_are_applied_in_their_order(void **state)
+FR_CASE(steps_are_applied_in_their_order)
 {
-    (void)state;
     float out[2];
     struct fr_conf *conf = load_price("transform: [{clip: [0, 7]}, log1p, {clip: [1, 2]}]");
     assert_true(fr_conf_slot_steps(&conf->slots[3], -5.0, out) && out[0] == 1.0f);
@@ -178,9 +170,8 @@ static void steps_are_applied_in_their_order(void **state)
 }
 
 /* 2023-11-14 22:13:20 UTC was a Tuesday. */
-static void times_are_points_of_a_circle_in_seconds_and_in_milliseconds(void **state)
+FR_CASE(times_are_points_of_a_circle_in_seconds_and_in_milliseconds)
 {
-    (void)state;
     static const char *const names[] = {"transform: time_of_day", "transform: time_of_week"};
     const double turns[] = {(22 * 3600 + 13 * 60 + 20) / 86400.0, (86400 + 22 * 3600 + 13 * 60 + 20) / 604800.0};
     for (size_t i = 0; i < 2; i++) {
@@ -191,8 +182,10 @@ static void times_are_points_of_a_circle_in_seconds_and_in_milliseconds(void **s
         assert_memory_equal(s, ms, sizeof(s));
         assert_float_equal(s[0], (float)sin(2.0 * M_PI * turns[i]), 1e-6f);
         assert_float_equal(s[1], (float)cos(2.0 * M_PI * turns[i]), 1e-6f);
-        assert_true(fr_conf_slot_steps(slot, 1700000001.0, other) && other[0] != s[0]); /* f32 has no such second */
-        assert_true(fr_conf_slot_steps(slot, i ? -3 * 86400.0 : -86400.0, other));      /* midnight; of a Monday */
+        /* f32 has no such second */
+        assert_true(fr_conf_slot_steps(slot, 1700000001.0, other) && other[0] != s[0]);
+        /* midnight; of a Monday */
+        assert_true(fr_conf_slot_steps(slot, i ? -3 * 86400.0 : -86400.0, other));
         assert_true(other[0] == 0.0f && other[1] == 1.0f);
         assert_false(fr_conf_slot_steps(slot, 1700000000000000.0, other)); /* microseconds */
         fr_conf_slot_missing(slot, other);
@@ -201,9 +194,8 @@ static void times_are_points_of_a_circle_in_seconds_and_in_milliseconds(void **s
     }
 }
 
-static void computed_slots_are_read_whatever_stands_first(void **state)
+FR_CASE(computed_slots_are_read_whatever_stands_first)
 {
-    (void)state;
     struct fr_conf *conf =
         load_variant("user_id: {table: user}",
                      "pair: {table: item, cross: [item_id, price_bucket], max_ids: 9}\n"
@@ -236,9 +228,8 @@ static void computed_slots_are_read_whatever_stands_first(void **state)
     fr_conf_free(conf);
 }
 
-static void carried_labels_come_first_and_derived_ones_point_to_them(void **state)
+FR_CASE(carried_labels_come_first_and_derived_ones_point_to_them)
 {
-    (void)state;
     struct fr_conf *conf = load_variant(
         "labels: {click: {}}", "labels: {long: {of: seconds, given: paid, min: 30.5}, click: {}, paid: {of: buy}, "
                                "seconds: {given: click}, buy: {}}");
@@ -260,9 +251,8 @@ static void carried_labels_come_first_and_derived_ones_point_to_them(void **stat
     fr_conf_free(conf);
 }
 
-static void tasks_take_products_and_other_losses(void **state)
+FR_CASE(tasks_take_products_and_other_losses)
 {
-    (void)state;
     struct fr_conf *conf = load_variant("  - {name: click, label: click, logit: out}\n",
                                         "  - {name: click, label: click, logit: out, loss: focal}\n"
                                         "  - {name: buy, label: click, logit: out, loss: {focal: {gamma: 3}}}\n"
@@ -286,9 +276,8 @@ static void tasks_take_products_and_other_losses(void **state)
     fr_conf_free(conf);
 }
 
-static void auxiliary_losses_are_read(void **state)
+FR_CASE(auxiliary_losses_are_read)
 {
-    (void)state;
     static const char *const sets[] = {"losses=[{name: near, mse: [x, {stop_gradient: {concat: [user_id, item_id.v, "
                                        "history.w, price]}}], weight: 0.5}]"};
     char *text = variant("    - {name: h, mlp: x, units: [16, 8]}\n",
@@ -296,7 +285,8 @@ static void auxiliary_losses_are_read(void **state)
     struct fr_conf *conf = NULL;
     struct fr_buffer problems = {0};
     struct fr_conf_load_options options = {.path = "test.yaml", .text = text, .sets = sets, .n_sets = 1};
-    assert_int_equal(fr_conf_load(&options, &conf, &problems), FR_E_INVALID); /* a sequence inside the concat */
+    /* a sequence inside the concat */
+    assert_int_equal(fr_conf_load(&options, &conf, &problems), FR_E_INVALID);
     assert_contains((const char *)problems.data, "layer `near__0__0` mixes");
     fr_buffer_release(&problems);
     static const char *const good[] = {"losses=[{name: near, mse: [user_id, {stop_gradient: item_id.v}], weight: 0.5}, "
@@ -320,9 +310,8 @@ static void auxiliary_losses_are_read(void **state)
     free(text);
 }
 
-static void every_optimizer_has_its_fields_and_the_common_ones(void **state)
+FR_CASE(every_optimizer_has_its_fields_and_the_common_ones)
 {
-    (void)state;
     static const char *const rows[] = {"sgd",
                                        "momentum: {momentum: 0.8}",
                                        "adagrad: {initial: 0.1}",
@@ -363,9 +352,8 @@ static void every_optimizer_has_its_fields_and_the_common_ones(void **state)
     fr_conf_free(conf);
 }
 
-static void every_kind_of_initial_weights_is_read(void **state)
+FR_CASE(every_kind_of_initial_weights_is_read)
 {
-    (void)state;
     static const char *const names[] = {"zeros",         "{uniform: 0.5}",          "{normal: 0.5}",
                                         "default",       "{truncated_normal: 0.5}", "xavier_uniform",
                                         "xavier_normal", "kaiming_uniform",         "kaiming_normal"};
@@ -389,9 +377,8 @@ static void every_kind_of_initial_weights_is_read(void **state)
     }
 }
 
-static void a_name_that_reads_like_a_value_stays_a_name(void **state)
+FR_CASE(a_name_that_reads_like_a_value_stays_a_name)
 {
-    (void)state;
     struct fr_conf *conf =
         load_variant("labels: {click: {}}", "labels: {click: {}, \"null\": {}, true: {of: \"null\", given: \"null\"}}");
     assert_string_equal(conf->labels[1].name, "null");
@@ -404,9 +391,8 @@ static void a_name_that_reads_like_a_value_stays_a_name(void **state)
     fr_conf_free(conf);
 }
 
-static void something_of_everything_prints_and_loads(void **state)
+FR_CASE(something_of_everything_prints_and_loads)
 {
-    (void)state;
     struct fr_conf *conf = load(rich_text);
     assert_int_equal(conf->n_layers, 17); /* 12 of the text, 5 from inside arguments */
     assert_prints_and_loads(conf);

@@ -2,10 +2,9 @@
 #ifndef TEST_DECODE_FIXTURE_H
 #define TEST_DECODE_FIXTURE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
+#include "case.h"
+
 #include <stdlib.h>
-#include <cmocka.h>
 
 #include "decode/decoder.h"
 #include "schema.h"

@@ -281,8 +281,8 @@ static inline void put_f32(struct fr_buffer *out, float v)
     fr_buffer_append(out, &v, sizeof(v));
 }
 
-/* False (and nothing written) where packing does not fit: numbers that are nil, ids that are neither all integers from
- * 0 on nor all strings. */
+/* False (and nothing written) where packing does not fit: numbers that are nil, ids that are
+ * neither all integers from 0 on nor all strings. */
 static inline bool write_packed_column(struct writer *w, int slot, const struct value **values, uint32_t n)
 {
     struct fr_buffer ids = {0}, sizes = {0}, lengths = {0}, weights = {0};
@@ -439,10 +439,12 @@ static inline void write_block(struct writer *w, const struct model *model, bool
 
 /* ---- forms ---- */
 
-/* ALONE and ARRAY_ALONE: every sample with its shared values copied; the others carry the groups. */
+/* ALONE and ARRAY_ALONE: every sample with its shared values copied; the others carry the
+ * groups. */
 enum form { FORM_ALONE, FORM_ARRAY_ALONE, FORM_GROUP, FORM_ARRAY_GROUP, FORM_BLOCK, FORM_PACKED, N_FORMS };
 
-/* Records of the model in that form; the writer's format decides about msgpack or JSON. begin: [MODEL_SAMPLES + 1]. */
+/* Records of the model in that form; the writer's format decides about msgpack or JSON. begin:
+ * [MODEL_SAMPLES + 1]. */
 static inline uint32_t write_records(struct writer *w, enum form form, const struct model *model, size_t *begin)
 {
     const struct item *items[MODEL_SAMPLES];

@@ -1,4 +1,5 @@
-/* The schema of tests/golden/malformed.yaml built by hand, for the decoder's tests and its fuzz target. */
+/* The schema of tests/golden/malformed.yaml built by hand, for the decoder's tests and its fuzz
+ * target. */
 #ifndef TEST_DECODE_SCHEMA_H
 #define TEST_DECODE_SCHEMA_H
 

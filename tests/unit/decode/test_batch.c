@@ -1,7 +1,7 @@
 /* The batch as memory: growth, reuse, column weights, counters. */
 #include "fixture.h"
 
-static void labels_survive_growth(void **state)
+FR_CASE(labels_survive_growth)
 {
     struct fixture *f = *state;
     f->schema.conf.ingest.batch_size = 2;
@@ -20,7 +20,7 @@ static void labels_survive_growth(void **state)
     }
 }
 
-static void a_cleared_batch_is_as_new(void **state)
+FR_CASE(a_cleared_batch_is_as_new)
 {
     struct fixture *f = *state;
     accept_json(
@@ -37,7 +37,7 @@ static void a_cleared_batch_is_as_new(void **state)
     assert_int_equal(key_at(f, SLOT_USER_ID, 0, 0), integer_key(f, SLOT_USER_ID, 9));
 }
 
-static void ids_before_the_first_weighted_entry_weigh_one(void **state)
+FR_CASE(ids_before_the_first_weighted_entry_weigh_one)
 {
     struct fixture *f = *state;
     accept_json(f, "{\"f\":{\"user_id\":[1,2]},\"y\":{}}");
@@ -47,7 +47,7 @@ static void ids_before_the_first_weighted_entry_weigh_one(void **state)
     assert_memory_equal(f->batch->columns[SLOT_USER_ID].weights, expected, sizeof(expected));
 }
 
-static void counters_go_to_the_batch_that_takes_item_0(void **state)
+FR_CASE(counters_go_to_the_batch_that_takes_item_0)
 {
     struct fixture *f = *state;
     static const char text[] = "[{\"f\":{\"no\":1},\"y\":{}},{\"f\":{\"no\":1},\"y\":{}},{\"f\":{},\"y\":{}}]";
@@ -60,7 +60,7 @@ static void counters_go_to_the_batch_that_takes_item_0(void **state)
     assert_int_equal(f->batch->unknown_slots, 2);
 }
 
-static void a_steady_stream_moves_no_memory(void **state)
+FR_CASE(a_steady_stream_moves_no_memory)
 {
     struct fixture *f = *state;
     static const char text[] = "[{\"f\":{\"user_id\":{\"i\":[1,2],\"w\":[1,2]},\"vec\":[1,2,3]},\"y\":[1]},{\"f\":{"
@@ -77,9 +77,8 @@ static void a_steady_stream_moves_no_memory(void **state)
     assert_ptr_equal(f->batch->columns[SLOT_USER_ID].weights, user.weights);
 }
 
-static void free_takes_null(void **state)
+FR_CASE(free_takes_null)
 {
-    (void)state;
     fr_batch_free(NULL);
     fr_decoder_free(NULL);
 }

@@ -6,7 +6,7 @@
 #include "base/math.h"
 #include "writer.h"
 
-static void a_block_of_arrays_takes_every_value_form(void **state)
+FR_CASE(a_block_of_arrays_takes_every_value_form)
 {
     struct fixture *f = *state;
     accept_json(f, "{\"n\":4,\"cols\":{\"user_id\":[1,null,[2,\"3\"],{\"i\":[4],\"w\":[0.5]}],"
@@ -33,7 +33,7 @@ static void a_block_of_arrays_takes_every_value_form(void **state)
     assert_int_equal(b->excess_ids, 0);
 }
 
-static void a_blocks_fields_are_columns(void **state)
+FR_CASE(a_blocks_fields_are_columns)
 {
     struct fixture *f = *state;
     accept_json(f, "{\"y\":{\"click\":[1,1]},\"t\":[1600000000000,1600000000001],\"w\":[2,{\"buy\":3}],\"u\":[1,2],"
@@ -47,7 +47,7 @@ static void a_blocks_fields_are_columns(void **state)
     assert_int_equal(b->role[1], FR_ROLE_METRICS_ONLY);
 }
 
-static void one_event_time_serves_all_and_none_means_kafkas(void **state)
+FR_CASE(one_event_time_serves_all_and_none_means_kafkas)
 {
     struct fixture *f = *state;
     accept_json(f, "{\"n\":2,\"cols\":{},\"y\":{},\"t\":1600000000000}");
@@ -56,7 +56,7 @@ static void one_event_time_serves_all_and_none_means_kafkas(void **state)
     assert_true(f->batch->t_ms[2] == TIMESTAMP_MS);
 }
 
-static void g_makes_groups_with_shared_columns(void **state)
+FR_CASE(g_makes_groups_with_shared_columns)
 {
     struct fixture *f = *state;
     accept_json(f, "{\"n\":4,\"shared\":{\"user_id\":[1,[2,3]],\"price\":[1,null]},\"g\":[3,1],"
@@ -73,14 +73,14 @@ static void g_makes_groups_with_shared_columns(void **state)
     assert_int_equal(fr_decode_take(f->decoder, 0, 2), 3);
 }
 
-static void an_empty_block_is_a_record_without_samples(void **state)
+FR_CASE(an_empty_block_is_a_record_without_samples)
 {
     struct fixture *f = *state;
     assert_int_equal(accept_json(f, "{\"n\":0,\"cols\":{\"user_id\":[]},\"y\":{\"click\":[]}}"), 0);
     assert_int_equal(accept_json(f, "{\"n\":0,\"cols\":{},\"y\":{},\"g\":[],\"shared\":{\"user_id\":[]}}"), 0);
 }
 
-static void a_block_may_lack_labels_when_scoring(void **state)
+FR_CASE(a_block_may_lack_labels_when_scoring)
 {
     struct fixture *f = *state;
     struct fr_decoder *decoder = fr_decoder_new_scoring(&f->schema.conf, FR_FORMAT_JSON);
@@ -92,7 +92,7 @@ static void a_block_may_lack_labels_when_scoring(void **state)
     fr_decoder_free(decoder);
 }
 
-static void a_block_needs_the_slots_without_a_usable_default(void **state)
+FR_CASE(a_block_needs_the_slots_without_a_usable_default)
 {
     struct fixture *f = *state;
     f->schema.slots[SLOT_PRICE].default_value = -1.0f;
@@ -105,7 +105,7 @@ static void a_block_needs_the_slots_without_a_usable_default(void **state)
 
 /* ---- packed ---- */
 
-static int msgpack_setup(void **state)
+FR_FIXTURE(msgpack_setup)
 {
     fixture_setup(state);
     struct fixture *f = *state;
@@ -132,7 +132,7 @@ static void put(struct writer *w, const char *key, const void *bytes, size_t siz
 
 #define PUT(w, key, values) put(w, key, values, sizeof(values))
 
-static void packed_ids_are_little_endian_u64(void **state)
+FR_CASE(packed_ids_are_little_endian_u64)
 {
     struct fixture *f = *state;
     struct writer w = {.format = FR_FORMAT_MSGPACK};
@@ -173,7 +173,7 @@ static void packed_ids_are_little_endian_u64(void **state)
     assert_int_equal(b->excess_ids, 2); /* of context; a history cut to max_len is none */
 }
 
-static void packed_strings_are_ids_like_any_string(void **state)
+FR_CASE(packed_strings_are_ids_like_any_string)
 {
     struct fixture *f = *state;
     struct writer w = {.format = FR_FORMAT_MSGPACK};
@@ -203,7 +203,7 @@ static void packed_strings_are_ids_like_any_string(void **state)
     assert_int_equal(key_at(f, SLOT_ITEM_ID, 1, 2), fr_xxh3_seed("", 0, seed));
 }
 
-static void packed_numbers_and_fields(void **state)
+FR_CASE(packed_numbers_and_fields)
 {
     struct fixture *f = *state;
     struct writer w = {.format = FR_FORMAT_MSGPACK};
@@ -257,7 +257,7 @@ static void packed_numbers_and_fields(void **state)
     assert_int_equal(key_at(f, SLOT_USER_ID, 0, 0), integer_key(f, SLOT_USER_ID, 9));
 }
 
-static void standardize_and_bucketize_are_the_networks(void **state)
+FR_CASE(standardize_and_bucketize_are_the_networks)
 {
     struct fixture *f = *state;
     static float boundaries[] = {1, 2};

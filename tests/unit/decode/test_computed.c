@@ -1,5 +1,5 @@
-/* Slots computed from others: buckets of numbers, crosses of ids. That all forms give the same is test_forms.c's and
- * interop/messages.py's matter; here are values and where they lie. */
+/* Slots computed from others: buckets of numbers, crosses of ids. That all forms give the same is
+ * test_forms.c's and interop/messages.py's matter; here are values and where they lie. */
 #include "fixture.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@ static uint64_t pair_key(const struct fixture *f, int64_t user, int64_t bucket, 
     return fr_fmix64(key ^ integer_key(f, SLOT_CONTEXT, context));
 }
 
-static void a_bucket_is_that_of_the_number_before_its_transform(void **state)
+FR_CASE(a_bucket_is_that_of_the_number_before_its_transform)
 {
     struct fixture *f = *state;
     /* boundaries 1, 100, 500; price is log1p */
@@ -32,7 +32,7 @@ static void a_bucket_is_that_of_the_number_before_its_transform(void **state)
     assert_int_equal(key_at(f, SLOT_BUCKET, 1, 0), integer_key(f, SLOT_BUCKET, 3));
 }
 
-static void a_missing_number_has_no_bucket(void **state)
+FR_CASE(a_missing_number_has_no_bucket)
 {
     struct fixture *f = *state;
     accept_json(f, "[{\"f\":{},\"y\":{}},{\"f\":{\"price\":null},\"y\":{}},{\"f\":{\"price\":0},\"y\":{}}]");
@@ -41,7 +41,7 @@ static void a_missing_number_has_no_bucket(void **state)
     assert_int_equal(n_ids(f, SLOT_BUCKET, 2), 1);
 }
 
-static void a_cross_takes_every_combination_the_last_slot_fastest(void **state)
+FR_CASE(a_cross_takes_every_combination_the_last_slot_fastest)
 {
     struct fixture *f = *state;
     accept_json(f, "{\"f\":{\"user_id\":[1,2],\"price\":7,\"context\":[3,4]},\"y\":{}}");
@@ -52,7 +52,7 @@ static void a_cross_takes_every_combination_the_last_slot_fastest(void **state)
     assert_null(f->batch->columns[SLOT_PAIR].weights);
 }
 
-static void a_cross_without_an_id_of_each_slot_has_none(void **state)
+FR_CASE(a_cross_without_an_id_of_each_slot_has_none)
 {
     struct fixture *f = *state;
     accept_json(f, "[{\"f\":{\"user_id\":1,\"price\":7},\"y\":{}},{\"f\":{\"user_id\":1,\"context\":2},\"y\":{}},"
@@ -61,7 +61,7 @@ static void a_cross_without_an_id_of_each_slot_has_none(void **state)
         assert_int_equal(n_ids(f, SLOT_PAIR, i), 0);
 }
 
-static void weights_of_a_cross_are_multiplied(void **state)
+FR_CASE(weights_of_a_cross_are_multiplied)
 {
     struct fixture *f = *state;
     accept_json(
@@ -75,7 +75,7 @@ static void weights_of_a_cross_are_multiplied(void **state)
         "$.pair: weights of ids multiply to no finite number");
 }
 
-static void over_max_ids_the_last_combinations_stay_and_the_rest_is_counted(void **state)
+FR_CASE(over_max_ids_the_last_combinations_stay_and_the_rest_is_counted)
 {
     struct fixture *f = *state; /* max_ids 8, and of context 4 */
     accept_json(f, "{\"f\":{\"user_id\":[1,2,3],\"price\":7,\"context\":[4,5,6,7]},\"y\":{}}");
@@ -85,7 +85,7 @@ static void over_max_ids_the_last_combinations_stay_and_the_rest_is_counted(void
     assert_int_equal(f->batch->excess_ids, 4);
 }
 
-static void combinations_of_a_record_are_bounded(void **state)
+FR_CASE(combinations_of_a_record_are_bounded)
 {
     struct fixture *f = *state;
     f->schema.conf.ingest.record_max = 1 << 20;
@@ -110,7 +110,7 @@ static void combinations_of_a_record_are_bounded(void **state)
     fr_buffer_release(&text);
 }
 
-static void what_is_computed_from_shared_slots_alone_is_shared(void **state)
+FR_CASE(what_is_computed_from_shared_slots_alone_is_shared)
 {
     struct fixture *f = *state;
     static const char items[] = "\"items\":[{\"f\":{%s},\"y\":{}},{\"f\":{%s},\"y\":{}}]}";
@@ -129,7 +129,7 @@ static void what_is_computed_from_shared_slots_alone_is_shared(void **state)
     assert_int_equal(key_at(f, SLOT_PAIR, 1, 0), pair_key(f, 1, 1, 5));
 }
 
-static void copies_of_a_shared_cross_count_as_ids_of_the_batch(void **state)
+FR_CASE(copies_of_a_shared_cross_count_as_ids_of_the_batch)
 {
     struct fixture *f = *state;
     accept_json(f, "{\"shared\":{\"user_id\":[1,2],\"price\":7,\"context\":[3,4]},"
@@ -137,7 +137,7 @@ static void copies_of_a_shared_cross_count_as_ids_of_the_batch(void **state)
     assert_int_equal(f->batch->ids, 3 * (2 + 2 + 1 + 4));
 }
 
-static void scoring_computes_them_too(void **state)
+FR_CASE(scoring_computes_them_too)
 {
     struct fixture *f = *state;
     fr_decoder_free(f->decoder);

@@ -19,7 +19,7 @@ static void steps(struct fixture *f, int slot, uint32_t n, const struct fr_conf_
     fixture_renew(f);
 }
 
-static void steps_are_applied_in_their_order_in_every_column(void **state)
+FR_CASE(steps_are_applied_in_their_order_in_every_column)
 {
     struct fixture *f = *state;
     steps(f, SLOT_VEC, 2,
@@ -29,7 +29,7 @@ static void steps_are_applied_in_their_order_in_every_column(void **state)
     assert_memory_equal(dense(f, SLOT_VEC), want, sizeof(want));
 }
 
-static void missing_numbers_are_nan_where_the_network_has_to_know(void **state)
+FR_CASE(missing_numbers_are_nan_where_the_network_has_to_know)
 {
     struct fixture *f = *state;
     struct fr_conf_slot *vec = &f->schema.slots[SLOT_VEC];
@@ -49,7 +49,7 @@ static void missing_numbers_are_nan_where_the_network_has_to_know(void **state)
     assert_true(isnan(dense(f, SLOT_VEC)[0]));
 }
 
-static void times_keep_their_seconds_but_in_packed_columns(void **state)
+FR_CASE(times_keep_their_seconds_but_in_packed_columns)
 {
     struct fixture *f = *state;
     static const double second = 1700000001.0;
@@ -99,23 +99,24 @@ static void accepts_and_refuses(struct fixture *f, const char *good, const char 
     snprintf(text, sizeof(text), "{\"f\":{\"vec\":[0,%s,0]},\"y\":{}}", bad);
     refuse_json(f, text, reason);
     snprintf(text, sizeof(text), "[{\"f\":{},\"y\":{}},{\"f\":{\"vec\":[0,%s,0]},\"y\":{}}]", bad);
-    refuse_json(f, text, "$[1].f.vec[1]: "); /* one bad sample spoils its record, as with other faults */
+    /* one bad sample spoils its record, as with other faults */
+    refuse_json(f, text, "$[1].f.vec[1]: ");
 }
 
-static void a_number_is_bounded_as_the_network_reads_it(void **state)
+FR_CASE(a_number_is_bounded_as_the_network_reads_it)
 {
     struct fixture *f = *state;
     struct fr_conf_slot *vec = &f->schema.slots[SLOT_VEC];
     f->schema.conf.ingest.dense_max = 0.0f; /* the default */
     accepts_and_refuses(
         f, "-1e5", "-100001",
-        "$.f.vec[1]: -100001 is beyond ingest.dense_max (100000); clip or standardize the slot, or raise "
-        "the bound");
+        "$.f.vec[1]: -100001 is beyond ingest.dense_max (100000); clip or standardize the slot, or raise the bound");
     f->schema.conf.ingest.dense_max = 3.0f;
     accepts_and_refuses(f, "3", "3.5", "3.5 is beyond ingest.dense_max (3)");
     vec->n_steps = 1;
     vec->steps[0].kind = FR_TRANSFORM_LOG1P;
-    accepts_and_refuses(f, "19", "20", "3.04452252 is beyond ingest.dense_max (3)"); /* log 20, log 21 */
+    /* log 20, log 21 */
+    accepts_and_refuses(f, "19", "20", "3.04452252 is beyond ingest.dense_max (3)");
     vec->n_steps = 0;
     vec->transform = FR_TRANSFORM_STANDARDIZE;
     accepts_and_refuses(f, "1e15", "-1.1e15", "is beyond +-1e+15, the most that standardize takes; clip the slot");
@@ -124,7 +125,7 @@ static void a_number_is_bounded_as_the_network_reads_it(void **state)
     accept_json(f, "{\"f\":{\"vec\":[3e38,0,0]},\"y\":{}}");
 }
 
-static void clip_makes_a_number_one_within_bounds(void **state)
+FR_CASE(clip_makes_a_number_one_within_bounds)
 {
     struct fixture *f = *state;
     f->schema.conf.ingest.dense_max = 3.0f;
@@ -133,7 +134,7 @@ static void clip_makes_a_number_one_within_bounds(void **state)
     assert_true(dense(f, SLOT_VEC)[0] == 3.0f && dense(f, SLOT_VEC)[2] == -3.0f);
 }
 
-static void what_only_buckets_read_has_no_bound(void **state)
+FR_CASE(what_only_buckets_read_has_no_bound)
 {
     struct fixture *f = *state;
     struct fr_conf_ref ref = {.kind = FR_REF_DENSE, .index = SLOT_PRICE};
@@ -147,7 +148,7 @@ static void what_only_buckets_read_has_no_bound(void **state)
     refuse_json(f, "{\"f\":{\"price\":1e30},\"y\":{}}", "$.f.price: 1.00000002e+30 is beyond ingest.dense_max");
 }
 
-static void weights_are_bounded_with_and_without_their_keep_rate(void **state)
+FR_CASE(weights_are_bounded_with_and_without_their_keep_rate)
 {
     struct fixture *f = *state;
     f->schema.conf.ingest.weight_max = 20.0f;
@@ -166,7 +167,7 @@ static void weights_are_bounded_with_and_without_their_keep_rate(void **state)
     accept_json(f, "{\"f\":{},\"y\":{},\"w\":20,\"s\":1e-9}");
 }
 
-static void scores_are_asked_for_without_bounds(void **state)
+FR_CASE(scores_are_asked_for_without_bounds)
 {
     struct fixture *f = *state;
     f->schema.conf.ingest.dense_max = 3.0f;

@@ -1,6 +1,7 @@
-/* Properties over random groups of samples in all forms and both formats: they decode to the same samples; forms that
- * carry groups give the same batches to the bit, whether a record is read at once or resumed between groups; no
- * truncation is accepted and no mutation does harm. A failure prints its seed; FR_TEST_SEED repeats it. */
+/* Properties over random groups of samples in all forms and both formats: they decode to the same
+ * samples; forms that carry groups give the same batches to the bit, whether a record is read at
+ * once or resumed between groups; no truncation is accepted and no mutation does harm. A failure
+ * prints its seed; FR_TEST_SEED repeats it. */
 #include "model.h"
 
 #if defined(__SANITIZE_THREAD__) /* one thread and twenty times slower: ASan is the one that looks here */
@@ -56,8 +57,8 @@ static void see_batch(struct seen *seen, struct fr_batch *batch)
     fr_batch_clear(batch);
 }
 
-/* Decodes a record into batches of at least `limit` samples. resume: a batch that ends in mid-record is followed by a
- * decoder that starts anew at the item where it ended. */
+/* Decodes a record into batches of at least `limit` samples. resume: a batch that ends in
+ * mid-record is followed by a decoder that starts anew at the item where it ended. */
 static void feed(struct fixture *f, const struct writer *w, const size_t span[2], uint32_t limit, bool resume,
                  struct seen *seen)
 {
@@ -118,7 +119,7 @@ static struct fixture *renewed(void **state, enum fr_format format)
 static const char *const form_names[N_FORMS] = {"samples", "an array of samples", "groups", "an array of groups",
                                                 "a block", "a packed block"};
 
-static void all_forms_and_formats_give_the_same_batches(void **state)
+FR_CASE(all_forms_and_formats_give_the_same_batches)
 {
     for (uint64_t round = 0; round < ROUNDS; round += 4) {
         const uint64_t range[2] = {round, round + 1 + round % 3};
@@ -150,7 +151,7 @@ static void all_forms_and_formats_give_the_same_batches(void **state)
     }
 }
 
-static void a_record_resumed_between_groups_gives_the_same_batches(void **state)
+FR_CASE(a_record_resumed_between_groups_gives_the_same_batches)
 {
     for (uint64_t round = 0; round < ROUNDS; round += 10) {
         const uint64_t range[2] = {round, round + 3};
@@ -169,7 +170,7 @@ static void a_record_resumed_between_groups_gives_the_same_batches(void **state)
     }
 }
 
-static void every_truncation_is_refused(void **state)
+FR_CASE(every_truncation_is_refused)
 {
     struct writer w = {.depth = 0};
     for (uint64_t round = 0; round < TRUNCATIONS; round++) {
@@ -196,7 +197,7 @@ static void every_truncation_is_refused(void **state)
     fr_buffer_release(&w.out);
 }
 
-static void mutated_records_do_no_harm(void **state)
+FR_CASE(mutated_records_do_no_harm)
 {
     struct writer w = {.depth = 0};
     struct fixture *f = NULL;

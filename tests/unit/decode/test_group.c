@@ -5,7 +5,8 @@
 
 #include "base/math.h"
 
-/* A group of n items: user_id shared; item ids first, first + 1, ..; with item_price each item has a price. */
+/* A group of n items: user_id shared; item ids first, first + 1, ..; with item_price each item has
+ * a price. */
 static const char *group_of(char *text, int n, int first, bool item_price)
 {
     int at = sprintf(text, "{\"shared\":{\"user_id\":%d},\"items\":[", 100 + first);
@@ -22,7 +23,7 @@ static void accept_group(struct fixture *f, int n, int first)
     assert_int_equal(accept_json(f, group_of(text, n, first, false)), n);
 }
 
-static void a_group_shares_its_slots_and_time(void **state)
+FR_CASE(a_group_shares_its_slots_and_time)
 {
     struct fixture *f = *state;
     accept_json(f, "{\"id\":[7],\"t\":1600000000000,\"shared\":{\"user_id\":[1,2],\"vec\":[1,2,3]},\"items\":["
@@ -43,7 +44,7 @@ static void a_group_shares_its_slots_and_time(void **state)
     assert_true(weight_at(f, LABEL_CLICK, 1) == 2.0f && b->keep[1] == 0.5f && b->use[1] == 1);
 }
 
-static void a_groups_time_may_come_after_its_items(void **state)
+FR_CASE(a_groups_time_may_come_after_its_items)
 {
     struct fixture *f = *state;
     accept_json(f, "{\"items\":[{\"f\":{},\"y\":[1]},{\"f\":{},\"y\":[1],\"t\":1500000000000}],\"t\":1600000000000,"
@@ -52,14 +53,14 @@ static void a_groups_time_may_come_after_its_items(void **state)
     assert_int_equal(key_at(f, SLOT_USER_ID, 0, 0), integer_key(f, SLOT_USER_ID, 3));
 }
 
-static void without_a_time_a_groups_samples_have_the_kafka_timestamp(void **state)
+FR_CASE(without_a_time_a_groups_samples_have_the_kafka_timestamp)
 {
     struct fixture *f = *state;
     accept_group(f, 2, 0);
     assert_true(f->batch->t_ms[0] == TIMESTAMP_MS && f->batch->t_ms[1] == TIMESTAMP_MS);
 }
 
-static void a_slot_absent_on_both_levels_is_shared(void **state)
+FR_CASE(a_slot_absent_on_both_levels_is_shared)
 {
     struct fixture *f = *state;
     accept_json(f, "{\"shared\":{\"user_id\":1},\"items\":[{\"f\":{\"history\":null},\"y\":[1]},"
@@ -71,7 +72,7 @@ static void a_slot_absent_on_both_levels_is_shared(void **state)
     assert_true(f->batch->columns[SLOT_VEC].dense[0] == 0.5f);
 }
 
-static void nothing_is_shared_while_all_groups_have_one_sample(void **state)
+FR_CASE(nothing_is_shared_while_all_groups_have_one_sample)
 {
     struct fixture *f = *state;
     accept_group(f, 1, 0);
@@ -84,7 +85,7 @@ static void nothing_is_shared_while_all_groups_have_one_sample(void **state)
     assert_true(f->batch->columns[SLOT_PRICE].dense[2] == fr_log1pf(2.0f));
 }
 
-static void single_samples_before_and_after_leave_a_column_shared(void **state)
+FR_CASE(single_samples_before_and_after_leave_a_column_shared)
 {
     struct fixture *f = *state;
     accept_json(f, "{\"f\":{\"user_id\":1,\"item_id\":1},\"y\":[1]}");
@@ -104,7 +105,7 @@ static void single_samples_before_and_after_leave_a_column_shared(void **state)
     assert_int_equal(b->columns[SLOT_ITEM_ID].begin[6], 5);
 }
 
-static void a_later_group_with_values_of_its_own_expands_a_column(void **state)
+FR_CASE(a_later_group_with_values_of_its_own_expands_a_column)
 {
     struct fixture *f = *state;
     accept_json(f, "{\"shared\":{\"user_id\":{\"i\":[1,2],\"w\":[3,4]},\"vec\":[1,2,3],\"price\":1},\"items\":["
@@ -126,7 +127,7 @@ static void a_later_group_with_values_of_its_own_expands_a_column(void **state)
     assert_true(b->columns[SLOT_PRICE].dense[1] == fr_log1pf(2.0f) && b->columns[SLOT_PRICE].dense[2] == 0.0f);
 }
 
-static void an_expanded_column_stays_so_and_copies_later_shared_values(void **state)
+FR_CASE(an_expanded_column_stays_so_and_copies_later_shared_values)
 {
     struct fixture *f = *state;
     accept_json(f, "{\"shared\":{},\"items\":[{\"f\":{\"user_id\":1},\"y\":[1]},{\"f\":{},\"y\":[1]}]}");
@@ -137,7 +138,7 @@ static void an_expanded_column_stays_so_and_copies_later_shared_values(void **st
     assert_int_equal(key_at(f, SLOT_USER_ID, 4, 0), integer_key(f, SLOT_USER_ID, 100));
 }
 
-static void a_cleared_batch_decides_anew(void **state)
+FR_CASE(a_cleared_batch_decides_anew)
 {
     struct fixture *f = *state;
     accept_group(f, 2, 0);
@@ -148,7 +149,7 @@ static void a_cleared_batch_decides_anew(void **state)
     assert_true(f->batch->columns[SLOT_ITEM_ID].shared);
 }
 
-static void a_group_is_never_split(void **state)
+FR_CASE(a_group_is_never_split)
 {
     struct fixture *f = *state;
     char text[4096] = "[", one[1024];
@@ -167,7 +168,7 @@ static void a_group_is_never_split(void **state)
         assert_int_equal(fr_decode_take(f->decoder, cases[i][0], cases[i][1]), cases[i][2]);
 }
 
-static void the_rest_of_a_group_is_a_group(void **state)
+FR_CASE(the_rest_of_a_group_is_a_group)
 {
     struct fixture *f = *state;
     uint32_t n;
@@ -183,7 +184,7 @@ static void the_rest_of_a_group_is_a_group(void **state)
     assert_int_equal(key_at(f, SLOT_ITEM_ID, 2, 0), integer_key(f, SLOT_ITEM_ID, 3));
 }
 
-static void the_rest_of_a_group_is_copied_to_an_expanded_column(void **state)
+FR_CASE(the_rest_of_a_group_is_copied_to_an_expanded_column)
 {
     struct fixture *f = *state;
     uint32_t n;
@@ -202,7 +203,7 @@ static void the_rest_of_a_group_is_copied_to_an_expanded_column(void **state)
     assert_int_equal(key_at(f, SLOT_ITEM_ID, 2, 0), integer_key(f, SLOT_ITEM_ID, 1));
 }
 
-static void a_default_without_image_may_come_from_either_level(void **state)
+FR_CASE(a_default_without_image_may_come_from_either_level)
 {
     struct fixture *f = *state;
     f->schema.slots[SLOT_PRICE].default_value = -1.0f;
@@ -215,7 +216,7 @@ static void a_default_without_image_may_come_from_either_level(void **state)
                 "$.shared.price: nil, and the slot's default has no log1p");
 }
 
-static void group_max_items_are_accepted(void **state)
+FR_CASE(group_max_items_are_accepted)
 {
     struct fixture *f = *state;
     accept_group(f, 6, 0);
@@ -226,7 +227,7 @@ static void group_max_items_are_accepted(void **state)
     accept_group(f, 7, 0); /* 4096 by default */
 }
 
-static void unknown_keys_of_groups_are_counted_once(void **state)
+FR_CASE(unknown_keys_of_groups_are_counted_once)
 {
     struct fixture *f = *state;
     accept_json(f,
@@ -236,7 +237,7 @@ static void unknown_keys_of_groups_are_counted_once(void **state)
     assert_int_equal(f->batch->unknown_slots, 3);
 }
 
-static void a_groups_keys_are_told_apart_around_its_items(void **state)
+FR_CASE(a_groups_keys_are_told_apart_around_its_items)
 {
     struct fixture *f = *state;
     refuse_json(
@@ -244,7 +245,7 @@ static void a_groups_keys_are_told_apart_around_its_items(void **state)
         "$: duplicate key \"x_longer\"");
 }
 
-static void a_record_whose_copies_would_be_huge_is_refused(void **state)
+FR_CASE(a_record_whose_copies_would_be_huge_is_refused)
 {
     struct fixture *f = *state;
     enum { IDS = 65536, ITEMS = 1025 };

@@ -1,8 +1,8 @@
-/* Ids -> keys against tests/golden/keys.json, whose keys were computed elsewhere (make_golden.py). */
-#include <setjmp.h>
-#include <stdarg.h>
+/* Ids -> keys against tests/golden/keys.json, whose keys were computed elsewhere
+ * (make_golden.py). */
+#include "case.h"
+
 #include <stdlib.h>
-#include <cmocka.h>
 
 #include "base/file.h"
 #include "decode/decoder.h"
@@ -56,7 +56,8 @@ static void read_golden(struct fr_cursor *cursor, struct golden *golden)
     }
 }
 
-/* The key that a whole record gives for this id, msgpack-encoded by hand: the path that floats take. */
+/* The key that a whole record gives for this id, msgpack-encoded by hand: the path that floats
+ * take. */
 static uint64_t key_by_decoder(const struct golden *golden)
 {
     struct schema schema;
@@ -96,7 +97,8 @@ static uint64_t key_by_decoder(const struct golden *golden)
     return key;
 }
 
-/* The key of a cross of slots whose ids have those keys: with a seed of their own each, ids that give them. */
+/* The key of a cross of slots whose ids have those keys: with a seed of their own each, ids that
+ * give them. */
 static uint64_t key_by_cross(const struct golden *golden)
 {
     static const char *const names[FR_CROSS_MAX] = {"a", "b", "c", "d"};
@@ -132,9 +134,8 @@ static uint64_t key_by_cross(const struct golden *golden)
     return key;
 }
 
-static void keys_equal_the_golden_vectors(void **state)
+FR_CASE(keys_equal_the_golden_vectors)
 {
-    (void)state;
     struct fr_buffer text = {0}, scratch = {0};
     assert_int_equal(fr_file_read(FR_SOURCE_DIR "/tests/golden/keys.json", 1 << 20, &text, NULL), FR_OK);
     struct fr_cursor cursor;
@@ -162,17 +163,15 @@ static void keys_equal_the_golden_vectors(void **state)
     fr_buffer_release(&scratch);
 }
 
-static void an_integer_key_can_be_turned_back(void **state)
+FR_CASE(an_integer_key_can_be_turned_back)
 {
-    (void)state;
     uint64_t seed = fr_xxh3("user", 4);
     assert_int_equal(fr_fmix64_inverse(fr_key_integer(42, seed)) ^ seed, 42);
     assert_int_equal(fr_fmix64_inverse(fr_key_integer((uint64_t)-7, seed)) ^ seed, (uint64_t)-7);
 }
 
-static void a_typed_id_is_an_integer_unless_the_slot_is_raw(void **state)
+FR_CASE(a_typed_id_is_an_integer_unless_the_slot_is_raw)
 {
-    (void)state;
     struct schema schema;
     schema_init(&schema, FR_FORMAT_JSON);
     const struct fr_conf_slot *user = &schema.slots[SLOT_USER_ID], *item = &schema.slots[SLOT_ITEM_ID];

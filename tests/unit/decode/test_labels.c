@@ -5,8 +5,9 @@
 
 enum { RATING, CLICK, LIKED, LIKED_CLICK, AGAIN };
 
-/* rating, click carried; liked = rating >= 4; liked_click = liked given click; again = liked, as it is. */
-static int setup(void **state)
+/* rating, click carried; liked = rating >= 4; liked_click = liked given click; again = liked, as it
+ * is. */
+FR_FIXTURE(setup)
 {
     static struct fr_conf_label labels[5];
     static struct fr_conf_task tasks[2];
@@ -34,7 +35,7 @@ static struct fr_conf_label *label(struct fixture *f, int l)
     return &f->schema.conf.labels[l];
 }
 
-static void a_label_with_min_is_1_at_and_above_it(void **state)
+FR_CASE(a_label_with_min_is_1_at_and_above_it)
 {
     struct fixture *f = *state;
     accept_json(f, "[{\"f\":{},\"y\":[4]},{\"f\":{},\"y\":[3.999]},{\"f\":{},\"y\":[5]},{\"f\":{},\"y\":[-1]}]");
@@ -44,7 +45,7 @@ static void a_label_with_min_is_1_at_and_above_it(void **state)
     assert_true(label_at(f, RATING, 2) == 5.0f);
 }
 
-static void a_masked_source_masks_what_is_derived_from_it(void **state)
+FR_CASE(a_masked_source_masks_what_is_derived_from_it)
 {
     struct fixture *f = *state;
     accept_json(f, "[{\"f\":{},\"y\":{\"click\":1}},{\"f\":{},\"y\":{\"rating\":5,\"click\":1}}]");
@@ -53,7 +54,7 @@ static void a_masked_source_masks_what_is_derived_from_it(void **state)
     assert_int_equal(f->batch->role[1], FR_ROLE_TRAIN);
 }
 
-static void a_label_given_another_is_masked_unless_that_is_1(void **state)
+FR_CASE(a_label_given_another_is_masked_unless_that_is_1)
 {
     struct fixture *f = *state;
     accept_json(f,
@@ -64,7 +65,7 @@ static void a_label_given_another_is_masked_unless_that_is_1(void **state)
     assert_true(label_at(f, LIKED, 1) == 1.0f);
 }
 
-static void masks_do_not_chain(void **state)
+FR_CASE(masks_do_not_chain)
 {
     struct fixture *f = *state;
     label(f, CLICK)->given = RATING;
@@ -77,7 +78,7 @@ static void masks_do_not_chain(void **state)
     assert_true(label_at(f, AGAIN, 0) == 0.0f);
 }
 
-static void given_on_a_carried_label_masks_it(void **state)
+FR_CASE(given_on_a_carried_label_masks_it)
 {
     struct fixture *f = *state;
     label(f, RATING)->given = CLICK;
@@ -88,7 +89,7 @@ static void given_on_a_carried_label_masks_it(void **state)
     assert_true(label_at(f, RATING, 0) == 3.0f && isnan(label_at(f, RATING, 1)));
 }
 
-static void given_looks_at_a_label_after_its_derivation(void **state)
+FR_CASE(given_looks_at_a_label_after_its_derivation)
 {
     struct fixture *f = *state;
     label(f, CLICK)->given = LIKED;
@@ -98,7 +99,7 @@ static void given_looks_at_a_label_after_its_derivation(void **state)
     assert_true(label_at(f, CLICK, 0) == 1.0f && isnan(label_at(f, CLICK, 1)));
 }
 
-static void a_source_may_be_derived_later_in_the_list(void **state)
+FR_CASE(a_source_may_be_derived_later_in_the_list)
 {
     struct fixture *f = *state;
     label(f, LIKED)->of = AGAIN;
@@ -111,7 +112,7 @@ static void a_source_may_be_derived_later_in_the_list(void **state)
     assert_true(weight_at(f, LIKED, 0) == 3.0f);
 }
 
-static void a_derived_label_has_the_weight_of_its_source(void **state)
+FR_CASE(a_derived_label_has_the_weight_of_its_source)
 {
     struct fixture *f = *state;
     accept_json(f, "{\"f\":{},\"y\":[5,1],\"w\":{\"rating\":2.5,\"click\":7}}");
@@ -120,7 +121,7 @@ static void a_derived_label_has_the_weight_of_its_source(void **state)
         assert_true(weight_at(f, l, 0) == 2.5f);
 }
 
-static void samples_do_not_carry_derived_labels(void **state)
+FR_CASE(samples_do_not_carry_derived_labels)
 {
     struct fixture *f = *state;
     refuse_json(f, "{\"f\":{},\"y\":{\"liked\":1}}", "$.y: \"liked\" is derived");
@@ -128,7 +129,7 @@ static void samples_do_not_carry_derived_labels(void **state)
     refuse_json(f, "{\"f\":{},\"y\":[1,1,1]}", "$.y: more than the 2 labels of the config");
 }
 
-static void the_source_of_a_label_with_min_is_any_number(void **state)
+FR_CASE(the_source_of_a_label_with_min_is_any_number)
 {
     struct fixture *f = *state;
     accept_json(f, "{\"f\":{},\"y\":[-17.5]}");
@@ -138,7 +139,7 @@ static void the_source_of_a_label_with_min_is_any_number(void **state)
     label(f, LIKED)->has_min = true;
 }
 
-static void labels_of_log_losses_lie_in_0_to_1_however_they_are_used(void **state)
+FR_CASE(labels_of_log_losses_lie_in_0_to_1_however_they_are_used)
 {
     struct fixture *f = *state;
     struct fr_conf_task *task = f->schema.conf.tasks;
@@ -159,7 +160,7 @@ static void labels_of_log_losses_lie_in_0_to_1_however_they_are_used(void **stat
     }
 }
 
-static void one_log_loss_is_enough_for_the_range(void **state)
+FR_CASE(one_log_loss_is_enough_for_the_range)
 {
     struct fixture *f = *state;
     f->schema.conf.n_tasks = 2;
@@ -168,7 +169,7 @@ static void one_log_loss_is_enough_for_the_range(void **state)
     refuse_json(f, "{\"f\":{},\"y\":[3]}", "$.y[0]: label 3 is not in [0,1]");
 }
 
-static int teardown(void **state)
+FR_FIXTURE(teardown)
 {
     return fixture_teardown(state);
 }

@@ -1,9 +1,8 @@
-/* Every line of tests/golden/malformed.jsonl is refused with its reason, and leaves nothing behind. The files' own
- * words say which clause of the format each line breaks. */
-#include <setjmp.h>
-#include <stdarg.h>
+/* Every line of tests/golden/malformed.jsonl is refused with its reason, and leaves nothing behind.
+ * The files' own words say which clause of the format each line breaks. */
+#include "case.h"
+
 #include <stdlib.h>
-#include <cmocka.h>
 
 #include "base/file.h"
 #include "decode/decoder.h"
@@ -105,9 +104,8 @@ static bool refused_as_told(const struct line *line)
     return told;
 }
 
-static void every_golden_malformed_record_is_refused_with_its_reason(void **state)
+FR_CASE(every_golden_malformed_record_is_refused_with_its_reason)
 {
-    (void)state;
     struct fr_buffer text = {0};
     assert_int_equal(fr_file_read(FR_SOURCE_DIR "/tests/golden/malformed.jsonl", 1 << 20, &text, NULL), FR_OK);
     struct line line = {.bytes = {0}};

@@ -1,5 +1,6 @@
-/* Properties over random valid records: both formats give one batch, splitting an append changes nothing, every
- * truncation is refused, and no mutation does harm. A failure prints its seed; FR_TEST_SEED repeats it. */
+/* Properties over random valid records: both formats give one batch, splitting an append changes
+ * nothing, every truncation is refused, and no mutation does harm. A failure prints its seed;
+ * FR_TEST_SEED repeats it. */
 #include "fixture.h"
 
 #include "base/random.h"
@@ -212,7 +213,7 @@ struct both {
     struct fixture *of[2]; /* by format */
 };
 
-static int both_setup(void **state)
+FR_FIXTURE(both_setup)
 {
     struct both *both = calloc(1, sizeof(*both));
     for (int format = 0; format < 2; format++) {
@@ -227,7 +228,7 @@ static int both_setup(void **state)
     return 0;
 }
 
-static int both_teardown(void **state)
+FR_FIXTURE(both_teardown)
 {
     struct both *both = *state;
     for (int format = 0; format < 2; format++) {
@@ -238,7 +239,7 @@ static int both_teardown(void **state)
     return 0;
 }
 
-static void both_formats_give_one_batch(void **state)
+FR_CASE(both_formats_give_one_batch)
 {
     struct both *both = *state;
     struct writer w = {.depth = 0};
@@ -259,7 +260,7 @@ static void both_formats_give_one_batch(void **state)
     fr_buffer_release(&w.out);
 }
 
-static void split_appends_equal_one_append(void **state)
+FR_CASE(split_appends_equal_one_append)
 {
     struct both *both = *state;
     struct fixture *f = both->of[FR_FORMAT_MSGPACK];
@@ -285,7 +286,7 @@ static void split_appends_equal_one_append(void **state)
     fr_buffer_release(&w.out);
 }
 
-static void every_truncation_is_refused(void **state)
+FR_CASE(every_truncation_is_refused)
 {
     struct both *both = *state;
     struct writer w = {.depth = 0};
@@ -307,7 +308,7 @@ static void every_truncation_is_refused(void **state)
     fr_buffer_release(&w.out);
 }
 
-static void mutated_records_do_no_harm(void **state)
+FR_CASE(mutated_records_do_no_harm)
 {
     struct both *both = *state;
     struct writer w = {.depth = 0};

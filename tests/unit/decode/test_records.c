@@ -1,4 +1,5 @@
-/* Records that travel with a batch: what was read comes back, and who counts what when a sample is quarantined. */
+/* Records that travel with a batch: what was read comes back, and who counts what when a sample is
+ * quarantined. */
 #include "fixture.h"
 
 #include "decode/records.h"
@@ -13,7 +14,7 @@ static void accept_of(struct fixture *f, int n, const struct fr_batch_record *re
         accept_json(f, "{\"f\":{\"user_id\":1},\"y\":[1]}");
 }
 
-static void a_record_comes_back_as_it_was_read(void **state)
+FR_CASE(a_record_comes_back_as_it_was_read)
 {
     struct fixture *f = *state;
     const struct fr_record_parts parts[] = {
@@ -49,7 +50,7 @@ static void a_record_comes_back_as_it_was_read(void **state)
 }
 
 /* The leak sanitizer and valgrind say when a reference is lost. */
-static void a_shared_image_lives_as_long_as_its_last_batch(void **state)
+FR_CASE(a_shared_image_lives_as_long_as_its_last_batch)
 {
     struct fixture *f = *state;
     struct fr_batch *other = fr_batch_new(&f->schema.conf);
@@ -66,7 +67,7 @@ static void a_shared_image_lives_as_long_as_its_last_batch(void **state)
     assert_int_equal(f->batch->image_bytes, fr_record_image_size(&parts));
 }
 
-static void a_quarantined_sample_moves_in_the_counts_of_its_partition(void **state)
+FR_CASE(a_quarantined_sample_moves_in_the_counts_of_its_partition)
 {
     struct fixture *f = *state;
     struct fr_batch_position positions[2] = {{.partition_slot = 4, .roles = {2}}, {.partition_slot = 9, .roles = {1}}};

@@ -1,12 +1,12 @@
-/* What a valid sample means (DESIGN section 6, forms 1 and 3): values, labels, fields, defaults, limits that cut
- * instead of refusing. */
+/* What a valid sample means (DESIGN section 6, forms 1 and 3): values, labels, fields, defaults,
+ * limits that cut instead of refusing. */
 #include "fixture.h"
 
 #include <math.h>
 
 #include "base/math.h"
 
-static void a_sparse_value_is_nil_an_id_an_array_or_weighted_ids(void **state)
+FR_CASE(a_sparse_value_is_nil_an_id_an_array_or_weighted_ids)
 {
     struct fixture *f = *state;
     accept_json(
@@ -25,7 +25,7 @@ static void a_sparse_value_is_nil_an_id_an_array_or_weighted_ids(void **state)
     assert_null(f->batch->columns[SLOT_ITEM_ID].weights);
 }
 
-static void repeated_ids_count_each_time(void **state)
+FR_CASE(repeated_ids_count_each_time)
 {
     struct fixture *f = *state;
     accept_json(f, "{\"f\":{\"user_id\":[5,5,\"5\",5.0]},\"y\":{}}");
@@ -33,7 +33,7 @@ static void repeated_ids_count_each_time(void **state)
         assert_int_equal(key_at(f, SLOT_USER_ID, 0, i), integer_key(f, SLOT_USER_ID, 5));
 }
 
-static void weights_may_come_before_their_ids(void **state)
+FR_CASE(weights_may_come_before_their_ids)
 {
     struct fixture *f = *state;
     accept_json(f, "{\"f\":{\"history\":{\"w\":[1,2,3],\"i\":[4,5,6]}},\"y\":{}}");
@@ -41,7 +41,7 @@ static void weights_may_come_before_their_ids(void **state)
     assert_true(f->batch->columns[SLOT_HISTORY].weights[2] == 3.0f);
 }
 
-static void over_max_ids_the_last_are_kept_and_the_excess_counted(void **state)
+FR_CASE(over_max_ids_the_last_are_kept_and_the_excess_counted)
 {
     struct fixture *f = *state;
     accept_json(f, "[{\"f\":{\"context\":[1,2,3,4,5,6]},\"y\":{}},{\"f\":{\"context\":[1,2,3,4]},\"y\":{}},"
@@ -54,7 +54,7 @@ static void over_max_ids_the_last_are_kept_and_the_excess_counted(void **state)
     assert_int_equal(f->batch->excess_ids, 3);
 }
 
-static void a_sequence_keeps_its_newest_max_len_and_counts_no_excess(void **state)
+FR_CASE(a_sequence_keeps_its_newest_max_len_and_counts_no_excess)
 {
     struct fixture *f = *state;
     accept_json(f, "{\"f\":{\"history\":[1,2,3,4,5,6,7]},\"y\":{}}");
@@ -64,16 +64,17 @@ static void a_sequence_keeps_its_newest_max_len_and_counts_no_excess(void **stat
     assert_int_equal(f->batch->excess_ids, 0);
 }
 
-static void raw_ids_tell_a_string_from_its_integer(void **state)
+FR_CASE(raw_ids_tell_a_string_from_its_integer)
 {
     struct fixture *f = *state;
     accept_json(f, "{\"f\":{\"item_id\":[\"5\",5],\"history\":[\"5\",5]},\"y\":{}}");
     assert_int_not_equal(key_at(f, SLOT_ITEM_ID, 0, 0), key_at(f, SLOT_ITEM_ID, 0, 1));
     assert_int_equal(key_at(f, SLOT_HISTORY, 0, 0), key_at(f, SLOT_HISTORY, 0, 1));
-    assert_int_equal(key_at(f, SLOT_ITEM_ID, 0, 1), key_at(f, SLOT_HISTORY, 0, 1)); /* one namespace */
+    /* one namespace */
+    assert_int_equal(key_at(f, SLOT_ITEM_ID, 0, 1), key_at(f, SLOT_HISTORY, 0, 1));
 }
 
-static void dense_values_are_transformed_and_defaults_too(void **state)
+FR_CASE(dense_values_are_transformed_and_defaults_too)
 {
     struct fixture *f = *state;
     accept_json(f,
@@ -87,7 +88,7 @@ static void dense_values_are_transformed_and_defaults_too(void **state)
         assert_true(vec[i] == 0.5f);
 }
 
-static void a_default_is_transformed(void **state)
+FR_CASE(a_default_is_transformed)
 {
     struct fixture *f = *state;
     f->schema.slots[SLOT_PRICE].default_value = 7.0f;
@@ -96,7 +97,7 @@ static void a_default_is_transformed(void **state)
     assert_true(f->batch->columns[SLOT_PRICE].dense[0] == fr_log1pf(7.0f));
 }
 
-static void a_default_without_image_makes_the_slot_required(void **state)
+FR_CASE(a_default_without_image_makes_the_slot_required)
 {
     struct fixture *f = *state;
     f->schema.slots[SLOT_PRICE].default_value = -1.0f;
@@ -106,7 +107,7 @@ static void a_default_without_image_makes_the_slot_required(void **state)
     refuse_json(f, "[{\"f\":{\"price\":null},\"y\":{}}]", "$[0].f.price: nil, and the slot's default has no log1p");
 }
 
-static void labels_are_a_map_or_an_array_and_nil_masks(void **state)
+FR_CASE(labels_are_a_map_or_an_array_and_nil_masks)
 {
     struct fixture *f = *state;
     accept_json(
@@ -121,16 +122,17 @@ static void labels_are_a_map_or_an_array_and_nil_masks(void **state)
     assert_memory_equal(f->batch->role, roles, sizeof(roles));
 }
 
-static void a_bare_label_serves_a_config_with_one_label(void **state)
+FR_CASE(a_bare_label_serves_a_config_with_one_label)
 {
     struct fixture *f = *state;
-    f->schema.conf.n_labels = f->schema.conf.n_sample_labels = f->schema.conf.n_tasks = 1; /* click */
+    /* click */
+    f->schema.conf.n_labels = f->schema.conf.n_sample_labels = f->schema.conf.n_tasks = 1;
     fixture_renew(f);
     accept_json(f, "[{\"f\":{},\"y\":1},{\"f\":{},\"y\":false},{\"f\":{},\"y\":[0.5]}]");
     assert_true(label_at(f, 0, 0) == 1.0f && label_at(f, 0, 1) == 0.0f && label_at(f, 0, 2) == 0.5f);
 }
 
-static void a_label_no_task_uses_is_any_number_and_does_not_train(void **state)
+FR_CASE(a_label_no_task_uses_is_any_number_and_does_not_train)
 {
     struct fixture *f = *state;
     f->schema.conf.n_tasks = 1; /* click only */
@@ -141,7 +143,7 @@ static void a_label_no_task_uses_is_any_number_and_does_not_train(void **state)
     assert_int_equal(f->batch->role[1], FR_ROLE_TRAIN);
 }
 
-static void use_decides_the_role_of_a_labelled_sample(void **state)
+FR_CASE(use_decides_the_role_of_a_labelled_sample)
 {
     struct fixture *f = *state;
     accept_json(
@@ -154,7 +156,7 @@ static void use_decides_the_role_of_a_labelled_sample(void **state)
     assert_memory_equal(f->batch->use, use, sizeof(use));
 }
 
-static void weights_are_one_for_all_labels_or_one_each(void **state)
+FR_CASE(weights_are_one_for_all_labels_or_one_each)
 {
     struct fixture *f = *state;
     accept_json(f, "[{\"f\":{},\"y\":{}},{\"f\":{},\"y\":{},\"w\":2.5},{\"w\":{\"buy\":0},\"f\":{},\"y\":{}},{\"f\":{},"
@@ -165,7 +167,7 @@ static void weights_are_one_for_all_labels_or_one_each(void **state)
     assert_true(weight_at(f, LABEL_CLICK, 3) == 1.0f && weight_at(f, LABEL_BUY, 3) == 1.0f);
 }
 
-static void event_time_defaults_to_the_kafka_timestamp(void **state)
+FR_CASE(event_time_defaults_to_the_kafka_timestamp)
 {
     struct fixture *f = *state;
     accept_json(f,
@@ -175,7 +177,7 @@ static void event_time_defaults_to_the_kafka_timestamp(void **state)
     assert_true(f->batch->t_ms[2] == TIMESTAMP_MS + 3600000); /* exactly future_max ahead */
 }
 
-static void without_a_kafka_timestamp_t_is_limited_by_its_unit_only(void **state)
+FR_CASE(without_a_kafka_timestamp_t_is_limited_by_its_unit_only)
 {
     struct fixture *f = *state;
     static const struct {
@@ -197,7 +199,7 @@ static void without_a_kafka_timestamp_t_is_limited_by_its_unit_only(void **state
     }
 }
 
-static void keep_rates_and_served_scores_are_kept(void **state)
+FR_CASE(keep_rates_and_served_scores_are_kept)
 {
     struct fixture *f = *state;
     accept_json(f, "[{\"f\":{},\"y\":{}},{\"f\":{},\"y\":{},\"s\":1}]");
@@ -212,7 +214,7 @@ static void keep_rates_and_served_scores_are_kept(void **state)
                 isnan(served_at(f, 0, 5)));
 }
 
-static void served_scores_survive_growth(void **state)
+FR_CASE(served_scores_survive_growth)
 {
     struct fixture *f = *state;
     f->schema.conf.ingest.batch_size = 1;
@@ -226,14 +228,14 @@ static void served_scores_survive_growth(void **state)
     assert_null(f->batch->served);
 }
 
-static void an_id_is_any_value_and_ignored(void **state)
+FR_CASE(an_id_is_any_value_and_ignored)
 {
     struct fixture *f = *state;
     accept_json(f, "{\"f\":{},\"y\":{},\"id\":{\"any\":[1,{\"thing\":null}]}}");
     assert_int_equal(f->batch->unknown_extra + f->batch->unknown_slots, 0);
 }
 
-static void unknown_slots_and_extra_keys_are_ignored_and_counted(void **state)
+FR_CASE(unknown_slots_and_extra_keys_are_ignored_and_counted)
 {
     struct fixture *f = *state;
     accept_json(
@@ -245,7 +247,7 @@ static void unknown_slots_and_extra_keys_are_ignored_and_counted(void **state)
     assert_int_equal(n_ids(f, SLOT_CONTEXT, 1), 0); /* JSON has no integer keys: "7" is a name */
 }
 
-static void a_name_that_differs_in_one_byte_is_no_slot(void **state)
+FR_CASE(a_name_that_differs_in_one_byte_is_no_slot)
 {
     struct fixture *f = *state;
     for (int size = 1; size < 20; size++) {
@@ -266,7 +268,7 @@ static void a_name_that_differs_in_one_byte_is_no_slot(void **state)
     }
 }
 
-static void many_unknown_slots_are_told_apart(void **state)
+FR_CASE(many_unknown_slots_are_told_apart)
 {
     struct fixture *f = *state;
     f->schema.conf.ingest.record_max = 1 << 20;
@@ -287,7 +289,7 @@ static void many_unknown_slots_are_told_apart(void **state)
     fr_buffer_release(&text);
 }
 
-static void a_declared_index_stands_for_the_slot(void **state)
+FR_CASE(a_declared_index_stands_for_the_slot)
 {
     struct fixture *f = *state;
     f->schema.conf.ingest.format = FR_FORMAT_MSGPACK;
@@ -299,7 +301,7 @@ static void a_declared_index_stands_for_the_slot(void **state)
     assert_int_equal(key_at(f, SLOT_CONTEXT, 0, 0), integer_key(f, SLOT_CONTEXT, 42));
 }
 
-static void slots_come_in_any_order(void **state)
+FR_CASE(slots_come_in_any_order)
 {
     struct fixture *f = *state;
     accept_json(f, "[{\"f\":{\"user_id\":1,\"item_id\":2,\"price\":3},\"y\":{}},{\"f\":{\"price\":3,\"item_id\":2,"
@@ -312,7 +314,7 @@ static void slots_come_in_any_order(void **state)
     }
 }
 
-static void eight_containers_and_strings_of_4096_bytes_are_within_the_limits(void **state)
+FR_CASE(eight_containers_and_strings_of_4096_bytes_are_within_the_limits)
 {
     struct fixture *f = *state;
     accept_json(f, "{\"f\":{},\"y\":{},\"id\":[[[[[[[1]]]]]]]}");
@@ -326,7 +328,7 @@ static void eight_containers_and_strings_of_4096_bytes_are_within_the_limits(voi
     fr_buffer_release(&text);
 }
 
-static void a_record_of_exactly_record_max_is_accepted(void **state)
+FR_CASE(a_record_of_exactly_record_max_is_accepted)
 {
     struct fixture *f = *state;
     char text[8194];
@@ -337,17 +339,18 @@ static void a_record_of_exactly_record_max_is_accepted(void **state)
     assert_int_equal(decode_bytes(f, text, 8193, &n), FR_E_LIMIT);
 }
 
-static void an_empty_array_is_a_record_without_samples(void **state)
+FR_CASE(an_empty_array_is_a_record_without_samples)
 {
     struct fixture *f = *state;
     assert_int_equal(accept_json(f, " [ ] "), 0);
     assert_int_equal(f->batch->n_samples, 0);
 }
 
-static void scoring_needs_neither_labels_nor_time(void **state)
+FR_CASE(scoring_needs_neither_labels_nor_time)
 {
     struct fixture *f = *state;
-    memset(&f->schema.conf.ingest, 0, sizeof(f->schema.conf.ingest)); /* a model's conf has no ingest part */
+    /* a model's conf has no ingest part */
+    memset(&f->schema.conf.ingest, 0, sizeof(f->schema.conf.ingest));
     struct fr_decoder *decoder = fr_decoder_new_scoring(&f->schema.conf, FR_FORMAT_JSON);
     static const char text[] = "[{\"f\":{\"user_id\":1}},{\"f\":{\"user_id\":2},\"y\":[1],\"t\":1700000000000}]";
     struct fr_record record = {text, sizeof(text) - 1, 0};

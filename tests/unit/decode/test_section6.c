@@ -1,12 +1,13 @@
-/* What DESIGN section 6 says about records as wholes: a refused one leaves no trace, in no form; which ids are the same
- * feature; numbers as f32. */
+/* What DESIGN section 6 says about records as wholes: a refused one leaves no trace, in no form;
+ * which ids are the same feature; numbers as f32. */
 #include "fixture.h"
 
 #include <math.h>
 
 #include "base/math.h"
 
-/* Sound records of every form, and records whose last value is malformed: everything before it has been staged. */
+/* Sound records of every form, and records whose last value is malformed: everything before it has
+ * been staged. */
 static const char *const sound[] = {
     "{\"f\":{\"user_id\":[1,2],\"price\":3,\"history\":{\"i\":[4],\"w\":[5]}},\"y\":[1,0],\"w\":2}",
     "{\"t\":1600000000000,\"shared\":{\"user_id\":7},\"items\":[{\"f\":{\"item_id\":1},\"y\":[1]},{\"f\":{},\"y\":[]}]"
@@ -55,7 +56,7 @@ static void assert_same_batch(const struct fr_batch *a, const struct fr_batch *b
     }
 }
 
-static void a_refused_record_of_any_form_leaves_no_trace(void **state)
+FR_CASE(a_refused_record_of_any_form_leaves_no_trace)
 {
     struct fixture *f = *state;
     enum { N = sizeof(sound) / sizeof(sound[0]) };
@@ -63,7 +64,8 @@ static void a_refused_record_of_any_form_leaves_no_trace(void **state)
         accept_json(f, sound[i]);
     struct fr_batch *expected = f->batch;
     f->batch = fr_batch_new(&f->schema.conf);
-    for (size_t i = 0; i < N; i++) { /* one decoder all along: its staging must not remember either */
+    /* one decoder all along: its staging must not remember either */
+    for (size_t i = 0; i < N; i++) {
         for (size_t k = 0; k < N; k++)
             refuse_json(f, refused[k], "$");
         accept_json(f, sound[i]);
@@ -72,7 +74,7 @@ static void a_refused_record_of_any_form_leaves_no_trace(void **state)
     fr_batch_free(expected);
 }
 
-static void slots_share_ids_exactly_when_they_share_table_and_namespace(void **state)
+FR_CASE(slots_share_ids_exactly_when_they_share_table_and_namespace)
 {
     struct fixture *f = *state;
     accept_json(f, "{\"f\":{\"user_id\":[5,\"a\"],\"context\":[5,\"a\"],\"history\":[5,\"a\"],\"item_id\":[5,\"a\"]},"
@@ -80,13 +82,14 @@ static void slots_share_ids_exactly_when_they_share_table_and_namespace(void **s
     for (uint32_t i = 0; i < 2; i++) {
         uint64_t history = key_at(f, SLOT_HISTORY, 0, i), user = key_at(f, SLOT_USER_ID, 0, i);
         assert_int_equal(history, key_at(f, SLOT_ITEM_ID, 0, i));
-        assert_int_not_equal(user, key_at(f, SLOT_CONTEXT, 0, i)); /* one table, a namespace of its own */
+        /* one table, a namespace of its own */
+        assert_int_not_equal(user, key_at(f, SLOT_CONTEXT, 0, i));
         assert_int_not_equal(user, history);
     }
     assert_int_equal(f->schema.slots[SLOT_CONTEXT].table, f->schema.slots[SLOT_USER_ID].table);
 }
 
-static void numbers_are_rounded_to_the_nearest_f32(void **state)
+FR_CASE(numbers_are_rounded_to_the_nearest_f32)
 {
     struct fixture *f = *state;
     accept_json(f, "{\"f\":{\"vec\":[0.1,16777217,1.0000000596046448],\"user_id\":{\"i\":[1],\"w\":[0.1]}},"
@@ -98,7 +101,7 @@ static void numbers_are_rounded_to_the_nearest_f32(void **state)
     assert_true(f->batch->keep[0] == 0.9f && served_at(f, 1, 0) == 0.6f);
 }
 
-static void whitespace_around_a_json_record_is_allowed_and_a_second_value_is_not(void **state)
+FR_CASE(whitespace_around_a_json_record_is_allowed_and_a_second_value_is_not)
 {
     struct fixture *f = *state;
     accept_json(f, " \t\r\n{\"f\":{},\"y\":{}} \n\t");
@@ -106,7 +109,7 @@ static void whitespace_around_a_json_record_is_allowed_and_a_second_value_is_not
     refuse_json(f, "\v{\"f\":{},\"y\":{}}", "$");
 }
 
-static void a_time_of_10_to_the_11_is_the_first_that_is_not_seconds(void **state)
+FR_CASE(a_time_of_10_to_the_11_is_the_first_that_is_not_seconds)
 {
     struct fixture *f = *state;
     refuse_json(f, "{\"f\":{},\"y\":{},\"t\":99999999999}", "is seconds, not ms");

@@ -25,7 +25,8 @@ static void put_item(struct fr_buffer *text, uint64_t number)
     fr_buffer_printf(text, "}");
 }
 
-/* Group g has 1 to 4 items, numbered on; those marked in left_out, and groups of them only, are not written. */
+/* Group g has 1 to 4 items, numbered on; those marked in left_out, and groups of them only, are not
+ * written. */
 static uint32_t accept_groups(struct fixture *f, uint64_t seed, bool single, const uint8_t *left_out)
 {
     uint32_t number = 0;
@@ -121,17 +122,17 @@ static void expect_what_decoding_alone_gives(struct fixture *f, bool single)
     fr_batch_free(rest);
 }
 
-static void what_is_left_of_groups_is_what_decoding_it_alone_gives(void **state)
+FR_CASE(what_is_left_of_groups_is_what_decoding_it_alone_gives)
 {
     expect_what_decoding_alone_gives(*state, false);
 }
 
-static void what_is_left_of_single_samples_is_what_decoding_it_alone_gives(void **state)
+FR_CASE(what_is_left_of_single_samples_is_what_decoding_it_alone_gives)
 {
     expect_what_decoding_alone_gives(*state, true);
 }
 
-static void nothing_left_is_an_empty_batch(void **state)
+FR_CASE(nothing_left_is_an_empty_batch)
 {
     struct fixture *f = *state;
     struct fr_batch *rest = fr_batch_new(&f->schema.conf);

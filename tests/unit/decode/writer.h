@@ -1,5 +1,5 @@
-/* One writer for both record formats, so that a test says a value once. Containers need their size up front
- * (MessagePack). */
+/* One writer for both record formats, so that a test says a value once. Containers need their size
+ * up front (MessagePack). */
 #ifndef TEST_DECODE_WRITER_H
 #define TEST_DECODE_WRITER_H
 

@@ -1,20 +1,16 @@
-/* What the tests of the durable side share: temporary state directories, epochs whose content is a function of (seed,
- * epoch), and the state that must come back after any number of them. */
+/* What the tests of the durable side share: temporary state directories, epochs whose content is a
+ * function of (seed, epoch), and the state that must come back after any number of them. */
 #ifndef FR_TEST_DURABLE_SCENE_H
 #define FR_TEST_DURABLE_SCENE_H
 
 #include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "case.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "base/random.h"
 #include "durable/durable.h"
@@ -132,13 +128,15 @@ static inline enum fr_status scene_append(const struct scene *scene, struct fr_d
 
 /* ---- what comes back ---- */
 
+struct scene_found_image {
+    uint8_t kind; /* 0xff: none */
+    uint32_t size;
+    uint8_t *bytes;
+};
+
 struct scene_found {
     const struct scene *scene;
-    struct {
-        uint8_t kind; /* 0xff: none */
-        uint32_t size;
-        uint8_t *bytes;
-    } * images;
+    struct scene_found_image *images;
     uint64_t counter, odd;
     int rare; /* -1: none */
     unsigned sections;

@@ -45,11 +45,10 @@ static struct fr_buffer encode_golden(void)
     return out;
 }
 
-/* epoch.bin was written from the layout in store/durable/README.md by Python's struct and hashlib, not by this encoder.
- */
-static void an_epoch_encodes_to_the_golden_bytes(void **state)
+/* epoch.bin was written from the layout in store/durable/README.md by Python's struct and hashlib,
+ * not by this encoder. */
+FR_CASE(an_epoch_encodes_to_the_golden_bytes)
 {
-    (void)state;
     struct fr_buffer golden = scene_read(FR_SOURCE_DIR "/tests/golden/epoch.bin");
     struct fr_buffer bytes = encode_golden();
     assert_int_equal(bytes.size, golden.size);
@@ -61,9 +60,8 @@ static void an_epoch_encodes_to_the_golden_bytes(void **state)
     fr_buffer_release(&bytes);
 }
 
-static void a_parsed_epoch_yields_what_was_staged_in_table_and_key_order(void **state)
+FR_CASE(a_parsed_epoch_yields_what_was_staged_in_table_and_key_order)
 {
-    (void)state;
     struct fr_buffer bytes = encode_golden();
     struct fr_epoch epoch;
     struct fr_sha256 previous = counting_digest();
@@ -86,9 +84,8 @@ static void a_parsed_epoch_yields_what_was_staged_in_table_and_key_order(void **
     fr_buffer_release(&bytes);
 }
 
-static void sections_come_in_name_order_and_are_found_by_name(void **state)
+FR_CASE(sections_come_in_name_order_and_are_found_by_name)
 {
-    (void)state;
     struct fr_buffer bytes = encode_golden();
     struct fr_epoch epoch;
     assert_int_equal(fr_epoch_parse(bytes.data, bytes.size, &epoch), FR_OK);
@@ -110,9 +107,8 @@ static void sections_come_in_name_order_and_are_found_by_name(void **state)
     fr_buffer_release(&bytes);
 }
 
-static void an_empty_epoch_is_legal(void **state)
+FR_CASE(an_empty_epoch_is_legal)
 {
-    (void)state;
     struct fr_stage stage;
     struct fr_buffer out = {0};
     struct fr_sha256 zero = {{0}};
@@ -128,9 +124,8 @@ static void an_empty_epoch_is_legal(void **state)
     fr_buffer_release(&out);
 }
 
-static void bytes_do_not_depend_on_the_order_of_staging(void **state)
+FR_CASE(bytes_do_not_depend_on_the_order_of_staging)
 {
-    (void)state;
     enum { N = 5000 };
     struct fr_sha256 zero = {{0}};
     struct fr_buffer out[2] = {{0}, {0}};
@@ -152,7 +147,8 @@ static void bytes_do_not_depend_on_the_order_of_staging(void **state)
         fr_stage_release(&stage);
     }
     struct fr_epoch epoch;
-    assert_int_equal(fr_epoch_parse(out[0].data, out[0].size, &epoch), FR_OK); /* parse checks the order */
+    /* parse checks the order */
+    assert_int_equal(fr_epoch_parse(out[0].data, out[0].size, &epoch), FR_OK);
     assert_int_equal(epoch.n_images, N);
     assert_int_equal(out[0].size, out[1].size);
     assert_memory_equal(out[0].data, out[1].data, out[0].size);
@@ -160,9 +156,8 @@ static void bytes_do_not_depend_on_the_order_of_staging(void **state)
     fr_buffer_release(&out[1]);
 }
 
-static void a_cleared_stage_is_reused_without_traces_and_without_new_memory(void **state)
+FR_CASE(a_cleared_stage_is_reused_without_traces_and_without_new_memory)
 {
-    (void)state;
     struct fr_stage stage;
     struct fr_sha256 zero = {{0}}, previous = counting_digest();
     struct fr_buffer out = {0}, golden = encode_golden();
@@ -172,7 +167,8 @@ static void a_cleared_stage_is_reused_without_traces_and_without_new_memory(void
         fr_stage_clear(&stage);
         stage.epoch = stage.timeline = 1;
         for (uint64_t i = 0; i < 3000; i++) {
-            struct fr_image image = {.key = ~i, .size = i == 7 ? 40000 : 100}; /* one that needs a piece of its own */
+            /* one that needs a piece of its own */
+            struct fr_image image = {.key = ~i, .size = i == 7 ? 40000 : 100};
             memset(fr_stage_image(&stage, &image), 1, image.size);
         }
         fr_put_u64(fr_stage_section(&stage, "left_over"), 1);
@@ -193,9 +189,8 @@ static void a_cleared_stage_is_reused_without_traces_and_without_new_memory(void
     fr_buffer_release(&golden);
 }
 
-static void an_epoch_cut_at_any_byte_is_refused(void **state)
+FR_CASE(an_epoch_cut_at_any_byte_is_refused)
 {
-    (void)state;
     struct fr_buffer bytes = encode_golden();
     struct fr_epoch epoch;
     for (size_t size = 0; size < bytes.size; size++) {
@@ -209,9 +204,8 @@ static void an_epoch_cut_at_any_byte_is_refused(void **state)
     fr_buffer_release(&bytes);
 }
 
-static void every_changed_byte_is_refused_or_changes_the_digest(void **state)
+FR_CASE(every_changed_byte_is_refused_or_changes_the_digest)
 {
-    (void)state;
     struct fr_buffer bytes = encode_golden();
     struct fr_epoch whole, changed;
     assert_int_equal(fr_epoch_parse(bytes.data, bytes.size, &whole), FR_OK);
@@ -231,11 +225,10 @@ static void every_changed_byte_is_refused_or_changes_the_digest(void **state)
     fr_buffer_release(&bytes);
 }
 
-/* Offsets: head 88; the first image's head at 88, its 4 bytes at 106; the second image at 110 (key, table, size, kind
- * 126, reason 127). */
-static void images_that_break_a_rule_are_refused(void **state)
+/* Offsets: head 88; the first image's head at 88, its 4 bytes at 106; the second image at 110 (key,
+ * table, size, kind 126, reason 127). */
+FR_CASE(images_that_break_a_rule_are_refused)
 {
-    (void)state;
     static const struct {
         size_t offset;
         uint8_t value;
@@ -284,9 +277,8 @@ static struct fr_buffer encode_announcement(void)
     return out;
 }
 
-static void an_announcement_comes_back(void **state)
+FR_CASE(an_announcement_comes_back)
 {
-    (void)state;
     struct fr_buffer bytes = encode_announcement();
     struct fr_arena arena = {0};
     struct fr_announcement heard;
@@ -308,17 +300,114 @@ static void an_announcement_comes_back(void **state)
     fr_buffer_release(&bytes);
 }
 
-static void an_announcement_encodes_to_known_bytes(void **state)
+FR_CASE(an_announcement_encodes_to_known_bytes)
 {
-    (void)state;
     static const uint8_t expected[] = {
-        0xfb, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0,    0,    0,    0,    0,    1,    0, 0, /* wm, samples */
-        0x00, 0x68, 0xe5, 0xcf, 0x8b, 0x01, 0,    0,    2,    2,    0,    0,    0,                /* t, flags, tasks */
-        5,    'c',  'l',  'i',  'c',  'k',  0,    0,    0,    0,    0,    0,    0xe8, 0x3f,       /* 0.75 */
-        3,    'b',  'u',  'y',  0,    0,    0,    0,    0,    0,    0xf8, 0x7f,                   /* the one NaN */
-        3,    0,    0,    0,    1,    'a',  0,    0,    0,    0,    17,   0,    0,    0,    0, 0,
-        0,    0,    1,    'a',  5,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0, 0,
-        1,    'b',  0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f,
+        /* wm, samples */
+        0xfb,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        0,
+        0,
+        0,
+        0,
+        0,
+        1,
+        0,
+        0,
+        /* t, flags, tasks */
+        0x00,
+        0x68,
+        0xe5,
+        0xcf,
+        0x8b,
+        0x01,
+        0,
+        0,
+        2,
+        2,
+        0,
+        0,
+        0,
+        /* 0.75 */
+        5,
+        'c',
+        'l',
+        'i',
+        'c',
+        'k',
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0xe8,
+        0x3f,
+        /* the one NaN */
+        3,
+        'b',
+        'u',
+        'y',
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0xf8,
+        0x7f,
+        3,
+        0,
+        0,
+        0,
+        1,
+        'a',
+        0,
+        0,
+        0,
+        0,
+        17,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        1,
+        'a',
+        5,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        1,
+        'b',
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        0xff,
+        0x7f,
     };
     struct fr_buffer bytes = encode_announcement();
     assert_int_equal(bytes.size, sizeof(expected));
@@ -326,9 +415,8 @@ static void an_announcement_encodes_to_known_bytes(void **state)
     fr_buffer_release(&bytes);
 }
 
-static void an_announcement_cut_or_changed_anywhere_never_reads_outside(void **state)
+FR_CASE(an_announcement_cut_or_changed_anywhere_never_reads_outside)
 {
-    (void)state;
     struct fr_buffer bytes = encode_announcement();
     struct fr_arena arena = {0};
     struct fr_announcement heard;
@@ -348,9 +436,8 @@ static void an_announcement_cut_or_changed_anywhere_never_reads_outside(void **s
     fr_buffer_release(&bytes);
 }
 
-static void offsets_out_of_order_are_refused(void **state)
+FR_CASE(offsets_out_of_order_are_refused)
 {
-    (void)state;
     struct fr_buffer bytes = encode_announcement();
     struct fr_arena arena = {0};
     struct fr_announcement heard;
@@ -383,9 +470,8 @@ static struct fr_buffer encode_dense(void)
     return out;
 }
 
-static void dense_parameters_come_back_by_name(void **state)
+FR_CASE(dense_parameters_come_back_by_name)
 {
-    (void)state;
     struct fr_buffer bytes = encode_dense();
     struct fr_epoch epoch;
     const uint8_t *at = NULL;
@@ -409,9 +495,8 @@ static void dense_parameters_come_back_by_name(void **state)
     fr_buffer_release(&bytes);
 }
 
-static void dense_bytes_cut_anywhere_are_refused(void **state)
+FR_CASE(dense_bytes_cut_anywhere_are_refused)
 {
-    (void)state;
     struct fr_buffer bytes = encode_dense();
     struct fr_epoch epoch;
     struct fr_dense_view view;

@@ -1,10 +1,11 @@
-/* Every disk call of a small life fails once, or from then on, or is the last before a power cut: what comes back is
- * the last epoch whose append returned FR_OK, or the one that was being appended, and nothing between.
+/* Every disk call of a small life fails once, or from then on, or is the last before a power cut:
+ * what comes back is the last epoch whose append returned FR_OK, or the one that was being
+ * appended, and nothing between.
  *
- * The disk of these tests passes calls to the system's and keeps an undo list of what no sync has made permanent: a
- * power cut takes such changes back, all of them or a random part (seeded), writes also in part. A write whose sync
- * failed stays lost even when a later sync succeeds, as on Linux, until the same bytes are written again. RocksDB's own
- * files are not behind the table. */
+ * The disk of these tests passes calls to the system's and keeps an undo list of what no sync has
+ * made permanent: a power cut takes such changes back, all of them or a random part (seeded),
+ * writes also in part. A write whose sync failed stays lost even when a later sync succeeds, as on
+ * Linux, until the same bytes are written again. RocksDB's own files are not behind the table. */
 #include "scene.h"
 
 #include <errno.h>
@@ -98,7 +99,8 @@ static long disk_pwrite(void *self, int fd, const void *bytes, size_t size, uint
         return -1;
     size_t n = failing ? size / 2 : size;
     if (n > 0) {
-        struct fr_buffer before = {0}; /* what the disk has there, when a lost write stands in the page cache */
+        /* what the disk has there, when a lost write stands in the page cache */
+        struct fr_buffer before = {0};
         bool over_lost = false;
         for (size_t i = disk->n_changes; i-- > 0;) {
             if (!disk->changes[i].lost || !covers(&disk->changes[i], disk->paths[fd], offset, n))
@@ -229,7 +231,8 @@ static void undo(const struct change *change, uint64_t random)
         (void)unlink(change->path);
 }
 
-/* seed 0: everything unsynced is gone; else each change from the newest back is kept or undone by a coin. */
+/* seed 0: everything unsynced is gone; else each change from the newest back is kept or undone by a
+ * coin. */
 static void power_cut(struct disk *disk, uint64_t seed)
 {
     for (size_t i = disk->n_changes; i-- > 0;) {
@@ -364,9 +367,8 @@ static uint64_t try_every_call(const struct variant *variant)
     }
 }
 
-static void a_life_without_faults_ends_at_its_last_epoch(void **state)
+FR_CASE(a_life_without_faults_ends_at_its_last_epoch)
 {
-    (void)state;
     struct scene scene = scene_make(51);
     scene.keys = 8;
     struct disk *disk = disk_new();
@@ -380,44 +382,38 @@ static void a_life_without_faults_ends_at_its_last_epoch(void **state)
     scene_remove(scene.dir);
 }
 
-static void any_call_may_fail_once(void **state)
+FR_CASE(any_call_may_fail_once)
 {
-    (void)state;
     struct variant variant = {.number = EIO, .power_cut = -1};
     assert_true(try_every_call(&variant) > 40);
 }
 
-static void the_disk_may_go_away_at_any_call(void **state)
+FR_CASE(the_disk_may_go_away_at_any_call)
 {
-    (void)state;
     struct variant variant = {.number = EIO, .for_ever = true, .power_cut = -1};
     assert_true(try_every_call(&variant) > 40);
 }
 
-static void the_disk_may_be_full_at_any_call_and_have_room_again(void **state)
+FR_CASE(the_disk_may_be_full_at_any_call_and_have_room_again)
 {
-    (void)state;
     struct variant variant = {.number = ENOSPC, .half = true, .power_cut = -1};
     assert_true(try_every_call(&variant) > 20);
 }
 
-static void the_disk_may_stay_full_from_any_call_on(void **state)
+FR_CASE(the_disk_may_stay_full_from_any_call_on)
 {
-    (void)state;
     struct variant variant = {.number = ENOSPC, .half = true, .for_ever = true, .power_cut = -1};
     assert_true(try_every_call(&variant) > 20);
 }
 
-static void the_power_may_go_at_any_call_and_take_all_that_is_not_synced(void **state)
+FR_CASE(the_power_may_go_at_any_call_and_take_all_that_is_not_synced)
 {
-    (void)state;
     struct variant variant = {.number = EIO, .for_ever = true, .half = true, .power_cut = 0};
     try_every_call(&variant);
 }
 
-static void the_power_may_go_at_any_call_and_take_any_part_of_what_is_not_synced(void **state)
+FR_CASE(the_power_may_go_at_any_call_and_take_any_part_of_what_is_not_synced)
 {
-    (void)state;
     for (int seed = 1; seed <= 3; seed++) {
         struct variant variant = {.number = EIO, .for_ever = true, .half = true, .power_cut = seed};
         try_every_call(&variant);
@@ -426,9 +422,8 @@ static void the_power_may_go_at_any_call_and_take_any_part_of_what_is_not_synced
 
 /* ---- a failed sync, in detail ---- */
 
-static void a_full_disk_leaves_the_journal_as_it_was(void **state)
+FR_CASE(a_full_disk_leaves_the_journal_as_it_was)
 {
-    (void)state;
     struct scene scene = scene_make(52);
     struct disk *disk = disk_new();
     struct fr_durable *durable = NULL;
@@ -455,11 +450,10 @@ static void a_full_disk_leaves_the_journal_as_it_was(void **state)
     scene_remove(scene.dir);
 }
 
-/* Review scenario: the sync of 3 fails, the process ends, the next one reads 3 from the page cache; the power goes
- * later. */
-static void an_epoch_whose_sync_failed_does_not_come_back(void **state)
+/* Review scenario: the sync of 3 fails, the process ends, the next one reads 3 from the page cache;
+ * the power goes later. */
+FR_CASE(an_epoch_whose_sync_failed_does_not_come_back)
 {
-    (void)state;
     struct scene scene = scene_make(53);
     struct disk *disk = disk_new();
     struct fr_durable *durable = NULL;
@@ -477,11 +471,10 @@ static void an_epoch_whose_sync_failed_does_not_come_back(void **state)
     scene_remove(scene.dir);
 }
 
-/* The mark of 3 was written but its sync failed: the next open finds it (page cache), builds on it, and then the power
- * goes. */
-static void a_mark_whose_sync_failed_is_made_permanent_before_it_counts(void **state)
+/* The mark of 3 was written but its sync failed: the next open finds it (page cache), builds on it,
+ * and then the power goes. */
+FR_CASE(a_mark_whose_sync_failed_is_made_permanent_before_it_counts)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < 8; seed++) {
         struct scene scene = scene_make(54);
         struct disk *disk = disk_new();
@@ -519,11 +512,12 @@ static void lose_a_slot(const struct scene *scene)
     fr_buffer_release(&mark);
 }
 
-/* The sync of 3 fails, and a slot of the mark rots: the next open keeps 3, and must then really have it. */
-static void an_epoch_kept_because_of_a_lost_slot_is_made_permanent_before_it_counts(void **state)
+/* The sync of 3 fails, and a slot of the mark rots: the next open keeps 3, and must then really
+ * have it. */
+FR_CASE(an_epoch_kept_because_of_a_lost_slot_is_made_permanent_before_it_counts)
 {
-    (void)state;
-    for (uint64_t file_max = 1; file_max < 100000; file_max *= 10000) { /* 3 in a file of its own, or behind 2 */
+    /* 3 in a file of its own, or behind 2 */
+    for (uint64_t file_max = 1; file_max < 100000; file_max *= 10000) {
         struct scene scene = scene_make(55);
         struct disk *disk = disk_new();
         struct fr_durable_options options = {
@@ -550,10 +544,10 @@ static void an_epoch_kept_because_of_a_lost_slot_is_made_permanent_before_it_cou
     }
 }
 
-/* 3 is in the journal, the mark says 2; the next process cuts it off and writes another 3 into a new file. */
-static void what_was_cut_off_stays_cut_off_after_a_power_cut(void **state)
+/* 3 is in the journal, the mark says 2; the next process cuts it off and writes another 3 into a
+ * new file. */
+FR_CASE(what_was_cut_off_stays_cut_off_after_a_power_cut)
 {
-    (void)state;
     struct scene scene = scene_make(56), other = scene_make(57);
     char hwm[SCENE_PATH];
     scene_path(&scene, "hwm", hwm);

@@ -1,13 +1,13 @@
-/* Fold and cold store: the merge against a model, file borders, deletes, damage, interrupted folds, a truncated
- * MANIFEST. */
+/* Fold and cold store: the merge against a model, file borders, deletes, damage, interrupted folds,
+ * a truncated MANIFEST. */
 #include "scene.h"
 
-/* The one private header a test of this module needs: a small limit for sorted files, and what the cold store holds. */
+/* The one private header a test of this module needs: a small limit for sorted files, and what the
+ * cold store holds. */
 #include "../../../store/durable/durable_internal.h"
 
-static void random_epochs_folds_and_reopenings_equal_the_model(void **state)
+FR_CASE(random_epochs_folds_and_reopenings_equal_the_model)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 6; seed++) {
         struct scene scene = scene_make(seed);
         scene.keys = 40 + 60 * (uint32_t)seed;
@@ -41,9 +41,8 @@ static void random_epochs_folds_and_reopenings_equal_the_model(void **state)
     }
 }
 
-static void a_fold_of_nothing_is_no_work(void **state)
+FR_CASE(a_fold_of_nothing_is_no_work)
 {
-    (void)state;
     struct scene scene = scene_make(61);
     struct fr_durable *durable = scene_open(&scene, false);
     scene_fold(durable);
@@ -57,9 +56,8 @@ static void a_fold_of_nothing_is_no_work(void **state)
     scene_remove(scene.dir);
 }
 
-static void a_fold_over_many_small_epochs_and_one_large_image_is_whole(void **state)
+FR_CASE(a_fold_over_many_small_epochs_and_one_large_image_is_whole)
 {
-    (void)state;
     enum { EPOCHS = 600, LARGE = 3 << 20 };
     struct scene scene = scene_make(62);
     scene.keys = 4;
@@ -87,9 +85,8 @@ static enum fr_status count_image(void *self, const struct fr_image *image, uint
     return FR_OK;
 }
 
-static void an_absent_key_leaves_the_cold_store(void **state)
+FR_CASE(an_absent_key_leaves_the_cold_store)
 {
-    (void)state;
     struct scene scene = scene_make(63);
     struct fr_durable *durable = scene_open(&scene, false);
     struct fr_stage stage;
@@ -125,11 +122,10 @@ static enum fr_status note_section(void *self, const char *name, const uint8_t *
     return FR_OK;
 }
 
-/* "odd" is in epochs 1 and 3, "rare/part" in 2: the cold store alone has the newest value of all three, whichever
- * epochs a fold takes in together. */
-static void a_section_the_folded_epochs_lack_stays_in_the_cold_store(void **state)
+/* "odd" is in epochs 1 and 3, "rare/part" in 2: the cold store alone has the newest value of all
+ * three, whichever epochs a fold takes in together. */
+FR_CASE(a_section_the_folded_epochs_lack_stays_in_the_cold_store)
 {
-    (void)state;
     for (uint64_t together = 1; together <= 4; together++) {
         struct scene scene = scene_make(64);
         struct fr_durable *durable = scene_open(&scene, false);
@@ -163,9 +159,8 @@ static enum fr_status check_large(void *self, const char *name, const uint8_t *b
 }
 
 /* 7 sections of 1 MiB, far above a stream's window, each in every seventh of 30 epochs. */
-static void large_sections_of_many_epochs_come_out_newest(void **state)
+FR_CASE(large_sections_of_many_epochs_come_out_newest)
 {
-    (void)state;
     enum { EPOCHS = 30, PARTS = 7, LARGE = 1 << 20 };
     for (int in_one = 0; in_one <= 1; in_one++) {
         struct scene scene = scene_make(71);
@@ -195,9 +190,8 @@ static void large_sections_of_many_epochs_come_out_newest(void **state)
     }
 }
 
-static void many_sorted_files_are_one_fold(void **state)
+FR_CASE(many_sorted_files_are_one_fold)
 {
-    (void)state;
     struct scene scene = scene_make(65);
     scene.keys = 300;
     struct fr_durable *durable = scene_open(&scene, false);
@@ -214,17 +208,18 @@ static void many_sorted_files_are_one_fold(void **state)
     scene_remove(scene.dir);
 }
 
-static void level_zero_files_are_counted(void **state)
+FR_CASE(level_zero_files_are_counted)
 {
-    (void)state;
     struct scene scene = scene_make(66);
     struct fr_durable *durable = scene_open(&scene, false);
     assert_int_equal(scene_status(durable).level0_files, 0);
     for (uint64_t e = 1; e <= 8;
-         e++) { /* an ingest goes as deep as it overlaps nothing: levels 6 to 1 take one fold each */
+         /* an ingest goes as deep as it overlaps nothing: levels 6 to 1 take one fold each */
+         e++) {
         scene_append_to(&scene, durable, e, e);
         scene_fold(durable);
-        assert_int_equal(scene_status(durable).level0_files, e <= 6 ? 0 : e - 6); /* 4 would start a compaction */
+        /* 4 would start a compaction */
+        assert_int_equal(scene_status(durable).level0_files, e <= 6 ? 0 : e - 6);
     }
     fr_durable_close(durable);
     scene_remove(scene.dir);
@@ -232,9 +227,8 @@ static void level_zero_files_are_counted(void **state)
 
 /* ---- interrupted and damaged ---- */
 
-static void files_of_an_interrupted_fold_are_removed_by_open(void **state)
+FR_CASE(files_of_an_interrupted_fold_are_removed_by_open)
 {
-    (void)state;
     struct scene scene = scene_make(67);
     struct fr_durable *durable = scene_open(&scene, false);
     scene_append_to(&scene, durable, 1, 3);
@@ -254,16 +248,16 @@ static void files_of_an_interrupted_fold_are_removed_by_open(void **state)
     scene_remove(scene.dir);
 }
 
-static void a_fold_finds_a_journal_that_changed_and_takes_nothing_in(void **state)
+FR_CASE(a_fold_finds_a_journal_that_changed_and_takes_nothing_in)
 {
-    (void)state;
     struct scene scene = scene_make(68);
     struct fr_durable *durable = scene_open(&scene, false);
     scene_append_to(&scene, durable, 1, 3);
     char journal[SCENE_PATH];
     scene_path(&scene, "journal/00000000000000000001.fj", journal);
     struct fr_buffer bytes = scene_read(journal);
-    size_t in_epoch_1 = (size_t)durable->journal.files[0]->epochs[0].offset + 400; /* inside an image's bytes or head */
+    /* inside an image's bytes or head */
+    size_t in_epoch_1 = (size_t)durable->journal.files[0]->epochs[0].offset + 400;
     FILE *file = fopen(journal, "r+b"); /* in place: the open descriptor must see it */
     assert_non_null(file);
     assert_int_equal(fseek(file, (long)in_epoch_1, SEEK_SET), 0);
@@ -287,9 +281,8 @@ static void a_fold_finds_a_journal_that_changed_and_takes_nothing_in(void **stat
     scene_remove(scene.dir);
 }
 
-static void a_fold_that_cannot_write_stops_the_object(void **state)
+FR_CASE(a_fold_that_cannot_write_stops_the_object)
 {
-    (void)state;
     struct scene scene = scene_make(69);
     struct fr_durable *durable = scene_open(&scene, false);
     scene_append_to(&scene, durable, 1, 2);
@@ -363,9 +356,8 @@ static void check_manifest_truncation(bool trimmed, unsigned *same, unsigned *re
     scene_remove(copy.dir);
 }
 
-static void a_truncated_manifest_gives_the_same_state_or_a_refusal(void **state)
+FR_CASE(a_truncated_manifest_gives_the_same_state_or_a_refusal)
 {
-    (void)state;
     unsigned same, refused;
     check_manifest_truncation(true, &same, &refused);
     print_message("journal trimmed: %u same, %u refused\n", same, refused);

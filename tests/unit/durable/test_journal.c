@@ -1,11 +1,11 @@
-/* Append, read back, rotate, fold, acknowledge, trim, reopen: the ordinary life of a state directory. */
+/* Append, read back, rotate, fold, acknowledge, trim, reopen: the ordinary life of a state
+ * directory. */
 #include "scene.h"
 
 #include <pthread.h>
 
-static void a_new_directory_holds_nothing(void **state)
+FR_CASE(a_new_directory_holds_nothing)
 {
-    (void)state;
     struct scene scene = scene_make(1);
     struct fr_durable *durable = scene_open(&scene, false);
     struct fr_durable_status status = scene_status(durable);
@@ -22,9 +22,8 @@ static void a_new_directory_holds_nothing(void **state)
     scene_remove(scene.dir);
 }
 
-static void appended_epochs_are_there_after_reopening(void **state)
+FR_CASE(appended_epochs_are_there_after_reopening)
 {
-    (void)state;
     struct scene scene = scene_make(2);
     struct fr_durable *durable = scene_open(&scene, false);
     for (uint64_t e = 1; e <= 5; e++) {
@@ -44,9 +43,8 @@ static void appended_epochs_are_there_after_reopening(void **state)
     scene_remove(scene.dir);
 }
 
-static void digests_chain_from_epoch_to_epoch(void **state)
+FR_CASE(digests_chain_from_epoch_to_epoch)
 {
-    (void)state;
     struct scene scene = scene_make(3);
     struct fr_durable *durable = scene_open(&scene, false);
     struct fr_sha256 previous = {{0}};
@@ -97,9 +95,8 @@ static bool journal_has(const struct scene *scene, uint64_t first)
     return access(path, F_OK) == 0;
 }
 
-static void another_head_rotates_the_file_and_each_epoch_keeps_its_own(void **state)
+FR_CASE(another_head_rotates_the_file_and_each_epoch_keeps_its_own)
 {
-    (void)state;
     struct scene scene = scene_make(4);
     static const char *const heads[] = {"f16", "f32", "f32", ""};
     for (uint64_t e = 1; e <= 4; e++) {
@@ -122,14 +119,14 @@ static void another_head_rotates_the_file_and_each_epoch_keeps_its_own(void **st
     scene_remove(scene.dir);
 }
 
-static void a_file_goes_when_folded_and_acknowledged_but_never_the_newest(void **state)
+FR_CASE(a_file_goes_when_folded_and_acknowledged_but_never_the_newest)
 {
-    (void)state;
     struct scene scene = scene_make(5);
     struct fr_durable *durable = open_with(&scene, "h", 1); /* one epoch a file */
     struct fr_err err = {0};
     scene_append_to(&scene, durable, 1, 6);
-    assert_int_equal(fr_durable_acknowledge(durable, 4, &err), FR_OK); /* acknowledged, not folded */
+    /* acknowledged, not folded */
+    assert_int_equal(fr_durable_acknowledge(durable, 4, &err), FR_OK);
     assert_int_equal(scene_status(durable).journal_first, 1);
     scene_fold(durable);
     assert_int_equal(scene_status(durable).journal_first, 5); /* folded to 6, acknowledged to 4 */
@@ -137,7 +134,8 @@ static void a_file_goes_when_folded_and_acknowledged_but_never_the_newest(void *
     struct fr_buffer bytes = {0};
     struct fr_sha256 digest;
     assert_int_equal(fr_durable_read_epoch(durable, 4, &bytes, NULL, &err), FR_E_NOT_FOUND);
-    assert_int_equal(fr_durable_digest(durable, 4, &digest), FR_OK); /* the chain of epoch 5 names it */
+    /* the chain of epoch 5 names it */
+    assert_int_equal(fr_durable_digest(durable, 4, &digest), FR_OK);
     assert_int_equal(fr_durable_digest(durable, 3, &digest), FR_E_NOT_FOUND);
     assert_int_equal(fr_durable_acknowledge(durable, 6, &err), FR_OK);
     assert_int_equal(scene_status(durable).journal_first, 6);
@@ -155,9 +153,8 @@ static void a_file_goes_when_folded_and_acknowledged_but_never_the_newest(void *
     scene_remove(scene.dir);
 }
 
-static void the_acknowledged_epoch_is_kept_over_a_close(void **state)
+FR_CASE(the_acknowledged_epoch_is_kept_over_a_close)
 {
-    (void)state;
     struct scene scene = scene_make(6);
     struct fr_durable *durable = scene_open(&scene, false);
     struct fr_err err = {0};
@@ -171,9 +168,8 @@ static void the_acknowledged_epoch_is_kept_over_a_close(void **state)
     scene_remove(scene.dir);
 }
 
-static void a_second_writer_is_refused_and_told_the_process(void **state)
+FR_CASE(a_second_writer_is_refused_and_told_the_process)
 {
-    (void)state;
     struct scene scene = scene_make(7);
     struct fr_durable *durable = scene_open(&scene, false), *second = NULL;
     struct fr_err err = {0};
@@ -188,9 +184,8 @@ static void a_second_writer_is_refused_and_told_the_process(void **state)
     scene_remove(scene.dir);
 }
 
-static void small_files_are_replaced_whole_and_cannot_name_ours(void **state)
+FR_CASE(small_files_are_replaced_whole_and_cannot_name_ours)
 {
-    (void)state;
     struct scene scene = scene_make(8);
     struct fr_durable *durable = scene_open(&scene, false);
     struct fr_err err = {0};
@@ -215,9 +210,8 @@ static enum fr_status refuse_second(void *self, const struct fr_image *image)
     return ++*(int *)self == 2 ? FR_E_LIMIT : FR_OK;
 }
 
-static void a_visitors_error_stops_the_walk(void **state)
+FR_CASE(a_visitors_error_stops_the_walk)
 {
-    (void)state;
     struct scene scene = scene_make(9);
     struct fr_durable *durable = scene_open(&scene, false);
     scene_append_to(&scene, durable, 1, 2);
@@ -233,9 +227,8 @@ static void a_visitors_error_stops_the_walk(void **state)
     scene_remove(scene.dir);
 }
 
-static void a_read_only_object_sees_the_state_beside_its_writer_and_writes_nothing(void **state)
+FR_CASE(a_read_only_object_sees_the_state_beside_its_writer_and_writes_nothing)
 {
-    (void)state;
     struct scene scene = scene_make(10);
     struct fr_durable *reader = NULL, *durable = scene_open(&scene, false);
     struct fr_err err = {0};
@@ -260,9 +253,8 @@ static void a_read_only_object_sees_the_state_beside_its_writer_and_writes_nothi
     scene_remove(scene.dir);
 }
 
-static void a_directory_without_state_is_not_found_by_readers_and_not_created(void **state)
+FR_CASE(a_directory_without_state_is_not_found_by_readers_and_not_created)
 {
-    (void)state;
     struct scene scene = scene_make(11);
     struct fr_durable *reader = NULL;
     struct fr_err err = {0};
@@ -319,9 +311,8 @@ static void *read_and_acknowledge(void *self)
     return NULL;
 }
 
-static void append_fold_and_read_run_beside_each_other(void **state)
+FR_CASE(append_fold_and_read_run_beside_each_other)
 {
-    (void)state;
     struct scene scene = scene_make(12);
     struct fr_durable *durable = open_with(&scene, "h", 4096);
     struct busy folder = {&scene, durable, 0}, reader = {&scene, durable, 0};
@@ -342,9 +333,8 @@ static void append_fold_and_read_run_beside_each_other(void **state)
     scene_remove(scene.dir);
 }
 
-static void readers_open_beside_a_writer_that_appends_folds_and_trims(void **state)
+FR_CASE(readers_open_beside_a_writer_that_appends_folds_and_trims)
 {
-    (void)state;
     struct scene scene = scene_make(13);
     struct fr_durable *durable = open_with(&scene, "h", 4096);
     scene_append_to(&scene, durable, 1, 1);

@@ -1,5 +1,6 @@
-/* Kill loop: a child appends, folds and acknowledges until SIGKILL takes it at a random moment; another child opens
- * what it left. Threads of RocksDB do not survive a fork, so this program's parent never opens a state itself. */
+/* Kill loop: a child appends, folds and acknowledges until SIGKILL takes it at a random moment;
+ * another child opens what it left. Threads of RocksDB do not survive a fork, so this program's
+ * parent never opens a state itself. */
 #include "scene.h"
 
 #include <errno.h>
@@ -37,7 +38,8 @@ static void write_until_killed(const struct scene *scene, int fd)
     }
 }
 
-/* Exit 0: the state is exactly that of one epoch, at least `told`. The epoch goes through the pipe. */
+/* Exit 0: the state is exactly that of one epoch, at least `told`. The epoch goes through the
+ * pipe. */
 static void verify(const struct scene *scene, uint64_t told, int fd)
 {
     struct fr_durable *durable = NULL;
@@ -78,9 +80,8 @@ static uint64_t verified_epoch(const struct scene *scene, uint64_t told)
     return epoch;
 }
 
-static void kills_at_random_moments_lose_no_durable_epoch(void **state)
+FR_CASE(kills_at_random_moments_lose_no_durable_epoch)
 {
-    (void)state;
     struct scene scene = scene_make(81);
     scene.keys = KEYS;
     uint64_t durable_epoch = 0;

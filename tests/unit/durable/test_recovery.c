@@ -1,20 +1,21 @@
-/* What open does with torn, flipped, missing and mixed files: exactly one epoch's state, never older than the durable
- * one, or a refusal. */
+/* What open does with torn, flipped, missing and mixed files: exactly one epoch's state, never
+ * older than the durable one, or a refusal. */
 #include "scene.h"
 
 #include "base/crc32c.h"
 
 enum { SLOT = 128, SLOT_DISTANCE = 4096 };
 
-/* Every byte of a file is tried; a sanitizer build, ten times slower, tries one in some (odd: no field is left out). */
+/* Every byte of a file is tried; a sanitizer build, ten times slower, tries one in some (odd: no
+ * field is left out). */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { STRIDE = 11 };
 #else
 enum { STRIDE = 1 };
 #endif
 
-/* A state directory of `epochs` epochs, all in one journal file, closed; small epochs, so that every byte can be tried.
- */
+/* A state directory of `epochs` epochs, all in one journal file, closed; small epochs, so that
+ * every byte can be tried. */
 static struct scene make_state(uint64_t seed, uint64_t epochs)
 {
     struct scene scene = scene_make(seed);
@@ -65,11 +66,10 @@ static enum fr_status refusal(const struct scene *scene, const char *must_say)
 
 /* ---- the tail ---- */
 
-/* Epoch 4 was being written when the power went: its journal bytes are there up to any length, the mark still says 3.
- */
-static void a_tail_torn_at_any_byte_of_the_last_record_is_cut_off(void **state)
+/* Epoch 4 was being written when the power went: its journal bytes are there up to any length, the
+ * mark still says 3. */
+FR_CASE(a_tail_torn_at_any_byte_of_the_last_record_is_cut_off)
 {
-    (void)state;
     struct scene scene = make_state(21, 3);
     char journal[SCENE_PATH], hwm[SCENE_PATH];
     journal_file(&scene, 1, journal);
@@ -94,9 +94,8 @@ static void a_tail_torn_at_any_byte_of_the_last_record_is_cut_off(void **state)
     scene_remove(scene.dir);
 }
 
-static void garbage_behind_the_mark_is_cut_off(void **state)
+FR_CASE(garbage_behind_the_mark_is_cut_off)
 {
-    (void)state;
     struct scene scene = make_state(22, 3);
     char journal[SCENE_PATH], stray[SCENE_PATH];
     journal_file(&scene, 1, journal);
@@ -113,9 +112,8 @@ static void garbage_behind_the_mark_is_cut_off(void **state)
     scene_remove(scene.dir);
 }
 
-static void a_durable_record_cut_at_any_byte_is_refused_and_nothing_is_changed(void **state)
+FR_CASE(a_durable_record_cut_at_any_byte_is_refused_and_nothing_is_changed)
 {
-    (void)state;
     struct scene scene = make_state(23, 3);
     char journal[SCENE_PATH];
     journal_file(&scene, 1, journal);
@@ -133,9 +131,8 @@ static void a_durable_record_cut_at_any_byte_is_refused_and_nothing_is_changed(v
     scene_remove(scene.dir);
 }
 
-static void a_flipped_byte_anywhere_in_the_journal_is_refused(void **state)
+FR_CASE(a_flipped_byte_anywhere_in_the_journal_is_refused)
 {
-    (void)state;
     struct scene scene = make_state(24, 3);
     char journal[SCENE_PATH];
     journal_file(&scene, 1, journal);
@@ -154,11 +151,10 @@ static void a_flipped_byte_anywhere_in_the_journal_is_refused(void **state)
 
 /* ---- the mark ---- */
 
-/* Rot in the newest slot must not lose the epoch it named: the journal holds it, so it is kept. Rot in the older one
- * changes nothing. */
-static void a_flipped_byte_anywhere_in_one_slot_loses_no_durable_epoch(void **state)
+/* Rot in the newest slot must not lose the epoch it named: the journal holds it, so it is kept. Rot
+ * in the older one changes nothing. */
+FR_CASE(a_flipped_byte_anywhere_in_one_slot_loses_no_durable_epoch)
 {
-    (void)state;
     struct scene scene = make_state(25, 3);
     char hwm[SCENE_PATH];
     scene_path(&scene, "hwm", hwm);
@@ -176,9 +172,8 @@ static void a_flipped_byte_anywhere_in_one_slot_loses_no_durable_epoch(void **st
     scene_remove(scene.dir);
 }
 
-static void without_a_good_slot_it_refuses(void **state)
+FR_CASE(without_a_good_slot_it_refuses)
 {
-    (void)state;
     struct scene scene = make_state(26, 3);
     char hwm[SCENE_PATH];
     scene_path(&scene, "hwm", hwm);
@@ -195,16 +190,16 @@ static void without_a_good_slot_it_refuses(void **state)
     scene_remove(scene.dir);
 }
 
-/* The mark of epoch 4 was being written: any prefix of the slot is new, the rest old. The journal has 4 whole and
- * synced. */
-static void a_mark_torn_at_any_byte_gives_the_epoch_before_or_the_one_it_was_to_name(void **state)
+/* The mark of epoch 4 was being written: any prefix of the slot is new, the rest old. The journal
+ * has 4 whole and synced. */
+FR_CASE(a_mark_torn_at_any_byte_gives_the_epoch_before_or_the_one_it_was_to_name)
 {
-    (void)state;
     struct scene scene = make_state(27, 3);
     char hwm[SCENE_PATH], journal[SCENE_PATH];
     scene_path(&scene, "hwm", hwm);
     journal_file(&scene, 1, journal);
-    struct fr_durable *durable = scene_open(&scene, false); /* the mark after open: what the write of epoch 4 finds */
+    /* the mark after open: what the write of epoch 4 finds */
+    struct fr_durable *durable = scene_open(&scene, false);
     struct fr_buffer before = scene_read(hwm);
     scene_append_to(&scene, durable, 4, 4);
     struct fr_buffer after = scene_read(hwm), four = scene_read(journal);
@@ -231,9 +226,8 @@ static void a_mark_torn_at_any_byte_gives_the_epoch_before_or_the_one_it_was_to_
     scene_remove(scene.dir);
 }
 
-static void a_lost_slot_and_a_torn_tail_together_keep_the_whole_epochs(void **state)
+FR_CASE(a_lost_slot_and_a_torn_tail_together_keep_the_whole_epochs)
 {
-    (void)state;
     struct scene scene = make_state(28, 3);
     char hwm[SCENE_PATH], journal[SCENE_PATH];
     scene_path(&scene, "hwm", hwm);
@@ -276,9 +270,8 @@ static struct scene make_rotated(uint64_t seed, uint64_t fold_at, uint64_t acked
     return scene;
 }
 
-static void a_missing_journal_file_is_refused_by_name(void **state)
+FR_CASE(a_missing_journal_file_is_refused_by_name)
 {
-    (void)state;
     struct scene scene = make_rotated(31, 3, 0);
     static const struct {
         uint64_t first;
@@ -299,9 +292,8 @@ static void a_missing_journal_file_is_refused_by_name(void **state)
     scene_remove(scene.dir);
 }
 
-static void a_missing_cold_store_is_refused_once_the_journal_was_trimmed(void **state)
+FR_CASE(a_missing_cold_store_is_refused_once_the_journal_was_trimmed)
 {
-    (void)state;
     struct scene scene = make_rotated(32, 4, 4);
     char cold[SCENE_PATH];
     scene_path(&scene, "cold", cold);
@@ -313,9 +305,8 @@ static void a_missing_cold_store_is_refused_once_the_journal_was_trimmed(void **
     scene_remove(scene.dir);
 }
 
-static void a_missing_cold_store_is_rebuilt_while_the_journal_is_whole(void **state)
+FR_CASE(a_missing_cold_store_is_rebuilt_while_the_journal_is_whole)
 {
-    (void)state;
     struct scene scene = make_rotated(33, 4, 0);
     char cold[SCENE_PATH];
     scene_path(&scene, "cold", cold);
@@ -324,9 +315,8 @@ static void a_missing_cold_store_is_rebuilt_while_the_journal_is_whole(void **st
     scene_remove(scene.dir);
 }
 
-static void files_that_an_interrupted_trim_left_are_removed(void **state)
+FR_CASE(files_that_an_interrupted_trim_left_are_removed)
 {
-    (void)state;
     struct scene scene = make_rotated(34, 4, 0);
     struct fr_buffer kept[2];
     char paths[2][SCENE_PATH];
@@ -366,9 +356,8 @@ static void replace_part(const struct scene *scene, const char *part, const char
     fr_buffer_release(&bytes);
 }
 
-static void parts_of_an_older_copy_are_refused(void **state)
+FR_CASE(parts_of_an_older_copy_are_refused)
 {
-    (void)state;
     struct scene scene = make_rotated(35, 2, 2);
     struct scene old = scene_make(0), fresh = scene_make(0);
     scene_copy_tree(scene.dir, old.dir); /* at epoch 6, folded 2 */
@@ -394,9 +383,8 @@ static void parts_of_an_older_copy_are_refused(void **state)
     scene_remove(fresh.dir);
 }
 
-static void files_of_two_histories_are_refused(void **state)
+FR_CASE(files_of_two_histories_are_refused)
 {
-    (void)state;
     struct scene scene = make_rotated(36, 3, 0), other = make_rotated(37, 3, 0), mine = scene_make(0);
     scene_copy_tree(scene.dir, mine.dir);
     replace_part(&scene, "hwm", other.dir);
@@ -416,9 +404,8 @@ static void files_of_two_histories_are_refused(void **state)
     scene_remove(mine.dir);
 }
 
-static void a_record_of_another_history_inside_a_file_is_refused(void **state)
+FR_CASE(a_record_of_another_history_inside_a_file_is_refused)
 {
-    (void)state;
     struct scene scene = make_state(38, 2), other = make_state(39, 2);
     char path[SCENE_PATH], path_other[SCENE_PATH];
     journal_file(&scene, 1, path);
@@ -440,9 +427,8 @@ static void a_record_of_another_history_inside_a_file_is_refused(void **state)
 
 /* ---- format ---- */
 
-static void a_mark_of_another_format_is_refused_with_the_remedy(void **state)
+FR_CASE(a_mark_of_another_format_is_refused_with_the_remedy)
 {
-    (void)state;
     struct scene scene = make_state(41, 2);
     char hwm[SCENE_PATH];
     scene_path(&scene, "hwm", hwm);
@@ -460,9 +446,8 @@ static void a_mark_of_another_format_is_refused_with_the_remedy(void **state)
     scene_remove(scene.dir);
 }
 
-static void a_journal_of_another_format_is_refused_with_the_remedy(void **state)
+FR_CASE(a_journal_of_another_format_is_refused_with_the_remedy)
 {
-    (void)state;
     struct scene scene = make_state(42, 2);
     char journal[SCENE_PATH];
     journal_file(&scene, 1, journal);
@@ -478,9 +463,8 @@ static void a_journal_of_another_format_is_refused_with_the_remedy(void **state)
 
 /* ---- read-only ---- */
 
-static void a_read_only_open_of_a_torn_state_changes_nothing(void **state)
+FR_CASE(a_read_only_open_of_a_torn_state_changes_nothing)
 {
-    (void)state;
     struct scene scene = make_state(43, 3);
     char journal[SCENE_PATH], hwm[SCENE_PATH], stray[SCENE_PATH];
     journal_file(&scene, 1, journal);

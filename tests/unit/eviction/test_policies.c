@@ -1,17 +1,12 @@
 /* Gate and expiry policies: thresholds, strictness of "longer than", hostile times. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
+#include "case.h"
 
-#include <cmocka.h>
+#include <string.h>
 
 #include "eviction/eviction.h"
 
-static void count_gate_admits_at_its_threshold_and_above(void **state)
+FR_CASE(count_gate_admits_at_its_threshold_and_above)
 {
-    (void)state;
     struct fr_gate_count config = {.count = 3};
     struct fr_gate_policy gate = fr_gate_count_policy(&config);
     assert_false(gate.admits(gate.config, 0));
@@ -21,18 +16,16 @@ static void count_gate_admits_at_its_threshold_and_above(void **state)
     assert_string_equal(gate.name, "count");
 }
 
-static void count_gate_of_one_admits_the_first_occurrence(void **state)
+FR_CASE(count_gate_of_one_admits_the_first_occurrence)
 {
-    (void)state;
     struct fr_gate_count config = {.count = 1};
     struct fr_gate_policy gate = fr_gate_count_policy(&config);
     assert_true(gate.admits(gate.config, 1));
     assert_false(gate.admits(gate.config, 0));
 }
 
-static void count_gate_forgets_only_what_is_idle_longer(void **state)
+FR_CASE(count_gate_forgets_only_what_is_idle_longer)
 {
-    (void)state;
     struct fr_gate_count config = {.count = 2, .idle_ms = 100};
     struct fr_gate_policy gate = fr_gate_count_policy(&config);
     assert_false(gate.forgets(gate.config, 1000, 1000));
@@ -41,9 +34,8 @@ static void count_gate_forgets_only_what_is_idle_longer(void **state)
     assert_false(gate.forgets(gate.config, 1000, 0));
 }
 
-static void count_gate_without_idle_time_never_forgets(void **state)
+FR_CASE(count_gate_without_idle_time_never_forgets)
 {
-    (void)state;
     struct fr_gate_count config = {.count = 2, .idle_ms = 0};
     struct fr_gate_policy gate = fr_gate_count_policy(&config);
     assert_false(gate.forgets(gate.config, 0, INT64_MAX));
@@ -56,9 +48,8 @@ static bool expires(const struct fr_expiry_policy *policy, int64_t seen_ms, int6
     return policy->expires(policy->config, &facts, watermark_ms);
 }
 
-static void idle_expiry_takes_only_rows_idle_longer(void **state)
+FR_CASE(idle_expiry_takes_only_rows_idle_longer)
 {
-    (void)state;
     struct fr_expire_idle config = {.idle_ms = 1000};
     struct fr_expiry_policy policy = fr_expire_idle_policy(&config);
     assert_int_equal(policy.reason, 1);
@@ -67,9 +58,8 @@ static void idle_expiry_takes_only_rows_idle_longer(void **state)
     assert_true(expires(&policy, 5000, 6001));
 }
 
-static void idle_expiry_survives_a_watermark_behind_and_distances_beyond_64_bits(void **state)
+FR_CASE(idle_expiry_survives_a_watermark_behind_and_distances_beyond_64_bits)
 {
-    (void)state;
     struct fr_expire_idle config = {.idle_ms = 1000};
     struct fr_expiry_policy policy = fr_expire_idle_policy(&config);
     assert_false(expires(&policy, 5000, 10));

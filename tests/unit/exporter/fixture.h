@@ -1,5 +1,5 @@
-/* A small durable state for the exporter's tests: a temporary directory, settings of two tables, epochs of a few rows.
- */
+/* A small durable state for the exporter's tests: a temporary directory, settings of two tables,
+ * epochs of a few rows. */
 #ifndef EXPORTER_FIXTURE_H
 #define EXPORTER_FIXTURE_H
 

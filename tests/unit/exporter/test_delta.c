@@ -1,10 +1,5 @@
 /* From epoch bytes to delta records: what becomes public and what does not. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "case.h"
 
 #include "fixture.h"
 
@@ -62,9 +57,8 @@ static void stage_begin(struct fr_stage *stage, uint64_t epoch)
     stage->timeline = 1;
 }
 
-static void only_rows_and_reasoned_absences_are_public(void **state)
+FR_CASE(only_rows_and_reasoned_absences_are_public)
 {
-    (void)state;
     struct fixture f = {0};
     fixture_settings(&f, "ctr");
     struct fr_stage stage;
@@ -103,9 +97,8 @@ static void only_rows_and_reasoned_absences_are_public(void **state)
     fr_stage_release(&stage);
 }
 
-static void model_and_dense_go_out_when_announced_and_epoch_1_has_no_predecessor(void **state)
+FR_CASE(model_and_dense_go_out_when_announced_and_epoch_1_has_no_predecessor)
 {
-    (void)state;
     struct fixture f = {0};
     fixture_settings(&f, "ctr");
     struct fr_stage stage;
@@ -126,9 +119,8 @@ static void model_and_dense_go_out_when_announced_and_epoch_1_has_no_predecessor
     fr_stage_release(&stage);
 }
 
-static void the_same_epoch_gives_the_same_bytes(void **state)
+FR_CASE(the_same_epoch_gives_the_same_bytes)
 {
-    (void)state;
     struct fixture f = {0};
     fixture_settings(&f, "ctr");
     struct fr_stage stage;
@@ -152,9 +144,8 @@ static void the_same_epoch_gives_the_same_bytes(void **state)
     fr_stage_release(&stage);
 }
 
-static void a_rewind_section_makes_piece_0_of_every_partition(void **state)
+FR_CASE(a_rewind_section_makes_piece_0_of_every_partition)
 {
-    (void)state;
     struct fixture f = {0};
     fixture_settings(&f, "ctr");
     struct fr_stage stage;
@@ -175,9 +166,8 @@ static void a_rewind_section_makes_piece_0_of_every_partition(void **state)
     fr_stage_release(&stage);
 }
 
-static void images_that_do_not_fit_the_settings_are_corrupt(void **state)
+FR_CASE(images_that_do_not_fit_the_settings_are_corrupt)
 {
-    (void)state;
     struct fixture f = {0};
     fixture_settings(&f, "ctr");
     struct fr_buffer bytes = {0};

@@ -1,13 +1,10 @@
-/* The publisher's questions to a real Apache Kafka, which the embedded broker cannot answer: topic creation, cleanup
- * policy, transaction markers at the end of a partition. FRESHET_KAFKA names the broker (tests/kafka/start prints
- * one); without it every case is skipped, and says so. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+/* The publisher's questions to a real Apache Kafka, which the embedded broker cannot answer: topic
+ * creation, cleanup policy, transaction markers at the end of a partition. FRESHET_KAFKA names the
+ * broker (tests/kafka/start prints one); without it every case is skipped, and says so. */
+#include "case.h"
+
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <librdkafka/rdkafka.h>
 
 #include "exporter/publisher.h"
@@ -97,9 +94,8 @@ static void step_until(struct fr_publisher *publisher, uint64_t acked)
     assert_int_equal(status.acked, acked);
 }
 
-static void a_missing_topic_is_created_filled_and_resumed(void **state)
+FR_CASE(a_missing_topic_is_created_filled_and_resumed)
 {
-    (void)state;
     need_kafka();
     struct fixture f = {0};
     struct fr_err err = {0};
@@ -127,9 +123,8 @@ static void a_missing_topic_is_created_filled_and_resumed(void **state)
     fixture_close(&f);
 }
 
-static void a_compacted_topic_is_refused(void **state)
+FR_CASE(a_compacted_topic_is_refused)
 {
-    (void)state;
     need_kafka();
     struct fixture f = {0};
     struct fr_err err = {0};
@@ -147,9 +142,8 @@ static void a_compacted_topic_is_refused(void **state)
     fixture_close(&f);
 }
 
-static void transaction_markers_and_aborted_records_behind_our_newest_are_walked_over(void **state)
+FR_CASE(transaction_markers_and_aborted_records_behind_our_newest_are_walked_over)
 {
-    (void)state;
     need_kafka();
     struct fixture f = {0};
     struct fr_err err = {0};

@@ -1,10 +1,7 @@
-/* The publisher against librdkafka's embedded broker: order, resumption, refusal, recovery from failed deliveries. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+/* The publisher against librdkafka's embedded broker: order, resumption, refusal, recovery from
+ * failed deliveries. */
+#include "case.h"
 
-#include <cmocka.h>
 #include <librdkafka/rdkafka.h>
 #include <librdkafka/rdkafka_mock.h>
 
@@ -18,9 +15,8 @@ static rd_kafka_mock_cluster_t *cluster;
 static char brokers[256];
 static int topic_number;
 
-static int start_broker(void **state)
+FR_FIXTURE(start_broker)
 {
-    (void)state;
     char text[256];
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     assert_int_equal(rd_kafka_conf_set(conf, "test.mock.num.brokers", "1", text, sizeof(text)), RD_KAFKA_CONF_OK);
@@ -32,9 +28,8 @@ static int start_broker(void **state)
     return 0;
 }
 
-static int stop_broker(void **state)
+FR_FIXTURE(stop_broker)
 {
-    (void)state;
     rd_kafka_destroy(host);
     return 0;
 }
@@ -78,7 +73,8 @@ static void check_ok(struct fixture *f, struct fr_publisher *publisher)
     if (status != FR_OK)
         print_error("%s\n", err.text);
     assert_int_equal(status, FR_OK);
-    fr_publisher_offer(publisher, durable_epoch(f)); /* as the daemon does when nothing is held back */
+    /* as the daemon does when nothing is held back */
+    fr_publisher_offer(publisher, durable_epoch(f));
 }
 
 static struct fr_publisher_status step_until(struct fr_publisher *publisher, uint64_t acked)
@@ -180,7 +176,8 @@ static enum fr_status expect_record(void *self, uint32_t partition, uint32_t pie
     return FR_OK;
 }
 
-/* From record `at` on, the partition holds exactly the records of epochs first..last; returns where they end. */
+/* From record `at` on, the partition holds exactly the records of epochs first..last; returns where
+ * they end. */
 static size_t expect_epochs(struct fixture *f, struct log *log, uint32_t partition, size_t at, uint64_t first,
                             uint64_t last)
 {
@@ -201,9 +198,8 @@ static struct log topic_log;
 
 /* ---- cases ---- */
 
-static void durable_epochs_arrive_whole_in_order_and_byte_for_byte(void **state)
+FR_CASE(durable_epochs_arrive_whole_in_order_and_byte_for_byte)
 {
-    (void)state;
     struct fixture f = {0};
     char topic[32];
     make_topic(topic);
@@ -229,9 +225,8 @@ static void durable_epochs_arrive_whole_in_order_and_byte_for_byte(void **state)
     fixture_close(&f);
 }
 
-static void nothing_beyond_the_offered_epoch_is_sent(void **state)
+FR_CASE(nothing_beyond_the_offered_epoch_is_sent)
 {
-    (void)state;
     struct fixture f = {0};
     char topic[32];
     make_topic(topic);
@@ -251,9 +246,8 @@ static void nothing_beyond_the_offered_epoch_is_sent(void **state)
 }
 
 /* A hold outlasts a restart: which durable epochs may be sent is the caller's to say. */
-static void a_check_offers_nothing(void **state)
+FR_CASE(a_check_offers_nothing)
 {
-    (void)state;
     struct fixture f = {0};
     char topic[32];
     make_topic(topic);
@@ -274,9 +268,8 @@ static void a_check_offers_nothing(void **state)
     fixture_close(&f);
 }
 
-static void steps_before_the_check_are_refused(void **state)
+FR_CASE(steps_before_the_check_are_refused)
 {
-    (void)state;
     struct fixture f = {0};
     assert_int_equal(fixture_open(&f, "ctr"), FR_OK);
     struct fr_publisher *publisher = make_publisher(&f, "never-asked");
@@ -286,9 +279,8 @@ static void steps_before_the_check_are_refused(void **state)
     fixture_close(&f);
 }
 
-static void a_restart_resumes_behind_what_every_partition_shows_complete(void **state)
+FR_CASE(a_restart_resumes_behind_what_every_partition_shows_complete)
 {
-    (void)state;
     struct fixture f = {0};
     char topic[32];
     make_topic(topic);
@@ -330,14 +322,14 @@ struct partial {
 static enum fr_status produce_partial(void *self, uint32_t partition, uint32_t piece, const void *bytes, size_t size)
 {
     struct partial *partial = self;
-    if (partition == 0 || piece < partial->pieces) /* partition 0 has all of it, 1 its first pieces */
+    /* partition 0 has all of it, 1 its first pieces */
+    if (partition == 0 || piece < partial->pieces)
         produce(partial->topic, (int32_t)partition, bytes, size);
     return FR_OK;
 }
 
-static void an_epoch_cut_off_in_the_middle_is_sent_again_from_its_first_piece(void **state)
+FR_CASE(an_epoch_cut_off_in_the_middle_is_sent_again_from_its_first_piece)
 {
-    (void)state;
     struct fixture f = {0};
     char topic[32];
     make_topic(topic);
@@ -382,9 +374,8 @@ static void expect_mismatch(struct fixture *f, const char *topic, const char *wo
     fr_publisher_free(publisher);
 }
 
-static void topics_with_another_history_are_refused_with_a_remedy(void **state)
+FR_CASE(topics_with_another_history_are_refused_with_a_remedy)
 {
-    (void)state;
     struct fixture f = {0}, copy = {0}, other = {0};
     char topic[32];
     make_topic(topic);
@@ -413,9 +404,8 @@ static void topics_with_another_history_are_refused_with_a_remedy(void **state)
     fixture_close(&other);
 }
 
-static void a_topic_that_holds_something_else_is_refused(void **state)
+FR_CASE(a_topic_that_holds_something_else_is_refused)
 {
-    (void)state;
     struct fixture f = {0};
     char topic[32];
     make_topic(topic);
@@ -426,9 +416,8 @@ static void a_topic_that_holds_something_else_is_refused(void **state)
     fixture_close(&f);
 }
 
-static void another_number_of_partitions_is_refused(void **state)
+FR_CASE(another_number_of_partitions_is_refused)
 {
-    (void)state;
     struct fixture f = {0};
     assert_int_equal(rd_kafka_mock_topic_create(cluster, "three", 3, 1), 0);
     assert_int_equal(fixture_open(&f, "ctr"), FR_OK);
@@ -436,9 +425,8 @@ static void another_number_of_partitions_is_refused(void **state)
     fixture_close(&f);
 }
 
-static void an_emptied_topic_is_counted_as_loss_and_filled_from_the_journal(void **state)
+FR_CASE(an_emptied_topic_is_counted_as_loss_and_filled_from_the_journal)
 {
-    (void)state;
     struct fixture f = {0};
     char topic[32];
     struct fr_err err = {0};
@@ -460,9 +448,8 @@ static void an_emptied_topic_is_counted_as_loss_and_filled_from_the_journal(void
     fixture_close(&f);
 }
 
-static void a_refused_record_restarts_the_producer_and_everything_arrives(void **state)
+FR_CASE(a_refused_record_restarts_the_producer_and_everything_arrives)
 {
-    (void)state;
     struct fixture f = {0};
     char topic[32];
     make_topic(topic);
@@ -477,7 +464,8 @@ static void a_refused_record_restarts_the_producer_and_everything_arrives(void *
     assert_true(status.errors > 0);
     assert_true(status.resent_epochs > 0);
     assert_string_equal(status.problem, "");
-    for (uint32_t p = 0; p < FIXTURE_PARTITIONS; p++) { /* the last records are the whole of the newest epoch */
+    /* the last records are the whole of the newest epoch */
+    for (uint32_t p = 0; p < FIXTURE_PARTITIONS; p++) {
         read_partition(topic, (int32_t)p, &topic_log);
         size_t last = topic_log.n;
         while (last > 0 && topic_log.records[last - 1].epoch == 2)
@@ -493,9 +481,8 @@ static void a_refused_record_restarts_the_producer_and_everything_arrives(void *
     fixture_close(&f);
 }
 
-static void a_broker_that_goes_away_is_a_problem_until_it_returns(void **state)
+FR_CASE(a_broker_that_goes_away_is_a_problem_until_it_returns)
 {
-    (void)state;
     struct fixture f = {0};
     char topic[32];
     make_topic(topic);
@@ -522,9 +509,8 @@ static void a_broker_that_goes_away_is_a_problem_until_it_returns(void **state)
     fixture_close(&f);
 }
 
-static void unreachable_brokers_are_unavailable(void **state)
+FR_CASE(unreachable_brokers_are_unavailable)
 {
-    (void)state;
     struct fixture f = {0};
     char topic[32];
     make_topic(topic);
@@ -539,9 +525,8 @@ static void unreachable_brokers_are_unavailable(void **state)
     fixture_close(&f);
 }
 
-static void unknown_properties_are_refused_by_name(void **state)
+FR_CASE(unknown_properties_are_refused_by_name)
 {
-    (void)state;
     struct fixture f = {0};
     struct fr_publisher_property wrong[] = {{"no.such.thing", "1"}};
     struct fr_publisher_options options = {.clock = fr_clock_system(),

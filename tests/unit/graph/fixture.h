@@ -1,16 +1,14 @@
-/* A small world for graph tests: a configuration (by hand or from text), batches in plain or grouped form, resolved
- * rows and the memory of the rows. */
+/* A small world for graph tests: a configuration (by hand or from text), batches in plain or
+ * grouped form, resolved rows and the memory of the rows. */
 #ifndef FR_TESTS_GRAPH_FIXTURE_H
 #define FR_TESTS_GRAPH_FIXTURE_H
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
+#include "case.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/check.h"
 #include "base/hash.h"
@@ -28,7 +26,8 @@ struct fixture {
     struct fr_conf_layer layers[FX_LAYERS];
     struct fr_conf_ref refs[FX_LAYERS][FX_REFS];
     struct fr_conf_task tasks[4];
-    uint32_t vocabulary; /* ids 0 .. vocabulary - 1 in every table; those with id % 7 == 3 have no row */
+    /* ids 0 .. vocabulary - 1 in every table; those with id % 7 == 3 have no row */
+    uint32_t vocabulary;
     struct fr_row_layout layouts[FX_SLOTS];
     float *row_memory[FX_SLOTS];
     struct fr_batch batch;
@@ -48,7 +47,8 @@ static inline void fx_init(struct fixture *fx, uint32_t vocabulary)
     fx->vocabulary = vocabulary;
     fx->conf.seed = 1;
     fx->conf.chunk_rows = FR_CHUNK_ROWS;
-    fx->conf.ingest.batch_size = 1; /* a unit of time of the layers: their gradients are sums as they are */
+    /* a unit of time of the layers: their gradients are sums as they are */
+    fx->conf.ingest.batch_size = 1;
     fx->conf.tables = fx->tables;
     fx->conf.slots = fx->slots;
     fx->conf.labels = fx->labels;
@@ -199,7 +199,8 @@ static inline struct fr_graph *fx_graph(struct fixture *fx, const struct fr_ops 
     return graph;
 }
 
-/* As if enough samples had been counted: standardized slots give numbers from the first batch on. */
+/* As if enough samples had been counted: standardized slots give numbers from the first batch
+ * on. */
 static inline void fx_count_enough(struct fr_graph *graph)
 {
     for (size_t p = 0; p < fr_graph_parameter_count(graph); p++)
@@ -327,8 +328,8 @@ static inline void fx_resolve(struct fixture *fx)
 
 /* ---- batches ---- */
 
-/* Memory and what every sample has; labels follow a rule of the first sparse id, so that there is something to learn.
- */
+/* Memory and what every sample has; labels follow a rule of the first sparse id, so that there is
+ * something to learn. */
 static inline void fx_begin_batch(struct fixture *fx, uint32_t n, uint32_t n_groups)
 {
     fx_batch_release(fx);
@@ -393,8 +394,8 @@ static inline void fx_make_labels(struct fixture *fx, uint64_t seed)
     }
 }
 
-/* n samples; sparse and sequence slots with 0..ids_max ids (exactly one when ids_max is 1), every second slot weighted
- * when `weighted`. */
+/* n samples; sparse and sequence slots with 0..ids_max ids (exactly one when ids_max is 1), every
+ * second slot weighted when `weighted`. */
 static inline void fx_make_batch(struct fixture *fx, uint32_t n, uint32_t ids_max, bool weighted, uint64_t seed)
 {
     fx_begin_batch(fx, n, n);
@@ -501,8 +502,8 @@ static inline void fx_vary_roles(struct fixture *fx)
     }
 }
 
-/* A network by hand that uses the first operations, shared slots, a slot in two concatenations, two tasks and a layer
- * no task reaches. */
+/* A network by hand that uses the first operations, shared slots, a slot in two concatenations, two
+ * tasks and a layer no task reaches. */
 static inline void fx_every_operation(struct fixture *fx, uint32_t vocabulary, enum fr_optimizer_kind rows)
 {
     fx_init(fx, vocabulary);

@@ -1,10 +1,10 @@
-/* Networks for tests: every operation of the layer grammar in at least one of them, smooth activations (finite
- * differences), small widths. */
+/* Networks for tests: every operation of the layer grammar in at least one of them, smooth
+ * activations (finite differences), small widths. */
 #ifndef FR_TESTS_GRAPH_NETWORKS_H
 #define FR_TESTS_GRAPH_NETWORKS_H
 
-/* Slots 0 user_id, 1 item_id, 2 history, 3 clicks, 4 noise (sequences), 5 price, 6 age (dense), 7 hour, 8 copy
- * (dense). */
+/* Slots 0 user_id, 1 item_id, 2 history, 3 clicks, 4 noise (sequences), 5 price, 6 age (dense), 7
+ * hour, 8 copy (dense). */
 #define NX_HEAD                                                                                                        \
     "version: 1\n"                                                                                                     \
     "model: test\n"                                                                                                    \

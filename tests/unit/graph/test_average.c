@@ -34,17 +34,18 @@ static uint32_t make_samples(struct fixture *fx, uint64_t i)
     return trained;
 }
 
-/* By the definition: values after each step, weighted by the samples of the step and halved in a half-life. */
-static void an_average_is_that_of_the_values_by_trained_samples(void **state)
+/* By the definition: values after each step, weighted by the samples of the step and halved in a
+ * half-life. */
+FR_CASE(an_average_is_that_of_the_values_by_trained_samples)
 {
-    (void)state;
     enum { HALF_LIFE = 120 };
     struct fixture fx;
     struct fr_graph *graph = make_graph(&fx, HALF_LIFE);
     const struct fr_parameter *kernel = fx_parameter(graph, "h/kernel");
     double sum[VALUES_MAX] = {0}, weight = 0.0, apart = 0.0;
     assert_true(kernel->published != kernel->values);
-    assert_memory_equal(kernel->published, kernel->values, kernel->n_values * sizeof(float)); /* first values */
+    /* first values */
+    assert_memory_equal(kernel->published, kernel->values, kernel->n_values * sizeof(float));
     for (uint64_t i = 0; i < STEPS; i++) {
         double keep = pow(0.5, (double)make_samples(&fx, i) / HALF_LIFE);
         uint64_t changes = kernel->changes;
@@ -67,9 +68,8 @@ static void an_average_is_that_of_the_values_by_trained_samples(void **state)
 }
 
 /* Steps are those of the values: an average changes what is published and nothing else. */
-static void training_does_not_see_the_average(void **state)
+FR_CASE(training_does_not_see_the_average)
 {
-    (void)state;
     uint64_t hashes[2];
     for (int with = 0; with < 2; with++) {
         struct fixture fx;
@@ -83,7 +83,8 @@ static void training_does_not_see_the_average(void **state)
             const struct fr_parameter *q = &fr_graph_parameters(graph)[p];
             fr_buffer_append(&bytes, q->values, q->n_values * sizeof(float));
             bool averaged = with && (q->name[0] == 'h' || q->name[1] == '/') && q->trained;
-            if ((q->published != q->values) != averaged) /* statistics, and layers no loss reaches, are as they are */
+            /* statistics, and layers no loss reaches, are as they are */
+            if ((q->published != q->values) != averaged)
                 fail_msg("%s", q->name);
         }
         hashes[with] = fr_xxh3(bytes.data, bytes.size);
@@ -94,9 +95,8 @@ static void training_does_not_see_the_average(void **state)
     assert_true(hashes[0] == hashes[1]);
 }
 
-static void a_task_without_labels_leaves_its_averages(void **state)
+FR_CASE(a_task_without_labels_leaves_its_averages)
 {
-    (void)state;
     struct fixture fx;
     struct fr_graph *graph = make_graph(&fx, 100);
     const struct fr_parameter *b = fx_parameter(graph, "b/kernel"), *h = fx_parameter(graph, "h/kernel");
@@ -117,9 +117,8 @@ static void a_task_without_labels_leaves_its_averages(void **state)
 }
 
 /* With so long a half-life and so few samples a step each step alone would be rounded off. */
-static void small_steps_add_up(void **state)
+FR_CASE(small_steps_add_up)
 {
-    (void)state;
     enum { HALF_LIFE = 2000000 };
     struct fixture fx;
     struct fr_graph *graph = make_graph(&fx, HALF_LIFE);
@@ -155,7 +154,8 @@ static uint64_t run_of(uint64_t restart_at)
             struct fr_graph *from = graph;
             struct fr_buffer bytes = {0};
             graph = fx_graph(&fx, NULL, NULL);
-            for (size_t p = 0; p < fr_graph_parameter_count(graph); p++) { /* as an epoch has it: what is published */
+            /* as an epoch has it: what is published */
+            for (size_t p = 0; p < fr_graph_parameter_count(graph); p++) {
                 const struct fr_parameter *q = &fr_graph_parameters(from)[p];
                 memcpy(fr_graph_parameters(graph)[p].published, q->published, q->n_values * sizeof(float));
             }
@@ -184,17 +184,15 @@ static uint64_t run_of(uint64_t restart_at)
     return hash;
 }
 
-static void a_restored_average_goes_on_to_the_same_bits(void **state)
+FR_CASE(a_restored_average_goes_on_to_the_same_bits)
 {
-    (void)state;
     uint64_t whole = run_of(UINT64_MAX);
     for (uint64_t at = 0; at < 12; at += 4)
         assert_true(run_of(at) == whole);
 }
 
-static void a_state_with_an_average_is_not_one_without(void **state)
+FR_CASE(a_state_with_an_average_is_not_one_without)
 {
-    (void)state;
     struct fixture fx, other;
     struct fr_graph *with = make_graph(&fx, 100), *without = make_graph(&other, 0);
     struct fr_buffer bytes = {0};

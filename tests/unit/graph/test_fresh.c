@@ -1,4 +1,5 @@
-/* Rows that the batch itself made: absent in its forward pass, as a replica would have it, and trained all the same. */
+/* Rows that the batch itself made: absent in its forward pass, as a replica would have it, and
+ * trained all the same. */
 #include "fixture.h"
 
 #include "networks.h"
@@ -72,8 +73,8 @@ static bool pooled_somewhere(const struct fixture *fx, uint64_t key)
     return false;
 }
 
-/* Rows that are not fresh: as if the fresh ones did not exist. Fresh ones: trained where a vector read them, and not a
- * bit of them by masked steps. */
+/* Rows that are not fresh: as if the fresh ones did not exist. Fresh ones: trained where a vector
+ * read them, and not a bit of them by masked steps. */
 static void compare_rows(const char *name, const struct pass *made, const struct pass *gone)
 {
     const struct fixture *a = &made->fx, *b = &gone->fx;
@@ -104,9 +105,8 @@ static void compare_rows(const char *name, const struct pass *made, const struct
     fx_release(&first);
 }
 
-static void new_rows_are_absent_forward_and_trained_backward(void **state)
+FR_CASE(new_rows_are_absent_forward_and_trained_backward)
 {
-    (void)state;
     static const uint32_t shared[] = {0, 1 << USER_ID | 4, 2 << USER_ID | 8 | 16};
     for (size_t i = 0; i < FR_ARRAY_LEN(nx_networks); i++)
         for (size_t s = 0; s < FR_ARRAY_LEN(shared); s++) {
@@ -139,11 +139,10 @@ static const char *const read_twice = NX_HEAD "network:\n"
                                               "  - {name: click, label: click, logit: out}\n"
                                               "  - {name: buy, label: buy, logit: pooled}\n";
 
-/* In a group as in its expanded form a masked step counts what trains through the pooling, and no more: sgd of a rate
- * of 1 is damped by it. */
-static void what_a_masked_step_counts_is_the_same_in_groups(void **state)
+/* In a group as in its expanded form a masked step counts what trains through the pooling, and no
+ * more: sgd of a rate of 1 is damped by it. */
+FR_CASE(what_a_masked_step_counts_is_the_same_in_groups)
 {
-    (void)state;
     struct fixture fx[2];
     for (size_t expanded = 0; expanded < 2; expanded++) {
         fx_load(&fx[expanded], VOCABULARY, read_twice);

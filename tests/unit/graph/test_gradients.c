@@ -1,9 +1,10 @@
 /* Every gradient against finite differences of the loss, through the whole graph.
  *
- * Without kinks the loss is smooth and the bound tight; with relu and slopes some differences straddle a kink, so the
- * bound is wider there. With sgd and lr 1 a step subtracts exactly the gradient, so the gradient is what a step
- * changed; with lr 0 a step only measures the loss. State and statistics are put back before every measurement: dropout
- * masks and normalisation are those of the step whose gradient is checked. */
+ * Without kinks the loss is smooth and the bound tight; with relu and slopes some differences
+ * straddle a kink, so the bound is wider there. With sgd and lr 1 a step subtracts exactly the
+ * gradient, so the gradient is what a step changed; with lr 0 a step only measures the loss. State
+ * and statistics are put back before every measurement: dropout masks and normalisation are those
+ * of the step whose gradient is checked. */
 #include "fixture.h"
 #include "networks.h"
 
@@ -129,13 +130,15 @@ static void check_rows(const char *network, struct meter *meter, const struct fi
                     compare(meter, &fx->row_memory[t][at], (double)gradients[t][at], &d);
                 }
             }
-            if (d.error > 0.0 || d.size > 0.0) /* a part no layer of this network reads has neither */
+            /* a part no layer of this network reads has neither */
+            if (d.error > 0.0 || d.size > 0.0)
                 assert_close(network, fx->conf.tables[t].parts[p].name, &d, bound);
         }
     }
 }
 
-/* Rows of +-1 instead of +-0.2 and larger kernels: every parameter's gradient is to stand out of rounding. */
+/* Rows of +-1 instead of +-0.2 and larger kernels: every parameter's gradient is to stand out of
+ * rounding. */
 static void enlarge(struct fixture *fx)
 {
     for (uint32_t l = 0; l < fx->conf.n_layers; l++)
@@ -145,7 +148,8 @@ static void enlarge(struct fixture *fx)
             fx->row_memory[t][i] *= 5.0f;
 }
 
-/* What one step at rate `lr` takes from the rows, which get their values back; returns the graph that made it. */
+/* What one step at rate `lr` takes from the rows, which get their values back; returns the graph
+ * that made it. */
 static struct fr_graph *step_rows(struct fixture *fx, const struct fr_ops *ops, float lr, float **moved)
 {
     set_rates(fx, lr);
@@ -168,8 +172,8 @@ static struct fr_graph *step_rows(struct fixture *fx, const struct fr_ops *ops, 
     return graph;
 }
 
-/* The summed gradients of rows behind two damped steps, lr s / (1 + lr k / 4): at rates 1 and 1/8 s is 7 d D / (d - D),
- * whatever k. */
+/* The summed gradients of rows behind two damped steps, lr s / (1 + lr k / 4): at rates 1 and 1/8 s
+ * is 7 d D / (d - D), whatever k. */
 static void undamp(const struct fixture *fx, float **gradients, float **slow)
 {
     for (uint32_t t = 0; t < fx->conf.n_tables; t++) {
@@ -181,8 +185,8 @@ static void undamp(const struct fixture *fx, float **gradients, float **slow)
     }
 }
 
-/* The gradient of each parameter and row value of one step on `fx`, against differences taken through the reference
- * backend. */
+/* The gradient of each parameter and row value of one step on `fx`, against differences taken
+ * through the reference backend. */
 static void check_gradients(const char *network, struct fixture *fx, const struct fr_ops *ops, double bound)
 {
     float *gradients[FX_SLOTS], *slow[FX_SLOTS], **stepped;
@@ -220,17 +224,15 @@ static void run_by_hand(const struct fr_ops *ops, enum fr_activation activation,
     fx_release(&fx);
 }
 
-static void smooth_gradients_match_finite_differences(void **state)
+FR_CASE(smooth_gradients_match_finite_differences)
 {
-    (void)state;
     run_by_hand(fr_ops_reference(), FR_ACT_NONE, 1e-5);
     run_by_hand(fr_ops_cpu(), FR_ACT_NONE, 1e-5);
     run_by_hand(fr_ops_openblas(), FR_ACT_NONE, 1e-5);
 }
 
-static void gradients_through_relu_match_finite_differences(void **state)
+FR_CASE(gradients_through_relu_match_finite_differences)
 {
-    (void)state;
     run_by_hand(fr_ops_reference(), FR_ACT_RELU, 5e-3);
     run_by_hand(fr_ops_cpu(), FR_ACT_RELU, 5e-3);
     run_by_hand(fr_ops_openblas(), FR_ACT_RELU, 5e-3);
@@ -241,9 +243,8 @@ static double bound_of(const struct network *network)
     return strcmp(network->name, "slopes") == 0 ? 5e-3 : 1e-4;
 }
 
-static void every_layers_gradients_match_finite_differences(void **state)
+FR_CASE(every_layers_gradients_match_finite_differences)
 {
-    (void)state;
     for (size_t i = 0; i < FR_ARRAY_LEN(nx_networks); i++) {
         struct fixture fx;
         if (nx_networks[i].stops)
@@ -259,9 +260,8 @@ static void every_layers_gradients_match_finite_differences(void **state)
     }
 }
 
-static void gradients_of_groups_match_finite_differences(void **state)
+FR_CASE(gradients_of_groups_match_finite_differences)
 {
-    (void)state;
     static const uint32_t masks[] = {0x01 | 0x04 | 0x20, 0x02 | 0x08 | 0x40 | 0x80, 0xff};
     for (size_t i = 0; i < FR_ARRAY_LEN(nx_networks); i++) {
         for (size_t m = 0; m < FR_ARRAY_LEN(masks) && !nx_networks[i].stops; m++) {
@@ -317,9 +317,8 @@ static float *rows_after_step(const char *text, uint32_t table, size_t *n)
     return rows;
 }
 
-static void a_stopped_argument_is_a_constant(void **state)
+FR_CASE(a_stopped_argument_is_a_constant)
 {
-    (void)state;
     size_t n, m;
     float *stopped = rows_after_step(STOPPED("{stop_gradient: user_id}"), 0, &n);
     float *constant = rows_after_step(STOPPED("copy"), 0, &m), *twice = rows_after_step(STOPPED("user_id"), 0, &m);
@@ -330,9 +329,8 @@ static void a_stopped_argument_is_a_constant(void **state)
     free(twice);
 }
 
-static void nothing_behind_a_stop_is_trained(void **state)
+FR_CASE(nothing_behind_a_stop_is_trained)
 {
-    (void)state;
     struct fixture fx;
     fx_load(&fx, 12, BEHIND_STOP);
     fx.conf.dense_optimizer.l2 = 0.1f; /* would shrink what is trained */

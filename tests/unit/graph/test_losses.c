@@ -1,5 +1,6 @@
-/* Losses of tasks as the graph puts them together: labels, masks, weights, sampling, groups, products, what is no step.
- * Expected values are computed here in double from the logits the forward pass gave. */
+/* Losses of tasks as the graph puts them together: labels, masks, weights, sampling, groups,
+ * products, what is no step. Expected values are computed here in double from the logits the
+ * forward pass gave. */
 #include "fixture.h"
 
 #include "base/hash.h"
@@ -140,9 +141,8 @@ static void expect_expected_loss(struct fixture *fx, const char *what)
     fr_graph_free(graph);
 }
 
-static void the_loss_of_each_kind_and_their_sum_are_as_defined(void **state)
+FR_CASE(the_loss_of_each_kind_and_their_sum_are_as_defined)
 {
-    (void)state;
     for (uint32_t only = 0; only <= 6; only++) {
         struct fixture fx;
         make_world(&fx);
@@ -153,9 +153,8 @@ static void the_loss_of_each_kind_and_their_sum_are_as_defined(void **state)
     }
 }
 
-static void the_keep_rate_corrects_training_where_the_config_says_so(void **state)
+FR_CASE(the_keep_rate_corrects_training_where_the_config_says_so)
 {
-    (void)state;
     double losses[3];
     for (int sampling = FR_SAMPLING_ALL; sampling <= FR_SAMPLING_NONE; sampling++) {
         struct fixture fx;
@@ -174,9 +173,8 @@ static void the_keep_rate_corrects_training_where_the_config_says_so(void **stat
 }
 
 /* The logit of a product and its factors', by the definition p = p1 p2. */
-static void the_logit_of_a_product_task_is_that_of_its_probability(void **state)
+FR_CASE(the_logit_of_a_product_task_is_that_of_its_probability)
 {
-    (void)state;
     struct fixture fx;
     make_world(&fx);
     struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
@@ -203,9 +201,8 @@ static void expect_no_step(struct fixture *fx, const char *what)
     fr_graph_free(graph);
 }
 
-static void only_losses_that_count_make_a_step(void **state)
+FR_CASE(only_losses_that_count_make_a_step)
 {
-    (void)state;
     struct fixture fx;
     make_world(&fx);
     for (uint32_t i = 0; i < SAMPLES; i++)
@@ -228,9 +225,8 @@ static void only_losses_that_count_make_a_step(void **state)
     fx_release(&fx);
 }
 
-static void a_batch_without_pairs_teaches_a_ranking_nothing(void **state)
+FR_CASE(a_batch_without_pairs_teaches_a_ranking_nothing)
 {
-    (void)state;
     struct fixture fx;
     make_world(&fx);
     for (uint32_t t = 0; t < 6; t++)
@@ -238,16 +234,16 @@ static void a_batch_without_pairs_teaches_a_ranking_nothing(void **state)
     for (uint32_t i = 0; i < SAMPLES; i++)
         label(&fx, CLICK)[i] = 1.0f;
     expect_no_step(&fx, "equal labels");
-    for (uint32_t i = 0; i < SAMPLES; i++) /* unequal labels, but never two that count in one group */
+    /* unequal labels, but never two that count in one group */
+    for (uint32_t i = 0; i < SAMPLES; i++)
         label(&fx, CLICK)[i] = fx.batch.group_begin[fx.batch.group_of[i]] == i ? (float)(i % 2) : NAN;
     expect_no_step(&fx, "one label a group");
     fx_release(&fx);
 }
 
 /* An auxiliary loss needs no label, but a trained sample; and one of steps, a step. */
-static void an_auxiliary_loss_alone_makes_a_step_when_something_counts(void **state)
+FR_CASE(an_auxiliary_loss_alone_makes_a_step_when_something_counts)
 {
-    (void)state;
     for (size_t n = 0; n < FR_ARRAY_LEN(nx_networks); n++) {
         struct fixture fx;
         fx_load(&fx, 40, nx_networks[n].text);
@@ -275,9 +271,8 @@ static void an_auxiliary_loss_alone_makes_a_step_when_something_counts(void **st
 }
 
 /* A task that is only measured has a logit and moves nothing that is its own. */
-static void a_task_without_a_loss_is_scored_and_not_trained(void **state)
+FR_CASE(a_task_without_a_loss_is_scored_and_not_trained)
 {
-    (void)state;
     struct fixture fx;
     fx_load(&fx, 40,
             NX_HEAD "network:\n"
@@ -304,11 +299,10 @@ static void a_task_without_a_loss_is_scored_and_not_trained(void **state)
     fx_release(&fx);
 }
 
-/* sigmoid(z1) sigmoid(z2) with z1 infinite is finite, and so are all gradients where z1 is a sum of rows; the logit of
- * the factor, a task of its own, has the batch refused all the same. */
-static void a_factor_that_is_not_finite_refuses_the_batch(void **state)
+/* sigmoid(z1) sigmoid(z2) with z1 infinite is finite, and so are all gradients where z1 is a sum of
+ * rows; the logit of the factor, a task of its own, has the batch refused all the same. */
+FR_CASE(a_factor_that_is_not_finite_refuses_the_batch)
 {
-    (void)state;
     struct fixture fx;
     fx_load(&fx, 40,
             NX_HEAD "network:\n"

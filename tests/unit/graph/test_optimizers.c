@@ -1,5 +1,5 @@
-/* Learning state of the graph: parameters' names and first values, schedules, optimizers per layer and part,
- * restoring, and batches that must leave no trace. */
+/* Learning state of the graph: parameters' names and first values, schedules, optimizers per layer
+ * and part, restoring, and batches that must leave no trace. */
 #include "fixture.h"
 
 #include "networks.h"
@@ -98,9 +98,8 @@ static const struct shape shapes[] = {
     {"age/count", 0, 1},
 };
 
-static void parameters_have_the_names_and_shapes_of_their_layers(void **state)
+FR_CASE(parameters_have_the_names_and_shapes_of_their_layers)
 {
-    (void)state;
     struct fixture fx;
     fx_load(&fx, 40, EVERY_LAYER);
     struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
@@ -139,9 +138,8 @@ static void expect_constant(struct fr_graph *graph, const char *name, float valu
         assert_true(p->values[i] == value);
 }
 
-static void first_values_follow_the_defaults(void **state)
+FR_CASE(first_values_follow_the_defaults)
 {
-    (void)state;
     struct fixture fx;
     fx_load(&fx, 40, EVERY_LAYER);
     struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
@@ -170,7 +168,8 @@ static void first_values_follow_the_defaults(void **state)
     fx_release(&fx);
 }
 
-/* Layer `x` of 30 to 50: its kernel's standard deviation, and whether all values are within `bound`. */
+/* Layer `x` of 30 to 50: its kernel's standard deviation, and whether all values are within
+ * `bound`. */
 static void expect_initializer(enum fr_init_kind kind, double deviation, double bound)
 {
     struct fixture fx;
@@ -200,9 +199,8 @@ static void expect_initializer(enum fr_init_kind kind, double deviation, double 
     fx_release(&fx);
 }
 
-static void initializers_have_their_spread(void **state)
+FR_CASE(initializers_have_their_spread)
 {
-    (void)state;
     double three = sqrt(3.0);
     expect_initializer(FR_INIT_ZEROS, 0.0, 0.0);
     expect_initializer(FR_INIT_DEFAULT, 1.0 / sqrt(30.0) / three, 1.0 / sqrt(30.0));
@@ -238,9 +236,8 @@ static void expect_optimizer(struct fr_conf_optimizer dense, struct fr_conf_opti
     fx_release(&fx);
 }
 
-static void optimizers_in_the_wrong_place_or_out_of_range_are_refused(void **state)
+FR_CASE(optimizers_in_the_wrong_place_or_out_of_range_are_refused)
 {
-    (void)state;
     struct fr_conf_optimizer sgd = fx_optimizer(FR_OPT_SGD, 0.1f), other = sgd;
     for (int kind = FR_OPT_SGD; kind <= FR_OPT_ADAMW; kind++) {
         struct fr_conf_optimizer o = fx_optimizer((enum fr_optimizer_kind)kind, 0.1f);
@@ -264,8 +261,8 @@ static void optimizers_in_the_wrong_place_or_out_of_range_are_refused(void **sta
 
 /* ---- schedules ---- */
 
-/* A bias alone (its input is 0) under mse against 0: b <- b (1 - rate). And a row read with weight 1 in the same way.
- */
+/* A bias alone (its input is 0) under mse against 0: b <- b (1 - rate). And a row read with weight
+ * 1 in the same way. */
 static void make_decay_world(struct fixture *fx)
 {
     fx_init(fx, 1);
@@ -303,9 +300,8 @@ static double expected_factor(const struct fr_conf_optimizer *o, double n)
     return factor;
 }
 
-static void rates_follow_their_schedules_per_layer_and_part(void **state)
+FR_CASE(rates_follow_their_schedules_per_layer_and_part)
 {
-    (void)state;
     struct fixture fx;
     make_decay_world(&fx);
     struct fr_conf_optimizer *all = &fx.conf.dense_optimizer, *own = &fx.layers[1].optimizer,
@@ -326,7 +322,8 @@ static void rates_follow_their_schedules_per_layer_and_part(void **state)
         for (size_t k = 0; k < 3; k++) {
             *bias[k] = 1.0f;
             double lr = (double)conf[k]->lr * expected_factor(conf[k], (double)samples);
-            double damping = k == 2 ? 1.0 + lr * (n - 2.0) / 4.0 : 1.0; /* of a key in all n - 1 samples */
+            /* of a key in all n - 1 samples */
+            double damping = k == 2 ? 1.0 + lr * (n - 2.0) / 4.0 : 1.0;
             expected[k] = 1.0 - lr * (n - 1.0) / damping;
         }
         make_decay_batch(&fx, n);
@@ -344,7 +341,8 @@ static void rates_follow_their_schedules_per_layer_and_part(void **state)
 
 /* ---- optimizers per layer ---- */
 
-/* One step from the same start under other optimizers; out: changes of all parameters, one after the other. */
+/* One step from the same start under other optimizers; out: changes of all parameters, one after
+ * the other. */
 static size_t changes_of(struct fixture *fx, double *out)
 {
     fx_make_rows(fx, 11);
@@ -365,9 +363,8 @@ static size_t changes_of(struct fixture *fx, double *out)
     return n;
 }
 
-static void every_layer_may_have_its_own_optimizer(void **state)
+FR_CASE(every_layer_may_have_its_own_optimizer)
 {
-    (void)state;
     struct fixture fx;
     fx_every_operation(&fx, 60, FR_OPT_SGD);
     fx.conf.dense_optimizer = fx_optimizer(FR_OPT_SGD, 1.0f);
@@ -394,14 +391,14 @@ static void every_layer_may_have_its_own_optimizer(void **state)
     fx_release(&fx);
 }
 
-static void clip_norm_bounds_the_step_of_each_parameter(void **state)
+FR_CASE(clip_norm_bounds_the_step_of_each_parameter)
 {
-    (void)state;
     struct fixture fx;
     fx_every_operation(&fx, 60, FR_OPT_SGD);
     fx.conf.dense_optimizer = fx_optimizer(FR_OPT_SGD, 1.0f);
     fx_make_batch(&fx, 100, 2, true, 5);
-    fx.conf.ingest.batch_size = 100; /* a step of one unit is that of the mean gradient, which is bounded */
+    /* a step of one unit is that of the mean gradient, which is bounded */
+    fx.conf.ingest.batch_size = 100;
     double *free_step = fr_alloc(2000, sizeof(double)), *clipped = fr_alloc(2000, sizeof(double));
     changes_of(&fx, free_step);
     fx.conf.dense_optimizer.clip_norm = 0.02f;
@@ -479,9 +476,8 @@ static uint64_t run_of(enum fr_optimizer_kind dense, enum fr_optimizer_kind rows
     return hash;
 }
 
-static void a_restored_run_goes_on_to_the_same_bits(void **state)
+FR_CASE(a_restored_run_goes_on_to_the_same_bits)
 {
-    (void)state;
     static const enum fr_optimizer_kind rows[] = {FR_OPT_SGD,     FR_OPT_ADAGRAD,      FR_OPT_ADAGRAD_ROWWISE,
                                                   FR_OPT_ADAM,    FR_OPT_FTRL,         FR_OPT_MOMENTUM,
                                                   FR_OPT_RMSPROP, FR_OPT_ADAM_ROWWISE, FR_OPT_GROUP_FTRL},
@@ -496,9 +492,8 @@ static void a_restored_run_goes_on_to_the_same_bits(void **state)
 }
 
 /* Norms to clip by, statistics and rows are joined in a fixed order. */
-static void what_is_learnt_does_not_depend_on_the_workers(void **state)
+FR_CASE(what_is_learnt_does_not_depend_on_the_workers)
 {
-    (void)state;
     uint64_t alone = run_of(FR_OPT_ADAMW, FR_OPT_ADAM_ROWWISE, -1, NULL);
     for (size_t workers = 1; workers <= 3; workers++) {
         struct fr_pool *pool = fr_pool_new(workers);
@@ -507,9 +502,8 @@ static void what_is_learnt_does_not_depend_on_the_workers(void **state)
     }
 }
 
-static void the_standardized_state_survives_a_restore(void **state)
+FR_CASE(the_standardized_state_survives_a_restore)
 {
-    (void)state;
     uint64_t hashes[2];
     for (int restart = 0; restart < 2; restart++) {
         struct fixture fx;
@@ -529,9 +523,8 @@ static void the_standardized_state_survives_a_restore(void **state)
     assert_true(hashes[0] == hashes[1]);
 }
 
-static void a_state_of_another_network_is_refused(void **state)
+FR_CASE(a_state_of_another_network_is_refused)
 {
-    (void)state;
     struct fixture a, b;
     fx_every_operation(&a, 20, FR_OPT_SGD);
     fx_every_operation(&b, 20, FR_OPT_SGD);
@@ -569,10 +562,10 @@ static void expect_refused(struct fixture *fx, struct fr_graph *graph, const cha
         fail_msg("%s: something changed", what);
 }
 
-/* In every network of every layer, after two good batches, so that all states and statistics are at work. */
-static void a_refused_batch_leaves_every_bit(void **state)
+/* In every network of every layer, after two good batches, so that all states and statistics are at
+ * work. */
+FR_CASE(a_refused_batch_leaves_every_bit)
 {
-    (void)state;
     for (size_t n = 0; n < FR_ARRAY_LEN(nx_networks); n++) {
         struct fixture fx;
         fx_load(&fx, 40, nx_networks[n].text);
@@ -605,9 +598,8 @@ static void a_refused_batch_leaves_every_bit(void **state)
 }
 
 /* A number that no logit shows: relu hides it, the statistics would not. */
-static void statistics_that_are_not_finite_refuse_the_batch(void **state)
+FR_CASE(statistics_that_are_not_finite_refuse_the_batch)
 {
-    (void)state;
     struct fixture fx;
     fx_load(&fx, 10,
             NX_HEAD "network:\n"

@@ -1,12 +1,13 @@
-/* Ranking tasks against brute force in double: every pair by its definition; beyond the bound the pairs that the order
- * of labels and fr_pair_partner give, whose loss is near that of all. Each sample reads a row of its own, so that a
- * step of sgd shows its gradient. */
+/* Ranking tasks against brute force in double: every pair by its definition; beyond the bound the
+ * pairs that the order of labels and fr_pair_partner give, whose loss is near that of all. Each
+ * sample reads a row of its own, so that a step of sgd shows its gradient. */
 #include "fixture.h"
 #include "networks.h"
 
 enum { SAMPLES = 2600, ITEM = 1, BOUND = 65536 };
 
-/* One sample, two, 40, 500 of two labels: all pairs. 700 of many labels and 1000 of two: beyond the bound. */
+/* One sample, two, 40, 500 of two labels: all pairs. 700 of many labels and 1000 of two: beyond the
+ * bound. */
 static const uint32_t sizes[] = {1, 2, 40, 1, 500, 700, 3, 1000, 353};
 
 static const char text[] = NX_HEAD "network: {layers: [{name: out, sum: [item_id.w]}]}\n"
@@ -124,9 +125,8 @@ static void expect(const struct fixture *fx, const float *z, struct expected *e)
 
 /* ---- cases ---- */
 
-static void pairs_and_their_gradients_are_those_of_brute_force(void **state)
+FR_CASE(pairs_and_their_gradients_are_those_of_brute_force)
 {
-    (void)state;
     for (int sampling = FR_SAMPLING_ALL; sampling <= FR_SAMPLING_METRICS; sampling++) {
         struct fixture fx;
         struct expected *e = fr_alloc(1, sizeof(*e));
@@ -134,7 +134,8 @@ static void pairs_and_their_gradients_are_those_of_brute_force(void **state)
         fx.conf.ingest.sampling = (enum fr_sampling)sampling;
         struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
         float before[SAMPLES];
-        for (uint32_t i = 0; i < SAMPLES; i++) /* so that a step's rounding does not hide gradients */
+        /* so that a step's rounding does not hide gradients */
+        for (uint32_t i = 0; i < SAMPLES; i++)
             fx.row_memory[1][i * fx.layouts[1].row_floats] =
                 0x1p-4f * roundf((float)(8.0 * fx_uniform(4, 4, i)) - 4.0f);
         for (uint32_t i = 0; i < SAMPLES; i++)
@@ -145,7 +146,8 @@ static void pairs_and_their_gradients_are_those_of_brute_force(void **state)
         assert_true(got->pairs == e->pairs && got->samples == e->samples && e->pairs > 2 * BOUND);
         assert_true(fabs(got->sum - e->loss) <= 1e-6 * e->loss);
         assert_true(fabs(loss - e->loss / (double)e->samples) <= 1e-6 * loss);
-        assert_true(fabs(e->loss - e->all_loss) <= 0.01 * e->all_loss); /* what is left out is like what is not */
+        /* what is left out is like what is not */
+        assert_true(fabs(e->loss - e->all_loss) <= 0.01 * e->all_loss);
         double error = 0.0, size = 0.0;
         for (uint32_t i = 0; i < SAMPLES; i++) {
             if (i % 7 == 3) /* no row */
@@ -163,9 +165,8 @@ static void pairs_and_their_gradients_are_those_of_brute_force(void **state)
     }
 }
 
-static void pairs_give_the_same_bits_with_any_number_of_workers(void **state)
+FR_CASE(pairs_give_the_same_bits_with_any_number_of_workers)
 {
-    (void)state;
     uint64_t hash[3];
     double losses[3];
     for (uint32_t workers = 0; workers < 3; workers++) {
@@ -183,9 +184,8 @@ static void pairs_give_the_same_bits_with_any_number_of_workers(void **state)
 }
 
 /* Groups without an entry, and samples of no group's pairs: none of them counts. */
-static void only_samples_that_stand_in_a_pair_count(void **state)
+FR_CASE(only_samples_that_stand_in_a_pair_count)
 {
-    (void)state;
     struct fixture fx;
     make_world(&fx);
     for (uint32_t i = 0; i < SAMPLES; i++) {

@@ -58,10 +58,10 @@ static double odds_of(const struct seen *seen)
     return log((seen->positives + 0.5) / (seen->weight - seen->positives + 0.5));
 }
 
-/* Through `add`, at any depth, its first argument with a bias; weights count. What moved it otherwise stays. */
-static void the_bias_follows_the_log_odds_of_the_first_labels(void **state)
+/* Through `add`, at any depth, its first argument with a bias; weights count. What moved it
+ * otherwise stays. */
+FR_CASE(the_bias_follows_the_log_odds_of_the_first_labels)
 {
-    (void)state;
     struct fixture fx;
     struct fr_graph *graph = make_graph(&fx, LAYERS "tasks: [{name: click, label: click, logit: out}]\n", 1e-30f);
     float *bias = fx_parameter(graph, "z/bias")->values;
@@ -109,9 +109,8 @@ static void expect_moves(const char *tasks, bool z, bool y)
     fx_release(&fx);
 }
 
-static void only_log_odds_and_own_logits_take_it(void **state)
+FR_CASE(only_log_odds_and_own_logits_take_it)
 {
-    (void)state;
     expect_moves("tasks: [{name: click, label: click, logit: out, loss: focal}]\n", true, false);
     expect_moves("tasks: [{name: click, label: click, logit: out, loss: mse}]\n", false, false);
     expect_moves("tasks: [{name: click, label: click, logit: z}, {name: buy, label: buy, logit: y}]\n", true, true);
@@ -122,9 +121,8 @@ static void only_log_odds_and_own_logits_take_it(void **state)
                  true, false);
 }
 
-static void a_bias_that_is_shared_follows_the_first_of_its_tasks(void **state)
+FR_CASE(a_bias_that_is_shared_follows_the_first_of_its_tasks)
 {
-    (void)state;
     struct fixture fx;
     struct fr_graph *graph = make_graph(
         &fx, LAYERS "tasks: [{name: buy, label: buy, logit: z}, {name: click, label: click, logit: z}]\n", 1e-30f);
@@ -164,9 +162,8 @@ static uint64_t run_of(uint64_t restart_at)
     return hash;
 }
 
-static void a_restored_run_follows_on_to_the_same_bits(void **state)
+FR_CASE(a_restored_run_follows_on_to_the_same_bits)
 {
-    (void)state;
     uint64_t whole = run_of(UINT64_MAX);
     for (uint64_t at = 0; at < 10; at += 3)
         assert_true(run_of(at) == whole);

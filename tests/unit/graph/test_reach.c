@@ -1,12 +1,13 @@
-/* Only what was labelled learns: a batch leaves what none of its counted losses reaches as it is, to the bit. */
+/* Only what was labelled learns: a batch leaves what none of its counted losses reaches as it is,
+ * to the bit. */
 #include "fixture.h"
 
 #include "networks.h"
 
 enum { CLICK, BUY, VOCABULARY = 30, USER = 0, ITEM = 1 };
 
-/* `trunk` serves both tasks, `a` that of clicks; `b`, `c` and all rows of `item` that of purchases. No number of `c`
- * depends on the trunk. */
+/* `trunk` serves both tasks, `a` that of clicks; `b`, `c` and all rows of `item` that of purchases.
+ * No number of `c` depends on the trunk. */
 static const char towers[] = NX_HEAD "network:\n"
                                      "  layers:\n"
                                      "    - {name: trunk, dense: [user_id, price], units: 3, activation: tanh}\n"
@@ -58,7 +59,8 @@ static bool is_of_purchases(const struct fr_parameter *p)
     return p->name[0] == 'b' || p->name[0] == 'c';
 }
 
-static bool is_shared(const struct fr_parameter *p) /* statistics of a slot too: of every trained sample */
+/* statistics of a slot too: of every trained sample */
+static bool is_shared(const struct fr_parameter *p)
 {
     return p->name[0] == 't' || strncmp(p->name, "age/", 4) == 0;
 }
@@ -97,9 +99,8 @@ static uint64_t trunk_hash(const struct fixture *fx, struct fr_graph *graph)
 static const enum fr_optimizer_kind dense_kinds[] = {FR_OPT_ADAM, FR_OPT_ADAMW, FR_OPT_MOMENTUM, FR_OPT_FTRL},
                                     row_kinds[] = {FR_OPT_ADAM, FR_OPT_MOMENTUM, FR_OPT_RMSPROP, FR_OPT_FTRL};
 
-static void a_task_without_labels_leaves_its_layers_states_and_rows(void **state)
+FR_CASE(a_task_without_labels_leaves_its_layers_states_and_rows)
 {
-    (void)state;
     for (size_t k = 0; k < FR_ARRAY_LEN(dense_kinds); k++)
         for (uint32_t masked = CLICK; masked <= BUY; masked++) {
             struct fixture fx;
@@ -122,10 +123,10 @@ static void a_task_without_labels_leaves_its_layers_states_and_rows(void **state
         }
 }
 
-/* dice keeps moments that nobody sees: so a batch later it must be as if the masked one had never been. */
-static void dice_forgets_nothing_in_a_batch_that_says_nothing_to_it(void **state)
+/* dice keeps moments that nobody sees: so a batch later it must be as if the masked one had never
+ * been. */
+FR_CASE(dice_forgets_nothing_in_a_batch_that_says_nothing_to_it)
 {
-    (void)state;
     float mean[2][3], variance[2][3];
     for (int with = 0; with < 2; with++) {
         struct fixture fx;
@@ -148,7 +149,8 @@ static void dice_forgets_nothing_in_a_batch_that_says_nothing_to_it(void **state
     assert_memory_equal(variance[0], variance[1], sizeof(variance[0]));
 }
 
-/* How many samples a parameter was stepped for: behind u64 values and u32 optimizer in its state. */
+/* How many samples a parameter was stepped for: behind u64 values and u32 optimizer in its
+ * state. */
 static uint64_t age_of(struct fr_graph *graph, const char *name)
 {
     struct fr_buffer bytes = {0};
@@ -161,9 +163,8 @@ static uint64_t age_of(struct fr_graph *graph, const char *name)
     return samples;
 }
 
-static void adam_is_as_old_as_the_samples_of_its_own_losses(void **state)
+FR_CASE(adam_is_as_old_as_the_samples_of_its_own_losses)
 {
-    (void)state;
     struct fixture fx;
     struct fr_graph *graph = make_towers(&fx, FR_OPT_ADAM, FR_OPT_ADAM);
     uint64_t clicks = 0, purchases = 0, any = 0;
@@ -201,10 +202,10 @@ static void adam_is_as_old_as_the_samples_of_its_own_losses(void **state)
     fx_release(&fx);
 }
 
-/* A shared entry stands for the samples of its group: those trained through one reader or another, each once. */
-static void an_occurrence_counts_what_any_of_its_readers_trains(void **state)
+/* A shared entry stands for the samples of its group: those trained through one reader or another,
+ * each once. */
+FR_CASE(an_occurrence_counts_what_any_of_its_readers_trains)
 {
-    (void)state;
     struct fixture fx;
     fx_load(&fx, VOCABULARY,
             NX_HEAD "network:\n"

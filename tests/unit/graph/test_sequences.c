@@ -1,4 +1,5 @@
-/* Sequences step by step: how they are joined, what empty ones and missing rows do; bits of a sample alone. */
+/* Sequences step by step: how they are joined, what empty ones and missing rows do; bits of a
+ * sample alone. */
 #include "fixture.h"
 #include "networks.h"
 
@@ -42,21 +43,20 @@ static const float *forward(struct fixture *fx, struct fr_graph *graph)
     return fr_graph_logits(graph, 0);
 }
 
-static void the_newest_step_is_the_last_one(void **state)
+FR_CASE(the_newest_step_is_the_last_one)
 {
-    (void)state;
     struct fixture fx;
     struct fr_graph *graph;
     begin(&fx, &graph, NX_HEAD "network: {layers: [{name: out, last: history.w}]}\n" NX_ONE_TASK, 4);
-    set_ids(&fx, HISTORY, 4, (uint32_t[]){2, 0, 1, 3}, (uint64_t[]){5, 6, 7, 8, 9, 10}); /* 10: no row */
+    /* 10: no row */
+    set_ids(&fx, HISTORY, 4, (uint32_t[]){2, 0, 1, 3}, (uint64_t[]){5, 6, 7, 8, 9, 10});
     const float *z = forward(&fx, graph);
     assert_true(z[0] == w_of(&fx, 6) && z[1] == 0.0f && z[2] == w_of(&fx, 7) && z[3] == 0.0f);
     end(&fx, graph);
 }
 
-static void sequences_are_joined_newest_to_newest(void **state)
+FR_CASE(sequences_are_joined_newest_to_newest)
 {
-    (void)state;
     struct fixture fx;
     struct fr_graph *graph;
     begin(&fx, &graph,
@@ -105,16 +105,16 @@ static const char *const readers[] = {
             "    - {name: out, dense: a, units: 1}\n" NX_ONE_TASK,
 };
 
-static void steps_without_rows_change_nothing(void **state)
+FR_CASE(steps_without_rows_change_nothing)
 {
-    (void)state;
     for (size_t r = 0; r < FR_ARRAY_LEN(readers); r++) {
         struct fixture fx;
         struct fr_graph *graph;
         begin(&fx, &graph, readers[r], 1);
         set_ids(&fx, HISTORY, 1, (uint32_t[]){2}, (uint64_t[]){5, 6});
         float without = forward(&fx, graph)[0];
-        set_ids(&fx, HISTORY, 1, (uint32_t[]){5}, (uint64_t[]){3, 5, 10, 6, 17}); /* 3, 10, 17: no rows */
+        /* 3, 10, 17: no rows */
+        set_ids(&fx, HISTORY, 1, (uint32_t[]){5}, (uint64_t[]){3, 5, 10, 6, 17});
         float with = forward(&fx, graph)[0];
         set_ids(&fx, HISTORY, 1, (uint32_t[]){2}, (uint64_t[]){6, 5});
         float turned = forward(&fx, graph)[0];
@@ -124,15 +124,15 @@ static void steps_without_rows_change_nothing(void **state)
     }
 }
 
-static void empty_sequences_score_and_train(void **state)
+FR_CASE(empty_sequences_score_and_train)
 {
-    (void)state;
     for (size_t r = 0; r < FR_ARRAY_LEN(readers); r++) {
         struct fixture fx;
         struct fr_graph *graph;
         begin(&fx, &graph, readers[r], 130);
         uint32_t lengths[130] = {0};
-        for (uint32_t round = 0; round < 2; round++) { /* all of them empty; all but missing rows empty */
+        /* all of them empty; all but missing rows empty */
+        for (uint32_t round = 0; round < 2; round++) {
             lengths[129] = round;
             set_ids(&fx, HISTORY, 130, lengths, (uint64_t[]){3});
             const float *z = forward(&fx, graph);
@@ -165,11 +165,11 @@ static double train(struct fixture *fx, struct fr_graph *graph)
 
 #define WIDE "network: {layers: [{name: out, sum: [item_id.w]}]}\n" NX_ONE_TASK
 
-/* States 1 2 | 4 | 5 11 6 | 7 8 9, positives 8 9 | 12 | 13 14 15 | 1 2 4, negatives 16 18 | 19 | 20 21 10 | 11 12 13:
- * of the third only the first step counts, the row of 10 is missing; the last has two. */
-static void next_step_losses_are_a_mean_over_each_samples_steps(void **state)
+/* States 1 2 | 4 | 5 11 6 | 7 8 9, positives 8 9 | 12 | 13 14 15 | 1 2 4, negatives 16 18 | 19 | 20
+ * 21 10 | 11 12 13: of the third only the first step counts, the row of 10 is missing; the last has
+ * two. */
+FR_CASE(next_step_losses_are_a_mean_over_each_samples_steps)
 {
-    (void)state;
     double losses[2];
     for (uint32_t with = 0; with < 2; with++) {
         struct fixture fx;
@@ -194,9 +194,8 @@ static void next_step_losses_are_a_mean_over_each_samples_steps(void **state)
     assert_true(fabs(losses[0] - losses[1]) < 1e-6);
 }
 
-static void mse_losses_are_a_mean_over_trained_samples(void **state)
+FR_CASE(mse_losses_are_a_mean_over_trained_samples)
 {
-    (void)state;
     double losses[2];
     for (uint32_t with = 0; with < 2; with++) {
         struct fixture fx;
@@ -220,9 +219,8 @@ static void mse_losses_are_a_mean_over_trained_samples(void **state)
     assert_true(fabs(losses[0] - losses[1]) < 1e-6);
 }
 
-static void a_sample_scores_the_same_bits_alone_and_in_any_batch(void **state)
+FR_CASE(a_sample_scores_the_same_bits_alone_and_in_any_batch)
 {
-    (void)state;
     if (!fr_ops_cpu()->rows_independent)
         skip();
     static const uint32_t keeps[][2] = {{0, 1}, {133, 1}, {77, 60}, {120, 130}};

@@ -1,12 +1,12 @@
-/* Shared columns computed once per group: the numbers of the expanded form, and exactness over workers, runs and
- * variants. */
+/* Shared columns computed once per group: the numbers of the expanded form, and exactness over
+ * workers, runs and variants. */
 #include "fixture.h"
 #include "networks.h"
 
 #include "base/hash.h"
 
-/* user_id, history, price and age; item_id, clicks and hour; everything; a sequence alone; what no layer reads with
- * another; dense alone. */
+/* user_id, history, price and age; item_id, clicks and hour; everything; a sequence alone; what no
+ * layer reads with another; dense alone. */
 static const uint32_t masks[] = {0x65, 0x8a, 0xff, 0x08, 0x101, 0xe0};
 
 static void set_optimizers(struct fixture *fx, enum fr_optimizer_kind kind, float lr)
@@ -108,18 +108,16 @@ static void assert_same_outcome(const struct network *network, uint32_t n, uint3
     outcome_release(&plain);
 }
 
-static void groups_give_the_numbers_of_the_expanded_form(void **state)
+FR_CASE(groups_give_the_numbers_of_the_expanded_form)
 {
-    (void)state;
     for (size_t i = 0; i < FR_ARRAY_LEN(nx_networks); i++)
         for (size_t m = 0; m < FR_ARRAY_LEN(masks); m++)
             assert_same_outcome(&nx_networks[i], 300, masks[m]);
 }
 
 /* Sums over the kernel's rows then run in the same order. */
-static void what_is_shared_read_first_gives_the_same_bits(void **state)
+FR_CASE(what_is_shared_read_first_gives_the_same_bits)
 {
-    (void)state;
     if (!fr_ops_cpu()->rows_independent)
         skip();
     static const struct network network = {
@@ -138,16 +136,17 @@ static void what_is_shared_read_first_gives_the_same_bits(void **state)
     outcome_release(&plain);
 }
 
-static void any_number_of_samples_will_do(void **state)
+FR_CASE(any_number_of_samples_will_do)
 {
-    (void)state;
-    static const uint32_t sizes[] = {1, 2, 127, 128, 129, 1000, 5000}; /* the last: kernels summed in blocks */
+    /* the last: kernels summed in blocks */
+    static const uint32_t sizes[] = {1, 2, 127, 128, 129, 1000, 5000};
     for (size_t i = 0; i < FR_ARRAY_LEN(nx_networks); i++)
         for (size_t s = 0; s < FR_ARRAY_LEN(sizes); s++)
             assert_same_outcome(&nx_networks[i], sizes[s], masks[0]);
 }
 
-/* Hash of all parameters, optimizer state, rows and logits after batches of several forms and sizes. */
+/* Hash of all parameters, optimizer state, rows and logits after batches of several forms and
+ * sizes. */
 static uint64_t trained_hash(const struct network *network, const struct fr_ops *ops, size_t workers)
 {
     struct fixture fx;
@@ -216,9 +215,8 @@ static void snapshot_release(struct snapshot *s)
 }
 
 /* What was computed for earlier batches, larger or smaller, does not show. */
-static void an_earlier_batch_leaves_nothing_behind(void **state)
+FR_CASE(an_earlier_batch_leaves_nothing_behind)
 {
-    (void)state;
     for (size_t i = 0; i < FR_ARRAY_LEN(nx_networks); i++) {
         struct fixture fx;
         fx_load(&fx, 40, nx_networks[i].text);
@@ -249,9 +247,8 @@ static void an_earlier_batch_leaves_nothing_behind(void **state)
     }
 }
 
-static void neither_workers_nor_another_run_change_a_bit(void **state)
+FR_CASE(neither_workers_nor_another_run_change_a_bit)
 {
-    (void)state;
     const struct fr_ops *all[] = {fr_ops_cpu(), fr_ops_openblas()};
     for (size_t i = 0; i < FR_ARRAY_LEN(nx_networks); i++) {
         for (size_t b = 0; b < FR_ARRAY_LEN(all); b++) {
@@ -286,9 +283,8 @@ static uint64_t hash_after_variants(const struct network *network, uint32_t befo
     return hash;
 }
 
-static void earlier_variants_do_not_change_a_bit(void **state)
+FR_CASE(earlier_variants_do_not_change_a_bit)
 {
-    (void)state;
     for (size_t i = 0; i < FR_ARRAY_LEN(nx_networks); i++) {
         uint64_t fresh = hash_after_variants(&nx_networks[i], 0);
         assert_true(hash_after_variants(&nx_networks[i], 3) == fresh);
@@ -315,18 +311,16 @@ static size_t bytes_after(uint32_t sets, size_t bytes_max)
     return bytes;
 }
 
-static void variants_beyond_the_memory_for_them_are_dropped(void **state)
+FR_CASE(variants_beyond_the_memory_for_them_are_dropped)
 {
-    (void)state;
     size_t one = bytes_after(1, 1);
     assert_true(one > 0);
     assert_int_equal(bytes_after(6, 1), one); /* the current one has what it needs */
     assert_true(bytes_after(6, 0) > 3 * one);
 }
 
-static void a_scoring_graph_gives_the_training_graphs_logits(void **state)
+FR_CASE(a_scoring_graph_gives_the_training_graphs_logits)
 {
-    (void)state;
     for (size_t i = 0; i < FR_ARRAY_LEN(nx_networks); i++) {
         struct fixture fx;
         fx_load(&fx, 40, nx_networks[i].text);
@@ -347,9 +341,8 @@ static void a_scoring_graph_gives_the_training_graphs_logits(void **state)
 }
 
 /* Adam would move a row by its moments even with a gradient of 0. */
-static void a_group_without_a_trained_sample_does_not_touch_its_rows(void **state)
+FR_CASE(a_group_without_a_trained_sample_does_not_touch_its_rows)
 {
-    (void)state;
     struct fixture fx;
     fx_load(&fx, 400, nx_networks[0].text);
     set_optimizers(&fx, FR_OPT_ADAM, 0.05f);
@@ -380,9 +373,8 @@ static void a_group_without_a_trained_sample_does_not_touch_its_rows(void **stat
 }
 
 /* Logits are those of serving, before the step and without masks. */
-static void dropout_leaves_the_served_logits(void **state)
+FR_CASE(dropout_leaves_the_served_logits)
 {
-    (void)state;
     const struct network *network = &nx_networks[FR_ARRAY_LEN(nx_networks) - 1];
     struct fixture fx;
     assert_string_equal(network->name, "dropout");

@@ -1,12 +1,12 @@
-/* Statistics of standardize and dice: whose samples they are, what they converge to, the same bits for all forms. */
+/* Statistics of standardize and dice: whose samples they are, what they converge to, the same bits
+ * for all forms. */
 #include "fixture.h"
 
 #include "base/math.h"
 #include "networks.h"
 
-static void standardized_numbers_follow_the_trained_samples(void **state)
+FR_CASE(standardized_numbers_follow_the_trained_samples)
 {
-    (void)state;
     struct fixture fx;
     fx_load(&fx, 40, nx_networks[0].text);
     fx_make_rows(&fx, 2);
@@ -40,9 +40,8 @@ static void standardized_numbers_follow_the_trained_samples(void **state)
 }
 
 /* Epochs and publications carry what is noted as changed, and nothing else. */
-static void whatever_a_batch_changes_is_noted(void **state)
+FR_CASE(whatever_a_batch_changes_is_noted)
 {
-    (void)state;
     for (size_t i = 0; i < FR_ARRAY_LEN(nx_networks); i++) {
         struct fixture fx;
         fx_load(&fx, 40, nx_networks[i].text);
@@ -112,9 +111,8 @@ static float logit_of(const struct fixture *fx, struct fr_graph *graph)
     return fr_graph_logits(graph, 0)[0];
 }
 
-static void a_standardized_number_learns_like_one_standardized_before(void **state)
+FR_CASE(a_standardized_number_learns_like_one_standardized_before)
 {
-    (void)state;
     static const char *const optimizers[] = {"{adam: {lr: 0.02}}", "{adagrad: {lr: 0.1}}", "{sgd: {lr: 0.5}}"};
     static const char *const slots[] = {"transform: none", "transform: standardize"};
     static const double laws[2][2] = {{0.0, 1.0}, {2e4, 5e3}};
@@ -137,9 +135,8 @@ static void a_standardized_number_learns_like_one_standardized_before(void **sta
     }
 }
 
-static void nothing_is_read_before_a_hundred_samples_were_counted(void **state)
+FR_CASE(nothing_is_read_before_a_hundred_samples_were_counted)
 {
-    (void)state;
     struct fixture fx;
     struct fr_graph *graph = load_one(&fx, "transform: standardize", "{sgd: {lr: 0.5}}");
     const struct fr_parameter *kernel = fx_parameter(graph, "out/kernel"), *bias = fx_parameter(graph, "out/bias");
@@ -163,9 +160,8 @@ static void nothing_is_read_before_a_hundred_samples_were_counted(void **state)
     fx_release(&fx);
 }
 
-static void one_broken_number_neither_wrecks_the_moments_nor_is_read_at_its_size(void **state)
+FR_CASE(one_broken_number_neither_wrecks_the_moments_nor_is_read_at_its_size)
 {
-    (void)state;
     struct fixture fx;
     struct fr_graph *graph = load_one(&fx, "transform: standardize", "{sgd: {lr: 1e-30}}");
     const struct fr_parameter *mean = fx_parameter(graph, "x/mean"), *variance = fx_parameter(graph, "x/variance");
@@ -185,9 +181,8 @@ static void one_broken_number_neither_wrecks_the_moments_nor_is_read_at_its_size
 }
 
 /* What is another law and not a broken number is followed, also where nothing had varied before. */
-static void moments_follow_a_stream_that_changes_its_scale(void **state)
+FR_CASE(moments_follow_a_stream_that_changes_its_scale)
 {
-    (void)state;
     struct fixture fx;
     struct fr_graph *graph = load_one(&fx, "transform: standardize", "{sgd: {lr: 1e-30}}");
     const double constant[] = {0.0, 0.0}, law[] = {3e4, 1e4};
@@ -206,9 +201,8 @@ static void moments_follow_a_stream_that_changes_its_scale(void **state)
 
 /* ---- missing values ---- */
 
-static void missing_values_are_left_out_of_the_statistics_and_read_as_zero(void **state)
+FR_CASE(missing_values_are_left_out_of_the_statistics_and_read_as_zero)
 {
-    (void)state;
     struct fixture fx;
     struct fr_graph *graph = load_one(&fx, "transform: standardize", "{sgd: {lr: 1e-30}}");
     const double law[] = {5.0, 1.0};
@@ -233,9 +227,8 @@ static void missing_values_are_left_out_of_the_statistics_and_read_as_zero(void 
     fx_release(&fx);
 }
 
-static void a_default_that_was_written_counts_as_the_value_given(void **state)
+FR_CASE(a_default_that_was_written_counts_as_the_value_given)
 {
-    (void)state;
     struct fixture fx;
     struct fr_graph *graph =
         load_one(&fx, "transform: [log1p, standardize], default: 3, indicator: true", "{sgd: {lr: 1e-30}}");
@@ -253,9 +246,8 @@ static void a_default_that_was_written_counts_as_the_value_given(void **state)
     fx_release(&fx);
 }
 
-static void an_indicator_says_what_was_missing_behind_every_transform(void **state)
+FR_CASE(an_indicator_says_what_was_missing_behind_every_transform)
 {
-    (void)state;
     static const struct {
         const char *slot;
         uint32_t width; /* with the indicator */
@@ -293,9 +285,8 @@ static void an_indicator_says_what_was_missing_behind_every_transform(void **sta
     }
 }
 
-static void old_numbers_fade_behind_ten_million_samples(void **state)
+FR_CASE(old_numbers_fade_behind_ten_million_samples)
 {
-    (void)state;
     struct fixture fx;
     fx_init(&fx, 1);
     int32_t price = fx_slot(&fx, "price", FR_NO_INDEX, 1);
@@ -333,9 +324,8 @@ static void old_numbers_fade_behind_ten_million_samples(void **state)
 }
 
 /* Dice on a known input: the numbers of a dense slot themselves. */
-static void dice_statistics_are_a_moving_average_of_trained_samples(void **state)
+FR_CASE(dice_statistics_are_a_moving_average_of_trained_samples)
 {
-    (void)state;
     struct fixture fx;
     fx_load(&fx, 40,
             NX_HEAD "network:\n"
@@ -374,9 +364,8 @@ static void dice_statistics_are_a_moving_average_of_trained_samples(void **state
 }
 
 /* Of a sequence: steps with a row behind them, of trained samples. */
-static void dice_over_steps_leaves_out_masked_ones(void **state)
+FR_CASE(dice_over_steps_leaves_out_masked_ones)
 {
-    (void)state;
     struct fixture fx;
     fx_load(&fx, 40,
             NX_HEAD "network:\n"
@@ -416,10 +405,10 @@ static void dice_over_steps_leaves_out_masked_ones(void **state)
     fx_release(&fx);
 }
 
-/* Learning does not depend on the batch: samples one by one leave what they leave together, variance included. */
-static void dice_statistics_do_not_depend_on_the_batch(void **state)
+/* Learning does not depend on the batch: samples one by one leave what they leave together,
+ * variance included. */
+FR_CASE(dice_statistics_do_not_depend_on_the_batch)
 {
-    (void)state;
     float numbers[2][4];
     for (int single = 0; single < 2; single++) {
         struct fixture fx;
@@ -454,11 +443,10 @@ static void dice_statistics_do_not_depend_on_the_batch(void **state)
     }
 }
 
-/* Groups with shared columns, and the same samples written out: standardize on a shared and an own column, dice over
- * vectors of groups, of samples, and over steps. */
-static void statistics_are_the_same_bits_for_all_sample_forms(void **state)
+/* Groups with shared columns, and the same samples written out: standardize on a shared and an own
+ * column, dice over vectors of groups, of samples, and over steps. */
+FR_CASE(statistics_are_the_same_bits_for_all_sample_forms)
 {
-    (void)state;
     static const char *const text =
         NX_HEAD "network:\n"
                 "  layers:\n"
@@ -477,7 +465,8 @@ static void statistics_are_the_same_bits_for_all_sample_forms(void **state)
             fx_load(f, 40, text);
             fx_make_rows(f, 2);
             fx_make_groups(f, 200, 5, shared ? 1 << 6 : 1 << 0 | 1 << 2 | 1 << 6, 9);
-            for (uint32_t g = 0; g < f->batch.n_groups; g += 3) /* missing in a third of the groups */
+            /* missing in a third of the groups */
+            for (uint32_t g = 0; g < f->batch.n_groups; g += 3)
                 f->batch.columns[6].dense[2 * g] = f->batch.columns[6].dense[2 * g + 1] = NAN;
             fx_vary_roles(f);
             if (expanded)
@@ -489,7 +478,8 @@ static void statistics_are_the_same_bits_for_all_sample_forms(void **state)
             const struct fr_parameter *one = fx_parameter(graphs[0], names[i]),
                                       *other = fx_parameter(graphs[1], names[i]);
             for (size_t j = 0; j < one->n_values; j++) {
-                /* g reads an own column before a shared one: its values, not its counts, differ in their last bits */
+                /* g reads an own column before a shared one: its values, not its counts, differ in
+                 * their last bits */
                 double apart = fabs((double)one->values[j] - (double)other->values[j]);
                 double room = shared == 1 && i >= 2 ? 1e-5 * fabs((double)one->values[j]) : 0.0;
                 if (!(apart <= room))

@@ -1,5 +1,5 @@
-/* What a step is made of: penalties on kernels only, the norm of all layers' gradients, first values asked for,
- * half-lives, and the sum over a row's occurrences. */
+/* What a step is made of: penalties on kernels only, the norm of all layers' gradients, first
+ * values asked for, half-lives, and the sum over a row's occurrences. */
 #include "fixture.h"
 
 #include "networks.h"
@@ -78,9 +78,8 @@ static void expect_penalty(struct fixture *fx, const struct fr_conf_optimizer *p
     fr_graph_free(graph);
 }
 
-static void penalties_are_for_kernels_unless_all_are_asked_for(void **state)
+FR_CASE(penalties_are_for_kernels_unless_all_are_asked_for)
 {
-    (void)state;
     struct fixture fx;
     make_world(&fx);
     static const enum fr_optimizer_kind kinds[] = {FR_OPT_SGD, FR_OPT_MOMENTUM, FR_OPT_ADAM, FR_OPT_RMSPROP};
@@ -116,9 +115,8 @@ static void step_norms(struct fixture *fx, double *all, double *of_h, float *ste
     *of_h = sqrt(h);
 }
 
-static void the_global_norm_bounds_rules_with_and_without_their_own_clipping(void **state)
+FR_CASE(the_global_norm_bounds_rules_with_and_without_their_own_clipping)
 {
-    (void)state;
     struct fixture fx;
     make_world(&fx);
     float free_step[VALUES_MAX], step[VALUES_MAX];
@@ -155,9 +153,8 @@ static void the_global_norm_bounds_rules_with_and_without_their_own_clipping(voi
 
 /* ---- first values ---- */
 
-static void constants_are_first_values(void **state)
+FR_CASE(constants_are_first_values)
 {
-    (void)state;
     struct fixture fx;
     fx_load(&fx, 10,
             NX_HEAD "network:\n"
@@ -178,9 +175,8 @@ static void constants_are_first_values(void **state)
 }
 
 /* A weight of FTRL begins at 0; a vector does not, or nothing behind a product would ever learn. */
-static void vectors_of_ftrl_do_not_begin_at_zero(void **state)
+FR_CASE(vectors_of_ftrl_do_not_begin_at_zero)
 {
-    (void)state;
     static const char text[] = "version: 1\n"
                                "model: test\n"
                                "state_dir: nowhere\n"
@@ -254,9 +250,8 @@ static void accumulators(uint64_t half_life, unsigned steps, float dense[2], flo
 }
 
 /* Both runs take the same first step: what the second adds is the same too. */
-static void accumulators_halve_in_their_half_life_of_samples(void **state)
+FR_CASE(accumulators_halve_in_their_half_life_of_samples)
 {
-    (void)state;
     enum { HALF_LIFE = 50 };
     float first[2], whole[2], halved[2], row_first, row_whole, row_halved;
     uint32_t occurrences;
@@ -276,9 +271,8 @@ static void accumulators_halve_in_their_half_life_of_samples(void **state)
 /* ---- occurrences ---- */
 
 /* The gradient of an occurrence is its logit less its label, the logit the row's weight alone. */
-static void a_row_sums_its_occurrences_in_blocks(void **state)
+FR_CASE(a_row_sums_its_occurrences_in_blocks)
 {
-    (void)state;
     enum { N = 200, KEY = 5 };
     struct fixture fx;
     fx_load(&fx, 10,
@@ -313,10 +307,10 @@ static void a_row_sums_its_occurrences_in_blocks(void **state)
     fx_release(&fx);
 }
 
-/* A key that the batch itself made has masked steps: they teach it nothing, and it is not older for them. */
-static void a_masked_step_is_no_occurrence(void **state)
+/* A key that the batch itself made has masked steps: they teach it nothing, and it is not older for
+ * them. */
+FR_CASE(a_masked_step_is_no_occurrence)
 {
-    (void)state;
     enum { N = 40, FRESH = 5, KNOWN = 6, HISTORY = 2 };
     struct fixture fx;
     fx_load(&fx, 10,

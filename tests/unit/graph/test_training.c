@@ -1,4 +1,5 @@
-/* Training and scoring as a whole: exactness over workers, chunks and backends; learning; what is refused. */
+/* Training and scoring as a whole: exactness over workers, chunks and backends; learning; what is
+ * refused. */
 #include "fixture.h"
 
 static uint64_t train_three(const struct fr_ops *ops, size_t workers, enum fr_optimizer_kind rows)
@@ -20,9 +21,8 @@ static uint64_t train_three(const struct fr_ops *ops, size_t workers, enum fr_op
     return hash;
 }
 
-static void the_number_of_workers_does_not_change_a_bit(void **state)
+FR_CASE(the_number_of_workers_does_not_change_a_bit)
 {
-    (void)state;
     const struct fr_ops *all[] = {fr_ops_cpu(), fr_ops_openblas(), fr_ops_reference()};
     for (size_t b = 0; b < 3; b++) {
         uint64_t alone = train_three(all[b], 0, FR_OPT_ADAGRAD);
@@ -31,9 +31,8 @@ static void the_number_of_workers_does_not_change_a_bit(void **state)
     }
 }
 
-static void avx2_and_avx512_train_to_the_same_bits(void **state)
+FR_CASE(avx2_and_avx512_train_to_the_same_bits)
 {
-    (void)state;
     if (!fr_ops_cpu_avx2() || !fr_ops_cpu_avx512())
         skip();
     assert_true(train_three(fr_ops_cpu_avx2(), 1, FR_OPT_ADAGRAD_ROWWISE) ==
@@ -71,9 +70,8 @@ static void keep_samples(struct fixture *fx, uint32_t first, uint32_t n)
     fx_resolve(fx);
 }
 
-static void a_sample_scores_the_same_bits_alone_and_in_any_batch(void **state)
+FR_CASE(a_sample_scores_the_same_bits_alone_and_in_any_batch)
 {
-    (void)state;
     struct fixture fx;
     fx_every_operation(&fx, 300, FR_OPT_SGD);
     struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
@@ -98,9 +96,8 @@ static void a_sample_scores_the_same_bits_alone_and_in_any_batch(void **state)
     fx_release(&fx);
 }
 
-static void a_scoring_graph_gives_the_training_graphs_logits(void **state)
+FR_CASE(a_scoring_graph_gives_the_training_graphs_logits)
 {
-    (void)state;
     struct fixture fx;
     fx_every_operation(&fx, 100, FR_OPT_ADAGRAD);
     fx_make_batch(&fx, 150, 3, true, 51);
@@ -133,9 +130,8 @@ static void a_scoring_graph_gives_the_training_graphs_logits(void **state)
     fx_release(&fx);
 }
 
-static void backends_agree_on_loss_and_logits(void **state)
+FR_CASE(backends_agree_on_loss_and_logits)
 {
-    (void)state;
     double losses[3][2];
     float logits[3][200];
     const struct fr_ops *all[] = {fr_ops_reference(), fr_ops_cpu(), fr_ops_openblas()};
@@ -159,10 +155,10 @@ static void backends_agree_on_loss_and_logits(void **state)
     }
 }
 
-/* Labels are a coin of 0.9 or 0.1 by the first id: the entropy of that coin, 0.325, is the floor of the loss. */
-static void a_small_problem_is_learnt(void **state)
+/* Labels are a coin of 0.9 or 0.1 by the first id: the entropy of that coin, 0.325, is the floor of
+ * the loss. */
+FR_CASE(a_small_problem_is_learnt)
 {
-    (void)state;
     static const enum fr_optimizer_kind kinds[] = {FR_OPT_ADAGRAD, FR_OPT_ADAGRAD_ROWWISE};
     for (size_t k = 0; k < 2; k++) {
         struct fixture fx;
@@ -184,9 +180,8 @@ static void a_small_problem_is_learnt(void **state)
     }
 }
 
-static void samples_that_do_not_train_change_nothing(void **state)
+FR_CASE(samples_that_do_not_train_change_nothing)
 {
-    (void)state;
     struct fixture fx;
     fx_every_operation(&fx, 60, FR_OPT_ADAGRAD);
     fx_make_batch(&fx, 30, 2, true, 71);
@@ -200,9 +195,8 @@ static void samples_that_do_not_train_change_nothing(void **state)
     fx_release(&fx);
 }
 
-static void an_untrained_sample_does_not_touch_its_rows(void **state)
+FR_CASE(an_untrained_sample_does_not_touch_its_rows)
 {
-    (void)state;
     struct fixture fx;
     fx_every_operation(&fx, 60, FR_OPT_ADAGRAD);
     fx_make_batch(&fx, 30, 1, false, 72);
@@ -229,9 +223,8 @@ static void expect_refused(struct fixture *fx, struct fr_graph *graph)
     assert_true(fx_hash(fx, graph) == before);
 }
 
-static void numbers_that_are_not_finite_are_refused_and_nothing_changes(void **state)
+FR_CASE(numbers_that_are_not_finite_are_refused_and_nothing_changes)
 {
-    (void)state;
     struct fixture fx;
     fx_every_operation(&fx, 60, FR_OPT_ADAGRAD);
     fx_make_batch(&fx, 300, 2, true, 81);
@@ -254,9 +247,8 @@ static void numbers_that_are_not_finite_are_refused_and_nothing_changes(void **s
 }
 
 /* Dense inputs alone, no table at all: only the kernels' gradients are there to be checked. */
-static void kernel_gradients_that_overflow_are_refused(void **state)
+FR_CASE(kernel_gradients_that_overflow_are_refused)
 {
-    (void)state;
     struct fixture fx;
     fx_init(&fx, 1);
     int32_t price = fx_slot(&fx, "price", FR_NO_INDEX, 3);
@@ -275,9 +267,8 @@ static void kernel_gradients_that_overflow_are_refused(void **state)
 }
 
 /* A wide part alone: no dense gradient in sight, only coefficients times the logit's gradient. */
-static void row_gradients_that_overflow_are_refused(void **state)
+FR_CASE(row_gradients_that_overflow_are_refused)
 {
-    (void)state;
     struct fixture fx;
     fx_init(&fx, 20);
     fx_part(fx_table(&fx, "item"), "w", 1, FR_OPT_ADAGRAD);
@@ -300,9 +291,8 @@ static void row_gradients_that_overflow_are_refused(void **state)
     fx_release(&fx);
 }
 
-static void optimizer_state_survives_a_save_and_restore(void **state)
+FR_CASE(optimizer_state_survives_a_save_and_restore)
 {
-    (void)state;
     static const enum fr_optimizer_kind kinds[] = {FR_OPT_ADAM, FR_OPT_ADAGRAD, FR_OPT_SGD};
     for (size_t k = 0; k < 3; k++) {
         struct fixture fx;
@@ -342,9 +332,8 @@ static void optimizer_state_survives_a_save_and_restore(void **state)
     }
 }
 
-static void an_empty_batch_is_no_step(void **state)
+FR_CASE(an_empty_batch_is_no_step)
 {
-    (void)state;
     struct fixture fx;
     fx_every_operation(&fx, 20, FR_OPT_SGD);
     fx_make_batch(&fx, 0, 2, false, 1);

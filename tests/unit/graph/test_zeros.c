@@ -1,4 +1,5 @@
-/* What begins at zero and can never learn is named, and nothing else: every answer is compared with training. */
+/* What begins at zero and can never learn is named, and nothing else: every answer is compared with
+ * training. */
 #include "fixture.h"
 
 #include "networks.h"
@@ -146,9 +147,8 @@ static void compare_with_training(struct fixture *fx, struct fr_graph *graph, co
     }
 }
 
-static void what_can_never_learn_is_named_and_nothing_else(void **state)
+FR_CASE(what_can_never_learn_is_named_and_nothing_else)
 {
-    (void)state;
     for (size_t a = 0; a < FR_ARRAY_LEN(answers); a++) {
         struct fixture fx;
         load(&fx, &answers[a]);
@@ -174,9 +174,8 @@ static void what_can_never_learn_is_named_and_nothing_else(void **state)
 }
 
 /* In every network of every layer, when all tables begin at zero. */
-static void what_is_named_stays_zero_in_every_network(void **state)
+FR_CASE(what_is_named_stays_zero_in_every_network)
 {
-    (void)state;
     unsigned stuck = 0;
     for (size_t k = 0; k < FR_ARRAY_LEN(nx_networks); k++) {
         struct fixture fx;

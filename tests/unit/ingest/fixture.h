@@ -1,17 +1,13 @@
-/* A log in memory behind the source table, a dead-letter sink that remembers, and a service around them that writes
- * down every batch. */
+/* A log in memory behind the source table, a dead-letter sink that remembers, and a service around
+ * them that writes down every batch. */
 #ifndef FR_TESTS_INGEST_FIXTURE_H
 #define FR_TESTS_INGEST_FIXTURE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "case.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/check.h"
 #include "base/crc32c.h"

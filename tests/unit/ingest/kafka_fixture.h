@@ -1,18 +1,15 @@
-/* Real topics and a service over them, for tests against a broker. FRESHET_KAFKA holds the address of one that may be
- * written to (tests/kafka/start prints it); without it a case is skipped. */
+/* Real topics and a service over them, for tests against a broker. FRESHET_KAFKA holds the address
+ * of one that may be written to (tests/kafka/start prints it); without it a case is skipped. */
 #ifndef FR_TESTS_INGEST_KAFKA_FIXTURE_H
 #define FR_TESTS_INGEST_KAFKA_FIXTURE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "case.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <librdkafka/rdkafka.h>
 
 #include "base/check.h"
@@ -31,7 +28,8 @@ struct run {
     struct fr_ring *full, *empty;
     struct fr_ingest *ingest;
     struct fr_positions positions;
-    uint64_t samples, batches, dead_sequence, order; /* order: a hash of the event times in their order */
+    /* order: a hash of the event times in their order */
+    uint64_t samples, batches, dead_sequence, order;
     bool end_of_stream;
     int64_t until_ms;
     struct fr_err err;

@@ -1,4 +1,5 @@
-/* Files before the topics: lines as records, restarts, what a changed file does, when the topics take over. */
+/* Files before the topics: lines as records, restarts, what a changed file does, when the topics
+ * take over. */
 #include "fixture.h"
 
 #include <fcntl.h>
@@ -74,9 +75,8 @@ static enum fr_status run_to_failure(struct service *s)
 
 /* ---- reading ---- */
 
-static void files_are_read_in_order_before_the_topics(void **state)
+FR_CASE(files_are_read_in_order_before_the_topics)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 2", 2);
     add_file(s, "z.jsonl", lines(10, 3));
     add_file(s, "a.jsonl.gz", lines(20, 3));
@@ -97,9 +97,8 @@ static void files_are_read_in_order_before_the_topics(void **state)
     files_free(s);
 }
 
-static void lines_are_json_whatever_the_topics_hold(void **state)
+FR_CASE(lines_are_json_whatever_the_topics_hold)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 1", 1);
     s->conf->ingest.format = FR_FORMAT_MSGPACK;
     add_file(s, "a.jsonl", lines(0, 2));
@@ -111,9 +110,8 @@ static void lines_are_json_whatever_the_topics_hold(void **state)
     files_free(s);
 }
 
-static void odd_lines_are_read_as_they_should_be(void **state)
+FR_CASE(odd_lines_are_read_as_they_should_be)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 100", 1);
     static char text[131072];
     const char *sample = "{\"t\":1700000000001,\"f\":{\"user_id\":1},\"y\":{\"click\":1}}";
@@ -131,9 +129,8 @@ static void odd_lines_are_read_as_they_should_be(void **state)
     files_free(s);
 }
 
-static void a_malformed_line_is_a_dead_letter_with_its_place(void **state)
+FR_CASE(a_malformed_line_is_a_dead_letter_with_its_place)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 100", 1);
     static char text[131072];
     snprintf(text, sizeof(text), "%snonsense\n{\"f\":{\"user_id\":1},\"y\":{\"click\":1}}\n%s", lines(0, 1),
@@ -141,7 +138,8 @@ static void a_malformed_line_is_a_dead_letter_with_its_place(void **state)
     add_file(s, "a.jsonl", text);
     assert_int_equal(service_start(s, true), FR_OK);
     service_run(s);
-    assert_int_equal(s->dead.n, 2); /* the far future is no fault here: there is no timestamp to hold it against */
+    /* the far future is no fault here: there is no timestamp to hold it against */
+    assert_int_equal(s->dead.n, 2);
     assert_string_equal(s->dead.letters[0].topic, s->positions.partitions[0].topic);
     assert_int_equal(s->dead.letters[0].offset, 1);
     assert_string_equal(s->dead.letters[0].value, "nonsense");
@@ -150,9 +148,8 @@ static void a_malformed_line_is_a_dead_letter_with_its_place(void **state)
     files_free(s);
 }
 
-static void a_line_over_record_max_goes_without_its_value(void **state)
+FR_CASE(a_line_over_record_max_goes_without_its_value)
 {
-    (void)state;
     for (int zipped = 0; zipped < 2; zipped++) {
         struct service *s = service_new(", batch_size: 1, record_max: 1KiB", 1);
         size_t size = 3 << 20;
@@ -188,9 +185,8 @@ static void a_line_over_record_max_goes_without_its_value(void **state)
 
 /* ---- restarts ---- */
 
-static void killed_anywhere_every_line_takes_effect_once(void **state)
+FR_CASE(killed_anywhere_every_line_takes_effect_once)
 {
-    (void)state;
     for (uint32_t kill_every = 1; kill_every < 6; kill_every++) {
         struct service *s = service_new(", batch_size: 3", 2);
         char text[4096];
@@ -219,9 +215,8 @@ static void killed_anywhere_every_line_takes_effect_once(void **state)
     }
 }
 
-static void a_restart_inside_a_line_skips_the_items_in_effect(void **state)
+FR_CASE(a_restart_inside_a_line_skips_the_items_in_effect)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 2", 1);
     const char *one = "{\"t\":1700000000001,\"f\":{\"user_id\":1},\"y\":{\"click\":1}}";
     static char text[131072];
@@ -239,9 +234,8 @@ static void a_restart_inside_a_line_skips_the_items_in_effect(void **state)
     files_free(s);
 }
 
-static void a_restart_deep_in_a_file_passes_over_it_in_slices(void **state)
+FR_CASE(a_restart_deep_in_a_file_passes_over_it_in_slices)
 {
-    (void)state;
     enum { DEEP = 70000, PAD = 1000 };
     struct service *s = service_new(", batch_size: 1024", 1);
     struct fr_buffer text = {0};
@@ -256,7 +250,8 @@ static void a_restart_deep_in_a_file_passes_over_it_in_slices(void **state)
     service_kill(s);
     assert_int_equal(service_start(s, true), FR_OK);
     uint32_t before = s->n_batches, slices = 0;
-    while (s->n_batches == before) { /* no call reads for long: the watchdog watches, a stop is heard */
+    /* no call reads for long: the watchdog watches, a stop is heard */
+    while (s->n_batches == before) {
         slices += service_step(s, 1) == FR_AGAIN;
         assert_true(slices < 100);
     }
@@ -267,11 +262,11 @@ static void a_restart_deep_in_a_file_passes_over_it_in_slices(void **state)
     files_free(s);
 }
 
-static void lockstep_gives_each_file_its_own_batches_whenever_it_is_killed(void **state)
+FR_CASE(lockstep_gives_each_file_its_own_batches_whenever_it_is_killed)
 {
-    (void)state;
     static const char batches[] = "batch 2: 10 11; 0@2.0\n"
-                                  "batch 2: 12 13; 0@4.0\n" /* the file's end is seen only in the next round */
+                                  /* the file's end is seen only in the next round */
+                                  "batch 2: 12 13; 0@4.0\n"
                                   "batch 2: 20 21; 1@2.0\n"
                                   "batch 1: 22; 1@3.0\n"
                                   "batch 3: 0 1 2; 2@1.0 3@2.0\n"
@@ -296,9 +291,8 @@ static void lockstep_gives_each_file_its_own_batches_whenever_it_is_killed(void 
     }
 }
 
-static void young_lockstep_batches_do_not_span_files(void **state)
+FR_CASE(young_lockstep_batches_do_not_span_files)
 {
-    (void)state;
     for (uint32_t kill_at = 0; kill_at < 5; kill_at++) {
         struct service *s =
             service_new(", batch_warmup: {first: 3, growth: 64}, lockstep: {records: 8, epoch_batches: 4}", 2);
@@ -324,9 +318,8 @@ static void young_lockstep_batches_do_not_span_files(void **state)
     }
 }
 
-static void a_file_that_changed_size_within_a_bounded_run_is_refused(void **state)
+FR_CASE(a_file_that_changed_size_within_a_bounded_run_is_refused)
 {
-    (void)state;
     struct service *s = service_new(", lockstep: {records: 2, epoch_batches: 4}", 1);
     add_file(s, "a.jsonl", lines(0, 4));
     assert_int_equal(service_start(s, false), FR_OK);
@@ -357,9 +350,8 @@ static struct service *half_read(const char *name)
     return s;
 }
 
-static void a_changed_file_is_refused(void **state)
+FR_CASE(a_changed_file_is_refused)
 {
-    (void)state;
     struct service *s = half_read("a.jsonl");
     write_plain(path_of(s, 0), lines(1, 10), strlen(lines(1, 10)));
     assert_int_equal(service_start(s, false), FR_OK);
@@ -370,9 +362,8 @@ static void a_changed_file_is_refused(void **state)
     files_free(s);
 }
 
-static void a_file_that_was_cut_is_refused(void **state)
+FR_CASE(a_file_that_was_cut_is_refused)
 {
-    (void)state;
     struct service *s = half_read("a.jsonl");
     write_plain(path_of(s, 0), lines(0, 3), strlen(lines(0, 3)));
     assert_int_equal(service_start(s, false), FR_OK);
@@ -381,9 +372,8 @@ static void a_file_that_was_cut_is_refused(void **state)
     files_free(s);
 }
 
-static void a_file_cut_before_a_line_that_was_half_read_is_refused(void **state)
+FR_CASE(a_file_cut_before_a_line_that_was_half_read_is_refused)
 {
-    (void)state;
     const char *one = "{\"t\":1700000000001,\"f\":{\"user_id\":1},\"y\":{\"click\":1}}";
     static char text[131072];
     for (int before = 0; before < 2; before++) {
@@ -401,9 +391,8 @@ static void a_file_cut_before_a_line_that_was_half_read_is_refused(void **state)
     }
 }
 
-static void a_gzip_file_that_is_cut_or_damaged_stops_the_service(void **state)
+FR_CASE(a_gzip_file_that_is_cut_or_damaged_stops_the_service)
 {
-    (void)state;
     for (int damaged = 0; damaged < 2; damaged++) {
         struct service *s = service_new(", batch_size: 4", 1);
         add_file(s, "a.jsonl.gz", lines(0, 500));
@@ -421,9 +410,8 @@ static void a_gzip_file_that_is_cut_or_damaged_stops_the_service(void **state)
     }
 }
 
-static void an_absent_file_is_waited_for(void **state)
+FR_CASE(an_absent_file_is_waited_for)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 1", 1);
     add_file(s, "a.jsonl", NULL);
     add_file(s, "b.jsonl", lines(1, 1));
@@ -453,9 +441,8 @@ static void an_absent_file_is_waited_for(void **state)
 
 /* ---- taking over ---- */
 
-static void start_is_decided_before_the_first_line(void **state)
+FR_CASE(start_is_decided_before_the_first_line)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 1, start: latest", 1);
     add_file(s, "a.jsonl", lines(100, 5));
     append(&s->log, 0, 1); /* before the start: `latest` leaves it out */
@@ -473,9 +460,8 @@ static void start_is_decided_before_the_first_line(void **state)
     files_free(s);
 }
 
-static void records_deleted_while_files_are_read_are_a_loss(void **state)
+FR_CASE(records_deleted_while_files_are_read_are_a_loss)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 1, on_loss: earliest", 1);
     add_file(s, "a.jsonl", lines(100, 5));
     for (int i = 0; i < 5; i++)
@@ -488,9 +474,8 @@ static void records_deleted_while_files_are_read_are_a_loss(void **state)
     files_free(s);
 }
 
-static void files_behind_us_need_not_be_there_and_no_other_may_come(void **state)
+FR_CASE(files_behind_us_need_not_be_there_and_no_other_may_come)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 1", 1);
     add_file(s, "a.jsonl", lines(100, 2));
     append(&s->log, 0, 1);
@@ -509,9 +494,8 @@ static void files_behind_us_need_not_be_there_and_no_other_may_come(void **state
     files_free(s);
 }
 
-static void files_alone_are_a_run(void **state)
+FR_CASE(files_alone_are_a_run)
 {
-    (void)state;
     for (int until_end = 0; until_end < 2; until_end++) {
         struct service *s = service_new(", batch_size: 4, batch_wait: 20ms", 0);
         add_file(s, "a.jsonl", lines(0, 5));
@@ -525,9 +509,8 @@ static void files_alone_are_a_run(void **state)
     }
 }
 
-static void a_path_that_cannot_name_a_position_is_refused(void **state)
+FR_CASE(a_path_that_cannot_name_a_position_is_refused)
 {
-    (void)state;
     char longest[300];
     memset(longest, 'a', sizeof(longest));
     longest[245] = 0;
@@ -549,9 +532,8 @@ static void a_path_that_cannot_name_a_position_is_refused(void **state)
     }
 }
 
-static void a_directory_is_not_a_file(void **state)
+FR_CASE(a_directory_is_not_a_file)
 {
-    (void)state;
     struct service *s = service_new("", 1);
     s->conf->ingest.files = fr_alloc(FILES, sizeof(char *));
     s->conf->ingest.files[s->conf->ingest.n_files++] = fr_strdup("/tmp");

@@ -1,5 +1,5 @@
-/* Assembly of records with groups: a group is never split, a batch may exceed its size by less than one, positions
- * stand between groups, and a restart there gives the same batches. */
+/* Assembly of records with groups: a group is never split, a batch may exceed its size by less than
+ * one, positions stand between groups, and a restart there gives the same batches. */
 #include "fixture.h"
 
 /* A record: an array of groups of these sizes. */
@@ -24,9 +24,8 @@ static const int sizes[] = {3, 3, 2, 1, 4};
 static const char expected[] =
     "batch 6: 0 1 2 3 4 5; 0@0.6\nbatch 7: 6 7 8 9 10 11 12; 0@1.0\nbatch 4: 13 14 15 16; 0@2.0\n";
 
-static void a_batch_ends_between_groups(void **state)
+FR_CASE(a_batch_ends_between_groups)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 4", 1);
     append_groups(&s->log, sizes, 5);
     append(&s->log, 0, 4);
@@ -37,9 +36,8 @@ static void a_batch_ends_between_groups(void **state)
     service_free(s);
 }
 
-static void a_restart_between_groups_gives_the_same_batches(void **state)
+FR_CASE(a_restart_between_groups_gives_the_same_batches)
 {
-    (void)state;
     for (uint32_t batches = 1; batches < 3; batches++) {
         struct service *s = service_new(", batch_size: 4", 1);
         append_groups(&s->log, sizes, 5);
@@ -56,9 +54,8 @@ static void a_restart_between_groups_gives_the_same_batches(void **state)
     }
 }
 
-static void a_group_larger_than_the_batch_is_one_batch(void **state)
+FR_CASE(a_group_larger_than_the_batch_is_one_batch)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 2", 1);
     append_groups(&s->log, (const int[]){5, 1}, 2);
     append(&s->log, 0, 1);
@@ -89,11 +86,10 @@ static void append_wide(struct fake_log *log, int samples, int ids)
 
 static const int wide[][2] = {{2, 0}, {1500, 1000}, {2, 0}, {1500, 1000}}; /* samples, shared ids */
 
-/* Beside samples with values of their own the shared ones would be written out, 1,500,000 ids: each such record gets a
- * batch of its own, and the same ones after a restart. */
-static void shared_ids_are_not_written_out_beyond_the_bound_of_a_batch(void **state)
+/* Beside samples with values of their own the shared ones would be written out, 1,500,000 ids: each
+ * such record gets a batch of its own, and the same ones after a restart. */
+FR_CASE(shared_ids_are_not_written_out_beyond_the_bound_of_a_batch)
 {
-    (void)state;
     for (int lockstep = 0; lockstep < 2; lockstep++)
         for (uint32_t killed = 0; killed < 4; killed++) {
             struct service *s = service_new(lockstep ? ", lockstep: {records: 4}" : "", 1);

@@ -1,10 +1,9 @@
-/* The Kafka source and dead letters against a real broker (kafka_fixture.h); the case that takes the broker down needs
- * the node's directory in FRESHET_KAFKA_DIR as well. */
+/* The Kafka source and dead letters against a real broker (kafka_fixture.h); the case that takes
+ * the broker down needs the node's directory in FRESHET_KAFKA_DIR as well. */
 #include "kafka_fixture.h"
 
-static void all_partitions_are_read_to_their_ends_and_resumed(void **state)
+FR_CASE(all_partitions_are_read_to_their_ends_and_resumed)
 {
-    (void)state;
     struct stream stream = {.producer = NULL};
     (void)broker();
     stream = stream_new(3);
@@ -29,9 +28,8 @@ static void all_partitions_are_read_to_their_ends_and_resumed(void **state)
     stream_free(&stream);
 }
 
-static void lockstep_gives_the_same_order_whenever_it_is_killed(void **state)
+FR_CASE(lockstep_gives_the_same_order_whenever_it_is_killed)
 {
-    (void)state;
     (void)broker();
     struct stream stream = stream_new(3);
     for (int p = 0; p < 3; p++)
@@ -50,9 +48,8 @@ static void lockstep_gives_the_same_order_whenever_it_is_killed(void **state)
     stream_free(&stream);
 }
 
-static void an_absent_topic_is_unavailable(void **state)
+FR_CASE(an_absent_topic_is_unavailable)
 {
-    (void)state;
     (void)broker();
     struct stream stream = stream_new(1);
     struct run *run = run_new(&stream, "");
@@ -70,9 +67,8 @@ static void an_absent_topic_is_unavailable(void **state)
     stream_free(&stream);
 }
 
-static void a_topic_made_anew_is_recognised(void **state)
+FR_CASE(a_topic_made_anew_is_recognised)
 {
-    (void)state;
     (void)broker();
     for (int longer = 0; longer < 2; longer++) {
         struct stream stream = stream_new(1);
@@ -83,7 +79,8 @@ static void a_topic_made_anew_is_recognised(void **state)
         run_kill(run);
         delete_topic(stream.producer, stream.topic);
         create(stream.producer, stream.topic, 1, NULL);
-        rd_kafka_destroy(stream.producer); /* a new one: the old may hold what it knew of the topic */
+        /* a new one: the old may hold what it knew of the topic */
+        rd_kafka_destroy(stream.producer);
         stream.producer = client(RD_KAFKA_PRODUCER, NULL);
         put(stream.producer, stream.topic, 0, longer ? 30 : 10, 0);
         assert_int_equal(run_start(run, false), longer ? FR_E_MISMATCH : FR_E_LOST);
@@ -92,9 +89,8 @@ static void a_topic_made_anew_is_recognised(void **state)
     }
 }
 
-static void a_topic_made_anew_while_running_is_recognised(void **state)
+FR_CASE(a_topic_made_anew_while_running_is_recognised)
 {
-    (void)state;
     (void)broker();
     struct stream stream = stream_new(1);
     put(stream.producer, stream.topic, 0, 20, 0);
@@ -123,9 +119,8 @@ static void a_topic_made_anew_while_running_is_recognised(void **state)
     stream_free(&stream);
 }
 
-static void records_deleted_under_a_running_service_are_noticed(void **state)
+FR_CASE(records_deleted_under_a_running_service_are_noticed)
 {
-    (void)state;
     (void)broker();
     struct stream stream = stream_new(1);
     put(stream.producer, stream.topic, 0, 20, 0);
@@ -143,9 +138,8 @@ static void records_deleted_under_a_running_service_are_noticed(void **state)
     stream_free(&stream);
 }
 
-static void a_malformed_record_arrives_as_a_dead_letter(void **state)
+FR_CASE(a_malformed_record_arrives_as_a_dead_letter)
 {
-    (void)state;
     (void)broker();
     struct stream stream = stream_new(2);
     put(stream.producer, stream.topic, 1, 3, 0);
@@ -184,9 +178,8 @@ static void a_malformed_record_arrives_as_a_dead_letter(void **state)
     stream_free(&stream);
 }
 
-static void a_letter_over_the_topics_size_goes_without_its_value(void **state)
+FR_CASE(a_letter_over_the_topics_size_goes_without_its_value)
 {
-    (void)state;
     (void)broker();
     struct stream stream = stream_new(1);
     create(stream.producer, stream.dead, 1, "2000");
@@ -219,9 +212,8 @@ static void a_letter_over_the_topics_size_goes_without_its_value(void **state)
     stream_free(&stream);
 }
 
-static void transactions_end_with_markers_and_aborted_records_are_not_read(void **state)
+FR_CASE(transactions_end_with_markers_and_aborted_records_are_not_read)
 {
-    (void)state;
     (void)broker();
     struct stream stream = stream_new(1);
     rd_kafka_t *writer = client(RD_KAFKA_PRODUCER, (const char *const[]){"transactional.id", stream.topic, NULL});
@@ -261,9 +253,8 @@ static void node(const char *command)
         fail_msg("%s", line);
 }
 
-static void a_broker_restart_is_a_problem_and_then_none(void **state)
+FR_CASE(a_broker_restart_is_a_problem_and_then_none)
 {
-    (void)state;
     (void)broker();
     if (!getenv("FRESHET_KAFKA_DIR"))
         skip();
@@ -303,9 +294,8 @@ static void a_broker_restart_is_a_problem_and_then_none(void **state)
     stream_free(&stream);
 }
 
-static void a_property_of_ours_cannot_be_changed(void **state)
+FR_CASE(a_property_of_ours_cannot_be_changed)
 {
-    (void)state;
     struct stream stream = {.topic = "t"};
     (void)broker();
     const struct fr_conf_property bad[] = {

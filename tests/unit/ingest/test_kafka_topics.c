@@ -1,4 +1,5 @@
-/* Several topics, added partitions, times, lost and recreated logs against a real broker (kafka_fixture.h). */
+/* Several topics, added partitions, times, lost and recreated logs against a real broker
+ * (kafka_fixture.h). */
 #include "kafka_fixture.h"
 
 static const struct fr_partition_position *position(const struct run *run, const char *topic, int32_t partition)
@@ -26,9 +27,8 @@ static void pair_free(struct stream *s)
     stream_free(s);
 }
 
-static void all_topics_are_read_resumed_and_committed(void **state)
+FR_CASE(all_topics_are_read_resumed_and_committed)
 {
-    (void)state;
     (void)broker();
     struct stream stream = pair_new(2, 3);
     put(stream.producer, stream.topic, 0, 100, 0);
@@ -56,7 +56,8 @@ static void all_topics_are_read_resumed_and_committed(void **state)
     assert_int_equal(committed(&stream, stream.second, 2), 302);
 
     rd_kafka_t *consumer = client(RD_KAFKA_CONSUMER, NULL);
-    rd_kafka_message_t *message = first_message(consumer, stream.dead); /* of the first topic in the configuration */
+    /* of the first topic in the configuration */
+    rd_kafka_message_t *message = first_message(consumer, stream.dead);
     assert_header(message, "__connect.errors.topic", stream.second);
     assert_header(message, "__connect.errors.partition", "2");
     assert_header(message, "__connect.errors.offset", "300");
@@ -72,9 +73,8 @@ static void all_topics_are_read_resumed_and_committed(void **state)
     pair_free(&stream);
 }
 
-static void lockstep_over_two_topics_is_the_same_whenever_it_is_killed(void **state)
+FR_CASE(lockstep_over_two_topics_is_the_same_whenever_it_is_killed)
 {
-    (void)state;
     (void)broker();
     struct stream stream = pair_new(2, 2);
     for (int p = 0; p < 2; p++) {
@@ -104,9 +104,8 @@ static void grow(rd_kafka_t *rk, const char *topic, size_t partitions)
     rd_kafka_NewPartitions_destroy(what);
 }
 
-static void partitions_added_while_running_are_read_whole(void **state)
+FR_CASE(partitions_added_while_running_are_read_whole)
 {
-    (void)state;
     (void)broker();
     struct stream stream = pair_new(1, 1);
     put(stream.producer, stream.topic, 0, 10, 0);
@@ -138,14 +137,14 @@ static void partitions_added_while_running_are_read_whole(void **state)
     pair_free(&stream);
 }
 
-static void a_time_is_where_a_run_begins_and_ends(void **state)
+FR_CASE(a_time_is_where_a_run_begins_and_ends)
 {
-    (void)state;
     (void)broker();
     struct stream stream = stream_new(3);
     int64_t now = fr_wall_ms(fr_clock_system()), t0 = now - 3600000;
     put_at(stream.producer, stream.topic, 0, 100, t0);
-    put_at(stream.producer, stream.topic, 1, 10, t0 - 1000); /* all older; the third partition is empty */
+    /* all older; the third partition is empty */
+    put_at(stream.producer, stream.topic, 1, 10, t0 - 1000);
     struct run *run = run_new(&stream, ", batch_size: 16");
     run->conf->ingest.start = FR_START_TIME;
     run->conf->ingest.start_ms = t0 + 20;
@@ -201,9 +200,8 @@ static void policies_free(struct policies *p)
     stream_free(&p->stream);
 }
 
-static void deleted_records_are_lost_by_policy(void **state)
+FR_CASE(deleted_records_are_lost_by_policy)
 {
-    (void)state;
     (void)broker();
     struct policies p;
     trained_to_20(&p);
@@ -226,9 +224,8 @@ static void make_anew(struct stream *stream, int records)
     put(stream->producer, stream->topic, 0, records, 500);
 }
 
-static void a_topic_made_anew_is_gone_on_with_by_policy(void **state)
+FR_CASE(a_topic_made_anew_is_gone_on_with_by_policy)
 {
-    (void)state;
     (void)broker();
     for (int longer = 0; longer < 2; longer++) {
         struct policies p;
@@ -245,9 +242,8 @@ static void a_topic_made_anew_is_gone_on_with_by_policy(void **state)
     }
 }
 
-static void a_topic_made_anew_while_running_is_read_on_under_earliest(void **state)
+FR_CASE(a_topic_made_anew_while_running_is_read_on_under_earliest)
 {
-    (void)state;
     (void)broker();
     struct stream stream = stream_new(1);
     put(stream.producer, stream.topic, 0, 20, 0);

@@ -1,5 +1,5 @@
-/* Dead letters of samples the owner loop found unfit: the bytes of records travel with their batch, one letter a
- * record. */
+/* Dead letters of samples the owner loop found unfit: the bytes of records travel with their batch,
+ * one letter a record. */
 #include "fixture.h"
 
 static struct fr_batch *next_batch(struct service *s)
@@ -39,9 +39,8 @@ static void append_padded(struct fake_log *log, int n, size_t padding)
     record->value = padded;
 }
 
-static void a_letter_holds_the_record_and_is_numbered_with_the_others(void **state)
+FR_CASE(a_letter_holds_the_record_and_is_numbered_with_the_others)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 4", 2);
     append(&s->log, 0, -1);
     append(&s->log, 0, 2);
@@ -93,21 +92,18 @@ static void expect_one_letter(size_t padding, bool shared)
     service_free(s);
 }
 
-static void a_record_split_between_batches_has_one_letter(void **state)
+FR_CASE(a_record_split_between_batches_has_one_letter)
 {
-    (void)state;
     expect_one_letter(0, false);
 }
 
-static void batches_share_the_bytes_of_a_large_split_record(void **state)
+FR_CASE(batches_share_the_bytes_of_a_large_split_record)
 {
-    (void)state;
     expect_one_letter(FR_SHARED_IMAGE_MIN, true);
 }
 
-static void a_batch_closes_before_the_record_that_is_too_many_bytes(void **state)
+FR_CASE(a_batch_closes_before_the_record_that_is_too_many_bytes)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 64", 1);
     enum { PADDING = 900000, FIT = FR_BATCH_BYTES_MIN / (PADDING + 1000) };
     for (int i = 0; i < 2 * FIT + 1; i++)

@@ -1,9 +1,9 @@
-/* Live assembly: when batches close, how records are split, what their positions say, dead letters, back-pressure. */
+/* Live assembly: when batches close, how records are split, what their positions say, dead letters,
+ * back-pressure. */
 #include "fixture.h"
 
-static void batches_close_at_exactly_batch_size_samples(void **state)
+FR_CASE(batches_close_at_exactly_batch_size_samples)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 128", 1);
     for (int i = 0; i < 100; i++)
         append(&s->log, 0, 5);
@@ -21,9 +21,8 @@ static void batches_close_at_exactly_batch_size_samples(void **state)
     service_free(s);
 }
 
-static void a_batch_closes_batch_wait_after_its_first_record(void **state)
+FR_CASE(a_batch_closes_batch_wait_after_its_first_record)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 128, batch_wait: 20ms", 1);
     append(&s->log, 0, 3);
     assert_int_equal(service_start(s, false), FR_OK);
@@ -43,9 +42,8 @@ static void a_batch_closes_batch_wait_after_its_first_record(void **state)
     service_free(s);
 }
 
-static void one_record_fills_several_batches(void **state)
+FR_CASE(one_record_fills_several_batches)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 4", 1);
     append(&s->log, 0, 10);
     append(&s->log, 0, 2);
@@ -56,9 +54,8 @@ static void one_record_fills_several_batches(void **state)
     service_free(s);
 }
 
-static void a_restart_inside_a_record_skips_the_items_in_effect(void **state)
+FR_CASE(a_restart_inside_a_record_skips_the_items_in_effect)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 4", 1);
     append(&s->log, 0, 10);
     append(&s->log, 0, 2);
@@ -74,9 +71,8 @@ static void a_restart_inside_a_record_skips_the_items_in_effect(void **state)
     service_free(s);
 }
 
-static void killed_anywhere_every_sample_arrives_once(void **state)
+FR_CASE(killed_anywhere_every_sample_arrives_once)
 {
-    (void)state;
     for (uint32_t kill_after = 1; kill_after < 12; kill_after++) {
         struct service *s = service_new(", batch_size: 7", 3);
         for (int i = 0; i < 40; i++)
@@ -114,9 +110,8 @@ static void killed_anywhere_every_sample_arrives_once(void **state)
     }
 }
 
-static void a_malformed_record_goes_to_the_dead_letters_and_is_counted(void **state)
+FR_CASE(a_malformed_record_goes_to_the_dead_letters_and_is_counted)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 4", 1);
     append(&s->log, 0, 2);
     append(&s->log, 0, -1);
@@ -139,9 +134,8 @@ static void a_malformed_record_goes_to_the_dead_letters_and_is_counted(void **st
     service_free(s);
 }
 
-static void a_sample_from_the_far_future_is_counted_apart(void **state)
+FR_CASE(a_sample_from_the_far_future_is_counted_apart)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 1, future_max: 1s", 1);
     append(&s->log, 0, 1);
     s->log.partitions[0].records[0].timestamp_ms = T0 - 5000;
@@ -157,9 +151,8 @@ static void a_sample_from_the_far_future_is_counted_apart(void **state)
     service_free(s);
 }
 
-static void a_batch_names_the_dead_letters_its_positions_depend_on(void **state)
+FR_CASE(a_batch_names_the_dead_letters_its_positions_depend_on)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 2", 1);
     const int sizes[] = {1, -1, 1, 1, 1, -1, -1, 1, 1};
     for (size_t i = 0; i < FR_ARRAY_LEN(sizes); i++)
@@ -178,9 +171,8 @@ static void a_batch_names_the_dead_letters_its_positions_depend_on(void **state)
     service_free(s);
 }
 
-static void a_full_sink_pauses_reading_and_says_so(void **state)
+FR_CASE(a_full_sink_pauses_reading_and_says_so)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 2, batch_wait: 20ms", 1);
     append(&s->log, 0, 1);
     append(&s->log, 0, -1);
@@ -207,9 +199,8 @@ static void a_full_sink_pauses_reading_and_says_so(void **state)
     service_free(s);
 }
 
-static void a_full_ring_stops_polling_and_nothing_is_lost(void **state)
+FR_CASE(a_full_ring_stops_polling_and_nothing_is_lost)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 2", 1);
     for (int i = 0; i < 50; i++)
         append(&s->log, 0, 1);
@@ -224,9 +215,8 @@ static void a_full_ring_stops_polling_and_nothing_is_lost(void **state)
     service_free(s);
 }
 
-static void records_below_the_position_are_dropped_and_counted(void **state)
+FR_CASE(records_below_the_position_are_dropped_and_counted)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 3", 1);
     for (int i = 0; i < 6; i++)
         append(&s->log, 0, 1);
@@ -245,9 +235,8 @@ static void records_below_the_position_are_dropped_and_counted(void **state)
     service_free(s);
 }
 
-static void the_position_follows_markers_at_the_end_of_the_log(void **state)
+FR_CASE(the_position_follows_markers_at_the_end_of_the_log)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 8, batch_wait: 20ms", 1);
     append(&s->log, 0, 1);
     skip_offsets(&s->log, 0, 1);
@@ -267,9 +256,8 @@ static void the_position_follows_markers_at_the_end_of_the_log(void **state)
     service_free(s);
 }
 
-static void until_end_stops_at_the_ends_fixed_at_the_start(void **state)
+FR_CASE(until_end_stops_at_the_ends_fixed_at_the_start)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 4", 3);
     for (int i = 0; i < 5; i++)
         append(&s->log, 0, 1);
@@ -298,9 +286,8 @@ static void until_end_stops_at_the_ends_fixed_at_the_start(void **state)
     service_free(s);
 }
 
-static void status_tells_lag_and_the_end_of_the_log(void **state)
+FR_CASE(status_tells_lag_and_the_end_of_the_log)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 1", 2);
     for (int i = 0; i < 3; i++)
         append(&s->log, 0, 1);
@@ -325,9 +312,8 @@ static void status_tells_lag_and_the_end_of_the_log(void **state)
     service_free(s);
 }
 
-static void a_partition_added_later_is_read_from_its_first_record(void **state)
+FR_CASE(a_partition_added_later_is_read_from_its_first_record)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 1, start: latest", 1);
     append(&s->log, 0, 1);
     assert_int_equal(service_start(s, false), FR_OK);
@@ -341,13 +327,13 @@ static void a_partition_added_later_is_read_from_its_first_record(void **state)
     service_run(s);
     assert_string_equal(written(s), "batch 1: 1; 1@1.0\n");
     assert_int_equal(s->positions.count, 2);
-    assert_int_equal(s->positions.partitions[0].offset, 1); /* `latest` is remembered from the first batch on */
+    /* `latest` is remembered from the first batch on */
+    assert_int_equal(s->positions.partitions[0].offset, 1);
     service_free(s);
 }
 
-static void durable_positions_reach_the_group(void **state)
+FR_CASE(durable_positions_reach_the_group)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 1", 1);
     append(&s->log, 0, 1);
     assert_int_equal(service_start(s, false), FR_OK);

@@ -21,9 +21,8 @@ static const char uneven_batches[] = "batch 7: 0 4 5 6 7 8 9; 0@2.0 1@2.0 2@2.0\
                                      "batch 1: 13; 2@7.0\n"
                                      "batch 0 end:;\n";
 
-static void a_batch_takes_its_records_of_each_partition_in_order(void **state)
+FR_CASE(a_batch_takes_its_records_of_each_partition_in_order)
 {
-    (void)state;
     struct service *s = uneven();
     assert_int_equal(service_start(s, false), FR_OK);
     service_run(s);
@@ -31,9 +30,8 @@ static void a_batch_takes_its_records_of_each_partition_in_order(void **state)
     service_free(s);
 }
 
-static void how_records_arrive_makes_no_difference(void **state)
+FR_CASE(how_records_arrive_makes_no_difference)
 {
-    (void)state;
     struct service *s = uneven();
     for (uint32_t p = 0; p < 3; p++)
         s->log.partitions[p].available = 0;
@@ -52,9 +50,8 @@ static void how_records_arrive_makes_no_difference(void **state)
     service_free(s);
 }
 
-static void a_run_killed_after_any_batch_gives_the_same_batches(void **state)
+FR_CASE(a_run_killed_after_any_batch_gives_the_same_batches)
 {
-    (void)state;
     for (uint32_t kill_at = 1; kill_at <= 4; kill_at++) {
         struct service *s = uneven();
         assert_int_equal(service_start(s, false), FR_OK);
@@ -69,15 +66,15 @@ static void a_run_killed_after_any_batch_gives_the_same_batches(void **state)
     }
 }
 
-static void huge_records_cut_a_round_the_same_way_after_a_kill(void **state)
+FR_CASE(huge_records_cut_a_round_the_same_way_after_a_kill)
 {
-    (void)state;
     struct fr_buffer whole = {0};
     for (uint32_t kill_every = 0; kill_every < 3; kill_every++) {
         struct service *s = service_new(", record_max: 16MiB, lockstep: {records: 2, epoch_batches: 4}", 2);
         append(&s->log, 0, 10);
         append(&s->log, 0, 5);
-        append(&s->log, 0, 7); /* the next round begins with this one, whatever is left of the second partition's */
+        /* the next round begins with this one, whatever is left of the second partition's */
+        append(&s->log, 0, 7);
         append(&s->log, 1, 30000);
         append(&s->log, 1, 50000);
         assert_int_equal(service_start(s, false), FR_OK);
@@ -102,9 +99,8 @@ static void huge_records_cut_a_round_the_same_way_after_a_kill(void **state)
     fr_buffer_release(&whole);
 }
 
-static void a_log_that_ends_before_its_fixed_end_is_refused(void **state)
+FR_CASE(a_log_that_ends_before_its_fixed_end_is_refused)
 {
-    (void)state;
     struct service *s = uneven();
     s->ends = fr_strdup("samples 0 5\nsamples 1 3\nsamples 2 9\n");
     assert_int_equal(service_start(s, false), FR_E_LOST);
@@ -112,9 +108,8 @@ static void a_log_that_ends_before_its_fixed_end_is_refused(void **state)
     service_free(s);
 }
 
-static void damaged_end_offsets_are_refused(void **state)
+FR_CASE(damaged_end_offsets_are_refused)
 {
-    (void)state;
     const char *const bad[] = {
         "samples 0\n",           "samples 0 5", "samples 0 5 6\n", "samples -1 5\n",
         "samples 0 -5\n",        "\n",          " 0 5\n",          "samples 0 99999999999999999999\n",

@@ -1,10 +1,7 @@
 /* Positions: applying, the P2 equations, the stored form. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
+#include "case.h"
 
-#include <cmocka.h>
+#include <stdlib.h>
 
 #include "base/check.h"
 #include "ingest/positions.h"
@@ -35,9 +32,8 @@ static struct fr_positions two_partitions(void)
     return positions;
 }
 
-static void a_slot_keeps_its_number_and_begins_without_a_position(void **state)
+FR_CASE(a_slot_keeps_its_number_and_begins_without_a_position)
 {
-    (void)state;
     struct fr_positions positions = {0};
     for (uint32_t i = 0; i < 100; i++)
         assert_int_equal(fr_positions_slot(&positions, "t", (int32_t)i), i);
@@ -48,9 +44,8 @@ static void a_slot_keeps_its_number_and_begins_without_a_position(void **state)
     fr_positions_release(&positions);
 }
 
-static void what_was_encoded_is_parsed_to_the_same(void **state)
+FR_CASE(what_was_encoded_is_parsed_to_the_same)
 {
-    (void)state;
     struct fr_positions positions = two_partitions(), parsed = {0};
     struct fr_buffer bytes = {0}, again = {0};
     fr_positions_encode(&positions, &bytes);
@@ -70,14 +65,14 @@ static void what_was_encoded_is_parsed_to_the_same(void **state)
     fr_positions_release(&parsed);
 }
 
-static void every_truncation_and_a_trailing_byte_are_refused(void **state)
+FR_CASE(every_truncation_and_a_trailing_byte_are_refused)
 {
-    (void)state;
     struct fr_positions positions = two_partitions(), parsed = {0};
     struct fr_buffer bytes = {0};
     fr_positions_encode(&positions, &bytes);
     for (size_t size = 0; size < bytes.size; size++) {
-        uint8_t *cut = malloc(size ? size : 1); /* its own allocation: a read past the end is seen */
+        /* its own allocation: a read past the end is seen */
+        uint8_t *cut = malloc(size ? size : 1);
         memcpy(cut, bytes.data, size);
         assert_int_equal(fr_positions_parse(cut, size, &parsed), FR_E_CORRUPT);
         free(cut);
@@ -89,9 +84,8 @@ static void every_truncation_and_a_trailing_byte_are_refused(void **state)
     fr_positions_release(&positions);
 }
 
-static void a_partition_named_twice_is_refused(void **state)
+FR_CASE(a_partition_named_twice_is_refused)
 {
-    (void)state;
     struct fr_positions positions = two_partitions(), parsed = {0};
     positions.partitions[0].partition = 7;
     struct fr_buffer bytes = {0};
@@ -101,9 +95,8 @@ static void a_partition_named_twice_is_refused(void **state)
     fr_positions_release(&positions);
 }
 
-static void a_batch_moves_positions_and_adds_to_the_ledger(void **state)
+FR_CASE(a_batch_moves_positions_and_adds_to_the_ledger)
 {
-    (void)state;
     struct fr_positions positions = {0};
     struct fr_err err;
     (void)fr_positions_slot(&positions, "a", 0);
@@ -135,9 +128,8 @@ static void a_batch_moves_positions_and_adds_to_the_ledger(void **state)
     fr_positions_release(&positions);
 }
 
-static void an_equation_that_fails_is_named(void **state)
+FR_CASE(an_equation_that_fails_is_named)
 {
-    (void)state;
     struct fr_positions positions = {0};
     struct fr_err err;
     (void)fr_positions_slot(&positions, "a", 5);

@@ -1,5 +1,5 @@
-/* The start check and what happens when a partition cannot be read any more: losses, another log, brokers that are
- * away. */
+/* The start check and what happens when a partition cannot be read any more: losses, another log,
+ * brokers that are away. */
 #include "fixture.h"
 
 /* Ten one-sample records on one partition, all trained, then killed. */
@@ -15,9 +15,8 @@ static struct service *trained(const char *ingest)
     return s;
 }
 
-static void an_absent_topic_can_be_waited_for(void **state)
+FR_CASE(an_absent_topic_can_be_waited_for)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 1", 1);
     s->log.absent = true;
     assert_int_equal(service_start(s, false), FR_E_UNAVAILABLE);
@@ -32,9 +31,8 @@ static void an_absent_topic_can_be_waited_for(void **state)
     service_free(s);
 }
 
-static void another_cluster_is_refused(void **state)
+FR_CASE(another_cluster_is_refused)
 {
-    (void)state;
     struct service *s = trained(", batch_size: 1");
     snprintf(s->log.cluster_id, sizeof(s->log.cluster_id), "two");
     assert_int_equal(service_start(s, false), FR_E_MISMATCH);
@@ -42,9 +40,8 @@ static void another_cluster_is_refused(void **state)
     service_free(s);
 }
 
-static void a_changed_last_record_is_another_topic(void **state)
+FR_CASE(a_changed_last_record_is_another_topic)
 {
-    (void)state;
     for (int what = 0; what < 2; what++) {
         struct service *s = trained(", batch_size: 1");
         if (what == 0)
@@ -58,9 +55,8 @@ static void a_changed_last_record_is_another_topic(void **state)
     }
 }
 
-static void on_loss_goes_on_in_a_topic_made_anew(void **state)
+FR_CASE(on_loss_goes_on_in_a_topic_made_anew)
 {
-    (void)state;
     for (int latest = 0; latest < 2; latest++) {
         struct service *s = trained(latest ? ", batch_size: 1, batch_wait: 20ms, on_loss: latest"
                                            : ", batch_size: 1, on_loss: earliest");
@@ -84,9 +80,8 @@ static void on_loss_goes_on_in_a_topic_made_anew(void **state)
     }
 }
 
-static void on_loss_goes_on_in_a_log_that_became_shorter(void **state)
+FR_CASE(on_loss_goes_on_in_a_log_that_became_shorter)
 {
-    (void)state;
     for (int latest = 0; latest < 2; latest++) {
         struct service *s = trained(latest ? ", batch_size: 1, batch_wait: 20ms, on_loss: latest"
                                            : ", batch_size: 1, on_loss: earliest");
@@ -103,9 +98,8 @@ static void on_loss_goes_on_in_a_log_that_became_shorter(void **state)
     }
 }
 
-static void an_unchanged_log_is_read_on(void **state)
+FR_CASE(an_unchanged_log_is_read_on)
 {
-    (void)state;
     struct service *s = trained(", batch_size: 1");
     append(&s->log, 0, 1);
     assert_int_equal(service_start(s, false), FR_OK);
@@ -114,9 +108,8 @@ static void an_unchanged_log_is_read_on(void **state)
     service_free(s);
 }
 
-static void a_last_record_gone_from_the_log_is_accepted_inside_it(void **state)
+FR_CASE(a_last_record_gone_from_the_log_is_accepted_inside_it)
 {
-    (void)state;
     struct service *s = trained(", batch_size: 1");
     delete_before(&s->log, 0, 10); /* all that was trained; nothing that was not */
     append(&s->log, 0, 1);
@@ -127,9 +120,8 @@ static void a_last_record_gone_from_the_log_is_accepted_inside_it(void **state)
     service_free(s);
 }
 
-static void records_deleted_unread_stop_the_service(void **state)
+FR_CASE(records_deleted_unread_stop_the_service)
 {
-    (void)state;
     struct service *s = trained(", batch_size: 1");
     for (int i = 0; i < 5; i++)
         append(&s->log, 0, 1);
@@ -140,9 +132,8 @@ static void records_deleted_unread_stop_the_service(void **state)
     service_free(s);
 }
 
-static void on_loss_earliest_goes_on_and_counts_the_hole(void **state)
+FR_CASE(on_loss_earliest_goes_on_and_counts_the_hole)
 {
-    (void)state;
     struct service *s = trained(", batch_size: 1, on_loss: earliest");
     for (int i = 0; i < 5; i++)
         append(&s->log, 0, 1);
@@ -155,9 +146,8 @@ static void on_loss_earliest_goes_on_and_counts_the_hole(void **state)
     service_free(s);
 }
 
-static void on_loss_latest_goes_on_at_the_end(void **state)
+FR_CASE(on_loss_latest_goes_on_at_the_end)
 {
-    (void)state;
     struct service *s = trained(", batch_size: 1, on_loss: latest, batch_wait: 20ms");
     for (int i = 0; i < 5; i++)
         append(&s->log, 0, 1);
@@ -172,9 +162,8 @@ static void on_loss_latest_goes_on_at_the_end(void **state)
     service_free(s);
 }
 
-static void a_log_shorter_than_the_position_stops_the_service(void **state)
+FR_CASE(a_log_shorter_than_the_position_stops_the_service)
 {
-    (void)state;
     struct service *s = trained(", batch_size: 1");
     while (s->log.partitions[0].n > 4)
         free(s->log.partitions[0].records[--s->log.partitions[0].n].value);
@@ -184,9 +173,8 @@ static void a_log_shorter_than_the_position_stops_the_service(void **state)
     service_free(s);
 }
 
-static void a_topic_with_fewer_partitions_is_refused(void **state)
+FR_CASE(a_topic_with_fewer_partitions_is_refused)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 1", 2);
     append(&s->log, 1, 1);
     assert_int_equal(service_start(s, false), FR_OK);
@@ -204,9 +192,8 @@ static void a_topic_with_fewer_partitions_is_refused(void **state)
     service_free(s);
 }
 
-static void records_deleted_while_running_stop_the_service(void **state)
+FR_CASE(records_deleted_while_running_stop_the_service)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 1", 1);
     for (int i = 0; i < 10; i++)
         append(&s->log, 0, 1);
@@ -222,9 +209,8 @@ static void records_deleted_while_running_stop_the_service(void **state)
     service_free(s);
 }
 
-static void records_deleted_while_running_are_skipped_under_earliest(void **state)
+FR_CASE(records_deleted_while_running_are_skipped_under_earliest)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 1, on_loss: earliest", 1);
     for (int i = 0; i < 10; i++)
         append(&s->log, 0, 1);
@@ -239,9 +225,8 @@ static void records_deleted_while_running_are_skipped_under_earliest(void **stat
     service_free(s);
 }
 
-static void a_topic_deleted_while_running_is_waited_for_and_checked(void **state)
+FR_CASE(a_topic_deleted_while_running_is_waited_for_and_checked)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 1", 1);
     append(&s->log, 0, 1);
     assert_int_equal(service_start(s, false), FR_OK);
@@ -267,9 +252,8 @@ static void a_topic_deleted_while_running_is_waited_for_and_checked(void **state
     service_free(s);
 }
 
-static void brokers_that_are_away_are_a_problem_not_an_error(void **state)
+FR_CASE(brokers_that_are_away_are_a_problem_not_an_error)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 1", 1);
     append(&s->log, 0, 1);
     assert_int_equal(service_start(s, false), FR_OK);

@@ -1,4 +1,5 @@
-/* Several topics, partitions added, where reading begins and ends, idle partitions, rights that come and go. */
+/* Several topics, partitions added, where reading begins and ends, idle partitions, rights that
+ * come and go. */
 #include "fixture.h"
 
 /* Partitions a/0, a/1 and b/0. */
@@ -21,9 +22,8 @@ static const struct fr_partition_position *position(const struct service *s, con
     return NULL;
 }
 
-static void positions_and_letters_name_their_topic(void **state)
+FR_CASE(positions_and_letters_name_their_topic)
 {
-    (void)state;
     struct service *s = two_topics(", batch_size: 4, batch_wait: 20ms");
     for (uint32_t p = 0; p < 3; p++)
         for (uint32_t i = 0; i <= p; i++)
@@ -44,9 +44,8 @@ static void positions_and_letters_name_their_topic(void **state)
     service_free(s);
 }
 
-static void lockstep_takes_all_topics_in_order_whenever_it_is_killed(void **state)
+FR_CASE(lockstep_takes_all_topics_in_order_whenever_it_is_killed)
 {
-    (void)state;
     static const char batches[] = "batch 5: 0 1 3 4 5; 0@2.0 1@1.0 2@2.0\n"
                                   "batch 2: 2 6; 0@3.0 2@3.0\n"
                                   "batch 0 end:;\n";
@@ -71,9 +70,8 @@ static void lockstep_takes_all_topics_in_order_whenever_it_is_killed(void **stat
     }
 }
 
-static void a_topic_added_to_the_configuration_begins_as_start_says(void **state)
+FR_CASE(a_topic_added_to_the_configuration_begins_as_start_says)
 {
-    (void)state;
     struct service *s = two_topics(", batch_size: 1, start: latest");
     s->log.n_partitions = 1; /* a/0 alone */
     assert_int_equal(service_start(s, false), FR_OK);
@@ -92,9 +90,8 @@ static void a_topic_added_to_the_configuration_begins_as_start_says(void **state
     service_free(s);
 }
 
-static void positions_that_would_be_too_many_are_refused(void **state)
+FR_CASE(positions_that_would_be_too_many_are_refused)
 {
-    (void)state;
     struct service *s = two_topics("");
     for (int32_t p = 0; p < FR_PARTITIONS_MAX - 2; p++) { /* of a topic that was left */
         uint32_t slot = fr_positions_slot(&s->positions, "old", p);
@@ -110,9 +107,8 @@ static void positions_that_would_be_too_many_are_refused(void **state)
 
 /* ---- partitions added while running ---- */
 
-static void an_added_partition_is_read_from_its_first_record(void **state)
+FR_CASE(an_added_partition_is_read_from_its_first_record)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 1, start: latest", 1);
     assert_int_equal(service_start(s, false), FR_OK);
     append(&s->log, 0, 1);
@@ -135,9 +131,8 @@ static void an_added_partition_is_read_from_its_first_record(void **state)
     service_free(s);
 }
 
-static void looking_for_partitions_follows_the_clients_own_interval(void **state)
+FR_CASE(looking_for_partitions_follows_the_clients_own_interval)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 1, kafka: {topic.metadata.refresh.interval.ms: 1000}", 1);
     assert_int_equal(service_start(s, false), FR_OK);
     s->log.n_partitions = 2;
@@ -151,9 +146,8 @@ static void looking_for_partitions_follows_the_clients_own_interval(void **state
     service_free(s);
 }
 
-static void an_added_partition_that_is_not_ready_holds_up_the_ones_behind_it(void **state)
+FR_CASE(an_added_partition_that_is_not_ready_holds_up_the_ones_behind_it)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 1", 1);
     assert_int_equal(service_start(s, false), FR_OK);
     s->log.n_partitions = 3;
@@ -178,12 +172,12 @@ static void an_added_partition_that_is_not_ready_holds_up_the_ones_behind_it(voi
 
 /* ---- beginnings and ends ---- */
 
-static void a_start_time_begins_at_the_first_record_at_or_after_it(void **state)
+FR_CASE(a_start_time_begins_at_the_first_record_at_or_after_it)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 1", 3);
     s->conf->ingest.start = FR_START_TIME;
-    s->conf->ingest.start_ms = T0 + 3; /* the log's timestamps are T0 + 1, T0 + 2, ... on each partition */
+    /* the log's timestamps are T0 + 1, T0 + 2, ... on each partition */
+    s->conf->ingest.start_ms = T0 + 3;
     for (int i = 0; i < 5; i++)
         append(&s->log, 0, 1);
     append(&s->log, 1, 1); /* older only; the third is empty */
@@ -201,9 +195,8 @@ static void a_start_time_begins_at_the_first_record_at_or_after_it(void **state)
     service_free(s);
 }
 
-static void a_run_until_a_time_ends_before_the_first_record_at_or_after_it(void **state)
+FR_CASE(a_run_until_a_time_ends_before_the_first_record_at_or_after_it)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 1", 3);
     for (int i = 0; i < 5; i++)
         append(&s->log, 0, 1);
@@ -227,9 +220,8 @@ static void a_run_until_a_time_ends_before_the_first_record_at_or_after_it(void 
     service_free(s);
 }
 
-static void ends_that_were_fixed_by_time_are_kept(void **state)
+FR_CASE(ends_that_were_fixed_by_time_are_kept)
 {
-    (void)state;
     struct service *s = service_new(", lockstep: {records: 1, epoch_batches: 4}", 1);
     for (int i = 0; i < 5; i++)
         append(&s->log, 0, 1);
@@ -247,9 +239,8 @@ static void ends_that_were_fixed_by_time_are_kept(void **state)
 
 /* ---- idle partitions ---- */
 
-static void an_idle_partition_delays_neither_batches_nor_lag(void **state)
+FR_CASE(an_idle_partition_delays_neither_batches_nor_lag)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 2, batch_wait: 20ms", 3);
     append(&s->log, 1, 1); /* the others stay empty */
     assert_int_equal(service_start(s, false), FR_OK);
@@ -276,9 +267,8 @@ static void an_idle_partition_delays_neither_batches_nor_lag(void **state)
     service_free(s);
 }
 
-static void an_idle_partition_does_not_delay_the_end(void **state)
+FR_CASE(an_idle_partition_does_not_delay_the_end)
 {
-    (void)state;
     for (int lockstep = 0; lockstep < 2; lockstep++) {
         struct service *s = service_new(lockstep ? ", lockstep: {records: 2, epoch_batches: 4}" : ", batch_size: 2", 3);
         append(&s->log, 1, 1);
@@ -294,9 +284,8 @@ static void an_idle_partition_does_not_delay_the_end(void **state)
 
 /* ---- rights ---- */
 
-static void access_denied_while_running_is_waited_out(void **state)
+FR_CASE(access_denied_while_running_is_waited_out)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 1", 1);
     append(&s->log, 0, 1);
     assert_int_equal(service_start(s, false), FR_OK);

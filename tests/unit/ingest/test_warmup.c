@@ -1,5 +1,5 @@
-/* Batches while the model is young: their sizes follow from the samples before them, also after a restart, and in
- * lockstep no partition runs ahead. */
+/* Batches while the model is young: their sizes follow from the samples before them, also after a
+ * restart, and in lockstep no partition runs ahead. */
 #include "fixture.h"
 
 #include "decode/decoder.h"
@@ -26,7 +26,8 @@ static uint32_t target(uint64_t n)
     return grown < 4 ? 4 : grown > 32 ? 32 : (uint32_t)grown;
 }
 
-/* Every batch but the last ones, which the end of the log closes, has the size that the samples before it ask for. */
+/* Every batch but the last ones, which the end of the log closes, has the size that the samples
+ * before it ask for. */
 static void assert_ramp(const struct service *s, uint32_t n_batches)
 {
     uint64_t n = 0;
@@ -45,7 +46,8 @@ static uint64_t samples_of(const struct service *s)
     return n;
 }
 
-/* Runs to the end of the stream; killed after every `kill_every`th batch (0: never), and started again. */
+/* Runs to the end of the stream; killed after every `kill_every`th batch (0: never), and started
+ * again. */
 static void run_killed(struct service *s, uint32_t kill_every)
 {
     assert_int_equal(service_start(s, true), FR_OK);
@@ -60,9 +62,8 @@ static void run_killed(struct service *s, uint32_t kill_every)
     }
 }
 
-static void batches_grow_with_the_samples_before_them(void **state)
+FR_CASE(batches_grow_with_the_samples_before_them)
 {
-    (void)state;
     struct service *s = service_new(RAMP, 1);
     for (int i = 0; i < 600; i++)
         append(&s->log, 0, 1);
@@ -74,9 +75,8 @@ static void batches_grow_with_the_samples_before_them(void **state)
     service_free(s);
 }
 
-static void without_a_first_size_every_batch_is_full(void **state)
+FR_CASE(without_a_first_size_every_batch_is_full)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 32, batch_warmup: {first: 0, growth: 8}", 1);
     for (int i = 0; i < 64; i++)
         append(&s->log, 0, 1);
@@ -87,9 +87,8 @@ static void without_a_first_size_every_batch_is_full(void **state)
     service_free(s);
 }
 
-static void a_first_size_above_batch_size_is_batch_size(void **state)
+FR_CASE(a_first_size_above_batch_size_is_batch_size)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 4, batch_warmup: {first: 8, growth: 1}", 1);
     for (int i = 0; i < 8; i++)
         append(&s->log, 0, 1);
@@ -100,9 +99,8 @@ static void a_first_size_above_batch_size_is_batch_size(void **state)
     service_free(s);
 }
 
-static void records_without_samples_do_not_grow_batches(void **state)
+FR_CASE(records_without_samples_do_not_grow_batches)
 {
-    (void)state;
     struct service *s = service_new(", batch_size: 32, batch_warmup: {first: 2, growth: 2}", 1);
     for (int i = 0; i < 6; i++)
         append(&s->log, 0, -1);
@@ -116,9 +114,8 @@ static void records_without_samples_do_not_grow_batches(void **state)
     service_free(s);
 }
 
-static void batch_wait_closes_a_small_batch_too(void **state)
+FR_CASE(batch_wait_closes_a_small_batch_too)
 {
-    (void)state;
     struct service *s = service_new(RAMP ", batch_wait: 20ms", 1);
     append(&s->log, 0, 3);
     assert_int_equal(service_start(s, false), FR_OK);
@@ -132,9 +129,8 @@ static void batch_wait_closes_a_small_batch_too(void **state)
 }
 
 /* One partition and no timer, so that live batches are a function of the log as well. */
-static void a_run_killed_after_any_batch_has_the_same_sizes_and_positions(void **state)
+FR_CASE(a_run_killed_after_any_batch_has_the_same_sizes_and_positions)
 {
-    (void)state;
     struct fr_buffer whole = {0};
     for (uint32_t kill_every = 0; kill_every < 6; kill_every++) {
         struct service *s = service_new(RAMP, 1);
@@ -151,9 +147,8 @@ static void a_run_killed_after_any_batch_has_the_same_sizes_and_positions(void *
     fr_buffer_release(&whole);
 }
 
-static void several_partitions_grow_one_model(void **state)
+FR_CASE(several_partitions_grow_one_model)
 {
-    (void)state;
     struct service *s = service_new(RAMP, 3);
     for (int i = 0; i < 900; i++)
         append(&s->log, (uint32_t)i % 3, 1);
@@ -163,9 +158,8 @@ static void several_partitions_grow_one_model(void **state)
     service_free(s);
 }
 
-static void a_position_within_a_group_does_not_arise(void **state)
+FR_CASE(a_position_within_a_group_does_not_arise)
 {
-    (void)state;
     struct service *s = service_new(RAMP, 1);
     struct log_partition *p = &s->log.partitions[0];
     struct fr_buffer text = {0};
@@ -187,9 +181,8 @@ static void a_position_within_a_group_does_not_arise(void **state)
 
 #define LOCKSTEP RAMP ", lockstep: {records: 16, epoch_batches: 4}"
 
-static void a_record_of_many_batches_is_decoded_once(void **state)
+FR_CASE(a_record_of_many_batches_is_decoded_once)
 {
-    (void)state;
     static const char *const options[] = {RAMP, LOCKSTEP};
     for (size_t i = 0; i < FR_ARRAY_LEN(options); i++) {
         struct service *s = service_new(options[i], 2);
@@ -215,9 +208,8 @@ static struct service *packed(void)
     return s;
 }
 
-static void lockstep_batches_grow_the_same_way_whenever_it_is_killed(void **state)
+FR_CASE(lockstep_batches_grow_the_same_way_whenever_it_is_killed)
 {
-    (void)state;
     struct fr_buffer whole = {0};
     for (uint32_t kill_every = 0; kill_every < 5; kill_every++) {
         struct service *s = packed();
@@ -236,9 +228,8 @@ static void lockstep_batches_grow_the_same_way_whenever_it_is_killed(void **stat
     fr_buffer_release(&whole);
 }
 
-static void lockstep_batches_grow_the_same_way_however_records_arrive(void **state)
+FR_CASE(lockstep_batches_grow_the_same_way_however_records_arrive)
 {
-    (void)state;
     struct service *s = packed();
     run_killed(s, 0);
     char *whole = fr_strdup(written(s));
@@ -262,9 +253,8 @@ static void lockstep_batches_grow_the_same_way_however_records_arrive(void **sta
     service_free(s);
 }
 
-static void in_young_lockstep_no_partition_runs_ahead(void **state)
+FR_CASE(in_young_lockstep_no_partition_runs_ahead)
 {
-    (void)state;
     struct service *s = packed();
     assert_int_equal(service_start(s, true), FR_OK);
     while (target(samples_of(s)) < 32) {
@@ -280,9 +270,8 @@ static void in_young_lockstep_no_partition_runs_ahead(void **state)
     service_free(s);
 }
 
-static void a_young_lockstep_batch_has_no_more_records_than_a_round(void **state)
+FR_CASE(a_young_lockstep_batch_has_no_more_records_than_a_round)
 {
-    (void)state;
     struct service *s = service_new(
         ", batch_size: 1024, batch_warmup: {first: 500, growth: 1}, lockstep: {records: 2, epoch_batches: 4}", 2);
     for (int i = 0; i < 12; i++)
@@ -295,9 +284,8 @@ static void a_young_lockstep_batch_has_no_more_records_than_a_round(void **state
     service_free(s);
 }
 
-static void a_partition_added_later_makes_no_difference_to_young_lockstep_batches(void **state)
+FR_CASE(a_partition_added_later_makes_no_difference_to_young_lockstep_batches)
 {
-    (void)state;
     struct service *s = service_new(
         ", batch_size: 1024, batch_warmup: {first: 500, growth: 1}, lockstep: {records: 2, epoch_batches: 4}", 2);
     for (int i = 0; i < 8; i++)
@@ -316,10 +304,10 @@ static void a_partition_added_later_makes_no_difference_to_young_lockstep_batche
     service_free(s);
 }
 
-/* The round after the last young batch begins with the first partition, whatever is left of the second one's record. */
-static void rounds_begin_in_the_middle_of_a_record_the_same_way_after_a_kill(void **state)
+/* The round after the last young batch begins with the first partition, whatever is left of the
+ * second one's record. */
+FR_CASE(rounds_begin_in_the_middle_of_a_record_the_same_way_after_a_kill)
 {
-    (void)state;
     for (uint32_t kill_every = 0; kill_every < 2; kill_every++) {
         struct service *s = service_new(
             ", batch_size: 4, batch_warmup: {first: 2, growth: 2}, lockstep: {records: 2, epoch_batches: 4}", 2);

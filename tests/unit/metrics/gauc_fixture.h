@@ -23,8 +23,8 @@ struct stream {
     int64_t *t_ms; /* ascending */
 };
 
-/* n samples of GROUPS groups whose sizes differ much; the score says something within a group and more between groups.
- * Scores are rounded to 1/64, so that some are equal. */
+/* n samples of GROUPS groups whose sizes differ much; the score says something within a group and
+ * more between groups. Scores are rounded to 1/64, so that some are equal. */
 static inline struct stream make_stream(uint64_t seed, size_t n)
 {
     struct stream s = {.n = n,

@@ -1,11 +1,8 @@
 /* Decayed AUC against a brute-force weighted Mann-Whitney statistic, and the image of the state. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "case.h"
+
 #include <stdlib.h>
-#include <cmocka.h>
 
 #include "base/check.h"
 #include "base/random.h"
@@ -97,22 +94,20 @@ static void compare(float center, float spread)
     free(s);
 }
 
-static void auc_is_within_1e_3_of_brute_force(void **state)
+FR_CASE(auc_is_within_1e_3_of_brute_force)
 {
-    (void)state;
     compare(-1.0f, 1.0f);
 }
 
-static void auc_is_within_1e_3_for_scores_far_narrower_than_one_logit(void **state)
+FR_CASE(auc_is_within_1e_3_for_scores_far_narrower_than_one_logit)
 {
-    (void)state;
     compare(-5.2f, 0.02f);
 }
 
-/* Shifted by as much as clicks are rare, and scaled by anything: an untrained network, raw inputs, a pairwise loss. */
-static void auc_is_within_1e_3_at_any_scale_of_the_logits(void **state)
+/* Shifted by as much as clicks are rare, and scaled by anything: an untrained network, raw inputs,
+ * a pairwise loss. */
+FR_CASE(auc_is_within_1e_3_at_any_scale_of_the_logits)
 {
-    (void)state;
     static const float scales[] = {1e-4f, 1e-3f, 0.1f, 10, 100, 1000, 30000, 100000};
     for (size_t i = 0; i < sizeof(scales) / sizeof(*scales); i++)
         compare(-1.0f * scales[i], scales[i]);
@@ -128,9 +123,8 @@ static void feed_probabilities(struct fr_auc *auc, struct stream *s)
     feed(auc, s, 0, N);
 }
 
-static void served_probabilities_below_1e_7_are_told_apart(void **state)
+FR_CASE(served_probabilities_below_1e_7_are_told_apart)
 {
-    (void)state;
     struct stream *s = make_stream(7, -20.0f, 1.0f);
     double exact = brute_force(s, 0);
     struct fr_auc *auc = fr_auc_new(&(struct fr_auc_options){.scores = FR_AUC_PROBABILITIES});
@@ -160,9 +154,8 @@ static struct fr_auc_result with_outside(int n, float label, float far)
     return result;
 }
 
-static void above_one_percent_outside_the_range_auc_is_undefined(void **state)
+FR_CASE(above_one_percent_outside_the_range_auc_is_undefined)
 {
-    (void)state;
     for (int label = 0; label < 2; label++)
         for (int sign = -1; sign < 2; sign += 2) {
             struct fr_auc_result none = with_outside(100, (float)label, (float)sign * 1048575.0f);
@@ -174,10 +167,10 @@ static void above_one_percent_outside_the_range_auc_is_undefined(void **state)
         }
 }
 
-/* Bins must go up with the logit over every border between kinds of them, and both zeros are one score. */
-static void a_higher_logit_is_never_counted_below_a_lower_one(void **state)
+/* Bins must go up with the logit over every border between kinds of them, and both zeros are one
+ * score. */
+FR_CASE(a_higher_logit_is_never_counted_below_a_lower_one)
 {
-    (void)state;
     static const float border[] = {0, 9.5367431640625e-7f, 0.0625f, 16, 1048576};
     for (int b = 0; b < 5; b++)
         for (int sign = -1; sign < 2; sign += 2) {
@@ -201,9 +194,8 @@ static void a_higher_logit_is_never_counted_below_a_lower_one(void **state)
     fr_auc_free(auc);
 }
 
-static void logloss_calibration_and_rate_match_direct_sums(void **state)
+FR_CASE(logloss_calibration_and_rate_match_direct_sums)
 {
-    (void)state;
     struct stream *s = make_stream(9, -1.0f, 1.0f);
     struct fr_auc *auc = fr_auc_new(&options);
     feed(auc, s, 0, N);
@@ -229,9 +221,8 @@ static void logloss_calibration_and_rate_match_direct_sums(void **state)
     free(s);
 }
 
-static void a_restored_state_goes_on_to_the_same_bytes(void **state)
+FR_CASE(a_restored_state_goes_on_to_the_same_bytes)
 {
-    (void)state;
     struct stream *s = make_stream(11, 0.0f, 1.0f);
     struct fr_auc *whole = fr_auc_new(&options), *second = fr_auc_new(&options);
     struct fr_buffer image = {0}, a = {0}, b = {0};
@@ -255,9 +246,8 @@ static void a_restored_state_goes_on_to_the_same_bytes(void **state)
     free(s);
 }
 
-static void other_half_lives_keep_the_lifetime_part(void **state)
+FR_CASE(other_half_lives_keep_the_lifetime_part)
 {
-    (void)state;
     struct stream *s = make_stream(13, 0.0f, 1.0f);
     struct fr_auc *auc = fr_auc_new(&options);
     struct fr_auc *other = fr_auc_new(&(struct fr_auc_options){.n_half_lives = 2, .half_life_ms = {60000, 777}});
@@ -277,12 +267,11 @@ static void other_half_lives_keep_the_lifetime_part(void **state)
     free(s);
 }
 
-/* Three half-lives of true labels, then false ones. Weighted by decay the old part is 0.4375 to 0.5 after one
- * half-life: AUC falls below one half, and the lifetime's does not. Samples of a batch come in another order than they
- * happened. */
-static void a_label_flip_shows_within_one_half_life_of_event_time(void **state)
+/* Three half-lives of true labels, then false ones. Weighted by decay the old part is 0.4375 to 0.5
+ * after one half-life: AUC falls below one half, and the lifetime's does not. Samples of a batch
+ * come in another order than they happened. */
+FR_CASE(a_label_flip_shows_within_one_half_life_of_event_time)
 {
-    (void)state;
     enum { HALF_LIFE_MS = 60000, STEP_MS = 15, PER_BATCH = 100 };
     const int64_t begin = 1700000000000, flip = begin + 3 * HALF_LIFE_MS;
     struct fr_auc *auc = fr_auc_new(&(struct fr_auc_options){.n_half_lives = 1, .half_life_ms = {HALF_LIFE_MS}});
@@ -313,9 +302,8 @@ static void a_label_flip_shows_within_one_half_life_of_event_time(void **state)
     fr_auc_free(auc);
 }
 
-static void a_regression_has_a_squared_error_and_no_auc(void **state)
+FR_CASE(a_regression_has_a_squared_error_and_no_auc)
 {
-    (void)state;
     struct fr_auc *auc =
         fr_auc_new(&(struct fr_auc_options){.scores = FR_AUC_VALUES, .n_half_lives = 1, .half_life_ms = {1000}});
     const float scores[] = {2.0f, -1.0f, 4.0f}, labels[] = {3.0f, -2.0f, 5.5f};
@@ -347,9 +335,8 @@ static void a_regression_has_a_squared_error_and_no_auc(void **state)
     fr_auc_free(logits);
 }
 
-static void probabilities_give_what_their_logits_give(void **state)
+FR_CASE(probabilities_give_what_their_logits_give)
 {
-    (void)state;
     struct stream *s = make_stream(15, -1.0f, 1.0f);
     struct fr_auc *logits = fr_auc_new(&(struct fr_auc_options){0});
     struct fr_auc *probabilities = fr_auc_new(&(struct fr_auc_options){.scores = FR_AUC_PROBABILITIES});
@@ -367,9 +354,8 @@ static void probabilities_give_what_their_logits_give(void **state)
     free(s);
 }
 
-static void probabilities_of_zero_and_one_have_a_finite_logloss(void **state)
+FR_CASE(probabilities_of_zero_and_one_have_a_finite_logloss)
 {
-    (void)state;
     struct fr_auc *auc = fr_auc_new(&(struct fr_auc_options){.scores = FR_AUC_PROBABILITIES});
     const float scores[] = {0.0f, 1.0f, 0.5f}, labels[] = {1.0f, 1.0f, 0.0f};
     const int64_t t_ms[] = {1, 1, 1};
@@ -382,9 +368,8 @@ static void probabilities_of_zero_and_one_have_a_finite_logloss(void **state)
     fr_auc_free(auc);
 }
 
-static void without_both_classes_auc_is_undefined(void **state)
+FR_CASE(without_both_classes_auc_is_undefined)
 {
-    (void)state;
     struct fr_auc *auc = fr_auc_new(&options);
     float logit = 0.5f, label = 1.0f;
     int64_t t = 1700000000000;

@@ -1,12 +1,9 @@
 /* Freshness: what is observed at which stage, and what happens when the delta topic is away. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "case.h"
+
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "metrics/freshness.h"
 
@@ -59,9 +56,8 @@ static double sum_of(const struct scene *scene, const char *stage)
     return value_of(scene, series);
 }
 
-static void every_trained_sample_is_observed_at_every_stage(void **state)
+FR_CASE(every_trained_sample_is_observed_at_every_stage)
 {
-    (void)state;
     struct scene scene = open_scene();
     const int64_t t_ms[] = {now - 40, now - 3000, now - 999999, now};
     const uint8_t skip[] = {0, 0, 1, 0}; /* the third did not train */
@@ -81,9 +77,8 @@ static void every_trained_sample_is_observed_at_every_stage(void **state)
     close_scene(&scene);
 }
 
-static void an_age_is_within_a_sixteenth(void **state)
+FR_CASE(an_age_is_within_a_sixteenth)
 {
-    (void)state;
     for (int64_t age = 1; age < (int64_t)1 << 41; age += age / 3 + 1) {
         struct scene scene = open_scene();
         int64_t t_ms = now - age;
@@ -93,9 +88,8 @@ static void an_age_is_within_a_sixteenth(void **state)
     }
 }
 
-static void events_after_the_first_batch_of_an_epoch_are_not_made_older(void **state)
+FR_CASE(events_after_the_first_batch_of_an_epoch_are_not_made_older)
 {
-    (void)state;
     struct scene scene = open_scene();
     int64_t first = now - 5, second = now + 800; /* trained 5 ms after it happened */
     fr_freshness_trained(scene.freshness, &first, all, 1, now);
@@ -107,9 +101,8 @@ static void events_after_the_first_batch_of_an_epoch_are_not_made_older(void **s
     close_scene(&scene);
 }
 
-static void clocks_that_disagree_count_as_zero(void **state)
+FR_CASE(clocks_that_disagree_count_as_zero)
 {
-    (void)state;
     struct scene scene = open_scene();
     int64_t t_ms = now + 60000;
     fr_freshness_trained(scene.freshness, &t_ms, all, 1, now);
@@ -119,9 +112,8 @@ static void clocks_that_disagree_count_as_zero(void **state)
     close_scene(&scene);
 }
 
-static void a_long_absence_of_the_delta_topic_loses_no_sample(void **state)
+FR_CASE(a_long_absence_of_the_delta_topic_loses_no_sample)
 {
-    (void)state;
     struct scene scene = open_scene();
     for (uint64_t epoch = 1; epoch <= 500; epoch++) {
         int64_t wall = now + (int64_t)epoch * 1000, t_ms = wall - 100;
@@ -139,9 +131,8 @@ static void a_long_absence_of_the_delta_topic_loses_no_sample(void **state)
     close_scene(&scene);
 }
 
-static void an_epoch_without_samples_is_not_observed(void **state)
+FR_CASE(an_epoch_without_samples_is_not_observed)
 {
-    (void)state;
     struct scene scene = open_scene();
     fr_freshness_cut(scene.freshness, 1);
     fr_freshness_durable(scene.freshness, 1, now);

@@ -1,12 +1,9 @@
 /* AUC within groups against brute force; which groups are kept; the image of the state. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "case.h"
+
 #include <stdio.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 #include "gauc_fixture.h"
 
@@ -19,9 +16,8 @@ static void add(struct fr_gauc *gauc, uint64_t key, float score, float label, do
     fr_gauc_add(gauc, &(struct fr_gauc_sample){.key = key, .score = score, .label = label, .weight = weight});
 }
 
-static void groups_with_few_scores_are_exact(void **state)
+FR_CASE(groups_with_few_scores_are_exact)
 {
-    (void)state;
     struct stream s = make_stream(3, 2000);
     for (size_t i = 0; i < s.n; i++) /* 32 distinct scores, of any number of samples */
         s.scores[i] = (float)((int)(s.scores[i] * 4) & 31);
@@ -36,15 +32,15 @@ static void groups_with_few_scores_are_exact(void **state)
     release(&s);
 }
 
-/* The stated error is the bound; what README says was measured is far below, and of both signs: one half for every pair
- * inside a span made all of these too low, by 0.0004 to 0.0007. */
-static void larger_groups_are_within_the_stated_error_and_not_biased(void **state)
+/* The stated error is the bound; what README says was measured is far below, and of both signs: one
+ * half for every pair inside a span made all of these too low, by 0.0004 to 0.0007. */
+FR_CASE(larger_groups_are_within_the_stated_error_and_not_biased)
 {
-    (void)state;
     enum { STREAMS = 8 };
     double mean = 0;
     for (uint64_t seed = 1; seed <= STREAMS; seed++) {
-        struct stream s = make_stream(seed, 100000); /* the largest group has about 15,000 samples */
+        /* the largest group has about 15,000 samples */
+        struct stream s = make_stream(seed, 100000);
         struct fr_gauc *gauc = fr_gauc_new(&all);
         feed(gauc, &s, 0, s.n);
         struct fr_gauc_result result, exact = brute_force(&s, &all_hashes, 0);
@@ -64,9 +60,8 @@ static void larger_groups_are_within_the_stated_error_and_not_biased(void **stat
     assert_true(fabs(mean) < 5e-5);
 }
 
-static void the_stated_error_holds_when_scores_drift_or_come_sorted(void **state)
+FR_CASE(the_stated_error_holds_when_scores_drift_or_come_sorted)
 {
-    (void)state;
     for (int kind = 0; kind < 3; kind++) {
         struct stream s = make_stream(9, 4000);
         for (size_t i = 0; i < s.n; i++) {
@@ -96,9 +91,8 @@ static int compare_hashes(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-static void the_kept_groups_are_those_of_least_hash_and_whole(void **state)
+FR_CASE(the_kept_groups_are_those_of_least_hash_and_whole)
 {
-    (void)state;
     struct stream s = make_stream(5, 3000);
     uint64_t hashes[GROUPS];
     for (uint64_t key = 0; key < GROUPS; key++)
@@ -115,9 +109,8 @@ static void the_kept_groups_are_those_of_least_hash_and_whole(void **state)
     release(&s);
 }
 
-static void the_order_of_groups_does_not_matter(void **state)
+FR_CASE(the_order_of_groups_does_not_matter)
 {
-    (void)state;
     struct stream s = make_stream(6, 3000);
     struct fr_gauc_options options = {.salt = 5, .groups_max = 30};
     struct fr_gauc *mixed = fr_gauc_new(&options), *sorted = fr_gauc_new(&options);
@@ -138,9 +131,8 @@ static void the_order_of_groups_does_not_matter(void **state)
     release(&s);
 }
 
-static void a_restored_state_goes_on_to_the_same_bytes(void **state)
+FR_CASE(a_restored_state_goes_on_to_the_same_bytes)
 {
-    (void)state;
     struct stream s = make_stream(7, 6000);
     for (size_t i = 0; i < s.n; i += 2)
         s.weights[i] = 1; /* the short form of the image */
@@ -166,9 +158,8 @@ static void a_restored_state_goes_on_to_the_same_bytes(void **state)
     release(&s);
 }
 
-static void a_smaller_limit_keeps_what_a_run_with_it_would_have_kept(void **state)
+FR_CASE(a_smaller_limit_keeps_what_a_run_with_it_would_have_kept)
 {
-    (void)state;
     struct stream s = make_stream(8, 3000);
     struct fr_gauc *large = fr_gauc_new(&(struct fr_gauc_options){.salt = 5, .groups_max = 100});
     struct fr_gauc *small = fr_gauc_new(&(struct fr_gauc_options){.salt = 5, .groups_max = 20});
@@ -197,15 +188,15 @@ static void a_smaller_limit_keeps_what_a_run_with_it_would_have_kept(void **stat
     release(&s);
 }
 
-static void a_larger_limit_takes_no_group_that_was_refused_before(void **state)
+FR_CASE(a_larger_limit_takes_no_group_that_was_refused_before)
 {
-    (void)state;
     struct fr_gauc *small = fr_gauc_new(&(struct fr_gauc_options){.salt = 5, .groups_max = 2});
     struct fr_gauc *large = fr_gauc_new(&(struct fr_gauc_options){.salt = 5, .groups_max = 9});
     uint64_t keys[6];
     for (uint64_t i = 0; i < 6; i++)
         keys[i] =
-            fr_fmix64_inverse((i + 1) * 1000) ^ 5; /* hashes 1000, 2000, ..: the first two stay, nobody is pushed out */
+            /* hashes 1000, 2000, ..: the first two stay, nobody is pushed out */
+            fr_fmix64_inverse((i + 1) * 1000) ^ 5;
     for (int i = 0; i < 6; i++)
         for (int label = 0; label < 2; label++)
             add(small, keys[i], (float)label, (float)label, 1);
@@ -218,7 +209,8 @@ static void a_larger_limit_takes_no_group_that_was_refused_before(void **state)
     struct fr_gauc_result result;
     fr_gauc_result(large, -1, &result);
     assert_true(result.groups == 2 && result.weight == 8);
-    add(large, fr_fmix64_inverse(2500) ^ 5, 0.5f, 0.0f, 1); /* never seen, below the bound: whole, so it may come */
+    /* never seen, below the bound: whole, so it may come */
+    add(large, fr_fmix64_inverse(2500) ^ 5, 0.5f, 0.0f, 1);
     add(large, fr_fmix64_inverse(2500) ^ 5, 0.75f, 1.0f, 1);
     fr_gauc_result(large, -1, &result);
     assert_true(result.groups == 3 && result.weight == 10);
@@ -249,18 +241,16 @@ static size_t image_size(uint32_t n_half_lives, uint32_t samples)
     return size;
 }
 
-static void the_image_has_the_size_that_the_readme_says(void **state)
+FR_CASE(the_image_has_the_size_that_the_readme_says)
 {
-    (void)state;
     assert_true(image_size(0, 10) < 61000);
     assert_true(image_size(3, 10) < 61000 + 3 * 160000);
     assert_true(image_size(0, 200) < 850000);
     assert_true(image_size(3, 200) < 850000 + 3 * 1120000);
 }
 
-static void a_damaged_span_is_refused(void **state)
+FR_CASE(a_damaged_span_is_refused)
 {
-    (void)state;
     struct fr_gauc *gauc = fr_gauc_new(&all);
     add(gauc, 1, 0.5f, 1.0f, 1.0);
     add(gauc, 1, 0.75f, 0.0f, 1.0);

@@ -1,8 +1,6 @@
-/* GAUC per half-life: against brute force, what it forgets, which groups give way, the image of the state. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
+/* GAUC per half-life: against brute force, what it forgets, which groups give way, the image of the
+ * state. */
+#include "case.h"
 
 #include "gauc_fixture.h"
 #include "metrics/auc.h"
@@ -20,9 +18,8 @@ static struct fr_gauc_result result_of(const struct fr_gauc *gauc, int half_life
     return result;
 }
 
-static void decayed_gauc_is_within_the_stated_error_and_not_biased(void **state)
+FR_CASE(decayed_gauc_is_within_the_stated_error_and_not_biased)
 {
-    (void)state;
     enum { STREAMS = 8 };
     double mean[3] = {0};
     for (uint64_t seed = 1; seed <= STREAMS; seed++) {
@@ -50,9 +47,8 @@ static void decayed_gauc_is_within_the_stated_error_and_not_biased(void **state)
 }
 
 /* 60,000 impressions, then 12,000 with flipped labels: four half-lives of 5 minutes. */
-static void it_follows_flipped_labels_as_decayed_auc_does(void **state)
+FR_CASE(it_follows_flipped_labels_as_decayed_auc_does)
 {
-    (void)state;
     struct stream s = make_stream(3, 72000);
     struct fr_gauc *gauc = fr_gauc_new(&decayed);
     struct fr_auc_options options = {.n_half_lives = 1, .half_life_ms = {decayed.half_life_ms[0]}};
@@ -79,11 +75,10 @@ static void it_follows_flipped_labels_as_decayed_auc_does(void **state)
     release(&s);
 }
 
-/* Eight generations of users, each of six half-lives; the last one's scores mean the opposite. With a bound by hash
- * alone, 64 places hold 8 users of each. */
-static void groups_that_left_give_way_to_those_that_came(void **state)
+/* Eight generations of users, each of six half-lives; the last one's scores mean the opposite. With
+ * a bound by hash alone, 64 places hold 8 users of each. */
+FR_CASE(groups_that_left_give_way_to_those_that_came)
 {
-    (void)state;
     enum { GENERATION = 18000 };
     struct stream s = make_stream(4, 8 * GENERATION);
     for (size_t i = 0; i < s.n; i++) {
@@ -98,7 +93,8 @@ static void groups_that_left_give_way_to_those_that_came(void **state)
     struct fr_gauc_result result = result_of(gauc, 0), exact = brute_force(&s, &every_group, 300000);
     print_message("gauc %.4f exact %.4f, %d groups, weight %.0f of %.0f, lifetime %.4f\n", result.auc, exact.auc,
                   (int)result.groups, result.weight, exact.weight, result_of(gauc, -1).auc);
-    assert_true(fabs(result.auc - exact.auc) < 0.06); /* another sample of users: three standard errors */
+    /* another sample of users: three standard errors */
+    assert_true(fabs(result.auc - exact.auc) < 0.06);
     assert_true(result.groups >= 32 && result.groups <= 64);
     assert_true(result.weight > 0.15 * exact.weight);
     assert_true(result_of(gauc, -1).auc > 0.6 && result_of(gauc, -1).groups == 64);
@@ -107,9 +103,8 @@ static void groups_that_left_give_way_to_those_that_came(void **state)
 }
 
 /* Whoever was refused while a crowd was there comes in when it has gone. */
-static void the_bound_rises_again_after_a_crowd(void **state)
+FR_CASE(the_bound_rises_again_after_a_crowd)
 {
-    (void)state;
     struct stream s = make_stream(5, 60000); /* 20 half-lives */
     for (size_t i = 0; i < s.n; i++)
         s.keys[i] = i < 6000 ? 1000 + i % 3000 : fr_fmix64(i) % 40;
@@ -126,9 +121,8 @@ static void the_bound_rises_again_after_a_crowd(void **state)
     release(&s);
 }
 
-static void few_groups_are_never_dropped_for_being_idle(void **state)
+FR_CASE(few_groups_are_never_dropped_for_being_idle)
 {
-    (void)state;
     struct stream s = make_stream(6, 30000);
     for (size_t i = 0; i < s.n; i++)
         s.keys[i] = i < 3000 ? 1 : 2; /* group 1 is idle for nine half-lives */
@@ -139,10 +133,10 @@ static void few_groups_are_never_dropped_for_being_idle(void **state)
     release(&s);
 }
 
-/* Scores get 50 times as close in the middle: all that is new falls into one or two spans of what was. */
-static void scores_that_narrowed_are_told_apart_again(void **state)
+/* Scores get 50 times as close in the middle: all that is new falls into one or two spans of what
+ * was. */
+FR_CASE(scores_that_narrowed_are_told_apart_again)
 {
-    (void)state;
     struct stream s = make_stream(7, 60000);
     for (size_t i = s.n / 2; i < s.n; i++)
         s.scores[i] *= 0.02f;
@@ -160,10 +154,10 @@ static void scores_that_narrowed_are_told_apart_again(void **state)
     release(&s);
 }
 
-/* A group has about two samples in a half-life: those that weigh nothing any more must not blur the new ones. */
-static void groups_with_few_samples_in_a_half_life_stay_exact_enough(void **state)
+/* A group has about two samples in a half-life: those that weigh nothing any more must not blur the
+ * new ones. */
+FR_CASE(groups_with_few_samples_in_a_half_life_stay_exact_enough)
 {
-    (void)state;
     double mean = 0;
     for (uint64_t seed = 1; seed <= 4; seed++) {
         struct stream s = make_stream(seed, 60000);
@@ -189,9 +183,8 @@ static void groups_with_few_samples_in_a_half_life_stay_exact_enough(void **stat
 }
 
 /* References move, groups come and go, spans are split: 200 half-lives, more groups than places. */
-static void a_restored_state_goes_on_to_the_same_bytes(void **state)
+FR_CASE(a_restored_state_goes_on_to_the_same_bytes)
 {
-    (void)state;
     struct stream s = make_stream(8, 20000);
     for (size_t i = 0; i < s.n; i++) {
         s.keys[i] += i / 1500 * 100;
@@ -227,9 +220,8 @@ static void a_restored_state_goes_on_to_the_same_bytes(void **state)
     release(&s);
 }
 
-static void other_half_lives_keep_what_they_have_in_common(void **state)
+FR_CASE(other_half_lives_keep_what_they_have_in_common)
 {
-    (void)state;
     struct stream s = make_stream(9, 6000);
     struct fr_gauc_options options = decayed;
     options.half_life_ms[0] = 777;
@@ -247,9 +239,8 @@ static void other_half_lives_keep_what_they_have_in_common(void **state)
     release(&s);
 }
 
-static void before_the_first_watermark_samples_count_for_the_lifetime_only(void **state)
+FR_CASE(before_the_first_watermark_samples_count_for_the_lifetime_only)
 {
-    (void)state;
     struct fr_gauc *gauc = fr_gauc_new(&decayed);
     fr_gauc_advance(gauc, INT64_MIN);
     for (int label = 0; label < 2; label++)

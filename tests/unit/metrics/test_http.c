@@ -1,15 +1,12 @@
 /* The HTTP server over real sockets: documents, health, limits. */
 #include <arpa/inet.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "case.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "metrics/http.h"
 
@@ -19,7 +16,7 @@ struct scene {
     struct fr_http *http;
 };
 
-static int setup(void **state)
+FR_FIXTURE(setup)
 {
     struct scene *scene = calloc(1, sizeof(*scene));
     struct fr_err err = {0};
@@ -31,7 +28,7 @@ static int setup(void **state)
     return 0;
 }
 
-static int teardown(void **state)
+FR_FIXTURE(teardown)
 {
     struct scene *scene = *state;
     fr_http_free(scene->http);
@@ -73,7 +70,7 @@ static int get(const struct scene *scene, const char *path, char *reply, size_t 
     return exchange(scene, text, reply, limit);
 }
 
-static void a_published_document_is_served_until_it_is_replaced(void **state)
+FR_CASE(a_published_document_is_served_until_it_is_replaced)
 {
     struct scene *scene = *state;
     char reply[4096];
@@ -86,7 +83,7 @@ static void a_published_document_is_served_until_it_is_replaced(void **state)
     assert_int_equal(get(scene, "/status", reply, sizeof(reply)), 503);
 }
 
-static void health_is_degraded_with_a_reason_and_503_only_when_a_loop_is_stuck(void **state)
+FR_CASE(health_is_degraded_with_a_reason_and_503_only_when_a_loop_is_stuck)
 {
     struct scene *scene = *state;
     char reply[4096];
@@ -107,7 +104,7 @@ static void health_is_degraded_with_a_reason_and_503_only_when_a_loop_is_stuck(v
     assert_int_equal(get(scene, "/healthz", reply, sizeof(reply)), 200);
 }
 
-static void metrics_are_rendered_on_request(void **state)
+FR_CASE(metrics_are_rendered_on_request)
 {
     struct scene *scene = *state;
     char reply[4096];
@@ -117,7 +114,7 @@ static void metrics_are_rendered_on_request(void **state)
     assert_non_null(strstr(reply, "freshet_x_total{model=\"m\"} 5\n"));
 }
 
-static void other_methods_and_large_requests_are_refused(void **state)
+FR_CASE(other_methods_and_large_requests_are_refused)
 {
     struct scene *scene = *state;
     static char text[20000], reply[4096];
@@ -131,7 +128,7 @@ static void other_methods_and_large_requests_are_refused(void **state)
     assert_int_equal(get(scene, "/healthz", reply, sizeof(reply)), 200);
 }
 
-static void the_65th_connection_is_answered_503_and_a_closed_one_frees_its_place(void **state)
+FR_CASE(the_65th_connection_is_answered_503_and_a_closed_one_frees_its_place)
 {
     struct scene *scene = *state;
     int held[64];
@@ -146,12 +143,13 @@ static void the_65th_connection_is_answered_503_and_a_closed_one_frees_its_place
     for (int i = 0; i < 64; i++)
         close(held[i]);
     int status = 0;
-    for (int tries = 0; tries < 2000 && status != 200; tries++) /* the server notices the closes in its own time */
+    /* the server notices the closes in its own time */
+    for (int tries = 0; tries < 2000 && status != 200; tries++)
         status = get(scene, "/healthz", reply, sizeof(reply));
     assert_int_equal(status, 200);
 }
 
-static void a_port_in_use_is_named(void **state)
+FR_CASE(a_port_in_use_is_named)
 {
     struct scene *scene = *state;
     struct fr_http *second = NULL;

@@ -1,11 +1,8 @@
 /* Prometheus text: families, labels, histograms, quantiles. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "case.h"
+
 #include <string.h>
-#include <cmocka.h>
 
 #include "metrics/registry.h"
 
@@ -19,9 +16,8 @@ static void expect_text(struct fr_registry *registry, const char *part)
     fr_buffer_release(&out);
 }
 
-static void a_family_has_one_help_line_and_the_model_label(void **state)
+FR_CASE(a_family_has_one_help_line_and_the_model_label)
 {
-    (void)state;
     struct fr_registry *registry = fr_registry_new("ctr");
     struct fr_metric *user = fr_counter(registry, "freshet_rows_total", "table=\"user\"", "Rows.");
     (void)fr_gauge(registry, "freshet_between", NULL, "Between.");
@@ -35,18 +31,16 @@ static void a_family_has_one_help_line_and_the_model_label(void **state)
     fr_registry_free(registry);
 }
 
-static void undefined_gauges_are_nan(void **state)
+FR_CASE(undefined_gauges_are_nan)
 {
-    (void)state;
     struct fr_registry *registry = fr_registry_new("m");
     fr_metric_set(fr_gauge(registry, "freshet_auc", NULL, "AUC."), (double)NAN);
     expect_text(registry, "freshet_auc{model=\"m\"} NaN\n");
     fr_registry_free(registry);
 }
 
-static void histogram_buckets_are_cumulative(void **state)
+FR_CASE(histogram_buckets_are_cumulative)
 {
-    (void)state;
     struct fr_registry *registry = fr_registry_new("m");
     const double bounds[] = {0.1, 1, 10};
     struct fr_metric *histogram = fr_histogram(registry, "freshet_delay_seconds", NULL, "Delay.", bounds, 3);

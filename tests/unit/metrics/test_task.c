@@ -1,13 +1,11 @@
-/* What counts for a task's metrics, sampling correction, served scores, groups of shared columns, the section. */
+/* What counts for a task's metrics, sampling correction, served scores, groups of shared columns,
+ * the section. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "case.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "base/check.h"
 #include "base/random.h"
@@ -68,9 +66,8 @@ static struct fr_task_result measure(const struct fr_task_metrics_options *how, 
     return result;
 }
 
-static void only_samples_for_metrics_with_a_label_and_a_weight_count(void **state)
+FR_CASE(only_samples_for_metrics_with_a_label_and_a_weight_count)
 {
-    (void)state;
     struct stream *s = make_stream(1);
     s->use[0] = 1;         /* train only */
     s->labels[1] = NAN;    /* masked */
@@ -87,9 +84,8 @@ static void only_samples_for_metrics_with_a_label_and_a_weight_count(void **stat
     free(s);
 }
 
-static void the_keep_rate_gives_back_the_calibration_of_the_whole_stream(void **state)
+FR_CASE(the_keep_rate_gives_back_the_calibration_of_the_whole_stream)
 {
-    (void)state;
     struct stream *s = make_stream(2);
     struct fr_task_samples samples = view(s);
     struct fr_task_result whole = measure(&options, &samples);
@@ -118,9 +114,8 @@ static void the_keep_rate_gives_back_the_calibration_of_the_whole_stream(void **
     free(s);
 }
 
-static void served_scores_have_their_own_numbers_and_gaps(void **state)
+FR_CASE(served_scores_have_their_own_numbers_and_gaps)
 {
-    (void)state;
     struct stream *s = make_stream(3);
     struct fr_task_samples samples = view(s);
     struct fr_task_result without = measure(&options, &samples);
@@ -147,9 +142,8 @@ static void served_scores_have_their_own_numbers_and_gaps(void **state)
     free(s);
 }
 
-static void groups_of_a_shared_column_are_those_of_the_expanded_one(void **state)
+FR_CASE(groups_of_a_shared_column_are_those_of_the_expanded_one)
 {
-    (void)state;
     struct stream *s = make_stream(4);
     for (uint32_t i = 0; i < N; i++)
         s->keys[i] = i / 10 % 40; /* the first key of the group's entry; ten samples a group */
@@ -171,12 +165,12 @@ static void groups_of_a_shared_column_are_those_of_the_expanded_one(void **state
     free(s);
 }
 
-static void a_regression_has_neither_auc_nor_groups(void **state)
+FR_CASE(a_regression_has_neither_auc_nor_groups)
 {
-    (void)state;
     struct stream *s = make_stream(5);
     struct fr_task_samples samples = view(s);
-    samples.served = s->scores; /* served predictions of a regression are values, not probabilities */
+    /* served predictions of a regression are values, not probabilities */
+    samples.served = s->scores;
     struct fr_task_result result = measure(&regression, &samples);
     assert_true(!result.has_gauc && isnan(result.lifetime.auc) && isnan(result.lifetime.logloss));
     double squares = 0;
@@ -186,9 +180,8 @@ static void a_regression_has_neither_auc_nor_groups(void **state)
     free(s);
 }
 
-static void the_sections_keep_every_task(void **state)
+FR_CASE(the_sections_keep_every_task)
 {
-    (void)state;
     struct stream *s = make_stream(6);
     struct fr_task_samples samples = view(s);
     samples.served = s->served;
@@ -248,9 +241,8 @@ static void the_sections_keep_every_task(void **state)
 }
 
 /* An image that is written down only when `changes` moved must be the one it would be now. */
-static void the_image_changes_only_with_its_count(void **state)
+FR_CASE(the_image_changes_only_with_its_count)
 {
-    (void)state;
     struct stream *s = make_stream(8);
     struct fr_task_samples samples = view(s);
     struct fr_task_metrics *task = fr_task_metrics_new(&options);
@@ -259,7 +251,8 @@ static void the_image_changes_only_with_its_count(void **state)
     samples.count = 4;
     for (int batch = 0; batch < 400; batch++) {
         samples.watermark_ms +=
-            11000; /* in half of the batches nothing counts: the reference time moves all the same */
+            /* in half of the batches nothing counts: the reference time moves all the same */
+            11000;
         memset(s->use, batch % 2 ? 0 : 2, 4);
         fr_task_metrics_add(task, &samples);
         fr_buffer_clear(&now);
@@ -280,9 +273,8 @@ static void the_image_changes_only_with_its_count(void **state)
     free(s);
 }
 
-static void another_grouping_starts_empty_and_the_rest_stays(void **state)
+FR_CASE(another_grouping_starts_empty_and_the_rest_stays)
 {
-    (void)state;
     struct stream *s = make_stream(7);
     struct fr_task_samples samples = view(s);
     struct fr_task_metrics *task = fr_task_metrics_new(&options);
@@ -302,9 +294,8 @@ static void another_grouping_starts_empty_and_the_rest_stays(void **state)
     free(s);
 }
 
-static void the_document_has_null_where_nothing_is_defined(void **state)
+FR_CASE(the_document_has_null_where_nothing_is_defined)
 {
-    (void)state;
     static const char *const names[] = {"1m", "1h"};
     struct fr_task_metrics_options plain = {.n_half_lives = 1, .half_life_ms = {60000}};
     struct fr_task_metrics *task = fr_task_metrics_new(&plain);

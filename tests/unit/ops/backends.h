@@ -3,13 +3,11 @@
 #define FR_TESTS_OPS_BACKENDS_H
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
+#include "case.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/check.h"
 #include "base/random.h"

@@ -1,6 +1,7 @@
-/* One harness for all layer operations: a scene is what an operation reads and writes on ragged entries;
- * check_operation holds every backend against the reference, and the reference against finite differences. The files
- * test_layers_*.c say per operation which views it has and how it is called. */
+/* One harness for all layer operations: a scene is what an operation reads and writes on ragged
+ * entries; check_operation holds every backend against the reference, and the reference against
+ * finite differences. The files test_layers_*.c say per operation which views it has and how it is
+ * called. */
 #ifndef FR_TESTS_OPS_SCENE_H
 #define FR_TESTS_OPS_SCENE_H
 
@@ -14,7 +15,8 @@ enum rows_of {
     ROWS_STEPS,  /* the steps of sequence 0, 1 or 2 */
     ROWS_STEPS_1,
     ROWS_STEPS_2,
-    ROWS_EXPANDED,  /* steps of sequence 1 for each step of sequence 0: groups of samples with sequences */
+    /* steps of sequence 1 for each step of sequence 0: groups of samples with sequences */
+    ROWS_EXPANDED,
     ROWS_PARAMETER, /* one row for all */
 };
 
@@ -32,14 +34,16 @@ struct scene {
     uint32_t n_in, n_out;
     enum rows_of in_rows[VIEWS_MAX], out_rows[VIEWS_MAX];
     uint32_t in_columns[VIEWS_MAX], out_columns[VIEWS_MAX];
-    struct fr_view in[VIEWS_MAX], in_gradient[VIEWS_MAX]; /* a gradient may be made unwanted: .values NULL */
+    /* a gradient may be made unwanted: .values NULL */
+    struct fr_view in[VIEWS_MAX], in_gradient[VIEWS_MAX];
     struct fr_view out[VIEWS_MAX];
     struct fr_view out_gradient; /* of out[0] */
 };
 
 struct operation {
     const char *name;
-    double bound;                     /* normalized mean square error against the reference; 0: same bits */
+    /* normalized mean square error against the reference; 0: same bits */
+    double bound;
     void (*lay_out)(struct scene *s); /* says the views, by add_in and add_out */
     /* Entries [first, first + n). */
     void (*forward)(const struct fr_ops *ops, struct scene *s, uint32_t first, uint32_t n);
@@ -54,7 +58,8 @@ static inline void *positive_alloc(size_t n, size_t size)
     return fr_alloc(n > 0 ? n : 1, size);
 }
 
-/* Lengths 0 to 9 (a few 0), every fifth entry masked throughout, every fourth step of others masked. */
+/* Lengths 0 to 9 (a few 0), every fifth entry masked throughout, every fourth step of others
+ * masked. */
 static inline struct ragged make_ragged(uint32_t m, uint64_t seed)
 {
     struct ragged r = {.begin = positive_alloc((size_t)m + 1, sizeof(uint32_t))};
@@ -107,7 +112,8 @@ static inline struct fr_view poisoned_view(size_t rows, uint32_t columns)
     return v;
 }
 
-/* Multiples of 2^-7 with 1/8 <= |x| < 9/8, so that steps of 2^-7 and 2^-6 are exact and do not cross a kink at 0. */
+/* Multiples of 2^-7 with 1/8 <= |x| < 9/8, so that steps of 2^-7 and 2^-6 are exact and do not
+ * cross a kink at 0. */
 static inline void make_smooth(struct fr_view v, size_t rows, uint32_t columns)
 {
     for (size_t i = 0; i < rows; i++) {
@@ -314,7 +320,8 @@ static inline double functional(const struct operation *op, struct scene *s)
     return sum;
 }
 
-/* Derivative of the functional by *x: central differences of two steps, Richardson's extrapolation: error O(h^4). */
+/* Derivative of the functional by *x: central differences of two steps, Richardson's extrapolation:
+ * error O(h^4). */
 static inline double finite_difference(const struct operation *op, struct scene *s, float *x)
 {
     const float h = 0x1p-7f, at = *x;
@@ -344,7 +351,8 @@ static inline void check_finite_differences(const struct operation *op, uint32_t
                 size += want * want;
             }
         }
-        /* What is stored is rounded to 2^-24 of values near 1, divided by the step: 1e-5 an element. */
+        /* What is stored is rounded to 2^-24 of values near 1, divided by the step: 1e-5 an
+         * element. */
         if (!(difference <= 1e-8 * size + 1e-9 * (double)(rows * s.in_columns[k])))
             fail_msg("%s, %u entries of %u: gradient of input %u is off by %g of %g", op->name, m, width, k,
                      sqrt(difference), sqrt(size));

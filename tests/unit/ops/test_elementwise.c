@@ -1,4 +1,5 @@
-/* Elementwise and reducing operations of every backend against the reference, with guards around all memory. */
+/* Elementwise and reducing operations of every backend against the reference, with guards around
+ * all memory. */
 #include "backends.h"
 
 #include "base/math.h"
@@ -99,32 +100,28 @@ static void run_bi_backward(const struct fr_ops *ops, uint32_t m, uint32_t n, st
     ops->bi_interaction_backward(m, n, 3, c->in, c->in[2], gradients);
 }
 
-static void copy_and_relu_backward_are_exact(void **state)
+FR_CASE(copy_and_relu_backward_are_exact)
 {
-    (void)state;
     for_all(run_copy, 0.0);
     for_all(run_relu_backward, 0.0);
 }
 
-static void sums_and_activations_agree_with_the_reference(void **state)
+FR_CASE(sums_and_activations_agree_with_the_reference)
 {
-    (void)state;
     for_all(run_add, 1e-12);
     for_all(run_bias, 1e-12);
     for_all(run_bias_relu, 1e-12);
     for_all(run_bias_gradient, 1e-10);
 }
 
-static void bi_interaction_and_its_gradient_agree_with_the_reference(void **state)
+FR_CASE(bi_interaction_and_its_gradient_agree_with_the_reference)
 {
-    (void)state;
     for_all(run_bi_interaction, 1e-10);
     for_all(run_bi_backward, 1e-10);
 }
 
-static void relu_lets_nan_through(void **state)
+FR_CASE(relu_lets_nan_through)
 {
-    (void)state;
     struct backend_list list = list_backends();
     for (size_t b = 0; b < list.n; b++) {
         float y[3] = {NAN, -1.0f, 2.0f}, bias[3] = {0};
@@ -133,9 +130,8 @@ static void relu_lets_nan_through(void **state)
     }
 }
 
-static void max_bits_finds_the_largest_and_every_value_that_is_not_finite(void **state)
+FR_CASE(max_bits_finds_the_largest_and_every_value_that_is_not_finite)
 {
-    (void)state;
     struct backend_list list = list_backends();
     list.ops[list.n++] = fr_ops_reference();
     for (size_t b = 0; b < list.n; b++) {

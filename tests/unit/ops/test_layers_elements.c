@@ -47,16 +47,14 @@ static const struct operation activate_operation = {.name = "activate",
                                                     .forward = activate,
                                                     .backward = activate_backward};
 
-static void every_activation_agrees_with_the_reference_and_its_gradient_with_differences(void **state)
+FR_CASE(every_activation_agrees_with_the_reference_and_its_gradient_with_differences)
 {
-    (void)state;
     for (kind = FR_ACTIVATE_RELU; kind <= FR_ACTIVATE_DICE; kind++)
         check_operation(&activate_operation);
 }
 
-static void activations_have_the_values_of_their_formulas(void **state)
+FR_CASE(activations_have_the_values_of_their_formulas)
 {
-    (void)state;
     struct backend_list list = list_backends();
     list.ops[list.n++] = fr_ops_reference();
     static const struct {
@@ -67,7 +65,8 @@ static void activations_have_the_values_of_their_formulas(void **state)
         {FR_ACTIVATE_LEAKY_RELU, -0.015, 2.0},
         {FR_ACTIVATE_SIGMOID, 0.18242552380635635, 0.8807970779778823},
         {FR_ACTIVATE_TANH, -0.9051482536448664, 0.9640275800758169},
-        {FR_ACTIVATE_GELU, -0.10042842301976707, 1.954597694087775}, /* PyTorch, approximate='tanh' */
+        /* PyTorch, approximate='tanh' */
+        {FR_ACTIVATE_GELU, -0.10042842301976707, 1.954597694087775},
         {FR_ACTIVATE_PRELU, -0.45, 2.0},
         {FR_ACTIVATE_DICE, -0.5489688468904746, 1.9107577219173786},
     };
@@ -88,9 +87,8 @@ static void activations_have_the_values_of_their_formulas(void **state)
     }
 }
 
-static void an_activation_may_overwrite_what_it_reads(void **state)
+FR_CASE(an_activation_may_overwrite_what_it_reads)
 {
-    (void)state;
     static const enum fr_activation_kind in_place[] = {FR_ACTIVATE_RELU, FR_ACTIVATE_LEAKY_RELU, FR_ACTIVATE_SIGMOID,
                                                        FR_ACTIVATE_TANH};
     struct backend_list list = list_backends();
@@ -113,9 +111,8 @@ static void an_activation_may_overwrite_what_it_reads(void **state)
     }
 }
 
-static void activations_let_nan_through(void **state)
+FR_CASE(activations_let_nan_through)
 {
-    (void)state;
     struct backend_list list = list_backends();
     list.ops[list.n++] = fr_ops_reference();
     for (size_t b = 0; b < list.n; b++) {
@@ -169,9 +166,8 @@ static void norm_backward(const struct fr_ops *ops, struct scene *s)
     ops->layer_norm_backward(&call);
 }
 
-static void layer_norm_agrees_with_the_reference_and_with_differences(void **state)
+FR_CASE(layer_norm_agrees_with_the_reference_and_with_differences)
 {
-    (void)state;
     check_operation(&(struct operation){
         .name = "layer_norm", .bound = 1e-10, .lay_out = lay_out_norm, .forward = norm, .backward = norm_backward});
 }
@@ -207,14 +203,14 @@ static void dropout_backward(const struct fr_ops *ops, struct scene *s)
         ops->dropout(&call);
 }
 
-static void dropout_has_the_same_bits_in_every_backend_and_chunk_and_goes_back_through_its_mask(void **state)
+FR_CASE(dropout_has_the_same_bits_in_every_backend_and_chunk_and_goes_back_through_its_mask)
 {
-    (void)state;
     check_operation(&(struct operation){
         .name = "dropout", .bound = 0.0, .lay_out = lay_out_dropout, .forward = dropout, .backward = dropout_backward});
 }
 
-/* Share of elements kept of [400, 250], and of those kept in both this and the mask of (seed, key) 5, 77. */
+/* Share of elements kept of [400, 250], and of those kept in both this and the mask of (seed, key)
+ * 5, 77. */
 static double kept_share(uint64_t seed, uint64_t key, float rate, double *both)
 {
     enum { M = 400, N = 250 };
@@ -241,9 +237,8 @@ static double kept_share(uint64_t seed, uint64_t key, float rate, double *both)
     return (double)kept / (double)(M * N);
 }
 
-static void dropout_keeps_its_share_and_masks_of_other_keys_and_seeds_are_independent(void **state)
+FR_CASE(dropout_keeps_its_share_and_masks_of_other_keys_and_seeds_are_independent)
 {
-    (void)state;
     double both;
     /* 10^5 draws: standard deviation of a share is at most 0.0016. */
     static const float rates[] = {0.1f, 0.5f, 0.9f};
@@ -280,16 +275,14 @@ static void bucketize(const struct fr_ops *ops, struct scene *s, uint32_t first,
                                           .y = from_row(s->out[0], first)});
 }
 
-static void bucketize_agrees_with_the_reference(void **state)
+FR_CASE(bucketize_agrees_with_the_reference)
 {
-    (void)state;
     check_operation(
         &(struct operation){.name = "bucketize", .bound = 0.0, .lay_out = lay_out_bucketize, .forward = bucketize});
 }
 
-static void a_number_on_a_boundary_is_in_the_bucket_above(void **state)
+FR_CASE(a_number_on_a_boundary_is_in_the_bucket_above)
 {
-    (void)state;
     struct backend_list list = list_backends();
     list.ops[list.n++] = fr_ops_reference();
     for (size_t b = 0; b < list.n; b++) {
@@ -325,17 +318,15 @@ static void standardize(const struct fr_ops *ops, struct scene *s, uint32_t firs
                                               .y = from_row(s->out[0], first)});
 }
 
-static void standardize_agrees_with_the_reference(void **state)
+FR_CASE(standardize_agrees_with_the_reference)
 {
-    (void)state;
     for (standardized = 49.0f; standardized < 52.0f; standardized += 1.0f)
         check_operation(&(struct operation){
             .name = "standardize", .bound = 1e-10, .lay_out = lay_out_standardize, .forward = standardize});
 }
 
-static void standardize_gives_zero_before_its_count_and_for_missing_and_is_cut(void **state)
+FR_CASE(standardize_gives_zero_before_its_count_and_for_missing_and_is_cut)
 {
-    (void)state;
     struct backend_list list = list_backends();
     list.ops[list.n++] = fr_ops_reference();
     for (size_t b = 0; b < list.n; b++) {
@@ -360,9 +351,8 @@ static void standardize_gives_zero_before_its_count_and_for_missing_and_is_cut(v
     }
 }
 
-static void missing_numbers_are_filled_and_marked(void **state)
+FR_CASE(missing_numbers_are_filled_and_marked)
 {
-    (void)state;
     struct backend_list list = list_backends();
     list.ops[list.n++] = fr_ops_reference();
     for (size_t b = 0; b < list.n; b++) {
@@ -374,9 +364,8 @@ static void missing_numbers_are_filled_and_marked(void **state)
     }
 }
 
-static void moments_add_the_rows_in_use_in_order(void **state)
+FR_CASE(moments_add_the_rows_in_use_in_order)
 {
-    (void)state;
     struct backend_list list = list_backends();
     for (size_t b = 0; b < list.n; b++) {
         for (uint32_t all = 0; all < 2; all++) {

@@ -36,7 +36,8 @@ static struct fr_gru gru_call(const struct fr_ops *ops, struct scene *s, uint32_
         call.scores = s->in[3];
         call.scores_gradient = s->in_gradient[3];
     }
-    call.workspace = guarded(ops->gru_workspace(&call.steps, s->width) + 1) + 1; /* no alignment is asked for */
+    /* no alignment is asked for */
+    call.workspace = guarded(ops->gru_workspace(&call.steps, s->width) + 1) + 1;
     return call;
 }
 
@@ -59,9 +60,8 @@ static void gru_backward(const struct fr_ops *ops, struct scene *s)
     release_workspace(ops, &call);
 }
 
-static void gru_agrees_with_the_reference_and_with_differences(void **state)
+FR_CASE(gru_agrees_with_the_reference_and_with_differences)
 {
-    (void)state;
     check_operation(&(struct operation){.name = "gru",
                                         .bound = 1e-10,
                                         .lay_out = lay_out_gru,
@@ -70,9 +70,8 @@ static void gru_agrees_with_the_reference_and_with_differences(void **state)
                                         .whole_rows = true});
 }
 
-static void augru_agrees_with_the_reference_and_with_differences(void **state)
+FR_CASE(augru_agrees_with_the_reference_and_with_differences)
 {
-    (void)state;
     check_operation(&(struct operation){.name = "augru",
                                         .bound = 1e-10,
                                         .lay_out = lay_out_augru,
@@ -81,12 +80,11 @@ static void augru_agrees_with_the_reference_and_with_differences(void **state)
                                         .whole_rows = true});
 }
 
-/* One unit: weights r, z, n of the input 0.5, -0.25, 1, recurrent 0.75, 0.5, -1, biases 0.1, 0.2, 0.3 and -0.1, 0.4,
- * 0.6, inputs 1 and -2 with a masked step between them; h' = (1 - z) n + z h as PyTorch's documentation of GRU has it.
- */
-static void gru_follows_its_equations_and_keeps_the_state_over_masked_steps(void **state)
+/* One unit: weights r, z, n of the input 0.5, -0.25, 1, recurrent 0.75, 0.5, -1, biases 0.1, 0.2,
+ * 0.3 and -0.1, 0.4, 0.6, inputs 1 and -2 with a masked step between them; h' = (1 - z) n + z h as
+ * PyTorch's documentation of GRU has it. */
+FR_CASE(gru_follows_its_equations_and_keeps_the_state_over_masked_steps)
 {
-    (void)state;
     struct backend_list list = list_backends();
     list.ops[list.n++] = fr_ops_reference();
     double h = 0.0, want[3];
@@ -125,9 +123,8 @@ static void gru_follows_its_equations_and_keeps_the_state_over_masked_steps(void
     }
 }
 
-static void the_workspace_does_not_grow_with_the_sequence(void **state)
+FR_CASE(the_workspace_does_not_grow_with_the_sequence)
 {
-    (void)state;
     struct backend_list list = list_backends();
     for (size_t b = 0; b < list.n; b++) {
         uint32_t short_begin[3] = {0, 1, 1}, long_begin[3] = {0, 1000, 4000};

@@ -1,4 +1,5 @@
-/* Moving rows, products of vectors, cross, mixture and sums over columns of every backend: see scene.h. */
+/* Moving rows, products of vectors, cross, mixture and sums over columns of every backend: see
+ * scene.h. */
 #include "scene.h"
 
 /* ---- moving rows ---- */
@@ -37,9 +38,8 @@ static void collapse(const struct fr_ops *ops, struct scene *s)
                                             .out = s->in_gradient[0]});
 }
 
-static void expand_copies_rows_and_collapse_is_its_gradient(void **state)
+FR_CASE(expand_copies_rows_and_collapse_is_its_gradient)
 {
-    (void)state;
     check_operation(&(struct operation){.name = "expand",
                                         .bound = 1e-12,
                                         .copies = true,
@@ -86,9 +86,8 @@ static void collapse_steps(const struct fr_ops *ops, struct scene *s)
                                                         .out = s->in_gradient[0]});
 }
 
-static void collapse_steps_is_the_gradient_of_expanded_sequences(void **state)
+FR_CASE(collapse_steps_is_the_gradient_of_expanded_sequences)
 {
-    (void)state;
     check_operation(&(struct operation){.name = "collapse_steps",
                                         .bound = 1e-12,
                                         .copies = true,
@@ -129,9 +128,8 @@ static void align_backward(const struct fr_ops *ops, struct scene *s)
         ops->align_backward(&call);
 }
 
-static void align_joins_newest_to_newest_and_goes_back(void **state)
+FR_CASE(align_joins_newest_to_newest_and_goes_back)
 {
-    (void)state;
     check_operation(&(struct operation){.name = "align",
                                         .bound = 1e-12,
                                         .copies = true,
@@ -154,9 +152,8 @@ static void align_joins_newest_to_newest_and_goes_back(void **state)
 }
 
 /* Of each step: the row of its key times its weight; key 3 has no row. */
-static void gather_steps_masks_what_has_no_row(void **state)
+FR_CASE(gather_steps_masks_what_has_no_row)
 {
-    (void)state;
     enum { IDS = 9, ROW = 20 };
     static const uint32_t unique_of[IDS] = {4, 0, 3, 1, 1, 3, 2, 0, 4};
     struct backend_list list = list_backends();
@@ -253,9 +250,8 @@ static void dots_backward(const struct fr_ops *ops, struct scene *s)
     interact_backward(ops->dot_interaction_backward, s);
 }
 
-static void products_agree_with_the_reference_and_with_differences(void **state)
+FR_CASE(products_agree_with_the_reference_and_with_differences)
 {
-    (void)state;
     for (uint32_t count = 1; count <= 4; count++)
         check_operation(&(struct operation){.name = "product",
                                             .bound = 1e-10,
@@ -265,9 +261,8 @@ static void products_agree_with_the_reference_and_with_differences(void **state)
                                             .count = count});
 }
 
-static void dot_interactions_agree_with_the_reference_and_with_differences(void **state)
+FR_CASE(dot_interactions_agree_with_the_reference_and_with_differences)
 {
-    (void)state;
     for (uint32_t count = 2; count <= 7; count++)
         check_operation(&(struct operation){.name = "dot_interaction",
                                             .bound = 1e-10,
@@ -277,9 +272,8 @@ static void dot_interactions_agree_with_the_reference_and_with_differences(void 
                                             .count = count});
 }
 
-static void pairs_come_second_index_ascending_then_the_first(void **state)
+FR_CASE(pairs_come_second_index_ascending_then_the_first)
 {
-    (void)state;
     struct backend_list list = list_backends();
     list.ops[list.n++] = fr_ops_reference();
     for (size_t b = 0; b < list.n; b++) {
@@ -292,9 +286,8 @@ static void pairs_come_second_index_ascending_then_the_first(void **state)
 }
 
 /* A zero among the factors: no quotients are taken. */
-static void the_gradient_of_a_product_survives_zeros(void **state)
+FR_CASE(the_gradient_of_a_product_survives_zeros)
 {
-    (void)state;
     struct backend_list list = list_backends();
     list.ops[list.n++] = fr_ops_reference();
     for (size_t b = 0; b < list.n; b++) {
@@ -337,17 +330,15 @@ static void cross_backward(const struct fr_ops *ops, struct scene *s)
                                            .x_gradient = s->in_gradient[2]});
 }
 
-static void cross_agrees_with_the_reference_and_with_differences(void **state)
+FR_CASE(cross_agrees_with_the_reference_and_with_differences)
 {
-    (void)state;
     check_operation(&(struct operation){
         .name = "cross", .bound = 1e-10, .lay_out = lay_out_cross, .forward = cross, .backward = cross_backward});
 }
 
 /* The first layer of a cross network: x is x0. */
-static void both_gradients_of_a_cross_may_be_one_view(void **state)
+FR_CASE(both_gradients_of_a_cross_may_be_one_view)
 {
-    (void)state;
     struct backend_list list = list_backends();
     list.ops[list.n++] = fr_ops_reference();
     for (size_t b = 0; b < list.n; b++) {
@@ -398,9 +389,8 @@ static void mixture_backward(const struct fr_ops *ops, struct scene *s)
     ops->mixture_backward(&call);
 }
 
-static void mixtures_agree_with_the_reference_and_with_differences(void **state)
+FR_CASE(mixtures_agree_with_the_reference_and_with_differences)
 {
-    (void)state;
     static const uint32_t counts[] = {1, 3, 8};
     for (size_t k = 0; k < FR_ARRAY_LEN(counts); k++)
         check_operation(&(struct operation){.name = "mixture",
@@ -411,9 +401,8 @@ static void mixtures_agree_with_the_reference_and_with_differences(void **state)
                                             .count = counts[k]});
 }
 
-static void large_gates_do_not_overflow(void **state)
+FR_CASE(large_gates_do_not_overflow)
 {
-    (void)state;
     struct backend_list list = list_backends();
     list.ops[list.n++] = fr_ops_reference();
     for (size_t b = 0; b < list.n; b++) {
@@ -446,9 +435,8 @@ static void row_sum_backward(const struct fr_ops *ops, struct scene *s)
         ops->row_sum_backward(s->m, s->width, s->out_gradient, s->in_gradient[0]);
 }
 
-static void row_sums_agree_with_the_reference_and_with_differences(void **state)
+FR_CASE(row_sums_agree_with_the_reference_and_with_differences)
 {
-    (void)state;
     check_operation(&(struct operation){.name = "row_sum",
                                         .bound = 1e-10,
                                         .lay_out = lay_out_row_sum,

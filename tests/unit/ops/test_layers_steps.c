@@ -34,17 +34,15 @@ static void pool_backward(const struct fr_ops *ops, struct scene *s)
     ops->pool_steps_backward(&call);
 }
 
-static void pooling_of_every_kind_agrees_with_the_reference_and_with_differences(void **state)
+FR_CASE(pooling_of_every_kind_agrees_with_the_reference_and_with_differences)
 {
-    (void)state;
     for (kind = FR_POOL_STEPS_SUM; kind <= FR_POOL_STEPS_LAST; kind++)
         check_operation(&(struct operation){
             .name = "pool_steps", .bound = 1e-10, .lay_out = lay_out_pool, .forward = pool, .backward = pool_backward});
 }
 
-static void masked_steps_add_nothing_but_count_and_the_last_step_is_the_newest_row(void **state)
+FR_CASE(masked_steps_add_nothing_but_count_and_the_last_step_is_the_newest_row)
 {
-    (void)state;
     struct backend_list list = list_backends();
     list.ops[list.n++] = fr_ops_reference();
     static const float want[4][3] = {{5.0f, 0.0f, 0.0f}, {1.25f, 0.0f, 0.0f}, {2.5f, 0.0f, 0.0f}, {8.0f, 0.0f, 9.0f}};
@@ -96,9 +94,8 @@ static void input_backward(const struct fr_ops *ops, struct scene *s)
     ops->attention_input_backward(&call);
 }
 
-static void attention_inputs_agree_with_the_reference_and_with_differences(void **state)
+FR_CASE(attention_inputs_agree_with_the_reference_and_with_differences)
 {
-    (void)state;
     check_operation(&(struct operation){.name = "attention_input",
                                         .bound = 1e-10,
                                         .lay_out = lay_out_input,
@@ -133,9 +130,8 @@ static void softmax_backward(const struct fr_ops *ops, struct scene *s)
     ops->softmax_steps_backward(&call);
 }
 
-static void softmax_over_steps_agrees_with_the_reference_and_with_differences(void **state)
+FR_CASE(softmax_over_steps_agrees_with_the_reference_and_with_differences)
 {
-    (void)state;
     check_operation(&(struct operation){.name = "softmax_steps",
                                         .bound = 1e-10,
                                         .lay_out = lay_out_softmax,
@@ -143,9 +139,8 @@ static void softmax_over_steps_agrees_with_the_reference_and_with_differences(vo
                                         .backward = softmax_backward});
 }
 
-static void softmax_gives_masked_steps_nothing_and_survives_large_scores(void **state)
+FR_CASE(softmax_gives_masked_steps_nothing_and_survives_large_scores)
 {
-    (void)state;
     struct backend_list list = list_backends();
     list.ops[list.n++] = fr_ops_reference();
     for (size_t b = 0; b < list.n; b++) {
@@ -191,9 +186,8 @@ static void attention_pool_backward(const struct fr_ops *ops, struct scene *s)
     ops->attention_pool_backward(&call);
 }
 
-static void attention_pools_agree_with_the_reference_and_with_differences(void **state)
+FR_CASE(attention_pools_agree_with_the_reference_and_with_differences)
 {
-    (void)state;
     check_operation(&(struct operation){.name = "attention_pool",
                                         .bound = 1e-10,
                                         .lay_out = lay_out_attention_pool,
@@ -232,9 +226,8 @@ static void dot_steps_backward(const struct fr_ops *ops, struct scene *s)
     ops->dot_steps_backward(&call);
 }
 
-static void dots_with_steps_agree_with_the_reference_and_with_differences(void **state)
+FR_CASE(dots_with_steps_agree_with_the_reference_and_with_differences)
 {
-    (void)state;
     check_operation(&(struct operation){.name = "dot_steps",
                                         .bound = 1e-10,
                                         .lay_out = lay_out_dot_steps,
@@ -372,23 +365,20 @@ static void check_loss(const struct operation *op, loss_call *loss)
     check_loss_gradient(op, loss, 6, 5);
 }
 
-static void mse_of_pairs_agrees_with_the_reference_and_with_differences(void **state)
+FR_CASE(mse_of_pairs_agrees_with_the_reference_and_with_differences)
 {
-    (void)state;
     check_loss(&(struct operation){.name = "mse_pair", .bound = 1e-10, .lay_out = lay_out_pair}, mse_pair);
 }
 
-static void next_step_agrees_with_the_reference_and_with_differences(void **state)
+FR_CASE(next_step_agrees_with_the_reference_and_with_differences)
 {
-    (void)state;
     check_loss(&(struct operation){.name = "next_step", .bound = 1e-10, .lay_out = lay_out_next}, next_step);
 }
 
-/* Entry 0: states of 4 steps, positives of 3, negatives of 5; entry 1 is not trained; entry 2 has one step; entry 3 has
- * two. */
-static void next_step_is_a_mean_over_an_entrys_unmasked_steps_that_are_there_in_all_three(void **state)
+/* Entry 0: states of 4 steps, positives of 3, negatives of 5; entry 1 is not trained; entry 2 has
+ * one step; entry 3 has two. */
+FR_CASE(next_step_is_a_mean_over_an_entrys_unmasked_steps_that_are_there_in_all_three)
 {
-    (void)state;
     struct backend_list list = list_backends();
     list.ops[list.n++] = fr_ops_reference();
     for (size_t b = 0; b < list.n; b++) {
@@ -415,7 +405,8 @@ static void next_step_is_a_mean_over_an_entrys_unmasked_steps_that_are_there_in_
                       log1p(exp(-3.0));
         want = want / 3.0 + log1p(exp(-2.0)) + log1p(exp(3.0));
         assert_true(fabs(list.ops[b]->next_step(&call) - want) < 1e-5);
-        double slope = -0.5 / (1.0 + exp(0.5)) + 1.0 / (1.0 + exp(-1.0)); /* of the first step of entry 0, once */
+        /* of the first step of entry 0, once */
+        double slope = -0.5 / (1.0 + exp(0.5)) + 1.0 / (1.0 + exp(-1.0));
         assert_true(fabs((double)gradient[0] - 2.0 / 3.0 * slope) < 1e-6);
         slope = -2.0 / (1.0 + exp(2.0)) + 3.0 / (1.0 + exp(-3.0));
         assert_true(fabs((double)gradient[7] - 2.0 * slope) < 1e-6);

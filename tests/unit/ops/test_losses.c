@@ -1,5 +1,5 @@
-/* Losses of tasks: every backend against the reference, the reference's gradients against finite differences of its own
- * losses, known values and extremes. */
+/* Losses of tasks: every backend against the reference, the reference's gradients against finite
+ * differences of its own losses, known values and extremes. */
 #include "backends.h"
 
 #include "base/math.h"
@@ -151,9 +151,8 @@ static void compare(const struct fr_ops *ops, enum kind kind, float spread)
         release_world(all[i]);
 }
 
-static void losses_agree_with_the_reference_and_skip_masked_samples(void **state)
+FR_CASE(losses_agree_with_the_reference_and_skip_masked_samples)
 {
-    (void)state;
     struct backend_list list = list_backends();
     static const float spreads[] = {0.5f, 4.0f, 30.0f, 200.0f};
     for (size_t b = 0; b < list.n; b++)
@@ -163,9 +162,8 @@ static void losses_agree_with_the_reference_and_skip_masked_samples(void **state
 }
 
 /* d (scale * loss) / dz by central differences, in steps exact in f32. */
-static void gradients_are_the_slopes_of_the_losses(void **state)
+FR_CASE(gradients_are_the_slopes_of_the_losses)
 {
-    (void)state;
     const float scale = 0.5f, h = 0x1p-8f;
     for (int kind = 0; kind < KINDS; kind++) {
         struct world w;
@@ -212,9 +210,8 @@ static struct fr_loss one_sample(const float *z, const float *y, float *gradient
 }
 
 /* Lin et al. 2017, p = 0.9: -0.25 * 0.1^2 log 0.9 and -0.75 * 0.9^2 log 0.1. */
-static void focal_loss_has_the_papers_values(void **state)
+FR_CASE(focal_loss_has_the_papers_values)
 {
-    (void)state;
     struct backend_list list = list_backends();
     list.ops[list.n++] = fr_ops_reference();
     for (size_t b = 0; b < list.n; b++) {
@@ -230,9 +227,8 @@ static void focal_loss_has_the_papers_values(void **state)
 }
 
 /* Labels 1, 1, 2: sample 4 above samples 1 and 3. */
-static void pairs_are_those_of_unequal_labels_with_both_weights(void **state)
+FR_CASE(pairs_are_those_of_unequal_labels_with_both_weights)
 {
-    (void)state;
     struct backend_list list = list_backends();
     list.ops[list.n++] = fr_ops_reference();
     for (size_t b = 0; b < list.n; b++) {
@@ -251,7 +247,8 @@ static void pairs_are_those_of_unequal_labels_with_both_weights(void **state)
                                     .gradient = gradient,
                                     .sums = sums};
         assert_true(fabs(list.ops[b]->pairwise(&call) - 1.31326169 - 3.0 * 0.31326169) < 1e-6);
-        assert_float_equal(gradient[4], -4.0f * 1.53788284f, 1e-5f); /* -(sigmoid(1) + 3 sigmoid(-1)) */
+        /* -(sigmoid(1) + 3 sigmoid(-1)) */
+        assert_float_equal(gradient[4], -4.0f * 1.53788284f, 1e-5f);
         assert_float_equal(gradient[1], 4.0f * 0.73105858f, 1e-5f);
         assert_float_equal(gradient[3], 4.0f * 0.80682426f, 1e-5f);
         assert_true(gradient[0] == 0.0f && gradient[2] == 0.0f);
@@ -265,9 +262,8 @@ static void pairs_are_those_of_unequal_labels_with_both_weights(void **state)
 }
 
 /* Over neighbours with the same partners to choose from, each of those is met about as often. */
-static void partners_differ_and_are_met_alike(void **state)
+FR_CASE(partners_differ_and_are_met_alike)
 {
-    (void)state;
     static const uint32_t lowers[] = {1, 2, 7, 100, 2048, 4095}, counts[] = {1, 2, 5, 16, 32, 1000};
     for (size_t l = 0; l < FR_ARRAY_LEN(lowers); l++) {
         for (size_t c = 0; c < FR_ARRAY_LEN(counts) && counts[c] <= lowers[l]; c++) {
@@ -291,9 +287,8 @@ static void partners_differ_and_are_met_alike(void **state)
 
 /* ---- products ---- */
 
-static void a_product_of_one_is_the_logloss(void **state)
+FR_CASE(a_product_of_one_is_the_logloss)
 {
-    (void)state;
     struct backend_list list = list_backends();
     list.ops[list.n++] = fr_ops_reference();
     for (size_t b = 0; b < list.n; b++) {
@@ -319,9 +314,8 @@ static void a_product_of_one_is_the_logloss(void **state)
     }
 }
 
-static void the_logit_of_a_product_is_finite_and_rises_with_each_factor(void **state)
+FR_CASE(the_logit_of_a_product_is_finite_and_rises_with_each_factor)
 {
-    (void)state;
     struct backend_list list = list_backends();
     list.ops[list.n++] = fr_ops_reference();
     for (size_t b = 0; b < list.n; b++) {
@@ -340,9 +334,8 @@ static void the_logit_of_a_product_is_finite_and_rises_with_each_factor(void **s
     }
 }
 
-static void a_logit_that_is_not_a_number_stays_none(void **state)
+FR_CASE(a_logit_that_is_not_a_number_stays_none)
 {
-    (void)state;
     struct backend_list list = list_backends();
     list.ops[list.n++] = fr_ops_reference();
     for (size_t b = 0; b < list.n; b++) {

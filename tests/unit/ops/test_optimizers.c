@@ -1,4 +1,5 @@
-/* The rules of the optimizers: golden steps for rows and dense parameters, shaping of gradients, bounds, lanes. */
+/* The rules of the optimizers: golden steps for rows and dense parameters, shaping of gradients,
+ * bounds, lanes. */
 #include "backends.h"
 
 #include "base/math.h"
@@ -52,9 +53,8 @@ static void expect_close(const char *name, int step, const float *got, const flo
             fail_msg("%s, step %d, value %zu: %.9g, expected %.9g", name, step + 1, i, (double)got[i], (double)want[i]);
 }
 
-static void rows_follow_the_golden_steps(void **state)
+FR_CASE(rows_follow_the_golden_steps)
 {
-    (void)state;
     for (size_t k = 0; k < FR_ARRAY_LEN(goldens); k++) {
         if (goldens[k].kind == FR_UPDATE_ADAMW)
             continue;
@@ -95,9 +95,8 @@ static void dense_step(const struct fr_ops *ops, const struct fr_optimizer *o, i
     ops->update_dense(&update);
 }
 
-static void dense_parameters_follow_the_golden_steps(void **state)
+FR_CASE(dense_parameters_follow_the_golden_steps)
 {
-    (void)state;
     struct backend_list list = list_backends();
     list.ops[list.n++] = fr_ops_reference();
     for (size_t b = 0; b < list.n; b++) {
@@ -118,11 +117,10 @@ static void dense_parameters_follow_the_golden_steps(void **state)
     }
 }
 
-/* A row that occurs in some steps only is what a PyTorch parameter is that is stepped in those alone: moments, steps
- * and their corrections stand still in between. */
-static void lazy_rows_move_only_when_they_occur(void **state)
+/* A row that occurs in some steps only is what a PyTorch parameter is that is stepped in those
+ * alone: moments, steps and their corrections stand still in between. */
+FR_CASE(lazy_rows_move_only_when_they_occur)
 {
-    (void)state;
     static const enum fr_update_kind kinds[] = {FR_UPDATE_ADAM, FR_UPDATE_MOMENTUM};
     for (size_t k = 0; k < 2; k++) {
         struct golden golden = {
@@ -155,10 +153,10 @@ static void lazy_rows_move_only_when_they_occur(void **state)
     }
 }
 
-/* PERSIA divides by the accumulator of the steps before; ours, like PyTorch's, holds this step's square as well. */
-static void adagrad_does_not_divide_by_a_late_accumulator(void **state)
+/* PERSIA divides by the accumulator of the steps before; ours, like PyTorch's, holds this step's
+ * square as well. */
+FR_CASE(adagrad_does_not_divide_by_a_late_accumulator)
 {
-    (void)state;
     struct fr_optimizer o = {.kind = FR_UPDATE_ADAGRAD, .lr = 0.01f, .eps = 1e-10f};
     float w[GOLDEN_DIM], g[GOLDEN_DIM], acc[GOLDEN_DIM] = {0.01f, 0.01f, 0.01f};
     memcpy(w, golden_start, sizeof(w));
@@ -178,14 +176,14 @@ static void sgd_step(struct fr_optimizer o, float *w, float g0, float g1)
     fr_row_step(w, NULL, g, 2, 1, &o);
 }
 
-static void a_gradient_is_scaled_then_cut_then_regularised(void **state)
+FR_CASE(a_gradient_is_scaled_then_cut_then_regularised)
 {
-    (void)state;
     float w[2] = {0.0f, 0.0f};
     sgd_step((struct fr_optimizer){.clip_norm = 5.0f}, w, 6.0f, -8.0f); /* norm 10 */
     assert_true(w[0] == -3.0f && w[1] == 4.0f);
     w[0] = w[1] = 0.0f;
-    sgd_step((struct fr_optimizer){.clip_norm = 20.0f}, w, 6.0f, -8.0f); /* below the bound: as it is */
+    /* below the bound: as it is */
+    sgd_step((struct fr_optimizer){.clip_norm = 20.0f}, w, 6.0f, -8.0f);
     assert_true(w[0] == -6.0f && w[1] == 8.0f);
     w[0] = w[1] = 0.0f;
     sgd_step((struct fr_optimizer){.clip_norm = 5.0f, .clip_value = 3.5f}, w, 6.0f, -8.0f);
@@ -198,9 +196,8 @@ static void a_gradient_is_scaled_then_cut_then_regularised(void **state)
     assert_true(w[0] == 0.0f && w[1] == 0.0f);
 }
 
-static void ftrl_keeps_its_own_penalties(void **state)
+FR_CASE(ftrl_keeps_its_own_penalties)
 {
-    (void)state;
     struct golden golden = {"ftrl", FR_UPDATE_FTRL, 0.1f, 0.5f, 0.25f, 0, 0, 0, golden_ftrl_l1_l2};
     struct fr_optimizer o = optimizer_of(&golden);
     o.clip_value = 1e6f; /* shaping is on, and must not add l1 and l2 a second time */
@@ -213,9 +210,8 @@ static void ftrl_keeps_its_own_penalties(void **state)
     }
 }
 
-static void group_ftrl_without_its_penalty_is_ftrl(void **state)
+FR_CASE(group_ftrl_without_its_penalty_is_ftrl)
 {
-    (void)state;
     struct golden golden = {"ftrl", FR_UPDATE_FTRL, 0.1f, 0.5f, 0.25f, 0, 0, 0, NULL};
     struct fr_optimizer plain = optimizer_of(&golden), group = plain;
     group.kind = FR_UPDATE_GROUP_FTRL;
@@ -294,9 +290,8 @@ static void compare_dense(const struct fr_ops *ops, enum fr_update_kind kind, bo
         release_guarded(memory[i].values, 3 * (N + 1));
 }
 
-static void dense_updates_agree_with_the_reference(void **state)
+FR_CASE(dense_updates_agree_with_the_reference)
 {
-    (void)state;
     struct backend_list list = list_backends();
     for (size_t b = 0; b < list.n; b++)
         for (size_t k = 0; k < FR_ARRAY_LEN(dense_kinds); k++)
@@ -304,9 +299,8 @@ static void dense_updates_agree_with_the_reference(void **state)
                 compare_dense(list.ops[b], dense_kinds[k], shaped);
 }
 
-static void the_sum_of_squares_is_that_of_the_reference(void **state)
+FR_CASE(the_sum_of_squares_is_that_of_the_reference)
 {
-    (void)state;
     struct backend_list list = list_backends();
     float *x = guarded(N);
     fill(x, N, 3);
@@ -319,7 +313,8 @@ static void the_sum_of_squares_is_that_of_the_reference(void **state)
 
 /* ---- units ---- */
 
-/* A weight whose gradients are noise around a slope that vanishes at 1: the same 4096 occurrences, `count` a step. */
+/* A weight whose gradients are noise around a slope that vanishes at 1: the same 4096 occurrences,
+ * `count` a step. */
 static float learnt(const struct fr_optimizer *o, uint32_t count)
 {
     enum { OCCURRENCES = 4096 };
@@ -334,9 +329,8 @@ static float learnt(const struct fr_optimizer *o, uint32_t count)
     return w;
 }
 
-static void learning_does_not_depend_on_how_occurrences_fall_into_steps(void **state)
+FR_CASE(learning_does_not_depend_on_how_occurrences_fall_into_steps)
 {
-    (void)state;
     static const struct {
         enum fr_update_kind kind;
         float lr;
@@ -354,18 +348,16 @@ static void learning_does_not_depend_on_how_occurrences_fall_into_steps(void **s
 }
 
 /* However often a key occurs in a batch, plain SGD goes no further than 4 mean gradients. */
-static void a_hot_key_does_not_overshoot(void **state)
+FR_CASE(a_hot_key_does_not_overshoot)
 {
-    (void)state;
     struct fr_optimizer o = {.kind = FR_UPDATE_SGD, .lr = 0.5f};
     float w = 0.0f, g = 65536.0f * 0.25f;
     fr_row_step(&w, NULL, &g, 1, 65536, &o);
     assert_true(w < -0.99f && w >= -1.0f);
 }
 
-static void an_accumulator_with_a_half_life_forgets(void **state)
+FR_CASE(an_accumulator_with_a_half_life_forgets)
 {
-    (void)state;
     struct fr_optimizer o = {.kind = FR_UPDATE_ADAGRAD, .lr = 0.1f, .eps = 1e-8f, .keep = pow(0.5, 1.0 / 100.0)};
     float w = 0.0f, acc = 8.0f, g = 0.0f;
     fr_row_step(&w, &acc, &g, 1, 200, &o);
@@ -377,9 +369,8 @@ static void an_accumulator_with_a_half_life_forgets(void **state)
     assert_float_equal(acc, 1.0f, 1e-5f);
 }
 
-static void ftrl_keeps_first_values_until_gradients_move_them(void **state)
+FR_CASE(ftrl_keeps_first_values_until_gradients_move_them)
 {
-    (void)state;
     static const enum fr_update_kind kinds[] = {FR_UPDATE_FTRL, FR_UPDATE_GROUP_FTRL};
     for (size_t k = 0; k < 2; k++) {
         struct golden golden = {.kind = kinds[k], .lr = 0.1f, .l1 = 0.5f, .l2 = 0.25f, .l21 = 1.5f};
@@ -394,7 +385,8 @@ static void ftrl_keeps_first_values_until_gradients_move_them(void **state)
 
 /* ---- finite stays finite ---- */
 
-/* Extremes of everything the checks of conf and graph let through, from states as large as they get. */
+/* Extremes of everything the checks of conf and graph let through, from states as large as they
+ * get. */
 static void expect_finite(enum fr_update_kind kind, float lr, float eps, float g, float w)
 {
     float rate[] = {0.0f, 0.999999f};
@@ -426,9 +418,8 @@ static void expect_finite(enum fr_update_kind kind, float lr, float eps, float g
     }
 }
 
-static void no_finite_gradient_makes_a_value_that_is_not(void **state)
+FR_CASE(no_finite_gradient_makes_a_value_that_is_not)
 {
-    (void)state;
     static const float rates[] = {1.17549435e-38f, 0.1f, 1e6f}, epsilons[] = {1.17549435e-38f, 1.0f},
                        gradients[] = {0.0f, 1e-45f, 1e-30f, 1.0f, FR_GRADIENT_MAX},
                        values[] = {0.0f, 1e-45f, 1.0f, FR_VALUE_MAX, 3e38f};
@@ -440,9 +431,8 @@ static void no_finite_gradient_makes_a_value_that_is_not(void **state)
 }
 
 /* The one rule rows do not have. */
-static void decoupled_decay_keeps_values_finite_too(void **state)
+FR_CASE(decoupled_decay_keeps_values_finite_too)
 {
-    (void)state;
     static const float values[] = {1.0f, FR_VALUE_MAX, 3e38f};
     for (size_t i = 0; i < FR_ARRAY_LEN(values); i++) {
         struct fr_optimizer o = {.kind = FR_UPDATE_ADAMW,
@@ -460,18 +450,16 @@ static void decoupled_decay_keeps_values_finite_too(void **state)
     }
 }
 
-static void accumulators_stop_at_their_bound(void **state)
+FR_CASE(accumulators_stop_at_their_bound)
 {
-    (void)state;
     struct fr_optimizer o = {.kind = FR_UPDATE_ADAGRAD, .lr = 0.1f, .eps = 1e-8f};
     float w = 1.0f, acc = FR_STATE_MAX, g = FR_GRADIENT_MAX;
     fr_row_step(&w, &acc, &g, 1, 1, &o);
     assert_true(acc == FR_STATE_MAX && w < 1.0f && w > 0.0f);
 }
 
-static void steps_of_a_row_stop_where_a_float_counts_no_further(void **state)
+FR_CASE(steps_of_a_row_stop_where_a_float_counts_no_further)
 {
-    (void)state;
     struct fr_optimizer o = {.kind = FR_UPDATE_ADAM, .lr = 0.1f, .eps = 1e-8f, .beta1 = 0.9f, .beta2 = 0.999f};
     float w = 1.0f, states[3] = {0.0f, 0.0f, 16777215.0f}, g = 1.0f;
     fr_row_step(&w, states, &g, 1, 1, &o);
@@ -487,9 +475,8 @@ static void steps_of_a_row_stop_where_a_float_counts_no_further(void **state)
 
 /* ---- lanes ---- */
 
-static void adam_factors_follow_the_definition(void **state)
+FR_CASE(adam_factors_follow_the_definition)
 {
-    (void)state;
     struct fr_optimizer o = {.kind = FR_UPDATE_ADAM, .lr = 0.1f, .beta1 = 0.9f, .beta2 = 0.999f};
     for (uint32_t t = 1; t < 3000; t = t * 3 + 1) {
         struct fr_pace got = fr_row_pace(&o, 1, t);
@@ -500,9 +487,8 @@ static void adam_factors_follow_the_definition(void **state)
     }
 }
 
-static void the_sum_of_squares_of_a_row_does_not_depend_on_lanes(void **state)
+FR_CASE(the_sum_of_squares_of_a_row_does_not_depend_on_lanes)
 {
-    (void)state;
     for (uint32_t dim = 1; dim < 130; dim++) {
         float g[130], partial[FR_ROW_LANES];
         fill(g, dim, dim);
@@ -563,9 +549,8 @@ static void step_by_lanes(float *w, float *s, float *g, uint32_t dim, uint32_t c
         fr_row_group_ftrl_values(w, s + dim, dim, shrunk, o, l, FR_ROW_LANES);
 }
 
-static void no_rule_depends_on_the_number_of_lanes(void **state)
+FR_CASE(no_rule_depends_on_the_number_of_lanes)
 {
-    (void)state;
     for (int kind = FR_UPDATE_SGD; kind < FR_UPDATE_ADAMW; kind++) {
         for (uint32_t dim = 1; dim < 100; dim += 33) {
             struct golden golden = {.kind = (enum fr_update_kind)kind, .lr = 0.1f, .l21 = 0.1f, .rho = 0.9f};

@@ -75,9 +75,8 @@ static void compare_with_reference(const struct fr_ops *ops, const uint32_t *sha
     release_product(&want);
 }
 
-static void products_of_all_shapes_agree_with_the_reference(void **state)
+FR_CASE(products_of_all_shapes_agree_with_the_reference)
 {
-    (void)state;
     struct backend_list list = list_backends();
     for (size_t b = 0; b < list.n; b++)
         for (size_t s = 0; s < FR_ARRAY_LEN(shapes); s++)
@@ -85,9 +84,8 @@ static void products_of_all_shapes_agree_with_the_reference(void **state)
                 compare_with_reference(list.ops[b], shapes[s], flags & 1, flags & 2, flags & 4);
 }
 
-static void a_product_is_the_same_when_run_twice(void **state)
+FR_CASE(a_product_is_the_same_when_run_twice)
 {
-    (void)state;
     struct backend_list list = list_backends();
     for (size_t b = 0; b < list.n; b++) {
         struct product_memory once = make_product(list.ops[b], shapes[10], false, false);
@@ -120,9 +118,8 @@ static void check_position(const struct fr_ops *ops, const uint32_t *shape, uint
     release_product(&p);
 }
 
-static void a_row_has_the_same_bits_at_any_position_beside_any_rows(void **state)
+FR_CASE(a_row_has_the_same_bits_at_any_position_beside_any_rows)
 {
-    (void)state;
     struct backend_list list = list_backends();
     size_t checked = 0;
     for (size_t b = 0; b < list.n; b++) {
@@ -144,9 +141,8 @@ static void a_row_has_the_same_bits_at_any_position_beside_any_rows(void **state
         skip(); /* no FMA on this machine */
 }
 
-static void avx2_and_avx512_give_the_same_bits(void **state)
+FR_CASE(avx2_and_avx512_give_the_same_bits)
 {
-    (void)state;
     const struct fr_ops *wide = fr_ops_cpu_avx512(), *narrow = fr_ops_cpu_avx2();
     if (!wide || !narrow)
         skip();
@@ -164,9 +160,8 @@ static void avx2_and_avx512_give_the_same_bits(void **state)
 }
 
 /* What every backend promises, openblas too: in a call of fixed shape, other rows do not matter. */
-static void a_row_does_not_depend_on_the_other_rows_of_its_chunk(void **state)
+FR_CASE(a_row_does_not_depend_on_the_other_rows_of_its_chunk)
 {
-    (void)state;
     struct backend_list list = list_backends();
     for (size_t b = 0; b < list.n; b++) {
         struct product_memory p = make_product(list.ops[b], shapes[10], false, false);
@@ -183,9 +178,8 @@ static void a_row_does_not_depend_on_the_other_rows_of_its_chunk(void **state)
     }
 }
 
-static void the_kernel_says_which_arithmetic_runs(void **state)
+FR_CASE(the_kernel_says_which_arithmetic_runs)
 {
-    (void)state;
     assert_string_equal(fr_ops_kernel(fr_ops_reference()), "reference 1");
     assert_memory_equal(fr_ops_kernel(fr_ops_openblas()), "openblas ", 9);
     if (fr_ops_cpu()->rows_independent)

@@ -1,4 +1,5 @@
-/* Pooling of rows, and their updates by every backend against the reference. The rules: test_optimizers.c. */
+/* Pooling of rows, and their updates by every backend against the reference. The rules:
+ * test_optimizers.c. */
 #include "backends.h"
 
 #include "base/math.h"
@@ -36,9 +37,8 @@ static void gather_with(const struct fr_ops *ops, uint32_t dim, enum fr_gather_k
     release_guarded(memory.values, UNIQUE * (dim + 3));
 }
 
-static void pooling_agrees_with_the_reference(void **state)
+FR_CASE(pooling_agrees_with_the_reference)
 {
-    (void)state;
     struct backend_list list = list_backends();
     static const uint32_t dims[] = {1, 3, 16, 45};
     for (size_t b = 0; b < list.n; b++) {
@@ -61,9 +61,8 @@ static void pooling_agrees_with_the_reference(void **state)
     }
 }
 
-static void means_count_ids_without_a_row(void **state)
+FR_CASE(means_count_ids_without_a_row)
 {
-    (void)state;
     struct backend_list list = list_backends();
     for (size_t b = 0; b < list.n; b++) {
         float one = 6.0f, *rows[2] = {&one, NULL}, out[3] = {9.0f, 9.0f, 9.0f}, scale[3];
@@ -88,8 +87,8 @@ static void means_count_ids_without_a_row(void **state)
     }
 }
 
-/* Two parts, two groups: group 0 (ids 0-5) reads part 0 twice (sum, and mean with scale) and part 1, id by id; group 1
- * (ids 6-11) part 0, weighted. */
+/* Two parts, two groups: group 0 (ids 0-5) reads part 0 twice (sum, and mean with scale) and part
+ * 1, id by id; group 1 (ids 6-11) part 0, weighted. */
 struct update_world {
     struct fr_view memory, gradients, step_gradients;
     float *rows[UNIQUE];
@@ -152,7 +151,8 @@ static void make_world(struct update_world *w, enum fr_update_kind kind, uint32_
     for (uint32_t o = 0; o < IDS; o++)
         w->occurrences[o] = (struct fr_occurrence){o % 6 > 4 ? 2 : o % 5, o / 6};
     for (uint32_t s = 0; s < SAMPLES; s++)
-        w->trained[s] = s == 1 ? 0 : 1 + s % 3; /* more than 1: an entry shared by so many samples */
+        /* more than 1: an entry shared by so many samples */
+        w->trained[s] = s == 1 ? 0 : 1 + s % 3;
     w->source_begin[1] = 3;
     w->source_begin[2] = 4;
     struct fr_row_source plain = {.gradient = w->gradients, .trained = w->trained, .counted = w->trained};
@@ -220,9 +220,8 @@ static void compare_updates(const struct fr_ops *ops, enum fr_update_kind kind, 
     release_world(&want, dim);
 }
 
-static void row_updates_agree_with_the_reference(void **state)
+FR_CASE(row_updates_agree_with_the_reference)
 {
-    (void)state;
     struct backend_list list = list_backends();
     static const uint32_t dims[] = {1, 5, 16, 70};
     for (size_t b = 0; b < list.n; b++)
@@ -232,16 +231,16 @@ static void row_updates_agree_with_the_reference(void **state)
                     compare_updates(list.ops[b], row_kinds[k], dims[d], clipped);
 }
 
-static void a_part_no_trained_occurrence_reaches_keeps_its_bits(void **state)
+FR_CASE(a_part_no_trained_occurrence_reaches_keeps_its_bits)
 {
-    (void)state;
     struct backend_list list = list_backends();
     for (size_t b = 0; b < list.n; b++) {
         for (size_t k = 0; k < FR_ARRAY_LEN(row_kinds); k++) {
             struct update_world got, before;
             make_world(&got, row_kinds[k], 8, false);
             make_world(&before, row_kinds[k], 8, false);
-            for (uint32_t o = 0; o < IDS; o++) /* key 4 occurs in an untrained sample only, key 2 in group 1 only */
+            /* key 4 occurs in an untrained sample only, key 2 in group 1 only */
+            for (uint32_t o = 0; o < IDS; o++)
                 if (unique_of[o] == 4)
                     got.occurrences[o].entry = 1;
                 else if (unique_of[o] == 2)
@@ -259,9 +258,8 @@ static void a_part_no_trained_occurrence_reaches_keeps_its_bits(void **state)
     }
 }
 
-static void check_rows_measures_the_gradients_and_changes_nothing(void **state)
+FR_CASE(check_rows_measures_the_gradients_and_changes_nothing)
 {
-    (void)state;
     struct backend_list list = list_backends();
     for (size_t b = 0; b < list.n; b++) {
         struct update_world got, before;

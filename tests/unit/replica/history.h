@@ -1,17 +1,13 @@
-/* A small trainer for the replica's tests: makes epochs over a model of two tables, keeps what a replica must then
- * hold, and the records as they would lie on the topic. */
+/* A small trainer for the replica's tests: makes epochs over a model of two tables, keeps what a
+ * replica must then hold, and the records as they would lie on the topic. */
 #ifndef REPLICA_HISTORY_H
 #define REPLICA_HISTORY_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "case.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/crc32c.h"
 #include "base/hash.h"
@@ -31,8 +27,7 @@ static char model_cfg[] =
     "5,\"name\":\"history\",\"namespace\":\"item\",\"table\":\"item\"},{\"default\":0,\"dim\":1,\"indicator\":false,"
     "\"kind\":\"dense\","
     "\"name\":\"price\",\"transform\":\"none\"}],\"tables\":[{\"name\":\"user\",\"parts\":[{\"dim\":2,\"name\":\"v\"}]}"
-    ","
-    "{\"name\":\"item\",\"parts\":[{\"dim\":1,\"name\":\"w\"},{\"dim\":2,\"name\":\"v\"}]}],\"tasks\":[{\"label\":"
+    ",{\"name\":\"item\",\"parts\":[{\"dim\":1,\"name\":\"w\"},{\"dim\":2,\"name\":\"v\"}]}],\"tasks\":[{\"label\":"
     "\"click\",\"logit\":\"out\",\"loss\":\"logloss\",\"name\":\"click\"}],\"version\":1}";
 
 struct topic_record {

@@ -1,5 +1,5 @@
-/* An epoch is judged whole: kinds of a later format, parameters in part or out of order. Input: a real network's
- * records, changed one by one (with a crc that fits). */
+/* An epoch is judged whole: kinds of a later format, parameters in part or out of order. Input: a
+ * real network's records, changed one by one (with a crc that fits). */
 #include "trained.h"
 
 static const char text[] = "version: 1\n"
@@ -18,7 +18,8 @@ static const char text[] = "version: 1\n"
                            "    - {name: out, dense: h, units: 1}\n"
                            "tasks: [{name: click, label: click, logit: out}]\n";
 
-enum { KEPT_MAX = 256, CHUNKS = 4 }; /* chunks of h/0/kernel: [24, 64] f32 in pieces of 2000 bytes */
+/* chunks of h/0/kernel: [24, 64] f32 in pieces of 2000 bytes */
+enum { KEPT_MAX = 256, CHUNKS = 4 };
 
 /* The records of partition 0 of epoch 2; other partitions go straight to the replica. */
 struct kept {
@@ -127,9 +128,8 @@ static uint64_t epoch_of(const struct freshet_replica *replica)
     return info.epoch;
 }
 
-static void a_piece_of_an_unknown_kind_is_counted_and_otherwise_ignored(void **state)
+FR_CASE(a_piece_of_an_unknown_kind_is_counted_and_otherwise_ignored)
 {
-    (void)state;
     for (int missing = 0; missing < 2; missing++) {
         struct trained *trained;
         struct freshet_event event;
@@ -143,9 +143,8 @@ static void a_piece_of_an_unknown_kind_is_counted_and_otherwise_ignored(void **s
     }
 }
 
-static void a_parameter_is_in_an_epoch_completely_or_the_epoch_is_refused_whole(void **state)
+FR_CASE(a_parameter_is_in_an_epoch_completely_or_the_epoch_is_refused_whole)
 {
-    (void)state;
     for (int n = 0; n < CHUNKS; n++) { /* the last one too: nothing behind it tells */
         struct trained *trained;
         struct freshet_event event;
@@ -161,9 +160,8 @@ static void a_parameter_is_in_an_epoch_completely_or_the_epoch_is_refused_whole(
     }
 }
 
-static void chunks_of_a_parameter_that_do_not_ascend_refuse_the_epoch(void **state)
+FR_CASE(chunks_of_a_parameter_that_do_not_ascend_refuse_the_epoch)
 {
-    (void)state;
     struct trained *trained;
     struct freshet_event event;
     struct kept *kept = kept_new(&trained);
@@ -181,9 +179,8 @@ static void chunks_of_a_parameter_that_do_not_ascend_refuse_the_epoch(void **sta
     kept_free(kept, trained);
 }
 
-static void rows_and_parameters_of_an_epoch_appear_at_once(void **state)
+FR_CASE(rows_and_parameters_of_an_epoch_appear_at_once)
 {
-    (void)state;
     struct trained *trained;
     struct freshet_event event;
     struct kept *kept = kept_new(&trained);

@@ -1,4 +1,5 @@
-/* P12 for every layer: a replica that got rows and parameters as delta records scores what the trainer computes. */
+/* P12 for every layer: a replica that got rows and parameters as delta records scores what the
+ * trainer computes. */
 #include <math.h>
 #include <stdbool.h>
 
@@ -70,7 +71,8 @@ static const char *network_name(size_t i)
     return i < NETWORKS ? nx_networks[i].name : "whole";
 }
 
-/* The replica's scores of the record are those of the trainer's logits for the same record, bit by bit. */
+/* The replica's scores of the record are those of the trainer's logits for the same record, bit by
+ * bit. */
 static void assert_scores(struct trained *trained, struct freshet_replica *replica, const struct fr_buffer *record,
                           const char *name)
 {
@@ -95,7 +97,8 @@ static void assert_forms(struct trained *trained, struct freshet_replica *replic
 {
     struct fr_buffer record = {0};
     for (int form = 0; form < FORMS; form++) {
-        put_record(&record, (enum form)form, 1000, GROUPS); /* not trained: also ids without a row */
+        /* not trained: also ids without a row */
+        put_record(&record, (enum form)form, 1000, GROUPS);
         assert_scores(trained, replica, &record, name);
         put_record(&record, (enum form)form, 3, 1);
         assert_scores(trained, replica, &record, name);
@@ -103,9 +106,8 @@ static void assert_forms(struct trained *trained, struct freshet_replica *replic
     fr_buffer_release(&record);
 }
 
-static void every_network_serves_in_every_form_what_it_learned(void **state)
+FR_CASE(every_network_serves_in_every_form_what_it_learned)
 {
-    (void)state;
     for (size_t i = 0; i <= NETWORKS; i++) {
         struct trained *trained = trained_new(network_text(i), "export.quantize=f32");
         train(trained, BATCHES);
@@ -117,9 +119,8 @@ static void every_network_serves_in_every_form_what_it_learned(void **state)
     }
 }
 
-static void the_networks_hold_every_operation_and_activation(void **state)
+FR_CASE(the_networks_hold_every_operation_and_activation)
 {
-    (void)state;
     bool operations[FR_LAYER_MIXTURE + 1] = {false}, activations[FR_ACT_LEAKY_RELU + 1] = {false};
     for (size_t i = 0; i <= NETWORKS; i++) {
         struct trained *trained = trained_new(network_text(i), "export.quantize=f32");
@@ -137,9 +138,8 @@ static void the_networks_hold_every_operation_and_activation(void **state)
             fail_msg("no network has activation %zu of enum fr_activation", a);
 }
 
-static void groups_score_as_their_plain_samples_within_1e_5_in_the_logit(void **state)
+FR_CASE(groups_score_as_their_plain_samples_within_1e_5_in_the_logit)
 {
-    (void)state;
     for (size_t i = 0; i <= NETWORKS; i++) {
         struct trained *trained = trained_new(network_text(i), "export.quantize=f32");
         struct fr_buffer record = {0};
@@ -164,9 +164,8 @@ static void groups_score_as_their_plain_samples_within_1e_5_in_the_logit(void **
     }
 }
 
-static void a_sample_scores_alone_as_among_others(void **state)
+FR_CASE(a_sample_scores_alone_as_among_others)
 {
-    (void)state;
     if (!fr_ops_cpu()->rows_independent)
         skip(); /* without FMA the bits depend on the place in the chunk */
     for (size_t i = 0; i <= NETWORKS; i++) {
@@ -214,9 +213,8 @@ static size_t quantize(struct trained *trained)
     return spared;
 }
 
-static void under_f16_rows_and_parameters_are_halves_and_statistics_exact(void **state)
+FR_CASE(under_f16_rows_and_parameters_are_halves_and_statistics_exact)
 {
-    (void)state;
     size_t spared = 0;
     for (size_t i = 0; i <= NETWORKS; i++) {
         struct trained *trained = trained_new(network_text(i), "export.quantize=f16");

@@ -1,5 +1,5 @@
-/* The replica's rules: what is served is always exactly the state of one epoch, and every break of the chain is told.
- */
+/* The replica's rules: what is served is always exactly the state of one epoch, and every break of
+ * the chain is told. */
 #include "history.h"
 
 enum { EPOCHS = 30 };
@@ -7,9 +7,8 @@ enum { EPOCHS = 30 };
 /* The same with another limit: another fingerprint, the same parts. */
 static char changed_cfg[sizeof(model_cfg)];
 
-static void a_replica_holds_exactly_what_the_writer_published(void **state)
+FR_CASE(a_replica_holds_exactly_what_the_writer_published)
 {
-    (void)state;
     struct history *h = history_new(0);
     struct freshet_replica *replica = replica_new();
     for (int e = 1; e <= EPOCHS; e++) {
@@ -52,10 +51,10 @@ static void a_replica_holds_exactly_what_the_writer_published(void **state)
     history_free(h);
 }
 
-/* Any interleaving of the partitions (each in its own order): the same epochs, each with the same state. */
-static void partitions_may_arrive_in_any_interleaving(void **state)
+/* Any interleaving of the partitions (each in its own order): the same epochs, each with the same
+ * state. */
+FR_CASE(partitions_may_arrive_in_any_interleaving)
 {
-    (void)state;
     struct history *h = history_of(EPOCHS, 60);
     uint64_t hashes[EPOCHS + 1] = {0};
     struct freshet_replica *replica = replica_new();
@@ -93,9 +92,8 @@ static void partitions_may_arrive_in_any_interleaving(void **state)
     history_free(h);
 }
 
-static void duplicates_of_every_record_change_nothing(void **state)
+FR_CASE(duplicates_of_every_record_change_nothing)
 {
-    (void)state;
     struct history *h = history_of(5, 60);
     struct freshet_replica *once = replica_new(), *twice = replica_new();
     feed_ok(once, h, 0, h->n_topic);
@@ -114,9 +112,8 @@ static void duplicates_of_every_record_change_nothing(void **state)
     history_free(h);
 }
 
-static void an_epoch_that_was_cut_off_and_sent_again_is_applied_once(void **state)
+FR_CASE(an_epoch_that_was_cut_off_and_sent_again_is_applied_once)
 {
-    (void)state;
     struct history *h = history_of(1, 200);
     size_t first = h->n_topic;
     history_epoch(h, 200);
@@ -131,9 +128,8 @@ static void an_epoch_that_was_cut_off_and_sent_again_is_applied_once(void **stat
     history_free(h);
 }
 
-static void truncated_and_flipped_records_are_refused_and_leave_a_gap(void **state)
+FR_CASE(truncated_and_flipped_records_are_refused_and_leave_a_gap)
 {
-    (void)state;
     struct history *h = history_of(1, 60);
     size_t first = h->n_topic;
     history_epoch(h, 60);
@@ -163,9 +159,8 @@ static void truncated_and_flipped_records_are_refused_and_leave_a_gap(void **sta
     history_free(h);
 }
 
-static void a_missing_epoch_is_a_gap_and_the_replica_keeps_serving(void **state)
+FR_CASE(a_missing_epoch_is_a_gap_and_the_replica_keeps_serving)
 {
-    (void)state;
     struct history *h = history_of(4, 30);
     struct freshet_replica *replica = replica_new();
     struct freshet_event event = {0};
@@ -186,9 +181,8 @@ static void a_missing_epoch_is_a_gap_and_the_replica_keeps_serving(void **state)
     history_free(h);
 }
 
-static void a_topic_that_begins_later_is_a_gap(void **state)
+FR_CASE(a_topic_that_begins_later_is_a_gap)
 {
-    (void)state;
     struct history *h = history_of(3, 30);
     struct freshet_replica *replica = replica_new();
     struct freshet_event event;
@@ -202,9 +196,8 @@ static void a_topic_that_begins_later_is_a_gap(void **state)
     history_free(h);
 }
 
-static void every_single_missing_piece_is_a_gap(void **state)
+FR_CASE(every_single_missing_piece_is_a_gap)
 {
-    (void)state;
     struct history *h = history_of(2, 120);
     for (size_t missing = 0; missing < h->n_topic; missing++) {
         struct freshet_replica *replica = replica_new();
@@ -215,7 +208,8 @@ static void every_single_missing_piece_is_a_gap(void **state)
                 status = feed(replica, &h->topic[i], &event);
         if (missing + 1 < h->n_topic && h->topic[missing].epoch == 2 &&
             h->topic[missing].partition != h->topic[missing + 1].partition)
-            assert_int_equal(info_of(replica).epoch, 1); /* the last commit of a partition: nothing follows to tell */
+            /* the last commit of a partition: nothing follows to tell */
+            assert_int_equal(info_of(replica).epoch, 1);
         else if (missing + 1 < h->n_topic)
             assert_int_equal(status, FRESHET_E_GAP);
         assert_true(info_of(replica).epoch < h->topic[missing].epoch);
@@ -224,9 +218,8 @@ static void every_single_missing_piece_is_a_gap(void **state)
     history_free(h);
 }
 
-static void a_second_writer_is_told_by_its_digest(void **state)
+FR_CASE(a_second_writer_is_told_by_its_digest)
 {
-    (void)state;
     struct history *ours = history_of(3, 30), *theirs = history_new(1);
     for (int i = 0; i < 3; i++)
         history_epoch(theirs, 30);
@@ -245,9 +238,8 @@ static void a_second_writer_is_told_by_its_digest(void **state)
     history_free(theirs);
 }
 
-static void an_epoch_with_another_predecessor_is_a_second_writer(void **state)
+FR_CASE(an_epoch_with_another_predecessor_is_a_second_writer)
 {
-    (void)state;
     struct history *h = history_of(2, 30);
     size_t first = h->n_topic;
     history_change(h, 30);
@@ -263,9 +255,8 @@ static void an_epoch_with_another_predecessor_is_a_second_writer(void **state)
     history_free(h);
 }
 
-static void older_timelines_are_ignored_and_newer_ones_name_their_snapshot(void **state)
+FR_CASE(older_timelines_are_ignored_and_newer_ones_name_their_snapshot)
 {
-    (void)state;
     struct history *h = history_new(0), *old = history_of(1, 30);
     h->timeline = 5;
     history_epoch(h, 30);
@@ -290,9 +281,8 @@ static void older_timelines_are_ignored_and_newer_ones_name_their_snapshot(void 
     history_free(old);
 }
 
-static void a_rewind_to_nothing_starts_again_and_serves_the_old_state_meanwhile(void **state)
+FR_CASE(a_rewind_to_nothing_starts_again_and_serves_the_old_state_meanwhile)
 {
-    (void)state;
     struct history *h = history_of(3, 100), *again = history_new(9);
     struct freshet_replica *replica = replica_new(), *fresh = replica_new();
     feed_ok(replica, h, 0, h->n_topic);
@@ -318,9 +308,8 @@ static void a_rewind_to_nothing_starts_again_and_serves_the_old_state_meanwhile(
     history_free(again);
 }
 
-static void a_replica_of_some_partitions_needs_only_those_and_partition_0(void **state)
+FR_CASE(a_replica_of_some_partitions_needs_only_those_and_partition_0)
 {
-    (void)state;
     struct history *h = history_of(6, 100);
     uint32_t two[] = {2};
     struct freshet_replica *replica = NULL;
@@ -357,9 +346,8 @@ static void a_replica_of_some_partitions_needs_only_those_and_partition_0(void *
 }
 
 /* Epochs 1..6 as such, and 3..5 merged into one. */
-static void merged_epochs_apply_where_they_continue_and_are_a_gap_elsewhere(void **state)
+FR_CASE(merged_epochs_apply_where_they_continue_and_are_a_gap_elsewhere)
 {
-    (void)state;
     struct history *h = history_of(2, 50);
     size_t after_2 = h->n_topic;
     uint64_t digest_2 = h->digest;
@@ -368,7 +356,8 @@ static void merged_epochs_apply_where_they_continue_and_are_a_gap_elsewhere(void
     size_t after_5 = h->n_topic;
     history_epoch(h, 50);
     size_t after_6 = h->n_topic;
-    /* The merged image: every row's state at 5. Epoch 6 was made after it, so build it from a second history. */
+    /* The merged image: every row's state at 5. Epoch 6 was made after it, so build it from a
+     * second history. */
     struct history *m = history_of(5, 50);
     m->epoch = 4;
     m->n_rows = 0;
@@ -411,9 +400,8 @@ static void merged_epochs_apply_where_they_continue_and_are_a_gap_elsewhere(void
     history_free(m);
 }
 
-static void an_unknown_fingerprint_needs_its_model_record(void **state)
+FR_CASE(an_unknown_fingerprint_needs_its_model_record)
 {
-    (void)state;
     memcpy(changed_cfg, model_cfg, sizeof(model_cfg));
     memcpy(strstr(changed_cfg, "\"max_len\":5"), "\"max_len\":7", 11);
     struct history *h = history_of(2, 50);
@@ -459,9 +447,8 @@ static void an_unknown_fingerprint_needs_its_model_record(void **state)
     history_free(partial);
 }
 
-static void an_epoch_that_does_not_fit_the_model_is_refused_whole(void **state)
+FR_CASE(an_epoch_that_does_not_fit_the_model_is_refused_whole)
 {
-    (void)state;
     struct history *h = history_of(2, 50);
     size_t first = h->n_topic;
     strcpy(h->tables[1].parts[0].name, "q"); /* the model says w */
@@ -480,9 +467,8 @@ static void an_epoch_that_does_not_fit_the_model_is_refused_whole(void **state)
     history_free(h);
 }
 
-static void records_of_other_models_partitions_or_versions_stop_or_are_refused(void **state)
+FR_CASE(records_of_other_models_partitions_or_versions_stop_or_are_refused)
 {
-    (void)state;
     struct history *h = history_of(1, 30), *other = history_new(0);
     struct freshet_event event;
     strcpy(other->settings.model, "ranking");
@@ -512,9 +498,8 @@ static void records_of_other_models_partitions_or_versions_stop_or_are_refused(v
     history_free(other);
 }
 
-static void partitions_that_run_ahead_are_held_off_until_the_others_follow(void **state)
+FR_CASE(partitions_that_run_ahead_are_held_off_until_the_others_follow)
 {
-    (void)state;
     struct history *h = history_of(40, 60);
     struct freshet_replica *replica = NULL, *plain = replica_new();
     assert_int_equal(freshet_replica_new(&(struct freshet_replica_options){.staging_max = 20000}, &replica),
@@ -545,9 +530,8 @@ static void partitions_that_run_ahead_are_held_off_until_the_others_follow(void 
     history_free(h);
 }
 
-static void damaged_records_with_a_fitting_crc_never_break_the_replica(void **state)
+FR_CASE(damaged_records_with_a_fitting_crc_never_break_the_replica)
 {
-    (void)state;
     struct history *h = history_of(2, 40);
     size_t stopped = 0;
     for (uint64_t round = 0; round < 1500; round++) {

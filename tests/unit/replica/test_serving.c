@@ -41,9 +41,8 @@ static float score_one(struct freshet_replica *replica, const char *json)
     return score;
 }
 
-static void scores_are_those_of_the_formula(void **state)
+FR_CASE(scores_are_those_of_the_formula)
 {
-    (void)state;
     struct history *h = scoring_history();
     struct freshet_replica *replica = replica_new();
     feed_ok(replica, h, 0, h->n_topic);
@@ -51,7 +50,8 @@ static void scores_are_those_of_the_formula(void **state)
     assert_string_equal(freshet_replica_task_name(replica, 0), "click");
     assert_string_equal(freshet_replica_task_name(replica, 1), "");
     assert_string_equal(freshet_replica_trained_kernel(replica), "some kernel");
-    /* user -1.5, item 7 (0.5 - 0.5), history mean of 7 and 8 (2, 3) 0.25 - 1.5, price 2 * 0.0625, bias 0.375, w 0.25 */
+    /* user -1.5, item 7 (0.5 - 0.5), history mean of 7 and 8 (2, 3) 0.25 - 1.5, price 2 * 0.0625,
+     * bias 0.375, w 0.25 */
     double logit = -1.5 + 0.0 + 0.25 - 1.5 + 0.125 + 0.375 + 0.25;
     float score = score_one(replica, "{\"f\":{\"user_id\":1,\"item_id\":7,\"history\":[7,8],\"price\":2}}");
     assert_true(fabs((double)score - probability(logit)) < 1e-6);
@@ -62,9 +62,8 @@ static void scores_are_those_of_the_formula(void **state)
     history_free(h);
 }
 
-static void a_batch_scores_as_its_samples_do_alone_in_both_formats(void **state)
+FR_CASE(a_batch_scores_as_its_samples_do_alone_in_both_formats)
 {
-    (void)state;
     struct history *h = scoring_history();
     struct freshet_replica *replica = replica_new();
     feed_ok(replica, h, 0, h->n_topic);
@@ -87,9 +86,8 @@ static void a_batch_scores_as_its_samples_do_alone_in_both_formats(void **state)
     history_free(h);
 }
 
-static void scoring_says_why_it_cannot(void **state)
+FR_CASE(scoring_says_why_it_cannot)
 {
-    (void)state;
     struct history *h = scoring_history();
     struct freshet_replica *replica = replica_new();
     float scores[1];
@@ -114,9 +112,8 @@ static int collect(void *self, const void *bytes, size_t size)
     return 0;
 }
 
-static void the_dump_lists_tables_by_name_and_keys_ascending(void **state)
+FR_CASE(the_dump_lists_tables_by_name_and_keys_ascending)
 {
-    (void)state;
     struct history *h = scoring_history();
     struct freshet_replica *replica = replica_new();
     feed_ok(replica, h, 0, h->n_topic);
@@ -151,9 +148,8 @@ static int refuse_third(void *self, const void *bytes, size_t size)
     return ++*(int *)self == 3;
 }
 
-static void a_dump_ends_when_its_writer_fails(void **state)
+FR_CASE(a_dump_ends_when_its_writer_fails)
 {
-    (void)state;
     struct history *h = scoring_history();
     struct freshet_replica *replica = replica_new();
     feed_ok(replica, h, 0, h->n_topic);

@@ -1,20 +1,18 @@
-/* A network that learned from records in this process, and the delta records that carry it to a replica.
+/* A network that learned from records in this process, and the delta records that carry it to a
+ * replica.
  *
- * Sample i of group g has the same values in every form: user_id, history, clicks and age depend on the group, all
- * other slots on the sample. Keys with key % 7 == 3 get no row. Slots are those of graph/networks.h. */
+ * Sample i of group g has the same values in every form: user_id, history, clicks and age depend on
+ * the group, all other slots on the sample. Keys with key % 7 == 3 get no row. Slots are those of
+ * graph/networks.h. */
 #ifndef REPLICA_TRAINED_H
 #define REPLICA_TRAINED_H
 
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "case.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/check.h"
 #include "base/crc32c.h"

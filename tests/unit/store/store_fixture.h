@@ -1,18 +1,14 @@
-/* What the store's tests share: small tables and slots described in one line each, batches filled by hand, and a step
- * that changes rows as a trainer would. */
+/* What the store's tests share: small tables and slots described in one line each, batches filled
+ * by hand, and a step that changes rows as a trainer would. */
 #ifndef FR_TESTS_STORE_FIXTURE_H
 #define FR_TESTS_STORE_FIXTURE_H
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "case.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/check.h"
 #include "base/hash.h"
@@ -34,7 +30,8 @@ struct world { /* everything a store borrows */
     struct fr_rows *rows;
 };
 
-/* A table of one part: 3 values (normal), 2 floats of state that start at 0.5. idle 0: rows never expire. */
+/* A table of one part: 3 values (normal), 2 floats of state that start at 0.5. idle 0: rows never
+ * expire. */
 static inline void world_add_table(struct world *w, uint32_t count, int64_t gate_idle_ms, int64_t idle_ms)
 {
     uint32_t t = w->n_tables++;
@@ -175,9 +172,9 @@ static inline bool is_live(const struct world *w, uint32_t table, uint64_t key)
     return fr_store_find(w->store, table, key, &view) == FR_OK && view.kind == FR_IMAGE_ROW;
 }
 
-/* Sample of an occurrence of a slot's table is not needed by the step: it changes rows that some trained sample refers
- * to, by an amount that depends on the occurrence numbers in their order (float addition does not commute with other
- * orders). */
+/* Sample of an occurrence of a slot's table is not needed by the step: it changes rows that some
+ * trained sample refers to, by an amount that depends on the occurrence numbers in their order
+ * (float addition does not commute with other orders). */
 static inline void step_rows(const struct world *w, const struct test_batch *b)
 {
     for (uint32_t t = 0; t < w->n_tables; t++) {
@@ -260,8 +257,8 @@ static inline void random_item(struct test_batch *grouped, struct test_batch *ex
         batch_item(grouped, role, label);
 }
 
-/* The same random samples in both forms: groups of one to eight whose odd slots are shared (`grouped`), and every
- * sample with all of its ids (`expanded`). */
+/* The same random samples in both forms: groups of one to eight whose odd slots are shared
+ * (`grouped`), and every sample with all of its ids (`expanded`). */
 static inline void random_groups(struct test_batch *grouped, struct test_batch *expanded, const struct world *w,
                                  uint64_t *random)
 {

@@ -1,15 +1,12 @@
-/* Everything of a store that decides what it will do and say next, as bytes: two stores with equal images are the same
- * store. Left out on purpose: addresses, the index's layout and reserved memory, which nothing depends on. */
+/* Everything of a store that decides what it will do and say next, as bytes: two stores with equal
+ * images are the same store. Left out on purpose: addresses, the index's layout and reserved
+ * memory, which nothing depends on. */
 #ifndef FR_TESTS_STORE_IMAGE_H
 #define FR_TESTS_STORE_IMAGE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
+#include "case.h"
 
-#include <cmocka.h>
+#include <stdlib.h>
 
 #include "../../../store/tables.h"
 #include "base/buffer.h"

@@ -76,9 +76,8 @@ static void pair_close(struct pair *p)
     fr_stage_release(&p->two);
 }
 
-static void a_cut_holds_each_changed_key_once_and_the_next_nothing(void **state)
+FR_CASE(a_cut_holds_each_changed_key_once_and_the_next_nothing)
 {
-    (void)state;
     struct pair p;
     pair_open(&p, 2, 0, 0);
     plan_key_times(&p.w, 1, 2, 5);
@@ -107,9 +106,8 @@ static void a_cut_holds_each_changed_key_once_and_the_next_nothing(void **state)
     pair_close(&p);
 }
 
-static void a_pending_key_that_is_admitted_leaves_only_its_row(void **state)
+FR_CASE(a_pending_key_that_is_admitted_leaves_only_its_row)
 {
-    (void)state;
     struct pair p;
     pair_open(&p, 2, 0, 0);
     plan_key_times(&p.w, 1, 1, 1);
@@ -120,9 +118,8 @@ static void a_pending_key_that_is_admitted_leaves_only_its_row(void **state)
     pair_close(&p);
 }
 
-static void a_published_row_that_expires_gets_a_tombstone_with_its_reason(void **state)
+FR_CASE(a_published_row_that_expires_gets_a_tombstone_with_its_reason)
 {
-    (void)state;
     struct pair p;
     pair_open(&p, 1, 0, 100);
     plan_key_times(&p.w, 1, 1, 0);
@@ -136,9 +133,8 @@ static void a_published_row_that_expires_gets_a_tombstone_with_its_reason(void *
     pair_close(&p);
 }
 
-static void keys_no_epoch_ever_held_vanish_without_an_image(void **state)
+FR_CASE(keys_no_epoch_ever_held_vanish_without_an_image)
 {
-    (void)state;
     struct pair p;
     pair_open(&p, 2, 50, 100);
     plan_key_times(&p.w, 1, 1, 0); /* pending, forgotten */
@@ -149,9 +145,8 @@ static void keys_no_epoch_ever_held_vanish_without_an_image(void **state)
     pair_close(&p);
 }
 
-static void a_key_that_vanished_and_came_back_before_the_cut_is_in_it_once(void **state)
+FR_CASE(a_key_that_vanished_and_came_back_before_the_cut_is_in_it_once)
 {
-    (void)state;
     struct pair p;
     pair_open(&p, 2, 50, 100);
     plan_key_times(&p.w, 1, 1, 0);
@@ -163,9 +158,8 @@ static void a_key_that_vanished_and_came_back_before_the_cut_is_in_it_once(void 
     pair_close(&p);
 }
 
-static void removals_of_never_published_keys_are_silent(void **state)
+FR_CASE(removals_of_never_published_keys_are_silent)
 {
-    (void)state;
     struct pair p;
     pair_open(&p, 2, 50, 100);
     plan_key_times(&p.w, 1, 1, 0);
@@ -181,9 +175,8 @@ static void removals_of_never_published_keys_are_silent(void **state)
 }
 
 /* Scenario 10. */
-static void a_row_dropped_and_readmitted_in_one_epoch_is_one_fresh_row_image(void **state)
+FR_CASE(a_row_dropped_and_readmitted_in_one_epoch_is_one_fresh_row_image)
 {
-    (void)state;
     struct pair p;
     pair_open(&p, 1, 0, 100);
     plan_key_times(&p.w, 1, 1, 0);
@@ -204,9 +197,8 @@ static void a_row_dropped_and_readmitted_in_one_epoch_is_one_fresh_row_image(voi
     pair_close(&p);
 }
 
-static void a_published_row_back_as_pending_gives_tombstone_then_pending_and_restores(void **state)
+FR_CASE(a_published_row_back_as_pending_gives_tombstone_then_pending_and_restores)
 {
-    (void)state;
     struct pair p;
     pair_open(&p, 3, 500, 100);
     plan_key_times(&p.w, 1, 3, 0);
@@ -217,7 +209,8 @@ static void a_published_row_back_as_pending_gives_tombstone_then_pending_and_res
     cut(&p.w, &p.one);
     assert_int_equal(p.one.n_images, 1);
     assert_absent(&p.one, 1, FR_ABSENT_IDLE);
-    /* Recovery at this epoch knows the count, and says so in its next epoch as the running store does. */
+    /* Recovery at this epoch knows the count, and says so in its next epoch as the running store
+     * does. */
     restore_stage(&p.r, &p.one, true);
     struct fr_store_view view;
     assert_int_equal(fr_store_find(p.r.store, 0, 1, &view), FR_OK);
@@ -235,9 +228,8 @@ static void a_published_row_back_as_pending_gives_tombstone_then_pending_and_res
     pair_close(&p);
 }
 
-static void a_published_row_back_as_pending_and_forgotten_in_one_epoch_is_a_tombstone(void **state)
+FR_CASE(a_published_row_back_as_pending_and_forgotten_in_one_epoch_is_a_tombstone)
 {
-    (void)state;
     struct pair p;
     pair_open(&p, 3, 500, 100);
     plan_key_times(&p.w, 1, 3, 0);
@@ -251,7 +243,8 @@ static void a_published_row_back_as_pending_and_forgotten_in_one_epoch_is_a_tomb
     pair_close(&p);
 }
 
-/* 50 published rows, made in some order, that expire and come back as pending keys, all in one epoch. */
+/* 50 published rows, made in some order, that expire and come back as pending keys, all in one
+ * epoch. */
 static void cut_carried(struct world *w, bool backwards, struct fr_stage *stage)
 {
     for (uint32_t i = 0; i < 50; i++)
@@ -264,9 +257,8 @@ static void cut_carried(struct world *w, bool backwards, struct fr_stage *stage)
     assert_int_equal(stage->n_images, 50);
 }
 
-static void the_section_of_carried_keys_does_not_depend_on_the_order_of_arrival(void **state)
+FR_CASE(the_section_of_carried_keys_does_not_depend_on_the_order_of_arrival)
 {
-    (void)state;
     struct pair p;
     pair_open(&p, 3, 500, 100);
     cut_carried(&p.w, false, &p.one);
@@ -278,9 +270,8 @@ static void the_section_of_carried_keys_does_not_depend_on_the_order_of_arrival(
 }
 
 /* Scenario 2: the state is the newest image, whichever older one cold still holds. */
-static void an_absent_image_hides_the_older_row_and_a_later_row_is_fresh(void **state)
+FR_CASE(an_absent_image_hides_the_older_row_and_a_later_row_is_fresh)
 {
-    (void)state;
     struct pair p;
     pair_open(&p, 1, 0, 100);
     plan_key_times(&p.w, 1, 1, 0);
@@ -299,9 +290,8 @@ static void an_absent_image_hides_the_older_row_and_a_later_row_is_fresh(void **
 }
 
 /* Scenario 3. */
-static void occurrences_are_not_counted_twice_by_a_crash_after_the_cut(void **state)
+FR_CASE(occurrences_are_not_counted_twice_by_a_crash_after_the_cut)
 {
-    (void)state;
     struct pair p;
     pair_open(&p, 3, 0, 0);
     plan_key_times(&p.w, 1, 1, 1); /* batch k */
@@ -319,9 +309,8 @@ static void occurrences_are_not_counted_twice_by_a_crash_after_the_cut(void **st
 
 /* ---- bytes from disk ---- */
 
-static void images_that_do_not_fit_are_refused(void **state)
+FR_CASE(images_that_do_not_fit_are_refused)
 {
-    (void)state;
     struct world w;
     world_simple(&w, 2, 0);
     const uint8_t bytes[64] = {0};
@@ -341,9 +330,8 @@ static void images_that_do_not_fit_are_refused(void **state)
     world_close(&w);
 }
 
-static void sections_that_are_cut_short_or_do_not_fit_the_images_are_refused(void **state)
+FR_CASE(sections_that_are_cut_short_or_do_not_fit_the_images_are_refused)
 {
-    (void)state;
     struct pair p;
     pair_open(&p, 3, 500, 100);
     plan_key_times(&p.w, 1, 3, 0);
@@ -486,9 +474,8 @@ static void assert_same_history(const struct history *a, const struct history *b
     }
 }
 
-static void a_run_with_restarts_writes_the_same_epochs_as_one_without(void **state)
+FR_CASE(a_run_with_restarts_writes_the_same_epochs_as_one_without)
 {
-    (void)state;
     uint64_t first = test_seed(1);
     for (uint64_t seed = first; seed < first + 12; seed++) {
         print_message("FR_TEST_SEED=%llu\n", (unsigned long long)seed);

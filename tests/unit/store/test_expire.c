@@ -1,4 +1,5 @@
-/* Expiry slices: what goes, when its turn comes, how much is looked at; forgetting and limits of pending keys. */
+/* Expiry slices: what goes, when its turn comes, how much is looked at; forgetting and limits of
+ * pending keys. */
 #include "store_fixture.h"
 
 #include "../../../store/tables.h"
@@ -10,9 +11,8 @@ static struct fr_store_table_stats stats_of(const struct world *w)
     return stats;
 }
 
-static void a_row_idle_longer_goes_with_its_reason_and_others_stay(void **state)
+FR_CASE(a_row_idle_longer_goes_with_its_reason_and_others_stay)
 {
-    (void)state;
     struct world w;
     world_simple(&w, 1, 100);
     plan_key_times(&w, 1, 1, 1000);
@@ -27,9 +27,8 @@ static void a_row_idle_longer_goes_with_its_reason_and_others_stay(void **state)
     world_close(&w);
 }
 
-static void a_table_without_expiry_keeps_its_rows(void **state)
+FR_CASE(a_table_without_expiry_keeps_its_rows)
 {
-    (void)state;
     struct world w;
     world_simple(&w, 1, 0);
     plan_key_times(&w, 1, 1, 0);
@@ -38,9 +37,8 @@ static void a_table_without_expiry_keeps_its_rows(void **state)
     world_close(&w);
 }
 
-static void a_slice_runs_only_on_the_tables_turn(void **state)
+FR_CASE(a_slice_runs_only_on_the_tables_turn)
 {
-    (void)state;
     struct world w = {0};
     world_add_table(&w, 1, 0, 100);
     w.tables[0].expire_every = 4;
@@ -55,9 +53,8 @@ static void a_slice_runs_only_on_the_tables_turn(void **state)
     world_close(&w);
 }
 
-static void an_expired_key_returns_with_initial_weights_and_a_count_of_zero(void **state)
+FR_CASE(an_expired_key_returns_with_initial_weights_and_a_count_of_zero)
 {
-    (void)state;
     struct world w;
     world_simple(&w, 2, 100);
     plan_key_times(&w, 9, 2, 0);
@@ -89,13 +86,13 @@ static void world_sliced(struct world *w, uint32_t n)
         plan_key_times(w, test_key(i), 1, 0);
 }
 
-static void slices_take_turns_over_the_whole_table(void **state)
+FR_CASE(slices_take_turns_over_the_whole_table)
 {
-    (void)state;
     enum { ROWS = 4000, SLICES = 64 }; /* 4000 / 64 = 62.5, rounded up to a power of two */
     struct world w;
     world_sliced(&w, ROWS);
-    /* Nothing expires at this watermark, so that the division into slices stays; then one round takes everything. */
+    /* Nothing expires at this watermark, so that the division into slices stays; then one round
+     * takes everything. */
     fr_store_slice(w.store, SLICES, 100);
     assert_int_equal(stats_of(&w).rows, ROWS);
     uint64_t rows = ROWS;
@@ -125,9 +122,8 @@ static uint32_t slice_bits_after_shrinking_to(struct world *w, uint32_t n, int64
     return w->store->tables[0].slice_bits;
 }
 
-static void the_division_into_slices_changes_back_only_at_half(void **state)
+FR_CASE(the_division_into_slices_changes_back_only_at_half)
 {
-    (void)state;
     struct world w;
     world_sliced(&w, 64);
     fr_store_slice(w.store, 0, 0);
@@ -140,9 +136,8 @@ static void the_division_into_slices_changes_back_only_at_half(void **state)
     world_close(&w);
 }
 
-static void what_a_slice_takes_depends_on_batch_number_not_on_order_of_arrival(void **state)
+FR_CASE(what_a_slice_takes_depends_on_batch_number_not_on_order_of_arrival)
 {
-    (void)state;
     enum { ROWS = 1500 };
     struct world a, b;
     world_sliced(&a, ROWS);
@@ -161,9 +156,8 @@ static void what_a_slice_takes_depends_on_batch_number_not_on_order_of_arrival(v
 }
 
 /* Scenario 17: the exact gate must not keep every once-seen id for ever. */
-static void once_seen_keys_are_forgotten_and_counted(void **state)
+FR_CASE(once_seen_keys_are_forgotten_and_counted)
 {
-    (void)state;
     struct world w = {0};
     world_add_table(&w, 2, 50, 0);
     world_add_slot(&w, 0, true, true);
@@ -184,9 +178,8 @@ static void once_seen_keys_are_forgotten_and_counted(void **state)
     world_close(&w);
 }
 
-static void pending_keys_are_bounded_and_keys_beyond_are_counted_not_remembered(void **state)
+FR_CASE(pending_keys_are_bounded_and_keys_beyond_are_counted_not_remembered)
 {
-    (void)state;
     struct world w = {0};
     world_add_table(&w, 2, 50, 0);
     w.tables[0].pending_max = 40;

@@ -1,5 +1,5 @@
-/* Shared columns: an occurrence in a group counts once per trained sample of the group, and nothing else tells the two
- * forms of the same samples apart. */
+/* Shared columns: an occurrence in a group counts once per trained sample of the group, and nothing
+ * else tells the two forms of the same samples apart. */
 #include "store_fixture.h"
 #include "store_image.h"
 
@@ -21,9 +21,8 @@ static void world_of_groups(struct world *w, uint64_t pending_max)
     world_open(w, 2);
 }
 
-static void an_occurrence_in_a_group_counts_once_per_trained_sample(void **state)
+FR_CASE(an_occurrence_in_a_group_counts_once_per_trained_sample)
 {
-    (void)state;
     struct world w;
     world_simple(&w, 3, 0);
     struct test_batch *b = fr_alloc(1, sizeof(*b));
@@ -48,9 +47,8 @@ static void an_occurrence_in_a_group_counts_once_per_trained_sample(void **state
     world_close(&w);
 }
 
-static void a_group_without_a_trained_sample_only_looks_up(void **state)
+FR_CASE(a_group_without_a_trained_sample_only_looks_up)
 {
-    (void)state;
     struct world w;
     world_simple(&w, 1, 0);
     struct test_batch *b = fr_alloc(1, sizeof(*b));
@@ -67,9 +65,8 @@ static void a_group_without_a_trained_sample_only_looks_up(void **state)
     world_close(&w);
 }
 
-static void groups_and_single_samples_leave_the_same_store(void **state)
+FR_CASE(groups_and_single_samples_leave_the_same_store)
 {
-    (void)state;
     struct world g, e;
     world_of_groups(&g, 48);
     world_of_groups(&e, 48);
@@ -93,7 +90,8 @@ static void groups_and_single_samples_leave_the_same_store(void **state)
     }
     struct fr_store_table_stats stats;
     fr_store_stats(g.store, 2, &stats);
-    assert_true(stats.unremembered > 0 && stats.admitted > 0 && stats.rejected > 0); /* the test met them all */
+    /* the test met them all */
+    assert_true(stats.unremembered > 0 && stats.admitted > 0 && stats.rejected > 0);
     free(grouped);
     free(expanded);
     world_close(&g);

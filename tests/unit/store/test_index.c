@@ -1,20 +1,15 @@
 /* The index: exactness against a plain array, bounded growth, scans, group matching. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "case.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "../../../store/index.h"
 #include "base/check.h"
 #include "base/hash.h"
 
-static void vector_and_portable_matching_agree(void **state)
+FR_CASE(vector_and_portable_matching_agree)
 {
-    (void)state;
     uint8_t tags[FR_GROUP_ENTRIES];
     uint64_t random = 1;
     for (int round = 0; round < 2000; round++) {
@@ -37,9 +32,8 @@ static void insert_one(struct fr_index *index, uint64_t hash, size_t *moved_max)
     fr_index_insert(index, hash)->count = (uint32_t)hash;
 }
 
-static void growth_moves_a_bounded_number_of_groups_per_insert(void **state)
+FR_CASE(growth_moves_a_bounded_number_of_groups_per_insert)
 {
-    (void)state;
     struct fr_index index;
     fr_index_init(&index);
     size_t moved_max = 0;
@@ -62,9 +56,8 @@ static void growth_moves_a_bounded_number_of_groups_per_insert(void **state)
     fr_index_release(&index);
 }
 
-static void a_large_prepare_during_migration_fits_all_its_inserts(void **state)
+FR_CASE(a_large_prepare_during_migration_fits_all_its_inserts)
 {
-    (void)state;
     for (uint64_t first = 1; first < 3000; first += 137) {
         struct fr_index index;
         fr_index_init(&index);
@@ -84,7 +77,8 @@ static void a_large_prepare_during_migration_fits_all_its_inserts(void **state)
 
 enum { UNIVERSE = 1024 };
 
-/* Hashes that crowd the last and first groups of a shard beside ordinary ones: wrapping and displacement. */
+/* Hashes that crowd the last and first groups of a shard beside ordinary ones: wrapping and
+ * displacement. */
 static uint64_t crowded_hash(uint64_t i)
 {
     if (i % 3 == 0)
@@ -107,9 +101,8 @@ static void check_all(const struct fr_index *index, const uint8_t *present)
     assert_int_equal(index->n_entries, n);
 }
 
-static void random_inserts_and_erases_match_a_plain_array(void **state)
+FR_CASE(random_inserts_and_erases_match_a_plain_array)
 {
-    (void)state;
     struct fr_index index;
     fr_index_init(&index);
     uint8_t present[UNIVERSE] = {0};
@@ -134,9 +127,8 @@ static void random_inserts_and_erases_match_a_plain_array(void **state)
     fr_index_release(&index);
 }
 
-static void every_entry_is_found_at_every_step_of_a_migration(void **state)
+FR_CASE(every_entry_is_found_at_every_step_of_a_migration)
 {
-    (void)state;
     struct fr_index index;
     fr_index_init(&index);
     uint8_t present[UNIVERSE] = {0};
@@ -154,9 +146,8 @@ static void every_entry_is_found_at_every_step_of_a_migration(void **state)
     fr_index_release(&index);
 }
 
-static void deleted_tags_do_not_make_the_index_grow_without_end(void **state)
+FR_CASE(deleted_tags_do_not_make_the_index_grow_without_end)
 {
-    (void)state;
     struct fr_index index;
     fr_index_init(&index);
     for (uint64_t i = 1; i <= 100000; i++) { /* a window of 100 keys slides */
@@ -176,9 +167,8 @@ struct scan_sum {
     bool erase;
 };
 
-static void inserts_taken_back_leave_every_tag_as_it_was(void **state)
+FR_CASE(inserts_taken_back_leave_every_tag_as_it_was)
 {
-    (void)state;
     enum { KEYS = 620, ERASED = 60, EXTRA = 180 };
     struct fr_index index;
     fr_index_init(&index);
@@ -239,17 +229,15 @@ static void check_slices(uint32_t n, uint32_t bits, bool erase)
     fr_index_release(&index);
 }
 
-static void slices_visit_every_entry_once_also_while_migrating(void **state)
+FR_CASE(slices_visit_every_entry_once_also_while_migrating)
 {
-    (void)state;
     for (uint32_t n = 0; n <= UNIVERSE; n += 61)
         for (uint32_t bits = 0; bits <= 9; bits += 3)
             check_slices(n, bits, false);
 }
 
-static void a_scan_may_erase_what_it_visits(void **state)
+FR_CASE(a_scan_may_erase_what_it_visits)
 {
-    (void)state;
     for (uint32_t n = 0; n <= UNIVERSE; n += 61)
         for (uint32_t bits = 0; bits <= 9; bits += 3)
             check_slices(n, bits, true);

@@ -1,5 +1,5 @@
-/* First values of rows: every initializer is its distribution of the counter-based numbers of (seed, table, key,
- * index), to the bit. */
+/* First values of rows: every initializer is its distribution of the counter-based numbers of
+ * (seed, table, key, index), to the bit. */
 #include "store_fixture.h"
 
 enum { SEED = 7, DIM = 6, KEYS = 40 };
@@ -61,16 +61,16 @@ static void expect_rows(const struct initializer *initializer)
     world_close(&w);
 }
 
-static void every_initializer_is_its_distribution_of_the_counter(void **state)
+FR_CASE(every_initializer_is_its_distribution_of_the_counter)
 {
-    (void)state;
     static const struct initializer initializers[] = {
         {FR_INIT_ZEROS, 0, 0.0},
         {FR_INIT_DEFAULT, 0, 0.0},
         {FR_INIT_UNIFORM, 'u', 0.5},
         {FR_INIT_NORMAL, 'n', 0.5},
         {FR_INIT_TRUNCATED_NORMAL, 't', 0.5},
-        {FR_INIT_XAVIER_UNIFORM, 'u', 0.70710678118654757}, /* sqrt(6 / 12): both fans are the dimension */
+        /* sqrt(6 / 12): both fans are the dimension */
+        {FR_INIT_XAVIER_UNIFORM, 'u', 0.70710678118654757},
         {FR_INIT_XAVIER_NORMAL, 'n', 0.40824829046386302},  /* sqrt(2 / 12) */
         {FR_INIT_KAIMING_UNIFORM, 'u', 1.0},                /* sqrt(6 / 6) */
         {FR_INIT_KAIMING_NORMAL, 'n', 0.57735026918962573}, /* sqrt(2 / 6) */

@@ -1,5 +1,5 @@
-/* Plan: occurrences and their numbering, gates, roles, admit and touch, initial rows, independence of the worker count.
- */
+/* Plan: occurrences and their numbering, gates, roles, admit and touch, initial rows, independence
+ * of the worker count. */
 #include "store_fixture.h"
 
 #include "../../../store/tables.h"
@@ -18,9 +18,8 @@ static uint32_t unique_of_key(const struct fr_table_rows *rows, uint64_t key)
     return 0;
 }
 
-static void occurrences_are_numbered_slot_by_slot_and_listed_ascending_by_key(void **state)
+FR_CASE(occurrences_are_numbered_slot_by_slot_and_listed_ascending_by_key)
 {
-    (void)state;
     struct world w = {0};
     world_add_table(&w, 1, 0, 0);
     world_add_slot(&w, 0, true, true);
@@ -60,9 +59,8 @@ static void occurrences_are_numbered_slot_by_slot_and_listed_ascending_by_key(vo
     world_close(&w);
 }
 
-static void an_empty_batch_has_no_keys(void **state)
+FR_CASE(an_empty_batch_has_no_keys)
 {
-    (void)state;
     struct world w;
     world_simple(&w, 1, 0);
     struct test_batch *b = fr_alloc(1, sizeof(*b));
@@ -75,9 +73,8 @@ static void an_empty_batch_has_no_keys(void **state)
     world_close(&w);
 }
 
-static void the_gate_counts_the_whole_batch_before_dedup(void **state)
+FR_CASE(the_gate_counts_the_whole_batch_before_dedup)
 {
-    (void)state;
     struct world w;
     world_simple(&w, 3, 0);
     plan_key_times(&w, 99, 2, 5);
@@ -103,9 +100,8 @@ static void the_gate_counts_the_whole_batch_before_dedup(void **state)
     world_close(&w);
 }
 
-static void samples_that_do_not_train_look_up_only(void **state)
+FR_CASE(samples_that_do_not_train_look_up_only)
 {
-    (void)state;
     struct world w;
     world_simple(&w, 1, 0);
     plan_key_times(&w, 1, 1, 10);
@@ -140,9 +136,8 @@ static void samples_that_do_not_train_look_up_only(void **state)
     world_close(&w);
 }
 
-static void a_slot_that_does_not_admit_neither_counts_nor_admits(void **state)
+FR_CASE(a_slot_that_does_not_admit_neither_counts_nor_admits)
 {
-    (void)state;
     struct world w = {0};
     world_add_table(&w, 2, 0, 0);
     world_add_slot(&w, 0, true, true);
@@ -171,9 +166,8 @@ static void a_slot_that_does_not_admit_neither_counts_nor_admits(void **state)
     world_close(&w);
 }
 
-static void a_slot_that_does_not_touch_leaves_seen_and_counters_but_marks_dirty(void **state)
+FR_CASE(a_slot_that_does_not_touch_leaves_seen_and_counters_but_marks_dirty)
 {
-    (void)state;
     struct world w = {0};
     world_add_table(&w, 1, 0, 0);
     world_add_slot(&w, 0, true, true);
@@ -204,9 +198,8 @@ static void a_slot_that_does_not_touch_leaves_seen_and_counters_but_marks_dirty(
     world_close(&w);
 }
 
-static void clicks_add_up_label_0_where_it_is_positive(void **state)
+FR_CASE(clicks_add_up_label_0_where_it_is_positive)
 {
-    (void)state;
     struct world w;
     world_simple(&w, 1, 0);
     struct test_batch *b = fr_alloc(1, sizeof(*b));
@@ -226,9 +219,8 @@ static void clicks_add_up_label_0_where_it_is_positive(void **state)
 }
 
 /* f32 would stay at 2^24, one at a time. */
-static void counters_go_on_beyond_2_to_the_24th(void **state)
+FR_CASE(counters_go_on_beyond_2_to_the_24th)
 {
-    (void)state;
     struct world w, r;
     world_simple(&w, 1, 0);
     world_simple(&r, 1, 0);
@@ -260,9 +252,8 @@ static void counters_go_on_beyond_2_to_the_24th(void **state)
     world_close(&r);
 }
 
-static void what_is_served_lacks_the_rows_this_batch_made(void **state)
+FR_CASE(what_is_served_lacks_the_rows_this_batch_made)
 {
-    (void)state;
     struct world w;
     world_simple(&w, 2, 0);
     plan_key_times(&w, 1, 2, 1); /* admitted here */
@@ -291,9 +282,8 @@ static void what_is_served_lacks_the_rows_this_batch_made(void **state)
     world_close(&w);
 }
 
-static void a_new_row_is_a_function_of_seed_table_key_and_index(void **state)
+FR_CASE(a_new_row_is_a_function_of_seed_table_key_and_index)
 {
-    (void)state;
     struct world w = {0};
     world_add_table(&w, 1, 0, 0);
     world_add_table(&w, 1, 0, 0);
@@ -324,9 +314,8 @@ static void a_new_row_is_a_function_of_seed_table_key_and_index(void **state)
     world_close(&w);
 }
 
-static void rows_keep_their_address_while_the_table_grows(void **state)
+FR_CASE(rows_keep_their_address_while_the_table_grows)
 {
-    (void)state;
     struct world w;
     world_simple(&w, 1, 0);
     plan_key_times(&w, 1, 1, 1);
@@ -343,9 +332,8 @@ static void rows_keep_their_address_while_the_table_grows(void **state)
     world_close(&w);
 }
 
-static void steady_batches_take_no_more_memory(void **state)
+FR_CASE(steady_batches_take_no_more_memory)
 {
-    (void)state;
     struct world w;
     world_simple(&w, 1, 0);
     struct test_batch *b = fr_alloc(1, sizeof(*b));
@@ -354,7 +342,8 @@ static void steady_batches_take_no_more_memory(void **state)
     for (int i = 0; i < 3; i++)
         fr_store_plan(w.store, &b->batch, 1, w.rows);
     uint64_t bytes = fr_store_bytes(w.store);
-    assert_true(fr_store_kept_bytes(w.store) < bytes); /* scratch does not count against memory_limit */
+    /* scratch does not count against memory_limit */
+    assert_true(fr_store_kept_bytes(w.store) < bytes);
     const uint64_t *keys = table_rows(&w, 0)->keys;
     for (int i = 0; i < 50; i++)
         fr_store_plan(w.store, &b->batch, 1, w.rows);
@@ -470,9 +459,8 @@ static void world_mixed(struct world *w, size_t workers)
     world_open(w, workers);
 }
 
-static void random_batches_over_several_tables_match_a_model(void **state)
+FR_CASE(random_batches_over_several_tables_match_a_model)
 {
-    (void)state;
     struct world w;
     world_mixed(&w, 2);
     struct model *m = fr_alloc(1, sizeof(*m));
@@ -522,17 +510,15 @@ static uint64_t run_with_workers(size_t workers)
     return hash;
 }
 
-static void results_do_not_depend_on_the_number_of_workers(void **state)
+FR_CASE(results_do_not_depend_on_the_number_of_workers)
 {
-    (void)state;
     uint64_t one = run_with_workers(1);
     assert_int_equal(run_with_workers(2), one);
     assert_int_equal(run_with_workers(3), one);
 }
 
-static void one_slot_larger_than_a_work_unit_keeps_its_order(void **state)
+FR_CASE(one_slot_larger_than_a_work_unit_keeps_its_order)
 {
-    (void)state;
     enum { SAMPLES = 1000, PER_SAMPLE = 40 };
     struct world w;
     world_simple(&w, 1, 0);

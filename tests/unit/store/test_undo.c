@@ -1,4 +1,5 @@
-/* Undo: a plan taken back leaves the store as it was, and the next plan gives what it would have given. */
+/* Undo: a plan taken back leaves the store as it was, and the next plan gives what it would have
+ * given. */
 #include "store_fixture.h"
 #include "store_image.h"
 
@@ -69,9 +70,8 @@ static void plan_both(struct undoing *u, const struct test_batch *b, int64_t wat
     step_rows(&u->never, b);
 }
 
-static void plan_and_undo_change_nothing_at_any_moment(void **state)
+FR_CASE(plan_and_undo_change_nothing_at_any_moment)
 {
-    (void)state;
     struct undoing u;
     uint64_t seed = test_seed(31);
     print_message("FR_TEST_SEED=%llu\n", (unsigned long long)seed);
@@ -99,9 +99,8 @@ static void plan_and_undo_change_nothing_at_any_moment(void **state)
     undoing_close(&u);
 }
 
-static void an_admission_taken_back_is_pending_with_its_old_count(void **state)
+FR_CASE(an_admission_taken_back_is_pending_with_its_old_count)
 {
-    (void)state;
     struct world w;
     world_simple(&w, 3, 0);
     plan_key_times(&w, 9, 2, 5);
@@ -122,9 +121,8 @@ static void an_admission_taken_back_is_pending_with_its_old_count(void **state)
     world_close(&w);
 }
 
-static void a_key_of_the_last_epoch_is_clean_again(void **state)
+FR_CASE(a_key_of_the_last_epoch_is_clean_again)
 {
-    (void)state;
     struct world w;
     world_simple(&w, 1, 0);
     plan_key_times(&w, 9, 1, 5);
@@ -147,7 +145,8 @@ static void a_key_of_the_last_epoch_is_clean_again(void **state)
     world_close(&w);
 }
 
-/* Twelve new keys for each shard: batches of one shape, so that only what undo leaves behind can add up. */
+/* Twelve new keys for each shard: batches of one shape, so that only what undo leaves behind can
+ * add up. */
 static void even_batch(struct test_batch *b, const struct world *w, uint64_t *random)
 {
     batch_begin(b, w);
@@ -158,9 +157,8 @@ static void even_batch(struct test_batch *b, const struct world *w, uint64_t *ra
     }
 }
 
-static void quarantined_batches_without_end_take_no_more_memory(void **state)
+FR_CASE(quarantined_batches_without_end_take_no_more_memory)
 {
-    (void)state;
     struct world w;
     world_simple(&w, 1, 0);
     struct test_batch *b = fr_alloc(1, sizeof(*b));

@@ -1,4 +1,5 @@
-/* When dense parameters and the model record are published: DESIGN section 7, rows "dense" and "model". */
+/* When dense parameters and the model record are published: DESIGN section 7, rows "dense" and
+ * "model". */
 #include "trainer_fixture.h"
 
 #include "base/arena.h"
@@ -76,9 +77,8 @@ static void close_run(struct run *run, const char *dir)
     remove_dir(dir);
 }
 
-static void dense_parameters_are_published_every_dense_every_and_the_model_once(void **state)
+FR_CASE(dense_parameters_are_published_every_dense_every_and_the_model_once)
 {
-    (void)state;
     char dir[32];
     struct run run;
     make_dir(dir);
@@ -97,9 +97,8 @@ static void dense_parameters_are_published_every_dense_every_and_the_model_once(
     close_run(&run, dir);
 }
 
-static void the_last_epoch_of_a_drain_has_dense_parameters(void **state)
+FR_CASE(the_last_epoch_of_a_drain_has_dense_parameters)
 {
-    (void)state;
     char dir[32];
     struct run run;
     struct fr_err err = {0};

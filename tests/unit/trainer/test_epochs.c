@@ -1,5 +1,5 @@
-/* What epochs carry: dense parameters, their state and metrics in those since which they changed, and a recovery that
- * ends at exactly the last cut whatever single epochs lack. */
+/* What epochs carry: dense parameters, their state and metrics in those since which they changed,
+ * and a recovery that ends at exactly the last cut whatever single epochs lack. */
 #include "model_image.h"
 
 #include "../store/store_image.h"
@@ -132,9 +132,8 @@ static void close_run(struct run *run, const char *dir)
 }
 
 /* 1 M parameters were 11.9 MB in every epoch. */
-static void an_epoch_without_a_trained_sample_is_small(void **state)
+FR_CASE(an_epoch_without_a_trained_sample_is_small)
 {
-    (void)state;
     char dir[32];
     struct run run;
     struct fr_buffer bytes = {0};
@@ -144,7 +143,8 @@ static void an_epoch_without_a_trained_sample_is_small(void **state)
     feed(&run, TRAIN);
     struct fr_epoch epoch = cut(&run, &bytes);
     assert_true(bytes.size > 12000000);
-    uint64_t dense = fr_graph_bytes(run.trainer->graph); /* what the configuration refuses over unfolded_max */
+    /* what the configuration refuses over unfolded_max */
+    uint64_t dense = fr_graph_bytes(run.trainer->graph);
     assert_true(bytes.size > dense && run.conf->dense_bytes <= dense && run.conf->dense_bytes > dense - 100);
     assert_int_equal(count_below(&epoch, "dense/"), fr_graph_parameter_count(run.trainer->graph));
     fr_clock_fake_advance_ms(&run.clock, 60000);
@@ -154,7 +154,8 @@ static void an_epoch_without_a_trained_sample_is_small(void **state)
         assert_true(has(&epoch, "announce") && has(&epoch, "positions") && has(&epoch, "trainer"));
     }
     close_run(&run, dir);
-    make_dir(dir); /* as a restart finds it, of another directory: the first epoch has everything again */
+    /* as a restart finds it, of another directory: the first epoch has everything again */
+    make_dir(dir);
     run_open(&run, dir, 1);
     epoch = cut(&run, &bytes);
     assert_true(bytes.size > 12000000);
@@ -163,9 +164,8 @@ static void an_epoch_without_a_trained_sample_is_small(void **state)
     other_text = NULL;
 }
 
-static void an_epoch_has_what_its_samples_changed(void **state)
+FR_CASE(an_epoch_has_what_its_samples_changed)
 {
-    (void)state;
     char dir[32];
     struct run run;
     struct fr_buffer bytes = {0};
@@ -181,7 +181,8 @@ static void an_epoch_has_what_its_samples_changed(void **state)
         feed(&run, TRAIN_CLICK);
         epoch = cut(&run, &bytes);
         assert_true(has(&epoch, "dense/h/0/kernel") && has(&epoch, "dense/a/kernel") && has(&epoch, "metrics/click"));
-        assert_false(has(&epoch, "dense/b/kernel") || has(&epoch, "dense_state/b/kernel")); /* not a label for it */
+        /* not a label for it */
+        assert_false(has(&epoch, "dense/b/kernel") || has(&epoch, "dense_state/b/kernel"));
         assert_false(has(&epoch, "dense/b/bias") || has(&epoch, "metrics/buy"));
         feed(&run, METRICS_ONLY);
         epoch = cut(&run, &bytes);
@@ -228,7 +229,8 @@ static void publish(const struct run *run, const struct fr_epoch *epoch, float *
         assert_memory_equal(held[i], parameters[i].published, parameters[i].n_values * sizeof(float));
 }
 
-/* Random epochs, folds and restarts; after each restart the trainer is the one that never stopped. */
+/* Random epochs, folds and restarts; after each restart the trainer is the one that never
+ * stopped. */
 static void restart_at_random(const char *text)
 {
     other_text = text;
@@ -280,22 +282,19 @@ static void restart_at_random(const char *text)
     other_text = NULL;
 }
 
-static void a_restart_after_any_epoch_ends_at_its_cut(void **state)
+FR_CASE(a_restart_after_any_epoch_ends_at_its_cut)
 {
-    (void)state;
     restart_at_random(TEXT("[5]", "5s"));
 }
 
-static void so_it_does_where_averages_are_published(void **state)
+FR_CASE(so_it_does_where_averages_are_published)
 {
-    (void)state;
     restart_at_random(TEXT("[5]", "5s, average: {half_life: 200}"));
 }
 
 /* What replicas get is the average; what trains comes back from the state beside it. */
-static void epochs_publish_the_average_and_keep_the_values(void **state)
+FR_CASE(epochs_publish_the_average_and_keep_the_values)
 {
-    (void)state;
     char dir[32];
     struct run run;
     struct fr_buffer bytes = {0};

@@ -5,7 +5,8 @@
 
 enum { GROUP = 4, ROUNDS = 60 };
 
-/* Samples 4 g .. 4 g + 3 have the same users (none, one, or one twice); some only measure, some are masked. */
+/* Samples 4 g .. 4 g + 3 have the same users (none, one, or one twice); some only measure, some are
+ * masked. */
 static struct fr_batch *expanded_batch(const struct fr_conf *conf, uint64_t number)
 {
     struct fr_batch *batch = make_batch(conf, number);
@@ -83,9 +84,8 @@ static void assert_same_rows(const struct fr_store *a, const struct fr_store *b,
     }
 }
 
-static void groups_train_like_expanded_samples(void **state)
+FR_CASE(groups_train_like_expanded_samples)
 {
-    (void)state;
     char dirs[2][32];
     struct run grouped, expanded;
     make_dir(dirs[0]);

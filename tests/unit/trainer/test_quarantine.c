@@ -1,5 +1,5 @@
-/* Batches and samples that are not finite: nothing of them stays, their records are dead-lettered, positions go on, and
- * too many batches in a row of which nothing trains hold publishing. */
+/* Batches and samples that are not finite: nothing of them stays, their records are dead-lettered,
+ * positions go on, and too many batches in a row of which nothing trains hold publishing. */
 #include "model_image.h"
 
 #include "../store/store_image.h"
@@ -63,7 +63,8 @@ static void scene_close(struct scene *scene)
     remove_dir(scene->dir);
 }
 
-/* Everything that has state of its own: statistics of slots and activations, dropout's steps, row steps, schedules. */
+/* Everything that has state of its own: statistics of slots and activations, dropout's steps, row
+ * steps, schedules. */
 static const char stateful_text[] =
     "version: 1\n"
     "model: unit\n"
@@ -95,7 +96,8 @@ static void expect_quarantine_to_change_nothing(const char *text)
     other_text = NULL;
     for (uint64_t i = 0; i < 30; i++) {
         private_image(&scene.run, &before);
-        apply(&scene.run, broken_batch(&scene.run, i)); /* new keys, admissions and a later time all along */
+        /* new keys, admissions and a later time all along */
+        apply(&scene.run, broken_batch(&scene.run, i));
         private_image(&scene.run, &after);
         assert_int_equal(before.size, after.size);
         assert_memory_equal(before.data, after.data, before.size);
@@ -115,22 +117,19 @@ static void expect_quarantine_to_change_nothing(const char *text)
     scene_close(&scene);
 }
 
-static void a_batch_that_is_not_finite_leaves_everything_as_it_was(void **state)
+FR_CASE(a_batch_that_is_not_finite_leaves_everything_as_it_was)
 {
-    (void)state;
     expect_quarantine_to_change_nothing(config_text);
 }
 
-static void statistics_masks_and_schedules_do_not_see_quarantined_batches(void **state)
+FR_CASE(statistics_masks_and_schedules_do_not_see_quarantined_batches)
 {
-    (void)state;
     expect_quarantine_to_change_nothing(stateful_text);
 }
 
 /* Behind standardization the values are tame; the variance is not. */
-static void no_batch_makes_a_statistic_that_is_not_finite(void **state)
+FR_CASE(no_batch_makes_a_statistic_that_is_not_finite)
 {
-    (void)state;
     struct scene scene;
     other_text = stateful_text;
     scene_open(&scene, 1000);
@@ -148,13 +147,13 @@ static void no_batch_makes_a_statistic_that_is_not_finite(void **state)
     scene_close(&scene);
 }
 
-static void the_model_is_that_of_the_stream_without_quarantined_batches(void **state)
+FR_CASE(the_model_is_that_of_the_stream_without_quarantined_batches)
 {
-    (void)state;
     struct scene with, without;
     scene_open(&with, 1000);
     scene_open(&without, 1000);
-    for (uint64_t i = 0; i < 80; i++) { /* expiry slices come and go, also in the middle of a hold */
+    /* expiry slices come and go, also in the middle of a hold */
+    for (uint64_t i = 0; i < 80; i++) {
         for (uint64_t k = 0; k < i * 7 % 5; k++)
             apply(&with.run, broken_batch(&with.run, 200 + i * 5 + k));
         apply(&with.run, make_batch(with.run.conf, i));
@@ -179,13 +178,14 @@ static void break_one(struct fr_batch *batch, uint32_t i, enum breakage how)
     else if (how == BREAK_WEIGHT)
         batch->weights[i] = 3e38f;
     else
-        batch->columns[1].dense[i] = INFINITY; /* decoders refuse it; behind products it comes about */
+        /* decoders refuse it; behind products it comes about */
+        batch->columns[1].dense[i] = INFINITY;
     if (how == BREAK_WEIGHT)
         batch->labels[i] = 0.5f;
 }
 
-/* Several samples of most batches, the others of the stream the same: not a bit of the model may differ. `tame`: behind
- * standardize no number is too large, once it knows the spread. */
+/* Several samples of most batches, the others of the stream the same: not a bit of the model may
+ * differ. `tame`: behind standardize no number is too large, once it knows the spread. */
 static void expect_samples_to_leave_no_trace(const char *text, bool tame)
 {
     struct scene with, without;
@@ -216,21 +216,18 @@ static void expect_samples_to_leave_no_trace(const char *text, bool tame)
     scene_close(&without);
 }
 
-static void an_unfit_sample_costs_itself_and_leaves_no_trace(void **state)
+FR_CASE(an_unfit_sample_costs_itself_and_leaves_no_trace)
 {
-    (void)state;
     expect_samples_to_leave_no_trace(config_text, false);
 }
 
-static void statistics_masks_and_schedules_do_not_see_an_unfit_sample(void **state)
+FR_CASE(statistics_masks_and_schedules_do_not_see_an_unfit_sample)
 {
-    (void)state;
     expect_samples_to_leave_no_trace(stateful_text, true);
 }
 
-static void a_logit_that_only_metrics_would_see_costs_its_sample(void **state)
+FR_CASE(a_logit_that_only_metrics_would_see_costs_its_sample)
 {
-    (void)state;
     struct scene with, without;
     scene_open(&with, 1000);
     scene_open(&without, 1000);
@@ -253,9 +250,8 @@ static void a_logit_that_only_metrics_would_see_costs_its_sample(void **state)
 }
 
 /* Each alone is within the bound, their sum is not: those with a share over it go. */
-static void samples_that_are_too_much_together_go_by_their_share(void **state)
+FR_CASE(samples_that_are_too_much_together_go_by_their_share)
 {
-    (void)state;
     uint32_t together = 0;
     for (double weight = 1e13; weight < 1e17; weight *= 1.2) {
         struct scene scene;
@@ -275,9 +271,8 @@ static void samples_that_are_too_much_together_go_by_their_share(void **state)
     assert_true(together > 0);
 }
 
-static void where_nothing_points_at_a_sample_the_batch_goes_in_halves(void **state)
+FR_CASE(where_nothing_points_at_a_sample_the_batch_goes_in_halves)
 {
-    (void)state;
     struct scene scene;
     struct run *run = &scene.run;
     scene_open(&scene, 1000);
@@ -289,8 +284,9 @@ static void where_nothing_points_at_a_sample_the_batch_goes_in_halves(void **sta
     apply(run, batch);
     assert_int_equal(run->left_out, 2);
     assert_int_equal(run->trainer->samples, 2 * BATCH - 2);
-    assert_int_equal(run->trainer->sift.trials, 14); /* 2 halves, then 2 of each broken one, 4 levels in all, */
-    assert_int_equal(run->n_letters, 2);             /* but for those under what was accepted */
+    /* 2 halves, then 2 of each broken one, 4 levels in all, */
+    assert_int_equal(run->trainer->sift.trials, 14);
+    assert_int_equal(run->n_letters, 2); /* but for those under what was accepted */
     assert_non_null(strstr(run->letters[0].reason, "a step with this sample is refused"));
     assert_non_null(strstr(run->letters[0].reason, "price 3.0000000"));
     apply(run, broken_batch(run, 2));
@@ -301,9 +297,8 @@ static void where_nothing_points_at_a_sample_the_batch_goes_in_halves(void **sta
     scene_close(&scene);
 }
 
-static void trials_of_halves_have_a_limit(void **state)
+FR_CASE(trials_of_halves_have_a_limit)
 {
-    (void)state;
     struct scene scene;
     struct run *run = &scene.run;
     scene_open(&scene, 1000);
@@ -338,16 +333,16 @@ static const char *letter_value(const struct run *run, uint32_t i)
     return run->letters[i].value;
 }
 
-static void each_record_gets_one_letter_that_says_why(void **state)
+FR_CASE(each_record_gets_one_letter_that_says_why)
 {
-    (void)state;
     struct scene scene;
     struct run *run = &scene.run;
     scene_open(&scene, 1000);
     apply(run, make_batch(run->conf, 0));
     struct fr_batch *batch = make_batch(run->conf, 1);
-    fr_batch_drop_records(batch); /* one record for samples 0 to 3, of which those before were in another batch; */
-    batch->n_samples = 0;         /* and one for the rest */
+    /* one record for samples 0 to 3, of which those before were in another batch; */
+    fr_batch_drop_records(batch);
+    batch->n_samples = 0; /* and one for the rest */
     fr_batch_add_record(batch, &(struct fr_batch_record){.offset = 7, .first_item = 5},
                         &(struct fr_record_parts){.value = "first", .size = 5});
     batch->n_samples = 4;
@@ -371,9 +366,8 @@ static void each_record_gets_one_letter_that_says_why(void **state)
 }
 
 /* Neither positions nor a cut may overtake a letter. */
-static void a_batch_takes_effect_when_its_letters_are_sent(void **state)
+FR_CASE(a_batch_takes_effect_when_its_letters_are_sent)
 {
-    (void)state;
     struct scene scene;
     struct run *run = &scene.run;
     struct fr_err err = {0};
@@ -400,9 +394,8 @@ static void a_batch_takes_effect_when_its_letters_are_sent(void **state)
     scene_close(&scene);
 }
 
-static void while_publishing_is_held_whole_batches_stay_out_of_the_dead_letters(void **state)
+FR_CASE(while_publishing_is_held_whole_batches_stay_out_of_the_dead_letters)
 {
-    (void)state;
     struct scene scene;
     scene_open(&scene, 1000);
     apply(&scene.run, make_batch(scene.run.conf, 0));
@@ -417,9 +410,8 @@ static void while_publishing_is_held_whole_batches_stay_out_of_the_dead_letters(
     scene_close(&scene);
 }
 
-static void positions_go_on_in_epochs_of_quarantined_batches(void **state)
+FR_CASE(positions_go_on_in_epochs_of_quarantined_batches)
 {
-    (void)state;
     struct scene scene;
     scene_open(&scene, 2);
     apply(&scene.run, broken_batch(&scene.run, 0));
@@ -443,9 +435,8 @@ static void assert_hold(const struct run *run, bool held, uint64_t publishable)
     assert_int_equal(fr_trainer_publishable(run->trainer), publishable);
 }
 
-static void three_in_a_row_hold_publishing_and_three_good_ones_end_it(void **state)
+FR_CASE(three_in_a_row_hold_publishing_and_three_good_ones_end_it)
 {
-    (void)state;
     struct scene scene;
     struct run *run = &scene.run;
     scene_open(&scene, 1); /* a cut before every batch */
@@ -482,9 +473,8 @@ static void three_in_a_row_hold_publishing_and_three_good_ones_end_it(void **sta
     scene_close(&scene);
 }
 
-static void a_hold_and_its_counters_survive_a_restart(void **state)
+FR_CASE(a_hold_and_its_counters_survive_a_restart)
 {
-    (void)state;
     struct scene scene;
     struct run *run = &scene.run;
     struct fr_err err = {0};
@@ -513,9 +503,8 @@ static void a_hold_and_its_counters_survive_a_restart(void **state)
     scene_close(&scene);
 }
 
-static void a_batch_of_which_something_trains_neither_holds_publishing_nor_prolongs_it(void **state)
+FR_CASE(a_batch_of_which_something_trains_neither_holds_publishing_nor_prolongs_it)
 {
-    (void)state;
     struct scene scene;
     struct run *run = &scene.run;
     scene_open(&scene, 1000);
@@ -541,9 +530,8 @@ static void a_batch_of_which_something_trains_neither_holds_publishing_nor_prolo
 }
 
 /* On a slow stream a batch is a sample. */
-static void a_few_bad_samples_of_a_slow_stream_hold_nothing(void **state)
+FR_CASE(a_few_bad_samples_of_a_slow_stream_hold_nothing)
 {
-    (void)state;
     struct scene scene;
     struct run *run = &scene.run;
     scene_open(&scene, 1000);
@@ -563,9 +551,8 @@ static bool broken_often(uint64_t number)
     return number % 11 == 3 || (number >= 14 && number < 19) || (number >= 30 && number < 34);
 }
 
-static void runs_with_restarts_write_the_same_epochs_around_quarantined_batches(void **state)
+FR_CASE(runs_with_restarts_write_the_same_epochs_around_quarantined_batches)
 {
-    (void)state;
     struct scene whole, cut;
     scene_open(&whole, 0);
     whole.run.broken = broken_often;
@@ -592,9 +579,8 @@ static uint32_t unfit_often(uint64_t number)
     return number % 2 ? 0 : number % 3 ? 1u << number % BATCH : 0x2222;
 }
 
-static void runs_with_restarts_write_the_same_epochs_around_unfit_samples(void **state)
+FR_CASE(runs_with_restarts_write_the_same_epochs_around_unfit_samples)
 {
-    (void)state;
     struct scene whole, cut;
     scene_open(&whole, 0);
     whole.run.unfit = unfit_often;

@@ -49,9 +49,8 @@ static struct fr_trainer_task_status status_of(struct run *run, uint32_t task)
     return found;
 }
 
-static void what_counts_for_a_task_is_state(void **state)
+FR_CASE(what_counts_for_a_task_is_state)
 {
-    (void)state;
     struct scene scene;
     scene_open(&scene, NULL);
     feed_until(&scene.run, 2 * EPOCH_BATCHES);
@@ -65,9 +64,8 @@ static void what_counts_for_a_task_is_state(void **state)
     scene_close(&scene);
 }
 
-static void a_ranking_of_plain_samples_says_that_it_finds_no_pair(void **state)
+FR_CASE(a_ranking_of_plain_samples_says_that_it_finds_no_pair)
 {
-    (void)state;
     struct scene scene;
     scene_open(&scene, HEAD "network: {layers: [{name: out, dense: [user_id, price], units: 1}]}\n"
                             "tasks: [{name: click, label: click, logit: out, loss: pairwise}]\n");
@@ -94,9 +92,8 @@ static void feed_labels(struct run *run, float label)
     }
 }
 
-static void a_task_without_labels_says_so_until_one_comes(void **state)
+FR_CASE(a_task_without_labels_says_so_until_one_comes)
 {
-    (void)state;
     struct scene scene;
     scene_open(&scene, NULL);
     for (uint32_t i = 0; i < SILENT_BATCHES; i++)
@@ -109,9 +106,8 @@ static void a_task_without_labels_says_so_until_one_comes(void **state)
     scene_close(&scene);
 }
 
-static void a_loss_that_reaches_nothing_says_so_from_the_start(void **state)
+FR_CASE(a_loss_that_reaches_nothing_says_so_from_the_start)
 {
-    (void)state;
     struct scene scene;
     scene_open(&scene, HEAD "network:\n"
                             "  layers:\n"

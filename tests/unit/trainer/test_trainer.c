@@ -1,9 +1,9 @@
-/* The owner loop over real store, graph and journal, without Kafka: batches come from a table in memory. */
+/* The owner loop over real store, graph and journal, without Kafka: batches come from a table in
+ * memory. */
 #include "trainer_fixture.h"
 
-static void a_restart_between_epochs_leaves_the_chain_as_it_was(void **state)
+FR_CASE(a_restart_between_epochs_leaves_the_chain_as_it_was)
 {
-    (void)state;
     char whole_dir[32], cut_dir[32];
     make_dir(whole_dir);
     make_dir(cut_dir);
@@ -12,7 +12,8 @@ static void a_restart_between_epochs_leaves_the_chain_as_it_was(void **state)
     feed_until(&run, 48);
     struct fr_sha256 whole = chain_digest(&run);
     run_close(&run);
-    for (uint64_t end = 10; end <= 48; end += end < 48 ? 19 : 1) { /* 10, 29, 48: the first two in mid-epoch */
+    /* 10, 29, 48: the first two in mid-epoch */
+    for (uint64_t end = 10; end <= 48; end += end < 48 ? 19 : 1) {
         run_open(&run, cut_dir, 2);
         struct fr_trainer_status status;
         fr_trainer_get_status(run.trainer, &status);
@@ -28,9 +29,8 @@ static void a_restart_between_epochs_leaves_the_chain_as_it_was(void **state)
     remove_dir(cut_dir);
 }
 
-static void a_drain_writes_one_last_epoch_and_a_restart_none(void **state)
+FR_CASE(a_drain_writes_one_last_epoch_and_a_restart_none)
 {
-    (void)state;
     char dir[32];
     make_dir(dir);
     struct run run;
@@ -54,9 +54,8 @@ static void a_drain_writes_one_last_epoch_and_a_restart_none(void **state)
     remove_dir(dir);
 }
 
-static void a_pause_takes_no_batch_until_it_is_lifted(void **state)
+FR_CASE(a_pause_takes_no_batch_until_it_is_lifted)
 {
-    (void)state;
     char dir[32];
     make_dir(dir);
     struct run run;
@@ -76,9 +75,8 @@ static void a_pause_takes_no_batch_until_it_is_lifted(void **state)
     remove_dir(dir);
 }
 
-static void at_memory_limit_reading_pauses_with_the_reason_and_cuts_go_on(void **state)
+FR_CASE(at_memory_limit_reading_pauses_with_the_reason_and_cuts_go_on)
 {
-    (void)state;
     char dir[32];
     make_dir(dir);
     struct run run;
@@ -102,9 +100,8 @@ static void at_memory_limit_reading_pauses_with_the_reason_and_cuts_go_on(void *
     remove_dir(dir);
 }
 
-static void a_stage_that_is_not_back_holds_a_lockstep_cut_and_the_next_batch(void **state)
+FR_CASE(a_stage_that_is_not_back_holds_a_lockstep_cut_and_the_next_batch)
 {
-    (void)state;
     char dir[32];
     make_dir(dir);
     struct run run;

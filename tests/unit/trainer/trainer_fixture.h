@@ -1,18 +1,15 @@
-/* What the trainer's tests share: the owner loop over real store, graph and journal, without Kafka. Batches are a
- * function of their number, so a run that starts anew reads the same stream. */
+/* What the trainer's tests share: the owner loop over real store, graph and journal, without Kafka.
+ * Batches are a function of their number, so a run that starts anew reads the same stream. */
 #ifndef FR_TESTS_TRAINER_FIXTURE_H
 #define FR_TESTS_TRAINER_FIXTURE_H
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "case.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "base/check.h"
 #include "decode/decoder.h"
@@ -56,8 +53,9 @@ struct run {
     struct fr_expiry_policy expiry;
     struct fr_trainer *trainer;
     struct fr_durable *durable;
-    uint64_t applied, quarantined; /* batches, restored from the section; quarantined: all samples left out */
-    uint64_t left_out;             /* samples */
+    /* batches, restored from the section; quarantined: all samples left out */
+    uint64_t applied, quarantined;
+    uint64_t left_out; /* samples */
     bool letters_full;
     uint32_t n_letters;
     struct letter {
@@ -69,8 +67,8 @@ struct run {
     char dir[64];
 };
 
-/* Of the next run_open: so many batches between two lockstep cuts, 0: as in the configuration; and another
- * configuration, NULL: config_text. */
+/* Of the next run_open: so many batches between two lockstep cuts, 0: as in the configuration; and
+ * another configuration, NULL: config_text. */
 static uint32_t epoch_batches;
 static const char *other_text;
 
@@ -187,7 +185,8 @@ static inline void run_close(struct run *run)
     fr_conf_free(run->conf);
 }
 
-/* One sample is unfit: its gradient, behind a normalization its weight's. Its label is off whatever the logit. */
+/* One sample is unfit: its gradient, behind a normalization its weight's. Its label is off whatever
+ * the logit. */
 static inline void break_sample(struct fr_batch *batch, uint32_t i)
 {
     batch->columns[1].dense[i] = batch->weights[i] = 3e38f;

@@ -1,9 +1,10 @@
-/* Section "trainer" of an epoch: what the owner loop has counted and decided, as bytes. The loop writes and restores
- * it, tools print it.
+/* Section "trainer" of an epoch: what the owner loop has counted and decided, as bytes. The loop
+ * writes and restores it, tools print it.
  *
- * Little-endian: u32 version, u64 per counter in the order of their names, i64 watermark_ms, u8 closed, u32
- * quarantined_row, good_row, quarantined_row_samples, u8 held, u64 publishable, u8 dense_published, u32 number of
- * tasks, per task u8 length of its name, name, u64 samples, pairs. Thread: any. */
+ * Little-endian: u32 version, u64 per counter in the order of their names, i64 watermark_ms, u8
+ * closed, u32 quarantined_row, good_row, quarantined_row_samples, u8 held, u64 publishable, u8
+ * dense_published, u32 number of tasks, per task u8 length of its name, name, u64 samples, pairs.
+ * Thread: any. */
 #ifndef FR_TRAINER_SECTION_H
 #define FR_TRAINER_SECTION_H
 
@@ -28,7 +29,8 @@ enum fr_trainer_counter {
 };
 extern const char *const fr_trainer_counter_names[FR_TRAINER_COUNTERS];
 
-/* What counted for a task: samples that were trained and have its label (pairwise: that stand in a pair), and pairs. */
+/* What counted for a task: samples that were trained and have its label (pairwise: that stand in a
+ * pair), and pairs. */
 struct fr_trainer_task_counts {
     char name[FR_NAME_MAX];
     uint64_t samples, pairs;
@@ -42,7 +44,8 @@ struct fr_trainer_section {
     uint32_t quarantined_row_samples;
     bool held;            /* publishing waits for good batches */
     uint64_t publishable; /* newest epoch that may be published */
-    bool dense_published; /* this epoch and those before published every change of a dense parameter */
+    /* this epoch and those before published every change of a dense parameter */
+    bool dense_published;
     uint32_t n_tasks;
     struct fr_trainer_task_counts tasks[FR_TASKS_MAX];
 };

@@ -1,21 +1,24 @@
-/* The owner loop: plan, step, cut (DESIGN section 4). Owns store, graph, metric state, watermark and, through a small
- * function table, stream positions.
+/* The owner loop: plan, step, cut (DESIGN section 4). Owns store, graph, metric state, watermark
+ * and, through a small function table, stream positions.
  *
- * One call of fr_trainer_step does one of: a due cut, one batch (plan, forward -> metrics, backward, update,
- * positions), or waits for a batch. A cut is staged only between batches and before the next batch is planned, so that
- * gate counts, positions and values of a batch are always in the same epoch. At most one epoch is between cut and
- * durable: two stages circulate through two rings. Time: every decision about data uses the watermark (largest event
- * time of a trained sample, moved at the beginning of its batch); the monotonic clock decides only when a live epoch is
- * cut. In lockstep mode cuts follow the batch count and announced times are the watermark: everything is a function of
- * the log.
+ * One call of fr_trainer_step does one of: a due cut, one batch (plan, forward -> metrics,
+ * backward, update, positions), or waits for a batch. A cut is staged only between batches and
+ * before the next batch is planned, so that gate counts, positions and values of a batch are always
+ * in the same epoch. At most one epoch is between cut and durable: two stages circulate through two
+ * rings. Time: every decision about data uses the watermark (largest event time of a trained
+ * sample, moved at the beginning of its batch); the monotonic clock decides only when a live epoch
+ * is cut. In lockstep mode cuts follow the batch count and announced times are the watermark:
+ * everything is a function of the log.
  *
- * A batch with anything non-finite in it is looked at sample by sample (quarantine.c): those unfit are left out,
- * dead-lettered and counted as quarantined, the rest trains; store, parameters, statistics, metrics and watermark are
- * as if they had never been. When nothing trains of FR_QUARANTINE_ROW_MAX batches in a row that should have, and that
- * came to FR_QUARANTINE_SAMPLES_MIN samples, publishing is held (something is wrong with the model or the whole stream,
- * and replicas are better off with what they have): reading, training and epochs go on, fr_stage.publishable stays. As
- * many batches in a row that trained something end the hold. It is state: a restart does not end it. Thread: the owner
- * thread; fr_trainer_get_status and fr_trainer_stop from any. */
+ * A batch with anything non-finite in it is looked at sample by sample (quarantine.c): those unfit
+ * are left out, dead-lettered and counted as quarantined, the rest trains; store, parameters,
+ * statistics, metrics and watermark are as if they had never been. When nothing trains of
+ * FR_QUARANTINE_ROW_MAX batches in a row that should have, and that came to
+ * FR_QUARANTINE_SAMPLES_MIN samples, publishing is held (something is wrong with the model or the
+ * whole stream, and replicas are better off with what they have): reading, training and epochs go
+ * on, fr_stage.publishable stays. As many batches in a row that trained something end the hold. It
+ * is state: a restart does not end it. Thread: the owner thread; fr_trainer_get_status and
+ * fr_trainer_stop from any. */
 #ifndef FR_TRAINER_TRAINER_H
 #define FR_TRAINER_TRAINER_H
 
@@ -30,26 +33,31 @@
 #include "store/store.h"
 
 enum {
-    /* K: so many batches in a row of which nothing could train hold publishing, as many good ones end it (P6), */
+    /* K: so many batches in a row of which nothing could train hold publishing, as many good ones
+     * end it (P6), */
     FR_QUARANTINE_ROW_MAX = 3,
-    /* if they had so many samples: on a slow stream a batch is a sample, and three bad ones are not the model's. */
+    /* if they had so many samples: on a slow stream a batch is a sample, and three bad ones are not
+     * the model's. */
     FR_QUARANTINE_SAMPLES_MIN = 32,
-    /* So many trained samples in a row of which none counts for a task are said to be too many: a label of one sample
-     * in a hundred is there long before. */
+    /* So many trained samples in a row of which none counts for a task are said to be too many: a
+     * label of one sample in a hundred is there long before. */
     FR_TASK_SILENT_SAMPLES = 10000,
-    FR_TRAINER_WAIT_MS = 50, /* longest wait for a batch in one step: bounds reaction to stop and cut deadlines */
+    /* longest wait for a batch in one step: bounds reaction to stop and cut deadlines */
+    FR_TRAINER_WAIT_MS = 50,
 };
 
 /* Who keeps stream positions (ingest); called by the owner thread only. */
 struct fr_trainer_stream {
     void *self;
-    /* Samples that took no effect have the role FR_ROLE_QUARANTINED, also in the batch's positions. */
+    /* Samples that took no effect have the role FR_ROLE_QUARANTINED, also in the batch's
+     * positions. */
     void (*applied)(void *self, const struct fr_batch *batch);
     void (*stage)(void *self, struct fr_buffer *section);
     /* Offsets for the commit record: count entries, valid until the next call. */
     uint32_t (*offsets)(void *self, struct fr_announced_offset **offsets);
-    /* Sends a record some samples of which were left out to the dead letters; *number is the letter's, 0: the record
-     * has one already. FR_AGAIN: no room now. NULL: there are no dead letters. */
+    /* Sends a record some samples of which were left out to the dead letters; *number is the
+     * letter's, 0: the record has one already. FR_AGAIN: no room now. NULL: there are no dead
+     * letters. */
     enum fr_status (*dead_letter)(void *self, const struct fr_batch *batch, const struct fr_batch_record *record,
                                   const char *reason, uint64_t *number);
 };
@@ -58,13 +66,15 @@ struct fr_trainer_options {
     const struct fr_conf *conf; /* borrowed */
     const struct fr_clock *clock;
     struct fr_pool *pool;
-    /* Gate and expiry policies per table [n_tables]; expiry.expires NULL: the table never expires. */
+    /* Gate and expiry policies per table [n_tables]; expiry.expires NULL: the table never
+     * expires. */
     const struct fr_gate_policy *gates;
     const struct fr_expiry_policy *expiries;
     struct fr_trainer_stream stream;
     struct fr_ring *full, *empty; /* batches from and back to ingest */
-    struct fr_ring *cut_stages,
-        *free_stages;               /* stages to and back from the durable thread; the caller puts the free ones in */
+    struct fr_ring *cut_stages;
+    /* stages to and back from the durable thread; the caller puts the free ones in */
+    struct fr_ring *free_stages;
     struct fr_freshness *freshness; /* borrowed; told of trained batches and cuts; NULL: nobody */
 };
 
@@ -74,8 +84,8 @@ enum fr_status fr_trainer_new(const struct fr_trainer_options *options, struct f
                               struct fr_err *err) FR_MUST_CHECK;
 void fr_trainer_free(struct fr_trainer *trainer);
 
-/* Restores from a durable state (sections of its own, of store and graph; images). Other sections go to `other` (may be
- * NULL). FR_E_CORRUPT, FR_E_MISMATCH. */
+/* Restores from a durable state (sections of its own, of store and graph; images). Other sections
+ * go to `other` (may be NULL). FR_E_CORRUPT, FR_E_MISMATCH. */
 typedef enum fr_status fr_section_restore(void *self, const char *name, const uint8_t *bytes, size_t size);
 enum fr_status fr_trainer_restore(struct fr_trainer *trainer, struct fr_durable *durable, fr_section_restore *other,
                                   void *self, void (*progress)(void *self, uint64_t done, uint64_t total),
@@ -87,11 +97,13 @@ enum { FR_STUCK_MAX = 16 }; /* named; the rest is named when these are mended */
 /* What begins at zero and never learns, with the remedy. */
 void fr_trainer_stuck_text(const struct fr_conf *conf, const struct fr_graph_stuck *stuck, char *out, size_t size);
 
-/* FR_OK: did something; FR_AGAIN: nothing to do; FR_EOF: drained: the last epoch was handed to the durable thread. */
+/* FR_OK: did something; FR_AGAIN: nothing to do; FR_EOF: drained: the last epoch was handed to the
+ * durable thread. */
 enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err) FR_MUST_CHECK;
 /* Asks for a drain: the current batch is the last. Async-signal-unsafe; any thread. */
 void fr_trainer_stop(struct fr_trainer *trainer);
-/* Holds reading while reason is not NULL (pressure, decided by the daemon); the text is copied. Any thread. */
+/* Holds reading while reason is not NULL (pressure, decided by the daemon); the text is copied. Any
+ * thread. */
 void fr_trainer_pause(struct fr_trainer *trainer, const char *reason);
 /* Whether publishing is held. Any thread. */
 bool fr_trainer_held(const struct fr_trainer *trainer);
@@ -109,11 +121,13 @@ struct fr_trainer_task_status {
     char problem[300];       /* why it learns nothing and what to do, or empty */
 };
 struct fr_trainer_status {
-    uint64_t epoch;       /* last cut */
-    uint64_t publishable; /* newest epoch that may be published: epoch, or an older one while held */
-    bool held;            /* publishing waits for FR_QUARANTINE_ROW_MAX good batches in a row */
+    uint64_t epoch; /* last cut */
+    /* newest epoch that may be published: epoch, or an older one while held */
+    uint64_t publishable;
+    bool held; /* publishing waits for FR_QUARANTINE_ROW_MAX good batches in a row */
     uint64_t batches, samples, metrics_only, masked, quarantined_samples, quarantined_batches;
-    uint64_t quarantined_singly;  /* of quarantined_samples: left out of batches the rest of which took effect */
+    /* of quarantined_samples: left out of batches the rest of which took effect */
+    uint64_t quarantined_singly;
     uint64_t quarantined_records; /* dead-lettered for quarantined samples, by this run */
     uint64_t unknown_slots, unknown_extra, excess_ids;
     int64_t watermark_ms;

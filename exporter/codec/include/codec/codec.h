@@ -1,9 +1,11 @@
-/* Delta records (DESIGN section 7): the writer's pieces and the reader's parse. Pure bytes; no Kafka, no journal.
+/* Delta records (DESIGN section 7): the writer's pieces and the reader's parse. Pure bytes; no
+ * Kafka, no journal.
  *
- * Writing: the settings of a timeline plus one epoch's public content -> for every partition its records 0..n-1 and the
- * commit. The same input gives the same bytes. Reading: a record -> checked views into its bytes; any MessagePack
- * encoding is accepted, unknown keys and kinds are ignored (an unknown kind still counts as a piece), another `v` is
- * FR_E_UNSUPPORTED, a bad crc FR_E_CORRUPT. Thread: any, no state. */
+ * Writing: the settings of a timeline plus one epoch's public content -> for every partition its
+ * records 0..n-1 and the commit. The same input gives the same bytes. Reading: a record -> checked
+ * views into its bytes; any MessagePack encoding is accepted, unknown keys and kinds are ignored
+ * (an unknown kind still counts as a piece), another `v` is FR_E_UNSUPPORTED, a bad crc
+ * FR_E_CORRUPT. Thread: any, no state. */
 #ifndef FR_CODEC_CODEC_H
 #define FR_CODEC_CODEC_H
 
@@ -23,7 +25,18 @@ enum fr_codec_quantize {
     FR_CODEC_I8
 }; /* written in this version: f32, f16 */
 
-/* What the head of a journal file holds: everything beside the epoch that its delta records depend on. */
+struct fr_codec_table {
+    char name[64];
+    uint32_t n_parts;
+    struct {
+        char name[64];
+        uint32_t dim;
+    } parts[FR_CODEC_PARTS_MAX];
+    uint32_t value_floats;
+};
+
+/* What the head of a journal file holds: everything beside the epoch that its delta records depend
+ * on. */
 struct fr_codec_settings {
     uint32_t revision;
     uint32_t np;
@@ -35,15 +48,7 @@ struct fr_codec_settings {
     char *cfg; /* canonical model JSON; owned */
     size_t cfg_size;
     uint32_t n_tables;
-    struct fr_codec_table {
-        char name[64];
-        uint32_t n_parts;
-        struct {
-            char name[64];
-            uint32_t dim;
-        } parts[FR_CODEC_PARTS_MAX];
-        uint32_t value_floats;
-    } * tables; /* owned */
+    struct fr_codec_table *tables; /* owned */
 };
 void fr_codec_settings_encode(const struct fr_codec_settings *settings, struct fr_buffer *out);
 enum fr_status fr_codec_settings_parse(const void *bytes, size_t size, struct fr_codec_settings *out) FR_MUST_CHECK;
@@ -55,7 +60,8 @@ static inline uint32_t fr_delta_partition(uint64_t key, uint32_t np)
     return (uint32_t)(((key >> 32) * np) >> 32);
 }
 
-/* f32 -> f16 bits, round half to even, saturating at 65504 (*saturated counts; NaN stays NaN); and back. */
+/* f32 -> f16 bits, round half to even, saturating at 65504 (*saturated counts; NaN stays NaN); and
+ * back. */
 uint16_t fr_f16_from_f32(float value, uint64_t *saturated);
 float fr_f32_from_f16(uint16_t bits);
 /* What a replica holds for `value` under this quantization (f32, f16, bf16; i8 is per row). */
@@ -63,21 +69,25 @@ float fr_quantized(float value, enum fr_codec_quantize quantize);
 
 /* ---- writing one epoch ---- */
 
+struct fr_delta_auc {
+    const char *task;
+    double auc; /* NaN: nil */
+};
+
+struct fr_delta_offset {
+    const char *topic;
+    int32_t partition;
+    int64_t next_offset;
+};
+
 struct fr_delta_commit {
     int64_t wm_ms;
     uint64_t samples;
     int64_t t_ms;
     uint32_t n_auc;
-    const struct fr_delta_auc {
-        const char *task;
-        double auc; /* NaN: nil */
-    } * auc;
+    const struct fr_delta_auc *auc;
     uint32_t n_offsets; /* sorted by topic, then partition */
-    const struct fr_delta_offset {
-        const char *topic;
-        int32_t partition;
-        int64_t next_offset;
-    } * offsets;
+    const struct fr_delta_offset *offsets;
     struct { /* snap; name NULL: nil */
         const char *name;
         uint64_t bytes;
@@ -119,8 +129,8 @@ struct fr_delta_epoch {
     struct fr_delta_commit commit;
 };
 
-/* Called for every record, partition by partition, pieces ascending, commit last; bytes valid during the call. A status
- * other than FR_OK stops. */
+/* Called for every record, partition by partition, pieces ascending, commit last; bytes valid
+ * during the call. A status other than FR_OK stops. */
 typedef enum fr_status fr_delta_sink(void *self, uint32_t partition, uint32_t piece, const void *bytes, size_t size);
 /* *saturated: values cut to the largest finite f16, added. */
 enum fr_status fr_delta_write(const struct fr_codec_settings *settings, const struct fr_delta_epoch *epoch,
@@ -189,14 +199,15 @@ struct fr_delta_record {
             uint64_t previous;
             int64_t wm_ms, t_ms;
             uint64_t samples;
-            const uint8_t *auc, *offsets, *snap; /* the MessagePack values, for those who want them */
+            /* the MessagePack values, for those who want them */
+            const uint8_t *auc, *offsets, *snap;
             size_t auc_size, offsets_size, snap_size;
         } commit;
     };
 };
 
-/* FR_E_CORRUPT (crc), FR_E_UNSUPPORTED (another v), FR_E_INVALID (anything else, with text). Lengths are checked
- * against the bytes and against n_rows * dim before use. */
+/* FR_E_CORRUPT (crc), FR_E_UNSUPPORTED (another v), FR_E_INVALID (anything else, with text).
+ * Lengths are checked against the bytes and against n_rows * dim before use. */
 enum fr_status fr_delta_read(const void *bytes, size_t size, struct fr_delta_record *out,
                              struct fr_err *err) FR_MUST_CHECK;
 /* Writes count f32 values of a segment (dequantized) starting at row `row`. */

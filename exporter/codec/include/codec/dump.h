@@ -1,14 +1,16 @@
-/* The public dump (DESIGN section 9, `dump`): JSON Lines that two programs in two languages compare byte by byte.
+/* The public dump (DESIGN section 9, `dump`): JSON Lines that two programs in two languages compare
+ * byte by byte.
  *
  *     {"table":"item","key":"17","parts":{"w":[0.5],"v":[1,2]}}      tables by name, keys ascending as numbers
  *     {"dense":"h/0/kernel","shape":[2,3],"values":[...]}           by name
  *     {"tl":1,"epoch":812,"wm":1700000000000,"samples":90213,"hash":"0x0123456789abcdef"}
  *
- * No spaces; parts in the table's order; floats `%.9g` (read as f32 they have the same bits); what is not finite is
- * null. hash = XXH3-64 of all bytes before the last line, 16 hexadecimal digits. Values are passed through the
- * timeline's quantization here (but for exact dense parameters), so the daemon's exact values and a replica's published
- * ones give the same dump (quantizing what is quantized changes nothing). Thread: one owner. Order is the caller's duty
- * and is checked: FR_E_STATE. */
+ * No spaces; parts in the table's order; floats `%.9g` (read as f32 they have the same bits); what
+ * is not finite is null. hash = XXH3-64 of all bytes before the last line, 16 hexadecimal digits.
+ * Values are passed through the timeline's quantization here (but for exact dense parameters), so
+ * the daemon's exact values and a replica's published ones give the same dump (quantizing what is
+ * quantized changes nothing). Thread: one owner. Order is the caller's duty and is checked:
+ * FR_E_STATE. */
 #ifndef FR_CODEC_DUMP_H
 #define FR_CODEC_DUMP_H
 

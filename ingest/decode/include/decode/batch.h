@@ -1,10 +1,12 @@
-/* The batch: samples of all forms as one columnar, grouped structure; and the rows its keys resolve to.
+/* The batch: samples of all forms as one columnar, grouped structure; and the rows its keys resolve
+ * to.
  *
- * A group is a set of samples that share `shared` slot values; a plain sample is a group of one. A column has one entry
- * per group (shared) or per sample. It is shared when some group has more than one sample and no such group has a value
- * for the slot below its shared part (absent in both is shared); a function of the batch's records alone. A group is
- * never split between batches. Owns: the batch owns its columns (arena and arrays grow and are reused: fr_batch_clear).
- * Thread: one owner at a time, handed over through rings. */
+ * A group is a set of samples that share `shared` slot values; a plain sample is a group of one. A
+ * column has one entry per group (shared) or per sample. It is shared when some group has more than
+ * one sample and no such group has a value for the slot below its shared part (absent in both is
+ * shared); a function of the batch's records alone. A group is never split between batches. Owns:
+ * the batch owns its columns (arena and arrays grow and are reused: fr_batch_clear). Thread: one
+ * owner at a time, handed over through rings. */
 #ifndef FR_DECODE_BATCH_H
 #define FR_DECODE_BATCH_H
 
@@ -16,14 +18,15 @@
 
 enum { FR_USE_TRAIN = 1, FR_USE_METRICS = 2 };
 
-/* What a sample may do. Terms of P2: trained (TRAIN with or without metrics), metrics-only, masked, quarantined (the
- * trainer's finding, never the decoder's: it took no effect). */
+/* What a sample may do. Terms of P2: trained (TRAIN with or without metrics), metrics-only, masked,
+ * quarantined (the trainer's finding, never the decoder's: it took no effect). */
 enum fr_role { FR_ROLE_TRAIN, FR_ROLE_METRICS_ONLY, FR_ROLE_MASKED, FR_ROLE_QUARANTINED, FR_ROLES };
 
-/* One slot's values. Sparse and sequence: ids of entry i are keys[begin[i] .. begin[i+1]). Dense: dim floats per entry,
- * behind the steps of the slot's transform (standardize and bucketize are the network's); a missing one is what the
- * default comes to, or NaN where the network has to know (fr_conf_slot_keeps_missing; no NaN comes from outside). Entry
- * = group when shared, else sample. */
+/* One slot's values. Sparse and sequence: ids of entry i are keys[begin[i] .. begin[i+1]). Dense:
+ * dim floats per entry, behind the steps of the slot's transform (standardize and bucketize are the
+ * network's); a missing one is what the default comes to, or NaN where the network has to know
+ * (fr_conf_slot_keeps_missing; no NaN comes from outside). Entry = group when shared, else
+ * sample. */
 struct fr_column {
     uint32_t *begin; /* [n_entries + 1]; NULL for dense */
     uint64_t *keys;  /* [begin[n_entries]] */
@@ -32,14 +35,15 @@ struct fr_column {
     size_t capacity_entries, capacity_keys, capacity_dense;
     bool shared;
     uint32_t dim; /* dense: floats per entry; 0: sparse or sequence */
-    float *
-        weights_storage; /* what `weights` points to once an entry of the batch has weights; kept over fr_batch_clear */
+    /* what `weights` points to once an entry of the batch has weights; kept over fr_batch_clear */
+    float *weights_storage;
     size_t capacity_weights;
 };
 
-/* Per topic-partition: where the stream stands after this batch. `partition_slot` indexes the source's list of
- * topic-partitions. offset, item: the first record not fully in this or earlier batches, and how many of its items are.
- * Counters are of this batch only; a record is counted in the batch that completes it. */
+/* Per topic-partition: where the stream stands after this batch. `partition_slot` indexes the
+ * source's list of topic-partitions. offset, item: the first record not fully in this or earlier
+ * batches, and how many of its items are. Counters are of this batch only; a record is counted in
+ * the batch that completes it. */
 struct fr_batch_position {
     uint32_t partition_slot;
     int64_t offset;
@@ -57,9 +61,9 @@ struct fr_batch_position {
     uint64_t lost; /* records skipped under on_loss */
 };
 
-/* A record some samples of the batch came from: [first_sample, first_sample of the next record), which are its items
- * from first_item on. Its key, value and headers as they were read lie in the batch's record_bytes at `at`, or in
- * `shared` (records.c). */
+/* A record some samples of the batch came from: [first_sample, first_sample of the next record),
+ * which are its items from first_item on. Its key, value and headers as they were read lie in the
+ * batch's record_bytes at `at`, or in `shared` (records.c). */
 struct fr_batch_record {
     uint32_t partition_slot;
     int64_t offset;
@@ -76,15 +80,21 @@ struct fr_batch {
     int64_t *t_ms;         /* [n_samples] event time */
     uint8_t *use;          /* [n_samples] FR_USE_* */
     uint8_t *role;         /* [n_samples] enum fr_role */
-    float *labels;  /* [n_labels][capacity_samples], label-major: labels[l * capacity_samples + i]; NaN: masked */
-    float *weights; /* [n_labels][capacity_samples] `w`; a derived label has the weight of its source */
-    float *keep;    /* [n_samples] `s` in (0, 1], default 1 */
-    float *served;  /* [n_tasks][capacity_samples] `p`: score that was served, NaN absent; NULL: no sample has one */
-    float *served_storage; /* what `served` points to once a sample of the batch has one; kept over fr_batch_clear */
+    /* [n_labels][capacity_samples], label-major: labels[l * capacity_samples + i]; NaN: masked */
+    float *labels;
+    /* [n_labels][capacity_samples] `w`; a derived label has the weight of its source */
+    float *weights;
+    float *keep; /* [n_samples] `s` in (0, 1], default 1 */
+    /* [n_tasks][capacity_samples] `p`: score that was served, NaN absent; NULL: no sample has
+     * one */
+    float *served;
+    /* what `served` points to once a sample of the batch has one; kept over fr_batch_clear */
+    float *served_storage;
     uint32_t n_labels, n_tasks;
     uint32_t n_slots;
     struct fr_column *columns; /* [n_slots] in config order */
-    uint64_t ids; /* of all columns, were every sample to have its own: what shared ones come to when expanded */
+    /* of all columns, were every sample to have its own: what shared ones come to when expanded */
+    uint64_t ids;
     uint32_t n_positions;
     uint32_t capacity_positions;
     struct fr_batch_position *positions;
@@ -92,8 +102,9 @@ struct fr_batch {
     uint32_t n_records, capacity_records;
     struct fr_batch_record *records; /* ascending in first_sample */
     struct fr_buffer record_bytes;
-    size_t image_bytes;     /* of all its records, shared ones too */
-    uint64_t dead_sequence; /* dead letters numbered up to here belong to records at or before the positions */
+    size_t image_bytes; /* of all its records, shared ones too */
+    /* dead letters numbered up to here belong to records at or before the positions */
+    uint64_t dead_sequence;
     int64_t kafka_t_max_ms; /* newest Kafka timestamp of the batch, for freshness; 0 none */
     uint64_t born_mono_ns;  /* when its first record was polled */
     bool end_of_stream;     /* lockstep / --until end: nothing follows */
@@ -101,20 +112,23 @@ struct fr_batch {
     uint64_t unknown_slots, unknown_extra, excess_ids;
 };
 
-/* Sized for ingest.batch_size samples (64 when the conf has none); appending grows it. Does not borrow the conf. */
+/* Sized for ingest.batch_size samples (64 when the conf has none); appending grows it. Does not
+ * borrow the conf. */
 struct fr_batch *fr_batch_new(const struct fr_conf *conf);
 void fr_batch_free(struct fr_batch *batch);
 /* Empty, all memory kept: also positions (n_positions = 0), counters, flags and times. */
 void fr_batch_clear(struct fr_batch *batch);
-/* Room for `samples` in all (labels are laid out anew when capacity_samples grows: pointers into the batch change). */
+/* Room for `samples` in all (labels are laid out anew when capacity_samples grows: pointers into
+ * the batch change). */
 void fr_batch_reserve(struct fr_batch *batch, uint32_t samples);
 /* Room for `keys` ids in all in one sparse or sequence column. */
 void fr_column_reserve_keys(struct fr_column *column, size_t keys);
 
-/* Makes `to` the batch of the samples of `from` that are not marked in left_out [n_samples], as if the others had never
- * been decoded: groups without a sample vanish, a column stays shared only beside a group of several. (One that is
- * written out per sample stays so: where groups are concerned numbers may differ by the order of sums.) Positions,
- * records and counts of what was ignored stay behind. */
+/* Makes `to` the batch of the samples of `from` that are not marked in left_out [n_samples], as if
+ * the others had never been decoded: groups without a sample vanish, a column stays shared only
+ * beside a group of several. (One that is written out per sample stays so: where groups are
+ * concerned numbers may differ by the order of sums.) Positions, records and counts of what was
+ * ignored stay behind. */
 void fr_batch_select(const struct fr_batch *from, const uint8_t *left_out, struct fr_batch *to);
 
 static inline uint32_t fr_batch_entries(const struct fr_batch *batch, uint32_t slot)
@@ -124,17 +138,20 @@ static inline uint32_t fr_batch_entries(const struct fr_batch *batch, uint32_t s
 
 /* ---- resolved rows: filled by the store's plan, read by the graph; neither sees the other ---- */
 
-/* The occurrences of one table in one batch. An occurrence is one id in one slot of one entry (sample, or group where
- * the column is shared); occurrences are numbered slot by slot (config order), entry by entry: the order in which a
- * row's gradients are summed. For the gate and counters an occurrence in a shared entry counts once per trained sample
- * of its group, so that all sample forms give the same state. */
+/* The occurrences of one table in one batch. An occurrence is one id in one slot of one entry
+ * (sample, or group where the column is shared); occurrences are numbered slot by slot (config
+ * order), entry by entry: the order in which a row's gradients are summed. For the gate and
+ * counters an occurrence in a shared entry counts once per trained sample of its group, so that all
+ * sample forms give the same state. */
 struct fr_table_rows {
     uint32_t n_unique;
     uint64_t *keys; /* [n_unique] distinct keys, order fixed by the batch alone */
-    float *
-        *rows; /* [n_unique] first float of the row (values then optimizer state) or NULL: no row: zeros, no gradient */
-    /* [n_unique] what the forward pass reads: `rows` without those this very batch made, which a replica would not have
-     * had: zeros and masked steps, but a gradient (row_update uses `rows`). NULL: all of `rows`. */
+    /* [n_unique] first float of the row (values then optimizer state) or NULL: no row: zeros, no
+     * gradient */
+    float **rows;
+    /* [n_unique] what the forward pass reads: `rows` without those this very batch made, which a
+     * replica would not have had: zeros and masked steps, but a gradient (row_update uses `rows`).
+     * NULL: all of `rows`. */
     float **served;
     uint32_t n_occurrences;
     uint32_t *unique_of; /* [n_occurrences] */
@@ -146,7 +163,8 @@ struct fr_rows {
     uint32_t n_tables;
     struct fr_table_rows *tables;
     uint32_t n_slots;
-    uint32_t *slot_base; /* [n_slots] first occurrence number of the slot in its table (dense: unused) */
+    /* [n_slots] first occurrence number of the slot in its table (dense: unused) */
+    uint32_t *slot_base;
 };
 
 #endif

@@ -1,13 +1,14 @@
-/* Epochs as bytes: what the owner loop stages at a cut, what the journal holds, what fold, recovery and publisher read
- * back.
+/* Epochs as bytes: what the owner loop stages at a cut, what the journal holds, what fold, recovery
+ * and publisher read back.
  *
- * An epoch is its number, timeline, previous digest, key images (sorted by table, then key, ascending: the bytes are a
- * pure function of the staged set), and named sections (sorted by name). Its digest is SHA-256 over all its bytes,
- * which hold the previous digest: a chain. Byte layout: store/durable/README.md; golden file tests/golden/epoch.bin.
- * A section is an absolute image. One that an epoch does not hold keeps the value the newest epoch before gave it:
- * fold, recovery and tools go by that, so an epoch needs to carry what changed only. What belongs together but changes
- * apart is several sections, `<name>/<part>`; an owner's list of its parts stands in its own section `<name>`, so that
- * parts that are no longer listed mean nothing. */
+ * An epoch is its number, timeline, previous digest, key images (sorted by table, then key,
+ * ascending: the bytes are a pure function of the staged set), and named sections (sorted by name).
+ * Its digest is SHA-256 over all its bytes, which hold the previous digest: a chain. Byte layout:
+ * store/durable/README.md; golden file tests/golden/epoch.bin. A section is an absolute image. One
+ * that an epoch does not hold keeps the value the newest epoch before gave it: fold, recovery and
+ * tools go by that, so an epoch needs to carry what changed only. What belongs together but changes
+ * apart is several sections, `<name>/<part>`; an owner's list of its parts stands in its own
+ * section `<name>`, so that parts that are no longer listed mean nothing. */
 #ifndef FR_DURABLE_EPOCH_H
 #define FR_DURABLE_EPOCH_H
 
@@ -20,13 +21,13 @@
 #include "base/hash.h"
 #include "base/status.h"
 
-/* Table numbers above are the cold store's own (sections, sentinel). Sections: two per dense parameter, of which a
- * delta may have 4096, and one per task; names hold a parameter's. */
+/* Table numbers above are the cold store's own (sections, sentinel). Sections: two per dense
+ * parameter, of which a delta may have 4096, and one per task; names hold a parameter's. */
 enum { FR_IMAGE_TABLE_MAX = 0x7fffffff, FR_SECTIONS_MAX = 16384, FR_SECTION_NAME_MAX = 192 };
 
 enum fr_image_kind { FR_IMAGE_ROW = 0, FR_IMAGE_PENDING = 1, FR_IMAGE_ABSENT = 2 };
-/* Why a key is absent: the codes of the delta format's `why`; 0: it never had a published row (a forgotten pending
- * key), no tombstone. */
+/* Why a key is absent: the codes of the delta format's `why`; 0: it never had a published row (a
+ * forgotten pending key), no tombstone. */
 enum fr_absent_reason {
     FR_ABSENT_SILENT = 0,
     FR_ABSENT_IDLE = 1,
@@ -42,29 +43,35 @@ struct fr_image {
     uint32_t size; /* of bytes; 0 when absent */
     uint8_t kind;  /* enum fr_image_kind */
     uint8_t reason;
-    /* Borrowed. Of any alignment when it comes from an epoch or the cold store: read with memcpy. */
+    /* Borrowed. Of any alignment when it comes from an epoch or the cold store: read with
+     * memcpy. */
     const uint8_t *bytes;
 };
 
-/* Filled by the owner loop, handed to the durable thread, reused. Not zero-initialised by hand: fr_stage_init. */
+struct fr_stage_section {
+    char name[FR_SECTION_NAME_MAX];
+    struct fr_buffer bytes; /* kept beyond n_sections too, for the next epoch */
+};
+
+/* Filled by the owner loop, handed to the durable thread, reused. Not zero-initialised by hand:
+ * fr_stage_init. */
 struct fr_stage {
     uint64_t epoch;
     uint64_t timeline;
     struct fr_arena arena; /* image bytes */
     struct fr_image *images;
     size_t n_images, capacity_images;
-    struct fr_stage_section {
-        char name[FR_SECTION_NAME_MAX];
-        struct fr_buffer bytes; /* kept beyond n_sections too, for the next epoch */
-    } * sections;
+    struct fr_stage_section *sections;
     size_t n_sections, capacity_sections;
     uint64_t image_bytes;
-    /* Free rest of the arena piece that small images share (an arena request of its own would cost 64 bytes each). */
+    /* Free rest of the arena piece that small images share (an arena request of its own would cost
+     * 64 bytes each). */
     uint8_t *piece;
     size_t piece_left;
     /* Not stored; carried along for those who wait for durability. */
     uint64_t dead_sequence;
-    uint64_t publishable; /* once this one is durable, epochs up to here may be published; older while that is held */
+    /* once this one is durable, epochs up to here may be published; older while that is held */
+    uint64_t publishable;
     uint64_t cut_mono_ns;
     bool last; /* the drain's last epoch */
 };
@@ -72,17 +79,17 @@ struct fr_stage {
 void fr_stage_init(struct fr_stage *stage);
 void fr_stage_clear(struct fr_stage *stage); /* keeps memory */
 void fr_stage_release(struct fr_stage *stage);
-/* Room for the bytes of one image (8-byte aligned); the caller fills them before the stage is handed over. A key at
- * most once per stage; an absent image has a reason and no bytes, another has bytes and no reason (FR_CHECK).
- * image->bytes is not read. */
+/* Room for the bytes of one image (8-byte aligned); the caller fills them before the stage is
+ * handed over. A key at most once per stage; an absent image has a reason and no bytes, another has
+ * bytes and no reason (FR_CHECK). image->bytes is not read. */
 uint8_t *fr_stage_image(struct fr_stage *stage, const struct fr_image *image);
-/* The buffer of a (new, empty) section, valid until the next call. Names: [a-z_]+, then perhaps '/' and printable
- * ASCII without blanks, in all at most FR_SECTION_NAME_MAX - 1 bytes; a second one of the same name is a bug (FR_CHECK,
- * by the encoder). */
+/* The buffer of a (new, empty) section, valid until the next call. Names: [a-z_]+, then perhaps '/'
+ * and printable ASCII without blanks, in all at most FR_SECTION_NAME_MAX - 1 bytes; a second one of
+ * the same name is a bug (FR_CHECK, by the encoder). */
 struct fr_buffer *fr_stage_section(struct fr_stage *stage, const char *name);
 
-/* Appends the epoch's bytes to out (sorts the stage's images in place; scratch memory comes from the stage's arena). A
- * key staged twice is a bug (FR_CHECK). */
+/* Appends the epoch's bytes to out (sorts the stage's images in place; scratch memory comes from
+ * the stage's arena). A key staged twice is a bug (FR_CHECK). */
 void fr_epoch_encode(struct fr_stage *stage, const struct fr_sha256 *previous, struct fr_buffer *out);
 
 /* A checked view of an epoch's bytes; borrows them. */
@@ -105,8 +112,15 @@ enum fr_status fr_epoch_next_section(const struct fr_epoch *epoch, const uint8_t
 
 /* ---- sections that two modules share ---- */
 
-/* Section "announce": what the commit record of the delta says. Written by the trainer, read by the publisher. */
+/* Section "announce": what the commit record of the delta says. Written by the trainer, read by the
+ * publisher. */
 enum { FR_ANNOUNCE_TASKS_MAX = 16, FR_ANNOUNCE_PARTITIONS_MAX = 4096 };
+struct fr_announced_offset {
+    char topic[250];
+    int32_t partition;
+    int64_t next_offset;
+};
+
 struct fr_announcement {
     int64_t watermark_ms;
     uint64_t samples;   /* trained in this history */
@@ -119,11 +133,7 @@ struct fr_announcement {
         double auc; /* lifetime; NaN: undefined */
     } tasks[FR_ANNOUNCE_TASKS_MAX];
     uint32_t n_offsets;
-    struct fr_announced_offset {
-        char topic[250];
-        int32_t partition;
-        int64_t next_offset;
-    } * offsets; /* owned by whoever filled it; sorted by topic, then partition */
+    struct fr_announced_offset *offsets; /* owned by whoever filled it; sorted by topic, then partition */
 };
 /* Offsets must be sorted and distinct, names not empty (FR_CHECK). */
 void fr_announcement_encode(const struct fr_announcement *announcement, struct fr_buffer *out);
@@ -131,8 +141,8 @@ void fr_announcement_encode(const struct fr_announcement *announcement, struct f
 enum fr_status fr_announcement_parse(const uint8_t *bytes, size_t size, struct fr_arena *arena,
                                      struct fr_announcement *out) FR_MUST_CHECK;
 
-/* Sections "dense/<parameter>": a scoring parameter each, in the epochs since which it changed. Written by the trainer,
- * read by publisher, dump and replica tools. */
+/* Sections "dense/<parameter>": a scoring parameter each, in the epochs since which it changed.
+ * Written by the trainer, read by publisher, dump and replica tools. */
 #define FR_SECTION_DENSE "dense/"
 struct fr_dense_view {
     char name[160];    /* <layer>/kernel, <layer>/bias, <layer>/0/kernel .. */

@@ -1,6 +1,6 @@
-/* Gate and expiry policies as the store calls them: small function tables that `eviction` implements. The store never
- * links eviction. Pure functions of their arguments: they read no clock and keep no state (state lives in the entries).
- */
+/* Gate and expiry policies as the store calls them: small function tables that `eviction`
+ * implements. The store never links eviction. Pure functions of their arguments: they read no clock
+ * and keep no state (state lives in the entries). */
 #ifndef FR_POLICY_POLICY_H
 #define FR_POLICY_POLICY_H
 

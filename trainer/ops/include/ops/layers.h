@@ -1,15 +1,17 @@
-/* Arguments of the layer operations of the table in ops.h: activations, normalisation, interactions, sequences,
- * attention, recurrence, mixtures, auxiliary losses.
+/* Arguments of the layer operations of the table in ops.h: activations, normalisation,
+ * interactions, sequences, attention, recurrence, mixtures, auxiliary losses.
  *
- * A vector view has one row per entry of a chunk: row 0 is the chunk's first. A step view is ragged and absolute: the
- * steps of entry e are rows begin[e] .. begin[e + 1] of the whole batch, whatever chunk is computed. Every backward
- * operation ADDS to the gradients it is given; a view with .values NULL is not wanted. Gradients of parameters are
- * partial sums of one chunk, added to; the caller joins chunks in ascending order. Sums run over ascending rows, steps,
- * then columns (the cpu backends: 8 interleaved partial sums over columns). What is written does not overlap what is
+ * A vector view has one row per entry of a chunk: row 0 is the chunk's first. A step view is ragged
+ * and absolute: the steps of entry e are rows begin[e] .. begin[e + 1] of the whole batch, whatever
+ * chunk is computed. Every backward operation ADDS to the gradients it is given; a view with
+ * .values NULL is not wanted. Gradients of parameters are partial sums of one chunk, added to; the
+ * caller joins chunks in ascending order. Sums run over ascending rows, steps, then columns (the
+ * cpu backends: 8 interleaved partial sums over columns). What is written does not overlap what is
  * read, but where a comment allows it; gradients that are added to may be one view several times.
  *
- * Forward, the bits of an entry do not depend on its chunk or its neighbours (gru: where fr_ops.rows_independent).
- * Tolerance NMSE(1e-10) unless a comment says otherwise. Thread and limits: ops.h. */
+ * Forward, the bits of an entry do not depend on its chunk or its neighbours (gru: where
+ * fr_ops.rows_independent). Tolerance NMSE(1e-10) unless a comment says otherwise. Thread and
+ * limits: ops.h. */
 #ifndef FR_OPS_LAYERS_H
 #define FR_OPS_LAYERS_H
 
@@ -50,20 +52,22 @@ struct fr_expand {
     uint32_t begin, end, width;
     struct fr_view in, out;
 };
-/* Backward of expand for vectors: out[g] += sum over samples s of group_begin[g] .. group_begin[g + 1] of in[s]. */
+/* Backward of expand for vectors: out[g] += sum over samples s of group_begin[g] .. group_begin[g +
+ * 1] of in[s]. */
 struct fr_collapse {
     const uint32_t *group_begin;
     uint32_t begin, end, width; /* groups */
     struct fr_view in, out;     /* absolute */
 };
-/* The same for step rows: out[steps_begin[g] + t] += sum over samples s of group g of in[expanded_begin[s] + t]. */
+/* The same for step rows: out[steps_begin[g] + t] += sum over samples s of group g of
+ * in[expanded_begin[s] + t]. */
 struct fr_collapse_steps {
     const uint32_t *group_begin, *steps_begin, *expanded_begin;
     uint32_t begin, end, width;
     struct fr_view in, out;
 };
-/* Joins a sequence of other lengths, newest to newest: with T steps in `to` and F in `from`, step t of `to` is step
- * t + F - T of `from`, zeros where that is negative. EXACT; backward adds. */
+/* Joins a sequence of other lengths, newest to newest: with T steps in `to` and F in `from`, step t
+ * of `to` is step t + F - T of `from`, zeros where that is negative. EXACT; backward adds. */
 struct fr_align {
     const uint32_t *to_begin, *from_begin;
     uint32_t entry_begin, entry_end, width;
@@ -77,11 +81,14 @@ enum fr_activation_kind {
     FR_ACTIVATE_LEAKY_RELU, /* slope 0.01 below 0 */
     FR_ACTIVATE_SIGMOID,
     FR_ACTIVATE_TANH,
-    FR_ACTIVATE_GELU,  /* x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) (Hendrycks and Gimpel 2016) */
+    /* x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) (Hendrycks and Gimpel 2016) */
+    FR_ACTIVATE_GELU,
     FR_ACTIVATE_PRELU, /* alpha_j x below 0 */
-    FR_ACTIVATE_DICE,  /* p x + (1 - p) alpha_j x, p = sigmoid((x - mean_j) / sqrt(variance_j + 1e-9)) */
+    /* p x + (1 - p) alpha_j x, p = sigmoid((x - mean_j) / sqrt(variance_j + 1e-9)) */
+    FR_ACTIVATE_DICE,
 };
-/* y may be x for relu, leaky_relu, sigmoid and tanh, whose backward reads y alone; that of the others reads x alone. */
+/* y may be x for relu, leaky_relu, sigmoid and tanh, whose backward reads y alone; that of the
+ * others reads x alone. */
 struct fr_activate {
     enum fr_activation_kind kind;
     uint32_t m, n;
@@ -91,19 +98,21 @@ struct fr_activate {
     struct fr_view gradient, x_gradient; /* backward */
     float *alpha_gradient;               /* [n] or NULL */
 };
-/* y = scale o (x - mean) / sqrt(variance + epsilon) + bias over each row's n values (biased variance). */
+/* y = scale o (x - mean) / sqrt(variance + epsilon) + bias over each row's n values (biased
+ * variance). */
 struct fr_layer_norm {
     uint32_t m, n;
     float epsilon;
     const float *scale, *bias; /* [n] */
     struct fr_view x, y;
-    struct fr_view moments; /* [m, 2] out of forward, for backward: mean, 1 / sqrt(variance + epsilon) */
+    /* [m, 2] out of forward, for backward: mean, 1 / sqrt(variance + epsilon) */
+    struct fr_view moments;
     struct fr_view gradient, x_gradient;
     float *scale_gradient, *bias_gradient; /* [n] */
 };
-/* y = 0 or x * (1 / (1 - rate)), rate in [0, 1); whether element (i, j) survives is a pure function of (seed, key,
- * first + i, j): the same in forward and backward (x: gradient in, y: gradient out, added when `accumulate`), for every
- * backend and chunk. y may be x. EXACT. */
+/* y = 0 or x * (1 / (1 - rate)), rate in [0, 1); whether element (i, j) survives is a pure function
+ * of (seed, key, first + i, j): the same in forward and backward (x: gradient in, y: gradient out,
+ * added when `accumulate`), for every backend and chunk. y may be x. EXACT. */
 struct fr_dropout {
     uint32_t m, n, first; /* first: sample number of row 0 in the batch */
     uint64_t seed, key;   /* key: layer and step */
@@ -111,16 +120,16 @@ struct fr_dropout {
     bool accumulate;
     struct fr_view x, y;
 };
-/* One-hot of the number of boundaries <= x, per number: [m, dim] -> [m, dim * (n_boundaries + 1)]. NaN: missing, reads
- * as `missing` (if that is NaN too: no boundary is below it). EXACT. */
+/* One-hot of the number of boundaries <= x, per number: [m, dim] -> [m, dim * (n_boundaries + 1)].
+ * NaN: missing, reads as `missing` (if that is NaN too: no boundary is below it). EXACT. */
 struct fr_bucketize {
     uint32_t m, dim, n_boundaries;
     const float *boundaries; /* ascending */
     float missing;
     struct fr_view x, y;
 };
-/* y = (x - mean_j) / sqrt(variance_j + epsilon), cut to +-limit; 0 everywhere while *count < count_min. NaN: missing,
- * reads as `missing`, or, if that is NaN too, gives 0. y may be x. */
+/* y = (x - mean_j) / sqrt(variance_j + epsilon), cut to +-limit; 0 everywhere while *count <
+ * count_min. NaN: missing, reads as `missing`, or, if that is NaN too, gives 0. y may be x. */
 struct fr_standardize {
     uint32_t m, n;
     const float *mean, *variance, *count;
@@ -148,8 +157,8 @@ struct fr_moments {
 
 /* ---- interactions ---- */
 
-/* Over `count` inputs [m, n]. product: out [m, n]. dot_interaction: out [m, count (count - 1) / 2], pairs (0,1), (0,2),
- * (1,2), (0,3) ... : j ascending, then i < j. */
+/* Over `count` inputs [m, n]. product: out [m, n]. dot_interaction: out [m, count (count - 1) / 2],
+ * pairs (0,1), (0,2), (1,2), (0,3) ... : j ascending, then i < j. */
 struct fr_interaction {
     uint32_t m, n, count;
     const struct fr_view *in;
@@ -162,7 +171,8 @@ struct fr_cross {
     struct fr_view x0, t, x, out; /* backward: out is the gradient */
     struct fr_view x0_gradient, t_gradient, x_gradient;
 };
-/* gates [m, count] logits, experts [m, count * n] side by side: out = sum_e softmax(gates)_e experts_e. */
+/* gates [m, count] logits, experts [m, count * n] side by side: out = sum_e softmax(gates)_e
+ * experts_e. */
 struct fr_mixture {
     uint32_t m, n, count;
     struct fr_view gates, experts, out;
@@ -173,9 +183,9 @@ struct fr_mixture {
 /* ---- sequences ---- */
 
 enum fr_pool_steps_kind { FR_POOL_STEPS_SUM, FR_POOL_STEPS_MEAN, FR_POOL_STEPS_SQRTN, FR_POOL_STEPS_LAST };
-/* Vector rows are entries (row 0: entry_begin). Masked steps add nothing, but mean and sqrtn divide by the number of
- * all steps; last: the newest row, masked or not (a recurrence holds its state there); no steps: zeros. Backward:
- * in_gradient from `out` as gradient. */
+/* Vector rows are entries (row 0: entry_begin). Masked steps add nothing, but mean and sqrtn divide
+ * by the number of all steps; last: the newest row, masked or not (a recurrence holds its state
+ * there); no steps: zeros. Backward: in_gradient from `out` as gradient. */
 struct fr_pool_steps {
     struct fr_steps steps;
     enum fr_pool_steps_kind kind;
@@ -212,11 +222,11 @@ struct fr_dot_steps {
     struct fr_view out; /* backward: gradient */
     struct fr_view keys_gradient, query_gradient;
 };
-/* GRU over steps, PyTorch's equations. input = x W + b, columns r | z | n. With h the state before the step:
- * r = s(i_r + h U_r + c_r), z = s(i_z + h U_z + c_z), n = tanh(i_n + r (h U_n + c_n)), u = 1 - z,
- * h' = (1 - u) h + u n. With scores a_t (AUGRU): u = a_t (1 - z). A masked step keeps the state and its gates are
- * zeros. First state: zeros. Products are the backend's `multiply`; gradients of kernel and bias: steps descending,
- * entries ascending. */
+/* GRU over steps, PyTorch's equations. input = x W + b, columns r | z | n. With h the state before
+ * the step: r = s(i_r + h U_r + c_r), z = s(i_z + h U_z + c_z), n = tanh(i_n + r (h U_n + c_n)), u
+ * = 1 - z, h' = (1 - u) h + u n. With scores a_t (AUGRU): u = a_t (1 - z). A masked step keeps the
+ * state and its gates are zeros. First state: zeros. Products are the backend's `multiply`;
+ * gradients of kernel and bias: steps descending, entries ascending. */
 struct fr_gru {
     struct fr_steps steps;
     uint32_t units;
@@ -241,9 +251,10 @@ struct fr_mse_pair {
     float scale;
     struct fr_view a, b, a_gradient, b_gradient;
 };
-/* Over steps t with a next one: log(1 + exp(-h_t . e_{t+1})) + log(1 + exp(h_t . n_{t+1})), where positives and
- * negatives are aligned newest to newest with states; a step counts when state t, e_{t+1} and n_{t+1} are there and
- * unmasked. An entry's loss is the mean over its steps that count. */
+/* Over steps t with a next one: log(1 + exp(-h_t . e_{t+1})) + log(1 + exp(h_t . n_{t+1})), where
+ * positives and negatives are aligned newest to newest with states; a step counts when state t,
+ * e_{t+1} and n_{t+1} are there and unmasked. An entry's loss is the mean over its steps that
+ * count. */
 struct fr_next_step {
     struct fr_steps states_steps, positive_steps, negative_steps; /* same entries */
     uint32_t width;

@@ -1,14 +1,17 @@
-/* One operation table, several backends: `reference` (double accumulation, plain loops: the truth of the parity suite),
- * `cpu` (own fixed-order products, vectorised loops), `openblas` (the same with cblas_sgemm). CUDA later as a plug-in
- * object that fills the same table. The parity suite (tests/unit/ops) drives every backend against `reference`.
+/* One operation table, several backends: `reference` (double accumulation, plain loops: the truth
+ * of the parity suite), `cpu` (own fixed-order products, vectorised loops), `openblas` (the same
+ * with cblas_sgemm). CUDA later as a plug-in object that fills the same table. The parity suite
+ * (tests/unit/ops) drives every backend against `reference`.
  *
- * Each operation works on one chunk or block; splitting over workers is the graph's business, so an operation needs no
- * pool, keeps no state and allocates nothing. Matrices are row-major; row i of a view begins at values + i * ld.
- * Element mathematics is in ops/row.h and base/math.h, valid as C and CUDA.
+ * Each operation works on one chunk or block; splitting over workers is the graph's business, so an
+ * operation needs no pool, keeps no state and allocates nothing. Matrices are row-major; row i of a
+ * view begins at values + i * ld. Element mathematics is in ops/row.h and base/math.h, valid as C
+ * and CUDA.
  *
- * Tolerance classes against `reference`: EXACT (same bits), NMSE(e) (sum of squared differences <= e * sum of squares
- * of the reference). Thread: any; an operation touches only its arguments. Determinism: the order of every reduction is
- * stated; no backend depends on the number of workers. */
+ * Tolerance classes against `reference`: EXACT (same bits), NMSE(e) (sum of squared differences <=
+ * e * sum of squares of the reference). Thread: any; an operation touches only its arguments.
+ * Determinism: the order of every reduction is stated; no backend depends on the number of
+ * workers. */
 #ifndef FR_OPS_OPS_H
 #define FR_OPS_OPS_H
 
@@ -21,9 +24,9 @@
 
 /* ---- matrix products ---- */
 
-/* A factor: logically rows x columns; element (i, j) is values[i * ld + j], or values[j * ld + i] when transposed.
- * `packed` is the backend's own copy of a right factor (packed_floats, pack) or NULL. A transposed right factor must be
- * packed where packed_floats > 0. */
+/* A factor: logically rows x columns; element (i, j) is values[i * ld + j], or values[j * ld + i]
+ * when transposed. `packed` is the backend's own copy of a right factor (packed_floats, pack) or
+ * NULL. A transposed right factor must be packed where packed_floats > 0. */
 struct fr_operand {
     const float *values;
     size_t ld;
@@ -46,9 +49,10 @@ enum { FR_ROW_BLOCK = 96 }; /* rows of a weight gradient computed by one task */
 
 enum fr_gather_kind { FR_GATHER_SUM, FR_GATHER_MEAN, FR_GATHER_SQRTN };
 
-/* An entry is a sample, or a group where the slot's column is shared. Out row s = sum over the ids p of entry s of
- * coef(p) * row(p); coef = weight, times 1 / sum of weights (mean) or 1 / sqrt(sum of squared weights) (sqrtn). Ids
- * without a row add zeros and count in the denominator; no ids, or a denominator of 0: zeros. */
+/* An entry is a sample, or a group where the slot's column is shared. Out row s = sum over the ids
+ * p of entry s of coef(p) * row(p); coef = weight, times 1 / sum of weights (mean) or 1 / sqrt(sum
+ * of squared weights) (sqrtn). Ids without a row add zeros and count in the denominator; no ids, or
+ * a denominator of 0: zeros. */
 struct fr_gather {
     const uint32_t *begin;     /* [entries + 1] ids of entry s are begin[s] .. begin[s + 1] */
     const float *weights;      /* per id, or NULL: 1 */
@@ -70,13 +74,17 @@ struct fr_occurrence {
 /* One reader of a slot's rows, seen from the gradient. */
 struct fr_row_source {
     uint32_t part;
-    uint32_t first;          /* occurrence number of the slot's first id */
-    struct fr_view gradient; /* [entries, dim] of the pooled output; by_id: [ids of the slot, dim], of step rows */
-    const float *weights;    /* per id of the slot, or NULL: 1 */
-    const float *scale;      /* per entry (mean, sqrtn), or NULL */
-    const uint32_t *trained; /* per entry: its samples that are trained through this reader; 0 contributes nothing */
-    const uint32_t *counted; /* per entry: what an occurrence counts whose first contributing reader this is */
-    const uint8_t *masked;   /* by_id: steps that were masked in the forward pass contribute nothing; may be NULL */
+    uint32_t first; /* occurrence number of the slot's first id */
+    /* [entries, dim] of the pooled output; by_id: [ids of the slot, dim], of step rows */
+    struct fr_view gradient;
+    const float *weights; /* per id of the slot, or NULL: 1 */
+    const float *scale;   /* per entry (mean, sqrtn), or NULL */
+    /* per entry: its samples that are trained through this reader; 0 contributes nothing */
+    const uint32_t *trained;
+    /* per entry: what an occurrence counts whose first contributing reader this is */
+    const uint32_t *counted;
+    /* by_id: steps that were masked in the forward pass contribute nothing; may be NULL */
+    const uint8_t *masked;
     bool by_id;
 };
 
@@ -97,8 +105,8 @@ struct fr_row_update {
     float *scratch;      /* [2 x sum over parts of dim rounded up to 16], 64-byte aligned */
 };
 
-/* The gradients of a row's occurrences are summed in blocks of so many, one after the other, and the blocks in order:
- * one fixed tree for every backend, whose chains stay short. */
+/* The gradients of a row's occurrences are summed in blocks of so many, one after the other, and
+ * the blocks in order: one fixed tree for every backend, whose chains stay short. */
 enum { FR_OCCURRENCE_BLOCK = 64 };
 
 enum { FR_ROW_PARTS_MAX = 16 };
@@ -116,8 +124,8 @@ struct fr_loss {
     float gamma, alpha;     /* focal */
 };
 
-/* Product of probabilities p = prod sigmoid(z_k) against the label, logloss; `logit` = log(p / (1 - p)) by
- * fr_ops.product_logit. */
+/* Product of probabilities p = prod sigmoid(z_k) against the label, logloss; `logit` = log(p / (1 -
+ * p)) by fr_ops.product_logit. */
 struct fr_product_loss {
     uint32_t n, count;
     const float *const *z; /* [count][n] */
@@ -127,12 +135,14 @@ struct fr_product_loss {
     float *const *gradient; /* [count][n], added to */
 };
 
-/* Pairs of one group: `order` holds its samples that count, ascending by label (equal labels by number); those of a
- * smaller label than order[i]'s are order[0 .. lower[i]). i is compared with min(lower[i], partners) of them, chosen by
- * fr_pair_partner, and what these give is taken times lower[i] / their number: they stand for all of i's pairs.
- * Returns group_scale * sum of a_i a_j log(1 + exp(-(z_i - z_j))), i ascending, partners in turn, in double; adds
- * scale times its derivative to gradients, summed per sample in double, in the order of pairs, before it is rounded
- * (thousands of equal terms would drift in f32). Burges et al. 2005, with labels instead of probabilities. */
+/* Pairs of one group: `order` holds its samples that count, ascending by label (equal labels by
+ * number); those of a smaller label than order[i]'s are order[0 .. lower[i]). i is compared with
+ * min(lower[i], partners) of them, chosen by fr_pair_partner, and what these give is taken times
+ * lower[i] / their number: they stand for all of i's pairs. Returns group_scale * sum of a_i a_j
+ * log(1 + exp(-(z_i - z_j))), i ascending, partners in turn, in double; adds scale times its
+ * derivative to gradients, summed per sample in double, in the order of pairs, before it is rounded
+ * (thousands of equal terms would drift in f32). Burges et al. 2005, with labels instead of
+ * probabilities. */
 struct fr_pair_loss {
     uint32_t n;
     const uint32_t *order, *lower; /* [n] */
@@ -144,8 +154,8 @@ struct fr_pair_loss {
     double *sums;                  /* [n] scratch */
 };
 
-/* Partner `turn` of the `count` that position i has among [0, lower), 0 < count <= lower: evenly spread, no two the
- * same, turned by i so that neighbours in the order have other partners. */
+/* Partner `turn` of the `count` that position i has among [0, lower), 0 < count <= lower: evenly
+ * spread, no two the same, turned by i so that neighbours in the order have other partners. */
 static inline uint32_t fr_pair_partner(uint32_t lower, uint32_t count, uint32_t i, uint32_t turn)
 {
     return (uint32_t)(((uint64_t)turn * lower / count + i) % lower);
@@ -157,25 +167,28 @@ struct fr_dense_update {
     size_t n;
     float *values;
     const float *gradient;
-    float *state0, *state1; /* fr_dense_states of them: adam*: m, v; ftrl: z, n; adagrad, momentum, rmsprop: one */
+    /* fr_dense_states of them: adam*: m, v; ftrl: z, n; adagrad, momentum, rmsprop: one */
+    float *state0, *state1;
     struct fr_optimizer optimizer;
-    struct fr_pace pace; /* scale: 1 / batch_size; mean_scale: clip_norm's factor / trained samples */
+    /* scale: 1 / batch_size; mean_scale: clip_norm's factor / trained samples */
+    struct fr_pace pace;
 };
 
 struct fr_ops {
     const char *name;
-    /* Rows of a product do not depend on their position or on the number of rows computed with them: bits of a sample
-     * are the same alone, in any chunk, in trainer and replica. Otherwise products must run on whole chunks of exactly
-     * C rows. */
+    /* Rows of a product do not depend on their position or on the number of rows computed with
+     * them: bits of a sample are the same alone, in any chunk, in trainer and replica. Otherwise
+     * products must run on whole chunks of exactly C rows. */
     bool rows_independent;
 
     /* Floats of the packed copy of a right factor; 0: the backend reads factors as they are. */
     size_t (*packed_floats)(uint32_t rows, uint32_t columns);
-    /* Fills right->packed for rows [row_begin, row_end); ranges may be packed by different workers. Padding of the last
-     * panel becomes zeros. EXACT. */
+    /* Fills right->packed for rows [row_begin, row_end); ranges may be packed by different workers.
+     * Padding of the last panel becomes zeros. EXACT. */
     void (*pack)(const struct fr_operand *right, uint32_t row_begin, uint32_t row_end);
-    /* out[row_begin..row_end) = left * right. f32 accumulation over ascending k (cpu: one fused chain per element, so
-     * bits do not depend on the blocking; openblas: the library's order for this shape). NMSE(1e-10). */
+    /* out[row_begin..row_end) = left * right. f32 accumulation over ascending k (cpu: one fused
+     * chain per element, so bits do not depend on the blocking; openblas: the library's order for
+     * this shape). NMSE(1e-10). */
     void (*multiply)(const struct fr_multiply *product);
 
     /* Ids of a sample in order, f32. EXACT for single ids with weight 1, else NMSE(1e-12). */
@@ -190,8 +203,8 @@ struct fr_ops {
     void (*relu_backward)(uint32_t m, uint32_t n, struct fr_view y, struct fr_view gradient);
     /* out[n] = sum over the m rows, ascending, f32. NMSE(1e-10). */
     void (*bias_gradient)(uint32_t m, uint32_t n, struct fr_view gradient, float *out);
-    /* out = 1/2 ((sum v)^2 - sum v^2) over `count` inputs [m, n], in argument order (He and Chua 2017, eq. 4).
-     * NMSE(1e-10). */
+    /* out = 1/2 ((sum v)^2 - sum v^2) over `count` inputs [m, n], in argument order (He and Chua
+     * 2017, eq. 4). NMSE(1e-10). */
     void (*bi_interaction)(uint32_t m, uint32_t n, uint32_t count, const struct fr_view *in, struct fr_view out);
     /* in_gradient[i] += gradient * (sum v - v_i), inputs with .values NULL skipped. NMSE(1e-10). */
     void (*bi_interaction_backward)(uint32_t m, uint32_t n, uint32_t count, const struct fr_view *in,
@@ -243,31 +256,34 @@ struct fr_ops {
     void (*attention_pool_backward)(const struct fr_attention_pool *call);
     void (*dot_steps)(const struct fr_dot_steps *call);
     void (*dot_steps_backward)(const struct fr_dot_steps *call);
-    size_t (*gru_workspace)(const struct fr_steps *steps, uint32_t units); /* floats, for forward and backward */
+    /* floats, for forward and backward */
+    size_t (*gru_workspace)(const struct fr_steps *steps, uint32_t units);
     void (*gru)(const struct fr_gru *call);
     void (*gru_backward)(const struct fr_gru *call);
     double (*mse_pair)(const struct fr_mse_pair *call);
     double (*next_step)(const struct fr_next_step *call); /* gradient views NULL: counts only */
 
-    /* Largest |x| of [m, n] as bits (fr_f32_bits): >= 0x7f800000 exactly when some x is not finite. EXACT. */
+    /* Largest |x| of [m, n] as bits (fr_f32_bits): >= 0x7f800000 exactly when some x is not finite.
+     * EXACT. */
     uint32_t (*max_bits)(uint32_t m, uint32_t n, struct fr_view x);
 
-    /* For each unique key of [begin, end) with a row and a trained occurrence: per part, gradient = sum over its
-     * occurrences, in blocks of FR_OCCURRENCE_BLOCK, f32, of coef * gradient[entry]; then the part's optimizer in
-     * place, for as many units as samples are trained with it. Parts no trained occurrence reaches stay as they are.
-     * NMSE(1e-10). */
+    /* For each unique key of [begin, end) with a row and a trained occurrence: per part, gradient =
+     * sum over its occurrences, in blocks of FR_OCCURRENCE_BLOCK, f32, of coef * gradient[entry];
+     * then the part's optimizer in place, for as many units as samples are trained with it. Parts
+     * no trained occurrence reaches stay as they are. NMSE(1e-10). */
     void (*update_rows)(const struct fr_row_update *update);
     /* The same gradients without applying them: their max_bits. */
     uint32_t (*check_rows)(const struct fr_row_update *update);
     /* sum of squares of x over all n, in double, ascending: for clip_norm. */
     double (*sum_squares)(size_t n, const float *x);
-    /* Elementwise, ops/row.h; the gradient given is the sum over samples. Moments below FR_MOMENT_FLUSH become 0.
-     * NMSE(1e-10). */
+    /* Elementwise, ops/row.h; the gradient given is the sum over samples. Moments below
+     * FR_MOMENT_FLUSH become 0. NMSE(1e-10). */
     void (*update_dense)(const struct fr_dense_update *update);
 };
 
 const struct fr_ops *fr_ops_reference(void);
-/* The machine's best: avx512 or avx2, which give equal bits; `openblas` where the processor has no FMA. */
+/* The machine's best: avx512 or avx2, which give equal bits; `openblas` where the processor has no
+ * FMA. */
 const struct fr_ops *fr_ops_cpu(void);
 /* One instruction set, for tests and comparisons; NULL where the machine lacks it. */
 const struct fr_ops *fr_ops_cpu_avx512(void);
@@ -275,8 +291,8 @@ const struct fr_ops *fr_ops_cpu_avx2(void);
 /* Sets OpenBLAS to one thread per call. */
 const struct fr_ops *fr_ops_openblas(void);
 
-/* Names the arithmetic of the products; equal names on one machine type mean equal bits: "fma 1" (every processor with
- * FMA), "openblas 0.3.21 SkylakeX", "reference 1". */
+/* Names the arithmetic of the products; equal names on one machine type mean equal bits: "fma 1"
+ * (every processor with FMA), "openblas 0.3.21 SkylakeX", "reference 1". */
 const char *fr_ops_kernel(const struct fr_ops *ops);
 
 #endif

@@ -1,31 +1,33 @@
 /* Row and element mathematics of the optimizers, written once for CPU and GPU.
  *
- * Valid as C17 and as CUDA C++. A row body takes (lane, lane_count): the CPU passes 0, 1 and a warp its lane and 32;
- * lane l works on elements l, l + lane_count, ... Only basic operations and sqrt, which IEEE 754 fixes, so every
- * processor gives the same bits (-ffp-contract=off). Reductions over a row use FR_ROW_LANES partial sums and a fixed
- * tree whatever lane_count is.
+ * Valid as C17 and as CUDA C++. A row body takes (lane, lane_count): the CPU passes 0, 1 and a warp
+ * its lane and 32; lane l works on elements l, l + lane_count, ... Only basic operations and sqrt,
+ * which IEEE 754 fixes, so every processor gives the same bits (-ffp-contract=off). Reductions over
+ * a row use FR_ROW_LANES partial sums and a fixed tree whatever lane_count is.
  *
- * Time is counted in units, not in steps: a row's unit is one trained occurrence, a layer's is batch_size samples. A
- * step over `units` of them gets the gradient s summed over them (a layer's: divided by batch_size, so of units = n /
- * batch_size), and rates, decays and moments move as far as that many single steps would on gradients of one noise:
- * rates linearly, what decays by the power `units`, second moments by s^2 / units (Malladi et al. 2022 for Adam and
- * RMSProp). So learning does not depend on how samples fall into batches; at units = 1 every rule is the textbook's.
+ * Time is counted in units, not in steps: a row's unit is one trained occurrence, a layer's is
+ * batch_size samples. A step over `units` of them gets the gradient s summed over them (a layer's:
+ * divided by batch_size, so of units = n / batch_size), and rates, decays and moments move as far
+ * as that many single steps would on gradients of one noise: rates linearly, what decays by the
+ * power `units`, second moments by s^2 / units (Malladi et al. 2022 for Adam and RMSProp). So
+ * learning does not depend on how samples fall into batches; at units = 1 every rule is the
+ * textbook's.
  *
- * Order of a step: the mean gradient of a unit, s / units, is scaled so that its norm is at most clip_norm; its
- * elements are cut to +-clip_value; l2 w + l1 sign(w) is added, but for ftrl kinds, whose l1 and l2 belong to the
- * algorithm; back to the sum; then the rule. The raw gradient is finite and at most FR_GRADIENT_MAX, the graph has
- * checked.
+ * Order of a step: the mean gradient of a unit, s / units, is scaled so that its norm is at most
+ * clip_norm; its elements are cut to +-clip_value; l2 w + l1 sign(w) is added, but for ftrl kinds,
+ * whose l1 and l2 belong to the algorithm; back to the sum; then the rule. The raw gradient is
+ * finite and at most FR_GRADIENT_MAX, the graph has checked.
  *
- * Finite stays finite: values are cut to +-FR_VALUE_MAX, accumulators and z to FR_STATE_MAX, and with 0 < lr, eps and
- * decay rates < 1 no rule computes inf - inf, 0 * inf or 0 / 0 on the way (why: README). Training that is well never
- * meets the cuts.
+ * Finite stays finite: values are cut to +-FR_VALUE_MAX, accumulators and z to FR_STATE_MAX, and
+ * with 0 < lr, eps and decay rates < 1 no rule computes inf - inf, 0 * inf or 0 / 0 on the way
+ * (why: README). Training that is well never meets the cuts.
  *
- * Sources: Adagrad: Duchi et al. 2011; row-wise: Naumov et al. 2019 (DLRM); momentum, RMSProp (Tieleman and Hinton
- * 2012), Adam (Kingma and Ba 2015; of rows lazy: only what is trained moves and ages), AdamW (Loshchilov and Hutter
- * 2019): PyTorch's order of operations; FTRL-Proximal:
- * McMahan et al. 2013, algorithm 1; group FTRL: Yue et al. 2021, "Adaptive Optimizers with Sparse Group Lasso for
- * Neural Networks in CTR Prediction", algorithm of group FTRL with l2 as in McMahan et al. Thread: the owner of the
- * row. Does not: check for finite gradients. */
+ * Sources: Adagrad: Duchi et al. 2011; row-wise: Naumov et al. 2019 (DLRM); momentum, RMSProp
+ * (Tieleman and Hinton 2012), Adam (Kingma and Ba 2015; of rows lazy: only what is trained moves
+ * and ages), AdamW (Loshchilov and Hutter 2019): PyTorch's order of operations; FTRL-Proximal:
+ * McMahan et al. 2013, algorithm 1; group FTRL: Yue et al. 2021, "Adaptive Optimizers with Sparse
+ * Group Lasso for Neural Networks in CTR Prediction", algorithm of group FTRL with l2 as in McMahan
+ * et al. Thread: the owner of the row. Does not: check for finite gradients. */
 #ifndef FR_OPS_ROW_H
 #define FR_OPS_ROW_H
 
@@ -53,10 +55,11 @@ struct fr_optimizer {
     enum fr_update_kind kind;
     float lr; /* ftrl*: alpha; the scheduled value of this step */
     float eps;
-    float beta1, beta2;          /* adam* */
-    float momentum, rho;         /* momentum; rmsprop */
-    float beta, l21;             /* ftrl*; group_ftrl */
-    float l1, l2;                /* ftrl*: of the algorithm; others: added to the gradient after clipping */
+    float beta1, beta2;  /* adam* */
+    float momentum, rho; /* momentum; rmsprop */
+    float beta, l21;     /* ftrl*; group_ftrl */
+    /* ftrl*: of the algorithm; others: added to the gradient after clipping */
+    float l1, l2;
     float weight_decay;          /* adamw */
     float clip_value, clip_norm; /* 0: off; norm: of a row's part (dense: the caller's pace) */
     double keep;                 /* adagrad*: what a unit leaves of the accumulator; 0: all */
@@ -65,18 +68,21 @@ struct fr_optimizer {
 /* What one step of `units` is for a rule: fr_pace_of. */
 struct fr_pace {
     float units;
-    float scale;      /* of the gradient given, which makes it the sum s of the units */
-    float mean_scale; /* of the gradient given, which makes it the mean of a unit, clip_norm included */
+    float scale; /* of the gradient given, which makes it the sum s of the units */
+    /* of the gradient given, which makes it the mean of a unit, clip_norm included */
+    float mean_scale;
     float rate;
-    float keep1, keep2, gain1, gain2; /* moments: keep * old + gain * (s or s^2); adagrad*: gain2 is what is lost */
-    float second_scale;               /* adam*: 1 / sqrt(1 - beta2^t) */
-    float shrink;                     /* adamw: what decay leaves of a value */
+    /* moments: keep * old + gain * (s or s^2); adagrad*: gain2 is what is lost */
+    float keep1, keep2, gain1, gain2;
+    float second_scale; /* adam*: 1 / sqrt(1 - beta2^t) */
+    float shrink;       /* adamw: what decay leaves of a value */
 };
 
 enum { FR_ROW_LANES = 32 };
 
-/* State floats of a part of `dim` values: sgd 0; adagrad, momentum, rmsprop dim; adagrad_rowwise 1; ftrl, group_ftrl
- * 2 dim (z then n); adam 2 dim + 1 (m, v, age of this row); adam_rowwise dim + 2 (m, v, age). adamw is dense's. */
+/* State floats of a part of `dim` values: sgd 0; adagrad, momentum, rmsprop dim; adagrad_rowwise 1;
+ * ftrl, group_ftrl 2 dim (z then n); adam 2 dim + 1 (m, v, age of this row); adam_rowwise dim + 2
+ * (m, v, age). adamw is dense's. */
 FR_HD uint32_t fr_row_state_floats(enum fr_update_kind kind, uint32_t dim)
 {
     switch (kind) {
@@ -117,11 +123,13 @@ FR_HD uint32_t fr_dense_states(enum fr_update_kind kind)
     }
 }
 
-/* Gradients beyond this count as not finite: their squares and some 10^7 of their sums stay below FR_STATE_MAX. */
+/* Gradients beyond this count as not finite: their squares and some 10^7 of their sums stay below
+ * FR_STATE_MAX. */
 #define FR_GRADIENT_MAX 1e15f
 #define FR_VALUE_MAX 1e15f
 #define FR_STATE_MAX 1e37f
-/* Moments smaller than this become 0: halfway to subnormal they no longer move a weight but slow every later step. */
+/* Moments smaller than this become 0: halfway to subnormal they no longer move a weight but slow
+ * every later step. */
 #define FR_MOMENT_FLUSH 1e-37f
 
 /* NaN stays NaN. Selections, not branches: loops over these must vectorise. */
@@ -167,8 +175,8 @@ FR_HD float fr_clip_scale(float norm, float clip_norm)
 
 /* ---- the pace of a step ---- */
 
-/* Powers of a step that takes `units` and ends at age t, in double: base1 is beta1 or momentum, base2 beta2, rho or
- * what adagrad keeps. */
+/* Powers of a step that takes `units` and ends at age t, in double: base1 is beta1 or momentum,
+ * base2 beta2, rho or what adagrad keeps. */
 struct fr_powers {
     double units;
     double units1, units2; /* base^units */
@@ -241,16 +249,17 @@ FR_HD struct fr_pace fr_pace_of(const struct fr_optimizer *o, const struct fr_po
     return pace;
 }
 
-/* A hot key's sum over `count` occurrences would carry plain SGD past the minimum, where single steps would each have
- * turned back. Steps are damped as an implicit step with curvature 1/4, the largest of the log loss: lr / (1 + lr
- * (count - 1) / 4), at most 4 mean gradients however often the key occurs (Kulis and Bartlett 2010). */
+/* A hot key's sum over `count` occurrences would carry plain SGD past the minimum, where single
+ * steps would each have turned back. Steps are damped as an implicit step with curvature 1/4, the
+ * largest of the log loss: lr / (1 + lr (count - 1) / 4), at most 4 mean gradients however often
+ * the key occurs (Kulis and Bartlett 2010). */
 FR_HD float fr_row_damping(float lr, uint32_t count)
 {
     return 1.0f / (1.0f + lr * 0.25f * (float)(count - 1));
 }
 
-/* Age of a row after `count` more occurrences, in a float: exact up to 2^24, where it stays: corrections are 1 long
- * before. */
+/* Age of a row after `count` more occurrences, in a float: exact up to 2^24, where it stays:
+ * corrections are 1 long before. */
 FR_HD uint32_t fr_row_age(float age, uint32_t count)
 {
     if (!(age >= 0.0f && age < 16777216.0f) || count > 16777216u)
@@ -317,7 +326,8 @@ FR_HD void fr_adam_element(float *w, float *m, float *v, float s, const struct f
     *w = fr_cut(*w - pace->rate * mi / (sqrtf(vi) * pace->second_scale + eps), FR_VALUE_MAX);
 }
 
-/* First values survive: where no gradient came yet (n = 0), z is what the closed form makes w of. */
+/* First values survive: where no gradient came yet (n = 0), z is what the closed form makes w
+ * of. */
 FR_HD float fr_ftrl_first(float w, const struct fr_optimizer *o)
 {
     float z = w * fr_cut(o->beta / o->lr + o->l2, FR_STATE_MAX);
@@ -356,8 +366,8 @@ FR_HD void fr_ftrl_element(float *w, float *z, float *n, float s, const struct f
 
 /* ---- reductions over a row ---- */
 
-/* Partial sum `lane` of FR_ROW_LANES of the squares of a row; a warp's lane computes its own and joins them by shuffles
- * in the order of fr_row_tree. */
+/* Partial sum `lane` of FR_ROW_LANES of the squares of a row; a warp's lane computes its own and
+ * joins them by shuffles in the order of fr_row_tree. */
 FR_HD float fr_row_square_partial(const float *g, uint32_t dim, uint32_t lane)
 {
     float sum = 0.0f;
@@ -374,8 +384,8 @@ FR_HD float fr_row_tree(float *partial)
     return partial[0];
 }
 
-/* Up to 16 squares: a lane beyond them is 0, and a square plus 0 is that square, so the tree may begin at 16 lanes. Of
- * fixed length, it stays in a vector register. */
+/* Up to 16 squares: a lane beyond them is 0, and a square plus 0 is that square, so the tree may
+ * begin at 16 lanes. Of fixed length, it stays in a vector register. */
 FR_HD float fr_row_sum_few_squares(const float *g, uint32_t dim)
 {
     float p[16];
@@ -408,8 +418,8 @@ FR_HD float fr_row_sum_squares(const float *g, uint32_t dim)
 
 /* ---- rows: one part of `dim` values; g is the gradient given, scaled by the pace ---- */
 
-/* `sum_squares` of the gradient given: fr_row_sum_squares or a warp; read with clip_norm only. Afterwards g is s, and
- * the pace's scale 1. */
+/* `sum_squares` of the gradient given: fr_row_sum_squares or a warp; read with clip_norm only.
+ * Afterwards g is s, and the pace's scale 1. */
 FR_HD void fr_row_shape_gradient(float *__restrict__ g, const float *__restrict__ w, uint32_t dim, float sum_squares,
                                  const struct fr_optimizer *o, struct fr_pace *pace, uint32_t lane, uint32_t lane_count)
 {
@@ -477,9 +487,9 @@ FR_HD void fr_row_adamw(float *__restrict__ w, float *__restrict__ m, float *__r
     }
 }
 
-/* Row-wise rules, of rows only: g is s already (scale 1). One accumulator for the part: `sum_squares` of s comes from
- * fr_row_sum_squares or a warp. Every lane reads *acc before lane 0 writes it: a warp calls this converged and
- * synchronises after; so below. */
+/* Row-wise rules, of rows only: g is s already (scale 1). One accumulator for the part:
+ * `sum_squares` of s comes from fr_row_sum_squares or a warp. Every lane reads *acc before lane 0
+ * writes it: a warp calls this converged and synchronises after; so below. */
 FR_HD void fr_row_adagrad_rowwise(float *__restrict__ w, float *__restrict__ acc, const float *__restrict__ g,
                                   uint32_t dim, float sum_squares, const struct fr_optimizer *o,
                                   const struct fr_pace *pace, uint32_t lane, uint32_t lane_count)
@@ -520,9 +530,9 @@ FR_HD void fr_row_ftrl(float *__restrict__ w, float *__restrict__ z, float *__re
         fr_ftrl_element(&w[i], &z[i], &n[i], g[i] * scale, &local);
 }
 
-/* Group FTRL in two bodies with reductions before, between. First: z and n; w takes the shrunk z. `first_squares`: sum
- * of the squares of w where no gradient came to the part yet (n all 0), else negative: the norm of z then begins
- * where the penalty of the group leaves just w. */
+/* Group FTRL in two bodies with reductions before, between. First: z and n; w takes the shrunk z.
+ * `first_squares`: sum of the squares of w where no gradient came to the part yet (n all 0), else
+ * negative: the norm of z then begins where the penalty of the group leaves just w. */
 FR_HD void fr_row_group_ftrl_shrink(float *__restrict__ w, float *__restrict__ z, float *__restrict__ n,
                                     const float *__restrict__ g, uint32_t dim, float first_squares,
                                     const struct fr_optimizer *o, uint32_t lane, uint32_t lane_count)
@@ -542,8 +552,9 @@ FR_HD void fr_row_group_ftrl_shrink(float *__restrict__ w, float *__restrict__ z
     }
 }
 
-/* Second: the part is 0 when the norm of the shrunk z is at most sqrt(dim) l21; else every value is scaled by 1 -
- * sqrt(dim) l21 / norm. `sum_squares` is that of w, the shrunk z. l21 = 0: plain FTRL, to the bit. */
+/* Second: the part is 0 when the norm of the shrunk z is at most sqrt(dim) l21; else every value is
+ * scaled by 1 - sqrt(dim) l21 / norm. `sum_squares` is that of w, the shrunk z. l21 = 0: plain
+ * FTRL, to the bit. */
 FR_HD void fr_row_group_ftrl_values(float *__restrict__ w, const float *__restrict__ n, uint32_t dim, float sum_squares,
                                     const struct fr_optimizer *o, uint32_t lane, uint32_t lane_count)
 {
@@ -569,9 +580,9 @@ FR_HD float *fr_row_age_of(float *state, uint32_t dim, enum fr_update_kind kind)
     return kind == FR_UPDATE_ADAM ? state + 2 * dim : kind == FR_UPDATE_ADAM_ROWWISE ? state + dim + 1 : NULL;
 }
 
-/* One part of a row on the CPU: values, state, and its gradient summed over `count` trained occurrences, which is
- * overwritten. Always inlined: left out of line it is compiled once for the plainest processor, and row updates take a
- * third longer. */
+/* One part of a row on the CPU: values, state, and its gradient summed over `count` trained
+ * occurrences, which is overwritten. Always inlined: left out of line it is compiled once for the
+ * plainest processor, and row updates take a third longer. */
 FR_HD __attribute__((always_inline)) void fr_row_step(float *w, float *state, float *g, uint32_t dim, uint32_t count,
                                                       const struct fr_optimizer *o)
 {
