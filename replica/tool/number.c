@@ -85,7 +85,7 @@ static size_t put_digits(char *out, uint64_t digits, int exponent)
     return at;
 }
 
-void fr_put_number(struct fr_buffer *out, float value)
+void fr_tool_put_number(struct fr_buffer *out, float value)
 {
     char *to = (char *)fr_buffer_reserve(out, NUMBER_MAX);
     float magnitude = fabsf(value);

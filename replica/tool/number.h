@@ -6,6 +6,6 @@
 
 #include "base/buffer.h"
 
-void fr_put_number(struct fr_buffer *out, float value);
+void fr_tool_put_number(struct fr_buffer *out, float value);
 
 #endif

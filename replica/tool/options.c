@@ -7,7 +7,7 @@
 
 #include "tool.h"
 
-static const struct fr_option *find(const struct fr_option *options, size_t n_options, const char *name)
+static const struct fr_tool_option *find(const struct fr_tool_option *options, size_t n_options, const char *name)
 {
     for (size_t i = 0; i < n_options; i++)
         if (strcmp(options[i].name, name) == 0)
@@ -15,7 +15,7 @@ static const struct fr_option *find(const struct fr_option *options, size_t n_op
     return NULL;
 }
 
-static int take(const struct fr_option *option, const char *command, int argc, char **argv, int *i)
+static int take(const struct fr_tool_option *option, const char *command, int argc, char **argv, int *i)
 {
     if (option->flag) {
         *option->flag = true;
@@ -42,14 +42,15 @@ static int take(const struct fr_option *option, const char *command, int argc, c
     return FR_TOOL_OK;
 }
 
-int fr_options_parse(int argc, char **argv, const struct fr_option *options, size_t n_options, const char *usage)
+int fr_tool_options_parse(int argc, char **argv, const struct fr_tool_option *options, size_t n_options,
+                          const char *usage)
 {
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             fputs(usage, stdout);
             return -1;
         }
-        const struct fr_option *option = find(options, n_options, argv[i]);
+        const struct fr_tool_option *option = find(options, n_options, argv[i]);
         if (!option) {
             fprintf(stderr, "freshet %s: unknown argument %s\n\n%s", argv[0], argv[i], usage);
             return FR_TOOL_USAGE;
@@ -66,7 +67,7 @@ int fr_options_parse(int argc, char **argv, const struct fr_option *options, siz
     return FR_TOOL_OK;
 }
 
-bool fr_option_u64(const char *name, const char *text, uint64_t min, uint64_t max, uint64_t *out)
+bool fr_tool_option_u64(const char *name, const char *text, uint64_t min, uint64_t max, uint64_t *out)
 {
     char *end = NULL;
     errno = 0;
@@ -79,7 +80,7 @@ bool fr_option_u64(const char *name, const char *text, uint64_t min, uint64_t ma
     return true;
 }
 
-bool fr_option_duration_ms(const char *name, const char *text, int64_t *out)
+bool fr_tool_option_duration_ms(const char *name, const char *text, int64_t *out)
 {
     static const struct {
         const char *unit;

@@ -11,18 +11,18 @@
 
 #include "base/check.h"
 
-int fr_write_file(void *self, const void *bytes, size_t size)
+int fr_tool_write_file(void *self, const void *bytes, size_t size)
 {
     return fwrite(bytes, 1, size, self) == size ? 0 : -1;
 }
 
-int fr_write_stdout(void *self, const void *bytes, size_t size)
+int fr_tool_write_stdout(void *self, const void *bytes, size_t size)
 {
     (void)self;
-    return fr_write_file(stdout, bytes, size);
+    return fr_tool_write_file(stdout, bytes, size);
 }
 
-void fr_duration_text(int64_t ms, char out[24])
+void fr_tool_duration_text(int64_t ms, char out[24])
 {
     static const struct {
         const char *unit;
@@ -39,10 +39,10 @@ static enum fr_status failed(const char *what, const char *path, struct fr_err *
     return fr_err_set(err, errno == ENOSPC ? FR_E_NO_SPACE : FR_E_IO, "%s %s: %s", what, path, strerror(errno));
 }
 
-enum fr_status fr_replaced_open(const char *path, struct fr_replaced *out, struct fr_err *err)
+enum fr_status fr_tool_replaced_open(const char *path, struct fr_tool_replaced *out, struct fr_err *err)
 {
     size_t size = strlen(path) + sizeof(".tmp");
-    struct fr_replaced replaced = {.path = fr_strdup(path), .temporary = fr_alloc(1, size)};
+    struct fr_tool_replaced replaced = {.path = fr_strdup(path), .temporary = fr_alloc(1, size)};
     snprintf(replaced.temporary, size, "%s.tmp", path);
     replaced.file = fopen(replaced.temporary, "w");
     if (!replaced.file) {
@@ -55,7 +55,7 @@ enum fr_status fr_replaced_open(const char *path, struct fr_replaced *out, struc
     return FR_OK;
 }
 
-enum fr_status fr_replaced_commit(struct fr_replaced *replaced, struct fr_err *err)
+enum fr_status fr_tool_replaced_commit(struct fr_tool_replaced *replaced, struct fr_err *err)
 {
     enum fr_status status = FR_OK;
     if (fflush(replaced->file) != 0 || fsync(fileno(replaced->file)) != 0)
@@ -69,11 +69,11 @@ enum fr_status fr_replaced_commit(struct fr_replaced *replaced, struct fr_err *e
         free(replaced->temporary);
         replaced->temporary = NULL;
     }
-    fr_replaced_abandon(replaced);
+    fr_tool_replaced_abandon(replaced);
     return status;
 }
 
-void fr_replaced_abandon(struct fr_replaced *replaced)
+void fr_tool_replaced_abandon(struct fr_tool_replaced *replaced)
 {
     if (replaced->file)
         (void)fclose(replaced->file);
@@ -81,5 +81,5 @@ void fr_replaced_abandon(struct fr_replaced *replaced)
         (void)unlink(replaced->temporary);
     free(replaced->temporary);
     free(replaced->path);
-    *replaced = (struct fr_replaced){0};
+    *replaced = (struct fr_tool_replaced){0};
 }

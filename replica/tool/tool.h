@@ -25,7 +25,7 @@ int fr_tool_verify(int argc, char **argv);
 
 /* ---- options: --name value or --flag, each at most once unless `many` ---- */
 
-struct fr_option {
+struct fr_tool_option {
     const char *name;   /* "--brokers" */
     const char **value; /* receives the text; NULL for flags */
     bool *flag;
@@ -36,10 +36,11 @@ struct fr_option {
 };
 /* FR_TOOL_OK, or FR_TOOL_USAGE after a message that names the argument; `usage` is printed for
  * --help (then returns -1: exit 0). */
-int fr_options_parse(int argc, char **argv, const struct fr_option *options, size_t n_options, const char *usage);
+int fr_tool_options_parse(int argc, char **argv, const struct fr_tool_option *options, size_t n_options,
+                          const char *usage);
 /* Decimal with range; message and false otherwise. */
-bool fr_option_u64(const char *name, const char *text, uint64_t min, uint64_t max, uint64_t *out);
+bool fr_tool_option_u64(const char *name, const char *text, uint64_t min, uint64_t max, uint64_t *out);
 /* 5s, 200ms, 1m, 1h */
-bool fr_option_duration_ms(const char *name, const char *text, int64_t *out);
+bool fr_tool_option_duration_ms(const char *name, const char *text, int64_t *out);
 
 #endif

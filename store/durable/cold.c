@@ -37,7 +37,7 @@ enum {
 };
 static const uint32_t table_sections = 0xffffff00u, table_sentinel = 0xffffff01u;
 
-struct cold {
+struct fr_cold {
     rocksdb_options_t *options;
     rocksdb_t *db;
     char *path;
@@ -94,13 +94,13 @@ static bool store_exists(const char *path)
     return length > 0 && (size_t)length < sizeof(current) && access(current, F_OK) == 0;
 }
 
-enum fr_status cold_open(const char *path, bool read_only, struct cold **out, struct fr_err *err)
+enum fr_status fr_cold_open(const char *path, bool read_only, struct fr_cold **out, struct fr_err *err)
 {
     if (read_only && !store_exists(path)) {
         *out = NULL;
         return FR_OK;
     }
-    struct cold *cold = fr_alloc(1, sizeof(*cold));
+    struct fr_cold *cold = fr_alloc(1, sizeof(*cold));
     cold->path = fr_strdup(path);
     cold->options = make_options();
     char *text = NULL;
@@ -111,14 +111,14 @@ enum fr_status cold_open(const char *path, bool read_only, struct cold **out, st
     if (text) {
         enum fr_status status = rocks_error(text, "open", path, err);
         cold->db = NULL;
-        cold_close(cold);
+        fr_cold_close(cold);
         return status;
     }
     *out = cold;
     return FR_OK;
 }
 
-void cold_close(struct cold *cold)
+void fr_cold_close(struct fr_cold *cold)
 {
     if (!cold)
         return;
@@ -131,14 +131,14 @@ void cold_close(struct cold *cold)
 
 /* ---- reading ---- */
 
-struct cold_iterator {
+struct fr_cold_iterator {
     rocksdb_readoptions_t *options;
     rocksdb_iterator_t *at;
 };
 
-static struct cold_iterator iterate_from(struct cold *cold, uint32_t table)
+static struct fr_cold_iterator iterate_from(struct fr_cold *cold, uint32_t table)
 {
-    struct cold_iterator it = {.options = rocksdb_readoptions_create()};
+    struct fr_cold_iterator it = {.options = rocksdb_readoptions_create()};
     rocksdb_readoptions_set_verify_checksums(it.options, 1);
     rocksdb_readoptions_set_fill_cache(it.options, 0);
     rocksdb_readoptions_set_readahead_size(it.options, READAHEAD);
@@ -150,7 +150,7 @@ static struct cold_iterator iterate_from(struct cold *cold, uint32_t table)
 }
 
 /* Ends the iteration; the error of a walk that ended early because of RocksDB. */
-static enum fr_status iterate_end(struct cold *cold, struct cold_iterator *it, struct fr_err *err)
+static enum fr_status iterate_end(struct fr_cold *cold, struct fr_cold_iterator *it, struct fr_err *err)
 {
     char *text = NULL;
     rocksdb_iter_get_error(it->at, &text);
@@ -160,7 +160,7 @@ static enum fr_status iterate_end(struct cold *cold, struct cold_iterator *it, s
 }
 
 /* false at the end or at an error, which iterate_end reports. */
-static bool iterate_get(const struct cold_iterator *it, const uint8_t **key, size_t *key_size)
+static bool iterate_get(const struct fr_cold_iterator *it, const uint8_t **key, size_t *key_size)
 {
     if (!rocksdb_iter_valid(it->at))
         return false;
@@ -168,11 +168,11 @@ static bool iterate_get(const struct cold_iterator *it, const uint8_t **key, siz
     return true;
 }
 
-static enum fr_status check_empty(struct cold *cold, struct fr_err *err)
+static enum fr_status check_empty(struct fr_cold *cold, struct fr_err *err)
 {
     const uint8_t *key;
     size_t key_size;
-    struct cold_iterator it = iterate_from(cold, 0);
+    struct fr_cold_iterator it = iterate_from(cold, 0);
     bool empty = !iterate_get(&it, &key, &key_size);
     enum fr_status status = iterate_end(cold, &it, err);
     if (status == FR_OK && !empty)
@@ -180,7 +180,7 @@ static enum fr_status check_empty(struct cold *cold, struct fr_err *err)
     return status;
 }
 
-enum fr_status cold_read_sentinel(struct cold *cold, struct cold_sentinel *out, struct fr_err *err)
+enum fr_status fr_cold_read_sentinel(struct fr_cold *cold, struct fr_cold_sentinel *out, struct fr_err *err)
 {
     uint8_t key[4];
     put_be(key, table_sentinel, 4);
@@ -192,7 +192,7 @@ enum fr_status cold_read_sentinel(struct cold *cold, struct cold_sentinel *out, 
     if (text)
         return rocks_error(text, "read", cold->path, err);
     if (!value) {
-        *out = (struct cold_sentinel){0};
+        *out = (struct fr_cold_sentinel){0};
         return check_empty(cold, err);
     }
     enum fr_status status = FR_OK;
@@ -204,14 +204,14 @@ enum fr_status cold_read_sentinel(struct cold *cold, struct cold_sentinel *out, 
     else if (size != SENTINEL_SIZE)
         status = fr_err_set(err, FR_E_CORRUPT, "the sentinel of the cold store %s is damaged", cold->path);
     else {
-        *out = (struct cold_sentinel){.timeline = fr_load_u64(value + 8), .epoch = fr_load_u64(value + 16)};
+        *out = (struct fr_cold_sentinel){.timeline = fr_load_u64(value + 8), .epoch = fr_load_u64(value + 16)};
         memcpy(out->digest.bytes, value + 24, sizeof(out->digest.bytes));
     }
     rocksdb_free(value);
     return status;
 }
 
-static bool image_of(const struct cold_iterator *it, const uint8_t *key, size_t key_size, struct fr_image *out)
+static bool image_of(const struct fr_cold_iterator *it, const uint8_t *key, size_t key_size, struct fr_image *out)
 {
     size_t size;
     const uint8_t *value = (const uint8_t *)rocksdb_iter_value(it->at, &size);
@@ -225,9 +225,9 @@ static bool image_of(const struct cold_iterator *it, const uint8_t *key, size_t 
     return true;
 }
 
-enum fr_status cold_walk(struct cold *cold, cold_visit visit, void *self, struct fr_err *err)
+enum fr_status fr_cold_walk(struct fr_cold *cold, cold_visit visit, void *self, struct fr_err *err)
 {
-    struct cold_iterator it = iterate_from(cold, 0);
+    struct fr_cold_iterator it = iterate_from(cold, 0);
     enum fr_status status = FR_OK;
     const uint8_t *key;
     size_t key_size;
@@ -248,9 +248,9 @@ enum fr_status cold_walk(struct cold *cold, cold_visit visit, void *self, struct
     return status != FR_OK ? status : end;
 }
 
-enum fr_status cold_walk_sections(struct cold *cold, cold_visit_section visit, void *self, struct fr_err *err)
+enum fr_status fr_cold_walk_sections(struct fr_cold *cold, cold_visit_section visit, void *self, struct fr_err *err)
 {
-    struct cold_iterator it = iterate_from(cold, table_sections);
+    struct fr_cold_iterator it = iterate_from(cold, table_sections);
     enum fr_status status = FR_OK;
     const uint8_t *key;
     size_t key_size;
@@ -270,13 +270,13 @@ enum fr_status cold_walk_sections(struct cold *cold, cold_visit_section visit, v
     return status != FR_OK ? status : end;
 }
 
-static uint64_t property(struct cold *cold, const char *name)
+static uint64_t property(struct fr_cold *cold, const char *name)
 {
     uint64_t value = 0;
     return rocksdb_property_int(cold->db, name, &value) == 0 ? value : 0;
 }
 
-uint64_t cold_level0_files(struct cold *cold)
+uint64_t fr_cold_level0_files(struct fr_cold *cold)
 {
     /* The one level property is text only. */
     char *text = rocksdb_property_value(cold->db, "rocksdb.num-files-at-level0");
@@ -285,12 +285,12 @@ uint64_t cold_level0_files(struct cold *cold)
     return value;
 }
 
-uint64_t cold_bytes(struct cold *cold)
+uint64_t fr_cold_bytes(struct fr_cold *cold)
 {
     return property(cold, "rocksdb.live-sst-files-size");
 }
 
-enum fr_status cold_health(struct cold *cold, struct fr_err *err)
+enum fr_status fr_cold_health(struct fr_cold *cold, struct fr_err *err)
 {
     uint64_t errors = property(cold, "rocksdb.background-errors");
     if (errors == 0)
@@ -301,8 +301,8 @@ enum fr_status cold_health(struct cold *cold, struct fr_err *err)
 
 /* ---- one fold ---- */
 
-struct cold_writer {
-    struct cold *cold;
+struct fr_cold_writer {
+    struct fr_cold *cold;
     const char *dir; /* borrowed */
     uint64_t file_max, file_bytes;
     rocksdb_envoptions_t *env;
@@ -312,16 +312,16 @@ struct cold_writer {
     struct fr_buffer value;
 };
 
-struct cold_writer *cold_writer_new(struct cold *cold, const char *dir, uint64_t file_max)
+struct fr_cold_writer *fr_cold_writer_new(struct fr_cold *cold, const char *dir, uint64_t file_max)
 {
-    struct cold_writer *writer = fr_alloc(1, sizeof(*writer));
-    *writer = (struct cold_writer){.cold = cold, .dir = dir, .file_max = file_max};
+    struct fr_cold_writer *writer = fr_alloc(1, sizeof(*writer));
+    *writer = (struct fr_cold_writer){.cold = cold, .dir = dir, .file_max = file_max};
     writer->env = rocksdb_envoptions_create();
     writer->paths = fr_alloc(WRITER_FILES_MAX, sizeof(char *));
     return writer;
 }
 
-static enum fr_status finish_file(struct cold_writer *writer, struct fr_err *err)
+static enum fr_status finish_file(struct fr_cold_writer *writer, struct fr_err *err)
 {
     if (!writer->sst)
         return FR_OK;
@@ -332,7 +332,7 @@ static enum fr_status finish_file(struct cold_writer *writer, struct fr_err *err
     return text ? rocks_error(text, "finish a sorted file for", writer->cold->path, err) : FR_OK;
 }
 
-static enum fr_status begin_file(struct cold_writer *writer, struct fr_err *err)
+static enum fr_status begin_file(struct fr_cold_writer *writer, struct fr_err *err)
 {
     if (writer->n_paths == WRITER_FILES_MAX)
         return fr_err_set(err, FR_E_LIMIT, "a fold of more than %d files", WRITER_FILES_MAX);
@@ -348,7 +348,7 @@ static enum fr_status begin_file(struct cold_writer *writer, struct fr_err *err)
 }
 
 /* value NULL: a delete. */
-static enum fr_status add(struct cold_writer *writer, const struct fr_buffer *key, const struct fr_buffer *value,
+static enum fr_status add(struct fr_cold_writer *writer, const struct fr_buffer *key, const struct fr_buffer *value,
                           struct fr_err *err)
 {
     enum fr_status status = FR_OK;
@@ -368,7 +368,7 @@ static enum fr_status add(struct cold_writer *writer, const struct fr_buffer *ke
     return text ? rocks_error(text, "write a sorted file for", writer->cold->path, err) : FR_OK;
 }
 
-enum fr_status cold_writer_image(struct cold_writer *writer, const struct fr_image *image, struct fr_err *err)
+enum fr_status fr_cold_writer_image(struct fr_cold_writer *writer, const struct fr_image *image, struct fr_err *err)
 {
     uint8_t bytes[KEY_SIZE];
     put_be(bytes, image->table, 4);
@@ -382,8 +382,8 @@ enum fr_status cold_writer_image(struct cold_writer *writer, const struct fr_ima
     return add(writer, &key, &writer->value, err);
 }
 
-enum fr_status cold_writer_section(struct cold_writer *writer, const char *name, const uint8_t *bytes, size_t size,
-                                   struct fr_err *err)
+enum fr_status fr_cold_writer_section(struct fr_cold_writer *writer, const char *name, const uint8_t *bytes,
+                                      size_t size, struct fr_err *err)
 {
     uint8_t key_bytes[4 + FR_SECTION_NAME_MAX];
     size_t length = strlen(name);
@@ -397,8 +397,8 @@ enum fr_status cold_writer_section(struct cold_writer *writer, const char *name,
     return add(writer, &key, &writer->value, err);
 }
 
-enum fr_status cold_writer_sentinel(struct cold_writer *writer, const struct cold_sentinel *sentinel,
-                                    struct fr_err *err)
+enum fr_status fr_cold_writer_sentinel(struct fr_cold_writer *writer, const struct fr_cold_sentinel *sentinel,
+                                       struct fr_err *err)
 {
     uint8_t key_bytes[4];
     put_be(key_bytes, table_sentinel, 4);
@@ -413,7 +413,7 @@ enum fr_status cold_writer_sentinel(struct cold_writer *writer, const struct col
     return add(writer, &key, &writer->value, err);
 }
 
-enum fr_status cold_writer_ingest(struct cold_writer *writer, struct fr_err *err)
+enum fr_status fr_cold_writer_ingest(struct fr_cold_writer *writer, struct fr_err *err)
 {
     enum fr_status status = finish_file(writer, err);
     if (status != FR_OK)
@@ -427,7 +427,7 @@ enum fr_status cold_writer_ingest(struct cold_writer *writer, struct fr_err *err
     return text ? rocks_error(text, "take a fold into", writer->cold->path, err) : FR_OK;
 }
 
-void cold_writer_free(struct cold_writer *writer)
+void fr_cold_writer_free(struct fr_cold_writer *writer)
 {
     if (!writer)
         return;

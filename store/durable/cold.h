@@ -6,50 +6,51 @@
 #include "base/file.h"
 #include "durable/epoch.h"
 
-struct cold;
+struct fr_cold;
 
-struct cold_sentinel {
+struct fr_cold_sentinel {
     uint64_t timeline, epoch;
     struct fr_sha256 digest;
 };
 
 /* read_only: also beside a running writer; *out is NULL when there is no store yet. FR_E_CORRUPT,
  * FR_E_IO, FR_E_NO_SPACE. */
-enum fr_status cold_open(const char *path, bool read_only, struct cold **out, struct fr_err *err) FR_MUST_CHECK;
-void cold_close(struct cold *cold);
+enum fr_status fr_cold_open(const char *path, bool read_only, struct fr_cold **out, struct fr_err *err) FR_MUST_CHECK;
+void fr_cold_close(struct fr_cold *cold);
 /* Epoch 0 when the store is empty. FR_E_CORRUPT when it holds rows but no sentinel; FR_E_MISMATCH:
  * another format. */
-enum fr_status cold_read_sentinel(struct cold *cold, struct cold_sentinel *out, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_cold_read_sentinel(struct fr_cold *cold, struct fr_cold_sentinel *out,
+                                     struct fr_err *err) FR_MUST_CHECK;
 
 /* Images in (table, key) order; done_bytes counts keys and values. An error of visit ends the walk
  * and is returned. */
 typedef enum fr_status (*cold_visit)(void *self, const struct fr_image *image, uint64_t done_bytes);
-enum fr_status cold_walk(struct cold *cold, cold_visit visit, void *self, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_cold_walk(struct fr_cold *cold, cold_visit visit, void *self, struct fr_err *err) FR_MUST_CHECK;
 
 /* Sections by name. An error of visit ends the walk and is returned. */
 typedef enum fr_status (*cold_visit_section)(void *self, const char *name, const uint8_t *bytes, size_t size);
-enum fr_status cold_walk_sections(struct cold *cold, cold_visit_section visit, void *self,
-                                  struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_cold_walk_sections(struct fr_cold *cold, cold_visit_section visit, void *self,
+                                     struct fr_err *err) FR_MUST_CHECK;
 
-uint64_t cold_level0_files(struct cold *cold);
-uint64_t cold_bytes(struct cold *cold);
+uint64_t fr_cold_level0_files(struct fr_cold *cold);
+uint64_t fr_cold_bytes(struct fr_cold *cold);
 /* FR_E_IO after RocksDB met an error in the background (a compaction that could not write). */
-enum fr_status cold_health(struct cold *cold, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_cold_health(struct fr_cold *cold, struct fr_err *err) FR_MUST_CHECK;
 
 /* ---- one fold ---- */
 
 /* Sorted files under dir, taken in by one call. Adds come in ascending (table, key), then sections
  * by name, then the sentinel. */
-struct cold_writer;
-struct cold_writer *cold_writer_new(struct cold *cold, const char *dir, uint64_t file_max);
-enum fr_status cold_writer_image(struct cold_writer *writer, const struct fr_image *image,
-                                 struct fr_err *err) FR_MUST_CHECK;
-enum fr_status cold_writer_section(struct cold_writer *writer, const char *name, const uint8_t *bytes, size_t size,
-                                   struct fr_err *err) FR_MUST_CHECK;
-enum fr_status cold_writer_sentinel(struct cold_writer *writer, const struct cold_sentinel *sentinel,
+struct fr_cold_writer;
+struct fr_cold_writer *fr_cold_writer_new(struct fr_cold *cold, const char *dir, uint64_t file_max);
+enum fr_status fr_cold_writer_image(struct fr_cold_writer *writer, const struct fr_image *image,
                                     struct fr_err *err) FR_MUST_CHECK;
-enum fr_status cold_writer_ingest(struct cold_writer *writer, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_cold_writer_section(struct fr_cold_writer *writer, const char *name, const uint8_t *bytes,
+                                      size_t size, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_cold_writer_sentinel(struct fr_cold_writer *writer, const struct fr_cold_sentinel *sentinel,
+                                       struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_cold_writer_ingest(struct fr_cold_writer *writer, struct fr_err *err) FR_MUST_CHECK;
 /* Removes what files are left (all, when nothing was ingested). */
-void cold_writer_free(struct cold_writer *writer);
+void fr_cold_writer_free(struct fr_cold_writer *writer);
 
 #endif

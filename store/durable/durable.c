@@ -23,7 +23,7 @@
 
 /* ---- life and death ---- */
 
-enum fr_status durable_die(struct fr_durable *durable, enum fr_status cause, struct fr_err *err)
+enum fr_status fr_durable_die(struct fr_durable *durable, enum fr_status cause, struct fr_err *err)
 {
     pthread_mutex_lock(&durable->index);
     durable->dead = true;
@@ -34,7 +34,7 @@ enum fr_status durable_die(struct fr_durable *durable, enum fr_status cause, str
     return status;
 }
 
-enum fr_status durable_check(struct fr_durable *durable, bool writes, struct fr_err *err)
+enum fr_status fr_durable_check(struct fr_durable *durable, bool writes, struct fr_err *err)
 {
     if (writes && durable->read_only)
         return fr_err_set(err, FR_E_STATE, "%s is open read-only", durable->dir);
@@ -48,12 +48,12 @@ enum fr_status durable_check(struct fr_durable *durable, bool writes, struct fr_
     return FR_OK;
 }
 
-enum fr_status durable_write_mark(struct fr_durable *durable, struct hwm values, struct fr_err *err)
+enum fr_status fr_durable_write_mark(struct fr_durable *durable, struct fr_hwm values, struct fr_err *err)
 {
     values.sequence = durable->hwm.sequence + 1;
-    enum fr_status status = hwm_write(durable->disk, durable->hwm_fd, durable->path_hwm, &values, err);
+    enum fr_status status = fr_hwm_write(durable->disk, durable->hwm_fd, durable->path_hwm, &values, err);
     if (status != FR_OK)
-        return durable_die(durable, status, err);
+        return fr_durable_die(durable, status, err);
     durable->hwm = values;
     return FR_OK;
 }
@@ -75,7 +75,7 @@ static struct fr_durable *make(const struct fr_durable_options *options)
     durable->path_cold = path_below(options->dir, "cold");
     durable->path_fold = path_below(options->dir, "fold");
     durable->disk = options->disk ? options->disk : fr_disk_system();
-    durable->journal = (struct journal){.disk = durable->disk, .dir = path_below(options->dir, "journal")};
+    durable->journal = (struct fr_journal){.disk = durable->disk, .dir = path_below(options->dir, "journal")};
     durable->journal_file_max = options->journal_file_max ? options->journal_file_max : DURABLE_JOURNAL_FILE_MAX;
     durable->sst_bytes_max = DURABLE_SST_BYTES_MAX;
     durable->head_size = options->head_size;
@@ -115,9 +115,9 @@ enum fr_status fr_durable_open(const struct fr_durable_options *options, struct 
     if (!durable->read_only)
         status = prepare_directory(durable, &local);
     if (status == FR_OK)
-        status = durable_recover(durable, &local);
+        status = fr_durable_recover(durable, &local);
     if (status == FR_OK && !durable->read_only)
-        status = durable_trim(durable, &local);
+        status = fr_durable_trim(durable, &local);
     if (status != FR_OK) {
         if (err)
             *err = local;
@@ -135,14 +135,14 @@ void fr_durable_close(struct fr_durable *durable)
         return;
     struct fr_err err = {.status = FR_OK};
     if (!durable->read_only && !durable->dead && durable->acked > durable->hwm.acked) {
-        struct hwm values = durable->hwm;
+        struct fr_hwm values = durable->hwm;
         values.acked = durable->acked;
-        if (durable_write_mark(durable, values, &err) != FR_OK)
+        if (fr_durable_write_mark(durable, values, &err) != FR_OK)
             fr_log(FR_LOG_WARN, "durable", "mark_not_written", "reason=\"%s\"", err.text);
     }
-    cold_close(durable->cold);
+    fr_cold_close(durable->cold);
     for (size_t i = 0; i < durable->journal.n_files; i++)
-        journal_file_free(&durable->journal, durable->journal.files[i]);
+        fr_journal_file_free(&durable->journal, durable->journal.files[i]);
     free(durable->journal.files);
     free(durable->journal.dir);
     if (durable->hwm_fd >= 0)
@@ -163,7 +163,7 @@ void fr_durable_close(struct fr_durable *durable)
 void fr_durable_get_status(struct fr_durable *durable, struct fr_durable_status *out)
 {
     struct fr_durable_status status = {0};
-    status.level0_files = durable->cold ? cold_level0_files(durable->cold) : 0;
+    status.level0_files = durable->cold ? fr_cold_level0_files(durable->cold) : 0;
     pthread_mutex_lock(&durable->index);
     status.timeline = durable->timeline;
     status.epoch = durable->epoch;
@@ -183,22 +183,23 @@ void fr_durable_get_status(struct fr_durable *durable, struct fr_durable_status 
 /* ---- append ---- */
 
 /* Takes back what a failed write left; the object goes on when that works. */
-static enum fr_status cut_back(struct fr_durable *durable, struct journal_file *file, bool created, struct fr_err *err)
+static enum fr_status cut_back(struct fr_durable *durable, struct fr_journal_file *file, bool created,
+                               struct fr_err *err)
 {
     const struct fr_disk *disk = durable->disk;
     char path[PATH_MAX];
-    journal_path(&durable->journal, file->first, path);
+    fr_journal_path(&durable->journal, file->first, path);
     int rc = created ? disk->unlink(disk->self, path) : disk->ftruncate(disk->self, file->fd, file->bytes);
     int number = errno;
     if (created)
-        journal_file_free(&durable->journal, file);
+        fr_journal_file_free(&durable->journal, file);
     if (rc == 0)
         return FR_E_NO_SPACE;
     fr_err_set(err, FR_E_IO, "the disk is full, and cutting %s back failed: %s", path, strerror(number));
-    return durable_die(durable, FR_E_IO, err);
+    return fr_durable_die(durable, FR_E_IO, err);
 }
 
-static bool must_rotate(const struct fr_durable *durable, const struct journal_file *tail)
+static bool must_rotate(const struct fr_durable *durable, const struct fr_journal_file *tail)
 {
     return !tail || tail->bytes >= durable->journal_file_max || tail->head_size != durable->head_size ||
            (tail->head_size > 0 && memcmp(tail->head, durable->head, tail->head_size) != 0);
@@ -206,21 +207,21 @@ static bool must_rotate(const struct fr_durable *durable, const struct journal_f
 
 /* Writes and syncs the sealed record in durable->record; *file is where it went: tail, or a file
  * not yet in the index. */
-static enum fr_status write_record(struct fr_durable *durable, uint64_t epoch, struct journal_file *tail,
-                                   struct journal_file **file, struct fr_err *err)
+static enum fr_status write_record(struct fr_durable *durable, uint64_t epoch, struct fr_journal_file *tail,
+                                   struct fr_journal_file **file, struct fr_err *err)
 {
-    struct journal_file *target = tail;
+    struct fr_journal_file *target = tail;
     bool created = must_rotate(durable, tail);
     if (created) {
-        struct journal_head head = {epoch, durable->head, durable->head_size};
-        enum fr_status status = journal_file_create(&durable->journal, &head, &target, err);
+        struct fr_journal_head head = {epoch, durable->head, durable->head_size};
+        enum fr_status status = fr_journal_file_create(&durable->journal, &head, &target, err);
         if (status == FR_E_NO_SPACE)
             return status;
         if (status != FR_OK)
-            return durable_die(durable, status, err);
+            return fr_durable_die(durable, status, err);
     }
     char path[PATH_MAX];
-    journal_path(&durable->journal, target->first, path);
+    fr_journal_path(&durable->journal, target->first, path);
     const struct fr_disk *disk = durable->disk;
     enum fr_status status =
         fr_disk_write(disk, target->fd, durable->record.data, durable->record.size, target->bytes, path, err);
@@ -232,24 +233,24 @@ static enum fr_status write_record(struct fr_durable *durable, uint64_t epoch, s
         status = fr_err_set(err, FR_E_IO, "cannot sync directory %s: %s", durable->journal.dir, strerror(errno));
     if (status != FR_OK) {
         if (created)
-            journal_file_free(&durable->journal, target);
-        return durable_die(durable, status, err);
+            fr_journal_file_free(&durable->journal, target);
+        return fr_durable_die(durable, status, err);
     }
     *file = target;
     return FR_OK;
 }
 
-static void enter_epoch(struct fr_durable *durable, struct journal_file *file, const struct hwm *mark,
+static void enter_epoch(struct fr_durable *durable, struct fr_journal_file *file, const struct fr_hwm *mark,
                         const struct fr_sha256 *before)
 {
     uint64_t size = durable->record.size - JOURNAL_RECORD_HEAD;
     pthread_mutex_lock(&durable->index);
     if (file->n_epochs == 0) {
         file->before = *before;
-        journal_adopt(&durable->journal, file);
+        fr_journal_adopt(&durable->journal, file);
     }
-    struct journal_epoch entry = {file->bytes + JOURNAL_RECORD_HEAD, size, mark->timeline, mark->digest};
-    journal_file_push(file, &entry);
+    struct fr_journal_epoch entry = {file->bytes + JOURNAL_RECORD_HEAD, size, mark->timeline, mark->digest};
+    fr_journal_file_push(file, &entry);
     file->bytes += durable->record.size;
     durable->unfolded_bytes += durable->record.size;
     durable->timeline = mark->timeline;
@@ -261,16 +262,16 @@ static void enter_epoch(struct fr_durable *durable, struct journal_file *file, c
 enum fr_status fr_durable_append(struct fr_durable *durable, struct fr_stage *stage, struct fr_buffer *bytes,
                                  struct fr_sha256 *digest, struct fr_err *err)
 {
-    enum fr_status status = durable_check(durable, true, err);
+    enum fr_status status = fr_durable_check(durable, true, err);
     if (status != FR_OK)
         return status;
     pthread_mutex_lock(&durable->index);
     struct fr_sha256 before = durable->digest;
-    struct hwm mark = {.timeline = stage->timeline, .epoch = durable->epoch + 1, .acked = durable->acked};
+    struct fr_hwm mark = {.timeline = stage->timeline, .epoch = durable->epoch + 1, .acked = durable->acked};
     uint64_t timeline = durable->timeline;
     size_t n_files = durable->journal.n_files;
     /* trim never takes it */
-    struct journal_file *tail = n_files > 0 ? durable->journal.files[n_files - 1] : NULL;
+    struct fr_journal_file *tail = n_files > 0 ? durable->journal.files[n_files - 1] : NULL;
     pthread_mutex_unlock(&durable->index);
     FR_CHECK(stage->epoch == mark.epoch);
     FR_CHECK(stage->timeline >= timeline);
@@ -281,21 +282,21 @@ enum fr_status fr_durable_append(struct fr_durable *durable, struct fr_stage *st
     record->size = JOURNAL_RECORD_HEAD;
     fr_epoch_encode(stage, &before, record);
     size_t size = record->size - JOURNAL_RECORD_HEAD;
-    journal_seal(record->data, size);
+    fr_journal_seal(record->data, size);
     mark.digest = fr_sha256(record->data + JOURNAL_RECORD_HEAD, size);
 
-    struct journal_file *file = NULL;
+    struct fr_journal_file *file = NULL;
     status = write_record(durable, mark.epoch, tail, &file, err);
     if (status != FR_OK)
         return status;
     pthread_mutex_lock(&durable->mark);
     if (mark.acked < durable->hwm.acked)
         mark.acked = durable->hwm.acked;
-    status = durable_write_mark(durable, mark, err);
+    status = fr_durable_write_mark(durable, mark, err);
     pthread_mutex_unlock(&durable->mark);
     if (status != FR_OK) {
         if (file != tail)
-            journal_file_free(&durable->journal, file);
+            fr_journal_file_free(&durable->journal, file);
         return status;
     }
     enter_epoch(durable, file, &mark, &before);
@@ -308,54 +309,54 @@ enum fr_status fr_durable_append(struct fr_durable *durable, struct fr_stage *st
 
 /* ---- reading ---- */
 
-struct journal_file *durable_acquire(struct fr_durable *durable, uint64_t epoch, struct journal_epoch *out)
+struct fr_journal_file *fr_durable_acquire(struct fr_durable *durable, uint64_t epoch, struct fr_journal_epoch *out)
 {
     pthread_mutex_lock(&durable->index);
-    struct journal_file *file = journal_find(&durable->journal, epoch, out);
+    struct fr_journal_file *file = fr_journal_find(&durable->journal, epoch, out);
     if (file)
         file->refs++;
     pthread_mutex_unlock(&durable->index);
     return file;
 }
 
-void durable_release(struct fr_durable *durable, struct journal_file *file)
+void fr_durable_release(struct fr_durable *durable, struct fr_journal_file *file)
 {
     pthread_mutex_lock(&durable->index);
     bool last = --file->refs == 0;
     pthread_mutex_unlock(&durable->index);
     if (last)
-        journal_file_free(&durable->journal, file);
+        fr_journal_file_free(&durable->journal, file);
 }
 
 enum fr_status fr_durable_read_epoch(struct fr_durable *durable, uint64_t epoch, struct fr_buffer *bytes,
                                      struct fr_buffer *head, struct fr_err *err)
 {
-    enum fr_status status = durable_check(durable, false, err);
+    enum fr_status status = fr_durable_check(durable, false, err);
     if (status != FR_OK)
         return status;
-    struct journal_epoch entry;
-    struct journal_file *file = durable_acquire(durable, epoch, &entry);
+    struct fr_journal_epoch entry;
+    struct fr_journal_file *file = fr_durable_acquire(durable, epoch, &entry);
     if (!file)
         return fr_err_set(err, FR_E_NOT_FOUND, "epoch %" PRIu64 " is not in the journal of %s", epoch, durable->dir);
     if (bytes)
-        status = journal_read(&durable->journal, file, &entry, bytes, err);
+        status = fr_journal_read(&durable->journal, file, &entry, bytes, err);
     if (status == FR_OK && head)
         fr_buffer_append(head, file->head, file->head_size);
-    durable_release(durable, file);
+    fr_durable_release(durable, file);
     if (status != FR_OK && !durable->read_only)
-        return durable_die(durable, status, err);
+        return fr_durable_die(durable, status, err);
     return status;
 }
 
 enum fr_status fr_durable_digest(struct fr_durable *durable, uint64_t epoch, struct fr_sha256 *out)
 {
     enum fr_status status = FR_OK;
-    struct journal_epoch entry;
+    struct fr_journal_epoch entry;
     pthread_mutex_lock(&durable->index);
-    const struct journal *journal = &durable->journal;
+    const struct fr_journal *journal = &durable->journal;
     if (epoch == durable->epoch)
         *out = durable->digest;
-    else if (journal_find(journal, epoch, &entry))
+    else if (fr_journal_find(journal, epoch, &entry))
         *out = entry.digest;
     else if (journal->n_files > 0 && epoch + 1 == journal->files[0]->first)
         *out = journal->files[0]->before;
@@ -371,14 +372,14 @@ enum fr_status fr_durable_digest(struct fr_durable *durable, uint64_t epoch, str
  * index. */
 static size_t count_droppable(const struct fr_durable *durable, uint64_t limit)
 {
-    const struct journal *journal = &durable->journal;
+    const struct fr_journal *journal = &durable->journal;
     size_t n = 0;
     while (n + 1 < journal->n_files && journal_file_last(journal->files[n]) <= limit)
         n++;
     return n;
 }
 
-static enum fr_status unlink_files(struct fr_durable *durable, struct journal_file **files, size_t n,
+static enum fr_status unlink_files(struct fr_durable *durable, struct fr_journal_file **files, size_t n,
                                    struct fr_err *err)
 {
     const struct fr_disk *disk = durable->disk;
@@ -386,7 +387,7 @@ static enum fr_status unlink_files(struct fr_durable *durable, struct journal_fi
     for (size_t i = 0; i < n;
          /* oldest first; recovery takes the contiguous suffix if a power cut mixes the order */
          i++) {
-        journal_path(&durable->journal, files[i]->first, path);
+        fr_journal_path(&durable->journal, files[i]->first, path);
         if (disk->unlink(disk->self, path) != 0)
             return fr_err_set(err, FR_E_IO, "cannot remove %s: %s", path, strerror(errno));
     }
@@ -395,7 +396,7 @@ static enum fr_status unlink_files(struct fr_durable *durable, struct journal_fi
     return FR_OK;
 }
 
-enum fr_status durable_trim(struct fr_durable *durable, struct fr_err *err)
+enum fr_status fr_durable_trim(struct fr_durable *durable, struct fr_err *err)
 {
     pthread_mutex_lock(&durable->index);
     uint64_t acked = durable->acked;
@@ -407,33 +408,33 @@ enum fr_status durable_trim(struct fr_durable *durable, struct fr_err *err)
     enum fr_status status = FR_OK;
     pthread_mutex_lock(&durable->mark);
     if (durable->hwm.acked < acked) {
-        struct hwm values = durable->hwm;
+        struct fr_hwm values = durable->hwm;
         values.acked = acked;
-        status = durable_write_mark(durable, values, err);
+        status = fr_durable_write_mark(durable, values, err);
     }
     pthread_mutex_unlock(&durable->mark);
     if (status != FR_OK)
         return status;
 
     pthread_mutex_lock(&durable->index);
-    struct journal *journal = &durable->journal;
+    struct fr_journal *journal = &durable->journal;
     n = count_droppable(durable, limit); /* again: another trim may have been here */
-    struct journal_file **files = fr_alloc(n + 1, sizeof(struct journal_file *));
-    memcpy(files, journal->files, n * sizeof(struct journal_file *));
-    memmove(journal->files, journal->files + n, (journal->n_files - n) * sizeof(struct journal_file *));
+    struct fr_journal_file **files = fr_alloc(n + 1, sizeof(struct fr_journal_file *));
+    memcpy(files, journal->files, n * sizeof(struct fr_journal_file *));
+    memmove(journal->files, journal->files + n, (journal->n_files - n) * sizeof(struct fr_journal_file *));
     journal->n_files -= n;
     pthread_mutex_unlock(&durable->index);
     if (n > 0)
         status = unlink_files(durable, files, n, err);
     for (size_t i = 0; i < n; i++)
-        durable_release(durable, files[i]);
+        fr_durable_release(durable, files[i]);
     free(files);
-    return status == FR_OK ? FR_OK : durable_die(durable, status, err);
+    return status == FR_OK ? FR_OK : fr_durable_die(durable, status, err);
 }
 
 enum fr_status fr_durable_acknowledge(struct fr_durable *durable, uint64_t acked, struct fr_err *err)
 {
-    enum fr_status status = durable_check(durable, true, err);
+    enum fr_status status = fr_durable_check(durable, true, err);
     if (status != FR_OK)
         return status;
     pthread_mutex_lock(&durable->index);
@@ -442,7 +443,7 @@ enum fr_status fr_durable_acknowledge(struct fr_durable *durable, uint64_t acked
         durable->acked = acked;
     pthread_mutex_unlock(&durable->index);
     FR_CHECK(is_durable); /* published before durable would break P3 */
-    return durable_trim(durable, err);
+    return fr_durable_trim(durable, err);
 }
 
 /* ---- small files ---- */
@@ -464,7 +465,7 @@ static enum fr_status small_path(struct fr_durable *durable, const char *name, c
 enum fr_status fr_durable_write_file(struct fr_durable *durable, const char *name, const void *bytes, size_t size,
                                      struct fr_err *err)
 {
-    enum fr_status status = durable_check(durable, true, err);
+    enum fr_status status = fr_durable_check(durable, true, err);
     char *path = NULL;
     if (status == FR_OK)
         status = small_path(durable, name, &path, err);
@@ -474,7 +475,7 @@ enum fr_status fr_durable_write_file(struct fr_durable *durable, const char *nam
                                            : fr_file_replace(durable->disk, path, bytes, size, err);
     free(path);
     bool harmless = status == FR_OK || status == FR_E_LIMIT || status == FR_E_NO_SPACE;
-    return harmless ? status : durable_die(durable, status, err);
+    return harmless ? status : fr_durable_die(durable, status, err);
 }
 
 enum fr_status fr_durable_read_file(struct fr_durable *durable, const char *name, struct fr_buffer *out,

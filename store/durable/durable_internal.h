@@ -31,12 +31,12 @@ struct fr_durable {
     uint8_t *head;
     size_t head_size;
     int lock_fd;             /* -1: none */
-    struct cold *cold;       /* NULL: read-only, and no store there */
+    struct fr_cold *cold;    /* NULL: read-only, and no store there */
     struct fr_buffer record; /* append's thread */
     uint64_t sst_bytes_max;  /* tests make it small */
 
     pthread_mutex_t index;
-    struct journal journal;
+    struct fr_journal journal;
     uint64_t timeline, epoch;
     struct fr_sha256 digest;
     uint64_t folded, acked, unfolded_bytes;
@@ -45,25 +45,26 @@ struct fr_durable {
 
     pthread_mutex_t mark;
     int hwm_fd; /* -1: read-only */
-    struct hwm hwm;
+    struct fr_hwm hwm;
 };
 
 /* Marks the object dead; returns FR_E_CORRUPT when that is the cause and FR_E_IO for all others.
  * err keeps its text. */
-enum fr_status durable_die(struct fr_durable *durable, enum fr_status cause, struct fr_err *err);
+enum fr_status fr_durable_die(struct fr_durable *durable, enum fr_status cause, struct fr_err *err);
 /* FR_E_IO when dead, FR_E_STATE when a writer is needed and the object is read-only. */
-enum fr_status durable_check(struct fr_durable *durable, bool writes, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_durable_check(struct fr_durable *durable, bool writes, struct fr_err *err) FR_MUST_CHECK;
 /* Writes values under the next sequence and syncs; dies when that fails. The caller holds `mark`
  * (or is open). */
-enum fr_status durable_write_mark(struct fr_durable *durable, struct hwm values, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_durable_write_mark(struct fr_durable *durable, struct fr_hwm values,
+                                     struct fr_err *err) FR_MUST_CHECK;
 
 /* The file and entry of an epoch with a reference to the file; NULL when the journal has it not. */
-struct journal_file *durable_acquire(struct fr_durable *durable, uint64_t epoch, struct journal_epoch *out);
-void durable_release(struct fr_durable *durable, struct journal_file *file);
+struct fr_journal_file *fr_durable_acquire(struct fr_durable *durable, uint64_t epoch, struct fr_journal_epoch *out);
+void fr_durable_release(struct fr_durable *durable, struct fr_journal_file *file);
 /* Deletes files that are folded and acknowledged, never the newest. */
-enum fr_status durable_trim(struct fr_durable *durable, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_durable_trim(struct fr_durable *durable, struct fr_err *err) FR_MUST_CHECK;
 
 /* recovery.c: fills cold, journal, hwm and the numbers. */
-enum fr_status durable_recover(struct fr_durable *durable, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_durable_recover(struct fr_durable *durable, struct fr_err *err) FR_MUST_CHECK;
 
 #endif

@@ -144,14 +144,14 @@ void fr_epoch_encode(struct fr_stage *stage, const struct fr_sha256 *previous, s
     FR_CHECK(stage->epoch >= 1);
     FR_CHECK(stage->timeline >= 1);
     sort_images(stage);
-    struct epoch_head head = {.magic = EPOCH_MAGIC,
-                              .version = EPOCH_VERSION,
-                              .epoch = stage->epoch,
-                              .timeline = stage->timeline,
-                              .previous = *previous,
-                              .n_images = stage->n_images,
-                              .images_size = stage->image_bytes + stage->n_images * EPOCH_IMAGE_HEAD,
-                              .n_sections = stage->n_sections};
+    struct fr_epoch_head head = {.magic = EPOCH_MAGIC,
+                                 .version = EPOCH_VERSION,
+                                 .epoch = stage->epoch,
+                                 .timeline = stage->timeline,
+                                 .previous = *previous,
+                                 .n_images = stage->n_images,
+                                 .images_size = stage->image_bytes + stage->n_images * EPOCH_IMAGE_HEAD,
+                                 .n_sections = stage->n_sections};
     for (size_t i = 0; i < stage->n_sections; i++)
         head.sections_size += 1 + strlen(stage->sections[i].name) + 8 + stage->sections[i].bytes.size;
     size_t total = EPOCH_HEAD + (size_t)head.images_size + (size_t)head.sections_size;
@@ -165,7 +165,7 @@ void fr_epoch_encode(struct fr_stage *stage, const struct fr_sha256 *previous, s
 
 /* ---- parse ---- */
 
-bool epoch_image_head(const uint8_t bytes[EPOCH_IMAGE_HEAD], struct fr_image *out)
+bool fr_epoch_image_head(const uint8_t bytes[EPOCH_IMAGE_HEAD], struct fr_image *out)
 {
     *out = (struct fr_image){.key = fr_load_u64(bytes),
                              .table = fr_load_u32(bytes + 8),
@@ -181,7 +181,7 @@ static enum fr_status check_images(const uint8_t *at, const uint8_t *end, uint64
 {
     struct fr_image last = {0}, image;
     for (uint64_t i = 0; i < n; i++) {
-        if ((size_t)(end - at) < EPOCH_IMAGE_HEAD || !epoch_image_head(at, &image))
+        if ((size_t)(end - at) < EPOCH_IMAGE_HEAD || !fr_epoch_image_head(at, &image))
             return FR_E_CORRUPT;
         at += EPOCH_IMAGE_HEAD;
         if ((size_t)(end - at) < image.size)
@@ -230,7 +230,7 @@ static enum fr_status check_sections(const uint8_t *begin, const uint8_t *end, u
     return reader.at == end ? FR_OK : FR_E_CORRUPT;
 }
 
-enum fr_status epoch_head_check(const void *bytes, uint64_t size, struct epoch_head *head)
+enum fr_status fr_epoch_head_check(const void *bytes, uint64_t size, struct fr_epoch_head *head)
 {
     if (size < EPOCH_HEAD)
         return FR_E_CORRUPT;
@@ -247,8 +247,8 @@ enum fr_status epoch_head_check(const void *bytes, uint64_t size, struct epoch_h
 
 enum fr_status fr_epoch_parse(const void *bytes, size_t size, struct fr_epoch *out)
 {
-    struct epoch_head head;
-    enum fr_status status = epoch_head_check(bytes, size, &head);
+    struct fr_epoch_head head;
+    enum fr_status status = fr_epoch_head_check(bytes, size, &head);
     if (status != FR_OK)
         return status;
     const uint8_t *images = (const uint8_t *)bytes + EPOCH_HEAD;
@@ -279,7 +279,7 @@ enum fr_status fr_epoch_next(const struct fr_epoch *epoch, const uint8_t **at, s
     const uint8_t *p = *at ? *at : epoch->images_begin;
     if (p == epoch->images_end)
         return FR_EOF;
-    bool checked = epoch_image_head(p, out);
+    bool checked = fr_epoch_image_head(p, out);
     FR_CHECK(checked);
     out->bytes = p + EPOCH_IMAGE_HEAD;
     *at = out->bytes + out->size;

@@ -7,7 +7,7 @@
 
 enum { EPOCH_MAGIC = 0x70657266, /* "frep" */ EPOCH_VERSION = 2, EPOCH_HEAD = 88, EPOCH_IMAGE_HEAD = 18 };
 
-struct epoch_head {
+struct fr_epoch_head {
     uint32_t magic;
     uint32_t version;
     uint64_t epoch;
@@ -18,12 +18,12 @@ struct epoch_head {
     uint64_t n_sections;
     uint64_t sections_size;
 };
-_Static_assert(sizeof(struct epoch_head) == EPOCH_HEAD, "stored as it is: no padding");
+_Static_assert(sizeof(struct fr_epoch_head) == EPOCH_HEAD, "stored as it is: no padding");
 
 /* Checks that the head fits `size` bytes of epoch, of which at least min(size, EPOCH_HEAD) are at
  * hand. */
-enum fr_status epoch_head_check(const void *bytes, uint64_t size, struct epoch_head *head) FR_MUST_CHECK;
+enum fr_status fr_epoch_head_check(const void *bytes, uint64_t size, struct fr_epoch_head *head) FR_MUST_CHECK;
 /* key u64, table u32, size u32, kind u8, reason u8; out->bytes is NULL. false: not an image. */
-bool epoch_image_head(const uint8_t bytes[EPOCH_IMAGE_HEAD], struct fr_image *out);
+bool fr_epoch_image_head(const uint8_t bytes[EPOCH_IMAGE_HEAD], struct fr_image *out);
 
 #endif

@@ -27,8 +27,8 @@
 enum { FOLD_WINDOWS = 64 << 20, WINDOW_MIN = 4096, WINDOW_MAX = 256 << 10 };
 
 struct stream {
-    struct journal_file *file; /* referenced */
-    struct journal_epoch entry;
+    struct fr_journal_file *file; /* referenced */
+    struct fr_journal_epoch entry;
     uint64_t epoch;
     uint64_t at, end;       /* file offsets: next byte to read into the window, end of the epoch */
     uint64_t images_left;   /* bytes of images not yet taken */
@@ -48,9 +48,9 @@ struct fold {
     size_t n_streams;
     struct stream **heap; /* those with images left */
     size_t n_heap;
-    struct cold_writer *writer;
+    struct fr_cold_writer *writer;
     bool has_cold; /* there may be something to delete */
-    struct section_set sections;
+    struct fr_section_set sections;
 };
 
 /* ---- streams ---- */
@@ -58,7 +58,7 @@ struct fold {
 static enum fr_status damaged(const struct fold *fold, const struct stream *stream, struct fr_err *err)
 {
     char path[PATH_MAX];
-    journal_path(&fold->durable->journal, stream->file->first, path);
+    fr_journal_path(&fold->durable->journal, stream->file->first, path);
     return fr_err_set(err, FR_E_CORRUPT, "%s: epoch %" PRIu64 " changed since it was written", path, stream->epoch);
 }
 
@@ -82,7 +82,7 @@ static enum fr_status need(const struct fold *fold, struct stream *stream, size_
     if (n > left)
         n = (size_t)left;
     enum fr_status status =
-        journal_pread(&fold->durable->journal, stream->file, stream->window + held, n, stream->at, err);
+        fr_journal_pread(&fold->durable->journal, stream->file, stream->window + held, n, stream->at, err);
     if (status != FR_OK)
         return status;
     stream->crc = fr_crc32c(stream->crc, stream->window + held, n);
@@ -138,7 +138,7 @@ static enum fr_status take_section(struct fold *fold, struct stream *stream, str
     uint64_t size = fr_load_u64(bytes + length);
     if (size > stream->sections_left)
         return damaged(fold, stream, err);
-    return pass(fold, stream, size, section_set_put(&fold->sections, name, stream->epoch), err);
+    return pass(fold, stream, size, fr_section_set_put(&fold->sections, name, stream->epoch), err);
 }
 
 /* Takes the sections behind the images, compares the CRC, gives the window back. */
@@ -172,7 +172,7 @@ static enum fr_status step(struct fold *fold, struct stream *stream, struct fr_e
     if (status != FR_OK)
         return status;
     struct fr_image image;
-    if (!epoch_image_head(stream->window + stream->begin, &image) ||
+    if (!fr_epoch_image_head(stream->window + stream->begin, &image) ||
         image.size > stream->images_left - EPOCH_IMAGE_HEAD)
         return damaged(fold, stream, err);
     size_t size = (size_t)EPOCH_IMAGE_HEAD + image.size;
@@ -191,24 +191,24 @@ static enum fr_status step(struct fold *fold, struct stream *stream, struct fr_e
 static enum fr_status stream_open(struct fold *fold, uint64_t epoch, size_t window, struct fr_err *err)
 {
     struct stream *stream = &fold->streams[fold->n_streams];
-    stream->file = durable_acquire(fold->durable, epoch, &stream->entry);
+    stream->file = fr_durable_acquire(fold->durable, epoch, &stream->entry);
     FR_CHECK(stream->file != NULL); /* unfolded epochs are never trimmed */
     fold->n_streams++;
     stream->epoch = epoch;
     stream->at = stream->entry.offset;
     stream->end = stream->entry.offset + stream->entry.size;
-    stream->crc = journal_record_crc(stream->entry.size);
+    stream->crc = fr_journal_record_crc(stream->entry.size);
     stream->capacity = stream->entry.size < window ? (size_t)stream->entry.size : window;
     stream->window = fr_realloc(NULL, stream->capacity, 1);
     fold->bytes += stream->entry.size + JOURNAL_RECORD_HEAD;
     enum fr_status status =
-        journal_record_head(&fold->durable->journal, stream->file, stream->entry.offset, &stream->expected_crc, err);
+        fr_journal_record_head(&fold->durable->journal, stream->file, stream->entry.offset, &stream->expected_crc, err);
     if (status == FR_OK)
         status = need(fold, stream, EPOCH_HEAD, err);
     if (status != FR_OK)
         return status;
-    struct epoch_head head;
-    if (epoch_head_check(stream->window, stream->entry.size, &head) != FR_OK || head.epoch != epoch)
+    struct fr_epoch_head head;
+    if (fr_epoch_head_check(stream->window, stream->entry.size, &head) != FR_OK || head.epoch != epoch)
         return damaged(fold, stream, err);
     stream->begin = EPOCH_HEAD;
     stream->images_left = head.images_size;
@@ -280,7 +280,7 @@ static enum fr_status merge_images(struct fold *fold, struct fr_err *err)
             key = image->key;
             enum fr_status status = FR_OK;
             if (image->kind != FR_IMAGE_ABSENT || fold->has_cold)
-                status = cold_writer_image(fold->writer, image, err);
+                status = fr_cold_writer_image(fold->writer, image, err);
             if (status != FR_OK)
                 return status;
         }
@@ -298,13 +298,13 @@ static enum fr_status write_end(struct fold *fold, struct fr_err *err)
     enum fr_status status = FR_OK;
     for (size_t i = 0; i < fold->sections.n && status == FR_OK; i++) {
         const struct section_value *value = &fold->sections.values[i];
-        status = cold_writer_section(fold->writer, value->name, value->bytes.data, value->bytes.size, err);
+        status = fr_cold_writer_section(fold->writer, value->name, value->bytes.data, value->bytes.size, err);
     }
     if (status != FR_OK)
         return status;
     const struct stream *newest = &fold->streams[fold->n_streams - 1];
-    struct cold_sentinel sentinel = {newest->entry.timeline, newest->epoch, newest->entry.digest};
-    return cold_writer_sentinel(fold->writer, &sentinel, err);
+    struct fr_cold_sentinel sentinel = {newest->entry.timeline, newest->epoch, newest->entry.digest};
+    return fr_cold_writer_sentinel(fold->writer, &sentinel, err);
 }
 
 /* ---- the whole ---- */
@@ -316,7 +316,7 @@ static enum fr_status run(struct fold *fold, bool *ingesting, struct fr_err *err
     window = window < WINDOW_MIN ? WINDOW_MIN : window > WINDOW_MAX ? WINDOW_MAX : window;
     fold->streams = fr_alloc(n, sizeof(struct stream));
     fold->heap = fr_alloc(n, sizeof(struct stream *));
-    fold->writer = cold_writer_new(fold->durable->cold, fold->durable->path_fold, fold->durable->sst_bytes_max);
+    fold->writer = fr_cold_writer_new(fold->durable->cold, fold->durable->path_fold, fold->durable->sst_bytes_max);
     fold->has_cold = fold->from > 1;
     enum fr_status status = FR_OK;
     for (uint64_t e = fold->from; e <= fold->to && status == FR_OK; e++)
@@ -328,24 +328,24 @@ static enum fr_status run(struct fold *fold, bool *ingesting, struct fr_err *err
     if (status != FR_OK)
         return status;
     *ingesting = true;
-    return cold_writer_ingest(fold->writer, err);
+    return fr_cold_writer_ingest(fold->writer, err);
 }
 
 static void clean(struct fold *fold)
 {
     for (size_t i = 0; i < fold->n_streams; i++) {
         free(fold->streams[i].window);
-        durable_release(fold->durable, fold->streams[i].file);
+        fr_durable_release(fold->durable, fold->streams[i].file);
     }
     free(fold->streams);
     free(fold->heap);
-    section_set_release(&fold->sections);
-    cold_writer_free(fold->writer);
+    fr_section_set_release(&fold->sections);
+    fr_cold_writer_free(fold->writer);
 }
 
 enum fr_status fr_durable_fold(struct fr_durable *durable, struct fr_err *err)
 {
-    enum fr_status status = durable_check(durable, true, err);
+    enum fr_status status = fr_durable_check(durable, true, err);
     if (status != FR_OK)
         return status;
     pthread_mutex_lock(&durable->index);
@@ -370,8 +370,8 @@ enum fr_status fr_durable_fold(struct fr_durable *durable, struct fr_err *err)
     if (status == FR_E_NO_SPACE && !ingesting)
         return status;
     if (status == FR_OK)
-        status = cold_health(durable->cold, err);
+        status = fr_cold_health(durable->cold, err);
     if (status == FR_OK)
-        return durable_trim(durable, err);
-    return durable_die(durable, status, err);
+        return fr_durable_trim(durable, err);
+    return fr_durable_die(durable, status, err);
 }

@@ -31,7 +31,7 @@ _Static_assert(sizeof(struct slot) == HWM_SLOT_BYTES, "stored as it is: no paddi
 
 static const uint8_t magic[8] = {'F', 'R', 'H', 'W', 'M', 'A', 'R', 'K'};
 
-static struct slot slot_of(const struct hwm *hwm)
+static struct slot slot_of(const struct fr_hwm *hwm)
 {
     struct slot slot = {.version = FR_STATE_FORMAT,
                         .sequence = hwm->sequence,
@@ -44,23 +44,23 @@ static struct slot slot_of(const struct hwm *hwm)
     return slot;
 }
 
-enum fr_status hwm_create(const struct fr_disk *disk, const char *path, struct hwm *out, struct fr_err *err)
+enum fr_status fr_hwm_create(const struct fr_disk *disk, const char *path, struct fr_hwm *out, struct fr_err *err)
 {
     static const uint64_t first_sequences[2] = {2, 1};
     uint8_t bytes[HWM_FILE_BYTES] = {0};
     for (int i = 0; i < 2; i++) {
-        struct hwm hwm = {.sequence = first_sequences[i]};
+        struct fr_hwm hwm = {.sequence = first_sequences[i]};
         struct slot slot = slot_of(&hwm);
         memcpy(bytes + i * HWM_SLOT_DISTANCE, &slot, sizeof(slot));
     }
     enum fr_status status = fr_file_replace(disk, path, bytes, sizeof(bytes), err);
     if (status == FR_OK)
-        *out = (struct hwm){.sequence = first_sequences[0]};
+        *out = (struct fr_hwm){.sequence = first_sequences[0]};
     return status;
 }
 
 /* FR_E_CORRUPT: not a good slot. */
-static enum fr_status read_slot(const uint8_t *bytes, uint64_t parity, struct hwm *out, uint32_t *version)
+static enum fr_status read_slot(const uint8_t *bytes, uint64_t parity, struct fr_hwm *out, uint32_t *version)
 {
     struct slot slot;
     memcpy(&slot, bytes, sizeof(slot));
@@ -73,14 +73,14 @@ static enum fr_status read_slot(const uint8_t *bytes, uint64_t parity, struct hw
     }
     if (slot.sequence % 2 != parity || (slot.epoch == 0) != (slot.timeline == 0))
         return FR_E_CORRUPT;
-    *out = (struct hwm){slot.sequence, slot.timeline, slot.epoch, slot.digest, slot.acked};
+    *out = (struct fr_hwm){slot.sequence, slot.timeline, slot.epoch, slot.digest, slot.acked};
     return FR_OK;
 }
 
-static enum fr_status pick(const struct fr_buffer *file, const char *path, struct hwm *out, bool *slot_lost,
+static enum fr_status pick(const struct fr_buffer *file, const char *path, struct fr_hwm *out, bool *slot_lost,
                            struct fr_err *err)
 {
-    struct hwm slots[2] = {{0}, {0}};
+    struct fr_hwm slots[2] = {{0}, {0}};
     enum fr_status found[2] = {FR_E_CORRUPT, FR_E_CORRUPT};
     uint32_t version = 0;
     for (size_t i = 0; i < 2; i++)
@@ -106,7 +106,7 @@ static enum fr_status pick(const struct fr_buffer *file, const char *path, struc
     return FR_OK;
 }
 
-enum fr_status hwm_read(const char *path, struct hwm *out, bool *slot_lost, struct fr_err *err)
+enum fr_status fr_hwm_read(const char *path, struct fr_hwm *out, bool *slot_lost, struct fr_err *err)
 {
     struct fr_buffer file = {0};
     enum fr_status status = fr_file_read(path, HWM_FILE_BYTES, &file, err);
@@ -119,8 +119,8 @@ enum fr_status hwm_read(const char *path, struct hwm *out, bool *slot_lost, stru
     return status;
 }
 
-enum fr_status hwm_write(const struct fr_disk *disk, int fd, const char *path, const struct hwm *hwm,
-                         struct fr_err *err)
+enum fr_status fr_hwm_write(const struct fr_disk *disk, int fd, const char *path, const struct fr_hwm *hwm,
+                            struct fr_err *err)
 {
     struct slot slot = slot_of(hwm);
     uint64_t offset = hwm->sequence % 2 * HWM_SLOT_DISTANCE;

@@ -8,7 +8,7 @@
 
 enum { HWM_SLOT_BYTES = 128, HWM_SLOT_DISTANCE = 4096, HWM_FILE_BYTES = 2 * HWM_SLOT_DISTANCE };
 
-struct hwm {
+struct fr_hwm {
     uint64_t sequence; /* grows by one with each write; slot = sequence mod 2 */
     uint64_t timeline;
     uint64_t epoch;
@@ -17,13 +17,13 @@ struct hwm {
 };
 
 /* A new file with two good slots and epoch 0. */
-enum fr_status hwm_create(const struct fr_disk *disk, const char *path, struct hwm *out,
-                          struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_hwm_create(const struct fr_disk *disk, const char *path, struct fr_hwm *out,
+                             struct fr_err *err) FR_MUST_CHECK;
 /* The newest good slot; *slot_lost when the other one is not good (recovery.c says what follows).
  * FR_E_NOT_FOUND: no file. FR_E_MISMATCH: another format version. FR_E_CORRUPT: no good slot. */
-enum fr_status hwm_read(const char *path, struct hwm *out, bool *slot_lost, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_hwm_read(const char *path, struct fr_hwm *out, bool *slot_lost, struct fr_err *err) FR_MUST_CHECK;
 /* Writes and syncs the slot that hwm->sequence selects. */
-enum fr_status hwm_write(const struct fr_disk *disk, int fd, const char *path, const struct hwm *hwm,
-                         struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_hwm_write(const struct fr_disk *disk, int fd, const char *path, const struct fr_hwm *hwm,
+                            struct fr_err *err) FR_MUST_CHECK;
 
 #endif

@@ -45,7 +45,7 @@ _Static_assert(sizeof(struct record_head) == JOURNAL_RECORD_HEAD, "stored as it 
 static const uint8_t file_magic[8] = {'F', 'R', 'J', 'O', 'U', 'R', 'N', 'L'};
 static const uint32_t record_magic = 0x63726a66; /* "fjrc" */
 
-void journal_path(const struct journal *journal, uint64_t first, char out[PATH_MAX])
+void fr_journal_path(const struct fr_journal *journal, uint64_t first, char out[PATH_MAX])
 {
     int length = snprintf(out, PATH_MAX, "%s/%020" PRIu64 ".fj", journal->dir, first);
     FR_CHECK(length > 0 && length < PATH_MAX); /* open has checked the directory's length */
@@ -70,7 +70,7 @@ static int compare_u64(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-enum fr_status journal_list(const struct journal *journal, uint64_t **out, size_t *n, struct fr_err *err)
+enum fr_status fr_journal_list(const struct fr_journal *journal, uint64_t **out, size_t *n, struct fr_err *err)
 {
     DIR *dir = opendir(journal->dir);
     if (!dir && errno != ENOENT)
@@ -112,8 +112,8 @@ enum fr_status journal_list(const struct journal *journal, uint64_t **out, size_
 
 /* ---- reading ---- */
 
-enum fr_status journal_pread(const struct journal *journal, const struct journal_file *file, void *out, size_t size,
-                             uint64_t offset, struct fr_err *err)
+enum fr_status fr_journal_pread(const struct fr_journal *journal, const struct fr_journal_file *file, void *out,
+                                size_t size, uint64_t offset, struct fr_err *err)
 {
     uint8_t *at = out;
     char path[PATH_MAX];
@@ -123,7 +123,7 @@ enum fr_status journal_pread(const struct journal *journal, const struct journal
             continue;
         if (n <= 0) {
             int number = errno;
-            journal_path(journal, file->first, path);
+            fr_journal_path(journal, file->first, path);
             if (n == 0)
                 return fr_err_set(err, FR_E_CORRUPT, "%s ends at byte %" PRIu64 ", more was expected", path, offset);
             return fr_err_set(err, FR_E_IO, "cannot read %s at byte %" PRIu64 ": %s", path, offset, strerror(number));
@@ -135,42 +135,42 @@ enum fr_status journal_pread(const struct journal *journal, const struct journal
     return FR_OK;
 }
 
-uint32_t journal_record_crc(uint64_t size)
+uint32_t fr_journal_record_crc(uint64_t size)
 {
     return fr_crc32c(0, &size, sizeof(size));
 }
 
-void journal_seal(uint8_t *record, uint64_t epoch_size)
+void fr_journal_seal(uint8_t *record, uint64_t epoch_size)
 {
     struct record_head head = {.magic = record_magic, .size = epoch_size};
-    head.crc = fr_crc32c(journal_record_crc(epoch_size), record + JOURNAL_RECORD_HEAD, (size_t)epoch_size);
+    head.crc = fr_crc32c(fr_journal_record_crc(epoch_size), record + JOURNAL_RECORD_HEAD, (size_t)epoch_size);
     memcpy(record, &head, sizeof(head));
 }
 
-enum fr_status journal_record_head(const struct journal *journal, const struct journal_file *file, uint64_t offset,
-                                   uint32_t *crc, struct fr_err *err)
+enum fr_status fr_journal_record_head(const struct fr_journal *journal, const struct fr_journal_file *file,
+                                      uint64_t offset, uint32_t *crc, struct fr_err *err)
 {
     struct record_head head;
-    enum fr_status status = journal_pread(journal, file, &head, sizeof(head), offset - JOURNAL_RECORD_HEAD, err);
+    enum fr_status status = fr_journal_pread(journal, file, &head, sizeof(head), offset - JOURNAL_RECORD_HEAD, err);
     if (status == FR_OK)
         *crc = head.crc;
     return status;
 }
 
-enum fr_status journal_read(const struct journal *journal, const struct journal_file *file,
-                            const struct journal_epoch *epoch, struct fr_buffer *out, struct fr_err *err)
+enum fr_status fr_journal_read(const struct fr_journal *journal, const struct fr_journal_file *file,
+                               const struct fr_journal_epoch *epoch, struct fr_buffer *out, struct fr_err *err)
 {
     uint32_t expected = 0;
-    enum fr_status status = journal_record_head(journal, file, epoch->offset, &expected, err);
+    enum fr_status status = fr_journal_record_head(journal, file, epoch->offset, &expected, err);
     if (status != FR_OK)
         return status;
     uint8_t *bytes = fr_buffer_reserve(out, (size_t)epoch->size);
-    status = journal_pread(journal, file, bytes, (size_t)epoch->size, epoch->offset, err);
+    status = fr_journal_pread(journal, file, bytes, (size_t)epoch->size, epoch->offset, err);
     if (status != FR_OK)
         return status;
-    if (fr_crc32c(journal_record_crc(epoch->size), bytes, (size_t)epoch->size) != expected) {
+    if (fr_crc32c(fr_journal_record_crc(epoch->size), bytes, (size_t)epoch->size) != expected) {
         char path[PATH_MAX];
-        journal_path(journal, file->first, path);
+        fr_journal_path(journal, file->first, path);
         return fr_err_set(err, FR_E_CORRUPT, "%s: the record at byte %" PRIu64 " no longer passes its CRC", path,
                           epoch->offset);
     }
@@ -188,14 +188,14 @@ static enum fr_status open_error(const char *path, int number, const char *what,
     return fr_err_set(err, status, "cannot %s %s: %s", what, path, strerror(number));
 }
 
-static enum fr_status read_file_head(const struct journal *journal, struct journal_file *file, const char *path,
+static enum fr_status read_file_head(const struct fr_journal *journal, struct fr_journal_file *file, const char *path,
                                      struct fr_err *err)
 {
     struct file_head head;
     uint32_t crc, computed;
     if (file->length < JOURNAL_FILE_HEAD + sizeof(crc))
         return fr_err_set(err, FR_E_CORRUPT, "%s is cut short inside its head", path);
-    enum fr_status status = journal_pread(journal, file, &head, sizeof(head), 0, err);
+    enum fr_status status = fr_journal_pread(journal, file, &head, sizeof(head), 0, err);
     if (status != FR_OK)
         return status;
     if (memcmp(head.magic, file_magic, sizeof(file_magic)) != 0 || head.head_size > JOURNAL_HEAD_MAX ||
@@ -203,9 +203,9 @@ static enum fr_status read_file_head(const struct journal *journal, struct journ
         return fr_err_set(err, FR_E_CORRUPT, "%s: its head is damaged or cut short", path);
     file->head = fr_alloc(1, head.head_size + 1u);
     file->head_size = head.head_size;
-    status = journal_pread(journal, file, file->head, file->head_size, JOURNAL_FILE_HEAD, err);
+    status = fr_journal_pread(journal, file, file->head, file->head_size, JOURNAL_FILE_HEAD, err);
     if (status == FR_OK)
-        status = journal_pread(journal, file, &crc, sizeof(crc), JOURNAL_FILE_HEAD + file->head_size, err);
+        status = fr_journal_pread(journal, file, &crc, sizeof(crc), JOURNAL_FILE_HEAD + file->head_size, err);
     if (status != FR_OK)
         return status;
     computed = fr_crc32c(fr_crc32c(0, &head, sizeof(head)), file->head, file->head_size);
@@ -224,17 +224,17 @@ static enum fr_status read_file_head(const struct journal *journal, struct journ
     return FR_OK;
 }
 
-enum fr_status journal_file_open(const struct journal *journal, uint64_t first, bool writable,
-                                 struct journal_file **out, struct fr_err *err)
+enum fr_status fr_journal_file_open(const struct fr_journal *journal, uint64_t first, bool writable,
+                                    struct fr_journal_file **out, struct fr_err *err)
 {
     char path[PATH_MAX];
-    journal_path(journal, first, path);
+    fr_journal_path(journal, first, path);
     int flags = (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW;
     int fd = journal->disk->open(journal->disk->self, path, flags, 0600);
     if (fd < 0)
         return open_error(path, errno, "open", err);
-    struct journal_file *file = fr_alloc(1, sizeof(*file));
-    *file = (struct journal_file){.first = first, .fd = fd, .refs = 1};
+    struct fr_journal_file *file = fr_alloc(1, sizeof(*file));
+    *file = (struct fr_journal_file){.first = first, .fd = fd, .refs = 1};
     struct stat info;
     enum fr_status status = FR_OK;
     if (fstat(fd, &info) != 0)
@@ -246,7 +246,7 @@ enum fr_status journal_file_open(const struct journal *journal, uint64_t first, 
     if (status == FR_OK)
         status = read_file_head(journal, file, path, err);
     if (status != FR_OK) {
-        journal_file_free(journal, file);
+        fr_journal_file_free(journal, file);
         return status;
     }
     *out = file;
@@ -254,14 +254,14 @@ enum fr_status journal_file_open(const struct journal *journal, uint64_t first, 
 }
 
 /* Reads the record at file->bytes into scratch and checks it against the chain. */
-static enum fr_status scan_record(const struct journal *journal, struct journal_file *file, struct fr_buffer *scratch,
-                                  struct fr_epoch *epoch, struct fr_err *err)
+static enum fr_status scan_record(const struct fr_journal *journal, struct fr_journal_file *file,
+                                  struct fr_buffer *scratch, struct fr_epoch *epoch, struct fr_err *err)
 {
     struct record_head head;
     uint64_t left = file->length - file->bytes;
     if (left < sizeof(head))
         return fr_err_set(err, FR_E_CORRUPT, "cut short inside a record's head");
-    enum fr_status status = journal_pread(journal, file, &head, sizeof(head), file->bytes, err);
+    enum fr_status status = fr_journal_pread(journal, file, &head, sizeof(head), file->bytes, err);
     if (status != FR_OK)
         return status;
     if (head.magic != record_magic)
@@ -271,17 +271,17 @@ static enum fr_status scan_record(const struct journal *journal, struct journal_
                           left - (uint64_t)sizeof(head), head.size);
     fr_buffer_clear(scratch);
     uint8_t *bytes = fr_buffer_reserve(scratch, (size_t)head.size);
-    status = journal_pread(journal, file, bytes, (size_t)head.size, file->bytes + sizeof(head), err);
+    status = fr_journal_pread(journal, file, bytes, (size_t)head.size, file->bytes + sizeof(head), err);
     if (status != FR_OK)
         return status;
-    if (fr_crc32c(journal_record_crc(head.size), bytes, (size_t)head.size) != head.crc)
+    if (fr_crc32c(fr_journal_record_crc(head.size), bytes, (size_t)head.size) != head.crc)
         return fr_err_set(err, FR_E_CORRUPT, "the record does not pass its CRC");
     if (fr_epoch_parse(bytes, (size_t)head.size, epoch) != FR_OK)
         return fr_err_set(err, FR_E_CORRUPT, "the record is no epoch");
     if (epoch->epoch != file->first + file->n_epochs)
         return fr_err_set(err, FR_E_CORRUPT, "the record holds epoch %" PRIu64, epoch->epoch);
     if (file->n_epochs > 0) {
-        const struct journal_epoch *last = &file->epochs[file->n_epochs - 1];
+        const struct fr_journal_epoch *last = &file->epochs[file->n_epochs - 1];
         if (memcmp(&epoch->previous, &last->digest, sizeof(last->digest)) != 0 || epoch->timeline < last->timeline)
             return fr_err_set(err, FR_E_CORRUPT, "the record does not continue the chain of digests");
     }
@@ -289,23 +289,24 @@ static enum fr_status scan_record(const struct journal *journal, struct journal_
     return FR_OK;
 }
 
-enum fr_status journal_file_scan(const struct journal *journal, struct journal_file *file, uint64_t until,
-                                 struct fr_buffer *scratch, struct fr_err *err)
+enum fr_status fr_journal_file_scan(const struct fr_journal *journal, struct fr_journal_file *file, uint64_t until,
+                                    struct fr_buffer *scratch, struct fr_err *err)
 {
     while (file->bytes < file->length && (file->n_epochs == 0 || journal_file_last(file) < until)) {
         struct fr_epoch epoch;
         enum fr_status status = scan_record(journal, file, scratch, &epoch, err);
         if (status != FR_OK) {
             char path[PATH_MAX];
-            journal_path(journal, file->first, path);
+            fr_journal_path(journal, file->first, path);
             (void)fr_err_wrap(err, "%s, epoch %" PRIu64 " at byte %" PRIu64, path, file->first + file->n_epochs,
                               file->bytes);
             return status;
         }
         if (file->n_epochs == 0)
             file->before = epoch.previous;
-        struct journal_epoch entry = {file->bytes + JOURNAL_RECORD_HEAD, scratch->size, epoch.timeline, epoch.digest};
-        journal_file_push(file, &entry);
+        struct fr_journal_epoch entry = {file->bytes + JOURNAL_RECORD_HEAD, scratch->size, epoch.timeline,
+                                         epoch.digest};
+        fr_journal_file_push(file, &entry);
         file->bytes = entry.offset + entry.size;
     }
     return FR_OK;
@@ -313,7 +314,7 @@ enum fr_status journal_file_scan(const struct journal *journal, struct journal_f
 
 /* ---- creating, index ---- */
 
-static enum fr_status write_file_head(const struct journal *journal, struct journal_file *file, const char *path,
+static enum fr_status write_file_head(const struct fr_journal *journal, struct fr_journal_file *file, const char *path,
                                       struct fr_err *err)
 {
     struct fr_buffer bytes = {0};
@@ -328,24 +329,24 @@ static enum fr_status write_file_head(const struct journal *journal, struct jour
     return status;
 }
 
-enum fr_status journal_file_create(const struct journal *journal, const struct journal_head *head,
-                                   struct journal_file **out, struct fr_err *err)
+enum fr_status fr_journal_file_create(const struct fr_journal *journal, const struct fr_journal_head *head,
+                                      struct fr_journal_file **out, struct fr_err *err)
 {
     FR_CHECK(head->size <= JOURNAL_HEAD_MAX);
     char path[PATH_MAX];
-    journal_path(journal, head->first, path);
+    fr_journal_path(journal, head->first, path);
     int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
     int fd = journal->disk->open(journal->disk->self, path, flags, 0600);
     if (fd < 0)
         return open_error(path, errno, "create", err);
-    struct journal_file *file = fr_alloc(1, sizeof(*file));
-    *file = (struct journal_file){.first = head->first, .fd = fd, .refs = 1, .head_size = head->size};
+    struct fr_journal_file *file = fr_alloc(1, sizeof(*file));
+    *file = (struct fr_journal_file){.first = head->first, .fd = fd, .refs = 1, .head_size = head->size};
     file->head = fr_alloc(1, head->size + 1);
     if (head->size > 0)
         memcpy(file->head, head->bytes, head->size);
     enum fr_status status = write_file_head(journal, file, path, err);
     if (status != FR_OK) {
-        journal_file_free(journal, file);
+        fr_journal_file_free(journal, file);
         if (journal->disk->unlink(journal->disk->self, path) != 0)
             return fr_err_set(err, FR_E_IO, "cannot take back %s: %s", path, strerror(errno));
         return status;
@@ -354,7 +355,7 @@ enum fr_status journal_file_create(const struct journal *journal, const struct j
     return FR_OK;
 }
 
-void journal_file_free(const struct journal *journal, struct journal_file *file)
+void fr_journal_file_free(const struct fr_journal *journal, struct fr_journal_file *file)
 {
     if (!file)
         return;
@@ -366,16 +367,16 @@ void journal_file_free(const struct journal *journal, struct journal_file *file)
     free(file);
 }
 
-void journal_adopt(struct journal *journal, struct journal_file *file)
+void fr_journal_adopt(struct fr_journal *journal, struct fr_journal_file *file)
 {
     if (journal->n_files == journal->capacity) {
         journal->capacity = journal->capacity ? 2 * journal->capacity : 16;
-        journal->files = fr_realloc(journal->files, journal->capacity, sizeof(struct journal_file *));
+        journal->files = fr_realloc(journal->files, journal->capacity, sizeof(struct fr_journal_file *));
     }
     journal->files[journal->n_files++] = file;
 }
 
-void journal_file_push(struct journal_file *file, const struct journal_epoch *epoch)
+void fr_journal_file_push(struct fr_journal_file *file, const struct fr_journal_epoch *epoch)
 {
     if (file->n_epochs == file->capacity) {
         file->capacity = file->capacity ? 2 * file->capacity : FIRST_EPOCHS;
@@ -384,7 +385,7 @@ void journal_file_push(struct journal_file *file, const struct journal_epoch *ep
     file->epochs[file->n_epochs++] = *epoch;
 }
 
-struct journal_file *journal_find(const struct journal *journal, uint64_t epoch, struct journal_epoch *out)
+struct fr_journal_file *fr_journal_find(const struct fr_journal *journal, uint64_t epoch, struct fr_journal_epoch *out)
 {
     size_t low = 0, high = journal->n_files; /* the last file that begins at or before the epoch */
     while (low < high) {
@@ -396,7 +397,7 @@ struct journal_file *journal_find(const struct journal *journal, uint64_t epoch,
     }
     if (low == 0)
         return NULL;
-    struct journal_file *file = journal->files[low - 1];
+    struct fr_journal_file *file = journal->files[low - 1];
     if (epoch - file->first >= file->n_epochs)
         return NULL;
     *out = file->epochs[epoch - file->first];

@@ -15,16 +15,16 @@ enum {
     JOURNAL_FILES_MAX = 1 << 20,  /* directory entries looked at: far above any journal_max */
 };
 
-struct journal_epoch {
+struct fr_journal_epoch {
     uint64_t offset, size; /* of the epoch's bytes, behind the record's head */
     uint64_t timeline;
     struct fr_sha256 digest;
 };
 
-struct journal_file {
+struct fr_journal_file {
     uint64_t first; /* epoch of epochs[0] */
     size_t n_epochs, capacity;
-    struct journal_epoch *epochs;
+    struct fr_journal_epoch *epochs;
     struct fr_sha256 before; /* digest of epoch first - 1; meaningful when n_epochs > 0 */
     uint64_t bytes;          /* up to the end of the last epoch */
     uint64_t length;         /* of the file when it was opened */
@@ -34,59 +34,61 @@ struct journal_file {
     unsigned refs; /* the index holds one; the last to go closes */
 };
 
-struct journal {
+struct fr_journal {
     const struct fr_disk *disk;
     char *dir;
-    struct journal_file **files; /* ascending and contiguous */
+    struct fr_journal_file **files; /* ascending and contiguous */
     size_t n_files, capacity;
 };
 
-static inline uint64_t journal_file_last(const struct journal_file *file)
+static inline uint64_t journal_file_last(const struct fr_journal_file *file)
 {
     return file->first + file->n_epochs - 1;
 }
 
-void journal_path(const struct journal *journal, uint64_t first, char out[PATH_MAX]);
+void fr_journal_path(const struct fr_journal *journal, uint64_t first, char out[PATH_MAX]);
 /* First epochs of the files in the folder, ascending; *out is freed by the caller. A missing folder
  * has none. */
-enum fr_status journal_list(const struct journal *journal, uint64_t **out, size_t *n, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_journal_list(const struct fr_journal *journal, uint64_t **out, size_t *n,
+                               struct fr_err *err) FR_MUST_CHECK;
 
 /* Opens and checks the head. FR_E_CORRUPT, FR_E_MISMATCH (format), FR_E_NOT_FOUND, FR_E_IO. */
-enum fr_status journal_file_open(const struct journal *journal, uint64_t first, bool writable,
-                                 struct journal_file **out, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_journal_file_open(const struct fr_journal *journal, uint64_t first, bool writable,
+                                    struct fr_journal_file **out, struct fr_err *err) FR_MUST_CHECK;
 /* Indexes records up to epoch `until` or the end. FR_E_CORRUPT: a record before that is not whole
  * or does not fit the chain; the epochs before it are indexed. scratch holds one record at a
  * time. */
-enum fr_status journal_file_scan(const struct journal *journal, struct journal_file *file, uint64_t until,
-                                 struct fr_buffer *scratch, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_journal_file_scan(const struct fr_journal *journal, struct fr_journal_file *file, uint64_t until,
+                                    struct fr_buffer *scratch, struct fr_err *err) FR_MUST_CHECK;
 /* A new file with its head, not synced, in no index. Nothing is left behind when it fails with
  * FR_E_NO_SPACE. */
-struct journal_head {
+struct fr_journal_head {
     uint64_t first;
     const void *bytes;
     size_t size;
 };
-enum fr_status journal_file_create(const struct journal *journal, const struct journal_head *head,
-                                   struct journal_file **out, struct fr_err *err) FR_MUST_CHECK;
-void journal_file_free(const struct journal *journal, struct journal_file *file);
+enum fr_status fr_journal_file_create(const struct fr_journal *journal, const struct fr_journal_head *head,
+                                      struct fr_journal_file **out, struct fr_err *err) FR_MUST_CHECK;
+void fr_journal_file_free(const struct fr_journal *journal, struct fr_journal_file *file);
 
-void journal_adopt(struct journal *journal, struct journal_file *file);
-void journal_file_push(struct journal_file *file, const struct journal_epoch *epoch);
+void fr_journal_adopt(struct fr_journal *journal, struct fr_journal_file *file);
+void fr_journal_file_push(struct fr_journal_file *file, const struct fr_journal_epoch *epoch);
 /* The file and entry that hold the epoch; NULL when the index has it not. */
-struct journal_file *journal_find(const struct journal *journal, uint64_t epoch, struct journal_epoch *out);
+struct fr_journal_file *fr_journal_find(const struct fr_journal *journal, uint64_t epoch, struct fr_journal_epoch *out);
 
 /* Fills the JOURNAL_RECORD_HEAD bytes in front of an epoch's bytes. */
-void journal_seal(uint8_t *record, uint64_t epoch_size);
+void fr_journal_seal(uint8_t *record, uint64_t epoch_size);
 /* the CRC of the length alone, to be continued over the bytes */
-uint32_t journal_record_crc(uint64_t size);
+uint32_t fr_journal_record_crc(uint64_t size);
 /* size and CRC of the record whose epoch begins at offset. */
-enum fr_status journal_record_head(const struct journal *journal, const struct journal_file *file, uint64_t offset,
-                                   uint32_t *crc, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_journal_record_head(const struct fr_journal *journal, const struct fr_journal_file *file,
+                                      uint64_t offset, uint32_t *crc, struct fr_err *err) FR_MUST_CHECK;
 /* Reads `size` bytes at offset. FR_E_CORRUPT when the file ends before; FR_E_IO. */
-enum fr_status journal_pread(const struct journal *journal, const struct journal_file *file, void *out, size_t size,
-                             uint64_t offset, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_journal_pread(const struct fr_journal *journal, const struct fr_journal_file *file, void *out,
+                                size_t size, uint64_t offset, struct fr_err *err) FR_MUST_CHECK;
 /* Appends one epoch's bytes to out after checking its CRC. */
-enum fr_status journal_read(const struct journal *journal, const struct journal_file *file,
-                            const struct journal_epoch *epoch, struct fr_buffer *out, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_journal_read(const struct fr_journal *journal, const struct fr_journal_file *file,
+                               const struct fr_journal_epoch *epoch, struct fr_buffer *out,
+                               struct fr_err *err) FR_MUST_CHECK;
 
 #endif

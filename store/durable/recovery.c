@@ -38,7 +38,7 @@
 
 struct findings {
     bool slot_lost;
-    struct cold_sentinel sentinel;
+    struct fr_cold_sentinel sentinel;
     uint64_t *firsts; /* of all journal files */
     size_t n_firsts;
 };
@@ -48,30 +48,31 @@ static bool same_digest(const struct fr_sha256 *a, const struct fr_sha256 *b)
     return memcmp(a->bytes, b->bytes, sizeof(a->bytes)) == 0;
 }
 
-static uint64_t index_last(const struct journal *journal)
+static uint64_t index_last(const struct fr_journal *journal)
 {
     return journal->n_files > 0 ? journal_file_last(journal->files[journal->n_files - 1]) : 0;
 }
 
-static void forget_index(struct journal *journal)
+static void forget_index(struct fr_journal *journal)
 {
     for (size_t i = 0; i < journal->n_files; i++)
-        journal_file_free(journal, journal->files[i]);
+        fr_journal_file_free(journal, journal->files[i]);
     journal->n_files = 0;
 }
 
 /* ---- journal ---- */
 
-static enum fr_status check_link(const struct journal *journal, const struct journal_file *file, struct fr_err *err)
+static enum fr_status check_link(const struct fr_journal *journal, const struct fr_journal_file *file,
+                                 struct fr_err *err)
 {
     char path[PATH_MAX];
-    journal_path(journal, file->first, path);
+    fr_journal_path(journal, file->first, path);
     if (file->n_epochs == 0)
         return fr_err_set(err, FR_E_CORRUPT, "%s holds no epoch", path);
     if (journal->n_files == 0)
         return FR_OK;
-    const struct journal_file *last = journal->files[journal->n_files - 1];
-    const struct journal_epoch *entry = &last->epochs[last->n_epochs - 1];
+    const struct fr_journal_file *last = journal->files[journal->n_files - 1];
+    const struct fr_journal_epoch *entry = &last->epochs[last->n_epochs - 1];
     if (same_digest(&entry->digest, &file->before) && file->epochs[0].timeline >= entry->timeline)
         return FR_OK;
     return fr_err_set(err, FR_E_CORRUPT, "%s does not continue the chain of digests of the file before it", path);
@@ -82,31 +83,31 @@ static enum fr_status check_link(const struct journal *journal, const struct jou
 static enum fr_status scan_file(struct fr_durable *durable, uint64_t first, uint64_t until, struct fr_buffer *scratch,
                                 struct fr_err *err)
 {
-    struct journal *journal = &durable->journal;
+    struct fr_journal *journal = &durable->journal;
     uint64_t mark = durable->hwm.epoch;
-    struct journal_file *file = NULL;
-    enum fr_status status = journal_file_open(journal, first, !durable->read_only, &file, err);
+    struct fr_journal_file *file = NULL;
+    enum fr_status status = fr_journal_file_open(journal, first, !durable->read_only, &file, err);
     if (status != FR_OK)
         return first > mark && status == FR_E_CORRUPT ? FR_EOF : status;
-    enum fr_status scanned = journal_file_scan(journal, file, until, scratch, err);
+    enum fr_status scanned = fr_journal_file_scan(journal, file, until, scratch, err);
     bool enough = file->n_epochs > 0 && journal_file_last(file) >= mark;
     status = scanned == FR_OK || (scanned == FR_E_CORRUPT && (enough || first > mark)) ? check_link(journal, file, err)
                                                                                        : scanned;
     if (status != FR_OK) {
-        journal_file_free(journal, file);
+        fr_journal_file_free(journal, file);
         return first > mark && status == FR_E_CORRUPT ? FR_EOF : status;
     }
-    journal_adopt(journal, file);
+    fr_journal_adopt(journal, file);
     return scanned == FR_OK ? FR_OK : FR_EOF;
 }
 
 static enum fr_status scan_journal(struct fr_durable *durable, struct findings *found, struct fr_err *err)
 {
-    struct journal *journal = &durable->journal;
+    struct fr_journal *journal = &durable->journal;
     uint64_t mark = durable->hwm.epoch;
     uint64_t until = found->slot_lost ? UINT64_MAX : mark;
     struct fr_buffer scratch = {0};
-    enum fr_status status = journal_list(journal, &found->firsts, &found->n_firsts, err);
+    enum fr_status status = fr_journal_list(journal, &found->firsts, &found->n_firsts, err);
     for (size_t i = 0; i < found->n_firsts && status == FR_OK; i++) {
         uint64_t first = found->firsts[i];
         if (first > until)
@@ -125,10 +126,10 @@ static enum fr_status scan_journal(struct fr_durable *durable, struct findings *
 /* ---- do they fit ---- */
 
 /* Is (epoch, digest) on the chain that the journal knows? */
-static bool on_chain(const struct journal *journal, uint64_t epoch, const struct fr_sha256 *digest)
+static bool on_chain(const struct fr_journal *journal, uint64_t epoch, const struct fr_sha256 *digest)
 {
-    struct journal_epoch entry;
-    if (journal_find(journal, epoch, &entry))
+    struct fr_journal_epoch entry;
+    if (fr_journal_find(journal, epoch, &entry))
         return same_digest(&entry.digest, digest);
     return journal->n_files > 0 && epoch + 1 == journal->files[0]->first &&
            same_digest(&journal->files[0]->before, digest);
@@ -136,7 +137,7 @@ static bool on_chain(const struct journal *journal, uint64_t epoch, const struct
 
 static enum fr_status check_mark(const struct fr_durable *durable, struct fr_err *err)
 {
-    const struct journal *journal = &durable->journal;
+    const struct fr_journal *journal = &durable->journal;
     uint64_t mark = durable->hwm.epoch, last = index_last(journal);
     if (journal->n_files == 0 && mark == 0)
         return FR_OK;
@@ -153,10 +154,10 @@ static enum fr_status check_mark(const struct fr_durable *durable, struct fr_err
     return FR_OK;
 }
 
-static enum fr_status check_sentinel(const struct fr_durable *durable, const struct cold_sentinel *sentinel,
+static enum fr_status check_sentinel(const struct fr_durable *durable, const struct fr_cold_sentinel *sentinel,
                                      struct fr_err *err)
 {
-    const struct journal *journal = &durable->journal;
+    const struct fr_journal *journal = &durable->journal;
     uint64_t last = index_last(journal), folded = sentinel->epoch;
     if (folded > last)
         return fr_err_set(err, FR_E_CORRUPT,
@@ -200,7 +201,7 @@ static enum fr_status check_fit(const struct fr_durable *durable, const struct f
 
 static void take_numbers(struct fr_durable *durable, const struct findings *found)
 {
-    const struct journal *journal = &durable->journal;
+    const struct fr_journal *journal = &durable->journal;
     durable->folded = found->sentinel.epoch;
     durable->acked = durable->hwm.acked;
     durable->unfolded_bytes = 0;
@@ -208,17 +209,17 @@ static void take_numbers(struct fr_durable *durable, const struct findings *foun
     durable->digest = (struct fr_sha256){{0}};
     if (journal->n_files == 0)
         return;
-    const struct journal_file *newest = journal->files[journal->n_files - 1];
-    const struct journal_epoch *entry = &newest->epochs[newest->n_epochs - 1];
+    const struct fr_journal_file *newest = journal->files[journal->n_files - 1];
+    const struct fr_journal_epoch *entry = &newest->epochs[newest->n_epochs - 1];
     durable->epoch = journal_file_last(newest);
     durable->timeline = entry->timeline;
     durable->digest = entry->digest;
     /* only after a lost slot: trim took what was acknowledged */
     if (durable->acked < journal->files[0]->first - 1)
         durable->acked = journal->files[0]->first - 1;
-    struct journal_epoch unfolded;
+    struct fr_journal_epoch unfolded;
     for (uint64_t e = durable->folded + 1; e <= durable->epoch; e++)
-        if (journal_find(journal, e, &unfolded))
+        if (fr_journal_find(journal, e, &unfolded))
             durable->unfolded_bytes += unfolded.size + JOURNAL_RECORD_HEAD;
 }
 
@@ -228,7 +229,7 @@ static enum fr_status create_state(struct fr_durable *durable, struct fr_err *er
 {
     uint64_t *firsts = NULL;
     size_t n = 0;
-    enum fr_status status = journal_list(&durable->journal, &firsts, &n, err);
+    enum fr_status status = fr_journal_list(&durable->journal, &firsts, &n, err);
     free(firsts);
     if (status != FR_OK)
         return status;
@@ -238,23 +239,23 @@ static enum fr_status create_state(struct fr_durable *durable, struct fr_err *er
         return fr_err_set(err, FR_E_CORRUPT,
                           "%s is missing, but journal/ or cold/ hold state: restore it, or give another state_dir",
                           durable->path_hwm);
-    return hwm_create(durable->disk, durable->path_hwm, &durable->hwm, err);
+    return fr_hwm_create(durable->disk, durable->path_hwm, &durable->hwm, err);
 }
 
 static enum fr_status look(struct fr_durable *durable, struct findings *found, struct fr_err *err)
 {
     *found = (struct findings){.slot_lost = false};
-    enum fr_status status = hwm_read(durable->path_hwm, &durable->hwm, &found->slot_lost, err);
+    enum fr_status status = fr_hwm_read(durable->path_hwm, &durable->hwm, &found->slot_lost, err);
     if (status == FR_E_NOT_FOUND && !durable->read_only)
         status = create_state(durable, err);
     else if (status == FR_E_NOT_FOUND)
         status = fr_err_set(err, FR_E_NOT_FOUND, "%s holds no state (no hwm)", durable->dir);
     if (status == FR_OK)
-        status = cold_open(durable->path_cold, durable->read_only, &durable->cold, err);
+        status = fr_cold_open(durable->path_cold, durable->read_only, &durable->cold, err);
     if (status == FR_OK && durable->cold)
-        status = cold_read_sentinel(durable->cold, &found->sentinel, err);
+        status = fr_cold_read_sentinel(durable->cold, &found->sentinel, err);
     if (status == FR_OK && durable->read_only)
-        status = hwm_read(durable->path_hwm, &durable->hwm, &found->slot_lost, err);
+        status = fr_hwm_read(durable->path_hwm, &durable->hwm, &found->slot_lost, err);
     if (status == FR_OK)
         status = scan_journal(durable, found, err);
     if (status == FR_OK)
@@ -267,7 +268,7 @@ static enum fr_status look(struct fr_durable *durable, struct findings *found, s
 static void unlook(struct fr_durable *durable, struct findings *found)
 {
     forget_index(&durable->journal);
-    cold_close(durable->cold);
+    fr_cold_close(durable->cold);
     durable->cold = NULL;
     free(found->firsts);
     *found = (struct findings){.slot_lost = false};
@@ -309,12 +310,12 @@ static enum fr_status remove_strays(struct fr_durable *durable, const struct fin
 {
     bool removed = false;
     for (size_t i = 0; i < found->n_firsts; i++) {
-        struct journal_epoch entry;
+        struct fr_journal_epoch entry;
         char path[PATH_MAX];
-        const struct journal_file *file = journal_find(&durable->journal, found->firsts[i], &entry);
+        const struct fr_journal_file *file = fr_journal_find(&durable->journal, found->firsts[i], &entry);
         if (file && file->first == found->firsts[i])
             continue;
-        journal_path(&durable->journal, found->firsts[i], path);
+        fr_journal_path(&durable->journal, found->firsts[i], path);
         enum fr_status status = remove_file(durable, path, err);
         if (status != FR_OK)
             return status;
@@ -327,14 +328,14 @@ static enum fr_status remove_strays(struct fr_durable *durable, const struct fin
 
 static enum fr_status cut_tail(struct fr_durable *durable, struct fr_err *err)
 {
-    struct journal *journal = &durable->journal;
+    struct fr_journal *journal = &durable->journal;
     if (journal->n_files == 0)
         return FR_OK;
-    struct journal_file *tail = journal->files[journal->n_files - 1];
+    struct fr_journal_file *tail = journal->files[journal->n_files - 1];
     if (tail->length == tail->bytes)
         return FR_OK;
     char path[PATH_MAX];
-    journal_path(journal, tail->first, path);
+    fr_journal_path(journal, tail->first, path);
     fr_log(FR_LOG_INFO, "durable", "journal_cut", "epoch=%" PRIu64 " bytes=%" PRIu64, journal_file_last(tail),
            tail->length - tail->bytes);
     if (durable->disk->ftruncate(durable->disk->self, tail->fd, tail->bytes) != 0)
@@ -347,15 +348,15 @@ static enum fr_status cut_tail(struct fr_durable *durable, struct fr_err *err)
  * them. */
 static enum fr_status rewrite_kept(struct fr_durable *durable, struct fr_err *err)
 {
-    const struct journal *journal = &durable->journal;
+    const struct fr_journal *journal = &durable->journal;
     struct fr_buffer record = {0};
     enum fr_status status = FR_OK;
     for (uint64_t e = durable->hwm.epoch + 1; e <= durable->epoch && status == FR_OK; e++) {
-        struct journal_epoch entry;
-        struct journal_file *file = journal_find(journal, e, &entry);
+        struct fr_journal_epoch entry;
+        struct fr_journal_file *file = fr_journal_find(journal, e, &entry);
         FR_CHECK(file != NULL);
         char path[PATH_MAX];
-        journal_path(journal, file->first, path);
+        fr_journal_path(journal, file->first, path);
         uint64_t offset = entry.offset - JOURNAL_RECORD_HEAD;
         size_t size = (size_t)entry.size + JOURNAL_RECORD_HEAD;
         if (e == file->first) { /* a new file: its head too */
@@ -363,7 +364,7 @@ static enum fr_status rewrite_kept(struct fr_durable *durable, struct fr_err *er
             size = (size_t)(entry.offset + entry.size);
         }
         fr_buffer_clear(&record);
-        status = journal_pread(journal, file, fr_buffer_reserve(&record, size), size, offset, err);
+        status = fr_journal_pread(journal, file, fr_buffer_reserve(&record, size), size, offset, err);
         if (status == FR_OK)
             status = fr_disk_write(durable->disk, file->fd, record.data, size, offset, path, err);
         if (status == FR_OK)
@@ -379,9 +380,9 @@ static enum fr_status renew_mark(struct fr_durable *durable, struct fr_err *err)
     durable->hwm_fd = disk->open(disk->self, durable->path_hwm, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (durable->hwm_fd < 0)
         return fr_err_set(err, FR_E_IO, "cannot open %s: %s", durable->path_hwm, strerror(errno));
-    struct hwm values = {
+    struct fr_hwm values = {
         .timeline = durable->timeline, .epoch = durable->epoch, .digest = durable->digest, .acked = durable->acked};
-    return durable_write_mark(durable, values, err);
+    return fr_durable_write_mark(durable, values, err);
 }
 
 static enum fr_status make_good(struct fr_durable *durable, const struct findings *found, struct fr_err *err)
@@ -401,7 +402,7 @@ static enum fr_status make_good(struct fr_durable *durable, const struct finding
     return status;
 }
 
-enum fr_status durable_recover(struct fr_durable *durable, struct fr_err *err)
+enum fr_status fr_durable_recover(struct fr_durable *durable, struct fr_err *err)
 {
     struct findings found;
     enum fr_status status = look(durable, &found, err);

@@ -16,8 +16,8 @@ enum { PROGRESS_IMAGES = 65536 };
 struct walk {
     const struct fr_restore_visitor *visitor;
     uint64_t images;
-    uint64_t cold_bytes, total_bytes;
-    struct section_set sections;
+    uint64_t fr_cold_bytes, total_bytes;
+    struct fr_section_set sections;
     uint64_t epoch; /* whose sections are looked at */
 };
 
@@ -31,7 +31,7 @@ static enum fr_status visit_cold(void *self, const struct fr_image *image, uint6
 {
     struct walk *walk = self;
     if (++walk->images % PROGRESS_IMAGES == 0)
-        report(walk, done_bytes < walk->cold_bytes ? done_bytes : walk->cold_bytes);
+        report(walk, done_bytes < walk->fr_cold_bytes ? done_bytes : walk->fr_cold_bytes);
     return walk->visitor->image(walk->visitor->self, image);
 }
 
@@ -64,7 +64,7 @@ static enum fr_status visit_images(struct walk *walk, const struct fr_epoch *epo
 static enum fr_status keep_section(void *self, const char *name, const uint8_t *bytes, size_t size)
 {
     struct walk *walk = self;
-    struct fr_buffer *out = section_set_put(&walk->sections, name, walk->epoch);
+    struct fr_buffer *out = fr_section_set_put(&walk->sections, name, walk->epoch);
     if (out)
         fr_buffer_append(out, bytes, size);
     return FR_OK;
@@ -85,10 +85,10 @@ static enum fr_status walk_cold(struct fr_durable *durable, struct walk *walk, u
 {
     enum fr_status status = FR_OK;
     if (walk->visitor->image)
-        status = cold_walk(durable->cold, visit_cold, walk, err);
+        status = fr_cold_walk(durable->cold, visit_cold, walk, err);
     walk->epoch = folded;
     if (status == FR_OK && walk->visitor->section)
-        status = cold_walk_sections(durable->cold, keep_section, walk, err);
+        status = fr_cold_walk_sections(durable->cold, keep_section, walk, err);
     return status;
 }
 
@@ -107,17 +107,17 @@ enum fr_status fr_durable_restore(struct fr_durable *durable, const struct fr_re
 {
     struct fr_err local = {.status = FR_OK};
     struct fr_durable_status now;
-    enum fr_status status = durable_check(durable, false, err);
+    enum fr_status status = fr_durable_check(durable, false, err);
     if (status != FR_OK)
         return status;
     fr_durable_get_status(durable, &now);
-    struct walk walk = {.visitor = visitor, .cold_bytes = durable->cold ? cold_bytes(durable->cold) : 0};
-    walk.total_bytes = walk.cold_bytes + now.unfolded_bytes;
+    struct walk walk = {.visitor = visitor, .fr_cold_bytes = durable->cold ? fr_cold_bytes(durable->cold) : 0};
+    walk.total_bytes = walk.fr_cold_bytes + now.unfolded_bytes;
     if (durable->cold)
         status = walk_cold(durable, &walk, now.folded, &local);
     struct fr_buffer bytes = {0};
     struct fr_epoch epoch;
-    uint64_t done = walk.cold_bytes;
+    uint64_t done = walk.fr_cold_bytes;
     for (uint64_t e = now.folded + 1; e <= now.epoch && status == FR_OK; e++) {
         status = load_epoch(durable, e, &bytes, &epoch, &local);
         if (status == FR_OK && visitor->image)
@@ -129,7 +129,7 @@ enum fr_status fr_durable_restore(struct fr_durable *durable, const struct fr_re
     }
     if (status == FR_OK)
         status = visit_sections(&walk);
-    section_set_release(&walk.sections);
+    fr_section_set_release(&walk.sections);
     fr_buffer_release(&bytes);
     if (status == FR_OK) {
         report(&walk, walk.total_bytes);

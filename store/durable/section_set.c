@@ -13,7 +13,7 @@
 enum { FIRST_VALUES = 64 };
 
 /* Place of name, or where it belongs. */
-static size_t place_of(const struct section_set *set, const char *name, bool *found)
+static size_t place_of(const struct fr_section_set *set, const char *name, bool *found)
 {
     size_t begin = 0, end = set->n;
     *found = false;
@@ -31,7 +31,7 @@ static size_t place_of(const struct section_set *set, const char *name, bool *fo
     return *found ? end : begin;
 }
 
-struct fr_buffer *section_set_put(struct section_set *set, const char *name, uint64_t epoch)
+struct fr_buffer *fr_section_set_put(struct fr_section_set *set, const char *name, uint64_t epoch)
 {
     FR_CHECK(strlen(name) < FR_SECTION_NAME_MAX);
     bool found;
@@ -53,10 +53,10 @@ struct fr_buffer *section_set_put(struct section_set *set, const char *name, uin
     return &set->values[place].bytes;
 }
 
-void section_set_release(struct section_set *set)
+void fr_section_set_release(struct fr_section_set *set)
 {
     for (size_t i = 0; i < set->n; i++)
         fr_buffer_release(&set->values[i].bytes);
     free(set->values);
-    *set = (struct section_set){.n = 0};
+    *set = (struct fr_section_set){.n = 0};
 }

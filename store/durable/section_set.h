@@ -11,14 +11,14 @@ struct section_value {
     struct fr_buffer bytes;
 };
 
-struct section_set {
+struct fr_section_set {
     struct section_value *values; /* ascending names */
     size_t n, capacity;
 };
 
 /* Where the bytes of this section go, empty; NULL when the set has them of `epoch` or a later one.
  * The buffer is valid until the next call. */
-struct fr_buffer *section_set_put(struct section_set *set, const char *name, uint64_t epoch);
-void section_set_release(struct section_set *set);
+struct fr_buffer *fr_section_set_put(struct fr_section_set *set, const char *name, uint64_t epoch);
+void fr_section_set_release(struct fr_section_set *set);
 
 #endif

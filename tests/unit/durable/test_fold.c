@@ -72,7 +72,7 @@ FR_CASE(a_fold_over_many_small_epochs_and_one_large_image_is_whole)
     assert_int_equal(fr_durable_append(durable, &stage, NULL, NULL, &err), FR_OK);
     fr_stage_release(&stage);
     scene_fold(durable);
-    uint64_t cold = cold_bytes(durable->cold);
+    uint64_t cold = fr_cold_bytes(durable->cold);
     assert_true(cold > LARGE && cold < LARGE + 100000);
     fr_durable_close(durable);
     scene_remove(scene.dir);
@@ -105,7 +105,7 @@ FR_CASE(an_absent_key_leaves_the_cold_store)
         assert_int_equal(fr_durable_append(durable, &stage, NULL, NULL, &err), FR_OK);
         scene_fold(durable);
         images = 0;
-        assert_int_equal(cold_walk(durable->cold, count_image, &images, &err), FR_OK);
+        assert_int_equal(fr_cold_walk(durable->cold, count_image, &images, &err), FR_OK);
         assert_int_equal(images, e == 1 ? 10 : 5);
     }
     fr_stage_release(&stage);
@@ -136,7 +136,7 @@ FR_CASE(a_section_the_folded_epochs_lack_stays_in_the_cold_store)
                 scene_fold(durable);
         }
         uint64_t found[3] = {0};
-        assert_int_equal(cold_walk_sections(durable->cold, note_section, found, &err), FR_OK);
+        assert_int_equal(fr_cold_walk_sections(durable->cold, note_section, found, &err), FR_OK);
         assert_int_equal(found[0], 4);
         assert_int_equal(found[1], 3);
         assert_int_equal(found[2], 3);
@@ -182,7 +182,7 @@ FR_CASE(large_sections_of_many_epochs_come_out_newest)
         fr_stage_release(&stage);
         scene_fold(durable);
         uint64_t found[PARTS] = {0};
-        assert_int_equal(cold_walk_sections(durable->cold, check_large, found, &err), FR_OK);
+        assert_int_equal(fr_cold_walk_sections(durable->cold, check_large, found, &err), FR_OK);
         for (uint64_t e = EPOCHS; e > EPOCHS - PARTS; e--)
             assert_int_equal(found[e % PARTS], e);
         fr_durable_close(durable);
@@ -268,8 +268,8 @@ FR_CASE(a_fold_finds_a_journal_that_changed_and_takes_nothing_in)
     assert_non_null(strstr(err.text, "epoch 1"));
     assert_int_equal(fr_durable_fold(durable, &err), FR_E_IO); /* fail-stop */
     assert_int_equal(scene_append(&scene, durable, 4, &err), FR_E_IO);
-    struct cold_sentinel sentinel;
-    assert_int_equal(cold_read_sentinel(durable->cold, &sentinel, &err), FR_OK);
+    struct fr_cold_sentinel sentinel;
+    assert_int_equal(fr_cold_read_sentinel(durable->cold, &sentinel, &err), FR_OK);
     assert_int_equal(sentinel.epoch, 0);
     fr_durable_close(durable);
     scene_write(journal, bytes.data, bytes.size);

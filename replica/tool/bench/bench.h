@@ -1,0 +1,78 @@
+/* The benchmarks' shared ground: options, report, the reference stream R16. Private to
+ * replica/tool. R16: 26 id slots (Zipf 1.05 over 100000 ids each, dim 16), 13 dense values,
+ * 512-256-64-1, batches of 1024 (conf/bench_r16.yaml). Thread: the caller's. */
+#ifndef FR_TOOL_BENCH_H
+#define FR_TOOL_BENCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+#include "conf/conf.h"
+#include "samples/zipf.h"
+
+enum {
+    FR_R16_SLOTS = 26,
+    FR_R16_IDS = 100000,
+    FR_R16_DENSE = 13,
+    FR_R16_PACK = 64,
+    FR_R16_GROUP = 8,
+    FR_R16_BLOCK = 512,
+    FR_BENCH_REPEATS = 5
+};
+
+struct fr_tool_bench {
+    const char *source;  /* the source tree; NULL: not found */
+    const char *config;  /* bench_r16.yaml */
+    const char *brokers; /* NULL: start one */
+    const char *program; /* this executable */
+    uint64_t samples;    /* of e2e */
+    uint32_t threads;
+    struct fr_conf *conf;
+    /* samples/s of the products alone, the faster backend; 0: not measured yet */
+    double roof;
+    double blas_roof;         /* the same with OpenBLAS */
+    struct fr_buffer results; /* JSON objects, comma-separated */
+    struct fr_buffer line;
+    bool open; /* inside a result */
+};
+
+/* A result: one logfmt line on stdout and one JSON object. `what` names the measured thing and the
+ * roof beside it. */
+void fr_tool_bench_begin(struct fr_tool_bench *bench, const char *name);
+void fr_tool_bench_number(struct fr_tool_bench *bench, const char *name, double value);
+void fr_tool_bench_text(struct fr_tool_bench *bench, const char *name, const char *value);
+void fr_tool_bench_end(struct fr_tool_bench *bench);
+void fr_tool_bench_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+double fr_tool_bench_now(void);                          /* seconds, monotonic */
+double fr_tool_bench_median(double *values, uint32_t n); /* sorts */
+
+/* Each returns FR_TOOL_OK or FR_TOOL_FAILED after a message. */
+int fr_tool_bench_gemm(struct fr_tool_bench *bench);
+int fr_tool_bench_decode(struct fr_tool_bench *bench);
+int fr_tool_bench_train(struct fr_tool_bench *bench);
+int fr_tool_bench_batches(struct fr_tool_bench *bench);
+int fr_tool_bench_shared(struct fr_tool_bench *bench);
+int fr_tool_bench_e2e(struct fr_tool_bench *bench);
+/* The roof alone: samples/s of the products, the best backend, all threads. */
+double fr_tool_bench_measure_roof(struct fr_tool_bench *bench);
+
+/* ---- R16 samples ---- */
+
+struct fr_tool_r16 {
+    struct fr_tool_zipf zipf;
+    uint64_t seed, index;
+};
+void fr_tool_r16_init(struct fr_tool_r16 *stream, uint64_t seed);
+void fr_tool_r16_release(struct fr_tool_r16 *stream);
+/* Appends the next sample as MessagePack, form 1. */
+void fr_tool_r16_append(struct fr_tool_r16 *stream, struct fr_buffer *out);
+/* Appends a record: an array of FR_R16_PACK samples. */
+void fr_tool_r16_append_record(struct fr_tool_r16 *stream, struct fr_buffer *out);
+/* The same as an array of groups of FR_R16_GROUP that share the first half of their id slots; as a
+ * packed block of FR_R16_BLOCK samples. */
+void fr_tool_r16_append_groups(struct fr_tool_r16 *stream, struct fr_buffer *out);
+void fr_tool_r16_append_block(struct fr_tool_r16 *stream, struct fr_buffer *out);
+
+#endif

@@ -1,0 +1,109 @@
+/* See bench_machine.h. */
+#include "bench/bench_machine.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "tool.h"
+
+static bool admit_all(const void *config, uint32_t count)
+{
+    (void)config, (void)count;
+    return true;
+}
+
+static bool forget_none(const void *config, int64_t seen_ms, int64_t watermark_ms)
+{
+    (void)config, (void)seen_ms, (void)watermark_ms;
+    return false;
+}
+
+static struct fr_store *open_store(const struct fr_conf *conf, struct fr_pool *pool)
+{
+    struct fr_store_table tables[FR_TABLES_MAX];
+    memset(tables, 0, sizeof(tables));
+    for (uint32_t t = 0; t < conf->n_tables; t++) {
+        struct fr_row_layout layout;
+        fr_row_layout_of(&conf->tables[t], &layout);
+        memcpy(tables[t].name, conf->tables[t].name, sizeof(tables[t].name));
+        tables[t].n_parts = conf->tables[t].n_parts;
+        for (uint32_t p = 0; p < conf->tables[t].n_parts; p++)
+            tables[t].parts[p] = (struct fr_store_part){.value_offset = layout.parts[p].value_offset,
+                                                        .dim = layout.parts[p].dim,
+                                                        .state_offset = layout.parts[p].state_offset,
+                                                        .state_floats = layout.parts[p].state_floats,
+                                                        .state_initial = layout.parts[p].state_initial,
+                                                        .init = conf->tables[t].parts[p].init};
+        tables[t].value_floats = layout.value_floats;
+        tables[t].row_floats = layout.row_floats;
+        tables[t].gate = (struct fr_gate_policy){.name = "all", .admits = admit_all, .forgets = forget_none};
+        tables[t].pending_max = conf->tables[t].admit_count_max;
+    }
+    return fr_store_new(&(struct fr_store_options){
+        .n_tables = conf->n_tables, .tables = tables, .seed = conf->seed, .pool = pool, .conf = conf});
+}
+
+int fr_tool_machine_init(struct fr_tool_machine *machine, const struct fr_conf *conf, uint32_t threads)
+{
+    *machine = (struct fr_tool_machine){.conf = conf, .pool = fr_pool_new(threads)};
+    struct fr_err err = {0};
+    struct fr_graph_options graph = {.conf = conf, .pool = machine->pool};
+    if (fr_graph_new(&graph, &machine->graph, &err) != FR_OK) {
+        fprintf(stderr, "freshet bench: %s\n", err.text);
+        return FR_TOOL_FAILED;
+    }
+    machine->store = open_store(conf, machine->pool);
+    machine->rows = fr_store_rows_new(machine->store);
+    struct fr_auc_options auc = {.n_half_lives = 1, .half_life_ms = {3600000}};
+    machine->auc = fr_auc_new(&auc);
+    return FR_TOOL_OK;
+}
+
+void fr_tool_machine_release(struct fr_tool_machine *machine)
+{
+    fr_auc_free(machine->auc);
+    fr_store_rows_free(machine->rows);
+    fr_store_free(machine->store);
+    fr_graph_free(machine->graph);
+    fr_pool_free(machine->pool);
+}
+
+static enum fr_status train_batch(struct fr_tool_machine *m, const struct fr_batch *batch)
+{
+    int64_t watermark_ms = batch->t_ms[batch->n_samples - 1];
+    double begin = fr_tool_bench_now();
+    fr_store_plan(m->store, batch, watermark_ms, m->rows);
+    double planned = fr_tool_bench_now();
+    fr_graph_forward(m->graph, batch, m->rows);
+    double forwarded = fr_tool_bench_now();
+    struct fr_auc_samples samples = {.count = batch->n_samples,
+                                     .scores = fr_graph_logits(m->graph, 0),
+                                     .labels = batch->labels,
+                                     .t_ms = batch->t_ms,
+                                     .watermark_ms = watermark_ms};
+    fr_auc_add(m->auc, &samples);
+    double measured = fr_tool_bench_now();
+    enum fr_status status = fr_graph_train(m->graph, batch, m->rows, NULL);
+    fr_store_slice(m->store, ++m->n_trained, watermark_ms);
+    m->plan_seconds += planned - begin;
+    m->forward_seconds += forwarded - planned;
+    m->measure_seconds += measured - forwarded;
+    m->update_seconds += fr_tool_bench_now() - measured;
+    return status;
+}
+
+int fr_tool_machine_round(struct fr_tool_machine *machine, struct fr_batch *const *batches, uint32_t n, double *rate)
+{
+    uint64_t samples = 0;
+    double begin = fr_tool_bench_now();
+    for (uint32_t b = 0; b < n; b++) {
+        if (train_batch(machine, batches[b]) != FR_OK) {
+            fputs("freshet bench: a training step was not finite\n", stderr);
+            return FR_TOOL_FAILED;
+        }
+        samples += batches[b]->n_samples;
+    }
+    *rate = (double)samples / (fr_tool_bench_now() - begin);
+    return FR_TOOL_OK;
+}

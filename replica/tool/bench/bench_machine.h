@@ -1,0 +1,30 @@
+/* What the owner loop does with a batch, in this process and without Kafka, for benchmarks: plan,
+ * forward, AUC, backward, updates, expiry slice. Cuts and publishing are not in it. Rows are all
+ * admitted. Private to replica/tool. Thread: the caller's, and a pool of its own. */
+#ifndef FR_TOOL_BENCH_MACHINE_H
+#define FR_TOOL_BENCH_MACHINE_H
+
+#include "base/pool.h"
+#include "bench/bench.h"
+#include "graph/graph.h"
+#include "metrics/auc.h"
+#include "store/store.h"
+
+struct fr_tool_machine {
+    const struct fr_conf *conf; /* borrowed */
+    struct fr_pool *pool;
+    struct fr_graph *graph;
+    struct fr_store *store;
+    struct fr_rows *rows;
+    struct fr_auc *auc;
+    uint64_t n_trained; /* batches */
+    double plan_seconds, forward_seconds, measure_seconds, update_seconds;
+};
+
+/* FR_TOOL_OK, or FR_TOOL_FAILED after a message; release in both cases. */
+int fr_tool_machine_init(struct fr_tool_machine *machine, const struct fr_conf *conf, uint32_t threads);
+void fr_tool_machine_release(struct fr_tool_machine *machine);
+/* All batches once; *rate: samples a second. FR_TOOL_FAILED: a step was not finite. */
+int fr_tool_machine_round(struct fr_tool_machine *machine, struct fr_batch *const *batches, uint32_t n, double *rate);
+
+#endif

@@ -1,0 +1,345 @@
+/* A topic through librdkafka's consumer with one queue per partition, so that order between
+ * partitions is ours (see consume.h). librdkafka stops fetching a partition whose queue is full,
+ * which bounds what waits. Assigned by hand at the first offset there is; an offset that vanishes
+ * under us (retention, a topic made anew) is an error, never a skip. Thread: the caller's. Does
+ * not: look into records. */
+#include "follow/consume.h"
+
+#include <librdkafka/rdkafka.h>
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+enum { POLL_MS = 5, LOG_INTERVAL_S = 10, TEXT_MAX = 512 };
+
+struct partition {
+    int32_t number;
+    rd_kafka_queue_t *queue;
+    int64_t low, end; /* when opened */
+    int64_t position; /* next offset to read */
+    bool at_end;      /* the broker said so, at or beyond `end` (offsets may have holes) */
+    uint64_t rank;
+};
+
+struct fr_tool_consumer {
+    rd_kafka_t *handle;
+    char *topic;
+    size_t n;
+    struct partition *partitions;
+    uint64_t ahead_max;
+    rd_kafka_message_t *held;
+    unsigned long long logged_ns;
+};
+
+static void log_line(const rd_kafka_t *handle, int level, const char *facility, const char *text)
+{
+    (void)handle;
+    char quoted[TEXT_MAX];
+    fr_log(level <= 3 ? FR_LOG_ERROR : FR_LOG_WARN, "kafka", facility, "text=%s",
+           fr_log_quote(quoted, sizeof(quoted), text));
+}
+
+/* ---- open ---- */
+
+static enum fr_status set(rd_kafka_conf_t *conf, const char *name, const char *value, struct fr_err *err)
+{
+    char text[TEXT_MAX];
+    if (rd_kafka_conf_set(conf, name, value, text, sizeof(text)) == RD_KAFKA_CONF_OK)
+        return FR_OK;
+    return fr_err_set(err, FR_E_INVALID, "librdkafka property %s: %s", name, text);
+}
+
+static enum fr_status set_properties(rd_kafka_conf_t *conf, const struct fr_tool_consume_options *options,
+                                     struct fr_err *err)
+{
+    static const char *const ours[][2] = {
+        {"group.id", "freshet.follow"}, /* needed to assign; never joined */
+        {"enable.auto.commit", "false"}, {"auto.offset.reset", "error"},    {"enable.partition.eof", "true"},
+        {"fetch.wait.max.ms", "20"},     {"log.connection.close", "false"},
+    };
+    enum fr_status status = set(conf, "bootstrap.servers", options->brokers, err);
+    for (size_t i = 0; i < FR_ARRAY_LEN(ours) && status == FR_OK; i++)
+        status = set(conf, ours[i][0], ours[i][1], err);
+    for (size_t i = 0; i < options->n_properties && status == FR_OK; i++) {
+        char *name = fr_strdup(options->properties[i]);
+        char *equals = strchr(name, '=');
+        if (!equals || equals == name) {
+            status = fr_err_set(err, FR_E_INVALID, "--kafka %s: expected NAME=VALUE", name);
+        } else {
+            *equals = '\0';
+            status = set(conf, name, equals + 1, err);
+        }
+        free(name);
+    }
+    return status;
+}
+
+static enum fr_status make_handle(const struct fr_tool_consume_options *options, rd_kafka_t **out, struct fr_err *err)
+{
+    char text[TEXT_MAX];
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    enum fr_status status = set_properties(conf, options, err);
+    if (status != FR_OK) {
+        rd_kafka_conf_destroy(conf);
+        return status;
+    }
+    rd_kafka_conf_set_log_cb(conf, log_line);
+    rd_kafka_t *handle = rd_kafka_new(RD_KAFKA_CONSUMER, conf, text, sizeof(text));
+    if (!handle) {
+        rd_kafka_conf_destroy(conf);
+        return fr_err_set(err, FR_E_INVALID, "the Kafka consumer: %s", text);
+    }
+    rd_kafka_poll_set_consumer(handle);
+    *out = handle;
+    return FR_OK;
+}
+
+static enum fr_status count_partitions(struct fr_tool_consumer *consumer, size_t *count, struct fr_err *err)
+{
+    const struct rd_kafka_metadata *metadata = NULL;
+    rd_kafka_topic_t *topic = rd_kafka_topic_new(consumer->handle, consumer->topic, NULL);
+    if (!topic)
+        return fr_err_set(err, FR_E_INVALID, "topic %s: %s", consumer->topic, rd_kafka_err2str(rd_kafka_last_error()));
+    rd_kafka_resp_err_t error = rd_kafka_metadata(consumer->handle, 0, topic, &metadata, FR_CONSUME_TIMEOUT_MS);
+    rd_kafka_topic_destroy(topic);
+    if (error)
+        return fr_err_set(err, FR_E_UNAVAILABLE, "no answer from the brokers about topic %s: %s", consumer->topic,
+                          rd_kafka_err2str(error));
+    enum fr_status status = FR_OK;
+    if (metadata->topic_cnt != 1 || metadata->topics[0].err || metadata->topics[0].partition_cnt == 0)
+        status =
+            fr_err_set(err, FR_E_UNAVAILABLE, "topic %s: %s", consumer->topic,
+                       metadata->topic_cnt == 1 && metadata->topics[0].err ? rd_kafka_err2str(metadata->topics[0].err)
+                                                                           : "it has no partitions");
+    else if (metadata->topics[0].partition_cnt > FR_CONSUME_PARTITIONS_MAX)
+        status = fr_err_set(err, FR_E_LIMIT, "topic %s has %d partitions, more than %d", consumer->topic,
+                            metadata->topics[0].partition_cnt, FR_CONSUME_PARTITIONS_MAX);
+    else
+        *count = (size_t)metadata->topics[0].partition_cnt;
+    rd_kafka_metadata_destroy(metadata);
+    return status;
+}
+
+static enum fr_status choose_partitions(struct fr_tool_consumer *consumer,
+                                        const struct fr_tool_consume_options *options, struct fr_err *err)
+{
+    size_t count = 0;
+    enum fr_status status = count_partitions(consumer, &count, err);
+    if (status != FR_OK)
+        return status;
+    size_t n = options->partitions ? options->n_partitions : count;
+    consumer->partitions = fr_alloc(n ? n : 1, sizeof(*consumer->partitions));
+    for (size_t i = 0; i < n; i++) {
+        uint32_t number = options->partitions ? options->partitions[i] : (uint32_t)i;
+        if (number >= count)
+            return fr_err_set(err, FR_E_INVALID, "topic %s has %zu partitions, none of number %" PRIu32,
+                              consumer->topic, count, number);
+        consumer->partitions[i] = (struct partition){.number = (int32_t)number};
+    }
+    consumer->n = n;
+    return FR_OK;
+}
+
+static enum fr_status assign(struct fr_tool_consumer *consumer, struct fr_err *err)
+{
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)consumer->n);
+    enum fr_status status = FR_OK;
+    for (size_t i = 0; i < consumer->n && status == FR_OK; i++) {
+        struct partition *p = &consumer->partitions[i];
+        rd_kafka_resp_err_t error = rd_kafka_query_watermark_offsets(consumer->handle, consumer->topic, p->number,
+                                                                     &p->low, &p->end, FR_CONSUME_TIMEOUT_MS);
+        if (error) {
+            status = fr_err_set(err, FR_E_UNAVAILABLE, "the offsets of %s/%" PRId32 ": %s", consumer->topic, p->number,
+                                rd_kafka_err2str(error));
+            break;
+        }
+        p->position = p->low;
+        p->queue = rd_kafka_queue_get_partition(consumer->handle, consumer->topic, p->number);
+        if (!p->queue) {
+            status = fr_err_set(err, FR_E_UNAVAILABLE, "%s/%" PRId32 " is not known", consumer->topic, p->number);
+            break;
+        }
+        rd_kafka_queue_forward(p->queue, NULL); /* its own queue, not the consumer's */
+        rd_kafka_topic_partition_list_add(list, consumer->topic, p->number)->offset = p->low;
+    }
+    if (status == FR_OK) {
+        rd_kafka_resp_err_t error = rd_kafka_assign(consumer->handle, list);
+        if (error)
+            status = fr_err_set(err, FR_E_UNAVAILABLE, "assigning %s: %s", consumer->topic, rd_kafka_err2str(error));
+    }
+    rd_kafka_topic_partition_list_destroy(list);
+    return status;
+}
+
+enum fr_status fr_tool_consumer_open(const struct fr_tool_consume_options *options, struct fr_tool_consumer **out,
+                                     struct fr_err *err)
+{
+    struct fr_tool_consumer *consumer = fr_alloc(1, sizeof(*consumer));
+    consumer->topic = fr_strdup(options->topic);
+    consumer->ahead_max = options->ahead_max;
+    enum fr_status status = make_handle(options, &consumer->handle, err);
+    if (status == FR_OK)
+        status = choose_partitions(consumer, options, err);
+    if (status == FR_OK)
+        status = assign(consumer, err);
+    if (status != FR_OK) {
+        fr_tool_consumer_close(consumer);
+        return status;
+    }
+    *out = consumer;
+    return FR_OK;
+}
+
+void fr_tool_consumer_close(struct fr_tool_consumer *consumer)
+{
+    if (!consumer)
+        return;
+    if (consumer->held)
+        rd_kafka_message_destroy(consumer->held);
+    for (size_t i = 0; i < consumer->n; i++)
+        if (consumer->partitions[i].queue)
+            rd_kafka_queue_destroy(consumer->partitions[i].queue);
+    if (consumer->handle) {
+        /* nothing of ours depends on how it ends */
+        (void)rd_kafka_consumer_close(consumer->handle);
+        rd_kafka_destroy(consumer->handle);
+    }
+    free(consumer->partitions);
+    free(consumer->topic);
+    free(consumer);
+}
+
+size_t fr_tool_consumer_count(const struct fr_tool_consumer *consumer)
+{
+    return consumer->n;
+}
+
+/* ---- next ---- */
+
+static uint64_t lowest_rank(const struct fr_tool_consumer *consumer)
+{
+    uint64_t lowest = UINT64_MAX;
+    for (size_t i = 0; i < consumer->n; i++)
+        if (consumer->partitions[i].rank < lowest)
+            lowest = consumer->partitions[i].rank;
+    return lowest;
+}
+
+static bool within_reach(const struct fr_tool_consumer *consumer, const struct partition *partition, uint64_t lowest)
+{
+    return partition->rank - lowest <= consumer->ahead_max;
+}
+
+static enum fr_status judge_error(struct fr_tool_consumer *consumer, const rd_kafka_message_t *message,
+                                  struct fr_err *err)
+{
+    switch (message->err) {
+    case RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET:
+    case RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE:
+        return fr_err_set(err, FR_E_LOST, "%s/%" PRId32 ": records were deleted before they were read (%s)",
+                          consumer->topic, message->partition, rd_kafka_message_errstr(message));
+    case RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED:
+    case RD_KAFKA_RESP_ERR__AUTHENTICATION:
+        return fr_err_set(err, FR_E_DENIED, "topic %s: %s", consumer->topic, rd_kafka_message_errstr(message));
+    case RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART:
+    case RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC:
+    case RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION:
+        return fr_err_set(err, FR_E_UNAVAILABLE, "topic %s is not there any more: %s", consumer->topic,
+                          rd_kafka_message_errstr(message));
+    default: /* librdkafka goes on trying */
+        if (fr_log_due(&consumer->logged_ns, fr_mono_ns(fr_clock_system()), LOG_INTERVAL_S * 1000000000ull))
+            fr_log(FR_LOG_WARN, "kafka", "waiting", "topic=%s reason=\"%s\"", consumer->topic,
+                   rd_kafka_err2str(message->err));
+        return FR_AGAIN;
+    }
+}
+
+/* One message of the partition's queue: a record, the end, an error; FR_AGAIN: none or nothing of
+ * use. */
+static enum fr_status take(struct fr_tool_consumer *consumer, struct partition *partition, struct fr_tool_consumed *out,
+                           struct fr_err *err)
+{
+    rd_kafka_message_t *message = rd_kafka_consume_queue(partition->queue, 0);
+    if (!message)
+        return FR_AGAIN;
+    enum fr_status status = FR_AGAIN;
+    if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
+        partition->at_end = message->offset >= partition->end;
+    } else if (message->err) {
+        status = judge_error(consumer, message, err);
+    } else {
+        partition->position = message->offset + 1;
+        *out = (struct fr_tool_consumed){.slot = (uint32_t)(partition - consumer->partitions),
+                                         .partition = message->partition,
+                                         .offset = message->offset,
+                                         .bytes = message->payload,
+                                         .size = message->len};
+        consumer->held = message;
+        return FR_OK;
+    }
+    rd_kafka_message_destroy(message);
+    return status;
+}
+
+/* Lowest rank first, then whoever is within reach. */
+static enum fr_status take_any(struct fr_tool_consumer *consumer, struct fr_tool_consumed *out, struct fr_err *err)
+{
+    uint64_t lowest = lowest_rank(consumer);
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < consumer->n; i++) {
+            struct partition *partition = &consumer->partitions[i];
+            if ((partition->rank == lowest) != (pass == 0) || !within_reach(consumer, partition, lowest))
+                continue;
+            enum fr_status status = take(consumer, partition, out, err);
+            if (status != FR_AGAIN)
+                return status;
+        }
+    return FR_AGAIN;
+}
+
+enum fr_status fr_tool_consumer_next(struct fr_tool_consumer *consumer, int wait_ms, struct fr_tool_consumed *out,
+                                     struct fr_err *err)
+{
+    if (consumer->held)
+        rd_kafka_message_destroy(consumer->held);
+    consumer->held = NULL;
+    uint64_t until_ns = fr_mono_ns(fr_clock_system()) + (uint64_t)wait_ms * 1000000u;
+    for (;;) {
+        enum fr_status status = take_any(consumer, out, err);
+        if (status != FR_AGAIN)
+            return status;
+        if (fr_mono_ns(fr_clock_system()) >= until_ns)
+            return FR_AGAIN;
+        /* Errors that belong to no partition; also the pause between two looks. */
+        rd_kafka_message_t *message = rd_kafka_consumer_poll(consumer->handle, POLL_MS);
+        if (!message)
+            continue;
+        status = message->err && message->err != RD_KAFKA_RESP_ERR__PARTITION_EOF ? judge_error(consumer, message, err)
+                                                                                  : FR_AGAIN;
+        rd_kafka_message_destroy(message);
+        if (status != FR_AGAIN)
+            return status;
+    }
+}
+
+void fr_tool_consumer_rank(struct fr_tool_consumer *consumer, uint32_t slot, uint64_t rank)
+{
+    FR_CHECK(slot < consumer->n);
+    consumer->partitions[slot].rank = rank;
+}
+
+bool fr_tool_consumer_ended(const struct fr_tool_consumer *consumer)
+{
+    uint64_t lowest = lowest_rank(consumer);
+    for (size_t i = 0; i < consumer->n; i++) {
+        const struct partition *p = &consumer->partitions[i];
+        if (!p->at_end && p->position < p->end && within_reach(consumer, p, lowest))
+            return false;
+    }
+    return true;
+}

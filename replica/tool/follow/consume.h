@@ -1,0 +1,53 @@
+/* Reads the partitions of one topic from their beginning, for those who need them in step with each
+ * other.
+ *
+ * The caller gives each partition a rank (the epoch it has read up to); records come from the
+ * partition with the lowest rank first, and no partition is read more than `ahead_max` ranks beyond
+ * the lowest: what has been read and cannot be used yet stays bounded, the rest waits in Kafka. No
+ * group is joined, nothing is committed. Private to replica/tool. Thread: one. */
+#ifndef FR_TOOL_CONSUME_H
+#define FR_TOOL_CONSUME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+enum { FR_CONSUME_PARTITIONS_MAX = 1024, FR_CONSUME_TIMEOUT_MS = 10000 };
+
+struct fr_tool_consume_options {
+    const char *brokers, *topic;
+    const uint32_t *partitions; /* NULL: all */
+    size_t n_partitions;
+    const char *const *properties; /* "name=value", for librdkafka */
+    size_t n_properties;
+    uint64_t ahead_max;
+};
+
+struct fr_tool_consumer;
+
+struct fr_tool_consumed {
+    uint32_t slot; /* 0 .. fr_tool_consumer_count - 1 */
+    int32_t partition;
+    int64_t offset;
+    const void *bytes; /* until the next call */
+    size_t size;
+};
+
+/* FR_E_INVALID (a property, a partition the topic has not), FR_E_UNAVAILABLE (broker or topic not
+ * there: try again). */
+enum fr_status fr_tool_consumer_open(const struct fr_tool_consume_options *options, struct fr_tool_consumer **out,
+                                     struct fr_err *err) FR_MUST_CHECK;
+void fr_tool_consumer_close(struct fr_tool_consumer *consumer);
+size_t fr_tool_consumer_count(const struct fr_tool_consumer *consumer);
+/* FR_OK, FR_AGAIN (nothing within wait_ms), FR_E_LOST (records were deleted before they were read),
+ * FR_E_DENIED, FR_E_UNAVAILABLE (the topic went away). Outages are waited out: the reason is
+ * logged. */
+enum fr_status fr_tool_consumer_next(struct fr_tool_consumer *consumer, int wait_ms, struct fr_tool_consumed *out,
+                                     struct fr_err *err) FR_MUST_CHECK;
+void fr_tool_consumer_rank(struct fr_tool_consumer *consumer, uint32_t slot, uint64_t rank);
+/* Everything that was there at open was read, or waits for a partition that has no more. */
+bool fr_tool_consumer_ended(const struct fr_tool_consumer *consumer);
+
+#endif

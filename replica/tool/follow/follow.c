@@ -1,0 +1,235 @@
+/* `freshet follow`: a replica on the command line. One logfmt line per epoch, refused records with
+ * their reason, scores and dump at the end. It begins at epoch 1; snapshots are not in this
+ * version. SIGTERM and SIGINT end it in order. */
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "follow/follower.h"
+#include "output.h"
+#include "score/scorer.h"
+#include "tool.h"
+
+enum { STEP_MS = 100, RETRY_MS = 500, PARTITIONS_TEXT_MAX = 4096 };
+
+static const char usage[] =
+    "freshet follow --brokers B --topic T [options]\n\n"
+    "  --partitions 0,3    rows of these delta partitions only (0 is always followed); default all\n"
+    "  --until-idle 5s     end when no record came for so long\n"
+    "  --until-epoch N     end when epoch N is served\n"
+    "  --score F.jsonl     at the end, score these samples: one line of task -> probability each\n"
+    "  --dump FILE         at the end, write the replica as JSON Lines (as `freshet dump`)\n"
+    "  --kafka NAME=VALUE  a librdkafka property (many)\n\n"
+    "Follows from epoch 1, one line per epoch. Ends with SIGTERM or SIGINT. Exit 1 when the replica cannot go on.\n";
+
+struct follow {
+    struct fr_tool_follower_options topic;
+    const char *score, *dump;
+    int64_t until_idle_ms; /* 0: never */
+    uint64_t until_epoch;  /* 0: none */
+};
+
+static volatile sig_atomic_t stopped;
+
+static void on_signal(int number)
+{
+    (void)number;
+    stopped = 1;
+}
+
+static void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal};
+    sigemptyset(&action.sa_mask);
+    FR_CHECK(sigaction(SIGTERM, &action, NULL) == 0 && sigaction(SIGINT, &action, NULL) == 0);
+}
+
+static uint64_t now_ns(void)
+{
+    return fr_mono_ns(fr_clock_system());
+}
+
+static bool idle(const struct follow *follow, uint64_t since_ns)
+{
+    return follow->until_idle_ms > 0 && now_ns() - since_ns >= (uint64_t)follow->until_idle_ms * 1000000u;
+}
+
+/* The broker or the topic may come later. */
+static enum fr_status open_topic(const struct follow *follow, struct fr_tool_follower **out, struct fr_err *err)
+{
+    uint64_t begin_ns = now_ns();
+    unsigned long long logged_ns = 0;
+    for (;;) {
+        enum fr_status status = fr_tool_follower_open(&follow->topic, out, err);
+        if (status != FR_E_UNAVAILABLE || stopped || idle(follow, begin_ns))
+            return status;
+        char quoted[600];
+        if (fr_log_due(&logged_ns, now_ns(), 10000000000ull))
+            fr_log(FR_LOG_WARN, "follow", "waiting", "reason=%s", fr_log_quote(quoted, sizeof(quoted), err->text));
+        nanosleep(&(struct timespec){.tv_nsec = RETRY_MS * 1000000L}, NULL);
+    }
+}
+
+static void print_epoch(struct fr_tool_follower *follower, const struct fr_tool_followed *followed)
+{
+    struct freshet_replica_info info;
+    freshet_replica_get_info(fr_tool_follower_replica(follower), &info);
+    printf("epoch=%" PRIu64 " timeline=%" PRIu64 " rows=%" PRIu64 " changed=%" PRIu64 " dropped=%" PRIu64
+           " dense=%" PRIu32 " samples=%" PRIu64 " wm=%" PRId64 "%s delay_ms=%" PRId64 " bytes=%" PRIu64 "\n",
+           info.epoch, info.timeline, info.rows, followed->changed, followed->dropped, info.dense, info.samples,
+           info.watermark_ms, followed->auc, fr_wall_ms(fr_clock_system()) - info.commit_wall_ms, followed->bytes);
+}
+
+static void print_refused(const struct fr_tool_followed *followed)
+{
+    char quoted[600];
+    printf("refused partition=%" PRId32 " offset=%" PRId64 " reason=%s\n", followed->partition, followed->offset,
+           fr_log_quote(quoted, sizeof(quoted), followed->problem));
+}
+
+static enum fr_status follow_topic(const struct follow *follow, struct fr_tool_follower *follower, struct fr_err *err)
+{
+    uint64_t last_ns = now_ns();
+    while (!stopped && !idle(follow, last_ns)) {
+        struct fr_tool_followed followed = {0};
+        enum fr_status status = fr_tool_follower_step(follower, STEP_MS, &followed, err);
+        if (status == FR_AGAIN)
+            continue;
+        last_ns = now_ns();
+        if (followed.refused)
+            print_refused(&followed);
+        if (followed.applied)
+            print_epoch(follower, &followed);
+        if (followed.refused || followed.applied)
+            (void)fflush(stdout); /* who reads us reads now; a failure stays set until the end */
+        if (status != FR_OK)
+            return status;
+        if (!followed.applied)
+            continue;
+        if (follow->until_epoch > 0 && followed.epoch >= follow->until_epoch)
+            break;
+    }
+    return FR_OK;
+}
+
+static enum fr_status write_dump(const struct follow *follow, const struct freshet_replica *replica, struct fr_err *err)
+{
+    struct fr_tool_replaced file;
+    enum fr_status status = fr_tool_replaced_open(follow->dump, &file, err);
+    if (status != FR_OK)
+        return status;
+    int dumped = freshet_replica_dump(replica, fr_tool_write_file, file.file, NULL);
+    if (dumped != FRESHET_OK) {
+        fr_tool_replaced_abandon(&file);
+        return dumped == FRESHET_E_NOT_READY
+                   ? fr_err_set(err, FR_E_NOT_FOUND, "no epoch was served: there is nothing to dump")
+                   : fr_err_set(err, FR_E_IO, "writing %s: %s", follow->dump, strerror(errno));
+    }
+    return fr_tool_replaced_commit(&file, err);
+}
+
+/* What it holds is written even when it could not go on: the exit code says so. */
+static int finish(const struct follow *follow, struct fr_tool_follower *follower)
+{
+    struct fr_err err = {0};
+    int result = FR_TOOL_OK;
+    if (follow->score && fr_tool_score_file(fr_tool_follower_replica(follower), follow->score, stdout, &err) != FR_OK) {
+        fprintf(stderr, "freshet follow: --score: %s\n", err.text);
+        result = FR_TOOL_FAILED;
+    }
+    if (follow->dump && write_dump(follow, fr_tool_follower_replica(follower), &err) != FR_OK) {
+        fprintf(stderr, "freshet follow: --dump: %s\n", err.text);
+        result = FR_TOOL_FAILED;
+    }
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        fputs("freshet follow: writing to stdout failed\n", stderr);
+        result = FR_TOOL_FAILED;
+    }
+    return result;
+}
+
+static int run(const struct follow *follow)
+{
+    struct fr_err err = {0};
+    struct fr_tool_follower *follower = NULL;
+    catch_signals();
+    enum fr_status status = open_topic(follow, &follower, &err);
+    if (status == FR_OK)
+        status = follow_topic(follow, follower, &err);
+    int result = follower ? finish(follow, follower) : FR_TOOL_FAILED;
+    if (status != FR_OK) {
+        fprintf(stderr, "freshet follow: %s\n", err.text);
+        result = FR_TOOL_FAILED;
+    }
+    fr_tool_follower_close(follower);
+    return result;
+}
+
+/* "0,3" */
+static bool parse_partitions(const char *text, uint32_t *out, size_t *n)
+{
+    char copy[PARTITIONS_TEXT_MAX];
+    if (strlen(text) >= sizeof(copy)) {
+        fputs("freshet follow: --partitions is too long\n", stderr);
+        return false;
+    }
+    memcpy(copy, text, strlen(text) + 1);
+    char *rest = copy;
+    for (char *item = strsep(&rest, ","); item; item = strsep(&rest, ",")) {
+        uint64_t number;
+        if (*n == FR_CONSUME_PARTITIONS_MAX ||
+            !fr_tool_option_u64("freshet follow: --partitions", item, 0, FR_CONSUME_PARTITIONS_MAX - 1, &number))
+            return false;
+        for (size_t i = 0; i < *n; i++)
+            if (out[i] == number) {
+                fprintf(stderr, "freshet follow: --partitions names %s twice\n", item);
+                return false;
+            }
+        out[(*n)++] = (uint32_t)number;
+    }
+    return true;
+}
+
+int fr_tool_follow(int argc, char **argv)
+{
+    const char *snapshot = NULL, *partitions = NULL, *until_idle = NULL, *until_epoch = NULL;
+    const char *properties[FR_FOLLOW_PROPERTIES_MAX];
+    uint32_t numbers[FR_CONSUME_PARTITIONS_MAX] = {0};
+    struct follow follow = {.topic = {.properties = properties}};
+    const struct fr_tool_option options[] = {
+        {.name = "--brokers", .value = &follow.topic.brokers, .required = true},
+        {.name = "--topic", .value = &follow.topic.topic, .required = true},
+        {.name = "--snapshot", .value = &snapshot},
+        {.name = "--partitions", .value = &partitions},
+        {.name = "--until-idle", .value = &until_idle},
+        {.name = "--until-epoch", .value = &until_epoch},
+        {.name = "--score", .value = &follow.score},
+        {.name = "--dump", .value = &follow.dump},
+        {.name = "--kafka",
+         .many = properties,
+         .n_many = &follow.topic.n_properties,
+         .many_max = FR_FOLLOW_PROPERTIES_MAX},
+    };
+    int parsed = fr_tool_options_parse(argc, argv, options, FR_ARRAY_LEN(options), usage);
+    if (parsed != FR_TOOL_OK)
+        return parsed < 0 ? FR_TOOL_OK : parsed;
+    if (snapshot) {
+        fputs("freshet follow: --snapshot is not in this version: it follows from epoch 1\n", stderr);
+        return FR_TOOL_USAGE;
+    }
+    if ((partitions && !parse_partitions(partitions, numbers, &follow.topic.n_partitions)) ||
+        (until_idle &&
+         !fr_tool_option_duration_ms("freshet follow: --until-idle", until_idle, &follow.until_idle_ms)) ||
+        (until_epoch &&
+         !fr_tool_option_u64("freshet follow: --until-epoch", until_epoch, 1, UINT64_MAX, &follow.until_epoch)))
+        return FR_TOOL_USAGE;
+    if (partitions)
+        follow.topic.partitions = numbers;
+    return run(&follow);
+}

@@ -1,0 +1,225 @@
+/* Feeds a replica from a delta topic, partitions in step, and keeps what the replica does not: per
+ * epoch, how much came and what the commits say. Epochs in flight are few, because no partition is
+ * read far ahead (consume.h). Every reason to stop is told with its remedy. Thread: one. Does not:
+ * load snapshots (not in this version). */
+#include "follow/follower.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/cursor.h"
+#include "codec/codec.h"
+
+enum { IN_FLIGHT_MAX = 2 * FR_FOLLOW_AHEAD_MAX + 8, TASK_NAME_MAX = 64 };
+
+struct in_flight {
+    uint64_t epoch; /* 0: free */
+    uint64_t changed, dropped, bytes;
+    struct fr_buffer auc;
+};
+
+struct fr_tool_follower {
+    struct fr_tool_consumer *consumer;
+    struct freshet_replica *replica;
+    uint64_t *rank; /* per slot: highest epoch read */
+    struct in_flight epochs[IN_FLIGHT_MAX];
+    struct freshet_event event; /* its problem is lent to the caller */
+    char topic[250];
+};
+
+enum fr_status fr_tool_follower_open(const struct fr_tool_follower_options *options, struct fr_tool_follower **out,
+                                     struct fr_err *err)
+{
+    struct fr_tool_follower *follower = fr_alloc(1, sizeof(*follower));
+    snprintf(follower->topic, sizeof(follower->topic), "%s", options->topic);
+    uint32_t *partitions = NULL;
+    size_t n = 0;
+    if (options->partitions) {
+        partitions = fr_alloc(options->n_partitions + 1, sizeof(*partitions));
+        partitions[n++] = 0; /* the model and the dense parameters are there */
+        for (size_t i = 0; i < options->n_partitions; i++)
+            if (options->partitions[i] != 0)
+                partitions[n++] = options->partitions[i];
+    }
+    struct fr_tool_consume_options consume = {.brokers = options->brokers,
+                                              .topic = options->topic,
+                                              .partitions = partitions,
+                                              .n_partitions = n,
+                                              .properties = options->properties,
+                                              .n_properties = options->n_properties,
+                                              .ahead_max = FR_FOLLOW_AHEAD_MAX};
+    enum fr_status status = fr_tool_consumer_open(&consume, &follower->consumer, err);
+    if (status == FR_OK) {
+        follower->rank = fr_alloc(fr_tool_consumer_count(follower->consumer), sizeof(*follower->rank));
+        struct freshet_replica_options replica = {.partitions = partitions, .n_partitions = n};
+        if (freshet_replica_new(&replica, &follower->replica) != FRESHET_OK)
+            status = fr_err_set(err, FR_E_INVALID, "the replica refuses these partitions");
+    }
+    free(partitions);
+    if (status != FR_OK) {
+        fr_tool_follower_close(follower);
+        return status;
+    }
+    *out = follower;
+    return FR_OK;
+}
+
+void fr_tool_follower_close(struct fr_tool_follower *follower)
+{
+    if (!follower)
+        return;
+    fr_tool_consumer_close(follower->consumer);
+    freshet_replica_free(follower->replica);
+    for (size_t i = 0; i < IN_FLIGHT_MAX; i++)
+        fr_buffer_release(&follower->epochs[i].auc);
+    free(follower->rank);
+    free(follower);
+}
+
+struct freshet_replica *fr_tool_follower_replica(struct fr_tool_follower *follower)
+{
+    return follower->replica;
+}
+
+bool fr_tool_follower_ended(const struct fr_tool_follower *follower)
+{
+    return fr_tool_consumer_ended(follower->consumer);
+}
+
+/* ---- what the commits say ---- */
+
+/* The place of an epoch; the oldest one gives way, which only a topic that breaks the rules can
+ * bring about. */
+static struct in_flight *in_flight_of(struct fr_tool_follower *follower, uint64_t epoch)
+{
+    struct in_flight *oldest = &follower->epochs[0];
+    for (size_t i = 0; i < IN_FLIGHT_MAX; i++) {
+        if (follower->epochs[i].epoch == epoch)
+            return &follower->epochs[i];
+        if (follower->epochs[i].epoch < oldest->epoch)
+            oldest = &follower->epochs[i];
+    }
+    fr_buffer_clear(&oldest->auc);
+    *oldest = (struct in_flight){.epoch = epoch, .auc = oldest->auc};
+    return oldest;
+}
+
+/* MessagePack map task -> f64 or nil, as logfmt; what does not parse is left out: the replica
+ * judges records. */
+static void put_auc(const struct fr_delta_record *record, struct fr_buffer *out)
+{
+    struct fr_cursor cursor;
+    struct fr_token token, name;
+    fr_buffer_clear(out);
+    fr_cursor_init(&cursor, FR_FORMAT_MSGPACK, record->commit.auc, record->commit.auc_size, NULL);
+    if (fr_cursor_next(&cursor, &token) != FR_OK || token.kind != FR_TOKEN_MAP)
+        return;
+    while (fr_cursor_next(&cursor, &name) == FR_OK && name.kind == FR_TOKEN_STRING && name.size < TASK_NAME_MAX &&
+           fr_cursor_next(&cursor, &token) == FR_OK) {
+        fr_buffer_printf(out, " auc.%.*s=", (int)name.size, (const char *)name.bytes);
+        if (token.kind == FR_TOKEN_FLOAT && isfinite(token.f))
+            fr_buffer_printf(out, "%.4f", token.f);
+        else
+            fr_buffer_printf(out, "undefined");
+    }
+}
+
+static void account(struct fr_tool_follower *follower, const struct fr_tool_consumed *message,
+                    const struct fr_delta_record *record)
+{
+    struct freshet_replica_info info;
+    freshet_replica_get_info(follower->replica, &info);
+    if (record->epoch > follower->rank[message->slot]) {
+        follower->rank[message->slot] = record->epoch;
+        fr_tool_consumer_rank(follower->consumer, message->slot, record->epoch);
+    }
+    if (record->epoch <= info.epoch)
+        return; /* a duplicate of what is served */
+    struct in_flight *epoch = in_flight_of(follower, record->epoch);
+    epoch->bytes += message->size;
+    if (record->kind != FR_DELTA_COMMIT)
+        return;
+    epoch->changed += record->commit.n_rows;
+    epoch->dropped += record->commit.n_drops;
+    put_auc(record, &epoch->auc);
+}
+
+/* ---- steps ---- */
+
+/* The first record of a partition must be of epoch 1 (or of an epoch merged from it). */
+static enum fr_status check_begin(const struct fr_tool_follower *follower, const struct fr_tool_consumed *message,
+                                  const struct fr_delta_record *record, struct fr_err *err)
+{
+    if (follower->rank[message->slot] != 0 || record->from <= 1)
+        return FR_OK;
+    return fr_err_set(
+        err, FR_E_LOST,
+        "%s/%" PRId32 " begins with epoch %" PRIu64
+        ", not with epoch 1: what came before has left the topic (retention). A snapshot is needed to begin from, "
+        "which is not in this version; keep the delta topic long enough (retention.ms, retention.bytes)",
+        follower->topic, message->partition, record->from);
+}
+
+static enum fr_status judge(const struct fr_tool_follower *follower, int fed, struct fr_err *err)
+{
+    const char *problem = follower->event.problem;
+    switch (fed) {
+    case FRESHET_E_GAP:
+        return fr_err_set(
+            err, FR_E_LOST,
+            "%s. The topic lost records, or a record was refused above: begin again from epoch 1 with a new "
+            "replica; where the topic no longer holds it, a snapshot is needed, which is not in this version",
+            problem);
+    case FRESHET_E_MISMATCH:
+        return fr_err_set(
+            err, FR_E_MISMATCH,
+            "mismatch: %s. Two writers, or another model, write to %s: stop the wrong one; give each state "
+            "directory an export.topic of its own",
+            problem, follower->topic);
+    case FRESHET_E_REWIND:
+        return fr_err_set(err, FR_E_MISMATCH, "%s. History was rewound: loading that snapshot is not in this version",
+                          problem);
+    default:
+        return FR_OK; /* the record alone was refused */
+    }
+}
+
+enum fr_status fr_tool_follower_step(struct fr_tool_follower *follower, int wait_ms, struct fr_tool_followed *out,
+                                     struct fr_err *err)
+{
+    struct fr_tool_consumed message;
+    enum fr_status status = fr_tool_consumer_next(follower->consumer, wait_ms, &message, err);
+    if (status != FR_OK)
+        return status;
+    struct fr_delta_record record;
+    bool readable = fr_delta_read(message.bytes, message.size, &record, NULL) == FR_OK;
+    if (readable) {
+        status = check_begin(follower, &message, &record, err);
+        if (status != FR_OK)
+            return status;
+        account(follower, &message, &record);
+    }
+    follower->event = (struct freshet_event){0};
+    int fed = freshet_replica_feed(follower->replica, (uint32_t)message.partition, message.bytes, message.size,
+                                   &follower->event);
+    *out = (struct fr_tool_followed){.partition = message.partition,
+                                     .offset = message.offset,
+                                     .applied = follower->event.applied > 0,
+                                     .refused = follower->event.refused != 0 || fed != FRESHET_OK,
+                                     .problem = follower->event.problem,
+                                     .auc = ""};
+    if (out->applied) {
+        struct in_flight *epoch = in_flight_of(follower, follower->event.epoch);
+        out->epoch = epoch->epoch;
+        out->changed = epoch->changed;
+        out->dropped = epoch->dropped;
+        out->bytes = epoch->bytes;
+        fr_put_u8(&epoch->auc, 0);
+        out->auc = (const char *)epoch->auc.data;
+    }
+    return judge(follower, fed, err);
+}

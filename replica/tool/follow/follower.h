@@ -1,0 +1,47 @@
+/* A replica fed from a delta topic: what follow, verify and score share. Private to replica/tool.
+ * Thread: one. */
+#ifndef FR_TOOL_FOLLOWER_H
+#define FR_TOOL_FOLLOWER_H
+
+#include <freshet/replica.h>
+
+#include "base/buffer.h"
+#include "follow/consume.h"
+#include "tool.h"
+
+enum { FR_FOLLOW_AHEAD_MAX = 8, FR_FOLLOW_PROPERTIES_MAX = 64 };
+
+struct fr_tool_follower_options {
+    const char *brokers, *topic;
+    const uint32_t *partitions; /* NULL: all; 0 is added */
+    size_t n_partitions;
+    const char *const *properties;
+    size_t n_properties;
+};
+
+/* What one record brought. */
+struct fr_tool_followed {
+    int32_t partition;
+    int64_t offset;
+    bool applied; /* an epoch became served; the fields below are its own */
+    uint64_t epoch, changed, dropped, bytes;
+    const char *auc; /* "auc.click=0.7412 ..", until the next call */
+    bool refused;
+    const char *problem; /* of a refused record, until the next call */
+};
+
+struct fr_tool_follower;
+
+/* FR_E_UNAVAILABLE: broker or topic not there yet. */
+enum fr_status fr_tool_follower_open(const struct fr_tool_follower_options *options, struct fr_tool_follower **out,
+                                     struct fr_err *err) FR_MUST_CHECK;
+void fr_tool_follower_close(struct fr_tool_follower *follower);
+/* FR_OK: one record; FR_AGAIN: none within wait_ms; else the replica cannot go on: err says why and
+ * what to do. It still serves what it has. */
+enum fr_status fr_tool_follower_step(struct fr_tool_follower *follower, int wait_ms, struct fr_tool_followed *out,
+                                     struct fr_err *err) FR_MUST_CHECK;
+/* Everything that was on the topic at open was read. */
+bool fr_tool_follower_ended(const struct fr_tool_follower *follower);
+struct freshet_replica *fr_tool_follower_replica(struct fr_tool_follower *follower);
+
+#endif

@@ -1,0 +1,117 @@
+/* See attainable.h. Samples are added to the estimator in blocks; every reading first adds the open
+ * block. */
+#include "samples/attainable.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "metrics/auc.h"
+
+enum { BLOCK = 1024 };
+
+static const struct {
+    const char *name;
+    int64_t ms;
+} half_lives[] = {{"5m", 300000}, {"1h", 3600000}, {"1d", 86400000}};
+
+struct fr_tool_attainable {
+    struct fr_auc *auc;
+    uint64_t samples;
+    int64_t t_ms_last;
+    size_t n;
+    float logits[BLOCK], labels[BLOCK];
+    int64_t t_ms[BLOCK];
+};
+
+struct fr_tool_attainable *fr_tool_attainable_new(void)
+{
+    struct fr_tool_attainable *a = fr_alloc(1, sizeof(*a));
+    struct fr_auc_options options = {.n_half_lives = FR_ARRAY_LEN(half_lives)};
+    for (size_t i = 0; i < FR_ARRAY_LEN(half_lives); i++)
+        options.half_life_ms[i] = half_lives[i].ms;
+    a->auc = fr_auc_new(&options);
+    return a;
+}
+
+void fr_tool_attainable_free(struct fr_tool_attainable *attainable)
+{
+    if (!attainable)
+        return;
+    fr_auc_free(attainable->auc);
+    free(attainable);
+}
+
+static void close_block(struct fr_tool_attainable *a)
+{
+    if (a->n == 0)
+        return;
+    struct fr_auc_samples samples = {
+        .count = a->n, .scores = a->logits, .labels = a->labels, .t_ms = a->t_ms, .watermark_ms = a->t_ms_last};
+    fr_auc_add(a->auc, &samples);
+    a->n = 0;
+}
+
+void fr_tool_attainable_add(struct fr_tool_attainable *attainable, const struct fr_tool_synthetic_sample *sample)
+{
+    attainable->logits[attainable->n] = sample->logit;
+    attainable->labels[attainable->n] = sample->label;
+    attainable->t_ms[attainable->n] = sample->t_ms;
+    attainable->t_ms_last = sample->t_ms;
+    attainable->samples++;
+    if (++attainable->n == BLOCK)
+        close_block(attainable);
+}
+
+static double auc_of(const struct fr_tool_attainable *a, int half_life)
+{
+    struct fr_auc_result result;
+    fr_auc_result(a->auc, half_life, &result);
+    return result.auc;
+}
+
+void fr_tool_attainable_print(struct fr_tool_attainable *attainable, struct fr_buffer *out)
+{
+    close_block(attainable);
+    fr_buffer_printf(out, " attainable_auc=%.5f", auc_of(attainable, -1));
+    for (size_t i = 0; i < FR_ARRAY_LEN(half_lives); i++)
+        fr_buffer_printf(out, " attainable_auc_%s=%.5f", half_lives[i].name, auc_of(attainable, (int)i));
+}
+
+static void put_number(struct fr_buffer *out, const char *name, double value, const char *after)
+{
+    if (isfinite(value))
+        fr_buffer_printf(out, "\"%s\":%.6f%s", name, value, after);
+    else
+        fr_buffer_printf(out, "\"%s\":null%s", name, after);
+}
+
+/* Not synced: readers poll it while the stream runs, nobody needs it after a power cut. */
+enum fr_status fr_tool_attainable_write(struct fr_tool_attainable *attainable, const char *path, struct fr_err *err)
+{
+    close_block(attainable);
+    struct fr_buffer text = {0}, name = {0};
+    fr_buffer_printf(&text, "{\"samples\":%" PRIu64 ",\"t_ms\":%" PRId64 ",\"attainable\":{", attainable->samples,
+                     attainable->t_ms_last);
+    for (size_t i = 0; i < FR_ARRAY_LEN(half_lives); i++)
+        put_number(&text, half_lives[i].name, auc_of(attainable, (int)i), ",");
+    put_number(&text, "lifetime", auc_of(attainable, -1), "}}\n");
+    fr_buffer_printf(&name, "%s.tmp", path);
+    fr_put_u8(&name, 0);
+
+    enum fr_status status = FR_OK;
+    FILE *file = fopen((const char *)name.data, "w");
+    if (!file)
+        status = fr_err_set(err, FR_E_IO, "cannot write %s", (const char *)name.data);
+    bool written = file && fwrite(text.data, 1, text.size, file) == text.size;
+    if (file && fclose(file) != 0)
+        written = false;
+    if (file && (!written || rename((const char *)name.data, path) != 0))
+        status = fr_err_set(err, FR_E_IO, "cannot write %s", path);
+    fr_buffer_release(&text);
+    fr_buffer_release(&name);
+    return status;
+}

@@ -1,0 +1,253 @@
+/* `freshet decode`: what the daemon makes of sample records, or why it refuses them; no Kafka,
+ * nothing is trained.
+ *
+ * For those who write producers: a record a line, as JSON or as the hexadecimal text of
+ * MessagePack. Prints one JSON line for each: its samples as trained (keys, weights, transformed
+ * numbers, labels with derived ones), or the reason that its dead letter would carry. Shared values
+ * are printed with every sample of their group. Thread: the caller's. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "conf/conf.h"
+#include "decode/decoder.h"
+#include "samples/lines.h"
+#include "tool.h"
+
+static const char usage[] =
+    "freshet decode --config FILE --file F [--format json|msgpack] [--timestamp MS]\n"
+    "\n"
+    "Prints what each record of the file decodes to with that configuration, or why it is malformed; exit 1 if any "
+    "is.\n"
+    "\n"
+    "  --file F          a record a line (plain or gzip): JSON, or MessagePack as hexadecimal digits\n"
+    "  --format FORMAT   default: the configuration's ingest.format\n"
+    "  --timestamp MS    Kafka timestamp of the records (none: `t` is needed, and future_max does not apply)\n"
+    "  --set path=value  changes the configuration (many)\n";
+
+enum { SETS_MAX = 64 };
+
+/* ---- out ---- */
+
+/* A number as JSON; NaN, which stands for absent, as null. */
+static void put_number(struct fr_buffer *out, float value)
+{
+    if (isnan(value))
+        fr_buffer_printf(out, "null");
+    else
+        fr_buffer_printf(out, "%.9g", (double)value);
+}
+
+static void put_ids(const struct fr_column *column, uint32_t entry, struct fr_buffer *out)
+{
+    uint32_t begin = column->begin[entry], end = column->begin[entry + 1];
+    fr_buffer_printf(out, column->weights ? "{\"i\":[" : "[");
+    for (uint32_t p = begin; p < end; p++)
+        fr_buffer_printf(out, "%s\"%" PRIu64 "\"", p > begin ? "," : "", column->keys[p]);
+    fr_put_u8(out, ']');
+    if (!column->weights)
+        return;
+    fr_buffer_printf(out, ",\"w\":[");
+    for (uint32_t p = begin; p < end; p++) {
+        fr_buffer_printf(out, "%s", p > begin ? "," : "");
+        put_number(out, column->weights[p]);
+    }
+    fr_buffer_printf(out, "]}");
+}
+
+static void put_slots(const struct fr_conf *conf, const struct fr_batch *batch, uint32_t sample, struct fr_buffer *out)
+{
+    for (uint32_t s = 0; s < conf->n_slots; s++) {
+        const struct fr_column *column = &batch->columns[s];
+        uint32_t entry = column->shared ? batch->group_of[sample] : sample;
+        fr_buffer_printf(out, "%s\"%s\":", s ? "," : "", conf->slots[s].name);
+        if (conf->slots[s].kind != FR_SLOT_DENSE) {
+            put_ids(column, entry, out);
+            continue;
+        }
+        for (uint32_t d = 0; d < column->dim; d++) {
+            fr_put_u8(out, d ? ',' : '[');
+            put_number(out, column->dense[(size_t)entry * column->dim + d]);
+        }
+        fr_put_u8(out, ']');
+    }
+}
+
+static void put_labels(const struct fr_conf *conf, const float *values, size_t stride, struct fr_buffer *out)
+{
+    for (uint32_t l = 0; l < conf->n_labels; l++) {
+        fr_buffer_printf(out, "%s\"%s\":", l ? "," : "", conf->labels[l].name);
+        put_number(out, values[l * stride]);
+    }
+}
+
+static void put_sample(const struct fr_conf *conf, const struct fr_batch *batch, uint32_t i, struct fr_buffer *out)
+{
+    static const char *const roles[FR_ROLES] = {"train", "metrics_only", "masked", "quarantined"};
+    fr_buffer_printf(out, "%s{\"t\":%" PRId64 ",\"u\":%u,\"role\":\"%s\",\"s\":", i ? "," : "", batch->t_ms[i],
+                     batch->use[i], roles[batch->role[i]]);
+    put_number(out, batch->keep[i]);
+    fr_buffer_printf(out, ",\"y\":{");
+    put_labels(conf, batch->labels + i, batch->capacity_samples, out);
+    fr_buffer_printf(out, "},\"w\":{");
+    put_labels(conf, batch->weights + i, batch->capacity_samples, out);
+    fr_buffer_printf(out, "},\"p\":{");
+    for (uint32_t t = 0; t < conf->n_tasks; t++) {
+        fr_buffer_printf(out, "%s\"%s\":", t ? "," : "", conf->tasks[t].name);
+        put_number(out, batch->served ? batch->served[(size_t)t * batch->capacity_samples + i] : NAN);
+    }
+    fr_buffer_printf(out, "},\"f\":{");
+    put_slots(conf, batch, i, out);
+    fr_buffer_printf(out, "}}");
+}
+
+static void put_batch(const struct fr_conf *conf, const struct fr_batch *batch, struct fr_buffer *out)
+{
+    fr_buffer_printf(out, "{\"groups\":[");
+    for (uint32_t g = 0; g < batch->n_groups; g++)
+        fr_buffer_printf(out, "%s%" PRIu32, g ? "," : "", batch->group_begin[g + 1] - batch->group_begin[g]);
+    fr_buffer_printf(out, "],\"shared\":[");
+    const char *comma = "";
+    for (uint32_t s = 0; s < conf->n_slots; s++)
+        if (batch->columns[s].shared) {
+            fr_buffer_printf(out, "%s\"%s\"", comma, conf->slots[s].name);
+            comma = ",";
+        }
+    fr_buffer_printf(
+        out, "],\"unknown_slots\":%" PRIu64 ",\"unknown_extra\":%" PRIu64 ",\"excess_ids\":%" PRIu64 ",\"samples\":[",
+        batch->unknown_slots, batch->unknown_extra, batch->excess_ids);
+    for (uint32_t i = 0; i < batch->n_samples; i++)
+        put_sample(conf, batch, i, out);
+    fr_buffer_printf(out, "]}");
+}
+
+/* ---- in ---- */
+
+static int digit(char c)
+{
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
+}
+
+static enum fr_status unhex(const char *text, size_t size, struct fr_buffer *out, struct fr_err *err)
+{
+    fr_buffer_clear(out);
+    for (size_t i = 0; i + 1 < size + size % 2; i += 2) {
+        int high = digit(text[i]), low = i + 1 < size ? digit(text[i + 1]) : -1;
+        if (high < 0 || low < 0)
+            return fr_err_set(err, FR_E_INVALID, "not pairs of hexadecimal digits (column %zu)", i + 1);
+        fr_put_u8(out, (uint8_t)(high << 4 | low));
+    }
+    return FR_OK;
+}
+
+struct decoding {
+    const struct fr_conf *conf;
+    struct fr_decoder *decoder;
+    struct fr_batch *batch;
+    int64_t timestamp_ms;
+    struct fr_buffer bytes, out;
+    uint64_t malformed;
+};
+
+static void decode_line(struct decoding *d, const void *value, size_t size)
+{
+    struct fr_record record = {.value = value, .size = size, .timestamp_ms = d->timestamp_ms};
+    uint32_t n = 0;
+    const char *reason = "";
+    fr_buffer_clear(&d->out);
+    if (fr_decode_record(d->decoder, &record, &n, &reason) != FR_OK) {
+        d->malformed++;
+        fr_buffer_printf(&d->out, "{\"malformed\":");
+        fr_buffer_json_text(&d->out, reason);
+        fr_put_u8(&d->out, '}');
+    } else {
+        fr_batch_clear(d->batch);
+        fr_decode_append(d->decoder, 0, n, d->batch);
+        put_batch(d->conf, d->batch, &d->out);
+    }
+    fr_put_u8(&d->out, '\n');
+    fwrite(d->out.data, 1, d->out.size, stdout);
+}
+
+static enum fr_status decode_file(struct decoding *d, const char *path, struct fr_err *err)
+{
+    struct fr_tool_lines *lines = NULL;
+    enum fr_status status = fr_tool_lines_open(path, &lines, err);
+    for (uint64_t number = 0; status == FR_OK; number++) {
+        const char *line = NULL;
+        size_t size = 0;
+        status = fr_tool_lines_next(lines, &line, &size, err);
+        if (status != FR_OK)
+            break;
+        const void *value = line;
+        if (d->conf->ingest.format == FR_FORMAT_MSGPACK) {
+            status = unhex(line, size, &d->bytes, err);
+            value = d->bytes.data;
+            size = d->bytes.size;
+        }
+        if (status == FR_OK)
+            decode_line(d, value, size);
+        else
+            status = fr_err_wrap(err, "%s, line %" PRIu64 " (from 0)", path, number);
+    }
+    fr_tool_lines_close(lines);
+    return status == FR_EOF ? FR_OK : status;
+}
+
+static int decode_with(const struct fr_conf *conf, const char *path, int64_t timestamp_ms)
+{
+    struct fr_err err = {0};
+    struct decoding d = {.conf = conf, .timestamp_ms = timestamp_ms};
+    d.decoder = fr_decoder_new(conf);
+    d.batch = fr_batch_new(conf);
+    enum fr_status status = decode_file(&d, path, &err);
+    if (fflush(stdout) != 0 && status == FR_OK)
+        status = fr_err_set(&err, FR_E_IO, "stdout cannot be written");
+    if (status != FR_OK)
+        fprintf(stderr, "freshet decode: %s\n", err.text);
+    fr_batch_free(d.batch);
+    fr_decoder_free(d.decoder);
+    fr_buffer_release(&d.bytes);
+    fr_buffer_release(&d.out);
+    return status == FR_OK && d.malformed == 0 ? FR_TOOL_OK : FR_TOOL_FAILED;
+}
+
+int fr_tool_decode(int argc, char **argv)
+{
+    const char *config = NULL, *file = NULL, *format = NULL, *timestamp = NULL, *sets[SETS_MAX + 1];
+    size_t n_sets = 0;
+    const struct fr_tool_option options[] = {
+        {.name = "--config", .value = &config, .required = true},
+        {.name = "--file", .value = &file, .required = true},
+        {.name = "--format", .value = &format},
+        {.name = "--timestamp", .value = &timestamp},
+        {.name = "--set", .many = sets, .n_many = &n_sets, .many_max = SETS_MAX},
+    };
+    int parsed = fr_tool_options_parse(argc, argv, options, FR_ARRAY_LEN(options), usage);
+    if (parsed != FR_TOOL_OK)
+        return parsed < 0 ? FR_TOOL_OK : parsed;
+    uint64_t timestamp_ms = 0;
+    if (timestamp && !fr_tool_option_u64("freshet decode: --timestamp", timestamp, 1, INT64_MAX, &timestamp_ms))
+        return FR_TOOL_USAGE;
+    char format_set[64];
+    if (format) {
+        snprintf(format_set, sizeof(format_set), "ingest.format=%s", format);
+        sets[n_sets++] = format_set;
+    }
+    struct fr_conf *conf = NULL;
+    struct fr_buffer problems = {0};
+    struct fr_conf_load_options load = {.path = config, .sets = sets, .n_sets = n_sets};
+    int result = FR_TOOL_USAGE;
+    if (fr_conf_load(&load, &conf, &problems) == FR_OK)
+        result = decode_with(conf, file, (int64_t)timestamp_ms);
+    else
+        fprintf(stderr, "%.*s\n", (int)problems.size, (const char *)problems.data);
+    fr_conf_free(conf);
+    fr_buffer_release(&problems);
+    return result;
+}

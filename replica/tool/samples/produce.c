@@ -1,0 +1,539 @@
+/* `freshet produce`: writes samples to a topic, the lines of a file or the synthetic stream (DESIGN
+ * section 9).
+ *
+ * Sample number n (a line, from 0) goes to partition n mod N; a pack is an array of consecutive
+ * samples of one partition and leaves when it is full or at the end. JSON lines become MessagePack
+ * of the same shape unless `--format json`. A line that is not JSON ends the run with its number:
+ * what came before it is sent, nothing of it. Ends at the end of the file, --count, --seconds,
+ * SIGTERM or SIGINT; then waits for all acknowledgements and prints one logfmt line. Does not:
+ * check samples against a model (the daemon's business), keep to a partition by key. Thread: the
+ * caller's. */
+#include <inttypes.h>
+#include <msgpack.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "samples/attainable.h"
+#include "base/check.h"
+#include "base/clock.h"
+#include "samples/block.h"
+#include "samples/lines.h"
+#include "samples/producer.h"
+#include "samples/synthetic.h"
+#include "tool.h"
+#include "samples/transcode.h"
+
+enum {
+    PACK_MAX = 65536,
+    PACK_DEFAULT = 64,
+    ARRAY_HEAD = 5, /* the longest MessagePack array header */
+    CLOCK_EVERY = 64,
+    PROGRESS_TERMINAL_MS = 1000,
+    PROGRESS_PIPE_MS = 5000,
+    PROGRESS_FILE_MS = 1000,
+    RATE_WAIT_MS = 1,
+};
+
+static const char usage[] =
+    "freshet produce --brokers B --topic T (--file F.jsonl[.gz] | --synthetic clicks [--seed S]) [options]\n"
+    "\n"
+    "  --partitions N        partitions of a topic that is made (1); an existing topic keeps its own\n"
+    "  --form sample|array|block  one sample a record (default), or arrays or blocks of --pack samples\n"
+    "  --pack N              samples in an array or block (64)\n"
+    "  --labels a,b          names of the labels, for blocks of samples whose `y` has none\n"
+    "  --format msgpack|json form of a record (msgpack)\n"
+    "  --rate N              samples a second (as fast as possible)\n"
+    "  --count N             ends after N samples\n"
+    "  --seconds N           ends after N seconds\n"
+    "  --timestamps wall|event  Kafka timestamp: now (default), or the sample's `t`\n"
+    "  --group G --max-ahead N  stays at most N records per partition ahead of what group G has committed\n"
+    "  --kafka name=value    a librdkafka property (many)\n"
+    "  --truth FILE          synthetic: the true probability of each sample, one a line\n"
+    "  --progress-file FILE  synthetic: samples and attainable AUC so far as JSON, replaced every second\n";
+
+struct pack {
+    struct fr_buffer bytes;
+    /* --form block: gathers the samples; bytes are its record, or scratch for one sample */
+    struct fr_tool_block *block;
+    uint32_t count;
+    int64_t t_ms; /* the largest; 0: none has one */
+};
+
+struct job {
+    const char *file_path, *progress_path;
+    const char *labels;
+    bool array, block, json, event_time;
+    uint32_t pack_max;
+    uint64_t rate, count, seconds, seed; /* 0: no limit */
+    struct fr_tool_producer *producer;
+    uint32_t n_partitions;
+    struct pack *packs; /* one per partition */
+    struct fr_tool_transcoder transcoder;
+    struct fr_tool_attainable *attainable; /* synthetic only */
+    FILE *truth;
+    uint64_t samples;
+    uint64_t begin_ns, progress_ns, progress_file_ns, progress_samples;
+    bool terminal;
+};
+
+static volatile sig_atomic_t stop_asked; /* all a signal handler may touch */
+
+static void on_signal(int number)
+{
+    (void)number;
+    stop_asked = 1;
+}
+
+/* ---- packs ---- */
+
+static enum fr_status send_pack(struct job *job, uint32_t partition, struct fr_err *err)
+{
+    struct pack *pack = &job->packs[partition];
+    if (pack->count == 0)
+        return FR_OK;
+    if (job->block) {
+        fr_buffer_clear(&pack->bytes);
+        fr_tool_block_write(pack->block, job->json, &pack->bytes);
+    }
+    const uint8_t *bytes = pack->bytes.data;
+    size_t size = pack->bytes.size;
+    if (job->array && job->json) {
+        fr_put_u8(&pack->bytes, ']');
+        bytes = pack->bytes.data;
+        size = pack->bytes.size;
+    } else if (job->array) { /* the shortest header, right before the first element */
+        uint8_t head[ARRAY_HEAD] = {0xdd, (uint8_t)(pack->count >> 24), (uint8_t)(pack->count >> 16),
+                                    (uint8_t)(pack->count >> 8), (uint8_t)pack->count};
+        size_t skipped = pack->count < 16 ? 4 : pack->count < 65536 ? 2 : 0;
+        head[skipped] = pack->count < 16 ? (uint8_t)(0x90 | pack->count) : pack->count < 65536 ? 0xdc : 0xdd;
+        memcpy(pack->bytes.data, head, ARRAY_HEAD);
+        bytes += skipped;
+        size -= skipped;
+    }
+    enum fr_status status =
+        fr_tool_producer_send(job->producer, partition, bytes, size, job->event_time ? pack->t_ms : 0, err);
+    if (status == FR_OK) {
+        fr_buffer_clear(&pack->bytes);
+        pack->count = 0;
+        pack->t_ms = 0;
+    }
+    return status;
+}
+
+/* Where the next element of the partition's pack goes. */
+static struct fr_buffer *begin_element(struct job *job, uint32_t partition)
+{
+    static const uint8_t room[ARRAY_HEAD];
+    struct pack *pack = &job->packs[partition];
+    if (job->array && job->json)
+        fr_put_u8(&pack->bytes, pack->count ? ',' : '[');
+    else if (job->array && pack->count == 0)
+        fr_buffer_append(&pack->bytes, room, ARRAY_HEAD);
+    return &pack->bytes;
+}
+
+static enum fr_status end_element(struct job *job, uint32_t partition, int64_t t_ms, struct fr_err *err)
+{
+    struct pack *pack = &job->packs[partition];
+    if (t_ms > pack->t_ms)
+        pack->t_ms = t_ms;
+    job->samples++;
+    return ++pack->count == job->pack_max ? send_pack(job, partition, err) : FR_OK;
+}
+
+/* ---- pace and progress ---- */
+
+static void report_progress(struct job *job, uint64_t now_ns)
+{
+    uint64_t interval_ns = (job->terminal ? PROGRESS_TERMINAL_MS : PROGRESS_PIPE_MS) * UINT64_C(1000000);
+    if (now_ns - job->progress_ns < interval_ns)
+        return;
+    double seconds = (double)(now_ns - job->progress_ns) * 1e-9;
+    struct fr_tool_producer_totals totals = fr_tool_producer_totals(job->producer);
+    fprintf(stderr, "%sproduced samples=%" PRIu64 " records=%" PRIu64 " acknowledged=%" PRIu64 " rate=%.0f%s",
+            job->terminal ? "\r" : "", job->samples, totals.records, totals.acknowledged,
+            (double)(job->samples - job->progress_samples) / seconds, job->terminal ? "   " : "\n");
+    job->progress_ns = now_ns;
+    job->progress_samples = job->samples;
+}
+
+static enum fr_status write_progress_file(struct job *job, uint64_t now_ns, bool now, struct fr_err *err)
+{
+    if (!job->progress_path || (!now && now_ns - job->progress_file_ns < PROGRESS_FILE_MS * UINT64_C(1000000)))
+        return FR_OK;
+    job->progress_file_ns = now_ns;
+    return fr_tool_attainable_write(job->attainable, job->progress_path, err);
+}
+
+/* Before each sample. FR_EOF: no more samples. */
+static enum fr_status pace(struct job *job, struct fr_err *err)
+{
+    if (stop_asked || (job->count && job->samples == job->count))
+        return FR_EOF;
+    if (!job->rate && job->samples % CLOCK_EVERY)
+        return FR_OK;
+    for (;;) {
+        uint64_t now_ns = fr_mono_ns(fr_clock_system());
+        double seconds = (double)(now_ns - job->begin_ns) * 1e-9;
+        if (stop_asked || (job->seconds && seconds >= (double)job->seconds))
+            return FR_EOF;
+        report_progress(job, now_ns);
+        enum fr_status status = write_progress_file(job, now_ns, false, err);
+        if (status != FR_OK)
+            return status;
+        if (!job->rate || (double)job->samples < seconds * (double)job->rate)
+            return FR_OK;
+        fr_tool_producer_poll(job->producer, RATE_WAIT_MS);
+    }
+}
+
+/* ---- sources ---- */
+
+static enum fr_status append_to_block(struct job *job, uint32_t partition, const char *line, size_t size,
+                                      struct fr_tool_transcoded *what, struct fr_err *err)
+{
+    enum fr_status status = fr_tool_transcode(&job->transcoder, line, size, NULL, what, err);
+    return status == FR_OK ? fr_tool_block_add(job->packs[partition].block, &job->transcoder, err) : status;
+}
+
+/* A refused line leaves the pack as it was. */
+static enum fr_status append_line(struct job *job, uint32_t partition, const char *line, size_t size,
+                                  struct fr_tool_transcoded *what, struct fr_err *err)
+{
+    if (job->block)
+        return append_to_block(job, partition, line, size, what, err);
+    size_t before = job->packs[partition].bytes.size;
+    struct fr_buffer *element = begin_element(job, partition);
+    enum fr_status status = fr_tool_transcode(&job->transcoder, line, size, job->json ? NULL : element, what, err);
+    if (status == FR_OK && job->array && (!what->is_map || what->is_block))
+        status = fr_err_set(err, FR_E_INVALID, "only samples and groups go into an array");
+    if (status != FR_OK)
+        element->size = before;
+    else if (job->json)
+        fr_buffer_append(element, line, size);
+    return status;
+}
+
+static enum fr_status produce_file(struct job *job, struct fr_err *err)
+{
+    FR_CHECK(job->n_partitions > 0);
+    struct fr_tool_lines *lines = NULL;
+    enum fr_status status = fr_tool_lines_open(job->file_path, &lines, err);
+    while (status == FR_OK && (status = pace(job, err)) == FR_OK) {
+        const char *line = NULL;
+        size_t size = 0;
+        status = fr_tool_lines_next(lines, &line, &size, err);
+        if (status != FR_OK) {
+            if (status != FR_EOF)
+                status = fr_err_wrap(err, "%s", job->file_path);
+            break;
+        }
+        uint32_t partition = (uint32_t)(job->samples % job->n_partitions);
+        struct fr_tool_transcoded what = {0};
+        status = append_line(job, partition, line, size, &what, err);
+        if (status != FR_OK) {
+            status = fr_err_wrap(err, "%s, line %" PRIu64 " (from 0)", job->file_path, job->samples);
+            break;
+        }
+        status = end_element(job, partition, what.t_ms, err);
+    }
+    fr_tool_lines_close(lines);
+    return status;
+}
+
+static void pack_text(msgpack_packer *packer, const char *text)
+{
+    size_t size = strlen(text);
+    msgpack_pack_str(packer, size);
+    msgpack_pack_str_body(packer, text, size);
+}
+
+static void encode_msgpack(const struct fr_tool_synthetic_sample *s, struct fr_buffer *out)
+{
+    msgpack_packer packer;
+    msgpack_packer_init(&packer, out, fr_tool_pack_write);
+    msgpack_pack_map(&packer, 3);
+    pack_text(&packer, "f");
+    msgpack_pack_map(&packer, 6);
+    pack_text(&packer, "user_id");
+    msgpack_pack_uint32(&packer, s->user_id);
+    pack_text(&packer, "item_id");
+    msgpack_pack_uint64(&packer, s->item_id);
+    pack_text(&packer, "site_id");
+    msgpack_pack_uint32(&packer, s->site_id);
+    pack_text(&packer, "device");
+    pack_text(&packer, s->device);
+    pack_text(&packer, "hour");
+    msgpack_pack_uint32(&packer, s->hour);
+    pack_text(&packer, "price");
+    msgpack_pack_float(&packer, s->price);
+    pack_text(&packer, "y");
+    msgpack_pack_map(&packer, 1);
+    pack_text(&packer, "click");
+    msgpack_pack_uint8(&packer, s->label > 0.0f);
+    pack_text(&packer, "t");
+    msgpack_pack_int64(&packer, s->t_ms);
+}
+
+static void encode_json(const struct fr_tool_synthetic_sample *s, struct fr_buffer *out)
+{
+    fr_buffer_printf(out,
+                     "{\"f\":{\"user_id\":%" PRIu32 ",\"item_id\":%" PRIu64 ",\"site_id\":%" PRIu32
+                     ",\"device\":\"%s\",\"hour\":%" PRIu32 ",\"price\":%.9g},\"y\":{\"click\":%d},\"t\":%" PRId64 "}",
+                     s->user_id, s->item_id, s->site_id, s->device, s->hour, (double)s->price, s->label > 0.0f,
+                     s->t_ms);
+}
+
+static enum fr_status produce_synthetic(struct job *job, struct fr_err *err)
+{
+    struct fr_tool_synthetic *synthetic = fr_tool_synthetic_new(job->seed);
+    enum fr_status status = FR_OK;
+    while (status == FR_OK && (status = pace(job, err)) == FR_OK) {
+        struct fr_tool_synthetic_sample sample;
+        fr_tool_synthetic_next(synthetic, &sample);
+        fr_tool_attainable_add(job->attainable, &sample);
+        if (job->truth && fprintf(job->truth, "%.9g\n", sample.probability) < 0)
+            status = fr_err_set(err, FR_E_IO, "--truth cannot be written");
+        uint32_t partition = (uint32_t)(job->samples % job->n_partitions);
+        struct fr_buffer *element = begin_element(job, partition);
+        if (job->json || job->block)
+            encode_json(&sample, element);
+        else
+            encode_msgpack(&sample, element);
+        if (job->block && status == FR_OK) {
+            struct fr_tool_transcoded what;
+            status = append_to_block(job, partition, (const char *)element->data, element->size, &what, err);
+            fr_buffer_clear(element);
+        }
+        if (status == FR_OK)
+            status = end_element(job, partition, sample.t_ms, err);
+    }
+    fr_tool_synthetic_free(synthetic);
+    return status;
+}
+
+/* ---- the run ---- */
+
+static int fail(const struct fr_err *err)
+{
+    fprintf(stderr, "freshet produce: %s\n", err->text);
+    return FR_TOOL_FAILED;
+}
+
+static void print_summary(struct job *job, const char *topic)
+{
+    double seconds = (double)(fr_mono_ns(fr_clock_system()) - job->begin_ns) * 1e-9;
+    struct fr_tool_producer_totals totals = fr_tool_producer_totals(job->producer);
+    struct fr_buffer line = {0};
+    fr_buffer_printf(&line,
+                     "produced topic=%s partitions=%" PRIu32 " records=%" PRIu64 " samples=%" PRIu64 " bytes=%" PRIu64
+                     " acknowledged=%" PRIu64 " failed=%" PRIu64 " seconds=%.3f rate=%.0f",
+                     topic, job->n_partitions, totals.records, job->samples, totals.bytes, totals.acknowledged,
+                     totals.failed, seconds, (double)job->samples / seconds);
+    if (job->attainable)
+        fr_tool_attainable_print(job->attainable, &line);
+    if (job->terminal)
+        fputc('\n', stderr);
+    printf("%.*s\n", (int)line.size, (const char *)line.data);
+    fr_buffer_release(&line);
+}
+
+static int run(struct job *job, const char *topic)
+{
+    struct fr_err err = {0};
+    job->begin_ns = job->progress_ns = job->progress_file_ns = fr_mono_ns(fr_clock_system());
+    if (job->seconds)
+        fr_tool_producer_stop_at(job->producer, job->begin_ns + job->seconds * UINT64_C(1000000000));
+    enum fr_status status = job->file_path ? produce_file(job, &err) : produce_synthetic(job, &err);
+    int result = status < 0 ? fail(&err) : FR_TOOL_OK;
+    /* Samples of a pack that a stop kept from leaving were counted when they were packed: they get
+     * one more chance, and what still does not go is taken off the count. */
+    for (uint32_t p = 0; p < job->n_partitions; p++) {
+        status = send_pack(job, p, &err);
+        if (status < 0)
+            result = fail(&err);
+        job->samples -= status == FR_OK ? 0 : job->packs[p].count;
+    }
+    if (fr_tool_producer_finish(job->producer, &err) != FR_OK)
+        result = fail(&err);
+    if (write_progress_file(job, fr_mono_ns(fr_clock_system()), true, &err) != FR_OK)
+        result = fail(&err);
+    print_summary(job, topic);
+    return result;
+}
+
+static void release(struct job *job)
+{
+    for (uint32_t p = 0; job->packs && p < job->n_partitions; p++) {
+        fr_buffer_release(&job->packs[p].bytes);
+        fr_tool_block_free(job->packs[p].block);
+    }
+    free(job->packs);
+    fr_tool_transcoder_release(&job->transcoder);
+    fr_tool_attainable_free(job->attainable);
+    fr_tool_producer_close(job->producer);
+}
+
+static int open_and_run(struct job *job, const struct fr_tool_producer_options *options, const char *truth_path)
+{
+    struct fr_err err = {0};
+    struct sigaction action = {.sa_handler = on_signal};
+    sigemptyset(&action.sa_mask);
+    if (sigaction(SIGTERM, &action, NULL) != 0 || sigaction(SIGINT, &action, NULL) != 0)
+        return FR_TOOL_FAILED;
+    if (fr_tool_producer_open(options, &job->producer, &err) != FR_OK)
+        return fail(&err);
+    if (truth_path && !(job->truth = fopen(truth_path, "w"))) {
+        fprintf(stderr, "freshet produce: --truth %s cannot be written\n", truth_path);
+        return FR_TOOL_FAILED;
+    }
+    job->n_partitions = fr_tool_producer_partitions(job->producer);
+    job->packs = fr_alloc(job->n_partitions, sizeof(*job->packs));
+    for (uint32_t p = 0; job->block && p < job->n_partitions; p++)
+        job->packs[p].block = fr_tool_block_new(job->labels);
+    if (!job->file_path)
+        job->attainable = fr_tool_attainable_new();
+    int result = run(job, options->topic);
+    if (job->truth && fclose(job->truth) != 0) {
+        fputs("freshet produce: --truth: not all of it was written\n", stderr);
+        result = FR_TOOL_FAILED;
+    }
+    return result;
+}
+
+/* ---- options ---- */
+
+struct texts {
+    const char *brokers, *topic, *file, *synthetic, *seed, *partitions, *form, *pack, *format, *rate, *count, *seconds,
+        *timestamps, *group, *max_ahead, *truth, *progress_file, *labels;
+    const char *kafka[FR_PRODUCER_KAFKA_MAX];
+    size_t n_kafka;
+};
+
+/* Index of the text among `n` choices, the first when it is not given; -1 after a message. */
+static int choose(const char *name, const char *text, const char *const *choices, int n)
+{
+    for (int i = 0; text && i < n; i++)
+        if (strcmp(text, choices[i]) == 0)
+            return i;
+    if (!text)
+        return 0;
+    fprintf(stderr, "freshet produce: %s %s: expected one of", name, text);
+    for (int i = 0; i < n; i++)
+        fprintf(stderr, " %s", choices[i]);
+    fputc('\n', stderr);
+    return -1;
+}
+
+static bool number(const char *name, const char *text, uint64_t max, uint64_t *out)
+{
+    return !text || fr_tool_option_u64(name, text, 1, max, out);
+}
+
+/* "1000" or "1000/s". */
+static bool read_rate(const char *text, uint64_t *out)
+{
+    char digits[32];
+    size_t size = text ? strlen(text) : 0;
+    if (size > 2 && size < sizeof(digits) && strcmp(text + size - 2, "/s") == 0) {
+        memcpy(digits, text, size - 2);
+        digits[size - 2] = '\0';
+        text = digits;
+    }
+    return number("freshet produce: --rate", text, UINT64_C(1000000000), out);
+}
+
+static bool check_combination(const struct texts *t)
+{
+    const char *wrong = NULL;
+    if (!t->file == !t->synthetic)
+        wrong = "exactly one of --file and --synthetic";
+    else if (t->synthetic && strcmp(t->synthetic, "clicks") != 0)
+        wrong = "--synthetic knows one stream: clicks";
+    else if (t->file && (t->seed || t->truth || t->progress_file))
+        wrong = "--seed, --truth and --progress-file belong to --synthetic";
+    else if (t->pack && (!t->form || strcmp(t->form, "sample") == 0))
+        wrong = "--pack needs --form array or block";
+    else if (t->labels && (!t->form || strcmp(t->form, "block") != 0))
+        wrong = "--labels needs --form block";
+    else if (!t->group != !t->max_ahead)
+        wrong = "--group and --max-ahead go together";
+    if (wrong)
+        fprintf(stderr, "freshet produce: %s\n", wrong);
+    return !wrong;
+}
+
+static bool read_texts(const struct texts *t, struct job *job, struct fr_tool_producer_options *options)
+{
+    static const char *const forms[] = {"sample", "array", "block"}, *const formats[] = {"msgpack", "json"},
+                             *const timestamps[] = {"wall", "event"};
+    if (!check_combination(t))
+        return false;
+    uint64_t partitions = 0, pack = PACK_DEFAULT;
+    int form = choose("--form", t->form, forms, 3), format = choose("--format", t->format, formats, 2);
+    int timestamp = choose("--timestamps", t->timestamps, timestamps, 2);
+    if (form < 0 || format < 0 || timestamp < 0 ||
+        !number("freshet produce: --partitions", t->partitions, FR_PRODUCER_PARTITIONS_MAX, &partitions) ||
+        !number("freshet produce: --pack", t->pack, PACK_MAX, &pack) || !read_rate(t->rate, &job->rate) ||
+        !number("freshet produce: --count", t->count, UINT64_MAX, &job->count) ||
+        !number("freshet produce: --seconds", t->seconds, 1000000000, &job->seconds) ||
+        !number("freshet produce: --max-ahead", t->max_ahead, INT64_MAX, &options->max_ahead) ||
+        (t->seed && !fr_tool_option_u64("freshet produce: --seed", t->seed, 0, UINT64_MAX, &job->seed)))
+        return false;
+    job->array = form == 1;
+    job->block = form == 2;
+    job->labels = t->labels;
+    job->pack_max = form > 0 ? (uint32_t)pack : 1;
+    job->json = format == 1;
+    job->event_time = timestamp == 1;
+    job->file_path = t->file;
+    job->progress_path = t->progress_file;
+    job->terminal = isatty(STDERR_FILENO);
+    options->brokers = t->brokers;
+    options->topic = t->topic;
+    options->partitions = (uint32_t)partitions;
+    options->kafka = t->kafka;
+    options->n_kafka = t->n_kafka;
+    options->group = t->group;
+    options->stop = &stop_asked;
+    return true;
+}
+
+int fr_tool_produce(int argc, char **argv)
+{
+    struct texts t = {0};
+    const struct fr_tool_option table[] = {
+        {.name = "--brokers", .value = &t.brokers, .required = true},
+        {.name = "--topic", .value = &t.topic, .required = true},
+        {.name = "--file", .value = &t.file},
+        {.name = "--synthetic", .value = &t.synthetic},
+        {.name = "--seed", .value = &t.seed},
+        {.name = "--partitions", .value = &t.partitions},
+        {.name = "--form", .value = &t.form},
+        {.name = "--pack", .value = &t.pack},
+        {.name = "--labels", .value = &t.labels},
+        {.name = "--format", .value = &t.format},
+        {.name = "--rate", .value = &t.rate},
+        {.name = "--count", .value = &t.count},
+        {.name = "--seconds", .value = &t.seconds},
+        {.name = "--timestamps", .value = &t.timestamps},
+        {.name = "--group", .value = &t.group},
+        {.name = "--max-ahead", .value = &t.max_ahead},
+        {.name = "--truth", .value = &t.truth},
+        {.name = "--progress-file", .value = &t.progress_file},
+        {.name = "--kafka", .many = t.kafka, .n_many = &t.n_kafka, .many_max = FR_PRODUCER_KAFKA_MAX},
+    };
+    int parsed = fr_tool_options_parse(argc, argv, table, FR_ARRAY_LEN(table), usage);
+    if (parsed != FR_TOOL_OK)
+        return parsed < 0 ? FR_TOOL_OK : parsed;
+    struct job job = {.seed = 1};
+    struct fr_tool_producer_options options = {0};
+    if (!read_texts(&t, &job, &options))
+        return FR_TOOL_USAGE;
+    int result = open_and_run(&job, &options, t.truth);
+    release(&job);
+    return result;
+}

@@ -1,0 +1,421 @@
+/* See producer.h.
+ *
+ * The topic is looked up in the list of all topics, so that asking does not make it; it is made
+ * through the admin interface, and where that gives no answer (the embedded broker) by asking for
+ * its metadata, with a warning, since its partition count is then the broker's choice. Pacing
+ * keeps, per partition, the next offset as the log's end at start plus what was sent since (only
+ * this process is supposed to write), and asks for the group's committed offsets only when the
+ * limit seems reached. */
+#include "samples/producer.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <librdkafka/rdkafka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+enum {
+    METADATA_WAIT_MS = 10000,
+    CONTROLLER_WAIT_MS = 1000,
+    CREATE_WAIT_MS = 5000, /* the embedded broker never answers */
+    GROUP_WAIT_MS = 5000,
+    PACE_POLL_MS = 20, /* between two questions about the group */
+    QUEUE_POLL_MS = 5,
+    PROPERTY_NAME_MAX = 128,
+};
+
+struct lane {
+    int64_t next;      /* offset of the next record we send */
+    int64_t committed; /* the group's position */
+    int64_t begin;     /* where a group without a position starts */
+};
+
+struct fr_tool_producer {
+    rd_kafka_t *handle;
+    rd_kafka_topic_t *topic;
+    rd_kafka_t *group; /* consumer handle for committed(); NULL: no pacing */
+    uint32_t n_partitions;
+    struct lane *lanes;
+    uint64_t max_ahead;
+    const volatile sig_atomic_t *stop;
+    uint64_t stop_ns; /* 0: never */
+    struct fr_tool_producer_totals totals;
+    rd_kafka_resp_err_t refused; /* the first refusal */
+};
+
+static void on_log(const rd_kafka_t *handle, int level, const char *facility, const char *text)
+{
+    (void)handle;
+    char quoted[512];
+    fr_log(level <= 3 ? FR_LOG_ERROR : FR_LOG_WARN, "kafka", facility, "text=%s",
+           fr_log_quote(quoted, sizeof(quoted), text));
+}
+
+static void on_delivery(rd_kafka_t *handle, const rd_kafka_message_t *message, void *opaque)
+{
+    (void)handle;
+    struct fr_tool_producer *producer = opaque;
+    if (!message->err) {
+        producer->totals.acknowledged++;
+        return;
+    }
+    producer->totals.failed++;
+    if (!producer->refused)
+        producer->refused = message->err;
+}
+
+/* ---- opening ---- */
+
+static enum fr_status set(rd_kafka_conf_t *conf, const char *name, const char *value, struct fr_err *err)
+{
+    char text[512];
+    if (rd_kafka_conf_set(conf, name, value, text, sizeof(text)) != RD_KAFKA_CONF_OK)
+        return fr_err_set(err, FR_E_INVALID, "%s=%s: %s", name, value, text);
+    return FR_OK;
+}
+
+static enum fr_status set_own(rd_kafka_conf_t *conf, const struct fr_tool_producer_options *o, bool producing,
+                              struct fr_err *err)
+{
+    static const char *const sending[][2] = {{"enable.idempotence", "true"},
+                                             {"linger.ms", "5"},
+                                             {"compression.codec", "lz4"},
+                                             {"queue.buffering.max.messages", "200000"},
+                                             {"queue.buffering.max.kbytes", "131072"}};
+    enum fr_status status = set(conf, "bootstrap.servers", o->brokers, err);
+    if (status == FR_OK)
+        status = set(conf, "client.id", "freshet-produce", err);
+    for (size_t i = 0; producing && status == FR_OK && i < FR_ARRAY_LEN(sending); i++)
+        status = set(conf, sending[i][0], sending[i][1], err);
+    if (!producing && status == FR_OK)
+        status = set(conf, "group.id", o->group, err);
+    return status;
+}
+
+/* Producer-only properties do not concern the handle that asks for the group's positions:
+ * librdkafka warns about them, so that handle logs errors only. */
+static enum fr_status open_handle(const struct fr_tool_producer_options *o, struct fr_tool_producer *producer,
+                                  bool producing, rd_kafka_t **out, struct fr_err *err)
+{
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    enum fr_status status = set_own(conf, o, producing, err);
+    for (size_t i = 0; status == FR_OK && i < o->n_kafka; i++) {
+        char name[PROPERTY_NAME_MAX];
+        const char *equals = strchr(o->kafka[i], '=');
+        if (!equals || equals == o->kafka[i] || (size_t)(equals - o->kafka[i]) >= sizeof(name)) {
+            status = fr_err_set(err, FR_E_INVALID, "--kafka %s: expected name=value", o->kafka[i]);
+            break;
+        }
+        memcpy(name, o->kafka[i], (size_t)(equals - o->kafka[i]));
+        name[equals - o->kafka[i]] = '\0';
+        status = set(conf, name, equals + 1, err);
+    }
+    if (status == FR_OK && !producing)
+        status = set(conf, "log_level", "3", err);
+    char text[512];
+    if (status == FR_OK) {
+        rd_kafka_conf_set_opaque(conf, producer);
+        rd_kafka_conf_set_log_cb(conf, on_log);
+        if (producing)
+            rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
+        *out = rd_kafka_new(producing ? RD_KAFKA_PRODUCER : RD_KAFKA_CONSUMER, conf, text, sizeof(text));
+        if (*out)
+            return FR_OK;
+        status = fr_err_set(err, FR_E_INVALID, "%s", text);
+    }
+    rd_kafka_conf_destroy(conf);
+    return status;
+}
+
+/* Partitions of the topic in the metadata, 0 when it is not there or a partition has no leader
+ * yet. */
+static uint32_t count_partitions(const rd_kafka_metadata_t *metadata, const char *topic)
+{
+    for (int i = 0; i < metadata->topic_cnt; i++) {
+        const rd_kafka_metadata_topic_t *t = &metadata->topics[i];
+        if (strcmp(t->topic, topic) != 0 || t->err)
+            continue;
+        for (int p = 0; p < t->partition_cnt; p++)
+            if (t->partitions[p].leader < 0)
+                return 0;
+        return (uint32_t)t->partition_cnt;
+    }
+    return 0;
+}
+
+/* `make`: asks for this topic alone, which makes brokers that allow it create the topic. */
+static enum fr_status look_up(struct fr_tool_producer *producer, const char *topic, bool make, uint32_t *partitions,
+                              struct fr_err *err)
+{
+    const rd_kafka_metadata_t *metadata = NULL;
+    rd_kafka_resp_err_t error =
+        rd_kafka_metadata(producer->handle, !make, make ? producer->topic : NULL, &metadata, METADATA_WAIT_MS);
+    if (error)
+        return fr_err_set(err, FR_E_UNAVAILABLE, "no answer from the brokers: %s", rd_kafka_err2str(error));
+    *partitions = count_partitions(metadata, topic);
+    rd_kafka_metadata_destroy(metadata);
+    return FR_OK;
+}
+
+static rd_kafka_resp_err_t creation_result(rd_kafka_event_t *event)
+{
+    if (!event)
+        return RD_KAFKA_RESP_ERR__TIMED_OUT;
+    if (rd_kafka_event_error(event))
+        return rd_kafka_event_error(event);
+    size_t n = 0;
+    const rd_kafka_topic_result_t **results =
+        rd_kafka_CreateTopics_result_topics(rd_kafka_event_CreateTopics_result(event), &n);
+    return n == 1 ? rd_kafka_topic_result_error(results[0]) : RD_KAFKA_RESP_ERR__BAD_MSG;
+}
+
+static rd_kafka_resp_err_t create_topic(struct fr_tool_producer *producer, const char *topic, uint32_t partitions)
+{
+    char text[256];
+    if (rd_kafka_controllerid(producer->handle, CONTROLLER_WAIT_MS) < 0)
+        return RD_KAFKA_RESP_ERR__TIMED_OUT; /* nobody would answer: the embedded broker */
+    rd_kafka_NewTopic_t *wanted = rd_kafka_NewTopic_new(topic, (int)partitions, -1, text, sizeof(text));
+    if (!wanted)
+        return RD_KAFKA_RESP_ERR__INVALID_ARG;
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(producer->handle);
+    rd_kafka_AdminOptions_t *options = rd_kafka_AdminOptions_new(producer->handle, RD_KAFKA_ADMIN_OP_CREATETOPICS);
+    rd_kafka_resp_err_t error = rd_kafka_AdminOptions_set_request_timeout(options, CREATE_WAIT_MS, text, sizeof(text));
+    if (!error) {
+        rd_kafka_CreateTopics(producer->handle, &wanted, 1, options, queue);
+        rd_kafka_event_t *event = rd_kafka_queue_poll(queue, CREATE_WAIT_MS + 1000);
+        error = creation_result(event);
+        if (event)
+            rd_kafka_event_destroy(event);
+    }
+    rd_kafka_AdminOptions_destroy(options);
+    rd_kafka_queue_destroy(queue);
+    rd_kafka_NewTopic_destroy(wanted);
+    return error == RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS ? RD_KAFKA_RESP_ERR_NO_ERROR : error;
+}
+
+/* New topics are announced, and get their leaders, a little after they are made. */
+static enum fr_status wait_for_topic(struct fr_tool_producer *producer, const char *topic, bool make,
+                                     struct fr_err *err)
+{
+    const struct fr_clock *clock = fr_clock_system();
+    uint64_t end = fr_mono_ns(clock) + METADATA_WAIT_MS * UINT64_C(1000000);
+    while (!(producer->stop && *producer->stop)) {
+        enum fr_status status = look_up(producer, topic, make, &producer->n_partitions, err);
+        if (status != FR_OK || producer->n_partitions > 0)
+            return status;
+        if (fr_mono_ns(clock) > end)
+            return fr_err_set(err, FR_E_UNAVAILABLE, "topic %s does not appear", topic);
+        rd_kafka_poll(producer->handle, PACE_POLL_MS);
+    }
+    return fr_err_set(err, FR_E_UNAVAILABLE, "stopped");
+}
+
+/* Not before the topic was looked up: librdkafka asks the brokers about every opened topic, and
+ * asking makes it. */
+static enum fr_status open_topic(struct fr_tool_producer *producer, const char *topic, struct fr_err *err)
+{
+    if (!producer->topic)
+        producer->topic = rd_kafka_topic_new(producer->handle, topic, NULL);
+    return producer->topic
+               ? FR_OK
+               : fr_err_set(err, FR_E_INVALID, "topic %s: %s", topic, rd_kafka_err2str(rd_kafka_last_error()));
+}
+
+static enum fr_status find_topic(struct fr_tool_producer *producer, const struct fr_tool_producer_options *o,
+                                 struct fr_err *err)
+{
+    enum fr_status status = look_up(producer, o->topic, false, &producer->n_partitions, err);
+    if (status != FR_OK)
+        return status;
+    if (producer->n_partitions == 0) {
+        rd_kafka_resp_err_t error = create_topic(producer, o->topic, o->partitions ? o->partitions : 1);
+        bool unanswered = error == RD_KAFKA_RESP_ERR__TIMED_OUT || error == RD_KAFKA_RESP_ERR__UNSUPPORTED_FEATURE;
+        if (error && !unanswered)
+            return fr_err_set(err, FR_E_UNAVAILABLE, "topic %s cannot be made: %s", o->topic, rd_kafka_err2str(error));
+        status = open_topic(producer, o->topic, err);
+        if (status == FR_OK)
+            status = wait_for_topic(producer, o->topic, unanswered, err);
+        if (status != FR_OK)
+            return status;
+        if (unanswered)
+            fr_log(FR_LOG_WARN, "produce", "topic_by_broker",
+                   "topic=%s partitions=%" PRIu32 " reason=\"the broker does not make topics on request\"", o->topic,
+                   producer->n_partitions);
+    }
+    status = open_topic(producer, o->topic, err);
+    if (status != FR_OK)
+        return status;
+    if (producer->n_partitions > FR_PRODUCER_PARTITIONS_MAX)
+        return fr_err_set(err, FR_E_LIMIT, "topic %s has more than %d partitions", o->topic,
+                          FR_PRODUCER_PARTITIONS_MAX);
+    if (o->partitions && o->partitions != producer->n_partitions)
+        fr_log(FR_LOG_WARN, "produce", "partitions_differ", "topic=%s asked=%" PRIu32 " used=%" PRIu32, o->topic,
+               o->partitions, producer->n_partitions);
+    return FR_OK;
+}
+
+static enum fr_status start_pacing(struct fr_tool_producer *producer, const struct fr_tool_producer_options *o,
+                                   struct fr_err *err)
+{
+    if (!o->max_ahead)
+        return FR_OK;
+    producer->max_ahead = o->max_ahead;
+    for (uint32_t p = 0; p < producer->n_partitions; p++) {
+        struct lane *lane = &producer->lanes[p];
+        rd_kafka_resp_err_t error = rd_kafka_query_watermark_offsets(producer->handle, o->topic, (int32_t)p,
+                                                                     &lane->begin, &lane->next, METADATA_WAIT_MS);
+        if (error)
+            return fr_err_set(err, FR_E_UNAVAILABLE, "end of %s[%" PRIu32 "]: %s", o->topic, p,
+                              rd_kafka_err2str(error));
+        lane->committed = lane->begin;
+    }
+    return open_handle(o, producer, false, &producer->group, err);
+}
+
+enum fr_status fr_tool_producer_open(const struct fr_tool_producer_options *options, struct fr_tool_producer **out,
+                                     struct fr_err *err)
+{
+    struct fr_tool_producer *producer = fr_alloc(1, sizeof(*producer));
+    producer->stop = options->stop;
+    enum fr_status status = open_handle(options, producer, true, &producer->handle, err);
+    if (status == FR_OK)
+        status = find_topic(producer, options, err);
+    if (status == FR_OK) {
+        producer->lanes = fr_alloc(producer->n_partitions, sizeof(*producer->lanes));
+        status = start_pacing(producer, options, err);
+    }
+    if (status == FR_OK)
+        *out = producer;
+    else
+        fr_tool_producer_close(producer);
+    return status;
+}
+
+void fr_tool_producer_close(struct fr_tool_producer *producer)
+{
+    if (!producer)
+        return;
+    if (producer->handle)
+        rd_kafka_purge(producer->handle, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
+    if (producer->topic)
+        rd_kafka_topic_destroy(producer->topic);
+    if (producer->group)
+        rd_kafka_destroy(producer->group);
+    if (producer->handle)
+        rd_kafka_destroy(producer->handle);
+    free(producer->lanes);
+    free(producer);
+}
+
+uint32_t fr_tool_producer_partitions(const struct fr_tool_producer *producer)
+{
+    return producer->n_partitions;
+}
+
+struct fr_tool_producer_totals fr_tool_producer_totals(const struct fr_tool_producer *producer)
+{
+    return producer->totals;
+}
+
+/* ---- sending ---- */
+
+void fr_tool_producer_stop_at(struct fr_tool_producer *producer, uint64_t mono_ns)
+{
+    producer->stop_ns = mono_ns;
+}
+
+static bool stopped(const struct fr_tool_producer *producer)
+{
+    return (producer->stop && *producer->stop) ||
+           (producer->stop_ns && fr_mono_ns(fr_clock_system()) >= producer->stop_ns);
+}
+
+/* A group that cannot be asked now is asked again: the wait simply goes on. */
+static void ask_group(struct fr_tool_producer *producer)
+{
+    const char *topic = rd_kafka_topic_name(producer->topic);
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)producer->n_partitions);
+    for (uint32_t p = 0; p < producer->n_partitions; p++)
+        rd_kafka_topic_partition_list_add(list, topic, (int32_t)p);
+    rd_kafka_resp_err_t error = rd_kafka_committed(producer->group, list, GROUP_WAIT_MS);
+    if (error)
+        fr_log(FR_LOG_DEBUG, "produce", "group_unknown", "reason=\"%s\"", rd_kafka_err2str(error));
+    for (int i = 0; !error && i < list->cnt; i++) {
+        struct lane *lane = &producer->lanes[list->elems[i].partition];
+        lane->committed = list->elems[i].offset >= 0 ? list->elems[i].offset : lane->begin;
+    }
+    rd_kafka_topic_partition_list_destroy(list);
+}
+
+static enum fr_status wait_for_group(struct fr_tool_producer *producer, const struct lane *lane)
+{
+    while (lane->next - lane->committed >= (int64_t)producer->max_ahead) {
+        ask_group(producer);
+        if (lane->next - lane->committed < (int64_t)producer->max_ahead)
+            break;
+        if (stopped(producer))
+            return FR_AGAIN;
+        rd_kafka_poll(producer->handle, PACE_POLL_MS);
+    }
+    return FR_OK;
+}
+
+static enum fr_status refusal(const struct fr_tool_producer *producer, struct fr_err *err)
+{
+    return fr_err_set(err, FR_E_UNAVAILABLE, "%" PRIu64 " records were not taken, first reason: %s",
+                      producer->totals.failed, rd_kafka_err2str(producer->refused));
+}
+
+/* producev carries the timestamp; 0 means now. */
+static rd_kafka_resp_err_t enqueue(struct fr_tool_producer *producer, uint32_t partition, const void *bytes,
+                                   size_t size, int64_t t_ms)
+{
+    return rd_kafka_producev(producer->handle, RD_KAFKA_V_RKT(producer->topic),
+                             RD_KAFKA_V_PARTITION((int32_t)partition), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
+                             RD_KAFKA_V_VALUE((void *)(uintptr_t)bytes, size), RD_KAFKA_V_TIMESTAMP(t_ms),
+                             RD_KAFKA_V_END);
+}
+
+enum fr_status fr_tool_producer_send(struct fr_tool_producer *producer, uint32_t partition, const void *bytes,
+                                     size_t size, int64_t t_ms, struct fr_err *err)
+{
+    FR_CHECK(partition < producer->n_partitions);
+    struct lane *lane = &producer->lanes[partition];
+    if (producer->max_ahead && wait_for_group(producer, lane) == FR_AGAIN)
+        return FR_AGAIN;
+    for (;;) {
+        if (producer->refused)
+            return refusal(producer, err);
+        rd_kafka_resp_err_t error = enqueue(producer, partition, bytes, size, t_ms);
+        if (!error)
+            break;
+        if (error == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE)
+            return fr_err_set(err, FR_E_LIMIT, "a record of %zu bytes is larger than message.max.bytes", size);
+        if (error != RD_KAFKA_RESP_ERR__QUEUE_FULL)
+            return fr_err_set(err, FR_E_UNAVAILABLE, "%s", rd_kafka_err2str(error));
+        if (stopped(producer))
+            return FR_AGAIN;
+        rd_kafka_poll(producer->handle, QUEUE_POLL_MS);
+    }
+    lane->next++;
+    producer->totals.records++;
+    producer->totals.bytes += size;
+    rd_kafka_poll(producer->handle, 0);
+    return FR_OK;
+}
+
+void fr_tool_producer_poll(struct fr_tool_producer *producer, int wait_ms)
+{
+    rd_kafka_poll(producer->handle, wait_ms);
+}
+
+enum fr_status fr_tool_producer_finish(struct fr_tool_producer *producer, struct fr_err *err)
+{
+    while (rd_kafka_outq_len(producer->handle) > 0)
+        rd_kafka_flush(producer->handle, 1000);
+    return producer->refused ? refusal(producer, err) : FR_OK;
+}

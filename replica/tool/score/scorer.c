@@ -1,0 +1,95 @@
+/* Lines of samples in, lines of probabilities out, in the file's order. Labels and times are not
+ * needed and not looked at. Thread: the replica's. Does not: skip a line it cannot read; a score
+ * that belongs to no sample helps nobody. */
+#include "score/scorer.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/check.h"
+#include "samples/lines.h"
+#include "number.h"
+
+enum { SAMPLES_MAX = 1 << 16 };
+
+struct scoring {
+    struct freshet_replica *replica;
+    uint32_t n_tasks;
+    float *scores; /* [SAMPLES_MAX * n_tasks] */
+    struct fr_buffer lines;
+    FILE *out;
+};
+
+static void put_scores(struct scoring *scoring, uint32_t n_samples)
+{
+    for (uint32_t i = 0; i < n_samples; i++) {
+        for (uint32_t t = 0; t < scoring->n_tasks; t++) {
+            fr_buffer_printf(&scoring->lines, "%s\"%s\":", t ? "," : "{",
+                             freshet_replica_task_name(scoring->replica, t));
+            fr_tool_put_number(&scoring->lines, scoring->scores[(size_t)i * scoring->n_tasks + t]);
+        }
+        fr_buffer_append(&scoring->lines, "}\n", 2);
+    }
+}
+
+static bool is_empty(const char *line, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        if (!memchr(" \t\r", line[i], 3))
+            return false;
+    return true;
+}
+
+static enum fr_status score_line(struct scoring *scoring, const char *line, size_t size, struct fr_err *err)
+{
+    uint32_t n_samples = SAMPLES_MAX;
+    if (freshet_replica_score_json(scoring->replica, line, size, scoring->scores, &n_samples) != FRESHET_OK)
+        return fr_err_set(err, FR_E_INVALID, "not a sample that this model can score: %s",
+                          freshet_replica_score_problem(scoring->replica));
+    put_scores(scoring, n_samples);
+    if (fwrite(scoring->lines.data, 1, scoring->lines.size, scoring->out) != scoring->lines.size)
+        return fr_err_set(err, FR_E_IO, "writing scores: %s", strerror(errno));
+    fr_buffer_clear(&scoring->lines);
+    return FR_OK;
+}
+
+static enum fr_status score_lines(struct scoring *scoring, struct fr_tool_lines *lines, const char *path,
+                                  struct fr_err *err)
+{
+    enum fr_status status;
+    const char *line = NULL;
+    size_t size = 0;
+    for (uint64_t number = 0; (status = fr_tool_lines_next(lines, &line, &size, err)) == FR_OK; number++) {
+        if (!is_empty(line, size))
+            status = score_line(scoring, line, size, err);
+        if (status != FR_OK)
+            return fr_err_wrap(err, "%s, line %" PRIu64 " (from 0)", path, number);
+    }
+    if (status != FR_EOF)
+        return fr_err_wrap(err, "%s", path);
+    return fflush(scoring->out) == 0 ? FR_OK : fr_err_set(err, FR_E_IO, "writing scores: %s", strerror(errno));
+}
+
+enum fr_status fr_tool_score_file(struct freshet_replica *replica, const char *path, FILE *out, struct fr_err *err)
+{
+    struct freshet_replica_info info;
+    freshet_replica_get_info(replica, &info);
+    if (!info.scorable)
+        return fr_err_set(err, FR_E_NOT_FOUND,
+                          "the replica cannot score at epoch %" PRIu64 ": the model or a dense parameter is missing",
+                          info.epoch);
+    struct fr_tool_lines *lines = NULL;
+    enum fr_status status = fr_tool_lines_open(path, &lines, err);
+    if (status != FR_OK)
+        return status;
+    struct scoring scoring = {.replica = replica, .n_tasks = freshet_replica_tasks(replica), .out = out};
+    scoring.scores = fr_alloc((size_t)SAMPLES_MAX * (scoring.n_tasks ? scoring.n_tasks : 1), sizeof(float));
+    status = score_lines(&scoring, lines, path, err);
+    fr_tool_lines_close(lines);
+    fr_buffer_release(&scoring.lines);
+    free(scoring.scores);
+    return status;
+}
