@@ -12,16 +12,17 @@
  * or order the indexes. */
 #include "base/pool.h"
 
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/thread.h"
 
 enum {
     WORKERS_MAX = 1024, /* far below what the gate's 15 bits hold */
@@ -152,8 +153,10 @@ static void start_threads(struct fr_pool *pool)
     FR_CHECK(rc == 0);
     for (size_t i = 0; i + 1 < pool->workers; i++) {
         pool->threads[i] = (struct worker){.pool = pool, .number = i + 1};
-        rc = pthread_create(&pool->threads[i].thread, NULL, worker_main, &pool->threads[i]);
-        FR_CHECK(rc == 0);
+        char name[32];
+        snprintf(name, sizeof(name), "worker-%zu", i + 1);
+        bool started = fr_thread_start(&pool->threads[i].thread, name, worker_main, &pool->threads[i]);
+        FR_CHECK(started);
     }
     rc = pthread_sigmask(SIG_SETMASK, &before, NULL);
     FR_CHECK(rc == 0);

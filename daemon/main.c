@@ -16,6 +16,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "service.h"
 
 enum { SETS_MAX = 256 };
@@ -137,7 +138,7 @@ static void close_in_time(struct fr_service *service, int code)
     pthread_t thread;
     struct timespec until;
     FR_CHECK(sem_init(&closing.done, 0, 0) == 0);
-    FR_CHECK(pthread_create(&thread, NULL, close_main, &closing) == 0);
+    FR_CHECK(fr_thread_start(&thread, "close", close_main, &closing));
     clock_gettime(CLOCK_REALTIME, &until); /* the only clock of sem_timedwait */
     until.tv_sec += FR_CLOSE_S;
     while (sem_timedwait(&closing.done, &until) != 0) {

@@ -16,6 +16,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 int fr_exit_code(enum fr_status status)
 {
@@ -381,11 +382,11 @@ enum fr_status fr_service_open(struct fr_service *service, struct fr_err *err)
 
 /* ---- run ---- */
 
-static void start_thread(struct fr_service *service, void *(*function)(void *))
+static void start_thread(struct fr_service *service, const char *name, void *(*function)(void *))
 {
     FR_CHECK(service->n_threads < FR_ARRAY_LEN(service->threads));
-    int failed = pthread_create(&service->threads[service->n_threads], NULL, function, service);
-    FR_CHECK(failed == 0);
+    bool started = fr_thread_start(&service->threads[service->n_threads], name, function, service);
+    FR_CHECK(started);
     service->n_threads++;
 }
 
@@ -448,11 +449,11 @@ enum fr_status fr_service_run(struct fr_service *service, struct fr_err *err)
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGHUP);
     atomic_store(&service->phase, FR_PHASE_RUNNING);
-    start_thread(service, fr_publisher_main);
-    start_thread(service, fr_ingest_main);
-    start_thread(service, fr_trainer_main);
-    start_thread(service, fr_durable_main);
-    start_thread(service, fr_fold_main);
+    start_thread(service, "publish", fr_publisher_main);
+    start_thread(service, "ingest", fr_ingest_main);
+    start_thread(service, "owner", fr_trainer_main);
+    start_thread(service, "durable", fr_durable_main);
+    start_thread(service, "fold", fr_fold_main);
 
     uint64_t drain_begin_ns = 0;
     for (;;) {

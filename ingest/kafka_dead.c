@@ -25,6 +25,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "kafka_internal.h"
 
 enum {
@@ -358,9 +359,8 @@ static enum fr_status send_letter(void *sink, const struct fr_dead_letter *from,
         pthread_cond_broadcast(&self->changed);
     }
     if (room && !self->running) {
-        int failed = pthread_create(&self->thread, NULL, thread_main, self);
-        FR_CHECK(failed == 0);
-        self->running = true;
+        self->running = fr_thread_start(&self->thread, "letters", thread_main, self);
+        FR_CHECK(self->running);
     }
     pthread_mutex_unlock(&self->mutex);
     return room ? FR_OK : FR_AGAIN;

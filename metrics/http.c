@@ -21,6 +21,7 @@
 #include <sys/socket.h>
 
 #include "base/check.h"
+#include "base/thread.h"
 
 enum {
     FR_HTTP_DOCUMENTS_MAX = 32,
@@ -274,7 +275,7 @@ enum fr_status fr_http_new(const struct fr_http_options *options, struct fr_http
     bool accepted = evhttp_accept_socket(http->server, fd) == 0;
     if (!accepted)
         evutil_closesocket(fd);
-    if (!accepted || pthread_create(&http->thread, NULL, http_main, http) != 0) {
+    if (!accepted || !fr_thread_start(&http->thread, "http", http_main, http)) {
         fr_http_free(http);
         return fr_err_set(err, FR_E_UNAVAILABLE, "metrics.listen: the HTTP server did not start");
     }

@@ -2,7 +2,7 @@
 
 Cases: broker absent at start; topic absent at start; a second daemon on one state; a changed config; another format version; a foreign delta topic; retention
 that passed our position; a full disk at the journal; broker away in mid-run; drain while the broker is down; a dead-letter topic that refuses; a wrong
-password (TLS and SASL); numbers that are not finite; a broken config; /healthz, /readyz, /metrics, /auc.
+password (TLS and SASL); numbers that are not finite; a broken config; the names of threads; /healthz, /readyz, /metrics, /auc.
 """
 import pathlib
 import socket
@@ -106,6 +106,17 @@ class Cases:
         auc = first.json("/auc")
         assert set(auc["tasks"]["click"]) == {"decayed", "lifetime", "gauc", "served"} and auc["tasks"]["click"]["lifetime"]["weight"] == 500
         first.drain()
+
+    def every_thread_has_its_name(self):
+        create_topic(self.kafka.address, "named")
+        produce(self.kafka.address, "named", 0, 100)
+        daemon = self.daemon("named", ["threads=3"])
+        wait_until(lambda: trained(daemon) == 100, 60, "100 samples")
+        tasks = pathlib.Path(f"/proc/{daemon.process.pid}/task")
+        names = sorted(name for name in ((task / "comm").read_text().strip() for task in tasks.iterdir()) if not name.startswith(("rdk:", "rocksdb:")))
+        ours = {"ingest", "owner", "worker-1", "worker-2", "durable", "fold", "publish", "http"}
+        assert ours | {"freshetd"} == set(names), names  # libraries start some more before main, under its name
+        daemon.drain()
 
     def a_changed_config_is_refused_with_the_difference(self):
         daemon = self.daemon("one", ["tables.user.dim=16"], wait_http=False)
