@@ -8,7 +8,7 @@
 #include <pthread.h>
 
 #include "decode/decoder.h"
-#include "decode/records.h"
+#include "batch/records.h"
 #include "ingest/ingest.h"
 
 enum {

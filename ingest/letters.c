@@ -1,7 +1,7 @@
 /* Dead letters: of records that are malformed, sent when decoded; and of records whose samples the
  * owner loop found unfit to train, sent before their batch takes effect.
  *
- * For the latter the bytes of every record travel with its samples' batch (decode/records.h), at
+ * For the latter the bytes of every record travel with its samples' batch (batch/records.h), at
  * most FR_BATCH_BYTES_MIN, or FR_BYTES_PER_SAMPLE a sample of ingest.batch_size: then the batch
  * closes, which like the bound on ids is a function of the records alone. Rejected: reading such a
  * record again (retention may have taken it, a gzip file is read from its beginning), and holding

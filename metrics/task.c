@@ -11,7 +11,7 @@
 
 enum {
     BLOCK = 256,
-    USE_METRICS = 2, /* FR_USE_METRICS of decode/batch.h, which metrics does not know */
+    USE_METRICS = 2, /* FR_USE_METRICS of batch/batch.h, which metrics does not know */
     /* above any count of tasks, with which the first form of the section began */
     SECTION_VERSION = 0x104,
 };

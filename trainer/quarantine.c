@@ -18,7 +18,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "decode/records.h"
+#include "batch/records.h"
 
 enum {
     RANGES_MAX = 64, /* a range and its halves, 32 bits deep */

@@ -11,7 +11,7 @@
 #define FR_DECODE_STAGING_H
 
 #include "base/check.h"
-#include "decode/batch.h"
+#include "batch/batch.h"
 
 struct fr_stage_part {
     bool weighted; /* weights holds one number per key */

@@ -23,7 +23,7 @@
 
 #include "base/clock.h"
 #include "base/ring.h"
-#include "decode/batch.h"
+#include "batch/batch.h"
 #include "ingest/source.h"
 
 struct fr_ingest;

@@ -9,7 +9,7 @@
 #define FR_INGEST_POSITIONS_H
 
 #include "base/buffer.h"
-#include "decode/batch.h"
+#include "batch/batch.h"
 
 enum { FR_TOPIC_MAX = 250, FR_CLUSTER_ID_MAX = 64, FR_PARTITIONS_MAX = 4096 };
 

@@ -7,7 +7,7 @@
 #ifndef FR_INGEST_SOURCE_H
 #define FR_INGEST_SOURCE_H
 
-#include "decode/records.h"
+#include "batch/records.h"
 #include "ingest/positions.h"
 
 struct fr_source_partition {

@@ -12,7 +12,8 @@
 #define FR_STORE_STORE_H
 
 #include "base/pool.h"
-#include "decode/batch.h"
+#include "batch/batch.h"
+#include "batch/rows.h"
 #include "durable/durable.h"
 #include "policy/policy.h"
 

@@ -2,7 +2,7 @@
  * quarantined. */
 #include "fixture.h"
 
-#include "decode/records.h"
+#include "batch/records.h"
 
 static const struct fr_record_header two_headers[] = {{"trace", "7", 1}, {"none", NULL, 0}};
 

@@ -13,7 +13,7 @@
 
 #include "base/check.h"
 #include "decode/decoder.h"
-#include "decode/records.h"
+#include "batch/records.h"
 #include "eviction/eviction.h"
 #include "trainer/trainer.h"
 

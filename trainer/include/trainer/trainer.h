@@ -25,7 +25,7 @@
 #include "base/clock.h"
 #include "base/pool.h"
 #include "base/ring.h"
-#include "decode/batch.h"
+#include "batch/batch.h"
 #include "durable/durable.h"
 #include "graph/graph.h"
 #include "metrics/freshness.h"

@@ -8,7 +8,7 @@
 #define FR_DECODE_DECODER_H
 
 #include "base/cursor.h"
-#include "decode/batch.h"
+#include "batch/batch.h"
 
 struct fr_decoder;
 

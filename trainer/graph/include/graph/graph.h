@@ -14,7 +14,8 @@
 #define FR_GRAPH_GRAPH_H
 
 #include "base/pool.h"
-#include "decode/batch.h"
+#include "batch/batch.h"
+#include "batch/rows.h"
 #include "ops/ops.h"
 
 /* Where parts lie in a row: all values first, then all optimizer state (fr_row_state_floats). */

@@ -6,12 +6,12 @@
  * each copy it. Thread: the batch's owner; references to an image may be dropped by different
  * threads. Limits: the assembler closes a batch whose records come to FR_BATCH_BYTES_MIN, or
  * FR_BYTES_PER_SAMPLE a sample of ingest.batch_size. */
-#ifndef FR_DECODE_RECORDS_H
-#define FR_DECODE_RECORDS_H
+#ifndef FR_BATCH_RECORDS_H
+#define FR_BATCH_RECORDS_H
 
 #include <stdbool.h>
 
-#include "decode/batch.h"
+#include "batch/batch.h"
 
 enum {
     /* a batch may hold so much of records, a sample of ingest.batch_size, */

@@ -1,5 +1,4 @@
-/* The batch: samples of all forms as one columnar, grouped structure; and the rows its keys resolve
- * to.
+/* The batch: samples of all forms as one columnar, grouped structure.
  *
  * A group is a set of samples that share `shared` slot values; a plain sample is a group of one. A
  * column has one entry per group (shared) or per sample. It is shared when some group has more than
@@ -7,8 +6,8 @@
  * shared); a function of the batch's records alone. A group is never split between batches. Owns:
  * the batch owns its columns (arena and arrays grow and are reused: fr_batch_clear). Thread: one
  * owner at a time, handed over through rings. */
-#ifndef FR_DECODE_BATCH_H
-#define FR_DECODE_BATCH_H
+#ifndef FR_BATCH_BATCH_H
+#define FR_BATCH_BATCH_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -135,36 +134,5 @@ static inline uint32_t fr_batch_entries(const struct fr_batch *batch, uint32_t s
 {
     return batch->columns[slot].shared ? batch->n_groups : batch->n_samples;
 }
-
-/* ---- resolved rows: filled by the store's plan, read by the graph; neither sees the other ---- */
-
-/* The occurrences of one table in one batch. An occurrence is one id in one slot of one entry
- * (sample, or group where the column is shared); occurrences are numbered slot by slot (config
- * order), entry by entry: the order in which a row's gradients are summed. For the gate and
- * counters an occurrence in a shared entry counts once per trained sample of its group, so that all
- * sample forms give the same state. */
-struct fr_table_rows {
-    uint32_t n_unique;
-    uint64_t *keys; /* [n_unique] distinct keys, order fixed by the batch alone */
-    /* [n_unique] first float of the row (values then optimizer state) or NULL: no row: zeros, no
-     * gradient */
-    float **rows;
-    /* [n_unique] what the forward pass reads: `rows` without those this very batch made, which a
-     * replica would not have had: zeros and masked steps, but a gradient (row_update uses `rows`).
-     * NULL: all of `rows`. */
-    float **served;
-    uint32_t n_occurrences;
-    uint32_t *unique_of; /* [n_occurrences] */
-    uint32_t *occ_begin; /* [n_unique + 1] into occ */
-    uint32_t *occ;       /* [n_occurrences] occurrence numbers by unique key, ascending */
-};
-
-struct fr_rows {
-    uint32_t n_tables;
-    struct fr_table_rows *tables;
-    uint32_t n_slots;
-    /* [n_slots] first occurrence number of the slot in its table (dense: unused) */
-    uint32_t *slot_base;
-};
 
 #endif

@@ -1,7 +1,7 @@
-/* See decode/records.h. An image: u64 value size, u64 key size, u8 flags, u32 headers, value, key;
+/* See batch/records.h. An image: u64 value size, u64 key size, u8 flags, u32 headers, value, key;
  * per header u32 size of its name with its NUL, the name, u8 null, u32 size, value. It never leaves
  * the process. */
-#include "decode/records.h"
+#include "batch/records.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

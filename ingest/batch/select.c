@@ -6,7 +6,7 @@
  * are written out where a left-out entry had weights, and a column that a left-out group had made
  * per sample stays so, since nothing tells whether the others' values were shared. Owner: whoever
  * holds both batches. */
-#include "decode/batch.h"
+#include "batch/batch.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,0 +1,37 @@
+/* The rows that a batch's keys resolve to: filled by the store's plan, read by the graph; neither
+ * sees the other. */
+#ifndef FR_BATCH_ROWS_H
+#define FR_BATCH_ROWS_H
+
+#include <stdint.h>
+
+/* The occurrences of one table in one batch. An occurrence is one id in one slot of one entry
+ * (sample, or group where the column is shared); occurrences are numbered slot by slot (config
+ * order), entry by entry: the order in which a row's gradients are summed. For the gate and
+ * counters an occurrence in a shared entry counts once per trained sample of its group, so that all
+ * sample forms give the same state. */
+struct fr_table_rows {
+    uint32_t n_unique;
+    uint64_t *keys; /* [n_unique] distinct keys, order fixed by the batch alone */
+    /* [n_unique] first float of the row (values then optimizer state) or NULL: no row: zeros, no
+     * gradient */
+    float **rows;
+    /* [n_unique] what the forward pass reads: `rows` without those this very batch made, which a
+     * replica would not have had: zeros and masked steps, but a gradient (row_update uses `rows`).
+     * NULL: all of `rows`. */
+    float **served;
+    uint32_t n_occurrences;
+    uint32_t *unique_of; /* [n_occurrences] */
+    uint32_t *occ_begin; /* [n_unique + 1] into occ */
+    uint32_t *occ;       /* [n_occurrences] occurrence numbers by unique key, ascending */
+};
+
+struct fr_rows {
+    uint32_t n_tables;
+    struct fr_table_rows *tables;
+    uint32_t n_slots;
+    /* [n_slots] first occurrence number of the slot in its table (dense: unused) */
+    uint32_t *slot_base;
+};
+
+#endif
