@@ -1,8 +1,8 @@
 /* What the parts of the decoder share: its state and how they say no.
  *
- * decoder.c: the record, reasons. forms.c: samples, groups, arrays. block.c, packed.c: blocks.
- * values.c: slot -> value. computed.c: slots computed from others. fields.c: y, w, u, t, s, p of a
- * sample. labels.c: derived labels and roles. Every part reads from the one cursor and writes into
+ * decoder.c: the record and arrays. reasons.c: reasons. forms.c: samples, groups. envelope.c: their
+ * keys. block.c, packed.c: blocks. values.c: slot -> value. computed.c: slots computed from others.
+ * fields.c: y, w, u, t, s, p of a sample. labels.c: derived labels and roles. Every part reads from the one cursor and writes into
  * the staging; the first fault ends the record. Owner: the thread that decodes. */
 #ifndef FR_DECODE_PARSE_H
 #define FR_DECODE_PARSE_H
@@ -104,7 +104,7 @@ struct fr_decoder {
     char shown[FR_NAME_SHOWN_MAX + 8];
 };
 
-/* ---- decoder.c ---- */
+/* ---- reasons.c ---- */
 
 /* Writes "path: text" and returns the status. */
 enum fr_status fr_decode_fail(struct fr_decoder *d, enum fr_status status, const char *format, ...)
@@ -160,7 +160,7 @@ static inline enum fr_status fr_decode_f64(const struct fr_token *token, double 
     return FR_OK;
 }
 
-/* ---- forms.c ---- */
+/* ---- envelope.c ---- */
 
 /* FR_FIELD_* of an envelope key; 0: none of them. */
 unsigned fr_decode_field(const struct fr_token *key);
@@ -168,6 +168,8 @@ unsigned fr_decode_field(const struct fr_token *key);
  * the map. Keys that begin with x_ are passed over, others refused. */
 enum fr_status fr_decode_envelope(struct fr_decoder *d, unsigned allowed, unsigned *seen, struct fr_slot_map *map,
                                   unsigned *field);
+/* ---- forms.c ---- */
+
 /* A sample, group or (not inside an array) block, after the first token of its map. */
 enum fr_status fr_decode_map(struct fr_decoder *d);
 

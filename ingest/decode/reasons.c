@@ -1,0 +1,98 @@
+/* Why a record is refused: where the cursor stands and what was found there, as printable ASCII;
+ * tokens that are read with the cursor's own refusals turned into such reasons. Limits: parse.h.
+ * Owner: the thread that decodes. */
+#include "parse.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+enum fr_status fr_decode_fail(struct fr_decoder *d, enum fr_status status, const char *format, ...)
+{
+    const struct fr_decode_path *path = &d->path;
+    struct fr_buffer *text = &d->reason;
+    fr_buffer_clear(text);
+    fr_buffer_printf(text, "$");
+    if (path->item >= 0)
+        fr_buffer_printf(text, "[%lld]", (long long)path->item);
+    if (path->sub >= 0)
+        fr_buffer_printf(text, ".items[%lld]", (long long)path->sub);
+    if (path->field)
+        fr_buffer_printf(text, ".%s", path->field);
+    if (path->name)
+        fr_buffer_printf(text, ".%s", path->name);
+    if (path->entry >= 0)
+        fr_buffer_printf(text, "[%lld]", (long long)path->entry);
+    if (path->part)
+        fr_buffer_printf(text, ".%s", path->part);
+    if (path->index >= 0)
+        fr_buffer_printf(text, "[%lld]", (long long)path->index);
+    fr_buffer_printf(text, ": ");
+    char said[FR_REASON_MAX]; /* cut, never overrun */
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(said, sizeof(said), format, arguments);
+    va_end(arguments);
+    fr_buffer_append(text, said, strlen(said) + 1);
+    return status;
+}
+
+const char *fr_decode_shown(struct fr_decoder *d, const struct fr_token *key)
+{
+    char *shown = d->shown;
+    if (key->kind == FR_TOKEN_UINT || key->kind == FR_TOKEN_INT) {
+        if (key->kind == FR_TOKEN_UINT)
+            snprintf(shown, sizeof(d->shown), "%llu", (unsigned long long)key->u);
+        else
+            snprintf(shown, sizeof(d->shown), "%lld", (long long)key->i);
+        return shown;
+    }
+    if (key->kind != FR_TOKEN_STRING)
+        return fr_decode_kind(key);
+    char *out = shown;
+    *out++ = '"';
+    for (uint32_t i = 0; i < key->size && i < FR_NAME_SHOWN_MAX; i++)
+        *out++ = key->bytes[i] >= 0x20 && key->bytes[i] < 0x7f ? (char)key->bytes[i] : '?';
+    *out++ = '"';
+    memcpy(out, key->size > FR_NAME_SHOWN_MAX ? "..." : "", key->size > FR_NAME_SHOWN_MAX ? 4 : 1);
+    return shown;
+}
+
+const char *fr_decode_kind(const struct fr_token *token)
+{
+    switch (token->kind) {
+    case FR_TOKEN_NIL:
+        return "nil";
+    case FR_TOKEN_BOOL:
+        return "a boolean";
+    case FR_TOKEN_INT:
+    case FR_TOKEN_UINT:
+        return "an integer";
+    case FR_TOKEN_FLOAT:
+        return "a float";
+    case FR_TOKEN_STRING:
+        return "a string";
+    case FR_TOKEN_BIN:
+        return "a bin";
+    case FR_TOKEN_EXT:
+        return "an extension type";
+    case FR_TOKEN_ARRAY:
+        return "an array";
+    case FR_TOKEN_MAP:
+        return "a map";
+    case FR_TOKEN_END:
+        break;
+    }
+    return "nothing";
+}
+
+enum fr_status fr_decode_refused(struct fr_decoder *d, enum fr_status status)
+{
+    FR_CHECK(status < 0); /* FR_EOF cannot come inside a container */
+    return fr_decode_fail(d, status, "%s at byte %zu", d->cursor.problem, fr_cursor_offset(&d->cursor));
+}
+
+enum fr_status fr_decode_skip(struct fr_decoder *d, const struct fr_token *first)
+{
+    enum fr_status status = fr_cursor_skip(&d->cursor, first);
+    return status == FR_OK ? FR_OK : fr_decode_refused(d, status);
+}
