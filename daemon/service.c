@@ -346,6 +346,7 @@ static enum fr_status open_streams(struct fr_service *service, struct fr_err *er
         properties[i] = (struct fr_publisher_property){conf->ingest.kafka[i].name, conf->ingest.kafka[i].value};
     struct fr_publisher_options publisher = {.durable = service->durable,
                                              .clock = service->clock,
+                                             .model = conf->model,
                                              .brokers = conf->export_.brokers,
                                              .topic = conf->export_.topic,
                                              .partitions = conf->export_.partitions,

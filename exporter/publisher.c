@@ -35,19 +35,6 @@ void fr_publisher_problem(struct fr_publisher *publisher, const char *text)
 
 /* ---- librdkafka's callbacks ---- */
 
-/* What to look at; empty where the reason says enough. */
-static const char *remedy(int error)
-{
-    switch (error) {
-    case RD_KAFKA_RESP_ERR__AUTHENTICATION:
-        return "; check sasl.mechanism, sasl.username and sasl.password under ingest.kafka";
-    case RD_KAFKA_RESP_ERR__SSL:
-        return "; check security.protocol and ssl.ca.location under ingest.kafka";
-    default:
-        return "";
-    }
-}
-
 static void on_error(rd_kafka_t *client, int error, const char *reason, void *opaque)
 {
     struct fr_publisher *publisher = opaque;
@@ -58,7 +45,7 @@ static void on_error(rd_kafka_t *client, int error, const char *reason, void *op
         snprintf(text, sizeof(text), "producer failed (%s): %s", rd_kafka_err2name(fatal), cause);
         atomic_store(&publisher->fatal, true);
     } else {
-        snprintf(text, sizeof(text), "%.160s%s", reason, remedy(error));
+        fr_kafka_explain(error, reason, text, sizeof(text));
     }
     /* That all brokers are down says less than why. */
     if (error != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN || !publisher->connection[0])
@@ -69,18 +56,6 @@ static void on_error(rd_kafka_t *client, int error, const char *reason, void *op
     if (fr_log_due(&publisher->logged_ns, now, UINT64_C(10000000000)))
         fr_log(FR_LOG_WARN, "publisher", "broker_error", "error=%s problem=%s", rd_kafka_err2name(error),
                fr_log_quote(quoted, sizeof(quoted), text));
-}
-
-static void on_log(const rd_kafka_t *client, int level, const char *facility, const char *text)
-{
-    (void)client;
-    char quoted[600];
-    /* experimental, or for the other kind of client */
-    bool about_config = strcmp(facility, "CONFWARN") == 0;
-    /* Every attempt to connect while a broker is away; on_error says it now and then. */
-    bool repeated = strcmp(facility, "FAIL") == 0 || strcmp(facility, "ERROR") == 0;
-    fr_log(level <= 4 && !about_config && !repeated ? FR_LOG_WARN : FR_LOG_DEBUG, "publisher", "librdkafka",
-           "facility=%s text=%s", facility, fr_log_quote(quoted, sizeof(quoted), text));
 }
 
 static struct pending_epoch *pending_at(struct fr_publisher *publisher, size_t i)
@@ -121,33 +96,16 @@ static void on_delivery(rd_kafka_t *client, const rd_kafka_message_t *message, v
 
 /* ---- handles ---- */
 
-enum fr_status fr_publisher_conf_set(rd_kafka_conf_t *conf, const char *name, const char *value, struct fr_err *err)
+enum fr_status fr_publisher_client(struct fr_publisher *publisher, struct fr_kafka_options options, rd_kafka_t **out,
+                                   struct fr_err *err)
 {
-    char text[512];
-    if (rd_kafka_conf_set(conf, name, value, text, sizeof(text)) != RD_KAFKA_CONF_OK)
-        return fr_err_set(err, FR_E_INVALID, "librdkafka property %s=%s: %s", name, value, text);
-    return FR_OK;
-}
-
-enum fr_status fr_publisher_conf(struct fr_publisher *publisher, rd_kafka_conf_t **out, struct fr_err *err)
-{
-    rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    rd_kafka_conf_set_opaque(conf, publisher);
-    rd_kafka_conf_set_error_cb(conf, on_error);
-    rd_kafka_conf_set_log_cb(conf, on_log);
-    static const char *const defaults[][2] = {
-        {"client.id", "freshet"}, {"log.connection.close", "false"}, {"socket.keepalive.enable", "true"}};
-    enum fr_status status = fr_publisher_conf_set(conf, "bootstrap.servers", publisher->options.brokers, err);
-    for (size_t i = 0; i < FR_ARRAY_LEN(defaults) && status == FR_OK; i++)
-        status = fr_publisher_conf_set(conf, defaults[i][0], defaults[i][1], err);
-    for (size_t i = 0; i < publisher->options.n_properties && status == FR_OK; i++)
-        status = fr_publisher_conf_set(conf, publisher->options.properties[i].name,
-                                       publisher->options.properties[i].value, err);
-    if (status != FR_OK)
-        rd_kafka_conf_destroy(conf);
-    else
-        *out = conf;
-    return status;
+    options.brokers = publisher->options.brokers;
+    options.name = publisher->options.model;
+    options.properties = publisher->properties;
+    options.n_properties = publisher->options.n_properties;
+    options.opaque = publisher;
+    options.on_error = on_error;
+    return fr_kafka_open(&options, out, err);
 }
 
 /* Ours come last where a promise hangs on them; linger may be the operator's choice, the rest not.
@@ -157,35 +115,22 @@ enum fr_status fr_publisher_producer(struct fr_publisher *publisher, struct fr_e
 {
     if (publisher->producer)
         return FR_OK;
-    rd_kafka_conf_t *conf;
-    enum fr_status status = fr_publisher_conf(publisher, &conf, err);
-    if (status != FR_OK)
-        return status;
     char record_max[16];
     snprintf(record_max, sizeof(record_max), "%d", (int)RECORD_BYTES_MAX);
-    const char *const required[][2] = {{"enable.idempotence", "true"},
-                                       /* no commit behind a lost piece */
-                                       {"enable.gapless.guarantee", "true"},
-                                       {"acks", "all"},
-                                       {"message.timeout.ms", "0"},
-                                       {"message.max.bytes", record_max}};
-    bool linger_given = false;
-    for (size_t i = 0; i < publisher->options.n_properties; i++) {
-        const char *name = publisher->options.properties[i].name;
-        linger_given |= strcmp(name, "linger.ms") == 0 || strcmp(name, "queue.buffering.max.ms") == 0;
-    }
-    if (!linger_given)
-        status = fr_publisher_conf_set(conf, "linger.ms", "5", err);
-    for (size_t i = 0; i < FR_ARRAY_LEN(required) && status == FR_OK; i++)
-        status = fr_publisher_conf_set(conf, required[i][0], required[i][1], err);
-    rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
-    char text[512] = "";
-    if (status == FR_OK)
-        publisher->producer = rd_kafka_new(RD_KAFKA_PRODUCER, conf, text, sizeof(text));
-    if (!publisher->producer) {
-        rd_kafka_conf_destroy(conf);
-        return status != FR_OK ? status : fr_err_set(err, FR_E_INVALID, "cannot make a Kafka producer: %s", text);
-    }
+    const struct fr_kafka_setting ours[] = {{"linger.ms", "5"}, {NULL, NULL}};
+    const struct fr_kafka_setting required[] = {
+        {"enable.idempotence", "true"},
+        {"enable.gapless.guarantee", "true"}, /* no commit behind a lost piece */
+        {"acks", "all"},
+        {"message.timeout.ms", "0"},
+        {"message.max.bytes", record_max},
+        {NULL, NULL},
+    };
+    struct fr_kafka_options options = {
+        .type = RD_KAFKA_PRODUCER, .ours = ours, .required = required, .on_delivery = on_delivery};
+    enum fr_status status = fr_publisher_client(publisher, options, &publisher->producer, err);
+    if (status != FR_OK)
+        return status;
     atomic_store(&publisher->fatal, false);
     publisher->failed = false;
     return FR_OK;
@@ -216,26 +161,20 @@ enum fr_status fr_publisher_new(const struct fr_publisher_options *options, stru
                           FR_DELTA_PARTITIONS_MAX);
     struct fr_publisher *publisher = fr_alloc(1, sizeof(*publisher));
     publisher->options = *options;
-    publisher->options.brokers = fr_strdup(options->brokers);
-    publisher->options.topic = fr_strdup(options->topic);
     if (publisher->options.max_in_flight_bytes == 0)
         publisher->options.max_in_flight_bytes = IN_FLIGHT_DEFAULT;
-    struct fr_publisher_property *properties = fr_alloc(options->n_properties + 1, sizeof(*properties));
-    for (size_t i = 0; i < options->n_properties; i++) {
-        properties[i].name = fr_strdup(options->properties[i].name);
-        properties[i].value = fr_strdup(options->properties[i].value);
-    }
-    publisher->options.properties = properties;
+    publisher->properties = fr_alloc(options->n_properties + 1, sizeof(*publisher->properties));
+    for (size_t i = 0; i < options->n_properties; i++)
+        publisher->properties[i] =
+            (struct fr_kafka_property){options->properties[i].name, options->properties[i].value, 0};
     int rc = pthread_mutex_init(&publisher->mutex, NULL);
     FR_CHECK(rc == 0);
     /* a property that librdkafka refuses shows here, not at the first epoch */
-    rd_kafka_conf_t *conf;
-    enum fr_status status = fr_publisher_conf(publisher, &conf, err);
+    enum fr_status status = fr_publisher_client(publisher, (struct fr_kafka_options){0}, NULL, err);
     if (status != FR_OK) {
         fr_publisher_free(publisher);
         return status;
     }
-    rd_kafka_conf_destroy(conf);
     *out = publisher;
     return FR_OK;
 }
@@ -246,13 +185,7 @@ void fr_publisher_free(struct fr_publisher *publisher)
         return;
     end_producer(publisher);
     pthread_mutex_destroy(&publisher->mutex);
-    for (size_t i = 0; i < publisher->options.n_properties; i++) {
-        free((void *)(uintptr_t)publisher->options.properties[i].name);
-        free((void *)(uintptr_t)publisher->options.properties[i].value);
-    }
-    free((void *)(uintptr_t)publisher->options.properties);
-    free((void *)(uintptr_t)publisher->options.brokers);
-    free((void *)(uintptr_t)publisher->options.topic);
+    free(publisher->properties);
     free(publisher->out.records);
     fr_buffer_release(&publisher->out.bytes);
     fr_buffer_release(&publisher->epoch_bytes);

@@ -193,21 +193,20 @@ static enum fr_status check_partitions(struct fr_publisher *publisher, rd_kafka_
 
 static enum fr_status open_client(struct fr_publisher *publisher, rd_kafka_t **out, struct fr_err *err)
 {
-    static const char *const settings[][2] = {{"group.id", "freshet.check"},         {"enable.auto.commit", "false"},
-                                              {"enable.partition.eof", "true"},      {"auto.offset.reset", "earliest"},
-                                              {"allow.auto.create.topics", "false"}, {"fetch.wait.max.ms", "10"}};
-    rd_kafka_conf_t *conf;
-    enum fr_status status = fr_publisher_conf(publisher, &conf, err);
+    static const struct fr_kafka_setting required[] = {
+        {"group.id", "freshet.check"},
+        {"enable.auto.commit", "false"},
+        {"enable.partition.eof", "true"},
+        {"auto.offset.reset", "earliest"},
+        {"allow.auto.create.topics", "false"},
+        {"fetch.wait.max.ms", "10"},
+        {NULL, NULL},
+    };
+    rd_kafka_t *client;
+    struct fr_kafka_options options = {.type = RD_KAFKA_CONSUMER, .required = required};
+    enum fr_status status = fr_publisher_client(publisher, options, &client, err);
     if (status != FR_OK)
         return status;
-    for (size_t i = 0; i < FR_ARRAY_LEN(settings) && status == FR_OK; i++)
-        status = fr_publisher_conf_set(conf, settings[i][0], settings[i][1], err);
-    char text[512] = "";
-    rd_kafka_t *client = status == FR_OK ? rd_kafka_new(RD_KAFKA_CONSUMER, conf, text, sizeof(text)) : NULL;
-    if (!client) {
-        rd_kafka_conf_destroy(conf);
-        return status != FR_OK ? status : fr_err_set(err, FR_E_INVALID, "cannot make a Kafka consumer: %s", text);
-    }
     (void)rd_kafka_poll_set_consumer(client);
     *out = client;
     return FR_OK;

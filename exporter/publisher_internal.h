@@ -6,9 +6,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include <librdkafka/rdkafka.h>
-
 #include "exporter/publisher.h"
+#include "kafka/kafka.h"
 
 enum {
     PENDING_EPOCHS_MAX = 1024, /* epochs in flight; a power of two */
@@ -16,8 +15,6 @@ enum {
     RECORD_BYTES_MAX = 65 << 20,
     IN_FLIGHT_DEFAULT = 64 << 20,
     BROKER_TIMEOUT_MS = 5000, /* metadata, watermarks, one fetched record */
-    /* CreateTopics, DescribeConfigs: the embedded broker never answers them */
-    ADMIN_TIMEOUT_MS = 3000,
 };
 
 struct outgoing_record {
@@ -41,7 +38,8 @@ struct pending_epoch {
 };
 
 struct fr_publisher {
-    struct fr_publisher_options options; /* strings and properties are owned copies */
+    struct fr_publisher_options options; /* what it points to is the caller's */
+    struct fr_kafka_property *properties;
     rd_kafka_t *producer;
     bool checked, failed;
     atomic_bool fatal; /* set from librdkafka's error callback */
@@ -60,12 +58,9 @@ struct fr_publisher {
     unsigned long long logged_ns;
 };
 
-/* A configuration with brokers, callbacks, our defaults and then the caller's properties; the
- * caller adds and creates. */
-enum fr_status fr_publisher_conf(struct fr_publisher *publisher, rd_kafka_conf_t **out,
-                                 struct fr_err *err) FR_MUST_CHECK;
-enum fr_status fr_publisher_conf_set(rd_kafka_conf_t *conf, const char *name, const char *value,
-                                     struct fr_err *err) FR_MUST_CHECK;
+/* Fills in brokers, name, the operator's properties and callbacks. out NULL: only looks. */
+enum fr_status fr_publisher_client(struct fr_publisher *publisher, struct fr_kafka_options options, rd_kafka_t **out,
+                                   struct fr_err *err) FR_MUST_CHECK;
 enum fr_status fr_publisher_producer(struct fr_publisher *publisher, struct fr_err *err) FR_MUST_CHECK;
 void fr_publisher_problem(struct fr_publisher *publisher, const char *text); /* NULL: none */
 

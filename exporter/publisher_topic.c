@@ -16,22 +16,6 @@
 
 enum { CREATED_POLLS_MAX = 30, CREATED_POLL_MS = 100 };
 
-/* Topic administration goes to the controller. The embedded broker names one that is none of its
- * brokers: asking it would only wait out the time limit. */
-static bool has_controller(rd_kafka_t *client, const struct rd_kafka_metadata *metadata)
-{
-    int32_t controller = rd_kafka_controllerid(client, 0);
-    for (int i = 0; i < metadata->broker_cnt; i++)
-        if (metadata->brokers[i].id == controller)
-            return true;
-    return false;
-}
-
-struct topic_answer {
-    uint32_t partitions; /* 0: the topic does not exist */
-    bool administrable;
-};
-
 /* "what: answer (what the connection said)" */
 static enum fr_status no_metadata(struct fr_publisher *publisher, rd_kafka_t *client, rd_kafka_resp_err_t error,
                                   struct fr_err *err)
@@ -50,92 +34,27 @@ static enum fr_status no_metadata(struct fr_publisher *publisher, rd_kafka_t *cl
                       said[0] ? " (" : "", said, said[0] ? ")" : "");
 }
 
-static enum fr_status ask_partitions(struct fr_publisher *publisher, rd_kafka_t *client, struct topic_answer *answer,
-                                     struct fr_err *err)
+static enum fr_status ask_topic(struct fr_publisher *publisher, rd_kafka_t *client, struct fr_kafka_topic *found,
+                                struct fr_err *err)
 {
     const char *topic = publisher->options.topic;
-    rd_kafka_topic_t *handle = rd_kafka_topic_new(client, topic, NULL);
-    if (!handle)
-        return fr_err_set(err, FR_E_INVALID, "topic %s: %s", topic, rd_kafka_err2str(rd_kafka_last_error()));
-    const struct rd_kafka_metadata *metadata = NULL;
-    rd_kafka_resp_err_t error = rd_kafka_metadata(client, 0, handle, &metadata, BROKER_TIMEOUT_MS);
-    rd_kafka_topic_destroy(handle);
+    rd_kafka_resp_err_t error = fr_kafka_topic_ask(client, topic, false, BROKER_TIMEOUT_MS, found);
     if (error)
         return no_metadata(publisher, client, error, err);
-    rd_kafka_resp_err_t reason = metadata->topic_cnt == 1 ? metadata->topics[0].err : RD_KAFKA_RESP_ERR__FAIL;
-    answer->partitions = reason == RD_KAFKA_RESP_ERR_NO_ERROR ? (uint32_t)metadata->topics[0].partition_cnt : 0;
-    answer->administrable = has_controller(client, metadata);
-    rd_kafka_metadata_destroy(metadata);
-    if (reason == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED)
+    if (found->error == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED)
         return fr_err_set(err, FR_E_DENIED, "not authorised for topic %s", topic);
-    if (reason && reason != RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART && reason != RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC)
-        return fr_err_set(err, FR_E_UNAVAILABLE, "topic %s: %s", topic, rd_kafka_err2str(reason));
+    if (found->error)
+        return fr_err_set(err, FR_E_UNAVAILABLE, "topic %s: %s", topic, rd_kafka_err2str(found->error));
     return FR_OK;
 }
 
-static bool no_answer(rd_kafka_resp_err_t error)
-{
-    return error == RD_KAFKA_RESP_ERR__TIMED_OUT || error == RD_KAFKA_RESP_ERR__UNSUPPORTED_FEATURE ||
-           error == RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT || error == RD_KAFKA_RESP_ERR_UNSUPPORTED_VERSION;
-}
-
-static rd_kafka_AdminOptions_t *admin_options(rd_kafka_t *client, rd_kafka_admin_op_t operation)
-{
-    char text[256];
-    rd_kafka_AdminOptions_t *options = rd_kafka_AdminOptions_new(client, operation);
-    (void)rd_kafka_AdminOptions_set_request_timeout(options, ADMIN_TIMEOUT_MS, text, sizeof(text));
-    return options;
-}
-
-/* FR_AGAIN: the broker does not answer such requests. */
-static enum fr_status create_topic(struct fr_publisher *publisher, rd_kafka_t *client, struct fr_err *err)
-{
-    char text[512];
-    const char *topic = publisher->options.topic;
-    rd_kafka_NewTopic_t *request =
-        rd_kafka_NewTopic_new(topic, (int)publisher->options.partitions, -1, text, sizeof(text));
-    if (!request)
-        return fr_err_set(err, FR_E_INVALID, "topic %s: %s", topic, text);
-    /* Replicas begin at epoch 1: nothing may be deleted or compacted. An operator who keeps less is
-     * warned at start. */
-    (void)rd_kafka_NewTopic_set_config(request, "cleanup.policy", "delete");
-    (void)rd_kafka_NewTopic_set_config(request, "retention.ms", "-1");
-    (void)rd_kafka_NewTopic_set_config(request, "retention.bytes", "-1");
-    rd_kafka_AdminOptions_t *options = admin_options(client, RD_KAFKA_ADMIN_OP_CREATETOPICS);
-    rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
-    rd_kafka_CreateTopics(client, &request, 1, options, queue);
-    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, ADMIN_TIMEOUT_MS + 1000);
-    rd_kafka_resp_err_t error = event ? rd_kafka_event_error(event) : RD_KAFKA_RESP_ERR__TIMED_OUT;
-    snprintf(text, sizeof(text), "%s", event && error ? rd_kafka_event_error_string(event) : "no answer");
-    if (event && !error) {
-        size_t n = 0;
-        const rd_kafka_topic_result_t **results =
-            rd_kafka_CreateTopics_result_topics(rd_kafka_event_CreateTopics_result(event), &n);
-        error = n == 1 ? rd_kafka_topic_result_error(results[0]) : RD_KAFKA_RESP_ERR__FAIL;
-        if (error && n == 1 && rd_kafka_topic_result_error_string(results[0]))
-            snprintf(text, sizeof(text), "%s", rd_kafka_topic_result_error_string(results[0]));
-    }
-    if (event)
-        rd_kafka_event_destroy(event);
-    rd_kafka_queue_destroy(queue);
-    rd_kafka_AdminOptions_destroy(options);
-    rd_kafka_NewTopic_destroy(request);
-    if (!error || error == RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS)
-        return FR_OK;
-    if (no_answer(error))
-        return FR_AGAIN;
-    bool denied = error == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED ||
-                  error == RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED;
-    return fr_err_set(err, denied ? FR_E_DENIED : FR_E_UNAVAILABLE, "cannot create topic %s: %s", topic, text);
-}
-
 /* Waits (bounded) until the brokers know the topic that was just created. */
-static enum fr_status await_topic(struct fr_publisher *publisher, rd_kafka_t *client, struct topic_answer *answer,
+static enum fr_status await_topic(struct fr_publisher *publisher, rd_kafka_t *client, struct fr_kafka_topic *found,
                                   struct fr_err *err)
 {
     for (int i = 0; i < CREATED_POLLS_MAX; i++) {
-        enum fr_status status = ask_partitions(publisher, client, answer, err);
-        if (status == FR_OK && answer->partitions > 0)
+        enum fr_status status = ask_topic(publisher, client, found, err);
+        if (status == FR_OK && found->partitions > 0)
             return FR_OK;
         if (status != FR_OK && status != FR_E_UNAVAILABLE)
             return status;
@@ -153,15 +72,15 @@ static void judge_entry(const char *name, const char *value, bool *compacted, bo
         *finite = true;
 }
 
-/* FR_AGAIN: the broker does not answer. */
+/* FR_AGAIN: the broker does not found. */
 static enum fr_status ask_policy(struct fr_publisher *publisher, rd_kafka_t *client, bool *compacted, bool *finite)
 {
     rd_kafka_ConfigResource_t *resource =
         rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, publisher->options.topic);
-    rd_kafka_AdminOptions_t *options = admin_options(client, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS);
+    rd_kafka_AdminOptions_t *options = fr_kafka_admin_options(client, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS);
     rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
     rd_kafka_DescribeConfigs(client, &resource, 1, options, queue);
-    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, ADMIN_TIMEOUT_MS + 1000);
+    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, FR_KAFKA_ADMIN_MS + 1000);
     enum fr_status status = FR_AGAIN;
     if (event && !rd_kafka_event_error(event)) {
         size_t n = 0, n_entries = 0;
@@ -207,40 +126,48 @@ static enum fr_status check_policy(struct fr_publisher *publisher, rd_kafka_t *c
     return FR_OK;
 }
 
-static enum fr_status make_topic(struct fr_publisher *publisher, rd_kafka_t *client, struct topic_answer *answer,
+static enum fr_status make_topic(struct fr_publisher *publisher, rd_kafka_t *client, struct fr_kafka_topic *found,
                                  struct fr_err *err)
 {
     const char *topic = publisher->options.topic;
     if (!publisher->options.create)
         return fr_err_set(err, FR_E_UNAVAILABLE, "topic %s does not exist and export.create is off", topic);
-    enum fr_status status = answer->administrable ? create_topic(publisher, client, err) : FR_AGAIN;
+    /* Replicas begin at epoch 1: nothing may be deleted or compacted. An operator who keeps less is
+     * warned at start. */
+    static const struct fr_kafka_setting settings[] = {
+        {"cleanup.policy", "delete"}, {"retention.ms", "-1"}, {"retention.bytes", "-1"}, {NULL, NULL}};
+    enum fr_status status = found->administrable
+                                ? fr_kafka_topic_create(client, topic, publisher->options.partitions, settings, err)
+                                : FR_AGAIN;
     if (status == FR_OK) {
         fr_log(FR_LOG_INFO, "publisher", "topic_created", "topic=%s partitions=%u", topic,
                publisher->options.partitions);
-        return await_topic(publisher, client, answer, err);
+        return await_topic(publisher, client, found, err);
     }
-    if (status != FR_AGAIN)
+    if (status != FR_AGAIN) {
+        (void)fr_err_wrap(err, "cannot create topic %s", topic);
         return status;
+    }
     fr_log(FR_LOG_WARN, "publisher", "topic_create_unanswered",
            "topic=%s problem=\"the broker does not create topics on request; asking it to do so by itself\"", topic);
     status = fr_publisher_producer(publisher, err);
-    return status == FR_OK ? await_topic(publisher, publisher->producer, answer, err) : status;
+    return status == FR_OK ? await_topic(publisher, publisher->producer, found, err) : status;
 }
 
 enum fr_status fr_publisher_check_topic(struct fr_publisher *publisher, rd_kafka_t *client, struct fr_err *err)
 {
     const char *topic = publisher->options.topic;
-    struct topic_answer answer = {0};
-    enum fr_status status = ask_partitions(publisher, client, &answer, err);
-    if (status == FR_OK && answer.partitions == 0)
-        status = make_topic(publisher, client, &answer, err);
+    struct fr_kafka_topic found;
+    enum fr_status status = ask_topic(publisher, client, &found, err);
+    if (status == FR_OK && found.partitions == 0)
+        status = make_topic(publisher, client, &found, err);
     if (status != FR_OK)
         return status;
-    if (answer.partitions != publisher->options.partitions)
+    if (found.partitions != publisher->options.partitions)
         return fr_err_set(
             err, FR_E_MISMATCH,
             "topic %s has %u partitions, export.partitions is %u; the number is fixed for a timeline: set "
             "export.partitions to %u before the first epoch, or name another topic",
-            topic, answer.partitions, publisher->options.partitions, answer.partitions);
-    return check_policy(publisher, client, answer.administrable, err);
+            topic, found.partitions, publisher->options.partitions, found.partitions);
+    return check_policy(publisher, client, found.administrable, err);
 }

@@ -43,7 +43,7 @@ static enum fr_status open_sources(struct fr_ingest *self, const struct fr_inges
         source = *options->source;
         source.close = NULL; /* borrowed */
     } else if (conf->ingest.n_topics) {
-        status = fr_kafka_source_open(conf, self->lockstep, &source, err);
+        status = fr_ingest_kafka_source(conf, self->lockstep, &source, err);
     }
     if (status == FR_OK && self->n_files) {
         struct fr_source behind = source;
@@ -58,7 +58,7 @@ static enum fr_status open_sources(struct fr_ingest *self, const struct fr_inges
         self->sink = *options->dead_sink;
         return FR_OK;
     }
-    status = fr_kafka_dead_open(conf, self->clock, &self->sink, err);
+    status = fr_ingest_kafka_dead(conf, self->clock, &self->sink, err);
     self->own_sink = status == FR_OK;
     return status;
 }

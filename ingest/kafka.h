@@ -9,9 +9,9 @@
 /* FR_E_INVALID: a property of ingest.kafka is unknown, out of range, or one that the service
  * decides itself. Nothing is connected to yet. per_partition: poll is asked for one partition at a
  * time. Borrows the conf. */
-enum fr_status fr_kafka_source_open(const struct fr_conf *conf, bool per_partition, struct fr_source *out,
+enum fr_status fr_ingest_kafka_source(const struct fr_conf *conf, bool per_partition, struct fr_source *out,
+                                      struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_ingest_kafka_dead(const struct fr_conf *conf, const struct fr_clock *clock, struct fr_dead_sink *out,
                                     struct fr_err *err) FR_MUST_CHECK;
-enum fr_status fr_kafka_dead_open(const struct fr_conf *conf, const struct fr_clock *clock, struct fr_dead_sink *out,
-                                  struct fr_err *err) FR_MUST_CHECK;
 
 #endif

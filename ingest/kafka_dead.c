@@ -58,7 +58,7 @@ struct letter {
 };
 
 struct kafka_dead {
-    struct fr_kafka_health health; /* first: the client's opaque; its thread's, after `prepare` */
+    struct fr_ingest_health health; /* first: the client's opaque; its thread's, after `prepare` */
     const struct fr_conf *conf;
     const struct fr_clock *clock;
     rd_kafka_t *producer; /* the thread's once it runs */
@@ -85,27 +85,20 @@ static enum fr_status producer_new(struct kafka_dead *self, struct fr_err *err)
 {
     char timeout[16];
     snprintf(timeout, sizeof(timeout), "%d", DELIVERY_MS);
-    const struct fr_kafka_setting before[] = {
+    const struct fr_kafka_setting ours[] = {
         {"acks", "all"}, {"message.timeout.ms", timeout}, {"linger.ms", "0"}, {NULL, NULL}};
-    const struct fr_kafka_setting after[] = {
+    const struct fr_kafka_setting required[] = {
         {"batch.num.messages", "1"},
         {"message.copy.max.bytes",
          "0"}, /* payloads by reference: a buffer of up to 64 KiB a letter is not in our bound */
         {"message.max.bytes", "104857600"}, /* the broker decides what is too large */
         {NULL, NULL}};
-    rd_kafka_conf_t *kafka;
-    enum fr_status status = fr_kafka_conf(self->conf, before, after, &kafka, err);
-    if (status != FR_OK)
-        return status;
-    rd_kafka_conf_set_opaque(kafka, &self->health);
-    rd_kafka_conf_set_dr_msg_cb(kafka, on_delivery);
-    char reason[512];
-    self->producer = rd_kafka_new(RD_KAFKA_PRODUCER, kafka, reason, sizeof(reason));
-    if (!self->producer) {
-        rd_kafka_conf_destroy(kafka);
-        return fr_err_set(err, FR_E_INVALID, "ingest.kafka: dead-letter producer: %s", reason);
-    }
-    return FR_OK;
+    struct fr_kafka_options options = {.type = RD_KAFKA_PRODUCER,
+                                       .ours = ours,
+                                       .required = required,
+                                       .opaque = &self->health,
+                                       .on_delivery = on_delivery};
+    return fr_ingest_kafka_client(self->conf, options, &self->producer, err);
 }
 
 static void say(struct kafka_dead *self, const char *text)
@@ -394,62 +387,21 @@ static bool healthy(void *sink, char *problem, size_t size)
 
 /* ---- the topic ---- */
 
-static bool topic_exists(struct kafka_dead *self, char *reason, size_t size)
-{
-    rd_kafka_topic_t *topic = rd_kafka_topic_new(self->producer, self->conf->ingest.dead_letter_topic, NULL);
-    if (!topic) {
-        snprintf(reason, size, "%s", rd_kafka_err2str(rd_kafka_last_error()));
-        return false;
-    }
-    const struct rd_kafka_metadata *metadata;
-    rd_kafka_resp_err_t code = rd_kafka_metadata(self->producer, 0, topic, &metadata, TOPIC_MS);
-    if (code == RD_KAFKA_RESP_ERR_NO_ERROR) {
-        code = metadata->topic_cnt == 1 ? metadata->topics[0].err : RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
-        rd_kafka_metadata_destroy(metadata);
-    }
-    rd_kafka_topic_destroy(topic);
-    snprintf(reason, size, "%s", rd_kafka_err2str(code));
-    return code == RD_KAFKA_RESP_ERR_NO_ERROR;
-}
-
-static bool topic_create(struct kafka_dead *self, char *reason, size_t size)
-{
-    rd_kafka_NewTopic_t *wanted = rd_kafka_NewTopic_new(self->conf->ingest.dead_letter_topic, 1, -1, reason, size);
-    if (!wanted)
-        return false;
-    rd_kafka_AdminOptions_t *options = rd_kafka_AdminOptions_new(self->producer, RD_KAFKA_ADMIN_OP_CREATETOPICS);
-    (void)rd_kafka_AdminOptions_set_request_timeout(options, TOPIC_MS, reason, size);
-    rd_kafka_queue_t *queue = rd_kafka_queue_new(self->producer);
-    rd_kafka_CreateTopics(self->producer, &wanted, 1, options, queue);
-    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, 2 * TOPIC_MS);
-    rd_kafka_resp_err_t code = event ? rd_kafka_event_error(event) : RD_KAFKA_RESP_ERR__TIMED_OUT;
-    const rd_kafka_CreateTopics_result_t *result = event ? rd_kafka_event_CreateTopics_result(event) : NULL;
-    size_t n = 0;
-    const rd_kafka_topic_result_t **topics = result ? rd_kafka_CreateTopics_result_topics(result, &n) : NULL;
-    if (code == RD_KAFKA_RESP_ERR_NO_ERROR && n == 1)
-        code = rd_kafka_topic_result_error(topics[0]);
-    snprintf(reason, size, "%s", rd_kafka_err2str(code));
-    if (event)
-        rd_kafka_event_destroy(event);
-    rd_kafka_queue_destroy(queue);
-    rd_kafka_AdminOptions_destroy(options);
-    rd_kafka_NewTopic_destroy(wanted);
-    return code == RD_KAFKA_RESP_ERR_NO_ERROR || code == RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS;
-}
-
 static void prepare(void *sink)
 {
     struct kafka_dead *self = sink;
-    char reason[FR_KAFKA_TEXT_MAX], quoted[FR_KAFKA_TEXT_MAX];
-    if (topic_exists(self, reason, sizeof(reason)))
+    const char *topic = self->conf->ingest.dead_letter_topic;
+    struct fr_kafka_topic found;
+    if (!fr_kafka_topic_ask(self->producer, topic, false, TOPIC_MS, &found) && found.partitions > 0)
         return;
-    if (topic_create(self, reason, sizeof(reason)))
-        fr_log(FR_LOG_INFO, "ingest", "dead_letter_topic_created", "topic=%s partitions=1",
-               self->conf->ingest.dead_letter_topic);
+    char quoted[FR_KAFKA_TEXT_MAX];
+    struct fr_err err;
+    if (fr_kafka_topic_create(self->producer, topic, 1, NULL, &err) == FR_OK)
+        fr_log(FR_LOG_INFO, "ingest", "dead_letter_topic_created", "topic=%s partitions=1", topic);
     else
         fr_log(FR_LOG_WARN, "ingest", "dead_letter_topic",
-               "topic=%s reason=%s effect=\"the first malformed record will wait for it\"",
-               self->conf->ingest.dead_letter_topic, fr_log_quote(quoted, sizeof(quoted), reason));
+               "topic=%s reason=%s effect=\"the first malformed record will wait for it\"", topic,
+               fr_log_quote(quoted, sizeof(quoted), err.text));
 }
 
 /* ---- life ---- */
@@ -476,8 +428,8 @@ static void dead_close(void *sink)
     free(self);
 }
 
-enum fr_status fr_kafka_dead_open(const struct fr_conf *conf, const struct fr_clock *clock, struct fr_dead_sink *out,
-                                  struct fr_err *err)
+enum fr_status fr_ingest_kafka_dead(const struct fr_conf *conf, const struct fr_clock *clock, struct fr_dead_sink *out,
+                                    struct fr_err *err)
 {
     FR_CHECK(conf->ingest.dead_letter_topic);
     struct kafka_dead *self = fr_alloc(1, sizeof(*self));

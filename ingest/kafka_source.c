@@ -43,7 +43,7 @@ struct topic {
 };
 
 struct kafka_source {
-    struct fr_kafka_health health; /* first: the clients' opaque */
+    struct fr_ingest_health health; /* first: the clients' opaque */
     const struct fr_conf *conf;
     bool per_partition;
     uint32_t *order;      /* [n_topics] by name: the order of the layout */
@@ -71,12 +71,9 @@ static enum fr_status client_new(struct kafka_source *self, bool probe, rd_kafka
     uint32_t share = self->per_partition && self->n_partitions ? QUEUE_KBYTES / self->n_partitions : QUEUE_KBYTES;
     snprintf(group, sizeof(group), "freshet.%s", self->conf->model);
     snprintf(kbytes, sizeof(kbytes), "%u", share < QUEUE_KBYTES_MIN ? QUEUE_KBYTES_MIN : share);
-    const struct fr_kafka_setting before[] = {
+    const struct fr_kafka_setting ours[] = {
+        FR_INGEST_KAFKA_FIXED,
         {"group.id", group},
-        {"enable.auto.commit", "false"},
-        {"enable.auto.offset.store", "false"},
-        {"auto.offset.reset", "error"},
-        {"enable.partition.eof", "true"},
         {"isolation.level", "read_committed"},
         {"check.crcs", "true"},
         {"allow.auto.create.topics", "false"},
@@ -87,18 +84,12 @@ static enum fr_status client_new(struct kafka_source *self, bool probe, rd_kafka
     };
     const struct fr_kafka_setting one_record[] = {
         {"fetch.message.max.bytes", "65536"}, {"queued.max.messages.kbytes", "1024"}, {NULL, NULL}};
-    const struct fr_kafka_setting nothing[] = {{NULL, NULL}};
-    rd_kafka_conf_t *kafka;
-    enum fr_status status = fr_kafka_conf(self->conf, before, probe ? one_record : nothing, &kafka, err);
+    struct fr_kafka_options options = {
+        .type = RD_KAFKA_CONSUMER, .ours = ours, .required = probe ? one_record : NULL, .opaque = &self->health};
+    rd_kafka_t *client;
+    enum fr_status status = fr_ingest_kafka_client(self->conf, options, &client, err);
     if (status != FR_OK)
         return status;
-    rd_kafka_conf_set_opaque(kafka, &self->health);
-    char reason[512];
-    rd_kafka_t *client = rd_kafka_new(RD_KAFKA_CONSUMER, kafka, reason, sizeof(reason));
-    if (!client) {
-        rd_kafka_conf_destroy(kafka);
-        return fr_err_set(err, FR_E_INVALID, "ingest.kafka: %s", reason);
-    }
     uint32_t n = self->conf->ingest.n_topics;
     *topics = fr_alloc(n, sizeof(rd_kafka_topic_t *));
     for (uint32_t i = 0; i < n; i++) {
@@ -165,32 +156,24 @@ static void add_partition(struct kafka_source *self, uint32_t topic)
 static enum fr_status discover_topic(struct kafka_source *self, uint32_t topic, struct fr_err *err)
 {
     const char *name = self->conf->ingest.topics[topic];
-    const struct rd_kafka_metadata *metadata;
+    struct fr_kafka_topic found;
     rd_kafka_resp_err_t code =
-        self->reader ? rd_kafka_metadata(self->reader, 0, self->reader_topics[topic], &metadata, METADATA_MS)
-                     : rd_kafka_metadata(self->probe, 0, self->probe_topics[topic], &metadata, METADATA_MS);
+        fr_kafka_topic_ask(self->reader ? self->reader : self->probe, name, false, METADATA_MS, &found);
     if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
         return unavailable(self, code, "no answer from the brokers", err);
-    enum fr_status status = FR_OK;
-    const struct rd_kafka_metadata_topic *found = metadata->topic_cnt == 1 ? &metadata->topics[0] : NULL;
-    code = found ? found->err : RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
-    bool absent = code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART || (code == 0 && found->partition_cnt == 0);
-    if (absent && self->topics[topic].n && self->reader)
-        /* its partitions say so; what other topics have got is looked at all the same */
-        found = NULL;
-    else if (absent)
-        status = fr_err_set(
+    if (found.error)
+        return fr_err_set(err, fr_kafka_status(found.error), "topic %s at %s: %s", name, self->conf->ingest.brokers,
+                          rd_kafka_err2str(found.error));
+    /* Of one that was there its partitions say so; what other topics have got is looked at all the same. */
+    if (found.partitions == 0 && !(self->topics[topic].n && self->reader))
+        return fr_err_set(
             err, FR_E_UNAVAILABLE,
             "topic %s does not exist at %s: create it, or correct ingest.topic; reading begins when it is there", name,
             self->conf->ingest.brokers);
-    else if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-        status = fr_err_set(err, fr_kafka_status(code), "topic %s at %s: %s", name, self->conf->ingest.brokers,
-                            rd_kafka_err2str(code));
-    while (status == FR_OK && found && (int64_t)self->topics[topic].n < found->partition_cnt &&
+    while (self->topics[topic].n < found.partitions &&
            self->n_partitions <= FR_PARTITIONS_MAX) /* one too many: the caller refuses */
         add_partition(self, topic);
-    rd_kafka_metadata_destroy(metadata);
-    return status;
+    return FR_OK;
 }
 
 static enum fr_status discover(void *source, struct fr_source_layout *out, struct fr_err *err)
@@ -210,7 +193,7 @@ static enum fr_status discover(void *source, struct fr_source_layout *out, struc
     }
     out->n_partitions = self->n_partitions;
     out->partitions = self->names;
-    self->health = (struct fr_kafka_health){0};
+    self->health = (struct fr_ingest_health){0};
     return FR_OK;
 }
 
@@ -408,7 +391,7 @@ static void look_again(struct kafka_source *self)
     if (rd_kafka_metadata(self->reader, 0, self->reader_topics[0], &metadata, REVIVED_LOOK_MS) ==
         RD_KAFKA_RESP_ERR_NO_ERROR) {
         rd_kafka_metadata_destroy(metadata);
-        self->health = (struct fr_kafka_health){0};
+        self->health = (struct fr_ingest_health){0};
     }
 }
 
@@ -457,7 +440,7 @@ static enum fr_status poll_event(void *source, int64_t index, int wait_ms, struc
         status = FR_OK;
     }
     if (status == FR_OK && out->kind == FR_SOURCE_END)
-        self->health = (struct fr_kafka_health){0};
+        self->health = (struct fr_ingest_health){0};
     rd_kafka_message_destroy(message);
     return status;
 }
@@ -562,8 +545,8 @@ static void source_close(void *source)
     kafka_source_free(self);
 }
 
-enum fr_status fr_kafka_source_open(const struct fr_conf *conf, bool per_partition, struct fr_source *out,
-                                    struct fr_err *err)
+enum fr_status fr_ingest_kafka_source(const struct fr_conf *conf, bool per_partition, struct fr_source *out,
+                                      struct fr_err *err)
 {
     struct kafka_source *self = fr_alloc(1, sizeof(*self));
     self->conf = conf;

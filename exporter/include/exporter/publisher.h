@@ -22,16 +22,18 @@ struct fr_publisher_property {
     const char *name, *value;
 };
 
+/* What it points to is borrowed until fr_publisher_free. */
 struct fr_publisher_options {
-    struct fr_durable *durable; /* borrowed */
+    struct fr_durable *durable;
     const struct fr_clock *clock;
+    const char *model; /* names the clients: client.id is freshet-MODEL */
     const char *brokers;
     const char *topic;
     uint32_t partitions;
     bool create; /* create the topic when missing */
     /* 0: 64 MiB; more waits in the journal, not in memory */
     size_t max_in_flight_bytes;
-    const struct fr_publisher_property *properties; /* librdkafka, checked by the daemon's config */
+    const struct fr_publisher_property *properties; /* the operator's for librdkafka; only texts are borrowed */
     size_t n_properties;
 };
 

@@ -5,8 +5,6 @@
  * not: look into records. */
 #include "follow/consume.h"
 
-#include <librdkafka/rdkafka.h>
-
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +12,9 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "kafka/kafka.h"
 
-enum { POLL_MS = 5, LOG_INTERVAL_S = 10, TEXT_MAX = 512 };
+enum { POLL_MS = 5, LOG_INTERVAL_S = 10 };
 
 struct partition {
     int32_t number;
@@ -36,93 +35,46 @@ struct fr_tool_consumer {
     unsigned long long logged_ns;
 };
 
-static void log_line(const rd_kafka_t *handle, int level, const char *facility, const char *text)
-{
-    (void)handle;
-    char quoted[TEXT_MAX];
-    fr_log(level <= 3 ? FR_LOG_ERROR : FR_LOG_WARN, "kafka", facility, "text=%s",
-           fr_log_quote(quoted, sizeof(quoted), text));
-}
-
 /* ---- open ---- */
-
-static enum fr_status set(rd_kafka_conf_t *conf, const char *name, const char *value, struct fr_err *err)
-{
-    char text[TEXT_MAX];
-    if (rd_kafka_conf_set(conf, name, value, text, sizeof(text)) == RD_KAFKA_CONF_OK)
-        return FR_OK;
-    return fr_err_set(err, FR_E_INVALID, "librdkafka property %s: %s", name, text);
-}
-
-static enum fr_status set_properties(rd_kafka_conf_t *conf, const struct fr_tool_consume_options *options,
-                                     struct fr_err *err)
-{
-    static const char *const ours[][2] = {
-        {"group.id", "freshet.follow"}, /* needed to assign; never joined */
-        {"enable.auto.commit", "false"}, {"auto.offset.reset", "error"},    {"enable.partition.eof", "true"},
-        {"fetch.wait.max.ms", "20"},     {"log.connection.close", "false"},
-    };
-    enum fr_status status = set(conf, "bootstrap.servers", options->brokers, err);
-    for (size_t i = 0; i < FR_ARRAY_LEN(ours) && status == FR_OK; i++)
-        status = set(conf, ours[i][0], ours[i][1], err);
-    for (size_t i = 0; i < options->n_properties && status == FR_OK; i++) {
-        char *name = fr_strdup(options->properties[i]);
-        char *equals = strchr(name, '=');
-        if (!equals || equals == name) {
-            status = fr_err_set(err, FR_E_INVALID, "--kafka %s: expected NAME=VALUE", name);
-        } else {
-            *equals = '\0';
-            status = set(conf, name, equals + 1, err);
-        }
-        free(name);
-    }
-    return status;
-}
 
 static enum fr_status make_handle(const struct fr_tool_consume_options *options, rd_kafka_t **out, struct fr_err *err)
 {
-    char text[TEXT_MAX];
-    rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    enum fr_status status = set_properties(conf, options, err);
-    if (status != FR_OK) {
-        rd_kafka_conf_destroy(conf);
-        return status;
-    }
-    rd_kafka_conf_set_log_cb(conf, log_line);
-    rd_kafka_t *handle = rd_kafka_new(RD_KAFKA_CONSUMER, conf, text, sizeof(text));
-    if (!handle) {
-        rd_kafka_conf_destroy(conf);
-        return fr_err_set(err, FR_E_INVALID, "the Kafka consumer: %s", text);
-    }
-    rd_kafka_poll_set_consumer(handle);
-    *out = handle;
-    return FR_OK;
+    static const struct fr_kafka_setting ours[] = {
+        {"group.id", "freshet.follow"}, /* needed to assign; never joined */
+        {"enable.auto.commit", "false"},
+        {"auto.offset.reset", "error"},
+        {"enable.partition.eof", "true"},
+        {"fetch.wait.max.ms", "20"},
+        {NULL, NULL},
+    };
+    enum fr_status status = fr_kafka_open(&(struct fr_kafka_options){.type = RD_KAFKA_CONSUMER,
+                                                                     .brokers = options->brokers,
+                                                                     .name = "follow",
+                                                                     .ours = ours,
+                                                                     .texts = options->properties,
+                                                                     .n_texts = options->n_properties},
+                                          out, err);
+    if (status == FR_OK)
+        rd_kafka_poll_set_consumer(*out);
+    return status;
 }
 
 static enum fr_status count_partitions(struct fr_tool_consumer *consumer, size_t *count, struct fr_err *err)
 {
-    const struct rd_kafka_metadata *metadata = NULL;
-    rd_kafka_topic_t *topic = rd_kafka_topic_new(consumer->handle, consumer->topic, NULL);
-    if (!topic)
-        return fr_err_set(err, FR_E_INVALID, "topic %s: %s", consumer->topic, rd_kafka_err2str(rd_kafka_last_error()));
-    rd_kafka_resp_err_t error = rd_kafka_metadata(consumer->handle, 0, topic, &metadata, FR_CONSUME_TIMEOUT_MS);
-    rd_kafka_topic_destroy(topic);
+    struct fr_kafka_topic found;
+    rd_kafka_resp_err_t error =
+        fr_kafka_topic_ask(consumer->handle, consumer->topic, false, FR_CONSUME_TIMEOUT_MS, &found);
     if (error)
         return fr_err_set(err, FR_E_UNAVAILABLE, "no answer from the brokers about topic %s: %s", consumer->topic,
                           rd_kafka_err2str(error));
-    enum fr_status status = FR_OK;
-    if (metadata->topic_cnt != 1 || metadata->topics[0].err || metadata->topics[0].partition_cnt == 0)
-        status =
-            fr_err_set(err, FR_E_UNAVAILABLE, "topic %s: %s", consumer->topic,
-                       metadata->topic_cnt == 1 && metadata->topics[0].err ? rd_kafka_err2str(metadata->topics[0].err)
-                                                                           : "it has no partitions");
-    else if (metadata->topics[0].partition_cnt > FR_CONSUME_PARTITIONS_MAX)
-        status = fr_err_set(err, FR_E_LIMIT, "topic %s has %d partitions, more than %d", consumer->topic,
-                            metadata->topics[0].partition_cnt, FR_CONSUME_PARTITIONS_MAX);
-    else
-        *count = (size_t)metadata->topics[0].partition_cnt;
-    rd_kafka_metadata_destroy(metadata);
-    return status;
+    if (found.partitions == 0)
+        return fr_err_set(err, FR_E_UNAVAILABLE, "topic %s: %s", consumer->topic,
+                          rd_kafka_err2str(found.error ? found.error : RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART));
+    if (found.partitions > FR_CONSUME_PARTITIONS_MAX)
+        return fr_err_set(err, FR_E_LIMIT, "topic %s has %" PRIu32 " partitions, more than %d", consumer->topic,
+                          found.partitions, FR_CONSUME_PARTITIONS_MAX);
+    *count = found.partitions;
+    return FR_OK;
 }
 
 static enum fr_status choose_partitions(struct fr_tool_consumer *consumer,

@@ -7,9 +7,6 @@
  * --max-ahead`). Topics that are not named are made with 4 partitions when first asked for. It does
  * not do: transactions, compaction, admin requests, times, restarts. Thread: the caller's; the
  * broker runs in librdkafka's threads. */
-#include <librdkafka/rdkafka.h>
-#include <librdkafka/rdkafka_mock.h>
-
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,7 +14,8 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "base/log.h"
+#include "kafka/kafka.h"
+#include <librdkafka/rdkafka_mock.h>
 #include "tool.h"
 
 enum { TOPICS_MAX = 64, PARTITIONS_MAX = 1024, NAME_MAX_BYTES = 249 /* Kafka's own limit */ };
@@ -28,14 +26,6 @@ static const char usage[] =
     "Runs an embedded broker on a free loopback port, prints its address, lives until SIGTERM.\n"
     "  --topic NAME:PARTITIONS  makes a topic (many); others get 4 partitions when first used\n"
     "It keeps 5 MiB per partition, oldest dropped: pace the producer (produce --group G --max-ahead N).\n";
-
-static void log_line(const rd_kafka_t *handle, int level, const char *facility, const char *text)
-{
-    (void)handle;
-    char quoted[512];
-    fr_log(level <= 3 ? FR_LOG_ERROR : FR_LOG_WARN, "kafka", facility, "text=%s",
-           fr_log_quote(quoted, sizeof(quoted), text));
-}
 
 /* The last colon divides: topic names hold none. */
 static bool make_topic(rd_kafka_mock_cluster_t *cluster, const char *text)
@@ -98,16 +88,13 @@ int fr_tool_broker(int argc, char **argv)
     if (pthread_sigmask(SIG_BLOCK, &stop, NULL) != 0)
         return FR_TOOL_FAILED;
 
-    rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    rd_kafka_conf_set_log_cb(conf, log_line);
-    char text[512];
     /* The handle only carries the cluster; that it has no servers of its own would be a warning. */
+    static const struct fr_kafka_setting quiet[] = {{"log_level", "3"}, {NULL, NULL}};
     rd_kafka_t *handle = NULL;
-    if (rd_kafka_conf_set(conf, "log_level", "3", text, sizeof(text)) == RD_KAFKA_CONF_OK)
-        handle = rd_kafka_new(RD_KAFKA_PRODUCER, conf, text, sizeof(text));
-    if (!handle) {
-        fprintf(stderr, "freshet broker: %s\n", text);
-        rd_kafka_conf_destroy(conf);
+    struct fr_err err = {0};
+    struct fr_kafka_options client = {.type = RD_KAFKA_PRODUCER, .name = "broker", .ours = quiet};
+    if (fr_kafka_open(&client, &handle, &err) != FR_OK) {
+        fprintf(stderr, "freshet broker: %s\n", err.text);
         return FR_TOOL_FAILED;
     }
     int result = serve(handle, topics, n_topics, &stop);

@@ -10,22 +10,19 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <librdkafka/rdkafka.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "kafka/kafka.h"
 
 enum {
     METADATA_WAIT_MS = 10000,
-    CONTROLLER_WAIT_MS = 1000,
-    CREATE_WAIT_MS = 5000, /* the embedded broker never answers */
     GROUP_WAIT_MS = 5000,
     PACE_POLL_MS = 20, /* between two questions about the group */
     QUEUE_POLL_MS = 5,
-    PROPERTY_NAME_MAX = 128,
 };
 
 struct lane {
@@ -47,14 +44,6 @@ struct fr_tool_producer {
     rd_kafka_resp_err_t refused; /* the first refusal */
 };
 
-static void on_log(const rd_kafka_t *handle, int level, const char *facility, const char *text)
-{
-    (void)handle;
-    char quoted[512];
-    fr_log(level <= 3 ? FR_LOG_ERROR : FR_LOG_WARN, "kafka", facility, "text=%s",
-           fr_log_quote(quoted, sizeof(quoted), text));
-}
-
 static void on_delivery(rd_kafka_t *handle, const rd_kafka_message_t *message, void *opaque)
 {
     (void)handle;
@@ -70,131 +59,39 @@ static void on_delivery(rd_kafka_t *handle, const rd_kafka_message_t *message, v
 
 /* ---- opening ---- */
 
-static enum fr_status set(rd_kafka_conf_t *conf, const char *name, const char *value, struct fr_err *err)
-{
-    char text[512];
-    if (rd_kafka_conf_set(conf, name, value, text, sizeof(text)) != RD_KAFKA_CONF_OK)
-        return fr_err_set(err, FR_E_INVALID, "%s=%s: %s", name, value, text);
-    return FR_OK;
-}
-
-static enum fr_status set_own(rd_kafka_conf_t *conf, const struct fr_tool_producer_options *o, bool producing,
-                              struct fr_err *err)
-{
-    static const char *const sending[][2] = {{"enable.idempotence", "true"},
-                                             {"linger.ms", "5"},
-                                             {"compression.codec", "lz4"},
-                                             {"queue.buffering.max.messages", "200000"},
-                                             {"queue.buffering.max.kbytes", "131072"}};
-    enum fr_status status = set(conf, "bootstrap.servers", o->brokers, err);
-    if (status == FR_OK)
-        status = set(conf, "client.id", "freshet-produce", err);
-    for (size_t i = 0; producing && status == FR_OK && i < FR_ARRAY_LEN(sending); i++)
-        status = set(conf, sending[i][0], sending[i][1], err);
-    if (!producing && status == FR_OK)
-        status = set(conf, "group.id", o->group, err);
-    return status;
-}
-
-/* Producer-only properties do not concern the handle that asks for the group's positions:
- * librdkafka warns about them, so that handle logs errors only. */
 static enum fr_status open_handle(const struct fr_tool_producer_options *o, struct fr_tool_producer *producer,
                                   bool producing, rd_kafka_t **out, struct fr_err *err)
 {
-    rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    enum fr_status status = set_own(conf, o, producing, err);
-    for (size_t i = 0; status == FR_OK && i < o->n_kafka; i++) {
-        char name[PROPERTY_NAME_MAX];
-        const char *equals = strchr(o->kafka[i], '=');
-        if (!equals || equals == o->kafka[i] || (size_t)(equals - o->kafka[i]) >= sizeof(name)) {
-            status = fr_err_set(err, FR_E_INVALID, "--kafka %s: expected name=value", o->kafka[i]);
-            break;
-        }
-        memcpy(name, o->kafka[i], (size_t)(equals - o->kafka[i]));
-        name[equals - o->kafka[i]] = '\0';
-        status = set(conf, name, equals + 1, err);
-    }
-    if (status == FR_OK && !producing)
-        status = set(conf, "log_level", "3", err);
-    char text[512];
-    if (status == FR_OK) {
-        rd_kafka_conf_set_opaque(conf, producer);
-        rd_kafka_conf_set_log_cb(conf, on_log);
-        if (producing)
-            rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
-        *out = rd_kafka_new(producing ? RD_KAFKA_PRODUCER : RD_KAFKA_CONSUMER, conf, text, sizeof(text));
-        if (*out)
-            return FR_OK;
-        status = fr_err_set(err, FR_E_INVALID, "%s", text);
-    }
-    rd_kafka_conf_destroy(conf);
-    return status;
+    static const struct fr_kafka_setting sending[] = {
+        {"enable.idempotence", "true"},
+        {"linger.ms", "5"},
+        {"compression.codec", "lz4"},
+        {"queue.buffering.max.messages", "200000"},
+        {"queue.buffering.max.kbytes", "131072"},
+        {NULL, NULL},
+    };
+    const struct fr_kafka_setting asking[] = {{"group.id", o->group}, {NULL, NULL}};
+    return fr_kafka_open(&(struct fr_kafka_options){.type = producing ? RD_KAFKA_PRODUCER : RD_KAFKA_CONSUMER,
+                                                    .brokers = o->brokers,
+                                                    .name = "produce",
+                                                    .ours = producing ? sending : asking,
+                                                    .texts = o->kafka,
+                                                    .n_texts = o->n_kafka,
+                                                    .opaque = producer,
+                                                    .on_delivery = producing ? on_delivery : NULL},
+                         out, err);
 }
 
-/* Partitions of the topic in the metadata, 0 when it is not there or a partition has no leader
- * yet. */
-static uint32_t count_partitions(const rd_kafka_metadata_t *metadata, const char *topic)
+/* The topic's partitions, all with a leader; 0: not yet. `make`: asks for this topic alone, which
+ * makes brokers that allow it create the topic. */
+static enum fr_status look_up(struct fr_tool_producer *producer, const char *topic, bool make,
+                              struct fr_kafka_topic *found, struct fr_err *err)
 {
-    for (int i = 0; i < metadata->topic_cnt; i++) {
-        const rd_kafka_metadata_topic_t *t = &metadata->topics[i];
-        if (strcmp(t->topic, topic) != 0 || t->err)
-            continue;
-        for (int p = 0; p < t->partition_cnt; p++)
-            if (t->partitions[p].leader < 0)
-                return 0;
-        return (uint32_t)t->partition_cnt;
-    }
-    return 0;
-}
-
-/* `make`: asks for this topic alone, which makes brokers that allow it create the topic. */
-static enum fr_status look_up(struct fr_tool_producer *producer, const char *topic, bool make, uint32_t *partitions,
-                              struct fr_err *err)
-{
-    const rd_kafka_metadata_t *metadata = NULL;
-    rd_kafka_resp_err_t error =
-        rd_kafka_metadata(producer->handle, !make, make ? producer->topic : NULL, &metadata, METADATA_WAIT_MS);
+    rd_kafka_resp_err_t error = fr_kafka_topic_ask(producer->handle, topic, !make, METADATA_WAIT_MS, found);
     if (error)
         return fr_err_set(err, FR_E_UNAVAILABLE, "no answer from the brokers: %s", rd_kafka_err2str(error));
-    *partitions = count_partitions(metadata, topic);
-    rd_kafka_metadata_destroy(metadata);
+    producer->n_partitions = found->led ? found->partitions : 0;
     return FR_OK;
-}
-
-static rd_kafka_resp_err_t creation_result(rd_kafka_event_t *event)
-{
-    if (!event)
-        return RD_KAFKA_RESP_ERR__TIMED_OUT;
-    if (rd_kafka_event_error(event))
-        return rd_kafka_event_error(event);
-    size_t n = 0;
-    const rd_kafka_topic_result_t **results =
-        rd_kafka_CreateTopics_result_topics(rd_kafka_event_CreateTopics_result(event), &n);
-    return n == 1 ? rd_kafka_topic_result_error(results[0]) : RD_KAFKA_RESP_ERR__BAD_MSG;
-}
-
-static rd_kafka_resp_err_t create_topic(struct fr_tool_producer *producer, const char *topic, uint32_t partitions)
-{
-    char text[256];
-    if (rd_kafka_controllerid(producer->handle, CONTROLLER_WAIT_MS) < 0)
-        return RD_KAFKA_RESP_ERR__TIMED_OUT; /* nobody would answer: the embedded broker */
-    rd_kafka_NewTopic_t *wanted = rd_kafka_NewTopic_new(topic, (int)partitions, -1, text, sizeof(text));
-    if (!wanted)
-        return RD_KAFKA_RESP_ERR__INVALID_ARG;
-    rd_kafka_queue_t *queue = rd_kafka_queue_new(producer->handle);
-    rd_kafka_AdminOptions_t *options = rd_kafka_AdminOptions_new(producer->handle, RD_KAFKA_ADMIN_OP_CREATETOPICS);
-    rd_kafka_resp_err_t error = rd_kafka_AdminOptions_set_request_timeout(options, CREATE_WAIT_MS, text, sizeof(text));
-    if (!error) {
-        rd_kafka_CreateTopics(producer->handle, &wanted, 1, options, queue);
-        rd_kafka_event_t *event = rd_kafka_queue_poll(queue, CREATE_WAIT_MS + 1000);
-        error = creation_result(event);
-        if (event)
-            rd_kafka_event_destroy(event);
-    }
-    rd_kafka_AdminOptions_destroy(options);
-    rd_kafka_queue_destroy(queue);
-    rd_kafka_NewTopic_destroy(wanted);
-    return error == RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS ? RD_KAFKA_RESP_ERR_NO_ERROR : error;
 }
 
 /* New topics are announced, and get their leaders, a little after they are made. */
@@ -203,8 +100,9 @@ static enum fr_status wait_for_topic(struct fr_tool_producer *producer, const ch
 {
     const struct fr_clock *clock = fr_clock_system();
     uint64_t end = fr_mono_ns(clock) + METADATA_WAIT_MS * UINT64_C(1000000);
+    struct fr_kafka_topic found;
     while (!(producer->stop && *producer->stop)) {
-        enum fr_status status = look_up(producer, topic, make, &producer->n_partitions, err);
+        enum fr_status status = look_up(producer, topic, make, &found, err);
         if (status != FR_OK || producer->n_partitions > 0)
             return status;
         if (fr_mono_ns(clock) > end)
@@ -228,14 +126,19 @@ static enum fr_status open_topic(struct fr_tool_producer *producer, const char *
 static enum fr_status find_topic(struct fr_tool_producer *producer, const struct fr_tool_producer_options *o,
                                  struct fr_err *err)
 {
-    enum fr_status status = look_up(producer, o->topic, false, &producer->n_partitions, err);
+    struct fr_kafka_topic found;
+    enum fr_status status = look_up(producer, o->topic, false, &found, err);
     if (status != FR_OK)
         return status;
     if (producer->n_partitions == 0) {
-        rd_kafka_resp_err_t error = create_topic(producer, o->topic, o->partitions ? o->partitions : 1);
-        bool unanswered = error == RD_KAFKA_RESP_ERR__TIMED_OUT || error == RD_KAFKA_RESP_ERR__UNSUPPORTED_FEATURE;
-        if (error && !unanswered)
-            return fr_err_set(err, FR_E_UNAVAILABLE, "topic %s cannot be made: %s", o->topic, rd_kafka_err2str(error));
+        uint32_t partitions = o->partitions ? o->partitions : 1;
+        if (found.administrable)
+            status = fr_kafka_topic_create(producer->handle, o->topic, partitions, NULL, err);
+        bool unanswered = !found.administrable || status == FR_AGAIN;
+        if (status != FR_OK && !unanswered) {
+            (void)fr_err_wrap(err, "topic %s cannot be made", o->topic);
+            return status;
+        }
         status = open_topic(producer, o->topic, err);
         if (status == FR_OK)
             status = wait_for_topic(producer, o->topic, unanswered, err);

@@ -61,6 +61,7 @@ static struct fr_publisher *make_publisher(struct fixture *f, const char *topic,
 {
     struct fr_publisher_options options = {.durable = f->durable,
                                            .clock = fr_clock_system(),
+                                           .model = "ctr",
                                            .brokers = brokers,
                                            .topic = topic,
                                            .partitions = FIXTURE_PARTITIONS,

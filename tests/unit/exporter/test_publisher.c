@@ -1,8 +1,7 @@
 /* The publisher against librdkafka's embedded broker: order, resumption, refusal, recovery from
  * failed deliveries. */
-#include "case.h"
+#include "recorded_clients.h"
 
-#include <librdkafka/rdkafka.h>
 #include <librdkafka/rdkafka_mock.h>
 
 #include "exporter/publisher.h"
@@ -43,9 +42,10 @@ static void make_topic(char topic[32])
 
 static struct fr_publisher *make_publisher(struct fixture *f, const char *topic)
 {
-    struct fr_publisher_property log[] = {{"log_level", "3"}};
+    static const struct fr_publisher_property log[] = {{"log_level", "3"}};
     struct fr_publisher_options options = {.durable = f->durable,
                                            .clock = fr_clock_system(),
+                                           .model = "ctr",
                                            .brokers = brokers,
                                            .topic = topic,
                                            .partitions = FIXTURE_PARTITIONS,
@@ -525,6 +525,23 @@ FR_CASE(unreachable_brokers_are_unavailable)
     fixture_close(&f);
 }
 
+FR_CASE(its_clients_name_the_model_and_are_back_within_a_second)
+{
+    struct fixture f = {0};
+    char topic[32];
+    make_topic(topic);
+    assert_int_equal(fixture_open(&f, "ctr"), FR_OK);
+    append(&f, 1);
+    size_t before = n_recorded;
+    struct fr_publisher *publisher = make_publisher(&f, topic);
+    check_ok(&f, publisher);
+    step_until(publisher, 1);
+    expect_recorded(before, RD_KAFKA_CONSUMER, "freshet-ctr");
+    expect_recorded(before, RD_KAFKA_PRODUCER, "freshet-ctr");
+    fr_publisher_free(publisher);
+    fixture_close(&f);
+}
+
 FR_CASE(unknown_properties_are_refused_by_name)
 {
     struct fixture f = {0};
@@ -558,6 +575,7 @@ int main(void)
         cmocka_unit_test(an_emptied_topic_is_counted_as_loss_and_filled_from_the_journal),
         cmocka_unit_test(a_refused_record_restarts_the_producer_and_everything_arrives),
         cmocka_unit_test(a_broker_that_goes_away_is_a_problem_until_it_returns),
+        cmocka_unit_test(its_clients_name_the_model_and_are_back_within_a_second),
         cmocka_unit_test(unreachable_brokers_are_unavailable),
         cmocka_unit_test(unknown_properties_are_refused_by_name),
     };

@@ -1,0 +1,150 @@
+/* Clients: our settings, then the operator's, then what correctness fixes.
+ *
+ * All clients find a broker that is back within a second and carry a client.id that names their
+ * model. Passwords never appear in a message: texts name the property, not its value, unless
+ * librdkafka itself found the value out of range. Owner: none (functions only). */
+#include "kafka/kafka.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/log.h"
+
+/* What a client logs. `told`: its error callback says that brokers are away, so that the line that
+ * comes with every attempt to connect adds nothing. */
+static void log_line(int level, const char *facility, const char *text, bool told)
+{
+    /* One producer and two kinds of consumers get the same properties: each warns of those meant
+     * for the other. An embedded broker does not know auto-creation. */
+    if (strcmp(facility, "CONFWARN") == 0 || strcmp(facility, "AUTOCREATE") == 0)
+        return;
+    char quoted[1024];
+    bool repeated = told && (strcmp(facility, "FAIL") == 0 || strcmp(facility, "ERROR") == 0);
+    fr_log(level <= 4 && !repeated ? FR_LOG_WARN : FR_LOG_DEBUG, "kafka", "client", "facility=%s text=%s", facility,
+           fr_log_quote(quoted, sizeof(quoted), text));
+}
+
+static void log_told(const rd_kafka_t *client, int level, const char *facility, const char *text)
+{
+    (void)client;
+    log_line(level, facility, text, true);
+}
+
+static void log_all(const rd_kafka_t *client, int level, const char *facility, const char *text)
+{
+    (void)client;
+    log_line(level, facility, text, false);
+}
+
+/* ---- settings ---- */
+
+static enum fr_status set(rd_kafka_conf_t *conf, const char *name, const char *value, struct fr_err *err)
+{
+    char reason[512];
+    if (rd_kafka_conf_set(conf, name, value, reason, sizeof(reason)) != RD_KAFKA_CONF_OK)
+        return fr_err_set(err, FR_E_INVALID, "%s", reason);
+    return FR_OK;
+}
+
+static enum fr_status set_all(rd_kafka_conf_t *conf, const struct fr_kafka_setting *settings, struct fr_err *err)
+{
+    enum fr_status status = FR_OK;
+    for (; settings && settings->name && status == FR_OK; settings++)
+        status = set(conf, settings->name, settings->value, err);
+    return status;
+}
+
+static enum fr_status set_property(rd_kafka_conf_t *conf, const struct fr_kafka_property *property, struct fr_err *err)
+{
+    enum fr_status status = set(conf, property->name, property->value, err);
+    if (status != FR_OK)
+        (void)fr_err_wrap(err, "ingest.kafka.%s", property->name);
+    if (status != FR_OK && property->line)
+        (void)fr_err_wrap(err, "line %u", property->line);
+    return status;
+}
+
+static enum fr_status set_text(rd_kafka_conf_t *conf, const char *text, struct fr_err *err)
+{
+    char name[128];
+    const char *equals = strchr(text, '=');
+    size_t size = equals ? (size_t)(equals - text) : 0;
+    if (size == 0 || size >= sizeof(name))
+        return fr_err_set(err, FR_E_INVALID, "--kafka %s: expected NAME=VALUE", text);
+    memcpy(name, text, size);
+    name[size] = '\0';
+    enum fr_status status = set(conf, name, equals + 1, err);
+    if (status != FR_OK)
+        (void)fr_err_wrap(err, "--kafka %s", name);
+    return status;
+}
+
+static enum fr_status set_layers(rd_kafka_conf_t *conf, const struct fr_kafka_options *options, struct fr_err *err)
+{
+    char client_id[256];
+    snprintf(client_id, sizeof(client_id), "freshet-%s", options->name);
+    const struct fr_kafka_setting common[] = {
+        {"client.id", client_id},
+        {"socket.keepalive.enable", "true"},
+        {"reconnect.backoff.max.ms", "1000"}, /* a broker that is back is found within a second */
+        {"log.connection.close", "false"},
+        {options->brokers ? "bootstrap.servers" : NULL, options->brokers},
+        {NULL, NULL},
+    };
+    enum fr_status status = set_all(conf, common, err);
+    if (status == FR_OK)
+        status = set_all(conf, options->ours, err);
+    for (size_t i = 0; i < options->n_properties && status == FR_OK; i++)
+        status = set_property(conf, &options->properties[i], err);
+    for (size_t i = 0; i < options->n_texts && status == FR_OK; i++)
+        status = set_text(conf, options->texts[i], err);
+    return status == FR_OK ? set_all(conf, options->required, err) : status;
+}
+
+enum fr_status fr_kafka_open(const struct fr_kafka_options *options, rd_kafka_t **out, struct fr_err *err)
+{
+    char reason[512];
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    enum fr_status status = set_layers(conf, options, err);
+    if (status == FR_OK && out) {
+        rd_kafka_conf_set_opaque(conf, options->opaque);
+        rd_kafka_conf_set_log_cb(conf, options->on_error ? log_told : log_all);
+        if (options->on_error)
+            rd_kafka_conf_set_error_cb(conf, options->on_error);
+        if (options->on_delivery)
+            rd_kafka_conf_set_dr_msg_cb(conf, options->on_delivery);
+        rd_kafka_t *client = rd_kafka_new(options->type, conf, reason, sizeof(reason));
+        if (client) {
+            *out = client;
+            return FR_OK;
+        }
+        status = fr_err_set(err, FR_E_INVALID, "%s: %s", options->n_texts ? "--kafka" : "ingest.kafka", reason);
+    }
+    rd_kafka_conf_destroy(conf);
+    return status;
+}
+
+/* ---- errors ---- */
+
+enum fr_status fr_kafka_status(rd_kafka_resp_err_t code)
+{
+    switch (code) {
+    case RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED:
+    case RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED:
+    case RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED:
+        return FR_E_DENIED;
+    default:
+        return FR_E_UNAVAILABLE;
+    }
+}
+
+void fr_kafka_explain(int code, const char *reason, char *text, size_t size)
+{
+    const char *remedy = "";
+    if (code == RD_KAFKA_RESP_ERR__AUTHENTICATION)
+        remedy = "; check sasl.mechanism, sasl.username and sasl.password under ingest.kafka";
+    else if (code == RD_KAFKA_RESP_ERR__SSL)
+        remedy = "; check security.protocol and ssl.ca.location under ingest.kafka";
+    snprintf(text, size, "%.160s%s", reason, remedy);
+}

@@ -1,0 +1,78 @@
+/* What every Kafka client of ours has in common: its settings, its log, what its errors mean, and
+ * topics, which are looked up and made.
+ *
+ * Linked privately by ingest, the exporter and the tool; librdkafka's types stay behind them.
+ * Thread: the one that owns the client. */
+#ifndef FR_KAFKA_KAFKA_H
+#define FR_KAFKA_KAFKA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <librdkafka/rdkafka.h>
+
+#include "base/status.h"
+
+enum { FR_KAFKA_TEXT_MAX = 256 }; /* of what a client says of its connections */
+
+/* Lists of settings end with a NULL name. */
+struct fr_kafka_setting {
+    const char *name, *value;
+};
+
+/* One line of `ingest.kafka`; 0: its line is not known. */
+struct fr_kafka_property {
+    const char *name, *value;
+    unsigned line;
+};
+
+struct fr_kafka_options {
+    rd_kafka_type_t type;
+    const char *brokers;                        /* NULL: none */
+    const char *name;                           /* client.id is freshet-NAME: the model's in the daemon */
+    const struct fr_kafka_setting *ours;        /* the operator's go over them; may be NULL */
+    const struct fr_kafka_property *properties; /* the operator's in the configuration */
+    size_t n_properties;
+    const char *const *texts; /* the operator's on the command line: NAME=VALUE of each --kafka */
+    size_t n_texts;
+    const struct fr_kafka_setting *required; /* go over all; may be NULL */
+    void *opaque;
+    /* NULL: nobody listens, and the log has what is said of every attempt to connect. */
+    void (*on_error)(rd_kafka_t *client, int code, const char *reason, void *opaque);
+    void (*on_delivery)(rd_kafka_t *client, const rd_kafka_message_t *message, void *opaque);
+};
+
+/* Connects to nothing yet. FR_E_INVALID: a property is unknown, out of range, or does not fit the
+ * others; the text names it and never its value, unless that is what librdkafka complains of.
+ * out NULL: only looks at the settings. */
+enum fr_status fr_kafka_open(const struct fr_kafka_options *options, rd_kafka_t **out,
+                             struct fr_err *err) FR_MUST_CHECK;
+
+/* FR_E_DENIED for authorisation, FR_E_UNAVAILABLE for everything else a broker may answer. */
+enum fr_status fr_kafka_status(rd_kafka_resp_err_t code);
+/* The reason and, where one is known, what to look at. */
+void fr_kafka_explain(int code, const char *reason, char *text, size_t size);
+
+struct fr_kafka_topic {
+    uint32_t partitions;       /* 0: it is not there, or `error` says why it cannot be read */
+    rd_kafka_resp_err_t error; /* what the brokers say of it; absence is none */
+    bool led;                  /* each partition has a leader */
+    /* The cluster has a controller, which answers requests about topics; the embedded broker names
+     * one that is none of its brokers. */
+    bool administrable;
+};
+
+/* What the brokers know of a topic; an error when they do not answer. `listed`: looks into the list
+ * of all topics. Otherwise a producer's question makes the topic where brokers allow that. */
+rd_kafka_resp_err_t fr_kafka_topic_ask(rd_kafka_t *client, const char *topic, bool listed, int wait_ms,
+                                       struct fr_kafka_topic *out);
+/* FR_OK: it is there now, or was; brokers may need a while to show it. FR_AGAIN: the cluster does
+ * not answer such requests. FR_E_INVALID, FR_E_DENIED, FR_E_UNAVAILABLE: err is the reason alone. */
+enum fr_status fr_kafka_topic_create(rd_kafka_t *client, const char *topic, uint32_t partitions,
+                                     const struct fr_kafka_setting *settings, struct fr_err *err) FR_MUST_CHECK;
+/* A request about topics: options with our time limit, and how long its answer is waited for. */
+rd_kafka_AdminOptions_t *fr_kafka_admin_options(rd_kafka_t *client, rd_kafka_admin_op_t operation);
+enum { FR_KAFKA_ADMIN_MS = 5000 };
+
+#endif

@@ -1,0 +1,115 @@
+/* Topics: what the brokers know of one, and making one through the admin interface.
+ *
+ * librdkafka's embedded broker answers no admin request: `administrable` says so before the time
+ * limit does. Each call blocks for a few seconds at most. Owner: the client's. Does not: change a
+ * topic that exists. */
+#include "kafka/kafka.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- looking up ---- */
+
+static bool has_controller(rd_kafka_t *client, const struct rd_kafka_metadata *metadata)
+{
+    int32_t controller = rd_kafka_controllerid(client, 0);
+    for (int i = 0; i < metadata->broker_cnt; i++)
+        if (metadata->brokers[i].id == controller)
+            return true;
+    return false;
+}
+
+static void describe(const struct rd_kafka_metadata_topic *found, struct fr_kafka_topic *out)
+{
+    bool unknown =
+        found->err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART || found->err == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC;
+    out->error = unknown ? RD_KAFKA_RESP_ERR_NO_ERROR : found->err;
+    out->partitions = found->err ? 0 : (uint32_t)found->partition_cnt;
+    out->led = true;
+    for (uint32_t i = 0; i < out->partitions; i++)
+        out->led &= found->partitions[i].leader >= 0;
+}
+
+rd_kafka_resp_err_t fr_kafka_topic_ask(rd_kafka_t *client, const char *topic, bool listed, int wait_ms,
+                                       struct fr_kafka_topic *out)
+{
+    const struct rd_kafka_metadata *metadata = NULL;
+    rd_kafka_topic_t *handle = listed ? NULL : rd_kafka_topic_new(client, topic, NULL);
+    if (!listed && !handle)
+        return rd_kafka_last_error();
+    rd_kafka_resp_err_t error = rd_kafka_metadata(client, listed, handle, &metadata, wait_ms);
+    if (handle)
+        rd_kafka_topic_destroy(handle);
+    if (error)
+        return error;
+    *out = (struct fr_kafka_topic){.administrable = has_controller(client, metadata)};
+    for (int i = 0; i < metadata->topic_cnt; i++)
+        if (strcmp(metadata->topics[i].topic, topic) == 0)
+            describe(&metadata->topics[i], out);
+    rd_kafka_metadata_destroy(metadata);
+    return RD_KAFKA_RESP_ERR_NO_ERROR;
+}
+
+/* ---- making ---- */
+
+rd_kafka_AdminOptions_t *fr_kafka_admin_options(rd_kafka_t *client, rd_kafka_admin_op_t operation)
+{
+    char text[256];
+    rd_kafka_AdminOptions_t *options = rd_kafka_AdminOptions_new(client, operation);
+    (void)rd_kafka_AdminOptions_set_request_timeout(options, FR_KAFKA_ADMIN_MS, text, sizeof(text));
+    return options;
+}
+
+static rd_kafka_resp_err_t creation_result(rd_kafka_event_t *event, char *text, size_t size)
+{
+    rd_kafka_resp_err_t error = event ? rd_kafka_event_error(event) : RD_KAFKA_RESP_ERR__TIMED_OUT;
+    const char *said = event && error ? rd_kafka_event_error_string(event) : NULL;
+    if (!error) {
+        size_t n = 0;
+        const rd_kafka_topic_result_t **results =
+            rd_kafka_CreateTopics_result_topics(rd_kafka_event_CreateTopics_result(event), &n);
+        error = n == 1 ? rd_kafka_topic_result_error(results[0]) : RD_KAFKA_RESP_ERR__BAD_MSG;
+        said = n == 1 ? rd_kafka_topic_result_error_string(results[0]) : NULL;
+    }
+    snprintf(text, size, "%s", said ? said : rd_kafka_err2str(error));
+    return error;
+}
+
+static enum fr_status judge(rd_kafka_resp_err_t error, const char *text, struct fr_err *err)
+{
+    switch (error) {
+    case RD_KAFKA_RESP_ERR_NO_ERROR:
+    case RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS:
+        return FR_OK;
+    case RD_KAFKA_RESP_ERR__TIMED_OUT:
+    case RD_KAFKA_RESP_ERR__UNSUPPORTED_FEATURE:
+    case RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT:
+    case RD_KAFKA_RESP_ERR_UNSUPPORTED_VERSION:
+        (void)fr_err_set(err, FR_AGAIN, "%s", text);
+        return FR_AGAIN;
+    default:
+        return fr_err_set(err, fr_kafka_status(error), "%s", text);
+    }
+}
+
+enum fr_status fr_kafka_topic_create(rd_kafka_t *client, const char *topic, uint32_t partitions,
+                                     const struct fr_kafka_setting *settings, struct fr_err *err)
+{
+    char text[512];
+    rd_kafka_NewTopic_t *wanted = rd_kafka_NewTopic_new(topic, (int)partitions, -1, text, sizeof(text));
+    if (!wanted)
+        return fr_err_set(err, FR_E_INVALID, "%s", text);
+    for (; settings && settings->name; settings++)
+        (void)rd_kafka_NewTopic_set_config(wanted, settings->name, settings->value);
+    rd_kafka_AdminOptions_t *options = fr_kafka_admin_options(client, RD_KAFKA_ADMIN_OP_CREATETOPICS);
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
+    rd_kafka_CreateTopics(client, &wanted, 1, options, queue);
+    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, FR_KAFKA_ADMIN_MS + 1000);
+    rd_kafka_resp_err_t error = creation_result(event, text, sizeof(text));
+    if (event)
+        rd_kafka_event_destroy(event);
+    rd_kafka_queue_destroy(queue);
+    rd_kafka_AdminOptions_destroy(options);
+    rd_kafka_NewTopic_destroy(wanted);
+    return judge(error, text, err);
+}

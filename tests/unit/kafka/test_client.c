@@ -1,0 +1,124 @@
+/* kafka/kafka.h: whose word counts for a setting, what a refusal says, and topics on librdkafka's
+ * embedded broker. */
+#include "case.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <librdkafka/rdkafka.h>
+#include <librdkafka/rdkafka_mock.h>
+
+#include "kafka/kafka.h"
+
+static void expect_setting(const struct fr_kafka_options *options, const char *name, const char *expected)
+{
+    char value[64];
+    size_t size = sizeof(value);
+    rd_kafka_t *client = NULL;
+    assert_int_equal(fr_kafka_open(options, &client, NULL), FR_OK);
+    assert_int_equal(rd_kafka_conf_get(rd_kafka_conf(client), name, value, &size), RD_KAFKA_CONF_OK);
+    assert_string_equal(value, expected);
+    rd_kafka_destroy(client);
+}
+
+FR_CASE(a_client_names_its_model_and_is_back_within_a_second)
+{
+    for (int type = RD_KAFKA_PRODUCER; type <= RD_KAFKA_CONSUMER; type++) {
+        struct fr_kafka_options options = {.type = (rd_kafka_type_t)type, .brokers = "127.0.0.1:1", .name = "ctr"};
+        expect_setting(&options, "client.id", "freshet-ctr");
+        expect_setting(&options, "reconnect.backoff.max.ms", "1000");
+        expect_setting(&options, "bootstrap.servers", "127.0.0.1:1");
+    }
+}
+
+FR_CASE(the_operator_goes_over_ours_and_what_is_required_over_all)
+{
+    const struct fr_kafka_setting ours[] = {{"linger.ms", "5"}, {NULL, NULL}};
+    const struct fr_kafka_setting required[] = {{"acks", "-1"}, {NULL, NULL}};
+    const struct fr_kafka_property properties[] = {
+        {"queue.buffering.max.ms", "7", 1}, {"acks", "1", 2}, {"reconnect.backoff.max.ms", "3000", 3}};
+    const char *texts[] = {"linger.ms=9"};
+    struct fr_kafka_options options = {.type = RD_KAFKA_PRODUCER, .name = "ctr", .ours = ours, .required = required};
+    expect_setting(&options, "linger.ms", "5");
+    options.properties = properties;
+    options.n_properties = 3;
+    expect_setting(&options, "linger.ms", "7");
+    expect_setting(&options, "acks", "-1");
+    expect_setting(&options, "reconnect.backoff.max.ms", "3000");
+    options.texts = texts;
+    options.n_texts = 1;
+    expect_setting(&options, "linger.ms", "9");
+}
+
+static void expect_refused(const struct fr_kafka_options *options, const char *begin)
+{
+    struct fr_err err = {0};
+    rd_kafka_t *client = NULL;
+    assert_int_equal(fr_kafka_open(options, &client, &err), FR_E_INVALID);
+    assert_null(client);
+    assert_memory_equal(err.text, begin, strlen(begin));
+    assert_null(strstr(err.text, "secret"));
+    assert_int_equal(fr_kafka_open(options, NULL, NULL), FR_E_INVALID);
+}
+
+FR_CASE(a_refusal_names_where_it_was_written_and_no_value)
+{
+    const struct fr_kafka_property property = {"sasl.pasword", "secret", 7}, anywhere = {"sasl.pasword", "secret", 0};
+    const char *unknown[] = {"sasl.pasword=secret"}, *bare[] = {"sasl.password"}, *nameless[] = {"=1"};
+    expect_refused(&(struct fr_kafka_options){.name = "m", .properties = &property, .n_properties = 1},
+                   "line 7: ingest.kafka.sasl.pasword: ");
+    expect_refused(&(struct fr_kafka_options){.name = "m", .properties = &anywhere, .n_properties = 1},
+                   "ingest.kafka.sasl.pasword: ");
+    expect_refused(&(struct fr_kafka_options){.name = "m", .texts = unknown, .n_texts = 1}, "--kafka sasl.pasword: ");
+    expect_refused(&(struct fr_kafka_options){.name = "m", .texts = bare, .n_texts = 1},
+                   "--kafka sasl.password: expected NAME=VALUE");
+    expect_refused(&(struct fr_kafka_options){.name = "m", .texts = nameless, .n_texts = 1}, "--kafka =1: expected");
+}
+
+FR_CASE(authorisation_is_denied_and_the_rest_unavailable)
+{
+    char text[FR_KAFKA_TEXT_MAX];
+    assert_int_equal(fr_kafka_status(RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED), FR_E_DENIED);
+    assert_int_equal(fr_kafka_status(RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED), FR_E_DENIED);
+    assert_int_equal(fr_kafka_status(RD_KAFKA_RESP_ERR__TIMED_OUT), FR_E_UNAVAILABLE);
+    fr_kafka_explain(RD_KAFKA_RESP_ERR__AUTHENTICATION, "no", text, sizeof(text));
+    assert_non_null(strstr(text, "no; check sasl.mechanism"));
+    fr_kafka_explain(RD_KAFKA_RESP_ERR__TRANSPORT, "no", text, sizeof(text));
+    assert_string_equal(text, "no");
+}
+
+FR_CASE(topics_of_the_embedded_broker_are_found_and_not_made_by_looking)
+{
+    struct fr_kafka_topic found;
+    struct fr_kafka_options options = {.type = RD_KAFKA_PRODUCER, .name = "host"};
+    rd_kafka_t *host = NULL, *client = NULL;
+    assert_int_equal(fr_kafka_open(&options, &host, NULL), FR_OK);
+    rd_kafka_mock_cluster_t *cluster = rd_kafka_mock_cluster_new(host, 1);
+    assert_int_equal(rd_kafka_mock_topic_create(cluster, "there", 3, 1), 0);
+    options.brokers = rd_kafka_mock_cluster_bootstraps(cluster);
+    assert_int_equal(fr_kafka_open(&options, &client, NULL), FR_OK);
+    assert_int_equal(fr_kafka_topic_ask(client, "there", false, 10000, &found), 0);
+    assert_int_equal(found.partitions, 3);
+    assert_true(found.led && !found.error && !found.administrable);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(fr_kafka_topic_ask(client, "absent", true, 10000, &found), 0);
+        assert_int_equal(found.partitions, 0);
+    }
+    assert_int_equal(fr_kafka_topic_ask(client, "absent", false, 10000, &found), 0);
+    assert_true(found.partitions > 0); /* a producer's question, where brokers make what is asked for */
+    rd_kafka_destroy(client);
+    rd_kafka_mock_cluster_destroy(cluster);
+    rd_kafka_destroy(host);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_client_names_its_model_and_is_back_within_a_second),
+        cmocka_unit_test(the_operator_goes_over_ours_and_what_is_required_over_all),
+        cmocka_unit_test(a_refusal_names_where_it_was_written_and_no_value),
+        cmocka_unit_test(authorisation_is_denied_and_the_rest_unavailable),
+        cmocka_unit_test(topics_of_the_embedded_broker_are_found_and_not_made_by_looking),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
