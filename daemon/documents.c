@@ -59,9 +59,9 @@ static void put_tables(const struct fr_trainer_status *trainer, struct fr_buffer
                          "%s\"%s\":{\"rows\":{\"ram\":%" PRIu64 "},\"pending\":%" PRIu64 ",\"bytes\":%" PRIu64
                          ",\"admitted\":%" PRIu64 ",\"rejected\":%" PRIu64 ",\"expired\":{\"idle\":%" PRIu64
                          "},\"forgotten\":%" PRIu64 ",\"unremembered\":%" PRIu64 "}",
-                         i ? "," : "", trainer->tables[i].name, stats->rows, stats->pending, stats->bytes,
-                         stats->admitted, stats->rejected, stats->expired[FR_ABSENT_IDLE], stats->forgotten,
-                         stats->unremembered);
+                         i ? "," : "", trainer->tables[i].name, stats->counts.rows, stats->counts.pending, stats->bytes,
+                         stats->counts.admitted, stats->counts.rejected, stats->counts.expired[FR_ABSENT_IDLE],
+                         stats->counts.forgotten, stats->counts.unremembered);
     }
     fr_buffer_printf(out, "}");
 }
@@ -363,16 +363,17 @@ static void series_model(struct fr_service *service, const struct snapshots *s)
     for (uint32_t i = 0; i < s->trainer.n_tables; i++) {
         const struct fr_store_table_stats *stats = &s->trainer.tables[i].stats;
         snprintf(labels, sizeof(labels), "table=\"%s\",tier=\"ram\"", s->trainer.tables[i].name);
-        gauge(service, "freshet_rows", labels, "Rows by table and tier.", (double)stats->rows);
+        gauge(service, "freshet_rows", labels, "Rows by table and tier.", (double)stats->counts.rows);
         snprintf(labels, sizeof(labels), "table=\"%s\"", s->trainer.tables[i].name);
         gauge(service, "freshet_pending_keys", labels, "Keys counted by the gate, without a row.",
-              (double)stats->pending);
-        counter(service, "freshet_rows_admitted_total", labels, "Rows admitted in this history.", stats->admitted);
+              (double)stats->counts.pending);
+        counter(service, "freshet_rows_admitted_total", labels, "Rows admitted in this history.",
+                stats->counts.admitted);
         counter(service, "freshet_occurrences_rejected_total", labels, "Occurrences of keys without a row.",
-                stats->rejected);
+                stats->counts.rejected);
         snprintf(labels, sizeof(labels), "table=\"%s\",reason=\"idle\"", s->trainer.tables[i].name);
         counter(service, "freshet_rows_expired_total", labels, "Rows expired in this history.",
-                stats->expired[FR_ABSENT_IDLE]);
+                stats->counts.expired[FR_ABSENT_IDLE]);
     }
 }
 

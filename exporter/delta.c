@@ -13,9 +13,7 @@
 #include "base/arena.h"
 #include "base/check.h"
 
-/* A row image: i64 seen_ms, u64 show, f64 click, then the row's floats (store/store.h,
- * FR_ROW_IMAGE_HEAD). */
-enum { ROW_IMAGE_HEAD = 24, DENSE_MAX = 4096, SNAPSHOT_NAME_MAX = 255 };
+enum { DENSE_MAX = 4096, SNAPSHOT_NAME_MAX = 255 };
 
 struct public_epoch {
     struct fr_delta_row *rows;
@@ -56,7 +54,7 @@ static enum fr_status take_rows(const struct fr_codec_settings *settings, const 
                               "epoch %llu: an image of table %u, but its journal file knows %u tables",
                               (unsigned long long)epoch->epoch, image.table, settings->n_tables);
         const struct fr_codec_table *table = &settings->tables[image.table];
-        if (is_row && image.size < ROW_IMAGE_HEAD + (size_t)table->value_floats * sizeof(float))
+        if (is_row && image.size < FR_ROW_IMAGE_HEAD + (size_t)table->value_floats * sizeof(float))
             return fr_err_set(err, FR_E_CORRUPT,
                               "epoch %llu: a row image of table %s has %u bytes, too few for %u values",
                               (unsigned long long)epoch->epoch, table->name, image.size, table->value_floats);
@@ -65,7 +63,7 @@ static enum fr_status take_rows(const struct fr_codec_settings *settings, const 
             (struct fr_delta_row){.key = image.key,
                                   .table = image.table,
                                   .why = image.reason,
-                                  .values = is_row ? (const void *)(image.bytes + ROW_IMAGE_HEAD) : NULL};
+                                  .values = is_row ? (const void *)(image.bytes + FR_ROW_IMAGE_HEAD) : NULL};
     }
     return FR_OK;
 }

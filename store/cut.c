@@ -18,7 +18,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "section.h"
+#include "store/section.h"
 
 enum { LOOK_AHEAD = 16, CARRIED_MIN = 64 };
 
@@ -138,8 +138,7 @@ static void copy_shard(void *context, size_t index, size_t worker)
             memcpy(to, fr_row_tail(table, items[i].row), FR_ROW_IMAGE_HEAD);
             memcpy(to + FR_ROW_IMAGE_HEAD, items[i].row, floats);
         } else if (items[i].kind == FR_IMAGE_PENDING) {
-            memcpy(to, &items[i].seen_ms, sizeof(items[i].seen_ms));
-            memcpy(to + sizeof(items[i].seen_ms), &items[i].count, sizeof(items[i].count));
+            fr_pending_store(to, items[i].seen_ms, items[i].count);
         }
     }
 }
@@ -189,6 +188,19 @@ static void take_room(struct fr_cut *cut, struct fr_stage *stage)
     }
 }
 
+static void stage_section(const struct fr_store *store, struct fr_stage *stage)
+{
+    struct fr_store_section section = {
+        .n_tables = store->n_tables, .n_carried = store->cut->n_carried, .carried = store->cut->carried};
+    for (uint32_t t = 0; t < store->n_tables; t++) {
+        struct fr_store_table_stats stats;
+        fr_store_stats(store, t, &stats);
+        section.tables[t].counts = stats.counts;
+        section.tables[t].slice_bits = store->tables[t].slice_bits;
+    }
+    fr_store_section_encode(&section, fr_stage_section(stage, FR_SECTION_STORE));
+}
+
 void fr_store_cut(struct fr_store *store, struct fr_stage *stage)
 {
     struct fr_cut *cut = store->cut;
@@ -210,5 +222,5 @@ void fr_store_cut(struct fr_store *store, struct fr_stage *stage)
     if (cut->n_carried > 0)
         qsort(cut->carried, cut->n_carried, sizeof(*cut->carried), compare_carried);
     fr_pool_run(store->pool, n_shards, copy_shard, cut);
-    fr_section_encode(store, cut->carried, cut->n_carried, fr_stage_section(stage, FR_SECTION_STORE));
+    stage_section(store, stage);
 }

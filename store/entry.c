@@ -55,11 +55,11 @@ void fr_entry_mark_dirty(struct fr_shard *shard, struct fr_entry *entry, size_t 
 float *fr_entry_make_live(struct fr_shard *shard, struct fr_entry *entry)
 {
     if (entry->state == FR_ENTRY_PENDING)
-        shard->n_pending--;
+        shard->counts.pending--;
     entry->state = FR_ENTRY_LIVE;
     entry->count = 0;
     entry->row = fr_slab_take(&shard->slab);
-    shard->n_live++;
+    shard->counts.rows++;
     return entry->row;
 }
 
@@ -68,17 +68,17 @@ void fr_entry_make_pending(struct fr_shard *shard, struct fr_entry *entry)
     entry->state = FR_ENTRY_PENDING;
     entry->count = 0;
     entry->seen_ms = 0;
-    shard->n_pending++;
+    shard->counts.pending++;
 }
 
 void fr_entry_remove(struct fr_shard *shard, struct fr_entry *entry, uint8_t reason)
 {
     if (entry->state == FR_ENTRY_LIVE) {
         fr_slab_give(&shard->slab, entry->row);
-        shard->n_live--;
+        shard->counts.rows--;
     } else {
         FR_CHECK(entry->state == FR_ENTRY_PENDING);
-        shard->n_pending--;
+        shard->counts.pending--;
     }
     if (!(entry->flags & FR_ENTRY_IN_EPOCH)) {
         fr_index_erase(&shard->index, entry);
@@ -147,7 +147,7 @@ static void init_part(const struct fr_store *store, const struct fr_table *table
 
 void fr_row_init(const struct fr_store *store, const struct fr_table *table, uint64_t key, float *row)
 {
-    memset(row, 0, table->tail_offset + sizeof(struct fr_row_tail));
+    memset(row, 0, table->tail_offset + sizeof(struct fr_row_head));
     for (uint32_t p = 0; p < table->spec.n_parts; p++)
         init_part(store, table, key, &table->spec.parts[p], row);
 }

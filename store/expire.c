@@ -41,16 +41,16 @@ static void judge_entry(const struct slice_visit *visit, struct fr_entry *entry)
     if (entry->state == FR_ENTRY_LIVE) {
         if (!spec->expires)
             return;
-        const struct fr_row_tail *tail = fr_row_tail(visit->table, entry->row);
+        const struct fr_row_head *tail = fr_row_tail(visit->table, entry->row);
         struct fr_row_facts facts = {.seen_ms = tail->seen_ms, .show = tail->show, .click = tail->click};
         if (!spec->expiry.expires(spec->expiry.config, &facts, visit->watermark_ms))
             return;
-        visit->shard->counters.expired[spec->expiry.reason]++;
+        visit->shard->counts.expired[spec->expiry.reason]++;
         fr_entry_remove(visit->shard, entry, spec->expiry.reason);
     } else if (entry->state == FR_ENTRY_PENDING) {
         if (!spec->gate.forgets(spec->gate.config, entry->seen_ms, visit->watermark_ms))
             return;
-        visit->shard->counters.forgotten++;
+        visit->shard->counts.forgotten++;
         fr_entry_remove(visit->shard, entry, FR_ABSENT_SILENT);
     }
 }
@@ -103,8 +103,8 @@ void fr_store_slice(struct fr_store *store, uint64_t batch_number, int64_t water
             continue;
         uint64_t live = 0, pending = 0;
         for (uint32_t s = 0; s < FR_SHARDS; s++) {
-            live += table->shards[s].n_live;
-            pending += table->shards[s].n_pending;
+            live += table->shards[s].counts.rows;
+            pending += table->shards[s].counts.pending;
         }
         table->slice_bits = next_slice_bits(table->slice_bits, live + pending, table->spec.expire_slice_rows);
         if (pending == 0 && (live == 0 || !table->spec.expires))

@@ -235,7 +235,7 @@ static void admit(const struct resolve *r, struct plan_key *key)
     if (entry->flags & FR_ENTRY_DIRTY) /* as pending: its image has grown */
         shard->dirty_bytes += r->table->image_size;
     fr_entry_mark_dirty(shard, entry, r->table->image_size);
-    shard->counters.admitted++;
+    shard->counts.admitted++;
 }
 
 /* A key without a row that trained occurrences may count for. */
@@ -248,9 +248,9 @@ static void count_key(const struct resolve *r, struct plan_key *key, struct plan
     count = key->n_counted > UINT32_MAX - count ? UINT32_MAX : count + (uint32_t)key->n_counted;
     bool admitted = gate->admits(gate->config, count);
     if (!admitted) {
-        shard->counters.rejected += key->n_counted;
-        if (!pending && shard->n_pending >= shard->pending_max) {
-            shard->counters.unremembered++;
+        shard->counts.rejected += key->n_counted;
+        if (!pending && shard->counts.pending >= shard->pending_max) {
+            shard->counts.unremembered++;
             return;
         }
     }
@@ -283,7 +283,7 @@ static void apply_key(const struct resolve *r, struct plan_key *key, struct plan
     if (key->trained) /* its values will change in this batch's step, touched or not */
         fr_entry_mark_dirty(r->shard, key->entry, r->table->image_size);
     if (key->n_touched > 0) {
-        struct fr_row_tail *tail = fr_row_tail(r->table, key->row);
+        struct fr_row_head *tail = fr_row_tail(r->table, key->row);
         undo->tail = *tail;
         tail->seen_ms = r->plan->watermark_ms;
         tail->show += key->n_touched;
@@ -327,11 +327,8 @@ static void resolve_shard(void *context, size_t index, size_t worker)
         return;
     struct resolve r = {.plan = plan, .table = &plan->store->tables[t]};
     r.shard = &r.table->shards[s];
-    scratch->before[s] = (struct shard_before){.n_dirty = r.shard->n_dirty,
-                                               .dirty_bytes = r.shard->dirty_bytes,
-                                               .n_live = r.shard->n_live,
-                                               .n_pending = r.shard->n_pending,
-                                               .counters = r.shard->counters};
+    scratch->before[s] = (struct shard_before){
+        .n_dirty = r.shard->n_dirty, .dirty_bytes = r.shard->dirty_bytes, .counts = r.shard->counts};
     struct plan_key *keys = scratch->keys + begin;
     uint32_t n_keys = gather_keys(plan, scratch->records + begin, n, plan->workers[worker].heads, keys);
     resolve_keys(&r, keys, scratch->undo + begin, n_keys);
@@ -441,9 +438,7 @@ static void undo_shard(void *context, size_t index, size_t worker)
     const struct shard_before *before = &scratch->before[s];
     shard->n_dirty = before->n_dirty; /* a plan only adds to the list */
     shard->dirty_bytes = before->dirty_bytes;
-    shard->n_live = before->n_live;
-    shard->n_pending = before->n_pending;
-    shard->counters = before->counters;
+    shard->counts = before->counts;
 }
 
 void fr_store_undo(struct fr_store *store)

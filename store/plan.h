@@ -26,7 +26,7 @@ struct plan_key {
 /* beside each key: what was there, written while its entry is in the cache anyway */
 struct plan_undo {
     struct fr_entry before;   /* of keys that had an entry */
-    struct fr_row_tail tail;  /* of rows there were */
+    struct fr_row_head tail;  /* of rows there were */
     bool made, made_in_empty; /* the plan inserted the entry; into an empty place */
 };
 
@@ -37,8 +37,8 @@ struct plan_unit {
 
 struct shard_before { /* a shard's numbers, for undo */
     size_t n_dirty;
-    uint64_t dirty_bytes, n_live, n_pending;
-    struct fr_table_counters counters;
+    uint64_t dirty_bytes;
+    struct fr_store_counts counts;
 };
 
 struct plan_group { /* what the trained samples of a group add up to */

@@ -30,7 +30,7 @@ static void check_table(const struct fr_store_table *spec)
         check_part(spec, &spec->parts[p]);
     if (spec->expires) {
         FR_CHECK(spec->expiry.expires);
-        FR_CHECK(spec->expiry.reason > FR_ABSENT_SILENT && spec->expiry.reason < FR_EXPIRY_REASONS);
+        FR_CHECK(spec->expiry.reason > FR_ABSENT_SILENT && spec->expiry.reason < FR_ABSENT_REASONS);
     }
 }
 
@@ -50,7 +50,7 @@ static void init_table(struct fr_table *table, const struct fr_store_table *spec
     table->random_stream = fr_xxh3(spec->name, strnlen(spec->name, sizeof(spec->name)));
     table->tail_offset = round_up((size_t)spec->row_floats * sizeof(float), sizeof(int64_t));
     table->image_size = FR_ROW_IMAGE_HEAD + (size_t)spec->row_floats * sizeof(float);
-    size_t row_bytes = round_up(table->tail_offset + sizeof(struct fr_row_tail), CACHE_LINE);
+    size_t row_bytes = round_up(table->tail_offset + sizeof(struct fr_row_head), CACHE_LINE);
     table->shards = fr_alloc_aligned(CACHE_LINE, FR_SHARDS * sizeof(*table->shards));
     for (uint32_t s = 0; s < FR_SHARDS; s++) {
         /* Shares, not one common counter: who is remembered must not depend on which shard is
@@ -139,17 +139,9 @@ void fr_store_stats(const struct fr_store *store, uint32_t table, struct fr_stor
 {
     FR_CHECK(table < store->n_tables);
     struct fr_store_table_stats stats = {.bytes = table_bytes(&store->tables[table])};
-    for (uint32_t s = 0; s < FR_SHARDS; s++) {
-        const struct fr_shard *shard = &store->tables[table].shards[s];
-        stats.rows += shard->n_live;
-        stats.pending += shard->n_pending;
-        stats.admitted += shard->counters.admitted;
-        stats.rejected += shard->counters.rejected;
-        stats.forgotten += shard->counters.forgotten;
-        stats.unremembered += shard->counters.unremembered;
-        for (uint32_t i = 0; i < FR_EXPIRY_REASONS; i++)
-            stats.expired[i] += shard->counters.expired[i];
-    }
+    for (uint32_t s = 0; s < FR_SHARDS; s++)
+        for (uint32_t i = 0; i < FR_STORE_COUNTS; i++)
+            stats.counts.of[i] += store->tables[table].shards[s].counts.of[i];
     *out = stats;
 }
 
@@ -165,7 +157,7 @@ enum fr_status fr_store_find(const struct fr_store *store, uint32_t table, uint6
         *out = (struct fr_store_view){.kind = FR_IMAGE_PENDING, .count = entry->count, .seen_ms = entry->seen_ms};
         return FR_OK;
     }
-    const struct fr_row_tail *tail = fr_row_tail(t, entry->row);
+    const struct fr_row_head *tail = fr_row_tail(t, entry->row);
     *out = (struct fr_store_view){
         .kind = FR_IMAGE_ROW, .seen_ms = tail->seen_ms, .show = tail->show, .click = tail->click, .row = entry->row};
     return FR_OK;

@@ -6,7 +6,7 @@
  *
  * Memory of a row: floats (values, then optimizer state), then at tail_offset seen, show and click.
  * Rows begin on a cache line, so that gathers of values touch as few lines as possible; the tail is
- * laid out as the head of a row image. */
+ * a row image's head. */
 #ifndef FR_STORE_TABLES_H
 #define FR_STORE_TABLES_H
 
@@ -17,21 +17,6 @@
 
 _Static_assert(FR_SHARDS == 1 << FR_SHARD_BITS, "the shard is the top bits of the hash");
 
-/* Counters that single samples add to must not stop at 2^24, as f32 would. */
-struct fr_row_tail {
-    int64_t seen_ms;
-    uint64_t show;
-    double click; /* labels may be fractions */
-};
-_Static_assert(sizeof(struct fr_row_tail) == FR_ROW_IMAGE_HEAD, "a row image begins with the tail's bytes");
-
-enum { FR_EXPIRY_REASONS = 6 };
-
-struct fr_table_counters { /* since the history began; names as in struct fr_store_table_stats */
-    uint64_t admitted, rejected, forgotten, unremembered;
-    uint64_t expired[FR_EXPIRY_REASONS];
-};
-
 struct fr_shard {
     /* a cache line of its own: neighbours belong to other workers */
     _Alignas(64) struct fr_index index;
@@ -40,9 +25,8 @@ struct fr_shard {
     uint64_t *dirty;
     size_t n_dirty, capacity_dirty;
     uint64_t dirty_bytes; /* of their images, from above */
-    uint64_t n_live, n_pending;
     uint64_t pending_max; /* this shard's share */
-    struct fr_table_counters counters;
+    struct fr_store_counts counts;
 };
 
 struct fr_table {
@@ -78,9 +62,9 @@ static inline size_t fr_shard_of(uint64_t hash)
     return (size_t)(hash >> (64 - FR_SHARD_BITS));
 }
 
-static inline struct fr_row_tail *fr_row_tail(const struct fr_table *table, float *row)
+static inline struct fr_row_head *fr_row_tail(const struct fr_table *table, float *row)
 {
-    return (struct fr_row_tail *)(void *)((uint8_t *)row + table->tail_offset);
+    return (struct fr_row_head *)(void *)((uint8_t *)row + table->tail_offset);
 }
 
 struct fr_plan *fr_plan_new(const struct fr_store *store);

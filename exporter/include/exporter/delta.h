@@ -7,10 +7,10 @@
 #include "durable/epoch.h"
 
 /* Writes the delta records of one epoch (bytes of fr_durable_append / read_epoch; settings from the
- * head of its file). Row images carry FR_ROW_IMAGE_HEAD = 24 bytes before the floats
- * (store/store.h); only the first value_floats are public. An optional section "rewind" (u64 `to`,
- * then the snapshot's name) makes piece 0 of every partition a rewind record. FR_E_CORRUPT,
- * FR_E_LIMIT (a row, the model or the commit does not fit piece_max), or the sink's status. */
+ * head of its file). Of the floats of a row image only the first value_floats are public. An
+ * optional section "rewind" (u64 `to`, then the snapshot's name) makes piece 0 of every partition a
+ * rewind record. FR_E_CORRUPT, FR_E_LIMIT (a row, the model or the commit does not fit piece_max),
+ * or the sink's status. */
 enum fr_status fr_delta_of_epoch(const struct fr_codec_settings *settings, const struct fr_epoch *epoch,
                                  fr_delta_sink *sink, void *self, uint64_t *saturated,
                                  struct fr_err *err) FR_MUST_CHECK;

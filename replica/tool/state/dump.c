@@ -41,11 +41,8 @@ static void put_task(void *self, const struct fr_tool_metrics_task *task)
 
 static enum fr_status dump_metrics(const struct fr_tool_state *state, struct fr_err *err)
 {
-    const struct fr_buffer *trainer = fr_tool_state_find_section(state, "trainer");
     struct fr_trainer_section counted;
-    if (!trainer)
-        return fr_err_set(err, FR_E_CORRUPT, "the section \"trainer\" is missing");
-    enum fr_status status = fr_tool_trainer_section(trainer, &counted, err);
+    enum fr_status status = fr_tool_trainer_section(state, &counted, err);
     if (status != FR_OK)
         return status;
     struct document document = {0};

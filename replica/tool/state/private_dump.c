@@ -76,9 +76,11 @@ static void put_keys(struct writer *out, const struct fr_tool_state *state)
         if (key->kind == FR_IMAGE_PENDING) {
             fr_buffer_printf(line, "\"pending\":%" PRIu32 ",\"seen_ms\":%" PRId64 "}\n", key->count, key->seen_ms);
         } else {
+            struct fr_row_head head;
+            memcpy(&head, key->bytes, sizeof(head));
             fr_buffer_printf(line,
-                             "\"seen_ms\":%" PRId64 ",\"show\":%" PRIu64 ",\"click\":%.17g,\"row\":", key->seen_ms,
-                             fr_load_u64(key->bytes + 8), fr_load_f64(key->bytes + 16));
+                             "\"seen_ms\":%" PRId64 ",\"show\":%" PRIu64 ",\"click\":%.17g,\"row\":", head.seen_ms,
+                             head.show, head.click);
             put_floats(line, key->bytes + FR_ROW_IMAGE_HEAD, (key->size - FR_ROW_IMAGE_HEAD) / sizeof(float));
             fr_buffer_append(line, "}\n", 2);
         }
@@ -196,7 +198,7 @@ static enum fr_status put_rest(struct writer *out, const struct fr_tool_state *s
     enum fr_status status = fr_tool_visit_metrics(state, put_task, out, err);
     struct fr_trainer_section counted;
     if (status == FR_OK)
-        status = fr_tool_trainer_section(trainer, &counted, err);
+        status = fr_tool_trainer_section(state, &counted, err);
     if (status != FR_OK)
         return status;
     fr_buffer_printf(&out->lines, "{\"trainer\":{");

@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -16,10 +17,9 @@
 #include "output.h"
 #include "state/state_reader.h"
 #include "state/state_sections.h"
-#include "store/store.h"
 #include "tool.h"
 
-enum { STORE_ROWS = 0, STORE_PENDING = 1, SAMPLES = 1, QUOTED_MAX = 1200 };
+enum { SAMPLES = 1, QUOTED_MAX = 1200 };
 
 static const char usage[] =
     "freshet state DIR [--images]\n\n"
@@ -64,12 +64,9 @@ static void print_first_line(struct report *report, const char *dir)
 {
     const struct fr_tool_state *state = report->state;
     const struct fr_durable_status *status = &state->status;
-    const struct fr_buffer *section = fr_tool_state_find_section(state, "trainer");
     struct fr_trainer_section trainer = {.watermark_ms = INT64_MIN};
     struct fr_err err = {0};
-    if (status->epoch > 0 && !section)
-        note(report, "the section \"trainer\" is missing");
-    else if (section && fr_tool_trainer_section(section, &trainer, &err) != FR_OK)
+    if (status->epoch > 0 && fr_tool_trainer_section(state, &trainer, &err) != FR_OK)
         note(report, err.text);
     char quoted[QUOTED_MAX];
     printf("state dir=%s epoch=%" PRIu64 " folded=%" PRIu64 " acked=%" PRIu64 " timeline=%" PRIu64 " samples=%" PRIu64
@@ -84,7 +81,7 @@ static void print_first_line(struct report *report, const char *dir)
            fr_sha256_u64(&status->digest), FR_STATE_FORMAT);
     printf("journal first=%" PRIu64 " bytes=%" PRIu64 " unfolded_bytes=%" PRIu64 "\n", status->journal_first,
            status->journal_bytes, status->unfolded_bytes);
-    if (!section)
+    if (!fr_tool_state_find_section(state, "trainer"))
         return;
     printf("trainer");
     for (size_t i = 0; i < FR_TRAINER_COUNTERS; i++)
@@ -100,36 +97,30 @@ static void print_model(const struct fr_tool_state *state)
            settings->fp, settings->np, names[settings->quantize], settings->kernel);
 }
 
-static void count_images(struct report *report, uint32_t table, const uint64_t counters[FR_STORE_COUNTERS])
+static void count_images(struct report *report, uint32_t table, const struct fr_store_counts *counts)
 {
     const struct fr_tool_state *state = report->state;
-    uint64_t found[2] = {0};
+    uint64_t rows = 0, pending = 0;
     if (state->depth != FR_STATE_PRIVATE)
         return;
     for (size_t i = 0; i < state->n_keys; i++)
         if (state->keys[i].table == table)
-            found[state->keys[i].kind == FR_IMAGE_ROW ? STORE_ROWS : STORE_PENDING]++;
-    if (found[STORE_ROWS] == counters[STORE_ROWS] && found[STORE_PENDING] == counters[STORE_PENDING])
+            (*(state->keys[i].kind == FR_IMAGE_ROW ? &rows : &pending))++;
+    if (rows == counts->rows && pending == counts->pending)
         return;
     char problem[256];
     snprintf(problem, sizeof(problem),
              "table %s: images of %" PRIu64 " rows and %" PRIu64 " pending keys, where %" PRIu64 " and %" PRIu64
              " are counted",
-             state->settings.tables[table].name, found[STORE_ROWS], found[STORE_PENDING], counters[STORE_ROWS],
-             counters[STORE_PENDING]);
+             state->settings.tables[table].name, rows, pending, counts->rows, counts->pending);
     note(report, problem);
 }
 
 static void print_tables(struct report *report)
 {
-    const struct fr_buffer *section = fr_tool_state_find_section(report->state, "store");
-    struct fr_tool_store_section store = {0};
+    struct fr_store_section store;
     struct fr_err err = {0};
-    if (!section) {
-        note(report, "the section \"store\" is missing");
-        return;
-    }
-    if (fr_tool_store_section_parse(section, &store, &err) != FR_OK) {
+    if (fr_tool_store_section(report->state, &store, &err) != FR_OK) {
         note(report, err.text);
         return;
     }
@@ -137,12 +128,12 @@ static void print_tables(struct report *report)
         note(report, "the section \"store\" and the journal's head differ in their tables");
     for (uint32_t t = 0; t < store.n_tables && t < report->state->settings.n_tables; t++) {
         printf("table name=%s", report->state->settings.tables[t].name);
-        for (size_t i = 0; i < FR_STORE_COUNTERS; i++)
-            printf(" %s=%" PRIu64, fr_tool_store_counter_names[i], store.tables[t].counters[i]);
+        for (size_t i = 0; i < FR_STORE_COUNTS; i++)
+            printf(" %s=%" PRIu64, fr_store_count_names[i], store.tables[t].counts.of[i]);
         printf("\n");
-        count_images(report, t, store.tables[t].counters);
+        count_images(report, t, &store.tables[t].counts);
     }
-    fr_tool_store_section_release(&store);
+    free(store.carried);
 }
 
 static void print_announcement(const struct fr_tool_state *state)

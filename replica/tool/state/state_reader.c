@@ -81,7 +81,6 @@ static enum fr_status take_row(struct fr_tool_state *state, struct fr_tool_state
     memcpy(bytes, image->bytes, size);
     key->bytes = bytes;
     key->size = size;
-    memcpy(&key->seen_ms, bytes, sizeof(key->seen_ms));
     return FR_OK;
 }
 
@@ -96,10 +95,8 @@ static enum fr_status visit_image(void *self, const struct fr_image *image)
     key->kind = image->kind;
     if (image->kind == FR_IMAGE_ROW)
         return take_row(state, key, image);
-    if (image->kind == FR_IMAGE_PENDING) {
-        memcpy(&key->seen_ms, image->bytes, sizeof(key->seen_ms));
-        key->count = fr_load_u32(image->bytes + sizeof(key->seen_ms));
-    }
+    if (image->kind == FR_IMAGE_PENDING)
+        fr_pending_load(image->bytes, &key->seen_ms, &key->count);
     return FR_OK;
 }
 
@@ -131,23 +128,22 @@ const struct fr_buffer *fr_tool_state_find_section(const struct fr_tool_state *s
  * "store". */
 static enum fr_status take_carried(struct fr_tool_state *state, struct fr_err *err)
 {
-    const struct fr_buffer *section = fr_tool_state_find_section(state, "store");
-    struct fr_tool_store_section store = {0};
-    if (!section)
+    struct fr_store_section store = {0};
+    if (!fr_tool_state_find_section(state, FR_SECTION_STORE))
         return FR_OK;
-    enum fr_status status = fr_tool_store_section_parse(section, &store, err);
-    for (uint64_t i = 0; status == FR_OK && i < store.n_carried; i++) {
-        struct fr_tool_store_carried carried = fr_tool_store_section_carried(&store, i);
-        if (carried.table >= state->settings.n_tables) {
-            status = fr_err_set(err, FR_E_CORRUPT, "section \"store\" names table %" PRIu32, carried.table);
+    enum fr_status status = fr_tool_store_section(state, &store, err);
+    for (size_t i = 0; status == FR_OK && i < store.n_carried; i++) {
+        const struct fr_carried_key *carried = &store.carried[i];
+        if (carried->table >= state->settings.n_tables) {
+            status = fr_err_set(err, FR_E_CORRUPT, "section \"store\" names table %" PRIu32, carried->table);
             break;
         }
-        struct fr_tool_state_key *key = find_or_add(state, carried.table, carried.key);
+        struct fr_tool_state_key *key = find_or_add(state, carried->table, carried->key);
         key->kind = FR_IMAGE_PENDING;
-        key->count = carried.count;
-        key->seen_ms = carried.seen_ms;
+        key->count = carried->count;
+        key->seen_ms = carried->seen_ms;
     }
-    fr_tool_store_section_release(&store);
+    free(store.carried);
     return status;
 }
 
@@ -276,10 +272,8 @@ static void copy_dense(struct fr_tool_state *state)
 
 static enum fr_status find_published_dense(struct fr_tool_state *state, struct fr_err *err)
 {
-    const struct fr_buffer *section = fr_tool_state_find_section(state, "trainer");
-    struct fr_trainer_section trainer = {0};
-    enum fr_status status = section ? fr_tool_trainer_section(section, &trainer, err)
-                                    : fr_err_set(err, FR_E_CORRUPT, "the section \"trainer\" is missing");
+    struct fr_trainer_section trainer;
+    enum fr_status status = fr_tool_trainer_section(state, &trainer, err);
     if (status != FR_OK)
         return status;
     copy_dense(state);

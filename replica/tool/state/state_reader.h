@@ -18,9 +18,9 @@ struct fr_tool_state_key {
     uint32_t table;
     uint8_t kind;    /* enum fr_image_kind; never absent after open */
     uint32_t count;  /* pending */
-    int64_t seen_ms; /* pending, or row (private) */
+    int64_t seen_ms; /* pending */
     uint32_t size;   /* of bytes */
-    /* row: FR_ROW_IMAGE_HEAD bytes, then floats (public: value_floats of them) */
+    /* row: struct fr_row_head, then floats (public: value_floats of them) */
     const uint8_t *bytes;
 };
 

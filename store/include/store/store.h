@@ -96,15 +96,29 @@ uint64_t fr_store_kept_bytes(const struct fr_store *store);
 enum fr_status fr_store_restore_image(struct fr_store *store, const struct fr_image *image) FR_MUST_CHECK;
 enum fr_status fr_store_restore_section(struct fr_store *store, const uint8_t *bytes, size_t size) FR_MUST_CHECK;
 
+/* Numbers of a table, in the order in which section "store" and tools have them (store/section.h).
+ * From `admitted` on: since the history began. */
+enum { FR_STORE_COUNTS = 6 + FR_ABSENT_REASONS };
+struct fr_store_counts {
+    union {
+        struct {
+            uint64_t rows, pending;
+            uint64_t admitted; /* rows made */
+            /* trained occurrences, in slots that admit, of keys that had no row after their
+             * batch */
+            uint64_t rejected;
+            uint64_t forgotten;    /* pending keys */
+            uint64_t unremembered; /* keys over pending_max, once per batch */
+            uint64_t expired[FR_ABSENT_REASONS];
+        };
+        uint64_t of[FR_STORE_COUNTS];
+    };
+};
+_Static_assert(sizeof(struct fr_store_counts) == FR_STORE_COUNTS * sizeof(uint64_t), "one number a name");
+
 struct fr_store_table_stats {
-    uint64_t rows, pending, bytes;
-    /* Since the history began: */
-    uint64_t admitted; /* rows made */
-    /* trained occurrences, in slots that admit, of keys that had no row after their batch */
-    uint64_t rejected;
-    uint64_t expired[6];   /* by reason */
-    uint64_t forgotten;    /* pending keys */
-    uint64_t unremembered; /* keys over pending_max, once per batch */
+    struct fr_store_counts counts;
+    uint64_t bytes;
 };
 void fr_store_stats(const struct fr_store *store, uint32_t table, struct fr_store_table_stats *out);
 
@@ -119,11 +133,5 @@ struct fr_store_view {
 };
 enum fr_status fr_store_find(const struct fr_store *store, uint32_t table, uint64_t key,
                              struct fr_store_view *out) FR_MUST_CHECK;
-
-/* ---- images as bytes (recovery, dump, publisher) ---- */
-
-/* Row image: i64 seen_ms, u64 show, f64 click, f32 row[row_floats]. Pending image: i64 seen_ms, u32
- * count. Little-endian. */
-enum { FR_ROW_IMAGE_HEAD = 24, FR_PENDING_IMAGE_SIZE = 12 };
 
 #endif

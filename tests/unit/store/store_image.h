@@ -49,7 +49,7 @@ static inline void image_of_entry(const struct fr_table *table, const struct fr_
         fr_put_u64(out, (uint64_t)entry->seen_ms);
         fr_put_u32(out, entry->count);
     } else if (entry->state == FR_ENTRY_LIVE) {
-        fr_buffer_append(out, fr_row_tail(table, entry->row), sizeof(struct fr_row_tail));
+        fr_buffer_append(out, fr_row_tail(table, entry->row), sizeof(struct fr_row_head));
         fr_buffer_append(out, entry->row, table->spec.row_floats * sizeof(float));
     }
 }
@@ -64,15 +64,13 @@ static inline void image_of_shard(const struct fr_table *table, struct fr_shard 
     for (size_t i = 0; i < entries.n; i++)
         image_of_entry(table, &entries.list[i], out);
     fr_put_u64(out, shard->index.n_entries);
-    fr_put_u64(out, shard->n_live);
-    fr_put_u64(out, shard->n_pending);
     fr_put_u64(out, shard->dirty_bytes);
     fr_put_u64(out, shard->n_dirty);
     size_t dirty = out->size; /* expiry adds to the list in the index's order */
     fr_buffer_append(out, shard->dirty, shard->n_dirty * sizeof(*shard->dirty));
     if (shard->n_dirty > 0)
         qsort(out->data + dirty, shard->n_dirty, sizeof(*shard->dirty), image_compare_hash);
-    fr_buffer_append(out, &shard->counters, sizeof(shard->counters));
+    fr_buffer_append(out, &shard->counts, sizeof(shard->counts));
     free(entries.list);
 }
 

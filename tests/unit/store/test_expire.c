@@ -4,11 +4,11 @@
 
 #include "../../../store/tables.h"
 
-static struct fr_store_table_stats stats_of(const struct world *w)
+static struct fr_store_counts counts_of(const struct world *w)
 {
     struct fr_store_table_stats stats;
     fr_store_stats(w->store, 0, &stats);
-    return stats;
+    return stats.counts;
 }
 
 FR_CASE(a_row_idle_longer_goes_with_its_reason_and_others_stay)
@@ -22,8 +22,8 @@ FR_CASE(a_row_idle_longer_goes_with_its_reason_and_others_stay)
     fr_store_slice(w.store, 2, 1101);
     assert_false(is_live(&w, 0, 1));
     assert_true(is_live(&w, 0, 2));
-    assert_int_equal(stats_of(&w).expired[FR_ABSENT_IDLE], 1);
-    assert_int_equal(stats_of(&w).rows, 1);
+    assert_int_equal(counts_of(&w).expired[FR_ABSENT_IDLE], 1);
+    assert_int_equal(counts_of(&w).rows, 1);
     world_close(&w);
 }
 
@@ -94,20 +94,20 @@ FR_CASE(slices_take_turns_over_the_whole_table)
     /* Nothing expires at this watermark, so that the division into slices stays; then one round
      * takes everything. */
     fr_store_slice(w.store, SLICES, 100);
-    assert_int_equal(stats_of(&w).rows, ROWS);
+    assert_int_equal(counts_of(&w).rows, ROWS);
     uint64_t rows = ROWS;
     uint64_t batch = 2 * SLICES;
     for (; rows > ROWS / 2; batch++) { /* from half on slices get larger */
         fr_store_slice(w.store, batch, 1000);
-        uint64_t left = stats_of(&w).rows;
+        uint64_t left = counts_of(&w).rows;
         assert_true(rows - left <= 3 * 64);
         rows = left;
     }
     assert_true(batch >= 2 * SLICES + 16);
     for (; batch < 4 * SLICES; batch++)
         fr_store_slice(w.store, batch, 1000);
-    assert_int_equal(stats_of(&w).rows, 0);
-    assert_int_equal(stats_of(&w).expired[FR_ABSENT_IDLE], ROWS);
+    assert_int_equal(counts_of(&w).rows, 0);
+    assert_int_equal(counts_of(&w).expired[FR_ABSENT_IDLE], ROWS);
     world_close(&w);
 }
 
@@ -118,7 +118,7 @@ static uint32_t slice_bits_after_shrinking_to(struct world *w, uint32_t n, int64
         plan_key_times(w, test_key(i), 1, watermark_ms);
     for (uint64_t batch = 0; batch < 3; batch++)
         fr_store_slice(w->store, batch, watermark_ms);
-    assert_int_equal(stats_of(w).rows, n);
+    assert_int_equal(counts_of(w).rows, n);
     return w->store->tables[0].slice_bits;
 }
 
@@ -150,7 +150,7 @@ FR_CASE(what_a_slice_takes_depends_on_batch_number_not_on_order_of_arrival)
         for (uint32_t i = 0; i < ROWS; i++)
             assert_int_equal(is_live(&a, 0, test_key(i)), is_live(&b, 0, test_key(i)));
     }
-    assert_true(stats_of(&a).rows < ROWS && stats_of(&a).rows > 0);
+    assert_true(counts_of(&a).rows < ROWS && counts_of(&a).rows > 0);
     world_close(&a);
     world_close(&b);
 }
@@ -164,12 +164,12 @@ FR_CASE(once_seen_keys_are_forgotten_and_counted)
     world_open(&w, 1);
     for (uint32_t i = 0; i < 100; i++)
         plan_key_times(&w, test_key(i), 1, i);
-    assert_int_equal(stats_of(&w).pending, 100);
+    assert_int_equal(counts_of(&w).pending, 100);
     fr_store_slice(w.store, 1, 100);
-    assert_int_equal(stats_of(&w).pending, 50); /* seen at 50..99 */
-    assert_int_equal(stats_of(&w).forgotten, 50);
+    assert_int_equal(counts_of(&w).pending, 50); /* seen at 50..99 */
+    assert_int_equal(counts_of(&w).forgotten, 50);
     fr_store_slice(w.store, 2, 1000);
-    assert_int_equal(stats_of(&w).pending, 0);
+    assert_int_equal(counts_of(&w).pending, 0);
     /* A forgotten key starts again. */
     plan_key_times(&w, test_key(0), 1, 1000);
     assert_false(is_live(&w, 0, test_key(0)));
@@ -187,10 +187,10 @@ FR_CASE(pending_keys_are_bounded_and_keys_beyond_are_counted_not_remembered)
     world_open(&w, 2);
     for (uint32_t i = 0; i < 1000; i++)
         plan_key_times(&w, test_key(i), 1, 0);
-    struct fr_store_table_stats stats = stats_of(&w);
-    assert_int_equal(stats.pending, 40); /* 1000 keys fill every shard's share */
-    assert_int_equal(stats.unremembered, 960);
-    assert_int_equal(stats.rejected, 1000);
+    struct fr_store_counts counts = counts_of(&w);
+    assert_int_equal(counts.pending, 40); /* 1000 keys fill every shard's share */
+    assert_int_equal(counts.unremembered, 960);
+    assert_int_equal(counts.rejected, 1000);
     /* A key that passes the gate within one batch needs no memory of the past. */
     plan_key_times(&w, test_key(5000), 2, 0);
     assert_true(is_live(&w, 0, test_key(5000)));
@@ -198,7 +198,7 @@ FR_CASE(pending_keys_are_bounded_and_keys_beyond_are_counted_not_remembered)
     fr_store_slice(w.store, 1, 1000);
     for (uint32_t i = 1000; i < 2000; i++)
         plan_key_times(&w, test_key(i), 1, 1000);
-    assert_int_equal(stats_of(&w).pending, 40);
+    assert_int_equal(counts_of(&w).pending, 40);
     world_close(&w);
 }
 

@@ -91,7 +91,7 @@ FR_CASE(groups_and_single_samples_leave_the_same_store)
     struct fr_store_table_stats stats;
     fr_store_stats(g.store, 2, &stats);
     /* the test met them all */
-    assert_true(stats.unremembered > 0 && stats.admitted > 0 && stats.rejected > 0);
+    assert_true(stats.counts.unremembered > 0 && stats.counts.admitted > 0 && stats.counts.rejected > 0);
     free(grouped);
     free(expanded);
     world_close(&g);

@@ -93,10 +93,10 @@ FR_CASE(the_gate_counts_the_whole_batch_before_dedup)
     assert_true(view.show == 2.0f);
     struct fr_store_table_stats stats;
     fr_store_stats(w.store, 0, &stats);
-    assert_int_equal(stats.admitted, 1);
-    assert_int_equal(stats.rejected, 2);
-    assert_int_equal(stats.pending, 0);
-    assert_int_equal(stats.rows, 1);
+    assert_int_equal(stats.counts.admitted, 1);
+    assert_int_equal(stats.counts.rejected, 2);
+    assert_int_equal(stats.counts.pending, 0);
+    assert_int_equal(stats.counts.rows, 1);
     world_close(&w);
 }
 
@@ -130,7 +130,7 @@ FR_CASE(samples_that_do_not_train_look_up_only)
     assert_int_equal(fr_store_dirty_bytes(w.store), 0);
     struct fr_store_table_stats stats;
     fr_store_stats(w.store, 0, &stats);
-    assert_int_equal(stats.rejected, 0);
+    assert_int_equal(stats.counts.rejected, 0);
     fr_stage_release(&stage);
     free(b);
     world_close(&w);
@@ -225,7 +225,7 @@ FR_CASE(counters_go_on_beyond_2_to_the_24th)
     world_simple(&w, 1, 0);
     world_simple(&r, 1, 0);
     plan_key_times(&w, 44, 1, 1);
-    struct fr_row_tail *tail = fr_row_tail(&w.store->tables[0], table_rows(&w, 0)->rows[0]);
+    struct fr_row_head *tail = fr_row_tail(&w.store->tables[0], table_rows(&w, 0)->rows[0]);
     tail->show = (1u << 24) - 1;
     tail->click = (1u << 24) - 1;
     struct test_batch *b = fr_alloc(1, sizeof(*b));
@@ -437,10 +437,10 @@ static void model_compare(const struct model *m, const struct world *w)
         }
         struct fr_store_table_stats stats;
         fr_store_stats(w->store, t, &stats);
-        assert_int_equal(stats.rows, live);
-        assert_int_equal(stats.pending, pending);
-        assert_int_equal(stats.admitted, m->admitted[t]);
-        assert_int_equal(stats.rejected, m->rejected[t]);
+        assert_int_equal(stats.counts.rows, live);
+        assert_int_equal(stats.counts.pending, pending);
+        assert_int_equal(stats.counts.admitted, m->admitted[t]);
+        assert_int_equal(stats.counts.rejected, m->rejected[t]);
     }
 }
 

@@ -95,7 +95,8 @@ FR_CASE(plan_and_undo_change_nothing_at_any_moment)
     struct fr_store_table_stats stats[2];
     fr_store_stats(u.w.store, 1, &stats[0]);
     fr_store_stats(u.w.store, 2, &stats[1]);
-    assert_true(stats[0].forgotten > 0 && stats[0].expired[FR_ABSENT_IDLE] > 0 && stats[1].unremembered > 0);
+    assert_true(stats[0].counts.forgotten > 0 && stats[0].counts.expired[FR_ABSENT_IDLE] > 0 &&
+                stats[1].counts.unremembered > 0);
     undoing_close(&u);
 }
 
@@ -114,8 +115,8 @@ FR_CASE(an_admission_taken_back_is_pending_with_its_old_count)
     assert_int_equal(view.seen_ms, 5);
     struct fr_store_table_stats stats;
     fr_store_stats(w.store, 0, &stats);
-    assert_int_equal(stats.admitted, 0);
-    assert_int_equal(stats.rows, 0);
+    assert_int_equal(stats.counts.admitted, 0);
+    assert_int_equal(stats.counts.rows, 0);
     plan_key_times(&w, 9, 1, 7);
     assert_true(is_live(&w, 0, 9));
     world_close(&w);

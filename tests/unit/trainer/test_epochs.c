@@ -109,9 +109,9 @@ static void private_image(const struct run *run, struct fr_buffer *out)
     free(entries.list);
     struct fr_store_table_stats stats; /* a restart puts all counts into one shard: sums only */
     fr_store_stats(trainer->store, 0, &stats);
-    fr_put_u64(out, stats.admitted);
-    fr_put_u64(out, stats.rejected);
-    fr_put_u64(out, stats.pending);
+    fr_put_u64(out, stats.counts.admitted);
+    fr_put_u64(out, stats.counts.rejected);
+    fr_put_u64(out, stats.counts.pending);
     model_image(trainer, out);
     fr_put_u64(out, trainer->samples);
     fr_put_u64(out, run->applied);

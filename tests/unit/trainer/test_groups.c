@@ -106,7 +106,7 @@ FR_CASE(groups_train_like_expanded_samples)
         assert_near(a[i].values, b[i].values, a[i].n_values);
     struct fr_store_table_stats stats;
     fr_store_stats(grouped.trainer->store, 0, &stats);
-    assert_true(stats.admitted > 0 && stats.rejected > 0);
+    assert_true(stats.counts.admitted > 0 && stats.counts.rejected > 0);
     drain_stages(&grouped);
     drain_stages(&expanded);
     run_close(&grouped);

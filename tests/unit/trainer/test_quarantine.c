@@ -111,7 +111,7 @@ static void expect_quarantine_to_change_nothing(const char *text)
     assert_int_equal(status.samples, 30 * BATCH);
     assert_int_equal(status.batches, 60);
     assert_int_equal(scene.run.quarantined, 30);
-    assert_true(isfinite(status.last_loss) && status.tables[0].stats.admitted > 0);
+    assert_true(isfinite(status.last_loss) && status.tables[0].stats.counts.admitted > 0);
     fr_buffer_release(&before);
     fr_buffer_release(&after);
     scene_close(&scene);
@@ -162,7 +162,7 @@ FR_CASE(the_model_is_that_of_the_stream_without_quarantined_batches)
     assert_same_model(&with.run, &without.run);
     struct fr_store_table_stats stats;
     fr_store_stats(with.run.trainer->store, 0, &stats);
-    assert_true(stats.expired[FR_ABSENT_IDLE] > 0 && stats.admitted > 0);
+    assert_true(stats.counts.expired[FR_ABSENT_IDLE] > 0 && stats.counts.admitted > 0);
     scene_close(&with);
     scene_close(&without);
 }

@@ -12,41 +12,15 @@
 #ifndef FR_DURABLE_EPOCH_H
 #define FR_DURABLE_EPOCH_H
 
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
 #include "base/arena.h"
 #include "base/buffer.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "durable/image.h"
 
-/* Table numbers above are the cold store's own (sections, sentinel). Sections: two per dense
- * parameter, of which a delta may have 4096, and one per task; names hold a parameter's. */
-enum { FR_IMAGE_TABLE_MAX = 0x7fffffff, FR_SECTIONS_MAX = 16384, FR_SECTION_NAME_MAX = 192 };
-
-enum fr_image_kind { FR_IMAGE_ROW = 0, FR_IMAGE_PENDING = 1, FR_IMAGE_ABSENT = 2 };
-/* Why a key is absent: the codes of the delta format's `why`; 0: it never had a published row (a
- * forgotten pending key), no tombstone. */
-enum fr_absent_reason {
-    FR_ABSENT_SILENT = 0,
-    FR_ABSENT_IDLE = 1,
-    FR_ABSENT_WEAK = 2,
-    FR_ABSENT_SCORE = 3,
-    FR_ABSENT_CAPACITY = 4,
-    FR_ABSENT_MANUAL = 5
-};
-
-struct fr_image {
-    uint64_t key;
-    uint32_t table;
-    uint32_t size; /* of bytes; 0 when absent */
-    uint8_t kind;  /* enum fr_image_kind */
-    uint8_t reason;
-    /* Borrowed. Of any alignment when it comes from an epoch or the cold store: read with
-     * memcpy. */
-    const uint8_t *bytes;
-};
+/* Sections: two per dense parameter, of which a delta may have 4096, and one per task; names hold a
+ * parameter's. */
+enum { FR_SECTIONS_MAX = 16384, FR_SECTION_NAME_MAX = 192 };
 
 struct fr_stage_section {
     char name[FR_SECTION_NAME_MAX];

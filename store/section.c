@@ -1,0 +1,59 @@
+/* See store/section.h. */
+#include "store/section.h"
+
+#include "base/check.h"
+
+enum { VERSION = 2, CARRIED_BYTES = 24 };
+
+const char *const fr_store_count_names[FR_STORE_COUNTS] = {
+    "rows",         "pending",      "admitted",     "rejected",      "forgotten",        "unremembered",
+    "expired_none", "expired_idle", "expired_weak", "expired_score", "expired_capacity", "expired_manual"};
+
+void fr_store_section_encode(const struct fr_store_section *section, struct fr_buffer *out)
+{
+    fr_put_u32(out, VERSION);
+    fr_put_u32(out, section->n_tables);
+    for (uint32_t t = 0; t < section->n_tables; t++) {
+        for (uint32_t i = 0; i < FR_STORE_COUNTS; i++)
+            fr_put_u64(out, section->tables[t].counts.of[i]);
+        fr_put_u32(out, section->tables[t].slice_bits);
+    }
+    fr_put_u64(out, section->n_carried);
+    for (size_t i = 0; i < section->n_carried; i++) {
+        fr_put_u32(out, section->carried[i].table);
+        fr_put_u64(out, section->carried[i].key);
+        fr_put_u64(out, (uint64_t)section->carried[i].seen_ms);
+        fr_put_u32(out, section->carried[i].count);
+    }
+}
+
+enum fr_status fr_store_section_parse(const uint8_t *bytes, size_t size, struct fr_store_section *out)
+{
+    struct fr_reader reader = {.at = bytes, .end = bytes + size};
+    struct fr_store_section read = {0};
+    uint32_t version = fr_take_u32(&reader);
+    if (!reader.failed && version != VERSION)
+        return FR_E_MISMATCH;
+    read.n_tables = fr_take_u32(&reader);
+    if (read.n_tables > FR_TABLES_MAX)
+        return FR_E_CORRUPT;
+    for (uint32_t t = 0; t < read.n_tables; t++) {
+        for (uint32_t i = 0; i < FR_STORE_COUNTS; i++)
+            read.tables[t].counts.of[i] = fr_take_u64(&reader);
+        read.tables[t].slice_bits = fr_take_u32(&reader);
+    }
+    read.n_carried = fr_take_u64(&reader);
+    size_t left = (size_t)(reader.end - reader.at);
+    if (reader.failed || left % CARRIED_BYTES != 0 || read.n_carried != left / CARRIED_BYTES)
+        return FR_E_CORRUPT;
+    read.carried = fr_alloc(read.n_carried + 1, sizeof(*read.carried));
+    for (size_t i = 0; i < read.n_carried; i++) {
+        struct fr_carried_key *key = &read.carried[i];
+        key->table = fr_take_u32(&reader);
+        key->key = fr_take_u64(&reader);
+        key->seen_ms = (int64_t)fr_take_u64(&reader);
+        key->count = fr_take_u32(&reader);
+    }
+    *out = read;
+    return FR_OK;
+}
