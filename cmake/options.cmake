@@ -10,6 +10,8 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
 set(CMAKE_C_FLAGS_RELEASE "-O2 -g1")
+# The sanitizer builds: a program under them is some three times as fast as with -O0, and its reports name lines.
+set(CMAKE_C_FLAGS_DEBUG "-O1 -g1")
 set(FR_SANITIZE "" CACHE STRING "address,undefined or thread: sanitizers for our own code")
 
 add_library(fr_flags INTERFACE)

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -13,5 +14,19 @@
 #define FR_CASE(name) static void name(void **state __attribute__((unused)))
 /* What goes before or after a case or a program; 0: done. */
 #define FR_FIXTURE(name) static int name(void **state __attribute__((unused)))
+
+/* Waits for what comes in its own time: repeats the statement behind it until the condition holds. Only
+ * a test that fails waits for the end of the patience, so that no load makes one fail. */
+#define FR_UNTIL(condition)                                                                                            \
+    for (int64_t end_ = fr_now_s() + FR_PATIENCE_S; !(condition); assert_true(fr_now_s() < end_))
+
+enum { FR_PATIENCE_S = 200 };
+
+static inline int64_t fr_now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec;
+}
 
 #endif

@@ -59,6 +59,7 @@ struct fake_dead {
 };
 
 struct service {
+    struct service *next; /* made before it in this case */
     struct fr_conf *conf;
     struct fake_log log;
     struct fake_dead dead;
@@ -370,9 +371,14 @@ static inline struct fr_conf *conf_of(const char *ingest)
     return conf;
 }
 
+/* Those of the case that runs; its teardown, drop_services, frees them. */
+static struct service *services;
+
 static inline struct service *service_new(const char *ingest, uint32_t n_partitions)
 {
     struct service *s = calloc(1, sizeof(*s));
+    s->next = services;
+    services = s;
     s->conf = conf_of(ingest);
     s->log.n_partitions = n_partitions;
     snprintf(s->log.cluster_id, sizeof(s->log.cluster_id), "one");
@@ -458,6 +464,10 @@ static inline void service_kill(struct service *s)
 
 static inline void service_free(struct service *s)
 {
+    struct service **link = &services;
+    while (*link != s)
+        link = &(*link)->next;
+    *link = s->next;
     service_kill(s);
     void *batch;
     while (fr_ring_pop(s->empty, &batch, 0) == FR_OK)
@@ -473,6 +483,15 @@ static inline void service_free(struct service *s)
     fr_conf_free(s->conf);
     free(s);
 }
+
+FR_FIXTURE(drop_services)
+{
+    while (services)
+        service_free(services);
+    return 0;
+}
+
+#define SERVICE_CASE(name) cmocka_unit_test_teardown(name, drop_services)
 
 /* The owner's part: applies one batch and writes it down. */
 static inline void service_apply(struct service *s, const struct fr_batch *batch)
@@ -518,6 +537,13 @@ static inline void service_run(struct service *s)
             fail_msg("%s", s->err.text);
         quiet = status == FR_AGAIN ? quiet + 1 : 0;
     }
+}
+
+/* Starts and reads what there is. */
+static inline void service_serve(struct service *s)
+{
+    assert_int_equal(service_start(s, false), FR_OK);
+    service_run(s);
 }
 
 static inline const char *written(struct service *s)

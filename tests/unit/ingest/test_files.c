@@ -50,7 +50,6 @@ static void files_free(struct service *s)
         (void)unlink(path_of(s, i));
     if (s->dir[0])
         assert_int_equal(rmdir(s->dir), 0);
-    service_free(s);
 }
 
 /* n lines of one sample, event times T0 + first, T0 + first + 1, ... */
@@ -82,8 +81,7 @@ FR_CASE(files_are_read_in_order_before_the_topics)
     add_file(s, "a.jsonl.gz", lines(20, 3));
     append(&s->log, 0, 1);
     append(&s->log, 1, 1);
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     assert_string_equal(written(s), "batch 2: 10 11; 0@2.0\n"
                                     "batch 2: 12 20; 0@3.0 1@1.0\n"
                                     "batch 2: 21 22; 1@3.0\n"
@@ -452,8 +450,7 @@ FR_CASE(start_is_decided_before_the_first_line)
         assert_true(service_step(s, 1) >= 0);
     service_kill(s);
     append(&s->log, 0, 1);
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     assert_int_equal(s->positions.partitions[0].trained, 5);
     assert_int_equal(s->positions.partitions[1].trained, 2);
     assert_int_equal(s->positions.partitions[1].offset, 3);
@@ -479,13 +476,11 @@ FR_CASE(files_behind_us_need_not_be_there_and_no_other_may_come)
     struct service *s = service_new(", batch_size: 1", 1);
     add_file(s, "a.jsonl", lines(100, 2));
     append(&s->log, 0, 1);
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     service_kill(s);
     (void)unlink(path_of(s, 0));
     append(&s->log, 0, 1);
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     assert_int_equal(s->positions.partitions[1].trained, 2);
     service_kill(s);
     add_file(s, "b.jsonl", lines(200, 1));
@@ -539,34 +534,33 @@ FR_CASE(a_directory_is_not_a_file)
     s->conf->ingest.files[s->conf->ingest.n_files++] = fr_strdup("/tmp");
     assert_int_equal(service_start(s, false), FR_E_INVALID);
     assert_non_null(strstr(s->err.text, "/tmp is not a regular file"));
-    service_free(s);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(files_are_read_in_order_before_the_topics),
-        cmocka_unit_test(lines_are_json_whatever_the_topics_hold),
-        cmocka_unit_test(odd_lines_are_read_as_they_should_be),
-        cmocka_unit_test(a_malformed_line_is_a_dead_letter_with_its_place),
-        cmocka_unit_test(a_line_over_record_max_goes_without_its_value),
-        cmocka_unit_test(killed_anywhere_every_line_takes_effect_once),
-        cmocka_unit_test(a_restart_inside_a_line_skips_the_items_in_effect),
-        cmocka_unit_test(a_restart_deep_in_a_file_passes_over_it_in_slices),
-        cmocka_unit_test(lockstep_gives_each_file_its_own_batches_whenever_it_is_killed),
-        cmocka_unit_test(young_lockstep_batches_do_not_span_files),
-        cmocka_unit_test(a_file_that_changed_size_within_a_bounded_run_is_refused),
-        cmocka_unit_test(a_changed_file_is_refused),
-        cmocka_unit_test(a_file_that_was_cut_is_refused),
-        cmocka_unit_test(a_file_cut_before_a_line_that_was_half_read_is_refused),
-        cmocka_unit_test(a_gzip_file_that_is_cut_or_damaged_stops_the_service),
-        cmocka_unit_test(an_absent_file_is_waited_for),
-        cmocka_unit_test(start_is_decided_before_the_first_line),
-        cmocka_unit_test(records_deleted_while_files_are_read_are_a_loss),
-        cmocka_unit_test(files_behind_us_need_not_be_there_and_no_other_may_come),
-        cmocka_unit_test(files_alone_are_a_run),
-        cmocka_unit_test(a_path_that_cannot_name_a_position_is_refused),
-        cmocka_unit_test(a_directory_is_not_a_file),
+        SERVICE_CASE(files_are_read_in_order_before_the_topics),
+        SERVICE_CASE(lines_are_json_whatever_the_topics_hold),
+        SERVICE_CASE(odd_lines_are_read_as_they_should_be),
+        SERVICE_CASE(a_malformed_line_is_a_dead_letter_with_its_place),
+        SERVICE_CASE(a_line_over_record_max_goes_without_its_value),
+        SERVICE_CASE(killed_anywhere_every_line_takes_effect_once),
+        SERVICE_CASE(a_restart_inside_a_line_skips_the_items_in_effect),
+        SERVICE_CASE(a_restart_deep_in_a_file_passes_over_it_in_slices),
+        SERVICE_CASE(lockstep_gives_each_file_its_own_batches_whenever_it_is_killed),
+        SERVICE_CASE(young_lockstep_batches_do_not_span_files),
+        SERVICE_CASE(a_file_that_changed_size_within_a_bounded_run_is_refused),
+        SERVICE_CASE(a_changed_file_is_refused),
+        SERVICE_CASE(a_file_that_was_cut_is_refused),
+        SERVICE_CASE(a_file_cut_before_a_line_that_was_half_read_is_refused),
+        SERVICE_CASE(a_gzip_file_that_is_cut_or_damaged_stops_the_service),
+        SERVICE_CASE(an_absent_file_is_waited_for),
+        SERVICE_CASE(start_is_decided_before_the_first_line),
+        SERVICE_CASE(records_deleted_while_files_are_read_are_a_loss),
+        SERVICE_CASE(files_behind_us_need_not_be_there_and_no_other_may_come),
+        SERVICE_CASE(files_alone_are_a_run),
+        SERVICE_CASE(a_path_that_cannot_name_a_position_is_refused),
+        SERVICE_CASE(a_directory_is_not_a_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,11 +29,9 @@ FR_CASE(a_batch_ends_between_groups)
     struct service *s = service_new(", batch_size: 4", 1);
     append_groups(&s->log, sizes, 5);
     append(&s->log, 0, 4);
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     assert_string_equal(written(s), expected);
     assert_int_equal(s->positions.partitions[0].samples, 17);
-    service_free(s);
 }
 
 FR_CASE(a_restart_between_groups_gives_the_same_batches)
@@ -46,8 +44,7 @@ FR_CASE(a_restart_between_groups_gives_the_same_batches)
         while (s->n_batches < batches)
             assert_true(service_step(s, 1) >= 0);
         service_kill(s);
-        assert_int_equal(service_start(s, false), FR_OK);
-        service_run(s);
+        service_serve(s);
         assert_string_equal(written(s), expected);
         assert_int_equal(s->positions.partitions[0].delivered, 2);
         service_free(s);
@@ -59,10 +56,8 @@ FR_CASE(a_group_larger_than_the_batch_is_one_batch)
     struct service *s = service_new(", batch_size: 2", 1);
     append_groups(&s->log, (const int[]){5, 1}, 2);
     append(&s->log, 0, 1);
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     assert_string_equal(written(s), "batch 5: 0 1 2 3 4; 0@0.5\nbatch 2: 5 6; 0@2.0\n");
-    service_free(s);
 }
 
 /* A record: a group whose `samples` samples share `ids` ids, or have one each. */
@@ -114,10 +109,10 @@ FR_CASE(shared_ids_are_not_written_out_beyond_the_bound_of_a_batch)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_batch_ends_between_groups),
-        cmocka_unit_test(a_restart_between_groups_gives_the_same_batches),
-        cmocka_unit_test(a_group_larger_than_the_batch_is_one_batch),
-        cmocka_unit_test(shared_ids_are_not_written_out_beyond_the_bound_of_a_batch),
+        SERVICE_CASE(a_batch_ends_between_groups),
+        SERVICE_CASE(a_restart_between_groups_gives_the_same_batches),
+        SERVICE_CASE(a_group_larger_than_the_batch_is_one_batch),
+        SERVICE_CASE(shared_ids_are_not_written_out_beyond_the_bound_of_a_batch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,7 +66,6 @@ FR_CASE(a_letter_holds_the_record_and_is_numbered_with_the_others)
     batch = next_batch(s);
     assert_int_equal(batch->dead_sequence, 4);
     give_back(s, batch);
-    service_free(s);
 }
 
 static void expect_one_letter(size_t padding, bool shared)
@@ -89,7 +88,6 @@ static void expect_one_letter(size_t padding, bool shared)
         give_back(s, batch);
     }
     assert_int_equal(s->dead.n, 2);
-    service_free(s);
 }
 
 FR_CASE(a_record_split_between_batches_has_one_letter)
@@ -119,16 +117,15 @@ FR_CASE(a_batch_closes_before_the_record_that_is_too_many_bytes)
     fr_ingest_get_status(s->ingest, &status);
     assert_true(status.record_bytes >= (uint64_t)FIT * PADDING);
     fr_ingest_status_release(&status);
-    service_free(s);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_letter_holds_the_record_and_is_numbered_with_the_others),
-        cmocka_unit_test(a_record_split_between_batches_has_one_letter),
-        cmocka_unit_test(batches_share_the_bytes_of_a_large_split_record),
-        cmocka_unit_test(a_batch_closes_before_the_record_that_is_too_many_bytes),
+        SERVICE_CASE(a_letter_holds_the_record_and_is_numbered_with_the_others),
+        SERVICE_CASE(a_record_split_between_batches_has_one_letter),
+        SERVICE_CASE(batches_share_the_bytes_of_a_large_split_record),
+        SERVICE_CASE(a_batch_closes_before_the_record_that_is_too_many_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

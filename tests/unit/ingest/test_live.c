@@ -7,8 +7,7 @@ FR_CASE(batches_close_at_exactly_batch_size_samples)
     struct service *s = service_new(", batch_size: 128", 1);
     for (int i = 0; i < 100; i++)
         append(&s->log, 0, 5);
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     assert_int_equal(s->n_batches, 3);
     for (uint32_t i = 0; i < 3; i++)
         assert_int_equal(s->sizes[i], 128);
@@ -18,15 +17,13 @@ FR_CASE(batches_close_at_exactly_batch_size_samples)
     assert_int_equal(s->last[0].fingerprint.offset, 75);
     assert_int_equal(s->positions.partitions[0].decoded, 76);
     assert_int_equal(s->positions.partitions[0].samples, 384);
-    service_free(s);
 }
 
 FR_CASE(a_batch_closes_batch_wait_after_its_first_record)
 {
     struct service *s = service_new(", batch_size: 128, batch_wait: 20ms", 1);
     append(&s->log, 0, 3);
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     assert_int_equal(s->n_batches, 0);
     fr_clock_fake_advance_ms(&s->clock, 19);
     append(&s->log, 0, 2);
@@ -39,7 +36,6 @@ FR_CASE(a_batch_closes_batch_wait_after_its_first_record)
     fr_clock_fake_advance_ms(&s->clock, 1000);
     service_run(s);
     assert_int_equal(s->n_batches, 1); /* nothing came: no batch */
-    service_free(s);
 }
 
 FR_CASE(one_record_fills_several_batches)
@@ -47,11 +43,9 @@ FR_CASE(one_record_fills_several_batches)
     struct service *s = service_new(", batch_size: 4", 1);
     append(&s->log, 0, 10);
     append(&s->log, 0, 2);
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     assert_string_equal(written(s), "batch 4: 0 1 2 3; 0@0.4\nbatch 4: 4 5 6 7; 0@0.8\nbatch 4: 8 9 10 11; 0@2.0\n");
     assert_int_equal(s->positions.partitions[0].delivered, 2);
-    service_free(s);
 }
 
 FR_CASE(a_restart_inside_a_record_skips_the_items_in_effect)
@@ -63,12 +57,10 @@ FR_CASE(a_restart_inside_a_record_skips_the_items_in_effect)
     while (s->n_batches < 1)
         assert_true(service_step(s, 1) >= 0);
     service_kill(s);
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     assert_string_equal(written(s), "batch 4: 0 1 2 3; 0@0.4\nbatch 4: 4 5 6 7; 0@0.8\nbatch 4: 8 9 10 11; 0@2.0\n");
     assert_int_equal(s->positions.partitions[0].delivered, 2);
     assert_int_equal(s->positions.partitions[0].samples, 12);
-    service_free(s);
 }
 
 FR_CASE(killed_anywhere_every_sample_arrives_once)
@@ -116,8 +108,7 @@ FR_CASE(a_malformed_record_goes_to_the_dead_letters_and_is_counted)
     append(&s->log, 0, 2);
     append(&s->log, 0, -1);
     append(&s->log, 0, 2);
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     assert_string_equal(written(s), "batch 4: 0 1 2 3; 0@3.0\n");
     assert_int_equal(s->last[0].dead_lettered, 1);
     assert_int_equal(s->last[0].decoded, 2);
@@ -131,7 +122,6 @@ FR_CASE(a_malformed_record_goes_to_the_dead_letters_and_is_counted)
     assert_int_equal(status.malformed, 1);
     assert_int_equal(status.records, 3);
     fr_ingest_status_release(&status);
-    service_free(s);
 }
 
 FR_CASE(a_sample_from_the_far_future_is_counted_apart)
@@ -140,15 +130,13 @@ FR_CASE(a_sample_from_the_far_future_is_counted_apart)
     append(&s->log, 0, 1);
     s->log.partitions[0].records[0].timestamp_ms = T0 - 5000;
     append(&s->log, 0, 1);
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     struct fr_ingest_status status;
     fr_ingest_get_status(s->ingest, &status);
     assert_int_equal(status.future, 1);
     assert_int_equal(status.malformed, 0);
     assert_int_equal(status.samples, 1);
     fr_ingest_status_release(&status);
-    service_free(s);
 }
 
 FR_CASE(a_batch_names_the_dead_letters_its_positions_depend_on)
@@ -168,7 +156,6 @@ FR_CASE(a_batch_names_the_dead_letters_its_positions_depend_on)
     }
     s->dead.acknowledged = 2;
     assert_int_equal(fr_ingest_dead_acknowledged(s->ingest), 2);
-    service_free(s);
 }
 
 FR_CASE(a_full_sink_pauses_reading_and_says_so)
@@ -178,8 +165,7 @@ FR_CASE(a_full_sink_pauses_reading_and_says_so)
     append(&s->log, 0, -1);
     append(&s->log, 0, 1);
     s->dead.full = true;
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     struct fr_ingest_status status;
     fr_ingest_get_status(s->ingest, &status);
     assert_string_equal(status.problem, "letters wait");
@@ -196,7 +182,6 @@ FR_CASE(a_full_sink_pauses_reading_and_says_so)
     fr_ingest_get_status(s->ingest, &status);
     assert_string_equal(status.problem, "");
     fr_ingest_status_release(&status);
-    service_free(s);
 }
 
 FR_CASE(a_full_ring_stops_polling_and_nothing_is_lost)
@@ -212,7 +197,6 @@ FR_CASE(a_full_ring_stops_polling_and_nothing_is_lost)
     service_run(s);
     assert_int_equal(s->n_batches, 25);
     assert_int_equal(s->last[0].offset, 50);
-    service_free(s);
 }
 
 FR_CASE(records_below_the_position_are_dropped_and_counted)
@@ -225,14 +209,12 @@ FR_CASE(records_below_the_position_are_dropped_and_counted)
         assert_true(service_step(s, 1) >= 0);
     service_kill(s);
     s->log.duplicates = 2;
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     assert_string_equal(written(s), "batch 3: 0 1 2; 0@3.0\nbatch 3: 3 4 5; 0@6.0\n");
     struct fr_ingest_status status;
     fr_ingest_get_status(s->ingest, &status);
     assert_int_equal(status.dropped_duplicates, 2);
     fr_ingest_status_release(&status);
-    service_free(s);
 }
 
 FR_CASE(the_position_follows_markers_at_the_end_of_the_log)
@@ -240,8 +222,7 @@ FR_CASE(the_position_follows_markers_at_the_end_of_the_log)
     struct service *s = service_new(", batch_size: 8, batch_wait: 20ms", 1);
     append(&s->log, 0, 1);
     skip_offsets(&s->log, 0, 1);
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     fr_clock_fake_advance_ms(&s->clock, 20);
     service_run(s);
     assert_string_equal(written(s), "batch 1: 0; 0@2.0\n");
@@ -253,7 +234,6 @@ FR_CASE(the_position_follows_markers_at_the_end_of_the_log)
     fr_clock_fake_advance_ms(&s->clock, 20);
     service_run(s);
     assert_string_equal(written(s), "batch 1: 0; 0@2.0\nbatch 0:; 0@5.0\n");
-    service_free(s);
 }
 
 FR_CASE(until_end_stops_at_the_ends_fixed_at_the_start)
@@ -283,7 +263,6 @@ FR_CASE(until_end_stops_at_the_ends_fixed_at_the_start)
     assert_true(s->end_of_stream);
     assert_int_equal(s->n_batches, before + 1);
     assert_int_equal(s->sizes[before], 0);
-    service_free(s);
 }
 
 FR_CASE(status_tells_lag_and_the_end_of_the_log)
@@ -292,8 +271,7 @@ FR_CASE(status_tells_lag_and_the_end_of_the_log)
     for (int i = 0; i < 3; i++)
         append(&s->log, 0, 1);
     s->log.partitions[0].available = 1;
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     struct fr_ingest_status status;
     fr_ingest_get_status(s->ingest, &status);
     assert_false(status.at_end);
@@ -309,15 +287,13 @@ FR_CASE(status_tells_lag_and_the_end_of_the_log)
     assert_int_equal(status.lag_ms, 0);
     assert_true(status.connected);
     fr_ingest_status_release(&status);
-    service_free(s);
 }
 
 FR_CASE(a_partition_added_later_is_read_from_its_first_record)
 {
     struct service *s = service_new(", batch_size: 1, start: latest", 1);
     append(&s->log, 0, 1);
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     assert_int_equal(s->n_batches, 0); /* latest: what was there is not read */
     s->log.n_partitions = 2;
     append(&s->log, 1, 1);
@@ -329,40 +305,37 @@ FR_CASE(a_partition_added_later_is_read_from_its_first_record)
     assert_int_equal(s->positions.count, 2);
     /* `latest` is remembered from the first batch on */
     assert_int_equal(s->positions.partitions[0].offset, 1);
-    service_free(s);
 }
 
 FR_CASE(durable_positions_reach_the_group)
 {
     struct service *s = service_new(", batch_size: 1", 1);
     append(&s->log, 0, 1);
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     fr_ingest_commit(s->ingest, &s->positions);
     service_run(s);
     assert_int_equal(s->log.committed, 1);
-    service_free(s);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(batches_close_at_exactly_batch_size_samples),
-        cmocka_unit_test(a_batch_closes_batch_wait_after_its_first_record),
-        cmocka_unit_test(one_record_fills_several_batches),
-        cmocka_unit_test(a_restart_inside_a_record_skips_the_items_in_effect),
-        cmocka_unit_test(killed_anywhere_every_sample_arrives_once),
-        cmocka_unit_test(a_malformed_record_goes_to_the_dead_letters_and_is_counted),
-        cmocka_unit_test(a_sample_from_the_far_future_is_counted_apart),
-        cmocka_unit_test(a_batch_names_the_dead_letters_its_positions_depend_on),
-        cmocka_unit_test(a_full_sink_pauses_reading_and_says_so),
-        cmocka_unit_test(a_full_ring_stops_polling_and_nothing_is_lost),
-        cmocka_unit_test(records_below_the_position_are_dropped_and_counted),
-        cmocka_unit_test(the_position_follows_markers_at_the_end_of_the_log),
-        cmocka_unit_test(until_end_stops_at_the_ends_fixed_at_the_start),
-        cmocka_unit_test(status_tells_lag_and_the_end_of_the_log),
-        cmocka_unit_test(a_partition_added_later_is_read_from_its_first_record),
-        cmocka_unit_test(durable_positions_reach_the_group),
+        SERVICE_CASE(batches_close_at_exactly_batch_size_samples),
+        SERVICE_CASE(a_batch_closes_batch_wait_after_its_first_record),
+        SERVICE_CASE(one_record_fills_several_batches),
+        SERVICE_CASE(a_restart_inside_a_record_skips_the_items_in_effect),
+        SERVICE_CASE(killed_anywhere_every_sample_arrives_once),
+        SERVICE_CASE(a_malformed_record_goes_to_the_dead_letters_and_is_counted),
+        SERVICE_CASE(a_sample_from_the_far_future_is_counted_apart),
+        SERVICE_CASE(a_batch_names_the_dead_letters_its_positions_depend_on),
+        SERVICE_CASE(a_full_sink_pauses_reading_and_says_so),
+        SERVICE_CASE(a_full_ring_stops_polling_and_nothing_is_lost),
+        SERVICE_CASE(records_below_the_position_are_dropped_and_counted),
+        SERVICE_CASE(the_position_follows_markers_at_the_end_of_the_log),
+        SERVICE_CASE(until_end_stops_at_the_ends_fixed_at_the_start),
+        SERVICE_CASE(status_tells_lag_and_the_end_of_the_log),
+        SERVICE_CASE(a_partition_added_later_is_read_from_its_first_record),
+        SERVICE_CASE(durable_positions_reach_the_group),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,10 +24,8 @@ static const char uneven_batches[] = "batch 7: 0 4 5 6 7 8 9; 0@2.0 1@2.0 2@2.0\
 FR_CASE(a_batch_takes_its_records_of_each_partition_in_order)
 {
     struct service *s = uneven();
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     assert_string_equal(written(s), uneven_batches);
-    service_free(s);
 }
 
 FR_CASE(how_records_arrive_makes_no_difference)
@@ -47,7 +45,6 @@ FR_CASE(how_records_arrive_makes_no_difference)
         s->log.partitions[p].available = s->log.partitions[p].n;
     service_run(s);
     assert_string_equal(written(s), uneven_batches);
-    service_free(s);
 }
 
 FR_CASE(a_run_killed_after_any_batch_gives_the_same_batches)
@@ -59,8 +56,7 @@ FR_CASE(a_run_killed_after_any_batch_gives_the_same_batches)
             assert_true(service_step(s, 1) >= 0);
         service_kill(s);
         append(&s->log, 0, 1); /* beyond the ends fixed before: not read */
-        assert_int_equal(service_start(s, false), FR_OK);
-        service_run(s);
+        service_serve(s);
         assert_string_equal(written(s), uneven_batches);
         service_free(s);
     }
@@ -105,7 +101,6 @@ FR_CASE(a_log_that_ends_before_its_fixed_end_is_refused)
     s->ends = fr_strdup("samples 0 5\nsamples 1 3\nsamples 2 9\n");
     assert_int_equal(service_start(s, false), FR_E_LOST);
     assert_non_null(strstr(s->err.text, "samples/2: the log ends at 7, before the end 9"));
-    service_free(s);
 }
 
 FR_CASE(damaged_end_offsets_are_refused)
@@ -125,12 +120,12 @@ FR_CASE(damaged_end_offsets_are_refused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_batch_takes_its_records_of_each_partition_in_order),
-        cmocka_unit_test(how_records_arrive_makes_no_difference),
-        cmocka_unit_test(a_run_killed_after_any_batch_gives_the_same_batches),
-        cmocka_unit_test(huge_records_cut_a_round_the_same_way_after_a_kill),
-        cmocka_unit_test(a_log_that_ends_before_its_fixed_end_is_refused),
-        cmocka_unit_test(damaged_end_offsets_are_refused),
+        SERVICE_CASE(a_batch_takes_its_records_of_each_partition_in_order),
+        SERVICE_CASE(how_records_arrive_makes_no_difference),
+        SERVICE_CASE(a_run_killed_after_any_batch_gives_the_same_batches),
+        SERVICE_CASE(huge_records_cut_a_round_the_same_way_after_a_kill),
+        SERVICE_CASE(a_log_that_ends_before_its_fixed_end_is_refused),
+        SERVICE_CASE(damaged_end_offsets_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

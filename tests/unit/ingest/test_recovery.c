@@ -8,8 +8,7 @@ static struct service *trained(const char *ingest)
     struct service *s = service_new(ingest, 1);
     for (int i = 0; i < 10; i++)
         append(&s->log, 0, 1);
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     assert_int_equal(s->positions.partitions[0].offset, 10);
     service_kill(s);
     return s;
@@ -28,7 +27,6 @@ FR_CASE(an_absent_topic_can_be_waited_for)
     assert_int_equal(fr_ingest_start(s->ingest, &s->err), FR_OK);
     service_run(s);
     assert_int_equal(s->n_batches, 1);
-    service_free(s);
 }
 
 FR_CASE(another_cluster_is_refused)
@@ -37,7 +35,6 @@ FR_CASE(another_cluster_is_refused)
     snprintf(s->log.cluster_id, sizeof(s->log.cluster_id), "two");
     assert_int_equal(service_start(s, false), FR_E_MISMATCH);
     assert_non_null(strstr(s->err.text, "cluster two, the state was trained from cluster one"));
-    service_free(s);
 }
 
 FR_CASE(a_changed_last_record_is_another_topic)
@@ -63,8 +60,7 @@ FR_CASE(on_loss_goes_on_in_a_topic_made_anew)
         for (uint32_t i = 0; i < 10; i++)
             s->log.partitions[0].records[i].timestamp_ms++;
         append(&s->log, 0, 1);
-        assert_int_equal(service_start(s, false), FR_OK);
-        service_run(s);
+        service_serve(s);
         fr_clock_fake_advance_ms(&s->clock, 20);
         service_run(s);
         const struct fr_partition_position *p = &s->positions.partitions[0];
@@ -73,8 +69,7 @@ FR_CASE(on_loss_goes_on_in_a_topic_made_anew)
         assert_int_equal(p->lost, latest ? 11 : 0); /* of the new log, unread */
         service_kill(s);
         append(&s->log, 0, 1); /* and from then on it is our log */
-        assert_int_equal(service_start(s, false), FR_OK);
-        service_run(s);
+        service_serve(s);
         assert_int_equal(s->positions.partitions[0].trained, latest ? 11 : 22);
         service_free(s);
     }
@@ -102,10 +97,8 @@ FR_CASE(an_unchanged_log_is_read_on)
 {
     struct service *s = trained(", batch_size: 1");
     append(&s->log, 0, 1);
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     assert_int_equal(s->positions.partitions[0].trained, 11);
-    service_free(s);
 }
 
 FR_CASE(a_last_record_gone_from_the_log_is_accepted_inside_it)
@@ -113,11 +106,9 @@ FR_CASE(a_last_record_gone_from_the_log_is_accepted_inside_it)
     struct service *s = trained(", batch_size: 1");
     delete_before(&s->log, 0, 10); /* all that was trained; nothing that was not */
     append(&s->log, 0, 1);
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     assert_int_equal(s->positions.partitions[0].trained, 11);
     assert_int_equal(s->positions.partitions[0].lost, 0);
-    service_free(s);
 }
 
 FR_CASE(records_deleted_unread_stop_the_service)
@@ -129,7 +120,6 @@ FR_CASE(records_deleted_unread_stop_the_service)
     assert_int_equal(service_start(s, false), FR_E_LOST);
     assert_non_null(strstr(s->err.text, "samples/0: 3 records were deleted before they were read"));
     assert_non_null(strstr(s->err.text, "on_loss"));
-    service_free(s);
 }
 
 FR_CASE(on_loss_earliest_goes_on_and_counts_the_hole)
@@ -138,12 +128,10 @@ FR_CASE(on_loss_earliest_goes_on_and_counts_the_hole)
     for (int i = 0; i < 5; i++)
         append(&s->log, 0, 1);
     delete_before(&s->log, 0, 13);
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     assert_int_equal(s->positions.partitions[0].lost, 3);
     assert_int_equal(s->positions.partitions[0].trained, 12);
     assert_int_equal(s->positions.partitions[0].offset, 15);
-    service_free(s);
 }
 
 FR_CASE(on_loss_latest_goes_on_at_the_end)
@@ -152,14 +140,12 @@ FR_CASE(on_loss_latest_goes_on_at_the_end)
     for (int i = 0; i < 5; i++)
         append(&s->log, 0, 1);
     delete_before(&s->log, 0, 13);
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     fr_clock_fake_advance_ms(&s->clock, 20); /* no record follows: the loss is told all the same */
     service_run(s);
     assert_int_equal(s->positions.partitions[0].lost, 5);
     assert_int_equal(s->positions.partitions[0].offset, 15);
     assert_int_equal(s->positions.partitions[0].trained, 10);
-    service_free(s);
 }
 
 FR_CASE(a_log_shorter_than_the_position_stops_the_service)
@@ -170,15 +156,13 @@ FR_CASE(a_log_shorter_than_the_position_stops_the_service)
     s->log.partitions[0].high = 4;
     assert_int_equal(service_start(s, false), FR_E_LOST);
     assert_non_null(strstr(s->err.text, "6 records are missing at its end"));
-    service_free(s);
 }
 
 FR_CASE(a_topic_with_fewer_partitions_is_refused)
 {
     struct service *s = service_new(", batch_size: 1", 2);
     append(&s->log, 1, 1);
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     service_kill(s);
     s->log.n_partitions = 1;
     assert_int_equal(service_start(s, false), FR_E_MISMATCH);
@@ -186,10 +170,8 @@ FR_CASE(a_topic_with_fewer_partitions_is_refused)
     service_kill(s);
     s->conf->ingest.on_loss = FR_ON_LOSS_EARLIEST;
     append(&s->log, 0, 1);
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     assert_int_equal(s->positions.partitions[0].trained, 1);
-    service_free(s);
 }
 
 FR_CASE(records_deleted_while_running_stop_the_service)
@@ -198,15 +180,13 @@ FR_CASE(records_deleted_while_running_stop_the_service)
     for (int i = 0; i < 10; i++)
         append(&s->log, 0, 1);
     s->log.partitions[0].available = 2;
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     delete_before(&s->log, 0, 6);
     enum fr_status status = FR_OK;
     for (int i = 0; i < 5 && status >= 0; i++)
         status = service_step(s, RING);
     assert_int_equal(status, FR_E_LOST);
     assert_non_null(strstr(s->err.text, "4 records were deleted"));
-    service_free(s);
 }
 
 FR_CASE(records_deleted_while_running_are_skipped_under_earliest)
@@ -215,22 +195,19 @@ FR_CASE(records_deleted_while_running_are_skipped_under_earliest)
     for (int i = 0; i < 10; i++)
         append(&s->log, 0, 1);
     s->log.partitions[0].available = 2;
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     delete_before(&s->log, 0, 6);
     s->log.partitions[0].available = 10;
     service_run(s);
     assert_int_equal(s->positions.partitions[0].lost, 4);
     assert_int_equal(s->positions.partitions[0].trained, 6);
-    service_free(s);
 }
 
 FR_CASE(a_topic_deleted_while_running_is_waited_for_and_checked)
 {
     struct service *s = service_new(", batch_size: 1", 1);
     append(&s->log, 0, 1);
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     s->log.partitions[0].gone = true;
     service_run(s);
     struct fr_ingest_status status;
@@ -249,15 +226,13 @@ FR_CASE(a_topic_deleted_while_running_is_waited_for_and_checked)
     fr_clock_fake_advance_ms(&s->clock, 1000);
     assert_int_equal(service_step(s, RING), FR_E_MISMATCH);
     assert_int_equal(s->n_batches, 1);
-    service_free(s);
 }
 
 FR_CASE(brokers_that_are_away_are_a_problem_not_an_error)
 {
     struct service *s = service_new(", batch_size: 1", 1);
     append(&s->log, 0, 1);
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     s->log.down = true;
     append(&s->log, 0, 1);
     service_run(s);
@@ -269,28 +244,27 @@ FR_CASE(brokers_that_are_away_are_a_problem_not_an_error)
     s->log.down = false;
     service_run(s);
     assert_int_equal(s->n_batches, 2);
-    service_free(s);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_absent_topic_can_be_waited_for),
-        cmocka_unit_test(another_cluster_is_refused),
-        cmocka_unit_test(a_changed_last_record_is_another_topic),
-        cmocka_unit_test(on_loss_goes_on_in_a_topic_made_anew),
-        cmocka_unit_test(on_loss_goes_on_in_a_log_that_became_shorter),
-        cmocka_unit_test(an_unchanged_log_is_read_on),
-        cmocka_unit_test(a_last_record_gone_from_the_log_is_accepted_inside_it),
-        cmocka_unit_test(records_deleted_unread_stop_the_service),
-        cmocka_unit_test(on_loss_earliest_goes_on_and_counts_the_hole),
-        cmocka_unit_test(on_loss_latest_goes_on_at_the_end),
-        cmocka_unit_test(a_log_shorter_than_the_position_stops_the_service),
-        cmocka_unit_test(a_topic_with_fewer_partitions_is_refused),
-        cmocka_unit_test(records_deleted_while_running_stop_the_service),
-        cmocka_unit_test(records_deleted_while_running_are_skipped_under_earliest),
-        cmocka_unit_test(a_topic_deleted_while_running_is_waited_for_and_checked),
-        cmocka_unit_test(brokers_that_are_away_are_a_problem_not_an_error),
+        SERVICE_CASE(an_absent_topic_can_be_waited_for),
+        SERVICE_CASE(another_cluster_is_refused),
+        SERVICE_CASE(a_changed_last_record_is_another_topic),
+        SERVICE_CASE(on_loss_goes_on_in_a_topic_made_anew),
+        SERVICE_CASE(on_loss_goes_on_in_a_log_that_became_shorter),
+        SERVICE_CASE(an_unchanged_log_is_read_on),
+        SERVICE_CASE(a_last_record_gone_from_the_log_is_accepted_inside_it),
+        SERVICE_CASE(records_deleted_unread_stop_the_service),
+        SERVICE_CASE(on_loss_earliest_goes_on_and_counts_the_hole),
+        SERVICE_CASE(on_loss_latest_goes_on_at_the_end),
+        SERVICE_CASE(a_log_shorter_than_the_position_stops_the_service),
+        SERVICE_CASE(a_topic_with_fewer_partitions_is_refused),
+        SERVICE_CASE(records_deleted_while_running_stop_the_service),
+        SERVICE_CASE(records_deleted_while_running_are_skipped_under_earliest),
+        SERVICE_CASE(a_topic_deleted_while_running_is_waited_for_and_checked),
+        SERVICE_CASE(brokers_that_are_away_are_a_problem_not_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

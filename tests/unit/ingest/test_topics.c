@@ -41,7 +41,6 @@ FR_CASE(positions_and_letters_name_their_topic)
     assert_string_equal(s->dead.letters[0].topic, "b");
     assert_int_equal(s->dead.letters[0].partition, 0);
     assert_int_equal(s->dead.letters[0].offset, 3);
-    service_free(s);
 }
 
 FR_CASE(lockstep_takes_all_topics_in_order_whenever_it_is_killed)
@@ -87,7 +86,6 @@ FR_CASE(a_topic_added_to_the_configuration_begins_as_start_says)
     assert_int_equal(position(s, "a", 1)->trained, 1);
     assert_int_equal(position(s, "b", 0)->trained, 1);
     assert_int_equal(position(s, "b", 0)->offset, 2);
-    service_free(s);
 }
 
 FR_CASE(positions_that_would_be_too_many_are_refused)
@@ -102,7 +100,6 @@ FR_CASE(positions_that_would_be_too_many_are_refused)
     service_kill(s);
     s->log.n_partitions = 2;
     assert_int_equal(service_start(s, false), FR_OK);
-    service_free(s);
 }
 
 /* ---- partitions added while running ---- */
@@ -125,10 +122,8 @@ FR_CASE(an_added_partition_is_read_from_its_first_record)
     assert_int_equal(s->positions.partitions[1].delivered, 2);
     service_kill(s);
     append(&s->log, 1, 1);
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     assert_int_equal(s->positions.partitions[1].trained, 3);
-    service_free(s);
 }
 
 FR_CASE(looking_for_partitions_follows_the_clients_own_interval)
@@ -143,7 +138,6 @@ FR_CASE(looking_for_partitions_follows_the_clients_own_interval)
     fr_clock_fake_advance_ms(&s->clock, 1);
     service_run(s);
     assert_int_equal(s->n_batches, 1);
-    service_free(s);
 }
 
 FR_CASE(an_added_partition_that_is_not_ready_holds_up_the_ones_behind_it)
@@ -167,7 +161,6 @@ FR_CASE(an_added_partition_that_is_not_ready_holds_up_the_ones_behind_it)
     service_run(s);
     assert_int_equal(s->n_batches, 3);
     assert_int_equal(s->positions.partitions[2].trained, 1);
-    service_free(s);
 }
 
 /* ---- beginnings and ends ---- */
@@ -189,10 +182,8 @@ FR_CASE(a_start_time_begins_at_the_first_record_at_or_after_it)
     assert_int_equal(s->positions.partitions[1].offset, 2);
     service_kill(s);
     s->conf->ingest.start_ms = T0; /* there are positions now */
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     assert_int_equal(s->positions.partitions[0].trained, 3);
-    service_free(s);
 }
 
 FR_CASE(a_run_until_a_time_ends_before_the_first_record_at_or_after_it)
@@ -217,7 +208,6 @@ FR_CASE(a_run_until_a_time_ends_before_the_first_record_at_or_after_it)
     service_run(s);
     assert_true(s->end_of_stream);
     assert_int_equal(s->positions.partitions[0].trained, 2);
-    service_free(s);
 }
 
 FR_CASE(ends_that_were_fixed_by_time_are_kept)
@@ -234,7 +224,6 @@ FR_CASE(ends_that_were_fixed_by_time_are_kept)
     assert_int_equal(service_start(s, true), FR_OK);
     service_run(s);
     assert_int_equal(s->positions.partitions[0].trained, 3);
-    service_free(s);
 }
 
 /* ---- idle partitions ---- */
@@ -264,7 +253,6 @@ FR_CASE(an_idle_partition_delays_neither_batches_nor_lag)
     fr_clock_fake_advance_ms(&s->clock, 20);
     service_run(s);
     assert_int_equal(s->n_batches, 2);
-    service_free(s);
 }
 
 FR_CASE(an_idle_partition_does_not_delay_the_end)
@@ -288,8 +276,7 @@ FR_CASE(access_denied_while_running_is_waited_out)
 {
     struct service *s = service_new(", batch_size: 1", 1);
     append(&s->log, 0, 1);
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     s->log.partitions[0].denied = true;
     append(&s->log, 0, 1);
     struct fr_ingest_status status;
@@ -309,25 +296,24 @@ FR_CASE(access_denied_while_running_is_waited_out)
     fr_ingest_get_status(s->ingest, &status);
     assert_string_equal(status.problem, "");
     fr_ingest_status_release(&status);
-    service_free(s);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(positions_and_letters_name_their_topic),
-        cmocka_unit_test(lockstep_takes_all_topics_in_order_whenever_it_is_killed),
-        cmocka_unit_test(a_topic_added_to_the_configuration_begins_as_start_says),
-        cmocka_unit_test(positions_that_would_be_too_many_are_refused),
-        cmocka_unit_test(an_added_partition_is_read_from_its_first_record),
-        cmocka_unit_test(looking_for_partitions_follows_the_clients_own_interval),
-        cmocka_unit_test(an_added_partition_that_is_not_ready_holds_up_the_ones_behind_it),
-        cmocka_unit_test(a_start_time_begins_at_the_first_record_at_or_after_it),
-        cmocka_unit_test(a_run_until_a_time_ends_before_the_first_record_at_or_after_it),
-        cmocka_unit_test(ends_that_were_fixed_by_time_are_kept),
-        cmocka_unit_test(an_idle_partition_delays_neither_batches_nor_lag),
-        cmocka_unit_test(an_idle_partition_does_not_delay_the_end),
-        cmocka_unit_test(access_denied_while_running_is_waited_out),
+        SERVICE_CASE(positions_and_letters_name_their_topic),
+        SERVICE_CASE(lockstep_takes_all_topics_in_order_whenever_it_is_killed),
+        SERVICE_CASE(a_topic_added_to_the_configuration_begins_as_start_says),
+        SERVICE_CASE(positions_that_would_be_too_many_are_refused),
+        SERVICE_CASE(an_added_partition_is_read_from_its_first_record),
+        SERVICE_CASE(looking_for_partitions_follows_the_clients_own_interval),
+        SERVICE_CASE(an_added_partition_that_is_not_ready_holds_up_the_ones_behind_it),
+        SERVICE_CASE(a_start_time_begins_at_the_first_record_at_or_after_it),
+        SERVICE_CASE(a_run_until_a_time_ends_before_the_first_record_at_or_after_it),
+        SERVICE_CASE(ends_that_were_fixed_by_time_are_kept),
+        SERVICE_CASE(an_idle_partition_delays_neither_batches_nor_lag),
+        SERVICE_CASE(an_idle_partition_does_not_delay_the_end),
+        SERVICE_CASE(access_denied_while_running_is_waited_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,12 +67,10 @@ FR_CASE(batches_grow_with_the_samples_before_them)
     struct service *s = service_new(RAMP, 1);
     for (int i = 0; i < 600; i++)
         append(&s->log, 0, 1);
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     assert_ramp(s, s->n_batches);
     assert_int_equal(s->sizes[0], 4);
     assert_int_equal(s->sizes[s->n_batches - 1], 32);
-    service_free(s);
 }
 
 FR_CASE(without_a_first_size_every_batch_is_full)
@@ -80,11 +78,9 @@ FR_CASE(without_a_first_size_every_batch_is_full)
     struct service *s = service_new(", batch_size: 32, batch_warmup: {first: 0, growth: 8}", 1);
     for (int i = 0; i < 64; i++)
         append(&s->log, 0, 1);
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     assert_int_equal(s->n_batches, 2);
     assert_int_equal(s->sizes[0], 32);
-    service_free(s);
 }
 
 FR_CASE(a_first_size_above_batch_size_is_batch_size)
@@ -92,11 +88,9 @@ FR_CASE(a_first_size_above_batch_size_is_batch_size)
     struct service *s = service_new(", batch_size: 4, batch_warmup: {first: 8, growth: 1}", 1);
     for (int i = 0; i < 8; i++)
         append(&s->log, 0, 1);
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     assert_int_equal(s->n_batches, 2);
     assert_int_equal(s->sizes[0], 4);
-    service_free(s);
 }
 
 FR_CASE(records_without_samples_do_not_grow_batches)
@@ -106,26 +100,22 @@ FR_CASE(records_without_samples_do_not_grow_batches)
         append(&s->log, 0, -1);
     for (int i = 0; i < 40; i++)
         append(&s->log, 0, i % 5 ? 1 : 0);
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     const uint32_t expected[] = {2, 2, 2, 3, 4, 6, 9};
     for (uint32_t i = 0; i < FR_ARRAY_LEN(expected); i++)
         assert_int_equal(s->sizes[i], expected[i]);
-    service_free(s);
 }
 
 FR_CASE(batch_wait_closes_a_small_batch_too)
 {
     struct service *s = service_new(RAMP ", batch_wait: 20ms", 1);
     append(&s->log, 0, 3);
-    assert_int_equal(service_start(s, false), FR_OK);
-    service_run(s);
+    service_serve(s);
     assert_int_equal(s->n_batches, 0);
     fr_clock_fake_advance_ms(&s->clock, 20);
     service_run(s);
     assert_int_equal(s->n_batches, 1);
     assert_int_equal(s->sizes[0], 3);
-    service_free(s);
 }
 
 /* One partition and no timer, so that live batches are a function of the log as well. */
@@ -155,7 +145,6 @@ FR_CASE(several_partitions_grow_one_model)
     run_killed(s, 7);
     assert_ramp(s, s->n_batches - 2);
     assert_int_equal(samples_of(s), 900);
-    service_free(s);
 }
 
 FR_CASE(a_position_within_a_group_does_not_arise)
@@ -176,7 +165,6 @@ FR_CASE(a_position_within_a_group_does_not_arise)
     run_killed(s, 1);
     assert_string_equal(written(s), "batch 6: 0 1 2 3 4 5; 0@0.6\nbatch 6: 6 7 8 9 10 11; 0@0.12\n"
                                     "batch 6: 12 13 14 15 16 17; 0@1.0\nbatch 0 end:;\n");
-    service_free(s);
 }
 
 #define LOCKSTEP RAMP ", lockstep: {records: 16, epoch_batches: 4}"
@@ -250,7 +238,6 @@ FR_CASE(lockstep_batches_grow_the_same_way_however_records_arrive)
     service_run(s);
     assert_string_equal(written(s), whole);
     free(whole);
-    service_free(s);
 }
 
 FR_CASE(in_young_lockstep_no_partition_runs_ahead)
@@ -267,7 +254,6 @@ FR_CASE(in_young_lockstep_no_partition_runs_ahead)
         }
         assert_true(s->positions.count == 0 || most - fewest <= 1);
     }
-    service_free(s);
 }
 
 FR_CASE(a_young_lockstep_batch_has_no_more_records_than_a_round)
@@ -281,7 +267,6 @@ FR_CASE(a_young_lockstep_batch_has_no_more_records_than_a_round)
                                     "batch 3: 4 5 6; 0@4.0 1@4.0\n"
                                     "batch 4: 7 8 9 10; 0@6.0 1@6.0\n"
                                     "batch 0 end:;\n");
-    service_free(s);
 }
 
 FR_CASE(a_partition_added_later_makes_no_difference_to_young_lockstep_batches)
@@ -301,7 +286,6 @@ FR_CASE(a_partition_added_later_makes_no_difference_to_young_lockstep_batches)
     assert_string_equal(written(s), "batch 4: 0 1 2 3; 0@2.0 1@2.0\n"
                                     "batch 4: 4 5 6 7; 0@4.0 1@4.0\n"
                                     "batch 0 end:;\n");
-    service_free(s);
 }
 
 /* The round after the last young batch begins with the first partition, whatever is left of the
@@ -329,21 +313,21 @@ FR_CASE(rounds_begin_in_the_middle_of_a_record_the_same_way_after_a_kill)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(batches_grow_with_the_samples_before_them),
-        cmocka_unit_test(without_a_first_size_every_batch_is_full),
-        cmocka_unit_test(a_first_size_above_batch_size_is_batch_size),
-        cmocka_unit_test(records_without_samples_do_not_grow_batches),
-        cmocka_unit_test(batch_wait_closes_a_small_batch_too),
-        cmocka_unit_test(a_run_killed_after_any_batch_has_the_same_sizes_and_positions),
-        cmocka_unit_test(several_partitions_grow_one_model),
-        cmocka_unit_test(a_position_within_a_group_does_not_arise),
-        cmocka_unit_test(a_record_of_many_batches_is_decoded_once),
-        cmocka_unit_test(lockstep_batches_grow_the_same_way_whenever_it_is_killed),
-        cmocka_unit_test(lockstep_batches_grow_the_same_way_however_records_arrive),
-        cmocka_unit_test(in_young_lockstep_no_partition_runs_ahead),
-        cmocka_unit_test(a_young_lockstep_batch_has_no_more_records_than_a_round),
-        cmocka_unit_test(a_partition_added_later_makes_no_difference_to_young_lockstep_batches),
-        cmocka_unit_test(rounds_begin_in_the_middle_of_a_record_the_same_way_after_a_kill),
+        SERVICE_CASE(batches_grow_with_the_samples_before_them),
+        SERVICE_CASE(without_a_first_size_every_batch_is_full),
+        SERVICE_CASE(a_first_size_above_batch_size_is_batch_size),
+        SERVICE_CASE(records_without_samples_do_not_grow_batches),
+        SERVICE_CASE(batch_wait_closes_a_small_batch_too),
+        SERVICE_CASE(a_run_killed_after_any_batch_has_the_same_sizes_and_positions),
+        SERVICE_CASE(several_partitions_grow_one_model),
+        SERVICE_CASE(a_position_within_a_group_does_not_arise),
+        SERVICE_CASE(a_record_of_many_batches_is_decoded_once),
+        SERVICE_CASE(lockstep_batches_grow_the_same_way_whenever_it_is_killed),
+        SERVICE_CASE(lockstep_batches_grow_the_same_way_however_records_arrive),
+        SERVICE_CASE(in_young_lockstep_no_partition_runs_ahead),
+        SERVICE_CASE(a_young_lockstep_batch_has_no_more_records_than_a_round),
+        SERVICE_CASE(a_partition_added_later_makes_no_difference_to_young_lockstep_batches),
+        SERVICE_CASE(rounds_begin_in_the_middle_of_a_record_the_same_way_after_a_kill),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
