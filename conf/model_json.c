@@ -1,6 +1,6 @@
 /* Canonical JSON of the model: what scores depend on. Keys sorted, no blanks, integers in full,
  * other numbers as %.9g (read as f32 they have the same bits). No text here needs escapes: all are
- * names. Schema: conf/README.md. */
+ * names. Schema: docs/deltas.md. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -249,7 +249,7 @@ class Cases:
         assert status["held"] == "" and not any(status["quarantine"].values()) and status["ignored"]["unknown_slots"] > 0
         document = daemon.json("/auc")
         names = set(re.findall(r"^# TYPE (\S+)", text, re.M))
-        for name in re.findall(r"`(freshet_[a-z_]+)`", (SOURCE / "metrics/README.md").read_text().split("## Series")[1]):
+        for name in re.findall(r"`(freshet_[a-z_]+)`", (SOURCE / "docs/metrics.md").read_text().split("## Series")[1]):
             assert name in names or name == "freshet_rows_expired_total", f"{name} is promised and not there"
         for series, value in (('freshet_gauc{model="live",task="fixed",half_life="lifetime"}', document["tasks"]["fixed"]["gauc"]["auc"]),
                               ('freshet_auc{model="live",task="fixed",half_life="lifetime"}', document["tasks"]["fixed"]["lifetime"]["auc"]),

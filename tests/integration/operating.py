@@ -44,10 +44,10 @@ def trained(daemon):
 
 
 def with_login(login, password):
-    """The model with the login of README.md's TLS and SASL example, its values replaced by this broker's."""
-    example = re.search(r"  kafka:\n((?:    [a-z.]+: .*\n)+)", (SOURCE / "README.md").read_text()).group(1)
+    """The model with the login of docs/operating.md's TLS and SASL example, its values replaced by this broker's."""
+    example = re.search(r"  kafka:\n((?:    [a-z.]+: .*\n)+)", (SOURCE / "docs/operating.md").read_text()).group(1)
     properties = dict(line.strip().split(": ", 1) for line in example.splitlines())
-    assert set(properties) <= set(login), "README's example names what a login needs"
+    assert set(properties) <= set(login), "the example names what a login needs"
     properties.update({name: json.dumps(login[name]) for name in properties}, **{"sasl.password": json.dumps(password)})
     kafka = ", ".join(f"{name}: {value}" for name, value in properties.items())
     return CONFIG.read_text().replace("batch_wait: 10ms}", "batch_wait: 10ms, kafka: {%s}}" % kafka)

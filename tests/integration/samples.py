@@ -1,4 +1,4 @@
-"""Every configuration of conf/samples learns what it is for, through real Kafka; the examples of README.md decode.
+"""Every configuration of conf/samples learns what it is for, through real Kafka; the examples of README.md and docs decode.
 
 Each configuration runs as it is in the tree (only addresses, topics and the state directory are set) on a stream with a planted signal of its kind: weights and a
 product of ids with a bend of a number for the general model, products of ids for the factorization machine, ids with numbers for DLRM and DCN-v2, a candidate that
@@ -354,7 +354,8 @@ export: {topic: d}
             assert ("set init: {normal: 0.01}" in done.stdout) == stuck and "part `w`" not in done.stdout, done
 
     def readme(self, language):
-        return re.findall(rf"```{language}\n(.*?)```", (SOURCE / "README.md").read_text(), re.S)
+        texts = [(SOURCE / "README.md").read_text()] + [path.read_text() for path in sorted((SOURCE / "docs").glob("*.md"))]
+        return [block for text in texts for block in re.findall(rf"```{language}\n(.*?)```", text, re.S)]
 
     def the_json_examples_of_the_readme_decode(self):
         examples = [" ".join(value.split("\n")) for block in self.readme("json") for value in block.strip().split("\n\n")]

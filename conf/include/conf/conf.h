@@ -358,7 +358,7 @@ struct fr_conf {
         int format; /* enum fr_format */
         enum fr_start start;
         int64_t start_ms; /* with FR_START_TIME: first record at or after this Kafka timestamp */
-        /* `files`: JSON lines (.gz or not), read in order before Kafka; see ingest/README.md */
+        /* `files`: JSON lines (.gz or not), read in order before Kafka; see docs/operating.md */
         uint32_t n_files;
         char **files;
         enum fr_sampling sampling; /* all: training and metrics */
@@ -472,7 +472,7 @@ void fr_conf_reference(struct fr_buffer *out);
 /* Canonical model JSON (DESIGN section 7, `cfg`): sorted keys, no spaces, %.9g numbers, every
  * default written out; tables, slots, layers, labels, tasks as lists in their order; chunk rows and
  * quantization. Only what determines published values' meaning and scores (no optimizers, no
- * brokers). Schema: conf/README.md, "Model JSON". */
+ * brokers). Schema: docs/deltas.md, "Model JSON". */
 void fr_conf_model_json(const struct fr_conf *conf, struct fr_buffer *out);
 /* The first 8 bytes of SHA-256 of that JSON, big-endian. */
 uint64_t fr_conf_fingerprint(const struct fr_conf *conf);

@@ -1,5 +1,5 @@
 /* Where records come from and where refused ones go, behind two function tables: Kafka in
- * production (README.md says how), a list in memory in tests and simulation.
+ * production (ingest/README.md says how), a list in memory in tests and simulation.
  *
  * A source knows topic-partitions by their index in its layout, which only grows. Thread: the
  * ingest thread calls a source; a dead-letter sink may be given letters and asked for

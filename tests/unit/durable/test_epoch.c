@@ -45,7 +45,7 @@ static struct fr_buffer encode_golden(void)
     return out;
 }
 
-/* epoch.bin was written from the layout in store/durable/README.md by Python's struct and hashlib,
+/* epoch.bin was written from the layout in docs/state.md by Python's struct and hashlib,
  * not by this encoder. */
 FR_CASE(an_epoch_encodes_to_the_golden_bytes)
 {

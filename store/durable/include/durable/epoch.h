@@ -4,7 +4,7 @@
  * An epoch is its number, timeline, previous digest, key images (sorted by table, then key,
  * ascending: the bytes are a pure function of the staged set), and named sections (sorted by name).
  * Its digest is SHA-256 over all its bytes, which hold the previous digest: a chain. Byte layout:
- * store/durable/README.md; golden file tests/golden/epoch.bin. A section is an absolute image. One
+ * docs/state.md; golden file tests/golden/epoch.bin. A section is an absolute image. One
  * that an epoch does not hold keeps the value the newest epoch before gave it: fold, recovery and
  * tools go by that, so an epoch needs to carry what changed only. What belongs together but changes
  * apart is several sections, `<name>/<part>`; an owner's list of its parts stands in its own
