@@ -1,0 +1,69 @@
+"""The README's commands do what it says: each `sh` block runs in a fresh copy of the tree, in order, on what the blocks before it built and installed.
+
+`./quickstart` runs for 25 seconds and must end with the lines that the README shows; `./tests/run` is what runs this. Installing goes below a DESTDIR.
+The jars of Apache Kafka are those that the other tests have fetched."""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+SOURCE = pathlib.Path(__file__).resolve().parent.parent.parent
+WORK = SOURCE / "build" / "readme"
+TREE, INSTALLED = WORK / "tree", WORK / "installed"
+SECONDS_MAX = 600  # of one block: the first builds everything
+
+
+def copy_of_the_tree():
+    shutil.rmtree(WORK, ignore_errors=True)
+    names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=SOURCE, capture_output=True, text=True, check=True).stdout.splitlines()
+    for name in names:
+        if (SOURCE / name).is_file():
+            (TREE / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(SOURCE / name, TREE / name)
+    jars = SOURCE / "build/kafka/lib"
+    jars.mkdir(parents=True, exist_ok=True)
+    (TREE / "build/kafka").mkdir(parents=True)
+    (TREE / "build/kafka/lib").symlink_to(jars)
+
+
+def run(block):
+    begin = time.monotonic()
+    words = re.sub(r"^\./quickstart", "./quickstart --seconds 25", re.sub(r"^\./tests/run.*\n", "", block, flags=re.M), flags=re.M)
+    environment = {**os.environ, "DESTDIR": str(INSTALLED), "PATH": f"{INSTALLED}/usr/local/bin:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-euxo", "pipefail", "-c", words], cwd=TREE, env=environment, timeout=SECONDS_MAX, text=True, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert done.returncode == 0, f"exit {done.returncode} of\n{block}\n{done.stdout[-4000:]}"
+    print(f"ok {block.splitlines()[0].split('#')[0].strip()} .. ({time.monotonic() - begin:.1f} s)", flush=True)
+    return done.stdout
+
+
+def form(line):
+    """A line of output without its numbers; `…` stands for what a run alone knows."""
+    return re.sub(r"0x[0-9a-f]+|[0-9]+(?:\.[0-9]+)?", "N", line)
+
+
+def main():
+    blocks = re.findall(r"```(sh|)\n(.*?)```", (SOURCE / "README.md").read_text(), re.S)
+    commands = [text for language, text in blocks if language == "sh"]
+    promised = next(text for language, text in blocks if not language and text.startswith("verified:"))
+    assert len(commands) == 3 and commands[0].startswith("./quickstart"), "the README has other blocks than this script knows"
+    copy_of_the_tree()
+    try:
+        output = {block: run(block) for block in commands}
+    finally:
+        for node in (TREE / "build/kafka/nodes").glob("*"):
+            subprocess.run([TREE / "tests/kafka/stop", node.name], timeout=60)
+    lines = {form(line) for line in output[commands[0]].splitlines()}
+    for line in promised.splitlines():
+        assert form(line) in lines, f"the quick start does not say: {line}"
+    verified = output[commands[2]].splitlines()
+    assert any(line.startswith("verified: timeline 1 epoch") for line in verified), verified[-20:]
+    shutil.rmtree(WORK)
+    print(f"{len(commands)} passed, 0 failed")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
