@@ -13,45 +13,13 @@
 #include "base/check.h"
 #include "loader.h"
 
-const char fr_layer_ops[] = "concat|mlp|dense|bi_interaction|sum|add|mean|sqrtn|last|multiply|fm|dot_interaction|cross|"
-                            "bias|layer_norm|dropout|activate|stop_gradient|attention|gru|augru|experts|mixture";
-const char fr_layer_activations[] = "none|relu|sigmoid|tanh|gelu|prelu|dice|leaky_relu";
+enum { ATTENTION_UNITS = 16 /* of Zhou et al. 2018's reference, and of ours */ };
 
-/* In the order of the bits of enum fr_layer_option. */
-static const char *const option_names[] = {"units", "activation", "depth", "rank",     "count",
-                                           "rate",  "softmax",    "init",  "optimizer"};
+#define RULE(name, text, form, meaning, ...) [name] = {__VA_ARGS__},
+static const struct fr_layer_rule rules[] = {FR_LAYER_OPS(RULE)};
 
-enum {
-    LEARNS = FR_LAYER_INIT | FR_LAYER_OPTIMIZER,
-    MLP = FR_LAYER_UNITS | FR_LAYER_ACTIVATION | LEARNS,
-    ATTENTION_UNITS = 16, /* of Zhou et al. 2018's reference, and of ours */
-};
-
-static const struct fr_layer_rule rules[] = {
-    [FR_LAYER_CONCAT] = {.inline_ = true},
-    [FR_LAYER_MLP] = {.options = MLP, .required = FR_LAYER_UNITS},
-    [FR_LAYER_DENSE] = {.options = MLP, .required = FR_LAYER_UNITS, .one_unit = true},
-    [FR_LAYER_BI_INTERACTION] = {.inline_ = true},
-    [FR_LAYER_SUM] = {.inline_ = true},
-    [FR_LAYER_ADD] = {.inline_ = true},
-    [FR_LAYER_MEAN] = {.refs_max = 1, .inline_ = true},
-    [FR_LAYER_SQRTN] = {.refs_max = 1, .inline_ = true},
-    [FR_LAYER_LAST] = {.refs_max = 1, .inline_ = true},
-    [FR_LAYER_MULTIPLY] = {.inline_ = true},
-    [FR_LAYER_FM] = {.refs_min = 2, .inline_ = true},
-    [FR_LAYER_DOT_INTERACTION] = {.refs_min = 2, .inline_ = true},
-    [FR_LAYER_CROSS] = {.options = FR_LAYER_DEPTH | FR_LAYER_RANK | LEARNS},
-    [FR_LAYER_BIAS] = {.options = LEARNS, .inline_ = true},
-    [FR_LAYER_LAYER_NORM] = {.options = FR_LAYER_OPTIMIZER, .inline_ = true},
-    [FR_LAYER_DROPOUT] = {.options = FR_LAYER_RATE, .required = FR_LAYER_RATE},
-    [FR_LAYER_ACTIVATE] = {.options = FR_LAYER_ACTIVATION | FR_LAYER_OPTIMIZER, .required = FR_LAYER_ACTIVATION},
-    [FR_LAYER_STOP_GRADIENT] = {.inline_ = true},
-    [FR_LAYER_ATTENTION] = {.options = MLP | FR_LAYER_SOFTMAX, .roles = {"query", "keys"}},
-    [FR_LAYER_GRU] = {.options = FR_LAYER_UNITS | LEARNS, .required = FR_LAYER_UNITS, .one_unit = true},
-    [FR_LAYER_AUGRU] = {.options = LEARNS, .roles = {"query", "keys"}},
-    [FR_LAYER_EXPERTS] = {.options = MLP | FR_LAYER_COUNT, .required = FR_LAYER_UNITS | FR_LAYER_COUNT},
-    [FR_LAYER_MIXTURE] = {.options = LEARNS, .roles = {"gate", "experts"}},
-};
+#define OPTION_NAME(name, text) text,
+static const char *const option_names[] = {FR_LAYER_OPTIONS(OPTION_NAME)};
 
 const struct fr_layer_rule *fr_layer_rule(enum fr_layer_op op)
 {
@@ -64,13 +32,10 @@ const struct fr_layer_rule *fr_layer_rule(enum fr_layer_op op)
 FR_READ(fr_read_layer_op)
 {
     struct fr_layer_draft *draft = scope;
-    bool later;
-    int op = fr_choice_find(fr_layer_ops, fr_option_key(option, "network.layers.*"), &later);
-    FR_CHECK(op >= 0);
+    FR_CHECK(fr_layer_op_parse(fr_option_key(option, "network.layers.*"), &draft->layer.op));
     if (draft->has_op)
         fr_problem(&loader->problems, node, path, "a second operation in one layer; expected one");
     draft->has_op = true;
-    draft->layer.op = (enum fr_layer_op)op;
     draft->argument = node;
 }
 
@@ -95,11 +60,10 @@ static void name_takers(unsigned option, char *out, size_t room)
         left += (rules[op].options & option) != 0;
     out[0] = '\0';
     for (size_t op = 0; op < FR_ARRAY_LEN(rules); op++) {
-        char name[32];
+        const char *name = fr_layer_op_text((enum fr_layer_op)op);
         if (!(rules[op].options & option))
             continue;
         left -= 1;
-        fr_choice_name(fr_layer_ops, (int)op, name);
         int n = snprintf(out + used, room - used, "%s%s", used == 0 ? "" : left == 0 ? " or " : ", ", name);
         FR_CHECK(n > 0 && (size_t)n < room - used);
         used += (size_t)n;
@@ -109,8 +73,7 @@ static void name_takers(unsigned option, char *out, size_t room)
 static void check_options(struct fr_loader *loader, const struct fr_layer_draft *draft)
 {
     const struct fr_layer_rule *rule = fr_layer_rule(draft->layer.op);
-    char op[32];
-    fr_choice_name(fr_layer_ops, draft->layer.op, op);
+    const char *op = fr_layer_op_text(draft->layer.op);
     for (size_t i = 0; i < FR_ARRAY_LEN(option_names); i++) {
         const struct fr_node *given = fr_node_get(draft->node, option_names[i]);
         unsigned bit = 1u << i;
@@ -241,21 +204,18 @@ static bool resolve_roles(struct fr_loader *loader, struct fr_layer_draft *draft
     return whole;
 }
 
-static bool is_pooling(enum fr_layer_op op)
-{
-    return op == FR_LAYER_SUM || op == FR_LAYER_MEAN || op == FR_LAYER_SQRTN;
-}
-
 /* `mean: slot` as a layer is the sum of one pooled slot. */
 static void pool_slot(struct fr_conf_layer *layer, const struct fr_node *argument)
 {
     struct fr_conf_ref *ref = &layer->refs[0];
     const struct fr_node *written = argument->kind == FR_NODE_LIST ? argument->values[0] : argument;
-    if (layer->n_refs != 1 || !is_pooling(layer->op) || (ref->kind != FR_REF_SEQUENCE && ref->kind != FR_REF_POOLED) ||
+    enum fr_pooling pooling;
+    if (layer->n_refs != 1 || !fr_layer_row_pooling(layer->op, &pooling) ||
+        (ref->kind != FR_REF_SEQUENCE && ref->kind != FR_REF_POOLED) ||
         written->kind != FR_NODE_SCALAR) /* {sum: slot} is pooled already */
         return;
     ref->kind = FR_REF_POOLED;
-    ref->pooling = layer->op == FR_LAYER_SUM ? FR_POOL_SUM : layer->op == FR_LAYER_MEAN ? FR_POOL_MEAN : FR_POOL_SQRTN;
+    ref->pooling = pooling;
     layer->op = FR_LAYER_SUM;
 }
 
@@ -271,12 +231,10 @@ static bool resolve_draft(struct fr_loader *loader, struct fr_layer_draft *draft
     if (!resolve_role(loader, draft, argument))
         return false;
     layer->role_begin[1] = layer->role_begin[2] = layer->n_refs;
-    char op[32];
-    fr_choice_name(fr_layer_ops, layer->op, op);
     if (layer->n_refs < rule->refs_min || (rule->refs_max > 0 && layer->n_refs > rule->refs_max)) {
         fr_problem(&loader->problems, argument, draft->path, "%" PRIu32 " given; expected %s %" PRIu32 " for %s",
                    layer->n_refs, rule->refs_min ? "at least" : "only",
-                   rule->refs_min ? rule->refs_min : rule->refs_max, op);
+                   rule->refs_min ? rule->refs_min : rule->refs_max, fr_layer_op_text(layer->op));
         return false;
     }
     pool_slot(layer, argument);

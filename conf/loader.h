@@ -82,7 +82,7 @@ void fr_slots_compute(struct fr_loader *loader, const struct fr_node *slots);
 void fr_read_boundaries(struct fr_loader *loader, const struct fr_node *list, const char *path,
                         struct fr_conf_slot *slot);
 /* The transform of a dense slot as it is written: `json` with quoted names and without blanks. */
-void fr_transform_text(const struct fr_conf_slot *slot, bool json, struct fr_buffer *out);
+void fr_transforms_text(const struct fr_conf_slot *slot, bool json, struct fr_buffer *out);
 
 /* Resolves one reference of the draft (of a loss: a draft that is no layer), appending drafts for
  * inline operations; false after a problem. */
@@ -96,35 +96,6 @@ int32_t fr_draft_find(const struct fr_loader *loader, const char *name, size_t s
 int32_t fr_slot_find(const struct fr_conf *conf, const char *name, size_t size);
 /* A reference as the user writes it. */
 void fr_ref_text(const struct fr_conf *conf, const struct fr_conf_ref *ref, char out[static FR_REF_TEXT_MAX]);
-
-/* What an operation takes. */
-enum fr_layer_option {
-    FR_LAYER_UNITS = 1 << 0,
-    FR_LAYER_ACTIVATION = 1 << 1,
-    FR_LAYER_DEPTH = 1 << 2,
-    FR_LAYER_RANK = 1 << 3,
-    FR_LAYER_COUNT = 1 << 4,
-    FR_LAYER_RATE = 1 << 5,
-    FR_LAYER_SOFTMAX = 1 << 6,
-    FR_LAYER_INIT = 1 << 7,
-    FR_LAYER_OPTIMIZER = 1 << 8,
-};
-struct fr_layer_rule {
-    unsigned options, required;
-    const char *roles[FR_LAYER_ROLES]; /* NULL: a plain argument */
-    uint32_t refs_min, refs_max;       /* of a plain argument; 0: no further limit */
-    bool one_unit;                     /* `units` is an integer */
-    bool inline_;                      /* may stand inside an argument */
-};
-const struct fr_layer_rule *fr_layer_rule(enum fr_layer_op op);
-
-extern const char fr_layer_ops[]; /* choices, in enum order */
-extern const char fr_layer_activations[];
-extern const char fr_optimizer_kinds[];
-extern const char fr_init_kinds[];
-extern const char fr_task_losses[];
-extern const char fr_transforms[];
-bool fr_init_takes_scale(enum fr_init_kind kind);
 
 #define FR_READ(name)                                                                                                  \
     void name(struct fr_loader *loader, const struct fr_option *option, const struct fr_node *node, const char *path,  \

@@ -32,7 +32,6 @@ static void write_computed(const struct fr_conf *conf, const struct fr_conf_slot
 
 static void write_slot(const struct fr_conf *conf, const struct fr_conf_slot *slot, struct fr_buffer *out)
 {
-    static const char *const kinds[] = {"sparse", "sequence", "dense"};
     fr_buffer_printf(out, "{");
     if (slot->kind == FR_SLOT_DENSE && slot->has_default)
         fr_buffer_printf(out, "\"default\":%.9g,", (double)slot->default_value);
@@ -46,7 +45,7 @@ static void write_slot(const struct fr_conf *conf, const struct fr_conf_slot *sl
         fr_buffer_printf(out, "\"index\":%" PRId64 ",", slot->index);
     if (slot->kind == FR_SLOT_DENSE)
         fr_buffer_printf(out, "\"indicator\":%s,", slot->indicator ? "true" : "false");
-    fr_buffer_printf(out, "\"kind\":\"%s\",", kinds[slot->kind]);
+    fr_buffer_printf(out, "\"kind\":\"%s\",", fr_slot_kind_text(slot->kind));
     if (slot->kind == FR_SLOT_SPARSE && slot->source != FR_SOURCE_BUCKETS)
         fr_buffer_printf(out, "\"max_ids\":%" PRIu32 ",", slot->max_ids);
     if (slot->kind == FR_SLOT_SEQUENCE)
@@ -54,7 +53,7 @@ static void write_slot(const struct fr_conf *conf, const struct fr_conf_slot *sl
     fr_buffer_printf(out, "\"name\":\"%s\",", slot->name);
     if (slot->kind == FR_SLOT_DENSE) {
         fr_buffer_printf(out, "\"transform\":");
-        fr_transform_text(slot, true, out);
+        fr_transforms_text(slot, true, out);
     } else {
         fr_buffer_printf(out, "\"namespace\":\"%s\",\"table\":\"%s\"", slot->name_space,
                          conf->tables[slot->table].name);
@@ -79,12 +78,11 @@ static void write_label(const struct fr_conf *conf, const struct fr_conf_label *
 
 static void write_ref(const struct fr_conf *conf, const struct fr_conf_ref *ref, struct fr_buffer *out)
 {
-    static const char *const poolings[] = {[FR_POOL_SUM] = "sum", [FR_POOL_MEAN] = "mean", [FR_POOL_SQRTN] = "sqrtn"};
     char text[FR_REF_TEXT_MAX];
     if (ref->kind == FR_REF_POOLED) {
         const struct fr_conf_ref rows = {FR_REF_SEQUENCE, ref->index, ref->part, FR_POOL_SUM};
         fr_ref_text(conf, &rows, text);
-        fr_buffer_printf(out, "{\"%s\":\"%s\"}", poolings[ref->pooling], text);
+        fr_buffer_printf(out, "{\"%s\":\"%s\"}", fr_pooling_text(ref->pooling), text);
         return;
     }
     fr_ref_text(conf, ref, text);
@@ -128,9 +126,7 @@ static void write_units(const struct fr_conf_layer *layer, struct fr_buffer *out
 static void write_layer(const struct fr_conf *conf, const struct fr_conf_layer *layer, struct fr_buffer *out)
 {
     unsigned options = fr_layer_rule(layer->op)->options;
-    char op[32], activation[32];
-    fr_choice_name(fr_layer_ops, layer->op, op);
-    fr_choice_name(fr_layer_activations, layer->activation, activation);
+    const char *op = fr_layer_op_text(layer->op), *activation = fr_activation_text(layer->activation);
     static const char *const keys[] = {"activation", "count", "depth", "name", "rank", "rate", "softmax", "units"};
     static const unsigned bits[] = {FR_LAYER_ACTIVATION, FR_LAYER_COUNT, FR_LAYER_DEPTH,   0,
                                     FR_LAYER_RANK,       FR_LAYER_RATE,  FR_LAYER_SOFTMAX, FR_LAYER_UNITS};
@@ -182,8 +178,7 @@ static void write_tables(const struct fr_conf *conf, struct fr_buffer *out)
 
 static void write_task(const struct fr_conf *conf, const struct fr_conf_task *task, struct fr_buffer *out)
 {
-    char loss[32];
-    fr_choice_name(fr_task_losses, task->loss, loss);
+    const char *loss = fr_task_loss_text(task->loss);
     fr_buffer_printf(out, "{\"label\":\"%s\",", conf->labels[task->label].name);
     if (task->logit != FR_NO_INDEX)
         fr_buffer_printf(out, "\"logit\":\"%s\",", conf->layers[task->logit].name);
@@ -206,7 +201,7 @@ void fr_conf_model_json(const struct fr_conf *conf, struct fr_buffer *out)
         fr_buffer_printf(out, "%s", comma(i));
         write_layer(conf, &conf->layers[i], out);
     }
-    fr_buffer_printf(out, "],\"quantize\":\"%s\",\"slots\":[", conf->export_.quantize == FR_QUANT_F16 ? "f16" : "f32");
+    fr_buffer_printf(out, "],\"quantize\":\"%s\",\"slots\":[", fr_quantize_text(conf->export_.quantize));
     for (uint32_t i = 0; i < conf->n_slots; i++) {
         fr_buffer_printf(out, "%s", comma(i));
         write_slot(conf, &conf->slots[i], out);

@@ -11,10 +11,10 @@
 
 FR_WRITE(fr_write_optimizer)
 {
-    const struct fr_conf_optimizer *optimizer =
-        (const struct fr_conf_optimizer *)(const void *)((const char *)scope + option->offset);
-    char name[32], pattern[64];
-    fr_choice_name(fr_optimizer_kinds, optimizer->kind, name);
+    const struct fr_optimizer *optimizer =
+        (const struct fr_optimizer *)(const void *)((const char *)scope + option->offset);
+    const char *name = fr_optimizer_kind_text(optimizer->kind);
+    char pattern[64];
     snprintf(pattern, sizeof(pattern), "optimizer.%s", name);
     fr_buffer_append(printer->out, "\n", 1);
     printer->indent += FR_INDENT;
@@ -27,8 +27,7 @@ FR_WRITE(fr_write_optimizer)
 
 static void print_init(struct fr_printer *printer, const struct fr_conf_init *init)
 {
-    char name[32];
-    fr_choice_name(fr_init_kinds, init->kind, name);
+    const char *name = fr_init_kind_text(init->kind);
     if (fr_init_takes_scale(init->kind))
         fr_buffer_printf(printer->out, " {%s: %.9g}", name, (double)init->scale);
     else
@@ -79,7 +78,7 @@ FR_WRITE(fr_write_transform)
 {
     (void)option;
     fr_buffer_append(printer->out, " ", 1);
-    fr_transform_text(scope, false, printer->out);
+    fr_transforms_text(scope, false, printer->out);
     fr_buffer_append(printer->out, "\n", 1);
 }
 
@@ -165,8 +164,6 @@ static void print_refs(struct fr_printer *printer, const struct fr_conf_ref *ref
 static void print_layer_options(struct fr_printer *printer, const struct fr_conf_layer *layer)
 {
     unsigned options = fr_layer_rule(layer->op)->options;
-    char activation[32];
-    fr_choice_name(fr_layer_activations, layer->activation, activation);
     if (options & FR_LAYER_UNITS) {
         bool one = fr_layer_rule(layer->op)->one_unit;
         fr_print_key(printer, "units");
@@ -176,7 +173,7 @@ static void print_layer_options(struct fr_printer *printer, const struct fr_conf
     }
     if (options & FR_LAYER_ACTIVATION) {
         fr_print_key(printer, "activation");
-        fr_buffer_printf(printer->out, " %s\n", activation);
+        fr_buffer_printf(printer->out, " %s\n", fr_activation_text(layer->activation));
     }
     const struct {
         unsigned bit;
@@ -219,13 +216,11 @@ FR_WRITE(fr_write_layers)
     for (uint32_t i = 0; i < conf->n_layers; i++) {
         const struct fr_conf_layer *layer = &conf->layers[i];
         const struct fr_layer_rule *rule = fr_layer_rule(layer->op);
-        char op[32];
-        fr_choice_name(fr_layer_ops, layer->op, op);
         fr_buffer_printf(printer->out, "%*s-\n", (int)printer->indent + FR_INDENT, "");
         printer->indent += 2 * FR_INDENT;
         fr_print_key(printer, "name");
         fr_buffer_printf(printer->out, " \"%s\"\n", layer->name);
-        fr_print_key(printer, op);
+        fr_print_key(printer, fr_layer_op_text(layer->op));
         fr_buffer_printf(printer->out, rule->roles[0] ? " {" : " ");
         for (uint32_t r = 0; r < (rule->roles[0] ? FR_LAYER_ROLES : 1); r++) {
             if (rule->roles[0])
@@ -290,13 +285,11 @@ FR_WRITE(fr_write_task_loss)
 {
     (void)option;
     const struct fr_conf_task *task = scope;
-    char name[32];
-    fr_choice_name(fr_task_losses, task->loss, name);
     if (task->loss == FR_LOSS_FOCAL)
         fr_buffer_printf(printer->out, " {focal: {gamma: %.9g, alpha: %.9g}}\n", (double)task->focal_gamma,
                          (double)task->focal_alpha);
     else
-        fr_buffer_printf(printer->out, " %s\n", name);
+        fr_buffer_printf(printer->out, " %s\n", fr_task_loss_text(task->loss));
 }
 
 FR_WRITE(fr_write_losses)

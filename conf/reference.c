@@ -22,8 +22,10 @@ static const struct section {
     {"network", "`network`: layers over the slots",
      "At most 256 layers. A layer is `{name, <operation>: argument, options}`. An argument is a reference, a list of "
      "them, or, where an operation has roles, a map role → references. A reference is `slot`, `slot.part` (the part "
-     "may be left out when the table has one), `layer`, a pooling `{sum: slot.part}` (also mean, sqrtn, last), or an "
-     "operation that needs no options, as in `{layer_norm: x}`: that becomes a layer `<outer>__0`, `<outer>__1`, … A "
+     "may be left out when the table has one), `layer`, a pooling `{sum: slot.part}` (any "
+     "of" FR_ROW_POOLINGS_QUOTED "; of a slot of kind sequence also" FR_STEP_POOLINGS_QUOTED
+     "), or an operation that needs no options, as in `{layer_norm: x}`: that becomes a layer `<outer>__0`, "
+     "`<outer>__1`, … A "
      "sparse slot alone is its sum. Layers may come in any order, without cycles.\n\n"
      "Every value is a vector [n], one row per sample, or a sequence [T, n], one row per step: slots of kind sequence, "
      "`concat` and `dense` of sequences, `gru`. Sequences in one argument are joined step by step, aligned at the "

@@ -28,8 +28,6 @@ int32_t fr_draft_find(const struct fr_loader *loader, const char *name, size_t s
 
 void fr_ref_text(const struct fr_conf *conf, const struct fr_conf_ref *ref, char out[static FR_REF_TEXT_MAX])
 {
-    static const char *const poolings[] = {
-        [FR_POOL_SUM] = "sum", [FR_POOL_MEAN] = "mean", [FR_POOL_SQRTN] = "sqrtn", [FR_POOL_LAST] = "last"};
     if (ref->kind == FR_REF_LAYER) {
         snprintf(out, FR_REF_TEXT_MAX, "%s", conf->layers[ref->index].name);
         return;
@@ -43,7 +41,7 @@ void fr_ref_text(const struct fr_conf *conf, const struct fr_conf_ref *ref, char
     if (ref->kind == FR_REF_SEQUENCE)
         snprintf(out, FR_REF_TEXT_MAX, "%s.%s", slot->name, part);
     else
-        snprintf(out, FR_REF_TEXT_MAX, "{%s: %s.%s}", poolings[ref->pooling], slot->name, part);
+        snprintf(out, FR_REF_TEXT_MAX, "{%s: %s.%s}", fr_pooling_text(ref->pooling), slot->name, part);
 }
 
 static void refuse_ref(struct fr_loader *loader, const struct fr_layer_draft *draft, const struct fr_node *node)
@@ -120,15 +118,6 @@ static bool resolve_text(struct fr_loader *loader, const struct fr_layer_draft *
     return bare || resolve_part(loader, draft, node, part, ref);
 }
 
-/* `{op: slot}` with a pooling: FR_POOL_LAST when the operation is none. */
-static enum fr_pooling pooling_of(enum fr_layer_op op)
-{
-    return op == FR_LAYER_SUM     ? FR_POOL_SUM
-           : op == FR_LAYER_MEAN  ? FR_POOL_MEAN
-           : op == FR_LAYER_SQRTN ? FR_POOL_SQRTN
-                                  : FR_POOL_LAST;
-}
-
 static bool is_slot(const struct fr_loader *loader, const struct fr_node *node)
 {
     return node->kind == FR_NODE_SCALAR &&
@@ -139,23 +128,22 @@ static bool resolve_inline(struct fr_loader *loader, struct fr_layer_draft *draf
                            struct fr_conf_ref *ref)
 {
     const struct fr_node *key = node->keys[0], *argument = node->values[0];
-    bool later = false;
-    int op = fr_choice_find(fr_layer_ops, key->text, &later);
-    if (op < 0) {
+    enum fr_layer_op op;
+    enum fr_pooling pooling;
+    if (!fr_layer_op_parse(key->text, &op)) {
         fr_problem(&loader->problems, key, draft->path,
                    "`%.80s` inside an argument is not an operation; expected sum, mean or another of conf/OPTIONS.md",
                    key->text);
         return false;
     }
-    if (!fr_layer_rule((enum fr_layer_op)op)->inline_) {
+    if (!fr_layer_rule(op)->inline_) {
         fr_problem(&loader->problems, key, draft->path,
                    "`%s` takes options and cannot stand inside an argument; expected a layer of its own", key->text);
         return false;
     }
-    enum fr_pooling pooling = pooling_of((enum fr_layer_op)op);
-    if (pooling == FR_POOL_LAST || !is_slot(loader, argument)) {
+    if (!fr_layer_row_pooling(op, &pooling) || !is_slot(loader, argument)) {
         *ref = (struct fr_conf_ref){.kind = FR_REF_LAYER, .part = FR_NO_INDEX};
-        ref->index = fr_layer_lift(loader, draft, (enum fr_layer_op)op, node);
+        ref->index = fr_layer_lift(loader, draft, op, node);
         return ref->index != FR_NO_INDEX;
     }
     if (!resolve_text(loader, draft, argument, ref))

@@ -73,9 +73,8 @@ static bool want_vectors(const struct inputs *in)
             continue;
         describe(conf, &in->refs[r], given, sizeof(given));
         fr_ref_text(conf, &in->refs[r], text);
-        return refuse(
-            in, "reads the sequence %s where a vector is needed; pool it with sum, mean, sqrtn or last: {mean: %s}",
-            given, text);
+        return refuse(in, "reads the sequence %s where a vector is needed; pool it with %s: {mean: %s}", given,
+                      FR_POOLING_WORDS, text);
     }
     return true;
 }
@@ -158,8 +157,7 @@ static bool infer_plain(const struct inputs *in, const struct fr_conf_layer *lay
                         uint64_t *parameters)
 {
     uint64_t width = total_width(in), last = layer->n_units > 0 ? layer->units[layer->n_units - 1] : 0;
-    char op[32];
-    fr_choice_name(fr_layer_ops, layer->op, op);
+    const char *op = fr_layer_op_text(layer->op);
     bool ok = false;
     *out = (struct shape){.width = width};
     switch (layer->op) {

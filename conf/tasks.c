@@ -7,8 +7,6 @@
 #include "base/check.h"
 #include "loader.h"
 
-const char fr_task_losses[] = "logloss|none|mse|focal|pairwise";
-
 /* ---- labels ---- */
 
 static int32_t find_label(struct fr_loader *loader, const struct fr_node *node, const char *path)
@@ -171,7 +169,7 @@ FR_READ(fr_read_task_loss)
 {
     struct fr_conf_task *task = scope;
     const struct fr_option choice = {
-        .type = FR_OPTION_CHOICE, .choices = fr_task_losses, .offset = offsetof(struct fr_conf_task, loss)};
+        .type = FR_OPTION_CHOICE, .choices = FR_CHOICES(FR_TASK_LOSSES), .offset = offsetof(struct fr_conf_task, loss)};
     if (node->kind == FR_NODE_SCALAR) {
         fr_loader_read(loader, &choice, node, path, task);
         return;

@@ -19,11 +19,10 @@ static const char *comma(uint32_t index)
 enum { OPTIMIZER_KEYS_MAX = 20 };
 
 /* An option that all optimizers have, or a half-life, and that is off. */
-static bool is_off(const struct fr_option *option, const struct fr_conf_optimizer *optimizer)
+static bool is_off(const struct fr_option *option, const struct fr_optimizer *optimizer)
 {
     const void *place = (const char *)optimizer + option->offset;
-    if (strncmp(option->path, "optimizer.*.", 12) != 0 &&
-        option->offset != offsetof(struct fr_conf_optimizer, half_life))
+    if (strncmp(option->path, "optimizer.*.", 12) != 0 && option->offset != offsetof(struct fr_optimizer, half_life))
         return false;
     if (option->type == FR_OPTION_BOOL)
         return !*(const bool *)place;
@@ -33,10 +32,10 @@ static bool is_off(const struct fr_option *option, const struct fr_conf_optimize
 }
 
 /* Every row of the option table that the kind has, unless it is off, and "kind"; sorted. */
-static void write_optimizer(const struct fr_conf_optimizer *optimizer, struct fr_buffer *out)
+static void write_optimizer(const struct fr_optimizer *optimizer, struct fr_buffer *out)
 {
-    char kind[32], pattern[48];
-    fr_choice_name(fr_optimizer_kinds, optimizer->kind, kind);
+    const char *kind = fr_optimizer_kind_text(optimizer->kind);
+    char pattern[48];
     snprintf(pattern, sizeof(pattern), "optimizer.%s", kind);
     struct {
         const char *key;
@@ -72,9 +71,8 @@ static void write_optimizer(const struct fr_conf_optimizer *optimizer, struct fr
 
 static void write_init(const struct fr_conf_init *init, struct fr_buffer *out)
 {
-    char kind[32];
-    fr_choice_name(fr_init_kinds, init->kind, kind);
-    fr_buffer_printf(out, "\"init\":{\"kind\":\"%s\",\"scale\":%.9g}", kind, (double)init->scale);
+    fr_buffer_printf(out, "\"init\":{\"kind\":\"%s\",\"scale\":%.9g}", fr_init_kind_text(init->kind),
+                     (double)init->scale);
 }
 
 static void write_layers(const struct fr_conf *conf, struct fr_buffer *out)
@@ -102,8 +100,8 @@ static void write_losses(const struct fr_conf *conf, struct fr_buffer *out)
     fr_buffer_printf(out, "\"losses\":[");
     for (uint32_t i = 0; i < conf->n_losses; i++) {
         const struct fr_conf_loss *loss = &conf->losses[i];
-        fr_buffer_printf(out, "%s{\"kind\":\"%s\",\"name\":\"%s\",\"refs\":[", comma(i),
-                         loss->kind == FR_AUX_MSE ? "mse" : "next_step", loss->name);
+        fr_buffer_printf(out, "%s{\"kind\":\"%s\",\"name\":\"%s\",\"refs\":[", comma(i), fr_aux_loss_text(loss->kind),
+                         loss->name);
         for (uint32_t r = 0; r < loss->n_refs; r++) {
             char text[FR_REF_TEXT_MAX];
             fr_ref_text(conf, &loss->refs[r], text);
@@ -150,8 +148,6 @@ static void write_tasks(const struct fr_conf *conf, struct fr_buffer *out)
 
 void fr_conf_training_json(const struct fr_conf *conf, struct fr_buffer *out)
 {
-    static const char *const samplings[] = {
-        [FR_SAMPLING_ALL] = "all", [FR_SAMPLING_METRICS] = "metrics", [FR_SAMPLING_NONE] = "none"};
     fr_buffer_printf(out, "{");
     if (conf->export_.average_half_life > 0)
         fr_buffer_printf(out, "\"average\":%" PRIu64 ",", conf->export_.average_half_life);
@@ -163,7 +159,8 @@ void fr_conf_training_json(const struct fr_conf *conf, struct fr_buffer *out)
         fr_buffer_printf(out, "\"clip_global_norm\":%.9g,", (double)conf->clip_global_norm);
     fr_buffer_printf(out, "\"optimizer\":");
     write_optimizer(&conf->dense_optimizer, out);
-    fr_buffer_printf(out, "},\"sampling\":\"%s\",\"seed\":%" PRIu64 ",", samplings[conf->ingest.sampling], conf->seed);
+    fr_buffer_printf(out, "},\"sampling\":\"%s\",\"seed\":%" PRIu64 ",", fr_sampling_text(conf->ingest.sampling),
+                     conf->seed);
     write_tables(conf, out);
     fr_buffer_printf(out, ",");
     write_tasks(conf, out);

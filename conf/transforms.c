@@ -16,8 +16,6 @@
 #include "loader.h"
 #include "printer.h"
 
-const char fr_transforms[] = "none|log1p|clip|time_of_day|time_of_week|standardize|bucketize";
-
 /* below it a time is seconds, from it on ms (DESIGN section 6) */
 static const double SECONDS_MAX = 1e11;
 /* the year 5138; beyond it are micro- or nanoseconds */
@@ -104,8 +102,7 @@ static void step_text(const struct fr_conf_slot *slot, uint32_t index, bool json
     bool last = index == slot->n_steps;
     enum fr_transform kind = last ? slot->transform : slot->steps[index].kind;
     const char *quote = json ? "\"" : "", *blank = json ? "" : " ";
-    char name[32];
-    fr_choice_name(fr_transforms, kind, name);
+    const char *name = fr_transform_text(kind);
     if (kind == FR_TRANSFORM_CLIP) {
         fr_buffer_printf(out, "{%s%s%s:%s[%.9g,%s%.9g]}", quote, name, quote, blank, (double)slot->steps[index].low,
                          blank, (double)slot->steps[index].high);
@@ -119,7 +116,7 @@ static void step_text(const struct fr_conf_slot *slot, uint32_t index, bool json
     }
 }
 
-void fr_transform_text(const struct fr_conf_slot *slot, bool json, struct fr_buffer *out)
+void fr_transforms_text(const struct fr_conf_slot *slot, bool json, struct fr_buffer *out)
 {
     uint32_t count = slot->n_steps + (slot->transform != FR_TRANSFORM_NONE);
     if (count <= 1) { /* `none` too */
@@ -165,53 +162,48 @@ static void read_clip(struct fr_loader *loader, const struct fr_node *list, cons
                    (double)step->low, (double)step->high);
 }
 
-/* The transform a node names; FR_TRANSFORMS after a problem. *body: what a map says about it. */
-static enum fr_transform named(struct fr_loader *loader, const struct fr_option *option, const struct fr_node *node,
-                               const char *path, const struct fr_node **body)
+/* Written as a map of one key: its numbers. */
+static bool takes_numbers(enum fr_transform kind)
 {
-    *body = node; /* of a name nothing is read */
-    if (node->kind == FR_NODE_MAP && node->count == 1) {
-        *body = node->values[0];
-        if (strcmp(node->keys[0]->text, "clip") == 0)
-            return FR_TRANSFORM_CLIP;
-        if (strcmp(node->keys[0]->text, "bucketize") == 0)
-            return FR_TRANSFORM_BUCKETIZE;
-    }
-    if (node->kind == FR_NODE_MAP && node->count != 1) {
-        fr_problem(&loader->problems, node, path, "a map that has not exactly one key; expected %s", option->form);
-        return FR_TRANSFORMS;
-    }
-    if (node->kind != FR_NODE_SCALAR || strcmp(node->text, "bucketize") == 0 || strcmp(node->text, "clip") == 0) {
-        fr_problem(&loader->problems, node, path, "%s; expected %s", fr_node_kind_name(node), option->form);
-        return FR_TRANSFORMS;
-    }
-    int kind = FR_TRANSFORMS;
-    const struct fr_option choice = {.type = FR_OPTION_CHOICE, .choices = fr_transforms};
-    fr_loader_read(loader, &choice, node, path, &kind);
-    return (enum fr_transform)kind;
+    return kind == FR_TRANSFORM_CLIP || kind == FR_TRANSFORM_BUCKETIZE;
 }
 
-static const char *name_of(enum fr_transform kind, char out[static 32])
+/* The transform a node names; false after a problem. *body: what a map says about it. */
+static bool named(struct fr_loader *loader, const struct fr_option *option, const struct fr_node *node,
+                  const char *path, enum fr_transform *kind, const struct fr_node **body)
 {
-    fr_choice_name(fr_transforms, kind, out);
-    return out;
+    bool map = node->kind == FR_NODE_MAP;
+    *body = map && node->count == 1 ? node->values[0] : node; /* of a name nothing is read */
+    if (map && node->count == 1 && fr_transform_parse(node->keys[0]->text, kind) && takes_numbers(*kind))
+        return true;
+    if (map && node->count != 1) {
+        fr_problem(&loader->problems, node, path, "a map that has not exactly one key; expected %s", option->form);
+        return false;
+    }
+    if (node->kind != FR_NODE_SCALAR || (fr_transform_parse(node->text, kind) && takes_numbers(*kind))) {
+        fr_problem(&loader->problems, node, path, "%s; expected %s", fr_node_kind_name(node), option->form);
+        return false;
+    }
+    const struct fr_option choice = {.type = FR_OPTION_CHOICE, .choices = FR_CHOICES(FR_TRANSFORMS)};
+    size_t before = loader->problems.count + loader->problems.dropped;
+    fr_loader_read(loader, &choice, node, path, kind);
+    return loader->problems.count + loader->problems.dropped == before;
 }
 
 /* Whether `kind` may stand at this place of `count`. */
 static bool fits(struct fr_loader *loader, const struct fr_node *node, const char *path, enum fr_transform kind,
                  const uint32_t place[2])
 {
-    char name[32];
     bool last = place[0] + 1 == place[1];
     if ((kind == FR_TRANSFORM_STANDARDIZE || kind == FR_TRANSFORM_BUCKETIZE) && !last) {
         fr_problem(&loader->problems, node, path, "`%s` before another transform; expected it last",
-                   name_of(kind, name));
+                   fr_transform_text(kind));
         return false;
     }
     if (place[1] > 1 &&
         (kind == FR_TRANSFORM_NONE || kind == FR_TRANSFORM_TIME_OF_DAY || kind == FR_TRANSFORM_TIME_OF_WEEK)) {
         fr_problem(&loader->problems, node, path, "`%s` with another transform; expected it alone%s",
-                   name_of(kind, name), kind == FR_TRANSFORM_NONE ? "" : ", the other in a slot of its own");
+                   fr_transform_text(kind), kind == FR_TRANSFORM_NONE ? "" : ", the other in a slot of its own");
         return false;
     }
     return true;
@@ -226,8 +218,9 @@ FR_READ(fr_read_transform)
         return;
     for (uint32_t i = 0; i < count; i++) {
         const struct fr_node *item = many ? node->values[i] : node, *body;
-        enum fr_transform kind = named(loader, option, item, path, &body);
-        if (kind == FR_TRANSFORMS || !fits(loader, item, path, kind, (uint32_t[2]){i, count}))
+        enum fr_transform kind;
+        if (!named(loader, option, item, path, &kind, &body) ||
+            !fits(loader, item, path, kind, (uint32_t[2]){i, count}))
             continue;
         if (kind == FR_TRANSFORM_STANDARDIZE || kind == FR_TRANSFORM_BUCKETIZE)
             slot->transform = kind;

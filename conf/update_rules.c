@@ -6,17 +6,6 @@
 #include "loader.h"
 #include "scalar.h"
 
-const char fr_optimizer_kinds[] =
-    "sgd|adagrad|adagrad_rowwise|adam|ftrl|momentum|rmsprop|adam_rowwise|group_ftrl|adamw";
-const char fr_init_kinds[] = "zeros|uniform|normal|default|truncated_normal|xavier_uniform|xavier_normal|"
-                             "kaiming_uniform|kaiming_normal|constant";
-
-bool fr_init_takes_scale(enum fr_init_kind kind)
-{
-    return kind == FR_INIT_UNIFORM || kind == FR_INIT_NORMAL || kind == FR_INIT_TRUNCATED_NORMAL ||
-           kind == FR_INIT_CONSTANT;
-}
-
 /* `name` or a map of one key: the key's node, its body (NULL for a bare name); NULL and a problem
  * otherwise. */
 static const struct fr_node *one_key(struct fr_loader *loader, const struct fr_node *node, const char *path,
@@ -34,43 +23,42 @@ static const struct fr_node *one_key(struct fr_loader *loader, const struct fr_n
     return node->keys[0];
 }
 
-/* Index of the name in `all`, when the option's own choices have it too; -1 and a problem
- * otherwise. */
-static int read_kind(struct fr_loader *loader, const struct fr_option *option, const struct fr_node *name,
-                     const char *path, const char *all)
+/* Whether the option takes the name; a problem otherwise: of a name that another place takes, or of
+ * one that is not `known`. */
+static bool takes(struct fr_loader *loader, const struct fr_option *option, const struct fr_node *name,
+                  const char *path, bool known, const char *unknown)
 {
     bool later;
-    int kind = fr_choice_find(all, name->text, &later);
-    if (kind >= 0 && fr_choice_find(option->choices, name->text, &later) >= 0)
-        return kind;
-    struct fr_words *known = &loader->words;
-    known->count = 0;
+    if (fr_choice_find(option->choices, name->text, &later) >= 0)
+        return true;
+    struct fr_words *words = &loader->words;
+    words->count = 0;
     for (const char *at = option->choices; *at; at += *at == '|') {
         size_t size = strcspn(at, "|");
-        fr_words_add(known, at, size);
+        fr_words_add(words, at, size);
         at += size;
     }
     bool layers = strncmp(option->path, "network.", 8) == 0;
     fr_problem_unknown(&loader->problems, name, path,
-                       kind >= 0              ? (layers ? "layers have no" : "rows of tables have no")
-                       : all == fr_init_kinds ? "unknown initial weights"
-                                              : "unknown optimizer",
-                       known);
-    return -1;
+                       !known   ? unknown
+                       : layers ? "layers have no"
+                                : "rows of tables have no",
+                       words);
+    return false;
 }
 
 FR_READ(fr_read_optimizer)
 {
-    struct fr_conf_optimizer *optimizer = (struct fr_conf_optimizer *)(void *)((char *)scope + option->offset);
+    struct fr_optimizer *optimizer = (struct fr_optimizer *)(void *)((char *)scope + option->offset);
     const struct fr_node *body, *name = one_key(loader, node, path, &body);
-    int kind = name ? read_kind(loader, option, name, path, fr_optimizer_kinds) : -1;
-    if (kind < 0)
+    enum fr_optimizer_kind kind = FR_OPT_SGD;
+    if (!name || !takes(loader, option, name, path, fr_optimizer_kind_parse(name->text, &kind), "unknown optimizer"))
         return;
     char pattern[FR_PATH_MAX], below[FR_PATH_MAX];
     fr_path_join(pattern, "optimizer", name->text);
     fr_path_join(below, path, name->text);
     memset(optimizer, 0, sizeof(*optimizer));
-    optimizer->kind = (enum fr_optimizer_kind)kind;
+    optimizer->kind = kind;
     fr_loader_defaults(loader, pattern, optimizer);
     if (body)
         fr_loader_walk(loader, &(struct fr_scope){pattern, below, body, optimizer});
@@ -86,10 +74,10 @@ FR_READ(fr_read_init)
 {
     struct fr_conf_init *init = (struct fr_conf_init *)(void *)((char *)scope + option->offset);
     const struct fr_node *body, *name = one_key(loader, node, path, &body);
-    int kind = name ? read_kind(loader, option, name, path, fr_init_kinds) : -1;
-    if (kind < 0)
+    enum fr_init_kind kind = FR_INIT_DEFAULT;
+    if (!name || !takes(loader, option, name, path, fr_init_kind_parse(name->text, &kind), "unknown initial weights"))
         return;
-    bool scaled = fr_init_takes_scale((enum fr_init_kind)kind);
+    bool scaled = fr_init_takes_scale(kind);
     double scale = 0;
     if (scaled != (body != NULL)) {
         fr_problem(&loader->problems, name, path, "`%s` %s; expected %s", name->text,
@@ -106,5 +94,5 @@ FR_READ(fr_read_init)
         fr_problem(&loader->problems, body, path, "not a scale; expected a number above 0, at most 1000");
         return;
     }
-    *init = (struct fr_conf_init){.kind = (enum fr_init_kind)kind, .scale = (float)scale};
+    *init = (struct fr_conf_init){.kind = kind, .scale = (float)scale};
 }

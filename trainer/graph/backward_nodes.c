@@ -238,7 +238,7 @@ static void backward_pool_steps(const struct fr_graph *graph, const struct node 
 {
     graph->ops->pool_steps_backward(&(struct fr_pool_steps){
         .steps = fr_steps_of(graph, fr_argument(graph, node, 0)->space, c),
-        .kind = node->pool,
+        .kind = node->pooling,
         .width = node->width,
         .in = values(graph, node, 0, 0),
         .out = fr_node_gradients(graph->variant, node, c->first),

@@ -54,18 +54,6 @@ static struct value copy_of(const struct value *value)
 
 /* ---- arguments ---- */
 
-static bool has_roles(enum fr_layer_op op)
-{
-    return op == FR_LAYER_ATTENTION || op == FR_LAYER_AUGRU || op == FR_LAYER_MIXTURE;
-}
-
-static uint32_t role_begin(const struct fr_conf_layer *layer, uint32_t role)
-{
-    if (!has_roles(layer->op))
-        return role == 0 ? 0 : layer->n_refs;
-    return layer->role_begin[role];
-}
-
 uint32_t fr_graph_ref_width(const struct fr_conf *conf, const struct fr_conf_ref *ref)
 {
     if (ref->kind == FR_REF_LAYER)
@@ -78,7 +66,7 @@ uint32_t fr_graph_ref_width(const struct fr_conf *conf, const struct fr_conf_ref
 uint32_t fr_graph_role_width(const struct fr_conf *conf, const struct fr_conf_layer *layer, uint32_t role)
 {
     uint32_t width = 0;
-    for (uint32_t i = role_begin(layer, role); i < role_begin(layer, role + 1); i++)
+    for (uint32_t i = layer->role_begin[role]; i < layer->role_begin[role + 1]; i++)
         width += fr_graph_ref_width(conf, &layer->refs[i]);
     return width;
 }
@@ -86,7 +74,7 @@ uint32_t fr_graph_role_width(const struct fr_conf *conf, const struct fr_conf_la
 /* The references of a role one after the other, groups' and samples' parts apart. */
 static struct value role_value(struct builder *b, const struct fr_conf_layer *layer, uint32_t role)
 {
-    uint32_t begin = role_begin(layer, role), n = role_begin(layer, role + 1) - begin;
+    uint32_t begin = layer->role_begin[role], n = layer->role_begin[role + 1] - begin;
     FR_CHECK(n > 0);
     struct value *values = fr_alloc(n, sizeof(*values));
     for (uint32_t i = 0; i < n; i++)
@@ -143,27 +131,12 @@ static uint32_t vectors_of(const struct builder *b, const struct value *value)
 
 /* ---- dense layers ---- */
 
-static enum fr_activation_kind activation_of(enum fr_activation activation)
-{
-    static const enum fr_activation_kind kinds[] = {
-        [FR_ACT_RELU] = FR_ACTIVATE_RELU,
-        [FR_ACT_SIGMOID] = FR_ACTIVATE_SIGMOID,
-        [FR_ACT_TANH] = FR_ACTIVATE_TANH,
-        [FR_ACT_GELU] = FR_ACTIVATE_GELU,
-        [FR_ACT_PRELU] = FR_ACTIVATE_PRELU,
-        [FR_ACT_DICE] = FR_ACTIVATE_DICE,
-        [FR_ACT_LEAKY_RELU] = FR_ACTIVATE_LEAKY_RELU,
-    };
-    FR_CHECK((size_t)activation < FR_ARRAY_LEN(kinds) && activation != FR_ACT_NONE);
-    return kinds[activation];
-}
-
 static struct value activate(struct builder *b, struct value in, enum fr_activation activation, const char *name)
 {
     if (activation == FR_ACT_NONE)
         return in;
     struct node *node = fr_build_node(b, NODE_ACTIVATE, width_of(b, &in), &in);
-    node->activation = activation_of(activation);
+    node->activation = activation;
     if (activation == FR_ACT_DICE) {
         node->mean = (int32_t)fr_build_parameter(b, name, "mean");
         node->variance = (int32_t)fr_build_parameter(b, name, "variance");
@@ -257,12 +230,12 @@ static struct value cross(struct builder *b, const struct fr_conf_layer *layer)
 
 /* ---- sequences ---- */
 
-static struct value pool_steps(struct builder *b, struct value in, enum fr_pool_steps_kind kind)
+static struct value pool_steps(struct builder *b, struct value in, enum fr_pooling kind)
 {
     uint32_t space = vectors_of(b, &in);
     struct node *node = fr_build_node(b, NODE_POOL_STEPS, width_of(b, &in), &in);
     node->space = space;
-    node->pool = kind;
+    node->pooling = kind;
     return made(b, &in);
 }
 
@@ -276,14 +249,9 @@ static bool reads_steps(const struct builder *b, const struct fr_conf_layer *lay
 /* sum, mean, sqrtn, last: of the steps of one sequence; else the sum of vectors. */
 static struct value reduce(struct builder *b, const struct fr_conf_layer *layer)
 {
-    static const enum fr_pool_steps_kind kinds[] = {
-        [FR_LAYER_SUM] = FR_POOL_STEPS_SUM,
-        [FR_LAYER_MEAN] = FR_POOL_STEPS_MEAN,
-        [FR_LAYER_SQRTN] = FR_POOL_STEPS_SQRTN,
-        [FR_LAYER_LAST] = FR_POOL_STEPS_LAST,
-    };
-    if (reads_steps(b, layer))
-        return pool_steps(b, joined_role(b, layer, 0), kinds[layer->op]);
+    enum fr_pooling pooling;
+    if (reads_steps(b, layer) && fr_layer_step_pooling(layer->op, &pooling))
+        return pool_steps(b, joined_role(b, layer, 0), pooling);
     FR_CHECK(layer->op == FR_LAYER_SUM);
     return interaction(b, layer, NODE_ADD);
 }
@@ -344,7 +312,7 @@ static struct value augru(struct builder *b, const struct fr_conf_layer *layer)
     struct value scores = made(b, &arguments);
     fr_build_node(b, NODE_SOFTMAX_STEPS, 1, &scores);
     scores = made(b, &scores);
-    return pool_steps(b, gru(b, keys, scores, layer), FR_POOL_STEPS_LAST);
+    return pool_steps(b, gru(b, keys, scores, layer), FR_POOL_LAST);
 }
 
 /* ---- element by element ---- */

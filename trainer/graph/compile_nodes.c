@@ -82,7 +82,7 @@ void fr_build_partial(struct builder *b, uint32_t parameter)
 static bool same_node(const struct node *a, const struct node *b)
 {
     if (a->kind != b->kind || a->space != b->space || a->slot != b->slot || a->part != b->part ||
-        a->gather != b->gather || a->pool != b->pool || a->n_arguments != b->n_arguments)
+        a->pooling != b->pooling || a->n_arguments != b->n_arguments)
         return false;
     for (uint32_t i = 0; i < a->n_arguments; i++)
         if (a->arguments[i].node != b->arguments[i].node || a->arguments[i].stop != b->arguments[i].stop)
@@ -119,12 +119,11 @@ static uint32_t dense_leaf(struct builder *b, uint32_t slot, enum level level)
     return only_once(b);
 }
 
-static uint32_t row_leaf(struct builder *b, const struct fr_conf_ref *ref, enum level level, bool steps)
+static uint32_t row_leaf(struct builder *b, const struct fr_conf_ref *ref, enum level level)
 {
+    bool steps = ref->kind == FR_REF_SEQUENCE;
     const struct fr_conf *conf = b->graph->conf;
     const struct fr_conf_table *table = &conf->tables[conf->slots[ref->index].table];
-    static const enum fr_gather_kind gathers[] = {
-        [FR_POOL_SUM] = FR_GATHER_SUM, [FR_POOL_MEAN] = FR_GATHER_MEAN, [FR_POOL_SQRTN] = FR_GATHER_SQRTN};
     uint32_t space = level == LEVEL_GROUP ? SPACE_GROUPS : SPACE_SAMPLES;
     if (steps)
         space = add_space(b->variant, level, ref->index, FR_NO_INDEX);
@@ -134,8 +133,8 @@ static uint32_t row_leaf(struct builder *b, const struct fr_conf_ref *ref, enum 
     node->part = ref->part;
     node->trainable = true;
     if (!steps) {
-        node->gather = gathers[ref->pooling];
-        node->extra_width = node->gather == FR_GATHER_SUM ? 0 : 1;
+        node->pooling = ref->pooling;
+        node->extra_width = node->pooling == FR_POOL_SUM ? 0 : 1;
     }
     return only_once(b);
 }
@@ -151,15 +150,7 @@ struct value fr_build_ref(struct builder *b, const struct fr_conf_ref *ref)
     enum level level = fr_bit(b->variant->shared, (uint32_t)ref->index) ? LEVEL_GROUP : LEVEL_SAMPLE;
     if (ref->kind == FR_REF_DENSE)
         return fr_build_value(dense_leaf(b, (uint32_t)ref->index, level));
-    bool last = ref->kind == FR_REF_POOLED && ref->pooling == FR_POOL_LAST;
-    struct value leaf = fr_build_value(row_leaf(b, ref, level, last || ref->kind == FR_REF_SEQUENCE));
-    if (!last)
-        return leaf;
-    struct node *node = fr_build_node(b, NODE_POOL_STEPS, b->variant->nodes[leaf.parts[0].node].width, &leaf);
-    node->space = level == LEVEL_GROUP ? SPACE_GROUPS : SPACE_SAMPLES;
-    node->pool = FR_POOL_STEPS_LAST;
-    leaf.parts[0].node = only_once(b);
-    return leaf;
+    return fr_build_value(row_leaf(b, ref, level));
 }
 
 struct value fr_build_list(struct value *values, uint32_t n)

@@ -41,7 +41,7 @@ static void forward_pooled(const struct graph_run *run, const struct node *node,
         .dim = node->width,
         .entry_begin = c->first,
         .entry_end = c->first + c->entries,
-        .kind = node->gather,
+        .kind = node->pooling,
         .scale = node->extra,
         .out = fr_node_values(graph->variant, node, 0),
     };
@@ -318,7 +318,7 @@ static void forward_pool_steps(const struct fr_graph *graph, const struct node *
     const struct node *from = fr_argument(graph, node, 0);
     graph->ops->pool_steps(&(struct fr_pool_steps){
         .steps = fr_steps_of(graph, from->space, c),
-        .kind = node->pool,
+        .kind = node->pooling,
         .width = node->width,
         .in = fr_node_values(v, from, 0),
         .out = fr_node_values(v, node, c->first),

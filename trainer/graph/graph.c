@@ -20,7 +20,7 @@ void fr_row_layout_of(const struct fr_conf_table *table, struct fr_row_layout *o
     layout.row_floats = layout.value_floats;
     for (uint32_t p = 0; p < table->n_parts; p++) {
         struct fr_optimizer optimizer = fr_graph_optimizer_of(&table->parts[p].optimizer);
-        bool adagrad = optimizer.kind == FR_UPDATE_ADAGRAD || optimizer.kind == FR_UPDATE_ADAGRAD_ROWWISE;
+        bool adagrad = optimizer.kind == FR_OPT_ADAGRAD || optimizer.kind == FR_OPT_ADAGRAD_ROWWISE;
         layout.parts[p].state_offset = layout.row_floats;
         layout.parts[p].state_floats = fr_row_state_floats(optimizer.kind, table->parts[p].dim);
         layout.parts[p].state_initial = adagrad ? table->parts[p].optimizer.initial : 0.0f;

@@ -13,7 +13,7 @@
 double fr_power_of_ratio(double base, uint64_t n, uint64_t d);
 /* Factor of the rate after `samples` trained ones: min(1, (samples + 1) / warmup) max(floor,
  * rate^(samples / decay)). */
-double fr_schedule_factor(const struct fr_conf_optimizer *conf, uint64_t samples);
+double fr_schedule_factor(const struct fr_optimizer *conf, uint64_t samples);
 /* The optimizers of this step in parameter states and table parts: scheduled rates, Adam's
  * corrections, clip_norm's scales. Gradients are complete. */
 void fr_graph_begin_step(struct fr_graph *graph);

@@ -66,9 +66,9 @@ struct parameter_state {
     float *state0, *state1;
     /* that reach it; 0: not trained. Set while compiling, before fr_graph_make_states */
     uint32_t losses;
-    uint32_t set;                         /* of those losses */
-    const struct fr_conf_optimizer *conf; /* of its layer */
-    uint64_t samples;                     /* it was stepped for: Adam's age */
+    uint32_t set;                    /* of those losses */
+    const struct fr_optimizer *conf; /* of its layer */
+    uint64_t samples;                /* it was stepped for: Adam's age */
     /* what is published (export.average); NULL: the values are */
     float *average;
     /* samples it stands for; trained since it last took the values in */
@@ -167,14 +167,13 @@ struct node {
     int32_t parent; /* concatenation it lives in, FR_NO_INDEX: a buffer of its own */
     uint32_t parent_column;
     uint32_t buffer, column;
-    bool trainable;                     /* something behind it can be trained */
-    bool reached;                       /* a loss's gradient comes to it, and it is trainable */
-    uint32_t losses;                    /* those losses */
-    uint32_t set;                       /* reached leaves with rows, dice: of those losses */
-    int32_t slot, part;                 /* leaves */
-    enum fr_gather_kind gather;         /* pooled */
-    enum fr_pool_steps_kind pool;       /* pool_steps */
-    enum fr_activation_kind activation; /* activate */
+    bool trainable;                /* something behind it can be trained */
+    bool reached;                  /* a loss's gradient comes to it, and it is trainable */
+    uint32_t losses;               /* those losses */
+    uint32_t set;                  /* reached leaves with rows, dice: of those losses */
+    int32_t slot, part;            /* leaves */
+    enum fr_pooling pooling;       /* pooled, pool_steps */
+    enum fr_activation activation; /* activate */
     /* parameters: dense (standardize), activate (dice); FR_NO_INDEX */
     int32_t mean, variance;
     int32_t count;  /* parameter: dense (standardize) */
@@ -402,7 +401,7 @@ struct graph_run {
 
 /* ---- parameters.c ---- */
 
-struct fr_optimizer fr_graph_optimizer_of(const struct fr_conf_optimizer *conf);
+struct fr_optimizer fr_graph_optimizer_of(const struct fr_optimizer *conf);
 /* FR_E_INVALID for an optimizer in the wrong place. */
 enum fr_status fr_graph_check_optimizers(const struct fr_conf *conf, struct fr_err *err) FR_MUST_CHECK;
 

@@ -35,41 +35,17 @@ double fr_power_of_ratio(double base, uint64_t n, uint64_t d)
     return result;
 }
 
-struct fr_optimizer fr_graph_optimizer_of(const struct fr_conf_optimizer *conf)
+struct fr_optimizer fr_graph_optimizer_of(const struct fr_optimizer *conf)
 {
-    static const enum fr_update_kind kinds[] = {
-        [FR_OPT_SGD] = FR_UPDATE_SGD,
-        [FR_OPT_ADAGRAD] = FR_UPDATE_ADAGRAD,
-        [FR_OPT_ADAGRAD_ROWWISE] = FR_UPDATE_ADAGRAD_ROWWISE,
-        [FR_OPT_ADAM] = FR_UPDATE_ADAM,
-        [FR_OPT_FTRL] = FR_UPDATE_FTRL,
-        [FR_OPT_MOMENTUM] = FR_UPDATE_MOMENTUM,
-        [FR_OPT_RMSPROP] = FR_UPDATE_RMSPROP,
-        [FR_OPT_ADAM_ROWWISE] = FR_UPDATE_ADAM_ROWWISE,
-        [FR_OPT_GROUP_FTRL] = FR_UPDATE_GROUP_FTRL,
-        [FR_OPT_ADAMW] = FR_UPDATE_ADAMW,
-    };
-    return (struct fr_optimizer){.kind = kinds[conf->kind],
-                                 .lr = conf->lr,
-                                 .eps = conf->eps,
-                                 .beta1 = conf->beta1,
-                                 .beta2 = conf->beta2,
-                                 .momentum = conf->momentum,
-                                 .rho = conf->rho,
-                                 .beta = conf->beta,
-                                 .l21 = conf->l21,
-                                 .l1 = conf->l1,
-                                 .l2 = conf->l2,
-                                 .weight_decay = conf->weight_decay,
-                                 .clip_value = conf->clip_value,
-                                 .clip_norm = conf->clip_norm,
-                                 .keep = conf->half_life > 0 ? fr_power_of_ratio(0.5, 1, conf->half_life) : 0.0};
+    struct fr_optimizer optimizer = *conf;
+    optimizer.keep = conf->half_life > 0 ? fr_power_of_ratio(0.5, 1, conf->half_life) : 0.0;
+    return optimizer;
 }
 
 /* ---- where an optimizer may stand ---- */
 
 /* What ops/row.h relies on for values that stay finite; NULL: all is well. */
-static const char *fault_of(const struct fr_conf_optimizer *o)
+static const char *fault_of(const struct fr_optimizer *o)
 {
     const float penalties[] = {o->l1, o->l2, o->l21, o->weight_decay, o->beta, o->initial},
                 decays[] = {o->beta1, o->beta2, o->momentum, o->rho}, clips[] = {o->clip_value, o->clip_norm};
@@ -96,7 +72,7 @@ static const char *fault_of(const struct fr_conf_optimizer *o)
     return NULL;
 }
 
-static enum fr_status check_dense(const struct fr_conf_optimizer *o, const char *where, struct fr_err *err)
+static enum fr_status check_dense(const struct fr_optimizer *o, const char *where, struct fr_err *err)
 {
     if (o->kind == FR_OPT_ADAGRAD_ROWWISE || o->kind == FR_OPT_ADAM_ROWWISE || o->kind == FR_OPT_GROUP_FTRL)
         return fr_err_set(err, FR_E_INVALID, "%s: adagrad_rowwise, adam_rowwise and group_ftrl are for rows of tables",
@@ -107,7 +83,7 @@ static enum fr_status check_dense(const struct fr_conf_optimizer *o, const char 
 
 static enum fr_status check_part(const struct fr_conf_table *table, uint32_t p, struct fr_err *err)
 {
-    const struct fr_conf_optimizer *o = &table->parts[p].optimizer;
+    const struct fr_optimizer *o = &table->parts[p].optimizer;
     const char *fault =
         o->kind == FR_OPT_ADAMW ? "adamw is for layers: rows are touched too seldom to decay" : fault_of(o);
     return fault ? fr_err_set(err, FR_E_INVALID, "table `%s`, part `%s`: %s", table->name, table->parts[p].name, fault)
@@ -131,7 +107,7 @@ enum fr_status fr_graph_check_optimizers(const struct fr_conf *conf, struct fr_e
 
 /* ---- schedules ---- */
 
-double fr_schedule_factor(const struct fr_conf_optimizer *conf, uint64_t samples)
+double fr_schedule_factor(const struct fr_optimizer *conf, uint64_t samples)
 {
     double factor = 1.0;
     if (conf->warmup_samples > 0 && samples < conf->warmup_samples)
@@ -143,7 +119,7 @@ double fr_schedule_factor(const struct fr_conf_optimizer *conf, uint64_t samples
     return factor;
 }
 
-static struct fr_optimizer optimizer_at(const struct fr_conf_optimizer *conf, uint64_t samples)
+static struct fr_optimizer optimizer_at(const struct fr_optimizer *conf, uint64_t samples)
 {
     struct fr_optimizer optimizer = fr_graph_optimizer_of(conf);
     optimizer.lr = (float)((double)conf->lr * fr_schedule_factor(conf, samples));
@@ -196,7 +172,7 @@ static void clip_norms(struct fr_graph *graph)
 
 /* Of a parameter that was stepped for `before` samples and takes `n` more: a unit is batch_size of
  * them. */
-static struct fr_powers powers_of(const struct fr_graph *graph, const struct fr_conf_optimizer *conf, uint64_t before,
+static struct fr_powers powers_of(const struct fr_graph *graph, const struct fr_optimizer *conf, uint64_t before,
                                   uint32_t n)
 {
     struct fr_optimizer o = fr_graph_optimizer_of(conf);

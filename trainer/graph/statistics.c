@@ -317,7 +317,7 @@ bool fr_graph_stage_statistics(struct graph_run *run)
         all->dices[i].is_staged = false;
     for (uint32_t n = 0; n < v->n_nodes && all->n_dices > 0; n++) {
         const struct node *node = &v->nodes[n];
-        if (node->kind == NODE_ACTIVATE && node->activation == FR_ACTIVATE_DICE && node->reached)
+        if (node->kind == NODE_ACTIVATE && node->activation == FR_ACT_DICE && node->reached)
             finite &= stage_dice(run, node, dice_of(all, node->mean));
     }
     return finite;

@@ -69,7 +69,7 @@ static bool value_zero(const struct zeros *z, const struct node *node)
     case NODE_LINEAR:
         return linear_zero(z, node);
     case NODE_ACTIVATE:
-        return nonzero == 0 && node->activation != FR_ACTIVATE_SIGMOID;
+        return nonzero == 0 && node->activation != FR_ACT_SIGMOID;
     case NODE_BIAS:
         return nonzero == 0 && z->parameter[node->partials[0].parameter];
     case NODE_LAYER_NORM: /* scale, bias */
@@ -120,7 +120,7 @@ static bool passes(const struct zeros *z, const struct node *node, uint32_t i)
     case NODE_LINEAR:
         return passes_relu(z, node) && (i > 0 || !z->parameter[linear_of(z, node)->kernel]);
     case NODE_ACTIVATE:
-        return !(node->activation == FR_ACTIVATE_RELU && zero);
+        return !(node->activation == FR_ACT_RELU && zero);
     case NODE_LAYER_NORM:
         return node->width > 1 && !z->parameter[node->partials[0].parameter];
     case NODE_BI_INTERACTION:

@@ -67,7 +67,7 @@ FR_CLONES
 void fr_cpu_activate(const struct fr_activate *c)
 {
     size_t n = c->n;
-    if (c->kind == FR_ACTIVATE_DICE) {
+    if (c->kind == FR_ACT_DICE) {
         dice(c);
         return;
     }
@@ -75,25 +75,28 @@ void fr_cpu_activate(const struct fr_activate *c)
         const float *x = c->x.values + i * c->x.ld, *alpha = c->alpha;
         float *y = c->y.values + i * c->y.ld;
         switch (c->kind) {
-        case FR_ACTIVATE_RELU:
+        case FR_ACT_NONE:
+            EACH(x[j]);
+            break;
+        case FR_ACT_RELU:
             EACH(fr_select_f32(x[j] < 0.0f, 0.0f, x[j])); /* NaN stays NaN */
             break;
-        case FR_ACTIVATE_LEAKY_RELU:
+        case FR_ACT_LEAKY_RELU:
             EACH(fr_select_f32(x[j] > 0.0f, x[j], LEAKY_SLOPE * x[j]));
             break;
-        case FR_ACTIVATE_SIGMOID:
+        case FR_ACT_SIGMOID:
             EACH(fr_sigmoidf(x[j]));
             break;
-        case FR_ACTIVATE_TANH:
+        case FR_ACT_TANH:
             EACH(fr_tanhf(x[j]));
             break;
-        case FR_ACTIVATE_GELU:
+        case FR_ACT_GELU:
             EACH(0.5f * x[j] * (1.0f + gelu_tanh(x[j])));
             break;
-        case FR_ACTIVATE_PRELU:
+        case FR_ACT_PRELU:
             EACH(fr_select_f32(x[j] > 0.0f, x[j], alpha[j] * x[j]));
             break;
-        case FR_ACTIVATE_DICE:
+        case FR_ACT_DICE:
             break;
         }
     }
@@ -103,7 +106,7 @@ void fr_cpu_activate(const struct fr_activate *c)
 FR_CLONES
 static void trained_slope_backward(const struct fr_activate *c)
 {
-    bool is_dice = c->kind == FR_ACTIVATE_DICE;
+    bool is_dice = c->kind == FR_ACT_DICE;
     for (size_t first = 0; first < c->n; first += COLUMNS) {
         size_t n = c->n - first < COLUMNS ? c->n - first : COLUMNS;
         const float *restrict alpha = c->alpha + first;
@@ -141,7 +144,7 @@ static void trained_slope_backward(const struct fr_activate *c)
 FR_CLONES
 void fr_cpu_activate_backward(const struct fr_activate *c)
 {
-    if (c->kind == FR_ACTIVATE_PRELU || c->kind == FR_ACTIVATE_DICE) {
+    if (c->kind == FR_ACT_PRELU || c->kind == FR_ACT_DICE) {
         trained_slope_backward(c);
         return;
     }
@@ -151,23 +154,26 @@ void fr_cpu_activate_backward(const struct fr_activate *c)
         const float *g = c->gradient.values + i * c->gradient.ld;
         float *y = c->x_gradient.values + i * c->x_gradient.ld;
         switch (c->kind) {
-        case FR_ACTIVATE_RELU:
+        case FR_ACT_NONE:
+            EACH(y[j] + g[j]);
+            break;
+        case FR_ACT_RELU:
             EACH(y[j] + fr_select_f32(v[j] > 0.0f, g[j], 0.0f));
             break;
-        case FR_ACTIVATE_LEAKY_RELU:
+        case FR_ACT_LEAKY_RELU:
             EACH(y[j] + fr_select_f32(v[j] > 0.0f, g[j], LEAKY_SLOPE * g[j]));
             break;
-        case FR_ACTIVATE_SIGMOID:
+        case FR_ACT_SIGMOID:
             EACH(y[j] + g[j] * (v[j] * (1.0f - v[j])));
             break;
-        case FR_ACTIVATE_TANH:
+        case FR_ACT_TANH:
             EACH(y[j] + g[j] * (1.0f - v[j] * v[j]));
             break;
-        case FR_ACTIVATE_GELU:
+        case FR_ACT_GELU:
             EACH(y[j] + g[j] * gelu_slope(x[j]));
             break;
-        case FR_ACTIVATE_PRELU:
-        case FR_ACTIVATE_DICE:
+        case FR_ACT_PRELU:
+        case FR_ACT_DICE:
             break;
         }
     }

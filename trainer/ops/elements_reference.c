@@ -110,19 +110,21 @@ static double activated(const struct fr_activate *c, double x, size_t j)
 {
     double alpha = c->alpha ? (double)c->alpha[j] : 0.0, scratch;
     switch (c->kind) {
-    case FR_ACTIVATE_RELU:
+    case FR_ACT_NONE:
+        return x;
+    case FR_ACT_RELU:
         return x < 0.0 ? 0.0 : x;
-    case FR_ACTIVATE_LEAKY_RELU:
+    case FR_ACT_LEAKY_RELU:
         return x > 0.0 ? x : (double)0.01f * x;
-    case FR_ACTIVATE_SIGMOID:
+    case FR_ACT_SIGMOID:
         return sigmoid(x);
-    case FR_ACTIVATE_TANH:
+    case FR_ACT_TANH:
         return tanh(x);
-    case FR_ACTIVATE_GELU:
+    case FR_ACT_GELU:
         return 0.5 * x * (1.0 + tanh(gelu_inner(x, &scratch)));
-    case FR_ACTIVATE_PRELU:
+    case FR_ACT_PRELU:
         return x > 0.0 ? x : alpha * x;
-    case FR_ACTIVATE_DICE: {
+    case FR_ACT_DICE: {
         double p = dice_gate(c, x, j, &scratch);
         return p * x + (1.0 - p) * alpha * x;
     }
@@ -144,22 +146,24 @@ static double activated_derivative(const struct fr_activate *c, size_t i, size_t
     double y = fr_at(c->y, i, j), x = fr_at(c->x, i, j), alpha = c->alpha ? (double)c->alpha[j] : 0.0, factor;
     *by_alpha = 0.0;
     switch (c->kind) {
-    case FR_ACTIVATE_RELU:
+    case FR_ACT_NONE:
+        return 1.0;
+    case FR_ACT_RELU:
         return y > 0.0 ? 1.0 : 0.0;
-    case FR_ACTIVATE_LEAKY_RELU:
+    case FR_ACT_LEAKY_RELU:
         return y > 0.0 ? 1.0 : (double)0.01f;
-    case FR_ACTIVATE_SIGMOID:
+    case FR_ACT_SIGMOID:
         return y * (1.0 - y);
-    case FR_ACTIVATE_TANH:
+    case FR_ACT_TANH:
         return 1.0 - y * y;
-    case FR_ACTIVATE_GELU: {
+    case FR_ACT_GELU: {
         double t = tanh(gelu_inner(x, &factor));
         return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * factor;
     }
-    case FR_ACTIVATE_PRELU:
+    case FR_ACT_PRELU:
         *by_alpha = x > 0.0 ? 0.0 : x;
         return x > 0.0 ? 1.0 : alpha;
-    case FR_ACTIVATE_DICE: {
+    case FR_ACT_DICE: {
         double p = dice_gate(c, x, j, &factor);
         *by_alpha = (1.0 - p) * x;
         return p + (1.0 - p) * alpha + p * (1.0 - p) * factor * (1.0 - alpha) * x;
@@ -177,7 +181,7 @@ void fr_reference_activate_backward(const struct fr_activate *c)
             fr_put_sum(c->x_gradient, i, j, fr_at(c->gradient, i, j) * by_x);
             alpha_sum += fr_at(c->gradient, i, j) * by_alpha;
         }
-        if (c->kind == FR_ACTIVATE_PRELU || c->kind == FR_ACTIVATE_DICE)
+        if (c->kind == FR_ACT_PRELU || c->kind == FR_ACT_DICE)
             fr_put_sum((struct fr_view){c->alpha_gradient, c->n}, 0, j, alpha_sum);
     }
 }

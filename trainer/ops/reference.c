@@ -12,6 +12,7 @@
 #include "layer_table.h"
 #include "learning.h"
 #include "ops/ops.h"
+#include "reference_view.h"
 
 static size_t unpacked(uint32_t rows, uint32_t columns)
 {
@@ -47,16 +48,13 @@ static void multiply(const struct fr_multiply *product)
 static void gather(const struct fr_gather *g)
 {
     for (size_t s = g->entry_begin; s < g->entry_end; s++) {
-        double sum = 0.0, squares = 0.0, scale = 1.0;
+        double sum = 0.0, squares = 0.0, scale;
         for (uint32_t p = g->begin[s]; p < g->begin[s + 1]; p++) {
             double w = g->weights ? (double)g->weights[p] : 1.0;
             sum += w;
             squares += w * w;
         }
-        if (g->kind == FR_GATHER_MEAN)
-            scale = sum == 0.0 ? 0.0 : 1.0 / sum;
-        else if (g->kind == FR_GATHER_SQRTN)
-            scale = squares == 0.0 ? 0.0 : 1.0 / sqrt(squares);
+        scale = fr_reference_pooling_scale(g->kind, sum, squares);
         if (g->scale)
             g->scale[s] = (float)scale;
         for (size_t i = 0; i < g->dim; i++) {

@@ -3,6 +3,8 @@
 #ifndef FR_OPS_REFERENCE_VIEW_H
 #define FR_OPS_REFERENCE_VIEW_H
 
+#include <math.h>
+
 #include "ops/layers.h"
 
 static inline double fr_at(struct fr_view v, size_t i, size_t j)
@@ -13,6 +15,21 @@ static inline double fr_at(struct fr_view v, size_t i, size_t j)
 static inline void fr_put(struct fr_view v, size_t i, size_t j, double x)
 {
     v.values[i * v.ld + j] = (float)x;
+}
+
+/* What a pooled sum is multiplied by; `sum` and `squares` are those of the weights. */
+static inline double fr_reference_pooling_scale(enum fr_pooling kind, double sum, double squares)
+{
+    switch (kind) {
+    case FR_POOL_SUM:
+    case FR_POOL_LAST:
+        break;
+    case FR_POOL_MEAN:
+        return sum == 0.0 ? 0.0 : 1.0 / sum;
+    case FR_POOL_SQRTN:
+        return squares == 0.0 ? 0.0 : 1.0 / sqrt(squares);
+    }
+    return 1.0;
 }
 
 /* Adds, where the view is wanted. */

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/math.h"
+#include "pooling.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O3")
@@ -32,15 +33,12 @@ static inline void prefetch_floats(const float *at, uint32_t n)
 /* What the weights of ids [begin, end) are multiplied by. */
 static inline float gather_scale(const struct fr_gather *g, uint32_t begin, uint32_t end)
 {
-    if (g->kind == FR_GATHER_SUM)
+    if (g->kind == FR_POOL_SUM)
         return 1.0f;
-    bool squared = g->kind == FR_GATHER_SQRTN;
-    float sum = g->weights ? 0.0f : (float)(end - begin);
+    float total = g->weights ? 0.0f : (float)(end - begin);
     for (uint32_t p = begin; p < end && g->weights; p++)
-        sum += squared ? g->weights[p] * g->weights[p] : g->weights[p];
-    if (sum == 0.0f)
-        return 0.0f;
-    return 1.0f / (squared ? sqrtf(sum) : sum);
+        total += fr_pooling_share(g->kind, g->weights[p]);
+    return total == 0.0f ? 0.0f : fr_pooling_scale(g->kind, total);
 }
 
 /* The row of id p, or NULL; fetches what comes PREFETCH_IDS later, before `last`. */

@@ -9,6 +9,7 @@
 #include "base/math.h"
 #include "cpu.h"
 #include "lanes.h"
+#include "pooling.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O3")
@@ -33,17 +34,7 @@ FR_IN_LINE void add_scaled(float *restrict d, float scale, const float *restrict
 /* What an entry's sum is multiplied by. */
 static float pool_scale(const struct fr_pool_steps *c, uint32_t e)
 {
-    float n = (float)(c->steps.begin[e + 1] - c->steps.begin[e]);
-    switch (c->kind) {
-    case FR_POOL_STEPS_MEAN:
-        return 1.0f / n;
-    case FR_POOL_STEPS_SQRTN:
-        return 1.0f / sqrtf(n);
-    case FR_POOL_STEPS_SUM:
-    case FR_POOL_STEPS_LAST:
-        break;
-    }
-    return 1.0f;
+    return fr_pooling_scale(c->kind, (float)(c->steps.begin[e + 1] - c->steps.begin[e]));
 }
 
 /* The first step that counts; a masked last step is a row like others: a recurrence keeps its state
@@ -51,13 +42,13 @@ static float pool_scale(const struct fr_pool_steps *c, uint32_t e)
 FR_IN_LINE uint32_t pool_begin(const struct fr_pool_steps *c, uint32_t e)
 {
     uint32_t begin = c->steps.begin[e], end = c->steps.begin[e + 1];
-    return c->kind == FR_POOL_STEPS_LAST && end > begin ? end - 1 : begin;
+    return c->kind == FR_POOL_LAST && end > begin ? end - 1 : begin;
 }
 
 FR_CLONES
 void fr_cpu_pool_steps(const struct fr_pool_steps *c)
 {
-    bool last = c->kind == FR_POOL_STEPS_LAST;
+    bool last = c->kind == FR_POOL_LAST;
     for (uint32_t e = c->steps.entry_begin; e < c->steps.entry_end; e++) {
         float *restrict out = row_at(c->out, e - c->steps.entry_begin);
         float scale = pool_scale(c, e);
@@ -71,7 +62,7 @@ void fr_cpu_pool_steps(const struct fr_pool_steps *c)
 FR_CLONES
 void fr_cpu_pool_steps_backward(const struct fr_pool_steps *c)
 {
-    bool last = c->kind == FR_POOL_STEPS_LAST;
+    bool last = c->kind == FR_POOL_LAST;
     for (uint32_t e = c->steps.entry_begin; e < c->steps.entry_end && c->in_gradient.values; e++) {
         const float *g = row_at(c->out, e - c->steps.entry_begin);
         float scale = pool_scale(c, e);

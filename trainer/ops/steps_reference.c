@@ -18,11 +18,11 @@ static double pool_weight(const struct fr_pool_steps *c, size_t e, size_t p)
 {
     size_t end = c->steps.begin[e + 1];
     double n = (double)(end - c->steps.begin[e]);
-    if (c->kind == FR_POOL_STEPS_LAST)
+    if (c->kind == FR_POOL_LAST)
         return p + 1 == end ? 1.0 : 0.0;
     if (masked(&c->steps, p))
         return 0.0;
-    return c->kind == FR_POOL_STEPS_MEAN ? 1.0 / n : c->kind == FR_POOL_STEPS_SQRTN ? 1.0 / sqrt(n) : 1.0;
+    return fr_reference_pooling_scale(c->kind, n, n);
 }
 
 void fr_reference_pool_steps(const struct fr_pool_steps *c)

@@ -69,30 +69,30 @@ static void adamw(const struct fr_dense_update *u)
 static void apply(const struct fr_dense_update *u)
 {
     switch (u->optimizer.kind) {
-    case FR_UPDATE_SGD:
+    case FR_OPT_SGD:
         sgd(u);
         break;
-    case FR_UPDATE_MOMENTUM:
+    case FR_OPT_MOMENTUM:
         momentum(u);
         break;
-    case FR_UPDATE_ADAGRAD:
+    case FR_OPT_ADAGRAD:
         adagrad(u);
         break;
-    case FR_UPDATE_RMSPROP:
+    case FR_OPT_RMSPROP:
         rmsprop(u);
         break;
-    case FR_UPDATE_ADAM:
+    case FR_OPT_ADAM:
         adam(u);
         break;
-    case FR_UPDATE_ADAMW:
+    case FR_OPT_ADAMW:
         adamw(u);
         break;
-    case FR_UPDATE_FTRL:
+    case FR_OPT_FTRL:
         ftrl(u);
         break;
-    case FR_UPDATE_ADAGRAD_ROWWISE: /* optimizers of rows: refused when the graph is made */
-    case FR_UPDATE_ADAM_ROWWISE:
-    case FR_UPDATE_GROUP_FTRL:
+    case FR_OPT_ADAGRAD_ROWWISE: /* optimizers of rows: refused when the graph is made */
+    case FR_OPT_ADAM_ROWWISE:
+    case FR_OPT_GROUP_FTRL:
         break;
     }
 }

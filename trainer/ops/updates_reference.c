@@ -50,7 +50,7 @@ static float moment(double x)
 
 static bool is_ftrl(const struct fr_optimizer *o)
 {
-    return o->kind == FR_UPDATE_FTRL || o->kind == FR_UPDATE_GROUP_FTRL;
+    return o->kind == FR_OPT_FTRL || o->kind == FR_OPT_GROUP_FTRL;
 }
 
 /* g: the mean gradient of a unit; returns what the rule sees, summed over the units. */
@@ -75,13 +75,13 @@ struct element {
 static void step_adam(const struct fr_optimizer *o, const struct element *e)
 {
     double w = (double)*e->w, lr = (double)o->lr, k = e->units;
-    if (o->kind == FR_UPDATE_ADAMW)
+    if (o->kind == FR_OPT_ADAMW)
         w *= fmax(0.0, 1.0 - lr * k * (double)o->weight_decay);
     double keep1 = pow((double)o->beta1, k), keep2 = pow((double)o->beta2, k);
     double m = keep1 * (double)*e->state0 + (1.0 - keep1) * e->s / k;
     double v = keep2 * (double)*e->state1 + (1.0 - keep2) * e->square / k;
     *e->state0 = moment(m);
-    if (o->kind != FR_UPDATE_ADAM_ROWWISE)
+    if (o->kind != FR_OPT_ADAM_ROWWISE)
         *e->state1 = moment(v);
     double step = lr * k * (m / e->first_left) / (sqrt(v / e->second_left) + (double)o->eps);
     *e->w = narrow(w - step, (double)FR_VALUE_MAX);
@@ -122,42 +122,42 @@ static void step_element(const struct fr_optimizer *o, const struct element *e)
 {
     double w = (double)*e->w, lr = (double)o->lr, by = 0.0;
     switch (o->kind) {
-    case FR_UPDATE_SGD:
+    case FR_OPT_SGD:
         by = e->rate * e->s;
         break;
-    case FR_UPDATE_MOMENTUM: {
+    case FR_OPT_MOMENTUM: {
         double keep = pow((double)o->momentum, e->units);
         double b = keep * (double)*e->state0 + (1.0 - keep) / (1.0 - (double)o->momentum) * e->s / e->units;
         *e->state0 = moment(b);
         by = e->rate * e->units * b;
         break;
     }
-    case FR_UPDATE_ADAGRAD:
-    case FR_UPDATE_ADAGRAD_ROWWISE: {
+    case FR_OPT_ADAGRAD:
+    case FR_OPT_ADAGRAD_ROWWISE: {
         double acc = accumulated(o, (double)*e->state0, e->units, e->square);
-        if (o->kind == FR_UPDATE_ADAGRAD)
+        if (o->kind == FR_OPT_ADAGRAD)
             *e->state0 = narrow(acc, (double)FR_STATE_MAX);
         by = lr * e->s / (sqrt(acc) + (double)o->eps);
         break;
     }
-    case FR_UPDATE_RMSPROP: {
+    case FR_OPT_RMSPROP: {
         double keep = pow((double)o->rho, e->units);
         double v = keep * (double)*e->state0 + (1.0 - keep) * e->square / e->units;
         *e->state0 = moment(v);
         by = lr * e->s / (sqrt(v) + (double)o->eps);
         break;
     }
-    case FR_UPDATE_ADAM:
-    case FR_UPDATE_ADAM_ROWWISE:
-    case FR_UPDATE_ADAMW:
+    case FR_OPT_ADAM:
+    case FR_OPT_ADAM_ROWWISE:
+    case FR_OPT_ADAMW:
         step_adam(o, e);
         return;
-    case FR_UPDATE_FTRL: {
+    case FR_OPT_FTRL: {
         double z = step_ftrl_state(o, e, *e->state1 == 0.0f, 1.0);
         *e->w = ftrl_value(o, z, *e->state1);
         return;
     }
-    case FR_UPDATE_GROUP_FTRL: /* update_group_ftrl */
+    case FR_OPT_GROUP_FTRL: /* update_group_ftrl */
         return;
     }
     *e->w = narrow(w - by, (double)FR_VALUE_MAX);
@@ -193,15 +193,15 @@ static void update_elements(const struct fr_row_part *part, float *w, float *sta
 {
     const struct fr_optimizer *o = &part->optimizer;
     uint32_t dim = part->dim;
-    bool by_row = o->kind == FR_UPDATE_ADAGRAD_ROWWISE || o->kind == FR_UPDATE_ADAM_ROWWISE;
-    double mean = 0.0, step = o->kind == FR_UPDATE_MOMENTUM ? 1.0 - (double)o->momentum : 1.0;
+    bool by_row = o->kind == FR_OPT_ADAGRAD_ROWWISE || o->kind == FR_OPT_ADAM_ROWWISE;
+    double mean = 0.0, step = o->kind == FR_OPT_MOMENTUM ? 1.0 - (double)o->momentum : 1.0;
     for (uint32_t i = 0; i < dim; i++)
         mean += s[i] * s[i] / (double)dim;
     struct element e = {.units = (double)count,
                         .rate = (double)o->lr / (1.0 + (double)o->lr / step * ((double)count - 1.0) / 4.0),
                         .state0 = state, /* of a row-wise kind: as they are */
                         .state1 = state + dim};
-    if (o->kind == FR_UPDATE_ADAM || o->kind == FR_UPDATE_ADAM_ROWWISE) {
+    if (o->kind == FR_OPT_ADAM || o->kind == FR_OPT_ADAM_ROWWISE) {
         float *age = &state[fr_row_state_floats(o->kind, dim) - 1];
         *age += (float)count;
         e.first_left = 1.0 - pow((double)o->beta1, (double)*age);
@@ -211,15 +211,15 @@ static void update_elements(const struct fr_row_part *part, float *w, float *sta
         e.w = &w[i];
         e.s = s[i];
         e.square = by_row ? mean : s[i] * s[i];
-        if (o->kind != FR_UPDATE_ADAGRAD_ROWWISE)
+        if (o->kind != FR_OPT_ADAGRAD_ROWWISE)
             e.state0 = state + i;
         if (!by_row)
             e.state1 = state + dim + i;
         step_element(o, &e);
     }
-    if (o->kind == FR_UPDATE_ADAGRAD_ROWWISE)
+    if (o->kind == FR_OPT_ADAGRAD_ROWWISE)
         *state = narrow(accumulated(o, (double)*state, e.units, mean), (double)FR_STATE_MAX);
-    if (o->kind == FR_UPDATE_ADAM_ROWWISE) {
+    if (o->kind == FR_OPT_ADAM_ROWWISE) {
         double keep = pow((double)o->beta2, e.units);
         state[dim] = moment(keep * (double)state[dim] + (1.0 - keep) * mean / e.units);
     }
@@ -240,7 +240,7 @@ static void update_part(const struct fr_row_update *u, uint32_t unique, uint32_t
         double scale = limit > 0.0 && norm > limit ? limit / norm : 1.0;
         for (uint32_t i = 0; i < part->dim; i++)
             s[i] = shaped(&part->optimizer, s[i] / (double)count * scale, (double)w[i], (double)count);
-        if (part->optimizer.kind == FR_UPDATE_GROUP_FTRL)
+        if (part->optimizer.kind == FR_OPT_GROUP_FTRL)
             update_group_ftrl(part, w, state, s);
         else
             update_elements(part, w, state, s, count);

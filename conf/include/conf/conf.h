@@ -16,6 +16,14 @@
 
 #include "base/buffer.h"
 #include "base/status.h"
+#include "vocabulary/activation.h"
+#include "vocabulary/init.h"
+#include "vocabulary/layer.h"
+#include "vocabulary/loss.h"
+#include "vocabulary/optimizer.h"
+#include "vocabulary/pooling.h"
+#include "vocabulary/setting.h"
+#include "vocabulary/slot.h"
 
 enum {
     FR_NAME_MAX = 64, /* [A-Za-z_][A-Za-z0-9_]*, including the NUL */
@@ -36,60 +44,6 @@ enum {
     FR_CHUNK_ROWS = 128,
 };
 
-/* Rows: all but adamw. Layers: all but the row-wise ones and group_ftrl. */
-enum fr_optimizer_kind {
-    FR_OPT_SGD,
-    FR_OPT_ADAGRAD,
-    FR_OPT_ADAGRAD_ROWWISE, /* one accumulator a row: mean of its squares */
-    FR_OPT_ADAM,            /* rows: lazy, steps counted per row */
-    FR_OPT_FTRL,
-    FR_OPT_MOMENTUM,
-    FR_OPT_RMSPROP,
-    FR_OPT_ADAM_ROWWISE, /* one second moment a row */
-    FR_OPT_GROUP_FTRL,   /* FTRL with a penalty on the norm of the row */
-    FR_OPT_ADAMW,
-};
-
-struct fr_conf_optimizer {
-    enum fr_optimizer_kind kind;
-    float lr;           /* ftrl*: alpha */
-    float eps;          /* adagrad*, adam*, rmsprop: 1e-8 */
-    float initial;      /* adagrad*: accumulator start, 0 */
-    float beta1, beta2; /* adam* 0.9 0.999 */
-    float momentum;     /* momentum 0.9 */
-    float rho;          /* rmsprop 0.99 */
-    float beta;         /* ftrl*: 1 */
-    /* ftrl*: of the algorithm; others: mean gradient + l2 w + l1 sign(w), after clipping; 0 */
-    float l1, l2;
-    float l21;               /* group_ftrl: 0 */
-    float weight_decay;      /* adamw: 0.01 */
-    float clip_value;        /* elements of the mean gradient are cut to +-this; 0: off */
-    float clip_norm;         /* mean gradient of a row's part, or of a layer's parameter; 0: off */
-    uint64_t warmup_samples; /* rate rises linearly from 0; 0: off */
-    /* rate is multiplied by decay_rate each so many samples, smoothly; 0: off */
-    uint64_t decay_samples;
-    float decay_rate;  /* 0.5 */
-    float decay_floor; /* smallest factor, 0.1: a stream has no end */
-    /* adagrad*: of the accumulator, in units' samples (ops/row.h); 0: never forgets */
-    uint64_t half_life;
-    /* l1, l2, weight_decay of layers hold for all parameters, not for kernels only */
-    bool decay_all;
-};
-
-enum fr_init_kind {
-    FR_INIT_ZEROS,
-    FR_INIT_UNIFORM,
-    FR_INIT_NORMAL,
-    FR_INIT_DEFAULT,          /* layers: uniform +-1/sqrt(fan_in) */
-    FR_INIT_TRUNCATED_NORMAL, /* cut at two standard deviations, drawn again */
-    /* +-sqrt(6 / (fan_in + fan_out)); Glorot and Bengio 2010. Rows: both fans are dim */
-    FR_INIT_XAVIER_UNIFORM,
-    FR_INIT_XAVIER_NORMAL,
-    FR_INIT_KAIMING_UNIFORM, /* +-sqrt(6 / fan_in); He et al. 2015 */
-    FR_INIT_KAIMING_NORMAL,
-    FR_INIT_CONSTANT,
-};
-
 struct fr_conf_init {
     enum fr_init_kind kind;
     /* normal, truncated_normal: standard deviation; uniform: +-scale; constant: it; others:
@@ -100,7 +54,7 @@ struct fr_conf_init {
 struct fr_conf_part {
     char name[FR_NAME_MAX]; /* "v" for the part of a bare dim */
     uint32_t dim;
-    struct fr_conf_optimizer optimizer;
+    struct fr_optimizer optimizer;
     struct fr_conf_init init; /* default normal 0.01; zeros for ftrl parts of dim 1 */
 };
 
@@ -115,23 +69,6 @@ struct fr_conf_table {
     int64_t expire_idle_ms;     /* 0: never */
     uint32_t expire_every;      /* full batches of trained samples between slices, 16 */
     uint32_t expire_slice_rows; /* 65536 */
-};
-
-enum fr_slot_kind { FR_SLOT_SPARSE, FR_SLOT_SEQUENCE, FR_SLOT_DENSE };
-/* What becomes of the numbers of a dense slot. Steps happen while decoding, one after the other;
- * standardize and bucketize are the network's (standardize has learned statistics) and stand
- * last. */
-enum fr_transform {
-    FR_TRANSFORM_NONE,
-    FR_TRANSFORM_LOG1P,
-    FR_TRANSFORM_CLIP,
-    FR_TRANSFORM_TIME_OF_DAY,  /* of a Unix time in s or ms: sine and cosine of its phase; alone */
-    FR_TRANSFORM_TIME_OF_WEEK, /* from Monday 00:00 UTC on */
-    /* (x - mean) / sqrt(variance + 1e-6), statistics of trained samples before the batch */
-    FR_TRANSFORM_STANDARDIZE,
-    /* one-hot of the number of boundaries <= x: width (n_boundaries + 1) per number */
-    FR_TRANSFORM_BUCKETIZE,
-    FR_TRANSFORMS,
 };
 
 struct fr_conf_step {
@@ -184,10 +121,6 @@ enum fr_ref_kind {
     FR_REF_LAYER,    /* vector or sequence, as the layer says */
     FR_REF_SEQUENCE, /* a sequence slot's rows, step by step, oldest first */
 };
-/* sum: sum w v; mean: / sum w; sqrtn: / sqrt(sum w^2); last: the newest step. Layers that are
- * sequences: w = 1. */
-enum fr_pooling { FR_POOL_SUM, FR_POOL_MEAN, FR_POOL_SQRTN, FR_POOL_LAST };
-
 struct fr_conf_ref {
     enum fr_ref_kind kind;
     int32_t index; /* slot (pooled, dense, sequence) or layer */
@@ -195,65 +128,7 @@ struct fr_conf_ref {
     enum fr_pooling pooling;
 };
 
-/* `x`: the concatenation of the argument's vectors. Roles are read as maps: attention: {query: a,
- * keys: h}. Several sequences in one role are joined step by step, aligned at the newest; the first
- * one's length counts. */
-enum fr_layer_op {
-    FR_LAYER_CONCAT, /* any vectors -> one after the other */
-    FR_LAYER_MLP,    /* x through dense layers of `units`; activation after each of them */
-    /* x (vectors, or sequences: step by step) through one dense layer, `units`, `activation` */
-    FR_LAYER_DENSE,
-    FR_LAYER_BI_INTERACTION, /* 1/2 ((sum v)^2 - sum v^2), equal dims (He and Chua 2017, eq. 4) */
-    /* elementwise sum of pooled slots (wide part): equal dims; of one sequence layer: sum of its
-     * steps */
-    FR_LAYER_SUM,
-    FR_LAYER_ADD, /* elementwise sum of layers or vectors: equal dims */
-    FR_LAYER_MEAN,
-    FR_LAYER_SQRTN,
-    FR_LAYER_LAST,     /* of one sequence layer: pooled over its steps -> vector */
-    FR_LAYER_MULTIPLY, /* elementwise product, equal dims */
-    FR_LAYER_FM,       /* sum over the elements of bi_interaction -> [1] (Rendle 2010) */
-    /* dot products of all pairs i < j of n vectors of one width -> [n (n - 1) / 2] (DLRM) */
-    FR_LAYER_DOT_INTERACTION,
-    /* DCN-v2 (Wang et al. 2021): x_{l+1} = x_0 o (W x_l + b) + x_l, `depth` times; `rank` r: W = U
-     * V */
-    FR_LAYER_CROSS,
-    FR_LAYER_BIAS, /* x + b */
-    /* Ba et al. 2016: scale o (x - mean) / sqrt(variance + 1e-5) + bias over the width */
-    FR_LAYER_LAYER_NORM,
-    FR_LAYER_DROPOUT,       /* `rate`; training only; counter-based masks */
-    FR_LAYER_ACTIVATE,      /* `activation` of x */
-    FR_LAYER_STOP_GRADIENT, /* x; no gradient goes back */
-    /* DIN (Zhou et al. 2018): {query: vectors, keys: sequences} of one width; scores: mlp of
-     * `units`, `activation`, then 1, on [q, k, q - k, q o k]; output: sum of score * key; `softmax`
-     * of the scores */
-    FR_LAYER_ATTENTION,
-    /* sequences -> sequence [T, units] (Cho et al. 2014, as in PyTorch); masked steps keep the
-     * state */
-    FR_LAYER_GRU,
-    /* DIEN (Zhou et al. 2019): {query: vectors, keys: sequences} -> vector, as wide as the keys:
-     * the last state of a GRU whose update gate is multiplied by softmax over steps of (keys W) .
-     * query */
-    FR_LAYER_AUGRU,
-    /* `count` mlps of `units`, `activation` on x, side by side -> [count * last unit] (MMoE) */
-    FR_LAYER_EXPERTS,
-    /* {gate: vectors, experts: layer}: softmax(gate W) weighted sum of the experts (Ma et al.
-     * 2018) */
-    FR_LAYER_MIXTURE,
-};
-enum fr_activation {
-    FR_ACT_NONE,
-    FR_ACT_RELU,
-    FR_ACT_SIGMOID,
-    FR_ACT_TANH,
-    FR_ACT_GELU,  /* tanh form */
-    FR_ACT_PRELU, /* trained slope per unit, from 0.25 (He et al. 2015) */
-    /* Zhou et al. 2018; statistics are a moving average of earlier batches: training = serving */
-    FR_ACT_DICE,
-    FR_ACT_LEAKY_RELU, /* 0.01 */
-};
-
-enum { FR_UNITS_MAX = 16, FR_LAYER_ROLES = 2 };
+enum { FR_UNITS_MAX = 16 };
 
 struct fr_conf_layer {
     char name[FR_NAME_MAX];
@@ -273,7 +148,7 @@ struct fr_conf_layer {
     /* FR_INIT_DEFAULT: uniform +-1/sqrt(fan_in), kernel and bias; else biases are 0 */
     struct fr_conf_init init;
     bool has_optimizer; /* its own; else network.optimizer */
-    struct fr_conf_optimizer optimizer;
+    struct fr_optimizer optimizer;
     uint32_t line; /* of the layer in the file, for shape errors; 0 when from JSON */
     /* Inferred by the loader (both from YAML and from JSON). */
     uint32_t width;
@@ -291,16 +166,6 @@ struct fr_conf_label {
     float min;
 };
 
-enum fr_task_loss {
-    FR_LOSS_LOGLOSS,
-    FR_LOSS_NONE, /* measured, not trained */
-    FR_LOSS_MSE,  /* 1/2 (z - y)^2; the score is z itself */
-    /* Lin et al. 2017: -alpha (1-p)^gamma y log p - (1-alpha) p^gamma (1-y) log(1-p) */
-    FR_LOSS_FOCAL,
-    /* within a group: log(1 + exp(-(z_i - z_j))) over pairs y_i > y_j (Burges et al. 2005) */
-    FR_LOSS_PAIRWISE,
-};
-
 struct fr_conf_task {
     char name[FR_NAME_MAX];
     int32_t label;
@@ -314,13 +179,6 @@ struct fr_conf_task {
     float focal_gamma, focal_alpha; /* 2, 0.25 */
 };
 
-/* Auxiliary losses. */
-enum fr_aux_loss {
-    FR_AUX_MSE, /* refs a, b of one width: 1/2 |a - b|^2 */
-    /* DIEN: states h, positives e, negatives n (sequences, one width): logloss of h_t . e_{t+1} as
-     * 1 and h_t . n_{t+1} as 0, mean over steps */
-    FR_AUX_NEXT_STEP,
-};
 struct fr_conf_loss {
     char name[FR_NAME_MAX];
     enum fr_aux_loss kind;
@@ -331,12 +189,6 @@ struct fr_conf_loss {
 };
 
 enum fr_start { FR_START_EARLIEST, FR_START_LATEST, FR_START_TIME };
-/* What the keep rate `s` of a sample (1/s: how many like it were dropped) corrects. */
-enum fr_sampling { FR_SAMPLING_ALL, FR_SAMPLING_METRICS, FR_SAMPLING_NONE };
-enum fr_on_loss { FR_ON_LOSS_STOP, FR_ON_LOSS_EARLIEST, FR_ON_LOSS_LATEST };
-enum fr_quantize { FR_QUANT_F32, FR_QUANT_F16 }; /* bf16, i8: not in this version */
-enum fr_device { FR_DEVICE_AUTO, FR_DEVICE_CPU };
-
 struct fr_conf_property { /* passed to librdkafka */
     char *name;
     char *value;
@@ -395,9 +247,9 @@ struct fr_conf {
      * errors) */
     uint32_t n_layers;
     struct fr_conf_layer *layers;
-    struct fr_conf_optimizer dense_optimizer; /* network.optimizer */
-    float clip_global_norm;                   /* of the layers' mean gradients together; 0: off */
-    struct fr_conf_init dense_init;           /* network.init */
+    struct fr_optimizer dense_optimizer; /* network.optimizer */
+    float clip_global_norm;              /* of the layers' mean gradients together; 0: off */
+    struct fr_conf_init dense_init;      /* network.init */
     uint32_t n_tasks;
     struct fr_conf_task *tasks;
     uint32_t n_losses;
@@ -431,6 +283,9 @@ struct fr_conf {
         uint32_t gauc_groups_max;                   /* groups kept, 1024 */
     } metrics;
 };
+
+/* What an operation takes. */
+const struct fr_layer_rule *fr_layer_rule(enum fr_layer_op op);
 
 /* A time as ingest.start takes it: `2026-01-02T03:04:05Z` (UTC, `.678` before the Z allowed) or
  * Unix ms. False when it is neither, or an integer so small that it was seconds. */

@@ -333,19 +333,19 @@ FR_CASE(every_optimizer_has_its_fields_and_the_common_ones)
         load_variant("user: {dim: 8}", "user: {dim: 8, init: {truncated_normal: 0.02}, optimizer: {adam_rowwise: {lr: "
                                        "0.25, l1: 1, l2: 2, clip_value: 3, clip_norm: 4, warmup_samples: 5, "
                                        "decay_samples: 6, decay_rate: 0.75, decay_floor: 0.125}}}");
-    const struct fr_conf_optimizer expected = {.kind = FR_OPT_ADAM_ROWWISE,
-                                               .lr = 0.25f,
-                                               .eps = 1e-8f,
-                                               .beta1 = 0.9f,
-                                               .beta2 = 0.999f,
-                                               .l1 = 1,
-                                               .l2 = 2,
-                                               .clip_value = 3,
-                                               .clip_norm = 4,
-                                               .warmup_samples = 5,
-                                               .decay_samples = 6,
-                                               .decay_rate = 0.75f,
-                                               .decay_floor = 0.125f};
+    const struct fr_optimizer expected = {.kind = FR_OPT_ADAM_ROWWISE,
+                                          .lr = 0.25f,
+                                          .eps = 1e-8f,
+                                          .beta1 = 0.9f,
+                                          .beta2 = 0.999f,
+                                          .l1 = 1,
+                                          .l2 = 2,
+                                          .clip_value = 3,
+                                          .clip_norm = 4,
+                                          .warmup_samples = 5,
+                                          .decay_samples = 6,
+                                          .decay_rate = 0.75f,
+                                          .decay_floor = 0.125f};
     assert_memory_equal(&conf->tables[0].parts[0].optimizer, &expected, sizeof(expected));
     assert_int_equal(conf->tables[0].parts[0].init.kind, FR_INIT_TRUNCATED_NORMAL);
     assert_prints_and_loads(conf);
@@ -354,9 +354,9 @@ FR_CASE(every_optimizer_has_its_fields_and_the_common_ones)
 
 FR_CASE(every_kind_of_initial_weights_is_read)
 {
-    static const char *const names[] = {"zeros",         "{uniform: 0.5}",          "{normal: 0.5}",
-                                        "default",       "{truncated_normal: 0.5}", "xavier_uniform",
-                                        "xavier_normal", "kaiming_uniform",         "kaiming_normal"};
+    static const char *const names[] = {
+        "default",        "zeros",         "{uniform: 0.5}",  "{normal: 0.5}", "{truncated_normal: 0.5}",
+        "xavier_uniform", "xavier_normal", "kaiming_uniform", "kaiming_normal"};
     for (int i = 0; i < 9; i++) {
         char set[64];
         const char *sets[] = {set};

@@ -437,8 +437,7 @@ FR_CASE(its_clients_name_the_model_and_are_back_within_a_second)
 {
     append(&f, 1);
     size_t before = n_recorded;
-    make_publisher(&f, topic);
-    check_ok();
+    publish();
     step_until(1);
     expect_recorded(before, RD_KAFKA_CONSUMER, "freshet-ctr");
     expect_recorded(before, RD_KAFKA_PRODUCER, "freshet-ctr");

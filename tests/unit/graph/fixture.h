@@ -56,7 +56,7 @@ static inline void fx_init(struct fixture *fx, uint32_t vocabulary)
     fx->conf.tasks = fx->tasks;
     fx->conf.n_labels = 1;
     fx->conf.dense_optimizer =
-        (struct fr_conf_optimizer){.kind = FR_OPT_ADAM, .lr = 0.001f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f};
+        (struct fr_optimizer){.kind = FR_OPT_ADAM, .lr = 0.001f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f};
 }
 
 /* Tables, slots, labels and all the rest from configuration text. */
@@ -76,17 +76,17 @@ static inline void fx_load(struct fixture *fx, uint32_t vocabulary, const char *
     assert_true(fx->conf.n_tables <= FX_SLOTS && fx->conf.n_slots <= FX_SLOTS);
 }
 
-static inline struct fr_conf_optimizer fx_optimizer(enum fr_optimizer_kind kind, float lr)
+static inline struct fr_optimizer fx_optimizer(enum fr_optimizer_kind kind, float lr)
 {
-    return (struct fr_conf_optimizer){.kind = kind,
-                                      .lr = lr,
-                                      .eps = 1e-8f,
-                                      .beta1 = 0.9f,
-                                      .beta2 = 0.999f,
-                                      .momentum = 0.9f,
-                                      .rho = 0.99f,
-                                      .beta = 1.0f,
-                                      .decay_rate = 0.5f};
+    return (struct fr_optimizer){.kind = kind,
+                                 .lr = lr,
+                                 .eps = 1e-8f,
+                                 .beta1 = 0.9f,
+                                 .beta2 = 0.999f,
+                                 .momentum = 0.9f,
+                                 .rho = 0.99f,
+                                 .beta = 1.0f,
+                                 .decay_rate = 0.5f};
 }
 
 static inline struct fr_conf_table *fx_table(struct fixture *fx, const char *name)

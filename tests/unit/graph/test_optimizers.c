@@ -215,7 +215,7 @@ FR_CASE(initializers_have_their_spread)
 
 /* ---- what is refused ---- */
 
-static void expect_optimizer(struct fr_conf_optimizer dense, struct fr_conf_optimizer rows, const char *message)
+static void expect_optimizer(struct fr_optimizer dense, struct fr_optimizer rows, const char *message)
 {
     struct fixture fx;
     fx_every_operation(&fx, 10, FR_OPT_SGD);
@@ -238,9 +238,9 @@ static void expect_optimizer(struct fr_conf_optimizer dense, struct fr_conf_opti
 
 FR_CASE(optimizers_in_the_wrong_place_or_out_of_range_are_refused)
 {
-    struct fr_conf_optimizer sgd = fx_optimizer(FR_OPT_SGD, 0.1f), other = sgd;
+    struct fr_optimizer sgd = fx_optimizer(FR_OPT_SGD, 0.1f), other = sgd;
     for (int kind = FR_OPT_SGD; kind <= FR_OPT_ADAMW; kind++) {
-        struct fr_conf_optimizer o = fx_optimizer((enum fr_optimizer_kind)kind, 0.1f);
+        struct fr_optimizer o = fx_optimizer((enum fr_optimizer_kind)kind, 0.1f);
         bool of_rows = kind == FR_OPT_ADAGRAD_ROWWISE || kind == FR_OPT_ADAM_ROWWISE || kind == FR_OPT_GROUP_FTRL;
         expect_optimizer(o, sgd, of_rows ? "network.optimizer: adagrad_rowwise" : NULL);
         expect_optimizer(sgd, o, kind == FR_OPT_ADAMW ? "table `item`, part `v`: adamw is for layers" : NULL);
@@ -292,7 +292,7 @@ static void make_decay_batch(struct fixture *fx, uint32_t n)
     }
 }
 
-static double expected_factor(const struct fr_conf_optimizer *o, double n)
+static double expected_factor(const struct fr_optimizer *o, double n)
 {
     double factor = o->warmup_samples ? fmin(1.0, (n + 1.0) / (double)o->warmup_samples) : 1.0;
     if (o->decay_samples)
@@ -304,8 +304,8 @@ FR_CASE(rates_follow_their_schedules_per_layer_and_part)
 {
     struct fixture fx;
     make_decay_world(&fx);
-    struct fr_conf_optimizer *all = &fx.conf.dense_optimizer, *own = &fx.layers[1].optimizer,
-                             *part = &fx.tables[0].parts[0].optimizer;
+    struct fr_optimizer *all = &fx.conf.dense_optimizer, *own = &fx.layers[1].optimizer,
+                        *part = &fx.tables[0].parts[0].optimizer;
     all->warmup_samples = 100;
     fx.layers[1].has_optimizer = true;
     *own = fx_optimizer(FR_OPT_SGD, 0.25f);
@@ -314,7 +314,7 @@ FR_CASE(rates_follow_their_schedules_per_layer_and_part)
     fx_make_rows(&fx, 1);
     struct fr_graph *graph = fx_graph(&fx, NULL, NULL);
     float *bias[3] = {fx_parameter(graph, "z/bias")->values, fx_parameter(graph, "y/bias")->values, fx.row_memory[0]};
-    const struct fr_conf_optimizer *conf[3] = {all, own, part};
+    const struct fr_optimizer *conf[3] = {all, own, part};
     uint32_t samples = 0;
     for (uint32_t i = 0; i < 12; i++) {
         uint32_t n = 5 + 7 * i;
@@ -449,10 +449,10 @@ static uint64_t run_of(enum fr_optimizer_kind dense, enum fr_optimizer_kind rows
     struct fixture fx;
     fx_load(&fx, 40, nx_networks[3].text); /* activations: dice and layer_norm */
     assert_string_equal(nx_networks[3].name, "activations");
-    struct fr_conf_optimizer o = fx_optimizer(dense, 0.05f);
+    struct fr_optimizer o = fx_optimizer(dense, 0.05f);
     o.beta1 = 0.9f, o.beta2 = 0.99f, o.momentum = 0.9f, o.rho = 0.9f, o.weight_decay = 0.1f, o.initial = 0.1f;
     o.l2 = 0.01f, o.clip_norm = 0.5f;
-    struct fr_conf_optimizer r = o;
+    struct fr_optimizer r = o;
     r.kind = rows;
     if (dense != FR_OPT_FTRL)
         o.warmup_samples = 300, o.decay_samples = 200;

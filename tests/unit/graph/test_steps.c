@@ -43,10 +43,10 @@ static void one_step(struct fixture *fx, float *first, float *after)
 
 /* ---- penalties ---- */
 
-static void expect_penalty(struct fixture *fx, const struct fr_conf_optimizer *penalty, const char *what)
+static void expect_penalty(struct fixture *fx, const struct fr_optimizer *penalty, const char *what)
 {
     float first[VALUES_MAX], plain[VALUES_MAX], spared[VALUES_MAX], all[VALUES_MAX];
-    struct fr_conf_optimizer without = *penalty;
+    struct fr_optimizer without = *penalty;
     without.l1 = without.l2 = without.weight_decay = 0.0f;
     fx->conf.dense_optimizer = without;
     one_step(fx, first, plain);
@@ -84,13 +84,13 @@ FR_CASE(penalties_are_for_kernels_unless_all_are_asked_for)
     make_world(&fx);
     static const enum fr_optimizer_kind kinds[] = {FR_OPT_SGD, FR_OPT_MOMENTUM, FR_OPT_ADAM, FR_OPT_RMSPROP};
     for (size_t k = 0; k < FR_ARRAY_LEN(kinds); k++) {
-        struct fr_conf_optimizer o = fx_optimizer(kinds[k], 0.05f);
+        struct fr_optimizer o = fx_optimizer(kinds[k], 0.05f);
         o.l2 = 0.3f;
         expect_penalty(&fx, &o, "l2");
         o.l2 = 0.0f, o.l1 = 0.2f;
         expect_penalty(&fx, &o, "l1");
     }
-    struct fr_conf_optimizer o = fx_optimizer(FR_OPT_ADAMW, 0.05f);
+    struct fr_optimizer o = fx_optimizer(FR_OPT_ADAMW, 0.05f);
     o.weight_decay = 0.3f;
     expect_penalty(&fx, &o, "adamw");
     fx_release(&fx);
@@ -124,8 +124,8 @@ FR_CASE(the_global_norm_bounds_rules_with_and_without_their_own_clipping)
     fx.conf.dense_optimizer = fx_optimizer(FR_OPT_SGD, 1.0f);
     step_norms(&fx, &norm, &of_h, free_step);
     assert_true(of_h > 0.1 * norm);
-    const struct fr_conf_optimizer plain = fx.conf.dense_optimizer;
-    struct fr_conf_optimizer variants[3] = {plain, plain, plain};
+    const struct fr_optimizer plain = fx.conf.dense_optimizer;
+    struct fr_optimizer variants[3] = {plain, plain, plain};
     variants[1].clip_norm = 1e6f; /* takes the way of shaped gradients, and bounds nothing */
     variants[2].l2 = 1e-12f;
     for (size_t v = 0; v < FR_ARRAY_LEN(variants); v++) {
@@ -295,7 +295,7 @@ FR_CASE(a_row_sums_its_occurrences_in_blocks)
         }
     }
     fx_resolve(&fx);
-    const struct fr_optimizer o = {.kind = FR_UPDATE_SGD, .lr = 0.05f};
+    const struct fr_optimizer o = {.kind = FR_OPT_SGD, .lr = 0.05f};
     float expected = 0.0f, otherwise = 0.0f, state_of_none[4] = {0};
     fr_row_step(&expected, state_of_none, &blocks, 1, N, &o);
     fr_row_step(&otherwise, state_of_none, &straight, 1, N, &o);

@@ -3,7 +3,7 @@
 
 /* ---- activations ---- */
 
-static enum fr_activation_kind kind; /* of the activation under test */
+static enum fr_activation kind; /* of the activation under test */
 
 static void lay_out_activate(struct scene *s)
 {
@@ -49,7 +49,7 @@ static const struct operation activate_operation = {.name = "activate",
 
 FR_CASE(every_activation_agrees_with_the_reference_and_its_gradient_with_differences)
 {
-    for (kind = FR_ACTIVATE_RELU; kind <= FR_ACTIVATE_DICE; kind++)
+    for (kind = FR_ACT_RELU; kind <= FR_ACT_DICE; kind++)
         check_operation(&activate_operation);
 }
 
@@ -58,17 +58,17 @@ FR_CASE(activations_have_the_values_of_their_formulas)
     struct backend_list list = list_backends();
     list.ops[list.n++] = fr_ops_reference();
     static const struct {
-        enum fr_activation_kind kind;
+        enum fr_activation kind;
         double below, above; /* at -1.5 and 2; alpha 0.3, mean 0.1, variance 0.5 */
     } known[] = {
-        {FR_ACTIVATE_RELU, 0.0, 2.0},
-        {FR_ACTIVATE_LEAKY_RELU, -0.015, 2.0},
-        {FR_ACTIVATE_SIGMOID, 0.18242552380635635, 0.8807970779778823},
-        {FR_ACTIVATE_TANH, -0.9051482536448664, 0.9640275800758169},
+        {FR_ACT_RELU, 0.0, 2.0},
+        {FR_ACT_LEAKY_RELU, -0.015, 2.0},
+        {FR_ACT_SIGMOID, 0.18242552380635635, 0.8807970779778823},
+        {FR_ACT_TANH, -0.9051482536448664, 0.9640275800758169},
         /* PyTorch, approximate='tanh' */
-        {FR_ACTIVATE_GELU, -0.10042842301976707, 1.954597694087775},
-        {FR_ACTIVATE_PRELU, -0.45, 2.0},
-        {FR_ACTIVATE_DICE, -0.5489688468904746, 1.9107577219173786},
+        {FR_ACT_GELU, -0.10042842301976707, 1.954597694087775},
+        {FR_ACT_PRELU, -0.45, 2.0},
+        {FR_ACT_DICE, -0.5489688468904746, 1.9107577219173786},
     };
     for (size_t b = 0; b < list.n; b++) {
         for (size_t k = 0; k < FR_ARRAY_LEN(known); k++) {
@@ -89,8 +89,7 @@ FR_CASE(activations_have_the_values_of_their_formulas)
 
 FR_CASE(an_activation_may_overwrite_what_it_reads)
 {
-    static const enum fr_activation_kind in_place[] = {FR_ACTIVATE_RELU, FR_ACTIVATE_LEAKY_RELU, FR_ACTIVATE_SIGMOID,
-                                                       FR_ACTIVATE_TANH};
+    static const enum fr_activation in_place[] = {FR_ACT_RELU, FR_ACT_LEAKY_RELU, FR_ACT_SIGMOID, FR_ACT_TANH};
     struct backend_list list = list_backends();
     for (size_t b = 0; b < list.n; b++) {
         for (size_t k = 0; k < FR_ARRAY_LEN(in_place); k++) {
@@ -116,7 +115,7 @@ FR_CASE(activations_let_nan_through)
     struct backend_list list = list_backends();
     list.ops[list.n++] = fr_ops_reference();
     for (size_t b = 0; b < list.n; b++) {
-        for (kind = FR_ACTIVATE_RELU; kind <= FR_ACTIVATE_DICE; kind++) {
+        for (kind = FR_ACT_RELU; kind <= FR_ACT_DICE; kind++) {
             struct scene s = make_scene(&activate_operation, 1, 17, false);
             s.in[0].values[3] = s.in[0].values[16] = NAN;
             activate(list.ops[b], &s, 0, 1);

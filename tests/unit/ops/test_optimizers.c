@@ -7,27 +7,27 @@
 
 struct golden {
     const char *name;
-    enum fr_update_kind kind;
+    enum fr_optimizer_kind kind;
     float lr, l1, l2, l21;
     float rho, initial;
     const float (*expected)[GOLDEN_DIM];
 };
 
 static const struct golden goldens[] = {
-    {"sgd", FR_UPDATE_SGD, 0.1f, 0, 0, 0, 0, 0, golden_sgd},
-    {"sgd, l2", FR_UPDATE_SGD, 0.1f, 0, 0.25f, 0, 0, 0, golden_sgd_l2},
-    {"momentum", FR_UPDATE_MOMENTUM, 0.1f, 0, 0, 0, 0, 0, golden_momentum},
-    {"adagrad", FR_UPDATE_ADAGRAD, 0.1f, 0, 0, 0, 0, 0, golden_adagrad},
-    {"adagrad, l2", FR_UPDATE_ADAGRAD, 0.1f, 0, 0.25f, 0, 0, 0.5f, golden_adagrad_l2_initial},
-    {"rmsprop", FR_UPDATE_RMSPROP, 0.1f, 0, 0, 0, 0.9f, 0, golden_rmsprop},
-    {"adam", FR_UPDATE_ADAM, 0.1f, 0, 0, 0, 0, 0, golden_adam},
-    {"adam, l2", FR_UPDATE_ADAM, 0.1f, 0, 0.25f, 0, 0, 0, golden_adam_l2},
-    {"adamw", FR_UPDATE_ADAMW, 0.1f, 0, 0, 0, 0, 0, golden_adamw},
-    {"adagrad_rowwise", FR_UPDATE_ADAGRAD_ROWWISE, 0.1f, 0, 0, 0, 0, 0, golden_adagrad_rowwise},
-    {"adam_rowwise", FR_UPDATE_ADAM_ROWWISE, 0.1f, 0, 0, 0, 0, 0, golden_adam_rowwise},
-    {"ftrl", FR_UPDATE_FTRL, 0.1f, 0, 0, 0, 0, 0, golden_ftrl},
-    {"ftrl, l1, l2", FR_UPDATE_FTRL, 0.1f, 0.5f, 0.25f, 0, 0, 0, golden_ftrl_l1_l2},
-    {"group_ftrl", FR_UPDATE_GROUP_FTRL, 0.1f, 0.5f, 0.25f, 1.5f, 0, 0, golden_group_ftrl},
+    {"sgd", FR_OPT_SGD, 0.1f, 0, 0, 0, 0, 0, golden_sgd},
+    {"sgd, l2", FR_OPT_SGD, 0.1f, 0, 0.25f, 0, 0, 0, golden_sgd_l2},
+    {"momentum", FR_OPT_MOMENTUM, 0.1f, 0, 0, 0, 0, 0, golden_momentum},
+    {"adagrad", FR_OPT_ADAGRAD, 0.1f, 0, 0, 0, 0, 0, golden_adagrad},
+    {"adagrad, l2", FR_OPT_ADAGRAD, 0.1f, 0, 0.25f, 0, 0, 0.5f, golden_adagrad_l2_initial},
+    {"rmsprop", FR_OPT_RMSPROP, 0.1f, 0, 0, 0, 0.9f, 0, golden_rmsprop},
+    {"adam", FR_OPT_ADAM, 0.1f, 0, 0, 0, 0, 0, golden_adam},
+    {"adam, l2", FR_OPT_ADAM, 0.1f, 0, 0.25f, 0, 0, 0, golden_adam_l2},
+    {"adamw", FR_OPT_ADAMW, 0.1f, 0, 0, 0, 0, 0, golden_adamw},
+    {"adagrad_rowwise", FR_OPT_ADAGRAD_ROWWISE, 0.1f, 0, 0, 0, 0, 0, golden_adagrad_rowwise},
+    {"adam_rowwise", FR_OPT_ADAM_ROWWISE, 0.1f, 0, 0, 0, 0, 0, golden_adam_rowwise},
+    {"ftrl", FR_OPT_FTRL, 0.1f, 0, 0, 0, 0, 0, golden_ftrl},
+    {"ftrl, l1, l2", FR_OPT_FTRL, 0.1f, 0.5f, 0.25f, 0, 0, 0, golden_ftrl_l1_l2},
+    {"group_ftrl", FR_OPT_GROUP_FTRL, 0.1f, 0.5f, 0.25f, 1.5f, 0, 0, golden_group_ftrl},
 };
 
 static struct fr_optimizer optimizer_of(const struct golden *golden)
@@ -56,7 +56,7 @@ static void expect_close(const char *name, int step, const float *got, const flo
 FR_CASE(rows_follow_the_golden_steps)
 {
     for (size_t k = 0; k < FR_ARRAY_LEN(goldens); k++) {
-        if (goldens[k].kind == FR_UPDATE_ADAMW)
+        if (goldens[k].kind == FR_OPT_ADAMW)
             continue;
         struct fr_optimizer o = optimizer_of(&goldens[k]);
         float w[GOLDEN_DIM], g[GOLDEN_DIM], states[2 * GOLDEN_DIM + 2] = {0};
@@ -101,8 +101,8 @@ FR_CASE(dense_parameters_follow_the_golden_steps)
     list.ops[list.n++] = fr_ops_reference();
     for (size_t b = 0; b < list.n; b++) {
         for (size_t k = 0; k < FR_ARRAY_LEN(goldens); k++) {
-            enum fr_update_kind kind = goldens[k].kind;
-            if (kind == FR_UPDATE_ADAGRAD_ROWWISE || kind == FR_UPDATE_ADAM_ROWWISE || kind == FR_UPDATE_GROUP_FTRL)
+            enum fr_optimizer_kind kind = goldens[k].kind;
+            if (kind == FR_OPT_ADAGRAD_ROWWISE || kind == FR_OPT_ADAM_ROWWISE || kind == FR_OPT_GROUP_FTRL)
                 continue;
             struct fr_optimizer o = optimizer_of(&goldens[k]);
             float w[GOLDEN_DIM], states[2][8] = {{0}};
@@ -121,7 +121,7 @@ FR_CASE(dense_parameters_follow_the_golden_steps)
  * alone: moments, steps and their corrections stand still in between. */
 FR_CASE(lazy_rows_move_only_when_they_occur)
 {
-    static const enum fr_update_kind kinds[] = {FR_UPDATE_ADAM, FR_UPDATE_MOMENTUM};
+    static const enum fr_optimizer_kind kinds[] = {FR_OPT_ADAM, FR_OPT_MOMENTUM};
     for (size_t k = 0; k < 2; k++) {
         struct golden golden = {
             "lazy", kinds[k], 0.1f, 0, 0, 0, 0, 0, k == 0 ? golden_adam_lazy : golden_momentum_lazy};
@@ -157,7 +157,7 @@ FR_CASE(lazy_rows_move_only_when_they_occur)
  * square as well. */
 FR_CASE(adagrad_does_not_divide_by_a_late_accumulator)
 {
-    struct fr_optimizer o = {.kind = FR_UPDATE_ADAGRAD, .lr = 0.01f, .eps = 1e-10f};
+    struct fr_optimizer o = {.kind = FR_OPT_ADAGRAD, .lr = 0.01f, .eps = 1e-10f};
     float w[GOLDEN_DIM], g[GOLDEN_DIM], acc[GOLDEN_DIM] = {0.01f, 0.01f, 0.01f};
     memcpy(w, golden_start, sizeof(w));
     memcpy(g, golden_gradients[0], sizeof(g));
@@ -171,7 +171,7 @@ FR_CASE(adagrad_does_not_divide_by_a_late_accumulator)
 static void sgd_step(struct fr_optimizer o, float *w, float g0, float g1)
 {
     float g[2] = {g0, g1};
-    o.kind = FR_UPDATE_SGD;
+    o.kind = FR_OPT_SGD;
     o.lr = 1.0f;
     fr_row_step(w, NULL, g, 2, 1, &o);
 }
@@ -198,7 +198,7 @@ FR_CASE(a_gradient_is_scaled_then_cut_then_regularised)
 
 FR_CASE(ftrl_keeps_its_own_penalties)
 {
-    struct golden golden = {"ftrl", FR_UPDATE_FTRL, 0.1f, 0.5f, 0.25f, 0, 0, 0, golden_ftrl_l1_l2};
+    struct golden golden = {"ftrl", FR_OPT_FTRL, 0.1f, 0.5f, 0.25f, 0, 0, 0, golden_ftrl_l1_l2};
     struct fr_optimizer o = optimizer_of(&golden);
     o.clip_value = 1e6f; /* shaping is on, and must not add l1 and l2 a second time */
     float w[GOLDEN_DIM], g[GOLDEN_DIM], states[2 * GOLDEN_DIM + 2] = {0};
@@ -212,9 +212,9 @@ FR_CASE(ftrl_keeps_its_own_penalties)
 
 FR_CASE(group_ftrl_without_its_penalty_is_ftrl)
 {
-    struct golden golden = {"ftrl", FR_UPDATE_FTRL, 0.1f, 0.5f, 0.25f, 0, 0, 0, NULL};
+    struct golden golden = {"ftrl", FR_OPT_FTRL, 0.1f, 0.5f, 0.25f, 0, 0, 0, NULL};
     struct fr_optimizer plain = optimizer_of(&golden), group = plain;
-    group.kind = FR_UPDATE_GROUP_FTRL;
+    group.kind = FR_OPT_GROUP_FTRL;
     float a[40], b[40], g[40], h[40], a_state[80] = {0}, b_state[80] = {0};
     fill(a, 40, 1);
     memcpy(b, a, sizeof(a));
@@ -236,9 +236,8 @@ FR_CASE(group_ftrl_without_its_penalty_is_ftrl)
 
 enum { N = 2500 };
 
-static const enum fr_update_kind dense_kinds[] = {FR_UPDATE_SGD,  FR_UPDATE_MOMENTUM, FR_UPDATE_ADAGRAD,
-                                                  FR_UPDATE_ADAM, FR_UPDATE_ADAMW,    FR_UPDATE_RMSPROP,
-                                                  FR_UPDATE_FTRL};
+static const enum fr_optimizer_kind dense_kinds[] = {FR_OPT_SGD,   FR_OPT_MOMENTUM, FR_OPT_ADAGRAD, FR_OPT_ADAM,
+                                                     FR_OPT_ADAMW, FR_OPT_RMSPROP,  FR_OPT_FTRL};
 
 /* Steps of a quarter, a half, .. of a unit, from sums over 8 samples of a unit of 32. */
 static void run_dense(const struct fr_ops *ops, struct fr_optimizer o, struct fr_view memory, float clip)
@@ -268,7 +267,7 @@ static void run_dense(const struct fr_ops *ops, struct fr_optimizer o, struct fr
     release_guarded(gradient, N);
 }
 
-static void compare_dense(const struct fr_ops *ops, enum fr_update_kind kind, bool shaped)
+static void compare_dense(const struct fr_ops *ops, enum fr_optimizer_kind kind, bool shaped)
 {
     struct golden golden = {.kind = kind, .lr = 0.01f, .rho = 0.9f};
     struct fr_optimizer o = optimizer_of(&golden);
@@ -332,11 +331,11 @@ static float learnt(const struct fr_optimizer *o, uint32_t count)
 FR_CASE(learning_does_not_depend_on_how_occurrences_fall_into_steps)
 {
     static const struct {
-        enum fr_update_kind kind;
+        enum fr_optimizer_kind kind;
         float lr;
-    } rules[] = {{FR_UPDATE_SGD, 0.005f},           {FR_UPDATE_MOMENTUM, 0.0005f}, {FR_UPDATE_ADAGRAD, 0.1f},
-                 {FR_UPDATE_ADAGRAD_ROWWISE, 0.1f}, {FR_UPDATE_RMSPROP, 0.003f},   {FR_UPDATE_ADAM, 0.003f},
-                 {FR_UPDATE_ADAM_ROWWISE, 0.003f},  {FR_UPDATE_FTRL, 0.1f},        {FR_UPDATE_GROUP_FTRL, 0.1f}};
+    } rules[] = {{FR_OPT_SGD, 0.005f},           {FR_OPT_MOMENTUM, 0.0005f}, {FR_OPT_ADAGRAD, 0.1f},
+                 {FR_OPT_ADAGRAD_ROWWISE, 0.1f}, {FR_OPT_RMSPROP, 0.003f},   {FR_OPT_ADAM, 0.003f},
+                 {FR_OPT_ADAM_ROWWISE, 0.003f},  {FR_OPT_FTRL, 0.1f},        {FR_OPT_GROUP_FTRL, 0.1f}};
     for (size_t k = 0; k < FR_ARRAY_LEN(rules); k++) {
         struct golden golden = {.kind = rules[k].kind, .lr = rules[k].lr, .rho = 0.99f};
         struct fr_optimizer o = optimizer_of(&golden);
@@ -350,7 +349,7 @@ FR_CASE(learning_does_not_depend_on_how_occurrences_fall_into_steps)
 /* However often a key occurs in a batch, plain SGD goes no further than 4 mean gradients. */
 FR_CASE(a_hot_key_does_not_overshoot)
 {
-    struct fr_optimizer o = {.kind = FR_UPDATE_SGD, .lr = 0.5f};
+    struct fr_optimizer o = {.kind = FR_OPT_SGD, .lr = 0.5f};
     float w = 0.0f, g = 65536.0f * 0.25f;
     fr_row_step(&w, NULL, &g, 1, 65536, &o);
     assert_true(w < -0.99f && w >= -1.0f);
@@ -358,7 +357,7 @@ FR_CASE(a_hot_key_does_not_overshoot)
 
 FR_CASE(an_accumulator_with_a_half_life_forgets)
 {
-    struct fr_optimizer o = {.kind = FR_UPDATE_ADAGRAD, .lr = 0.1f, .eps = 1e-8f, .keep = pow(0.5, 1.0 / 100.0)};
+    struct fr_optimizer o = {.kind = FR_OPT_ADAGRAD, .lr = 0.1f, .eps = 1e-8f, .keep = pow(0.5, 1.0 / 100.0)};
     float w = 0.0f, acc = 8.0f, g = 0.0f;
     fr_row_step(&w, &acc, &g, 1, 200, &o);
     assert_float_equal(acc, 2.0f, 1e-6f);
@@ -371,7 +370,7 @@ FR_CASE(an_accumulator_with_a_half_life_forgets)
 
 FR_CASE(ftrl_keeps_first_values_until_gradients_move_them)
 {
-    static const enum fr_update_kind kinds[] = {FR_UPDATE_FTRL, FR_UPDATE_GROUP_FTRL};
+    static const enum fr_optimizer_kind kinds[] = {FR_OPT_FTRL, FR_OPT_GROUP_FTRL};
     for (size_t k = 0; k < 2; k++) {
         struct golden golden = {.kind = kinds[k], .lr = 0.1f, .l1 = 0.5f, .l2 = 0.25f, .l21 = 1.5f};
         struct fr_optimizer o = optimizer_of(&golden);
@@ -387,7 +386,7 @@ FR_CASE(ftrl_keeps_first_values_until_gradients_move_them)
 
 /* Extremes of everything the checks of conf and graph let through, from states as large as they
  * get. */
-static void expect_finite(enum fr_update_kind kind, float lr, float eps, float g, float w)
+static void expect_finite(enum fr_optimizer_kind kind, float lr, float eps, float g, float w)
 {
     float rate[] = {0.0f, 0.999999f};
     for (size_t r = 0; r < 2; r++) {
@@ -423,11 +422,11 @@ FR_CASE(no_finite_gradient_makes_a_value_that_is_not)
     static const float rates[] = {1.17549435e-38f, 0.1f, 1e6f}, epsilons[] = {1.17549435e-38f, 1.0f},
                        gradients[] = {0.0f, 1e-45f, 1e-30f, 1.0f, FR_GRADIENT_MAX},
                        values[] = {0.0f, 1e-45f, 1.0f, FR_VALUE_MAX, 3e38f};
-    for (int kind = FR_UPDATE_SGD; kind < FR_UPDATE_ADAMW; kind++)
+    for (int kind = FR_OPT_SGD; kind < FR_OPT_ADAMW; kind++)
         for (size_t i = 0; i < FR_ARRAY_LEN(rates) * FR_ARRAY_LEN(epsilons); i++)
             for (size_t g = 0; g < FR_ARRAY_LEN(gradients); g++)
                 for (size_t w = 0; w < FR_ARRAY_LEN(values); w++)
-                    expect_finite((enum fr_update_kind)kind, rates[i / 2], epsilons[i % 2], gradients[g], values[w]);
+                    expect_finite((enum fr_optimizer_kind)kind, rates[i / 2], epsilons[i % 2], gradients[g], values[w]);
 }
 
 /* The one rule rows do not have. */
@@ -435,7 +434,7 @@ FR_CASE(decoupled_decay_keeps_values_finite_too)
 {
     static const float values[] = {1.0f, FR_VALUE_MAX, 3e38f};
     for (size_t i = 0; i < FR_ARRAY_LEN(values); i++) {
-        struct fr_optimizer o = {.kind = FR_UPDATE_ADAMW,
+        struct fr_optimizer o = {.kind = FR_OPT_ADAMW,
                                  .lr = 1e6f,
                                  .eps = 1.17549435e-38f,
                                  .beta1 = 0.999999f,
@@ -452,7 +451,7 @@ FR_CASE(decoupled_decay_keeps_values_finite_too)
 
 FR_CASE(accumulators_stop_at_their_bound)
 {
-    struct fr_optimizer o = {.kind = FR_UPDATE_ADAGRAD, .lr = 0.1f, .eps = 1e-8f};
+    struct fr_optimizer o = {.kind = FR_OPT_ADAGRAD, .lr = 0.1f, .eps = 1e-8f};
     float w = 1.0f, acc = FR_STATE_MAX, g = FR_GRADIENT_MAX;
     fr_row_step(&w, &acc, &g, 1, 1, &o);
     assert_true(acc == FR_STATE_MAX && w < 1.0f && w > 0.0f);
@@ -460,7 +459,7 @@ FR_CASE(accumulators_stop_at_their_bound)
 
 FR_CASE(steps_of_a_row_stop_where_a_float_counts_no_further)
 {
-    struct fr_optimizer o = {.kind = FR_UPDATE_ADAM, .lr = 0.1f, .eps = 1e-8f, .beta1 = 0.9f, .beta2 = 0.999f};
+    struct fr_optimizer o = {.kind = FR_OPT_ADAM, .lr = 0.1f, .eps = 1e-8f, .beta1 = 0.9f, .beta2 = 0.999f};
     float w = 1.0f, states[3] = {0.0f, 0.0f, 16777215.0f}, g = 1.0f;
     fr_row_step(&w, states, &g, 1, 1, &o);
     fr_row_step(&w, states, &g, 1, 1, &o);
@@ -477,7 +476,7 @@ FR_CASE(steps_of_a_row_stop_where_a_float_counts_no_further)
 
 FR_CASE(adam_factors_follow_the_definition)
 {
-    struct fr_optimizer o = {.kind = FR_UPDATE_ADAM, .lr = 0.1f, .beta1 = 0.9f, .beta2 = 0.999f};
+    struct fr_optimizer o = {.kind = FR_OPT_ADAM, .lr = 0.1f, .beta1 = 0.9f, .beta2 = 0.999f};
     for (uint32_t t = 1; t < 3000; t = t * 3 + 1) {
         struct fr_pace got = fr_row_pace(&o, 1, t);
         double first = (double)0.1f / (1.0 - pow((double)0.9f, (double)t));
@@ -514,28 +513,28 @@ static void step_by_lanes(float *w, float *s, float *g, uint32_t dim, uint32_t c
     float first = fr_row_untouched(s + dim, dim) ? fr_row_sum_squares(w, dim) : -1.0f;
     for (uint32_t l = FR_ROW_LANES; l-- > 0;) {
         switch (o->kind) {
-        case FR_UPDATE_SGD:
+        case FR_OPT_SGD:
             fr_row_sgd(w, g, dim, &shaped, l, FR_ROW_LANES);
             break;
-        case FR_UPDATE_MOMENTUM:
+        case FR_OPT_MOMENTUM:
             fr_row_momentum(w, s, g, dim, &shaped, l, FR_ROW_LANES);
             break;
-        case FR_UPDATE_ADAGRAD:
+        case FR_OPT_ADAGRAD:
             fr_row_adagrad(w, s, g, dim, o, &shaped, l, FR_ROW_LANES);
             break;
-        case FR_UPDATE_ADAGRAD_ROWWISE:
+        case FR_OPT_ADAGRAD_ROWWISE:
             fr_row_adagrad_rowwise(w, s, g, dim, squares, o, &shaped, l, FR_ROW_LANES);
             break;
-        case FR_UPDATE_RMSPROP:
+        case FR_OPT_RMSPROP:
             fr_row_rmsprop(w, s, g, dim, o, &shaped, l, FR_ROW_LANES);
             break;
-        case FR_UPDATE_ADAM:
+        case FR_OPT_ADAM:
             fr_row_adam(w, s, s + dim, g, dim, o, &shaped, l, FR_ROW_LANES);
             break;
-        case FR_UPDATE_ADAM_ROWWISE:
+        case FR_OPT_ADAM_ROWWISE:
             fr_row_adam_rowwise(w, s, s + dim, g, dim, squares, o, &shaped, l, FR_ROW_LANES);
             break;
-        case FR_UPDATE_FTRL:
+        case FR_OPT_FTRL:
             fr_row_ftrl(w, s, s + dim, g, dim, o, &shaped, l, FR_ROW_LANES);
             break;
         default:
@@ -545,15 +544,15 @@ static void step_by_lanes(float *w, float *s, float *g, uint32_t dim, uint32_t c
     if (age)
         *age = (float)next;
     float shrunk = fr_row_sum_squares(w, dim);
-    for (uint32_t l = FR_ROW_LANES; l-- > 0 && o->kind == FR_UPDATE_GROUP_FTRL;)
+    for (uint32_t l = FR_ROW_LANES; l-- > 0 && o->kind == FR_OPT_GROUP_FTRL;)
         fr_row_group_ftrl_values(w, s + dim, dim, shrunk, o, l, FR_ROW_LANES);
 }
 
 FR_CASE(no_rule_depends_on_the_number_of_lanes)
 {
-    for (int kind = FR_UPDATE_SGD; kind < FR_UPDATE_ADAMW; kind++) {
+    for (int kind = FR_OPT_SGD; kind < FR_OPT_ADAMW; kind++) {
         for (uint32_t dim = 1; dim < 100; dim += 33) {
-            struct golden golden = {.kind = (enum fr_update_kind)kind, .lr = 0.1f, .l21 = 0.1f, .rho = 0.9f};
+            struct golden golden = {.kind = (enum fr_optimizer_kind)kind, .lr = 0.1f, .l21 = 0.1f, .rho = 0.9f};
             struct fr_optimizer o = optimizer_of(&golden);
             o.clip_norm = 1.0f, o.clip_value = 0.5f, o.l1 = 0.01f, o.l2 = 0.02f;
             float a[100], b[100], g[100], h[100], s[202] = {0}, t[202] = {0};

@@ -17,8 +17,8 @@ static void make_row_pointers(float *memory, size_t row_floats, float **rows)
         rows[u] = u == 3 ? NULL : memory + u * row_floats;
 }
 
-static void gather_with(const struct fr_ops *ops, uint32_t dim, enum fr_gather_kind kind, bool weighted,
-                        struct fr_view out, float *scale)
+static void gather_with(const struct fr_ops *ops, uint32_t dim, enum fr_pooling kind, bool weighted, struct fr_view out,
+                        float *scale)
 {
     struct fr_view memory = random_view(UNIQUE, dim + 3, dim + 3, 8);
     float *rows[UNIQUE];
@@ -44,7 +44,7 @@ FR_CASE(pooling_agrees_with_the_reference)
     for (size_t b = 0; b < list.n; b++) {
         for (uint32_t variant = 0; variant < 24; variant++) {
             uint32_t dim = dims[variant / 6];
-            enum fr_gather_kind kind = (enum fr_gather_kind)(variant / 2 % 3);
+            enum fr_pooling kind = (enum fr_pooling)(variant / 2 % 3);
             struct fr_view got = {guarded(SAMPLES * (dim + 2)), dim + 2},
                            want = {guarded(SAMPLES * (dim + 2)), dim + 2};
             float *scale = guarded(SAMPLES), *scale_want = guarded(SAMPLES);
@@ -73,7 +73,7 @@ FR_CASE(means_count_ids_without_a_row)
                                    .rows = rows,
                                    .dim = 1,
                                    .entry_end = 3,
-                                   .kind = FR_GATHER_MEAN,
+                                   .kind = FR_POOL_MEAN,
                                    .scale = scale,
                                    .out = {out, 1}};
         list.ops[b]->gather(&gather);
@@ -81,7 +81,7 @@ FR_CASE(means_count_ids_without_a_row)
         gather.weights = weights;
         list.ops[b]->gather(&gather);
         assert_true(fabsf(out[0] - 1.0f) < 1e-6f && out[1] == 0.0f && out[2] == 0.0f);
-        gather.kind = FR_GATHER_SQRTN; /* 6 / sqrt(1 + 1 + 16) */
+        gather.kind = FR_POOL_SQRTN; /* 6 / sqrt(1 + 1 + 16) */
         list.ops[b]->gather(&gather);
         assert_true(fabsf(out[0] - 1.41421356f) < 1e-6f && out[1] == 0.0f && out[2] == 0.0f);
     }
@@ -103,12 +103,12 @@ struct update_world {
     struct fr_row_update update;
 };
 
-static bool adam_kind(enum fr_update_kind kind)
+static bool adam_kind(enum fr_optimizer_kind kind)
 {
-    return kind == FR_UPDATE_ADAM || kind == FR_UPDATE_ADAM_ROWWISE;
+    return kind == FR_OPT_ADAM || kind == FR_OPT_ADAM_ROWWISE;
 }
 
-static void make_world(struct update_world *w, enum fr_update_kind kind, uint32_t dim, bool clipped)
+static void make_world(struct update_world *w, enum fr_optimizer_kind kind, uint32_t dim, bool clipped)
 {
     memset(w, 0, sizeof(*w));
     uint32_t row_floats = 2 * dim + 2 * (2 * dim + 2);
@@ -189,13 +189,13 @@ static void release_world(struct update_world *w, uint32_t dim)
     release_guarded(w->scratch, 4 * ((dim + 15) / 16 * 16));
 }
 
-static const enum fr_update_kind row_kinds[] = {
-    FR_UPDATE_SGD,  FR_UPDATE_MOMENTUM,     FR_UPDATE_ADAGRAD, FR_UPDATE_ADAGRAD_ROWWISE, FR_UPDATE_RMSPROP,
-    FR_UPDATE_ADAM, FR_UPDATE_ADAM_ROWWISE, FR_UPDATE_FTRL,    FR_UPDATE_GROUP_FTRL,
+static const enum fr_optimizer_kind row_kinds[] = {
+    FR_OPT_SGD,  FR_OPT_MOMENTUM,     FR_OPT_ADAGRAD, FR_OPT_ADAGRAD_ROWWISE, FR_OPT_RMSPROP,
+    FR_OPT_ADAM, FR_OPT_ADAM_ROWWISE, FR_OPT_FTRL,    FR_OPT_GROUP_FTRL,
 };
 
 /* Three steps in two blocks, as workers do; again must give the same bits. */
-static void compare_updates(const struct fr_ops *ops, enum fr_update_kind kind, uint32_t dim, bool clipped)
+static void compare_updates(const struct fr_ops *ops, enum fr_optimizer_kind kind, uint32_t dim, bool clipped)
 {
     struct update_world got, again, want;
     make_world(&got, kind, dim, clipped);
@@ -263,8 +263,8 @@ FR_CASE(check_rows_measures_the_gradients_and_changes_nothing)
     struct backend_list list = list_backends();
     for (size_t b = 0; b < list.n; b++) {
         struct update_world got, before;
-        make_world(&got, FR_UPDATE_ADAGRAD, 16, false);
-        make_world(&before, FR_UPDATE_ADAGRAD, 16, false);
+        make_world(&got, FR_OPT_ADAGRAD, 16, false);
+        make_world(&before, FR_OPT_ADAGRAD, 16, false);
         float largest = fr_bits_f32(list.ops[b]->check_rows(&got.update));
         float expected = fr_bits_f32(fr_ops_reference()->check_rows(&before.update));
         assert_true(fabsf(largest - expected) <= 1e-5f * expected);

@@ -19,6 +19,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "vocabulary/activation.h"
+#include "vocabulary/pooling.h"
+
 struct fr_view {
     float *values;
     size_t ld; /* floats from one row to the next, >= the number of columns */
@@ -76,21 +79,10 @@ struct fr_align {
 
 /* ---- element by element ---- */
 
-enum fr_activation_kind {
-    FR_ACTIVATE_RELU,
-    FR_ACTIVATE_LEAKY_RELU, /* slope 0.01 below 0 */
-    FR_ACTIVATE_SIGMOID,
-    FR_ACTIVATE_TANH,
-    /* x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) (Hendrycks and Gimpel 2016) */
-    FR_ACTIVATE_GELU,
-    FR_ACTIVATE_PRELU, /* alpha_j x below 0 */
-    /* p x + (1 - p) alpha_j x, p = sigmoid((x - mean_j) / sqrt(variance_j + 1e-9)) */
-    FR_ACTIVATE_DICE,
-};
-/* y may be x for relu, leaky_relu, sigmoid and tanh, whose backward reads y alone; that of the
+/* y may be x for none, relu, leaky_relu, sigmoid and tanh, whose backward reads y alone; that of the
  * others reads x alone. */
 struct fr_activate {
-    enum fr_activation_kind kind;
+    enum fr_activation kind;
     uint32_t m, n;
     const float *alpha;           /* [n] prelu, dice */
     const float *mean, *variance; /* [n] dice: constants, no gradient */
@@ -182,13 +174,12 @@ struct fr_mixture {
 
 /* ---- sequences ---- */
 
-enum fr_pool_steps_kind { FR_POOL_STEPS_SUM, FR_POOL_STEPS_MEAN, FR_POOL_STEPS_SQRTN, FR_POOL_STEPS_LAST };
 /* Vector rows are entries (row 0: entry_begin). Masked steps add nothing, but mean and sqrtn divide
  * by the number of all steps; last: the newest row, masked or not (a recurrence holds its state
  * there); no steps: zeros. Backward: in_gradient from `out` as gradient. */
 struct fr_pool_steps {
     struct fr_steps steps;
-    enum fr_pool_steps_kind kind;
+    enum fr_pooling kind;
     uint32_t width;
     struct fr_view in, out, in_gradient;
 };

@@ -47,8 +47,6 @@ enum { FR_ROW_BLOCK = 96 }; /* rows of a weight gradient computed by one task */
 
 /* ---- pooled embeddings ---- */
 
-enum fr_gather_kind { FR_GATHER_SUM, FR_GATHER_MEAN, FR_GATHER_SQRTN };
-
 /* An entry is a sample, or a group where the slot's column is shared. Out row s = sum over the ids
  * p of entry s of coef(p) * row(p); coef = weight, times 1 / sum of weights (mean) or 1 / sqrt(sum
  * of squared weights) (sqrtn). Ids without a row add zeros and count in the denominator; no ids, or
@@ -60,7 +58,7 @@ struct fr_gather {
     float *const *rows;        /* NULL: no row */
     uint32_t value_offset, dim;
     uint32_t entry_begin, entry_end;
-    enum fr_gather_kind kind;
+    enum fr_pooling kind;
     float *scale; /* [entries] out: what the weights are multiplied by; may be NULL for sums */
     struct fr_view out;
 };

@@ -37,33 +37,7 @@
 #include <stdint.h>
 
 #include "base/math.h"
-
-enum fr_update_kind {
-    FR_UPDATE_SGD,
-    FR_UPDATE_ADAGRAD,
-    FR_UPDATE_ADAGRAD_ROWWISE,
-    FR_UPDATE_ADAM,
-    FR_UPDATE_FTRL,
-    FR_UPDATE_MOMENTUM,
-    FR_UPDATE_RMSPROP,
-    FR_UPDATE_ADAM_ROWWISE,
-    FR_UPDATE_GROUP_FTRL,
-    FR_UPDATE_ADAMW,
-};
-
-struct fr_optimizer {
-    enum fr_update_kind kind;
-    float lr; /* ftrl*: alpha; the scheduled value of this step */
-    float eps;
-    float beta1, beta2;  /* adam* */
-    float momentum, rho; /* momentum; rmsprop */
-    float beta, l21;     /* ftrl*; group_ftrl */
-    /* ftrl*: of the algorithm; others: added to the gradient after clipping */
-    float l1, l2;
-    float weight_decay;          /* adamw */
-    float clip_value, clip_norm; /* 0: off; norm: of a row's part (dense: the caller's pace) */
-    double keep;                 /* adagrad*: what a unit leaves of the accumulator; 0: all */
-};
+#include "vocabulary/optimizer.h"
 
 /* What one step of `units` is for a rule: fr_pace_of. */
 struct fr_pace {
@@ -83,40 +57,40 @@ enum { FR_ROW_LANES = 32 };
 /* State floats of a part of `dim` values: sgd 0; adagrad, momentum, rmsprop dim; adagrad_rowwise 1;
  * ftrl, group_ftrl 2 dim (z then n); adam 2 dim + 1 (m, v, age of this row); adam_rowwise dim + 2
  * (m, v, age). adamw is dense's. */
-FR_HD uint32_t fr_row_state_floats(enum fr_update_kind kind, uint32_t dim)
+FR_HD uint32_t fr_row_state_floats(enum fr_optimizer_kind kind, uint32_t dim)
 {
     switch (kind) {
-    case FR_UPDATE_SGD:
+    case FR_OPT_SGD:
         return 0;
-    case FR_UPDATE_ADAGRAD:
-    case FR_UPDATE_MOMENTUM:
-    case FR_UPDATE_RMSPROP:
+    case FR_OPT_ADAGRAD:
+    case FR_OPT_MOMENTUM:
+    case FR_OPT_RMSPROP:
         return dim;
-    case FR_UPDATE_ADAGRAD_ROWWISE:
+    case FR_OPT_ADAGRAD_ROWWISE:
         return 1;
-    case FR_UPDATE_ADAM:
+    case FR_OPT_ADAM:
         return 2 * dim + 1;
-    case FR_UPDATE_ADAM_ROWWISE:
+    case FR_OPT_ADAM_ROWWISE:
         return dim + 2;
-    case FR_UPDATE_FTRL:
-    case FR_UPDATE_GROUP_FTRL:
-    case FR_UPDATE_ADAMW:
+    case FR_OPT_FTRL:
+    case FR_OPT_GROUP_FTRL:
+    case FR_OPT_ADAMW:
         return 2 * dim;
     }
     return 0;
 }
 
 /* Arrays of state a dense parameter needs beside its values: 0 to 2. */
-FR_HD uint32_t fr_dense_states(enum fr_update_kind kind)
+FR_HD uint32_t fr_dense_states(enum fr_optimizer_kind kind)
 {
     switch (kind) {
-    case FR_UPDATE_ADAM:
-    case FR_UPDATE_ADAMW:
-    case FR_UPDATE_FTRL:
+    case FR_OPT_ADAM:
+    case FR_OPT_ADAMW:
+    case FR_OPT_FTRL:
         return 2;
-    case FR_UPDATE_ADAGRAD:
-    case FR_UPDATE_MOMENTUM:
-    case FR_UPDATE_RMSPROP:
+    case FR_OPT_ADAGRAD:
+    case FR_OPT_MOMENTUM:
+    case FR_OPT_RMSPROP:
         return 1;
     default: /* sgd; the others are optimizers of rows */
         return 0;
@@ -145,9 +119,9 @@ FR_HD float fr_flush(float moment)
 
 /* ---- the gradient before the rule ---- */
 
-FR_HD bool fr_ftrl_kind(enum fr_update_kind kind)
+FR_HD bool fr_ftrl_kind(enum fr_optimizer_kind kind)
 {
-    return kind == FR_UPDATE_FTRL || kind == FR_UPDATE_GROUP_FTRL;
+    return kind == FR_OPT_FTRL || kind == FR_OPT_GROUP_FTRL;
 }
 
 /* Whether the rule sees another gradient than the raw one. */
@@ -183,21 +157,21 @@ struct fr_powers {
     double age1, age2;     /* adam*: base^t */
 };
 
-FR_HD bool fr_adagrad_kind(enum fr_update_kind kind)
+FR_HD bool fr_adagrad_kind(enum fr_optimizer_kind kind)
 {
-    return kind == FR_UPDATE_ADAGRAD || kind == FR_UPDATE_ADAGRAD_ROWWISE;
+    return kind == FR_OPT_ADAGRAD || kind == FR_OPT_ADAGRAD_ROWWISE;
 }
 
 FR_HD double fr_base1(const struct fr_optimizer *o)
 {
-    return (double)(o->kind == FR_UPDATE_MOMENTUM ? o->momentum : o->beta1);
+    return (double)(o->kind == FR_OPT_MOMENTUM ? o->momentum : o->beta1);
 }
 
 FR_HD double fr_base2(const struct fr_optimizer *o)
 {
     if (fr_adagrad_kind(o->kind))
         return o->keep > 0.0 ? o->keep : 1.0;
-    return (double)(o->kind == FR_UPDATE_RMSPROP ? o->rho : o->beta2);
+    return (double)(o->kind == FR_OPT_RMSPROP ? o->rho : o->beta2);
 }
 
 FR_HD double fr_power(double base, uint64_t n)
@@ -211,9 +185,9 @@ FR_HD double fr_power(double base, uint64_t n)
     return result;
 }
 
-FR_HD bool fr_adam_kind(enum fr_update_kind kind)
+FR_HD bool fr_adam_kind(enum fr_optimizer_kind kind)
 {
-    return kind == FR_UPDATE_ADAM || kind == FR_UPDATE_ADAMW || kind == FR_UPDATE_ADAM_ROWWISE;
+    return kind == FR_OPT_ADAM || kind == FR_OPT_ADAMW || kind == FR_OPT_ADAM_ROWWISE;
 }
 
 /* Gradients given are sums: scale 1. */
@@ -229,12 +203,12 @@ FR_HD struct fr_pace fr_pace_of(const struct fr_optimizer *o, const struct fr_po
     pace.shrink = 1.0f;
     if (fr_adagrad_kind(o->kind))
         pace.gain2 = (float)(1.0 - powers->units2); /* what is lost: finer than what is kept */
-    if (o->kind == FR_UPDATE_MOMENTUM) {
+    if (o->kind == FR_OPT_MOMENTUM) {
         pace.keep1 = (float)powers->units1;
         pace.gain1 = (float)((1.0 - powers->units1) / (1.0 - (double)o->momentum) / powers->units);
         pace.rate = (float)((double)o->lr * powers->units);
     }
-    if (o->kind == FR_UPDATE_RMSPROP || fr_adam_kind(o->kind)) {
+    if (o->kind == FR_OPT_RMSPROP || fr_adam_kind(o->kind)) {
         pace.keep2 = (float)powers->units2;
         pace.gain2 = (float)((1.0 - powers->units2) / powers->units);
     }
@@ -281,9 +255,9 @@ FR_HD struct fr_pace fr_row_pace(const struct fr_optimizer *o, uint32_t count, u
         powers.age2 = fr_power((double)o->beta2, age);
     }
     struct fr_pace pace = fr_pace_of(o, &powers);
-    if (o->kind == FR_UPDATE_SGD)
+    if (o->kind == FR_OPT_SGD)
         pace.rate *= fr_row_damping(o->lr, count);
-    if (o->kind == FR_UPDATE_MOMENTUM)
+    if (o->kind == FR_OPT_MOMENTUM)
         pace.rate *= fr_row_damping(o->lr / (1.0f - o->momentum), count);
     return pace;
 }
@@ -575,9 +549,9 @@ FR_HD bool fr_row_untouched(const float *n, uint32_t dim)
 }
 
 /* Where a row of an adam kind keeps its age; NULL: it has none. */
-FR_HD float *fr_row_age_of(float *state, uint32_t dim, enum fr_update_kind kind)
+FR_HD float *fr_row_age_of(float *state, uint32_t dim, enum fr_optimizer_kind kind)
 {
-    return kind == FR_UPDATE_ADAM ? state + 2 * dim : kind == FR_UPDATE_ADAM_ROWWISE ? state + dim + 1 : NULL;
+    return kind == FR_OPT_ADAM ? state + 2 * dim : kind == FR_OPT_ADAM_ROWWISE ? state + dim + 1 : NULL;
 }
 
 /* One part of a row on the CPU: values, state, and its gradient summed over `count` trained
@@ -594,37 +568,37 @@ FR_HD __attribute__((always_inline)) void fr_row_step(float *w, float *state, fl
     if (fr_shapes_gradient(o))
         fr_row_shape_gradient(g, w, dim, o->clip_norm != 0.0f ? fr_row_sum_squares(g, dim) : 0.0f, o, &pace, 0, 1);
     switch (o->kind) {
-    case FR_UPDATE_SGD:
+    case FR_OPT_SGD:
         fr_row_sgd(w, g, dim, &pace, 0, 1);
         break;
-    case FR_UPDATE_MOMENTUM:
+    case FR_OPT_MOMENTUM:
         fr_row_momentum(w, state, g, dim, &pace, 0, 1);
         break;
-    case FR_UPDATE_ADAGRAD:
+    case FR_OPT_ADAGRAD:
         fr_row_adagrad(w, state, g, dim, o, &pace, 0, 1);
         break;
-    case FR_UPDATE_ADAGRAD_ROWWISE:
+    case FR_OPT_ADAGRAD_ROWWISE:
         fr_row_adagrad_rowwise(w, state, g, dim, fr_row_sum_squares(g, dim), o, &pace, 0, 1);
         break;
-    case FR_UPDATE_RMSPROP:
+    case FR_OPT_RMSPROP:
         fr_row_rmsprop(w, state, g, dim, o, &pace, 0, 1);
         break;
-    case FR_UPDATE_ADAM:
+    case FR_OPT_ADAM:
         fr_row_adam(w, state, state + dim, g, dim, o, &pace, 0, 1);
         break;
-    case FR_UPDATE_ADAM_ROWWISE:
+    case FR_OPT_ADAM_ROWWISE:
         fr_row_adam_rowwise(w, state, state + dim, g, dim, fr_row_sum_squares(g, dim), o, &pace, 0, 1);
         break;
-    case FR_UPDATE_FTRL:
+    case FR_OPT_FTRL:
         fr_row_ftrl(w, state, state + dim, g, dim, o, &pace, 0, 1);
         break;
-    case FR_UPDATE_GROUP_FTRL: {
+    case FR_OPT_GROUP_FTRL: {
         bool first = fr_row_untouched(state + dim, dim);
         fr_row_group_ftrl_shrink(w, state, state + dim, g, dim, first ? fr_row_sum_squares(w, dim) : -1.0f, o, 0, 1);
         fr_row_group_ftrl_values(w, state + dim, dim, fr_row_sum_squares(w, dim), o, 0, 1);
         break;
     }
-    case FR_UPDATE_ADAMW: /* not an optimizer of rows: refused when the graph is made */
+    case FR_OPT_ADAMW: /* not an optimizer of rows: refused when the graph is made */
         break;
     }
 }

@@ -1,0 +1,67 @@
+/* Optimizers: their names, where each may stand, and one with all that is set of it. */
+#ifndef FR_VOCABULARY_OPTIMIZER_H
+#define FR_VOCABULARY_OPTIMIZER_H
+
+#include <stdint.h>
+
+#include "vocabulary/kinds.h"
+
+/* KIND(name, text, number, where): the number stands in saved states and never changes; ROWS of
+ * tables, LAYERS or BOTH. */
+#define FR_OPTIMIZERS(KIND)                                                                                            \
+    KIND(FR_OPT_SGD, "sgd", 0, BOTH)                                                                                   \
+    KIND(FR_OPT_MOMENTUM, "momentum", 5, BOTH)                                                                         \
+    KIND(FR_OPT_ADAGRAD, "adagrad", 1, BOTH)                                                                           \
+    KIND(FR_OPT_ADAGRAD_ROWWISE, "adagrad_rowwise", 2, ROWS) /* one accumulator a row: mean of its squares */          \
+    KIND(FR_OPT_ADAM, "adam", 3, BOTH)                       /* rows: lazy, steps counted per row */                   \
+    KIND(FR_OPT_ADAM_ROWWISE, "adam_rowwise", 7, ROWS)       /* one second moment a row */                             \
+    KIND(FR_OPT_ADAMW, "adamw", 9, LAYERS)                   /* rows are touched too seldom to decay */                \
+    KIND(FR_OPT_RMSPROP, "rmsprop", 6, BOTH)                                                                           \
+    KIND(FR_OPT_FTRL, "ftrl", 4, BOTH)                                                                                 \
+    KIND(FR_OPT_GROUP_FTRL, "group_ftrl", 8, ROWS) /* FTRL with a penalty on the norm of the row */
+
+#define FR_OPTIMIZER_MEMBER(name, text, number, ...) name = number,
+enum fr_optimizer_kind { FR_OPTIMIZERS(FR_OPTIMIZER_MEMBER) };
+FR_KIND_WORDS(fr_optimizer_kind, FR_OPTIMIZERS)
+
+/* The choices that rows and layers have. */
+#define FR_ROWS_BOTH(choice) choice
+#define FR_ROWS_ROWS(choice) choice
+#define FR_ROWS_LAYERS(choice)
+#define FR_LAYERS_BOTH(choice) choice
+#define FR_LAYERS_ROWS(choice)
+#define FR_LAYERS_LAYERS(choice) choice
+#define FR_OPTIMIZER_OF_ROWS(name, text, number, where) FR_ROWS_##where("|" text)
+#define FR_OPTIMIZER_OF_LAYERS(name, text, number, where) FR_LAYERS_##where("|" text)
+#define FR_ROW_OPTIMIZERS (&FR_OPTIMIZERS(FR_OPTIMIZER_OF_ROWS)[1])
+#define FR_LAYER_OPTIMIZERS (&FR_OPTIMIZERS(FR_OPTIMIZER_OF_LAYERS)[1])
+
+struct fr_optimizer {
+    enum fr_optimizer_kind kind;
+    float lr;           /* ftrl*: alpha; in a step: the scheduled value */
+    float eps;          /* adagrad*, adam*, rmsprop: 1e-8 */
+    float initial;      /* adagrad*: accumulator start, 0 */
+    float beta1, beta2; /* adam* 0.9 0.999 */
+    float momentum;     /* momentum 0.9 */
+    float rho;          /* rmsprop 0.99 */
+    float beta;         /* ftrl*: 1 */
+    /* ftrl*: of the algorithm; others: mean gradient + l2 w + l1 sign(w), after clipping; 0 */
+    float l1, l2;
+    float l21;               /* group_ftrl: 0 */
+    float weight_decay;      /* adamw: 0.01 */
+    float clip_value;        /* elements of the mean gradient are cut to +-this; 0: off */
+    float clip_norm;         /* mean gradient of a row's part, or of a layer's parameter; 0: off */
+    uint64_t warmup_samples; /* rate rises linearly from 0; 0: off */
+    /* rate is multiplied by decay_rate each so many samples, smoothly; 0: off */
+    uint64_t decay_samples;
+    float decay_rate;  /* 0.5 */
+    float decay_floor; /* smallest factor, 0.1: a stream has no end */
+    /* adagrad*: of the accumulator, in units' samples (ops/row.h); 0: never forgets */
+    uint64_t half_life;
+    /* adagrad*: what a unit leaves of the accumulator, 0: all; the graph sets it from half_life */
+    double keep;
+    /* l1, l2, weight_decay of layers hold for all parameters, not for kernels only */
+    bool decay_all;
+};
+
+#endif
