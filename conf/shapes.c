@@ -15,11 +15,6 @@ enum {
     PARAMETERS_MAX = 1 << 28, /* of all layers: 1 GiB of f32 */
 };
 
-struct shape {
-    uint64_t width;
-    bool sequence;
-};
-
 /* A range of a layer's or loss's references. */
 struct inputs {
     struct fr_loader *loader;
@@ -29,23 +24,31 @@ struct inputs {
     uint32_t n_refs;
 };
 
-static struct shape ref_shape(const struct fr_conf *conf, const struct fr_conf_ref *ref)
+struct fr_conf_shape fr_conf_ref_shape(const struct fr_conf *conf, const struct fr_conf_ref *ref)
 {
     if (ref->kind == FR_REF_LAYER)
-        return (struct shape){conf->layers[ref->index].width, conf->layers[ref->index].is_sequence};
+        return (struct fr_conf_shape){conf->layers[ref->index].width, conf->layers[ref->index].is_sequence};
     const struct fr_conf_slot *slot = &conf->slots[ref->index];
     if (ref->kind == FR_REF_DENSE)
-        return (struct shape){fr_conf_slot_width(slot), false};
-    return (struct shape){conf->tables[slot->table].parts[ref->part].dim, ref->kind == FR_REF_SEQUENCE};
+        return (struct fr_conf_shape){fr_conf_slot_width(slot), false};
+    return (struct fr_conf_shape){conf->tables[slot->table].parts[ref->part].dim, ref->kind == FR_REF_SEQUENCE};
+}
+
+uint32_t fr_conf_role_width(const struct fr_conf *conf, const struct fr_conf_layer *layer, uint32_t role)
+{
+    uint32_t width = 0;
+    for (uint32_t r = layer->role_begin[role]; r < layer->role_begin[role + 1]; r++)
+        width += fr_conf_ref_shape(conf, &layer->refs[r]).width;
+    return width;
 }
 
 /* "`history.v` [T, 8]" */
 static void describe(const struct fr_conf *conf, const struct fr_conf_ref *ref, char *out, size_t room)
 {
     char text[FR_REF_TEXT_MAX];
-    struct shape shape = ref_shape(conf, ref);
+    struct fr_conf_shape shape = fr_conf_ref_shape(conf, ref);
     fr_ref_text(conf, ref, text);
-    snprintf(out, room, "`%s` %s%" PRIu64 "]", text, shape.sequence ? "[T, " : "[", shape.width);
+    snprintf(out, room, "`%s` %s%" PRIu32 "]", text, shape.is_sequence ? "[T, " : "[", shape.width);
 }
 
 static bool refuse(const struct inputs *in, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -69,7 +72,7 @@ static bool want_vectors(const struct inputs *in)
     const struct fr_conf *conf = in->loader->conf;
     for (uint32_t r = 0; r < in->n_refs; r++) {
         char given[DESCRIBED_MAX], text[FR_REF_TEXT_MAX];
-        if (!ref_shape(conf, &in->refs[r]).sequence)
+        if (!fr_conf_ref_shape(conf, &in->refs[r]).is_sequence)
             continue;
         describe(conf, &in->refs[r], given, sizeof(given));
         fr_ref_text(conf, &in->refs[r], text);
@@ -84,7 +87,7 @@ static bool want_sequences(const struct inputs *in)
     const struct fr_conf *conf = in->loader->conf;
     for (uint32_t r = 0; r < in->n_refs; r++) {
         char given[DESCRIBED_MAX];
-        if (ref_shape(conf, &in->refs[r]).sequence)
+        if (fr_conf_ref_shape(conf, &in->refs[r]).is_sequence)
             continue;
         describe(conf, &in->refs[r], given, sizeof(given));
         return refuse(in,
@@ -99,10 +102,10 @@ static bool want_sequences(const struct inputs *in)
 static bool want_one_kind(const struct inputs *in)
 {
     const struct fr_conf *conf = in->loader->conf;
-    bool sequence = ref_shape(conf, &in->refs[0]).sequence;
+    bool sequence = fr_conf_ref_shape(conf, &in->refs[0]).is_sequence;
     for (uint32_t r = 1; r < in->n_refs; r++) {
         char given[DESCRIBED_MAX], first[DESCRIBED_MAX];
-        if (ref_shape(conf, &in->refs[r]).sequence == sequence)
+        if (fr_conf_ref_shape(conf, &in->refs[r]).is_sequence == sequence)
             continue;
         describe(conf, &in->refs[0], first, sizeof(first));
         describe(conf, &in->refs[r], given, sizeof(given));
@@ -118,7 +121,7 @@ static bool want_one_width(const struct inputs *in, const char *op)
     const struct fr_conf *conf = in->loader->conf;
     for (uint32_t r = 1; r < in->n_refs; r++) {
         char given[DESCRIBED_MAX], first[DESCRIBED_MAX];
-        if (ref_shape(conf, &in->refs[r]).width == ref_shape(conf, &in->refs[0]).width)
+        if (fr_conf_ref_shape(conf, &in->refs[r]).width == fr_conf_ref_shape(conf, &in->refs[0]).width)
             continue;
         describe(conf, &in->refs[0], first, sizeof(first));
         describe(conf, &in->refs[r], given, sizeof(given));
@@ -131,7 +134,7 @@ static uint64_t total_width(const struct inputs *in)
 {
     uint64_t width = 0; /* at most 1024 references of 2^20 each */
     for (uint32_t r = 0; r < in->n_refs; r++)
-        width += ref_shape(in->loader->conf, &in->refs[r]).width;
+        width += fr_conf_ref_shape(in->loader->conf, &in->refs[r]).width;
     return width;
 }
 
@@ -153,19 +156,19 @@ static uint64_t gru_parameters(uint64_t in, uint64_t units)
 }
 
 /* Operations with a plain argument; parameters only grows by what the layer learns. */
-static bool infer_plain(const struct inputs *in, const struct fr_conf_layer *layer, struct shape *out,
+static bool infer_plain(const struct inputs *in, const struct fr_conf_layer *layer, struct fr_conf_shape *out,
                         uint64_t *parameters)
 {
     uint64_t width = total_width(in), last = layer->n_units > 0 ? layer->units[layer->n_units - 1] : 0;
     const char *op = fr_layer_op_text(layer->op);
     bool ok = false;
-    *out = (struct shape){.width = width};
+    *out = (struct fr_conf_shape){.width = (uint32_t)width};
     switch (layer->op) {
     case FR_LAYER_CONCAT:
     case FR_LAYER_DENSE:
         ok = want_one_kind(in);
-        *out = (struct shape){layer->op == FR_LAYER_DENSE ? last : width,
-                              ref_shape(in->loader->conf, &in->refs[0]).sequence};
+        *out = (struct fr_conf_shape){(uint32_t)(layer->op == FR_LAYER_DENSE ? last : width),
+                                      fr_conf_ref_shape(in->loader->conf, &in->refs[0]).is_sequence};
         *parameters = dense_parameters(layer, width);
         break;
     case FR_LAYER_MLP:
@@ -207,7 +210,7 @@ static bool infer_plain(const struct inputs *in, const struct fr_conf_layer *lay
         break;
     case FR_LAYER_GRU:
         ok = want_sequences(in);
-        *out = (struct shape){last, true};
+        *out = (struct fr_conf_shape){(uint32_t)last, true};
         *parameters = gru_parameters(width, last);
         break;
     case FR_LAYER_ATTENTION:
@@ -219,12 +222,12 @@ static bool infer_plain(const struct inputs *in, const struct fr_conf_layer *lay
 }
 
 static bool infer_attention(const struct inputs *query, const struct inputs *keys, const struct fr_conf_layer *layer,
-                            struct shape *out, uint64_t *parameters)
+                            struct fr_conf_shape *out, uint64_t *parameters)
 {
     uint64_t q = total_width(query), k = total_width(keys);
     if (!want_vectors(query) || !want_sequences(keys))
         return false;
-    *out = (struct shape){.width = k};
+    *out = (struct fr_conf_shape){.width = (uint32_t)k};
     if (layer->op == FR_LAYER_AUGRU) {
         *parameters = gru_parameters(k, k) + k * q;
         return true;
@@ -236,7 +239,7 @@ static bool infer_attention(const struct inputs *query, const struct inputs *key
     return true;
 }
 
-static bool infer_mixture(const struct inputs *gate, const struct inputs *experts, struct shape *out,
+static bool infer_mixture(const struct inputs *gate, const struct inputs *experts, struct fr_conf_shape *out,
                           uint64_t *parameters)
 {
     const struct fr_conf *conf = gate->loader->conf;
@@ -251,29 +254,14 @@ static bool infer_mixture(const struct inputs *gate, const struct inputs *expert
     uint32_t count = conf->layers[ref->index].count;
     if (!want_vectors(gate))
         return false;
-    *out = (struct shape){.width = conf->layers[ref->index].width / count};
+    *out = (struct fr_conf_shape){.width = conf->layers[ref->index].width / count};
     *parameters = total_width(gate) * count;
     return true;
 }
 
-/* Arrays of optimizer state beside a parameter. */
-static uint64_t state_arrays(const struct fr_conf *conf, const struct fr_conf_layer *layer)
-{
-    switch (layer->has_optimizer ? layer->optimizer.kind : conf->dense_optimizer.kind) {
-    case FR_OPT_ADAM:
-    case FR_OPT_ADAMW:
-    case FR_OPT_FTRL:
-        return 2;
-    case FR_OPT_SGD:
-        return 0;
-    default:
-        return 1;
-    }
-}
-
 static bool infer_layer(struct inputs *in, struct fr_conf_layer *layer, uint64_t *total)
 {
-    struct shape out = {0};
+    struct fr_conf_shape out = {0};
     uint64_t parameters = 0;
     bool ok;
     in->refs = layer->refs;
@@ -295,14 +283,16 @@ static bool infer_layer(struct inputs *in, struct fr_conf_layer *layer, uint64_t
     if (!ok)
         return false;
     if (out.width > WIDTH_MAX)
-        return refuse(in, "gives %" PRIu64 " numbers; expected at most %d", out.width, WIDTH_MAX);
+        return refuse(in, "gives %" PRIu32 " numbers; expected at most %d", out.width, WIDTH_MAX);
     if (*total + parameters > PARAMETERS_MAX)
         return refuse(in, "brings the layers to more than %d parameters; expected fewer", PARAMETERS_MAX);
     *total += parameters;
-    uint32_t arrays = 1 + state_arrays(in->loader->conf, layer) + (in->loader->conf->export_.average_half_life > 0);
-    in->loader->conf->dense_bytes += parameters * sizeof(float) * arrays;
-    layer->width = (uint32_t)out.width;
-    layer->is_sequence = out.sequence;
+    struct fr_conf *conf = in->loader->conf;
+    enum fr_optimizer_kind optimizer = layer->has_optimizer ? layer->optimizer.kind : conf->dense_optimizer.kind;
+    uint32_t arrays = 1 + fr_dense_states(optimizer) + (conf->export_.average_half_life > 0);
+    conf->dense_bytes += parameters * sizeof(float) * arrays;
+    layer->width = out.width;
+    layer->is_sequence = out.is_sequence;
     return true;
 }
 

@@ -206,12 +206,7 @@ static void take_signals(void)
  * fine. */
 static int check_tasks(const struct fr_conf *conf, const char *path)
 {
-    struct fr_graph *graph = NULL;
-    struct fr_err err = {0};
-    if (fr_graph_new(&(struct fr_graph_options){.conf = conf}, &graph, &err) != FR_OK) {
-        fprintf(stderr, "%s: %s\n", path, err.text);
-        return FR_EXIT_CONFIG;
-    }
+    struct fr_graph *graph = fr_graph_new(&(struct fr_graph_options){.conf = conf});
     for (uint32_t t = 0; t < conf->n_tasks; t++) {
         const char *warning = fr_trainer_task_warning(graph, t);
         if (warning)

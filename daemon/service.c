@@ -284,7 +284,7 @@ static enum fr_status open_state(struct fr_service *service, struct fr_err *err)
     return FR_OK;
 }
 
-static enum fr_status open_trainer(struct fr_service *service, struct fr_err *err)
+static void open_trainer(struct fr_service *service)
 {
     const struct fr_conf *conf = service->conf;
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -304,7 +304,7 @@ static enum fr_status open_trainer(struct fr_service *service, struct fr_err *er
         .free_stages = service->free_stages,
         .freshness = service->freshness,
     };
-    return fr_trainer_new(&options, &service->trainer, err);
+    service->trainer = fr_trainer_new(&options);
 }
 
 static enum fr_status fix_end(void *self, const char *text, size_t size, struct fr_err *err)
@@ -374,8 +374,8 @@ enum fr_status fr_service_open(struct fr_service *service, struct fr_err *err)
     fr_log(FR_LOG_INFO, "daemon", "http", "address=%s port=%u", service->conf->metrics.listen_host,
            fr_http_port(service->http));
     fr_documents_publish(service);
-    if ((status = open_trainer(service, err)) != FR_OK || (status = open_state(service, err)) != FR_OK ||
-        (status = open_streams(service, err)) != FR_OK)
+    open_trainer(service);
+    if ((status = open_state(service, err)) != FR_OK || (status = open_streams(service, err)) != FR_OK)
         return status;
     fr_documents_publish(service);
     return FR_OK;

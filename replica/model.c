@@ -34,13 +34,11 @@ enum fr_status fr_served_model_new(const struct fr_delta_record *record, struct 
     size_t kernel_size = kernel.size < sizeof(model->kernel) ? kernel.size : sizeof(model->kernel) - 1;
     memcpy(model->kernel, kernel.bytes, kernel_size);
     enum fr_status status = fr_conf_model_parse(cfg.bytes, cfg.size, &model->conf, err);
-    if (status == FR_OK)
-        status =
-            fr_graph_new(&(struct fr_graph_options){.conf = model->conf, .scoring_only = true}, &model->graph, err);
     if (status != FR_OK) {
         fr_served_model_free(model);
         return fr_err_wrap(err, "the model record is not understood");
     }
+    model->graph = fr_graph_new(&(struct fr_graph_options){.conf = model->conf, .scoring_only = true});
     model->parameters = fr_graph_parameters(model->graph);
     model->n_parameters = fr_graph_parameter_count(model->graph);
     model->received = fr_alloc(model->n_parameters + 1, sizeof(*model->received));

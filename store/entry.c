@@ -10,12 +10,10 @@
  * decide who is admitted or removed. */
 #include "tables.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
-#include "base/random.h"
 
 enum { DIRTY_CAPACITY_MIN = 64 };
 
@@ -92,55 +90,12 @@ void fr_entry_remove(struct fr_shard *shard, struct fr_entry *entry, uint8_t rea
     fr_entry_mark_dirty(shard, entry, 0);
 }
 
-/* Standard deviation, or half the width of a uniform distribution. Both fans of an embedding are
- * its dimension. */
-static double init_scale(const struct fr_store_part *part)
-{
-    double dim = (double)part->dim;
-    switch (part->init.kind) {
-    case FR_INIT_XAVIER_UNIFORM:
-        return sqrt(3.0 / dim);
-    case FR_INIT_XAVIER_NORMAL:
-        return sqrt(1.0 / dim);
-    case FR_INIT_KAIMING_UNIFORM:
-        return sqrt(6.0 / dim);
-    case FR_INIT_KAIMING_NORMAL:
-        return sqrt(2.0 / dim);
-    default:
-        return (double)part->init.scale;
-    }
-}
-
 static void init_part(const struct fr_store *store, const struct fr_table *table, uint64_t key,
                       const struct fr_store_part *part, float *row)
 {
-    float *values = row + part->value_offset;
-    uint64_t seed = store->seed, stream = table->random_stream;
-    double scale = init_scale(part);
-    for (uint32_t j = 0; j < part->dim; j++) {
-        uint32_t index = part->value_offset + j;
-        switch (part->init.kind) {
-        case FR_INIT_NORMAL:
-        case FR_INIT_XAVIER_NORMAL:
-        case FR_INIT_KAIMING_NORMAL:
-            values[j] = (float)(fr_random_normal(seed, stream, key, index) * scale);
-            break;
-        case FR_INIT_TRUNCATED_NORMAL:
-            values[j] = (float)(fr_random_truncated_normal(seed, stream, key, index) * scale);
-            break;
-        case FR_INIT_UNIFORM:
-        case FR_INIT_XAVIER_UNIFORM:
-        case FR_INIT_KAIMING_UNIFORM:
-            values[j] = (float)((2.0 * fr_random_uniform(seed, stream, key, index) - 1.0) * scale);
-            break;
-        case FR_INIT_CONSTANT:
-            values[j] = (float)scale;
-            break;
-        case FR_INIT_ZEROS:
-        case FR_INIT_DEFAULT: /* means something for layers only */
-            break;
-        }
-    }
+    const struct fr_value_place at = {store->seed,        table->random_stream, key,
+                                      part->value_offset, (double)part->dim,    (double)part->dim};
+    fr_conf_first_values(&part->init, &at, row + part->value_offset, part->dim);
     for (uint32_t j = 0; j < part->state_floats; j++)
         row[part->state_offset + j] = part->state_initial;
 }

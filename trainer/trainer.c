@@ -46,7 +46,7 @@ static void store_tables(const struct fr_trainer_options *options, struct fr_sto
     }
 }
 
-enum fr_status fr_trainer_new(const struct fr_trainer_options *options, struct fr_trainer **out, struct fr_err *err)
+struct fr_trainer *fr_trainer_new(const struct fr_trainer_options *options)
 {
     struct fr_trainer *trainer = fr_alloc(1, sizeof(*trainer));
     trainer->options = *options;
@@ -59,12 +59,7 @@ enum fr_status fr_trainer_new(const struct fr_trainer_options *options, struct f
     pthread_mutex_init(&trainer->lock, NULL);
     pthread_cond_init(&trainer->wake, NULL);
 
-    struct fr_graph_options graph = {.conf = options->conf, .pool = options->pool};
-    enum fr_status status = fr_graph_new(&graph, &trainer->graph, err);
-    if (status != FR_OK) {
-        fr_trainer_free(trainer);
-        return status;
-    }
+    trainer->graph = fr_graph_new(&(struct fr_graph_options){.conf = options->conf, .pool = options->pool});
     size_t n_parameters = fr_graph_parameter_count(trainer->graph);
     trainer->journaled = fr_alloc(n_parameters + 1, sizeof(*trainer->journaled));
     trainer->published = fr_alloc(n_parameters + 1, sizeof(*trainer->published));
@@ -85,8 +80,7 @@ enum fr_status fr_trainer_new(const struct fr_trainer_options *options, struct f
     fr_trainer_measure_init(trainer);
     fr_trainer_tasks_init(trainer);
     fr_trainer_publish_status(trainer);
-    *out = trainer;
-    return FR_OK;
+    return trainer;
 }
 
 void fr_trainer_free(struct fr_trainer *trainer)

@@ -54,23 +54,6 @@ static struct value copy_of(const struct value *value)
 
 /* ---- arguments ---- */
 
-uint32_t fr_graph_ref_width(const struct fr_conf *conf, const struct fr_conf_ref *ref)
-{
-    if (ref->kind == FR_REF_LAYER)
-        return conf->layers[ref->index].width;
-    if (ref->kind == FR_REF_DENSE)
-        return fr_conf_slot_width(&conf->slots[ref->index]);
-    return conf->tables[conf->slots[ref->index].table].parts[ref->part].dim;
-}
-
-uint32_t fr_graph_role_width(const struct fr_conf *conf, const struct fr_conf_layer *layer, uint32_t role)
-{
-    uint32_t width = 0;
-    for (uint32_t i = layer->role_begin[role]; i < layer->role_begin[role + 1]; i++)
-        width += fr_graph_ref_width(conf, &layer->refs[i]);
-    return width;
-}
-
 /* The references of a role one after the other, groups' and samples' parts apart. */
 static struct value role_value(struct builder *b, const struct fr_conf_layer *layer, uint32_t role)
 {
@@ -239,18 +222,11 @@ static struct value pool_steps(struct builder *b, struct value in, enum fr_pooli
     return made(b, &in);
 }
 
-static bool reads_steps(const struct builder *b, const struct fr_conf_layer *layer)
-{
-    const struct fr_conf_ref *ref = &layer->refs[0];
-    return ref->kind == FR_REF_SEQUENCE ||
-           (ref->kind == FR_REF_LAYER && b->graph->conf->layers[ref->index].is_sequence);
-}
-
 /* sum, mean, sqrtn, last: of the steps of one sequence; else the sum of vectors. */
 static struct value reduce(struct builder *b, const struct fr_conf_layer *layer)
 {
     enum fr_pooling pooling;
-    if (reads_steps(b, layer) && fr_layer_step_pooling(layer->op, &pooling))
+    if (fr_conf_ref_shape(b->graph->conf, &layer->refs[0]).is_sequence && fr_layer_step_pooling(layer->op, &pooling))
         return pool_steps(b, joined_role(b, layer, 0), pooling);
     FR_CHECK(layer->op == FR_LAYER_SUM);
     return interaction(b, layer, NODE_ADD);

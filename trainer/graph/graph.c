@@ -167,16 +167,11 @@ static void mark_parameters(struct fr_graph *graph, const struct variant *v)
             graph->parameter_states[p].set = set_of(graph, graph->parameter_states[p].losses);
 }
 
-enum fr_status fr_graph_new(const struct fr_graph_options *options, struct fr_graph **out, struct fr_err *err)
+struct fr_graph *fr_graph_new(const struct fr_graph_options *options)
 {
     const struct fr_conf *conf = options->conf;
-    if (conf->n_layers == 0 || conf->n_layers > FR_LAYERS_MAX || conf->n_tasks == 0 || conf->n_tasks > FR_TASKS_MAX ||
-        conf->n_tasks + conf->n_losses > 32 || conf->chunk_rows == 0)
-        return fr_err_set(err, FR_E_INVALID, "network: %u layers (1 to %d), %u tasks (1 to %d), chunks of %u rows",
-                          conf->n_layers, FR_LAYERS_MAX, conf->n_tasks, FR_TASKS_MAX, conf->chunk_rows);
-    enum fr_status status = options->scoring_only ? FR_OK : fr_graph_check_optimizers(conf, err);
-    if (status != FR_OK)
-        return status;
+    FR_CHECK(conf->n_layers > 0 && conf->n_layers <= FR_LAYERS_MAX && conf->n_tasks > 0 && conf->chunk_rows > 0);
+    FR_CHECK(conf->n_tasks + conf->n_losses <= 32); /* bits of a set of losses */
     struct fr_graph *graph = fr_alloc(1, sizeof(*graph));
     graph->conf = conf;
     graph->ops = options->ops ? options->ops : fr_ops_cpu();
@@ -203,8 +198,7 @@ enum fr_status fr_graph_new(const struct fr_graph_options *options, struct fr_gr
         fr_graph_make_states(graph);
         fr_graph_make_priors(graph);
     }
-    *out = graph;
-    return FR_OK;
+    return graph;
 }
 
 static void free_task(struct task_state *task)

@@ -402,8 +402,6 @@ struct graph_run {
 /* ---- parameters.c ---- */
 
 struct fr_optimizer fr_graph_optimizer_of(const struct fr_optimizer *conf);
-/* FR_E_INVALID for an optimizer in the wrong place. */
-enum fr_status fr_graph_check_optimizers(const struct fr_conf *conf, struct fr_err *err) FR_MUST_CHECK;
 
 /* Makes and initialises all parameters of all layers, also of those no task reaches, in the order
  * of conf's layers, then statistics of standardized slots; allocates parameter_states (zeroed) too.
@@ -438,9 +436,6 @@ double fr_graph_mean_loss(const struct fr_graph *graph);
 
 /* ---- compile.c ---- */
 
-/* Sum of the widths of a layer's references of one role (roles: conf.h). */
-uint32_t fr_graph_role_width(const struct fr_conf *conf, const struct fr_conf_layer *layer, uint32_t role);
-uint32_t fr_graph_ref_width(const struct fr_conf *conf, const struct fr_conf_ref *ref);
 struct variant *fr_graph_compile(const struct fr_graph *graph, const uint64_t *shared);
 /* Numbers of the loss sets of a variant's nodes; new sets are added. Not when scoring only. */
 void fr_graph_settle_sets(struct fr_graph *graph, struct variant *v);

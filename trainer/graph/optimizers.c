@@ -1,4 +1,4 @@
-/* Optimizers as configured: where each may stand, schedules, and what every parameter and part gets
+/* Optimizers as configured: schedules, and what every parameter and part gets
  * for one step.
  *
  * A rate depends on the number of samples trained before the step, which the graph counts and
@@ -40,69 +40,6 @@ struct fr_optimizer fr_graph_optimizer_of(const struct fr_optimizer *conf)
     struct fr_optimizer optimizer = *conf;
     optimizer.keep = conf->half_life > 0 ? fr_power_of_ratio(0.5, 1, conf->half_life) : 0.0;
     return optimizer;
-}
-
-/* ---- where an optimizer may stand ---- */
-
-/* What ops/row.h relies on for values that stay finite; NULL: all is well. */
-static const char *fault_of(const struct fr_optimizer *o)
-{
-    const float penalties[] = {o->l1, o->l2, o->l21, o->weight_decay, o->beta, o->initial},
-                decays[] = {o->beta1, o->beta2, o->momentum, o->rho}, clips[] = {o->clip_value, o->clip_norm};
-    bool ftrl = o->kind == FR_OPT_FTRL || o->kind == FR_OPT_GROUP_FTRL;
-    bool divides = !ftrl && o->kind != FR_OPT_SGD && o->kind != FR_OPT_MOMENTUM;
-    if (!(o->lr > 0.0f && o->lr <= 1e6f))
-        return "lr must lie in (0, 1e6]";
-    if (divides && !(o->eps > 0.0f && o->eps <= 1.0f))
-        return "eps must lie in (0, 1]";
-    for (size_t i = 0; i < FR_ARRAY_LEN(penalties); i++)
-        if (!(penalties[i] >= 0.0f && penalties[i] <= 1e6f))
-            return "penalties, beta and initial must lie in [0, 1e6]";
-    for (size_t i = 0; i < FR_ARRAY_LEN(decays); i++)
-        if (!(decays[i] >= 0.0f && decays[i] < 1.0f))
-            return "decay rates must lie in [0, 1)";
-    for (size_t i = 0; i < FR_ARRAY_LEN(clips); i++)
-        if (!(clips[i] >= 0.0f && isfinite(clips[i])))
-            return "clip_value and clip_norm must not be negative";
-    if (o->decay_samples > 0 &&
-        !(o->decay_rate > 0.0f && o->decay_rate <= 1.0f && o->decay_floor >= 0.0f && o->decay_floor <= 1.0f))
-        return "decay_rate must lie in (0, 1], decay_floor in [0, 1]";
-    if (ftrl && (o->warmup_samples > 0 || o->decay_samples > 0))
-        return "ftrl has no schedule: its closed form would rescale all earlier steps with the rate";
-    return NULL;
-}
-
-static enum fr_status check_dense(const struct fr_optimizer *o, const char *where, struct fr_err *err)
-{
-    if (o->kind == FR_OPT_ADAGRAD_ROWWISE || o->kind == FR_OPT_ADAM_ROWWISE || o->kind == FR_OPT_GROUP_FTRL)
-        return fr_err_set(err, FR_E_INVALID, "%s: adagrad_rowwise, adam_rowwise and group_ftrl are for rows of tables",
-                          where);
-    const char *fault = fault_of(o);
-    return fault ? fr_err_set(err, FR_E_INVALID, "%s: %s", where, fault) : FR_OK;
-}
-
-static enum fr_status check_part(const struct fr_conf_table *table, uint32_t p, struct fr_err *err)
-{
-    const struct fr_optimizer *o = &table->parts[p].optimizer;
-    const char *fault =
-        o->kind == FR_OPT_ADAMW ? "adamw is for layers: rows are touched too seldom to decay" : fault_of(o);
-    return fault ? fr_err_set(err, FR_E_INVALID, "table `%s`, part `%s`: %s", table->name, table->parts[p].name, fault)
-                 : FR_OK;
-}
-
-enum fr_status fr_graph_check_optimizers(const struct fr_conf *conf, struct fr_err *err)
-{
-    enum fr_status status = check_dense(&conf->dense_optimizer, "network.optimizer", err);
-    for (uint32_t l = 0; l < conf->n_layers && status == FR_OK; l++) {
-        char where[FR_NAME_MAX + 32];
-        snprintf(where, sizeof(where), "layer `%s`: optimizer", conf->layers[l].name);
-        if (conf->layers[l].has_optimizer)
-            status = check_dense(&conf->layers[l].optimizer, where, err);
-    }
-    for (uint32_t t = 0; t < conf->n_tables; t++)
-        for (uint32_t p = 0; p < conf->tables[t].n_parts && status == FR_OK; p++)
-            status = check_part(&conf->tables[t], p, err);
-    return status;
 }
 
 /* ---- schedules ---- */

@@ -10,72 +10,25 @@
  * (optimizers.c, state.c). */
 #include "learning.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
-#include "base/random.h"
 
 enum { ALIGNMENT = 64, STREAM_DENSE = 2 /* of base/random: dense parameters, keyed by name */ };
 
 /* ---- first values ---- */
 
-/* Standard deviation, or half the width of a uniform distribution. */
-static double init_scale(const struct fr_conf_init *init, double fan_in, double fan_out)
-{
-    switch (init->kind) {
-    case FR_INIT_DEFAULT:
-        return 1.0 / sqrt(fan_in);
-    case FR_INIT_XAVIER_UNIFORM:
-        return sqrt(6.0 / (fan_in + fan_out));
-    case FR_INIT_XAVIER_NORMAL:
-        return sqrt(2.0 / (fan_in + fan_out));
-    case FR_INIT_KAIMING_UNIFORM:
-        return sqrt(6.0 / fan_in);
-    case FR_INIT_KAIMING_NORMAL:
-        return sqrt(2.0 / fan_in);
-    case FR_INIT_UNIFORM:
-    case FR_INIT_NORMAL:
-    case FR_INIT_TRUNCATED_NORMAL:
-    case FR_INIT_CONSTANT:
-        return (double)init->scale;
-    case FR_INIT_ZEROS:
-        break;
-    }
-    return 0.0;
-}
-
-static double draw(enum fr_init_kind kind, uint64_t seed, uint64_t key, uint64_t index)
-{
-    switch (kind) {
-    case FR_INIT_NORMAL:
-    case FR_INIT_XAVIER_NORMAL:
-    case FR_INIT_KAIMING_NORMAL:
-        return fr_random_normal(seed, STREAM_DENSE, key, index);
-    case FR_INIT_TRUNCATED_NORMAL:
-        return fr_random_truncated_normal(seed, STREAM_DENSE, key, index);
-    case FR_INIT_DEFAULT:
-    case FR_INIT_UNIFORM:
-    case FR_INIT_XAVIER_UNIFORM:
-    case FR_INIT_KAIMING_UNIFORM:
-        return 2.0 * fr_random_uniform(seed, STREAM_DENSE, key, index) - 1.0;
-    case FR_INIT_CONSTANT:
-        return 1.0;
-    case FR_INIT_ZEROS:
-        break;
-    }
-    return 0.0;
-}
-
 static void initialise(const struct fr_graph *graph, struct fr_parameter *p, const struct fr_conf_init *init,
                        uint32_t fan_in)
 {
-    uint64_t key = fr_xxh3(p->name, strlen(p->name));
-    double scale = init_scale(init, (double)fan_in, (double)p->shape[p->n_dims - 1]);
-    for (size_t i = 0; i < p->n_values; i++)
-        p->values[i] = (float)(draw(init->kind, graph->conf->seed, key, i) * scale);
+    const struct fr_value_place at = {.seed = graph->conf->seed,
+                                      .stream = STREAM_DENSE,
+                                      .key = fr_xxh3(p->name, strlen(p->name)),
+                                      .fan_in = (double)fan_in,
+                                      .fan_out = (double)p->shape[p->n_dims - 1]};
+    fr_conf_first_values(init, &at, p->values, p->n_values);
 }
 
 static void fill(struct fr_parameter *p, float value)
@@ -217,7 +170,7 @@ static void add_experts(struct maker *m, uint32_t in)
 static void add_layer(struct fr_graph *graph, const struct fr_conf_layer *layer)
 {
     struct maker m = {.graph = graph, .layer = layer};
-    uint32_t in = fr_graph_role_width(graph->conf, layer, 0);
+    uint32_t in = fr_conf_role_width(graph->conf, layer, 0);
     set_prefix(&m, "");
     switch (layer->op) {
     case FR_LAYER_MLP:
@@ -241,7 +194,7 @@ static void add_layer(struct fr_graph *graph, const struct fr_conf_layer *layer)
         add_activation(&m, in);
         break;
     case FR_LAYER_ATTENTION:
-        in = add_mlp(&m, "", 4 * fr_graph_role_width(graph->conf, layer, 1));
+        in = add_mlp(&m, "", 4 * fr_conf_role_width(graph->conf, layer, 1));
         set_prefix(&m, "/score");
         add_kernel(&m, "kernel", in, 1, in);
         if (!layer->softmax) /* its gradient would be rounding noise */
@@ -251,7 +204,7 @@ static void add_layer(struct fr_graph *graph, const struct fr_conf_layer *layer)
         add_gru(&m, in);
         break;
     case FR_LAYER_AUGRU: {
-        uint32_t keys = fr_graph_role_width(graph->conf, layer, 1);
+        uint32_t keys = fr_conf_role_width(graph->conf, layer, 1);
         add_gru(&m, keys);
         add_kernel(&m, "attention", keys, in, keys);
         break;
@@ -261,7 +214,7 @@ static void add_layer(struct fr_graph *graph, const struct fr_conf_layer *layer)
         break;
     case FR_LAYER_MIXTURE:
         FR_CHECK(layer->width > 0);
-        add_kernel(&m, "kernel", in, fr_graph_role_width(graph->conf, layer, 1) / layer->width, in);
+        add_kernel(&m, "kernel", in, fr_conf_role_width(graph->conf, layer, 1) / layer->width, in);
         break;
     case FR_LAYER_CONCAT:
     case FR_LAYER_BI_INTERACTION:

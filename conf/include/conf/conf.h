@@ -287,6 +287,23 @@ struct fr_conf {
 /* What an operation takes. */
 const struct fr_layer_rule *fr_layer_rule(enum fr_layer_op op);
 
+/* Where values stand, and the inputs and outputs of the map they belong to (of rows both the width
+ * of their part). */
+struct fr_value_place {
+    uint64_t seed, stream, key, index; /* of base/random; index of the first value */
+    double fan_in, fan_out;
+};
+void fr_conf_first_values(const struct fr_conf_init *init, const struct fr_value_place *at, float *values, size_t n);
+
+/* What a reference reads: a vector [width], or a sequence [T, width]. */
+struct fr_conf_shape {
+    uint32_t width;
+    bool is_sequence;
+};
+struct fr_conf_shape fr_conf_ref_shape(const struct fr_conf *conf, const struct fr_conf_ref *ref);
+/* Sum of the widths of a layer's references of one role. */
+uint32_t fr_conf_role_width(const struct fr_conf *conf, const struct fr_conf_layer *layer, uint32_t role);
+
 /* A time as ingest.start takes it: `2026-01-02T03:04:05Z` (UTC, `.678` before the Z allowed) or
  * Unix ms. False when it is neither, or an integer so small that it was seconds. */
 bool fr_conf_time(const char *text, int64_t *ms);

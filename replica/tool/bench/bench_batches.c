@@ -118,7 +118,8 @@ int fr_tool_bench_batches(struct fr_tool_bench *bench)
     struct fr_tool_machine machine;
     fr_tool_bench_progress("batches: %d samples in batches of 8 to 1024, the best of %d rounds", SAMPLES,
                            FR_BENCH_REPEATS);
-    int result = fr_tool_machine_init(&machine, bench->conf, bench->threads);
+    int result = FR_TOOL_OK;
+    fr_tool_machine_init(&machine, bench->conf, bench->threads);
     for (size_t i = 0; i < FR_ARRAY_LEN(sizes) && result == FR_TOOL_OK; i++) {
         runs[i].size = sizes[i];
         result = prepare(bench->conf, &runs[i]);

@@ -44,20 +44,14 @@ static struct fr_store *open_store(const struct fr_conf *conf, struct fr_pool *p
         .n_tables = conf->n_tables, .tables = tables, .seed = conf->seed, .pool = pool, .conf = conf});
 }
 
-int fr_tool_machine_init(struct fr_tool_machine *machine, const struct fr_conf *conf, uint32_t threads)
+void fr_tool_machine_init(struct fr_tool_machine *machine, const struct fr_conf *conf, uint32_t threads)
 {
     *machine = (struct fr_tool_machine){.conf = conf, .pool = fr_pool_new(threads)};
-    struct fr_err err = {0};
-    struct fr_graph_options graph = {.conf = conf, .pool = machine->pool};
-    if (fr_graph_new(&graph, &machine->graph, &err) != FR_OK) {
-        fprintf(stderr, "freshet bench: %s\n", err.text);
-        return FR_TOOL_FAILED;
-    }
+    machine->graph = fr_graph_new(&(struct fr_graph_options){.conf = conf, .pool = machine->pool});
     machine->store = open_store(conf, machine->pool);
     machine->rows = fr_store_rows_new(machine->store);
     struct fr_auc_options auc = {.n_half_lives = 1, .half_life_ms = {3600000}};
     machine->auc = fr_auc_new(&auc);
-    return FR_TOOL_OK;
 }
 
 void fr_tool_machine_release(struct fr_tool_machine *machine)

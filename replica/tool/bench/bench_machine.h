@@ -21,8 +21,7 @@ struct fr_tool_machine {
     double plan_seconds, forward_seconds, measure_seconds, update_seconds;
 };
 
-/* FR_TOOL_OK, or FR_TOOL_FAILED after a message; release in both cases. */
-int fr_tool_machine_init(struct fr_tool_machine *machine, const struct fr_conf *conf, uint32_t threads);
+void fr_tool_machine_init(struct fr_tool_machine *machine, const struct fr_conf *conf, uint32_t threads);
 void fr_tool_machine_release(struct fr_tool_machine *machine);
 /* All batches once; *rate: samples a second. FR_TOOL_FAILED: a step was not finite. */
 int fr_tool_machine_round(struct fr_tool_machine *machine, struct fr_batch *const *batches, uint32_t n, double *rate);

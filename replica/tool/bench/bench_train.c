@@ -81,9 +81,8 @@ int fr_tool_bench_train(struct fr_tool_bench *bench)
     struct fr_batch **batches = fr_alloc(BATCHES, sizeof(struct fr_batch *));
     struct fr_tool_machine machine;
     double rate = 0.0;
-    int result = fr_tool_machine_init(&machine, bench->conf, bench->threads);
-    if (result == FR_TOOL_OK)
-        result = fill_batches(bench->conf, batches);
+    fr_tool_machine_init(&machine, bench->conf, bench->threads);
+    int result = fill_batches(bench->conf, batches);
     if (result == FR_TOOL_OK)
         result = measure_training(&machine, batches, &rate);
     if (result == FR_TOOL_OK)

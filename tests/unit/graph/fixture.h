@@ -190,13 +190,9 @@ static inline void fx_widths(struct fixture *fx)
 static inline struct fr_graph *fx_graph(struct fixture *fx, const struct fr_ops *ops, struct fr_pool *pool)
 {
     struct fr_graph_options options = {.conf = &fx->conf, .ops = ops, .pool = pool};
-    struct fr_graph *graph = NULL;
-    struct fr_err err = {0};
     if (!fx->loaded)
         fx_widths(fx);
-    if (fr_graph_new(&options, &graph, &err) != FR_OK)
-        fail_msg("%s", err.text);
-    return graph;
+    return fr_graph_new(&options);
 }
 
 /* As if enough samples had been counted: standardized slots give numbers from the first batch

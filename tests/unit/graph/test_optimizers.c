@@ -213,52 +213,6 @@ FR_CASE(initializers_have_their_spread)
     expect_initializer(FR_INIT_KAIMING_NORMAL, sqrt(2.0 / 30.0), sqrt(2.0 / 30.0) * 3.5);
 }
 
-/* ---- what is refused ---- */
-
-static void expect_optimizer(struct fr_optimizer dense, struct fr_optimizer rows, const char *message)
-{
-    struct fixture fx;
-    fx_every_operation(&fx, 10, FR_OPT_SGD);
-    fx.conf.dense_optimizer = dense;
-    fx.tables[1].parts[1].optimizer = rows;
-    fx_widths(&fx);
-    struct fr_graph *graph = NULL;
-    struct fr_err err = {0};
-    enum fr_status status = fr_graph_new(&(struct fr_graph_options){.conf = &fx.conf}, &graph, &err);
-    if (message) {
-        assert_int_equal(status, FR_E_INVALID);
-        if (!strstr(err.text, message))
-            fail_msg("`%s` does not say `%s`", err.text, message);
-    } else {
-        assert_int_equal(status, FR_OK);
-    }
-    fr_graph_free(graph);
-    fx_release(&fx);
-}
-
-FR_CASE(optimizers_in_the_wrong_place_or_out_of_range_are_refused)
-{
-    struct fr_optimizer sgd = fx_optimizer(FR_OPT_SGD, 0.1f), other = sgd;
-    for (int kind = FR_OPT_SGD; kind <= FR_OPT_ADAMW; kind++) {
-        struct fr_optimizer o = fx_optimizer((enum fr_optimizer_kind)kind, 0.1f);
-        bool of_rows = kind == FR_OPT_ADAGRAD_ROWWISE || kind == FR_OPT_ADAM_ROWWISE || kind == FR_OPT_GROUP_FTRL;
-        expect_optimizer(o, sgd, of_rows ? "network.optimizer: adagrad_rowwise" : NULL);
-        expect_optimizer(sgd, o, kind == FR_OPT_ADAMW ? "table `item`, part `v`: adamw is for layers" : NULL);
-    }
-    other.lr = 0.0f;
-    expect_optimizer(other, sgd, "network.optimizer: lr must");
-    other = fx_optimizer(FR_OPT_ADAM, 0.1f), other.eps = 0.0f;
-    expect_optimizer(sgd, other, "eps must");
-    other = fx_optimizer(FR_OPT_ADAM, 0.1f), other.beta2 = 1.0f;
-    expect_optimizer(sgd, other, "decay rates must");
-    other = fx_optimizer(FR_OPT_SGD, 0.1f), other.l1 = NAN;
-    expect_optimizer(sgd, other, "penalties");
-    other = fx_optimizer(FR_OPT_SGD, 0.1f), other.clip_norm = -1.0f;
-    expect_optimizer(sgd, other, "clip_norm must");
-    other = fx_optimizer(FR_OPT_FTRL, 0.1f), other.warmup_samples = 100;
-    expect_optimizer(sgd, other, "ftrl has no schedule");
-}
-
 /* ---- schedules ---- */
 
 /* A bias alone (its input is 0) under mse against 0: b <- b (1 - rate). And a row read with weight
@@ -633,7 +587,6 @@ int main(void)
         cmocka_unit_test(parameters_have_the_names_and_shapes_of_their_layers),
         cmocka_unit_test(first_values_follow_the_defaults),
         cmocka_unit_test(initializers_have_their_spread),
-        cmocka_unit_test(optimizers_in_the_wrong_place_or_out_of_range_are_refused),
         cmocka_unit_test(rates_follow_their_schedules_per_layer_and_part),
         cmocka_unit_test(every_layer_may_have_its_own_optimizer),
         cmocka_unit_test(clip_norm_bounds_the_step_of_each_parameter),

@@ -298,9 +298,7 @@ static size_t bytes_after(uint32_t sets, size_t bytes_max)
     struct fixture fx;
     fx_load(&fx, 40, nx_networks[0].text);
     fx_make_rows(&fx, 11);
-    struct fr_graph *graph = NULL;
-    struct fr_graph_options options = {.conf = &fx.conf, .variant_bytes_max = bytes_max};
-    assert_int_equal(fr_graph_new(&options, &graph, NULL), FR_OK);
+    struct fr_graph *graph = fr_graph_new(&(struct fr_graph_options){.conf = &fx.conf, .variant_bytes_max = bytes_max});
     for (uint32_t i = sets; i > 0; i--) {
         fx_make_groups(&fx, 170, 5, i, 61);
         fr_graph_forward(graph, &fx.batch, &fx.rows);
@@ -326,9 +324,9 @@ FR_CASE(a_scoring_graph_gives_the_training_graphs_logits)
         fx_load(&fx, 40, nx_networks[i].text);
         fx_make_rows(&fx, 11);
         fx_make_groups(&fx, 170, 5, masks[0], 61);
-        struct fr_graph *training = fx_graph(&fx, NULL, NULL), *scoring = NULL;
+        struct fr_graph *training = fx_graph(&fx, NULL, NULL), *scoring;
         struct fr_graph_options options = {.conf = &fx.conf, .scoring_only = true};
-        assert_int_equal(fr_graph_new(&options, &scoring, NULL), FR_OK);
+        scoring = fr_graph_new(&options);
         assert_int_equal(fr_graph_parameter_count(scoring), fr_graph_parameter_count(training));
         fr_graph_forward(training, &fx.batch, &fx.rows);
         fr_graph_forward(scoring, &fx.batch, &fx.rows);

@@ -101,11 +101,11 @@ FR_CASE(a_scoring_graph_gives_the_training_graphs_logits)
     struct fixture fx;
     fx_every_operation(&fx, 100, FR_OPT_ADAGRAD);
     fx_make_batch(&fx, 150, 3, true, 51);
-    struct fr_graph *training = fx_graph(&fx, NULL, NULL), *scoring = NULL;
+    struct fr_graph *training = fx_graph(&fx, NULL, NULL), *scoring;
     fx_step(&fx, training);
     fr_graph_forward(training, &fx.batch, &fx.rows);
     struct fr_graph_options options = {.conf = &fx.conf, .scoring_only = true};
-    assert_int_equal(fr_graph_new(&options, &scoring, NULL), FR_OK);
+    scoring = fr_graph_new(&options);
     for (size_t p = 0; p < fr_graph_parameter_count(training); p++)
         memcpy(fr_graph_parameters(scoring)[p].values, fr_graph_parameters(training)[p].values,
                fr_graph_parameters(training)[p].n_values * sizeof(float));

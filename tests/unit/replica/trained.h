@@ -181,14 +181,12 @@ static inline struct trained *trained_new(const char *text, const char *quantize
 {
     struct trained *self = fr_alloc(1, sizeof(*self));
     struct fr_buffer problems = {0};
-    struct fr_err err = {0};
     const char *sets[] = {"ingest.format=json", quantize};
     struct fr_conf_load_options options = {.path = "trained.yaml", .text = text, .sets = sets, .n_sets = 2};
     if (fr_conf_load(&options, &self->conf, &problems) != FR_OK)
         fail_msg("%.*s", (int)problems.size, (const char *)problems.data);
     fr_buffer_release(&problems);
-    if (fr_graph_new(&(struct fr_graph_options){.conf = self->conf}, &self->graph, &err) != FR_OK)
-        fail_msg("%s", err.text);
+    self->graph = fr_graph_new(&(struct fr_graph_options){.conf = self->conf});
     self->decoder = fr_decoder_new(self->conf);
     self->batch = fr_batch_new(self->conf);
     assert_true(self->conf->n_tables <= TABLES);

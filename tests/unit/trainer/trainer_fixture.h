@@ -161,7 +161,7 @@ static inline void run_open(struct run *run, const char *dir, size_t workers)
                                          .empty = run->empty,
                                          .cut_stages = run->cut_stages,
                                          .free_stages = run->free_stages};
-    assert_int_equal(fr_trainer_new(&options, &run->trainer, &err), FR_OK);
+    run->trainer = fr_trainer_new(&options);
     assert_int_equal(
         fr_durable_open(&(struct fr_durable_options){.dir = dir, .head = "head", .head_size = 4}, &run->durable, &err),
         FR_OK);

@@ -80,8 +80,7 @@ struct fr_trainer_options {
 
 struct fr_trainer;
 
-enum fr_status fr_trainer_new(const struct fr_trainer_options *options, struct fr_trainer **out,
-                              struct fr_err *err) FR_MUST_CHECK;
+struct fr_trainer *fr_trainer_new(const struct fr_trainer_options *options);
 void fr_trainer_free(struct fr_trainer *trainer);
 
 /* Restores from a durable state (sections of its own, of store and graph; images). Other sections

@@ -6,19 +6,19 @@
 
 #include "vocabulary/kinds.h"
 
-/* KIND(name, text, number, where): the number stands in saved states and never changes; ROWS of
- * tables, LAYERS or BOTH. */
+/* KIND(name, text, number, where, values, extra): the number stands in saved states and never
+ * changes; ROWS of tables, LAYERS or BOTH; state floats per value and beside them. */
 #define FR_OPTIMIZERS(KIND)                                                                                            \
-    KIND(FR_OPT_SGD, "sgd", 0, BOTH)                                                                                   \
-    KIND(FR_OPT_MOMENTUM, "momentum", 5, BOTH)                                                                         \
-    KIND(FR_OPT_ADAGRAD, "adagrad", 1, BOTH)                                                                           \
-    KIND(FR_OPT_ADAGRAD_ROWWISE, "adagrad_rowwise", 2, ROWS) /* one accumulator a row: mean of its squares */          \
-    KIND(FR_OPT_ADAM, "adam", 3, BOTH)                       /* rows: lazy, steps counted per row */                   \
-    KIND(FR_OPT_ADAM_ROWWISE, "adam_rowwise", 7, ROWS)       /* one second moment a row */                             \
-    KIND(FR_OPT_ADAMW, "adamw", 9, LAYERS)                   /* rows are touched too seldom to decay */                \
-    KIND(FR_OPT_RMSPROP, "rmsprop", 6, BOTH)                                                                           \
-    KIND(FR_OPT_FTRL, "ftrl", 4, BOTH)                                                                                 \
-    KIND(FR_OPT_GROUP_FTRL, "group_ftrl", 8, ROWS) /* FTRL with a penalty on the norm of the row */
+    KIND(FR_OPT_SGD, "sgd", 0, BOTH, 0, 0)                                                                             \
+    KIND(FR_OPT_MOMENTUM, "momentum", 5, BOTH, 1, 0)                                                                   \
+    KIND(FR_OPT_ADAGRAD, "adagrad", 1, BOTH, 1, 0)                                                                     \
+    KIND(FR_OPT_ADAGRAD_ROWWISE, "adagrad_rowwise", 2, ROWS, 0, 1) /* the mean of a row's squares */                   \
+    KIND(FR_OPT_ADAM, "adam", 3, BOTH, 2, 1)                       /* m, v; rows: lazy, their own age */               \
+    KIND(FR_OPT_ADAM_ROWWISE, "adam_rowwise", 7, ROWS, 1, 2)       /* m; one v and the age */                          \
+    KIND(FR_OPT_ADAMW, "adamw", 9, LAYERS, 2, 0)                   /* rows are touched too seldom to decay */          \
+    KIND(FR_OPT_RMSPROP, "rmsprop", 6, BOTH, 1, 0)                                                                     \
+    KIND(FR_OPT_FTRL, "ftrl", 4, BOTH, 2, 0)             /* z, n */                                                    \
+    KIND(FR_OPT_GROUP_FTRL, "group_ftrl", 8, ROWS, 2, 0) /* a penalty on the norm of the row */
 
 #define FR_OPTIMIZER_MEMBER(name, text, number, ...) name = number,
 enum fr_optimizer_kind { FR_OPTIMIZERS(FR_OPTIMIZER_MEMBER) };
@@ -31,10 +31,33 @@ FR_KIND_WORDS(fr_optimizer_kind, FR_OPTIMIZERS)
 #define FR_LAYERS_BOTH(choice) choice
 #define FR_LAYERS_ROWS(choice)
 #define FR_LAYERS_LAYERS(choice) choice
-#define FR_OPTIMIZER_OF_ROWS(name, text, number, where) FR_ROWS_##where("|" text)
-#define FR_OPTIMIZER_OF_LAYERS(name, text, number, where) FR_LAYERS_##where("|" text)
+#define FR_OPTIMIZER_OF_ROWS(name, text, number, where, ...) FR_ROWS_##where("|" text)
+#define FR_OPTIMIZER_OF_LAYERS(name, text, number, where, ...) FR_LAYERS_##where("|" text)
 #define FR_ROW_OPTIMIZERS (&FR_OPTIMIZERS(FR_OPTIMIZER_OF_ROWS)[1])
 #define FR_LAYER_OPTIMIZERS (&FR_OPTIMIZERS(FR_OPTIMIZER_OF_LAYERS)[1])
+
+/* State floats of a row's part of `dim` values, all values' first; arrays of state of a layer's
+ * parameter: 0 to 2. */
+#define FR_OPTIMIZER_ROW_STATE(name, text, number, where, values, extra)                                               \
+    case name:                                                                                                         \
+        return (values)*dim + (extra);
+#define FR_OPTIMIZER_DENSE_STATE(name, text, number, where, values, extra)                                             \
+    case name:                                                                                                         \
+        return values;
+static inline uint32_t fr_row_state_floats(enum fr_optimizer_kind kind, uint32_t dim)
+{
+    switch (kind) {
+        FR_OPTIMIZERS(FR_OPTIMIZER_ROW_STATE)
+    }
+    return 0;
+}
+static inline uint32_t fr_dense_states(enum fr_optimizer_kind kind)
+{
+    switch (kind) {
+        FR_OPTIMIZERS(FR_OPTIMIZER_DENSE_STATE)
+    }
+    return 0;
+}
 
 struct fr_optimizer {
     enum fr_optimizer_kind kind;

@@ -40,10 +40,9 @@ struct fr_graph_options {
     size_t variant_bytes_max;
 };
 
-/* Shapes are the config loader's (fr_conf_layer.width, is_sequence). FR_E_INVALID for an optimizer
- * in the wrong place, named. Parameters are initialised from conf->seed by name. */
-enum fr_status fr_graph_new(const struct fr_graph_options *options, struct fr_graph **out,
-                            struct fr_err *err) FR_MUST_CHECK;
+/* The config loader has checked everything: bounds, shapes (fr_conf_layer.width, is_sequence), where
+ * optimizers stand. Parameters are initialised from conf->seed by name. */
+struct fr_graph *fr_graph_new(const struct fr_graph_options *options);
 void fr_graph_free(struct fr_graph *graph);
 
 struct fr_parameter {

@@ -54,49 +54,6 @@ struct fr_pace {
 
 enum { FR_ROW_LANES = 32 };
 
-/* State floats of a part of `dim` values: sgd 0; adagrad, momentum, rmsprop dim; adagrad_rowwise 1;
- * ftrl, group_ftrl 2 dim (z then n); adam 2 dim + 1 (m, v, age of this row); adam_rowwise dim + 2
- * (m, v, age). adamw is dense's. */
-FR_HD uint32_t fr_row_state_floats(enum fr_optimizer_kind kind, uint32_t dim)
-{
-    switch (kind) {
-    case FR_OPT_SGD:
-        return 0;
-    case FR_OPT_ADAGRAD:
-    case FR_OPT_MOMENTUM:
-    case FR_OPT_RMSPROP:
-        return dim;
-    case FR_OPT_ADAGRAD_ROWWISE:
-        return 1;
-    case FR_OPT_ADAM:
-        return 2 * dim + 1;
-    case FR_OPT_ADAM_ROWWISE:
-        return dim + 2;
-    case FR_OPT_FTRL:
-    case FR_OPT_GROUP_FTRL:
-    case FR_OPT_ADAMW:
-        return 2 * dim;
-    }
-    return 0;
-}
-
-/* Arrays of state a dense parameter needs beside its values: 0 to 2. */
-FR_HD uint32_t fr_dense_states(enum fr_optimizer_kind kind)
-{
-    switch (kind) {
-    case FR_OPT_ADAM:
-    case FR_OPT_ADAMW:
-    case FR_OPT_FTRL:
-        return 2;
-    case FR_OPT_ADAGRAD:
-    case FR_OPT_MOMENTUM:
-    case FR_OPT_RMSPROP:
-        return 1;
-    default: /* sgd; the others are optimizers of rows */
-        return 0;
-    }
-}
-
 /* Gradients beyond this count as not finite: their squares and some 10^7 of their sums stay below
  * FR_STATE_MAX. */
 #define FR_GRADIENT_MAX 1e15f

@@ -1,0 +1,61 @@
+/* First values of weights, of layers and of tables' rows alike: a function of the initializer, the
+ * fans and where the value stands (seed, stream, key, index), so that what a value begins as does
+ * not depend on what else there is. Thread: any. */
+#include <math.h>
+
+#include "base/random.h"
+#include "conf/conf.h"
+
+/* Standard deviation, or half the width of a uniform distribution. */
+static double scale_of(const struct fr_conf_init *init, double fan_in, double fan_out)
+{
+    switch (init->kind) {
+    case FR_INIT_DEFAULT:
+        return 1.0 / sqrt(fan_in);
+    case FR_INIT_XAVIER_UNIFORM:
+        return sqrt(6.0 / (fan_in + fan_out));
+    case FR_INIT_XAVIER_NORMAL:
+        return sqrt(2.0 / (fan_in + fan_out));
+    case FR_INIT_KAIMING_UNIFORM:
+        return sqrt(6.0 / fan_in);
+    case FR_INIT_KAIMING_NORMAL:
+        return sqrt(2.0 / fan_in);
+    case FR_INIT_UNIFORM:
+    case FR_INIT_NORMAL:
+    case FR_INIT_TRUNCATED_NORMAL:
+    case FR_INIT_CONSTANT:
+        return (double)init->scale;
+    case FR_INIT_ZEROS:
+        break;
+    }
+    return 0.0;
+}
+
+static double draw(enum fr_init_kind kind, const struct fr_value_place *at, uint64_t index)
+{
+    switch (kind) {
+    case FR_INIT_NORMAL:
+    case FR_INIT_XAVIER_NORMAL:
+    case FR_INIT_KAIMING_NORMAL:
+        return fr_random_normal(at->seed, at->stream, at->key, index);
+    case FR_INIT_TRUNCATED_NORMAL:
+        return fr_random_truncated_normal(at->seed, at->stream, at->key, index);
+    case FR_INIT_DEFAULT:
+    case FR_INIT_UNIFORM:
+    case FR_INIT_XAVIER_UNIFORM:
+    case FR_INIT_KAIMING_UNIFORM:
+        return 2.0 * fr_random_uniform(at->seed, at->stream, at->key, index) - 1.0;
+    case FR_INIT_CONSTANT:
+        return 1.0;
+    case FR_INIT_ZEROS:
+        break;
+    }
+    return 0.0;
+}
+
+void fr_conf_first_values(const struct fr_conf_init *init, const struct fr_value_place *at, float *values, size_t n)
+{
+    double scale = scale_of(init, at->fan_in, at->fan_out);
+    for (size_t i = 0; i < n; i++)
+        values[i] = (float)(draw(init->kind, at, at->index + i) * scale);
+}
