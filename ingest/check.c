@@ -18,7 +18,6 @@
 #include "base/crc32c.h"
 #include "base/log.h"
 #include "files.h"
-#include "lines.h"
 
 static const struct fr_partition_position *position_of(const struct fr_ingest *self, const struct fr_lane *lane)
 {
@@ -266,7 +265,7 @@ static enum fr_status check_file(struct fr_ingest *self, uint32_t index, struct 
         fr_lane_finish(self, index);
         return FR_OK;
     }
-    enum fr_status status = fr_lines_size(path, &lane->bytes, err);
+    enum fr_status status = fr_file_size(path, &lane->bytes, err);
     if (status != FR_OK)
         return status;
     if (lane->next < 0)

@@ -9,13 +9,17 @@
  * thread. */
 #include "files.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/check.h"
-#include "lines.h"
+#include "ingest/lines.h"
 
 enum { LINE_MAX_DEFAULT = 1 << 20 }; /* of record_max, as in the decoder */
 
@@ -87,6 +91,44 @@ static void checked(void *source)
         self->inner.checked(self->inner.self);
 }
 
+static enum fr_status open_regular(const char *path, int *out, int64_t *size, struct fr_err *err)
+{
+    struct stat stat;
+    /* not to wait for the writer of a pipe */
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (file < 0)
+        return fr_err_set(err,
+                          errno == ENOENT                     ? FR_E_UNAVAILABLE
+                          : errno == EACCES || errno == EPERM ? FR_E_DENIED
+                                                              : FR_E_IO,
+                          "ingest.files: %s: %s; put the file there, or take it out of ingest.files", path,
+                          strerror(errno));
+    enum fr_status status = FR_OK;
+    if (fstat(file, &stat) != 0)
+        status = fr_err_set(err, FR_E_IO, "ingest.files: %s: %s", path, strerror(errno));
+    else if (!S_ISREG(stat.st_mode))
+        status = fr_err_set(err, FR_E_INVALID,
+                            "ingest.files: %s is not a regular file: only such a file can be read again after a "
+                            "restart; use a file, or take it out of ingest.files",
+                            path);
+    if (status != FR_OK) {
+        close(file);
+        return status;
+    }
+    *out = file;
+    *size = stat.st_size;
+    return FR_OK;
+}
+
+enum fr_status fr_file_size(const char *path, int64_t *out, struct fr_err *err)
+{
+    int file = -1;
+    enum fr_status status = open_regular(path, &file, out, err);
+    if (status == FR_OK)
+        close(file);
+    return status;
+}
+
 static enum fr_status begin(void *source, uint32_t partition, int64_t offset, struct fr_err *err)
 {
     struct files *self = source;
@@ -95,12 +137,15 @@ static enum fr_status begin(void *source, uint32_t partition, int64_t offset, st
         return self->inner.begin(self->inner.self, inside(self, partition), offset, err);
     }
     FR_CHECK(!self->lines);
+    int file = -1;
+    int64_t size;
+    enum fr_status status = open_regular(fr_file_path(self->names[partition].topic), &file, &size, err);
+    if (status != FR_OK)
+        return status;
     uint64_t record_max = self->conf->ingest.record_max;
-    enum fr_status status =
-        fr_lines_open(fr_file_path(self->names[partition].topic), record_max ? (size_t)record_max : LINE_MAX_DEFAULT,
-                      offset, &self->lines, err);
+    self->lines = fr_lines_new(file, record_max ? (size_t)record_max : LINE_MAX_DEFAULT, offset, true);
     self->open = partition;
-    return status;
+    return FR_OK;
 }
 
 static void halt(void *source, uint32_t partition)
@@ -109,7 +154,7 @@ static void halt(void *source, uint32_t partition)
     if (partition >= self->n_files) {
         self->inner.halt(self->inner.self, inside(self, partition));
     } else if (self->lines && self->open == partition) {
-        fr_lines_close(self->lines);
+        fr_lines_free(self->lines);
         self->lines = NULL;
     }
 }
@@ -117,7 +162,16 @@ static void halt(void *source, uint32_t partition)
 static enum fr_status poll_file(struct files *self, struct fr_source_event *out, struct fr_err *err)
 {
     struct fr_line line;
-    enum fr_status status = fr_lines_next(self->lines, &line, err);
+    const char *path = fr_file_path(self->names[self->open].topic);
+    struct fr_err why = {0};
+    enum fr_status status = fr_lines_next(self->lines, &line, &why);
+    if (status == FR_E_CORRUPT)
+        return fr_err_set(err, status,
+                          "ingest.files: %s is damaged or cut off after line %" PRId64
+                          " (%s); put the whole file there and start again: reading goes on where it stopped",
+                          path, line.number, why.text);
+    if (status < 0)
+        return fr_err_set(err, status, "ingest.files: %s: %s", path, why.text);
     if (status != FR_OK && status != FR_EOF)
         return status;
     *out = (struct fr_source_event){
@@ -198,7 +252,7 @@ static bool connected(void *source, char *problem, size_t size)
 static void close_files(void *source)
 {
     struct files *self = source;
-    fr_lines_close(self->lines);
+    fr_lines_free(self->lines);
     if (self->has_inner && self->inner.close)
         self->inner.close(self->inner.self);
     free(self->names);

@@ -14,6 +14,10 @@
 enum fr_status fr_files_open(const struct fr_conf *conf, const struct fr_source *inner, struct fr_source *out,
                              struct fr_err *err) FR_MUST_CHECK;
 
+/* Size in bytes of a regular file. FR_E_UNAVAILABLE: it is not there; FR_E_DENIED; FR_E_INVALID: not
+ * a regular file; FR_E_IO. */
+enum fr_status fr_file_size(const char *path, int64_t *out, struct fr_err *err) FR_MUST_CHECK;
+
 static inline const char *fr_file_path(const char *topic)
 {
     return topic + sizeof(FR_FILE_TOPIC) - 1;

@@ -13,7 +13,7 @@
 #include "base/check.h"
 #include "conf/conf.h"
 #include "decode/decoder.h"
-#include "samples/lines.h"
+#include "input.h"
 #include "tool.h"
 
 static const char usage[] =
@@ -176,26 +176,23 @@ static void decode_line(struct decoding *d, const void *value, size_t size)
 
 static enum fr_status decode_file(struct decoding *d, const char *path, struct fr_err *err)
 {
-    struct fr_tool_lines *lines = NULL;
+    struct fr_lines *lines = NULL;
     enum fr_status status = fr_tool_lines_open(path, &lines, err);
-    for (uint64_t number = 0; status == FR_OK; number++) {
-        const char *line = NULL;
-        size_t size = 0;
-        status = fr_tool_lines_next(lines, &line, &size, err);
-        if (status != FR_OK)
-            break;
-        const void *value = line;
+    struct fr_line line;
+    while (status == FR_OK && (status = fr_tool_lines_next(lines, path, &line, err)) == FR_OK) {
+        const void *value = line.value;
+        size_t size = line.size;
         if (d->conf->ingest.format == FR_FORMAT_MSGPACK) {
-            status = unhex(line, size, &d->bytes, err);
+            status = unhex(line.value, size, &d->bytes, err);
             value = d->bytes.data;
             size = d->bytes.size;
         }
         if (status == FR_OK)
             decode_line(d, value, size);
         else
-            status = fr_err_wrap(err, "%s, line %" PRIu64 " (from 0)", path, number);
+            status = fr_err_wrap(err, "%s, line %" PRId64 " (from 0)", path, line.number);
     }
-    fr_tool_lines_close(lines);
+    fr_lines_free(lines);
     return status == FR_EOF ? FR_OK : status;
 }
 

@@ -20,7 +20,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "samples/block.h"
-#include "samples/lines.h"
+#include "input.h"
 #include "samples/producer.h"
 #include "samples/synthetic.h"
 #include "tool.h"
@@ -220,27 +220,23 @@ static enum fr_status append_line(struct job *job, uint32_t partition, const cha
 static enum fr_status produce_file(struct job *job, struct fr_err *err)
 {
     FR_CHECK(job->n_partitions > 0);
-    struct fr_tool_lines *lines = NULL;
+    struct fr_lines *lines = NULL;
     enum fr_status status = fr_tool_lines_open(job->file_path, &lines, err);
     while (status == FR_OK && (status = pace(job, err)) == FR_OK) {
-        const char *line = NULL;
-        size_t size = 0;
-        status = fr_tool_lines_next(lines, &line, &size, err);
-        if (status != FR_OK) {
-            if (status != FR_EOF)
-                status = fr_err_wrap(err, "%s", job->file_path);
+        struct fr_line line;
+        status = fr_tool_lines_next(lines, job->file_path, &line, err);
+        if (status != FR_OK)
             break;
-        }
         uint32_t partition = (uint32_t)(job->samples % job->n_partitions);
         struct fr_tool_transcoded what = {0};
-        status = append_line(job, partition, line, size, &what, err);
+        status = append_line(job, partition, line.value, line.size, &what, err);
         if (status != FR_OK) {
             status = fr_err_wrap(err, "%s, line %" PRIu64 " (from 0)", job->file_path, job->samples);
             break;
         }
         status = end_element(job, partition, what.t_ms, err);
     }
-    fr_tool_lines_close(lines);
+    fr_lines_free(lines);
     return status;
 }
 

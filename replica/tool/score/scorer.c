@@ -10,7 +10,7 @@
 
 #include "base/buffer.h"
 #include "base/check.h"
-#include "samples/lines.h"
+#include "input.h"
 #include "number.h"
 
 enum { SAMPLES_MAX = 1 << 16 };
@@ -35,14 +35,6 @@ static void put_scores(struct scoring *scoring, uint32_t n_samples)
     }
 }
 
-static bool is_empty(const char *line, size_t size)
-{
-    for (size_t i = 0; i < size; i++)
-        if (!memchr(" \t\r", line[i], 3))
-            return false;
-    return true;
-}
-
 static enum fr_status score_line(struct scoring *scoring, const char *line, size_t size, struct fr_err *err)
 {
     uint32_t n_samples = SAMPLES_MAX;
@@ -56,20 +48,18 @@ static enum fr_status score_line(struct scoring *scoring, const char *line, size
     return FR_OK;
 }
 
-static enum fr_status score_lines(struct scoring *scoring, struct fr_tool_lines *lines, const char *path,
-                                  struct fr_err *err)
+static enum fr_status score_lines(struct scoring *scoring, struct fr_lines *lines, const char *path, struct fr_err *err)
 {
     enum fr_status status;
-    const char *line = NULL;
-    size_t size = 0;
-    for (uint64_t number = 0; (status = fr_tool_lines_next(lines, &line, &size, err)) == FR_OK; number++) {
-        if (!is_empty(line, size))
-            status = score_line(scoring, line, size, err);
+    struct fr_line line;
+    while ((status = fr_tool_lines_next(lines, path, &line, err)) == FR_OK) {
+        if (!fr_line_is_blank(&line))
+            status = score_line(scoring, line.value, line.size, err);
         if (status != FR_OK)
-            return fr_err_wrap(err, "%s, line %" PRIu64 " (from 0)", path, number);
+            return fr_err_wrap(err, "%s, line %" PRId64 " (from 0)", path, line.number);
     }
     if (status != FR_EOF)
-        return fr_err_wrap(err, "%s", path);
+        return status;
     return fflush(scoring->out) == 0 ? FR_OK : fr_err_set(err, FR_E_IO, "writing scores: %s", strerror(errno));
 }
 
@@ -81,14 +71,14 @@ enum fr_status fr_tool_score_file(struct freshet_replica *replica, const char *p
         return fr_err_set(err, FR_E_NOT_FOUND,
                           "the replica cannot score at epoch %" PRIu64 ": the model or a dense parameter is missing",
                           info.epoch);
-    struct fr_tool_lines *lines = NULL;
+    struct fr_lines *lines = NULL;
     enum fr_status status = fr_tool_lines_open(path, &lines, err);
     if (status != FR_OK)
         return status;
     struct scoring scoring = {.replica = replica, .n_tasks = freshet_replica_tasks(replica), .out = out};
     scoring.scores = fr_alloc((size_t)SAMPLES_MAX * (scoring.n_tasks ? scoring.n_tasks : 1), sizeof(float));
     status = score_lines(&scoring, lines, path, err);
-    fr_tool_lines_close(lines);
+    fr_lines_free(lines);
     fr_buffer_release(&scoring.lines);
     free(scoring.scores);
     return status;

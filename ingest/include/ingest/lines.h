@@ -1,0 +1,31 @@
+/* Lines of one file, plain or gzip, numbered from 0. What is wrong with a file is said in bare words:
+ * its readers know where it was named and what to do about it. Thread: one. */
+#ifndef FR_INGEST_LINES_H
+#define FR_INGEST_LINES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+struct fr_lines;
+
+struct fr_line {
+    int64_t number;
+    const char *value; /* without its newline; until the next call; NULL: longer than line_max */
+    size_t size;
+    uint32_t crc32c; /* of a line without value */
+};
+
+/* Owns the open file from now on. Lines before `from` are passed over, and blank ones if asked. */
+struct fr_lines *fr_lines_new(int file, size_t line_max, int64_t from, bool skip_blank);
+void fr_lines_free(struct fr_lines *lines);
+/* The next line. FR_AGAIN: a slice of the file was read and no line is complete. FR_EOF:
+ * line->number is how many lines there are. FR_E_CORRUPT (damaged or cut off), FR_E_IO: in line
+ * line->number. */
+enum fr_status fr_lines_next(struct fr_lines *lines, struct fr_line *line, struct fr_err *err) FR_MUST_CHECK;
+/* It has a value, of nothing but white space. */
+bool fr_line_is_blank(const struct fr_line *line);
+
+#endif
