@@ -15,9 +15,9 @@
 #include "base/log.h"
 #include "files.h"
 
-static const struct fr_partition_position *position_of(const struct fr_ingest *self, const struct fr_lane *lane)
+static const struct fr_partition_position *position_of(const struct fr_ingest *ingest, const struct fr_lane *lane)
 {
-    return &self->shared.known.partitions[lane->slot];
+    return &ingest->shared.known.partitions[lane->slot];
 }
 
 /* A decimal number of [0, max] that ends at `stop`. */
@@ -32,7 +32,7 @@ static bool parse_number(const char *text, char stop, int64_t max, int64_t *out)
     return true;
 }
 
-static enum fr_status parse_line(struct fr_ingest *self, const char *line, struct fr_err *err)
+static enum fr_status parse_line(struct fr_ingest *ingest, const char *line, struct fr_err *err)
 {
     char topic[FR_TOPIC_MAX];
     int64_t partition, end;
@@ -48,19 +48,19 @@ static enum fr_status parse_line(struct fr_ingest *self, const char *line, struc
     topic[size] = 0;
     if (strchr(topic, ' ') && !fr_is_file_topic(topic))
         return fr_err_set(err, FR_E_CORRUPT, "end offsets: \"%.80s\" names no topic", line);
-    for (uint32_t i = 0; i < self->n_lanes; i++) {
-        const struct fr_partition_position *p = position_of(self, &self->lanes[i]);
+    for (uint32_t i = 0; i < ingest->n_lanes; i++) {
+        const struct fr_partition_position *p = position_of(ingest, &ingest->lanes[i]);
         if (p->partition != partition || strcmp(p->topic, topic) != 0)
             continue;
-        self->lanes[i].end_named = true;
-        if (i >= self->n_files)
-            self->lanes[i].end = end;
-        else if (!self->lanes[i].done && self->lanes[i].bytes != end)
+        ingest->lanes[i].end_named = true;
+        if (i >= ingest->n_files)
+            ingest->lanes[i].end = end;
+        else if (!ingest->lanes[i].done && ingest->lanes[i].bytes != end)
             return fr_err_set(
                 err, FR_E_MISMATCH,
                 "ingest.files: %s has %" PRId64 " bytes, it had %" PRId64
                 " when the ends of this run were fixed; put the same file there, or use another state_dir",
-                fr_file_path(topic), self->lanes[i].bytes, end);
+                fr_file_path(topic), ingest->lanes[i].bytes, end);
         return FR_OK;
     }
     return fr_err_set(err, FR_E_MISMATCH,
@@ -70,24 +70,24 @@ static enum fr_status parse_line(struct fr_ingest *self, const char *line, struc
                       partition, topic);
 }
 
-static enum fr_status parse(struct fr_ingest *self, struct fr_err *err)
+static enum fr_status parse(struct fr_ingest *ingest, struct fr_err *err)
 {
-    for (uint32_t i = self->n_files; i < self->n_lanes; i++)
-        self->lanes[i].end = 0;
+    for (uint32_t i = ingest->n_files; i < ingest->n_lanes; i++)
+        ingest->lanes[i].end = 0;
     enum fr_status status = FR_OK;
-    char *line = self->end_offsets;
+    char *line = ingest->end_offsets;
     while (status == FR_OK && *line) {
         char *stop = strchr(line, '\n');
         if (!stop)
             return fr_err_set(err, FR_E_CORRUPT, "end offsets: the last line is cut off");
         *stop = 0;
-        status = parse_line(self, line, err);
+        status = parse_line(ingest, line, err);
         *stop = '\n';
         line = stop + 1;
     }
-    for (uint32_t i = 0; status == FR_OK && i < self->n_files; i++) {
-        const struct fr_partition_position *p = position_of(self, &self->lanes[i]);
-        if (!self->lanes[i].done && !self->lanes[i].end_named)
+    for (uint32_t i = 0; status == FR_OK && i < ingest->n_files; i++) {
+        const struct fr_partition_position *p = position_of(ingest, &ingest->lanes[i]);
+        if (!ingest->lanes[i].done && !ingest->lanes[i].end_named)
             status = fr_err_set(err, FR_E_MISMATCH,
                                 "ingest.files: %s was added after the ends of this run were fixed; take it out, or use "
                                 "another state_dir",
@@ -97,47 +97,47 @@ static enum fr_status parse(struct fr_ingest *self, struct fr_err *err)
 }
 
 /* Where this run ends on a partition. */
-static enum fr_status end_of(struct fr_ingest *self, uint32_t index, int64_t *out, struct fr_err *err)
+static enum fr_status end_of(struct fr_ingest *ingest, uint32_t index, int64_t *out, struct fr_err *err)
 {
-    int64_t high = self->lanes[index].high, at = high;
+    int64_t high = ingest->lanes[index].high, at = high;
     enum fr_status status = FR_EOF;
-    if (self->until_ms > 0)
-        status = self->source.offset_at(self->source.self, index, self->until_ms, &at, err);
+    if (ingest->until_ms > 0)
+        status = ingest->source.offset_at(ingest->source.self, index, ingest->until_ms, &at, err);
     if (status < 0)
         return status;
     *out = status == FR_OK && at < high ? at : high;
     return FR_OK;
 }
 
-static enum fr_status ask(struct fr_ingest *self, struct fr_err *err)
+static enum fr_status ask(struct fr_ingest *ingest, struct fr_err *err)
 {
     struct fr_buffer text = {0};
     enum fr_status status = FR_OK;
-    for (uint32_t i = 0; status == FR_OK && i < self->n_lanes; i++) {
-        const struct fr_partition_position *p = position_of(self, &self->lanes[i]);
-        int64_t end = self->lanes[i].bytes;
-        if (i >= self->n_files) {
-            status = end_of(self, i, &end, err);
-            self->lanes[i].end = end;
+    for (uint32_t i = 0; status == FR_OK && i < ingest->n_lanes; i++) {
+        const struct fr_partition_position *p = position_of(ingest, &ingest->lanes[i]);
+        int64_t end = ingest->lanes[i].bytes;
+        if (i >= ingest->n_files) {
+            status = end_of(ingest, i, &end, err);
+            ingest->lanes[i].end = end;
         }
         fr_buffer_printf(&text, "%s %" PRId32 " %" PRId64 "\n", p->topic, p->partition, end);
     }
     fr_put_u8(&text, 0);
-    if (status == FR_OK && self->fix_end)
-        status = self->fix_end(self->fix_end_self, (const char *)text.data, text.size - 1, err);
+    if (status == FR_OK && ingest->fix_end)
+        status = ingest->fix_end(ingest->fix_end_self, (const char *)text.data, text.size - 1, err);
     if (status == FR_OK)
         /* a start that is repeated keeps them */
-        self->end_offsets = fr_strdup((const char *)text.data);
+        ingest->end_offsets = fr_strdup((const char *)text.data);
     fr_buffer_release(&text);
     return status;
 }
 
-enum fr_status fr_ends_fix(struct fr_ingest *self, struct fr_err *err)
+enum fr_status fr_ends_fix(struct fr_ingest *ingest, struct fr_err *err)
 {
-    enum fr_status status = self->end_offsets ? parse(self, err) : ask(self, err);
-    for (uint32_t i = 0; status == FR_OK && i < self->n_lanes; i++) {
-        struct fr_lane *lane = &self->lanes[i];
-        const struct fr_partition_position *p = position_of(self, lane);
+    enum fr_status status = ingest->end_offsets ? parse(ingest, err) : ask(ingest, err);
+    for (uint32_t i = 0; status == FR_OK && i < ingest->n_lanes; i++) {
+        struct fr_lane *lane = &ingest->lanes[i];
+        const struct fr_partition_position *p = position_of(ingest, lane);
         if (lane->end > lane->high)
             status =
                 fr_err_set(err, FR_E_LOST,

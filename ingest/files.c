@@ -34,61 +34,61 @@ struct files {
     char length[24]; /* of the last line that was too long, for its letter */
 };
 
-static enum fr_status discover(void *source, struct fr_source_layout *out, struct fr_err *err)
+static enum fr_status discover(void *self, struct fr_source_layout *out, struct fr_err *err)
 {
-    struct files *self = source;
+    struct files *files = self;
     struct fr_source_layout inner = {0};
-    enum fr_status status = self->has_inner ? self->inner.discover(self->inner.self, &inner, err) : FR_OK;
+    enum fr_status status = files->has_inner ? files->inner.discover(files->inner.self, &inner, err) : FR_OK;
     if (status != FR_OK)
         return status;
-    uint32_t n = self->n_files + inner.n_partitions;
-    if (n > self->capacity) {
-        self->names = fr_realloc(self->names, n, sizeof(*self->names));
-        self->capacity = n;
+    uint32_t n = files->n_files + inner.n_partitions;
+    if (n > files->capacity) {
+        files->names = fr_realloc(files->names, n, sizeof(*files->names));
+        files->capacity = n;
     }
     if (inner.n_partitions)
-        memcpy(self->names + self->n_files, inner.partitions, inner.n_partitions * sizeof(*self->names));
+        memcpy(files->names + files->n_files, inner.partitions, inner.n_partitions * sizeof(*files->names));
     *out = inner;
     out->n_partitions = n;
-    out->partitions = self->names;
+    out->partitions = files->names;
     return FR_OK;
 }
 
 /* The number of a partition in the inner source. */
-static uint32_t inside(const struct files *self, uint32_t partition)
+static uint32_t inside(const struct files *files, uint32_t partition)
 {
-    FR_CHECK(self->has_inner && partition >= self->n_files);
-    return partition - self->n_files;
+    FR_CHECK(files->has_inner && partition >= files->n_files);
+    return partition - files->n_files;
 }
 
-static enum fr_status watermarks(void *source, uint32_t partition, int64_t *low, int64_t *high, struct fr_err *err)
+static enum fr_status watermarks(void *self, uint32_t partition, int64_t *low, int64_t *high, struct fr_err *err)
 {
-    struct files *self = source;
-    return self->inner.watermarks(self->inner.self, inside(self, partition), low, high, err);
+    struct files *files = self;
+    return files->inner.watermarks(files->inner.self, inside(files, partition), low, high, err);
 }
 
-static enum fr_status offset_at(void *source, uint32_t partition, int64_t timestamp_ms, int64_t *offset,
+static enum fr_status offset_at(void *self, uint32_t partition, int64_t timestamp_ms, int64_t *offset,
                                 struct fr_err *err)
 {
-    struct files *self = source;
-    return self->inner.offset_at(self->inner.self, inside(self, partition), timestamp_ms, offset, err);
+    struct files *files = self;
+    return files->inner.offset_at(files->inner.self, inside(files, partition), timestamp_ms, offset, err);
 }
 
-static enum fr_status fetch(void *source, uint32_t partition, int64_t offset, struct fr_source_event *out,
+static enum fr_status fetch(void *self, uint32_t partition, int64_t offset, struct fr_source_event *out,
                             struct fr_err *err)
 {
-    struct files *self = source;
-    enum fr_status status = self->inner.fetch(self->inner.self, inside(self, partition), offset, out, err);
+    struct files *files = self;
+    enum fr_status status = files->inner.fetch(files->inner.self, inside(files, partition), offset, out, err);
     if (status == FR_OK)
-        out->partition += self->n_files;
+        out->partition += files->n_files;
     return status;
 }
 
-static void checked(void *source)
+static void checked(void *self)
 {
-    struct files *self = source;
-    if (self->has_inner)
-        self->inner.checked(self->inner.self);
+    struct files *files = self;
+    if (files->has_inner)
+        files->inner.checked(files->inner.self);
 }
 
 static enum fr_status open_regular(const char *path, int *out, int64_t *size, struct fr_err *err)
@@ -129,42 +129,42 @@ enum fr_status fr_file_size(const char *path, int64_t *out, struct fr_err *err)
     return status;
 }
 
-static enum fr_status begin(void *source, uint32_t partition, int64_t offset, struct fr_err *err)
+static enum fr_status begin(void *self, uint32_t partition, int64_t offset, struct fr_err *err)
 {
-    struct files *self = source;
-    if (partition >= self->n_files) {
-        self->inner_begun = true;
-        return self->inner.begin(self->inner.self, inside(self, partition), offset, err);
+    struct files *files = self;
+    if (partition >= files->n_files) {
+        files->inner_begun = true;
+        return files->inner.begin(files->inner.self, inside(files, partition), offset, err);
     }
-    FR_CHECK(!self->lines);
+    FR_CHECK(!files->lines);
     int file = -1;
     int64_t size;
-    enum fr_status status = open_regular(fr_file_path(self->names[partition].topic), &file, &size, err);
+    enum fr_status status = open_regular(fr_file_path(files->names[partition].topic), &file, &size, err);
     if (status != FR_OK)
         return status;
-    uint64_t record_max = self->conf->ingest.record_max;
-    self->lines = fr_lines_new(file, record_max ? (size_t)record_max : LINE_MAX_DEFAULT, offset, true);
-    self->open = partition;
+    uint64_t record_max = files->conf->ingest.record_max;
+    files->lines = fr_lines_new(file, record_max ? (size_t)record_max : LINE_MAX_DEFAULT, offset, true);
+    files->open = partition;
     return FR_OK;
 }
 
-static void halt(void *source, uint32_t partition)
+static void halt(void *self, uint32_t partition)
 {
-    struct files *self = source;
-    if (partition >= self->n_files) {
-        self->inner.halt(self->inner.self, inside(self, partition));
-    } else if (self->lines && self->open == partition) {
-        fr_lines_free(self->lines);
-        self->lines = NULL;
+    struct files *files = self;
+    if (partition >= files->n_files) {
+        files->inner.halt(files->inner.self, inside(files, partition));
+    } else if (files->lines && files->open == partition) {
+        fr_lines_free(files->lines);
+        files->lines = NULL;
     }
 }
 
-static enum fr_status poll_file(struct files *self, struct fr_source_event *out, struct fr_err *err)
+static enum fr_status poll_file(struct files *files, struct fr_source_event *out, struct fr_err *err)
 {
     struct fr_line line;
-    const char *path = fr_file_path(self->names[self->open].topic);
+    const char *path = fr_file_path(files->names[files->open].topic);
     struct fr_err why = {0};
-    enum fr_status status = fr_lines_next(self->lines, &line, &why);
+    enum fr_status status = fr_lines_next(files->lines, &line, &why);
     if (status == FR_E_CORRUPT)
         return fr_err_set(err, status,
                           "ingest.files: %s is damaged or cut off after line %" PRId64
@@ -176,7 +176,7 @@ static enum fr_status poll_file(struct files *self, struct fr_source_event *out,
         return status;
     *out = (struct fr_source_event){
         .kind = status == FR_EOF ? FR_SOURCE_END : FR_SOURCE_RECORD,
-        .partition = self->open,
+        .partition = files->open,
         .offset = line.number,
         .value = line.value,
         .size = line.size,
@@ -184,79 +184,79 @@ static enum fr_status poll_file(struct files *self, struct fr_source_event *out,
         .crc32c = line.crc32c,
     };
     if (out->withheld)
-        snprintf(self->length, sizeof(self->length), "%zu", line.size);
+        snprintf(files->length, sizeof(files->length), "%zu", line.size);
     return FR_OK;
 }
 
-static enum fr_status poll_event(void *source, int64_t partition, int wait_ms, struct fr_source_event *out,
+static enum fr_status poll_event(void *self, int64_t partition, int wait_ms, struct fr_source_event *out,
                                  struct fr_err *err)
 {
-    struct files *self = source;
-    if (self->lines)
-        return poll_file(self, out, err);
-    if (!self->inner_begun) { /* a file that is waited for, or nothing behind the files */
+    struct files *files = self;
+    if (files->lines)
+        return poll_file(files, out, err);
+    if (!files->inner_begun) { /* a file that is waited for, or nothing behind the files */
         nanosleep(&(struct timespec){.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * 1000000L}, NULL);
         return FR_AGAIN;
     }
-    int64_t from = partition < 0 ? partition : (int64_t)inside(self, (uint32_t)partition);
-    enum fr_status status = self->inner.poll(self->inner.self, from, wait_ms, out, err);
+    int64_t from = partition < 0 ? partition : (int64_t)inside(files, (uint32_t)partition);
+    enum fr_status status = files->inner.poll(files->inner.self, from, wait_ms, out, err);
     if (status == FR_OK)
-        out->partition += self->n_files;
+        out->partition += files->n_files;
     return status;
 }
 
-static void release(void *source, struct fr_source_event *event)
+static void release(void *self, struct fr_source_event *event)
 {
-    struct files *self = source;
-    if (event->partition < self->n_files)
+    struct files *files = self;
+    if (event->partition < files->n_files)
         return; /* the line stays until the next one is read */
-    event->partition -= self->n_files;
-    self->inner.release(self->inner.self, event);
-    event->partition += self->n_files;
+    event->partition -= files->n_files;
+    files->inner.release(files->inner.self, event);
+    event->partition += files->n_files;
 }
 
-static size_t headers(void *source, const struct fr_source_event *event, struct fr_record_header *out, size_t capacity)
+static size_t headers(void *self, const struct fr_source_event *event, struct fr_record_header *out, size_t capacity)
 {
-    struct files *self = source;
-    if (event->partition >= self->n_files) {
+    struct files *files = self;
+    if (event->partition >= files->n_files) {
         struct fr_source_event shifted = *event;
-        shifted.partition -= self->n_files;
-        return self->inner.headers(self->inner.self, &shifted, out, capacity);
+        shifted.partition -= files->n_files;
+        return files->inner.headers(files->inner.self, &shifted, out, capacity);
     }
     if (!event->withheld || capacity == 0)
         return 0;
-    out[0] = (struct fr_record_header){"freshet.length", self->length, strlen(self->length)};
+    out[0] = (struct fr_record_header){"freshet.length", files->length, strlen(files->length)};
     return 1;
 }
 
-static void commit(void *source, const struct fr_positions *positions)
+static void commit(void *self, const struct fr_positions *positions)
 {
-    struct files *self = source;
-    if (self->has_inner)
-        self->inner.commit(self->inner.self, positions);
+    struct files *files = self;
+    if (files->has_inner)
+        files->inner.commit(files->inner.self, positions);
 }
 
-static int64_t high(void *source, uint32_t partition)
+static int64_t high(void *self, uint32_t partition)
 {
-    struct files *self = source;
-    return partition < self->n_files ? -1 : self->inner.high(self->inner.self, inside(self, partition));
+    struct files *files = self;
+    return partition < files->n_files ? -1 : files->inner.high(files->inner.self, inside(files, partition));
 }
 
 /* While files are read it does not matter whether brokers answer. */
-static bool connected(void *source, char *problem, size_t size)
+static bool connected(void *self, char *problem, size_t size)
 {
-    struct files *self = source;
-    return !self->inner_begun || self->inner.connected(self->inner.self, problem, size);
+    struct files *files = self;
+    return !files->inner_begun || files->inner.connected(files->inner.self, problem, size);
 }
 
-static void close_files(void *source)
+static void close_files(void *self)
 {
-    struct files *self = source;
-    fr_lines_free(self->lines);
-    if (self->has_inner && self->inner.close)
-        self->inner.close(self->inner.self);
-    free(self->names);
-    free(self);
+    struct files *files = self;
+    fr_lines_free(files->lines);
+    if (files->has_inner && files->inner.close)
+        files->inner.close(files->inner.self);
+    free(files->names);
+    free(files);
 }
 
 static enum fr_status check_path(const struct fr_conf *conf, uint32_t index, struct fr_err *err)
@@ -289,16 +289,16 @@ enum fr_status fr_files_open(const struct fr_conf *conf, const struct fr_source 
         if (status != FR_OK)
             return status;
     }
-    struct files *self = fr_alloc(1, sizeof(*self));
-    self->conf = conf;
-    self->inner = *inner;
-    self->has_inner = inner->self != NULL;
-    self->n_files = self->capacity = conf->ingest.n_files;
-    self->names = fr_alloc(self->n_files, sizeof(*self->names));
-    for (uint32_t i = 0; i < self->n_files; i++)
-        snprintf(self->names[i].topic, FR_TOPIC_MAX, FR_FILE_TOPIC "%s", conf->ingest.files[i]);
+    struct files *files = fr_alloc(1, sizeof(*files));
+    files->conf = conf;
+    files->inner = *inner;
+    files->has_inner = inner->self != NULL;
+    files->n_files = files->capacity = conf->ingest.n_files;
+    files->names = fr_alloc(files->n_files, sizeof(*files->names));
+    for (uint32_t i = 0; i < files->n_files; i++)
+        snprintf(files->names[i].topic, FR_TOPIC_MAX, FR_FILE_TOPIC "%s", conf->ingest.files[i]);
     *out = (struct fr_source){
-        .self = self,
+        .self = files,
         .discover = discover,
         .watermarks = watermarks,
         .offset_at = offset_at,

@@ -34,18 +34,19 @@ static uint32_t discover_ms(const struct fr_conf *conf)
     return wanted < FR_DISCOVER_MS_MIN ? FR_DISCOVER_MS_MIN : (uint32_t)wanted;
 }
 
-static enum fr_status open_sources(struct fr_ingest *self, const struct fr_ingest_options *options, struct fr_err *err)
+static enum fr_status open_sources(struct fr_ingest *ingest, const struct fr_ingest_options *options,
+                                   struct fr_err *err)
 {
-    const struct fr_conf *conf = self->conf;
+    const struct fr_conf *conf = ingest->conf;
     struct fr_source source = {0};
     enum fr_status status = FR_OK;
     if (options->source) {
         source = *options->source;
         source.close = NULL; /* borrowed */
     } else if (conf->ingest.n_topics) {
-        status = fr_ingest_kafka_source(conf, self->lockstep, &source, err);
+        status = fr_ingest_kafka_source(conf, ingest->lockstep, &source, err);
     }
-    if (status == FR_OK && self->n_files) {
+    if (status == FR_OK && ingest->n_files) {
         struct fr_source behind = source;
         status = fr_files_open(conf, &behind, &source, err);
         if (status != FR_OK && behind.close)
@@ -53,13 +54,13 @@ static enum fr_status open_sources(struct fr_ingest *self, const struct fr_inges
     }
     if (status != FR_OK)
         return status;
-    self->source = source;
+    ingest->source = source;
     if (options->dead_sink) {
-        self->sink = *options->dead_sink;
+        ingest->sink = *options->dead_sink;
         return FR_OK;
     }
-    status = fr_ingest_kafka_dead(conf, self->clock, &self->sink, err);
-    self->own_sink = status == FR_OK;
+    status = fr_ingest_kafka_dead(conf, ingest->clock, &ingest->sink, err);
+    ingest->own_sink = status == FR_OK;
     return status;
 }
 
@@ -68,147 +69,148 @@ enum fr_status fr_ingest_new(const struct fr_ingest_options *options, struct fr_
     const struct fr_conf *conf = options->conf;
     FR_CHECK(conf->ingest.batch_size >= 1 && (!options->source == !options->dead_sink));
     FR_CHECK(options->source || conf->ingest.n_topics || conf->ingest.n_files);
-    struct fr_ingest *self = fr_alloc(1, sizeof(*self));
-    self->conf = conf;
-    self->clock = options->clock;
-    self->full = options->full;
-    self->empty = options->empty;
-    self->lockstep = conf->ingest.lockstep;
-    self->until_end = options->until_end || conf->ingest.lockstep;
-    self->until_ms = options->until_ms;
-    self->end_offsets = options->end_offsets ? fr_strdup(options->end_offsets) : NULL;
-    self->fix_end = options->fix_end;
-    self->fix_end_self = options->fix_end_self;
-    FR_CHECK(!self->lockstep || conf->ingest.lockstep_records >= 1);
+    struct fr_ingest *ingest = fr_alloc(1, sizeof(*ingest));
+    ingest->conf = conf;
+    ingest->clock = options->clock;
+    ingest->full = options->full;
+    ingest->empty = options->empty;
+    ingest->lockstep = conf->ingest.lockstep;
+    ingest->until_end = options->until_end || conf->ingest.lockstep;
+    ingest->until_ms = options->until_ms;
+    ingest->end_offsets = options->end_offsets ? fr_strdup(options->end_offsets) : NULL;
+    ingest->fix_end = options->fix_end;
+    ingest->fix_end_self = options->fix_end_self;
+    FR_CHECK(!ingest->lockstep || conf->ingest.lockstep_records >= 1);
     FR_CHECK(conf->ingest.batch_warmup_first == 0 || conf->ingest.batch_warmup_growth >= 1);
-    pthread_mutex_init(&self->shared.mutex, NULL);
+    pthread_mutex_init(&ingest->shared.mutex, NULL);
     if (options->positions)
-        fr_positions_copy(options->positions, &self->shared.known);
-    self->shared.n_resolved = self->shared.known.count;
-    self->n_files = self->files_left = conf->ingest.n_files;
-    for (uint32_t i = 0; i < self->shared.known.count; i++) {
-        const struct fr_partition_position *p = &self->shared.known.partitions[i];
-        self->past_files |= !fr_is_file_topic(p->topic) && p->delivered > 0;
-        self->history_samples += p->samples;
+        fr_positions_copy(options->positions, &ingest->shared.known);
+    ingest->shared.n_resolved = ingest->shared.known.count;
+    ingest->n_files = ingest->files_left = conf->ingest.n_files;
+    for (uint32_t i = 0; i < ingest->shared.known.count; i++) {
+        const struct fr_partition_position *p = &ingest->shared.known.partitions[i];
+        ingest->past_files |= !fr_is_file_topic(p->topic) && p->delivered > 0;
+        ingest->history_samples += p->samples;
     }
-    self->topic_decoder = fr_decoder_new(conf);
-    if (self->n_files) {
-        self->file_conf = *conf;
-        self->file_conf.ingest.format = FR_FORMAT_JSON;
-        self->file_decoder = fr_decoder_new(&self->file_conf);
+    ingest->topic_decoder = fr_decoder_new(conf);
+    if (ingest->n_files) {
+        ingest->file_conf = *conf;
+        ingest->file_conf.ingest.format = FR_FORMAT_JSON;
+        ingest->file_decoder = fr_decoder_new(&ingest->file_conf);
     }
-    self->discover_ms = discover_ms(conf);
-    self->started_ms = fr_wall_ms(self->clock);
-    enum fr_status status = open_sources(self, options, err);
+    ingest->discover_ms = discover_ms(conf);
+    ingest->started_ms = fr_wall_ms(ingest->clock);
+    enum fr_status status = open_sources(ingest, options, err);
     if (status != FR_OK) {
-        fr_ingest_free(self);
+        fr_ingest_free(ingest);
         return status;
     }
-    *out = self;
+    *out = ingest;
     return FR_OK;
 }
 
-static void pass_commit(struct fr_ingest *self)
+static void pass_commit(struct fr_ingest *ingest)
 {
     struct fr_positions positions = {0};
-    pthread_mutex_lock(&self->shared.mutex);
-    if (self->shared.commit_due) {
-        positions = self->shared.commit;
-        self->shared.commit = (struct fr_positions){0};
-        self->shared.commit_due = false;
+    pthread_mutex_lock(&ingest->shared.mutex);
+    if (ingest->shared.commit_due) {
+        positions = ingest->shared.commit;
+        ingest->shared.commit = (struct fr_positions){0};
+        ingest->shared.commit_due = false;
     }
-    pthread_mutex_unlock(&self->shared.mutex);
+    pthread_mutex_unlock(&ingest->shared.mutex);
     if (positions.count)
-        self->source.commit(self->source.self, &positions);
+        ingest->source.commit(ingest->source.self, &positions);
     fr_positions_release(&positions);
 }
 
-void fr_ingest_free(struct fr_ingest *self)
+void fr_ingest_free(struct fr_ingest *ingest)
 {
-    if (!self)
+    if (!ingest)
         return;
-    if (self->source.self && self->started)
-        pass_commit(self);
-    if (self->pending != FR_PENDING_NONE)
-        self->source.release(self->source.self, &self->event);
-    for (uint32_t i = 0; i < self->n_lanes; i++)
-        if (self->lanes[i].held_valid)
-            self->source.release(self->source.self, &self->lanes[i].held);
-    if (self->own_sink)
-        self->sink.close(self->sink.self);
-    if (self->source.self && self->source.close)
-        self->source.close(self->source.self);
-    fr_batch_free(self->open);
-    fr_batch_free(self->ready);
-    fr_decoder_free(self->topic_decoder);
-    fr_decoder_free(self->file_decoder);
-    fr_positions_release(&self->shared.known);
-    fr_positions_release(&self->shared.commit);
-    free(self->shared.status.partitions);
-    pthread_mutex_destroy(&self->shared.mutex);
-    fr_record_image_drop(self->image);
-    free(self->lettered);
-    free(self->lanes);
-    free(self->touched);
-    free(self->end_offsets);
-    free(self);
+    if (ingest->source.self && ingest->started)
+        pass_commit(ingest);
+    if (ingest->pending != FR_PENDING_NONE)
+        ingest->source.release(ingest->source.self, &ingest->event);
+    for (uint32_t i = 0; i < ingest->n_lanes; i++)
+        if (ingest->lanes[i].held_valid)
+            ingest->source.release(ingest->source.self, &ingest->lanes[i].held);
+    if (ingest->own_sink)
+        ingest->sink.close(ingest->sink.self);
+    if (ingest->source.self && ingest->source.close)
+        ingest->source.close(ingest->source.self);
+    fr_batch_free(ingest->open);
+    fr_batch_free(ingest->ready);
+    fr_decoder_free(ingest->topic_decoder);
+    fr_decoder_free(ingest->file_decoder);
+    fr_positions_release(&ingest->shared.known);
+    fr_positions_release(&ingest->shared.commit);
+    free(ingest->shared.status.partitions);
+    pthread_mutex_destroy(&ingest->shared.mutex);
+    fr_record_image_drop(ingest->image);
+    free(ingest->lettered);
+    free(ingest->lanes);
+    free(ingest->touched);
+    free(ingest->end_offsets);
+    free(ingest);
 }
 
 /* ---- what other threads see ---- */
 
-static int64_t lag_ms(const struct fr_ingest *self, bool at_end)
+static int64_t lag_ms(const struct fr_ingest *ingest, bool at_end)
 {
     if (at_end)
         return 0;
-    int64_t since = self->last_timestamp_ms > 0 ? self->last_timestamp_ms : self->started_ms;
-    int64_t lag = fr_wall_ms(self->clock) - since;
+    int64_t since = ingest->last_timestamp_ms > 0 ? ingest->last_timestamp_ms : ingest->started_ms;
+    int64_t lag = fr_wall_ms(ingest->clock) - since;
     return lag > 0 ? lag : 0;
 }
 
-static void publish(struct fr_ingest *self)
+static void publish(struct fr_ingest *ingest)
 {
     struct fr_dead_counts dead = {0};
-    self->sink.counts(self->sink.self, &dead);
-    struct fr_ingest_status status = self->tally;
+    ingest->sink.counts(ingest->sink.self, &dead);
+    struct fr_ingest_status status = ingest->tally;
     status.dead_sent = dead.sent;
     status.dead_failed = dead.failed;
     status.dead_without_value = dead.without_value;
-    status.n_partitions = self->n_lanes;
-    status.at_end = self->n_lanes > 0;
-    for (uint32_t i = 0; i < self->n_lanes; i++)
-        status.at_end &= self->lanes[i].at_end;
-    status.lag_ms = lag_ms(self, status.at_end);
-    status.connected = self->source.connected(self->source.self, status.problem, sizeof(status.problem));
+    status.n_partitions = ingest->n_lanes;
+    status.at_end = ingest->n_lanes > 0;
+    for (uint32_t i = 0; i < ingest->n_lanes; i++)
+        status.at_end &= ingest->lanes[i].at_end;
+    status.lag_ms = lag_ms(ingest, status.at_end);
+    status.connected = ingest->source.connected(ingest->source.self, status.problem, sizeof(status.problem));
     if (status.connected) {
         status.problem[0] = 0;
-        if (self->problem[0])
-            memcpy(status.problem, self->problem, sizeof(status.problem));
+        if (ingest->problem[0])
+            memcpy(status.problem, ingest->problem, sizeof(status.problem));
         else
-            (void)self->sink.healthy(self->sink.self, status.problem, sizeof(status.problem));
+            (void)ingest->sink.healthy(ingest->sink.self, status.problem, sizeof(status.problem));
     }
 
-    if (self->started && status.connected == self->said_down) {
+    if (ingest->started && status.connected == ingest->said_down) {
         char quoted[320];
-        self->said_down = !status.connected;
-        fr_log(self->said_down ? FR_LOG_WARN : FR_LOG_INFO, "ingest", self->said_down ? "disconnected" : "connected",
-               "reason=%s", fr_log_quote(quoted, sizeof(quoted), status.problem));
+        ingest->said_down = !status.connected;
+        fr_log(ingest->said_down ? FR_LOG_WARN : FR_LOG_INFO, "ingest",
+               ingest->said_down ? "disconnected" : "connected", "reason=%s",
+               fr_log_quote(quoted, sizeof(quoted), status.problem));
     }
 
-    struct fr_ingest_shared *shared = &self->shared;
+    struct fr_ingest_shared *shared = &ingest->shared;
     pthread_mutex_lock(&shared->mutex);
     struct fr_ingest_partition *partitions = shared->status.partitions;
-    if (shared->status_capacity < self->n_lanes) {
-        partitions = fr_realloc(partitions, self->n_lanes, sizeof(*partitions));
-        for (uint32_t i = shared->status_capacity; i < self->n_lanes; i++) {
-            const struct fr_partition_position *p = &shared->known.partitions[self->lanes[i].slot];
+    if (shared->status_capacity < ingest->n_lanes) {
+        partitions = fr_realloc(partitions, ingest->n_lanes, sizeof(*partitions));
+        for (uint32_t i = shared->status_capacity; i < ingest->n_lanes; i++) {
+            const struct fr_partition_position *p = &shared->known.partitions[ingest->lanes[i].slot];
             memcpy(partitions[i].topic, p->topic, FR_TOPIC_MAX);
             partitions[i].partition = p->partition;
         }
-        shared->status_capacity = self->n_lanes;
+        shared->status_capacity = ingest->n_lanes;
     }
-    for (uint32_t i = 0; i < self->n_lanes; i++) {
-        const struct fr_lane *lane = &self->lanes[i];
-        int64_t high = lane->reading ? self->source.high(self->source.self, i) : -1;
+    for (uint32_t i = 0; i < ingest->n_lanes; i++) {
+        const struct fr_lane *lane = &ingest->lanes[i];
+        int64_t high = lane->reading ? ingest->source.high(ingest->source.self, i) : -1;
         high = high > lane->high ? high : lane->high;
         partitions[i].next_offset = lane->seen;
         partitions[i].high = high > lane->seen ? high : lane->seen;
@@ -218,9 +220,9 @@ static void publish(struct fr_ingest *self)
     pthread_mutex_unlock(&shared->mutex);
 }
 
-void fr_ingest_get_status(struct fr_ingest *self, struct fr_ingest_status *out)
+void fr_ingest_get_status(struct fr_ingest *ingest, struct fr_ingest_status *out)
 {
-    struct fr_ingest_shared *shared = &self->shared;
+    struct fr_ingest_shared *shared = &ingest->shared;
     pthread_mutex_lock(&shared->mutex);
     *out = shared->status;
     out->partitions = fr_alloc(out->n_partitions ? out->n_partitions : 1, sizeof(*out->partitions));
@@ -235,9 +237,9 @@ void fr_ingest_status_release(struct fr_ingest_status *status)
     *status = (struct fr_ingest_status){0};
 }
 
-void fr_ingest_adopt(struct fr_ingest *self, struct fr_positions *positions)
+void fr_ingest_adopt(struct fr_ingest *ingest, struct fr_positions *positions)
 {
-    struct fr_ingest_shared *shared = &self->shared;
+    struct fr_ingest_shared *shared = &ingest->shared;
     pthread_mutex_lock(&shared->mutex);
     if (positions->cluster_id[0] == 0)
         memcpy(positions->cluster_id, shared->known.cluster_id, sizeof(positions->cluster_id));
@@ -250,42 +252,42 @@ void fr_ingest_adopt(struct fr_ingest *self, struct fr_positions *positions)
     pthread_mutex_unlock(&shared->mutex);
 }
 
-uint64_t fr_ingest_dead_acknowledged(struct fr_ingest *self)
+uint64_t fr_ingest_dead_acknowledged(struct fr_ingest *ingest)
 {
-    return self->sink.acknowledged(self->sink.self);
+    return ingest->sink.acknowledged(ingest->sink.self);
 }
 
-void fr_ingest_commit(struct fr_ingest *self, const struct fr_positions *positions)
+void fr_ingest_commit(struct fr_ingest *ingest, const struct fr_positions *positions)
 {
-    pthread_mutex_lock(&self->shared.mutex);
-    fr_positions_copy(positions, &self->shared.commit);
-    self->shared.commit_due = true;
-    pthread_mutex_unlock(&self->shared.mutex);
+    pthread_mutex_lock(&ingest->shared.mutex);
+    fr_positions_copy(positions, &ingest->shared.commit);
+    ingest->shared.commit_due = true;
+    pthread_mutex_unlock(&ingest->shared.mutex);
 }
 
 /* ---- start ---- */
 
-enum fr_status fr_ingest_start(struct fr_ingest *self, struct fr_err *err)
+enum fr_status fr_ingest_start(struct fr_ingest *ingest, struct fr_err *err)
 {
     struct fr_err local;
     err = err ? err : &local;
-    FR_CHECK(!self->started);
-    enum fr_status status = fr_lanes_discover(self, err);
-    for (uint32_t i = 0; status == FR_OK && i < self->n_lanes; i++)
-        if (!self->lanes[i].reading && !self->lanes[i].done)
-            status = fr_lane_check(self, i, err);
-    if (status == FR_OK && self->until_end)
-        status = fr_ends_fix(self, err);
-    for (uint32_t i = 0; status == FR_OK && i < self->n_lanes; i++)
-        if (!self->lanes[i].reading && !self->lanes[i].done && fr_lane_its_turn(self, i))
-            status = fr_lane_begin(self, i, err);
+    FR_CHECK(!ingest->started);
+    enum fr_status status = fr_lanes_discover(ingest, err);
+    for (uint32_t i = 0; status == FR_OK && i < ingest->n_lanes; i++)
+        if (!ingest->lanes[i].reading && !ingest->lanes[i].done)
+            status = fr_lane_check(ingest, i, err);
+    if (status == FR_OK && ingest->until_end)
+        status = fr_ends_fix(ingest, err);
+    for (uint32_t i = 0; status == FR_OK && i < ingest->n_lanes; i++)
+        if (!ingest->lanes[i].reading && !ingest->lanes[i].done && fr_lane_its_turn(ingest, i))
+            status = fr_lane_begin(ingest, i, err);
     if (status == FR_OK) {
-        self->source.checked(self->source.self);
-        self->sink.prepare(self->sink.self);
-        self->discover_ns = fr_mono_ns(self->clock);
-        self->started = true;
+        ingest->source.checked(ingest->source.self);
+        ingest->sink.prepare(ingest->sink.self);
+        ingest->discover_ns = fr_mono_ns(ingest->clock);
+        ingest->started = true;
     }
-    publish(self);
+    publish(ingest);
     return status;
 }
 
@@ -296,126 +298,127 @@ enum fr_status fr_ingest_start(struct fr_ingest *self, struct fr_err *err)
  * fewest records gives the next one, so that the choice is a function of the ledgers, and one that
  * was cut inside a record goes on with it. A batch takes at most as many records as a round, of
  * files one at a time, too. */
-static bool young_lane(struct fr_ingest *self)
+static bool young_lane(struct fr_ingest *ingest)
 {
-    bool any = self->open->n_positions > 0;
-    uint32_t from = self->files_left ? 0 : self->n_files, to = self->files_left ? self->n_files : self->n_lanes;
+    bool any = ingest->open->n_positions > 0;
+    uint32_t from = ingest->files_left ? 0 : ingest->n_files,
+             to = ingest->files_left ? ingest->n_files : ingest->n_lanes;
     uint32_t found = to, n = 0; /* n: partitions of the run, read to their ends or not */
     for (uint32_t i = from; i < to; i++) {
-        const struct fr_lane *lane = &self->lanes[i];
-        bool before = found < to && (i < self->n_files || self->lanes[found].delivered <= lane->delivered);
+        const struct fr_lane *lane = &ingest->lanes[i];
+        bool before = found < to && (i < ingest->n_files || ingest->lanes[found].delivered <= lane->delivered);
         n += lane->end > 0;
         if (!lane->done && !before)
             found = i;
     }
-    n = from < self->n_files ? 1 : n;
-    if (found == to || self->round_taken >= (uint64_t)self->conf->ingest.lockstep_records * n)
+    n = from < ingest->n_files ? 1 : n;
+    if (found == to || ingest->round_taken >= (uint64_t)ingest->conf->ingest.lockstep_records * n)
         return false;
     /* A file has its batches for itself. */
-    if (any && (found < self->n_files || self->touched[0] < self->n_files) && self->touched[0] != found)
+    if (any && (found < ingest->n_files || ingest->touched[0] < ingest->n_files) && ingest->touched[0] != found)
         return false;
-    self->round_lane = found;
+    ingest->round_lane = found;
     return true;
 }
 
 /* The partition or file whose record comes next; false: the round is over. A file has its rounds
  * for itself. */
-static bool round_lane(struct fr_ingest *self)
+static bool round_lane(struct fr_ingest *ingest)
 {
-    if (fr_assembly_young(self))
-        return young_lane(self);
-    while (self->round_lane < self->n_lanes) {
-        if (!self->lanes[self->round_lane].done && self->round_taken < self->conf->ingest.lockstep_records)
+    if (fr_assembly_young(ingest))
+        return young_lane(ingest);
+    while (ingest->round_lane < ingest->n_lanes) {
+        if (!ingest->lanes[ingest->round_lane].done && ingest->round_taken < ingest->conf->ingest.lockstep_records)
             return true;
-        if (self->round_lane < self->n_files && self->open->n_positions)
+        if (ingest->round_lane < ingest->n_files && ingest->open->n_positions)
             return false;
-        self->round_lane++;
-        self->round_taken = 0;
+        ingest->round_lane++;
+        ingest->round_taken = 0;
     }
     return false;
 }
 
-static enum fr_status take_event(struct fr_ingest *self, struct fr_source_event *event, struct fr_err *err)
+static enum fr_status take_event(struct fr_ingest *ingest, struct fr_source_event *event, struct fr_err *err)
 {
     uint32_t index = event->partition;
-    FR_CHECK(index < self->n_lanes);
-    struct fr_lane *lane = &self->lanes[index];
-    bool end_of_file = index < self->n_files && event->kind == FR_SOURCE_END;
+    FR_CHECK(index < ingest->n_lanes);
+    struct fr_lane *lane = &ingest->lanes[index];
+    bool end_of_file = index < ingest->n_files && event->kind == FR_SOURCE_END;
     if (lane->unverified || (end_of_file && lane->item))
-        return fr_lane_verify_file(self, event, err);
+        return fr_lane_verify_file(ingest, event, err);
     if (lane->troubled && lane->reading && (event->kind == FR_SOURCE_RECORD || event->kind == FR_SOURCE_END))
-        fr_lane_recovered(self, lane);
-    enum fr_status status = fr_assembly_event(self, event);
+        fr_lane_recovered(ingest, lane);
+    enum fr_status status = fr_assembly_event(ingest, event);
     if (status != FR_OK || !end_of_file)
         return status;
-    fr_lane_finish(self, index);
-    return fr_lanes_revive(self, err); /* what comes next is begun at once */
+    fr_lane_finish(ingest, index);
+    return fr_lanes_revive(ingest, err); /* what comes next is begun at once */
 }
 
 /* FR_OK: a batch was closed or an event handled; FR_AGAIN: nothing came within wait_ms. */
-static enum fr_status next_event(struct fr_ingest *self, int wait_ms, struct fr_err *err)
+static enum fr_status next_event(struct fr_ingest *ingest, int wait_ms, struct fr_err *err)
 {
     int64_t from = -1;
-    bool over = self->lockstep ? !round_lane(self) : self->until_end && self->n_done == self->n_lanes;
+    bool over = ingest->lockstep ? !round_lane(ingest) : ingest->until_end && ingest->n_done == ingest->n_lanes;
     if (over) {
-        if (self->open->n_positions)
-            fr_assembly_close(self);
+        if (ingest->open->n_positions)
+            fr_assembly_close(ingest);
         else
-            fr_assembly_end(self);
+            fr_assembly_end(ingest);
         return FR_OK;
     }
     struct fr_source_event event;
-    if (self->lockstep) {
-        struct fr_lane *lane = &self->lanes[self->round_lane];
-        from = self->round_lane;
+    if (ingest->lockstep) {
+        struct fr_lane *lane = &ingest->lanes[ingest->round_lane];
+        from = ingest->round_lane;
         if (lane->held_valid) {
             event = lane->held;
-            return take_event(self, &event, err);
+            return take_event(ingest, &event, err);
         }
         if (!lane->reading) { /* its turn, and it cannot be read now: nothing else may go first */
             nanosleep(&(struct timespec){.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * 1000000L}, NULL);
             return FR_AGAIN;
         }
     }
-    enum fr_status status = self->source.poll(self->source.self, from, wait_ms, &event, err);
-    return status == FR_OK ? take_event(self, &event, err) : status;
+    enum fr_status status = ingest->source.poll(ingest->source.self, from, wait_ms, &event, err);
+    return status == FR_OK ? take_event(ingest, &event, err) : status;
 }
 
-static int poll_wait_ms(const struct fr_ingest *self, uint64_t deadline_ns, uint64_t now_ns)
+static int poll_wait_ms(const struct fr_ingest *ingest, uint64_t deadline_ns, uint64_t now_ns)
 {
     uint64_t wait_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
-    if (!self->lockstep && self->open->n_positions) {
-        uint64_t due_ns = self->open_since_ns + (uint64_t)self->conf->ingest.batch_wait_ms * 1000000u;
+    if (!ingest->lockstep && ingest->open->n_positions) {
+        uint64_t due_ns = ingest->open_since_ns + (uint64_t)ingest->conf->ingest.batch_wait_ms * 1000000u;
         uint64_t left_ns = due_ns > now_ns ? due_ns - now_ns : 0;
         wait_ns = left_ns < wait_ns ? left_ns : wait_ns;
     }
     return (int)((wait_ns + 999999u) / 1000000u);
 }
 
-static enum fr_status turn(struct fr_ingest *self, int wait_ms, struct fr_err *err)
+static enum fr_status turn(struct fr_ingest *ingest, int wait_ms, struct fr_err *err)
 {
-    uint64_t deadline_ns = fr_mono_ns(self->clock) + (uint64_t)wait_ms * 1000000u;
+    uint64_t deadline_ns = fr_mono_ns(ingest->clock) + (uint64_t)wait_ms * 1000000u;
     enum fr_status status = FR_OK;
     bool worked = false;
     for (uint32_t i = 0; i < FR_STEP_RECORDS_MAX; i++) {
-        status = fr_assembly_ready(self, i == 0 ? wait_ms : 0);
+        status = fr_assembly_ready(ingest, i == 0 ? wait_ms : 0);
         if (status != FR_OK)
             break;
-        if (self->finished)
+        if (ingest->finished)
             return FR_EOF;
-        if (self->n_moved && !self->lockstep)
-            fr_assembly_moved(self);
-        uint64_t now = fr_mono_ns(self->clock);
-        if (fr_assembly_due(self, now)) {
-            fr_assembly_close(self);
+        if (ingest->n_moved && !ingest->lockstep)
+            fr_assembly_moved(ingest);
+        uint64_t now = fr_mono_ns(ingest->clock);
+        if (fr_assembly_due(ingest, now)) {
+            fr_assembly_close(ingest);
             worked = true;
             continue;
         }
-        if (self->pending != FR_PENDING_NONE)
-            status = fr_assembly_pending(self);
+        if (ingest->pending != FR_PENDING_NONE)
+            status = fr_assembly_pending(ingest);
         else
-            status = next_event(self, poll_wait_ms(self, deadline_ns, now), err);
-        if (status == FR_AGAIN && self->open && fr_assembly_due(self, fr_mono_ns(self->clock)))
+            status = next_event(ingest, poll_wait_ms(ingest, deadline_ns, now), err);
+        if (status == FR_AGAIN && ingest->open && fr_assembly_due(ingest, fr_mono_ns(ingest->clock)))
             continue;
         if (status != FR_OK)
             break;
@@ -424,30 +427,31 @@ static enum fr_status turn(struct fr_ingest *self, int wait_ms, struct fr_err *e
     return status == FR_AGAIN && worked ? FR_OK : status;
 }
 
-static enum fr_status look_for_partitions(struct fr_ingest *self, struct fr_err *err)
+static enum fr_status look_for_partitions(struct fr_ingest *ingest, struct fr_err *err)
 {
-    uint64_t now = fr_mono_ns(self->clock);
+    uint64_t now = fr_mono_ns(ingest->clock);
     char problem[256];
-    if (self->until_end || self->files_left || now - self->discover_ns < (uint64_t)self->discover_ms * 1000000u ||
-        !self->source.connected(self->source.self, problem, sizeof(problem)))
+    if (ingest->until_end || ingest->files_left ||
+        now - ingest->discover_ns < (uint64_t)ingest->discover_ms * 1000000u ||
+        !ingest->source.connected(ingest->source.self, problem, sizeof(problem)))
         return FR_OK;
-    self->discover_ns = now;
-    enum fr_status status = fr_lanes_discover(self, err);
+    ingest->discover_ns = now;
+    enum fr_status status = fr_lanes_discover(ingest, err);
     return status == FR_E_UNAVAILABLE || status == FR_E_DENIED ? FR_OK : status;
 }
 
-enum fr_status fr_ingest_step(struct fr_ingest *self, int wait_ms, struct fr_err *err)
+enum fr_status fr_ingest_step(struct fr_ingest *ingest, int wait_ms, struct fr_err *err)
 {
     struct fr_err local;
     err = err ? err : &local;
-    if (!self->started)
+    if (!ingest->started)
         return fr_err_set(err, FR_E_STATE, "ingest: a step before the start");
-    pass_commit(self);
-    enum fr_status status = look_for_partitions(self, err);
-    if (status == FR_OK && self->n_stopped)
-        status = fr_lanes_revive(self, err);
+    pass_commit(ingest);
+    enum fr_status status = look_for_partitions(ingest, err);
+    if (status == FR_OK && ingest->n_stopped)
+        status = fr_lanes_revive(ingest, err);
     if (status == FR_OK)
-        status = turn(self, wait_ms, err);
-    publish(self);
+        status = turn(ingest, wait_ms, err);
+    publish(ingest);
     return status;
 }

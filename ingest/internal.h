@@ -119,46 +119,46 @@ struct fr_ingest {
 };
 
 /* check.c */
-enum fr_status fr_lanes_discover(struct fr_ingest *self, struct fr_err *err) FR_MUST_CHECK;
-enum fr_status fr_lane_check(struct fr_ingest *self, uint32_t lane, struct fr_err *err) FR_MUST_CHECK;
-enum fr_status fr_lane_begin(struct fr_ingest *self, uint32_t lane, struct fr_err *err) FR_MUST_CHECK;
-void fr_lane_stop(struct fr_ingest *self, uint32_t lane, const char *why);
-void fr_lane_finish(struct fr_ingest *self, uint32_t lane);
+enum fr_status fr_lanes_discover(struct fr_ingest *ingest, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_lane_check(struct fr_ingest *ingest, uint32_t lane, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_lane_begin(struct fr_ingest *ingest, uint32_t lane, struct fr_err *err) FR_MUST_CHECK;
+void fr_lane_stop(struct fr_ingest *ingest, uint32_t lane, const char *why);
+void fr_lane_finish(struct fr_ingest *ingest, uint32_t lane);
 /* Checks and begins stopped lanes whose time has come; FR_E_UNAVAILABLE is not an error here. */
-enum fr_status fr_lanes_revive(struct fr_ingest *self, struct fr_err *err) FR_MUST_CHECK;
-void fr_lane_moved(struct fr_ingest *self, struct fr_lane *lane);
+enum fr_status fr_lanes_revive(struct fr_ingest *ingest, struct fr_err *err) FR_MUST_CHECK;
+void fr_lane_moved(struct fr_ingest *ingest, struct fr_lane *lane);
 /* Whether it may be read now: files one after the other, partitions behind all of them. */
-bool fr_lane_its_turn(const struct fr_ingest *self, uint32_t lane);
+bool fr_lane_its_turn(const struct fr_ingest *ingest, uint32_t lane);
 /* A lane that was troubled gave something. */
-void fr_lane_recovered(struct fr_ingest *self, struct fr_lane *lane);
+void fr_lane_recovered(struct fr_ingest *ingest, struct fr_lane *lane);
 /* The first event of a file that was begun at its last delivered line, or its end where a line was
  * only half in effect; consumes it. FR_E_MISMATCH. */
-enum fr_status fr_lane_verify_file(struct fr_ingest *self, struct fr_source_event *event,
+enum fr_status fr_lane_verify_file(struct fr_ingest *ingest, struct fr_source_event *event,
                                    struct fr_err *err) FR_MUST_CHECK;
 
 /* ends.c */
-enum fr_status fr_ends_fix(struct fr_ingest *self, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_ends_fix(struct fr_ingest *ingest, struct fr_err *err) FR_MUST_CHECK;
 
 /* assembly.c */
 /* FR_AGAIN: no batch, no room, or the dead-letter sink is full; FR_EOF: a ring was closed. */
-enum fr_status fr_assembly_ready(struct fr_ingest *self, int wait_ms) FR_MUST_CHECK;
-enum fr_status fr_assembly_event(struct fr_ingest *self, struct fr_source_event *event) FR_MUST_CHECK;
-enum fr_status fr_assembly_pending(struct fr_ingest *self) FR_MUST_CHECK;
+enum fr_status fr_assembly_ready(struct fr_ingest *ingest, int wait_ms) FR_MUST_CHECK;
+enum fr_status fr_assembly_event(struct fr_ingest *ingest, struct fr_source_event *event) FR_MUST_CHECK;
+enum fr_status fr_assembly_pending(struct fr_ingest *ingest) FR_MUST_CHECK;
 /* Entries for lanes that moved without a record. */
-void fr_assembly_moved(struct fr_ingest *self);
+void fr_assembly_moved(struct fr_ingest *ingest);
 /* Whether the open batch is smaller than batch_size because the model is young. */
-bool fr_assembly_young(const struct fr_ingest *self);
-bool fr_assembly_due(const struct fr_ingest *self, uint64_t now_ns);
-void fr_assembly_close(struct fr_ingest *self);
+bool fr_assembly_young(const struct fr_ingest *ingest);
+bool fr_assembly_due(const struct fr_ingest *ingest, uint64_t now_ns);
+void fr_assembly_close(struct fr_ingest *ingest);
 /* The last batch of the stream: closes an open one first; then one without samples. */
-void fr_assembly_end(struct fr_ingest *self);
+void fr_assembly_end(struct fr_ingest *ingest);
 
 /* letters.c */
 /* The pending record goes to the dead letters for `reason`. FR_AGAIN: no room. */
-enum fr_status fr_letter_send(struct fr_ingest *self, const char *reason) FR_MUST_CHECK;
+enum fr_status fr_letter_send(struct fr_ingest *ingest, const char *reason) FR_MUST_CHECK;
 /* Whether the open batch has room for the pending record's bytes. */
-bool fr_letter_fits(struct fr_ingest *self);
+bool fr_letter_fits(struct fr_ingest *ingest);
 /* `count` samples of the pending record are appended next: its bytes go with the batch. */
-void fr_letter_keep(struct fr_ingest *self, uint32_t count);
+void fr_letter_keep(struct fr_ingest *ingest, uint32_t count);
 
 #endif

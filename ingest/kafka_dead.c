@@ -81,7 +81,7 @@ struct kafka_dead {
 
 static void on_delivery(rd_kafka_t *producer, const rd_kafka_message_t *message, void *opaque);
 
-static enum fr_status producer_new(struct kafka_dead *self, struct fr_err *err)
+static enum fr_status producer_new(struct kafka_dead *dead, struct fr_err *err)
 {
     char timeout[16];
     snprintf(timeout, sizeof(timeout), "%d", DELIVERY_MS);
@@ -96,18 +96,18 @@ static enum fr_status producer_new(struct kafka_dead *self, struct fr_err *err)
     struct fr_kafka_options options = {.type = RD_KAFKA_PRODUCER,
                                        .ours = ours,
                                        .required = required,
-                                       .opaque = &self->health,
+                                       .opaque = &dead->health,
                                        .on_delivery = on_delivery};
-    return fr_ingest_kafka_client(self->conf, options, &self->producer, err);
+    return fr_ingest_kafka_client(dead->conf, options, &dead->producer, err);
 }
 
-static void say(struct kafka_dead *self, const char *text)
+static void say(struct kafka_dead *dead, const char *text)
 {
-    if (strcmp(self->text, text) == 0)
+    if (strcmp(dead->text, text) == 0)
         return;
-    snprintf(self->text, sizeof(self->text), "%s", text);
+    snprintf(dead->text, sizeof(dead->text), "%s", text);
     char quoted[FR_KAFKA_TEXT_MAX];
-    fr_log(FR_LOG_WARN, "ingest", "dead_letters_wait", "topic=%s reason=%s", self->conf->ingest.dead_letter_topic,
+    fr_log(FR_LOG_WARN, "ingest", "dead_letters_wait", "topic=%s reason=%s", dead->conf->ingest.dead_letter_topic,
            fr_log_quote(quoted, sizeof(quoted), text));
 }
 
@@ -137,31 +137,31 @@ static rd_kafka_headers_t *letter_headers(const struct letter *letter)
 
 /* A refusal of the letter as it is: its next smaller form at once, or the same one after a
  * while. */
-static void refused(struct kafka_dead *self, struct letter *letter, rd_kafka_resp_err_t code)
+static void refused(struct kafka_dead *dead, struct letter *letter, rd_kafka_resp_err_t code)
 {
     letter->state = LETTER_WAITING;
-    self->counts.failed++;
+    dead->counts.failed++;
     if (code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE && letter->form + 1 < LETTER_FORMS) {
         letter->form++;
         letter->retry_ns = 0;
         return;
     }
-    letter->retry_ns = fr_mono_ns(self->clock) + (uint64_t)RETRY_MS * 1000000u;
+    letter->retry_ns = fr_mono_ns(dead->clock) + (uint64_t)RETRY_MS * 1000000u;
     char text[FR_KAFKA_TEXT_MAX];
-    snprintf(text, sizeof(text), "dead-letter topic %s: %s", self->conf->ingest.dead_letter_topic,
+    snprintf(text, sizeof(text), "dead-letter topic %s: %s", dead->conf->ingest.dead_letter_topic,
              rd_kafka_err2str(code));
-    say(self, text);
+    say(dead, text);
 }
 
 /* Mutex held. */
-static void produce(struct kafka_dead *self, struct letter *letter)
+static void produce(struct kafka_dead *dead, struct letter *letter)
 {
     bool whole = letter->form == LETTER_WHOLE && letter->has_value,
          keyed = letter->form != LETTER_BARE && letter->has_key;
     rd_kafka_headers_t *headers = letter_headers(letter);
     letter->state = LETTER_SENT;
     rd_kafka_resp_err_t code =
-        rd_kafka_producev(self->producer, RD_KAFKA_V_TOPIC(self->conf->ingest.dead_letter_topic),
+        rd_kafka_producev(dead->producer, RD_KAFKA_V_TOPIC(dead->conf->ingest.dead_letter_topic),
                           RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
                           RD_KAFKA_V_KEY(keyed ? letter->key : NULL, keyed ? letter->key_size : 0),
                           RD_KAFKA_V_VALUE(whole ? letter->value : NULL, whole ? letter->size : 0),
@@ -169,7 +169,7 @@ static void produce(struct kafka_dead *self, struct letter *letter)
     if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
         return;
     rd_kafka_headers_destroy(headers);
-    refused(self, letter, code);
+    refused(dead, letter, code);
 }
 
 static void letter_free(struct letter *letter)
@@ -189,92 +189,92 @@ static void on_delivery(rd_kafka_t *producer, const rd_kafka_message_t *message,
     (void)producer;
     (void)opaque;
     struct letter *letter = message->_private;
-    struct kafka_dead *self = letter->dead;
-    pthread_mutex_lock(&self->mutex);
+    struct kafka_dead *dead = letter->dead;
+    pthread_mutex_lock(&dead->mutex);
     if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR) {
-        refused(self, letter, message->err);
+        refused(dead, letter, message->err);
     } else {
         letter->state = LETTER_DONE;
-        self->counts.sent++;
-        self->counts.without_value += letter->form != LETTER_WHOLE;
+        dead->counts.sent++;
+        dead->counts.without_value += letter->form != LETTER_WHOLE;
     }
-    uint64_t floor = atomic_load(&self->acknowledged);
-    while (floor < self->sent && self->letters[(floor + 1) % LETTERS_MAX]->state == LETTER_DONE) {
-        struct letter **place = &self->letters[++floor % LETTERS_MAX];
-        self->bytes -= (*place)->bytes;
+    uint64_t floor = atomic_load(&dead->acknowledged);
+    while (floor < dead->sent && dead->letters[(floor + 1) % LETTERS_MAX]->state == LETTER_DONE) {
+        struct letter **place = &dead->letters[++floor % LETTERS_MAX];
+        dead->bytes -= (*place)->bytes;
         letter_free(*place);
         *place = NULL;
     }
-    if (floor == self->sent)
-        self->text[0] = 0;
-    atomic_store(&self->acknowledged, floor);
-    pthread_cond_broadcast(&self->changed);
-    pthread_mutex_unlock(&self->mutex);
+    if (floor == dead->sent)
+        dead->text[0] = 0;
+    atomic_store(&dead->acknowledged, floor);
+    pthread_cond_broadcast(&dead->changed);
+    pthread_mutex_unlock(&dead->mutex);
 }
 
 /* ---- the thread ---- */
 
 /* Mutex held. A fatal error ends a producer for good: what was on its way is sent again by
  * another. */
-static void renew_if_fatal(struct kafka_dead *self)
+static void renew_if_fatal(struct kafka_dead *dead)
 {
     char reason[FR_KAFKA_TEXT_MAX];
-    if (self->producer && rd_kafka_fatal_error(self->producer, reason, sizeof(reason)) == RD_KAFKA_RESP_ERR_NO_ERROR)
+    if (dead->producer && rd_kafka_fatal_error(dead->producer, reason, sizeof(reason)) == RD_KAFKA_RESP_ERR_NO_ERROR)
         return;
-    if (self->producer) {
-        say(self, reason);
-        rd_kafka_t *old = self->producer;
-        self->producer = NULL;
-        pthread_mutex_unlock(&self->mutex); /* its last delivery reports may come while it ends */
+    if (dead->producer) {
+        say(dead, reason);
+        rd_kafka_t *old = dead->producer;
+        dead->producer = NULL;
+        pthread_mutex_unlock(&dead->mutex); /* its last delivery reports may come while it ends */
         rd_kafka_destroy(old);
-        pthread_mutex_lock(&self->mutex);
+        pthread_mutex_lock(&dead->mutex);
     }
     struct fr_err err;
-    if (producer_new(self, &err) != FR_OK)
-        say(self, err.text);
-    for (uint64_t n = atomic_load(&self->acknowledged) + 1; n <= self->sent; n++)
-        if (self->letters[n % LETTERS_MAX]->state == LETTER_SENT)
-            self->letters[n % LETTERS_MAX]->state = LETTER_WAITING;
+    if (producer_new(dead, &err) != FR_OK)
+        say(dead, err.text);
+    for (uint64_t n = atomic_load(&dead->acknowledged) + 1; n <= dead->sent; n++)
+        if (dead->letters[n % LETTERS_MAX]->state == LETTER_SENT)
+            dead->letters[n % LETTERS_MAX]->state = LETTER_WAITING;
 }
 
-static void produce_waiting(struct kafka_dead *self)
+static void produce_waiting(struct kafka_dead *dead)
 {
-    uint64_t now = fr_mono_ns(self->clock), first = atomic_load(&self->acknowledged) + 1;
-    for (uint64_t n = first; n <= self->sent; n++) {
-        struct letter *letter = self->letters[n % LETTERS_MAX];
+    uint64_t now = fr_mono_ns(dead->clock), first = atomic_load(&dead->acknowledged) + 1;
+    for (uint64_t n = first; n <= dead->sent; n++) {
+        struct letter *letter = dead->letters[n % LETTERS_MAX];
         if (letter->state == LETTER_WAITING && now >= letter->retry_ns)
-            produce(self, letter);
+            produce(dead, letter);
     }
-    if (first > self->sent || now - self->letters[first % LETTERS_MAX]->born_ns < (uint64_t)SLOW_MS * 1000000u ||
-        self->text[0])
+    if (first > dead->sent || now - dead->letters[first % LETTERS_MAX]->born_ns < (uint64_t)SLOW_MS * 1000000u ||
+        dead->text[0])
         return;
     char text[FR_KAFKA_TEXT_MAX];
     snprintf(text, sizeof(text), "dead-letter topic %s does not acknowledge: %.128s",
-             self->conf->ingest.dead_letter_topic, self->health.text[0] ? self->health.text : "no answer");
-    say(self, text);
+             dead->conf->ingest.dead_letter_topic, dead->health.text[0] ? dead->health.text : "no answer");
+    say(dead, text);
 }
 
 static void *thread_main(void *argument)
 {
-    struct kafka_dead *self = argument;
-    pthread_mutex_lock(&self->mutex);
-    while (!self->stop) {
-        if (atomic_load(&self->acknowledged) == self->sent) {
-            pthread_cond_wait(&self->changed, &self->mutex);
+    struct kafka_dead *dead = argument;
+    pthread_mutex_lock(&dead->mutex);
+    while (!dead->stop) {
+        if (atomic_load(&dead->acknowledged) == dead->sent) {
+            pthread_cond_wait(&dead->changed, &dead->mutex);
             continue;
         }
-        renew_if_fatal(self);
-        if (self->producer)
-            produce_waiting(self);
-        rd_kafka_t *producer = self->producer;
-        pthread_mutex_unlock(&self->mutex);
+        renew_if_fatal(dead);
+        if (dead->producer)
+            produce_waiting(dead);
+        rd_kafka_t *producer = dead->producer;
+        pthread_mutex_unlock(&dead->mutex);
         if (producer)
             rd_kafka_poll(producer, POLL_MS);
         else
             nanosleep(&(struct timespec){.tv_nsec = POLL_MS * 1000000L}, NULL);
-        pthread_mutex_lock(&self->mutex);
+        pthread_mutex_lock(&dead->mutex);
     }
-    pthread_mutex_unlock(&self->mutex);
+    pthread_mutex_unlock(&dead->mutex);
     return NULL;
 }
 
@@ -288,12 +288,12 @@ static void *copy(const void *bytes, size_t size)
     return mine;
 }
 
-static struct letter *letter_new(struct kafka_dead *self, const struct fr_dead_letter *from, size_t bytes)
+static struct letter *letter_new(struct kafka_dead *dead, const struct fr_dead_letter *from, size_t bytes)
 {
     struct letter *letter = fr_alloc(1, sizeof(*letter));
     *letter = (struct letter){
-        .dead = self,
-        .born_ns = fr_mono_ns(self->clock),
+        .dead = dead,
+        .born_ns = fr_mono_ns(dead->clock),
         .partition = from->partition,
         .offset = from->offset,
         .reason = fr_strdup(from->reason),
@@ -323,15 +323,15 @@ static size_t letter_bytes(const struct fr_dead_letter *letter)
 }
 
 /* Mutex held. At least one letter always has room, whatever its size. */
-static bool has_room(const struct kafka_dead *self, size_t bytes)
+static bool has_room(const struct kafka_dead *dead, size_t bytes)
 {
-    uint64_t waiting = self->sent - atomic_load(&self->acknowledged);
-    return waiting == 0 || (waiting < LETTERS_MAX - 1 && self->bytes + bytes <= BYTES_MAX);
+    uint64_t waiting = dead->sent - atomic_load(&dead->acknowledged);
+    return waiting == 0 || (waiting < LETTERS_MAX - 1 && dead->bytes + bytes <= BYTES_MAX);
 }
 
-static enum fr_status send_letter(void *sink, const struct fr_dead_letter *from, uint64_t *number)
+static enum fr_status send_letter(void *self, const struct fr_dead_letter *from, uint64_t *number)
 {
-    struct kafka_dead *self = sink;
+    struct kafka_dead *dead = self;
     size_t bytes = letter_bytes(from);
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
@@ -340,63 +340,63 @@ static enum fr_status send_letter(void *sink, const struct fr_dead_letter *from,
         until.tv_sec++;
         until.tv_nsec -= 1000000000L;
     }
-    pthread_mutex_lock(&self->mutex);
+    pthread_mutex_lock(&dead->mutex);
     int rc = 0;
-    while (rc == 0 && !has_room(self, bytes))
-        rc = pthread_cond_timedwait(&self->changed, &self->mutex, &until);
-    bool room = has_room(self, bytes);
+    while (rc == 0 && !has_room(dead, bytes))
+        rc = pthread_cond_timedwait(&dead->changed, &dead->mutex, &until);
+    bool room = has_room(dead, bytes);
     if (room) {
-        self->letters[(self->sent + 1) % LETTERS_MAX] = letter_new(self, from, bytes);
-        *number = ++self->sent;
-        self->bytes += bytes;
-        pthread_cond_broadcast(&self->changed);
+        dead->letters[(dead->sent + 1) % LETTERS_MAX] = letter_new(dead, from, bytes);
+        *number = ++dead->sent;
+        dead->bytes += bytes;
+        pthread_cond_broadcast(&dead->changed);
     }
-    if (room && !self->running) {
-        self->running = fr_thread_start(&self->thread, "letters", thread_main, self);
-        FR_CHECK(self->running);
+    if (room && !dead->running) {
+        dead->running = fr_thread_start(&dead->thread, "letters", thread_main, dead);
+        FR_CHECK(dead->running);
     }
-    pthread_mutex_unlock(&self->mutex);
+    pthread_mutex_unlock(&dead->mutex);
     return room ? FR_OK : FR_AGAIN;
 }
 
-static uint64_t acknowledged(void *sink)
+static uint64_t acknowledged(void *self)
 {
-    struct kafka_dead *self = sink;
-    return atomic_load(&self->acknowledged);
+    struct kafka_dead *dead = self;
+    return atomic_load(&dead->acknowledged);
 }
 
-static void counts(void *sink, struct fr_dead_counts *out)
+static void counts(void *self, struct fr_dead_counts *out)
 {
-    struct kafka_dead *self = sink;
-    pthread_mutex_lock(&self->mutex);
-    *out = self->counts;
-    pthread_mutex_unlock(&self->mutex);
+    struct kafka_dead *dead = self;
+    pthread_mutex_lock(&dead->mutex);
+    *out = dead->counts;
+    pthread_mutex_unlock(&dead->mutex);
 }
 
-static bool healthy(void *sink, char *problem, size_t size)
+static bool healthy(void *self, char *problem, size_t size)
 {
-    struct kafka_dead *self = sink;
-    pthread_mutex_lock(&self->mutex);
-    bool waits = self->text[0] != 0;
+    struct kafka_dead *dead = self;
+    pthread_mutex_lock(&dead->mutex);
+    bool waits = dead->text[0] != 0;
     if (waits)
-        snprintf(problem, size, "%.180s (%" PRIu64 " letters wait)", self->text,
-                 self->sent - atomic_load(&self->acknowledged));
-    pthread_mutex_unlock(&self->mutex);
+        snprintf(problem, size, "%.180s (%" PRIu64 " letters wait)", dead->text,
+                 dead->sent - atomic_load(&dead->acknowledged));
+    pthread_mutex_unlock(&dead->mutex);
     return !waits;
 }
 
 /* ---- the topic ---- */
 
-static void prepare(void *sink)
+static void prepare(void *self)
 {
-    struct kafka_dead *self = sink;
-    const char *topic = self->conf->ingest.dead_letter_topic;
+    struct kafka_dead *dead = self;
+    const char *topic = dead->conf->ingest.dead_letter_topic;
     struct fr_kafka_topic found;
-    if (!fr_kafka_topic_ask(self->producer, topic, false, TOPIC_MS, &found) && found.partitions > 0)
+    if (!fr_kafka_topic_ask(dead->producer, topic, false, TOPIC_MS, &found) && found.partitions > 0)
         return;
     char quoted[FR_KAFKA_TEXT_MAX];
     struct fr_err err;
-    if (fr_kafka_topic_create(self->producer, topic, 1, NULL, &err) == FR_OK)
+    if (fr_kafka_topic_create(dead->producer, topic, 1, NULL, &err) == FR_OK)
         fr_log(FR_LOG_INFO, "ingest", "dead_letter_topic_created", "topic=%s partitions=1", topic);
     else
         fr_log(FR_LOG_WARN, "ingest", "dead_letter_topic",
@@ -406,49 +406,49 @@ static void prepare(void *sink)
 
 /* ---- life ---- */
 
-static void dead_close(void *sink)
+static void dead_close(void *self)
 {
-    struct kafka_dead *self = sink;
-    if (self->running) {
-        pthread_mutex_lock(&self->mutex);
-        self->stop = true;
-        pthread_cond_broadcast(&self->changed);
-        pthread_mutex_unlock(&self->mutex);
-        pthread_join(self->thread, NULL);
+    struct kafka_dead *dead = self;
+    if (dead->running) {
+        pthread_mutex_lock(&dead->mutex);
+        dead->stop = true;
+        pthread_cond_broadcast(&dead->changed);
+        pthread_mutex_unlock(&dead->mutex);
+        pthread_join(dead->thread, NULL);
     }
-    if (self->producer) {
-        (void)rd_kafka_purge(self->producer,
+    if (dead->producer) {
+        (void)rd_kafka_purge(dead->producer,
                              RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT | RD_KAFKA_PURGE_F_NON_BLOCKING);
-        rd_kafka_destroy(self->producer);
+        rd_kafka_destroy(dead->producer);
     }
     for (size_t i = 0; i < LETTERS_MAX; i++)
-        letter_free(self->letters[i]);
-    pthread_cond_destroy(&self->changed);
-    pthread_mutex_destroy(&self->mutex);
-    free(self);
+        letter_free(dead->letters[i]);
+    pthread_cond_destroy(&dead->changed);
+    pthread_mutex_destroy(&dead->mutex);
+    free(dead);
 }
 
 enum fr_status fr_ingest_kafka_dead(const struct fr_conf *conf, const struct fr_clock *clock, struct fr_dead_sink *out,
                                     struct fr_err *err)
 {
     FR_CHECK(conf->ingest.dead_letter_topic);
-    struct kafka_dead *self = fr_alloc(1, sizeof(*self));
-    self->conf = conf;
-    self->clock = clock;
-    enum fr_status status = producer_new(self, err);
+    struct kafka_dead *dead = fr_alloc(1, sizeof(*dead));
+    dead->conf = conf;
+    dead->clock = clock;
+    enum fr_status status = producer_new(dead, err);
     if (status != FR_OK) {
-        free(self);
+        free(dead);
         return status;
     }
     pthread_condattr_t monotonic;
     int rc = pthread_condattr_init(&monotonic);
     rc |= pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    rc |= pthread_cond_init(&self->changed, &monotonic);
+    rc |= pthread_cond_init(&dead->changed, &monotonic);
     rc |= pthread_condattr_destroy(&monotonic);
-    rc |= pthread_mutex_init(&self->mutex, NULL);
+    rc |= pthread_mutex_init(&dead->mutex, NULL);
     FR_CHECK(rc == 0);
     *out = (struct fr_dead_sink){
-        .self = self,
+        .self = dead,
         .prepare = prepare,
         .send = send_letter,
         .acknowledged = acknowledged,

@@ -61,15 +61,15 @@ struct kafka_source {
 
 /* ---- clients ---- */
 
-static enum fr_status client_new(struct kafka_source *self, bool probe, rd_kafka_t **out, rd_kafka_topic_t ***topics,
+static enum fr_status client_new(struct kafka_source *source, bool probe, rd_kafka_t **out, rd_kafka_topic_t ***topics,
                                  struct fr_err *err)
 {
     char group[FR_MODEL_MAX + 16], kbytes[16];
     /* A full queue is looked at again after a second (2.0.2). Partitions that share a queue are
      * each measured by all of it: a share of the bound would stop them all early and starve the
      * trainer. */
-    uint32_t share = self->per_partition && self->n_partitions ? QUEUE_KBYTES / self->n_partitions : QUEUE_KBYTES;
-    snprintf(group, sizeof(group), "freshet.%s", self->conf->model);
+    uint32_t share = source->per_partition && source->n_partitions ? QUEUE_KBYTES / source->n_partitions : QUEUE_KBYTES;
+    snprintf(group, sizeof(group), "freshet.%s", source->conf->model);
     snprintf(kbytes, sizeof(kbytes), "%u", share < QUEUE_KBYTES_MIN ? QUEUE_KBYTES_MIN : share);
     const struct fr_kafka_setting ours[] = {
         FR_INGEST_KAFKA_FIXED,
@@ -85,28 +85,28 @@ static enum fr_status client_new(struct kafka_source *self, bool probe, rd_kafka
     const struct fr_kafka_setting one_record[] = {
         {"fetch.message.max.bytes", "65536"}, {"queued.max.messages.kbytes", "1024"}, {NULL, NULL}};
     struct fr_kafka_options options = {
-        .type = RD_KAFKA_CONSUMER, .ours = ours, .required = probe ? one_record : NULL, .opaque = &self->health};
+        .type = RD_KAFKA_CONSUMER, .ours = ours, .required = probe ? one_record : NULL, .opaque = &source->health};
     rd_kafka_t *client;
-    enum fr_status status = fr_ingest_kafka_client(self->conf, options, &client, err);
+    enum fr_status status = fr_ingest_kafka_client(source->conf, options, &client, err);
     if (status != FR_OK)
         return status;
-    uint32_t n = self->conf->ingest.n_topics;
+    uint32_t n = source->conf->ingest.n_topics;
     *topics = fr_alloc(n, sizeof(rd_kafka_topic_t *));
     for (uint32_t i = 0; i < n; i++) {
         rd_kafka_topic_conf_t *topic = rd_kafka_default_topic_conf_dup(client);
-        rd_kafka_topic_conf_set_opaque(topic, &self->topics[i]);
-        (*topics)[i] = rd_kafka_topic_new(client, self->conf->ingest.topics[i], topic);
+        rd_kafka_topic_conf_set_opaque(topic, &source->topics[i]);
+        (*topics)[i] = rd_kafka_topic_new(client, source->conf->ingest.topics[i], topic);
         FR_CHECK((*topics)[i]);
     }
     *out = client;
     return FR_OK;
 }
 
-static void client_free(struct kafka_source *self, rd_kafka_t **client, rd_kafka_topic_t ***topics)
+static void client_free(struct kafka_source *source, rd_kafka_t **client, rd_kafka_topic_t ***topics)
 {
     if (!*client)
         return;
-    for (uint32_t i = 0; i < self->conf->ingest.n_topics; i++)
+    for (uint32_t i = 0; i < source->conf->ingest.n_topics; i++)
         rd_kafka_topic_destroy((*topics)[i]);
     free(*topics);
     *topics = NULL;
@@ -114,116 +114,116 @@ static void client_free(struct kafka_source *self, rd_kafka_t **client, rd_kafka
     *client = NULL;
 }
 
-static enum fr_status need_probe(struct kafka_source *self, struct fr_err *err)
+static enum fr_status need_probe(struct kafka_source *source, struct fr_err *err)
 {
-    return self->probe ? FR_OK : client_new(self, true, &self->probe, &self->probe_topics, err);
+    return source->probe ? FR_OK : client_new(source, true, &source->probe, &source->probe_topics, err);
 }
 
 /* "what: answer (what the connection said)" */
-static enum fr_status unavailable(struct kafka_source *self, rd_kafka_resp_err_t code, const char *what,
+static enum fr_status unavailable(struct kafka_source *source, rd_kafka_resp_err_t code, const char *what,
                                   struct fr_err *err)
 {
-    if (self->probe)
-        rd_kafka_poll(self->probe, 0);
-    bool said = self->health.text[0] != 0;
-    return fr_err_set(err, fr_kafka_status(code), "%s at %s: %s%s%s%s", what, self->conf->ingest.brokers,
-                      rd_kafka_err2str(code), said ? " (" : "", self->health.text, said ? ")" : "");
+    if (source->probe)
+        rd_kafka_poll(source->probe, 0);
+    bool said = source->health.text[0] != 0;
+    return fr_err_set(err, fr_kafka_status(code), "%s at %s: %s%s%s%s", what, source->conf->ingest.brokers,
+                      rd_kafka_err2str(code), said ? " (" : "", source->health.text, said ? ")" : "");
 }
 
 /* ---- questions ---- */
 
 /* Partitions of a topic are 0 .. n-1 and only grow in number. */
-static void add_partition(struct kafka_source *self, uint32_t topic)
+static void add_partition(struct kafka_source *source, uint32_t topic)
 {
-    struct topic *of = &self->topics[topic];
+    struct topic *of = &source->topics[topic];
     if (of->n == of->capacity) {
         of->capacity = of->capacity ? 2 * of->capacity : 16;
         of->index = fr_realloc(of->index, of->capacity, sizeof(*of->index));
     }
     int32_t partition = (int32_t)of->n;
-    of->index[of->n++] = self->n_partitions;
-    if (self->n_partitions == self->capacity) {
-        self->capacity = self->capacity ? 2 * self->capacity : 16;
-        self->names = fr_realloc(self->names, self->capacity, sizeof(*self->names));
-        self->partitions = fr_realloc(self->partitions, self->capacity, sizeof(*self->partitions));
+    of->index[of->n++] = source->n_partitions;
+    if (source->n_partitions == source->capacity) {
+        source->capacity = source->capacity ? 2 * source->capacity : 16;
+        source->names = fr_realloc(source->names, source->capacity, sizeof(*source->names));
+        source->partitions = fr_realloc(source->partitions, source->capacity, sizeof(*source->partitions));
     }
-    struct fr_source_partition *name = &self->names[self->n_partitions];
+    struct fr_source_partition *name = &source->names[source->n_partitions];
     *name = (struct fr_source_partition){.partition = partition};
-    snprintf(name->topic, sizeof(name->topic), "%s", self->conf->ingest.topics[topic]);
-    self->partitions[self->n_partitions++] = (struct partition){.topic = topic};
+    snprintf(name->topic, sizeof(name->topic), "%s", source->conf->ingest.topics[topic]);
+    source->partitions[source->n_partitions++] = (struct partition){.topic = topic};
 }
 
-static enum fr_status discover_topic(struct kafka_source *self, uint32_t topic, struct fr_err *err)
+static enum fr_status discover_topic(struct kafka_source *source, uint32_t topic, struct fr_err *err)
 {
-    const char *name = self->conf->ingest.topics[topic];
+    const char *name = source->conf->ingest.topics[topic];
     struct fr_kafka_topic found;
     rd_kafka_resp_err_t code =
-        fr_kafka_topic_ask(self->reader ? self->reader : self->probe, name, false, METADATA_MS, &found);
+        fr_kafka_topic_ask(source->reader ? source->reader : source->probe, name, false, METADATA_MS, &found);
     if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
-        return unavailable(self, code, "no answer from the brokers", err);
+        return unavailable(source, code, "no answer from the brokers", err);
     if (found.error)
-        return fr_err_set(err, fr_kafka_status(found.error), "topic %s at %s: %s", name, self->conf->ingest.brokers,
+        return fr_err_set(err, fr_kafka_status(found.error), "topic %s at %s: %s", name, source->conf->ingest.brokers,
                           rd_kafka_err2str(found.error));
     /* Of one that was there its partitions say so; what other topics have got is looked at all the same. */
-    if (found.partitions == 0 && !(self->topics[topic].n && self->reader))
+    if (found.partitions == 0 && !(source->topics[topic].n && source->reader))
         return fr_err_set(
             err, FR_E_UNAVAILABLE,
             "topic %s does not exist at %s: create it, or correct ingest.topic; reading begins when it is there", name,
-            self->conf->ingest.brokers);
-    while (self->topics[topic].n < found.partitions &&
-           self->n_partitions <= FR_PARTITIONS_MAX) /* one too many: the caller refuses */
-        add_partition(self, topic);
+            source->conf->ingest.brokers);
+    while (source->topics[topic].n < found.partitions &&
+           source->n_partitions <= FR_PARTITIONS_MAX) /* one too many: the caller refuses */
+        add_partition(source, topic);
     return FR_OK;
 }
 
-static enum fr_status discover(void *source, struct fr_source_layout *out, struct fr_err *err)
+static enum fr_status discover(void *self, struct fr_source_layout *out, struct fr_err *err)
 {
-    struct kafka_source *self = source;
-    enum fr_status status = self->reader ? FR_OK : need_probe(self, err);
-    for (uint32_t i = 0; status == FR_OK && i < self->conf->ingest.n_topics; i++)
-        status = discover_topic(self, self->order[i], err);
+    struct kafka_source *source = self;
+    enum fr_status status = source->reader ? FR_OK : need_probe(source, err);
+    for (uint32_t i = 0; status == FR_OK && i < source->conf->ingest.n_topics; i++)
+        status = discover_topic(source, source->order[i], err);
     if (status != FR_OK)
         return status;
     out->cluster_id[0] = 0;
-    rd_kafka_t *client = self->reader ? self->reader : self->probe;
+    rd_kafka_t *client = source->reader ? source->reader : source->probe;
     char *cluster_id = rd_kafka_clusterid(client, METADATA_MS);
     if (cluster_id) {
         snprintf(out->cluster_id, sizeof(out->cluster_id), "%s", cluster_id);
         rd_kafka_mem_free(client, cluster_id);
     }
-    out->n_partitions = self->n_partitions;
-    out->partitions = self->names;
-    self->health = (struct fr_ingest_health){0};
+    out->n_partitions = source->n_partitions;
+    out->partitions = source->names;
+    source->health = (struct fr_ingest_health){0};
     return FR_OK;
 }
 
-static enum fr_status watermarks(void *source, uint32_t index, int64_t *low, int64_t *high, struct fr_err *err)
+static enum fr_status watermarks(void *self, uint32_t index, int64_t *low, int64_t *high, struct fr_err *err)
 {
-    struct kafka_source *self = source;
-    enum fr_status status = need_probe(self, err);
+    struct kafka_source *source = self;
+    enum fr_status status = need_probe(source, err);
     if (status != FR_OK)
         return status;
-    const struct fr_source_partition *name = &self->names[index];
+    const struct fr_source_partition *name = &source->names[index];
     rd_kafka_resp_err_t code =
-        rd_kafka_query_watermark_offsets(self->probe, name->topic, name->partition, low, high, WATERMARKS_MS);
+        rd_kafka_query_watermark_offsets(source->probe, name->topic, name->partition, low, high, WATERMARKS_MS);
     if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
         return FR_OK;
     char what[FR_TOPIC_MAX + 64];
     snprintf(what, sizeof(what), "no offsets of %s/%" PRId32, name->topic, name->partition);
-    return unavailable(self, code, what, err);
+    return unavailable(source, code, what, err);
 }
 
-static enum fr_status offset_at(void *source, uint32_t index, int64_t timestamp_ms, int64_t *offset, struct fr_err *err)
+static enum fr_status offset_at(void *self, uint32_t index, int64_t timestamp_ms, int64_t *offset, struct fr_err *err)
 {
-    struct kafka_source *self = source;
-    enum fr_status status = need_probe(self, err);
+    struct kafka_source *source = self;
+    enum fr_status status = need_probe(source, err);
     if (status != FR_OK)
         return status;
-    const struct fr_source_partition *name = &self->names[index];
+    const struct fr_source_partition *name = &source->names[index];
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_t *asked = rd_kafka_topic_partition_list_add(list, name->topic, name->partition);
     asked->offset = timestamp_ms;
-    rd_kafka_resp_err_t code = rd_kafka_offsets_for_times(self->probe, list, WATERMARKS_MS);
+    rd_kafka_resp_err_t code = rd_kafka_offsets_for_times(source->probe, list, WATERMARKS_MS);
     if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
         code = asked->err;
     int64_t found = asked->offset;
@@ -231,7 +231,7 @@ static enum fr_status offset_at(void *source, uint32_t index, int64_t timestamp_
     if (code != RD_KAFKA_RESP_ERR_NO_ERROR) {
         char what[FR_TOPIC_MAX + 64];
         snprintf(what, sizeof(what), "no offset by time of %s/%" PRId32, name->topic, name->partition);
-        return unavailable(self, code, what, err);
+        return unavailable(source, code, what, err);
     }
     if (found < 0) /* RD_KAFKA_OFFSET_END */
         return FR_EOF;
@@ -254,19 +254,18 @@ static void take_message(rd_kafka_message_t *message, uint32_t index, struct fr_
     };
 }
 
-static enum fr_status fetch(void *source, uint32_t index, int64_t offset, struct fr_source_event *out,
-                            struct fr_err *err)
+static enum fr_status fetch(void *self, uint32_t index, int64_t offset, struct fr_source_event *out, struct fr_err *err)
 {
-    struct kafka_source *self = source;
-    enum fr_status status = need_probe(self, err);
+    struct kafka_source *source = self;
+    enum fr_status status = need_probe(source, err);
     if (status != FR_OK)
         return status;
-    const struct fr_source_partition *name = &self->names[index];
-    rd_kafka_topic_t *topic = self->probe_topics[self->partitions[index].topic];
+    const struct fr_source_partition *name = &source->names[index];
+    rd_kafka_topic_t *topic = source->probe_topics[source->partitions[index].topic];
     char what[FR_TOPIC_MAX + 64];
     snprintf(what, sizeof(what), "no record %" PRId64 " of %s/%" PRId32, offset, name->topic, name->partition);
     if (rd_kafka_consume_start(topic, name->partition, offset) != 0)
-        return unavailable(self, rd_kafka_last_error(), what, err);
+        return unavailable(source, rd_kafka_last_error(), what, err);
     rd_kafka_message_t *message = rd_kafka_consume(topic, name->partition, FETCH_MS);
     rd_kafka_resp_err_t code = message ? message->err : RD_KAFKA_RESP_ERR__TIMED_OUT;
     if (code == RD_KAFKA_RESP_ERR_NO_ERROR && message->offset == offset) {
@@ -276,7 +275,7 @@ static enum fr_status fetch(void *source, uint32_t index, int64_t offset, struct
     } else if (code == RD_KAFKA_RESP_ERR_NO_ERROR || code == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
         status = FR_EOF;
     } else {
-        status = unavailable(self, code, what, err);
+        status = unavailable(source, code, what, err);
     }
     if (message)
         rd_kafka_message_destroy(message);
@@ -286,44 +285,44 @@ static enum fr_status fetch(void *source, uint32_t index, int64_t offset, struct
 
 /* A record of the probe (fetch) keeps it alive: librdkafka's destroy waits for its messages. The
  * caller has released them. */
-static void checked(void *source)
+static void checked(void *self)
 {
-    struct kafka_source *self = source;
-    client_free(self, &self->probe, &self->probe_topics);
+    struct kafka_source *source = self;
+    client_free(source, &source->probe, &source->probe_topics);
 }
 
 /* ---- the stream ---- */
 
-static enum fr_status begin(void *source, uint32_t index, int64_t offset, struct fr_err *err)
+static enum fr_status begin(void *self, uint32_t index, int64_t offset, struct fr_err *err)
 {
-    struct kafka_source *self = source;
-    const struct fr_source_partition *name = &self->names[index];
-    if (!self->reader) {
-        enum fr_status status = client_new(self, false, &self->reader, &self->reader_topics, err);
+    struct kafka_source *source = self;
+    const struct fr_source_partition *name = &source->names[index];
+    if (!source->reader) {
+        enum fr_status status = client_new(source, false, &source->reader, &source->reader_topics, err);
         if (status != FR_OK)
             return status;
-        self->queue = self->per_partition ? NULL : rd_kafka_queue_new(self->reader);
-        self->commits = rd_kafka_queue_new(self->reader);
+        source->queue = source->per_partition ? NULL : rd_kafka_queue_new(source->reader);
+        source->commits = rd_kafka_queue_new(source->reader);
     }
-    rd_kafka_topic_t *topic = self->reader_topics[self->partitions[index].topic];
-    int failed = self->queue ? rd_kafka_consume_start_queue(topic, name->partition, offset, self->queue)
-                             : rd_kafka_consume_start(topic, name->partition, offset);
+    rd_kafka_topic_t *topic = source->reader_topics[source->partitions[index].topic];
+    int failed = source->queue ? rd_kafka_consume_start_queue(topic, name->partition, offset, source->queue)
+                               : rd_kafka_consume_start(topic, name->partition, offset);
     if (failed)
         return fr_err_set(err, FR_E_UNAVAILABLE, "%s/%" PRId32 ": reading from %" PRId64 ": %s", name->topic,
                           name->partition, offset, rd_kafka_err2str(rd_kafka_last_error()));
-    self->partitions[index].reading = true;
+    source->partitions[index].reading = true;
     /* from before the check that let this begin */
-    self->health.topic_gone = self->health.topic_denied = false;
+    source->health.topic_gone = source->health.topic_denied = false;
     return FR_OK;
 }
 
-static void halt(void *source, uint32_t index)
+static void halt(void *self, uint32_t index)
 {
-    struct kafka_source *self = source;
-    if (!self->partitions[index].reading)
+    struct kafka_source *source = self;
+    if (!source->partitions[index].reading)
         return;
-    self->partitions[index].reading = false;
-    rd_kafka_consume_stop(self->reader_topics[self->partitions[index].topic], self->names[index].partition);
+    source->partitions[index].reading = false;
+    rd_kafka_consume_stop(source->reader_topics[source->partitions[index].topic], source->names[index].partition);
 }
 
 static bool index_of(const rd_kafka_message_t *message, uint32_t *index)
@@ -336,14 +335,14 @@ static bool index_of(const rd_kafka_message_t *message, uint32_t *index)
 }
 
 /* A right that was taken away may come back: reading is tried again and goes on where it was. */
-static void say_denied(const struct kafka_source *self, const char *reason, struct fr_source_event *out)
+static void say_denied(const struct kafka_source *source, const char *reason, struct fr_source_event *out)
 {
     out->kind = FR_SOURCE_BROKEN;
     snprintf(out->text, sizeof(out->text), "%.60s; grant this user READ on the topic and on group freshet.%.120s",
-             reason, self->conf->model);
+             reason, source->conf->model);
 }
 
-static void take_error(const struct kafka_source *self, const rd_kafka_message_t *message, uint32_t index,
+static void take_error(const struct kafka_source *source, const rd_kafka_message_t *message, uint32_t index,
                        struct fr_source_event *out)
 {
     rd_kafka_resp_err_t code = message->err;
@@ -360,49 +359,49 @@ static void take_error(const struct kafka_source *self, const rd_kafka_message_t
     default:
         out->kind = FR_SOURCE_BROKEN;
         if (fr_kafka_status(code) == FR_E_DENIED)
-            say_denied(self, rd_kafka_err2str(code), out);
+            say_denied(source, rd_kafka_err2str(code), out);
     }
 }
 
 /* What the client as a whole was told concerns its partitions; a topic that was deleted or may not
  * be read breaks them one a call (all topics': which one it was shows when each is looked at
  * again). */
-static enum fr_status take_health(struct kafka_source *self, struct fr_source_event *out)
+static enum fr_status take_health(struct kafka_source *source, struct fr_source_event *out)
 {
-    bool broken = self->health.topic_gone || self->health.topic_denied;
-    for (uint32_t i = 0; broken && i < self->n_partitions; i++)
-        if (self->partitions[i].reading) {
+    bool broken = source->health.topic_gone || source->health.topic_denied;
+    for (uint32_t i = 0; broken && i < source->n_partitions; i++)
+        if (source->partitions[i].reading) {
             *out = (struct fr_source_event){.kind = FR_SOURCE_BROKEN, .partition = i};
-            snprintf(out->text, sizeof(out->text), "%.255s", self->health.text);
-            if (self->health.topic_denied)
-                say_denied(self, self->health.text, out);
+            snprintf(out->text, sizeof(out->text), "%.255s", source->health.text);
+            if (source->health.topic_denied)
+                say_denied(source, source->health.text, out);
             return FR_OK;
         }
-    self->health.topic_gone = self->health.topic_denied = false;
+    source->health.topic_gone = source->health.topic_denied = false;
     return FR_AGAIN;
 }
 
 /* Whether the brokers are back when there is nothing to read: only a question can tell. */
-static void look_again(struct kafka_source *self)
+static void look_again(struct kafka_source *source)
 {
-    if (!self->health.down || self->empty_polls++ % LOOK_EVERY != 0)
+    if (!source->health.down || source->empty_polls++ % LOOK_EVERY != 0)
         return;
     const struct rd_kafka_metadata *metadata;
-    if (rd_kafka_metadata(self->reader, 0, self->reader_topics[0], &metadata, REVIVED_LOOK_MS) ==
+    if (rd_kafka_metadata(source->reader, 0, source->reader_topics[0], &metadata, REVIVED_LOOK_MS) ==
         RD_KAFKA_RESP_ERR_NO_ERROR) {
         rd_kafka_metadata_destroy(metadata);
-        self->health = (struct fr_ingest_health){0};
+        source->health = (struct fr_ingest_health){0};
     }
 }
 
-static void drain_commits(struct kafka_source *self, int wait_ms)
+static void drain_commits(struct kafka_source *source, int wait_ms)
 {
     rd_kafka_event_t *event;
-    while (self->n_commits && (event = rd_kafka_queue_poll(self->commits, wait_ms))) {
-        self->n_commits--;
+    while (source->n_commits && (event = rd_kafka_queue_poll(source->commits, wait_ms))) {
+        source->n_commits--;
         rd_kafka_resp_err_t code = rd_kafka_event_error(event);
-        if (code != RD_KAFKA_RESP_ERR_NO_ERROR && !self->committed_error_said) {
-            self->committed_error_said = true;
+        if (code != RD_KAFKA_RESP_ERR_NO_ERROR && !source->committed_error_said) {
+            source->committed_error_said = true;
             fr_log(FR_LOG_WARN, "ingest", "group_commit",
                    "reason=\"%s\" effect=\"lag tools see no progress; training is not affected\"",
                    rd_kafka_err2str(code));
@@ -411,51 +410,52 @@ static void drain_commits(struct kafka_source *self, int wait_ms)
     }
 }
 
-static enum fr_status poll_event(void *source, int64_t index, int wait_ms, struct fr_source_event *out,
+static enum fr_status poll_event(void *self, int64_t index, int wait_ms, struct fr_source_event *out,
                                  struct fr_err *err)
 {
-    struct kafka_source *self = source;
+    struct kafka_source *source = self;
     (void)err;
-    FR_CHECK(self->reader && (index < 0) == (self->queue != NULL));
-    rd_kafka_message_t *message = self->queue ? rd_kafka_consume_queue(self->queue, wait_ms)
-                                              : rd_kafka_consume(self->reader_topics[self->partitions[index].topic],
-                                                                 self->names[index].partition, wait_ms);
+    FR_CHECK(source->reader && (index < 0) == (source->queue != NULL));
+    rd_kafka_message_t *message = source->queue
+                                      ? rd_kafka_consume_queue(source->queue, wait_ms)
+                                      : rd_kafka_consume(source->reader_topics[source->partitions[index].topic],
+                                                         source->names[index].partition, wait_ms);
     if (!message) {
-        rd_kafka_poll(self->reader, 0); /* error callbacks */
-        drain_commits(self, 0);
-        look_again(self);
-        return take_health(self, out);
+        rd_kafka_poll(source->reader, 0); /* error callbacks */
+        drain_commits(source, 0);
+        look_again(source);
+        return take_health(source, out);
     }
     uint32_t at;
     enum fr_status status = FR_AGAIN;
     bool ours = index_of(message, &at);
     if (ours && message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
         take_message(message, at, out);
-        self->health.down = false;
-        self->health.text[0] = 0;
+        source->health.down = false;
+        source->health.text[0] = 0;
         return FR_OK;
     }
-    if (ours && self->partitions[at].reading) {
-        take_error(self, message, at, out);
+    if (ours && source->partitions[at].reading) {
+        take_error(source, message, at, out);
         status = FR_OK;
     }
     if (status == FR_OK && out->kind == FR_SOURCE_END)
-        self->health = (struct fr_ingest_health){0};
+        source->health = (struct fr_ingest_health){0};
     rd_kafka_message_destroy(message);
     return status;
 }
 
-static void release(void *source, struct fr_source_event *event)
+static void release(void *self, struct fr_source_event *event)
 {
-    (void)source;
+    (void)self;
     if (event->handle)
         rd_kafka_message_destroy(event->handle);
     event->handle = NULL;
 }
 
-static size_t headers(void *source, const struct fr_source_event *event, struct fr_record_header *out, size_t capacity)
+static size_t headers(void *self, const struct fr_source_event *event, struct fr_record_header *out, size_t capacity)
 {
-    (void)source;
+    (void)self;
     rd_kafka_headers_t *list;
     if (!event->handle || rd_kafka_message_headers(event->handle, &list) != RD_KAFKA_RESP_ERR_NO_ERROR)
         return 0;
@@ -467,107 +467,108 @@ static size_t headers(void *source, const struct fr_source_event *event, struct 
 }
 
 /* Positions also name files, and topics that were left. */
-static bool is_topic(const struct kafka_source *self, const char *name)
+static bool is_topic(const struct kafka_source *source, const char *name)
 {
-    for (uint32_t i = 0; i < self->conf->ingest.n_topics; i++)
-        if (strcmp(self->conf->ingest.topics[i], name) == 0)
+    for (uint32_t i = 0; i < source->conf->ingest.n_topics; i++)
+        if (strcmp(source->conf->ingest.topics[i], name) == 0)
             return true;
     return false;
 }
 
-static void commit(void *source, const struct fr_positions *positions)
+static void commit(void *self, const struct fr_positions *positions)
 {
-    struct kafka_source *self = source;
-    if (!self->reader)
+    struct kafka_source *source = self;
+    if (!source->reader)
         return;
-    drain_commits(self, 0);
-    if (self->n_commits) /* the broker does not answer; the next durable epoch says more anyway */
+    drain_commits(source, 0);
+    if (source->n_commits) /* the broker does not answer; the next durable epoch says more anyway */
         return;
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)positions->count);
     for (uint32_t i = 0; i < positions->count; i++)
-        if (positions->partitions[i].offset >= 0 && is_topic(self, positions->partitions[i].topic))
+        if (positions->partitions[i].offset >= 0 && is_topic(source, positions->partitions[i].topic))
             rd_kafka_topic_partition_list_add(list, positions->partitions[i].topic, positions->partitions[i].partition)
                 ->offset = positions->partitions[i].offset;
-    if (list->cnt && rd_kafka_commit_queue(self->reader, list, self->commits, NULL, NULL) == RD_KAFKA_RESP_ERR_NO_ERROR)
-        self->n_commits++;
+    if (list->cnt &&
+        rd_kafka_commit_queue(source->reader, list, source->commits, NULL, NULL) == RD_KAFKA_RESP_ERR_NO_ERROR)
+        source->n_commits++;
     rd_kafka_topic_partition_list_destroy(list);
 }
 
-static int64_t high(void *source, uint32_t index)
+static int64_t high(void *self, uint32_t index)
 {
-    struct kafka_source *self = source;
+    struct kafka_source *source = self;
     int64_t first, end;
-    if (!self->reader ||
-        rd_kafka_get_watermark_offsets(self->reader, self->names[index].topic, self->names[index].partition, &first,
-                                       &end) != RD_KAFKA_RESP_ERR_NO_ERROR)
+    if (!source->reader ||
+        rd_kafka_get_watermark_offsets(source->reader, source->names[index].topic, source->names[index].partition,
+                                       &first, &end) != RD_KAFKA_RESP_ERR_NO_ERROR)
         return -1;
     return end;
 }
 
-static bool connected(void *source, char *problem, size_t size)
+static bool connected(void *self, char *problem, size_t size)
 {
-    struct kafka_source *self = source;
-    if (self->reader && !self->health.down)
+    struct kafka_source *source = self;
+    if (source->reader && !source->health.down)
         return true;
-    if (self->health.text[0])
-        snprintf(problem, size, "brokers %s: %s", self->conf->ingest.brokers, self->health.text);
+    if (source->health.text[0])
+        snprintf(problem, size, "brokers %s: %s", source->conf->ingest.brokers, source->health.text);
     else
-        snprintf(problem, size, "brokers %s: not connected yet", self->conf->ingest.brokers);
+        snprintf(problem, size, "brokers %s: not connected yet", source->conf->ingest.brokers);
     return false;
 }
 
 /* ---- life ---- */
 
-static void kafka_source_free(struct kafka_source *self)
+static void kafka_source_free(struct kafka_source *source)
 {
-    for (uint32_t i = 0; i < self->conf->ingest.n_topics; i++)
-        free(self->topics[i].index);
-    free(self->topics);
-    free(self->order);
-    free(self->names);
-    free(self->partitions);
-    free(self);
+    for (uint32_t i = 0; i < source->conf->ingest.n_topics; i++)
+        free(source->topics[i].index);
+    free(source->topics);
+    free(source->order);
+    free(source->names);
+    free(source->partitions);
+    free(source);
 }
 
-static void source_close(void *source)
+static void source_close(void *self)
 {
-    struct kafka_source *self = source;
-    client_free(self, &self->probe, &self->probe_topics);
-    if (self->reader) {
-        for (uint32_t i = 0; i < self->n_partitions; i++)
-            halt(self, i);
-        drain_commits(self, COMMIT_CLOSE_MS);
-        rd_kafka_queue_destroy(self->commits);
-        if (self->queue)
-            rd_kafka_queue_destroy(self->queue);
-        client_free(self, &self->reader, &self->reader_topics);
+    struct kafka_source *source = self;
+    client_free(source, &source->probe, &source->probe_topics);
+    if (source->reader) {
+        for (uint32_t i = 0; i < source->n_partitions; i++)
+            halt(source, i);
+        drain_commits(source, COMMIT_CLOSE_MS);
+        rd_kafka_queue_destroy(source->commits);
+        if (source->queue)
+            rd_kafka_queue_destroy(source->queue);
+        client_free(source, &source->reader, &source->reader_topics);
     }
-    kafka_source_free(self);
+    kafka_source_free(source);
 }
 
 enum fr_status fr_ingest_kafka_source(const struct fr_conf *conf, bool per_partition, struct fr_source *out,
                                       struct fr_err *err)
 {
-    struct kafka_source *self = fr_alloc(1, sizeof(*self));
-    self->conf = conf;
-    self->per_partition = per_partition;
+    struct kafka_source *source = fr_alloc(1, sizeof(*source));
+    source->conf = conf;
+    source->per_partition = per_partition;
     uint32_t n = conf->ingest.n_topics;
-    self->topics = fr_alloc(n, sizeof(*self->topics));
-    self->order = fr_alloc(n, sizeof(*self->order));
+    source->topics = fr_alloc(n, sizeof(*source->topics));
+    source->order = fr_alloc(n, sizeof(*source->order));
     for (uint32_t i = 0; i < n; i++) { /* inserted by name */
         uint32_t at = i;
-        for (; at > 0 && strcmp(conf->ingest.topics[self->order[at - 1]], conf->ingest.topics[i]) > 0; at--)
-            self->order[at] = self->order[at - 1];
-        self->order[at] = i;
+        for (; at > 0 && strcmp(conf->ingest.topics[source->order[at - 1]], conf->ingest.topics[i]) > 0; at--)
+            source->order[at] = source->order[at - 1];
+        source->order[at] = i;
     }
     /* the properties are checked now, the broker later */
-    enum fr_status status = need_probe(self, err);
+    enum fr_status status = need_probe(source, err);
     if (status != FR_OK) {
-        kafka_source_free(self);
+        kafka_source_free(source);
         return status;
     }
     *out = (struct fr_source){
-        .self = self,
+        .self = source,
         .discover = discover,
         .watermarks = watermarks,
         .offset_at = offset_at,

@@ -14,10 +14,10 @@
 
 #include "base/check.h"
 
-static struct fr_record_parts pending_parts(struct fr_ingest *self, struct fr_record_header *headers)
+static struct fr_record_parts pending_parts(struct fr_ingest *ingest, struct fr_record_header *headers)
 {
-    const struct fr_source_event *event = &self->event;
-    size_t n = self->source.headers(self->source.self, event, headers, FR_SOURCE_HEADERS_MAX);
+    const struct fr_source_event *event = &ingest->event;
+    size_t n = ingest->source.headers(ingest->source.self, event, headers, FR_SOURCE_HEADERS_MAX);
     return (struct fr_record_parts){
         .value = event->value,
         .size = event->value ? event->size : 0,
@@ -47,82 +47,83 @@ static struct fr_dead_letter letter_of(const struct fr_partition_position *place
 
 /* ---- malformed records ---- */
 
-enum fr_status fr_letter_send(struct fr_ingest *self, const char *reason)
+enum fr_status fr_letter_send(struct fr_ingest *ingest, const char *reason)
 {
     struct fr_record_header headers[FR_SOURCE_HEADERS_MAX];
-    const struct fr_lane *lane = &self->lanes[self->event.partition];
-    struct fr_record_parts parts = pending_parts(self, headers);
+    const struct fr_lane *lane = &ingest->lanes[ingest->event.partition];
+    struct fr_record_parts parts = pending_parts(ingest, headers);
     struct fr_dead_letter letter =
-        letter_of(&self->shared.known.partitions[lane->slot], self->event.offset, reason, &parts);
-    return self->sink.send(self->sink.self, &letter, &self->dead_sequence);
+        letter_of(&ingest->shared.known.partitions[lane->slot], ingest->event.offset, reason, &parts);
+    return ingest->sink.send(ingest->sink.self, &letter, &ingest->dead_sequence);
 }
 
 /* ---- what travels with a batch ---- */
 
-bool fr_letter_fits(struct fr_ingest *self)
+bool fr_letter_fits(struct fr_ingest *ingest)
 {
-    const struct fr_batch *batch = self->open;
-    uint64_t most = (uint64_t)self->conf->ingest.batch_size * FR_BYTES_PER_SAMPLE;
+    const struct fr_batch *batch = ingest->open;
+    uint64_t most = (uint64_t)ingest->conf->ingest.batch_size * FR_BYTES_PER_SAMPLE;
     most = most < FR_BATCH_BYTES_MIN ? FR_BATCH_BYTES_MIN : most;
-    if (batch->n_samples == 0 || batch->image_bytes + self->event.size + self->event.key_size <= most / 2)
+    if (batch->n_samples == 0 || batch->image_bytes + ingest->event.size + ingest->event.key_size <= most / 2)
         return true; /* headers are looked at where they could matter */
     struct fr_record_header headers[FR_SOURCE_HEADERS_MAX];
-    struct fr_record_parts parts = pending_parts(self, headers);
+    struct fr_record_parts parts = pending_parts(ingest, headers);
     return batch->image_bytes + fr_record_image_size(&parts) <= most;
 }
 
-void fr_letter_keep(struct fr_ingest *self, uint32_t count)
+void fr_letter_keep(struct fr_ingest *ingest, uint32_t count)
 {
     struct fr_record_header headers[FR_SOURCE_HEADERS_MAX];
-    struct fr_batch *batch = self->open;
+    struct fr_batch *batch = ingest->open;
     size_t capacity = batch->record_bytes.capacity;
     if (count == 0)
         return;
-    if (self->image && (self->image_lane != self->event.partition || self->image_offset != self->event.offset)) {
-        fr_record_image_drop(self->image);
-        self->image = NULL;
+    if (ingest->image &&
+        (ingest->image_lane != ingest->event.partition || ingest->image_offset != ingest->event.offset)) {
+        fr_record_image_drop(ingest->image);
+        ingest->image = NULL;
     }
-    struct fr_record_parts parts = pending_parts(self, headers);
-    bool split = self->staged_from > 0 || count < self->staged;
-    if (split && !self->image && fr_record_image_size(&parts) >= FR_SHARED_IMAGE_MIN) {
-        self->image = fr_record_image_new(&parts);
-        self->image_lane = self->event.partition;
-        self->image_offset = self->event.offset;
+    struct fr_record_parts parts = pending_parts(ingest, headers);
+    bool split = ingest->staged_from > 0 || count < ingest->staged;
+    if (split && !ingest->image && fr_record_image_size(&parts) >= FR_SHARED_IMAGE_MIN) {
+        ingest->image = fr_record_image_new(&parts);
+        ingest->image_lane = ingest->event.partition;
+        ingest->image_offset = ingest->event.offset;
     }
     fr_batch_add_record(batch,
-                        &(struct fr_batch_record){.partition_slot = self->lanes[self->event.partition].slot,
-                                                  .offset = self->event.offset,
-                                                  .first_item = self->staged_from,
-                                                  .shared = split ? self->image : NULL},
+                        &(struct fr_batch_record){.partition_slot = ingest->lanes[ingest->event.partition].slot,
+                                                  .offset = ingest->event.offset,
+                                                  .first_item = ingest->staged_from,
+                                                  .shared = split ? ingest->image : NULL},
                         &parts);
-    self->tally.record_bytes += batch->record_bytes.capacity - capacity;
+    ingest->tally.record_bytes += batch->record_bytes.capacity - capacity;
 }
 
 /* ---- records of samples that are unfit ---- */
 
-enum fr_status fr_ingest_dead_letter(struct fr_ingest *self, const struct fr_batch *batch,
+enum fr_status fr_ingest_dead_letter(struct fr_ingest *ingest, const struct fr_batch *batch,
                                      const struct fr_batch_record *record, const char *reason, uint64_t *number)
 {
     struct fr_record_header headers[FR_SOURCE_HEADERS_MAX];
     struct fr_record_parts parts;
     uint32_t slot = record->partition_slot;
-    if (slot >= self->n_lettered) {
-        self->lettered = fr_realloc(self->lettered, FR_PARTITIONS_MAX, sizeof(*self->lettered));
-        for (; self->n_lettered < FR_PARTITIONS_MAX; self->n_lettered++)
-            self->lettered[self->n_lettered] = -1;
+    if (slot >= ingest->n_lettered) {
+        ingest->lettered = fr_realloc(ingest->lettered, FR_PARTITIONS_MAX, sizeof(*ingest->lettered));
+        for (; ingest->n_lettered < FR_PARTITIONS_MAX; ingest->n_lettered++)
+            ingest->lettered[ingest->n_lettered] = -1;
     }
-    FR_CHECK(slot < self->n_lettered);
-    if (self->lettered[slot] == record->offset) {
+    FR_CHECK(slot < ingest->n_lettered);
+    if (ingest->lettered[slot] == record->offset) {
         *number = 0;
         return FR_OK;
     }
-    pthread_mutex_lock(&self->shared.mutex);
-    struct fr_partition_position place = self->shared.known.partitions[slot];
-    pthread_mutex_unlock(&self->shared.mutex);
+    pthread_mutex_lock(&ingest->shared.mutex);
+    struct fr_partition_position place = ingest->shared.known.partitions[slot];
+    pthread_mutex_unlock(&ingest->shared.mutex);
     fr_batch_record_parts(batch, record, headers, FR_SOURCE_HEADERS_MAX, &parts);
     struct fr_dead_letter letter = letter_of(&place, record->offset, reason, &parts);
-    enum fr_status status = self->sink.send(self->sink.self, &letter, number);
+    enum fr_status status = ingest->sink.send(ingest->sink.self, &letter, number);
     if (status == FR_OK)
-        self->lettered[slot] = record->offset;
+        ingest->lettered[slot] = record->offset;
     return status;
 }
