@@ -68,9 +68,8 @@ enum fr_status fr_assembly_ready(struct fr_ingest *ingest, int wait_ms)
 }
 
 /* The lane's entry in the open batch, made when this is its first mention. */
-static struct fr_batch_position *touch(struct fr_ingest *ingest, uint32_t index)
+static struct fr_batch_position *touch(struct fr_ingest *ingest, struct fr_lane *lane)
 {
-    struct fr_lane *lane = &ingest->lanes[index];
     struct fr_batch *batch = ingest->open;
     if (lane->touched >= 0)
         return &batch->positions[lane->touched];
@@ -81,8 +80,9 @@ static struct fr_batch_position *touch(struct fr_ingest *ingest, uint32_t index)
     if (batch->n_positions == 0)
         ingest->open_since_ns = batch->born_mono_ns = fr_mono_ns(ingest->clock);
     lane->touched = batch->n_positions;
-    ingest->touched[batch->n_positions] = index;
-    batch->positions[batch->n_positions] = (struct fr_batch_position){.partition_slot = lane->slot, .lost = lane->lost};
+    ingest->touched[batch->n_positions] = (uint32_t)(lane - ingest->lanes);
+    batch->positions[batch->n_positions] =
+        (struct fr_batch_position){.partition_slot = lane->stream_index, .lost = lane->lost};
     lane->lost = 0;
     if (lane->moved)
         ingest->n_moved--;
@@ -94,7 +94,7 @@ void fr_assembly_moved(struct fr_ingest *ingest)
 {
     for (uint32_t i = 0; ingest->n_moved && i < ingest->n_lanes; i++)
         if (ingest->lanes[i].moved)
-            (void)touch(ingest, i);
+            (void)touch(ingest, &ingest->lanes[i]);
 }
 
 bool fr_assembly_due(const struct fr_ingest *ingest, uint64_t now_ns)
@@ -120,7 +120,7 @@ void fr_assembly_close(struct fr_ingest *ingest)
         entry->fingerprint.crc32c = lane->mark.crc32c;
         lane->touched = -1;
     }
-    if (ingest->files_left && batch->n_samples) /* history lags by its own times */
+    if (fr_files_left(ingest) && batch->n_samples) /* history lags by its own times */
         ingest->last_timestamp_ms = batch->t_ms[batch->n_samples - 1];
     batch->dead_sequence = ingest->dead_sequence;
     ingest->tally.batches++;
@@ -140,12 +140,16 @@ void fr_assembly_end(struct fr_ingest *ingest)
 
 /* ---- one record ---- */
 
+static struct fr_lane *pending_lane(const struct fr_ingest *ingest)
+{
+    return &ingest->lanes[ingest->pending_lane];
+}
+
 /* The record has taken effect whole. */
 static void complete(struct fr_ingest *ingest, struct fr_batch_position *entry)
 {
     const struct fr_source_event *event = &ingest->event;
-    uint32_t index = event->partition;
-    struct fr_lane *lane = &ingest->lanes[index];
+    struct fr_lane *lane = pending_lane(ingest);
     entry->delivered++;
     lane->delivered++;
     lane->next = lane->seen = event->offset + 1;
@@ -154,20 +158,20 @@ static void complete(struct fr_ingest *ingest, struct fr_batch_position *entry)
     lane->mark = (struct fr_mark){event->offset, event->timestamp_ms, crc};
     if (event->timestamp_ms > ingest->open->kafka_t_max_ms)
         ingest->open->kafka_t_max_ms = event->timestamp_ms;
-    if (index >= ingest->n_files)
+    if (event->timestamp_ms) /* a line has none */
         ingest->last_timestamp_ms = event->timestamp_ms;
-    ingest->source.release(ingest->source.self, &ingest->event);
+    fr_lane_release(lane, &ingest->event);
     ingest->pending = FR_PENDING_NONE;
     ingest->round_taken++;
     if (lane->end >= 0 && lane->next >= lane->end)
-        fr_lane_finish(ingest, index);
+        fr_lane_finish(ingest, lane);
 }
 
 /* A batch is full of samples: in lockstep what is left of the record waits for its partition's turn
  * (see the head). While the model is young it is that partition's turn still. */
 static void cut_round(struct fr_ingest *ingest)
 {
-    struct fr_lane *lane = &ingest->lanes[ingest->event.partition];
+    struct fr_lane *lane = pending_lane(ingest);
     if (!ingest->lockstep || ingest->pending == FR_PENDING_NONE || fr_assembly_young(ingest))
         return;
     FR_CHECK(!lane->held_valid);
@@ -181,10 +185,11 @@ static void cut_round(struct fr_ingest *ingest)
 static bool append_samples(struct fr_ingest *ingest, uint32_t count)
 {
     struct fr_batch *batch = ingest->open;
-    struct fr_batch_position *entry = touch(ingest, ingest->event.partition);
+    struct fr_lane *lane = pending_lane(ingest);
+    struct fr_batch_position *entry = touch(ingest, lane);
     uint32_t before = batch->n_samples;
     fr_letter_keep(ingest, count);
-    fr_decode_append(ingest->decoder, ingest->staged_from, count, batch);
+    fr_decode_append(lane->feed->decoder, ingest->staged_from, count, batch);
     FR_CHECK(batch->n_samples == before + count);
     entry->samples += count;
     for (uint32_t i = before; i < batch->n_samples; i++)
@@ -194,21 +199,22 @@ static bool append_samples(struct fr_ingest *ingest, uint32_t count)
         entry->decoded++;
         complete(ingest, entry);
     } else {
-        ingest->lanes[ingest->event.partition].next = ingest->event.offset;
-        ingest->lanes[ingest->event.partition].item = ingest->staged_from;
+        lane->next = ingest->event.offset;
+        lane->item = ingest->staged_from;
     }
     return batch->n_samples >= batch_limit(ingest);
 }
 
 static enum fr_status take_samples(struct fr_ingest *ingest)
 {
+    struct fr_decoder *decoder = pending_lane(ingest)->feed->decoder;
     for (;;) {
         if (!ingest->open)
             return FR_AGAIN;
         uint32_t limit = batch_limit(ingest), before = ingest->open->n_samples;
         FR_CHECK(before < limit);
-        uint32_t count = fr_decode_take(ingest->decoder, ingest->staged_from, limit - before);
-        count = fr_letter_fits(ingest) ? fr_decode_fit(ingest->decoder, ingest->staged_from, count, ingest->open) : 0;
+        uint32_t count = fr_decode_take(decoder, ingest->staged_from, limit - before);
+        count = fr_letter_fits(ingest) ? fr_decode_fit(decoder, ingest->staged_from, count, ingest->open) : 0;
         bool full = count == 0 && ingest->staged_from < ingest->staged; /* of ids or of bytes */
         if (!full)
             full = append_samples(ingest, count);
@@ -231,7 +237,7 @@ static enum fr_status take_letter(struct fr_ingest *ingest)
     enum fr_status status = fr_letter_send(ingest, ingest->reason);
     if (status != FR_OK)
         return status;
-    struct fr_batch_position *entry = touch(ingest, ingest->event.partition);
+    struct fr_batch_position *entry = touch(ingest, pending_lane(ingest));
     entry->dead_lettered++;
     complete(ingest, entry);
     return FR_OK;
@@ -252,51 +258,48 @@ enum fr_status fr_assembly_pending(struct fr_ingest *ingest)
 
 /* ---- events ---- */
 
-static enum fr_status take_record(struct fr_ingest *ingest, struct fr_source_event *event)
+static enum fr_status take_record(struct fr_ingest *ingest, struct fr_lane *lane, struct fr_source_event *event)
 {
-    struct fr_lane *lane = &ingest->lanes[event->partition];
     bool counted = lane->held_valid;
     lane->held_valid = false;
     if (event->offset < lane->next) {
         ingest->tally.dropped_duplicates++;
-        ingest->source.release(ingest->source.self, event);
+        fr_lane_release(lane, event);
         return FR_OK;
     }
     if (lane->end >= 0 && event->offset >= lane->end) {
-        ingest->source.release(ingest->source.self, event);
-        fr_lane_finish(ingest, event->partition);
+        fr_lane_release(lane, event);
+        fr_lane_finish(ingest, lane);
         return FR_OK;
     }
     lane->at_end = false;
     ingest->event = *event;
+    ingest->pending_lane = (uint32_t)(lane - ingest->lanes);
     /* some of its items are in effect already */
     bool again = event->offset == lane->next && lane->item > 0;
     if (!counted) {
         ingest->tally.records++;
         ingest->tally.bytes += event->size;
     }
-    ingest->decoder = event->partition < ingest->n_files ? ingest->file_decoder : ingest->topic_decoder;
+    struct fr_decoder *decoder = lane->feed->decoder;
     struct fr_record record = {event->value, event->size, event->timestamp_ms};
-    enum fr_status status = fr_decode_record(ingest->decoder, &record, &ingest->staged, &ingest->reason);
+    enum fr_status status = fr_decode_record(decoder, &record, &ingest->staged, &ingest->reason);
     if (status == FR_OK) {
         ingest->staged_from = !again ? 0 : lane->item < ingest->staged ? lane->item : ingest->staged;
         ingest->pending = FR_PENDING_SAMPLES;
     } else {
-        *(fr_decoder_refused_future(ingest->decoder) ? &ingest->tally.future : &ingest->tally.malformed) += 1;
+        *(fr_decoder_refused_future(decoder) ? &ingest->tally.future : &ingest->tally.malformed) += 1;
         ingest->pending = FR_PENDING_LETTER;
     }
     return fr_assembly_pending(ingest);
 }
 
-static void take_end(struct fr_ingest *ingest, const struct fr_source_event *event)
+static void take_end(struct fr_ingest *ingest, struct fr_lane *lane, const struct fr_source_event *event)
 {
-    struct fr_lane *lane = &ingest->lanes[event->partition];
-    if (lane->end >=
-        /* only whether the fixed end is reached: a batch must not depend on when the log was at its
-         * end */
-        0) {
+    /* Only whether the fixed end is reached: a batch must not depend on when the log was at its end. */
+    if (lane->end >= 0) {
         if (event->offset >= lane->end)
-            fr_lane_finish(ingest, event->partition);
+            fr_lane_finish(ingest, lane);
         return;
     }
     lane->at_end = true;
@@ -309,29 +312,31 @@ static void take_end(struct fr_ingest *ingest, const struct fr_source_event *eve
     fr_lane_moved(ingest, lane);
 }
 
-enum fr_status fr_assembly_event(struct fr_ingest *ingest, struct fr_source_event *event)
+enum fr_status fr_assembly_event(struct fr_ingest *ingest, struct fr_lane *lane, struct fr_source_event *event)
 {
-    struct fr_lane *lane = &ingest->lanes[event->partition];
-    FR_CHECK(event->partition < ingest->n_lanes);
     /* was in the queue when reading ended */
-    if (lane->done || (!lane->reading && !lane->held_valid)) {
-        ingest->source.release(ingest->source.self, event);
+    if (lane->state == FR_LANE_DONE || (lane->state == FR_LANE_STOPPED && !lane->held_valid)) {
+        fr_lane_release(lane, event);
         return FR_OK;
     }
     switch (event->kind) {
     case FR_SOURCE_RECORD:
-        return take_record(ingest, event);
+        return take_record(ingest, lane, event);
     case FR_SOURCE_END:
-        take_end(ingest, event);
+        take_end(ingest, lane, event);
+        break;
+    case FR_SOURCE_FINISHED:
+        take_end(ingest, lane, event);
+        fr_lane_finish(ingest, lane);
         break;
     case FR_SOURCE_RESET:
-        fr_lane_stop(ingest, event->partition, event->text[0] ? event->text : "the next offset is not in the log");
+        fr_lane_stop(ingest, lane, event->text[0] ? event->text : "the next offset is not in the log");
         break;
     case FR_SOURCE_BROKEN:
-        fr_lane_stop(ingest, event->partition, event->text);
+        fr_lane_stop(ingest, lane, event->text);
         lane->retry_ns = fr_mono_ns(ingest->clock) + (uint64_t)FR_RECHECK_MS * 1000000u;
         break;
     }
-    ingest->source.release(ingest->source.self, event);
+    fr_lane_release(lane, event);
     return FR_OK;
 }

@@ -6,8 +6,7 @@
  * prove the same log, a topic may have been deleted and made anew. librdkafka 2.0.2 checks neither
  * (no KIP-320 truncation detection, nor later for an assigned start), so this does, at the start
  * and whenever reading a partition broke. Losses and a log made anew go by `on_loss`; another
- * cluster always stops. A file is checked when it is read: it is begun at its last delivered line,
- * which must be the noted one; a changed file always stops. Owner: ingest thread. Does not: wait
+ * cluster always stops. Files check theirs in their own way (files.c). Owner: ingest thread. Does not: wait
  * between tries (the caller backs off). */
 #include "internal.h"
 
@@ -19,11 +18,6 @@
 #include "base/log.h"
 #include "files.h"
 
-static const struct fr_partition_position *position_of(const struct fr_ingest *ingest, const struct fr_lane *lane)
-{
-    return &ingest->shared.known.partitions[lane->slot];
-}
-
 void fr_lane_moved(struct fr_ingest *ingest, struct fr_lane *lane)
 {
     if (!lane->moved)
@@ -33,7 +27,8 @@ void fr_lane_moved(struct fr_ingest *ingest, struct fr_lane *lane)
 
 /* ---- discovery ---- */
 
-static void add_lane(struct fr_ingest *ingest, const struct fr_source_partition *at, bool added)
+static void add_lane(struct fr_ingest *ingest, const struct fr_feed *feed, const struct fr_source_partition *at,
+                     bool added)
 {
     if (ingest->n_lanes == ingest->capacity_lanes) {
         ingest->capacity_lanes = ingest->capacity_lanes ? 2 * ingest->capacity_lanes : 8;
@@ -41,11 +36,14 @@ static void add_lane(struct fr_ingest *ingest, const struct fr_source_partition 
         ingest->touched = fr_realloc(ingest->touched, ingest->capacity_lanes, sizeof(*ingest->touched));
     }
     pthread_mutex_lock(&ingest->shared.mutex);
-    uint32_t slot = fr_positions_slot(&ingest->shared.known, at->topic, at->partition);
-    struct fr_partition_position p = ingest->shared.known.partitions[slot];
+    uint32_t stream_index = fr_positions_index(&ingest->shared.known, at->topic, at->partition);
+    struct fr_partition_position p = ingest->shared.known.partitions[stream_index];
     pthread_mutex_unlock(&ingest->shared.mutex);
-    ingest->lanes[ingest->n_lanes++] = (struct fr_lane){
-        .slot = slot,
+    ingest->lanes[ingest->n_lanes] = (struct fr_lane){
+        .feed = feed,
+        .partition = ingest->n_lanes - feed->first,
+        .turn = feed->in_turn ? ingest->n_lanes : feed->first,
+        .stream_index = stream_index,
         .next = p.offset,
         .item = p.item,
         .delivered = p.delivered,
@@ -56,21 +54,20 @@ static void add_lane(struct fr_ingest *ingest, const struct fr_source_partition 
         .touched = -1,
         .added = added,
     };
+    ingest->n_lanes++;
     ingest->n_stopped++;
 }
 
 /* Partitions that were read before must still be there: a topic never shrinks, it was made anew. */
-static enum fr_status check_complete(const struct fr_ingest *ingest, const struct fr_source_layout *layout,
-                                     struct fr_err *err)
+static enum fr_status check_complete(const struct fr_ingest *ingest, struct fr_err *err)
 {
     const struct fr_positions *known = &ingest->shared.known;
     for (uint32_t i = 0; i < known->count; i++) {
         const struct fr_partition_position *p = &known->partitions[i];
         bool topic_there = false, there = false;
-        for (uint32_t k = 0; k < layout->n_partitions; k++) {
-            bool same = strcmp(layout->partitions[k].topic, p->topic) == 0;
-            topic_there |= same;
-            there |= same && layout->partitions[k].partition == p->partition;
+        for (uint32_t k = 0; k < ingest->n_lanes && !there; k++) {
+            there = ingest->lanes[k].stream_index == i;
+            topic_there |= there || strcmp(fr_lane_position(ingest, &ingest->lanes[k])->topic, p->topic) == 0;
         }
         if (topic_there && !there && ingest->conf->ingest.on_loss == FR_ON_LOSS_STOP)
             return fr_err_set(err, FR_E_MISMATCH,
@@ -127,29 +124,38 @@ static bool is_known(const struct fr_ingest *ingest, const struct fr_source_part
     return false;
 }
 
-enum fr_status fr_lanes_discover(struct fr_ingest *ingest, struct fr_err *err)
+static enum fr_status add_lanes(struct fr_ingest *ingest, const struct fr_feed *feed,
+                                const struct fr_source_layout *layout, uint32_t resumed, struct fr_err *err)
 {
-    struct fr_source_layout layout = {0};
-    enum fr_status status = ingest->source.discover(ingest->source.self, &layout, err);
-    if (status == FR_OK && layout.n_partitions > FR_PARTITIONS_MAX)
-        status = fr_err_set(err, FR_E_LIMIT, "%u partitions are more than the %d this service reads",
-                            layout.n_partitions, FR_PARTITIONS_MAX);
-    if (status == FR_OK)
-        status = check_cluster(ingest, layout.cluster_id, err);
-    if (status == FR_OK)
-        status = check_complete(ingest, &layout, err);
-    if (status != FR_OK)
-        return status;
-    uint32_t resumed = ingest->shared.n_resolved;
-    for (uint32_t i = ingest->n_lanes; i < layout.n_partitions; i++) {
-        if (ingest->shared.known.count == FR_PARTITIONS_MAX && !is_known(ingest, &layout.partitions[i]))
+    for (uint32_t i = ingest->n_lanes - feed->first; i < layout->n_partitions; i++) {
+        if (ingest->shared.known.count == FR_PARTITIONS_MAX && !is_known(ingest, &layout->partitions[i]))
             return fr_err_set(err, FR_E_LIMIT,
                               "the state holds positions of %d partitions, of topics that were left too, and no more; "
                               "read further topics with another state_dir",
                               FR_PARTITIONS_MAX);
-        add_lane(ingest, &layout.partitions[i], was_read(ingest, layout.partitions[i].topic, resumed));
+        add_lane(ingest, feed, &layout->partitions[i], was_read(ingest, layout->partitions[i].topic, resumed));
     }
     return FR_OK;
+}
+
+enum fr_status fr_lanes_discover(struct fr_ingest *ingest, struct fr_err *err)
+{
+    struct fr_source_layout files = {0}, topics = {0};
+    const struct fr_source *of_topics = &ingest->topics.source, *of_files = &ingest->files.source;
+    enum fr_status status = of_topics->self ? of_topics->discover(of_topics->self, &topics, err) : FR_OK;
+    if (status == FR_OK && of_files->self)
+        status = of_files->discover(of_files->self, &files, err);
+    if (status == FR_OK && files.n_partitions + topics.n_partitions > FR_PARTITIONS_MAX)
+        status = fr_err_set(err, FR_E_LIMIT, "%u partitions are more than the %d this service reads",
+                            files.n_partitions + topics.n_partitions, FR_PARTITIONS_MAX);
+    if (status == FR_OK)
+        status = check_cluster(ingest, topics.cluster_id, err);
+    uint32_t resumed = ingest->shared.n_resolved;
+    if (status == FR_OK)
+        status = add_lanes(ingest, &ingest->files, &files, resumed, err);
+    if (status == FR_OK)
+        status = add_lanes(ingest, &ingest->topics, &topics, resumed, err);
+    return status == FR_OK ? check_complete(ingest, err) : status;
 }
 
 /* ---- is it the same log? ---- */
@@ -163,7 +169,7 @@ enum damage { BEGINNING_GONE, END_GONE, OTHER_RECORDS };
 static enum fr_status lose(struct fr_ingest *ingest, struct fr_lane *lane, int64_t low, enum damage damage,
                            struct fr_err *err)
 {
-    const struct fr_partition_position *p = position_of(ingest, lane);
+    const struct fr_partition_position *p = fr_lane_position(ingest, lane);
     if (ingest->conf->ingest.on_loss == FR_ON_LOSS_STOP)
         return err->status;
     int64_t to = ingest->conf->ingest.on_loss == FR_ON_LOSS_EARLIEST ? low : lane->high;
@@ -189,7 +195,7 @@ static enum fr_status lose(struct fr_ingest *ingest, struct fr_lane *lane, int64
 
 static enum fr_status check_range(struct fr_ingest *ingest, struct fr_lane *lane, int64_t low, struct fr_err *err)
 {
-    const struct fr_partition_position *p = position_of(ingest, lane);
+    const struct fr_partition_position *p = fr_lane_position(ingest, lane);
     if (lane->next < low) {
         (void)fr_err_set(err, FR_E_LOST,
                          "%s/%" PRId32 ": %" PRId64
@@ -206,16 +212,16 @@ static enum fr_status check_range(struct fr_ingest *ingest, struct fr_lane *lane
     return lose(ingest, lane, low, END_GONE, err);
 }
 
-static enum fr_status verify(struct fr_ingest *ingest, uint32_t index, int64_t low, struct fr_err *err)
+static enum fr_status verify(struct fr_ingest *ingest, struct fr_lane *lane, int64_t low, struct fr_err *err)
 {
-    struct fr_lane *lane = &ingest->lanes[index];
-    const struct fr_partition_position *p = position_of(ingest, lane);
+    const struct fr_source *source = &lane->feed->source;
+    const struct fr_partition_position *p = fr_lane_position(ingest, lane);
     if (lane->mark.offset < 0)
         return FR_OK;
     enum fr_status status = FR_EOF;
     struct fr_source_event event;
     if (lane->mark.offset >= low && lane->mark.offset < lane->high)
-        status = ingest->source.fetch(ingest->source.self, index, lane->mark.offset, &event, err);
+        status = source->fetch(source->self, lane->partition, lane->mark.offset, &event, err);
     if (status == FR_EOF) {
         fr_log(FR_LOG_WARN, "ingest", "unverified",
                "topic=%s partition=%" PRId32 " offset=%" PRId64
@@ -227,7 +233,7 @@ static enum fr_status verify(struct fr_ingest *ingest, uint32_t index, int64_t l
         return status;
     uint32_t crc = fr_crc32c(0, event.value, event.size);
     int64_t timestamp_ms = event.timestamp_ms;
-    ingest->source.release(ingest->source.self, &event);
+    fr_lane_release(lane, &event);
     if (crc == lane->mark.crc32c && timestamp_ms == lane->mark.timestamp_ms)
         return FR_OK;
     (void)fr_err_set(
@@ -240,49 +246,27 @@ static enum fr_status verify(struct fr_ingest *ingest, uint32_t index, int64_t l
     return lose(ingest, lane, low, OTHER_RECORDS, err);
 }
 
-/* The lane's first offset is known: the owner may hear of it. Slots are told without gaps. */
-static void resolve(struct fr_ingest *ingest, const struct fr_lane *lane)
+/* The owner learns positions without gaps. */
+void fr_lane_resolve(struct fr_ingest *ingest, const struct fr_lane *lane)
 {
     struct fr_ingest_shared *shared = &ingest->shared;
     pthread_mutex_lock(&shared->mutex);
-    if (shared->known.partitions[lane->slot].offset < 0)
-        shared->known.partitions[lane->slot].offset = lane->next;
+    if (shared->known.partitions[lane->stream_index].offset < 0)
+        shared->known.partitions[lane->stream_index].offset = lane->next;
     while (shared->n_resolved < shared->known.count && shared->known.partitions[shared->n_resolved].offset >= 0)
         shared->n_resolved++;
     pthread_mutex_unlock(&shared->mutex);
 }
 
-static enum fr_status check_file(struct fr_ingest *ingest, uint32_t index, struct fr_err *err)
+static enum fr_status first_offset(struct fr_ingest *ingest, struct fr_lane *lane, int64_t low, struct fr_err *err)
 {
-    struct fr_lane *lane = &ingest->lanes[index];
-    const char *path = fr_file_path(position_of(ingest, lane)->topic);
-    if (ingest->past_files && lane->next < 0)
-        return fr_err_set(err, FR_E_MISMATCH,
-                          "ingest.files: %s was not read before the topics were, and files come first; take it out of "
-                          "ingest.files, or begin with another state_dir",
-                          path);
-    if (ingest->past_files) { /* need not even be there any more */
-        fr_lane_finish(ingest, index);
-        return FR_OK;
-    }
-    enum fr_status status = fr_file_size(path, &lane->bytes, err);
-    if (status != FR_OK)
-        return status;
-    if (lane->next < 0)
-        lane->next = 0;
-    resolve(ingest, lane);
-    return FR_OK;
-}
-
-static enum fr_status first_offset(struct fr_ingest *ingest, uint32_t index, int64_t low, struct fr_err *err)
-{
-    struct fr_lane *lane = &ingest->lanes[index];
+    const struct fr_source *source = &lane->feed->source;
     int64_t at = low;
     enum fr_status status = FR_OK;
     if (!lane->added && ingest->conf->ingest.start == FR_START_LATEST)
         at = lane->high;
     else if (!lane->added && ingest->conf->ingest.start == FR_START_TIME)
-        status = ingest->source.offset_at(ingest->source.self, index, ingest->conf->ingest.start_ms, &at, err);
+        status = source->offset_at(source->self, lane->partition, ingest->conf->ingest.start_ms, &at, err);
     if (status < 0)
         return status;
     /* None so late: what is written from now on is. */
@@ -290,47 +274,44 @@ static enum fr_status first_offset(struct fr_ingest *ingest, uint32_t index, int
     return FR_OK;
 }
 
-enum fr_status fr_lane_check(struct fr_ingest *ingest, uint32_t index, struct fr_err *err)
+enum fr_status fr_partition_check(struct fr_ingest *ingest, struct fr_lane *lane, struct fr_err *err)
 {
-    struct fr_lane *lane = &ingest->lanes[index];
+    const struct fr_source *source = &lane->feed->source;
     int64_t low, high;
-    if (index < ingest->n_files)
-        return check_file(ingest, index, err);
-    enum fr_status status = ingest->source.watermarks(ingest->source.self, index, &low, &high, err);
+    enum fr_status status = source->watermarks(source->self, lane->partition, &low, &high, err);
     if (status != FR_OK)
         return status;
     lane->high = high;
     if (lane->next < 0)
-        status = first_offset(ingest, index, low, err);
+        status = first_offset(ingest, lane, low, err);
     else if (lane->next < low || lane->next > high)
         status = check_range(ingest, lane, low, err);
     else
-        status = verify(ingest, index, low, err);
+        status = verify(ingest, lane, low, err);
+    lane->from = lane->next;
     if (status == FR_OK)
-        resolve(ingest, lane);
+        fr_lane_resolve(ingest, lane);
     return status;
 }
 
 /* ---- reading ---- */
 
-enum fr_status fr_lane_begin(struct fr_ingest *ingest, uint32_t index, struct fr_err *err)
+enum fr_status fr_lane_begin(struct fr_ingest *ingest, struct fr_lane *lane, struct fr_err *err)
 {
-    struct fr_lane *lane = &ingest->lanes[index];
-    const struct fr_partition_position *p = position_of(ingest, lane);
-    FR_CHECK(!lane->reading && !lane->done);
+    const struct fr_partition_position *p = fr_lane_position(ingest, lane);
+    FR_CHECK(lane->state == FR_LANE_STOPPED);
     if (lane->end >= 0 && lane->next >= lane->end) {
-        fr_lane_finish(ingest, index);
+        fr_lane_finish(ingest, lane);
         return FR_OK;
     }
-    bool file = index < ingest->n_files;
-    lane->unverified = file && lane->mark.offset >= 0;
-    enum fr_status status =
-        ingest->source.begin(ingest->source.self, index, lane->unverified ? lane->mark.offset : lane->next, err);
+    const struct fr_source *source = &lane->feed->source;
+    enum fr_status status = source->begin(source->self, lane->partition, lane->from, err);
     if (status != FR_OK)
         return status;
-    lane->reading = true;
+    lane->state = lane->from < lane->next ? FR_LANE_VERIFYING : FR_LANE_READING;
+    ingest->polled = lane->feed;
     /* Nothing to wait for as far as we know; the source says so again. */
-    lane->at_end = !file && lane->next >= lane->high;
+    lane->at_end = lane->high >= 0 && lane->next >= lane->high;
     lane->seen = lane->next;
     ingest->n_stopped--;
     fr_log(lane->troubled ? FR_LOG_DEBUG : FR_LOG_INFO, "ingest", "reading",
@@ -339,13 +320,12 @@ enum fr_status fr_lane_begin(struct fr_ingest *ingest, uint32_t index, struct fr
     return FR_OK;
 }
 
-void fr_lane_stop(struct fr_ingest *ingest, uint32_t index, const char *why)
+void fr_lane_stop(struct fr_ingest *ingest, struct fr_lane *lane, const char *why)
 {
-    struct fr_lane *lane = &ingest->lanes[index];
-    const struct fr_partition_position *p = position_of(ingest, lane);
-    FR_CHECK(lane->reading);
-    ingest->source.halt(ingest->source.self, index);
-    lane->reading = false;
+    const struct fr_partition_position *p = fr_lane_position(ingest, lane);
+    FR_CHECK(fr_lane_is_read(lane));
+    lane->feed->source.halt(lane->feed->source.self, lane->partition);
+    lane->state = FR_LANE_STOPPED;
     lane->at_end = false;
     lane->retry_ns = 0;
     ingest->n_stopped++;
@@ -363,7 +343,7 @@ static void settle(struct fr_ingest *ingest)
 {
     for (uint32_t i = 0; ingest->problem[0] && i < ingest->n_lanes; i++) {
         const struct fr_lane *lane = &ingest->lanes[i];
-        if (lane->troubled || (!lane->reading && !lane->done && fr_lane_its_turn(ingest, i)))
+        if (lane->troubled || (lane->state == FR_LANE_STOPPED && fr_lane_its_turn(ingest, lane)))
             return;
     }
     ingest->problem[0] = 0;
@@ -375,53 +355,19 @@ void fr_lane_recovered(struct fr_ingest *ingest, struct fr_lane *lane)
     settle(ingest);
 }
 
-bool fr_lane_its_turn(const struct fr_ingest *ingest, uint32_t index)
+void fr_lane_finish(struct fr_ingest *ingest, struct fr_lane *lane)
 {
-    if (index >= ingest->n_files)
-        return ingest->files_left == 0;
-    for (uint32_t i = 0; i < index; i++)
-        if (!ingest->lanes[i].done)
-            return false;
-    return true;
-}
-
-enum fr_status fr_lane_verify_file(struct fr_ingest *ingest, struct fr_source_event *event, struct fr_err *err)
-{
-    struct fr_lane *lane = &ingest->lanes[event->partition];
-    const char *path = fr_file_path(position_of(ingest, lane)->topic);
-    const char *remedy =
-        "put the file that was read there, or begin with another state_dir; taken out of ingest.files, "
-        "what is left of it is not read";
-    enum fr_status status = FR_OK;
-    lane->unverified = false;
-    if (event->kind == FR_SOURCE_END)
-        status =
-            fr_err_set(err, FR_E_MISMATCH,
-                       "ingest.files: %s ends after %" PRId64 " lines, %" PRId64 " of it were read: it was cut; %s",
-                       path, event->offset, lane->item ? lane->next + 1 : lane->next, remedy);
-    else if (event->offset != lane->mark.offset ||
-             (event->withheld ? event->crc32c : fr_crc32c(0, event->value, event->size)) != lane->mark.crc32c)
-        status =
-            fr_err_set(err, FR_E_MISMATCH,
-                       "ingest.files: line %" PRId64 " of %s (counted from 0) is not the one that was read: it was "
-                       "changed; %s",
-                       lane->mark.offset, path, remedy);
-    ingest->source.release(ingest->source.self, event);
-    return status;
-}
-
-void fr_lane_finish(struct fr_ingest *ingest, uint32_t index)
-{
-    struct fr_lane *lane = &ingest->lanes[index];
-    FR_CHECK(!lane->done);
-    if (lane->reading)
-        ingest->source.halt(ingest->source.self, index);
-    else
+    FR_CHECK(lane->state != FR_LANE_DONE);
+    if (lane->state == FR_LANE_STOPPED)
         ingest->n_stopped--;
-    lane->reading = lane->troubled = false;
-    lane->done = lane->at_end = true;
+    else
+        lane->feed->source.halt(lane->feed->source.self, lane->partition);
+    lane->state = FR_LANE_DONE;
+    lane->troubled = false;
+    lane->at_end = true;
     ingest->n_done++;
-    ingest->files_left -= index < ingest->n_files;
+    while (fr_files_left(ingest) && ingest->lanes[ingest->turn].state == FR_LANE_DONE)
+        ingest->turn++;
     if (lane->next < lane->end) { /* only markers were left: in effect all the same */
         lane->next = lane->end;
         lane->item = 0;
@@ -437,18 +383,18 @@ enum fr_status fr_lanes_revive(struct fr_ingest *ingest, struct fr_err *err)
     enum fr_status status = FR_OK;
     for (uint32_t i = 0; status == FR_OK && ingest->n_stopped && i < ingest->n_lanes; i++) {
         struct fr_lane *lane = &ingest->lanes[i];
-        if (lane->reading || lane->done || now < lane->retry_ns || !fr_lane_its_turn(ingest, i))
+        if (lane->state != FR_LANE_STOPPED || now < lane->retry_ns || !fr_lane_its_turn(ingest, lane))
             continue;
         looked = true;
         lane->retry_ns = now + (uint64_t)FR_RECHECK_MS * 1000000u;
-        status = fr_lane_check(ingest, i, err);
-        /* The owner learns slots without gaps: behind one whose first offset is not known this one
+        status = lane->feed->check(ingest, lane, err);
+        /* The owner learns positions without gaps: behind one whose first offset is not known this one
          * waits. */
-        if (status == FR_OK && lane->slot < ingest->shared.n_resolved)
-            status = fr_lane_begin(ingest, i, err);
+        if (status == FR_OK && lane->state == FR_LANE_STOPPED && lane->stream_index < ingest->shared.n_resolved)
+            status = fr_lane_begin(ingest, lane, err);
     }
-    if (looked)
-        ingest->source.checked(ingest->source.self);
+    if (looked && ingest->topics.source.self)
+        ingest->topics.source.checked(ingest->topics.source.self);
     if (status == FR_E_UNAVAILABLE || status == FR_E_DENIED) {
         snprintf(ingest->problem, sizeof(ingest->problem), "%.255s", err->text);
         status = FR_OK;

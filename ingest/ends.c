@@ -15,11 +15,6 @@
 #include "base/log.h"
 #include "files.h"
 
-static const struct fr_partition_position *position_of(const struct fr_ingest *ingest, const struct fr_lane *lane)
-{
-    return &ingest->shared.known.partitions[lane->slot];
-}
-
 /* A decimal number of [0, max] that ends at `stop`. */
 static bool parse_number(const char *text, char stop, int64_t max, int64_t *out)
 {
@@ -49,18 +44,10 @@ static enum fr_status parse_line(struct fr_ingest *ingest, const char *line, str
     if (strchr(topic, ' ') && !fr_is_file_topic(topic))
         return fr_err_set(err, FR_E_CORRUPT, "end offsets: \"%.80s\" names no topic", line);
     for (uint32_t i = 0; i < ingest->n_lanes; i++) {
-        const struct fr_partition_position *p = position_of(ingest, &ingest->lanes[i]);
+        const struct fr_partition_position *p = fr_lane_position(ingest, &ingest->lanes[i]);
         if (p->partition != partition || strcmp(p->topic, topic) != 0)
             continue;
-        ingest->lanes[i].end_named = true;
-        if (i >= ingest->n_files)
-            ingest->lanes[i].end = end;
-        else if (!ingest->lanes[i].done && ingest->lanes[i].bytes != end)
-            return fr_err_set(
-                err, FR_E_MISMATCH,
-                "ingest.files: %s has %" PRId64 " bytes, it had %" PRId64
-                " when the ends of this run were fixed; put the same file there, or use another state_dir",
-                fr_file_path(topic), ingest->lanes[i].bytes, end);
+        ingest->lanes[i].fixed_end = end;
         return FR_OK;
     }
     return fr_err_set(err, FR_E_MISMATCH,
@@ -72,8 +59,8 @@ static enum fr_status parse_line(struct fr_ingest *ingest, const char *line, str
 
 static enum fr_status parse(struct fr_ingest *ingest, struct fr_err *err)
 {
-    for (uint32_t i = ingest->n_files; i < ingest->n_lanes; i++)
-        ingest->lanes[i].end = 0;
+    for (uint32_t i = 0; i < ingest->n_lanes; i++)
+        ingest->lanes[i].fixed_end = -1;
     enum fr_status status = FR_OK;
     char *line = ingest->end_offsets;
     while (status == FR_OK && *line) {
@@ -85,27 +72,29 @@ static enum fr_status parse(struct fr_ingest *ingest, struct fr_err *err)
         *stop = '\n';
         line = stop + 1;
     }
-    for (uint32_t i = 0; status == FR_OK && i < ingest->n_files; i++) {
-        const struct fr_partition_position *p = position_of(ingest, &ingest->lanes[i]);
-        if (!ingest->lanes[i].done && !ingest->lanes[i].end_named)
-            status = fr_err_set(err, FR_E_MISMATCH,
-                                "ingest.files: %s was added after the ends of this run were fixed; take it out, or use "
-                                "another state_dir",
-                                fr_file_path(p->topic));
-    }
     return status;
 }
 
-/* Where this run ends on a partition. */
-static enum fr_status end_of(struct fr_ingest *ingest, uint32_t index, int64_t *out, struct fr_err *err)
+enum fr_status fr_partition_ask_end(struct fr_ingest *ingest, const struct fr_lane *lane, int64_t *end,
+                                    struct fr_err *err)
 {
-    int64_t high = ingest->lanes[index].high, at = high;
+    const struct fr_source *source = &lane->feed->source;
+    int64_t at = lane->high;
     enum fr_status status = FR_EOF;
     if (ingest->until_ms > 0)
-        status = ingest->source.offset_at(ingest->source.self, index, ingest->until_ms, &at, err);
+        status = source->offset_at(source->self, lane->partition, ingest->until_ms, &at, err);
     if (status < 0)
         return status;
-    *out = status == FR_OK && at < high ? at : high;
+    *end = status == FR_OK && at < lane->high ? at : lane->high;
+    return FR_OK;
+}
+
+/* One that the ends do not name was added later and is not read. */
+enum fr_status fr_partition_take_end(struct fr_ingest *ingest, struct fr_lane *lane, struct fr_err *err)
+{
+    (void)ingest;
+    (void)err;
+    lane->end = lane->fixed_end < 0 ? 0 : lane->fixed_end;
     return FR_OK;
 }
 
@@ -114,13 +103,10 @@ static enum fr_status ask(struct fr_ingest *ingest, struct fr_err *err)
     struct fr_buffer text = {0};
     enum fr_status status = FR_OK;
     for (uint32_t i = 0; status == FR_OK && i < ingest->n_lanes; i++) {
-        const struct fr_partition_position *p = position_of(ingest, &ingest->lanes[i]);
-        int64_t end = ingest->lanes[i].bytes;
-        if (i >= ingest->n_files) {
-            status = end_of(ingest, i, &end, err);
-            ingest->lanes[i].end = end;
-        }
-        fr_buffer_printf(&text, "%s %" PRId32 " %" PRId64 "\n", p->topic, p->partition, end);
+        struct fr_lane *lane = &ingest->lanes[i];
+        const struct fr_partition_position *p = fr_lane_position(ingest, lane);
+        status = lane->feed->ask_end(ingest, lane, &lane->fixed_end, err);
+        fr_buffer_printf(&text, "%s %" PRId32 " %" PRId64 "\n", p->topic, p->partition, lane->fixed_end);
     }
     fr_put_u8(&text, 0);
     if (status == FR_OK && ingest->fix_end)
@@ -137,14 +123,15 @@ enum fr_status fr_ends_fix(struct fr_ingest *ingest, struct fr_err *err)
     enum fr_status status = ingest->end_offsets ? parse(ingest, err) : ask(ingest, err);
     for (uint32_t i = 0; status == FR_OK && i < ingest->n_lanes; i++) {
         struct fr_lane *lane = &ingest->lanes[i];
-        const struct fr_partition_position *p = position_of(ingest, lane);
-        if (lane->end > lane->high)
+        const struct fr_partition_position *p = fr_lane_position(ingest, lane);
+        status = lane->feed->take_end(ingest, lane, err);
+        if (status == FR_OK && lane->end > lane->high)
             status =
                 fr_err_set(err, FR_E_LOST,
                            "%s/%" PRId32 ": the log ends at %" PRId64 ", before the end %" PRId64
                            " fixed for this run: records were lost or the topic was made anew; use another state_dir",
                            p->topic, p->partition, lane->high, lane->end);
-        else
+        else if (status == FR_OK)
             fr_log(FR_LOG_INFO, "ingest", "end_fixed", "topic=%s partition=%" PRId32 " next=%" PRId64 " end=%" PRId64,
                    p->topic, p->partition, lane->next, lane->end);
     }

@@ -1,12 +1,10 @@
-/* Files before Kafka: one source whose first partitions are files and whose others are those of the
- * source behind it.
+/* Files, which are read before any topic: one source whose partitions are files, and what its lanes do
+ * in their own way.
  *
  * A line is a record: topic `file:<path>`, partition 0, offset = number of the line, no timestamp,
- * no key. At most one file is open at a time: the caller begins one, reads it to FR_SOURCE_END,
- * halts it, begins the next. Questions about the log (watermarks, a single record) are not asked of
- * files: whether a file still is the one that was read shows when its last delivered line comes by
- * again (check.c). Everything else is passed on with the partition's number shifted. Owner: ingest
- * thread. */
+ * no key. At most one file is open at a time: the caller begins one, reads it until it is finished,
+ * begins the next. Whether a file still is the one that was read shows when its last delivered line
+ * comes by again: it is begun there. Owner: ingest thread. */
 #include "files.h"
 
 #include <errno.h>
@@ -19,76 +17,28 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/crc32c.h"
 #include "ingest/lines.h"
 
 enum { LINE_MAX_DEFAULT = 1 << 20 }; /* of record_max, as in the decoder */
 
 struct files {
     const struct fr_conf *conf;
-    struct fr_source inner;
-    bool has_inner, inner_begun;
-    uint32_t n_files, capacity;
-    struct fr_source_partition *names; /* the whole layout */
+    uint32_t n;
+    struct fr_source_partition *names; /* [n] the layout */
     struct fr_lines *lines;            /* of the open file */
     uint32_t open;
     char length[24]; /* of the last line that was too long, for its letter */
 };
 
+/* ---- the source ---- */
+
 static enum fr_status discover(void *self, struct fr_source_layout *out, struct fr_err *err)
 {
     struct files *files = self;
-    struct fr_source_layout inner = {0};
-    enum fr_status status = files->has_inner ? files->inner.discover(files->inner.self, &inner, err) : FR_OK;
-    if (status != FR_OK)
-        return status;
-    uint32_t n = files->n_files + inner.n_partitions;
-    if (n > files->capacity) {
-        files->names = fr_realloc(files->names, n, sizeof(*files->names));
-        files->capacity = n;
-    }
-    if (inner.n_partitions)
-        memcpy(files->names + files->n_files, inner.partitions, inner.n_partitions * sizeof(*files->names));
-    *out = inner;
-    out->n_partitions = n;
-    out->partitions = files->names;
+    (void)err;
+    *out = (struct fr_source_layout){.n_partitions = files->n, .partitions = files->names};
     return FR_OK;
-}
-
-/* The number of a partition in the inner source. */
-static uint32_t inside(const struct files *files, uint32_t partition)
-{
-    FR_CHECK(files->has_inner && partition >= files->n_files);
-    return partition - files->n_files;
-}
-
-static enum fr_status watermarks(void *self, uint32_t partition, int64_t *low, int64_t *high, struct fr_err *err)
-{
-    struct files *files = self;
-    return files->inner.watermarks(files->inner.self, inside(files, partition), low, high, err);
-}
-
-static enum fr_status offset_at(void *self, uint32_t partition, int64_t timestamp_ms, int64_t *offset,
-                                struct fr_err *err)
-{
-    struct files *files = self;
-    return files->inner.offset_at(files->inner.self, inside(files, partition), timestamp_ms, offset, err);
-}
-
-static enum fr_status fetch(void *self, uint32_t partition, int64_t offset, struct fr_source_event *out,
-                            struct fr_err *err)
-{
-    struct files *files = self;
-    enum fr_status status = files->inner.fetch(files->inner.self, inside(files, partition), offset, out, err);
-    if (status == FR_OK)
-        out->partition += files->n_files;
-    return status;
-}
-
-static void checked(void *self)
-{
-    struct files *files = self;
-    if (files->has_inner)
-        files->inner.checked(files->inner.self);
 }
 
 static enum fr_status open_regular(const char *path, int *out, int64_t *size, struct fr_err *err)
@@ -120,22 +70,9 @@ static enum fr_status open_regular(const char *path, int *out, int64_t *size, st
     return FR_OK;
 }
 
-enum fr_status fr_file_size(const char *path, int64_t *out, struct fr_err *err)
-{
-    int file = -1;
-    enum fr_status status = open_regular(path, &file, out, err);
-    if (status == FR_OK)
-        close(file);
-    return status;
-}
-
 static enum fr_status begin(void *self, uint32_t partition, int64_t offset, struct fr_err *err)
 {
     struct files *files = self;
-    if (partition >= files->n_files) {
-        files->inner_begun = true;
-        return files->inner.begin(files->inner.self, inside(files, partition), offset, err);
-    }
     FR_CHECK(!files->lines);
     int file = -1;
     int64_t size;
@@ -151,16 +88,20 @@ static enum fr_status begin(void *self, uint32_t partition, int64_t offset, stru
 static void halt(void *self, uint32_t partition)
 {
     struct files *files = self;
-    if (partition >= files->n_files) {
-        files->inner.halt(files->inner.self, inside(files, partition));
-    } else if (files->lines && files->open == partition) {
-        fr_lines_free(files->lines);
-        files->lines = NULL;
-    }
+    FR_CHECK(files->lines && files->open == partition);
+    fr_lines_free(files->lines);
+    files->lines = NULL;
 }
 
-static enum fr_status poll_file(struct files *files, struct fr_source_event *out, struct fr_err *err)
+static enum fr_status poll_line(void *self, int64_t partition, int wait_ms, struct fr_source_event *out,
+                                struct fr_err *err)
 {
+    struct files *files = self;
+    (void)partition;
+    if (!files->lines) { /* the next file is waited for, or there is none */
+        nanosleep(&(struct timespec){.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * 1000000L}, NULL);
+        return FR_AGAIN;
+    }
     struct fr_line line;
     const char *path = fr_file_path(files->names[files->open].topic);
     struct fr_err why = {0};
@@ -175,7 +116,7 @@ static enum fr_status poll_file(struct files *files, struct fr_source_event *out
     if (status != FR_OK && status != FR_EOF)
         return status;
     *out = (struct fr_source_event){
-        .kind = status == FR_EOF ? FR_SOURCE_END : FR_SOURCE_RECORD,
+        .kind = status == FR_EOF ? FR_SOURCE_FINISHED : FR_SOURCE_RECORD,
         .partition = files->open,
         .offset = line.number,
         .value = line.value,
@@ -188,76 +129,124 @@ static enum fr_status poll_file(struct files *files, struct fr_source_event *out
     return FR_OK;
 }
 
-static enum fr_status poll_event(void *self, int64_t partition, int wait_ms, struct fr_source_event *out,
-                                 struct fr_err *err)
-{
-    struct files *files = self;
-    if (files->lines)
-        return poll_file(files, out, err);
-    if (!files->inner_begun) { /* a file that is waited for, or nothing behind the files */
-        nanosleep(&(struct timespec){.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * 1000000L}, NULL);
-        return FR_AGAIN;
-    }
-    int64_t from = partition < 0 ? partition : (int64_t)inside(files, (uint32_t)partition);
-    enum fr_status status = files->inner.poll(files->inner.self, from, wait_ms, out, err);
-    if (status == FR_OK)
-        out->partition += files->n_files;
-    return status;
-}
-
 static void release(void *self, struct fr_source_event *event)
 {
-    struct files *files = self;
-    if (event->partition < files->n_files)
-        return; /* the line stays until the next one is read */
-    event->partition -= files->n_files;
-    files->inner.release(files->inner.self, event);
-    event->partition += files->n_files;
+    (void)self; /* the line stays until the next one is read */
+    (void)event;
 }
 
 static size_t headers(void *self, const struct fr_source_event *event, struct fr_record_header *out, size_t capacity)
 {
     struct files *files = self;
-    if (event->partition >= files->n_files) {
-        struct fr_source_event shifted = *event;
-        shifted.partition -= files->n_files;
-        return files->inner.headers(files->inner.self, &shifted, out, capacity);
-    }
     if (!event->withheld || capacity == 0)
         return 0;
     out[0] = (struct fr_record_header){"freshet.length", files->length, strlen(files->length)};
     return 1;
 }
 
-static void commit(void *self, const struct fr_positions *positions)
-{
-    struct files *files = self;
-    if (files->has_inner)
-        files->inner.commit(files->inner.self, positions);
-}
-
 static int64_t high(void *self, uint32_t partition)
 {
-    struct files *files = self;
-    return partition < files->n_files ? -1 : files->inner.high(files->inner.self, inside(files, partition));
+    (void)self;
+    (void)partition;
+    return -1;
 }
 
 /* While files are read it does not matter whether brokers answer. */
 static bool connected(void *self, char *problem, size_t size)
 {
-    struct files *files = self;
-    return !files->inner_begun || files->inner.connected(files->inner.self, problem, size);
+    (void)self;
+    (void)problem;
+    (void)size;
+    return true;
 }
 
 static void close_files(void *self)
 {
     struct files *files = self;
     fr_lines_free(files->lines);
-    if (files->has_inner && files->inner.close)
-        files->inner.close(files->inner.self);
     free(files->names);
     free(files);
 }
+
+/* ---- its lanes ---- */
+
+static const char *path_of(const struct fr_ingest *ingest, const struct fr_lane *lane)
+{
+    return fr_file_path(fr_lane_position(ingest, lane)->topic);
+}
+
+static enum fr_status check(struct fr_ingest *ingest, struct fr_lane *lane, struct fr_err *err)
+{
+    const char *path = path_of(ingest, lane);
+    int file = -1;
+    if (ingest->past_files && lane->next < 0)
+        return fr_err_set(err, FR_E_MISMATCH,
+                          "ingest.files: %s was not read before the topics were, and files come first; take it out of "
+                          "ingest.files, or begin with another state_dir",
+                          path);
+    if (ingest->past_files) { /* need not even be there any more */
+        fr_lane_finish(ingest, lane);
+        return FR_OK;
+    }
+    enum fr_status status = open_regular(path, &file, &lane->bytes, err);
+    if (status != FR_OK)
+        return status;
+    close(file);
+    if (lane->next < 0)
+        lane->next = 0;
+    lane->from = lane->mark.offset >= 0 ? lane->mark.offset : lane->next;
+    fr_lane_resolve(ingest, lane);
+    return FR_OK;
+}
+
+/* A file is read whole, so that its end is its size. */
+static enum fr_status ask_end(struct fr_ingest *ingest, const struct fr_lane *lane, int64_t *end, struct fr_err *err)
+{
+    (void)ingest;
+    (void)err;
+    *end = lane->bytes;
+    return FR_OK;
+}
+
+static enum fr_status take_end(struct fr_ingest *ingest, struct fr_lane *lane, struct fr_err *err)
+{
+    if (lane->state == FR_LANE_DONE)
+        return FR_OK;
+    if (lane->fixed_end < 0)
+        return fr_err_set(err, FR_E_MISMATCH,
+                          "ingest.files: %s was added after the ends of this run were fixed; take it out, or use "
+                          "another state_dir",
+                          path_of(ingest, lane));
+    if (lane->bytes != lane->fixed_end)
+        return fr_err_set(err, FR_E_MISMATCH,
+                          "ingest.files: %s has %" PRId64 " bytes, it had %" PRId64
+                          " when the ends of this run were fixed; put the same file there, or use another state_dir",
+                          path_of(ingest, lane), lane->bytes, lane->fixed_end);
+    return FR_OK;
+}
+
+enum fr_status fr_file_verify(struct fr_ingest *ingest, struct fr_lane *lane, const struct fr_source_event *event,
+                              struct fr_err *err)
+{
+    const char *path = path_of(ingest, lane);
+    const char *remedy =
+        "put the file that was read there, or begin with another state_dir; taken out of ingest.files, "
+        "what is left of it is not read";
+    lane->state = FR_LANE_READING;
+    if (event->kind == FR_SOURCE_FINISHED)
+        return fr_err_set(err, FR_E_MISMATCH,
+                          "ingest.files: %s ends after %" PRId64 " lines, %" PRId64 " of it were read: it was cut; %s",
+                          path, event->offset, lane->item ? lane->next + 1 : lane->next, remedy);
+    uint32_t crc = event->withheld ? event->crc32c : fr_crc32c(0, event->value, event->size);
+    if (event->offset != lane->mark.offset || crc != lane->mark.crc32c)
+        return fr_err_set(err, FR_E_MISMATCH,
+                          "ingest.files: line %" PRId64
+                          " of %s (counted from 0) is not the one that was read: it was changed; %s",
+                          lane->mark.offset, path, remedy);
+    return FR_OK;
+}
+
+/* ---- life ---- */
 
 static enum fr_status check_path(const struct fr_conf *conf, uint32_t index, struct fr_err *err)
 {
@@ -281,8 +270,7 @@ static enum fr_status check_path(const struct fr_conf *conf, uint32_t index, str
     return FR_OK;
 }
 
-enum fr_status fr_files_open(const struct fr_conf *conf, const struct fr_source *inner, struct fr_source *out,
-                             struct fr_err *err)
+enum fr_status fr_files_open(const struct fr_conf *conf, struct fr_feed *out, struct fr_err *err)
 {
     for (uint32_t i = 0; i < conf->ingest.n_files; i++) {
         enum fr_status status = check_path(conf, i, err);
@@ -291,28 +279,29 @@ enum fr_status fr_files_open(const struct fr_conf *conf, const struct fr_source 
     }
     struct files *files = fr_alloc(1, sizeof(*files));
     files->conf = conf;
-    files->inner = *inner;
-    files->has_inner = inner->self != NULL;
-    files->n_files = files->capacity = conf->ingest.n_files;
-    files->names = fr_alloc(files->n_files, sizeof(*files->names));
-    for (uint32_t i = 0; i < files->n_files; i++)
+    files->n = conf->ingest.n_files;
+    files->names = fr_alloc(files->n, sizeof(*files->names));
+    for (uint32_t i = 0; i < files->n; i++)
         snprintf(files->names[i].topic, FR_TOPIC_MAX, FR_FILE_TOPIC "%s", conf->ingest.files[i]);
-    *out = (struct fr_source){
-        .self = files,
-        .discover = discover,
-        .watermarks = watermarks,
-        .offset_at = offset_at,
-        .fetch = fetch,
-        .checked = checked,
-        .begin = begin,
-        .halt = halt,
-        .poll = poll_event,
-        .release = release,
-        .headers = headers,
-        .commit = commit,
-        .high = high,
-        .connected = connected,
-        .close = close_files,
+    *out = (struct fr_feed){
+        .source =
+            {
+                .self = files,
+                .discover = discover,
+                .begin = begin,
+                .halt = halt,
+                .poll = poll_line,
+                .release = release,
+                .headers = headers,
+                .high = high,
+                .connected = connected,
+                .close = close_files,
+            },
+        .decoder = fr_decoder_new(conf),
+        .in_turn = true,
+        .check = check,
+        .ask_end = ask_end,
+        .take_end = take_end,
     };
     return FR_OK;
 }

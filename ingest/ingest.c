@@ -46,15 +46,21 @@ static enum fr_status open_sources(struct fr_ingest *ingest, const struct fr_ing
     } else if (conf->ingest.n_topics) {
         status = fr_ingest_kafka_source(conf, ingest->lockstep, &source, err);
     }
-    if (status == FR_OK && ingest->n_files) {
-        struct fr_source behind = source;
-        status = fr_files_open(conf, &behind, &source, err);
-        if (status != FR_OK && behind.close)
-            behind.close(behind.self);
-    }
+    ingest->topics = (struct fr_feed){
+        .source = source,
+        .decoder = fr_decoder_new(conf),
+        .first = ingest->n_files,
+        .check = fr_partition_check,
+        .ask_end = fr_partition_ask_end,
+        .take_end = fr_partition_take_end,
+    };
+    ingest->file_conf = *conf;
+    ingest->file_conf.ingest.format = FR_FORMAT_JSON;
+    if (status == FR_OK && ingest->n_files)
+        status = fr_files_open(&ingest->file_conf, &ingest->files, err);
+    ingest->polled = ingest->n_files ? &ingest->files : &ingest->topics;
     if (status != FR_OK)
         return status;
-    ingest->source = source;
     if (options->dead_sink) {
         ingest->sink = *options->dead_sink;
         return FR_OK;
@@ -86,17 +92,11 @@ enum fr_status fr_ingest_new(const struct fr_ingest_options *options, struct fr_
     if (options->positions)
         fr_positions_copy(options->positions, &ingest->shared.known);
     ingest->shared.n_resolved = ingest->shared.known.count;
-    ingest->n_files = ingest->files_left = conf->ingest.n_files;
+    ingest->n_files = conf->ingest.n_files;
     for (uint32_t i = 0; i < ingest->shared.known.count; i++) {
         const struct fr_partition_position *p = &ingest->shared.known.partitions[i];
         ingest->past_files |= !fr_is_file_topic(p->topic) && p->delivered > 0;
         ingest->history_samples += p->samples;
-    }
-    ingest->topic_decoder = fr_decoder_new(conf);
-    if (ingest->n_files) {
-        ingest->file_conf = *conf;
-        ingest->file_conf.ingest.format = FR_FORMAT_JSON;
-        ingest->file_decoder = fr_decoder_new(&ingest->file_conf);
     }
     ingest->discover_ms = discover_ms(conf);
     ingest->started_ms = fr_wall_ms(ingest->clock);
@@ -119,8 +119,8 @@ static void pass_commit(struct fr_ingest *ingest)
         ingest->shared.commit_due = false;
     }
     pthread_mutex_unlock(&ingest->shared.mutex);
-    if (positions.count)
-        ingest->source.commit(ingest->source.self, &positions);
+    if (positions.count && ingest->topics.source.self)
+        ingest->topics.source.commit(ingest->topics.source.self, &positions);
     fr_positions_release(&positions);
 }
 
@@ -128,21 +128,23 @@ void fr_ingest_free(struct fr_ingest *ingest)
 {
     if (!ingest)
         return;
-    if (ingest->source.self && ingest->started)
+    if (ingest->started)
         pass_commit(ingest);
     if (ingest->pending != FR_PENDING_NONE)
-        ingest->source.release(ingest->source.self, &ingest->event);
+        fr_lane_release(&ingest->lanes[ingest->pending_lane], &ingest->event);
     for (uint32_t i = 0; i < ingest->n_lanes; i++)
         if (ingest->lanes[i].held_valid)
-            ingest->source.release(ingest->source.self, &ingest->lanes[i].held);
+            fr_lane_release(&ingest->lanes[i], &ingest->lanes[i].held);
     if (ingest->own_sink)
         ingest->sink.close(ingest->sink.self);
-    if (ingest->source.self && ingest->source.close)
-        ingest->source.close(ingest->source.self);
+    struct fr_feed *feeds[] = {&ingest->files, &ingest->topics};
+    for (size_t i = 0; i < FR_ARRAY_LEN(feeds); i++) {
+        if (feeds[i]->source.self && feeds[i]->source.close)
+            feeds[i]->source.close(feeds[i]->source.self);
+        fr_decoder_free(feeds[i]->decoder);
+    }
     fr_batch_free(ingest->open);
     fr_batch_free(ingest->ready);
-    fr_decoder_free(ingest->topic_decoder);
-    fr_decoder_free(ingest->file_decoder);
     fr_positions_release(&ingest->shared.known);
     fr_positions_release(&ingest->shared.commit);
     free(ingest->shared.status.partitions);
@@ -179,7 +181,8 @@ static void publish(struct fr_ingest *ingest)
     for (uint32_t i = 0; i < ingest->n_lanes; i++)
         status.at_end &= ingest->lanes[i].at_end;
     status.lag_ms = lag_ms(ingest, status.at_end);
-    status.connected = ingest->source.connected(ingest->source.self, status.problem, sizeof(status.problem));
+    status.connected =
+        ingest->polled->source.connected(ingest->polled->source.self, status.problem, sizeof(status.problem));
     if (status.connected) {
         status.problem[0] = 0;
         if (ingest->problem[0])
@@ -202,7 +205,7 @@ static void publish(struct fr_ingest *ingest)
     if (shared->status_capacity < ingest->n_lanes) {
         partitions = fr_realloc(partitions, ingest->n_lanes, sizeof(*partitions));
         for (uint32_t i = shared->status_capacity; i < ingest->n_lanes; i++) {
-            const struct fr_partition_position *p = &shared->known.partitions[ingest->lanes[i].slot];
+            const struct fr_partition_position *p = fr_lane_position(ingest, &ingest->lanes[i]);
             memcpy(partitions[i].topic, p->topic, FR_TOPIC_MAX);
             partitions[i].partition = p->partition;
         }
@@ -210,7 +213,8 @@ static void publish(struct fr_ingest *ingest)
     }
     for (uint32_t i = 0; i < ingest->n_lanes; i++) {
         const struct fr_lane *lane = &ingest->lanes[i];
-        int64_t high = lane->reading ? ingest->source.high(ingest->source.self, i) : -1;
+        const struct fr_source *source = &lane->feed->source;
+        int64_t high = fr_lane_is_read(lane) ? source->high(source->self, lane->partition) : -1;
         high = high > lane->high ? high : lane->high;
         partitions[i].next_offset = lane->seen;
         partitions[i].high = high > lane->seen ? high : lane->seen;
@@ -245,9 +249,9 @@ void fr_ingest_adopt(struct fr_ingest *ingest, struct fr_positions *positions)
         memcpy(positions->cluster_id, shared->known.cluster_id, sizeof(positions->cluster_id));
     for (uint32_t i = positions->count; i < shared->n_resolved; i++) {
         const struct fr_partition_position *p = &shared->known.partitions[i];
-        uint32_t slot = fr_positions_slot(positions, p->topic, p->partition);
-        FR_CHECK(slot == i);
-        positions->partitions[slot].offset = p->offset;
+        uint32_t index = fr_positions_index(positions, p->topic, p->partition);
+        FR_CHECK(index == i);
+        positions->partitions[index].offset = p->offset;
     }
     pthread_mutex_unlock(&shared->mutex);
 }
@@ -274,15 +278,16 @@ enum fr_status fr_ingest_start(struct fr_ingest *ingest, struct fr_err *err)
     FR_CHECK(!ingest->started);
     enum fr_status status = fr_lanes_discover(ingest, err);
     for (uint32_t i = 0; status == FR_OK && i < ingest->n_lanes; i++)
-        if (!ingest->lanes[i].reading && !ingest->lanes[i].done)
-            status = fr_lane_check(ingest, i, err);
+        if (ingest->lanes[i].state == FR_LANE_STOPPED)
+            status = ingest->lanes[i].feed->check(ingest, &ingest->lanes[i], err);
     if (status == FR_OK && ingest->until_end)
         status = fr_ends_fix(ingest, err);
     for (uint32_t i = 0; status == FR_OK && i < ingest->n_lanes; i++)
-        if (!ingest->lanes[i].reading && !ingest->lanes[i].done && fr_lane_its_turn(ingest, i))
-            status = fr_lane_begin(ingest, i, err);
+        if (ingest->lanes[i].state == FR_LANE_STOPPED && fr_lane_its_turn(ingest, &ingest->lanes[i]))
+            status = fr_lane_begin(ingest, &ingest->lanes[i], err);
     if (status == FR_OK) {
-        ingest->source.checked(ingest->source.self);
+        if (ingest->topics.source.self)
+            ingest->topics.source.checked(ingest->topics.source.self);
         ingest->sink.prepare(ingest->sink.self);
         ingest->discover_ns = fr_mono_ns(ingest->clock);
         ingest->started = true;
@@ -293,6 +298,13 @@ enum fr_status fr_ingest_start(struct fr_ingest *ingest, struct fr_err *err)
 
 /* ---- a turn ---- */
 
+/* A file has its batches for itself: whether the lane of the round may go into the open batch. */
+static bool same_turn(const struct fr_ingest *ingest)
+{
+    return ingest->open->n_positions == 0 ||
+           ingest->lanes[ingest->touched[0]].turn == ingest->lanes[ingest->round_lane].turn;
+}
+
 /* While the model is young rounds are not kept: one may hold far more samples than a batch, and a
  * partition must not run ahead of the others by as many batches. The partition that has given the
  * fewest records gives the next one, so that the choice is a function of the ledgers, and one that
@@ -300,65 +312,51 @@ enum fr_status fr_ingest_start(struct fr_ingest *ingest, struct fr_err *err)
  * files one at a time, too. */
 static bool young_lane(struct fr_ingest *ingest)
 {
-    bool any = ingest->open->n_positions > 0;
-    uint32_t from = ingest->files_left ? 0 : ingest->n_files,
-             to = ingest->files_left ? ingest->n_files : ingest->n_lanes;
-    uint32_t found = to, n = 0; /* n: partitions of the run, read to their ends or not */
-    for (uint32_t i = from; i < to; i++) {
-        const struct fr_lane *lane = &ingest->lanes[i];
-        bool before = found < to && (i < ingest->n_files || ingest->lanes[found].delivered <= lane->delivered);
-        n += lane->end > 0;
-        if (!lane->done && !before)
-            found = i;
+    struct fr_lane *found = NULL;
+    uint32_t n = 0; /* of the run, read to their ends or not; a file is one */
+    for (uint32_t i = ingest->turn; i < ingest->n_lanes; i++) {
+        struct fr_lane *lane = &ingest->lanes[i];
+        if (lane->turn != ingest->turn)
+            continue;
+        n += lane->end != 0;
+        if (lane->state != FR_LANE_DONE && (!found || lane->delivered < found->delivered))
+            found = lane;
     }
-    n = from < ingest->n_files ? 1 : n;
-    if (found == to || ingest->round_taken >= (uint64_t)ingest->conf->ingest.lockstep_records * n)
+    if (!found || ingest->round_taken >= (uint64_t)ingest->conf->ingest.lockstep_records * n)
         return false;
-    /* A file has its batches for itself. */
-    if (any && (found < ingest->n_files || ingest->touched[0] < ingest->n_files) && ingest->touched[0] != found)
-        return false;
-    ingest->round_lane = found;
-    return true;
+    ingest->round_lane = (uint32_t)(found - ingest->lanes);
+    return same_turn(ingest);
 }
 
-/* The partition or file whose record comes next; false: the round is over. A file has its rounds
- * for itself. */
+/* The partition or file whose record comes next; false: the round is over. */
 static bool round_lane(struct fr_ingest *ingest)
 {
     if (fr_assembly_young(ingest))
         return young_lane(ingest);
-    while (ingest->round_lane < ingest->n_lanes) {
-        if (!ingest->lanes[ingest->round_lane].done && ingest->round_taken < ingest->conf->ingest.lockstep_records)
-            return true;
-        if (ingest->round_lane < ingest->n_files && ingest->open->n_positions)
-            return false;
-        ingest->round_lane++;
-        ingest->round_taken = 0;
-    }
+    for (; ingest->round_lane < ingest->n_lanes; ingest->round_lane++, ingest->round_taken = 0)
+        if (ingest->lanes[ingest->round_lane].state != FR_LANE_DONE &&
+            ingest->round_taken < ingest->conf->ingest.lockstep_records)
+            return same_turn(ingest);
     return false;
 }
 
-static enum fr_status take_event(struct fr_ingest *ingest, struct fr_source_event *event, struct fr_err *err)
+static enum fr_status take_event(struct fr_ingest *ingest, struct fr_lane *lane, struct fr_source_event *event,
+                                 struct fr_err *err)
 {
-    uint32_t index = event->partition;
-    FR_CHECK(index < ingest->n_lanes);
-    struct fr_lane *lane = &ingest->lanes[index];
-    bool end_of_file = index < ingest->n_files && event->kind == FR_SOURCE_END;
-    if (lane->unverified || (end_of_file && lane->item))
-        return fr_lane_verify_file(ingest, event, err);
-    if (lane->troubled && lane->reading && (event->kind == FR_SOURCE_RECORD || event->kind == FR_SOURCE_END))
+    bool finished = event->kind == FR_SOURCE_FINISHED;
+    if (lane->state == FR_LANE_VERIFYING || (finished && lane->item))
+        return fr_file_verify(ingest, lane, event, err);
+    if (lane->troubled && fr_lane_is_read(lane) &&
+        (event->kind == FR_SOURCE_RECORD || event->kind == FR_SOURCE_END || finished))
         fr_lane_recovered(ingest, lane);
-    enum fr_status status = fr_assembly_event(ingest, event);
-    if (status != FR_OK || !end_of_file)
-        return status;
-    fr_lane_finish(ingest, index);
-    return fr_lanes_revive(ingest, err); /* what comes next is begun at once */
+    enum fr_status status = fr_assembly_event(ingest, lane, event);
+    /* What comes next is begun at once. */
+    return status == FR_OK && finished ? fr_lanes_revive(ingest, err) : status;
 }
 
 /* FR_OK: a batch was closed or an event handled; FR_AGAIN: nothing came within wait_ms. */
 static enum fr_status next_event(struct fr_ingest *ingest, int wait_ms, struct fr_err *err)
 {
-    int64_t from = -1;
     bool over = ingest->lockstep ? !round_lane(ingest) : ingest->until_end && ingest->n_done == ingest->n_lanes;
     if (over) {
         if (ingest->open->n_positions)
@@ -368,20 +366,26 @@ static enum fr_status next_event(struct fr_ingest *ingest, int wait_ms, struct f
         return FR_OK;
     }
     struct fr_source_event event;
+    const struct fr_feed *feed = ingest->polled;
+    int64_t from = -1;
     if (ingest->lockstep) {
         struct fr_lane *lane = &ingest->lanes[ingest->round_lane];
-        from = ingest->round_lane;
+        feed = lane->feed;
+        from = lane->partition;
         if (lane->held_valid) {
             event = lane->held;
-            return take_event(ingest, &event, err);
+            return take_event(ingest, lane, &event, err);
         }
-        if (!lane->reading) { /* its turn, and it cannot be read now: nothing else may go first */
+        if (!fr_lane_is_read(lane)) { /* its turn, and it cannot be read now: nothing else may go first */
             nanosleep(&(struct timespec){.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * 1000000L}, NULL);
             return FR_AGAIN;
         }
     }
-    enum fr_status status = ingest->source.poll(ingest->source.self, from, wait_ms, &event, err);
-    return status == FR_OK ? take_event(ingest, &event, err) : status;
+    enum fr_status status = feed->source.poll(feed->source.self, from, wait_ms, &event, err);
+    if (status != FR_OK)
+        return status;
+    FR_CHECK(feed->first + event.partition < ingest->n_lanes);
+    return take_event(ingest, &ingest->lanes[feed->first + event.partition], &event, err);
 }
 
 static int poll_wait_ms(const struct fr_ingest *ingest, uint64_t deadline_ns, uint64_t now_ns)
@@ -431,9 +435,9 @@ static enum fr_status look_for_partitions(struct fr_ingest *ingest, struct fr_er
 {
     uint64_t now = fr_mono_ns(ingest->clock);
     char problem[256];
-    if (ingest->until_end || ingest->files_left ||
+    if (ingest->until_end || fr_files_left(ingest) ||
         now - ingest->discover_ns < (uint64_t)ingest->discover_ms * 1000000u ||
-        !ingest->source.connected(ingest->source.self, problem, sizeof(problem)))
+        !ingest->polled->source.connected(ingest->polled->source.self, problem, sizeof(problem)))
         return FR_OK;
     ingest->discover_ns = now;
     enum fr_status status = fr_lanes_discover(ingest, err);

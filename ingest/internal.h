@@ -28,17 +28,45 @@ struct fr_mark {    /* the last delivered record of a partition */
     uint32_t crc32c;
 };
 
-/* A topic-partition or file as far as it has been put into batches. Its number is that of the
- * source's layout: files first, in the order of ingest.files. */
+struct fr_ingest;
+struct fr_lane;
+
+/* Where lanes are read from: topics, or files. */
+struct fr_feed {
+    struct fr_source source;
+    struct fr_decoder *decoder;
+    uint32_t first; /* number of its first lane; the others follow in the order of its layout */
+    bool in_turn;   /* its lanes are read one after the other, else all at once */
+    /* Whether what was read is there still; sets where reading goes on (`from`). */
+    enum fr_status (*check)(struct fr_ingest *ingest, struct fr_lane *lane, struct fr_err *err);
+    /* Where a bounded run ends, asked now; whether a fixed end holds, and that it does from now on. */
+    enum fr_status (*ask_end)(struct fr_ingest *ingest, const struct fr_lane *lane, int64_t *end, struct fr_err *err);
+    enum fr_status (*take_end)(struct fr_ingest *ingest, struct fr_lane *lane, struct fr_err *err);
+};
+
+enum fr_lane_state {
+    FR_LANE_STOPPED,   /* waits for its turn, or until it can be read */
+    FR_LANE_VERIFYING, /* begun at its last delivered record, which comes first and must be the noted one */
+    FR_LANE_READING,
+    FR_LANE_DONE, /* read to its end, for good */
+};
+
+/* A topic-partition or file as far as it has been put into batches. */
 struct fr_lane {
-    uint32_t slot;      /* in the positions */
-    int64_t next;       /* first offset not fully in a batch; -1: the start policy decides */
-    uint32_t item;      /* items of the record at `next` that are in batches */
-    uint64_t delivered; /* records, in this history */
+    enum fr_lane_state state;
+    const struct fr_feed *feed;
+    uint32_t partition;    /* in the feed's layout */
+    uint32_t turn;         /* lanes of a smaller one are read before */
+    uint32_t stream_index; /* in the positions */
+    int64_t next;          /* first offset not fully in a batch; -1: the start policy decides */
+    uint32_t item;         /* items of the record at `next` that are in batches */
+    uint64_t delivered;    /* records, in this history */
     struct fr_mark mark;
-    int64_t end;   /* --until end, lockstep: first offset not read; -1: none */
-    int64_t high;  /* end of the log when last asked; files: -1 */
-    int64_t bytes; /* of a file, when last asked */
+    int64_t from;      /* offset to begin at: `next`, or that of the mark */
+    int64_t end;       /* --until end, lockstep: first offset not read; -1: none */
+    int64_t fixed_end; /* what the fixed ends of the run say; -1: they do not name it */
+    int64_t high;      /* end of the log when last asked; files: -1 */
+    int64_t bytes;     /* of a file, when last asked */
     /* offset from which the source goes on: `next`, or further when only markers followed */
     int64_t seen;
     int64_t touched; /* entry in the open batch; -1 none */
@@ -46,11 +74,8 @@ struct fr_lane {
     uint64_t retry_ns;
     bool moved; /* `next` or `lost` changed without a record: the next batch needs an entry */
     bool added; /* found on a topic that was read before: begins at its first record */
-    bool reading, done, at_end;
-    bool troubled;  /* was interrupted and has given nothing since */
-    bool end_named; /* the fixed ends of the run name it */
-    /* a file begun at its last delivered line, which must be the one that was noted */
-    bool unverified;
+    bool at_end;
+    bool troubled;   /* was interrupted and has given nothing since */
     bool held_valid; /* lockstep: a record that the cut of a long round interrupted */
     struct fr_source_event held;
 };
@@ -59,7 +84,7 @@ enum fr_pending { FR_PENDING_NONE, FR_PENDING_SAMPLES, FR_PENDING_LETTER };
 
 struct fr_ingest_shared {
     pthread_mutex_t mutex;
-    struct fr_positions known; /* slots; offsets of those that were new are where reading begins */
+    struct fr_positions known; /* offsets of those that were new are where reading begins */
     uint32_t n_resolved;       /* of them: the first ones, which have an offset */
     struct fr_ingest_status status;
     uint32_t status_capacity;
@@ -76,27 +101,27 @@ struct fr_ingest {
     char *end_offsets;
     enum fr_status (*fix_end)(void *self, const char *text, size_t size, struct fr_err *err);
     void *fix_end_self;
-    struct fr_source source;
+    struct fr_feed files, topics;
+    const struct fr_feed *polled; /* that of the lane begun last: files come before topics */
     struct fr_dead_sink sink;
-    bool own_source, own_sink;
+    bool own_sink;
 
     /* a copy that reads JSON; borrows what `conf` borrows */
     struct fr_conf file_conf;
-    /* of which `decoder` holds the pending record */
-    struct fr_decoder *topic_decoder, *file_decoder;
-    struct fr_decoder *decoder;
-    uint32_t n_files, files_left; /* lanes of files; of them, not done */
+    uint32_t n_files; /* the first lanes */
+    uint32_t turn;    /* lanes up to this one are read now; n_files: all files are done */
     /* records of topics are in effect: files were read to their ends before */
     bool past_files;
     uint32_t n_lanes, capacity_lanes;
     struct fr_lane *lanes;
-    uint32_t n_moved, n_stopped, n_done; /* lanes with `moved`; lanes neither reading nor done */
+    uint32_t n_moved, n_stopped, n_done; /* lanes with `moved`; STOPPED; DONE */
     bool started, finished, said_down;
 
     struct fr_batch *open, *ready; /* being filled; closed and not yet in the ring */
     uint32_t *touched;             /* [open->n_positions] lane of each entry */
     uint64_t open_since_ns;        /* first entry of the open batch */
     enum fr_pending pending;       /* what remains to be done with `event` before the next poll */
+    uint32_t pending_lane;         /* whose record it is; its feed's decoder holds it */
     struct fr_source_event event;
     uint32_t staged, staged_from;
     const char *reason;
@@ -106,7 +131,7 @@ struct fr_ingest {
     struct fr_record_image *image;
     uint32_t image_lane; /* which record that is */
     int64_t image_offset;
-    int64_t *lettered; /* [n_lettered] by slot; the owner loop's (letters.c) */
+    int64_t *lettered; /* [n_lettered] by stream_index; the owner loop's (letters.c) */
     uint32_t n_lettered;
     uint32_t round_lane, round_taken; /* lockstep */
 
@@ -120,29 +145,53 @@ struct fr_ingest {
 
 /* check.c */
 enum fr_status fr_lanes_discover(struct fr_ingest *ingest, struct fr_err *err) FR_MUST_CHECK;
-enum fr_status fr_lane_check(struct fr_ingest *ingest, uint32_t lane, struct fr_err *err) FR_MUST_CHECK;
-enum fr_status fr_lane_begin(struct fr_ingest *ingest, uint32_t lane, struct fr_err *err) FR_MUST_CHECK;
-void fr_lane_stop(struct fr_ingest *ingest, uint32_t lane, const char *why);
-void fr_lane_finish(struct fr_ingest *ingest, uint32_t lane);
+enum fr_status fr_lane_begin(struct fr_ingest *ingest, struct fr_lane *lane, struct fr_err *err) FR_MUST_CHECK;
+void fr_lane_stop(struct fr_ingest *ingest, struct fr_lane *lane, const char *why);
+void fr_lane_finish(struct fr_ingest *ingest, struct fr_lane *lane);
+/* Its first offset is known: the owner may hear of it. */
+void fr_lane_resolve(struct fr_ingest *ingest, const struct fr_lane *lane);
 /* Checks and begins stopped lanes whose time has come; FR_E_UNAVAILABLE is not an error here. */
 enum fr_status fr_lanes_revive(struct fr_ingest *ingest, struct fr_err *err) FR_MUST_CHECK;
 void fr_lane_moved(struct fr_ingest *ingest, struct fr_lane *lane);
 /* Whether it may be read now: files one after the other, partitions behind all of them. */
-bool fr_lane_its_turn(const struct fr_ingest *ingest, uint32_t lane);
+static inline bool fr_lane_its_turn(const struct fr_ingest *ingest, const struct fr_lane *lane)
+{
+    return lane->turn <= ingest->turn;
+}
+static inline bool fr_lane_is_read(const struct fr_lane *lane)
+{
+    return lane->state == FR_LANE_READING || lane->state == FR_LANE_VERIFYING;
+}
+static inline bool fr_files_left(const struct fr_ingest *ingest)
+{
+    return ingest->turn < ingest->n_files;
+}
+static inline const struct fr_partition_position *fr_lane_position(const struct fr_ingest *ingest,
+                                                                   const struct fr_lane *lane)
+{
+    return &ingest->shared.known.partitions[lane->stream_index];
+}
+static inline void fr_lane_release(const struct fr_lane *lane, struct fr_source_event *event)
+{
+    lane->feed->source.release(lane->feed->source.self, event);
+}
 /* A lane that was troubled gave something. */
 void fr_lane_recovered(struct fr_ingest *ingest, struct fr_lane *lane);
-/* The first event of a file that was begun at its last delivered line, or its end where a line was
- * only half in effect; consumes it. FR_E_MISMATCH. */
-enum fr_status fr_lane_verify_file(struct fr_ingest *ingest, struct fr_source_event *event,
-                                   struct fr_err *err) FR_MUST_CHECK;
+/* Of a topic's partition, for its feed. */
+enum fr_status fr_partition_check(struct fr_ingest *ingest, struct fr_lane *lane, struct fr_err *err) FR_MUST_CHECK;
 
 /* ends.c */
+/* Of a topic's partition, for its feed. */
+enum fr_status fr_partition_ask_end(struct fr_ingest *ingest, const struct fr_lane *lane, int64_t *end,
+                                    struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_partition_take_end(struct fr_ingest *ingest, struct fr_lane *lane, struct fr_err *err) FR_MUST_CHECK;
 enum fr_status fr_ends_fix(struct fr_ingest *ingest, struct fr_err *err) FR_MUST_CHECK;
 
 /* assembly.c */
 /* FR_AGAIN: no batch, no room, or the dead-letter sink is full; FR_EOF: a ring was closed. */
 enum fr_status fr_assembly_ready(struct fr_ingest *ingest, int wait_ms) FR_MUST_CHECK;
-enum fr_status fr_assembly_event(struct fr_ingest *ingest, struct fr_source_event *event) FR_MUST_CHECK;
+enum fr_status fr_assembly_event(struct fr_ingest *ingest, struct fr_lane *lane,
+                                 struct fr_source_event *event) FR_MUST_CHECK;
 enum fr_status fr_assembly_pending(struct fr_ingest *ingest) FR_MUST_CHECK;
 /* Entries for lanes that moved without a record. */
 void fr_assembly_moved(struct fr_ingest *ingest);

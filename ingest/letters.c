@@ -17,7 +17,8 @@
 static struct fr_record_parts pending_parts(struct fr_ingest *ingest, struct fr_record_header *headers)
 {
     const struct fr_source_event *event = &ingest->event;
-    size_t n = ingest->source.headers(ingest->source.self, event, headers, FR_SOURCE_HEADERS_MAX);
+    const struct fr_source *source = &ingest->lanes[ingest->pending_lane].feed->source;
+    size_t n = source->headers(source->self, event, headers, FR_SOURCE_HEADERS_MAX);
     return (struct fr_record_parts){
         .value = event->value,
         .size = event->value ? event->size : 0,
@@ -50,10 +51,9 @@ static struct fr_dead_letter letter_of(const struct fr_partition_position *place
 enum fr_status fr_letter_send(struct fr_ingest *ingest, const char *reason)
 {
     struct fr_record_header headers[FR_SOURCE_HEADERS_MAX];
-    const struct fr_lane *lane = &ingest->lanes[ingest->event.partition];
+    const struct fr_partition_position *place = fr_lane_position(ingest, &ingest->lanes[ingest->pending_lane]);
     struct fr_record_parts parts = pending_parts(ingest, headers);
-    struct fr_dead_letter letter =
-        letter_of(&ingest->shared.known.partitions[lane->slot], ingest->event.offset, reason, &parts);
+    struct fr_dead_letter letter = letter_of(place, ingest->event.offset, reason, &parts);
     return ingest->sink.send(ingest->sink.self, &letter, &ingest->dead_sequence);
 }
 
@@ -78,8 +78,7 @@ void fr_letter_keep(struct fr_ingest *ingest, uint32_t count)
     size_t capacity = batch->record_bytes.capacity;
     if (count == 0)
         return;
-    if (ingest->image &&
-        (ingest->image_lane != ingest->event.partition || ingest->image_offset != ingest->event.offset)) {
+    if (ingest->image && (ingest->image_lane != ingest->pending_lane || ingest->image_offset != ingest->event.offset)) {
         fr_record_image_drop(ingest->image);
         ingest->image = NULL;
     }
@@ -87,11 +86,11 @@ void fr_letter_keep(struct fr_ingest *ingest, uint32_t count)
     bool split = ingest->staged_from > 0 || count < ingest->staged;
     if (split && !ingest->image && fr_record_image_size(&parts) >= FR_SHARED_IMAGE_MIN) {
         ingest->image = fr_record_image_new(&parts);
-        ingest->image_lane = ingest->event.partition;
+        ingest->image_lane = ingest->pending_lane;
         ingest->image_offset = ingest->event.offset;
     }
     fr_batch_add_record(batch,
-                        &(struct fr_batch_record){.partition_slot = ingest->lanes[ingest->event.partition].slot,
+                        &(struct fr_batch_record){.partition_slot = ingest->lanes[ingest->pending_lane].stream_index,
                                                   .offset = ingest->event.offset,
                                                   .first_item = ingest->staged_from,
                                                   .shared = split ? ingest->image : NULL},
@@ -106,24 +105,24 @@ enum fr_status fr_ingest_dead_letter(struct fr_ingest *ingest, const struct fr_b
 {
     struct fr_record_header headers[FR_SOURCE_HEADERS_MAX];
     struct fr_record_parts parts;
-    uint32_t slot = record->partition_slot;
-    if (slot >= ingest->n_lettered) {
+    uint32_t stream = record->partition_slot;
+    if (stream >= ingest->n_lettered) {
         ingest->lettered = fr_realloc(ingest->lettered, FR_PARTITIONS_MAX, sizeof(*ingest->lettered));
         for (; ingest->n_lettered < FR_PARTITIONS_MAX; ingest->n_lettered++)
             ingest->lettered[ingest->n_lettered] = -1;
     }
-    FR_CHECK(slot < ingest->n_lettered);
-    if (ingest->lettered[slot] == record->offset) {
+    FR_CHECK(stream < ingest->n_lettered);
+    if (ingest->lettered[stream] == record->offset) {
         *number = 0;
         return FR_OK;
     }
     pthread_mutex_lock(&ingest->shared.mutex);
-    struct fr_partition_position place = ingest->shared.known.partitions[slot];
+    struct fr_partition_position place = ingest->shared.known.partitions[stream];
     pthread_mutex_unlock(&ingest->shared.mutex);
     fr_batch_record_parts(batch, record, headers, FR_SOURCE_HEADERS_MAX, &parts);
     struct fr_dead_letter letter = letter_of(&place, record->offset, reason, &parts);
     enum fr_status status = ingest->sink.send(ingest->sink.self, &letter, number);
     if (status == FR_OK)
-        ingest->lettered[slot] = record->offset;
+        ingest->lettered[stream] = record->offset;
     return status;
 }

@@ -3,7 +3,7 @@
  * Stored form, little-endian: u32 form number; cluster id; u32 count; per partition topic, i32
  * partition, the offsets, the fingerprint and the ledger, every field in the order of the struct;
  * texts as (u8 length, bytes). Invariants: at most FR_PARTITIONS_MAX partitions, no topic-partition
- * twice; a slot's number never changes. Owner: the owner loop thread (each copy has one). Does not:
+ * twice; an index never changes. Owner: the owner loop thread (each copy has one). Does not:
  * know Kafka. */
 #include "ingest/positions.h"
 
@@ -39,23 +39,23 @@ void fr_positions_copy(const struct fr_positions *from, struct fr_positions *to)
     to->count = from->count;
 }
 
-static bool find(const struct fr_positions *positions, const char *topic, int32_t partition, uint32_t *slot)
+static bool find(const struct fr_positions *positions, const char *topic, int32_t partition, uint32_t *index)
 {
     for (uint32_t i = 0; i < positions->count; i++) {
         const struct fr_partition_position *p = &positions->partitions[i];
         if (p->partition == partition && strcmp(p->topic, topic) == 0) {
-            *slot = i;
+            *index = i;
             return true;
         }
     }
     return false;
 }
 
-uint32_t fr_positions_slot(struct fr_positions *positions, const char *topic, int32_t partition)
+uint32_t fr_positions_index(struct fr_positions *positions, const char *topic, int32_t partition)
 {
-    uint32_t slot;
-    if (find(positions, topic, partition, &slot))
-        return slot;
+    uint32_t index;
+    if (find(positions, topic, partition, &index))
+        return index;
     FR_CHECK(strlen(topic) < FR_TOPIC_MAX);
     reserve(positions, positions->count + 1);
     struct fr_partition_position *p = &positions->partitions[positions->count];
@@ -182,9 +182,9 @@ enum fr_status fr_positions_parse(const uint8_t *bytes, size_t size, struct fr_p
         goto out;
     for (uint32_t i = 0; i < count; i++) {
         struct fr_partition_position p = {0};
-        uint32_t slot;
+        uint32_t index;
         take_partition(&in, &p);
-        if (in.failed || find(&parsed, p.topic, p.partition, &slot))
+        if (in.failed || find(&parsed, p.topic, p.partition, &index))
             goto out;
         reserve(&parsed, i + 1);
         parsed.partitions[i] = p;

@@ -37,8 +37,8 @@ struct fr_positions {
 
 void fr_positions_release(struct fr_positions *positions);
 void fr_positions_copy(const struct fr_positions *from, struct fr_positions *to);
-/* Slot of a topic-partition, added with offset -1 when new. */
-uint32_t fr_positions_slot(struct fr_positions *positions, const char *topic, int32_t partition);
+/* Index of a topic-partition, added with offset -1 when new. */
+uint32_t fr_positions_index(struct fr_positions *positions, const char *topic, int32_t partition);
 /* A batch has taken effect, but for its quarantined samples (fr_batch_quarantine). */
 void fr_positions_apply(struct fr_positions *positions, const struct fr_batch *batch);
 /* Checks the P2 equations of every partition; false names the first that fails in err. */

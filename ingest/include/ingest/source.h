@@ -31,6 +31,8 @@ enum fr_source_event_kind {
     /* reading this partition failed (topic deleted, access denied, check sum): look again, then
      * begin again; text says why */
     FR_SOURCE_BROKEN,
+    /* as FR_SOURCE_END, and no more will come */
+    FR_SOURCE_FINISHED,
 };
 
 struct fr_source_event {

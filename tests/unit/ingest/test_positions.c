@@ -9,8 +9,8 @@
 static struct fr_positions two_partitions(void)
 {
     struct fr_positions positions = {.cluster_id = "cluster"};
-    assert_int_equal(fr_positions_slot(&positions, "a", 0), 0);
-    assert_int_equal(fr_positions_slot(&positions, "a", 7), 1);
+    assert_int_equal(fr_positions_index(&positions, "a", 0), 0);
+    assert_int_equal(fr_positions_index(&positions, "a", 7), 1);
     positions.partitions[0].offset = 41;
     positions.partitions[0].item = 3;
     positions.partitions[1] = (struct fr_partition_position){.topic = "a",
@@ -36,9 +36,9 @@ FR_CASE(a_slot_keeps_its_number_and_begins_without_a_position)
 {
     struct fr_positions positions = {0};
     for (uint32_t i = 0; i < 100; i++)
-        assert_int_equal(fr_positions_slot(&positions, "t", (int32_t)i), i);
-    assert_int_equal(fr_positions_slot(&positions, "t", 63), 63);
-    assert_int_equal(fr_positions_slot(&positions, "u", 63), 100);
+        assert_int_equal(fr_positions_index(&positions, "t", (int32_t)i), i);
+    assert_int_equal(fr_positions_index(&positions, "t", 63), 63);
+    assert_int_equal(fr_positions_index(&positions, "u", 63), 100);
     assert_int_equal(positions.partitions[63].offset, -1);
     assert_int_equal(positions.partitions[63].fingerprint_offset, -1);
     fr_positions_release(&positions);
@@ -99,7 +99,7 @@ FR_CASE(a_batch_moves_positions_and_adds_to_the_ledger)
 {
     struct fr_positions positions = {0};
     struct fr_err err;
-    (void)fr_positions_slot(&positions, "a", 0);
+    (void)fr_positions_index(&positions, "a", 0);
     struct fr_batch_position entry = {.partition_slot = 0,
                                       .offset = 12,
                                       .item = 2,
@@ -132,7 +132,7 @@ FR_CASE(an_equation_that_fails_is_named)
 {
     struct fr_positions positions = {0};
     struct fr_err err;
-    (void)fr_positions_slot(&positions, "a", 5);
+    (void)fr_positions_index(&positions, "a", 5);
     positions.partitions[0].delivered = 2;
     positions.partitions[0].decoded = 1;
     assert_false(fr_positions_balanced(&positions, &err));

@@ -92,7 +92,7 @@ FR_CASE(positions_that_would_be_too_many_are_refused)
 {
     struct service *s = two_topics("");
     for (int32_t p = 0; p < FR_PARTITIONS_MAX - 2; p++) { /* of a topic that was left */
-        uint32_t slot = fr_positions_slot(&s->positions, "old", p);
+        uint32_t slot = fr_positions_index(&s->positions, "old", p);
         s->positions.partitions[slot].offset = 0;
     }
     assert_int_equal(service_start(s, false), FR_E_LIMIT);
