@@ -11,20 +11,20 @@
 
 /* Calls visit for every piece of every followed partition, in the order rewind, model, rows, drop,
  * dense. */
-static enum fr_status visit_pieces(const struct freshet_replica *replica, const struct fr_staged *staged,
+static enum fr_status visit_pieces(const struct freshet_replica *replica, const struct fr_waiting_epoch *entry,
                                    enum fr_status (*visit)(void *self, const struct fr_delta_record *record,
                                                            struct fr_err *err),
                                    void *self, struct fr_err *err)
 {
-    for (uint32_t p = 0; p < staged->np; p++) {
+    for (uint32_t p = 0; p < entry->np; p++) {
         if (!replica->follow[p])
             continue;
-        const struct fr_staged_partition *partition = &staged->partitions[p];
-        for (uint32_t i = 0; i < partition->n_held; i++) {
+        const struct fr_waiting_partition *partition = &entry->partitions[p];
+        for (uint32_t i = 0; i < partition->n_pieces; i++) {
             struct fr_delta_record record;
             FR_CHECK(partition->pieces[i].bytes != NULL);
             enum fr_status status = fr_delta_read(partition->pieces[i].bytes, partition->pieces[i].size, &record, err);
-            FR_CHECK(status == FR_OK); /* it was read when it was held */
+            FR_CHECK(status == FR_OK); /* it was read when it was put there */
             status = visit(self, &record, err);
             if (status != FR_OK)
                 return status;
@@ -87,35 +87,35 @@ static void serve(struct freshet_replica *replica, struct fr_served_model *fresh
     replica->reset_pending = false;
 }
 
-int fr_replica_apply(struct freshet_replica *replica, const struct fr_staged *staged, struct fr_err *err)
+int fr_replica_apply(struct freshet_replica *replica, const struct fr_waiting_epoch *entry, struct fr_err *err)
 {
     /* After a rewind to nothing the old rows and parameters must not shine through: a new model is
      * needed. */
-    bool known = replica->model && replica->model->fp == staged->fp && !replica->reset_pending;
-    struct find_model find = {.fp = staged->fp};
-    enum fr_status status = known ? FR_OK : visit_pieces(replica, staged, make_model, &find, err);
+    bool known = replica->model && replica->model->fp == entry->fp && !replica->reset_pending;
+    struct find_model find = {.fp = entry->fp};
+    enum fr_status status = known ? FR_OK : visit_pieces(replica, entry, make_model, &find, err);
     if (status == FR_OK && !known && !find.made) {
         (void)fr_err_set(err, FR_E_MISMATCH,
                          "epoch %" PRIu64 " is of model fingerprint %016" PRIx64
                          ", which is unknown here, and has no model record",
-                         staged->epoch, staged->fp);
+                         entry->epoch, entry->fp);
         return FRESHET_E_GAP;
     }
     struct fr_served_model *target = find.made ? find.made : replica->model;
     if (status == FR_OK) {
         struct check check = {target, fr_alloc(target->n_parameters + 1, sizeof(uint64_t))};
-        status = visit_pieces(replica, staged, check_piece, &check, err);
+        status = visit_pieces(replica, entry, check_piece, &check, err);
         if (status == FR_OK)
             status = check_parameters(&check, find.made != NULL, err);
         free(check.filled);
     }
     if (status != FR_OK) {
         fr_served_model_free(find.made);
-        (void)fr_err_wrap(err, "epoch %" PRIu64, staged->epoch);
+        (void)fr_err_wrap(err, "epoch %" PRIu64, entry->epoch);
         return FRESHET_E_INVALID;
     }
     serve(replica, find.made);
-    status = visit_pieces(replica, staged, apply_piece, replica->model, err);
+    status = visit_pieces(replica, entry, apply_piece, replica->model, err);
     FR_CHECK(status == FR_OK);
     return FRESHET_OK;
 }

@@ -51,7 +51,7 @@ void freshet_replica_free(struct freshet_replica *replica)
 {
     if (!replica)
         return;
-    fr_held_free(&replica->held);
+    fr_waiting_free(&replica->waiting);
     fr_served_model_free(replica->model);
     free(replica->last_committed);
     free(replica);
@@ -129,7 +129,7 @@ static void begin_timeline(struct freshet_replica *replica, uint64_t timeline)
     replica->epoch = replica->digest = 0;
     memset(replica->digests, 0, sizeof(replica->digests));
     memset(replica->last_committed, 0, replica->np * sizeof(*replica->last_committed));
-    fr_held_clear(&replica->held);
+    fr_waiting_clear(&replica->waiting);
 }
 
 /* A newer timeline: history was rewound. To nothing: begin again, and serve the old state until the
@@ -200,8 +200,8 @@ static int check_chain(struct freshet_replica *replica, const struct fr_delta_re
 static bool staging_full(const struct freshet_replica *replica, const struct fr_delta_record *record, size_t size,
                          bool *hopeless)
 {
-    uint64_t after = replica->held.bytes + size;
-    bool oldest = replica->held.n == 0 || record->epoch <= fr_held_at(&replica->held, 0)->epoch;
+    uint64_t after = replica->waiting.bytes + size;
+    bool oldest = replica->waiting.n == 0 || record->epoch <= fr_waiting_at(&replica->waiting, 0)->epoch;
     *hopeless = oldest && after / STAGING_OLDEST_FACTOR > replica->staging_max;
     return after > replica->staging_max && !oldest;
 }
@@ -211,13 +211,13 @@ struct incoming {
     struct fr_delta_record record;
     const void *bytes;
     size_t size;
-    struct fr_staged *staged; /* the epoch it belongs to, once held */
+    struct fr_waiting_epoch *entry; /* the epoch it belongs to, once it waits */
 };
 
 static int stage_record(struct freshet_replica *replica, struct incoming *incoming, struct freshet_event *event)
 {
     const struct fr_delta_record *record = &incoming->record;
-    struct fr_staged *other, *staged = fr_held_find(&replica->held, record->epoch, record->from, &other);
+    struct fr_waiting_epoch *other, *entry = fr_waiting_find(&replica->waiting, record->epoch, record->from, &other);
     if (other && other->digest != record->digest)
         return two_writers(replica, event, record->epoch, "arrives with two digests");
     if (other && other->fp != record->fp)
@@ -227,15 +227,15 @@ static int stage_record(struct freshet_replica *replica, struct incoming *incomi
         return FRESHET_AGAIN;
     if (hopeless || record->piece >= FR_PIECES_MAX)
         return stop(replica, event, FRESHET_E_INVALID, "an epoch is larger than the staging limit");
-    if (!staged)
-        staged = fr_held_add(&replica->held, record);
-    incoming->staged = staged;
-    struct fr_staged_partition *partition = &staged->partitions[record->partition];
-    if (partition->committed && record->kind != FR_DELTA_COMMIT && record->piece >= partition->n_held)
+    if (!entry)
+        entry = fr_waiting_add(&replica->waiting, record);
+    incoming->entry = entry;
+    struct fr_waiting_partition *partition = &entry->partitions[record->partition];
+    if (partition->committed && record->kind != FR_DELTA_COMMIT && record->piece >= partition->n_pieces)
         return two_writers(replica, event, record->epoch, "has pieces behind its commit");
     if (record->kind == FR_DELTA_COMMIT
             ? partition->committed
-            : !fr_held_hold(&replica->held, staged, record, incoming->bytes, incoming->size)) {
+            : !fr_waiting_put(&replica->waiting, entry, record, incoming->bytes, incoming->size)) {
         event->duplicate = 1;
         replica->info.duplicates += 1;
     }
@@ -243,82 +243,82 @@ static int stage_record(struct freshet_replica *replica, struct incoming *incomi
 }
 
 static int commit_partition(struct freshet_replica *replica, const struct fr_delta_record *record,
-                            struct fr_staged *staged, struct freshet_event *event)
+                            struct fr_waiting_epoch *entry, struct freshet_event *event)
 {
-    struct fr_staged_partition *partition = &staged->partitions[record->partition];
+    struct fr_waiting_partition *partition = &entry->partitions[record->partition];
     bool complete =
         /* numbered below n, each once: then none is missing */
-        partition->n_held == record->commit.n_pieces;
+        partition->n_pieces == record->commit.n_pieces;
     for (uint32_t i = 0; complete && i < record->commit.n_pieces; i++)
         complete = partition->pieces[i].bytes != NULL;
     if (!complete)
         return gap(replica, event, record, "pieces are missing at the commit");
     if (partition->n_rows != record->commit.n_rows || partition->n_drops != record->commit.n_drops)
         return gap(replica, event, record, "rows do not add up at the commit");
-    if (staged->n_committed > 0 && staged->previous != record->commit.previous)
+    if (entry->n_committed > 0 && entry->previous != record->commit.previous)
         return two_writers(replica, event, record->epoch, "has two predecessors");
     partition->committed = true;
-    staged->n_committed += 1;
-    staged->previous = record->commit.previous;
-    staged->wm_ms = record->commit.wm_ms;
-    staged->t_ms = record->commit.t_ms;
-    staged->samples = record->commit.samples;
+    entry->n_committed += 1;
+    entry->previous = record->commit.previous;
+    entry->wm_ms = record->commit.wm_ms;
+    entry->t_ms = record->commit.t_ms;
+    entry->samples = record->commit.samples;
     if (replica->last_committed[record->partition] < record->epoch)
         replica->last_committed[record->partition] = record->epoch;
     return FRESHET_OK;
 }
 
-/* The staged epoch that continues the chain and is complete in every followed partition, or
+/* The waiting epoch that continues the chain and is complete in every followed partition, or
  * NULL. */
-static struct fr_staged *next_complete(const struct freshet_replica *replica)
+static struct fr_waiting_epoch *next_complete(const struct freshet_replica *replica)
 {
-    size_t n = replica->held.n < FR_APPLY_SCAN_MAX ? replica->held.n : FR_APPLY_SCAN_MAX;
+    size_t n = replica->waiting.n < FR_APPLY_SCAN_MAX ? replica->waiting.n : FR_APPLY_SCAN_MAX;
     for (size_t i = 0; i < n; i++) {
-        struct fr_staged *staged = fr_held_at(&replica->held, i);
-        if (staged->n_committed == replica->n_followed && staged->from <= replica->epoch + 1 &&
-            staged->epoch > replica->epoch)
-            return staged;
+        struct fr_waiting_epoch *entry = fr_waiting_at(&replica->waiting, i);
+        if (entry->n_committed == replica->n_followed && entry->from <= replica->epoch + 1 &&
+            entry->epoch > replica->epoch)
+            return entry;
     }
     return NULL;
 }
 
-static void move_on(struct freshet_replica *replica, const struct fr_staged *staged)
+static void move_on(struct freshet_replica *replica, const struct fr_waiting_epoch *entry)
 {
-    replica->epoch = staged->epoch;
-    replica->digest = staged->digest;
-    replica->digests[staged->epoch % FR_DIGESTS_KEPT].epoch = staged->epoch;
-    replica->digests[staged->epoch % FR_DIGESTS_KEPT].digest = staged->digest;
+    replica->epoch = entry->epoch;
+    replica->digest = entry->digest;
+    replica->digests[entry->epoch % FR_DIGESTS_KEPT].epoch = entry->epoch;
+    replica->digests[entry->epoch % FR_DIGESTS_KEPT].digest = entry->digest;
     replica->info.timeline = replica->timeline;
-    replica->info.epoch = staged->epoch;
-    replica->info.digest = staged->digest;
-    replica->info.fp = staged->fp;
-    replica->info.watermark_ms = staged->wm_ms;
-    replica->info.samples = staged->samples;
-    replica->info.commit_wall_ms = staged->t_ms;
+    replica->info.epoch = entry->epoch;
+    replica->info.digest = entry->digest;
+    replica->info.fp = entry->fp;
+    replica->info.watermark_ms = entry->wm_ms;
+    replica->info.samples = entry->samples;
+    replica->info.commit_wall_ms = entry->t_ms;
     replica->info.epochs_applied += 1;
-    fr_held_drop(&replica->held, staged->epoch);
+    fr_waiting_drop(&replica->waiting, entry->epoch);
 }
 
 static int apply_complete(struct freshet_replica *replica, struct freshet_event *event)
 {
-    struct fr_staged *staged;
-    while ((staged = next_complete(replica)) != NULL) {
+    struct fr_waiting_epoch *entry;
+    while ((entry = next_complete(replica)) != NULL) {
         uint64_t expected;
         bool known = true;
-        if (staged->from == 1)
+        if (entry->from == 1)
             expected = 0;
-        else if (staged->from == replica->epoch + 1)
+        else if (entry->from == replica->epoch + 1)
             expected = replica->digest;
         else
             /* merged, and it begins in what is applied */
-            known = applied_digest(replica, staged->from - 1, &expected);
-        if (known && expected != staged->previous)
-            return two_writers(replica, event, staged->epoch, "does not continue what was applied before it");
+            known = applied_digest(replica, entry->from - 1, &expected);
+        if (known && expected != entry->previous)
+            return two_writers(replica, event, entry->epoch, "does not continue what was applied before it");
         struct fr_err err = {0};
-        int status = fr_replica_apply(replica, staged, &err);
+        int status = fr_replica_apply(replica, entry, &err);
         if (status != FRESHET_OK)
             return stop(replica, event, status, err.text);
-        move_on(replica, staged);
+        move_on(replica, entry);
         event->applied += 1;
     }
     return FRESHET_OK;
@@ -345,7 +345,7 @@ static int feed_record(struct freshet_replica *replica, struct incoming *incomin
     status = stage_record(replica, incoming, event);
     if (status != FRESHET_OK || event->duplicate || record->kind != FR_DELTA_COMMIT)
         return status;
-    status = commit_partition(replica, record, incoming->staged, event);
+    status = commit_partition(replica, record, incoming->entry, event);
     return status == FRESHET_OK ? apply_complete(replica, event) : status;
 }
 

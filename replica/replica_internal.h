@@ -1,4 +1,4 @@
-/* The replica's inside: the served model, the chain position, staged epochs. */
+/* The replica's inside: the served model, the chain position, epochs that wait. */
 #ifndef FR_REPLICA_INTERNAL_H
 #define FR_REPLICA_INTERNAL_H
 
@@ -6,7 +6,7 @@
 #include "freshet/replica.h"
 #include "graph/graph.h"
 #include "row_map.h"
-#include "held.h"
+#include "waiting.h"
 
 enum { FR_DIGESTS_KEPT = 256, FR_APPLY_SCAN_MAX = 64 };
 
@@ -63,7 +63,7 @@ struct freshet_replica {
     } digests[FR_DIGESTS_KEPT]; /* applied, by epoch modulo */
     uint64_t *last_committed;   /* [np] newest epoch whose commit arrived */
     bool reset_pending;
-    struct fr_held held;
+    struct fr_waiting waiting;
 
     struct fr_served_model *model; /* NULL: nothing applied yet */
     struct freshet_replica_info info;
@@ -74,6 +74,6 @@ struct freshet_replica {
 
 /* Checks and applies one complete epoch; FRESHET_OK, or why the replica must stop (nothing was
  * changed). */
-int fr_replica_apply(struct freshet_replica *replica, const struct fr_staged *staged, struct fr_err *err);
+int fr_replica_apply(struct freshet_replica *replica, const struct fr_waiting_epoch *entry, struct fr_err *err);
 
 #endif
