@@ -82,7 +82,7 @@ static struct fr_batch_position *touch(struct fr_ingest *ingest, struct fr_lane 
     lane->touched = batch->n_positions;
     ingest->touched[batch->n_positions] = (uint32_t)(lane - ingest->lanes);
     batch->positions[batch->n_positions] =
-        (struct fr_batch_position){.partition_slot = lane->stream_index, .lost = lane->lost};
+        (struct fr_batch_position){.stream_index = lane->stream_index, .lost = lane->lost};
     lane->lost = 0;
     if (lane->moved)
         ingest->n_moved--;
@@ -296,7 +296,8 @@ static enum fr_status take_record(struct fr_ingest *ingest, struct fr_lane *lane
 
 static void take_end(struct fr_ingest *ingest, struct fr_lane *lane, const struct fr_source_event *event)
 {
-    /* Only whether the fixed end is reached: a batch must not depend on when the log was at its end. */
+    /* Only whether the fixed end is reached: a batch must not depend on when the log was at its
+     * end. */
     if (lane->end >= 0) {
         if (event->offset >= lane->end)
             fr_lane_finish(ingest, lane);

@@ -6,8 +6,8 @@
  * prove the same log, a topic may have been deleted and made anew. librdkafka 2.0.2 checks neither
  * (no KIP-320 truncation detection, nor later for an assigned start), so this does, at the start
  * and whenever reading a partition broke. Losses and a log made anew go by `on_loss`; another
- * cluster always stops. Files check theirs in their own way (files.c). Owner: ingest thread. Does not: wait
- * between tries (the caller backs off). */
+ * cluster always stops. Files check theirs in their own way (files.c). Owner: ingest thread. Does
+ * not: wait between tries (the caller backs off). */
 #include "internal.h"
 
 #include <inttypes.h>
@@ -388,8 +388,8 @@ enum fr_status fr_lanes_revive(struct fr_ingest *ingest, struct fr_err *err)
         looked = true;
         lane->retry_ns = now + (uint64_t)FR_RECHECK_MS * 1000000u;
         status = lane->feed->check(ingest, lane, err);
-        /* The owner learns positions without gaps: behind one whose first offset is not known this one
-         * waits. */
+        /* The owner learns positions without gaps: behind one whose first offset is not known this
+         * one waits. */
         if (status == FR_OK && lane->state == FR_LANE_STOPPED && lane->stream_index < ingest->shared.n_resolved)
             status = fr_lane_begin(ingest, lane, err);
     }

@@ -1,5 +1,5 @@
-/* Files, which are read before any topic: one source whose partitions are files, and what its lanes do
- * in their own way.
+/* Files, which are read before any topic: one source whose partitions are files, and what its lanes
+ * do in their own way.
  *
  * A line is a record: topic `file:<path>`, partition 0, offset = number of the line, no timestamp,
  * no key. At most one file is open at a time: the caller begins one, reads it until it is finished,

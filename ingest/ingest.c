@@ -376,7 +376,7 @@ static enum fr_status next_event(struct fr_ingest *ingest, int wait_ms, struct f
             event = lane->held;
             return take_event(ingest, lane, &event, err);
         }
-        if (!fr_lane_is_read(lane)) { /* its turn, and it cannot be read now: nothing else may go first */
+        if (!fr_lane_is_read(lane)) { /* its turn: nothing else may go first */
             nanosleep(&(struct timespec){.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * 1000000L}, NULL);
             return FR_AGAIN;
         }

@@ -39,14 +39,14 @@ struct fr_feed {
     bool in_turn;   /* its lanes are read one after the other, else all at once */
     /* Whether what was read is there still; sets where reading goes on (`from`). */
     enum fr_status (*check)(struct fr_ingest *ingest, struct fr_lane *lane, struct fr_err *err);
-    /* Where a bounded run ends, asked now; whether a fixed end holds, and that it does from now on. */
+    /* Asks where a bounded run ends on the lane; lets a fixed end hold from now on, if it can. */
     enum fr_status (*ask_end)(struct fr_ingest *ingest, const struct fr_lane *lane, int64_t *end, struct fr_err *err);
     enum fr_status (*take_end)(struct fr_ingest *ingest, struct fr_lane *lane, struct fr_err *err);
 };
 
 enum fr_lane_state {
     FR_LANE_STOPPED,   /* waits for its turn, or until it can be read */
-    FR_LANE_VERIFYING, /* begun at its last delivered record, which comes first and must be the noted one */
+    FR_LANE_VERIFYING, /* begun at its last delivered record, which must be the noted one */
     FR_LANE_READING,
     FR_LANE_DONE, /* read to its end, for good */
 };

@@ -8,7 +8,8 @@
 /* What a client's own threads and callbacks say. Written by rd_kafka_poll's caller. */
 struct fr_ingest_health {
     bool down; /* no broker of the cluster answers */
-    /* a topic or partition in use was deleted: told to the client, not to its partitions' readers */
+    /* a topic or partition in use was deleted: told to the client, not to its partitions'
+     * readers */
     bool topic_gone;
     bool topic_denied; /* may not be read any more */
     char text[FR_KAFKA_TEXT_MAX];

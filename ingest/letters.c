@@ -90,7 +90,7 @@ void fr_letter_keep(struct fr_ingest *ingest, uint32_t count)
         ingest->image_offset = ingest->event.offset;
     }
     fr_batch_add_record(batch,
-                        &(struct fr_batch_record){.partition_slot = ingest->lanes[ingest->pending_lane].stream_index,
+                        &(struct fr_batch_record){.stream_index = ingest->lanes[ingest->pending_lane].stream_index,
                                                   .offset = ingest->event.offset,
                                                   .first_item = ingest->staged_from,
                                                   .shared = split ? ingest->image : NULL},
@@ -105,7 +105,7 @@ enum fr_status fr_ingest_dead_letter(struct fr_ingest *ingest, const struct fr_b
 {
     struct fr_record_header headers[FR_SOURCE_HEADERS_MAX];
     struct fr_record_parts parts;
-    uint32_t stream = record->partition_slot;
+    uint32_t stream = record->stream_index;
     if (stream >= ingest->n_lettered) {
         ingest->lettered = fr_realloc(ingest->lettered, FR_PARTITIONS_MAX, sizeof(*ingest->lettered));
         for (; ingest->n_lettered < FR_PARTITIONS_MAX; ingest->n_lettered++)

@@ -68,8 +68,8 @@ void fr_positions_apply(struct fr_positions *positions, const struct fr_batch *b
 {
     for (uint32_t i = 0; i < batch->n_positions; i++) {
         const struct fr_batch_position *b = &batch->positions[i];
-        FR_CHECK(b->partition_slot < positions->count);
-        struct fr_partition_position *p = &positions->partitions[b->partition_slot];
+        FR_CHECK(b->stream_index < positions->count);
+        struct fr_partition_position *p = &positions->partitions[b->stream_index];
         p->offset = b->offset;
         p->item = b->item;
         p->fingerprint_offset = b->fingerprint.offset;

@@ -138,7 +138,7 @@ void fr_batch_quarantine(struct fr_batch *batch, uint32_t sample)
     const struct fr_batch_record *record = fr_batch_record_of(batch, sample);
     FR_CHECK(record);
     uint32_t i = 0;
-    while (i < batch->n_positions && batch->positions[i].partition_slot != record->partition_slot)
+    while (i < batch->n_positions && batch->positions[i].stream_index != record->stream_index)
         i++;
     FR_CHECK(i < batch->n_positions && batch->positions[i].roles[was] > 0);
     batch->positions[i].roles[was]--;

@@ -1,4 +1,4 @@
-/* Lines as ingest reads them (ingest/lines.h). Pipes may be read too; a line that is too long ends the
+/* Lines as ingest reads them (ingest/lines.h), of pipes too. A line that is too long ends the
  * reading. Thread: the caller's. */
 #include "input.h"
 

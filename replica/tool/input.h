@@ -1,5 +1,5 @@
-/* Files of lines that a command reads, plain or gzip, with the tool's words for what is wrong. Private
- * to replica/tool. */
+/* Files of lines that a command reads, plain or gzip, with the tool's words for what is wrong.
+ * Private to replica/tool. */
 #ifndef FR_TOOL_INPUT_H
 #define FR_TOOL_INPUT_H
 

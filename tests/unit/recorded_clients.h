@@ -1,4 +1,5 @@
-/* The settings of every librdkafka client that a program makes; link it with --wrap=rd_kafka_new. */
+/* The settings of every librdkafka client that a program makes; it is linked with
+ * --wrap=rd_kafka_new. */
 #ifndef FR_TESTS_RECORDED_CLIENTS_H
 #define FR_TESTS_RECORDED_CLIENTS_H
 

@@ -5,8 +5,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-/* pthread_create with default attributes; false: no thread. The name is a help, never a reason to fail.
- * Limits: the kernel shows 15 bytes of it. */
+/* pthread_create with default attributes; false: no thread. The name is a help, never a reason to
+ * fail. Limits: the kernel shows 15 bytes of it. */
 bool fr_thread_start(pthread_t *out, const char *name, void *(*run)(void *argument), void *argument)
     __attribute__((warn_unused_result));
 

@@ -33,7 +33,7 @@ struct fr_publisher_options {
     bool create; /* create the topic when missing */
     /* 0: 64 MiB; more waits in the journal, not in memory */
     size_t max_in_flight_bytes;
-    const struct fr_publisher_property *properties; /* the operator's for librdkafka; only texts are borrowed */
+    const struct fr_publisher_property *properties; /* the operator's */
     size_t n_properties;
 };
 

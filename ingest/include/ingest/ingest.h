@@ -63,7 +63,7 @@ void fr_ingest_free(struct fr_ingest *ingest);
  * when missing. On success everything is assigned. */
 enum fr_status fr_ingest_start(struct fr_ingest *ingest, struct fr_err *err) FR_MUST_CHECK;
 
-/* The list of topic-partitions that partition_slot of the batches refers to: appends those that
+/* The list of topic-partitions that stream_index of the batches refers to: appends those that
  * `positions` lacks, with the offset where reading begins, and fills in the cluster id. The owner
  * calls it before fr_positions_apply of every batch (cheap when nothing is new): partitions may be
  * added to a topic at any time. Any thread; `positions` must come from the positions given in the

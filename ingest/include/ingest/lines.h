@@ -1,5 +1,5 @@
-/* Lines of one file, plain or gzip, numbered from 0. What is wrong with a file is said in bare words:
- * its readers know where it was named and what to do about it. Thread: one. */
+/* Lines of one file, plain or gzip, numbered from 0. What is wrong with it is said in bare words: who
+ * reads it knows where it was named and what to do about it. Thread: one. */
 #ifndef FR_INGEST_LINES_H
 #define FR_INGEST_LINES_H
 

@@ -31,7 +31,7 @@ struct fr_positions {
     char cluster_id[FR_CLUSTER_ID_MAX];
     uint32_t count;
     uint32_t capacity;
-    /* by partition_slot; sorted by (topic, partition) when first discovered, later ones appended */
+    /* by stream_index; sorted by (topic, partition) when first discovered, later ones appended */
     struct fr_partition_position *partitions;
 };
 

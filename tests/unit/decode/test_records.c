@@ -70,9 +70,9 @@ FR_CASE(a_shared_image_lives_as_long_as_its_last_batch)
 FR_CASE(a_quarantined_sample_moves_in_the_counts_of_its_partition)
 {
     struct fixture *f = *state;
-    struct fr_batch_position positions[2] = {{.partition_slot = 4, .roles = {2}}, {.partition_slot = 9, .roles = {1}}};
-    accept_of(f, 2, &(struct fr_batch_record){.partition_slot = 4}, &(struct fr_record_parts){.value = "a", .size = 1});
-    accept_of(f, 1, &(struct fr_batch_record){.partition_slot = 9}, &(struct fr_record_parts){.value = "b", .size = 1});
+    struct fr_batch_position positions[2] = {{.stream_index = 4, .roles = {2}}, {.stream_index = 9, .roles = {1}}};
+    accept_of(f, 2, &(struct fr_batch_record){.stream_index = 4}, &(struct fr_record_parts){.value = "a", .size = 1});
+    accept_of(f, 1, &(struct fr_batch_record){.stream_index = 9}, &(struct fr_record_parts){.value = "b", .size = 1});
     f->batch->positions = positions;
     f->batch->n_positions = 2;
     fr_batch_quarantine(f->batch, 2);

@@ -502,8 +502,8 @@ static inline void service_apply(struct service *s, const struct fr_batch *batch
     fr_buffer_printf(&s->written, ";");
     for (uint32_t i = 0; i < batch->n_positions; i++) {
         const struct fr_batch_position *p = &batch->positions[i];
-        fr_buffer_printf(&s->written, " %u@%lld.%u", p->partition_slot, (long long)p->offset, p->item);
-        s->last[p->partition_slot] = *p;
+        fr_buffer_printf(&s->written, " %u@%lld.%u", p->stream_index, (long long)p->offset, p->item);
+        s->last[p->stream_index] = *p;
     }
     fr_buffer_printf(&s->written, "\n");
     fr_ingest_adopt(s->ingest, &s->positions);

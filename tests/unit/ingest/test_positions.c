@@ -100,7 +100,7 @@ FR_CASE(a_batch_moves_positions_and_adds_to_the_ledger)
     struct fr_positions positions = {0};
     struct fr_err err;
     (void)fr_positions_index(&positions, "a", 0);
-    struct fr_batch_position entry = {.partition_slot = 0,
+    struct fr_batch_position entry = {.stream_index = 0,
                                       .offset = 12,
                                       .item = 2,
                                       .fingerprint = {11, 5, 6},

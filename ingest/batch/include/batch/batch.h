@@ -39,12 +39,12 @@ struct fr_column {
     size_t capacity_weights;
 };
 
-/* Per topic-partition: where the stream stands after this batch. `partition_slot` indexes the
+/* Per topic-partition: where the stream stands after this batch. `stream_index` indexes the
  * source's list of topic-partitions. offset, item: the first record not fully in this or earlier
  * batches, and how many of its items are. Counters are of this batch only; a record is counted in
  * the batch that completes it. */
 struct fr_batch_position {
-    uint32_t partition_slot;
+    uint32_t stream_index;
     int64_t offset;
     uint32_t item;
     struct {
@@ -64,7 +64,7 @@ struct fr_batch_position {
  * which are its items from first_item on. Its key, value and headers as they were read lie in the
  * batch's record_bytes at `at`, or in `shared` (records.c). */
 struct fr_batch_record {
-    uint32_t partition_slot;
+    uint32_t stream_index;
     int64_t offset;
     uint32_t first_sample, first_item;
     size_t at;
