@@ -193,9 +193,7 @@ static void stage_section(const struct fr_store *store, struct fr_stage *stage)
     struct fr_store_section section = {
         .n_tables = store->n_tables, .n_carried = store->cut->n_carried, .carried = store->cut->carried};
     for (uint32_t t = 0; t < store->n_tables; t++) {
-        struct fr_store_table_stats stats;
-        fr_store_stats(store, t, &stats);
-        section.tables[t].counts = stats.counts;
+        section.tables[t].counts = fr_table_counts(&store->tables[t]);
         section.tables[t].slice_bits = store->tables[t].slice_bits;
     }
     fr_store_section_encode(&section, fr_stage_section(stage, FR_SECTION_STORE));

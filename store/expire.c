@@ -101,13 +101,10 @@ void fr_store_slice(struct fr_store *store, uint64_t batch_number, int64_t water
         struct fr_table *table = &store->tables[t];
         if (batch_number % table->spec.expire_every != 0)
             continue;
-        uint64_t live = 0, pending = 0;
-        for (uint32_t s = 0; s < FR_SHARDS; s++) {
-            live += table->shards[s].counts.rows;
-            pending += table->shards[s].counts.pending;
-        }
-        table->slice_bits = next_slice_bits(table->slice_bits, live + pending, table->spec.expire_slice_rows);
-        if (pending == 0 && (live == 0 || !table->spec.expires))
+        struct fr_store_counts counts = fr_table_counts(table);
+        table->slice_bits =
+            next_slice_bits(table->slice_bits, counts.rows + counts.pending, table->spec.expire_slice_rows);
+        if (counts.pending == 0 && (counts.rows == 0 || !table->spec.expires))
             continue;
         uint64_t turn = batch_number / table->spec.expire_every;
         uint64_t mask = ((uint64_t)1 << table->slice_bits) - 1;

@@ -98,12 +98,11 @@ static enum fr_status restore_carried(struct fr_store *store, const struct fr_ca
 
 static enum fr_status restore_table(struct fr_store *store, uint32_t t, const struct fr_store_section_table *saved)
 {
-    struct fr_store_table_stats now;
-    fr_store_stats(store, t, &now);
-    if (saved->counts.rows != now.counts.rows || saved->counts.pending != now.counts.pending ||
+    struct fr_table *table = &store->tables[t];
+    struct fr_store_counts now = fr_table_counts(table);
+    if (saved->counts.rows != now.rows || saved->counts.pending != now.pending ||
         saved->slice_bits > FR_INDEX_SLICE_BITS_MAX)
         return FR_E_CORRUPT;
-    struct fr_table *table = &store->tables[t];
     table->slice_bits = saved->slice_bits;
     /* The history's counts go to the first shard: only sums are ever read. */
     for (uint32_t s = 0; s < FR_SHARDS; s++) {

@@ -138,11 +138,8 @@ uint64_t fr_store_bytes(const struct fr_store *store)
 void fr_store_stats(const struct fr_store *store, uint32_t table, struct fr_store_table_stats *out)
 {
     FR_CHECK(table < store->n_tables);
-    struct fr_store_table_stats stats = {.bytes = table_bytes(&store->tables[table])};
-    for (uint32_t s = 0; s < FR_SHARDS; s++)
-        for (uint32_t i = 0; i < FR_STORE_COUNTS; i++)
-            stats.counts.of[i] += store->tables[table].shards[s].counts.of[i];
-    *out = stats;
+    const struct fr_table *t = &store->tables[table];
+    *out = (struct fr_store_table_stats){.counts = fr_table_counts(t), .bytes = table_bytes(t)};
 }
 
 enum fr_status fr_store_find(const struct fr_store *store, uint32_t table, uint64_t key, struct fr_store_view *out)

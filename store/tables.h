@@ -67,6 +67,15 @@ static inline struct fr_row_head *fr_row_tail(const struct fr_table *table, floa
     return (struct fr_row_head *)(void *)((uint8_t *)row + table->tail_offset);
 }
 
+static inline struct fr_store_counts fr_table_counts(const struct fr_table *table)
+{
+    struct fr_store_counts sum = {0};
+    for (uint32_t s = 0; s < FR_SHARDS; s++)
+        for (uint32_t i = 0; i < FR_STORE_COUNTS; i++)
+            sum.of[i] += table->shards[s].counts.of[i];
+    return sum;
+}
+
 struct fr_plan *fr_plan_new(const struct fr_store *store);
 void fr_plan_free(struct fr_plan *plan);
 size_t fr_plan_bytes(const struct fr_plan *plan);
