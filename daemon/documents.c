@@ -23,22 +23,27 @@ static void put_number(struct fr_buffer *out, const char *name, double value, co
         fr_buffer_printf(out, "\"%s\":null%s", name, after);
 }
 
+static void put_watermark(struct fr_buffer *out, int64_t watermark_ms)
+{
+    if (watermark_ms == INT64_MIN)
+        fr_buffer_printf(out, "null");
+    else
+        fr_buffer_printf(out, "%" PRId64, watermark_ms);
+}
+
 static void document_auc(const struct fr_service *service, const struct fr_trainer_status *trainer, uint64_t timeline,
                          struct fr_buffer *out)
 {
     const struct fr_conf *conf = service->conf;
     fr_buffer_printf(out, "{\"model\":\"%s\",\"tl\":%" PRIu64 ",\"epoch\":%" PRIu64 ",\"as_of_ms\":", conf->model,
                      timeline, trainer->epoch);
-    if (trainer->watermark_ms == INT64_MIN)
-        fr_buffer_printf(out, "null");
-    else
-        fr_buffer_printf(out, "%" PRId64, trainer->watermark_ms);
+    put_watermark(out, trainer->history.watermark_ms);
     const char *half_lives[FR_AUC_HALF_LIVES_MAX];
     for (uint32_t h = 0; h < conf->metrics.n_half_lives; h++)
         half_lives[h] = conf->metrics.half_life_name[h];
     fr_buffer_printf(out, ",\"tasks\":{");
-    for (uint32_t i = 0; i < trainer->n_tasks; i++) {
-        fr_buffer_printf(out, "%s\"%s\":", i ? "," : "", trainer->tasks[i].name);
+    for (uint32_t i = 0; i < trainer->history.n_tasks; i++) {
+        fr_buffer_printf(out, "%s\"%s\":", i ? "," : "", trainer->history.tasks[i].name);
         fr_task_result_json(&trainer->tasks[i].result, half_lives, out);
     }
     fr_buffer_printf(out, "}}\n");
@@ -70,11 +75,11 @@ static void put_tables(const struct fr_trainer_status *trainer, struct fr_buffer
 static void put_tasks(const struct fr_trainer_status *trainer, struct fr_buffer *out)
 {
     fr_buffer_printf(out, ",\"tasks\":{");
-    for (uint32_t i = 0; i < trainer->n_tasks; i++) {
-        const struct fr_trainer_task_status *task = &trainer->tasks[i];
+    for (uint32_t i = 0; i < trainer->history.n_tasks; i++) {
+        const struct fr_trainer_task_counts *task = &trainer->history.tasks[i];
         fr_buffer_printf(out, "%s\"%s\":{\"samples\":%" PRIu64 ",\"pairs\":%" PRIu64 ",\"problem\":", i ? "," : "",
                          task->name, task->samples, task->pairs);
-        fr_buffer_json_text(out, task->problem);
+        fr_buffer_json_text(out, trainer->tasks[i].problem);
         fr_buffer_printf(out, "}");
     }
     fr_buffer_printf(out, "}");
@@ -144,7 +149,7 @@ static void put_ingest(const struct snapshots *s, struct fr_buffer *out)
     fr_buffer_json_text(out, s->ingest.problem);
     fr_buffer_printf(out,
                      "},\"ignored\":{\"unknown_slots\":%" PRIu64 ",\"x_keys\":%" PRIu64 ",\"excess_ids\":%" PRIu64 "}",
-                     s->trainer.unknown_slots, s->trainer.unknown_extra, s->trainer.excess_ids);
+                     s->trainer.history.unknown_slots, s->trainer.history.unknown_extra, s->trainer.history.excess_ids);
 }
 
 static void put_outbox(const struct snapshots *s, struct fr_buffer *out)
@@ -163,9 +168,9 @@ static void put_outbox(const struct snapshots *s, struct fr_buffer *out)
 static void put_times(struct fr_service *service, const struct snapshots *s, struct fr_buffer *out)
 {
     fr_buffer_printf(out, ",");
-    put_number(out, "step_seconds", (double)s->trainer.step_ns / 1e9, ",");
-    put_number(out, "plan_seconds", (double)s->trainer.plan_ns / 1e9, ",");
-    put_number(out, "cut_seconds", (double)s->trainer.cut_ns / 1e9, ",");
+    put_number(out, "step_seconds", (double)s->trainer.run.step_ns / 1e9, ",");
+    put_number(out, "plan_seconds", (double)s->trainer.run.plan_ns / 1e9, ",");
+    put_number(out, "cut_seconds", (double)s->trainer.run.cut_ns / 1e9, ",");
     pthread_mutex_lock(&service->lock);
     double cut_to_durable = (double)service->durable_cut_to_sync_ns / 1e9;
     pthread_mutex_unlock(&service->lock);
@@ -178,6 +183,7 @@ static void put_times(struct fr_service *service, const struct snapshots *s, str
 static void document_status(struct fr_service *service, const struct snapshots *s, struct fr_buffer *out)
 {
     const struct fr_conf *conf = service->conf;
+    const struct fr_trainer_history *history = &s->trainer.history;
     fr_buffer_printf(out, "{\"version\":\"%s\",\"model\":\"%s\",\"phase\":\"%s\",\"kernel\":\"%s\"", FR_VERSION,
                      conf->model, phase_name(atomic_load(&service->phase)),
                      service->trainer ? fr_trainer_kernel(service->trainer) : "");
@@ -189,15 +195,12 @@ static void document_status(struct fr_service *service, const struct snapshots *
     fr_buffer_printf(out, ",\"journal\":{\"bytes\":%" PRIu64 ",\"unfolded_bytes\":%" PRIu64 ",\"first\":%" PRIu64 "}",
                      s->durable.journal_bytes, s->durable.unfolded_bytes, s->durable.journal_first);
     fr_buffer_printf(out, ",\"watermark_ms\":");
-    if (s->trainer.watermark_ms == INT64_MIN)
-        fr_buffer_printf(out, "null");
-    else
-        fr_buffer_printf(out, "%" PRId64, s->trainer.watermark_ms);
+    put_watermark(out, history->watermark_ms);
     fr_buffer_printf(out,
                      ",\"batches\":%" PRIu64 ",\"samples\":{\"trained\":%" PRIu64 ",\"metrics_only\":%" PRIu64
                      ",\"masked\":%" PRIu64 ",\"quarantined\":%" PRIu64 "}",
-                     s->trainer.batches, s->trainer.samples, s->trainer.metrics_only, s->trainer.masked,
-                     s->trainer.quarantined_samples);
+                     history->batches, history->samples, history->metrics_only, history->masked,
+                     history->quarantined_samples);
     put_ingest(s, out);
     put_outbox(s, out);
     fr_buffer_printf(
@@ -205,16 +208,16 @@ static void document_status(struct fr_service *service, const struct snapshots *
         s->trainer.store_bytes, s->trainer.dirty_bytes, conf->memory_limit);
     fr_buffer_json_text(out, s->trainer.paused);
     fr_buffer_printf(out, ",\"held\":");
-    fr_buffer_json_text(out, s->trainer.held ? HELD : "");
+    fr_buffer_json_text(out, history->held ? HELD : "");
     fr_buffer_printf(out,
                      ",\"publishable\":%" PRIu64 ",\"quarantine\":{\"batches\":%" PRIu64 ",\"samples\":%" PRIu64
                      ",\"singly\":%" PRIu64 ",\"letters\":%" PRIu64 "}",
-                     s->trainer.publishable, s->trainer.quarantined_batches, s->trainer.quarantined_samples,
-                     s->trainer.quarantined_singly, s->trainer.quarantined_records);
+                     history->publishable, history->quarantined_batches, history->quarantined_samples,
+                     history->quarantined_singly, s->trainer.run.quarantined_records);
     put_freshness(service, out);
     put_times(service, s, out);
     fr_buffer_printf(out, ",");
-    put_number(out, "loss", s->trainer.last_loss, "");
+    put_number(out, "loss", s->trainer.run.last_loss, "");
     put_tasks(&s->trainer, out);
     put_tables(&s->trainer, out);
     put_partitions(service, &s->ingest, out);
@@ -259,62 +262,43 @@ static bool document_ready(struct fr_service *service, const struct snapshots *s
 
 /* ---- /metrics ---- */
 
-static void gauge(struct fr_service *service, const char *name, const char *labels, const char *help, double value)
+static void series_stream(struct fr_registry *registry, const struct snapshots *s)
 {
-    fr_metric_set(fr_gauge(service->registry, name, labels, help), value);
-}
-
-static void counter(struct fr_service *service, const char *name, const char *labels, const char *help, uint64_t total)
-{
-    fr_metric_set_total(fr_counter(service->registry, name, labels, help), total);
-}
-
-static void series_stream(struct fr_service *service, const struct snapshots *s)
-{
-    counter(service, "freshet_samples_trained_total", NULL, "Samples trained in this history.", s->trainer.samples);
-    counter(service, "freshet_samples_metrics_only_total", NULL, "Samples used for metrics only.",
-            s->trainer.metrics_only);
-    counter(service, "freshet_samples_masked_total", NULL, "Samples without a label that a task uses.",
-            s->trainer.masked);
-    counter(service, "freshet_samples_quarantined_total", NULL, "Samples left out: not finite.",
-            s->trainer.quarantined_samples);
-    counter(service, "freshet_samples_quarantined_singly_total", NULL,
-            "Of these, samples of batches the rest of which took effect.", s->trainer.quarantined_singly);
-    counter(service, "freshet_batches_quarantined_total", NULL, "Batches of which nothing took effect: not finite.",
-            s->trainer.quarantined_batches);
-    counter(service, "freshet_records_quarantined_total", NULL,
-            "Records dead-lettered for quarantined samples since the start.", s->trainer.quarantined_records);
-    gauge(service, "freshet_ingest_record_bytes", NULL, "Memory of batches for the bytes of their records.",
-          (double)s->ingest.record_bytes);
-    gauge(service, "freshet_publishing_held", NULL, "1 while quarantined batches hold publishing.", s->trainer.held);
-    counter(service, "freshet_unknown_slots_total", NULL, "Slot values ignored: no such slot.",
-            s->trainer.unknown_slots);
-    counter(service, "freshet_extra_keys_total", NULL, "Envelope keys ignored: they begin with x_.",
-            s->trainer.unknown_extra);
-    counter(service, "freshet_excess_ids_total", NULL, "Ids ignored: over max_ids or max_len.", s->trainer.excess_ids);
-    counter(service, "freshet_batches_total", NULL, "Batches trained in this history.", s->trainer.batches);
-    counter(service, "freshet_records_total", NULL, "Records polled by this process.", s->ingest.records);
-    counter(service, "freshet_record_bytes_total", NULL, "Bytes of records polled by this process.", s->ingest.bytes);
-    counter(service, "freshet_records_malformed_total", NULL, "Malformed records sent to the dead-letter topic.",
-            s->ingest.malformed);
-    counter(service, "freshet_records_future_total", NULL, "Records too far in the future.", s->ingest.future);
-    counter(service, "freshet_records_repeated_total", NULL, "Records that were delivered before, dropped.",
-            s->ingest.dropped_duplicates);
-    gauge(service, "freshet_ring_full_seconds", NULL,
-          "How long this process kept from reading because training was behind.", (double)s->ingest.ring_full_ns / 1e9);
-    gauge(service, "freshet_lag_seconds", NULL,
-          "Wall time minus Kafka timestamp of the last record polled; 0 at the end of the log.",
-          (double)s->ingest.lag_ms / 1e3);
-    if (s->trainer.watermark_ms != INT64_MIN)
-        gauge(service, "freshet_watermark_seconds", NULL, "Largest event time trained, Unix seconds.",
-              (double)s->trainer.watermark_ms / 1e3);
-    gauge(service, "freshet_loss", NULL, "Loss of the last batch.", s->trainer.last_loss);
+    const struct fr_trainer_history *history = &s->trainer.history;
+    for (size_t i = 0; i < FR_TRAINER_COUNTER_COUNT; i++)
+        fr_counter(registry, fr_trainer_counters[i].metric, NULL, fr_trainer_counters[i].help, history->counters[i]);
+    fr_counter(registry, "freshet_records_quarantined_total", NULL,
+               "Records dead-lettered for quarantined samples since the start.", s->trainer.run.quarantined_records);
+    fr_gauge(registry, "freshet_ingest_record_bytes", NULL, "Memory of batches for the bytes of their records.",
+             (double)s->ingest.record_bytes);
+    fr_gauge(registry, "freshet_publishing_held", NULL, "1 while quarantined batches hold publishing.", history->held);
+    fr_counter(registry, "freshet_records_total", NULL, "Records polled by this process.", s->ingest.records);
+    fr_counter(registry, "freshet_record_bytes_total", NULL, "Bytes of records polled by this process.",
+               s->ingest.bytes);
+    fr_counter(registry, "freshet_records_malformed_total", NULL, "Malformed records sent to the dead-letter topic.",
+               s->ingest.malformed);
+    fr_counter(registry, "freshet_records_future_total", NULL, "Records too far in the future.", s->ingest.future);
+    fr_counter(registry, "freshet_records_repeated_total", NULL, "Records that were delivered before, dropped.",
+               s->ingest.dropped_duplicates);
+    fr_counter_seconds(registry, "freshet_ring_full_seconds", NULL,
+                       "How long this process kept from reading because training was behind.",
+                       (double)s->ingest.ring_full_ns / 1e9);
+    fr_counter_seconds(registry, "freshet_step_seconds_total", NULL, "Seconds in training steps.",
+                       (double)s->trainer.run.step_ns / 1e9);
+    fr_gauge(registry, "freshet_lag_seconds", NULL,
+             "Wall time minus Kafka timestamp of the last record polled; 0 at the end of the log.",
+             (double)s->ingest.lag_ms / 1e3);
+    if (history->watermark_ms != INT64_MIN)
+        fr_gauge(registry, "freshet_watermark_seconds", NULL, "Largest event time trained, Unix seconds.",
+                 (double)history->watermark_ms / 1e3);
+    fr_gauge(registry, "freshet_loss", NULL, "Loss of the last batch.", s->trainer.run.last_loss);
 }
 
 /* P2, summed over the partitions as of the last durable epoch: decoded + dead-lettered = delivered;
  * trained + metrics-only + masked + quarantined + skipped = samples decoded. */
 static void series_ledger(struct fr_service *service)
 {
+    struct fr_registry *registry = service->registry;
     struct fr_partition_position sum = {0};
     pthread_mutex_lock(&service->lock);
     for (uint32_t i = 0; i < service->durable_positions.count; i++) {
@@ -327,59 +311,59 @@ static void series_ledger(struct fr_service *service)
         sum.skipped += p->skipped;
     }
     pthread_mutex_unlock(&service->lock);
-    counter(service, "freshet_records_delivered_total", NULL, "Records in effect, as of the last durable epoch.",
-            sum.delivered);
-    counter(service, "freshet_records_decoded_total", NULL, "Of these, decoded.", sum.decoded);
-    counter(service, "freshet_records_dead_lettered_total", NULL, "Of these, sent to the dead-letter topic.",
-            sum.dead_lettered);
-    counter(service, "freshet_records_lost_total", NULL, "Records that the log lost before they were read.", sum.lost);
-    counter(service, "freshet_samples_decoded_total", NULL, "Samples of decoded records.", sum.samples);
-    counter(service, "freshet_samples_skipped_total", NULL, "Decoded samples passed over.", sum.skipped);
+    fr_counter(registry, "freshet_records_delivered_total", NULL, "Records in effect, as of the last durable epoch.",
+               sum.delivered);
+    fr_counter(registry, "freshet_records_decoded_total", NULL, "Of these, decoded.", sum.decoded);
+    fr_counter(registry, "freshet_records_dead_lettered_total", NULL, "Of these, sent to the dead-letter topic.",
+               sum.dead_lettered);
+    fr_counter(registry, "freshet_records_lost_total", NULL, "Records that the log lost before they were read.",
+               sum.lost);
+    fr_counter(registry, "freshet_samples_decoded_total", NULL, "Samples of decoded records.", sum.samples);
+    fr_counter(registry, "freshet_samples_skipped_total", NULL, "Decoded samples passed over.", sum.skipped);
 }
 
-static void series_epochs(struct fr_service *service, const struct snapshots *s)
+static void series_epochs(struct fr_registry *registry, const struct snapshots *s)
 {
-    gauge(service, "freshet_epoch", "stage=\"cut\"", "Newest epoch at each stage.", (double)s->trainer.epoch);
-    gauge(service, "freshet_epoch", "stage=\"durable\"", "", (double)s->durable.epoch);
-    gauge(service, "freshet_epoch", "stage=\"acknowledged\"", "", (double)s->publisher.acked);
-    gauge(service, "freshet_epoch", "stage=\"folded\"", "", (double)s->durable.folded);
-    gauge(service, "freshet_journal_bytes", NULL, "Bytes of the journal.", (double)s->durable.journal_bytes);
-    gauge(service, "freshet_unfolded_bytes", NULL, "Journal bytes not yet folded into the cold store.",
-          (double)s->durable.unfolded_bytes);
-    counter(service, "freshet_delta_records_total", NULL, "Delta records produced by this process.",
-            s->publisher.records);
-    counter(service, "freshet_delta_bytes_total", NULL, "Delta bytes produced by this process.", s->publisher.bytes);
-    counter(service, "freshet_delta_errors_total", NULL, "Produce errors of the delta topic.", s->publisher.errors);
-    gauge(service, "freshet_store_bytes", NULL, "Memory held by tables.", (double)s->trainer.store_bytes);
-    gauge(service, "freshet_paused", NULL, "1 while reading is paused; the reason is in /status.",
-          s->trainer.paused[0] != '\0');
-    counter(service, "freshet_step_seconds_total", NULL, "Seconds in training steps, whole seconds.",
-            s->trainer.step_ns / 1000000000u);
+    fr_gauge(registry, "freshet_epoch", "stage=\"cut\"", "Newest epoch at each stage.", (double)s->trainer.epoch);
+    fr_gauge(registry, "freshet_epoch", "stage=\"durable\"", "", (double)s->durable.epoch);
+    fr_gauge(registry, "freshet_epoch", "stage=\"acknowledged\"", "", (double)s->publisher.acked);
+    fr_gauge(registry, "freshet_epoch", "stage=\"folded\"", "", (double)s->durable.folded);
+    fr_gauge(registry, "freshet_journal_bytes", NULL, "Bytes of the journal.", (double)s->durable.journal_bytes);
+    fr_gauge(registry, "freshet_unfolded_bytes", NULL, "Journal bytes not yet folded into the cold store.",
+             (double)s->durable.unfolded_bytes);
+    fr_counter(registry, "freshet_delta_records_total", NULL, "Delta records produced by this process.",
+               s->publisher.records);
+    fr_counter(registry, "freshet_delta_bytes_total", NULL, "Delta bytes produced by this process.",
+               s->publisher.bytes);
+    fr_counter(registry, "freshet_delta_errors_total", NULL, "Produce errors of the delta topic.", s->publisher.errors);
+    fr_gauge(registry, "freshet_store_bytes", NULL, "Memory held by tables.", (double)s->trainer.store_bytes);
+    fr_gauge(registry, "freshet_paused", NULL, "1 while reading is paused; the reason is in /status.",
+             s->trainer.paused[0] != '\0');
 }
 
-static void series_model(struct fr_service *service, const struct snapshots *s)
+static void series_model(struct fr_registry *registry, const struct snapshots *s)
 {
     char labels[256];
     for (uint32_t i = 0; i < s->trainer.n_tables; i++) {
         const struct fr_store_table_stats *stats = &s->trainer.tables[i].stats;
         snprintf(labels, sizeof(labels), "table=\"%s\",tier=\"ram\"", s->trainer.tables[i].name);
-        gauge(service, "freshet_rows", labels, "Rows by table and tier.", (double)stats->counts.rows);
+        fr_gauge(registry, "freshet_rows", labels, "Rows by table and tier.", (double)stats->counts.rows);
         snprintf(labels, sizeof(labels), "table=\"%s\"", s->trainer.tables[i].name);
-        gauge(service, "freshet_pending_keys", labels, "Keys counted by the gate, without a row.",
-              (double)stats->counts.pending);
-        counter(service, "freshet_rows_admitted_total", labels, "Rows admitted in this history.",
-                stats->counts.admitted);
-        counter(service, "freshet_occurrences_rejected_total", labels, "Occurrences of keys without a row.",
-                stats->counts.rejected);
+        fr_gauge(registry, "freshet_pending_keys", labels, "Keys counted by the gate, without a row.",
+                 (double)stats->counts.pending);
+        fr_counter(registry, "freshet_rows_admitted_total", labels, "Rows admitted in this history.",
+                   stats->counts.admitted);
+        fr_counter(registry, "freshet_occurrences_rejected_total", labels, "Occurrences of keys without a row.",
+                   stats->counts.rejected);
         snprintf(labels, sizeof(labels), "table=\"%s\",reason=\"idle\"", s->trainer.tables[i].name);
-        counter(service, "freshet_rows_expired_total", labels, "Rows expired in this history.",
-                stats->counts.expired[FR_ABSENT_IDLE]);
+        fr_counter(registry, "freshet_rows_expired_total", labels, "Rows expired in this history.",
+                   stats->counts.expired[FR_ABSENT_IDLE]);
     }
 }
 
 /* prefix: "" for predictions of the trainer, "served_" for the scores that came with the
  * samples. */
-static void series_result(struct fr_service *service, const char *prefix, const char *labels,
+static void series_result(struct fr_registry *registry, const char *prefix, const char *labels,
                           const struct fr_auc_result *result, bool regression)
 {
     const struct {
@@ -400,46 +384,47 @@ static void series_result(struct fr_service *service, const char *prefix, const 
         char name[64];
         snprintf(name, sizeof(name), "freshet_%s%s", prefix, series[i].name);
         if (series[i].given)
-            gauge(service, name, labels, series[i].help, series[i].value);
+            fr_gauge(registry, name, labels, series[i].help, series[i].value);
     }
 }
 
-static void series_gauc(struct fr_service *service, const char *labels, const struct fr_gauc_result *result)
+static void series_gauc(struct fr_registry *registry, const char *labels, const struct fr_gauc_result *result)
 {
-    gauge(service, "freshet_gauc", labels, "AUC within groups, weighted by impressions.", result->auc);
-    gauge(service, "freshet_gauc_error_max", labels, "Bound of the error of freshet_gauc for the groups kept.",
-          result->error_max);
-    gauge(service, "freshet_gauc_groups", labels, "Groups kept that have both classes.", (double)result->groups);
+    fr_gauge(registry, "freshet_gauc", labels, "AUC within groups, weighted by impressions.", result->auc);
+    fr_gauge(registry, "freshet_gauc_error_max", labels, "Bound of the error of freshet_gauc for the groups kept.",
+             result->error_max);
+    fr_gauge(registry, "freshet_gauc_groups", labels, "Groups kept that have both classes.", (double)result->groups);
 }
 
-static void series_task(struct fr_service *service, const char *task, const struct fr_task_result *result)
+static void series_task(struct fr_registry *registry, const struct fr_conf *conf, const char *task,
+                        const struct fr_task_result *result)
 {
     char labels[256];
     for (uint32_t h = 0; h < result->n_half_lives; h++) {
-        snprintf(labels, sizeof(labels), "task=\"%s\",half_life=\"%s\"", task,
-                 service->conf->metrics.half_life_name[h]);
-        series_result(service, "", labels, &result->decayed[h], result->regression);
+        snprintf(labels, sizeof(labels), "task=\"%s\",half_life=\"%s\"", task, conf->metrics.half_life_name[h]);
+        series_result(registry, "", labels, &result->decayed[h], result->regression);
         if (result->has_gauc)
-            series_gauc(service, labels, &result->gauc_decayed[h]);
+            series_gauc(registry, labels, &result->gauc_decayed[h]);
     }
     snprintf(labels, sizeof(labels), "task=\"%s\",half_life=\"lifetime\"", task);
-    series_result(service, "", labels, &result->lifetime, result->regression);
+    series_result(registry, "", labels, &result->lifetime, result->regression);
     if (result->has_gauc)
-        series_gauc(service, labels, &result->gauc);
+        series_gauc(registry, labels, &result->gauc);
     snprintf(labels, sizeof(labels), "task=\"%s\"", task);
     if (result->served.weight > 0)
-        series_result(service, "served_", labels, &result->served, result->regression);
+        series_result(registry, "served_", labels, &result->served, result->regression);
 }
 
 /* Of a task's loss, metrics apart. */
-static void series_loss(struct fr_service *service, const struct fr_trainer_task_status *task)
+static void series_loss(struct fr_registry *registry, const struct fr_trainer_task_counts *task)
 {
     char labels[256];
     snprintf(labels, sizeof(labels), "task=\"%s\"", task->name);
-    counter(service, "freshet_task_samples_total", labels,
-            "Samples that counted for the task's loss in this history; pairwise: that stand in a pair.", task->samples);
-    counter(service, "freshet_task_pairs_total", labels, "Pairs found for the task in this history; pairwise.",
-            task->pairs);
+    fr_counter(registry, "freshet_task_samples_total", labels,
+               "Samples that counted for the task's loss in this history; pairwise: that stand in a pair.",
+               task->samples);
+    fr_counter(registry, "freshet_task_pairs_total", labels, "Pairs found for the task in this history; pairwise.",
+               task->pairs);
 }
 
 static void publish(struct fr_service *service, const char *path, bool good, struct fr_buffer *body)
@@ -452,8 +437,8 @@ void fr_documents_publish(struct fr_service *service)
 {
     struct snapshots *s = fr_alloc(1, sizeof(*s));
     struct fr_buffer body = {0};
-    s->trainer.watermark_ms = INT64_MIN;
-    s->trainer.last_loss = NAN;
+    s->trainer.history.watermark_ms = INT64_MIN;
+    s->trainer.run.last_loss = NAN;
     if (service->trainer)
         fr_trainer_get_status(service->trainer, &s->trainer);
     if (service->ingest)
@@ -471,13 +456,14 @@ void fr_documents_publish(struct fr_service *service)
     fr_http_reason(service->http, "trainer", s->trainer.paused);
     /* Before that the start itself says why it waits. */
     fr_http_reason(service->http, "stream", atomic_load(&service->ingest_started) ? s->ingest.problem : NULL);
-    series_stream(service, s);
+    series_stream(service->registry, s);
     series_ledger(service);
-    series_epochs(service, s);
-    series_model(service, s);
-    for (uint32_t i = 0; i < s->trainer.n_tasks; i++) {
-        series_task(service, s->trainer.tasks[i].name, &s->trainer.tasks[i].result);
-        series_loss(service, &s->trainer.tasks[i]);
+    series_epochs(service->registry, s);
+    series_model(service->registry, s);
+    for (uint32_t i = 0; i < s->trainer.history.n_tasks; i++) {
+        const struct fr_trainer_task_counts *task = &s->trainer.history.tasks[i];
+        series_task(service->registry, service->conf, task->name, &s->trainer.tasks[i].result);
+        series_loss(service->registry, task);
     }
     fr_ingest_status_release(&s->ingest);
     fr_buffer_release(&body);

@@ -323,7 +323,7 @@ static void tell_hold(struct fr_service *service, bool *told)
         text, sizeof(text),
         "publishing is held: %d batches in a row gave non-finite numbers and nothing of them could train; lower the "
         "learning rates or look for broken dense values. It goes on after %d good batches in a row",
-        FR_QUARANTINE_ROW_MAX, FR_QUARANTINE_ROW_MAX);
+        FR_QUARANTINE_STREAK_MAX, FR_QUARANTINE_STREAK_MAX);
     fr_http_reason(service->http, "numbers", held ? text : NULL);
 }
 

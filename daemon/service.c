@@ -427,7 +427,7 @@ static enum fr_status drained(struct fr_service *service, struct fr_err *err)
         "drained, but publishing is held after %d batches in a row of which nothing could train: epochs %" PRIu64
         " to %" PRIu64 " are durable and not on %s. Lower the learning rates or look for broken dense "
         "values in the stream, then start again: they are published after %d good batches in a row",
-        FR_QUARANTINE_ROW_MAX, publishable + 1, durable, service->conf->export_.topic, FR_QUARANTINE_ROW_MAX);
+        FR_QUARANTINE_STREAK_MAX, publishable + 1, durable, service->conf->export_.topic, FR_QUARANTINE_STREAK_MAX);
 }
 
 static enum fr_status drain_timed_out(struct fr_service *service, struct fr_err *err)

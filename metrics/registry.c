@@ -1,6 +1,5 @@
 /* Counters, gauges and histograms, rendered as Prometheus text 0.0.4. Values are relaxed atomics;
- * the list grows under a mutex (registration and rendering only; an update never takes it). Asking
- * again for the same name and labels gives the same metric. */
+ * the list of series is searched, grows and is rendered under a mutex. */
 #include "metrics/registry.h"
 
 #include <inttypes.h>
@@ -14,14 +13,14 @@
 #include "base/check.h"
 
 enum { FR_BOUNDS_MAX = 32 };
-enum metric_kind { METRIC_COUNTER, METRIC_GAUGE, METRIC_HISTOGRAM };
+enum metric_kind { METRIC_COUNTER, METRIC_SECONDS, METRIC_GAUGE, METRIC_HISTOGRAM };
 
 struct fr_metric {
     struct fr_metric *next; /* in order of registration */
     enum metric_kind kind;
     char *name, *labels, *help;
     _Atomic uint64_t total;
-    _Atomic double value; /* gauge; histogram: sum of observations */
+    _Atomic double value; /* seconds, gauge; histogram: sum of observations */
     size_t n_bounds;
     double bounds[FR_BOUNDS_MAX];
     _Atomic uint64_t buckets[FR_BOUNDS_MAX + 1];
@@ -92,14 +91,23 @@ static struct fr_metric *obtain(struct fr_registry *registry, const struct defin
     return metric;
 }
 
-struct fr_metric *fr_counter(struct fr_registry *registry, const char *name, const char *labels, const char *help)
+void fr_counter(struct fr_registry *registry, const char *name, const char *labels, const char *help, uint64_t total)
 {
-    return obtain(registry, &(struct definition){.kind = METRIC_COUNTER, .name = name, .labels = labels, .help = help});
+    struct definition wanted = {.kind = METRIC_COUNTER, .name = name, .labels = labels, .help = help};
+    atomic_store_explicit(&obtain(registry, &wanted)->total, total, memory_order_relaxed);
 }
 
-struct fr_metric *fr_gauge(struct fr_registry *registry, const char *name, const char *labels, const char *help)
+void fr_counter_seconds(struct fr_registry *registry, const char *name, const char *labels, const char *help,
+                        double total)
 {
-    return obtain(registry, &(struct definition){.kind = METRIC_GAUGE, .name = name, .labels = labels, .help = help});
+    struct definition wanted = {.kind = METRIC_SECONDS, .name = name, .labels = labels, .help = help};
+    atomic_store_explicit(&obtain(registry, &wanted)->value, total, memory_order_relaxed);
+}
+
+void fr_gauge(struct fr_registry *registry, const char *name, const char *labels, const char *help, double value)
+{
+    struct definition wanted = {.kind = METRIC_GAUGE, .name = name, .labels = labels, .help = help};
+    atomic_store_explicit(&obtain(registry, &wanted)->value, value, memory_order_relaxed);
 }
 
 struct fr_metric *fr_histogram(struct fr_registry *registry, const char *name, const char *labels, const char *help,
@@ -107,21 +115,6 @@ struct fr_metric *fr_histogram(struct fr_registry *registry, const char *name, c
 {
     FR_CHECK(n_bounds <= FR_BOUNDS_MAX);
     return obtain(registry, &(struct definition){METRIC_HISTOGRAM, name, labels, help, bounds, n_bounds});
-}
-
-void fr_metric_add(struct fr_metric *counter, uint64_t amount)
-{
-    atomic_fetch_add_explicit(&counter->total, amount, memory_order_relaxed);
-}
-
-void fr_metric_set_total(struct fr_metric *counter, uint64_t total)
-{
-    atomic_store_explicit(&counter->total, total, memory_order_relaxed);
-}
-
-void fr_metric_set(struct fr_metric *gauge, double value)
-{
-    atomic_store_explicit(&gauge->value, value, memory_order_relaxed);
 }
 
 void fr_metric_observe_many(struct fr_metric *histogram, double value, uint64_t count)
@@ -134,11 +127,6 @@ void fr_metric_observe_many(struct fr_metric *histogram, double value, uint64_t 
     while (!atomic_compare_exchange_weak_explicit(&histogram->value, &sum, sum + value * (double)count,
                                                   memory_order_relaxed, memory_order_relaxed))
         ;
-}
-
-void fr_metric_observe(struct fr_metric *histogram, double value)
-{
-    fr_metric_observe_many(histogram, value, 1);
 }
 
 double fr_metric_quantile(const struct fr_metric *histogram, double q)
@@ -221,7 +209,7 @@ static bool rendered_before(const struct fr_registry *registry, const struct fr_
 
 void fr_registry_render(struct fr_registry *registry, struct fr_buffer *out)
 {
-    static const char *const types[] = {"counter", "gauge", "histogram"};
+    static const char *const types[] = {"counter", "counter", "gauge", "histogram"};
     pthread_mutex_lock(&registry->lock);
     for (const struct fr_metric *family = registry->first; family; family = family->next) {
         if (rendered_before(registry, family))

@@ -28,7 +28,8 @@ bool fr_trainer_cut_due(const struct fr_trainer *trainer, uint64_t now_ns)
 {
     const struct fr_conf *conf = trainer->conf;
     if (conf->ingest.lockstep) /* a function of the log, so that killed and whole runs cut alike */
-        return trainer->consumed && trainer->batches > 0 && trainer->batches % conf->ingest.lockstep_epoch_batches == 0;
+        return trainer->consumed && trainer->history.batches > 0 &&
+               trainer->history.batches % conf->ingest.lockstep_epoch_batches == 0;
     if (trainer->epoch == 0 && !trainer->consumed)
         return false; /* no history yet: nothing to keep alive */
     uint64_t since_ns = now_ns - trainer->last_cut_ns;
@@ -43,9 +44,9 @@ static void announce(struct fr_trainer *trainer, struct fr_stage *stage, bool wi
 {
     struct fr_announcement *out = fr_alloc(1, sizeof(*out));
     bool lockstep = trainer->conf->ingest.lockstep;
-    int64_t watermark_ms = trainer->watermark_ms == INT64_MIN ? 0 : trainer->watermark_ms;
+    int64_t watermark_ms = trainer->history.watermark_ms == INT64_MIN ? 0 : trainer->history.watermark_ms;
     out->watermark_ms = watermark_ms;
-    out->samples = trainer->samples;
+    out->samples = trainer->history.samples;
     out->wall_ms = lockstep ? watermark_ms : fr_wall_ms(trainer->options.clock);
     out->publish_model = with_model;
     out->publish_dense = with_dense;
@@ -61,19 +62,15 @@ static void announce(struct fr_trainer *trainer, struct fr_stage *stage, bool wi
     free(out);
 }
 
-static bool dense_journaled(const struct fr_trainer *trainer, const uint64_t *seen)
+/* Everything the newest epoch has of the dense parameters is published. */
+static bool dense_published(const struct fr_trainer *trainer)
 {
     size_t count = fr_graph_parameter_count(trainer->graph);
     const struct fr_parameter *parameters = fr_graph_parameters(trainer->graph);
     for (size_t i = 0; i < count; i++)
-        if (seen[i] != parameters[i].changes)
+        if (trainer->published[i] != parameters[i].changes)
             return false;
     return true;
-}
-
-bool fr_trainer_dense_published(const struct fr_trainer *trainer)
-{
-    return dense_journaled(trainer, trainer->published);
 }
 
 static void stage_parameter(const struct fr_trainer *trainer, size_t i, struct fr_stage *stage)
@@ -126,15 +123,15 @@ enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last, uint64_t wa
     bool with_model = trainer->epoch == 0;
     bool dense_due =
         last || lockstep || begin_ns - trainer->last_dense_ns >= ms_to_ns(trainer->conf->export_.dense_every_ms);
-    bool with_dense = with_model || (dense_due && !fr_trainer_dense_published(trainer));
+    bool with_dense = with_model || (dense_due && !dense_published(trainer));
     trainer->epoch++;
-    trainer->closed = last;
+    trainer->history.closed = last;
     stage->epoch = trainer->epoch;
     stage->timeline = trainer->timeline;
     stage->dead_sequence = trainer->dead_sequence;
-    if (!atomic_load(&trainer->held))
-        trainer->publishable = trainer->epoch;
-    stage->publishable = trainer->publishable;
+    if (!trainer->history.held)
+        trainer->history.publishable = trainer->epoch;
+    stage->publishable = trainer->history.publishable;
     stage->cut_mono_ns = begin_ns;
     stage->last = last;
     fr_store_cut(trainer->store, stage);
@@ -142,7 +139,8 @@ enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last, uint64_t wa
     stage_dense(trainer, stage, with_dense);
     trainer->options.stream.stage(trainer->options.stream.self, fr_stage_section(stage, "positions"));
     fr_trainer_stage_metrics(trainer, stage);
-    fr_trainer_stage_section(trainer, fr_stage_section(stage, "trainer"));
+    trainer->history.dense_published = dense_published(trainer);
+    fr_trainer_section_encode(&trainer->history, fr_stage_section(stage, FR_SECTION_TRAINER));
     bool pushed = fr_ring_try_push(trainer->options.cut_stages, stage);
     FR_CHECK(pushed); /* as many places as stages */
 
@@ -150,8 +148,8 @@ enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last, uint64_t wa
         trainer->last_dense_ns = begin_ns;
     trainer->last_cut_ns = begin_ns;
     trainer->consumed = false;
-    trainer->cuts++;
-    trainer->cut_ns += fr_mono_ns(trainer->options.clock) - begin_ns;
+    trainer->run.cuts++;
+    trainer->run.cut_ns += fr_mono_ns(trainer->options.clock) - begin_ns;
     fr_trainer_publish_status(trainer);
     return FR_OK;
 }

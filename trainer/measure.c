@@ -59,7 +59,7 @@ void fr_trainer_measure(struct fr_trainer *trainer, const struct fr_batch *batch
             .use = batch->use,
             .served = batch->served ? batch->served + (size_t)task * batch->capacity_samples : NULL,
             .t_ms = batch->t_ms,
-            .watermark_ms = trainer->watermark_ms,
+            .watermark_ms = trainer->history.watermark_ms,
             .entry_of = group && group->shared ? batch->group_of : NULL,
             .group_begin = group ? group->begin : NULL,
             .group_keys = group ? group->keys : NULL,
@@ -72,11 +72,8 @@ void fr_trainer_measure(struct fr_trainer *trainer, const struct fr_batch *batch
 
 void fr_trainer_measure_status(const struct fr_trainer *trainer, struct fr_trainer_status *status)
 {
-    status->n_tasks = trainer->conf->n_tasks;
-    for (uint32_t i = 0; i < status->n_tasks; i++) {
-        memcpy(status->tasks[i].name, trainer->conf->tasks[i].name, FR_NAME_MAX);
+    for (uint32_t i = 0; i < trainer->conf->n_tasks; i++)
         fr_task_metrics_result(trainer->metrics[i], &status->tasks[i].result);
-    }
 }
 
 /* At a cut: also the end of the epoch for freshness. */

@@ -190,7 +190,7 @@ static void reason_of(const struct fr_trainer *trainer, const struct fr_batch *b
  * they stay out of the dead letters. */
 static bool sends_letters(const struct fr_trainer *trainer)
 {
-    return trainer->options.stream.dead_letter && !(trainer->sift.whole && atomic_load(&trainer->held));
+    return trainer->options.stream.dead_letter && !(trainer->sift.whole && trainer->history.held);
 }
 
 enum fr_status fr_trainer_send_letters(struct fr_trainer *trainer, const struct fr_batch *batch)
@@ -210,7 +210,7 @@ enum fr_status fr_trainer_send_letters(struct fr_trainer *trainer, const struct 
         if (status != FR_OK)
             return status;
         sift->letter_last = record;
-        trainer->quarantined_records += number > 0;
+        trainer->run.quarantined_records += number > 0;
         if (number > trainer->dead_sequence)
             trainer->dead_sequence = number;
     }
@@ -228,7 +228,7 @@ void fr_trainer_tell_left_out(struct fr_trainer *trainer, const struct fr_batch 
         first++;
     reason_of(trainer, batch, first, reason);
     fr_log(FR_LOG_WARN, "trainer", "samples_quarantined",
-           "batch=%" PRIu64 " samples=%" PRIu32 " of=%" PRIu32 " total=%" PRIu64 " first=%s", trainer->batches,
-           sift->n_left_out, batch->n_samples, trainer->quarantined_samples,
+           "batch=%" PRIu64 " samples=%" PRIu32 " of=%" PRIu32 " total=%" PRIu64 " first=%s", trainer->history.batches,
+           sift->n_left_out, batch->n_samples, trainer->history.quarantined_samples,
            fr_log_quote(quoted, sizeof(quoted), reason));
 }

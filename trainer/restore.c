@@ -1,74 +1,27 @@
-/* The trainer's own sections and recovery from a durable state.
- *
- * Section "trainer": trainer/section.h. Anything that does not parse is FR_E_CORRUPT: a state is
- * restored whole or not at all. Owner thread (before its loop begins).
- */
+/* Recovery from a durable state. Anything that does not parse is FR_E_CORRUPT: a state is restored
+ * whole or not at all. Owner thread (before its loop begins). */
 #include "trainer_private.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
-#include "trainer/section.h"
+#include "store/section.h"
 
-void fr_trainer_stage_section(const struct fr_trainer *trainer, struct fr_buffer *out)
+static enum fr_status restore_history(struct fr_trainer *trainer, const uint8_t *bytes, size_t size)
 {
-    struct fr_trainer_section section = {
-        .counters = {[FR_TRAINER_BATCHES] = trainer->batches,
-                     [FR_TRAINER_SAMPLES] = trainer->samples,
-                     [FR_TRAINER_METRICS_ONLY] = trainer->metrics_only,
-                     [FR_TRAINER_MASKED] = trainer->masked,
-                     [FR_TRAINER_QUARANTINED_SAMPLES] = trainer->quarantined_samples,
-                     [FR_TRAINER_QUARANTINED_BATCHES] = trainer->quarantined_batches,
-                     [FR_TRAINER_QUARANTINED_SINGLY] = trainer->quarantined_singly,
-                     [FR_TRAINER_UNKNOWN_SLOTS] = trainer->unknown_slots,
-                     [FR_TRAINER_UNKNOWN_EXTRA] = trainer->unknown_extra,
-                     [FR_TRAINER_EXCESS_IDS] = trainer->excess_ids},
-        .watermark_ms = trainer->watermark_ms,
-        .closed = trainer->closed,
-        .quarantined_row = trainer->quarantined_row,
-        .good_row = trainer->good_row,
-        .quarantined_row_samples = trainer->quarantined_row_samples,
-        .held = atomic_load(&trainer->held),
-        .publishable = trainer->publishable,
-        .dense_published = fr_trainer_dense_published(trainer),
-        .n_tasks = trainer->conf->n_tasks,
-    };
-    for (uint32_t t = 0; t < section.n_tasks; t++)
-        section.tasks[t] = trainer->tasks[t].total;
-    fr_trainer_section_encode(&section, out);
-}
-
-static enum fr_status parse_section(struct fr_trainer *trainer, const uint8_t *bytes, size_t size,
-                                    bool *dense_published)
-{
-    struct fr_trainer_section section;
-    enum fr_status status = fr_trainer_section_parse(bytes, size, &section);
+    struct fr_trainer_history read, *own = &trainer->history;
+    enum fr_status status = fr_trainer_section_parse(bytes, size, &read);
     if (status != FR_OK)
         return status;
-    trainer->batches = section.counters[FR_TRAINER_BATCHES];
-    trainer->samples = section.counters[FR_TRAINER_SAMPLES];
-    trainer->metrics_only = section.counters[FR_TRAINER_METRICS_ONLY];
-    trainer->masked = section.counters[FR_TRAINER_MASKED];
-    trainer->quarantined_samples = section.counters[FR_TRAINER_QUARANTINED_SAMPLES];
-    trainer->quarantined_batches = section.counters[FR_TRAINER_QUARANTINED_BATCHES];
-    trainer->quarantined_singly = section.counters[FR_TRAINER_QUARANTINED_SINGLY];
-    trainer->unknown_slots = section.counters[FR_TRAINER_UNKNOWN_SLOTS];
-    trainer->unknown_extra = section.counters[FR_TRAINER_UNKNOWN_EXTRA];
-    trainer->excess_ids = section.counters[FR_TRAINER_EXCESS_IDS];
-    trainer->watermark_ms = section.watermark_ms;
-    trainer->closed = section.closed;
-    trainer->quarantined_row = section.quarantined_row;
-    trainer->good_row = section.good_row;
-    trainer->quarantined_row_samples = section.quarantined_row_samples;
-    atomic_store(&trainer->held, section.held);
-    trainer->publishable = section.publishable;
-    *dense_published = section.dense_published;
     /* as metrics: a task that is new counts from 0 */
-    for (uint32_t i = 0; i < section.n_tasks; i++)
-        for (uint32_t t = 0; t < trainer->conf->n_tasks; t++)
-            if (strcmp(section.tasks[i].name, trainer->tasks[t].total.name) == 0)
-                trainer->tasks[t].total = section.tasks[i];
+    for (uint32_t t = 0; t < own->n_tasks; t++)
+        for (uint32_t i = 0; i < read.n_tasks; i++)
+            if (strcmp(read.tasks[i].name, own->tasks[t].name) == 0)
+                own->tasks[t] = read.tasks[i];
+    memcpy(read.tasks, own->tasks, sizeof(read.tasks));
+    read.n_tasks = own->n_tasks;
+    *own = read;
     return FR_OK;
 }
 
@@ -80,7 +33,7 @@ struct restoring {
     void *other_self;
     void (*progress)(void *self, uint64_t done, uint64_t total);
     uint8_t *dense; /* [parameters] what came: DENSE_* */
-    bool store, own, shared, metrics, dense_published;
+    bool store, own, shared, metrics;
     struct fr_metrics_restore tasks;
 };
 
@@ -141,13 +94,13 @@ static enum fr_status restore_section(void *self, const char *name, const uint8_
 {
     struct restoring *restoring = self;
     struct fr_trainer *trainer = restoring->trainer;
-    if (strcmp(name, "store") == 0) {
+    if (strcmp(name, FR_SECTION_STORE) == 0) {
         restoring->store = true;
         return fr_store_restore_section(trainer->store, bytes, size);
     }
-    if (strcmp(name, "trainer") == 0) {
+    if (strcmp(name, FR_SECTION_TRAINER) == 0) {
         restoring->own = true;
-        return parse_section(trainer, bytes, size, &restoring->dense_published);
+        return restore_history(trainer, bytes, size);
     }
     if (strcmp(name, "metrics") == 0 || begins_with(name, FR_SECTION_METRICS_TASK)) {
         restoring->metrics = true;
@@ -186,7 +139,7 @@ static enum fr_status check_whole(const struct restoring *restoring, struct fr_e
         if (restoring->dense[i] != (DENSE_VALUES | DENSE_STATE))
             missing = parameters[i].name;
         trainer->journaled[i] = parameters[i].changes;
-        if (restoring->dense_published)
+        if (trainer->history.dense_published)
             trainer->published[i] = parameters[i].changes;
     }
     trainer->journaled_shared = fr_graph_shared_changes(trainer->graph);

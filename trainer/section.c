@@ -5,35 +5,25 @@
 
 enum { VERSION = 5 };
 
-const char *const fr_trainer_counter_names[FR_TRAINER_COUNTERS] = {
-    [FR_TRAINER_BATCHES] = "batches",
-    [FR_TRAINER_SAMPLES] = "samples",
-    [FR_TRAINER_METRICS_ONLY] = "metrics_only",
-    [FR_TRAINER_MASKED] = "masked",
-    [FR_TRAINER_QUARANTINED_SAMPLES] = "quarantined_samples",
-    [FR_TRAINER_QUARANTINED_BATCHES] = "quarantined_batches",
-    [FR_TRAINER_QUARANTINED_SINGLY] = "quarantined_singly",
-    [FR_TRAINER_UNKNOWN_SLOTS] = "unknown_slots",
-    [FR_TRAINER_UNKNOWN_EXTRA] = "unknown_extra",
-    [FR_TRAINER_EXCESS_IDS] = "excess_ids",
-};
+#define COUNTER(name, metric, help) {#name, metric, help},
+const struct fr_trainer_counter fr_trainer_counters[] = {FR_TRAINER_COUNTERS(COUNTER)};
 
-void fr_trainer_section_encode(const struct fr_trainer_section *section, struct fr_buffer *out)
+void fr_trainer_section_encode(const struct fr_trainer_history *history, struct fr_buffer *out)
 {
     fr_put_u32(out, VERSION);
-    for (size_t i = 0; i < FR_TRAINER_COUNTERS; i++)
-        fr_put_u64(out, section->counters[i]);
-    fr_put_u64(out, (uint64_t)section->watermark_ms);
-    fr_put_u8(out, section->closed);
-    fr_put_u32(out, section->quarantined_row);
-    fr_put_u32(out, section->good_row);
-    fr_put_u32(out, section->quarantined_row_samples);
-    fr_put_u8(out, section->held);
-    fr_put_u64(out, section->publishable);
-    fr_put_u8(out, section->dense_published);
-    fr_put_u32(out, section->n_tasks);
-    for (uint32_t i = 0; i < section->n_tasks; i++) {
-        const struct fr_trainer_task_counts *task = &section->tasks[i];
+    for (size_t i = 0; i < FR_TRAINER_COUNTER_COUNT; i++)
+        fr_put_u64(out, history->counters[i]);
+    fr_put_u64(out, (uint64_t)history->watermark_ms);
+    fr_put_u8(out, history->closed);
+    fr_put_u32(out, history->bad_streak);
+    fr_put_u32(out, history->good_streak);
+    fr_put_u32(out, history->bad_streak_samples);
+    fr_put_u8(out, history->held);
+    fr_put_u64(out, history->publishable);
+    fr_put_u8(out, history->dense_published);
+    fr_put_u32(out, history->n_tasks);
+    for (uint32_t i = 0; i < history->n_tasks; i++) {
+        const struct fr_trainer_task_counts *task = &history->tasks[i];
         fr_put_u8(out, (uint8_t)strlen(task->name));
         fr_buffer_append(out, task->name, strlen(task->name));
         fr_put_u64(out, task->samples);
@@ -54,20 +44,20 @@ static bool take_task(struct fr_reader *reader, struct fr_trainer_task_counts *o
     return !reader->failed;
 }
 
-enum fr_status fr_trainer_section_parse(const uint8_t *bytes, size_t size, struct fr_trainer_section *out)
+enum fr_status fr_trainer_section_parse(const uint8_t *bytes, size_t size, struct fr_trainer_history *out)
 {
     struct fr_reader reader = {.at = bytes, .end = bytes + size};
-    struct fr_trainer_section read = {0};
+    struct fr_trainer_history read = {0};
     uint32_t version = fr_take_u32(&reader);
     if (!reader.failed && version != VERSION)
         return FR_E_MISMATCH;
-    for (size_t i = 0; i < FR_TRAINER_COUNTERS; i++)
+    for (size_t i = 0; i < FR_TRAINER_COUNTER_COUNT; i++)
         read.counters[i] = fr_take_u64(&reader);
     read.watermark_ms = (int64_t)fr_take_u64(&reader);
     read.closed = fr_take_u8(&reader) != 0;
-    read.quarantined_row = fr_take_u32(&reader);
-    read.good_row = fr_take_u32(&reader);
-    read.quarantined_row_samples = fr_take_u32(&reader);
+    read.bad_streak = fr_take_u32(&reader);
+    read.good_streak = fr_take_u32(&reader);
+    read.bad_streak_samples = fr_take_u32(&reader);
     read.held = fr_take_u8(&reader) != 0;
     read.publishable = fr_take_u64(&reader);
     read.dense_published = fr_take_u8(&reader) != 0;

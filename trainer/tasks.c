@@ -63,7 +63,7 @@ static bool trains(const struct fr_conf_task *task)
 static void write_problem(const struct fr_trainer *trainer, uint32_t t, char *out, size_t size)
 {
     const struct fr_conf_task *conf = &trainer->conf->tasks[t];
-    const struct task_counts *task = &trainer->tasks[t];
+    const struct task_run *task = &trainer->tasks[t];
     out[0] = '\0';
     if (!trains(conf))
         return;
@@ -92,7 +92,7 @@ void fr_trainer_tasks_init(struct fr_trainer *trainer)
 {
     say_stuck(trainer);
     for (uint32_t t = 0; t < trainer->conf->n_tasks; t++) {
-        memcpy(trainer->tasks[t].total.name, trainer->conf->tasks[t].name, FR_NAME_MAX);
+        memcpy(trainer->history.tasks[t].name, trainer->conf->tasks[t].name, FR_NAME_MAX);
         trainer->tasks[t].learns = fr_graph_task_learns(trainer->graph, t);
         say_once(trainer, t);
     }
@@ -105,9 +105,9 @@ void fr_trainer_count_tasks(struct fr_trainer *trainer, const struct fr_batch *b
     for (uint32_t i = 0; i < batch->n_samples; i++)
         trained += batch->role[i] == FR_ROLE_TRAIN;
     for (uint32_t t = 0; t < trainer->conf->n_tasks; t++) {
-        struct task_counts *task = &trainer->tasks[t];
-        task->total.samples += losses[t].samples;
-        task->total.pairs += losses[t].pairs;
+        struct task_run *task = &trainer->tasks[t];
+        trainer->history.tasks[t].samples += losses[t].samples;
+        trainer->history.tasks[t].pairs += losses[t].pairs;
         task->silent_samples = losses[t].samples > 0 ? 0 : task->silent_samples + trained;
         if (task->silent_samples >= FR_TASK_SILENT_SAMPLES)
             say_once(trainer, t);
@@ -116,9 +116,6 @@ void fr_trainer_count_tasks(struct fr_trainer *trainer, const struct fr_batch *b
 
 void fr_trainer_tasks_status(const struct fr_trainer *trainer, struct fr_trainer_status *status)
 {
-    for (uint32_t t = 0; t < trainer->conf->n_tasks; t++) {
-        status->tasks[t].samples = trainer->tasks[t].total.samples;
-        status->tasks[t].pairs = trainer->tasks[t].total.pairs;
+    for (uint32_t t = 0; t < trainer->conf->n_tasks; t++)
         write_problem(trainer, t, status->tasks[t].problem, sizeof(status->tasks[t].problem));
-    }
 }

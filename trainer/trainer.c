@@ -1,8 +1,8 @@
 /* The owner loop (DESIGN section 4). One batch at a time: plan (keys), forward, backward and
  * update, metrics of the forward pass, dead letters of samples left out (quarantine.c), positions,
  * slice. Invariant: positions, gate counts and values of a batch change between the same two cuts.
- * Owner thread only; status is published as a copy. Not here: staging (cut.c), recovery
- * (restore.c). On a CPU plan(k+1) does not overlap step(k): the cores are busy with products
+ * Owner thread only. Not here: one try at a batch (attempt.c), staging (cut.c), recovery
+ * (restore.c), what others see (status.c). On a CPU plan(k+1) does not overlap step(k): the cores are busy with products
  * (DESIGN). */
 #include "trainer_private.h"
 
@@ -51,10 +51,11 @@ struct fr_trainer *fr_trainer_new(const struct fr_trainer_options *options)
     struct fr_trainer *trainer = fr_alloc(1, sizeof(*trainer));
     trainer->options = *options;
     trainer->conf = options->conf;
-    trainer->watermark_ms = INT64_MIN;
+    trainer->history.watermark_ms = INT64_MIN;
+    trainer->history.n_tasks = options->conf->n_tasks;
     trainer->timeline = 1;
     trainer->last_cut_ns = fr_mono_ns(options->clock);
-    trainer->last_loss = NAN;
+    trainer->run.last_loss = NAN;
     trainer->sift.looks_max = FR_SIFT_LOOKS_MAX;
     pthread_mutex_init(&trainer->lock, NULL);
     pthread_cond_init(&trainer->wake, NULL);
@@ -100,57 +101,25 @@ void fr_trainer_free(struct fr_trainer *trainer)
     free(trainer);
 }
 
-/* The watermark of a batch: the largest event time of a sample that trains, in it or before. */
-static void advance_watermark(struct fr_trainer *trainer, const struct fr_batch *batch)
-{
-    for (uint32_t i = 0; i < batch->n_samples; i++)
-        if (batch->role[i] == FR_ROLE_TRAIN && batch->t_ms[i] > trainer->watermark_ms)
-            trainer->watermark_ms = batch->t_ms[i];
-}
-
 static void count_batch(struct fr_trainer *trainer, const struct fr_batch *batch)
 {
     uint64_t *const counters[FR_ROLES] = {
-        [FR_ROLE_TRAIN] = &trainer->samples,
-        [FR_ROLE_METRICS_ONLY] = &trainer->metrics_only,
-        [FR_ROLE_MASKED] = &trainer->masked,
-        [FR_ROLE_QUARANTINED] = &trainer->quarantined_samples,
+        [FR_ROLE_TRAIN] = &trainer->history.samples,
+        [FR_ROLE_METRICS_ONLY] = &trainer->history.metrics_only,
+        [FR_ROLE_MASKED] = &trainer->history.masked,
+        [FR_ROLE_QUARANTINED] = &trainer->history.quarantined_samples,
     };
     for (uint32_t i = 0; i < batch->n_samples; i++)
         (*counters[batch->role[i]])++;
-    trainer->quarantined_batches += trainer->sift.whole;
-    trainer->quarantined_singly += trainer->sift.whole ? 0 : trainer->sift.n_left_out;
-    trainer->unknown_slots += batch->unknown_slots;
-    trainer->unknown_extra += batch->unknown_extra;
-    trainer->excess_ids += batch->excess_ids;
+    trainer->history.quarantined_batches += trainer->sift.whole;
+    trainer->history.quarantined_singly += trainer->sift.whole ? 0 : trainer->sift.n_left_out;
+    trainer->history.unknown_slots += batch->unknown_slots;
+    trainer->history.unknown_extra += batch->unknown_extra;
+    trainer->history.excess_ids += batch->excess_ids;
     if (batch->dead_sequence > trainer->dead_sequence)
         trainer->dead_sequence = batch->dead_sequence;
-    if (batch->kafka_t_max_ms > trainer->kafka_t_max_ms)
-        trainer->kafka_t_max_ms = batch->kafka_t_max_ms;
-}
-
-enum fr_status fr_trainer_attempt(struct fr_trainer *trainer, const struct fr_batch *batch)
-{
-    uint64_t begin_ns = fr_mono_ns(trainer->options.clock);
-    double loss = 0;
-    trainer->watermark_before_ms = trainer->watermark_ms;
-    advance_watermark(trainer, batch);
-    fr_store_plan(trainer->store, batch, trainer->watermark_ms, trainer->rows);
-    trainer->plan_ns += fr_mono_ns(trainer->options.clock) - begin_ns;
-    fr_graph_forward(trainer->graph, batch, trainer->rows);
-    enum fr_status status = fr_graph_train(trainer->graph, batch, trainer->rows, &loss);
-    if (status != FR_OK)
-        return status;
-    trainer->last_loss = loss;
-    fr_trainer_measure(trainer, batch);
-    fr_trainer_count_tasks(trainer, batch);
-    return FR_OK;
-}
-
-void fr_trainer_take_back(struct fr_trainer *trainer)
-{
-    fr_store_undo(trainer->store);
-    trainer->watermark_ms = trainer->watermark_before_ms;
+    if (batch->kafka_t_max_ms > trainer->run.kafka_t_max_ms)
+        trainer->run.kafka_t_max_ms = batch->kafka_t_max_ms;
 }
 
 /* Samples that are unfit leave store, parameters, metrics and watermark as if they had never been
@@ -164,29 +133,29 @@ static enum fr_status learn(struct fr_trainer *trainer, struct fr_batch *batch, 
         status = fr_trainer_sift(trainer, batch);
     if (status != FR_OK)
         return fr_err_set(err, status, "training step failed: %s", fr_status_name(status));
-    trainer->batches++;
+    trainer->history.batches++;
     return FR_OK;
 }
 
 static bool hold_is_due(const struct fr_trainer *trainer)
 {
-    return trainer->quarantined_row >= FR_QUARANTINE_ROW_MAX &&
-           trainer->quarantined_row_samples >= FR_QUARANTINE_SAMPLES_MIN;
+    return trainer->history.bad_streak >= FR_QUARANTINE_STREAK_MAX &&
+           trainer->history.bad_streak_samples >= FR_QUARANTINE_SAMPLES_MIN;
 }
 
 /* One more batch of which nothing trained, though it should have, or of which something did. */
-static void lengthen_row(struct fr_trainer *trainer, bool bad)
+static void lengthen_streak(struct fr_trainer *trainer, bool bad)
 {
-    uint32_t *row = bad ? &trainer->quarantined_row : &trainer->good_row;
-    if (*row < FR_QUARANTINE_ROW_MAX)
-        (*row)++;
+    uint32_t *streak = bad ? &trainer->history.bad_streak : &trainer->history.good_streak;
+    if (*streak < FR_QUARANTINE_STREAK_MAX)
+        (*streak)++;
     if (!bad) {
-        trainer->quarantined_row = trainer->quarantined_row_samples = 0;
+        trainer->history.bad_streak = trainer->history.bad_streak_samples = 0;
         return;
     }
-    trainer->good_row = 0;
-    uint64_t samples = (uint64_t)trainer->quarantined_row_samples + trainer->sift.n_left_out;
-    trainer->quarantined_row_samples =
+    trainer->history.good_streak = 0;
+    uint64_t samples = (uint64_t)trainer->history.bad_streak_samples + trainer->sift.n_left_out;
+    trainer->history.bad_streak_samples =
         samples < FR_QUARANTINE_SAMPLES_MIN ? (uint32_t)samples : FR_QUARANTINE_SAMPLES_MIN;
 }
 
@@ -201,22 +170,22 @@ static void judge_numbers(struct fr_trainer *trainer, const struct fr_batch *bat
     bool bad = !trains && (trainer->sift.trains || trainer->sift.whole);
     if (!bad && !trains)
         return;
-    lengthen_row(trainer, bad);
+    lengthen_streak(trainer, bad);
     if (bad)
         fr_log(FR_LOG_WARN, "trainer", "batch_quarantined", "batch=%" PRIu64 " samples=%u in_a_row=%u",
-               trainer->batches, batch->n_samples, trainer->quarantined_row);
-    bool due = bad ? hold_is_due(trainer) : trainer->good_row == FR_QUARANTINE_ROW_MAX;
-    if (!due || atomic_load(&trainer->held) == bad)
+               trainer->history.batches, batch->n_samples, trainer->history.bad_streak);
+    bool due = bad ? hold_is_due(trainer) : trainer->history.good_streak == FR_QUARANTINE_STREAK_MAX;
+    if (!due || trainer->history.held == bad)
         return;
-    atomic_store(&trainer->held, bad);
+    trainer->history.held = bad;
     if (bad)
         fr_log(FR_LOG_ERROR, "trainer", "publishing_held",
                "batch=%" PRIu64 " publishable=%" PRIu64
                " reason=\"%d batches in a row gave non-finite numbers and nothing of them could train\"",
-               trainer->batches, trainer->publishable, FR_QUARANTINE_ROW_MAX);
+               trainer->history.batches, trainer->history.publishable, FR_QUARANTINE_STREAK_MAX);
     else
         fr_log(FR_LOG_INFO, "trainer", "publishing_resumed", "batch=%" PRIu64 " after_good_batches=%d",
-               trainer->batches, FR_QUARANTINE_ROW_MAX);
+               trainer->history.batches, FR_QUARANTINE_STREAK_MAX);
     fr_trainer_publish_status(trainer);
 }
 
@@ -225,8 +194,8 @@ static void judge_numbers(struct fr_trainer *trainer, const struct fr_batch *bat
 static void slice(struct fr_trainer *trainer, uint64_t samples_before)
 {
     uint32_t size = trainer->conf->ingest.batch_size;
-    for (uint64_t n = samples_before / size + 1; n <= trainer->samples / size; n++)
-        fr_store_slice(trainer->store, n, trainer->watermark_ms);
+    for (uint64_t n = samples_before / size + 1; n <= trainer->history.samples / size; n++)
+        fr_store_slice(trainer->store, n, trainer->history.watermark_ms);
 }
 
 /* The batch has taken effect once its dead letters are on their way: an epoch that has its
@@ -238,15 +207,15 @@ static enum fr_status conclude(struct fr_trainer *trainer)
     enum fr_status status = fr_trainer_send_letters(trainer, batch);
     if (status != FR_OK)
         return status;
-    uint64_t begin_ns = fr_mono_ns(trainer->options.clock), samples_before = trainer->samples;
+    uint64_t begin_ns = fr_mono_ns(trainer->options.clock), samples_before = trainer->history.samples;
     count_batch(trainer, batch);
     fr_trainer_tell_left_out(trainer, batch);
     trainer->options.stream.applied(trainer->options.stream.self, batch);
     trainer->consumed = true;
-    trainer->closed = false;
+    trainer->history.closed = false;
     slice(trainer, samples_before);
     judge_numbers(trainer, batch);
-    trainer->step_ns += fr_mono_ns(trainer->options.clock) - begin_ns;
+    trainer->run.step_ns += fr_mono_ns(trainer->options.clock) - begin_ns;
     return FR_OK;
 }
 
@@ -258,7 +227,7 @@ static enum fr_status apply_batch(struct fr_trainer *trainer, struct fr_batch *b
     sift->letter_last = NULL;
     sift->trains = sift->whole = false;
     enum fr_status status = learn(trainer, batch, err);
-    trainer->step_ns += fr_mono_ns(trainer->options.clock) - begin_ns;
+    trainer->run.step_ns += fr_mono_ns(trainer->options.clock) - begin_ns;
     return status;
 }
 
@@ -298,7 +267,7 @@ static void wait_paused(struct fr_trainer *trainer)
 static enum fr_status finish(struct fr_trainer *trainer)
 {
     if (!trainer->drained) {
-        bool nothing_new = !trainer->consumed && (trainer->closed || trainer->epoch == 0);
+        bool nothing_new = !trainer->consumed && (trainer->history.closed || trainer->epoch == 0);
         if (!nothing_new) {
             enum fr_status status = fr_trainer_cut(trainer, true, (uint64_t)FR_TRAINER_WAIT_MS * 1000000);
             if (status != FR_OK)
@@ -379,72 +348,4 @@ void fr_trainer_pause(struct fr_trainer *trainer, const char *reason)
     snprintf(trainer->pause_reason, sizeof(trainer->pause_reason), "%s", reason ? reason : "");
     pthread_cond_broadcast(&trainer->wake);
     pthread_mutex_unlock(&trainer->lock);
-}
-
-void fr_trainer_publish_status(struct fr_trainer *trainer)
-{
-    struct fr_trainer_status *status = fr_alloc(1, sizeof(*status));
-    status->epoch = trainer->epoch;
-    status->publishable = trainer->publishable;
-    status->held = atomic_load(&trainer->held);
-    status->batches = trainer->batches;
-    status->samples = trainer->samples;
-    status->metrics_only = trainer->metrics_only;
-    status->masked = trainer->masked;
-    status->quarantined_samples = trainer->quarantined_samples;
-    status->quarantined_batches = trainer->quarantined_batches;
-    status->quarantined_singly = trainer->quarantined_singly;
-    status->quarantined_records = trainer->quarantined_records;
-    status->unknown_slots = trainer->unknown_slots;
-    status->unknown_extra = trainer->unknown_extra;
-    status->excess_ids = trainer->excess_ids;
-    status->watermark_ms = trainer->watermark_ms;
-    status->last_loss = trainer->last_loss;
-    status->store_bytes = fr_store_bytes(trainer->store);
-    status->dirty_bytes = fr_store_dirty_bytes(trainer->store);
-    status->step_ns = trainer->step_ns;
-    status->plan_ns = trainer->plan_ns;
-    status->cut_ns = trainer->cut_ns;
-    status->cuts = trainer->cuts;
-    status->kafka_t_max_ms = trainer->kafka_t_max_ms;
-    status->n_tables = trainer->conf->n_tables;
-    for (uint32_t i = 0; i < status->n_tables; i++) {
-        memcpy(status->tables[i].name, trainer->conf->tables[i].name, FR_NAME_MAX);
-        fr_store_stats(trainer->store, i, &status->tables[i].stats);
-    }
-    fr_trainer_measure_status(trainer, status);
-    fr_trainer_tasks_status(trainer, status);
-    trainer->last_status_ns = fr_mono_ns(trainer->options.clock);
-    pthread_mutex_lock(&trainer->lock);
-    memcpy(status->paused, trainer->status.paused, sizeof(status->paused));
-    trainer->status = *status;
-    pthread_mutex_unlock(&trainer->lock);
-    free(status);
-}
-
-void fr_trainer_get_status(struct fr_trainer *trainer, struct fr_trainer_status *out)
-{
-    pthread_mutex_lock(&trainer->lock);
-    *out = trainer->status;
-    pthread_mutex_unlock(&trainer->lock);
-}
-
-bool fr_trainer_held(const struct fr_trainer *trainer)
-{
-    return atomic_load(&trainer->held);
-}
-
-uint64_t fr_trainer_publishable(const struct fr_trainer *trainer)
-{
-    return trainer->publishable;
-}
-
-const char *fr_trainer_kernel(const struct fr_trainer *trainer)
-{
-    return fr_graph_kernel(trainer->graph);
-}
-
-double fr_trainer_flops_per_sample(const struct fr_trainer *trainer)
-{
-    return fr_graph_flops_per_sample(trainer->graph);
 }

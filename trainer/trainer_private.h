@@ -1,5 +1,5 @@
-/* The trainer's inside, shared by trainer.c (loop), quarantine.c, measure.c, cut.c (staging) and
- * restore.c. */
+/* The trainer's inside, shared by trainer.c (loop), attempt.c, quarantine.c, measure.c, tasks.c,
+ * cut.c (staging), restore.c and status.c. */
 #ifndef FR_TRAINER_PRIVATE_H
 #define FR_TRAINER_PRIVATE_H
 
@@ -12,12 +12,11 @@
 #define FR_NEVER UINT64_MAX
 #define FR_SECTION_DENSE_STATE "dense_state/" /* then a parameter's name: its optimizer state (graph/graph.h) */
 
-/* A task as the loop counts it. */
-struct task_counts {
-    struct fr_trainer_task_counts total; /* state of the history */
-    uint64_t silent_samples;             /* of this run: trained since one counted for it */
-    bool learns;                         /* its loss reaches something that can be trained */
-    bool said;                           /* in the log, that it learns nothing */
+/* A task in this run. */
+struct task_run {
+    uint64_t silent_samples; /* trained since one counted for it */
+    bool learns;             /* its loss reaches something that can be trained */
+    bool said;               /* in the log, that it learns nothing */
 };
 
 enum {
@@ -60,38 +59,21 @@ struct fr_trainer {
     uint64_t journaled_shared;
     uint64_t journaled_metrics[FR_TASKS_MAX];
 
-    /* State of the history: section "trainer". */
     uint64_t timeline, epoch; /* of the last cut */
-    uint64_t batches;
-    uint64_t samples, metrics_only, masked, quarantined_samples, quarantined_batches;
-    /* of quarantined_samples: left out of batches the rest of which took effect */
-    uint64_t quarantined_singly;
-    uint64_t unknown_slots, unknown_extra, excess_ids;
-    int64_t watermark_ms; /* INT64_MIN: no batch yet */
-    bool closed;          /* the last epoch ended a drain and nothing followed */
-    /* Batches in a row that were quarantined, or that trained something: until the other kind, and
-     * no further than FR_QUARANTINE_ROW_MAX. */
-    uint32_t quarantined_row, good_row;
-    /* of quarantined_row, no further than FR_QUARANTINE_SAMPLES_MIN */
-    uint32_t quarantined_row_samples;
-    atomic_bool held;     /* read by other threads */
-    uint64_t publishable; /* newest epoch cut while publishing was not held */
-    struct task_counts tasks[FR_TASKS_MAX];
+    struct fr_trainer_history history;
 
     /* Of this run only. */
     /* learnt from, and its letters are not all sent: it has not taken effect */
     struct fr_batch *open;
     struct fr_sift sift;
-    int64_t watermark_before_ms;  /* of the last attempt */
-    uint64_t quarantined_records; /* dead-lettered for samples left out */
-    bool consumed;                /* a batch was applied since the last cut */
-    bool ended;                   /* end_of_stream seen */
+    int64_t watermark_before_ms; /* of the last attempt */
+    bool consumed;               /* a batch was applied since the last cut */
+    bool ended;                  /* end_of_stream seen */
     bool drained;
     uint64_t dead_sequence;
     uint64_t last_cut_ns, last_dense_ns, last_status_ns;
-    double last_loss;
-    uint64_t step_ns, plan_ns, cut_ns, cuts;
-    int64_t kafka_t_max_ms;
+    struct fr_trainer_run run;
+    struct task_run tasks[FR_TASKS_MAX];
     atomic_bool stop;
 
     /* Guards pause_reason and status: publication only (base/pool and rings carry the rest). */
@@ -101,8 +83,6 @@ struct fr_trainer {
     struct fr_trainer_status status;
 };
 
-/* restore.c */
-void fr_trainer_stage_section(const struct fr_trainer *trainer, struct fr_buffer *out);
 /* measure.c */
 void fr_trainer_measure_init(struct fr_trainer *trainer);
 void fr_trainer_measure_release(struct fr_trainer *trainer);
@@ -124,12 +104,11 @@ void fr_trainer_tasks_init(struct fr_trainer *trainer);
 void fr_trainer_count_tasks(struct fr_trainer *trainer, const struct fr_batch *batch);
 void fr_trainer_tasks_status(const struct fr_trainer *trainer, struct fr_trainer_status *status);
 /* cut.c */
-/* Everything the newest epoch has of the dense parameters is published. */
-bool fr_trainer_dense_published(const struct fr_trainer *trainer);
 bool fr_trainer_cut_due(const struct fr_trainer *trainer, uint64_t now_ns);
 enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last, uint64_t wait_ns) FR_MUST_CHECK;
-/* trainer.c */
+/* status.c */
 void fr_trainer_publish_status(struct fr_trainer *trainer);
+/* attempt.c */
 /* Key plane, value plane and measurement of these samples. FR_E_NONFINITE: refused; nothing but the
  * plan and the watermark has changed, which fr_trainer_take_back undoes. */
 enum fr_status fr_trainer_attempt(struct fr_trainer *trainer, const struct fr_batch *batch) FR_MUST_CHECK;

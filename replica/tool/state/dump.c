@@ -41,7 +41,7 @@ static void put_task(void *self, const struct fr_tool_metrics_task *task)
 
 static enum fr_status dump_metrics(const struct fr_tool_state *state, struct fr_err *err)
 {
-    struct fr_trainer_section counted;
+    struct fr_trainer_history counted;
     enum fr_status status = fr_tool_trainer_section(state, &counted, err);
     if (status != FR_OK)
         return status;

@@ -196,18 +196,18 @@ static enum fr_status put_rest(struct writer *out, const struct fr_tool_state *s
     if (!trainer || !store)
         return fr_err_set(err, FR_E_CORRUPT, "the section \"trainer\" or \"store\" is missing");
     enum fr_status status = fr_tool_visit_metrics(state, put_task, out, err);
-    struct fr_trainer_section counted;
+    struct fr_trainer_history counted;
     if (status == FR_OK)
         status = fr_tool_trainer_section(state, &counted, err);
     if (status != FR_OK)
         return status;
     fr_buffer_printf(&out->lines, "{\"trainer\":{");
-    for (size_t i = 0; i < FR_TRAINER_COUNTERS; i++)
-        fr_buffer_printf(&out->lines, "\"%s\":%" PRIu64 ",", fr_trainer_counter_names[i], counted.counters[i]);
+    for (size_t i = 0; i < FR_TRAINER_COUNTER_COUNT; i++)
+        fr_buffer_printf(&out->lines, "\"%s\":%" PRIu64 ",", fr_trainer_counters[i].name, counted.counters[i]);
     fr_buffer_printf(&out->lines,
                      "\"watermark_ms\":%" PRId64 ",\"quarantined_row\":%" PRIu32 ",\"good_row\":%" PRIu32
                      ",\"quarantined_row_samples\":%" PRIu32 ",\"held\":%s,\"tasks\":{",
-                     counted.watermark_ms, counted.quarantined_row, counted.good_row, counted.quarantined_row_samples,
+                     counted.watermark_ms, counted.bad_streak, counted.good_streak, counted.bad_streak_samples,
                      counted.held ? "true" : "false");
     for (uint32_t i = 0; i < counted.n_tasks; i++)
         fr_buffer_printf(&out->lines, "%s\"%s\":{\"samples\":%" PRIu64 ",\"pairs\":%" PRIu64 "}", i ? "," : "",

@@ -19,7 +19,7 @@
 #include "state/state_sections.h"
 #include "tool.h"
 
-enum { SAMPLES = 1, QUOTED_MAX = 1200 };
+enum { QUOTED_MAX = 1200 };
 
 static const char usage[] =
     "freshet state DIR [--images]\n\n"
@@ -64,7 +64,7 @@ static void print_first_line(struct report *report, const char *dir)
 {
     const struct fr_tool_state *state = report->state;
     const struct fr_durable_status *status = &state->status;
-    struct fr_trainer_section trainer = {.watermark_ms = INT64_MIN};
+    struct fr_trainer_history trainer = {.watermark_ms = INT64_MIN};
     struct fr_err err = {0};
     if (status->epoch > 0 && fr_tool_trainer_section(state, &trainer, &err) != FR_OK)
         note(report, err.text);
@@ -72,7 +72,7 @@ static void print_first_line(struct report *report, const char *dir)
     printf("state dir=%s epoch=%" PRIu64 " folded=%" PRIu64 " acked=%" PRIu64 " timeline=%" PRIu64 " samples=%" PRIu64
            " watermark_ms=",
            fr_log_quote(quoted, sizeof(quoted), dir), status->epoch, status->folded, status->acked, status->timeline,
-           trainer.counters[SAMPLES]);
+           trainer.samples);
     if (trainer.watermark_ms == INT64_MIN)
         printf("none");
     else
@@ -84,8 +84,8 @@ static void print_first_line(struct report *report, const char *dir)
     if (!fr_tool_state_find_section(state, "trainer"))
         return;
     printf("trainer");
-    for (size_t i = 0; i < FR_TRAINER_COUNTERS; i++)
-        printf(" %s=%" PRIu64, fr_trainer_counter_names[i], trainer.counters[i]);
+    for (size_t i = 0; i < FR_TRAINER_COUNTER_COUNT; i++)
+        printf(" %s=%" PRIu64, fr_trainer_counters[i].name, trainer.counters[i]);
     printf(" held=%s publishable=%" PRIu64 "\n", trainer.held ? "true" : "false", trainer.publishable);
 }
 

@@ -272,7 +272,7 @@ static void copy_dense(struct fr_tool_state *state)
 
 static enum fr_status find_published_dense(struct fr_tool_state *state, struct fr_err *err)
 {
-    struct fr_trainer_section trainer;
+    struct fr_trainer_history trainer;
     enum fr_status status = fr_tool_trainer_section(state, &trainer, err);
     if (status != FR_OK)
         return status;

@@ -15,7 +15,7 @@ static enum fr_status refuse(enum fr_status status, const char *name, struct fr_
                                                  : "does not parse");
 }
 
-enum fr_status fr_tool_trainer_section(const struct fr_tool_state *state, struct fr_trainer_section *out,
+enum fr_status fr_tool_trainer_section(const struct fr_tool_state *state, struct fr_trainer_history *out,
                                        struct fr_err *err)
 {
     const struct fr_buffer *section = fr_tool_state_find_section(state, "trainer");

@@ -10,7 +10,7 @@
 #include "store/section.h"
 #include "trainer/section.h"
 
-enum fr_status fr_tool_trainer_section(const struct fr_tool_state *state, struct fr_trainer_section *out,
+enum fr_status fr_tool_trainer_section(const struct fr_tool_state *state, struct fr_trainer_history *out,
                                        struct fr_err *err) FR_MUST_CHECK;
 /* The caller frees the section's carried keys. */
 enum fr_status fr_tool_store_section(const struct fr_tool_state *state, struct fr_store_section *out,

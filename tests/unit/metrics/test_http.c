@@ -108,7 +108,7 @@ FR_CASE(metrics_are_rendered_on_request)
 {
     struct scene *scene = *state;
     char reply[4096];
-    fr_metric_add(fr_counter(scene->registry, "freshet_x_total", NULL, "X."), 5);
+    fr_counter(scene->registry, "freshet_x_total", NULL, "X.", 5);
     assert_int_equal(get(scene, "/metrics", reply, sizeof(reply)), 200);
     assert_non_null(strstr(reply, "text/plain; version=0.0.4"));
     assert_non_null(strstr(reply, "freshet_x_total{model=\"m\"} 5\n"));

@@ -19,22 +19,28 @@ static void expect_text(struct fr_registry *registry, const char *part)
 FR_CASE(a_family_has_one_help_line_and_the_model_label)
 {
     struct fr_registry *registry = fr_registry_new("ctr");
-    struct fr_metric *user = fr_counter(registry, "freshet_rows_total", "table=\"user\"", "Rows.");
-    (void)fr_gauge(registry, "freshet_between", NULL, "Between.");
-    struct fr_metric *item = fr_counter(registry, "freshet_rows_total", "table=\"item\"", "Rows.");
-    assert_ptr_equal(user, fr_counter(registry, "freshet_rows_total", "table=\"user\"", "Rows."));
-    fr_metric_add(user, 3);
-    fr_metric_set_total(item, 9007199254740993u);
+    fr_counter(registry, "freshet_rows_total", "table=\"user\"", "Rows.", 2);
+    fr_gauge(registry, "freshet_between", NULL, "Between.", 0);
+    fr_counter(registry, "freshet_rows_total", "table=\"item\"", "Rows.", 9007199254740993u);
+    fr_counter(registry, "freshet_rows_total", "table=\"user\"", "Rows.", 3); /* the same series */
     expect_text(registry, "# HELP freshet_rows_total Rows.\n# TYPE freshet_rows_total "
                           "counter\nfreshet_rows_total{model=\"ctr\",table=\"user\"} 3\n"
                           "freshet_rows_total{model=\"ctr\",table=\"item\"} 9007199254740993\n# HELP freshet_between");
     fr_registry_free(registry);
 }
 
+FR_CASE(counted_seconds_keep_their_fraction)
+{
+    struct fr_registry *registry = fr_registry_new("m");
+    fr_counter_seconds(registry, "freshet_step_seconds_total", NULL, "Steps.", 0.75);
+    expect_text(registry, "# TYPE freshet_step_seconds_total counter\nfreshet_step_seconds_total{model=\"m\"} 0.75\n");
+    fr_registry_free(registry);
+}
+
 FR_CASE(undefined_gauges_are_nan)
 {
     struct fr_registry *registry = fr_registry_new("m");
-    fr_metric_set(fr_gauge(registry, "freshet_auc", NULL, "AUC."), (double)NAN);
+    fr_gauge(registry, "freshet_auc", NULL, "AUC.", (double)NAN);
     expect_text(registry, "freshet_auc{model=\"m\"} NaN\n");
     fr_registry_free(registry);
 }
@@ -45,10 +51,9 @@ FR_CASE(histogram_buckets_are_cumulative)
     const double bounds[] = {0.1, 1, 10};
     struct fr_metric *histogram = fr_histogram(registry, "freshet_delay_seconds", NULL, "Delay.", bounds, 3);
     assert_true(isnan(fr_metric_quantile(histogram, 0.5)));
-    for (int i = 0; i < 4; i++)
-        fr_metric_observe(histogram, 0.5);
-    fr_metric_observe(histogram, 0.1);
-    fr_metric_observe(histogram, 100);
+    fr_metric_observe_many(histogram, 0.5, 4);
+    fr_metric_observe_many(histogram, 0.1, 1);
+    fr_metric_observe_many(histogram, 100, 1);
     expect_text(
         registry,
         "freshet_delay_seconds_bucket{model=\"m\",le=\"0.1\"} 1\nfreshet_delay_seconds_bucket{model=\"m\",le=\"1\"} 5\n"
@@ -64,6 +69,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_family_has_one_help_line_and_the_model_label),
+        cmocka_unit_test(counted_seconds_keep_their_fraction),
         cmocka_unit_test(undefined_gauges_are_nan),
         cmocka_unit_test(histogram_buckets_are_cumulative),
     };

@@ -20,7 +20,7 @@ static inline void model_image(const struct fr_trainer *trainer, struct fr_buffe
         fr_metrics_section_put(out, trainer->conf->tasks[i].name, trainer->metrics[i]);
         fr_task_metrics_encode(trainer->metrics[i], out);
     }
-    fr_put_u64(out, (uint64_t)trainer->watermark_ms);
+    fr_put_u64(out, (uint64_t)trainer->history.watermark_ms);
 }
 
 /* Releases both. */

@@ -113,7 +113,7 @@ static void private_image(const struct run *run, struct fr_buffer *out)
     fr_put_u64(out, stats.counts.rejected);
     fr_put_u64(out, stats.counts.pending);
     model_image(trainer, out);
-    fr_put_u64(out, trainer->samples);
+    fr_put_u64(out, trainer->history.samples);
     fr_put_u64(out, run->applied);
 }
 

@@ -97,8 +97,9 @@ FR_CASE(groups_train_like_expanded_samples)
         feed(&grouped, grouped_batch(grouped.conf, i));
         feed(&expanded, expanded_batch(expanded.conf, i));
         assert_same_rows(grouped.trainer->store, expanded.trainer->store, 4);
-        assert_int_equal(grouped.trainer->watermark_ms, expanded.trainer->watermark_ms);
-        assert_near((float[]){(float)grouped.trainer->last_loss}, (float[]){(float)expanded.trainer->last_loss}, 1);
+        assert_int_equal(grouped.trainer->history.watermark_ms, expanded.trainer->history.watermark_ms);
+        assert_near((float[]){(float)grouped.trainer->run.last_loss}, (float[]){(float)expanded.trainer->run.last_loss},
+                    1);
     }
     const struct fr_parameter *a = fr_graph_parameters(grouped.trainer->graph),
                               *b = fr_graph_parameters(expanded.trainer->graph);

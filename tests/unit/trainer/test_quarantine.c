@@ -10,7 +10,7 @@ static void private_image(const struct run *run, struct fr_buffer *out)
     const struct fr_trainer *trainer = run->trainer;
     store_image(trainer->store, out);
     model_image(trainer, out);
-    fr_put_f64(out, trainer->last_loss);
+    fr_put_f64(out, trainer->run.last_loss);
 }
 
 static void assert_same_model(const struct run *a, const struct run *b)
@@ -106,12 +106,12 @@ static void expect_quarantine_to_change_nothing(const char *text)
     struct fr_trainer_status status;
     fr_trainer_publish_status(scene.run.trainer);
     fr_trainer_get_status(scene.run.trainer, &status);
-    assert_int_equal(status.quarantined_batches, 30);
-    assert_int_equal(status.quarantined_samples, 30 * BATCH);
-    assert_int_equal(status.samples, 30 * BATCH);
-    assert_int_equal(status.batches, 60);
+    assert_int_equal(status.history.quarantined_batches, 30);
+    assert_int_equal(status.history.quarantined_samples, 30 * BATCH);
+    assert_int_equal(status.history.samples, 30 * BATCH);
+    assert_int_equal(status.history.batches, 60);
     assert_int_equal(scene.run.quarantined, 30);
-    assert_true(isfinite(status.last_loss) && status.tables[0].stats.counts.admitted > 0);
+    assert_true(isfinite(status.run.last_loss) && status.tables[0].stats.counts.admitted > 0);
     fr_buffer_release(&before);
     fr_buffer_release(&after);
     scene_close(&scene);
@@ -207,10 +207,10 @@ static void expect_samples_to_leave_no_trace(const char *text, bool tame)
     }
     assert_int_equal(with.run.left_out, left_out);
     assert_int_equal(with.run.n_letters, left_out);
-    assert_int_equal(with.run.trainer->quarantined_singly, left_out);
-    assert_int_equal(with.run.trainer->quarantined_samples, left_out);
-    assert_int_equal(with.run.trainer->samples, 60 * BATCH - left_out);
-    assert_int_equal(with.run.trainer->quarantined_batches, 0);
+    assert_int_equal(with.run.trainer->history.quarantined_singly, left_out);
+    assert_int_equal(with.run.trainer->history.quarantined_samples, left_out);
+    assert_int_equal(with.run.trainer->history.samples, 60 * BATCH - left_out);
+    assert_int_equal(with.run.trainer->history.quarantined_batches, 0);
     assert_false(fr_trainer_held(with.run.trainer));
     scene_close(&with);
     scene_close(&without);
@@ -242,9 +242,9 @@ FR_CASE(a_logit_that_only_metrics_would_see_costs_its_sample)
     apply(&with.run, batch);
     apply(&without.run, make_batch_without(without.run.conf, 1, 3));
     assert_same_model(&with.run, &without.run);
-    assert_int_equal(with.run.trainer->metrics_only, 0);
-    assert_int_equal(with.run.trainer->quarantined_singly, 2);
-    assert_int_equal(with.run.trainer->samples, 2 * BATCH - 2);
+    assert_int_equal(with.run.trainer->history.metrics_only, 0);
+    assert_int_equal(with.run.trainer->history.quarantined_singly, 2);
+    assert_int_equal(with.run.trainer->history.samples, 2 * BATCH - 2);
     scene_close(&with);
     scene_close(&without);
 }
@@ -283,7 +283,7 @@ FR_CASE(where_nothing_points_at_a_sample_the_batch_goes_in_halves)
     break_one(batch, 13, BREAK_LOGIT);
     apply(run, batch);
     assert_int_equal(run->left_out, 2);
-    assert_int_equal(run->trainer->samples, 2 * BATCH - 2);
+    assert_int_equal(run->trainer->history.samples, 2 * BATCH - 2);
     /* 2 halves, then 2 of each broken one, 4 levels in all, */
     assert_int_equal(run->trainer->sift.trials, 14);
     assert_int_equal(run->n_letters, 2); /* but for those under what was accepted */
@@ -291,9 +291,9 @@ FR_CASE(where_nothing_points_at_a_sample_the_batch_goes_in_halves)
     assert_non_null(strstr(run->letters[0].reason, "price 3.0000000"));
     apply(run, broken_batch(run, 2));
     assert_int_equal(run->quarantined, 1);
-    assert_int_equal(run->trainer->quarantined_batches, 1);
+    assert_int_equal(run->trainer->history.quarantined_batches, 1);
     apply(run, make_batch(run->conf, 3));
-    assert_int_equal(run->trainer->samples, 3 * BATCH - 2);
+    assert_int_equal(run->trainer->history.samples, 3 * BATCH - 2);
     scene_close(&scene);
 }
 
@@ -323,7 +323,7 @@ FR_CASE(trials_of_halves_have_a_limit)
     apply(run, batch);
     assert_int_equal(run->trainer->sift.trials, FR_SIFT_TRIALS_MAX);
     assert_true(run->left_out > all / 2 && run->left_out < all);
-    assert_int_equal(run->trainer->samples + run->left_out, all);
+    assert_int_equal(run->trainer->history.samples + run->left_out, all);
     apply(run, more);
     scene_close(&scene);
 }
@@ -399,14 +399,14 @@ FR_CASE(while_publishing_is_held_whole_batches_stay_out_of_the_dead_letters)
     struct scene scene;
     scene_open(&scene, 1000);
     apply(&scene.run, make_batch(scene.run.conf, 0));
-    for (int i = 0; i < 2 * FR_QUARANTINE_ROW_MAX; i++)
+    for (int i = 0; i < 2 * FR_QUARANTINE_STREAK_MAX; i++)
         apply(&scene.run, broken_batch(&scene.run, 1));
     assert_true(fr_trainer_held(scene.run.trainer));
-    assert_int_equal(scene.run.n_letters, FR_QUARANTINE_ROW_MAX * BATCH);
+    assert_int_equal(scene.run.n_letters, FR_QUARANTINE_STREAK_MAX * BATCH);
     struct fr_batch *batch = make_batch(scene.run.conf, 2);
     break_sample(batch, 0);
     apply(&scene.run, batch);
-    assert_int_equal(scene.run.n_letters, FR_QUARANTINE_ROW_MAX * BATCH + 1);
+    assert_int_equal(scene.run.n_letters, FR_QUARANTINE_STREAK_MAX * BATCH + 1);
     scene_close(&scene);
 }
 
@@ -431,7 +431,7 @@ static void assert_hold(const struct run *run, bool held, uint64_t publishable)
     struct fr_trainer_status status;
     fr_trainer_get_status(run->trainer, &status);
     assert_int_equal(fr_trainer_held(run->trainer), held);
-    assert_int_equal(status.held, held);
+    assert_int_equal(status.history.held, held);
     assert_int_equal(fr_trainer_publishable(run->trainer), publishable);
 }
 
@@ -447,7 +447,7 @@ FR_CASE(three_in_a_row_hold_publishing_and_three_good_ones_end_it)
         apply(run, make_batch(run->conf, 1));
     }
     assert_hold(run, false, 9);
-    for (int i = 0; i < FR_QUARANTINE_ROW_MAX; i++) {
+    for (int i = 0; i < FR_QUARANTINE_STREAK_MAX; i++) {
         assert_false(fr_trainer_held(run->trainer));
         apply(run, broken_batch(run, 2));
     }
@@ -457,7 +457,7 @@ FR_CASE(three_in_a_row_hold_publishing_and_three_good_ones_end_it)
     assert_hold(run, true, 12);
     assert_int_equal(run->publishable, 12); /* epochs 13 and 14 are durable */
     apply(run, broken_batch(run, 4));       /* begins anew */
-    for (int i = 0; i < FR_QUARANTINE_ROW_MAX; i++) {
+    for (int i = 0; i < FR_QUARANTINE_STREAK_MAX; i++) {
         struct fr_batch *silent = make_batch(run->conf, 5);
         memset(silent->role, FR_ROLE_METRICS_ONLY, silent->n_samples);
         memset(silent->use, FR_USE_METRICS, silent->n_samples);
@@ -480,7 +480,7 @@ FR_CASE(a_hold_and_its_counters_survive_a_restart)
     struct fr_err err = {0};
     scene_open(&scene, 1);
     apply(run, make_batch(run->conf, 0));
-    for (int i = 0; i < FR_QUARANTINE_ROW_MAX; i++)
+    for (int i = 0; i < FR_QUARANTINE_STREAK_MAX; i++)
         apply(run, broken_batch(run, 1));
     apply(run, make_batch(run->conf, 1));
     fr_trainer_stop(run->trainer);
@@ -509,17 +509,17 @@ FR_CASE(a_batch_of_which_something_trains_neither_holds_publishing_nor_prolongs_
     struct run *run = &scene.run;
     scene_open(&scene, 1000);
     apply(run, make_batch(run->conf, 0));
-    for (int i = 0; i < 3 * FR_QUARANTINE_ROW_MAX; i++) { /* one sample of 16 is good */
+    for (int i = 0; i < 3 * FR_QUARANTINE_STREAK_MAX; i++) { /* one sample of 16 is good */
         struct fr_batch *batch = make_batch(run->conf, 1);
         for (uint32_t k = 1; k < BATCH; k++)
             break_sample(batch, k);
         apply(run, batch);
         assert_false(fr_trainer_held(run->trainer));
     }
-    for (int i = 0; i < FR_QUARANTINE_ROW_MAX; i++)
+    for (int i = 0; i < FR_QUARANTINE_STREAK_MAX; i++)
         apply(run, broken_batch(run, 2));
     assert_true(fr_trainer_held(run->trainer));
-    for (int i = 0; i < FR_QUARANTINE_ROW_MAX; i++) {
+    for (int i = 0; i < FR_QUARANTINE_STREAK_MAX; i++) {
         assert_true(fr_trainer_held(run->trainer));
         struct fr_batch *batch = make_batch(run->conf, 3);
         break_sample(batch, 0);
@@ -596,8 +596,8 @@ FR_CASE(runs_with_restarts_write_the_same_epochs_around_unfit_samples)
     }
     struct fr_sha256 digest = chain_digest(&cut.run);
     assert_memory_equal(&digest, &expected, sizeof(expected));
-    assert_int_equal(cut.run.trainer->quarantined_singly, whole.run.left_out);
-    assert_int_equal(cut.run.trainer->samples, 48 * BATCH - whole.run.left_out);
+    assert_int_equal(cut.run.trainer->history.quarantined_singly, whole.run.left_out);
+    assert_int_equal(cut.run.trainer->history.samples, 48 * BATCH - whole.run.left_out);
     scene_close(&whole);
     scene_close(&cut);
 }

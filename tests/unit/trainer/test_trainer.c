@@ -17,7 +17,7 @@ FR_CASE(a_restart_between_epochs_leaves_the_chain_as_it_was)
         run_open(&run, cut_dir, 2);
         struct fr_trainer_status status;
         fr_trainer_get_status(run.trainer, &status);
-        assert_int_equal(status.batches, run.applied);
+        assert_int_equal(status.history.batches, run.applied);
         assert_int_equal(run.applied % EPOCH_BATCHES, 0);
         feed_until(&run, end);
         struct fr_sha256 digest = chain_digest(&run);
@@ -45,7 +45,7 @@ FR_CASE(a_drain_writes_one_last_epoch_and_a_restart_none)
     run_open(&run, dir, 1);
     struct fr_trainer_status status;
     fr_trainer_get_status(run.trainer, &status);
-    assert_int_equal(status.batches, 6);
+    assert_int_equal(status.history.batches, 6);
     assert_int_equal(status.epoch, 2);
     fr_trainer_stop(run.trainer);
     assert_int_equal(fr_trainer_step(run.trainer, &err), FR_EOF);

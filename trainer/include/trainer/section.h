@@ -1,8 +1,9 @@
-/* Section "trainer" of an epoch: what the owner loop has counted and decided, as bytes. The loop
- * writes and restores it, tools print it.
+/* The history of a model, and section "trainer" of an epoch, which holds it as bytes: what the owner
+ * loop has counted and decided. The loop writes and restores it, its status shows it, tools print
+ * it: one struct.
  *
- * Little-endian: u32 version, u64 per counter in the order of their names, i64 watermark_ms, u8
- * closed, u32 quarantined_row, good_row, quarantined_row_samples, u8 held, u64 publishable, u8
+ * Little-endian: u32 version, u64 per counter in the order of the list, i64 watermark_ms, u8
+ * closed, u32 bad_streak, good_streak, bad_streak_samples, u8 held, u64 publishable, u8
  * dense_published, u32 number of tasks, per task u8 length of its name, name, u64 samples, pairs.
  * Thread: any. */
 #ifndef FR_TRAINER_SECTION_H
@@ -14,20 +15,31 @@
 #include "base/status.h"
 #include "conf/conf.h"
 
-enum fr_trainer_counter {
-    FR_TRAINER_BATCHES,
-    FR_TRAINER_SAMPLES,
-    FR_TRAINER_METRICS_ONLY,
-    FR_TRAINER_MASKED,
-    FR_TRAINER_QUARANTINED_SAMPLES,
-    FR_TRAINER_QUARANTINED_BATCHES,
-    FR_TRAINER_QUARANTINED_SINGLY,
-    FR_TRAINER_UNKNOWN_SLOTS,
-    FR_TRAINER_UNKNOWN_EXTRA,
-    FR_TRAINER_EXCESS_IDS,
-    FR_TRAINER_COUNTERS,
+#define FR_SECTION_TRAINER "trainer"
+
+/* Counters of a history: name, metric, the metric's help. A new one is a line here, and another
+ * version of the section. */
+#define FR_TRAINER_COUNTERS(COUNTER)                                                                                   \
+    COUNTER(batches, "freshet_batches_total", "Batches trained in this history.")                                      \
+    COUNTER(samples, "freshet_samples_trained_total", "Samples trained in this history.")                              \
+    COUNTER(metrics_only, "freshet_samples_metrics_only_total", "Samples used for metrics only.")                      \
+    COUNTER(masked, "freshet_samples_masked_total", "Samples without a label that a task uses.")                       \
+    COUNTER(quarantined_samples, "freshet_samples_quarantined_total", "Samples left out: not finite.")                 \
+    COUNTER(quarantined_batches, "freshet_batches_quarantined_total",                                                  \
+            "Batches of which nothing took effect: not finite.")                                                       \
+    COUNTER(quarantined_singly, "freshet_samples_quarantined_singly_total",                                            \
+            "Of these, samples of batches the rest of which took effect.")                                             \
+    COUNTER(unknown_slots, "freshet_unknown_slots_total", "Slot values ignored: no such slot.")                        \
+    COUNTER(unknown_extra, "freshet_extra_keys_total", "Envelope keys ignored: they begin with x_.")                   \
+    COUNTER(excess_ids, "freshet_excess_ids_total", "Ids ignored: over max_ids or max_len.")
+
+#define FR_TRAINER_COUNTER_ONE(name, metric, help) +1
+enum { FR_TRAINER_COUNTER_COUNT = FR_TRAINER_COUNTERS(FR_TRAINER_COUNTER_ONE) };
+
+struct fr_trainer_counter {
+    const char *name, *metric, *help;
 };
-extern const char *const fr_trainer_counter_names[FR_TRAINER_COUNTERS];
+extern const struct fr_trainer_counter fr_trainer_counters[FR_TRAINER_COUNTER_COUNT];
 
 /* What counted for a task: samples that were trained and have its label (pairwise: that stand in a
  * pair), and pairs. */
@@ -36,23 +48,33 @@ struct fr_trainer_task_counts {
     uint64_t samples, pairs;
 };
 
-struct fr_trainer_section {
-    uint64_t counters[FR_TRAINER_COUNTERS];
-    int64_t watermark_ms;               /* INT64_MIN: nothing trained yet */
-    bool closed;                        /* the last epoch ended a drain and nothing followed */
-    uint32_t quarantined_row, good_row; /* batches in a row */
-    uint32_t quarantined_row_samples;
-    bool held;            /* publishing waits for good batches */
-    uint64_t publishable; /* newest epoch that may be published */
+struct fr_trainer_history {
+    union {
+        struct {
+#define FR_TRAINER_COUNTER_MEMBER(name, metric, help) uint64_t name;
+            FR_TRAINER_COUNTERS(FR_TRAINER_COUNTER_MEMBER)
+        };
+        uint64_t counters[FR_TRAINER_COUNTER_COUNT];
+    };
+    int64_t watermark_ms; /* INT64_MIN: nothing trained yet */
+    bool closed;          /* the last epoch ended a drain and nothing followed */
+    /* Batches in a row of which nothing trained though it should have, or of which something did:
+     * until the other kind, and no further than FR_QUARANTINE_STREAK_MAX. */
+    uint32_t bad_streak, good_streak;
+    uint32_t bad_streak_samples; /* no further than FR_QUARANTINE_SAMPLES_MIN */
+    bool held;                   /* publishing waits for good batches */
+    uint64_t publishable;        /* newest epoch cut while publishing was not held */
     /* this epoch and those before published every change of a dense parameter */
     bool dense_published;
     uint32_t n_tasks;
     struct fr_trainer_task_counts tasks[FR_TASKS_MAX];
 };
+_Static_assert(offsetof(struct fr_trainer_history, watermark_ms) == FR_TRAINER_COUNTER_COUNT * sizeof(uint64_t),
+               "a member a counter");
 
-void fr_trainer_section_encode(const struct fr_trainer_section *section, struct fr_buffer *out);
+void fr_trainer_section_encode(const struct fr_trainer_history *history, struct fr_buffer *out);
 /* FR_E_MISMATCH: another version; FR_E_CORRUPT: does not parse. *out is written on success only. */
 enum fr_status fr_trainer_section_parse(const uint8_t *bytes, size_t size,
-                                        struct fr_trainer_section *out) FR_MUST_CHECK;
+                                        struct fr_trainer_history *out) FR_MUST_CHECK;
 
 #endif

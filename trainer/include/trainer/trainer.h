@@ -13,7 +13,7 @@
  * A batch with anything non-finite in it is looked at sample by sample (quarantine.c): those unfit
  * are left out, dead-lettered and counted as quarantined, the rest trains; store, parameters,
  * statistics, metrics and watermark are as if they had never been. When nothing trains of
- * FR_QUARANTINE_ROW_MAX batches in a row that should have, and that came to
+ * FR_QUARANTINE_STREAK_MAX batches in a row that should have, and that came to
  * FR_QUARANTINE_SAMPLES_MIN samples, publishing is held (something is wrong with the model or the
  * whole stream, and replicas are better off with what they have): reading, training and epochs go
  * on, fr_stage.publishable stays. As many batches in a row that trained something end the hold. It
@@ -31,11 +31,12 @@
 #include "metrics/freshness.h"
 #include "metrics/task.h"
 #include "store/store.h"
+#include "trainer/section.h"
 
 enum {
     /* K: so many batches in a row of which nothing could train hold publishing, as many good ones
      * end it (P6), */
-    FR_QUARANTINE_ROW_MAX = 3,
+    FR_QUARANTINE_STREAK_MAX = 3,
     /* if they had so many samples: on a slow stream a batch is a sample, and three bad ones are not
      * the model's. */
     FR_QUARANTINE_SAMPLES_MIN = 32,
@@ -105,7 +106,7 @@ void fr_trainer_stop(struct fr_trainer *trainer);
  * thread. */
 void fr_trainer_pause(struct fr_trainer *trainer, const char *reason);
 /* Whether publishing is held. Any thread. */
-bool fr_trainer_held(const struct fr_trainer *trainer);
+bool fr_trainer_held(struct fr_trainer *trainer);
 /* Newest epoch that may be published. Owner thread, or before its loop begins (after a restore). */
 uint64_t fr_trainer_publishable(const struct fr_trainer *trainer);
 
@@ -114,34 +115,29 @@ struct fr_trainer_table_status {
     struct fr_store_table_stats stats;
 };
 struct fr_trainer_task_status {
-    char name[FR_NAME_MAX];
     struct fr_task_result result;
-    uint64_t samples, pairs; /* that counted for its loss, in this history */
-    char problem[300];       /* why it learns nothing and what to do, or empty */
+    char problem[300]; /* why it learns nothing and what to do, or empty */
 };
-struct fr_trainer_status {
-    uint64_t epoch; /* last cut */
-    /* newest epoch that may be published: epoch, or an older one while held */
-    uint64_t publishable;
-    bool held; /* publishing waits for FR_QUARANTINE_ROW_MAX good batches in a row */
-    uint64_t batches, samples, metrics_only, masked, quarantined_samples, quarantined_batches;
-    /* of quarantined_samples: left out of batches the rest of which took effect */
-    uint64_t quarantined_singly;
-    uint64_t quarantined_records; /* dead-lettered for quarantined samples, by this run */
-    uint64_t unknown_slots, unknown_extra, excess_ids;
-    int64_t watermark_ms;
+/* Of this process only. */
+struct fr_trainer_run {
+    uint64_t quarantined_records; /* dead-lettered for quarantined samples */
     double last_loss;
-    uint64_t store_bytes, dirty_bytes;
     uint64_t step_ns, plan_ns, cut_ns; /* totals */
     uint64_t cuts;
     int64_t kafka_t_max_ms; /* newest Kafka timestamp trained */
+};
+struct fr_trainer_status {
+    uint64_t epoch; /* last cut */
+    struct fr_trainer_history history;
+    struct fr_trainer_run run;
+    uint64_t store_bytes, dirty_bytes;
     uint32_t n_tables;
     struct fr_trainer_table_status tables[FR_TABLES_MAX];
-    uint32_t n_tasks;
-    struct fr_trainer_task_status tasks[FR_TASKS_MAX];
-    char paused[256]; /* reason, or empty */
+    struct fr_trainer_task_status tasks[FR_TASKS_MAX]; /* as in the history */
+    char paused[256];                                  /* reason, or empty */
 };
-/* The last published snapshot (at most one a second is made, and one at every cut). */
+/* The last published snapshot (at most one a second is made, one at every cut and one whenever
+ * publishing is held or goes on). */
 void fr_trainer_get_status(struct fr_trainer *trainer, struct fr_trainer_status *out);
 
 const char *fr_trainer_kernel(const struct fr_trainer *trainer);
