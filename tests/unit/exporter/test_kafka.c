@@ -10,22 +10,40 @@
 #include "exporter/publisher.h"
 #include "fixture.h"
 
-enum { STEPS_MAX = 600, STEP_MS = 50, WAIT_MS = 10000 };
+enum { STEP_MS = 50, WAIT_MS = FR_PATIENCE_S * 1000 };
 
 static const char *brokers;
 
+/* Of a case: the topic's name, a durable state without epochs, the publisher last made. */
+static char topic[64];
+static struct fixture f;
+static struct fr_publisher *publisher;
+static struct fr_publisher_status status;
+static struct fr_err err;
+
+FR_FIXTURE(open_state)
+{
+    static int number;
+    brokers = getenv("FRESHET_KAFKA");
+    snprintf(topic, sizeof(topic), "freshet-test-%ld-%d", (long)getpid(), ++number);
+    f = (struct fixture){0};
+    return fixture_open(&f, "ctr");
+}
+
+FR_FIXTURE(close_state)
+{
+    fr_publisher_free(publisher);
+    publisher = NULL;
+    fixture_close(&f);
+    return 0;
+}
+
 static void need_kafka(void)
 {
-    brokers = getenv("FRESHET_KAFKA");
     if (!brokers) {
         print_message("skipped: FRESHET_KAFKA is not set; see tests/kafka/README.md\n");
         skip();
     }
-}
-
-static void topic_name(char name[64], const char *what)
-{
-    snprintf(name, 64, "freshet-test-%s-%ld", what, (long)getpid());
 }
 
 static rd_kafka_t *client_new(rd_kafka_type_t type, const char *name, const char *value)
@@ -40,7 +58,7 @@ static rd_kafka_t *client_new(rd_kafka_type_t type, const char *name, const char
     return client;
 }
 
-static void create_topic(const char *topic, const char *policy)
+static void create_topic(const char *policy)
 {
     char text[256];
     rd_kafka_t *client = client_new(RD_KAFKA_PRODUCER, NULL, NULL);
@@ -57,38 +75,39 @@ static void create_topic(const char *topic, const char *policy)
     rd_kafka_destroy(client);
 }
 
-static struct fr_publisher *make_publisher(struct fixture *f, const char *topic, bool create)
+/* In place of the one before, as after a restart; what the topic's check says, once there is an answer. */
+static enum fr_status check(bool create)
 {
-    struct fr_publisher_options options = {.durable = f->durable,
+    struct fr_publisher_options options = {.durable = f.durable,
                                            .clock = fr_clock_system(),
                                            .model = "ctr",
                                            .brokers = brokers,
                                            .topic = topic,
                                            .partitions = FIXTURE_PARTITIONS,
                                            .create = create};
-    struct fr_publisher *publisher = NULL;
+    fr_publisher_free(publisher);
+    publisher = NULL;
     assert_int_equal(fr_publisher_new(&options, &publisher, NULL), FR_OK);
-    return publisher;
+    enum fr_status checked = fr_publisher_check(publisher, &err);
+    FR_UNTIL (checked != FR_E_UNAVAILABLE || !create)
+        checked = fr_publisher_check(publisher, &err);
+    return checked;
 }
 
-static void check_ok(struct fixture *f, struct fr_publisher *publisher)
+/* Goes on from what the topic shows; all that is durable is offered. */
+static void publish(void)
 {
-    struct fr_err err = {0};
-    enum fr_status status = FR_E_UNAVAILABLE;
-    for (int i = 0; i < 20 && status == FR_E_UNAVAILABLE; i++)
-        status = fr_publisher_check(publisher, &err);
-    if (status != FR_OK)
-        print_error("%s\n", err.text);
-    assert_int_equal(status, FR_OK);
     struct fr_durable_status durable;
-    fr_durable_get_status(f->durable, &durable);
+    if (check(true) != FR_OK)
+        fail_msg("%s", err.text);
+    fr_durable_get_status(f.durable, &durable);
     fr_publisher_offer(publisher, durable.epoch);
+    fr_publisher_get_status(publisher, &status);
 }
 
-static void step_until(struct fr_publisher *publisher, uint64_t acked)
+static void step_until(uint64_t acked)
 {
-    struct fr_publisher_status status = {0};
-    for (int i = 0; i < STEPS_MAX && status.acked < acked; i++) {
+    FR_UNTIL (status.acked >= acked) {
         (void)!fr_publisher_step(publisher, STEP_MS, NULL);
         fr_publisher_get_status(publisher, &status);
     }
@@ -98,66 +117,33 @@ static void step_until(struct fr_publisher *publisher, uint64_t acked)
 FR_CASE(a_missing_topic_is_created_filled_and_resumed)
 {
     need_kafka();
-    struct fixture f = {0};
-    struct fr_err err = {0};
-    char topic[64];
-    topic_name(topic, "create");
-    assert_int_equal(fixture_open(&f, "ctr"), FR_OK);
-    struct fr_publisher *publisher = make_publisher(&f, topic, false);
-    assert_int_equal(fr_publisher_check(publisher, &err), FR_E_UNAVAILABLE);
+    assert_int_equal(check(false), FR_E_UNAVAILABLE);
     assert_non_null(strstr(err.text, "does not exist"));
-    fr_publisher_free(publisher);
     for (int i = 0; i < 20; i++) /* cut "years ago": the broker would delete by timestamp */
         assert_int_equal(fixture_append(&f, 500, 1600000000000, &err), FR_OK);
-    publisher = make_publisher(&f, topic, true);
-    check_ok(&f, publisher);
-    step_until(publisher, 20);
-    fr_publisher_free(publisher);
+    publish();
+    step_until(20);
     assert_int_equal(fixture_append(&f, 10, 1600000000000, &err), FR_OK);
-    publisher = make_publisher(&f, topic, true);
-    check_ok(&f, publisher);
-    struct fr_publisher_status status;
-    fr_publisher_get_status(publisher, &status);
+    publish();
     assert_int_equal(status.acked, 20);
-    step_until(publisher, 21);
-    fr_publisher_free(publisher);
-    fixture_close(&f);
+    step_until(21);
 }
 
 FR_CASE(a_compacted_topic_is_refused)
 {
     need_kafka();
-    struct fixture f = {0};
-    struct fr_err err = {0};
-    char topic[64];
-    topic_name(topic, "compact");
-    create_topic(topic, "compact");
-    assert_int_equal(fixture_open(&f, "ctr"), FR_OK);
-    struct fr_publisher *publisher = make_publisher(&f, topic, true);
-    enum fr_status status = FR_E_UNAVAILABLE;
-    for (int i = 0; i < 20 && status == FR_E_UNAVAILABLE; i++)
-        status = fr_publisher_check(publisher, &err);
-    assert_int_equal(status, FR_E_MISMATCH);
+    create_topic("compact");
+    assert_int_equal(check(true), FR_E_MISMATCH);
     assert_non_null(strstr(err.text, "compacted"));
-    fr_publisher_free(publisher);
-    fixture_close(&f);
 }
 
 FR_CASE(transaction_markers_and_aborted_records_behind_our_newest_are_walked_over)
 {
     need_kafka();
-    struct fixture f = {0};
-    struct fr_err err = {0};
-    char topic[64];
-    topic_name(topic, "markers");
-    create_topic(topic, "delete");
-    assert_int_equal(fixture_open(&f, "ctr"), FR_OK);
+    create_topic("delete");
     assert_int_equal(fixture_append(&f, 50, 1, &err), FR_OK);
-    struct fr_publisher *publisher = make_publisher(&f, topic, true);
-    check_ok(&f, publisher);
-    step_until(publisher, 1);
-    fr_publisher_free(publisher);
-
+    publish();
+    step_until(1);
     rd_kafka_t *other = client_new(RD_KAFKA_PRODUCER, "transactional.id", topic);
     assert_null(rd_kafka_init_transactions(other, WAIT_MS));
     for (int i = 0; i < 20; i++) {
@@ -171,21 +157,18 @@ FR_CASE(transaction_markers_and_aborted_records_behind_our_newest_are_walked_ove
         assert_null(rd_kafka_abort_transaction(other, WAIT_MS));
     }
     rd_kafka_destroy(other);
-    publisher = make_publisher(&f, topic, true);
-    check_ok(&f, publisher);
-    struct fr_publisher_status status;
-    fr_publisher_get_status(publisher, &status);
+    publish();
     assert_int_equal(status.acked, 1);
-    fr_publisher_free(publisher);
-    fixture_close(&f);
 }
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, open_state, close_state)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_missing_topic_is_created_filled_and_resumed),
-        cmocka_unit_test(a_compacted_topic_is_refused),
-        cmocka_unit_test(transaction_markers_and_aborted_records_behind_our_newest_are_walked_over),
+        CASE(a_missing_topic_is_created_filled_and_resumed),
+        CASE(a_compacted_topic_is_refused),
+        CASE(transaction_markers_and_aborted_records_behind_our_newest_are_walked_over),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

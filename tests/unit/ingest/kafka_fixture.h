@@ -15,7 +15,7 @@
 #include "base/check.h"
 #include "ingest/ingest.h"
 
-enum { BATCHES = 4, DEADLINE_S = 60 };
+enum { BATCHES = 4, PATIENCE_MS = FR_PATIENCE_S * 1000 };
 
 struct stream {
     char topic[64], dead[80];
@@ -24,6 +24,7 @@ struct stream {
 };
 
 struct run {
+    struct run *next; /* made before it in this case */
     struct fr_conf *conf;
     struct fr_ring *full, *empty;
     struct fr_ingest *ingest;
@@ -35,7 +36,9 @@ struct run {
     struct fr_err err;
 };
 
-static int n_topics;
+/* Of the case that runs; `drop` ends them. */
+static struct stream stream;
+static struct run *runs;
 
 static inline const char *broker(void)
 {
@@ -43,16 +46,6 @@ static inline const char *broker(void)
     if (!address || !*address)
         skip();
     return address;
-}
-
-static inline uint64_t deadline(void)
-{
-    return fr_mono_ns(fr_clock_system()) + (uint64_t)DEADLINE_S * 1000000000u;
-}
-
-static inline bool in_time(uint64_t until)
-{
-    return fr_mono_ns(fr_clock_system()) < until;
 }
 
 /* ---- topics ---- */
@@ -71,7 +64,7 @@ static inline rd_kafka_t *client(rd_kafka_type_t type, const char *const *settin
 
 static inline void wait_result(rd_kafka_queue_t *queue)
 {
-    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, 30000);
+    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, PATIENCE_MS);
     assert_non_null(event);
     assert_int_equal(rd_kafka_event_error(event), 0);
     rd_kafka_event_destroy(event);
@@ -85,21 +78,20 @@ static inline void create(rd_kafka_t *rk, const char *topic, int partitions, con
     if (max_bytes)
         (void)rd_kafka_NewTopic_set_config(wanted, "max.message.bytes", max_bytes);
     /* The broker still forgets a topic of that name that was deleted a moment ago. */
-    for (uint64_t until = deadline();;) {
+    rd_kafka_resp_err_t code = RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS;
+    FR_UNTIL (code == 0) {
         rd_kafka_queue_t *queue = rd_kafka_queue_new(rk);
         rd_kafka_CreateTopics(rk, &wanted, 1, NULL, queue);
-        rd_kafka_event_t *event = rd_kafka_queue_poll(queue, 30000);
+        rd_kafka_event_t *event = rd_kafka_queue_poll(queue, PATIENCE_MS);
         assert_non_null(event);
         size_t n;
         const rd_kafka_topic_result_t **results =
             rd_kafka_CreateTopics_result_topics(rd_kafka_event_CreateTopics_result(event), &n);
         assert_int_equal(n, 1);
-        rd_kafka_resp_err_t code = rd_kafka_topic_result_error(results[0]);
+        code = rd_kafka_topic_result_error(results[0]);
         rd_kafka_event_destroy(event);
         rd_kafka_queue_destroy(queue);
-        if (code == 0)
-            break;
-        assert_true(code == RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS && in_time(until));
+        assert_true(code == 0 || code == RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS);
     }
     rd_kafka_NewTopic_destroy(wanted);
 }
@@ -111,6 +103,16 @@ static inline void delete_topic(rd_kafka_t *rk, const char *topic)
     rd_kafka_DeleteTopics(rk, &what, 1, NULL, queue);
     wait_result(queue);
     rd_kafka_DeleteTopic_destroy(what);
+    /* The controller has deleted it; the broker hears of it a moment later. */
+    rd_kafka_topic_t *handle = rd_kafka_topic_new(rk, topic, NULL);
+    rd_kafka_resp_err_t known = RD_KAFKA_RESP_ERR_NO_ERROR;
+    FR_UNTIL (known == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) {
+        const struct rd_kafka_metadata *metadata;
+        assert_int_equal(rd_kafka_metadata(rk, 0, handle, &metadata, PATIENCE_MS), 0);
+        known = metadata->topics[0].err;
+        rd_kafka_metadata_destroy(metadata);
+    }
+    rd_kafka_topic_destroy(handle);
 }
 
 static inline void delete_before(rd_kafka_t *rk, const char *topic, int32_t partition, int64_t offset)
@@ -125,19 +127,13 @@ static inline void delete_before(rd_kafka_t *rk, const char *topic, int32_t part
     rd_kafka_topic_partition_list_destroy(list);
 }
 
-static inline struct stream stream_new(int partitions)
+static inline void stream_new(int partitions)
 {
-    struct stream s = {.producer = client(RD_KAFKA_PRODUCER, NULL)};
-    snprintf(s.topic, sizeof(s.topic), "ingest-%d-%d", (int)getpid(), n_topics++);
-    snprintf(s.dead, sizeof(s.dead), "%s.dead", s.topic);
-    create(s.producer, s.topic, partitions, NULL);
-    return s;
-}
-
-static inline void stream_free(struct stream *s)
-{
-    delete_topic(s->producer, s->topic);
-    rd_kafka_destroy(s->producer);
+    static int n_topics;
+    stream = (struct stream){.producer = client(RD_KAFKA_PRODUCER, NULL)};
+    snprintf(stream.topic, sizeof(stream.topic), "ingest-%d-%d", (int)getpid(), n_topics++);
+    snprintf(stream.dead, sizeof(stream.dead), "%s.dead", stream.topic);
+    create(stream.producer, stream.topic, partitions, NULL);
 }
 
 static inline void put_value(rd_kafka_t *producer, const char *topic, int32_t partition, const char *value)
@@ -160,7 +156,7 @@ static inline void put_at(rd_kafka_t *producer, const char *topic, int32_t parti
                                            RD_KAFKA_V_END),
                          0);
     }
-    assert_int_equal(rd_kafka_flush(producer, 30000), 0);
+    assert_int_equal(rd_kafka_flush(producer, PATIENCE_MS), 0);
 }
 
 /* n one-sample records, event times first, first + 1, ... ms before now. */
@@ -173,12 +169,12 @@ static inline void put(rd_kafka_t *producer, const char *topic, int32_t partitio
                  (long long)(now - 1000000 + first + i), i);
         put_value(producer, topic, partition, value);
     }
-    assert_int_equal(rd_kafka_flush(producer, 30000), 0);
+    assert_int_equal(rd_kafka_flush(producer, PATIENCE_MS), 0);
 }
 
 /* ---- the service ---- */
 
-static inline struct fr_conf *conf_of(const struct stream *stream, const char *ingest)
+static inline struct fr_conf *conf_of(const char *ingest)
 {
     char text[2048];
     struct fr_buffer problems = {0};
@@ -189,7 +185,7 @@ static inline struct fr_conf *conf_of(const struct stream *stream, const char *i
              "tables: {user: {dim: 2}}\nslots: {user_id: {table: user}}\nlabels: {click: {}}\n"
              "network: {layers: [{name: out, dense: user_id, units: 1}]}\ntasks: [{name: click, label: click, logit: "
              "out}]\n",
-             stream->topic, broker(), stream->topic, stream->second[0] ? ", " : "", stream->second, ingest);
+             stream.topic, broker(), stream.topic, stream.second[0] ? ", " : "", stream.second, ingest);
     struct fr_conf_load_options options = {.path = "test.yaml", .text = text};
     if (fr_conf_load(&options, &conf, &problems) != FR_OK)
         fail_msg("%.*s", (int)problems.size, (const char *)problems.data);
@@ -197,10 +193,12 @@ static inline struct fr_conf *conf_of(const struct stream *stream, const char *i
     return conf;
 }
 
-static inline struct run *run_new(const struct stream *stream, const char *ingest)
+static inline struct run *run_new(const char *ingest)
 {
     struct run *run = calloc(1, sizeof(*run));
-    run->conf = conf_of(stream, ingest);
+    run->conf = conf_of(ingest);
+    run->next = runs;
+    runs = run;
     return run;
 }
 
@@ -236,14 +234,28 @@ static inline void run_kill(struct run *run)
     run->full = run->empty = NULL;
 }
 
-static inline void run_free(struct run *run)
+FR_FIXTURE(drop)
 {
-    if (run->ingest)
-        run_kill(run);
-    fr_positions_release(&run->positions);
-    fr_conf_free(run->conf);
-    free(run);
+    for (struct run *next; runs; runs = next) {
+        next = runs->next;
+        if (runs->ingest)
+            run_kill(runs);
+        fr_positions_release(&runs->positions);
+        fr_conf_free(runs->conf);
+        free(runs);
+    }
+    if (stream.producer) {
+        delete_topic(stream.producer, stream.topic);
+        delete_topic(stream.producer, stream.dead);
+        if (stream.second[0])
+            delete_topic(stream.producer, stream.second);
+        rd_kafka_destroy(stream.producer);
+    }
+    stream = (struct stream){.producer = NULL};
+    return 0;
 }
+
+#define KAFKA_CASE(name) cmocka_unit_test_teardown(name, drop)
 
 static inline enum fr_status run_step(struct run *run)
 {
@@ -267,42 +279,61 @@ static inline enum fr_status run_step(struct run *run)
 
 static inline void run_to(struct run *run, uint64_t samples)
 {
-    for (uint64_t until = deadline(); run->samples < samples;) {
-        assert_true(in_time(until));
+    FR_UNTIL (run->samples >= samples)
         if (run_step(run) < 0)
             fail_msg("%s", run->err.text);
-    }
 }
 
 static inline void run_to_end(struct run *run)
 {
-    for (uint64_t until = deadline();;) {
-        assert_true(in_time(until));
-        enum fr_status status = run_step(run);
+    enum fr_status status = FR_OK;
+    FR_UNTIL (status == FR_EOF) {
+        status = run_step(run);
         if (status < 0)
             fail_msg("%s", run->err.text);
-        if (status == FR_EOF)
-            break;
     }
     assert_true(run->end_of_stream);
 }
 
+/* Started and read to the end. */
+static inline void run_whole(struct run *run)
+{
+    assert_int_equal(run_start(run, true), FR_OK);
+    run_to_end(run);
+}
+
 static inline enum fr_status run_to_failure(struct run *run)
 {
-    for (uint64_t until = deadline();;) {
-        assert_true(in_time(until));
-        enum fr_status status = run_step(run);
-        if (status < 0)
-            return status;
+    enum fr_status status = FR_OK;
+    FR_UNTIL (status < 0)
+        status = run_step(run);
+    return status;
+}
+
+/* Steps until it tells a problem (or none), and all of `letters` are acknowledged; what it shows then is the caller's. */
+static inline struct fr_ingest_status run_to_problem(struct run *run, bool problem, uint64_t letters)
+{
+    struct fr_ingest_status status = {0};
+    fr_ingest_get_status(run->ingest, &status);
+    FR_UNTIL (!status.problem[0] != problem && fr_ingest_dead_acknowledged(run->ingest) >= letters) {
+        assert_true(run_step(run) >= 0);
+        fr_ingest_status_release(&status);
+        fr_ingest_get_status(run->ingest, &status);
     }
+    return status;
+}
+
+static inline void wait_for_letter(struct run *run)
+{
+    FR_UNTIL (fr_ingest_dead_acknowledged(run->ingest) >= 1)
+        usleep(1000);
 }
 
 /* To the end of the stream, killed after every so many batches (0: never) and begun again. */
 static inline void run_killed_every(struct run *run, uint64_t batches)
 {
-    for (uint64_t until = deadline(); !run->end_of_stream;) {
+    FR_UNTIL (run->end_of_stream) {
         uint64_t before = run->batches;
-        assert_true(in_time(until));
         assert_true(run_step(run) >= 0);
         if (batches && run->batches >= before + batches && !run->end_of_stream) {
             run_kill(run);
@@ -312,14 +343,14 @@ static inline void run_killed_every(struct run *run, uint64_t batches)
 }
 
 /* What the consumer group shows lag tools. */
-static inline int64_t committed(const struct stream *stream, const char *topic, int32_t partition)
+static inline int64_t committed(const char *topic, int32_t partition)
 {
     char group[96];
-    snprintf(group, sizeof(group), "freshet.%s", stream->topic);
+    snprintf(group, sizeof(group), "freshet.%s", stream.topic);
     rd_kafka_t *tool = client(RD_KAFKA_CONSUMER, (const char *const[]){"group.id", group, NULL});
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
     (void)rd_kafka_topic_partition_list_add(list, topic, partition);
-    assert_int_equal(rd_kafka_committed(tool, list, 10000), 0);
+    assert_int_equal(rd_kafka_committed(tool, list, PATIENCE_MS), 0);
     int64_t offset = list->elems[0].offset;
     rd_kafka_topic_partition_list_destroy(list);
     rd_kafka_destroy(tool);
@@ -331,7 +362,7 @@ static inline rd_kafka_message_t *first_message(rd_kafka_t *consumer, const char
 {
     rd_kafka_topic_t *rkt = rd_kafka_topic_new(consumer, topic, NULL);
     assert_int_equal(rd_kafka_consume_start(rkt, 0, RD_KAFKA_OFFSET_BEGINNING), 0);
-    rd_kafka_message_t *message = rd_kafka_consume(rkt, 0, 20000);
+    rd_kafka_message_t *message = rd_kafka_consume(rkt, 0, PATIENCE_MS);
     assert_non_null(message);
     assert_int_equal(message->err, 0);
     assert_int_equal(rd_kafka_consume_stop(rkt, 0), 0);

@@ -4,78 +4,64 @@
 
 FR_CASE(all_partitions_are_read_to_their_ends_and_resumed)
 {
-    struct stream stream = {.producer = NULL};
-    (void)broker();
-    stream = stream_new(3);
+    stream_new(3);
     for (int p = 0; p < 3; p++)
         put(stream.producer, stream.topic, p, 1000 * (p + 1), 10000 * p);
-    struct run *run = run_new(&stream, ", batch_size: 128");
-    assert_int_equal(run_start(run, true), FR_OK);
-    run_to_end(run);
+    struct run *run = run_new(", batch_size: 128");
+    run_whole(run);
     assert_int_equal(run->samples, 6000);
     assert_string_not_equal(run->positions.cluster_id, "");
     fr_ingest_commit(run->ingest, &run->positions);
     (void)run_step(run);
     run_kill(run);
 
-    assert_int_equal(committed(&stream, stream.topic, 2), 3000);
+    assert_int_equal(committed(stream.topic, 2), 3000);
 
     put(stream.producer, stream.topic, 1, 10, 0);
-    assert_int_equal(run_start(run, true), FR_OK);
-    run_to_end(run);
+    run_whole(run);
     assert_int_equal(run->samples, 6010);
-    run_free(run);
-    stream_free(&stream);
 }
 
 FR_CASE(lockstep_gives_the_same_order_whenever_it_is_killed)
 {
-    (void)broker();
-    struct stream stream = stream_new(3);
+    stream_new(3);
     for (int p = 0; p < 3; p++)
         put(stream.producer, stream.topic, p, 400 * (p + 1), 10000 * p);
     uint64_t order = 0;
     for (uint64_t kill_every = 0; kill_every < 3; kill_every++) {
-        struct run *run = run_new(&stream, ", lockstep: {records: 50, epoch_batches: 4}");
+        struct run *run = run_new(", lockstep: {records: 50, epoch_batches: 4}");
         assert_int_equal(run_start(run, true), FR_OK);
         run_killed_every(run, kill_every);
         assert_int_equal(run->samples, 2400);
         if (kill_every == 0)
             order = run->order;
         assert_true(run->order == order);
-        run_free(run);
     }
-    stream_free(&stream);
 }
 
 FR_CASE(an_absent_topic_is_unavailable)
 {
-    (void)broker();
-    struct stream stream = stream_new(1);
-    struct run *run = run_new(&stream, "");
+    stream_new(1);
+    struct run *run = run_new("");
     delete_topic(stream.producer, stream.topic);
     assert_int_equal(run_start(run, false), FR_E_UNAVAILABLE);
     assert_non_null(strstr(run->err.text, "does not exist"));
     create(stream.producer, stream.topic, 1, NULL);
     enum fr_status status = FR_E_UNAVAILABLE;
-    for (uint64_t until = deadline(); status == FR_E_UNAVAILABLE && in_time(until);)
+    FR_UNTIL (status != FR_E_UNAVAILABLE)
         status = fr_ingest_start(run->ingest, &run->err);
     assert_int_equal(status, FR_OK);
     put(stream.producer, stream.topic, 0, 3, 0);
     run_to(run, 3);
-    run_free(run);
-    stream_free(&stream);
 }
 
 FR_CASE(a_topic_made_anew_is_recognised)
 {
-    (void)broker();
     for (int longer = 0; longer < 2; longer++) {
-        struct stream stream = stream_new(1);
+        stream_new(1);
         put(stream.producer, stream.topic, 0, 20, 0);
-        struct run *run = run_new(&stream, "");
-        assert_int_equal(run_start(run, true), FR_OK);
-        run_to_end(run);
+        struct run *run = run_new("");
+        run_whole(run);
         run_kill(run);
         delete_topic(stream.producer, stream.topic);
         create(stream.producer, stream.topic, 1, NULL);
@@ -84,28 +70,20 @@ FR_CASE(a_topic_made_anew_is_recognised)
         stream.producer = client(RD_KAFKA_PRODUCER, NULL);
         put(stream.producer, stream.topic, 0, longer ? 30 : 10, 0);
         assert_int_equal(run_start(run, false), longer ? FR_E_MISMATCH : FR_E_LOST);
-        run_free(run);
-        stream_free(&stream);
+        drop(NULL);
     }
 }
 
 FR_CASE(a_topic_made_anew_while_running_is_recognised)
 {
-    (void)broker();
-    struct stream stream = stream_new(1);
+    stream_new(1);
     put(stream.producer, stream.topic, 0, 20, 0);
-    struct run *run = run_new(
-        &stream, ", kafka: {topic.metadata.refresh.interval.ms: 1000, topic.metadata.propagation.max.ms: 1000}");
+    struct run *run =
+        run_new(", kafka: {topic.metadata.refresh.interval.ms: 1000, topic.metadata.propagation.max.ms: 1000}");
     assert_int_equal(run_start(run, false), FR_OK);
     run_to(run, 20);
     delete_topic(stream.producer, stream.topic);
-    struct fr_ingest_status status = {0};
-    for (uint64_t until = deadline(); !status.problem[0];) {
-        assert_true(in_time(until));
-        assert_true(run_step(run) >= 0);
-        fr_ingest_status_release(&status);
-        fr_ingest_get_status(run->ingest, &status);
-    }
+    struct fr_ingest_status status = run_to_problem(run, true, 0);
     fr_ingest_status_release(&status);
     create(stream.producer, stream.topic, 1, NULL);
     rd_kafka_destroy(stream.producer);
@@ -115,17 +93,14 @@ FR_CASE(a_topic_made_anew_while_running_is_recognised)
     assert_true(failure == FR_E_MISMATCH ||
                 failure == FR_E_LOST); /* LOST when looked at before the records were there */
     assert_int_equal(run->samples, 20);
-    run_free(run);
-    stream_free(&stream);
 }
 
 FR_CASE(records_deleted_under_a_running_service_are_noticed)
 {
-    (void)broker();
-    struct stream stream = stream_new(1);
+    stream_new(1);
     put(stream.producer, stream.topic, 0, 20, 0);
-    struct run *run = run_new(&stream, ", batch_size: 5, kafka: {queued.min.messages: 1, queued.max.messages.kbytes: "
-                                       "1, fetch.message.max.bytes: 1000}");
+    struct run *run = run_new(", batch_size: 5, kafka: {queued.min.messages: 1, queued.max.messages.kbytes: "
+                              "1, fetch.message.max.bytes: 1000}");
     assert_int_equal(run_start(run, false), FR_OK);
     run_to(run, 20);
     /* Wholly ahead of the consumer: written while it does not poll and its small queue is full. */
@@ -134,27 +109,22 @@ FR_CASE(records_deleted_under_a_running_service_are_noticed)
     delete_before(stream.producer, stream.topic, 0, 3000);
     assert_int_equal(run_to_failure(run), FR_E_LOST);
     assert_true(run->samples < 3000);
-    run_free(run);
-    stream_free(&stream);
 }
 
 FR_CASE(a_malformed_record_arrives_as_a_dead_letter)
 {
-    (void)broker();
-    struct stream stream = stream_new(2);
+    stream_new(2);
     put(stream.producer, stream.topic, 1, 3, 0);
     assert_int_equal(rd_kafka_producev(stream.producer, RD_KAFKA_V_TOPIC(stream.topic), RD_KAFKA_V_PARTITION(1),
                                        RD_KAFKA_V_KEY("key", 3), RD_KAFKA_V_VALUE("not json", 8),
                                        RD_KAFKA_V_HEADER("trace", "77", 2), RD_KAFKA_V_END),
                      0);
     put(stream.producer, stream.topic, 1, 3, 0);
-    struct run *run = run_new(&stream, ", batch_size: 6");
-    assert_int_equal(run_start(run, true), FR_OK);
-    run_to_end(run);
+    struct run *run = run_new(", batch_size: 6");
+    run_whole(run);
     assert_int_equal(run->samples, 6);
     assert_int_equal(run->dead_sequence, 1);
-    for (uint64_t until = deadline(); fr_ingest_dead_acknowledged(run->ingest) < 1;)
-        assert_true(in_time(until) && usleep(1000) == 0);
+    wait_for_letter(run);
     rd_kafka_t *consumer = client(RD_KAFKA_CONSUMER, NULL);
     rd_kafka_message_t *message = first_message(consumer, stream.dead);
     assert_int_equal(message->len, 8);
@@ -173,26 +143,20 @@ FR_CASE(a_malformed_record_arrives_as_a_dead_letter)
     assert_true(size > 0);
     rd_kafka_message_destroy(message);
     rd_kafka_destroy(consumer);
-    run_free(run);
-    delete_topic(stream.producer, stream.dead);
-    stream_free(&stream);
 }
 
 FR_CASE(a_letter_over_the_topics_size_goes_without_its_value)
 {
-    (void)broker();
-    struct stream stream = stream_new(1);
+    stream_new(1);
     create(stream.producer, stream.dead, 1, "2000");
     char value[3001];
     memset(value, 'a', 3000);
     value[3000] = 0;
     put_value(stream.producer, stream.topic, 0, value);
     put(stream.producer, stream.topic, 0, 1, 0);
-    struct run *run = run_new(&stream, "");
-    assert_int_equal(run_start(run, true), FR_OK);
-    run_to_end(run);
-    for (uint64_t until = deadline(); fr_ingest_dead_acknowledged(run->ingest) < 1;)
-        assert_true(in_time(until) && usleep(1000) == 0);
+    struct run *run = run_new("");
+    run_whole(run);
+    wait_for_letter(run);
     (void)run_step(run);
     struct fr_ingest_status status;
     fr_ingest_get_status(run->ingest, &status);
@@ -207,41 +171,33 @@ FR_CASE(a_letter_over_the_topics_size_goes_without_its_value)
     assert_header(message, "freshet.sha256", "556ac82f23f64d2f41b3fb3b9a171791364021aa95c0af6df9e2b5e1d88c8038");
     rd_kafka_message_destroy(message);
     rd_kafka_destroy(consumer);
-    run_free(run);
-    delete_topic(stream.producer, stream.dead);
-    stream_free(&stream);
 }
 
 FR_CASE(transactions_end_with_markers_and_aborted_records_are_not_read)
 {
-    (void)broker();
-    struct stream stream = stream_new(1);
+    stream_new(1);
     rd_kafka_t *writer = client(RD_KAFKA_PRODUCER, (const char *const[]){"transactional.id", stream.topic, NULL});
-    assert_null(rd_kafka_init_transactions(writer, 30000));
+    assert_null(rd_kafka_init_transactions(writer, PATIENCE_MS));
     for (int commit = 0; commit < 3; commit++) {
         assert_null(rd_kafka_begin_transaction(writer));
         put(writer, stream.topic, 0, 10, 100 * commit);
-        assert_null(commit == 1 ? rd_kafka_abort_transaction(writer, 30000)
-                                : rd_kafka_commit_transaction(writer, 30000));
+        assert_null(commit == 1 ? rd_kafka_abort_transaction(writer, PATIENCE_MS)
+                                : rd_kafka_commit_transaction(writer, PATIENCE_MS));
     }
     /* An open transaction: its records lie beyond the last stable offset. */
     assert_null(rd_kafka_begin_transaction(writer));
     put(writer, stream.topic, 0, 10, 1000);
-    struct run *run = run_new(&stream, ", batch_size: 4");
-    assert_int_equal(run_start(run, true), FR_OK);
-    run_to_end(run);
+    struct run *run = run_new(", batch_size: 4");
+    run_whole(run);
     assert_int_equal(run->samples, 20);
     assert_int_equal(run->positions.partitions[0].offset, 33);
     assert_int_equal(run->positions.partitions[0].fingerprint_offset, 31);
     run_kill(run);
-    assert_null(rd_kafka_commit_transaction(writer, 30000));
-    assert_int_equal(run_start(run, true), FR_OK);
-    run_to_end(run);
+    assert_null(rd_kafka_commit_transaction(writer, PATIENCE_MS));
+    run_whole(run);
     assert_int_equal(run->samples, 30);
     assert_int_equal(run->positions.partitions[0].offset, 44);
     rd_kafka_destroy(writer);
-    run_free(run);
-    stream_free(&stream);
 }
 
 static void node(const char *command)
@@ -255,24 +211,17 @@ static void node(const char *command)
 
 FR_CASE(a_broker_restart_is_a_problem_and_then_none)
 {
-    (void)broker();
     if (!getenv("FRESHET_KAFKA_DIR"))
         skip();
-    struct stream stream = stream_new(2);
+    stream_new(2);
     put(stream.producer, stream.topic, 0, 10, 0);
     put_value(stream.producer, stream.topic, 1, "not json");
     put(stream.producer, stream.topic, 1, 10, 0);
-    struct run *run = run_new(&stream, ", batch_size: 10, batch_wait: 5ms");
+    struct run *run = run_new(", batch_size: 10, batch_wait: 5ms");
     assert_int_equal(run_start(run, false), FR_OK);
     run_to(run, 20);
     node("stop --keep --kill");
-    struct fr_ingest_status status = {0};
-    for (uint64_t until = deadline(); !status.problem[0];) {
-        assert_true(in_time(until));
-        assert_true(run_step(run) >= 0);
-        fr_ingest_status_release(&status);
-        fr_ingest_get_status(run->ingest, &status);
-    }
+    struct fr_ingest_status status = run_to_problem(run, true, 0);
     assert_false(status.connected);
     print_message("while down: %s\n", status.problem);
     node("start --dir");
@@ -280,28 +229,20 @@ FR_CASE(a_broker_restart_is_a_problem_and_then_none)
     put_value(stream.producer, stream.topic, 1, "not json either");
     put(stream.producer, stream.topic, 1, 10, 50);
     run_to(run, 40);
-    for (uint64_t until = deadline(); fr_ingest_dead_acknowledged(run->ingest) < 2 || status.problem[0];) {
-        assert_true(in_time(until));
-        assert_true(run_step(run) >= 0);
-        fr_ingest_status_release(&status);
-        fr_ingest_get_status(run->ingest, &status);
-    }
+    fr_ingest_status_release(&status);
+    status = run_to_problem(run, false, 2);
     assert_true(status.connected);
     assert_int_equal(status.dropped_duplicates, 0);
     fr_ingest_status_release(&status);
-    run_free(run);
-    delete_topic(stream.producer, stream.dead);
-    stream_free(&stream);
 }
 
 FR_CASE(a_property_of_ours_cannot_be_changed)
 {
-    struct stream stream = {.topic = "t"};
-    (void)broker();
+    snprintf(stream.topic, sizeof(stream.topic), "t");
     const struct fr_conf_property bad[] = {
         {"auto.offset.reset", "latest", 7}, {"no.such.property", "1", 7}, {"fetch.wait.max.ms", "-5", 7}};
     for (size_t i = 0; i < FR_ARRAY_LEN(bad); i++) {
-        struct fr_conf *conf = conf_of(&stream, "");
+        struct fr_conf *conf = conf_of("");
         struct fr_positions positions = {0};
         struct fr_conf_property property = bad[i];
         conf->ingest.kafka = &property;
@@ -320,17 +261,17 @@ FR_CASE(a_property_of_ours_cannot_be_changed)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_partitions_are_read_to_their_ends_and_resumed),
-        cmocka_unit_test(lockstep_gives_the_same_order_whenever_it_is_killed),
-        cmocka_unit_test(an_absent_topic_is_unavailable),
-        cmocka_unit_test(a_topic_made_anew_is_recognised),
-        cmocka_unit_test(a_topic_made_anew_while_running_is_recognised),
-        cmocka_unit_test(records_deleted_under_a_running_service_are_noticed),
-        cmocka_unit_test(a_malformed_record_arrives_as_a_dead_letter),
-        cmocka_unit_test(a_letter_over_the_topics_size_goes_without_its_value),
-        cmocka_unit_test(transactions_end_with_markers_and_aborted_records_are_not_read),
-        cmocka_unit_test(a_broker_restart_is_a_problem_and_then_none),
-        cmocka_unit_test(a_property_of_ours_cannot_be_changed),
+        KAFKA_CASE(all_partitions_are_read_to_their_ends_and_resumed),
+        KAFKA_CASE(lockstep_gives_the_same_order_whenever_it_is_killed),
+        KAFKA_CASE(an_absent_topic_is_unavailable),
+        KAFKA_CASE(a_topic_made_anew_is_recognised),
+        KAFKA_CASE(a_topic_made_anew_while_running_is_recognised),
+        KAFKA_CASE(records_deleted_under_a_running_service_are_noticed),
+        KAFKA_CASE(a_malformed_record_arrives_as_a_dead_letter),
+        KAFKA_CASE(a_letter_over_the_topics_size_goes_without_its_value),
+        KAFKA_CASE(transactions_end_with_markers_and_aborted_records_are_not_read),
+        KAFKA_CASE(a_broker_restart_is_a_problem_and_then_none),
+        KAFKA_CASE(a_property_of_ours_cannot_be_changed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,32 +13,23 @@ static const struct fr_partition_position *position(const struct run *run, const
 }
 
 /* A stream whose second topic sorts before its first. */
-static struct stream pair_new(int partitions, int second)
+static void pair_new(int partitions, int second)
 {
-    struct stream s = stream_new(partitions);
-    snprintf(s.second, sizeof(s.second), "a-%s", s.topic);
-    create(s.producer, s.second, second, NULL);
-    return s;
-}
-
-static void pair_free(struct stream *s)
-{
-    delete_topic(s->producer, s->second);
-    stream_free(s);
+    stream_new(partitions);
+    snprintf(stream.second, sizeof(stream.second), "a-%s", stream.topic);
+    create(stream.producer, stream.second, second, NULL);
 }
 
 FR_CASE(all_topics_are_read_resumed_and_committed)
 {
-    (void)broker();
-    struct stream stream = pair_new(2, 3);
+    pair_new(2, 3);
     put(stream.producer, stream.topic, 0, 100, 0);
     put(stream.producer, stream.topic, 1, 200, 0);
     put(stream.producer, stream.second, 2, 300, 0); /* its partitions 0 and 1 stay idle */
     put_value(stream.producer, stream.second, 2, "not json");
     put(stream.producer, stream.second, 2, 1, 0);
-    struct run *run = run_new(&stream, ", batch_size: 64");
-    assert_int_equal(run_start(run, true), FR_OK);
-    run_to_end(run);
+    struct run *run = run_new(", batch_size: 64");
+    run_whole(run);
     assert_int_equal(run->samples, 601);
     assert_int_equal(position(run, stream.topic, 1)->trained, 200);
     assert_int_equal(position(run, stream.second, 2)->trained, 301);
@@ -47,13 +38,12 @@ FR_CASE(all_topics_are_read_resumed_and_committed)
     assert_string_equal(run->positions.partitions[0].topic, stream.second);
     assert_int_equal(run->positions.partitions[2].partition, 2);
     assert_string_equal(run->positions.partitions[3].topic, stream.topic);
-    for (uint64_t until = deadline(); fr_ingest_dead_acknowledged(run->ingest) < 1;)
-        assert_true(in_time(until) && usleep(1000) == 0);
+    wait_for_letter(run);
     fr_ingest_commit(run->ingest, &run->positions);
     (void)run_step(run);
     run_kill(run);
-    assert_int_equal(committed(&stream, stream.topic, 1), 200);
-    assert_int_equal(committed(&stream, stream.second, 2), 302);
+    assert_int_equal(committed(stream.topic, 1), 200);
+    assert_int_equal(committed(stream.second, 2), 302);
 
     rd_kafka_t *consumer = client(RD_KAFKA_CONSUMER, NULL);
     /* of the first topic in the configuration */
@@ -65,33 +55,26 @@ FR_CASE(all_topics_are_read_resumed_and_committed)
     rd_kafka_destroy(consumer);
 
     put(stream.producer, stream.second, 0, 10, 0);
-    assert_int_equal(run_start(run, true), FR_OK);
-    run_to_end(run);
+    run_whole(run);
     assert_int_equal(run->samples, 611);
-    run_free(run);
-    delete_topic(stream.producer, stream.dead);
-    pair_free(&stream);
 }
 
 FR_CASE(lockstep_over_two_topics_is_the_same_whenever_it_is_killed)
 {
-    (void)broker();
-    struct stream stream = pair_new(2, 2);
+    pair_new(2, 2);
     for (int p = 0; p < 2; p++) {
         put(stream.producer, stream.topic, p, 300 * (p + 1), 10000 * p);
         put(stream.producer, stream.second, p, 200 * (p + 1), 10000 * (p + 2));
     }
     uint64_t order = 0;
     for (uint64_t kill_every = 0; kill_every < 3; kill_every += 2) {
-        struct run *run = run_new(&stream, ", lockstep: {records: 50, epoch_batches: 4}");
+        struct run *run = run_new(", lockstep: {records: 50, epoch_batches: 4}");
         assert_int_equal(run_start(run, true), FR_OK);
         run_killed_every(run, kill_every);
         assert_int_equal(run->samples, 1500);
         order = kill_every ? order : run->order;
         assert_true(run->order == order);
-        run_free(run);
     }
-    pair_free(&stream);
 }
 
 static void grow(rd_kafka_t *rk, const char *topic, size_t partitions)
@@ -106,12 +89,11 @@ static void grow(rd_kafka_t *rk, const char *topic, size_t partitions)
 
 FR_CASE(partitions_added_while_running_are_read_whole)
 {
-    (void)broker();
-    struct stream stream = pair_new(1, 1);
+    pair_new(1, 1);
     put(stream.producer, stream.topic, 0, 10, 0);
     /* start: latest is for what was there; what is added later is read from its first record. */
-    struct run *run = run_new(
-        &stream, ", batch_size: 10, batch_wait: 5ms, start: latest, kafka: {topic.metadata.refresh.interval.ms: 200}");
+    struct run *run =
+        run_new(", batch_size: 10, batch_wait: 5ms, start: latest, kafka: {topic.metadata.refresh.interval.ms: 200}");
     assert_int_equal(run_start(run, false), FR_OK);
     put(stream.producer, stream.topic, 0, 10, 100);
     run_to(run, 10);
@@ -130,145 +112,117 @@ FR_CASE(partitions_added_while_running_are_read_whole)
     assert_int_equal(position(run, stream.second, 1)->trained, 40);
     run_kill(run);
     put(stream.producer, stream.topic, 2, 5, 0);
-    assert_int_equal(run_start(run, true), FR_OK);
-    run_to_end(run);
+    run_whole(run);
     assert_int_equal(run->samples, 105);
-    run_free(run);
-    pair_free(&stream);
 }
 
 FR_CASE(a_time_is_where_a_run_begins_and_ends)
 {
-    (void)broker();
-    struct stream stream = stream_new(3);
+    stream_new(3);
     int64_t now = fr_wall_ms(fr_clock_system()), t0 = now - 3600000;
     put_at(stream.producer, stream.topic, 0, 100, t0);
     /* all older; the third partition is empty */
     put_at(stream.producer, stream.topic, 1, 10, t0 - 1000);
-    struct run *run = run_new(&stream, ", batch_size: 16");
+    struct run *run = run_new(", batch_size: 16");
     run->conf->ingest.start = FR_START_TIME;
     run->conf->ingest.start_ms = t0 + 20;
     run->until_ms = t0 + 50;
-    assert_int_equal(run_start(run, true), FR_OK);
-    run_to_end(run);
+    run_whole(run);
     assert_int_equal(run->samples, 30);
     assert_int_equal(position(run, stream.topic, 0)->offset, 50);
     assert_int_equal(position(run, stream.topic, 1)->offset, 10);
     run_kill(run);
     run->until_ms = now + 3600000; /* no record so late: the end of the log */
-    assert_int_equal(run_start(run, true), FR_OK);
-    run_to_end(run);
+    run_whole(run);
     assert_int_equal(run->samples, 80);
-    run_free(run);
-    stream_free(&stream);
 }
 
 /* ---- losses: stop, earliest and latest on one and the same log ---- */
 
-struct policies {
-    struct stream stream;
-    struct run *runs[3]; /* FR_ON_LOSS_STOP, _EARLIEST, _LATEST */
-};
+static struct run *by_policy[3]; /* FR_ON_LOSS_STOP, _EARLIEST, _LATEST */
 
-static void trained_to_20(struct policies *p)
+static void trained_to_20(void)
 {
     static const char *const options[] = {", batch_size: 5", ", batch_size: 5, on_loss: earliest",
                                           ", batch_size: 5, on_loss: latest"};
-    p->stream = stream_new(1);
-    put(p->stream.producer, p->stream.topic, 0, 20, 0);
+    stream_new(1);
+    put(stream.producer, stream.topic, 0, 20, 0);
     for (int i = 0; i < 3; i++) {
-        p->runs[i] = run_new(&p->stream, options[i]);
-        assert_int_equal(run_start(p->runs[i], true), FR_OK);
-        run_to_end(p->runs[i]);
-        assert_int_equal(p->runs[i]->samples, 20);
-        run_kill(p->runs[i]);
+        by_policy[i] = run_new(options[i]);
+        run_whole(by_policy[i]);
+        assert_int_equal(by_policy[i]->samples, 20);
+        run_kill(by_policy[i]);
     }
 }
 
 static void goes_on(struct run *run, uint64_t samples, uint64_t lost)
 {
-    assert_int_equal(run_start(run, true), FR_OK);
-    run_to_end(run);
+    run_whole(run);
     assert_int_equal(run->samples, 20 + samples);
     assert_int_equal(run->positions.partitions[0].lost, lost);
 }
 
-static void policies_free(struct policies *p)
-{
-    for (int i = 0; i < 3; i++)
-        run_free(p->runs[i]);
-    stream_free(&p->stream);
-}
-
 FR_CASE(deleted_records_are_lost_by_policy)
 {
-    (void)broker();
-    struct policies p;
-    trained_to_20(&p);
-    put(p.stream.producer, p.stream.topic, 0, 30, 100);
-    delete_before(p.stream.producer, p.stream.topic, 0, 27);
-    assert_int_equal(run_start(p.runs[0], true), FR_E_LOST);
-    assert_non_null(strstr(p.runs[0]->err.text, "7 records were deleted before they were read (retention)"));
-    assert_non_null(strstr(p.runs[0]->err.text, "ingest.on_loss: earliest or latest"));
-    goes_on(p.runs[1], 23, 7);
-    goes_on(p.runs[2], 0, 30);
-    policies_free(&p);
+    trained_to_20();
+    put(stream.producer, stream.topic, 0, 30, 100);
+    delete_before(stream.producer, stream.topic, 0, 27);
+    assert_int_equal(run_start(by_policy[0], true), FR_E_LOST);
+    assert_non_null(strstr(by_policy[0]->err.text, "7 records were deleted before they were read (retention)"));
+    assert_non_null(strstr(by_policy[0]->err.text, "ingest.on_loss: earliest or latest"));
+    goes_on(by_policy[1], 23, 7);
+    goes_on(by_policy[2], 0, 30);
 }
 
-static void make_anew(struct stream *stream, int records)
+static void make_anew(int records)
 {
-    delete_topic(stream->producer, stream->topic);
-    create(stream->producer, stream->topic, 1, NULL);
-    rd_kafka_destroy(stream->producer);
-    stream->producer = client(RD_KAFKA_PRODUCER, NULL);
-    put(stream->producer, stream->topic, 0, records, 500);
+    delete_topic(stream.producer, stream.topic);
+    create(stream.producer, stream.topic, 1, NULL);
+    rd_kafka_destroy(stream.producer);
+    stream.producer = client(RD_KAFKA_PRODUCER, NULL);
+    put(stream.producer, stream.topic, 0, records, 500);
 }
 
 FR_CASE(a_topic_made_anew_is_gone_on_with_by_policy)
 {
-    (void)broker();
     for (int longer = 0; longer < 2; longer++) {
-        struct policies p;
         uint64_t records = longer ? 30 : 10;
-        trained_to_20(&p);
-        make_anew(&p.stream, (int)records);
-        assert_int_equal(run_start(p.runs[0], true), longer ? FR_E_MISMATCH : FR_E_LOST);
-        assert_non_null(strstr(p.runs[0]->err.text, "made anew"));
-        assert_non_null(strstr(p.runs[0]->err.text, "ingest.on_loss: earliest or latest"));
-        assert_non_null(strstr(p.runs[0]->err.text, "another state_dir"));
-        goes_on(p.runs[1], records, 0);
-        goes_on(p.runs[2], 0, records);
-        policies_free(&p);
+        trained_to_20();
+        make_anew((int)records);
+        assert_int_equal(run_start(by_policy[0], true), longer ? FR_E_MISMATCH : FR_E_LOST);
+        assert_non_null(strstr(by_policy[0]->err.text, "made anew"));
+        assert_non_null(strstr(by_policy[0]->err.text, "ingest.on_loss: earliest or latest"));
+        assert_non_null(strstr(by_policy[0]->err.text, "another state_dir"));
+        goes_on(by_policy[1], records, 0);
+        goes_on(by_policy[2], 0, records);
+        drop(NULL);
     }
 }
 
 FR_CASE(a_topic_made_anew_while_running_is_read_on_under_earliest)
 {
-    (void)broker();
-    struct stream stream = stream_new(1);
+    stream_new(1);
     put(stream.producer, stream.topic, 0, 20, 0);
-    struct run *run = run_new(&stream, ", batch_wait: 5ms, on_loss: earliest, kafka: "
-                                       "{topic.metadata.refresh.interval.ms: 500, "
-                                       "topic.metadata.propagation.max.ms: 500}");
+    struct run *run = run_new(", batch_wait: 5ms, on_loss: earliest, kafka: "
+                              "{topic.metadata.refresh.interval.ms: 500, "
+                              "topic.metadata.propagation.max.ms: 500}");
     assert_int_equal(run_start(run, false), FR_OK);
     run_to(run, 20);
-    make_anew(&stream, 10);
+    make_anew(10);
     run_to(run, 30);
     assert_int_equal(run->positions.partitions[0].offset, 10);
-    run_free(run);
-    stream_free(&stream);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_topics_are_read_resumed_and_committed),
-        cmocka_unit_test(lockstep_over_two_topics_is_the_same_whenever_it_is_killed),
-        cmocka_unit_test(partitions_added_while_running_are_read_whole),
-        cmocka_unit_test(a_time_is_where_a_run_begins_and_ends),
-        cmocka_unit_test(deleted_records_are_lost_by_policy),
-        cmocka_unit_test(a_topic_made_anew_is_gone_on_with_by_policy),
-        cmocka_unit_test(a_topic_made_anew_while_running_is_read_on_under_earliest),
+        KAFKA_CASE(all_topics_are_read_resumed_and_committed),
+        KAFKA_CASE(lockstep_over_two_topics_is_the_same_whenever_it_is_killed),
+        KAFKA_CASE(partitions_added_while_running_are_read_whole),
+        KAFKA_CASE(a_time_is_where_a_run_begins_and_ends),
+        KAFKA_CASE(deleted_records_are_lost_by_policy),
+        KAFKA_CASE(a_topic_made_anew_is_gone_on_with_by_policy),
+        KAFKA_CASE(a_topic_made_anew_while_running_is_read_on_under_earliest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
