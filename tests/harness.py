@@ -1,8 +1,10 @@
 """Runs the real parts for integration tests: Apache Kafka (tests/kafka), freshetd and the freshet tool.
 
-Everything is started in a fresh temporary directory, on loopback and free ports, and ended by process id. Waiting is polling with a deadline; no sleep
-stands for an event. The build folder comes from FRESHET_BUILD (default build/release).
+Everything is started in a fresh temporary directory, on loopback and free ports, and ended by process id. Waiting is polling until a condition holds; no sleep
+stands for an event, and the deadlines are so long that only a failing test reaches them. The build folder comes from FRESHET_BUILD (default build/release).
 """
+import fcntl
+import itertools
 import json
 import os
 import pathlib
@@ -18,6 +20,8 @@ import urllib.request
 SOURCE = pathlib.Path(__file__).resolve().parent.parent
 BUILD = pathlib.Path(os.environ.get("FRESHET_BUILD", SOURCE / "build" / "release")).resolve()
 DATA = pathlib.Path(os.environ.get("FRESHET_DATA", SOURCE.parent / "shared" / "data" / "streams"))
+NODES = os.environ.get("FRESHET_NODES")  # a folder for nodes that suites have one after the other; tests/run makes and ends them
+PATIENCE = 300  # seconds; no load makes a sound test wait so long
 SKIP = 77
 
 
@@ -26,32 +30,73 @@ def skip(reason):
     sys.exit(SKIP)
 
 
-def wait_until(condition, seconds, what):
+def wait_until(condition, what):
     """Polls condition() until it is true; its value is returned."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + PATIENCE
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() > deadline:
-            raise AssertionError(f"not within {seconds} s: {what}")
+            raise AssertionError(f"not within {PATIENCE} s: {what}")
         time.sleep(0.02)
 
 
 class Kafka:
-    """One KRaft node; a context manager."""
+    """One KRaft node without topics; a context manager. Where tests/run asks for it (FRESHET_NODES), one that an earlier suite left, emptied: a JVM takes
+    ten seconds of a core to start. `own`, or any argument of kafka/start: a fresh one, which may be stopped."""
 
-    def __init__(self, *arguments):
-        self.dir = tempfile.mkdtemp(prefix="freshet-kafka-")
-        lines = subprocess.run([SOURCE / "tests/kafka/start", "--dir", self.dir, *arguments], check=True, stdout=subprocess.PIPE, text=True,
-                               timeout=300).stdout.strip().splitlines()
-        self.address = lines[0]
+    def __init__(self, *arguments, own=False):
+        self.lock = None if own or arguments or not NODES else self._borrow()
+        if self.lock:
+            self.address = self._emptied() or self._start("--dir", self.dir)
+        else:
+            self.dir = tempfile.mkdtemp(prefix="freshet-kafka-")
+            self.address = self._start("--dir", self.dir, *arguments)
+
+    def _start(self, *arguments):
+        lines = subprocess.run([SOURCE / "tests/kafka/start", *arguments], check=True, stdout=subprocess.PIPE, text=True, timeout=300).stdout.strip().splitlines()
         self.more = dict(line.split("=", 1) for line in lines[1:])  # with --sasl-ssl: ca, properties, plaintext
+        return lines[0]
+
+    def _borrow(self):
+        """The first that no other suite has; its lock is held until the suite ends, however it does."""
+        for number in itertools.count():
+            self.dir = os.path.join(NODES, str(number))
+            lock = open(self.dir + ".lock", "w")
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return lock
+            except BlockingIOError:
+                lock.close()
+
+    def _emptied(self):
+        """Its address, once the topics and groups of the suite before are gone; None: it does not run."""
+        if not os.path.exists(os.path.join(self.dir, "address")):
+            shutil.rmtree(self.dir, ignore_errors=True)
+            return None
+        import confluent_kafka.admin
+        address = pathlib.Path(self.dir, "address").read_text().strip()
+        admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": address})
+        groups = [group.group_id for group in admin.list_consumer_groups().result(PATIENCE).valid]
+        for future in (admin.delete_consumer_groups(groups) if groups else {}).values():
+            future.result(PATIENCE)
+
+        def no_topic_is_left():
+            topics = [name for name in admin.list_topics(timeout=PATIENCE).topics if not name.startswith("__")]
+            for future in (admin.delete_topics(topics) if topics else {}).values():
+                future.exception(PATIENCE)  # one that was being deleted is unknown
+            return not topics
+        wait_until(no_topic_is_left, "the node's topics are deleted")
+        return address
 
     def __enter__(self):
         return self
 
     def __exit__(self, *unused):
+        if self.lock:
+            self.lock.close()
+            return
         subprocess.run([SOURCE / "tests/kafka/stop", self.dir], timeout=60, stdout=subprocess.DEVNULL)
         shutil.rmtree(self.dir, ignore_errors=True)
 
@@ -70,6 +115,11 @@ def tool(*arguments, check=True, timeout=600):
     return done.returncode, done.stdout, done.stderr
 
 
+def last_epoch(state_dir):
+    """The last durable one of a state at rest."""
+    return int(re.search(r"\bepoch=(\d+)", tool("state", state_dir)[1]).group(1))
+
+
 class Daemon:
     """freshetd with its log in a file; metrics on a free port."""
 
@@ -83,7 +133,7 @@ class Daemon:
                                         env={**os.environ, **(env or {})})
         self.port = None
         if wait_http:
-            wait_until(lambda: self._find_port() or self.process.poll() is not None, 60, "http port in the log")
+            wait_until(lambda: self._find_port() or self.process.poll() is not None, "http port in the log")
 
     def log(self):
         with open(self.log_path, "rb") as file:
@@ -98,7 +148,7 @@ class Daemon:
 
     def get(self, path):
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=PATIENCE) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -112,17 +162,17 @@ class Daemon:
     def running(self):
         return self.process.poll() is None
 
-    def wait_exit(self, seconds=120):
+    def wait_exit(self, seconds=PATIENCE):
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"freshetd did not exit in {seconds} s; log ends:\n{self.log()[-3000:]}")
 
-    def expect_exit(self, code, seconds=120):
+    def expect_exit(self, code, seconds=PATIENCE):
         got = self.wait_exit(seconds)
         assert got == code, f"freshetd exited {got}, expected {code}; log ends:\n{self.log()[-3000:]}"
 
-    def drain(self, seconds=120):
+    def drain(self, seconds=PATIENCE):
         self.process.send_signal(signal.SIGTERM)
         self.expect_exit(0, seconds)
 

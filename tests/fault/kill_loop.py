@@ -145,7 +145,7 @@ class Test:
         stream.breaking = False
         admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": self.kafka.address})
         for future in admin.create_topics([confluent_kafka.admin.NewTopic(topic, n, 1) for topic, n in TOPICS.items()]).values():
-            future.result(30)
+            future.result(PATIENCE)
         places = [(topic, partition) for topic, n in TOPICS.items() for partition in range(n)]
         producer = confluent_kafka.Producer({"bootstrap.servers": self.kafka.address, "linger.ms": 5})
         number = 0
@@ -155,7 +155,7 @@ class Test:
             producer.produce(topic, stream.bulk() if bulk else stream.record("msgpack"), partition=partition)
             producer.poll(0)
             number += 1
-        assert producer.flush(60) == 0
+        assert producer.flush(PATIENCE) == 0
         self.n_samples, self.n_broken = stream.count, stream.n_broken
 
     def run(self, name, env=None):
@@ -175,7 +175,7 @@ class Test:
         for number, (point, count) in enumerate(kill_points(self.rng), 1):
             name = f"kill {number} at {point} after {count}"
             daemon = self.run("killed", {"LD_PRELOAD": self.shim, "FRESHET_KILL": f"{point}:{count}"})
-            daemon.expect_exit(-signal.SIGKILL, 120)
+            daemon.expect_exit(-signal.SIGKILL)
             epoch, folded, acked = self.facts()
             topic = Topic(self.kafka.address, "killed.delta")
             item = max((position["item"] for position in self.positions(self.private_dump("killed")[1])), default=0)
@@ -235,12 +235,12 @@ class Test:
 
     def all(self):
         daemon = self.run("whole")
-        daemon.expect_exit(0, 120)
+        daemon.expect_exit(0)
         held, resumed = (daemon.log().count(f"event=publishing_{event}") for event in ("held", "resumed"))
         assert held == resumed >= 2, f"held {held} times, resumed {resumed} times: the stream has two stretches of broken samples"
         whole = Topic(self.kafka.address, "whole.delta")
         self.kills(whole)
-        self.run("killed").expect_exit(0, 120)
+        self.run("killed").expect_exit(0)
         killed = Topic(self.kafka.address, "killed.delta")
         killed.expect_part_of(whole)
         assert whole.contents.keys() == killed.contents.keys(), "the runs published different pieces"

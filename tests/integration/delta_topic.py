@@ -9,7 +9,7 @@ from harness import *  # noqa: E402,F403
 def main():
     with Kafka() as kafka:
         done = subprocess.run([BUILD / "tests/unit/unit_exporter_kafka"], env={**os.environ, "FRESHET_KAFKA": kafka.address}, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, timeout=120)
+                              stderr=subprocess.STDOUT, text=True, timeout=PATIENCE)
     passed = re.search(r"PASSED\D*(\d+) test", done.stdout)
     if done.returncode != 0 or "SKIPPED" in done.stdout or not passed:
         print(done.stdout[-12000:])

@@ -27,7 +27,7 @@ def sample(i):
 def run_units(kafka):
     for name in ("unit_ingest_kafka", "unit_ingest_kafka_topics"):
         done = subprocess.run([BUILD / "tests/unit" / name], env={**os.environ, "FRESHET_KAFKA": kafka.address, "FRESHET_KAFKA_DIR": kafka.dir},
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PATIENCE)
         if done.returncode != 0 or "SKIPPED" in done.stdout or "PASSED" not in done.stdout:
             print(done.stdout[-12000:])
             raise AssertionError(f"{name}: exit {done.returncode}")
@@ -46,17 +46,17 @@ class Cases:
         def done():
             try:
                 for future in self.admin.create_topics([kafka_admin.NewTopic(topic, partitions, 1, config=config or {})]).values():
-                    future.result(30)
+                    future.result(PATIENCE)
                 return True
             except confluent_kafka.KafkaException as error:  # a deleted one is still being forgotten
                 if error.args[0].code() != confluent_kafka.KafkaError.TOPIC_ALREADY_EXISTS:
                     raise
                 return False
-        wait_until(done, 30, "creating " + topic)
+        wait_until(done, "creating " + topic)
 
     def delete(self, topic):
         for future in self.admin.delete_topics([topic]).values():
-            future.result(30)
+            future.result(PATIENCE)
 
     def put(self, topic, partition, count, first_ms=None):
         """count samples; with Kafka timestamps first_ms, first_ms + 1, ..."""
@@ -64,7 +64,7 @@ class Cases:
         for i in range(count):
             producer.produce(topic, sample(self.made), partition=partition, timestamp=first_ms + i if first_ms else 0)
             self.made += 1
-        assert producer.flush(60) == 0
+        assert producer.flush(PATIENCE) == 0
 
     def file(self, name, count, more=""):
         path = self.work.path / name
@@ -85,7 +85,7 @@ class Cases:
     def run(self, model, ingest, until="end", code=0):
         """A bounded run; returns its log."""
         daemon = self.daemon(model, ingest, ["--until", until], wait_http=False)
-        daemon.expect_exit(code, 60)
+        daemon.expect_exit(code)
         return daemon.log()
 
     def positions(self, model):
@@ -106,26 +106,26 @@ class Cases:
         self.create("a-second", 1)
         self.put("first", 0, 300)
         daemon = self.daemon("several", "topics: [first, a-second], kafka: {topic.metadata.refresh.interval.ms: 500}")
-        wait_until(lambda: self.trained(daemon) == 300, 60, "300 samples")
-        wait_until(lambda: daemon.get("/readyz")[0] == 200, 30, "idle partitions do not keep it from being ready")
+        wait_until(lambda: self.trained(daemon) == 300, "300 samples")
+        wait_until(lambda: daemon.get("/readyz")[0] == 200, "idle partitions do not keep it from being ready")
         subprocess.run([SOURCE / "tests/kafka/tool", "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", self.kafka.address, "--alter", "--topic", "a-second",
-                        "--partitions", "3"], check=True, stdout=subprocess.DEVNULL, timeout=60)
+                        "--partitions", "3"], check=True, stdout=subprocess.DEVNULL, timeout=PATIENCE)
         self.put("a-second", 2, 200)
         self.put("a-second", 0, 100)
         producer = confluent_kafka.Producer({"bootstrap.servers": self.kafka.address})
         producer.produce("a-second", b"not json", partition=0)
-        assert producer.flush(60) == 0
-        wait_until(lambda: self.trained(daemon) == 600, 60, "600 samples, of a partition that was added")
-        wait_until(lambda: sum(p["dead_lettered"] for p in daemon.json("/status")["partitions"]) == 1, 30, "the dead letter's epoch is durable")
-        wait_until(lambda: daemon.get("/readyz")[0] == 200, 30, "ready")
+        assert producer.flush(PATIENCE) == 0
+        wait_until(lambda: self.trained(daemon) == 600, "600 samples, of a partition that was added")
+        wait_until(lambda: sum(p["dead_lettered"] for p in daemon.json("/status")["partitions"]) == 1, "the dead letter's epoch is durable")
+        wait_until(lambda: daemon.get("/readyz")[0] == 200, "ready")
         daemon.drain()
         positions, samples = self.positions("several")
         assert samples == 600 and positions["a-second", 2]["offset"] == 200 and positions["a-second", 0]["dead_lettered"] == 1, positions
         consumer = confluent_kafka.Consumer({"bootstrap.servers": self.kafka.address, "group.id": "freshet.several", "enable.auto.commit": False})
         wanted = [confluent_kafka.TopicPartition("first", 0), confluent_kafka.TopicPartition("a-second", 2)]
-        assert [p.offset for p in consumer.committed(wanted, 30)] == [300, 200], "lag tools see both topics"
+        assert [p.offset for p in consumer.committed(wanted, PATIENCE)] == [300, 200], "lag tools see both topics"
         consumer.assign([confluent_kafka.TopicPartition("first.dead", 0, 0)])
-        letter = consumer.poll(30)
+        letter = consumer.poll(PATIENCE)
         headers = dict(letter.headers())
         assert letter.value() == b"not json" and headers["__connect.errors.topic"] == b"a-second" and headers["__connect.errors.offset"] == b"100", headers
         consumer.close()
@@ -152,7 +152,7 @@ class Cases:
         before = self.made
         ingest = f"topic: after, batch_size: 1, files: [{plain}, {zipped}]"  # small batches: slow enough to be met on the way
         daemon = self.daemon("files", ingest, sets=["epoch=50ms"])  # many in the second file: one of them is met
-        wait_until(lambda: any(p["topic"] == f"file:{zipped}" and p["offset"] > 0 for p in daemon.json("/status").get("partitions", [])), 60,
+        wait_until(lambda: any(p["topic"] == f"file:{zipped}" and p["offset"] > 0 for p in daemon.json("/status").get("partitions", [])),
                    "durable in the second file")
         reason = daemon.json("/readyz").get("reason")
         daemon.kill()
@@ -160,7 +160,7 @@ class Cases:
         assert 3000 < self.positions("files")[1] < 153000, "killed in the second file"
         self.put("after", 1, 100)
         daemon = self.daemon("files", ingest)
-        wait_until(lambda: daemon.get("/readyz")[0] == 200, 90, "ready: files and topic read")
+        wait_until(lambda: daemon.get("/readyz")[0] == 200, "ready: files and topic read")
         daemon.drain()
         positions, samples = self.positions("files")
         first = before - 153200
@@ -182,7 +182,7 @@ class Cases:
         ingest = f"topic: step, files: [{path}], lockstep: {{records: 5, epoch_batches: 64}}"
         self.run("step1", ingest)
         shim = {"LD_PRELOAD": str(BUILD / "tests/fault/libkill_shim.so"), "FRESHET_KILL": "hwm_synced:5"}  # five epochs of 320 samples
-        self.daemon("step2", ingest, env=shim, wait_http=False).expect_exit(-signal.SIGKILL, 60)
+        self.daemon("step2", ingest, env=shim, wait_http=False).expect_exit(-signal.SIGKILL)
         assert 0 < self.positions("step2")[1] < 20000, "killed in the file"
         self.run("step2", ingest)
         hashes = [json.loads(tool("dump", "--state-dir", self.work.path / model, "--private")[1].splitlines()[-1])["hash"] for model in ("step1", "step2")]
@@ -227,9 +227,9 @@ class Cases:
             self.put("kept", 0, 100, old)
             change = kafka_admin.ConfigEntry("retention.ms", "60000", incremental_operation=kafka_admin.AlterConfigOpType.SET)
             for future in self.admin.incremental_alter_configs([kafka_admin.ConfigResource("TOPIC", "kept", incremental_configs=[change])]).values():
-                future.result(30)
+                future.result(PATIENCE)
             consumer = confluent_kafka.Consumer({"bootstrap.servers": self.kafka.address, "group.id": "look"})
-            wait_until(lambda: consumer.get_watermark_offsets(where, 10)[0] == 300, 60, "the broker deleted what is older than a minute")
+            wait_until(lambda: consumer.get_watermark_offsets(where, PATIENCE)[0] == 300, "the broker deleted what is older than a minute")
             consumer.close()
             self.put("kept", 0, 50)
         log, found = self.lose("kept", damage, old)
@@ -259,24 +259,24 @@ class Cases:
         self.kafka.address = self.kafka.more["plaintext"]
         self.admin = kafka_admin.AdminClient({"bootstrap.servers": self.kafka.address})
         for future in self.admin.create_acls(everything).values():
-            future.result(30)
+            future.result(PATIENCE)
         self.create("guarded", 1)
         self.put("guarded", 0, 100)
         properties = ", ".join(f"{name}: {json.dumps(value)}" for name, value in login.items() if name != "bootstrap.servers")
         config = self.work.path / "guarded.yaml"
         config.write_text(CONFIG.replace(INGEST, 'ingest: {brokers: "%s", format: json, topic: guarded, batch_wait: 5ms, kafka: {%s}}\n' % (address, properties)))
         daemon = self.work.daemon(config, self.work.path / "guarded.log", ["model=guarded", f"state_dir={self.work.path / 'guarded'}"])
-        wait_until(lambda: self.trained(daemon) == 100, 60, "100 samples")
+        wait_until(lambda: self.trained(daemon) == 100, "100 samples")
         for future in self.admin.create_acls([denied]).values():
-            future.result(30)
+            future.result(PATIENCE)
         self.put("guarded", 0, 100)
-        wait_until(lambda: "grant this user READ" in " ".join(daemon.json("/healthz").get("reasons", [])), 60, "/healthz says which right is missing")
+        wait_until(lambda: "grant this user READ" in " ".join(daemon.json("/healthz").get("reasons", [])), "/healthz says which right is missing")
         assert daemon.running() and daemon.get("/healthz")[0] == 200
         filters = [kafka_admin.AclBindingFilter(kafka_admin.ResourceType.TOPIC, "guarded", kafka_admin.ResourcePatternType.LITERAL, user, "*",
                                                 kafka_admin.AclOperation.READ, kafka_admin.AclPermissionType.DENY)]
         for future in self.admin.delete_acls(filters).values():
-            future.result(30)
-        wait_until(lambda: self.trained(daemon) == 200, 60, "the rest, once the right is back")
+            future.result(PATIENCE)
+        wait_until(lambda: self.trained(daemon) == 200, "the rest, once the right is back")
         daemon.drain()
         assert self.positions("guarded")[1] == 200
 

@@ -156,7 +156,7 @@ class Run:
         file = self.file("read", lines)
         for layer in LAYERS:
             sets = [f"ingest.files=[{file}]", f"ingest.lockstep.records={records}", f"ingest.lockstep.epoch_batches={65536 // records}"]
-            self.daemon(layer, sets, wait_http=False).expect_exit(0, 300)
+            self.daemon(layer, sets, wait_http=False).expect_exit(0)
             self.take(layer)
         self.batch = records
         return self
@@ -173,7 +173,7 @@ class Run:
         sets = [f"ingest.topic={self.name}", *([f"ingest.files=[{self.file('first', first)}]"] if first else [])]
         daemons = {layer: self.daemon(layer, sets) for layer in LAYERS}
         for daemon in daemons.values():
-            wait_until(lambda: trained(daemon) == len(first) and daemon.get("/readyz")[0] == 200, 300, "the file is read, and the topic is empty")
+            wait_until(lambda: trained(daemon) == len(first) and daemon.get("/readyz")[0] == 200, "the file is read, and the topic is empty")
         before = sum(map(batches, daemons.values()))
         self.produce(last, "--rate", rate)
         return self.finish(daemons, len(lines), count, before)
@@ -181,7 +181,7 @@ class Run:
     def finish(self, daemons, total, count, before):
         """Waits for `total` samples; the mean batch of the last `count` of them, `before` those batches that were earlier."""
         for daemon in daemons.values():
-            wait_until(lambda: trained(daemon) == total, 300, f"{self.name}: {total} samples")
+            wait_until(lambda: trained(daemon) == total, f"{self.name}: {total} samples")
         self.batch = len(daemons) * count / (sum(map(batches, daemons.values())) - before)
         for layer, daemon in daemons.items():
             daemon.drain()

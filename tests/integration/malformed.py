@@ -28,7 +28,7 @@ TURN_MAX, STEPS_MAX = 128 << 10, 8 << 20
 def create_topic(kafka, topic):
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": kafka.address})
     for future in admin.create_topics([confluent_kafka.admin.NewTopic(topic, 1, 1, config={"retention.ms": "-1"})]).values():
-        future.result(30)
+        future.result(PATIENCE)
 
 
 def bytes_of(case):
@@ -43,10 +43,10 @@ def settings(work, kafka, topic, form, strict=False):
 def read_letters(kafka, topic):
     consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.address, "group.id": "dead", "auto.offset.reset": "earliest"})
     letters = []
-    low, high = consumer.get_watermark_offsets(confluent_kafka.TopicPartition(f"{topic}.dead", 0), 10)
+    low, high = consumer.get_watermark_offsets(confluent_kafka.TopicPartition(f"{topic}.dead", 0), PATIENCE)
     consumer.assign([confluent_kafka.TopicPartition(f"{topic}.dead", 0, low)])
     while len(letters) < high - low:
-        message = consumer.poll(10)
+        message = consumer.poll(PATIENCE)
         assert message is not None and not message.error(), message and message.error()
         letters.append(message)
     consumer.close()
@@ -63,10 +63,10 @@ def run_form(work, kafka, form, strict, cases):
         producer.produce(topic, bytes_of(case), key=f"key-{i}".encode(), headers=[("trace", str(i).encode())], partition=0,
                          timestamp=case.get("timestamp_ms", TIME))
     producer.produce(topic, good(len(cases), form), partition=0, timestamp=TIME + 1000)
-    assert producer.flush(60) == 0
+    assert producer.flush(PATIENCE) == 0
 
     work.daemon(SOURCE / "tests/golden/malformed.yaml", work.path / f"{topic}.log", settings(work, kafka, topic, form, strict), ["--until", "end"],
-                wait_http=False).expect_exit(0, 120)
+                wait_http=False).expect_exit(0)
     letters = read_letters(kafka, topic)
     assert len(letters) == len(cases), f"{len(letters)} dead letters for {len(cases)} bad records"
     wrong = []
@@ -112,9 +112,9 @@ def run_flat(work, kafka, form, cases):
                 producer.produce(topic, good(i, form), partition=0, timestamp=TIME + 1000)
                 producer.produce(topic, bytes_of(case), partition=0, timestamp=case.get("timestamp_ms", TIME))
                 producer.poll(0)
-        assert producer.flush(60) == 0
+        assert producer.flush(PATIENCE) == 0
         n = number * ROUNDS * len(cases)
-        wait_until(lambda: counts(daemon) == (n, n), 120, f"{n} letters and {n} trained samples")
+        wait_until(lambda: counts(daemon) == (n, n), f"{n} letters and {n} trained samples")
         return resident_bytes(daemon.process.pid)
 
     resident = [turn(1 + i) for i in range(WARM_TURNS + FLAT_TURNS)]

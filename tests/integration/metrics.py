@@ -109,7 +109,7 @@ class Cases:
         producer = confluent_kafka.Producer({"bootstrap.servers": self.kafka.address})
         for value in samples.records(groups, form, codec):
             producer.produce(topic, value, partition=0)
-        assert producer.flush(60) == 0
+        assert producer.flush(PATIENCE) == 0
 
     def daemon(self, topic, sets=(), **options):
         return self.work.daemon(CONFIG, self.work.path / f"{topic}.log", [f"ingest.brokers={self.kafka.address}", f"ingest.topic={topic}", f"model={topic}",
@@ -117,7 +117,7 @@ class Cases:
 
     def run_lockstep(self, topic, sets=()):
         """Trains to the end; the tasks of its metrics."""
-        self.daemon(topic, [*LOCKSTEP, *sets], wait_http=False).expect_exit(0, 120)
+        self.daemon(topic, [*LOCKSTEP, *sets], wait_http=False).expect_exit(0)
         return json.loads(tool("dump", "--state-dir", self.work.path / topic, "--metrics")[1])["tasks"]
 
     def fixed_score(self, topic):
@@ -214,7 +214,7 @@ class Cases:
             groups = chunk(begin, end, flipped)
             self.produce("flip", groups)
             sent += len(groups)
-            document = wait_until(lambda: (lambda d: d if d.get("tasks") and d["tasks"]["watch"]["lifetime"]["weight"] == sent else None)(daemon.json("/auc")), 60,
+            document = wait_until(lambda: (lambda d: d if d.get("tasks") and d["tasks"]["watch"]["lifetime"]["weight"] == sent else None)(daemon.json("/auc")),
                                   f"/auc of {sent} samples")
             watch, click = document["tasks"]["watch"], document["tasks"]["click"]
             if not flipped:
@@ -236,9 +236,9 @@ class Cases:
         self.produce("live", groups)
         daemon = self.daemon("live")
         status = wait_until(lambda: (lambda s: s if s["samples"]["trained"] > 0 and s.get("freshness", {}).get("published", {}).get("p50") and
-                                     sum(p["samples"] for p in s["partitions"]) == sum(len(g["items"]) for g in groups) else None)(daemon.json("/status")), 60,
+                                     sum(p["samples"] for p in s["partitions"]) == sum(len(g["items"]) for g in groups) else None)(daemon.json("/status")),
                             "everything trained and published")
-        text = wait_until(lambda: (lambda t: t if self.counts(t) == [status["samples"]["trained"]] * 3 else None)(daemon.get("/metrics")[1]), 30,
+        text = wait_until(lambda: (lambda t: t if self.counts(t) == [status["samples"]["trained"]] * 3 else None)(daemon.get("/metrics")[1]),
                           "every trained sample observed at every stage")
         fresh = daemon.json("/status")["freshness"]
         assert set(fresh) == {"trained", "durable", "published", "ingest_lag"}
@@ -263,7 +263,7 @@ class Cases:
         assert dumped["tasks"] == document["tasks"], "the state holds what /auc said"
         self.check_fixed("live", groups, dumped["tasks"])
         again = self.daemon("live")
-        restored = wait_until(lambda: (lambda d: d if d.get("tasks") and d["tasks"]["fixed"]["lifetime"]["weight"] else None)(again.json("/auc")), 30, "/auc after a restart")
+        restored = wait_until(lambda: (lambda d: d if d.get("tasks") and d["tasks"]["fixed"]["lifetime"]["weight"] else None)(again.json("/auc")), "/auc after a restart")
         assert restored["tasks"] == document["tasks"]
         again.drain()
 

@@ -29,14 +29,14 @@ def closed_port():
 def create_topic(address, topic, partitions=1, config=None):
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": address})
     for future in admin.create_topics([confluent_kafka.admin.NewTopic(topic, partitions, 1, config=config or {})]).values():
-        future.result(30)
+        future.result(PATIENCE)
 
 
 def produce(address, topic, begin, count, price=1.0, label=None):
     producer = confluent_kafka.Producer({"bootstrap.servers": address})
     for i in range(begin, begin + count):
         producer.produce(topic, msgpack.packb({"t": 1700000000000 + i, "y": {"click": i % 2 if label is None else label}, "f": {"sample": i, "user_id": i % 50, "price": price}}), partition=0)
-    assert producer.flush(60) == 0
+    assert producer.flush(PATIENCE) == 0
 
 
 def trained(daemon):
@@ -70,25 +70,25 @@ class Cases:
 
     def broker_absent_at_start_is_retried_with_the_reason(self):
         daemon = self.daemon("absent", [f"ingest.brokers=127.0.0.1:{closed_port()}"])
-        wait_until(lambda: "brokers 127.0.0.1" in daemon.json("/readyz").get("reason", ""), 60, "/readyz names the broker")
+        wait_until(lambda: "brokers 127.0.0.1" in daemon.json("/readyz").get("reason", ""), "/readyz names the broker")
         assert daemon.get("/readyz")[0] == 503
         assert daemon.get("/healthz")[0] == 200 and daemon.running()
         daemon.process.send_signal(signal.SIGTERM)
-        assert daemon.wait_exit(60) == 0, "nothing was consumed: a drain has nothing to do"
+        assert daemon.wait_exit() == 0, "nothing was consumed: a drain has nothing to do"
 
     def a_signal_during_the_start_drains(self):
         for _ in range(5):  # at another instant each time; a thread of a library must not take the signal with its default action
             daemon = self.daemon("early")
             daemon.process.send_signal(signal.SIGTERM)
-            daemon.expect_exit(0, 60)
+            daemon.expect_exit(0)
 
     def topic_absent_at_start_is_retried_until_it_exists(self):
         daemon = self.daemon("late")
-        wait_until(lambda: "late" in daemon.json("/readyz").get("reason", ""), 60, "/readyz names the topic")
+        wait_until(lambda: "late" in daemon.json("/readyz").get("reason", ""), "/readyz names the topic")
         create_topic(self.kafka.address, "late")
         produce(self.kafka.address, "late", 0, 300)
-        wait_until(lambda: trained(daemon) == 300, 60, "300 samples trained")
-        wait_until(lambda: daemon.get("/readyz")[0] == 200, 30, "/readyz says ready")
+        wait_until(lambda: trained(daemon) == 300, "300 samples trained")
+        wait_until(lambda: daemon.get("/readyz")[0] == 200, "/readyz says ready")
         daemon.drain()
         self.ledger_is_exact("late", 300)
 
@@ -96,9 +96,9 @@ class Cases:
         create_topic(self.kafka.address, "one")
         produce(self.kafka.address, "one", 0, 500)
         first = self.daemon("one")
-        wait_until(lambda: trained(first) == 500, 60, "500 samples")
+        wait_until(lambda: trained(first) == 500, "500 samples")
         second = self.daemon("one", wait_http=False)
-        second.expect_exit(75, 30)
+        second.expect_exit(75)
         assert str(first.process.pid) in second.log(), "the message names the holder"
         metrics = first.get("/metrics")[1]
         assert 'freshet_samples_trained_total{model="one"} 500' in metrics, metrics[:500]
@@ -120,10 +120,10 @@ class Cases:
 
     def a_changed_config_is_refused_with_the_difference(self):
         daemon = self.daemon("one", ["tables.user.dim=16"], wait_http=False)
-        daemon.expect_exit(3, 30)
+        daemon.expect_exit(3)
         assert "dim" in daemon.log() and "state_dir" in daemon.log()
         daemon = self.daemon("one", ["tables.user.optimizer.adagrad.lr=0.5"], wait_http=False)
-        daemon.expect_exit(3, 30)
+        daemon.expect_exit(3)
         assert "lr" in daemon.log()
 
     def another_format_version_is_refused(self):
@@ -137,35 +137,35 @@ class Cases:
             mark[slot + 124:slot + 128] = struct.pack("<I", crc32c.crc32c(bytes(mark[slot:slot + 124])))
         (copy / "hwm").write_bytes(mark)
         daemon = self.daemon("one", [f"state_dir={copy}"], wait_http=False)
-        daemon.expect_exit(3, 30)
+        daemon.expect_exit(3)
         assert "state format 9" in daemon.log() and "another state_dir" in daemon.log(), daemon.log()[-500:]
 
     def a_foreign_delta_topic_is_refused(self):
         create_topic(self.kafka.address, "two")
         produce(self.kafka.address, "two", 0, 100)
         daemon = self.daemon("two", ["export.topic=one.delta"], wait_http=False)
-        daemon.expect_exit(3, 60)
+        daemon.expect_exit(3)
         assert "one.delta" in daemon.log()
         # The same model from an empty state: a second writer on the topic of the first.
         daemon = self.daemon("one", [f"state_dir={self.work.path / 'fresh'}"], wait_http=False)
-        daemon.expect_exit(3, 60)
+        daemon.expect_exit(3)
 
     def retention_that_passed_our_position_stops(self):
         create_topic(self.kafka.address, "hole")
         produce(self.kafka.address, "hole", 0, 200)
         daemon = self.daemon("hole")
-        wait_until(lambda: trained(daemon) == 200, 60, "200 samples")
+        wait_until(lambda: trained(daemon) == 200, "200 samples")
         daemon.drain()
         produce(self.kafka.address, "hole", 200, 300)
         admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": self.kafka.address})
         for future in admin.delete_records([confluent_kafka.TopicPartition("hole", 0, 400)]).values():
-            future.result(30)
+            future.result(PATIENCE)
         daemon = self.daemon("hole", wait_http=False)
-        daemon.expect_exit(3, 60)
+        daemon.expect_exit(3)
         assert "200" in daemon.log() and "on_loss" in daemon.log()
         daemon = self.daemon("hole", ["ingest.on_loss=earliest"])
-        wait_until(lambda: trained(daemon) == 300, 60, "the 100 samples that are left")
-        status = wait_until(lambda: (lambda s: s if s["partitions"] and s["partitions"][0]["offset"] == 500 else None)(daemon.json("/status")), 30, "durable at 500")
+        wait_until(lambda: trained(daemon) == 300, "the 100 samples that are left")
+        status = wait_until(lambda: (lambda s: s if s["partitions"] and s["partitions"][0]["offset"] == 500 else None)(daemon.json("/status")), "durable at 500")
         assert status["partitions"][0]["lost"] == 200, status["partitions"]
         daemon.drain()
 
@@ -173,10 +173,10 @@ class Cases:
         create_topic(self.kafka.address, "full")
         produce(self.kafka.address, "full", 0, 2000)
         daemon = self.daemon("full", env={"LD_PRELOAD": str(harness.BUILD / "tests/fault/libkill_shim.so"), "FRESHET_FAIL": "journal_enospc:2"}, wait_http=False)
-        daemon.expect_exit(75, 60)
+        daemon.expect_exit(75)
         assert "space" in daemon.log()
         daemon = self.daemon("full")
-        wait_until(lambda: trained(daemon) == 2000, 60, "2000 samples after space is there")
+        wait_until(lambda: trained(daemon) == 2000, "2000 samples after space is there")
         daemon.drain()
         self.ledger_is_exact("full", 2000)
 
@@ -186,20 +186,20 @@ class Cases:
         produce(self.kafka.address, "letters", 0, 100)
         producer = confluent_kafka.Producer({"bootstrap.servers": self.kafka.address})
         producer.produce("letters", b"\xc1", partition=0)
-        assert producer.flush(60) == 0
+        assert producer.flush(PATIENCE) == 0
         produce(self.kafka.address, "letters", 100, 100)
         daemon = self.daemon("letters")
-        wait_until(lambda: "dead-letter topic" in " ".join(daemon.json("/healthz")["reasons"]), 60, "/healthz says that epochs wait for the dead-letter topic")
-        wait_until(lambda: trained(daemon) == 200, 30, "training itself goes on")
+        wait_until(lambda: "dead-letter topic" in " ".join(daemon.json("/healthz")["reasons"]), "/healthz says that epochs wait for the dead-letter topic")
+        wait_until(lambda: trained(daemon) == 200, "training itself goes on")
         status = daemon.json("/status")
         assert all(p["dead_lettered"] == 0 for p in status["partitions"]), "an epoch is durable before its dead letter was acknowledged"
         admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": self.kafka.address})
         change = confluent_kafka.admin.ConfigEntry("cleanup.policy", "delete", incremental_operation=confluent_kafka.admin.AlterConfigOpType.SET)
         resource = confluent_kafka.admin.ConfigResource("TOPIC", "letters.dead", incremental_configs=[change])
         for future in admin.incremental_alter_configs([resource]).values():
-            future.result(30)
-        wait_until(lambda: [p["dead_lettered"] for p in daemon.json("/status")["partitions"]] == [1], 90, "durable past the dead letter")
-        wait_until(lambda: daemon.json("/healthz")["status"] == "ok", 30, "the reason is gone")
+            future.result(PATIENCE)
+        wait_until(lambda: [p["dead_lettered"] for p in daemon.json("/status")["partitions"]] == [1], "durable past the dead letter")
+        wait_until(lambda: daemon.json("/healthz")["status"] == "ok", "the reason is gone")
         daemon.drain()
         self.ledger_is_exact("letters", 200)
 
@@ -207,7 +207,7 @@ class Cases:
         create_topic(self.kafka.address, "pause")
         produce(self.kafka.address, "pause", 0, 1000)
         daemon = self.daemon("pause")
-        wait_until(lambda: trained(daemon) == 1000, 60, "1000 samples")
+        wait_until(lambda: trained(daemon) == 1000, "1000 samples")
         broker = self.kafka.pid()
         os.kill(broker, signal.SIGSTOP)
         try:
@@ -216,24 +216,24 @@ class Cases:
         finally:
             os.kill(broker, signal.SIGCONT)
         produce(self.kafka.address, "pause", 1000, 1000)
-        wait_until(lambda: trained(daemon) == 2000, 90, "2000 samples")
+        wait_until(lambda: trained(daemon) == 2000, "2000 samples")
         daemon.drain()
         self.ledger_is_exact("pause", 2000)
 
     def a_drain_while_the_broker_is_down_exits_75_and_the_rest_is_sent_later(self):
         daemon = self.daemon("pause", ["export.drain_timeout=3s", "epoch=30s"])
         produce(self.kafka.address, "pause", 2000, 500)
-        wait_until(lambda: trained(daemon) == 2500, 60, "2500 samples")
+        wait_until(lambda: trained(daemon) == 2500, "2500 samples")
         broker = self.kafka.pid()
         os.kill(broker, signal.SIGSTOP)
         try:
             daemon.process.send_signal(signal.SIGTERM)
-            code = daemon.wait_exit(60)
+            code = daemon.wait_exit()
             assert code == 75, f"exit {code}: {daemon.log()[-1500:]}"
         finally:
             os.kill(broker, signal.SIGCONT)
         daemon = self.daemon("pause")
-        wait_until(lambda: (lambda s: s.get("acked", 0) >= s.get("durable", 1) > 0)(daemon.json("/status")), 60, "everything is acknowledged")
+        wait_until(lambda: (lambda s: s.get("acked", 0) >= s.get("durable", 1) > 0)(daemon.json("/status")), "everything is acknowledged")
         daemon.drain()
         self.ledger_is_exact("pause", 2500)
         out = tool("verify", "--state-dir", self.work.path / "pause", "--brokers", self.kafka.address, "--topic", "pause.delta")[1]
@@ -243,24 +243,24 @@ class Cases:
         create_topic(self.kafka.address, "numbers")
         produce(self.kafka.address, "numbers", 0, 640)
         daemon = self.daemon("numbers")
-        wait_until(lambda: trained(daemon) == 640 and (lambda s: s["acked"] >= s["durable"] > 0)(daemon.json("/status")), 60, "640 samples on the delta topic")
+        wait_until(lambda: trained(daemon) == 640 and (lambda s: s["acked"] >= s["durable"] > 0)(daemon.json("/status")), "640 samples on the delta topic")
         produce(self.kafka.address, "numbers", 640, 256, price=1e38, label=0.5)  # at least four batches; off whatever the logit
-        held = wait_until(lambda: [r for r in daemon.json("/healthz").get("reasons", []) if r.startswith("numbers: ")], 60, "/healthz says that publishing is held")
+        held = wait_until(lambda: [r for r in daemon.json("/healthz").get("reasons", []) if r.startswith("numbers: ")], "/healthz says that publishing is held")
         assert "learning rates" in held[0], held
-        wait_until(lambda: daemon.json("/status")["samples"]["quarantined"] == 256, 60, "the batches are quarantined")
+        wait_until(lambda: daemon.json("/status")["samples"]["quarantined"] == 256, "the batches are quarantined")
         produce(self.kafka.address, "numbers", 896, 1)  # one good batch is not enough
-        wait_until(lambda: trained(daemon) == 641 and (lambda s: s["durable"] > s["acked"])(daemon.json("/status")), 60, "an epoch that is durable and held")
+        wait_until(lambda: trained(daemon) == 641 and (lambda s: s["durable"] > s["acked"])(daemon.json("/status")), "an epoch that is durable and held")
         daemon.process.send_signal(signal.SIGTERM)
         daemon.expect_exit(3)
         assert "publishing is held" in daemon.log(), daemon.log()[-1500:]
 
         daemon = self.daemon("numbers")
-        wait_until(lambda: [r for r in daemon.json("/healthz").get("reasons", []) if r.startswith("numbers: ")], 60, "a restart does not end the hold")
-        wait_until(lambda: daemon.get("/readyz")[0] == 200, 60, "ready")  # the delta topic was checked before
+        wait_until(lambda: [r for r in daemon.json("/healthz").get("reasons", []) if r.startswith("numbers: ")], "a restart does not end the hold")
+        wait_until(lambda: daemon.get("/readyz")[0] == 200, "ready")  # the delta topic was checked before
         status = daemon.json("/status")
         assert status["held"] != "" and status["durable"] > status["publishable"] == status["acked"], f"held epochs were published by the restart: {status}"
         produce(self.kafka.address, "numbers", 897, 192)
-        wait_until(lambda: trained(daemon) == 833 and (lambda s: s["acked"] >= s["durable"])(daemon.json("/status")), 60, "the backlog is published")
+        wait_until(lambda: trained(daemon) == 833 and (lambda s: s["acked"] >= s["durable"])(daemon.json("/status")), "the backlog is published")
         assert daemon.json("/healthz")["reasons"] == [], daemon.json("/healthz")
         daemon.drain()
         self.ledger_is_exact("numbers", 833)
@@ -276,19 +276,19 @@ class Cases:
             config = self.work.path / "locked.yaml"
             config.write_text(with_login(login, "wr0ng-pass"))
             daemon = self.daemon("locked", sets, config=config)
-            reason = wait_until(lambda: (lambda r: r if "uthentication" in r else None)(daemon.json("/readyz").get("reason", "")), 60,
+            reason = wait_until(lambda: (lambda r: r if "uthentication" in r else None)(daemon.json("/readyz").get("reason", "")),
                                 "/readyz says that the login failed")
             assert "sasl.username" in reason and secure.address in reason, reason
             assert daemon.running() and daemon.get("/healthz")[0] == 200
             daemon.process.send_signal(signal.SIGTERM)
-            daemon.expect_exit(0, 60)
+            daemon.expect_exit(0)
             assert "wr0ng-pass" not in daemon.log(), "a password in the log"
 
             config.write_text(with_login(login, login["sasl.password"]))
             shown = subprocess.run([harness.BUILD / "daemon/freshetd", "--config", config, "--print-config"], stdout=subprocess.PIPE, text=True, check=True)
             assert "sasl.username" in shown.stdout and login["sasl.password"] not in shown.stdout, "--print-config and the password"
             daemon = self.daemon("locked", sets, config=config)
-            wait_until(lambda: trained(daemon) == 300, 60, "300 samples over TLS")
+            wait_until(lambda: trained(daemon) == 300, "300 samples over TLS")
             daemon.drain()
             assert login["sasl.password"] not in daemon.log(), "a password in the log"
             self.ledger_is_exact("locked", 300)
@@ -309,5 +309,5 @@ class Cases:
         print(f"{self.count} passed, 0 failed")
 
 
-with Workspace() as test_work, Kafka() as test_kafka:
+with Workspace() as test_work, Kafka(own=True) as test_kafka:  # it is stopped now and then
     Cases(test_work, test_kafka).run()

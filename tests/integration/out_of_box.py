@@ -74,7 +74,7 @@ def lifetime(work, kafka, stream_name):
     daemon = work.daemon(config, work.path / f"{stream_name}.log",
                          [f"ingest.brokers={kafka.address}", f"ingest.topic={stream_name}", f"model={stream_name}", f"state_dir={state}"], ["--until", "end"],
                          wait_http=False)
-    daemon.expect_exit(0, 600)
+    daemon.expect_exit(0)
     result = json.loads(tool("dump", "--state-dir", state, "--metrics")[1])["tasks"]["click"]["lifetime"]
     shutil.rmtree(state)
     return result

@@ -6,6 +6,7 @@ own uncertainty where that is wider: half the spread of its seeds, or two standa
 must give what ftrl.py computes, within SAME, on every stream. Seeds: 3, the large stream one (3 with `--all`); more where three say little: fm on adult lies between
 0.856 and 0.895 as the first weight of one dense value is drawn, in this implementation and in the reference's framework alike."""
 import concurrent.futures
+import os
 import pathlib
 import sys
 
@@ -56,27 +57,34 @@ def statistics(values):
 
 
 class Trainer:
-    def __init__(self, work, kafka):
-        self.work, self.kafka, self.topics = work, kafka, set()
+    """Runs beside each other, one worker each; in lockstep the numbers do not depend on it."""
+
+    def __init__(self, work, kafka, pool, every_seed):
+        self.work, self.kafka, self.pool, self.every_seed, self.topics, self.runs = work, kafka, pool, every_seed, {}, {}
+
+    def begin(self, stream_name, model):
+        """Queues the runs of all seeds that measure() is to gather."""
+        if stream_name not in self.topics:
+            self.topics[stream_name] = self.pool.submit(tool, "produce", "--brokers", self.kafka.address, "--topic", stream_name, "--file", stream(stream_name),
+                                                        "--partitions", "1")
+        self.runs[stream_name, model] = [self.pool.submit(self.lifetime, stream_name, model, seed) for seed in seeds_of(stream_name, model, self.every_seed)]
 
     def lifetime(self, stream_name, model, seed):
         """One pass; the lifetime metrics of every task at its end, read from the durable state."""
         name = f"{stream_name}_{model}"
-        if stream_name not in self.topics:
-            tool("produce", "--brokers", self.kafka.address, "--topic", stream_name, "--file", stream(stream_name), "--partitions", "1")
-            self.topics.add(stream_name)
+        self.topics[stream_name].result()
         state = self.work.path / f"{name}-{seed}"
         daemon = self.work.daemon(SOURCE / f"conf/reference/{name}.yaml", self.work.path / f"{name}-{seed}.log",
                                   [f"ingest.brokers={self.kafka.address}", f"ingest.topic={stream_name}", f"model={name}-{seed}", f"state_dir={state}",
-                                   f"seed={seed}", f"export.topic={name}-{seed}.delta", "ingest.lockstep.epoch_batches=4096"], wait_http=False)
-        daemon.expect_exit(0, 900)
+                                   f"seed={seed}", "threads=1", f"export.topic={name}-{seed}.delta", "ingest.lockstep.epoch_batches=4096"], wait_http=False)
+        daemon.expect_exit(0)
         tasks = json.loads(tool("dump", "--state-dir", state, "--metrics")[1])["tasks"]
         shutil.rmtree(state)
         return [tasks[label]["lifetime"] for label in labels_of(name) if label in tasks]
 
-    def measure(self, stream_name, model, seeds):
+    def measure(self, stream_name, model):
         """Over seeds, label by label."""
-        runs = [self.lifetime(stream_name, model, seed) for seed in seeds]
+        runs = [run.result() for run in self.runs[stream_name, model]]
         return [{key: statistics([run[label][key] for run in runs]) for key in ("auc", "logloss")} for label in range(len(runs[0]))]
 
 
@@ -108,19 +116,20 @@ def seeds_of(stream_name, model, every_seed):
     return range(1, (1 if once else MORE_SEEDS.get((stream_name, model), SEEDS)) + 1)
 
 
+def models_of(stream_name):
+    return [model for model in MODELS if (SOURCE / f"conf/reference/{stream_name}_{model}.yaml").exists()]
+
+
 def row(stream_name, model, label, seeds, measured, reference, said):
     pairs = [(measured[key]["mean"], reference[key]["mean"]) for key in ("auc", "logloss")]
     print(f"{stream_name:<12}{model:<8}{label:>6}{len(seeds):>6}" + "".join(f"{mine:>9.4f}{theirs:>10.4f}{mine - theirs:>+9.4f}" for mine, theirs in pairs) + f"  {said}", flush=True)
 
 
-def single_label(trainer, reference, batches, every_seed, failures):
+def single_label(trainer, reference, batches, failures):
     runs = {}
     for stream_name in STREAMS:
-        for model in MODELS:
-            if not (SOURCE / f"conf/reference/{stream_name}_{model}.yaml").exists():
-                continue
-            seeds = seeds_of(stream_name, model, every_seed)
-            measured = trainer.measure(stream_name, model, seeds)
+        for model in models_of(stream_name):
+            measured, seeds = trainer.measure(stream_name, model), trainer.runs[stream_name, model]
             for label, values in enumerate(measured):
                 if model == "ftrl128":
                     auc, loss = batches[stream_name].result()
@@ -145,12 +154,11 @@ def single_label(trainer, reference, batches, every_seed, failures):
         failures.append(f"grocery: din gains {gain:+.4f}")
 
 
-def two_labels(trainer, reference, every_seed, failures):
+def two_labels(trainer, streams, reference, failures):
     """Both tasks of one model against the reference runs of mlp on each label alone; not below by more than the tolerance."""
-    for path in sorted((SOURCE / "conf/reference").glob("*_two.yaml")):
-        stream_name = path.name[:-len("_two.yaml")]
-        seeds = seeds_of(stream_name, "two", every_seed)
-        for label, values in enumerate(trainer.measure(stream_name, "two", seeds)):
+    for stream_name in streams:
+        seeds = trainer.runs[stream_name, "two"]
+        for label, values in enumerate(trainer.measure(stream_name, "two")):
             expected = reference.find(stream_name, "mlp", label)
             reached = (values["auc"]["mean"] >= expected["auc"]["mean"] - TWO_LABEL_TOLERANCE
                        and values["logloss"]["mean"] <= expected["logloss"]["mean"] + TWO_LABEL_TOLERANCE)
@@ -162,12 +170,16 @@ def two_labels(trainer, reference, every_seed, failures):
 def main():
     every_seed = "--all" in sys.argv[1:]
     reference, failures = Reference(), []
-    with concurrent.futures.ProcessPoolExecutor(1) as beside, Workspace() as work, Kafka() as kafka:
+    two = [path.name[:-len("_two.yaml")] for path in sorted((SOURCE / "conf/reference").glob("*_two.yaml"))]
+    with (concurrent.futures.ProcessPoolExecutor(1) as beside, Workspace() as work, Kafka() as kafka,
+          concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool):
         batches = {name: beside.submit(ftrl.progressive, stream(name), 128) for name in STREAMS}
-        trainer = Trainer(work, kafka)
+        trainer = Trainer(work, kafka, pool, every_seed)
+        for name, model in [(name, model) for name in STREAMS for model in models_of(name)] + [(name, "two") for name in two]:
+            trainer.begin(name, model)
         print(f"{'stream':<12}{'model':<8}{'label':>6}{'seeds':>6}{'AUC':>9}{'reference':>10}{'':>9}{'logloss':>9}{'reference':>10}")
-        single_label(trainer, reference, batches, every_seed, failures)
-        two_labels(trainer, reference, every_seed, failures)
+        single_label(trainer, reference, batches, failures)
+        two_labels(trainer, two, reference, failures)
     assert not failures, f"outside: {failures}"
     print("all passed, 0 failed")
 

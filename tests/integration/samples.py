@@ -223,11 +223,11 @@ class Cases:
     def produce(self, topic, values):
         admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": self.kafka.address})
         for future in admin.create_topics([confluent_kafka.admin.NewTopic(topic, PARTITIONS, 1)]).values():
-            future.result(30)
+            future.result(PATIENCE)
         producer = confluent_kafka.Producer({"bootstrap.servers": self.kafka.address, "linger.ms": 20, "queue.buffering.max.messages": 500000})
         for number, value in enumerate(values):
             producer.produce(topic, value, partition=number % PARTITIONS)
-        assert producer.flush(60) == 0
+        assert producer.flush(PATIENCE) == 0
 
     def learns(self, name, stream, form, shares):
         train, rest, truth = stream.split()
@@ -236,7 +236,7 @@ class Cases:
         self.produce(f"{name}.begin", records[:BEGUN * (1 if form != "group" else 8)])
         state, begin = self.work.path / name, time.monotonic()
         sets = [f"ingest.brokers={self.kafka.address}", f"ingest.topic={name}", f"state_dir={state}"]
-        self.work.daemon(SOURCE / f"conf/samples/{name}.yaml", self.work.path / f"{name}.log", sets, ["--until", "end"], wait_http=False).expect_exit(0, 120)
+        self.work.daemon(SOURCE / f"conf/samples/{name}.yaml", self.work.path / f"{name}.log", sets, ["--until", "end"], wait_http=False).expect_exit(0)
         seconds = time.monotonic() - begin
         _, out, _ = tool("verify", "--state-dir", state, "--brokers", self.kafka.address, "--topic", f"{name}.delta")
         assert out.startswith("verified:"), out
@@ -271,12 +271,12 @@ class Cases:
 
     def first_values(self, name):
         """The same of a run whose rates move nothing: `--print-config` writes out all of them."""
-        done = subprocess.run([BUILD / "daemon/freshetd", "--config", SOURCE / f"conf/samples/{name}.yaml", "--print-config"], capture_output=True, text=True, timeout=30)
+        done = subprocess.run([BUILD / "daemon/freshetd", "--config", SOURCE / f"conf/samples/{name}.yaml", "--print-config"], capture_output=True, text=True, timeout=PATIENCE)
         config, state = self.work.path / f"{name}.begin.yaml", self.work.path / f"{name}.begin"
         config.write_text(re.sub(r"\blr: [^,}\s]+", "lr: 1e-30", done.stdout))
         sets = [f"ingest.brokers={self.kafka.address}", f"ingest.topic={name}.begin", f"state_dir={state}", f"model={name}-begin", "ingest.batch_warmup.first=0",
                 f"export.brokers={self.kafka.address}", f"export.topic={name}.begin.delta"]
-        self.work.daemon(config, self.work.path / f"{name}.begin.log", sets, ["--until", "end"], wait_http=False).expect_exit(0, 60)
+        self.work.daemon(config, self.work.path / f"{name}.begin.log", sets, ["--until", "end"], wait_http=False).expect_exit(0)
         values = self.values(state)
         shutil.rmtree(state)
         return values
@@ -300,7 +300,7 @@ class Cases:
         files = sorted((SOURCE / "conf/samples").glob("*.yaml"))
         assert {file.stem for file in files} == set(MODELS), "one stream for each configuration"
         for file in (*files, SOURCE / "conf/freshet.yaml"):
-            done = subprocess.run([BUILD / "daemon/freshetd", "--config", file, "--check"], capture_output=True, text=True, timeout=30)
+            done = subprocess.run([BUILD / "daemon/freshetd", "--config", file, "--check"], capture_output=True, text=True, timeout=PATIENCE)
             assert done.returncode == 0, f"{file}: {done.stdout}{done.stderr}"
 
     def the_check_warns_of_a_task_whose_loss_reaches_nothing(self):
@@ -319,7 +319,7 @@ network:
 tasks: [{name: learns, label: click, logit: out}, {name: behind, label: click, logit: stopped}]
 export: {topic: d}
 """)
-        done = subprocess.run([BUILD / "daemon/freshetd", "--config", file, "--check"], capture_output=True, text=True, timeout=30)
+        done = subprocess.run([BUILD / "daemon/freshetd", "--config", file, "--check"], capture_output=True, text=True, timeout=PATIENCE)
         assert done.returncode == 0 and "task `behind`: its loss reaches no parameter" in done.stdout, done
         assert "task `learns`" not in done.stdout, done
 
@@ -346,7 +346,7 @@ export: {topic: d}
 """
         for init, stuck in (("init: zeros", True), ("init: {normal: 0.01}", False)):
             file.write_text(text.replace("item: {dim: 4, init: zeros}", f"item: {{dim: 4, {init}}}"))
-            done = subprocess.run([BUILD / "daemon/freshetd", "--config", file, "--check"], capture_output=True, text=True, timeout=30)
+            done = subprocess.run([BUILD / "daemon/freshetd", "--config", file, "--check"], capture_output=True, text=True, timeout=PATIENCE)
             assert done.returncode == 0 and "ok" in done.stdout, done
             for part in ("table `user`, part `v`", "table `item`, part `v`"):
                 said = f"{part}: begins at zero and can never learn: all it meets in layer `pairs` is zero too" in done.stdout
@@ -379,7 +379,7 @@ export: {topic: d}
             assert config != whole
             file = self.work.path / "readme.yaml"
             file.write_text(config)
-            done = subprocess.run([BUILD / "daemon/freshetd", "--config", file, "--check"], capture_output=True, text=True, timeout=30)
+            done = subprocess.run([BUILD / "daemon/freshetd", "--config", file, "--check"], capture_output=True, text=True, timeout=PATIENCE)
             assert done.returncode == 0, f"{done.stdout}{done.stderr}\n{config}"
 
     def run(self, only):

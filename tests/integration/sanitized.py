@@ -27,15 +27,15 @@ def main():
                 assert daemon.get(path)[0] in (200, 404, 503), f"{path}; log ends:\n{daemon.log()[-6000:]}"
             return daemon.json("/status").get("samples", {}).get("trained", 0) > COUNT / 4
 
-        wait_until(a_quarter_is_trained, 120, "a quarter of the samples")
+        wait_until(a_quarter_is_trained, "a quarter of the samples")
         daemon.drain()
-        work.daemon(config, work.path / "live.log", base, ["--until", "end"], wait_http=False).expect_exit(0, 300)
+        work.daemon(config, work.path / "live.log", base, ["--until", "end"], wait_http=False).expect_exit(0)
         out = tool("verify", "--state-dir", work.path / "live", "--brokers", kafka.address, "--topic", "killed.delta")[1]
         print(out.strip().splitlines()[-1])
         work.daemon(config, work.path / "lockstep.log",
                     [f"ingest.brokers={kafka.address}", f"state_dir={work.path / 'lockstep'}", "export.topic=lockstep.delta",
                      "ingest.lockstep.records=64", "ingest.lockstep.epoch_batches=3", "ingest.batch_warmup.first=64"],
-                    wait_http=False).expect_exit(0, 300)
+                    wait_http=False).expect_exit(0)
         out = tool("verify", "--state-dir", work.path / "lockstep", "--brokers", kafka.address, "--topic", "lockstep.delta")[1]
         print(out.strip().splitlines()[-1])
         for log in work.path.glob("*.log"):

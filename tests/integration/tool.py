@@ -59,16 +59,18 @@ class Cases:
     def train(self, name, sets=(), topic="samples"):
         """One lockstep run to the end of the topic."""
         daemon = self.work.daemon(CONFIG, self.work.path / f"{name}.log", [*self.sets(name, topic), *sets], wait_http=False)
-        daemon.expect_exit(0, 120)
+        daemon.expect_exit(0)
         return self.work.path / name, f"{name}.delta"
 
-    def follow(self, topic, *arguments, idle="700ms"):
-        return ("follow", "--brokers", self.kafka.address, "--topic", topic, "--until-idle", idle, *arguments)
+    def follow(self, topic, *arguments, state=None):
+        """To the last durable epoch of a state, or, where none says when, until nothing comes any more."""
+        end = ("--until-epoch", last_epoch(state)) if state else ("--until-idle", "5s")
+        return ("follow", "--brokers", self.kafka.address, "--topic", topic, *end, *arguments)
 
     def create(self, topic, partitions):
         admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": self.kafka.address})
         for future in admin.create_topics([confluent_kafka.admin.NewTopic(topic, partitions, 1)]).values():
-            future.result(30)
+            future.result(PATIENCE)
 
     def records(self, topic):
         """(partition, value) in the order of the partitions."""
@@ -76,10 +78,10 @@ class Cases:
         found = []
         for partition in range(PARTITIONS):
             where = confluent_kafka.TopicPartition(topic, partition, 0)
-            _, end = consumer.get_watermark_offsets(where, 10)
+            _, end = consumer.get_watermark_offsets(where, PATIENCE)
             consumer.assign([where])
             while end > 0:
-                message = consumer.poll(10)
+                message = consumer.poll(PATIENCE)
                 assert message is not None and not message.error(), message and message.error()
                 found.append((partition, message.value()))
                 if message.offset() + 1 >= end:
@@ -91,7 +93,7 @@ class Cases:
         producer = confluent_kafka.Producer({"bootstrap.servers": self.kafka.address})
         for partition, value in records:
             producer.produce(topic, value, partition=partition)
-        assert producer.flush(60) == 0
+        assert producer.flush(PATIENCE) == 0
 
     def verified_or_behind(self, state, topic):
         """The newest durable epoch of a running daemon may not be on the topic yet: then a replica is behind; different it is never."""
@@ -103,7 +105,7 @@ class Cases:
 
     def the_dump_of_a_follower_is_the_dump_of_the_state(self):
         path = self.work.path / "followed.dump"
-        out = lines_of(*self.follow(self.topic, "--dump", path))
+        out = lines_of(*self.follow(self.topic, "--dump", path, state=self.state))
         assert path.read_text() == self.dump.read_text()
         last = json.loads(lines(path.read_text())[-1])
         assert len(out) == last["epoch"] and last["samples"] == SAMPLES
@@ -124,7 +126,7 @@ class Cases:
         from_topic = lines_of("score", "--brokers", self.kafka.address, "--topic", self.topic, "--file", self.queries)
         assert len(from_topic) == 500 and len(set(from_topic)) > 300
         assert all(set(json.loads(line)) == {"click", "buy"} and 0 < json.loads(line)["click"] < 1 for line in from_topic)
-        assert lines_of(*self.follow(self.topic, "--score", self.queries))[-500:] == from_topic
+        assert lines_of(*self.follow(self.topic, "--score", self.queries, state=self.state))[-500:] == from_topic
         assert lines_of("score", "--dump", self.dump, "--state-dir", self.state, "--file", self.queries) == from_topic
         assert lines_of("score", "--dump", self.dump, "--model", self.state / "model.json", "--file", self.queries) == from_topic
 
@@ -164,7 +166,7 @@ class Cases:
         state, topic = self.train("averaged", ["export.average.half_life=3000"])
         path = self.work.path / "averaged.dump"
         assert lines_of("verify", "--state-dir", state, "--brokers", self.kafka.address, "--topic", topic)[-1].startswith("verified:")
-        lines_of(*self.follow(topic, "--dump", path))
+        lines_of(*self.follow(topic, "--dump", path, state=state))
         assert path.read_text() == tool("dump", "--state-dir", state)[1]
         mine, plain = ({row["dense"]: row for row in (json.loads(line, parse_int=float) for line in lines_of("dump", "--state-dir", directory, "--private"))
                         if "dense" in row}
@@ -178,7 +180,7 @@ class Cases:
         rows = [[line for line in lines(text) if line.startswith('{"table"')] for text in (path.read_text(), self.dump.read_text())]
         assert rows[0] == rows[1], "rows are published as they are"
         daemon = self.work.daemon(CONFIG, self.work.path / "averaged-off.log", self.sets("averaged", "samples"), wait_http=False)
-        daemon.expect_exit(3, 60)
+        daemon.expect_exit(3)
         assert "training.json" in (self.work.path / "averaged-off.log").read_text()
 
     def metrics_of_dump_and_state_are_equal(self):
@@ -194,7 +196,7 @@ class Cases:
 
     def a_follower_of_some_partitions_holds_their_rows_only(self):
         path = self.work.path / "part.dump"
-        tool(*self.follow(self.topic, "--partitions", "2", "--dump", path))
+        tool(*self.follow(self.topic, "--partitions", "2", "--dump", path, state=self.state))
         expected = []
         for line in lines(self.dump.read_text())[:-1]:
             row = json.loads(line)
@@ -245,7 +247,7 @@ class Cases:
         config.write_text(re.sub(r", lockstep: \{[^}]*\}\}", "}", CONFIG.read_text()))
         daemon = self.work.daemon(config, self.work.path / "live.log", self.sets("live", "samples") + ["export.dense_every=2s"])
         state, epoch = self.work.path / "live", 0
-        wait_until(lambda: daemon.json("/status").get("samples", {}).get("trained") == SAMPLES, 60, "all samples trained")
+        wait_until(lambda: daemon.json("/status").get("samples", {}).get("trained") == SAMPLES, "all samples trained")
         rng = random.Random(9)
         extra = self.work.path / "extra.jsonl"
         for turn in range(4):
@@ -255,7 +257,7 @@ class Cases:
             number = int(re.search(r" epoch=(\d+) folded=\d+ acked=\d+ timeline=1 samples=\d+ watermark_ms=\d+", first[0]).group(1))
             assert number >= epoch and first[-1].startswith("checks passed=true"), first[-1]
             epoch = number
-            wait_until(lambda: self.verified_or_behind(state, "live.delta"), 30, "verified while running")
+            wait_until(lambda: self.verified_or_behind(state, "live.delta"), "verified while running")
         follower = subprocess.Popen([harness.BUILD / "replica/tool/freshet", "follow", "--brokers", self.kafka.address, "--topic", "live.delta", "--dump",
                                      self.work.path / "live.dump"], stdout=subprocess.PIPE, text=True)
         daemon.drain()
@@ -328,7 +330,7 @@ class Cases:
         for partition in range(PARTITIONS):
             half = sum(p == partition for p, _ in records) // 2
             for future in admin.delete_records([confluent_kafka.TopicPartition("retained.delta", partition, half)]).values():
-                future.result(30)
+                future.result(PATIENCE)
         _, err = failing(*self.follow("retained.delta"))
         assert "begins with epoch" in err and "snapshot" in err and "not in this version" in err, err
 

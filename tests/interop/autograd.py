@@ -90,7 +90,7 @@ def run_daemon(drawing, path, name, address):
     conf = {"version": 1, "model": name, "state_dir": str(path / "state"), "memory_limit": "64MiB", "threads": 1, "ingest": ingest,
             "metrics": {"listen": "127.0.0.1:0"}, **drawing["conf"]}
     (path / "model.yaml").write_text(json.dumps(conf, indent=1))
-    done = subprocess.run([BUILD / "daemon/freshetd", "--config", path / "model.yaml"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+    done = subprocess.run([BUILD / "daemon/freshetd", "--config", path / "model.yaml"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PATIENCE)
     assert done.returncode == 0, f"freshetd exited {done.returncode}\n{done.stdout[-2000:]}"
     parameters, rows = {}, {}
     for line in tool("dump", "--state-dir", path / "state", "--private")[1].splitlines():

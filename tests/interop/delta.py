@@ -14,6 +14,7 @@ import msgpack
 import xxhash
 
 CRC_TAIL = b"\xa3crc\xce"
+PATIENCE = 300  # seconds for an answer; no load makes a sound topic need so long
 
 
 ENVELOPE = ["v", "k", "m", "fp", "tl", "e", "from", "dig", "p", "np", "i"]
@@ -67,24 +68,27 @@ def parse(value):
     return record
 
 
-def read_topic(address, topic, idle_s=3.0, config=None, see=lambda message: None):
+def read_topic(address, topic, config=None, see=lambda message: None):
     """All records of a topic now: a list per partition of (offset, value bytes). see() gets every whole message."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": "interop", "enable.auto.commit": False,
-                                         "auto.offset.reset": "error", "fetch.wait.max.ms": 20, **(config or {})})
-    partitions = sorted(consumer.list_topics(topic, 10).topics[topic].partitions)
+                                         "auto.offset.reset": "error", "fetch.wait.max.ms": 20, "enable.partition.eof": True, **(config or {})})
+    partitions = sorted(consumer.list_topics(topic, PATIENCE).topics[topic].partitions)
     ends = {}
     assignment = []
     for partition in partitions:
-        low, high = consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, partition), 10)
+        low, high = consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, partition), PATIENCE)
         ends[partition] = high
         assignment.append(confluent_kafka.TopicPartition(topic, partition, low))
     consumer.assign(assignment)
     records = {partition: [] for partition in partitions}
     waiting = {partition for partition in partitions if ends[partition] > assignment[partition].offset}
     while waiting:
-        message = consumer.poll(idle_s)
+        message = consumer.poll(PATIENCE)
         if message is None:
-            break
+            raise Bad("the topic is not read to its end")
+        if message.error() and message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF:  # markers may be the last
+            waiting.discard(message.partition())
+            continue
         if message.error():
             raise Bad(str(message.error()))
         see(message)

@@ -63,17 +63,17 @@ class Run:
     def __init__(self, work, kafka, topic, values, codec):
         admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": kafka.address})
         for future in admin.create_topics([confluent_kafka.admin.NewTopic(topic, 1, 1)]).values():
-            future.result(30)
+            future.result(PATIENCE)
         producer = confluent_kafka.Producer({"bootstrap.servers": kafka.address, "linger.ms": 5})
         self.records = 0
         for value in values:
             producer.produce(topic, value, partition=0)
             producer.poll(0)
             self.records += 1
-        assert producer.flush(60) == 0
+        assert producer.flush(PATIENCE) == 0
         state = work.path / topic
         sets = [f"ingest.brokers={kafka.address}", f"ingest.topic={topic}", f"ingest.format={codec}", f"state_dir={state}", f"export.topic={topic}.delta"]
-        work.daemon(SOURCE / "tests/interop/forms.yaml", work.path / f"{topic}.log", sets, ["--until", "end"], wait_http=False).expect_exit(0, 120)
+        work.daemon(SOURCE / "tests/interop/forms.yaml", work.path / f"{topic}.log", sets, ["--until", "end"], wait_http=False).expect_exit(0)
         self.lines = [line for line in tool("dump", "--state-dir", state, "--private")[1].splitlines() if line.startswith(('{"table"', '{"dense"'))]
         self.metrics = json.loads(tool("dump", "--state-dir", state, "--metrics")[1])["tasks"]
         shutil.rmtree(state)

@@ -28,7 +28,7 @@ def samples(rng, count):
 def create_topic(address, topic):
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": address})
     for future in admin.create_topics([confluent_kafka.admin.NewTopic(topic, 2, 1)]).values():
-        future.result(30)
+        future.result(PATIENCE)
 
 
 def produce(address, topic, rng, written):
@@ -41,7 +41,7 @@ def produce(address, topic, rng, written):
         producer.produce(topic, msgpack.packb(chunk if size > 1 else chunk[0]), partition=rng.randrange(2))
         producer.poll(0)
         at += size
-    assert producer.flush(60) == 0
+    assert producer.flush(PATIENCE) == 0
 
 
 PIECE_MAX = 16384
@@ -73,7 +73,7 @@ class Seen:
 def producers(kafka, topic):
     """Producer ids in the record batches of the broker's log segments (Kafka protocol, record batch v2); -1: not idempotent."""
     found = set()
-    for path in pathlib.Path(kafka.dir).rglob(f"{topic}-*/*.log"):
+    for path in pathlib.Path(kafka.dir).rglob(f"{topic}-[0-9]/*.log"):
         data, at = path.read_bytes(), 0
         while at + 61 <= len(data):
             length, magic = struct.unpack_from(">i", data, at + 8)[0], data[at + 16]
@@ -88,15 +88,15 @@ def what_is_fixed(work, kafka, config, sets):
     """Partitions and quantization are fixed for a timeline; a topic that forgets is told of at start."""
     for change, word in (("export.partitions=4", "partitions"), ("export.quantize=f32", "quantize")):
         daemon = work.daemon(config, work.path / f"{word}.log", [*sets, change], ["--until", "end"], wait_http=False)
-        daemon.expect_exit(3, 60)
+        daemon.expect_exit(3)
         assert word in daemon.log(), daemon.log()[-500:]
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": kafka.address})
     entry = confluent_kafka.admin.ConfigEntry("retention.ms", "86400000", incremental_operation=confluent_kafka.admin.AlterConfigOpType.SET)
     resource = confluent_kafka.admin.ConfigResource(confluent_kafka.admin.ConfigResource.Type.TOPIC, "interop.delta", incremental_configs=[entry])
     for future in admin.incremental_alter_configs([resource]).values():
-        future.result(30)
+        future.result(PATIENCE)
     daemon = work.daemon(config, work.path / "retention.log", sets, ["--until", "end"], wait_http=False)
-    daemon.expect_exit(0, 60)
+    daemon.expect_exit(0)
     assert "topic_retention_finite" in daemon.log()
 
 
@@ -112,7 +112,7 @@ def main():
         last_of_runs, seen = [], Seen()
         for part in range(0, len(written), 7000):  # each run goes on where the one before was drained
             produce(kafka.address, "interop", rng, written[part:part + 7000])
-            work.daemon(config, work.path / "live.log", sets, ["--until", "end"], wait_http=False).expect_exit(0, 300)
+            work.daemon(config, work.path / "live.log", sets, ["--until", "end"], wait_http=False).expect_exit(0)
             last_of_runs.append(int(re.search(r" epoch=(\d+)", tool("state", state)[1]).group(1)))
 
         replica = delta.Replica(3)
@@ -133,7 +133,7 @@ def main():
         assert replica.applied >= 3 and replica.tombstones >= 100, f"{replica.applied} epochs, {replica.tombstones} tombstones"
         assert replica.commit["samples"] == len(trained)
         consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.address, "group.id": "ends"})
-        ends = {p: consumer.get_watermark_offsets(confluent_kafka.TopicPartition("interop", p), 10)[1] for p in range(2)}
+        ends = {p: consumer.get_watermark_offsets(confluent_kafka.TopicPartition("interop", p), PATIENCE)[1] for p in range(2)}
         consumer.close()
         assert replica.commit["off"] == {"interop": ends}, f"{replica.commit['off']}, the topic ends at {ends}"
         assert replica.commit["wm"] == max(s["t"] for s in written if s["u"] != 2), "watermark: the newest sample trained"
