@@ -1,5 +1,7 @@
-/* Bump arena: many small allocations with one lifetime. Blocks are kept on reset, so that a steady
- * workload allocates nothing. Memory is 64-byte aligned and NOT zeroed. One owner thread. */
+/* A bump arena holds many small allocations with one lifetime. Blocks are kept on reset, so that a
+ * steady workload allocates nothing. Memory is 64-byte aligned and not zeroed.
+ *
+ * Thread: one owner. */
 #ifndef FR_BASE_ARENA_H
 #define FR_BASE_ARENA_H
 

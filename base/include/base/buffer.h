@@ -1,5 +1,5 @@
-/* Growing byte buffer (x2 growth, ends the process when memory is refused) and little-endian
- * load/store. */
+/* A growing byte buffer (it doubles, and ends the process when memory is refused), little-endian
+ * loads and stores, and a bounded reader. */
 #ifndef FR_BASE_BUFFER_H
 #define FR_BASE_BUFFER_H
 
@@ -14,7 +14,7 @@ struct fr_buffer {
 };
 
 void fr_buffer_release(struct fr_buffer *buffer);
-/* Room for `extra` more bytes; returns where they go (size unchanged). */
+/* Makes room for `extra` more bytes and returns where they go; the size does not change. */
 uint8_t *fr_buffer_grow(struct fr_buffer *buffer, size_t extra); /* the slow path of reserve */
 static inline uint8_t *fr_buffer_reserve(struct fr_buffer *buffer, size_t extra)
 {
@@ -31,8 +31,8 @@ static inline void fr_buffer_append(struct fr_buffer *buffer, const void *bytes,
     buffer->size += size;
 }
 void fr_buffer_printf(struct fr_buffer *buffer, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* text as a JSON string: quotes, backslashes and control characters escaped; other bytes as they
- * are (UTF-8 is the caller's). */
+/* Appends text as a JSON string. Quotes, backslashes and control characters are escaped; other
+ * bytes go as they are, and that they are UTF-8 is the caller's promise. */
 void fr_buffer_json_text(struct fr_buffer *buffer, const char *text);
 void fr_buffer_json_bytes(struct fr_buffer *buffer, const char *text, size_t size);
 
@@ -94,8 +94,8 @@ static inline void fr_put_f64(struct fr_buffer *b, double v)
     fr_buffer_append(b, &v, sizeof(v));
 }
 
-/* Bounded reader over stored bytes: a read past the end sets `failed` and yields zeros; check once
- * at the end. */
+/* A bounded reader over stored bytes. A read past the end sets `failed` and yields zeros, so one
+ * check at the end is enough. */
 struct fr_reader {
     const uint8_t *at;
     const uint8_t *end;

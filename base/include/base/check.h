@@ -11,7 +11,7 @@
 #define FR_CHECK(condition) ((condition) ? (void)0 : fr_check_failed(#condition, __FILE__, __LINE__))
 __attribute__((noreturn, cold)) void fr_check_failed(const char *condition, const char *file, int line);
 
-/* *out written only when the result fits; false otherwise. */
+/* Both write *out only when the result fits, and return false otherwise. */
 static inline bool fr_add_size(size_t a, size_t b, size_t *out)
 {
     size_t sum;
@@ -32,11 +32,11 @@ static inline bool fr_mul_size(size_t a, size_t b, size_t *out)
 
 #define FR_ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 
-/* calloc/realloc that never return NULL: an allocation refused at start ends the process with a
- * message (crash-only). */
+/* calloc and realloc that never return NULL: a refused allocation ends the process with a
+ * message. */
 void *fr_alloc(size_t count, size_t size) __attribute__((alloc_size(1, 2), returns_nonnull));
 void *fr_realloc(void *memory, size_t count, size_t size) __attribute__((alloc_size(2, 3), returns_nonnull));
-/* Zeroed, aligned to alignment (a power of two); released with free(). */
+/* The memory is zeroed and aligned to `alignment` (a power of two). free() releases it. */
 void *fr_alloc_aligned(size_t alignment, size_t size) __attribute__((returns_nonnull));
 char *fr_strdup(const char *text);
 

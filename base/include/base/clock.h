@@ -14,7 +14,7 @@ struct fr_clock {
 
 const struct fr_clock *fr_clock_system(void);
 
-/* Fake clock: caller's memory, advanced by hand, one thread. */
+/* A fake clock lies in the caller's memory and is advanced by hand, by one thread. */
 struct fr_clock_fake {
     struct fr_clock clock;
     uint64_t mono_ns;

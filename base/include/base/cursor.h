@@ -1,9 +1,12 @@
-/* Bounded pull cursor over one MessagePack or JSON value: the only reader of bytes from outside.
+/* A bounded pull cursor over one MessagePack or JSON value: the only reader of bytes from outside.
  *
  * Both formats give the same tokens; a container ends with FR_TOKEN_END. Nothing is allocated:
  * strings point into the input, or, for JSON strings with escapes, into a caller's scratch buffer.
- * Every length is compared with the bytes that remain before it is used; depth is limited; JSON is
- * checked for UTF-8, MessagePack strings too. Source: msgpack spec 2013, RFC 8259. */
+ *
+ * Every length is compared with the bytes that remain before it is used. Depth is limited, and
+ * strings of both formats are checked for UTF-8.
+ *
+ * Source: msgpack spec 2013, RFC 8259. */
 #ifndef FR_BASE_CURSOR_H
 #define FR_BASE_CURSOR_H
 
@@ -64,14 +67,15 @@ struct fr_cursor {
 
 void fr_cursor_init(struct fr_cursor *cursor, enum fr_format format, const void *bytes, size_t size,
                     struct fr_buffer *scratch);
-/* FR_OK; FR_EOF once the one top-level value is complete and nothing (in JSON: only whitespace)
- * follows; FR_E_INVALID (malformed or trailing bytes) or FR_E_LIMIT (depth, string, number text),
- * with cursor->problem; a failed call does not move, calling again fails again. */
+/* Reads the next token. It returns FR_EOF once the one top-level value is complete and nothing (in
+ * JSON: only whitespace) follows, FR_E_INVALID (malformed or trailing bytes) or FR_E_LIMIT (depth,
+ * string, number text), with cursor->problem. A failed call does not move, so calling again fails
+ * again. */
 enum fr_status fr_cursor_next(struct fr_cursor *cursor, struct fr_token *token) FR_MUST_CHECK;
-/* Consumes the rest of a value whose first token was just read (a scalar: nothing to do). */
+/* Consumes the rest of a value whose first token was just read; of a scalar there is none. */
 enum fr_status fr_cursor_skip(struct fr_cursor *cursor, const struct fr_token *first) FR_MUST_CHECK;
-/* MessagePack: takes the next value when its encoding is exactly these bytes (1 to 64 of them; a
- * scalar that was a valid token before): what a reader expects costs one comparison. */
+/* In MessagePack, takes the next value when its encoding is exactly these bytes (1 to 64 of them; a
+ * scalar that was a valid token before). So what a reader expects costs one comparison. */
 static inline bool fr_cursor_take(struct fr_cursor *cursor, const uint8_t *bytes, size_t size)
 {
     if (cursor->format != FR_FORMAT_MSGPACK || cursor->level[cursor->depth].remaining == 0 ||
@@ -87,8 +91,8 @@ static inline bool fr_cursor_take(struct fr_cursor *cursor, const uint8_t *bytes
     cursor->level[cursor->depth].remaining -= 1;
     return true;
 }
-/* MessagePack: takes the next value when it is an unsigned integer (not in the last bytes of the
- * input, where the general way is as good). */
+/* In MessagePack, takes the next value when it is an unsigned integer, but not in the last bytes of
+ * the input, where the general way is as good. */
 static inline bool fr_cursor_take_unsigned(struct fr_cursor *cursor, uint64_t *value)
 {
     if (cursor->format != FR_FORMAT_MSGPACK || cursor->level[cursor->depth].remaining == 0 ||
@@ -108,7 +112,7 @@ static inline bool fr_cursor_take_unsigned(struct fr_cursor *cursor, uint64_t *v
     cursor->level[cursor->depth].remaining -= 1;
     return true;
 }
-/* The same for a float, f32 or f64, NaN and infinities included. */
+/* Does the same for a float, f32 or f64, NaN and infinities included. */
 static inline bool fr_cursor_take_float(struct fr_cursor *cursor, double *value)
 {
     if (cursor->format != FR_FORMAT_MSGPACK || cursor->level[cursor->depth].remaining == 0 ||
@@ -134,8 +138,8 @@ static inline size_t fr_cursor_offset(const struct fr_cursor *cursor)
     return (size_t)(cursor->at - cursor->begin);
 }
 
-/* RFC 3629: shortest forms only, no surrogates, at most U+10FFFF. Most strings are short and ASCII:
- * those take two loads. */
+/* UTF-8 is what RFC 3629 says: shortest forms only, no surrogates, at most U+10FFFF. Most strings
+ * are short and ASCII, and those take two loads. */
 bool fr_utf8_valid_slow(const uint8_t *at, size_t size);
 static inline bool fr_utf8_valid(const uint8_t *at, size_t size)
 {

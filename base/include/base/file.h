@@ -25,7 +25,8 @@ struct fr_disk {
 };
 const struct fr_disk *fr_disk_system(void);
 
-/* Whole write or an error; errno ENOSPC/EDQUOT becomes FR_E_NO_SPACE. `path` is for the message. */
+/* Writes everything or returns an error; errno ENOSPC or EDQUOT becomes FR_E_NO_SPACE. `path` is
+ * for the message. */
 enum fr_status fr_disk_write(const struct fr_disk *disk, int fd, const void *bytes, size_t size, uint64_t offset,
                              const char *path, struct fr_err *err) FR_MUST_CHECK;
 enum fr_status fr_disk_sync(const struct fr_disk *disk, int fd, const char *path, struct fr_err *err) FR_MUST_CHECK;
@@ -42,7 +43,7 @@ enum fr_status fr_dir_make(const char *path,
                            /* parents too, mode 0700; existing is fine */
                            struct fr_err *err) FR_MUST_CHECK;
 /* flock(LOCK_EX|LOCK_NB) on path (created); FR_E_BUSY names the holder's pid when the file says it.
- * fd stays open for life. */
+ * The descriptor stays open for the life of the process. */
 enum fr_status fr_file_lock(const char *path, int *fd, struct fr_err *err) FR_MUST_CHECK;
 enum fr_status fr_disk_free_bytes(const char *path, uint64_t *bytes, struct fr_err *err) FR_MUST_CHECK;
 

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A bijection on 64 bits (MurmurHash3, Appleby 2011), and its inverse. */
+/* fr_fmix64 is a bijection on 64 bits (MurmurHash3, Appleby 2011); its inverse follows. */
 static inline uint64_t fr_fmix64(uint64_t k)
 {
     k ^= k >> 33;
@@ -30,7 +30,8 @@ struct fr_sha256 {
     uint8_t bytes[32];
 };
 struct fr_sha256 fr_sha256(const void *bytes, size_t size);
-/* First 8 bytes, big-endian: the u64 that delta records carry as `dig`, `prev` and `fp`. */
+/* Returns the first 8 bytes, big-endian: the u64 that delta records carry as `dig`, `prev` and
+ * `fp`. */
 uint64_t fr_sha256_u64(const struct fr_sha256 *digest);
 
 #endif

@@ -17,8 +17,8 @@ void fr_log(enum fr_log_level level, const char *component, const char *event, c
 /* Writes text as a quoted logfmt value into out (cut to size, always closed and NUL-terminated);
  * returns out. */
 const char *fr_log_quote(char *out, size_t size, const char *text);
-/* Rate limit for repeated events: true when *last_ns is 0 or older than interval_ns; then stores
- * now_ns. */
+/* Limits the rate of repeated events: it is true when *last_ns is 0 or older than interval_ns, and
+ * then stores now_ns. */
 bool fr_log_due(unsigned long long *last_ns, unsigned long long now_ns, unsigned long long interval_ns);
 
 #endif

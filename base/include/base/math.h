@@ -1,8 +1,9 @@
 /* exp, log, tanh, sigmoid, log1p, sine and cosine in f32, written with basic operations only, so
  * that CPU, CUDA and every libm agree on the bits (DESIGN section 10: libm's differ by processor).
- * Valid as C17 and as CUDA C++: FR_HD is the one marker. Tolerance class: ULP(4) against the
- * double-precision reference (the unit test prints the measured maximum: 1.0 for exp, 0.9 log, 2.4
- * log1p, 2.4 sigmoid, 1.5 tanh, 2.7 softplus). */
+ * The header is valid as C17 and as CUDA C++; FR_HD is the one marker.
+ *
+ * Tolerance class: ULP(4) against the double-precision reference (the unit test prints the measured
+ * maximum: 1.0 for exp, 0.9 log, 2.4 log1p, 2.4 sigmoid, 1.5 tanh, 2.7 softplus). */
 #ifndef FR_BASE_MATH_H
 #define FR_BASE_MATH_H
 
@@ -37,8 +38,8 @@ FR_HD float fr_select_f32(int condition, float a, float b)
     return fr_bits_f32((fr_f32_bits(a) & mask) | (fr_f32_bits(b) & ~mask));
 }
 
-/* e^x by x = n ln2 + r, |r| <= ln2/2 (Cody and Waite 1980), degree-6 polynomial. Saturates to +inf
- * above 88.72 and 0 below -87.3. */
+/* e^x by x = n ln2 + r, |r| <= ln2/2 (Cody and Waite 1980), degree-6 polynomial. It saturates to
+ * +inf above 88.72 and to 0 below -87.3. */
 FR_HD float fr_expf(float x)
 {
     /* 0 for NaN too: it has no integer part. */
@@ -122,8 +123,8 @@ FR_HD float fr_sigmoidf(float x)
     return fr_select_f32(x >= 0.0f, 1.0f, e) / (1.0f + e);
 }
 
-/* Odd polynomial below 0.625 (Cephes form), where 1 - 2/(e^2x + 1) would cancel; saturates to 1
- * above 10. */
+/* An odd polynomial serves below 0.625 (Cephes form), where 1 - 2/(e^2x + 1) would cancel; above 10
+ * the result is 1. */
 FR_HD float fr_tanhf(float x)
 {
     float a = fr_bits_f32(fr_f32_bits(x) & 0x7fffffffu);
@@ -140,9 +141,9 @@ FR_HD float fr_tanhf(float x)
     return fr_select_f32(x != x, x, fr_select_f32(a < 0.625f, small, large));
 }
 
-/* Sine and cosine of 2 pi turns, turns in [0, 1): the nearest quarter is taken off exactly, what is
- * left (at most pi / 4) goes through Taylor's series in double, whose next terms are below
- * 2e-13. */
+/* Computes sine and cosine of 2 pi turns, turns in [0, 1). The nearest quarter is taken off
+ * exactly; what is left (at most pi / 4) goes through Taylor's series in double, whose next terms
+ * are below 2e-13. */
 FR_HD void fr_sincos_turns(double turns, float *sine, float *cosine)
 {
     int32_t quarter = (int32_t)(turns * 4.0 + 0.5);

@@ -1,7 +1,8 @@
-/* Worker pool for fork-join loops: runs task(context, index) for index 0..count-1 on `workers`
+/* A worker pool for fork-join loops. It runs task(context, index) for index 0..count-1 on `workers`
  * threads (the caller is one of them) and returns when all are done. Which worker runs an index is
- * not defined; results must not depend on it (DESIGN section 10). One caller at a time: the owner
- * loop. */
+ * not defined, and results must not depend on it (DESIGN section 10).
+ *
+ * Thread: one caller at a time, the owner loop. */
 #ifndef FR_BASE_POOL_H
 #define FR_BASE_POOL_H
 

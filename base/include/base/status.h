@@ -37,7 +37,7 @@ enum fr_status_class { FR_CLASS_OK, FR_CLASS_RETRY, FR_CLASS_DROP, FR_CLASS_FATA
 
 #define FR_MUST_CHECK __attribute__((warn_unused_result))
 
-/* Limits: text is cut at the end of the array, never overrun. Owns: caller. */
+/* The text is cut at the end of the array, never overrun. The caller owns it. */
 struct fr_err {
     enum fr_status status;
     char text[1024];

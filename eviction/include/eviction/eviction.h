@@ -1,5 +1,5 @@
-/* Gate and expiry policies (DESIGN section 5): exact count; idle time. The configs are the caller's
- * memory and must outlive the policy. */
+/* Gate and expiry policies (DESIGN section 5): one admits by exact count, one expires by idle time.
+ * The configs are the caller's memory and must outlive the policy. */
 #ifndef FR_EVICTION_EVICTION_H
 #define FR_EVICTION_EVICTION_H
 

@@ -1,5 +1,5 @@
-/* From the journal's bytes to delta records: the one place that knows both (used by publisher,
- * dump, verify and golden tests). */
+/* Turns the journal's bytes into delta records. This is the one place that knows both; publisher,
+ * dump, verify and golden tests use it. */
 #ifndef FR_EXPORTER_DELTA_H
 #define FR_EXPORTER_DELTA_H
 
@@ -14,7 +14,7 @@
 enum fr_status fr_delta_of_epoch(const struct fr_codec_settings *settings, const struct fr_epoch *epoch,
                                  fr_delta_sink *sink, void *self, uint64_t *saturated,
                                  struct fr_err *err) FR_MUST_CHECK;
-/* Wall time of the cut: the Kafka timestamp of the epoch's records. */
+/* Reads the wall time of the cut, which is the Kafka timestamp of the epoch's records. */
 enum fr_status fr_delta_wall_ms(const struct fr_epoch *epoch, int64_t *wall_ms, struct fr_err *err) FR_MUST_CHECK;
 
 #endif

@@ -1,14 +1,17 @@
-/* The publisher: sends durable epochs to the delta topic from the journal's bytes, in order, with
+/* The publisher sends durable epochs to the delta topic from the journal's bytes, in order, with
  * the idempotent producer, and learns from the acknowledgements which epochs the topic holds.
  *
- * Invariants: an epoch is sent only after fr_durable_append returned (P3: in the journal and in the
- * HWM, both synced); its records are a pure function of its journal bytes and of the head of its
- * journal file, so a resend is byte-identical; epochs are sent in ascending order; an epoch is
- * acknowledged when all its records are. A fatal producer error: destroy, make a new one, resend
- * from acked + 1 (records may be on the topic twice; replicas drop them by rule). The daemon's fold
- * thread takes `acked` from the status and calls fr_durable_acknowledge; the publisher never does.
- * Thread: one publisher thread (fr_publisher_check, fr_publisher_step); fr_publisher_offer from the
- * durable thread; status from any. */
+ * Invariants: an epoch is sent only after fr_durable_append returned (P3: it is in the journal and
+ * in the HWM, both synced). Its records are a pure function of its journal bytes and of the head of
+ * its journal file, so a resend is byte-identical. Epochs are sent in ascending order, and an epoch
+ * is acknowledged when all its records are.
+ *
+ * After a fatal error of the producer a new one is made and sends again from acked + 1. Records may
+ * then be on the topic twice; replicas drop them by rule. The daemon's fold thread takes `acked`
+ * from the status and calls fr_durable_acknowledge; the publisher never does.
+ *
+ * Thread: the publisher thread calls fr_publisher_check and fr_publisher_step, the durable thread
+ * fr_publisher_offer, any thread the status. */
 #ifndef FR_EXPORTER_PUBLISHER_H
 #define FR_EXPORTER_PUBLISHER_H
 
@@ -41,21 +44,26 @@ enum fr_status fr_publisher_new(const struct fr_publisher_options *options, stru
                                 struct fr_err *err) FR_MUST_CHECK;
 void fr_publisher_free(struct fr_publisher *publisher);
 
-/* Start check, repeated by the caller while FR_E_UNAVAILABLE: topic exists or is created (partition
- * count must be `partitions`: FR_E_MISMATCH), not compacted (FR_E_MISMATCH), warns about finite
- * retention; a broker that cannot answer such questions (embedded) is used with a warning. Reads
- * the newest record of every partition: it must be of our model, and its (timeline, epoch, digest)
- * must be an epoch of our chain <= the durable one, else FR_E_MISMATCH: foreign topic, second
- * writer, or a copy of the state directory; says the remedy. Sets where resending begins: after the
- * newest epoch that every partition's commit shows complete, or acked + 1 where the journal no
- * longer knows. Offers nothing: epochs may be held back. */
+/* Makes the start check; the caller repeats it while it returns FR_E_UNAVAILABLE. The topic must
+ * exist or is created; another number of partitions than `partitions`, or compaction, is
+ * FR_E_MISMATCH, and finite retention is warned of. A broker that cannot answer such questions (the
+ * embedded one) is used with a warning.
+ *
+ * The newest record of every partition must be of our model, and its (timeline, epoch, digest) must
+ * be an epoch of our chain <= the durable one. Else the topic is foreign, there is a second writer,
+ * or the state directory is a copy: FR_E_MISMATCH, with the remedy.
+ *
+ * The check sets where resending begins: after the newest epoch that every partition's commit shows
+ * complete, or at acked + 1 where the journal no longer knows. It offers nothing, because epochs
+ * may be held back. */
 enum fr_status fr_publisher_check(struct fr_publisher *publisher, struct fr_err *err) FR_MUST_CHECK;
 
-/* Before any check succeeded: FR_E_STATE. One turn: sends as many waiting durable epochs as fit in
- * flight, serves delivery reports for at most wait_ms. FR_OK, or FR_E_MISMATCH/FR_E_IO.. (hold), or
- * FR_E_UNAVAILABLE (keeps trying; the text is in the status). */
+/* Makes one turn: it sends as many waiting durable epochs as fit in flight and serves delivery
+ * reports for at most wait_ms. Errors: FR_E_STATE before any check succeeded; FR_E_MISMATCH,
+ * FR_E_IO and the like (publishing holds); FR_E_UNAVAILABLE (it keeps trying, and the text is in
+ * the status). */
 enum fr_status fr_publisher_step(struct fr_publisher *publisher, int wait_ms, struct fr_err *err) FR_MUST_CHECK;
-/* Durable thread: epochs up to `epoch` may be sent. Wakes nothing by itself. */
+/* The durable thread says that epochs up to `epoch` may be sent. This wakes nothing by itself. */
 void fr_publisher_offer(struct fr_publisher *publisher, uint64_t epoch);
 
 struct fr_publisher_status {

@@ -2,16 +2,20 @@
  * by event time at several half-lives, and over the lifetime.
  *
  * Scores fall into bins of the logit, of equal width where logits belong and growing with it below
- * and above; AUC is the Mann-Whitney statistic over binned weights, a tie counts one half. A sample
- * at event time t has weight w * 2^(-(as_of - min(t, wm)) / half_life). Kept as absolute images:
- * weights relative to a reference time that moves in whole steps, so that the state is a function
- * of the samples alone (P10), not of cuts or restarts. Samples are added in sample order by the
- * owner loop. State is f64. Accuracy: within 1e-3 of a brute-force weighted AUC, whatever the scale
- * of the logits, from 2^-20 to 2^20 (unit test, also for score distributions far narrower than 1 in
- * the logit). `outside` says which share of a class has scores beyond; above FR_AUC_OUTSIDE_MAX AUC
- * is undefined, below, the error that comes of it is at most 5e-5. Which samples count, and with
- * what weight, is the caller's (metrics/task.h). Memory: 1.1 MB a half-life, and as much for the
- * lifetime. */
+ * and above. AUC is the Mann-Whitney statistic over binned weights; a tie counts one half.
+ *
+ * A sample at event time t has weight w * 2^(-(as_of - min(t, wm)) / half_life). Weights are kept
+ * relative to a reference time that moves in whole steps, so that the state is a function of the
+ * samples alone (P10), not of cuts or restarts. The owner loop adds samples in sample order. State
+ * is f64.
+ *
+ * Accuracy: AUC is within 1e-3 of a brute-force weighted AUC at any scale of the logits from 2^-20
+ * to 2^20, also for scores far narrower than 1 in the logit (unit test). `outside` says which share
+ * of a class has scores beyond. Above FR_AUC_OUTSIDE_MAX AUC is undefined; below, the error that
+ * comes of it is at most 5e-5.
+ *
+ * The caller decides which samples count, and with what weight (metrics/task.h). Memory: 1.1 MB a
+ * half-life, and as much for the lifetime. */
 #ifndef FR_METRICS_AUC_H
 #define FR_METRICS_AUC_H
 
@@ -54,7 +58,8 @@ void fr_auc_add(struct fr_auc *auc, const struct fr_auc_samples *samples);
 
 /* Grows whenever what fr_auc_encode writes changes. */
 uint64_t fr_auc_changes(const struct fr_auc *auc);
-/* Watermark of the last batch: the time that decayed weights are as of. INT64_MIN: none yet. */
+/* Returns the watermark of the last batch: the time that decayed weights are as of. INT64_MIN means
+ * none yet. */
 int64_t fr_auc_as_of_ms(const struct fr_auc *auc);
 void fr_auc_set_as_of_ms(struct fr_auc *auc, int64_t as_of_ms);
 
@@ -68,13 +73,16 @@ struct fr_auc_result { /* NaN: undefined */
 /* half_life < n_half_lives, or -1: lifetime. */
 void fr_auc_result(const struct fr_auc *auc, int half_life, struct fr_auc_result *out);
 
-/* Absolute image, sparse (non-empty bins only), without the time it is as of, which moves with
- * every batch; parse replaces the state, but for that time. FR_E_MISMATCH when half-lives differ:
- * the lifetime part is restored, decayed parts of unknown half-lives start empty (logged by the
- * caller). FR_E_CORRUPT: does not parse, or another format or kind of scores. */
+/* The image is absolute and sparse (non-empty bins only). It lacks the time it is as of, which
+ * moves with every batch; parse replaces the state, but for that time.
+ *
+ * FR_E_MISMATCH says that half-lives differ: the lifetime part is restored, and decayed parts of
+ * unknown half-lives start empty (the caller logs it). FR_E_CORRUPT says that the image does not
+ * parse, or has another format or kind of scores. */
 void fr_auc_encode(const struct fr_auc *auc, struct fr_buffer *out);
 enum fr_status fr_auc_parse(struct fr_auc *auc, const uint8_t *bytes, size_t size) FR_MUST_CHECK;
-/* The options an image was made with: for readers without a configuration. FR_E_CORRUPT. */
+/* Reads the options an image was made with, for readers without a configuration. Errors:
+ * FR_E_CORRUPT. */
 enum fr_status fr_auc_image_options(const uint8_t *bytes, size_t size, struct fr_auc_options *out) FR_MUST_CHECK;
 
 #endif

@@ -1,13 +1,15 @@
 /* Freshness: how old events are when a batch with them was trained, when its epoch was durable, and
- * when the delta topic had acknowledged it. One observation per trained sample and stage: wall time
- * of the stage minus event time.
+ * when the delta topic had acknowledged it. There is one observation per trained sample and stage:
+ * the wall time of the stage minus the event time.
  *
  * Between the stages an epoch carries a histogram of its samples' event times (buckets of at most
  * 1/8 of their distance from the epoch's first batch), so the later stages are exact to that and to
  * the bounds of the registry's histograms. Ages below zero (clocks that disagree) count as zero.
- * Never part of a state: begins anew with the process. Series: freshet_freshness_seconds{stage},
- * freshet_ingest_lag_seconds. Thread: trained and cut by the owner loop, durable by the durable
- * thread, published by the publisher thread. */
+ * Freshness is never part of a state; it begins anew with the process. Its series are
+ * freshet_freshness_seconds{stage} and freshet_ingest_lag_seconds.
+ *
+ * Thread: the owner loop calls trained and cut, the durable thread durable, the publisher thread
+ * published. */
 #ifndef FR_METRICS_FRESHNESS_H
 #define FR_METRICS_FRESHNESS_H
 
@@ -21,20 +23,20 @@ struct fr_freshness;
 struct fr_freshness *fr_freshness_new(struct fr_registry *registry); /* borrowed */
 void fr_freshness_free(struct fr_freshness *freshness);
 
-/* A batch was trained at wall_ms: event times of its samples, without those where skip[i] is not
- * 0. */
+/* Says that a batch was trained at wall_ms, with the event times of its samples. Samples whose
+ * skip[i] is not 0 do not count. */
 void fr_freshness_trained(struct fr_freshness *freshness, const int64_t *t_ms, const uint8_t *skip, size_t count,
                           int64_t wall_ms);
-/* The newest Kafka timestamp of a trained batch: one observation a batch. */
+/* Takes the newest Kafka timestamp of a trained batch, one observation a batch. */
 void fr_freshness_lag(struct fr_freshness *freshness, int64_t kafka_ms, int64_t wall_ms);
-/* What was trained since the last cut is epoch `epoch`; numbers ascend. */
+/* Says that what was trained since the last cut is epoch `epoch`; numbers ascend. */
 void fr_freshness_cut(struct fr_freshness *freshness, uint64_t epoch);
-/* Epochs up to `epoch` have reached the stage. Told again: nothing happens. */
+/* Both say that epochs up to `epoch` have reached the stage. A repeated call changes nothing. */
 void fr_freshness_durable(struct fr_freshness *freshness, uint64_t epoch, int64_t wall_ms);
 void fr_freshness_published(struct fr_freshness *freshness, uint64_t epoch, int64_t wall_ms);
 
 enum fr_freshness_series { FR_FRESH_TRAINED, FR_FRESH_DURABLE, FR_FRESH_PUBLISHED, FR_FRESH_LAG, FR_FRESH_SERIES };
-/* Seconds, of all observations of this process; NaN: none. Any thread. */
+/* Returns seconds over all observations of this process; NaN means none. Any thread may call. */
 double fr_freshness_quantile(const struct fr_freshness *freshness, enum fr_freshness_series series, double q);
 
 #endif

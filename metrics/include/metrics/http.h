@@ -1,11 +1,12 @@
-/* HTTP server (libevent, its own thread): serves documents that other threads publish by swapping a
- * pointer; never takes a lock of the training path.
+/* The HTTP server (libevent, on a thread of its own) serves documents that other threads publish by
+ * swapping a pointer. It never takes a lock of the training path.
  *
  * Limits: GET and HEAD only (405/501 otherwise), headers <= 8 KiB, body <= 1 KiB, 64 connections, 5
- * s idle/partial request timeout. Loopback by default; a non-loopback address is refused by the
- * config loader, not here. /healthz (and /health) is computed per request from heartbeats and
- * reasons: 200 {"status":"ok"|"degraded","reasons":[..]}; 503 only when a loop missed its
- * watchdog. */
+ * s idle/partial request timeout. It listens on loopback by default.
+ *
+ * /healthz (and /health) is computed per request from heartbeats and reasons: 200
+ * {"status":"ok"|"degraded","reasons":[..]}, or 503 when a loop missed its watchdog, and only
+ * then. */
 #ifndef FR_METRICS_HTTP_H
 #define FR_METRICS_HTTP_H
 
@@ -30,8 +31,8 @@ enum fr_status fr_http_new(const struct fr_http_options *options, struct fr_http
 void fr_http_free(struct fr_http *http);                      /* stops and joins */
 uint16_t fr_http_port(const struct fr_http *http);
 
-/* Publishes a document (copied); path such as "/auc". status 200 or 503. Content types are static
- * strings. */
+/* Publishes a document (copied); path is such as "/auc", status 200 or 503. Content types are
+ * static strings. */
 void fr_http_publish(struct fr_http *http, const char *path, int status, const char *content_type, const void *body,
                      size_t size);
 /* Answers paths below prefix ("/feature/") by a callback on the HTTP thread, which must not block:
@@ -39,8 +40,8 @@ void fr_http_publish(struct fr_http *http, const char *path, int status, const c
 typedef int fr_http_handler(void *self, const char *rest, struct fr_buffer *body);
 void fr_http_handle(struct fr_http *http, const char *prefix, fr_http_handler *handler, void *self);
 
-/* Heartbeats: a loop calls beat at least every watchdog_ms; /healthz says 503 and names it when it
- * does not. Index from register. */
+/* Heartbeats: a loop calls beat, with the index that watch gave it, at least every watchdog_ms.
+ * When it does not, /healthz answers 503 and names it. */
 int fr_http_watch(struct fr_http *http, const char *loop, int64_t watchdog_ms);
 void fr_http_beat(struct fr_http *http, int loop);
 void fr_http_unwatch(struct fr_http *http, int loop);

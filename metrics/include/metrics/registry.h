@@ -1,6 +1,8 @@
-/* Counters, gauges and histograms with Prometheus text output. A series is made when it gets its
- * first value; any thread may give it one, and any thread may render. Names are `freshet_*`, base
- * units, `_total` on counters; label `model` is put on every series by the renderer. */
+/* Counters, gauges and histograms with Prometheus text output. Asking for a series registers it, or
+ * finds it again. Updates are relaxed atomics from any thread, and any thread may render.
+ *
+ * Names are `freshet_*`, in base units, with `_total` on counters; the renderer puts label `model`
+ * on every series. */
 #ifndef FR_METRICS_REGISTRY_H
 #define FR_METRICS_REGISTRY_H
 
@@ -29,7 +31,7 @@ struct fr_metric *fr_histogram(struct fr_registry *registry, const char *name, c
                                const double *bounds, size_t n_bounds);
 
 void fr_metric_observe_many(struct fr_metric *histogram, double value, uint64_t count);
-/* Quantile estimate by linear interpolation inside the bucket; NaN when empty. */
+/* Estimates a quantile by linear interpolation inside the bucket; NaN when empty. */
 double fr_metric_quantile(const struct fr_metric *histogram, double q);
 
 /* text format 0.0.4 */

@@ -1,14 +1,17 @@
 /* Everything measured of one task: which samples count and with what weight, AUC and its company
- * over half-lives and the lifetime, the same of the scores that were served, and GAUC; and the
- * sections of an epoch that hold this: "metrics" lists the tasks and the time each is as of,
- * "metrics/<task>" has a task's image, in the epochs in which it changed. All half-lives of a task
- * change together, so they are one image.
+ * over half-lives and the lifetime, the same of the scores that were served, and GAUC.
+ *
+ * Two kinds of sections of an epoch hold this. "metrics" lists the tasks and the time each is as
+ * of; "metrics/<task>" has a task's image, in the epochs in which it changed. All half-lives of a
+ * task change together, so they are one image.
  *
  * A sample counts when it is used for metrics (u), its label is there and is one the task can have
- * (in [0, 1]; any finite number for a regression), and its weight is positive; with weight w / s, s
- * its keep rate, where the caller gives one (sampling correction: metrics are those of the stream
- * before samples were dropped). Thread: one owner. Determinism: the state is a function of the
- * samples in their order (auc.h, gauc.h). */
+ * (in [0, 1]; any finite number for a regression), and its weight is positive. Where the caller
+ * gives keep rates s, its weight is w / s: metrics are then those of the stream before samples were
+ * dropped.
+ *
+ * Thread: one owner. Determinism: the state is a function of the samples in their order (auc.h,
+ * gauc.h). */
 #ifndef FR_METRICS_TASK_H
 #define FR_METRICS_TASK_H
 
@@ -91,12 +94,12 @@ enum fr_status fr_metrics_section_next(struct fr_metrics_section *section) FR_MU
 /* Grows whenever the image changes. */
 uint64_t fr_task_metrics_changes(const struct fr_task_metrics *task);
 void fr_task_metrics_encode(const struct fr_task_metrics *task, struct fr_buffer *out);
-/* Replaces the state by an image, as of the time that the section "metrics" says. FR_E_MISMATCH:
- * half-lives or the grouping are other ones; what is not in the image starts empty, the rest is
- * restored. FR_E_CORRUPT. */
+/* Replaces the state by an image, as of the time that the section "metrics" says. FR_E_MISMATCH
+ * says that half-lives or the grouping are other ones: what is not in the image starts empty, and
+ * the rest is restored. Other errors: FR_E_CORRUPT. */
 enum fr_status fr_task_metrics_parse(struct fr_task_metrics *task, const uint8_t *image, size_t size,
                                      int64_t as_of_ms) FR_MUST_CHECK;
-/* The numbers of an image, without a configuration. FR_E_CORRUPT. */
+/* Reads the numbers of an image without a configuration. Errors: FR_E_CORRUPT. */
 enum fr_status fr_task_metrics_read(const uint8_t *image, size_t size, int64_t as_of_ms,
                                     struct fr_task_result *out) FR_MUST_CHECK;
 

@@ -1,5 +1,6 @@
-/* libfreshet_replica: the served copy of a Freshet model. C ABI, no Kafka, no RocksDB: feed it the
- * records of the delta topic (or of a snapshot) in partition order, ask it for rows and scores.
+/* libfreshet_replica is the served copy of a Freshet model, with a C ABI and without Kafka or
+ * RocksDB. Feed it the records of the delta topic in partition order, and ask it for rows and
+ * scores.
  *
  *     struct freshet_replica *r;
  *     freshet_replica_new(&(struct freshet_replica_options){0}, &r);
@@ -8,9 +9,9 @@
  *
  * Rules (DESIGN section 7, "Replica rules"): an epoch is served only when every followed partition
  * has completed it, all at once; duplicates are dropped; every gap, second writer, bad crc and
- * unknown fingerprint is detected and reported, never applied. Thread: feed by one thread; score
- * and row by one thread at a time (the same one in this version). Owns: all memory behind the
- * handle. */
+ * unknown fingerprint is detected and reported, never applied.
+ *
+ * Thread: one thread does everything on a handle. Owns: all memory behind the handle. */
 #ifndef FRESHET_REPLICA_H
 #define FRESHET_REPLICA_H
 
@@ -59,12 +60,15 @@ struct freshet_event {
 
 FRESHET_API int freshet_replica_new(const struct freshet_replica_options *options, struct freshet_replica **out);
 FRESHET_API void freshet_replica_free(struct freshet_replica *replica);
-/* FRESHET_OK also for what is dropped by rule. E_INVALID without a stop: a damaged record was
- * refused (its epoch then ends in E_GAP). After E_GAP, E_MISMATCH, E_REWIND, or E_INVALID from a
- * record that passed its crc but does not fit the model, the replica keeps serving what it has and
- * answers every further record with the same status. A rewind to epoch 0 without a snapshot is no
- * stop: the replica starts again and keeps serving the old state until the new timeline's first
- * epoch is complete. `event` may be NULL. */
+/* Takes one record. FRESHET_OK also stands for what is dropped by rule. E_INVALID for a damaged
+ * record is no stop: the record was refused, and its epoch then ends in E_GAP.
+ *
+ * After E_GAP, E_MISMATCH, E_REWIND, or E_INVALID from a record that passed its crc but does not
+ * fit the model, the replica keeps serving what it has and answers every further record with the
+ * same status.
+ *
+ * A rewind to epoch 0 without a snapshot is no stop: the replica starts again and keeps serving the
+ * old state until the new timeline's first epoch is complete. `event` may be NULL. */
 FRESHET_API int freshet_replica_feed(struct freshet_replica *replica, uint32_t partition, const void *bytes,
                                      size_t size, struct freshet_event *event);
 
@@ -81,36 +85,39 @@ struct freshet_replica_info {
 };
 FRESHET_API void freshet_replica_get_info(const struct freshet_replica *replica, struct freshet_replica_info *info);
 
-/* BLAS kernel the model was trained with (the model record's `kernel`; "" before the first) and the
- * one that scores here: with equal kernels scores are bit-equal to the daemon's, else within 1e-5
- * in the logit. */
+/* These are the BLAS kernel the model was trained with (the model record's `kernel`; "" before the
+ * first) and the one that scores here. With equal kernels scores are bit-equal to the daemon's,
+ * else within 1e-5 in the logit. */
 FRESHET_API const char *freshet_replica_trained_kernel(const struct freshet_replica *replica);
 FRESHET_API const char *freshet_replica_scoring_kernel(const struct freshet_replica *replica);
 
-/* Number of tasks and their names ("" beyond). */
+/* These are the number of tasks and their names ("" beyond). */
 FRESHET_API uint32_t freshet_replica_tasks(const struct freshet_replica *replica);
 FRESHET_API const char *freshet_replica_task_name(const struct freshet_replica *replica, uint32_t task);
 
-/* Probabilities of every task (of mse the prediction itself) for the samples of one record, of any
- * form: sample, group, array, block; labels are not needed. Shared slots of a group are looked up
- * and computed once. scores[sample * n_tasks + task]. *n_samples in: room for so many samples in
- * scores; out: samples of the record. E_NOT_READY; E_INVALID: the record does not decode
- * (freshet_replica_score_problem says why), or has more samples than room (*n_samples says how
- * many, nothing was scored). */
+/* Both score the samples of one record of any form (sample, group, array, block); labels are not
+ * needed. scores[sample * n_tasks + task] is a probability, of an mse task the prediction itself.
+ * Shared slots of a group are looked up and computed once.
+ *
+ * *n_samples goes in as the number of samples that scores has room for, and comes out as that of
+ * the record. Errors: E_NOT_READY; E_INVALID when the record does not decode
+ * (freshet_replica_score_problem says why) or has more samples than room (*n_samples says how many,
+ * and nothing was scored). */
 FRESHET_API int freshet_replica_score_json(struct freshet_replica *replica, const char *json, size_t size,
                                            float *scores, uint32_t *n_samples);
 FRESHET_API int freshet_replica_score_msgpack(struct freshet_replica *replica, const void *bytes, size_t size,
                                               float *scores, uint32_t *n_samples);
 
-/* Why the last score call failed; "" after a success. */
+/* Says why the last score call failed; "" after a success. */
 FRESHET_API const char *freshet_replica_score_problem(const struct freshet_replica *replica);
 
-/* Values of one part of one row; dim floats. E_NOT_FOUND. */
+/* Writes the values of one part of one row, dim floats. Errors: E_NOT_FOUND. */
 FRESHET_API int freshet_replica_row(const struct freshet_replica *replica, const char *table, const char *part,
                                     uint64_t key, float *values, uint32_t *dim);
 
-/* The public dump (DESIGN section 9, `dump`): JSON Lines, tables by name, keys ascending, then
- * dense by name, then the closing line with hash. write returns 0 to go on. *hash may be NULL. */
+/* Writes the public dump (DESIGN section 9, `dump`): JSON Lines, tables by name, keys ascending,
+ * then dense by name, then the closing line with the hash. `write` returns 0 to go on; `hash` may
+ * be NULL. */
 FRESHET_API int freshet_replica_dump(const struct freshet_replica *replica,
                                      int (*write)(void *self, const void *bytes, size_t size), void *self,
                                      uint64_t *hash);

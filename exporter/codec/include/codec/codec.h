@@ -1,11 +1,13 @@
-/* Delta records (DESIGN section 7): the writer's pieces and the reader's parse. Pure bytes; no
- * Kafka, no journal.
+/* Delta records (DESIGN section 7) as bytes: there is no Kafka and no journal here.
  *
- * Writing: the settings of a timeline plus one epoch's public content -> for every partition its
- * records 0..n-1 and the commit. The same input gives the same bytes. Reading: a record -> checked
- * views into its bytes; any MessagePack encoding is accepted, unknown keys and kinds are ignored
- * (an unknown kind still counts as a piece), another `v` is FR_E_UNSUPPORTED, a bad crc
- * FR_E_CORRUPT. Thread: any, no state. */
+ * The writer turns the settings of a timeline and one epoch's public content into every partition's
+ * records 0..n-1 and its commit. The same input gives the same bytes.
+ *
+ * The reader turns a record into checked views into its bytes. It accepts any MessagePack encoding
+ * and ignores unknown keys and kinds (an unknown kind still counts as a piece). Another `v` is
+ * FR_E_UNSUPPORTED, a bad crc FR_E_CORRUPT.
+ *
+ * Thread: any; there is no state. */
 #ifndef FR_CODEC_CODEC_H
 #define FR_CODEC_CODEC_H
 
@@ -35,8 +37,8 @@ struct fr_codec_table {
     uint32_t value_floats;
 };
 
-/* What the head of a journal file holds: everything beside the epoch that its delta records depend
- * on. */
+/* This is what the head of a journal file holds: everything beside the epoch that its delta records
+ * depend on. */
 struct fr_codec_settings {
     uint32_t revision;
     uint32_t np;
@@ -60,11 +62,12 @@ static inline uint32_t fr_delta_partition(uint64_t key, uint32_t np)
     return (uint32_t)(((key >> 32) * np) >> 32);
 }
 
-/* f32 -> f16 bits, round half to even, saturating at 65504 (*saturated counts; NaN stays NaN); and
- * back. */
+/* Converts f32 to f16 bits and back. It rounds half to even and saturates at 65504, which
+ * *saturated counts; NaN stays NaN. */
 uint16_t fr_f16_from_f32(float value, uint64_t *saturated);
 float fr_f32_from_f16(uint16_t bits);
-/* What a replica holds for `value` under this quantization (f32, f16, bf16; i8 is per row). */
+/* Returns what a replica holds for `value` under this quantization (f32, f16, bf16; i8 is per
+ * row). */
 float fr_quantized(float value, enum fr_codec_quantize quantize);
 
 /* ---- writing one epoch ---- */
@@ -129,10 +132,10 @@ struct fr_delta_epoch {
     struct fr_delta_commit commit;
 };
 
-/* Called for every record, partition by partition, pieces ascending, commit last; bytes valid
- * during the call. A status other than FR_OK stops. */
+/* A sink is called for every record, partition by partition, pieces ascending, the commit last. The
+ * bytes are valid during the call. A status other than FR_OK stops. */
 typedef enum fr_status fr_delta_sink(void *self, uint32_t partition, uint32_t piece, const void *bytes, size_t size);
-/* *saturated: values cut to the largest finite f16, added. */
+/* Adds the number of values that were cut to the largest finite f16 to *saturated. */
 enum fr_status fr_delta_write(const struct fr_codec_settings *settings, const struct fr_delta_epoch *epoch,
                               fr_delta_sink *sink, void *self, uint64_t *saturated) FR_MUST_CHECK;
 
@@ -206,8 +209,8 @@ struct fr_delta_record {
     };
 };
 
-/* FR_E_CORRUPT (crc), FR_E_UNSUPPORTED (another v), FR_E_INVALID (anything else, with text).
- * Lengths are checked against the bytes and against n_rows * dim before use. */
+/* Errors: FR_E_CORRUPT (crc), FR_E_UNSUPPORTED (another v), FR_E_INVALID (anything else, with
+ * text). Lengths are checked against the bytes and against n_rows * dim before use. */
 enum fr_status fr_delta_read(const void *bytes, size_t size, struct fr_delta_record *out,
                              struct fr_err *err) FR_MUST_CHECK;
 /* Writes count f32 values of a segment (dequantized) starting at row `row`. */

@@ -5,12 +5,15 @@
  *     {"dense":"h/0/kernel","shape":[2,3],"values":[...]}           by name
  *     {"tl":1,"epoch":812,"wm":1700000000000,"samples":90213,"hash":"0x0123456789abcdef"}
  *
- * No spaces; parts in the table's order; floats `%.9g` (read as f32 they have the same bits); what
- * is not finite is null. hash = XXH3-64 of all bytes before the last line, 16 hexadecimal digits.
- * Values are passed through the timeline's quantization here (but for exact dense parameters), so
- * the daemon's exact values and a replica's published ones give the same dump (quantizing what is
- * quantized changes nothing). Thread: one owner. Order is the caller's duty and is checked:
- * FR_E_STATE. */
+ * There are no spaces; parts come in the table's order; floats are `%.9g` (read as f32 they have
+ * the same bits); what is not finite is null. The hash is XXH3-64 of all bytes before the last
+ * line, as 16 hexadecimal digits.
+ *
+ * Values pass through the timeline's quantization here (but for exact dense parameters), so the
+ * daemon's exact values and a replica's published ones give the same dump: quantizing what is
+ * quantized changes nothing.
+ *
+ * Thread: one owner. The order is the caller's duty and is checked: FR_E_STATE. */
 #ifndef FR_CODEC_DUMP_H
 #define FR_CODEC_DUMP_H
 

@@ -1,17 +1,18 @@
 /* Gate and expiry policies as the store calls them: small function tables that `eviction`
- * implements. The store never links eviction. Pure functions of their arguments: they read no clock
- * and keep no state (state lives in the entries). */
+ * implements. The store never links eviction. Policies are pure functions of their arguments: they
+ * read no clock and keep no state, which lives in the entries. */
 #ifndef FR_POLICY_POLICY_H
 #define FR_POLICY_POLICY_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Admission of a key without a row. count: trained occurrences so far, this batch's included. */
+/* Decides about a key without a row. `count` is its trained occurrences so far, this batch's
+ * included. */
 struct fr_gate_policy {
     const char *name;
     bool (*admits)(const void *config, uint32_t count);
-    /* A pending key last seen at seen_ms is forgotten at watermark_ms. */
+    /* Says whether a pending key last seen at seen_ms is forgotten at watermark_ms. */
     bool (*forgets)(const void *config, int64_t seen_ms, int64_t watermark_ms);
     const void *config;
 };
