@@ -3,9 +3,11 @@
  * Blocks in use are a list, newest first; only the first is bumped. Reset moves all blocks to the
  * spare list, from which the smallest that fits is taken again: a workload that repeats itself soon
  * finds a fixed set of blocks and asks the system for nothing more. A large request gets a block of
- * its own behind the first, so that it does not waste the first one's rest. Invariants: every
- * pointer handed out is 64-byte aligned; used <= reserved. Owner: one thread. Does not: zero
- * memory, or give blocks back before release. */
+ * its own behind the first, so that it does not waste the first one's rest.
+ *
+ * Invariants: every pointer handed out is 64-byte aligned; used <= reserved.
+ *
+ * Owner: one thread. It does not zero memory, or give blocks back before release. */
 #include "base/arena.h"
 
 #include <stdint.h>

@@ -1,6 +1,8 @@
 /* Growing byte buffer. Growth is x2, so that n appended bytes cost O(n) copies; the slow path lives
- * here, the check in the header. Owner: whoever holds the struct; one thread. Does not: shrink, or
- * accept bytes of its own storage in append. */
+ * here, the check in the header.
+ *
+ * Owner: whoever holds the struct; one thread. It does not shrink, or accept bytes of its own
+ * storage in append. */
 #include "base/buffer.h"
 
 #include <stdarg.h>

@@ -1,6 +1,7 @@
 /* Failed invariants and refused memory end the process (crash-only design): the state on disk is
  * whole at every instant, so a restart is the one recovery path that is tested all the time.
- * Thread: any. Does not: log through fr_log, because a broken invariant may be the log's own. */
+ *
+ * Thread: any. It does not log through fr_log, because a broken invariant may be the log's own. */
 #include "base/check.h"
 
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* The system's clocks and a fake one behind the same table. mono_ns reads CLOCK_MONOTONIC (never
- * set back, slewed at most); wall_ms reads CLOCK_REALTIME. Thread: the system clock any; a fake
- * clock belongs to one test thread. */
+ * set back, slewed at most); wall_ms reads CLOCK_REALTIME.
+ *
+ * Thread: the system clock any; a fake clock belongs to one test thread. */
 #include "base/clock.h"
 
 #include <stddef.h>

@@ -3,7 +3,9 @@
  *
  * SSE4.2 has the instruction: 8 bytes in one step of 3 cycles latency, about 8 GB/s in one stream,
  * so interleaving streams was not worth its code here. The table path serves processors without it;
- * both give the same values (unit test). Thread: any. */
+ * both give the same values (unit test).
+ *
+ * Thread: any. */
 #include "base/crc32c.h"
 
 #include "base/buffer.h"

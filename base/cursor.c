@@ -6,8 +6,10 @@
  * and the next call fails the same way. A count is refused when the bytes that remain could not
  * hold it (one byte an element), so no caller sizes anything by a made-up number. This is the hot
  * path of ingestion: single bytes and short strings, which are nearly all tokens, are decided
- * first. Owner: one thread. Does not: allocate, look at duplicate keys, or judge numbers (NaN
- * passes; callers check). */
+ * first.
+ *
+ * Owner: one thread. It does not allocate, look at duplicate keys, or judge numbers (NaN passes;
+ * callers check). */
 #include "cursor_internal.h"
 
 void fr_cursor_init(struct fr_cursor *cursor, enum fr_format format, const void *bytes, size_t size,

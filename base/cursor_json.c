@@ -4,8 +4,9 @@
  * Infinity. A level's state says what may come next; it changes only when a token is complete.
  * Integers that fit 64 bits stay exact; other numbers are the nearest double (Clinger 1990: up to
  * 15 digits and powers of ten up to 22 are exact in one multiplication or division; everything else
- * goes through strtod, which glibc rounds correctly; the process keeps the locale "C"). Owner: one
- * thread. Does not: look at duplicate keys. */
+ * goes through strtod, which glibc rounds correctly; the process keeps the locale "C").
+ *
+ * Owner: one thread. It does not look at duplicate keys. */
 #include "cursor_internal.h"
 
 #include <math.h>

@@ -5,8 +5,10 @@
  * never tried again: the kernel may have dropped the dirty pages and would report success (Rebello
  * et al., "Can applications recover from fsync failures?", 2020); the caller stops (P6). Every open
  * has O_CLOEXEC; files we write or lock are opened with O_NOFOLLOW, so that a planted link cannot
- * aim them elsewhere. Thread: any. Does not: retry, except a call that a signal interrupted before
- * it did anything. */
+ * aim them elsewhere.
+ *
+ * Thread: any. It does not retry, except a call that a signal interrupted before it did
+ * anything. */
 #include "base/file.h"
 
 #include <errno.h>

@@ -2,9 +2,10 @@
  * unit test.
  *
  * XXH3 is compiled in from its header (XXH_INLINE_ALL): most inputs are ids of a few bytes, where a
- * call through the shared library costs as much as the hash. SHA-256 comes from libcrypto. Sources:
- * MurmurHash3 (Appleby 2011), XXH3 (Collet 2019), FIPS 180-4. Thread: any; a stream belongs to one
- * thread. */
+ * call through the shared library costs as much as the hash. SHA-256 comes from libcrypto.
+ *
+ * Sources: MurmurHash3 (Appleby 2011), XXH3 (Collet 2019), FIPS 180-4. Thread: any; a stream
+ * belongs to one thread. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

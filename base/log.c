@@ -3,7 +3,8 @@
  * Invariants: one write(2) per line, so that lines of several threads never mix (POSIX: writes to a
  * pipe of up to PIPE_BUF bytes are atomic; LINE_MAX_BYTES equals PIPE_BUF on Linux); a line holds
  * no control byte but its final newline, so that data cannot forge a second event; errno is kept.
- * Thread: any. Does not: rotate, buffer or open files; a supervisor does. */
+ *
+ * Thread: any. It does not rotate, buffer or open files; a supervisor does. */
 #include "base/log.h"
 
 #include <errno.h>

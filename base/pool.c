@@ -7,9 +7,10 @@
  * counter. Between loops threads spin for SPIN_NS, since the next loop of a training step follows
  * within microseconds, then sleep on a condition variable.
  *
- * Invariants: the job fields change only while the gate is closed and nobody is inside. Owner: the
- * caller's thread; one fr_pool_run at a time, and none from within a task. Does not: steal, nest,
- * or order the indexes. */
+ * Invariants: the job fields change only while the gate is closed and nobody is inside.
+ *
+ * Owner: the caller's thread; one fr_pool_run at a time, and none from within a task. It does not
+ * steal, nest, or order the indexes. */
 #include "base/pool.h"
 
 #include <signal.h>

@@ -3,8 +3,9 @@
  *
  * First round: (seed, stream, key) to a starting point; second round: starting point + (index + 1)
  * * golden ratio. Values are part of the format: initial weights must be the same on every machine
- * and version (golden values in the unit test). Thread: any, no state. Does not: resist an
- * adversary. */
+ * and version (golden values in the unit test).
+ *
+ * Thread: any, no state. It does not resist an adversary. */
 #include "base/random.h"
 
 #include <math.h>

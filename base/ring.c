@@ -2,8 +2,10 @@
  *
  * Invariants: count <= capacity; order is first in, first out; nothing enters after close, what is
  * inside can still be popped. Waits use CLOCK_MONOTONIC, so that a changed wall clock neither
- * shortens nor prolongs them. Thread: any number on each side. Does not: own the items (a ring
- * freed with items inside loses them; drain first). */
+ * shortens nor prolongs them.
+ *
+ * Thread: any number on each side. It does not own the items (a ring freed with items inside loses
+ * them; drain first). */
 #include "base/ring.h"
 
 #include <errno.h>

@@ -2,8 +2,9 @@
  *
  * The class is what a caller does next (retry, drop the input, stop); it depends on the code alone,
  * so that a code never means one thing in one module and another elsewhere. Texts are cut at the
- * end of the array: an error about an error helps nobody. Thread: any; each struct fr_err belongs
- * to its caller. */
+ * end of the array: an error about an error helps nobody.
+ *
+ * Thread: any; each struct fr_err belongs to its caller. */
 #include "base/status.h"
 
 #include <stdio.h>

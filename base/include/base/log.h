@@ -1,8 +1,11 @@
 /* logfmt on stderr: one event a line, UTC RFC 3339 time, level, component, stable event code, then
  * key=value pairs.
+ *
  *   fr_log(FR_LOG_INFO, "ingest", "assigned", "topic=%s partition=%d offset=%" PRId64, ...)
- * String values that may hold spaces or quotes go through fr_log_quote. Thread: any; one write(2)
- * per line. */
+ *
+ * String values that may hold spaces or quotes go through fr_log_quote.
+ *
+ * Thread: any; one write(2) per line. */
 #ifndef FR_BASE_LOG_H
 #define FR_BASE_LOG_H
 
