@@ -3,14 +3,16 @@
  * Idea: an accumulator holds, per bin of the logit, the weight of positives and of negatives; decay
  * is decay.h's.
  *
- * Bins, by magnitude, the same on both sides of 0 and ascending over both. Of equal width 2^-10
- * where logits belong, in [2^-4, 2^4); below and above they grow with the logit, 64 to an octave
- * down to 2^-20, 1024 to an octave up to 2^20, so that a network's scale changes nothing: 6 and 10
- * bits of the mantissa. One bin holds everything around 0. What is beyond 2^20 falls into the two
- * outermost bins, which hold nothing else: they say which share is not resolved. Two thousand more
- * bins below and 32 thousand above cost 0.5 MB an accumulator; bins of equal width for this range
- * would be 2^31. None for FR_AUC_VALUES. Owner thread: the trainer's loop. Not here: AUC within
- * groups (gauc.c), which samples count (task.c). */
+ * Bins go by magnitude, are the same on both sides of 0 and ascend over both. They have equal width
+ * 2^-10 where logits belong, in [2^-4, 2^4). Below and above they grow with the logit, 64 to an
+ * octave down to 2^-20 and 1024 to an octave up to 2^20 (6 and 10 bits of the mantissa), so that a
+ * network's scale changes nothing. One bin holds everything around 0. What is beyond 2^20 falls
+ * into the two outermost bins, which hold nothing else: they say which share is not resolved. Two
+ * thousand more bins below and 32 thousand above cost 0.5 MB an accumulator; bins of equal width
+ * for this range would be 2^31. FR_AUC_VALUES has no bins.
+ *
+ * Owner thread: the trainer's loop. Not here: AUC within groups (gauc.c), which samples count
+ * (task.c). */
 #include "metrics/auc.h"
 
 #include <math.h>
@@ -42,7 +44,7 @@ enum {
 _Static_assert(SMALL == -4 && LARGE == 4 && SMALL_BITS == SMALL + 10,
                "bins of equal width begin and end where they say");
 
-/* Where the logit of a probability of 0 or 1 is cut: for log loss, and (beyond the logit of any
+/* The logit of a probability of 0 or 1 is cut here: for log loss, and (beyond the logit of any
  * other float) for bins. */
 static const float loss_limit = 16.0f, logit_limit = 128.0f;
 
@@ -243,8 +245,8 @@ static double ratio(double a, double b)
     return b != 0 ? a / b : (double)NAN;
 }
 
-/* AUC, and which share of a class (of the one with more of it) has scores outside the range that
- * bins resolve. */
+/* Computes AUC, and the share of a class (of the one with more of it) whose scores lie outside the
+ * range that bins resolve. */
 static void area_of(const struct accumulator *a, struct fr_auc_result *out)
 {
     double below = 0, area = 0, positives = 0;
@@ -279,10 +281,9 @@ void fr_auc_result(const struct fr_auc *auc, int half_life, struct fr_auc_result
         out->weight *= fr_decay_exp2(-(double)(auc->as_of_ms - a->reference_ms) / (double)auc->half_life_ms[half_life]);
 }
 
-/* ---- image: u32 format, u32 scores, u32 n, n i64 half_life_ms, then n + 1 accumulators
- * (half-lives in
- * order, lifetime) of i64 reference, 5 f64 sums, u32 non-empty bins; per bin u32 index, f64
- * positive, f64 negative ---- */
+/* The image: u32 format, u32 scores, u32 n, n i64 half_life_ms, then n + 1 accumulators (half-lives
+ * in order, lifetime) of i64 reference, 5 f64 sums, u32 non-empty bins; per bin u32 index, f64
+ * positive, f64 negative. */
 
 static void encode_accumulator(const struct accumulator *a, struct fr_buffer *out)
 {
@@ -314,7 +315,7 @@ void fr_auc_encode(const struct fr_auc *auc, struct fr_buffer *out)
     encode_accumulator(&auc->lifetime, out);
 }
 
-/* target NULL: a half-life that is no longer configured; read over. */
+/* `target` is NULL for a half-life that is no longer configured, which is read over. */
 static bool parse_accumulator(struct fr_reader *reader, size_t n_bins, struct accumulator *target)
 {
     int64_t reference_ms = (int64_t)fr_take_u64(reader);

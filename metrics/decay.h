@@ -2,8 +2,9 @@
  * reference time, a sample of time t adds w 2^((t - reference) / half_life). When that exponent
  * could exceed FR_DECAY_STEP, the reference moves by whole multiples of FR_DECAY_STEP half-lives
  * and all weights are scaled by an exact power of two. So a state depends on its samples in their
- * order only, not on when it was read, cut or restored. Source: forward decay (Cormode et al., ICDE
- * 2009). Private to metrics. */
+ * order only, not on when it was read, cut or restored.
+ *
+ * Source: forward decay (Cormode et al., ICDE 2009). Private to metrics. */
 #ifndef FR_METRICS_DECAY_H
 #define FR_METRICS_DECAY_H
 
@@ -12,8 +13,8 @@
 
 enum { FR_DECAY_STEP = 32 };
 
-/* 2^x for |x| < 1000 by 2^n e^(f ln2), |f| <= 1/2, Taylor to degree 13 (error below 1 ulp of the
- * sum): basic operations only, the same bits everywhere. */
+/* Computes 2^x for |x| < 1000 as 2^n e^(f ln2), |f| <= 1/2, by Taylor's series to degree 13 (error
+ * below 1 ulp of the sum). It uses basic operations only, so its bits are the same everywhere. */
 static inline double fr_decay_exp2(double x)
 {
     static const double over[14] = {0,       1.0,     1.0 / 2, 1.0 / 3,  1.0 / 4,  1.0 / 5,  1.0 / 6,
@@ -43,7 +44,7 @@ static inline int fr_decay_rebase(int64_t *reference_ms, int64_t half_life_ms, i
     return steps > 64 ? -2048 : (int)(-steps * FR_DECAY_STEP);
 }
 
-/* What a weight of time t counts relative to the reference; 0 below the smallest double. */
+/* Returns what a weight of time t counts relative to the reference; 0 below the smallest double. */
 static inline double fr_decay_factor(int64_t t_ms, int64_t reference_ms, int64_t half_life_ms)
 {
     double age = (double)(t_ms - reference_ms) / (double)half_life_ms;

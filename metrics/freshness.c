@@ -5,8 +5,9 @@
  * buckets: below 16 ms one a millisecond, above 8 to an octave, on both sides. At a stage every
  * bucket is one observation of (wall - reference) + distance, as often as it has samples. Epochs
  * wait in a ring for their acknowledgement; when the delta topic is away for longer than the ring,
- * the two oldest become one, which is observed with the later of them. The mutex guards the ring
- * only: cut, durable and published take it once an epoch; it is metric publication. */
+ * the two oldest become one, which is observed with the later of them.
+ *
+ * The mutex guards the ring only; cut, durable and published take it once an epoch. */
 #include "metrics/freshness.h"
 
 #include <pthread.h>

@@ -1,18 +1,20 @@
 /* AUC within groups, bounded (see metrics/gauc.h for the contract).
  *
- * Groups: a bottom-k sample. h(key) = fmix64(key xor salt) is a bijection, so a group is known by
- * its hash alone and no two collide. `bound` is the smallest hash ever refused or pushed out; a
+ * Groups are a bottom-k sample. h(key) = fmix64(key xor salt) is a bijection, so a group is known
+ * by its hash alone and no two collide. `bound` is the smallest hash ever refused or pushed out; a
  * group at or above it does not come in. Over the lifetime the bound only falls, so every kept
  * group has all of its samples. Places are an array sorted by hash: a lookup is a binary search, an
  * insertion a memmove, and after n groups only about k / n of new ones are inserted.
  *
- * Decayed: users come and go, and a sample of all that ever were soon holds few of those that are
- * there. So the sample is one of groups active of late, still by hash: whether a group is kept
+ * With decay, users come and go, and a sample of all that ever were soon holds few of those that
+ * are there. So the sample is one of groups active of late, still by hash: whether a group is kept
  * depends on its hash and on when it was last seen, never on its scores, and groups of equal
  * activity are kept with equal chance whatever their size. Where the bound rises, groups refused
- * before come in with what follows; what they miss decays. Rejected: sampling groups in proportion
- * to their decayed weight (priority sampling), which needs each group's chance in the average, and
- * loses the history of every group near the threshold whenever it pauses.
+ * before come in with what follows; what they miss decays.
+ *
+ * Sampling groups in proportion to their decayed weight (priority sampling) was rejected: it needs
+ * each group's chance in the average, and loses the history of every group near the threshold
+ * whenever it pauses.
  *
  * Owner thread: the trainer's loop. Not here: one group's scores (spans.c), decay (decay.h). */
 #include "metrics/gauc.h"
@@ -115,13 +117,13 @@ static const struct group *group_at(const struct sampled *s, uint32_t place)
     return &s->groups[s->places[place].group];
 }
 
-/* Without overflow, also for half-lives of years. */
+/* Does not overflow, also for half-lives of years. */
 static bool is_idle(const struct sampled *s, int64_t last_ms, int64_t as_of_ms, int half_lives)
 {
     return (as_of_ms - last_ms) / s->half_life_ms >= half_lives;
 }
 
-/* Drops what keep refuses, the order of the others stays. */
+/* Drops what `keep` refuses; the others stay in their order. */
 static void drop_groups(struct sampled *s, int64_t as_of_ms,
                         bool (*keep)(const struct sampled *s, const struct group *group, int64_t as_of_ms))
 {
@@ -167,7 +169,7 @@ static void tend(struct sampled *s, int64_t as_of_ms)
         s->bound = s->bound > UINT64_MAX / 2 ? UINT64_MAX : s->bound * 2;
 }
 
-/* First place whose hash is not below this one. */
+/* Finds the first place whose hash is not below this one. */
 static uint32_t lower_bound(const struct sampled *s, uint64_t hash)
 {
     uint32_t low = 0, high = s->n_groups;
@@ -195,7 +197,7 @@ static void make_place(struct sampled *s, uint64_t hash, int64_t as_of_ms)
         s->n_groups--;
 }
 
-/* The group of a hash, new or not; NULL: it is outside the sample. */
+/* Returns the group of a hash, new or not, or NULL when it is outside the sample. */
 static struct group *find_group(struct sampled *s, uint64_t hash, int64_t as_of_ms)
 {
     if (hash >= s->bound)
@@ -284,10 +286,9 @@ void fr_gauc_result(const struct fr_gauc *gauc, int half_life, struct fr_gauc_re
         out->weight *= fr_decay_exp2(-(double)(gauc->as_of_ms - s->reference_ms) / (double)s->half_life_ms);
 }
 
-/* ---- image: u32 format, u64 salt, i64 as_of, u32 n, n i64 half_life_ms, n + 1 u32 groups, then n
- * + 1 samples of
- * groups (half-lives in order, lifetime): u64 bound, of a half-life i64 reference and i64 tended;
- * per group by hash u64 hash, of a half-life i64 last, spans ---- */
+/* The image: u32 format, u64 salt, i64 as_of, u32 n, n i64 half_life_ms, n + 1 u32 groups, then n +
+ * 1 samples of groups (half-lives in order, lifetime): u64 bound, of a half-life i64 reference and
+ * i64 tended; per group by hash u64 hash, of a half-life i64 last, spans. */
 
 static void encode_sampled(const struct sampled *s, struct fr_buffer *out)
 {
@@ -371,7 +372,7 @@ static bool is_time(int64_t ms)
     return ms > INT64_MIN / 4 && ms < INT64_MAX / 4;
 }
 
-/* target NULL: a half-life that is no longer configured; read over. */
+/* `target` is NULL for a half-life that is no longer configured, which is read over. */
 static bool parse_sampled(struct fr_reader *reader, bool lifetime, uint32_t n_groups, struct sampled *target)
 {
     uint64_t bound = fr_take_u64(reader), before = 0;

@@ -11,8 +11,9 @@
  * share of its weight. Ranks go up with scores at about 1 / (sqrt(12) sigma), sigma the standard
  * deviation of the span's scores: exactly so where they are spread evenly (m distinct ones: times
  * sqrt(1 - 1/m^2)), and within 2 % where they are normal. So each class's mean score and one
- * variance are all that is needed. Rejected: the width of the span in place of sigma, which its
- * rarest score decides.
+ * variance are all that is needed.
+ *
+ * The width of the span in place of sigma was rejected, because its rarest score decides it.
  *
  * Where scores narrow, or old ones decayed, a span can come to hold most of what is new. So a span
  * of more than a quarter of the group's weight is split at the next score inside it, and so is one
@@ -20,8 +21,9 @@
  * linearly (of two distinct scores, its ends, exactly) and is remembered as guessed.
  *
  * The bound of the error stays rigorous: of pairs inside a span any share may be in order, and
- * guessed weight may stand wrong against everything of the other class. Owner thread: the trainer's
- * loop. Not here: decay, which groups there are (gauc.c). */
+ * guessed weight may stand wrong against everything of the other class.
+ *
+ * Owner thread: the trainer's loop. Not here: decay, which groups there are (gauc.c). */
 #include "spans.h"
 
 #include <math.h>
@@ -44,8 +46,8 @@ static uint32_t distinct_of(uint32_t distinct)
     return distinct < FR_SPAN_DISTINCT_MAX ? distinct : FR_SPAN_DISTINCT_MAX;
 }
 
-/* The mean of two weighted means, between them whatever the rounding; weight > 0 for one of them at
- * least. */
+/* Returns the mean of two weighted means, which lies between them whatever the rounding. At least
+ * one of them has weight > 0. */
 static float mean_of(float a, double a_weight, float b, double b_weight)
 {
     if (!(a_weight > 0))
@@ -63,7 +65,7 @@ static double joint_mean(const struct fr_span *span)
     return (p + n) / weight_of(span);
 }
 
-/* Variance of two spans' scores together: within them and between their means. */
+/* Returns the variance of two spans' scores together: within them and between their means. */
 static float joint_variance(const struct fr_span *a, const struct fr_span *b)
 {
     double total = weight_of(a) + weight_of(b), share = weight_of(b) / total;
@@ -89,7 +91,8 @@ static void span_add(struct fr_span *into, const struct fr_span *from)
     into->negative += from->negative;
 }
 
-/* Makes one span less: joins the neighbours of least joint weight, the first ones of several. */
+/* Joins the two neighbours of least joint weight, the first ones of several, so that there is one
+ * span less. */
 static void merge_lightest(struct fr_spans *spans)
 {
     uint32_t best = 0;
@@ -239,7 +242,8 @@ void fr_spans_scale(struct fr_spans *spans, int exponent)
     spans->guessed_negative = ldexp(spans->guessed_negative, exponent);
 }
 
-/* Share of the pairs of a wide span in which the positive has the higher score, ties half. */
+/* Returns the share of a wide span's pairs in which the positive has the higher score; ties count
+ * half. */
 static double ordered_share(const struct fr_span *span)
 {
     static const double root_of_12 = 3.4641016151377546;
@@ -277,11 +281,10 @@ bool fr_spans_auc(const struct fr_spans *spans, struct fr_spans_auc *out)
     return true;
 }
 
-/* ---- image: u8 spans, with GUESSED f64 guessed weight of positives and of negatives; per span u8
- * SPAN_*, f32 low,
- * then what its bits say: f32 high, f32 variance and u8 distinct (WIDE); weights of the classes it
- * has, positives first: none (UNIT: each is 1), f64 (LONG) or f32, whichever is the shortest that
- * is exact; then f32 means of the classes it has (WIDE) ---- */
+/* The image: u8 spans, with GUESSED f64 guessed weight of positives and of negatives; per span u8
+ * SPAN_*, f32 low, then what its bits say: f32 high, f32 variance and u8 distinct (WIDE); weights
+ * of the classes it has, positives first: none (UNIT: each is 1), f64 (LONG) or f32, whichever is
+ * the shortest that is exact; then f32 means of the classes it has (WIDE). */
 
 enum {
     SPAN_WIDE = 1,

@@ -1,7 +1,7 @@
 /* The scores of one group, as at most FR_GAUC_SPANS spans [low, high] that do not overlap,
- * ascending, each with the weight of its positives and of its negatives: enough for the group's
- * AUC. Exact while there are no more distinct scores than spans. Private to metrics; the reasoning
- * is in spans.c. */
+ * ascending, each with the weight of its positives and of its negatives. That is enough for the
+ * group's AUC, and exact while there are no more distinct scores than spans. Private to metrics;
+ * the reasoning is in spans.c. */
 #ifndef FR_METRICS_SPANS_H
 #define FR_METRICS_SPANS_H
 

@@ -1,6 +1,7 @@
 /* The metrics of one task and the section that keeps them (see metrics/task.h for the contract).
- * Samples are looked at in blocks, so that their weights need no memory of a batch's size. Not
- * here: what AUC is (auc.c), groups (gauc.c). */
+ * Samples are looked at in blocks, so that their weights need no memory of a batch's size.
+ *
+ * Not here: what AUC is (auc.c), groups (gauc.c). */
 #include "metrics/task.h"
 
 #include <math.h>

@@ -14,8 +14,9 @@
  * of a class has scores beyond. Above FR_AUC_OUTSIDE_MAX AUC is undefined; below, the error that
  * comes of it is at most 5e-5.
  *
- * The caller decides which samples count, and with what weight (metrics/task.h). Memory: 1.1 MB a
- * half-life, and as much for the lifetime. */
+ * The caller decides which samples count, and with what weight (metrics/task.h).
+ *
+ * Memory: 1.1 MB a half-life, and as much for the lifetime. */
 #ifndef FR_METRICS_AUC_H
 #define FR_METRICS_AUC_H
 
