@@ -1,6 +1,6 @@
 /* Idle expiry: a row goes when no batch trained it for longer than `idle_ms` of event time.
  *
- * Thread: any; pure functions. Does not: look at weights or counters, or read a clock (the
+ * Thread: any; pure functions. It does not look at weights or counters, or read a clock (the
  * watermark is an argument). */
 #include "eviction/eviction.h"
 

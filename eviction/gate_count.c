@@ -4,8 +4,10 @@
  *
  * Idea: feature entry filters of online recommenders (Persia, XDL, Monolith 2022 section 2.2).
  * Exact counting is bounded by the store's pending_max together with the idle time; a sketch needs
- * less memory and errs upwards. Thread: any; pure functions. Does not: keep counts (entries do) or
- * read a clock (the watermark is an argument). */
+ * less memory and errs upwards.
+ *
+ * Thread: any; pure functions. It does not keep counts (entries do) or read a clock (the watermark
+ * is an argument). */
 #include "eviction/eviction.h"
 
 #include "idle.h"
