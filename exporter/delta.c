@@ -1,11 +1,12 @@
 /* From one epoch's journal bytes to its delta records.
  *
- * Public is: row images (their first value_floats), absences that have a reason (tombstones), the
- * dense section when the announcement says so, and the announcement itself. Private and left out:
- * pending images, silent absences, optimizer state, counters, `seen`, every other section.
+ * Public are row images (their first value_floats), absences that have a reason (tombstones), dense
+ * sections when the announcement says so, and the announcement itself. Pending images, silent
+ * absences, optimizer state, counters, `seen` and every other section are private and left out.
  * Everything is taken from the epoch and from the head of its journal file, so a resend after years
  * is byte-identical. Data comes from a disk: what does not fit is FR_E_CORRUPT, never an assertion.
- * Thread: any, no state. Does not: read the journal, send. */
+ *
+ * Thread: any, no state. It does not read the journal or send. */
 #include "exporter/delta.h"
 
 #include <stdlib.h>
@@ -68,7 +69,7 @@ static enum fr_status take_rows(const struct fr_codec_settings *settings, const 
     return FR_OK;
 }
 
-/* The parameters that the epoch holds: those that changed since they were last published. */
+/* Takes the parameters that the epoch holds: those that changed since they were last published. */
 static enum fr_status take_dense(const struct fr_epoch *epoch, struct public_epoch *out, struct fr_err *err)
 {
     const uint8_t *at = NULL;
@@ -105,7 +106,7 @@ static enum fr_status take_announcement(const struct fr_epoch *epoch, struct fr_
                                         (unsigned long long)epoch->epoch);
 }
 
-/* Optional section "rewind", written in the first epoch of a timeline: u64 `to`, then the
+/* The optional section "rewind" stands in the first epoch of a timeline: u64 `to`, then the
  * snapshot's name. */
 static enum fr_status take_rewind(const struct fr_epoch *epoch, struct public_epoch *out, struct fr_err *err)
 {

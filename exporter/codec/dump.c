@@ -1,6 +1,8 @@
 /* The public dump's writer: see codec/dump.h for the format. A line is built in one buffer, hashed
  * and handed to the sink; nothing else is kept, so a dump of any size needs the memory of its
- * longest line. Does not: collect or sort. */
+ * longest line.
+ *
+ * It does not collect or sort. */
 #include "codec/dump.h"
 
 #include <inttypes.h>

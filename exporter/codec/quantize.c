@@ -4,8 +4,11 @@
  * What a replica holds must be a function of the row alone, so the conversions are integer
  * arithmetic on the bits: no rounding mode, no processor instruction and no compiler flag takes
  * part. An infinity counts as saturated, a NaN stays a NaN (its leading payload bits are kept).
- * Source: IEEE 754-2019, section 3.4 (binary16), 4.3.1. Thread: any, no state. Does not: i8, whose
- * scale belongs to a row (this version writes f32 and f16, and reads all four). */
+ *
+ * Source: IEEE 754-2019, section 3.4 (binary16), 4.3.1.
+ *
+ * Thread: any, no state. It does not do i8, whose scale belongs to a row (this version writes f32
+ * and f16, and reads all four). */
 #include "codec/codec.h"
 
 #include "base/math.h"

@@ -1,11 +1,12 @@
-/* The reader of delta records: bytes -> checked views into them (DESIGN section 7).
+/* The reader of delta records turns bytes into checked views into them (DESIGN section 7).
  *
  * One pass over the map notes where every known field's value lies; then version, envelope and the
  * fields of the kind are checked, in whatever order and encoding the writer chose. Every length is
  * compared with the bytes and with rows x dim before it is used, so a caller may index without
- * further checks. The crc is checked first: nothing of a record that fails it is looked at. Thread:
- * any, no state. Does not: allocate, or know any model (table, part and parameter names are the
- * caller's to judge). */
+ * further checks. The crc is checked first: nothing of a record that fails it is looked at.
+ *
+ * Thread: any, no state. It does not allocate, or know any model (table, part and parameter names
+ * are the caller's to judge). */
 #include "codec/codec.h"
 
 #include "base/crc32c.h"
@@ -221,8 +222,8 @@ static size_t quantize_width(enum fr_codec_quantize quantize)
     return quantize == FR_CODEC_F32 ? 4 : quantize == FR_CODEC_I8 ? 1 : 2;
 }
 
-/* u64 keys, strictly ascending, all of this record's partition (the partition grows with the key:
- * its ends suffice). */
+/* Checks that u64 keys ascend strictly and are all of this record's partition. The partition grows
+ * with the key, so the ends suffice. */
 static enum fr_status take_keys(struct parse *parse, const struct fr_delta_record *record, const uint8_t **keys,
                                 uint32_t *n_rows)
 {

@@ -1,12 +1,13 @@
-/* Codec settings as bytes: the head of a journal file (DESIGN section 5). Everything beside the
- * epoch that its delta records depend on, so that a resend years later is byte-identical whatever
- * the present config says.
+/* Codec settings as bytes: the head of a journal file (DESIGN section 5). It holds everything
+ * beside the epoch that its delta records depend on, so that a resend years later is byte-identical
+ * whatever the present config says.
  *
  * Layout (little-endian; text = u32 length, bytes): u32 revision, u32 np, u32 quantize, u64
  * piece_max, u64 fp, text model, text kernel, text cfg, u32 tables, per table: text name, u32
  * parts, per part: text name, u32 dim; last a u32 CRC32C of all bytes before it. The same settings
- * give the same bytes: another head rotates the journal file. Thread: any, no state. Does not: look
- * inside cfg. */
+ * give the same bytes: another head rotates the journal file.
+ *
+ * Thread: any, no state. It does not look inside cfg. */
 #include "codec/codec.h"
 
 #include <stdlib.h>
@@ -48,7 +49,8 @@ void fr_codec_settings_encode(const struct fr_codec_settings *settings, struct f
     fr_put_u32(out, fr_crc32c(0, out->data + begin, out->size - begin));
 }
 
-/* Text into a fixed array with its NUL; one that is too long or holds a NUL fails the reader. */
+/* Takes a text into a fixed array with its NUL. One that is too long or holds a NUL fails the
+ * reader. */
 static void take_name(struct fr_reader *reader, char *out, size_t room)
 {
     uint32_t size = fr_take_u32(reader);

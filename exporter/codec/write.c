@@ -1,12 +1,14 @@
-/* The writer of delta records (DESIGN section 7): one epoch's public content -> the records of
- * every partition.
+/* The writer of delta records (DESIGN section 7) turns one epoch's public content into the records
+ * of every partition.
  *
- * Keys come exactly in the order of the table in section 7, integers unsigned and shortest
+ * Keys come exactly in the order that DESIGN section 7 lists, integers unsigned and shortest
  * (msgpack-c's packer chooses), columns are bin and little-endian. A piece takes as many rows as
  * surely fit: the bound counts the longest header of every column, so that how many rows go into a
  * piece depends on settings, table and the length of its own envelope only. The same input gives
- * the same bytes: a resend is byte-identical. Thread: any, no state. Does not: sort (input comes
- * sorted by table and key), send, or judge values. */
+ * the same bytes: a resend is byte-identical.
+ *
+ * Thread: any, no state. It does not sort (input comes sorted by table and key), send, or judge
+ * values. */
 #include "codec/codec.h"
 
 #include <math.h>
@@ -46,8 +48,8 @@ static int append_packed(void *self, const char *bytes, size_t size)
     return 0;
 }
 
-/* Packing into a buffer that grows or ends the process cannot fail: the packer's return values say
- * nothing. */
+/* Packing into a buffer that grows or ends the process cannot fail, so the packer's return values
+ * say nothing. */
 static void put_text(struct writer *w, const char *text, size_t size)
 {
     FR_CHECK(size <= UINT32_MAX);
@@ -144,8 +146,8 @@ static void put_keys(struct writer *w, size_t count)
         fr_put_u64(&w->record, w->picked[i]->key);
 }
 
-/* The next rows (or drops) of the table in this partition, at most `limit`, into picked; *from
- * moves behind them. */
+/* Picks the next rows (or drops) of the table in this partition, at most `limit`; *from moves
+ * behind them. */
 static size_t pick(struct writer *w, uint32_t table, bool drops, size_t limit, size_t *from)
 {
     size_t count = 0;
@@ -378,7 +380,7 @@ static enum fr_status check_dense(const struct fr_delta_epoch *epoch)
     return FR_OK;
 }
 
-/* Order and range of the input, and where each table's rows begin. */
+/* Checks order and range of the input, and notes where each table's rows begin. */
 static enum fr_status check_epoch(struct writer *w)
 {
     const struct fr_codec_settings *settings = w->settings;
