@@ -1,7 +1,8 @@
 /* Applying one complete epoch: first everything is checked against the model it will be served
  * with, then everything is applied (DESIGN section 7, "Replica rules": switch all at once). A
  * change of fingerprint brings its own model record and all dense parameters, or the replica stops.
- * Owner: the replica's thread. Does not: decide which epoch. */
+ *
+ * Owner: the replica's thread. It does not decide which epoch. */
 #include "replica_internal.h"
 
 #include <inttypes.h>

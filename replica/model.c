@@ -2,8 +2,9 @@
  *
  * Checking and applying are apart: an epoch is checked whole before any of it is applied, so that
  * what is served is always the state of one epoch. Segments are matched to parts by name,
- * parameters by name and shape. Owner: the replica's thread. Does not: know epochs or
- * partitions. */
+ * parameters by name and shape.
+ *
+ * Owner: the replica's thread. It does not know epochs or partitions. */
 #include "replica_internal.h"
 
 #include <stdlib.h>

@@ -8,8 +8,9 @@
  * hole they leave is the gap that stops.
  *
  * Invariants: what is served is the state of exactly one epoch; staging holds at most staging_max
- * bytes besides the oldest epoch's own; nothing of a record is used before its crc fits. Owner: one
- * thread. Does not: read Kafka, files or clocks. */
+ * bytes besides the oldest epoch's own; nothing of a record is used before its crc fits.
+ *
+ * Owner: one thread. It does not read Kafka, files or clocks. */
 #include "replica_internal.h"
 
 #include <inttypes.h>
@@ -89,7 +90,7 @@ static int drop_stale(struct freshet_event *event)
 
 /* ---- the rules, in the order in which they are asked ---- */
 
-/* Model, number of partitions: learned from the first record, then fixed. */
+/* The model and the number of partitions are learned from the first record and then fixed. */
 static int check_source(struct freshet_replica *replica, const struct fr_delta_record *record,
                         struct freshet_event *event)
 {
@@ -132,8 +133,9 @@ static void begin_timeline(struct freshet_replica *replica, uint64_t timeline)
     fr_waiting_clear(&replica->waiting);
 }
 
-/* A newer timeline: history was rewound. To nothing: begin again, and serve the old state until the
- * first epoch is there. Otherwise only the snapshot that the rewind names leads on. */
+/* A newer timeline says that history was rewound. If it was rewound to nothing, the replica begins
+ * again and serves the old state until the first epoch is there. Otherwise only the snapshot that
+ * the rewind names leads on. */
 static int rewind_history(struct freshet_replica *replica, const struct fr_delta_record *record,
                           struct freshet_event *event)
 {

@@ -41,7 +41,8 @@ void fr_served_model_free(struct fr_served_model *model);
 void fr_served_model_take_rows(struct fr_served_model *model, struct fr_served_model *old);
 /* -1: none of that name. */
 int fr_served_model_table(const struct fr_served_model *model, struct fr_delta_text name);
-/* Does the record fit the model; filled[parameter] counts dense elements so far (chunks ascend). */
+/* Says whether the record fits the model; filled[parameter] counts dense elements so far (chunks
+ * ascend). */
 enum fr_status fr_served_model_check(const struct fr_served_model *model, const struct fr_delta_record *record,
                                      uint64_t *filled, struct fr_err *err) FR_MUST_CHECK;
 /* Takes a checked record. */

@@ -1,5 +1,6 @@
-/* The map from key to row: see row_map.h. Grows by doubling at 3/4 full; never shrinks. Does not:
- * know parts. */
+/* The map from key to row: see row_map.h. Grows by doubling at 3/4 full; never shrinks.
+ *
+ * It does not know parts. */
 #include "row_map.h"
 
 #include <stdlib.h>

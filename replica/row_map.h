@@ -3,8 +3,9 @@
  * Linear probing with backward-shift deletion (Knuth, TAOCP vol. 3, 6.4, algorithm R): no
  * tombstones, so that a table which turns over for ever does not slow down. Keys are hashes already
  * (sample keys come from fmix64 or XXH3), their low bits place them. Every u64 is a valid key:
- * emptiness is in `slots`. Slots lie in slabs whose addresses never change. Owner: the replica's
- * thread. */
+ * emptiness is in `slots`. Slots lie in slabs whose addresses never change.
+ *
+ * Owner: the replica's thread. */
 #ifndef FR_REPLICA_ROW_MAP_H
 #define FR_REPLICA_ROW_MAP_H
 
@@ -27,12 +28,12 @@ struct fr_row_map {
 
 void fr_row_map_init(struct fr_row_map *map, uint32_t width);
 void fr_row_map_release(struct fr_row_map *map);
-/* NULL: no such row. */
+/* Returns NULL when there is no such row. */
 float *fr_row_map_find(const struct fr_row_map *map, uint64_t key);
-/* The row of key, made (with undefined values) when there is none. */
+/* Returns the row of key, which is made (with undefined values) when there is none. */
 float *fr_row_map_put(struct fr_row_map *map, uint64_t key);
 void fr_row_map_erase(struct fr_row_map *map, uint64_t key);
-/* All keys, ascending: n_rows of them, released by the caller with free(). */
+/* Returns all n_rows keys, ascending; the caller releases them with free(). */
 uint64_t *fr_row_map_sorted_keys(const struct fr_row_map *map);
 
 #endif

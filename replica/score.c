@@ -3,8 +3,9 @@
  *
  * Every occurrence is resolved by itself, without deduplication: the forward pass reads values by
  * occurrence, so the numbers are those of the trainer's deduplicated batch. A key without a row is
- * NULL, which the network takes as zeros. Owner: the replica's thread. Does not: look at labels,
- * weights or times. */
+ * NULL, which the network takes as zeros.
+ *
+ * Owner: the replica's thread. It does not look at labels, weights or times. */
 #include "replica_internal.h"
 
 #include <stdlib.h>

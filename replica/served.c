@@ -1,8 +1,9 @@
 /* Looking at what is served: numbers, single rows, and the public dump (DESIGN section 9).
  *
  * The dump sorts the keys of one table at a time: it needs 8 bytes a row of the largest table
- * besides one line. Values are written as held, which is as published. Owner: the replica's thread.
- * Does not: change anything. */
+ * besides one line. Values are written as held, which is as published.
+ *
+ * Owner: the replica's thread. It does not change anything. */
 #include "replica_internal.h"
 
 #include <stdlib.h>
