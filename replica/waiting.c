@@ -1,5 +1,7 @@
 /* Epochs that wait: see waiting.h. A sorted array with a moving begin: entries come and go at its
- * ends, since every partition delivers epochs in ascending order. Does not: judge records. */
+ * ends, since every partition delivers epochs in ascending order.
+ *
+ * It does not judge records. */
 #include "waiting.h"
 
 #include <stdlib.h>

@@ -2,8 +2,9 @@
  *
  * One entry per (epoch, from): per partition the pieces by number, and what its commit said.
  * Entries are ordered by epoch; bytes are copies. A lagging partition makes the others pile up
- * here: the caller of the library bounds that by `bytes` (FRESHET_AGAIN). Owner: the replica's
- * thread. */
+ * here: the caller of the library bounds that by `bytes` (FRESHET_AGAIN).
+ *
+ * Owner: the replica's thread. */
 #ifndef FR_REPLICA_WAITING_H
 #define FR_REPLICA_WAITING_H
 
@@ -46,8 +47,8 @@ struct fr_waiting {
 void fr_waiting_clear(struct fr_waiting *waiting);
 void fr_waiting_free(struct fr_waiting *waiting);
 struct fr_waiting_epoch *fr_waiting_at(const struct fr_waiting *waiting, size_t i);
-/* The entry of (epoch, from), or NULL. *other = some entry of the same epoch, whatever its from, or
- * NULL. */
+/* Finds the entry of (epoch, from), or NULL; *other becomes some entry of the same epoch, whatever
+ * its from, or NULL. */
 struct fr_waiting_epoch *fr_waiting_find(const struct fr_waiting *waiting, uint64_t epoch, uint64_t from,
                                          struct fr_waiting_epoch **other);
 struct fr_waiting_epoch *fr_waiting_add(struct fr_waiting *waiting, const struct fr_delta_record *record);

@@ -2,9 +2,9 @@
  * by an id for planted weights and by the sample's number for draws; the only state is the drift of
  * each item place.
  *
- * Scales were chosen by experiment (README: learnability): attainable AUC 0.77 to 0.83 by seed, and
- * a plain online logistic regression reaches 97 % of attainable AUC - 0.5 within 1.5 million
- * samples. Does not: model sequences, correlated users, or delayed labels. */
+ * Scales were chosen by experiment (tests/bench/README.md): attainable AUC 0.77 to 0.83 by seed,
+ * and a plain online logistic regression reaches 97 % of attainable AUC - 0.5 within 1.5 million
+ * samples. It does not model sequences, correlated users, or delayed labels. */
 #include "samples/synthetic.h"
 
 #include <math.h>
