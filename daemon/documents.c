@@ -171,13 +171,10 @@ static void put_times(struct fr_service *service, const struct snapshots *s, str
     put_number(out, "step_seconds", (double)s->trainer.run.step_ns / 1e9, ",");
     put_number(out, "plan_seconds", (double)s->trainer.run.plan_ns / 1e9, ",");
     put_number(out, "cut_seconds", (double)s->trainer.run.cut_ns / 1e9, ",");
-    pthread_mutex_lock(&service->lock);
-    double cut_to_durable = (double)service->durable_cut_to_sync_ns / 1e9;
-    pthread_mutex_unlock(&service->lock);
     fr_buffer_printf(out, "\"journaled\":{\"epochs\":%" PRIu64 ",\"image_bytes\":%" PRIu64 ",",
                      atomic_load(&service->appends), atomic_load(&service->epoch_bytes));
     put_number(out, "seconds", (double)atomic_load(&service->append_ns) / 1e9, ",");
-    put_number(out, "last_cut_to_durable_seconds", cut_to_durable, "}");
+    put_number(out, "last_cut_to_durable_seconds", (double)atomic_load(&service->cut_to_durable_ns) / 1e9, "}");
 }
 
 static void document_status(struct fr_service *service, const struct snapshots *s, struct fr_buffer *out)

@@ -16,7 +16,6 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "base/thread.h"
 
 int fr_exit_code(enum fr_status status)
 {
@@ -383,14 +382,6 @@ enum fr_status fr_service_open(struct fr_service *service, struct fr_err *err)
 
 /* ---- run ---- */
 
-static void start_thread(struct fr_service *service, const char *name, void *(*function)(void *))
-{
-    FR_CHECK(service->n_threads < FR_ARRAY_LEN(service->threads));
-    bool started = fr_thread_start(&service->threads[service->n_threads], name, function, service);
-    FR_CHECK(started);
-    service->n_threads++;
-}
-
 /* Waits for one of our signals at most FR_TICK_MS; 0: none. */
 static int wait_signal(const sigset_t *set)
 {
@@ -450,11 +441,7 @@ enum fr_status fr_service_run(struct fr_service *service, struct fr_err *err)
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGHUP);
     atomic_store(&service->phase, FR_PHASE_RUNNING);
-    start_thread(service, "publish", fr_publisher_main);
-    start_thread(service, "ingest", fr_ingest_main);
-    start_thread(service, "owner", fr_trainer_main);
-    start_thread(service, "durable", fr_durable_main);
-    start_thread(service, "fold", fr_fold_main);
+    fr_loops_start(service);
 
     uint64_t drain_begin_ns = 0;
     for (;;) {
@@ -472,14 +459,15 @@ enum fr_status fr_service_run(struct fr_service *service, struct fr_err *err)
             }
             begin_drain(service, "signal");
         }
-        if (atomic_load(&service->trainer_done))
+        if (atomic_load(&service->loops[FR_LOOP_TRAINER].done))
             begin_drain(service, "end_of_stream");
         if (atomic_load(&service->phase) != FR_PHASE_DRAINING)
             continue;
         uint64_t now_ns = fr_mono_ns(service->clock);
         if (!drain_begin_ns)
             drain_begin_ns = now_ns;
-        bool finished = atomic_load(&service->trainer_done) && atomic_load(&service->durable_done);
+        bool finished =
+            atomic_load(&service->loops[FR_LOOP_TRAINER].done) && atomic_load(&service->loops[FR_LOOP_DURABLE].done);
         if (finished && all_published(service))
             return drained(service, err);
         if (now_ns - drain_begin_ns > (uint64_t)service->conf->export_.drain_timeout_ms * 1000000u)
@@ -499,16 +487,13 @@ void fr_service_close(struct fr_service *service)
 {
     atomic_store(&service->abandon, true);
     atomic_store(&service->stop_ingest, true);
-    atomic_store(&service->stop_publisher, true);
-    atomic_store(&service->stop_fold, true);
     if (service->trainer)
         fr_trainer_stop(service->trainer);
     if (service->cut_stages)
         fr_ring_close(service->cut_stages);
     if (service->free_stages)
         fr_ring_close(service->free_stages);
-    for (size_t i = 0; i < service->n_threads; i++)
-        pthread_join(service->threads[i], NULL);
+    fr_loops_join(service);
     fr_http_free(service->http);
     fr_ingest_free(service->ingest);
     fr_publisher_free(service->publisher);

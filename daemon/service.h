@@ -41,6 +41,21 @@ enum {
 /* What a drain goes through, in order. */
 enum fr_phase { FR_PHASE_RECOVERING, FR_PHASE_RUNNING, FR_PHASE_DRAINING, FR_PHASE_STOPPED };
 
+enum fr_loop { FR_LOOP_PUBLISH, FR_LOOP_INGEST, FR_LOOP_TRAINER, FR_LOOP_DURABLE, FR_LOOP_UPKEEP, FR_LOOPS };
+
+struct fr_loop_thread {
+    struct fr_service *service;
+    pthread_t thread;
+    bool started;
+    atomic_bool done;
+};
+
+/* A check of the outside world that is repeated until it is good. */
+struct fr_retry {
+    uint64_t next_ns;
+    uint32_t wait_ms;
+};
+
 struct fr_service {
     struct fr_conf *conf;
     const struct fr_clock *clock;
@@ -67,23 +82,31 @@ struct fr_service {
     size_t offsets_capacity;
     struct fr_buffer end_offsets; /* lockstep: fixed ends, read at start */
 
-    pthread_t threads[5];
-    size_t n_threads;
-    atomic_bool stop_ingest, stop_publisher, stop_fold, abandon;
-    atomic_bool delta_checked, ingest_started, ingest_done, trainer_done, durable_done;
+    struct fr_loop_thread loops[FR_LOOPS];
+    atomic_bool stop_ingest, abandon;
+    atomic_bool delta_checked, ingest_started;
     atomic_int phase;
     _Atomic uint64_t durable_epoch;
     /* epochs above it are held back: fr_stage.publishable of the newest durable one */
     _Atomic uint64_t publishable;
     _Atomic uint64_t recovered_bytes, recover_bytes;
     _Atomic uint64_t append_ns, appends, epoch_bytes;
+    _Atomic uint64_t cut_to_durable_ns; /* of the last epoch */
+
+    /* Each of one loop's thread (steps.c). */
+    struct fr_retry ingest_retry, delta_retry;
+    bool stream_ended;                  /* ingest */
+    bool publish_troubled;              /* publish */
+    struct fr_stage *stage;             /* durable: cut, and not durable yet */
+    unsigned long long letters_told_ns; /* durable: the wait for dead letters; 0: none */
+    uint64_t acknowledged;              /* upkeep: epochs the journal was told of */
+    bool hold_told;                     /* upkeep */
 
     /* Failure, problem texts and durable positions: publication between threads. */
     pthread_mutex_t lock;
     struct fr_err failure; /* status FR_OK: none */
     char starting[1024];   /* why the start is not done, for /readyz */
     struct fr_positions durable_positions;
-    uint64_t durable_cut_to_sync_ns; /* of the last epoch */
 };
 
 /* service.c: builds everything up to recovery and the start of threads; main.c runs and ends it. */
@@ -94,12 +117,16 @@ void fr_service_fail(struct fr_service *service, const struct fr_err *err);
 bool fr_service_failed(struct fr_service *service, struct fr_err *err);
 int fr_exit_code(enum fr_status status);
 
-/* loops.c: thread mains. */
-void *fr_ingest_main(void *service);
-void *fr_trainer_main(void *service);
-void *fr_durable_main(void *service);
-void *fr_publisher_main(void *service);
-void *fr_fold_main(void *service);
+/* loops.c */
+void fr_loops_start(struct fr_service *service);
+void fr_loops_join(struct fr_service *service);
+
+/* steps.c: one turn of each loop; what they return is said there. */
+enum fr_status fr_step_publish(struct fr_service *service, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_step_ingest(struct fr_service *service, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_step_trainer(struct fr_service *service, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_step_durable(struct fr_service *service, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_step_upkeep(struct fr_service *service, struct fr_err *err) FR_MUST_CHECK;
 
 /* documents.c: /status /auc /readyz and gauges, from snapshots. */
 void fr_documents_publish(struct fr_service *service);

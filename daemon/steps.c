@@ -1,0 +1,296 @@
+/* What each thread of the service does in one turn, and what is decided there: when a check of the
+ * outside world is tried again, what an epoch waits for before it becomes durable, when journal
+ * files are acknowledged and folded, why reading has to wait.
+ *
+ * A step does one thing and returns: FR_OK: again at once; FR_AGAIN: there is nothing to do for a
+ * moment; FR_EOF: the loop is over; negative: the service has failed. No step sleeps on its own and
+ * time is the service's clock, so that a test calls steps in any order with a fake clock. A step is
+ * called by its loop's thread only (service.h). */
+#include "service.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/log.h"
+
+enum { LETTERS_TOLD_MS = 5000, POP_MS = 200, NS_PER_MS = 1000000 };
+
+static bool is_trouble(enum fr_status status)
+{
+    return status == FR_E_UNAVAILABLE || status == FR_E_DENIED;
+}
+
+static void set_starting(struct fr_service *service, const char *text)
+{
+    pthread_mutex_lock(&service->lock);
+    snprintf(service->starting, sizeof(service->starting), "%s", text);
+    pthread_mutex_unlock(&service->lock);
+}
+
+/* The status of `check`, repeated until it is good; FR_AGAIN meanwhile, and why it waits is
+ * said. */
+static enum fr_status try_again(struct fr_service *service, struct fr_retry *retry, const char *what,
+                                enum fr_status (*check)(struct fr_service *service, struct fr_err *err),
+                                struct fr_err *err)
+{
+    if (fr_mono_ns(service->clock) < retry->next_ns)
+        return FR_AGAIN;
+    enum fr_status status = check(service, err);
+    if (status == FR_OK) {
+        set_starting(service, "");
+        fr_http_reason(service->http, what, NULL);
+    }
+    if (status != FR_AGAIN && !is_trouble(status))
+        return status;
+    retry->wait_ms = retry->wait_ms == 0 ? FR_RETRY_MS_MIN : 2 * retry->wait_ms;
+    if (retry->wait_ms > FR_RETRY_MS_MAX)
+        retry->wait_ms = FR_RETRY_MS_MAX;
+    retry->next_ns = fr_mono_ns(service->clock) + (uint64_t)retry->wait_ms * NS_PER_MS;
+    if (status != FR_AGAIN) {
+        char quoted[1100];
+        set_starting(service, err->text);
+        fr_http_reason(service->http, what, err->text);
+        fr_log(FR_LOG_WARN, what, "retry", "in_ms=%" PRIu32 " reason=%s", retry->wait_ms,
+               fr_log_quote(quoted, sizeof(quoted), err->text));
+    }
+    return FR_AGAIN;
+}
+
+static enum fr_status start_ingest(struct fr_service *service, struct fr_err *err)
+{
+    return fr_ingest_start(service->ingest, err);
+}
+
+enum fr_status fr_step_ingest(struct fr_service *service, struct fr_err *err)
+{
+    bool stop = atomic_load(&service->stop_ingest);
+    if (!atomic_load(&service->ingest_started)) {
+        /* Nothing is consumed before the delta topic is known to be ours (DESIGN section 5,
+         * Recovery). */
+        if (stop || !atomic_load(&service->delta_checked))
+            return stop ? FR_EOF : FR_AGAIN;
+        enum fr_status status = try_again(service, &service->ingest_retry, "ingest", start_ingest, err);
+        atomic_store(&service->ingest_started, status == FR_OK);
+        return status;
+    }
+    if (!stop && !service->stream_ended) {
+        enum fr_status status = fr_ingest_step(service->ingest, 50, err);
+        service->stream_ended = status == FR_EOF;
+        return status < 0 ? status : FR_OK;
+    }
+    /* Dead letters and group commits are served until the durable thread has had its last epoch. */
+    if (atomic_load(&service->loops[FR_LOOP_DURABLE].done) || atomic_load(&service->abandon))
+        return FR_EOF;
+    enum fr_status served = fr_ingest_step(service->ingest, 20, err);
+    return served < 0 || served == FR_EOF ? FR_AGAIN : FR_OK;
+}
+
+enum fr_status fr_step_trainer(struct fr_service *service, struct fr_err *err)
+{
+    if (atomic_load(&service->abandon))
+        return FR_EOF;
+    enum fr_status status = fr_trainer_step(service->trainer, err);
+    if (status == FR_EOF) /* the durable thread ends after the stages that are in it */
+        fr_ring_close(service->cut_stages);
+    return status == FR_AGAIN ? FR_OK : status; /* it has waited */
+}
+
+/* ---- durable ---- */
+
+/* Dead letters of the records before the cut must be acknowledged first (DESIGN section 4). */
+static bool letters_acknowledged(struct fr_service *service, const struct fr_stage *stage)
+{
+    uint64_t acknowledged = fr_ingest_dead_acknowledged(service->ingest);
+    if (acknowledged >= stage->dead_sequence) {
+        if (service->letters_told_ns)
+            fr_http_reason(service->http, "dead_letters", NULL);
+        service->letters_told_ns = 0;
+        return true;
+    }
+    if (fr_log_due(&service->letters_told_ns, fr_mono_ns(service->clock), (uint64_t)LETTERS_TOLD_MS * NS_PER_MS)) {
+        fr_log(FR_LOG_WARN, "durable", "waiting_for_dead_letters",
+               "epoch=%" PRIu64 " acknowledged=%" PRIu64 " needed=%" PRIu64, stage->epoch, acknowledged,
+               stage->dead_sequence);
+        fr_http_reason(service->http, "dead_letters", "the dead-letter topic does not acknowledge; epochs wait for it");
+    }
+    return false;
+}
+
+static void remember_positions(struct fr_service *service, const struct fr_stage *stage)
+{
+    for (size_t i = 0; i < stage->n_sections; i++) {
+        if (strcmp(stage->sections[i].name, "positions") != 0)
+            continue;
+        struct fr_positions positions = {0};
+        enum fr_status parsed =
+            fr_positions_parse(stage->sections[i].bytes.data, stage->sections[i].bytes.size, &positions);
+        FR_CHECK(parsed == FR_OK); /* our own bytes of a moment ago */
+        fr_ingest_commit(service->ingest, &positions);
+        pthread_mutex_lock(&service->lock);
+        fr_positions_copy(&positions, &service->durable_positions);
+        pthread_mutex_unlock(&service->lock);
+        fr_positions_release(&positions);
+    }
+}
+
+static enum fr_status make_durable(struct fr_service *service, struct fr_stage *stage, struct fr_err *err)
+{
+    uint64_t begin_ns = fr_mono_ns(service->clock);
+    struct fr_sha256 digest;
+    uint64_t image_bytes = stage->image_bytes;
+    size_t images = stage->n_images;
+    enum fr_status status = fr_durable_append(service->durable, stage, NULL, &digest, err);
+    if (status != FR_OK)
+        return status;
+    uint64_t end_ns = fr_mono_ns(service->clock);
+    fr_freshness_durable(service->freshness, stage->epoch, fr_wall_ms(service->clock));
+    atomic_store(&service->durable_epoch, stage->epoch);
+    atomic_store(&service->publishable, stage->publishable);
+    fr_publisher_offer(service->publisher, stage->publishable);
+    atomic_fetch_add(&service->append_ns, end_ns - begin_ns);
+    atomic_fetch_add(&service->appends, 1);
+    atomic_fetch_add(&service->epoch_bytes, image_bytes);
+    atomic_store(&service->cut_to_durable_ns, end_ns - stage->cut_mono_ns);
+    remember_positions(service, stage);
+    fr_log(FR_LOG_DEBUG, "durable", "epoch",
+           "epoch=%" PRIu64 " images=%zu image_bytes=%" PRIu64 " digest=%016" PRIx64 " ms=%.1f", stage->epoch, images,
+           image_bytes, fr_sha256_u64(&digest), (double)(end_ns - stage->cut_mono_ns) / 1e6);
+    return FR_OK;
+}
+
+enum fr_status fr_step_durable(struct fr_service *service, struct fr_err *err)
+{
+    if (!service->stage) {
+        void *item = NULL;
+        enum fr_status popped = fr_ring_pop(service->cut_stages, &item, (uint64_t)POP_MS * NS_PER_MS);
+        if (popped != FR_OK)
+            return popped == FR_EOF || atomic_load(&service->abandon) ? FR_EOF : FR_OK;
+        service->stage = item;
+    }
+    struct fr_stage *stage = service->stage;
+    if (!letters_acknowledged(service, stage))
+        /* given up: the epoch was never durable, its records are read again */
+        return atomic_load(&service->abandon) ? FR_EOF : FR_AGAIN;
+    enum fr_status status = make_durable(service, stage, err);
+    if (status != FR_OK)
+        return status;
+    service->stage = NULL;
+    fr_stage_clear(stage);
+    return fr_ring_try_push(service->free_stages, stage) ? FR_OK : FR_EOF; /* closing down */
+}
+
+/* ---- publish ---- */
+
+static enum fr_status check_delta(struct fr_service *service, struct fr_err *err)
+{
+    return fr_publisher_check(service->publisher, err);
+}
+
+enum fr_status fr_step_publish(struct fr_service *service, struct fr_err *err)
+{
+    if (atomic_load(&service->abandon))
+        return FR_EOF;
+    if (!atomic_load(&service->delta_checked)) {
+        enum fr_status status = try_again(service, &service->delta_retry, "publisher", check_delta, err);
+        atomic_store(&service->delta_checked, status == FR_OK);
+        if (status == FR_OK)
+            fr_publisher_offer(service->publisher, atomic_load(&service->publishable));
+        return status;
+    }
+    enum fr_status status = fr_publisher_step(service->publisher, 20, err);
+    /* after each turn of at most 20 ms: the precision of the stage `published` */
+    struct fr_publisher_status publisher;
+    fr_publisher_get_status(service->publisher, &publisher);
+    fr_freshness_published(service->freshness, publisher.acked, fr_wall_ms(service->clock));
+    if (status < 0 && !is_trouble(status))
+        return status;
+    if (is_trouble(status) != service->publish_troubled)
+        fr_http_reason(service->http, "publisher", is_trouble(status) ? err->text : NULL);
+    service->publish_troubled = is_trouble(status);
+    return service->publish_troubled ? FR_AGAIN : FR_OK;
+}
+
+/* ---- upkeep ---- */
+
+/* Why reading has to wait, or NULL. */
+static const char *pressure(const struct fr_service *service, const struct fr_durable_status *durable, bool held,
+                            char *text, size_t size)
+{
+    const struct fr_conf *conf = service->conf;
+    /* With everything acknowledged no pause can shorten the journal; what waits for a fold has its
+     * own limit. */
+    bool full = durable->journal_bytes >= conf->journal_max && durable->acked < durable->epoch;
+    if (full && held)
+        snprintf(text, size,
+                 "journal_max: the journal holds %" PRIu64 " bytes, because publishing is held after non-finite "
+                 "numbers; mend the model or the stream and restart with a larger journal_max",
+                 durable->journal_bytes);
+    else if (full)
+        snprintf(text, size,
+                 "journal_max: the journal holds %" PRIu64 " bytes; epochs up to %" PRIu64 " of %" PRIu64
+                 " are acknowledged. Look at the delta topic",
+                 durable->journal_bytes, durable->acked, durable->epoch);
+    else if (durable->unfolded_bytes >= 2 * conf->unfolded_max)
+        snprintf(text, size,
+                 "unfolded_max: %" PRIu64 " journal bytes wait for a fold; the disk under state_dir is the bottleneck",
+                 durable->unfolded_bytes);
+    else if (durable->level0_files >= FR_LEVEL0_FILES_MAX)
+        snprintf(text, size,
+                 "the cold store has %" PRIu64 " files to compact; the disk under state_dir is the bottleneck",
+                 durable->level0_files);
+    else
+        return NULL;
+    return text;
+}
+
+/* Publishing is held or goes on again: said once. */
+static void tell_hold(struct fr_service *service, bool held)
+{
+    if (held == service->hold_told)
+        return;
+    service->hold_told = held;
+    char text[256];
+    snprintf(
+        text, sizeof(text),
+        "publishing is held: %d batches in a row gave non-finite numbers and nothing of them could train; lower the "
+        "learning rates or look for broken dense values. It goes on after %d good batches in a row",
+        FR_QUARANTINE_STREAK_MAX, FR_QUARANTINE_STREAK_MAX);
+    fr_http_reason(service->http, "numbers", held ? text : NULL);
+}
+
+static enum fr_status fold(struct fr_service *service, const struct fr_durable_status *before, struct fr_err *err)
+{
+    struct fr_durable_status durable;
+    uint64_t begin_ns = fr_mono_ns(service->clock);
+    fr_log(FR_LOG_INFO, "fold", "begin", "from=%" PRIu64 " to=%" PRIu64 " bytes=%" PRIu64, before->folded + 1,
+           before->epoch, before->unfolded_bytes);
+    enum fr_status status = fr_durable_fold(service->durable, err);
+    fr_durable_get_status(service->durable, &durable);
+    fr_log(FR_LOG_INFO, "fold", "end", "folded=%" PRIu64 " seconds=%.3f", durable.folded,
+           (double)(fr_mono_ns(service->clock) - begin_ns) / 1e9);
+    return status;
+}
+
+enum fr_status fr_step_upkeep(struct fr_service *service, struct fr_err *err)
+{
+    struct fr_durable_status durable;
+    struct fr_publisher_status publisher;
+    if (atomic_load(&service->abandon))
+        return FR_EOF;
+    fr_publisher_get_status(service->publisher, &publisher);
+    enum fr_status status = FR_OK;
+    if (publisher.acked > service->acknowledged) {
+        service->acknowledged = publisher.acked;
+        status = fr_durable_acknowledge(service->durable, publisher.acked, err);
+    }
+    fr_durable_get_status(service->durable, &durable);
+    char text[256];
+    bool held = fr_trainer_held(service->trainer);
+    tell_hold(service, held);
+    fr_trainer_pause(service->trainer, pressure(service, &durable, held, text, sizeof(text)));
+    if (status == FR_OK && durable.unfolded_bytes >= service->conf->unfolded_max)
+        status = fold(service, &durable, err);
+    return status == FR_OK ? FR_AGAIN : status;
+}
