@@ -101,15 +101,11 @@ static void put_partitions(struct fr_service *service, const struct fr_ingest_st
                 high = ingest->partitions[k].high;
         fr_buffer_printf(out, "%s{\"topic\":", i ? "," : "");
         fr_buffer_json_text(out, p->topic); /* of a file: its path */
-        fr_buffer_printf(
-            out,
-            ",\"partition\":%d,\"offset\":%" PRId64 ",\"item\":%u,\"lag\":%" PRId64 ",\"delivered\":%" PRIu64
-            ",\"decoded\":%" PRIu64 ",\"dead_lettered\":%" PRIu64 ",\"lost\":%" PRIu64 ",\"samples\":%" PRIu64
-            ",\"trained\":%" PRIu64 ",\"metrics_only\":%" PRIu64 ",\"masked\":%" PRIu64 ",\"quarantined\":%" PRIu64
-            ",\"skipped\":%" PRIu64 "}",
-            p->partition, p->offset, p->item,
-            high >= 0 && p->offset >= 0 ? (high > p->offset ? high - p->offset : 0) : -1, p->delivered, p->decoded,
-            p->dead_lettered, p->lost, p->samples, p->trained, p->metrics_only, p->masked, p->quarantined, p->skipped);
+        fr_buffer_printf(out, ",\"partition\":%d,\"offset\":%" PRId64 ",\"item\":%u,\"lag\":%" PRId64, p->partition,
+                         p->offset, p->item,
+                         high >= 0 && p->offset >= 0 ? (high > p->offset ? high - p->offset : 0) : -1);
+        fr_positions_put_ledger(p, out);
+        fr_buffer_printf(out, "}");
     }
     fr_buffer_printf(out, "]");
     fr_positions_release(&positions);
@@ -291,32 +287,18 @@ static void series_stream(struct fr_registry *registry, const struct snapshots *
     fr_gauge(registry, "freshet_loss", NULL, "Loss of the last batch.", s->trainer.run.last_loss);
 }
 
-/* P2, summed over the partitions as of the last durable epoch: decoded + dead-lettered = delivered;
- * trained + metrics-only + masked + quarantined + skipped = samples decoded. */
+/* P2, summed over the partitions as of the last durable epoch. */
 static void series_ledger(struct fr_service *service)
 {
-    struct fr_registry *registry = service->registry;
-    struct fr_partition_position sum = {0};
+    uint64_t sum[FR_LEDGER_TERMS] = {0};
     pthread_mutex_lock(&service->lock);
-    for (uint32_t i = 0; i < service->durable_positions.count; i++) {
-        const struct fr_partition_position *p = &service->durable_positions.partitions[i];
-        sum.delivered += p->delivered;
-        sum.decoded += p->decoded;
-        sum.dead_lettered += p->dead_lettered;
-        sum.lost += p->lost;
-        sum.samples += p->samples;
-        sum.skipped += p->skipped;
-    }
+    for (uint32_t i = 0; i < service->durable_positions.count; i++)
+        for (size_t k = 0; k < FR_LEDGER_TERMS; k++)
+            sum[k] += service->durable_positions.partitions[i].ledger[k];
     pthread_mutex_unlock(&service->lock);
-    fr_counter(registry, "freshet_records_delivered_total", NULL, "Records in effect, as of the last durable epoch.",
-               sum.delivered);
-    fr_counter(registry, "freshet_records_decoded_total", NULL, "Of these, decoded.", sum.decoded);
-    fr_counter(registry, "freshet_records_dead_lettered_total", NULL, "Of these, sent to the dead-letter topic.",
-               sum.dead_lettered);
-    fr_counter(registry, "freshet_records_lost_total", NULL, "Records that the log lost before they were read.",
-               sum.lost);
-    fr_counter(registry, "freshet_samples_decoded_total", NULL, "Samples of decoded records.", sum.samples);
-    fr_counter(registry, "freshet_samples_skipped_total", NULL, "Decoded samples passed over.", sum.skipped);
+    for (size_t k = 0; k < FR_LEDGER_TERMS; k++)
+        if (fr_ledger[k].metric)
+            fr_counter(service->registry, fr_ledger[k].metric, NULL, fr_ledger[k].help, sum[k]);
 }
 
 static void series_epochs(struct fr_registry *registry, const struct snapshots *s)

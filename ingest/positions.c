@@ -14,6 +14,9 @@
 
 enum { POSITIONS_FORM = 1 };
 
+#define TERM(name, metric, help) {#name, metric, help},
+const struct fr_ledger_term fr_ledger[] = {FR_LEDGER(TERM)};
+
 void fr_positions_release(struct fr_positions *positions)
 {
     free(positions->partitions);
@@ -110,6 +113,12 @@ bool fr_positions_balanced(const struct fr_positions *positions, struct fr_err *
     return true;
 }
 
+void fr_positions_put_ledger(const struct fr_partition_position *position, struct fr_buffer *out)
+{
+    for (size_t k = 0; k < FR_LEDGER_TERMS; k++)
+        fr_buffer_printf(out, ",\"%s\":%" PRIu64, fr_ledger[k].name, position->ledger[k]);
+}
+
 /* ---- stored form ---- */
 
 static void put_text(struct fr_buffer *out, const char *text)
@@ -146,10 +155,8 @@ void fr_positions_encode(const struct fr_positions *positions, struct fr_buffer 
         fr_put_u64(out, (uint64_t)p->fingerprint_offset);
         fr_put_u64(out, (uint64_t)p->fingerprint_timestamp_ms);
         fr_put_u32(out, p->fingerprint_crc32c);
-        const uint64_t ledger[] = {p->delivered, p->decoded,      p->dead_lettered, p->lost,        p->samples,
-                                   p->trained,   p->metrics_only, p->masked,        p->quarantined, p->skipped};
-        for (size_t k = 0; k < FR_ARRAY_LEN(ledger); k++)
-            fr_put_u64(out, ledger[k]);
+        for (size_t k = 0; k < FR_LEDGER_TERMS; k++)
+            fr_put_u64(out, p->ledger[k]);
     }
 }
 
@@ -162,10 +169,8 @@ static void take_partition(struct fr_reader *in, struct fr_partition_position *p
     p->fingerprint_offset = (int64_t)fr_take_u64(in);
     p->fingerprint_timestamp_ms = (int64_t)fr_take_u64(in);
     p->fingerprint_crc32c = fr_take_u32(in);
-    uint64_t *const ledger[] = {&p->delivered, &p->decoded,      &p->dead_lettered, &p->lost,        &p->samples,
-                                &p->trained,   &p->metrics_only, &p->masked,        &p->quarantined, &p->skipped};
-    for (size_t k = 0; k < FR_ARRAY_LEN(ledger); k++)
-        *ledger[k] = fr_take_u64(in);
+    for (size_t k = 0; k < FR_LEDGER_TERMS; k++)
+        p->ledger[k] = fr_take_u64(in);
     if (p->partition < 0 || p->offset < -1 || p->fingerprint_offset < -1 || p->topic[0] == 0)
         in->failed = 1;
 }

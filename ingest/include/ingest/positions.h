@@ -13,6 +13,29 @@
 
 enum { FR_TOPIC_MAX = 250, FR_CLUSTER_ID_MAX = 64, FR_PARTITIONS_MAX = 4096 };
 
+/* The ledger of a topic-partition, in the order in which it is stored: name, metric (NULL: none), the
+ * metric's help. Records: decoded + dead-lettered = delivered. Samples: trained + metrics-only +
+ * masked + quarantined + skipped = those decoded (P2). */
+#define FR_LEDGER(TERM)                                                                                                \
+    TERM(delivered, "freshet_records_delivered_total", "Records in effect, as of the last durable epoch.")             \
+    TERM(decoded, "freshet_records_decoded_total", "Of these, decoded.")                                               \
+    TERM(dead_lettered, "freshet_records_dead_lettered_total", "Of these, sent to the dead-letter topic.")             \
+    TERM(lost, "freshet_records_lost_total", "Records that the log lost before they were read.")                       \
+    TERM(samples, "freshet_samples_decoded_total", "Samples of decoded records.")                                      \
+    TERM(trained, NULL, NULL)                                                                                          \
+    TERM(metrics_only, NULL, NULL)                                                                                     \
+    TERM(masked, NULL, NULL)                                                                                           \
+    TERM(quarantined, NULL, NULL)                                                                                      \
+    TERM(skipped, "freshet_samples_skipped_total", "Decoded samples passed over.")
+
+#define FR_LEDGER_ONE(name, metric, help) +1
+enum { FR_LEDGER_TERMS = FR_LEDGER(FR_LEDGER_ONE) };
+
+struct fr_ledger_term {
+    const char *name, *metric, *help;
+};
+extern const struct fr_ledger_term fr_ledger[FR_LEDGER_TERMS];
+
 struct fr_partition_position {
     /* or `file:<path>`, partition 0, whose offsets are line numbers from 0 */
     char topic[FR_TOPIC_MAX];
@@ -23,8 +46,13 @@ struct fr_partition_position {
     int64_t fingerprint_offset; /* last delivered record; -1: none */
     int64_t fingerprint_timestamp_ms;
     uint32_t fingerprint_crc32c;
-    uint64_t delivered, decoded, dead_lettered, lost; /* records */
-    uint64_t samples, trained, metrics_only, masked, quarantined, skipped;
+    union {
+        struct {
+#define FR_LEDGER_MEMBER(name, metric, help) uint64_t name;
+            FR_LEDGER(FR_LEDGER_MEMBER)
+        };
+        uint64_t ledger[FR_LEDGER_TERMS];
+    };
 };
 
 struct fr_positions {
@@ -41,6 +69,8 @@ void fr_positions_copy(const struct fr_positions *from, struct fr_positions *to)
 uint32_t fr_positions_index(struct fr_positions *positions, const char *topic, int32_t partition);
 /* A batch has taken effect, but for its quarantined samples (fr_batch_quarantine). */
 void fr_positions_apply(struct fr_positions *positions, const struct fr_batch *batch);
+/* The ledger as members of a JSON object, each behind a comma. */
+void fr_positions_put_ledger(const struct fr_partition_position *position, struct fr_buffer *out);
 /* Checks the P2 equations of every partition; false names the first that fails in err. */
 bool fr_positions_balanced(const struct fr_positions *positions, struct fr_err *err);
 void fr_positions_encode(const struct fr_positions *positions, struct fr_buffer *out);

@@ -154,13 +154,8 @@ static enum fr_status put_positions(struct writer *out, const struct fr_tool_sta
                          ",\"partition\":%" PRId32 ",\"offset\":%" PRId64 ",\"item\":%" PRIu32
                          ",\"last_offset\":%" PRId64 ",\"last_crc32c\":%" PRIu32,
                          p->partition, p->offset, p->item, p->fingerprint_offset, p->fingerprint_crc32c);
-        fr_buffer_printf(&out->lines,
-                         ",\"delivered\":%" PRIu64 ",\"decoded\":%" PRIu64 ",\"dead_lettered\":%" PRIu64
-                         ",\"lost\":%" PRIu64 ",\"samples\":%" PRIu64 ",\"trained\":%" PRIu64
-                         ",\"metrics_only\":%" PRIu64 ",\"masked\":%" PRIu64 ",\"quarantined\":%" PRIu64
-                         ",\"skipped\":%" PRIu64 "}}\n",
-                         p->delivered, p->decoded, p->dead_lettered, p->lost, p->samples, p->trained, p->metrics_only,
-                         p->masked, p->quarantined, p->skipped);
+        fr_positions_put_ledger(p, &out->lines);
+        fr_buffer_printf(&out->lines, "}}\n");
     }
     fr_positions_release(&positions);
     return FR_OK;

@@ -225,11 +225,11 @@ static void print_positions(struct report *report)
         printf("cluster id=%s\n", positions.cluster_id);
     for (uint32_t i = 0; i < positions.count; i++) {
         const struct fr_partition_position *p = &positions.partitions[i];
-        printf("position topic=%s partition=%" PRId32 " offset=%" PRId64 " item=%" PRIu32 " delivered=%" PRIu64
-               " decoded=%" PRIu64 " dead_lettered=%" PRIu64 " lost=%" PRIu64 " samples=%" PRIu64 " trained=%" PRIu64
-               " metrics_only=%" PRIu64 " masked=%" PRIu64 " quarantined=%" PRIu64 " skipped=%" PRIu64 "\n",
-               p->topic, p->partition, p->offset, p->item, p->delivered, p->decoded, p->dead_lettered, p->lost,
-               p->samples, p->trained, p->metrics_only, p->masked, p->quarantined, p->skipped);
+        printf("position topic=%s partition=%" PRId32 " offset=%" PRId64 " item=%" PRIu32, p->topic, p->partition,
+               p->offset, p->item);
+        for (size_t k = 0; k < FR_LEDGER_TERMS; k++)
+            printf(" %s=%" PRIu64, fr_ledger[k].name, p->ledger[k]);
+        printf("\n");
     }
     if (!fr_positions_balanced(&positions, &err))
         note(report, err.text);
