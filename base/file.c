@@ -134,6 +134,7 @@ static enum fr_status failed(struct fr_err *err, const char *what, const char *p
 
 /* ---- writes ---- */
 
+/* What pwrite takes, and what a message names. NOLINTNEXTLINE(readability-function-size) */
 enum fr_status fr_disk_write(const struct fr_disk *disk, int fd, const void *bytes, size_t size, uint64_t offset,
                              const char *path, struct fr_err *err)
 {

@@ -7,7 +7,8 @@
  *   SANITIZERS="-fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all"
  *   clang-14 -g -O1 -std=c17 -D_DEFAULT_SOURCE -ffp-contract=off $SANITIZERS $INCLUDES
  *   tests/fuzz/fuzz_decode.c
- *       ingest/batch/[a-z]*.c ingest/decode/[a-z]*.c base/[a-z]*.c -lxxhash -lcrypto -lm -lpthread -o fuzz_decode
+ *       ingest/batch/[a-z]*.c ingest/decode/[a-z]*.c base/[a-z]*.c
+ *       -lxxhash -lcrypto -lm -lpthread -o fuzz_decode
  *   python3 tests/fuzz/seeds.py corpus
  *   ./fuzz_decode -max_total_time=300 -max_len=8192 -dict=tests/fuzz/decode.dict corpus */
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* How a unit test is written: cmocka with what it needs before it, and a case or a fixture in one line. */
+/* How a unit test is written: cmocka with what it needs before it, and a case or a fixture in one
+ * line. */
 #ifndef FR_TESTS_CASE_H
 #define FR_TESTS_CASE_H
 
@@ -15,8 +16,8 @@
 /* What goes before or after a case or a program; 0: done. */
 #define FR_FIXTURE(name) static int name(void **state __attribute__((unused)))
 
-/* Waits for what comes in its own time: repeats the statement behind it until the condition holds. Only
- * a test that fails waits for the end of the patience, so that no load makes one fail. */
+/* Waits for what comes in its own time: repeats the statement behind it until the condition holds.
+ * Only a test that fails waits for the end of the patience, so that no load makes one fail. */
 #define FR_UNTIL(condition)                                                                                            \
     for (int64_t end_ = fr_now_s() + FR_PATIENCE_S; !(condition); assert_true(fr_now_s() < end_))
 

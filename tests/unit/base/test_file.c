@@ -56,7 +56,7 @@ static void assert_content(const char *path, const char *expected)
     fr_buffer_release(&buffer);
 }
 
-/* ---- a disk that fails its nth call, and writes at most `chunk` bytes at a time ---- */
+/* ---- a disk that fails its nth call, and writes pieces of `chunk` bytes ---- */
 
 struct faulty {
     struct fr_disk disk;

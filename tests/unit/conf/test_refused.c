@@ -5,8 +5,9 @@
 
 struct row {
     const char *name;
-    const char *from, *to; /* replaced in the base; from NULL: `to` is the whole text; from "": --set `to` */
-    const char *parts[4];  /* all must be in the problems */
+    /* replaced in the base; from NULL: `to` is the whole text; from "": --set `to` */
+    const char *from, *to;
+    const char *parts[4]; /* all must be in the problems */
 };
 
 #define LAYER_X "{name: x, concat: [user_id, item_id.v, {mean: history.v}, price]}"

@@ -4,7 +4,8 @@
  * prints its seed; FR_TEST_SEED repeats it. */
 #include "model.h"
 
-#if defined(__SANITIZE_THREAD__) /* one thread and twenty times slower: ASan is the one that looks here */
+/* one thread and twenty times slower: ASan is the one that looks here */
+#if defined(__SANITIZE_THREAD__)
 enum { ROUNDS = 40, TRUNCATIONS = 4, MUTATIONS = 3000 };
 #else
 enum { ROUNDS = 400, TRUNCATIONS = 20, MUTATIONS = 40000 };

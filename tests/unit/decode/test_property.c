@@ -6,7 +6,8 @@
 #include "base/random.h"
 #include "writer.h"
 
-#if defined(__SANITIZE_THREAD__) /* one thread and twenty times slower: ASan is the one that looks here */
+/* one thread and twenty times slower: ASan is the one that looks here */
+#if defined(__SANITIZE_THREAD__)
 enum { ROUNDS = 60, MUTATIONS = 3000 };
 #else
 enum { ROUNDS = 300, MUTATIONS = 30000 };

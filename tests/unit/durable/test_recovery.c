@@ -411,7 +411,8 @@ FR_CASE(a_record_of_another_history_inside_a_file_is_refused)
     journal_file(&scene, 1, path);
     journal_file(&other, 1, path_other);
     struct fr_buffer mine = scene_read(path), theirs = scene_read(path_other);
-    size_t head = 24 + 4 + 4; /* of the file, with "head" and its CRC; then records of 16 + length */
+    /* of the file, with "head" and its CRC; then records of 16 + length */
+    size_t head = 24 + 4 + 4;
     size_t end_mine = head + 16 + (size_t)fr_load_u64(mine.data + head + 8);
     size_t end_theirs = head + 16 + (size_t)fr_load_u64(theirs.data + head + 8);
     mine.size = end_mine;

@@ -75,7 +75,8 @@ static void create_topic(const char *policy)
     rd_kafka_destroy(client);
 }
 
-/* In place of the one before, as after a restart; what the topic's check says, once there is an answer. */
+/* In place of the one before, as after a restart; what the topic's check says, once there is an
+ * answer. */
 static enum fr_status check(bool create)
 {
     struct fr_publisher_options options = {.durable = f.durable,

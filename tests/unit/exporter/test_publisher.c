@@ -13,7 +13,8 @@ static rd_kafka_t *host;
 static rd_kafka_mock_cluster_t *cluster;
 static char brokers[256];
 
-/* Of a case: an empty topic of two partitions, a durable state without epochs, the publisher last made. */
+/* Of a case: an empty topic of two partitions, a durable state without epochs, the publisher last
+ * made. */
 static char topic[32];
 static struct fixture f;
 static struct fr_publisher *publisher;
@@ -86,7 +87,8 @@ static void check_ok(void)
     fr_publisher_get_status(publisher, &status);
 }
 
-/* A publisher that has checked the topic; what is durable is offered, as the daemon does when nothing is held back. */
+/* A publisher that has checked the topic; what is durable is offered, as the daemon does when
+ * nothing is held back. */
 static void publish(void)
 {
     struct fr_durable_status durable;

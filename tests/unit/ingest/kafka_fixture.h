@@ -310,7 +310,8 @@ static inline enum fr_status run_to_failure(struct run *run)
     return status;
 }
 
-/* Steps until it tells a problem (or none), and all of `letters` are acknowledged; what it shows then is the caller's. */
+/* Steps until it tells a problem (or none), and all of `letters` are acknowledged; what it shows
+ * then is the caller's. */
 static inline struct fr_ingest_status run_to_problem(struct run *run, bool problem, uint64_t letters)
 {
     struct fr_ingest_status status = {0};

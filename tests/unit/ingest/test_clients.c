@@ -1,4 +1,4 @@
-/* The Kafka clients of ingest: each has what all clients of the project have. No broker is asked. */
+/* The Kafka clients of ingest: each has what all clients have. No broker is asked. */
 #include "recorded_clients.h"
 
 #include <stdlib.h>

@@ -94,7 +94,8 @@ FR_CASE(killed_anywhere_every_sample_arrives_once)
             snprintf(word, sizeof(word), " %llu", (unsigned long long)t);
             int seen = 0;
             for (const char *at = written(s); (at = strstr(at, word)); at++)
-                seen += (at[strlen(word)] == ' ' && at[-1] != 'h') || at[strlen(word)] == ';'; /* not of "batch N" */
+                /* not of "batch N" */
+                seen += (at[strlen(word)] == ' ' && at[-1] != 'h') || at[strlen(word)] == ';';
             if (seen != 1)
                 fail_msg("sample %llu: %d times in\n%s", (unsigned long long)t, seen, written(s));
         }

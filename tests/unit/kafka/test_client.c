@@ -105,7 +105,8 @@ FR_CASE(topics_of_the_embedded_broker_are_found_and_not_made_by_looking)
         assert_int_equal(found.partitions, 0);
     }
     assert_int_equal(fr_kafka_topic_ask(client, "absent", false, 10000, &found), 0);
-    assert_true(found.partitions > 0); /* a producer's question, where brokers make what is asked for */
+    /* a producer's question, where brokers make what is asked for */
+    assert_true(found.partitions > 0);
     rd_kafka_destroy(client);
     rd_kafka_mock_cluster_destroy(cluster);
     rd_kafka_destroy(host);

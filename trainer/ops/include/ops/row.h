@@ -347,7 +347,10 @@ FR_HD float fr_row_sum_squares(const float *g, uint32_t dim)
     return fr_row_tree(partial);
 }
 
-/* ---- rows: one part of `dim` values; g is the gradient given, scaled by the pace ---- */
+/* ---- rows: one part of `dim` values ---- */
+
+/* g is the gradient given, scaled by the pace. A kernel passes registers and pointers, no struct.
+ * NOLINTBEGIN(readability-function-size) */
 
 /* `sum_squares` of the gradient given: fr_row_sum_squares or a warp; read with clip_norm only.
  * Afterwards g is s, and the pace's scale 1. */
@@ -495,6 +498,8 @@ FR_HD void fr_row_group_ftrl_values(float *__restrict__ w, const float *__restri
     for (uint32_t i = lane; i < dim; i += lane_count)
         w[i] = fr_ftrl_value(w[i] * factor, n[i], &local);
 }
+
+/* NOLINTEND(readability-function-size) */
 
 /* The accumulators n say whether a gradient came to the part before. */
 FR_HD bool fr_row_untouched(const float *n, uint32_t dim)
