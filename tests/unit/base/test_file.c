@@ -56,7 +56,7 @@ static void assert_content(const char *path, const char *expected)
     fr_buffer_release(&buffer);
 }
 
-/* ---- a disk that fails its nth call, and writes pieces of `chunk` bytes ---- */
+/* ---- a disk that fails its nth call and writes in pieces ---- */
 
 struct faulty {
     struct fr_disk disk;
