@@ -253,7 +253,7 @@ const struct fr_graph_loss *fr_graph_losses_of(const struct fr_graph *graph)
 
 const char *fr_graph_kernel(const struct fr_graph *graph)
 {
-    return fr_ops_kernel(graph->ops);
+    return graph->ops->kernel;
 }
 
 static bool node_learns(const struct node *node, const bool *learns)

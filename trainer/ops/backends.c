@@ -20,12 +20,12 @@ FR_CPU_RECURRENCE(avx512, avx512_table)
 
 static const struct fr_ops avx512_table = {
     .name = "cpu-avx512",
+    .kernel = "fma 1",
     .rows_independent = true,
     .packed_floats = fr_gemm_packed_floats,
     .pack = fr_gemm_pack,
     .multiply = fr_gemm_avx512,
-    FR_CPU_RECURRENCE_MEMBERS(avx512),
-    FR_CPU_LOOPS,
+    FR_CPU_MEMBERS(avx512),
 };
 
 static const struct fr_ops avx2_table;
@@ -33,12 +33,12 @@ FR_CPU_RECURRENCE(avx2, avx2_table)
 
 static const struct fr_ops avx2_table = {
     .name = "cpu-avx2",
+    .kernel = "fma 1",
     .rows_independent = true,
     .packed_floats = fr_gemm_packed_floats,
     .pack = fr_gemm_pack,
     .multiply = fr_gemm_avx2,
-    FR_CPU_RECURRENCE_MEMBERS(avx2),
-    FR_CPU_LOOPS,
+    FR_CPU_MEMBERS(avx2),
 };
 
 const struct fr_ops *fr_ops_cpu_avx512(void)
@@ -85,19 +85,19 @@ static void multiply_openblas(const struct fr_multiply *product)
                 product->out.values + product->row_begin * product->out.ld, (blasint)product->out.ld);
 }
 
+static char openblas_kernel[96]; /* set up once */
 static const struct fr_ops openblas_table;
 FR_CPU_RECURRENCE(openblas, openblas_table)
 
 static const struct fr_ops openblas_table = {
     .name = "openblas",
+    .kernel = openblas_kernel,
     .packed_floats = unpacked,
     .pack = pack_nothing,
     .multiply = multiply_openblas,
-    FR_CPU_RECURRENCE_MEMBERS(openblas),
-    FR_CPU_LOOPS,
+    FR_CPU_MEMBERS(openblas),
 };
 
-static char openblas_kernel[96];
 static pthread_once_t openblas_once = PTHREAD_ONCE_INIT;
 
 static void openblas_setup(void)
@@ -122,13 +122,4 @@ const struct fr_ops *fr_ops_cpu(void)
     if (!ops)
         ops = fr_ops_cpu_avx2();
     return ops ? ops : fr_ops_openblas();
-}
-
-const char *fr_ops_kernel(const struct fr_ops *ops)
-{
-    if (ops == fr_ops_reference())
-        return "reference 1";
-    if (ops->rows_independent)
-        return "fma 1";
-    return ops == fr_ops_openblas() ? openblas_kernel : ops->name;
 }

@@ -1,9 +1,8 @@
-/* The loops that every CPU backend shares (cpu.c, rows.c). Private to the module. */
+/* The loops that every CPU backend shares: fr_cpu_<name> for each of FR_OPS_SHARED, and the
+ * recurrence of one. Private to the module. */
 #ifndef FR_OPS_CPU_H
 #define FR_OPS_CPU_H
 
-#include "layer_table.h"
-#include "learning.h"
 #include "ops/ops.h"
 
 /* One body, compiled for three vector widths and chosen when the program starts. Elementwise loops
@@ -15,22 +14,31 @@
 #define FR_CLONES
 #endif
 
-void fr_cpu_gather(const struct fr_gather *gather);
-void fr_cpu_copy(uint32_t m, uint32_t n, struct fr_view in, struct fr_view out);
-void fr_cpu_add(uint32_t m, uint32_t n, struct fr_view in, struct fr_view out);
-void fr_cpu_bias_activate(uint32_t m, uint32_t n, struct fr_view y, const float *bias, bool relu);
-void fr_cpu_relu_backward(uint32_t m, uint32_t n, struct fr_view y, struct fr_view gradient);
-void fr_cpu_bias_gradient(uint32_t m, uint32_t n, struct fr_view gradient, float *out);
-void fr_cpu_bi_interaction(uint32_t m, uint32_t n, uint32_t count, const struct fr_view *in, struct fr_view out);
-void fr_cpu_bi_interaction_backward(uint32_t m, uint32_t n, uint32_t count, const struct fr_view *in,
-                                    struct fr_view gradient, const struct fr_view *in_gradient);
-uint32_t fr_cpu_max_bits(uint32_t m, uint32_t n, struct fr_view x);
+#define FR_CPU_DECLARE(result, name, arguments) result fr_cpu_##name arguments;
+#define FR_CPU_MEMBER(result, name, arguments) .name = fr_cpu_##name,
+FR_OPS_SHARED(FR_CPU_DECLARE)
 
-#define FR_CPU_LOOPS                                                                                                   \
-    FR_CPU_LAYERS, .gather = fr_cpu_gather, .copy = fr_cpu_copy, .add = fr_cpu_add,                                    \
-                   .bias_activate = fr_cpu_bias_activate, .relu_backward = fr_cpu_relu_backward,                       \
-                   .bias_gradient = fr_cpu_bias_gradient, .bi_interaction = fr_cpu_bi_interaction,                     \
-                   .bi_interaction_backward = fr_cpu_bi_interaction_backward, .max_bits = fr_cpu_max_bits,             \
-                   FR_CPU_LEARNING
+/* `ops`: whose products they run. */
+size_t fr_cpu_gru_workspace(const struct fr_steps *steps, uint32_t units, const struct fr_ops *ops);
+void fr_cpu_gru(const struct fr_gru *c, const struct fr_ops *ops);
+void fr_cpu_gru_backward(const struct fr_gru *c, const struct fr_ops *ops);
+
+/* The recurrence of one backend: three functions that close over its table. */
+#define FR_CPU_RECURRENCE(backend, table)                                                                              \
+    static size_t gru_workspace_##backend(const struct fr_steps *steps, uint32_t units)                                \
+    {                                                                                                                  \
+        return fr_cpu_gru_workspace(steps, units, &(table));                                                           \
+    }                                                                                                                  \
+    static void gru_##backend(const struct fr_gru *c)                                                                  \
+    {                                                                                                                  \
+        fr_cpu_gru(c, &(table));                                                                                       \
+    }                                                                                                                  \
+    static void gru_backward_##backend(const struct fr_gru *c)                                                         \
+    {                                                                                                                  \
+        fr_cpu_gru_backward(c, &(table));                                                                              \
+    }
+#define FR_CPU_MEMBERS(backend)                                                                                        \
+    FR_OPS_SHARED(FR_CPU_MEMBER).gru_workspace = gru_workspace_##backend, .gru = gru_##backend,                        \
+    .gru_backward = gru_backward_##backend
 
 #endif

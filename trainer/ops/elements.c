@@ -10,8 +10,8 @@
 #include "base/check.h"
 #include "base/math.h"
 #include "cpu.h"
-#include "dropout.h"
 #include "lanes.h"
+#include "ops/dropout.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O3")

@@ -219,7 +219,7 @@ int fr_tool_bench_gemm(struct fr_tool_bench *bench)
     bench->blas_roof = blas > bench->blas_roof ? blas : bench->blas_roof;
     fr_tool_bench_begin(bench, "gemm");
     fr_tool_bench_text(bench, "kernel", fr_ops_cpu()->name);
-    fr_tool_bench_text(bench, "blas", fr_ops_kernel(fr_ops_openblas()));
+    fr_tool_bench_text(bench, "blas", fr_ops_openblas()->kernel);
     fr_tool_bench_number(bench, "threads", bench->threads);
     fr_tool_bench_number(bench, "flops_per_sample", flops_per_sample());
     fr_tool_bench_number(bench, "kernel_gflops", own * giga);

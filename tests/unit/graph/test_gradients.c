@@ -7,6 +7,7 @@
  * of the step whose gradient is checked. */
 #include "fixture.h"
 #include "networks.h"
+#include "reference/reference.h"
 
 struct difference {
     double error, size;

@@ -1,6 +1,7 @@
 /* Training and scoring as a whole: exactness over workers, chunks and backends; learning; what is
  * refused. */
 #include "fixture.h"
+#include "reference/reference.h"
 
 static uint64_t train_three(const struct fr_ops *ops, size_t workers, enum fr_optimizer_kind rows)
 {

@@ -11,7 +11,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
-#include "ops/ops.h"
+#include "reference/reference.h"
 
 enum { BACKENDS_MAX = 5, GUARD = 64 };
 #define GUARD_VALUE 12345.678f

@@ -1,7 +1,7 @@
-/* One operation table, several backends: `reference` (double accumulation, plain loops: the truth
- * of the parity suite), `cpu` (own fixed-order products, vectorised loops), `openblas` (the same
- * with cblas_sgemm). CUDA later as a plug-in object that fills the same table. The parity suite
- * (tests/unit/ops) drives every backend against `reference`.
+/* One operation table, several backends: `cpu` (own fixed-order products, vectorised loops) and
+ * `openblas` (the same with cblas_sgemm). CUDA later as a plug-in object that fills the same table.
+ * The parity suite (tests/unit/ops) drives every backend against `reference` (tests/reference:
+ * double accumulation, plain loops), which only tests link.
  *
  * Each operation works on one chunk or block; splitting over workers is the graph's business, so an
  * operation needs no pool, keeps no state and allocates nothing. Matrices are row-major; row i of a
@@ -172,114 +172,125 @@ struct fr_dense_update {
     struct fr_pace pace;
 };
 
+/* The operations: X(result, name, arguments). One list makes the table and, of every backend, the
+ * declarations and members; a name without its function does not link. Those that each backend has
+ * its own of, because they multiply: */
+#define FR_OPS_OWN(X)                                                                                                  \
+    /* Floats of the packed copy of a right factor; 0: the backend reads factors as they are. */                       \
+    X(size_t, packed_floats, (uint32_t rows, uint32_t columns))                                                        \
+    /* Fills right->packed for rows [row_begin, row_end); ranges may be packed by different */                         \
+    /* workers. Padding of the last panel becomes zeros. EXACT. */                                                     \
+    X(void, pack, (const struct fr_operand *right, uint32_t row_begin, uint32_t row_end))                              \
+    /* out[row_begin..row_end) = left * right. f32 accumulation over ascending k (cpu: one */                          \
+    /* fused chain per element, so bits do not depend on the blocking; openblas: the library's */                      \
+    /* order for this shape). NMSE(1e-10). */                                                                          \
+    X(void, multiply, (const struct fr_multiply *product))                                                             \
+    /* Floats of the workspace, for forward and backward. */                                                           \
+    X(size_t, gru_workspace, (const struct fr_steps *steps, uint32_t units))                                           \
+    X(void, gru, (const struct fr_gru *call))                                                                          \
+    X(void, gru_backward, (const struct fr_gru *call))
+
+/* And those that all CPU backends share. */
+#define FR_OPS_SHARED(X)                                                                                               \
+    /* Ids of a sample in order, f32. EXACT for single ids with weight 1, else NMSE(1e-12). */                         \
+    X(void, gather, (const struct fr_gather *gather))                                                                  \
+    /* [m, n] out = in, EXACT. */                                                                                      \
+    X(void, copy, (uint32_t m, uint32_t n, struct fr_view in, struct fr_view out))                                     \
+    /* [m, n] out += in. NMSE(1e-12). */                                                                               \
+    X(void, add, (uint32_t m, uint32_t n, struct fr_view in, struct fr_view out))                                      \
+    /* [m, n] y = y + bias[n], then max(y, 0) when relu; NaN stays NaN. NMSE(1e-12). */                                \
+    X(void, bias_activate, (uint32_t m, uint32_t n, struct fr_view y, const float *bias, bool relu))                   \
+    /* [m, n] gradient = y > 0 ? gradient : 0. EXACT. */                                                               \
+    X(void, relu_backward, (uint32_t m, uint32_t n, struct fr_view y, struct fr_view gradient))                        \
+    /* out[n] = sum over the m rows, ascending, f32. NMSE(1e-10). */                                                   \
+    X(void, bias_gradient, (uint32_t m, uint32_t n, struct fr_view gradient, float *out))                              \
+    /* out = 1/2 ((sum v)^2 - sum v^2) over `count` inputs [m, n], in argument order (He and */                        \
+    /* Chua 2017, eq. 4). NMSE(1e-10). */                                                                              \
+    X(void, bi_interaction, (uint32_t m, uint32_t n, uint32_t count, const struct fr_view *in, struct fr_view out))    \
+    /* in_gradient[i] += gradient * (sum v - v_i), inputs with .values NULL skipped. */                                \
+    /* NMSE(1e-10). */                                                                                                 \
+    X(void, bi_interaction_backward,                                                                                   \
+      (uint32_t m, uint32_t n, uint32_t count, const struct fr_view *in, struct fr_view gradient,                      \
+       const struct fr_view *in_gradient))                                                                             \
+    /* Losses of tasks, NMSE(1e-10): w (log(1 + e^z) - y z); w/2 (z - y)^2; .. */                                      \
+    X(double, logloss, (const struct fr_loss *loss))                                                                   \
+    X(double, mse, (const struct fr_loss *loss))                                                                       \
+    X(double, focal, (const struct fr_loss *loss))                                                                     \
+    X(double, pairwise, (const struct fr_pair_loss *loss))                                                             \
+    X(double, product_logloss, (const struct fr_product_loss *loss))                                                   \
+    /* out[i] = log(p / (1 - p)), p the product of sigmoid(z[k][i]): stable for every z. */                            \
+    X(void, product_logit, (uint32_t n, uint32_t count, const float *const *z, float *out))                            \
+    /* Layers: ops/layers.h. */                                                                                        \
+    X(void, gather_steps, (const struct fr_gather_steps *call))                                                        \
+    X(void, expand, (const struct fr_expand *call))                                                                    \
+    X(void, collapse, (const struct fr_collapse *call))                                                                \
+    X(void, collapse_steps, (const struct fr_collapse_steps *call))                                                    \
+    X(void, align, (const struct fr_align *call))                                                                      \
+    X(void, align_backward, (const struct fr_align *call))                                                             \
+    X(void, activate, (const struct fr_activate *call))                                                                \
+    X(void, activate_backward, (const struct fr_activate *call))                                                       \
+    X(void, layer_norm, (const struct fr_layer_norm *call))                                                            \
+    X(void, layer_norm_backward, (const struct fr_layer_norm *call))                                                   \
+    X(void, dropout, (const struct fr_dropout *call))                                                                  \
+    X(void, bucketize, (const struct fr_bucketize *call))                                                              \
+    X(void, standardize, (const struct fr_standardize *call))                                                          \
+    X(void, fill_missing, (const struct fr_fill_missing *call))                                                        \
+    X(void, mark_missing, (const struct fr_mark_missing *call))                                                        \
+    X(void, moments, (const struct fr_moments *call))                                                                  \
+    X(void, product, (const struct fr_interaction *call))                                                              \
+    X(void, product_backward, (const struct fr_interaction *call))                                                     \
+    X(void, dot_interaction, (const struct fr_interaction *call))                                                      \
+    X(void, dot_interaction_backward, (const struct fr_interaction *call))                                             \
+    X(void, cross, (const struct fr_cross *call))                                                                      \
+    X(void, cross_backward, (const struct fr_cross *call))                                                             \
+    X(void, mixture, (const struct fr_mixture *call))                                                                  \
+    X(void, mixture_backward, (const struct fr_mixture *call))                                                         \
+    /* out [m, 1] = sum of the n columns; backward: in[i, j] += gradient[i]. */                                        \
+    X(void, row_sum, (uint32_t m, uint32_t n, struct fr_view in, struct fr_view out))                                  \
+    X(void, row_sum_backward, (uint32_t m, uint32_t n, struct fr_view gradient, struct fr_view in_gradient))           \
+    X(void, pool_steps, (const struct fr_pool_steps *call))                                                            \
+    X(void, pool_steps_backward, (const struct fr_pool_steps *call))                                                   \
+    X(void, attention_input, (const struct fr_attention_input *call))                                                  \
+    X(void, attention_input_backward, (const struct fr_attention_input *call))                                         \
+    X(void, softmax_steps, (const struct fr_softmax_steps *call))                                                      \
+    X(void, softmax_steps_backward, (const struct fr_softmax_steps *call))                                             \
+    X(void, attention_pool, (const struct fr_attention_pool *call))                                                    \
+    X(void, attention_pool_backward, (const struct fr_attention_pool *call))                                           \
+    X(void, dot_steps, (const struct fr_dot_steps *call))                                                              \
+    X(void, dot_steps_backward, (const struct fr_dot_steps *call))                                                     \
+    X(double, mse_pair, (const struct fr_mse_pair *call))                                                              \
+    /* gradient views NULL: counts only */                                                                             \
+    X(double, next_step, (const struct fr_next_step *call))                                                            \
+    /* Largest |x| of [m, n] as bits (fr_f32_bits): >= 0x7f800000 exactly when some x is not */                        \
+    /* finite. EXACT. */                                                                                               \
+    X(uint32_t, max_bits, (uint32_t m, uint32_t n, struct fr_view x))                                                  \
+    /* For each unique key of [begin, end) with a row and a trained occurrence: per part, */                           \
+    /* gradient = sum over its occurrences, in blocks of FR_OCCURRENCE_BLOCK, f32, of coef * */                        \
+    /* gradient[entry]; then the part's optimizer in place, for as many units as samples are */                        \
+    /* trained with it. Parts no trained occurrence reaches stay as they are. NMSE(1e-10). */                          \
+    X(void, update_rows, (const struct fr_row_update *update))                                                         \
+    /* The same gradients without applying them: their max_bits. */                                                    \
+    X(uint32_t, check_rows, (const struct fr_row_update *update))                                                      \
+    /* sum of squares of x over all n, in double, ascending: for clip_norm. */                                         \
+    X(double, sum_squares, (size_t n, const float *x))                                                                 \
+    /* Elementwise, ops/row.h; the gradient given is the sum over samples. Moments below */                            \
+    /* FR_MOMENT_FLUSH become 0. NMSE(1e-10). */                                                                       \
+    X(void, update_dense, (const struct fr_dense_update *update))
+
+#define FR_OPS_MEMBER(result, name, arguments) result(*name) arguments;
 struct fr_ops {
     const char *name;
+    /* Names the arithmetic of the products; equal names on one machine type mean equal bits:
+     * "fma 1" (every processor with FMA), "openblas 0.3.21 SkylakeX". */
+    const char *kernel;
     /* Rows of a product do not depend on their position or on the number of rows computed with
      * them: bits of a sample are the same alone, in any chunk, in trainer and replica. Otherwise
      * products must run on whole chunks of exactly C rows. */
     bool rows_independent;
-
-    /* Floats of the packed copy of a right factor; 0: the backend reads factors as they are. */
-    size_t (*packed_floats)(uint32_t rows, uint32_t columns);
-    /* Fills right->packed for rows [row_begin, row_end); ranges may be packed by different workers.
-     * Padding of the last panel becomes zeros. EXACT. */
-    void (*pack)(const struct fr_operand *right, uint32_t row_begin, uint32_t row_end);
-    /* out[row_begin..row_end) = left * right. f32 accumulation over ascending k (cpu: one fused
-     * chain per element, so bits do not depend on the blocking; openblas: the library's order for
-     * this shape). NMSE(1e-10). */
-    void (*multiply)(const struct fr_multiply *product);
-
-    /* Ids of a sample in order, f32. EXACT for single ids with weight 1, else NMSE(1e-12). */
-    void (*gather)(const struct fr_gather *gather);
-    /* [m, n] out = in, EXACT. */
-    void (*copy)(uint32_t m, uint32_t n, struct fr_view in, struct fr_view out);
-    /* [m, n] out += in. NMSE(1e-12). */
-    void (*add)(uint32_t m, uint32_t n, struct fr_view in, struct fr_view out);
-    /* [m, n] y = y + bias[n], then max(y, 0) when relu; NaN stays NaN. NMSE(1e-12). */
-    void (*bias_activate)(uint32_t m, uint32_t n, struct fr_view y, const float *bias, bool relu);
-    /* [m, n] gradient = y > 0 ? gradient : 0. EXACT. */
-    void (*relu_backward)(uint32_t m, uint32_t n, struct fr_view y, struct fr_view gradient);
-    /* out[n] = sum over the m rows, ascending, f32. NMSE(1e-10). */
-    void (*bias_gradient)(uint32_t m, uint32_t n, struct fr_view gradient, float *out);
-    /* out = 1/2 ((sum v)^2 - sum v^2) over `count` inputs [m, n], in argument order (He and Chua
-     * 2017, eq. 4). NMSE(1e-10). */
-    void (*bi_interaction)(uint32_t m, uint32_t n, uint32_t count, const struct fr_view *in, struct fr_view out);
-    /* in_gradient[i] += gradient * (sum v - v_i), inputs with .values NULL skipped. NMSE(1e-10). */
-    void (*bi_interaction_backward)(uint32_t m, uint32_t n, uint32_t count, const struct fr_view *in,
-                                    struct fr_view gradient, const struct fr_view *in_gradient);
-    /* Losses of tasks. NMSE(1e-10). */
-    double (*logloss)(const struct fr_loss *loss); /* w (log(1 + e^z) - y z) */
-    double (*mse)(const struct fr_loss *loss);     /* w/2 (z - y)^2 */
-    double (*focal)(const struct fr_loss *loss);
-    double (*pairwise)(const struct fr_pair_loss *loss);
-    double (*product_logloss)(const struct fr_product_loss *loss);
-    /* out[i] = log(p / (1 - p)), p the product of sigmoid(z[k][i]): stable for every z. */
-    void (*product_logit)(uint32_t n, uint32_t count, const float *const *z, float *out);
-
-    /* Layers: ops/layers.h. */
-    void (*gather_steps)(const struct fr_gather_steps *call);
-    void (*expand)(const struct fr_expand *call);
-    void (*collapse)(const struct fr_collapse *call);
-    void (*collapse_steps)(const struct fr_collapse_steps *call);
-    void (*align)(const struct fr_align *call);
-    void (*align_backward)(const struct fr_align *call);
-    void (*activate)(const struct fr_activate *call);
-    void (*activate_backward)(const struct fr_activate *call);
-    void (*layer_norm)(const struct fr_layer_norm *call);
-    void (*layer_norm_backward)(const struct fr_layer_norm *call);
-    void (*dropout)(const struct fr_dropout *call);
-    void (*bucketize)(const struct fr_bucketize *call);
-    void (*standardize)(const struct fr_standardize *call);
-    void (*fill_missing)(const struct fr_fill_missing *call);
-    void (*mark_missing)(const struct fr_mark_missing *call);
-    void (*moments)(const struct fr_moments *call);
-    void (*product)(const struct fr_interaction *call);
-    void (*product_backward)(const struct fr_interaction *call);
-    void (*dot_interaction)(const struct fr_interaction *call);
-    void (*dot_interaction_backward)(const struct fr_interaction *call);
-    void (*cross)(const struct fr_cross *call);
-    void (*cross_backward)(const struct fr_cross *call);
-    void (*mixture)(const struct fr_mixture *call);
-    void (*mixture_backward)(const struct fr_mixture *call);
-    /* out [m, 1] = sum of the n columns; backward: in[i, j] += gradient[i]. */
-    void (*row_sum)(uint32_t m, uint32_t n, struct fr_view in, struct fr_view out);
-    void (*row_sum_backward)(uint32_t m, uint32_t n, struct fr_view gradient, struct fr_view in_gradient);
-    void (*pool_steps)(const struct fr_pool_steps *call);
-    void (*pool_steps_backward)(const struct fr_pool_steps *call);
-    void (*attention_input)(const struct fr_attention_input *call);
-    void (*attention_input_backward)(const struct fr_attention_input *call);
-    void (*softmax_steps)(const struct fr_softmax_steps *call);
-    void (*softmax_steps_backward)(const struct fr_softmax_steps *call);
-    void (*attention_pool)(const struct fr_attention_pool *call);
-    void (*attention_pool_backward)(const struct fr_attention_pool *call);
-    void (*dot_steps)(const struct fr_dot_steps *call);
-    void (*dot_steps_backward)(const struct fr_dot_steps *call);
-    /* floats, for forward and backward */
-    size_t (*gru_workspace)(const struct fr_steps *steps, uint32_t units);
-    void (*gru)(const struct fr_gru *call);
-    void (*gru_backward)(const struct fr_gru *call);
-    double (*mse_pair)(const struct fr_mse_pair *call);
-    double (*next_step)(const struct fr_next_step *call); /* gradient views NULL: counts only */
-
-    /* Largest |x| of [m, n] as bits (fr_f32_bits): >= 0x7f800000 exactly when some x is not finite.
-     * EXACT. */
-    uint32_t (*max_bits)(uint32_t m, uint32_t n, struct fr_view x);
-
-    /* For each unique key of [begin, end) with a row and a trained occurrence: per part, gradient =
-     * sum over its occurrences, in blocks of FR_OCCURRENCE_BLOCK, f32, of coef * gradient[entry];
-     * then the part's optimizer in place, for as many units as samples are trained with it. Parts
-     * no trained occurrence reaches stay as they are. NMSE(1e-10). */
-    void (*update_rows)(const struct fr_row_update *update);
-    /* The same gradients without applying them: their max_bits. */
-    uint32_t (*check_rows)(const struct fr_row_update *update);
-    /* sum of squares of x over all n, in double, ascending: for clip_norm. */
-    double (*sum_squares)(size_t n, const float *x);
-    /* Elementwise, ops/row.h; the gradient given is the sum over samples. Moments below
-     * FR_MOMENT_FLUSH become 0. NMSE(1e-10). */
-    void (*update_dense)(const struct fr_dense_update *update);
+    FR_OPS_OWN(FR_OPS_MEMBER)
+    FR_OPS_SHARED(FR_OPS_MEMBER)
 };
 
-const struct fr_ops *fr_ops_reference(void);
 /* The machine's best: avx512 or avx2, which give equal bits; `openblas` where the processor has no
  * FMA. */
 const struct fr_ops *fr_ops_cpu(void);
@@ -288,9 +299,5 @@ const struct fr_ops *fr_ops_cpu_avx512(void);
 const struct fr_ops *fr_ops_cpu_avx2(void);
 /* Sets OpenBLAS to one thread per call. */
 const struct fr_ops *fr_ops_openblas(void);
-
-/* Names the arithmetic of the products; equal names on one machine type mean equal bits: "fma 1"
- * (every processor with FMA), "openblas 0.3.21 SkylakeX", "reference 1". */
-const char *fr_ops_kernel(const struct fr_ops *ops);
 
 #endif

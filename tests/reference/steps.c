@@ -5,8 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "layer_table.h"
-#include "reference_view.h"
+#include "view.h"
 
 static bool masked(const struct fr_steps *steps, size_t p)
 {

@@ -4,8 +4,7 @@
  * fast. */
 #include <math.h>
 
-#include "layer_table.h"
-#include "reference_view.h"
+#include "view.h"
 
 static double product_without(const struct fr_interaction *c, uint32_t skipped, size_t i, size_t j)
 {

@@ -1,11 +1,16 @@
-/* Element access of the reference backend: read as double, round once when written. Private to the
- * module. */
-#ifndef FR_OPS_REFERENCE_VIEW_H
-#define FR_OPS_REFERENCE_VIEW_H
+/* What the files of the reference backend share: its functions, fr_reference_<name> for each
+ * operation; elements read as double and rounded once when written. Private to the module. */
+#ifndef FR_REFERENCE_VIEW_H
+#define FR_REFERENCE_VIEW_H
 
 #include <math.h>
 
-#include "ops/layers.h"
+#include "ops/ops.h"
+
+#define FR_REFERENCE_DECLARE(result, name, arguments) result fr_reference_##name arguments;
+#define FR_REFERENCE_MEMBER(result, name, arguments) .name = fr_reference_##name,
+FR_OPS_OWN(FR_REFERENCE_DECLARE)
+FR_OPS_SHARED(FR_REFERENCE_DECLARE)
 
 static inline double fr_at(struct fr_view v, size_t i, size_t j)
 {

@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "base/math.h"
-#include "learning.h"
+#include "view.h"
 
 /* Gradient of element i of one part, summed over its trained occurrences; returns how many trained
  * samples they are. */

@@ -9,18 +9,16 @@
 
 #include "base/check.h"
 #include "base/math.h"
-#include "layer_table.h"
-#include "learning.h"
-#include "ops/ops.h"
-#include "reference_view.h"
+#include "reference/reference.h"
+#include "view.h"
 
-static size_t unpacked(uint32_t rows, uint32_t columns)
+size_t fr_reference_packed_floats(uint32_t rows, uint32_t columns)
 {
     (void)rows, (void)columns;
     return 0;
 }
 
-static void pack_nothing(const struct fr_operand *right, uint32_t row_begin, uint32_t row_end)
+void fr_reference_pack(const struct fr_operand *right, uint32_t row_begin, uint32_t row_end)
 {
     (void)right, (void)row_begin, (void)row_end;
 }
@@ -30,7 +28,7 @@ static double element(const struct fr_operand *x, size_t i, size_t j)
     return (double)(x->transposed ? x->values[j * x->ld + i] : x->values[i * x->ld + j]);
 }
 
-static void multiply(const struct fr_multiply *product)
+void fr_reference_multiply(const struct fr_multiply *product)
 {
     const struct fr_operand *left = product->left, *right = product->right;
     FR_CHECK(left->columns == right->rows && product->row_end <= left->rows);
@@ -45,7 +43,7 @@ static void multiply(const struct fr_multiply *product)
     }
 }
 
-static void gather(const struct fr_gather *g)
+void fr_reference_gather(const struct fr_gather *g)
 {
     for (size_t s = g->entry_begin; s < g->entry_end; s++) {
         double sum = 0.0, squares = 0.0, scale;
@@ -69,21 +67,21 @@ static void gather(const struct fr_gather *g)
     }
 }
 
-static void copy(uint32_t m, uint32_t n, struct fr_view in, struct fr_view out)
+void fr_reference_copy(uint32_t m, uint32_t n, struct fr_view in, struct fr_view out)
 {
     for (size_t i = 0; i < m; i++)
         for (size_t j = 0; j < n; j++)
             out.values[i * out.ld + j] = in.values[i * in.ld + j];
 }
 
-static void add(uint32_t m, uint32_t n, struct fr_view in, struct fr_view out)
+void fr_reference_add(uint32_t m, uint32_t n, struct fr_view in, struct fr_view out)
 {
     for (size_t i = 0; i < m; i++)
         for (size_t j = 0; j < n; j++)
             out.values[i * out.ld + j] = (float)((double)out.values[i * out.ld + j] + (double)in.values[i * in.ld + j]);
 }
 
-static void bias_activate(uint32_t m, uint32_t n, struct fr_view y, const float *bias, bool relu)
+void fr_reference_bias_activate(uint32_t m, uint32_t n, struct fr_view y, const float *bias, bool relu)
 {
     for (size_t i = 0; i < m; i++) {
         for (size_t j = 0; j < n; j++) {
@@ -93,7 +91,7 @@ static void bias_activate(uint32_t m, uint32_t n, struct fr_view y, const float 
     }
 }
 
-static void relu_backward(uint32_t m, uint32_t n, struct fr_view y, struct fr_view gradient)
+void fr_reference_relu_backward(uint32_t m, uint32_t n, struct fr_view y, struct fr_view gradient)
 {
     for (size_t i = 0; i < m; i++)
         for (size_t j = 0; j < n; j++)
@@ -101,7 +99,7 @@ static void relu_backward(uint32_t m, uint32_t n, struct fr_view y, struct fr_vi
                 gradient.values[i * gradient.ld + j] = 0.0f;
 }
 
-static void bias_gradient(uint32_t m, uint32_t n, struct fr_view gradient, float *out)
+void fr_reference_bias_gradient(uint32_t m, uint32_t n, struct fr_view gradient, float *out)
 {
     for (size_t j = 0; j < n; j++) {
         double sum = 0.0;
@@ -111,7 +109,7 @@ static void bias_gradient(uint32_t m, uint32_t n, struct fr_view gradient, float
     }
 }
 
-static void bi_interaction(uint32_t m, uint32_t n, uint32_t count, const struct fr_view *in, struct fr_view out)
+void fr_reference_bi_interaction(uint32_t m, uint32_t n, uint32_t count, const struct fr_view *in, struct fr_view out)
 {
     for (size_t i = 0; i < m; i++) {
         for (size_t j = 0; j < n; j++) {
@@ -126,8 +124,8 @@ static void bi_interaction(uint32_t m, uint32_t n, uint32_t count, const struct 
     }
 }
 
-static void bi_interaction_backward(uint32_t m, uint32_t n, uint32_t count, const struct fr_view *in,
-                                    struct fr_view gradient, const struct fr_view *in_gradient)
+void fr_reference_bi_interaction_backward(uint32_t m, uint32_t n, uint32_t count, const struct fr_view *in,
+                                          struct fr_view gradient, const struct fr_view *in_gradient)
 {
     for (size_t i = 0; i < m; i++) {
         for (size_t j = 0; j < n; j++) {
@@ -144,7 +142,7 @@ static void bi_interaction_backward(uint32_t m, uint32_t n, uint32_t count, cons
     }
 }
 
-static uint32_t max_bits(uint32_t m, uint32_t n, struct fr_view x)
+uint32_t fr_reference_max_bits(uint32_t m, uint32_t n, struct fr_view x)
 {
     uint32_t largest = 0;
     for (size_t i = 0; i < m; i++) {
@@ -157,26 +155,11 @@ static uint32_t max_bits(uint32_t m, uint32_t n, struct fr_view x)
     return largest;
 }
 
-static const struct fr_ops reference_table = {
-    .name = "reference",
-    .rows_independent = true,
-    .packed_floats = unpacked,
-    .pack = pack_nothing,
-    .multiply = multiply,
-    .gather = gather,
-    .copy = copy,
-    .add = add,
-    FR_REFERENCE_LAYERS,
-    .bias_activate = bias_activate,
-    .relu_backward = relu_backward,
-    .bias_gradient = bias_gradient,
-    .bi_interaction = bi_interaction,
-    .bi_interaction_backward = bi_interaction_backward,
-    .max_bits = max_bits,
-    FR_REFERENCE_LEARNING,
-};
-
 const struct fr_ops *fr_ops_reference(void)
 {
-    return &reference_table;
+    static const struct fr_ops table = {.name = "reference",
+                                        .kernel = "reference 1",
+                                        .rows_independent = true,
+                                        FR_OPS_OWN(FR_REFERENCE_MEMBER) FR_OPS_SHARED(FR_REFERENCE_MEMBER)};
+    return &table;
 }

@@ -1,4 +1,4 @@
-/* Which elements survive dropout: one rule for every backend. Private to the module.
+/* Which elements survive dropout: one rule for every backend.
  *
  * A 64-bit draw of base/random.h per row, then a 32-bit finaliser (Stafford's mixing, constants of
  * Wellons' lowbias32) over the column: the mask is a pure function of (seed, key, row number in the

@@ -6,9 +6,8 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "dropout.h"
-#include "layer_table.h"
-#include "reference_view.h"
+#include "ops/dropout.h"
+#include "view.h"
 
 void fr_reference_gather_steps(const struct fr_gather_steps *c)
 {

@@ -3,7 +3,7 @@
  * libm. */
 #include <math.h>
 
-#include "learning.h"
+#include "view.h"
 
 static double softplus(double z)
 {

@@ -5,8 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "layer_table.h"
-#include "reference_view.h"
+#include "view.h"
 
 /* State k before step p. */
 static double before(const struct fr_gru *c, size_t e, size_t p, size_t k)
