@@ -236,8 +236,10 @@ FR_CASE(group_ftrl_without_its_penalty_is_ftrl)
 
 enum { N = 2500 };
 
-static const enum fr_optimizer_kind dense_kinds[] = {FR_OPT_SGD,   FR_OPT_MOMENTUM, FR_OPT_ADAGRAD, FR_OPT_ADAM,
-                                                     FR_OPT_ADAMW, FR_OPT_RMSPROP,  FR_OPT_FTRL};
+#define DENSE_KIND(name, text, number, where, ...) FR_LAYERS_##where(name, )
+static const enum fr_optimizer_kind dense_kinds[] = {FR_OPTIMIZERS(DENSE_KIND)};
+#define ROW_KIND(name, text, number, where, ...) FR_ROWS_##where(name, )
+static const enum fr_optimizer_kind row_kinds[] = {FR_OPTIMIZERS(ROW_KIND)};
 
 /* Steps of a quarter, a half, .. of a unit, from sums over 8 samples of a unit of 32. */
 static void run_dense(const struct fr_ops *ops, struct fr_optimizer o, struct fr_view memory, float clip)
@@ -422,11 +424,11 @@ FR_CASE(no_finite_gradient_makes_a_value_that_is_not)
     static const float rates[] = {1.17549435e-38f, 0.1f, 1e6f}, epsilons[] = {1.17549435e-38f, 1.0f},
                        gradients[] = {0.0f, 1e-45f, 1e-30f, 1.0f, FR_GRADIENT_MAX},
                        values[] = {0.0f, 1e-45f, 1.0f, FR_VALUE_MAX, 3e38f};
-    for (int kind = FR_OPT_SGD; kind < FR_OPT_ADAMW; kind++)
+    for (size_t k = 0; k < FR_ARRAY_LEN(row_kinds); k++)
         for (size_t i = 0; i < FR_ARRAY_LEN(rates) * FR_ARRAY_LEN(epsilons); i++)
             for (size_t g = 0; g < FR_ARRAY_LEN(gradients); g++)
                 for (size_t w = 0; w < FR_ARRAY_LEN(values); w++)
-                    expect_finite((enum fr_optimizer_kind)kind, rates[i / 2], epsilons[i % 2], gradients[g], values[w]);
+                    expect_finite(row_kinds[k], rates[i / 2], epsilons[i % 2], gradients[g], values[w]);
 }
 
 /* The one rule rows do not have. */
@@ -550,9 +552,9 @@ static void step_by_lanes(float *w, float *s, float *g, uint32_t dim, uint32_t c
 
 FR_CASE(no_rule_depends_on_the_number_of_lanes)
 {
-    for (int kind = FR_OPT_SGD; kind < FR_OPT_ADAMW; kind++) {
+    for (size_t k = 0; k < FR_ARRAY_LEN(row_kinds); k++) {
         for (uint32_t dim = 1; dim < 100; dim += 33) {
-            struct golden golden = {.kind = (enum fr_optimizer_kind)kind, .lr = 0.1f, .l21 = 0.1f, .rho = 0.9f};
+            struct golden golden = {.kind = row_kinds[k], .lr = 0.1f, .l21 = 0.1f, .rho = 0.9f};
             struct fr_optimizer o = optimizer_of(&golden);
             o.clip_norm = 1.0f, o.clip_value = 0.5f, o.l1 = 0.01f, o.l2 = 0.02f;
             float a[100], b[100], g[100], h[100], s[202] = {0}, t[202] = {0};

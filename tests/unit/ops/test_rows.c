@@ -41,10 +41,12 @@ FR_CASE(pooling_agrees_with_the_reference)
 {
     struct backend_list list = list_backends();
     static const uint32_t dims[] = {1, 3, 16, 45};
+    static const enum fr_pooling poolings[] = {FR_ROW_POOLINGS(FR_KIND_MEMBER)};
+    enum { N = FR_ARRAY_LEN(poolings) };
     for (size_t b = 0; b < list.n; b++) {
-        for (uint32_t variant = 0; variant < 24; variant++) {
-            uint32_t dim = dims[variant / 6];
-            enum fr_pooling kind = (enum fr_pooling)(variant / 2 % 3);
+        for (uint32_t variant = 0; variant < 8 * N; variant++) {
+            uint32_t dim = dims[variant / (2 * N)];
+            enum fr_pooling kind = poolings[variant / 2 % N];
             struct fr_view got = {guarded(SAMPLES * (dim + 2)), dim + 2},
                            want = {guarded(SAMPLES * (dim + 2)), dim + 2};
             float *scale = guarded(SAMPLES), *scale_want = guarded(SAMPLES);
@@ -189,10 +191,8 @@ static void release_world(struct update_world *w, uint32_t dim)
     release_guarded(w->scratch, 4 * ((dim + 15) / 16 * 16));
 }
 
-static const enum fr_optimizer_kind row_kinds[] = {
-    FR_OPT_SGD,  FR_OPT_MOMENTUM,     FR_OPT_ADAGRAD, FR_OPT_ADAGRAD_ROWWISE, FR_OPT_RMSPROP,
-    FR_OPT_ADAM, FR_OPT_ADAM_ROWWISE, FR_OPT_FTRL,    FR_OPT_GROUP_FTRL,
-};
+#define ROW_KIND(name, text, number, where, ...) FR_ROWS_##where(name, )
+static const enum fr_optimizer_kind row_kinds[] = {FR_OPTIMIZERS(ROW_KIND)};
 
 /* Three steps in two blocks, as workers do; again must give the same bits. */
 static void compare_updates(const struct fr_ops *ops, enum fr_optimizer_kind kind, uint32_t dim, bool clipped)

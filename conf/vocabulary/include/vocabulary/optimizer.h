@@ -24,13 +24,13 @@
 enum fr_optimizer_kind { FR_OPTIMIZERS(FR_OPTIMIZER_MEMBER) };
 FR_KIND_WORDS(fr_optimizer_kind, FR_OPTIMIZERS)
 
-/* The choices that rows and layers have. */
-#define FR_ROWS_BOTH(choice) choice
-#define FR_ROWS_ROWS(choice) choice
-#define FR_ROWS_LAYERS(choice)
-#define FR_LAYERS_BOTH(choice) choice
-#define FR_LAYERS_ROWS(choice)
-#define FR_LAYERS_LAYERS(choice) choice
+/* Of a row what stands in the brackets, when it is for rows, or for layers; the choices both have. */
+#define FR_ROWS_BOTH(...) __VA_ARGS__
+#define FR_ROWS_ROWS(...) __VA_ARGS__
+#define FR_ROWS_LAYERS(...)
+#define FR_LAYERS_BOTH(...) __VA_ARGS__
+#define FR_LAYERS_ROWS(...)
+#define FR_LAYERS_LAYERS(...) __VA_ARGS__
 #define FR_OPTIMIZER_OF_ROWS(name, text, number, where, ...) FR_ROWS_##where("|" text)
 #define FR_OPTIMIZER_OF_LAYERS(name, text, number, where, ...) FR_LAYERS_##where("|" text)
 #define FR_ROW_OPTIMIZERS (&FR_OPTIMIZERS(FR_OPTIMIZER_OF_ROWS)[1])
