@@ -191,9 +191,7 @@ static bool infer_plain(const struct inputs *in, const struct fr_conf_layer *lay
         ok = in->refs[0].kind == FR_REF_LAYER ? want_sequences(in) : want_one_width(in, op);
         out->width = width / in->n_refs;
         break;
-    case FR_LAYER_MEAN:
-    case FR_LAYER_SQRTN:
-    case FR_LAYER_LAST:
+        FR_STEP_LAYERS(FR_KIND_CASE)
         ok = want_sequences(in);
         break;
     case FR_LAYER_CROSS:

@@ -338,9 +338,7 @@ static struct value layer_value(struct builder *b, uint32_t l)
     case FR_LAYER_BI_INTERACTION:
         return interaction(b, layer, NODE_BI_INTERACTION);
     case FR_LAYER_SUM:
-    case FR_LAYER_MEAN:
-    case FR_LAYER_SQRTN:
-    case FR_LAYER_LAST:
+        FR_STEP_LAYERS(FR_KIND_CASE)
         return reduce(b, layer);
     case FR_LAYER_ADD:
         return interaction(b, layer, NODE_ADD);

@@ -220,9 +220,7 @@ static void add_layer(struct fr_graph *graph, const struct fr_conf_layer *layer)
     case FR_LAYER_BI_INTERACTION:
     case FR_LAYER_SUM:
     case FR_LAYER_ADD:
-    case FR_LAYER_MEAN:
-    case FR_LAYER_SQRTN:
-    case FR_LAYER_LAST:
+        FR_STEP_LAYERS(FR_KIND_CASE)
     case FR_LAYER_MULTIPLY:
     case FR_LAYER_FM:
     case FR_LAYER_DOT_INTERACTION:
