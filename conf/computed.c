@@ -6,30 +6,47 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "loader.h"
-#include "printer.h"
+#include "forms.h"
+#include "layers.h"
 
-FR_READ(fr_read_buckets)
+FR_READ(buckets)
 {
     struct fr_conf_slot *slot = scope;
     const struct fr_node *of = fr_node_get(node, "of"), *boundaries = fr_node_get(node, "boundaries");
     if (node->kind != FR_NODE_MAP || node->count != 2 || !of || !boundaries) {
-        fr_problem(&loader->problems, node, path, "%s; expected %s",
-                   node->kind == FR_NODE_MAP ? "a map of other keys" : fr_node_kind_name(node), option->form);
+        fr_refuse(loader, node, path, "%s; expected %s",
+                  node->kind == FR_NODE_MAP ? "a map of other keys" : fr_node_kind_name(node), option->form);
         return;
     }
     slot->source = FR_SOURCE_BUCKETS;
-    fr_read_boundaries(loader, boundaries, path, slot);
+    fr_boundaries_read(loader, boundaries, path, slot);
 }
 
-FR_READ(fr_read_cross)
+FR_SHOW(buckets)
+{
+    const struct fr_conf_slot *slot = scope;
+    struct fr_node *node = fr_tree_flow(tree, FR_NODE_MAP);
+    fr_tree_put(tree, node, "of", fr_tree_text(tree, tree->conf->slots[slot->sources[0]].name));
+    fr_tree_put(tree, node, "boundaries", fr_boundaries_show(tree, slot));
+    return node;
+}
+
+FR_SHOW(cross)
+{
+    const struct fr_conf_slot *slot = scope;
+    struct fr_node *list = fr_tree_flow(tree, FR_NODE_LIST);
+    for (uint32_t i = 0; i < slot->n_sources; i++)
+        fr_tree_put(tree, list, NULL, fr_tree_text(tree, tree->conf->slots[slot->sources[i]].name));
+    return list;
+}
+
+FR_READ(cross)
 {
     struct fr_conf_slot *slot = scope;
-    if (!fr_loader_expect(loader, node, path, FR_NODE_LIST) || !fr_loader_count(loader, node, path, 2, FR_CROSS_MAX))
+    if (!fr_loader_sized(loader, node, path, FR_NODE_LIST, 2, FR_CROSS_MAX))
         return;
-    (void)option;
     if (slot->source == FR_SOURCE_BUCKETS)
-        fr_problem(&loader->problems, node, path, "a slot of buckets already; expected buckets or cross");
+        fr_refuse(loader, node, path, "a slot of buckets already; expected buckets or cross");
     slot->source = FR_SOURCE_CROSS;
 }
 
@@ -52,47 +69,46 @@ static void add_source(struct fr_loader *loader, const struct fr_node *node, con
         return;
     int32_t found = fr_slot_find(conf, node->text, strlen(node->text));
     if (found != FR_NO_INDEX && !may_give(slot, &conf->slots[found])) {
-        fr_problem(&loader->problems, node, path, "`%s` %s; expected %s", node->text,
-                   &conf->slots[found] == slot ? "is the slot itself"
-                   : cross                     ? "cannot be crossed"
-                                               : "has no buckets",
-                   cross ? "sparse slots that are no crosses themselves (name their slots here)"
-                         : "a dense slot of one number that is no time");
+        fr_refuse(loader, node, path, "`%s` %s; expected %s", node->text,
+                  &conf->slots[found] == slot ? "is the slot itself"
+                  : cross                     ? "cannot be crossed"
+                                              : "has no buckets",
+                  cross ? "sparse slots that are no crosses themselves (name their slots here)"
+                        : "a dense slot of one number that is no time");
         return;
     }
     for (uint32_t i = 0; found != FR_NO_INDEX && i < slot->n_sources; i++) {
         if (slot->sources[i] == found)
-            fr_problem(&loader->problems, node, path, "`%s` is there twice; expected every slot once", node->text);
+            fr_loader_twice(loader, node, path, "slot");
     }
     if (found != FR_NO_INDEX) {
         slot->sources[slot->n_sources++] = found;
         return;
     }
-    struct fr_words *known = &loader->words;
-    known->count = 0;
+    struct fr_words *known = fr_loader_words(loader);
     for (uint32_t i = 0; i < conf->n_slots; i++) {
         if (may_give(slot, &conf->slots[i]))
             fr_words_add(known, conf->slots[i].name, strlen(conf->slots[i].name));
     }
-    fr_problem_unknown(&loader->problems, node, path, cross ? "unknown sparse slot" : "unknown dense slot", known);
+    fr_refuse_unknown(loader, node, path, cross ? "unknown sparse slot" : "unknown dense slot");
 }
 
 /* Options that say how samples carry a slot. */
 static void refuse_carried(struct fr_loader *loader, const struct fr_node *node, const char *path,
                            const struct fr_conf_slot *slot)
 {
-    static const char *const keys[] = {"id", "index", "max_ids"};
-    for (size_t k = 0; k < FR_ARRAY_LEN(keys); k++) {
-        const struct fr_node *given = fr_node_get(node, keys[k]);
-        if (!given || (slot->source == FR_SOURCE_CROSS && strcmp(keys[k], "max_ids") == 0))
+    for (const struct fr_option *option = NULL; (option = fr_option_next(option, "slots.*"));) {
+        const struct fr_node *given = fr_node_get(node, fr_option_name(option));
+        if (!given || !(option->sources & 1u << FR_SOURCE_SAMPLE) || (option->sources >> slot->source & 1))
             continue;
         char at[FR_PATH_MAX];
-        fr_path_join(at, path, keys[k]);
-        fr_problem(&loader->problems, given, at, "not for a slot that is computed; expected none");
+        fr_path_join(at, path, fr_option_name(option));
+        fr_refuse(loader, given, at, "not for a slot that is computed; expected none");
     }
 }
 
-void fr_slots_compute(struct fr_loader *loader, const struct fr_node *slots)
+/* All slots have their names. */
+FR_READ(slots)
 {
     struct fr_conf *conf = loader->conf;
     for (uint32_t i = 0; i < conf->n_slots; i++) {
@@ -100,14 +116,14 @@ void fr_slots_compute(struct fr_loader *loader, const struct fr_node *slots)
         if (slot->source == FR_SOURCE_SAMPLE)
             continue;
         bool cross = slot->source == FR_SOURCE_CROSS;
-        const struct fr_node *node = fr_node_get(slots->values[i], cross ? "cross" : "buckets");
-        char at[FR_PATH_MAX], path[FR_PATH_MAX];
-        fr_path_join(at, "slots", slots->keys[i]->text);
-        fr_path_join(path, at, cross ? "cross" : "buckets");
-        refuse_carried(loader, slots->values[i], at, slot);
-        for (uint32_t k = 0; cross && k < node->count; k++)
-            add_source(loader, node->values[k], path, slot);
+        const struct fr_node *form = fr_node_get(node->values[i], cross ? "cross" : "buckets");
+        char at[FR_PATH_MAX], below[FR_PATH_MAX];
+        fr_path_entry(at, path, node, i);
+        fr_path_join(below, at, cross ? "cross" : "buckets");
+        refuse_carried(loader, node->values[i], at, slot);
+        for (uint32_t k = 0; cross && k < form->count; k++)
+            add_source(loader, form->values[k], below, slot);
         if (!cross)
-            add_source(loader, fr_node_get(node, "of"), path, slot);
+            add_source(loader, fr_node_get(form, "of"), below, slot);
     }
 }

@@ -25,7 +25,7 @@ struct builder {
     bool failed;
 };
 
-static char *copy_text(struct fr_arena *arena, const void *bytes, size_t size)
+char *fr_node_copy_text(struct fr_arena *arena, const void *bytes, size_t size)
 {
     char *text = fr_arena_take(arena, size + 1);
     if (size > 0)
@@ -91,10 +91,17 @@ const char *fr_node_kind_name(const struct fr_node *node)
     return fr_node_is_null(node) ? "empty" : "a single value";
 }
 
-static void refuse(struct builder *builder, const struct fr_node *node, const char *text)
+static struct fr_node *refuse(struct builder *builder, const struct fr_node *node, const char *text)
 {
     builder->failed = true;
     fr_problem(builder->problems, node, "", "%s", text);
+    return NULL;
+}
+
+static struct fr_node place_of(const struct builder *builder, const yaml_mark_t *mark)
+{
+    return (struct fr_node){
+        .source = builder->source, .line = (uint32_t)mark->line + 1, .column = (uint32_t)mark->column + 1};
 }
 
 static struct fr_node *build(struct builder *builder, int index, unsigned depth);
@@ -134,9 +141,7 @@ static struct fr_node *build(struct builder *builder, int index, unsigned depth)
 {
     const yaml_node_t *from = yaml_document_get_node(builder->document, index);
     FR_CHECK(from != NULL && from->type != YAML_NO_NODE);
-    struct fr_node at = {.source = builder->source,
-                         .line = (uint32_t)from->start_mark.line + 1,
-                         .column = (uint32_t)from->start_mark.column + 1};
+    struct fr_node at = place_of(builder, &from->start_mark);
     if (depth > FR_NODE_DEPTH_MAX) {
         refuse(builder, &at, "nested too deeply (an alias inside itself?); expected at most 15 levels");
         return NULL;
@@ -153,11 +158,9 @@ static struct fr_node *build(struct builder *builder, int index, unsigned depth)
     if (from->type == YAML_SCALAR_NODE) {
         node = fr_node_new(builder->arena, FR_NODE_SCALAR, &at);
         node->plain = from->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
-        node->text = copy_text(builder->arena, from->data.scalar.value, from->data.scalar.length);
-        if (strlen(node->text) != from->data.scalar.length) {
-            refuse(builder, node, "NUL inside a text");
-            return NULL;
-        }
+        node->text = fr_node_copy_text(builder->arena, from->data.scalar.value, from->data.scalar.length);
+        if (strlen(node->text) != from->data.scalar.length)
+            return refuse(builder, node, "NUL inside a text");
     } else if (from->type == YAML_SEQUENCE_NODE) {
         node = fr_node_new(builder->arena, FR_NODE_LIST, &at);
         for (yaml_node_item_t *item = from->data.sequence.items.start; item < from->data.sequence.items.top; item++) {
@@ -176,9 +179,7 @@ static struct fr_node *build(struct builder *builder, int index, unsigned depth)
 static void report_syntax(struct builder *builder, const yaml_parser_t *parser)
 {
     /* A reader error (bad UTF-8) has no mark, only the byte offset. */
-    struct fr_node at = {.source = builder->source,
-                         .line = (uint32_t)parser->problem_mark.line + 1,
-                         .column = (uint32_t)parser->problem_mark.column + 1};
+    struct fr_node at = place_of(builder, &parser->problem_mark);
     const char *problem = parser->problem ? parser->problem : "not YAML";
     if (parser->error == YAML_READER_ERROR)
         fr_problem(builder->problems, &at, "", "%s at byte %zu; expected UTF-8 text", problem, parser->problem_offset);
@@ -199,9 +200,7 @@ static void check_end(struct builder *builder, yaml_parser_t *parser)
     }
     yaml_node_t *root = yaml_document_get_root_node(&second);
     if (root) {
-        struct fr_node at = {.source = builder->source,
-                             .line = (uint32_t)root->start_mark.line + 1,
-                             .column = (uint32_t)root->start_mark.column + 1};
+        struct fr_node at = place_of(builder, &root->start_mark);
         refuse(builder, &at, "a second document; expected exactly one");
     }
     yaml_document_delete(&second);
@@ -257,33 +256,31 @@ static enum fr_status json_scalar(struct json_builder *builder, const struct fr_
     switch (token->kind) {
     case FR_TOKEN_NIL:
         node->text = "null";
-        break;
+        return FR_OK;
     case FR_TOKEN_BOOL:
         node->text = token->i ? "true" : "false";
-        break;
+        return FR_OK;
     case FR_TOKEN_INT:
         snprintf(number, sizeof(number), "%" PRId64, token->i);
-        node->text = copy_text(builder->arena, number, strlen(number));
         break;
     case FR_TOKEN_UINT:
         snprintf(number, sizeof(number), "%" PRIu64, token->u);
-        node->text = copy_text(builder->arena, number, strlen(number));
         break;
     case FR_TOKEN_FLOAT:
         /* our own numbers come back as they were written */
         snprintf(number, sizeof(number), "%.9g", token->f);
         if (strtod(number, NULL) != token->f)
             snprintf(number, sizeof(number), "%.17g", token->f);
-        node->text = copy_text(builder->arena, number, strlen(number));
         break;
     case FR_TOKEN_STRING:
-        node->text = copy_text(builder->arena, token->bytes, token->size);
+        node->text = fr_node_copy_text(builder->arena, token->bytes, token->size);
         if (strlen(node->text) != token->size)
             return fr_err_set(builder->err, FR_E_INVALID, "NUL inside a text");
-        break;
+        return FR_OK;
     default:
         return fr_err_set(builder->err, FR_E_INVALID, "value of an unknown kind");
     }
+    node->text = fr_node_copy_text(builder->arena, number, strlen(number));
     return FR_OK;
 }
 

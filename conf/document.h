@@ -1,5 +1,5 @@
-/* The tree a configuration is read from: one node type for YAML, for `--set` values and for the
- * model JSON.
+/* The tree a configuration is read from and written as: one node type for YAML, for `--set` values
+ * and for JSON.
  *
  * Nodes and their texts live in the caller's arena. Every node knows where it was written, for
  * messages. Aliases are expanded (a reference is a copy), within FR_NODES_MAX nodes and
@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "base/buffer.h"
 #include "base/status.h"
 
 enum {
@@ -27,6 +28,8 @@ enum fr_node_kind { FR_NODE_SCALAR, FR_NODE_LIST, FR_NODE_MAP };
 struct fr_node {
     enum fr_node_kind kind;
     bool plain; /* scalar without quotes: only these are numbers, booleans or null */
+    /* For writing: a plain scalar that JSON quotes; a list or map that YAML has on one line. */
+    bool word, flow;
     uint32_t line, column;
     const char *source; /* file name, or the --set it came from */
     const char *text;   /* scalar: NUL-terminated, without NUL inside */
@@ -46,9 +49,17 @@ void fr_document_set(struct fr_arena *arena, struct fr_problems *problems, struc
 enum fr_status fr_document_parse_json(struct fr_arena *arena, const char *json, size_t size, struct fr_node **out,
                                       struct fr_err *err) FR_MUST_CHECK;
 
+/* A map as YAML: blocks, but for nodes that are `flow` or empty. Texts are quoted, so that none is
+ * taken for a number or null. */
+void fr_document_write_yaml(const struct fr_node *map, struct fr_buffer *out);
+/* As canonical JSON: no blanks, keys of every map sorted. */
+void fr_document_write_json(const struct fr_node *node, struct fr_buffer *out);
+
 struct fr_node *fr_node_new(struct fr_arena *arena, enum fr_node_kind kind, const struct fr_node *at);
 /* Appends; key NULL for lists. */
 void fr_node_add(struct fr_arena *arena, struct fr_node *parent, struct fr_node *key, struct fr_node *value);
+/* NUL-terminated. */
+char *fr_node_copy_text(struct fr_arena *arena, const void *bytes, size_t size);
 /* NULL when absent or not a map */
 struct fr_node *fr_node_get(const struct fr_node *map, const char *key);
 bool fr_node_is_null(const struct fr_node *node);

@@ -8,7 +8,6 @@
 #include "document.h"
 #include "problem.h"
 #include "loader.h"
-#include "printer.h"
 
 static void write_value(const struct fr_node *node, struct fr_buffer *out)
 {

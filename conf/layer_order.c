@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "loader.h"
+#include "layers.h"
 
 static bool is_ready(const struct fr_conf_layer *layer, const int32_t *place)
 {
@@ -42,8 +42,8 @@ static void report_cycle(struct fr_loader *loader, const int32_t *place)
             }
         }
     }
-    fr_problem(&loader->problems, drafts[start].node, drafts[start].path,
-               "layer `%s` reads itself: %s; expected no cycle", drafts[start].layer.name, names);
+    fr_refuse(loader, drafts[start].node, drafts[start].path, "layer `%s` reads itself: %s; expected no cycle",
+              drafts[start].layer.name, names);
 }
 
 /* place[i]: position of draft i in evaluation order. False on a cycle. */
@@ -81,14 +81,14 @@ void fr_layers_store(struct fr_loader *loader)
         report_cycle(loader, place);
         return;
     }
-    conf->layers = fr_alloc(count, sizeof(*conf->layers));
+    conf->layers = fr_loader_alloc(loader, count, sizeof(*conf->layers));
     conf->n_layers = count;
     loader->ordered = fr_arena_take(&loader->arena, count * sizeof(*loader->ordered));
     for (uint32_t i = 0; i < count; i++) {
         struct fr_conf_layer *layer = &conf->layers[place[i]];
         loader->ordered[place[i]] = &loader->drafts[i];
         *layer = loader->drafts[i].layer;
-        layer->refs = fr_alloc(layer->n_refs, sizeof(*layer->refs));
+        layer->refs = fr_loader_alloc(loader, layer->n_refs, sizeof(*layer->refs));
         memcpy(layer->refs, loader->drafts[i].layer.refs, layer->n_refs * sizeof(*layer->refs));
         place_refs(layer->refs, layer->n_refs, place);
     }

@@ -11,60 +11,85 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "loader.h"
+#include "forms.h"
+#include "layers.h"
 
 enum { ATTENTION_UNITS = 16 /* of Zhou et al. 2018's reference, and of ours */ };
 
-#define RULE(name, text, form, meaning, ...) [name] = {__VA_ARGS__},
-static const struct fr_layer_rule rules[] = {FR_LAYER_OPS(RULE)};
-
-#define OPTION_NAME(name, text) text,
-static const char *const option_names[] = {FR_LAYER_OPTIONS(OPTION_NAME)};
-
-const struct fr_layer_rule *fr_layer_rule(enum fr_layer_op op)
-{
-    FR_CHECK((size_t)op < FR_ARRAY_LEN(rules));
-    return &rules[op];
-}
-
 /* ---- options of one layer ---- */
 
-FR_READ(fr_read_layer_op)
+static enum fr_layer_op op_of(const struct fr_option *option)
 {
-    struct fr_layer_draft *draft = scope;
-    FR_CHECK(fr_layer_op_parse(fr_option_key(option, "network.layers.*"), &draft->layer.op));
+    enum fr_layer_op op = FR_LAYER_CONCAT;
+    FR_CHECK(fr_layer_op_parse(fr_option_name(option), &op));
+    return op;
+}
+
+FR_READ(layer_op)
+{
+    struct fr_layer_draft *draft = scope; /* which begins with the layer */
     if (draft->has_op)
-        fr_problem(&loader->problems, node, path, "a second operation in one layer; expected one");
+        fr_refuse(loader, node, path, "a second operation in one layer; expected one");
     draft->has_op = true;
+    draft->layer.op = op_of(option);
     draft->argument = node;
 }
 
-FR_READ(fr_read_layer_units)
+FR_SHOW(layer_op)
 {
-    (void)option;
-    struct fr_layer_draft *draft = scope;
+    const struct fr_conf_layer *layer = scope;
+    const char *const *roles = fr_layer_rule(layer->op)->roles;
+    if (layer->op != op_of(option))
+        return NULL;
+    struct fr_node *argument = fr_tree_flow(tree, FR_NODE_MAP), *list = argument;
+    for (uint32_t r = 0; r < (roles[0] ? FR_LAYER_ROLES : 1); r++) {
+        list = fr_tree_flow(tree, FR_NODE_LIST);
+        for (uint32_t i = layer->role_begin[r]; i < layer->role_begin[r + 1]; i++)
+            fr_tree_put(tree, list, NULL, fr_ref_show(tree, &layer->refs[i]));
+        if (roles[0])
+            fr_tree_put(tree, argument, roles[r], list);
+    }
+    return roles[0] ? argument : list;
+}
+
+FR_READ(layer_units)
+{
+    struct fr_conf_layer *layer = scope;
     bool list = node->kind == FR_NODE_LIST;
-    if (list && !fr_loader_count(loader, node, path, 1, FR_UNITS_MAX))
+    if (list && !fr_loader_sized(loader, node, path, FR_NODE_LIST, 1, FR_UNITS_MAX))
         return;
-    draft->layer.n_units = list ? node->count : 1;
+    layer->n_units = list ? node->count : 1;
     const struct fr_option width = {.type = FR_OPTION_U32, .path = "units", .min = 1, .max = FR_WIDTH_MAX};
-    for (uint32_t i = 0; i < draft->layer.n_units; i++)
-        fr_loader_read(loader, &width, list ? node->values[i] : node, path, &draft->layer.units[i]);
+    for (uint32_t i = 0; i < layer->n_units; i++)
+        fr_loader_read(loader, &width, list ? node->values[i] : node, path, &layer->units[i]);
+}
+
+FR_SHOW(layer_units)
+{
+    const struct fr_conf_layer *layer = scope;
+    struct fr_node *list = fr_tree_flow(tree, FR_NODE_LIST);
+    for (uint32_t u = 0; u < layer->n_units; u++)
+        fr_tree_put(tree, list, NULL, fr_tree_number(tree, "%" PRIu32, layer->units[u]));
+    bool one = fr_layer_rule(layer->op)->one_unit && tree->view == FR_VIEW_CONFIG;
+    return one ? list->values[0] : list;
 }
 
 /* "mlp, dense or gru": the operations that take the option. */
 static void name_takers(unsigned option, char *out, size_t room)
 {
     size_t left = 0, used = 0;
-    for (size_t op = 0; op < FR_ARRAY_LEN(rules); op++)
-        left += (rules[op].options & option) != 0;
+    for (enum fr_layer_op op = 0; fr_layer_op_text(op); op++)
+        left += (fr_layer_rule(op)->options & option) != 0;
     out[0] = '\0';
-    for (size_t op = 0; op < FR_ARRAY_LEN(rules); op++) {
-        const char *name = fr_layer_op_text((enum fr_layer_op)op);
-        if (!(rules[op].options & option))
+    for (enum fr_layer_op op = 0; fr_layer_op_text(op); op++) {
+        if (!(fr_layer_rule(op)->options & option))
             continue;
         left -= 1;
-        int n = snprintf(out + used, room - used, "%s%s", used == 0 ? "" : left == 0 ? " or " : ", ", name);
+        int n = snprintf(out + used, room - used, "%s%s",
+                         used == 0   ? ""
+                         : left == 0 ? " or "
+                                     : ", ",
+                         fr_layer_op_text(op));
         FR_CHECK(n > 0 && (size_t)n < room - used);
         used += (size_t)n;
     }
@@ -74,24 +99,24 @@ static void check_options(struct fr_loader *loader, const struct fr_layer_draft 
 {
     const struct fr_layer_rule *rule = fr_layer_rule(draft->layer.op);
     const char *op = fr_layer_op_text(draft->layer.op);
-    for (size_t i = 0; i < FR_ARRAY_LEN(option_names); i++) {
-        const struct fr_node *given = fr_node_get(draft->node, option_names[i]);
-        unsigned bit = 1u << i;
+    for (const struct fr_option *option = NULL; (option = fr_option_next(option, "network.layers.*"));) {
+        const char *name = fr_option_name(option);
+        unsigned bit = option->takes;
+        const struct fr_node *given = bit ? fr_node_get(draft->node, name) : NULL;
         char takers[256];
         name_takers(bit, takers, sizeof(takers));
         if (given && !(rule->options & bit))
-            fr_problem(&loader->problems, given, draft->path, "%s has no %s; expected it with %s", op, option_names[i],
-                       takers);
+            fr_refuse(loader, given, draft->path, "%s has no %s; expected it with %s", op, name, takers);
         if (!given && (rule->required & bit))
-            fr_problem(&loader->problems, draft->node, draft->path, "%s needs %s; expected %s", op, option_names[i],
-                       bit == FR_LAYER_UNITS        ? (rule->one_unit ? "units: 1 or more" : "units: [64, 32]")
-                       : bit == FR_LAYER_ACTIVATION ? "activation: relu"
-                       : bit == FR_LAYER_COUNT      ? "count: 4"
-                                                    : "rate: 0.1");
+            fr_refuse(loader, draft->node, draft->path, "%s needs %s; expected %s", op, name,
+                      bit == FR_LAYER_UNITS        ? (rule->one_unit ? "units: 1 or more" : "units: [64, 32]")
+                      : bit == FR_LAYER_ACTIVATION ? "activation: relu"
+                      : bit == FR_LAYER_COUNT      ? "count: 4"
+                                                   : "rate: 0.1");
     }
     if (rule->one_unit && draft->layer.n_units > 1)
-        fr_problem(&loader->problems, draft->node, draft->path, "several units in one %s layer; expected an integer%s",
-                   op, draft->layer.op == FR_LAYER_DENSE ? ", or mlp" : "");
+        fr_refuse(loader, draft->node, draft->path, "several units in one %s layer; expected an integer%s", op,
+                  draft->layer.op == FR_LAYER_DENSE ? ", or mlp" : "");
 }
 
 /* Defaults that depend on the operation. */
@@ -105,13 +130,14 @@ static void set_defaults(struct fr_loader *loader, struct fr_layer_draft *draft)
         layer->n_units = 1;
         layer->units[0] = ATTENTION_UNITS;
     }
-    if ((options & FR_LAYER_DEPTH) && !fr_node_get(draft->node, "depth"))
-        layer->depth = 1;
     if (!(options & FR_LAYER_INIT))
         layer->init = (struct fr_conf_init){.kind = FR_INIT_DEFAULT};
     else if (!fr_node_get(draft->node, "init"))
         layer->init = loader->conf->dense_init;
-    layer->has_optimizer = (options & FR_LAYER_OPTIMIZER) && fr_node_get(draft->node, "optimizer");
+    for (const struct fr_option *option = NULL; (option = fr_option_next(option, "network.layers.*"));) {
+        if ((options & option->takes) && option->initial && !fr_node_get(draft->node, fr_option_name(option)))
+            fr_loader_default(loader, option, layer);
+    }
 }
 
 static void finish_draft(struct fr_loader *loader, struct fr_layer_draft *draft)
@@ -123,13 +149,12 @@ static void finish_draft(struct fr_loader *loader, struct fr_layer_draft *draft)
         set_defaults(loader, draft);
         return;
     }
-    for (size_t i = 0; i < fr_options_count; i++) { /* one of later is reported already */
-        const char *key = fr_option_key(&fr_options[i], "network.layers.*");
-        if (key && fr_options[i].type == FR_OPTION_LATER && fr_node_get(draft->node, key))
-            return;
+    for (const struct fr_option *option = NULL; (option = fr_option_next(option, "network.layers.*"));) {
+        if (option->type == FR_OPTION_LATER && fr_node_get(draft->node, fr_option_name(option)))
+            return; /* which is reported already */
     }
-    fr_problem(&loader->problems, draft->node, draft->path,
-               "no operation; expected concat, mlp, dense or another of conf/OPTIONS.md");
+    fr_refuse(loader, draft->node, draft->path,
+              "no operation; expected concat, mlp, dense or another of conf/OPTIONS.md");
 }
 
 /* A name that is taken; true when it is free (or missing, which is reported elsewhere). */
@@ -137,14 +162,13 @@ static bool check_name(struct fr_loader *loader, const struct fr_layer_draft *dr
 {
     const char *name = draft->layer.name;
     if (name[0] != '\0' && fr_slot_find(loader->conf, name, strlen(name)) != FR_NO_INDEX) {
-        fr_problem(&loader->problems, draft->node, draft->path, "the name `%s` is that of a slot; expected another",
-                   name);
+        fr_refuse(loader, draft->node, draft->path, "the name `%s` is that of a slot; expected another", name);
         return false;
     }
     for (const struct fr_layer_draft *other = loader->drafts; other < draft && name[0] != '\0'; other++) {
         if (strcmp(other->layer.name, name) == 0) {
-            fr_problem(&loader->problems, draft->node, draft->path,
-                       "the name `%s` is taken by another layer; expected another", name);
+            fr_refuse(loader, draft->node, draft->path, "the name `%s` is taken by another layer; expected another",
+                      name);
             return false;
         }
     }
@@ -157,7 +181,7 @@ static bool check_name(struct fr_loader *loader, const struct fr_layer_draft *dr
 static bool resolve_role(struct fr_loader *loader, struct fr_layer_draft *draft, const struct fr_node *argument)
 {
     bool list = argument->kind == FR_NODE_LIST, whole = true;
-    if (list && !fr_loader_count(loader, argument, draft->path, 1, FR_REFS_MAX))
+    if (list && !fr_loader_sized(loader, argument, draft->path, FR_NODE_LIST, 1, FR_REFS_MAX))
         return false;
     uint32_t count = list ? argument->count : 1;
     struct fr_conf_layer *layer = &draft->layer;
@@ -180,15 +204,15 @@ static bool resolve_roles(struct fr_loader *loader, struct fr_layer_draft *draft
     struct fr_conf_layer *layer = &draft->layer;
     bool whole = true;
     if (argument->kind != FR_NODE_MAP) {
-        fr_problem(&loader->problems, argument, draft->path, "%s; expected the map {%s: .., %s: ..}",
-                   fr_node_kind_name(argument), roles[0], roles[1]);
+        fr_refuse(loader, argument, draft->path, "%s; expected the map {%s: .., %s: ..}", fr_node_kind_name(argument),
+                  roles[0], roles[1]);
         return false;
     }
     for (uint32_t k = 0; k < argument->count; k++) {
         const struct fr_node *key = argument->keys[k];
         if (strcmp(key->text, roles[0]) != 0 && strcmp(key->text, roles[1]) != 0) {
-            fr_problem(&loader->problems, key, draft->path, "unknown role `%.80s`; expected %s and %s", key->text,
-                       roles[0], roles[1]);
+            fr_refuse(loader, key, draft->path, "unknown role `%.80s`; expected %s and %s", key->text, roles[0],
+                      roles[1]);
             whole = false;
         }
     }
@@ -196,8 +220,7 @@ static bool resolve_roles(struct fr_loader *loader, struct fr_layer_draft *draft
         const struct fr_node *node = fr_node_get(argument, roles[r]);
         layer->role_begin[r] = layer->n_refs;
         if (!node)
-            fr_problem(&loader->problems, argument, draft->path, "no %s; expected {%s: .., %s: ..}", roles[r], roles[0],
-                       roles[1]);
+            fr_refuse(loader, argument, draft->path, "no %s; expected {%s: .., %s: ..}", roles[r], roles[0], roles[1]);
         whole = node && resolve_role(loader, draft, node) && whole;
     }
     layer->role_begin[FR_LAYER_ROLES] = layer->n_refs;
@@ -232,17 +255,17 @@ static bool resolve_draft(struct fr_loader *loader, struct fr_layer_draft *draft
         return false;
     layer->role_begin[1] = layer->role_begin[2] = layer->n_refs;
     if (layer->n_refs < rule->refs_min || (rule->refs_max > 0 && layer->n_refs > rule->refs_max)) {
-        fr_problem(&loader->problems, argument, draft->path, "%" PRIu32 " given; expected %s %" PRIu32 " for %s",
-                   layer->n_refs, rule->refs_min ? "at least" : "only",
-                   rule->refs_min ? rule->refs_min : rule->refs_max, fr_layer_op_text(layer->op));
+        fr_refuse(loader, argument, draft->path, "%" PRIu32 " given; expected %s %" PRIu32 " for %s", layer->n_refs,
+                  rule->refs_min ? "at least" : "only", rule->refs_min ? rule->refs_min : rule->refs_max,
+                  fr_layer_op_text(layer->op));
         return false;
     }
     pool_slot(layer, argument);
     for (uint32_t r = 0; layer->op == FR_LAYER_SUM && r < layer->n_refs; r++) {
         if (layer->refs[r].kind == FR_REF_POOLED || (layer->refs[r].kind == FR_REF_LAYER && layer->n_refs == 1))
             continue;
-        fr_problem(&loader->problems, argument, draft->path,
-                   "sum takes slots with a table, or one sequence; expected add for layers and dense slots");
+        fr_refuse(loader, argument, draft->path,
+                  "sum takes slots with a table, or one sequence; expected add for layers and dense slots");
         return false;
     }
     return true;
@@ -254,8 +277,8 @@ int32_t fr_layer_lift(struct fr_loader *loader, struct fr_layer_draft *outer, en
     if (!loader->drafts)
         return FR_NO_INDEX; /* a loss without any layers: those are missing */
     if (loader->n_drafts == FR_LAYERS_MAX) {
-        fr_problem(&loader->problems, node, outer->path,
-                   "too many layers, with those inside arguments; expected at most %d", FR_LAYERS_MAX);
+        fr_refuse(loader, node, outer->path, "too many layers, with those inside arguments; expected at most %d",
+                  FR_LAYERS_MAX);
         return FR_NO_INDEX;
     }
     int32_t number = (int32_t)loader->n_drafts;
@@ -269,8 +292,8 @@ int32_t fr_layer_lift(struct fr_loader *loader, struct fr_layer_draft *outer, en
     memcpy(draft->path, outer->path, sizeof(draft->path));
     int n = snprintf(draft->layer.name, FR_NAME_MAX, "%s__%" PRIu32, outer->layer.name, outer->n_lifted);
     if (n >= FR_NAME_MAX) {
-        fr_problem(&loader->problems, node, outer->path,
-                   "the name of the layer is too long for what is inside its argument; expected a shorter one");
+        fr_refuse(loader, node, outer->path,
+                  "the name of the layer is too long for what is inside its argument; expected a shorter one");
         return FR_NO_INDEX;
     }
     outer->n_lifted += 1;
@@ -282,10 +305,9 @@ int32_t fr_layer_lift(struct fr_loader *loader, struct fr_layer_draft *outer, en
     return FR_NO_INDEX;
 }
 
-FR_READ(fr_read_layers)
+FR_READ(layers)
 {
-    (void)option, (void)scope;
-    if (!fr_loader_expect(loader, node, path, FR_NODE_LIST) || !fr_loader_count(loader, node, path, 1, FR_LAYERS_MAX))
+    if (!fr_loader_sized(loader, node, path, FR_NODE_LIST, 1, FR_LAYERS_MAX))
         return;
     loader->drafts = fr_arena_take(&loader->arena, FR_LAYERS_MAX * sizeof(*loader->drafts));
     memset(loader->drafts, 0, FR_LAYERS_MAX * sizeof(*loader->drafts));
@@ -294,7 +316,7 @@ FR_READ(fr_read_layers)
         fr_path_index(draft->path, path, i);
         draft->node = node->values[i];
         draft->layer.line = node->values[i]->line;
-        fr_loader_walk(loader, &(struct fr_scope){"network.layers.*", draft->path, draft->node, draft});
+        fr_loader_walk(loader, &(struct fr_scope){"network.layers.*", draft->path, draft->node, &draft->layer});
         finish_draft(loader, draft);
         (void)check_name(loader, draft);
     }

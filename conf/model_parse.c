@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "layers.h"
 #include "loader.h"
 
 /* [{"name": n, ..}, ..] -> {n: {..}}; NULL and err on anything else. */
@@ -41,12 +42,11 @@ static struct fr_node *list_to_map(struct fr_arena *arena, const struct fr_node 
     return map;
 }
 
-static void add(struct fr_arena *arena, struct fr_node *map, const char *key, struct fr_node *value)
+static struct fr_node *key_of(struct fr_arena *arena, const char *text)
 {
-    struct fr_node *node = fr_node_new(arena, FR_NODE_SCALAR, map);
-    node->text = key;
-    if (value)
-        fr_node_add(arena, map, node, value);
+    struct fr_node *key = fr_node_new(arena, FR_NODE_SCALAR, NULL);
+    key->text = text;
+    return key;
 }
 
 static bool is_scalar(const struct fr_node *node, const char *text)
@@ -58,7 +58,6 @@ static bool is_scalar(const struct fr_node *node, const char *text)
 static enum fr_status reshape(struct fr_arena *arena, const struct fr_node *json, struct fr_node **out,
                               struct fr_err *err)
 {
-    static const char *const maps[] = {"tables", "slots", "labels"};
     if (json->kind != FR_NODE_MAP)
         return fr_err_set(err, FR_E_INVALID, "expected a map");
     if (!is_scalar(fr_node_get(json, "version"), "1"))
@@ -66,27 +65,41 @@ static enum fr_status reshape(struct fr_arena *arena, const struct fr_node *json
     if (!is_scalar(fr_node_get(json, "chunk_rows"), "128"))
         return fr_err_set(err, FR_E_UNSUPPORTED, "chunk_rows: expected 128");
     struct fr_node *root = fr_node_new(arena, FR_NODE_MAP, json);
-    for (size_t i = 0; i < FR_ARRAY_LEN(maps); i++) {
-        struct fr_node *map = list_to_map(arena, fr_node_get(json, maps[i]), maps[i], err);
-        if (!map)
+    for (size_t i = 0; i < fr_options_count; i++) {
+        const struct fr_option *option = &fr_options[i];
+        if (!(option->top & FR_VIEW_MODEL))
+            continue;
+        struct fr_node *node = fr_node_get(json, fr_option_name(option));
+        if (option->named && !(node = list_to_map(arena, node, option->path, err)))
             return FR_E_INVALID;
-        add(arena, root, maps[i], map);
+        if (node)
+            fr_node_add(arena, root, key_of(arena, option->path), node);
     }
     struct fr_node *tables = fr_node_get(root, "tables");
     for (uint32_t i = 0; i < tables->count; i++) {
-        for (uint32_t k = 0; k < tables->values[i]->count; k++) {
-            if (strcmp(tables->values[i]->keys[k]->text, "parts") != 0)
-                continue;
-            tables->values[i]->values[k] = list_to_map(arena, tables->values[i]->values[k], "parts", err);
-            if (!tables->values[i]->values[k])
+        struct fr_node *table = tables->values[i];
+        for (uint32_t k = 0; k < table->count; k++) {
+            if (strcmp(table->keys[k]->text, "parts") == 0 &&
+                !(table->values[k] = list_to_map(arena, table->values[k], "parts", err)))
                 return FR_E_INVALID;
         }
     }
-    add(arena, root, "network.layers", fr_node_get(json, "layers"));
-    add(arena, root, "tasks", fr_node_get(json, "tasks"));
-    add(arena, root, "export.quantize", fr_node_get(json, "quantize"));
     *out = root;
     return FR_OK;
+}
+
+static void read_model(struct fr_loader *loader, const struct fr_node *root)
+{
+    for (size_t i = 0; i < fr_options_count; i++) {
+        const struct fr_node *node = fr_node_get(root, fr_options[i].path);
+        if (node)
+            fr_loader_read(loader, &fr_options[i], node, fr_options[i].path, loader->conf);
+        else if (fr_options[i].top & FR_VIEW_MODEL)
+            fr_refuse(loader, root, fr_options[i].path, "missing");
+    }
+    fr_layers_store(loader);
+    if (loader->problems.count == 0)
+        (void)fr_shapes_infer(loader);
 }
 
 static void report(const struct fr_problems *problems, struct fr_err *err)
@@ -99,19 +112,16 @@ static void report(const struct fr_problems *problems, struct fr_err *err)
 
 enum fr_status fr_conf_model_parse(const char *json, size_t size, struct fr_conf **out, struct fr_err *err)
 {
-    struct fr_loader loader = {0};
+    struct fr_loader loader;
     struct fr_buffer again = {0};
     struct fr_node *tree = NULL, *root = NULL;
-    loader.conf = fr_alloc(1, sizeof(*loader.conf));
-    loader.conf->chunk_rows = FR_CHUNK_ROWS;
-    loader.conf->dense_init.kind = FR_INIT_DEFAULT;
-    loader.conf->metrics.gauc_by = FR_NO_INDEX;
+    fr_loader_init(&loader);
     enum fr_status status = fr_document_parse_json(&loader.arena, json, size, &tree, err);
     if (status == FR_OK)
         status = reshape(&loader.arena, tree, &root, err);
     if (status != FR_OK)
         goto out;
-    fr_loader_model(&loader, root);
+    read_model(&loader, root);
     if (loader.problems.count > 0) {
         report(&loader.problems, err);
         status = FR_E_INVALID;

@@ -16,7 +16,10 @@
 
 struct fr_loader;
 struct fr_node;
-struct fr_printer;
+struct fr_tree;
+struct fr_words;
+
+struct fr_option;
 
 enum fr_option_type {
     FR_OPTION_GROUP,    /* a map of further options in the same struct */
@@ -32,33 +35,59 @@ enum fr_option_type {
     FR_OPTION_REAL,     /* float */
     FR_OPTION_DURATION, /* int64_t, ms */
     FR_OPTION_SIZE,     /* uint64_t, bytes */
-    FR_OPTION_CUSTOM,   /* `read` and `write` know */
+    FR_OPTION_REF,      /* int32_t, place of a named thing; FR_NO_INDEX when not given */
+    FR_OPTION_ENTRIES,  /* structs, each a scope of its own: a map by name, or a list */
+    FR_OPTION_CUSTOM,   /* `read` and `show` know; without `read` the entry it stands in */
     FR_OPTION_LATER,    /* grammar that this version does not do */
 };
 
-/* A choice that is stored nowhere (there is only one in this version). */
-#define FR_NOWHERE ((size_t)-1)
+/* What a loaded configuration is shown as (tree.h). */
+enum fr_view { FR_VIEW_CONFIG = 1 << 0, FR_VIEW_MODEL = 1 << 1, FR_VIEW_TRAINING = 1 << 2 };
+
+/* Reads the node into the scope's struct, or reports what is wrong with it. */
+typedef void fr_option_read(struct fr_loader *loader, const struct fr_option *option, const struct fr_node *node,
+                            const char *path, void *scope);
+/* What the scope says of the option, NULL for nothing; the map is what it becomes a part of. */
+typedef struct fr_node *fr_option_show(struct fr_tree *tree, const struct fr_option *option, const void *scope,
+                                       struct fr_node *map);
 
 struct fr_option {
     const char *path;
     enum fr_option_type type;
     size_t offset;        /* in the scope's struct */
-    double min, max;      /* inclusive */
+    double min, max;      /* inclusive; of entries: how many */
     const char *initial;  /* default, as written; NULL: none */
     const char *computed; /* what the reference says instead of a default */
     const char *choices;  /* "a|b|c!": in enum order, `!` is not in this version */
-    const char *form;     /* custom: what the reference says is expected */
+    const char *form;     /* what the reference says is expected */
     unsigned kinds;       /* slots: bit per enum fr_slot_kind it is for; 0: all */
+    unsigned sources;     /* slots: bit per enum fr_slot_source it is for; 0: all */
+    unsigned takes;       /* layers: the enum fr_layer_option it is */
+    unsigned views, top;  /* enum fr_view: those that have it; those at whose top it stands */
+    const char *as;       /* its name in the training record, when it is another */
     bool required;
-    bool shorthand; /* accepted, printed in its long form */
+    bool quiet;     /* left out of the training record while it is its default */
+    bool shorthand; /* accepted, shown in its long form */
     bool open_keys; /* keys are free text that may hold dots */
     bool reloadable;
-    size_t present;                   /* offset of a bool that says it was given; 0: none */
-    bool (*given)(const void *scope); /* custom: whether there is anything to print; NULL: always */
-    void (*read)(struct fr_loader *loader, const struct fr_option *option, const struct fr_node *node, const char *path,
-                 void *scope);
-    void (*write)(struct fr_printer *printer, const struct fr_option *option, const void *scope);
+    size_t present; /* offset of a bool that says it was given; 0: none */
+
+    const char *of, *noun; /* reference: the entries' row, "a table"; entries: "task" */
+    unsigned of_kinds;     /* to a slot: bit per kind; 0: all */
+
+    size_t count, size;          /* entries: offset of their number (uint32_t), bytes of one */
+    bool named, inside;          /* a map in the file, by the name they begin with; an array in the scope itself */
+    bool flow;                   /* each is written on one line */
+    fr_option_read *entry, *all; /* what is to do after each of them, and at the end; NULL: nothing */
+
+    fr_option_read *read; /* NULL: as the type says */
+    fr_option_show *show;
     const char *text;
+};
+
+struct fr_entries {
+    char *first;
+    uint32_t count;
 };
 
 extern const struct fr_option fr_options[];
@@ -68,12 +97,21 @@ extern const size_t fr_options_count;
  * NULL. */
 const char *fr_option_key(const struct fr_option *option, const char *pattern);
 const struct fr_option *fr_option_find(const char *path);
+/* The first row directly below the pattern, and the next one behind another; NULL behind the last. */
+const struct fr_option *fr_option_next(const struct fr_option *last, const char *pattern);
+/* The last part of a row's path. */
+const char *fr_option_name(const struct fr_option *option);
+/* A slot's kind decides which of its options make sense. */
+bool fr_option_applies(const struct fr_option *option, const void *scope);
+struct fr_entries fr_option_entries(const struct fr_option *option, const void *scope);
 
 /* A bound of a number's range as the user would write it. */
 void fr_option_bound(const struct fr_option *option, double value, char out[static FR_SCALAR_TEXT_MAX]);
 
 /* Index of `text` among choices, -1 when unknown; *later: marked `!`. */
 int fr_choice_find(const char *choices, const char *text, bool *later);
+/* All that are in this version. */
+void fr_choice_words(const char *choices, struct fr_words *words);
 /* The i-th choice without its mark, NUL-terminated in out. */
 void fr_choice_name(const char *choices, int index, char out[static 32]);
 

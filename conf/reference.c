@@ -7,7 +7,6 @@
 #include "base/check.h"
 #include "conf/conf.h"
 #include "options.h"
-#include "printer.h"
 #include "scalar.h"
 
 static const struct section {
@@ -27,18 +26,17 @@ static const struct section {
      "), or an operation that needs no options, as in `{layer_norm: x}`: that becomes a layer `<outer>__0`, "
      "`<outer>__1`, … A "
      "sparse slot alone is its sum. Layers may come in any order, without cycles.\n\n"
-     "Every value is a vector [n], one row per sample, or a sequence [T, n], one row per step: slots of kind sequence, "
-     "`concat` and `dense` of sequences, `gru`. Sequences in one argument are joined step by step, aligned at the "
-     "newest; the first one's length counts."},
+     "Every value is a vector [n], one row per sample, or a sequence [T, n], one row per step: slots of kind "
+     "sequence, `concat` and `dense` of sequences, `gru`. Sequences in one argument are joined step by step, aligned "
+     "at the newest; the first one's length counts."},
     {"tasks", "`tasks` and `losses`", "At most 16 tasks and 16 losses."},
     {"export", "`export`: the delta topic", NULL},
     {"metrics", "`metrics`", NULL},
     {"optimizer", "Optimizers",
      "Written where an `optimizer` is asked for, as `adagrad` or `{adagrad: {lr: 0.05}}`. Rows of tables take all but "
      "adamw; layers take sgd, momentum, adagrad, adam, adamw, rmsprop and ftrl. `optimizer.NAME` stands for each of "
-     "them. A gradient is scaled by "
-     "`clip_norm`, cut to `clip_value`, joined by `l1` and `l2`. The ftrl kinds have no warm-up and no decay. Rows "
-     "count their own steps in adam."},
+     "them. A gradient is scaled by `clip_norm`, cut to `clip_value`, joined by `l1` and `l2`. The ftrl kinds have no "
+     "warm-up and no decay. Rows count their own steps in adam."},
 };
 
 static bool in_section(const struct fr_option *option, const struct section *section)
@@ -147,12 +145,12 @@ static void write_later(struct fr_buffer *out, const struct section *section)
 
 void fr_conf_reference(struct fr_buffer *out)
 {
-    fr_buffer_printf(out, "# Options\n\nGenerated from the option table (`conf/options.c`); a test compares this file "
-                          "with it. `freshetd --check` "
-                          "reports every mistake of a file at once; an unknown option is a mistake.\n\n"
-                          "Durations are integers with a unit `ms`, `s`, `m`, `h` or `d`; sizes with `B`, `KiB`, "
-                          "`MiB`, `GiB` or `TiB`; 0 needs no "
-                          "unit. The last column but one says whether a running daemon takes a new value on SIGHUP.\n");
+    fr_buffer_printf(
+        out,
+        "# Options\n\nGenerated from the option table (`conf/options.c`); a test compares this file with it. "
+        "`freshetd --check` reports every mistake of a file at once; an unknown option is a mistake.\n\n"
+        "Durations are integers with a unit `ms`, `s`, `m`, `h` or `d`; sizes with `B`, `KiB`, `MiB`, `GiB` or `TiB`; "
+        "0 needs no unit. The last column but one says whether a running daemon takes a new value on SIGHUP.\n");
     for (size_t s = 0; s < FR_ARRAY_LEN(sections); s++) {
         fr_buffer_printf(out, "\n## %s\n\n", sections[s].title);
         if (sections[s].text)

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "loader.h"
+#include "layers.h"
 
 int32_t fr_slot_find(const struct fr_conf *conf, const char *name, size_t size)
 {
@@ -16,7 +16,7 @@ int32_t fr_slot_find(const struct fr_conf *conf, const char *name, size_t size)
     return FR_NO_INDEX;
 }
 
-int32_t fr_draft_find(const struct fr_loader *loader, const char *name, size_t size)
+static int32_t find_draft(const struct fr_loader *loader, const char *name, size_t size)
 {
     for (uint32_t i = 0; i < loader->n_drafts; i++) {
         const char *have = loader->drafts[i].layer.name;
@@ -44,11 +44,24 @@ void fr_ref_text(const struct fr_conf *conf, const struct fr_conf_ref *ref, char
         snprintf(out, FR_REF_TEXT_MAX, "{%s: %s.%s}", fr_pooling_text(ref->pooling), slot->name, part);
 }
 
+struct fr_node *fr_ref_show(struct fr_tree *tree, const struct fr_conf_ref *ref)
+{
+    char text[FR_REF_TEXT_MAX];
+    if (ref->kind != FR_REF_POOLED) {
+        fr_ref_text(tree->conf, ref, text);
+        return fr_tree_text(tree, text);
+    }
+    const struct fr_conf_ref rows = {FR_REF_SEQUENCE, ref->index, ref->part, FR_POOL_SUM};
+    struct fr_node *map = fr_tree_flow(tree, FR_NODE_MAP);
+    fr_ref_text(tree->conf, &rows, text);
+    fr_tree_put(tree, map, fr_pooling_text(ref->pooling), fr_tree_word(tree, text));
+    return map;
+}
+
 static void refuse_ref(struct fr_loader *loader, const struct fr_layer_draft *draft, const struct fr_node *node)
 {
     const struct fr_conf *conf = loader->conf;
-    struct fr_words *known = &loader->words;
-    known->count = 0;
+    struct fr_words *known = fr_loader_words(loader);
     for (uint32_t i = 0; i < conf->n_slots; i++)
         fr_words_add(known, conf->slots[i].name, strlen(conf->slots[i].name));
     for (uint32_t i = 0; i < loader->n_drafts; i++)
@@ -56,7 +69,7 @@ static void refuse_ref(struct fr_loader *loader, const struct fr_layer_draft *dr
     char what[FR_NAME_MAX + 64];
     snprintf(what, sizeof(what), "%s `%s` reads an unknown slot or layer", draft->has_op ? "layer" : "loss",
              draft->layer.name);
-    fr_problem_unknown(&loader->problems, node, draft->path, what, known);
+    fr_refuse_unknown(loader, node, draft->path, what);
 }
 
 /* The part of a reference to a slot with a table; false after a problem. */
@@ -80,12 +93,11 @@ static bool resolve_part(struct fr_loader *loader, const struct fr_layer_draft *
     if (ref->part != FR_NO_INDEX)
         return true;
     if (table->n_parts > 0 && !part)
-        fr_problem(&loader->problems, node, draft->path,
-                   "table `%s` has the parts %s; expected one of them, as in %s.%s", table->name, parts, slot->name,
-                   table->parts[0].name);
+        fr_refuse(loader, node, draft->path, "table `%s` has the parts %s; expected one of them, as in %s.%s",
+                  table->name, parts, slot->name, table->parts[0].name);
     else if (table->n_parts > 0)
-        fr_problem(&loader->problems, node, draft->path, "table `%s` has no part `%.80s`; expected one of %s",
-                   table->name, part, parts);
+        fr_refuse(loader, node, draft->path, "table `%s` has no part `%.80s`; expected one of %s", table->name, part,
+                  parts);
     return false;
 }
 
@@ -98,7 +110,7 @@ static bool resolve_text(struct fr_loader *loader, const struct fr_layer_draft *
         return false;
     size_t size = strcspn(text, ".");
     const char *part = text[size] == '.' ? text + size + 1 : NULL;
-    int32_t slot = fr_slot_find(loader->conf, text, size), layer = fr_draft_find(loader, text, size);
+    int32_t slot = fr_slot_find(loader->conf, text, size), layer = find_draft(loader, text, size);
     *ref = (struct fr_conf_ref){.part = FR_NO_INDEX};
     if (slot == FR_NO_INDEX && layer == FR_NO_INDEX) {
         refuse_ref(loader, draft, node);
@@ -107,7 +119,7 @@ static bool resolve_text(struct fr_loader *loader, const struct fr_layer_draft *
     enum fr_slot_kind kind = slot != FR_NO_INDEX ? loader->conf->slots[slot].kind : FR_SLOT_DENSE;
     bool bare = slot == FR_NO_INDEX || kind == FR_SLOT_DENSE;
     if (bare && part) {
-        fr_problem(&loader->problems, node, draft->path, "`%.80s` has no parts; expected only its name", text);
+        fr_refuse(loader, node, draft->path, "`%.80s` has no parts; expected only its name", text);
         return false;
     }
     ref->kind = slot == FR_NO_INDEX        ? FR_REF_LAYER
@@ -131,14 +143,14 @@ static bool resolve_inline(struct fr_loader *loader, struct fr_layer_draft *draf
     enum fr_layer_op op;
     enum fr_pooling pooling;
     if (!fr_layer_op_parse(key->text, &op)) {
-        fr_problem(&loader->problems, key, draft->path,
-                   "`%.80s` inside an argument is not an operation; expected sum, mean or another of conf/OPTIONS.md",
-                   key->text);
+        fr_refuse(loader, key, draft->path,
+                  "`%.80s` inside an argument is not an operation; expected sum, mean or another of conf/OPTIONS.md",
+                  key->text);
         return false;
     }
     if (!fr_layer_rule(op)->inline_) {
-        fr_problem(&loader->problems, key, draft->path,
-                   "`%s` takes options and cannot stand inside an argument; expected a layer of its own", key->text);
+        fr_refuse(loader, key, draft->path,
+                  "`%s` takes options and cannot stand inside an argument; expected a layer of its own", key->text);
         return false;
     }
     if (!fr_layer_row_pooling(op, &pooling) || !is_slot(loader, argument)) {
@@ -149,8 +161,8 @@ static bool resolve_inline(struct fr_loader *loader, struct fr_layer_draft *draf
     if (!resolve_text(loader, draft, argument, ref))
         return false;
     if (ref->kind == FR_REF_DENSE) {
-        fr_problem(&loader->problems, argument, draft->path,
-                   "`%.80s` is a vector already; expected %s of a sparse or sequence slot", argument->text, key->text);
+        fr_refuse(loader, argument, draft->path,
+                  "`%.80s` is a vector already; expected %s of a sparse or sequence slot", argument->text, key->text);
         return false;
     }
     ref->kind = FR_REF_POOLED;
@@ -164,8 +176,8 @@ bool fr_ref_resolve(struct fr_loader *loader, struct fr_layer_draft *draft, cons
     if (node->kind == FR_NODE_SCALAR)
         return resolve_text(loader, draft, node, ref);
     if (node->kind == FR_NODE_LIST || node->count != 1) {
-        fr_problem(&loader->problems, node, draft->path,
-                   "%s; expected a reference or one operation, as in {mean: slot}", fr_node_kind_name(node));
+        fr_refuse(loader, node, draft->path, "%s; expected a reference or one operation, as in {mean: slot}",
+                  fr_node_kind_name(node));
         return false;
     }
     return resolve_inline(loader, draft, node, ref);

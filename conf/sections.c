@@ -1,4 +1,4 @@
-/* Readers of the options outside the model whose form is more than one value: version, names,
+/* Options outside the model whose form is more than one value: version, names,
  * sources, Kafka properties, listen address, half-lives. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -6,27 +6,30 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "loader.h"
+#include "forms.h"
 #include "scalar.h"
 
-FR_READ(fr_read_version)
+FR_READ(version)
 {
-    (void)option, (void)scope;
     const char *text = fr_loader_text(loader, node, path, "1");
     if (text && (strcmp(text, "1") != 0 || !node->plain))
-        fr_problem(&loader->problems, node, path, "`%.80s` is not a version this program reads; expected 1", text);
+        fr_refuse(loader, node, path, "`%.80s` is not a version this program reads; expected 1", text);
 }
 
-FR_READ(fr_read_model_name)
+FR_SHOW(version)
 {
-    (void)option, (void)scope;
+    return fr_tree_number(tree, "1");
+}
+
+FR_READ(model)
+{
     const char *text = fr_loader_text(loader, node, path, "a name");
     if (!text)
         return;
     size_t size = strlen(text);
     if (size >= FR_MODEL_MAX ||
         strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") != size) {
-        fr_problem(&loader->problems, node, path, "`%.130s` is not a model name; expected [A-Za-z0-9_-]{1,120}", text);
+        fr_refuse(loader, node, path, "`%.130s` is not a model name; expected [A-Za-z0-9_-]{1,120}", text);
         return;
     }
     memcpy(loader->conf->model, text, size + 1);
@@ -36,36 +39,36 @@ FR_READ(fr_read_model_name)
 
 static void add_topic(struct fr_loader *loader, const struct fr_node *node, const char *path)
 {
+    static const struct fr_option topic = {.type = FR_OPTION_TOPIC};
     struct fr_conf *conf = loader->conf;
-    const char *text = fr_loader_text(loader, node, path, "a topic name");
-    if (!text)
-        return;
-    if (!fr_is_topic(text)) {
-        fr_problem(&loader->problems, node, path, "`%.80s` is not a topic name; expected [A-Za-z0-9._-]{1,249}", text);
-        return;
-    }
-    for (uint32_t i = 0; i < conf->ingest.n_topics; i++) {
+    char *text = NULL;
+    fr_loader_read(loader, &topic, node, path, &text);
+    for (uint32_t i = 0; text && i < conf->ingest.n_topics; i++) {
         if (strcmp(conf->ingest.topics[i], text) == 0)
-            fr_problem(&loader->problems, node, path, "`%s` is there twice; expected every topic once", text);
+            fr_loader_twice(loader, node, path, "topic");
     }
-    conf->ingest.topics[conf->ingest.n_topics++] = fr_strdup(text);
+    if (text)
+        conf->ingest.topics[conf->ingest.n_topics++] = text;
 }
 
-FR_READ(fr_read_topic)
+FR_READ(topic)
 {
-    (void)option, (void)scope;
-    loader->conf->ingest.topics = fr_alloc(1, sizeof(*loader->conf->ingest.topics));
+    loader->conf->ingest.topics = fr_loader_alloc(loader, 1, sizeof(*loader->conf->ingest.topics));
     add_topic(loader, node, path);
 }
 
-FR_READ(fr_read_topics)
+FR_SHOW(topic)
 {
-    (void)option, (void)scope;
+    return tree->conf->ingest.n_topics == 1 ? fr_tree_text(tree, tree->conf->ingest.topics[0]) : NULL;
+}
+
+FR_READ(topics)
+{
     struct fr_conf *conf = loader->conf;
-    if (!fr_loader_expect(loader, node, path, FR_NODE_LIST) || !fr_loader_count(loader, node, path, 1, FR_TOPICS_MAX) ||
+    if (!fr_loader_sized(loader, node, path, FR_NODE_LIST, 1, FR_TOPICS_MAX) ||
         conf->ingest.topics) /* given twice: said at the end */
         return;
-    conf->ingest.topics = fr_alloc(node->count, sizeof(*conf->ingest.topics));
+    conf->ingest.topics = fr_loader_alloc(loader, node->count, sizeof(*conf->ingest.topics));
     for (uint32_t i = 0; i < node->count; i++) {
         char at[FR_PATH_MAX];
         fr_path_index(at, path, i);
@@ -73,9 +76,22 @@ FR_READ(fr_read_topics)
     }
 }
 
-FR_READ(fr_read_start)
+static struct fr_node *show_texts(struct fr_tree *tree, char *const *texts, uint32_t count)
 {
-    (void)scope;
+    struct fr_node *list = fr_tree_flow(tree, FR_NODE_LIST);
+    for (uint32_t i = 0; i < count; i++)
+        fr_tree_put(tree, list, NULL, fr_tree_text(tree, texts[i]));
+    return list;
+}
+
+FR_SHOW(topics)
+{
+    const struct fr_conf *conf = tree->conf;
+    return conf->ingest.n_topics > 1 ? show_texts(tree, conf->ingest.topics, conf->ingest.n_topics) : NULL;
+}
+
+FR_READ(start)
+{
     struct fr_conf *conf = loader->conf;
     const char *text = fr_loader_text(loader, node, path, "earliest, latest or a time");
     if (!text)
@@ -88,31 +104,44 @@ FR_READ(fr_read_start)
         return;
     }
     if (fr_scalar_u64(text, &number) == FR_SCALAR_OK && number < FR_TIME_MS_MIN) {
-        fr_problem(&loader->problems, node, path, "`%.80s` is in seconds, not milliseconds; expected Unix ms", text);
+        fr_refuse(loader, node, path, "`%.80s` is in seconds, not milliseconds; expected Unix ms", text);
         return;
     }
     if (!fr_conf_time(text, &ms)) {
-        fr_problem(&loader->problems, node, path, "`%.80s` is not a start; expected %s", text, option->form);
+        fr_refuse(loader, node, path, "`%.80s` is not a start; expected %s", text, option->form);
         return;
     }
     conf->ingest.start = FR_START_TIME;
     conf->ingest.start_ms = ms;
 }
 
-FR_READ(fr_read_files)
+FR_SHOW(start)
 {
-    (void)option, (void)scope;
+    const struct fr_conf *conf = tree->conf;
+    return conf->ingest.start == FR_START_TIME
+               ? fr_tree_number(tree, "%" PRId64, conf->ingest.start_ms)
+               : fr_tree_word(tree, conf->ingest.start == FR_START_EARLIEST ? "earliest" : "latest");
+}
+
+FR_READ(files)
+{
     struct fr_conf *conf = loader->conf;
-    if (!fr_loader_expect(loader, node, path, FR_NODE_LIST) || !fr_loader_count(loader, node, path, 0, FR_FILES_MAX))
+    if (!fr_loader_sized(loader, node, path, FR_NODE_LIST, 0, FR_FILES_MAX))
         return;
-    conf->ingest.files = fr_alloc(node->count + 1, sizeof(*conf->ingest.files));
+    conf->ingest.files = fr_loader_alloc(loader, node->count, sizeof(*conf->ingest.files));
     for (uint32_t i = 0; i < node->count; i++) {
         char at[FR_PATH_MAX];
         fr_path_index(at, path, i);
         const char *text = fr_loader_text(loader, node->values[i], at, "a file");
         if (text)
-            conf->ingest.files[conf->ingest.n_files++] = fr_strdup(text);
+            conf->ingest.files[conf->ingest.n_files++] = fr_loader_keep(loader, text);
     }
+}
+
+FR_SHOW(files)
+{
+    const struct fr_conf *conf = tree->conf;
+    return conf->ingest.n_files > 0 ? show_texts(tree, conf->ingest.files, conf->ingest.n_files) : NULL;
 }
 
 /* ---- Kafka properties ---- */
@@ -162,13 +191,13 @@ static bool read_property(struct fr_loader *loader, const struct fr_node *key, c
 {
     for (size_t i = 0; i < FR_ARRAY_LEN(denied_properties); i++) {
         if (matches(denied_properties[i].pattern, key->text)) {
-            fr_problem(&loader->problems, key, path, "may not be set: %s", denied_properties[i].why);
+            fr_refuse(loader, key, path, "may not be set: %s", denied_properties[i].why);
             return false;
         }
     }
     if (key->text[0] == '\0' ||
         strspn(key->text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != strlen(key->text)) {
-        fr_problem(&loader->problems, key, path, "not a property name; expected one of librdkafka's");
+        fr_refuse(loader, key, path, "not a property name; expected one of librdkafka's");
         return false;
     }
     if (value->kind == FR_NODE_SCALAR && !value->plain && value->text[0] == '\0')
@@ -176,29 +205,43 @@ static bool read_property(struct fr_loader *loader, const struct fr_node *key, c
     return fr_loader_text(loader, value, path, "a value") != NULL;
 }
 
-FR_READ(fr_read_kafka)
+FR_READ(kafka)
 {
-    (void)option, (void)scope;
     struct fr_conf *conf = loader->conf;
-    if (!fr_loader_expect(loader, node, path, FR_NODE_MAP) ||
-        !fr_loader_count(loader, node, path, 0, FR_PROPERTIES_MAX))
+    if (!fr_loader_sized(loader, node, path, FR_NODE_MAP, 0, FR_PROPERTIES_MAX))
         return;
-    conf->ingest.kafka = fr_alloc(node->count + 1, sizeof(*conf->ingest.kafka));
+    conf->ingest.kafka = fr_loader_alloc(loader, node->count, sizeof(*conf->ingest.kafka));
     for (uint32_t i = 0; i < node->count; i++) {
         const struct fr_node *key = node->keys[i], *value = node->values[i];
         char at[FR_PATH_MAX];
         fr_path_join(at, path, key->text);
         if (read_property(loader, key, value, at))
-            conf->ingest.kafka[conf->ingest.n_kafka++] =
-                (struct fr_conf_property){fr_strdup(key->text), fr_strdup(value->text), key->line};
+            conf->ingest.kafka[conf->ingest.n_kafka++] = (struct fr_conf_property){
+                fr_loader_keep(loader, key->text), fr_loader_keep(loader, value->text), key->line};
     }
+}
+
+static bool is_secret(const char *name)
+{
+    return strstr(name, "password") || strstr(name, "secret") || strstr(name, "key") ||
+           strstr(name, "oauthbearer.config");
+}
+
+FR_SHOW(kafka)
+{
+    const struct fr_conf *conf = tree->conf;
+    struct fr_node *all = fr_node_new(&tree->arena, FR_NODE_MAP, NULL);
+    for (size_t i = 0; i < conf->ingest.n_kafka; i++) {
+        const struct fr_conf_property *property = &conf->ingest.kafka[i];
+        fr_tree_put(tree, all, property->name, fr_tree_text(tree, is_secret(property->name) ? "***" : property->value));
+    }
+    return all;
 }
 
 /* ---- metrics ---- */
 
-FR_READ(fr_read_listen)
+FR_READ(listen)
 {
-    (void)option, (void)scope;
     struct fr_conf *conf = loader->conf;
     const char *text = fr_loader_text(loader, node, path, "host:port");
     if (!text)
@@ -212,22 +255,28 @@ FR_READ(fr_read_listen)
     /* An IPv6 address without brackets leaves its port unclear. */
     if (!colon || bare == 0 || bare > 255 || (!bracketed && memchr(from, ':', bare)) ||
         fr_scalar_u64(colon + 1, &port) != FR_SCALAR_OK || port > 65535) {
-        fr_problem(&loader->problems, node, path,
-                   "`%.80s` is not an address; expected host:port or [ipv6]:port, port 0 to 65535", text);
+        fr_refuse(loader, node, path, "`%.80s` is not an address; expected host:port or [ipv6]:port, port 0 to 65535",
+                  text);
         return;
     }
-    free(conf->metrics.listen_host);
-    conf->metrics.listen_host = fr_alloc(bare + 1, 1);
-    memcpy(conf->metrics.listen_host, from, bare);
+    conf->metrics.listen_host = fr_node_copy_text(&conf->arena, from, bare);
     conf->metrics.listen_port = (uint16_t)port;
 }
 
-FR_READ(fr_read_half_lives)
+FR_SHOW(listen)
 {
-    (void)option, (void)scope;
+    const struct fr_conf *conf = tree->conf;
+    bool ipv6 = strchr(conf->metrics.listen_host, ':') != NULL;
+    char text[320];
+    snprintf(text, sizeof(text), "%s%s%s:%u", ipv6 ? "[" : "", conf->metrics.listen_host, ipv6 ? "]" : "",
+             conf->metrics.listen_port);
+    return fr_tree_text(tree, text);
+}
+
+FR_READ(half_lives)
+{
     struct fr_conf *conf = loader->conf;
-    if (!fr_loader_expect(loader, node, path, FR_NODE_LIST) ||
-        !fr_loader_count(loader, node, path, 1, FR_HALF_LIVES_MAX))
+    if (!fr_loader_sized(loader, node, path, FR_NODE_LIST, 1, FR_HALF_LIVES_MAX))
         return;
     conf->metrics.n_half_lives = 0;
     for (uint32_t i = 0; i < node->count; i++) {
@@ -241,15 +290,14 @@ FR_READ(fr_read_half_lives)
         enum fr_scalar_result result = fr_scalar_duration(text, &ms);
         uint32_t n = conf->metrics.n_half_lives;
         if (result == FR_SCALAR_NO_UNIT)
-            fr_problem(&loader->problems, item, at, "`%.80s` needs a unit; expected a duration such as 5m or 1d", text);
+            fr_refuse(loader, item, at, "`%.80s` needs a unit; expected a duration such as 5m or 1d", text);
         else if (result != FR_SCALAR_OK || ms < 1000 || ms > 315360000000 ||
                  strlen(text) >= sizeof(conf->metrics.half_life_name[0]))
-            fr_problem(&loader->problems, item, at, "`%.80s` is not a half-life; expected a duration from 1s to 3650d",
-                       text);
+            fr_refuse(loader, item, at, "`%.80s` is not a half-life; expected a duration from 1s to 3650d", text);
         else {
             for (uint32_t j = 0; j < n; j++) {
                 if (conf->metrics.half_life_ms[j] == ms)
-                    fr_problem(&loader->problems, item, at, "`%s` is there twice; expected every half-life once", text);
+                    fr_loader_twice(loader, item, at, "half-life");
             }
             conf->metrics.half_life_ms[n] = ms;
             memset(conf->metrics.half_life_name[n], 0, sizeof(conf->metrics.half_life_name[n]));
@@ -259,21 +307,10 @@ FR_READ(fr_read_half_lives)
     }
 }
 
-FR_READ(fr_read_gauc_by)
+FR_SHOW(half_lives)
 {
-    (void)option, (void)scope;
-    struct fr_conf *conf = loader->conf;
-    if (!fr_loader_text(loader, node, path, "the name of a sparse slot"))
-        return;
-    struct fr_words *known = &loader->words;
-    known->count = 0;
-    for (uint32_t i = 0; i < conf->n_slots; i++) {
-        if (conf->slots[i].kind != FR_SLOT_SPARSE)
-            continue;
-        fr_words_add(known, conf->slots[i].name, strlen(conf->slots[i].name));
-        if (strcmp(conf->slots[i].name, node->text) == 0)
-            conf->metrics.gauc_by = (int32_t)i;
-    }
-    if (conf->metrics.gauc_by == FR_NO_INDEX)
-        fr_problem_unknown(&loader->problems, node, path, "unknown sparse slot", known);
+    struct fr_node *list = fr_tree_flow(tree, FR_NODE_LIST);
+    for (uint32_t i = 0; i < tree->conf->metrics.n_half_lives; i++)
+        fr_tree_put(tree, list, NULL, fr_tree_word(tree, tree->conf->metrics.half_life_name[i]));
+    return list;
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "loader.h"
+#include "layers.h"
 
 enum {
     WIDTH_MAX = 1 << 20,      /* numbers one layer reads from, or gives for, a sample or step */
@@ -90,10 +90,11 @@ static bool want_sequences(const struct inputs *in)
         if (fr_conf_ref_shape(conf, &in->refs[r]).is_sequence)
             continue;
         describe(conf, &in->refs[r], given, sizeof(given));
-        return refuse(in,
-                      "reads the vector %s where a sequence [T, n] is needed; expected a slot of kind sequence, or "
-                      "a layer over sequences",
-                      given);
+        return refuse(
+            in,
+            "reads the vector %s where a sequence [T, n] is needed; expected a slot of kind sequence, or a layer over "
+            "sequences",
+            given);
     }
     return true;
 }
@@ -311,9 +312,9 @@ static void check_task(struct fr_loader *loader, const struct fr_conf_task *task
     const struct fr_conf_layer *layer = &conf->layers[task->logit];
     if (layer->width == 1 && !layer->is_sequence)
         return;
-    fr_problem(&loader->problems, loader->ordered[task->logit]->node, "tasks",
-               "the logit of task `%s` is layer `%s` of shape %s%" PRIu32 "]; expected [1]", task->name, layer->name,
-               layer->is_sequence ? "[T, " : "[", layer->width);
+    fr_refuse(loader, loader->ordered[task->logit]->node, "tasks",
+              "the logit of task `%s` is layer `%s` of shape %s%" PRIu32 "]; expected [1]", task->name, layer->name,
+              layer->is_sequence ? "[T, " : "[", layer->width);
 }
 
 static void check_loss(struct fr_loader *loader, uint32_t index)

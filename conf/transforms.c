@@ -13,8 +13,7 @@
 
 #include "base/check.h"
 #include "base/math.h"
-#include "loader.h"
-#include "printer.h"
+#include "forms.h"
 
 /* below it a time is seconds, from it on ms (DESIGN section 6) */
 static const double SECONDS_MAX = 1e11;
@@ -95,71 +94,75 @@ void fr_conf_slot_missing(const struct fr_conf_slot *slot, float out[static 2])
         out[1] = out[0];
 }
 
-/* ---- written ---- */
+/* ---- shown ---- */
 
-static void step_text(const struct fr_conf_slot *slot, uint32_t index, bool json, struct fr_buffer *out)
+struct fr_node *fr_boundaries_show(struct fr_tree *tree, const struct fr_conf_slot *slot)
 {
-    bool last = index == slot->n_steps;
-    enum fr_transform kind = last ? slot->transform : slot->steps[index].kind;
-    const char *quote = json ? "\"" : "", *blank = json ? "" : " ";
-    const char *name = fr_transform_text(kind);
-    if (kind == FR_TRANSFORM_CLIP) {
-        fr_buffer_printf(out, "{%s%s%s:%s[%.9g,%s%.9g]}", quote, name, quote, blank, (double)slot->steps[index].low,
-                         blank, (double)slot->steps[index].high);
-    } else if (kind == FR_TRANSFORM_BUCKETIZE) {
-        fr_buffer_printf(out, "{%s%s%s:%s[", quote, name, quote, blank);
-        for (uint32_t i = 0; i < slot->n_boundaries; i++)
-            fr_buffer_printf(out, "%s%s%.9g", i ? "," : "", i ? blank : "", (double)slot->boundaries[i]);
-        fr_buffer_printf(out, "]}");
-    } else {
-        fr_buffer_printf(out, "%s%s%s", quote, name, quote);
-    }
+    struct fr_node *list = fr_tree_flow(tree, FR_NODE_LIST);
+    for (uint32_t i = 0; i < slot->n_boundaries; i++)
+        fr_tree_put(tree, list, NULL, fr_tree_real(tree, slot->boundaries[i]));
+    return list;
 }
 
-void fr_transforms_text(const struct fr_conf_slot *slot, bool json, struct fr_buffer *out)
+static struct fr_node *show_step(struct fr_tree *tree, const struct fr_conf_slot *slot, uint32_t index)
 {
+    const struct fr_conf_step *step = index < slot->n_steps ? &slot->steps[index] : NULL;
+    enum fr_transform kind = step ? step->kind : slot->transform;
+    const char *name = fr_transform_text(kind);
+    struct fr_node *map = fr_tree_flow(tree, FR_NODE_MAP);
+    if (kind == FR_TRANSFORM_CLIP) {
+        struct fr_node *range = fr_tree_flow(tree, FR_NODE_LIST);
+        fr_tree_put(tree, range, NULL, fr_tree_real(tree, step->low));
+        fr_tree_put(tree, range, NULL, fr_tree_real(tree, step->high));
+        fr_tree_put(tree, map, name, range);
+    } else if (kind == FR_TRANSFORM_BUCKETIZE) {
+        fr_tree_put(tree, map, name, fr_boundaries_show(tree, slot));
+    } else {
+        return fr_tree_word(tree, name);
+    }
+    return map;
+}
+
+FR_SHOW(transform)
+{
+    const struct fr_conf_slot *slot = scope;
     uint32_t count = slot->n_steps + (slot->transform != FR_TRANSFORM_NONE);
-    if (count <= 1) { /* `none` too */
-        step_text(slot, slot->n_steps == 1 ? 0 : slot->n_steps, json, out);
-        return;
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        fr_buffer_printf(out, "%s", i == 0 ? "[" : json ? "," : ", ");
-        step_text(slot, i, json, out);
-    }
-    fr_buffer_printf(out, "]");
+    struct fr_node *list = fr_tree_flow(tree, FR_NODE_LIST);
+    for (uint32_t i = 0; i < count; i++)
+        fr_tree_put(tree, list, NULL, show_step(tree, slot, i));
+    /* One stands alone, and so does `none`. */
+    return count > 1 ? list : show_step(tree, slot, 0);
 }
 
 /* ---- read ---- */
 
 static const struct fr_option number = {.type = FR_OPTION_REAL, .min = -(double)FLT_MAX, .max = (double)FLT_MAX};
 
-void fr_read_boundaries(struct fr_loader *loader, const struct fr_node *list, const char *path,
+void fr_boundaries_read(struct fr_loader *loader, const struct fr_node *list, const char *path,
                         struct fr_conf_slot *slot)
 {
-    if (!fr_loader_expect(loader, list, path, FR_NODE_LIST) ||
-        !fr_loader_count(loader, list, path, 1, FR_BOUNDARIES_MAX) || slot->boundaries)
+    if (!fr_loader_sized(loader, list, path, FR_NODE_LIST, 1, FR_BOUNDARIES_MAX) || slot->boundaries)
         return;
-    slot->boundaries = fr_alloc(list->count, sizeof(*slot->boundaries));
+    slot->boundaries = fr_loader_alloc(loader, list->count, sizeof(*slot->boundaries));
     slot->n_boundaries = list->count;
     for (uint32_t i = 0; i < list->count; i++) {
         fr_loader_read(loader, &number, list->values[i], path, &slot->boundaries[i]);
         if (i > 0 && !(slot->boundaries[i] > slot->boundaries[i - 1]))
-            fr_problem(&loader->problems, list->values[i], path, "boundary %.9g after %.9g; expected ascending ones",
-                       (double)slot->boundaries[i], (double)slot->boundaries[i - 1]);
+            fr_refuse(loader, list->values[i], path, "boundary %.9g after %.9g; expected ascending ones",
+                      (double)slot->boundaries[i], (double)slot->boundaries[i - 1]);
     }
 }
 
 static void read_clip(struct fr_loader *loader, const struct fr_node *list, const char *path, struct fr_conf_step *step)
 {
     size_t problems = loader->problems.count;
-    if (!fr_loader_expect(loader, list, path, FR_NODE_LIST) || !fr_loader_count(loader, list, path, 2, 2))
+    if (!fr_loader_sized(loader, list, path, FR_NODE_LIST, 2, 2))
         return;
     fr_loader_read(loader, &number, list->values[0], path, &step->low);
     fr_loader_read(loader, &number, list->values[1], path, &step->high);
     if (loader->problems.count == problems && !(step->low < step->high))
-        fr_problem(&loader->problems, list, path, "clip to [%.9g, %.9g]; expected the smaller bound first",
-                   (double)step->low, (double)step->high);
+        fr_refuse(loader, list, path, "clip to [%.9g, %.9g]; expected the smaller bound first", (double)step->low,
+                  (double)step->high);
 }
 
 /* Written as a map of one key: its numbers. */
@@ -177,11 +180,11 @@ static bool named(struct fr_loader *loader, const struct fr_option *option, cons
     if (map && node->count == 1 && fr_transform_parse(node->keys[0]->text, kind) && takes_numbers(*kind))
         return true;
     if (map && node->count != 1) {
-        fr_problem(&loader->problems, node, path, "a map that has not exactly one key; expected %s", option->form);
+        fr_refuse(loader, node, path, "a map that has not exactly one key; expected %s", option->form);
         return false;
     }
     if (node->kind != FR_NODE_SCALAR || (fr_transform_parse(node->text, kind) && takes_numbers(*kind))) {
-        fr_problem(&loader->problems, node, path, "%s; expected %s", fr_node_kind_name(node), option->form);
+        fr_refuse(loader, node, path, "%s; expected %s", fr_node_kind_name(node), option->form);
         return false;
     }
     const struct fr_option choice = {.type = FR_OPTION_CHOICE, .choices = FR_CHOICES(FR_TRANSFORMS)};
@@ -196,25 +199,24 @@ static bool fits(struct fr_loader *loader, const struct fr_node *node, const cha
 {
     bool last = place[0] + 1 == place[1];
     if ((kind == FR_TRANSFORM_STANDARDIZE || kind == FR_TRANSFORM_BUCKETIZE) && !last) {
-        fr_problem(&loader->problems, node, path, "`%s` before another transform; expected it last",
-                   fr_transform_text(kind));
+        fr_refuse(loader, node, path, "`%s` before another transform; expected it last", fr_transform_text(kind));
         return false;
     }
     if (place[1] > 1 &&
         (kind == FR_TRANSFORM_NONE || kind == FR_TRANSFORM_TIME_OF_DAY || kind == FR_TRANSFORM_TIME_OF_WEEK)) {
-        fr_problem(&loader->problems, node, path, "`%s` with another transform; expected it alone%s",
-                   fr_transform_text(kind), kind == FR_TRANSFORM_NONE ? "" : ", the other in a slot of its own");
+        fr_refuse(loader, node, path, "`%s` with another transform; expected it alone%s", fr_transform_text(kind),
+                  kind == FR_TRANSFORM_NONE ? "" : ", the other in a slot of its own");
         return false;
     }
     return true;
 }
 
-FR_READ(fr_read_transform)
+FR_READ(transform)
 {
     struct fr_conf_slot *slot = scope;
     bool many = node->kind == FR_NODE_LIST;
     uint32_t count = many ? node->count : 1;
-    if (many && !fr_loader_count(loader, node, path, 1, FR_STEPS_MAX))
+    if (many && !fr_loader_sized(loader, node, path, FR_NODE_LIST, 1, FR_STEPS_MAX))
         return;
     for (uint32_t i = 0; i < count; i++) {
         const struct fr_node *item = many ? node->values[i] : node, *body;
@@ -229,6 +231,6 @@ FR_READ(fr_read_transform)
         if (kind == FR_TRANSFORM_CLIP)
             read_clip(loader, body, path, &slot->steps[slot->n_steps - 1]);
         if (kind == FR_TRANSFORM_BUCKETIZE)
-            fr_read_boundaries(loader, body, path, slot);
+            fr_boundaries_read(loader, body, path, slot);
     }
 }

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "loader.h"
+#include "forms.h"
 #include "scalar.h"
 
 /* `name` or a map of one key: the key's node, its body (NULL for a bare name); NULL and a problem
@@ -15,8 +15,8 @@ static const struct fr_node *one_key(struct fr_loader *loader, const struct fr_n
     if (node->kind == FR_NODE_SCALAR)
         return fr_loader_text(loader, node, path, "a name or {name: {..}}") ? node : NULL;
     if (node->kind != FR_NODE_MAP || node->count != 1) {
-        fr_problem(&loader->problems, node, path, "%s%s; expected a name or {name: {..}}", fr_node_kind_name(node),
-                   node->kind == FR_NODE_MAP ? " that has not exactly one key" : "");
+        fr_refuse(loader, node, path, "%s%s; expected a name or {name: {..}}", fr_node_kind_name(node),
+                  node->kind == FR_NODE_MAP ? " that has not exactly one key" : "");
         return NULL;
     }
     *body = node->values[0];
@@ -31,23 +31,15 @@ static bool takes(struct fr_loader *loader, const struct fr_option *option, cons
     bool later;
     if (fr_choice_find(option->choices, name->text, &later) >= 0)
         return true;
-    struct fr_words *words = &loader->words;
-    words->count = 0;
-    for (const char *at = option->choices; *at; at += *at == '|') {
-        size_t size = strcspn(at, "|");
-        fr_words_add(words, at, size);
-        at += size;
-    }
-    bool layers = strncmp(option->path, "network.", 8) == 0;
-    fr_problem_unknown(&loader->problems, name, path,
-                       !known   ? unknown
-                       : layers ? "layers have no"
-                                : "rows of tables have no",
-                       words);
+    fr_choice_words(option->choices, fr_loader_words(loader));
+    fr_refuse_unknown(loader, name, path,
+                      !known                                      ? unknown
+                      : strncmp(option->path, "network.", 8) == 0 ? "layers have no"
+                                                                  : "rows of tables have no");
     return false;
 }
 
-FR_READ(fr_read_optimizer)
+FR_READ(optimizer)
 {
     struct fr_optimizer *optimizer = (struct fr_optimizer *)(void *)((char *)scope + option->offset);
     const struct fr_node *body, *name = one_key(loader, node, path, &body);
@@ -64,13 +56,29 @@ FR_READ(fr_read_optimizer)
         fr_loader_walk(loader, &(struct fr_scope){pattern, below, body, optimizer});
     bool ftrl = kind == FR_OPT_FTRL || kind == FR_OPT_GROUP_FTRL;
     if (ftrl && (optimizer->warmup_samples > 0 || optimizer->decay_samples > 0))
-        fr_problem(&loader->problems, body, below,
-                   "a rate that changes would rescale the weights %s has already; expected no warmup_samples and no "
-                   "decay_samples",
-                   name->text);
+        fr_refuse(loader, body, below,
+                  "a rate that changes would rescale the weights %s has already; expected no warmup_samples and no "
+                  "decay_samples",
+                  name->text);
 }
 
-FR_READ(fr_read_init)
+FR_SHOW(optimizer)
+{
+    const struct fr_optimizer *optimizer = (const void *)((const char *)scope + option->offset);
+    const char *name = fr_optimizer_kind_text(optimizer->kind);
+    char pattern[FR_PATH_MAX];
+    fr_path_join(pattern, "optimizer", name);
+    struct fr_node *body = fr_tree_scope(tree, pattern, optimizer);
+    if (tree->view == FR_VIEW_TRAINING) {
+        fr_tree_put(tree, body, "kind", fr_tree_word(tree, name));
+        return body;
+    }
+    struct fr_node *node = fr_node_new(&tree->arena, FR_NODE_MAP, NULL);
+    fr_tree_put(tree, node, name, body);
+    return node;
+}
+
+FR_READ(init)
 {
     struct fr_conf_init *init = (struct fr_conf_init *)(void *)((char *)scope + option->offset);
     const struct fr_node *body, *name = one_key(loader, node, path, &body);
@@ -80,19 +88,32 @@ FR_READ(fr_read_init)
     bool scaled = fr_init_takes_scale(kind);
     double scale = 0;
     if (scaled != (body != NULL)) {
-        fr_problem(&loader->problems, name, path, "`%s` %s; expected %s", name->text,
-                   scaled ? "needs a number" : "takes no number", option->form);
+        fr_refuse(loader, name, path, "`%s` %s; expected %s", name->text, scaled ? "needs a number" : "takes no number",
+                  option->form);
         return;
     }
     bool number =
         body && body->kind == FR_NODE_SCALAR && body->plain && fr_scalar_real(body->text, &scale) == FR_SCALAR_OK;
     if (kind == FR_INIT_CONSTANT && !(number && scale >= -1000 && scale <= 1000)) {
-        fr_problem(&loader->problems, body, path, "not a first value; expected a number from -1000 to 1000");
+        fr_refuse(loader, body, path, "not a first value; expected a number from -1000 to 1000");
         return;
     }
     if (kind != FR_INIT_CONSTANT && body && !(number && scale > 0 && scale <= 1000 && (float)scale > 0)) {
-        fr_problem(&loader->problems, body, path, "not a scale; expected a number above 0, at most 1000");
+        fr_refuse(loader, body, path, "not a scale; expected a number above 0, at most 1000");
         return;
     }
     *init = (struct fr_conf_init){.kind = kind, .scale = (float)scale};
+}
+
+FR_SHOW(init)
+{
+    const struct fr_conf_init *init = (const void *)((const char *)scope + option->offset);
+    const char *name = fr_init_kind_text(init->kind);
+    struct fr_node *word = fr_tree_word(tree, name), *node = fr_tree_flow(tree, FR_NODE_MAP);
+    if (tree->view == FR_VIEW_TRAINING)
+        fr_tree_put(tree, node, "kind", word);
+    else if (!fr_init_takes_scale(init->kind))
+        return word;
+    fr_tree_put(tree, node, tree->view == FR_VIEW_TRAINING ? "scale" : name, fr_tree_real(tree, init->scale));
+    return node;
 }

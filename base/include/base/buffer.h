@@ -31,6 +31,11 @@ static inline void fr_buffer_append(struct fr_buffer *buffer, const void *bytes,
     buffer->size += size;
 }
 void fr_buffer_printf(struct fr_buffer *buffer, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Puts a NUL behind the text, outside its size, for callers that print it as a string. */
+static inline void fr_buffer_terminate(struct fr_buffer *buffer)
+{
+    *fr_buffer_reserve(buffer, 1) = '\0';
+}
 /* Appends text as a JSON string. Quotes, backslashes and control characters are escaped; other
  * bytes go as they are, and that they are UTF-8 is the caller's promise. */
 void fr_buffer_json_text(struct fr_buffer *buffer, const char *text);

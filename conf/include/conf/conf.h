@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/arena.h"
 #include "base/buffer.h"
 #include "base/status.h"
 #include "vocabulary/activation.h"
@@ -196,6 +197,7 @@ struct fr_conf_property { /* passed to librdkafka */
 };
 
 struct fr_conf {
+    struct fr_arena arena; /* of all that is pointed to */
     char model[FR_MODEL_MAX];
     char *state_dir;
     uint64_t memory_limit; /* bytes; default 4GiB */

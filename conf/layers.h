@@ -1,0 +1,30 @@
+/* Layers while they are read: drafts, their references, their order, their shapes. Not public. */
+#ifndef FR_CONF_LAYERS_H
+#define FR_CONF_LAYERS_H
+
+#include "loader.h"
+#include "tree.h"
+
+enum { FR_REF_TEXT_MAX = 2 * FR_NAME_MAX + 16 };
+
+/* Shapes of all layers, into their width and is_sequence; rules of tasks and losses about them.
+ * False after a problem. */
+bool fr_shapes_infer(struct fr_loader *loader);
+/* Sorts the drafts so that a layer comes after what it reads and stores them in the conf; tasks and
+ * losses, which hold numbers of drafts until then, follow. */
+void fr_layers_store(struct fr_loader *loader);
+
+/* Resolves one reference of the draft (of a loss: a draft that is no layer), appending drafts for
+ * inline operations; false after a problem. */
+bool fr_ref_resolve(struct fr_loader *loader, struct fr_layer_draft *draft, const struct fr_node *node,
+                    struct fr_conf_ref *ref);
+/* A draft for an inline operation of `outer`, with its references; its number, FR_NO_INDEX after a
+ * problem. */
+int32_t fr_layer_lift(struct fr_loader *loader, struct fr_layer_draft *outer, enum fr_layer_op op,
+                      const struct fr_node *node);
+int32_t fr_slot_find(const struct fr_conf *conf, const char *name, size_t size);
+/* A reference as the user writes it. */
+void fr_ref_text(const struct fr_conf *conf, const struct fr_conf_ref *ref, char out[static FR_REF_TEXT_MAX]);
+struct fr_node *fr_ref_show(struct fr_tree *tree, const struct fr_conf_ref *ref);
+
+#endif
