@@ -1,10 +1,8 @@
-/* Layers: `{name, <op>: argument, options}` -> operations over resolved references, in an order in
- * which every layer comes after what it reads (a stable topological sort, Kahn 1962, so that the
- * order of the file stays where it can).
+/* Layers: `{name, <op>: argument, options}` -> drafts of operations over resolved references.
  *
- * The table of rules says what an operation takes. New models add operations, never grammar: what
- * is not here yet is a row LATER of the option table. References are refs.c's, shapes are
- * shapes.c's. */
+ * The vocabulary's list says what an operation takes. New models add operations, never grammar:
+ * what is not here yet is a row LATER of the option table. References are read in refs.c, drafts
+ * are sorted in layer_order.c, shapes are inferred in shapes.c. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -144,7 +144,8 @@ static void read_number(struct fr_loader *loader, const struct fr_option *option
                                    : size   ? fr_scalar_size(text, &whole)
                                    : real   ? fr_scalar_real(text, &value)
                                             : fr_scalar_u64(text, &whole);
-    value = real ? (double)(float)value : (double)whole; /* what is stored must be in range: 1e-60 is 0 */
+    /* What is stored must be in range: 1e-60 is 0. */
+    value = real ? (double)(float)value : (double)whole;
     if (!node->plain && !duration && !size)
         result = FR_SCALAR_BAD; /* "5" in quotes is text */
     if (result == FR_SCALAR_NO_UNIT) {
@@ -185,7 +186,7 @@ static void read_choice(struct fr_loader *loader, const struct fr_option *option
     } else if (option->type == FR_OPTION_SWITCH) {
         *(bool *)((char *)base + option->offset) = index == 1;
     } else {
-        *(int *)(void *)((char *)base + option->offset) = index; /* every enum of ours has int's size */
+        *(int *)(void *)((char *)base + option->offset) = index; /* enums are ints */
     }
 }
 _Static_assert(sizeof(enum fr_slot_kind) == sizeof(int) && sizeof(enum fr_quantize) == sizeof(int),
@@ -208,7 +209,7 @@ int32_t fr_loader_find(struct fr_loader *loader, const struct fr_option *option,
     const struct fr_option *of = fr_option_find(option->of);
     struct fr_entries all = fr_option_entries(of, loader->conf);
     size_t size = of->size;
-    if (of->offset == offsetof(struct fr_conf, layers)) { /* which are drafts until they are sorted */
+    if (of->offset == offsetof(struct fr_conf, layers)) { /* drafts until they are sorted */
         all = (struct fr_entries){(char *)loader->drafts, loader->n_drafts};
         size = sizeof(*loader->drafts);
     }

@@ -45,7 +45,7 @@
 #define INIT(p, o, list, x, ...)                                                                                       \
     CUSTOM(p, FR_INIT_FORMS(list), init, x, .offset = o, .choices = FR_INIT_CHOICES(list), __VA_ARGS__)
 #define REF(p, o, to, n, f, x, ...) OPTION(REF, p, x, .offset = o, .of = to, .noun = n, .form = f, __VA_ARGS__)
-/* Columns: path; scope, array, number, struct of one; fewest, most; form, meaning, further fields. */
+/* Columns: path; scope, array, number, struct of one; fewest, most; form, meaning, further. */
 #define ENTRIES(p, s, list, n, e, lo, hi, f, x, ...)                                                                   \
     RANGED(ENTRIES, p, IN(s, list), lo, hi, NULL, x, .count = IN(s, n), .size = sizeof(struct e), .form = f,           \
            __VA_ARGS__)

@@ -76,9 +76,10 @@ struct fr_option {
     unsigned of_kinds;     /* to a slot: bit per kind; 0: all */
 
     size_t count, size;          /* entries: offset of their number (uint32_t), bytes of one */
-    bool named, inside;          /* a map in the file, by the name they begin with; an array in the scope itself */
+    bool named;                  /* they are a map in the file, by the name they begin with */
+    bool inside;                 /* they are an array in the scope itself */
     bool flow;                   /* each is written on one line */
-    fr_option_read *entry, *all; /* what is to do after each of them, and at the end; NULL: nothing */
+    fr_option_read *entry, *all; /* is called after each of them, and at the end; NULL: nothing */
 
     fr_option_read *read; /* NULL: as the type says */
     fr_option_show *show;
@@ -97,7 +98,7 @@ extern const size_t fr_options_count;
  * NULL. */
 const char *fr_option_key(const struct fr_option *option, const char *pattern);
 const struct fr_option *fr_option_find(const char *path);
-/* The first row directly below the pattern, and the next one behind another; NULL behind the last. */
+/* The first row directly below the pattern (last is NULL), or the next one; NULL: no more. */
 const struct fr_option *fr_option_next(const struct fr_option *last, const char *pattern);
 /* The last part of a row's path. */
 const char *fr_option_name(const struct fr_option *option);

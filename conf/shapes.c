@@ -42,13 +42,23 @@ uint32_t fr_conf_role_width(const struct fr_conf *conf, const struct fr_conf_lay
     return width;
 }
 
-/* "`history.v` [T, 8]" */
-static void describe(const struct fr_conf *conf, const struct fr_conf_ref *ref, char *out, size_t room)
+static struct fr_conf_shape shape_of(const struct inputs *in, uint32_t r)
 {
+    return fr_conf_ref_shape(in->loader->conf, &in->refs[r]);
+}
+
+/* "`history.v` [T, 8]" */
+struct described {
+    char text[FR_REF_TEXT_MAX + 32];
+};
+static struct described describe(const struct inputs *in, uint32_t r)
+{
+    struct described out;
     char text[FR_REF_TEXT_MAX];
-    struct fr_conf_shape shape = fr_conf_ref_shape(conf, ref);
-    fr_ref_text(conf, ref, text);
-    snprintf(out, room, "`%s` %s%" PRIu32 "]", text, shape.is_sequence ? "[T, " : "[", shape.width);
+    struct fr_conf_shape shape = shape_of(in, r);
+    fr_ref_text(in->loader->conf, &in->refs[r], text);
+    snprintf(out.text, sizeof(out.text), "`%s` %s%" PRIu32 "]", text, shape.is_sequence ? "[T, " : "[", shape.width);
+    return out;
 }
 
 static bool refuse(const struct inputs *in, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -65,36 +75,27 @@ static bool refuse(const struct inputs *in, const char *format, ...)
 
 /* ---- rules over a range of inputs ---- */
 
-enum { DESCRIBED_MAX = FR_REF_TEXT_MAX + 32 };
-
 static bool want_vectors(const struct inputs *in)
 {
-    const struct fr_conf *conf = in->loader->conf;
     for (uint32_t r = 0; r < in->n_refs; r++) {
-        char given[DESCRIBED_MAX], text[FR_REF_TEXT_MAX];
-        if (!fr_conf_ref_shape(conf, &in->refs[r]).is_sequence)
+        char text[FR_REF_TEXT_MAX];
+        if (!shape_of(in, r).is_sequence)
             continue;
-        describe(conf, &in->refs[r], given, sizeof(given));
-        fr_ref_text(conf, &in->refs[r], text);
-        return refuse(in, "reads the sequence %s where a vector is needed; pool it with %s: {mean: %s}", given,
-                      FR_POOLING_WORDS, text);
+        fr_ref_text(in->loader->conf, &in->refs[r], text);
+        return refuse(in, "reads the sequence %s where a vector is needed; pool it with %s: {mean: %s}",
+                      describe(in, r).text, FR_POOLING_WORDS, text);
     }
     return true;
 }
 
 static bool want_sequences(const struct inputs *in)
 {
-    const struct fr_conf *conf = in->loader->conf;
     for (uint32_t r = 0; r < in->n_refs; r++) {
-        char given[DESCRIBED_MAX];
-        if (fr_conf_ref_shape(conf, &in->refs[r]).is_sequence)
-            continue;
-        describe(conf, &in->refs[r], given, sizeof(given));
-        return refuse(
-            in,
-            "reads the vector %s where a sequence [T, n] is needed; expected a slot of kind sequence, or a layer over "
-            "sequences",
-            given);
+        if (!shape_of(in, r).is_sequence)
+            return refuse(in,
+                          "reads the vector %s where a sequence [T, n] is needed; expected a slot of kind sequence, or "
+                          "a layer over sequences",
+                          describe(in, r).text);
     }
     return true;
 }
@@ -102,31 +103,21 @@ static bool want_sequences(const struct inputs *in)
 /* All vectors, or all sequences. */
 static bool want_one_kind(const struct inputs *in)
 {
-    const struct fr_conf *conf = in->loader->conf;
-    bool sequence = fr_conf_ref_shape(conf, &in->refs[0]).is_sequence;
     for (uint32_t r = 1; r < in->n_refs; r++) {
-        char given[DESCRIBED_MAX], first[DESCRIBED_MAX];
-        if (fr_conf_ref_shape(conf, &in->refs[r]).is_sequence == sequence)
-            continue;
-        describe(conf, &in->refs[0], first, sizeof(first));
-        describe(conf, &in->refs[r], given, sizeof(given));
-        return refuse(in,
-                      "mixes %s and %s; expected vectors only (pool a sequence, as in {mean: ..}) or sequences only",
-                      first, given);
+        if (shape_of(in, r).is_sequence != shape_of(in, 0).is_sequence)
+            return refuse(
+                in, "mixes %s and %s; expected vectors only (pool a sequence, as in {mean: ..}) or sequences only",
+                describe(in, 0).text, describe(in, r).text);
     }
     return true;
 }
 
 static bool want_one_width(const struct inputs *in, const char *op)
 {
-    const struct fr_conf *conf = in->loader->conf;
     for (uint32_t r = 1; r < in->n_refs; r++) {
-        char given[DESCRIBED_MAX], first[DESCRIBED_MAX];
-        if (fr_conf_ref_shape(conf, &in->refs[r]).width == fr_conf_ref_shape(conf, &in->refs[0]).width)
-            continue;
-        describe(conf, &in->refs[0], first, sizeof(first));
-        describe(conf, &in->refs[r], given, sizeof(given));
-        return refuse(in, "reads %s and %s; expected one width for %s", first, given, op);
+        if (shape_of(in, r).width != shape_of(in, 0).width)
+            return refuse(in, "reads %s and %s; expected one width for %s", describe(in, 0).text, describe(in, r).text,
+                          op);
     }
     return true;
 }
@@ -135,7 +126,7 @@ static uint64_t total_width(const struct inputs *in)
 {
     uint64_t width = 0; /* at most 1024 references of 2^20 each */
     for (uint32_t r = 0; r < in->n_refs; r++)
-        width += fr_conf_ref_shape(in->loader->conf, &in->refs[r]).width;
+        width += shape_of(in, r).width;
     return width;
 }
 
@@ -168,8 +159,8 @@ static bool infer_plain(const struct inputs *in, const struct fr_conf_layer *lay
     case FR_LAYER_CONCAT:
     case FR_LAYER_DENSE:
         ok = want_one_kind(in);
-        *out = (struct fr_conf_shape){(uint32_t)(layer->op == FR_LAYER_DENSE ? last : width),
-                                      fr_conf_ref_shape(in->loader->conf, &in->refs[0]).is_sequence};
+        *out =
+            (struct fr_conf_shape){(uint32_t)(layer->op == FR_LAYER_DENSE ? last : width), shape_of(in, 0).is_sequence};
         *parameters = dense_parameters(layer, width);
         break;
     case FR_LAYER_MLP:
@@ -243,13 +234,12 @@ static bool infer_mixture(const struct inputs *gate, const struct inputs *expert
 {
     const struct fr_conf *conf = gate->loader->conf;
     const struct fr_conf_ref *ref = &experts->refs[0];
-    char given[DESCRIBED_MAX];
-    describe(conf, ref, given, sizeof(given));
     if (experts->n_refs != 1)
         return refuse(gate, "reads %" PRIu32 " references as experts; expected one layer of the operation experts",
                       experts->n_refs);
     if (ref->kind != FR_REF_LAYER || conf->layers[ref->index].op != FR_LAYER_EXPERTS)
-        return refuse(gate, "reads %s as experts; expected a layer of the operation experts", given);
+        return refuse(gate, "reads %s as experts; expected a layer of the operation experts",
+                      describe(experts, 0).text);
     uint32_t count = conf->layers[ref->index].count;
     if (!want_vectors(gate))
         return false;

@@ -1,9 +1,10 @@
-/* A loaded configuration as a tree: the option table walked over its structs, once for every writer.
+/* A loaded configuration as a tree: the option table is walked over its structs, once for every
+ * writer.
  *
- * The configuration is shown in three views. FR_VIEW_CONFIG has every option, in table order, in the
- * form a file is written in (--print-config). The model (`cfg`) and the training record have the
- * rows that say so (`views`), from those that stand at their `top`; there maps of named things are
- * lists of maps with a `name`. */
+ * The configuration is shown in three views. FR_VIEW_CONFIG has every option, in table order, in
+ * the form a file is written in (--print-config). The model (`cfg`) and the training record have
+ * the rows that say so (`views`), from those that stand at their `top`; there maps of named things
+ * are lists of maps with a `name`. */
 #ifndef FR_CONF_TREE_H
 #define FR_CONF_TREE_H
 

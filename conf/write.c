@@ -43,7 +43,8 @@ static void write_block(const struct fr_node *node, int indent, struct fr_buffer
     for (uint32_t i = 0; i < node->count; i++) {
         const struct fr_node *value = node->values[i];
         const char *key = node->kind == FR_NODE_MAP ? node->keys[i]->text : NULL;
-        const char *quote = key && strcmp(key, "null") == 0 ? "\"" : ""; /* without quotes it would be no name */
+        /* Without quotes this name would be no name. */
+        const char *quote = key && strcmp(key, "null") == 0 ? "\"" : "";
         fr_buffer_printf(out, "%*s%s%s%s%s", indent, "", quote, key ? key : "-", quote, key ? ":" : "");
         if (value->kind == FR_NODE_SCALAR || value->flow || value->count == 0) {
             fr_buffer_append(out, " ", 1);
