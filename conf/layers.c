@@ -159,16 +159,12 @@ static void finish_draft(struct fr_loader *loader, struct fr_layer_draft *draft)
 static bool check_name(struct fr_loader *loader, const struct fr_layer_draft *draft)
 {
     const char *name = draft->layer.name;
-    if (name[0] != '\0' && fr_slot_find(loader->conf, name, strlen(name)) != FR_NO_INDEX) {
-        fr_refuse(loader, draft->node, draft->path, "the name `%s` is that of a slot; expected another", name);
-        return false;
-    }
+    if (name[0] != '\0' && fr_slot_find(loader->conf, name, strlen(name)) != FR_NO_INDEX)
+        return fr_refuse(loader, draft->node, draft->path, "the name `%s` is that of a slot; expected another", name);
     for (const struct fr_layer_draft *other = loader->drafts; other < draft && name[0] != '\0'; other++) {
-        if (strcmp(other->layer.name, name) == 0) {
-            fr_refuse(loader, draft->node, draft->path, "the name `%s` is taken by another layer; expected another",
-                      name);
-            return false;
-        }
+        if (strcmp(other->layer.name, name) == 0)
+            return fr_refuse(loader, draft->node, draft->path,
+                             "the name `%s` is taken by another layer; expected another", name);
     }
     return true;
 }
@@ -201,11 +197,9 @@ static bool resolve_roles(struct fr_loader *loader, struct fr_layer_draft *draft
     const struct fr_node *argument = draft->argument;
     struct fr_conf_layer *layer = &draft->layer;
     bool whole = true;
-    if (argument->kind != FR_NODE_MAP) {
-        fr_refuse(loader, argument, draft->path, "%s; expected the map {%s: .., %s: ..}", fr_node_kind_name(argument),
-                  roles[0], roles[1]);
-        return false;
-    }
+    if (argument->kind != FR_NODE_MAP)
+        return fr_refuse(loader, argument, draft->path, "%s; expected the map {%s: .., %s: ..}",
+                         fr_node_kind_name(argument), roles[0], roles[1]);
     for (uint32_t k = 0; k < argument->count; k++) {
         const struct fr_node *key = argument->keys[k];
         if (strcmp(key->text, roles[0]) != 0 && strcmp(key->text, roles[1]) != 0) {
@@ -252,19 +246,16 @@ static bool resolve_draft(struct fr_loader *loader, struct fr_layer_draft *draft
     if (!resolve_role(loader, draft, argument))
         return false;
     layer->role_begin[1] = layer->role_begin[2] = layer->n_refs;
-    if (layer->n_refs < rule->refs_min || (rule->refs_max > 0 && layer->n_refs > rule->refs_max)) {
-        fr_refuse(loader, argument, draft->path, "%" PRIu32 " given; expected %s %" PRIu32 " for %s", layer->n_refs,
-                  rule->refs_min ? "at least" : "only", rule->refs_min ? rule->refs_min : rule->refs_max,
-                  fr_layer_op_text(layer->op));
-        return false;
-    }
+    if (layer->n_refs < rule->refs_min || (rule->refs_max > 0 && layer->n_refs > rule->refs_max))
+        return fr_refuse(loader, argument, draft->path, "%" PRIu32 " given; expected %s %" PRIu32 " for %s",
+                         layer->n_refs, rule->refs_min ? "at least" : "only",
+                         rule->refs_min ? rule->refs_min : rule->refs_max, fr_layer_op_text(layer->op));
     pool_slot(layer, argument);
     for (uint32_t r = 0; layer->op == FR_LAYER_SUM && r < layer->n_refs; r++) {
         if (layer->refs[r].kind == FR_REF_POOLED || (layer->refs[r].kind == FR_REF_LAYER && layer->n_refs == 1))
             continue;
-        fr_refuse(loader, argument, draft->path,
-                  "sum takes slots with a table, or one sequence; expected add for layers and dense slots");
-        return false;
+        return fr_refuse(loader, argument, draft->path,
+                         "sum takes slots with a table, or one sequence; expected add for layers and dense slots");
     }
     return true;
 }

@@ -45,8 +45,7 @@ bool fr_loader_expect(struct fr_loader *loader, const struct fr_node *node, cons
         [FR_NODE_SCALAR] = "a single value", [FR_NODE_LIST] = "a list", [FR_NODE_MAP] = "a map"};
     if (node->kind == kind)
         return true;
-    fr_refuse(loader, node, path, "%s; expected %s", fr_node_kind_name(node), expected[kind]);
-    return false;
+    return fr_refuse(loader, node, path, "%s; expected %s", fr_node_kind_name(node), expected[kind]);
 }
 
 bool fr_loader_sized(struct fr_loader *loader, const struct fr_node *node, const char *path, enum fr_node_kind kind,
@@ -55,10 +54,9 @@ bool fr_loader_sized(struct fr_loader *loader, const struct fr_node *node, const
     if (!fr_loader_expect(loader, node, path, kind) || (node->count >= min && node->count <= max))
         return node->kind == kind;
     if (min == max)
-        fr_refuse(loader, node, path, "%" PRIu32 " entries; expected %" PRIu32, node->count, min);
-    else
-        fr_refuse(loader, node, path, "%" PRIu32 " entries; expected %" PRIu32 " to %" PRIu32, node->count, min, max);
-    return false;
+        return fr_refuse(loader, node, path, "%" PRIu32 " entries; expected %" PRIu32, node->count, min);
+    return fr_refuse(loader, node, path, "%" PRIu32 " entries; expected %" PRIu32 " to %" PRIu32, node->count, min,
+                     max);
 }
 
 const char *fr_loader_text(struct fr_loader *loader, const struct fr_node *node, const char *path, const char *expected)
@@ -87,11 +85,9 @@ bool fr_loader_name(struct fr_loader *loader, const struct fr_node *node, const 
     const char *text = fr_loader_text(loader, node, path, "a name");
     if (!text)
         return false;
-    if (!fr_scalar_is_name(text)) {
-        fr_refuse(loader, node, path, "`%.80s` is not a name; expected [A-Za-z_][A-Za-z0-9_]*, at most %d long", text,
-                  FR_NAME_MAX - 1);
-        return false;
-    }
+    if (!fr_scalar_is_name(text))
+        return fr_refuse(loader, node, path, "`%.80s` is not a name; expected [A-Za-z_][A-Za-z0-9_]*, at most %d long",
+                         text, FR_NAME_MAX - 1);
     memset(out, 0, FR_NAME_MAX);
     memcpy(out, text, strlen(text));
     return true;

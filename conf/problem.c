@@ -25,11 +25,11 @@ static bool comes_before(const struct fr_problem_entry *a, const struct fr_probl
     return a->line != b->line ? a->line < b->line : a->column < b->column;
 }
 
-void fr_problem(struct fr_problems *problems, const struct fr_node *node, const char *path, const char *format, ...)
+bool fr_problem(struct fr_problems *problems, const struct fr_node *node, const char *path, const char *format, ...)
 {
     if (problems->count == FR_PROBLEMS_MAX) {
         problems->dropped += 1;
-        return;
+        return false;
     }
     char text[TEXT_MAX];
     size_t used = 0;
@@ -45,6 +45,7 @@ void fr_problem(struct fr_problems *problems, const struct fr_node *node, const 
     for (; i > 0 && comes_before(&entry, &problems->entries[i - 1]); i--)
         problems->entries[i] = problems->entries[i - 1];
     problems->entries[i] = entry;
+    return false;
 }
 
 void fr_problems_write(const struct fr_problems *problems, struct fr_buffer *out)

@@ -41,7 +41,8 @@ struct fr_words {
     struct fr_word items[FR_WORDS_MAX];
 };
 
-void fr_problem(struct fr_problems *problems, const struct fr_node *node, const char *path, const char *format, ...)
+/* False, so that who may not go on can return it. */
+bool fr_problem(struct fr_problems *problems, const struct fr_node *node, const char *path, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 /* "<what> `word`; expected a, b or c; did you mean `a`?" */
 void fr_problem_unknown(struct fr_problems *problems, const struct fr_node *node, const char *path, const char *what,

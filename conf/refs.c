@@ -92,13 +92,13 @@ static bool resolve_part(struct fr_loader *loader, const struct fr_layer_draft *
         ref->part = 0;
     if (ref->part != FR_NO_INDEX)
         return true;
-    if (table->n_parts > 0 && !part)
-        fr_refuse(loader, node, draft->path, "table `%s` has the parts %s; expected one of them, as in %s.%s",
-                  table->name, parts, slot->name, table->parts[0].name);
-    else if (table->n_parts > 0)
-        fr_refuse(loader, node, draft->path, "table `%s` has no part `%.80s`; expected one of %s", table->name, part,
-                  parts);
-    return false;
+    if (table->n_parts == 0)
+        return false; /* the table's own problem */
+    if (part)
+        return fr_refuse(loader, node, draft->path, "table `%s` has no part `%.80s`; expected one of %s", table->name,
+                         part, parts);
+    return fr_refuse(loader, node, draft->path, "table `%s` has the parts %s; expected one of them, as in %s.%s",
+                     table->name, parts, slot->name, table->parts[0].name);
 }
 
 /* A text: slot, slot.part or layer. */
@@ -118,10 +118,8 @@ static bool resolve_text(struct fr_loader *loader, const struct fr_layer_draft *
     }
     enum fr_slot_kind kind = slot != FR_NO_INDEX ? loader->conf->slots[slot].kind : FR_SLOT_DENSE;
     bool bare = slot == FR_NO_INDEX || kind == FR_SLOT_DENSE;
-    if (bare && part) {
-        fr_refuse(loader, node, draft->path, "`%.80s` has no parts; expected only its name", text);
-        return false;
-    }
+    if (bare && part)
+        return fr_refuse(loader, node, draft->path, "`%.80s` has no parts; expected only its name", text);
     ref->kind = slot == FR_NO_INDEX        ? FR_REF_LAYER
                 : bare                     ? FR_REF_DENSE
                 : kind == FR_SLOT_SEQUENCE ? FR_REF_SEQUENCE
@@ -142,17 +140,15 @@ static bool resolve_inline(struct fr_loader *loader, struct fr_layer_draft *draf
     const struct fr_node *key = node->keys[0], *argument = node->values[0];
     enum fr_layer_op op;
     enum fr_pooling pooling;
-    if (!fr_layer_op_parse(key->text, &op)) {
-        fr_refuse(loader, key, draft->path,
-                  "`%.80s` inside an argument is not an operation; expected sum, mean or another of conf/OPTIONS.md",
-                  key->text);
-        return false;
-    }
-    if (!fr_layer_rule(op)->inline_) {
-        fr_refuse(loader, key, draft->path,
-                  "`%s` takes options and cannot stand inside an argument; expected a layer of its own", key->text);
-        return false;
-    }
+    if (!fr_layer_op_parse(key->text, &op))
+        return fr_refuse(
+            loader, key, draft->path,
+            "`%.80s` inside an argument is not an operation; expected sum, mean or another of conf/OPTIONS.md",
+            key->text);
+    if (!fr_layer_rule(op)->inline_)
+        return fr_refuse(loader, key, draft->path,
+                         "`%s` takes options and cannot stand inside an argument; expected a layer of its own",
+                         key->text);
     if (!fr_layer_row_pooling(op, &pooling) || !is_slot(loader, argument)) {
         *ref = (struct fr_conf_ref){.kind = FR_REF_LAYER, .part = FR_NO_INDEX};
         ref->index = fr_layer_lift(loader, draft, op, node);
@@ -160,11 +156,10 @@ static bool resolve_inline(struct fr_loader *loader, struct fr_layer_draft *draf
     }
     if (!resolve_text(loader, draft, argument, ref))
         return false;
-    if (ref->kind == FR_REF_DENSE) {
-        fr_refuse(loader, argument, draft->path,
-                  "`%.80s` is a vector already; expected %s of a sparse or sequence slot", argument->text, key->text);
-        return false;
-    }
+    if (ref->kind == FR_REF_DENSE)
+        return fr_refuse(loader, argument, draft->path,
+                         "`%.80s` is a vector already; expected %s of a sparse or sequence slot", argument->text,
+                         key->text);
     ref->kind = FR_REF_POOLED;
     ref->pooling = pooling;
     return true;
@@ -175,10 +170,8 @@ bool fr_ref_resolve(struct fr_loader *loader, struct fr_layer_draft *draft, cons
 {
     if (node->kind == FR_NODE_SCALAR)
         return resolve_text(loader, draft, node, ref);
-    if (node->kind == FR_NODE_LIST || node->count != 1) {
-        fr_refuse(loader, node, draft->path, "%s; expected a reference or one operation, as in {mean: slot}",
-                  fr_node_kind_name(node));
-        return false;
-    }
+    if (node->kind == FR_NODE_LIST || node->count != 1)
+        return fr_refuse(loader, node, draft->path, "%s; expected a reference or one operation, as in {mean: slot}",
+                         fr_node_kind_name(node));
     return resolve_inline(loader, draft, node, ref);
 }

@@ -190,16 +190,12 @@ static bool read_property(struct fr_loader *loader, const struct fr_node *key, c
                           const char *path)
 {
     for (size_t i = 0; i < FR_ARRAY_LEN(denied_properties); i++) {
-        if (matches(denied_properties[i].pattern, key->text)) {
-            fr_refuse(loader, key, path, "may not be set: %s", denied_properties[i].why);
-            return false;
-        }
+        if (matches(denied_properties[i].pattern, key->text))
+            return fr_refuse(loader, key, path, "may not be set: %s", denied_properties[i].why);
     }
     if (key->text[0] == '\0' ||
-        strspn(key->text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != strlen(key->text)) {
-        fr_refuse(loader, key, path, "not a property name; expected one of librdkafka's");
-        return false;
-    }
+        strspn(key->text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != strlen(key->text))
+        return fr_refuse(loader, key, path, "not a property name; expected one of librdkafka's");
     if (value->kind == FR_NODE_SCALAR && !value->plain && value->text[0] == '\0')
         return true; /* "" in quotes is an empty value */
     return fr_loader_text(loader, value, path, "a value") != NULL;

@@ -69,8 +69,7 @@ static bool refuse(const struct inputs *in, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
-    fr_problem(&in->loader->problems, in->draft->node, in->draft->path, "%s `%s` %s", in->what, in->name, text);
-    return false;
+    return fr_refuse(in->loader, in->draft->node, in->draft->path, "%s `%s` %s", in->what, in->name, text);
 }
 
 /* ---- rules over a range of inputs ---- */

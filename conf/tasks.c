@@ -182,11 +182,9 @@ static bool loss_arguments(struct fr_loader *loader, const struct fr_node *node,
         return false;
     for (uint32_t i = 0; i < count; i++) {
         out[i] = mse ? node->values[i] : fr_node_get(node, next_step_roles[i]);
-        if (!out[i]) {
-            fr_refuse(loader, node, path, "no %s; expected {states: .., positives: .., negatives: ..}",
-                      next_step_roles[i]);
-            return false;
-        }
+        if (!out[i])
+            return fr_refuse(loader, node, path, "no %s; expected {states: .., positives: .., negatives: ..}",
+                             next_step_roles[i]);
     }
     return true;
 }

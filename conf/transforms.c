@@ -179,14 +179,10 @@ static bool named(struct fr_loader *loader, const struct fr_option *option, cons
     *body = map && node->count == 1 ? node->values[0] : node; /* of a name nothing is read */
     if (map && node->count == 1 && fr_transform_parse(node->keys[0]->text, kind) && takes_numbers(*kind))
         return true;
-    if (map && node->count != 1) {
-        fr_refuse(loader, node, path, "a map that has not exactly one key; expected %s", option->form);
-        return false;
-    }
-    if (node->kind != FR_NODE_SCALAR || (fr_transform_parse(node->text, kind) && takes_numbers(*kind))) {
-        fr_refuse(loader, node, path, "%s; expected %s", fr_node_kind_name(node), option->form);
-        return false;
-    }
+    if (map && node->count != 1)
+        return fr_refuse(loader, node, path, "a map that has not exactly one key; expected %s", option->form);
+    if (node->kind != FR_NODE_SCALAR || (fr_transform_parse(node->text, kind) && takes_numbers(*kind)))
+        return fr_refuse(loader, node, path, "%s; expected %s", fr_node_kind_name(node), option->form);
     const struct fr_option choice = {.type = FR_OPTION_CHOICE, .choices = FR_CHOICES(FR_TRANSFORMS)};
     size_t before = loader->problems.count + loader->problems.dropped;
     fr_loader_read(loader, &choice, node, path, kind);
@@ -198,16 +194,13 @@ static bool fits(struct fr_loader *loader, const struct fr_node *node, const cha
                  const uint32_t place[2])
 {
     bool last = place[0] + 1 == place[1];
-    if ((kind == FR_TRANSFORM_STANDARDIZE || kind == FR_TRANSFORM_BUCKETIZE) && !last) {
-        fr_refuse(loader, node, path, "`%s` before another transform; expected it last", fr_transform_text(kind));
-        return false;
-    }
+    if ((kind == FR_TRANSFORM_STANDARDIZE || kind == FR_TRANSFORM_BUCKETIZE) && !last)
+        return fr_refuse(loader, node, path, "`%s` before another transform; expected it last",
+                         fr_transform_text(kind));
     if (place[1] > 1 &&
-        (kind == FR_TRANSFORM_NONE || kind == FR_TRANSFORM_TIME_OF_DAY || kind == FR_TRANSFORM_TIME_OF_WEEK)) {
-        fr_refuse(loader, node, path, "`%s` with another transform; expected it alone%s", fr_transform_text(kind),
-                  kind == FR_TRANSFORM_NONE ? "" : ", the other in a slot of its own");
-        return false;
-    }
+        (kind == FR_TRANSFORM_NONE || kind == FR_TRANSFORM_TIME_OF_DAY || kind == FR_TRANSFORM_TIME_OF_WEEK))
+        return fr_refuse(loader, node, path, "`%s` with another transform; expected it alone%s",
+                         fr_transform_text(kind), kind == FR_TRANSFORM_NONE ? "" : ", the other in a slot of its own");
     return true;
 }
 
