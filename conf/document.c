@@ -65,6 +65,14 @@ void fr_node_add(struct fr_arena *arena, struct fr_node *parent, struct fr_node 
     parent->count += 1;
 }
 
+void fr_node_put(struct fr_arena *arena, struct fr_node *parent, const char *key, struct fr_node *value)
+{
+    struct fr_node *node = key ? fr_node_new(arena, FR_NODE_SCALAR, NULL) : NULL;
+    if (key)
+        node->text = key;
+    fr_node_add(arena, parent, node, value);
+}
+
 struct fr_node *fr_node_get(const struct fr_node *map, const char *key)
 {
     if (!map || map->kind != FR_NODE_MAP)

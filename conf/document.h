@@ -58,6 +58,8 @@ void fr_document_write_json(const struct fr_node *node, struct fr_buffer *out);
 struct fr_node *fr_node_new(struct fr_arena *arena, enum fr_node_kind kind, const struct fr_node *at);
 /* Appends; key NULL for lists. */
 void fr_node_add(struct fr_arena *arena, struct fr_node *parent, struct fr_node *key, struct fr_node *value);
+/* The same under a key that outlives the tree. */
+void fr_node_put(struct fr_arena *arena, struct fr_node *parent, const char *key, struct fr_node *value);
 /* NUL-terminated. */
 char *fr_node_copy_text(struct fr_arena *arena, const void *bytes, size_t size);
 /* NULL when absent or not a map */

@@ -42,13 +42,6 @@ static struct fr_node *list_to_map(struct fr_arena *arena, const struct fr_node 
     return map;
 }
 
-static struct fr_node *key_of(struct fr_arena *arena, const char *text)
-{
-    struct fr_node *key = fr_node_new(arena, FR_NODE_SCALAR, NULL);
-    key->text = text;
-    return key;
-}
-
 static bool is_scalar(const struct fr_node *node, const char *text)
 {
     return node && node->kind == FR_NODE_SCALAR && node->plain && strcmp(node->text, text) == 0;
@@ -73,7 +66,7 @@ static enum fr_status reshape(struct fr_arena *arena, const struct fr_node *json
         if (option->named && !(node = list_to_map(arena, node, option->path, err)))
             return FR_E_INVALID;
         if (node)
-            fr_node_add(arena, root, key_of(arena, option->path), node);
+            fr_node_put(arena, root, option->path, node);
     }
     struct fr_node *tables = fr_node_get(root, "tables");
     for (uint32_t i = 0; i < tables->count; i++) {

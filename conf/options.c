@@ -465,43 +465,41 @@ void fr_option_bound(const struct fr_option *option, double value, char out[stat
         snprintf(out, FR_SCALAR_TEXT_MAX, "%.*g", option->type == FR_OPTION_REAL ? 6 : 20, value);
 }
 
+/* The choice at *at, which moves behind it; *later: marked `!`. */
+static struct fr_word next_choice(const char **at, bool *later)
+{
+    struct fr_word word = {*at, strcspn(*at, "|")};
+    *at += word.size + ((*at)[word.size] == '|');
+    *later = word.text[word.size - 1] == '!';
+    word.size -= *later;
+    return word;
+}
+
 int fr_choice_find(const char *choices, const char *text, bool *later)
 {
-    size_t size = strlen(text);
-    int index = 0;
-    for (const char *at = choices;; index++) {
-        size_t length = strcspn(at, "|");
-        bool marked = length > 0 && at[length - 1] == '!';
-        if (length - marked == size && memcmp(at, text, size) == 0) {
-            *later = marked;
+    for (int index = 0; *choices; index++) {
+        struct fr_word word = next_choice(&choices, later);
+        if (word.size == strlen(text) && memcmp(word.text, text, word.size) == 0)
             return index;
-        }
-        if (at[length] == '\0')
-            return -1;
-        at += length + 1;
     }
+    return -1;
 }
 
 void fr_choice_words(const char *choices, struct fr_words *words)
 {
-    for (const char *at = choices; *at; at += *at == '|') {
-        size_t size = strcspn(at, "|");
-        if (at[size - 1] != '!')
-            fr_words_add(words, at, size);
-        at += size;
+    bool later;
+    while (*choices) {
+        struct fr_word word = next_choice(&choices, &later);
+        if (!later)
+            fr_words_add(words, word.text, word.size);
     }
 }
 
 void fr_choice_name(const char *choices, int index, char out[static 32])
 {
-    const char *at = choices;
-    for (int i = 0; i < index; i++) {
-        at = strchr(at, '|');
-        FR_CHECK(at != NULL);
-        at++;
-    }
-    size_t size = strcspn(at, "|!");
-    FR_CHECK(size < 32);
-    memcpy(out, at, size);
-    out[size] = '\0';
+    bool later;
+    struct fr_word word = next_choice(&choices, &later);
+    for (int i = 0; i < index; i++)
+        word = next_choice(&choices, &later);
+    snprintf(out, 32, "%.*s", (int)word.size, word.text);
 }

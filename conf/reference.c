@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "conf/conf.h"
 #include "options.h"
+#include "problem.h"
 #include "scalar.h"
 
 static const struct section {
@@ -57,15 +58,10 @@ static bool in_section(const struct fr_option *option, const struct section *sec
 
 static void write_choices(struct fr_buffer *out, const char *choices)
 {
-    bool first = true;
-    for (const char *at = choices; *at; at += *at == '|') {
-        size_t size = strcspn(at, "|");
-        if (at[size - 1] != '!') {
-            fr_buffer_printf(out, "%s`%.*s`", first ? "" : ", ", (int)size, at);
-            first = false;
-        }
-        at += size;
-    }
+    struct fr_words words = {0};
+    fr_choice_words(choices, &words);
+    for (size_t i = 0; i < words.count; i++)
+        fr_buffer_printf(out, "%s`%.*s`", i ? ", " : "", (int)words.items[i].size, words.items[i].text);
 }
 
 static void write_type(struct fr_buffer *out, const struct fr_option *option)

@@ -25,11 +25,8 @@ static void put(struct fr_arena *arena, struct fr_node *map, struct fr_node *key
 static struct fr_node *key_node(struct fr_arena *arena, const struct fr_node *at, const char *text, size_t size)
 {
     struct fr_node *key = fr_node_new(arena, FR_NODE_SCALAR, at);
-    char *copy = fr_arena_take(arena, size + 1);
-    memcpy(copy, text, size);
-    copy[size] = '\0';
     key->plain = true;
-    key->text = copy;
+    key->text = fr_node_copy_text(arena, text, size);
     return key;
 }
 

@@ -13,12 +13,7 @@
 
 void fr_tree_put(struct fr_tree *tree, struct fr_node *parent, const char *key, struct fr_node *value)
 {
-    struct fr_node *node = NULL;
-    if (key) {
-        node = fr_node_new(&tree->arena, FR_NODE_SCALAR, NULL);
-        node->text = key;
-    }
-    fr_node_add(&tree->arena, parent, node, value);
+    fr_node_put(&tree->arena, parent, key, value);
 }
 
 struct fr_node *fr_tree_flow(struct fr_tree *tree, enum fr_node_kind kind)
