@@ -1,8 +1,9 @@
 /* Layers: `{name, <op>: argument, options}` -> drafts of operations over resolved references.
  *
  * The vocabulary's list says what an operation takes. New models add operations, never grammar:
- * what is not here yet is a row LATER of the option table. References are read in refs.c, drafts
- * are sorted in layer_order.c, shapes are inferred in shapes.c. */
+ * what is not here yet is a row LATER of the option table. An argument is a name (refs.c), the
+ * pooling of a slot `{sum: slot.part}`, or another operation without options, which becomes a layer
+ * of its own. Drafts are sorted in layer_order.c, shapes are inferred in shapes.c. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -171,6 +172,59 @@ static bool check_name(struct fr_loader *loader, const struct fr_layer_draft *dr
 
 /* ---- arguments ---- */
 
+/* A draft for an inline operation of `outer`, with its references; its number, FR_NO_INDEX after a
+ * problem. */
+static int32_t lift(struct fr_loader *loader, struct fr_layer_draft *outer, enum fr_layer_op op,
+                    const struct fr_node *node);
+
+static bool is_slot(const struct fr_loader *loader, const struct fr_node *node)
+{
+    return node->kind == FR_NODE_SCALAR &&
+           fr_slot_find(loader->conf, node->text, strcspn(node->text, ".")) != FR_NO_INDEX;
+}
+
+static bool resolve_inline(struct fr_loader *loader, struct fr_layer_draft *draft, const struct fr_node *node,
+                           struct fr_conf_ref *ref)
+{
+    const struct fr_node *key = node->keys[0], *argument = node->values[0];
+    enum fr_layer_op op;
+    enum fr_pooling pooling;
+    if (!fr_layer_op_parse(key->text, &op))
+        return fr_refuse(
+            loader, key, draft->path,
+            "`%.80s` inside an argument is not an operation; expected sum, mean or another of conf/OPTIONS.md",
+            key->text);
+    if (!fr_layer_rule(op)->inline_)
+        return fr_refuse(loader, key, draft->path,
+                         "`%s` takes options and cannot stand inside an argument; expected a layer of its own",
+                         key->text);
+    if (!fr_layer_row_pooling(op, &pooling) || !is_slot(loader, argument)) {
+        *ref = (struct fr_conf_ref){.kind = FR_REF_LAYER, .part = FR_NO_INDEX};
+        ref->index = lift(loader, draft, op, node);
+        return ref->index != FR_NO_INDEX;
+    }
+    if (!fr_ref_read(loader, draft, argument, ref))
+        return false;
+    if (ref->kind == FR_REF_DENSE)
+        return fr_refuse(loader, argument, draft->path,
+                         "`%.80s` is a vector already; expected %s of a sparse or sequence slot", argument->text,
+                         key->text);
+    ref->kind = FR_REF_POOLED;
+    ref->pooling = pooling;
+    return true;
+}
+
+bool fr_ref_resolve(struct fr_loader *loader, struct fr_layer_draft *draft, const struct fr_node *node,
+                    struct fr_conf_ref *ref)
+{
+    if (node->kind == FR_NODE_SCALAR)
+        return fr_ref_read(loader, draft, node, ref);
+    if (node->kind == FR_NODE_LIST || node->count != 1)
+        return fr_refuse(loader, node, draft->path, "%s; expected a reference or one operation, as in {mean: slot}",
+                         fr_node_kind_name(node));
+    return resolve_inline(loader, draft, node, ref);
+}
+
 /* One reference or a list of them, appended to the draft's. */
 static bool resolve_role(struct fr_loader *loader, struct fr_layer_draft *draft, const struct fr_node *argument)
 {
@@ -260,8 +314,8 @@ static bool resolve_draft(struct fr_loader *loader, struct fr_layer_draft *draft
     return true;
 }
 
-int32_t fr_layer_lift(struct fr_loader *loader, struct fr_layer_draft *outer, enum fr_layer_op op,
-                      const struct fr_node *node)
+static int32_t lift(struct fr_loader *loader, struct fr_layer_draft *outer, enum fr_layer_op op,
+                    const struct fr_node *node)
 {
     if (!loader->drafts)
         return FR_NO_INDEX; /* a loss without any layers: those are missing */

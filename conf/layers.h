@@ -18,10 +18,9 @@ void fr_layers_store(struct fr_loader *loader);
  * inline operations; false after a problem. */
 bool fr_ref_resolve(struct fr_loader *loader, struct fr_layer_draft *draft, const struct fr_node *node,
                     struct fr_conf_ref *ref);
-/* A draft for an inline operation of `outer`, with its references; its number, FR_NO_INDEX after a
- * problem. */
-int32_t fr_layer_lift(struct fr_loader *loader, struct fr_layer_draft *outer, enum fr_layer_op op,
-                      const struct fr_node *node);
+/* The same of a name: slot, slot.part or layer. */
+bool fr_ref_read(struct fr_loader *loader, const struct fr_layer_draft *draft, const struct fr_node *node,
+                 struct fr_conf_ref *ref);
 int32_t fr_slot_find(const struct fr_conf *conf, const char *name, size_t size);
 /* A reference as the user writes it. */
 void fr_ref_text(const struct fr_conf *conf, const struct fr_conf_ref *ref, char out[static FR_REF_TEXT_MAX]);

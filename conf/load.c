@@ -3,7 +3,6 @@
  * there is any problem. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -160,12 +159,4 @@ out:
     fr_buffer_release(&file);
     fr_loader_release(&loader);
     return status;
-}
-
-void fr_conf_free(struct fr_conf *conf)
-{
-    if (!conf)
-        return;
-    fr_arena_release(&conf->arena);
-    free(conf);
 }

@@ -7,6 +7,7 @@
 #include <float.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -397,6 +398,14 @@ void fr_loader_init(struct fr_loader *loader)
     loader->conf->chunk_rows = FR_CHUNK_ROWS;
     loader->conf->dense_init.kind = FR_INIT_DEFAULT;
     loader->conf->metrics.gauc_by = FR_NO_INDEX;
+}
+
+void fr_conf_free(struct fr_conf *conf)
+{
+    if (!conf)
+        return;
+    fr_arena_release(&conf->arena);
+    free(conf);
 }
 
 void fr_loader_release(struct fr_loader *loader)

@@ -1,5 +1,4 @@
-/* References: `slot`, `slot.part`, `layer`, the pooling of a slot `{sum|mean|sqrtn: slot.part}`, or
- * another operation without options inside an argument, which becomes a layer of its own. A
+/* References that are a name: `slot`, `slot.part`, `layer`; what each is called and shown as. A
  * sequence slot alone is read step by step; whether its reader can do that is shapes.c's
  * question. */
 #include <stdio.h>
@@ -101,9 +100,8 @@ static bool resolve_part(struct fr_loader *loader, const struct fr_layer_draft *
                      table->name, parts, slot->name, table->parts[0].name);
 }
 
-/* A text: slot, slot.part or layer. */
-static bool resolve_text(struct fr_loader *loader, const struct fr_layer_draft *draft, const struct fr_node *node,
-                         struct fr_conf_ref *ref)
+bool fr_ref_read(struct fr_loader *loader, const struct fr_layer_draft *draft, const struct fr_node *node,
+                 struct fr_conf_ref *ref)
 {
     const char *text = fr_loader_text(loader, node, draft->path, "a slot, slot.part or layer");
     if (!text)
@@ -126,52 +124,4 @@ static bool resolve_text(struct fr_loader *loader, const struct fr_layer_draft *
                                            : FR_REF_POOLED;
     ref->index = slot == FR_NO_INDEX ? layer : slot;
     return bare || resolve_part(loader, draft, node, part, ref);
-}
-
-static bool is_slot(const struct fr_loader *loader, const struct fr_node *node)
-{
-    return node->kind == FR_NODE_SCALAR &&
-           fr_slot_find(loader->conf, node->text, strcspn(node->text, ".")) != FR_NO_INDEX;
-}
-
-static bool resolve_inline(struct fr_loader *loader, struct fr_layer_draft *draft, const struct fr_node *node,
-                           struct fr_conf_ref *ref)
-{
-    const struct fr_node *key = node->keys[0], *argument = node->values[0];
-    enum fr_layer_op op;
-    enum fr_pooling pooling;
-    if (!fr_layer_op_parse(key->text, &op))
-        return fr_refuse(
-            loader, key, draft->path,
-            "`%.80s` inside an argument is not an operation; expected sum, mean or another of conf/OPTIONS.md",
-            key->text);
-    if (!fr_layer_rule(op)->inline_)
-        return fr_refuse(loader, key, draft->path,
-                         "`%s` takes options and cannot stand inside an argument; expected a layer of its own",
-                         key->text);
-    if (!fr_layer_row_pooling(op, &pooling) || !is_slot(loader, argument)) {
-        *ref = (struct fr_conf_ref){.kind = FR_REF_LAYER, .part = FR_NO_INDEX};
-        ref->index = fr_layer_lift(loader, draft, op, node);
-        return ref->index != FR_NO_INDEX;
-    }
-    if (!resolve_text(loader, draft, argument, ref))
-        return false;
-    if (ref->kind == FR_REF_DENSE)
-        return fr_refuse(loader, argument, draft->path,
-                         "`%.80s` is a vector already; expected %s of a sparse or sequence slot", argument->text,
-                         key->text);
-    ref->kind = FR_REF_POOLED;
-    ref->pooling = pooling;
-    return true;
-}
-
-bool fr_ref_resolve(struct fr_loader *loader, struct fr_layer_draft *draft, const struct fr_node *node,
-                    struct fr_conf_ref *ref)
-{
-    if (node->kind == FR_NODE_SCALAR)
-        return resolve_text(loader, draft, node, ref);
-    if (node->kind == FR_NODE_LIST || node->count != 1)
-        return fr_refuse(loader, node, draft->path, "%s; expected a reference or one operation, as in {mean: slot}",
-                         fr_node_kind_name(node));
-    return resolve_inline(loader, draft, node, ref);
 }
