@@ -51,10 +51,8 @@ struct letter {
     int32_t partition;
     int64_t offset;
     char *reason;
-    bool has_key, has_value;
-    size_t key_size, size, bytes;
-    uint8_t *key, *value;         /* behind the struct, in one allocation each */
-    rd_kafka_headers_t *original; /* owned */
+    size_t bytes; /* counted */
+    struct fr_record_image *image;
 };
 
 struct kafka_dead {
@@ -111,12 +109,13 @@ static void say(struct kafka_dead *dead, const char *text)
            fr_log_quote(quoted, sizeof(quoted), text));
 }
 
-static rd_kafka_headers_t *letter_headers(const struct letter *letter)
+static rd_kafka_headers_t *letter_headers(const struct letter *letter, const struct fr_record_parts *parts)
 {
-    rd_kafka_headers_t *headers = letter->original && letter->form != LETTER_BARE
-                                      ? rd_kafka_headers_copy(letter->original)
-                                      : rd_kafka_headers_new(8);
+    rd_kafka_headers_t *headers = rd_kafka_headers_new(parts->n_headers + 8);
     char number[32];
+    for (size_t i = 0; letter->form != LETTER_BARE && i < parts->n_headers; i++)
+        (void)rd_kafka_header_add(headers, parts->headers[i].name, -1, parts->headers[i].value,
+                                  (ssize_t)parts->headers[i].size);
     (void)rd_kafka_header_add(headers, "__connect.errors.topic", -1, letter->topic, -1);
     snprintf(number, sizeof(number), "%" PRId32, letter->partition);
     (void)rd_kafka_header_add(headers, "__connect.errors.partition", -1, number, -1);
@@ -125,11 +124,11 @@ static rd_kafka_headers_t *letter_headers(const struct letter *letter)
     (void)rd_kafka_header_add(headers, "__connect.errors.exception.message", -1, letter->reason, -1);
     if (letter->form == LETTER_WHOLE)
         return headers;
-    struct fr_sha256 digest = fr_sha256(letter->value, letter->size);
+    struct fr_sha256 digest = fr_sha256(parts->value, parts->size);
     char hex[65];
     for (size_t i = 0; i < sizeof(digest.bytes); i++)
         snprintf(hex + 2 * i, 3, "%02x", digest.bytes[i]);
-    snprintf(number, sizeof(number), "%zu", letter->size);
+    snprintf(number, sizeof(number), "%zu", parts->size);
     (void)rd_kafka_header_add(headers, "freshet.length", -1, number, -1);
     (void)rd_kafka_header_add(headers, "freshet.sha256", -1, hex, -1);
     return headers;
@@ -156,16 +155,17 @@ static void refused(struct kafka_dead *dead, struct letter *letter, rd_kafka_res
 /* Mutex held. */
 static void produce(struct kafka_dead *dead, struct letter *letter)
 {
-    bool whole = letter->form == LETTER_WHOLE && letter->has_value,
-         keyed = letter->form != LETTER_BARE && letter->has_key;
-    rd_kafka_headers_t *headers = letter_headers(letter);
+    struct fr_record_header list[FR_SOURCE_HEADERS_MAX];
+    struct fr_record_parts parts;
+    fr_record_image_parts(letter->image, list, FR_SOURCE_HEADERS_MAX, &parts);
+    rd_kafka_headers_t *headers = letter_headers(letter, &parts);
+    bool whole = letter->form == LETTER_WHOLE, keyed = letter->form != LETTER_BARE;
     letter->state = LETTER_SENT;
-    rd_kafka_resp_err_t code =
-        rd_kafka_producev(dead->producer, RD_KAFKA_V_TOPIC(dead->conf->ingest.dead_letter_topic),
-                          RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
-                          RD_KAFKA_V_KEY(keyed ? letter->key : NULL, keyed ? letter->key_size : 0),
-                          RD_KAFKA_V_VALUE(whole ? letter->value : NULL, whole ? letter->size : 0),
-                          RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_OPAQUE(letter), RD_KAFKA_V_END);
+    rd_kafka_resp_err_t code = rd_kafka_producev(
+        dead->producer, RD_KAFKA_V_TOPIC(dead->conf->ingest.dead_letter_topic),
+        RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_KEY(keyed ? parts.key : NULL, keyed ? parts.key_size : 0),
+        RD_KAFKA_V_VALUE((void *)(uintptr_t)(whole ? parts.value : NULL), whole ? parts.size : 0),
+        RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_OPAQUE(letter), RD_KAFKA_V_END);
     if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
         return;
     rd_kafka_headers_destroy(headers);
@@ -176,11 +176,8 @@ static void letter_free(struct letter *letter)
 {
     if (!letter)
         return;
-    if (letter->original)
-        rd_kafka_headers_destroy(letter->original);
+    fr_record_image_drop(letter->image);
     free(letter->reason);
-    free(letter->key);
-    free(letter->value);
     free(letter);
 }
 
@@ -280,14 +277,6 @@ static void *thread_main(void *argument)
 
 /* ---- the sink ---- */
 
-static void *copy(const void *bytes, size_t size)
-{
-    uint8_t *mine = fr_alloc(size ? size : 1, 1);
-    if (bytes && size)
-        memcpy(mine, bytes, size);
-    return mine;
-}
-
 static struct letter *letter_new(struct kafka_dead *dead, const struct fr_dead_letter *from, size_t bytes)
 {
     struct letter *letter = fr_alloc(1, sizeof(*letter));
@@ -297,29 +286,11 @@ static struct letter *letter_new(struct kafka_dead *dead, const struct fr_dead_l
         .partition = from->partition,
         .offset = from->offset,
         .reason = fr_strdup(from->reason),
-        .has_key = from->key != NULL,
-        .has_value = from->value != NULL,
-        .key_size = from->key_size,
-        .size = from->size,
         .bytes = bytes,
-        .key = copy(from->key, from->key_size),
-        .value = copy(from->value, from->size),
+        .image = fr_record_image_new(&from->parts),
     };
     snprintf(letter->topic, sizeof(letter->topic), "%s", from->topic);
-    if (from->n_headers)
-        letter->original = rd_kafka_headers_new(from->n_headers + 8);
-    for (size_t i = 0; i < from->n_headers; i++)
-        (void)rd_kafka_header_add(letter->original, from->headers[i].name, -1, from->headers[i].value,
-                                  (ssize_t)from->headers[i].size);
     return letter;
-}
-
-static size_t letter_bytes(const struct fr_dead_letter *letter)
-{
-    size_t bytes = sizeof(struct letter) + letter->key_size + letter->size;
-    for (size_t i = 0; i < letter->n_headers; i++)
-        bytes += strlen(letter->headers[i].name) + letter->headers[i].size;
-    return bytes;
 }
 
 /* Mutex held. At least one letter always has room, whatever its size. */
@@ -332,7 +303,7 @@ static bool has_room(const struct kafka_dead *dead, size_t bytes)
 static enum fr_status send_letter(void *self, const struct fr_dead_letter *from, uint64_t *number)
 {
     struct kafka_dead *dead = self;
-    size_t bytes = letter_bytes(from);
+    size_t bytes = sizeof(struct letter) + fr_record_image_size(&from->parts);
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += SEND_WAIT_MS * 1000000L;

@@ -37,12 +37,7 @@ static struct fr_dead_letter letter_of(const struct fr_partition_position *place
         .partition = place->partition,
         .offset = offset,
         .reason = reason,
-        .key = parts->key,
-        .key_size = parts->key_size,
-        .value = parts->value,
-        .size = parts->size,
-        .headers = parts->headers,
-        .n_headers = parts->n_headers,
+        .parts = *parts,
     };
 }
 

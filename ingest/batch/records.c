@@ -104,11 +104,10 @@ const struct fr_batch_record *fr_batch_record_of(const struct fr_batch *batch, u
     return low > 0 ? &batch->records[low - 1] : NULL;
 }
 
-void fr_batch_record_parts(const struct fr_batch *batch, const struct fr_batch_record *record,
-                           struct fr_record_header *headers, size_t capacity, struct fr_record_parts *out)
+static void take_image(const struct fr_buffer *bytes, size_t at, struct fr_record_header *headers, size_t capacity,
+                       struct fr_record_parts *out)
 {
-    const struct fr_buffer *bytes = record->shared ? &record->shared->bytes : &batch->record_bytes;
-    struct fr_reader reader = {.at = bytes->data + (record->shared ? 0 : record->at), .end = bytes->data + bytes->size};
+    struct fr_reader reader = {.at = bytes->data + at, .end = bytes->data + bytes->size};
     *out = (struct fr_record_parts){.headers = headers};
     out->size = fr_take_u64(&reader);
     out->key_size = fr_take_u64(&reader);
@@ -126,6 +125,21 @@ void fr_batch_record_parts(const struct fr_batch *batch, const struct fr_batch_r
         header->value = null ? NULL : bytes_of_it;
     }
     FR_CHECK(!reader.failed); /* our own bytes */
+}
+
+void fr_record_image_parts(const struct fr_record_image *image, struct fr_record_header *headers, size_t capacity,
+                           struct fr_record_parts *out)
+{
+    take_image(&image->bytes, 0, headers, capacity, out);
+}
+
+void fr_batch_record_parts(const struct fr_batch *batch, const struct fr_batch_record *record,
+                           struct fr_record_header *headers, size_t capacity, struct fr_record_parts *out)
+{
+    if (record->shared)
+        fr_record_image_parts(record->shared, headers, capacity, out);
+    else
+        take_image(&batch->record_bytes, record->at, headers, capacity, out);
 }
 
 void fr_batch_quarantine(struct fr_batch *batch, uint32_t sample)

@@ -96,10 +96,7 @@ struct fr_dead_letter {
     int32_t partition;
     int64_t offset;
     const char *reason;
-    const void *key, *value;
-    size_t key_size, size;
-    const struct fr_record_header *headers;
-    size_t n_headers;
+    struct fr_record_parts parts;
 };
 
 struct fr_dead_counts {

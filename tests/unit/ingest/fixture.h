@@ -318,15 +318,16 @@ static inline enum fr_status dead_send(void *self, const struct fr_dead_letter *
     assert_true(dead->n < LETTERS);
     snprintf(dead->letters[dead->n].topic, FR_TOPIC_MAX, "%s", letter->topic);
     dead->letters[dead->n].partition = letter->partition;
-    dead->letters[dead->n].has_value = letter->value != NULL;
+    dead->letters[dead->n].has_value = letter->parts.value != NULL;
     dead->letters[dead->n].header[0] = 0;
-    if (letter->n_headers)
+    if (letter->parts.n_headers)
         snprintf(dead->letters[dead->n].header, sizeof(dead->letters[dead->n].header), "%s=%.*s",
-                 letter->headers[0].name, (int)letter->headers[0].size, (const char *)letter->headers[0].value);
+                 letter->parts.headers[0].name, (int)letter->parts.headers[0].size,
+                 (const char *)letter->parts.headers[0].value);
     dead->letters[dead->n].offset = letter->offset;
-    dead->letters[dead->n].n_headers = letter->n_headers;
+    dead->letters[dead->n].n_headers = letter->parts.n_headers;
     snprintf(dead->letters[dead->n].reason, 512, "%s", letter->reason);
-    snprintf(dead->letters[dead->n].value, 128, "%.*s", (int)letter->size, (const char *)letter->value);
+    snprintf(dead->letters[dead->n].value, 128, "%.*s", (int)letter->parts.size, (const char *)letter->parts.value);
     *number = ++dead->n;
     return FR_OK;
 }

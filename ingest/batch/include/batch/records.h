@@ -39,6 +39,9 @@ struct fr_record_image;
 size_t fr_record_image_size(const struct fr_record_parts *parts);
 /* With one reference, the caller's. */
 struct fr_record_image *fr_record_image_new(const struct fr_record_parts *parts);
+/* Borrowed from the image; at most `capacity` headers are written to `headers`. */
+void fr_record_image_parts(const struct fr_record_image *image, struct fr_record_header *headers, size_t capacity,
+                           struct fr_record_parts *out);
 /* Gives one reference up; NULL is nothing. */
 void fr_record_image_drop(struct fr_record_image *image);
 

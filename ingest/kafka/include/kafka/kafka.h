@@ -68,8 +68,8 @@ struct fr_kafka_topic {
 rd_kafka_resp_err_t fr_kafka_topic_ask(rd_kafka_t *client, const char *topic, bool listed, int wait_ms,
                                        struct fr_kafka_topic *out);
 /* FR_OK: it is there now, or was; brokers may need a while to show it. FR_AGAIN: the cluster does
- * not answer such requests. FR_E_INVALID, FR_E_DENIED, FR_E_UNAVAILABLE: err is the reason.
- */
+ * not answer such requests. FR_E_INVALID, FR_E_DENIED, FR_E_UNAVAILABLE: err has
+ * the reason alone. */
 enum fr_status fr_kafka_topic_create(rd_kafka_t *client, const char *topic, uint32_t partitions,
                                      const struct fr_kafka_setting *settings, struct fr_err *err) FR_MUST_CHECK;
 /* A request about topics: options with our time limit, and how long its answer is waited for. */
