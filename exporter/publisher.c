@@ -9,8 +9,8 @@
  *
  * Invariants: nothing beyond `offered` (durable, by contract of the caller) is read; sent >= acked;
  * memory is one epoch's records plus max_in_flight_bytes in librdkafka. Owner: the publisher
- * thread; the mutex guards the status that other threads read, and librdkafka's error callback only
- * sets a flag and the problem text. Source of the producer settings: Kafka's KIP-98 (idempotence).
+ * thread, which also runs librdkafka's callbacks; the mutex guards the copy of its tally that other
+ * threads read. Source of the producer settings: Kafka's KIP-98 (idempotence).
  * Does not: move the acknowledged mark of the journal. */
 #include "publisher_internal.h"
 
@@ -26,11 +26,20 @@
 
 enum { BACKOFF_MIN_MS = 100, BACKOFF_MAX_MS = 5000, PURGE_MS = 1000, TIMESTAMP_SKEW_MS = 3600 * 1000 };
 
+void fr_publisher_tell(struct fr_publisher *publisher)
+{
+    publisher->tally.sent = publisher->sent;
+    publisher->tally.acked = publisher->acked;
+    publisher->tally.in_flight_bytes = publisher->in_flight_bytes;
+    pthread_mutex_lock(&publisher->mutex);
+    publisher->status = publisher->tally;
+    pthread_mutex_unlock(&publisher->mutex);
+}
+
 void fr_publisher_problem(struct fr_publisher *publisher, const char *text)
 {
-    pthread_mutex_lock(&publisher->mutex);
-    snprintf(publisher->status.problem, sizeof(publisher->status.problem), "%s", text ? text : "");
-    pthread_mutex_unlock(&publisher->mutex);
+    snprintf(publisher->tally.problem, sizeof(publisher->tally.problem), "%s", text);
+    fr_publisher_tell(publisher);
 }
 
 /* ---- librdkafka's callbacks ---- */
@@ -270,14 +279,12 @@ static enum fr_status load_epoch(struct fr_publisher *publisher, uint64_t number
     }
     out->epoch = number;
     out->timestamp_ms = record_timestamp(publisher, cut_ms);
-    pthread_mutex_lock(&publisher->mutex);
-    if (number > publisher->highest_sent)
-        publisher->status.saturated += saturated;
-    else
-        publisher->status.resent_epochs += 1;
-    pthread_mutex_unlock(&publisher->mutex);
-    if (number > publisher->highest_sent)
+    if (number > publisher->highest_sent) {
+        publisher->tally.saturated += saturated;
         publisher->highest_sent = number;
+    } else {
+        publisher->tally.resent_epochs += 1;
+    }
     *pending_at(publisher, publisher->n_pending++) = (struct pending_epoch){number, 0, false};
     return FR_OK;
 }
@@ -309,10 +316,8 @@ static enum fr_status produce_some(struct fr_publisher *publisher, struct fr_err
         }
         publisher->in_flight_bytes += record->size;
         pending->outstanding += 1;
-        pthread_mutex_lock(&publisher->mutex);
-        publisher->status.records += 1;
-        publisher->status.bytes += record->size;
-        pthread_mutex_unlock(&publisher->mutex);
+        publisher->tally.records += 1;
+        publisher->tally.bytes += record->size;
     }
     pending->complete = true;
     publisher->sent = out->epoch;
@@ -344,23 +349,17 @@ static void settle(struct fr_publisher *publisher)
         publisher->n_pending -= 1;
         moved = true;
     }
-    if (moved)
+    if (moved) {
         publisher->backoff_ms = 0;
-    pthread_mutex_lock(&publisher->mutex);
-    publisher->status.sent = publisher->sent;
-    publisher->status.acked = publisher->acked;
-    publisher->status.in_flight_bytes = publisher->in_flight_bytes;
-    if (moved)
-        publisher->status.problem[0] = '\0';
-    pthread_mutex_unlock(&publisher->mutex);
+        publisher->tally.problem[0] = '\0';
+    }
+    fr_publisher_tell(publisher);
 }
 
 /* Ends the producer after a failure and plans the next attempt. */
 static void restart_later(struct fr_publisher *publisher)
 {
     char quoted[300];
-    struct fr_publisher_status status;
-    fr_publisher_get_status(publisher, &status);
     end_producer(publisher);
     publisher->failed = false;
     atomic_store(&publisher->fatal, false);
@@ -368,11 +367,9 @@ static void restart_later(struct fr_publisher *publisher)
     if (publisher->backoff_ms > BACKOFF_MAX_MS)
         publisher->backoff_ms = BACKOFF_MAX_MS;
     publisher->retry_at_ns = fr_mono_ns(publisher->options.clock) + publisher->backoff_ms * 1000000u;
-    pthread_mutex_lock(&publisher->mutex);
-    publisher->status.errors += 1;
-    pthread_mutex_unlock(&publisher->mutex);
+    publisher->tally.errors += 1;
     fr_log(FR_LOG_WARN, "publisher", "producer_restart", "acked=%" PRIu64 " retry_in_ms=%" PRIu64 " problem=%s",
-           publisher->acked, publisher->backoff_ms, fr_log_quote(quoted, sizeof(quoted), status.problem));
+           publisher->acked, publisher->backoff_ms, fr_log_quote(quoted, sizeof(quoted), publisher->tally.problem));
 }
 
 enum fr_status fr_publisher_step(struct fr_publisher *publisher, int wait_ms, struct fr_err *err)
@@ -383,11 +380,9 @@ enum fr_status fr_publisher_step(struct fr_publisher *publisher, int wait_ms, st
     if (!publisher->producer) {
         uint64_t now = fr_mono_ns(publisher->options.clock);
         if (now < publisher->retry_at_ns) {
-            struct fr_publisher_status current;
-            fr_publisher_get_status(publisher, &current);
             uint64_t left_ms = (publisher->retry_at_ns - now) / 1000000u + 1;
             (void)poll(NULL, 0, wait_ms < 0 || left_ms < (uint64_t)wait_ms ? (int)left_ms : wait_ms);
-            return fr_err_set(err, FR_E_UNAVAILABLE, "%s", current.problem);
+            return fr_err_set(err, FR_E_UNAVAILABLE, "%s", publisher->tally.problem);
         }
         status = fr_publisher_producer(publisher, err);
         if (status != FR_OK)
@@ -399,17 +394,14 @@ enum fr_status fr_publisher_step(struct fr_publisher *publisher, int wait_ms, st
     while (rd_kafka_poll(publisher->producer, 0) > 0)
         continue; /* bounded by the records in flight */
     settle(publisher);
-    struct fr_publisher_status current;
-    fr_publisher_get_status(publisher, &current);
     if (publisher->failed || atomic_load(&publisher->fatal)) {
         if (status == FR_E_UNAVAILABLE && err)
             fr_publisher_problem(publisher, err->text);
         restart_later(publisher);
         settle(publisher);
-        fr_publisher_get_status(publisher, &current);
-        return fr_err_set(err, FR_E_UNAVAILABLE, "%s", current.problem);
+        return fr_err_set(err, FR_E_UNAVAILABLE, "%s", publisher->tally.problem);
     }
-    if (status == FR_OK && current.in_flight_bytes > 0 && current.problem[0] != '\0')
-        return fr_err_set(err, FR_E_UNAVAILABLE, "%s", current.problem);
+    if (status == FR_OK && publisher->in_flight_bytes > 0 && publisher->tally.problem[0] != '\0')
+        return fr_err_set(err, FR_E_UNAVAILABLE, "%s", publisher->tally.problem);
     return status;
 }

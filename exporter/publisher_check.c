@@ -179,9 +179,7 @@ static enum fr_status check_partitions(struct fr_publisher *publisher, rd_kafka_
                 "topic=%s partition=%u acked=%" PRIu64
                 " problem=\"the partition is empty although epochs were acknowledged; sending what the journal holds\"",
                 publisher->options.topic, p, chain->durable.acked);
-            pthread_mutex_lock(&publisher->mutex);
-            publisher->status.lost_partitions += 1;
-            pthread_mutex_unlock(&publisher->mutex);
+            publisher->tally.lost_partitions += 1;
         }
         least = complete < least ? complete : least;
     }
@@ -238,10 +236,7 @@ enum fr_status fr_publisher_check(struct fr_publisher *publisher, struct fr_err 
         resume = chain.durable.journal_first - 1;
     publisher->sent = publisher->acked = publisher->highest_sent = resume;
     publisher->checked = true;
-    pthread_mutex_lock(&publisher->mutex);
-    publisher->status.sent = publisher->status.acked = resume;
-    publisher->status.problem[0] = '\0';
-    pthread_mutex_unlock(&publisher->mutex);
+    fr_publisher_problem(publisher, "");
     fr_log(FR_LOG_INFO, "publisher", "topic_checked", "topic=%s durable=%" PRIu64 " complete=%" PRIu64,
            publisher->options.topic, chain.durable.epoch, resume);
     return FR_OK;

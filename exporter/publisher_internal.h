@@ -53,8 +53,9 @@ struct fr_publisher {
     uint64_t retry_at_ns, backoff_ms;
     struct fr_buffer epoch_bytes, head_bytes;
     _Atomic uint64_t offered;
-    pthread_mutex_t mutex; /* of status only */
-    struct fr_publisher_status status;
+    struct fr_publisher_status tally;
+    pthread_mutex_t mutex;             /* of status only */
+    struct fr_publisher_status status; /* the tally as it was told last */
     unsigned long long logged_ns;
 };
 
@@ -62,7 +63,9 @@ struct fr_publisher {
 enum fr_status fr_publisher_client(struct fr_publisher *publisher, struct fr_kafka_options options, rd_kafka_t **out,
                                    struct fr_err *err) FR_MUST_CHECK;
 enum fr_status fr_publisher_producer(struct fr_publisher *publisher, struct fr_err *err) FR_MUST_CHECK;
-void fr_publisher_problem(struct fr_publisher *publisher, const char *text); /* NULL: none */
+/* Copies the tally for other threads. */
+void fr_publisher_tell(struct fr_publisher *publisher);
+void fr_publisher_problem(struct fr_publisher *publisher, const char *text); /* "": none */
 
 /* publisher_topic.c: the topic exists (made when options.create), has `partitions` partitions, is
  * not compacted. */

@@ -55,10 +55,10 @@ enum fr_status fr_tool_replaced_open(const char *path, struct fr_tool_replaced *
     return FR_OK;
 }
 
-enum fr_status fr_tool_replaced_commit(struct fr_tool_replaced *replaced, struct fr_err *err)
+enum fr_status fr_tool_replaced_commit(struct fr_tool_replaced *replaced, bool sync, struct fr_err *err)
 {
     enum fr_status status = FR_OK;
-    if (fflush(replaced->file) != 0 || fsync(fileno(replaced->file)) != 0)
+    if (fflush(replaced->file) != 0 || ferror(replaced->file) || (sync && fsync(fileno(replaced->file)) != 0))
         status = failed("writing", replaced->temporary, err);
     if (fclose(replaced->file) != 0 && status == FR_OK)
         status = failed("closing", replaced->temporary, err);

@@ -2,6 +2,7 @@
 #ifndef FR_TOOL_OUTPUT_H
 #define FR_TOOL_OUTPUT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -21,8 +22,8 @@ struct fr_tool_replaced {
     char *path, *temporary; /* owned */
 };
 enum fr_status fr_tool_replaced_open(const char *path, struct fr_tool_replaced *out, struct fr_err *err) FR_MUST_CHECK;
-/* Syncs and renames. Releases in any case. */
-enum fr_status fr_tool_replaced_commit(struct fr_tool_replaced *replaced, struct fr_err *err) FR_MUST_CHECK;
+/* Syncs, unless nobody needs the file after a power cut, and renames. Releases in any case. */
+enum fr_status fr_tool_replaced_commit(struct fr_tool_replaced *replaced, bool sync, struct fr_err *err) FR_MUST_CHECK;
 /* Removes the temporary file; takes a zeroed or committed one. */
 void fr_tool_replaced_abandon(struct fr_tool_replaced *replaced);
 

@@ -226,7 +226,7 @@ static enum fr_status take(struct fr_tool_consumer *consumer, struct partition *
         status = judge_error(consumer, message, err);
     } else {
         partition->position = message->offset + 1;
-        *out = (struct fr_tool_consumed){.slot = (uint32_t)(partition - consumer->partitions),
+        *out = (struct fr_tool_consumed){.index = (uint32_t)(partition - consumer->partitions),
                                          .partition = message->partition,
                                          .offset = message->offset,
                                          .bytes = message->payload,
@@ -279,10 +279,10 @@ enum fr_status fr_tool_consumer_next(struct fr_tool_consumer *consumer, int wait
     }
 }
 
-void fr_tool_consumer_rank(struct fr_tool_consumer *consumer, uint32_t slot, uint64_t rank)
+void fr_tool_consumer_rank(struct fr_tool_consumer *consumer, uint32_t index, uint64_t rank)
 {
-    FR_CHECK(slot < consumer->n);
-    consumer->partitions[slot].rank = rank;
+    FR_CHECK(index < consumer->n);
+    consumer->partitions[index].rank = rank;
 }
 
 bool fr_tool_consumer_ended(const struct fr_tool_consumer *consumer)

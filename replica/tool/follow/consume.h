@@ -28,7 +28,7 @@ struct fr_tool_consume_options {
 struct fr_tool_consumer;
 
 struct fr_tool_consumed {
-    uint32_t slot; /* 0 .. fr_tool_consumer_count - 1 */
+    uint32_t index; /* 0 .. fr_tool_consumer_count - 1 */
     int32_t partition;
     int64_t offset;
     const void *bytes; /* until the next call */
@@ -46,7 +46,7 @@ size_t fr_tool_consumer_count(const struct fr_tool_consumer *consumer);
  * logged. */
 enum fr_status fr_tool_consumer_next(struct fr_tool_consumer *consumer, int wait_ms, struct fr_tool_consumed *out,
                                      struct fr_err *err) FR_MUST_CHECK;
-void fr_tool_consumer_rank(struct fr_tool_consumer *consumer, uint32_t slot, uint64_t rank);
+void fr_tool_consumer_rank(struct fr_tool_consumer *consumer, uint32_t index, uint64_t rank);
 /* Everything that was there at open was read, or waits for a partition that has no more. */
 bool fr_tool_consumer_ended(const struct fr_tool_consumer *consumer);
 

@@ -29,7 +29,7 @@ static const char usage[] =
     "Follows from epoch 1, one line per epoch. Ends with SIGTERM or SIGINT. Exit 1 when the replica cannot go on.\n";
 
 struct follow {
-    struct fr_tool_follower_options topic;
+    struct fr_tool_consume_options topic;
     const char *score, *dump;
     int64_t until_idle_ms; /* 0: never */
     uint64_t until_epoch;  /* 0: none */
@@ -131,7 +131,7 @@ static enum fr_status write_dump(const struct follow *follow, const struct fresh
                    ? fr_err_set(err, FR_E_NOT_FOUND, "no epoch was served: there is nothing to dump")
                    : fr_err_set(err, FR_E_IO, "writing %s: %s", follow->dump, strerror(errno));
     }
-    return fr_tool_replaced_commit(&file, err);
+    return fr_tool_replaced_commit(&file, true, err);
 }
 
 /* What it holds is written even when it could not go on: the exit code says so. */

@@ -25,13 +25,13 @@ struct in_flight {
 struct fr_tool_follower {
     struct fr_tool_consumer *consumer;
     struct freshet_replica *replica;
-    uint64_t *rank; /* per slot: highest epoch read */
+    uint64_t *rank; /* per partition: highest epoch read */
     struct in_flight epochs[IN_FLIGHT_MAX];
     struct freshet_event event; /* its problem is lent to the caller */
     char topic[250];
 };
 
-enum fr_status fr_tool_follower_open(const struct fr_tool_follower_options *options, struct fr_tool_follower **out,
+enum fr_status fr_tool_follower_open(const struct fr_tool_consume_options *options, struct fr_tool_follower **out,
                                      struct fr_err *err)
 {
     struct fr_tool_follower *follower = fr_alloc(1, sizeof(*follower));
@@ -45,13 +45,10 @@ enum fr_status fr_tool_follower_open(const struct fr_tool_follower_options *opti
             if (options->partitions[i] != 0)
                 partitions[n++] = options->partitions[i];
     }
-    struct fr_tool_consume_options consume = {.brokers = options->brokers,
-                                              .topic = options->topic,
-                                              .partitions = partitions,
-                                              .n_partitions = n,
-                                              .properties = options->properties,
-                                              .n_properties = options->n_properties,
-                                              .ahead_max = FR_FOLLOW_AHEAD_MAX};
+    struct fr_tool_consume_options consume = *options;
+    consume.partitions = partitions;
+    consume.n_partitions = n;
+    consume.ahead_max = FR_FOLLOW_AHEAD_MAX;
     enum fr_status status = fr_tool_consumer_open(&consume, &follower->consumer, err);
     if (status == FR_OK) {
         follower->rank = fr_alloc(fr_tool_consumer_count(follower->consumer), sizeof(*follower->rank));
@@ -133,9 +130,9 @@ static void account(struct fr_tool_follower *follower, const struct fr_tool_cons
 {
     struct freshet_replica_info info;
     freshet_replica_get_info(follower->replica, &info);
-    if (record->epoch > follower->rank[message->slot]) {
-        follower->rank[message->slot] = record->epoch;
-        fr_tool_consumer_rank(follower->consumer, message->slot, record->epoch);
+    if (record->epoch > follower->rank[message->index]) {
+        follower->rank[message->index] = record->epoch;
+        fr_tool_consumer_rank(follower->consumer, message->index, record->epoch);
     }
     if (record->epoch <= info.epoch)
         return; /* a duplicate of what is served */
@@ -154,7 +151,7 @@ static void account(struct fr_tool_follower *follower, const struct fr_tool_cons
 static enum fr_status check_begin(const struct fr_tool_follower *follower, const struct fr_tool_consumed *message,
                                   const struct fr_delta_record *record, struct fr_err *err)
 {
-    if (follower->rank[message->slot] != 0 || record->from <= 1)
+    if (follower->rank[message->index] != 0 || record->from <= 1)
         return FR_OK;
     return fr_err_set(
         err, FR_E_LOST,

@@ -11,14 +11,6 @@
 
 enum { FR_FOLLOW_AHEAD_MAX = 8, FR_FOLLOW_PROPERTIES_MAX = 64 };
 
-struct fr_tool_follower_options {
-    const char *brokers, *topic;
-    const uint32_t *partitions; /* NULL: all; 0 is added */
-    size_t n_partitions;
-    const char *const *properties;
-    size_t n_properties;
-};
-
 /* What one record brought. */
 struct fr_tool_followed {
     int32_t partition;
@@ -32,8 +24,8 @@ struct fr_tool_followed {
 
 struct fr_tool_follower;
 
-/* FR_E_UNAVAILABLE: broker or topic not there yet. */
-enum fr_status fr_tool_follower_open(const struct fr_tool_follower_options *options, struct fr_tool_follower **out,
+/* Partition 0 is added to those asked for. FR_E_UNAVAILABLE: broker or topic not there yet. */
+enum fr_status fr_tool_follower_open(const struct fr_tool_consume_options *options, struct fr_tool_follower **out,
                                      struct fr_err *err) FR_MUST_CHECK;
 void fr_tool_follower_close(struct fr_tool_follower *follower);
 /* FR_OK: one record; FR_AGAIN: none within wait_ms; else the replica cannot go on: err says why and

@@ -207,7 +207,7 @@ static enum fr_status catch_up(struct fr_tool_follower *follower, uint64_t epoch
     return FR_OK;
 }
 
-static int verify_topic(const struct fr_tool_state *state, const struct fr_tool_follower_options *topic,
+static int verify_topic(const struct fr_tool_state *state, const struct fr_tool_consume_options *topic,
                         struct fr_err *err)
 {
     struct fr_tool_follower *follower = NULL;
@@ -253,7 +253,7 @@ static int verify_dump(const struct fr_tool_state *state, const char *path, stru
     return result;
 }
 
-static int verify(const char *dir, const char *replica, const struct fr_tool_follower_options *topic)
+static int verify(const char *dir, const char *replica, const struct fr_tool_consume_options *topic)
 {
     struct fr_err err = {0};
     struct fr_tool_state *state = NULL;
@@ -274,7 +274,7 @@ int fr_tool_verify(int argc, char **argv)
 {
     const char *dir = NULL, *replica = NULL, *snapshot = NULL;
     const char *properties[FR_FOLLOW_PROPERTIES_MAX];
-    struct fr_tool_follower_options topic = {.properties = properties};
+    struct fr_tool_consume_options topic = {.properties = properties};
     const struct fr_tool_option options[] = {
         {.name = "--state-dir", .value = &dir, .required = true},
         {.name = "--brokers", .value = &topic.brokers},

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 #include "base/check.h"
-#include "base/file.h"
 #include "metrics/auc.h"
+#include "output.h"
 
 enum { BLOCK = 1024 };
 
@@ -93,25 +93,17 @@ static void put_number(struct fr_buffer *out, const char *name, double value, co
 enum fr_status fr_tool_attainable_write(struct fr_tool_attainable *attainable, const char *path, struct fr_err *err)
 {
     close_block(attainable);
-    struct fr_buffer text = {0}, name = {0};
+    struct fr_tool_replaced file;
+    enum fr_status status = fr_tool_replaced_open(path, &file, err);
+    if (status != FR_OK)
+        return status;
+    struct fr_buffer text = {0};
     fr_buffer_printf(&text, "{\"samples\":%" PRIu64 ",\"t_ms\":%" PRId64 ",\"attainable\":{", attainable->samples,
                      attainable->t_ms_last);
     for (size_t i = 0; i < FR_ARRAY_LEN(half_lives); i++)
         put_number(&text, half_lives[i].name, auc_of(attainable, (int)i), ",");
     put_number(&text, "lifetime", auc_of(attainable, -1), "}}\n");
-    fr_buffer_printf(&name, "%s.tmp", path);
-    fr_put_u8(&name, 0);
-
-    enum fr_status status = FR_OK;
-    FILE *file = fopen((const char *)name.data, "w");
-    if (!file)
-        status = fr_err_set(err, FR_E_IO, "cannot write %s", (const char *)name.data);
-    bool written = file && fwrite(text.data, 1, text.size, file) == text.size;
-    if (file && fclose(file) != 0)
-        written = false;
-    if (file && (!written || rename((const char *)name.data, path) != 0))
-        status = fr_err_set(err, FR_E_IO, "cannot write %s", path);
+    (void)fr_tool_write_file(file.file, text.data, text.size); /* the commit tells a failure */
     fr_buffer_release(&text);
-    fr_buffer_release(&name);
-    return status;
+    return fr_tool_replaced_commit(&file, false, err);
 }

@@ -42,7 +42,7 @@ static enum fr_status read_topic(struct fr_tool_follower *follower, struct fr_er
     return FR_OK;
 }
 
-static enum fr_status score_topic(const struct fr_tool_follower_options *topic, const char *file, struct fr_err *err)
+static enum fr_status score_topic(const struct fr_tool_consume_options *topic, const char *file, struct fr_err *err)
 {
     struct fr_tool_follower *follower = NULL;
     enum fr_status status = fr_tool_follower_open(topic, &follower, err);
@@ -86,7 +86,7 @@ int fr_tool_score(int argc, char **argv)
 {
     const char *file = NULL, *dump = NULL, *dir = NULL, *model = NULL, *snapshot = NULL;
     const char *properties[FR_FOLLOW_PROPERTIES_MAX];
-    struct fr_tool_follower_options topic = {.properties = properties};
+    struct fr_tool_consume_options topic = {.properties = properties};
     const struct fr_tool_option options[] = {
         {.name = "--file", .value = &file, .required = true},
         {.name = "--brokers", .value = &topic.brokers},
