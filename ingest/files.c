@@ -129,12 +129,6 @@ static enum fr_status poll_line(void *self, int64_t partition, int wait_ms, stru
     return FR_OK;
 }
 
-static void release(void *self, struct fr_source_event *event)
-{
-    (void)self; /* the line stays until the next one is read */
-    (void)event;
-}
-
 static size_t headers(void *self, const struct fr_source_event *event, struct fr_record_header *out, size_t capacity)
 {
     struct files *files = self;
@@ -142,22 +136,6 @@ static size_t headers(void *self, const struct fr_source_event *event, struct fr
         return 0;
     out[0] = (struct fr_record_header){"freshet.length", files->length, strlen(files->length)};
     return 1;
-}
-
-static int64_t high(void *self, uint32_t partition)
-{
-    (void)self;
-    (void)partition;
-    return -1;
-}
-
-/* While files are read it does not matter whether brokers answer. */
-static bool connected(void *self, char *problem, size_t size)
-{
-    (void)self;
-    (void)problem;
-    (void)size;
-    return true;
 }
 
 static void close_files(void *self)
@@ -291,10 +269,7 @@ enum fr_status fr_files_open(const struct fr_conf *conf, struct fr_feed *out, st
                 .begin = begin,
                 .halt = halt,
                 .poll = poll_line,
-                .release = release,
                 .headers = headers,
-                .high = high,
-                .connected = connected,
                 .close = close_files,
             },
         .decoder = fr_decoder_new(conf),

@@ -181,8 +181,7 @@ static void publish(struct fr_ingest *ingest)
     for (uint32_t i = 0; i < ingest->n_lanes; i++)
         status.at_end &= ingest->lanes[i].at_end;
     status.lag_ms = lag_ms(ingest, status.at_end);
-    status.connected =
-        ingest->polled->source.connected(ingest->polled->source.self, status.problem, sizeof(status.problem));
+    status.connected = fr_is_connected(ingest, status.problem, sizeof(status.problem));
     if (status.connected) {
         status.problem[0] = 0;
         if (ingest->problem[0])
@@ -214,7 +213,7 @@ static void publish(struct fr_ingest *ingest)
     for (uint32_t i = 0; i < ingest->n_lanes; i++) {
         const struct fr_lane *lane = &ingest->lanes[i];
         const struct fr_source *source = &lane->feed->source;
-        int64_t high = fr_lane_is_read(lane) ? source->high(source->self, lane->partition) : -1;
+        int64_t high = fr_lane_is_read(lane) && source->high ? source->high(source->self, lane->partition) : -1;
         high = high > lane->high ? high : lane->high;
         partitions[i].next_offset = lane->seen;
         partitions[i].high = high > lane->seen ? high : lane->seen;
@@ -437,7 +436,7 @@ static enum fr_status look_for_partitions(struct fr_ingest *ingest, struct fr_er
     char problem[256];
     if (ingest->until_end || fr_files_left(ingest) ||
         now - ingest->discover_ns < (uint64_t)ingest->discover_ms * 1000000u ||
-        !ingest->polled->source.connected(ingest->polled->source.self, problem, sizeof(problem)))
+        !fr_is_connected(ingest, problem, sizeof(problem)))
         return FR_OK;
     ingest->discover_ns = now;
     enum fr_status status = fr_lanes_discover(ingest, err);

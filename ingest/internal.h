@@ -162,6 +162,12 @@ static inline bool fr_lane_is_read(const struct fr_lane *lane)
 {
     return lane->state == FR_LANE_READING || lane->state == FR_LANE_VERIFYING;
 }
+/* Whether brokers answer. While files are read it does not matter. */
+static inline bool fr_is_connected(const struct fr_ingest *ingest, char *problem, size_t size)
+{
+    const struct fr_source *source = &ingest->polled->source;
+    return !source->connected || source->connected(source->self, problem, size);
+}
 static inline bool fr_files_left(const struct fr_ingest *ingest)
 {
     return ingest->turn < ingest->n_files;
@@ -173,7 +179,8 @@ static inline const struct fr_partition_position *fr_lane_position(const struct 
 }
 static inline void fr_lane_release(const struct fr_lane *lane, struct fr_source_event *event)
 {
-    lane->feed->source.release(lane->feed->source.self, event);
+    if (lane->feed->source.release)
+        lane->feed->source.release(lane->feed->source.self, event);
 }
 /* A lane that was troubled gave something. */
 void fr_lane_recovered(struct fr_ingest *ingest, struct fr_lane *lane);

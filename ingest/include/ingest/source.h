@@ -53,6 +53,8 @@ enum {
     FR_SOURCE_HEADERS_MAX = 1024
 }; /* of one record that a dead letter repeats; more are cut (counted in the letter's reason) */
 
+/* Files answer no questions about a log (watermarks, offset_at, fetch, checked, commit, high,
+ * connected) and have nothing to release: those are NULL. */
 struct fr_source {
     void *self;
     /* Topics' partitions now. FR_E_UNAVAILABLE: broker not reachable or topic absent;

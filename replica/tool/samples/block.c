@@ -76,11 +76,6 @@ void fr_tool_block_free(struct fr_tool_block *block)
     free(block);
 }
 
-uint32_t fr_tool_block_count(const struct fr_tool_block *block)
-{
-    return block->n;
-}
-
 /* ---- in ---- */
 
 static void pad(struct column *column, uint32_t n, uint8_t value)
