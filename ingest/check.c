@@ -274,7 +274,7 @@ static enum fr_status first_offset(struct fr_ingest *ingest, struct fr_lane *lan
     return FR_OK;
 }
 
-enum fr_status fr_partition_check(struct fr_ingest *ingest, struct fr_lane *lane, struct fr_err *err)
+enum fr_status fr_lane_check_partition(struct fr_ingest *ingest, struct fr_lane *lane, struct fr_err *err)
 {
     const struct fr_source *source = &lane->feed->source;
     int64_t low, high;

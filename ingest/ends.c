@@ -75,8 +75,8 @@ static enum fr_status parse(struct fr_ingest *ingest, struct fr_err *err)
     return status;
 }
 
-enum fr_status fr_partition_ask_end(struct fr_ingest *ingest, const struct fr_lane *lane, int64_t *end,
-                                    struct fr_err *err)
+enum fr_status fr_ends_ask_partition(struct fr_ingest *ingest, const struct fr_lane *lane, int64_t *end,
+                                     struct fr_err *err)
 {
     const struct fr_source *source = &lane->feed->source;
     int64_t at = lane->high;
@@ -90,7 +90,7 @@ enum fr_status fr_partition_ask_end(struct fr_ingest *ingest, const struct fr_la
 }
 
 /* One that the ends do not name was added later and is not read. */
-enum fr_status fr_partition_take_end(struct fr_ingest *ingest, struct fr_lane *lane, struct fr_err *err)
+enum fr_status fr_ends_take_partition(struct fr_ingest *ingest, struct fr_lane *lane, struct fr_err *err)
 {
     (void)ingest;
     (void)err;

@@ -203,8 +203,8 @@ static enum fr_status take_end(struct fr_ingest *ingest, struct fr_lane *lane, s
     return FR_OK;
 }
 
-enum fr_status fr_file_verify(struct fr_ingest *ingest, struct fr_lane *lane, const struct fr_source_event *event,
-                              struct fr_err *err)
+enum fr_status fr_files_verify(struct fr_ingest *ingest, struct fr_lane *lane, const struct fr_source_event *event,
+                               struct fr_err *err)
 {
     const char *path = path_of(ingest, lane);
     const char *remedy =

@@ -50,9 +50,9 @@ static enum fr_status open_sources(struct fr_ingest *ingest, const struct fr_ing
         .source = source,
         .decoder = fr_decoder_new(conf),
         .first = ingest->n_files,
-        .check = fr_partition_check,
-        .ask_end = fr_partition_ask_end,
-        .take_end = fr_partition_take_end,
+        .check = fr_lane_check_partition,
+        .ask_end = fr_ends_ask_partition,
+        .take_end = fr_ends_take_partition,
     };
     ingest->file_conf = *conf;
     ingest->file_conf.ingest.format = FR_FORMAT_JSON;
@@ -344,7 +344,7 @@ static enum fr_status take_event(struct fr_ingest *ingest, struct fr_lane *lane,
 {
     bool finished = event->kind == FR_SOURCE_FINISHED;
     if (lane->state == FR_LANE_VERIFYING || (finished && lane->item))
-        return fr_file_verify(ingest, lane, event, err);
+        return fr_files_verify(ingest, lane, event, err);
     if (lane->troubled && fr_lane_is_read(lane) &&
         (event->kind == FR_SOURCE_RECORD || event->kind == FR_SOURCE_END || finished))
         fr_lane_recovered(ingest, lane);

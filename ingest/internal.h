@@ -185,13 +185,14 @@ static inline void fr_lane_release(const struct fr_lane *lane, struct fr_source_
 /* A lane that was troubled gave something. */
 void fr_lane_recovered(struct fr_ingest *ingest, struct fr_lane *lane);
 /* Of a topic's partition, for its feed. */
-enum fr_status fr_partition_check(struct fr_ingest *ingest, struct fr_lane *lane, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_lane_check_partition(struct fr_ingest *ingest, struct fr_lane *lane,
+                                       struct fr_err *err) FR_MUST_CHECK;
 
 /* ends.c */
 /* Of a topic's partition, for its feed. */
-enum fr_status fr_partition_ask_end(struct fr_ingest *ingest, const struct fr_lane *lane, int64_t *end,
-                                    struct fr_err *err) FR_MUST_CHECK;
-enum fr_status fr_partition_take_end(struct fr_ingest *ingest, struct fr_lane *lane, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_ends_ask_partition(struct fr_ingest *ingest, const struct fr_lane *lane, int64_t *end,
+                                     struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_ends_take_partition(struct fr_ingest *ingest, struct fr_lane *lane, struct fr_err *err) FR_MUST_CHECK;
 enum fr_status fr_ends_fix(struct fr_ingest *ingest, struct fr_err *err) FR_MUST_CHECK;
 
 /* assembly.c */

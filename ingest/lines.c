@@ -50,7 +50,7 @@ void fr_lines_free(struct fr_lines *lines)
     free(lines);
 }
 
-bool fr_line_is_blank(const struct fr_line *line)
+bool fr_lines_blank(const struct fr_line *line)
 {
     for (size_t i = 0; line->value && i < line->size; i++)
         if (line->value[i] != ' ' && line->value[i] != '\t' && line->value[i] != '\r')
@@ -100,7 +100,7 @@ static bool take_line(struct fr_lines *lines, size_t size, bool newline, struct 
         line->crc32c = fr_crc32c(lines->long_crc, bytes, size);
     else
         line->value = (const char *)bytes;
-    wanted &= !lines->skip_blank || !fr_line_is_blank(line);
+    wanted &= !lines->skip_blank || !fr_lines_blank(line);
     lines->at += size + newline;
     lines->scanned = lines->long_size = 0;
     lines->long_crc = 0;

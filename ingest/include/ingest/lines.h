@@ -1,5 +1,5 @@
-/* Lines of one file, plain or gzip, numbered from 0. What is wrong with it is said in bare words: who
- * reads it knows where it was named and what to do about it. Thread: one. */
+/* Lines of one file, plain or gzip, numbered from 0. What is wrong with it is said in bare words:
+ * who reads it knows where it was named and what to do about it. Thread: one. */
 #ifndef FR_INGEST_LINES_H
 #define FR_INGEST_LINES_H
 
@@ -26,6 +26,6 @@ void fr_lines_free(struct fr_lines *lines);
  * line->number. */
 enum fr_status fr_lines_next(struct fr_lines *lines, struct fr_line *line, struct fr_err *err) FR_MUST_CHECK;
 /* It has a value, of nothing but white space. */
-bool fr_line_is_blank(const struct fr_line *line);
+bool fr_lines_blank(const struct fr_line *line);
 
 #endif

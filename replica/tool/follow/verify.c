@@ -17,8 +17,12 @@
 #include "state/state_reader.h"
 #include "tool.h"
 
-enum { STEP_MS = 100, WAIT_STEPS_MAX = 300 /* 30 s without a record, short of the end: the broker is away */ };
-enum { SHOWN_BYTES = 2000, CLOSING_LINE_MAX = 4096 };
+enum {
+    STEP_MS = 100,
+    WAIT_STEPS_MAX = 300, /* 30 s without a record, short of the end: the broker is away */
+    SHOWN_BYTES = 2000,
+    CLOSING_LINE_MAX = 4096,
+};
 
 static const char usage[] =
     "freshet verify --state-dir D (--brokers B --topic T [--kafka NAME=VALUE]... | --replica DUMP)\n\n"

@@ -16,8 +16,8 @@ struct fr_tool_block;
 /* labels: "click,buy", or NULL; copied. */
 struct fr_tool_block *fr_tool_block_new(const char *labels);
 void fr_tool_block_free(struct fr_tool_block *block);
-/* Adds the sample whose tokens fr_tool_transcode just left in the transcoder. FR_E_INVALID: it does not
- * go into a block; the block is as it was. */
+/* Adds the sample whose tokens fr_tool_transcode just left in the transcoder. FR_E_INVALID: it does
+ * not go into a block; the block is as it was. */
 enum fr_status fr_tool_block_add(struct fr_tool_block *block, const struct fr_tool_transcoder *sample,
                                  struct fr_err *err) FR_MUST_CHECK;
 /* Appends the block and empties it. */

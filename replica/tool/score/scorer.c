@@ -53,7 +53,7 @@ static enum fr_status score_lines(struct scoring *scoring, struct fr_lines *line
     enum fr_status status;
     struct fr_line line;
     while ((status = fr_tool_lines_next(lines, path, &line, err)) == FR_OK) {
-        if (!fr_line_is_blank(&line))
+        if (!fr_lines_blank(&line))
             status = score_line(scoring, line.value, line.size, err);
         if (status != FR_OK)
             return fr_err_wrap(err, "%s, line %" PRId64 " (from 0)", path, line.number);
