@@ -22,7 +22,7 @@ struct loop {
 static const struct loop loops[FR_LOOPS] = {
     [FR_LOOP_PUBLISH] = {"publish", "publisher", "publisher", fr_step_publish, 100, true},
     [FR_LOOP_INGEST] = {"ingest", "ingest", "ingest", fr_step_ingest, 20, false},
-    [FR_LOOP_TRAINER] = {"owner", "trainer", "trainer", fr_step_trainer, 0, false},
+    [FR_LOOP_TRAINER] = {"owner", "trainer", "trainer", fr_step_trainer, 2, false},
     [FR_LOOP_DURABLE] = {"durable", "durable", "journal", fr_step_durable, 2, true},
     [FR_LOOP_UPKEEP] = {"fold", NULL, "fold", fr_step_upkeep, 20, true},
 };

@@ -45,15 +45,6 @@ static const char usage[] =
     "SIGTERM drains: the current batch, a last epoch, published, exit 0. A second one exits at once.\n"
     "Exit codes: 0 drained, 1 failure, 2 configuration, 3 an operator must decide, 75 try again.\n";
 
-static const char *take_value(int argc, char **argv, int *i)
-{
-    if (*i + 1 >= argc) {
-        fprintf(stderr, "freshetd: %s needs a value; see freshetd --help\n", argv[*i]);
-        return NULL;
-    }
-    return argv[++*i];
-}
-
 static bool parse_level(const char *text, enum fr_log_level *out)
 {
     static const char *const names[] = {"debug", "info", "warn", "error"};
@@ -62,59 +53,61 @@ static bool parse_level(const char *text, enum fr_log_level *out)
             *out = (enum fr_log_level)i;
             return true;
         }
+    fprintf(stderr, "freshetd: --log %s: expected debug, info, warn or error\n", text);
     return false;
+}
+
+static bool parse_until(const char *text, struct arguments *out)
+{
+    out->until_end = true;
+    out->until_ms = 0;
+    if (strcmp(text, "end") == 0 || fr_conf_time(text, &out->until_ms))
+        return true;
+    fprintf(stderr, "freshetd: --until %s: expected `end`, a time like 2026-01-02T03:04:05Z or Unix ms\n", text);
+    return false;
+}
+
+static bool add_set(const char *text, struct arguments *out)
+{
+    if (out->n_sets == SETS_MAX) {
+        fprintf(stderr, "freshetd: more than %d --set\n", SETS_MAX);
+        return false;
+    }
+    out->sets[out->n_sets++] = text;
+    return true;
 }
 
 static bool parse_option(int argc, char **argv, int *i, struct arguments *out)
 {
     const char *name = argv[*i];
-    const char *value = NULL;
-    if (strcmp(name, "--check") == 0)
-        return out->check = true;
-    if (strcmp(name, "--print-config") == 0)
-        return out->print_config = true;
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
-        return out->help = true;
-    if (strcmp(name, "--version") == 0)
-        return out->version = true;
+    const struct {
+        const char *name;
+        bool *flag;
+    } flags[] = {{"--check", &out->check},
+                 {"--print-config", &out->print_config},
+                 {"--help", &out->help},
+                 {"-h", &out->help},
+                 {"--version", &out->version}};
+    for (size_t f = 0; f < FR_ARRAY_LEN(flags); f++)
+        if (strcmp(name, flags[f].name) == 0)
+            return *flags[f].flag = true;
     if (strcmp(name, "--new-timeline") == 0 || strcmp(name, "--restore") == 0) {
         fprintf(stderr, "freshetd: %s is not in this version\n", name);
         return false;
     }
-    if (strcmp(name, "--config") == 0)
-        return (out->config = take_value(argc, argv, i)) != NULL;
-    if (strcmp(name, "--set") == 0) {
-        if (!(value = take_value(argc, argv, i)))
-            return false;
-        if (out->n_sets == SETS_MAX) {
-            fprintf(stderr, "freshetd: more than %d --set\n", SETS_MAX);
-            return false;
-        }
-        out->sets[out->n_sets++] = value;
-        return true;
+    bool config = strcmp(name, "--config") == 0, set = strcmp(name, "--set") == 0, until = strcmp(name, "--until") == 0;
+    if (!config && !set && !until && strcmp(name, "--log") != 0) {
+        fprintf(stderr, "freshetd: unknown argument %s; see freshetd --help\n", name);
+        return false;
     }
-    if (strcmp(name, "--until") == 0) {
-        if (!(value = take_value(argc, argv, i)))
-            return false;
-        out->until_ms = 0;
-        if (strcmp(value, "end") != 0 && !fr_conf_time(value, &out->until_ms)) {
-            fprintf(stderr, "freshetd: --until %s: expected `end`, a time like 2026-01-02T03:04:05Z or Unix ms\n",
-                    value);
-            return false;
-        }
-        return out->until_end = true;
+    if (*i + 1 >= argc) {
+        fprintf(stderr, "freshetd: %s needs a value; see freshetd --help\n", name);
+        return false;
     }
-    if (strcmp(name, "--log") == 0) {
-        if (!(value = take_value(argc, argv, i)))
-            return false;
-        if (!parse_level(value, &out->level)) {
-            fprintf(stderr, "freshetd: --log %s: expected debug, info, warn or error\n", value);
-            return false;
-        }
-        return true;
-    }
-    fprintf(stderr, "freshetd: unknown argument %s; see freshetd --help\n", name);
-    return false;
+    const char *value = argv[++*i];
+    if (config)
+        return (out->config = value) != NULL;
+    return set ? add_set(value, out) : until ? parse_until(value, out) : parse_level(value, &out->level);
 }
 
 struct closing {

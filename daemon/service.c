@@ -48,7 +48,7 @@ void fr_service_fail(struct fr_service *service, const struct fr_err *err)
     pthread_mutex_unlock(&service->lock);
 }
 
-bool fr_service_failed(struct fr_service *service, struct fr_err *err)
+static bool has_failed(struct fr_service *service, struct fr_err *err)
 {
     pthread_mutex_lock(&service->lock);
     bool failed = service->failure.status != FR_OK;
@@ -447,7 +447,7 @@ enum fr_status fr_service_run(struct fr_service *service, struct fr_err *err)
     for (;;) {
         int signal_number = wait_signal(&set);
         fr_documents_publish(service);
-        if (fr_service_failed(service, err))
+        if (has_failed(service, err))
             return err->status;
         if (signal_number == SIGHUP)
             fr_log(FR_LOG_WARN, "daemon", "reload",

@@ -114,7 +114,6 @@ enum fr_status fr_service_open(struct fr_service *service, struct fr_err *err) F
 enum fr_status fr_service_run(struct fr_service *service, struct fr_err *err) FR_MUST_CHECK;
 void fr_service_close(struct fr_service *service);
 void fr_service_fail(struct fr_service *service, const struct fr_err *err);
-bool fr_service_failed(struct fr_service *service, struct fr_err *err);
 int fr_exit_code(enum fr_status status);
 
 /* loops.c */

@@ -94,7 +94,7 @@ enum fr_status fr_step_trainer(struct fr_service *service, struct fr_err *err)
     enum fr_status status = fr_trainer_step(service->trainer, err);
     if (status == FR_EOF) /* the durable thread ends after the stages that are in it */
         fr_ring_close(service->cut_stages);
-    return status == FR_AGAIN ? FR_OK : status; /* it has waited */
+    return status;
 }
 
 /* ---- durable ---- */

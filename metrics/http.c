@@ -25,7 +25,6 @@
 
 enum {
     FR_HTTP_DOCUMENTS_MAX = 32,
-    FR_HTTP_HANDLERS_MAX = 8,
     FR_HTTP_WATCHES_MAX = 16,
     FR_HTTP_REASONS_MAX = 16,
     FR_HTTP_HEADERS_MAX = 8192,
@@ -68,12 +67,6 @@ struct fr_http {
     pthread_mutex_t lock; /* documents, watches, reasons */
     struct document documents[FR_HTTP_DOCUMENTS_MAX];
     size_t n_documents;
-    struct {
-        char prefix[64];
-        fr_http_handler *handler;
-        void *self;
-    } handlers[FR_HTTP_HANDLERS_MAX];
-    size_t n_handlers;
     struct watch watches[FR_HTTP_WATCHES_MAX];
     struct reason reasons[FR_HTTP_REASONS_MAX];
 };
@@ -141,13 +134,6 @@ static int find_document(struct fr_http *http, const char *path, struct fr_buffe
             fr_buffer_append(body, http->documents[i].body.data, http->documents[i].body.size);
         }
     pthread_mutex_unlock(&http->lock);
-    for (size_t i = 0; i < http->n_handlers && !status; i++) {
-        size_t length = strlen(http->handlers[i].prefix);
-        if (strncmp(http->handlers[i].prefix, path, length) == 0) {
-            *content_type = "application/json";
-            status = http->handlers[i].handler(http->handlers[i].self, path + length, body);
-        }
-    }
     return status;
 }
 
@@ -326,17 +312,6 @@ void fr_http_publish(struct fr_http *http, const char *path, int status, const c
     http->documents[i].content_type = content_type;
     pthread_mutex_unlock(&http->lock);
     fr_buffer_release(&old);
-}
-
-void fr_http_handle(struct fr_http *http, const char *prefix, fr_http_handler *handler, void *self)
-{
-    pthread_mutex_lock(&http->lock);
-    FR_CHECK(http->n_handlers < FR_HTTP_HANDLERS_MAX);
-    snprintf(http->handlers[http->n_handlers].prefix, sizeof(http->handlers[0].prefix), "%s", prefix);
-    http->handlers[http->n_handlers].handler = handler;
-    http->handlers[http->n_handlers].self = self;
-    http->n_handlers++;
-    pthread_mutex_unlock(&http->lock);
 }
 
 int fr_http_watch(struct fr_http *http, const char *loop, int64_t watchdog_ms)

@@ -143,29 +143,32 @@ void fr_task_metrics_lifetime(const struct fr_task_metrics *task, struct fr_auc_
 
 /* ---- section "metrics": u32 version, u32 tasks; per task u32 name size, name, i64 as of ---- */
 
-void fr_metrics_section_begin(struct fr_buffer *out, uint32_t n_tasks)
+void fr_metrics_section_add(struct fr_metrics_section *section, const char *name, const struct fr_task_metrics *task)
+{
+    FR_CHECK(section->n_tasks < FR_METRICS_TASKS_MAX && strlen(name) < FR_METRICS_NAME_MAX);
+    struct fr_metrics_listed *listed = &section->tasks[section->n_tasks++];
+    memcpy(listed->name, name, strlen(name) + 1);
+    listed->as_of_ms = fr_auc_as_of_ms(task->auc);
+}
+
+const struct fr_metrics_listed *fr_metrics_section_find(const struct fr_metrics_section *section, const char *name)
+{
+    for (uint32_t i = 0; i < section->n_tasks; i++)
+        if (strcmp(section->tasks[i].name, name) == 0)
+            return &section->tasks[i];
+    return NULL;
+}
+
+void fr_metrics_section_encode(const struct fr_metrics_section *section, struct fr_buffer *out)
 {
     fr_put_u32(out, SECTION_VERSION);
-    fr_put_u32(out, n_tasks);
-}
-
-void fr_metrics_section_put(struct fr_buffer *out, const char *name, const struct fr_task_metrics *task)
-{
-    fr_put_u32(out, (uint32_t)strlen(name));
-    fr_buffer_append(out, name, strlen(name));
-    fr_put_u64(out, (uint64_t)fr_auc_as_of_ms(task->auc));
-}
-
-enum fr_status fr_metrics_section_open(const uint8_t *bytes, size_t size, struct fr_metrics_section *out)
-{
-    struct fr_reader reader = {.at = bytes, .end = bytes + size};
-    if (fr_take_u32(&reader) != SECTION_VERSION)
-        return reader.failed ? FR_E_CORRUPT : FR_E_MISMATCH;
-    uint32_t count = fr_take_u32(&reader);
-    if (reader.failed)
-        return FR_E_CORRUPT;
-    *out = (struct fr_metrics_section){.at = reader.at, .end = reader.end, .left = count};
-    return FR_OK;
+    fr_put_u32(out, section->n_tasks);
+    for (uint32_t i = 0; i < section->n_tasks; i++) {
+        const struct fr_metrics_listed *listed = &section->tasks[i];
+        fr_put_u32(out, (uint32_t)strlen(listed->name));
+        fr_buffer_append(out, listed->name, strlen(listed->name));
+        fr_put_u64(out, (uint64_t)listed->as_of_ms);
+    }
 }
 
 /* A u32 size and as many bytes. */
@@ -175,17 +178,26 @@ static const uint8_t *take_sized(struct fr_reader *reader, size_t *size)
     return fr_take(reader, *size);
 }
 
-enum fr_status fr_metrics_section_next(struct fr_metrics_section *section)
+enum fr_status fr_metrics_section_parse(const uint8_t *bytes, size_t size, struct fr_metrics_section *out)
 {
-    struct fr_reader reader = {.at = section->at, .end = section->end};
-    if (section->left == 0)
-        return reader.at == reader.end ? FR_EOF : FR_E_CORRUPT;
-    section->name = take_sized(&reader, &section->name_size);
-    section->as_of_ms = (int64_t)fr_take_u64(&reader);
-    if (reader.failed)
+    struct fr_reader reader = {.at = bytes, .end = bytes + size};
+    struct fr_metrics_section read = {0};
+    if (fr_take_u32(&reader) != SECTION_VERSION)
+        return reader.failed ? FR_E_CORRUPT : FR_E_MISMATCH;
+    read.n_tasks = fr_take_u32(&reader);
+    if (read.n_tasks > FR_METRICS_TASKS_MAX)
         return FR_E_CORRUPT;
-    section->at = reader.at;
-    section->left--;
+    for (uint32_t i = 0; i < read.n_tasks; i++) {
+        size_t name_size;
+        const uint8_t *name = take_sized(&reader, &name_size);
+        if (!name || name_size >= FR_METRICS_NAME_MAX)
+            return FR_E_CORRUPT;
+        memcpy(read.tasks[i].name, name, name_size);
+        read.tasks[i].as_of_ms = (int64_t)fr_take_u64(&reader);
+    }
+    if (reader.failed || reader.at != reader.end)
+        return FR_E_CORRUPT;
+    *out = read;
     return FR_OK;
 }
 

@@ -141,21 +141,3 @@ void fr_store_stats(const struct fr_store *store, uint32_t table, struct fr_stor
     const struct fr_table *t = &store->tables[table];
     *out = (struct fr_store_table_stats){.counts = fr_table_counts(t), .bytes = table_bytes(t)};
 }
-
-enum fr_status fr_store_find(const struct fr_store *store, uint32_t table, uint64_t key, struct fr_store_view *out)
-{
-    FR_CHECK(table < store->n_tables);
-    const struct fr_table *t = &store->tables[table];
-    uint64_t hash = fr_fmix64(key);
-    const struct fr_entry *entry = fr_index_find(&t->shards[fr_shard_of(hash)].index, hash);
-    if (!entry || entry->state == FR_ENTRY_DEAD)
-        return FR_E_NOT_FOUND;
-    if (entry->state == FR_ENTRY_PENDING) {
-        *out = (struct fr_store_view){.kind = FR_IMAGE_PENDING, .count = entry->count, .seen_ms = entry->seen_ms};
-        return FR_OK;
-    }
-    const struct fr_row_head *tail = fr_row_tail(t, entry->row);
-    *out = (struct fr_store_view){
-        .kind = FR_IMAGE_ROW, .seen_ms = tail->seen_ms, .show = tail->show, .click = tail->click, .row = entry->row};
-    return FR_OK;
-}

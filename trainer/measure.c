@@ -13,6 +13,9 @@
 #include "base/check.h"
 #include "base/log.h"
 
+_Static_assert((int)FR_TASKS_MAX <= (int)FR_METRICS_TASKS_MAX && (int)FR_NAME_MAX <= (int)FR_METRICS_NAME_MAX,
+               "every task has its place in the section");
+
 void fr_trainer_measure_init(struct fr_trainer *trainer)
 {
     const struct fr_conf *conf = trainer->conf;
@@ -80,10 +83,10 @@ void fr_trainer_measure_status(const struct fr_trainer *trainer, struct fr_train
 void fr_trainer_stage_metrics(struct fr_trainer *trainer, struct fr_stage *stage)
 {
     const struct fr_conf *conf = trainer->conf;
-    struct fr_buffer *list = fr_stage_section(stage, "metrics");
-    fr_metrics_section_begin(list, conf->n_tasks);
+    struct fr_metrics_section section = {0};
     for (uint32_t i = 0; i < conf->n_tasks; i++)
-        fr_metrics_section_put(list, conf->tasks[i].name, trainer->metrics[i]);
+        fr_metrics_section_add(&section, conf->tasks[i].name, trainer->metrics[i]);
+    fr_metrics_section_encode(&section, fr_stage_section(stage, FR_SECTION_METRICS));
     for (uint32_t i = 0; i < conf->n_tasks; i++) {
         uint64_t changes = fr_task_metrics_changes(trainer->metrics[i]);
         if (changes == trainer->journaled_metrics[i])
@@ -97,43 +100,19 @@ void fr_trainer_stage_metrics(struct fr_trainer *trainer, struct fr_stage *stage
         fr_freshness_cut(trainer->options.freshness, trainer->epoch);
 }
 
-/* FR_TASKS_MAX: not a task of this configuration. */
-static uint32_t find_task(const struct fr_trainer *trainer, const void *name, size_t size)
-{
-    for (uint32_t i = 0; i < trainer->conf->n_tasks; i++) {
-        const char *own = trainer->conf->tasks[i].name;
-        if (strlen(own) == size && memcmp(own, name, size) == 0)
-            return i;
-    }
-    return FR_TASKS_MAX;
-}
-
-static enum fr_status take_list(const struct fr_trainer *trainer, struct fr_metrics_restore *restore,
-                                const uint8_t *bytes, size_t size)
-{
-    struct fr_metrics_section section;
-    enum fr_status status = fr_metrics_section_open(bytes, size, &section);
-    while (status == FR_OK && (status = fr_metrics_section_next(&section)) == FR_OK) {
-        uint32_t i = find_task(trainer, section.name, section.name_size);
-        if (i == FR_TASKS_MAX)
-            continue;
-        restore->listed[i] = true;
-        restore->as_of_ms[i] = section.as_of_ms;
-    }
-    return status == FR_EOF ? FR_OK : status;
-}
-
 enum fr_status fr_trainer_restore_metrics(struct fr_trainer *trainer, struct fr_metrics_restore *restore,
                                           const char *name, const uint8_t *bytes, size_t size)
 {
-    if (strcmp(name, "metrics") == 0)
-        return take_list(trainer, restore, bytes, size);
+    if (strcmp(name, FR_SECTION_METRICS) == 0)
+        return fr_metrics_section_parse(bytes, size, &restore->section);
     const char *task = name + sizeof(FR_SECTION_METRICS_TASK) - 1;
-    uint32_t i = find_task(trainer, task, strlen(task));
-    /* the list does not have it: of an earlier configuration */
-    if (i == FR_TASKS_MAX || !restore->listed[i])
+    const struct fr_metrics_listed *listed = fr_metrics_section_find(&restore->section, task);
+    uint32_t i = 0;
+    while (i < trainer->conf->n_tasks && strcmp(trainer->conf->tasks[i].name, task) != 0)
+        i++;
+    if (!listed || i == trainer->conf->n_tasks) /* of an earlier configuration */
         return FR_OK;
-    enum fr_status status = fr_task_metrics_parse(trainer->metrics[i], bytes, size, restore->as_of_ms[i]);
+    enum fr_status status = fr_task_metrics_parse(trainer->metrics[i], bytes, size, listed->as_of_ms);
     if (status == FR_OK)
         trainer->journaled_metrics[i] = fr_task_metrics_changes(trainer->metrics[i]);
     else if (status != FR_E_MISMATCH)

@@ -102,7 +102,7 @@ static enum fr_status restore_section(void *self, const char *name, const uint8_
         restoring->own = true;
         return restore_history(trainer, bytes, size);
     }
-    if (strcmp(name, "metrics") == 0 || begins_with(name, FR_SECTION_METRICS_TASK)) {
+    if (strcmp(name, FR_SECTION_METRICS) == 0 || begins_with(name, FR_SECTION_METRICS_TASK)) {
         restoring->metrics = true;
         return fr_trainer_restore_metrics(trainer, &restoring->tasks, name, bytes, size);
     }
@@ -133,7 +133,8 @@ static enum fr_status check_whole(const struct restoring *restoring, struct fr_e
     size_t count = fr_graph_parameter_count(trainer->graph);
     const struct fr_parameter *parameters = fr_graph_parameters(trainer->graph);
     for (uint32_t i = 0; i < trainer->conf->n_tasks && !missing; i++)
-        if (restoring->tasks.listed[i] && !restoring->tasks.restored[i])
+        if (!restoring->tasks.restored[i] &&
+            fr_metrics_section_find(&restoring->tasks.section, trainer->conf->tasks[i].name))
             missing = FR_SECTION_METRICS_TASK "..";
     for (size_t i = 0; i < count && !missing; i++) {
         if (restoring->dense[i] != (DENSE_VALUES | DENSE_STATE))

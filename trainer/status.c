@@ -55,8 +55,3 @@ const char *fr_trainer_kernel(const struct fr_trainer *trainer)
 {
     return fr_graph_kernel(trainer->graph);
 }
-
-double fr_trainer_flops_per_sample(const struct fr_trainer *trainer)
-{
-    return fr_graph_flops_per_sample(trainer->graph);
-}

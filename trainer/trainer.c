@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -58,7 +57,6 @@ struct fr_trainer *fr_trainer_new(const struct fr_trainer_options *options)
     trainer->run.last_loss = NAN;
     trainer->sift.looks_max = FR_SIFT_LOOKS_MAX;
     pthread_mutex_init(&trainer->lock, NULL);
-    pthread_cond_init(&trainer->wake, NULL);
 
     trainer->graph = fr_graph_new(&(struct fr_graph_options){.conf = options->conf, .pool = options->pool});
     size_t n_parameters = fr_graph_parameter_count(trainer->graph);
@@ -96,7 +94,6 @@ void fr_trainer_free(struct fr_trainer *trainer)
     fr_graph_free(trainer->graph);
     free(trainer->journaled);
     free(trainer->published);
-    pthread_cond_destroy(&trainer->wake);
     pthread_mutex_destroy(&trainer->lock);
     free(trainer);
 }
@@ -248,22 +245,6 @@ static bool paused(struct fr_trainer *trainer)
     return result;
 }
 
-/* Waits without taking a batch: the ring fills and ingest stops polling. */
-static void wait_paused(struct fr_trainer *trainer)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += FR_TRAINER_WAIT_MS * 1000000L;
-    if (until.tv_nsec >= 1000000000L) {
-        until.tv_nsec -= 1000000000L;
-        until.tv_sec++;
-    }
-    pthread_mutex_lock(&trainer->lock);
-    (void)pthread_cond_timedwait(&trainer->wake, &trainer->lock,
-                                 &until); /* woken, timed out or spurious: the caller looks again */
-    pthread_mutex_unlock(&trainer->lock);
-}
-
 static enum fr_status finish(struct fr_trainer *trainer)
 {
     if (!trainer->drained) {
@@ -316,10 +297,8 @@ enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err)
             return status == FR_OK ? FR_OK : FR_AGAIN;
     }
     void *item = NULL;
-    if (paused(trainer)) {
-        wait_paused(trainer);
+    if (paused(trainer)) /* the ring fills and ingest stops polling */
         return FR_AGAIN;
-    }
     enum fr_status popped = fr_ring_pop(trainer->options.full, &item, (uint64_t)FR_TRAINER_WAIT_MS * 1000000);
     if (popped == FR_EOF)
         trainer->ended = true;
@@ -339,13 +318,11 @@ enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err)
 void fr_trainer_stop(struct fr_trainer *trainer)
 {
     atomic_store(&trainer->stop, true);
-    pthread_cond_broadcast(&trainer->wake);
 }
 
 void fr_trainer_pause(struct fr_trainer *trainer, const char *reason)
 {
     pthread_mutex_lock(&trainer->lock);
     snprintf(trainer->pause_reason, sizeof(trainer->pause_reason), "%s", reason ? reason : "");
-    pthread_cond_broadcast(&trainer->wake);
     pthread_mutex_unlock(&trainer->lock);
 }

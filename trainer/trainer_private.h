@@ -78,7 +78,6 @@ struct fr_trainer {
 
     /* Guards pause_reason and status: publication only (base/pool and rings carry the rest). */
     pthread_mutex_t lock;
-    pthread_cond_t wake; /* a pause ended or a stop was asked for */
     char pause_reason[256];
     struct fr_trainer_status status;
 };
@@ -92,8 +91,8 @@ void fr_trainer_measure_status(const struct fr_trainer *trainer, struct fr_train
 void fr_trainer_stage_metrics(struct fr_trainer *trainer, struct fr_stage *stage);
 /* Which tasks the section "metrics" lists, and whether their images came. */
 struct fr_metrics_restore {
-    bool listed[FR_TASKS_MAX], restored[FR_TASKS_MAX];
-    int64_t as_of_ms[FR_TASKS_MAX];
+    struct fr_metrics_section section;
+    bool restored[FR_TASKS_MAX];
 };
 /* A section "metrics", or one below it, which comes later. */
 enum fr_status fr_trainer_restore_metrics(struct fr_trainer *trainer, struct fr_metrics_restore *restore,

@@ -282,20 +282,3 @@ bool fr_graph_task_learns(const struct fr_graph *graph, uint32_t task)
     free(learns);
     return any;
 }
-
-double fr_graph_flops_per_sample(const struct fr_graph *graph)
-{
-    const struct variant *v = graph->variant;
-    double flops = 0.0;
-    for (uint32_t l = 0; l < v->n_linears; l++) {
-        const struct linear *linear = &v->linears[l];
-        const struct node *node = &v->nodes[linear->node];
-        double product = 2.0 * (double)linear->in * (double)linear->out;
-        if (node->reached)
-            product *= node->arguments[0].skip_gradient ? 2.0 : 3.0;
-        if (node->space != SPACE_SAMPLES && graph->n_samples > 0)
-            product *= (double)v->spaces[node->space].rows / (double)graph->n_samples;
-        flops += product;
-    }
-    return flops;
-}

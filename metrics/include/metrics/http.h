@@ -35,11 +35,6 @@ uint16_t fr_http_port(const struct fr_http *http);
  * static strings. */
 void fr_http_publish(struct fr_http *http, const char *path, int status, const char *content_type, const void *body,
                      size_t size);
-/* Answers paths below prefix ("/feature/") by a callback on the HTTP thread, which must not block:
- * it fills body and returns the HTTP status. */
-typedef int fr_http_handler(void *self, const char *rest, struct fr_buffer *body);
-void fr_http_handle(struct fr_http *http, const char *prefix, fr_http_handler *handler, void *self);
-
 /* Heartbeats: a loop calls beat, with the index that watch gave it, at least every watchdog_ms.
  * When it does not, /healthz answers 503 and names it. */
 int fr_http_watch(struct fr_http *http, const char *loop, int64_t watchdog_ms);

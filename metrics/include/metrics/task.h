@@ -69,27 +69,29 @@ void fr_task_metrics_result(const struct fr_task_metrics *task, struct fr_task_r
 void fr_task_result_json(const struct fr_task_result *result, const char *const *half_lives, struct fr_buffer *out);
 void fr_task_metrics_lifetime(const struct fr_task_metrics *task, struct fr_auc_result *out);
 
-/* ---- section "metrics": begin, then put every task; read with open and next ---- */
+/* ---- section "metrics": which tasks there are, and the time each is as of ---- */
 
-void fr_metrics_section_begin(struct fr_buffer *out, uint32_t n_tasks);
-void fr_metrics_section_put(struct fr_buffer *out, const char *name, const struct fr_task_metrics *task);
+#define FR_SECTION_METRICS "metrics"
 
+enum { FR_METRICS_TASKS_MAX = 16, FR_METRICS_NAME_MAX = 64 };
 struct fr_metrics_section {
-    const uint8_t *at, *end;
-    uint32_t left; /* tasks */
-    /* Of the task that next found; the name is borrowed from the section. */
-    const uint8_t *name;
-    size_t name_size;
-    int64_t as_of_ms;
+    uint32_t n_tasks;
+    struct fr_metrics_listed {
+        char name[FR_METRICS_NAME_MAX];
+        int64_t as_of_ms;
+    } tasks[FR_METRICS_TASKS_MAX];
 };
-/* FR_E_MISMATCH: another version. FR_E_CORRUPT. */
-enum fr_status fr_metrics_section_open(const uint8_t *bytes, size_t size, struct fr_metrics_section *out) FR_MUST_CHECK;
-/* FR_EOF after the last task; FR_E_CORRUPT. */
-enum fr_status fr_metrics_section_next(struct fr_metrics_section *section) FR_MUST_CHECK;
+void fr_metrics_section_add(struct fr_metrics_section *section, const char *name, const struct fr_task_metrics *task);
+/* NULL: not listed. */
+const struct fr_metrics_listed *fr_metrics_section_find(const struct fr_metrics_section *section, const char *name);
+void fr_metrics_section_encode(const struct fr_metrics_section *section, struct fr_buffer *out);
+/* FR_E_MISMATCH: another version. FR_E_CORRUPT. *out is written on success only. */
+enum fr_status fr_metrics_section_parse(const uint8_t *bytes, size_t size,
+                                        struct fr_metrics_section *out) FR_MUST_CHECK;
 
 /* ---- section "metrics/<task>": the image of a task ---- */
 
-#define FR_SECTION_METRICS_TASK "metrics/"
+#define FR_SECTION_METRICS_TASK FR_SECTION_METRICS "/"
 
 /* Grows whenever the image changes. */
 uint64_t fr_task_metrics_changes(const struct fr_task_metrics *task);

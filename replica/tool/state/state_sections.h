@@ -18,7 +18,7 @@ enum fr_status fr_tool_store_section(const struct fr_tool_state *state, struct f
 
 /* Calls visit for every task in turn that the section "metrics" lists. */
 struct fr_tool_metrics_task {
-    char name[64];
+    const char *name;
     uint64_t image_hash; /* XXH3-64 of the task's image as stored */
     struct fr_task_result result;
 };

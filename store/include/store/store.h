@@ -122,16 +122,4 @@ struct fr_store_table_stats {
 };
 void fr_store_stats(const struct fr_store *store, uint32_t table, struct fr_store_table_stats *out);
 
-/* One row, for /feature, tests and tools. FR_E_NOT_FOUND: no entry. */
-struct fr_store_view {
-    enum fr_image_kind kind;
-    uint32_t count; /* pending */
-    int64_t seen_ms;
-    uint64_t show;
-    double click;
-    const float *row; /* live: row_floats, borrowed until the next plan or slice */
-};
-enum fr_status fr_store_find(const struct fr_store *store, uint32_t table, uint64_t key,
-                             struct fr_store_view *out) FR_MUST_CHECK;
-
 #endif

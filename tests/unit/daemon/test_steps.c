@@ -283,7 +283,7 @@ FR_CASE(dead_letters_are_served_until_the_last_epoch_is_durable)
 FR_CASE(the_durable_thread_ends_after_the_stages_of_a_drained_trainer)
 {
     w->train = FR_AGAIN;
-    expect(fr_step_trainer, FR_OK); /* it has waited itself */
+    expect(fr_step_trainer, FR_AGAIN);
     cut_epoch(1, 0);
     w->train = FR_EOF;
     expect(fr_step_trainer, FR_EOF);

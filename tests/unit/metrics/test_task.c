@@ -189,46 +189,45 @@ FR_CASE(the_sections_keep_every_task)
     fr_task_metrics_add(click, &samples);
     fr_task_metrics_add(price, &samples);
     struct fr_buffer section = {0}, images[2] = {{0}, {0}};
-    fr_metrics_section_begin(&section, 2);
-    fr_metrics_section_put(&section, "click", click);
-    fr_metrics_section_put(&section, "price", price);
+    struct fr_metrics_section listed = {0}, tasks;
+    fr_metrics_section_add(&listed, "click", click);
+    fr_metrics_section_add(&listed, "price", price);
+    fr_metrics_section_encode(&listed, &section);
     fr_task_metrics_encode(click, &images[0]);
     fr_task_metrics_encode(price, &images[1]);
 
-    struct fr_metrics_section tasks;
     struct fr_task_result was, read;
-    assert_int_equal(fr_metrics_section_open(section.data, section.size, &tasks), FR_OK);
-    assert_int_equal(fr_metrics_section_next(&tasks), FR_OK);
-    assert_true(tasks.name_size == 5 && memcmp(tasks.name, "click", 5) == 0);
-    assert_int_equal(tasks.as_of_ms, samples.watermark_ms);
-    assert_int_equal(fr_task_metrics_read(images[0].data, images[0].size, tasks.as_of_ms, &read), FR_OK);
+    assert_int_equal(fr_metrics_section_parse(section.data, section.size, &tasks), FR_OK);
+    assert_int_equal(tasks.n_tasks, 2);
+    const struct fr_metrics_listed *first = fr_metrics_section_find(&tasks, "click");
+    assert_ptr_equal(first, &tasks.tasks[0]);
+    assert_null(fr_metrics_section_find(&tasks, "clic"));
+    assert_int_equal(first->as_of_ms, samples.watermark_ms);
+    assert_int_equal(fr_task_metrics_read(images[0].data, images[0].size, first->as_of_ms, &read), FR_OK);
     fr_task_metrics_result(click, &was);
     assert_true(read.lifetime.auc == was.lifetime.auc && read.decayed[0].auc == was.decayed[0].auc);
     assert_true(read.decayed[0].weight == was.decayed[0].weight); /* as of the same time */
     assert_true(read.served.auc == was.served.auc && read.gauc.auc == was.gauc.auc && read.n_half_lives == 2);
-    assert_int_equal(fr_metrics_section_next(&tasks), FR_OK);
-    assert_int_equal(fr_task_metrics_read(images[1].data, images[1].size, tasks.as_of_ms, &read), FR_OK);
+    assert_int_equal(fr_task_metrics_read(images[1].data, images[1].size, tasks.tasks[1].as_of_ms, &read), FR_OK);
     assert_true(read.regression && read.lifetime.mse > 0 && !read.has_gauc);
-    assert_int_equal(fr_metrics_section_next(&tasks), FR_EOF);
 
     struct fr_task_metrics *restored = fr_task_metrics_new(&options);
     assert_int_equal(fr_task_metrics_parse(restored, images[0].data, images[0].size, samples.watermark_ms), FR_OK);
     struct fr_buffer again = {0}, image = {0};
-    fr_metrics_section_begin(&again, 2);
-    fr_metrics_section_put(&again, "click", restored);
+    listed.n_tasks = 0;
+    fr_metrics_section_add(&listed, "click", restored);
+    listed.n_tasks = 2;
+    fr_metrics_section_encode(&listed, &again);
+    assert_int_equal(again.size, section.size);
     assert_memory_equal(again.data, section.data, again.size);
     fr_task_metrics_encode(restored, &image);
     assert_int_equal(image.size, images[0].size);
     assert_memory_equal(image.data, images[0].data, image.size);
 
-    for (size_t cut = 0; cut < section.size; cut++) {
-        enum fr_status status = fr_metrics_section_open(section.data, cut, &tasks);
-        while (status == FR_OK)
-            status = fr_metrics_section_next(&tasks);
-        assert_int_equal(status, FR_E_CORRUPT);
-    }
+    for (size_t cut = 0; cut < section.size; cut++)
+        assert_int_equal(fr_metrics_section_parse(section.data, cut, &tasks), FR_E_CORRUPT);
     section.data[0]++;
-    assert_int_equal(fr_metrics_section_open(section.data, section.size, &tasks), FR_E_MISMATCH);
+    assert_int_equal(fr_metrics_section_parse(section.data, section.size, &tasks), FR_E_MISMATCH);
     fr_buffer_release(&section);
     fr_buffer_release(&images[0]);
     fr_buffer_release(&images[1]);

@@ -15,6 +15,7 @@
 #include "base/random.h"
 #include "eviction/eviction.h"
 #include "store/store.h"
+#include "store_find.h"
 
 enum { TEST_TABLES = 4, TEST_SLOTS = 8, TEST_SAMPLES = 64, TEST_SLOT_KEYS = 1024, TEST_DIM = 3, TEST_ROW_FLOATS = 5 };
 

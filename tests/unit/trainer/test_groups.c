@@ -2,6 +2,7 @@
 #include "trainer_fixture.h"
 
 #include "../../../trainer/trainer_private.h"
+#include "../store/store_find.h"
 
 enum { GROUP = 4, ROUNDS = 60 };
 

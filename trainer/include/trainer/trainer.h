@@ -97,10 +97,10 @@ enum { FR_STUCK_MAX = 16 }; /* named; the rest is named when these are mended */
 /* What begins at zero and never learns, with the remedy. */
 void fr_trainer_stuck_text(const struct fr_conf *conf, const struct fr_graph_stuck *stuck, char *out, size_t size);
 
-/* FR_OK: did something; FR_AGAIN: nothing to do; FR_EOF: drained: the last epoch was handed to the
+/* FR_OK: did something; FR_AGAIN: nothing to do for a moment; FR_EOF: drained: the last epoch was handed to the
  * durable thread. */
 enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err) FR_MUST_CHECK;
-/* Asks for a drain: the current batch is the last. Async-signal-unsafe; any thread. */
+/* Asks for a drain: the current batch is the last. Any thread. */
 void fr_trainer_stop(struct fr_trainer *trainer);
 /* Holds reading while reason is not NULL (pressure, decided by the daemon); the text is copied. Any
  * thread. */
@@ -141,6 +141,5 @@ struct fr_trainer_status {
 void fr_trainer_get_status(struct fr_trainer *trainer, struct fr_trainer_status *out);
 
 const char *fr_trainer_kernel(const struct fr_trainer *trainer);
-double fr_trainer_flops_per_sample(const struct fr_trainer *trainer);
 
 #endif

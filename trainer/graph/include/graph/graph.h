@@ -158,8 +158,4 @@ uint64_t fr_graph_bytes(const struct fr_graph *graph);
  * on every processor with FMA; else BLAS library, version and core type. */
 const char *fr_graph_kernel(const struct fr_graph *graph);
 
-/* Floating-point operations of one training step per sample (2 per multiply-add), for the roof in
- * `freshet bench`. */
-double fr_graph_flops_per_sample(const struct fr_graph *graph);
-
 #endif
