@@ -204,7 +204,7 @@ static void expect(enum fr_status (*step)(struct fr_service *service, struct fr_
 static void cut_epoch(uint64_t epoch, uint64_t letters)
 {
     struct fr_positions positions = {0};
-    (void)fr_positions_slot(&positions, "samples", 0);
+    (void)fr_positions_index(&positions, "samples", 0);
     fr_positions_encode(&positions, fr_stage_section(&w->stage, "positions"));
     fr_positions_release(&positions);
     w->stage.epoch = w->stage.publishable = epoch;
