@@ -130,7 +130,7 @@ static void copy_shard(void *context, size_t index, size_t worker)
     (void)worker;
     const struct fr_cut *cut = context;
     const struct fr_table *table = &cut->store->tables[index / FR_SHARDS];
-    size_t floats = (size_t)table->spec.row_floats * sizeof(float);
+    size_t floats = (size_t)table->spec.layout.row_floats * sizeof(float);
     const struct cut_item *items = cut->items + cut->ranges[index].begin;
     for (size_t i = 0; i < cut->ranges[index].n; i++) {
         uint8_t *to = items[i].to;

@@ -91,7 +91,7 @@ void fr_entry_remove(struct fr_shard *shard, struct fr_entry *entry, uint8_t rea
 }
 
 static void init_part(const struct fr_store *store, const struct fr_table *table, uint64_t key,
-                      const struct fr_store_part *part, float *row)
+                      const struct fr_layout_part *part, float *row)
 {
     const struct fr_value_place at = {store->seed,        table->random_stream, key,
                                       part->value_offset, (double)part->dim,    (double)part->dim};
@@ -103,6 +103,6 @@ static void init_part(const struct fr_store *store, const struct fr_table *table
 void fr_row_init(const struct fr_store *store, const struct fr_table *table, uint64_t key, float *row)
 {
     memset(row, 0, table->tail_offset + sizeof(struct fr_row_head));
-    for (uint32_t p = 0; p < table->spec.n_parts; p++)
-        init_part(store, table, key, &table->spec.parts[p], row);
+    for (uint32_t p = 0; p < table->spec.layout.n_parts; p++)
+        init_part(store, table, key, &table->spec.layout.parts[p], row);
 }

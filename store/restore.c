@@ -19,7 +19,7 @@ static void restore_row(const struct fr_table *table, struct fr_shard *shard, st
                         const uint8_t *bytes)
 {
     float *row = entry->state == FR_ENTRY_LIVE ? entry->row : fr_entry_make_live(shard, entry);
-    size_t floats = (size_t)table->spec.row_floats * sizeof(float);
+    size_t floats = (size_t)table->spec.layout.row_floats * sizeof(float);
     memset(row, 0, table->tail_offset + sizeof(struct fr_row_head));
     memcpy(fr_row_tail(table, row), bytes, FR_ROW_IMAGE_HEAD);
     memcpy(row, bytes + FR_ROW_IMAGE_HEAD, floats);

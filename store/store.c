@@ -12,22 +12,20 @@
 
 enum { CACHE_LINE = 64, EXPIRE_EVERY_DEFAULT = 16, EXPIRE_SLICE_ROWS_DEFAULT = 65536 };
 
-static void check_part(const struct fr_store_table *spec, const struct fr_store_part *part)
-{
-    FR_CHECK((uint64_t)part->value_offset + part->dim <= spec->value_floats);
-    FR_CHECK(part->state_floats == 0 || part->state_offset >= spec->value_floats);
-    FR_CHECK((uint64_t)part->state_offset + part->state_floats <= spec->row_floats || part->state_floats == 0);
-}
-
 static void check_table(const struct fr_store_table *spec)
 {
-    FR_CHECK(spec->row_floats > 0 && spec->value_floats <= spec->row_floats);
+    const struct fr_row_layout *layout = &spec->layout;
+    FR_CHECK(layout->row_floats > 0 && layout->value_floats <= layout->row_floats);
     /* an image's size is a u32 */
-    FR_CHECK(spec->row_floats <= (UINT32_MAX - FR_ROW_IMAGE_HEAD) / sizeof(float));
-    FR_CHECK(spec->n_parts <= FR_PARTS_MAX);
+    FR_CHECK(layout->row_floats <= (UINT32_MAX - FR_ROW_IMAGE_HEAD) / sizeof(float));
+    FR_CHECK(layout->n_parts <= FR_PARTS_MAX);
+    for (uint32_t p = 0; p < layout->n_parts; p++) {
+        const struct fr_layout_part *part = &layout->parts[p];
+        FR_CHECK((uint64_t)part->value_offset + part->dim <= layout->value_floats);
+        FR_CHECK(part->state_floats == 0 || part->state_offset >= layout->value_floats);
+        FR_CHECK((uint64_t)part->state_offset + part->state_floats <= layout->row_floats || part->state_floats == 0);
+    }
     FR_CHECK(spec->gate.admits && spec->gate.forgets);
-    for (uint32_t p = 0; p < spec->n_parts; p++)
-        check_part(spec, &spec->parts[p]);
     if (spec->expires) {
         FR_CHECK(spec->expiry.expires);
         FR_CHECK(spec->expiry.reason > FR_ABSENT_SILENT && spec->expiry.reason < FR_ABSENT_REASONS);
@@ -48,8 +46,8 @@ static void init_table(struct fr_table *table, const struct fr_store_table *spec
     if (table->spec.expire_slice_rows == 0)
         table->spec.expire_slice_rows = EXPIRE_SLICE_ROWS_DEFAULT;
     table->random_stream = fr_xxh3(spec->name, strnlen(spec->name, sizeof(spec->name)));
-    table->tail_offset = round_up((size_t)spec->row_floats * sizeof(float), sizeof(int64_t));
-    table->image_size = FR_ROW_IMAGE_HEAD + (size_t)spec->row_floats * sizeof(float);
+    table->tail_offset = round_up((size_t)spec->layout.row_floats * sizeof(float), sizeof(int64_t));
+    table->image_size = FR_ROW_IMAGE_HEAD + (size_t)spec->layout.row_floats * sizeof(float);
     size_t row_bytes = round_up(table->tail_offset + sizeof(struct fr_row_head), CACHE_LINE);
     table->shards = fr_alloc_aligned(CACHE_LINE, FR_SHARDS * sizeof(*table->shards));
     for (uint32_t s = 0; s < FR_SHARDS; s++) {

@@ -20,22 +20,9 @@ static void store_tables(const struct fr_trainer_options *options, struct fr_sto
     for (uint32_t i = 0; i < options->conf->n_tables; i++) {
         const struct fr_conf_table *from = &options->conf->tables[i];
         struct fr_store_table *to = &tables[i];
-        struct fr_row_layout layout;
-        fr_row_layout_of(from, &layout);
         memset(to, 0, sizeof(*to));
         memcpy(to->name, from->name, sizeof(to->name));
-        to->n_parts = from->n_parts;
-        for (uint32_t p = 0; p < from->n_parts; p++)
-            to->parts[p] = (struct fr_store_part){
-                .value_offset = layout.parts[p].value_offset,
-                .dim = layout.parts[p].dim,
-                .state_offset = layout.parts[p].state_offset,
-                .state_floats = layout.parts[p].state_floats,
-                .state_initial = layout.parts[p].state_initial,
-                .init = from->parts[p].init,
-            };
-        to->value_floats = layout.value_floats;
-        to->row_floats = layout.row_floats;
+        fr_row_layout_of(from, &to->layout);
         to->gate = options->gates[i];
         to->pending_max = from->admit_count_max;
         to->expires = options->expiries[i].expires != NULL;

@@ -23,6 +23,7 @@ void fr_row_layout_of(const struct fr_conf_table *table, struct fr_row_layout *o
         bool adagrad = optimizer.kind == FR_OPT_ADAGRAD || optimizer.kind == FR_OPT_ADAGRAD_ROWWISE;
         layout.parts[p].state_offset = layout.row_floats;
         layout.parts[p].state_floats = fr_row_state_floats(optimizer.kind, table->parts[p].dim);
+        layout.parts[p].init = table->parts[p].init;
         layout.parts[p].state_initial = adagrad ? table->parts[p].optimizer.initial : 0.0f;
         layout.row_floats += layout.parts[p].state_floats;
     }

@@ -24,19 +24,8 @@ static struct fr_store *open_store(const struct fr_conf *conf, struct fr_pool *p
     struct fr_store_table tables[FR_TABLES_MAX];
     memset(tables, 0, sizeof(tables));
     for (uint32_t t = 0; t < conf->n_tables; t++) {
-        struct fr_row_layout layout;
-        fr_row_layout_of(&conf->tables[t], &layout);
         memcpy(tables[t].name, conf->tables[t].name, sizeof(tables[t].name));
-        tables[t].n_parts = conf->tables[t].n_parts;
-        for (uint32_t p = 0; p < conf->tables[t].n_parts; p++)
-            tables[t].parts[p] = (struct fr_store_part){.value_offset = layout.parts[p].value_offset,
-                                                        .dim = layout.parts[p].dim,
-                                                        .state_offset = layout.parts[p].state_offset,
-                                                        .state_floats = layout.parts[p].state_floats,
-                                                        .state_initial = layout.parts[p].state_initial,
-                                                        .init = conf->tables[t].parts[p].init};
-        tables[t].value_floats = layout.value_floats;
-        tables[t].row_floats = layout.row_floats;
+        fr_row_layout_of(&conf->tables[t], &tables[t].layout);
         tables[t].gate = (struct fr_gate_policy){.name = "all", .admits = admit_all, .forgets = forget_none};
         tables[t].pending_max = conf->tables[t].admit_count_max;
     }

@@ -19,19 +19,9 @@
 
 enum { FR_SHARDS = 16 };
 
-struct fr_store_part {
-    uint32_t value_offset, dim; /* in floats from the row's start */
-    uint32_t state_offset, state_floats;
-    float state_initial;
-    struct fr_conf_init init;
-};
-
 struct fr_store_table {
     char name[FR_NAME_MAX];
-    uint32_t n_parts;
-    struct fr_store_part parts[FR_PARTS_MAX];
-    uint32_t value_floats; /* first value_floats of a row are published */
-    uint32_t row_floats;
+    struct fr_row_layout layout;
     struct fr_gate_policy gate;
     /* exact gate: entries kept at most, an equal share per shard; above it new keys are counted as
      * rejected and not remembered */

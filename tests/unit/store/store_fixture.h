@@ -40,13 +40,13 @@ static inline void world_add_table(struct world *w, uint32_t count, int64_t gate
     w->gates[t] = (struct fr_gate_count){.count = count, .idle_ms = gate_idle_ms};
     w->idles[t] = (struct fr_expire_idle){.idle_ms = idle_ms};
     struct fr_store_table *table = &w->tables[t];
-    *table = (struct fr_store_table){.n_parts = 1, .value_floats = TEST_DIM, .row_floats = TEST_ROW_FLOATS};
+    *table = (struct fr_store_table){.layout = {.n_parts = 1, .value_floats = TEST_DIM, .row_floats = TEST_ROW_FLOATS}};
     snprintf(table->name, sizeof(table->name), "table%u", t);
-    table->parts[0] = (struct fr_store_part){.dim = TEST_DIM,
-                                             .state_offset = TEST_DIM,
-                                             .state_floats = TEST_ROW_FLOATS - TEST_DIM,
-                                             .state_initial = 0.5f,
-                                             .init = {.kind = FR_INIT_NORMAL, .scale = 0.1f}};
+    table->layout.parts[0] = (struct fr_layout_part){.dim = TEST_DIM,
+                                                     .state_offset = TEST_DIM,
+                                                     .state_floats = TEST_ROW_FLOATS - TEST_DIM,
+                                                     .state_initial = 0.5f,
+                                                     .init = {.kind = FR_INIT_NORMAL, .scale = 0.1f}};
     table->gate = fr_gate_count_policy(&w->gates[t]);
     table->pending_max = 1 << 20;
     table->expires = idle_ms > 0;

@@ -50,7 +50,7 @@ static inline void image_of_entry(const struct fr_table *table, const struct fr_
         fr_put_u32(out, entry->count);
     } else if (entry->state == FR_ENTRY_LIVE) {
         fr_buffer_append(out, fr_row_tail(table, entry->row), sizeof(struct fr_row_head));
-        fr_buffer_append(out, entry->row, table->spec.row_floats * sizeof(float));
+        fr_buffer_append(out, entry->row, table->spec.layout.row_floats * sizeof(float));
     }
 }
 

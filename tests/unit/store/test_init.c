@@ -30,16 +30,17 @@ static void expect_rows(const struct initializer *initializer)
     struct world w = {0};
     world_add_table(&w, 1, 0, 0);
     struct fr_store_table *table = &w.tables[0];
-    table->n_parts = 2;
-    table->value_floats = 2 + DIM;
-    table->row_floats = 2 + DIM + 1;
-    table->parts[0] = (struct fr_store_part){.dim = 2, .state_offset = 2 + DIM, .init = {.kind = FR_INIT_ZEROS}};
-    table->parts[1] = (struct fr_store_part){.value_offset = 2,
-                                             .dim = DIM,
-                                             .state_offset = 2 + DIM,
-                                             .state_floats = 1,
-                                             .state_initial = 0.25f,
-                                             .init = {.kind = initializer->kind, .scale = 0.5f}};
+    table->layout.n_parts = 2;
+    table->layout.value_floats = 2 + DIM;
+    table->layout.row_floats = 2 + DIM + 1;
+    table->layout.parts[0] =
+        (struct fr_layout_part){.dim = 2, .state_offset = 2 + DIM, .init = {.kind = FR_INIT_ZEROS}};
+    table->layout.parts[1] = (struct fr_layout_part){.value_offset = 2,
+                                                     .dim = DIM,
+                                                     .state_offset = 2 + DIM,
+                                                     .state_floats = 1,
+                                                     .state_initial = 0.25f,
+                                                     .init = {.kind = initializer->kind, .scale = 0.5f}};
     world_add_slot(&w, 0, true, true);
     world_open(&w, 1);
     struct test_batch *b = fr_alloc(1, sizeof(*b));

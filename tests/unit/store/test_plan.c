@@ -287,7 +287,7 @@ FR_CASE(a_new_row_is_a_function_of_seed_table_key_and_index)
     struct world w = {0};
     world_add_table(&w, 1, 0, 0);
     world_add_table(&w, 1, 0, 0);
-    w.tables[1].parts[0].init = (struct fr_conf_init){.kind = FR_INIT_UNIFORM, .scale = 2.0f};
+    w.tables[1].layout.parts[0].init = (struct fr_conf_init){.kind = FR_INIT_UNIFORM, .scale = 2.0f};
     world_add_slot(&w, 0, true, true);
     world_add_slot(&w, 1, true, true);
     world_open(&w, 2);

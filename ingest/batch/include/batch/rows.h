@@ -5,6 +5,21 @@
 
 #include <stdint.h>
 
+#include "conf/conf.h"
+
+/* Where the parts of a table lie in a row, in floats from its start, and what they begin with. */
+struct fr_row_layout {
+    uint32_t n_parts;
+    struct fr_layout_part {
+        uint32_t value_offset, dim;
+        uint32_t state_offset, state_floats;
+        float state_initial;
+        struct fr_conf_init init;
+    } parts[FR_PARTS_MAX];
+    uint32_t value_floats; /* the first ones of a row: they are published */
+    uint32_t row_floats;
+};
+
 /* The occurrences of one table in one batch. An occurrence is one id in one slot of one entry
  * (sample, or group where the column is shared); occurrences are numbered slot by slot (config
  * order), entry by entry: the order in which a row's gradients are summed. For the gate and

@@ -18,15 +18,7 @@
 #include "batch/rows.h"
 #include "ops/ops.h"
 
-/* Where parts lie in a row: all values first, then all optimizer state (fr_row_state_floats). */
-struct fr_row_layout {
-    uint32_t n_parts;
-    struct {
-        uint32_t value_offset, dim, state_offset, state_floats;
-        float state_initial;
-    } parts[FR_PARTS_MAX];
-    uint32_t value_floats, row_floats;
-};
+/* All values first, then all optimizer state (fr_row_state_floats). */
 void fr_row_layout_of(const struct fr_conf_table *table, struct fr_row_layout *out);
 
 struct fr_graph;
