@@ -23,10 +23,10 @@ BUGS = {
     "publishes before the HWM is synced": ([
         ("store/durable/durable.c",
          "    pthread_mutex_lock(&durable->mark);\n    if (mark.acked < durable->hwm.acked)\n        mark.acked = durable->hwm.acked;\n"
-         "    status = durable_write_mark(durable, mark, err);\n",
+         "    status = fr_durable_write_mark(durable, mark, err);\n",
          "    enter_epoch(durable, file, &mark, &before);\n"
          "    pthread_mutex_lock(&durable->mark);\n    if (mark.acked < durable->hwm.acked)\n        mark.acked = durable->hwm.acked;\n"
-         "    status = durable_write_mark(durable, mark, err);\n"),
+         "    status = fr_durable_write_mark(durable, mark, err);\n"),
         ("store/durable/durable.c", "    enter_epoch(durable, file, &mark, &before);\n    if (bytes)\n", "    if (bytes)\n"),
         # The fold stays behind the HWM: it would be caught first, by recovery, and this bug is the publisher's.
         ("store/durable/fold.c", ".to = durable->epoch}", ".to = durable->hwm.epoch}"),

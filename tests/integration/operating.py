@@ -111,7 +111,7 @@ class Cases:
         create_topic(self.kafka.address, "named")
         produce(self.kafka.address, "named", 0, 100)
         daemon = self.daemon("named", ["threads=3"])
-        wait_until(lambda: trained(daemon) == 100, 60, "100 samples")
+        wait_until(lambda: trained(daemon) == 100, "100 samples")
         tasks = pathlib.Path(f"/proc/{daemon.process.pid}/task")
         names = sorted(name for name in ((task / "comm").read_text().strip() for task in tasks.iterdir()) if not name.startswith(("rdk:", "rocksdb:")))
         ours = {"ingest", "owner", "worker-1", "worker-2", "durable", "fold", "publish", "http"}

@@ -40,13 +40,31 @@ static inline void scene_remove(const char *path)
     rmdir(path);
 }
 
+/* The directories of the case that runs; its teardown, drop_scenes, removes them. */
+static char (*scene_dirs)[SCENE_PATH];
+static size_t n_scene_dirs;
+
 static inline struct scene scene_make(uint64_t seed)
 {
     struct scene scene = {.seed = seed, .keys = 64, .touched_of = 3};
     snprintf(scene.dir, sizeof(scene.dir), "/tmp/fr_durable_XXXXXX");
     assert_non_null(mkdtemp(scene.dir));
+    scene_dirs = realloc(scene_dirs, (n_scene_dirs + 1) * sizeof(*scene_dirs));
+    assert_non_null(scene_dirs);
+    memcpy(scene_dirs[n_scene_dirs++], scene.dir, SCENE_PATH);
     return scene;
 }
+
+FR_FIXTURE(drop_scenes)
+{
+    while (n_scene_dirs)
+        scene_remove(scene_dirs[--n_scene_dirs]);
+    free(scene_dirs);
+    scene_dirs = NULL;
+    return 0;
+}
+
+#define SCENE_CASE(name) cmocka_unit_test_teardown(name, drop_scenes)
 
 static inline void scene_path(const struct scene *scene, const char *name, char out[SCENE_PATH])
 {

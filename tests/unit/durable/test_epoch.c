@@ -520,21 +520,21 @@ FR_CASE(dense_bytes_cut_anywhere_are_refused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_epoch_encodes_to_the_golden_bytes),
-        cmocka_unit_test(a_parsed_epoch_yields_what_was_staged_in_table_and_key_order),
-        cmocka_unit_test(sections_come_in_name_order_and_are_found_by_name),
-        cmocka_unit_test(an_empty_epoch_is_legal),
-        cmocka_unit_test(bytes_do_not_depend_on_the_order_of_staging),
-        cmocka_unit_test(a_cleared_stage_is_reused_without_traces_and_without_new_memory),
-        cmocka_unit_test(an_epoch_cut_at_any_byte_is_refused),
-        cmocka_unit_test(every_changed_byte_is_refused_or_changes_the_digest),
-        cmocka_unit_test(images_that_break_a_rule_are_refused),
-        cmocka_unit_test(an_announcement_comes_back),
-        cmocka_unit_test(an_announcement_encodes_to_known_bytes),
-        cmocka_unit_test(an_announcement_cut_or_changed_anywhere_never_reads_outside),
-        cmocka_unit_test(offsets_out_of_order_are_refused),
-        cmocka_unit_test(dense_parameters_come_back_by_name),
-        cmocka_unit_test(dense_bytes_cut_anywhere_are_refused),
+        SCENE_CASE(an_epoch_encodes_to_the_golden_bytes),
+        SCENE_CASE(a_parsed_epoch_yields_what_was_staged_in_table_and_key_order),
+        SCENE_CASE(sections_come_in_name_order_and_are_found_by_name),
+        SCENE_CASE(an_empty_epoch_is_legal),
+        SCENE_CASE(bytes_do_not_depend_on_the_order_of_staging),
+        SCENE_CASE(a_cleared_stage_is_reused_without_traces_and_without_new_memory),
+        SCENE_CASE(an_epoch_cut_at_any_byte_is_refused),
+        SCENE_CASE(every_changed_byte_is_refused_or_changes_the_digest),
+        SCENE_CASE(images_that_break_a_rule_are_refused),
+        SCENE_CASE(an_announcement_comes_back),
+        SCENE_CASE(an_announcement_encodes_to_known_bytes),
+        SCENE_CASE(an_announcement_cut_or_changed_anywhere_never_reads_outside),
+        SCENE_CASE(offsets_out_of_order_are_refused),
+        SCENE_CASE(dense_parameters_come_back_by_name),
+        SCENE_CASE(dense_bytes_cut_anywhere_are_refused),
     };
     return cmocka_run_group_tests_name("durable epoch", tests, NULL, NULL);
 }

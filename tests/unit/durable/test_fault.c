@@ -379,7 +379,6 @@ FR_CASE(a_life_without_faults_ends_at_its_last_epoch)
     assert_int_equal(disk->n_changes, 0); /* nothing is left unsynced by a whole life */
     check_after(&scene, &life, 0);
     disk_free(disk);
-    scene_remove(scene.dir);
 }
 
 FR_CASE(any_call_may_fail_once)
@@ -447,7 +446,6 @@ FR_CASE(a_full_disk_leaves_the_journal_as_it_was)
     fr_buffer_release(&before);
     fr_buffer_release(&after);
     disk_free(disk);
-    scene_remove(scene.dir);
 }
 
 /* Review scenario: the sync of 3 fails, the process ends, the next one reads 3 from the page cache;
@@ -468,7 +466,6 @@ FR_CASE(an_epoch_whose_sync_failed_does_not_come_back)
     assert_true(scene_state_is(&scene, durable, 2));
     fr_durable_close(durable);
     disk_free(disk);
-    scene_remove(scene.dir);
 }
 
 /* The mark of 3 was written but its sync failed: the next open finds it (page cache), builds on it,
@@ -576,18 +573,18 @@ FR_CASE(what_was_cut_off_stays_cut_off_after_a_power_cut)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_life_without_faults_ends_at_its_last_epoch),
-        cmocka_unit_test(any_call_may_fail_once),
-        cmocka_unit_test(the_disk_may_go_away_at_any_call),
-        cmocka_unit_test(the_disk_may_be_full_at_any_call_and_have_room_again),
-        cmocka_unit_test(the_disk_may_stay_full_from_any_call_on),
-        cmocka_unit_test(the_power_may_go_at_any_call_and_take_all_that_is_not_synced),
-        cmocka_unit_test(the_power_may_go_at_any_call_and_take_any_part_of_what_is_not_synced),
-        cmocka_unit_test(a_full_disk_leaves_the_journal_as_it_was),
-        cmocka_unit_test(an_epoch_whose_sync_failed_does_not_come_back),
-        cmocka_unit_test(a_mark_whose_sync_failed_is_made_permanent_before_it_counts),
-        cmocka_unit_test(an_epoch_kept_because_of_a_lost_slot_is_made_permanent_before_it_counts),
-        cmocka_unit_test(what_was_cut_off_stays_cut_off_after_a_power_cut),
+        SCENE_CASE(a_life_without_faults_ends_at_its_last_epoch),
+        SCENE_CASE(any_call_may_fail_once),
+        SCENE_CASE(the_disk_may_go_away_at_any_call),
+        SCENE_CASE(the_disk_may_be_full_at_any_call_and_have_room_again),
+        SCENE_CASE(the_disk_may_stay_full_from_any_call_on),
+        SCENE_CASE(the_power_may_go_at_any_call_and_take_all_that_is_not_synced),
+        SCENE_CASE(the_power_may_go_at_any_call_and_take_any_part_of_what_is_not_synced),
+        SCENE_CASE(a_full_disk_leaves_the_journal_as_it_was),
+        SCENE_CASE(an_epoch_whose_sync_failed_does_not_come_back),
+        SCENE_CASE(a_mark_whose_sync_failed_is_made_permanent_before_it_counts),
+        SCENE_CASE(an_epoch_kept_because_of_a_lost_slot_is_made_permanent_before_it_counts),
+        SCENE_CASE(what_was_cut_off_stays_cut_off_after_a_power_cut),
     };
     return cmocka_run_group_tests_name("durable fault", tests, NULL, NULL);
 }

@@ -53,7 +53,6 @@ FR_CASE(a_fold_of_nothing_is_no_work)
     assert_int_equal(scene_status(durable).folded, 2);
     assert_int_equal(scene_status(durable).level0_files, files);
     fr_durable_close(durable);
-    scene_remove(scene.dir);
 }
 
 FR_CASE(a_fold_over_many_small_epochs_and_one_large_image_is_whole)
@@ -75,7 +74,6 @@ FR_CASE(a_fold_over_many_small_epochs_and_one_large_image_is_whole)
     uint64_t cold = fr_cold_bytes(durable->cold);
     assert_true(cold > LARGE && cold < LARGE + 100000);
     fr_durable_close(durable);
-    scene_remove(scene.dir);
 }
 
 static enum fr_status count_image(void *self, const struct fr_image *image, uint64_t done)
@@ -110,7 +108,6 @@ FR_CASE(an_absent_key_leaves_the_cold_store)
     }
     fr_stage_release(&stage);
     fr_durable_close(durable);
-    scene_remove(scene.dir);
 }
 
 static enum fr_status note_section(void *self, const char *name, const uint8_t *bytes, size_t size)
@@ -205,7 +202,6 @@ FR_CASE(many_sorted_files_are_one_fold)
     durable = scene_open(&scene, false);
     assert_true(scene_state_is(&scene, durable, 4));
     fr_durable_close(durable);
-    scene_remove(scene.dir);
 }
 
 FR_CASE(level_zero_files_are_counted)
@@ -222,7 +218,6 @@ FR_CASE(level_zero_files_are_counted)
         assert_int_equal(scene_status(durable).level0_files, e <= 6 ? 0 : e - 6);
     }
     fr_durable_close(durable);
-    scene_remove(scene.dir);
 }
 
 /* ---- interrupted and damaged ---- */
@@ -245,7 +240,6 @@ FR_CASE(files_of_an_interrupted_fold_are_removed_by_open)
     scene_fold(durable);
     assert_true(scene_state_is(&scene, durable, 3));
     fr_durable_close(durable);
-    scene_remove(scene.dir);
 }
 
 FR_CASE(a_fold_finds_a_journal_that_changed_and_takes_nothing_in)
@@ -278,7 +272,6 @@ FR_CASE(a_fold_finds_a_journal_that_changed_and_takes_nothing_in)
     assert_true(scene_state_is(&scene, durable, 3));
     fr_durable_close(durable);
     fr_buffer_release(&bytes);
-    scene_remove(scene.dir);
 }
 
 FR_CASE(a_fold_that_cannot_write_stops_the_object)
@@ -299,7 +292,6 @@ FR_CASE(a_fold_that_cannot_write_stops_the_object)
     durable = scene_open(&scene, false);
     assert_true(scene_state_is(&scene, durable, 2));
     fr_durable_close(durable);
-    scene_remove(scene.dir);
 }
 
 static void find_manifest(const char *cold, char path[SCENE_PATH])
@@ -370,18 +362,18 @@ FR_CASE(a_truncated_manifest_gives_the_same_state_or_a_refusal)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_epochs_folds_and_reopenings_equal_the_model),
-        cmocka_unit_test(a_fold_of_nothing_is_no_work),
-        cmocka_unit_test(a_fold_over_many_small_epochs_and_one_large_image_is_whole),
-        cmocka_unit_test(an_absent_key_leaves_the_cold_store),
-        cmocka_unit_test(a_section_the_folded_epochs_lack_stays_in_the_cold_store),
-        cmocka_unit_test(large_sections_of_many_epochs_come_out_newest),
-        cmocka_unit_test(many_sorted_files_are_one_fold),
-        cmocka_unit_test(level_zero_files_are_counted),
-        cmocka_unit_test(files_of_an_interrupted_fold_are_removed_by_open),
-        cmocka_unit_test(a_fold_finds_a_journal_that_changed_and_takes_nothing_in),
-        cmocka_unit_test(a_fold_that_cannot_write_stops_the_object),
-        cmocka_unit_test(a_truncated_manifest_gives_the_same_state_or_a_refusal),
+        SCENE_CASE(random_epochs_folds_and_reopenings_equal_the_model),
+        SCENE_CASE(a_fold_of_nothing_is_no_work),
+        SCENE_CASE(a_fold_over_many_small_epochs_and_one_large_image_is_whole),
+        SCENE_CASE(an_absent_key_leaves_the_cold_store),
+        SCENE_CASE(a_section_the_folded_epochs_lack_stays_in_the_cold_store),
+        SCENE_CASE(large_sections_of_many_epochs_come_out_newest),
+        SCENE_CASE(many_sorted_files_are_one_fold),
+        SCENE_CASE(level_zero_files_are_counted),
+        SCENE_CASE(files_of_an_interrupted_fold_are_removed_by_open),
+        SCENE_CASE(a_fold_finds_a_journal_that_changed_and_takes_nothing_in),
+        SCENE_CASE(a_fold_that_cannot_write_stops_the_object),
+        SCENE_CASE(a_truncated_manifest_gives_the_same_state_or_a_refusal),
     };
     return cmocka_run_group_tests_name("durable fold", tests, NULL, NULL);
 }

@@ -19,7 +19,6 @@ FR_CASE(a_new_directory_holds_nothing)
     durable = scene_open(&scene, false);
     assert_int_equal(scene_status(durable).epoch, 0);
     fr_durable_close(durable);
-    scene_remove(scene.dir);
 }
 
 FR_CASE(appended_epochs_are_there_after_reopening)
@@ -40,7 +39,6 @@ FR_CASE(appended_epochs_are_there_after_reopening)
         assert_true(scene_state_is(&scene, durable, e));
     }
     fr_durable_close(durable);
-    scene_remove(scene.dir);
 }
 
 FR_CASE(digests_chain_from_epoch_to_epoch)
@@ -73,7 +71,6 @@ FR_CASE(digests_chain_from_epoch_to_epoch)
     struct fr_sha256 unknown;
     assert_int_equal(fr_durable_digest(durable, 5, &unknown), FR_E_NOT_FOUND);
     fr_durable_close(durable);
-    scene_remove(scene.dir);
 }
 
 static struct fr_durable *open_with(const struct scene *scene, const char *head, uint64_t file_max)
@@ -116,7 +113,6 @@ FR_CASE(another_head_rotates_the_file_and_each_epoch_keeps_its_own)
         fr_buffer_release(&head);
     }
     fr_durable_close(durable);
-    scene_remove(scene.dir);
 }
 
 FR_CASE(a_file_goes_when_folded_and_acknowledged_but_never_the_newest)
@@ -150,7 +146,6 @@ FR_CASE(a_file_goes_when_folded_and_acknowledged_but_never_the_newest)
     scene_append_to(&scene, durable, 7, 8);
     assert_true(scene_state_is(&scene, durable, 8));
     fr_durable_close(durable);
-    scene_remove(scene.dir);
 }
 
 FR_CASE(the_acknowledged_epoch_is_kept_over_a_close)
@@ -165,7 +160,6 @@ FR_CASE(the_acknowledged_epoch_is_kept_over_a_close)
     durable = scene_open(&scene, false);
     assert_int_equal(scene_status(durable).acked, 2);
     fr_durable_close(durable);
-    scene_remove(scene.dir);
 }
 
 FR_CASE(a_second_writer_is_refused_and_told_the_process)
@@ -181,7 +175,6 @@ FR_CASE(a_second_writer_is_refused_and_told_the_process)
     fr_durable_close(durable);
     durable = scene_open(&scene, false);
     fr_durable_close(durable);
-    scene_remove(scene.dir);
 }
 
 FR_CASE(small_files_are_replaced_whole_and_cannot_name_ours)
@@ -201,7 +194,6 @@ FR_CASE(small_files_are_replaced_whole_and_cannot_name_ours)
         assert_int_equal(fr_durable_write_file(durable, bad[i], "x", 1, &err), FR_E_INVALID);
     fr_buffer_release(&out);
     fr_durable_close(durable);
-    scene_remove(scene.dir);
 }
 
 static enum fr_status refuse_second(void *self, const struct fr_image *image)
@@ -224,7 +216,6 @@ FR_CASE(a_visitors_error_stops_the_walk)
         scene_fold(durable);
     }
     fr_durable_close(durable);
-    scene_remove(scene.dir);
 }
 
 FR_CASE(a_read_only_object_sees_the_state_beside_its_writer_and_writes_nothing)
@@ -250,7 +241,6 @@ FR_CASE(a_read_only_object_sees_the_state_beside_its_writer_and_writes_nothing)
     assert_true(scene_state_is(&scene, reader, 7));
     fr_durable_close(reader);
     fr_durable_close(durable);
-    scene_remove(scene.dir);
 }
 
 FR_CASE(a_directory_without_state_is_not_found_by_readers_and_not_created)
@@ -330,7 +320,6 @@ FR_CASE(append_fold_and_read_run_beside_each_other)
     durable = open_with(&scene, "h", 4096);
     assert_true(scene_state_is(&scene, durable, BUSY_EPOCHS));
     fr_durable_close(durable);
-    scene_remove(scene.dir);
 }
 
 FR_CASE(readers_open_beside_a_writer_that_appends_folds_and_trims)
@@ -363,25 +352,24 @@ FR_CASE(readers_open_beside_a_writer_that_appends_folds_and_trims)
     assert_int_equal(folder.failures + acknowledger.failures, 0);
     assert_true(opened > refused);
     fr_durable_close(durable);
-    scene_remove(scene.dir);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_new_directory_holds_nothing),
-        cmocka_unit_test(appended_epochs_are_there_after_reopening),
-        cmocka_unit_test(digests_chain_from_epoch_to_epoch),
-        cmocka_unit_test(another_head_rotates_the_file_and_each_epoch_keeps_its_own),
-        cmocka_unit_test(a_file_goes_when_folded_and_acknowledged_but_never_the_newest),
-        cmocka_unit_test(the_acknowledged_epoch_is_kept_over_a_close),
-        cmocka_unit_test(a_second_writer_is_refused_and_told_the_process),
-        cmocka_unit_test(small_files_are_replaced_whole_and_cannot_name_ours),
-        cmocka_unit_test(a_visitors_error_stops_the_walk),
-        cmocka_unit_test(a_read_only_object_sees_the_state_beside_its_writer_and_writes_nothing),
-        cmocka_unit_test(a_directory_without_state_is_not_found_by_readers_and_not_created),
-        cmocka_unit_test(append_fold_and_read_run_beside_each_other),
-        cmocka_unit_test(readers_open_beside_a_writer_that_appends_folds_and_trims),
+        SCENE_CASE(a_new_directory_holds_nothing),
+        SCENE_CASE(appended_epochs_are_there_after_reopening),
+        SCENE_CASE(digests_chain_from_epoch_to_epoch),
+        SCENE_CASE(another_head_rotates_the_file_and_each_epoch_keeps_its_own),
+        SCENE_CASE(a_file_goes_when_folded_and_acknowledged_but_never_the_newest),
+        SCENE_CASE(the_acknowledged_epoch_is_kept_over_a_close),
+        SCENE_CASE(a_second_writer_is_refused_and_told_the_process),
+        SCENE_CASE(small_files_are_replaced_whole_and_cannot_name_ours),
+        SCENE_CASE(a_visitors_error_stops_the_walk),
+        SCENE_CASE(a_read_only_object_sees_the_state_beside_its_writer_and_writes_nothing),
+        SCENE_CASE(a_directory_without_state_is_not_found_by_readers_and_not_created),
+        SCENE_CASE(append_fold_and_read_run_beside_each_other),
+        SCENE_CASE(readers_open_beside_a_writer_that_appends_folds_and_trims),
     };
     return cmocka_run_group_tests_name("durable journal", tests, NULL, NULL);
 }

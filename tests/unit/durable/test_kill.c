@@ -106,13 +106,12 @@ FR_CASE(kills_at_random_moments_lose_no_durable_epoch)
     }
     print_message("%d kills, %llu epochs\n", ROUNDS, (unsigned long long)durable_epoch);
     assert_true(durable_epoch >= ROUNDS);
-    scene_remove(scene.dir);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kills_at_random_moments_lose_no_durable_epoch),
+        SCENE_CASE(kills_at_random_moments_lose_no_durable_epoch),
     };
     return cmocka_run_group_tests_name("durable kill", tests, NULL, NULL);
 }

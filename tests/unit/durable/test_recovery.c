@@ -91,7 +91,6 @@ FR_CASE(a_tail_torn_at_any_byte_of_the_last_record_is_cut_off)
     fr_buffer_release(&three);
     fr_buffer_release(&mark);
     fr_buffer_release(&four);
-    scene_remove(scene.dir);
 }
 
 FR_CASE(garbage_behind_the_mark_is_cut_off)
@@ -109,7 +108,6 @@ FR_CASE(garbage_behind_the_mark_is_cut_off)
     append_one(&scene, 4);
     assert_true(opens_at(&scene, 4));
     fr_buffer_release(&whole);
-    scene_remove(scene.dir);
 }
 
 FR_CASE(a_durable_record_cut_at_any_byte_is_refused_and_nothing_is_changed)
@@ -128,7 +126,6 @@ FR_CASE(a_durable_record_cut_at_any_byte_is_refused_and_nothing_is_changed)
     scene_write(journal, whole.data, whole.size);
     assert_true(opens_at(&scene, 3));
     fr_buffer_release(&whole);
-    scene_remove(scene.dir);
 }
 
 FR_CASE(a_flipped_byte_anywhere_in_the_journal_is_refused)
@@ -146,7 +143,6 @@ FR_CASE(a_flipped_byte_anywhere_in_the_journal_is_refused)
     scene_write(journal, whole.data, whole.size);
     assert_true(opens_at(&scene, 3));
     fr_buffer_release(&whole);
-    scene_remove(scene.dir);
 }
 
 /* ---- the mark ---- */
@@ -169,7 +165,6 @@ FR_CASE(a_flipped_byte_anywhere_in_one_slot_loses_no_durable_epoch)
         }
     }
     fr_buffer_release(&mark);
-    scene_remove(scene.dir);
 }
 
 FR_CASE(without_a_good_slot_it_refuses)
@@ -187,7 +182,6 @@ FR_CASE(without_a_good_slot_it_refuses)
     assert_int_equal(unlink(hwm), 0);
     assert_int_equal(refusal(&scene, "is missing"), FR_E_CORRUPT);
     fr_buffer_release(&mark);
-    scene_remove(scene.dir);
 }
 
 /* The mark of epoch 4 was being written: any prefix of the slot is new, the rest old. The journal
@@ -223,7 +217,6 @@ FR_CASE(a_mark_torn_at_any_byte_gives_the_epoch_before_or_the_one_it_was_to_name
     fr_buffer_release(&before);
     fr_buffer_release(&after);
     fr_buffer_release(&four);
-    scene_remove(scene.dir);
 }
 
 FR_CASE(a_lost_slot_and_a_torn_tail_together_keep_the_whole_epochs)
@@ -241,7 +234,6 @@ FR_CASE(a_lost_slot_and_a_torn_tail_together_keep_the_whole_epochs)
     assert_true(opens_at(&scene, 3));
     fr_buffer_release(&four);
     fr_buffer_release(&mark);
-    scene_remove(scene.dir);
 }
 
 /* ---- missing and mixed files ---- */
@@ -289,7 +281,6 @@ FR_CASE(a_missing_journal_file_is_refused_by_name)
         assert_int_equal(rename(aside, path), 0);
     }
     assert_true(opens_at(&scene, 6));
-    scene_remove(scene.dir);
 }
 
 FR_CASE(a_missing_cold_store_is_refused_once_the_journal_was_trimmed)
@@ -302,7 +293,6 @@ FR_CASE(a_missing_cold_store_is_refused_once_the_journal_was_trimmed)
     struct fr_err err = {0};
     assert_int_equal(scene_try_open(&scene, NULL, true, &reader, &err), FR_E_CORRUPT);
     assert_int_equal(refusal(&scene, "epochs 1..4 are missing"), FR_E_CORRUPT);
-    scene_remove(scene.dir);
 }
 
 FR_CASE(a_missing_cold_store_is_rebuilt_while_the_journal_is_whole)
@@ -312,7 +302,6 @@ FR_CASE(a_missing_cold_store_is_rebuilt_while_the_journal_is_whole)
     scene_path(&scene, "cold", cold);
     scene_remove(cold);
     assert_true(opens_at(&scene, 6));
-    scene_remove(scene.dir);
 }
 
 FR_CASE(files_that_an_interrupted_trim_left_are_removed)
@@ -336,7 +325,6 @@ FR_CASE(files_that_an_interrupted_trim_left_are_removed)
     }
     assert_true(opens_at(&scene, 6));
     assert_int_not_equal(access(paths[0], F_OK), 0);
-    scene_remove(scene.dir);
 }
 
 static void replace_part(const struct scene *scene, const char *part, const char *from_dir)
@@ -444,7 +432,6 @@ FR_CASE(a_mark_of_another_format_is_refused_with_the_remedy)
     assert_int_equal(refusal(&scene, "state format 9, this version reads format 3"), FR_E_MISMATCH);
     assert_int_equal(refusal(&scene, "another state_dir"), FR_E_MISMATCH);
     fr_buffer_release(&mark);
-    scene_remove(scene.dir);
 }
 
 FR_CASE(a_journal_of_another_format_is_refused_with_the_remedy)
@@ -459,7 +446,6 @@ FR_CASE(a_journal_of_another_format_is_refused_with_the_remedy)
     scene_write(journal, whole.data, whole.size);
     assert_int_equal(refusal(&scene, "state format 9"), FR_E_MISMATCH);
     fr_buffer_release(&whole);
-    scene_remove(scene.dir);
 }
 
 /* ---- read-only ---- */
@@ -487,30 +473,29 @@ FR_CASE(a_read_only_open_of_a_torn_state_changes_nothing)
     fr_buffer_release(&mark);
     fr_buffer_release(&bytes_after);
     fr_buffer_release(&mark_after);
-    scene_remove(scene.dir);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_tail_torn_at_any_byte_of_the_last_record_is_cut_off),
-        cmocka_unit_test(garbage_behind_the_mark_is_cut_off),
-        cmocka_unit_test(a_durable_record_cut_at_any_byte_is_refused_and_nothing_is_changed),
-        cmocka_unit_test(a_flipped_byte_anywhere_in_the_journal_is_refused),
-        cmocka_unit_test(a_flipped_byte_anywhere_in_one_slot_loses_no_durable_epoch),
-        cmocka_unit_test(without_a_good_slot_it_refuses),
-        cmocka_unit_test(a_mark_torn_at_any_byte_gives_the_epoch_before_or_the_one_it_was_to_name),
-        cmocka_unit_test(a_lost_slot_and_a_torn_tail_together_keep_the_whole_epochs),
-        cmocka_unit_test(a_missing_journal_file_is_refused_by_name),
-        cmocka_unit_test(a_missing_cold_store_is_refused_once_the_journal_was_trimmed),
-        cmocka_unit_test(a_missing_cold_store_is_rebuilt_while_the_journal_is_whole),
-        cmocka_unit_test(files_that_an_interrupted_trim_left_are_removed),
-        cmocka_unit_test(parts_of_an_older_copy_are_refused),
-        cmocka_unit_test(files_of_two_histories_are_refused),
-        cmocka_unit_test(a_record_of_another_history_inside_a_file_is_refused),
-        cmocka_unit_test(a_mark_of_another_format_is_refused_with_the_remedy),
-        cmocka_unit_test(a_journal_of_another_format_is_refused_with_the_remedy),
-        cmocka_unit_test(a_read_only_open_of_a_torn_state_changes_nothing),
+        SCENE_CASE(a_tail_torn_at_any_byte_of_the_last_record_is_cut_off),
+        SCENE_CASE(garbage_behind_the_mark_is_cut_off),
+        SCENE_CASE(a_durable_record_cut_at_any_byte_is_refused_and_nothing_is_changed),
+        SCENE_CASE(a_flipped_byte_anywhere_in_the_journal_is_refused),
+        SCENE_CASE(a_flipped_byte_anywhere_in_one_slot_loses_no_durable_epoch),
+        SCENE_CASE(without_a_good_slot_it_refuses),
+        SCENE_CASE(a_mark_torn_at_any_byte_gives_the_epoch_before_or_the_one_it_was_to_name),
+        SCENE_CASE(a_lost_slot_and_a_torn_tail_together_keep_the_whole_epochs),
+        SCENE_CASE(a_missing_journal_file_is_refused_by_name),
+        SCENE_CASE(a_missing_cold_store_is_refused_once_the_journal_was_trimmed),
+        SCENE_CASE(a_missing_cold_store_is_rebuilt_while_the_journal_is_whole),
+        SCENE_CASE(files_that_an_interrupted_trim_left_are_removed),
+        SCENE_CASE(parts_of_an_older_copy_are_refused),
+        SCENE_CASE(files_of_two_histories_are_refused),
+        SCENE_CASE(a_record_of_another_history_inside_a_file_is_refused),
+        SCENE_CASE(a_mark_of_another_format_is_refused_with_the_remedy),
+        SCENE_CASE(a_journal_of_another_format_is_refused_with_the_remedy),
+        SCENE_CASE(a_read_only_open_of_a_torn_state_changes_nothing),
     };
     return cmocka_run_group_tests_name("durable recovery", tests, NULL, NULL);
 }

@@ -56,31 +56,34 @@ struct pair { /* the running store and the one that recovers beside it, with two
     struct fr_stage one, two;
 };
 
-static void pair_open(struct pair *p, uint32_t gate_count, int64_t gate_idle_ms, int64_t idle_ms)
+static struct pair p; /* of the case that runs */
+
+static void pair_open(uint32_t gate_count, int64_t gate_idle_ms, int64_t idle_ms)
 {
-    *p = (struct pair){0};
-    world_add_table(&p->w, gate_count, gate_idle_ms, idle_ms);
-    world_add_slot(&p->w, 0, true, true);
-    world_open(&p->w, 1);
-    world_add_table(&p->r, gate_count, gate_idle_ms, idle_ms);
-    world_add_slot(&p->r, 0, true, true);
-    world_open(&p->r, 1);
-    fr_stage_init(&p->one);
-    fr_stage_init(&p->two);
+    p = (struct pair){0};
+    world_add_table(&p.w, gate_count, gate_idle_ms, idle_ms);
+    world_add_slot(&p.w, 0, true, true);
+    world_open(&p.w, 1);
+    world_add_table(&p.r, gate_count, gate_idle_ms, idle_ms);
+    world_add_slot(&p.r, 0, true, true);
+    world_open(&p.r, 1);
+    fr_stage_init(&p.one);
+    fr_stage_init(&p.two);
 }
 
-static void pair_close(struct pair *p)
+FR_FIXTURE(pair_close)
 {
-    world_close(&p->w);
-    world_close(&p->r);
-    fr_stage_release(&p->one);
-    fr_stage_release(&p->two);
+    world_close(&p.w);
+    world_close(&p.r);
+    fr_stage_release(&p.one);
+    fr_stage_release(&p.two);
+    p = (struct pair){0};
+    return 0;
 }
 
 FR_CASE(a_cut_holds_each_changed_key_once_and_the_next_nothing)
 {
-    struct pair p;
-    pair_open(&p, 2, 0, 0);
+    pair_open(2, 0, 0);
     plan_key_times(&p.w, 1, 2, 5);
     plan_key_times(&p.w, 1, 1, 6);
     plan_key_times(&p.w, 2, 1, 7);
@@ -104,25 +107,21 @@ FR_CASE(a_cut_holds_each_changed_key_once_and_the_next_nothing)
     cut(&p.w, &p.two);
     assert_int_equal(p.two.n_images, 0);
     assert_int_equal(p.two.n_sections, 1);
-    pair_close(&p);
 }
 
 FR_CASE(a_pending_key_that_is_admitted_leaves_only_its_row)
 {
-    struct pair p;
-    pair_open(&p, 2, 0, 0);
+    pair_open(2, 0, 0);
     plan_key_times(&p.w, 1, 1, 1);
     plan_key_times(&p.w, 1, 1, 2);
     cut(&p.w, &p.one);
     assert_int_equal(p.one.n_images, 1);
     assert_kind(&p.one, 1, FR_IMAGE_ROW);
-    pair_close(&p);
 }
 
 FR_CASE(a_published_row_that_expires_gets_a_tombstone_with_its_reason)
 {
-    struct pair p;
-    pair_open(&p, 1, 0, 100);
+    pair_open(1, 0, 100);
     plan_key_times(&p.w, 1, 1, 0);
     cut(&p.w, &p.one);
     fr_store_slice(p.w.store, 1, 1000);
@@ -131,38 +130,32 @@ FR_CASE(a_published_row_that_expires_gets_a_tombstone_with_its_reason)
     assert_absent(&p.two, 1, FR_ABSENT_IDLE);
     cut(&p.w, &p.one);
     assert_int_equal(p.one.n_images, 0);
-    pair_close(&p);
 }
 
 FR_CASE(keys_no_epoch_ever_held_vanish_without_an_image)
 {
-    struct pair p;
-    pair_open(&p, 2, 50, 100);
+    pair_open(2, 50, 100);
     plan_key_times(&p.w, 1, 1, 0); /* pending, forgotten */
     plan_key_times(&p.w, 2, 2, 0); /* row, expired */
     fr_store_slice(p.w.store, 1, 1000);
     cut(&p.w, &p.one);
     assert_int_equal(p.one.n_images, 0);
-    pair_close(&p);
 }
 
 FR_CASE(a_key_that_vanished_and_came_back_before_the_cut_is_in_it_once)
 {
-    struct pair p;
-    pair_open(&p, 2, 50, 100);
+    pair_open(2, 50, 100);
     plan_key_times(&p.w, 1, 1, 0);
     fr_store_slice(p.w.store, 1, 1000);
     plan_key_times(&p.w, 1, 1, 1000);
     cut(&p.w, &p.one);
     assert_int_equal(p.one.n_images, 1);
     assert_kind(&p.one, 1, FR_IMAGE_PENDING);
-    pair_close(&p);
 }
 
 FR_CASE(removals_of_never_published_keys_are_silent)
 {
-    struct pair p;
-    pair_open(&p, 2, 50, 100);
+    pair_open(2, 50, 100);
     plan_key_times(&p.w, 1, 1, 0);
     plan_key_times(&p.w, 2, 1, 0);
     cut(&p.w, &p.one);
@@ -172,14 +165,12 @@ FR_CASE(removals_of_never_published_keys_are_silent)
     assert_int_equal(p.two.n_images, 2);
     assert_absent(&p.two, 1, FR_ABSENT_SILENT);
     assert_absent(&p.two, 2, FR_ABSENT_SILENT);
-    pair_close(&p);
 }
 
 /* Scenario 10. */
 FR_CASE(a_row_dropped_and_readmitted_in_one_epoch_is_one_fresh_row_image)
 {
-    struct pair p;
-    pair_open(&p, 1, 0, 100);
+    pair_open(1, 0, 100);
     plan_key_times(&p.w, 1, 1, 0);
     float first[TEST_ROW_FLOATS];
     memcpy(first, p.w.rows->tables[0].rows[0], sizeof(first));
@@ -195,13 +186,11 @@ FR_CASE(a_row_dropped_and_readmitted_in_one_epoch_is_one_fresh_row_image)
     fr_store_slice(p.w.store, 2, 5000);
     cut(&p.w, &p.one);
     assert_absent(&p.one, 1, FR_ABSENT_IDLE);
-    pair_close(&p);
 }
 
 FR_CASE(a_published_row_back_as_pending_gives_tombstone_then_pending_and_restores)
 {
-    struct pair p;
-    pair_open(&p, 3, 500, 100);
+    pair_open(3, 500, 100);
     plan_key_times(&p.w, 1, 3, 0);
     cut(&p.w, &p.one);
     restore_stage(&p.r, &p.one, false);
@@ -226,13 +215,11 @@ FR_CASE(a_published_row_back_as_pending_gives_tombstone_then_pending_and_restore
     fr_store_slice(p.w.store, 2, 9000);
     cut(&p.w, &p.one);
     assert_absent(&p.one, 1, FR_ABSENT_SILENT);
-    pair_close(&p);
 }
 
 FR_CASE(a_published_row_back_as_pending_and_forgotten_in_one_epoch_is_a_tombstone)
 {
-    struct pair p;
-    pair_open(&p, 3, 500, 100);
+    pair_open(3, 500, 100);
     plan_key_times(&p.w, 1, 3, 0);
     cut(&p.w, &p.one);
     fr_store_slice(p.w.store, 1, 1000);
@@ -241,7 +228,6 @@ FR_CASE(a_published_row_back_as_pending_and_forgotten_in_one_epoch_is_a_tombston
     cut(&p.w, &p.two);
     assert_int_equal(p.two.n_images, 1);
     assert_absent(&p.two, 1, FR_ABSENT_IDLE);
-    pair_close(&p);
 }
 
 /* 50 published rows, made in some order, that expire and come back as pending keys, all in one
@@ -260,21 +246,18 @@ static void cut_carried(struct world *w, bool backwards, struct fr_stage *stage)
 
 FR_CASE(the_section_of_carried_keys_does_not_depend_on_the_order_of_arrival)
 {
-    struct pair p;
-    pair_open(&p, 3, 500, 100);
+    pair_open(3, 500, 100);
     cut_carried(&p.w, false, &p.one);
     cut_carried(&p.r, true, &p.two);
     const struct fr_buffer *a = &p.one.sections[0].bytes, *b = &p.two.sections[0].bytes;
     assert_int_equal(a->size, b->size);
     assert_memory_equal(a->data, b->data, a->size);
-    pair_close(&p);
 }
 
 /* Scenario 2: the state is the newest image, whichever older one cold still holds. */
 FR_CASE(an_absent_image_hides_the_older_row_and_a_later_row_is_fresh)
 {
-    struct pair p;
-    pair_open(&p, 1, 0, 100);
+    pair_open(1, 0, 100);
     plan_key_times(&p.w, 1, 1, 0);
     p.w.rows->tables[0].rows[0][0] = 55.0f;
     cut(&p.w, &p.one);
@@ -287,14 +270,12 @@ FR_CASE(an_absent_image_hides_the_older_row_and_a_later_row_is_fresh)
     plan_key_times(&p.r, 1, 1, 1000);
     assert_int_equal(fr_store_find(p.r.store, 0, 1, &view), FR_OK);
     assert_true(view.row[0] != 55.0f && view.show == 1.0f);
-    pair_close(&p);
 }
 
 /* Scenario 3. */
 FR_CASE(occurrences_are_not_counted_twice_by_a_crash_after_the_cut)
 {
-    struct pair p;
-    pair_open(&p, 3, 0, 0);
+    pair_open(3, 0, 0);
     plan_key_times(&p.w, 1, 1, 1); /* batch k */
     cut(&p.w, &p.one);
     plan_key_times(&p.w, 1, 1, 2); /* batch k + 1, lost in the crash */
@@ -305,7 +286,6 @@ FR_CASE(occurrences_are_not_counted_twice_by_a_crash_after_the_cut)
     assert_true(view.kind == FR_IMAGE_PENDING && view.count == 2);
     plan_key_times(&p.r, 1, 1, 3);
     assert_true(is_live(&p.r, 0, 1));
-    pair_close(&p);
 }
 
 /* ---- bytes from disk ---- */
@@ -333,8 +313,7 @@ FR_CASE(images_that_do_not_fit_are_refused)
 
 FR_CASE(sections_that_are_cut_short_or_do_not_fit_the_images_are_refused)
 {
-    struct pair p;
-    pair_open(&p, 3, 500, 100);
+    pair_open(3, 500, 100);
     plan_key_times(&p.w, 1, 3, 0);
     plan_key_times(&p.w, 2, 3, 1000);
     cut(&p.w, &p.one);
@@ -362,7 +341,6 @@ FR_CASE(sections_that_are_cut_short_or_do_not_fit_the_images_are_refused)
     fr_store_section_encode(&(struct fr_store_section){.n_tables = 2}, &other);
     assert_int_equal(fr_store_restore_section(p.r.store, other.data, other.size), FR_E_MISMATCH);
     fr_buffer_release(&other);
-    pair_close(&p);
 }
 
 /* ---- restart equivalence ---- */
@@ -496,24 +474,26 @@ FR_CASE(a_run_with_restarts_writes_the_same_epochs_as_one_without)
     }
 }
 
+#define PAIR_CASE(name) cmocka_unit_test_teardown(name, pair_close)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_cut_holds_each_changed_key_once_and_the_next_nothing),
-        cmocka_unit_test(a_pending_key_that_is_admitted_leaves_only_its_row),
-        cmocka_unit_test(a_published_row_that_expires_gets_a_tombstone_with_its_reason),
-        cmocka_unit_test(keys_no_epoch_ever_held_vanish_without_an_image),
-        cmocka_unit_test(a_key_that_vanished_and_came_back_before_the_cut_is_in_it_once),
-        cmocka_unit_test(removals_of_never_published_keys_are_silent),
-        cmocka_unit_test(a_row_dropped_and_readmitted_in_one_epoch_is_one_fresh_row_image),
-        cmocka_unit_test(a_published_row_back_as_pending_gives_tombstone_then_pending_and_restores),
-        cmocka_unit_test(a_published_row_back_as_pending_and_forgotten_in_one_epoch_is_a_tombstone),
-        cmocka_unit_test(the_section_of_carried_keys_does_not_depend_on_the_order_of_arrival),
-        cmocka_unit_test(an_absent_image_hides_the_older_row_and_a_later_row_is_fresh),
-        cmocka_unit_test(occurrences_are_not_counted_twice_by_a_crash_after_the_cut),
-        cmocka_unit_test(images_that_do_not_fit_are_refused),
-        cmocka_unit_test(sections_that_are_cut_short_or_do_not_fit_the_images_are_refused),
-        cmocka_unit_test(a_run_with_restarts_writes_the_same_epochs_as_one_without),
+        PAIR_CASE(a_cut_holds_each_changed_key_once_and_the_next_nothing),
+        PAIR_CASE(a_pending_key_that_is_admitted_leaves_only_its_row),
+        PAIR_CASE(a_published_row_that_expires_gets_a_tombstone_with_its_reason),
+        PAIR_CASE(keys_no_epoch_ever_held_vanish_without_an_image),
+        PAIR_CASE(a_key_that_vanished_and_came_back_before_the_cut_is_in_it_once),
+        PAIR_CASE(removals_of_never_published_keys_are_silent),
+        PAIR_CASE(a_row_dropped_and_readmitted_in_one_epoch_is_one_fresh_row_image),
+        PAIR_CASE(a_published_row_back_as_pending_gives_tombstone_then_pending_and_restores),
+        PAIR_CASE(a_published_row_back_as_pending_and_forgotten_in_one_epoch_is_a_tombstone),
+        PAIR_CASE(the_section_of_carried_keys_does_not_depend_on_the_order_of_arrival),
+        PAIR_CASE(an_absent_image_hides_the_older_row_and_a_later_row_is_fresh),
+        PAIR_CASE(occurrences_are_not_counted_twice_by_a_crash_after_the_cut),
+        PAIR_CASE(images_that_do_not_fit_are_refused),
+        PAIR_CASE(sections_that_are_cut_short_or_do_not_fit_the_images_are_refused),
+        PAIR_CASE(a_run_with_restarts_writes_the_same_epochs_as_one_without),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
