@@ -1,6 +1,7 @@
 /* What is wrong with a configuration: every problem is kept, sorted by place, and written in one go
- * as `file:line:col: path: problem; expected ..; did you mean ..?`. Owns: its texts. Thread: one
- * owner. */
+ * as `file:line:col: path: problem; expected ..; did you mean ..?`.
+ *
+ * Owns: its texts. Thread: one owner. */
 #ifndef FR_CONF_PROBLEM_H
 #define FR_CONF_PROBLEM_H
 

@@ -10,7 +10,8 @@
 enum fr_scalar_result { FR_SCALAR_OK, FR_SCALAR_BAD, FR_SCALAR_NO_UNIT, FR_SCALAR_TOO_LARGE };
 
 enum { FR_SCALAR_TEXT_MAX = 32 };
-/* Times that can be meant: below, an integer was seconds (1973 in ms); above, year 9999 ends. */
+/* The bounds of a plausible time in ms: an integer below was meant as seconds (1973 in ms), and
+ * above the year 9999 has ended. */
 #define FR_TIME_MS_MIN 100000000000
 #define FR_TIME_MS_MAX 253402300799999
 
