@@ -1,7 +1,8 @@
 /* The librdkafka clients of ingest: what `ingest.kafka` may say, and what they say of errors.
  *
- * Some settings carry promises: asking for another value of them is an error, not ignored. Owner:
- * none (functions only). */
+ * Some settings carry promises: asking for another value of them is an error, not ignored.
+ *
+ * Owner: none (functions only). */
 #include "kafka_internal.h"
 
 #include <stdio.h>

@@ -3,7 +3,9 @@
  *
  * Invariants: every column has room for capacity_samples entries; begin[0] = 0; weights is NULL or
  * weights_storage. A steady stream allocates nothing: after the widest batch so far all arrays are
- * large enough. Owner: whoever holds the batch. What goes into the columns is append.c's matter. */
+ * large enough.
+ *
+ * Owner: whoever holds the batch. What goes into the columns is append.c's matter. */
 #include "batch/records.h"
 
 #include <stdlib.h>

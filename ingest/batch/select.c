@@ -4,8 +4,9 @@
  * The result is what decoding the others alone gives, so that training on it leaves no trace of
  * those left out: group numbers and entries follow from what stays. Two differences: weights of 1
  * are written out where a left-out entry had weights, and a column that a left-out group had made
- * per sample stays so, since nothing tells whether the others' values were shared. Owner: whoever
- * holds both batches. */
+ * per sample stays so, since nothing tells whether the others' values were shared.
+ *
+ * Owner: whoever holds both batches. */
 #include "batch/batch.h"
 
 #include <stdlib.h>

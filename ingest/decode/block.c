@@ -3,8 +3,9 @@
  * A block is a whole record: samples [0, n), made with their defaults before any column is read, so
  * that columns may come in any order. A column is an array with a value per entry or, in
  * MessagePack, packed (packed.c). The columns of `shared` have an entry per group; their length is
- * compared with `g` at the end, because either may come first. Does not: judge values (values.c,
- * fields.c). */
+ * compared with `g` at the end, because either may come first.
+ *
+ * It does not judge values (values.c, fields.c). */
 #include "parse.h"
 
 struct block {

@@ -10,8 +10,9 @@
  *
  *     key = fmix64(.. fmix64(fmix64(seed ^ key_1) ^ key_2) ..)
  *
- * Over max_ids the last combinations are kept. Golden vectors: tests/golden/keys.json. Determinism:
- * a function of the record. Owner: the decoder's thread. */
+ * Over max_ids the last combinations are kept. Golden vectors: tests/golden/keys.json.
+ *
+ * Determinism: a function of the record. Owner: the decoder's thread. */
 #include "parse.h"
 
 #include <stdlib.h>

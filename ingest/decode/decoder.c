@@ -1,9 +1,13 @@
 /* A record: bytes in, staged samples or a reason out (DESIGN section 6).
  *
  * The record is read once, front to back, into the staging; the first fault ends it and leaves
- * nothing behind. Invariants: the staging holds the whole record after FR_OK and nothing after a
- * fault. No allocation once the arrays have their size. Does not: count decoded and malformed
- * records, keep positions, talk to Kafka (ingest does). */
+ * nothing behind.
+ *
+ * Invariants: the staging holds the whole record after FR_OK and nothing after a fault. No
+ * allocation once the arrays have their size.
+ *
+ * It does not count decoded and malformed records, keep positions, or talk to Kafka (ingest
+ * does). */
 #include "parse.h"
 
 #include <stdio.h>

@@ -4,8 +4,9 @@
  * form shows, or until a value does not fit a sample; only then its keys are looked through (up to
  * the first that decides) and the map is read again from its start. A group's items are samples
  * whose slots go to the own part of the staging; its shared part may come before or after them, so
- * what depends on both is checked when the group is complete. Does not: judge values (values.c,
- * fields.c), read columns (block.c). */
+ * what depends on both is checked when the group is complete.
+ *
+ * It does not judge values (values.c, fields.c) or read columns (block.c). */
 #include "parse.h"
 
 /* ---- samples ---- */

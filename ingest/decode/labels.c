@@ -3,8 +3,9 @@
  * A derived label is its source's number, or with `min` 1 or 0; its weight is its source's. `given`
  * looks at what a label is before any mask, so masks do not chain and their order does not matter.
  * A label must lie in [0,1] when a task with a log loss (logloss, focal, a product of
- * probabilities) gets to see it, itself or through sources without a `min`. Determinism: a function
- * of the sample alone. */
+ * probabilities) gets to see it, itself or through sources without a `min`.
+ *
+ * Determinism: a function of the sample alone. */
 #include "parse.h"
 
 static const float WEIGHT_MAX_DEFAULT = 1e4f;

@@ -2,7 +2,9 @@
  * key.
  *
  * Producers write the slots of every sample in the same order, so the first guess is the slot that
- * followed the previous one last time; only a wrong guess hashes. Owner: the decoder. */
+ * followed the previous one last time; only a wrong guess hashes.
+ *
+ * Owner: the decoder. */
 #ifndef FR_DECODE_NAMES_H
 #define FR_DECODE_NAMES_H
 

@@ -1,9 +1,11 @@
-/* What the parts of the decoder share: its state and how they say no.
+/* What the parts of the decoder share: its state, and how they refuse a record.
  *
  * decoder.c: the record and arrays. reasons.c: reasons. forms.c: samples, groups. envelope.c: their
  * keys. block.c, packed.c: blocks. values.c: slot -> value. computed.c: slots computed from others.
- * fields.c: y, w, u, t, s, p of a sample. labels.c: derived labels and roles. Every part reads from the one cursor and writes into
- * the staging; the first fault ends the record. Owner: the thread that decodes. */
+ * fields.c: y, w, u, t, s, p of a sample. labels.c: derived labels and roles. Every part reads from
+ * the one cursor and writes into the staging; the first fault ends the record.
+ *
+ * Owner: the thread that decodes. */
 #ifndef FR_DECODE_PARSE_H
 #define FR_DECODE_PARSE_H
 

@@ -1,5 +1,8 @@
 /* Why a record is refused: where the cursor stands and what was found there, as printable ASCII;
- * tokens that are read with the cursor's own refusals turned into such reasons. Limits: parse.h.
+ * tokens that are read with the cursor's own refusals turned into such reasons.
+ *
+ * Limits: parse.h.
+ *
  * Owner: the thread that decodes. */
 #include "parse.h"
 

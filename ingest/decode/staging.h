@@ -5,8 +5,10 @@
  * full matrix of samples x slots would let it ask for gigabytes, this stays a small multiple of its
  * bytes. Defaults, empty entries and copies of shared values appear only when samples are appended
  * to a batch, whose size the assembler bounds. Every sample belongs to a group, a plain one to a
- * group of its own. Owner: the decoder. Limits: counts are below the record's size in bytes, which
- * is below 2^31 (decoder.c). */
+ * group of its own.
+ *
+ * Owner: the decoder. Limits: counts are below the record's size in bytes, which is below 2^31
+ * (decoder.c). */
 #ifndef FR_DECODE_STAGING_H
 #define FR_DECODE_STAGING_H
 

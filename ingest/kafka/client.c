@@ -2,7 +2,9 @@
  *
  * All clients find a broker that is back within a second and carry a client.id that names their
  * model. Passwords never appear in a message: texts name the property, not its value, unless
- * librdkafka itself found the value out of range. Owner: none (functions only). */
+ * librdkafka itself found the value out of range.
+ *
+ * Owner: none (functions only). */
 #include "kafka/kafka.h"
 
 #include <stdio.h>

@@ -1,8 +1,9 @@
 /* Topics: what the brokers know of one, and making one through the admin interface.
  *
  * librdkafka's embedded broker answers no admin request: `administrable` says so before the time
- * limit does. Each call blocks for a few seconds at most. Owner: the client's. Does not: change a
- * topic that exists. */
+ * limit does. Each call blocks for a few seconds at most.
+ *
+ * Owner: the client's. It does not change a topic that exists. */
 #include "kafka/kafka.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* The rows that a batch's keys resolve to: filled by the store's plan, read by the graph; neither
- * sees the other. */
+/* The rows that a batch's keys resolve to. The store's plan fills them and the graph reads them;
+ * neither sees the other. */
 #ifndef FR_BATCH_ROWS_H
 #define FR_BATCH_ROWS_H
 

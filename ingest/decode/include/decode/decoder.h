@@ -1,9 +1,13 @@
-/* Bytes of one record -> samples appended to a batch. DESIGN section 6; no Kafka here.
+/* Turns the bytes of one record into samples that are appended to a batch (DESIGN section 6). There
+ * is no Kafka here.
  *
  * A record is checked whole before any of it takes effect: fr_decode_record parses into the
- * decoder's own staging columns, and only a record without fault is appended. Owns: the decoder its
- * staging; Thread: one. Errors: FR_E_INVALID / FR_E_LIMIT: the record is malformed, `reason` says
- * why ("$.f.price: dense value is not finite"); nothing was appended. */
+ * decoder's own staging columns, and only a record without fault is appended.
+ *
+ * Errors: FR_E_INVALID and FR_E_LIMIT say that the record is malformed; `reason` says why
+ * ("$.f.price: dense value is not finite"), and nothing was appended.
+ *
+ * Owns: the decoder its staging. Thread: one. */
 #ifndef FR_DECODE_DECODER_H
 #define FR_DECODE_DECODER_H
 
@@ -23,35 +27,35 @@ struct fr_record {
 /* Borrows the conf until fr_decoder_free. ingest.record_max, max_ids and max_len of 0 mean their
  * documented defaults. */
 struct fr_decoder *fr_decoder_new(const struct fr_conf *conf);
-/* For scoring: format given, `y` and `t` may be absent (t: the timestamp), no future_max; model
- * part of the conf suffices. */
+/* Makes a decoder for scoring: the format is given, `y` and `t` may be absent (t is then the
+ * timestamp), and there is no future_max. The model part of the conf suffices. */
 struct fr_decoder *fr_decoder_new_scoring(const struct fr_conf *conf, enum fr_format format);
 void fr_decoder_free(struct fr_decoder *decoder);
 
-/* Parses a whole record into staging; *n_samples = its number of items (an empty array has none).
- * `*reason` belongs to the decoder, is printable ASCII of less than 512 bytes and valid until the
- * next call. FR_E_LIMIT: record_max, depth or string length. */
+/* Parses a whole record into staging; *n_samples becomes its number of items (an empty array has
+ * none). `*reason` belongs to the decoder, is printable ASCII of less than 512 bytes and valid
+ * until the next call. FR_E_LIMIT: record_max, depth or string length. */
 enum fr_status fr_decode_record(struct fr_decoder *decoder, const struct fr_record *record, uint32_t *n_samples,
                                 const char **reason) FR_MUST_CHECK;
 /* Whether the last refusal was for an event time more than future_max after the Kafka timestamp. */
 bool fr_decoder_refused_future(const struct fr_decoder *decoder);
-/* How many items from `from` on fill a batch that has room for `room` >= 1 more samples: whole
- * groups; the last one may exceed the room. */
+/* Says how many items from `from` on fill a batch that has room for `room` >= 1 more samples. It
+ * takes whole groups, of which the last may exceed the room. */
 uint32_t fr_decode_take(const struct fr_decoder *decoder, uint32_t from, uint32_t room);
-/* Of those items, the whole groups whose ids the batch has room for, so that what one record asks
- * of memory does not depend on the records beside it; 0: none, the batch is full. An empty batch
- * always takes a group: alone it is not expanded. */
+/* Says how many of those items are whole groups whose ids the batch has room for, so that what one
+ * record asks of memory does not depend on the records beside it; 0 when the batch is full. An
+ * empty batch always takes a group, because alone it is not expanded. */
 uint32_t fr_decode_fit(const struct fr_decoder *decoder, uint32_t from, uint32_t count, const struct fr_batch *batch);
-/* Appends items [from, from + count) of the staged record to the batch (several calls may split it
- * between batches, where fr_decode_take says; a `from` inside a group, after a restart of another
- * version, takes the rest of that group). Counters for unknown slots etc. go to the batch that
- * takes item 0. */
+/* Appends items [from, from + count) of the staged record to the batch. Several calls may split it
+ * between batches, where fr_decode_take says. A `from` inside a group, after a restart of another
+ * version, takes the rest of that group. Counters of what was ignored go to the batch that takes
+ * item 0. */
 void fr_decode_append(struct fr_decoder *decoder, uint32_t from, uint32_t count, struct fr_batch *batch);
 
 /* Id -> key (DESIGN section 6). */
 uint64_t fr_key_integer(uint64_t v, uint64_t seed);
 uint64_t fr_key_string(const void *bytes, size_t size, uint64_t seed, bool id_raw);
-/* A raw id as a user types it (command line, /feature): canonical decimal -> integer unless
+/* Takes a raw id as a user types it: a canonical decimal is the integer, unless the slot says
  * id_raw. */
 uint64_t fr_key_text(const char *text, const struct fr_conf_slot *slot);
 
