@@ -21,7 +21,7 @@
  * one. An entry erased from a group without an empty tag leaves "deleted". Entry pointers are valid
  * until the next prepare. An index never shrinks.
  *
- * Owner: one worker at a time. Does not: know tables, rows or policies. */
+ * Owner: one worker at a time. It does not know tables, rows or policies. */
 #ifndef FR_STORE_INDEX_H
 #define FR_STORE_INDEX_H
 

@@ -1,9 +1,10 @@
 /* Large zeroed memory straight from the system (mmap), small pieces from the heap.
  *
- * Not calloc for the large ones: after a large block was freed, glibc raises its mmap threshold and
- * serves the next one from the heap, with a memset of all of it; an index that doubles would pause.
- * Huge pages: 5-15 % on random access (measured for the index prototype). Thread: any. Does not:
- * keep freed pieces. */
+ * calloc does not serve the large ones: after a large block was freed, glibc raises its mmap
+ * threshold and takes the next one from the heap, with a memset of all of it, so that an index that
+ * doubles would pause. Huge pages gain 5-15 % on random access (measured for the index prototype).
+ *
+ * Thread: any. It does not keep freed pieces. */
 #include "pages.h"
 
 #include <stdlib.h>

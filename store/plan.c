@@ -31,8 +31,8 @@
  * (group prefetching: Chen, Ailamaki, Gibbons, Mowry 2004). Memory grows to the largest batch seen
  * and stays: no allocation per batch after that.
  *
- * Owner: the owner loop; one plan at a time. Does not: read or write row values beyond a new row's
- * first ones. */
+ * Owner: the owner loop; one plan at a time. It does not read or write row values beyond a new
+ * row's first ones. */
 #include "plan.h"
 
 #include <string.h>

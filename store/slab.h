@@ -2,7 +2,9 @@
  *
  * A new chunk is a quarter of what the slab holds, from 4 KiB (small tables stay small: there are
  * 16 slabs per table) to 8 MiB (a few huge pages). Chunks are returned only by release. A row just
- * taken holds no defined bytes. Owner: one worker at a time. */
+ * taken holds no defined bytes.
+ *
+ * Owner: one worker at a time. */
 #ifndef FR_STORE_SLAB_H
 #define FR_STORE_SLAB_H
 

@@ -4,12 +4,15 @@
  * byte then image bytes. Two table numbers above FR_IMAGE_TABLE_MAX are ours: sections (number then
  * name) and the sentinel, the last key of every fold: what it names is what the store holds. Data
  * enters only as sorted files by one ingest call per fold, which RocksDB's MANIFEST records in one
- * edit: a fold is there whole or not at all. No puts, hence no write-ahead log and no memtable; no
- * DeleteRange (7.8.3 loses its iterator status). Background flushes are held to 1 for the same
- * release's sake, although nothing flushes. No bloom filter and no large cache: rows live in
- * memory, the store is only scanned; point reads come with tiers. Invariants: an error from RocksDB
- * is returned, never taken for "absent". Thread: writer and fold by one thread; properties by any.
- * Does not: compact by filter (expiry is the owner's decision, in the journal), retry. */
+ * edit: a fold is there whole or not at all. There are no puts, hence no write-ahead log and no
+ * memtable, and no DeleteRange (7.8.3 loses its iterator status). Background flushes are held to 1
+ * for the same release's sake, although nothing flushes. There is no bloom filter and no large
+ * cache, because rows live in memory and the store is only scanned.
+ *
+ * Invariants: an error from RocksDB is returned, never taken for "absent".
+ *
+ * Thread: writer and fold by one thread; properties by any. It does not compact by filter (expiry
+ * is the owner's decision, in the journal) or retry. */
 #include "cold.h"
 
 #include <inttypes.h>

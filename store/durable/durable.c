@@ -7,7 +7,8 @@
  * written is cut off again, and the object goes on. Trim order: the mark first says which epochs
  * are acknowledged, then files go. So an open that finds the journal beginning later than the mark
  * allows knows that somebody removed files. Invariants, threads: durable.h and durable_internal.h.
- * Does not: publish, retry, decide when to fold. */
+ *
+ * It does not publish, retry, or decide when to fold. */
 #include "durable_internal.h"
 
 #include <errno.h>

@@ -1,10 +1,10 @@
 /* The object behind durable.h. Module-internal.
  *
- * Two mutexes. `index` guards the index of journal files and the numbers beside it; it is held for
- * copying a few words, never during I/O. `mark` is held while the high-water mark is written and
- * synced (0.1 ms), because append and trim both write it and its slots alternate. Order: mark
- * before index. What no mutex guards is set at open and constant, or belongs to one thread, as
- * said. */
+ * There are two mutexes. `index` guards the index of journal files and the numbers beside it; it is
+ * held for copying a few words, never during I/O. `mark` is held while the high-water mark is
+ * written and synced (0.1 ms), because append and trim both write it and its slots alternate.
+ * `mark` is taken before `index`. What no mutex guards is set at open and constant, or belongs to
+ * one thread, as said. */
 #ifndef FR_DURABLE_INTERNAL_H
 #define FR_DURABLE_INTERNAL_H
 
@@ -51,14 +51,16 @@ struct fr_durable {
 /* Marks the object dead; returns FR_E_CORRUPT when that is the cause and FR_E_IO for all others.
  * err keeps its text. */
 enum fr_status fr_durable_die(struct fr_durable *durable, enum fr_status cause, struct fr_err *err);
-/* FR_E_IO when dead, FR_E_STATE when a writer is needed and the object is read-only. */
+/* Returns FR_E_IO when the object is dead, FR_E_STATE when a writer is needed and the object is
+ * read-only. */
 enum fr_status fr_durable_check(struct fr_durable *durable, bool writes, struct fr_err *err) FR_MUST_CHECK;
 /* Writes values under the next sequence and syncs; dies when that fails. The caller holds `mark`
  * (or is open). */
 enum fr_status fr_durable_write_mark(struct fr_durable *durable, struct fr_hwm values,
                                      struct fr_err *err) FR_MUST_CHECK;
 
-/* The file and entry of an epoch with a reference to the file; NULL when the journal has it not. */
+/* Finds the file and entry of an epoch and takes a reference to the file; NULL when the journal
+ * does not hold it. */
 struct fr_journal_file *fr_durable_acquire(struct fr_durable *durable, uint64_t epoch, struct fr_journal_epoch *out);
 void fr_durable_release(struct fr_durable *durable, struct fr_journal_file *file);
 /* Deletes files that are folded and acknowledged, never the newest. */

@@ -1,13 +1,16 @@
 /* Epochs as bytes: encode, check, iterate.
  *
- * The layout (README) is plain: a head, images in ascending (table, key), sections in ascending
- * name. Nothing in it depends on the order in which images were staged, on addresses, time or
- * padding: equal sets give equal bytes, and so equal digests. Sorting is a radix sort by least
- * significant digits (Knuth, TAOCP vol. 3, 5.2.5) over (table, key) with an index, then one move of
- * the images; digits that are equal everywhere are skipped, which spares most of the table's four.
- * Invariants: a parsed epoch was checked whole, so iterating it cannot fail. Owner: the thread that
- * holds the stage or the bytes. Does not: compress, know tables or rows, hold the CRC (the
- * journal's record does). */
+ * The layout (docs/state.md) is plain: a head, images in ascending (table, key), sections in
+ * ascending name. Nothing in it depends on the order in which images were staged, on addresses,
+ * time or padding: equal sets give equal bytes, and so equal digests. Sorting is a radix sort by
+ * least significant digits (Knuth, TAOCP vol. 3, 5.2.5) over (table, key) with an index, then one
+ * move of the images; digits that are equal everywhere are skipped, which spares most of the
+ * table's four.
+ *
+ * Invariants: a parsed epoch was checked whole, so iterating it cannot fail.
+ *
+ * Owner: the thread that holds the stage or the bytes. It does not compress, know tables or rows,
+ * or hold the CRC (the journal's record does). */
 #include "durable/epoch.h"
 
 #include <stdlib.h>

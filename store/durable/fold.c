@@ -10,9 +10,10 @@
  * pass their ends (section_set.h), and written behind the images, then the sentinel; a section that
  * no folded epoch holds stays as the cold store has it. An absent key becomes a delete. Until the
  * ingest nothing has happened: files of an interrupted fold are removed here or by the next open.
- * After it, files of the journal that are acknowledged too are trimmed. Thread: one (the fold
- * thread), beside append and read. Does not: choose when, wait for compactions (level0_files tells
- * the caller). */
+ * After it, files of the journal that are acknowledged too are trimmed.
+ *
+ * Thread: one (the fold thread), beside append and read. It does not choose when, or wait for
+ * compactions (level0_files tells the caller). */
 #include "durable_internal.h"
 
 #include <inttypes.h>

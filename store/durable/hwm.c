@@ -1,13 +1,16 @@
 /* The high-water mark file.
  *
- * Two slots, 4 KiB apart so that no sector or page holds both, written in turn: a write that a
- * power cut tears can only hurt the slot that held the mark before the last. Each slot has a
- * sequence number and a CRC32C; the good slot with the larger sequence is the mark. Slot (128
- * bytes, little-endian): magic "FRHWMARK", u32 format version, u32 0, u64 sequence, u64 timeline,
- * u64 epoch, 32 bytes digest, u64 acked, zeros, u32 CRC32C of the 124 bytes before. Magic, version
- * and CRC keep their places in every format version. Invariants: the file is created whole
- * (temporary file, rename), so it never has fewer than two good slots except by a torn write or by
- * damage. Owner: whoever holds the object's mark mutex. Does not: decide what a lost slot means
+ * It has two slots, 4 KiB apart so that no sector or page holds both. They are written in turn, so
+ * a write that a power cut tears can only hurt the slot that held the mark before the last. Each
+ * slot has a sequence number and a CRC32C; the good slot with the larger sequence is the mark. Slot
+ * (128 bytes, little-endian): magic "FRHWMARK", u32 format version, u32 0, u64 sequence, u64
+ * timeline, u64 epoch, 32 bytes digest, u64 acked, zeros, u32 CRC32C of the 124 bytes before.
+ * Magic, version and CRC keep their places in every format version.
+ *
+ * Invariants: the file is created whole (temporary file, rename), so it never has fewer than two
+ * good slots except by a torn write or by damage.
+ *
+ * Owner: whoever holds the object's mark mutex. It does not decide what a lost slot means
  * (recovery.c). */
 #include "hwm.h"
 

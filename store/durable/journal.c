@@ -5,10 +5,14 @@
  * "fjrc", u32 CRC32C of length and bytes, u64 length, the epoch's bytes). Every byte of a file up
  * to the last epoch's end is under a CRC; the epochs' digests chain from file to file. Descriptors
  * stay open from scan or creation until the last reader lets go, so that a trim never pulls a file
- * from under a reader. Invariants: a file's epochs are contiguous; a scan stops at the first byte
- * that does not fit and never guesses where the next record is. Thread: functions here hold no
- * mutex; callers guard the index (durable_internal.h). Does not: know the mark, delete or cut
- * files. */
+ * from under a reader.
+ *
+ * Invariants: a file's epochs are contiguous; a scan stops at the first byte that does not fit and
+ * never guesses where the next record is.
+ *
+ * Thread: functions here hold no mutex; callers guard the index (durable_internal.h).
+ *
+ * It does not know the mark, and neither deletes nor cuts files. */
 #include "journal.h"
 
 #include <dirent.h>

@@ -73,7 +73,7 @@ void fr_journal_file_free(const struct fr_journal *journal, struct fr_journal_fi
 
 void fr_journal_adopt(struct fr_journal *journal, struct fr_journal_file *file);
 void fr_journal_file_push(struct fr_journal_file *file, const struct fr_journal_epoch *epoch);
-/* The file and entry that hold the epoch; NULL when the index has it not. */
+/* Finds the file and entry that hold the epoch; NULL when the index does not know it. */
 struct fr_journal_file *fr_journal_find(const struct fr_journal *journal, uint64_t epoch, struct fr_journal_epoch *out);
 
 /* Fills the JOURNAL_RECORD_HEAD bytes in front of an epoch's bytes. */

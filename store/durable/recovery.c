@@ -20,8 +20,9 @@
  * Read-only: the same checks, no writes, and no cutting (records beyond the mark are not looked
  * at). Beside a running writer a trim may pull files away between two looks; then everything is
  * looked at again, a few times. Order matters there: cold store, mark, journal; so the mark is
- * never older than the sentinel. Thread: open's. Does not: restore rows (restore.c), talk to
- * Kafka. */
+ * never older than the sentinel.
+ *
+ * Thread: open's. It does not restore rows (restore.c) or talk to Kafka. */
 #include "durable_internal.h"
 
 #include <dirent.h>

@@ -1,10 +1,12 @@
-/* Recovery's walk: the cold store, then the unfolded epochs on top, then the sections.
+/* Recovery walks the cold store, then the unfolded epochs on top, then the sections.
  *
  * Images are absolute, so ascending order is enough: the visitor lets a later image replace an
  * earlier one. Of every section the newest value is handed over, once, after all images: the cold
  * store's, unless an unfolded epoch holds it. Every epoch's bytes pass CRC, structure and digest
- * again, since hours may lie between the scan at open and this walk of a tool. Thread: one, before
- * the first append and fold of this object (or on a read-only object). Does not: write. */
+ * again, since hours may lie between the scan at open and this walk of a tool.
+ *
+ * Thread: one, before the first append and fold of this object (or on a read-only object). It does
+ * not write. */
 #include "durable_internal.h"
 #include "section_set.h"
 

@@ -1,8 +1,10 @@
 /* See section_set.h.
  *
  * A section that an epoch does not hold keeps its value: fold and recovery see several epochs and
- * want the last word on each name. An ordered array: names come in order from every epoch, and
- * after the first epoch there is nothing to insert. Owner: one walk or one fold. */
+ * want the last word on each name. The set is an ordered array: names come in order from every
+ * epoch, and after the first epoch there is nothing to insert.
+ *
+ * Owner: one walk or one fold. */
 #include "section_set.h"
 
 #include <stdlib.h>

@@ -3,9 +3,13 @@
  *
  * Memory is kept between epochs (arena blocks, the image array, section buffers): a steady workload
  * allocates nothing after its largest epoch. Small images share pieces of the arena, else each
- * would cost a multiple of 64 bytes. Invariants: image_bytes is the sum of the sizes; names and
- * kinds are checked when staged, since they come from our own code. Owner: whoever holds the stage
- * (owner loop, then durable thread). Does not: sort, find double keys (the encoder does). */
+ * would cost a multiple of 64 bytes.
+ *
+ * Invariants: image_bytes is the sum of the sizes; names and kinds are checked when staged, since
+ * they come from our own code.
+ *
+ * Owner: whoever holds the stage (owner loop, then durable thread). It does not sort or find double
+ * keys (the encoder does). */
 #include "durable/epoch.h"
 
 #include <stdlib.h>

@@ -1,11 +1,13 @@
-/* Section "store" of an epoch: what is not in the images. The store writes and restores it, tools
- * print it.
+/* Section "store" of an epoch holds what is not in the images. The store writes and restores it,
+ * tools print it.
  *
  * Little-endian: u32 version, u32 n_tables, per table u64 per number in the order of their names,
  * u32 slice_bits; u64 n_carried, per carried key, ascending by (table, key), u32 table, u64 key,
  * i64 seen_ms, u32 count. The numbers of rows and pending keys are there to check the images
  * against. A carried key is pending although this epoch's image says absent (cut.c); its pending
- * image is in the next epoch. Thread: any. */
+ * image is in the next epoch.
+ *
+ * Thread: any. */
 #ifndef FR_STORE_SECTION_H
 #define FR_STORE_SECTION_H
 

@@ -1,5 +1,5 @@
 /* The durable side of a state directory: lock, journal of epochs, high-water mark, fold into the
- * cold store (RocksDB), recovery.
+ * cold store (RocksDB), recovery. docs/state.md has the layout of its files.
  *
  * Invariants (DESIGN section 5): an epoch is durable when its bytes are in the journal and the HWM
  * names it, both synced, in that order. Opening cuts off and syncs what lies beyond the HWM. A fold
@@ -7,12 +7,9 @@
  * FR_E_IO the object refuses everything (fail-stop). Journal files that are folded and acknowledged
  * are deleted, never the newest.
  *
- * state_dir/ LOCK hwm journal/<first epoch, 20 digits>.fj cold/ (RocksDB) fold/ (files of a fold in
- * progress)
- *
- * Thread: append by one (the durable thread), fold by one (the fold thread), restore before both
- * begin; read_epoch, digest, acknowledge, small files and status by any. The index of journal files
- * is under one internal mutex, which is never held during I/O (README). Close when no other call is
+ * Thread: the durable thread appends, the fold thread folds, and restore comes before both begin.
+ * Any thread may call read_epoch, digest, acknowledge, small files and status. The index of journal
+ * files is under one internal mutex, which is never held during I/O. Close when no other call is
  * running. */
 #ifndef FR_DURABLE_DURABLE_H
 #define FR_DURABLE_DURABLE_H
@@ -54,14 +51,14 @@ struct fr_durable_status {
 /* FR_E_BUSY (another daemon; names its pid), FR_E_MISMATCH (format version; with the remedy),
  * FR_E_CORRUPT (chain, HWM and sentinel do not fit: says what is missing), FR_E_NOT_FOUND
  * (read_only: no state there), FR_E_INVALID or FR_E_LIMIT (options), FR_E_NO_SPACE, FR_E_IO. A
- * refused open changes no state, it can be tried again. */
+ * refused open changes no state and can be tried again. */
 enum fr_status fr_durable_open(const struct fr_durable_options *options, struct fr_durable **out,
                                struct fr_err *err) FR_MUST_CHECK;
 void fr_durable_close(struct fr_durable *durable);
 void fr_durable_get_status(struct fr_durable *durable, struct fr_durable_status *out);
 
-/* Recovery: every key image of the cold store, then of the unfolded epochs in ascending order (a
- * later image replaces an earlier one; cold never yields absent keys), then the newest value of
+/* Recovery visits every key image of the cold store, then of the unfolded epochs in ascending order
+ * (a later image replaces an earlier one; cold never yields absent keys), then the newest value of
  * each section, by name, which may be that of any epoch. image or section may be NULL. A visitor's
  * error stops the walk. */
 struct fr_restore_visitor {
@@ -73,35 +70,33 @@ struct fr_restore_visitor {
 enum fr_status fr_durable_restore(struct fr_durable *durable, const struct fr_restore_visitor *visitor,
                                   struct fr_err *err) FR_MUST_CHECK;
 
-/* Appends the stage as epoch status.epoch + 1 (FR_CHECKed), syncs, moves the HWM, syncs: durable
- * when it returns FR_OK.
- * *bytes (appended; may be NULL) receives the epoch's bytes for the publisher. FR_E_NO_SPACE leaves
- * the journal as it
- * was (epoch and digest unchanged; the stage may be appended again); everything else is FR_E_IO and
- * final. */
+/* Appends the stage as epoch status.epoch + 1 (FR_CHECK), syncs, moves the HWM, and syncs: the
+ * epoch is durable when this returns FR_OK. The epoch's bytes are appended to *bytes (may be NULL),
+ * for the publisher. FR_E_NO_SPACE leaves the journal as it was (epoch and digest unchanged; the
+ * stage may be appended again); everything else is FR_E_IO and final. */
 enum fr_status fr_durable_append(struct fr_durable *durable, struct fr_stage *stage, struct fr_buffer *bytes,
                                  struct fr_sha256 *digest, struct fr_err *err) FR_MUST_CHECK;
-/* Bytes of one durable epoch and the head of its journal file (both appended; either may be NULL).
- * FR_E_NOT_FOUND when trimmed or not durable yet; FR_E_CORRUPT when the record no longer passes its
- * CRC. */
+/* Reads the bytes of one durable epoch and the head of its journal file (both are appended; either
+ * may be NULL). Errors: FR_E_NOT_FOUND when trimmed or not durable yet; FR_E_CORRUPT when the
+ * record no longer passes its CRC. */
 enum fr_status fr_durable_read_epoch(struct fr_durable *durable, uint64_t epoch, struct fr_buffer *bytes,
                                      struct fr_buffer *head, struct fr_err *err) FR_MUST_CHECK;
-/* Digest of epoch (0..durable) while the journal still knows it (journal_first - 1 .. epoch; 0 has
- * a digest of zeros); FR_E_NOT_FOUND otherwise. */
+/* Gives the digest of an epoch (0..durable) while the journal still knows it (journal_first - 1 ..
+ * epoch; 0 has a digest of zeros), else FR_E_NOT_FOUND. */
 enum fr_status fr_durable_digest(struct fr_durable *durable, uint64_t epoch, struct fr_sha256 *out);
 
-/* Folds all durable unfolded epochs (one ingest), then trims; no-op when there are none. Memory: 64
- * MiB of windows, and every section once. FR_E_NO_SPACE while sorted files are written: nothing
- * happened, may be tried again. */
+/* Folds all durable unfolded epochs in one ingest, then trims; it does nothing when there are none.
+ * Memory: 64 MiB of windows, and every section once. After FR_E_NO_SPACE while sorted files are
+ * written nothing has happened, and it may be tried again. */
 enum fr_status fr_durable_fold(struct fr_durable *durable, struct fr_err *err) FR_MUST_CHECK;
 /* Remembers that epochs <= acked are acknowledged (stored with the next HWM write, at close, or
- * before files go), deletes journal files no longer needed. acked <= status.epoch (FR_CHECK); a
+ * before files go), and deletes journal files no longer needed. acked <= status.epoch (FR_CHECK); a
  * smaller one than before changes nothing. */
 enum fr_status fr_durable_acknowledge(struct fr_durable *durable, uint64_t acked, struct fr_err *err) FR_MUST_CHECK;
 
-/* Small operator files of the state directory (model.json, lockstep.json ..): whole-file replace
- * with sync, and read. Names: [A-Za-z0-9._-], not beginning with a dot, none of the directory's own
- * (FR_E_INVALID). At most 64 MiB. */
+/* Small operator files of the state directory (model.json and the like) are replaced whole, with a
+ * sync, and read. Names are of [A-Za-z0-9._-], do not begin with a dot, and are none of the
+ * directory's own (FR_E_INVALID). A file has at most 64 MiB. */
 enum fr_status fr_durable_write_file(struct fr_durable *durable, const char *name, const void *bytes, size_t size,
                                      struct fr_err *err) FR_MUST_CHECK;
 enum fr_status fr_durable_read_file(struct fr_durable *durable, const char *name, struct fr_buffer *out,

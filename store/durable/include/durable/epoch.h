@@ -3,12 +3,16 @@
  *
  * An epoch is its number, timeline, previous digest, key images (sorted by table, then key,
  * ascending: the bytes are a pure function of the staged set), and named sections (sorted by name).
- * Its digest is SHA-256 over all its bytes, which hold the previous digest: a chain. Byte layout:
- * docs/state.md; golden file tests/golden/epoch.bin. A section is an absolute image. One
- * that an epoch does not hold keeps the value the newest epoch before gave it: fold, recovery and
- * tools go by that, so an epoch needs to carry what changed only. What belongs together but changes
- * apart is several sections, `<name>/<part>`; an owner's list of its parts stands in its own
- * section `<name>`, so that parts that are no longer listed mean nothing. */
+ * Its digest is SHA-256 over all its bytes, which hold the previous digest: a chain. docs/state.md
+ * has the layout, tests/golden/epoch.bin is a golden file.
+ *
+ * A section is an absolute image. One that an epoch does not hold keeps the value the newest epoch
+ * before gave it. Fold, recovery and tools go by that, so an epoch needs to carry what changed
+ * only.
+ *
+ * What belongs together but changes apart is several sections, `<name>/<part>`; an owner's list of
+ * its parts stands in its own section `<name>`, so that parts that are no longer listed mean
+ * nothing. */
 #ifndef FR_DURABLE_EPOCH_H
 #define FR_DURABLE_EPOCH_H
 
@@ -53,13 +57,13 @@ struct fr_stage {
 void fr_stage_init(struct fr_stage *stage);
 void fr_stage_clear(struct fr_stage *stage); /* keeps memory */
 void fr_stage_release(struct fr_stage *stage);
-/* Room for the bytes of one image (8-byte aligned); the caller fills them before the stage is
- * handed over. A key at most once per stage; an absent image has a reason and no bytes, another has
- * bytes and no reason (FR_CHECK). image->bytes is not read. */
+/* Makes room for the bytes of one image (8-byte aligned); the caller fills them before the stage is
+ * handed over. A key comes at most once per stage. An absent image has a reason and no bytes,
+ * another has bytes and no reason (FR_CHECK). image->bytes is not read. */
 uint8_t *fr_stage_image(struct fr_stage *stage, const struct fr_image *image);
-/* The buffer of a (new, empty) section, valid until the next call. Names: [a-z_]+, then perhaps '/'
- * and printable ASCII without blanks, in all at most FR_SECTION_NAME_MAX - 1 bytes; a second one of
- * the same name is a bug (FR_CHECK, by the encoder). */
+/* Gives the buffer of a new, empty section, valid until the next call. A name is [a-z_]+, then
+ * perhaps '/' and printable ASCII without blanks, in all at most FR_SECTION_NAME_MAX - 1 bytes. A
+ * second section of the same name is a bug (FR_CHECK, by the encoder). */
 struct fr_buffer *fr_stage_section(struct fr_stage *stage, const char *name);
 
 /* Appends the epoch's bytes to out (sorts the stage's images in place; scratch memory comes from
@@ -77,7 +81,7 @@ struct fr_epoch {
 };
 /* Checks lengths and order; FR_E_CORRUPT otherwise. Computes the digest. */
 enum fr_status fr_epoch_parse(const void *bytes, size_t size, struct fr_epoch *out) FR_MUST_CHECK;
-/* Iteration in (table, key) order: *at = NULL begins; FR_EOF at the end. */
+/* Iterates in (table, key) order: *at = NULL begins, FR_EOF comes at the end. */
 enum fr_status fr_epoch_next(const struct fr_epoch *epoch, const uint8_t **at, struct fr_image *out);
 /* FR_E_NOT_FOUND when the epoch has no such section. */
 enum fr_status fr_epoch_section(const struct fr_epoch *epoch, const char *name, const uint8_t **bytes, size_t *size);
@@ -86,8 +90,8 @@ enum fr_status fr_epoch_next_section(const struct fr_epoch *epoch, const uint8_t
 
 /* ---- sections that two modules share ---- */
 
-/* Section "announce": what the commit record of the delta says. Written by the trainer, read by the
- * publisher. */
+/* Section "announce" is what the commit record of the delta says. The trainer writes it, the
+ * publisher reads it. */
 enum { FR_ANNOUNCE_TASKS_MAX = 16, FR_ANNOUNCE_PARTITIONS_MAX = 4096 };
 struct fr_announced_offset {
     char topic[250];
@@ -115,8 +119,8 @@ void fr_announcement_encode(const struct fr_announcement *announcement, struct f
 enum fr_status fr_announcement_parse(const uint8_t *bytes, size_t size, struct fr_arena *arena,
                                      struct fr_announcement *out) FR_MUST_CHECK;
 
-/* Sections "dense/<parameter>": a scoring parameter each, in the epochs since which it changed.
- * Written by the trainer, read by publisher, dump and replica tools. */
+/* Sections "dense/<parameter>" hold a scoring parameter each, in the epochs since which it changed.
+ * The trainer writes them; publisher, dump and replica tools read them. */
 #define FR_SECTION_DENSE "dense/"
 struct fr_dense_view {
     char name[160];    /* <layer>/kernel, <layer>/bias, <layer>/0/kernel .. */
@@ -133,10 +137,11 @@ static inline bool fr_is_dense_section(const char *name)
 {
     return strncmp(name, FR_SECTION_DENSE, sizeof(FR_SECTION_DENSE) - 1) == 0;
 }
-/* The parameter in a section for which fr_is_dense_section. FR_E_CORRUPT. */
+/* Reads the parameter in a section for which fr_is_dense_section is true. Errors: FR_E_CORRUPT. */
 enum fr_status fr_dense_parse(const char *section, const uint8_t *bytes, size_t size,
                               struct fr_dense_view *out) FR_MUST_CHECK;
-/* The parameters of an epoch by name: *at = NULL begins; FR_EOF at the end; FR_E_CORRUPT. */
+/* Iterates the parameters of an epoch by name: *at = NULL begins, FR_EOF comes at the end. Errors:
+ * FR_E_CORRUPT. */
 enum fr_status fr_epoch_next_dense(const struct fr_epoch *epoch, const uint8_t **at, struct fr_dense_view *out);
 
 #endif

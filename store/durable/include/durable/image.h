@@ -1,5 +1,6 @@
-/* Key images: what an epoch says about one key of one table. The store writes and restores them; the
- * publisher and tools read what is published of a row. Little-endian, as the machine is. */
+/* A key image is what an epoch says about one key of one table. The store writes and restores
+ * images; the publisher and tools read what is published of a row. They are little-endian, as the
+ * machine is. */
 #ifndef FR_DURABLE_IMAGE_H
 #define FR_DURABLE_IMAGE_H
 
@@ -11,8 +12,8 @@
 enum { FR_IMAGE_TABLE_MAX = 0x7fffffff };
 
 enum fr_image_kind { FR_IMAGE_ROW = 0, FR_IMAGE_PENDING = 1, FR_IMAGE_ABSENT = 2 };
-/* Why a key is absent: the codes of the delta format's `why`; 0: it never had a published row (a
- * forgotten pending key), no tombstone. */
+/* Why a key is absent, in the codes of the delta format's `why`. With 0 it never had a published
+ * row (a forgotten pending key), so there is no tombstone. */
 enum fr_absent_reason {
     FR_ABSENT_SILENT = 0,
     FR_ABSENT_IDLE = 1,
