@@ -1,7 +1,9 @@
 /* Reference backend: layer operations on vectors: moving rows, element by element, interactions.
  *
  * Plain loops in double, each result rounded once when stored; libm's functions, so that a mistake
- * in base/math.h shows. Thread: any, no state. Does not: run fast. */
+ * in base/math.h shows.
+ *
+ * Thread: any, no state. It does not run fast. */
 #include <math.h>
 #include <string.h>
 

@@ -1,7 +1,9 @@
 /* Reference backend: GRU and AUGRU forward and back through time, entry by entry, step by step.
  *
  * Equations of struct fr_gru. States of a step are read as they were stored; everything within a
- * step is double. Thread: any, no state. Does not: run fast. */
+ * step is double.
+ *
+ * Thread: any, no state. It does not run fast. */
 #include <math.h>
 #include <string.h>
 

@@ -1,7 +1,8 @@
 /* Reference backend: products of vectors, cross, mixture, sums over columns.
  *
- * Plain loops in double, each result rounded once when stored. Thread: any, no state. Does not: run
- * fast. */
+ * Plain loops in double, each result rounded once when stored.
+ *
+ * Thread: any, no state. It does not run fast. */
 #include <math.h>
 
 #include "view.h"

@@ -1,6 +1,7 @@
 /* Reference backend: losses of tasks in double with libm, written from their definitions (ops.h),
- * each in a stable form. Thread: any, no state. Does not: run fast, or give equal bits on every
- * libm. */
+ * each in a stable form.
+ *
+ * Thread: any, no state. It does not run fast, or give equal bits on every libm. */
 #include <math.h>
 
 #include "view.h"

@@ -2,8 +2,9 @@
  * parity suite holds every other backend against it; finite differences are taken through it.
  *
  * Each result is computed in double from f32 inputs and rounded once. Written independently of the
- * shared row mathematics on purpose: a mistake in ops/row.h must show. Thread: any, no state. Does
- * not: run fast. */
+ * shared row mathematics on purpose: a mistake in ops/row.h must show.
+ *
+ * Thread: any, no state. It does not run fast. */
 #include <math.h>
 #include <string.h>
 

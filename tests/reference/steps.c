@@ -1,7 +1,9 @@
 /* Reference backend: sequences: pooling, attention, recurrence, auxiliary losses.
  *
  * Plain loops in double, each result rounded once when stored (states of a recurrence and what it
- * carries back are stored at each step). Thread: any, no state. Does not: run fast. */
+ * carries back are stored at each step).
+ *
+ * Thread: any, no state. It does not run fast. */
 #include <math.h>
 #include <string.h>
 

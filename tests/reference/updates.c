@@ -1,8 +1,9 @@
 /* Reference backend: updates of rows and dense parameters in double, each result rounded once.
  *
  * Written from the papers, independently of ops/row.h on purpose: a mistake there must show. State
- * is kept in f32 as everywhere, so every step starts from what the last one rounded. Thread: any,
- * no state. Does not: run fast. */
+ * is kept in f32 as everywhere, so every step starts from what the last one rounded.
+ *
+ * Thread: any, no state. It does not run fast. */
 #include <math.h>
 #include <stdlib.h>
 

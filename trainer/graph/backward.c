@@ -1,10 +1,11 @@
-/* Gradients: from the outputs every node in reverse order, chunk by chunk, samples' rows first,
- * then groups' rows.
+/* Gradients go from the outputs through every node in reverse order, chunk by chunk, samples' rows
+ * first, then groups' rows.
  *
  * A node's gradient is complete when its turn comes, because its readers come later in evaluation
- * order, or belong to the samples' phase. Nothing here changes a parameter or a row. Owner thread:
- * the graph's; a chunk belongs to one worker. Does not: sum over the batch (backward_kernels.c),
- * update (update.c). */
+ * order, or belong to the samples' phase. Nothing here changes a parameter or a row.
+ *
+ * Owner thread: the graph's; a chunk belongs to one worker. It does not sum over the batch
+ * (backward_kernels.c), update (update.c). */
 #include "passes.h"
 
 static uint32_t larger(uint32_t a, uint32_t b)

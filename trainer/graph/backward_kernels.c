@@ -4,8 +4,10 @@
  * Sums have a fixed order: within a kernel ascending over the rows of the batch, in blocks of
  * FR_SUM_ROWS that are joined in ascending order (a batch has few samples, but its sequences may
  * have many steps and a narrow kernel: one block of kernel rows would be one task for all of them);
- * for other parameters chunk by chunk. Owner thread: the graph's; a block belongs to one worker.
- * Does not: look at nodes' other gradients. */
+ * for other parameters chunk by chunk.
+ *
+ * Owner thread: the graph's; a block belongs to one worker. It does not look at nodes' other
+ * gradients. */
 #include "passes.h"
 
 #include <string.h>

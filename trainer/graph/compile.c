@@ -4,8 +4,9 @@
  * Nodes are made in evaluation order. Then every concatenation takes in the arguments that have no
  * home yet (they become views of its buffer), and one walk in reverse order settles which gradients
  * are wanted and who writes a gradient buffer first. Buffers of groups' rows are written backward
- * in a phase after that of samples' rows; the walk's order holds within each. Owner thread: the
- * graph's. Does not: fail; shapes were checked by the config loader. */
+ * in a phase after that of samples' rows; the walk's order holds within each.
+ *
+ * Owner thread: the graph's. It does not fail; shapes were checked by the config loader. */
 #include "compile_internal.h"
 
 #include <stdlib.h>

@@ -2,8 +2,9 @@
  * memory for them.
  *
  * Memory only grows: nothing is allocated for a batch not larger than an earlier one of the same
- * variant. Numbers do not depend on which variants were there before. Owner thread: the graph's.
- * Does not: compute. */
+ * variant. Numbers do not depend on which variants were there before.
+ *
+ * Owner thread: the graph's. It does not compute. */
 #include "passes.h"
 
 #include <stdlib.h>

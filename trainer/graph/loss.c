@@ -1,7 +1,7 @@
 /* From outputs to logits, and from labels to what counts, the outputs' gradients and the tasks'
  * loss.
  *
- * A task's loss is the weighted SUM over its trained samples with a label: gradients do not depend
+ * A task's loss is the weighted sum over its trained samples with a label: gradients do not depend
  * on how many samples a batch happened to bring. pairwise: per group the sum over pairs, times
  * samples that stand in a pair / pairs, so that a sample weighs as one of another loss does. Losses
  * run over the whole batch in sample order, so neither chunks nor workers nor sample forms show in
@@ -9,7 +9,9 @@
  * dropped samples are made up for in training; a pair's is the product of both samples'.
  *
  * What counts is settled before any gradient: sample_losses, of tasks and of auxiliary losses,
- * whose values are computed by backward.c. Owner thread: the graph's. */
+ * whose values are computed by backward.c.
+ *
+ * Owner thread: the graph's. */
 #include "learning.h"
 
 #include <math.h>

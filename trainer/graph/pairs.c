@@ -10,13 +10,15 @@
  *
  * Of a group with more than FR_GROUP_PAIRS_MAX pairs each sample meets only as many of its prefix
  * as keep the group within the bound, evenly spread over it and turned from sample to sample
- * (fr_pair_partner); they stand for all of them. Rejected: drawing at random (another number to
- * save), and dropping samples (each has its own gradient to give).
+ * (fr_pair_partner); they stand for all of them. Drawing at random was rejected (another number to
+ * save), and so was dropping samples (each has its own gradient to give).
  *
  * A task of the pool does whole groups: those that begin in one block of FR_PAIR_SAMPLES samples.
  * Gradients of groups are disjoint, sums are joined by group and by block in order, so numbers do
- * not depend on the number of workers. Owner thread: the graph's; a block belongs to one worker.
- * Does not: compare samples of different groups. */
+ * not depend on the number of workers.
+ *
+ * Owner thread: the graph's; a block belongs to one worker. It does not compare samples of
+ * different groups. */
 #include "learning.h"
 
 #include <math.h>

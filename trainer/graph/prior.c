@@ -5,7 +5,9 @@
  * bias its logit adds by the change of the log-odds of their weighted mean, (positives + 1/2) /
  * (weight + 1) (Krichevsky and Trofimov 1981), and at the first sets it to them. What gradients
  * taught in the meantime stays. The bias is that of the layer the task names as its logit, or of
- * the first of several added ones. Owner thread: the graph's. */
+ * the first of several added ones.
+ *
+ * Owner thread: the graph's. */
 #include <stdio.h>
 
 #include "learning.h"

@@ -3,8 +3,11 @@
  *
  * Only parameters a loss reaches have state. The bytes hold what a run needs to go on as if it had
  * not stopped: steps, trained samples (schedules), moments, and the accumulators behind the
- * published statistics; parameter values travel in their own section. Invariant: everything is
- * checked before anything changes. Owner thread: the graph's. */
+ * published statistics; parameter values travel in their own section.
+ *
+ * Invariant: everything is checked before anything changes.
+ *
+ * Owner thread: the graph's. */
 #include "learning.h"
 
 #include <stdlib.h>

@@ -9,9 +9,10 @@
  *
  * A sample is known by its own rows. Rows of a group belong to all its samples, but a bad one most
  * often has its cause in one of them: the group's trained samples are suspects only when none of
- * its samples is by its own rows. Cost: one pass over the activations, on refusal only. Owner
- * thread: the graph's, right after the refusal. Does not: change anything, find the cause in
- * parameters (then everybody is a suspect). */
+ * its samples is by its own rows. Cost: one pass over the activations, on refusal only.
+ *
+ * Owner thread: the graph's, right after the refusal. It does not change anything, or find the
+ * cause in parameters (then everybody is a suspect). */
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>

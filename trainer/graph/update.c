@@ -5,9 +5,10 @@
  * gradients below FR_GRADIENT_MAX: raw ones, before any clipping. What the rules make of such
  * gradients is finite by construction (ops/row.h, README). Row gradients are not stored: they are
  * bounded by (largest gradient of a pooled vector or step) x (largest coefficient) x (occurrences)
- * x (readers); only where that bound is too weak are they computed for the check alone. Owner
- * thread: the graph's; a block of values or of unique keys belongs to one worker. Does not: know
- * where rows live. */
+ * x (readers); only where that bound is too weak are they computed for the check alone.
+ *
+ * Owner thread: the graph's; a block of values or of unique keys belongs to one worker. It does not
+ * know where rows live. */
 #include "learning.h"
 
 #include <math.h>

@@ -2,8 +2,10 @@
  *
  * Idea: every loop runs over one chunk that a matrix product has just left in cache. Elements are
  * independent, or are summed down the rows in ascending order, so the bits do not depend on the
- * vector width the machine has. Thread: any, no state. Does not: split work, allocate, or check for
- * finite numbers except where asked (max_bits). */
+ * vector width the machine has.
+ *
+ * Thread: any, no state. It does not split work, allocate, or check for finite numbers except where
+ * asked (max_bits). */
 #include "cpu.h"
 
 #include <string.h>

@@ -10,8 +10,10 @@
  * modulo 12 within one call of fixed shape.
  *
  * Packed left factor: panels of 12 rows, [panel][k][12]. Packed right factor: panels of 16 columns,
- * [panel][k][16], zero-padded. Thread: any, no state. Does not run on processors without FMA:
- * there backends.c falls back to OpenBLAS. */
+ * [panel][k][16], zero-padded.
+ *
+ * Thread: any, no state. Does not run on processors without FMA: there backends.c falls back to
+ * OpenBLAS. */
 #include "gemm.h"
 
 #if defined(__x86_64__)

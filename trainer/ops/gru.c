@@ -9,7 +9,9 @@
  * Memory does not grow with the length of a sequence.
  *
  * Bits of an entry do not depend on the others where rows of a product do not
- * (fr_ops.rows_independent). Thread: any, no state. Does not: check for finite numbers. */
+ * (fr_ops.rows_independent).
+ *
+ * Thread: any, no state. It does not check for finite numbers. */
 #include <string.h>
 
 #include "base/math.h"

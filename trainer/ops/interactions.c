@@ -3,7 +3,9 @@
  *
  * Row by row; sums over a row in lanes (lanes.h), over inputs in ascending order, so bits do not
  * depend on vector width, chunk or neighbours. Gradients may be the same view several times: each
- * is added in a loop of its own. Thread: any, no state. Does not: check for finite numbers. */
+ * is added in a loop of its own.
+ *
+ * Thread: any, no state. It does not check for finite numbers. */
 #include <string.h>
 
 #include "base/math.h"

@@ -8,8 +8,10 @@
  * Product of probabilities (ESMM, Ma et al. 2018): with S = sum softplus(-z_k), p = e^-S; logit =
  * -log(e^S - 1); d loss / d z_k = -sigmoid(-z_k) (y - (1 - y) / (e^S - 1)). When all z are large, S
  * is below the resolution of e^S and at last of f32: there softplus(-z) = e^-z, and everything is
- * taken relative to the smallest z. Thread: any, no state. Does not: skip samples but masked and
- * untrained ones; compare samples (pairs.c). */
+ * taken relative to the smallest z.
+ *
+ * Thread: any, no state. It skips only masked and untrained samples and does not compare samples
+ * (pairs.c). */
 #include "cpu.h"
 
 #include <math.h>

@@ -1,8 +1,9 @@
 /* CPU backend: moving rows between samples, groups and sequences.
  *
  * A group's samples are consecutive, so forward is a copy per sample and backward a sum per group,
- * samples ascending: no two workers write one row. Thread: any, no state. Does not: check the
- * offsets (the graph made them). */
+ * samples ascending: no two workers write one row.
+ *
+ * Thread: any, no state. It does not check the offsets (the graph made them). */
 #include <string.h>
 
 #include "cpu.h"

@@ -2,7 +2,8 @@
  *
  * Exponentials and logarithms of a pair dominate; they are computed for PAIR_TILE pairs at a time,
  * without a branch, so that the loop vectorises, and summed in the order of pairs in double.
- * Thread: any, no state; a group belongs to one worker. Does not: choose pairs (fr_pair_partner
+ *
+ * Thread: any, no state; a group belongs to one worker. It does not choose pairs (fr_pair_partner
  * does). */
 #include "cpu.h"
 
