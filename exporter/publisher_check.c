@@ -7,8 +7,10 @@
  * an operator must decide. A commit shows its epoch complete in its partition; any other record
  * shows the epoch before. Sending resumes behind the least of them, so that an epoch which was cut
  * off in the middle is completed before anything later (the replicas drop what they hold already).
+ *
  * Source: reading back one's own log before writing, DESIGN section 5 (Recovery). Thread: the
- * publisher thread, before the first step. Does not: read whole partitions; change the topic. */
+ * publisher thread, before the first step. It does not read whole partitions or change the
+ * topic. */
 #include "publisher_internal.h"
 
 #include <inttypes.h>

@@ -4,8 +4,10 @@
  * own default partition count must not decide ours. librdkafka's embedded broker has no controller
  * and answers neither CreateTopics nor DescribeConfigs: it is used with a warning (DESIGN section
  * 9), and a missing topic is then made by asking through the producer handle, which lets the broker
- * create it. Thread: the publisher thread, at start; each call blocks for at most a few seconds.
- * Does not: change the settings of a topic that exists. */
+ * create it.
+ *
+ * Thread: the publisher thread, at start; each call blocks for at most a few seconds. It does not
+ * change the settings of a topic that exists. */
 #include "publisher_internal.h"
 
 #include <stdio.h>
