@@ -1,8 +1,9 @@
 /* A float to nine significant digits in integer arithmetic: value = m 2^q with m < 2^24, so m 10^k
  * fits 128 bits for every k up to 31 and the digits are one exact division by a power of two,
  * rounded half to even as printf rounds (32 ns a number, where snprintf takes about 120).
- * Magnitudes outside [1e-22, 1e9) are rare and go to printf. Thread: any, no state. Does not:
- * parse. */
+ * Magnitudes outside [1e-22, 1e9) are rare and go to printf.
+ *
+ * Thread: any, no state. It does not parse. */
 #include "number.h"
 
 #include <math.h>

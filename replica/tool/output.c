@@ -1,6 +1,7 @@
 /* Output of the tool's commands: whole writes, durations as a config writes them, files that appear
- * whole. A result that could not be written is a failure of the command, never silence. Thread:
- * one. */
+ * whole. A result that could not be written is a failure of the command, never silence.
+ *
+ * Thread: one. */
 #include "output.h"
 
 #include <errno.h>

@@ -7,6 +7,7 @@
  * machine's description in --json FILE. Where the processor has AVX-512, the program starts itself
  * again with OPENBLAS_CORETYPE=SkylakeX, whatever was set: OpenBLAS 0.3.21 chooses an AVX2 kernel,
  * half as fast, on processors it does not know, and a roof measured with that would flatter us.
+ *
  * Thread: the caller's. */
 #include <errno.h>
 #include <inttypes.h>

@@ -1,6 +1,8 @@
 /* The benchmarks' shared ground: options, report, the reference stream R16. Private to
  * replica/tool. R16: 26 id slots (Zipf 1.05 over 100000 ids each, dim 16), 13 dense values,
- * 512-256-64-1, batches of 1024 (conf/bench_r16.yaml). Thread: the caller's. */
+ * 512-256-64-1, batches of 1024 (conf/bench_r16.yaml).
+ *
+ * Thread: the caller's. */
 #ifndef FR_TOOL_BENCH_H
 #define FR_TOOL_BENCH_H
 

@@ -3,6 +3,7 @@
  * the id slots, packed blocks of 512. Each has its own result; the first one's rate is put beside
  * the rate of the products, which says how many cores decode for a machine that does nothing but
  * multiply. Seconds are of this thread's processor time: what a core does, whoever else is on it.
+ *
  * Thread: the caller's. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,8 +7,9 @@
  * tenth of the samples to the last change seen, so start, first admissions and the drain are out,
  * cuts, syncs and publishing are in. Without a Kafka (tests/kafka/start needs Java and Maven) the
  * embedded broker is used: it holds 5 MiB a partition, so a producer beside the daemon feeds it,
- * and the result says so. Everything runs in a directory of its own that is removed. Thread: the
- * caller's. */
+ * and the result says so. Everything runs in a directory of its own that is removed.
+ *
+ * Thread: the caller's. */
 #include <fts.h>
 #include <inttypes.h>
 #include <signal.h>

@@ -1,6 +1,8 @@
 /* The stream of the reference model R16 (bench.h): ids by Zipf, dense values normal, a label that
  * two of the slots explain, so that gradients and AUC are those of a model that learns. Event time:
- * 1 ms a sample from a fixed date. Determinism: a function of the seed. */
+ * 1 ms a sample from a fixed date.
+ *
+ * Determinism: a function of the seed. */
 #include <msgpack.h>
 #include <string.h>
 

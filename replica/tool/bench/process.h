@@ -1,5 +1,6 @@
-/* Child processes and one HTTP question, for the benchmarks. Private to replica/tool. Thread: the
- * caller's. */
+/* Child processes and one HTTP question, for the benchmarks. Private to replica/tool.
+ *
+ * Thread: the caller's. */
 #ifndef FR_TOOL_PROCESS_H
 #define FR_TOOL_PROCESS_H
 

@@ -1,8 +1,9 @@
 /* A topic through librdkafka's consumer with one queue per partition, so that order between
  * partitions is ours (see consume.h). librdkafka stops fetching a partition whose queue is full,
  * which bounds what waits. Assigned by hand at the first offset there is; an offset that vanishes
- * under us (retention, a topic made anew) is an error, never a skip. Thread: the caller's. Does
- * not: look into records. */
+ * under us (retention, a topic made anew) is an error, never a skip.
+ *
+ * Thread: the caller's. It does not look into records. */
 #include "follow/consume.h"
 
 #include <inttypes.h>

@@ -4,7 +4,9 @@
  * The caller gives each partition a rank (the epoch it has read up to); records come from the
  * partition with the lowest rank first, and no partition is read more than `ahead_max` ranks beyond
  * the lowest: what has been read and cannot be used yet stays bounded, the rest waits in Kafka. No
- * group is joined, nothing is committed. Private to replica/tool. Thread: one. */
+ * group is joined, nothing is committed. Private to replica/tool.
+ *
+ * Thread: one. */
 #ifndef FR_TOOL_CONSUME_H
 #define FR_TOOL_CONSUME_H
 

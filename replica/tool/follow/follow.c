@@ -134,7 +134,7 @@ static enum fr_status write_dump(const struct follow *follow, const struct fresh
     return fr_tool_replaced_commit(&file, true, err);
 }
 
-/* What it holds is written even when it could not go on: the exit code says so. */
+/* The replica's dump is written even when it could not go on; the exit code then says so. */
 static int finish(const struct follow *follow, struct fr_tool_follower *follower)
 {
     struct fr_err err = {0};

@@ -1,7 +1,8 @@
 /* Feeds a replica from a delta topic, partitions in step, and keeps what the replica does not: per
  * epoch, how much came and what the commits say. Epochs in flight are few, because no partition is
- * read far ahead (consume.h). Every reason to stop is told with its remedy. Thread: one. Does not:
- * load snapshots (not in this version). */
+ * read far ahead (consume.h). Every reason to stop is told with its remedy.
+ *
+ * Thread: one. It does not load snapshots (not in this version). */
 #include "follow/follower.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
 /* A replica fed from a delta topic: what follow, verify and score share. Private to replica/tool.
+ *
  * Thread: one. */
 #ifndef FR_TOOL_FOLLOWER_H
 #define FR_TOOL_FOLLOWER_H

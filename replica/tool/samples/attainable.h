@@ -1,5 +1,7 @@
 /* The best AUC anyone could reach on a synthetic stream: its samples scored with their own true
- * probabilities, decayed like the daemon's. Private to replica/tool. Thread: the caller's. */
+ * probabilities, decayed like the daemon's. Private to replica/tool.
+ *
+ * Thread: the caller's. */
 #ifndef FR_TOOL_ATTAINABLE_H
 #define FR_TOOL_ATTAINABLE_H
 

@@ -4,8 +4,9 @@
  * Columns are arrays, one value per sample as the line has it, nil where a sample does not name the
  * slot; the producer knows no model, so it cannot tell ids from numbers and packs nothing. A block
  * names its labels, so `y` as a number or an array needs their names. Groups, blocks and samples
- * with `p` do not go into a block. Owns its columns; memory is kept from block to block. Thread:
- * the caller's. */
+ * with `p` do not go into a block. Owns its columns; memory is kept from block to block.
+ *
+ * Thread: the caller's. */
 #ifndef FR_TOOL_BLOCK_H
 #define FR_TOOL_BLOCK_H
 

@@ -4,9 +4,10 @@
  * One broker on a free loopback port; its address is one line on stdout, then it lives until
  * SIGTERM or SIGINT (exit 0). It keeps 5 MiB or 100000 record batches of each partition in memory
  * and drops the oldest, so a producer must be paced by its consumer (`produce --group
- * --max-ahead`). Topics that are not named are made with 4 partitions when first asked for. It does
- * not do: transactions, compaction, admin requests, times, restarts. Thread: the caller's; the
- * broker runs in librdkafka's threads. */
+ * --max-ahead`). Topics that are not named are made with 4 partitions when first asked for. It
+ * knows no transactions, compaction, admin requests, times or restarts.
+ *
+ * Thread: the caller's; the broker runs in librdkafka's threads. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>

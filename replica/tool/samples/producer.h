@@ -1,6 +1,8 @@
 /* Records into one topic: makes the topic when missing, sends with idempotence and acks=all, stays
  * at most a given number of records ahead of a consumer group, waits for every acknowledgement.
- * Private to replica/tool. Thread: the caller's; sends never call back. */
+ * Private to replica/tool.
+ *
+ * Thread: the caller's; sends never call back. */
 #ifndef FR_TOOL_PRODUCER_H
 #define FR_TOOL_PRODUCER_H
 

@@ -4,13 +4,17 @@
  * Nearly a million users, 100000 item places whose items are replaced steadily (new ids arrive, old
  * ones are never seen again), 2000 sites, 8 devices, the hour and a price. The true logit is a sum
  * of planted weights and one interaction:
+ *
  *   bias + user + item(t) + site + device + hour + price + device x hour,
+ *
  * item(t) holding a part that drifts (Ornstein-Uhlenbeck, half-life FR_SYNTHETIC_DRIFT_HALF_LIFE_MS
  * of event time). Ids are Zipf 1.05; planted weights shrink with rank, so most of the signal lies
  * where it can be learned. Event time moves FR_SYNTHETIC_STEP_MS per sample from
  * 2026-01-01T00:00:00Z, far faster than the wall clock at usual rates: hours of drift, arrival and
- * expiry pass within a minute. Determinism: a pure function of the seed and the number of samples
- * drawn. Thread: the caller's. Private to replica/tool. */
+ * expiry pass within a minute.
+ *
+ * Determinism: a pure function of the seed and the number of samples drawn. Thread: the caller's.
+ * Private to replica/tool. */
 #ifndef FR_TOOL_SYNTHETIC_H
 #define FR_TOOL_SYNTHETIC_H
 

@@ -3,7 +3,9 @@
  *
  * Integers stay integers (shortest encoding), other numbers become f32 where that holds the same
  * value, else f64; key order and duplicate keys are kept: judging samples is the daemon's business.
- * Nothing is allocated per line once the buffers have grown. Thread: the caller's. */
+ * Nothing is allocated per line once the buffers have grown.
+ *
+ * Thread: the caller's. */
 #ifndef FR_TOOL_TRANSCODE_H
 #define FR_TOOL_TRANSCODE_H
 

@@ -1,6 +1,8 @@
 /* Ranks with Zipf frequencies, P(rank) proportional to (rank + 1)^-exponent, drawn in constant time
  * from a uniform number. Private to replica/tool; the synthetic stream and the benchmarks draw
- * their ids here. Source: the alias method, Walker 1977, built as in Vose 1991. */
+ * their ids here.
+ *
+ * Source: the alias method, Walker 1977, built as in Vose 1991. */
 #ifndef FR_TOOL_ZIPF_H
 #define FR_TOOL_ZIPF_H
 

@@ -1,8 +1,9 @@
 /* From a dump back to a replica: its rows and parameters are written as the delta records of one
  * epoch, in f32 (the dump's numbers are the published values, exactly), and fed to the library as a
  * topic would. So a score from a dump takes the same path as any other. The dump's hash is checked
- * before anything is scored. Memory: all rows at once. Thread: one. Does not: accept half a
- * dump. */
+ * before anything is scored.
+ *
+ * Memory: all rows at once. Thread: one. It does not accept half a dump. */
 #include "score/dump_replica.h"
 
 #include <errno.h>

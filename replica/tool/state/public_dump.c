@@ -1,6 +1,8 @@
 /* The public dump of a state directory: what a complete replica of the same epoch writes, byte for
  * byte (codec/dump.h). Rows pass through the timeline's quantization in the writer; dense
- * parameters are those last published. Thread: one. */
+ * parameters are those last published.
+ *
+ * Thread: one. */
 #include "state/state_reader.h"
 
 #include <inttypes.h>
