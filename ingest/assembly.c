@@ -4,13 +4,16 @@
  * A record is handled in steps that may each find no batch or no room for a letter; `pending` says
  * what remains, and nothing is polled before it is done, so a full ring stops polling. A record's
  * position moves only with its items: (offset, item) until the last one, then (offset + 1, 0), when
- * the record is also counted and becomes the fingerprint. Invariants: open->positions[i] is the
- * entry of lanes[touched[i]]; entries get their final offsets when the batch closes. Batches are
- * small while the model is young: how many samples close one follows from how many there were in
- * the batches before, which the positions' ledgers say after a restart too. Lockstep: which records
- * a batch holds is a function of the positions and the log alone. That is why a round that is cut
- * short starts again at the first partition: a restart from those positions would. Owner: ingest
- * thread. */
+ * the record is also counted and becomes the fingerprint.
+ *
+ * Invariants: open->positions[i] is the entry of lanes[touched[i]]; entries get their final offsets
+ * when the batch closes. Batches are small while the model is young: how many samples close one
+ * follows from how many there were in the batches before, which the positions' ledgers say after a
+ * restart too. Lockstep: which records a batch holds is a function of the positions and the log
+ * alone. That is why a round that is cut short starts again at the first partition: a restart from
+ * those positions would.
+ *
+ * Owner: ingest thread. */
 #include "internal.h"
 
 #include "base/check.h"

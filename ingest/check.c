@@ -6,8 +6,9 @@
  * prove the same log, a topic may have been deleted and made anew. librdkafka 2.0.2 checks neither
  * (no KIP-320 truncation detection, nor later for an assigned start), so this does, at the start
  * and whenever reading a partition broke. Losses and a log made anew go by `on_loss`; another
- * cluster always stops. Files check theirs in their own way (files.c). Owner: ingest thread. Does
- * not: wait between tries (the caller backs off). */
+ * cluster always stops. Files check theirs in their own way (files.c).
+ *
+ * Owner: ingest thread. It does not wait between tries (the caller backs off). */
 #include "internal.h"
 
 #include <inttypes.h>

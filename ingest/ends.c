@@ -4,7 +4,9 @@
  * Text form: one "topic partition end\n" line per partition. The end of a file (`file:<path> 0
  * bytes`) is its size in bytes: a file is read whole, and must not have changed in between. A
  * partition that the text does not name was added later and is not read. --until TIME: the end is
- * the first record with that Kafka timestamp or a later one. Owner: ingest thread. */
+ * the first record with that Kafka timestamp or a later one.
+ *
+ * Owner: ingest thread. */
 #include "internal.h"
 
 #include <errno.h>

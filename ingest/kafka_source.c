@@ -5,11 +5,12 @@
  * offers only with a race at assignment. Back-pressure is not polling: each partition's queue is
  * bounded (queued.max.messages.kbytes), fetching stops when it is full. The probe answers questions
  * that block (metadata, watermarks, one record); it lives during checks only, so that a question
- * never waits behind a stream. Per-message polling only: 2.0.2's batch calls may lose messages
- * (fixed in 2.1.0). Records below the begun offset may appear (2.0.2, fixed in 2.4.0); the caller
- * drops them. A message set that fails its check sum is skipped by librdkafka; it is reported as
- * FR_SOURCE_BROKEN, and the caller begins again at its own offset. Owner: ingest thread. Does not:
- * decide anything about offsets. */
+ * never waits behind a stream. Messages are polled one by one, because 2.0.2's batch calls may lose
+ * some (fixed in 2.1.0). Records below the begun offset may appear (2.0.2, fixed in 2.4.0); the
+ * caller drops them. A message set that fails its check sum is skipped by librdkafka; it is
+ * reported as FR_SOURCE_BROKEN, and the caller begins again at its own offset.
+ *
+ * Owner: ingest thread. It does not decide anything about offsets. */
 #include "kafka.h"
 
 #include <inttypes.h>

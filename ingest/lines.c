@@ -3,8 +3,10 @@
  * A line ends with a newline or with the file; a carriage return before it is white space to JSON
  * and stays. Blank lines are numbered like all others. Memory is bounded: of a line longer than
  * line_max only size and CRC32C are kept. So is the time of a call: a seek in a gzip file is
- * reading all before it, so a call reads at most SLICE_BYTES. Invariants: bytes[at, at + scanned)
- * hold no newline; long_size > 0: so many bytes of the present line went by already. */
+ * reading all before it, so a call reads at most SLICE_BYTES.
+ *
+ * Invariants: bytes[at, at + scanned) hold no newline; long_size > 0: so many bytes of the present
+ * line went by already. */
 #include "ingest/lines.h"
 
 #include <errno.h>

@@ -2,9 +2,12 @@
  *
  * Stored form, little-endian: u32 form number; cluster id; u32 count; per partition topic, i32
  * partition, the offsets, the fingerprint and the ledger, every field in the order of the struct;
- * texts as (u8 length, bytes). Invariants: at most FR_PARTITIONS_MAX partitions, no topic-partition
- * twice; an index never changes. Owner: the owner loop thread (each copy has one). Does not:
- * know Kafka. */
+ * texts as (u8 length, bytes).
+ *
+ * Invariants: at most FR_PARTITIONS_MAX partitions, no topic-partition twice; an index never
+ * changes.
+ *
+ * Owner: the owner loop thread (each copy has one). It does not know Kafka. */
 #include "ingest/positions.h"
 
 #include <inttypes.h>

@@ -50,7 +50,8 @@ static void append_weights(const struct fr_stage_part *from, struct fr_column *t
         memcpy(to->weights + base, from->weights + first, count * sizeof(*to->weights));
 }
 
-/* ---- entries of one part: numbers [from, from + count) as entries [at, at + count) of the batch ---- */
+/* Entries of one part: numbers [from, from + count) become entries [at, at + count) of the
+ * batch. */
 
 static void append_keys(const struct fr_stage_part *part, struct fr_column *to, uint32_t from, uint32_t count,
                         uint32_t at)

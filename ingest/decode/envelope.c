@@ -1,7 +1,9 @@
 /* The keys of an envelope, which samples, groups and blocks share: fields, x_ keys, duplicates,
  * keys of another form.
  *
- * It does not read what is behind a field's key. Owner: the thread that decodes. */
+ * It does not read what is behind a field's key.
+ *
+ * Owner: the thread that decodes. */
 #include "parse.h"
 
 unsigned fr_decode_field(const struct fr_token *key)

@@ -24,7 +24,7 @@ struct fr_slot_name {
 struct fr_slot_names {
     const struct fr_conf_slot *slots; /* borrowed */
     uint32_t n_slots;
-    uint32_t mask;                /* of both tables: a power of two above twice the slots, minus 1 */
+    uint32_t mask;                /* of both tables: a power of two above twice the slots, less 1 */
     int32_t *by_name;             /* FR_NO_INDEX: empty */
     int32_t *by_index;            /* same, for slots that declare an index */
     uint8_t *length;              /* [n_slots] of the names */

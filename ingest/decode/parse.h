@@ -220,7 +220,8 @@ void fr_decode_computed_init(struct fr_decoder *d);
 /* Slots that are computed from others, for the whole staged record. */
 enum fr_status fr_decode_computed(struct fr_decoder *d);
 
-/* ---- fields.c: the value behind the key of that name, for sample d->at; `first` is its first token ---- */
+/* fields.c reads the value behind the key of that name, for sample d->at; `first` is its first
+ * token. */
 
 enum fr_status fr_decode_y(struct fr_decoder *d, const struct fr_token *first);
 enum fr_status fr_decode_w(struct fr_decoder *d, const struct fr_token *first);

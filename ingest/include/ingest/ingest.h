@@ -1,23 +1,29 @@
 /* Ingest: sample records from files, then from Kafka, to batches in a bounded ring (DESIGN sections
  * 4, 6, 10).
  *
- * Read at our own positions, one plain poll per record, every partition of every topic; offsets
- * below the expected one are dropped (duplicates of the client library), gaps are
- * compacted/transaction records and are fine. Malformed records and those too far in the future are
- * produced to the dead-letter topic when decoded; dead letters are numbered, and a batch carries
- * the number its positions depend on. A full ring stops polling (never pause/resume). Offsets of
- * the group `freshet.<model>` are committed for lag tools only and never read back. Live: a batch
- * closes at batch_size samples, fewer while the history is short (batch_warmup), or batch_wait
- * after its first record.
+ * Every partition of every topic is read at our own positions, with one plain poll per record.
+ * Offsets below the expected one are dropped (duplicates of the client library); gaps are compacted
+ * or transaction records and are fine.
  *
- * Lockstep: batch k takes lockstep.records records per partition in (topic, partition) order, or as
- * many lines of one file, up to end offsets fixed before the first poll (kept by the caller:
- * end_offsets); no timer; a round is cut short at 65536 samples (the next begins at the first
- * partition again: still a function of positions and log alone). While batch_warmup asks for less
- * than batch_size, a batch is as small as live, and records are taken one at a time from the
- * partition that gave the fewest. --until end and lockstep end with one more batch without samples
- * that has end_of_stream. Thread: fr_ingest_step by the ingest thread; status, commit and
- * acknowledged from any thread. */
+ * Malformed records and those too far in the future go to the dead-letter topic when they are
+ * decoded. Dead letters are numbered, and a batch carries the number its positions depend on.
+ *
+ * A full ring stops polling. Offsets of the group `freshet.<model>` are committed for lag tools
+ * only and never read back.
+ *
+ * Live, a batch closes at batch_size samples, fewer while the history is short (batch_warmup), or
+ * batch_wait after its first record.
+ *
+ * In lockstep, batch k takes lockstep.records records per partition in (topic, partition) order, or
+ * as many lines of one file, up to end offsets fixed before the first poll (the caller keeps them:
+ * end_offsets). There is no timer. A round is cut short at 65536 samples; the next begins at the
+ * first partition again, so it is still a function of positions and log alone. While batch_warmup
+ * asks for less than batch_size, a batch is as small as live, and records are taken one at a time
+ * from the partition that gave the fewest.
+ *
+ * --until end and lockstep end with one more batch without samples that has end_of_stream.
+ *
+ * Thread: the ingest thread calls fr_ingest_step, any thread status, commit and acknowledged. */
 #ifndef FR_INGEST_INGEST_H
 #define FR_INGEST_INGEST_H
 
@@ -56,40 +62,40 @@ enum fr_status fr_ingest_new(const struct fr_ingest_options *options, struct fr_
                              struct fr_err *err) FR_MUST_CHECK;
 void fr_ingest_free(struct fr_ingest *ingest);
 
-/* Start check, repeated by the caller (back-off) while FR_E_UNAVAILABLE (broker unreachable, topic
- * absent: reason in err): metadata, cluster id, positions against low/high watermarks and
- * fingerprints. FR_E_LOST: the log lost records and on_loss is stop; FR_E_MISMATCH: another topic
- * under the same name (fingerprint, cluster id). Says the remedy. Creates the dead-letter topic
- * when missing. On success everything is assigned. */
+/* Makes the start check: metadata, cluster id, positions against low and high watermarks and
+ * fingerprints. The caller repeats it with a back-off while it returns FR_E_UNAVAILABLE (broker
+ * unreachable or topic absent; err has the reason). FR_E_LOST says that the log lost records and
+ * on_loss is stop, FR_E_MISMATCH that another topic has the same name (fingerprint, cluster id);
+ * err says the remedy. The dead-letter topic is created when missing. On success everything is
+ * assigned. */
 enum fr_status fr_ingest_start(struct fr_ingest *ingest, struct fr_err *err) FR_MUST_CHECK;
 
-/* The list of topic-partitions that stream_index of the batches refers to: appends those that
- * `positions` lacks, with the offset where reading begins, and fills in the cluster id. The owner
- * calls it before fr_positions_apply of every batch (cheap when nothing is new): partitions may be
- * added to a topic at any time. Any thread; `positions` must come from the positions given in the
- * options and earlier calls. */
+/* Completes the list of topic-partitions that stream_index of the batches refers to: it appends
+ * those that `positions` lacks, with the offset where reading begins, and fills in the cluster id.
+ * The owner calls it before fr_positions_apply of every batch, because partitions may be added to a
+ * topic at any time; it is cheap when nothing is new. Any thread; `positions` must come from the
+ * positions given in the options and earlier calls. */
 void fr_ingest_adopt(struct fr_ingest *ingest, struct fr_positions *positions);
 
-/* One turn, at most wait_ms long. FR_OK; FR_EOF: all was delivered (end_of_stream batch pushed) or
- * a ring was closed; FR_AGAIN: nothing came or the ring is full; FR_E_LOST, FR_E_MISMATCH,
- * FR_E_CORRUPT, FR_E_IO, FR_E_INVALID (a file): the owner must stop. Unreachable brokers, denied
- * access and absent files are not errors here: status.problem says so, and reading goes on when it
- * can. */
+/* Makes one turn, at most wait_ms long. FR_EOF says that all was delivered (the end_of_stream batch
+ * was pushed) or a ring was closed, FR_AGAIN that nothing came or the ring is full. After
+ * FR_E_LOST, FR_E_MISMATCH, FR_E_CORRUPT, FR_E_IO or FR_E_INVALID (a file) the owner must stop.
+ * Unreachable brokers, denied access and absent files are not errors here: status.problem says so,
+ * and reading goes on when it can. */
 enum fr_status fr_ingest_step(struct fr_ingest *ingest, int wait_ms, struct fr_err *err) FR_MUST_CHECK;
 
-/* Dead letters acknowledged by the broker, all up to this number. */
+/* Says up to which number the broker has acknowledged all dead letters. */
 uint64_t fr_ingest_dead_acknowledged(struct fr_ingest *ingest);
 /* Sends the record some samples of a batch came from to the dead letters, because they are unfit to
- * train for `reason`; the record counts as decoded all the same. Once per record of a run: for one
- * that had its letter with an earlier batch *number is 0, else that of the letter, for
- * `acknowledged`. FR_AGAIN: too many letters wait. Thread: the owner loop, with a batch of this
- * ingest. */
+ * train for `reason`; the record counts as decoded all the same. A record has one letter in a run:
+ * when it had one with an earlier batch *number is 0, else the letter's, for `acknowledged`.
+ * FR_AGAIN says that too many letters wait. Thread: the owner loop, with a batch of this ingest. */
 enum fr_status fr_ingest_dead_letter(struct fr_ingest *ingest, const struct fr_batch *batch,
                                      const struct fr_batch_record *record, const char *reason,
                                      uint64_t *number) FR_MUST_CHECK;
 /* What is outstanding goes on being sent after the last fr_ingest_step, until fr_ingest_free. */
-/* Hands durable positions to the ingest thread, which commits them to the group asynchronously
- * (best effort). Copies. */
+/* Hands a copy of durable positions to the ingest thread, which commits them to the group
+ * asynchronously (best effort). */
 void fr_ingest_commit(struct fr_ingest *ingest, const struct fr_positions *positions);
 
 struct fr_ingest_partition {

@@ -1,10 +1,12 @@
 /* Stream positions and the P2 ledger per topic-partition: what of the sample log has taken effect.
  *
  * The owner loop applies each batch's positions when it applies the batch; the whole is staged as
- * section "positions" at a cut and restored at start. Terms (P2), per topic-partition: records:
- * decoded + dead_lettered = delivered; samples: trained + metrics_only + masked + quarantined +
- * skipped = decoded samples. Owner: the owner loop thread; others read a copy (fr_positions_copy)
- * handed over by the owner. */
+ * section "positions" at a cut and restored at start.
+ *
+ * The terms of P2 hold per topic-partition. In records: decoded + dead_lettered = delivered. In
+ * samples: trained + metrics_only + masked + quarantined + skipped = decoded samples.
+ *
+ * Owner: the owner loop; others read a copy (fr_positions_copy) that the owner hands over. */
 #ifndef FR_INGEST_POSITIONS_H
 #define FR_INGEST_POSITIONS_H
 
@@ -13,9 +15,9 @@
 
 enum { FR_TOPIC_MAX = 250, FR_CLUSTER_ID_MAX = 64, FR_PARTITIONS_MAX = 4096 };
 
-/* The ledger of a topic-partition, in the order in which it is stored: name, metric (NULL: none), the
- * metric's help. Records: decoded + dead-lettered = delivered. Samples: trained + metrics-only +
- * masked + quarantined + skipped = those decoded (P2). */
+/* The ledger of a topic-partition, in the order in which it is stored: name, metric (NULL: none),
+ * the metric's help. Records: decoded + dead-lettered = delivered. Samples: trained + metrics-only
+ * + masked + quarantined + skipped = those decoded (P2). */
 #define FR_LEDGER(TERM)                                                                                                \
     TERM(delivered, "freshet_records_delivered_total", "Records in effect, as of the last durable epoch.")             \
     TERM(decoded, "freshet_records_decoded_total", "Of these, decoded.")                                               \
@@ -65,9 +67,9 @@ struct fr_positions {
 
 void fr_positions_release(struct fr_positions *positions);
 void fr_positions_copy(const struct fr_positions *from, struct fr_positions *to);
-/* Index of a topic-partition, added with offset -1 when new. */
+/* Finds the index of a topic-partition, which is added with offset -1 when new. */
 uint32_t fr_positions_index(struct fr_positions *positions, const char *topic, int32_t partition);
-/* A batch has taken effect, but for its quarantined samples (fr_batch_quarantine). */
+/* Says that a batch has taken effect, but for its quarantined samples (fr_batch_quarantine). */
 void fr_positions_apply(struct fr_positions *positions, const struct fr_batch *batch);
 /* The ledger as members of a JSON object, each behind a comma. */
 void fr_positions_put_ledger(const struct fr_partition_position *position, struct fr_buffer *out);

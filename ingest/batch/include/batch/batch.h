@@ -3,9 +3,10 @@
  * A group is a set of samples that share `shared` slot values; a plain sample is a group of one. A
  * column has one entry per group (shared) or per sample. It is shared when some group has more than
  * one sample and no such group has a value for the slot below its shared part (absent in both is
- * shared); a function of the batch's records alone. A group is never split between batches. Owns:
- * the batch owns its columns (arena and arrays grow and are reused: fr_batch_clear). Thread: one
- * owner at a time, handed over through rings. */
+ * shared). That is a function of the batch's records alone. A group is never split between batches.
+ *
+ * Owns: the batch owns its columns, whose memory grows and is reused (fr_batch_clear). Thread: one
+ * owner at a time; rings hand it over. */
 #ifndef FR_BATCH_BATCH_H
 #define FR_BATCH_BATCH_H
 
@@ -17,8 +18,9 @@
 
 enum { FR_USE_TRAIN = 1, FR_USE_METRICS = 2 };
 
-/* What a sample may do. Terms of P2: trained (TRAIN with or without metrics), metrics-only, masked,
- * quarantined (the trainer's finding, never the decoder's: it took no effect). */
+/* What a sample may do, in the terms of P2: trained (TRAIN with or without metrics), metrics-only,
+ * masked, or quarantined. The last is the trainer's finding, never the decoder's: the sample took
+ * no effect. */
 enum fr_role { FR_ROLE_TRAIN, FR_ROLE_METRICS_ONLY, FR_ROLE_MASKED, FR_ROLE_QUARANTINED, FR_ROLES };
 
 /* One slot's values. Sparse and sequence: ids of entry i are keys[begin[i] .. begin[i+1]). Dense:
@@ -39,10 +41,10 @@ struct fr_column {
     size_t capacity_weights;
 };
 
-/* Per topic-partition: where the stream stands after this batch. `stream_index` indexes the
- * source's list of topic-partitions. offset, item: the first record not fully in this or earlier
- * batches, and how many of its items are. Counters are of this batch only; a record is counted in
- * the batch that completes it. */
+/* Where the stream of one topic-partition stands after this batch. `stream_index` indexes the
+ * source's list of topic-partitions. offset and item say which is the first record not fully in
+ * this or earlier batches, and how many of its items are. Counters are of this batch only; a record
+ * is counted in the batch that completes it. */
 struct fr_batch_position {
     uint32_t stream_index;
     int64_t offset;
@@ -111,23 +113,24 @@ struct fr_batch {
     uint64_t unknown_slots, unknown_extra, excess_ids;
 };
 
-/* Sized for ingest.batch_size samples (64 when the conf has none); appending grows it. Does not
- * borrow the conf. */
+/* Makes a batch for ingest.batch_size samples (64 when the conf has none); appending grows it. It
+ * does not borrow the conf. */
 struct fr_batch *fr_batch_new(const struct fr_conf *conf);
 void fr_batch_free(struct fr_batch *batch);
-/* Empty, all memory kept: also positions (n_positions = 0), counters, flags and times. */
+/* Empties the batch and keeps all memory; positions (n_positions = 0), counters, flags and times go
+ * too. */
 void fr_batch_clear(struct fr_batch *batch);
-/* Room for `samples` in all (labels are laid out anew when capacity_samples grows: pointers into
- * the batch change). */
+/* Makes room for `samples` in all. Labels are laid out anew when capacity_samples grows, so
+ * pointers into the batch change. */
 void fr_batch_reserve(struct fr_batch *batch, uint32_t samples);
-/* Room for `keys` ids in all in one sparse or sequence column. */
+/* Makes room for `keys` ids in all in one sparse or sequence column. */
 void fr_column_reserve_keys(struct fr_column *column, size_t keys);
 
 /* Makes `to` the batch of the samples of `from` that are not marked in left_out [n_samples], as if
- * the others had never been decoded: groups without a sample vanish, a column stays shared only
- * beside a group of several. (One that is written out per sample stays so: where groups are
- * concerned numbers may differ by the order of sums.) Positions, records and counts of what was
- * ignored stay behind. */
+ * the others had never been decoded: groups without a sample vanish, and a column stays shared only
+ * beside a group of several. One that is written out per sample stays so, so that with groups
+ * numbers may differ by the order of sums. Positions, records and counts of what was ignored stay
+ * behind. */
 void fr_batch_select(const struct fr_batch *from, const uint8_t *left_out, struct fr_batch *to);
 
 static inline uint32_t fr_batch_entries(const struct fr_batch *batch, uint32_t slot)
