@@ -6,10 +6,13 @@
  * groups, so its cost is bounded by the slice and all workers share it. k follows the number of
  * entries, so that about expire_slice_rows are looked at; it grows when that is exceeded and
  * shrinks only at half, so that a table at a border does not flip between two divisions and leave
- * keys unseen. k is state (section "store"). Determinism: what goes is a function of (k, batch
- * number, keys, seen, watermark). Order within a slice has no effect. Owner: the owner loop,
- * between batches: no row is in flight. Does not: touch rows outside the slice, or ask the wall
- * clock. */
+ * keys unseen. k is state (section "store").
+ *
+ * Determinism: what goes is a function of (k, batch number, keys, seen, watermark). Order within a
+ * slice has no effect.
+ *
+ * Owner: the owner loop, between batches: no row is in flight. It does not touch rows outside the
+ * slice, or ask the wall clock. */
 #include "tables.h"
 
 #include "base/check.h"

@@ -5,7 +5,8 @@
 
 #include "durable/epoch.h"
 
-enum { EPOCH_MAGIC = 0x70657266, /* "frep" */ EPOCH_VERSION = 2, EPOCH_HEAD = 88, EPOCH_IMAGE_HEAD = 18 };
+/* The magic is "frep". */
+enum { EPOCH_MAGIC = 0x70657266, EPOCH_VERSION = 2, EPOCH_HEAD = 88, EPOCH_IMAGE_HEAD = 18 };
 
 struct fr_epoch_head {
     uint32_t magic;

@@ -111,7 +111,8 @@ struct fr_announcement {
         double auc; /* lifetime; NaN: undefined */
     } tasks[FR_ANNOUNCE_TASKS_MAX];
     uint32_t n_offsets;
-    struct fr_announced_offset *offsets; /* owned by whoever filled it; sorted by topic, then partition */
+    /* owned by whoever filled it; sorted by topic, then partition */
+    struct fr_announced_offset *offsets;
 };
 /* Offsets must be sorted and distinct, names not empty (FR_CHECK). */
 void fr_announcement_encode(const struct fr_announcement *announcement, struct fr_buffer *out);
