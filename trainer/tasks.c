@@ -4,7 +4,9 @@
  * A task learns nothing when its loss reaches no parameter and no row, which is known from the
  * network; or when none of FR_TASK_SILENT_SAMPLES trained samples in a row counted for it: no
  * label, or, ranking, no pair in any group. The second ends with the first sample that counts.
- * Owner thread. Does not: stop anything, for other tasks may learn. */
+ * Owner thread.
+ *
+ * It does not stop anything, for other tasks may learn. */
 #include "trainer_private.h"
 
 #include <inttypes.h>

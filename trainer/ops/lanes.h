@@ -9,7 +9,8 @@
 
 enum { FR_LANES = 8 };
 
-#define FR_IN_LINE static inline __attribute__((always_inline)) /* into a clone, or it would not be one */
+/* It is inlined into a clone, or it would not be one. */
+#define FR_IN_LINE static inline __attribute__((always_inline))
 
 FR_IN_LINE float fr_lanes_tree(float *lane)
 {

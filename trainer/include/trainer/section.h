@@ -1,10 +1,11 @@
-/* The history of a model, and section "trainer" of an epoch, which holds it as bytes: what the owner
- * loop has counted and decided. The loop writes and restores it, its status shows it, tools print
- * it: one struct.
+/* The history of a model is what the owner loop has counted and decided; section "trainer" of an
+ * epoch holds it as bytes. It is one struct: the loop writes and restores it, its status shows it,
+ * tools print it.
  *
  * Little-endian: u32 version, u64 per counter in the order of the list, i64 watermark_ms, u8
  * closed, u32 bad_streak, good_streak, bad_streak_samples, u8 held, u64 publishable, u8
  * dense_published, u32 number of tasks, per task u8 length of its name, name, u64 samples, pairs.
+ *
  * Thread: any. */
 #ifndef FR_TRAINER_SECTION_H
 #define FR_TRAINER_SECTION_H
