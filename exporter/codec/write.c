@@ -24,7 +24,8 @@ enum {
     CRC_FIELD_SIZE = 9,
     BIN_HEAD_MAX = 5,
     KEY_SIZE = 8,
-    SEGMENT_HEAD_MAX = 40, /* {"part": name, "dim": u32, "q": "bf16", "vals": bin} without the name's own bytes */
+    /* {"part": name, "dim": u32, "q": "bf16", "vals": bin} without the name's own bytes */
+    SEGMENT_HEAD_MAX = 40,
 };
 
 struct writer {

@@ -1,8 +1,8 @@
 /* The public dump (DESIGN section 9, `dump`): JSON Lines that two programs in two languages compare
  * byte by byte.
  *
- *     {"table":"item","key":"17","parts":{"w":[0.5],"v":[1,2]}}      tables by name, keys ascending as numbers
- *     {"dense":"h/0/kernel","shape":[2,3],"values":[...]}           by name
+ *     {"table":"item","key":"17","parts":{"w":[0.5],"v":[1,2]}}   tables by name, keys ascending
+ *     {"dense":"h/0/kernel","shape":[2,3],"values":[...]}          by name
  *     {"tl":1,"epoch":812,"wm":1700000000000,"samples":90213,"hash":"0x0123456789abcdef"}
  *
  * There are no spaces; parts come in the table's order; floats are `%.9g` (read as f32 they have
