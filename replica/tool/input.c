@@ -1,5 +1,7 @@
 /* Lines as ingest reads them (ingest/lines.h), of pipes too. A line that is too long ends the
- * reading. Thread: the caller's. */
+ * reading.
+ *
+ * Thread: the caller's. */
 #include "input.h"
 
 #include <errno.h>

@@ -5,7 +5,7 @@
  *     struct freshet_replica *r;
  *     freshet_replica_new(&(struct freshet_replica_options){0}, &r);
  *     for each record of the topic:  freshet_replica_feed(r, partition, value, size, &event);
- *     freshet_replica_score_json(r, line, strlen(line), scores, &n_samples);   scores: [samples * tasks]
+ *     freshet_replica_score_json(r, line, strlen(line), scores, &n_samples);
  *
  * Rules (DESIGN section 7, "Replica rules"): an epoch is served only when every followed partition
  * has completed it, all at once; duplicates are dropped; every gap, second writer, bad crc and

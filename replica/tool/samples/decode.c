@@ -4,7 +4,9 @@
  * For those who write producers: a record a line, as JSON or as the hexadecimal text of
  * MessagePack. Prints one JSON line for each: its samples as trained (keys, weights, transformed
  * numbers, labels with derived ones), or the reason that its dead letter would carry. Shared values
- * are printed with every sample of their group. Thread: the caller's. */
+ * are printed with every sample of their group.
+ *
+ * Thread: the caller's. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

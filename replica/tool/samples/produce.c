@@ -5,9 +5,10 @@
  * samples of one partition and leaves when it is full or at the end. JSON lines become MessagePack
  * of the same shape unless `--format json`. A line that is not JSON ends the run with its number:
  * what came before it is sent, nothing of it. Ends at the end of the file, --count, --seconds,
- * SIGTERM or SIGINT; then waits for all acknowledgements and prints one logfmt line. Does not:
- * check samples against a model (the daemon's business), keep to a partition by key. Thread: the
- * caller's. */
+ * SIGTERM or SIGINT; then waits for all acknowledgements and prints one logfmt line.
+ *
+ * It does not check samples against a model (the daemon's business) or choose a partition by key.
+ * Thread: the caller's. */
 #include <inttypes.h>
 #include <msgpack.h>
 #include <signal.h>

@@ -1,6 +1,8 @@
 /* Lines of samples in, lines of probabilities out, in the file's order. Labels and times are not
- * needed and not looked at. Thread: the replica's. Does not: skip a line it cannot read; a score
- * that belongs to no sample helps nobody. */
+ * needed and not looked at.
+ *
+ * Thread: the replica's. It does not skip a line it cannot read; a score that belongs to no sample
+ * helps nobody. */
 #include "score/scorer.h"
 
 #include <errno.h>

@@ -13,8 +13,9 @@
  *     {"trainer":{..}}, {"store":"0x.."}, {"hash":"0x.."}
  *
  * Left out, because runs over the same log may differ there: wall times, Kafka timestamps, the
- * cluster's id, timeline and epoch numbers, whether the run was drained. Thread: one. Does not:
- * quantize. */
+ * cluster's id, timeline and epoch numbers, whether the run was drained.
+ *
+ * Thread: one. It does not quantize. */
 #include "state/state_reader.h"
 
 #include <inttypes.h>

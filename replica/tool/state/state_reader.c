@@ -7,7 +7,9 @@
  *
  * Published dense parameters may be older than the newest epoch of a running daemon
  * (export.dense_every): those that changed since are looked up backwards in the journal, as the
- * values a replica holds. Thread: one. Does not: write, lock, wait. */
+ * values a replica holds.
+ *
+ * Thread: one. It does not write, lock or wait. */
 #include "state/state_reader.h"
 
 #include <inttypes.h>
