@@ -1,4 +1,4 @@
-# Third-party libraries, all from the distribution; README.md ("What it is built on") says why each is there.
+# Third-party libraries, all from the distribution; README.md ("Built on") says why each is there.
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 find_package(RocksDB REQUIRED)
