@@ -128,21 +128,6 @@ static void forward_expand(const struct graph_run *run, const struct node *node,
     zero_padding(fr_node_values(graph->variant, node, r.begin), node->width, r);
 }
 
-static void forward_align(const struct fr_graph *graph, const struct node *node, const struct chunk *c)
-{
-    const struct variant *v = graph->variant;
-    const struct node *from = fr_argument(graph, node, 0);
-    graph->ops->align(&(struct fr_align){
-        .to_begin = v->spaces[node->space].begin,
-        .from_begin = v->spaces[from->space].begin,
-        .entry_begin = c->first,
-        .entry_end = c->first + c->entries,
-        .width = node->width,
-        .to = fr_node_values(v, node, 0),
-        .from = fr_node_values(v, from, 0),
-    });
-}
-
 static void forward_concat(const struct fr_graph *graph, const struct node *node, struct rows r)
 {
     struct fr_view out = fr_node_values(graph->variant, node, r.begin);
@@ -180,43 +165,11 @@ static void forward_linear(const struct graph_run *run, const struct node *node,
                                   linear->relu);
 }
 
-static void forward_activate(const struct fr_graph *graph, const struct node *node, struct rows r)
-{
-    struct fr_activate call = {
-        .kind = node->activation,
-        .m = r.count,
-        .n = node->width,
-        .x = fr_node_values(graph->variant, fr_argument(graph, node, 0), r.begin),
-        .y = fr_node_values(graph->variant, node, r.begin),
-    };
-    if (node->n_partials > 0)
-        call.alpha = graph->parameters[node->partials[0].parameter].values;
-    if (node->mean != FR_NO_INDEX) {
-        call.mean = graph->parameters[node->mean].values;
-        call.variance = graph->parameters[node->variance].values;
-    }
-    graph->ops->activate(&call);
-}
-
 static void forward_bias(const struct fr_graph *graph, const struct node *node, struct rows r)
 {
     struct fr_view y = fr_node_values(graph->variant, node, r.begin);
     graph->ops->copy(r.count, node->width, fr_node_values(graph->variant, fr_argument(graph, node, 0), r.begin), y);
     graph->ops->bias_activate(r.count, node->width, y, graph->parameters[node->partials[0].parameter].values, false);
-}
-
-static void forward_layer_norm(const struct fr_graph *graph, const struct node *node, struct rows r)
-{
-    graph->ops->layer_norm(&(struct fr_layer_norm){
-        .m = r.count,
-        .n = node->width,
-        .epsilon = FR_LAYER_NORM_EPSILON,
-        .scale = graph->parameters[node->partials[0].parameter].values,
-        .bias = graph->parameters[node->partials[1].parameter].values,
-        .x = fr_node_values(graph->variant, fr_argument(graph, node, 0), r.begin),
-        .y = fr_node_values(graph->variant, node, r.begin),
-        .moments = fr_node_extra(node, r.begin),
-    });
 }
 
 struct fr_dropout fr_graph_dropout(const struct fr_graph *graph, const struct node *node, struct rows r)
@@ -248,134 +201,12 @@ static void forward_dropout(const struct graph_run *run, const struct node *node
     zero_padding(y, node->width, r);
 }
 
-/* ---- interactions ---- */
-
-static void forward_interaction(const struct fr_graph *graph, const struct node *node, const struct chunk *c)
+static void forward_add(const struct fr_graph *graph, const struct node *node, struct rows r)
 {
-    const struct variant *v = graph->variant;
-    struct rows r = fr_rows_of(graph, node->space, c);
-    struct fr_view out = fr_node_values(v, node, r.begin);
-    struct fr_view *in = graph->views + (size_t)c->worker * 2 * graph->views_max;
+    struct fr_view out = fr_node_values(graph->variant, node, r.begin);
     for (uint32_t i = 0; i < node->n_arguments; i++)
-        in[i] = fr_node_values(v, fr_argument(graph, node, i), r.begin);
-    if (node->kind == NODE_BI_INTERACTION) {
-        graph->ops->bi_interaction(r.count, node->width, node->n_arguments, in, out);
-        return;
-    }
-    if (node->kind == NODE_ADD) {
-        graph->ops->copy(r.count, node->width, in[0], out);
-        for (uint32_t i = 1; i < node->n_arguments; i++)
-            graph->ops->add(r.count, node->width, in[i], out);
-        return;
-    }
-    struct fr_interaction call = {
-        .m = r.count, .n = fr_argument(graph, node, 0)->width, .count = node->n_arguments, .in = in, .out = out};
-    if (node->kind == NODE_MULTIPLY)
-        graph->ops->product(&call);
-    else
-        graph->ops->dot_interaction(&call);
-}
-
-static void forward_row_sum(const struct fr_graph *graph, const struct node *node, struct rows r)
-{
-    const struct node *from = fr_argument(graph, node, 0);
-    graph->ops->row_sum(r.count, from->width, fr_node_values(graph->variant, from, r.begin),
-                        fr_node_values(graph->variant, node, r.begin));
-}
-
-static void forward_cross(const struct fr_graph *graph, const struct node *node, struct rows r)
-{
-    const struct variant *v = graph->variant;
-    graph->ops->cross(&(struct fr_cross){
-        .m = r.count,
-        .n = node->width,
-        .x0 = fr_node_values(v, fr_argument(graph, node, 0), r.begin),
-        .t = fr_node_values(v, fr_argument(graph, node, 1), r.begin),
-        .x = fr_node_values(v, fr_argument(graph, node, 2), r.begin),
-        .out = fr_node_values(v, node, r.begin),
-    });
-}
-
-static void forward_mixture(const struct fr_graph *graph, const struct node *node, struct rows r)
-{
-    const struct variant *v = graph->variant;
-    graph->ops->mixture(&(struct fr_mixture){
-        .m = r.count,
-        .n = node->width,
-        .count = node->extra_width,
-        .gates = fr_node_values(v, fr_argument(graph, node, 0), r.begin),
-        .experts = fr_node_values(v, fr_argument(graph, node, 1), r.begin),
-        .out = fr_node_values(v, node, r.begin),
-        .weights = fr_node_extra(node, r.begin),
-    });
-}
-
-/* ---- sequences ---- */
-
-static void forward_pool_steps(const struct fr_graph *graph, const struct node *node, const struct chunk *c)
-{
-    const struct variant *v = graph->variant;
-    const struct node *from = fr_argument(graph, node, 0);
-    graph->ops->pool_steps(&(struct fr_pool_steps){
-        .steps = fr_steps_of(graph, from->space, c),
-        .kind = node->pooling,
-        .width = node->width,
-        .in = fr_node_values(v, from, 0),
-        .out = fr_node_values(v, node, c->first),
-    });
-}
-
-static void forward_attention(const struct fr_graph *graph, const struct node *node, const struct chunk *c)
-{
-    const struct variant *v = graph->variant;
-    const struct node *first = fr_argument(graph, node, 0);
-    const struct node *second = fr_argument(graph, node, node->n_arguments - 1);
-    switch (node->kind) {
-    case NODE_ATTENTION_INPUT:
-        graph->ops->attention_input(&(struct fr_attention_input){.steps = fr_steps_of(graph, node->space, c),
-                                                                 .width = second->width,
-                                                                 .query = fr_node_values(v, first, c->first),
-                                                                 .keys = fr_node_values(v, second, 0),
-                                                                 .out = fr_node_values(v, node, 0)});
-        break;
-    case NODE_SOFTMAX_STEPS:
-        graph->ops->softmax_steps(&(struct fr_softmax_steps){.steps = fr_steps_of(graph, node->space, c),
-                                                             .in = fr_node_values(v, first, 0),
-                                                             .out = fr_node_values(v, node, 0)});
-        break;
-    case NODE_ATTENTION_POOL:
-        graph->ops->attention_pool(&(struct fr_attention_pool){.steps = fr_steps_of(graph, second->space, c),
-                                                               .width = node->width,
-                                                               .scores = fr_node_values(v, first, 0),
-                                                               .keys = fr_node_values(v, second, 0),
-                                                               .out = fr_node_values(v, node, c->first)});
-        break;
-    default:
-        graph->ops->dot_steps(&(struct fr_dot_steps){.steps = fr_steps_of(graph, node->space, c),
-                                                     .width = first->width,
-                                                     .keys = fr_node_values(v, first, 0),
-                                                     .query = fr_node_values(v, second, c->first),
-                                                     .out = fr_node_values(v, node, 0)});
-        break;
-    }
-}
-
-static void forward_gru(const struct fr_graph *graph, const struct node *node, const struct chunk *c)
-{
-    const struct variant *v = graph->variant;
-    struct fr_gru call = {
-        .steps = fr_steps_of(graph, node->space, c),
-        .units = node->width,
-        .input = fr_node_values(v, fr_argument(graph, node, 0), 0),
-        .kernel = graph->parameters[node->partials[0].parameter].values,
-        .bias = graph->parameters[node->partials[1].parameter].values,
-        .states = fr_node_values(v, node, 0),
-        .gates = fr_node_extra(node, 0),
-        .workspace = graph->workspace + c->worker * graph->workspace_floats,
-    };
-    if (node->n_arguments > 1)
-        call.scores = fr_node_values(v, fr_argument(graph, node, 1), 0);
-    graph->ops->gru(&call);
+        (i == 0 ? graph->ops->copy : graph->ops->add)(
+            r.count, node->width, fr_node_values(graph->variant, fr_argument(graph, node, i), r.begin), out);
 }
 
 /* ---- chunks ---- */
@@ -397,53 +228,23 @@ static void forward_node(const struct graph_run *run, const struct node *node, c
     case NODE_EXPAND:
         forward_expand(run, node, c);
         break;
-    case NODE_ALIGN:
-        forward_align(graph, node, c);
-        break;
     case NODE_CONCAT:
         forward_concat(graph, node, r);
         break;
     case NODE_LINEAR:
         forward_linear(run, node, r);
         break;
-    case NODE_ACTIVATE:
-        forward_activate(graph, node, r);
-        break;
     case NODE_BIAS:
         forward_bias(graph, node, r);
-        break;
-    case NODE_LAYER_NORM:
-        forward_layer_norm(graph, node, r);
         break;
     case NODE_DROPOUT:
         forward_dropout(run, node, r);
         break;
-    case NODE_ROW_SUM:
-        forward_row_sum(graph, node, r);
-        break;
-    case NODE_BI_INTERACTION:
     case NODE_ADD:
-    case NODE_MULTIPLY:
-    case NODE_DOT_INTERACTION:
-        forward_interaction(graph, node, c);
+        forward_add(graph, node, r);
         break;
-    case NODE_CROSS:
-        forward_cross(graph, node, r);
-        break;
-    case NODE_MIXTURE:
-        forward_mixture(graph, node, r);
-        break;
-    case NODE_POOL_STEPS:
-        forward_pool_steps(graph, node, c);
-        break;
-    case NODE_ATTENTION_INPUT:
-    case NODE_SOFTMAX_STEPS:
-    case NODE_ATTENTION_POOL:
-    case NODE_DOT_STEPS:
-        forward_attention(graph, node, c);
-        break;
-    case NODE_GRU:
-        forward_gru(graph, node, c);
+        FR_CALLED_NODES(FR_KIND_CASE)
+        fr_graph_call_node(graph, node, c, false);
         break;
     case NODE_MSE_PAIR: /* all of an auxiliary loss is in the backward pass */
     case NODE_NEXT_STEP:

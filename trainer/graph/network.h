@@ -110,35 +110,39 @@ struct space {
     uint32_t capacity_entries;
 };
 
-enum node_kind {
-    NODE_POOLED,
-    NODE_SEQUENCE,
-    NODE_DENSE,
-    NODE_EXPAND, /* groups' rows -> samples' rows */
-    NODE_ALIGN,  /* steps of one slot -> steps of another */
-    NODE_CONCAT,
-    /* second argument, if any: a product over the groups' part, expanded as the start of the sum */
-    NODE_LINEAR,
-    NODE_ACTIVATE,
-    NODE_BIAS,
-    NODE_LAYER_NORM,
-    NODE_DROPOUT,
-    NODE_BI_INTERACTION,
-    NODE_ROW_SUM,
-    NODE_ADD,
-    NODE_MULTIPLY,
-    NODE_DOT_INTERACTION,
-    NODE_CROSS,   /* x0, t, x */
-    NODE_MIXTURE, /* gates, experts */
-    NODE_POOL_STEPS,
-    NODE_ATTENTION_INPUT, /* query, keys */
-    NODE_SOFTMAX_STEPS,
-    NODE_ATTENTION_POOL, /* scores, keys */
-    NODE_DOT_STEPS,      /* keys, query */
-    NODE_GRU,            /* input, [scores] */
-    NODE_MSE_PAIR,       /* a, b: an auxiliary loss; no output */
-    NODE_NEXT_STEP,      /* states, positives, negatives: an auxiliary loss; no output */
-};
+/* Nodes whose passes are written out (forward.c, backward_nodes.c). */
+#define FR_WRITTEN_NODES(KIND)                                                                                         \
+    KIND(NODE_POOLED)                                                                                                  \
+    KIND(NODE_SEQUENCE)                                                                                                \
+    KIND(NODE_DENSE)                                                                                                   \
+    KIND(NODE_EXPAND) /* groups' rows -> samples' rows */                                                              \
+    KIND(NODE_CONCAT)                                                                                                  \
+    /* second argument, if any: a product over the groups' part, expanded as the start of the sum */                   \
+    KIND(NODE_LINEAR)                                                                                                  \
+    KIND(NODE_BIAS)                                                                                                    \
+    KIND(NODE_DROPOUT)                                                                                                 \
+    KIND(NODE_ADD)                                                                                                     \
+    KIND(NODE_MSE_PAIR)  /* a, b: an auxiliary loss; no output */                                                      \
+    KIND(NODE_NEXT_STEP) /* states, positives, negatives: an auxiliary loss; no output */
+/* Those that are one call in either direction: call_<name> of nodes.c. */
+#define FR_CALLED_NODES(KIND)                                                                                          \
+    KIND(NODE_ALIGN, align) /* steps of one slot -> steps of another */                                                \
+    KIND(NODE_ACTIVATE, activate)                                                                                      \
+    KIND(NODE_LAYER_NORM, layer_norm)                                                                                  \
+    KIND(NODE_BI_INTERACTION, bi_interaction)                                                                          \
+    KIND(NODE_ROW_SUM, row_sum)                                                                                        \
+    KIND(NODE_MULTIPLY, multiply)                                                                                      \
+    KIND(NODE_DOT_INTERACTION, dot_interaction)                                                                        \
+    KIND(NODE_CROSS, cross)     /* x0, t, x */                                                                         \
+    KIND(NODE_MIXTURE, mixture) /* gates, experts */                                                                   \
+    KIND(NODE_POOL_STEPS, pool_steps)                                                                                  \
+    KIND(NODE_ATTENTION_INPUT, attention_input) /* query, keys */                                                      \
+    KIND(NODE_SOFTMAX_STEPS, softmax_steps)                                                                            \
+    KIND(NODE_ATTENTION_POOL, attention_pool) /* scores, keys */                                                       \
+    KIND(NODE_DOT_STEPS, dot_steps)           /* keys, query */                                                        \
+    KIND(NODE_GRU, gru)                       /* input, [scores] */
+
+enum node_kind { FR_WRITTEN_NODES(FR_KIND_MEMBER) FR_CALLED_NODES(FR_KIND_MEMBER) };
 
 /* One argument of a node, with what its gradient needs (settled when the variant is compiled). */
 struct argument {

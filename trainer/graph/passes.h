@@ -59,6 +59,24 @@ static inline const struct node *fr_argument(const struct fr_graph *graph, const
     return &graph->variant->nodes[node->arguments[i].node];
 }
 
+/* Where argument i's gradient is added, row 0 being `row` of its space; .values NULL when it is not
+ * wanted. */
+static inline struct fr_view fr_node_wanted(const struct fr_graph *graph, const struct node *node, uint32_t i,
+                                            uint32_t row)
+{
+    if (node->arguments[i].skip_gradient)
+        return (struct fr_view){NULL, 0};
+    return fr_node_gradients(graph->variant, fr_argument(graph, node, i), row);
+}
+
+/* This chunk's partial sum of a parameter, cleared. */
+static inline float *fr_node_partial(const struct node *node, uint32_t p, const struct chunk *c)
+{
+    float *sum = node->partials[p].values + (size_t)c->index * node->partials[p].n;
+    memset(sum, 0, node->partials[p].n * sizeof(float));
+    return sum;
+}
+
 /* Row `row` of what a node keeps from forward to backward. */
 static inline struct fr_view fr_node_extra(const struct node *node, uint32_t row)
 {
@@ -81,6 +99,9 @@ static inline uint32_t fr_linear_blocks(const struct linear *linear, uint32_t ro
 
 /* forward_prepare.c: the variant of this batch, memory for it, rows of its spaces. */
 void fr_graph_prepare(struct graph_run *run);
+
+/* nodes.c: FR_CALLED_NODES. */
+void fr_graph_call_node(const struct fr_graph *graph, const struct node *node, const struct chunk *c, bool backward);
 
 /* forward.c: a dropout's masks for rows `r`; views are left to set. */
 struct fr_dropout fr_graph_dropout(const struct fr_graph *graph, const struct node *node, struct rows r);

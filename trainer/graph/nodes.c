@@ -1,0 +1,314 @@
+/* Nodes that are one call of an operation, forward or backward: what the call reads and writes is
+ * said once for both directions.
+ *
+ * Gradients are views without values in the forward pass, and where nobody wants them. Forward runs
+ * on padding rows too where products do (rows_independent); backward on real ones. Owner thread:
+ * the graph's; a chunk belongs to one worker. Does not: allocate, or clear gradients but its own
+ * partial sums. */
+#include "passes.h"
+
+#include <string.h>
+
+/* One node in one pass. */
+struct pass {
+    const struct fr_graph *graph;
+    const struct node *node;
+    const struct chunk *c;
+    struct rows r;
+    uint32_t m; /* rows of vectors */
+    bool backward;
+};
+
+/* Row `row` of argument i, absolute in its space. */
+static struct fr_view argument(const struct pass *p, uint32_t i, uint32_t row)
+{
+    return fr_node_values(p->graph->variant, fr_argument(p->graph, p->node, i), row);
+}
+
+static struct fr_view wanted(const struct pass *p, uint32_t i, uint32_t row)
+{
+    return p->backward ? fr_node_wanted(p->graph, p->node, i, row) : (struct fr_view){NULL, 0};
+}
+
+static struct fr_view values(const struct pass *p, uint32_t row)
+{
+    return fr_node_values(p->graph->variant, p->node, row);
+}
+
+static struct fr_view gradient(const struct pass *p, uint32_t row)
+{
+    return p->backward ? fr_node_gradients(p->graph->variant, p->node, row) : (struct fr_view){NULL, 0};
+}
+
+/* Operations whose output is its gradient on the way back. */
+static struct fr_view output(const struct pass *p, uint32_t row)
+{
+    return p->backward ? gradient(p, row) : values(p, row);
+}
+
+static uint32_t width_of(const struct pass *p, uint32_t i)
+{
+    return fr_argument(p->graph, p->node, i)->width;
+}
+
+static struct fr_steps steps_of(const struct pass *p, uint32_t i)
+{
+    return fr_steps_of(p->graph, fr_argument(p->graph, p->node, i)->space, p->c);
+}
+
+static const float *parameter(const struct pass *p, uint32_t i)
+{
+    return p->graph->parameters[p->node->partials[i].parameter].values;
+}
+
+static float *partial(const struct pass *p, uint32_t i)
+{
+    return p->backward ? fr_node_partial(p->node, i, p->c) : NULL;
+}
+
+/* ---- vectors ---- */
+
+static void call_activate(const struct pass *p)
+{
+    const struct node *node = p->node;
+    struct fr_activate call = {
+        .kind = node->activation,
+        .m = p->m,
+        .n = node->width,
+        .x = argument(p, 0, p->r.begin),
+        .y = values(p, p->r.begin),
+        .gradient = gradient(p, p->r.begin),
+        .x_gradient = wanted(p, 0, p->r.begin),
+    };
+    if (node->n_partials > 0) {
+        call.alpha = parameter(p, 0);
+        call.alpha_gradient = partial(p, 0);
+    }
+    if (node->mean != FR_NO_INDEX) {
+        call.mean = p->graph->parameters[node->mean].values;
+        call.variance = p->graph->parameters[node->variance].values;
+    }
+    (p->backward ? p->graph->ops->activate_backward : p->graph->ops->activate)(&call);
+}
+
+static void call_layer_norm(const struct pass *p)
+{
+    struct fr_layer_norm call = {
+        .m = p->m,
+        .n = p->node->width,
+        .epsilon = FR_LAYER_NORM_EPSILON,
+        .scale = parameter(p, 0),
+        .bias = parameter(p, 1),
+        .x = argument(p, 0, p->r.begin),
+        .y = values(p, p->r.begin),
+        .moments = fr_node_extra(p->node, p->r.begin),
+        .gradient = gradient(p, p->r.begin),
+        .x_gradient = wanted(p, 0, p->r.begin),
+        .scale_gradient = partial(p, 0),
+        .bias_gradient = partial(p, 1),
+    };
+    (p->backward ? p->graph->ops->layer_norm_backward : p->graph->ops->layer_norm)(&call);
+}
+
+/* Arguments of one width, in the worker's views. */
+static struct fr_interaction interaction(const struct pass *p)
+{
+    struct fr_view *in = p->graph->views + (size_t)p->c->worker * 2 * p->graph->views_max;
+    struct fr_view *in_gradient = in + p->graph->views_max;
+    for (uint32_t i = 0; i < p->node->n_arguments; i++) {
+        in[i] = argument(p, i, p->r.begin);
+        in_gradient[i] = wanted(p, i, p->r.begin);
+    }
+    return (struct fr_interaction){.m = p->m,
+                                   .n = width_of(p, 0),
+                                   .count = p->node->n_arguments,
+                                   .in = in,
+                                   .out = output(p, p->r.begin),
+                                   .in_gradient = in_gradient};
+}
+
+static void call_bi_interaction(const struct pass *p)
+{
+    const struct fr_ops *ops = p->graph->ops;
+    struct fr_interaction call = interaction(p);
+    if (p->backward)
+        ops->bi_interaction_backward(p->r.count, call.n, call.count, call.in, call.out, call.in_gradient);
+    else
+        ops->bi_interaction(p->r.count, call.n, call.count, call.in, call.out);
+}
+
+static void call_multiply(const struct pass *p)
+{
+    struct fr_interaction call = interaction(p);
+    (p->backward ? p->graph->ops->product_backward : p->graph->ops->product)(&call);
+}
+
+static void call_dot_interaction(const struct pass *p)
+{
+    struct fr_interaction call = interaction(p);
+    (p->backward ? p->graph->ops->dot_interaction_backward : p->graph->ops->dot_interaction)(&call);
+}
+
+static void call_row_sum(const struct pass *p)
+{
+    if (!p->backward)
+        p->graph->ops->row_sum(p->m, width_of(p, 0), argument(p, 0, p->r.begin), values(p, p->r.begin));
+    else if (!p->node->arguments[0].skip_gradient)
+        p->graph->ops->row_sum_backward(p->m, width_of(p, 0), gradient(p, p->r.begin), wanted(p, 0, p->r.begin));
+}
+
+static void call_cross(const struct pass *p)
+{
+    struct fr_cross call = {
+        .m = p->m,
+        .n = p->node->width,
+        .x0 = argument(p, 0, p->r.begin),
+        .t = argument(p, 1, p->r.begin),
+        .x = argument(p, 2, p->r.begin),
+        .out = output(p, p->r.begin),
+        .x0_gradient = wanted(p, 0, p->r.begin),
+        .t_gradient = wanted(p, 1, p->r.begin),
+        .x_gradient = wanted(p, 2, p->r.begin),
+    };
+    (p->backward ? p->graph->ops->cross_backward : p->graph->ops->cross)(&call);
+}
+
+static void call_mixture(const struct pass *p)
+{
+    struct fr_mixture call = {
+        .m = p->m,
+        .n = p->node->width,
+        .count = p->node->extra_width,
+        .gates = argument(p, 0, p->r.begin),
+        .experts = argument(p, 1, p->r.begin),
+        .out = values(p, p->r.begin),
+        .weights = fr_node_extra(p->node, p->r.begin),
+        .gradient = gradient(p, p->r.begin),
+        .gates_gradient = wanted(p, 0, p->r.begin),
+        .experts_gradient = wanted(p, 1, p->r.begin),
+    };
+    (p->backward ? p->graph->ops->mixture_backward : p->graph->ops->mixture)(&call);
+}
+
+/* ---- sequences: step views are those of the whole batch ---- */
+
+static void call_align(const struct pass *p)
+{
+    const struct variant *v = p->graph->variant;
+    struct fr_align call = {
+        .to_begin = v->spaces[p->node->space].begin,
+        .from_begin = v->spaces[fr_argument(p->graph, p->node, 0)->space].begin,
+        .entry_begin = p->c->first,
+        .entry_end = p->c->first + p->c->entries,
+        .width = p->node->width,
+        .to = output(p, 0),
+        .from = p->backward ? wanted(p, 0, 0) : argument(p, 0, 0),
+    };
+    (p->backward ? p->graph->ops->align_backward : p->graph->ops->align)(&call);
+}
+
+static void call_pool_steps(const struct pass *p)
+{
+    struct fr_pool_steps call = {
+        .steps = steps_of(p, 0),
+        .kind = p->node->pooling,
+        .width = p->node->width,
+        .in = argument(p, 0, 0),
+        .out = output(p, p->c->first),
+        .in_gradient = wanted(p, 0, 0),
+    };
+    (p->backward ? p->graph->ops->pool_steps_backward : p->graph->ops->pool_steps)(&call);
+}
+
+static void call_attention_input(const struct pass *p)
+{
+    struct fr_attention_input call = {
+        .steps = steps_of(p, 1),
+        .width = width_of(p, 1),
+        .query = argument(p, 0, p->c->first),
+        .keys = argument(p, 1, 0),
+        .out = output(p, 0),
+        .query_gradient = wanted(p, 0, p->c->first),
+        .keys_gradient = wanted(p, 1, 0),
+    };
+    (p->backward ? p->graph->ops->attention_input_backward : p->graph->ops->attention_input)(&call);
+}
+
+static void call_softmax_steps(const struct pass *p)
+{
+    struct fr_softmax_steps call = {
+        .steps = steps_of(p, 0),
+        .in = argument(p, 0, 0),
+        .out = values(p, 0),
+        .gradient = gradient(p, 0),
+        .in_gradient = wanted(p, 0, 0),
+    };
+    (p->backward ? p->graph->ops->softmax_steps_backward : p->graph->ops->softmax_steps)(&call);
+}
+
+static void call_attention_pool(const struct pass *p)
+{
+    struct fr_attention_pool call = {
+        .steps = steps_of(p, 1),
+        .width = p->node->width,
+        .scores = argument(p, 0, 0),
+        .keys = argument(p, 1, 0),
+        .out = output(p, p->c->first),
+        .scores_gradient = wanted(p, 0, 0),
+        .keys_gradient = wanted(p, 1, 0),
+    };
+    (p->backward ? p->graph->ops->attention_pool_backward : p->graph->ops->attention_pool)(&call);
+}
+
+static void call_dot_steps(const struct pass *p)
+{
+    struct fr_dot_steps call = {
+        .steps = steps_of(p, 0),
+        .width = width_of(p, 0),
+        .keys = argument(p, 0, 0),
+        .query = argument(p, 1, p->c->first),
+        .out = output(p, 0),
+        .keys_gradient = wanted(p, 0, 0),
+        .query_gradient = wanted(p, 1, p->c->first),
+    };
+    (p->backward ? p->graph->ops->dot_steps_backward : p->graph->ops->dot_steps)(&call);
+}
+
+static void call_gru(const struct pass *p)
+{
+    struct fr_gru call = {
+        .steps = fr_steps_of(p->graph, p->node->space, p->c),
+        .units = p->node->width,
+        .input = argument(p, 0, 0),
+        .kernel = parameter(p, 0),
+        .bias = parameter(p, 1),
+        .states = values(p, 0),
+        .gates = fr_node_extra(p->node, 0),
+        .workspace = p->graph->workspace + p->c->worker * p->graph->workspace_floats,
+        .gradient = gradient(p, 0),
+        .input_gradient = wanted(p, 0, 0),
+        .kernel_gradient = partial(p, 0),
+        .bias_gradient = partial(p, 1),
+    };
+    if (p->node->n_arguments > 1) {
+        call.scores = argument(p, 1, 0);
+        call.scores_gradient = wanted(p, 1, 0);
+    }
+    (p->backward ? p->graph->ops->gru_backward : p->graph->ops->gru)(&call);
+}
+
+#define CALL(name, call)                                                                                               \
+    case name:                                                                                                         \
+        call_##call(&p);                                                                                               \
+        break;
+
+void fr_graph_call_node(const struct fr_graph *graph, const struct node *node, const struct chunk *c, bool backward)
+{
+    struct rows r = fr_rows_of(graph, node->space, c);
+    const struct pass p = {graph, node, c, r, backward ? r.real : r.count, backward};
+    switch (node->kind) {
+        FR_CALLED_NODES(CALL)
+        FR_WRITTEN_NODES(FR_KIND_CASE)
+        break;
+    }
+}
