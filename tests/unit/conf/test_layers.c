@@ -194,10 +194,10 @@ static const struct refusal {
 } refusals[] = {
     {"a_sequence_in_an_mlp", "{name: a, mlp: [price, history.v], units: 4}",
      "test.yaml:19:7: network.layers.0: layer `a` reads the sequence `history.v` [T, 8] where a vector is needed; pool "
-     "it with sum, mean, sqrtn or last: {mean: history.v}\n"},
+     "it with " POOLINGS ": {mean: history.v}\n"},
     {"a_sequence_layer_in_an_mlp", "{name: a, mlp: g, units: 4}\n    - {name: g, gru: seen, units: 5}",
-     "test.yaml:19:7: network.layers.0: layer `a` reads the sequence `g` [T, 5] where a vector is needed; pool it with "
-     "sum, mean, sqrtn or last: {mean: g}\n"},
+     "test.yaml:19:7: network.layers.0: layer `a` reads the sequence `g` [T, 5] where a vector is needed; pool it with " POOLINGS
+     ": {mean: g}\n"},
     {"a_concat_of_vectors_and_sequences", "{name: a, concat: [price, history.v]}",
      "test.yaml:19:7: network.layers.0: layer `a` mixes `price` [2] and `history.v` [T, 8]; expected vectors only "
      "(pool a sequence, as in {mean: ..}) or sequences only\n"},
@@ -212,7 +212,7 @@ static const struct refusal {
      "for multiply\n"},
     {"a_product_with_a_sequence", "{name: a, multiply: [user_id, history.v]}",
      "test.yaml:19:7: network.layers.0: layer `a` reads the sequence `history.v` [T, 8] where a vector is needed; pool "
-     "it with sum, mean, sqrtn or last: {mean: history.v}\n"},
+     "it with " POOLINGS ": {mean: history.v}\n"},
     {"an_interaction_of_two_widths", "{name: a, bi_interaction: [item_id.w, item_id.v]}",
      "test.yaml:19:7: network.layers.0: layer `a` reads `{sum: item_id.w}` [1] and `{sum: item_id.v}` [8]; expected "
      "one width for bi_interaction\n"},
@@ -248,28 +248,28 @@ static const struct refusal {
      "needed; expected a slot of kind sequence, or a layer over sequences\n"},
     {"a_cross_of_a_sequence", "{name: a, cross: history.v}",
      "test.yaml:19:7: network.layers.0: layer `a` reads the sequence `history.v` [T, 8] where a vector is needed; pool "
-     "it with sum, mean, sqrtn or last: {mean: history.v}\n"},
+     "it with " POOLINGS ": {mean: history.v}\n"},
     {"a_bias_of_a_sequence", "{name: a, bias: history.v}",
      "test.yaml:19:7: network.layers.0: layer `a` reads the sequence `history.v` [T, 8] where a vector is needed; pool "
-     "it with sum, mean, sqrtn or last: {mean: history.v}\n"},
+     "it with " POOLINGS ": {mean: history.v}\n"},
     {"normalization_of_a_sequence", "{name: a, layer_norm: history.v}",
      "test.yaml:19:7: network.layers.0: layer `a` reads the sequence `history.v` [T, 8] where a vector is needed; pool "
-     "it with sum, mean, sqrtn or last: {mean: history.v}\n"},
+     "it with " POOLINGS ": {mean: history.v}\n"},
     {"dropout_of_a_sequence", "{name: a, dropout: history.v, rate: 0.5}",
      "test.yaml:19:7: network.layers.0: layer `a` reads the sequence `history.v` [T, 8] where a vector is needed; pool "
-     "it with sum, mean, sqrtn or last: {mean: history.v}\n"},
+     "it with " POOLINGS ": {mean: history.v}\n"},
     {"an_activation_of_a_sequence", "{name: a, activate: history.v, activation: relu}",
      "test.yaml:19:7: network.layers.0: layer `a` reads the sequence `history.v` [T, 8] where a vector is needed; pool "
-     "it with sum, mean, sqrtn or last: {mean: history.v}\n"},
+     "it with " POOLINGS ": {mean: history.v}\n"},
     {"a_stopped_gradient_of_a_sequence", "{name: a, stop_gradient: history.v}",
      "test.yaml:19:7: network.layers.0: layer `a` reads the sequence `history.v` [T, 8] where a vector is needed; pool "
-     "it with sum, mean, sqrtn or last: {mean: history.v}\n"},
+     "it with " POOLINGS ": {mean: history.v}\n"},
     {"attention_of_two_widths", "{name: a, attention: {query: price, keys: [history.v, seen]}}",
      "test.yaml:19:7: network.layers.0: layer `a` has a query [2] and keys [T, 16]; expected one width for "
      "attention\n"},
     {"attention_with_a_sequence_as_query", "{name: a, attention: {query: history.v, keys: history.v}}",
      "test.yaml:19:7: network.layers.0: layer `a` reads the sequence `history.v` [T, 8] where a vector is needed; pool "
-     "it with sum, mean, sqrtn or last: {mean: history.v}\n"},
+     "it with " POOLINGS ": {mean: history.v}\n"},
     {"attention_with_a_vector_as_keys", "{name: a, attention: {query: user_id, keys: {mean: history.v}}}",
      "test.yaml:19:7: network.layers.0: layer `a` reads the vector `{mean: history.v}` [8] where a sequence [T, n] is "
      "needed; expected a slot of kind sequence, or a layer over sequences\n"},
@@ -291,7 +291,7 @@ static const struct refusal {
      "needed; expected a slot of kind sequence, or a layer over sequences\n"},
     {"experts_of_a_sequence", "{name: a, experts: history.v, count: 2, units: 4}",
      "test.yaml:19:7: network.layers.0: layer `a` reads the sequence `history.v` [T, 8] where a vector is needed; pool "
-     "it with sum, mean, sqrtn or last: {mean: history.v}\n"},
+     "it with " POOLINGS ": {mean: history.v}\n"},
     {"experts_without_a_count", "{name: a, experts: user_id, units: 4}",
      "test.yaml:19:7: network.layers.0: experts needs count; expected count: 4\n"},
     {"a_mixture_of_an_mlp", "{name: a, mixture: {gate: user_id, experts: e}}\n    - {name: e, mlp: price, units: 4}",
@@ -307,7 +307,7 @@ static const struct refusal {
     {"a_gate_that_is_a_sequence",
      "{name: a, mixture: {gate: history.v, experts: e}}\n    - {name: e, experts: price, count: 2, units: 4}",
      "test.yaml:19:7: network.layers.0: layer `a` reads the sequence `history.v` [T, 8] where a vector is needed; pool "
-     "it with sum, mean, sqrtn or last: {mean: history.v}\n"},
+     "it with " POOLINGS ": {mean: history.v}\n"},
     {"more_numbers_than_a_layer_can_give", "{name: a, experts: price, count: 32, units: 65536}",
      "test.yaml:19:7: network.layers.0: layer `a` gives 2097152 numbers; expected at most 1048576\n"},
     {"more_numbers_than_a_layer_can_read",
@@ -355,7 +355,7 @@ static const struct refusal {
      "test.yaml:19:26: network.layers.0: the name `a__0` is taken by another layer; expected another\n"},
     {"a_shape_inside_an_argument", "{name: a, concat: [{layer_norm: history.v}]}",
      "test.yaml:19:26: network.layers.0: layer `a__0` reads the sequence `history.v` [T, 8] where a vector is needed; "
-     "pool it with sum, mean, sqrtn or last: {mean: history.v}\n"},
+     "pool it with " POOLINGS ": {mean: history.v}\n"},
     {"only_the_first_of_mistakes_that_follow",
      "{name: a, add: [user_id, price]}\n    - {name: b, mlp: a, units: 4}\n    - {name: c, gru: price, units: 4}",
      "test.yaml:19:7: network.layers.0: layer `a` reads `{sum: user_id.v}` [8] and `price` [2]; expected one width for "

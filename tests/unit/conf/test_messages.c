@@ -128,8 +128,8 @@ static const struct message {
     {"an_mse_of_two_widths", "tasks:", "losses: [{name: l, mse: [user_id, price]}]\ntasks:",
      "test.yaml:21:10: losses.0: loss `l` reads `{sum: user_id.v}` [8] and `price` [2]; expected one width for mse\n"},
     {"an_mse_of_a_sequence", "tasks:", "losses: [{name: l, mse: [user_id, seen]}]\ntasks:",
-     "test.yaml:21:10: losses.0: loss `l` reads the sequence `seen.v` [T, 8] where a vector is needed; pool it with "
-     "sum, mean, sqrtn or last: {mean: seen.v}\n"},
+     "test.yaml:21:10: losses.0: loss `l` reads the sequence `seen.v` [T, 8] where a vector is needed; pool it with " POOLINGS
+     ": {mean: seen.v}\n"},
     {"an_mse_of_three", "tasks:", "losses: [{name: l, mse: [user_id, user_id, user_id]}]\ntasks:",
      "test.yaml:21:25: losses.0.mse: 3 entries; expected 2\n"},
     {"a_next_step_of_a_vector",
