@@ -9,7 +9,10 @@ static void expect(const char *place, const char *optimizer, const char *problem
     const char *sets[] = {set};
     snprintf(set, sizeof(set), "%s=%s", place, optimizer);
     if (!problem) {
-        fr_conf_free(load_with(base_text, sets, 1));
+        struct fr_conf *conf = load_with(base_text, sets, 1);
+        bool layers = strncmp(place, "network", 7) == 0;
+        assert_true((layers ? conf->dense_optimizer : conf->tables[0].parts[0].optimizer).lr > 0.0f); /* has its row */
+        fr_conf_free(conf);
         return;
     }
     char *problems = problems_of(base_text, sets, 1);
