@@ -16,6 +16,8 @@
 #include "base/cursor.h"
 #include "problem.h"
 
+#define NUL_INSIDE "NUL inside a text"
+
 struct builder {
     struct fr_arena *arena;
     struct fr_problems *problems;
@@ -168,7 +170,7 @@ static struct fr_node *build(struct builder *builder, int index, unsigned depth)
         node->plain = from->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
         node->text = fr_node_copy_text(builder->arena, from->data.scalar.value, from->data.scalar.length);
         if (strlen(node->text) != from->data.scalar.length)
-            return refuse(builder, node, "NUL inside a text");
+            return refuse(builder, node, NUL_INSIDE);
     } else if (from->type == YAML_SEQUENCE_NODE) {
         node = fr_node_new(builder->arena, FR_NODE_LIST, &at);
         for (yaml_node_item_t *item = from->data.sequence.items.start; item < from->data.sequence.items.top; item++) {
@@ -283,7 +285,7 @@ static enum fr_status json_scalar(struct json_builder *builder, const struct fr_
     case FR_TOKEN_STRING:
         node->text = fr_node_copy_text(builder->arena, token->bytes, token->size);
         if (strlen(node->text) != token->size)
-            return fr_err_set(builder->err, FR_E_INVALID, "NUL inside a text");
+            return fr_err_set(builder->err, FR_E_INVALID, NUL_INSIDE);
         return FR_OK;
     default:
         return fr_err_set(builder->err, FR_E_INVALID, "value of an unknown kind");

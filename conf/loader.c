@@ -40,13 +40,18 @@ void fr_path_index(char out[static FR_PATH_MAX], const char *path, uint32_t inde
     fr_path_join(out, path, key);
 }
 
+bool fr_loader_unlike(struct fr_loader *loader, const struct fr_node *node, const char *path, const char *expected)
+{
+    return fr_refuse(loader, node, path, "%s; expected %s", fr_node_kind_name(node), expected);
+}
+
 bool fr_loader_expect(struct fr_loader *loader, const struct fr_node *node, const char *path, enum fr_node_kind kind)
 {
     static const char *const expected[] = {
         [FR_NODE_SCALAR] = "a single value", [FR_NODE_LIST] = "a list", [FR_NODE_MAP] = "a map"};
     if (node->kind == kind)
         return true;
-    return fr_refuse(loader, node, path, "%s; expected %s", fr_node_kind_name(node), expected[kind]);
+    return fr_loader_unlike(loader, node, path, expected[kind]);
 }
 
 bool fr_loader_sized(struct fr_loader *loader, const struct fr_node *node, const char *path, enum fr_node_kind kind,
@@ -62,16 +67,15 @@ bool fr_loader_sized(struct fr_loader *loader, const struct fr_node *node, const
 
 const char *fr_loader_text(struct fr_loader *loader, const struct fr_node *node, const char *path, const char *expected)
 {
-    if (node->kind != FR_NODE_SCALAR || fr_node_is_null(node) || node->text[0] == '\0') {
-        const char *what = node->kind == FR_NODE_SCALAR ? "empty" : fr_node_kind_name(node);
-        fr_refuse(loader, node, path, "%s; expected %s", what, expected);
-        return NULL;
-    }
-    if (strlen(node->text) > TEXT_MAX) {
+    if (node->kind != FR_NODE_SCALAR || fr_node_is_null(node))
+        fr_loader_unlike(loader, node, path, expected);
+    else if (node->text[0] == '\0') /* in quotes */
+        fr_refuse(loader, node, path, "empty; expected %s", expected);
+    else if (strlen(node->text) > TEXT_MAX)
         fr_refuse(loader, node, path, "longer than %d bytes; expected %s", TEXT_MAX, expected);
-        return NULL;
-    }
-    return node->text;
+    else
+        return node->text;
+    return NULL;
 }
 
 struct fr_words *fr_loader_words(struct fr_loader *loader)
@@ -197,7 +201,7 @@ static void read_bool(struct fr_loader *loader, const struct fr_node *node, cons
     else if (node->kind == FR_NODE_SCALAR)
         fr_refuse(loader, node, path, "`%.80s` is not a boolean; expected true or false", node->text);
     else
-        fr_refuse(loader, node, path, "%s; expected true or false", fr_node_kind_name(node));
+        fr_loader_unlike(loader, node, path, "true or false");
 }
 
 int32_t fr_loader_find(struct fr_loader *loader, const struct fr_option *option, const struct fr_node *node,

@@ -72,6 +72,8 @@ int32_t fr_loader_find(struct fr_loader *loader, const struct fr_option *option,
 /* A text that is not empty and not null; NULL and a problem otherwise. */
 const char *fr_loader_text(struct fr_loader *loader, const struct fr_node *node, const char *path,
                            const char *expected);
+/* Reports a node of another kind than what is expected; false. */
+bool fr_loader_unlike(struct fr_loader *loader, const struct fr_node *node, const char *path, const char *expected);
 bool fr_loader_expect(struct fr_loader *loader, const struct fr_node *node, const char *path, enum fr_node_kind kind);
 bool fr_loader_name(struct fr_loader *loader, const struct fr_node *node, const char *path,
                     char out[static FR_NAME_MAX]);

@@ -122,7 +122,7 @@ FR_READ(task_loss)
     }
     const struct fr_node *body = fr_node_get(node, "focal");
     if (!body || node->count != 1) {
-        fr_refuse(loader, node, path, "%s; expected %s", fr_node_kind_name(node), option->form);
+        fr_loader_unlike(loader, node, path, option->form);
         return;
     }
     char below[FR_PATH_MAX];

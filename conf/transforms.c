@@ -182,7 +182,7 @@ static bool named(struct fr_loader *loader, const struct fr_option *option, cons
     if (map && node->count != 1)
         return fr_refuse(loader, node, path, "a map that has not exactly one key; expected %s", option->form);
     if (node->kind != FR_NODE_SCALAR || (fr_transform_parse(node->text, kind) && takes_numbers(*kind)))
-        return fr_refuse(loader, node, path, "%s; expected %s", fr_node_kind_name(node), option->form);
+        return fr_loader_unlike(loader, node, path, option->form);
     const struct fr_option choice = {.type = FR_OPTION_CHOICE, .choices = FR_CHOICES(FR_TRANSFORMS)};
     size_t before = loader->problems.count + loader->problems.dropped;
     fr_loader_read(loader, &choice, node, path, kind);
