@@ -34,10 +34,7 @@ FR_SHOW(buckets)
 FR_SHOW(cross)
 {
     const struct fr_conf_slot *slot = scope;
-    struct fr_node *list = fr_tree_flow(tree, FR_NODE_LIST);
-    for (uint32_t i = 0; i < slot->n_sources; i++)
-        fr_tree_put(tree, list, NULL, fr_tree_text(tree, tree->conf->slots[slot->sources[i]].name));
-    return list;
+    return fr_tree_names(tree, "slots", slot->sources, slot->n_sources);
 }
 
 FR_READ(cross)

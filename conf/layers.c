@@ -359,7 +359,7 @@ FR_READ(layers)
         fr_path_index(draft->path, path, i);
         draft->node = node->values[i];
         draft->layer.line = node->values[i]->line;
-        fr_loader_walk(loader, &(struct fr_scope){"network.layers.*", draft->path, draft->node, &draft->layer});
+        fr_loader_walk(loader, "network.layers.*", draft->path, draft->node, &draft->layer);
         finish_draft(loader, draft);
         (void)check_name(loader, draft);
     }

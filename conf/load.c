@@ -145,7 +145,7 @@ enum fr_status fr_conf_load(const struct fr_conf_load_options *options, struct f
             fr_document_set(&loader.arena, &loader.problems, root, options->sets[i]);
     }
     fr_loader_defaults(&loader, "", loader.conf);
-    fr_loader_walk(&loader, &(struct fr_scope){"", "", root, loader.conf});
+    fr_loader_walk(&loader, "", "", root, loader.conf);
     if (root->kind == FR_NODE_MAP)
         finish(&loader, root);
     if (loader.problems.count == 0) {

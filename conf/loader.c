@@ -254,7 +254,7 @@ static void read_entries(struct fr_loader *loader, const struct fr_option *optio
     for (uint32_t i = 0; i < node->count; i++, entry += option->size) {
         fr_path_entry(at, path, node, i);
         fr_loader_defaults(loader, pattern, entry);
-        fr_loader_walk(loader, &(struct fr_scope){pattern, at, node->values[i], entry});
+        fr_loader_walk(loader, pattern, at, node->values[i], entry);
         if (option->entry)
             option->entry(loader, option, node->values[i], at, entry);
     }
@@ -275,7 +275,7 @@ void fr_loader_read(struct fr_loader *loader, const struct fr_option *option, co
     }
     switch (option->type) {
     case FR_OPTION_GROUP:
-        fr_loader_walk(loader, &(struct fr_scope){option->path, path, node, base});
+        fr_loader_walk(loader, option->path, path, node, base);
         break;
     case FR_OPTION_NAME:
         fr_loader_name(loader, node, path, place);
@@ -345,18 +345,18 @@ void fr_loader_defaults(struct fr_loader *loader, const char *pattern, void *bas
 }
 
 /* Keys that no row directly below the pattern has. */
-static void refuse_unknown(struct fr_loader *loader, const struct fr_scope *scope)
+static void refuse_unknown(struct fr_loader *loader, const char *pattern, const char *path, const struct fr_node *map)
 {
-    for (uint32_t k = 0; k < scope->node->count; k++) {
-        const struct fr_node *key = scope->node->keys[k];
+    for (uint32_t k = 0; k < map->count; k++) {
+        const struct fr_node *key = map->keys[k];
         struct fr_words *known = fr_loader_words(loader);
         const struct fr_option *option = NULL;
-        while ((option = fr_option_next(option, scope->pattern)) && strcmp(fr_option_name(option), key->text) != 0) {
+        while ((option = fr_option_next(option, pattern)) && strcmp(fr_option_name(option), key->text) != 0) {
             if (option->type != FR_OPTION_LATER)
                 fr_words_add(known, fr_option_name(option), strlen(fr_option_name(option)));
         }
         if (!option)
-            fr_refuse_unknown(loader, key, scope->path, "unknown key");
+            fr_refuse_unknown(loader, key, path, "unknown key");
     }
 }
 
@@ -374,23 +374,23 @@ static void refuse_kind(struct fr_loader *loader, const struct fr_option *option
     fr_refuse(loader, node, path, "not for a slot of this kind; expected with kind %s only", names);
 }
 
-void fr_loader_walk(struct fr_loader *loader, const struct fr_scope *scope)
+void fr_loader_walk(struct fr_loader *loader, const char *pattern, const char *path, const struct fr_node *node,
+                    void *base)
 {
-    if (!fr_loader_expect(loader, scope->node, scope->path, FR_NODE_MAP))
+    if (!fr_loader_expect(loader, node, path, FR_NODE_MAP))
         return;
-    refuse_unknown(loader, scope);
-    for (const struct fr_option *option = NULL; (option = fr_option_next(option, scope->pattern));) {
-        const struct fr_node *node = fr_node_get(scope->node, fr_option_name(option));
-        char path[FR_PATH_MAX];
-        fr_path_join(path, scope->path, fr_option_name(option));
-        if (!node && option->required && fr_option_applies(option, scope->base))
-            fr_refuse(loader, scope->node, path, "missing; expected %s", option->form ? option->form : option->text);
-        if (!node)
-            continue;
-        if (fr_option_applies(option, scope->base))
-            fr_loader_read(loader, option, node, path, scope->base);
-        else
-            refuse_kind(loader, option, node, path);
+    refuse_unknown(loader, pattern, path, node);
+    for (const struct fr_option *option = NULL; (option = fr_option_next(option, pattern));) {
+        const struct fr_node *value = fr_node_get(node, fr_option_name(option));
+        bool applies = fr_option_applies(option, base);
+        char below[FR_PATH_MAX];
+        fr_path_join(below, path, fr_option_name(option));
+        if (!value && option->required && applies)
+            fr_refuse(loader, node, below, "missing; expected %s", option->form ? option->form : option->text);
+        if (value && applies)
+            fr_loader_read(loader, option, value, below, base);
+        if (value && !applies)
+            refuse_kind(loader, option, value, below);
     }
 }
 

@@ -40,14 +40,6 @@ struct fr_loader {
     struct fr_layer_draft *loss_drafts[FR_TASKS_MAX]; /* of conf->losses: their places */
 };
 
-/* Where a map of options is read into. */
-struct fr_scope {
-    const char *pattern; /* rows of the table: "slots.*" */
-    const char *path;    /* as the user wrote it: "slots.price" */
-    const struct fr_node *node;
-    void *base;
-};
-
 /* A problem of what is loaded; of a word that is none of those in loader->words. */
 #define fr_refuse(loader, ...) fr_problem(&(loader)->problems, __VA_ARGS__)
 #define fr_refuse_unknown(loader, ...) fr_problem_unknown(&(loader)->problems, __VA_ARGS__, &(loader)->words)
@@ -61,8 +53,10 @@ char *fr_loader_keep(struct fr_loader *loader, const char *text);
 /* The option's own default; those of all rows directly below the pattern. */
 void fr_loader_default(struct fr_loader *loader, const struct fr_option *option, void *base);
 void fr_loader_defaults(struct fr_loader *loader, const char *pattern, void *base);
-/* Every key of the map must be a row; rows are read in table order. */
-void fr_loader_walk(struct fr_loader *loader, const struct fr_scope *scope);
+/* The map's keys, of the rows directly below the pattern, into the scope's struct. Every key must be
+ * a row; rows are read in table order. */
+void fr_loader_walk(struct fr_loader *loader, const char *pattern, const char *path, const struct fr_node *node,
+                    void *base);
 void fr_loader_read(struct fr_loader *loader, const struct fr_option *option, const struct fr_node *node,
                     const char *path, void *base);
 /* The place of what a reference names; FR_NO_INDEX after a problem. */

@@ -104,10 +104,7 @@ FR_READ(task_prob)
 FR_SHOW(task_prob)
 {
     const struct fr_conf_task *task = scope;
-    struct fr_node *list = fr_tree_flow(tree, FR_NODE_LIST);
-    for (uint32_t i = 0; i < task->n_prob; i++)
-        fr_tree_put(tree, list, NULL, fr_tree_text(tree, tree->conf->tasks[task->prob[i]].name));
-    return task->n_prob > 0 ? list : NULL;
+    return task->n_prob > 0 ? fr_tree_names(tree, "tasks", task->prob, task->n_prob) : NULL;
 }
 
 FR_READ(task_loss)
@@ -128,7 +125,7 @@ FR_READ(task_loss)
     char below[FR_PATH_MAX];
     fr_path_join(below, path, "focal");
     task->loss = FR_LOSS_FOCAL;
-    fr_loader_walk(loader, &(struct fr_scope){"tasks.*.loss.focal", below, body, task});
+    fr_loader_walk(loader, "tasks.*.loss.focal", below, body, task);
 }
 
 FR_SHOW(task_loss)

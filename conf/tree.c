@@ -55,6 +55,16 @@ struct fr_node *fr_tree_text(struct fr_tree *tree, const char *text)
     return node;
 }
 
+struct fr_node *fr_tree_names(struct fr_tree *tree, const char *of, const int32_t *places, uint32_t count)
+{
+    const struct fr_option *row = fr_option_find(of);
+    struct fr_node *list = fr_tree_flow(tree, FR_NODE_LIST);
+    for (uint32_t i = 0; i < count; i++)
+        fr_tree_put(tree, list, NULL,
+                    fr_tree_text(tree, fr_option_entries(row, tree->conf).first + (size_t)places[i] * row->size));
+    return list;
+}
+
 /* ---- rows ---- */
 
 /* Maps of named things stay maps in the configuration and are lists in the other views. What says
@@ -92,11 +102,8 @@ static struct fr_node *show_value(struct fr_tree *tree, const struct fr_option *
     case FR_OPTION_TEXT:
     case FR_OPTION_TOPIC:
         return fr_tree_text(tree, *(char *const *)place);
-    case FR_OPTION_REF: {
-        const struct fr_option *of = fr_option_find(option->of);
-        return fr_tree_text(tree,
-                            fr_option_entries(of, tree->conf).first + (size_t) * (const int32_t *)place * of->size);
-    }
+    case FR_OPTION_REF:
+        return fr_tree_names(tree, option->of, place, 1)->values[0];
     case FR_OPTION_BOOL:
         return fr_tree_number(tree, "%s", *(const bool *)place ? "true" : "false");
     case FR_OPTION_SWITCH:

@@ -29,6 +29,8 @@ struct fr_node *fr_tree_number(struct fr_tree *tree, const char *format, ...) __
 struct fr_node *fr_tree_real(struct fr_tree *tree, float value);
 /* One of a vocabulary: quoted in JSON only. */
 struct fr_node *fr_tree_word(struct fr_tree *tree, const char *text);
+/* The names of some of the entries of a row. */
+struct fr_node *fr_tree_names(struct fr_tree *tree, const char *of, const int32_t *places, uint32_t count);
 struct fr_node *fr_tree_text(struct fr_tree *tree, const char *text);
 
 #endif

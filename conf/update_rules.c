@@ -53,7 +53,7 @@ FR_READ(optimizer)
     optimizer->kind = kind;
     fr_loader_defaults(loader, pattern, optimizer);
     if (body)
-        fr_loader_walk(loader, &(struct fr_scope){pattern, below, body, optimizer});
+        fr_loader_walk(loader, pattern, below, body, optimizer);
     bool ftrl = kind == FR_OPT_FTRL || kind == FR_OPT_GROUP_FTRL;
     if (ftrl && (optimizer->warmup_samples > 0 || optimizer->decay_samples > 0))
         fr_refuse(loader, body, below,
