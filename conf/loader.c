@@ -233,7 +233,6 @@ int32_t fr_loader_find(struct fr_loader *loader, const struct fr_option *option,
     return FR_NO_INDEX;
 }
 
-/* All names come first: an entry may refer to a later one. */
 static void read_entries(struct fr_loader *loader, const struct fr_option *option, const struct fr_node *node,
                          const char *path, void *base)
 {
@@ -245,7 +244,7 @@ static void read_entries(struct fr_loader *loader, const struct fr_option *optio
         *(void **)(void *)((char *)base + option->offset) = fr_loader_alloc(loader, node->count, option->size);
     char *entry = fr_option_entries(option, base).first;
     memset(entry, 0, node->count * option->size);
-    for (uint32_t i = 0; option->named && i < node->count; i++) {
+    for (uint32_t i = 0; option->mutual && i < node->count; i++) {
         fr_path_entry(at, path, node, i);
         fr_loader_name(loader, node->keys[i], at, entry + i * option->size);
     }
@@ -253,6 +252,8 @@ static void read_entries(struct fr_loader *loader, const struct fr_option *optio
     fr_path_join(pattern, option->path, "*");
     for (uint32_t i = 0; i < node->count; i++, entry += option->size) {
         fr_path_entry(at, path, node, i);
+        if (option->named && !option->mutual)
+            fr_loader_name(loader, node->keys[i], at, entry);
         fr_loader_defaults(loader, pattern, entry);
         fr_loader_walk(loader, pattern, at, node->values[i], entry);
         if (option->entry)

@@ -53,8 +53,8 @@ char *fr_loader_keep(struct fr_loader *loader, const char *text);
 /* The option's own default; those of all rows directly below the pattern. */
 void fr_loader_default(struct fr_loader *loader, const struct fr_option *option, void *base);
 void fr_loader_defaults(struct fr_loader *loader, const char *pattern, void *base);
-/* The map's keys, of the rows directly below the pattern, into the scope's struct. Every key must be
- * a row; rows are read in table order. */
+/* The map's keys, of the rows directly below the pattern, into the scope's struct. Every key must
+ * be a row; rows are read in table order. */
 void fr_loader_walk(struct fr_loader *loader, const char *pattern, const char *path, const struct fr_node *node,
                     void *base);
 void fr_loader_read(struct fr_loader *loader, const struct fr_option *option, const struct fr_node *node,

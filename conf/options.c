@@ -237,7 +237,8 @@ const struct fr_option fr_options[] = {
 
     ENTRIES("labels", fr_conf, labels, n_labels, fr_conf_label, 1, FR_LABELS_MAX, "map name → `{}` or derived label",
             "labels; those without `of` are carried by samples, in the order of their arrays", .named = true,
-            .flow = true, .entry = fr_option_read_label, .all = fr_option_read_labels, .required = true, .top = MODEL),
+            .mutual = true, .flow = true, .entry = fr_option_read_label, .all = fr_option_read_labels, .required = true,
+            .top = MODEL),
     REF("labels.*.of", IN(fr_conf_label, of), "labels", "a label", "name of a label",
         "derived from that label; samples do not carry it", .views = MODEL),
     REF("labels.*.given", IN(fr_conf_label, given), "labels", "a label", "name of a label",

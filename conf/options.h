@@ -77,6 +77,7 @@ struct fr_option {
 
     size_t count, size;          /* entries: offset of their number (uint32_t), bytes of one */
     bool named;                  /* they are a map in the file, by the name they begin with */
+    bool mutual;                 /* one may refer to a later one: all names are read first */
     bool inside;                 /* they are an array in the scope itself */
     bool flow;                   /* each is written on one line */
     fr_option_read *entry, *all; /* is called after each of them, and at the end; NULL: nothing */
