@@ -71,6 +71,21 @@ static inline void wait_result(rd_kafka_queue_t *queue)
     rd_kafka_queue_destroy(queue);
 }
 
+/* The controller has made or deleted it; the broker hears of it a moment later. One that is deleted
+ * before the broker heard of its making would come back. */
+static inline void await_topic(rd_kafka_t *rk, const char *topic, rd_kafka_resp_err_t wanted)
+{
+    rd_kafka_topic_t *handle = rd_kafka_topic_new(rk, topic, NULL);
+    rd_kafka_resp_err_t known = RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC;
+    FR_UNTIL (known == wanted) {
+        const struct rd_kafka_metadata *metadata;
+        assert_int_equal(rd_kafka_metadata(rk, 0, handle, &metadata, PATIENCE_MS), 0);
+        known = metadata->topics[0].err;
+        rd_kafka_metadata_destroy(metadata);
+    }
+    rd_kafka_topic_destroy(handle);
+}
+
 static inline void create(rd_kafka_t *rk, const char *topic, int partitions, const char *max_bytes)
 {
     char reason[256];
@@ -94,6 +109,7 @@ static inline void create(rd_kafka_t *rk, const char *topic, int partitions, con
         assert_true(code == 0 || code == RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS);
     }
     rd_kafka_NewTopic_destroy(wanted);
+    await_topic(rk, topic, RD_KAFKA_RESP_ERR_NO_ERROR);
 }
 
 static inline void delete_topic(rd_kafka_t *rk, const char *topic)
@@ -103,16 +119,7 @@ static inline void delete_topic(rd_kafka_t *rk, const char *topic)
     rd_kafka_DeleteTopics(rk, &what, 1, NULL, queue);
     wait_result(queue);
     rd_kafka_DeleteTopic_destroy(what);
-    /* The controller has deleted it; the broker hears of it a moment later. */
-    rd_kafka_topic_t *handle = rd_kafka_topic_new(rk, topic, NULL);
-    rd_kafka_resp_err_t known = RD_KAFKA_RESP_ERR_NO_ERROR;
-    FR_UNTIL (known == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) {
-        const struct rd_kafka_metadata *metadata;
-        assert_int_equal(rd_kafka_metadata(rk, 0, handle, &metadata, PATIENCE_MS), 0);
-        known = metadata->topics[0].err;
-        rd_kafka_metadata_destroy(metadata);
-    }
-    rd_kafka_topic_destroy(handle);
+    await_topic(rk, topic, RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
 }
 
 static inline void delete_before(rd_kafka_t *rk, const char *topic, int32_t partition, int64_t offset)
