@@ -25,9 +25,15 @@ int fr_tool_verify(int argc, char **argv);
 
 /* ---- options: --name value or --flag, each at most once unless `many` ---- */
 
+/* What receives it may be NULL. */
 struct fr_tool_option {
     const char *name;   /* "--brokers" */
-    const char **value; /* receives the text; NULL for flags */
+    const char **value; /* the text */
+    uint64_t *number;   /* as a whole number from min to max; max 0: any */
+    uint64_t min, max;
+    int64_t *duration_ms; /* 5s, 200ms, 1m, 1h */
+    int *choice;          /* as its index in `choices`, which end with NULL */
+    const char *const *choices;
     bool *flag;
     bool required;
     const char **many; /* array of many_max; *n_many counts */
@@ -40,7 +46,5 @@ int fr_tool_options_parse(int argc, char **argv, const struct fr_tool_option *op
                           const char *usage);
 /* Decimal with range; message and false otherwise. */
 bool fr_tool_option_u64(const char *name, const char *text, uint64_t min, uint64_t max, uint64_t *out);
-/* 5s, 200ms, 1m, 1h */
-bool fr_tool_option_duration_ms(const char *name, const char *text, int64_t *out);
 
 #endif

@@ -218,7 +218,7 @@ static void use_fastest_blas(char *program, int argc, char **argv)
 /* ---- options ---- */
 
 struct texts {
-    const char *json, *brokers, *source, *config, *samples, *threads;
+    const char *json, *brokers, *source, *config;
 };
 
 static bool is_bench(const char *name)
@@ -296,10 +296,14 @@ static int place_and_run(struct fr_tool_bench *bench, const struct texts *t, con
 int fr_tool_bench(int argc, char **argv)
 {
     struct texts t = {0};
+    uint64_t samples = 3000000, threads = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
     const struct fr_tool_option table[] = {
-        {.name = "--json", .value = &t.json},       {.name = "--brokers", .value = &t.brokers},
-        {.name = "--source", .value = &t.source},   {.name = "--config", .value = &t.config},
-        {.name = "--samples", .value = &t.samples}, {.name = "--threads", .value = &t.threads},
+        {.name = "--json", .value = &t.json},
+        {.name = "--brokers", .value = &t.brokers},
+        {.name = "--source", .value = &t.source},
+        {.name = "--config", .value = &t.config},
+        {.name = "--samples", .number = &samples, .min = 100000, .max = UINT64_C(10000000000)},
+        {.name = "--threads", .number = &threads, .min = 1, .max = 1024},
     };
     char program[PATH_BYTES];
     if (!program_path(program, sizeof(program)))
@@ -315,11 +319,6 @@ int fr_tool_bench(int argc, char **argv)
     int parsed = fr_tool_options_parse(argc - first + 1, argv + first - 1, table, FR_ARRAY_LEN(table), usage);
     if (parsed != FR_TOOL_OK)
         return parsed < 0 ? FR_TOOL_OK : parsed;
-    uint64_t samples = 3000000, threads = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
-    if ((t.samples &&
-         !fr_tool_option_u64("freshet bench: --samples", t.samples, 100000, UINT64_C(10000000000), &samples)) ||
-        (t.threads && !fr_tool_option_u64("freshet bench: --threads", t.threads, 1, 1024, &threads)))
-        return FR_TOOL_USAGE;
     struct fr_tool_bench bench = {
         .brokers = t.brokers, .program = program, .samples = samples, .threads = (uint32_t)threads};
     return place_and_run(&bench, &t, names, n_names);

@@ -198,7 +198,7 @@ static bool parse_partitions(const char *text, uint32_t *out, size_t *n)
 
 int fr_tool_follow(int argc, char **argv)
 {
-    const char *snapshot = NULL, *partitions = NULL, *until_idle = NULL, *until_epoch = NULL;
+    const char *snapshot = NULL, *partitions = NULL;
     const char *properties[FR_FOLLOW_PROPERTIES_MAX];
     uint32_t numbers[FR_CONSUME_PARTITIONS_MAX] = {0};
     struct follow follow = {.topic = {.properties = properties}};
@@ -207,8 +207,8 @@ int fr_tool_follow(int argc, char **argv)
         {.name = "--topic", .value = &follow.topic.topic, .required = true},
         {.name = "--snapshot", .value = &snapshot},
         {.name = "--partitions", .value = &partitions},
-        {.name = "--until-idle", .value = &until_idle},
-        {.name = "--until-epoch", .value = &until_epoch},
+        {.name = "--until-idle", .duration_ms = &follow.until_idle_ms},
+        {.name = "--until-epoch", .number = &follow.until_epoch, .min = 1},
         {.name = "--score", .value = &follow.score},
         {.name = "--dump", .value = &follow.dump},
         {.name = "--kafka",
@@ -223,11 +223,7 @@ int fr_tool_follow(int argc, char **argv)
         fputs("freshet follow: --snapshot is not in this version: it follows from epoch 1\n", stderr);
         return FR_TOOL_USAGE;
     }
-    if ((partitions && !parse_partitions(partitions, numbers, &follow.topic.n_partitions)) ||
-        (until_idle &&
-         !fr_tool_option_duration_ms("freshet follow: --until-idle", until_idle, &follow.until_idle_ms)) ||
-        (until_epoch &&
-         !fr_tool_option_u64("freshet follow: --until-epoch", until_epoch, 1, UINT64_MAX, &follow.until_epoch)))
+    if (partitions && !parse_partitions(partitions, numbers, &follow.topic.n_partitions))
         return FR_TOOL_USAGE;
     if (partitions)
         follow.topic.partitions = numbers;

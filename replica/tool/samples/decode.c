@@ -218,21 +218,19 @@ static int decode_with(const struct fr_conf *conf, const char *path, int64_t tim
 
 int fr_tool_decode(int argc, char **argv)
 {
-    const char *config = NULL, *file = NULL, *format = NULL, *timestamp = NULL, *sets[SETS_MAX + 1];
+    const char *config = NULL, *file = NULL, *format = NULL, *sets[SETS_MAX + 1];
     size_t n_sets = 0;
+    uint64_t timestamp_ms = 0;
     const struct fr_tool_option options[] = {
         {.name = "--config", .value = &config, .required = true},
         {.name = "--file", .value = &file, .required = true},
         {.name = "--format", .value = &format},
-        {.name = "--timestamp", .value = &timestamp},
+        {.name = "--timestamp", .number = &timestamp_ms, .min = 1, .max = INT64_MAX},
         {.name = "--set", .many = sets, .n_many = &n_sets, .many_max = SETS_MAX},
     };
     int parsed = fr_tool_options_parse(argc, argv, options, FR_ARRAY_LEN(options), usage);
     if (parsed != FR_TOOL_OK)
         return parsed < 0 ? FR_TOOL_OK : parsed;
-    uint64_t timestamp_ms = 0;
-    if (timestamp && !fr_tool_option_u64("freshet decode: --timestamp", timestamp, 1, INT64_MAX, &timestamp_ms))
-        return FR_TOOL_USAGE;
     char format_set[64];
     if (format) {
         snprintf(format_set, sizeof(format_set), "ingest.format=%s", format);

@@ -38,6 +38,8 @@ enum {
     RATE_WAIT_MS = 1,
 };
 
+enum { FORM_SAMPLE, FORM_ARRAY, FORM_BLOCK };
+
 static const char usage[] =
     "freshet produce --brokers B --topic T (--file F.jsonl[.gz] | --synthetic clicks [--seed S]) [options]\n"
     "\n"
@@ -403,32 +405,12 @@ static int open_and_run(struct job *job, const struct fr_tool_producer_options *
 
 /* ---- options ---- */
 
-struct texts {
-    const char *brokers, *topic, *file, *synthetic, *seed, *partitions, *form, *pack, *format, *rate, *count, *seconds,
-        *timestamps, *group, *max_ahead, *truth, *progress_file, *labels;
-    const char *kafka[FR_PRODUCER_KAFKA_MAX];
-    size_t n_kafka;
+/* What the command line says beside the job and the producer. */
+struct given {
+    const char *synthetic, *seed, *rate, *truth;
+    uint64_t partitions, pack;
+    int form, format, timestamps;
 };
-
-/* Index of the text among `n` choices, the first when it is not given; -1 after a message. */
-static int choose(const char *name, const char *text, const char *const *choices, int n)
-{
-    for (int i = 0; text && i < n; i++)
-        if (strcmp(text, choices[i]) == 0)
-            return i;
-    if (!text)
-        return 0;
-    fprintf(stderr, "freshet produce: %s %s: expected one of", name, text);
-    for (int i = 0; i < n; i++)
-        fprintf(stderr, " %s", choices[i]);
-    fputc('\n', stderr);
-    return -1;
-}
-
-static bool number(const char *name, const char *text, uint64_t max, uint64_t *out)
-{
-    return !text || fr_tool_option_u64(name, text, 1, max, out);
-}
 
 /* "1000" or "1000/s". */
 static bool read_rate(const char *text, uint64_t *out)
@@ -440,97 +422,71 @@ static bool read_rate(const char *text, uint64_t *out)
         digits[size - 2] = '\0';
         text = digits;
     }
-    return number("freshet produce: --rate", text, UINT64_C(1000000000), out);
+    return !text || fr_tool_option_u64("freshet produce: --rate", text, 1, UINT64_C(1000000000), out);
 }
 
-static bool check_combination(const struct texts *t)
+static bool check_combination(const struct given *given, const struct job *job,
+                              const struct fr_tool_producer_options *options)
 {
     const char *wrong = NULL;
-    if (!t->file == !t->synthetic)
+    if (!job->file_path == !given->synthetic)
         wrong = "exactly one of --file and --synthetic";
-    else if (t->synthetic && strcmp(t->synthetic, "clicks") != 0)
+    else if (given->synthetic && strcmp(given->synthetic, "clicks") != 0)
         wrong = "--synthetic knows one stream: clicks";
-    else if (t->file && (t->seed || t->truth || t->progress_file))
+    else if (job->file_path && (given->seed || given->truth || job->progress_path))
         wrong = "--seed, --truth and --progress-file belong to --synthetic";
-    else if (t->pack && (!t->form || strcmp(t->form, "sample") == 0))
+    else if (given->pack && given->form == FORM_SAMPLE)
         wrong = "--pack needs --form array or block";
-    else if (t->labels && (!t->form || strcmp(t->form, "block") != 0))
+    else if (job->labels && given->form != FORM_BLOCK)
         wrong = "--labels needs --form block";
-    else if (!t->group != !t->max_ahead)
+    else if (!options->group != !options->max_ahead)
         wrong = "--group and --max-ahead go together";
     if (wrong)
         fprintf(stderr, "freshet produce: %s\n", wrong);
     return !wrong;
 }
 
-static bool read_texts(const struct texts *t, struct job *job, struct fr_tool_producer_options *options)
-{
-    static const char *const forms[] = {"sample", "array", "block"}, *const formats[] = {"msgpack", "json"},
-                             *const timestamps[] = {"wall", "event"};
-    if (!check_combination(t))
-        return false;
-    uint64_t partitions = 0, pack = PACK_DEFAULT;
-    int form = choose("--form", t->form, forms, 3), format = choose("--format", t->format, formats, 2);
-    int timestamp = choose("--timestamps", t->timestamps, timestamps, 2);
-    if (form < 0 || format < 0 || timestamp < 0 ||
-        !number("freshet produce: --partitions", t->partitions, FR_PRODUCER_PARTITIONS_MAX, &partitions) ||
-        !number("freshet produce: --pack", t->pack, PACK_MAX, &pack) || !read_rate(t->rate, &job->rate) ||
-        !number("freshet produce: --count", t->count, UINT64_MAX, &job->count) ||
-        !number("freshet produce: --seconds", t->seconds, 1000000000, &job->seconds) ||
-        !number("freshet produce: --max-ahead", t->max_ahead, INT64_MAX, &options->max_ahead) ||
-        (t->seed && !fr_tool_option_u64("freshet produce: --seed", t->seed, 0, UINT64_MAX, &job->seed)))
-        return false;
-    job->array = form == 1;
-    job->block = form == 2;
-    job->labels = t->labels;
-    job->pack_max = form > 0 ? (uint32_t)pack : 1;
-    job->json = format == 1;
-    job->event_time = timestamp == 1;
-    job->file_path = t->file;
-    job->progress_path = t->progress_file;
-    job->terminal = isatty(STDERR_FILENO);
-    options->brokers = t->brokers;
-    options->topic = t->topic;
-    options->partitions = (uint32_t)partitions;
-    options->kafka = t->kafka;
-    options->n_kafka = t->n_kafka;
-    options->group = t->group;
-    options->stop = &stop_asked;
-    return true;
-}
-
 int fr_tool_produce(int argc, char **argv)
 {
-    struct texts t = {0};
+    static const char *const forms[] = {"sample", "array", "block", NULL}, *const formats[] = {"msgpack", "json", NULL},
+                             *const timestamps[] = {"wall", "event", NULL};
+    const char *kafka[FR_PRODUCER_KAFKA_MAX];
+    struct given given = {0};
+    struct job job = {.seed = 1, .terminal = isatty(STDERR_FILENO)};
+    struct fr_tool_producer_options options = {.kafka = kafka, .stop = &stop_asked};
     const struct fr_tool_option table[] = {
-        {.name = "--brokers", .value = &t.brokers, .required = true},
-        {.name = "--topic", .value = &t.topic, .required = true},
-        {.name = "--file", .value = &t.file},
-        {.name = "--synthetic", .value = &t.synthetic},
-        {.name = "--seed", .value = &t.seed},
-        {.name = "--partitions", .value = &t.partitions},
-        {.name = "--form", .value = &t.form},
-        {.name = "--pack", .value = &t.pack},
-        {.name = "--labels", .value = &t.labels},
-        {.name = "--format", .value = &t.format},
-        {.name = "--rate", .value = &t.rate},
-        {.name = "--count", .value = &t.count},
-        {.name = "--seconds", .value = &t.seconds},
-        {.name = "--timestamps", .value = &t.timestamps},
-        {.name = "--group", .value = &t.group},
-        {.name = "--max-ahead", .value = &t.max_ahead},
-        {.name = "--truth", .value = &t.truth},
-        {.name = "--progress-file", .value = &t.progress_file},
-        {.name = "--kafka", .many = t.kafka, .n_many = &t.n_kafka, .many_max = FR_PRODUCER_KAFKA_MAX},
+        {.name = "--brokers", .value = &options.brokers, .required = true},
+        {.name = "--topic", .value = &options.topic, .required = true},
+        {.name = "--file", .value = &job.file_path},
+        {.name = "--synthetic", .value = &given.synthetic},
+        {.name = "--seed", .value = &given.seed, .number = &job.seed},
+        {.name = "--partitions", .number = &given.partitions, .min = 1, .max = FR_PRODUCER_PARTITIONS_MAX},
+        {.name = "--form", .choice = &given.form, .choices = forms},
+        {.name = "--pack", .number = &given.pack, .min = 1, .max = PACK_MAX},
+        {.name = "--labels", .value = &job.labels},
+        {.name = "--format", .choice = &given.format, .choices = formats},
+        {.name = "--rate", .value = &given.rate},
+        {.name = "--count", .number = &job.count, .min = 1},
+        {.name = "--seconds", .number = &job.seconds, .min = 1, .max = 1000000000},
+        {.name = "--timestamps", .choice = &given.timestamps, .choices = timestamps},
+        {.name = "--group", .value = &options.group},
+        {.name = "--max-ahead", .number = &options.max_ahead, .min = 1, .max = INT64_MAX},
+        {.name = "--truth", .value = &given.truth},
+        {.name = "--progress-file", .value = &job.progress_path},
+        {.name = "--kafka", .many = kafka, .n_many = &options.n_kafka, .many_max = FR_PRODUCER_KAFKA_MAX},
     };
     int parsed = fr_tool_options_parse(argc, argv, table, FR_ARRAY_LEN(table), usage);
     if (parsed != FR_TOOL_OK)
         return parsed < 0 ? FR_TOOL_OK : parsed;
-    struct job job = {.seed = 1};
-    struct fr_tool_producer_options options = {0};
-    if (!read_texts(&t, &job, &options))
+    if (!check_combination(&given, &job, &options) || !read_rate(given.rate, &job.rate))
         return FR_TOOL_USAGE;
-    int result = open_and_run(&job, &options, t.truth);
+    job.array = given.form == FORM_ARRAY;
+    job.block = given.form == FORM_BLOCK;
+    job.pack_max = given.form == FORM_SAMPLE ? 1 : given.pack ? (uint32_t)given.pack : PACK_DEFAULT;
+    job.json = given.format == 1;
+    job.event_time = given.timestamps == 1;
+    options.partitions = (uint32_t)given.partitions;
+    int result = open_and_run(&job, &options, given.truth);
     release(&job);
     return result;
 }
