@@ -74,7 +74,7 @@ static void judge_entry(const char *name, const char *value, bool *compacted, bo
         *finite = true;
 }
 
-/* FR_AGAIN: the broker does not found. */
+/* FR_AGAIN: the broker does not answer. */
 static enum fr_status ask_policy(struct fr_publisher *publisher, rd_kafka_t *client, bool *compacted, bool *finite)
 {
     rd_kafka_ConfigResource_t *resource =

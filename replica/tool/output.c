@@ -11,6 +11,13 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "tool.h"
+
+int fr_tool_fail(const char *command, const struct fr_err *err)
+{
+    fprintf(stderr, "freshet %s: %s\n", command, err->text);
+    return FR_TOOL_FAILED;
+}
 
 int fr_tool_write_file(void *self, const void *bytes, size_t size)
 {

@@ -23,6 +23,9 @@ int fr_tool_score(int argc, char **argv);
 int fr_tool_state(int argc, char **argv);
 int fr_tool_verify(int argc, char **argv);
 
+/* Says on stderr why the command failed; FR_TOOL_FAILED. */
+int fr_tool_fail(const char *command, const struct fr_err *err);
+
 /* ---- options: --name value or --flag, each at most once unless `many` ---- */
 
 /* What receives it may be NULL. */

@@ -163,10 +163,8 @@ static int run(const struct follow *follow)
     if (status == FR_OK)
         status = follow_topic(follow, follower, &err);
     int result = follower ? finish(follow, follower) : FR_TOOL_FAILED;
-    if (status != FR_OK) {
-        fprintf(stderr, "freshet follow: %s\n", err.text);
-        result = FR_TOOL_FAILED;
-    }
+    if (status != FR_OK)
+        result = fr_tool_fail("follow", &err);
     fr_tool_follower_close(follower);
     return result;
 }

@@ -157,7 +157,7 @@ static int compare(const struct fr_tool_state *state, FILE *replica, struct fr_e
         printf("different: timeline %" PRIu64 " epoch %" PRIu64 ", first at line %" PRIu64 "\n", state->status.timeline,
                state->status.epoch, comparison.lines);
     else if (status != FR_OK)
-        fprintf(stderr, "freshet verify: %s\n", err->text);
+        (void)fr_tool_fail("verify", err);
     else {
         printf("verified: timeline %" PRIu64 " epoch %" PRIu64 " rows %" PRIu64 " dense %" PRIu64 " hash 0x%016" PRIx64
                "\n",
@@ -172,10 +172,8 @@ static int compare(const struct fr_tool_state *state, FILE *replica, struct fr_e
 static int compare_if_same_epoch(const struct fr_tool_state *state, FILE *replica, const char *name, struct fr_err *err)
 {
     struct closing closing = {0};
-    if (read_closing(replica, name, &closing, err) != FR_OK) {
-        fprintf(stderr, "freshet verify: %s\n", err->text);
-        return FR_TOOL_FAILED;
-    }
+    if (read_closing(replica, name, &closing, err) != FR_OK)
+        return fr_tool_fail("verify", err);
     if (closing.epoch == state->status.epoch && closing.timeline == state->status.timeline)
         return compare(state, replica, err);
     bool behind = closing.timeline < state->status.timeline ||
@@ -221,7 +219,7 @@ static int verify_topic(const struct fr_tool_state *state, const struct fr_tool_
     if (status == FR_OK)
         status = catch_up(follower, state->status.epoch, err);
     if (status != FR_OK) {
-        fprintf(stderr, "freshet verify: %s\n", err->text);
+        (void)fr_tool_fail("verify", err);
         goto out;
     }
     struct freshet_replica_info info;
@@ -261,10 +259,8 @@ static int verify(const char *dir, const char *replica, const struct fr_tool_con
 {
     struct fr_err err = {0};
     struct fr_tool_state *state = NULL;
-    if (fr_tool_state_open(dir, FR_STATE_PUBLIC, &state, &err) != FR_OK) {
-        fprintf(stderr, "freshet verify: %s\n", err.text);
-        return FR_TOOL_FAILED;
-    }
+    if (fr_tool_state_open(dir, FR_STATE_PUBLIC, &state, &err) != FR_OK)
+        return fr_tool_fail("verify", &err);
     int result = FR_TOOL_FAILED;
     if (state->n_rows == 0)
         printf("nothing to verify: the state at epoch %" PRIu64 " holds 0 rows\n", state->status.epoch);

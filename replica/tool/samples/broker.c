@@ -94,10 +94,8 @@ int fr_tool_broker(int argc, char **argv)
     rd_kafka_t *handle = NULL;
     struct fr_err err = {0};
     struct fr_kafka_options client = {.type = RD_KAFKA_PRODUCER, .name = "broker", .ours = quiet};
-    if (fr_kafka_open(&client, &handle, &err) != FR_OK) {
-        fprintf(stderr, "freshet broker: %s\n", err.text);
-        return FR_TOOL_FAILED;
-    }
+    if (fr_kafka_open(&client, &handle, &err) != FR_OK)
+        return fr_tool_fail("broker", &err);
     int result = serve(handle, topics, n_topics, &stop);
     rd_kafka_destroy(handle);
     return result;

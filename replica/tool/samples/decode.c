@@ -208,7 +208,7 @@ static int decode_with(const struct fr_conf *conf, const char *path, int64_t tim
     if (fflush(stdout) != 0 && status == FR_OK)
         status = fr_err_set(&err, FR_E_IO, "stdout cannot be written");
     if (status != FR_OK)
-        fprintf(stderr, "freshet decode: %s\n", err.text);
+        (void)fr_tool_fail("decode", &err);
     fr_batch_free(d.batch);
     fr_decoder_free(d.decoder);
     fr_buffer_release(&d.bytes);

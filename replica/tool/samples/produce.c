@@ -316,12 +316,6 @@ static enum fr_status produce_synthetic(struct job *job, struct fr_err *err)
 
 /* ---- the run ---- */
 
-static int fail(const struct fr_err *err)
-{
-    fprintf(stderr, "freshet produce: %s\n", err->text);
-    return FR_TOOL_FAILED;
-}
-
 static void print_summary(struct job *job, const char *topic)
 {
     double seconds = (double)(fr_mono_ns(fr_clock_system()) - job->begin_ns) * 1e-9;
@@ -347,19 +341,19 @@ static int run(struct job *job, const char *topic)
     if (job->seconds)
         fr_tool_producer_stop_at(job->producer, job->begin_ns + job->seconds * UINT64_C(1000000000));
     enum fr_status status = job->file_path ? produce_file(job, &err) : produce_synthetic(job, &err);
-    int result = status < 0 ? fail(&err) : FR_TOOL_OK;
+    int result = status < 0 ? fr_tool_fail("produce", &err) : FR_TOOL_OK;
     /* Samples of a pack that a stop kept from leaving were counted when they were packed: they get
      * one more chance, and what still does not go is taken off the count. */
     for (uint32_t p = 0; p < job->n_partitions; p++) {
         status = send_pack(job, p, &err);
         if (status < 0)
-            result = fail(&err);
+            result = fr_tool_fail("produce", &err);
         job->samples -= status == FR_OK ? 0 : job->packs[p].count;
     }
     if (fr_tool_producer_finish(job->producer, &err) != FR_OK)
-        result = fail(&err);
+        result = fr_tool_fail("produce", &err);
     if (write_progress_file(job, fr_mono_ns(fr_clock_system()), true, &err) != FR_OK)
-        result = fail(&err);
+        result = fr_tool_fail("produce", &err);
     print_summary(job, topic);
     return result;
 }
@@ -384,7 +378,7 @@ static int open_and_run(struct job *job, const struct fr_tool_producer_options *
     if (sigaction(SIGTERM, &action, NULL) != 0 || sigaction(SIGINT, &action, NULL) != 0)
         return FR_TOOL_FAILED;
     if (fr_tool_producer_open(options, &job->producer, &err) != FR_OK)
-        return fail(&err);
+        return fr_tool_fail("produce", &err);
     if (truth_path && !(job->truth = fopen(truth_path, "w"))) {
         fprintf(stderr, "freshet produce: --truth %s cannot be written\n", truth_path);
         return FR_TOOL_FAILED;

@@ -112,17 +112,6 @@ static enum fr_status wait_for_topic(struct fr_tool_producer *producer, const ch
     return fr_err_set(err, FR_E_UNAVAILABLE, "stopped");
 }
 
-/* Not before the topic was looked up: librdkafka asks the brokers about every opened topic, and
- * asking makes it. */
-static enum fr_status open_topic(struct fr_tool_producer *producer, const char *topic, struct fr_err *err)
-{
-    if (!producer->topic)
-        producer->topic = rd_kafka_topic_new(producer->handle, topic, NULL);
-    return producer->topic
-               ? FR_OK
-               : fr_err_set(err, FR_E_INVALID, "topic %s: %s", topic, rd_kafka_err2str(rd_kafka_last_error()));
-}
-
 static enum fr_status find_topic(struct fr_tool_producer *producer, const struct fr_tool_producer_options *o,
                                  struct fr_err *err)
 {
@@ -139,9 +128,7 @@ static enum fr_status find_topic(struct fr_tool_producer *producer, const struct
             (void)fr_err_wrap(err, "topic %s cannot be made", o->topic);
             return status;
         }
-        status = open_topic(producer, o->topic, err);
-        if (status == FR_OK)
-            status = wait_for_topic(producer, o->topic, unanswered, err);
+        status = wait_for_topic(producer, o->topic, unanswered, err);
         if (status != FR_OK)
             return status;
         if (unanswered)
@@ -149,9 +136,11 @@ static enum fr_status find_topic(struct fr_tool_producer *producer, const struct
                    "topic=%s partitions=%" PRIu32 " reason=\"the broker does not make topics on request\"", o->topic,
                    producer->n_partitions);
     }
-    status = open_topic(producer, o->topic, err);
-    if (status != FR_OK)
-        return status;
+    /* Not before the topic was looked up: librdkafka asks the brokers about every opened topic, and
+     * asking makes it. */
+    producer->topic = rd_kafka_topic_new(producer->handle, o->topic, NULL);
+    if (!producer->topic)
+        return fr_err_set(err, FR_E_INVALID, "topic %s: %s", o->topic, rd_kafka_err2str(rd_kafka_last_error()));
     if (producer->n_partitions > FR_PRODUCER_PARTITIONS_MAX)
         return fr_err_set(err, FR_E_LIMIT, "topic %s has more than %d partitions", o->topic,
                           FR_PRODUCER_PARTITIONS_MAX);

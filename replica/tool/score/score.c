@@ -117,8 +117,5 @@ int fr_tool_score(int argc, char **argv)
     if (status == FR_OK)
         status = from_dump ? score_dump(dump, &cfg, file, &err) : score_topic(&topic, file, &err);
     fr_buffer_release(&cfg);
-    if (status == FR_OK)
-        return FR_TOOL_OK;
-    fprintf(stderr, "freshet score: %s\n", err.text);
-    return FR_TOOL_FAILED;
+    return status == FR_OK ? FR_TOOL_OK : fr_tool_fail("score", &err);
 }
