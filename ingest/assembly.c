@@ -177,9 +177,9 @@ static void cut_round(struct fr_ingest *ingest)
     struct fr_lane *lane = pending_lane(ingest);
     if (!ingest->lockstep || ingest->pending == FR_PENDING_NONE || fr_assembly_young(ingest))
         return;
-    FR_CHECK(!lane->held_valid);
-    lane->held = ingest->event;
-    lane->held_valid = true;
+    FR_CHECK(!lane->has_interrupted);
+    lane->interrupted = ingest->event;
+    lane->has_interrupted = true;
     ingest->pending = FR_PENDING_NONE;
 }
 
@@ -263,8 +263,8 @@ enum fr_status fr_assembly_pending(struct fr_ingest *ingest)
 
 static enum fr_status take_record(struct fr_ingest *ingest, struct fr_lane *lane, struct fr_source_event *event)
 {
-    bool counted = lane->held_valid;
-    lane->held_valid = false;
+    bool counted = lane->has_interrupted;
+    lane->has_interrupted = false;
     if (event->offset < lane->next) {
         ingest->tally.dropped_duplicates++;
         fr_lane_release(lane, event);
@@ -319,7 +319,7 @@ static void take_end(struct fr_ingest *ingest, struct fr_lane *lane, const struc
 enum fr_status fr_assembly_event(struct fr_ingest *ingest, struct fr_lane *lane, struct fr_source_event *event)
 {
     /* was in the queue when reading ended */
-    if (lane->state == FR_LANE_DONE || (lane->state == FR_LANE_STOPPED && !lane->held_valid)) {
+    if (lane->state == FR_LANE_DONE || (lane->state == FR_LANE_STOPPED && !lane->has_interrupted)) {
         fr_lane_release(lane, event);
         return FR_OK;
     }

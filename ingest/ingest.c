@@ -133,8 +133,8 @@ void fr_ingest_free(struct fr_ingest *ingest)
     if (ingest->pending != FR_PENDING_NONE)
         fr_lane_release(&ingest->lanes[ingest->pending_lane], &ingest->event);
     for (uint32_t i = 0; i < ingest->n_lanes; i++)
-        if (ingest->lanes[i].held_valid)
-            fr_lane_release(&ingest->lanes[i], &ingest->lanes[i].held);
+        if (ingest->lanes[i].has_interrupted)
+            fr_lane_release(&ingest->lanes[i], &ingest->lanes[i].interrupted);
     if (ingest->own_sink)
         ingest->sink.close(ingest->sink.self);
     struct fr_feed *feeds[] = {&ingest->files, &ingest->topics};
@@ -371,8 +371,8 @@ static enum fr_status next_event(struct fr_ingest *ingest, int wait_ms, struct f
         struct fr_lane *lane = &ingest->lanes[ingest->round_lane];
         feed = lane->feed;
         from = lane->partition;
-        if (lane->held_valid) {
-            event = lane->held;
+        if (lane->has_interrupted) {
+            event = lane->interrupted;
             return take_event(ingest, lane, &event, err);
         }
         if (!fr_lane_is_read(lane)) { /* its turn: nothing else may go first */

@@ -75,9 +75,9 @@ struct fr_lane {
     bool moved; /* `next` or `lost` changed without a record: the next batch needs an entry */
     bool added; /* found on a topic that was read before: begins at its first record */
     bool at_end;
-    bool troubled;   /* was interrupted and has given nothing since */
-    bool held_valid; /* lockstep: a record that the cut of a long round interrupted */
-    struct fr_source_event held;
+    bool troubled;        /* was interrupted and has given nothing since */
+    bool has_interrupted; /* lockstep: of a record, by the cut of a long round */
+    struct fr_source_event interrupted;
 };
 
 enum fr_pending { FR_PENDING_NONE, FR_PENDING_SAMPLES, FR_PENDING_LETTER };

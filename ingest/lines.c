@@ -64,15 +64,15 @@ bool fr_lines_blank(const struct fr_line *line)
 static enum fr_status read_more(struct fr_lines *lines, struct fr_err *err)
 {
     struct fr_buffer *bytes = &lines->bytes;
-    size_t held = bytes->size - lines->at;
-    if (held > lines->line_max) {
-        lines->long_crc = fr_crc32c(lines->long_crc, bytes->data + lines->at, held);
-        lines->long_size += held;
-        held = 0;
-    } else if (held && lines->at) {
-        memmove(bytes->data, bytes->data + lines->at, held);
+    size_t left = bytes->size - lines->at;
+    if (left > lines->line_max) {
+        lines->long_crc = fr_crc32c(lines->long_crc, bytes->data + lines->at, left);
+        lines->long_size += left;
+        left = 0;
+    } else if (left && lines->at) {
+        memmove(bytes->data, bytes->data + lines->at, left);
     }
-    bytes->size = lines->scanned = held;
+    bytes->size = lines->scanned = left;
     lines->at = 0;
     int got = gzread(lines->file, fr_buffer_reserve(bytes, READ_BYTES), READ_BYTES);
     if (got > 0) {
@@ -113,12 +113,12 @@ static bool take_line(struct fr_lines *lines, size_t size, bool newline, struct 
 enum fr_status fr_lines_next(struct fr_lines *lines, struct fr_line *line, struct fr_err *err)
 {
     for (size_t slice = 0; slice < SLICE_BYTES;) {
-        size_t held = lines->bytes.size - lines->at;
-        const uint8_t *begin = held ? lines->bytes.data + lines->at : NULL;
+        size_t left = lines->bytes.size - lines->at;
+        const uint8_t *begin = left ? lines->bytes.data + lines->at : NULL;
         const uint8_t *newline =
-            held > lines->scanned ? memchr(begin + lines->scanned, '\n', held - lines->scanned) : NULL;
-        if (newline || (lines->ended && (held || lines->long_size))) {
-            if (take_line(lines, newline ? (size_t)(newline - begin) : held, newline != NULL, line))
+            left > lines->scanned ? memchr(begin + lines->scanned, '\n', left - lines->scanned) : NULL;
+        if (newline || (lines->ended && (left || lines->long_size))) {
+            if (take_line(lines, newline ? (size_t)(newline - begin) : left, newline != NULL, line))
                 return FR_OK;
             continue;
         }

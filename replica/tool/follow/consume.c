@@ -32,7 +32,7 @@ struct fr_tool_consumer {
     size_t n;
     struct partition *partitions;
     uint64_t ahead_max;
-    rd_kafka_message_t *held;
+    rd_kafka_message_t *message; /* lent to the caller */
     unsigned long long logged_ns;
 };
 
@@ -152,8 +152,8 @@ void fr_tool_consumer_close(struct fr_tool_consumer *consumer)
 {
     if (!consumer)
         return;
-    if (consumer->held)
-        rd_kafka_message_destroy(consumer->held);
+    if (consumer->message)
+        rd_kafka_message_destroy(consumer->message);
     for (size_t i = 0; i < consumer->n; i++)
         if (consumer->partitions[i].queue)
             rd_kafka_queue_destroy(consumer->partitions[i].queue);
@@ -232,7 +232,7 @@ static enum fr_status take(struct fr_tool_consumer *consumer, struct partition *
                                          .offset = message->offset,
                                          .bytes = message->payload,
                                          .size = message->len};
-        consumer->held = message;
+        consumer->message = message;
         return FR_OK;
     }
     rd_kafka_message_destroy(message);
@@ -258,9 +258,9 @@ static enum fr_status take_any(struct fr_tool_consumer *consumer, struct fr_tool
 enum fr_status fr_tool_consumer_next(struct fr_tool_consumer *consumer, int wait_ms, struct fr_tool_consumed *out,
                                      struct fr_err *err)
 {
-    if (consumer->held)
-        rd_kafka_message_destroy(consumer->held);
-    consumer->held = NULL;
+    if (consumer->message)
+        rd_kafka_message_destroy(consumer->message);
+    consumer->message = NULL;
     uint64_t until_ns = fr_mono_ns(fr_clock_system()) + (uint64_t)wait_ms * 1000000u;
     for (;;) {
         enum fr_status status = take_any(consumer, out, err);
