@@ -297,8 +297,8 @@ static void series_ledger(struct fr_service *service)
             sum[k] += service->durable_positions.partitions[i].ledger[k];
     pthread_mutex_unlock(&service->lock);
     for (size_t k = 0; k < FR_LEDGER_TERMS; k++)
-        if (fr_ledger[k].metric)
-            fr_counter(service->registry, fr_ledger[k].metric, NULL, fr_ledger[k].help, sum[k]);
+        if (fr_positions_ledger[k].metric)
+            fr_counter(service->registry, fr_positions_ledger[k].metric, NULL, fr_positions_ledger[k].help, sum[k]);
 }
 
 static void series_epochs(struct fr_registry *registry, const struct snapshots *s)

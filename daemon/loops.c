@@ -11,7 +11,8 @@
 #include "base/thread.h"
 
 struct loop {
-    const char *thread, *watch, *failure; /* names; watch NULL: a step may take as long as it takes */
+    /* names; watch NULL: a step may take as long as it takes */
+    const char *thread, *watch, *failure;
     enum fr_status (*step)(struct fr_service *service, struct fr_err *err);
     long nap_ms; /* when there is nothing to do: waiting for the outside world, brokers and disks */
     /* Threads that may run late yield to training: on few cores a fork-join loop waits for its

@@ -18,7 +18,7 @@
 enum { POSITIONS_FORM = 1 };
 
 #define TERM(name, metric, help) {#name, metric, help},
-const struct fr_ledger_term fr_ledger[] = {FR_LEDGER(TERM)};
+const struct fr_ledger_term fr_positions_ledger[] = {FR_LEDGER(TERM)};
 
 void fr_positions_release(struct fr_positions *positions)
 {
@@ -119,7 +119,7 @@ bool fr_positions_balanced(const struct fr_positions *positions, struct fr_err *
 void fr_positions_put_ledger(const struct fr_partition_position *position, struct fr_buffer *out)
 {
     for (size_t k = 0; k < FR_LEDGER_TERMS; k++)
-        fr_buffer_printf(out, ",\"%s\":%" PRIu64, fr_ledger[k].name, position->ledger[k]);
+        fr_buffer_printf(out, ",\"%s\":%" PRIu64, fr_positions_ledger[k].name, position->ledger[k]);
 }
 
 /* ---- stored form ---- */

@@ -141,7 +141,9 @@ void fr_task_metrics_lifetime(const struct fr_task_metrics *task, struct fr_auc_
     fr_auc_result(task->auc, -1, out);
 }
 
-/* ---- section "metrics": u32 version, u32 tasks; per task u32 name size, name, i64 as of ---- */
+/* ---- section "metrics" ---- */
+
+/* u32 version, u32 tasks; per task u32 name size, name, i64 as of. */
 
 void fr_metrics_section_add(struct fr_metrics_section *section, const char *name, const struct fr_task_metrics *task)
 {
@@ -201,8 +203,9 @@ enum fr_status fr_metrics_section_parse(const uint8_t *bytes, size_t size, struc
     return FR_OK;
 }
 
-/* ---- image of a task: three parts (auc, served, gauc), each u32 size and the image of its module;
- * size 0: none ---- */
+/* ---- image of a task ---- */
+
+/* Three parts (auc, served, gauc), each u32 size and the image of its module; size 0: none. */
 
 uint64_t fr_task_metrics_changes(const struct fr_task_metrics *task)
 {

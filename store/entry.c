@@ -100,7 +100,7 @@ static void init_part(const struct fr_store *store, const struct fr_table *table
         row[part->state_offset + j] = part->state_initial;
 }
 
-void fr_row_init(const struct fr_store *store, const struct fr_table *table, uint64_t key, float *row)
+void fr_entry_init_row(const struct fr_store *store, const struct fr_table *table, uint64_t key, float *row)
 {
     memset(row, 0, table->tail_offset + sizeof(struct fr_row_head));
     for (uint32_t p = 0; p < table->spec.layout.n_parts; p++)

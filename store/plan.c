@@ -230,7 +230,7 @@ static void admit(const struct resolve *r, struct plan_key *key)
     struct fr_shard *shard = r->shard;
     struct fr_entry *entry = key->entry;
     float *row = fr_entry_make_live(shard, entry);
-    fr_row_init(r->plan->store, r->table, fr_fmix64_inverse(entry->hash), row);
+    fr_entry_init_row(r->plan->store, r->table, fr_fmix64_inverse(entry->hash), row);
     fr_row_tail(r->table, row)->seen_ms = r->plan->watermark_ms;
     if (entry->flags & FR_ENTRY_DIRTY) /* as pending: its image has grown */
         shard->dirty_bytes += r->table->image_size;

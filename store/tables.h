@@ -100,6 +100,6 @@ void fr_entry_make_pending(struct fr_shard *shard, struct fr_entry *entry);
 void fr_entry_remove(struct fr_shard *shard, struct fr_entry *entry, uint8_t reason);
 /* First values: parts' initial distribution as a function of (seed, table, key, float index), their
  * states, and zero counters. */
-void fr_row_init(const struct fr_store *store, const struct fr_table *table, uint64_t key, float *row);
+void fr_entry_init_row(const struct fr_store *store, const struct fr_table *table, uint64_t key, float *row);
 
 #endif

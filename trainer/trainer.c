@@ -2,8 +2,9 @@
  * update, metrics of the forward pass, dead letters of samples left out (quarantine.c), positions,
  * slice. Invariant: positions, gate counts and values of a batch change between the same two cuts.
  * Owner thread only. Not here: one try at a batch (attempt.c), staging (cut.c), recovery
- * (restore.c), what others see (status.c). On a CPU plan(k+1) does not overlap step(k): the cores are busy with products
- * (DESIGN). */
+ * (restore.c), what others see (status.c).
+ *
+ * On a CPU plan(k+1) does not overlap step(k): the cores are busy with products (DESIGN). */
 #include "trainer_private.h"
 
 #include <inttypes.h>

@@ -10,7 +10,8 @@
 #include "trainer/trainer.h"
 
 #define FR_NEVER UINT64_MAX
-#define FR_SECTION_DENSE_STATE "dense_state/" /* then a parameter's name: its optimizer state (graph/graph.h) */
+/* then a parameter's name: its optimizer state (graph/graph.h) */
+#define FR_SECTION_DENSE_STATE "dense_state/"
 
 /* A task in this run. */
 struct task_run {

@@ -56,12 +56,12 @@ static void append_weights(const struct fr_stage_part *from, struct fr_column *t
 static void append_keys(const struct fr_stage_part *part, struct fr_column *to, uint32_t from, uint32_t count,
                         uint32_t at)
 {
-    uint32_t entry = fr_stage_first(part, from);
+    uint32_t entry = fr_staging_first(part, from);
     uint32_t entry_end;
     if (part->n_entries - entry >= count && (count == 0 || part->at[entry + count - 1] == from + count - 1))
         entry_end = entry + count; /* no gaps */
     else
-        entry_end = fr_stage_first(part, from + count);
+        entry_end = fr_staging_first(part, from + count);
     uint32_t first = part->begin[entry];
     uint32_t n_keys = part->begin[entry_end] - first;
     uint32_t base = to->begin[at];
@@ -88,8 +88,8 @@ static void append_dense(const struct fr_stage_column *stage, const struct fr_st
                          const uint32_t span[3])
 {
     uint32_t from = span[0], count = span[1], at = span[2], dim = stage->dim;
-    uint32_t entry = fr_stage_first(part, from);
-    uint32_t entry_end = fr_stage_first(part, from + count);
+    uint32_t entry = fr_staging_first(part, from);
+    uint32_t entry_end = fr_staging_first(part, from + count);
     float *out = to->dense + (size_t)at * dim;
     if (entry_end - entry == count) {
         if (count)
@@ -142,7 +142,7 @@ static void append_both(const struct range *range, const struct fr_stage_column 
                         uint32_t at)
 {
     const struct fr_stage_part *own = &stage->own, *shared = &stage->shared;
-    uint32_t o = fr_stage_first(own, range->from), g = fr_stage_first(shared, range->group);
+    uint32_t o = fr_staging_first(own, range->from), g = fr_staging_first(shared, range->group);
     for (uint32_t group = range->group; group < range->group_end; group++) {
         uint32_t end = range->staging->group_begin[group + 1];
         bool has_shared = g < shared->n_entries && shared->at[g] == group;
@@ -167,7 +167,7 @@ static bool has_own_values(const struct range *range, const struct fr_stage_colu
 {
     const struct fr_stage_part *own = &stage->own;
     uint32_t group = range->group;
-    for (uint32_t k = fr_stage_first(own, range->from); k < own->n_entries && own->at[k] < range->to; k++) {
+    for (uint32_t k = fr_staging_first(own, range->from); k < own->n_entries && own->at[k] < range->to; k++) {
         if (stage->kind != FR_SLOT_DENSE && own->begin[k + 1] == own->begin[k])
             continue;
         while (range->staging->group_begin[group + 1] <= own->at[k])
@@ -224,13 +224,13 @@ static void append_column(const struct range *range, const struct fr_stage_colum
         expand(batch, to);
     to->shared = shared;
     uint32_t at = shared ? batch->n_groups : batch->n_samples;
-    uint32_t g = fr_stage_first(&stage->shared, range->group);
+    uint32_t g = fr_staging_first(&stage->shared, range->group);
     bool any_shared = g < stage->shared.n_entries && stage->shared.at[g] < range->group_end;
     if (!any_shared && (!shared || !range->grouped)) {
         append_part(stage, &stage->own, to, (uint32_t[3]){range->from, range->to - range->from, at});
         return;
     }
-    uint32_t o = fr_stage_first(&stage->own, range->from);
+    uint32_t o = fr_staging_first(&stage->own, range->from);
     bool any_own = o < stage->own.n_entries && stage->own.at[o] < range->to;
     if (shared && !any_own)
         append_part(stage, &stage->shared, to, (uint32_t[3]){range->group, range->group_end - range->group, at});
@@ -298,10 +298,10 @@ static uint64_t column_ids(const struct fr_staging *staging, const struct fr_sta
                            uint32_t to)
 {
     const struct fr_stage_part *own = &column->own, *shared = &column->shared;
-    uint64_t ids = own->n_entries ? own->begin[fr_stage_first(own, to)] - own->begin[fr_stage_first(own, from)] : 0;
+    uint64_t ids = own->n_entries ? own->begin[fr_staging_first(own, to)] - own->begin[fr_staging_first(own, from)] : 0;
     if (!shared->n_entries)
         return ids;
-    for (uint32_t k = fr_stage_first(shared, group_of(staging, from)); k < shared->n_entries; k++) {
+    for (uint32_t k = fr_staging_first(shared, group_of(staging, from)); k < shared->n_entries; k++) {
         const uint32_t *begin = staging->group_begin + shared->at[k];
         if (begin[0] >= to)
             break;

@@ -64,8 +64,8 @@ static uint32_t bucket_of(const struct fr_conf_slot *slot, float x)
 static void compute_buckets(const struct fr_conf_slot *slot, const struct fr_stage_part *from, struct fr_stage_part *to)
 {
     const float *numbers = from->raw ? from->raw : from->dense;
-    fr_stage_reserve_entries(to, from->n_entries, false);
-    fr_stage_reserve_keys(to, from->n_entries);
+    fr_staging_reserve_entries(to, from->n_entries, false);
+    fr_staging_reserve_keys(to, from->n_entries);
     for (uint32_t k = 0; k < from->n_entries; k++) {
         to->at[k] = from->at[k];
         to->keys[k] = fr_key_integer(bucket_of(slot, numbers[k]), slot->seed);
@@ -126,7 +126,7 @@ static void step_back(const struct operand *operands, uint32_t *place, uint32_t 
 static float *loose_weights(struct fr_decoder *d, uint32_t n)
 {
     if (n > d->capacity_loose) {
-        d->capacity_loose = fr_stage_capacity(d->capacity_loose, n);
+        d->capacity_loose = fr_staging_capacity(d->capacity_loose, n);
         d->loose = fr_realloc(d->loose, d->capacity_loose, sizeof(*d->loose));
     }
     return d->loose;
@@ -155,8 +155,8 @@ static enum fr_status cross_entry(struct fr_decoder *d, uint32_t s, struct fr_st
     if (status != FR_OK)
         return status;
     d->staging.excess_ids += total - kept;
-    fr_stage_open(to, at, false);
-    fr_stage_reserve_keys(to, kept);
+    fr_staging_open(to, at, false);
+    fr_staging_reserve_keys(to, kept);
     float *weights = loose_weights(d, kept);
     bool weighted = false;
     for (uint32_t k = kept; k-- > 0; step_back(operands, place, n)) {
@@ -168,7 +168,7 @@ static enum fr_status cross_entry(struct fr_decoder *d, uint32_t s, struct fr_st
         }
     }
     to->n_keys += kept;
-    (void)fr_stage_close(to, kept, weighted ? weights : NULL);
+    (void)fr_staging_close(to, kept, weighted ? weights : NULL);
     if (to == &column->shared)
         column->expanded += kept * times;
     return FR_OK;

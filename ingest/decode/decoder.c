@@ -31,7 +31,7 @@ static struct fr_decoder *decoder_new(const struct fr_conf *conf, enum fr_format
     d->group_max = conf->ingest.group_max ? conf->ingest.group_max : GROUP_MAX_DEFAULT;
     fr_decode_labels_init(d);
     fr_staging_init(&d->staging, conf);
-    fr_slot_names_init(&d->names, conf);
+    fr_decode_names_init(&d->names, conf);
     fr_decode_computed_init(d);
     fr_decode_dense_init(d);
     return d;
@@ -52,7 +52,7 @@ void fr_decoder_free(struct fr_decoder *d)
     if (!d)
         return;
     fr_staging_release(&d->staging);
-    fr_slot_names_release(&d->names);
+    fr_decode_names_release(&d->names);
     fr_key_set_release(&d->sample_keys);
     fr_key_set_release(&d->group_keys);
     fr_buffer_release(&d->scratch);

@@ -30,7 +30,7 @@ static void encode(struct fr_slot_name *out, const char *name, uint8_t size)
     out->size = (uint8_t)(at + size);
 }
 
-void fr_slot_names_init(struct fr_slot_names *names, const struct fr_conf *conf)
+void fr_decode_names_init(struct fr_slot_names *names, const struct fr_conf *conf)
 {
     uint32_t size = 8;
     while (size < 2 * conf->n_slots)
@@ -65,7 +65,7 @@ void fr_slot_names_init(struct fr_slot_names *names, const struct fr_conf *conf)
     }
 }
 
-void fr_slot_names_release(struct fr_slot_names *names)
+void fr_decode_names_release(struct fr_slot_names *names)
 {
     free(names->by_name);
     free(names->by_index);
@@ -98,7 +98,7 @@ static inline bool is_key_of(const struct fr_slot_names *names, int32_t slot, co
     return names->slots[slot].index >= 0 && (uint64_t)names->slots[slot].index == key->u;
 }
 
-int32_t fr_slot_names_find(struct fr_slot_names *names, const struct fr_token *key, uint32_t previous)
+int32_t fr_decode_names_find(struct fr_slot_names *names, const struct fr_token *key, uint32_t previous)
 {
     int32_t *next = &names->next[previous];
     if (*next != FR_NO_INDEX && is_key_of(names, *next, key))

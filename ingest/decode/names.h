@@ -32,15 +32,15 @@ struct fr_slot_names {
     struct fr_slot_name *encoded; /* [n_slots] the name as a MessagePack string */
 };
 
-void fr_slot_names_init(struct fr_slot_names *names, const struct fr_conf *conf);
-void fr_slot_names_release(struct fr_slot_names *names);
+void fr_decode_names_init(struct fr_slot_names *names, const struct fr_conf *conf);
+void fr_decode_names_release(struct fr_slot_names *names);
 /* Slot number of a string or unsigned integer key, FR_NO_INDEX when none has it. `previous`: slot
  * before it in this map, or n_slots + FR_NAMES_*. */
-int32_t fr_slot_names_find(struct fr_slot_names *names, const struct fr_token *key, uint32_t previous);
+int32_t fr_decode_names_find(struct fr_slot_names *names, const struct fr_token *key, uint32_t previous);
 /* The same when the key is the guessed name in MessagePack: taken from the cursor; else FR_NO_INDEX
  * and nothing taken. */
-static inline int32_t fr_slot_names_expect(const struct fr_slot_names *names, struct fr_cursor *cursor,
-                                           uint32_t previous)
+static inline int32_t fr_decode_names_expect(const struct fr_slot_names *names, struct fr_cursor *cursor,
+                                             uint32_t previous)
 {
     int32_t guess = names->next[previous];
     if (guess == FR_NO_INDEX || !fr_cursor_take(cursor, names->encoded[guess].bytes, names->encoded[guess].size))

@@ -156,7 +156,7 @@ static enum fr_status check_ids(struct fr_decoder *d, const struct packed *packe
 static enum fr_status take_weights(struct fr_decoder *d, const uint8_t *bytes, struct fr_stage_part *part)
 {
     part->weighted = true;
-    fr_stage_reserve_weights(part);
+    fr_staging_reserve_weights(part);
     d->path.part = "w";
     for (uint32_t k = 0; k < part->n_keys; k++) {
         part->weights[k] = fr_load_f32(bytes + 4 * (size_t)k);
@@ -204,8 +204,8 @@ static enum fr_status packed_ids(struct fr_decoder *d, uint32_t s, struct fr_sta
     if (status != FR_OK)
         return status;
     FR_CHECK(part->n_entries == 0 && part->n_keys == 0);
-    fr_stage_reserve_entries(part, n_rows, false);
-    fr_stage_reserve_keys(part, n_ids);
+    fr_staging_reserve_entries(part, n_rows, false);
+    fr_staging_reserve_keys(part, n_ids);
     if (packed.of[PACKED_B].bytes)
         integer_keys(packed.of[PACKED_B].bytes, n_ids, slot->seed, part->keys);
     else if ((status = string_keys(d, slot, &packed, n_ids, part->keys)) != FR_OK)
@@ -239,7 +239,7 @@ static enum fr_status packed_dense(struct fr_decoder *d, uint32_t s, struct fr_s
         status = fr_decode_check_rows(d, rows, n);
     if (status != FR_OK)
         return status;
-    fr_stage_reserve_entries(part, n, true);
+    fr_staging_reserve_entries(part, n, true);
     d->path.part = "b";
     if ((status = fr_decode_dense_packed(d, s, part, bytes, n)) != FR_OK)
         return status;

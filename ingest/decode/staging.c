@@ -31,8 +31,8 @@ void fr_staging_init(struct fr_staging *staging, const struct fr_conf *conf)
         else
             column->ids_max = slot->max_ids ? slot->max_ids : DEFAULT_MAX_IDS;
         FR_CHECK(slot->kind != FR_SLOT_DENSE || (slot->dim > 0 && slot->dim <= FR_DIM_MAX));
-        fr_stage_reserve_entries(&column->own, 1, slot->kind == FR_SLOT_DENSE);
-        fr_stage_reserve_entries(&column->shared, 1, slot->kind == FR_SLOT_DENSE);
+        fr_staging_reserve_entries(&column->own, 1, slot->kind == FR_SLOT_DENSE);
+        fr_staging_reserve_entries(&column->shared, 1, slot->kind == FR_SLOT_DENSE);
     }
     for (uint32_t s = 0; s < conf->n_slots; s++) {
         if (conf->slots[s].source == FR_SOURCE_BUCKETS && conf->slots[conf->slots[s].sources[0]].n_steps > 0)
@@ -90,7 +90,7 @@ static void reserve_samples(struct fr_staging *staging, uint32_t samples)
 {
     if (samples <= staging->capacity_samples)
         return;
-    uint32_t capacity = fr_stage_capacity(staging->capacity_samples, samples);
+    uint32_t capacity = fr_staging_capacity(staging->capacity_samples, samples);
     size_t n = (size_t)capacity * staging->n_labels;
     staging->group_begin = fr_realloc(staging->group_begin, (size_t)capacity + 1, sizeof(*staging->group_begin));
     staging->t_ms = fr_realloc(staging->t_ms, capacity, sizeof(*staging->t_ms));
@@ -145,11 +145,11 @@ void fr_staging_drop(struct fr_staging *staging)
     staging->n_samples--;
 }
 
-void fr_stage_reserve_entries(struct fr_stage_part *part, uint32_t more, bool dense)
+void fr_staging_reserve_entries(struct fr_stage_part *part, uint32_t more, bool dense)
 {
     if (part->n_entries + more <= part->capacity_entries)
         return;
-    part->capacity_entries = fr_stage_capacity(part->capacity_entries, part->n_entries + more);
+    part->capacity_entries = fr_staging_capacity(part->capacity_entries, part->n_entries + more);
     part->at = fr_realloc(part->at, part->capacity_entries, sizeof(*part->at));
     if (part->raw)
         part->raw = fr_realloc(part->raw, part->capacity_entries, sizeof(*part->raw));
@@ -159,30 +159,30 @@ void fr_stage_reserve_entries(struct fr_stage_part *part, uint32_t more, bool de
     }
 }
 
-void fr_stage_reserve_keys(struct fr_stage_part *part, uint32_t more)
+void fr_staging_reserve_keys(struct fr_stage_part *part, uint32_t more)
 {
     if (part->n_keys + more <= part->capacity_keys)
         return;
-    part->capacity_keys = fr_stage_capacity(part->capacity_keys, part->n_keys + more);
+    part->capacity_keys = fr_staging_capacity(part->capacity_keys, part->n_keys + more);
     part->keys = fr_realloc(part->keys, part->capacity_keys, sizeof(*part->keys));
 }
 
-void fr_stage_reserve_weights(struct fr_stage_part *part)
+void fr_staging_reserve_weights(struct fr_stage_part *part)
 {
     if (part->capacity_weights < part->n_keys) {
-        part->capacity_weights = fr_stage_capacity(part->capacity_weights, part->n_keys);
+        part->capacity_weights = fr_staging_capacity(part->capacity_weights, part->n_keys);
         part->weights = fr_realloc(part->weights, part->capacity_weights, sizeof(*part->weights));
     }
 }
 
-void fr_stage_reserve_dense(struct fr_stage_part *part, size_t need)
+void fr_staging_reserve_dense(struct fr_stage_part *part, size_t need)
 {
     FR_CHECK(need <= UINT32_MAX / 2); /* a number is at least one byte of the record */
-    part->capacity_dense = fr_stage_capacity(part->capacity_dense, (uint32_t)need);
+    part->capacity_dense = fr_staging_capacity(part->capacity_dense, (uint32_t)need);
     part->dense = fr_realloc(part->dense, part->capacity_dense, sizeof(*part->dense));
 }
 
-uint32_t fr_stage_close(struct fr_stage_part *part, uint32_t ids_max, const float *weights)
+uint32_t fr_staging_close(struct fr_stage_part *part, uint32_t ids_max, const float *weights)
 {
     uint32_t first = part->begin[part->n_entries];
     uint32_t count = part->n_keys - first;
@@ -193,7 +193,7 @@ uint32_t fr_stage_close(struct fr_stage_part *part, uint32_t ids_max, const floa
         part->n_keys = first + kept;
     }
     if (weights || part->weighted) {
-        fr_stage_reserve_weights(part);
+        fr_staging_reserve_weights(part);
         uint32_t unit_from = part->weighted ? first : 0;
         uint32_t unit_to = weights ? first : first + kept;
         for (uint32_t k = unit_from; k < unit_to; k++)
@@ -206,7 +206,7 @@ uint32_t fr_stage_close(struct fr_stage_part *part, uint32_t ids_max, const floa
     return cut;
 }
 
-uint32_t fr_stage_first(const struct fr_stage_part *part, uint32_t at)
+uint32_t fr_staging_first(const struct fr_stage_part *part, uint32_t at)
 {
     uint32_t low = 0, high = part->n_entries;
     while (low < high) {

@@ -64,7 +64,7 @@ struct fr_staging {
 
 /* Capacity that holds `need`, at least doubled so that growth is rare; 0 stays for "nothing
  * yet". */
-static inline uint32_t fr_stage_capacity(uint32_t capacity, uint32_t need)
+static inline uint32_t fr_staging_capacity(uint32_t capacity, uint32_t need)
 {
     uint32_t grown = capacity < 8 ? 16 : capacity * 2;
     return need > grown ? need : grown;
@@ -87,39 +87,39 @@ static inline void fr_staging_close_group(struct fr_staging *staging)
 
 /* Room for `more` entries or keys behind those there are, for weights of all keys, for `need` dense
  * numbers in all. */
-void fr_stage_reserve_entries(struct fr_stage_part *part, uint32_t more, bool dense);
-void fr_stage_reserve_keys(struct fr_stage_part *part, uint32_t more);
-void fr_stage_reserve_weights(struct fr_stage_part *part);
-void fr_stage_reserve_dense(struct fr_stage_part *part, size_t need);
+void fr_staging_reserve_entries(struct fr_stage_part *part, uint32_t more, bool dense);
+void fr_staging_reserve_keys(struct fr_stage_part *part, uint32_t more);
+void fr_staging_reserve_weights(struct fr_stage_part *part);
+void fr_staging_reserve_dense(struct fr_stage_part *part, size_t need);
 
 /* A new entry of sample or group `at`; begin[n_entries] is kept equal to n_keys by
- * fr_stage_close. */
-static inline void fr_stage_open(struct fr_stage_part *part, uint32_t at, bool dense)
+ * fr_staging_close. */
+static inline void fr_staging_open(struct fr_stage_part *part, uint32_t at, bool dense)
 {
     if (part->n_entries == part->capacity_entries)
-        fr_stage_reserve_entries(part, 1, dense);
+        fr_staging_reserve_entries(part, 1, dense);
     part->at[part->n_entries] = at;
 }
-static inline void fr_stage_key(struct fr_stage_part *part, uint64_t key)
+static inline void fr_staging_key(struct fr_stage_part *part, uint64_t key)
 {
     if (part->n_keys == part->capacity_keys)
-        fr_stage_reserve_keys(part, 1);
+        fr_staging_reserve_keys(part, 1);
     part->keys[part->n_keys++] = key;
 }
 /* Ends a sparse or sequence entry: keeps its last ids_max ids (weights: one per id, or NULL for all
  * 1); returns how many were cut. */
-uint32_t fr_stage_close(struct fr_stage_part *part, uint32_t ids_max, const float *weights);
+uint32_t fr_staging_close(struct fr_stage_part *part, uint32_t ids_max, const float *weights);
 /* Where the dim floats of a new dense entry go; it counts once fr_stage_open and n_entries + 1 are
  * done by the caller. */
-static inline float *fr_stage_dense(struct fr_stage_part *part, uint32_t dim)
+static inline float *fr_staging_dense(struct fr_stage_part *part, uint32_t dim)
 {
     size_t at = (size_t)part->n_entries * dim;
     if (at + dim > part->capacity_dense)
-        fr_stage_reserve_dense(part, at + dim);
+        fr_staging_reserve_dense(part, at + dim);
     return part->dense + at;
 }
 /* First entry whose sample or group is >= `at`. */
-uint32_t fr_stage_first(const struct fr_stage_part *part, uint32_t at);
+uint32_t fr_staging_first(const struct fr_stage_part *part, uint32_t at);
 
 /* Ids of samples [from, from + count), whole groups, with those of their groups' shared parts
  * each. */

@@ -61,7 +61,7 @@ static enum fr_status parse_ids(struct fr_decoder *d, const struct fr_conf_slot 
     for (int64_t n = 0;; n++) {
         uint64_t key;
         if (fr_cursor_take_unsigned(&d->cursor, &key)) {
-            fr_stage_key(part, fr_fmix64(key ^ slot->seed));
+            fr_staging_key(part, fr_fmix64(key ^ slot->seed));
             continue;
         }
         if ((status = fr_decode_next(d, &token)) != FR_OK)
@@ -72,7 +72,7 @@ static enum fr_status parse_ids(struct fr_decoder *d, const struct fr_conf_slot 
             d->path.index = n;
             return not_an_id(d, &token);
         }
-        fr_stage_key(part, key);
+        fr_staging_key(part, key);
     }
 }
 
@@ -88,7 +88,7 @@ static enum fr_status parse_weights(struct fr_decoder *d)
         if (token.kind == FR_TOKEN_END)
             return FR_OK;
         if (d->n_loose == d->capacity_loose) {
-            d->capacity_loose = fr_stage_capacity(d->capacity_loose, d->n_loose + 1);
+            d->capacity_loose = fr_staging_capacity(d->capacity_loose, d->n_loose + 1);
             d->loose = fr_realloc(d->loose, d->capacity_loose, sizeof(*d->loose));
         }
         status = fr_decode_f32(&token, &d->loose[d->n_loose]);
@@ -144,10 +144,10 @@ static enum fr_status parse_weighted(struct fr_decoder *d, const struct fr_conf_
 /* An entry of one id without a weight. */
 static inline void stage_one(struct fr_stage_part *part, uint32_t at, uint64_t key)
 {
-    fr_stage_open(part, at, false);
-    fr_stage_key(part, key);
+    fr_staging_open(part, at, false);
+    fr_staging_key(part, key);
     if (part->weighted)
-        (void)fr_stage_close(part, 1, NULL);
+        (void)fr_staging_close(part, 1, NULL);
     else
         part->begin[++part->n_entries] = part->n_keys;
 }
@@ -165,7 +165,7 @@ static enum fr_status parse_sparse(struct fr_decoder *d, uint32_t s, struct fr_s
         stage_one(part, at, key);
         return FR_OK;
     }
-    fr_stage_open(part, at, false);
+    fr_staging_open(part, at, false);
     const float *weights = NULL;
     if (first->kind == FR_TOKEN_ARRAY) {
         enum fr_status status = parse_ids(d, slot, part);
@@ -177,7 +177,7 @@ static enum fr_status parse_sparse(struct fr_decoder *d, uint32_t s, struct fr_s
             return status;
         weights = d->loose;
     }
-    uint32_t cut = fr_stage_close(part, d->staging.columns[s].ids_max, weights);
+    uint32_t cut = fr_staging_close(part, d->staging.columns[s].ids_max, weights);
     if (slot->kind == FR_SLOT_SPARSE) /* a history longer than max_len is normal, not excess */
         d->staging.excess_ids += cut;
     return FR_OK;
@@ -267,8 +267,8 @@ static enum fr_status parse_dense(struct fr_decoder *d, uint32_t s, struct fr_st
             return fr_decode_fail(d, FR_E_INVALID, "nil, and the slot's default has no log1p");
         return FR_OK;
     }
-    fr_stage_open(part, at, true);
-    float *out = fr_stage_dense(part, column->dim);
+    fr_staging_open(part, at, true);
+    float *out = fr_staging_dense(part, column->dim);
     if (first->kind != FR_TOKEN_ARRAY) {
         if ((status = dense_number(d, s, first, out)) != FR_OK)
             return status;
@@ -330,7 +330,7 @@ enum fr_status fr_decode_dense_packed(struct fr_decoder *d, uint32_t slot, struc
     const struct fr_stage_column *column = &d->staging.columns[slot];
     size_t numbers = (size_t)n * conf->dim, images = column->dim / conf->dim;
     if (numbers * images > part->capacity_dense)
-        fr_stage_reserve_dense(part, numbers * images);
+        fr_staging_reserve_dense(part, numbers * images);
     if (conf->n_steps == 0) {
         uint32_t bits, bound, any = 0;
         if (numbers)
@@ -410,7 +410,7 @@ static inline enum fr_status next_slot(struct fr_decoder *d, const struct fr_slo
 {
     struct fr_token key;
     enum fr_status status;
-    if ((*slot = fr_slot_names_expect(&d->names, &d->cursor, previous)) != FR_NO_INDEX)
+    if ((*slot = fr_decode_names_expect(&d->names, &d->cursor, previous)) != FR_NO_INDEX)
         return claim_slot(d, map, *slot);
     d->path.name = NULL;
     for (;;) {
@@ -419,7 +419,7 @@ static inline enum fr_status next_slot(struct fr_decoder *d, const struct fr_slo
         if (key.kind == FR_TOKEN_END)
             return FR_OK;
         if (key.kind == FR_TOKEN_STRING || key.kind == FR_TOKEN_UINT)
-            *slot = fr_slot_names_find(&d->names, &key, previous);
+            *slot = fr_decode_names_find(&d->names, &key, previous);
         if (*slot != FR_NO_INDEX)
             return claim_slot(d, map, *slot);
         if ((status = unknown_slot(d, map, &key)) != FR_OK)
@@ -473,10 +473,10 @@ enum fr_status fr_decode_check_required(struct fr_decoder *d, uint32_t from_grou
         const struct fr_stage_column *column = &d->staging.columns[d->required[i]];
         const struct fr_stage_part *own = &column->own, *shared = &column->shared;
         for (uint32_t group = from_group; group < d->staging.n_groups; group++) {
-            uint32_t k = fr_stage_first(shared, group), end = group_begin[group + 1];
+            uint32_t k = fr_staging_first(shared, group), end = group_begin[group + 1];
             bool for_all = k < shared->n_entries && shared->at[k] == group;
             if (for_all ||
-                fr_stage_first(own, end) - fr_stage_first(own, group_begin[group]) == end - group_begin[group])
+                fr_staging_first(own, end) - fr_staging_first(own, group_begin[group]) == end - group_begin[group])
                 continue;
             d->path.name = d->conf->slots[d->required[i]].name;
             return fr_decode_fail(d, FR_E_INVALID, "absent, and the slot's default has no log1p");
@@ -492,7 +492,7 @@ enum fr_status fr_decode_check_expanded(struct fr_decoder *d, uint32_t from_grou
         const struct fr_stage_part *shared = &column->shared;
         if (column->kind == FR_SLOT_DENSE || shared->n_entries == 0 || shared->at[shared->n_entries - 1] < from_group)
             continue;
-        for (uint32_t k = fr_stage_first(shared, from_group); k < shared->n_entries; k++) {
+        for (uint32_t k = fr_staging_first(shared, from_group); k < shared->n_entries; k++) {
             const uint32_t *begin = d->staging.group_begin + shared->at[k];
             column->expanded += (uint64_t)(begin[1] - begin[0]) * (shared->begin[k + 1] - shared->begin[k]);
         }

@@ -36,7 +36,7 @@ enum { FR_LEDGER_TERMS = FR_LEDGER(FR_LEDGER_ONE) };
 struct fr_ledger_term {
     const char *name, *metric, *help;
 };
-extern const struct fr_ledger_term fr_ledger[FR_LEDGER_TERMS];
+extern const struct fr_ledger_term fr_positions_ledger[FR_LEDGER_TERMS];
 
 struct fr_partition_position {
     /* or `file:<path>`, partition 0, whose offsets are line numbers from 0 */

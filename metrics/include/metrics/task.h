@@ -69,7 +69,7 @@ void fr_task_metrics_result(const struct fr_task_metrics *task, struct fr_task_r
 void fr_task_result_json(const struct fr_task_result *result, const char *const *half_lives, struct fr_buffer *out);
 void fr_task_metrics_lifetime(const struct fr_task_metrics *task, struct fr_auc_result *out);
 
-/* ---- section "metrics": which tasks there are, and the time each is as of ---- */
+/* ---- section "metrics": tasks, and the time each is as of ---- */
 
 #define FR_SECTION_METRICS "metrics"
 

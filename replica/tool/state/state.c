@@ -228,7 +228,7 @@ static void print_positions(struct report *report)
         printf("position topic=%s partition=%" PRId32 " offset=%" PRId64 " item=%" PRIu32, p->topic, p->partition,
                p->offset, p->item);
         for (size_t k = 0; k < FR_LEDGER_TERMS; k++)
-            printf(" %s=%" PRIu64, fr_ledger[k].name, p->ledger[k]);
+            printf(" %s=%" PRIu64, fr_positions_ledger[k].name, p->ledger[k]);
         printf("\n");
     }
     if (!fr_positions_balanced(&positions, &err))

@@ -66,7 +66,8 @@ FR_CASE(every_initializer_is_its_distribution_of_the_counter)
 {
     static const struct initializer initializers[] = {
         {FR_INIT_ZEROS, 0, 0.0},
-        {FR_INIT_DEFAULT, 'u', 0.40824829046386302}, /* 1 / sqrt(6); the loader gives it to no row */
+        /* 1 / sqrt(6); the loader gives it to no row */
+        {FR_INIT_DEFAULT, 'u', 0.40824829046386302},
         {FR_INIT_UNIFORM, 'u', 0.5},
         {FR_INIT_NORMAL, 'n', 0.5},
         {FR_INIT_TRUNCATED_NORMAL, 't', 0.5},
