@@ -22,7 +22,7 @@
  * looked at again, a few times. Order matters there: cold store, mark, journal; so the mark is
  * never older than the sentinel.
  *
- * Thread: open's. It does not restore rows (restore.c) or talk to Kafka. */
+ * Thread: open's. It does not restore rows (walk.c) or talk to Kafka. */
 #include "durable_internal.h"
 
 #include <dirent.h>
