@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/cursor.h"
 #include "conf/conf.h"
 
 /* A model with slots of every kind, up to its layers: lines 1 to 18. */
@@ -184,6 +185,73 @@ static inline void assert_contains(const char *text, const char *part)
 {
     if (!strstr(text, part))
         fail_msg("`%s` is not in:\n%s", part, text);
+}
+
+/* ---- what is said of a case: the words are on record in tests/golden ---- */
+
+#define ON_RECORD FR_SOURCE_DIR "/tests/golden/diagnostics.txt"
+
+static inline char *record_read(void)
+{
+    struct fr_buffer text = {0};
+    char line[4096];
+    FILE *file = fopen(ON_RECORD, "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof(line), file))
+        fr_buffer_append(&text, line, strlen(line));
+    fclose(file);
+    fr_put_u8(&text, 0);
+    return (char *)text.data;
+}
+
+/* The text in place of that on record, or at its end. */
+static inline void record_write(const char *entry, const char *before, const char *after)
+{
+    FILE *file = fopen(ON_RECORD, "w");
+    assert_non_null(file);
+    fprintf(file, "%s%s%s", before, entry, after);
+    fclose(file);
+}
+
+/* The problems are those on record for `name` of the group, to the letter. With FR_UPDATE=1 they
+ * are put on record: run one program at a time, and read the difference. */
+static inline void assert_said(const char *group, const char *name, const char *problems)
+{
+    struct fr_buffer entry = {0};
+    char *record = record_read(), title[160];
+    size_t title_size = (size_t)snprintf(title, sizeof(title), "\n%s/%s\n", group, name);
+    fr_buffer_append(&entry, title, title_size);
+    for (const char *at = problems; *at; at += strcspn(at, "\n") + 1)
+        fr_buffer_printf(&entry, "    %.*s\n", (int)strcspn(at, "\n"), at);
+    fr_put_u8(&entry, 0);
+    char *begin = strstr(record, title), *end = begin ? begin + title_size : NULL;
+    while (end && strncmp(end, "    ", 4) == 0)
+        end += strcspn(end, "\n") + 1;
+    if (getenv("FR_UPDATE")) {
+        if (begin)
+            *begin = '\0';
+        record_write((const char *)entry.data, record, end ? end : "");
+    } else if (!begin) {
+        fail_msg("%s has no %s/%s; what was said:\n%s", ON_RECORD, group, name, problems);
+    } else {
+        *end = '\0';
+        assert_string_equal((const char *)entry.data, begin);
+    }
+    free(record);
+    fr_buffer_release(&entry);
+}
+
+/* So many cases of the group are on record: none that no test has any more. */
+static inline void assert_said_of(const char *group, size_t count)
+{
+    char *record = record_read(), title[64];
+    size_t found = 0;
+    snprintf(title, sizeof(title), "\n%s/", group);
+    for (const char *at = record; (at = strstr(at, title)) != NULL; at++)
+        found++;
+    if (!getenv("FR_UPDATE"))
+        assert_int_equal(found, count);
+    free(record);
 }
 
 static inline char *printed(const struct fr_conf *conf)
