@@ -30,10 +30,10 @@ BUGS = {
         ("store/durable/durable.c", "    enter_epoch(durable, file, &mark, &before);\n    if (bytes)\n", "    if (bytes)\n"),
         # The fold stays behind the HWM: it would be caught first, by recovery, and this bug is the publisher's.
         ("store/durable/fold.c", ".to = durable->epoch}", ".to = durable->hwm.epoch}"),
-        ("daemon/loops.c", "            enum fr_status status = fr_publisher_step(service->publisher, 20, &err);\n",
-         "            struct fr_durable_status newest;\n            fr_durable_get_status(service->durable, &newest);\n"
-         "            fr_publisher_offer(service->publisher, newest.epoch);\n"
-         "            enum fr_status status = fr_publisher_step(service->publisher, 20, &err);\n"),
+        ("daemon/steps.c", "    enum fr_status status = fr_publisher_step(service->publisher, 20, err);\n",
+         "    struct fr_durable_status newest;\n    fr_durable_get_status(service->durable, &newest);\n"
+         "    fr_publisher_offer(service->publisher, newest.epoch);\n"
+         "    enum fr_status status = fr_publisher_step(service->publisher, 20, err);\n"),
     ], r"epoch \d+ is on the delta topic, the last durable one is \d+"),
     "resumes at offset + 1": ([
         ("ingest/check.c", "        .next = p.offset,\n", "        .next = p.offset < 0 ? p.offset : p.offset + 1,\n"),
@@ -50,10 +50,14 @@ def copy_source(to):
             shutil.copy2(SOURCE / name, to / name)
 
 
-def replace(path, text, bug):
+def find(path, text):
     content = path.read_text()
     assert content.count(text) == 1, f"{path.name}: the text to replace is there {content.count(text)} times:\n{text}"
-    path.write_text(content.replace(text, bug))
+    return content
+
+
+def replace(path, text, bug):
+    path.write_text(find(path, text).replace(text, bug))
 
 
 def run(command, seconds, **options):
@@ -89,7 +93,12 @@ def expect_caught(name, program, temporary, seed):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--check", action="store_true", help="only whether the texts to replace are there")
     arguments = parser.parse_args()
+    if arguments.check:
+        for path, text, _ in (bug for replacements, _ in BUGS.values() for bug in replacements):
+            find(SOURCE / path, text)
+        return
     with tempfile.TemporaryDirectory(prefix="freshet-seeded-", ignore_cleanup_errors=True) as folder:
         copy, temporary = pathlib.Path(folder) / "source", pathlib.Path(folder) / "tmp"
         temporary.mkdir()
