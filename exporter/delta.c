@@ -141,8 +141,8 @@ static void fill_commit(struct public_epoch *shown, struct fr_delta_commit *comm
                                        .offsets = shown->offsets};
 }
 
-enum fr_status fr_delta_of_epoch(const struct fr_codec_settings *settings, const struct fr_epoch *epoch,
-                                 fr_delta_sink *sink, void *self, uint64_t *saturated, struct fr_err *err)
+enum fr_status fr_export_epoch(const struct fr_codec_settings *settings, const struct fr_epoch *epoch,
+                               fr_delta_sink *sink, void *self, uint64_t *saturated, struct fr_err *err)
 {
     struct public_epoch *shown = fr_alloc(1, sizeof(*shown));
     enum fr_status status = take_announcement(epoch, &shown->arena, &shown->announcement, err);
@@ -176,7 +176,7 @@ enum fr_status fr_delta_of_epoch(const struct fr_codec_settings *settings, const
     return status;
 }
 
-enum fr_status fr_delta_wall_ms(const struct fr_epoch *epoch, int64_t *wall_ms, struct fr_err *err)
+enum fr_status fr_export_wall_ms(const struct fr_epoch *epoch, int64_t *wall_ms, struct fr_err *err)
 {
     struct fr_arena arena = {.block_size = 4096};
     struct fr_announcement *announcement = fr_alloc(1, sizeof(*announcement));

@@ -269,9 +269,9 @@ static enum fr_status load_epoch(struct fr_publisher *publisher, uint64_t number
                             number, settings.np, publisher->options.partitions);
     int64_t cut_ms = 0;
     if (status == FR_OK)
-        status = fr_delta_wall_ms(&epoch, &cut_ms, err);
+        status = fr_export_wall_ms(&epoch, &cut_ms, err);
     if (status == FR_OK)
-        status = fr_delta_of_epoch(&settings, &epoch, keep_record, out, &saturated, err);
+        status = fr_export_epoch(&settings, &epoch, keep_record, out, &saturated, err);
     fr_codec_settings_release(&settings);
     if (status != FR_OK) {
         out->n = 0;

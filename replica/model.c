@@ -46,7 +46,7 @@ enum fr_status fr_served_model_new(const struct fr_delta_record *record, struct 
     model->n_tables = model->conf->n_tables;
     model->tables = fr_alloc(model->n_tables + 1u, sizeof(*model->tables));
     for (uint32_t t = 0; t < model->n_tables; t++) {
-        fr_row_layout_of(&model->conf->tables[t], &model->tables[t].layout);
+        fr_graph_row_layout(&model->conf->tables[t], &model->tables[t].layout);
         fr_row_map_init(&model->tables[t].rows, model->tables[t].layout.value_floats);
     }
     model->batch = fr_batch_new(model->conf);

@@ -156,7 +156,7 @@ uint32_t fr_reference_max_bits(uint32_t m, uint32_t n, struct fr_view x)
     return largest;
 }
 
-const struct fr_ops *fr_ops_reference(void)
+const struct fr_ops *fr_reference_ops(void)
 {
     static const struct fr_ops table = {.name = "reference",
                                         .kernel = "reference 1",

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void fr_row_layout_of(const struct fr_conf_table *table, struct fr_row_layout *out)
+void fr_graph_row_layout(const struct fr_conf_table *table, struct fr_row_layout *out)
 {
     struct fr_row_layout layout = {.n_parts = table->n_parts};
     for (uint32_t p = 0; p < table->n_parts; p++) {
@@ -99,7 +99,7 @@ static void make_tables(struct fr_graph *graph)
     graph->tables = fr_alloc(conf->n_tables, sizeof(*graph->tables));
     graph->slot_group = fr_alloc(conf->n_slots, sizeof(*graph->slot_group));
     for (uint32_t t = 0; t < conf->n_tables; t++)
-        fr_row_layout_of(&conf->tables[t], &graph->layouts[t]);
+        fr_graph_row_layout(&conf->tables[t], &graph->layouts[t]);
     for (uint32_t s = 0; s < conf->n_slots; s++)
         if (conf->slots[s].kind != FR_SLOT_DENSE)
             graph->slot_group[s] = graph->tables[conf->slots[s].table].n_groups++;

@@ -4,9 +4,9 @@
  * A layer becomes nodes, each of them one operation of the table (ops/ops.h). A node has one row
  * per row of its space:
  *
- *   space 0   samples                          one row per sample of the batch
- *   space 1   groups                           one row per group
- *   space i   steps of a sequence slot         rows begin[e] .. begin[e + 1] per entry e, a sample or a group
+ *   space 0   samples                   one row per sample of the batch
+ *   space 1   groups                    one row per group
+ *   space i   steps of a sequence slot  rows begin[e] .. begin[e + 1] per entry e (sample or group)
  *
  * Which columns are shared by groups differs from batch to batch, and with it which nodes need one
  * row per group only. So the network is compiled once per set of shared slots, a variant;
@@ -18,8 +18,8 @@
  * by their producers; so are gradients. Only an argument that already lives in another
  * concatenation is copied.
  *
- *   buffer of `x`:  | user_id | item_id.v | mean(history.v) | price | fm |      one row per sample, `ld` floats
- *                     node      node        node              node    node      each a (buffer, column) view
+ *   buffer of `x`:  | user_id | item_id.v | mean(history.v) | price | fm | one row per sample, `ld`
+ *                     node      node        node              node    node   floats; each a view
  *
  * Everything is computed chunk by chunk (conf->chunk_rows entries with all their steps), forward
  * and backward alike; only kernel gradients run over the batch, in blocks of kernel rows. Owner

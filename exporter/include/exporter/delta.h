@@ -11,10 +11,9 @@
  * optional section "rewind" (u64 `to`, then the snapshot's name) makes piece 0 of every partition a
  * rewind record. FR_E_CORRUPT, FR_E_LIMIT (a row, the model or the commit does not fit piece_max),
  * or the sink's status. */
-enum fr_status fr_delta_of_epoch(const struct fr_codec_settings *settings, const struct fr_epoch *epoch,
-                                 fr_delta_sink *sink, void *self, uint64_t *saturated,
-                                 struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_export_epoch(const struct fr_codec_settings *settings, const struct fr_epoch *epoch,
+                               fr_delta_sink *sink, void *self, uint64_t *saturated, struct fr_err *err) FR_MUST_CHECK;
 /* Reads the wall time of the cut, which is the Kafka timestamp of the epoch's records. */
-enum fr_status fr_delta_wall_ms(const struct fr_epoch *epoch, int64_t *wall_ms, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_export_wall_ms(const struct fr_epoch *epoch, int64_t *wall_ms, struct fr_err *err) FR_MUST_CHECK;
 
 #endif

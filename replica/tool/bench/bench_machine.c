@@ -25,7 +25,7 @@ static struct fr_store *open_store(const struct fr_conf *conf, struct fr_pool *p
     memset(tables, 0, sizeof(tables));
     for (uint32_t t = 0; t < conf->n_tables; t++) {
         memcpy(tables[t].name, conf->tables[t].name, sizeof(tables[t].name));
-        fr_row_layout_of(&conf->tables[t], &tables[t].layout);
+        fr_graph_row_layout(&conf->tables[t], &tables[t].layout);
         tables[t].gate = (struct fr_gate_policy){.name = "all", .admits = admit_all, .forgets = forget_none};
         tables[t].pending_max = conf->tables[t].admit_count_max;
     }

@@ -74,7 +74,7 @@ FR_CASE(only_rows_and_reasoned_absences_are_public)
     struct seen seen = {0};
     uint64_t saturated = 0;
     struct fr_err err = {0};
-    assert_int_equal(fr_delta_of_epoch(&f.settings, &epoch, look, &seen, &saturated, &err), FR_OK);
+    assert_int_equal(fr_export_epoch(&f.settings, &epoch, look, &seen, &saturated, &err), FR_OK);
     assert_int_equal(seen.rows, 2);
     assert_int_equal(seen.drops, 1);
     assert_int_equal(seen.why, FR_ABSENT_IDLE);
@@ -89,7 +89,7 @@ FR_CASE(only_rows_and_reasoned_absences_are_public)
     assert_int_equal(seen.commit.commit.previous, 0x0102030405060708u);
     assert_int_equal(saturated, 0);
     int64_t wall = 0;
-    assert_int_equal(fr_delta_wall_ms(&epoch, &wall, &err), FR_OK);
+    assert_int_equal(fr_export_wall_ms(&epoch, &wall, &err), FR_OK);
     assert_int_equal(wall, 1700000005000);
     fr_buffer_release(&seen.bytes);
     fr_buffer_release(&bytes);
@@ -108,7 +108,7 @@ FR_CASE(model_and_dense_go_out_when_announced_and_epoch_1_has_no_predecessor)
     struct fr_epoch epoch = encode(&stage, &bytes);
     struct seen seen = {0};
     uint64_t saturated = 0;
-    assert_int_equal(fr_delta_of_epoch(&f.settings, &epoch, look, &seen, &saturated, NULL), FR_OK);
+    assert_int_equal(fr_export_epoch(&f.settings, &epoch, look, &seen, &saturated, NULL), FR_OK);
     assert_int_equal(seen.models, 1);
     assert_int_equal(seen.dense, 2);
     assert_int_equal(seen.exact, 1); /* what the section calls so */
@@ -132,8 +132,8 @@ FR_CASE(the_same_epoch_gives_the_same_bytes)
     struct fr_epoch epoch = encode(&stage, &bytes);
     struct seen a = {0}, b = {0};
     uint64_t saturated = 0;
-    assert_int_equal(fr_delta_of_epoch(&f.settings, &epoch, look, &a, &saturated, NULL), FR_OK);
-    assert_int_equal(fr_delta_of_epoch(&f.settings, &epoch, look, &b, &saturated, NULL), FR_OK);
+    assert_int_equal(fr_export_epoch(&f.settings, &epoch, look, &a, &saturated, NULL), FR_OK);
+    assert_int_equal(fr_export_epoch(&f.settings, &epoch, look, &b, &saturated, NULL), FR_OK);
     assert_int_equal(a.rows, 500);
     assert_int_equal(a.bytes.size, b.bytes.size);
     assert_memory_equal(a.bytes.data, b.bytes.data, a.bytes.size);
@@ -158,7 +158,7 @@ FR_CASE(a_rewind_section_makes_piece_0_of_every_partition)
     struct fr_epoch epoch = encode(&stage, &bytes);
     struct seen seen = {0};
     uint64_t saturated = 0;
-    assert_int_equal(fr_delta_of_epoch(&f.settings, &epoch, look, &seen, &saturated, NULL), FR_OK);
+    assert_int_equal(fr_export_epoch(&f.settings, &epoch, look, &seen, &saturated, NULL), FR_OK);
     assert_int_equal(seen.rewinds, FIXTURE_PARTITIONS);
     fr_buffer_release(&seen.bytes);
     fr_buffer_release(&bytes);
@@ -184,7 +184,7 @@ FR_CASE(images_that_do_not_fit_the_settings_are_corrupt)
         struct seen seen = {0};
         struct fr_err err = {0};
         uint64_t saturated = 0;
-        assert_int_equal(fr_delta_of_epoch(&f.settings, &epoch, look, &seen, &saturated, &err), FR_E_CORRUPT);
+        assert_int_equal(fr_export_epoch(&f.settings, &epoch, look, &seen, &saturated, &err), FR_E_CORRUPT);
         assert_string_not_equal(err.text, "");
         fr_buffer_release(&seen.bytes);
         fr_stage_release(&stage);

@@ -211,7 +211,7 @@ static inline void fx_make_rows(struct fixture *fx, uint64_t seed)
 {
     for (uint32_t t = 0; t < fx->conf.n_tables; t++) {
         struct fr_row_layout *layout = &fx->layouts[t];
-        fr_row_layout_of(&fx->conf.tables[t], layout);
+        fr_graph_row_layout(&fx->conf.tables[t], layout);
         free(fx->row_memory[t]);
         fx->row_memory[t] = fr_alloc_aligned(64, (size_t)fx->vocabulary * layout->row_floats * sizeof(float));
         for (uint32_t id = 0; id < fx->vocabulary; id++) {

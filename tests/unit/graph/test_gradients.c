@@ -43,7 +43,7 @@ static double step(struct fr_graph *graph, const struct fixture *fx)
 static void meter_init(struct meter *meter, struct fixture *fx)
 {
     set_rates(fx, 1e-30f);
-    *meter = (struct meter){.graph = fx_graph(fx, fr_ops_reference(), NULL), .fx = fx};
+    *meter = (struct meter){.graph = fx_graph(fx, fr_reference_ops(), NULL), .fx = fx};
     fx_count_enough(meter->graph);
     fr_graph_save_state(meter->graph, &meter->state);
     size_t n = fr_graph_parameter_count(meter->graph);
@@ -227,14 +227,14 @@ static void run_by_hand(const struct fr_ops *ops, enum fr_activation activation,
 
 FR_CASE(smooth_gradients_match_finite_differences)
 {
-    run_by_hand(fr_ops_reference(), FR_ACT_NONE, 1e-5);
+    run_by_hand(fr_reference_ops(), FR_ACT_NONE, 1e-5);
     run_by_hand(fr_ops_cpu(), FR_ACT_NONE, 1e-5);
     run_by_hand(fr_ops_openblas(), FR_ACT_NONE, 1e-5);
 }
 
 FR_CASE(gradients_through_relu_match_finite_differences)
 {
-    run_by_hand(fr_ops_reference(), FR_ACT_RELU, 5e-3);
+    run_by_hand(fr_reference_ops(), FR_ACT_RELU, 5e-3);
     run_by_hand(fr_ops_cpu(), FR_ACT_RELU, 5e-3);
     run_by_hand(fr_ops_openblas(), FR_ACT_RELU, 5e-3);
 }

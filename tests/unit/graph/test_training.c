@@ -24,7 +24,7 @@ static uint64_t train_three(const struct fr_ops *ops, size_t workers, enum fr_op
 
 FR_CASE(the_number_of_workers_does_not_change_a_bit)
 {
-    const struct fr_ops *all[] = {fr_ops_cpu(), fr_ops_openblas(), fr_ops_reference()};
+    const struct fr_ops *all[] = {fr_ops_cpu(), fr_ops_openblas(), fr_reference_ops()};
     for (size_t b = 0; b < 3; b++) {
         uint64_t alone = train_three(all[b], 0, FR_OPT_ADAGRAD);
         for (size_t workers = 1; workers <= 3; workers++)
@@ -135,7 +135,7 @@ FR_CASE(backends_agree_on_loss_and_logits)
 {
     double losses[3][2];
     float logits[3][200];
-    const struct fr_ops *all[] = {fr_ops_reference(), fr_ops_cpu(), fr_ops_openblas()};
+    const struct fr_ops *all[] = {fr_reference_ops(), fr_ops_cpu(), fr_ops_openblas()};
     for (size_t b = 0; b < 3; b++) {
         struct fixture fx;
         fx_every_operation(&fx, 50, FR_OPT_ADAGRAD);

@@ -285,7 +285,7 @@ static inline void check_backend(const struct fr_ops *ops, const struct operatio
     op->forward(ops, &got, 0, m / 3);
     op->forward(ops, &got, m / 3, m - m / 3);
     op->forward(ops, &again, 0, m);
-    op->forward(fr_ops_reference(), &want, 0, m);
+    op->forward(fr_reference_ops(), &want, 0, m);
     compare_outputs(op, &got, &want, false, ops->name);
     compare_outputs(op, &again, &want, op->copies, ops->name);
     if (!op->whole_rows || ops->rows_independent) {
@@ -298,7 +298,7 @@ static inline void check_backend(const struct fr_ops *ops, const struct operatio
     if (op->backward) {
         op->backward(ops, &got);
         op->backward(ops, &again);
-        op->backward(fr_ops_reference(), &want);
+        op->backward(fr_reference_ops(), &want);
         compare_gradients(op, &got, &want, false, UINT32_MAX);
         compare_gradients(op, &got, &again, true, UINT32_MAX);
         check_unwanted(ops, op, &got);
@@ -311,7 +311,7 @@ static inline void check_backend(const struct fr_ops *ops, const struct operatio
 /* sum of out_gradient * out[0] through the reference. */
 static inline double functional(const struct operation *op, struct scene *s)
 {
-    op->forward(fr_ops_reference(), s, 0, s->m);
+    op->forward(fr_reference_ops(), s, 0, s->m);
     double sum = 0.0;
     for (size_t i = 0; i < rows_in(s, s->out_rows[0]); i++)
         for (size_t j = 0; j < s->out_columns[0]; j++)
@@ -338,8 +338,8 @@ static inline double finite_difference(const struct operation *op, struct scene 
 static inline void check_finite_differences(const struct operation *op, uint32_t m, uint32_t width)
 {
     struct scene s = make_scene(op, m, width, true);
-    op->forward(fr_ops_reference(), &s, 0, m);
-    op->backward(fr_ops_reference(), &s);
+    op->forward(fr_reference_ops(), &s, 0, m);
+    op->backward(fr_reference_ops(), &s);
     for (uint32_t k = 0; k < s.n_in; k++) {
         double difference = 0.0, size = 0.0;
         size_t rows = rows_in(&s, s.in_rows[k]);

@@ -43,7 +43,7 @@ static void for_all(case_body *body, double bound)
             struct case_memory got = make_case(m, n), again = make_case(m, n), want = make_case(m, n);
             body(list.ops[b], m, n, &got);
             body(list.ops[b], m, n, &again);
-            body(fr_ops_reference(), m, n, &want);
+            body(fr_reference_ops(), m, n, &want);
             struct fr_view vector_got = {got.vector, n}, vector_want = {want.vector, n};
             if (bound == 0.0) {
                 assert_same_bits(got.out, want.out, m, n, list.ops[b]->name);
@@ -133,7 +133,7 @@ FR_CASE(relu_lets_nan_through)
 FR_CASE(max_bits_finds_the_largest_and_every_value_that_is_not_finite)
 {
     struct backend_list list = list_backends();
-    list.ops[list.n++] = fr_ops_reference();
+    list.ops[list.n++] = fr_reference_ops();
     for (size_t b = 0; b < list.n; b++) {
         struct fr_view x = random_view(9, 37, 40, 5);
         x.values[4 * 40 + 20] = -7.5f;

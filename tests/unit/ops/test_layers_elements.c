@@ -59,7 +59,7 @@ FR_CASE(every_activation_agrees_with_the_reference_and_its_gradient_with_differe
 FR_CASE(activations_have_the_values_of_their_formulas)
 {
     struct backend_list list = list_backends();
-    list.ops[list.n++] = fr_ops_reference();
+    list.ops[list.n++] = fr_reference_ops();
     static const struct {
         enum fr_activation kind;
         double below, above; /* at -1.5 and 2; alpha 0.3, mean 0.1, variance 0.5 */
@@ -116,7 +116,7 @@ FR_CASE(an_activation_may_overwrite_what_it_reads)
 FR_CASE(activations_let_nan_through)
 {
     struct backend_list list = list_backends();
-    list.ops[list.n++] = fr_ops_reference();
+    list.ops[list.n++] = fr_reference_ops();
     for (size_t b = 0; b < list.n; b++) {
         for (size_t k = 0; k < FR_ARRAY_LEN(activations); k++) {
             kind = activations[k];
@@ -287,7 +287,7 @@ FR_CASE(bucketize_agrees_with_the_reference)
 FR_CASE(a_number_on_a_boundary_is_in_the_bucket_above)
 {
     struct backend_list list = list_backends();
-    list.ops[list.n++] = fr_ops_reference();
+    list.ops[list.n++] = fr_reference_ops();
     for (size_t b = 0; b < list.n; b++) {
         float x[6] = {-0.51f, -0.5f, 0.0f, 0.3f, 100.0f, NAN}, y[36];
         static const uint32_t bucket[6] = {0, 1, 3, 4, 5, 0};
@@ -331,7 +331,7 @@ FR_CASE(standardize_agrees_with_the_reference)
 FR_CASE(standardize_gives_zero_before_its_count_and_for_missing_and_is_cut)
 {
     struct backend_list list = list_backends();
-    list.ops[list.n++] = fr_ops_reference();
+    list.ops[list.n++] = fr_reference_ops();
     for (size_t b = 0; b < list.n; b++) {
         float x[4] = {2e4f, NAN, 1e15f, -1e15f}, y[4] = {7, 7, 7, 7};
         const float mean[4] = {1.9e4f, 1, 1, 1}, variance[4] = {1e6f, 1, 1, 1};
@@ -357,7 +357,7 @@ FR_CASE(standardize_gives_zero_before_its_count_and_for_missing_and_is_cut)
 FR_CASE(missing_numbers_are_filled_and_marked)
 {
     struct backend_list list = list_backends();
-    list.ops[list.n++] = fr_ops_reference();
+    list.ops[list.n++] = fr_reference_ops();
     for (size_t b = 0; b < list.n; b++) {
         float x[6] = {1, 2, 3, NAN, NAN, NAN}, y[8], want[8] = {1, 2, 3, 0, 5, 6, 5, 1};
         struct fr_view in = {x, 3}, out = {y, 4}, last = {y + 3, 4};

@@ -86,7 +86,7 @@ FR_CASE(augru_agrees_with_the_reference_and_with_differences)
 FR_CASE(gru_follows_its_equations_and_keeps_the_state_over_masked_steps)
 {
     struct backend_list list = list_backends();
-    list.ops[list.n++] = fr_ops_reference();
+    list.ops[list.n++] = fr_reference_ops();
     double h = 0.0, want[3];
     const double x[3] = {1.0, 7.0, -2.0};
     for (uint32_t t = 0; t < 3; t++) {

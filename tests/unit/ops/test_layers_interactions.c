@@ -137,7 +137,7 @@ FR_CASE(align_joins_newest_to_newest_and_goes_back)
                                         .forward = align,
                                         .backward = align_backward});
     struct backend_list list = list_backends();
-    list.ops[list.n++] = fr_ops_reference();
+    list.ops[list.n++] = fr_reference_ops();
     for (size_t b = 0; b < list.n; b++) {
         uint32_t to_begin[3] = {0, 3, 4}, from_begin[3] = {0, 2, 5};
         float from[5] = {1.0f, 2.0f, 3.0f, 4.0f, 5.0f}, to[4];
@@ -157,7 +157,7 @@ FR_CASE(gather_steps_masks_what_has_no_row)
     enum { IDS = 9, ROW = 20 };
     static const uint32_t unique_of[IDS] = {4, 0, 3, 1, 1, 3, 2, 0, 4};
     struct backend_list list = list_backends();
-    list.ops[list.n++] = fr_ops_reference();
+    list.ops[list.n++] = fr_reference_ops();
     for (size_t b = 0; b < list.n; b++) {
         struct fr_view memory = random_view(5, ROW, ROW, 3), weights = random_view(1, IDS, IDS, 4);
         struct fr_view out = {guarded(IDS * 18), 18};
@@ -275,7 +275,7 @@ FR_CASE(dot_interactions_agree_with_the_reference_and_with_differences)
 FR_CASE(pairs_come_second_index_ascending_then_the_first)
 {
     struct backend_list list = list_backends();
-    list.ops[list.n++] = fr_ops_reference();
+    list.ops[list.n++] = fr_reference_ops();
     for (size_t b = 0; b < list.n; b++) {
         float value[4] = {2.0f, 3.0f, 5.0f, 7.0f}, out[6];
         static const float want[6] = {6.0f, 10.0f, 15.0f, 14.0f, 21.0f, 35.0f};
@@ -289,7 +289,7 @@ FR_CASE(pairs_come_second_index_ascending_then_the_first)
 FR_CASE(the_gradient_of_a_product_survives_zeros)
 {
     struct backend_list list = list_backends();
-    list.ops[list.n++] = fr_ops_reference();
+    list.ops[list.n++] = fr_reference_ops();
     for (size_t b = 0; b < list.n; b++) {
         float value[3] = {2.0f, 0.0f, 5.0f}, gradient[3] = {1.0f, 1.0f, 1.0f}, g = 3.0f;
         struct fr_view in[3] = {{value, 1}, {value + 1, 1}, {value + 2, 1}};
@@ -340,7 +340,7 @@ FR_CASE(cross_agrees_with_the_reference_and_with_differences)
 FR_CASE(both_gradients_of_a_cross_may_be_one_view)
 {
     struct backend_list list = list_backends();
-    list.ops[list.n++] = fr_ops_reference();
+    list.ops[list.n++] = fr_reference_ops();
     for (size_t b = 0; b < list.n; b++) {
         float x[2] = {2.0f, 3.0f}, t[2] = {0.5f, 7.0f}, g[2] = {10.0f, 100.0f}, d[2] = {1.0f, 1.0f};
         list.ops[b]->cross_backward(&(struct fr_cross){.m = 1,
@@ -404,7 +404,7 @@ FR_CASE(mixtures_agree_with_the_reference_and_with_differences)
 FR_CASE(large_gates_do_not_overflow)
 {
     struct backend_list list = list_backends();
-    list.ops[list.n++] = fr_ops_reference();
+    list.ops[list.n++] = fr_reference_ops();
     for (size_t b = 0; b < list.n; b++) {
         float gates[3] = {500.0f, 500.0f, -500.0f}, experts[3] = {1.0f, 3.0f, 1e30f}, out, weights[3];
         list.ops[b]->mixture(&(struct fr_mixture){.m = 1,

@@ -47,7 +47,7 @@ FR_CASE(pooling_of_every_kind_agrees_with_the_reference_and_with_differences)
 FR_CASE(masked_steps_add_nothing_but_count_and_the_last_step_is_the_newest_row)
 {
     struct backend_list list = list_backends();
-    list.ops[list.n++] = fr_ops_reference();
+    list.ops[list.n++] = fr_reference_ops();
     static const float want[][3] = {[FR_POOL_SUM] = {5.0f, 0.0f, 0.0f},
                                     [FR_POOL_MEAN] = {1.25f, 0.0f, 0.0f},
                                     [FR_POOL_SQRTN] = {2.5f, 0.0f, 0.0f},
@@ -149,7 +149,7 @@ FR_CASE(softmax_over_steps_agrees_with_the_reference_and_with_differences)
 FR_CASE(softmax_gives_masked_steps_nothing_and_survives_large_scores)
 {
     struct backend_list list = list_backends();
-    list.ops[list.n++] = fr_ops_reference();
+    list.ops[list.n++] = fr_reference_ops();
     for (size_t b = 0; b < list.n; b++) {
         uint32_t begin[5] = {0, 4, 4, 6, 8};
         uint8_t masked[8] = {0, 1, 0, 0, 1, 1, 1, 0};
@@ -314,7 +314,7 @@ static void compare_loss(const struct operation *op, loss_call *loss, const stru
     uint32_t counts[256] = {0}, counts_again[256] = {0}, counts_want[256] = {0};
     double total = loss(ops, &got, &got, 0.25f, counts);
     double total_again = loss(ops, &again, &again, 0.25f, counts_again);
-    double total_want = loss(fr_ops_reference(), &want, &want, 0.25f, counts_want);
+    double total_want = loss(fr_reference_ops(), &want, &want, 0.25f, counts_want);
     assert_true(fabs(total - total_want) <= 1e-6 * fabs(total_want));
     assert_true(total == total_again);
     assert_memory_equal(counts, counts_want, sizeof(counts));
@@ -341,15 +341,15 @@ static void check_loss_gradient(const struct operation *op, loss_call *loss, uin
     struct scene s = make_scene(op, m, width, true), sink = make_scene(op, m, width, true);
     const float h = 0x1p-7f;
     uint32_t counts[256];
-    loss(fr_ops_reference(), &s, &s, 1.0f, counts);
+    loss(fr_reference_ops(), &s, &s, 1.0f, counts);
     for (uint32_t k = 0; k < s.n_in; k++) {
         for (size_t i = 0; i < rows_in(&s, s.in_rows[k]) * s.in_columns[k]; i++) {
             size_t row = i / s.in_columns[k], column = i % s.in_columns[k];
             float *x = &s.in[k].values[row * s.in[k].ld + column], at = *x;
             *x = at + h;
-            double above = loss(fr_ops_reference(), &s, &sink, 1.0f, counts);
+            double above = loss(fr_reference_ops(), &s, &sink, 1.0f, counts);
             *x = at - h;
-            double below = loss(fr_ops_reference(), &s, &sink, 1.0f, counts);
+            double below = loss(fr_reference_ops(), &s, &sink, 1.0f, counts);
             *x = at;
             double got = (double)s.in_gradient[k].values[row * s.in_gradient[k].ld + column];
             assert_true(fabs((above - below) / (2.0 * (double)h) - got) <= 2e-5 * (1.0 + fabs(got)));
@@ -387,7 +387,7 @@ FR_CASE(next_step_agrees_with_the_reference_and_with_differences)
 FR_CASE(next_step_is_a_mean_over_an_entrys_unmasked_steps_that_are_there_in_all_three)
 {
     struct backend_list list = list_backends();
-    list.ops[list.n++] = fr_ops_reference();
+    list.ops[list.n++] = fr_reference_ops();
     for (size_t b = 0; b < list.n; b++) {
         uint32_t h_begin[5] = {0, 4, 6, 7, 9}, e_begin[5] = {0, 3, 5, 6, 8}, n_begin[5] = {0, 5, 7, 8, 10};
         uint8_t h_masked[9] = {0}, e_masked[8] = {0}, n_masked[10] = {0}, train[4] = {1, 0, 1, 1};

@@ -131,7 +131,7 @@ static void compare(const struct fr_ops *ops, enum kind kind, float spread)
     for (size_t i = 0; i < 4; i++)
         make_world(all[i], spread);
     double total = run(ops, kind, &got, 0.01f), repeated = run(ops, kind, &again, 0.01f);
-    double expected = run(fr_ops_reference(), kind, &want, 0.01f);
+    double expected = run(fr_reference_ops(), kind, &want, 0.01f);
     if (!(fabs(total - expected) <= 1e-6 * expected))
         fail_msg("%s, %s, z up to %g: %.9g, reference %.9g", ops->name, names[kind], (double)spread, total, expected);
     assert_true(total == repeated);
@@ -174,16 +174,16 @@ FR_CASE(gradients_are_the_slopes_of_the_losses)
                 w.z[k][i] = roundf(w.z[k][i] * 256.0f) / 256.0f;
             }
         struct fr_view slopes = {guarded(FACTORS * N), N}, got = {guarded(FACTORS * N), N};
-        run(fr_ops_reference(), (enum kind)kind, &w, scale);
+        run(fr_reference_ops(), (enum kind)kind, &w, scale);
         for (size_t k = 0; k < FACTORS; k++)
             memcpy(got.values + k * N, w.gradient[k], N * sizeof(float));
         for (size_t k = 0; k < FACTORS; k++)
             for (size_t i = 0; i < N; i++) {
                 float at = w.z[k][i];
                 w.z[k][i] = at + h;
-                double above = run(fr_ops_reference(), (enum kind)kind, &w, 0.0f);
+                double above = run(fr_reference_ops(), (enum kind)kind, &w, 0.0f);
                 w.z[k][i] = at - h;
-                double below = run(fr_ops_reference(), (enum kind)kind, &w, 0.0f);
+                double below = run(fr_reference_ops(), (enum kind)kind, &w, 0.0f);
                 w.z[k][i] = at;
                 slopes.values[k * N + i] = (float)((double)scale * (above - below) / (2.0 * (double)h));
             }
@@ -213,7 +213,7 @@ static struct fr_loss one_sample(const float *z, const float *y, float *gradient
 FR_CASE(focal_loss_has_the_papers_values)
 {
     struct backend_list list = list_backends();
-    list.ops[list.n++] = fr_ops_reference();
+    list.ops[list.n++] = fr_reference_ops();
     for (size_t b = 0; b < list.n; b++) {
         float z = logf(9.0f), y = 1.0f, gradient = 0.0f;
         struct fr_loss loss = one_sample(&z, &y, &gradient);
@@ -230,7 +230,7 @@ FR_CASE(focal_loss_has_the_papers_values)
 FR_CASE(pairs_are_those_of_unequal_labels_with_both_weights)
 {
     struct backend_list list = list_backends();
-    list.ops[list.n++] = fr_ops_reference();
+    list.ops[list.n++] = fr_reference_ops();
     for (size_t b = 0; b < list.n; b++) {
         const float z[5] = {9, 1.0f, 9, -1.0f, 0.0f}, weights[5] = {9, 1, 9, 3, 2};
         const uint32_t order[3] = {1, 3, 4}, lower[3] = {0, 0, 2};
@@ -290,7 +290,7 @@ FR_CASE(partners_differ_and_are_met_alike)
 FR_CASE(a_product_of_one_is_the_logloss)
 {
     struct backend_list list = list_backends();
-    list.ops[list.n++] = fr_ops_reference();
+    list.ops[list.n++] = fr_reference_ops();
     for (size_t b = 0; b < list.n; b++) {
         for (int i = -300; i <= 300; i++) {
             float z = (float)i / 3.0f, y = i % 2 ? 1.0f : 0.25f, gradient = 0.0f, product_gradient = 0.0f, logit;
@@ -317,7 +317,7 @@ FR_CASE(a_product_of_one_is_the_logloss)
 FR_CASE(the_logit_of_a_product_is_finite_and_rises_with_each_factor)
 {
     struct backend_list list = list_backends();
-    list.ops[list.n++] = fr_ops_reference();
+    list.ops[list.n++] = fr_reference_ops();
     for (size_t b = 0; b < list.n; b++) {
         for (int other = -200; other <= 200; other += 8) {
             float before = -INFINITY;
@@ -337,7 +337,7 @@ FR_CASE(the_logit_of_a_product_is_finite_and_rises_with_each_factor)
 FR_CASE(a_logit_that_is_not_a_number_stays_none)
 {
     struct backend_list list = list_backends();
-    list.ops[list.n++] = fr_ops_reference();
+    list.ops[list.n++] = fr_reference_ops();
     for (size_t b = 0; b < list.n; b++) {
         for (size_t k = 0; k < 2; k++) {
             float z[2] = {30.0f, 30.0f}, logit = 0.0f;

@@ -98,7 +98,7 @@ static void dense_step(const struct fr_ops *ops, const struct fr_optimizer *o, i
 FR_CASE(dense_parameters_follow_the_golden_steps)
 {
     struct backend_list list = list_backends();
-    list.ops[list.n++] = fr_ops_reference();
+    list.ops[list.n++] = fr_reference_ops();
     for (size_t b = 0; b < list.n; b++) {
         for (size_t k = 0; k < FR_ARRAY_LEN(goldens); k++) {
             enum fr_optimizer_kind kind = goldens[k].kind;
@@ -281,7 +281,7 @@ static void compare_dense(const struct fr_ops *ops, enum fr_optimizer_kind kind,
         for (uint32_t j = 0; j < N; j++)
             for (uint32_t s = 1; s < 3; s++)
                 memory[i].values[s * memory[i].ld + j] = 0.0f;
-        run_dense(i == 2 ? fr_ops_reference() : ops, o, memory[i], shaped ? 0.8f : 1.0f);
+        run_dense(i == 2 ? fr_reference_ops() : ops, o, memory[i], shaped ? 0.8f : 1.0f);
     }
     assert_nmse(memory[0], memory[2], 1, N, 1e-10, ops->name);
     assert_nmse(memory[0], memory[2], 3, N, 1e-10, ops->name);
@@ -307,7 +307,7 @@ FR_CASE(the_sum_of_squares_is_that_of_the_reference)
     fill(x, N, 3);
     x[7] = 1e15f;
     for (size_t b = 0; b < list.n; b++)
-        assert_true(list.ops[b]->sum_squares(N, x) == fr_ops_reference()->sum_squares(N, x));
+        assert_true(list.ops[b]->sum_squares(N, x) == fr_reference_ops()->sum_squares(N, x));
     assert_true(fr_ops_cpu()->sum_squares(0, x) == 0.0);
     release_guarded(x, N);
 }

@@ -59,7 +59,7 @@ static void run_product(const struct fr_ops *ops, const struct product_memory *p
 static void compare_with_reference(const struct fr_ops *ops, const uint32_t *shape, bool left_t, bool right_t, bool add)
 {
     struct product_memory got = make_product(ops, shape, left_t, right_t);
-    struct product_memory want = make_product(fr_ops_reference(), shape, left_t, right_t);
+    struct product_memory want = make_product(fr_reference_ops(), shape, left_t, right_t);
     uint32_t m = shape[0], n = shape[2];
     for (uint32_t i = 0; i < m && add; i++) {
         fill(got.out.values + i * got.out.ld, n, 70 + i);
@@ -68,7 +68,7 @@ static void compare_with_reference(const struct fr_ops *ops, const uint32_t *sha
     pack(ops, &got);
     run_product(ops, &got, 0, m / 2, add);
     run_product(ops, &got, m / 2, m, add);
-    run_product(fr_ops_reference(), &want, 0, m, add);
+    run_product(fr_reference_ops(), &want, 0, m, add);
     assert_nmse(got.out, want.out, m, n, 1e-10, ops->name);
     assert_row_ends_untouched(got.out, m, n);
     release_product(&got);
@@ -180,7 +180,7 @@ FR_CASE(a_row_does_not_depend_on_the_other_rows_of_its_chunk)
 
 FR_CASE(the_kernel_says_which_arithmetic_runs)
 {
-    assert_string_equal(fr_ops_reference()->kernel, "reference 1");
+    assert_string_equal(fr_reference_ops()->kernel, "reference 1");
     assert_memory_equal(fr_ops_openblas()->kernel, "openblas ", 9);
     if (fr_ops_cpu()->rows_independent)
         assert_string_equal(fr_ops_cpu()->kernel, "fma 1");

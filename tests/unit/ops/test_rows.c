@@ -51,7 +51,7 @@ FR_CASE(pooling_agrees_with_the_reference)
                            want = {guarded(SAMPLES * (dim + 2)), dim + 2};
             float *scale = guarded(SAMPLES), *scale_want = guarded(SAMPLES);
             gather_with(list.ops[b], dim, kind, variant & 1, got, scale);
-            gather_with(fr_ops_reference(), dim, kind, variant & 1, want, scale_want);
+            gather_with(fr_reference_ops(), dim, kind, variant & 1, want, scale_want);
             assert_nmse(got, want, SAMPLES, dim, 1e-12, list.ops[b]->name);
             assert_nmse((struct fr_view){scale, 1}, (struct fr_view){scale_want, 1}, SAMPLES, 1, 1e-12, "scale");
             assert_row_ends_untouched(got, SAMPLES, dim);
@@ -208,7 +208,7 @@ static void compare_updates(const struct fr_ops *ops, enum fr_optimizer_kind kin
         ops->update_rows(&got.update);
         got.update.begin = 0;
         ops->update_rows(&again.update);
-        fr_ops_reference()->update_rows(&want.update);
+        fr_reference_ops()->update_rows(&want.update);
     }
     char what[64];
     snprintf(what, sizeof(what), "%s, kind %d, dim %u", ops->name, (int)kind, dim);
@@ -266,7 +266,7 @@ FR_CASE(check_rows_measures_the_gradients_and_changes_nothing)
         make_world(&got, FR_OPT_ADAGRAD, 16, false);
         make_world(&before, FR_OPT_ADAGRAD, 16, false);
         float largest = fr_bits_f32(list.ops[b]->check_rows(&got.update));
-        float expected = fr_bits_f32(fr_ops_reference()->check_rows(&before.update));
+        float expected = fr_bits_f32(fr_reference_ops()->check_rows(&before.update));
         assert_true(fabsf(largest - expected) <= 1e-5f * expected);
         assert_same_bits(got.memory, before.memory, UNIQUE, got.memory.ld, "rows");
         got.gradients.values[0] = 1e38f;

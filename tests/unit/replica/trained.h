@@ -192,7 +192,7 @@ static inline struct trained *trained_new(const char *text, const char *quantize
     assert_true(self->conf->n_tables <= TABLES);
     for (uint32_t t = 0; t < self->conf->n_tables; t++) {
         struct row_table *table = &self->tables[t];
-        fr_row_layout_of(&self->conf->tables[t], &table->layout);
+        fr_graph_row_layout(&self->conf->tables[t], &table->layout);
         table->rows = fr_alloc_aligned(64, (size_t)ROWS_MAX * table->layout.row_floats * sizeof(float));
     }
     self->rows.n_tables = self->conf->n_tables;

@@ -24,7 +24,7 @@
 enum fr_optimizer_kind { FR_OPTIMIZERS(FR_OPTIMIZER_MEMBER) };
 FR_KIND_WORDS(fr_optimizer_kind, FR_OPTIMIZERS)
 
-/* Of a row what stands in the brackets, when it is for rows, or for layers; the choices both have. */
+/* Of a row what stands in the brackets, when it is for rows, or for layers; the choices of both. */
 #define FR_ROWS_BOTH(...) __VA_ARGS__
 #define FR_ROWS_ROWS(...) __VA_ARGS__
 #define FR_ROWS_LAYERS(...)

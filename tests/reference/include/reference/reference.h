@@ -6,6 +6,6 @@
 
 #include "ops/ops.h"
 
-const struct fr_ops *fr_ops_reference(void);
+const struct fr_ops *fr_reference_ops(void);
 
 #endif

@@ -19,7 +19,7 @@
 #include "ops/ops.h"
 
 /* All values first, then all optimizer state (fr_row_state_floats). */
-void fr_row_layout_of(const struct fr_conf_table *table, struct fr_row_layout *out);
+void fr_graph_row_layout(const struct fr_conf_table *table, struct fr_row_layout *out);
 
 struct fr_graph;
 
@@ -32,8 +32,8 @@ struct fr_graph_options {
     size_t variant_bytes_max;
 };
 
-/* The config loader has checked everything: bounds, shapes (fr_conf_layer.width, is_sequence), where
- * optimizers stand. Parameters are initialised from conf->seed by name. */
+/* The config loader has checked everything: bounds, shapes (fr_conf_layer.width, is_sequence),
+ * where optimizers stand. Parameters are initialised from conf->seed by name. */
 struct fr_graph *fr_graph_new(const struct fr_graph_options *options);
 void fr_graph_free(struct fr_graph *graph);
 

@@ -79,8 +79,8 @@ struct fr_align {
 
 /* ---- element by element ---- */
 
-/* y may be x for none, relu, leaky_relu, sigmoid and tanh, whose backward reads y alone; that of the
- * others reads x alone. */
+/* y may be x for none, relu, leaky_relu, sigmoid and tanh, whose backward reads y alone; that of
+ * the others reads x alone. */
 struct fr_activate {
     enum fr_activation kind;
     uint32_t m, n;
@@ -233,7 +233,9 @@ struct fr_gru {
     float *kernel_gradient, *bias_gradient;
 };
 
-/* ---- auxiliary losses: return the sum over trained entries in double, add scale * derivative ---- */
+/* ---- auxiliary losses ---- */
+
+/* They return the sum over trained entries in double, and add scale * derivative. */
 
 /* 1/2 |a - b|^2. */
 struct fr_mse_pair {

@@ -109,7 +109,9 @@ enum { FR_OCCURRENCE_BLOCK = 64 };
 
 enum { FR_ROW_PARTS_MAX = 16 };
 
-/* ---- losses of tasks: over whole arrays of the batch; return the sum of w * l in double, ascending ---- */
+/* ---- losses of tasks ---- */
+
+/* Over whole arrays of the batch; they return the sum of w * l in double, ascending. */
 
 struct fr_loss {
     uint32_t n;
