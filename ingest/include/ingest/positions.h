@@ -30,6 +30,7 @@ enum { FR_TOPIC_MAX = 250, FR_CLUSTER_ID_MAX = 64, FR_PARTITIONS_MAX = 4096 };
     TERM(quarantined, NULL, NULL)                                                                                      \
     TERM(skipped, "freshet_samples_skipped_total", "Decoded samples passed over.")
 
+/* A term of a sum. NOLINTNEXTLINE(bugprone-macro-parentheses) */
 #define FR_LEDGER_ONE(name, metric, help) +1
 enum { FR_LEDGER_TERMS = FR_LEDGER(FR_LEDGER_ONE) };
 

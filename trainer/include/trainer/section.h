@@ -34,6 +34,7 @@
     COUNTER(unknown_extra, "freshet_extra_keys_total", "Envelope keys ignored: they begin with x_.")                   \
     COUNTER(excess_ids, "freshet_excess_ids_total", "Ids ignored: over max_ids or max_len.")
 
+/* A term of a sum. NOLINTNEXTLINE(bugprone-macro-parentheses) */
 #define FR_TRAINER_COUNTER_ONE(name, metric, help) +1
 enum { FR_TRAINER_COUNTER_COUNT = FR_TRAINER_COUNTERS(FR_TRAINER_COUNTER_ONE) };
 

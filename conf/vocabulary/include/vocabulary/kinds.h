@@ -28,6 +28,7 @@
 #define FR_KIND_QUOTED(name, text, ...) " `" text "`"
 
 /* "a|b|c", in the order of the list; a literal `more` behind it: "|d!", not in this version. */
+/* Two literals become one. NOLINTNEXTLINE(bugprone-macro-parentheses) */
 #define FR_CHOICES_AND(LIST, more) (&LIST(FR_KIND_CHOICE) more[1])
 #define FR_CHOICES(LIST) FR_CHOICES_AND(LIST, "")
 
@@ -40,7 +41,7 @@
         }                                                                                                              \
         return NULL;                                                                                                   \
     }                                                                                                                  \
-    static inline bool kind##_parse(const char *word, enum kind *out)                                                  \
+    static inline bool kind##_parse(const char *word, enum kind *out) /* NOLINT(bugprone-macro-parentheses) */         \
     {                                                                                                                  \
         LIST(FR_KIND_PARSE)                                                                                            \
         return false;                                                                                                  \

@@ -279,6 +279,7 @@ struct fr_dense_update {
     /* FR_MOMENT_FLUSH become 0. NMSE(1e-10). */                                                                       \
     X(void, update_dense, (const struct fr_dense_update *update))
 
+/* A member is no expression. NOLINTNEXTLINE(bugprone-macro-parentheses) */
 #define FR_OPS_MEMBER(result, name, arguments) result(*name) arguments;
 struct fr_ops {
     const char *name;
