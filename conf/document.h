@@ -4,7 +4,9 @@
  * Nodes and their texts live in the caller's arena. Every node knows where it was written, for
  * messages. Aliases are expanded (a reference is a copy), within FR_NODES_MAX nodes and
  * FR_NODE_DEPTH_MAX levels, so that neither a cycle nor a doubling chain of aliases can grow
- * without end. Thread: any, one owner. */
+ * without end.
+ *
+ * Thread: any, one owner. */
 #ifndef FR_CONF_DOCUMENT_H
 #define FR_CONF_DOCUMENT_H
 

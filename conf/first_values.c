@@ -1,6 +1,8 @@
 /* First values of weights, of layers and of tables' rows alike: a function of the initializer, the
  * fans and where the value stands (seed, stream, key, index), so that what a value begins as does
- * not depend on what else there is. Thread: any. */
+ * not depend on what else there is.
+ *
+ * Thread: any. */
 #include <math.h>
 
 #include "base/random.h"

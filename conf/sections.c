@@ -1,5 +1,5 @@
-/* Options outside the model whose form is more than one value: version, names,
- * sources, Kafka properties, listen address, half-lives. */
+/* Options outside the model whose form is more than one value: version, names, sources, Kafka
+ * properties, listen address, half-lives. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
