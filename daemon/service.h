@@ -2,6 +2,7 @@
  *
  *   ingest thread ─ full ring ─► trainer thread ─ cut_stages ─► durable thread ─ offer ─► publisher
  *   thread; fold thread
+ *
  * beside; main thread: signals, documents.
  *
  * A thread that cannot go on calls fr_service_fail once; the main thread then stops all and exits
