@@ -5,7 +5,9 @@
  * of day or of the week stands alone: what it gives is a point of the unit circle, and nothing
  * above would leave it there. The arithmetic is here, and not with who decodes, because the graph
  * must know what a missing value comes to. Times are computed in f64 before anything rounds them:
- * in f32 a Unix time has lost its seconds. Determinism: functions of the slot and the number. */
+ * in f32 a Unix time has lost its seconds.
+ *
+ * Determinism: functions of the slot and the number. */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -189,7 +191,7 @@ static bool named(struct fr_loader *loader, const struct fr_option *option, cons
     return loader->problems.count + loader->problems.dropped == before;
 }
 
-/* Whether `kind` may stand at this place of `count`. */
+/* Says whether `kind` may stand at this place of `count`. */
 static bool fits(struct fr_loader *loader, const struct fr_node *node, const char *path, enum fr_transform kind,
                  const uint32_t place[2])
 {

@@ -23,8 +23,8 @@ static const struct fr_node *one_key(struct fr_loader *loader, const struct fr_n
     return node->keys[0];
 }
 
-/* Whether the option takes the name; a problem otherwise: of a name that another place takes, or of
- * one that is not `known`. */
+/* Says whether the option takes the name; a problem otherwise: of a name that another place takes,
+ * or of one that is not `known`. */
 static bool takes(struct fr_loader *loader, const struct fr_option *option, const struct fr_node *name,
                   const char *path, bool known, const char *unknown)
 {

@@ -1,12 +1,15 @@
-/* Configuration: one YAML file (DESIGN section 9) -> checked structs. Also the canonical model JSON
- * (section 7, `cfg`) and back.
+/* Configuration: one YAML file (DESIGN section 9) becomes checked structs, and the model part of
+ * them canonical JSON (DESIGN section 7, `cfg`) and back.
  *
  * One table of options (conf/options.c) gives type, unit, range, default and reloadability;
  * parsing, --print-config, OPTIONS.md and the error texts all come from it. Every error of a file
  * is reported in one go as `file:line:col: path: problem; expected ..; did you mean ..?`. What the
- * grammar knows but this version does not do yet is an error "not in this version". Owns: a struct
- * fr_conf owns all it points to; released by fr_conf_free. Immutable after load. Thread: any,
- * read-only. */
+ * grammar knows but this version does not do yet is an error "not in this version".
+ *
+ * Owns: a struct fr_conf owns all it points to; fr_conf_free releases it. It is immutable after
+ * load.
+ *
+ * Thread: any, read-only. */
 #ifndef FR_CONF_CONF_H
 #define FR_CONF_CONF_H
 
@@ -306,23 +309,23 @@ struct fr_conf_shape fr_conf_ref_shape(const struct fr_conf *conf, const struct 
 /* Sum of the widths of a layer's references of one role. */
 uint32_t fr_conf_role_width(const struct fr_conf *conf, const struct fr_conf_layer *layer, uint32_t role);
 
-/* A time as ingest.start takes it: `2026-01-02T03:04:05Z` (UTC, `.678` before the Z allowed) or
- * Unix ms. False when it is neither, or an integer so small that it was seconds. */
+/* Reads a time as ingest.start takes it: `2026-01-02T03:04:05Z` (UTC, `.678` before the Z allowed)
+ * or Unix ms. It is false for anything else, and for an integer so small that it was seconds. */
 bool fr_conf_time(const char *text, int64_t *ms);
 
-/* Numbers of a dense slot per entry of a batch: dim, or 2 dim of a time. */
+/* Returns the numbers of a dense slot per entry of a batch: dim, or 2 dim of a time. */
 uint32_t fr_conf_slot_numbers(const struct fr_conf_slot *slot);
-/* Width of a dense slot as a vector: those numbers, or dim * (n_boundaries + 1); with an indicator
- * one more. */
+/* Returns the width of a dense slot as a vector: those numbers, or dim * (n_boundaries + 1); with
+ * an indicator one more. */
 uint32_t fr_conf_slot_width(const struct fr_conf_slot *slot);
-/* Whether missing values of a dense slot are NaN in the batch, because the network has to know;
- * else they are what the default comes to. */
+/* Says whether missing values of a dense slot are NaN in the batch, because the network has to
+ * know; else they are what the default comes to. */
 bool fr_conf_slot_keeps_missing(const struct fr_conf_slot *slot);
-/* A number through the steps: out[0], of a time out[1] too. False: it has no image (log1p of x <=
- * -1, a time that is neither seconds nor ms). */
+/* Takes a number through the steps, to out[0], of a time to out[1] too. It is false when the number
+ * has no image (log1p of x <= -1, a time that is neither seconds nor ms). */
 bool fr_conf_slot_steps(const struct fr_conf_slot *slot, double x, float out[static 2]);
-/* What a missing value reads as, for even and odd numbers of an entry (only of a time they differ);
- * NaN behind standardize without a default, and where the default has no image. */
+/* Gives what a missing value reads as, for even and odd numbers of an entry (only of a time they
+ * differ). It is NaN behind standardize without a default, and where the default has no image. */
 void fr_conf_slot_missing(const struct fr_conf_slot *slot, float out[static 2]);
 
 struct fr_conf_load_options {
@@ -337,10 +340,10 @@ struct fr_conf_load_options {
 enum fr_status fr_conf_load(const struct fr_conf_load_options *options, struct fr_conf **out,
                             struct fr_buffer *problems) FR_MUST_CHECK;
 void fr_conf_free(struct fr_conf *conf);
-/* The effective configuration as YAML that loads again (--print-config). Secrets (names with
- * password/secret/key) as "***". */
+/* Writes the effective configuration as YAML that loads again (--print-config). Secrets (names with
+ * password, secret or key) become "***". */
 void fr_conf_print(const struct fr_conf *conf, struct fr_buffer *out);
-/* Markdown of every option, generated from the table: conf/OPTIONS.md. */
+/* Writes Markdown of every option, generated from the table: conf/OPTIONS.md. */
 void fr_conf_reference(struct fr_buffer *out);
 
 /* Canonical model JSON (DESIGN section 7, `cfg`): sorted keys, no spaces, %.9g numbers, every
@@ -350,14 +353,14 @@ void fr_conf_reference(struct fr_buffer *out);
 void fr_conf_model_json(const struct fr_conf *conf, struct fr_buffer *out);
 /* The first 8 bytes of SHA-256 of that JSON, big-endian. */
 uint64_t fr_conf_fingerprint(const struct fr_conf *conf);
-/* A conf with only the model part filled (tables, slots, labels, layers, tasks, chunk_rows, model
- * name empty). */
+/* Makes a conf with only the model part filled (tables, slots, labels, layers, tasks, chunk_rows);
+ * the model's name is empty. */
 enum fr_status fr_conf_model_parse(const char *json, size_t size, struct fr_conf **out,
                                    struct fr_err *err) FR_MUST_CHECK;
-/* What a resumed state also depends on beside the fingerprint (optimizers, init, gates, seed):
- * canonical JSON, for refusal with a diff. */
+/* Writes what a resumed state also depends on beside the fingerprint (optimizers, init, gates,
+ * seed) as canonical JSON, for refusal with a diff. */
 void fr_conf_training_json(const struct fr_conf *conf, struct fr_buffer *out);
-/* First differing path of two JSON texts, for messages: "slots.3.max_len: 50 -> 60". */
+/* Finds the first differing path of two JSON texts, for messages: "slots.3.max_len: 50 -> 60". */
 void fr_conf_json_difference(const char *before, const char *after, struct fr_buffer *out);
 
 #endif
