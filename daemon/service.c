@@ -1,9 +1,9 @@
 /* Wiring: opens the state, checks that model and state belong together, recovers, builds rings and
  * threads, and ends them in order.
  *
- * Order of a drain: ingest stops polling; the trainer cuts its last epoch; the durable thread makes
- * it durable; the publisher waits for the acknowledgements, at most drain_timeout. Order of start:
- * HTTP first, so that /healthz and /readyz answer while recovering. */
+ * A drain goes in this order: ingest stops polling; the trainer cuts its last epoch; the durable
+ * thread makes it durable; the publisher waits for the acknowledgements, at most drain_timeout. At
+ * the start HTTP comes first, so that /healthz and /readyz answer while recovering. */
 #include "service.h"
 
 #include <inttypes.h>
