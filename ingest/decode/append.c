@@ -161,7 +161,7 @@ static void append_both(const struct range *range, const struct fr_stage_column 
 
 /* ---- shared or per sample ---- */
 
-/* Whether a group of several samples has a value below its shared part: at least an id or a
+/* Says whether a group of several samples has a value below its shared part: at least an id or a
  * number. */
 static bool has_own_values(const struct range *range, const struct fr_stage_column *stage)
 {

@@ -77,7 +77,7 @@ void fr_staging_clear(struct fr_staging *staging);
 void fr_staging_add(struct fr_staging *staging, uint32_t count);
 /* The last sample was none after all; it has no values yet. */
 void fr_staging_drop(struct fr_staging *staging);
-/* Room for served scores, NaN so far. */
+/* Makes room for served scores, NaN so far. */
 void fr_staging_serve(struct fr_staging *staging);
 /* The samples since the last group are one. */
 static inline void fr_staging_close_group(struct fr_staging *staging)

@@ -506,7 +506,7 @@ enum fr_status fr_decode_check_expanded(struct fr_decoder *d, uint32_t from_grou
     return FR_OK;
 }
 
-/* Whether only buckets look at the slot. */
+/* Says whether only buckets look at the slot. */
 static bool is_for_buckets(const struct fr_conf *conf, uint32_t s)
 {
     bool buckets = false;

@@ -16,8 +16,8 @@
 enum { FR_TOPIC_MAX = 250, FR_CLUSTER_ID_MAX = 64, FR_PARTITIONS_MAX = 4096 };
 
 /* The ledger of a topic-partition, in the order in which it is stored: name, metric (NULL: none),
- * the metric's help. Records: decoded + dead-lettered = delivered. Samples: trained + metrics-only
- * + masked + quarantined + skipped = those decoded (P2). */
+ * the metric's help. P2 says of records that decoded + dead-lettered = delivered, and of samples
+ * that trained + metrics-only + masked + quarantined + skipped = those decoded. */
 #define FR_LEDGER(TERM)                                                                                                \
     TERM(delivered, "freshet_records_delivered_total", "Records in effect, as of the last durable epoch.")             \
     TERM(decoded, "freshet_records_decoded_total", "Of these, decoded.")                                               \
