@@ -25,8 +25,8 @@ void fr_counter(struct fr_registry *registry, const char *name, const char *labe
 void fr_counter_seconds(struct fr_registry *registry, const char *name, const char *labels, const char *help,
                         double total);
 void fr_gauge(struct fr_registry *registry, const char *name, const char *labels, const char *help, double value);
-/* Upper bounds ascending; +Inf is added. At most 32 bounds. Owned by the registry; observing takes
- * no lock. */
+/* Upper bounds ascend, +Inf is added, and there are at most 32. The registry owns the series;
+ * observing takes no lock. */
 struct fr_metric *fr_histogram(struct fr_registry *registry, const char *name, const char *labels, const char *help,
                                const double *bounds, size_t n_bounds);
 
