@@ -29,8 +29,8 @@ struct fr_tool_follower;
 enum fr_status fr_tool_follower_open(const struct fr_tool_consume_options *options, struct fr_tool_follower **out,
                                      struct fr_err *err) FR_MUST_CHECK;
 void fr_tool_follower_close(struct fr_tool_follower *follower);
-/* FR_OK: one record; FR_AGAIN: none within wait_ms; else the replica cannot go on: err says why and
- * what to do. It still serves what it has. */
+/* Feeds one record, or returns FR_AGAIN when none came within wait_ms. Else the replica cannot go
+ * on: err says why and what to do. It still serves what it has. */
 enum fr_status fr_tool_follower_step(struct fr_tool_follower *follower, int wait_ms, struct fr_tool_followed *out,
                                      struct fr_err *err) FR_MUST_CHECK;
 /* Everything that was on the topic at open was read. */

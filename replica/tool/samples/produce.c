@@ -8,6 +8,7 @@
  * SIGTERM or SIGINT; then waits for all acknowledgements and prints one logfmt line.
  *
  * It does not check samples against a model (the daemon's business) or choose a partition by key.
+ *
  * Thread: the caller's. */
 #include <inttypes.h>
 #include <msgpack.h>
