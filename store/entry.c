@@ -4,10 +4,12 @@
  * Flags and images (DESIGN section 5): the cut writes one image per dirty entry. Whether a removed
  * key needs one depends on what earlier epochs hold: nothing (the entry simply vanishes), a pending
  * image (silent absence) or a row image (a tombstone with its reason). A key that goes and comes
- * back within one epoch keeps its flags in the entry, which stays as dead in between. Invariants:
- * an entry that no epoch holds is dirty; a dead entry is dirty and in an epoch; live and pending
- * entries are counted, dead ones are not. Thread: the worker that handles the shard. Does not:
- * decide who is admitted or removed. */
+ * back within one epoch keeps its flags in the entry, which stays as dead in between.
+ *
+ * Invariants: an entry that no epoch holds is dirty; a dead entry is dirty and in an epoch; live
+ * and pending entries are counted, dead ones are not.
+ *
+ * Thread: the worker that handles the shard. It does not decide who is admitted or removed. */
 #include "tables.h"
 
 #include <stdlib.h>
