@@ -118,7 +118,7 @@ void fr_trainer_sift_release(struct fr_trainer *trainer);
 /* After a refused attempt: what is fit of the batch has taken effect, the rest has the role
  * FR_ROLE_QUARANTINED. */
 enum fr_status fr_trainer_sift(struct fr_trainer *trainer, struct fr_batch *batch) FR_MUST_CHECK;
-/* FR_AGAIN: the dead letters have no room now; goes on with the next call. */
+/* Returns FR_AGAIN when the dead letters have no room now; the next call goes on. */
 enum fr_status fr_trainer_send_letters(struct fr_trainer *trainer, const struct fr_batch *batch) FR_MUST_CHECK;
 void fr_trainer_tell_left_out(struct fr_trainer *trainer, const struct fr_batch *batch);
 

@@ -1,8 +1,10 @@
 /* Backward of every node: its gradient goes to its arguments, partial sums to its parameters.
  *
  * Most operations add to the gradients they are given; whoever is first to touch a buffer clears
- * the chunk's rows of it (settled when the variant was compiled). Owner thread: the graph's; a
- * chunk belongs to one worker. Does not: sum over chunks (backward.c). */
+ * the chunk's rows of it (settled when the variant was compiled).
+ *
+ * Owner thread: the graph's; a chunk belongs to one worker. It does not sum over chunks
+ * (backward.c). */
 #include "passes.h"
 
 #include <string.h>

@@ -1,10 +1,11 @@
-/* Forward pass: chunk by chunk through all nodes, each node's output written where its readers want
- * it; groups' rows first, then samples' rows.
+/* The forward pass goes chunk by chunk through all nodes, groups' rows first, then samples' rows;
+ * each node's output is written where its readers want it.
  *
  * A chunk stays in the second-level cache from pooling to logit. With a backend whose rows depend
  * on their position (openblas) a chunk of vectors always has exactly C rows, zero-padded; with the
  * others only the real rows are computed, and their bits are the same. Step rows are never padded.
- * Owner thread: the graph's; a chunk belongs to one worker. Does not: look at labels, roles or
+ *
+ * Owner thread: the graph's; a chunk belongs to one worker. It does not look at labels, roles or
  * weights of samples. */
 #include "passes.h"
 

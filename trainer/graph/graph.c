@@ -1,9 +1,12 @@
 /* The graph's life: what is computed at all, making and freeing, what it says about itself.
  *
  * Layers a task reaches are computed, and those an auxiliary loss reaches while training; the
- * others keep their parameters. Invariants: parameters keep their addresses for life; the variant
- * without shared slots stays. Owner thread: the owner loop. Does not: compute (forward.c,
- * backward.c, update.c), hold parameters (parameters.c). */
+ * others keep their parameters.
+ *
+ * Invariants: parameters keep their addresses for life; the variant without shared slots stays.
+ *
+ * Owner thread: the owner loop. It does not compute (forward.c, backward.c, update.c) or hold
+ * parameters (parameters.c). */
 #include "network.h"
 
 #include <stdlib.h>

@@ -22,8 +22,9 @@
  *                     node      node        node              node    node   floats; each a view
  *
  * Everything is computed chunk by chunk (conf->chunk_rows entries with all their steps), forward
- * and backward alike; only kernel gradients run over the batch, in blocks of kernel rows. Owner
- * thread: the graph's; chunks and blocks go to the pool. */
+ * and backward alike; only kernel gradients run over the batch, in blocks of kernel rows.
+ *
+ * Owner thread: the graph's; chunks and blocks go to the pool. */
 #ifndef FR_GRAPH_NETWORK_H
 #define FR_GRAPH_NETWORK_H
 

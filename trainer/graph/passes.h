@@ -83,7 +83,7 @@ static inline struct fr_view fr_node_extra(const struct node *node, uint32_t row
     return (struct fr_view){node->extra ? node->extra + (size_t)row * node->extra_width : NULL, node->extra_width};
 }
 
-/* Whether this batch's rows are so few that kernels are read as they are. */
+/* Says whether this batch's rows are so few that kernels are read as they are. */
 static inline bool fr_reads_directly(const struct fr_graph *graph, const struct linear *linear)
 {
     const struct variant *v = graph->variant;

@@ -75,7 +75,8 @@ _Static_assert(offsetof(struct fr_trainer_history, watermark_ms) == FR_TRAINER_C
                "a member a counter");
 
 void fr_trainer_section_encode(const struct fr_trainer_history *history, struct fr_buffer *out);
-/* FR_E_MISMATCH: another version; FR_E_CORRUPT: does not parse. *out is written on success only. */
+/* FR_E_MISMATCH says that it has another version, FR_E_CORRUPT that it does not parse. *out is
+ * written on success only. */
 enum fr_status fr_trainer_section_parse(const uint8_t *bytes, size_t size,
                                         struct fr_trainer_history *out) FR_MUST_CHECK;
 

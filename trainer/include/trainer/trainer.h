@@ -1,24 +1,28 @@
 /* The owner loop: plan, step, cut (DESIGN section 4). Owns store, graph, metric state, watermark
  * and, through a small function table, stream positions.
  *
- * One call of fr_trainer_step does one of: a due cut, one batch (plan, forward -> metrics,
+ * One call of fr_trainer_step makes a due cut, or trains one batch (plan, forward, metrics,
  * backward, update, positions), or waits for a batch. A cut is staged only between batches and
  * before the next batch is planned, so that gate counts, positions and values of a batch are always
  * in the same epoch. At most one epoch is between cut and durable: two stages circulate through two
- * rings. Time: every decision about data uses the watermark (largest event time of a trained
- * sample, moved at the beginning of its batch); the monotonic clock decides only when a live epoch
- * is cut. In lockstep mode cuts follow the batch count and announced times are the watermark:
- * everything is a function of the log.
+ * rings.
  *
- * A batch with anything non-finite in it is looked at sample by sample (quarantine.c): those unfit
- * are left out, dead-lettered and counted as quarantined, the rest trains; store, parameters,
- * statistics, metrics and watermark are as if they had never been. When nothing trains of
- * FR_QUARANTINE_STREAK_MAX batches in a row that should have, and that came to
- * FR_QUARANTINE_SAMPLES_MIN samples, publishing is held (something is wrong with the model or the
- * whole stream, and replicas are better off with what they have): reading, training and epochs go
- * on, fr_stage.publishable stays. As many batches in a row that trained something end the hold. It
- * is state: a restart does not end it. Thread: the owner thread; fr_trainer_get_status and
- * fr_trainer_stop from any. */
+ * Every decision about data uses the watermark (largest event time of a trained sample, moved at
+ * the beginning of its batch); the monotonic clock decides only when a live epoch is cut. In
+ * lockstep mode cuts follow the batch count and announced times are the watermark: everything is a
+ * function of the log.
+ *
+ * A batch with anything non-finite in it is looked at sample by sample (quarantine.c). Those unfit
+ * are left out, dead-lettered and counted as quarantined, and the rest trains; store, parameters,
+ * statistics, metrics and watermark are as if they had never been.
+ *
+ * When nothing trains of FR_QUARANTINE_STREAK_MAX batches in a row that should have, and that came
+ * to FR_QUARANTINE_SAMPLES_MIN samples, publishing is held: something is wrong with the model or
+ * the whole stream, and replicas are better off with what they have. Reading, training and epochs
+ * go on, and fr_stage.publishable stays. As many batches in a row that trained something end the
+ * hold. It is state, so a restart does not end it.
+ *
+ * Thread: the owner thread; any thread calls fr_trainer_get_status and fr_trainer_stop. */
 #ifndef FR_TRAINER_TRAINER_H
 #define FR_TRAINER_TRAINER_H
 
@@ -34,16 +38,16 @@
 #include "trainer/section.h"
 
 enum {
-    /* K: so many batches in a row of which nothing could train hold publishing, as many good ones
-     * end it (P6), */
+    /* So many batches in a row of which nothing could train hold publishing, and as many good ones
+     * end the hold (P6), */
     FR_QUARANTINE_STREAK_MAX = 3,
-    /* if they had so many samples: on a slow stream a batch is a sample, and three bad ones are not
-     * the model's. */
+    /* if the bad ones had so many samples. On a slow stream a batch is a sample, and three bad ones
+     * do not speak against the model. */
     FR_QUARANTINE_SAMPLES_MIN = 32,
-    /* So many trained samples in a row of which none counts for a task are said to be too many: a
-     * label of one sample in a hundred is there long before. */
+    /* When so many trained samples in a row do not count for a task, the task is said to learn
+     * nothing: a label of one sample in a hundred is there long before. */
     FR_TASK_SILENT_SAMPLES = 10000,
-    /* longest wait for a batch in one step: bounds reaction to stop and cut deadlines */
+    /* The longest wait for a batch in one step bounds the reaction to stop and cut deadlines. */
     FR_TRAINER_WAIT_MS = 50,
 };
 
@@ -54,11 +58,12 @@ struct fr_trainer_stream {
      * positions. */
     void (*applied)(void *self, const struct fr_batch *batch);
     void (*stage)(void *self, struct fr_buffer *section);
-    /* Offsets for the commit record: count entries, valid until the next call. */
+    /* Gives the offsets for the commit record and returns their number; they are valid until the
+     * next call. */
     uint32_t (*offsets)(void *self, struct fr_announced_offset **offsets);
-    /* Sends a record some samples of which were left out to the dead letters; *number is the
-     * letter's, 0: the record has one already. FR_AGAIN: no room now. NULL: there are no dead
-     * letters. */
+    /* Sends a record some samples of which were left out to the dead letters. *number is the
+     * letter's, or 0 when the record has one already. FR_AGAIN says that there is no room now. The
+     * member is NULL when there are no dead letters. */
     enum fr_status (*dead_letter)(void *self, const struct fr_batch *batch, const struct fr_batch_record *record,
                                   const char *reason, uint64_t *number);
 };
@@ -91,10 +96,10 @@ enum fr_status fr_trainer_restore(struct fr_trainer *trainer, struct fr_durable 
                                   void *self, void (*progress)(void *self, uint64_t done, uint64_t total),
                                   struct fr_err *err) FR_MUST_CHECK;
 
-/* Why the loss of a task teaches nothing, whatever samples come; NULL: it does. */
+/* Says why the loss of a task teaches nothing, whatever samples come; NULL when it does. */
 const char *fr_trainer_task_warning(const struct fr_graph *graph, uint32_t task);
 enum { FR_STUCK_MAX = 16 }; /* named; the rest is named when these are mended */
-/* What begins at zero and never learns, with the remedy. */
+/* Writes what begins at zero and never learns, with the remedy. */
 void fr_trainer_stuck_text(const struct fr_conf *conf, const struct fr_graph_stuck *stuck, char *out, size_t size);
 
 /* FR_OK: did something; FR_AGAIN: nothing to do for a moment; FR_EOF: drained: the last epoch was
@@ -105,9 +110,10 @@ void fr_trainer_stop(struct fr_trainer *trainer);
 /* Holds reading while reason is not NULL (pressure, decided by the daemon); the text is copied. Any
  * thread. */
 void fr_trainer_pause(struct fr_trainer *trainer, const char *reason);
-/* Whether publishing is held. Any thread. */
+/* Says whether publishing is held. Any thread may ask. */
 bool fr_trainer_held(struct fr_trainer *trainer);
-/* Newest epoch that may be published. Owner thread, or before its loop begins (after a restore). */
+/* Gives the newest epoch that may be published. The owner thread calls it, or another before the
+ * loop begins (after a restore). */
 uint64_t fr_trainer_publishable(const struct fr_trainer *trainer);
 
 struct fr_trainer_table_status {
@@ -136,8 +142,8 @@ struct fr_trainer_status {
     struct fr_trainer_task_status tasks[FR_TASKS_MAX]; /* as in the history */
     char paused[256];                                  /* reason, or empty */
 };
-/* The last published snapshot (at most one a second is made, one at every cut and one whenever
- * publishing is held or goes on). */
+/* Copies the last published snapshot. At most one a second is made, one at every cut and one
+ * whenever publishing is held or goes on. */
 void fr_trainer_get_status(struct fr_trainer *trainer, struct fr_trainer_status *out);
 
 const char *fr_trainer_kernel(const struct fr_trainer *trainer);

@@ -1,15 +1,18 @@
-/* The layer graph: forward, loss, backward and updates over a batch and its resolved rows; also
- * scoring. No store.
+/* The layer graph: forward, loss, backward and updates over a batch and its resolved rows, and
+ * scoring. It knows no store.
  *
  * A sample's logit has the same bits alone and in any batch where ops->rows_independent (fr_ops_cpu
- * on processors with FMA); else forward products run on exactly conf->chunk_rows rows, zero-padded,
- * and the bits depend on a sample's place in its chunk (P12, DESIGN section 10). So it has with
- * shared columns, where dense layers read what is shared before the rest; else the order of their
- * sums differs (1e-6 of the logit). Everything is split over the pool by fixed chunks and fixed
- * blocks; numbers do not depend on its size. Owns: parameters, optimizer state, activations (sized
- * at the first batch of a size, then reused). Thread: owner loop. Determinism: gradients of a row
- * are summed in occurrence order (slot by slot, entry by entry); dense gradients over rows in fixed
- * order; no float atomics. */
+ * on processors with FMA). Else forward products run on exactly conf->chunk_rows rows, zero-padded,
+ * and the bits depend on a sample's place in its chunk (P12, DESIGN section 10). With shared
+ * columns the bits are the same too where dense layers read what is shared before the rest; else
+ * the order of their sums differs (1e-6 of the logit).
+ *
+ * Everything is split over the pool by fixed chunks and fixed blocks, and numbers do not depend on
+ * its size. A row's gradients are summed in occurrence order (slot by slot, entry by entry), dense
+ * gradients over rows in fixed order; there are no float atomics.
+ *
+ * Owns: parameters, optimizer state, activations (sized at the first batch of a size, then reused).
+ * Thread: the owner loop. */
 #ifndef FR_GRAPH_GRAPH_H
 #define FR_GRAPH_GRAPH_H
 
@@ -54,27 +57,31 @@ struct fr_parameter {
     uint64_t changes;
 };
 size_t fr_graph_parameter_count(const struct fr_graph *graph);
-/* Bytes of activations and their gradients now held. One batch has what it needs, whatever
- * variant_bytes_max: per sample, per group and per step of a sequence the network's widths, 8 bytes
- * a number (4 when scoring only). Packed kernels and gradients are not in it. */
+/* Counts the bytes of activations and their gradients that are held now. One batch has what it
+ * needs, whatever variant_bytes_max: per sample, per group and per step of a sequence the network's
+ * widths, 8 bytes a number (4 when scoring only). Packed kernels and gradients are not in it. */
 size_t fr_graph_variant_bytes(const struct fr_graph *graph);
 struct fr_parameter *fr_graph_parameters(struct fr_graph *graph);
 
-/* Forward pass as served (no dropout): logits of every task for batch->n_samples; for tasks of
- * `prob` the logit of the product, for mse the prediction. Shared columns are computed once per
- * group: what depends only on them runs on one row per group and is expanded where it meets the
- * samples' own; a dense layer over both is two products. */
+/* Makes the forward pass as served (without dropout). It gives logits of every task for
+ * batch->n_samples; for tasks of `prob` the logit of the product, for mse the prediction. Shared
+ * columns are computed once per group: what depends only on them runs on one row per group and is
+ * expanded where it meets the samples' own; a dense layer over both is two products. */
 void fr_graph_forward(struct fr_graph *graph, const struct fr_batch *batch, const struct fr_rows *rows);
 const float *fr_graph_logits(const struct fr_graph *graph,
                              uint32_t task); /* [n_samples], valid until the next forward */
 
-/* After forward on the same batch and rows (logits stay as forward left them; with dropout layers a
- * second forward pass with masks is made first): gradients of the tasks' summed losses over
- * unmasked trained samples, never divided by what the batch happens to be, then dense and row
- * updates in place. *loss is the mean: per task and auxiliary loss sum w l / samples that counted,
- * added up by weight; w includes 1/s as ingest.sampling says. Nothing is changed when a logit (of
- * any sample), the loss or any gradient is not finite, or a gradient exceeds 1e15: FR_E_NONFINITE.
- * Without an unmasked trained sample: FR_OK, loss 0, no step. *loss may be NULL. */
+/* Trains after forward on the same batch and rows. Logits stay as forward left them; with dropout
+ * layers a second forward pass with masks is made first. It computes gradients of the tasks' summed
+ * losses over unmasked trained samples, never divided by what the batch happens to be, and then
+ * makes dense and row updates in place.
+ *
+ * *loss (may be NULL) is the mean: per task and auxiliary loss sum w l / samples that counted,
+ * added up by weight; w includes 1/s as ingest.sampling says. Without an unmasked trained sample
+ * there is no step, and the loss is 0.
+ *
+ * FR_E_NONFINITE says that a logit (of any sample), the loss or a gradient is not finite, or a
+ * gradient exceeds 1e15; nothing was changed. */
 enum fr_status fr_graph_train(struct fr_graph *graph, const struct fr_batch *batch, const struct fr_rows *rows,
                               double *loss) FR_MUST_CHECK;
 
@@ -102,18 +109,18 @@ struct fr_suspect {
     enum fr_suspect_why why;
     uint32_t where;
 };
-/* Right after fr_graph_train said FR_E_NONFINITE for the same batch and rows (not yet undone):
- * fills suspects [n_samples] and returns how many there are; 0: nothing points at a sample.
+/* Fills suspects [n_samples] right after fr_graph_train said FR_E_NONFINITE for the same batch and
+ * rows (not yet undone), and returns how many there are; with 0 nothing points at a sample.
  * Determinism: a function of state and batch. */
 uint32_t fr_graph_suspects(const struct fr_graph *graph, const struct fr_batch *batch, const struct fr_rows *rows,
                            struct fr_suspect *suspects);
-/* One finding in words, printable ASCII, with the largest number the sample brought. */
+/* Puts one finding in words, printable ASCII, with the largest number the sample brought. */
 void fr_graph_suspect_text(const struct fr_graph *graph, const struct fr_batch *batch, uint32_t sample,
                            struct fr_suspect found, char *text, size_t size);
 
-/* Whether the loss of a task reaches anything that can be trained: not with a logit that has no
- * parameter and no row behind it but through stop_gradient or a layer_norm of width 1 (whose output
- * is its bias). True for `loss: none`. */
+/* Says whether the loss of a task reaches anything that can be trained. It does not when the logit
+ * has no parameter and no row behind it but through stop_gradient or a layer_norm of width 1 (whose
+ * output is its bias). It is true for `loss: none`. */
 bool fr_graph_task_learns(const struct fr_graph *graph, uint32_t task);
 
 /* What begins at zero and never leaves it, whatever samples come: rows' values in `table`, `part`,
@@ -122,8 +129,8 @@ bool fr_graph_task_learns(const struct fr_graph *graph, uint32_t task);
 struct fr_graph_stuck {
     int32_t table, part, layer;
 };
-/* Returns how many there are, at most `capacity`. Not when scoring only. A part that another reader
- * teaches is none. */
+/* Finds at most `capacity` of them and returns how many. It must not be called when scoring only. A
+ * part that another reader teaches is none. */
 uint32_t fr_graph_find_stuck(const struct fr_graph *graph, struct fr_graph_stuck *out, uint32_t capacity);
 
 /* Optimizer state of the dense parameters, in parts that change apart: what they share (steps,
@@ -136,18 +143,18 @@ uint64_t fr_graph_shared_changes(const struct fr_graph *graph); /* as struct fr_
 void fr_graph_save_parameter(const struct fr_graph *graph, size_t parameter, struct fr_buffer *out);
 enum fr_status fr_graph_restore_parameter(struct fr_graph *graph, size_t parameter, const uint8_t *bytes,
                                           size_t size) FR_MUST_CHECK;
-/* The trained values in a parameter's part, [n], perhaps unaligned; NULL: it holds none, for what
- * is published is they. */
+/* Finds the trained values [n] in a parameter's part, perhaps unaligned; NULL when it holds none,
+ * because what is published is they. */
 const uint8_t *fr_graph_trained_values(const uint8_t *bytes, size_t size, uint64_t n);
-/* All parts one after another, the shared one last: the whole state at once. */
+/* Both take all parts one after another, the shared one last: the whole state at once. */
 void fr_graph_save_state(const struct fr_graph *graph, struct fr_buffer *out);
 enum fr_status fr_graph_restore_state(struct fr_graph *graph, const uint8_t *bytes, size_t size) FR_MUST_CHECK;
-/* Bytes of values and optimizer state of all parameters: what an epoch holds when all of them
- * changed. */
+/* Counts the bytes of values and optimizer state of all parameters, which an epoch holds when all
+ * of them changed. */
 uint64_t fr_graph_bytes(const struct fr_graph *graph);
 
-/* Names the arithmetic of the products: the `kernel` of the model record. "fma 1" is the same bits
- * on every processor with FMA; else BLAS library, version and core type. */
+/* Names the arithmetic of the products: the `kernel` of the model record. "fma 1" means the same
+ * bits on every processor with FMA; else it is BLAS library, version and core type. */
 const char *fr_graph_kernel(const struct fr_graph *graph);
 
 #endif

@@ -1,9 +1,10 @@
 /* Row and element mathematics of the optimizers, written once for CPU and GPU.
  *
- * Valid as C17 and as CUDA C++. A row body takes (lane, lane_count): the CPU passes 0, 1 and a warp
- * its lane and 32; lane l works on elements l, l + lane_count, ... Only basic operations and sqrt,
- * which IEEE 754 fixes, so every processor gives the same bits (-ffp-contract=off). Reductions over
- * a row use FR_ROW_LANES partial sums and a fixed tree whatever lane_count is.
+ * The header is valid as C17 and as CUDA C++. A row body takes (lane, lane_count): the CPU passes
+ * 0, 1 and a warp its lane and 32; lane l works on elements l, l + lane_count, ... Only basic
+ * operations and sqrt are used, which IEEE 754 fixes, so every processor gives the same bits
+ * (-ffp-contract=off). Reductions over a row use FR_ROW_LANES partial sums and a fixed tree
+ * whatever lane_count is.
  *
  * Time is counted in units, not in steps: a row's unit is one trained occurrence, a layer's is
  * batch_size samples. A step over `units` of them gets the gradient s summed over them (a layer's:
@@ -13,21 +14,23 @@
  * learning does not depend on how samples fall into batches; at units = 1 every rule is the
  * textbook's.
  *
- * Order of a step: the mean gradient of a unit, s / units, is scaled so that its norm is at most
- * clip_norm; its elements are cut to +-clip_value; l2 w + l1 sign(w) is added, but for ftrl kinds,
- * whose l1 and l2 belong to the algorithm; back to the sum; then the rule. The raw gradient is
- * finite and at most FR_GRADIENT_MAX, the graph has checked.
+ * The order of a step: the mean gradient of a unit, s / units, is scaled so that its norm is at
+ * most clip_norm; its elements are cut to +-clip_value; l2 w + l1 sign(w) is added, but for ftrl
+ * kinds, whose l1 and l2 belong to the algorithm; it becomes the sum again; then the rule runs. The
+ * raw gradient is finite and at most FR_GRADIENT_MAX, which the graph has checked.
  *
  * Finite stays finite: values are cut to +-FR_VALUE_MAX, accumulators and z to FR_STATE_MAX, and
  * with 0 < lr, eps and decay rates < 1 no rule computes inf - inf, 0 * inf or 0 / 0 on the way
- * (why: README). Training that is well never meets the cuts.
+ * (docs/learning.md says why). Training that is well never meets the cuts.
  *
  * Sources: Adagrad: Duchi et al. 2011; row-wise: Naumov et al. 2019 (DLRM); momentum, RMSProp
  * (Tieleman and Hinton 2012), Adam (Kingma and Ba 2015; of rows lazy: only what is trained moves
  * and ages), AdamW (Loshchilov and Hutter 2019): PyTorch's order of operations; FTRL-Proximal:
  * McMahan et al. 2013, algorithm 1; group FTRL: Yue et al. 2021, "Adaptive Optimizers with Sparse
  * Group Lasso for Neural Networks in CTR Prediction", algorithm of group FTRL with l2 as in McMahan
- * et al. Thread: the owner of the row. Does not: check for finite gradients. */
+ * et al.
+ *
+ * Thread: the owner of the row. It does not check for finite gradients. */
 #ifndef FR_OPS_ROW_H
 #define FR_OPS_ROW_H
 
@@ -81,7 +84,7 @@ FR_HD bool fr_ftrl_kind(enum fr_optimizer_kind kind)
     return kind == FR_OPT_FTRL || kind == FR_OPT_GROUP_FTRL;
 }
 
-/* Whether the rule sees another gradient than the raw one. */
+/* Says whether the rule sees another gradient than the raw one. */
 FR_HD bool fr_shapes_gradient(const struct fr_optimizer *o)
 {
     bool penalty = !fr_ftrl_kind(o->kind) && (o->l1 != 0.0f || o->l2 != 0.0f);
@@ -106,8 +109,8 @@ FR_HD float fr_clip_scale(float norm, float clip_norm)
 
 /* ---- the pace of a step ---- */
 
-/* Powers of a step that takes `units` and ends at age t, in double: base1 is beta1 or momentum,
- * base2 beta2, rho or what adagrad keeps. */
+/* Computes the powers of a step that takes `units` and ends at age t, in double. base1 is beta1 or
+ * momentum, base2 is beta2, rho or what adagrad keeps. */
 struct fr_powers {
     double units;
     double units1, units2; /* base^units */
@@ -189,8 +192,8 @@ FR_HD float fr_row_damping(float lr, uint32_t count)
     return 1.0f / (1.0f + lr * 0.25f * (float)(count - 1));
 }
 
-/* Age of a row after `count` more occurrences, in a float: exact up to 2^24, where it stays:
- * corrections are 1 long before. */
+/* Returns the age of a row after `count` more occurrences, in a float. It is exact up to 2^24,
+ * where it stays; corrections are 1 long before. */
 FR_HD uint32_t fr_row_age(float age, uint32_t count)
 {
     if (!(age >= 0.0f && age < 16777216.0f) || count > 16777216u)
