@@ -13,8 +13,8 @@
     KIND(FR_ACT_GELU, "gelu")                                                                                          \
     /* alpha_j x below 0; alpha is trained, from 0.25 (He et al. 2015) */                                              \
     KIND(FR_ACT_PRELU, "prelu")                                                                                        \
-    /* p x + (1 - p) alpha_j x, p = sigmoid((x - mean_j) / sqrt(variance_j + 1e-9)); statistics are a */               \
-    /* moving average of earlier batches: training = serving (Zhou et al. 2018) */                                     \
+    /* p x + (1 - p) alpha_j x, p = sigmoid((x - mean_j) / sqrt(variance_j + 1e-9)); statistics */                     \
+    /* are a moving average of earlier batches: training = serving (Zhou et al. 2018) */                               \
     KIND(FR_ACT_DICE, "dice")                                                                                          \
     KIND(FR_ACT_LEAKY_RELU, "leaky_relu") /* slope 0.01 below 0 */
 

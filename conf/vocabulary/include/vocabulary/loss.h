@@ -17,8 +17,8 @@ FR_KINDS(fr_task_loss, FR_TASK_LOSSES)
 
 #define FR_AUX_LOSSES(KIND)                                                                                            \
     KIND(FR_AUX_MSE, "mse") /* refs a, b of one width: 1/2 |a - b|^2 */                                                \
-    /* DIEN: states h, positives e, negatives n (sequences, one width): logloss of h_t . e_{t+1} as 1 */               \
-    /* and h_t . n_{t+1} as 0, mean over steps */                                                                      \
+    /* DIEN: states h, positives e, negatives n (sequences, one width): logloss of h_t . e_{t+1} */                    \
+    /* as 1 and h_t . n_{t+1} as 0, mean over steps */                                                                 \
     KIND(FR_AUX_NEXT_STEP, "next_step")
 
 FR_KINDS(fr_aux_loss, FR_AUX_LOSSES)

@@ -12,10 +12,10 @@
     KIND(FR_OPT_SGD, "sgd", 0, BOTH, 0, 0)                                                                             \
     KIND(FR_OPT_MOMENTUM, "momentum", 5, BOTH, 1, 0)                                                                   \
     KIND(FR_OPT_ADAGRAD, "adagrad", 1, BOTH, 1, 0)                                                                     \
-    KIND(FR_OPT_ADAGRAD_ROWWISE, "adagrad_rowwise", 2, ROWS, 0, 1) /* the mean of a row's squares */                   \
-    KIND(FR_OPT_ADAM, "adam", 3, BOTH, 2, 1)                       /* m, v; rows: lazy, their own age */               \
+    KIND(FR_OPT_ADAGRAD_ROWWISE, "adagrad_rowwise", 2, ROWS, 0, 1) /* mean of the row's squares */                     \
+    KIND(FR_OPT_ADAM, "adam", 3, BOTH, 2, 1)                       /* m, v; rows have an age */                        \
     KIND(FR_OPT_ADAM_ROWWISE, "adam_rowwise", 7, ROWS, 1, 2)       /* m; one v and the age */                          \
-    KIND(FR_OPT_ADAMW, "adamw", 9, LAYERS, 2, 0)                   /* rows are touched too seldom to decay */          \
+    KIND(FR_OPT_ADAMW, "adamw", 9, LAYERS, 2, 0)                   /* rows: too seldom to decay */                     \
     KIND(FR_OPT_RMSPROP, "rmsprop", 6, BOTH, 1, 0)                                                                     \
     KIND(FR_OPT_FTRL, "ftrl", 4, BOTH, 2, 0)             /* z, n */                                                    \
     KIND(FR_OPT_GROUP_FTRL, "group_ftrl", 8, ROWS, 2, 0) /* a penalty on the norm of the row */

@@ -17,7 +17,7 @@ FR_KINDS(fr_slot_kind, FR_SLOT_KINDS)
     KIND(FR_TRANSFORM_NONE, "none")                                                                                    \
     KIND(FR_TRANSFORM_LOG1P, "log1p")                                                                                  \
     KIND(FR_TRANSFORM_CLIP, "clip")                                                                                    \
-    KIND(FR_TRANSFORM_TIME_OF_DAY, "time_of_day")   /* of a Unix time in s or ms: sine and cosine; alone */            \
+    KIND(FR_TRANSFORM_TIME_OF_DAY, "time_of_day")   /* a Unix time: sine and cosine; alone */                          \
     KIND(FR_TRANSFORM_TIME_OF_WEEK, "time_of_week") /* from Monday 00:00 UTC on */                                     \
     /* (x - mean) / sqrt(variance + 1e-6), statistics of trained samples before the batch */                           \
     KIND(FR_TRANSFORM_STANDARDIZE, "standardize")                                                                      \
