@@ -343,7 +343,7 @@ void fr_conf_free(struct fr_conf *conf);
 /* Writes the effective configuration as YAML that loads again (--print-config). Secrets (names with
  * password, secret or key) become "***". */
 void fr_conf_print(const struct fr_conf *conf, struct fr_buffer *out);
-/* Writes Markdown of every option, generated from the table: conf/OPTIONS.md. */
+/* Writes Writes Markdown of every option, generated from the table: conf/OPTIONS.md. */
 void fr_conf_reference(struct fr_buffer *out);
 
 /* Canonical model JSON (DESIGN section 7, `cfg`): sorted keys, no spaces, %.9g numbers, every
