@@ -85,8 +85,8 @@ static inline void fr_staging_close_group(struct fr_staging *staging)
     staging->group_begin[++staging->n_groups] = staging->n_samples;
 }
 
-/* Room for `more` entries or keys behind those there are, for weights of all keys, for `need` dense
- * numbers in all. */
+/* Makes room for `more` entries or keys behind those there are, for weights of all keys, for `need`
+ * dense numbers in all. */
 void fr_staging_reserve_entries(struct fr_stage_part *part, uint32_t more, bool dense);
 void fr_staging_reserve_keys(struct fr_stage_part *part, uint32_t more);
 void fr_staging_reserve_weights(struct fr_stage_part *part);
