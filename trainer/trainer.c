@@ -1,8 +1,12 @@
 /* The owner loop (DESIGN section 4). One batch at a time: plan (keys), forward, backward and
  * update, metrics of the forward pass, dead letters of samples left out (quarantine.c), positions,
- * slice. Invariant: positions, gate counts and values of a batch change between the same two cuts.
- * Owner thread only. Not here: one try at a batch (attempt.c), staging (cut.c), recovery
- * (restore.c), what others see (status.c).
+ * slice.
+ *
+ * Invariant: positions, gate counts and values of a batch change between the same two cuts. Owner
+ * thread only.
+ *
+ * Not here: one try at a batch (attempt.c), staging (cut.c), recovery (restore.c), what others see
+ * (status.c).
  *
  * On a CPU plan(k+1) does not overlap step(k): the cores are busy with products (DESIGN). */
 #include "trainer_private.h"

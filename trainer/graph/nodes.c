@@ -2,9 +2,10 @@
  * said once for both directions.
  *
  * Gradients are views without values in the forward pass, and where nobody wants them. Forward runs
- * on padding rows too where products do (rows_independent); backward on real ones. Owner thread:
- * the graph's; a chunk belongs to one worker. Does not: allocate, or clear gradients but its own
- * partial sums. */
+ * on padding rows too where products do (rows_independent); backward on real ones.
+ *
+ * Owner thread: the graph's; a chunk belongs to one worker. It does not allocate, or clear
+ * gradients but its own partial sums. */
 #include "passes.h"
 
 #include <string.h>

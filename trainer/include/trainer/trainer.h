@@ -102,8 +102,8 @@ enum { FR_STUCK_MAX = 16 }; /* named; the rest is named when these are mended */
 /* Writes what begins at zero and never learns, with the remedy. */
 void fr_trainer_stuck_text(const struct fr_conf *conf, const struct fr_graph_stuck *stuck, char *out, size_t size);
 
-/* FR_OK: did something; FR_AGAIN: nothing to do for a moment; FR_EOF: drained: the last epoch was
- * handed to the durable thread. */
+/* Makes one step. FR_AGAIN says that there is nothing to do for a moment, FR_EOF that the trainer
+ * is drained: the last epoch was handed to the durable thread. */
 enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err) FR_MUST_CHECK;
 /* Asks for a drain: the current batch is the last. Any thread. */
 void fr_trainer_stop(struct fr_trainer *trainer);
