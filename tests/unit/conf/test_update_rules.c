@@ -11,7 +11,8 @@ static void expect(const char *place, const char *optimizer, const char *problem
     if (!problem) {
         struct fr_conf *conf = load_with(base_text, sets, 1);
         bool layers = strncmp(place, "network", 7) == 0;
-        assert_true((layers ? conf->dense_optimizer : conf->tables[0].parts[0].optimizer).lr > 0.0f); /* has its row */
+        /* The option has its row. */
+        assert_true((layers ? conf->dense_optimizer : conf->tables[0].parts[0].optimizer).lr > 0.0f);
         fr_conf_free(conf);
         return;
     }
