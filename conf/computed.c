@@ -19,7 +19,7 @@ FR_READ(buckets)
         return;
     }
     slot->source = FR_SOURCE_BUCKETS;
-    fr_loader_boundaries(loader, boundaries, path, slot);
+    fr_boundaries_read(loader, boundaries, path, slot);
 }
 
 FR_SHOW(buckets)
@@ -27,7 +27,7 @@ FR_SHOW(buckets)
     const struct fr_conf_slot *slot = scope;
     struct fr_node *node = fr_tree_flow(tree, FR_NODE_MAP);
     fr_tree_put(tree, node, "of", fr_tree_text(tree, tree->conf->slots[slot->sources[0]].name));
-    fr_tree_put(tree, node, "boundaries", fr_tree_boundaries(tree, slot));
+    fr_tree_put(tree, node, "boundaries", fr_boundaries_show(tree, slot));
     return node;
 }
 
@@ -64,7 +64,7 @@ static void add_source(struct fr_loader *loader, const struct fr_node *node, con
     bool cross = slot->source == FR_SOURCE_CROSS;
     if (!fr_loader_text(loader, node, path, "the name of a slot"))
         return;
-    int32_t found = fr_ref_slot(conf, node->text, strlen(node->text));
+    int32_t found = fr_slot_find(conf, node->text, strlen(node->text));
     if (found != FR_NO_INDEX && !may_give(slot, &conf->slots[found])) {
         fr_refuse(loader, node, path, "`%s` %s; expected %s", node->text,
                   &conf->slots[found] == slot ? "is the slot itself"

@@ -53,8 +53,8 @@ FR_READ(loss);
 FR_SHOW(loss_refs);
 
 /* Ascending numbers, into the slot and out of it. */
-void fr_loader_boundaries(struct fr_loader *loader, const struct fr_node *list, const char *path,
-                          struct fr_conf_slot *slot);
-struct fr_node *fr_tree_boundaries(struct fr_tree *tree, const struct fr_conf_slot *slot);
+void fr_boundaries_read(struct fr_loader *loader, const struct fr_node *list, const char *path,
+                        struct fr_conf_slot *slot);
+struct fr_node *fr_boundaries_show(struct fr_tree *tree, const struct fr_conf_slot *slot);
 
 #endif

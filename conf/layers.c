@@ -160,7 +160,7 @@ static void finish_draft(struct fr_loader *loader, struct fr_layer_draft *draft)
 static bool check_name(struct fr_loader *loader, const struct fr_layer_draft *draft)
 {
     const char *name = draft->layer.name;
-    if (name[0] != '\0' && fr_ref_slot(loader->conf, name, strlen(name)) != FR_NO_INDEX)
+    if (name[0] != '\0' && fr_slot_find(loader->conf, name, strlen(name)) != FR_NO_INDEX)
         return fr_refuse(loader, draft->node, draft->path, "the name `%s` is that of a slot; expected another", name);
     for (const struct fr_layer_draft *other = loader->drafts; other < draft && name[0] != '\0'; other++) {
         if (strcmp(other->layer.name, name) == 0)
@@ -180,7 +180,7 @@ static int32_t lift(struct fr_loader *loader, struct fr_layer_draft *outer, enum
 static bool is_slot(const struct fr_loader *loader, const struct fr_node *node)
 {
     return node->kind == FR_NODE_SCALAR &&
-           fr_ref_slot(loader->conf, node->text, strcspn(node->text, ".")) != FR_NO_INDEX;
+           fr_slot_find(loader->conf, node->text, strcspn(node->text, ".")) != FR_NO_INDEX;
 }
 
 static bool resolve_inline(struct fr_loader *loader, struct fr_layer_draft *draft, const struct fr_node *node,

@@ -21,7 +21,7 @@ bool fr_ref_resolve(struct fr_loader *loader, struct fr_layer_draft *draft, cons
 /* The same of a name: slot, slot.part or layer. */
 bool fr_ref_read(struct fr_loader *loader, const struct fr_layer_draft *draft, const struct fr_node *node,
                  struct fr_conf_ref *ref);
-int32_t fr_ref_slot(const struct fr_conf *conf, const char *name, size_t size);
+int32_t fr_slot_find(const struct fr_conf *conf, const char *name, size_t size);
 /* A reference as the user writes it. */
 void fr_ref_text(const struct fr_conf *conf, const struct fr_conf_ref *ref, char out[static FR_REF_TEXT_MAX]);
 struct fr_node *fr_ref_show(struct fr_tree *tree, const struct fr_conf_ref *ref);

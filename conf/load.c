@@ -9,7 +9,6 @@
 #include "base/file.h"
 #include "layers.h"
 #include "loader.h"
-#include "scalar.h"
 
 enum { MODEL_ROOM = 4096 }; /* bytes of a `model` record beside its cfg */
 
@@ -70,7 +69,7 @@ static void finish_topics(struct fr_loader *loader, const struct fr_node *root)
     if (conf->ingest.n_topics > 0 || files) {
         default_topic(loader, &conf->ingest.dead_letter_topic,
                       conf->ingest.n_topics > 0 ? conf->ingest.topics[0] : conf->model, ".dead");
-        if (!fr_scalar_is_topic(conf->ingest.dead_letter_topic))
+        if (!fr_is_topic(conf->ingest.dead_letter_topic))
             fr_refuse(loader, ingest, "ingest.dead_letter_topic",
                       "the default is too long for a topic; expected a name");
         if (is_sample_topic(conf, conf->ingest.dead_letter_topic))

@@ -78,6 +78,7 @@ bool fr_loader_sized(struct fr_loader *loader, const struct fr_node *node, const
 void fr_loader_twice(struct fr_loader *loader, const struct fr_node *node, const char *path, const char *what);
 /* The words, none yet. */
 struct fr_words *fr_loader_words(struct fr_loader *loader);
+bool fr_is_topic(const char *text);
 void fr_path_join(char out[static FR_PATH_MAX], const char *path, const char *key);
 /* Of the map's or list's entry. */
 void fr_path_entry(char out[static FR_PATH_MAX], const char *path, const struct fr_node *node, uint32_t index);

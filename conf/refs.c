@@ -6,7 +6,7 @@
 
 #include "layers.h"
 
-int32_t fr_ref_slot(const struct fr_conf *conf, const char *name, size_t size)
+int32_t fr_slot_find(const struct fr_conf *conf, const char *name, size_t size)
 {
     for (uint32_t i = 0; i < conf->n_slots; i++) {
         if (size > 0 && strlen(conf->slots[i].name) == size && memcmp(conf->slots[i].name, name, size) == 0)
@@ -108,7 +108,7 @@ bool fr_ref_read(struct fr_loader *loader, const struct fr_layer_draft *draft, c
         return false;
     size_t size = strcspn(text, ".");
     const char *part = text[size] == '.' ? text + size + 1 : NULL;
-    int32_t slot = fr_ref_slot(loader->conf, text, size), layer = find_draft(loader, text, size);
+    int32_t slot = fr_slot_find(loader->conf, text, size), layer = find_draft(loader, text, size);
     *ref = (struct fr_conf_ref){.part = FR_NO_INDEX};
     if (slot == FR_NO_INDEX && layer == FR_NO_INDEX) {
         refuse_ref(loader, draft, node);

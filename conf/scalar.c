@@ -227,10 +227,3 @@ bool fr_scalar_is_name(const char *text)
         at++;
     return *at == '\0' && at - text < FR_NAME_MAX;
 }
-
-bool fr_scalar_is_topic(const char *text)
-{
-    size_t size = strlen(text);
-    return size > 0 && size <= 249 && strcmp(text, ".") != 0 && strcmp(text, "..") != 0 &&
-           strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == size;
-}

@@ -34,7 +34,5 @@ void fr_scalar_format_size(uint64_t bytes, char out[static FR_SCALAR_TEXT_MAX]);
 
 /* [A-Za-z_][A-Za-z0-9_]*, shorter than FR_NAME_MAX. */
 bool fr_scalar_is_name(const char *text);
-/* Of a Kafka topic, by Kafka's own rule. */
-bool fr_scalar_is_topic(const char *text);
 
 #endif

@@ -98,7 +98,7 @@ void fr_conf_slot_missing(const struct fr_conf_slot *slot, float out[static 2])
 
 /* ---- shown ---- */
 
-struct fr_node *fr_tree_boundaries(struct fr_tree *tree, const struct fr_conf_slot *slot)
+struct fr_node *fr_boundaries_show(struct fr_tree *tree, const struct fr_conf_slot *slot)
 {
     struct fr_node *list = fr_tree_flow(tree, FR_NODE_LIST);
     for (uint32_t i = 0; i < slot->n_boundaries; i++)
@@ -118,7 +118,7 @@ static struct fr_node *show_step(struct fr_tree *tree, const struct fr_conf_slot
         fr_tree_put(tree, range, NULL, fr_tree_real(tree, step->high));
         fr_tree_put(tree, map, name, range);
     } else if (kind == FR_TRANSFORM_BUCKETIZE) {
-        fr_tree_put(tree, map, name, fr_tree_boundaries(tree, slot));
+        fr_tree_put(tree, map, name, fr_boundaries_show(tree, slot));
     } else {
         return fr_tree_word(tree, name);
     }
@@ -140,8 +140,8 @@ FR_SHOW(transform)
 
 static const struct fr_option number = {.type = FR_OPTION_REAL, .min = -(double)FLT_MAX, .max = (double)FLT_MAX};
 
-void fr_loader_boundaries(struct fr_loader *loader, const struct fr_node *list, const char *path,
-                          struct fr_conf_slot *slot)
+void fr_boundaries_read(struct fr_loader *loader, const struct fr_node *list, const char *path,
+                        struct fr_conf_slot *slot)
 {
     if (!fr_loader_sized(loader, list, path, FR_NODE_LIST, 1, FR_BOUNDARIES_MAX) || slot->boundaries)
         return;
@@ -226,6 +226,6 @@ FR_READ(transform)
         if (kind == FR_TRANSFORM_CLIP)
             read_clip(loader, body, path, &slot->steps[slot->n_steps - 1]);
         if (kind == FR_TRANSFORM_BUCKETIZE)
-            fr_loader_boundaries(loader, body, path, slot);
+            fr_boundaries_read(loader, body, path, slot);
     }
 }

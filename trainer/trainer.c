@@ -27,7 +27,7 @@ static void store_tables(const struct fr_trainer_options *options, struct fr_sto
         struct fr_store_table *to = &tables[i];
         memset(to, 0, sizeof(*to));
         memcpy(to->name, from->name, sizeof(to->name));
-        fr_row_layout_of(from, &to->layout);
+        fr_graph_row_layout(from, &to->layout);
         to->gate = options->gates[i];
         to->pending_max = from->admit_count_max;
         to->expires = options->expiries[i].expires != NULL;

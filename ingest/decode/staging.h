@@ -109,8 +109,8 @@ static inline void fr_staging_key(struct fr_stage_part *part, uint64_t key)
 /* Ends a sparse or sequence entry: keeps its last ids_max ids (weights: one per id, or NULL for all
  * 1); returns how many were cut. */
 uint32_t fr_staging_close(struct fr_stage_part *part, uint32_t ids_max, const float *weights);
-/* Where the dim floats of a new dense entry go; it counts once fr_stage_open and n_entries + 1 are
- * done by the caller. */
+/* Where the dim floats of a new dense entry go; it counts once fr_staging_open and n_entries + 1
+ * are done by the caller. */
 static inline float *fr_staging_dense(struct fr_stage_part *part, uint32_t dim)
 {
     size_t at = (size_t)part->n_entries * dim;
