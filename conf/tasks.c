@@ -215,6 +215,7 @@ FR_SHOW(loss_refs)
     if (mse != (strcmp(kind, "mse") == 0))
         return NULL;
     struct fr_node *refs = fr_tree_flow(tree, mse || training ? FR_NODE_LIST : FR_NODE_MAP);
+    FR_CHECK(loss->n_refs <= FR_ARRAY_LEN(next_step_roles));
     for (uint32_t i = 0; i < loss->n_refs; i++) {
         char text[FR_REF_TEXT_MAX];
         fr_ref_text(tree->conf, &loss->refs[i], text);

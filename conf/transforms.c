@@ -112,7 +112,7 @@ static struct fr_node *show_step(struct fr_tree *tree, const struct fr_conf_slot
     enum fr_transform kind = step ? step->kind : slot->transform;
     const char *name = fr_transform_text(kind);
     struct fr_node *map = fr_tree_flow(tree, FR_NODE_MAP);
-    if (kind == FR_TRANSFORM_CLIP) {
+    if (step && kind == FR_TRANSFORM_CLIP) {
         struct fr_node *range = fr_tree_flow(tree, FR_NODE_LIST);
         fr_tree_put(tree, range, NULL, fr_tree_real(tree, step->low));
         fr_tree_put(tree, range, NULL, fr_tree_real(tree, step->high));
@@ -214,8 +214,8 @@ FR_READ(transform)
     if (many && !fr_loader_sized(loader, node, path, FR_NODE_LIST, 1, FR_STEPS_MAX))
         return;
     for (uint32_t i = 0; i < count; i++) {
-        const struct fr_node *item = many ? node->values[i] : node, *body;
-        enum fr_transform kind;
+        const struct fr_node *item = many ? node->values[i] : node, *body = NULL;
+        enum fr_transform kind = FR_TRANSFORM_NONE;
         if (!named(loader, option, item, path, &kind, &body) ||
             !fits(loader, item, path, kind, (uint32_t[2]){i, count}))
             continue;

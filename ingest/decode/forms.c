@@ -218,7 +218,7 @@ static unsigned find_key(struct fr_decoder *d, unsigned deciding, struct fr_toke
 /* A block's `n`, wherever it stands in the map. */
 static enum fr_status parse_block(struct fr_decoder *d, const struct mark *mark)
 {
-    struct fr_token value;
+    struct fr_token value = {0};
     if (d->path.item >= 0)
         return fr_decode_fail(d, FR_E_INVALID, "an array holds samples or groups, not blocks");
     return_to(&d->cursor, mark);

@@ -53,8 +53,9 @@ static inline const char *broker(void)
 static inline rd_kafka_t *client(rd_kafka_type_t type, const char *const *settings)
 {
     char reason[256];
+    const char *address = broker();
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    assert_int_equal(rd_kafka_conf_set(conf, "bootstrap.servers", broker(), reason, sizeof(reason)), 0);
+    assert_int_equal(rd_kafka_conf_set(conf, "bootstrap.servers", address, reason, sizeof(reason)), 0);
     for (; settings && *settings; settings += 2)
         assert_int_equal(rd_kafka_conf_set(conf, settings[0], settings[1], reason, sizeof(reason)), 0);
     rd_kafka_t *made = rd_kafka_new(type, conf, reason, sizeof(reason));

@@ -25,19 +25,25 @@ static void write_gzip(const char *path, const char *bytes, size_t size)
     assert_int_equal(gzclose(file), Z_OK);
 }
 
+static void add_path(struct fr_conf *conf, const char *path)
+{
+    size_t size = strlen(path) + 1;
+    if (!conf->ingest.files)
+        conf->ingest.files = fr_arena_take(&conf->arena, FILES * sizeof(*conf->ingest.files));
+    assert_true(conf->ingest.n_files < FILES);
+    conf->ingest.files[conf->ingest.n_files++] = memcpy(fr_arena_take(&conf->arena, size), path, size);
+}
+
 /* Adds a file of the given content to ingest.files; a name that ends with .gz is compressed. */
 static void add_file(struct service *s, const char *name, const char *content)
 {
-    struct fr_conf *conf = s->conf;
     char path[64];
     if (!s->dir[0]) {
         snprintf(s->dir, sizeof(s->dir), "/tmp/ingest-XXXXXX");
         assert_non_null(mkdtemp(s->dir));
-        conf->ingest.files = fr_alloc(FILES, sizeof(*conf->ingest.files));
     }
-    assert_true(conf->ingest.n_files < FILES);
     snprintf(path, sizeof(path), "%s/%s", s->dir, name);
-    conf->ingest.files[conf->ingest.n_files++] = fr_strdup(path);
+    add_path(s->conf, path);
     if (content && strstr(name, ".gz"))
         write_gzip(path, content, strlen(content));
     else if (content)
@@ -512,9 +518,8 @@ FR_CASE(a_path_that_cannot_name_a_position_is_refused)
     const char *const bad[] = {longest, "a\nb", "a\"b", "\xc3\xa9", "", "twice"};
     for (size_t i = 0; i < FR_ARRAY_LEN(bad); i++) {
         struct service *s = service_new("", 1);
-        s->conf->ingest.files = fr_alloc(FILES, sizeof(char *));
-        s->conf->ingest.files[s->conf->ingest.n_files++] = fr_strdup("twice");
-        s->conf->ingest.files[s->conf->ingest.n_files++] = fr_strdup(bad[i]);
+        add_path(s->conf, "twice");
+        add_path(s->conf, bad[i]);
         struct fr_ingest_options options = {.conf = s->conf,
                                             .clock = &s->clock.clock,
                                             .full = s->full,
@@ -530,8 +535,7 @@ FR_CASE(a_path_that_cannot_name_a_position_is_refused)
 FR_CASE(a_directory_is_not_a_file)
 {
     struct service *s = service_new("", 1);
-    s->conf->ingest.files = fr_alloc(FILES, sizeof(char *));
-    s->conf->ingest.files[s->conf->ingest.n_files++] = fr_strdup("/tmp");
+    add_path(s->conf, "/tmp");
     assert_int_equal(service_start(s, false), FR_E_INVALID);
     assert_non_null(strstr(s->err.text, "/tmp is not a regular file"));
 }
