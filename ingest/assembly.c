@@ -6,12 +6,12 @@
  * position moves only with its items: (offset, item) until the last one, then (offset + 1, 0), when
  * the record is also counted and becomes the fingerprint.
  *
- * Invariants: open->positions[i] is the entry of lanes[touched[i]]; entries get their final offsets
- * when the batch closes. Batches are small while the model is young: how many samples close one
- * follows from how many there were in the batches before, which the positions' ledgers say after a
- * restart too. Lockstep: which records a batch holds is a function of the positions and the log
- * alone. That is why a round that is cut short starts again at the first partition: a restart from
- * those positions would.
+ * Invariants: open->positions[i] is the entry of streams[touched[i]]; entries get their final
+ * offsets when the batch closes. Batches are small while the model is young: how many samples close
+ * one follows from how many there were in the batches before, which the positions' ledgers say
+ * after a restart too. Lockstep: which records a batch holds is a function of the positions and the
+ * log alone. That is why a round that is cut short starts again at the first partition: a restart
+ * from those positions would.
  *
  * Owner: ingest thread. */
 #include "internal.h"
@@ -70,34 +70,34 @@ enum fr_status fr_assembly_ready(struct fr_ingest *ingest, int wait_ms)
     return status;
 }
 
-/* The lane's entry in the open batch, made when this is its first mention. */
-static struct fr_batch_position *touch(struct fr_ingest *ingest, struct fr_lane *lane)
+/* The stream's entry in the open batch, made when this is its first mention. */
+static struct fr_batch_position *touch(struct fr_ingest *ingest, struct fr_stream *stream)
 {
     struct fr_batch *batch = ingest->open;
-    if (lane->touched >= 0)
-        return &batch->positions[lane->touched];
+    if (stream->touched >= 0)
+        return &batch->positions[stream->touched];
     if (batch->n_positions == batch->capacity_positions) {
         batch->capacity_positions = batch->capacity_positions ? 2 * batch->capacity_positions : 16;
         batch->positions = fr_realloc(batch->positions, batch->capacity_positions, sizeof(*batch->positions));
     }
     if (batch->n_positions == 0)
         ingest->open_since_ns = batch->born_mono_ns = fr_mono_ns(ingest->clock);
-    lane->touched = batch->n_positions;
-    ingest->touched[batch->n_positions] = (uint32_t)(lane - ingest->lanes);
+    stream->touched = batch->n_positions;
+    ingest->touched[batch->n_positions] = (uint32_t)(stream - ingest->streams);
     batch->positions[batch->n_positions] =
-        (struct fr_batch_position){.stream_index = lane->stream_index, .lost = lane->lost};
-    lane->lost = 0;
-    if (lane->moved)
+        (struct fr_batch_position){.stream_index = stream->stream_index, .lost = stream->lost};
+    stream->lost = 0;
+    if (stream->moved)
         ingest->n_moved--;
-    lane->moved = false;
+    stream->moved = false;
     return &batch->positions[batch->n_positions++];
 }
 
 void fr_assembly_moved(struct fr_ingest *ingest)
 {
-    for (uint32_t i = 0; ingest->n_moved && i < ingest->n_lanes; i++)
-        if (ingest->lanes[i].moved)
-            (void)touch(ingest, &ingest->lanes[i]);
+    for (uint32_t i = 0; ingest->n_moved && i < ingest->n_streams; i++)
+        if (ingest->streams[i].moved)
+            (void)touch(ingest, &ingest->streams[i]);
 }
 
 bool fr_assembly_due(const struct fr_ingest *ingest, uint64_t now_ns)
@@ -115,13 +115,13 @@ void fr_assembly_close(struct fr_ingest *ingest)
     fr_assembly_moved(ingest);
     for (uint32_t i = 0; i < batch->n_positions; i++) {
         struct fr_batch_position *entry = &batch->positions[i];
-        struct fr_lane *lane = &ingest->lanes[ingest->touched[i]];
-        entry->offset = lane->next;
-        entry->item = lane->item;
-        entry->fingerprint.offset = lane->mark.offset;
-        entry->fingerprint.timestamp_ms = lane->mark.timestamp_ms;
-        entry->fingerprint.crc32c = lane->mark.crc32c;
-        lane->touched = -1;
+        struct fr_stream *stream = &ingest->streams[ingest->touched[i]];
+        entry->offset = stream->next;
+        entry->item = stream->item;
+        entry->fingerprint.offset = stream->mark.offset;
+        entry->fingerprint.timestamp_ms = stream->mark.timestamp_ms;
+        entry->fingerprint.crc32c = stream->mark.crc32c;
+        stream->touched = -1;
     }
     if (fr_files_left(ingest) && batch->n_samples) /* history lags by its own times */
         ingest->last_timestamp_ms = batch->t_ms[batch->n_samples - 1];
@@ -131,7 +131,7 @@ void fr_assembly_close(struct fr_ingest *ingest)
     ingest->history_samples += batch->n_samples;
     ingest->ready = batch;
     ingest->open = NULL;
-    ingest->round_lane = ingest->round_taken = 0;
+    ingest->round_stream = ingest->round_taken = 0;
 }
 
 void fr_assembly_end(struct fr_ingest *ingest)
@@ -143,43 +143,43 @@ void fr_assembly_end(struct fr_ingest *ingest)
 
 /* ---- one record ---- */
 
-static struct fr_lane *pending_lane(const struct fr_ingest *ingest)
+static struct fr_stream *pending_stream(const struct fr_ingest *ingest)
 {
-    return &ingest->lanes[ingest->pending_lane];
+    return &ingest->streams[ingest->pending_stream];
 }
 
 /* The record has taken effect whole. */
 static void complete(struct fr_ingest *ingest, struct fr_batch_position *entry)
 {
     const struct fr_source_event *event = &ingest->event;
-    struct fr_lane *lane = pending_lane(ingest);
+    struct fr_stream *stream = pending_stream(ingest);
     entry->delivered++;
-    lane->delivered++;
-    lane->next = lane->seen = event->offset + 1;
-    lane->item = 0;
+    stream->delivered++;
+    stream->next = stream->seen = event->offset + 1;
+    stream->item = 0;
     uint32_t crc = event->withheld ? event->crc32c : fr_crc32c(0, event->value, event->size);
-    lane->mark = (struct fr_mark){event->offset, event->timestamp_ms, crc};
+    stream->mark = (struct fr_mark){event->offset, event->timestamp_ms, crc};
     if (event->timestamp_ms > ingest->open->kafka_t_max_ms)
         ingest->open->kafka_t_max_ms = event->timestamp_ms;
     if (event->timestamp_ms) /* a line has none */
         ingest->last_timestamp_ms = event->timestamp_ms;
-    fr_lane_release(lane, &ingest->event);
+    fr_stream_release(stream, &ingest->event);
     ingest->pending = FR_PENDING_NONE;
     ingest->round_taken++;
-    if (lane->end >= 0 && lane->next >= lane->end)
-        fr_lane_finish(ingest, lane);
+    if (stream->end >= 0 && stream->next >= stream->end)
+        fr_stream_finish(ingest, stream);
 }
 
 /* A batch is full of samples: in lockstep what is left of the record waits for its partition's turn
  * (see the head). While the model is young it is that partition's turn still. */
 static void cut_round(struct fr_ingest *ingest)
 {
-    struct fr_lane *lane = pending_lane(ingest);
+    struct fr_stream *stream = pending_stream(ingest);
     if (!ingest->lockstep || ingest->pending == FR_PENDING_NONE || fr_assembly_young(ingest))
         return;
-    FR_CHECK(!lane->has_interrupted);
-    lane->interrupted = ingest->event;
-    lane->has_interrupted = true;
+    FR_CHECK(!stream->has_interrupted);
+    stream->interrupted = ingest->event;
+    stream->has_interrupted = true;
     ingest->pending = FR_PENDING_NONE;
 }
 
@@ -188,11 +188,11 @@ static void cut_round(struct fr_ingest *ingest)
 static bool append_samples(struct fr_ingest *ingest, uint32_t count)
 {
     struct fr_batch *batch = ingest->open;
-    struct fr_lane *lane = pending_lane(ingest);
-    struct fr_batch_position *entry = touch(ingest, lane);
+    struct fr_stream *stream = pending_stream(ingest);
+    struct fr_batch_position *entry = touch(ingest, stream);
     uint32_t before = batch->n_samples;
     fr_letter_keep(ingest, count);
-    fr_decode_append(lane->feed->decoder, ingest->staged_from, count, batch);
+    fr_decode_append(stream->feed->decoder, ingest->staged_from, count, batch);
     FR_CHECK(batch->n_samples == before + count);
     entry->samples += count;
     for (uint32_t i = before; i < batch->n_samples; i++)
@@ -202,15 +202,15 @@ static bool append_samples(struct fr_ingest *ingest, uint32_t count)
         entry->decoded++;
         complete(ingest, entry);
     } else {
-        lane->next = ingest->event.offset;
-        lane->item = ingest->staged_from;
+        stream->next = ingest->event.offset;
+        stream->item = ingest->staged_from;
     }
     return batch->n_samples >= batch_limit(ingest);
 }
 
 static enum fr_status take_samples(struct fr_ingest *ingest)
 {
-    struct fr_decoder *decoder = pending_lane(ingest)->feed->decoder;
+    struct fr_decoder *decoder = pending_stream(ingest)->feed->decoder;
     for (;;) {
         if (!ingest->open)
             return FR_AGAIN;
@@ -240,7 +240,7 @@ static enum fr_status take_letter(struct fr_ingest *ingest)
     enum fr_status status = fr_letter_send(ingest, ingest->reason);
     if (status != FR_OK)
         return status;
-    struct fr_batch_position *entry = touch(ingest, pending_lane(ingest));
+    struct fr_batch_position *entry = touch(ingest, pending_stream(ingest));
     entry->dead_lettered++;
     complete(ingest, entry);
     return FR_OK;
@@ -261,34 +261,34 @@ enum fr_status fr_assembly_pending(struct fr_ingest *ingest)
 
 /* ---- events ---- */
 
-static enum fr_status take_record(struct fr_ingest *ingest, struct fr_lane *lane, struct fr_source_event *event)
+static enum fr_status take_record(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_source_event *event)
 {
-    bool counted = lane->has_interrupted;
-    lane->has_interrupted = false;
-    if (event->offset < lane->next) {
+    bool counted = stream->has_interrupted;
+    stream->has_interrupted = false;
+    if (event->offset < stream->next) {
         ingest->tally.dropped_duplicates++;
-        fr_lane_release(lane, event);
+        fr_stream_release(stream, event);
         return FR_OK;
     }
-    if (lane->end >= 0 && event->offset >= lane->end) {
-        fr_lane_release(lane, event);
-        fr_lane_finish(ingest, lane);
+    if (stream->end >= 0 && event->offset >= stream->end) {
+        fr_stream_release(stream, event);
+        fr_stream_finish(ingest, stream);
         return FR_OK;
     }
-    lane->at_end = false;
+    stream->at_end = false;
     ingest->event = *event;
-    ingest->pending_lane = (uint32_t)(lane - ingest->lanes);
+    ingest->pending_stream = (uint32_t)(stream - ingest->streams);
     /* some of its items are in effect already */
-    bool again = event->offset == lane->next && lane->item > 0;
+    bool again = event->offset == stream->next && stream->item > 0;
     if (!counted) {
         ingest->tally.records++;
         ingest->tally.bytes += event->size;
     }
-    struct fr_decoder *decoder = lane->feed->decoder;
+    struct fr_decoder *decoder = stream->feed->decoder;
     struct fr_record record = {event->value, event->size, event->timestamp_ms};
     enum fr_status status = fr_decode_record(decoder, &record, &ingest->staged, &ingest->reason);
     if (status == FR_OK) {
-        ingest->staged_from = !again ? 0 : lane->item < ingest->staged ? lane->item : ingest->staged;
+        ingest->staged_from = !again ? 0 : stream->item < ingest->staged ? stream->item : ingest->staged;
         ingest->pending = FR_PENDING_SAMPLES;
     } else {
         *(fr_decoder_refused_future(decoder) ? &ingest->tally.future : &ingest->tally.malformed) += 1;
@@ -297,50 +297,50 @@ static enum fr_status take_record(struct fr_ingest *ingest, struct fr_lane *lane
     return fr_assembly_pending(ingest);
 }
 
-static void take_end(struct fr_ingest *ingest, struct fr_lane *lane, const struct fr_source_event *event)
+static void take_end(struct fr_ingest *ingest, struct fr_stream *stream, const struct fr_source_event *event)
 {
     /* Only whether the fixed end is reached: a batch must not depend on when the log was at its
      * end. */
-    if (lane->end >= 0) {
-        if (event->offset >= lane->end)
-            fr_lane_finish(ingest, lane);
+    if (stream->end >= 0) {
+        if (event->offset >= stream->end)
+            fr_stream_finish(ingest, stream);
         return;
     }
-    lane->at_end = true;
-    if (event->offset <= lane->next)
+    stream->at_end = true;
+    if (event->offset <= stream->next)
         return;
     /* Markers and aborted records only: were the position to stay behind them, retention would
      * later look like a loss. */
-    lane->next = lane->seen = event->offset;
-    lane->item = 0;
-    fr_lane_moved(ingest, lane);
+    stream->next = stream->seen = event->offset;
+    stream->item = 0;
+    fr_stream_moved(ingest, stream);
 }
 
-enum fr_status fr_assembly_event(struct fr_ingest *ingest, struct fr_lane *lane, struct fr_source_event *event)
+enum fr_status fr_assembly_event(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_source_event *event)
 {
     /* was in the queue when reading ended */
-    if (lane->state == FR_LANE_DONE || (lane->state == FR_LANE_STOPPED && !lane->has_interrupted)) {
-        fr_lane_release(lane, event);
+    if (stream->state == FR_STREAM_DONE || (stream->state == FR_STREAM_STOPPED && !stream->has_interrupted)) {
+        fr_stream_release(stream, event);
         return FR_OK;
     }
     switch (event->kind) {
     case FR_SOURCE_RECORD:
-        return take_record(ingest, lane, event);
+        return take_record(ingest, stream, event);
     case FR_SOURCE_END:
-        take_end(ingest, lane, event);
+        take_end(ingest, stream, event);
         break;
     case FR_SOURCE_FINISHED:
-        take_end(ingest, lane, event);
-        fr_lane_finish(ingest, lane);
+        take_end(ingest, stream, event);
+        fr_stream_finish(ingest, stream);
         break;
     case FR_SOURCE_RESET:
-        fr_lane_stop(ingest, lane, event->text[0] ? event->text : "the next offset is not in the log");
+        fr_stream_stop(ingest, stream, event->text[0] ? event->text : "the next offset is not in the log");
         break;
     case FR_SOURCE_BROKEN:
-        fr_lane_stop(ingest, lane, event->text);
-        lane->retry_ns = fr_mono_ns(ingest->clock) + (uint64_t)FR_RECHECK_MS * 1000000u;
+        fr_stream_stop(ingest, stream, event->text);
+        stream->retry_ns = fr_mono_ns(ingest->clock) + (uint64_t)FR_RECHECK_MS * 1000000u;
         break;
     }
-    fr_lane_release(lane, event);
+    fr_stream_release(stream, event);
     return FR_OK;
 }

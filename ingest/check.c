@@ -1,4 +1,4 @@
-/* Lanes: which partitions there are, whether the log still is the one our positions speak of, and
+/* Streams: which partitions there are, whether the log still is the one our positions speak of, and
  * beginning to read (DESIGN section 5, Recovery; P8).
  *
  * The position must lie in [low, high] and the record that was delivered last must have the
@@ -19,31 +19,31 @@
 #include "base/log.h"
 #include "files.h"
 
-void fr_lane_moved(struct fr_ingest *ingest, struct fr_lane *lane)
+void fr_stream_moved(struct fr_ingest *ingest, struct fr_stream *stream)
 {
-    if (!lane->moved)
+    if (!stream->moved)
         ingest->n_moved++;
-    lane->moved = true;
+    stream->moved = true;
 }
 
 /* ---- discovery ---- */
 
-static void add_lane(struct fr_ingest *ingest, const struct fr_feed *feed, const struct fr_source_partition *at,
-                     bool added)
+static void add_stream(struct fr_ingest *ingest, const struct fr_feed *feed, const struct fr_source_partition *at,
+                       bool added)
 {
-    if (ingest->n_lanes == ingest->capacity_lanes) {
-        ingest->capacity_lanes = ingest->capacity_lanes ? 2 * ingest->capacity_lanes : 8;
-        ingest->lanes = fr_realloc(ingest->lanes, ingest->capacity_lanes, sizeof(*ingest->lanes));
-        ingest->touched = fr_realloc(ingest->touched, ingest->capacity_lanes, sizeof(*ingest->touched));
+    if (ingest->n_streams == ingest->capacity_streams) {
+        ingest->capacity_streams = ingest->capacity_streams ? 2 * ingest->capacity_streams : 8;
+        ingest->streams = fr_realloc(ingest->streams, ingest->capacity_streams, sizeof(*ingest->streams));
+        ingest->touched = fr_realloc(ingest->touched, ingest->capacity_streams, sizeof(*ingest->touched));
     }
     pthread_mutex_lock(&ingest->shared.mutex);
     uint32_t stream_index = fr_positions_index(&ingest->shared.known, at->topic, at->partition);
     struct fr_partition_position p = ingest->shared.known.partitions[stream_index];
     pthread_mutex_unlock(&ingest->shared.mutex);
-    ingest->lanes[ingest->n_lanes] = (struct fr_lane){
+    ingest->streams[ingest->n_streams] = (struct fr_stream){
         .feed = feed,
-        .partition = ingest->n_lanes - feed->first,
-        .turn = feed->in_turn ? ingest->n_lanes : feed->first,
+        .partition = ingest->n_streams - feed->first,
+        .turn = feed->in_turn ? ingest->n_streams : feed->first,
         .stream_index = stream_index,
         .next = p.offset,
         .item = p.item,
@@ -55,7 +55,7 @@ static void add_lane(struct fr_ingest *ingest, const struct fr_feed *feed, const
         .touched = -1,
         .added = added,
     };
-    ingest->n_lanes++;
+    ingest->n_streams++;
     ingest->n_stopped++;
 }
 
@@ -66,9 +66,9 @@ static enum fr_status check_complete(const struct fr_ingest *ingest, struct fr_e
     for (uint32_t i = 0; i < known->count; i++) {
         const struct fr_partition_position *p = &known->partitions[i];
         bool topic_there = false, there = false;
-        for (uint32_t k = 0; k < ingest->n_lanes && !there; k++) {
-            there = ingest->lanes[k].stream_index == i;
-            topic_there |= there || strcmp(fr_lane_position(ingest, &ingest->lanes[k])->topic, p->topic) == 0;
+        for (uint32_t k = 0; k < ingest->n_streams && !there; k++) {
+            there = ingest->streams[k].stream_index == i;
+            topic_there |= there || strcmp(fr_stream_position(ingest, &ingest->streams[k])->topic, p->topic) == 0;
         }
         if (topic_there && !there && ingest->conf->ingest.on_loss == FR_ON_LOSS_STOP)
             return fr_err_set(err, FR_E_MISMATCH,
@@ -125,21 +125,21 @@ static bool is_known(const struct fr_ingest *ingest, const struct fr_source_part
     return false;
 }
 
-static enum fr_status add_lanes(struct fr_ingest *ingest, const struct fr_feed *feed,
-                                const struct fr_source_layout *layout, uint32_t resumed, struct fr_err *err)
+static enum fr_status add_streams(struct fr_ingest *ingest, const struct fr_feed *feed,
+                                  const struct fr_source_layout *layout, uint32_t resumed, struct fr_err *err)
 {
-    for (uint32_t i = ingest->n_lanes - feed->first; i < layout->n_partitions; i++) {
+    for (uint32_t i = ingest->n_streams - feed->first; i < layout->n_partitions; i++) {
         if (ingest->shared.known.count == FR_PARTITIONS_MAX && !is_known(ingest, &layout->partitions[i]))
             return fr_err_set(err, FR_E_LIMIT,
                               "the state holds positions of %d partitions, of topics that were left too, and no more; "
                               "read further topics with another state_dir",
                               FR_PARTITIONS_MAX);
-        add_lane(ingest, feed, &layout->partitions[i], was_read(ingest, layout->partitions[i].topic, resumed));
+        add_stream(ingest, feed, &layout->partitions[i], was_read(ingest, layout->partitions[i].topic, resumed));
     }
     return FR_OK;
 }
 
-enum fr_status fr_lanes_discover(struct fr_ingest *ingest, struct fr_err *err)
+enum fr_status fr_streams_discover(struct fr_ingest *ingest, struct fr_err *err)
 {
     struct fr_source_layout files = {0}, topics = {0};
     const struct fr_source *of_topics = &ingest->topics.source, *of_files = &ingest->files.source;
@@ -153,9 +153,9 @@ enum fr_status fr_lanes_discover(struct fr_ingest *ingest, struct fr_err *err)
         status = check_cluster(ingest, topics.cluster_id, err);
     uint32_t resumed = ingest->shared.n_resolved;
     if (status == FR_OK)
-        status = add_lanes(ingest, &ingest->files, &files, resumed, err);
+        status = add_streams(ingest, &ingest->files, &files, resumed, err);
     if (status == FR_OK)
-        status = add_lanes(ingest, &ingest->topics, &topics, resumed, err);
+        status = add_streams(ingest, &ingest->topics, &topics, resumed, err);
     return status == FR_OK ? check_complete(ingest, err) : status;
 }
 
@@ -167,75 +167,75 @@ enum damage { BEGINNING_GONE, END_GONE, OTHER_RECORDS };
  * holds now. What counts as lost are records known to be in neither the old nor the new reading:
  * with `earliest` in a log that is another one there are none that we know of, with `latest` all
  * that it holds now. */
-static enum fr_status lose(struct fr_ingest *ingest, struct fr_lane *lane, int64_t low, enum damage damage,
+static enum fr_status lose(struct fr_ingest *ingest, struct fr_stream *stream, int64_t low, enum damage damage,
                            struct fr_err *err)
 {
-    const struct fr_partition_position *p = fr_lane_position(ingest, lane);
+    const struct fr_partition_position *p = fr_stream_position(ingest, stream);
     if (ingest->conf->ingest.on_loss == FR_ON_LOSS_STOP)
         return err->status;
-    int64_t to = ingest->conf->ingest.on_loss == FR_ON_LOSS_EARLIEST ? low : lane->high;
-    int64_t unread = damage == BEGINNING_GONE ? lane->next : low;
+    int64_t to = ingest->conf->ingest.on_loss == FR_ON_LOSS_EARLIEST ? low : stream->high;
+    int64_t unread = damage == BEGINNING_GONE ? stream->next : low;
     uint64_t lost = to > unread ? (uint64_t)(to - unread) : 0;
     char quoted[1100];
     fr_log(FR_LOG_WARN, "ingest", "records_lost",
            "topic=%s partition=%" PRId32 " expected=%" PRId64 " low=%" PRId64 " high=%" PRId64 " next=%" PRId64
            " lost=%" PRIu64 " reason=%s",
-           p->topic, p->partition, lane->next, low, lane->high, to, lost,
+           p->topic, p->partition, stream->next, low, stream->high, to, lost,
            fr_log_quote(quoted, sizeof(quoted), err->text));
-    lane->next = to;
-    lane->item = 0;
-    lane->mark =
+    stream->next = to;
+    stream->item = 0;
+    stream->mark =
         /* what follows is another log, or has a hole: nothing to compare with */
         (struct fr_mark){.offset = -1};
-    lane->lost += lost;
-    fr_lane_moved(ingest, lane);
+    stream->lost += lost;
+    fr_stream_moved(ingest, stream);
     return FR_OK;
 }
 
 #define ON_LOSS_REMEDY "ingest.on_loss: earliest or latest goes on without them, another state_dir begins anew"
 
-static enum fr_status check_range(struct fr_ingest *ingest, struct fr_lane *lane, int64_t low, struct fr_err *err)
+static enum fr_status check_range(struct fr_ingest *ingest, struct fr_stream *stream, int64_t low, struct fr_err *err)
 {
-    const struct fr_partition_position *p = fr_lane_position(ingest, lane);
-    if (lane->next < low) {
+    const struct fr_partition_position *p = fr_stream_position(ingest, stream);
+    if (stream->next < low) {
         (void)fr_err_set(err, FR_E_LOST,
                          "%s/%" PRId32 ": %" PRId64
                          " records were deleted before they were read (retention): the next offset is %" PRId64
                          ", the log holds [%" PRId64 ", %" PRId64 "); " ON_LOSS_REMEDY,
-                         p->topic, p->partition, low - lane->next, lane->next, low, lane->high);
-        return lose(ingest, lane, low, BEGINNING_GONE, err);
+                         p->topic, p->partition, low - stream->next, stream->next, low, stream->high);
+        return lose(ingest, stream, low, BEGINNING_GONE, err);
     }
     (void)fr_err_set(err, FR_E_LOST,
                      "%s/%" PRId32 ": %" PRId64
                      " records are missing at its end (truncated, or the topic was made anew): the next offset is "
                      "%" PRId64 ", the log holds [%" PRId64 ", %" PRId64 "); " ON_LOSS_REMEDY,
-                     p->topic, p->partition, lane->next - lane->high, lane->next, low, lane->high);
-    return lose(ingest, lane, low, END_GONE, err);
+                     p->topic, p->partition, stream->next - stream->high, stream->next, low, stream->high);
+    return lose(ingest, stream, low, END_GONE, err);
 }
 
-static enum fr_status verify(struct fr_ingest *ingest, struct fr_lane *lane, int64_t low, struct fr_err *err)
+static enum fr_status verify(struct fr_ingest *ingest, struct fr_stream *stream, int64_t low, struct fr_err *err)
 {
-    const struct fr_source *source = &lane->feed->source;
-    const struct fr_partition_position *p = fr_lane_position(ingest, lane);
-    if (lane->mark.offset < 0)
+    const struct fr_source *source = &stream->feed->source;
+    const struct fr_partition_position *p = fr_stream_position(ingest, stream);
+    if (stream->mark.offset < 0)
         return FR_OK;
     enum fr_status status = FR_EOF;
     struct fr_source_event event;
-    if (lane->mark.offset >= low && lane->mark.offset < lane->high)
-        status = source->fetch(source->self, lane->partition, lane->mark.offset, &event, err);
+    if (stream->mark.offset >= low && stream->mark.offset < stream->high)
+        status = source->fetch(source->self, stream->partition, stream->mark.offset, &event, err);
     if (status == FR_EOF) {
         fr_log(FR_LOG_WARN, "ingest", "unverified",
                "topic=%s partition=%" PRId32 " offset=%" PRId64
                " reason=\"the last delivered record is no longer in the log\"",
-               p->topic, p->partition, lane->mark.offset);
+               p->topic, p->partition, stream->mark.offset);
         return FR_OK;
     }
     if (status != FR_OK)
         return status;
     uint32_t crc = fr_crc32c(0, event.value, event.size);
     int64_t timestamp_ms = event.timestamp_ms;
-    fr_lane_release(lane, &event);
-    if (crc == lane->mark.crc32c && timestamp_ms == lane->mark.timestamp_ms)
+    fr_stream_release(stream, &event);
+    if (crc == stream->mark.crc32c && timestamp_ms == stream->mark.timestamp_ms)
         return FR_OK;
     (void)fr_err_set(
         err, FR_E_MISMATCH,
@@ -243,156 +243,156 @@ static enum fr_status verify(struct fr_ingest *ingest, struct fr_lane *lane, int
         ", CRC32C %08" PRIx32 "; noted %" PRId64 ", %08" PRIx32
         "): another topic under the same name, made anew; use the right topic or another state_dir, or go "
         "on with this log by ingest.on_loss: earliest or latest",
-        p->topic, p->partition, lane->mark.offset, timestamp_ms, crc, lane->mark.timestamp_ms, lane->mark.crc32c);
-    return lose(ingest, lane, low, OTHER_RECORDS, err);
+        p->topic, p->partition, stream->mark.offset, timestamp_ms, crc, stream->mark.timestamp_ms, stream->mark.crc32c);
+    return lose(ingest, stream, low, OTHER_RECORDS, err);
 }
 
 /* The owner learns positions without gaps. */
-void fr_lane_resolve(struct fr_ingest *ingest, const struct fr_lane *lane)
+void fr_stream_resolve(struct fr_ingest *ingest, const struct fr_stream *stream)
 {
     struct fr_ingest_shared *shared = &ingest->shared;
     pthread_mutex_lock(&shared->mutex);
-    if (shared->known.partitions[lane->stream_index].offset < 0)
-        shared->known.partitions[lane->stream_index].offset = lane->next;
+    if (shared->known.partitions[stream->stream_index].offset < 0)
+        shared->known.partitions[stream->stream_index].offset = stream->next;
     while (shared->n_resolved < shared->known.count && shared->known.partitions[shared->n_resolved].offset >= 0)
         shared->n_resolved++;
     pthread_mutex_unlock(&shared->mutex);
 }
 
-static enum fr_status first_offset(struct fr_ingest *ingest, struct fr_lane *lane, int64_t low, struct fr_err *err)
+static enum fr_status first_offset(struct fr_ingest *ingest, struct fr_stream *stream, int64_t low, struct fr_err *err)
 {
-    const struct fr_source *source = &lane->feed->source;
+    const struct fr_source *source = &stream->feed->source;
     int64_t at = low;
     enum fr_status status = FR_OK;
-    if (!lane->added && ingest->conf->ingest.start == FR_START_LATEST)
-        at = lane->high;
-    else if (!lane->added && ingest->conf->ingest.start == FR_START_TIME)
-        status = source->offset_at(source->self, lane->partition, ingest->conf->ingest.start_ms, &at, err);
+    if (!stream->added && ingest->conf->ingest.start == FR_START_LATEST)
+        at = stream->high;
+    else if (!stream->added && ingest->conf->ingest.start == FR_START_TIME)
+        status = source->offset_at(source->self, stream->partition, ingest->conf->ingest.start_ms, &at, err);
     if (status < 0)
         return status;
     /* None so late: what is written from now on is. */
-    lane->next = status == FR_EOF || at > lane->high ? lane->high : at < low ? low : at;
+    stream->next = status == FR_EOF || at > stream->high ? stream->high : at < low ? low : at;
     return FR_OK;
 }
 
-enum fr_status fr_lane_check_partition(struct fr_ingest *ingest, struct fr_lane *lane, struct fr_err *err)
+enum fr_status fr_stream_check_partition(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_err *err)
 {
-    const struct fr_source *source = &lane->feed->source;
+    const struct fr_source *source = &stream->feed->source;
     int64_t low, high;
-    enum fr_status status = source->watermarks(source->self, lane->partition, &low, &high, err);
+    enum fr_status status = source->watermarks(source->self, stream->partition, &low, &high, err);
     if (status != FR_OK)
         return status;
-    lane->high = high;
-    if (lane->next < 0)
-        status = first_offset(ingest, lane, low, err);
-    else if (lane->next < low || lane->next > high)
-        status = check_range(ingest, lane, low, err);
+    stream->high = high;
+    if (stream->next < 0)
+        status = first_offset(ingest, stream, low, err);
+    else if (stream->next < low || stream->next > high)
+        status = check_range(ingest, stream, low, err);
     else
-        status = verify(ingest, lane, low, err);
-    lane->from = lane->next;
+        status = verify(ingest, stream, low, err);
+    stream->from = stream->next;
     if (status == FR_OK)
-        fr_lane_resolve(ingest, lane);
+        fr_stream_resolve(ingest, stream);
     return status;
 }
 
 /* ---- reading ---- */
 
-enum fr_status fr_lane_begin(struct fr_ingest *ingest, struct fr_lane *lane, struct fr_err *err)
+enum fr_status fr_stream_begin(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_err *err)
 {
-    const struct fr_partition_position *p = fr_lane_position(ingest, lane);
-    FR_CHECK(lane->state == FR_LANE_STOPPED);
-    if (lane->end >= 0 && lane->next >= lane->end) {
-        fr_lane_finish(ingest, lane);
+    const struct fr_partition_position *p = fr_stream_position(ingest, stream);
+    FR_CHECK(stream->state == FR_STREAM_STOPPED);
+    if (stream->end >= 0 && stream->next >= stream->end) {
+        fr_stream_finish(ingest, stream);
         return FR_OK;
     }
-    const struct fr_source *source = &lane->feed->source;
-    enum fr_status status = source->begin(source->self, lane->partition, lane->from, err);
+    const struct fr_source *source = &stream->feed->source;
+    enum fr_status status = source->begin(source->self, stream->partition, stream->from, err);
     if (status != FR_OK)
         return status;
-    lane->state = lane->from < lane->next ? FR_LANE_VERIFYING : FR_LANE_READING;
-    ingest->polled = lane->feed;
+    stream->state = stream->from < stream->next ? FR_STREAM_VERIFYING : FR_STREAM_READING;
+    ingest->polled = stream->feed;
     /* Nothing to wait for as far as we know; the source says so again. */
-    lane->at_end = lane->high >= 0 && lane->next >= lane->high;
-    lane->seen = lane->next;
+    stream->at_end = stream->high >= 0 && stream->next >= stream->high;
+    stream->seen = stream->next;
     ingest->n_stopped--;
-    fr_log(lane->troubled ? FR_LOG_DEBUG : FR_LOG_INFO, "ingest", "reading",
+    fr_log(stream->troubled ? FR_LOG_DEBUG : FR_LOG_INFO, "ingest", "reading",
            "topic=%s partition=%" PRId32 " offset=%" PRId64 " item=%" PRIu32 " high=%" PRId64, p->topic, p->partition,
-           lane->next, lane->item, lane->high);
+           stream->next, stream->item, stream->high);
     return FR_OK;
 }
 
-void fr_lane_stop(struct fr_ingest *ingest, struct fr_lane *lane, const char *why)
+void fr_stream_stop(struct fr_ingest *ingest, struct fr_stream *stream, const char *why)
 {
-    const struct fr_partition_position *p = fr_lane_position(ingest, lane);
-    FR_CHECK(fr_lane_is_read(lane));
-    lane->feed->source.halt(lane->feed->source.self, lane->partition);
-    lane->state = FR_LANE_STOPPED;
-    lane->at_end = false;
-    lane->retry_ns = 0;
+    const struct fr_partition_position *p = fr_stream_position(ingest, stream);
+    FR_CHECK(fr_stream_is_read(stream));
+    stream->feed->source.halt(stream->feed->source.self, stream->partition);
+    stream->state = FR_STREAM_STOPPED;
+    stream->at_end = false;
+    stream->retry_ns = 0;
     ingest->n_stopped++;
     snprintf(ingest->problem, sizeof(ingest->problem), "%s/%" PRId32 ": %s", p->topic, p->partition, why);
     char quoted[512];
-    /* A lane that is interrupted at every new try says so once. */
-    fr_log(lane->troubled ? FR_LOG_DEBUG : FR_LOG_WARN, "ingest", "interrupted",
-           "topic=%s partition=%" PRId32 " offset=%" PRId64 " reason=%s", p->topic, p->partition, lane->next,
+    /* A stream that is interrupted at every new try says so once. */
+    fr_log(stream->troubled ? FR_LOG_DEBUG : FR_LOG_WARN, "ingest", "interrupted",
+           "topic=%s partition=%" PRId32 " offset=%" PRId64 " reason=%s", p->topic, p->partition, stream->next,
            fr_log_quote(quoted, sizeof(quoted), why));
-    lane->troubled = true;
+    stream->troubled = true;
 }
 
-/* No lane is troubled, and none waits that could be read: no problem is left to tell. */
+/* No stream is troubled, and none waits that could be read: no problem is left to tell. */
 static void settle(struct fr_ingest *ingest)
 {
-    for (uint32_t i = 0; ingest->problem[0] && i < ingest->n_lanes; i++) {
-        const struct fr_lane *lane = &ingest->lanes[i];
-        if (lane->troubled || (lane->state == FR_LANE_STOPPED && fr_lane_its_turn(ingest, lane)))
+    for (uint32_t i = 0; ingest->problem[0] && i < ingest->n_streams; i++) {
+        const struct fr_stream *stream = &ingest->streams[i];
+        if (stream->troubled || (stream->state == FR_STREAM_STOPPED && fr_stream_its_turn(ingest, stream)))
             return;
     }
     ingest->problem[0] = 0;
 }
 
-void fr_lane_recovered(struct fr_ingest *ingest, struct fr_lane *lane)
+void fr_stream_recovered(struct fr_ingest *ingest, struct fr_stream *stream)
 {
-    lane->troubled = false;
+    stream->troubled = false;
     settle(ingest);
 }
 
-void fr_lane_finish(struct fr_ingest *ingest, struct fr_lane *lane)
+void fr_stream_finish(struct fr_ingest *ingest, struct fr_stream *stream)
 {
-    FR_CHECK(lane->state != FR_LANE_DONE);
-    if (lane->state == FR_LANE_STOPPED)
+    FR_CHECK(stream->state != FR_STREAM_DONE);
+    if (stream->state == FR_STREAM_STOPPED)
         ingest->n_stopped--;
     else
-        lane->feed->source.halt(lane->feed->source.self, lane->partition);
-    lane->state = FR_LANE_DONE;
-    lane->troubled = false;
-    lane->at_end = true;
+        stream->feed->source.halt(stream->feed->source.self, stream->partition);
+    stream->state = FR_STREAM_DONE;
+    stream->troubled = false;
+    stream->at_end = true;
     ingest->n_done++;
-    while (fr_files_left(ingest) && ingest->lanes[ingest->turn].state == FR_LANE_DONE)
+    while (fr_files_left(ingest) && ingest->streams[ingest->turn].state == FR_STREAM_DONE)
         ingest->turn++;
-    if (lane->next < lane->end) { /* only markers were left: in effect all the same */
-        lane->next = lane->end;
-        lane->item = 0;
-        fr_lane_moved(ingest, lane);
+    if (stream->next < stream->end) { /* only markers were left: in effect all the same */
+        stream->next = stream->end;
+        stream->item = 0;
+        fr_stream_moved(ingest, stream);
     }
-    lane->seen = lane->next;
+    stream->seen = stream->next;
 }
 
-enum fr_status fr_lanes_revive(struct fr_ingest *ingest, struct fr_err *err)
+enum fr_status fr_streams_revive(struct fr_ingest *ingest, struct fr_err *err)
 {
     uint64_t now = fr_mono_ns(ingest->clock);
     bool looked = false;
     enum fr_status status = FR_OK;
-    for (uint32_t i = 0; status == FR_OK && ingest->n_stopped && i < ingest->n_lanes; i++) {
-        struct fr_lane *lane = &ingest->lanes[i];
-        if (lane->state != FR_LANE_STOPPED || now < lane->retry_ns || !fr_lane_its_turn(ingest, lane))
+    for (uint32_t i = 0; status == FR_OK && ingest->n_stopped && i < ingest->n_streams; i++) {
+        struct fr_stream *stream = &ingest->streams[i];
+        if (stream->state != FR_STREAM_STOPPED || now < stream->retry_ns || !fr_stream_its_turn(ingest, stream))
             continue;
         looked = true;
-        lane->retry_ns = now + (uint64_t)FR_RECHECK_MS * 1000000u;
-        status = lane->feed->check(ingest, lane, err);
+        stream->retry_ns = now + (uint64_t)FR_RECHECK_MS * 1000000u;
+        status = stream->feed->check(ingest, stream, err);
         /* The owner learns positions without gaps: behind one whose first offset is not known this
          * one waits. */
-        if (status == FR_OK && lane->state == FR_LANE_STOPPED && lane->stream_index < ingest->shared.n_resolved)
-            status = fr_lane_begin(ingest, lane, err);
+        if (status == FR_OK && stream->state == FR_STREAM_STOPPED && stream->stream_index < ingest->shared.n_resolved)
+            status = fr_stream_begin(ingest, stream, err);
     }
     if (looked && ingest->topics.source.self)
         ingest->topics.source.checked(ingest->topics.source.self);

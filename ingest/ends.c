@@ -45,11 +45,11 @@ static enum fr_status parse_line(struct fr_ingest *ingest, const char *line, str
     topic[size] = 0;
     if (strchr(topic, ' ') && !fr_is_file_topic(topic))
         return fr_err_set(err, FR_E_CORRUPT, "end offsets: \"%.80s\" names no topic", line);
-    for (uint32_t i = 0; i < ingest->n_lanes; i++) {
-        const struct fr_partition_position *p = fr_lane_position(ingest, &ingest->lanes[i]);
+    for (uint32_t i = 0; i < ingest->n_streams; i++) {
+        const struct fr_partition_position *p = fr_stream_position(ingest, &ingest->streams[i]);
         if (p->partition != partition || strcmp(p->topic, topic) != 0)
             continue;
-        ingest->lanes[i].fixed_end = end;
+        ingest->streams[i].fixed_end = end;
         return FR_OK;
     }
     return fr_err_set(err, FR_E_MISMATCH,
@@ -61,8 +61,8 @@ static enum fr_status parse_line(struct fr_ingest *ingest, const char *line, str
 
 static enum fr_status parse(struct fr_ingest *ingest, struct fr_err *err)
 {
-    for (uint32_t i = 0; i < ingest->n_lanes; i++)
-        ingest->lanes[i].fixed_end = -1;
+    for (uint32_t i = 0; i < ingest->n_streams; i++)
+        ingest->streams[i].fixed_end = -1;
     enum fr_status status = FR_OK;
     char *line = ingest->end_offsets;
     while (status == FR_OK && *line) {
@@ -77,26 +77,26 @@ static enum fr_status parse(struct fr_ingest *ingest, struct fr_err *err)
     return status;
 }
 
-enum fr_status fr_ends_ask_partition(struct fr_ingest *ingest, const struct fr_lane *lane, int64_t *end,
+enum fr_status fr_ends_ask_partition(struct fr_ingest *ingest, const struct fr_stream *stream, int64_t *end,
                                      struct fr_err *err)
 {
-    const struct fr_source *source = &lane->feed->source;
-    int64_t at = lane->high;
+    const struct fr_source *source = &stream->feed->source;
+    int64_t at = stream->high;
     enum fr_status status = FR_EOF;
     if (ingest->until_ms > 0)
-        status = source->offset_at(source->self, lane->partition, ingest->until_ms, &at, err);
+        status = source->offset_at(source->self, stream->partition, ingest->until_ms, &at, err);
     if (status < 0)
         return status;
-    *end = status == FR_OK && at < lane->high ? at : lane->high;
+    *end = status == FR_OK && at < stream->high ? at : stream->high;
     return FR_OK;
 }
 
 /* One that the ends do not name was added later and is not read. */
-enum fr_status fr_ends_take_partition(struct fr_ingest *ingest, struct fr_lane *lane, struct fr_err *err)
+enum fr_status fr_ends_take_partition(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_err *err)
 {
     (void)ingest;
     (void)err;
-    lane->end = lane->fixed_end < 0 ? 0 : lane->fixed_end;
+    stream->end = stream->fixed_end < 0 ? 0 : stream->fixed_end;
     return FR_OK;
 }
 
@@ -104,11 +104,11 @@ static enum fr_status ask(struct fr_ingest *ingest, struct fr_err *err)
 {
     struct fr_buffer text = {0};
     enum fr_status status = FR_OK;
-    for (uint32_t i = 0; status == FR_OK && i < ingest->n_lanes; i++) {
-        struct fr_lane *lane = &ingest->lanes[i];
-        const struct fr_partition_position *p = fr_lane_position(ingest, lane);
-        status = lane->feed->ask_end(ingest, lane, &lane->fixed_end, err);
-        fr_buffer_printf(&text, "%s %" PRId32 " %" PRId64 "\n", p->topic, p->partition, lane->fixed_end);
+    for (uint32_t i = 0; status == FR_OK && i < ingest->n_streams; i++) {
+        struct fr_stream *stream = &ingest->streams[i];
+        const struct fr_partition_position *p = fr_stream_position(ingest, stream);
+        status = stream->feed->ask_end(ingest, stream, &stream->fixed_end, err);
+        fr_buffer_printf(&text, "%s %" PRId32 " %" PRId64 "\n", p->topic, p->partition, stream->fixed_end);
     }
     fr_put_u8(&text, 0);
     if (status == FR_OK && ingest->fix_end)
@@ -123,19 +123,19 @@ static enum fr_status ask(struct fr_ingest *ingest, struct fr_err *err)
 enum fr_status fr_ends_fix(struct fr_ingest *ingest, struct fr_err *err)
 {
     enum fr_status status = ingest->end_offsets ? parse(ingest, err) : ask(ingest, err);
-    for (uint32_t i = 0; status == FR_OK && i < ingest->n_lanes; i++) {
-        struct fr_lane *lane = &ingest->lanes[i];
-        const struct fr_partition_position *p = fr_lane_position(ingest, lane);
-        status = lane->feed->take_end(ingest, lane, err);
-        if (status == FR_OK && lane->end > lane->high)
+    for (uint32_t i = 0; status == FR_OK && i < ingest->n_streams; i++) {
+        struct fr_stream *stream = &ingest->streams[i];
+        const struct fr_partition_position *p = fr_stream_position(ingest, stream);
+        status = stream->feed->take_end(ingest, stream, err);
+        if (status == FR_OK && stream->end > stream->high)
             status =
                 fr_err_set(err, FR_E_LOST,
                            "%s/%" PRId32 ": the log ends at %" PRId64 ", before the end %" PRId64
                            " fixed for this run: records were lost or the topic was made anew; use another state_dir",
-                           p->topic, p->partition, lane->high, lane->end);
+                           p->topic, p->partition, stream->high, stream->end);
         else if (status == FR_OK)
             fr_log(FR_LOG_INFO, "ingest", "end_fixed", "topic=%s partition=%" PRId32 " next=%" PRId64 " end=%" PRId64,
-                   p->topic, p->partition, lane->next, lane->end);
+                   p->topic, p->partition, stream->next, stream->end);
     }
     return status;
 }

@@ -1,5 +1,5 @@
-/* Files, which are read before any topic: one source whose partitions are files, and what its lanes
- * do in their own way.
+/* Files, which are read before any topic: one source whose partitions are files, and what its
+ * streams do in their own way.
  *
  * A line is a record: topic `file:<path>`, partition 0, offset = number of the line, no timestamp,
  * no key. At most one file is open at a time: the caller begins one, reads it until it is finished,
@@ -146,81 +146,82 @@ static void close_files(void *self)
     free(files);
 }
 
-/* ---- its lanes ---- */
+/* ---- its streams ---- */
 
-static const char *path_of(const struct fr_ingest *ingest, const struct fr_lane *lane)
+static const char *path_of(const struct fr_ingest *ingest, const struct fr_stream *stream)
 {
-    return fr_file_path(fr_lane_position(ingest, lane)->topic);
+    return fr_file_path(fr_stream_position(ingest, stream)->topic);
 }
 
-static enum fr_status check(struct fr_ingest *ingest, struct fr_lane *lane, struct fr_err *err)
+static enum fr_status check(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_err *err)
 {
-    const char *path = path_of(ingest, lane);
+    const char *path = path_of(ingest, stream);
     int file = -1;
-    if (ingest->past_files && lane->next < 0)
+    if (ingest->past_files && stream->next < 0)
         return fr_err_set(err, FR_E_MISMATCH,
                           "ingest.files: %s was not read before the topics were, and files come first; take it out of "
                           "ingest.files, or begin with another state_dir",
                           path);
     if (ingest->past_files) { /* need not even be there any more */
-        fr_lane_finish(ingest, lane);
+        fr_stream_finish(ingest, stream);
         return FR_OK;
     }
-    enum fr_status status = open_regular(path, &file, &lane->bytes, err);
+    enum fr_status status = open_regular(path, &file, &stream->bytes, err);
     if (status != FR_OK)
         return status;
     close(file);
-    if (lane->next < 0)
-        lane->next = 0;
-    lane->from = lane->mark.offset >= 0 ? lane->mark.offset : lane->next;
-    fr_lane_resolve(ingest, lane);
+    if (stream->next < 0)
+        stream->next = 0;
+    stream->from = stream->mark.offset >= 0 ? stream->mark.offset : stream->next;
+    fr_stream_resolve(ingest, stream);
     return FR_OK;
 }
 
 /* A file is read whole, so that its end is its size. */
-static enum fr_status ask_end(struct fr_ingest *ingest, const struct fr_lane *lane, int64_t *end, struct fr_err *err)
+static enum fr_status ask_end(struct fr_ingest *ingest, const struct fr_stream *stream, int64_t *end,
+                              struct fr_err *err)
 {
     (void)ingest;
     (void)err;
-    *end = lane->bytes;
+    *end = stream->bytes;
     return FR_OK;
 }
 
-static enum fr_status take_end(struct fr_ingest *ingest, struct fr_lane *lane, struct fr_err *err)
+static enum fr_status take_end(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_err *err)
 {
-    if (lane->state == FR_LANE_DONE)
+    if (stream->state == FR_STREAM_DONE)
         return FR_OK;
-    if (lane->fixed_end < 0)
+    if (stream->fixed_end < 0)
         return fr_err_set(err, FR_E_MISMATCH,
                           "ingest.files: %s was added after the ends of this run were fixed; take it out, or use "
                           "another state_dir",
-                          path_of(ingest, lane));
-    if (lane->bytes != lane->fixed_end)
+                          path_of(ingest, stream));
+    if (stream->bytes != stream->fixed_end)
         return fr_err_set(err, FR_E_MISMATCH,
                           "ingest.files: %s has %" PRId64 " bytes, it had %" PRId64
                           " when the ends of this run were fixed; put the same file there, or use another state_dir",
-                          path_of(ingest, lane), lane->bytes, lane->fixed_end);
+                          path_of(ingest, stream), stream->bytes, stream->fixed_end);
     return FR_OK;
 }
 
-enum fr_status fr_files_verify(struct fr_ingest *ingest, struct fr_lane *lane, const struct fr_source_event *event,
+enum fr_status fr_files_verify(struct fr_ingest *ingest, struct fr_stream *stream, const struct fr_source_event *event,
                                struct fr_err *err)
 {
-    const char *path = path_of(ingest, lane);
+    const char *path = path_of(ingest, stream);
     const char *remedy =
         "put the file that was read there, or begin with another state_dir; taken out of ingest.files, "
         "what is left of it is not read";
-    lane->state = FR_LANE_READING;
+    stream->state = FR_STREAM_READING;
     if (event->kind == FR_SOURCE_FINISHED)
         return fr_err_set(err, FR_E_MISMATCH,
                           "ingest.files: %s ends after %" PRId64 " lines, %" PRId64 " of it were read: it was cut; %s",
-                          path, event->offset, lane->item ? lane->next + 1 : lane->next, remedy);
+                          path, event->offset, stream->item ? stream->next + 1 : stream->next, remedy);
     uint32_t crc = event->withheld ? event->crc32c : fr_crc32c(0, event->value, event->size);
-    if (event->offset != lane->mark.offset || crc != lane->mark.crc32c)
+    if (event->offset != stream->mark.offset || crc != stream->mark.crc32c)
         return fr_err_set(err, FR_E_MISMATCH,
                           "ingest.files: line %" PRId64
                           " of %s (counted from 0) is not the one that was read: it was changed; %s",
-                          lane->mark.offset, path, remedy);
+                          stream->mark.offset, path, remedy);
     return FR_OK;
 }
 

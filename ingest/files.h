@@ -12,7 +12,7 @@
 enum fr_status fr_files_open(const struct fr_conf *conf, struct fr_feed *out, struct fr_err *err) FR_MUST_CHECK;
 /* The first event of a file that was begun at its last delivered line, or its end where a line was
  * only half in effect. FR_E_MISMATCH. */
-enum fr_status fr_files_verify(struct fr_ingest *ingest, struct fr_lane *lane, const struct fr_source_event *event,
+enum fr_status fr_files_verify(struct fr_ingest *ingest, struct fr_stream *stream, const struct fr_source_event *event,
                                struct fr_err *err) FR_MUST_CHECK;
 
 static inline const char *fr_file_path(const char *topic)

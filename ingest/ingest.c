@@ -1,6 +1,6 @@
 /* The ingest thread's turn: pending work, the next record, the batch timer; and what other threads
  * ask of it. Files are read one after the other, partitions of topics when all files are at their
- * ends (fr_lane_its_turn).
+ * ends (fr_stream_its_turn).
  *
  * A turn never polls while a record is unfinished or no batch is at hand, which is the whole of
  * back-pressure: the source's own bounded queue fills and fetching stops. Live: any partition,
@@ -50,7 +50,7 @@ static enum fr_status open_sources(struct fr_ingest *ingest, const struct fr_ing
         .source = source,
         .decoder = fr_decoder_new(conf),
         .first = ingest->n_files,
-        .check = fr_lane_check_partition,
+        .check = fr_stream_check_partition,
         .ask_end = fr_ends_ask_partition,
         .take_end = fr_ends_take_partition,
     };
@@ -131,10 +131,10 @@ void fr_ingest_free(struct fr_ingest *ingest)
     if (ingest->started)
         pass_commit(ingest);
     if (ingest->pending != FR_PENDING_NONE)
-        fr_lane_release(&ingest->lanes[ingest->pending_lane], &ingest->event);
-    for (uint32_t i = 0; i < ingest->n_lanes; i++)
-        if (ingest->lanes[i].has_interrupted)
-            fr_lane_release(&ingest->lanes[i], &ingest->lanes[i].interrupted);
+        fr_stream_release(&ingest->streams[ingest->pending_stream], &ingest->event);
+    for (uint32_t i = 0; i < ingest->n_streams; i++)
+        if (ingest->streams[i].has_interrupted)
+            fr_stream_release(&ingest->streams[i], &ingest->streams[i].interrupted);
     if (ingest->own_sink)
         ingest->sink.close(ingest->sink.self);
     struct fr_feed *feeds[] = {&ingest->files, &ingest->topics};
@@ -151,7 +151,7 @@ void fr_ingest_free(struct fr_ingest *ingest)
     pthread_mutex_destroy(&ingest->shared.mutex);
     fr_record_image_drop(ingest->image);
     free(ingest->lettered);
-    free(ingest->lanes);
+    free(ingest->streams);
     free(ingest->touched);
     free(ingest->end_offsets);
     free(ingest);
@@ -176,10 +176,10 @@ static void publish(struct fr_ingest *ingest)
     status.dead_sent = dead.sent;
     status.dead_failed = dead.failed;
     status.dead_without_value = dead.without_value;
-    status.n_partitions = ingest->n_lanes;
-    status.at_end = ingest->n_lanes > 0;
-    for (uint32_t i = 0; i < ingest->n_lanes; i++)
-        status.at_end &= ingest->lanes[i].at_end;
+    status.n_partitions = ingest->n_streams;
+    status.at_end = ingest->n_streams > 0;
+    for (uint32_t i = 0; i < ingest->n_streams; i++)
+        status.at_end &= ingest->streams[i].at_end;
     status.lag_ms = lag_ms(ingest, status.at_end);
     status.connected = fr_is_connected(ingest, status.problem, sizeof(status.problem));
     if (status.connected) {
@@ -201,22 +201,22 @@ static void publish(struct fr_ingest *ingest)
     struct fr_ingest_shared *shared = &ingest->shared;
     pthread_mutex_lock(&shared->mutex);
     struct fr_ingest_partition *partitions = shared->status.partitions;
-    if (shared->status_capacity < ingest->n_lanes) {
-        partitions = fr_realloc(partitions, ingest->n_lanes, sizeof(*partitions));
-        for (uint32_t i = shared->status_capacity; i < ingest->n_lanes; i++) {
-            const struct fr_partition_position *p = fr_lane_position(ingest, &ingest->lanes[i]);
+    if (shared->status_capacity < ingest->n_streams) {
+        partitions = fr_realloc(partitions, ingest->n_streams, sizeof(*partitions));
+        for (uint32_t i = shared->status_capacity; i < ingest->n_streams; i++) {
+            const struct fr_partition_position *p = fr_stream_position(ingest, &ingest->streams[i]);
             memcpy(partitions[i].topic, p->topic, FR_TOPIC_MAX);
             partitions[i].partition = p->partition;
         }
-        shared->status_capacity = ingest->n_lanes;
+        shared->status_capacity = ingest->n_streams;
     }
-    for (uint32_t i = 0; i < ingest->n_lanes; i++) {
-        const struct fr_lane *lane = &ingest->lanes[i];
-        const struct fr_source *source = &lane->feed->source;
-        int64_t high = fr_lane_is_read(lane) && source->high ? source->high(source->self, lane->partition) : -1;
-        high = high > lane->high ? high : lane->high;
-        partitions[i].next_offset = lane->seen;
-        partitions[i].high = high > lane->seen ? high : lane->seen;
+    for (uint32_t i = 0; i < ingest->n_streams; i++) {
+        const struct fr_stream *stream = &ingest->streams[i];
+        const struct fr_source *source = &stream->feed->source;
+        int64_t high = fr_stream_is_read(stream) && source->high ? source->high(source->self, stream->partition) : -1;
+        high = high > stream->high ? high : stream->high;
+        partitions[i].next_offset = stream->seen;
+        partitions[i].high = high > stream->seen ? high : stream->seen;
     }
     status.partitions = partitions;
     shared->status = status;
@@ -275,15 +275,15 @@ enum fr_status fr_ingest_start(struct fr_ingest *ingest, struct fr_err *err)
     struct fr_err local;
     err = err ? err : &local;
     FR_CHECK(!ingest->started);
-    enum fr_status status = fr_lanes_discover(ingest, err);
-    for (uint32_t i = 0; status == FR_OK && i < ingest->n_lanes; i++)
-        if (ingest->lanes[i].state == FR_LANE_STOPPED)
-            status = ingest->lanes[i].feed->check(ingest, &ingest->lanes[i], err);
+    enum fr_status status = fr_streams_discover(ingest, err);
+    for (uint32_t i = 0; status == FR_OK && i < ingest->n_streams; i++)
+        if (ingest->streams[i].state == FR_STREAM_STOPPED)
+            status = ingest->streams[i].feed->check(ingest, &ingest->streams[i], err);
     if (status == FR_OK && ingest->until_end)
         status = fr_ends_fix(ingest, err);
-    for (uint32_t i = 0; status == FR_OK && i < ingest->n_lanes; i++)
-        if (ingest->lanes[i].state == FR_LANE_STOPPED && fr_lane_its_turn(ingest, &ingest->lanes[i]))
-            status = fr_lane_begin(ingest, &ingest->lanes[i], err);
+    for (uint32_t i = 0; status == FR_OK && i < ingest->n_streams; i++)
+        if (ingest->streams[i].state == FR_STREAM_STOPPED && fr_stream_its_turn(ingest, &ingest->streams[i]))
+            status = fr_stream_begin(ingest, &ingest->streams[i], err);
     if (status == FR_OK) {
         if (ingest->topics.source.self)
             ingest->topics.source.checked(ingest->topics.source.self);
@@ -297,11 +297,11 @@ enum fr_status fr_ingest_start(struct fr_ingest *ingest, struct fr_err *err)
 
 /* ---- a turn ---- */
 
-/* A file has its batches for itself: whether the lane of the round may go into the open batch. */
+/* A file has its batches for itself: whether the stream of the round may go into the open batch. */
 static bool same_turn(const struct fr_ingest *ingest)
 {
     return ingest->open->n_positions == 0 ||
-           ingest->lanes[ingest->touched[0]].turn == ingest->lanes[ingest->round_lane].turn;
+           ingest->streams[ingest->touched[0]].turn == ingest->streams[ingest->round_stream].turn;
 }
 
 /* While the model is young rounds are not kept: one may hold far more samples than a batch, and a
@@ -309,54 +309,54 @@ static bool same_turn(const struct fr_ingest *ingest)
  * fewest records gives the next one, so that the choice is a function of the ledgers, and one that
  * was cut inside a record goes on with it. A batch takes at most as many records as a round, of
  * files one at a time, too. */
-static bool young_lane(struct fr_ingest *ingest)
+static bool young_stream(struct fr_ingest *ingest)
 {
-    struct fr_lane *found = NULL;
+    struct fr_stream *found = NULL;
     uint32_t n = 0; /* of the run, read to their ends or not; a file is one */
-    for (uint32_t i = ingest->turn; i < ingest->n_lanes; i++) {
-        struct fr_lane *lane = &ingest->lanes[i];
-        if (lane->turn != ingest->turn)
+    for (uint32_t i = ingest->turn; i < ingest->n_streams; i++) {
+        struct fr_stream *stream = &ingest->streams[i];
+        if (stream->turn != ingest->turn)
             continue;
-        n += lane->end != 0;
-        if (lane->state != FR_LANE_DONE && (!found || lane->delivered < found->delivered))
-            found = lane;
+        n += stream->end != 0;
+        if (stream->state != FR_STREAM_DONE && (!found || stream->delivered < found->delivered))
+            found = stream;
     }
     if (!found || ingest->round_taken >= (uint64_t)ingest->conf->ingest.lockstep_records * n)
         return false;
-    ingest->round_lane = (uint32_t)(found - ingest->lanes);
+    ingest->round_stream = (uint32_t)(found - ingest->streams);
     return same_turn(ingest);
 }
 
 /* The partition or file whose record comes next; false: the round is over. */
-static bool round_lane(struct fr_ingest *ingest)
+static bool round_stream(struct fr_ingest *ingest)
 {
     if (fr_assembly_young(ingest))
-        return young_lane(ingest);
-    for (; ingest->round_lane < ingest->n_lanes; ingest->round_lane++, ingest->round_taken = 0)
-        if (ingest->lanes[ingest->round_lane].state != FR_LANE_DONE &&
+        return young_stream(ingest);
+    for (; ingest->round_stream < ingest->n_streams; ingest->round_stream++, ingest->round_taken = 0)
+        if (ingest->streams[ingest->round_stream].state != FR_STREAM_DONE &&
             ingest->round_taken < ingest->conf->ingest.lockstep_records)
             return same_turn(ingest);
     return false;
 }
 
-static enum fr_status take_event(struct fr_ingest *ingest, struct fr_lane *lane, struct fr_source_event *event,
+static enum fr_status take_event(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_source_event *event,
                                  struct fr_err *err)
 {
     bool finished = event->kind == FR_SOURCE_FINISHED;
-    if (lane->state == FR_LANE_VERIFYING || (finished && lane->item))
-        return fr_files_verify(ingest, lane, event, err);
-    if (lane->troubled && fr_lane_is_read(lane) &&
+    if (stream->state == FR_STREAM_VERIFYING || (finished && stream->item))
+        return fr_files_verify(ingest, stream, event, err);
+    if (stream->troubled && fr_stream_is_read(stream) &&
         (event->kind == FR_SOURCE_RECORD || event->kind == FR_SOURCE_END || finished))
-        fr_lane_recovered(ingest, lane);
-    enum fr_status status = fr_assembly_event(ingest, lane, event);
+        fr_stream_recovered(ingest, stream);
+    enum fr_status status = fr_assembly_event(ingest, stream, event);
     /* What comes next is begun at once. */
-    return status == FR_OK && finished ? fr_lanes_revive(ingest, err) : status;
+    return status == FR_OK && finished ? fr_streams_revive(ingest, err) : status;
 }
 
 /* FR_OK: a batch was closed or an event handled; FR_AGAIN: nothing came within wait_ms. */
 static enum fr_status next_event(struct fr_ingest *ingest, int wait_ms, struct fr_err *err)
 {
-    bool over = ingest->lockstep ? !round_lane(ingest) : ingest->until_end && ingest->n_done == ingest->n_lanes;
+    bool over = ingest->lockstep ? !round_stream(ingest) : ingest->until_end && ingest->n_done == ingest->n_streams;
     if (over) {
         if (ingest->open->n_positions)
             fr_assembly_close(ingest);
@@ -368,14 +368,14 @@ static enum fr_status next_event(struct fr_ingest *ingest, int wait_ms, struct f
     const struct fr_feed *feed = ingest->polled;
     int64_t from = -1;
     if (ingest->lockstep) {
-        struct fr_lane *lane = &ingest->lanes[ingest->round_lane];
-        feed = lane->feed;
-        from = lane->partition;
-        if (lane->has_interrupted) {
-            event = lane->interrupted;
-            return take_event(ingest, lane, &event, err);
+        struct fr_stream *stream = &ingest->streams[ingest->round_stream];
+        feed = stream->feed;
+        from = stream->partition;
+        if (stream->has_interrupted) {
+            event = stream->interrupted;
+            return take_event(ingest, stream, &event, err);
         }
-        if (!fr_lane_is_read(lane)) { /* its turn: nothing else may go first */
+        if (!fr_stream_is_read(stream)) { /* its turn: nothing else may go first */
             nanosleep(&(struct timespec){.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * 1000000L}, NULL);
             return FR_AGAIN;
         }
@@ -383,8 +383,8 @@ static enum fr_status next_event(struct fr_ingest *ingest, int wait_ms, struct f
     enum fr_status status = feed->source.poll(feed->source.self, from, wait_ms, &event, err);
     if (status != FR_OK)
         return status;
-    FR_CHECK(feed->first + event.partition < ingest->n_lanes);
-    return take_event(ingest, &ingest->lanes[feed->first + event.partition], &event, err);
+    FR_CHECK(feed->first + event.partition < ingest->n_streams);
+    return take_event(ingest, &ingest->streams[feed->first + event.partition], &event, err);
 }
 
 static int poll_wait_ms(const struct fr_ingest *ingest, uint64_t deadline_ns, uint64_t now_ns)
@@ -439,7 +439,7 @@ static enum fr_status look_for_partitions(struct fr_ingest *ingest, struct fr_er
         !fr_is_connected(ingest, problem, sizeof(problem)))
         return FR_OK;
     ingest->discover_ns = now;
-    enum fr_status status = fr_lanes_discover(ingest, err);
+    enum fr_status status = fr_streams_discover(ingest, err);
     return status == FR_E_UNAVAILABLE || status == FR_E_DENIED ? FR_OK : status;
 }
 
@@ -452,7 +452,7 @@ enum fr_status fr_ingest_step(struct fr_ingest *ingest, int wait_ms, struct fr_e
     pass_commit(ingest);
     enum fr_status status = look_for_partitions(ingest, err);
     if (status == FR_OK && ingest->n_stopped)
-        status = fr_lanes_revive(ingest, err);
+        status = fr_streams_revive(ingest, err);
     if (status == FR_OK)
         status = turn(ingest, wait_ms, err);
     publish(ingest);

@@ -1,4 +1,4 @@
-/* The ingest module inside: lanes (topic-partitions being read), the batch being assembled, what
+/* The ingest module inside: streams (topic-partitions being read), the batch being assembled, what
  * other threads see.
  *
  * Everything here belongs to the ingest thread, except `shared`, which its mutex guards. */
@@ -29,34 +29,35 @@ struct fr_mark {    /* the last delivered record of a partition */
 };
 
 struct fr_ingest;
-struct fr_lane;
+struct fr_stream;
 
-/* Where lanes are read from: topics, or files. */
+/* Where streams are read from: topics, or files. */
 struct fr_feed {
     struct fr_source source;
     struct fr_decoder *decoder;
-    uint32_t first; /* number of its first lane; the others follow in the order of its layout */
-    bool in_turn;   /* its lanes are read one after the other, else all at once */
+    uint32_t first; /* number of its first stream; the others follow in the order of its layout */
+    bool in_turn;   /* its streams are read one after the other, else all at once */
     /* Whether what was read is there still; sets where reading goes on (`from`). */
-    enum fr_status (*check)(struct fr_ingest *ingest, struct fr_lane *lane, struct fr_err *err);
-    /* Asks where a bounded run ends on the lane; lets a fixed end hold from now on, if it can. */
-    enum fr_status (*ask_end)(struct fr_ingest *ingest, const struct fr_lane *lane, int64_t *end, struct fr_err *err);
-    enum fr_status (*take_end)(struct fr_ingest *ingest, struct fr_lane *lane, struct fr_err *err);
+    enum fr_status (*check)(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_err *err);
+    /* Asks where a bounded run ends on the stream; lets a fixed end hold from now on, if it can. */
+    enum fr_status (*ask_end)(struct fr_ingest *ingest, const struct fr_stream *stream, int64_t *end,
+                              struct fr_err *err);
+    enum fr_status (*take_end)(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_err *err);
 };
 
-enum fr_lane_state {
-    FR_LANE_STOPPED,   /* waits for its turn, or until it can be read */
-    FR_LANE_VERIFYING, /* begun at its last delivered record, which must be the noted one */
-    FR_LANE_READING,
-    FR_LANE_DONE, /* read to its end, for good */
+enum fr_stream_state {
+    FR_STREAM_STOPPED,   /* waits for its turn, or until it can be read */
+    FR_STREAM_VERIFYING, /* begun at its last delivered record, which must be the noted one */
+    FR_STREAM_READING,
+    FR_STREAM_DONE, /* read to its end, for good */
 };
 
 /* A topic-partition or file as far as it has been put into batches. */
-struct fr_lane {
-    enum fr_lane_state state;
+struct fr_stream {
+    enum fr_stream_state state;
     const struct fr_feed *feed;
     uint32_t partition;    /* in the feed's layout */
-    uint32_t turn;         /* lanes of a smaller one are read before */
+    uint32_t turn;         /* streams of a smaller one are read before */
     uint32_t stream_index; /* in the positions */
     int64_t next;          /* first offset not fully in a batch; -1: the start policy decides */
     uint32_t item;         /* items of the record at `next` that are in batches */
@@ -102,26 +103,26 @@ struct fr_ingest {
     enum fr_status (*fix_end)(void *self, const char *text, size_t size, struct fr_err *err);
     void *fix_end_self;
     struct fr_feed files, topics;
-    const struct fr_feed *polled; /* that of the lane begun last: files come before topics */
+    const struct fr_feed *polled; /* that of the stream begun last: files come before topics */
     struct fr_dead_sink sink;
     bool own_sink;
 
     /* a copy that reads JSON; borrows what `conf` borrows */
     struct fr_conf file_conf;
-    uint32_t n_files; /* the first lanes */
-    uint32_t turn;    /* lanes up to this one are read now; n_files: all files are done */
+    uint32_t n_files; /* the first streams */
+    uint32_t turn;    /* streams up to this one are read now; n_files: all files are done */
     /* records of topics are in effect: files were read to their ends before */
     bool past_files;
-    uint32_t n_lanes, capacity_lanes;
-    struct fr_lane *lanes;
-    uint32_t n_moved, n_stopped, n_done; /* lanes with `moved`; STOPPED; DONE */
+    uint32_t n_streams, capacity_streams;
+    struct fr_stream *streams;
+    uint32_t n_moved, n_stopped, n_done; /* streams with `moved`; STOPPED; DONE */
     bool started, finished, said_down;
 
     struct fr_batch *open, *ready; /* being filled; closed and not yet in the ring */
-    uint32_t *touched;             /* [open->n_positions] lane of each entry */
+    uint32_t *touched;             /* [open->n_positions] stream of each entry */
     uint64_t open_since_ns;        /* first entry of the open batch */
     enum fr_pending pending;       /* what remains to be done with `event` before the next poll */
-    uint32_t pending_lane;         /* whose record it is; its feed's decoder holds it */
+    uint32_t pending_stream;       /* whose record it is; its feed's decoder holds it */
     struct fr_source_event event;
     uint32_t staged, staged_from;
     const char *reason;
@@ -129,38 +130,38 @@ struct fr_ingest {
     uint64_t dead_sequence;   /* of the last letter of a malformed record */
     /* of the last record that was split between batches and is large; NULL: none */
     struct fr_record_image *image;
-    uint32_t image_lane; /* which record that is */
+    uint32_t image_stream; /* which record that is */
     int64_t image_offset;
     int64_t *lettered; /* [n_lettered] by stream_index; the owner loop's (letters.c) */
     uint32_t n_lettered;
-    uint32_t round_lane, round_taken; /* lockstep */
+    uint32_t round_stream, round_taken; /* lockstep */
 
     struct fr_ingest_status tally; /* counters only */
     int64_t last_timestamp_ms, started_ms;
     uint64_t discover_ns;
     uint32_t discover_ms;
-    char problem[256]; /* of lanes that are stopped or troubled; empty: none */
+    char problem[256]; /* of streams that are stopped or troubled; empty: none */
     struct fr_ingest_shared shared;
 };
 
 /* check.c */
-enum fr_status fr_lanes_discover(struct fr_ingest *ingest, struct fr_err *err) FR_MUST_CHECK;
-enum fr_status fr_lane_begin(struct fr_ingest *ingest, struct fr_lane *lane, struct fr_err *err) FR_MUST_CHECK;
-void fr_lane_stop(struct fr_ingest *ingest, struct fr_lane *lane, const char *why);
-void fr_lane_finish(struct fr_ingest *ingest, struct fr_lane *lane);
+enum fr_status fr_streams_discover(struct fr_ingest *ingest, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_stream_begin(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_err *err) FR_MUST_CHECK;
+void fr_stream_stop(struct fr_ingest *ingest, struct fr_stream *stream, const char *why);
+void fr_stream_finish(struct fr_ingest *ingest, struct fr_stream *stream);
 /* Its first offset is known: the owner may hear of it. */
-void fr_lane_resolve(struct fr_ingest *ingest, const struct fr_lane *lane);
-/* Checks and begins stopped lanes whose time has come; FR_E_UNAVAILABLE is not an error here. */
-enum fr_status fr_lanes_revive(struct fr_ingest *ingest, struct fr_err *err) FR_MUST_CHECK;
-void fr_lane_moved(struct fr_ingest *ingest, struct fr_lane *lane);
+void fr_stream_resolve(struct fr_ingest *ingest, const struct fr_stream *stream);
+/* Checks and begins stopped streams whose time has come; FR_E_UNAVAILABLE is not an error here. */
+enum fr_status fr_streams_revive(struct fr_ingest *ingest, struct fr_err *err) FR_MUST_CHECK;
+void fr_stream_moved(struct fr_ingest *ingest, struct fr_stream *stream);
 /* Whether it may be read now: files one after the other, partitions behind all of them. */
-static inline bool fr_lane_its_turn(const struct fr_ingest *ingest, const struct fr_lane *lane)
+static inline bool fr_stream_its_turn(const struct fr_ingest *ingest, const struct fr_stream *stream)
 {
-    return lane->turn <= ingest->turn;
+    return stream->turn <= ingest->turn;
 }
-static inline bool fr_lane_is_read(const struct fr_lane *lane)
+static inline bool fr_stream_is_read(const struct fr_stream *stream)
 {
-    return lane->state == FR_LANE_READING || lane->state == FR_LANE_VERIFYING;
+    return stream->state == FR_STREAM_READING || stream->state == FR_STREAM_VERIFYING;
 }
 /* Whether brokers answer. While files are read it does not matter. */
 static inline bool fr_is_connected(const struct fr_ingest *ingest, char *problem, size_t size)
@@ -172,36 +173,37 @@ static inline bool fr_files_left(const struct fr_ingest *ingest)
 {
     return ingest->turn < ingest->n_files;
 }
-static inline const struct fr_partition_position *fr_lane_position(const struct fr_ingest *ingest,
-                                                                   const struct fr_lane *lane)
+static inline const struct fr_partition_position *fr_stream_position(const struct fr_ingest *ingest,
+                                                                     const struct fr_stream *stream)
 {
-    return &ingest->shared.known.partitions[lane->stream_index];
+    return &ingest->shared.known.partitions[stream->stream_index];
 }
-static inline void fr_lane_release(const struct fr_lane *lane, struct fr_source_event *event)
+static inline void fr_stream_release(const struct fr_stream *stream, struct fr_source_event *event)
 {
-    if (lane->feed->source.release)
-        lane->feed->source.release(lane->feed->source.self, event);
+    if (stream->feed->source.release)
+        stream->feed->source.release(stream->feed->source.self, event);
 }
-/* A lane that was troubled gave something. */
-void fr_lane_recovered(struct fr_ingest *ingest, struct fr_lane *lane);
+/* A stream that was troubled gave something. */
+void fr_stream_recovered(struct fr_ingest *ingest, struct fr_stream *stream);
 /* Of a topic's partition, for its feed. */
-enum fr_status fr_lane_check_partition(struct fr_ingest *ingest, struct fr_lane *lane,
-                                       struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_stream_check_partition(struct fr_ingest *ingest, struct fr_stream *stream,
+                                         struct fr_err *err) FR_MUST_CHECK;
 
 /* ends.c */
 /* Of a topic's partition, for its feed. */
-enum fr_status fr_ends_ask_partition(struct fr_ingest *ingest, const struct fr_lane *lane, int64_t *end,
+enum fr_status fr_ends_ask_partition(struct fr_ingest *ingest, const struct fr_stream *stream, int64_t *end,
                                      struct fr_err *err) FR_MUST_CHECK;
-enum fr_status fr_ends_take_partition(struct fr_ingest *ingest, struct fr_lane *lane, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_ends_take_partition(struct fr_ingest *ingest, struct fr_stream *stream,
+                                      struct fr_err *err) FR_MUST_CHECK;
 enum fr_status fr_ends_fix(struct fr_ingest *ingest, struct fr_err *err) FR_MUST_CHECK;
 
 /* assembly.c */
 /* FR_AGAIN: no batch, no room, or the dead-letter sink is full; FR_EOF: a ring was closed. */
 enum fr_status fr_assembly_ready(struct fr_ingest *ingest, int wait_ms) FR_MUST_CHECK;
-enum fr_status fr_assembly_event(struct fr_ingest *ingest, struct fr_lane *lane,
+enum fr_status fr_assembly_event(struct fr_ingest *ingest, struct fr_stream *stream,
                                  struct fr_source_event *event) FR_MUST_CHECK;
 enum fr_status fr_assembly_pending(struct fr_ingest *ingest) FR_MUST_CHECK;
-/* Entries for lanes that moved without a record. */
+/* Entries for streams that moved without a record. */
 void fr_assembly_moved(struct fr_ingest *ingest);
 /* Whether the open batch is smaller than batch_size because the model is young. */
 bool fr_assembly_young(const struct fr_ingest *ingest);

@@ -17,7 +17,7 @@
 static struct fr_record_parts pending_parts(struct fr_ingest *ingest, struct fr_record_header *headers)
 {
     const struct fr_source_event *event = &ingest->event;
-    const struct fr_source *source = &ingest->lanes[ingest->pending_lane].feed->source;
+    const struct fr_source *source = &ingest->streams[ingest->pending_stream].feed->source;
     size_t n = source->headers(source->self, event, headers, FR_SOURCE_HEADERS_MAX);
     return (struct fr_record_parts){
         .value = event->value,
@@ -46,7 +46,7 @@ static struct fr_dead_letter letter_of(const struct fr_partition_position *place
 enum fr_status fr_letter_send(struct fr_ingest *ingest, const char *reason)
 {
     struct fr_record_header headers[FR_SOURCE_HEADERS_MAX];
-    const struct fr_partition_position *place = fr_lane_position(ingest, &ingest->lanes[ingest->pending_lane]);
+    const struct fr_partition_position *place = fr_stream_position(ingest, &ingest->streams[ingest->pending_stream]);
     struct fr_record_parts parts = pending_parts(ingest, headers);
     struct fr_dead_letter letter = letter_of(place, ingest->event.offset, reason, &parts);
     return ingest->sink.send(ingest->sink.self, &letter, &ingest->dead_sequence);
@@ -73,7 +73,8 @@ void fr_letter_keep(struct fr_ingest *ingest, uint32_t count)
     size_t capacity = batch->record_bytes.capacity;
     if (count == 0)
         return;
-    if (ingest->image && (ingest->image_lane != ingest->pending_lane || ingest->image_offset != ingest->event.offset)) {
+    if (ingest->image &&
+        (ingest->image_stream != ingest->pending_stream || ingest->image_offset != ingest->event.offset)) {
         fr_record_image_drop(ingest->image);
         ingest->image = NULL;
     }
@@ -81,11 +82,11 @@ void fr_letter_keep(struct fr_ingest *ingest, uint32_t count)
     bool split = ingest->staged_from > 0 || count < ingest->staged;
     if (split && !ingest->image && fr_record_image_size(&parts) >= FR_SHARED_IMAGE_MIN) {
         ingest->image = fr_record_image_new(&parts);
-        ingest->image_lane = ingest->pending_lane;
+        ingest->image_stream = ingest->pending_stream;
         ingest->image_offset = ingest->event.offset;
     }
     fr_batch_add_record(batch,
-                        &(struct fr_batch_record){.stream_index = ingest->lanes[ingest->pending_lane].stream_index,
+                        &(struct fr_batch_record){.stream_index = ingest->streams[ingest->pending_stream].stream_index,
                                                   .offset = ingest->event.offset,
                                                   .first_item = ingest->staged_from,
                                                   .shared = split ? ingest->image : NULL},

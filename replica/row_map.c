@@ -14,7 +14,7 @@ void fr_row_map_init(struct fr_row_map *map, uint32_t width)
     FR_CHECK(width > 0);
     *map = (struct fr_row_map){.width = width, .capacity = CAPACITY_MIN};
     map->keys = fr_alloc(map->capacity, sizeof(*map->keys));
-    map->slots = fr_alloc(map->capacity, sizeof(*map->slots));
+    map->cells = fr_alloc(map->capacity, sizeof(*map->cells));
 }
 
 void fr_row_map_release(struct fr_row_map *map)
@@ -23,7 +23,7 @@ void fr_row_map_release(struct fr_row_map *map)
         free(map->slabs[i]);
     free(map->slabs);
     free(map->keys);
-    free(map->slots);
+    free(map->cells);
     free(map->spare);
     *map = (struct fr_row_map){0};
 }
@@ -32,20 +32,20 @@ void fr_row_map_release(struct fr_row_map *map)
 static size_t place_of(const struct fr_row_map *map, uint64_t key)
 {
     size_t mask = map->capacity - 1, at = (size_t)key & mask;
-    while (map->slots[at] != 0 && map->keys[at] != key)
+    while (map->cells[at] != 0 && map->keys[at] != key)
         at = (at + 1) & mask;
     return at;
 }
 
-static float *row_at(const struct fr_row_map *map, uint32_t slot)
+static float *row_at(const struct fr_row_map *map, uint32_t cell)
 {
-    return map->slabs[slot / FR_ROWS_PER_SLAB] + (size_t)(slot % FR_ROWS_PER_SLAB) * map->width;
+    return map->slabs[cell / FR_ROWS_PER_SLAB] + (size_t)(cell % FR_ROWS_PER_SLAB) * map->width;
 }
 
 float *fr_row_map_find(const struct fr_row_map *map, uint64_t key)
 {
-    uint32_t slot = map->slots[place_of(map, key)];
-    return slot ? row_at(map, slot - 1) : NULL;
+    uint32_t cell = map->cells[place_of(map, key)];
+    return cell ? row_at(map, cell - 1) : NULL;
 }
 
 static void grow(struct fr_row_map *map)
@@ -53,67 +53,67 @@ static void grow(struct fr_row_map *map)
     struct fr_row_map old = *map;
     map->capacity *= 2;
     map->keys = fr_alloc(map->capacity, sizeof(*map->keys));
-    map->slots = fr_alloc(map->capacity, sizeof(*map->slots));
+    map->cells = fr_alloc(map->capacity, sizeof(*map->cells));
     for (size_t i = 0; i < old.capacity; i++) {
-        if (old.slots[i] == 0)
+        if (old.cells[i] == 0)
             continue;
         size_t at = place_of(map, old.keys[i]);
         map->keys[at] = old.keys[i];
-        map->slots[at] = old.slots[i];
+        map->cells[at] = old.cells[i];
     }
     free(old.keys);
-    free(old.slots);
+    free(old.cells);
 }
 
-static uint32_t take_slot(struct fr_row_map *map)
+static uint32_t take_cell(struct fr_row_map *map)
 {
     if (map->n_spare > 0)
         return map->spare[--map->n_spare];
-    FR_CHECK(map->n_slots < UINT32_MAX - 1);
-    if (map->n_slots == map->n_slabs * FR_ROWS_PER_SLAB) {
+    FR_CHECK(map->n_cells < UINT32_MAX - 1);
+    if (map->n_cells == map->n_slabs * FR_ROWS_PER_SLAB) {
         map->slabs = fr_realloc(map->slabs, map->n_slabs + 1, sizeof(*map->slabs));
         map->slabs[map->n_slabs++] = fr_alloc_aligned(64, (size_t)FR_ROWS_PER_SLAB * map->width * sizeof(float));
     }
-    return map->n_slots++;
+    return map->n_cells++;
 }
 
 float *fr_row_map_put(struct fr_row_map *map, uint64_t key)
 {
     size_t at = place_of(map, key);
-    if (map->slots[at] != 0)
-        return row_at(map, map->slots[at] - 1);
+    if (map->cells[at] != 0)
+        return row_at(map, map->cells[at] - 1);
     if ((map->n_rows + 1) * 4 > map->capacity * 3) {
         grow(map);
         at = place_of(map, key);
     }
-    uint32_t slot = take_slot(map);
+    uint32_t cell = take_cell(map);
     map->keys[at] = key;
-    map->slots[at] = slot + 1;
+    map->cells[at] = cell + 1;
     map->n_rows += 1;
-    return row_at(map, slot);
+    return row_at(map, cell);
 }
 
 void fr_row_map_erase(struct fr_row_map *map, uint64_t key)
 {
     size_t mask = map->capacity - 1, hole = place_of(map, key);
-    if (map->slots[hole] == 0)
+    if (map->cells[hole] == 0)
         return;
     if (map->n_spare == map->spare_capacity) {
         map->spare_capacity = map->spare_capacity ? map->spare_capacity * 2 : 64;
         map->spare = fr_realloc(map->spare, map->spare_capacity, sizeof(*map->spare));
     }
-    map->spare[map->n_spare++] = map->slots[hole] - 1;
+    map->spare[map->n_spare++] = map->cells[hole] - 1;
     map->n_rows -= 1;
     /* An entry moves into the hole unless its home lies cyclically in (hole, at]. */
-    for (size_t at = (hole + 1) & mask; map->slots[at] != 0; at = (at + 1) & mask) {
+    for (size_t at = (hole + 1) & mask; map->cells[at] != 0; at = (at + 1) & mask) {
         size_t home = (size_t)map->keys[at] & mask;
         if (((at - home) & mask) < ((at - hole) & mask))
             continue;
         map->keys[hole] = map->keys[at];
-        map->slots[hole] = map->slots[at];
+        map->cells[hole] = map->cells[at];
         hole = at;
     }
-    map->slots[hole] = 0;
+    map->cells[hole] = 0;
 }
 
 static int ascending(const void *a, const void *b)
@@ -127,7 +127,7 @@ uint64_t *fr_row_map_sorted_keys(const struct fr_row_map *map)
     uint64_t *keys = fr_alloc(map->n_rows + 1, sizeof(*keys));
     size_t n = 0;
     for (size_t i = 0; i < map->capacity; i++)
-        if (map->slots[i] != 0)
+        if (map->cells[i] != 0)
             keys[n++] = map->keys[i];
     FR_CHECK(n == map->n_rows);
     qsort(keys, n, sizeof(*keys), ascending);

@@ -1,9 +1,9 @@
-/* Rows of one table: an open-addressing map from key to a slot of floats.
+/* Rows of one table: an open-addressing map from key to a cell of floats.
  *
  * Linear probing with backward-shift deletion (Knuth, TAOCP vol. 3, 6.4, algorithm R): no
  * tombstones, so that a table which turns over for ever does not slow down. Keys are hashes already
  * (sample keys come from fmix64 or XXH3), their low bits place them. Every u64 is a valid key:
- * emptiness is in `slots`. Slots lie in slabs whose addresses never change.
+ * emptiness is in `cells`. Cells lie in slabs whose addresses never change.
  *
  * Owner: the replica's thread. */
 #ifndef FR_REPLICA_ROW_MAP_H
@@ -18,10 +18,10 @@ struct fr_row_map {
     uint32_t width; /* floats a row */
     size_t n_rows, capacity;
     uint64_t *keys;  /* [capacity] */
-    uint32_t *slots; /* [capacity] slot + 1; 0: empty */
+    uint32_t *cells; /* [capacity] cell + 1; 0: empty */
     float **slabs;
     size_t n_slabs;
-    uint32_t n_slots; /* ever used */
+    uint32_t n_cells; /* ever used */
     uint32_t *spare;
     size_t n_spare, spare_capacity;
 };

@@ -92,10 +92,10 @@ static struct fr_entry *generation_insert(struct fr_generation *generation, uint
         uint32_t vacant = ~fr_group_full(group->tags) & 0xffffu;
         if (!vacant)
             continue;
-        uint32_t slot = (uint32_t)__builtin_ctz(vacant);
-        generation->used += group->tags[slot] == FR_TAG_EMPTY;
-        group->tags[slot] = tag_of(hash);
-        return &group->entries[slot];
+        uint32_t place = (uint32_t)__builtin_ctz(vacant);
+        generation->used += group->tags[place] == FR_TAG_EMPTY;
+        group->tags[place] = tag_of(hash);
+        return &group->entries[place];
     }
 }
 
@@ -144,14 +144,14 @@ void fr_index_erase(struct fr_index *index, struct fr_entry *entry)
 {
     struct fr_generation *generation = holds(&index->now, entry) ? &index->now : &index->old;
     struct fr_group *group = group_of(generation, entry);
-    size_t slot = (size_t)(entry - group->entries);
+    size_t place = (size_t)(entry - group->entries);
     /* With an empty tag in the group no probe ever went past it, so the place may be empty
      * again. */
     if (fr_group_match(group->tags, FR_TAG_EMPTY)) {
-        group->tags[slot] = FR_TAG_EMPTY;
+        group->tags[place] = FR_TAG_EMPTY;
         generation->used--;
     } else {
-        group->tags[slot] = FR_TAG_DELETED;
+        group->tags[place] = FR_TAG_DELETED;
     }
     index->n_entries--;
 }
@@ -159,10 +159,10 @@ void fr_index_erase(struct fr_index *index, struct fr_entry *entry)
 static void migrate_group(struct fr_index *index, struct fr_group *group)
 {
     for (uint32_t full = fr_group_full(group->tags); full; full &= full - 1) {
-        uint32_t slot = (uint32_t)__builtin_ctz(full);
-        *generation_insert(&index->now, group->entries[slot].hash) = group->entries[slot];
+        uint32_t place = (uint32_t)__builtin_ctz(full);
+        *generation_insert(&index->now, group->entries[place].hash) = group->entries[place];
         /* Deleted, never empty: probes for entries not yet moved must still go past here. */
-        group->tags[slot] = FR_TAG_DELETED;
+        group->tags[place] = FR_TAG_DELETED;
     }
 }
 

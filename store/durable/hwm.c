@@ -1,16 +1,16 @@
 /* The high-water mark file.
  *
- * It has two slots, 4 KiB apart so that no sector or page holds both. They are written in turn, so
- * a write that a power cut tears can only hurt the slot that held the mark before the last. Each
- * slot has a sequence number and a CRC32C; the good slot with the larger sequence is the mark. Slot
+ * It has two copies, 4 KiB apart so that no sector or page holds both. They are written in turn, so
+ * a write that a power cut tears can only hurt the copy that held the mark before the last. Each
+ * copy has a sequence number and a CRC32C; the good copy with the larger sequence is the mark. Copy
  * (128 bytes, little-endian): magic "FRHWMARK", u32 format version, u32 0, u64 sequence, u64
  * timeline, u64 epoch, 32 bytes digest, u64 acked, zeros, u32 CRC32C of the 124 bytes before.
  * Magic, version and CRC keep their places in every format version.
  *
  * Invariants: the file is created whole (temporary file, rename), so it never has fewer than two
- * good slots except by a torn write or by damage.
+ * good copies except by a torn write or by damage.
  *
- * Owner: whoever holds the object's mark mutex. It does not decide what a lost slot means
+ * Owner: whoever holds the object's mark mutex. It does not decide what a lost copy means
  * (recovery.c). */
 #include "hwm.h"
 
@@ -20,7 +20,7 @@
 #include "base/crc32c.h"
 #include "durable/durable.h"
 
-struct slot {
+struct copy {
     uint8_t magic[8];
     uint32_t version;
     uint32_t zero;
@@ -30,21 +30,21 @@ struct slot {
     uint8_t unused[44];
     uint32_t crc;
 };
-_Static_assert(sizeof(struct slot) == HWM_SLOT_BYTES, "stored as it is: no padding");
+_Static_assert(sizeof(struct copy) == HWM_COPY_BYTES, "stored as it is: no padding");
 
 static const uint8_t magic[8] = {'F', 'R', 'H', 'W', 'M', 'A', 'R', 'K'};
 
-static struct slot slot_of(const struct fr_hwm *hwm)
+static struct copy copy_of(const struct fr_hwm *hwm)
 {
-    struct slot slot = {.version = FR_STATE_FORMAT,
+    struct copy copy = {.version = FR_STATE_FORMAT,
                         .sequence = hwm->sequence,
                         .timeline = hwm->timeline,
                         .epoch = hwm->epoch,
                         .digest = hwm->digest,
                         .acked = hwm->acked};
-    memcpy(slot.magic, magic, sizeof(magic));
-    slot.crc = fr_crc32c(0, &slot, sizeof(slot) - sizeof(slot.crc));
-    return slot;
+    memcpy(copy.magic, magic, sizeof(magic));
+    copy.crc = fr_crc32c(0, &copy, sizeof(copy) - sizeof(copy.crc));
+    return copy;
 }
 
 enum fr_status fr_hwm_create(const struct fr_disk *disk, const char *path, struct fr_hwm *out, struct fr_err *err)
@@ -53,8 +53,8 @@ enum fr_status fr_hwm_create(const struct fr_disk *disk, const char *path, struc
     uint8_t bytes[HWM_FILE_BYTES] = {0};
     for (int i = 0; i < 2; i++) {
         struct fr_hwm hwm = {.sequence = first_sequences[i]};
-        struct slot slot = slot_of(&hwm);
-        memcpy(bytes + i * HWM_SLOT_DISTANCE, &slot, sizeof(slot));
+        struct copy copy = copy_of(&hwm);
+        memcpy(bytes + i * HWM_COPY_DISTANCE, &copy, sizeof(copy));
     }
     enum fr_status status = fr_file_replace(disk, path, bytes, sizeof(bytes), err);
     if (status == FR_OK)
@@ -62,33 +62,33 @@ enum fr_status fr_hwm_create(const struct fr_disk *disk, const char *path, struc
     return status;
 }
 
-/* FR_E_CORRUPT: not a good slot. */
-static enum fr_status read_slot(const uint8_t *bytes, uint64_t parity, struct fr_hwm *out, uint32_t *version)
+/* FR_E_CORRUPT: not a good copy. */
+static enum fr_status read_copy(const uint8_t *bytes, uint64_t parity, struct fr_hwm *out, uint32_t *version)
 {
-    struct slot slot;
-    memcpy(&slot, bytes, sizeof(slot));
-    if (memcmp(slot.magic, magic, sizeof(magic)) != 0 ||
-        slot.crc != fr_crc32c(0, &slot, sizeof(slot) - sizeof(slot.crc)))
+    struct copy copy;
+    memcpy(&copy, bytes, sizeof(copy));
+    if (memcmp(copy.magic, magic, sizeof(magic)) != 0 ||
+        copy.crc != fr_crc32c(0, &copy, sizeof(copy) - sizeof(copy.crc)))
         return FR_E_CORRUPT;
-    if (slot.version != FR_STATE_FORMAT) {
-        *version = slot.version;
+    if (copy.version != FR_STATE_FORMAT) {
+        *version = copy.version;
         return FR_E_MISMATCH;
     }
-    if (slot.sequence % 2 != parity || (slot.epoch == 0) != (slot.timeline == 0))
+    if (copy.sequence % 2 != parity || (copy.epoch == 0) != (copy.timeline == 0))
         return FR_E_CORRUPT;
-    *out = (struct fr_hwm){slot.sequence, slot.timeline, slot.epoch, slot.digest, slot.acked};
+    *out = (struct fr_hwm){copy.sequence, copy.timeline, copy.epoch, copy.digest, copy.acked};
     return FR_OK;
 }
 
-static enum fr_status pick(const struct fr_buffer *file, const char *path, struct fr_hwm *out, bool *slot_lost,
+static enum fr_status pick(const struct fr_buffer *file, const char *path, struct fr_hwm *out, bool *copy_lost,
                            struct fr_err *err)
 {
-    struct fr_hwm slots[2] = {{0}, {0}};
+    struct fr_hwm copies[2] = {{0}, {0}};
     enum fr_status found[2] = {FR_E_CORRUPT, FR_E_CORRUPT};
     uint32_t version = 0;
     for (size_t i = 0; i < 2; i++)
-        if (file->size >= i * HWM_SLOT_DISTANCE + HWM_SLOT_BYTES)
-            found[i] = read_slot(file->data + i * HWM_SLOT_DISTANCE, i, &slots[i], &version);
+        if (file->size >= i * HWM_COPY_DISTANCE + HWM_COPY_BYTES)
+            found[i] = read_copy(file->data + i * HWM_COPY_DISTANCE, i, &copies[i], &version);
     if (found[0] == FR_E_MISMATCH || found[1] == FR_E_MISMATCH)
         return fr_err_set(
             err, FR_E_MISMATCH,
@@ -101,20 +101,20 @@ static enum fr_status pick(const struct fr_buffer *file, const char *path, struc
             "%s: neither slot passes its check, so the last durable epoch is unknown: restore a savepoint or a "
             "backup of the state directory",
             path);
-    *slot_lost = found[0] != FR_OK || found[1] != FR_OK;
+    *copy_lost = found[0] != FR_OK || found[1] != FR_OK;
     if (found[0] == FR_OK && found[1] == FR_OK)
-        *out = slots[0].sequence > slots[1].sequence ? slots[0] : slots[1];
+        *out = copies[0].sequence > copies[1].sequence ? copies[0] : copies[1];
     else
-        *out = found[0] == FR_OK ? slots[0] : slots[1];
+        *out = found[0] == FR_OK ? copies[0] : copies[1];
     return FR_OK;
 }
 
-enum fr_status fr_hwm_read(const char *path, struct fr_hwm *out, bool *slot_lost, struct fr_err *err)
+enum fr_status fr_hwm_read(const char *path, struct fr_hwm *out, bool *copy_lost, struct fr_err *err)
 {
     struct fr_buffer file = {0};
     enum fr_status status = fr_file_read(path, HWM_FILE_BYTES, &file, err);
     if (status == FR_OK)
-        status = pick(&file, path, out, slot_lost, err);
+        status = pick(&file, path, out, copy_lost, err);
     else if (status == FR_E_LIMIT)
         status =
             fr_err_set(err, FR_E_CORRUPT, "%s is longer than %d bytes: not a high-water mark", path, HWM_FILE_BYTES);
@@ -125,8 +125,8 @@ enum fr_status fr_hwm_read(const char *path, struct fr_hwm *out, bool *slot_lost
 enum fr_status fr_hwm_write(const struct fr_disk *disk, int fd, const char *path, const struct fr_hwm *hwm,
                             struct fr_err *err)
 {
-    struct slot slot = slot_of(hwm);
-    uint64_t offset = hwm->sequence % 2 * HWM_SLOT_DISTANCE;
-    enum fr_status status = fr_disk_write(disk, fd, &slot, sizeof(slot), offset, path, err);
+    struct copy copy = copy_of(hwm);
+    uint64_t offset = hwm->sequence % 2 * HWM_COPY_DISTANCE;
+    enum fr_status status = fr_disk_write(disk, fd, &copy, sizeof(copy), offset, path, err);
     return status == FR_OK ? fr_disk_sync(disk, fd, path, err) : status;
 }

@@ -7,15 +7,15 @@
  * before the mark's epoch is refused. What lies beyond the mark is cut off and synced: it was never
  * durable nor published.
  *
- * Lost slot. The mark has two slots; an open that finds one of them bad cannot know whether a write
- * was torn (its epoch was synced in the journal, but never called durable) or a slot rotted that
- * had been called durable. So it does what is right for both: it keeps all whole, chained epochs
- * that the journal holds beyond the good slot. That loses nothing durable (P1), and nothing of it
- * leaves before a new mark is synced (P3). The kept records are written again in place and synced
- * first, because a record of which only the page cache knows (its sync failed) must not become
- * durable by a mark. Each open writes the mark once, into the slot that is not the good newest one:
- * what was read may be in the page cache only, when the sync of an earlier process failed; after
- * this it is on the disk before anything is built on it.
+ * Lost copy. The mark has two copies; an open that finds one of them bad cannot know whether a
+ * write was torn (its epoch was synced in the journal, but never called durable) or a copy rotted
+ * that had been called durable. So it does what is right for both: it keeps all whole, chained
+ * epochs that the journal holds beyond the good copy. That loses nothing durable (P1), and nothing
+ * of it leaves before a new mark is synced (P3). The kept records are written again in place and
+ * synced first, because a record of which only the page cache knows (its sync failed) must not
+ * become durable by a mark. Each open writes the mark once, into the copy that is not the good
+ * newest one: what was read may be in the page cache only, when the sync of an earlier process
+ * failed; after this it is on the disk before anything is built on it.
  *
  * Read-only: the same checks, no writes, and no cutting (records beyond the mark are not looked
  * at). Beside a running writer a trim may pull files away between two looks; then everything is
@@ -38,7 +38,7 @@
 #include "base/log.h"
 
 struct findings {
-    bool slot_lost;
+    bool copy_lost;
     struct fr_cold_sentinel sentinel;
     uint64_t *firsts; /* of all journal files */
     size_t n_firsts;
@@ -106,7 +106,7 @@ static enum fr_status scan_journal(struct fr_durable *durable, struct findings *
 {
     struct fr_journal *journal = &durable->journal;
     uint64_t mark = durable->hwm.epoch;
-    uint64_t until = found->slot_lost ? UINT64_MAX : mark;
+    uint64_t until = found->copy_lost ? UINT64_MAX : mark;
     struct fr_buffer scratch = {0};
     enum fr_status status = fr_journal_list(journal, &found->firsts, &found->n_firsts, err);
     for (size_t i = 0; i < found->n_firsts && status == FR_OK; i++) {
@@ -192,7 +192,7 @@ static enum fr_status check_fit(const struct fr_durable *durable, const struct f
         return status;
     uint64_t acked = durable->hwm.acked;
     uint64_t first = durable->journal.n_files > 0 ? durable->journal.files[0]->first : 1;
-    if (!found->slot_lost && first > acked + 1)
+    if (!found->copy_lost && first > acked + 1)
         return fr_err_set(err, FR_E_CORRUPT,
                           "%s: epochs up to %" PRIu64 " are acknowledged and the journal begins with epoch %" PRIu64
                           ": epochs %" PRIu64 "..%" PRIu64 ", which are still to be published, are missing",
@@ -215,7 +215,7 @@ static void take_numbers(struct fr_durable *durable, const struct findings *foun
     durable->epoch = journal_file_last(newest);
     durable->timeline = entry->timeline;
     durable->digest = entry->digest;
-    /* only after a lost slot: trim took what was acknowledged */
+    /* only after a lost copy: trim took what was acknowledged */
     if (durable->acked < journal->files[0]->first - 1)
         durable->acked = journal->files[0]->first - 1;
     struct fr_journal_epoch unfolded;
@@ -245,8 +245,8 @@ static enum fr_status create_state(struct fr_durable *durable, struct fr_err *er
 
 static enum fr_status look(struct fr_durable *durable, struct findings *found, struct fr_err *err)
 {
-    *found = (struct findings){.slot_lost = false};
-    enum fr_status status = fr_hwm_read(durable->path_hwm, &durable->hwm, &found->slot_lost, err);
+    *found = (struct findings){.copy_lost = false};
+    enum fr_status status = fr_hwm_read(durable->path_hwm, &durable->hwm, &found->copy_lost, err);
     if (status == FR_E_NOT_FOUND && !durable->read_only)
         status = create_state(durable, err);
     else if (status == FR_E_NOT_FOUND)
@@ -256,7 +256,7 @@ static enum fr_status look(struct fr_durable *durable, struct findings *found, s
     if (status == FR_OK && durable->cold)
         status = fr_cold_read_sentinel(durable->cold, &found->sentinel, err);
     if (status == FR_OK && durable->read_only)
-        status = fr_hwm_read(durable->path_hwm, &durable->hwm, &found->slot_lost, err);
+        status = fr_hwm_read(durable->path_hwm, &durable->hwm, &found->copy_lost, err);
     if (status == FR_OK)
         status = scan_journal(durable, found, err);
     if (status == FR_OK)
@@ -272,7 +272,7 @@ static void unlook(struct fr_durable *durable, struct findings *found)
     fr_cold_close(durable->cold);
     durable->cold = NULL;
     free(found->firsts);
-    *found = (struct findings){.slot_lost = false};
+    *found = (struct findings){.copy_lost = false};
 }
 
 /* ---- making good (writer only) ---- */
@@ -322,7 +322,7 @@ static enum fr_status remove_strays(struct fr_durable *durable, const struct fin
             return status;
         removed = true;
     }
-    if ((removed || found->slot_lost) && durable->disk->sync_dir(durable->disk->self, durable->journal.dir) != 0)
+    if ((removed || found->copy_lost) && durable->disk->sync_dir(durable->disk->self, durable->journal.dir) != 0)
         return fr_err_set(err, FR_E_IO, "cannot sync directory %s: %s", durable->journal.dir, strerror(errno));
     return FR_OK;
 }
@@ -345,7 +345,7 @@ static enum fr_status cut_tail(struct fr_durable *durable, struct fr_err *err)
     return fr_disk_sync(durable->disk, tail->fd, path, err);
 }
 
-/* The rule of the lost slot: epochs beyond the good slot are written again before a mark names
+/* The rule of the lost copy: epochs beyond the good copy are written again before a mark names
  * them. */
 static enum fr_status rewrite_kept(struct fr_durable *durable, struct fr_err *err)
 {
@@ -388,13 +388,13 @@ static enum fr_status renew_mark(struct fr_durable *durable, struct fr_err *err)
 
 static enum fr_status make_good(struct fr_durable *durable, const struct findings *found, struct fr_err *err)
 {
-    if (found->slot_lost)
+    if (found->copy_lost)
         fr_log(FR_LOG_WARN, "durable", "mark_slot_lost", "good_epoch=%" PRIu64 " kept_epoch=%" PRIu64,
                durable->hwm.epoch, durable->epoch);
     enum fr_status status = clear_fold_folder(durable, err);
     if (status == FR_OK)
         status = cut_tail(durable, err);
-    if (status == FR_OK && found->slot_lost)
+    if (status == FR_OK && found->copy_lost)
         status = rewrite_kept(durable, err);
     if (status == FR_OK)
         status = remove_strays(durable, found, err);
@@ -408,7 +408,7 @@ enum fr_status fr_durable_recover(struct fr_durable *durable, struct fr_err *err
     struct findings found;
     enum fr_status status = look(durable, &found, err);
     for (int tries = 1; durable->read_only && tries < DURABLE_OPEN_TRIES; tries++) {
-        if ((status == FR_OK && !found.slot_lost) || status == FR_E_MISMATCH || access(durable->path_hwm, F_OK) != 0)
+        if ((status == FR_OK && !found.copy_lost) || status == FR_E_MISMATCH || access(durable->path_hwm, F_OK) != 0)
             break;
         unlook(durable, &found);
         status = look(durable, &found, err);

@@ -25,7 +25,7 @@ enum {
     QUEUE_POLL_MS = 5,
 };
 
-struct lane {
+struct place {
     int64_t next;      /* offset of the next record we send */
     int64_t committed; /* the group's position */
     int64_t begin;     /* where a group without a position starts */
@@ -36,7 +36,7 @@ struct fr_tool_producer {
     rd_kafka_topic_t *topic;
     rd_kafka_t *group; /* consumer handle for committed(); NULL: no pacing */
     uint32_t n_partitions;
-    struct lane *lanes;
+    struct place *places;
     uint64_t max_ahead;
     const volatile sig_atomic_t *stop;
     uint64_t stop_ns; /* 0: never */
@@ -157,13 +157,13 @@ static enum fr_status start_pacing(struct fr_tool_producer *producer, const stru
         return FR_OK;
     producer->max_ahead = o->max_ahead;
     for (uint32_t p = 0; p < producer->n_partitions; p++) {
-        struct lane *lane = &producer->lanes[p];
+        struct place *place = &producer->places[p];
         rd_kafka_resp_err_t error = rd_kafka_query_watermark_offsets(producer->handle, o->topic, (int32_t)p,
-                                                                     &lane->begin, &lane->next, METADATA_WAIT_MS);
+                                                                     &place->begin, &place->next, METADATA_WAIT_MS);
         if (error)
             return fr_err_set(err, FR_E_UNAVAILABLE, "end of %s[%" PRIu32 "]: %s", o->topic, p,
                               rd_kafka_err2str(error));
-        lane->committed = lane->begin;
+        place->committed = place->begin;
     }
     return open_handle(o, producer, false, &producer->group, err);
 }
@@ -177,7 +177,7 @@ enum fr_status fr_tool_producer_open(const struct fr_tool_producer_options *opti
     if (status == FR_OK)
         status = find_topic(producer, options, err);
     if (status == FR_OK) {
-        producer->lanes = fr_alloc(producer->n_partitions, sizeof(*producer->lanes));
+        producer->places = fr_alloc(producer->n_partitions, sizeof(*producer->places));
         status = start_pacing(producer, options, err);
     }
     if (status == FR_OK)
@@ -199,7 +199,7 @@ void fr_tool_producer_close(struct fr_tool_producer *producer)
         rd_kafka_destroy(producer->group);
     if (producer->handle)
         rd_kafka_destroy(producer->handle);
-    free(producer->lanes);
+    free(producer->places);
     free(producer);
 }
 
@@ -237,17 +237,17 @@ static void ask_group(struct fr_tool_producer *producer)
     if (error)
         fr_log(FR_LOG_DEBUG, "produce", "group_unknown", "reason=\"%s\"", rd_kafka_err2str(error));
     for (int i = 0; !error && i < list->cnt; i++) {
-        struct lane *lane = &producer->lanes[list->elems[i].partition];
-        lane->committed = list->elems[i].offset >= 0 ? list->elems[i].offset : lane->begin;
+        struct place *place = &producer->places[list->elems[i].partition];
+        place->committed = list->elems[i].offset >= 0 ? list->elems[i].offset : place->begin;
     }
     rd_kafka_topic_partition_list_destroy(list);
 }
 
-static enum fr_status wait_for_group(struct fr_tool_producer *producer, const struct lane *lane)
+static enum fr_status wait_for_group(struct fr_tool_producer *producer, const struct place *place)
 {
-    while (lane->next - lane->committed >= (int64_t)producer->max_ahead) {
+    while (place->next - place->committed >= (int64_t)producer->max_ahead) {
         ask_group(producer);
-        if (lane->next - lane->committed < (int64_t)producer->max_ahead)
+        if (place->next - place->committed < (int64_t)producer->max_ahead)
             break;
         if (stopped(producer))
             return FR_AGAIN;
@@ -276,8 +276,8 @@ enum fr_status fr_tool_producer_send(struct fr_tool_producer *producer, uint32_t
                                      size_t size, int64_t t_ms, struct fr_err *err)
 {
     FR_CHECK(partition < producer->n_partitions);
-    struct lane *lane = &producer->lanes[partition];
-    if (producer->max_ahead && wait_for_group(producer, lane) == FR_AGAIN)
+    struct place *place = &producer->places[partition];
+    if (producer->max_ahead && wait_for_group(producer, place) == FR_AGAIN)
         return FR_AGAIN;
     for (;;) {
         if (producer->refused)
@@ -293,7 +293,7 @@ enum fr_status fr_tool_producer_send(struct fr_tool_producer *producer, uint32_t
             return FR_AGAIN;
         rd_kafka_poll(producer->handle, QUEUE_POLL_MS);
     }
-    lane->next++;
+    place->next++;
     producer->totals.records++;
     producer->totals.bytes += size;
     rd_kafka_poll(producer->handle, 0);
