@@ -85,6 +85,15 @@ static void grow(rd_kafka_t *rk, const char *topic, size_t partitions)
     rd_kafka_CreatePartitions(rk, &what, 1, NULL, queue);
     wait_result(queue);
     rd_kafka_NewPartitions_destroy(what);
+    rd_kafka_topic_t *handle = rd_kafka_topic_new(rk, topic, NULL);
+    int known = 0;
+    FR_UNTIL ((size_t)known == partitions) { /* the controller has made them; the broker hears of it later */
+        const struct rd_kafka_metadata *metadata;
+        assert_int_equal(rd_kafka_metadata(rk, 0, handle, &metadata, PATIENCE_MS), 0);
+        known = metadata->topics[0].partition_cnt;
+        rd_kafka_metadata_destroy(metadata);
+    }
+    rd_kafka_topic_destroy(handle);
 }
 
 FR_CASE(partitions_added_while_running_are_read_whole)
