@@ -87,7 +87,8 @@ static void grow(rd_kafka_t *rk, const char *topic, size_t partitions)
     rd_kafka_NewPartitions_destroy(what);
     rd_kafka_topic_t *handle = rd_kafka_topic_new(rk, topic, NULL);
     int known = 0;
-    FR_UNTIL ((size_t)known == partitions) { /* the controller has made them; the broker hears of it later */
+    /* The controller has made them; the broker hears of it later. */
+    FR_UNTIL ((size_t)known == partitions) {
         const struct rd_kafka_metadata *metadata;
         assert_int_equal(rd_kafka_metadata(rk, 0, handle, &metadata, PATIENCE_MS), 0);
         known = metadata->topics[0].partition_cnt;
