@@ -5,9 +5,10 @@
 
 enum { VERSION = 2, CARRIED_BYTES = 24 };
 
-const char *const fr_store_count_names[FR_STORE_COUNTS] = {
-    "rows",         "pending",      "admitted",     "rejected",      "forgotten",        "unremembered",
-    "expired_none", "expired_idle", "expired_weak", "expired_score", "expired_capacity", "expired_manual"};
+/* Without a size here: another number of names than the header says does not compile. */
+const char *const fr_store_count_names[] = {"rows",         "pending",       "admitted",         "rejected",
+                                            "forgotten",    "unremembered",  "expired_none",     "expired_idle",
+                                            "expired_weak", "expired_score", "expired_capacity", "expired_manual"};
 
 void fr_store_section_encode(const struct fr_store_section *section, struct fr_buffer *out)
 {
