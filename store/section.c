@@ -1,14 +1,29 @@
 /* See store/section.h. */
 #include "store/section.h"
 
+#include <stddef.h>
+
 #include "base/check.h"
 
 enum { VERSION = 2, CARRIED_BYTES = 24 };
 
-/* Without a size here: another number of names than the header says does not compile. */
-const char *const fr_store_count_names[] = {"rows",         "pending",       "admitted",         "rejected",
-                                            "forgotten",    "unremembered",  "expired_none",     "expired_idle",
-                                            "expired_weak", "expired_score", "expired_capacity", "expired_manual"};
+#define AT(member) (offsetof(struct fr_store_counts, member) / sizeof(uint64_t))
+#define NAMED(member) [AT(member)] = #member
+#define EXPIRED(reason) [AT(expired) + (reason)]
+const char *const fr_store_count_names[FR_STORE_COUNTS] = {
+    NAMED(rows),
+    NAMED(pending),
+    NAMED(admitted),
+    NAMED(rejected),
+    NAMED(forgotten),
+    NAMED(unremembered),
+    EXPIRED(FR_ABSENT_SILENT) = "expired_none",
+    EXPIRED(FR_ABSENT_IDLE) = "expired_idle",
+    EXPIRED(FR_ABSENT_WEAK) = "expired_weak",
+    EXPIRED(FR_ABSENT_SCORE) = "expired_score",
+    EXPIRED(FR_ABSENT_CAPACITY) = "expired_capacity",
+    EXPIRED(FR_ABSENT_MANUAL) = "expired_manual",
+};
 
 void fr_store_section_encode(const struct fr_store_section *section, struct fr_buffer *out)
 {

@@ -474,6 +474,14 @@ FR_CASE(a_run_with_restarts_writes_the_same_epochs_as_one_without)
     }
 }
 
+FR_CASE(every_count_has_its_name)
+{
+    for (size_t i = 0; i < FR_STORE_COUNTS; i++)
+        assert_non_null(fr_store_count_names[i]);
+    assert_string_equal(fr_store_count_names[0], "rows");
+    assert_string_equal(fr_store_count_names[FR_STORE_COUNTS - 1], "expired_manual");
+}
+
 #define PAIR_CASE(name) cmocka_unit_test_teardown(name, pair_close)
 
 int main(void)
@@ -493,6 +501,7 @@ int main(void)
         PAIR_CASE(occurrences_are_not_counted_twice_by_a_crash_after_the_cut),
         PAIR_CASE(images_that_do_not_fit_are_refused),
         PAIR_CASE(sections_that_are_cut_short_or_do_not_fit_the_images_are_refused),
+        cmocka_unit_test(every_count_has_its_name),
         PAIR_CASE(a_run_with_restarts_writes_the_same_epochs_as_one_without),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
