@@ -24,12 +24,12 @@ enum { LOOK_AHEAD = 16, CARRIED_MIN = 64 };
 
 struct cut_item {
     uint64_t hash;
+    int64_t seen_ms; /* pending */
+    uint8_t *to;     /* in the stage */
     union {
-        float *row;
-        int64_t seen_ms;
+        uint32_t number; /* of a live entry */
+        uint32_t count;  /* pending */
     };
-    uint8_t *to; /* in the stage */
-    uint32_t count;
     uint8_t kind, reason;
     bool carried;
 };
@@ -40,6 +40,7 @@ struct cut_range {
 
 struct fr_cut {
     const struct fr_store *store;
+    uint64_t epoch, folded;
     struct cut_item *items;
     size_t capacity;
     struct cut_range *ranges; /* [n_tables * FR_SHARDS] */
@@ -70,32 +71,35 @@ size_t fr_cut_bytes(const struct fr_cut *cut)
     return cut->capacity * sizeof(*cut->items) + cut->capacity_carried * sizeof(*cut->carried);
 }
 
-/* What the epoch says about an entry; settles its flags for the next epoch. The caller erases dead
+/* What the epoch says about an entry; settles its flags for the next epoch. The caller buries dead
  * entries and marks carried ones. */
-static struct cut_item settle_entry(struct fr_entry *entry)
+static struct cut_item settle_entry(struct fr_shard *shard, uint32_t number, uint64_t epoch)
 {
+    struct fr_entry *entry = fr_shard_entry(shard, number);
     struct cut_item item = {.hash = entry->hash};
     uint8_t gone = entry->flags & FR_ENTRY_PUBLISHED ? entry->reason : FR_ABSENT_SILENT;
     switch (entry->state) {
     case FR_ENTRY_LIVE:
         item.kind = FR_IMAGE_ROW;
-        item.row = entry->row;
+        item.number = number;
         entry->flags = FR_ENTRY_IN_EPOCH | FR_ENTRY_PUBLISHED;
         break;
     case FR_ENTRY_PENDING:
         item.carried = gone != FR_ABSENT_SILENT;
         item.kind = item.carried ? FR_IMAGE_ABSENT : FR_IMAGE_PENDING;
         item.reason = gone;
-        item.seen_ms = entry->seen_ms;
-        item.count = entry->count;
+        item.seen_ms = fr_entries_light(&shard->entries, number)->seen_ms;
+        item.count = fr_entries_light(&shard->entries, number)->count;
         entry->flags = FR_ENTRY_IN_EPOCH;
         break;
     default:
         item.kind = FR_IMAGE_ABSENT;
         item.reason = gone;
+        entry->flags = FR_ENTRY_BURIED;
         break;
     }
     entry->reason = FR_ABSENT_SILENT;
+    entry->changed = (uint32_t)epoch;
     return item;
 }
 
@@ -110,17 +114,19 @@ static void settle_shard(void *context, size_t index, size_t worker)
     shard->n_dirty = 0; /* carried keys are listed anew, in places already read */
     shard->dirty_bytes = 0;
     for (size_t i = 0; i < n_dirty; i++) {
+        if (n_dirty - i > 2 * LOOK_AHEAD)
+            fr_index_prefetch(&shard->index, shard->dirty[i + 2 * LOOK_AHEAD]);
         if (n_dirty - i > LOOK_AHEAD)
-            fr_index_prefetch(&shard->index, shard->dirty[i + LOOK_AHEAD]);
-        struct fr_entry *entry = fr_index_find(&shard->index, shard->dirty[i]);
+            fr_index_prefetch_entry(&shard->index, &shard->entries, shard->dirty[i + LOOK_AHEAD]);
+        uint32_t number = fr_shard_find(shard, shard->dirty[i]);
         /* Gone without ever being in an epoch; or listed twice because it came back after that. */
-        if (!entry || !(entry->flags & FR_ENTRY_DIRTY))
+        if (number == FR_NO_ENTRY || !(fr_shard_entry(shard, number)->flags & FR_ENTRY_DIRTY))
             continue;
-        struct cut_item item = settle_entry(entry);
+        struct cut_item item = settle_entry(shard, number, cut->epoch);
         if (item.carried)
-            fr_entry_mark_dirty(shard, entry, FR_PENDING_IMAGE_SIZE);
+            fr_entry_mark_dirty(shard, fr_shard_entry(shard, number), FR_PENDING_IMAGE_SIZE);
         else if (item.kind == FR_IMAGE_ABSENT)
-            fr_index_erase(&shard->index, entry);
+            fr_entry_bury(shard, item.hash, cut->epoch);
         cut->items[range->begin + range->n++] = item;
     }
 }
@@ -130,17 +136,18 @@ static void copy_shard(void *context, size_t index, size_t worker)
     (void)worker;
     const struct fr_cut *cut = context;
     const struct fr_table *table = &cut->store->tables[index / FR_SHARDS];
-    size_t floats = (size_t)table->spec.layout.row_floats * sizeof(float);
+    struct fr_shard *shard = &table->shards[index % FR_SHARDS];
     const struct cut_item *items = cut->items + cut->ranges[index].begin;
     for (size_t i = 0; i < cut->ranges[index].n; i++) {
         uint8_t *to = items[i].to;
         if (items[i].kind == FR_IMAGE_ROW) {
-            memcpy(to, fr_row_tail(table, items[i].row), FR_ROW_IMAGE_HEAD);
-            memcpy(to + FR_ROW_IMAGE_HEAD, items[i].row, floats);
+            memcpy(to, &fr_entries_live(&shard->entries, items[i].number)->head, FR_ROW_IMAGE_HEAD);
+            memcpy(to + FR_ROW_IMAGE_HEAD, fr_entries_row(&shard->entries, items[i].number), table->row_bytes);
         } else if (items[i].kind == FR_IMAGE_PENDING) {
             fr_pending_store(to, items[i].seen_ms, items[i].count);
         }
     }
+    fr_shard_exhume(shard, cut->folded);
 }
 
 static uint32_t image_size(const struct fr_table *table, uint8_t kind)
@@ -175,7 +182,7 @@ static void take_room(struct fr_cut *cut, struct fr_stage *stage)
             const struct cut_range *range = &cut->ranges[(size_t)t * FR_SHARDS + s];
             for (size_t i = range->begin; i < range->begin + range->n; i++) {
                 struct cut_item *item = &cut->items[i];
-                struct fr_image image = {.key = fr_fmix64_inverse(item->hash),
+                struct fr_image image = {.key = fr_order_key(&cut->store->order, item->hash),
                                          .table = t,
                                          .size = image_size(&cut->store->tables[t], item->kind),
                                          .kind = item->kind,
@@ -203,6 +210,9 @@ void fr_store_cut(struct fr_store *store, struct fr_stage *stage)
 {
     struct fr_cut *cut = store->cut;
     store->undoable = false;
+    FR_CHECK(stage->epoch <= UINT32_MAX); /* 13 years of ten cuts a second */
+    cut->epoch = stage->epoch;
+    cut->folded = fr_store_folded(store);
     size_t n_shards = (size_t)store->n_tables * FR_SHARDS, total = 0;
     for (size_t i = 0; i < n_shards; i++) {
         cut->ranges[i].begin = total;

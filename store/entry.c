@@ -6,8 +6,11 @@
  * image (silent absence) or a row image (a tombstone with its reason). A key that goes and comes
  * back within one epoch keeps its flags in the entry, which stays as dead in between.
  *
- * Invariants: an entry that no epoch holds is dirty; a dead entry is dirty and in an epoch; live
- * and pending entries are counted, dead ones are not.
+ * A dead entry outlives its cut until the epoch that says so is folded: a key without entry may be
+ * asked of the cold store, which holds the image of before (DESIGN section 5).
+ *
+ * Invariants: an entry that no epoch holds is dirty or buried; a dead entry is dirty or buried;
+ * live and pending entries are counted, dead ones are not.
  *
  * Thread: the worker that handles the shard. It does not decide who is admitted or removed. */
 #include "tables.h"
@@ -17,26 +20,42 @@
 
 #include "base/check.h"
 
-enum { DIRTY_CAPACITY_MIN = 64 };
+enum { DIRTY_CAPACITY_MIN = 64, BURIED_CAPACITY_MIN = 64 };
 
 void fr_shard_init(struct fr_shard *shard, size_t row_bytes, uint64_t pending_max)
 {
     *shard = (struct fr_shard){.pending_max = pending_max};
     fr_index_init(&shard->index);
-    fr_slab_init(&shard->slab, row_bytes);
+    fr_array_init(&shard->entries.live, sizeof(struct fr_live_entry));
+    fr_array_init(&shard->entries.floats, (uint32_t)row_bytes);
+    fr_array_init(&shard->entries.light, sizeof(struct fr_light_entry));
 }
 
 void fr_shard_release(struct fr_shard *shard)
 {
     fr_index_release(&shard->index);
-    fr_slab_release(&shard->slab);
+    fr_array_release(&shard->entries.live);
+    fr_array_release(&shard->entries.floats);
+    fr_array_release(&shard->entries.light);
     free(shard->dirty);
+    free(shard->buried);
     *shard = (struct fr_shard){0};
 }
 
 size_t fr_shard_bytes(const struct fr_shard *shard)
 {
-    return fr_index_bytes(&shard->index) + shard->slab.reserved + shard->capacity_dirty * sizeof(*shard->dirty);
+    const struct fr_entries *entries = &shard->entries;
+    return shard->index.bytes + fr_array_bytes(&entries->live) + fr_array_bytes(&entries->floats) +
+           fr_array_bytes(&entries->light) + shard->capacity_dirty * sizeof(*shard->dirty) +
+           shard->capacity_buried * sizeof(*shard->buried);
+}
+
+void fr_shard_trim(struct fr_shard *shard)
+{
+    fr_index_trim(&shard->index, &shard->entries);
+    fr_array_trim(&shard->entries.live);
+    fr_array_trim(&shard->entries.floats);
+    fr_array_trim(&shard->entries.light);
 }
 
 void fr_entry_mark_dirty(struct fr_shard *shard, struct fr_entry *entry, size_t image_size)
@@ -52,44 +71,152 @@ void fr_entry_mark_dirty(struct fr_shard *shard, struct fr_entry *entry, size_t 
     shard->dirty_bytes += image_size;
 }
 
-float *fr_entry_make_live(struct fr_shard *shard, struct fr_entry *entry)
+/* The last item of an array moves into the place of one that is gone from the index. */
+static void vacate(struct fr_shard *shard, uint32_t number)
 {
-    if (entry->state == FR_ENTRY_PENDING)
-        shard->counts.pending--;
-    entry->state = FR_ENTRY_LIVE;
-    entry->count = 0;
-    entry->row = fr_slab_take(&shard->slab);
-    shard->counts.rows++;
-    return entry->row;
-}
-
-void fr_entry_make_pending(struct fr_shard *shard, struct fr_entry *entry)
-{
-    entry->state = FR_ENTRY_PENDING;
-    entry->count = 0;
-    entry->seen_ms = 0;
-    shard->counts.pending++;
-}
-
-void fr_entry_remove(struct fr_shard *shard, struct fr_entry *entry, uint8_t reason)
-{
-    if (entry->state == FR_ENTRY_LIVE) {
-        fr_slab_give(&shard->slab, entry->row);
-        shard->counts.rows--;
-    } else {
-        FR_CHECK(entry->state == FR_ENTRY_PENDING);
-        shard->counts.pending--;
+    struct fr_entries *entries = &shard->entries;
+    uint32_t kind = number & FR_LIGHT;
+    struct fr_array *array = kind ? &entries->light : &entries->live;
+    uint32_t last = (array->n - 1) | kind;
+    if (number != last) {
+        const struct fr_entry *moved = fr_entries_at(entries, last);
+        fr_index_renumber(&shard->index, moved->hash, last, number);
+        memcpy(fr_entries_at(entries, number), moved, array->stride);
+        if (!kind)
+            memcpy(fr_entries_row(entries, number), fr_entries_row(entries, last), entries->floats.stride);
     }
-    if (!(entry->flags & FR_ENTRY_IN_EPOCH)) {
-        fr_index_erase(&shard->index, entry);
+    array->n--;
+    if (!kind)
+        entries->floats.n--;
+}
+
+static uint32_t push_live(struct fr_shard *shard, struct fr_entry entry)
+{
+    struct fr_entries *entries = &shard->entries;
+    uint32_t made = fr_array_push(&entries->live), row = fr_array_push(&entries->floats);
+    FR_CHECK(made == row);
+    entry.state = FR_ENTRY_LIVE;
+    *fr_entries_live(entries, made) = (struct fr_live_entry){.entry = entry};
+    return made;
+}
+
+static uint32_t push_light(struct fr_shard *shard, struct fr_entry entry, uint8_t state)
+{
+    uint32_t made = fr_array_push(&shard->entries.light) | FR_LIGHT;
+    entry.state = state;
+    *fr_entries_light(&shard->entries, made) = (struct fr_light_entry){.entry = entry};
+    return made;
+}
+
+uint32_t fr_entry_make_live(struct fr_shard *shard, uint64_t hash, uint32_t number)
+{
+    shard->counts.rows++;
+    if (number == FR_NO_ENTRY) {
+        uint32_t made = push_live(shard, (struct fr_entry){.hash = hash});
+        fr_index_insert(&shard->index, &shard->entries, hash, made);
+        return made;
+    }
+    struct fr_entry entry = *fr_shard_entry(shard, number);
+    FR_CHECK((number & FR_LIGHT) && entry.hash == hash);
+    if (entry.state == FR_ENTRY_PENDING)
+        shard->counts.pending--;
+    uint32_t made = push_live(shard, entry);
+    fr_index_renumber(&shard->index, hash, number, made);
+    vacate(shard, number);
+    return made;
+}
+
+uint32_t fr_entry_make_pending(struct fr_shard *shard, uint64_t hash, uint32_t number)
+{
+    shard->counts.pending++;
+    if (number == FR_NO_ENTRY) {
+        uint32_t made = push_light(shard, (struct fr_entry){.hash = hash}, FR_ENTRY_PENDING);
+        fr_index_insert(&shard->index, &shard->entries, hash, made);
+        return made;
+    }
+    struct fr_light_entry *light = fr_entries_light(&shard->entries, number);
+    FR_CHECK(light->entry.state == FR_ENTRY_DEAD);
+    light->entry.state = FR_ENTRY_PENDING;
+    light->count = 0;
+    light->seen_ms = 0;
+    return number;
+}
+
+static void uncount(struct fr_shard *shard, const struct fr_entry *entry)
+{
+    if (entry->state == FR_ENTRY_LIVE)
+        shard->counts.rows--;
+    else if (entry->state == FR_ENTRY_PENDING)
+        shard->counts.pending--;
+}
+
+void fr_entry_drop(struct fr_shard *shard, uint32_t number)
+{
+    const struct fr_entry *entry = fr_shard_entry(shard, number);
+    uncount(shard, entry);
+    fr_index_erase(&shard->index, entry->hash, number);
+    vacate(shard, number);
+}
+
+void fr_entry_remove(struct fr_shard *shard, uint32_t number, uint8_t reason)
+{
+    struct fr_entry *entry = fr_shard_entry(shard, number);
+    FR_CHECK(entry->state == FR_ENTRY_LIVE || entry->state == FR_ENTRY_PENDING);
+    if (!(entry->flags & (FR_ENTRY_IN_EPOCH | FR_ENTRY_BURIED))) {
+        fr_entry_drop(shard, number);
         return;
     }
+    uncount(shard, entry);
+    if (entry->state == FR_ENTRY_LIVE) {
+        uint32_t dead = push_light(shard, *entry, FR_ENTRY_DEAD);
+        fr_index_renumber(&shard->index, entry->hash, number, dead);
+        vacate(shard, number);
+        entry = fr_shard_entry(shard, dead);
+    }
     entry->state = FR_ENTRY_DEAD;
-    entry->row = NULL;
-    entry->count = 0;
+    if (!(entry->flags & FR_ENTRY_IN_EPOCH)) { /* it came and went: what is buried is still true */
+        entry->flags = FR_ENTRY_BURIED;
+        return;
+    }
     if ((entry->flags & FR_ENTRY_PUBLISHED) && reason != FR_ABSENT_SILENT)
         entry->reason = reason;
     fr_entry_mark_dirty(shard, entry, 0);
+}
+
+/* ---- dead entries until their epoch is folded ---- */
+
+void fr_entry_bury(struct fr_shard *shard, uint64_t hash, uint64_t epoch)
+{
+    if (shard->buried_end == shard->capacity_buried) {
+        size_t n = shard->buried_end - shard->buried_begin;
+        if (n > 0)
+            memmove(shard->buried, shard->buried + shard->buried_begin, n * sizeof(*shard->buried));
+        shard->buried_begin = 0;
+        shard->buried_end = n;
+        if (2 * n >= shard->capacity_buried) {
+            shard->capacity_buried = shard->capacity_buried ? 2 * shard->capacity_buried : BURIED_CAPACITY_MIN;
+            shard->buried = fr_realloc(shard->buried, shard->capacity_buried, sizeof(*shard->buried));
+        }
+    }
+    shard->buried[shard->buried_end++] = (struct fr_buried){.hash = hash, .epoch = epoch};
+}
+
+void fr_shard_exhume(struct fr_shard *shard, uint64_t folded)
+{
+    while (shard->buried_begin < shard->buried_end && shard->buried[shard->buried_begin].epoch <= folded) {
+        const struct fr_buried *buried = &shard->buried[shard->buried_begin++];
+        uint32_t number = fr_shard_find(shard, buried->hash);
+        if (number == FR_NO_ENTRY)
+            continue;
+        const struct fr_entry *entry = fr_shard_entry(shard, number);
+        /* it may have come back, and gone again since */
+        if (!(entry->flags & FR_ENTRY_BURIED) || entry->changed != buried->epoch)
+            continue;
+        if (entry->state == FR_ENTRY_DEAD)
+            fr_entry_drop(shard, number);
+        else
+            fr_shard_entry(shard, number)->flags &= (uint8_t)~FR_ENTRY_BURIED;
+    }
 }
 
 static void init_part(const struct fr_store *store, const struct fr_table *table, uint64_t key,
@@ -104,7 +231,7 @@ static void init_part(const struct fr_store *store, const struct fr_table *table
 
 void fr_entry_init_row(const struct fr_store *store, const struct fr_table *table, uint64_t key, float *row)
 {
-    memset(row, 0, table->tail_offset + sizeof(struct fr_row_head));
+    memset(row, 0, table->row_bytes);
     for (uint32_t p = 0; p < table->spec.layout.n_parts; p++)
         init_part(store, table, key, &table->spec.layout.parts[p], row);
 }

@@ -15,9 +15,11 @@
  * slice, or ask the wall clock. */
 #include "tables.h"
 
+#include <stdlib.h>
+
 #include "base/check.h"
 
-enum { LOOK_AHEAD = 32 }; /* entries whose row tails are on their way into the cache */
+enum { VICTIMS_MIN = 64 };
 
 struct slice_table {
     struct fr_table *table;
@@ -34,46 +36,42 @@ struct slice_visit {
     const struct fr_table *table;
     struct fr_shard *shard;
     int64_t watermark_ms;
-    uint32_t n;
-    struct fr_entry *ahead[LOOK_AHEAD];
+    size_t n, capacity;
+    struct slice_victim {
+        uint64_t hash;
+        uint8_t reason;
+    } * victims; /* removed after the scan, because entries move then */
 };
 
-static void judge_entry(const struct slice_visit *visit, struct fr_entry *entry)
+/* Says whether an entry goes, and why. */
+static bool judge(const struct slice_visit *visit, uint32_t number, uint8_t *reason)
 {
     const struct fr_store_table *spec = &visit->table->spec;
-    if (entry->state == FR_ENTRY_LIVE) {
-        if (!spec->expires)
-            return;
-        const struct fr_row_head *tail = fr_row_tail(visit->table, entry->row);
-        struct fr_row_facts facts = {.seen_ms = tail->seen_ms, .show = tail->show, .click = tail->click};
-        if (!spec->expiry.expires(spec->expiry.config, &facts, visit->watermark_ms))
-            return;
-        visit->shard->counts.expired[spec->expiry.reason]++;
-        fr_entry_remove(visit->shard, entry, spec->expiry.reason);
-    } else if (entry->state == FR_ENTRY_PENDING) {
-        if (!spec->gate.forgets(spec->gate.config, entry->seen_ms, visit->watermark_ms))
-            return;
-        visit->shard->counts.forgotten++;
-        fr_entry_remove(visit->shard, entry, FR_ABSENT_SILENT);
+    const struct fr_entry *entry = fr_shard_entry(visit->shard, number);
+    if (entry->state == FR_ENTRY_LIVE && spec->expires) {
+        const struct fr_row_head *head = &fr_entries_live(&visit->shard->entries, number)->head;
+        struct fr_row_facts facts = {.seen_ms = head->seen_ms, .show = head->show, .click = head->click};
+        *reason = spec->expiry.reason;
+        return spec->expiry.expires(spec->expiry.config, &facts, visit->watermark_ms);
     }
+    *reason = FR_ABSENT_SILENT;
+    return entry->state == FR_ENTRY_PENDING &&
+           spec->gate.forgets(spec->gate.config, fr_entries_light(&visit->shard->entries, number)->seen_ms,
+                              visit->watermark_ms);
 }
 
-/* Entries do not move while a slice runs, so judging them later is safe. */
-static void judge_ahead(struct slice_visit *visit)
-{
-    for (uint32_t i = 0; i < visit->n; i++)
-        judge_entry(visit, visit->ahead[i]);
-    visit->n = 0;
-}
-
-static void visit_entry(void *self, struct fr_entry *entry)
+static void visit_entry(void *self, uint32_t number)
 {
     struct slice_visit *visit = self;
-    if (entry->state == FR_ENTRY_LIVE)
-        __builtin_prefetch(fr_row_tail(visit->table, entry->row));
-    visit->ahead[visit->n++] = entry;
-    if (visit->n == LOOK_AHEAD)
-        judge_ahead(visit);
+    uint8_t reason;
+    if (!judge(visit, number, &reason))
+        return;
+    if (visit->n == visit->capacity) {
+        visit->capacity = visit->capacity ? 2 * visit->capacity : VICTIMS_MIN;
+        visit->victims = fr_realloc(visit->victims, visit->capacity, sizeof(*visit->victims));
+    }
+    visit->victims[visit->n++] =
+        (struct slice_victim){.hash = fr_shard_entry(visit->shard, number)->hash, .reason = reason};
 }
 
 static void slice_shard(void *context, size_t index, size_t worker)
@@ -81,10 +79,20 @@ static void slice_shard(void *context, size_t index, size_t worker)
     (void)worker;
     const struct slice *slice = context;
     const struct slice_table *due = &slice->tables[index / FR_SHARDS];
-    struct slice_visit visit = {
-        .table = due->table, .shard = &due->table->shards[index % FR_SHARDS], .watermark_ms = slice->watermark_ms};
-    fr_index_scan(&visit.shard->index, due->table->slice_bits, due->slice, visit_entry, &visit);
-    judge_ahead(&visit);
+    struct fr_shard *shard = &due->table->shards[index % FR_SHARDS];
+    struct slice_visit visit = {.table = due->table, .shard = shard, .watermark_ms = slice->watermark_ms};
+    fr_index_scan(&shard->index, &shard->entries, due->table->slice_bits, due->slice, visit_entry, &visit);
+    for (size_t i = 0; i < visit.n; i++) {
+        const struct slice_victim *victim = &visit.victims[i];
+        if (victim->reason == FR_ABSENT_SILENT)
+            shard->counts.forgotten++;
+        else
+            shard->counts.expired[victim->reason]++;
+        fr_entry_remove(shard, fr_shard_find(shard, victim->hash), victim->reason);
+    }
+    if (visit.n > 0)
+        fr_shard_trim(shard);
+    free(visit.victims);
 }
 
 static uint32_t next_slice_bits(uint32_t bits, uint64_t entries, uint32_t slice_rows)

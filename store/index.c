@@ -1,232 +1,430 @@
-/* Index of one shard: see index.h for the layout, the probing rule and why growth never pauses.
- *
- * Why migration always ends in time: a new generation is begun with at least as many groups G as
- * the old one, and so large that what is there and what is prepared for use at most three quarters
- * of its limit of 13 per group: more than 3 G places are left. A prepare that finds migration
- * unfinished has moved 4 groups per key so far, so fewer than G/4 keys came in; to overflow the new
- * generation now takes more than 2 G keys at once, and those migrate everything first. */
+/* Index of one shard: see index.h for the layout, the probing rule and why growth never pauses. */
 #include "index.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
-#include "pages.h"
+#include "base/hash.h"
 
-static size_t group_count(const struct fr_generation *generation)
+enum {
+    USED_PER_16_GROUPS = 168, /* of 192 places, at most: 7/8 */
+    STAGGER = 64,             /* places of the key space with limits of their own */
+    LOOK_AHEAD = 16,          /* places whose entries are on their way into the cache */
+    /* A segment whose hashes all share so many bits more than its neighbours' is not split further:
+     * only hashes that are no hashes do that, and they must not make the directory explode. */
+    EXTRA_DEPTH_MAX = 6,
+    GROUPS_MAX = 1 << 30,
+};
+
+static bool in_pieces(uint32_t n_groups)
 {
-    return (size_t)1 << generation->log2_groups;
+    return n_groups >= FR_SEGMENT_GROUPS && n_groups <= FR_SEGMENT_GROUPS_MAX;
 }
 
-static size_t bytes_of_groups(uint32_t log2_groups)
+static struct fr_group *take_groups(struct fr_index *index, uint32_t n_groups)
 {
-    return sizeof(struct fr_group) << log2_groups;
+    FR_CHECK(n_groups <= GROUPS_MAX);
+    size_t bytes = n_groups * sizeof(struct fr_group);
+    index->bytes += bytes;
+    return in_pieces(n_groups) ? fr_pieces_take(&index->pieces, (uint32_t)(bytes / FR_PIECE)) : fr_pages_take(bytes, 0);
 }
 
-static size_t generation_bytes(const struct fr_generation *generation)
+static void give_groups(struct fr_index *index, const struct fr_segment *segment)
 {
-    return generation->groups ? bytes_of_groups(generation->log2_groups) : 0;
+    size_t bytes = segment->n_groups * sizeof(struct fr_group);
+    index->bytes -= bytes;
+    if (in_pieces(segment->n_groups))
+        fr_pieces_give(&index->pieces, segment->groups, (uint32_t)(bytes / FR_PIECE));
+    else
+        fr_pages_give(segment->groups, bytes);
 }
 
-static size_t used_max(const struct fr_generation *generation)
+/* Limits lie between 0.84 and the whole of what probing bears, which is a step of growth, by place
+ * in the key space. */
+static uint32_t limit_of(uint64_t prefix, uint32_t n_groups)
 {
-    return group_count(generation) * FR_INDEX_USED_PER_GROUP;
+    uint32_t place = (uint32_t)(fr_fmix64(prefix >> 54) % STAGGER); /* shard bits and six below */
+    double share = exp2(-0.25 * (double)place / STAGGER);
+    return (uint32_t)((double)n_groups * USED_PER_16_GROUPS / 16 * share);
 }
 
-static struct fr_generation generation_new(uint32_t log2_groups)
+static uint32_t next_size(uint32_t n_groups)
 {
-    FR_CHECK(log2_groups <= FR_INDEX_LOG2_GROUPS_MAX);
-    return (struct fr_generation){.groups = fr_pages_take(bytes_of_groups(log2_groups)), .log2_groups = log2_groups};
+    bool steps = n_groups >= FR_SEGMENT_GROUPS && n_groups < FR_SEGMENT_GROUPS_MAX;
+    return steps ? n_groups + FR_SEGMENT_STEP : 2 * n_groups;
 }
 
-static void generation_free(struct fr_generation *generation)
+/* The smallest segment that n entries leave room in. */
+static uint32_t size_for(uint64_t prefix, size_t n)
 {
-    fr_pages_give(generation->groups, generation_bytes(generation));
-    *generation = (struct fr_generation){0};
+    uint32_t n_groups = 1;
+    while (limit_of(prefix, n_groups) <= n)
+        n_groups = next_size(n_groups);
+    return n_groups;
+}
+
+static struct fr_segment make_segment(struct fr_index *index, uint64_t prefix, uint32_t depth, uint32_t n_groups)
+{
+    return (struct fr_segment){.groups = take_groups(index, n_groups),
+                               .limit = limit_of(prefix, n_groups),
+                               .n_groups = n_groups,
+                               .depth = depth};
+}
+
+static uint32_t add_segment(struct fr_index *index, struct fr_segment segment)
+{
+    if (index->n_segments == index->capacity) {
+        index->capacity = index->capacity ? 2 * index->capacity : 1;
+        index->segments = fr_realloc(index->segments, index->capacity, sizeof(*index->segments));
+    }
+    index->segments[index->n_segments] = segment;
+    return index->n_segments++;
 }
 
 void fr_index_init(struct fr_index *index)
 {
     *index = (struct fr_index){0};
-    index->now = generation_new(0);
+    index->directory = fr_alloc(1, sizeof(*index->directory));
+    (void)add_segment(index, make_segment(index, 0, 0, 1));
 }
 
 void fr_index_release(struct fr_index *index)
 {
-    generation_free(&index->now);
-    generation_free(&index->old);
+    for (uint32_t i = 0; i < index->n_segments; i++)
+        give_groups(index, &index->segments[i]);
+    fr_pieces_release(&index->pieces);
+    free(index->directory);
+    free(index->segments);
     *index = (struct fr_index){0};
 }
 
-size_t fr_index_bytes(const struct fr_index *index)
-{
-    return generation_bytes(&index->now) + generation_bytes(&index->old);
-}
+/* ---- places ---- */
 
-static uint8_t tag_of(uint64_t hash)
+uint32_t fr_index_find(const struct fr_index *index, const struct fr_entries *entries, uint64_t hash)
 {
-    return (uint8_t)(FR_TAG_FULL | (hash & 0x7f));
-}
-
-static struct fr_entry *generation_find(const struct fr_generation *generation, uint64_t hash)
-{
-    size_t mask = group_count(generation) - 1;
-    uint8_t tag = tag_of(hash);
-    for (size_t g = fr_generation_home(generation, hash);; g = (g + 1) & mask) {
-        struct fr_group *group = &generation->groups[g];
-        for (uint32_t match = fr_group_match(group->tags, tag); match; match &= match - 1) {
-            struct fr_entry *entry = &group->entries[__builtin_ctz(match)];
-            if (entry->hash == hash)
-                return entry;
+    const struct fr_segment *segment = fr_index_segment(index, hash);
+    uint8_t tag = fr_index_tag(hash);
+    for (uint32_t g = fr_segment_home(segment, hash);; g = g + 1 == segment->n_groups ? 0 : g + 1) {
+        const struct fr_group *group = &segment->groups[g];
+        for (uint32_t match = fr_group_match(group, tag); match; match &= match - 1) {
+            uint32_t number = group->numbers[__builtin_ctz(match)];
+            if (fr_entries_at(entries, number)->hash == hash)
+                return number;
         }
-        if (fr_group_match(group->tags, FR_TAG_EMPTY))
-            return NULL;
+        if (fr_group_match(group, FR_TAG_EMPTY))
+            return FR_NO_ENTRY;
     }
 }
 
-static struct fr_entry *generation_insert(struct fr_generation *generation, uint64_t hash)
+static void place(struct fr_segment *segment, uint64_t hash, uint32_t number)
 {
-    size_t mask = group_count(generation) - 1;
-    for (size_t g = fr_generation_home(generation, hash);; g = (g + 1) & mask) {
-        struct fr_group *group = &generation->groups[g];
-        uint32_t vacant = ~fr_group_full(group->tags) & 0xffffu;
+    for (uint32_t g = fr_segment_home(segment, hash);; g = g + 1 == segment->n_groups ? 0 : g + 1) {
+        struct fr_group *group = &segment->groups[g];
+        uint32_t vacant = ~fr_group_full(group) & FR_GROUP_MASK;
         if (!vacant)
             continue;
-        uint32_t place = (uint32_t)__builtin_ctz(vacant);
-        generation->used += group->tags[place] == FR_TAG_EMPTY;
-        group->tags[place] = tag_of(hash);
-        return &group->entries[place];
+        uint32_t at = (uint32_t)__builtin_ctz(vacant);
+        segment->used += group->tags[at] == FR_TAG_EMPTY;
+        segment->full++;
+        group->tags[at] = fr_index_tag(hash);
+        group->numbers[at] = number;
+        return;
     }
 }
 
-struct fr_entry *fr_index_find(const struct fr_index *index, uint64_t hash)
+/* The place of a number that is there. */
+static struct fr_group *locate(struct fr_segment *segment, uint64_t hash, uint32_t number, uint32_t *at)
 {
-    struct fr_entry *entry = generation_find(&index->now, hash);
-    if (!entry && index->old.groups)
-        entry = generation_find(&index->old, hash);
-    return entry;
+    uint8_t tag = fr_index_tag(hash);
+    uint32_t home = fr_segment_home(segment, hash);
+    for (uint32_t i = 0;; i++) {
+        FR_CHECK(i < segment->n_groups); /* it is there */
+        struct fr_group *group = &segment->groups[(home + i) % segment->n_groups];
+        for (uint32_t match = fr_group_match(group, tag); match; match &= match - 1) {
+            *at = (uint32_t)__builtin_ctz(match);
+            if (group->numbers[*at] == number)
+                return group;
+        }
+    }
 }
 
-struct fr_entry *fr_index_insert(struct fr_index *index, uint64_t hash)
+void fr_index_erase(struct fr_index *index, uint64_t hash, uint32_t number)
 {
-    struct fr_entry *entry = generation_insert(&index->now, hash);
-    FR_CHECK(index->now.used <= used_max(&index->now));
-    *entry = (struct fr_entry){.hash = hash};
-    index->n_entries++;
-    return entry;
-}
-
-static bool holds(const struct fr_generation *generation, const struct fr_entry *entry)
-{
-    uintptr_t begin = (uintptr_t)generation->groups;
-    return (uintptr_t)entry >= begin && (uintptr_t)entry < begin + generation_bytes(generation);
-}
-
-static struct fr_group *group_of(const struct fr_generation *generation, const struct fr_entry *entry)
-{
-    FR_CHECK(generation->groups);
-    FR_CHECK(holds(generation, entry));
-    size_t g = ((uintptr_t)entry - (uintptr_t)generation->groups) / sizeof(struct fr_group);
-    struct fr_group *group = &generation->groups[g];
-    FR_CHECK(group->tags[entry - group->entries] & FR_TAG_FULL);
-    return group;
-}
-
-void fr_index_uninsert(struct fr_index *index, struct fr_entry *entry, bool was_empty)
-{
-    struct fr_group *group = group_of(&index->now, entry);
-    group->tags[entry - group->entries] = was_empty ? FR_TAG_EMPTY : FR_TAG_DELETED;
-    index->now.used -= was_empty;
-    index->n_entries--;
-}
-
-void fr_index_erase(struct fr_index *index, struct fr_entry *entry)
-{
-    struct fr_generation *generation = holds(&index->now, entry) ? &index->now : &index->old;
-    struct fr_group *group = group_of(generation, entry);
-    size_t place = (size_t)(entry - group->entries);
+    uint32_t at;
+    struct fr_segment *segment = fr_index_segment(index, hash);
+    struct fr_group *group = locate(segment, hash, number, &at);
     /* With an empty tag in the group no probe ever went past it, so the place may be empty
      * again. */
-    if (fr_group_match(group->tags, FR_TAG_EMPTY)) {
-        group->tags[place] = FR_TAG_EMPTY;
-        generation->used--;
-    } else {
-        group->tags[place] = FR_TAG_DELETED;
-    }
+    bool empty = fr_group_match(group, FR_TAG_EMPTY) != 0;
+    group->tags[at] = empty ? FR_TAG_EMPTY : FR_TAG_DELETED;
+    segment->used -= empty;
+    segment->full--;
     index->n_entries--;
 }
 
-static void migrate_group(struct fr_index *index, struct fr_group *group)
+void fr_index_renumber(struct fr_index *index, uint64_t hash, uint32_t from, uint32_t to)
 {
-    for (uint32_t full = fr_group_full(group->tags); full; full &= full - 1) {
-        uint32_t place = (uint32_t)__builtin_ctz(full);
-        *generation_insert(&index->now, group->entries[place].hash) = group->entries[place];
-        /* Deleted, never empty: probes for entries not yet moved must still go past here. */
-        group->tags[place] = FR_TAG_DELETED;
+    uint32_t at;
+    struct fr_group *group = locate(fr_index_segment(index, hash), hash, from, &at);
+    group->numbers[at] = to;
+}
+
+/* ---- growth ---- */
+
+/* Puts every entry of `from` into one of two segments, by the bit of its hash behind `depth` bits
+ * below the shard's. */
+static void distribute(const struct fr_segment *from, const struct fr_entries *entries, uint32_t depth,
+                       struct fr_segment *const to[2])
+{
+    for (uint32_t g = 0; g < from->n_groups; g++) {
+        if (g + 1 < from->n_groups) {
+            const struct fr_group *next = &from->groups[g + 1];
+            for (uint32_t full = fr_group_full(next); full; full &= full - 1)
+                __builtin_prefetch(fr_entries_at(entries, next->numbers[__builtin_ctz(full)]));
+        }
+        const struct fr_group *group = &from->groups[g];
+        for (uint32_t full = fr_group_full(group); full; full &= full - 1) {
+            uint32_t number = group->numbers[__builtin_ctz(full)];
+            uint64_t hash = fr_entries_at(entries, number)->hash;
+            place(to[(hash << (FR_SHARD_BITS + depth)) >> 63], hash, number);
+        }
     }
 }
 
-static size_t migrate(struct fr_index *index, size_t groups_max)
+/* The same entries in a segment of another size, without deleted places. */
+static void rebuild(struct fr_index *index, const struct fr_entries *entries, uint32_t s, uint64_t prefix,
+                    uint32_t n_groups)
 {
-    size_t end = group_count(&index->old);
-    size_t moved = 0;
-    for (; moved < groups_max && index->next_group < end; moved++)
-        migrate_group(index, &index->old.groups[index->next_group++]);
-    if (index->next_group == end)
-        generation_free(&index->old);
-    return moved;
+    struct fr_segment old = index->segments[s];
+    struct fr_segment made = make_segment(index, prefix, old.depth, n_groups);
+    struct fr_segment *const to[2] = {&made, &made};
+    distribute(&old, entries, old.depth, to);
+    index->segments[s] = made;
+    give_groups(index, &old);
 }
 
-/* Also when deleted tags, not entries, fill it: then the new generation has the same size. */
-static void begin_generation(struct fr_index *index, size_t extra)
+static void double_directory(struct fr_index *index)
 {
-    uint32_t log2_groups = index->now.log2_groups;
-    while (((size_t)FR_INDEX_USED_PER_GROUP << log2_groups) / 4 * 3 < index->n_entries + extra)
-        log2_groups++;
-    index->old = index->now;
-    index->next_group = 0;
-    index->now = generation_new(log2_groups);
+    size_t n = (size_t)1 << index->depth;
+    index->directory = fr_realloc(index->directory, 2 * n, sizeof(*index->directory));
+    for (size_t i = n; i-- > 0;)
+        index->directory[2 * i] = index->directory[2 * i + 1] = index->directory[i];
+    index->depth++;
 }
 
-size_t fr_index_prepare(struct fr_index *index, size_t extra)
+/* The directory's entries of a segment with this hash and depth. */
+static void directory_range(const struct fr_index *index, uint64_t hash, uint32_t depth, size_t *begin, size_t *end)
 {
-    FR_CHECK(extra <= SIZE_MAX / FR_INDEX_MIGRATE_PER_KEY);
-    size_t moved = 0;
-    if (index->old.groups && extra)
-        moved = migrate(index, extra * FR_INDEX_MIGRATE_PER_KEY);
-    if (!index->old.groups && index->now.used + extra > used_max(&index->now))
-        begin_generation(index, extra);
-    return moved;
+    size_t prefix = (size_t)(((hash << FR_SHARD_BITS) >> 1) >> (63 - depth));
+    *begin = prefix << (index->depth - depth);
+    *end = (prefix + 1) << (index->depth - depth);
 }
 
-/* Groups first .. last (both included), then on while a group has no empty tag: displaced entries
- * lie there. Erasing from a group never changes whether it has an empty tag, so the visitor may
- * erase. */
-static void scan_groups(struct fr_generation *generation, const uint64_t range[2], fr_index_visitor *visit, void *self)
+static uint64_t prefix_of(uint64_t hash, uint32_t depth)
 {
-    size_t n_groups = group_count(generation), mask = n_groups - 1;
-    /* fr_generation_home drops the shard bits, which the range does not have. */
-    size_t first = fr_generation_home(generation, range[0] >> FR_SHARD_BITS);
-    size_t last = fr_generation_home(generation, range[1] >> FR_SHARD_BITS);
-    for (size_t i = 0; i < n_groups; i++) {
-        struct fr_group *group = &generation->groups[(first + i) & mask];
-        for (uint32_t full = fr_group_full(group->tags); full; full &= full - 1) {
-            struct fr_entry *entry = &group->entries[__builtin_ctz(full)];
-            uint64_t position = entry->hash << FR_SHARD_BITS;
-            if (position >= range[0] && position <= range[1])
-                visit(self, entry);
+    uint32_t bits = FR_SHARD_BITS + depth;
+    return hash >> (64 - bits) << (64 - bits);
+}
+
+static void count_halves(const struct fr_segment *segment, const struct fr_entries *entries, size_t n[2])
+{
+    n[0] = n[1] = 0;
+    for (uint32_t g = 0; g < segment->n_groups; g++) {
+        const struct fr_group *group = &segment->groups[g];
+        for (uint32_t full = fr_group_full(group); full; full &= full - 1) {
+            uint64_t hash = fr_entries_at(entries, group->numbers[__builtin_ctz(full)])->hash;
+            n[(hash << (FR_SHARD_BITS + segment->depth)) >> 63]++;
         }
-        if (first + i >= last && fr_group_match(group->tags, FR_TAG_EMPTY))
+    }
+}
+
+static void split(struct fr_index *index, const struct fr_entries *entries, uint32_t s, uint64_t hash)
+{
+    struct fr_segment old = index->segments[s];
+    if (old.depth == index->depth)
+        double_directory(index);
+    uint64_t prefix[2] = {prefix_of(hash, old.depth)};
+    prefix[1] = prefix[0] | (uint64_t)1 << (63 - FR_SHARD_BITS - old.depth);
+    struct fr_segment made[2];
+    size_t n[2];
+    count_halves(&old, entries, n);
+    for (int i = 0; i < 2; i++) {
+        uint32_t n_groups = size_for(prefix[i], n[i]);
+        made[i] =
+            make_segment(index, prefix[i], old.depth + 1, n_groups < FR_SEGMENT_GROUPS ? FR_SEGMENT_GROUPS : n_groups);
+    }
+    struct fr_segment *const to[2] = {&made[0], &made[1]};
+    distribute(&old, entries, old.depth, to);
+    give_groups(index, &old);
+    index->segments[s] = made[0];
+    uint32_t added = add_segment(index, made[1]);
+    size_t begin, end;
+    directory_range(index, prefix[1], old.depth + 1, &begin, &end);
+    for (size_t i = begin; i < end; i++)
+        index->directory[i] = added;
+}
+
+/* Makes room in the segment of a hash: by dropping deleted places, a larger segment, or two. */
+static void grow(struct fr_index *index, const struct fr_entries *entries, uint64_t hash)
+{
+    struct fr_segment *segment = fr_index_segment(index, hash);
+    uint32_t s = (uint32_t)(segment - index->segments), usual = 0;
+    uint64_t prefix = prefix_of(hash, segment->depth);
+    while (index->n_segments >> usual)
+        usual++;
+    if (segment->full < segment->limit / 4 * 3)
+        rebuild(index, entries, s, prefix, segment->n_groups);
+    else if (segment->n_groups >= FR_SEGMENT_GROUPS_MAX && segment->depth < usual + EXTRA_DEPTH_MAX)
+        split(index, entries, s, hash);
+    else
+        rebuild(index, entries, s, prefix, next_size(segment->n_groups));
+}
+
+void fr_index_insert(struct fr_index *index, const struct fr_entries *entries, uint64_t hash, uint32_t number)
+{
+    struct fr_segment *segment = fr_index_segment(index, hash);
+    while (segment->used >= segment->limit) {
+        grow(index, entries, hash);
+        segment = fr_index_segment(index, hash);
+    }
+    place(segment, hash, number);
+    index->n_entries++;
+}
+
+void fr_index_reserve(struct fr_index *index, size_t n)
+{
+    FR_CHECK(index->n_entries == 0 && index->n_segments == 1);
+    size_t depth = 0;
+    while (n >> depth > limit_of(0, FR_SEGMENT_GROUPS_MAX) / 4 * 3)
+        depth++;
+    uint32_t n_groups = size_for(0, (n >> depth) + (n >> depth) / 8);
+    fr_index_release(index);
+    index->depth = (uint32_t)depth;
+    index->directory = fr_alloc((size_t)1 << depth, sizeof(*index->directory));
+    for (uint64_t i = 0; i >> depth == 0; i++) {
+        uint64_t prefix = depth ? i << (64 - FR_SHARD_BITS - depth) : 0;
+        index->directory[i] = add_segment(index, make_segment(index, prefix, (uint32_t)depth, n_groups));
+    }
+}
+
+/* ---- shrinking ---- */
+
+static void remove_segment(struct fr_index *index, uint32_t s)
+{
+    uint32_t last = --index->n_segments;
+    if (s == last)
+        return;
+    index->segments[s] = index->segments[last];
+    for (size_t i = 0; i >> index->depth == 0; i++)
+        if (index->directory[i] == last)
+            index->directory[i] = s;
+}
+
+/* Merges the segment at a place of the directory with its neighbour, when both have the same depth
+ * and room for each other. */
+static bool merge(struct fr_index *index, const struct fr_entries *entries, size_t at)
+{
+    struct fr_segment *one = &index->segments[index->directory[at]];
+    if (one->depth == 0)
+        return false;
+    size_t width = (size_t)1 << (index->depth - one->depth);
+    size_t low = at / (2 * width) * (2 * width);
+    uint32_t a = index->directory[low], b = index->directory[low + width];
+    struct fr_segment left = index->segments[a], right = index->segments[b];
+    if (left.depth != right.depth || left.full + right.full > limit_of(0, FR_SEGMENT_GROUPS) / 2)
+        return false;
+    uint64_t prefix = (uint64_t)low << (63 - FR_SHARD_BITS - index->depth) << 1;
+    struct fr_segment made =
+        make_segment(index, prefix, left.depth - 1, size_for(prefix, (size_t)left.full + right.full));
+    struct fr_segment *const to[2] = {&made, &made};
+    distribute(&left, entries, made.depth, to);
+    distribute(&right, entries, made.depth, to);
+    give_groups(index, &left);
+    give_groups(index, &right);
+    index->segments[a] = made;
+    for (size_t i = low; i < low + 2 * width; i++)
+        index->directory[i] = a;
+    remove_segment(index, b);
+    return true;
+}
+
+static void halve_directory(struct fr_index *index)
+{
+    for (uint32_t i = 0; i < index->n_segments; i++)
+        if (index->segments[i].depth == index->depth)
+            return;
+    index->depth--;
+    for (size_t i = 0; i >> index->depth == 0; i++)
+        index->directory[i] = index->directory[2 * i];
+    index->directory = fr_realloc(index->directory, (size_t)1 << index->depth, sizeof(*index->directory));
+}
+
+void fr_index_trim(struct fr_index *index, const struct fr_entries *entries)
+{
+    size_t places = index->bytes / sizeof(struct fr_group) * FR_GROUP_PLACES;
+    if (index->n_entries > places / 4)
+        return;
+    for (size_t i = 0; i >> index->depth == 0; i++)
+        while (merge(index, entries, i))
+            continue;
+    for (uint32_t depth = index->depth; depth > 0 && index->depth == depth; depth--)
+        halve_directory(index);
+    uint32_t n_groups = size_for(0, index->n_entries);
+    if (index->n_segments == 1 && n_groups < index->segments[0].n_groups)
+        rebuild(index, entries, 0, 0, n_groups);
+}
+
+/* ---- scan ---- */
+
+/* Homes first .. last (both included), then on while a group has no empty tag: displaced entries
+ * lie there. */
+static void scan_segment(const struct fr_segment *segment, const struct fr_entries *entries, const uint64_t range[2],
+                         fr_index_visitor *visit, void *self)
+{
+    uint32_t found[LOOK_AHEAD + FR_GROUP_PLACES], n = 0;
+    uint32_t first = fr_segment_home(segment, range[0] >> FR_SHARD_BITS);
+    uint32_t last = fr_segment_home(segment, range[1] >> FR_SHARD_BITS);
+    for (uint32_t i = 0;; i++) {
+        bool more = i < segment->n_groups;
+        const struct fr_group *group = &segment->groups[(first + i) % segment->n_groups];
+        for (uint32_t full = more ? fr_group_full(group) : 0; full; full &= full - 1) {
+            found[n] = group->numbers[__builtin_ctz(full)];
+            __builtin_prefetch(fr_entries_at(entries, found[n++]));
+        }
+        more = more && !(first + i >= last && fr_group_match(group, FR_TAG_EMPTY));
+        if (more && n < LOOK_AHEAD)
+            continue;
+        for (uint32_t k = 0; k < n; k++) {
+            uint64_t position = fr_entries_at(entries, found[k])->hash << FR_SHARD_BITS;
+            if (position >= range[0] && position <= range[1])
+                visit(self, found[k]);
+        }
+        n = 0;
+        if (!more)
             return;
     }
 }
 
-void fr_index_scan(struct fr_index *index, uint32_t bits, uint64_t slice, fr_index_visitor *visit, void *self)
+void fr_index_scan(const struct fr_index *index, const struct fr_entries *entries, uint32_t bits, uint64_t slice,
+                   fr_index_visitor *visit, void *self)
 {
     FR_CHECK(bits <= FR_INDEX_SLICE_BITS_MAX && slice >> bits == 0);
     uint64_t width = bits ? (uint64_t)1 << (64 - bits) : 0; /* 0: everything */
     uint64_t range[2] = {slice * width, slice * width + (width - 1)};
-    scan_groups(&index->now, range, visit, self);
-    if (index->old.groups)
-        scan_groups(&index->old, range, visit, self);
+    uint32_t before = UINT32_MAX;
+    size_t begin = (size_t)(range[0] >> 1 >> (63 - index->depth)), end = (size_t)(range[1] >> 1 >> (63 - index->depth));
+    for (size_t i = begin; i <= end; i++) {
+        if (index->directory[i] == before) /* a segment's places in the directory are neighbours */
+            continue;
+        before = index->directory[i];
+        const struct fr_segment *segment = &index->segments[before];
+        /* the part of the range that is the segment's */
+        /* 0: everything */
+        uint64_t size = segment->depth ? (uint64_t)1 << (64 - segment->depth) : 0;
+        uint64_t first = (uint64_t)(i >> (index->depth - segment->depth)) * size, last = first + (size - 1);
+        uint64_t own[2] = {range[0] > first ? range[0] : first, range[1] < last ? range[1] : last};
+        scan_segment(segment, entries, own, visit, self);
+    }
 }

@@ -1,20 +1,22 @@
 /* Large zeroed memory straight from the system (mmap), small pieces from the heap.
  *
  * calloc does not serve the large ones: after a large block was freed, glibc raises its mmap
- * threshold and takes the next one from the heap, with a memset of all of it, so that an index that
- * doubles would pause. Huge pages gain 5-15 % on random access (measured for the index prototype).
+ * threshold and takes the next one from the heap, with a memset of all of it. Huge pages gain 5-15
+ * % on random access (measured for the index), and cost up to 2 MiB that nobody uses: whoever is
+ * small does not ask for them.
  *
- * Thread: any. It does not keep freed pieces. */
+ * Thread: any. It does not keep freed memory. */
 #include "pages.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "base/check.h"
 
-enum { MAPPED_MIN = 256 * 1024, CACHE_LINE = 64 };
+enum { MAPPED_MIN = 256 * 1024, CACHE_LINE = 64, HUGE_EXTENTS_MIN = 4 };
 
-void *fr_pages_take(size_t size)
+void *fr_pages_take(size_t size, int huge)
 {
     if (size < MAPPED_MIN)
         return fr_alloc_aligned(CACHE_LINE, size);
@@ -22,7 +24,7 @@ void *fr_pages_take(size_t size)
     FR_CHECK(memory != MAP_FAILED); /* memory refused: crash-only, as in fr_alloc */
     /* A refusal costs speed only. Neighbouring pieces merge in the kernel, so pieces need no
      * alignment of their own. */
-    (void)madvise(memory, size, MADV_HUGEPAGE);
+    (void)madvise(memory, size, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     return memory;
 }
 
@@ -36,4 +38,77 @@ void fr_pages_give(void *memory, size_t size)
     }
     int rc = munmap(memory, size);
     FR_CHECK(rc == 0);
+}
+
+void fr_pages_forget(void *memory, size_t from, size_t size)
+{
+    size_t begin = (from + FR_PAGE - 1) / FR_PAGE * FR_PAGE;
+    if (size < MAPPED_MIN || begin >= size)
+        return;
+    int rc = madvise((uint8_t *)memory + begin, size - begin, MADV_DONTNEED);
+    FR_CHECK(rc == 0);
+}
+
+/* ---- pieces ---- */
+
+enum { EXTENT_BYTES = FR_PIECE * FR_EXTENT_PIECES };
+
+/* Bit i of the result: n free pieces begin at i. */
+static uint64_t runs_of(uint64_t free, uint32_t n)
+{
+    uint64_t runs = free;
+    for (uint32_t i = 1; i < n; i++)
+        runs &= free >> i;
+    return runs;
+}
+
+static size_t extent_with_room(struct fr_pieces *pieces, uint32_t n)
+{
+    for (size_t i = 0; i < pieces->n; i++) {
+        size_t at = (pieces->hint + i) % pieces->n;
+        if (runs_of(pieces->extents[at].free, n))
+            return at;
+    }
+    if (pieces->n == pieces->capacity) {
+        pieces->capacity = pieces->capacity ? 2 * pieces->capacity : 4;
+        pieces->extents = fr_realloc(pieces->extents, pieces->capacity, sizeof(*pieces->extents));
+    }
+    uint8_t *base = fr_pages_take(EXTENT_BYTES, pieces->n >= HUGE_EXTENTS_MIN);
+    pieces->extents[pieces->n] = (struct fr_extent){.base = base, .free = UINT64_MAX};
+    return pieces->n++;
+}
+
+void *fr_pieces_take(struct fr_pieces *pieces, uint32_t n)
+{
+    FR_CHECK(n > 0 && n < FR_EXTENT_PIECES);
+    pieces->hint = extent_with_room(pieces, n);
+    struct fr_extent *extent = &pieces->extents[pieces->hint];
+    uint32_t first = (uint32_t)__builtin_ctzll(runs_of(extent->free, n));
+    extent->free &= ~((((uint64_t)1 << n) - 1) << first);
+    uint8_t *run = extent->base + (size_t)first * FR_PIECE;
+    memset(run, 0, (size_t)n * FR_PIECE); /* it may have been used before */
+    return run;
+}
+
+void fr_pieces_give(struct fr_pieces *pieces, void *run, uint32_t n)
+{
+    size_t at = 0;
+    while (at < pieces->n && (uintptr_t)run - (uintptr_t)pieces->extents[at].base >= EXTENT_BYTES)
+        at++;
+    FR_CHECK(at < pieces->n);
+    struct fr_extent *extent = &pieces->extents[at];
+    extent->free |= (((uint64_t)1 << n) - 1) << ((uintptr_t)run - (uintptr_t)extent->base) / FR_PIECE;
+    if (extent->free != UINT64_MAX)
+        return;
+    fr_pages_give(extent->base, EXTENT_BYTES);
+    *extent = pieces->extents[--pieces->n];
+    pieces->hint = 0;
+}
+
+void fr_pieces_release(struct fr_pieces *pieces)
+{
+    for (size_t i = 0; i < pieces->n; i++)
+        fr_pages_give(pieces->extents[i].base, EXTENT_BYTES);
+    free(pieces->extents);
+    *pieces = (struct fr_pieces){0};
 }

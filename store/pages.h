@@ -1,14 +1,34 @@
-/* Large zeroed memory straight from the system. */
+/* Large zeroed memory straight from the system, and runs of equal pieces of it. */
 #ifndef FR_STORE_PAGES_H
 #define FR_STORE_PAGES_H
 
 #include <stddef.h>
+#include <stdint.h>
+
+enum { FR_PAGE = 4096, FR_PIECE = 16 * 1024, FR_EXTENT_PIECES = 64 };
 
 /* Zeroed, 64-byte aligned; pages are touched only when used, so taking a large piece costs no
- * pause. Huge pages are asked for where a piece holds some. Refused memory ends the process
- * (FR_CHECK), as in fr_alloc. */
-void *fr_pages_take(size_t size);
+ * pause. huge: huge pages are asked for; such memory is touched 2 MiB at a time. Refused memory
+ * ends the process (FR_CHECK), as in fr_alloc. */
+void *fr_pages_take(size_t size, int huge);
 /* NULL: nothing. `size` as it was taken. */
 void fr_pages_give(void *memory, size_t size);
+/* The bytes from `from` on go back to the system and read as zeros; the address range stays. */
+void fr_pages_forget(void *memory, size_t from, size_t size);
+
+/* Runs of pieces of FR_PIECE bytes, carved from extents of FR_EXTENT_PIECES. An extent whose pieces
+ * are all free goes back to the system. Owner: one worker at a time. */
+struct fr_pieces {
+    struct fr_extent {
+        uint8_t *base;
+        uint64_t free; /* bit i: piece i */
+    } * extents;
+    size_t n, capacity, hint;
+};
+
+/* A run of n pieces (1 .. FR_EXTENT_PIECES - 1), zeroed. */
+void *fr_pieces_take(struct fr_pieces *pieces, uint32_t n);
+void fr_pieces_give(struct fr_pieces *pieces, void *run, uint32_t n);
+void fr_pieces_release(struct fr_pieces *pieces);
 
 #endif

@@ -114,7 +114,7 @@ static void count_unit(void *context, size_t index, size_t worker)
     const struct fr_column *column = &plan->batch->columns[unit->slot];
     uint32_t counts[FR_SHARDS] = {0};
     for (uint32_t o = column->begin[unit->entry_begin]; o < column->begin[unit->entry_end]; o++)
-        counts[fr_shard_of(fr_fmix64(column->keys[o]))]++;
+        counts[fr_shard_of(fr_order_hash(&plan->store->order, column->keys[o]))]++;
     memcpy(unit->at, counts, sizeof(counts));
 }
 
@@ -164,7 +164,7 @@ static void scatter_unit(void *context, size_t index, size_t worker)
         bool trains = column->shared ? plan->groups[i].n_trained > 0 : plan->batch->role[i] == FR_ROLE_TRAIN;
         uint32_t entry = i | (column->shared ? OCC_SHARED : 0) | (trains ? trained : 0);
         for (uint32_t o = column->begin[i]; o < column->begin[i + 1]; o++) {
-            uint64_t hash = fr_fmix64(column->keys[o]);
+            uint64_t hash = fr_order_hash(&plan->store->order, column->keys[o]);
             records[unit->at[fr_shard_of(hash)]++] =
                 (struct plan_record){.hash = hash, .occurrence = base + o, .entry = entry};
         }
@@ -199,14 +199,14 @@ static inline void add_occurrence(const struct fr_plan *plan, struct plan_key *k
 static uint32_t gather_keys(const struct fr_plan *plan, struct plan_record *records, uint32_t n, uint32_t *heads,
                             struct plan_key *keys)
 {
-    uint32_t size = 16;
-    while (size < 2 * n)
-        size *= 2;
+    uint32_t size = 16, bits = 4;
+    for (; size < 2 * n; size *= 2)
+        bits++;
     memset(heads, 0, size * sizeof(*heads));
     uint32_t n_keys = 0;
     for (uint32_t r = 0; r < n; r++) {
         uint64_t hash = records[r].hash;
-        uint32_t at = (uint32_t)hash & (size - 1);
+        uint32_t at = (uint32_t)((hash << FR_SHARD_BITS) >> (64 - bits));
         while (heads[at] && keys[heads[at] - 1].hash != hash)
             at = (at + 1) & (size - 1);
         if (!heads[at]) {
@@ -228,92 +228,97 @@ struct resolve {
 static void admit(const struct resolve *r, struct plan_key *key)
 {
     struct fr_shard *shard = r->shard;
-    struct fr_entry *entry = key->entry;
-    float *row = fr_entry_make_live(shard, entry);
-    fr_entry_init_row(r->plan->store, r->table, fr_fmix64_inverse(entry->hash), row);
-    fr_row_tail(r->table, row)->seen_ms = r->plan->watermark_ms;
-    if (entry->flags & FR_ENTRY_DIRTY) /* as pending: its image has grown */
+    key->number = fr_entry_make_live(shard, key->hash, key->number);
+    struct fr_live_entry *live = fr_entries_live(&shard->entries, key->number);
+    fr_entry_init_row(r->plan->store, r->table, fr_order_key(&r->plan->store->order, key->hash),
+                      fr_entries_row(&shard->entries, key->number));
+    live->head.seen_ms = r->plan->watermark_ms;
+    if (live->entry.flags & FR_ENTRY_DIRTY) /* as pending: its image has grown */
         shard->dirty_bytes += r->table->image_size;
-    fr_entry_mark_dirty(shard, entry, r->table->image_size);
+    fr_entry_mark_dirty(shard, &live->entry, r->table->image_size);
     shard->counts.admitted++;
 }
 
 /* A key without a row that trained occurrences may count for. */
-static void count_key(const struct resolve *r, struct plan_key *key, struct plan_undo *undo)
+static void count_key(const struct resolve *r, struct plan_key *key)
 {
     struct fr_shard *shard = r->shard;
     const struct fr_gate_policy *gate = &r->table->spec.gate;
-    bool pending = key->entry && key->entry->state == FR_ENTRY_PENDING;
-    uint32_t count = pending ? key->entry->count : 0;
+    bool pending = key->number != FR_NO_ENTRY && fr_shard_entry(shard, key->number)->state == FR_ENTRY_PENDING;
+    uint32_t count = pending ? fr_entries_light(&shard->entries, key->number)->count : 0;
     count = key->n_counted > UINT32_MAX - count ? UINT32_MAX : count + (uint32_t)key->n_counted;
-    bool admitted = gate->admits(gate->config, count);
-    if (!admitted) {
-        shard->counts.rejected += key->n_counted;
-        if (!pending && shard->counts.pending >= shard->pending_max) {
-            shard->counts.unremembered++;
-            return;
-        }
-    }
-    if (!key->entry) {
-        size_t used = shard->index.now.used;
-        key->entry = fr_index_insert(&shard->index, key->hash);
-        undo->made = true;
-        undo->made_in_empty = shard->index.now.used != used;
-    }
-    if (admitted) {
+    if (gate->admits(gate->config, count)) {
         admit(r, key);
         return;
     }
+    shard->counts.rejected += key->n_counted;
+    if (!pending && shard->counts.pending >= shard->pending_max) {
+        shard->counts.unremembered++;
+        return;
+    }
     if (!pending)
-        fr_entry_make_pending(shard, key->entry);
-    key->entry->count = count;
-    key->entry->seen_ms = r->plan->watermark_ms;
-    fr_entry_mark_dirty(shard, key->entry, FR_PENDING_IMAGE_SIZE);
+        key->number = fr_entry_make_pending(shard, key->hash, key->number);
+    struct fr_light_entry *light = fr_entries_light(&shard->entries, key->number);
+    light->count = count;
+    light->seen_ms = r->plan->watermark_ms;
+    fr_entry_mark_dirty(shard, &light->entry, FR_PENDING_IMAGE_SIZE);
+}
+
+static void remember(const struct resolve *r, const struct plan_key *key, struct plan_undo *undo)
+{
+    undo->known = key->number != FR_NO_ENTRY;
+    if (!undo->known)
+        return;
+    if (key->number & FR_LIGHT)
+        undo->light = *fr_entries_light(&r->shard->entries, key->number);
+    else
+        undo->live = *fr_entries_live(&r->shard->entries, key->number);
 }
 
 static void apply_key(const struct resolve *r, struct plan_key *key, struct plan_undo *undo)
 {
-    bool live = key->entry && key->entry->state == FR_ENTRY_LIVE;
+    struct fr_shard *shard = r->shard;
+    /* A light entry may have moved since it was found: an admission takes one away. */
+    if (key->number != FR_NO_ENTRY && (key->number & FR_LIGHT))
+        key->number = fr_shard_find(shard, key->hash);
+    remember(r, key, undo);
+    bool live = key->number != FR_NO_ENTRY && !(key->number & FR_LIGHT);
     if (!live && key->n_counted > 0)
-        count_key(r, key, undo);
-    if (!key->entry || key->entry->state != FR_ENTRY_LIVE)
+        count_key(r, key);
+    if (key->number == FR_NO_ENTRY || (key->number & FR_LIGHT))
         return;
-    key->row = key->entry->row;
     key->made = !live;
-    if (key->trained) /* its values will change in this batch's step, touched or not */
-        fr_entry_mark_dirty(r->shard, key->entry, r->table->image_size);
+    struct fr_live_entry *entry = fr_entries_live(&shard->entries, key->number);
+    if (key->trained) { /* its values will change in this batch's step, touched or not */
+        fr_entry_mark_dirty(shard, &entry->entry, r->table->image_size);
+        if (entry->entry.recent < FR_RECENT_MAX)
+            entry->entry.recent++;
+    }
     if (key->n_touched > 0) {
-        struct fr_row_head *tail = fr_row_tail(r->table, key->row);
-        undo->tail = *tail;
-        tail->seen_ms = r->plan->watermark_ms;
-        tail->show += key->n_touched;
-        tail->click += key->clicks;
+        entry->head.seen_ms = r->plan->watermark_ms;
+        entry->head.show += key->n_touched;
+        entry->head.click += key->clicks;
     }
 }
 
 static void resolve_keys(const struct resolve *r, struct plan_key *keys, struct plan_undo *undo, uint32_t n)
 {
-    uint32_t n_counted = 0;
-    for (uint32_t u = 0; u < n; u++)
-        n_counted += keys[u].n_counted > 0;
-    (void)fr_index_prepare(&r->shard->index, n_counted);
+    const struct fr_shard *shard = r->shard;
     for (uint32_t begin = 0; begin < n; begin += BLOCK) {
         uint32_t end = n - begin < BLOCK ? n : begin + BLOCK;
         for (uint32_t u = begin; u < end; u++)
-            fr_index_prefetch(&r->shard->index, keys[u].hash);
-        for (uint32_t u = begin; u < end; u++) {
-            struct fr_entry *entry = fr_index_find(&r->shard->index, keys[u].hash);
-            undo[u].made = false;
-            if (!entry)
-                continue;
-            keys[u].entry = entry;
-            undo[u].before = *entry;
-            if (entry->state == FR_ENTRY_LIVE)
-                __builtin_prefetch(fr_row_tail(r->table, entry->row), 1);
-        }
+            fr_index_prefetch(&shard->index, keys[u].hash);
+        for (uint32_t u = begin; u < end; u++)
+            fr_index_prefetch_entry(&shard->index, &shard->entries, keys[u].hash);
+        for (uint32_t u = begin; u < end; u++)
+            keys[u].number = fr_shard_find(shard, keys[u].hash);
         for (uint32_t u = begin; u < end; u++)
             apply_key(r, &keys[u], &undo[u]);
     }
+    /* A row's place is certain once all rows of the batch are made: the first chunk moves. */
+    for (uint32_t u = 0; u < n; u++)
+        if (keys[u].number != FR_NO_ENTRY && !(keys[u].number & FR_LIGHT))
+            keys[u].row = fr_entries_row(&shard->entries, keys[u].number);
 }
 
 static void resolve_shard(void *context, size_t index, size_t worker)
@@ -363,7 +368,7 @@ static void publish_shard(void *context, size_t index, size_t worker)
     struct plan_key *keys = table->keys + table->begin[s];
     uint32_t base = table->unique_begin[s], at = table->begin[s];
     for (uint32_t u = 0; u < table->n_unique[s]; u++) {
-        out->keys[base + u] = fr_fmix64_inverse(keys[u].hash);
+        out->keys[base + u] = fr_order_key(&plan->store->order, keys[u].hash);
         out->rows[base + u] = keys[u].row;
         out->served[base + u] = keys[u].made ? NULL : keys[u].row;
         out->occ_begin[base + u] = at;
@@ -403,38 +408,40 @@ void fr_store_plan(struct fr_store *store, const struct fr_batch *batch, int64_t
 
 /* ---- undo ---- */
 
-static void undo_key(const struct fr_table *table, struct fr_shard *shard, const struct plan_key *key,
-                     const struct plan_undo *undo)
+/* What is known of the key is again what it was; where it lies may differ, and nothing depends on
+ * that. */
+static void undo_key(struct fr_shard *shard, const struct plan_key *key, const struct plan_undo *undo)
 {
-    struct fr_entry *entry = key->entry;
-    if (!entry)
+    uint32_t number = fr_shard_find(shard, key->hash);
+    if (number == FR_NO_ENTRY)
         return;
-    bool was_live = !undo->made && undo->before.state == FR_ENTRY_LIVE;
-    if (was_live && key->n_touched > 0)
-        *fr_row_tail(table, entry->row) = undo->tail;
-    if (!was_live && entry->state == FR_ENTRY_LIVE)
-        fr_slab_give(&shard->slab, entry->row);
-    if (undo->made)
-        fr_index_uninsert(&shard->index, entry, undo->made_in_empty);
-    else
-        *entry = undo->before;
+    bool is_light = number & FR_LIGHT;
+    if (undo->known && undo->entry.state == FR_ENTRY_LIVE) {
+        *fr_entries_live(&shard->entries, number) = undo->live;
+        return;
+    }
+    if (!undo->known || !is_light)
+        fr_entry_drop(shard, number);
+    if (!undo->known)
+        return;
+    if (!is_light)
+        number = fr_entry_make_pending(shard, key->hash, FR_NO_ENTRY);
+    *fr_entries_light(&shard->entries, number) = undo->light;
 }
 
-/* Last key first: then the index gets its places back as they were, and free rows their order. */
 static void undo_shard(void *context, size_t index, size_t worker)
 {
     (void)worker;
     struct fr_plan *plan = context;
     uint32_t t = (uint32_t)(index / FR_SHARDS), s = (uint32_t)(index % FR_SHARDS);
     const struct plan_table *scratch = &plan->tables[t];
-    const struct fr_table *table = &plan->store->tables[t];
-    struct fr_shard *shard = &table->shards[s];
+    struct fr_shard *shard = &plan->store->tables[t].shards[s];
     const struct plan_key *keys = scratch->keys + scratch->begin[s];
     const struct plan_undo *undo = scratch->undo + scratch->begin[s];
     if (scratch->n_unique[s] == 0)
         return;
     for (uint32_t u = scratch->n_unique[s]; u > 0; u--)
-        undo_key(table, shard, &keys[u - 1], &undo[u - 1]);
+        undo_key(shard, &keys[u - 1], &undo[u - 1]);
     const struct shard_before *before = &scratch->before[s];
     shard->n_dirty = before->n_dirty; /* a plan only adds to the list */
     shard->dirty_bytes = before->dirty_bytes;

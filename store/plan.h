@@ -13,21 +13,24 @@ _Static_assert(sizeof(struct plan_record) == 16, "the largest scratch array");
 
 struct plan_key {
     uint64_t hash;
-    struct fr_entry *entry;
     float *row;
     /* per trained sample: a group's ids times its samples may pass 32 bits */
     uint64_t n_counted, n_touched;
     double clicks;
     uint32_t n_occurrences;
+    uint32_t number; /* of its entry, as last found */
     bool trained;
     bool made; /* the row, by this plan */
 };
 
-/* beside each key: what was there, written while its entry is in the cache anyway */
+/* Beside each key: what was known of it, written while its entry is in the cache anyway. */
 struct plan_undo {
-    struct fr_entry before;   /* of keys that had an entry */
-    struct fr_row_head tail;  /* of rows there were */
-    bool made, made_in_empty; /* the plan inserted the entry; into an empty place */
+    bool known; /* there was an entry */
+    union {
+        struct fr_entry entry; /* its beginning */
+        struct fr_live_entry live;
+        struct fr_light_entry light;
+    };
 };
 
 struct plan_unit {

@@ -15,35 +15,49 @@
 #include "base/check.h"
 #include "store/section.h"
 
-static void restore_row(const struct fr_table *table, struct fr_shard *shard, struct fr_entry *entry,
-                        const uint8_t *bytes)
+/* Restored images are of an epoch: an unfolded one must stay in memory. */
+static void settle(struct fr_entry *entry, uint8_t flags, uint64_t epoch)
 {
-    float *row = entry->state == FR_ENTRY_LIVE ? entry->row : fr_entry_make_live(shard, entry);
-    size_t floats = (size_t)table->spec.layout.row_floats * sizeof(float);
-    memset(row, 0, table->tail_offset + sizeof(struct fr_row_head));
-    memcpy(fr_row_tail(table, row), bytes, FR_ROW_IMAGE_HEAD);
-    memcpy(row, bytes + FR_ROW_IMAGE_HEAD, floats);
-    entry->flags = FR_ENTRY_IN_EPOCH | FR_ENTRY_PUBLISHED;
+    entry->flags = flags;
+    entry->changed = (uint32_t)epoch;
 }
 
-static void restore_pending(struct fr_shard *shard, struct fr_entry *entry, const uint8_t *bytes)
+static void restore_row(const struct fr_table *table, struct fr_shard *shard, uint64_t hash, uint32_t number,
+                        const struct fr_image *image)
 {
-    if (entry->state == FR_ENTRY_LIVE) {
-        fr_slab_give(&shard->slab, entry->row);
-        shard->counts.rows--;
+    if (number == FR_NO_ENTRY || (number & FR_LIGHT))
+        number = fr_entry_make_live(shard, hash, number);
+    struct fr_live_entry *live = fr_entries_live(&shard->entries, number);
+    memcpy(&live->head, image->bytes, FR_ROW_IMAGE_HEAD);
+    memcpy(fr_entries_row(&shard->entries, number), image->bytes + FR_ROW_IMAGE_HEAD, table->row_bytes);
+    settle(&live->entry, FR_ENTRY_IN_EPOCH | FR_ENTRY_PUBLISHED, image->epoch);
+}
+
+static void restore_pending(struct fr_shard *shard, uint64_t hash, uint32_t number, const struct fr_image *image)
+{
+    if (number != FR_NO_ENTRY && !(number & FR_LIGHT)) {
+        fr_entry_drop(shard, number);
+        number = FR_NO_ENTRY;
     }
-    if (entry->state != FR_ENTRY_PENDING)
-        fr_entry_make_pending(shard, entry);
-    fr_pending_load(bytes, &entry->seen_ms, &entry->count);
-    entry->flags = FR_ENTRY_IN_EPOCH;
+    if (number == FR_NO_ENTRY || fr_shard_entry(shard, number)->state == FR_ENTRY_DEAD)
+        number = fr_entry_make_pending(shard, hash, number);
+    struct fr_light_entry *light = fr_entries_light(&shard->entries, number);
+    fr_pending_load(image->bytes, &light->seen_ms, &light->count);
+    settle(&light->entry, FR_ENTRY_IN_EPOCH, image->epoch);
 }
 
-static void restore_absent(struct fr_shard *shard, struct fr_entry *entry)
+/* The cold store may still hold an older image: the absence is remembered until it is folded. */
+static void restore_absent(struct fr_shard *shard, uint64_t hash, uint32_t number, const struct fr_image *image)
 {
-    if (!entry)
-        return;
-    entry->flags = 0; /* as if no epoch knew it: then removal erases */
-    fr_entry_remove(shard, entry, FR_ABSENT_SILENT);
+    if (number == FR_NO_ENTRY)
+        number = fr_entry_make_pending(shard, hash, number);
+    if (fr_shard_entry(shard, number)->state != FR_ENTRY_DEAD) {
+        /* removal leaves it dead and clean */
+        fr_shard_entry(shard, number)->flags = FR_ENTRY_BURIED;
+        fr_entry_remove(shard, number, FR_ABSENT_SILENT);
+    }
+    settle(fr_shard_entry(shard, fr_shard_find(shard, hash)), FR_ENTRY_BURIED, image->epoch);
+    fr_entry_bury(shard, hash, image->epoch);
 }
 
 enum fr_status fr_store_restore_image(struct fr_store *store, const struct fr_image *image)
@@ -56,23 +70,17 @@ enum fr_status fr_store_restore_image(struct fr_store *store, const struct fr_im
                 (image->kind == FR_IMAGE_ABSENT && image->size == 0);
     if (!fits)
         return FR_E_CORRUPT;
-    uint64_t hash = fr_fmix64(image->key);
+    uint64_t hash = fr_order_hash(&store->order, image->key);
     struct fr_shard *shard = &table->shards[fr_shard_of(hash)];
-    struct fr_entry *entry = fr_index_find(&shard->index, hash);
+    uint32_t number = fr_shard_find(shard, hash);
     /* recovery comes before the first batch */
-    FR_CHECK(!entry || !(entry->flags & FR_ENTRY_DIRTY));
-    if (image->kind == FR_IMAGE_ABSENT) {
-        restore_absent(shard, entry);
-        return FR_OK;
-    }
-    if (!entry) {
-        (void)fr_index_prepare(&shard->index, 1);
-        entry = fr_index_insert(&shard->index, hash);
-    }
-    if (image->kind == FR_IMAGE_ROW)
-        restore_row(table, shard, entry, image->bytes);
+    FR_CHECK(number == FR_NO_ENTRY || !(fr_shard_entry(shard, number)->flags & FR_ENTRY_DIRTY));
+    if (image->kind == FR_IMAGE_ABSENT)
+        restore_absent(shard, hash, number, image);
+    else if (image->kind == FR_IMAGE_ROW)
+        restore_row(table, shard, hash, number, image);
     else
-        restore_pending(shard, entry, image->bytes);
+        restore_pending(shard, hash, number, image);
     return FR_OK;
 }
 
@@ -80,19 +88,19 @@ enum fr_status fr_store_restore_image(struct fr_store *store, const struct fr_im
 
 static enum fr_status restore_carried(struct fr_store *store, const struct fr_carried_key *carried)
 {
-    uint64_t hash = fr_fmix64(carried->key);
     if (carried->table >= store->n_tables)
         return FR_E_CORRUPT;
+    uint64_t hash = fr_order_hash(&store->order, carried->key);
     struct fr_shard *shard = &store->tables[carried->table].shards[fr_shard_of(hash)];
-    if (fr_index_find(&shard->index, hash))
+    uint32_t number = fr_shard_find(shard, hash);
+    if (number != FR_NO_ENTRY && fr_shard_entry(shard, number)->state != FR_ENTRY_DEAD)
         return FR_E_CORRUPT; /* its image said absent */
-    (void)fr_index_prepare(&shard->index, 1);
-    struct fr_entry *entry = fr_index_insert(&shard->index, hash);
-    fr_entry_make_pending(shard, entry);
-    entry->seen_ms = carried->seen_ms;
-    entry->count = carried->count;
-    entry->flags = FR_ENTRY_IN_EPOCH;
-    fr_entry_mark_dirty(shard, entry, FR_PENDING_IMAGE_SIZE);
+    number = fr_entry_make_pending(shard, hash, number);
+    struct fr_light_entry *light = fr_entries_light(&shard->entries, number);
+    light->seen_ms = carried->seen_ms;
+    light->count = carried->count;
+    light->entry.flags = FR_ENTRY_IN_EPOCH;
+    fr_entry_mark_dirty(shard, &light->entry, FR_PENDING_IMAGE_SIZE);
     return FR_OK;
 }
 

@@ -32,11 +32,6 @@ static void check_table(const struct fr_store_table *spec)
     }
 }
 
-static size_t round_up(size_t n, size_t to)
-{
-    return (n + to - 1) / to * to;
-}
-
 static void init_table(struct fr_table *table, const struct fr_store_table *spec)
 {
     check_table(spec);
@@ -46,15 +41,14 @@ static void init_table(struct fr_table *table, const struct fr_store_table *spec
     if (table->spec.expire_slice_rows == 0)
         table->spec.expire_slice_rows = EXPIRE_SLICE_ROWS_DEFAULT;
     table->random_stream = fr_xxh3(spec->name, strnlen(spec->name, sizeof(spec->name)));
-    table->tail_offset = round_up((size_t)spec->layout.row_floats * sizeof(float), sizeof(int64_t));
-    table->image_size = FR_ROW_IMAGE_HEAD + (size_t)spec->layout.row_floats * sizeof(float);
-    size_t row_bytes = round_up(table->tail_offset + sizeof(struct fr_row_head), CACHE_LINE);
+    table->row_bytes = (size_t)spec->layout.row_floats * sizeof(float);
+    table->image_size = FR_ROW_IMAGE_HEAD + table->row_bytes;
     table->shards = fr_alloc_aligned(CACHE_LINE, FR_SHARDS * sizeof(*table->shards));
     for (uint32_t s = 0; s < FR_SHARDS; s++) {
         /* Shares, not one common counter: who is remembered must not depend on which shard is
          * handled first. */
         uint64_t share = spec->pending_max / FR_SHARDS + (s < spec->pending_max % FR_SHARDS);
-        fr_shard_init(&table->shards[s], row_bytes, share);
+        fr_shard_init(&table->shards[s], table->row_bytes, share);
     }
 }
 
@@ -71,6 +65,7 @@ struct fr_store *fr_store_new(const struct fr_store_options *options)
     FR_CHECK(options->pool && conf && options->n_tables <= FR_TABLES_MAX);
     struct fr_store *store = fr_alloc(1, sizeof(*store));
     store->seed = options->seed;
+    store->order = fr_order_of(0);
     store->pool = options->pool;
     store->n_tables = options->n_tables;
     store->tables = fr_alloc(store->n_tables, sizeof(*store->tables));
@@ -101,6 +96,24 @@ void fr_store_free(struct fr_store *store)
     free(store->tables);
     free(store->slots);
     free(store);
+}
+
+void fr_store_open_state(struct fr_store *store, uint64_t salt, struct fr_durable *durable)
+{
+    for (uint32_t t = 0; t < store->n_tables; t++)
+        for (uint32_t s = 0; s < FR_SHARDS; s++)
+            FR_CHECK(store->tables[t].shards[s].index.n_entries == 0);
+    store->order = fr_order_of(salt);
+    store->durable = durable;
+}
+
+uint64_t fr_store_folded(const struct fr_store *store)
+{
+    struct fr_durable_status status;
+    if (!store->durable)
+        return UINT64_MAX;
+    fr_durable_get_status(store->durable, &status);
+    return status.folded;
 }
 
 uint64_t fr_store_dirty_bytes(const struct fr_store *store)

@@ -1,38 +1,44 @@
 /* The store's own structures: store -> tables -> shards. Private to this module.
  *
- * A shard is what one worker handles at a time: an index, a slab, the dirty keys of the open epoch
- * and counters. Shard and position in its index are given by fr_fmix64(key): a function of the key
- * alone.
- *
- * Memory of a row: floats (values, then optimizer state), then at tail_offset seen, show and click.
- * Rows begin on a cache line, so that gathers of values touch as few lines as possible; the tail is
- * a row image's head. */
+ * A shard is what one worker handles at a time: an index, entries and rows, the dirty keys of the
+ * open epoch and counters. Shard and position in its index are given by the keyed order of the
+ * state, a function of the key alone. */
 #ifndef FR_STORE_TABLES_H
 #define FR_STORE_TABLES_H
 
-#include "base/hash.h"
+#include "base/order.h"
 #include "index.h"
-#include "slab.h"
 #include "store/store.h"
 
 _Static_assert(FR_SHARDS == 1 << FR_SHARD_BITS, "the shard is the top bits of the hash");
 
+/* A dead entry whose absence is in an epoch that is not folded yet. */
+struct fr_buried {
+    uint64_t hash;
+    uint64_t epoch;
+};
+
 struct fr_shard {
     /* a cache line of its own: neighbours belong to other workers */
     _Alignas(64) struct fr_index index;
-    struct fr_slab slab;
+    struct fr_entries entries;
     /* hashes; may name keys that are gone again, and those then twice: the entry's flag decides */
     uint64_t *dirty;
     size_t n_dirty, capacity_dirty;
     uint64_t dirty_bytes; /* of their images, from above */
     uint64_t pending_max; /* this shard's share */
+    /* in order of their epochs; the first ones may be gone (entry.c) */
+    struct fr_buried *buried;
+    size_t buried_begin, buried_end, capacity_buried;
+    uint64_t evicted;          /* keys whose newest image is in the cold store only */
+    uint32_t hand, light_hand; /* where eviction goes on (evict.c) */
     struct fr_store_counts counts;
 };
 
 struct fr_table {
     struct fr_store_table spec;
     uint64_t random_stream;  /* XXH3 of the name */
-    size_t tail_offset;      /* bytes from the row's start */
+    size_t row_bytes;        /* floats */
     size_t image_size;       /* of a row */
     uint32_t slice_bits;     /* k: an expiry slice is 1/2^k of the keys */
     struct fr_shard *shards; /* [FR_SHARDS] */
@@ -48,6 +54,8 @@ struct fr_cut;
 
 struct fr_store {
     uint64_t seed;
+    struct fr_order order;
+    struct fr_durable *durable; /* the cold store below; NULL: there is none */
     struct fr_pool *pool;
     uint32_t n_tables, n_slots;
     struct fr_table *tables;
@@ -62,11 +70,6 @@ static inline size_t fr_shard_of(uint64_t hash)
     return (size_t)(hash >> (64 - FR_SHARD_BITS));
 }
 
-static inline struct fr_row_head *fr_row_tail(const struct fr_table *table, float *row)
-{
-    return (struct fr_row_head *)(void *)((uint8_t *)row + table->tail_offset);
-}
-
 static inline struct fr_store_counts fr_table_counts(const struct fr_table *table)
 {
     struct fr_store_counts sum = {0};
@@ -75,6 +78,9 @@ static inline struct fr_store_counts fr_table_counts(const struct fr_table *tabl
             sum.of[i] += table->shards[s].counts.of[i];
     return sum;
 }
+
+/* Epochs up to here are in the cold store: what they hold may leave memory. */
+uint64_t fr_store_folded(const struct fr_store *store);
 
 struct fr_plan *fr_plan_new(const struct fr_store *store);
 void fr_plan_free(struct fr_plan *plan);
@@ -88,18 +94,39 @@ size_t fr_cut_bytes(const struct fr_cut *cut);
 void fr_shard_init(struct fr_shard *shard, size_t row_bytes, uint64_t pending_max);
 void fr_shard_release(struct fr_shard *shard);
 size_t fr_shard_bytes(const struct fr_shard *shard);
+/* Gives memory back that removed entries leave at the ends of arrays and in the index. */
+void fr_shard_trim(struct fr_shard *shard);
+
+static inline uint32_t fr_shard_find(const struct fr_shard *shard, uint64_t hash)
+{
+    return fr_index_find(&shard->index, &shard->entries, hash);
+}
+
+static inline struct fr_entry *fr_shard_entry(const struct fr_shard *shard, uint32_t number)
+{
+    return fr_entries_at(&shard->entries, number);
+}
 
 /* Puts the entry into the open epoch, once. */
 void fr_entry_mark_dirty(struct fr_shard *shard, struct fr_entry *entry, size_t image_size);
-/* A row for an entry that has none; its bytes are undefined. Ends pending or dead. */
-float *fr_entry_make_live(struct fr_shard *shard, struct fr_entry *entry);
-void fr_entry_make_pending(struct fr_shard *shard, struct fr_entry *entry);
-/* Takes row or pending count away. A key that an epoch knows stays as a dead entry until the cut
- * has said so; any other vanishes. reason: FR_ABSENT_SILENT keeps the reason an expiry of this
- * epoch gave. */
-void fr_entry_remove(struct fr_shard *shard, struct fr_entry *entry, uint8_t reason);
-/* First values: parts' initial distribution as a function of (seed, table, key, float index), their
- * states, and zero counters. */
+/* A live entry for a key that has none (FR_NO_ENTRY) or a light one, whose flags it keeps. Its
+ * row's floats are undefined, its head is zero. Returns its number; light entries may have
+ * moved. */
+uint32_t fr_entry_make_live(struct fr_shard *shard, uint64_t hash, uint32_t number);
+/* Likewise; a dead entry becomes pending in its place. */
+uint32_t fr_entry_make_pending(struct fr_shard *shard, uint64_t hash, uint32_t number);
+/* Takes row or pending count away. A key that an epoch knows stays as a dead entry; any other
+ * vanishes. Entries move. reason: FR_ABSENT_SILENT keeps the reason an expiry of this epoch
+ * gave. */
+void fr_entry_remove(struct fr_shard *shard, uint32_t number, uint8_t reason);
+/* The entry vanishes without a word, and is not counted any more: eviction, undo. Entries move. */
+void fr_entry_drop(struct fr_shard *shard, uint32_t number);
+/* A dead entry that an epoch now says absent of vanishes once that epoch is folded: until then an
+ * older image of the key could be taken for its newest. */
+void fr_entry_bury(struct fr_shard *shard, uint64_t hash, uint64_t epoch);
+void fr_shard_exhume(struct fr_shard *shard, uint64_t folded);
+/* First values: parts' initial distribution as a function of (seed, table, key, float index), and
+ * their states. */
 void fr_entry_init_row(const struct fr_store *store, const struct fr_table *table, uint64_t key, float *row);
 
 #endif

@@ -58,8 +58,10 @@ static enum fr_status visit_images(struct walk *walk, const struct fr_epoch *epo
     const uint8_t *at = NULL;
     struct fr_image image;
     enum fr_status status = FR_OK;
-    while (status == FR_OK && fr_epoch_next(epoch, &at, &image) == FR_OK)
+    while (status == FR_OK && fr_epoch_next(epoch, &at, &image) == FR_OK) {
+        image.epoch = epoch->epoch;
         status = walk->visitor->image(walk->visitor->self, &image);
+    }
     return status;
 }
 

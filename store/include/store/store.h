@@ -45,6 +45,10 @@ struct fr_store;
 struct fr_store *fr_store_new(const struct fr_store_options *options);
 void fr_store_free(struct fr_store *store);
 
+/* Before the first image or batch: the salt of the state's keyed order (base/order.h), and the
+ * state whose cold store holds what has no room in memory (borrowed; NULL: every row stays). */
+void fr_store_open_state(struct fr_store *store, uint64_t salt, struct fr_durable *durable);
+
 struct fr_rows *fr_store_rows_new(const struct fr_store *store);
 void fr_store_rows_free(struct fr_rows *rows);
 

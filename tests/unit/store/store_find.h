@@ -21,17 +21,22 @@ static inline enum fr_status fr_store_find(const struct fr_store *store, uint32_
     FR_CHECK(table < store->n_tables);
     *out = (struct fr_store_view){0};
     const struct fr_table *t = &store->tables[table];
-    uint64_t hash = fr_fmix64(key);
-    const struct fr_entry *entry = fr_index_find(&t->shards[fr_shard_of(hash)].index, hash);
-    if (!entry || entry->state == FR_ENTRY_DEAD)
+    uint64_t hash = fr_order_hash(&store->order, key);
+    const struct fr_shard *shard = &t->shards[fr_shard_of(hash)];
+    uint32_t number = fr_shard_find(shard, hash);
+    if (number == FR_NO_ENTRY || fr_shard_entry(shard, number)->state == FR_ENTRY_DEAD)
         return FR_E_NOT_FOUND;
-    if (entry->state == FR_ENTRY_PENDING) {
-        *out = (struct fr_store_view){.kind = FR_IMAGE_PENDING, .count = entry->count, .seen_ms = entry->seen_ms};
+    if (number & FR_LIGHT) {
+        const struct fr_light_entry *light = fr_entries_light(&shard->entries, number);
+        *out = (struct fr_store_view){.kind = FR_IMAGE_PENDING, .count = light->count, .seen_ms = light->seen_ms};
         return FR_OK;
     }
-    const struct fr_row_head *tail = fr_row_tail(t, entry->row);
-    *out = (struct fr_store_view){
-        .kind = FR_IMAGE_ROW, .seen_ms = tail->seen_ms, .show = tail->show, .click = tail->click, .row = entry->row};
+    const struct fr_row_head *head = &fr_entries_live(&shard->entries, number)->head;
+    *out = (struct fr_store_view){.kind = FR_IMAGE_ROW,
+                                  .seen_ms = head->seen_ms,
+                                  .show = head->show,
+                                  .click = head->click,
+                                  .row = fr_entries_row(&shard->entries, number)};
     return FR_OK;
 }
 

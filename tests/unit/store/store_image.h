@@ -13,23 +13,28 @@
 #include "base/check.h"
 
 struct image_entries {
-    struct fr_entry *list;
+    const struct fr_shard *shard;
+    struct image_entry {
+        uint64_t hash;
+        uint32_t number;
+    } * list;
     size_t n, capacity;
 };
 
-static inline void image_visit(void *self, struct fr_entry *entry)
+static inline void image_visit(void *self, uint32_t number)
 {
     struct image_entries *entries = self;
     if (entries->n == entries->capacity) {
         entries->capacity = 2 * entries->capacity + 64;
         entries->list = fr_realloc(entries->list, entries->capacity, sizeof(*entries->list));
     }
-    entries->list[entries->n++] = *entry;
+    entries->list[entries->n++] =
+        (struct image_entry){.hash = fr_shard_entry(entries->shard, number)->hash, .number = number};
 }
 
 static inline int image_compare(const void *a, const void *b)
 {
-    const struct fr_entry *x = a, *y = b;
+    const struct image_entry *x = a, *y = b;
     return (x->hash > y->hash) - (x->hash < y->hash);
 }
 
@@ -39,30 +44,39 @@ static inline int image_compare_hash(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static inline void image_of_entry(const struct fr_table *table, const struct fr_entry *entry, struct fr_buffer *out)
+static inline void image_of_entry(const struct fr_table *table, const struct fr_shard *shard, uint32_t number,
+                                  struct fr_buffer *out)
 {
+    const struct fr_entry *entry = fr_shard_entry(shard, number);
     fr_put_u64(out, entry->hash);
     fr_put_u8(out, entry->state);
     fr_put_u8(out, entry->flags);
     fr_put_u8(out, entry->reason);
     if (entry->state == FR_ENTRY_PENDING) {
-        fr_put_u64(out, (uint64_t)entry->seen_ms);
-        fr_put_u32(out, entry->count);
+        fr_put_u64(out, (uint64_t)fr_entries_light(&shard->entries, number)->seen_ms);
+        fr_put_u32(out, fr_entries_light(&shard->entries, number)->count);
     } else if (entry->state == FR_ENTRY_LIVE) {
-        fr_buffer_append(out, fr_row_tail(table, entry->row), sizeof(struct fr_row_head));
-        fr_buffer_append(out, entry->row, table->spec.layout.row_floats * sizeof(float));
+        fr_buffer_append(out, &fr_entries_live(&shard->entries, number)->head, sizeof(struct fr_row_head));
+        fr_buffer_append(out, fr_entries_row(&shard->entries, number), table->row_bytes);
     }
 }
 
-static inline void image_of_shard(const struct fr_table *table, struct fr_shard *shard, struct fr_buffer *out)
+/* In the order of hashes. */
+static inline void image_of_entries(const struct fr_table *table, const struct fr_shard *shard, struct fr_buffer *out)
 {
-    struct image_entries entries = {0};
-    fr_index_scan(&shard->index, 0, 0, image_visit, &entries);
+    struct image_entries entries = {.shard = shard};
+    fr_index_scan(&shard->index, &shard->entries, 0, 0, image_visit, &entries);
     if (entries.n > 0)
         qsort(entries.list, entries.n, sizeof(*entries.list), image_compare);
     fr_put_u64(out, entries.n);
     for (size_t i = 0; i < entries.n; i++)
-        image_of_entry(table, &entries.list[i], out);
+        image_of_entry(table, shard, entries.list[i].number, out);
+    free(entries.list);
+}
+
+static inline void image_of_shard(const struct fr_table *table, const struct fr_shard *shard, struct fr_buffer *out)
+{
+    image_of_entries(table, shard, out);
     fr_put_u64(out, shard->index.n_entries);
     fr_put_u64(out, shard->dirty_bytes);
     fr_put_u64(out, shard->n_dirty);
@@ -71,7 +85,6 @@ static inline void image_of_shard(const struct fr_table *table, struct fr_shard 
     if (shard->n_dirty > 0)
         qsort(out->data + dirty, shard->n_dirty, sizeof(*shard->dirty), image_compare_hash);
     fr_buffer_append(out, &shard->counts, sizeof(shard->counts));
-    free(entries.list);
 }
 
 static inline void store_image(const struct fr_store *store, struct fr_buffer *out)

@@ -1,4 +1,4 @@
-/* The index: exactness against a plain array, bounded growth, scans, group matching. */
+/* The index: exactness against a plain array, bounded growth, scans, merging, group matching. */
 #include "case.h"
 
 #include <stdlib.h>
@@ -10,68 +10,128 @@
 
 FR_CASE(vector_and_portable_matching_agree)
 {
-    uint8_t tags[FR_GROUP_ENTRIES];
+    struct fr_group group = {0};
     uint64_t random = 1;
     for (int round = 0; round < 2000; round++) {
-        for (uint32_t i = 0; i < FR_GROUP_ENTRIES; i++) {
+        for (uint32_t i = 0; i < FR_GROUP_PLACES; i++) {
             random = fr_fmix64(random + 1);
-            tags[i] = random % 3 == 0 ? (uint8_t)(random >> 60 & 1) : (uint8_t)(0x80 | (random >> 8 & 3));
+            group.tags[i] = random % 3 == 0 ? (uint8_t)(random >> 60 & 1) : (uint8_t)(0x80 | (random >> 8 & 3));
         }
+        memset(group.padding, round % 256, sizeof(group.padding)); /* never taken for a tag */
         for (unsigned tag = 0; tag < 256; tag += tag == 3 ? 125 : 1)
-            assert_int_equal(fr_group_match(tags, (uint8_t)tag), fr_group_match_portable(tags, (uint8_t)tag));
-        assert_int_equal(fr_group_full(tags), fr_group_full_portable(tags));
+            assert_int_equal(fr_group_match(&group, (uint8_t)tag), fr_group_match_portable(&group, (uint8_t)tag));
+        assert_int_equal(fr_group_full(&group), fr_group_full_portable(&group));
     }
 }
 
-static void insert_one(struct fr_index *index, uint64_t hash, size_t *moved_max)
-{
-    size_t moved = fr_index_prepare(index, 1);
-    if (moved > *moved_max)
-        *moved_max = moved;
-    assert_null(fr_index_find(index, hash));
-    fr_index_insert(index, hash)->count = (uint32_t)hash;
-}
-
-FR_CASE(growth_moves_a_bounded_number_of_groups_per_insert)
-{
+struct keys { /* an index with its entries: the light ones will do */
     struct fr_index index;
-    fr_index_init(&index);
-    size_t moved_max = 0;
-    uint64_t generations = 0;
-    const struct fr_group *groups = index.now.groups;
-    for (uint64_t i = 1; i <= 200000; i++) {
-        insert_one(&index, fr_fmix64(i), &moved_max);
-        generations += index.now.groups != groups;
-        groups = index.now.groups;
-    }
-    assert_int_equal(moved_max, FR_INDEX_MIGRATE_PER_KEY);
-    assert_true(generations >= 12);
-    assert_int_equal(index.n_entries, 200000);
-    for (uint64_t i = 1; i <= 200000; i++) {
-        const struct fr_entry *entry = fr_index_find(&index, fr_fmix64(i));
-        assert_non_null(entry);
-        assert_int_equal(entry->count, (uint32_t)fr_fmix64(i));
-    }
-    assert_null(fr_index_find(&index, fr_fmix64(200001)));
-    fr_index_release(&index);
+    struct fr_entries entries;
+};
+
+static void keys_open(struct keys *k)
+{
+    fr_index_init(&k->index);
+    fr_array_init(&k->entries.live, sizeof(struct fr_live_entry));
+    fr_array_init(&k->entries.floats, 4);
+    fr_array_init(&k->entries.light, sizeof(struct fr_light_entry));
 }
 
-FR_CASE(a_large_prepare_during_migration_fits_all_its_inserts)
+static void keys_close(struct keys *k)
 {
-    for (uint64_t first = 1; first < 3000; first += 137) {
-        struct fr_index index;
-        fr_index_init(&index);
-        size_t moved_max = 0;
-        uint64_t i = 1;
-        for (; i <= first; i++)
-            insert_one(&index, fr_fmix64(i), &moved_max);
-        size_t moved = fr_index_prepare(&index, 5000);
-        assert_true(moved <= (size_t)5000 * FR_INDEX_MIGRATE_PER_KEY);
-        struct fr_entry *kept = fr_index_insert(&index, fr_fmix64(i++));
-        for (; i <= first + 5000; i++)
-            fr_index_insert(&index, fr_fmix64(i));
-        assert_ptr_equal(kept, fr_index_find(&index, fr_fmix64(first + 1))); /* nothing moved */
-        fr_index_release(&index);
+    fr_index_release(&k->index);
+    fr_array_release(&k->entries.live);
+    fr_array_release(&k->entries.floats);
+    fr_array_release(&k->entries.light);
+}
+
+static void insert(struct keys *k, uint64_t hash, uint32_t count)
+{
+    assert_int_equal(fr_index_find(&k->index, &k->entries, hash), FR_NO_ENTRY);
+    uint32_t number = fr_array_push(&k->entries.light) | FR_LIGHT;
+    *fr_entries_light(&k->entries, number) = (struct fr_light_entry){.entry = {.hash = hash}, .count = count};
+    fr_index_insert(&k->index, &k->entries, hash, number);
+}
+
+static void erase(struct keys *k, uint64_t hash)
+{
+    uint32_t number = fr_index_find(&k->index, &k->entries, hash), last = (k->entries.light.n - 1) | FR_LIGHT;
+    assert_true(number != FR_NO_ENTRY);
+    fr_index_erase(&k->index, hash, number);
+    if (number != last) {
+        *fr_entries_light(&k->entries, number) = *fr_entries_light(&k->entries, last);
+        fr_index_renumber(&k->index, fr_entries_at(&k->entries, number)->hash, last, number);
+    }
+    k->entries.light.n--;
+}
+
+static bool holds(const struct keys *k, uint64_t hash, uint32_t count)
+{
+    uint32_t number = fr_index_find(&k->index, &k->entries, hash);
+    return number != FR_NO_ENTRY && fr_entries_light(&k->entries, number)->count == count;
+}
+
+enum { MANY = 1000000 };
+
+FR_CASE(segments_split_one_by_one_and_spread_over_the_growth)
+{
+    struct keys k;
+    keys_open(&k);
+    uint32_t segments_half = 0;
+    for (uint32_t i = 0; i < MANY; i++) {
+        uint32_t before = k.index.n_segments;
+        size_t bytes = k.index.bytes;
+        insert(&k, fr_fmix64(i) >> 4, i);
+        assert_in_range(k.index.n_segments, before, before + 1);
+        assert_true(k.index.bytes <= bytes + 2 * FR_SEGMENT_GROUPS * sizeof(struct fr_group));
+        if (i == MANY / 2)
+            segments_half = k.index.n_segments;
+    }
+    /* neither all before the middle nor all after it */
+    assert_in_range(segments_half, k.index.n_segments / 3, k.index.n_segments * 2 / 3);
+    assert_true(k.index.bytes <= (size_t)MANY * 8);
+    for (uint32_t i = 0; i < MANY; i++)
+        assert_true(holds(&k, fr_fmix64(i) >> 4, i));
+    assert_int_equal(fr_index_find(&k.index, &k.entries, fr_fmix64(MANY + 1) >> 4), FR_NO_ENTRY);
+    keys_close(&k);
+}
+
+FR_CASE(memory_goes_back_when_entries_go)
+{
+    struct keys k;
+    keys_open(&k);
+    for (uint32_t i = 0; i < MANY; i++)
+        insert(&k, fr_fmix64(i) >> 4, i);
+    size_t full = k.index.bytes;
+    for (uint32_t i = 0; i < MANY; i++)
+        if (i % 16)
+            erase(&k, fr_fmix64(i) >> 4);
+    fr_index_trim(&k.index, &k.entries);
+    assert_true(k.index.bytes < full / 6);
+    assert_true(k.index.pieces.n * FR_PIECE * FR_EXTENT_PIECES < full / 2);
+    for (uint32_t i = 0; i < MANY; i++)
+        assert_int_equal(holds(&k, fr_fmix64(i) >> 4, i), i % 16 == 0);
+    for (uint32_t i = 0; i < MANY; i += 16)
+        erase(&k, fr_fmix64(i) >> 4);
+    fr_index_trim(&k.index, &k.entries);
+    assert_int_equal(k.index.n_segments, 1);
+    assert_int_equal(k.index.depth, 0);
+    keys_close(&k);
+}
+
+FR_CASE(a_reserved_index_takes_what_it_was_made_for)
+{
+    for (uint32_t n = 1; n <= MANY; n *= 10) {
+        struct keys k;
+        keys_open(&k);
+        fr_index_reserve(&k.index, n);
+        uint32_t segments = k.index.n_segments;
+        for (uint32_t i = 0; i < n; i++)
+            insert(&k, fr_fmix64(i) >> 4, i);
+        assert_true(k.index.n_segments <= segments + segments / 4);
+        for (uint32_t i = 0; i < n; i++)
+            assert_true(holds(&k, fr_fmix64(i) >> 4, i));
+        keys_close(&k);
     }
 }
 
@@ -85,26 +145,23 @@ static uint64_t crowded_hash(uint64_t i)
         return i << 4 | 5; /* lowest group */
     if (i % 3 == 1)
         return 0x0fffffffffffffffULL - (i << 7); /* highest group, equal tags */
-    return fr_fmix64(i);
+    return fr_fmix64(i) >> 4;
 }
 
-static void check_all(const struct fr_index *index, const uint8_t *present)
+static void check_all(const struct keys *k, const uint8_t *present)
 {
     size_t n = 0;
-    for (uint64_t i = 0; i < UNIVERSE; i++) {
-        const struct fr_entry *entry = fr_index_find(index, crowded_hash(i));
-        assert_int_equal(entry != NULL, present[i]);
-        if (entry)
-            assert_int_equal(entry->count, i);
+    for (uint32_t i = 0; i < UNIVERSE; i++) {
+        assert_int_equal(holds(k, crowded_hash(i), i), present[i]);
         n += present[i];
     }
-    assert_int_equal(index->n_entries, n);
+    assert_int_equal(k->index.n_entries, n);
 }
 
 FR_CASE(random_inserts_and_erases_match_a_plain_array)
 {
-    struct fr_index index;
-    fr_index_init(&index);
+    struct keys k;
+    keys_open(&k);
     uint8_t present[UNIVERSE] = {0};
     uint64_t random = 42;
     for (int op = 0; op < 60000; op++) {
@@ -113,148 +170,105 @@ FR_CASE(random_inserts_and_erases_match_a_plain_array)
         bool grow = (random >> 32) % 100 < (op / 5000 % 2 == 0 ? 70u : 35u);
         uint64_t i = random % UNIVERSE;
         if (grow && !present[i]) {
-            assert_true(fr_index_prepare(&index, 1) <= FR_INDEX_MIGRATE_PER_KEY);
-            fr_index_insert(&index, crowded_hash(i))->count = (uint32_t)i;
+            insert(&k, crowded_hash(i), (uint32_t)i);
             present[i] = 1;
         } else if (!grow && present[i]) {
-            fr_index_erase(&index, fr_index_find(&index, crowded_hash(i)));
+            erase(&k, crowded_hash(i));
             present[i] = 0;
         }
         if (op % 1000 == 0)
-            check_all(&index, present);
+            check_all(&k, present);
+        if (op % 7000 == 0)
+            fr_index_trim(&k.index, &k.entries);
     }
-    check_all(&index, present);
-    fr_index_release(&index);
+    check_all(&k, present);
+    keys_close(&k);
 }
 
-FR_CASE(every_entry_is_found_at_every_step_of_a_migration)
+FR_CASE(hashes_that_are_no_hashes_do_not_make_the_directory_explode)
 {
-    struct fr_index index;
-    fr_index_init(&index);
-    uint8_t present[UNIVERSE] = {0};
-    size_t migrating = 0;
-    for (uint32_t i = 0; i < UNIVERSE; i++) {
-        (void)fr_index_prepare(&index, 1);
-        fr_index_insert(&index, crowded_hash(i))->count = i;
-        present[i] = 1;
-        if (!index.old.groups)
-            continue;
-        check_all(&index, present);
-        migrating++;
-    }
-    assert_true(migrating > 10);
-    fr_index_release(&index);
+    struct keys k;
+    keys_open(&k);
+    for (uint32_t i = 0; i < 100000; i++)
+        insert(&k, (uint64_t)i << 3, i);
+    assert_in_range(k.index.depth, 0, 16);
+    for (uint32_t i = 0; i < 100000; i += 97)
+        assert_true(holds(&k, (uint64_t)i << 3, i));
+    keys_close(&k);
 }
 
 FR_CASE(deleted_tags_do_not_make_the_index_grow_without_end)
 {
-    struct fr_index index;
-    fr_index_init(&index);
-    for (uint64_t i = 1; i <= 100000; i++) { /* a window of 100 keys slides */
-        (void)fr_index_prepare(&index, 1);
-        fr_index_insert(&index, fr_fmix64(i));
+    struct keys k;
+    keys_open(&k);
+    for (uint32_t i = 1; i <= 100000; i++) { /* a window of 100 keys slides */
+        insert(&k, fr_fmix64(i) >> 4, i);
         if (i > 100)
-            fr_index_erase(&index, fr_index_find(&index, fr_fmix64(i - 100)));
+            erase(&k, fr_fmix64(i - 100) >> 4);
     }
-    assert_int_equal(index.n_entries, 100);
-    assert_true(fr_index_bytes(&index) <= (size_t)2 * 64 * sizeof(struct fr_group));
-    fr_index_release(&index);
+    assert_int_equal(k.index.n_entries, 100);
+    assert_true(k.index.bytes <= 64 * sizeof(struct fr_group));
+    keys_close(&k);
 }
 
 struct scan_sum {
+    const struct keys *keys;
     uint32_t *visits;
-    struct fr_index *index;
-    bool erase;
 };
 
-FR_CASE(inserts_taken_back_leave_every_tag_as_it_was)
-{
-    enum { KEYS = 620, ERASED = 60, EXTRA = 180 };
-    struct fr_index index;
-    fr_index_init(&index);
-    (void)fr_index_prepare(&index, KEYS + EXTRA);
-    for (uint64_t i = 0; i < KEYS; i++)
-        fr_index_insert(&index, fr_fmix64(i));
-    for (uint64_t i = 0; i < ERASED; i++) /* some from full groups: deleted tags */
-        fr_index_erase(&index, fr_index_find(&index, fr_fmix64(i)));
-    size_t n_groups = (size_t)1 << index.now.log2_groups;
-    uint8_t *tags = fr_alloc(n_groups, FR_GROUP_ENTRIES);
-    for (size_t g = 0; g < n_groups; g++)
-        memcpy(tags + g * FR_GROUP_ENTRIES, index.now.groups[g].tags, FR_GROUP_ENTRIES);
-    struct fr_index before = index;
-    struct fr_entry *made[EXTRA];
-    bool was_empty[EXTRA];
-    for (uint64_t i = 0; i < EXTRA; i++) {
-        size_t used = index.now.used;
-        made[i] = fr_index_insert(&index, fr_fmix64(KEYS + i));
-        was_empty[i] = index.now.used != used;
-    }
-    for (uint64_t i = EXTRA; i > 0; i--)
-        fr_index_uninsert(&index, made[i - 1], was_empty[i - 1]);
-    assert_memory_equal(&index, &before, sizeof(index));
-    for (size_t g = 0; g < n_groups; g++)
-        assert_memory_equal(tags + g * FR_GROUP_ENTRIES, index.now.groups[g].tags, FR_GROUP_ENTRIES);
-    free(tags);
-    fr_index_release(&index);
-}
-
-static void count_visit(void *self, struct fr_entry *entry)
+static void count_visit(void *self, uint32_t number)
 {
     struct scan_sum *sum = self;
-    sum->visits[entry->count]++;
-    if (sum->erase)
-        fr_index_erase(sum->index, entry);
+    sum->visits[fr_entries_light(&sum->keys->entries, number)->count]++;
 }
 
-static void check_slices(uint32_t n, uint32_t bits, bool erase)
+static void check_slices(uint32_t n, uint32_t bits, uint64_t (*hash)(uint64_t))
 {
-    struct fr_index index;
-    fr_index_init(&index);
-    for (uint32_t i = 0; i < n; i++) {
-        (void)fr_index_prepare(&index, 1);
-        fr_index_insert(&index, crowded_hash(i))->count = i;
-    }
-    uint32_t visits[UNIVERSE] = {0};
+    struct keys k;
+    keys_open(&k);
+    uint32_t *visits = fr_alloc(n + 1, sizeof(*visits)), *before = fr_alloc(n + 1, sizeof(*before));
+    for (uint32_t i = 0; i < n; i++)
+        insert(&k, hash(i), i);
+    struct scan_sum sum = {.keys = &k, .visits = visits};
     for (uint64_t slice = 0; slice >> bits == 0; slice++) {
-        uint32_t before[UNIVERSE];
-        memcpy(before, visits, sizeof(before));
-        struct scan_sum sum = {.visits = visits, .index = &index, .erase = erase};
-        fr_index_scan(&index, bits, slice, count_visit, &sum);
+        memcpy(before, visits, n * sizeof(*visits));
+        fr_index_scan(&k.index, &k.entries, bits, slice, count_visit, &sum);
         for (uint32_t i = 0; i < n; i++) {
-            bool mine = bits == 0 || (crowded_hash(i) << FR_SHARD_BITS) >> (64 - bits) == slice;
+            bool mine = bits == 0 || (hash(i) << FR_SHARD_BITS) >> (64 - bits) == slice;
             assert_int_equal(visits[i] - before[i], mine);
         }
     }
-    assert_int_equal(index.n_entries, erase ? 0 : n);
-    fr_index_release(&index);
+    free(visits);
+    free(before);
+    keys_close(&k);
 }
 
-FR_CASE(slices_visit_every_entry_once_also_while_migrating)
+static uint64_t plain_hash(uint64_t i)
+{
+    return fr_fmix64(i) >> 4;
+}
+
+FR_CASE(slices_visit_every_entry_once)
 {
     for (uint32_t n = 0; n <= UNIVERSE; n += 61)
         for (uint32_t bits = 0; bits <= 9; bits += 3)
-            check_slices(n, bits, false);
-}
-
-FR_CASE(a_scan_may_erase_what_it_visits)
-{
-    for (uint32_t n = 0; n <= UNIVERSE; n += 61)
-        for (uint32_t bits = 0; bits <= 9; bits += 3)
-            check_slices(n, bits, true);
+            check_slices(n, bits, crowded_hash);
+    check_slices(100000, 0, plain_hash); /* several segments */
+    check_slices(100000, 2, plain_hash);
+    check_slices(100000, 7, plain_hash);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(vector_and_portable_matching_agree),
-        cmocka_unit_test(growth_moves_a_bounded_number_of_groups_per_insert),
-        cmocka_unit_test(a_large_prepare_during_migration_fits_all_its_inserts),
+        cmocka_unit_test(segments_split_one_by_one_and_spread_over_the_growth),
+        cmocka_unit_test(memory_goes_back_when_entries_go),
+        cmocka_unit_test(a_reserved_index_takes_what_it_was_made_for),
         cmocka_unit_test(random_inserts_and_erases_match_a_plain_array),
-        cmocka_unit_test(every_entry_is_found_at_every_step_of_a_migration),
+        cmocka_unit_test(hashes_that_are_no_hashes_do_not_make_the_directory_explode),
         cmocka_unit_test(deleted_tags_do_not_make_the_index_grow_without_end),
-        cmocka_unit_test(inserts_taken_back_leave_every_tag_as_it_was),
-        cmocka_unit_test(slices_visit_every_entry_once_also_while_migrating),
-        cmocka_unit_test(a_scan_may_erase_what_it_visits),
+        cmocka_unit_test(slices_visit_every_entry_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

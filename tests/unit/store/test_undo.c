@@ -154,7 +154,7 @@ static void even_batch(struct test_batch *b, const struct world *w, uint64_t *ra
     batch_sample(b, FR_ROLE_TRAIN, 1.0f);
     for (uint64_t i = 0; i < 12 * (uint64_t)FR_SHARDS; i++) {
         uint64_t hash = i % FR_SHARDS << (64 - FR_SHARD_BITS) | test_random(random) >> FR_SHARD_BITS;
-        batch_id(b, 0, fr_fmix64_inverse(hash));
+        batch_id(b, 0, fr_order_key(&w->store->order, hash));
     }
 }
 
@@ -168,14 +168,13 @@ FR_CASE(quarantined_batches_without_end_take_no_more_memory)
         even_batch(b, &w, &random);
         fr_store_plan(w.store, &b->batch, round, w.rows);
     }
-    even_batch(b, &w, &random);
-    fr_store_plan(w.store, &b->batch, 60, w.rows);
-    fr_store_undo(w.store);
-    uint64_t bytes = fr_store_bytes(w.store);
+    uint64_t bytes = 0;
     for (int64_t round = 0; round < 2000; round++) {
         even_batch(b, &w, &random);
         fr_store_plan(w.store, &b->batch, 61, w.rows);
         fr_store_undo(w.store);
+        if (round < 200) /* what is near its limit grows once */
+            bytes = fr_store_bytes(w.store);
         assert_true(fr_store_bytes(w.store) <= bytes);
     }
     free(b);

@@ -99,14 +99,8 @@ static void private_image(const struct run *run, struct fr_buffer *out)
 {
     const struct fr_trainer *trainer = run->trainer;
     const struct fr_table *table = &trainer->store->tables[0];
-    struct image_entries entries = {0};
     for (uint32_t s = 0; s < FR_SHARDS; s++)
-        fr_index_scan(&table->shards[s].index, 0, 0, image_visit, &entries);
-    if (entries.n > 0)
-        qsort(entries.list, entries.n, sizeof(*entries.list), image_compare);
-    for (size_t i = 0; i < entries.n; i++)
-        image_of_entry(table, &entries.list[i], out);
-    free(entries.list);
+        image_of_entries(table, &table->shards[s], out);
     struct fr_store_table_stats stats; /* a restart puts all counts into one shard: sums only */
     fr_store_stats(trainer->store, 0, &stats);
     fr_put_u64(out, stats.counts.admitted);

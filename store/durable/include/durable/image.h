@@ -30,6 +30,7 @@ struct fr_image {
     uint32_t size; /* of bytes; 0 when absent */
     uint8_t kind;  /* enum fr_image_kind */
     uint8_t reason;
+    uint64_t epoch; /* read back: the one that holds it; 0: the cold store */
     /* Borrowed. Of any alignment when it comes from an epoch or the cold store: read with
      * memcpy. */
     const uint8_t *bytes;

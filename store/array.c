@@ -1,0 +1,123 @@
+/* See array.h. */
+#include "array.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "pages.h"
+
+enum {
+    CHUNK_BYTES_MIN = 2 << 20, /* a huge page or more */
+    SMALL_MIN = 16,
+    HUGE_CHUNKS_MIN = 4, /* below, half-used huge pages would be a large share */
+    TRIM_BYTES_MIN = 256 << 10,
+};
+
+static size_t chunk_items(const struct fr_array *array)
+{
+    return (size_t)1 << array->log2_chunk;
+}
+
+static size_t chunk_bytes(const struct fr_array *array)
+{
+    return chunk_items(array) * array->stride;
+}
+
+void fr_array_init(struct fr_array *array, uint32_t stride)
+{
+    FR_CHECK(stride > 0);
+    *array = (struct fr_array){.stride = stride};
+    while (chunk_bytes(array) < CHUNK_BYTES_MIN)
+        array->log2_chunk++;
+}
+
+void fr_array_release(struct fr_array *array)
+{
+    for (uint32_t c = 0; c < array->n_chunks; c++) {
+        if (c == 0 && array->small < chunk_items(array))
+            free(array->chunks[0]);
+        else
+            fr_pages_give(array->chunks[c], chunk_bytes(array));
+    }
+    free(array->chunks);
+    *array = (struct fr_array){.stride = array->stride, .log2_chunk = array->log2_chunk};
+}
+
+/* The first chunk, while it is small: on the heap, doubled until it is a whole chunk. */
+static void grow_first(struct fr_array *array)
+{
+    uint32_t items = array->small ? 2 * array->small : SMALL_MIN;
+    uint8_t *memory;
+    if (items < chunk_items(array)) {
+        memory = fr_alloc_aligned(64, (size_t)items * array->stride);
+    } else {
+        items = (uint32_t)chunk_items(array);
+        memory = fr_pages_take(chunk_bytes(array), 0);
+    }
+    if (array->n > 0)
+        memcpy(memory, array->chunks[0], (size_t)array->n * array->stride);
+    free(array->chunks[0]);
+    array->chunks[0] = memory;
+    array->small = items;
+}
+
+static void add_room(struct fr_array *array)
+{
+    if (array->n_chunks == array->capacity) {
+        array->capacity = array->capacity ? 2 * array->capacity : 1;
+        array->chunks = fr_realloc(array->chunks, array->capacity, sizeof(*array->chunks));
+    }
+    if (array->n_chunks == 0) {
+        array->chunks[0] = NULL;
+        array->n_chunks = 1;
+    } else if (array->small == chunk_items(array)) {
+        array->chunks[array->n_chunks] = fr_pages_take(chunk_bytes(array), array->n_chunks >= HUGE_CHUNKS_MIN);
+        array->n_chunks++;
+        return;
+    }
+    grow_first(array);
+}
+
+static size_t room(const struct fr_array *array)
+{
+    return array->n_chunks > 1 ? (size_t)array->n_chunks << array->log2_chunk : array->small;
+}
+
+uint32_t fr_array_push(struct fr_array *array)
+{
+    FR_CHECK(array->n < UINT32_MAX >> 1);
+    if (array->n == room(array))
+        add_room(array);
+    uint32_t i = array->n++;
+    if (array->n > array->high)
+        array->high = array->n;
+    return i;
+}
+
+void fr_array_trim(struct fr_array *array)
+{
+    if (array->n_chunks == 0 || (size_t)(array->high - array->n) * array->stride < TRIM_BYTES_MIN)
+        return;
+    if (array->small < chunk_items(array)) {
+        array->high = array->n; /* small: on the heap until it is a chunk */
+        return;
+    }
+    uint32_t keep = array->n >> array->log2_chunk; /* the chunk that the next item goes to */
+    while (array->n_chunks > keep + 1)
+        fr_pages_give(array->chunks[--array->n_chunks], chunk_bytes(array));
+    size_t used = (size_t)(array->n - (keep << array->log2_chunk)) * array->stride;
+    if (keep < array->n_chunks)
+        fr_pages_forget(array->chunks[keep], used, chunk_bytes(array));
+    array->high = array->n;
+}
+
+size_t fr_array_bytes(const struct fr_array *array)
+{
+    size_t list = array->capacity * sizeof(*array->chunks);
+    if (array->n_chunks == 0)
+        return list;
+    if (array->small < chunk_items(array))
+        return list + (size_t)array->small * array->stride;
+    return list + ((size_t)array->high * array->stride + FR_PAGE - 1) / FR_PAGE * FR_PAGE;
+}

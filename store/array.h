@@ -1,0 +1,39 @@
+/* Dense arrays of equal items that grow by chunks and give memory back: item i is at a fixed
+ * address while the array only grows beyond its first chunk.
+ *
+ * There are no holes: whoever removes an item moves the last one into its place. So a scan is a
+ * walk through memory, and what a mass removal frees lies at the end and goes back to the system.
+ * An array that fits one chunk lies on the heap and moves when it grows.
+ *
+ * Owner: one worker at a time. */
+#ifndef FR_STORE_ARRAY_H
+#define FR_STORE_ARRAY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct fr_array {
+    uint32_t stride;     /* bytes of an item */
+    uint32_t log2_chunk; /* items of a chunk */
+    uint32_t n;
+    uint32_t small;              /* items the first chunk has room for while it is the only one */
+    uint32_t n_chunks, capacity; /* capacity: of `chunks` */
+    uint32_t high;               /* items ever used since the last trim: their pages are touched */
+    uint8_t **chunks;
+};
+
+void fr_array_init(struct fr_array *array, uint32_t stride);
+void fr_array_release(struct fr_array *array);
+/* One more item, whose bytes are not defined. Returns its number. */
+uint32_t fr_array_push(struct fr_array *array);
+/* Gives memory beyond the last item back, when that is worth a call to the system. */
+void fr_array_trim(struct fr_array *array);
+size_t fr_array_bytes(const struct fr_array *array);
+
+static inline void *fr_array_at(const struct fr_array *array, uint32_t i)
+{
+    return array->chunks[i >> array->log2_chunk] +
+           (size_t)(i & (((uint32_t)1 << array->log2_chunk) - 1)) * array->stride;
+}
+
+#endif
