@@ -257,9 +257,12 @@ static enum fr_status open_state(struct fr_service *service, struct fr_err *err)
     /* Trim frees whole files and never the newest: a file that could reach journal_max alone would
      * pause reading for ever. journal_max is at least 2 * unfolded_max. */
     uint64_t file_max = service->conf->unfolded_max / 4;
+    /* Lockstep runs are compared byte by byte; else nobody may know the order. */
+    uint64_t salt = service->conf->ingest.lockstep ? fr_fmix64(service->conf->seed) : fr_order_random_salt();
     struct fr_durable_options options = {.dir = service->conf->state_dir,
                                          .journal_file_max =
                                              file_max < FR_JOURNAL_FILE_MAX ? file_max : FR_JOURNAL_FILE_MAX,
+                                         .salt = salt,
                                          .head = head.data,
                                          .head_size = head.size};
     enum fr_status status = fr_durable_open(&options, &service->durable, err);

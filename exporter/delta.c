@@ -4,7 +4,9 @@
  * sections when the announcement says so, and the announcement itself. Pending images, silent
  * absences, optimizer state, counters, `seen` and every other section are private and left out.
  * Everything is taken from the epoch and from the head of its journal file, so a resend after years
- * is byte-identical. Data comes from a disk: what does not fit is FR_E_CORRUPT, never an assertion.
+ * is byte-identical. Images come by hash and records go by key, so how rows lie on the topic does
+ * not tell the state's order. Data comes from a disk: what does not fit is FR_E_CORRUPT, never an
+ * assertion.
  *
  * Thread: any, no state. It does not read the journal or send. */
 #include "exporter/delta.h"
@@ -13,11 +15,12 @@
 
 #include "base/arena.h"
 #include "base/check.h"
+#include "base/radix.h"
 
 enum { DENSE_MAX = 4096, SNAPSHOT_NAME_MAX = 255 };
 
 struct public_epoch {
-    struct fr_delta_row *rows;
+    struct fr_delta_row *rows; /* ascending (table, key) */
     size_t n_rows;
     struct fr_dense_view *views; /* own the names that dense points to */
     struct fr_delta_dense *dense;
@@ -38,6 +41,27 @@ static void release(struct public_epoch *shown)
     free(shown->dense);
     free(shown->offsets);
     fr_arena_release(&shown->arena);
+}
+
+/* Delta records go by key, the epoch's images by hash. Memory: 32 bytes a row, and the rows once
+ * more. */
+static void sort_rows(struct public_epoch *out)
+{
+    size_t n = out->n_rows;
+    if (n < 2)
+        return;
+    FR_CHECK(n <= UINT32_MAX);
+    struct fr_radix_item *items = fr_alloc(n, sizeof(*items)), *spare = fr_alloc(n, sizeof(*spare));
+    struct fr_delta_row *sorted = fr_alloc(n, sizeof(*sorted));
+    for (uint32_t i = 0; i < n; i++)
+        items[i] = (struct fr_radix_item){out->rows[i].key, out->rows[i].table, i};
+    const struct fr_radix_item *order = fr_radix_sort(items, spare, (uint32_t)n);
+    for (size_t i = 0; i < n; i++)
+        sorted[i] = out->rows[order[i].index];
+    free(items);
+    free(spare);
+    free(out->rows);
+    out->rows = sorted;
 }
 
 static enum fr_status take_rows(const struct fr_codec_settings *settings, const struct fr_epoch *epoch,
@@ -66,6 +90,7 @@ static enum fr_status take_rows(const struct fr_codec_settings *settings, const 
                                   .why = image.reason,
                                   .values = is_row ? (const void *)(image.bytes + FR_ROW_IMAGE_HEAD) : NULL};
     }
+    sort_rows(out);
     return FR_OK;
 }
 

@@ -1,9 +1,11 @@
 /* The cold store in RocksDB 7.8.
  *
- * One column family; key = table number (u32 big-endian) then key (u64 big-endian), value = kind
- * byte then image bytes. Two table numbers above FR_IMAGE_TABLE_MAX are ours: sections (number then
- * name) and the sentinel, the last key of every fold: what it names is what the store holds. Data
- * enters only as sorted files by one ingest call per fold, which RocksDB's MANIFEST records in one
+ * One column family; key = table number (u32 big-endian) then the key's hash in the state's order
+ * (u64 big-endian), value = kind byte then image bytes. The order is a bijection, so the key is
+ * computed back, and a range of hashes (a shard, a slice) is a range here. Two table numbers above
+ * FR_IMAGE_TABLE_MAX are ours: sections (number then name) and the sentinel, the last key of every
+ * fold: what it names is what the store holds. Data enters only as sorted files by one ingest call
+ * per fold, which RocksDB's MANIFEST records in one
  * edit: a fold is there whole or not at all. There are no puts, hence no write-ahead log and no
  * memtable, and no DeleteRange (7.8.3 loses its iterator status). Background flushes are held to 1
  * for the same release's sake, although nothing flushes. There is no bloom filter and no large
@@ -29,7 +31,7 @@
 
 enum {
     KEY_SIZE = 12,
-    SENTINEL_SIZE = 56,
+    SENTINEL_SIZE = 64,
     WRITER_FILES_MAX = 4096, /* 1 TiB in a fold: far above any unfolded_max */
     READAHEAD = 2 << 20,
     LOG_BYTES = 4 << 20,
@@ -44,6 +46,7 @@ struct fr_cold {
     rocksdb_options_t *options;
     rocksdb_t *db;
     char *path;
+    struct fr_order order;
 };
 
 static void put_be(uint8_t *out, uint64_t value, unsigned size)
@@ -132,6 +135,11 @@ void fr_cold_close(struct fr_cold *cold)
     free(cold);
 }
 
+void fr_cold_sort_by(struct fr_cold *cold, const struct fr_order *order)
+{
+    cold->order = *order;
+}
+
 /* ---- reading ---- */
 
 struct fr_cold_iterator {
@@ -209,18 +217,20 @@ enum fr_status fr_cold_read_sentinel(struct fr_cold *cold, struct fr_cold_sentin
     else {
         *out = (struct fr_cold_sentinel){.timeline = fr_load_u64(value + 8), .epoch = fr_load_u64(value + 16)};
         memcpy(out->digest.bytes, value + 24, sizeof(out->digest.bytes));
+        out->salt = fr_load_u64(value + 56);
     }
     rocksdb_free(value);
     return status;
 }
 
-static bool image_of(const struct fr_cold_iterator *it, const uint8_t *key, size_t key_size, struct fr_image *out)
+static bool image_of(const struct fr_cold *cold, const struct fr_cold_iterator *it, const uint8_t *key, size_t key_size,
+                     struct fr_image *out)
 {
     size_t size;
     const uint8_t *value = (const uint8_t *)rocksdb_iter_value(it->at, &size);
     if (key_size != KEY_SIZE || size < 1 || size - 1 > UINT32_MAX || value[0] >= FR_IMAGE_ABSENT)
         return false;
-    *out = (struct fr_image){.key = take_be(key + 4, 8),
+    *out = (struct fr_image){.key = fr_order_key(&cold->order, take_be(key + 4, 8)),
                              .table = (uint32_t)take_be(key, 4),
                              .size = (uint32_t)(size - 1),
                              .kind = value[0],
@@ -239,7 +249,7 @@ enum fr_status fr_cold_walk(struct fr_cold *cold, cold_visit visit, void *self, 
         if (key_size >= 4 && take_be(key, 4) > FR_IMAGE_TABLE_MAX)
             break;
         struct fr_image image;
-        if (!image_of(&it, key, key_size, &image)) {
+        if (!image_of(cold, &it, key, key_size, &image)) {
             status = fr_err_set(err, FR_E_CORRUPT, "the cold store %s holds an entry that is no image", cold->path);
             break;
         }
@@ -375,7 +385,7 @@ enum fr_status fr_cold_writer_image(struct fr_cold_writer *writer, const struct 
 {
     uint8_t bytes[KEY_SIZE];
     put_be(bytes, image->table, 4);
-    put_be(bytes + 4, image->key, 8);
+    put_be(bytes + 4, fr_order_hash(&writer->cold->order, image->key), 8);
     struct fr_buffer key = {bytes, sizeof(bytes), sizeof(bytes)};
     if (image->kind == FR_IMAGE_ABSENT)
         return add(writer, &key, NULL, err);
@@ -412,6 +422,7 @@ enum fr_status fr_cold_writer_sentinel(struct fr_cold_writer *writer, const stru
     fr_put_u64(&writer->value, sentinel->timeline);
     fr_put_u64(&writer->value, sentinel->epoch);
     fr_buffer_append(&writer->value, sentinel->digest.bytes, sizeof(sentinel->digest.bytes));
+    fr_put_u64(&writer->value, sentinel->salt);
     FR_CHECK(writer->value.size == SENTINEL_SIZE);
     return add(writer, &key, &writer->value, err);
 }

@@ -9,7 +9,7 @@
 struct fr_cold;
 
 struct fr_cold_sentinel {
-    uint64_t timeline, epoch;
+    uint64_t timeline, epoch, salt;
     struct fr_sha256 digest;
 };
 
@@ -17,12 +17,14 @@ struct fr_cold_sentinel {
  * FR_E_IO, FR_E_NO_SPACE. */
 enum fr_status fr_cold_open(const char *path, bool read_only, struct fr_cold **out, struct fr_err *err) FR_MUST_CHECK;
 void fr_cold_close(struct fr_cold *cold);
+/* By what order its keys are; before the first image is read or written. */
+void fr_cold_sort_by(struct fr_cold *cold, const struct fr_order *order);
 /* Epoch 0 when the store is empty. FR_E_CORRUPT when it holds rows but no sentinel; FR_E_MISMATCH:
  * another format. */
 enum fr_status fr_cold_read_sentinel(struct fr_cold *cold, struct fr_cold_sentinel *out,
                                      struct fr_err *err) FR_MUST_CHECK;
 
-/* Images in (table, key) order; done_bytes counts keys and values. An error of visit ends the walk
+/* Images in (table, hash) order; done_bytes counts keys and values. An error of visit ends the walk
  * and is returned. */
 typedef enum fr_status (*cold_visit)(void *self, const struct fr_image *image, uint64_t done_bytes);
 enum fr_status fr_cold_walk(struct fr_cold *cold, cold_visit visit, void *self, struct fr_err *err) FR_MUST_CHECK;
@@ -39,7 +41,7 @@ enum fr_status fr_cold_health(struct fr_cold *cold, struct fr_err *err) FR_MUST_
 
 /* ---- one fold ---- */
 
-/* Sorted files under dir, taken in by one call. Adds come in ascending (table, key), then sections
+/* Sorted files under dir, taken in by one call. Adds come in ascending (table, hash), then sections
  * by name, then the sentinel. */
 struct fr_cold_writer;
 struct fr_cold_writer *fr_cold_writer_new(struct fr_cold *cold, const char *dir, uint64_t file_max);

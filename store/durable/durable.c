@@ -52,6 +52,7 @@ enum fr_status fr_durable_check(struct fr_durable *durable, bool writes, struct 
 enum fr_status fr_durable_write_mark(struct fr_durable *durable, struct fr_hwm values, struct fr_err *err)
 {
     values.sequence = durable->hwm.sequence + 1;
+    values.salt = durable->order.salt;
     enum fr_status status = fr_hwm_write(durable->disk, durable->hwm_fd, durable->path_hwm, &values, err);
     if (status != FR_OK)
         return fr_durable_die(durable, status, err);
@@ -79,6 +80,7 @@ static struct fr_durable *make(const struct fr_durable_options *options)
     durable->journal = (struct fr_journal){.disk = durable->disk, .dir = path_below(options->dir, "journal")};
     durable->journal_file_max = options->journal_file_max ? options->journal_file_max : DURABLE_JOURNAL_FILE_MAX;
     durable->sst_bytes_max = DURABLE_SST_BYTES_MAX;
+    durable->order = fr_order_of(options->salt);
     durable->head_size = options->head_size;
     durable->head = fr_alloc(1, options->head_size + 1);
     if (options->head_size > 0)
@@ -166,6 +168,7 @@ void fr_durable_get_status(struct fr_durable *durable, struct fr_durable_status 
     struct fr_durable_status status = {0};
     status.level0_files = durable->cold ? fr_cold_level0_files(durable->cold) : 0;
     pthread_mutex_lock(&durable->index);
+    status.salt = durable->order.salt;
     status.timeline = durable->timeline;
     status.epoch = durable->epoch;
     status.digest = durable->digest;
@@ -281,7 +284,7 @@ enum fr_status fr_durable_append(struct fr_durable *durable, struct fr_stage *st
     fr_buffer_clear(record);
     fr_buffer_reserve(record, JOURNAL_RECORD_HEAD);
     record->size = JOURNAL_RECORD_HEAD;
-    fr_epoch_encode(stage, &before, record);
+    fr_epoch_encode(stage, &durable->order, &before, record);
     size_t size = record->size - JOURNAL_RECORD_HEAD;
     fr_journal_seal(record->data, size);
     mark.digest = fr_sha256(record->data + JOURNAL_RECORD_HEAD, size);

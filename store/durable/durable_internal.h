@@ -28,6 +28,7 @@ struct fr_durable {
     const struct fr_disk *disk;
     bool read_only;
     uint64_t journal_file_max;
+    struct fr_order order; /* from the mark */
     uint8_t *head;
     size_t head_size;
     int lock_fd;             /* -1: none */

@@ -1,11 +1,9 @@
 /* Epochs as bytes: encode, check, iterate.
  *
- * The layout (docs/state.md) is plain: a head, images in ascending (table, key), sections in
- * ascending name. Nothing in it depends on the order in which images were staged, on addresses,
- * time or padding: equal sets give equal bytes, and so equal digests. Sorting is a radix sort by
- * least significant digits (Knuth, TAOCP vol. 3, 5.2.5) over (table, key) with an index, then one
- * move of the images; digits that are equal everywhere are skipped, which spares most of the
- * table's four.
+ * The layout (docs/state.md) is plain: a head, images in ascending (table, hash) of the state's
+ * keyed order, sections in ascending name. Nothing in it depends on the order in which images were
+ * staged, on addresses, time or padding: equal sets and salts give equal bytes, and so equal
+ * digests. Sorting is base/radix.h over (table, hash) with an index, then one move of the images.
  *
  * Invariants: a parsed epoch was checked whole, so iterating it cannot fail.
  *
@@ -17,6 +15,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/radix.h"
 #include "epoch_layout.h"
 
 static void put(uint8_t **at, const void *bytes, size_t size)
@@ -28,75 +27,37 @@ static void put(uint8_t **at, const void *bytes, size_t size)
 
 /* ---- sorting ---- */
 
-enum { DIGITS = 12, RADIX = 256 };
-
-struct sort_item {
-    uint64_t key;
-    uint32_t table;
-    uint32_t index;
-};
-_Static_assert(sizeof(struct sort_item) == 16, "two items to a half cache line");
-
-static uint8_t digit_of(const struct sort_item *item, unsigned digit)
+static bool hash_less(uint32_t table_a, uint64_t hash_a, uint32_t table_b, uint64_t hash_b)
 {
-    return digit < 8 ? (uint8_t)(item->key >> (8 * digit)) : (uint8_t)(item->table >> (8 * (digit - 8)));
+    return table_a != table_b ? table_a < table_b : hash_a < hash_b;
 }
 
-/* Sorts items by (table, key); returns where the result is: items or spare. */
-static struct sort_item *radix_sort(struct sort_item *items, struct sort_item *spare, uint32_t n)
-{
-    uint32_t counts[DIGITS][RADIX];
-    memset(counts, 0, sizeof(counts));
-    for (uint32_t i = 0; i < n; i++)
-        for (unsigned d = 0; d < DIGITS; d++)
-            counts[d][digit_of(&items[i], d)]++;
-    for (unsigned d = 0; d < DIGITS; d++) {
-        if (counts[d][digit_of(&items[0], d)] == n)
-            continue;
-        uint32_t begin = 0;
-        for (unsigned v = 0; v < RADIX; v++) {
-            uint32_t count = counts[d][v];
-            counts[d][v] = begin;
-            begin += count;
-        }
-        for (uint32_t i = 0; i < n; i++)
-            spare[counts[d][digit_of(&items[i], d)]++] = items[i];
-        struct sort_item *sorted = spare;
-        spare = items;
-        items = sorted;
-    }
-    return items;
-}
-
-static bool key_less(uint32_t table_a, uint64_t key_a, uint32_t table_b, uint64_t key_b)
-{
-    return table_a != table_b ? table_a < table_b : key_a < key_b;
-}
-
-static bool is_sorted(const struct fr_image *images, size_t n)
-{
-    for (size_t i = 1; i < n; i++)
-        if (!key_less(images[i - 1].table, images[i - 1].key, images[i].table, images[i].key))
-            return false;
-    return true;
-}
-
-static void sort_images(struct fr_stage *stage)
+/* Puts the images into ascending (table, hash). */
+static void sort_images(struct fr_stage *stage, const struct fr_order *order)
 {
     size_t n = stage->n_images;
-    if (is_sorted(stage->images, n))
+    if (n == 0)
         return;
     FR_CHECK(n <= UINT32_MAX / sizeof(struct fr_image));
-    struct sort_item *items = fr_arena_take(&stage->arena, n * sizeof(*items));
-    struct sort_item *spare = fr_arena_take(&stage->arena, n * sizeof(*spare));
+    struct fr_radix_item *items = fr_arena_take(&stage->arena, n * sizeof(*items));
+    bool sorted = true;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct fr_image *image = &stage->images[i];
+        items[i] = (struct fr_radix_item){fr_order_hash(order, image->key), image->table, i};
+        sorted = sorted && (i == 0 || hash_less(items[i - 1].high, items[i - 1].low, items[i].high, items[i].low));
+    }
+    if (sorted)
+        return;
+    struct fr_radix_item *spare = fr_arena_take(&stage->arena, n * sizeof(*spare));
     struct fr_image *copy = fr_arena_take(&stage->arena, n * sizeof(*copy));
-    for (uint32_t i = 0; i < n; i++)
-        items[i] = (struct sort_item){stage->images[i].key, stage->images[i].table, i};
-    items = radix_sort(items, spare, (uint32_t)n);
+    items = fr_radix_sort(items, spare, (uint32_t)n);
     memcpy(copy, stage->images, n * sizeof(*copy));
-    for (size_t i = 0; i < n; i++)
+    bool each_key_once = true;
+    for (size_t i = 0; i < n; i++) {
         stage->images[i] = copy[items[i].index];
-    bool each_key_once = is_sorted(stage->images, n);
+        each_key_once =
+            each_key_once && (i == 0 || hash_less(items[i - 1].high, items[i - 1].low, items[i].high, items[i].low));
+    }
     FR_CHECK(each_key_once);
 }
 
@@ -142,15 +103,17 @@ static void put_sections(const struct fr_stage *stage, uint8_t **at)
     free(order);
 }
 
-void fr_epoch_encode(struct fr_stage *stage, const struct fr_sha256 *previous, struct fr_buffer *out)
+void fr_epoch_encode(struct fr_stage *stage, const struct fr_order *order, const struct fr_sha256 *previous,
+                     struct fr_buffer *out)
 {
     FR_CHECK(stage->epoch >= 1);
     FR_CHECK(stage->timeline >= 1);
-    sort_images(stage);
+    sort_images(stage, order);
     struct fr_epoch_head head = {.magic = EPOCH_MAGIC,
                                  .version = EPOCH_VERSION,
                                  .epoch = stage->epoch,
                                  .timeline = stage->timeline,
+                                 .salt = order->salt,
                                  .previous = *previous,
                                  .n_images = stage->n_images,
                                  .images_size = stage->image_bytes + stage->n_images * EPOCH_IMAGE_HEAD,
@@ -180,9 +143,11 @@ bool fr_epoch_image_head(const uint8_t bytes[EPOCH_IMAGE_HEAD], struct fr_image 
     return out->kind == FR_IMAGE_ABSENT ? out->size == 0 : out->reason == 0;
 }
 
-static enum fr_status check_images(const uint8_t *at, const uint8_t *end, uint64_t n)
+static enum fr_status check_images(const struct fr_order *order, const uint8_t *at, const uint8_t *end, uint64_t n)
 {
-    struct fr_image last = {0}, image;
+    struct fr_image image;
+    uint32_t last_table = 0;
+    uint64_t last_hash = 0;
     for (uint64_t i = 0; i < n; i++) {
         if ((size_t)(end - at) < EPOCH_IMAGE_HEAD || !fr_epoch_image_head(at, &image))
             return FR_E_CORRUPT;
@@ -190,9 +155,11 @@ static enum fr_status check_images(const uint8_t *at, const uint8_t *end, uint64
         if ((size_t)(end - at) < image.size)
             return FR_E_CORRUPT;
         at += image.size;
-        if (i > 0 && !key_less(last.table, last.key, image.table, image.key))
+        uint64_t hash = fr_order_hash(order, image.key);
+        if (i > 0 && !hash_less(last_table, last_hash, image.table, hash))
             return FR_E_CORRUPT;
-        last = image;
+        last_table = image.table;
+        last_hash = hash;
     }
     return at == end ? FR_OK : FR_E_CORRUPT;
 }
@@ -256,7 +223,8 @@ enum fr_status fr_epoch_parse(const void *bytes, size_t size, struct fr_epoch *o
         return status;
     const uint8_t *images = (const uint8_t *)bytes + EPOCH_HEAD;
     const uint8_t *sections = images + head.images_size;
-    status = check_images(images, sections, head.n_images);
+    struct fr_order order = fr_order_of(head.salt);
+    status = check_images(&order, images, sections, head.n_images);
     if (status != FR_OK)
         return status;
     status = check_sections(sections, sections + head.sections_size, head.n_sections);
@@ -264,6 +232,7 @@ enum fr_status fr_epoch_parse(const void *bytes, size_t size, struct fr_epoch *o
         return status;
     *out = (struct fr_epoch){.epoch = head.epoch,
                              .timeline = head.timeline,
+                             .salt = head.salt,
                              .previous = head.previous,
                              .digest = fr_sha256(bytes, size),
                              .n_images = head.n_images,

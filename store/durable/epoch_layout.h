@@ -6,13 +6,14 @@
 #include "durable/epoch.h"
 
 /* The magic is "frep". */
-enum { EPOCH_MAGIC = 0x70657266, EPOCH_VERSION = 2, EPOCH_HEAD = 88, EPOCH_IMAGE_HEAD = 18 };
+enum { EPOCH_MAGIC = 0x70657266, EPOCH_VERSION = 3, EPOCH_HEAD = 96, EPOCH_IMAGE_HEAD = 18 };
 
 struct fr_epoch_head {
     uint32_t magic;
     uint32_t version;
     uint64_t epoch;
     uint64_t timeline;
+    uint64_t salt; /* of the order of its images */
     struct fr_sha256 previous;
     uint64_t n_images;
     uint64_t images_size; /* of all images with their heads */

@@ -2,7 +2,7 @@
  * ingest.
  *
  * Every epoch is sorted already, so a fold is a merge of as many streams as there are epochs (a
- * binary heap on (table, key, newest epoch first); Knuth, TAOCP vol. 3, 5.4.1): the first of equal
+ * binary heap on (table, hash, newest epoch first); Knuth, TAOCP vol. 3, 5.4.1): the first of equal
  * keys wins, the others are passed over. Each stream reads its epoch through a window; all windows
  * together stay within FOLD_WINDOWS bytes (more only for images larger than their window), so that
  * a fold of 512 MiB does not need 512 MiB. A stream's CRC is computed as it passes and compared at
@@ -39,6 +39,7 @@ struct stream {
     uint8_t *window;
     size_t begin, filled, capacity;
     struct fr_image image; /* the current one; bytes point into the window until the next step */
+    uint64_t hash;         /* of its key */
 };
 
 struct fold {
@@ -162,6 +163,7 @@ static enum fr_status finish_stream(struct fold *fold, struct stream *stream, st
 static enum fr_status step(struct fold *fold, struct stream *stream, struct fr_err *err)
 {
     struct fr_image last = stream->image;
+    uint64_t last_hash = stream->hash;
     bool is_first = !last.bytes;
     if (stream->images_left == 0) {
         enum fr_status status = finish_stream(fold, stream, err);
@@ -180,10 +182,12 @@ static enum fr_status step(struct fold *fold, struct stream *stream, struct fr_e
     status = need(fold, stream, size, err);
     if (status != FR_OK)
         return status;
-    if (!is_first && (image.table < last.table || (image.table == last.table && image.key <= last.key)))
+    uint64_t hash = fr_order_hash(&fold->durable->order, image.key);
+    if (!is_first && (image.table < last.table || (image.table == last.table && hash <= last_hash)))
         return damaged(fold, stream, err);
     image.bytes = stream->window + stream->begin + EPOCH_IMAGE_HEAD;
     stream->image = image;
+    stream->hash = hash;
     stream->begin += size;
     stream->images_left -= size;
     return FR_OK;
@@ -209,7 +213,8 @@ static enum fr_status stream_open(struct fold *fold, uint64_t epoch, size_t wind
     if (status != FR_OK)
         return status;
     struct fr_epoch_head head;
-    if (fr_epoch_head_check(stream->window, stream->entry.size, &head) != FR_OK || head.epoch != epoch)
+    if (fr_epoch_head_check(stream->window, stream->entry.size, &head) != FR_OK || head.epoch != epoch ||
+        head.salt != fold->durable->order.salt)
         return damaged(fold, stream, err);
     stream->begin = EPOCH_HEAD;
     stream->images_left = head.images_size;
@@ -224,8 +229,8 @@ static bool comes_first(const struct stream *a, const struct stream *b)
 {
     if (a->image.table != b->image.table)
         return a->image.table < b->image.table;
-    if (a->image.key != b->image.key)
-        return a->image.key < b->image.key;
+    if (a->hash != b->hash)
+        return a->hash < b->hash;
     return a->epoch > b->epoch;
 }
 
@@ -272,13 +277,13 @@ static enum fr_status merge_images(struct fold *fold, struct fr_err *err)
         sift_down(fold, i);
     bool any = false;
     uint32_t table = 0;
-    uint64_t key = 0;
+    uint64_t hash = 0;
     while (fold->n_heap > 0) {
         const struct fr_image *image = &fold->heap[0]->image;
-        if (!any || image->table != table || image->key != key) {
+        if (!any || image->table != table || fold->heap[0]->hash != hash) {
             any = true;
             table = image->table;
-            key = image->key;
+            hash = fold->heap[0]->hash;
             enum fr_status status = FR_OK;
             if (image->kind != FR_IMAGE_ABSENT || fold->has_cold)
                 status = fr_cold_writer_image(fold->writer, image, err);
@@ -304,7 +309,10 @@ static enum fr_status write_end(struct fold *fold, struct fr_err *err)
     if (status != FR_OK)
         return status;
     const struct stream *newest = &fold->streams[fold->n_streams - 1];
-    struct fr_cold_sentinel sentinel = {newest->entry.timeline, newest->epoch, newest->entry.digest};
+    struct fr_cold_sentinel sentinel = {.timeline = newest->entry.timeline,
+                                        .epoch = newest->epoch,
+                                        .salt = fold->durable->order.salt,
+                                        .digest = newest->entry.digest};
     return fr_cold_writer_sentinel(fold->writer, &sentinel, err);
 }
 

@@ -4,7 +4,8 @@
  * a write that a power cut tears can only hurt the copy that held the mark before the last. Each
  * copy has a sequence number and a CRC32C; the good copy with the larger sequence is the mark. Copy
  * (128 bytes, little-endian): magic "FRHWMARK", u32 format version, u32 0, u64 sequence, u64
- * timeline, u64 epoch, 32 bytes digest, u64 acked, zeros, u32 CRC32C of the 124 bytes before.
+ * timeline, u64 epoch, 32 bytes digest, u64 acked, u64 salt, zeros, u32 CRC32C of the 124 bytes
+ * before.
  * Magic, version and CRC keep their places in every format version.
  *
  * Invariants: the file is created whole (temporary file, rename), so it never has fewer than two
@@ -26,8 +27,8 @@ struct copy {
     uint32_t zero;
     uint64_t sequence, timeline, epoch;
     struct fr_sha256 digest;
-    uint64_t acked;
-    uint8_t unused[44];
+    uint64_t acked, salt;
+    uint8_t unused[36];
     uint32_t crc;
 };
 _Static_assert(sizeof(struct copy) == HWM_COPY_BYTES, "stored as it is: no padding");
@@ -41,7 +42,8 @@ static struct copy copy_of(const struct fr_hwm *hwm)
                         .timeline = hwm->timeline,
                         .epoch = hwm->epoch,
                         .digest = hwm->digest,
-                        .acked = hwm->acked};
+                        .acked = hwm->acked,
+                        .salt = hwm->salt};
     memcpy(copy.magic, magic, sizeof(magic));
     copy.crc = fr_crc32c(0, &copy, sizeof(copy) - sizeof(copy.crc));
     return copy;
@@ -52,13 +54,13 @@ enum fr_status fr_hwm_create(const struct fr_disk *disk, const char *path, struc
     static const uint64_t first_sequences[2] = {2, 1};
     uint8_t bytes[HWM_FILE_BYTES] = {0};
     for (int i = 0; i < 2; i++) {
-        struct fr_hwm hwm = {.sequence = first_sequences[i]};
+        struct fr_hwm hwm = {.sequence = first_sequences[i], .salt = out->salt};
         struct copy copy = copy_of(&hwm);
         memcpy(bytes + i * HWM_COPY_DISTANCE, &copy, sizeof(copy));
     }
     enum fr_status status = fr_file_replace(disk, path, bytes, sizeof(bytes), err);
     if (status == FR_OK)
-        *out = (struct fr_hwm){.sequence = first_sequences[0]};
+        *out = (struct fr_hwm){.sequence = first_sequences[0], .salt = out->salt};
     return status;
 }
 
@@ -76,7 +78,7 @@ static enum fr_status read_copy(const uint8_t *bytes, uint64_t parity, struct fr
     }
     if (copy.sequence % 2 != parity || (copy.epoch == 0) != (copy.timeline == 0))
         return FR_E_CORRUPT;
-    *out = (struct fr_hwm){copy.sequence, copy.timeline, copy.epoch, copy.digest, copy.acked};
+    *out = (struct fr_hwm){copy.sequence, copy.timeline, copy.epoch, copy.digest, copy.acked, copy.salt};
     return FR_OK;
 }
 
@@ -102,6 +104,9 @@ static enum fr_status pick(const struct fr_buffer *file, const char *path, struc
             "backup of the state directory",
             path);
     *copy_lost = found[0] != FR_OK || found[1] != FR_OK;
+    if (!*copy_lost && copies[0].salt != copies[1].salt)
+        return fr_err_set(err, FR_E_CORRUPT, "%s: its two slots carry different salts: files of two states are mixed",
+                          path);
     if (found[0] == FR_OK && found[1] == FR_OK)
         *out = copies[0].sequence > copies[1].sequence ? copies[0] : copies[1];
     else

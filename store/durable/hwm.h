@@ -14,13 +14,15 @@ struct fr_hwm {
     uint64_t epoch;
     struct fr_sha256 digest;
     uint64_t acked;
+    uint64_t salt; /* the same in every write of a directory */
 };
 
-/* A new file with two good copies and epoch 0. */
+/* A new file with two good copies, epoch 0 and out->salt; the rest of *out is filled. */
 enum fr_status fr_hwm_create(const struct fr_disk *disk, const char *path, struct fr_hwm *out,
                              struct fr_err *err) FR_MUST_CHECK;
 /* The newest good copy; *copy_lost when the other one is not good (recovery.c says what follows).
- * FR_E_NOT_FOUND: no file. FR_E_MISMATCH: another format version. FR_E_CORRUPT: no good copy. */
+ * FR_E_NOT_FOUND: no file. FR_E_MISMATCH: another format version. FR_E_CORRUPT: no good copy,
+ * or two with different salts. */
 enum fr_status fr_hwm_read(const char *path, struct fr_hwm *out, bool *copy_lost, struct fr_err *err) FR_MUST_CHECK;
 /* Writes and syncs the copy that hwm->sequence selects. */
 enum fr_status fr_hwm_write(const struct fr_disk *disk, int fd, const char *path, const struct fr_hwm *hwm,

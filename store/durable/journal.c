@@ -284,6 +284,8 @@ static enum fr_status scan_record(const struct fr_journal *journal, struct fr_jo
         return fr_err_set(err, FR_E_CORRUPT, "the record is no epoch");
     if (epoch->epoch != file->first + file->n_epochs)
         return fr_err_set(err, FR_E_CORRUPT, "the record holds epoch %" PRIu64, epoch->epoch);
+    if (epoch->salt != journal->salt)
+        return fr_err_set(err, FR_E_CORRUPT, "the record carries another salt than hwm: files of two states are mixed");
     if (file->n_epochs > 0) {
         const struct fr_journal_epoch *last = &file->epochs[file->n_epochs - 1];
         if (memcmp(&epoch->previous, &last->digest, sizeof(last->digest)) != 0 || epoch->timeline < last->timeline)

@@ -37,6 +37,7 @@ struct fr_journal_file {
 struct fr_journal {
     const struct fr_disk *disk;
     char *dir;
+    uint64_t salt;                  /* that every epoch must carry */
     struct fr_journal_file **files; /* ascending and contiguous */
     size_t n_files, capacity;
 };

@@ -3,7 +3,8 @@
  *
  * Fit: the journal's contiguous suffix begins at or before sentinel + 1 and ends at or beyond the
  * mark; digests agree at the mark, at the sentinel and from record to record; it does not begin
- * later than the mark's acknowledged epoch + 1 (trim never takes more). Any damage in a file at or
+ * later than the mark's acknowledged epoch + 1 (trim never takes more); mark, epochs and sentinel
+ * carry one salt. Any damage in a file at or
  * before the mark's epoch is refused. What lies beyond the mark is cut off and synced: it was never
  * durable nor published.
  *
@@ -240,7 +241,24 @@ static enum fr_status create_state(struct fr_durable *durable, struct fr_err *er
         return fr_err_set(err, FR_E_CORRUPT,
                           "%s is missing, but journal/ or cold/ hold state: restore it, or give another state_dir",
                           durable->path_hwm);
+    durable->hwm.salt = durable->order.salt;
     return fr_hwm_create(durable->disk, durable->path_hwm, &durable->hwm, err);
+}
+
+/* The mark's salt is the state's; the cold store must be sorted by it, and so must each epoch be
+ * (journal.c). */
+static enum fr_status take_salt(struct fr_durable *durable, const struct findings *found, struct fr_err *err)
+{
+    durable->order = fr_order_of(durable->hwm.salt);
+    durable->journal.salt = durable->hwm.salt;
+    if (!durable->cold)
+        return FR_OK;
+    if (found->sentinel.epoch > 0 && found->sentinel.salt != durable->hwm.salt)
+        return fr_err_set(err, FR_E_CORRUPT,
+                          "%s: the cold store's salt is not the one in hwm: files of two states are mixed",
+                          durable->dir);
+    fr_cold_sort_by(durable->cold, &durable->order);
+    return FR_OK;
 }
 
 static enum fr_status look(struct fr_durable *durable, struct findings *found, struct fr_err *err)
@@ -257,6 +275,8 @@ static enum fr_status look(struct fr_durable *durable, struct findings *found, s
         status = fr_cold_read_sentinel(durable->cold, &found->sentinel, err);
     if (status == FR_OK && durable->read_only)
         status = fr_hwm_read(durable->path_hwm, &durable->hwm, &found->copy_lost, err);
+    if (status == FR_OK)
+        status = take_salt(durable, found, err);
     if (status == FR_OK)
         status = scan_journal(durable, found, err);
     if (status == FR_OK)

@@ -19,7 +19,7 @@ enum { SCENE_TABLES = 2, SCENE_PATH = 512, SCENE_RARE = 21 };
 
 struct scene {
     char dir[SCENE_PATH];
-    uint64_t seed;
+    uint64_t seed, salt;
     uint32_t keys;       /* per table */
     uint32_t touched_of; /* one key in so many is in an epoch */
 };
@@ -46,7 +46,7 @@ static size_t n_scene_dirs;
 
 static inline struct scene scene_make(uint64_t seed)
 {
-    struct scene scene = {.seed = seed, .keys = 64, .touched_of = 3};
+    struct scene scene = {.seed = seed, .salt = 0x5a17, .keys = 64, .touched_of = 3};
     snprintf(scene.dir, sizeof(scene.dir), "/tmp/fr_durable_XXXXXX");
     assert_non_null(mkdtemp(scene.dir));
     scene_dirs = realloc(scene_dirs, (n_scene_dirs + 1) * sizeof(*scene_dirs));
@@ -253,7 +253,7 @@ static inline enum fr_status scene_try_open(const struct scene *scene, const str
                                             struct fr_durable **out, struct fr_err *err)
 {
     struct fr_durable_options options = {
-        .dir = scene->dir, .disk = disk, .read_only = read_only, .head = "head", .head_size = 4};
+        .dir = scene->dir, .disk = disk, .read_only = read_only, .salt = scene->salt, .head = "head", .head_size = 4};
     return fr_durable_open(&options, out, err);
 }
 

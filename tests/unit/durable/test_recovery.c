@@ -414,6 +414,64 @@ FR_CASE(a_record_of_another_history_inside_a_file_is_refused)
     scene_remove(other.dir);
 }
 
+/* ---- salt ---- */
+
+FR_CASE(a_state_keeps_the_salt_it_was_made_with)
+{
+    struct scene scene = make_state(44, 3);
+    struct fr_durable *durable = scene_open(&scene, false);
+    scene_fold(durable);
+    scene_append_to(&scene, durable, 4, 5);
+    fr_durable_close(durable);
+    scene.salt = 1;
+    for (int read_only = 0; read_only < 2; read_only++) {
+        durable = scene_open(&scene, read_only != 0);
+        assert_int_equal(scene_status(durable).salt, 0x5a17);
+        assert_true(scene_state_is(&scene, durable, 5));
+        fr_durable_close(durable);
+    }
+}
+
+/* Same content, another salt. */
+FR_CASE(parts_of_a_state_with_another_salt_are_refused)
+{
+    static const struct {
+        const char *part, *text;
+        bool folded;
+    } cases[] = {{"hwm", "the record carries another salt", false},
+                 {"journal", "the record carries another salt", false},
+                 {"hwm", "the cold store's salt is not the one in hwm", true},
+                 {"cold", "the cold store's salt is not the one in hwm", true}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct scene scenes[2];
+        for (int s = 0; s < 2; s++) {
+            scenes[s] = scene_make(45);
+            scenes[s].salt = (uint64_t)s;
+            struct fr_durable *durable = scene_open(&scenes[s], false);
+            scene_append_to(&scenes[s], durable, 1, 2);
+            if (cases[i].folded)
+                scene_fold(durable);
+            fr_durable_close(durable);
+        }
+        replace_part(&scenes[0], cases[i].part, scenes[1].dir);
+        assert_int_equal(refusal(&scenes[0], cases[i].text), FR_E_CORRUPT);
+    }
+}
+
+FR_CASE(slots_with_two_salts_are_refused)
+{
+    struct scene scene = make_state(46, 2);
+    char hwm[SCENE_PATH];
+    scene_path(&scene, "hwm", hwm);
+    struct fr_buffer mark = scene_read(hwm);
+    mark.data[80] ^= 1;
+    uint32_t crc = fr_crc32c(0, mark.data, SLOT - 4);
+    memcpy(mark.data + SLOT - 4, &crc, 4);
+    scene_write(hwm, mark.data, mark.size);
+    assert_int_equal(refusal(&scene, "different salts"), FR_E_CORRUPT);
+    fr_buffer_release(&mark);
+}
+
 /* ---- format ---- */
 
 FR_CASE(a_mark_of_another_format_is_refused_with_the_remedy)
@@ -429,7 +487,7 @@ FR_CASE(a_mark_of_another_format_is_refused_with_the_remedy)
         memcpy(at + SLOT - 4, &crc, 4);
     }
     scene_write(hwm, mark.data, mark.size);
-    assert_int_equal(refusal(&scene, "state format 9, this version reads format 3"), FR_E_MISMATCH);
+    assert_int_equal(refusal(&scene, "state format 9, this version reads format 4"), FR_E_MISMATCH);
     assert_int_equal(refusal(&scene, "another state_dir"), FR_E_MISMATCH);
     fr_buffer_release(&mark);
 }
@@ -493,6 +551,9 @@ int main(void)
         SCENE_CASE(parts_of_an_older_copy_are_refused),
         SCENE_CASE(files_of_two_histories_are_refused),
         SCENE_CASE(a_record_of_another_history_inside_a_file_is_refused),
+        SCENE_CASE(a_state_keeps_the_salt_it_was_made_with),
+        SCENE_CASE(parts_of_a_state_with_another_salt_are_refused),
+        SCENE_CASE(slots_with_two_salts_are_refused),
         SCENE_CASE(a_mark_of_another_format_is_refused_with_the_remedy),
         SCENE_CASE(a_journal_of_another_format_is_refused_with_the_remedy),
         SCENE_CASE(a_read_only_open_of_a_torn_state_changes_nothing),

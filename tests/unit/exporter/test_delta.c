@@ -43,9 +43,10 @@ static enum fr_status look(void *self, uint32_t partition, uint32_t piece, const
 static struct fr_epoch encode(struct fr_stage *stage, struct fr_buffer *bytes)
 {
     struct fr_sha256 previous = {{1, 2, 3, 4, 5, 6, 7, 8, 9}};
+    struct fr_order order = fr_order_of(0x5eed);
     struct fr_epoch epoch;
     fr_buffer_clear(bytes);
-    fr_epoch_encode(stage, &previous, bytes);
+    fr_epoch_encode(stage, &order, &previous, bytes);
     assert_int_equal(fr_epoch_parse(bytes->data, bytes->size, &epoch), FR_OK);
     return epoch;
 }

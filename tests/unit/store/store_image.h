@@ -113,6 +113,7 @@ static inline void assert_same_store(const struct fr_store *a, const struct fr_s
 static inline void assert_same_cut(struct fr_store *a, struct fr_store *b)
 {
     const struct fr_sha256 previous = {0};
+    const struct fr_order order = fr_order_of(0);
     struct fr_buffer bytes[2] = {0};
     struct fr_store *stores[2] = {a, b};
     for (int i = 0; i < 2; i++) {
@@ -121,7 +122,7 @@ static inline void assert_same_cut(struct fr_store *a, struct fr_store *b)
         stage.epoch = 1;
         stage.timeline = 1;
         fr_store_cut(stores[i], &stage);
-        fr_epoch_encode(&stage, &previous, &bytes[i]);
+        fr_epoch_encode(&stage, &order, &previous, &bytes[i]);
         fr_stage_release(&stage);
     }
     assert_int_equal(bytes[0].size, bytes[1].size);

@@ -404,8 +404,9 @@ static void cut_history(struct world *w, struct history *h)
     stage.timeline = 1;
     fr_store_cut(w->store, &stage);
     struct fr_sha256 previous = {{0}};
+    struct fr_order order = fr_order_of(0);
     struct fr_buffer *bytes = &h->epochs[h->n_epochs];
-    fr_epoch_encode(&stage, &previous, bytes);
+    fr_epoch_encode(&stage, &order, &previous, bytes);
     h->n_epochs++;
     fr_stage_release(&stage);
 }

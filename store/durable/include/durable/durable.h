@@ -18,7 +18,7 @@
 #include "base/file.h"
 #include "durable/epoch.h"
 
-enum { FR_STATE_FORMAT = 3, FR_LEVEL0_FILES_MAX = 24 };
+enum { FR_STATE_FORMAT = 4, FR_LEVEL0_FILES_MAX = 24 };
 
 struct fr_durable;
 
@@ -28,6 +28,9 @@ struct fr_durable_options {
     /* no lock, no truncation, no RocksDB write: also on a running or damaged directory */
     bool read_only;
     uint64_t journal_file_max; /* rotate after this many bytes; 0: 64 MiB */
+    /* Of the keyed order (base/order.h) of a directory that is made now; an existing one keeps its
+     * own. */
+    uint64_t salt;
     /* Codec settings, opaque here: kept in the head of every journal file; another head rotates the
      * file. */
     const void *head;
@@ -35,6 +38,7 @@ struct fr_durable_options {
 };
 
 struct fr_durable_status {
+    uint64_t salt;     /* of the keyed order by which epochs and cold store sort */
     uint64_t timeline; /* 0: nothing yet */
     uint64_t epoch;    /* last durable; 0: none */
     struct fr_sha256 digest;
@@ -49,7 +53,7 @@ struct fr_durable_status {
 };
 
 /* FR_E_BUSY (another daemon; names its pid), FR_E_MISMATCH (format version; with the remedy),
- * FR_E_CORRUPT (chain, HWM and sentinel do not fit: says what is missing), FR_E_NOT_FOUND
+ * FR_E_CORRUPT (chain, salt, HWM and sentinel do not fit: says what is missing), FR_E_NOT_FOUND
  * (read_only: no state there), FR_E_INVALID or FR_E_LIMIT (options), FR_E_NO_SPACE, FR_E_IO. A
  * refused open changes no state and can be tried again. */
 enum fr_status fr_durable_open(const struct fr_durable_options *options, struct fr_durable **out,

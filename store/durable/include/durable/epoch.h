@@ -1,8 +1,9 @@
 /* Epochs as bytes: what the owner loop stages at a cut, what the journal holds, what fold, recovery
  * and publisher read back.
  *
- * An epoch is its number, timeline, previous digest, key images (sorted by table, then key,
- * ascending: the bytes are a pure function of the staged set), and named sections (sorted by name).
+ * An epoch is its number, timeline, salt, previous digest, key images (sorted by table, then by the
+ * key's hash in the state's order, ascending: the bytes are a pure function of staged set and
+ * salt), and named sections (sorted by name).
  * Its digest is SHA-256 over all its bytes, which hold the previous digest: a chain. docs/state.md
  * has the layout, tests/golden/epoch.bin is a golden file.
  *
@@ -18,7 +19,7 @@
 
 #include "base/arena.h"
 #include "base/buffer.h"
-#include "base/hash.h"
+#include "base/order.h"
 #include "base/status.h"
 #include "durable/image.h"
 
@@ -68,11 +69,12 @@ struct fr_buffer *fr_stage_section(struct fr_stage *stage, const char *name);
 
 /* Appends the epoch's bytes to out (sorts the stage's images in place; scratch memory comes from
  * the stage's arena). A key staged twice is a bug (FR_CHECK). */
-void fr_epoch_encode(struct fr_stage *stage, const struct fr_sha256 *previous, struct fr_buffer *out);
+void fr_epoch_encode(struct fr_stage *stage, const struct fr_order *order, const struct fr_sha256 *previous,
+                     struct fr_buffer *out);
 
 /* A checked view of an epoch's bytes; borrows them. */
 struct fr_epoch {
-    uint64_t epoch, timeline;
+    uint64_t epoch, timeline, salt;
     struct fr_sha256 previous, digest;
     uint64_t n_images;
     uint64_t n_sections;
@@ -81,7 +83,7 @@ struct fr_epoch {
 };
 /* Checks lengths and order; FR_E_CORRUPT otherwise. Computes the digest. */
 enum fr_status fr_epoch_parse(const void *bytes, size_t size, struct fr_epoch *out) FR_MUST_CHECK;
-/* Iterates in (table, key) order: *at = NULL begins, FR_EOF comes at the end. */
+/* Iterates in (table, hash) order: *at = NULL begins, FR_EOF comes at the end. */
 enum fr_status fr_epoch_next(const struct fr_epoch *epoch, const uint8_t **at, struct fr_image *out);
 /* FR_E_NOT_FOUND when the epoch has no such section. */
 enum fr_status fr_epoch_section(const struct fr_epoch *epoch, const char *name, const uint8_t **bytes, size_t *size);
