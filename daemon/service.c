@@ -203,19 +203,6 @@ static uint32_t stream_offsets(void *self, struct fr_announced_offset **offsets)
 
 /* ---- open ---- */
 
-static void make_policies(struct fr_service *service)
-{
-    for (uint32_t i = 0; i < service->conf->n_tables; i++) {
-        const struct fr_conf_table *table = &service->conf->tables[i];
-        service->gate_configs[i] = (struct fr_gate_count){.count = table->admit_count, .idle_ms = table->admit_idle_ms};
-        service->gates[i] = fr_gate_count_policy(&service->gate_configs[i]);
-        if (table->expire_idle_ms > 0) {
-            service->expire_configs[i] = (struct fr_expire_idle){.idle_ms = table->expire_idle_ms};
-            service->expiries[i] = fr_expire_idle_policy(&service->expire_configs[i]);
-        }
-    }
-}
-
 static void make_rings(struct fr_service *service)
 {
     size_t batches = service->conf->ingest.ring_batches;
@@ -291,14 +278,14 @@ static void open_trainer(struct fr_service *service)
     const struct fr_conf *conf = service->conf;
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     service->pool = fr_pool_new(conf->threads ? conf->threads : cores > 0 ? (size_t)cores : 1);
-    make_policies(service);
+    for (uint32_t i = 0; i < service->conf->n_tables; i++)
+        fr_service_policies(&service->conf->tables[i], &service->policy_configs[i], &service->policies[i]);
     make_rings(service);
     struct fr_trainer_options options = {
         .conf = conf,
         .clock = service->clock,
         .pool = service->pool,
-        .gates = service->gates,
-        .expiries = service->expiries,
+        .policies = service->policies,
         .stream = {service, stream_applied, stream_stage, stream_offsets, stream_dead_letter},
         .full = service->full,
         .empty = service->empty,

@@ -57,6 +57,16 @@ struct fr_retry {
     uint32_t wait_ms;
 };
 
+struct fr_policy_configs { /* what a table's policies point to */
+    struct fr_gate_count count;
+    struct fr_gate_sketch sketch;
+    struct fr_gate_probability probability;
+    struct fr_expire_idle idle;
+    struct fr_expire_weak weak;
+    struct fr_expire_score score;
+    struct fr_expire_capacity capacity;
+};
+
 struct fr_service {
     struct fr_conf *conf;
     const struct fr_clock *clock;
@@ -73,10 +83,8 @@ struct fr_service {
     struct fr_publisher *publisher;
     struct fr_ring *full, *empty, *cut_stages, *free_stages;
     struct fr_stage stages[FR_STAGES];
-    struct fr_gate_count gate_configs[FR_TABLES_MAX];
-    struct fr_expire_idle expire_configs[FR_TABLES_MAX];
-    struct fr_gate_policy gates[FR_TABLES_MAX];
-    struct fr_expiry_policy expiries[FR_TABLES_MAX];
+    struct fr_policy_configs policy_configs[FR_TABLES_MAX];
+    struct fr_table_policies policies[FR_TABLES_MAX];
 
     struct fr_positions positions;       /* trainer thread after start */
     struct fr_announced_offset *offsets; /* trainer thread: offsets of the announcement */
@@ -130,5 +138,11 @@ enum fr_status fr_step_upkeep(struct fr_service *service, struct fr_err *err) FR
 
 /* documents.c: /status /auc /readyz and gauges, from snapshots. */
 void fr_documents_publish(struct fr_service *service);
+
+/* ---- policies.c ---- */
+
+/* Gate and expiry rules of a table; `configs` must outlive them. */
+void fr_service_policies(const struct fr_conf_table *table, struct fr_policy_configs *configs,
+                         struct fr_table_policies *out);
 
 #endif

@@ -26,5 +26,6 @@ static bool count_forgets(const void *config, int64_t seen_ms, int64_t watermark
 
 struct fr_gate_policy fr_gate_count_policy(const struct fr_gate_count *config)
 {
-    return (struct fr_gate_policy){.name = "count", .admits = count_admits, .forgets = count_forgets, .config = config};
+    return (struct fr_gate_policy){
+        .name = "count", .memory = FR_GATE_ENTRIES, .admits = count_admits, .forgets = count_forgets, .config = config};
 }

@@ -1,20 +1,20 @@
-/* Idle time in event time, for gate and expiry alike. */
+/* Idle time in event time, for gates and expiry alike. */
 #ifndef FR_EVICTION_IDLE_H
 #define FR_EVICTION_IDLE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* More than idle_ms lie between seen and watermark. A watermark before seen means not idle; a
- * distance that does not fit 64 bits (a hostile event time) is longer than any idle time. */
+/* Time from seen to the watermark, which fits unsigned whatever the two are (a hostile event time
+ * may put them 2^64 apart). A watermark before seen means not idle. */
+static inline uint64_t fr_idle_time(int64_t seen_ms, int64_t watermark_ms)
+{
+    return watermark_ms <= seen_ms ? 0 : (uint64_t)watermark_ms - (uint64_t)seen_ms;
+}
+
 static inline bool fr_idle_longer(int64_t seen_ms, int64_t watermark_ms, int64_t idle_ms)
 {
-    if (watermark_ms <= seen_ms)
-        return false;
-    int64_t distance;
-    if (__builtin_sub_overflow(watermark_ms, seen_ms, &distance))
-        return true;
-    return distance > idle_ms;
+    return fr_idle_time(seen_ms, watermark_ms) > (uint64_t)idle_ms;
 }
 
 #endif

@@ -43,21 +43,40 @@ struct slice_visit {
     } * victims; /* removed after the scan, because entries move then */
 };
 
+/* The reason of the first rule that lets the row go; FR_ABSENT_SILENT: it stays. */
+static uint8_t judge_row(const struct slice_visit *visit, const struct fr_row_head *head, const float *values)
+{
+    const struct fr_store_table *spec = &visit->table->spec;
+    struct fr_row_facts facts = {.seen_ms = head->seen_ms,
+                                 .show = head->show,
+                                 .click = head->click,
+                                 .values = values,
+                                 .n_values = spec->layout.value_floats};
+    for (uint32_t i = 0; i < spec->n_expiries; i++) {
+        const struct fr_expiry_policy *rule = &spec->expiries[i];
+        if (rule->rows_max == 0 && rule->rank(rule->config, &facts, visit->watermark_ms) < rule->threshold)
+            return rule->reason;
+    }
+    return FR_ABSENT_SILENT;
+}
+
+static bool judge_pending(const struct slice_visit *visit, int64_t seen_ms)
+{
+    const struct fr_gate_policy *gate = &visit->table->spec.gate;
+    return gate->forgets(gate->config, seen_ms, visit->watermark_ms);
+}
+
 /* Says whether an entry goes, and why. */
 static bool judge(const struct slice_visit *visit, uint32_t number, uint8_t *reason)
 {
-    const struct fr_store_table *spec = &visit->table->spec;
-    const struct fr_entry *entry = fr_shard_entry(visit->shard, number);
-    if (entry->state == FR_ENTRY_LIVE && spec->expires) {
-        const struct fr_row_head *head = &fr_entries_live(&visit->shard->entries, number)->head;
-        struct fr_row_facts facts = {.seen_ms = head->seen_ms, .show = head->show, .click = head->click};
-        *reason = spec->expiry.reason;
-        return spec->expiry.expires(spec->expiry.config, &facts, visit->watermark_ms);
-    }
+    const struct fr_entries *entries = &visit->shard->entries;
     *reason = FR_ABSENT_SILENT;
-    return entry->state == FR_ENTRY_PENDING &&
-           spec->gate.forgets(spec->gate.config, fr_entries_light(&visit->shard->entries, number)->seen_ms,
-                              visit->watermark_ms);
+    if (!(number & FR_LIGHT)) {
+        *reason = judge_row(visit, &fr_entries_live(entries, number)->head, fr_entries_row(entries, number));
+        return *reason != FR_ABSENT_SILENT;
+    }
+    return fr_shard_entry(visit->shard, number)->state == FR_ENTRY_PENDING &&
+           judge_pending(visit, fr_entries_light(entries, number)->seen_ms);
 }
 
 static void visit_entry(void *self, uint32_t number)
@@ -115,7 +134,7 @@ void fr_store_slice(struct fr_store *store, uint64_t batch_number, int64_t water
         struct fr_store_counts counts = fr_table_counts(table);
         table->slice_bits =
             next_slice_bits(table->slice_bits, counts.rows + counts.pending, table->spec.expire_slice_rows);
-        if (counts.pending == 0 && (counts.rows == 0 || !table->spec.expires))
+        if (counts.pending == 0 && (counts.rows == 0 || table->spec.n_expiries == 0))
             continue;
         uint64_t turn = batch_number / table->spec.expire_every;
         uint64_t mask = ((uint64_t)1 << table->slice_bits) - 1;

@@ -25,10 +25,12 @@ static void check_table(const struct fr_store_table *spec)
         FR_CHECK(part->state_floats == 0 || part->state_offset >= layout->value_floats);
         FR_CHECK((uint64_t)part->state_offset + part->state_floats <= layout->row_floats || part->state_floats == 0);
     }
-    FR_CHECK(spec->gate.admits && spec->gate.forgets);
-    if (spec->expires) {
-        FR_CHECK(spec->expiry.expires);
-        FR_CHECK(spec->expiry.reason > FR_ABSENT_SILENT && spec->expiry.reason < FR_ABSENT_REASONS);
+    FR_CHECK(spec->gate.admits);
+    FR_CHECK(spec->gate.memory != FR_GATE_ENTRIES || spec->gate.forgets);
+    FR_CHECK(spec->n_expiries <= FR_EXPIRY_RULES);
+    for (uint32_t i = 0; i < spec->n_expiries; i++) {
+        FR_CHECK(spec->expiries[i].rank);
+        FR_CHECK(spec->expiries[i].reason > FR_ABSENT_SILENT && spec->expiries[i].reason < FR_ABSENT_REASONS);
     }
 }
 

@@ -28,10 +28,10 @@ static void store_tables(const struct fr_trainer_options *options, struct fr_sto
         memset(to, 0, sizeof(*to));
         memcpy(to->name, from->name, sizeof(to->name));
         fr_graph_row_layout(from, &to->layout);
-        to->gate = options->gates[i];
+        to->gate = options->policies[i].gate;
         to->pending_max = from->admit_count_max;
-        to->expires = options->expiries[i].expires != NULL;
-        to->expiry = options->expiries[i];
+        to->n_expiries = options->policies[i].n_expiries;
+        memcpy(to->expiries, options->policies[i].expiries, sizeof(to->expiries));
         to->expire_every = from->expire_every;
         to->expire_slice_rows = from->expire_slice_rows;
     }

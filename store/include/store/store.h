@@ -26,8 +26,8 @@ struct fr_store_table {
     /* exact gate: entries kept at most, an equal share per shard; above it new keys are counted as
      * rejected and not remembered */
     uint64_t pending_max;
-    bool expires;
-    struct fr_expiry_policy expiry;
+    uint32_t n_expiries; /* rules in the order in which they are asked; 0: rows stay */
+    struct fr_expiry_policy expiries[FR_EXPIRY_RULES];
     uint32_t expire_every;      /* 0: 16 */
     uint32_t expire_slice_rows; /* 0: 65536 */
 };

@@ -45,7 +45,7 @@ FR_CASE(count_gate_without_idle_time_never_forgets)
 static bool expires(const struct fr_expiry_policy *policy, int64_t seen_ms, int64_t watermark_ms)
 {
     struct fr_row_facts facts = {.seen_ms = seen_ms, .show = 1e9f, .click = 1e9f};
-    return policy->expires(policy->config, &facts, watermark_ms);
+    return policy->rank(policy->config, &facts, watermark_ms) < policy->threshold;
 }
 
 FR_CASE(idle_expiry_takes_only_rows_idle_longer)

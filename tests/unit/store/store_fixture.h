@@ -49,8 +49,8 @@ static inline void world_add_table(struct world *w, uint32_t count, int64_t gate
                                                      .init = {.kind = FR_INIT_NORMAL, .scale = 0.1f}};
     table->gate = fr_gate_count_policy(&w->gates[t]);
     table->pending_max = 1 << 20;
-    table->expires = idle_ms > 0;
-    table->expiry = fr_expire_idle_policy(&w->idles[t]);
+    table->n_expiries = idle_ms > 0;
+    table->expiries[0] = fr_expire_idle_policy(&w->idles[t]);
     table->expire_every = 1;
 }
 

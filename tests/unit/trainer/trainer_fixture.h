@@ -49,8 +49,7 @@ struct run {
     struct fr_stage stages[2];
     struct fr_gate_count gate_config;
     struct fr_expire_idle expire_config;
-    struct fr_gate_policy gate;
-    struct fr_expiry_policy expiry;
+    struct fr_table_policies policies;
     struct fr_trainer *trainer;
     struct fr_durable *durable;
     /* batches, restored from the section; quarantined: all samples left out */
@@ -148,14 +147,14 @@ static inline void run_open(struct run *run, const char *dir, size_t workers)
         assert_true(fr_ring_try_push(run->free_stages, &run->stages[i]));
     }
     run->gate_config = (struct fr_gate_count){.count = 2, .idle_ms = 86400000};
-    run->gate = fr_gate_count_policy(&run->gate_config);
+    run->policies.gate = fr_gate_count_policy(&run->gate_config);
     run->expire_config = (struct fr_expire_idle){.idle_ms = 30000};
-    run->expiry = fr_expire_idle_policy(&run->expire_config);
+    run->policies.n_expiries = 1;
+    run->policies.expiries[0] = fr_expire_idle_policy(&run->expire_config);
     struct fr_trainer_options options = {.conf = run->conf,
                                          .clock = &run->clock.clock,
                                          .pool = run->pool,
-                                         .gates = &run->gate,
-                                         .expiries = &run->expiry,
+                                         .policies = &run->policies,
                                          .stream = {run, applied, stage_positions, no_offsets, take_letter},
                                          .full = run->full,
                                          .empty = run->empty,

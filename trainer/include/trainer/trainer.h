@@ -72,10 +72,7 @@ struct fr_trainer_options {
     const struct fr_conf *conf; /* borrowed */
     const struct fr_clock *clock;
     struct fr_pool *pool;
-    /* Gate and expiry policies per table [n_tables]; expiry.expires NULL: the table never
-     * expires. */
-    const struct fr_gate_policy *gates;
-    const struct fr_expiry_policy *expiries;
+    const struct fr_table_policies *policies; /* [n_tables] */
     struct fr_trainer_stream stream;
     struct fr_ring *full, *empty; /* batches from and back to ingest */
     struct fr_ring *cut_stages;
