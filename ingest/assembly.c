@@ -18,6 +18,7 @@
 
 #include "base/check.h"
 #include "base/crc32c.h"
+#include "base/hash.h"
 
 /* Samples that close the open batch; changes between batches only. */
 static uint32_t batch_target(const struct fr_ingest *ingest)
@@ -183,6 +184,17 @@ static void cut_round(struct fr_ingest *ingest)
     ingest->pending = FR_PENDING_NONE;
 }
 
+/* Item numbers go by samples, so a sample has the same origin in a group, a block or an array. */
+static void set_origins(const struct fr_ingest *ingest, const struct fr_stream *stream, uint32_t first)
+{
+    const struct fr_partition_position *position = fr_stream_position(ingest, stream);
+    uint64_t lane = fr_xxh3_seed(position->topic, strlen(position->topic), (uint64_t)position->partition);
+    uint64_t record = fr_fmix64(lane + (uint64_t)ingest->event.offset);
+    struct fr_batch *batch = ingest->open;
+    for (uint32_t i = first; i < batch->n_samples; i++)
+        batch->origin[i] = fr_fmix64(record + ingest->staged_from + (i - first));
+}
+
 /* `count` more samples of the record go into the open batch; true: it is full of samples, by less
  * than a group, which is never split. */
 static bool append_samples(struct fr_ingest *ingest, uint32_t count)
@@ -197,6 +209,7 @@ static bool append_samples(struct fr_ingest *ingest, uint32_t count)
     entry->samples += count;
     for (uint32_t i = before; i < batch->n_samples; i++)
         entry->roles[batch->role[i]]++;
+    set_origins(ingest, stream, before);
     ingest->staged_from += count;
     if (ingest->staged_from == ingest->staged) {
         entry->decoded++;

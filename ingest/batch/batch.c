@@ -44,6 +44,7 @@ void fr_batch_free(struct fr_batch *batch)
     free(batch->group_begin);
     free(batch->group_of);
     free(batch->t_ms);
+    free(batch->origin);
     free(batch->use);
     free(batch->role);
     free(batch->labels);
@@ -103,6 +104,7 @@ void fr_batch_reserve(struct fr_batch *batch, uint32_t samples)
     batch->group_of = fr_realloc(batch->group_of, capacity, sizeof(*batch->group_of));
     batch->keep = fr_realloc(batch->keep, capacity, sizeof(*batch->keep));
     batch->t_ms = fr_realloc(batch->t_ms, capacity, sizeof(*batch->t_ms));
+    batch->origin = fr_realloc(batch->origin, capacity, sizeof(*batch->origin));
     batch->use = fr_realloc(batch->use, capacity, sizeof(*batch->use));
     batch->role = fr_realloc(batch->role, capacity, sizeof(*batch->role));
     batch->labels = widen(batch->labels, batch->n_labels, batch, capacity);

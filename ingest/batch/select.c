@@ -17,6 +17,7 @@
 static void select_fields(const struct fr_batch *from, uint32_t sample, struct fr_batch *to, uint32_t at)
 {
     to->t_ms[at] = from->t_ms[sample];
+    to->origin[at] = from->origin[sample];
     to->use[at] = from->use[sample];
     to->role[at] = from->role[sample];
     to->keep[at] = from->keep[sample];

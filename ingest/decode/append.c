@@ -266,6 +266,8 @@ static void append_fields(const struct fr_staging *staging, uint32_t from, uint3
 {
     uint32_t at = batch->n_samples, n_labels = staging->n_labels;
     memcpy(batch->t_ms + at, staging->t_ms + from, count * sizeof(*batch->t_ms));
+    for (uint32_t i = 0; i < count; i++)
+        batch->origin[at + i] = from + i; /* until someone knows the record's place in a log */
     memcpy(batch->use + at, staging->use + from, count);
     memcpy(batch->role + at, staging->role + from, count);
     memcpy(batch->keep + at, staging->keep + from, count * sizeof(*batch->keep));

@@ -79,8 +79,11 @@ struct fr_batch {
     uint32_t *group_begin; /* [n_groups + 1] sample numbers */
     uint32_t *group_of;    /* [n_samples] */
     int64_t *t_ms;         /* [n_samples] event time */
-    uint8_t *use;          /* [n_samples] FR_USE_* */
-    uint8_t *role;         /* [n_samples] enum fr_role */
+    /* [n_samples] where the sample stands in the log, as a hash: the same whatever batch it is in
+     * and however the record is written */
+    uint64_t *origin;
+    uint8_t *use;  /* [n_samples] FR_USE_* */
+    uint8_t *role; /* [n_samples] enum fr_role */
     /* [n_labels][capacity_samples], label-major: labels[l * capacity_samples + i]; NaN: masked */
     float *labels;
     /* [n_labels][capacity_samples] `w`; a derived label has the weight of its source */
