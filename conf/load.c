@@ -39,6 +39,21 @@ static void finish_sizes(struct fr_loader *loader, const struct fr_node *root)
     }
 }
 
+/* What counters reserve is never given back, so rows need the larger part. */
+static void check_sketches(struct fr_loader *loader, const struct fr_node *root)
+{
+    const struct fr_conf *conf = loader->conf;
+    uint64_t bytes = 0;
+    for (uint32_t t = 0; t < conf->n_tables; t++)
+        bytes += conf->tables[t].admit_sketch ? conf->tables[t].admit_sketch_bytes : 0;
+    if (bytes > conf->memory_limit / 2) {
+        const struct fr_node *node = fr_node_get(root, "tables");
+        fr_refuse(loader, node ? node : root, "tables",
+                  "sketches of %" PRIu64 "B in all; expected at most half of memory_limit, %" PRIu64 "B", bytes,
+                  conf->memory_limit / 2);
+    }
+}
+
 static void default_topic(struct fr_loader *loader, char **place, const char *stem, const char *suffix)
 {
     if (*place)
@@ -94,6 +109,7 @@ static void finish(struct fr_loader *loader, const struct fr_node *root)
 {
     struct fr_conf *conf = loader->conf;
     finish_sizes(loader, root);
+    check_sketches(loader, root);
     finish_topics(loader, root);
     fr_layers_store(loader);
     if (loader->problems.count > 0 || !fr_shapes_infer(loader))

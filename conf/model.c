@@ -27,12 +27,35 @@ FR_READ(part)
     default_init(node, scope);
 }
 
+/* One gate a table; keys of two say two things. */
+static void one_gate(struct fr_loader *loader, const struct fr_node *node, const char *path,
+                     struct fr_conf_table *table)
+{
+    const struct fr_node *admit = fr_node_get(node, "admit");
+    if (!table->admit_sketch && !table->admit_coins)
+        return;
+    table->admit_counts = false;
+    static const char *const of_counts[] = {"count", "count_max", "idle"};
+    char at[FR_PATH_MAX];
+    fr_path_join(at, path, "admit");
+    const char *gate = table->admit_sketch ? "sketch" : "probability";
+    for (size_t i = 0; i < FR_ARRAY_LEN(of_counts); i++)
+        if (fr_node_get(admit, of_counts[i]))
+            fr_refuse(loader, admit, at,
+                      "both %s and %s; expected one gate: count (with count_max, idle), sketch or "
+                      "probability",
+                      of_counts[i], gate);
+    if (table->admit_sketch && table->admit_coins)
+        fr_refuse(loader, admit, at, "both sketch and probability; expected one gate");
+}
+
 FR_READ(table)
 {
     struct fr_conf_table *table = scope;
     bool whole = fr_node_get(node, "dim") != NULL, parts = fr_node_get(node, "parts") != NULL;
     if (node->kind != FR_NODE_MAP)
         return;
+    one_gate(loader, node, path, table);
     if (whole == parts)
         fr_refuse(loader, node, path, "%s; expected dim (one part) or parts",
                   whole ? "both dim and parts" : "no width");

@@ -66,11 +66,24 @@ struct fr_conf_table {
     char name[FR_NAME_MAX];
     uint32_t n_parts;
     struct fr_conf_part parts[FR_PARTS_MAX];
+    /* One of three gates: exact counts, a sketch, or a probability. */
+    bool admit_counts, admit_sketch, admit_coins;
     uint32_t admit_count; /* exact-count gate threshold; 1: every key */
     /* pending entries kept at most (admit: {count, count_max}); default 16777216 */
     uint64_t admit_count_max;
-    int64_t admit_idle_ms;      /* pending entries idle longer are forgotten; default 1d */
-    int64_t expire_idle_ms;     /* 0: never */
+    int64_t admit_idle_ms; /* pending entries idle longer are forgotten; default 1d */
+    uint32_t admit_sketch_min;
+    int64_t admit_sketch_half_life_ms;
+    uint64_t admit_sketch_bytes;
+    float admit_probability;
+    int64_t expire_idle_ms; /* 0: never */
+    bool expires_weak, expires_score, has_rows_max;
+    float expire_weak; /* norm */
+    struct {
+        float show_weight, click_weight, min;
+        int64_t half_life_ms; /* 0: no decay */
+    } expire_score;
+    uint64_t rows_max;
     uint32_t expire_every;      /* full batches of trained samples between slices, 16 */
     uint32_t expire_slice_rows; /* 65536 */
 };

@@ -228,6 +228,52 @@ FR_CASE(gates_and_expiry_are_read)
     fr_conf_free(conf);
 }
 
+FR_CASE(a_sketch_and_every_rule_of_expiry_are_read_and_shown_when_given)
+{
+    struct fr_conf *conf =
+        load_variant("user: {dim: 8}", "user: {dim: 8, admit: {sketch: {min: 3, half_life: 2h, bytes: 1MiB}}, expire: "
+                                       "{weak: 0.5, rows_max: 1000, score: {click_weight: 2, min: 0.25}}}");
+    const struct fr_conf_table *table = &conf->tables[0];
+    assert_true(table->admit_sketch && !table->admit_counts && !table->admit_coins);
+    assert_int_equal(table->admit_sketch_min, 3);
+    assert_int_equal(table->admit_sketch_half_life_ms, 7200000);
+    assert_int_equal(table->admit_sketch_bytes, 1 << 20);
+    assert_true(table->expires_weak && table->expires_score && table->has_rows_max);
+    assert_float_equal(table->expire_weak, 0.5f, 0);
+    assert_int_equal(table->rows_max, 1000);
+    assert_float_equal(table->expire_score.show_weight, 0.1f, 0);
+    assert_float_equal(table->expire_score.click_weight, 2.0f, 0);
+    assert_float_equal(table->expire_score.min, 0.25f, 0);
+    assert_int_equal(table->expire_score.half_life_ms, 30LL * 86400000);
+    assert_prints_and_loads(conf);
+    struct fr_buffer json = {0};
+    fr_conf_training_json(conf, &json);
+    fr_put_u8(&json, 0);
+    assert_contains((const char *)json.data,
+                    "{\"admit\":{\"sketch\":{\"bytes\":\"1MiB\",\"half_life\":\"2h\",\"min\":3}},\"name\":\"user\"");
+    assert_null(strstr((const char *)json.data, "rows_max"));
+    fr_buffer_release(&json);
+    fr_conf_free(conf);
+}
+
+FR_CASE(a_probability_is_read_and_shown_when_given)
+{
+    struct fr_conf *conf = load_variant("user: {dim: 8}", "user: {dim: 8, admit: {probability: 0.25}}");
+    assert_true(conf->tables[0].admit_coins && !conf->tables[0].admit_counts);
+    assert_float_equal(conf->tables[0].admit_probability, 0.25f, 0);
+    assert_prints_and_loads(conf);
+    fr_conf_free(conf);
+    conf = load_variant("user: {dim: 8}", "user: {dim: 8}");
+    char *text = printed(conf);
+    assert_null(strstr(text, "probability"));
+    assert_null(strstr(text, "sketch"));
+    assert_null(strstr(text, "rows_max"));
+    assert_null(strstr(text, "score"));
+    free(text);
+    assert_true(conf->tables[0].admit_counts);
+    fr_conf_free(conf);
+}
+
 FR_CASE(every_optimizer_of_a_table_is_read)
 {
     static const struct {
@@ -434,6 +480,8 @@ int main(void)
         cmocka_unit_test(activations_default_by_operation),
         cmocka_unit_test(slot_options_are_read),
         cmocka_unit_test(gates_and_expiry_are_read),
+        cmocka_unit_test(a_sketch_and_every_rule_of_expiry_are_read_and_shown_when_given),
+        cmocka_unit_test(a_probability_is_read_and_shown_when_given),
         cmocka_unit_test(every_optimizer_of_a_table_is_read),
         cmocka_unit_test(what_is_printed_loads_to_an_equal_configuration),
         cmocka_unit_test(secrets_are_masked),
