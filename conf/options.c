@@ -128,7 +128,11 @@ const struct fr_option fr_options[] = {
            "larger records are malformed"),
     RANGED(U32, "ingest.group_max", IN(fr_conf, ingest.group_max), 1, 65536, "4096", "larger groups are malformed"),
     RANGED(DURATION, "ingest.future_max", IN(fr_conf, ingest.future_max_ms), 0, 3650 * DAY, "1h",
-           "event times further beyond the Kafka timestamp are malformed"),
+           "event times further beyond the Kafka timestamp, or (but in lockstep) beyond this host's clock when the "
+           "record comes, are refused"),
+    RANGED(DURATION, "ingest.watermark_step_max", IN(fr_conf, ingest.watermark_step_max_ms), 0, 3650 * DAY, "0",
+           "a batch raises the watermark by at most this, whatever its event times; the first of a history from their "
+           "median; 0: no limit"),
     RANGED(
         REAL, "ingest.dense_max", IN(fr_conf, ingest.dense_max), FLT_MIN, FLT_MAX, "1e5",
         "a record with a larger number (its absolute value), as the network reads it (behind `clip` and `log1p`), is "
@@ -147,7 +151,6 @@ const struct fr_option fr_options[] = {
            "batches between cuts"),
     CUSTOM("ingest.kafka", "map of librdkafka properties", kafka, "passed on to the Kafka client: security, timeouts",
            .open_keys = true),
-    LATER("ingest.watermark_step_max", "limit of the watermark's rise per batch"),
 
     ENTRIES("tables", fr_conf, tables, n_tables, fr_conf_table, 0, FR_TABLES_MAX, "map name → table",
             "embedding tables", .named = true, .entry = fr_option_read_table, .top = MODEL | TRAINING),

@@ -136,11 +136,11 @@ static void put_ingest(const struct snapshots *s, struct fr_buffer *out)
 {
     fr_buffer_printf(out,
                      ",\"ingest\":{\"records\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"malformed\":%" PRIu64
-                     ",\"future\":%" PRIu64 ",\"dead_sent\":%" PRIu64 ",\"dead_failed\":%" PRIu64
+                     ",\"future_timestamp\":%" PRIu64 ",\"future_clock\":%" PRIu64 ",\"dead_sent\":%" PRIu64 ",\"dead_failed\":%" PRIu64
                      ",\"dead_without_value\":%" PRIu64 ",\"lag_ms\":%" PRId64
                      ",\"at_end\":%s,\"connected\":%s,\"problem\":",
-                     s->ingest.records, s->ingest.bytes, s->ingest.malformed, s->ingest.future, s->ingest.dead_sent,
-                     s->ingest.dead_failed, s->ingest.dead_without_value, s->ingest.lag_ms,
+                     s->ingest.records, s->ingest.bytes, s->ingest.malformed,
+                     s->ingest.future_timestamp, s->ingest.future_clock, s->ingest.dead_sent, s->ingest.dead_failed, s->ingest.dead_without_value, s->ingest.lag_ms,
                      s->ingest.at_end ? "true" : "false", s->ingest.connected ? "true" : "false");
     fr_buffer_json_text(out, s->ingest.problem);
     fr_buffer_printf(out,
@@ -270,7 +270,9 @@ static void series_stream(struct fr_registry *registry, const struct snapshots *
                s->ingest.bytes);
     fr_counter(registry, "freshet_records_malformed_total", NULL, "Malformed records sent to the dead-letter topic.",
                s->ingest.malformed);
-    fr_counter(registry, "freshet_records_future_total", NULL, "Records too far in the future.", s->ingest.future);
+    fr_counter(registry, "freshet_records_future_total", "than=\"timestamp\"",
+               "Records with an event time further than future_max after that.", s->ingest.future_timestamp);
+    fr_counter(registry, "freshet_records_future_total", "than=\"clock\"", "", s->ingest.future_clock);
     fr_counter(registry, "freshet_records_repeated_total", NULL, "Records that were delivered before, dropped.",
                s->ingest.dropped_duplicates);
     fr_counter_seconds(registry, "freshet_ring_full_seconds", NULL,
@@ -281,6 +283,9 @@ static void series_stream(struct fr_registry *registry, const struct snapshots *
     fr_gauge(registry, "freshet_lag_seconds", NULL,
              "Wall time minus Kafka timestamp of the last record polled; 0 at the end of the log.",
              (double)s->ingest.lag_ms / 1e3);
+    fr_counter(registry, "freshet_watermark_held_total", NULL,
+               "Batches of this process that held later event times than the watermark rose to (watermark_step_max).",
+               s->trainer.run.watermark_held);
     if (history->watermark_ms != INT64_MIN)
         fr_gauge(registry, "freshet_watermark_seconds", NULL, "Largest event time trained, Unix seconds.",
                  (double)history->watermark_ms / 1e3);
@@ -406,6 +411,21 @@ static void series_loss(struct fr_registry *registry, const struct fr_trainer_ta
                task->pairs);
 }
 
+/* A history of before records were held against the clock, of lockstep, or a clock that was set
+ * back. */
+static bool watermark_ahead(const struct fr_service *service, const struct snapshots *s, char *reason, size_t size)
+{
+    int64_t watermark_ms = s->trainer.history.watermark_ms, now_ms = fr_wall_ms(service->clock);
+    if (service->conf->ingest.lockstep || watermark_ms <= now_ms ||
+        watermark_ms - now_ms <= service->conf->ingest.future_max_ms)
+        return false;
+    snprintf(reason, size,
+             "the watermark lies %" PRId64 " s after this host's clock: rows expire too early and decayed metrics stand "
+             "still until then; set the clock right, or train anew in another state_dir",
+             (watermark_ms - now_ms) / 1000);
+    return true;
+}
+
 static void publish(struct fr_service *service, const char *path, bool good, struct fr_buffer *body)
 {
     fr_http_publish(service->http, path, good ? 200 : 503, "application/json", body->data, body->size);
@@ -433,6 +453,8 @@ void fr_documents_publish(struct fr_service *service)
     bool ready = document_ready(service, s, &body);
     publish(service, "/readyz", ready, &body);
     fr_http_reason(service->http, "trainer", s->trainer.paused);
+    char ahead[256];
+    fr_http_reason(service->http, "watermark", watermark_ahead(service, s, ahead, sizeof(ahead)) ? ahead : NULL);
     /* Before that the start itself says why it waits. */
     fr_http_reason(service->http, "stream", atomic_load(&service->ingest_started) ? s->ingest.problem : NULL);
     series_stream(service->registry, s);

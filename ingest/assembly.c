@@ -16,9 +16,15 @@
  * Owner: ingest thread. */
 #include "internal.h"
 
+#include <inttypes.h>
+
 #include "base/check.h"
 #include "base/crc32c.h"
 #include "base/hash.h"
+#include "base/log.h"
+
+/* Between two lines about records from the future. */
+#define FR_TELL_FUTURE_NS 60000000000ULL
 
 /* Samples that close the open batch; changes between batches only. */
 static uint32_t batch_target(const struct fr_ingest *ingest)
@@ -149,6 +155,15 @@ static struct fr_stream *pending_stream(const struct fr_ingest *ingest)
     return &ingest->streams[ingest->pending_stream];
 }
 
+/* Whether the pending record's Kafka timestamp may say how old data are (lag, freshness): not one
+ * of a clock that is ahead of ours. */
+static bool is_believed(const struct fr_ingest *ingest, int64_t timestamp_ms)
+{
+    int64_t received_ms = ingest->received_ms;
+    return received_ms <= 0 || timestamp_ms <= received_ms ||
+           timestamp_ms - received_ms <= ingest->conf->ingest.future_max_ms;
+}
+
 /* The record has taken effect whole. */
 static void complete(struct fr_ingest *ingest, struct fr_batch_position *entry)
 {
@@ -160,10 +175,11 @@ static void complete(struct fr_ingest *ingest, struct fr_batch_position *entry)
     stream->item = 0;
     uint32_t crc = event->withheld ? event->crc32c : fr_crc32c(0, event->value, event->size);
     stream->mark = (struct fr_mark){event->offset, event->timestamp_ms, crc};
-    if (event->timestamp_ms > ingest->open->kafka_t_max_ms)
-        ingest->open->kafka_t_max_ms = event->timestamp_ms;
-    if (event->timestamp_ms) /* a line has none */
+    if (event->timestamp_ms && is_believed(ingest, event->timestamp_ms)) { /* a line has none */
+        if (event->timestamp_ms > ingest->open->kafka_t_max_ms)
+            ingest->open->kafka_t_max_ms = event->timestamp_ms;
         ingest->last_timestamp_ms = event->timestamp_ms;
+    }
     fr_stream_release(stream, &ingest->event);
     ingest->pending = FR_PENDING_NONE;
     ingest->round_taken++;
@@ -274,6 +290,40 @@ enum fr_status fr_assembly_pending(struct fr_ingest *ingest)
 
 /* ---- events ---- */
 
+/* The wall clock bounds event times live. In lockstep it does not: runs over one log agree at
+ * whatever time they are made. A record of which some items are in effect was accepted, and stays
+ * so under a clock that was set back. */
+static int64_t receipt_ms(const struct fr_ingest *ingest, bool again)
+{
+    return ingest->lockstep || again ? 0 : fr_wall_ms(ingest->clock);
+}
+
+static void count_refused(struct fr_ingest *ingest, enum fr_future future)
+{
+    switch (future) {
+    case FR_FUTURE_NONE:
+        ingest->tally.malformed++;
+        return;
+    case FR_FUTURE_TIMESTAMP:
+        ingest->tally.future_timestamp++;
+        break;
+    case FR_FUTURE_CLOCK:
+        ingest->tally.future_clock++;
+        break;
+    }
+    if (!fr_log_due(&ingest->told_future_ns, fr_mono_ns(ingest->clock), FR_TELL_FUTURE_NS))
+        return;
+    const struct fr_partition_position *place = fr_stream_position(ingest, pending_stream(ingest));
+    char reason[512];
+    fr_log(FR_LOG_WARN, "ingest", "record_from_future",
+           "topic=%s partition=%" PRId32 " offset=%" PRId64 " kafka_timestamp_ms=%" PRId64 " of_timestamp=%" PRIu64
+           " of_clock=%" PRIu64 " reason=%s note=\"dead-lettered: a clock is ahead, the producer's, or this host's is "
+           "behind; message.timestamp.type=LogAppendTime of the topic keeps producers' clocks out\"",
+           place->topic, place->partition, ingest->event.offset, ingest->event.timestamp_ms,
+           ingest->tally.future_timestamp, ingest->tally.future_clock,
+           fr_log_quote(reason, sizeof(reason), ingest->reason));
+}
+
 static enum fr_status take_record(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_source_event *event)
 {
     bool counted = stream->has_interrupted;
@@ -298,13 +348,14 @@ static enum fr_status take_record(struct fr_ingest *ingest, struct fr_stream *st
         ingest->tally.bytes += event->size;
     }
     struct fr_decoder *decoder = stream->feed->decoder;
-    struct fr_record record = {event->value, event->size, event->timestamp_ms};
+    ingest->received_ms = receipt_ms(ingest, again);
+    struct fr_record record = {event->value, event->size, event->timestamp_ms, ingest->received_ms};
     enum fr_status status = fr_decode_record(decoder, &record, &ingest->staged, &ingest->reason);
     if (status == FR_OK) {
         ingest->staged_from = !again ? 0 : stream->item < ingest->staged ? stream->item : ingest->staged;
         ingest->pending = FR_PENDING_SAMPLES;
     } else {
-        *(fr_decoder_refused_future(decoder) ? &ingest->tally.future : &ingest->tally.malformed) += 1;
+        count_refused(ingest, fr_decoder_refused_future(decoder));
         ingest->pending = FR_PENDING_LETTER;
     }
     return fr_assembly_pending(ingest);

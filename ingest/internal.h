@@ -124,6 +124,7 @@ struct fr_ingest {
     enum fr_pending pending;       /* what remains to be done with `event` before the next poll */
     uint32_t pending_stream;       /* whose record it is; its feed's decoder holds it */
     struct fr_source_event event;
+    int64_t received_ms; /* wall clock when it came; 0: does not matter */
     uint32_t staged, staged_from;
     const char *reason;
     uint64_t history_samples; /* of all batches before the open one, in this history */
@@ -137,6 +138,7 @@ struct fr_ingest {
     uint32_t round_stream, round_taken; /* lockstep */
 
     struct fr_ingest_status tally; /* counters only */
+    unsigned long long told_future_ns;
     int64_t last_timestamp_ms, started_ms;
     uint64_t discover_ns;
     uint32_t discover_ms;

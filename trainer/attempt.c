@@ -3,12 +3,50 @@
  * (quarantine.c). Owner thread only. */
 #include "trainer_private.h"
 
-/* The watermark of a batch: the largest event time of a sample that trains, in it or before. */
+#include <stdlib.h>
+
+#include "base/check.h"
+
+static int by_time(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* The lower median of event times that train, of which there are some: where a history's first
+ * watermark begins to rise from. Neither a clock that is ahead nor one that is behind decides it. */
+static int64_t median_time(const struct fr_batch *batch)
+{
+    int64_t *times = fr_alloc(batch->n_samples, sizeof(*times)); /* once in a history */
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < batch->n_samples; i++)
+        if (batch->role[i] == FR_ROLE_TRAIN)
+            times[n++] = batch->t_ms[i];
+    qsort(times, n, sizeof(*times), by_time);
+    int64_t median = times[(n - 1) / 2];
+    free(times);
+    return median;
+}
+
+/* The watermark of a batch: the largest event time of a sample that trains, in it or before; at
+ * most watermark_step_max beyond the watermark before the batch, in however many attempts it is
+ * trained. */
 static void advance_watermark(struct fr_trainer *trainer, const struct fr_batch *batch)
 {
+    int64_t *watermark_ms = &trainer->history.watermark_ms, latest_ms = *watermark_ms;
     for (uint32_t i = 0; i < batch->n_samples; i++)
-        if (batch->role[i] == FR_ROLE_TRAIN && batch->t_ms[i] > trainer->history.watermark_ms)
-            trainer->history.watermark_ms = batch->t_ms[i];
+        if (batch->role[i] == FR_ROLE_TRAIN && batch->t_ms[i] > latest_ms)
+            latest_ms = batch->t_ms[i];
+    int64_t step_ms = trainer->conf->ingest.watermark_step_max_ms, from_ms = trainer->watermark_begin_ms;
+    if (step_ms > 0 && latest_ms > *watermark_ms) {
+        from_ms = from_ms == INT64_MIN ? median_time(batch) : from_ms;
+        if (latest_ms > from_ms && latest_ms - from_ms > step_ms) { /* both above 0: no overflow */
+            latest_ms = from_ms + step_ms;
+            trainer->watermark_held = true;
+        }
+    }
+    if (latest_ms > *watermark_ms)
+        *watermark_ms = latest_ms;
 }
 
 enum fr_status fr_trainer_attempt(struct fr_trainer *trainer, const struct fr_batch *batch)

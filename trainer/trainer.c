@@ -215,7 +215,10 @@ static enum fr_status apply_batch(struct fr_trainer *trainer, struct fr_batch *b
     sift->n_left_out = sift->trials = sift->letter_at = 0;
     sift->letter_last = NULL;
     sift->trains = sift->whole = false;
+    trainer->watermark_begin_ms = trainer->history.watermark_ms;
+    trainer->watermark_held = false;
     enum fr_status status = learn(trainer, batch, err);
+    trainer->run.watermark_held += trainer->watermark_held;
     trainer->run.step_ns += fr_mono_ns(trainer->options.clock) - begin_ns;
     return status;
 }

@@ -67,7 +67,9 @@ struct fr_trainer {
     /* learnt from, and its letters are not all sent: it has not taken effect */
     struct fr_batch *open;
     struct fr_sift sift;
+    int64_t watermark_begin_ms;  /* before the batch at hand */
     int64_t watermark_before_ms; /* of the last attempt */
+    bool watermark_held;         /* by watermark_step_max, in the batch at hand */
     bool consumed;               /* a batch was applied since the last cut */
     bool ended;                  /* end_of_stream seen */
     bool drained;

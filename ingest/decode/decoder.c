@@ -112,7 +112,8 @@ enum fr_status fr_decode_record(struct fr_decoder *d, const struct fr_record *re
     fr_staging_clear(&d->staging);
     fr_buffer_clear(&d->scratch);
     d->timestamp_ms = record->timestamp_ms;
-    d->from_future = false;
+    d->received_ms = record->received_ms;
+    d->future = FR_FUTURE_NONE;
     d->path = (struct fr_decode_path){.item = -1, .sub = -1, .entry = -1, .index = -1};
     enum fr_status status;
     if (record->size == 0) {
@@ -176,7 +177,7 @@ void fr_decode_append(struct fr_decoder *d, uint32_t from, uint32_t count, struc
     fr_staging_append(&d->staging, from, count, batch);
 }
 
-bool fr_decoder_refused_future(const struct fr_decoder *d)
+enum fr_future fr_decoder_refused_future(const struct fr_decoder *d)
 {
-    return d->from_future;
+    return d->future;
 }

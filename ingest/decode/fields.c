@@ -147,6 +147,27 @@ enum fr_status fr_decode_u(struct fr_decoder *d, const struct fr_token *first)
     return FR_OK;
 }
 
+/* The refusal of a time that is further than future_max ahead of `than_ms`; both above 0: no
+ * overflow. */
+static enum fr_status refuse_future(struct fr_decoder *d, enum fr_future future, int64_t t_ms, int64_t than_ms)
+{
+    int64_t ahead = t_ms - than_ms;
+    if (ahead <= d->conf->ingest.future_max_ms)
+        return FR_OK;
+    d->future = future;
+    return fr_decode_fail(d, FR_E_INVALID, "event time is %lld ms after the %s, more than ingest.future_max (%lld ms)",
+                          (long long)ahead,
+                          future == FR_FUTURE_CLOCK ? "clock of the host that read it" : "Kafka timestamp",
+                          (long long)d->conf->ingest.future_max_ms);
+}
+
+enum fr_status fr_decode_check_clock(struct fr_decoder *d, int64_t t_ms)
+{
+    if (d->scoring || d->received_ms <= 0 || t_ms <= d->received_ms)
+        return FR_OK;
+    return refuse_future(d, FR_FUTURE_CLOCK, t_ms, d->received_ms);
+}
+
 enum fr_status fr_decode_event_time(struct fr_decoder *d, int64_t t_ms)
 {
     if (t_ms <= 0)
@@ -154,17 +175,14 @@ enum fr_status fr_decode_event_time(struct fr_decoder *d, int64_t t_ms)
     if (t_ms < SECONDS_MAX)
         return fr_decode_fail(d, FR_E_INVALID, "%lld is seconds, not ms", (long long)t_ms);
     if (d->timestamp_ms <= 0 &&
-        t_ms >= MICROSECONDS_MIN) /* lines of files: no future_max keeps it from the watermark */
+        t_ms >= MICROSECONDS_MIN) /* lines of files: in lockstep nothing else keeps it from the watermark */
         return fr_decode_fail(d, FR_E_INVALID, "%lld is micro- or nanoseconds, not ms", (long long)t_ms);
-    if (d->scoring || d->timestamp_ms <= 0 || t_ms <= d->timestamp_ms)
-        return FR_OK;
-    int64_t ahead = t_ms - d->timestamp_ms; /* both above 0: no overflow */
-    d->from_future = ahead > d->conf->ingest.future_max_ms;
-    if (d->from_future)
-        return fr_decode_fail(d, FR_E_INVALID,
-                              "event time is %lld ms after the Kafka timestamp, more than ingest.future_max (%lld ms)",
-                              (long long)ahead, (long long)d->conf->ingest.future_max_ms);
-    return FR_OK;
+    if (!d->scoring && d->timestamp_ms > 0 && t_ms > d->timestamp_ms) {
+        enum fr_status status = refuse_future(d, FR_FUTURE_TIMESTAMP, t_ms, d->timestamp_ms);
+        if (status != FR_OK)
+            return status;
+    }
+    return fr_decode_check_clock(d, t_ms);
 }
 
 enum fr_status fr_decode_t(struct fr_decoder *d, const struct fr_token *first, int64_t *t_ms)

@@ -262,7 +262,7 @@ enum fr_status fr_decode_map(struct fr_decoder *d)
     }
     fr_staging_drop(&d->staging);
     d->staging.unknown_extra = unknown_extra;
-    d->from_future = false;
+    d->future = FR_FUTURE_NONE;
     d->path = path;
     if (field == FR_FIELD_N || field == FR_FIELD_COLS || field == FR_FIELD_G)
         return parse_block(d, &mark);

@@ -99,8 +99,8 @@ struct fr_decoder {
     float *loose; /* weights of one entry until its ids are known */
     uint32_t n_loose, capacity_loose;
     uint32_t at; /* the sample whose fields are being read */
-    int64_t timestamp_ms;
-    bool from_future; /* refused for its event time */
+    int64_t timestamp_ms, received_ms;
+    enum fr_future future; /* refused for its event time */
     struct fr_decode_path path;
     struct fr_buffer reason; /* with its NUL */
     char shown[FR_NAME_SHOWN_MAX + 8];
@@ -235,6 +235,8 @@ enum fr_status fr_decode_member(struct fr_decoder *d, bool tasks, uint32_t *seen
 /* One number of a label, weight, event time; also what packed columns are checked by. */
 enum fr_status fr_decode_label(struct fr_decoder *d, uint32_t label, const struct fr_token *token);
 enum fr_status fr_decode_event_time(struct fr_decoder *d, int64_t t_ms);
+/* It does not lie too far beyond the clock of this host. */
+enum fr_status fr_decode_check_clock(struct fr_decoder *d, int64_t t_ms);
 
 /* ---- labels.c ---- */
 

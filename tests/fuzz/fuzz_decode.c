@@ -70,7 +70,7 @@ static void append(struct target *target, bool behind_groups, uint32_t n)
     if (behind_groups) {
         uint32_t first = 0;
         const char *reason = NULL;
-        struct fr_record record = {before_json, sizeof(before_json) - 1, TIMESTAMP_MS};
+        struct fr_record record = {before_json, sizeof(before_json) - 1, TIMESTAMP_MS, 0};
         FR_CHECK(fr_decode_record(target->first, &record, &first, &reason) == FR_OK && first == 2);
         fr_decode_append(target->first, 0, first, target->whole);
         fr_decode_append(target->first, 0, first, target->split);
@@ -88,7 +88,7 @@ static void append(struct target *target, bool behind_groups, uint32_t n)
 
 static void decode(struct target *target, const uint8_t *data, size_t size)
 {
-    struct fr_record record = {data, size, TIMESTAMP_MS};
+    struct fr_record record = {data, size, TIMESTAMP_MS, 0};
     uint32_t n = 0;
     const char *reason = NULL;
     if (fr_decode_record(target->decoder, &record, &n, &reason) != FR_OK) {

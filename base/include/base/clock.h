@@ -1,6 +1,6 @@
 /* Time behind a function table, so that tests and simulation drive it. mono_ns never goes back
- * (intervals, timers); wall_ms is Unix time (logs, record timestamps; never a decision about
- * data). */
+ * (intervals, timers); wall_ms is Unix time (logs, record timestamps; of decisions about data only
+ * the one that a live record comes from the future). */
 #ifndef FR_BASE_CLOCK_H
 #define FR_BASE_CLOCK_H
 

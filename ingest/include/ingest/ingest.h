@@ -6,7 +6,7 @@
  * or transaction records and are fine.
  *
  * Malformed records and those too far in the future go to the dead-letter topic when they are
- * decoded. Dead letters are numbered, and a batch carries the number its positions depend on.
+ * decoded. The future begins at the Kafka timestamp and, but in lockstep, at the wall clock too. Dead letters are numbered, and a batch carries the number its positions depend on.
  *
  * A full ring stops polling. Offsets of the group `freshet.<model>` are committed for lag tools
  * only and never read back.
@@ -109,7 +109,9 @@ struct fr_ingest_status {
     uint32_t n_partitions;
     struct fr_ingest_partition *partitions; /* owned by the status: fr_ingest_status_release */
     uint64_t records, bytes, samples, batches;
-    uint64_t malformed, future, dead_sent, dead_failed, dead_without_value;
+    uint64_t malformed, dead_sent, dead_failed, dead_without_value;
+    /* refused for an event time too far ahead of the Kafka timestamp; of the clock of this host */
+    uint64_t future_timestamp, future_clock;
     uint64_t dropped_duplicates;
     uint64_t record_bytes; /* memory of batches for their records' bytes (letters.c) */
     uint64_t ring_full_ns; /* time spent with a full ring */

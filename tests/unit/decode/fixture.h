@@ -45,7 +45,7 @@ static inline int fixture_teardown(void **state)
 
 static inline enum fr_status decode_bytes(struct fixture *fixture, const void *bytes, size_t size, uint32_t *n)
 {
-    struct fr_record record = {bytes, size, TIMESTAMP_MS};
+    struct fr_record record = {bytes, size, TIMESTAMP_MS, 0};
     fixture->reason = "accepted";
     return fr_decode_record(fixture->decoder, &record, n, &fixture->reason);
 }

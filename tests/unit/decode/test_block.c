@@ -85,7 +85,7 @@ FR_CASE(a_block_may_lack_labels_when_scoring)
     struct fixture *f = *state;
     struct fr_decoder *decoder = fr_decoder_new_scoring(&f->schema.conf, FR_FORMAT_JSON);
     static const char text[] = "{\"n\":2,\"g\":[2],\"shared\":{\"user_id\":[1]},\"cols\":{\"item_id\":[1,2]}}";
-    struct fr_record record = {text, sizeof(text) - 1, 0};
+    struct fr_record record = {text, sizeof(text) - 1, 0, 0};
     uint32_t n = 0;
     assert_int_equal(fr_decode_record(decoder, &record, &n, &f->reason), FR_OK);
     assert_int_equal(n, 2);

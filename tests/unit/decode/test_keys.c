@@ -86,7 +86,7 @@ static uint64_t key_by_decoder(const struct golden *golden)
     struct fr_batch *batch = fr_batch_new(&schema.conf);
     uint32_t n;
     const char *reason = "";
-    struct fr_record input = {record.data, record.size, TIMESTAMP_MS};
+    struct fr_record input = {record.data, record.size, TIMESTAMP_MS, 0};
     if (fr_decode_record(decoder, &input, &n, &reason) != FR_OK)
         fail_msg("%s", reason);
     fr_decode_append(decoder, 0, n, batch);
@@ -120,7 +120,7 @@ static uint64_t key_by_cross(const struct golden *golden)
     schema.conf.n_slots = golden->n_crossed + 1;
     struct fr_decoder *decoder = fr_decoder_new(&schema.conf);
     struct fr_batch *batch = fr_batch_new(&schema.conf);
-    struct fr_record input = {record.data, record.size, TIMESTAMP_MS};
+    struct fr_record input = {record.data, record.size, TIMESTAMP_MS, 0};
     uint32_t n;
     const char *reason = "";
     if (fr_decode_record(decoder, &input, &n, &reason) != FR_OK)

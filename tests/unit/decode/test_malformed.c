@@ -75,7 +75,7 @@ static bool refused_as_told(const struct line *line)
     schema.conf.ingest.strict = line->strict;
     struct fr_decoder *decoder = fr_decoder_new(&schema.conf);
     struct fr_batch *batch = fr_batch_new(&schema.conf);
-    struct fr_record record = {line->bytes.data, line->bytes.size, line->timestamp_ms};
+    struct fr_record record = {line->bytes.data, line->bytes.size, line->timestamp_ms, 0};
     uint32_t n = 77;
     const char *reason = "accepted";
     enum fr_status status = fr_decode_record(decoder, &record, &n, &reason);
@@ -92,7 +92,7 @@ static bool refused_as_told(const struct line *line)
                                        "click\x01";
     bool json = line->format == FR_FORMAT_JSON;
     record = (struct fr_record){json ? good_json : good_msgpack,
-                                json ? sizeof(good_json) - 1 : sizeof(good_msgpack) - 1, TIMESTAMP_MS};
+                                json ? sizeof(good_json) - 1 : sizeof(good_msgpack) - 1, TIMESTAMP_MS, 0};
     assert_int_equal(fr_decode_record(decoder, &record, &n, &reason), FR_OK);
     fr_decode_append(decoder, 0, n, batch);
     assert_int_equal(batch->n_samples, 1);

@@ -177,6 +177,44 @@ FR_CASE(event_time_defaults_to_the_kafka_timestamp)
     assert_true(f->batch->t_ms[2] == TIMESTAMP_MS + 3600000); /* exactly future_max ahead */
 }
 
+FR_CASE(no_event_time_lies_beyond_the_clock_of_the_host_whatever_kafkas_timestamp)
+{
+    struct fixture *f = *state;
+    static const int64_t year = 365LL * 86400000;
+    static const struct {
+        const char *text;
+        int64_t timestamp_ms, received_ms;
+        const char *reason;
+        enum fr_future future;
+    } cases[] = {
+        {"{\"f\":{},\"y\":{},\"t\":1700003600000}", TIMESTAMP_MS + year, TIMESTAMP_MS, NULL, FR_FUTURE_NONE},
+        {"{\"f\":{},\"y\":{},\"t\":1700003600001}", TIMESTAMP_MS + year, TIMESTAMP_MS,
+         "$.t: event time is 3600001 ms after the clock of the host that read it, more than ingest.future_max (3600000 "
+         "ms)",
+         FR_FUTURE_CLOCK},
+        {"{\"f\":{},\"y\":{},\"t\":1700003600001}", TIMESTAMP_MS, TIMESTAMP_MS + year,
+         "$.t: event time is 3600001 ms after the Kafka timestamp, more than ingest.future_max (3600000 ms)",
+         FR_FUTURE_TIMESTAMP},
+        /* Kafka's timestamp is the event time where there is none; a time of the past makes up for it */
+        {"{\"f\":{},\"y\":{}}", TIMESTAMP_MS + year, TIMESTAMP_MS, "", FR_FUTURE_CLOCK},
+        {"{\"shared\":{},\"items\":[{\"f\":{},\"y\":{}}]}", INT64_MAX, TIMESTAMP_MS, "", FR_FUTURE_CLOCK},
+        {"{\"n\":1,\"cols\":{},\"y\":{}}", INT64_MAX, TIMESTAMP_MS, "", FR_FUTURE_CLOCK},
+        {"{\"f\":{},\"y\":{},\"t\":1700000000000}", INT64_MAX, TIMESTAMP_MS, NULL, FR_FUTURE_NONE},
+        /* lines of files; no clock */
+        {"{\"f\":{},\"y\":{},\"t\":1700003600001}", 0, TIMESTAMP_MS, "", FR_FUTURE_CLOCK},
+        {"{\"f\":{},\"y\":{}}", TIMESTAMP_MS + year, 0, NULL, FR_FUTURE_NONE},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct fr_record record = {cases[i].text, strlen(cases[i].text), cases[i].timestamp_ms, cases[i].received_ms};
+        uint32_t n;
+        enum fr_status status = fr_decode_record(f->decoder, &record, &n, &f->reason);
+        assert_int_equal(status, cases[i].reason ? FR_E_INVALID : FR_OK);
+        assert_int_equal(fr_decoder_refused_future(f->decoder), cases[i].future);
+        if (cases[i].reason && cases[i].reason[0])
+            assert_string_equal(f->reason, cases[i].reason);
+    }
+}
+
 FR_CASE(without_a_kafka_timestamp_t_is_limited_by_its_unit_only)
 {
     struct fixture *f = *state;
@@ -190,7 +228,7 @@ FR_CASE(without_a_kafka_timestamp_t_is_limited_by_its_unit_only)
          "$.t: 1700000000000000 is micro- or nanoseconds, not ms"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct fr_record record = {cases[i].text, strlen(cases[i].text), -1};
+        struct fr_record record = {cases[i].text, strlen(cases[i].text), -1, 0};
         uint32_t n;
         enum fr_status status = fr_decode_record(f->decoder, &record, &n, &f->reason);
         assert_int_equal(status, cases[i].reason ? FR_E_INVALID : FR_OK);
@@ -353,7 +391,7 @@ FR_CASE(scoring_needs_neither_labels_nor_time)
     memset(&f->schema.conf.ingest, 0, sizeof(f->schema.conf.ingest));
     struct fr_decoder *decoder = fr_decoder_new_scoring(&f->schema.conf, FR_FORMAT_JSON);
     static const char text[] = "[{\"f\":{\"user_id\":1}},{\"f\":{\"user_id\":2},\"y\":[1],\"t\":1700000000000}]";
-    struct fr_record record = {text, sizeof(text) - 1, 0};
+    struct fr_record record = {text, sizeof(text) - 1, 0, 0};
     uint32_t n = 0;
     assert_int_equal(fr_decode_record(decoder, &record, &n, &f->reason), FR_OK);
     assert_int_equal(n, 2);
@@ -383,6 +421,7 @@ int main(void)
         CASE(use_decides_the_role_of_a_labelled_sample),
         CASE(weights_are_one_for_all_labels_or_one_each),
         CASE(event_time_defaults_to_the_kafka_timestamp),
+        CASE(no_event_time_lies_beyond_the_clock_of_the_host_whatever_kafkas_timestamp),
         CASE(without_a_kafka_timestamp_t_is_limited_by_its_unit_only),
         CASE(keep_rates_and_served_scores_are_kept),
         CASE(served_scores_survive_growth),

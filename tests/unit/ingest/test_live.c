@@ -134,10 +134,83 @@ FR_CASE(a_sample_from_the_far_future_is_counted_apart)
     service_serve(s);
     struct fr_ingest_status status;
     fr_ingest_get_status(s->ingest, &status);
-    assert_int_equal(status.future, 1);
+    assert_int_equal(status.future_timestamp, 1);
+    assert_int_equal(status.future_clock, 0);
     assert_int_equal(status.malformed, 0);
     assert_int_equal(status.samples, 1);
     fr_ingest_status_release(&status);
+}
+
+/* One sample with event time and Kafka timestamp so far after T0. */
+static void append_at(struct fake_log *log, int64_t after_ms)
+{
+    struct fr_buffer text = {0};
+    append(log, 0, 0);
+    struct log_record *record = &log->partitions[0].records[log->partitions[0].n - 1];
+    fr_buffer_printf(&text, "{\"t\":%lld,\"f\":{\"user_id\":1},\"y\":{\"click\":1}}", T0 + (long long)after_ms);
+    fr_put_u8(&text, 0);
+    free(record->value);
+    record->value = (char *)text.data;
+    record->timestamp_ms = T0 + after_ms;
+}
+
+FR_CASE(a_record_of_a_clock_that_is_ahead_is_a_dead_letter)
+{
+    struct service *s = service_new(", batch_size: 1", 1);
+    append_at(&s->log, -5000);
+    append_at(&s->log, 365LL * 86400000);
+    service_serve(s);
+    fr_clock_fake_advance_ms(&s->clock, 20);
+    service_run(s);
+    struct fr_ingest_status status;
+    fr_ingest_get_status(s->ingest, &status);
+    assert_int_equal(status.future_clock, 1);
+    assert_int_equal(status.future_timestamp, 0);
+    assert_int_equal(status.malformed, 0);
+    assert_int_equal(status.samples, 1);
+    fr_ingest_status_release(&status);
+    assert_int_equal(s->dead.n, 1);
+    assert_int_equal(s->dead.letters[0].offset, 1);
+    assert_non_null(strstr(s->dead.letters[0].reason, "after the clock of the host that read it"));
+    assert_int_equal(s->positions.partitions[0].dead_lettered, 1);
+    assert_int_equal(s->positions.partitions[0].trained, 1);
+    assert_true(fr_positions_balanced(&s->positions, &s->err));
+}
+
+FR_CASE(what_the_clock_refused_before_a_crash_may_be_accepted_after_and_the_ledger_balances)
+{
+    struct service *s = service_new(", batch_size: 1", 1);
+    append_at(&s->log, 0);
+    append_at(&s->log, 2 * 3600000);
+    service_serve(s);
+    assert_int_equal(s->dead.n, 1);
+    /* nothing was durable; the record's time has come when it is read again */
+    service_kill(s);
+    fr_positions_release(&s->positions);
+    fr_clock_fake_advance_ms(&s->clock, 3600000);
+    service_serve(s);
+    assert_int_equal(s->dead.n, 1);
+    assert_int_equal(s->positions.partitions[0].delivered, 2);
+    assert_int_equal(s->positions.partitions[0].dead_lettered, 0);
+    assert_int_equal(s->positions.partitions[0].trained, 2);
+    assert_true(fr_positions_balanced(&s->positions, &s->err));
+}
+
+FR_CASE(a_record_partly_in_effect_stays_accepted_under_a_clock_set_back)
+{
+    struct service *s = service_new(", batch_size: 2", 1);
+    append(&s->log, 0, 3);
+    assert_int_equal(service_start(s, false), FR_OK);
+    assert_true(service_step(s, 1) >= 0);
+    assert_int_equal(s->positions.partitions[0].item, 2);
+    service_kill(s);
+    s->clock.wall_ms -= 7200000;
+    service_serve(s);
+    fr_clock_fake_advance_ms(&s->clock, 20);
+    service_run(s);
+    assert_int_equal(s->dead.n, 0);
+    assert_int_equal(s->positions.partitions[0].trained, 3);
+    assert_int_equal(s->positions.partitions[0].decoded, 1);
 }
 
 FR_CASE(a_batch_names_the_dead_letters_its_positions_depend_on)
@@ -328,6 +401,9 @@ int main(void)
         SERVICE_CASE(killed_anywhere_every_sample_arrives_once),
         SERVICE_CASE(a_malformed_record_goes_to_the_dead_letters_and_is_counted),
         SERVICE_CASE(a_sample_from_the_far_future_is_counted_apart),
+        SERVICE_CASE(a_record_of_a_clock_that_is_ahead_is_a_dead_letter),
+        SERVICE_CASE(what_the_clock_refused_before_a_crash_may_be_accepted_after_and_the_ledger_balances),
+        SERVICE_CASE(a_record_partly_in_effect_stays_accepted_under_a_clock_set_back),
         SERVICE_CASE(a_batch_names_the_dead_letters_its_positions_depend_on),
         SERVICE_CASE(a_full_sink_pauses_reading_and_says_so),
         SERVICE_CASE(a_full_ring_stops_polling_and_nothing_is_lost),

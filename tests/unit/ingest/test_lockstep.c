@@ -117,6 +117,17 @@ FR_CASE(damaged_end_offsets_are_refused)
     }
 }
 
+FR_CASE(the_clock_of_the_host_decides_nothing)
+{
+    for (int i = 0; i < 2; i++) {
+        struct service *s = uneven();
+        s->clock.wall_ms = i == 0 ? T0 - 365LL * 86400000 : T0 + 365LL * 86400000;
+        service_serve(s);
+        assert_string_equal(written(s), uneven_batches);
+        service_free(s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -126,6 +137,7 @@ int main(void)
         SERVICE_CASE(huge_records_cut_a_round_the_same_way_after_a_kill),
         SERVICE_CASE(a_log_that_ends_before_its_fixed_end_is_refused),
         SERVICE_CASE(damaged_end_offsets_are_refused),
+        SERVICE_CASE(the_clock_of_the_host_decides_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -124,6 +124,7 @@ struct fr_trainer_task_status {
 /* Of this process only. */
 struct fr_trainer_run {
     uint64_t quarantined_records; /* dead-lettered for quarantined samples */
+    uint64_t watermark_held;      /* batches whose event times go beyond it (watermark_step_max) */
     double last_loss;
     uint64_t step_ns, plan_ns, cut_ns; /* totals */
     uint64_t cuts;

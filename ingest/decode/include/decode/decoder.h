@@ -22,7 +22,13 @@ struct fr_record {
     /* Kafka's; default event time; limit for future_max. <= 0: none (then `t` is needed, and from
      * 10^14 on refused as micro- or nanoseconds) */
     int64_t timestamp_ms;
+    /* wall clock at receipt, the other limit for future_max, of the default event time too; <= 0:
+     * none */
+    int64_t received_ms;
 };
+
+/* What an event time was too far ahead of. */
+enum fr_future { FR_FUTURE_NONE, FR_FUTURE_TIMESTAMP, FR_FUTURE_CLOCK };
 
 /* Borrows the conf until fr_decoder_free. ingest.record_max, max_ids and max_len of 0 mean their
  * documented defaults. */
@@ -37,8 +43,8 @@ void fr_decoder_free(struct fr_decoder *decoder);
  * until the next call. FR_E_LIMIT: record_max, depth or string length. */
 enum fr_status fr_decode_record(struct fr_decoder *decoder, const struct fr_record *record, uint32_t *n_samples,
                                 const char **reason) FR_MUST_CHECK;
-/* Whether the last refusal was for an event time more than future_max after the Kafka timestamp. */
-bool fr_decoder_refused_future(const struct fr_decoder *decoder);
+/* Whether the last refusal was for an event time more than future_max ahead, and of what. */
+enum fr_future fr_decoder_refused_future(const struct fr_decoder *decoder);
 /* Says how many items from `from` on fill a batch that has room for `room` >= 1 more samples. It
  * takes whole groups, of which the last may exceed the room. */
 uint32_t fr_decode_take(const struct fr_decoder *decoder, uint32_t from, uint32_t room);
