@@ -20,6 +20,7 @@
 /* sections.c */
 FR_FORM(version);
 FR_READ(model);
+FR_FORM(key_seed);
 FR_FORM(topic);
 FR_FORM(topics);
 FR_FORM(start);

@@ -96,7 +96,7 @@ FR_READ(slot)
             memcpy(slot->name_space, slot->name, sizeof(slot->name_space));
         if (slot->name_space[0] == '\0' && slot->table != FR_NO_INDEX)
             memcpy(slot->name_space, conf->tables[slot->table].name, sizeof(slot->name_space));
-        slot->seed = fr_xxh3(slot->name_space, strlen(slot->name_space));
+        slot->seed = fr_xxh3_seed(slot->name_space, strlen(slot->name_space), conf->key_seed_number);
     }
     for (uint32_t i = 0; &conf->slots[i] != slot && slot->index != FR_NO_INDEX; i++) {
         if (conf->slots[i].index == slot->index)

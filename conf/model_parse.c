@@ -87,7 +87,7 @@ static void read_model(struct fr_loader *loader, const struct fr_node *root)
         const struct fr_node *node = fr_node_get(root, fr_options[i].path);
         if (node)
             fr_loader_read(loader, &fr_options[i], node, fr_options[i].path, loader->conf);
-        else if (fr_options[i].top & FR_VIEW_MODEL)
+        else if (fr_options[i].top & FR_VIEW_MODEL && !fr_options[i].quiet)
             fr_refuse(loader, root, fr_options[i].path, "missing");
     }
     fr_layers_store(loader);

@@ -81,6 +81,10 @@ const struct fr_option fr_options[] = {
            "memory for rows, indexes and staging"),
     RANGED(U64, "seed", IN(fr_conf, seed), 0, 18446744073709551615.0, "1", "seed of all initial weights",
            .top = TRAINING),
+    CUSTOM("key_seed", "integer > 0, or text of at most 128 bytes", key_seed,
+           "a secret that ids become keys with, for streams whose ids clients choose: without it they can know keys; "
+           "part of the model, so readers of the delta topic know it",
+           .computed = "none", .quiet = true, .top = MODEL),
     RANGED(U32, "threads", IN(fr_conf, threads), 0, 1024, "0", "workers; 0: one per core"),
     ROW(CHOICE, "device", IN(fr_conf, device), "auto", "where the network runs",
         .choices = FR_CHOICES_AND(FR_DEVICES, "|cuda!")),

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "forms.h"
 #include "scalar.h"
 
@@ -33,6 +34,38 @@ FR_READ(model)
         return;
     }
     memcpy(loader->conf->model, text, size + 1);
+}
+
+/* The value stands in no message. A canonical decimal number is itself, with or without quotes. 0 is
+ * refused: it is the seed of those who have none. */
+FR_READ(key_seed)
+{
+    const char *text = fr_loader_text(loader, node, path, "a secret text or integer");
+    if (!text)
+        return;
+    size_t size = strlen(text);
+    uint64_t number = 0;
+    bool shown = true;
+    for (size_t i = 0; i < size; i++)
+        shown = shown && text[i] >= 0x20 && text[i] < 0x7f;
+    if (size > FR_KEY_SEED_MAX || !shown) {
+        fr_refuse(loader, node, path, "not of 1 to %d bytes of printable ASCII", FR_KEY_SEED_MAX);
+        return;
+    }
+    bool is_number = text[0] != '0' && strspn(text, "0123456789") == size && fr_scalar_u64(text, &number) == FR_SCALAR_OK;
+    if (!is_number)
+        number = fr_xxh3(text, size);
+    if (number == 0 || strspn(text, "0") == size) {
+        fr_refuse(loader, node, path, "0 is no secret; expected another integer, a text, or no key_seed");
+        return;
+    }
+    loader->conf->key_seed = fr_loader_keep(loader, text);
+    loader->conf->key_seed_number = number;
+}
+
+FR_SHOW(key_seed)
+{
+    return tree->conf->key_seed ? fr_tree_text(tree, tree->conf->key_seed) : NULL;
 }
 
 /* ---- sources ---- */

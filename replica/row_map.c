@@ -7,14 +7,21 @@
 
 #include "base/check.h"
 
-enum { CAPACITY_MIN = 64 };
+enum { CAPACITY_BITS_MIN = 6 };
+
+static void set_capacity(struct fr_row_map *map, unsigned bits)
+{
+    map->capacity = (size_t)1 << bits;
+    map->shift = 64 - bits;
+    map->keys = fr_alloc(map->capacity, sizeof(*map->keys));
+    map->cells = fr_alloc(map->capacity, sizeof(*map->cells));
+}
 
 void fr_row_map_init(struct fr_row_map *map, uint32_t width)
 {
     FR_CHECK(width > 0);
-    *map = (struct fr_row_map){.width = width, .capacity = CAPACITY_MIN};
-    map->keys = fr_alloc(map->capacity, sizeof(*map->keys));
-    map->cells = fr_alloc(map->capacity, sizeof(*map->cells));
+    *map = (struct fr_row_map){.width = width, .order = fr_order_of(fr_order_random_salt())};
+    set_capacity(map, CAPACITY_BITS_MIN);
 }
 
 void fr_row_map_release(struct fr_row_map *map)
@@ -28,10 +35,15 @@ void fr_row_map_release(struct fr_row_map *map)
     *map = (struct fr_row_map){0};
 }
 
+static size_t home_of(const struct fr_row_map *map, uint64_t key)
+{
+    return (size_t)(fr_order_hash(&map->order, key) >> map->shift);
+}
+
 /* Where key is, or the empty place where it belongs. */
 static size_t place_of(const struct fr_row_map *map, uint64_t key)
 {
-    size_t mask = map->capacity - 1, at = (size_t)key & mask;
+    size_t mask = map->capacity - 1, at = home_of(map, key);
     while (map->cells[at] != 0 && map->keys[at] != key)
         at = (at + 1) & mask;
     return at;
@@ -51,9 +63,7 @@ float *fr_row_map_find(const struct fr_row_map *map, uint64_t key)
 static void grow(struct fr_row_map *map)
 {
     struct fr_row_map old = *map;
-    map->capacity *= 2;
-    map->keys = fr_alloc(map->capacity, sizeof(*map->keys));
-    map->cells = fr_alloc(map->capacity, sizeof(*map->cells));
+    set_capacity(map, 64 - old.shift + 1);
     for (size_t i = 0; i < old.capacity; i++) {
         if (old.cells[i] == 0)
             continue;
@@ -106,7 +116,7 @@ void fr_row_map_erase(struct fr_row_map *map, uint64_t key)
     map->n_rows -= 1;
     /* An entry moves into the hole unless its home lies cyclically in (hole, at]. */
     for (size_t at = (hole + 1) & mask; map->cells[at] != 0; at = (at + 1) & mask) {
-        size_t home = (size_t)map->keys[at] & mask;
+        size_t home = home_of(map, map->keys[at]);
         if (((at - home) & mask) < ((at - hole) & mask))
             continue;
         map->keys[hole] = map->keys[at];

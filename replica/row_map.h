@@ -1,9 +1,10 @@
 /* Rows of one table: an open-addressing map from key to a cell of floats.
  *
  * Linear probing with backward-shift deletion (Knuth, TAOCP vol. 3, 6.4, algorithm R): no
- * tombstones, so that a table which turns over for ever does not slow down. Keys are hashes already
- * (sample keys come from fmix64 or XXH3), their low bits place them. Every u64 is a valid key:
- * emptiness is in `cells`. Cells lie in slabs whose addresses never change.
+ * tombstones, so that a table which turns over for ever does not slow down. The top bits of a
+ * key's hash place it, in an order with a random salt of the map's own (base/order.h): who may
+ * choose ids, or write to the topic, cannot choose places. What is dumped goes by key. Every u64 is
+ * a valid key: emptiness is in `cells`. Cells lie in slabs whose addresses never change.
  *
  * Owner: the replica's thread. */
 #ifndef FR_REPLICA_ROW_MAP_H
@@ -12,11 +13,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/order.h"
+
 enum { FR_ROWS_PER_SLAB = 4096 };
 
 struct fr_row_map {
     uint32_t width; /* floats a row */
-    size_t n_rows, capacity;
+    struct fr_order order;
+    size_t n_rows, capacity; /* capacity: 2^(64 - shift) */
+    unsigned shift;
     uint64_t *keys;  /* [capacity] */
     uint32_t *cells; /* [capacity] cell + 1; 0: empty */
     float **slabs;

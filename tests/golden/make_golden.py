@@ -25,8 +25,17 @@ def fmix64(k):
     return k ^ k >> 33
 
 
-def key(namespace, raw_id, raw):
-    seed = xxhash.xxh3_64_intdigest(namespace.encode())
+def seed_of(namespace, key_seed=None):
+    """A canonical integer is itself, with or without quotes; any other text is hashed."""
+    if key_seed is None:
+        return xxhash.xxh3_64_intdigest(namespace.encode())
+    text = str(key_seed)
+    number = int(text) if re.fullmatch(r"[1-9][0-9]*", text) and int(text) < 2**64 else xxhash.xxh3_64_intdigest(text.encode())
+    return xxhash.xxh3_64_intdigest(namespace.encode(), seed=number)
+
+
+def key(namespace, raw_id, raw, key_seed=None):
+    seed = seed_of(namespace, key_seed)
     if isinstance(raw_id, float):
         assert raw_id == int(raw_id)
         raw_id = int(raw_id)
@@ -54,7 +63,22 @@ def keys():
     by = {(r["namespace"], r["id"], type(r["id"]), r["raw"]): r["key"] for r in rows}
     assert by["user", -1, int, False] == by["user", 2**64 - 1, int, False] == by["user", "-1", str, False]
     assert by["user", "5", str, False] == by["user", 5, int, True] != by["user", "5", str, True]
-    return rows + crosses()
+    return rows + crosses() + seeded(ids)
+
+
+def seeded(ids):
+    """Keys with the option key_seed."""
+    rows = []
+    for key_seed in (1, "1", 2**64 - 1, "18446744073709551616", "007", "correct horse battery staple"):
+        for raw_id in ids[:4] + [5.0, "5", "05", "abc", "w" * 1024]:
+            rows.append({"namespace": "user", "id": raw_id, "raw": False, "key_seed": key_seed, "key": str(key("user", raw_id, False, key_seed))})
+    by = {(r["key_seed"], type(r["key_seed"]), r["id"], type(r["id"])): r["key"] for r in rows}
+    assert by[1, int, 5, int] == by["1", str, "5", str] != key("user", 5, False)
+    folded = seed_of("pair", "007")
+    for part in (key("user", 5, False, "007"), key("item", "abc", False, "007")):
+        folded = fmix64(folded ^ part)
+    return rows + [{"namespace": "pair", "cross": [str(key("user", 5, False, "007")), str(key("item", "abc", False, "007"))], "key_seed": "007",
+                    "key": str(folded)}]
 
 
 def crosses():

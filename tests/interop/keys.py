@@ -15,9 +15,17 @@ def fmix64(k):
     return k ^ k >> 33
 
 
-def key_of(identity, namespace, raw=False):
+def seed_of(namespace, key_seed=None):
+    """Of a namespace; `key_seed` as the configuration has it: a positive 64-bit integer is itself, quoted or not, any other text its XXH3."""
+    text = "" if key_seed is None else str(key_seed)
+    whole = re.fullmatch("[1-9][0-9]{0,19}", text, re.ASCII) and int(text) <= MASK
+    number = 0 if key_seed is None else int(text) if whole else xxhash.xxh3_64_intdigest(text.encode())
+    return xxhash.xxh3_64_intdigest(namespace.encode(), number)
+
+
+def key_of(identity, namespace, raw=False, key_seed=None):
     """Integers through fmix64(v xor seed), strings through XXH3 with the seed; a canonical decimal string is the integer unless `raw`."""
-    seed = xxhash.xxh3_64_intdigest(namespace.encode())
+    seed = seed_of(namespace, key_seed)
     if isinstance(identity, str):
         canonical = not raw and re.fullmatch("0|-?[1-9][0-9]{0,19}", identity, re.ASCII) and -(1 << 63) <= int(identity) < 1 << 64
         if not canonical:
@@ -25,9 +33,9 @@ def key_of(identity, namespace, raw=False):
     return fmix64((int(identity) & MASK) ^ seed)
 
 
-def cross_of(parts, namespace):
+def cross_of(parts, namespace, key_seed=None):
     """The keys of the crossed slots' ids, folded in the order of the slots."""
-    key = xxhash.xxh3_64_intdigest(namespace.encode())
+    key = seed_of(namespace, key_seed)
     for part in parts:
         key = fmix64(key ^ part)
     return key

@@ -32,6 +32,7 @@
 enum {
     FR_NAME_MAX = 64, /* [A-Za-z_][A-Za-z0-9_]*, including the NUL */
     FR_MODEL_MAX = 121,
+    FR_KEY_SEED_MAX = 128,
     FR_TABLES_MAX = 64,
     FR_PARTS_MAX = 8,
     FR_SLOTS_MAX = 512,
@@ -106,7 +107,7 @@ struct fr_conf_slot {
     enum fr_slot_kind kind;
     int32_t table;                /* FR_NO_INDEX for dense */
     char name_space[FR_NAME_MAX]; /* default: the table's name; of a computed slot: its own */
-    uint64_t seed;                /* XXH3_64bits(name_space) */
+    uint64_t seed;                /* XXH3_64bits_withSeed(name_space, key_seed_number) */
     bool id_raw;                  /* `id: raw`: "5" stays a string */
     int64_t index;                /* integer slot key, FR_NO_INDEX when none */
     uint32_t max_ids;             /* sparse: 1024; buckets: 1 */
@@ -218,6 +219,9 @@ struct fr_conf {
     char *state_dir;
     uint64_t memory_limit; /* bytes; default 4GiB */
     uint64_t seed;         /* 1 */
+    /* secret of id -> key: its text (NULL: none) and the number it comes to (0: none) */
+    char *key_seed;
+    uint64_t key_seed_number;
     uint32_t threads;      /* 0: one worker per core */
     enum fr_device device; /* cuda: "not in this version" */
     uint32_t chunk_rows;   /* C, 128, fixed */

@@ -73,6 +73,41 @@ FR_CASE(the_fingerprint_ignores_what_scores_do_not_depend_on)
     }
 }
 
+static struct fr_conf *parse(const char *json);
+
+FR_CASE(a_key_seed_is_part_of_the_model_and_of_every_namespaces_seed)
+{
+    static const struct {
+        const char *set, *json;
+        uint64_t number;
+    } cases[] = {
+        {"key_seed=12345678901234567890", "\"key_seed\":\"12345678901234567890\",", 12345678901234567890u},
+        {"key_seed=\"7\"", "\"key_seed\":\"7\",", 7},
+        {"key_seed=s e-c.r'e\\t", "\"key_seed\":\"s e-c.r'e\\\\t\",", 0},
+    };
+    struct fr_conf *without = load(base_text);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct fr_conf *conf = load_with(base_text, &cases[i].set, 1);
+        char *json = model_json(conf);
+        assert_non_null(strstr(json, cases[i].json));
+        struct fr_conf *again = parse(json);
+        uint64_t number = cases[i].number ? cases[i].number : fr_xxh3("s e-c.r'e\\t", 11);
+        assert_int_equal(again->key_seed_number, number);
+        assert_int_equal(fr_conf_fingerprint(again), fr_conf_fingerprint(conf));
+        assert_true(fr_conf_fingerprint(conf) != fr_conf_fingerprint(without));
+        assert_int_equal(again->slots[0].seed, fr_xxh3_seed("user", 4, number));
+        assert_true(again->slots[0].seed != without->slots[0].seed);
+        free(json);
+        fr_conf_free(again);
+        fr_conf_free(conf);
+    }
+    char *json = model_json(without);
+    assert_null(strstr(json, "key_seed"));
+    assert_int_equal(without->slots[0].seed, fr_xxh3("user", 4));
+    free(json);
+    fr_conf_free(without);
+}
+
 static struct fr_conf *parse(const char *json)
 {
     struct fr_conf *conf = NULL;
@@ -327,6 +362,7 @@ FR_CASE(the_first_difference_is_named_with_both_values)
     assert_difference("slots.user_id.namespace=u", "slots.0.namespace: \"user\" -> \"u\"");
     assert_difference("tables.extra={dim: 3}", "tables.2: absent -> {..}");
     assert_difference("seed=2", "seed: 1 -> 2");
+    assert_difference("key_seed=2", "key_seed: absent -> given"); /* no value: logs have other readers */
     assert_difference("export.average.half_life=1000", "average: absent -> 1000");
     assert_difference("tables.user.optimizer={adagrad: {lr: 1}}", "tables.0.parts.0.optimizer.lr: 0.0500000007 -> 1");
 }
@@ -347,6 +383,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_model_is_written_in_its_canonical_form),
         cmocka_unit_test(the_fingerprint_is_that_of_the_json),
+        cmocka_unit_test(a_key_seed_is_part_of_the_model_and_of_every_namespaces_seed),
         cmocka_unit_test(the_fingerprint_ignores_what_scores_do_not_depend_on),
         cmocka_unit_test(a_parsed_model_is_the_same_model),
         cmocka_unit_test(a_model_with_something_of_everything_round_trips),

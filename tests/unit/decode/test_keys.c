@@ -15,6 +15,7 @@ struct golden {
     struct fr_token id; /* its bytes copied to `text` */
     uint8_t text[FR_STRING_MAX];
     bool raw;
+    char key_seed[64]; /* as in a configuration, quotes included; empty: none */
     uint64_t key;
 };
 
@@ -38,6 +39,12 @@ static void read_golden(struct fr_cursor *cursor, struct golden *golden)
         if (name == 'n') {
             snprintf(golden->name_space, sizeof(golden->name_space), "%.*s", (int)value.size,
                      (const char *)value.bytes);
+        } else if (key.size == strlen("key_seed")) {
+            if (value.kind == FR_TOKEN_STRING)
+                snprintf(golden->key_seed, sizeof(golden->key_seed), "\"%.*s\"", (int)value.size,
+                         (const char *)value.bytes);
+            else
+                snprintf(golden->key_seed, sizeof(golden->key_seed), "%llu", (unsigned long long)value.u);
         } else if (name == 'i') {
             golden->id = value;
             if (value.kind == FR_TOKEN_STRING)
@@ -56,6 +63,31 @@ static void read_golden(struct fr_cursor *cursor, struct golden *golden)
     }
 }
 
+/* Of the namespace, as a configuration gives it. */
+static uint64_t seed_of(const struct golden *golden)
+{
+    if (golden->key_seed[0] == '\0')
+        return fr_xxh3(golden->name_space, strlen(golden->name_space));
+    struct fr_buffer text = {0}, problems = {0};
+    struct fr_conf *conf = NULL;
+    fr_buffer_printf(&text,
+                     "version: 1\nmodel: m\nstate_dir: /tmp/m\nkey_seed: %s\n"
+                     "ingest: {brokers: \"127.0.0.1:9\", topic: samples}\n"
+                     "tables: {user: {dim: 2}}\nslots: {user_id: {table: user, namespace: %s}}\nlabels: {click: {}}\n"
+                     "network: {layers: [{name: out, dense: user_id, units: 1}]}\n"
+                     "tasks: [{name: click, label: click, logit: out}]\n",
+                     golden->key_seed, golden->name_space);
+    fr_put_u8(&text, 0);
+    struct fr_conf_load_options options = {.path = "test.yaml", .text = (const char *)text.data};
+    if (fr_conf_load(&options, &conf, &problems) != FR_OK)
+        fail_msg("%.*s", (int)problems.size, (const char *)problems.data);
+    uint64_t seed = conf->slots[0].seed;
+    fr_conf_free(conf);
+    fr_buffer_release(&text);
+    fr_buffer_release(&problems);
+    return seed;
+}
+
 /* The key that a whole record gives for this id, msgpack-encoded by hand: the path that floats
  * take. */
 static uint64_t key_by_decoder(const struct golden *golden)
@@ -63,7 +95,7 @@ static uint64_t key_by_decoder(const struct golden *golden)
     struct schema schema;
     schema_init(&schema, FR_FORMAT_MSGPACK);
     struct fr_conf_slot *slot = &schema.slots[SLOT_USER_ID];
-    slot->seed = fr_xxh3(golden->name_space, strlen(golden->name_space));
+    slot->seed = seed_of(golden);
     slot->id_raw = golden->raw;
     struct fr_buffer record = {0};
     fr_buffer_append(&record,
@@ -108,6 +140,7 @@ static uint64_t key_by_cross(const struct golden *golden)
     struct fr_buffer record = {0};
     fr_buffer_printf(&record, "{\"f\":{");
     schema_slot(cross, "cross", FR_SLOT_SPARSE, 0, golden->name_space);
+    cross->seed = seed_of(golden);
     cross->source = FR_SOURCE_CROSS;
     for (uint32_t i = 0; i < golden->n_crossed; i++) {
         schema_slot(&slots[i], names[i], FR_SLOT_SPARSE, 0, names[i]);
@@ -141,12 +174,13 @@ FR_CASE(keys_equal_the_golden_vectors)
     struct fr_cursor cursor;
     fr_cursor_init(&cursor, FR_FORMAT_JSON, text.data, text.size, &scratch);
     assert_int_equal(next(&cursor).kind, FR_TOKEN_ARRAY);
-    unsigned n = 0, crosses = 0;
+    unsigned n = 0, crosses = 0, seeded = 0;
     while (next(&cursor).kind == FR_TOKEN_MAP) {
         struct golden golden = {.raw = false};
         read_golden(&cursor, &golden);
-        uint64_t seed = fr_xxh3(golden.name_space, strlen(golden.name_space));
+        uint64_t seed = seed_of(&golden);
         n++;
+        seeded += golden.key_seed[0] != '\0';
         crosses += golden.n_crossed > 0;
         if (golden.n_crossed > 0) {
             assert_int_equal(key_by_cross(&golden), golden.key);
@@ -158,7 +192,7 @@ FR_CASE(keys_equal_the_golden_vectors)
             assert_int_equal(fr_key_integer(golden.id.u, seed), golden.key);
         assert_int_equal(key_by_decoder(&golden), golden.key);
     }
-    assert_true(n >= 300 && crosses >= 18);
+    assert_true(n >= 300 && crosses >= 18 && seeded >= 50);
     fr_buffer_release(&text);
     fr_buffer_release(&scratch);
 }

@@ -1,0 +1,113 @@
+"""A record from a host whose clock is a year ahead: event time and Kafka timestamp agree, and the topic takes it (Kafka up to 3.9 does by default).
+
+Live it is refused: counted, logged and dead-lettered with the reason; the watermark stays with the stream, no user expires and decayed AUC stays defined.
+In lockstep, where no wall clock decides, `watermark_step_max` bounds what it does: it is trained, and two runs over the log are equal.
+"""
+import pathlib
+import random
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import confluent_kafka  # noqa: E402
+import confluent_kafka.admin  # noqa: E402
+from harness import *  # noqa: E402,F403
+
+SAMPLES, USERS, YEAR, DAY = 4000, 200, 365 * 86400000, 86400000
+CONFIG = """version: 1
+model: clocks
+state_dir: ./state
+memory_limit: 256MiB
+ingest: {brokers: "localhost:9092", topic: samples, format: json, batch_size: 64, batch_wait: 5ms}
+tables:
+  user: {dim: 4, expire: {idle: 1d, every: 4}}
+slots:
+  user_id: {table: user}
+labels: {click: {}}
+network: {layers: [{name: out, dense: user_id, units: 1}]}
+tasks: [{name: click, label: click, logit: out}]
+epoch: 200ms
+export: {partitions: 1}
+metrics: {listen: "127.0.0.1:0", auc_half_life: [1h, 1d]}
+"""
+
+
+def sample(i, t_ms):
+    return json.dumps({"t": t_ms, "y": {"click": int(random.Random(i).random() < 0.3 + 0.4 * (i % 2))}, "f": {"user_id": i % USERS}}).encode()
+
+
+def produce(address):
+    """One minute of samples that ends now, the record that is a year ahead in the middle; gives the time of the last good one."""
+    config = {"retention.ms": "-1", "message.timestamp.after.max.ms": str(2 ** 63 - 1)}
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": address})
+    for future in admin.create_topics([confluent_kafka.admin.NewTopic("samples", 1, 1, config=config)]).values():
+        future.result(PATIENCE)
+    producer = confluent_kafka.Producer({"bootstrap.servers": address})
+    now = int(time.time() * 1000)
+    for i in range(SAMPLES):
+        t = now - (SAMPLES - i) * 15
+        producer.produce("samples", sample(i, t), partition=0, timestamp=t)
+        if i == SAMPLES // 2:
+            producer.produce("samples", sample(0, now + YEAR), key=b"ahead", partition=0, timestamp=now + YEAR)
+    assert producer.flush(PATIENCE) == 0
+    return now - 15
+
+
+def series(daemon, name):
+    lines = [line for line in daemon.get("/metrics")[1].splitlines() if line.startswith(name)]
+    return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in lines}
+
+
+def settings(work, kafka, name):
+    return [f"ingest.brokers={kafka.address}", f"state_dir={work.path / name}", f"model={name}"]
+
+
+def live(work, kafka, last_ms):
+    daemon = work.daemon(work.path / "conf.yaml", work.path / "live.log", settings(work, kafka, "live"))
+    wait_until(lambda: daemon.json("/status").get("samples", {}).get("trained") == SAMPLES, "all samples trained")
+    wait_until(lambda: series(daemon, "freshet_records_dead_lettered_total") == {'freshet_records_dead_lettered_total{model="live"}': 1}, "a dead letter")
+    future = series(daemon, "freshet_records_future_total")
+    assert sorted(future.values()) == [0, 1] and next(name for name, n in future.items() if n == 1).find('than="clock"') > 0, future
+    auc = daemon.json("/auc")
+    assert auc["as_of_ms"] == last_ms, auc
+    decayed = auc["tasks"]["click"]["decayed"]
+    assert all(decayed[half]["auc"] is not None for half in ("1h", "1d")), decayed
+    status = daemon.json("/status")
+    assert status["tables"]["user"]["rows"]["ram"] == USERS and status["tables"]["user"]["expired"]["idle"] == 0, status["tables"]
+    assert daemon.json("/healthz")["status"] == "ok", daemon.get("/healthz")
+    line = next(line for line in daemon.log().splitlines() if "event=record_from_future" in line)
+    assert f"topic=samples partition=0 offset={SAMPLES // 2 + 1}" in line and "of_clock=1" in line, line
+    daemon.drain()
+
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.address, "group.id": "dead", "auto.offset.reset": "earliest"})
+    consumer.assign([confluent_kafka.TopicPartition("samples.dead", 0, 0)])
+    letter = consumer.poll(PATIENCE)
+    reason = dict(letter.headers())["__connect.errors.exception.message"].decode()
+    assert letter.key() == b"ahead" and "after the clock of the host that read it, more than ingest.future_max (3600000 ms)" in reason, reason
+    consumer.close()
+    print(f"live: refused ({reason}), {USERS} users and decayed AUC are there", flush=True)
+
+
+def lockstep(work, kafka, last_ms):
+    ends, step = [], 60000
+    for name in ("first", "second"):
+        sets = [*settings(work, kafka, name), "ingest.lockstep={records: 64, epoch_batches: 16}", f"ingest.watermark_step_max={step}ms"]
+        work.daemon(work.path / "conf.yaml", work.path / f"{name}.log", sets, wait_http=False).expect_exit(0)
+        dump = tool("dump", "--state-dir", work.path / name)[1].splitlines()
+        private = tool("dump", "--state-dir", work.path / name, "--private")[1].splitlines()
+        ends.append({**json.loads(dump[-1]), "hash": json.loads(private[-1])["hash"]})
+        assert sum(1 for line in dump if '"table":"user"' in line) == USERS
+    assert ends[0]["hash"] == ends[1]["hash"], ends
+    assert ends[0]["samples"] == SAMPLES + 1 and last_ms < ends[0]["wm"] <= last_ms + step, (ends[0], last_ms)
+    print(f"lockstep: trained, the watermark rose by {ends[0]['wm'] - last_ms} ms beyond the stream, private hash {ends[0]['hash']} twice", flush=True)
+
+
+def main():
+    with Workspace() as work, Kafka() as kafka:
+        (work.path / "conf.yaml").write_text(CONFIG)
+        last_ms = produce(kafka.address)
+        live(work, kafka, last_ms)
+        lockstep(work, kafka, last_ms)
+    print("2 passed, 0 failed")
+
+
+main()
