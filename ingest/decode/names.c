@@ -1,8 +1,9 @@
 /* Slot names by open addressing and by expectation, and the duplicate set. See names.h.
  *
  * The name table is built once from the config and only read by bytes from outside, so a plain
- * mixing of the first and last eight bytes suffices; the duplicate set is filled by outsiders and
- * uses XXH3 with a full comparison. */
+ * mixing of the first and last eight bytes suffices; the duplicate set is filled by outsiders, so
+ * its places go by a salt of its own (base/order.h), and names are compared whole: without a salt,
+ * chosen names of one record shared a place. */
 #include "names.h"
 
 #include <stdlib.h>
@@ -125,7 +126,8 @@ void fr_key_set_release(struct fr_key_set *set)
 /* The entry that holds the key or the free one where it belongs. */
 static struct fr_key_entry *place(const struct fr_key_set *set, uint64_t hash, const uint8_t *bytes, uint32_t size)
 {
-    for (uint64_t at = hash;; at++) {
+    /* capacity: a power of two, 64 or more */
+    for (uint64_t at = hash >> (64 - __builtin_ctzll(set->capacity));; at++) {
         struct fr_key_entry *entry = &set->entries[at & (set->capacity - 1)];
         if (entry->serial != set->serial)
             return entry;
@@ -138,6 +140,8 @@ static void grow(struct fr_key_set *set)
 {
     struct fr_key_entry *old = set->entries;
     size_t n = set->capacity;
+    if (n == 0)
+        set->order = fr_order_of(fr_order_random_salt());
     set->capacity = n ? 2 * n : 64;
     set->entries = fr_alloc(set->capacity, sizeof(*set->entries));
     for (size_t i = 0; i < n; i++) {
@@ -157,7 +161,7 @@ bool fr_key_set_add(struct fr_key_set *set, uint64_t serial, unsigned scope, con
     }
     if (2 * (set->count + 1) > set->capacity)
         grow(set);
-    uint64_t hash = fr_xxh3_seed(key->bytes, key->size, scope);
+    uint64_t hash = fr_order_hash(&set->order, fr_xxh3_seed(key->bytes, key->size, set->order.salt + scope));
     /* The scope is the first byte kept, so that equal names of two scopes differ even if their
      * hashes met. */
     size_t at = set->bytes.size;

@@ -10,6 +10,7 @@
 
 #include "base/buffer.h"
 #include "base/cursor.h"
+#include "base/order.h"
 #include "conf/conf.h"
 
 /* Where a map begins, counted from the number of slots: beside the slot that came before, what a
@@ -62,6 +63,7 @@ struct fr_key_set {
     size_t capacity; /* power of two or 0 */
     size_t count;
     uint64_t serial;
+    struct fr_order order; /* with a salt of its own */
     struct fr_buffer bytes;
 };
 
