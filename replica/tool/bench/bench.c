@@ -3,10 +3,12 @@
  * gemm: the products of R16 alone; their rate is the roof of the others. decode: bytes to samples,
  * one core. train: plan, forward, metrics, backward, update in this process, without Kafka.
  * batches: the same in small ones. shared: groups beside plain samples. e2e: freshetd from a Kafka
- * topic, publishing on. One logfmt line a result on stdout, progress on stderr, everything with the
- * machine's description in --json FILE. Where the processor has AVX-512, the program starts itself
- * again with OPENBLAS_CORETYPE=SkylakeX, whatever was set: OpenBLAS 0.3.21 chooses an AVX2 kernel,
- * half as fast, on processors it does not know, and a roof measured with that would flatter us.
+ * topic, publishing on. grow: a table that grows, is swept and shrinks. recovery: a state
+ * directory back into memory. The last two take gigabytes, so they run only when they are named.
+ * One logfmt line a result on stdout, progress on stderr, everything with the machine's
+ * description in --json FILE. Where the processor has AVX-512, the program starts itself again
+ * with OPENBLAS_CORETYPE=SkylakeX, whatever was set: OpenBLAS 0.3.21 chooses an AVX2 kernel, half
+ * as fast, on processors it does not know, and a roof measured with that would flatter us.
  *
  * Thread: the caller's. */
 #include <errno.h>
@@ -28,7 +30,8 @@
 enum { NAMES_MAX = 16, ARGUMENTS_MAX = 64, PATH_BYTES = 4096, LEVELS_MAX = 6 };
 
 static const char usage[] =
-    "freshet bench [gemm] [decode] [train] [batches] [shared] [e2e] [options]     (no name: all)\n"
+    "freshet bench [gemm] [decode] [train] [batches] [shared] [e2e] [options]     (no name: these)\n"
+    "       freshet bench [grow] [recovery] [options]             (large tables: only by name)\n"
     "\n"
     "  gemm    the matrix products of the reference model R16 alone: the roof\n"
     "  decode  bytes to samples, one core\n"
@@ -36,19 +39,27 @@ static const char usage[] =
     "  batches the trainer in small batches: what a sample costs beside one in batches of 1024\n"
     "  shared  groups beside the same impressions as plain samples, 8 and 50 a request\n"
     "  e2e     freshetd from a Kafka topic with publishing on, beside the roof\n"
+    "  grow    a table that grows, is swept and shrinks: times of a plan, bytes of a row\n"
+    "  recovery  a state directory back into memory: seconds for each GB of images\n"
     "\n"
     "  --json FILE       all numbers and the machine\n"
     "  --brokers B       e2e: a running Kafka (default: one from tests/kafka/start, else the embedded broker)\n"
     "  --source DIR      the source tree, for tests/kafka and conf (default: found above this program)\n"
     "  --config FILE     default: conf/bench_r16.yaml of the source tree\n"
     "  --samples N       e2e: samples in the topic (3000000)\n"
+    "  --rows N          rows of the table (grow: 30000000, recovery: 10000000)\n"
     "  --threads N       workers (one per core)\n";
 
 static const struct {
     const char *name;
     int (*run)(struct fr_tool_bench *bench);
-} benches[] = {{"gemm", fr_tool_bench_gemm},       {"decode", fr_tool_bench_decode}, {"train", fr_tool_bench_train},
-               {"batches", fr_tool_bench_batches}, {"shared", fr_tool_bench_shared}, {"e2e", fr_tool_bench_e2e}};
+    bool only_named;
+} benches[] = {
+    {"gemm", fr_tool_bench_gemm, false},     {"decode", fr_tool_bench_decode, false},
+    {"train", fr_tool_bench_train, false},   {"batches", fr_tool_bench_batches, false},
+    {"shared", fr_tool_bench_shared, false}, {"e2e", fr_tool_bench_e2e, false},
+    {"grow", fr_tool_bench_grow, true},      {"recovery", fr_tool_bench_recovery, true},
+};
 
 /* ---- report ---- */
 
@@ -229,12 +240,12 @@ static bool is_bench(const char *name)
     return false;
 }
 
-static bool wanted(const char *name, const char *const *names, size_t n)
+static bool wanted(size_t bench, const char *const *names, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (strcmp(names[i], name) == 0)
+        if (strcmp(names[i], benches[bench].name) == 0)
             return true;
-    return n == 0;
+    return n == 0 && !benches[bench].only_named;
 }
 
 static int load_conf(struct fr_tool_bench *bench)
@@ -252,7 +263,7 @@ static int run_all(struct fr_tool_bench *bench, const char *const *names, size_t
 {
     int result = load_conf(bench);
     for (size_t i = 0; i < FR_ARRAY_LEN(benches) && result == FR_TOOL_OK; i++)
-        if (wanted(benches[i].name, names, n_names))
+        if (wanted(i, names, n_names))
             result = benches[i].run(bench);
     if (json && result == FR_TOOL_OK)
         result = write_json(bench, json);
@@ -296,13 +307,14 @@ static int place_and_run(struct fr_tool_bench *bench, const struct texts *t, con
 int fr_tool_bench(int argc, char **argv)
 {
     struct texts t = {0};
-    uint64_t samples = 3000000, threads = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
+    uint64_t samples = 3000000, rows = 0, threads = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
     const struct fr_tool_option table[] = {
         {.name = "--json", .value = &t.json},
         {.name = "--brokers", .value = &t.brokers},
         {.name = "--source", .value = &t.source},
         {.name = "--config", .value = &t.config},
         {.name = "--samples", .number = &samples, .min = 100000, .max = UINT64_C(10000000000)},
+        {.name = "--rows", .number = &rows, .min = 1000000, .max = UINT64_C(10000000000)},
         {.name = "--threads", .number = &threads, .min = 1, .max = 1024},
     };
     char program[PATH_BYTES];
@@ -320,6 +332,6 @@ int fr_tool_bench(int argc, char **argv)
     if (parsed != FR_TOOL_OK)
         return parsed < 0 ? FR_TOOL_OK : parsed;
     struct fr_tool_bench bench = {
-        .brokers = t.brokers, .program = program, .samples = samples, .threads = (uint32_t)threads};
+        .brokers = t.brokers, .program = program, .samples = samples, .rows = rows, .threads = (uint32_t)threads};
     return place_and_run(&bench, &t, names, n_names);
 }

@@ -29,6 +29,7 @@ struct fr_tool_bench {
     const char *brokers; /* NULL: start one */
     const char *program; /* this executable */
     uint64_t samples;    /* of e2e */
+    uint64_t rows;       /* of a large table; 0: the benchmark's own number */
     uint32_t threads;
     struct fr_conf *conf;
     /* samples/s of the products alone, the faster backend; 0: not measured yet */
@@ -57,6 +58,8 @@ int fr_tool_bench_train(struct fr_tool_bench *bench);
 int fr_tool_bench_batches(struct fr_tool_bench *bench);
 int fr_tool_bench_shared(struct fr_tool_bench *bench);
 int fr_tool_bench_e2e(struct fr_tool_bench *bench);
+int fr_tool_bench_grow(struct fr_tool_bench *bench);
+int fr_tool_bench_recovery(struct fr_tool_bench *bench);
 /* The roof alone: samples/s of the products, the best backend, all threads. */
 double fr_tool_bench_measure_roof(struct fr_tool_bench *bench);
 

@@ -327,20 +327,6 @@ static int watch_daemon(struct run *run, uint16_t port)
 
 /* ---- the benchmark ---- */
 
-static bool remove_tree(char *path)
-{
-    char *paths[] = {path, NULL};
-    FTS *tree = fts_open(paths, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
-    bool ok = tree != NULL;
-    for (FTSENT *entry = tree ? fts_read(tree) : NULL; entry; entry = fts_read(tree))
-        /* directories after what they hold */
-        if (entry->fts_info != FTS_D && remove(entry->fts_accpath) != 0)
-            ok = false;
-    if (tree)
-        fts_close(tree);
-    return ok;
-}
-
 static int fill_and_train(struct run *run)
 {
     uint16_t port = 0;
@@ -398,11 +384,9 @@ static int report(struct run *run, double before, double after)
 int fr_tool_bench_e2e(struct fr_tool_bench *bench)
 {
     struct run run = {.bench = bench};
-    const char *parent = getenv("TMPDIR");
-    int n = snprintf(run.directory, sizeof(run.directory), "%s/freshet-bench-XXXXXX", parent ? parent : "/tmp");
     if (!find_daemon(&run))
         return fail("freshetd is not beside this program");
-    if (n < 0 || (size_t)n >= sizeof(run.directory) || !mkdtemp(run.directory))
+    if (!fr_tool_scratch_make(run.directory, sizeof(run.directory)))
         return fail("no temporary directory could be made (TMPDIR)");
     snprintf(run.topic, sizeof(run.topic), "bench_r16_%ld", (long)getpid());
     snprintf(run.delta, sizeof(run.delta), "%s.delta", run.topic);
@@ -419,7 +403,6 @@ int fr_tool_bench_e2e(struct fr_tool_bench *bench)
     }
     sigaction(SIGINT, &previous_int, NULL);
     sigaction(SIGTERM, &previous_term, NULL);
-    if (!remove_tree(run.directory))
-        fprintf(stderr, "freshet bench e2e: %s could not be removed\n", run.directory);
+    fr_tool_scratch_remove(run.directory);
     return result;
 }

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <fts.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
@@ -121,4 +122,26 @@ bool fr_tool_http_get(uint16_t port, const char *path, struct fr_buffer *body)
         close(fd);
     fr_buffer_release(&answer);
     return ok;
+}
+
+bool fr_tool_scratch_make(char *path, size_t size)
+{
+    const char *parent = getenv("TMPDIR");
+    int n = snprintf(path, size, "%s/freshet-bench-XXXXXX", parent ? parent : "/tmp");
+    return n > 0 && (size_t)n < size && mkdtemp(path) != NULL;
+}
+
+void fr_tool_scratch_remove(char *path)
+{
+    char *paths[] = {path, NULL};
+    FTS *tree = fts_open(paths, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+    bool ok = tree != NULL;
+    for (FTSENT *entry = tree ? fts_read(tree) : NULL; entry; entry = fts_read(tree))
+        /* directories after what they hold */
+        if (entry->fts_info != FTS_D && remove(entry->fts_accpath) != 0)
+            ok = false;
+    if (tree)
+        fts_close(tree);
+    if (!ok)
+        fprintf(stderr, "freshet bench: %s could not be removed\n", path);
 }

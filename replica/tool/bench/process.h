@@ -1,10 +1,12 @@
-/* Child processes and one HTTP question, for the benchmarks. Private to replica/tool.
+/* Child processes, one HTTP question and a directory that goes, for the benchmarks. Private to
+ * replica/tool.
  *
  * Thread: the caller's. */
 #ifndef FR_TOOL_PROCESS_H
 #define FR_TOOL_PROCESS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -21,5 +23,10 @@ int fr_tool_process_stop(pid_t pid, int signal_number, double seconds);
 double fr_tool_process_cpu_seconds(pid_t pid);
 /* GET http://127.0.0.1:port/path, body appended; false when there is no 200. Limit: 16 MiB, 5 s. */
 bool fr_tool_http_get(uint16_t port, const char *path, struct fr_buffer *body);
+
+/* Makes a directory of this run's own below TMPDIR (/tmp); false when it cannot. */
+bool fr_tool_scratch_make(char *path, size_t size);
+/* Removes it with all it holds, or says on stderr that it could not. */
+void fr_tool_scratch_remove(char *path);
 
 #endif

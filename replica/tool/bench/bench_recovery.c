@@ -1,0 +1,248 @@
+/* `freshet bench recovery`: a state directory back into memory.
+ *
+ * A table of row-wise Adagrad and dim 16 is written as the daemon writes one: cuts, journal, a
+ * fold whenever 512 MiB are unfolded. Then the directory is opened and restored into an empty
+ * store, from a page cache that has just seen all of it: once with everything folded, once with
+ * the images of a fifth of the rows in the journal only. Three times each; the median counts. What
+ * the images come to (head, floats, and 12 bytes of table and key) is the measure beside the
+ * seconds; `walk` is the same without the store. Thread: the caller's, and those of RocksDB. */
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "bench/bench_table.h"
+#include "bench/process.h"
+#include "store/section.h"
+#include "tool.h"
+
+enum { ROWS = 10000000, ROUNDS = 3, UNFOLDED_OF = 5, FOLD_BYTES = 512 << 20, KEY_BYTES = 12 };
+
+struct recovery {
+    struct fr_tool_bench *bench;
+    struct fr_tool_table table;
+    struct fr_durable *durable;
+    char directory[4096];
+};
+
+static int open_state(struct recovery *recovery)
+{
+    struct fr_err err = {0};
+    enum fr_status status =
+        fr_durable_open(&(struct fr_durable_options){.dir = recovery->directory}, &recovery->durable, &err);
+    return status == FR_OK ? FR_TOOL_OK : fr_tool_fail("bench recovery", &err);
+}
+
+static void close_state(struct recovery *recovery)
+{
+    fr_durable_close(recovery->durable);
+    recovery->durable = NULL;
+}
+
+/* ---- writing ---- */
+
+/* The next epoch, durable and acknowledged; folds when it is time, or when told. */
+static enum fr_status write_epoch(struct recovery *recovery, bool fold, struct fr_err *err)
+{
+    struct fr_durable_status now;
+    fr_tool_table_cut(&recovery->table);
+    enum fr_status status = fr_durable_append(recovery->durable, &recovery->table.stage, NULL, NULL, err);
+    if (status == FR_OK)
+        status = fr_durable_acknowledge(recovery->durable, recovery->table.epoch, err);
+    fr_durable_get_status(recovery->durable, &now);
+    if (status == FR_OK && (fold || now.unfolded_bytes >= FOLD_BYTES))
+        status = fr_durable_fold(recovery->durable, err);
+    return status;
+}
+
+static int write_rows(struct recovery *recovery, uint64_t rows)
+{
+    struct fr_err err = {0};
+    struct fr_tool_table *table = &recovery->table;
+    enum fr_status status = FR_OK;
+    while (table->n_made < rows && status == FR_OK) {
+        fr_tool_table_fill_new(table);
+        fr_tool_table_plan(table, 0);
+        bool last = table->n_made >= rows;
+        if (last || table->n_batches % FR_TABLE_CUT_BATCHES == 0)
+            status = write_epoch(recovery, last, &err);
+    }
+    return status == FR_OK ? FR_TOOL_OK : fr_tool_fail("bench recovery", &err);
+}
+
+/* Every UNFOLDED_OF-th row is trained again and not folded. */
+static int write_unfolded(struct recovery *recovery)
+{
+    struct fr_err err = {0};
+    struct fr_tool_table *table = &recovery->table;
+    enum fr_status status = FR_OK;
+    uint64_t numbers = (uint64_t)table->n_keys * UNFOLDED_OF;
+    for (uint64_t first = 0; first + numbers <= table->n_made && status == FR_OK; first += numbers) {
+        fr_tool_table_fill_range(table, first, UNFOLDED_OF);
+        fr_tool_table_plan(table, 1);
+        if (table->n_batches % FR_TABLE_CUT_BATCHES != 0 && first + 2 * numbers <= table->n_made)
+            continue;
+        fr_tool_table_cut(table);
+        status = fr_durable_append(recovery->durable, &table->stage, NULL, NULL, &err);
+    }
+    return status == FR_OK ? FR_TOOL_OK : fr_tool_fail("bench recovery", &err);
+}
+
+/* ---- reading ---- */
+
+struct restored {
+    struct fr_store *store; /* NULL: only counted */
+    uint64_t images, bytes;
+};
+
+static enum fr_status restore_image(void *self, const struct fr_image *image)
+{
+    struct restored *restored = self;
+    restored->images++;
+    restored->bytes += image->size + KEY_BYTES;
+    return restored->store ? fr_store_restore_image(restored->store, image) : FR_OK;
+}
+
+static enum fr_status restore_section(void *self, const char *name, const uint8_t *bytes, size_t size)
+{
+    struct restored *restored = self;
+    if (!restored->store || strcmp(name, FR_SECTION_STORE) != 0)
+        return FR_OK;
+    return fr_store_restore_section(restored->store, bytes, size);
+}
+
+static enum fr_status restore_into(struct fr_durable *durable, struct restored *restored, struct fr_err *err)
+{
+    struct fr_restore_visitor visitor = {.self = restored, .image = restore_image, .section = restore_section};
+    return fr_durable_restore(durable, &visitor, err);
+}
+
+struct round {
+    double open_seconds, walk_seconds, seconds, cpu_seconds;
+    double rss_bytes, kept_bytes;
+    struct restored restored;
+    uint64_t rows;
+    struct fr_durable_status state;
+};
+
+/* Opens, walks once without a store, opens again and restores. */
+static int measure(struct recovery *recovery, struct round *round)
+{
+    struct fr_err err = {0};
+    struct fr_tool_table into;
+    struct fr_store_table_stats stats;
+    struct restored counted = {0};
+    int result = open_state(recovery);
+    if (result != FR_TOOL_OK)
+        return result;
+    double began = fr_tool_bench_now();
+    enum fr_status status = restore_into(recovery->durable, &counted, &err);
+    round->walk_seconds = fr_tool_bench_now() - began;
+    close_state(recovery);
+    if (status != FR_OK)
+        return fr_tool_fail("bench recovery", &err);
+
+    fr_tool_table_init(&into, recovery->bench->conf, recovery->bench->threads, 0);
+    round->restored = (struct restored){.store = into.store};
+    double rss = (double)fr_tool_rss_bytes(), cpu = fr_tool_cpu_seconds();
+    began = fr_tool_bench_now();
+    result = open_state(recovery);
+    double opened = fr_tool_bench_now();
+    round->open_seconds = opened - began;
+    if (result == FR_TOOL_OK && restore_into(recovery->durable, &round->restored, &err) != FR_OK)
+        result = fr_tool_fail("bench recovery", &err);
+    round->seconds = fr_tool_bench_now() - began;
+    round->cpu_seconds = fr_tool_cpu_seconds() - cpu;
+    if (result == FR_TOOL_OK) {
+        fr_durable_get_status(recovery->durable, &round->state);
+        fr_store_stats(into.store, 0, &stats);
+        round->rows = stats.counts.rows;
+        round->kept_bytes = (double)fr_store_kept_bytes(into.store);
+        round->rss_bytes = (double)fr_tool_rss_bytes() - rss;
+    }
+    close_state(recovery);
+    fr_tool_table_release(&into);
+    return result;
+}
+
+static double median_of(const struct round *rounds, size_t offset)
+{
+    double values[ROUNDS];
+    for (int i = 0; i < ROUNDS; i++)
+        memcpy(&values[i], (const char *)&rounds[i] + offset, sizeof(double));
+    return fr_tool_bench_median(values, ROUNDS);
+}
+
+static void report(struct fr_tool_bench *bench, const char *name, const struct round *rounds)
+{
+    const struct round *last = &rounds[ROUNDS - 1];
+    double gb = (double)last->restored.bytes * 1e-9, rows = (double)last->rows;
+    double seconds = median_of(rounds, offsetof(struct round, seconds));
+    double cpu = median_of(rounds, offsetof(struct round, cpu_seconds));
+    fr_tool_bench_begin(bench, name);
+    fr_tool_bench_number(bench, "threads", bench->threads);
+    fr_tool_bench_number(bench, "rows", rows);
+    fr_tool_bench_number(bench, "images", (double)last->restored.images);
+    fr_tool_bench_number(bench, "image_gb", gb);
+    fr_tool_bench_number(bench, "journal_mb", (double)last->state.journal_bytes * 1e-6);
+    fr_tool_bench_number(bench, "unfolded_mb", (double)last->state.unfolded_bytes * 1e-6);
+    fr_tool_bench_number(bench, "open_seconds", median_of(rounds, offsetof(struct round, open_seconds)));
+    fr_tool_bench_number(bench, "walk_seconds", median_of(rounds, offsetof(struct round, walk_seconds)));
+    fr_tool_bench_number(bench, "seconds", seconds);
+    fr_tool_bench_number(bench, "cpu_seconds", cpu);
+    fr_tool_bench_number(bench, "seconds_per_gb", seconds / gb);
+    fr_tool_bench_number(bench, "cpu_seconds_per_gb", cpu / gb);
+    fr_tool_bench_number(bench, "rows_per_second", rows / seconds);
+    fr_tool_bench_number(bench, "kept_bytes_per_row", last->kept_bytes / rows);
+    fr_tool_bench_number(bench, "rss_bytes_per_row", last->rss_bytes / rows);
+    fr_tool_bench_end(bench);
+}
+
+static int measure_rounds(struct recovery *recovery, const char *name)
+{
+    struct round rounds[ROUNDS] = {0};
+    for (int i = 0; i < ROUNDS; i++) {
+        int result = measure(recovery, &rounds[i]);
+        if (result != FR_TOOL_OK)
+            return result;
+    }
+    report(recovery->bench, name, rounds);
+    return FR_TOOL_OK;
+}
+
+static int write_and_measure(struct recovery *recovery)
+{
+    uint64_t rows = recovery->bench->rows ? recovery->bench->rows : ROWS;
+    fr_tool_bench_progress("recovery: writing %llu rows", (unsigned long long)rows);
+    int result = open_state(recovery);
+    if (result == FR_TOOL_OK)
+        result = write_rows(recovery, rows);
+    close_state(recovery);
+    if (result == FR_TOOL_OK)
+        result = measure_rounds(recovery, "recovery_folded");
+    if (result != FR_TOOL_OK)
+        return result;
+    result = open_state(recovery);
+    if (result == FR_TOOL_OK)
+        result = write_unfolded(recovery);
+    close_state(recovery);
+    return result == FR_TOOL_OK ? measure_rounds(recovery, "recovery_unfolded") : result;
+}
+
+int fr_tool_bench_recovery(struct fr_tool_bench *bench)
+{
+    struct recovery *recovery = fr_alloc(1, sizeof(*recovery));
+    recovery->bench = bench;
+    int result = FR_TOOL_FAILED;
+    if (fr_tool_scratch_make(recovery->directory, sizeof(recovery->directory))) {
+        fr_tool_table_init(&recovery->table, bench->conf, bench->threads, 0);
+        result = write_and_measure(recovery);
+        fr_tool_table_release(&recovery->table);
+        fr_tool_scratch_remove(recovery->directory);
+    } else {
+        fputs("freshet bench: no temporary directory could be made (TMPDIR)\n", stderr);
+    }
+    free(recovery);
+    return result;
+}

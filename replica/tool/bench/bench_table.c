@@ -1,0 +1,195 @@
+/* See bench_table.h. */
+#include "bench/bench_table.h"
+
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/random.h"
+#include "graph/graph.h"
+
+/* ---- the table ---- */
+
+/* Whole batches of 1024 samples, each a group, with one id in every slot that has a table. */
+static struct fr_batch *new_batch(const struct fr_conf *conf)
+{
+    struct fr_batch *batch = fr_batch_new(conf);
+    batch->n_samples = batch->n_groups = conf->ingest.batch_size;
+    for (uint32_t i = 0; i < batch->n_samples; i++) {
+        batch->group_begin[i + 1] = i + 1;
+        batch->group_of[i] = i;
+        batch->role[i] = FR_ROLE_TRAIN;
+        batch->labels[i] = 0.0f;
+    }
+    for (uint32_t s = 0; s < conf->n_slots; s++) {
+        if (conf->slots[s].kind == FR_SLOT_DENSE)
+            continue;
+        fr_column_reserve_keys(&batch->columns[s], batch->n_samples);
+        for (uint32_t i = 0; i < batch->n_samples; i++)
+            batch->columns[s].begin[i + 1] = i + 1;
+    }
+    return batch;
+}
+
+static struct fr_store *new_store(struct fr_tool_table *table, const struct fr_conf *conf, int64_t idle_ms)
+{
+    struct fr_store_table spec = {.gate = fr_gate_count_policy(&table->gate),
+                                  .pending_max = conf->tables[0].admit_count_max,
+                                  .expires = idle_ms > 0,
+                                  .expire_every = conf->tables[0].expire_every,
+                                  .expire_slice_rows = conf->tables[0].expire_slice_rows};
+    if (idle_ms > 0)
+        spec.expiry = fr_expire_idle_policy(&table->idle);
+    memcpy(spec.name, conf->tables[0].name, sizeof(spec.name));
+    fr_graph_row_layout(&conf->tables[0], &spec.layout);
+    return fr_store_new(&(struct fr_store_options){
+        .n_tables = 1, .tables = &spec, .seed = conf->seed, .pool = table->pool, .conf = conf});
+}
+
+void fr_tool_table_init(struct fr_tool_table *table, const struct fr_conf *conf, uint32_t threads, int64_t idle_ms)
+{
+    FR_CHECK(conf->n_tables == 1);
+    *table = (struct fr_tool_table){
+        .conf = conf, .gate = {.count = 1}, .idle = {.idle_ms = idle_ms}, .pool = fr_pool_new(threads)};
+    table->store = new_store(table, conf, idle_ms);
+    table->rows = fr_store_rows_new(table->store);
+    table->batch = new_batch(conf);
+    for (uint32_t s = 0; s < conf->n_slots; s++)
+        table->n_keys += table->batch->columns[s].keys ? table->batch->n_samples : 0;
+    fr_stage_init(&table->stage);
+}
+
+void fr_tool_table_release(struct fr_tool_table *table)
+{
+    fr_stage_release(&table->stage);
+    fr_batch_free(table->batch);
+    fr_store_rows_free(table->rows);
+    fr_store_free(table->store);
+    fr_pool_free(table->pool);
+}
+
+uint64_t fr_tool_table_key(uint64_t i)
+{
+    return fr_fmix64(i + 1);
+}
+
+/* ---- batches ---- */
+
+void fr_tool_table_fill_range(struct fr_tool_table *table, uint64_t first, uint64_t step)
+{
+    for (uint32_t s = 0; s < table->batch->n_slots; s++) {
+        struct fr_column *column = &table->batch->columns[s];
+        for (uint32_t i = 0; column->keys && i < table->batch->n_samples; i++, first += step)
+            column->keys[i] = fr_tool_table_key(first);
+    }
+}
+
+void fr_tool_table_fill_new(struct fr_tool_table *table)
+{
+    fr_tool_table_fill_range(table, table->n_made, 1);
+    table->n_made += table->n_keys;
+}
+
+void fr_tool_table_fill_known(struct fr_tool_table *table, uint64_t n, uint64_t step)
+{
+    for (uint32_t s = 0; s < table->batch->n_slots; s++) {
+        struct fr_column *column = &table->batch->columns[s];
+        for (uint32_t i = 0; column->keys && i < table->batch->n_samples; i++)
+            column->keys[i] = fr_tool_table_key(fr_random_u64(1, s, table->n_batches, i) % (n / step) * step);
+    }
+}
+
+void fr_tool_table_plan(struct fr_tool_table *table, int64_t watermark_ms)
+{
+    fr_store_plan(table->store, table->batch, watermark_ms, table->rows);
+    table->n_batches++;
+}
+
+void fr_tool_table_cut(struct fr_tool_table *table)
+{
+    fr_stage_clear(&table->stage);
+    table->stage.epoch = ++table->epoch;
+    table->stage.timeline = 1;
+    fr_store_cut(table->store, &table->stage);
+}
+
+void fr_tool_table_drop_stage(struct fr_tool_table *table)
+{
+    fr_stage_release(&table->stage);
+    fr_stage_init(&table->stage);
+}
+
+/* ---- times ---- */
+
+double fr_tool_cpu_seconds(void)
+{
+    struct timespec now;
+    int rc = clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    FR_CHECK(rc == 0);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+uint64_t fr_tool_rss_bytes(void)
+{
+    char text[128] = "";
+    malloc_trim(0);
+    FILE *file = fopen("/proc/self/statm", "r");
+    const char *resident = file && fgets(text, sizeof(text), file) ? strchr(text, ' ') : NULL;
+    if (file)
+        fclose(file);
+    return resident ? strtoull(resident, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
+}
+
+void fr_tool_times_release(struct fr_tool_times *times)
+{
+    free(times->wall);
+    free(times->cpu);
+    *times = (struct fr_tool_times){0};
+}
+
+void fr_tool_times_begin(struct fr_tool_times *times)
+{
+    if (times->n == times->capacity) {
+        times->capacity = 2 * times->capacity + 1024;
+        times->wall = fr_realloc(times->wall, times->capacity, sizeof(*times->wall));
+        times->cpu = fr_realloc(times->cpu, times->capacity, sizeof(*times->cpu));
+    }
+    times->began_cpu = fr_tool_cpu_seconds();
+    times->began_wall = fr_tool_bench_now();
+}
+
+void fr_tool_times_end(struct fr_tool_times *times)
+{
+    times->wall[times->n] = fr_tool_bench_now() - times->began_wall;
+    times->cpu[times->n++] = fr_tool_cpu_seconds() - times->began_cpu;
+}
+
+static void report_times(struct fr_tool_bench *bench, const char *what, double *seconds, size_t n)
+{
+    char name[64];
+    double median = fr_tool_bench_median(seconds, (uint32_t)n), p999 = seconds[(n * 999 + 999) / 1000 - 1];
+    const struct {
+        const char *name;
+        double value;
+    } numbers[] = {{"ms_median", median * 1e3},
+                   {"ms_p99", seconds[(n * 99 + 99) / 100 - 1] * 1e3},
+                   {"ms_p999", p999 * 1e3},
+                   {"ms_max", seconds[n - 1] * 1e3},
+                   {"p999_by_median", p999 / median}};
+    for (size_t i = 0; i < FR_ARRAY_LEN(numbers); i++) {
+        snprintf(name, sizeof(name), "%s_%s", what, numbers[i].name);
+        fr_tool_bench_number(bench, name, numbers[i].value);
+    }
+}
+
+void fr_tool_times_report(struct fr_tool_times *times, struct fr_tool_bench *bench)
+{
+    fr_tool_bench_number(bench, "batches", (double)times->n);
+    report_times(bench, "wall", times->wall, times->n);
+    report_times(bench, "cpu", times->cpu, times->n);
+}

@@ -1,0 +1,67 @@
+/* One table of R16 in this process, without Kafka and network, for the benchmarks of the store: the
+ * batches are columns of keys as a decoder would have made them, 26 slots of one id and 1024
+ * samples. Rows are 16 values and a float of row-wise Adagrad, all keys are admitted. Private to
+ * replica/tool. Thread: the caller's, and a pool of its own. */
+#ifndef FR_TOOL_BENCH_TABLE_H
+#define FR_TOOL_BENCH_TABLE_H
+
+#include "base/pool.h"
+#include "bench/bench.h"
+#include "durable/durable.h"
+#include "eviction/eviction.h"
+#include "store/store.h"
+
+enum { FR_TABLE_CUT_BATCHES = 20 };
+
+struct fr_tool_table {
+    const struct fr_conf *conf; /* borrowed */
+    struct fr_pool *pool;
+    struct fr_store *store;
+    struct fr_rows *rows;
+    struct fr_batch *batch;
+    struct fr_stage stage; /* of the last cut */
+    uint32_t n_keys;       /* of a batch */
+    uint64_t n_made;       /* keys made by fr_tool_table_fill_new */
+    uint64_t n_batches;    /* planned */
+    uint64_t epoch;
+    struct fr_gate_count gate;
+    struct fr_expire_idle idle;
+};
+
+/* conf is that of R16, borrowed. idle_ms 0: rows never expire. */
+void fr_tool_table_init(struct fr_tool_table *table, const struct fr_conf *conf, uint32_t threads, int64_t idle_ms);
+void fr_tool_table_release(struct fr_tool_table *table);
+
+/* Key number i of the table, from 0. */
+uint64_t fr_tool_table_key(uint64_t i);
+/* The batch's keys become the next that no batch had; or those of numbers drawn from [0, n / step),
+ * times step. */
+void fr_tool_table_fill_new(struct fr_tool_table *table);
+void fr_tool_table_fill_known(struct fr_tool_table *table, uint64_t n, uint64_t step);
+/* The numbers from `first` on, `step` apart. */
+void fr_tool_table_fill_range(struct fr_tool_table *table, uint64_t first, uint64_t step);
+/* Plans the batch. */
+void fr_tool_table_plan(struct fr_tool_table *table, int64_t watermark_ms);
+/* Cuts the next epoch into table->stage. */
+void fr_tool_table_cut(struct fr_tool_table *table);
+/* Gives the stage's memory back, so that what the process holds is the store. */
+void fr_tool_table_drop_stage(struct fr_tool_table *table);
+
+/* ---- measured by batch ---- */
+
+/* Seconds of many batches, by the clock and of the processor. */
+struct fr_tool_times {
+    double *wall, *cpu;
+    size_t n, capacity;
+    double began_wall, began_cpu;
+};
+void fr_tool_times_release(struct fr_tool_times *times);
+void fr_tool_times_begin(struct fr_tool_times *times);
+void fr_tool_times_end(struct fr_tool_times *times);
+/* Median, p99, p99.9 and largest in milliseconds, and p99.9 by the median, of both; sorts them. */
+void fr_tool_times_report(struct fr_tool_times *times, struct fr_tool_bench *bench);
+
+double fr_tool_cpu_seconds(void); /* of this process, all its threads */
+uint64_t fr_tool_rss_bytes(void); /* resident, after what malloc keeps free was given back */
+
+#endif
