@@ -1,0 +1,454 @@
+/* A store and its state directory against a model (store_model.h), through random operations:
+ * batches, batches taken back, slices, cuts, appends, folds and restarts. Everything that can be
+ * seen is compared: rows and counters, every image of every epoch, the newest images as recovery
+ * visits them, and the section "store".
+ *
+ * FR_TEST_OPERATIONS=1000000 makes more of them (100,000 in all), FR_TEST_SEED repeats a run. An
+ * operation is a row of `operations`, a set of rules a row of `worlds`. */
+#include "store_model.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "durable/durable.h"
+
+enum { OPERATIONS = 100000, HOT = 250, PATH = 512 };
+
+struct scene {
+    struct world w;
+    const struct rules *rules;
+    size_t workers;
+    struct model now, cut, durable; /* as of the last cut, and of the last epoch in the journal */
+    struct model_fixed fixed;
+    struct model_batch mb;
+    struct test_batch batch;
+    uint64_t random;
+    struct fr_durable *state;
+    struct fr_disk disk;
+    struct fr_stage stage;
+    bool staged; /* cut, and not appended yet */
+    char dir[PATH];
+    /* of a walk over the state: what came last of each key */
+    struct model_image visited[MODEL_TABLES][MODEL_UNIVERSE];
+};
+
+static struct scene *s; /* of the case that runs */
+
+/* ---- the worlds ---- */
+
+struct rules {
+    const char *name;
+    struct {
+        uint32_t gate_count;
+        int64_t gate_idle_ms, idle_ms;
+        uint64_t pending_max;
+        uint32_t expire_every, expire_slice_rows;
+    } tables[MODEL_TABLES];
+};
+
+static const struct rules worlds[] = {
+    {"rows of every key, counted ones, few remembered ones",
+     {{1, 0, 40, 1 << 20, 1, 40}, {4, 30, 60, 1 << 20, 2, 16}, {9, 15, 0, 100, 1, 100}}},
+    {"all expire at once", {{1, 0, 5, 1 << 20, 1, 65536}, {2, 5, 5, 1 << 20, 1, 65536}, {3, 3, 8, 40, 3, 65536}}},
+    {"rows that stay", {{1, 0, 0, 1 << 20, 1, 100}, {3, 0, 0, 1 << 20, 1, 100}, {5, 0, 300, 17, 4, 8}}},
+};
+
+static void open_world(size_t workers)
+{
+    s->w = (struct world){0};
+    for (uint32_t t = 0; t < MODEL_TABLES; t++) {
+        world_add_table(&s->w, s->rules->tables[t].gate_count, s->rules->tables[t].gate_idle_ms,
+                        s->rules->tables[t].idle_ms);
+        s->w.tables[t].pending_max = s->rules->tables[t].pending_max;
+        s->w.tables[t].expire_every = s->rules->tables[t].expire_every;
+        s->w.tables[t].expire_slice_rows = s->rules->tables[t].expire_slice_rows;
+    }
+    world_add_slot(&s->w, 0, true, true);
+    world_add_slot(&s->w, 1, true, true);
+    world_add_slot(&s->w, FR_NO_INDEX, false, false);
+    world_add_slot(&s->w, 1, false, true);
+    world_add_slot(&s->w, 2, true, false);
+    world_add_slot(&s->w, 2, true, true);
+    world_open(&s->w, workers);
+}
+
+static int no_sync(void *self, int fd)
+{
+    (void)self, (void)fd;
+    return 0;
+}
+
+static int no_sync_dir(void *self, const char *path)
+{
+    (void)self, (void)path;
+    return 0;
+}
+
+static void open_state(void)
+{
+    struct fr_err err = {0};
+    struct fr_durable_options options = {.dir = s->dir, .disk = &s->disk, .journal_file_max = 256 << 10};
+    if (fr_durable_open(&options, &s->state, &err) != FR_OK)
+        fail_msg("open: %s", err.text);
+}
+
+static void open_scene(const struct rules *rules, uint64_t seed)
+{
+    s = fr_alloc(1, sizeof(*s));
+    s->rules = rules;
+    s->random = seed;
+    s->workers = 1;
+    s->disk = *fr_disk_system();
+    s->disk.fdatasync = no_sync; /* no power is cut here, and thousands of syncs take minutes */
+    s->disk.sync_dir = no_sync_dir;
+    model_fix(&s->fixed);
+    fr_stage_init(&s->stage);
+    snprintf(s->dir, sizeof(s->dir), "/tmp/fr_model_XXXXXX");
+    assert_non_null(mkdtemp(s->dir));
+    open_world(s->workers);
+    open_state();
+}
+
+static void remove_tree(const char *path)
+{
+    DIR *dir = opendir(path);
+    for (const struct dirent *entry = dir ? readdir(dir) : NULL; entry; entry = readdir(dir)) {
+        char below[PATH];
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        snprintf(below, sizeof(below), "%.250s/%.200s", path, entry->d_name);
+        if (unlink(below) != 0)
+            remove_tree(below);
+    }
+    if (dir)
+        closedir(dir);
+    rmdir(path);
+}
+
+FR_FIXTURE(close_scene)
+{
+    if (!s)
+        return 0;
+    world_close(&s->w);
+    fr_durable_close(s->state);
+    fr_stage_release(&s->stage);
+    remove_tree(s->dir);
+    free(s);
+    s = NULL;
+    return 0;
+}
+
+/* ---- what is compared ---- */
+
+static void compare_counts(const struct model *m, uint32_t t, const struct fr_store_counts *counts)
+{
+    struct fr_store_counts want = m->counts[t];
+    want.rows = m->rows[t];
+    want.pending = model_pending(m, t);
+    for (uint32_t i = 0; i < FR_STORE_COUNTS; i++)
+        if (counts->of[i] != want.of[i])
+            fail_msg("table %u: %s is %llu, not %llu", t, fr_store_count_names[i], (unsigned long long)counts->of[i],
+                     (unsigned long long)want.of[i]);
+}
+
+static void compare_key(uint32_t t, uint32_t number)
+{
+    const struct model_key *key = &s->now.keys[t][number];
+    struct fr_store_view view = {0};
+    enum fr_status status = fr_store_find(s->w.store, t, test_key(number), &view);
+    assert_int_equal(status, key->state == MODEL_ABSENT ? FR_E_NOT_FOUND : FR_OK);
+    if (key->state == MODEL_ABSENT)
+        return;
+    assert_int_equal(view.kind, key->state == MODEL_LIVE ? FR_IMAGE_ROW : FR_IMAGE_PENDING);
+    assert_int_equal(view.seen_ms, key->seen_ms);
+    if (key->state == MODEL_PENDING) {
+        assert_int_equal(view.count, key->count);
+        return;
+    }
+    assert_true(view.show == key->show && view.click == key->click);
+    assert_memory_equal(view.row, key->row, sizeof(key->row));
+}
+
+static void compare_all(void)
+{
+    for (uint32_t t = 0; t < MODEL_TABLES; t++) {
+        struct fr_store_table_stats stats;
+        fr_store_stats(s->w.store, t, &stats);
+        compare_counts(&s->now, t, &stats.counts);
+        for (uint32_t i = 0; i < MODEL_UNIVERSE; i++)
+            compare_key(t, i);
+    }
+}
+
+/* The rows a plan gave, before the step; learns what a new row begins with. */
+static void compare_rows(uint32_t t)
+{
+    const struct fr_table_rows *rows = &s->w.rows->tables[t];
+    assert_int_equal(rows->n_unique, s->mb.n_keys[t]);
+    for (uint32_t u = 0; u < rows->n_unique; u++) {
+        uint32_t number = model_number(&s->fixed, rows->keys[u]);
+        struct model_key *key = &s->now.keys[t][number];
+        assert_int_equal(rows->occ_begin[u + 1] - rows->occ_begin[u], s->mb.sums[t][number].occurrences);
+        assert_int_equal(rows->rows[u] != NULL, key->state == MODEL_LIVE);
+        if (rows->served)
+            assert_int_equal(rows->served[u] != NULL, key->state == MODEL_LIVE && !s->mb.made[t][number]);
+        if (key->state != MODEL_LIVE)
+            continue;
+        if (s->mb.made[t][number] && !s->fixed.first_known[t][number]) {
+            memcpy(s->fixed.first[t][number], rows->rows[u], sizeof(key->row));
+            memcpy(key->row, rows->rows[u], sizeof(key->row));
+            s->fixed.first_known[t][number] = true;
+        }
+        assert_memory_equal(rows->rows[u], key->row, sizeof(key->row));
+    }
+}
+
+static void compare_occurrences(void)
+{
+    for (uint32_t slot = 0; slot < s->w.conf.n_slots; slot++) {
+        if (s->w.slots[slot].table < 0)
+            continue;
+        const struct fr_table_rows *rows = &s->w.rows->tables[s->w.slots[slot].table];
+        for (uint32_t o = 0; o < s->batch.begin[slot][s->batch.batch.n_samples]; o++)
+            assert_int_equal(rows->keys[rows->unique_of[s->w.rows->slot_base[slot] + o]], s->batch.keys[slot][o]);
+    }
+}
+
+static void compare_section(const uint8_t *bytes, size_t size, const struct model *m, size_t n_carried)
+{
+    struct fr_store_section section;
+    assert_int_equal(fr_store_section_parse(bytes, size, &section), FR_OK);
+    assert_int_equal(section.n_tables, MODEL_TABLES);
+    for (uint32_t t = 0; t < MODEL_TABLES; t++) {
+        compare_counts(m, t, &section.tables[t].counts);
+        assert_int_equal(section.tables[t].slice_bits, m->slice_bits[t]);
+    }
+    assert_int_equal(section.n_carried, n_carried);
+    for (size_t i = 0; i < n_carried; i++) {
+        const struct fr_carried_key *carried = &section.carried[i];
+        const struct model_key *key = &m->keys[carried->table][model_number(&s->fixed, carried->key)];
+        assert_true(key->state == MODEL_PENDING && key->dirty);
+        assert_true(key->count == carried->count && key->seen_ms == carried->seen_ms);
+    }
+    free(section.carried);
+}
+
+/* ---- operations ---- */
+
+static uint64_t draw(uint64_t n)
+{
+    return test_random(&s->random) % n;
+}
+
+static void plan(void)
+{
+    random_batch(&s->batch, &s->w, &s->random, draw(4) == 0 ? MODEL_UNIVERSE : HOT);
+    s->now.watermark_ms += (int64_t)draw(3);
+    model_read(&s->fixed, &s->mb, &s->w, &s->batch);
+    fr_store_plan(s->w.store, &s->batch.batch, s->now.watermark_ms, s->w.rows);
+    model_plan(&s->now, &s->fixed, &s->mb, &s->w);
+    for (uint32_t t = 0; t < MODEL_TABLES; t++)
+        compare_rows(t);
+    compare_occurrences();
+}
+
+static void do_batch(void)
+{
+    plan();
+    step_rows(&s->w, &s->batch);
+    model_step(&s->now, &s->fixed, &s->w, &s->batch);
+}
+
+static void do_undo(void)
+{
+    struct model *before = fr_alloc(1, sizeof(*before));
+    *before = s->now;
+    plan();
+    fr_store_undo(s->w.store);
+    s->now = *before;
+    free(before);
+}
+
+static void do_slice(void)
+{
+    model_slice(&s->now, &s->w);
+    fr_store_slice(s->w.store, s->now.batch_number, s->now.watermark_ms);
+}
+
+static void do_leap(void)
+{
+    s->now.watermark_ms += (int64_t)draw(200);
+}
+
+static void do_cut(void)
+{
+    if (s->staged)
+        return;
+    size_t n_images = 0, n_carried = 0;
+    fr_stage_clear(&s->stage);
+    fr_store_cut(s->w.store, &s->stage);
+    for (uint32_t t = 0; t < MODEL_TABLES; t++) {
+        for (uint32_t i = 0; i < MODEL_UNIVERSE; i++) {
+            bool carried = false;
+            n_images += model_cut_key(&s->now, t, i, &carried);
+            n_carried += carried;
+        }
+    }
+    /* A key is at most once in a stage (the encoder checks), so equal numbers are equal sets. */
+    assert_int_equal(s->stage.n_images, n_images);
+    assert_int_equal(s->stage.n_sections, 1);
+    assert_string_equal(s->stage.sections[0].name, FR_SECTION_STORE);
+    compare_section(s->stage.sections[0].bytes.data, s->stage.sections[0].bytes.size, &s->now, n_carried);
+    s->stage.epoch = ++s->now.epoch;
+    s->stage.timeline = 1;
+    s->staged = true;
+    s->cut = s->now;
+}
+
+/* The epoch as it is in the journal has the model's images. */
+static void do_append(void)
+{
+    struct fr_err err = {0};
+    struct fr_buffer bytes = {0};
+    struct fr_epoch epoch;
+    struct fr_image image;
+    if (!s->staged)
+        return;
+    if (fr_durable_append(s->state, &s->stage, &bytes, NULL, &err) != FR_OK)
+        fail_msg("append: %s", err.text);
+    assert_int_equal(fr_epoch_parse(bytes.data, bytes.size, &epoch), FR_OK);
+    for (const uint8_t *at = NULL; fr_epoch_next(&epoch, &at, &image) == FR_OK;) {
+        const struct model_image *want = &s->cut.images[image.table][model_number(&s->fixed, image.key)];
+        model_image_is(want, &image);
+        assert_int_equal(image.reason, want->reason);
+    }
+    fr_buffer_release(&bytes);
+    s->staged = false;
+    s->durable = s->cut;
+}
+
+static void do_fold(void)
+{
+    struct fr_err err = {0};
+    if (fr_durable_acknowledge(s->state, s->durable.epoch - (s->durable.epoch > 0 ? draw(2) : 0), &err) != FR_OK ||
+        fr_durable_fold(s->state, &err) != FR_OK)
+        fail_msg("fold: %s", err.text);
+}
+
+static enum fr_status visit_image(void *self, const struct fr_image *image)
+{
+    (void)self;
+    struct model_image *visited = &s->visited[image->table][model_number(&s->fixed, image->key)];
+    *visited = (struct model_image){.known = true, .kind = image->kind, .size = image->size};
+    assert_true(image->size <= sizeof(visited->bytes));
+    if (image->size > 0)
+        memcpy(visited->bytes, image->bytes, image->size);
+    return fr_store_restore_image(s->w.store, image);
+}
+
+static enum fr_status visit_section(void *self, const char *name, const uint8_t *bytes, size_t size)
+{
+    (void)self;
+    assert_string_equal(name, FR_SECTION_STORE);
+    return fr_store_restore_section(s->w.store, bytes, size);
+}
+
+/* The newest image of every key is the model's; that of an absent one may be gone. */
+static void compare_visited(void)
+{
+    for (uint32_t t = 0; t < MODEL_TABLES; t++) {
+        for (uint32_t i = 0; i < MODEL_UNIVERSE; i++) {
+            const struct model_image *got = &s->visited[t][i], *want = &s->durable.images[t][i];
+            bool there = got->known && got->kind != FR_IMAGE_ABSENT;
+            assert_int_equal(there, want->known && want->kind != FR_IMAGE_ABSENT);
+            struct fr_image image = {.kind = got->kind, .size = got->size, .bytes = got->bytes};
+            if (there)
+                model_image_is(want, &image);
+        }
+    }
+}
+
+/* What was not appended is lost, as in a crash; a new store is filled from the directory. */
+static void do_restart(void)
+{
+    struct fr_err err = {0};
+    struct fr_restore_visitor visitor = {.image = visit_image, .section = visit_section};
+    world_close(&s->w);
+    fr_durable_close(s->state);
+    s->state = NULL;
+    s->workers = draw(4) == 0 ? 2 : 1;
+    open_world(s->workers);
+    open_state();
+    memset(s->visited, 0, sizeof(s->visited));
+    if (fr_durable_restore(s->state, &visitor, &err) != FR_OK)
+        fail_msg("restore: %s", err.text);
+    compare_visited();
+    s->staged = false;
+    s->now = s->durable;
+    compare_all();
+}
+
+static const struct {
+    const char *name;
+    uint32_t weight; /* of 10,000 */
+    void (*run)(void);
+} operations[] = {
+    {"batch", 5500, do_batch}, {"undo", 300, do_undo},      {"slice", 2600, do_slice},
+    {"leap", 20, do_leap},     {"cut", 700, do_cut},        {"append", 800, do_append},
+    {"fold", 10, do_fold},     {"restart", 10, do_restart}, {"compare", 60, compare_all},
+};
+
+static void run_operation(void)
+{
+    uint64_t roll = draw(10000);
+    for (size_t i = 0; i < FR_ARRAY_LEN(operations); i++) {
+        if (roll < operations[i].weight) {
+            operations[i].run();
+            return;
+        }
+        roll -= operations[i].weight;
+    }
+    fail_msg("the weights are not 10,000 in all");
+}
+
+static void run_world(const struct rules *rules, uint64_t number)
+{
+    const char *text = getenv("FR_TEST_OPERATIONS");
+    uint64_t n = (text ? strtoull(text, NULL, 10) : OPERATIONS) / FR_ARRAY_LEN(worlds);
+    uint64_t seed = test_seed(UINT64_C(71) + number);
+    print_message("%s: %llu operations, FR_TEST_SEED=%llu\n", rules->name, (unsigned long long)n,
+                  (unsigned long long)seed);
+    open_scene(rules, seed);
+    for (uint64_t i = 0; i < n; i++)
+        run_operation();
+    do_cut();
+    do_append();
+    do_restart();
+    assert_true(s->now.epoch > n / 50 && s->now.counts[0].admitted > 0);
+}
+
+FR_CASE(random_operations_of_mixed_rules_match_the_model)
+{
+    run_world(&worlds[0], 0);
+}
+
+FR_CASE(random_operations_where_everything_expires_match_the_model)
+{
+    run_world(&worlds[1], 1);
+}
+
+FR_CASE(random_operations_where_rows_stay_match_the_model)
+{
+    run_world(&worlds[2], 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(random_operations_of_mixed_rules_match_the_model, close_scene),
+        cmocka_unit_test_teardown(random_operations_where_everything_expires_match_the_model, close_scene),
+        cmocka_unit_test_teardown(random_operations_where_rows_stay_match_the_model, close_scene),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
