@@ -163,10 +163,15 @@ class Daemon:
         return self.process.poll() is None
 
     def wait_exit(self, seconds=PATIENCE):
-        try:
-            return self.process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            raise AssertionError(f"freshetd did not exit in {seconds} s; log ends:\n{self.log()[-3000:]}")
+        """A daemon whose log goes on is slow (a sanitizer, a loaded machine), not stuck: it gets the time again, at most six times."""
+        for _ in range(6):
+            written = len(self.log())
+            try:
+                return self.process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                if len(self.log()) == written:
+                    break
+        raise AssertionError(f"freshetd did not exit in {seconds} s; log ends:\n{self.log()[-3000:]}")
 
     def expect_exit(self, code, seconds=PATIENCE):
         got = self.wait_exit(seconds)

@@ -40,11 +40,11 @@ static struct fr_store *new_store(struct fr_tool_table *table, const struct fr_c
 {
     struct fr_store_table spec = {.gate = fr_gate_count_policy(&table->gate),
                                   .pending_max = conf->tables[0].admit_count_max,
-                                  .expires = idle_ms > 0,
+                                  .n_expiries = idle_ms > 0,
                                   .expire_every = conf->tables[0].expire_every,
                                   .expire_slice_rows = conf->tables[0].expire_slice_rows};
     if (idle_ms > 0)
-        spec.expiry = fr_expire_idle_policy(&table->idle);
+        spec.expiries[0] = fr_expire_idle_policy(&table->idle);
     memcpy(spec.name, conf->tables[0].name, sizeof(spec.name));
     fr_graph_row_layout(&conf->tables[0], &spec.layout);
     return fr_store_new(&(struct fr_store_options){

@@ -11,6 +11,7 @@
 #include "store_fixture.h"
 
 enum { MODEL_TABLES = 3, MODEL_UNIVERSE = 1500, MODEL_PLACES = 4096 };
+#define MODEL_SALT UINT64_C(0x5a17)
 
 enum model_state { MODEL_ABSENT, MODEL_PENDING, MODEL_LIVE };
 
@@ -58,7 +59,8 @@ struct model_fixed {
 
 static inline uint64_t model_hash(uint64_t key)
 {
-    return fr_fmix64(key);
+    struct fr_order order = fr_order_of(MODEL_SALT);
+    return fr_order_hash(&order, key);
 }
 
 static inline uint32_t model_shard(uint32_t number)

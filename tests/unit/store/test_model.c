@@ -88,9 +88,11 @@ static int no_sync_dir(void *self, const char *path)
 static void open_state(void)
 {
     struct fr_err err = {0};
-    struct fr_durable_options options = {.dir = s->dir, .disk = &s->disk, .journal_file_max = 256 << 10};
+    struct fr_durable_options options = {
+        .dir = s->dir, .disk = &s->disk, .journal_file_max = 256 << 10, .salt = MODEL_SALT};
     if (fr_durable_open(&options, &s->state, &err) != FR_OK)
         fail_msg("open: %s", err.text);
+    fr_store_open_state(s->w.store, MODEL_SALT, s->state);
 }
 
 static void open_scene(const struct rules *rules, uint64_t seed)
@@ -287,6 +289,8 @@ static void do_cut(void)
         return;
     size_t n_images = 0, n_carried = 0;
     fr_stage_clear(&s->stage);
+    s->stage.epoch = ++s->now.epoch;
+    s->stage.timeline = 1;
     fr_store_cut(s->w.store, &s->stage);
     for (uint32_t t = 0; t < MODEL_TABLES; t++) {
         for (uint32_t i = 0; i < MODEL_UNIVERSE; i++) {
@@ -300,8 +304,6 @@ static void do_cut(void)
     assert_int_equal(s->stage.n_sections, 1);
     assert_string_equal(s->stage.sections[0].name, FR_SECTION_STORE);
     compare_section(s->stage.sections[0].bytes.data, s->stage.sections[0].bytes.size, &s->now, n_carried);
-    s->stage.epoch = ++s->now.epoch;
-    s->stage.timeline = 1;
     s->staged = true;
     s->cut = s->now;
 }
