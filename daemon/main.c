@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,7 +20,7 @@
 #include "base/thread.h"
 #include "service.h"
 
-enum { SETS_MAX = 256 };
+enum { SETS_MAX = 256, FILES_MAX = 65536 };
 
 struct arguments {
     const char *config;
@@ -195,6 +196,17 @@ static void take_signals(void)
     signal(SIGPIPE, SIG_IGN);
 }
 
+/* As many open files as the process may give itself: every sorted file of the cold store and of the
+ * journal is one. */
+static void raise_file_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= FILES_MAX)
+        return;
+    limit.rlim_cur = limit.rlim_max < FILES_MAX ? limit.rlim_max : FILES_MAX;
+    (void)setrlimit(RLIMIT_NOFILE, &limit); /* what is too few the cold store refuses, by name */
+}
+
 /* What is right as a configuration and yet learns nothing: warnings, for other tasks may be
  * fine. */
 static int check_tasks(const struct fr_conf *conf, const char *path)
@@ -259,6 +271,7 @@ int main(int argc, char **argv)
     } else if (arguments.check) {
         code = check_tasks(conf, arguments.config);
     } else {
+        raise_file_limit();
         code = run(conf, &arguments);
     }
     fr_conf_free(conf);

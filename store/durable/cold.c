@@ -7,15 +7,14 @@
  * fold: what it names is what the store holds. Data enters only as sorted files by one ingest call
  * per fold, which RocksDB's MANIFEST records in one
  * edit: a fold is there whole or not at all. There are no puts, hence no write-ahead log and no
- * memtable, and no DeleteRange (7.8.3 loses its iterator status). Background flushes are held to 1
- * for the same release's sake, although nothing flushes. There is no bloom filter and no large
- * cache, because rows live in memory and the store is only scanned.
+ * memtable, and no DeleteRange (7.8.3 loses its iterator status). cold_tuning.c says how RocksDB is
+ * set up, cold_read.c reads.
  *
  * Invariants: an error from RocksDB is returned, never taken for "absent".
  *
  * Thread: writer and fold by one thread; properties by any. It does not compact by filter (expiry
  * is the owner's decision, in the journal) or retry. */
-#include "cold.h"
+#include "cold_rocks.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -24,47 +23,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <rocksdb/c.h>
-
 #include "base/check.h"
 #include "durable/durable.h"
 
 enum {
-    KEY_SIZE = 12,
     SENTINEL_SIZE = 64,
     WRITER_FILES_MAX = 4096, /* 1 TiB in a fold: far above any unfolded_max */
-    READAHEAD = 2 << 20,
-    LOG_BYTES = 4 << 20,
-    LOG_FILES = 3,
-    WARN_LEVEL = 2,
-    COMPACTION_TRIGGER = 4,
-    BACKGROUND_JOBS = 2,
-};
-static const uint32_t table_sections = 0xffffff00u, table_sentinel = 0xffffff01u;
-
-struct fr_cold {
-    rocksdb_options_t *options;
-    rocksdb_t *db;
-    char *path;
-    struct fr_order order;
 };
 
-static void put_be(uint8_t *out, uint64_t value, unsigned size)
-{
-    for (unsigned i = 0; i < size; i++)
-        out[i] = (uint8_t)(value >> (8 * (size - 1 - i)));
-}
-
-static uint64_t take_be(const uint8_t *bytes, unsigned size)
-{
-    uint64_t value = 0;
-    for (unsigned i = 0; i < size; i++)
-        value = value << 8 | bytes[i];
-    return value;
-}
-
-/* Takes RocksDB's text over into err and frees it. */
-static enum fr_status rocks_error(char *text, const char *what, const char *path, struct fr_err *err)
+enum fr_status fr_cold_error(char *text, const char *what, const char *path, struct fr_err *err)
 {
     enum fr_status status = FR_E_IO;
     if (strstr(text, "No space left"))
@@ -78,21 +45,6 @@ static enum fr_status rocks_error(char *text, const char *what, const char *path
 
 /* ---- open, close ---- */
 
-static rocksdb_options_t *make_options(void)
-{
-    rocksdb_options_t *options = rocksdb_options_create();
-    rocksdb_options_set_create_if_missing(options, 1);
-    rocksdb_options_set_paranoid_checks(options, 1);
-    rocksdb_options_set_compression(options, rocksdb_no_compression);
-    rocksdb_options_set_max_background_jobs(options, BACKGROUND_JOBS);
-    rocksdb_options_set_max_background_flushes(options, 1);
-    rocksdb_options_set_level0_file_num_compaction_trigger(options, COMPACTION_TRIGGER);
-    rocksdb_options_set_info_log_level(options, WARN_LEVEL);
-    rocksdb_options_set_max_log_file_size(options, LOG_BYTES);
-    rocksdb_options_set_keep_log_file_num(options, LOG_FILES);
-    return options;
-}
-
 static bool store_exists(const char *path)
 {
     char current[PATH_MAX];
@@ -100,7 +52,24 @@ static bool store_exists(const char *path)
     return length > 0 && (size_t)length < sizeof(current) && access(current, F_OK) == 0;
 }
 
-enum fr_status fr_cold_open(const char *path, bool read_only, struct fr_cold **out, struct fr_err *err)
+static enum fr_status open_database(struct fr_cold *cold, bool read_only, struct fr_err *err)
+{
+    static const char *const names[] = {"default"};
+    const rocksdb_options_t *options[] = {cold->options};
+    char *text = NULL;
+    if (read_only)
+        cold->db = rocksdb_open_for_read_only_column_families(cold->options, cold->path, 1, names, options, &cold->rows,
+                                                              0, &text);
+    else
+        cold->db = rocksdb_open_column_families(cold->options, cold->path, 1, names, options, &cold->rows, &text);
+    if (!text)
+        return FR_OK;
+    cold->db = NULL;
+    return fr_cold_error(text, "open", cold->path, err);
+}
+
+enum fr_status fr_cold_open(const char *path, uint64_t cache_bytes, bool read_only, struct fr_cold **out,
+                            struct fr_err *err)
 {
     if (read_only && !store_exists(path)) {
         *out = NULL;
@@ -108,15 +77,10 @@ enum fr_status fr_cold_open(const char *path, bool read_only, struct fr_cold **o
     }
     struct fr_cold *cold = fr_alloc(1, sizeof(*cold));
     cold->path = fr_strdup(path);
-    cold->options = make_options();
-    char *text = NULL;
-    if (read_only)
-        cold->db = rocksdb_open_for_read_only(cold->options, path, 0, &text);
-    else
-        cold->db = rocksdb_open(cold->options, path, &text);
-    if (text) {
-        enum fr_status status = rocks_error(text, "open", path, err);
-        cold->db = NULL;
+    enum fr_status status = fr_cold_tune(cold, cache_bytes, err);
+    if (status == FR_OK)
+        status = open_database(cold, read_only, err);
+    if (status != FR_OK) {
         fr_cold_close(cold);
         return status;
     }
@@ -128,9 +92,14 @@ void fr_cold_close(struct fr_cold *cold)
 {
     if (!cold)
         return;
+    if (cold->rows)
+        rocksdb_column_family_handle_destroy(cold->rows);
     if (cold->db)
         rocksdb_close(cold->db);
-    rocksdb_options_destroy(cold->options);
+    if (cold->options)
+        rocksdb_options_destroy(cold->options);
+    if (cold->cache)
+        rocksdb_cache_destroy(cold->cache);
     free(cold->path);
     free(cold);
 }
@@ -140,68 +109,36 @@ void fr_cold_sort_by(struct fr_cold *cold, const struct fr_order *order)
     cold->order = *order;
 }
 
-/* ---- reading ---- */
+/* ---- sentinel ---- */
 
-struct fr_cold_iterator {
-    rocksdb_readoptions_t *options;
-    rocksdb_iterator_t *at;
-};
-
-static struct fr_cold_iterator iterate_from(struct fr_cold *cold, uint32_t table)
+static enum fr_status visit_any(void *self, const struct fr_image *image, uint64_t done_bytes)
 {
-    struct fr_cold_iterator it = {.options = rocksdb_readoptions_create()};
-    rocksdb_readoptions_set_verify_checksums(it.options, 1);
-    rocksdb_readoptions_set_fill_cache(it.options, 0);
-    rocksdb_readoptions_set_readahead_size(it.options, READAHEAD);
-    it.at = rocksdb_create_iterator(cold->db, it.options);
-    uint8_t key[4];
-    put_be(key, table, 4);
-    rocksdb_iter_seek(it.at, (const char *)key, sizeof(key));
-    return it;
-}
-
-/* Ends the iteration; the error of a walk that ended early because of RocksDB. */
-static enum fr_status iterate_end(struct fr_cold *cold, struct fr_cold_iterator *it, struct fr_err *err)
-{
-    char *text = NULL;
-    rocksdb_iter_get_error(it->at, &text);
-    rocksdb_iter_destroy(it->at);
-    rocksdb_readoptions_destroy(it->options);
-    return text ? rocks_error(text, "read", cold->path, err) : FR_OK;
-}
-
-/* false at the end or at an error, which iterate_end reports. */
-static bool iterate_get(const struct fr_cold_iterator *it, const uint8_t **key, size_t *key_size)
-{
-    if (!rocksdb_iter_valid(it->at))
-        return false;
-    *key = (const uint8_t *)rocksdb_iter_key(it->at, key_size);
-    return true;
+    (void)image;
+    (void)done_bytes;
+    *(bool *)self = true;
+    return FR_EOF;
 }
 
 static enum fr_status check_empty(struct fr_cold *cold, struct fr_err *err)
 {
-    const uint8_t *key;
-    size_t key_size;
-    struct fr_cold_iterator it = iterate_from(cold, 0);
-    bool empty = !iterate_get(&it, &key, &key_size);
-    enum fr_status status = iterate_end(cold, &it, err);
-    if (status == FR_OK && !empty)
-        status = fr_err_set(err, FR_E_CORRUPT, "the cold store %s holds rows but no sentinel", cold->path);
+    bool any = false;
+    enum fr_status status = fr_cold_walk(cold, NULL, visit_any, &any, err);
+    if (status == FR_EOF || any)
+        return fr_err_set(err, FR_E_CORRUPT, "the cold store %s holds rows but no sentinel", cold->path);
     return status;
 }
 
 enum fr_status fr_cold_read_sentinel(struct fr_cold *cold, struct fr_cold_sentinel *out, struct fr_err *err)
 {
     uint8_t key[4];
-    put_be(key, table_sentinel, 4);
+    cold_put_be(key, COLD_TABLE_SENTINEL, 4);
     rocksdb_readoptions_t *options = rocksdb_readoptions_create();
     char *text = NULL;
     size_t size = 0;
     char *value = rocksdb_get(cold->db, options, (const char *)key, sizeof(key), &size, &text);
     rocksdb_readoptions_destroy(options);
     if (text)
-        return rocks_error(text, "read", cold->path, err);
+        return fr_cold_error(text, "read", cold->path, err);
     if (!value) {
         *out = (struct fr_cold_sentinel){0};
         return check_empty(cold, err);
@@ -223,65 +160,7 @@ enum fr_status fr_cold_read_sentinel(struct fr_cold *cold, struct fr_cold_sentin
     return status;
 }
 
-static bool image_of(const struct fr_cold *cold, const struct fr_cold_iterator *it, const uint8_t *key, size_t key_size,
-                     struct fr_image *out)
-{
-    size_t size;
-    const uint8_t *value = (const uint8_t *)rocksdb_iter_value(it->at, &size);
-    if (key_size != KEY_SIZE || size < 1 || size - 1 > UINT32_MAX || value[0] >= FR_IMAGE_ABSENT)
-        return false;
-    *out = (struct fr_image){.key = fr_order_key(&cold->order, take_be(key + 4, 8)),
-                             .table = (uint32_t)take_be(key, 4),
-                             .size = (uint32_t)(size - 1),
-                             .kind = value[0],
-                             .bytes = value + 1};
-    return true;
-}
-
-enum fr_status fr_cold_walk(struct fr_cold *cold, cold_visit visit, void *self, struct fr_err *err)
-{
-    struct fr_cold_iterator it = iterate_from(cold, 0);
-    enum fr_status status = FR_OK;
-    const uint8_t *key;
-    size_t key_size;
-    uint64_t done = 0;
-    while (status == FR_OK && iterate_get(&it, &key, &key_size)) {
-        if (key_size >= 4 && take_be(key, 4) > FR_IMAGE_TABLE_MAX)
-            break;
-        struct fr_image image;
-        if (!image_of(cold, &it, key, key_size, &image)) {
-            status = fr_err_set(err, FR_E_CORRUPT, "the cold store %s holds an entry that is no image", cold->path);
-            break;
-        }
-        done += key_size + 1 + image.size;
-        status = visit(self, &image, done);
-        rocksdb_iter_next(it.at);
-    }
-    enum fr_status end = iterate_end(cold, &it, err);
-    return status != FR_OK ? status : end;
-}
-
-enum fr_status fr_cold_walk_sections(struct fr_cold *cold, cold_visit_section visit, void *self, struct fr_err *err)
-{
-    struct fr_cold_iterator it = iterate_from(cold, table_sections);
-    enum fr_status status = FR_OK;
-    const uint8_t *key;
-    size_t key_size;
-    while (status == FR_OK && iterate_get(&it, &key, &key_size) && key_size >= 4 && take_be(key, 4) == table_sections) {
-        char name[FR_SECTION_NAME_MAX] = "";
-        size_t length = key_size - 4, size;
-        if (length == 0 || length >= FR_SECTION_NAME_MAX || memchr(key + 4, '\0', length)) {
-            status = fr_err_set(err, FR_E_CORRUPT, "the cold store %s holds damaged section names", cold->path);
-            break;
-        }
-        memcpy(name, key + 4, length);
-        const char *value = rocksdb_iter_value(it.at, &size);
-        status = visit(self, name, (const uint8_t *)value, size);
-        rocksdb_iter_next(it.at);
-    }
-    enum fr_status end = iterate_end(cold, &it, err);
-    return status != FR_OK ? status : end;
-}
+/* ---- properties ---- */
 
 static uint64_t property(struct fr_cold *cold, const char *name)
 {
@@ -301,6 +180,17 @@ uint64_t fr_cold_level0_files(struct fr_cold *cold)
 uint64_t fr_cold_bytes(struct fr_cold *cold)
 {
     return property(cold, "rocksdb.live-sst-files-size");
+}
+
+uint64_t fr_cold_memory(struct fr_cold *cold)
+{
+    return rocksdb_cache_get_usage(cold->cache) + property(cold, "rocksdb.estimate-table-readers-mem");
+}
+
+void fr_cold_reads(struct fr_cold *cold, uint64_t *asked, uint64_t *found)
+{
+    *asked = atomic_load_explicit(&cold->asked, memory_order_relaxed);
+    *found = atomic_load_explicit(&cold->found, memory_order_relaxed);
 }
 
 enum fr_status fr_cold_health(struct fr_cold *cold, struct fr_err *err)
@@ -342,7 +232,7 @@ static enum fr_status finish_file(struct fr_cold_writer *writer, struct fr_err *
     rocksdb_sstfilewriter_finish(writer->sst, &text);
     rocksdb_sstfilewriter_destroy(writer->sst);
     writer->sst = NULL;
-    return text ? rocks_error(text, "finish a sorted file for", writer->cold->path, err) : FR_OK;
+    return text ? fr_cold_error(text, "finish a sorted file for", writer->cold->path, err) : FR_OK;
 }
 
 static enum fr_status begin_file(struct fr_cold_writer *writer, struct fr_err *err)
@@ -357,7 +247,7 @@ static enum fr_status begin_file(struct fr_cold_writer *writer, struct fr_err *e
     writer->sst = rocksdb_sstfilewriter_create(writer->env, writer->cold->options);
     char *text = NULL;
     rocksdb_sstfilewriter_open(writer->sst, path, &text);
-    return text ? rocks_error(text, "begin a sorted file for", writer->cold->path, err) : FR_OK;
+    return text ? fr_cold_error(text, "begin a sorted file for", writer->cold->path, err) : FR_OK;
 }
 
 /* value NULL: a delete. */
@@ -378,14 +268,13 @@ static enum fr_status add(struct fr_cold_writer *writer, const struct fr_buffer 
     else
         rocksdb_sstfilewriter_delete(writer->sst, (const char *)key->data, key->size, &text);
     writer->file_bytes += key->size + (value ? value->size : 0);
-    return text ? rocks_error(text, "write a sorted file for", writer->cold->path, err) : FR_OK;
+    return text ? fr_cold_error(text, "write a sorted file for", writer->cold->path, err) : FR_OK;
 }
 
 enum fr_status fr_cold_writer_image(struct fr_cold_writer *writer, const struct fr_image *image, struct fr_err *err)
 {
-    uint8_t bytes[KEY_SIZE];
-    put_be(bytes, image->table, 4);
-    put_be(bytes + 4, fr_order_hash(&writer->cold->order, image->key), 8);
+    uint8_t bytes[COLD_KEY_SIZE];
+    cold_put_key(bytes, image->table, fr_order_hash(&writer->cold->order, image->key));
     struct fr_buffer key = {bytes, sizeof(bytes), sizeof(bytes)};
     if (image->kind == FR_IMAGE_ABSENT)
         return add(writer, &key, NULL, err);
@@ -401,7 +290,7 @@ enum fr_status fr_cold_writer_section(struct fr_cold_writer *writer, const char 
     uint8_t key_bytes[4 + FR_SECTION_NAME_MAX];
     size_t length = strlen(name);
     FR_CHECK(length < FR_SECTION_NAME_MAX);
-    put_be(key_bytes, table_sections, 4);
+    cold_put_be(key_bytes, COLD_TABLE_SECTIONS, 4);
     memcpy(key_bytes + 4, name, length);
     struct fr_buffer key = {key_bytes, 4 + length, sizeof(key_bytes)};
     fr_buffer_clear(&writer->value);
@@ -414,7 +303,7 @@ enum fr_status fr_cold_writer_sentinel(struct fr_cold_writer *writer, const stru
                                        struct fr_err *err)
 {
     uint8_t key_bytes[4];
-    put_be(key_bytes, table_sentinel, 4);
+    cold_put_be(key_bytes, COLD_TABLE_SENTINEL, 4);
     struct fr_buffer key = {key_bytes, sizeof(key_bytes), sizeof(key_bytes)};
     fr_buffer_clear(&writer->value);
     fr_put_u32(&writer->value, FR_STATE_FORMAT);
@@ -438,7 +327,7 @@ enum fr_status fr_cold_writer_ingest(struct fr_cold_writer *writer, struct fr_er
     char *text = NULL;
     rocksdb_ingest_external_file(writer->cold->db, (const char *const *)writer->paths, writer->n_paths, options, &text);
     rocksdb_ingestexternalfileoptions_destroy(options);
-    return text ? rocks_error(text, "take a fold into", writer->cold->path, err) : FR_OK;
+    return text ? fr_cold_error(text, "take a fold into", writer->cold->path, err) : FR_OK;
 }
 
 void fr_cold_writer_free(struct fr_cold_writer *writer)

@@ -1,5 +1,5 @@
-/* The cold store: everything as of one folded epoch, in RocksDB. Module-internal; the only file
- * that knows RocksDB is cold.c. */
+/* The cold store: everything as of one folded epoch, in RocksDB. Module-internal; cold_rocks.h
+ * names the files that know RocksDB. */
 #ifndef FR_DURABLE_COLD_H
 #define FR_DURABLE_COLD_H
 
@@ -13,9 +13,10 @@ struct fr_cold_sentinel {
     struct fr_sha256 digest;
 };
 
-/* read_only: also beside a running writer; *out is NULL when there is no store yet. FR_E_CORRUPT,
- * FR_E_IO, FR_E_NO_SPACE. */
-enum fr_status fr_cold_open(const char *path, bool read_only, struct fr_cold **out, struct fr_err *err) FR_MUST_CHECK;
+/* read_only: also beside a running writer; *out is NULL when there is no store yet. cache_bytes
+ * 0: 8 MiB. FR_E_CORRUPT, FR_E_IO, FR_E_NO_SPACE, FR_E_LIMIT (open files). */
+enum fr_status fr_cold_open(const char *path, uint64_t cache_bytes, bool read_only, struct fr_cold **out,
+                            struct fr_err *err) FR_MUST_CHECK;
 void fr_cold_close(struct fr_cold *cold);
 /* By what order its keys are; before the first image is read or written. */
 void fr_cold_sort_by(struct fr_cold *cold, const struct fr_order *order);
@@ -24,10 +25,25 @@ void fr_cold_sort_by(struct fr_cold *cold, const struct fr_order *order);
 enum fr_status fr_cold_read_sentinel(struct fr_cold *cold, struct fr_cold_sentinel *out,
                                      struct fr_err *err) FR_MUST_CHECK;
 
-/* Images in (table, hash) order; done_bytes counts keys and values. An error of visit ends the walk
- * and is returned. */
+/* Images in (table, hash) order, of all tables or of a range; done_bytes counts keys and values. An
+ * error of visit ends the walk and is returned; FR_EOF too. Any thread. */
+struct fr_cold_range {
+    uint32_t table;
+    uint64_t first, last; /* hashes, both included */
+};
 typedef enum fr_status (*cold_visit)(void *self, const struct fr_image *image, uint64_t done_bytes);
-enum fr_status fr_cold_walk(struct fr_cold *cold, cold_visit visit, void *self, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_cold_walk(struct fr_cold *cold, const struct fr_cold_range *range, cold_visit visit, void *self,
+                            struct fr_err *err) FR_MUST_CHECK;
+/* Point reads of distinct, ascending hashes: visit gets each in turn, its image NULL when there is
+ * none. An error of visit ends it and is returned. Any thread. */
+typedef enum fr_status (*cold_fetched)(void *self, size_t index, uint64_t hash, const struct fr_image *image);
+struct fr_cold_keys {
+    uint32_t table;
+    const uint64_t *hashes;
+    size_t n;
+};
+enum fr_status fr_cold_fetch(struct fr_cold *cold, const struct fr_cold_keys *keys, cold_fetched visit, void *self,
+                             struct fr_err *err) FR_MUST_CHECK;
 
 /* Sections by name. An error of visit ends the walk and is returned. */
 typedef enum fr_status (*cold_visit_section)(void *self, const char *name, const uint8_t *bytes, size_t size);
@@ -36,6 +52,10 @@ enum fr_status fr_cold_walk_sections(struct fr_cold *cold, cold_visit_section vi
 
 uint64_t fr_cold_level0_files(struct fr_cold *cold);
 uint64_t fr_cold_bytes(struct fr_cold *cold);
+/* What RocksDB holds in memory: block cache and table readers. */
+uint64_t fr_cold_memory(struct fr_cold *cold);
+/* Keys that were asked for, and those that were found, since open. */
+void fr_cold_reads(struct fr_cold *cold, uint64_t *asked, uint64_t *found);
 /* FR_E_IO after RocksDB met an error in the background (a compaction that could not write). */
 enum fr_status fr_cold_health(struct fr_cold *cold, struct fr_err *err) FR_MUST_CHECK;
 

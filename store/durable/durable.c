@@ -79,6 +79,7 @@ static struct fr_durable *make(const struct fr_durable_options *options)
     durable->disk = options->disk ? options->disk : fr_disk_system();
     durable->journal = (struct fr_journal){.disk = durable->disk, .dir = path_below(options->dir, "journal")};
     durable->journal_file_max = options->journal_file_max ? options->journal_file_max : DURABLE_JOURNAL_FILE_MAX;
+    durable->cache_bytes = options->cache_bytes;
     durable->sst_bytes_max = DURABLE_SST_BYTES_MAX;
     durable->order = fr_order_of(options->salt);
     durable->head_size = options->head_size;
@@ -166,7 +167,10 @@ void fr_durable_close(struct fr_durable *durable)
 void fr_durable_get_status(struct fr_durable *durable, struct fr_durable_status *out)
 {
     struct fr_durable_status status = {0};
-    status.level0_files = durable->cold ? fr_cold_level0_files(durable->cold) : 0;
+    if (durable->cold) {
+        status.level0_files = fr_cold_level0_files(durable->cold);
+        fr_cold_reads(durable->cold, &status.cold_asked, &status.cold_found);
+    }
     pthread_mutex_lock(&durable->index);
     status.salt = durable->order.salt;
     status.timeline = durable->timeline;

@@ -9,6 +9,7 @@
 #define FR_DURABLE_INTERNAL_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "cold.h"
 #include "durable/durable.h"
@@ -27,7 +28,7 @@ struct fr_durable {
     char *dir, *path_hwm, *path_cold, *path_fold;
     const struct fr_disk *disk;
     bool read_only;
-    uint64_t journal_file_max;
+    uint64_t journal_file_max, cache_bytes;
     struct fr_order order; /* from the mark */
     uint8_t *head;
     size_t head_size;
@@ -40,7 +41,8 @@ struct fr_durable {
     struct fr_journal journal;
     uint64_t timeline, epoch;
     struct fr_sha256 digest;
-    uint64_t folded, acked, unfolded_bytes;
+    _Atomic uint64_t folded; /* read without the mutex too */
+    uint64_t acked, unfolded_bytes;
     bool folding;
     bool dead; /* a storage error happened: nothing is done any more (P6) */
 

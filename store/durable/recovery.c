@@ -270,7 +270,7 @@ static enum fr_status look(struct fr_durable *durable, struct findings *found, s
     else if (status == FR_E_NOT_FOUND)
         status = fr_err_set(err, FR_E_NOT_FOUND, "%s holds no state (no hwm)", durable->dir);
     if (status == FR_OK)
-        status = fr_cold_open(durable->path_cold, durable->read_only, &durable->cold, err);
+        status = fr_cold_open(durable->path_cold, durable->cache_bytes, durable->read_only, &durable->cold, err);
     if (status == FR_OK && durable->cold)
         status = fr_cold_read_sentinel(durable->cold, &found->sentinel, err);
     if (status == FR_OK && durable->read_only)

@@ -89,7 +89,7 @@ static enum fr_status walk_cold(struct fr_durable *durable, struct walk *walk, u
 {
     enum fr_status status = FR_OK;
     if (walk->visitor->image)
-        status = fr_cold_walk(durable->cold, visit_cold, walk, err);
+        status = fr_cold_walk(durable->cold, NULL, visit_cold, walk, err);
     walk->epoch = folded;
     if (status == FR_OK && walk->visitor->section)
         status = fr_cold_walk_sections(durable->cold, keep_section, walk, err);

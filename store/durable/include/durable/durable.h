@@ -1,16 +1,17 @@
 /* The durable side of a state directory: lock, journal of epochs, high-water mark, fold into the
  * cold store (RocksDB), recovery. docs/state.md has the layout of its files.
  *
- * Invariants (DESIGN section 5): an epoch is durable when its bytes are in the journal and the HWM
- * names it, both synced, in that order. Opening cuts off and syncs what lies beyond the HWM. A fold
- * is one RocksDB ingest of sorted files that end with a sentinel. fsync is never retried: after
- * FR_E_IO the object refuses everything (fail-stop). Journal files that are folded and acknowledged
- * are deleted, never the newest.
+ * Invariants (DESIGN section 5): an epoch is durable when its bytes are in the journal and the
+ * HWM names it, both synced, in that order. Opening cuts off and syncs what lies beyond the HWM.
+ * A fold is one RocksDB ingest of sorted files that end with a sentinel. fsync is never retried:
+ * after FR_E_IO the object refuses everything (fail-stop). Journal files that are folded and
+ * acknowledged are deleted, never the newest.
  *
- * Thread: the durable thread appends, the fold thread folds, and restore comes before both begin.
- * Any thread may call read_epoch, digest, acknowledge, small files and status. The index of journal
- * files is under one internal mutex, which is never held during I/O. Close when no other call is
- * running. */
+ * Thread: the durable thread appends, the fold thread folds, and restore comes before both
+ * begin. Any thread may call read_epoch, digest, acknowledge, small files, status, fetch, scan
+ * and folded, several at once, also beside a fold: then a read sees the cold store before it or
+ * after it. The index of journal files is under one internal mutex, which is never held during
+ * I/O. Close when no other call is running. */
 #ifndef FR_DURABLE_DURABLE_H
 #define FR_DURABLE_DURABLE_H
 
@@ -28,6 +29,9 @@ struct fr_durable_options {
     /* no lock, no truncation, no RocksDB write: also on a running or damaged directory */
     bool read_only;
     uint64_t journal_file_max; /* rotate after this many bytes; 0: 64 MiB */
+    /* RocksDB's blocks, filters and indexes in memory; 0: 8 MiB. A state needs about 2 bytes a
+     * row for filters and indexes, which get at most half of it. */
+    uint64_t cache_bytes;
     /* Of the keyed order (base/order.h) of a directory that is made now; an existing one keeps its
      * own. */
     uint64_t salt;
@@ -50,6 +54,7 @@ struct fr_durable_status {
     uint64_t unfolded_bytes; /* journal bytes of epochs > folded */
     uint64_t level0_files;
     bool folding;
+    uint64_t cold_asked, cold_found; /* keys of fr_durable_fetch since open, and images for them */
 };
 
 /* FR_E_BUSY (another daemon; names its pid), FR_E_MISMATCH (format version; with the remedy),
@@ -73,6 +78,25 @@ struct fr_restore_visitor {
 };
 enum fr_status fr_durable_restore(struct fr_durable *durable, const struct fr_restore_visitor *visitor,
                                   struct fr_err *err) FR_MUST_CHECK;
+
+/* ---- the folded state, read in part ---- */
+
+/* What a key's newest folded image is, NULL when the cold store has none. index counts visits from
+ * 0. An error ends the read and is returned. */
+struct fr_durable_reader {
+    void *self;
+    enum fr_status (*image)(void *self, size_t index, uint64_t hash, const struct fr_image *image);
+};
+/* Visits n keys of a table, given as their hashes, ascending and distinct, in that order. */
+enum fr_status fr_durable_fetch(struct fr_durable *durable, uint32_t table, const uint64_t *hashes, size_t n,
+                                const struct fr_durable_reader *reader, struct fr_err *err) FR_MUST_CHECK;
+/* Visits the images of a table with hashes first..last (both included), ascending; never NULL. */
+enum fr_status fr_durable_scan(struct fr_durable *durable, uint32_t table, uint64_t first, uint64_t last,
+                               const struct fr_durable_reader *reader, struct fr_err *err) FR_MUST_CHECK;
+/* The folded epoch, cheap: it moves after what it says can be read by both. */
+uint64_t fr_durable_folded(struct fr_durable *durable);
+/* Bytes that RocksDB holds: block cache, table readers. Not for every batch. */
+uint64_t fr_durable_cold_memory(struct fr_durable *durable);
 
 /* Appends the stage as epoch status.epoch + 1 (FR_CHECK), syncs, moves the HWM, and syncs: the
  * epoch is durable when this returns FR_OK. The epoch's bytes are appended to *bytes (may be NULL),

@@ -1,0 +1,216 @@
+/* Reading of the cold store: walks over everything, a range or the sections, and point reads.
+ *
+ * Point reads go to RocksDB in pieces of 256 sorted keys: a batched multi-get asks each file's
+ * filter for all of them before it touches an index, reads blocks together, and pins values instead
+ * of copying them (Cao et al., "MultiGet" in RocksDB 6). A piece keeps the arrays on the stack and
+ * bounds what is pinned: 256 blocks for each thread that reads.
+ *
+ * Invariants: checksums are verified; an error is never taken for "absent".
+ *
+ * Thread: any; iterators and reads see a store before or after a fold, never half of one. */
+#include "cold_rocks.h"
+
+#include <string.h>
+
+enum { READAHEAD = 2 << 20, FETCH_PIECE = 256 };
+
+struct fr_cold_iterator {
+    rocksdb_readoptions_t *options;
+    rocksdb_iterator_t *at;
+    uint8_t bound[COLD_KEY_SIZE]; /* behind the range */
+};
+
+/* All from the table's first key on, or the keys of a range. */
+static void iterate_from(struct fr_cold *cold, uint32_t table, const struct fr_cold_range *range,
+                         struct fr_cold_iterator *it)
+{
+    uint8_t key[COLD_KEY_SIZE];
+    *it = (struct fr_cold_iterator){.options = rocksdb_readoptions_create()};
+    rocksdb_readoptions_set_verify_checksums(it->options, 1);
+    rocksdb_readoptions_set_fill_cache(it->options, 0);
+    rocksdb_readoptions_set_readahead_size(it->options, READAHEAD);
+    cold_put_key(key, range ? range->table : table, range ? range->first : 0);
+    if (range) {
+        bool all = range->last == UINT64_MAX;
+        cold_put_key(it->bound, range->table + all, all ? 0 : range->last + 1);
+        rocksdb_readoptions_set_iterate_upper_bound(it->options, (const char *)it->bound, sizeof(it->bound));
+    }
+    it->at = rocksdb_create_iterator(cold->db, it->options);
+    rocksdb_iter_seek(it->at, (const char *)key, range ? sizeof(key) : 4);
+}
+
+/* Ends the iteration; the error of a walk that ended early because of RocksDB. */
+static enum fr_status iterate_end(struct fr_cold *cold, struct fr_cold_iterator *it, struct fr_err *err)
+{
+    char *text = NULL;
+    rocksdb_iter_get_error(it->at, &text);
+    rocksdb_iter_destroy(it->at);
+    rocksdb_readoptions_destroy(it->options);
+    return text ? fr_cold_error(text, "read", cold->path, err) : FR_OK;
+}
+
+/* false at the end or at an error, which iterate_end reports. */
+static bool iterate_get(const struct fr_cold_iterator *it, const uint8_t **key, size_t *key_size)
+{
+    if (!rocksdb_iter_valid(it->at))
+        return false;
+    *key = (const uint8_t *)rocksdb_iter_key(it->at, key_size);
+    return true;
+}
+
+static bool image_of(const struct fr_cold *cold, const uint8_t key[COLD_KEY_SIZE], const uint8_t *value, size_t size,
+                     struct fr_image *out)
+{
+    if (size < 1 || size - 1 > UINT32_MAX || value[0] >= FR_IMAGE_ABSENT)
+        return false;
+    *out = (struct fr_image){.key = fr_order_key(&cold->order, cold_take_be(key + 4, 8)),
+                             .table = (uint32_t)cold_take_be(key, 4),
+                             .size = (uint32_t)(size - 1),
+                             .kind = value[0],
+                             .bytes = value + 1};
+    return true;
+}
+
+static enum fr_status no_image(const struct fr_cold *cold, struct fr_err *err)
+{
+    return fr_err_set(err, FR_E_CORRUPT, "the cold store %s holds an entry that is no image", cold->path);
+}
+
+/* ---- walks ---- */
+
+enum fr_status fr_cold_walk(struct fr_cold *cold, const struct fr_cold_range *range, cold_visit visit, void *self,
+                            struct fr_err *err)
+{
+    struct fr_cold_iterator it;
+    iterate_from(cold, 0, range, &it);
+    enum fr_status status = FR_OK;
+    const uint8_t *key;
+    size_t key_size, size;
+    uint64_t done = 0;
+    while (status == FR_OK && iterate_get(&it, &key, &key_size)) {
+        if (key_size >= 4 && cold_take_be(key, 4) > FR_IMAGE_TABLE_MAX)
+            break;
+        struct fr_image image;
+        const uint8_t *value = (const uint8_t *)rocksdb_iter_value(it.at, &size);
+        if (key_size != COLD_KEY_SIZE || !image_of(cold, key, value, size, &image)) {
+            status = no_image(cold, err);
+            break;
+        }
+        done += key_size + size;
+        status = visit(self, &image, done);
+        rocksdb_iter_next(it.at);
+    }
+    enum fr_status end = iterate_end(cold, &it, err);
+    return status != FR_OK ? status : end;
+}
+
+enum fr_status fr_cold_walk_sections(struct fr_cold *cold, cold_visit_section visit, void *self, struct fr_err *err)
+{
+    struct fr_cold_iterator it;
+    iterate_from(cold, COLD_TABLE_SECTIONS, NULL, &it);
+    enum fr_status status = FR_OK;
+    const uint8_t *key;
+    size_t key_size;
+    while (status == FR_OK && iterate_get(&it, &key, &key_size) && key_size >= 4 &&
+           cold_take_be(key, 4) == COLD_TABLE_SECTIONS) {
+        char name[FR_SECTION_NAME_MAX] = "";
+        size_t length = key_size - 4, size;
+        if (length == 0 || length >= FR_SECTION_NAME_MAX || memchr(key + 4, '\0', length)) {
+            status = fr_err_set(err, FR_E_CORRUPT, "the cold store %s holds damaged section names", cold->path);
+            break;
+        }
+        memcpy(name, key + 4, length);
+        const char *value = rocksdb_iter_value(it.at, &size);
+        status = visit(self, name, (const uint8_t *)value, size);
+        rocksdb_iter_next(it.at);
+    }
+    enum fr_status end = iterate_end(cold, &it, err);
+    return status != FR_OK ? status : end;
+}
+
+/* ---- point reads ---- */
+
+struct fetch {
+    struct fr_cold *cold;
+    const struct fr_cold_keys *keys;
+    cold_fetched visit;
+    void *self;
+    rocksdb_readoptions_t *options;
+    size_t begin, n; /* of the piece */
+    uint8_t key_bytes[FETCH_PIECE][COLD_KEY_SIZE];
+    const char *key_at[FETCH_PIECE];
+    size_t key_size[FETCH_PIECE];
+    rocksdb_pinnableslice_t *values[FETCH_PIECE]; /* NULL: none */
+    char *texts[FETCH_PIECE];                     /* of errors */
+};
+
+static void read_piece(struct fetch *fetch)
+{
+    for (size_t i = 0; i < fetch->n; i++) {
+        cold_put_key(fetch->key_bytes[i], fetch->keys->table, fetch->keys->hashes[fetch->begin + i]);
+        fetch->key_at[i] = (const char *)fetch->key_bytes[i];
+        fetch->key_size[i] = COLD_KEY_SIZE;
+    }
+    rocksdb_batched_multi_get_cf(fetch->cold->db, fetch->options, fetch->cold->rows, fetch->n, fetch->key_at,
+                                 fetch->key_size, fetch->values, fetch->texts, true);
+}
+
+/* Gives RocksDB's memory back; the first error of the reads. */
+static enum fr_status end_piece(struct fetch *fetch, struct fr_err *err)
+{
+    enum fr_status status = FR_OK;
+    for (size_t i = 0; i < fetch->n; i++) {
+        if (fetch->values[i])
+            rocksdb_pinnableslice_destroy(fetch->values[i]);
+        if (fetch->texts[i] && status == FR_OK)
+            status = fr_cold_error(fetch->texts[i], "read", fetch->cold->path, err);
+        else if (fetch->texts[i])
+            rocksdb_free(fetch->texts[i]);
+    }
+    return status;
+}
+
+static enum fr_status visit_piece(struct fetch *fetch, struct fr_err *err)
+{
+    enum fr_status status = FR_OK;
+    uint64_t found = 0;
+    for (size_t i = 0; i < fetch->n; i++)
+        if (fetch->texts[i])
+            return FR_OK; /* end_piece says why */
+    for (size_t i = 0; i < fetch->n && status == FR_OK; i++) {
+        size_t place = fetch->begin + i, size;
+        struct fr_image image;
+        if (!fetch->values[i]) {
+            status = fetch->visit(fetch->self, place, fetch->keys->hashes[place], NULL);
+            continue;
+        }
+        const uint8_t *value = (const uint8_t *)rocksdb_pinnableslice_value(fetch->values[i], &size);
+        found++;
+        if (!image_of(fetch->cold, fetch->key_bytes[i], value, size, &image))
+            status = no_image(fetch->cold, err);
+        else
+            status = fetch->visit(fetch->self, place, fetch->keys->hashes[place], &image);
+    }
+    atomic_fetch_add_explicit(&fetch->cold->asked, fetch->n, memory_order_relaxed);
+    atomic_fetch_add_explicit(&fetch->cold->found, found, memory_order_relaxed);
+    return status;
+}
+
+enum fr_status fr_cold_fetch(struct fr_cold *cold, const struct fr_cold_keys *keys, cold_fetched visit, void *self,
+                             struct fr_err *err)
+{
+    struct fetch fetch = {.cold = cold, .keys = keys, .visit = visit, .self = self};
+    enum fr_status status = FR_OK;
+    fetch.options = rocksdb_readoptions_create();
+    rocksdb_readoptions_set_verify_checksums(fetch.options, 1);
+    for (; fetch.begin < keys->n && status == FR_OK; fetch.begin += FETCH_PIECE) {
+        size_t left = keys->n - fetch.begin;
+        fetch.n = left < FETCH_PIECE ? left : FETCH_PIECE;
+        read_piece(&fetch);
+        status = visit_piece(&fetch, err);
+        enum fr_status end = end_piece(&fetch, err);
+        status = status != FR_OK ? status : end;
+    }
+    rocksdb_readoptions_destroy(fetch.options);
+    return status;
+}

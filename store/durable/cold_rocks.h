@@ -1,0 +1,53 @@
+/* What the files that know RocksDB share: cold.c, cold_read.c, cold_tuning.c. */
+#ifndef FR_DURABLE_COLD_ROCKS_H
+#define FR_DURABLE_COLD_ROCKS_H
+
+#include <stdatomic.h>
+
+#include <rocksdb/c.h>
+
+#include "cold.h"
+
+enum { COLD_KEY_SIZE = 12 };
+/* Table numbers of ours, above FR_IMAGE_TABLE_MAX. */
+#define COLD_TABLE_SECTIONS UINT32_C(0xffffff00)
+#define COLD_TABLE_SENTINEL UINT32_C(0xffffff01)
+
+struct fr_cold {
+    char *path;
+    struct fr_order order;
+    rocksdb_cache_t *cache;
+    rocksdb_options_t *options;
+    rocksdb_t *db;
+    rocksdb_column_family_handle_t *rows; /* the one column family */
+    _Atomic uint64_t asked, found;        /* point reads: keys, images */
+};
+
+static inline void cold_put_be(uint8_t *out, uint64_t value, unsigned size)
+{
+    for (unsigned i = 0; i < size; i++)
+        out[i] = (uint8_t)(value >> (8 * (size - 1 - i)));
+}
+
+static inline uint64_t cold_take_be(const uint8_t *bytes, unsigned size)
+{
+    uint64_t value = 0;
+    for (unsigned i = 0; i < size; i++)
+        value = value << 8 | bytes[i];
+    return value;
+}
+
+static inline void cold_put_key(uint8_t out[COLD_KEY_SIZE], uint32_t table, uint64_t hash)
+{
+    cold_put_be(out, table, 4);
+    cold_put_be(out + 4, hash, 8);
+}
+
+/* cold.c: takes RocksDB's text over into err and frees it. */
+enum fr_status fr_cold_error(char *text, const char *what, const char *path, struct fr_err *err);
+
+/* cold_tuning.c: fills cold->cache and cold->options. FR_E_LIMIT when the process may open too few
+ * files. */
+enum fr_status fr_cold_tune(struct fr_cold *cold, uint64_t cache_bytes, struct fr_err *err) FR_MUST_CHECK;
+
+#endif

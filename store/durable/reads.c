@@ -1,0 +1,86 @@
+/* Parts of the folded state for a tier above that keeps only some rows in memory: point reads
+ * and ranges of hashes.
+ *
+ * Invariants: `folded` moves after the ingest, so who has seen an epoch folded reads it. An
+ * error of the cold store is final, as everywhere (P6); an error of the reader is the caller's
+ * own.
+ *
+ * Thread: any, several at once. It does not know what is in memory or in unfolded epochs. */
+#include "durable_internal.h"
+
+#include "base/check.h"
+
+struct scan {
+    const struct fr_durable_reader *reader;
+    const struct fr_order *order;
+    size_t index;
+    enum fr_status refused; /* by the reader */
+};
+
+static enum fr_status visit_fetched(void *self, size_t index, uint64_t hash, const struct fr_image *image)
+{
+    struct scan *scan = self;
+    scan->refused = scan->reader->image(scan->reader->self, index, hash, image);
+    return scan->refused;
+}
+
+static enum fr_status visit_scanned(void *self, const struct fr_image *image, uint64_t done_bytes)
+{
+    (void)done_bytes;
+    struct scan *scan = self;
+    return visit_fetched(scan, scan->index++, fr_order_hash(scan->order, image->key), image);
+}
+
+/* Whose error is it? */
+static enum fr_status settle(struct fr_durable *durable, const struct scan *scan, enum fr_status status,
+                             struct fr_err *err)
+{
+    if (status == FR_OK)
+        return FR_OK;
+    if (scan->refused != FR_OK)
+        return fr_err_set(err, scan->refused, "reading %s: an image was refused (%s)", durable->dir,
+                          fr_status_name(scan->refused));
+    return durable->read_only ? status : fr_durable_die(durable, status, err);
+}
+
+enum fr_status fr_durable_fetch(struct fr_durable *durable, uint32_t table, const uint64_t *hashes, size_t n,
+                                const struct fr_durable_reader *reader, struct fr_err *err)
+{
+    FR_CHECK(table <= FR_IMAGE_TABLE_MAX);
+    enum fr_status status = fr_durable_check(durable, false, err);
+    if (status != FR_OK)
+        return status;
+    struct scan scan = {.reader = reader};
+    if (!durable->cold) {
+        for (size_t i = 0; i < n && status == FR_OK; i++)
+            status = visit_fetched(&scan, i, hashes[i], NULL);
+        return settle(durable, &scan, status, err);
+    }
+    struct fr_cold_keys keys = {table, hashes, n};
+    status = fr_cold_fetch(durable->cold, &keys, visit_fetched, &scan, err);
+    return settle(durable, &scan, status, err);
+}
+
+enum fr_status fr_durable_scan(struct fr_durable *durable, uint32_t table, uint64_t first, uint64_t last,
+                               const struct fr_durable_reader *reader, struct fr_err *err)
+{
+    FR_CHECK(table <= FR_IMAGE_TABLE_MAX);
+    FR_CHECK(first <= last);
+    enum fr_status status = fr_durable_check(durable, false, err);
+    if (status != FR_OK || !durable->cold)
+        return status;
+    struct fr_cold_range range = {table, first, last};
+    struct scan scan = {.reader = reader, .order = &durable->order};
+    status = fr_cold_walk(durable->cold, &range, visit_scanned, &scan, err);
+    return settle(durable, &scan, status, err);
+}
+
+uint64_t fr_durable_folded(struct fr_durable *durable)
+{
+    return atomic_load_explicit(&durable->folded, memory_order_acquire);
+}
+
+uint64_t fr_durable_cold_memory(struct fr_durable *durable)
+{
+    return durable->cold ? fr_cold_memory(durable->cold) : 0;
+}

@@ -1,0 +1,295 @@
+/* Parts of the folded state: point reads and ranges against a model, also beside folds. */
+#include "scene.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/resource.h>
+
+#include "base/order.h"
+
+#include "../../../store/durable/durable_internal.h"
+
+enum { KEYS = 3000, ASKED_MAX = 2 * KEYS };
+
+static int compare_u64(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return (a > b) - (a < b);
+}
+
+/* What a read must give. */
+struct expected {
+    const struct scene *scene;
+    uint64_t epoch; /* folded */
+    uint32_t table;
+    struct fr_order order;
+    const uint64_t *hashes; /* of a fetch */
+    size_t visits, images;
+    uint64_t last_hash;
+};
+
+/* The scene's image of a key as of an epoch; size of it, or -1. */
+static bool image_is(const struct expected *expected, uint64_t key, const struct fr_image *image)
+{
+    uint64_t index = scene_index(key), last = expected->epoch;
+    struct scene_image want = {.kind = FR_IMAGE_ABSENT};
+    if (index < expected->scene->keys) {
+        while (last > 0 && !scene_image_of(expected->scene, last, expected->table, index).touched)
+            last--;
+        if (last > 0)
+            want = scene_image_of(expected->scene, last, expected->table, index);
+    }
+    if (want.kind == FR_IMAGE_ABSENT || !image)
+        return want.kind == FR_IMAGE_ABSENT && !image;
+    if (image->key != key || image->table != expected->table || image->kind != want.kind || image->size != want.size)
+        return false;
+    for (uint32_t i = 0; i < want.size; i++)
+        if (image->bytes[i] != scene_byte(last, expected->table, index, i))
+            return false;
+    return true;
+}
+
+static enum fr_status look(void *self, size_t index, uint64_t hash, const struct fr_image *image)
+{
+    struct expected *expected = self;
+    assert_int_equal(index, expected->visits);
+    if (expected->hashes)
+        assert_int_equal(hash, expected->hashes[index]);
+    else
+        assert_true(image && (index == 0 || hash > expected->last_hash));
+    assert_true(image_is(expected, fr_order_key(&expected->order, hash), image));
+    expected->visits++;
+    expected->images += image != NULL;
+    expected->last_hash = hash;
+    return FR_OK;
+}
+
+/* Hashes of known and unknown keys, n of them. */
+static size_t choose_hashes(const struct expected *expected, uint64_t seed, size_t n, uint64_t *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint64_t r = fr_random_u64(seed, 3, i, 0);
+        out[i] = r % 3 == 0 ? r : fr_order_hash(&expected->order, scene_key(r / 3 % expected->scene->keys));
+    }
+    qsort(out, n, sizeof(*out), compare_u64);
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++)
+        if (i == 0 || out[i] != out[kept - 1])
+            out[kept++] = out[i];
+    return kept;
+}
+
+static void check_fetch(struct fr_durable *durable, struct expected expected, uint64_t seed, size_t n)
+{
+    static uint64_t hashes[ASKED_MAX];
+    struct fr_err err = {0};
+    n = choose_hashes(&expected, seed, n, hashes);
+    expected.hashes = hashes;
+    struct fr_durable_reader reader = {&expected, look};
+    assert_int_equal(fr_durable_fetch(durable, expected.table, hashes, n, &reader, &err), FR_OK);
+    assert_int_equal(expected.visits, n);
+}
+
+static size_t scan(struct fr_durable *durable, struct expected expected, uint64_t first, uint64_t last)
+{
+    struct fr_err err = {0};
+    struct fr_durable_reader reader = {&expected, look};
+    assert_int_equal(fr_durable_scan(durable, expected.table, first, last, &reader, &err), FR_OK);
+    return expected.images;
+}
+
+static struct expected expect(const struct scene *scene, uint64_t epoch, uint32_t table)
+{
+    return (struct expected){.scene = scene, .epoch = epoch, .table = table, .order = fr_order_of(scene->salt)};
+}
+
+FR_CASE(fetches_and_scans_equal_a_model_of_the_folded_epochs)
+{
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+        struct scene scene = scene_make(seed);
+        scene.keys = KEYS;
+        scene.salt = seed == 1 ? 0 : fr_fmix64(seed);
+        struct fr_durable *durable = scene_open(&scene, false);
+        durable->sst_bytes_max = 50000; /* some files a fold */
+        uint64_t folded = 0;
+        for (uint64_t turn = 0; turn < 6; turn++) {
+            for (uint32_t table = 0; table < SCENE_TABLES; table++) {
+                struct expected expected = expect(&scene, folded, table);
+                for (size_t n = 0; n <= ASKED_MAX; n = n * 7 + 1)
+                    check_fetch(durable, expected, turn * 100 + n, n);
+                size_t all = scan(durable, expected, 0, UINT64_MAX), in_parts = 0;
+                for (uint64_t shard = 0; shard < 16; shard++)
+                    in_parts += scan(durable, expected, shard << 60, shard << 60 | UINT64_MAX >> 4);
+                assert_int_equal(in_parts, all);
+                assert_true((all > 0) == (folded > 0));
+            }
+            scene_append_to(&scene, durable, 3 * turn + 1, 3 * turn + 3);
+            if (turn % 2 == 1)
+                continue;
+            scene_fold(durable);
+            folded = 3 * turn + 3;
+            assert_int_equal(fr_durable_folded(durable), folded);
+        }
+        struct fr_durable_status status = scene_status(durable);
+        assert_true(status.cold_found > 0 && status.cold_asked > status.cold_found);
+        assert_true(fr_durable_cold_memory(durable) > 0);
+        fr_durable_close(durable);
+        durable = scene_open(&scene, true);
+        check_fetch(durable, expect(&scene, folded, 0), seed, 100);
+        fr_durable_close(durable);
+    }
+}
+
+FR_CASE(a_range_ends_where_it_says)
+{
+    struct scene scene = scene_make(81);
+    struct fr_durable *durable = scene_open(&scene, false);
+    scene_append_to(&scene, durable, 1, 4);
+    scene_fold(durable);
+    struct expected expected = expect(&scene, 4, 1);
+    uint64_t hashes[64];
+    size_t n = 0;
+    for (uint64_t i = 0; i < scene.keys; i++) {
+        uint64_t hash = fr_order_hash(&expected.order, scene_key(i));
+        n += scan(durable, expected, hash, hash);
+        hashes[i] = hash;
+    }
+    assert_int_equal(n, scan(durable, expected, 0, UINT64_MAX));
+    qsort(hashes, 64, sizeof(hashes[0]), compare_u64);
+    assert_int_equal(scan(durable, expected, hashes[0] + 1, hashes[63] - 1) +
+                         scan(durable, expected, hashes[0], hashes[0]) +
+                         scan(durable, expected, hashes[63], hashes[63]),
+                     n);
+    fr_durable_close(durable);
+}
+
+static enum fr_status refuse_second(void *self, size_t index, uint64_t hash, const struct fr_image *image)
+{
+    (void)self;
+    (void)hash;
+    (void)image;
+    return index == 1 ? FR_E_LIMIT : FR_OK;
+}
+
+FR_CASE(a_readers_error_ends_the_read_and_nothing_else)
+{
+    struct scene scene = scene_make(82);
+    struct fr_durable *durable = scene_open(&scene, false);
+    struct fr_err err = {0};
+    struct fr_durable_reader reader = {NULL, refuse_second};
+    const uint64_t hashes[] = {1, 2, 3};
+    for (int folded = 0; folded < 2; folded++) {
+        assert_int_equal(fr_durable_fetch(durable, 0, hashes, 3, &reader, &err), FR_E_LIMIT);
+        scene_append_to(&scene, durable, (uint64_t)folded + 1, (uint64_t)folded + 1);
+        scene_fold(durable);
+    }
+    assert_int_equal(fr_durable_scan(durable, 0, 0, UINT64_MAX, &reader, &err), FR_E_LIMIT);
+    assert_true(scene_state_is(&scene, durable, 2));
+    fr_durable_close(durable);
+}
+
+/* ---- beside folds ---- */
+
+enum { BUSY_EPOCHS = 40, READERS = 2 };
+
+struct busy {
+    const struct scene *scene;
+    struct fr_durable *durable;
+    atomic_bool done;
+    uint32_t table;
+    uint64_t reads;
+};
+
+struct newest {
+    const struct busy *busy;
+    struct fr_order order;
+    uint64_t epoch; /* folded before the read began */
+};
+
+/* Any epoch between what was folded before the read and what is folded now is right. */
+static enum fr_status look_beside(void *self, size_t index, uint64_t hash, const struct fr_image *image)
+{
+    (void)index;
+    const struct newest *newest = self;
+    struct expected expected = {.scene = newest->busy->scene, .table = newest->busy->table, .order = newest->order};
+    for (expected.epoch = newest->epoch; expected.epoch <= BUSY_EPOCHS; expected.epoch++)
+        if (image_is(&expected, fr_order_key(&newest->order, hash), image))
+            return FR_OK;
+    return FR_E_CORRUPT;
+}
+
+static void *read_main(void *self)
+{
+    struct busy *busy = self;
+    static _Thread_local uint64_t hashes[500];
+    while (!atomic_load(&busy->done)) {
+        struct newest newest = {busy, fr_order_of(busy->scene->salt), fr_durable_folded(busy->durable)};
+        struct expected expected = expect(busy->scene, 0, busy->table);
+        struct fr_durable_reader reader = {&newest, look_beside};
+        size_t n = choose_hashes(&expected, busy->reads, 500, hashes);
+        struct fr_err err = {0};
+        enum fr_status status = fr_durable_fetch(busy->durable, busy->table, hashes, n, &reader, &err);
+        if (status == FR_OK)
+            status = fr_durable_scan(busy->durable, busy->table, hashes[0], hashes[n - 1], &reader, &err);
+        if (status != FR_OK)
+            return (void *)1;
+        busy->reads++;
+    }
+    return NULL;
+}
+
+FR_CASE(reads_beside_folds_see_what_was_folded_before_them)
+{
+    struct scene scene = scene_make(83);
+    scene.keys = 1000;
+    struct fr_durable *durable = scene_open(&scene, false);
+    struct busy busy[READERS];
+    pthread_t threads[READERS];
+    for (uint32_t r = 0; r < READERS; r++) {
+        busy[r] = (struct busy){.scene = &scene, .durable = durable, .table = r};
+        assert_int_equal(pthread_create(&threads[r], NULL, read_main, &busy[r]), 0);
+    }
+    for (uint64_t e = 1; e <= BUSY_EPOCHS; e++) {
+        scene_append_to(&scene, durable, e, e);
+        scene_fold(durable);
+    }
+    for (uint32_t r = 0; r < READERS; r++) {
+        void *wrong = NULL;
+        atomic_store(&busy[r].done, true);
+        pthread_join(threads[r], &wrong);
+        assert_null(wrong);
+        assert_true(busy[r].reads > 0);
+    }
+    assert_true(scene_state_is(&scene, durable, BUSY_EPOCHS));
+    fr_durable_close(durable);
+}
+
+/* ---- open files ---- */
+
+FR_CASE(too_few_open_files_are_refused_by_name)
+{
+    struct scene scene = scene_make(84);
+    struct rlimit limit, small;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    small = limit;
+    small.rlim_cur = 100;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &small), 0);
+    struct fr_durable *durable = NULL;
+    struct fr_err err = {0};
+    assert_int_equal(scene_try_open(&scene, NULL, false, &durable, &err), FR_E_LIMIT);
+    assert_non_null(strstr(err.text, "may open 100 files, at least 128"));
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    fr_durable_close(scene_open(&scene, false));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        SCENE_CASE(fetches_and_scans_equal_a_model_of_the_folded_epochs),
+        SCENE_CASE(a_range_ends_where_it_says),
+        SCENE_CASE(a_readers_error_ends_the_read_and_nothing_else),
+        SCENE_CASE(reads_beside_folds_see_what_was_folded_before_them),
+        SCENE_CASE(too_few_open_files_are_refused_by_name),
+    };
+    return cmocka_run_group_tests_name("durable reads", tests, NULL, NULL);
+}
