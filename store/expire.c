@@ -63,7 +63,7 @@ static uint8_t judge_row(const struct slice_visit *visit, const struct fr_row_he
 static bool judge_pending(const struct slice_visit *visit, int64_t seen_ms)
 {
     const struct fr_gate_policy *gate = &visit->table->spec.gate;
-    return gate->forgets(gate->config, seen_ms, visit->watermark_ms);
+    return gate->memory == FR_GATE_ENTRIES && gate->forgets(gate->config, seen_ms, visit->watermark_ms);
 }
 
 /* Says whether an entry goes, and why. */

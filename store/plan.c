@@ -42,7 +42,7 @@
 enum {
     UNIT_OCCURRENCES = 8192, /* a slot with more is split */
     BLOCK = 32,              /* keys between prefetch and use */
-    ENTRY_BITS = 28,
+    ENTRY_BITS = 27,
 };
 
 /* What an occurrence may do, beside its entry number. */
@@ -50,6 +50,7 @@ enum {
 #define OCC_TRAINS ((uint32_t)1 << 30)  /* some sample of the entry trains */
 #define OCC_TOUCHES ((uint32_t)1 << 29) /* some sample of the entry trains, slot touches */
 #define OCC_SHARED ((uint32_t)1 << 28)  /* the entry is a group */
+#define OCC_FALLS ((uint32_t)1 << 27)   /* the coin of one that counts */
 #define OCC_ENTRY (((uint32_t)1 << ENTRY_BITS) - 1)
 
 /* ---- layout, count, scatter ---- */
@@ -150,6 +151,14 @@ static void place_units(struct fr_plan *plan)
     fr_plan_reserve_heads(plan, records_max);
 }
 
+static uint32_t throw_coin(const struct fr_plan *plan, const struct fr_table *table, const struct fr_column *column,
+                           uint32_t entry, uint64_t key)
+{
+    const uint32_t *groups = plan->batch->group_begin;
+    uint32_t begin = column->shared ? groups[entry] : entry, end = column->shared ? groups[entry + 1] : entry + 1;
+    return fr_gate_falls(plan->store, table, plan->batch, begin, end, key) ? OCC_FALLS : 0;
+}
+
 static void scatter_unit(void *context, size_t index, size_t worker)
 {
     (void)worker;
@@ -157,7 +166,9 @@ static void scatter_unit(void *context, size_t index, size_t worker)
     struct plan_unit *unit = &plan->units[index];
     const struct fr_store_slot *slot = &plan->store->slots[unit->slot];
     const struct fr_column *column = &plan->batch->columns[unit->slot];
+    const struct fr_table *table = &plan->store->tables[slot->table];
     struct plan_record *records = plan->tables[slot->table].records;
+    bool coins = slot->admit && table->spec.gate.memory == FR_GATE_NOTHING;
     uint32_t base = plan->rows->slot_base[unit->slot];
     uint32_t trained = OCC_TRAINS | (slot->admit ? OCC_COUNTS : 0) | (slot->touch ? OCC_TOUCHES : 0);
     for (uint32_t i = unit->entry_begin; i < unit->entry_end; i++) {
@@ -165,8 +176,9 @@ static void scatter_unit(void *context, size_t index, size_t worker)
         uint32_t entry = i | (column->shared ? OCC_SHARED : 0) | (trains ? trained : 0);
         for (uint32_t o = column->begin[i]; o < column->begin[i + 1]; o++) {
             uint64_t hash = fr_order_hash(&plan->store->order, column->keys[o]);
+            uint32_t falls = coins && trains ? throw_coin(plan, table, column, i, column->keys[o]) : 0;
             records[unit->at[fr_shard_of(hash)]++] =
-                (struct plan_record){.hash = hash, .occurrence = base + o, .entry = entry};
+                (struct plan_record){.hash = hash, .occurrence = base + o, .entry = entry | falls};
         }
     }
 }
@@ -188,6 +200,7 @@ static inline void add_occurrence(const struct fr_plan *plan, struct plan_key *k
     key->trained |= (entry & OCC_TRAINS) != 0;
     if (entry & OCC_COUNTS)
         key->n_counted += samples;
+    key->fell |= (entry & OCC_FALLS) != 0;
     if (entry & OCC_TOUCHES) {
         key->n_touched += samples;
         key->clicks += clicks;
@@ -223,6 +236,8 @@ struct resolve {
     const struct fr_plan *plan;
     const struct fr_table *table;
     struct fr_shard *shard;
+    uint32_t shard_number;
+    struct fr_sketch_log *sketched;
 };
 
 static void admit(const struct resolve *r, struct plan_key *key)
@@ -239,19 +254,37 @@ static void admit(const struct resolve *r, struct plan_key *key)
     shard->counts.admitted++;
 }
 
+/* A key's trained occurrences so far, as the gate's memory knows them. */
+static uint32_t count_of(const struct resolve *r, const struct plan_key *key, const struct fr_light_entry *pending)
+{
+    uint32_t before = 0;
+    switch (r->table->spec.gate.memory) {
+    case FR_GATE_ENTRIES:
+        before = pending ? pending->count : 0;
+        return key->n_counted > UINT32_MAX - before ? UINT32_MAX : before + (uint32_t)key->n_counted;
+    case FR_GATE_SKETCH:
+        return fr_gate_count_sketch(r->table, r->shard_number, key->hash, key->n_counted, r->plan->watermark_ms,
+                                    r->sketched);
+    case FR_GATE_NOTHING:
+        break;
+    }
+    return key->fell;
+}
+
 /* A key without a row that trained occurrences may count for. */
 static void count_key(const struct resolve *r, struct plan_key *key)
 {
     struct fr_shard *shard = r->shard;
     const struct fr_gate_policy *gate = &r->table->spec.gate;
     bool pending = key->number != FR_NO_ENTRY && fr_shard_entry(shard, key->number)->state == FR_ENTRY_PENDING;
-    uint32_t count = pending ? fr_entries_light(&shard->entries, key->number)->count : 0;
-    count = key->n_counted > UINT32_MAX - count ? UINT32_MAX : count + (uint32_t)key->n_counted;
+    uint32_t count = count_of(r, key, pending ? fr_entries_light(&shard->entries, key->number) : NULL);
     if (gate->admits(gate->config, count)) {
         admit(r, key);
         return;
     }
     shard->counts.rejected += key->n_counted;
+    if (gate->memory != FR_GATE_ENTRIES)
+        return;
     if (!pending && shard->counts.pending >= shard->pending_max) {
         shard->counts.unremembered++;
         return;
@@ -308,6 +341,8 @@ static void resolve_keys(const struct resolve *r, struct plan_key *keys, struct 
         uint32_t end = n - begin < BLOCK ? n : begin + BLOCK;
         for (uint32_t u = begin; u < end; u++)
             fr_index_prefetch(&shard->index, keys[u].hash);
+        for (uint32_t u = begin; r->table->sketches && u < end; u++)
+            fr_sketch_prefetch(&r->table->sketches[r->shard_number], keys[u].hash);
         for (uint32_t u = begin; u < end; u++)
             fr_index_prefetch_entry(&shard->index, &shard->entries, keys[u].hash);
         for (uint32_t u = begin; u < end; u++)
@@ -328,9 +363,11 @@ static void resolve_shard(void *context, size_t index, size_t worker)
     struct plan_table *scratch = &plan->tables[t];
     uint32_t begin = scratch->begin[s], n = scratch->begin[s + 1] - begin;
     scratch->n_unique[s] = 0;
+    scratch->sketched[s].n = 0;
     if (n == 0)
         return;
-    struct resolve r = {.plan = plan, .table = &plan->store->tables[t]};
+    struct resolve r = {
+        .plan = plan, .table = &plan->store->tables[t], .shard_number = s, .sketched = &scratch->sketched[s]};
     r.shard = &r.table->shards[s];
     scratch->before[s] = (struct shard_before){
         .n_dirty = r.shard->n_dirty, .dirty_bytes = r.shard->dirty_bytes, .counts = r.shard->counts};
@@ -442,6 +479,9 @@ static void undo_shard(void *context, size_t index, size_t worker)
         return;
     for (uint32_t u = scratch->n_unique[s]; u > 0; u--)
         undo_key(shard, &keys[u - 1], &undo[u - 1]);
+    const struct fr_table *table = &plan->store->tables[t];
+    if (table->sketches)
+        fr_sketch_take_back(&table->sketches[s], &plan->tables[t].sketched[s]);
     const struct shard_before *before = &scratch->before[s];
     shard->n_dirty = before->n_dirty; /* a plan only adds to the list */
     shard->dirty_bytes = before->dirty_bytes;

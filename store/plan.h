@@ -2,6 +2,7 @@
 #ifndef FR_STORE_PLAN_H
 #define FR_STORE_PLAN_H
 
+#include "gate.h"
 #include "tables.h"
 
 struct plan_record {
@@ -20,6 +21,7 @@ struct plan_key {
     uint32_t n_occurrences;
     uint32_t number; /* of its entry, as last found */
     bool trained;
+    bool fell; /* some occurrence's coin */
     bool made; /* the row, by this plan */
 };
 
@@ -59,6 +61,7 @@ struct plan_table {
     uint32_t n_unique[FR_SHARDS];
     uint32_t unique_begin[FR_SHARDS];
     struct shard_before before[FR_SHARDS]; /* of shards with keys */
+    struct fr_sketch_log sketched[FR_SHARDS];
 };
 
 struct plan_worker { /* find-or-add table of resolve: number of the key + 1 */

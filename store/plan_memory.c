@@ -29,6 +29,8 @@ void fr_plan_free(struct fr_plan *plan)
         free(plan->tables[t].records);
         free(plan->tables[t].keys);
         free(plan->tables[t].undo);
+        for (uint32_t s = 0; s < FR_SHARDS; s++)
+            fr_sketch_log_release(&plan->tables[t].sketched[s]);
     }
     for (size_t w = 0; w < plan->n_workers; w++)
         free(plan->workers[w].heads);
@@ -43,9 +45,12 @@ size_t fr_plan_bytes(const struct fr_plan *plan)
 {
     size_t bytes = plan->capacity_units * sizeof(*plan->units) + plan->capacity_groups * sizeof(*plan->groups) +
                    plan->n_workers * plan->capacity_heads * sizeof(uint32_t);
-    for (uint32_t t = 0; t < plan->store->n_tables; t++)
+    for (uint32_t t = 0; t < plan->store->n_tables; t++) {
         bytes += plan->tables[t].capacity *
                  (sizeof(struct plan_record) + sizeof(struct plan_key) + sizeof(struct plan_undo));
+        for (uint32_t s = 0; s < FR_SHARDS; s++)
+            bytes += plan->tables[t].sketched[s].capacity * sizeof(struct fr_sketch_undo);
+    }
     return bytes;
 }
 

@@ -7,6 +7,7 @@
  *
  * Bytes from disk are checked (FR_E_CORRUPT), never asserted. Owner: the owner loop before its
  * first batch. */
+#include "gate.h"
 #include "tables.h"
 
 #include <stdlib.h>
@@ -62,6 +63,8 @@ static void restore_absent(struct fr_shard *shard, uint64_t hash, uint32_t numbe
 
 enum fr_status fr_store_restore_image(struct fr_store *store, const struct fr_image *image)
 {
+    if (image->kind == FR_IMAGE_BLOCK)
+        return fr_gate_restore(store, image);
     if (image->table >= store->n_tables)
         return FR_E_CORRUPT;
     const struct fr_table *table = &store->tables[image->table];

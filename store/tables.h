@@ -8,6 +8,7 @@
 
 #include "base/order.h"
 #include "index.h"
+#include "sketch.h"
 #include "store/store.h"
 
 _Static_assert(FR_SHARDS == 1 << FR_SHARD_BITS, "the shard is the top bits of the hash");
@@ -37,11 +38,12 @@ struct fr_shard {
 
 struct fr_table {
     struct fr_store_table spec;
-    uint64_t random_stream;  /* XXH3 of the name */
-    size_t row_bytes;        /* floats */
-    size_t image_size;       /* of a row */
-    uint32_t slice_bits;     /* k: an expiry slice is 1/2^k of the keys */
-    struct fr_shard *shards; /* [FR_SHARDS] */
+    uint64_t random_stream;     /* XXH3 of the name */
+    size_t row_bytes;           /* floats */
+    size_t image_size;          /* of a row */
+    uint32_t slice_bits;        /* k: an expiry slice is 1/2^k of the keys */
+    struct fr_shard *shards;    /* [FR_SHARDS] */
+    struct fr_sketch *sketches; /* [FR_SHARDS], of a gate that has them; else NULL (gate.h) */
 };
 
 struct fr_store_slot {

@@ -61,7 +61,7 @@ static bool iterate_get(const struct fr_cold_iterator *it, const uint8_t **key, 
 static bool image_of(const struct fr_cold *cold, const uint8_t key[COLD_KEY_SIZE], const uint8_t *value, size_t size,
                      struct fr_image *out)
 {
-    if (size < 1 || size - 1 > UINT32_MAX || value[0] >= FR_IMAGE_ABSENT)
+    if (size < 1 || size - 1 > UINT32_MAX || value[0] >= FR_IMAGE_KINDS || value[0] == FR_IMAGE_ABSENT)
         return false;
     *out = (struct fr_image){.key = fr_order_key(&cold->order, cold_take_be(key + 4, 8)),
                              .table = (uint32_t)cold_take_be(key, 4),

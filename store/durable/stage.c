@@ -70,7 +70,7 @@ static uint8_t *take_bytes(struct fr_stage *stage, size_t size)
 uint8_t *fr_stage_image(struct fr_stage *stage, const struct fr_image *image)
 {
     FR_CHECK(image->table <= FR_IMAGE_TABLE_MAX);
-    FR_CHECK(image->kind <= FR_IMAGE_ABSENT);
+    FR_CHECK(image->kind < FR_IMAGE_KINDS);
     if (image->kind == FR_IMAGE_ABSENT)
         FR_CHECK(image->size == 0 && image->reason <= FR_ABSENT_MANUAL);
     else

@@ -4,6 +4,7 @@
  *     {"table":"user","key":"17","seen_ms":..,"show":3,"click":1,"row":[values, then optimizer
  *     state]}
  *     {"table":"user","key":"18","pending":1,"seen_ms":..}           both by table name and key
+ *     {"table":"user","block":"19","image":"0x.."}                   counters of a gate, likewise
  *     {"dense":"h/0/kernel","shape":[2,3],"values":[..]}, {"dense_state":"0x.."}; where a moving
  *     average is
  *     published, this too: "average":[..]
@@ -67,11 +68,22 @@ static void put_double(struct fr_buffer *out, const char *name, double value)
         fr_buffer_printf(out, ",\"%s\":null", name);
 }
 
+static void put_block(struct fr_buffer *line, const struct fr_tool_state *state, const struct fr_tool_state_key *key)
+{
+    fr_buffer_printf(line, "{\"table\":\"%s\",\"block\":\"%" PRIu64 "\",\"image\":\"0x%016" PRIx64 "\"}\n",
+                     state->settings.tables[key->table - FR_BLOCK_TABLES].name, key->key,
+                     fr_xxh3(key->bytes, key->size));
+}
+
 static void put_keys(struct writer *out, const struct fr_tool_state *state)
 {
     struct fr_buffer *line = &out->lines;
     for (size_t i = 0; i < state->n_keys && !out->failed; i++) {
         const struct fr_tool_state_key *key = &state->keys[i];
+        if (key->kind == FR_IMAGE_BLOCK) {
+            put_block(line, state, key);
+            continue;
+        }
         fr_buffer_printf(line, "{\"table\":\"%s\",\"key\":\"%" PRIu64 "\",", state->settings.tables[key->table].name,
                          key->key);
         if (key->kind == FR_IMAGE_PENDING) {

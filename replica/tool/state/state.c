@@ -104,7 +104,7 @@ static void count_images(struct report *report, uint32_t table, const struct fr_
     if (state->depth != FR_STATE_PRIVATE)
         return;
     for (size_t i = 0; i < state->n_keys; i++)
-        if (state->keys[i].table == table)
+        if (state->keys[i].table == table) /* no block's */
             (*(state->keys[i].kind == FR_IMAGE_ROW ? &rows : &pending))++;
     if (rows == counts->rows && pending == counts->pending)
         return;

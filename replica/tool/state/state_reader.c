@@ -86,9 +86,27 @@ static enum fr_status take_row(struct fr_tool_state *state, struct fr_tool_state
     return FR_OK;
 }
 
+/* Blocks of a gate's counters are kept beside the keys: only the private dump shows them. */
+static enum fr_status take_block(struct fr_tool_state *state, const struct fr_image *image)
+{
+    if (image->table < FR_BLOCK_TABLES || image->table - FR_BLOCK_TABLES >= state->settings.n_tables)
+        return FR_E_CORRUPT;
+    if (state->depth != FR_STATE_PRIVATE)
+        return FR_OK;
+    struct fr_tool_state_key *key = find_or_add(state, image->table, image->key);
+    uint8_t *bytes = key->size == image->size ? (uint8_t *)(uintptr_t)key->bytes : take_bytes(state, image->size);
+    memcpy(bytes, image->bytes, image->size);
+    key->kind = image->kind;
+    key->bytes = bytes;
+    key->size = image->size;
+    return FR_OK;
+}
+
 static enum fr_status visit_image(void *self, const struct fr_image *image)
 {
     struct fr_tool_state *state = self;
+    if (image->kind == FR_IMAGE_BLOCK && state->n_keys < KEYS_MAX)
+        return take_block(state, image);
     if (image->table >= state->settings.n_tables || state->n_keys >= KEYS_MAX)
         return FR_E_CORRUPT;
     if (image->kind == FR_IMAGE_PENDING && image->size != FR_PENDING_IMAGE_SIZE)
@@ -177,6 +195,13 @@ static int compare_keys(const void *left, const void *right)
     return (a->key > b->key) - (a->key < b->key);
 }
 
+/* Blocks come behind all keys. */
+static uint32_t rank_of(const struct fr_tool_state *state, uint32_t table)
+{
+    return table < FR_BLOCK_TABLES ? state->table_rank[table]
+                                   : FR_BLOCK_TABLES + state->table_rank[table - FR_BLOCK_TABLES];
+}
+
 static void sort_keys(struct fr_tool_state *state)
 {
     uint32_t n_tables = state->settings.n_tables;
@@ -186,7 +211,7 @@ static void sort_keys(struct fr_tool_state *state)
         if (key.kind == FR_IMAGE_ABSENT || (key.kind == FR_IMAGE_PENDING && state->depth == FR_STATE_PUBLIC))
             continue;
         state->n_rows += key.kind == FR_IMAGE_ROW;
-        key.table = state->table_rank[key.table];
+        key.table = rank_of(state, key.table);
         state->keys[n++] = key;
     }
     state->n_keys = n;
@@ -198,7 +223,9 @@ static void sort_keys(struct fr_tool_state *state)
     for (uint32_t t = 0; t < n_tables; t++)
         table_of[state->table_rank[t]] = t;
     for (size_t i = 0; i < n; i++)
-        state->keys[i].table = table_of[state->keys[i].table];
+        state->keys[i].table = state->keys[i].table < FR_BLOCK_TABLES
+                                   ? table_of[state->keys[i].table]
+                                   : FR_BLOCK_TABLES + table_of[state->keys[i].table - FR_BLOCK_TABLES];
     free(table_of);
 }
 

@@ -20,6 +20,7 @@ struct fr_tool_state_key {
     uint32_t count;  /* pending */
     int64_t seen_ms; /* pending */
     uint32_t size;   /* of bytes */
+    /* block: table is FR_BLOCK_TABLES + its table */
     /* row: struct fr_row_head, then floats (public: value_floats of them) */
     const uint8_t *bytes;
 };
@@ -42,7 +43,7 @@ struct fr_tool_state {
     struct fr_tool_state_section *published;
     size_t n_published;
     bool published_found;
-    struct fr_tool_state_key *keys; /* by table name, then key */
+    struct fr_tool_state_key *keys; /* by table name, then key; then blocks, likewise */
     size_t n_keys;
     uint64_t n_rows;
 

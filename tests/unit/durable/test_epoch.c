@@ -241,7 +241,7 @@ FR_CASE(images_that_break_a_rule_are_refused)
         size_t offset;
         uint8_t value;
     } cases[] = {
-        {130, 3},    /* kind */
+        {130, 4},    /* kind */
         {131, 1},    /* a row with a reason */
         {112, 0},    /* an absent key with a reason becomes a row with one */
         {113, 6},    /* reason */

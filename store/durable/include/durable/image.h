@@ -11,7 +11,11 @@
 /* Table numbers above are the cold store's own (sections, sentinel). */
 enum { FR_IMAGE_TABLE_MAX = 0x7fffffff };
 
-enum fr_image_kind { FR_IMAGE_ROW = 0, FR_IMAGE_PENDING = 1, FR_IMAGE_ABSENT = 2 };
+/* Images of these tables are no keys' but blocks of counters of table - FR_BLOCK_TABLES, which only
+ * the store reads. */
+enum { FR_BLOCK_TABLES = 0x40000000 };
+
+enum fr_image_kind { FR_IMAGE_ROW = 0, FR_IMAGE_PENDING = 1, FR_IMAGE_ABSENT = 2, FR_IMAGE_BLOCK = 3, FR_IMAGE_KINDS };
 /* Why a key is absent, in the codes of the delta format's `why`. With 0 it never had a published
  * row (a forgotten pending key), so there is no tombstone. */
 enum fr_absent_reason {
