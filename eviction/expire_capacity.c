@@ -14,6 +14,8 @@ enum { WHY_CAPACITY = 4 };
 static double capacity_rank(const void *config, const struct fr_row_facts *facts, int64_t watermark_ms)
 {
     (void)config;
+    if (facts->seen_ms > watermark_ms)
+        return 1; /* trained since: stays */
     return -(double)fr_idle_time(facts->seen_ms, watermark_ms);
 }
 

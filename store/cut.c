@@ -13,6 +13,7 @@
  * Owner: the owner loop, at a batch boundary, after the step of the last planned batch. Does not:
  * encode, write or sync. */
 #include "gate.h"
+#include "sweep.h"
 #include "tables.h"
 
 #include <stdlib.h>
@@ -231,6 +232,7 @@ void fr_store_cut(struct fr_store *store, struct fr_stage *stage)
     if (cut->n_carried > 0)
         qsort(cut->carried, cut->n_carried, sizeof(*cut->carried), compare_carried);
     fr_pool_run(store->pool, n_shards, copy_shard, cut);
-    fr_gate_cut(store, stage);
+    fr_admission_cut(store, stage);
     stage_section(store, stage);
+    fr_sweep_cut(store, stage);
 }

@@ -13,7 +13,7 @@
  *
  * Owner: the owner loop, between batches: no row is in flight. It does not touch rows outside the
  * slice, or ask the wall clock. */
-#include "tables.h"
+#include "sweep.h"
 
 #include <stdlib.h>
 
@@ -35,6 +35,7 @@ struct slice {
 struct slice_visit {
     const struct fr_table *table;
     struct fr_shard *shard;
+    uint32_t shard_number;
     int64_t watermark_ms;
     size_t n, capacity;
     struct slice_victim {
@@ -43,8 +44,8 @@ struct slice_visit {
     } * victims; /* removed after the scan, because entries move then */
 };
 
-/* The reason of the first rule that lets the row go; FR_ABSENT_SILENT: it stays. */
-static uint8_t judge_row(const struct slice_visit *visit, const struct fr_row_head *head, const float *values)
+static uint8_t judge_row(const struct slice_visit *visit, uint64_t hash, const struct fr_row_head *head,
+                         const float *values)
 {
     const struct fr_store_table *spec = &visit->table->spec;
     struct fr_row_facts facts = {.seen_ms = head->seen_ms,
@@ -52,12 +53,9 @@ static uint8_t judge_row(const struct slice_visit *visit, const struct fr_row_he
                                  .click = head->click,
                                  .values = values,
                                  .n_values = spec->layout.value_floats};
-    for (uint32_t i = 0; i < spec->n_expiries; i++) {
-        const struct fr_expiry_policy *rule = &spec->expiries[i];
-        if (rule->rows_max == 0 && rule->rank(rule->config, &facts, visit->watermark_ms) < rule->threshold)
-            return rule->reason;
-    }
-    return FR_ABSENT_SILENT;
+    return spec->n_expiries > 0
+               ? fr_sweep_judge(visit->table, visit->shard_number, hash, &facts, visit->watermark_ms)
+               : FR_ABSENT_SILENT;
 }
 
 static bool judge_pending(const struct slice_visit *visit, int64_t seen_ms)
@@ -70,13 +68,13 @@ static bool judge_pending(const struct slice_visit *visit, int64_t seen_ms)
 static bool judge(const struct slice_visit *visit, uint32_t number, uint8_t *reason)
 {
     const struct fr_entries *entries = &visit->shard->entries;
+    const struct fr_entry *entry = fr_shard_entry(visit->shard, number);
     *reason = FR_ABSENT_SILENT;
     if (!(number & FR_LIGHT)) {
-        *reason = judge_row(visit, &fr_entries_live(entries, number)->head, fr_entries_row(entries, number));
+        *reason = judge_row(visit, entry->hash, &fr_entries_live(entries, number)->head, fr_entries_row(entries, number));
         return *reason != FR_ABSENT_SILENT;
     }
-    return fr_shard_entry(visit->shard, number)->state == FR_ENTRY_PENDING &&
-           judge_pending(visit, fr_entries_light(entries, number)->seen_ms);
+    return entry->state == FR_ENTRY_PENDING && judge_pending(visit, fr_entries_light(entries, number)->seen_ms);
 }
 
 static void visit_entry(void *self, uint32_t number)
@@ -99,7 +97,10 @@ static void slice_shard(void *context, size_t index, size_t worker)
     const struct slice *slice = context;
     const struct slice_table *due = &slice->tables[index / FR_SHARDS];
     struct fr_shard *shard = &due->table->shards[index % FR_SHARDS];
-    struct slice_visit visit = {.table = due->table, .shard = shard, .watermark_ms = slice->watermark_ms};
+    struct slice_visit visit = {.table = due->table,
+                                .shard = shard,
+                                .shard_number = (uint32_t)(index % FR_SHARDS),
+                                .watermark_ms = slice->watermark_ms};
     fr_index_scan(&shard->index, &shard->entries, due->table->slice_bits, due->slice, visit_entry, &visit);
     for (size_t i = 0; i < visit.n; i++) {
         const struct slice_victim *victim = &visit.victims[i];
@@ -132,13 +133,13 @@ void fr_store_slice(struct fr_store *store, uint64_t batch_number, int64_t water
         if (batch_number % table->spec.expire_every != 0)
             continue;
         struct fr_store_counts counts = fr_table_counts(table);
-        table->slice_bits =
-            next_slice_bits(table->slice_bits, counts.rows + counts.pending, table->spec.expire_slice_rows);
         if (counts.pending == 0 && (counts.rows == 0 || table->spec.n_expiries == 0))
             continue;
-        uint64_t turn = batch_number / table->spec.expire_every;
-        uint64_t mask = ((uint64_t)1 << table->slice_bits) - 1;
-        slice.tables[slice.n_tables++] = (struct slice_table){.table = table, .slice = turn & mask};
+        uint32_t bits = next_slice_bits(table->slice_bits, counts.rows + counts.pending, table->spec.expire_slice_rows);
+        uint64_t number = fr_sweep_begin_slice(table, bits, watermark_ms);
+        slice.tables[slice.n_tables++] = (struct slice_table){.table = table, .slice = number};
     }
     fr_pool_run(store->pool, (size_t)slice.n_tables * FR_SHARDS, slice_shard, &slice);
+    for (uint32_t i = 0; i < slice.n_tables; i++)
+        fr_sweep_end_slice(slice.tables[i].table);
 }

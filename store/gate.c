@@ -14,7 +14,7 @@ static bool has_sketch(const struct fr_table *table)
     return table->spec.gate.memory == FR_GATE_SKETCH;
 }
 
-void fr_gate_open(struct fr_table *table)
+void fr_admission_open(struct fr_table *table)
 {
     if (!has_sketch(table))
         return;
@@ -24,7 +24,7 @@ void fr_gate_open(struct fr_table *table)
                        table->spec.gate.sketch_half_life_ms);
 }
 
-void fr_gate_close(struct fr_table *table)
+void fr_admission_close(struct fr_table *table)
 {
     for (uint32_t s = 0; table->sketches && s < FR_SHARDS; s++)
         fr_sketch_release(&table->sketches[s]);
@@ -32,7 +32,7 @@ void fr_gate_close(struct fr_table *table)
     table->sketches = NULL;
 }
 
-uint64_t fr_gate_bytes(const struct fr_table *table)
+uint64_t fr_admission_bytes(const struct fr_table *table)
 {
     uint64_t bytes = 0;
     for (uint32_t s = 0; table->sketches && s < FR_SHARDS; s++)
@@ -40,8 +40,8 @@ uint64_t fr_gate_bytes(const struct fr_table *table)
     return bytes;
 }
 
-uint32_t fr_gate_count_sketch(const struct fr_table *table, uint32_t shard, uint64_t hash, uint64_t n,
-                              int64_t watermark_ms, struct fr_sketch_log *log)
+uint32_t fr_admission_count_sketch(const struct fr_table *table, uint32_t shard, uint64_t hash, uint64_t n,
+                                   int64_t watermark_ms, struct fr_sketch_log *log)
 {
     bool changed;
     uint32_t count = fr_sketch_add(&table->sketches[shard], hash, n, watermark_ms, log, &changed);
@@ -50,8 +50,8 @@ uint32_t fr_gate_count_sketch(const struct fr_table *table, uint32_t shard, uint
     return count;
 }
 
-bool fr_gate_falls(const struct fr_store *store, const struct fr_table *table, const struct fr_batch *batch,
-                   uint32_t begin, uint32_t end, uint64_t key)
+bool fr_admission_falls(const struct fr_store *store, const struct fr_table *table, const struct fr_batch *batch,
+                        uint32_t begin, uint32_t end, uint64_t key)
 {
     const struct fr_gate_policy *gate = &table->spec.gate;
     uint64_t coins = fr_fmix64(fr_fmix64(key ^ store->seed) + table->random_stream);
@@ -68,7 +68,7 @@ static uint64_t key_of_block(const struct fr_order *order, uint32_t shard, uint3
     return fr_order_key(order, (uint64_t)shard << (64 - FR_SHARD_BITS) | block);
 }
 
-void fr_gate_cut(struct fr_store *store, struct fr_stage *stage)
+void fr_admission_cut(struct fr_store *store, struct fr_stage *stage)
 {
     for (uint32_t t = 0; t < store->n_tables; t++) {
         struct fr_sketch *sketches = store->tables[t].sketches;
@@ -86,7 +86,7 @@ void fr_gate_cut(struct fr_store *store, struct fr_stage *stage)
     }
 }
 
-enum fr_status fr_gate_restore(struct fr_store *store, const struct fr_image *image)
+enum fr_status fr_admission_restore(struct fr_store *store, const struct fr_image *image)
 {
     uint32_t t = image->table - FR_BLOCK_TABLES;
     if (image->table < FR_BLOCK_TABLES || t >= store->n_tables || !has_sketch(&store->tables[t]) ||

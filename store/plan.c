@@ -156,7 +156,7 @@ static uint32_t throw_coin(const struct fr_plan *plan, const struct fr_table *ta
 {
     const uint32_t *groups = plan->batch->group_begin;
     uint32_t begin = column->shared ? groups[entry] : entry, end = column->shared ? groups[entry + 1] : entry + 1;
-    return fr_gate_falls(plan->store, table, plan->batch, begin, end, key) ? OCC_FALLS : 0;
+    return fr_admission_falls(plan->store, table, plan->batch, begin, end, key) ? OCC_FALLS : 0;
 }
 
 static void scatter_unit(void *context, size_t index, size_t worker)
@@ -263,8 +263,8 @@ static uint32_t count_of(const struct resolve *r, const struct plan_key *key, co
         before = pending ? pending->count : 0;
         return key->n_counted > UINT32_MAX - before ? UINT32_MAX : before + (uint32_t)key->n_counted;
     case FR_GATE_SKETCH:
-        return fr_gate_count_sketch(r->table, r->shard_number, key->hash, key->n_counted, r->plan->watermark_ms,
-                                    r->sketched);
+        return fr_admission_count_sketch(r->table, r->shard_number, key->hash, key->n_counted, r->plan->watermark_ms,
+                                         r->sketched);
     case FR_GATE_NOTHING:
         break;
     }

@@ -64,7 +64,7 @@ static void restore_absent(struct fr_shard *shard, uint64_t hash, uint32_t numbe
 enum fr_status fr_store_restore_image(struct fr_store *store, const struct fr_image *image)
 {
     if (image->kind == FR_IMAGE_BLOCK)
-        return fr_gate_restore(store, image);
+        return fr_admission_restore(store, image);
     if (image->table >= store->n_tables)
         return FR_E_CORRUPT;
     const struct fr_table *table = &store->tables[image->table];

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "gate.h"
+#include "sweep.h"
 #include "tables.h"
 
 enum { CACHE_LINE = 64, EXPIRE_EVERY_DEFAULT = 16, EXPIRE_SLICE_ROWS_DEFAULT = 65536 };
@@ -32,6 +33,7 @@ static void check_table(const struct fr_store_table *spec)
     FR_CHECK(spec->n_expiries <= FR_EXPIRY_RULES);
     for (uint32_t i = 0; i < spec->n_expiries; i++) {
         FR_CHECK(spec->expiries[i].rank);
+        FR_CHECK(spec->expiries[i].rows_max == 0 || i + 1 == spec->n_expiries);
         FR_CHECK(spec->expiries[i].reason > FR_ABSENT_SILENT && spec->expiries[i].reason < FR_ABSENT_REASONS);
     }
 }
@@ -54,7 +56,8 @@ static void init_table(struct fr_table *table, const struct fr_store_table *spec
         uint64_t share = spec->pending_max / FR_SHARDS + (s < spec->pending_max % FR_SHARDS);
         fr_shard_init(&table->shards[s], table->row_bytes, share);
     }
-    fr_gate_open(table);
+    fr_admission_open(table);
+    fr_sweep_open(table);
 }
 
 static void release_table(struct fr_table *table)
@@ -62,7 +65,8 @@ static void release_table(struct fr_table *table)
     for (uint32_t s = 0; table->shards && s < FR_SHARDS; s++)
         fr_shard_release(&table->shards[s]);
     free(table->shards);
-    fr_gate_close(table);
+    fr_admission_close(table);
+    fr_sweep_close(table);
 }
 
 struct fr_store *fr_store_new(const struct fr_store_options *options)
@@ -133,7 +137,7 @@ uint64_t fr_store_dirty_bytes(const struct fr_store *store)
 
 static uint64_t table_bytes(const struct fr_table *table)
 {
-    uint64_t bytes = fr_gate_bytes(table);
+    uint64_t bytes = fr_admission_bytes(table) + fr_sweep_bytes(table);
     for (uint32_t s = 0; s < FR_SHARDS; s++)
         bytes += fr_shard_bytes(&table->shards[s]);
     return bytes;

@@ -44,6 +44,7 @@ struct fr_table {
     uint32_t slice_bits;        /* k: an expiry slice is 1/2^k of the keys */
     struct fr_shard *shards;    /* [FR_SHARDS] */
     struct fr_sketch *sketches; /* [FR_SHARDS], of a gate that has them; else NULL (gate.h) */
+    struct fr_sweep *sweep;     /* sweep.h */
 };
 
 struct fr_store_slot {

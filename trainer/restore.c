@@ -94,6 +94,8 @@ static enum fr_status restore_section(void *self, const char *name, const uint8_
 {
     struct restoring *restoring = self;
     struct fr_trainer *trainer = restoring->trainer;
+    if (strcmp(name, FR_SECTION_EXPIRY) == 0)
+        return fr_store_restore_expiry(trainer->store, bytes, size);
     if (strcmp(name, FR_SECTION_STORE) == 0) {
         restoring->store = true;
         return fr_store_restore_section(trainer->store, bytes, size);

@@ -11,7 +11,7 @@
  *     {"position":{..}} by topic and partition, {"metrics":"click","half_life_ms":0,..} (0:
  *     lifetime;
  *     image: of all that is kept of the task, served scores and groups included)
- *     {"trainer":{..}}, {"store":"0x.."}, {"hash":"0x.."}
+ *     {"trainer":{..}}, {"store":"0x.."}, {"expiry":"0x.."} (when slices ran), {"hash":"0x.."}
  *
  * Left out, because runs over the same log may differ there: wall times, Kafka timestamps, the
  * cluster's id, timeline and epoch numbers, whether the run was drained.
@@ -29,7 +29,7 @@
 #include "ingest/positions.h"
 #include "number.h"
 #include "state/state_sections.h"
-#include "store/store.h"
+#include "store/section.h"
 
 enum { FLUSH_BYTES = 1 << 18 };
 
@@ -222,6 +222,9 @@ static enum fr_status put_rest(struct writer *out, const struct fr_tool_state *s
                          counted.tasks[i].name, counted.tasks[i].samples, counted.tasks[i].pairs);
     fr_buffer_printf(&out->lines, "}}}\n");
     fr_buffer_printf(&out->lines, "{\"store\":\"0x%016" PRIx64 "\"}\n", fr_xxh3(store->data, store->size));
+    const struct fr_buffer *expiry = fr_tool_state_find_section(state, FR_SECTION_EXPIRY);
+    if (expiry)
+        fr_buffer_printf(&out->lines, "{\"expiry\":\"0x%016" PRIx64 "\"}\n", fr_xxh3(expiry->data, expiry->size));
     return FR_OK;
 }
 

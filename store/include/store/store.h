@@ -89,6 +89,9 @@ uint64_t fr_store_kept_bytes(const struct fr_store *store);
  * another version or number of tables. After an error the store is only good for fr_store_free. */
 enum fr_status fr_store_restore_image(struct fr_store *store, const struct fr_image *image) FR_MUST_CHECK;
 enum fr_status fr_store_restore_section(struct fr_store *store, const uint8_t *bytes, size_t size) FR_MUST_CHECK;
+/* Section "expiry", whenever it comes; a state without one begins new sweeps. FR_E_CORRUPT,
+ * FR_E_MISMATCH as above. */
+enum fr_status fr_store_restore_expiry(struct fr_store *store, const uint8_t *bytes, size_t size) FR_MUST_CHECK;
 
 /* Numbers of a table, in the order in which section "store" and tools have them (store/section.h).
  * From `admitted` on: since the history began. */

@@ -96,6 +96,7 @@ struct test_batch {
     uint32_t begin[TEST_SLOTS][TEST_SAMPLES + 1];
     uint64_t keys[TEST_SLOTS][TEST_SLOT_KEYS];
     uint8_t role[TEST_SAMPLES];
+    uint64_t origin[TEST_SAMPLES], first_origin; /* ascend from it */
     float labels[TEST_SAMPLES];
     uint32_t group_begin[TEST_SAMPLES + 1], group_of[TEST_SAMPLES];
 };
@@ -106,6 +107,7 @@ static inline void batch_begin(struct test_batch *b, const struct world *w)
     b->batch.n_slots = w->conf.n_slots;
     b->batch.columns = b->columns;
     b->batch.role = b->role;
+    b->batch.origin = b->origin;
     b->batch.labels = b->labels;
     b->batch.group_begin = b->group_begin;
     b->batch.group_of = b->group_of;
@@ -125,6 +127,7 @@ static inline void batch_sample(struct test_batch *b, enum fr_role role, float l
     uint32_t i = b->batch.n_samples++;
     assert_true(i < TEST_SAMPLES);
     b->role[i] = (uint8_t)role;
+    b->origin[i] = b->first_origin + i;
     b->labels[i] = label;
     b->group_of[i] = b->batch.n_groups++;
     b->group_begin[b->batch.n_groups] = i + 1;
@@ -140,6 +143,7 @@ static inline void batch_item(struct test_batch *b, enum fr_role role, float lab
     uint32_t i = b->batch.n_samples++;
     assert_true(i < TEST_SAMPLES && b->batch.n_groups > 0);
     b->role[i] = (uint8_t)role;
+    b->origin[i] = b->first_origin + i;
     b->labels[i] = label;
     b->group_of[i] = b->batch.n_groups - 1;
     b->group_begin[b->batch.n_groups] = i + 1;

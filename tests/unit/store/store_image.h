@@ -87,6 +87,12 @@ static inline void image_of_shard(const struct fr_table *table, const struct fr_
     fr_buffer_append(out, &shard->counts, sizeof(shard->counts));
 }
 
+static inline void image_of_sketch(const struct fr_sketch *sketch, struct fr_buffer *out)
+{
+    fr_buffer_append(out, sketch->blocks, sketch->n_blocks * sizeof(*sketch->blocks));
+    fr_buffer_append(out, sketch->changed, sketch->n_changed * sizeof(*sketch->changed));
+}
+
 static inline void store_image(const struct fr_store *store, struct fr_buffer *out)
 {
     fr_buffer_clear(out);
@@ -95,6 +101,8 @@ static inline void store_image(const struct fr_store *store, struct fr_buffer *o
         fr_put_u32(out, table->slice_bits);
         for (uint32_t s = 0; s < FR_SHARDS; s++)
             image_of_shard(table, &table->shards[s], out);
+        for (uint32_t s = 0; table->sketches && s < FR_SHARDS; s++)
+            image_of_sketch(&table->sketches[s], out);
     }
 }
 

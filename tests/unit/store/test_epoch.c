@@ -45,8 +45,8 @@ static void restore_stage(struct world *w, const struct fr_stage *stage, bool ne
         assert_int_equal(fr_store_restore_image(w->store, &stage->images[i]), FR_OK);
     if (!newest)
         return;
-    assert_int_equal(stage->n_sections, 1);
     assert_string_equal(stage->sections[0].name, "store");
+    assert_true(stage->n_sections == 1 || strcmp(stage->sections[1].name, "expiry") == 0);
     const struct fr_buffer *bytes = &stage->sections[0].bytes;
     assert_int_equal(fr_store_restore_section(w->store, bytes->data, bytes->size), FR_OK);
 }
@@ -389,6 +389,8 @@ static void restart_world(struct world *w, const struct history *h, size_t worke
             assert_int_equal(fr_store_restore_image(w->store, &image), FR_OK);
         const uint8_t *bytes;
         size_t size;
+        if (fr_epoch_section(&epoch, "expiry", &bytes, &size) == FR_OK)
+            assert_int_equal(fr_store_restore_expiry(w->store, bytes, size), FR_OK);
         if (e + 1 < h->n_epochs)
             continue;
         assert_int_equal(fr_epoch_section(&epoch, "store", &bytes, &size), FR_OK);

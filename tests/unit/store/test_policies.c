@@ -1,0 +1,437 @@
+/* Every gate with every rule of expiry against a model of lists and plain formulas, while batches
+ * are refused and the store is cut and restored on the way. */
+#include "store_fixture.h"
+#include "store_image.h"
+
+#include "../../../store/sweep.h"
+
+enum { UNIVERSE = 300, BATCHES = 60, GATES = 3, RULES = 6, SHOWN = 3 };
+
+#define PROBABILITY 0.2f
+#define NORM 1.0f
+
+struct policies { /* configs of one run */
+    struct fr_gate_sketch sketch;
+    struct fr_gate_probability coin;
+    struct fr_expire_weak weak;
+    struct fr_expire_score score;
+    struct fr_expire_capacity capacity;
+    uint32_t gate, rule; /* rule RULES - 1: all of them, 0: none */
+};
+
+struct model_key {
+    enum { ABSENT, PENDING, LIVE } state;
+    uint32_t count, period; /* of the gate */
+    int64_t seen_ms;
+    uint64_t show;
+    double click;
+};
+
+struct model {
+    struct model_key keys[UNIVERSE];
+    uint64_t admitted, expired[FR_ABSENT_REASONS];
+    struct fr_sweep_edge edge;
+};
+
+static void world_of(struct world *w, struct policies *p, size_t workers)
+{
+    *w = (struct world){0};
+    world_add_table(w, 3, 12, 25);
+    struct fr_store_table *table = &w->tables[0];
+    p->sketch = (struct fr_gate_sketch){.min = 3, .half_life_ms = 16, .bytes = 16 << 18};
+    p->coin = (struct fr_gate_probability){.probability = PROBABILITY};
+    p->weak = (struct fr_expire_weak){.norm = NORM};
+    p->score = (struct fr_expire_score){.show_weight = 0.5, .click_weight = 1, .half_life_ms = 7, .min = 0.3};
+    p->capacity = (struct fr_expire_capacity){.rows_max = 60};
+    if (p->gate == 1)
+        table->gate = fr_gate_sketch_policy(&p->sketch);
+    if (p->gate == 2)
+        table->gate = fr_gate_probability_policy(&p->coin);
+    const struct fr_expiry_policy rules[] = {table->expiries[0], fr_expire_weak_policy(&p->weak),
+                                             fr_expire_score_policy(&p->score),
+                                             fr_expire_capacity_policy(&p->capacity)};
+    table->n_expiries = 0;
+    for (uint32_t i = 0; i < FR_ARRAY_LEN(rules); i++)
+        if (p->rule == i + 1 || p->rule == RULES - 1)
+            table->expiries[table->n_expiries++] = rules[i];
+    world_add_slot(w, 0, true, true);
+    world_add_slot(w, 0, false, true);
+    world_add_slot(w, 0, true, false);
+    world_open(w, workers);
+}
+
+/* ---- the model ---- */
+
+static uint64_t coin_of(const struct world *w, uint64_t key, uint64_t origin)
+{
+    return fr_fmix64(fr_fmix64(fr_fmix64(key ^ 7) + fr_xxh3(w->tables[0].name, strlen(w->tables[0].name))) ^ origin);
+}
+
+struct sum {
+    uint32_t counted, touched;
+    double clicks;
+    bool trained, fell;
+};
+
+static struct sum sum_of(const struct world *w, const struct test_batch *b, uint64_t key)
+{
+    struct sum sum = {0};
+    for (uint32_t s = 0; s < w->conf.n_slots; s++)
+        for (uint32_t i = 0; i < b->batch.n_samples; i++)
+            for (uint32_t o = b->begin[s][i]; o < b->begin[s][i + 1]; o++) {
+                if (b->keys[s][o] != key || b->role[i] != FR_ROLE_TRAIN)
+                    continue;
+                sum.trained = true;
+                sum.counted += w->slots[s].admit;
+                sum.fell |= w->slots[s].admit &&
+                            (double)coin_of(w, key, b->origin[i]) < (double)PROBABILITY * 18446744073709551616.0;
+                sum.touched += w->slots[s].touch;
+                if (w->slots[s].touch && b->labels[i] > 0)
+                    sum.clicks += (double)b->labels[i];
+            }
+    return sum;
+}
+
+static bool model_admits(const struct policies *p, struct model_key *key, const struct sum *sum, int64_t watermark_ms)
+{
+    switch (p->gate) {
+    case 0:
+        key->count += sum->counted;
+        return key->count >= 3;
+    case 1: {
+        uint32_t period = (uint32_t)(watermark_ms / 16);
+        key->count >>= period - key->period < 8 ? period - key->period : 8;
+        key->period = period;
+        key->count = key->count + sum->counted < 15 ? key->count + sum->counted : 15;
+        return key->count >= 3;
+    }
+    default:
+        return sum->fell;
+    }
+}
+
+static void model_plan(struct model *m, const struct policies *p, const struct world *w, const struct test_batch *b,
+                       int64_t watermark_ms)
+{
+    for (uint32_t k = 0; k < UNIVERSE; k++) {
+        struct model_key *key = &m->keys[k];
+        struct sum sum = sum_of(w, b, test_key(k));
+        if (key->state != LIVE && sum.counted > 0) {
+            key->seen_ms = watermark_ms;
+            bool admitted = model_admits(p, key, &sum, watermark_ms);
+            key->state = admitted ? LIVE : p->gate == 0 ? PENDING : ABSENT;
+            m->admitted += admitted;
+            if (admitted) {
+                key->show = 0;
+                key->click = 0;
+                key->count = p->gate == 1 ? key->count : 0; /* counters are shared */
+            }
+        }
+        if (key->state == LIVE && sum.touched > 0) {
+            key->seen_ms = watermark_ms;
+            key->show += sum.touched;
+            key->click += sum.clicks;
+        }
+    }
+}
+
+static uint8_t model_judge(const struct model *m, const struct policies *p, const struct world *w, uint32_t k,
+                           int64_t watermark_ms, bool over)
+{
+    const struct model_key *key = &m->keys[k];
+    struct fr_store_view view;
+    assert_int_equal(fr_store_find(w->store, 0, test_key(k), &view), FR_OK);
+    double norm2 = 0, age = (double)(watermark_ms - key->seen_ms);
+    for (uint32_t i = 0; i < TEST_DIM; i++)
+        norm2 += (double)view.row[i] * (double)view.row[i];
+    bool all = p->rule == RULES - 1;
+    if ((p->rule == 1 || all) && age > 25)
+        return FR_ABSENT_IDLE;
+    if ((p->rule == 2 || all) && sqrt(norm2) < (double)NORM)
+        return FR_ABSENT_WEAK;
+    if ((p->rule == 3 || all) && (0.5 * (double)key->show + key->click) * exp2(-age / 7) < 0.3)
+        return FR_ABSENT_SCORE;
+    if ((p->rule != 4 && !all) || !over || !m->edge.set || key->seen_ms > m->edge.rank_ms)
+        return FR_ABSENT_SILENT;
+    uint32_t bin = fr_sweep_bin(-(double)(m->edge.rank_ms - key->seen_ms));
+    uint64_t draw = fr_fmix64(fr_order_hash(&w->store->order, test_key(k)) ^ 0x5eed) >> 32;
+    bool goes = bin > m->edge.bin || (bin == m->edge.bin && draw < m->edge.share);
+    return goes ? FR_ABSENT_CAPACITY : FR_ABSENT_SILENT;
+}
+
+/* Rows are few: every slice is a sweep. */
+static void model_slice(struct model *m, const struct policies *p, const struct world *w, int64_t watermark_ms)
+{
+    uint64_t bins[FR_SWEEP_BINS] = {0}, rows = 0, pending = 0;
+    for (uint32_t k = 0; k < UNIVERSE; k++) {
+        rows += m->keys[k].state == LIVE;
+        pending += m->keys[k].state == PENDING;
+    }
+    if (pending == 0 && (rows == 0 || p->rule == 0))
+        return;
+    bool over = rows > p->capacity.rows_max;
+    for (uint32_t k = 0; k < UNIVERSE; k++) {
+        struct model_key *key = &m->keys[k];
+        if (key->state == PENDING && watermark_ms - key->seen_ms > 12)
+            *key = (struct model_key){.state = ABSENT};
+        if (key->state != LIVE)
+            continue;
+        uint8_t reason = model_judge(m, p, w, k, watermark_ms, over);
+        if (reason == FR_ABSENT_SILENT) {
+            bins[fr_sweep_bin((double)(key->seen_ms - watermark_ms))]++;
+            continue;
+        }
+        m->expired[reason]++;
+        rows--;
+        *key = (struct model_key){.state = ABSENT, .count = key->count, .period = key->period};
+    }
+    m->edge = fr_sweep_find_edge(bins, rows > p->capacity.rows_max ? rows - p->capacity.rows_max : 0);
+    m->edge.rank_ms = watermark_ms;
+}
+
+static void compare(const struct model *m, const struct world *w)
+{
+    struct fr_store_table_stats stats;
+    fr_store_stats(w->store, 0, &stats);
+    assert_int_equal(stats.counts.admitted, m->admitted);
+    for (uint32_t r = 0; r < FR_ABSENT_REASONS; r++)
+        assert_int_equal(stats.counts.expired[r], m->expired[r]);
+    for (uint32_t k = 0; k < UNIVERSE; k++) {
+        const struct model_key *key = &m->keys[k];
+        struct fr_store_view view;
+        enum fr_status status = fr_store_find(w->store, 0, test_key(k), &view);
+        assert_int_equal(status == FR_OK, key->state != ABSENT);
+        if (status != FR_OK)
+            continue;
+        assert_int_equal(view.kind == FR_IMAGE_ROW, key->state == LIVE);
+        assert_int_equal(view.seen_ms, key->seen_ms);
+        if (key->state == LIVE) {
+            assert_int_equal(view.show, key->show);
+            assert_true(view.click == key->click);
+        }
+    }
+}
+
+/* ---- the run ---- */
+
+struct trail { /* epochs so far */
+    struct fr_buffer epochs[BATCHES];
+    uint32_t n;
+};
+
+static void cut_world(struct world *w, struct trail *trail)
+{
+    const struct fr_sha256 previous = {{0}};
+    struct fr_stage stage;
+    fr_stage_init(&stage);
+    stage.epoch = trail->n + 1;
+    stage.timeline = 1;
+    fr_store_cut(w->store, &stage);
+    fr_epoch_encode(&stage, &w->store->order, &previous, &trail->epochs[trail->n++]);
+    fr_stage_release(&stage);
+}
+
+static void restore_world(struct world *w, struct policies *p, const struct trail *trail)
+{
+    world_close(w);
+    world_of(w, p, 1 + trail->n % 3);
+    for (uint32_t e = 0; e < trail->n; e++) {
+        struct fr_epoch epoch;
+        struct fr_image image;
+        const uint8_t *bytes;
+        size_t size;
+        assert_int_equal(fr_epoch_parse(trail->epochs[e].data, trail->epochs[e].size, &epoch), FR_OK);
+        for (const uint8_t *at = NULL; fr_epoch_next(&epoch, &at, &image) == FR_OK;)
+            assert_int_equal(fr_store_restore_image(w->store, &image), FR_OK);
+        if (fr_epoch_section(&epoch, "expiry", &bytes, &size) == FR_OK)
+            assert_int_equal(fr_store_restore_expiry(w->store, bytes, size), FR_OK);
+        if (e + 1 < trail->n)
+            continue;
+        assert_int_equal(fr_epoch_section(&epoch, "store", &bytes, &size), FR_OK);
+        assert_int_equal(fr_store_restore_section(w->store, bytes, size), FR_OK);
+    }
+}
+
+static void plan_and_undo(struct world *w, const struct test_batch *b, int64_t watermark_ms)
+{
+    struct fr_buffer before = {0}, after = {0};
+    store_image(w->store, &before);
+    fr_store_plan(w->store, &b->batch, watermark_ms, w->rows);
+    fr_store_undo(w->store);
+    store_image(w->store, &after);
+    assert_int_equal(before.size, after.size);
+    assert_memory_equal(before.data, after.data, before.size);
+    fr_buffer_release(&before);
+    fr_buffer_release(&after);
+}
+
+static void fill(struct test_batch *b, const struct world *w, uint64_t *random, uint64_t batch)
+{
+    random_batch(b, w, random, batch / 10 % 2 == 0 ? UNIVERSE : UNIVERSE / 6);
+    for (uint32_t i = 0; i < b->batch.n_samples; i++)
+        b->origin[i] = batch << 32 | i;
+}
+
+static void run(uint32_t gate, uint32_t rule, uint64_t seed, struct model *m)
+{
+    struct policies p = {.gate = gate, .rule = rule};
+    struct world w;
+    struct trail trail = {.n = 0};
+    struct test_batch *b = fr_alloc(1, sizeof(*b));
+    uint64_t random = seed;
+    *m = (struct model){0};
+    world_of(&w, &p, 2);
+    for (uint64_t k = 1; k <= BATCHES; k++) {
+        int64_t watermark_ms = (int64_t)(k * 3);
+        if (test_random(&random) % 4 == 0) {
+            fill(b, &w, &random, k + 1000);
+            plan_and_undo(&w, b, watermark_ms + 40);
+        }
+        fill(b, &w, &random, k);
+        fr_store_plan(w.store, &b->batch, watermark_ms, w.rows);
+        step_rows(&w, b);
+        model_plan(m, &p, &w, b, watermark_ms);
+        compare(m, &w);
+        model_slice(m, &p, &w, watermark_ms);
+        fr_store_slice(w.store, k, watermark_ms);
+        compare(m, &w);
+        if (test_random(&random) % 4 == 0) {
+            cut_world(&w, &trail);
+            if (test_random(&random) % 2 == 0)
+                restore_world(&w, &p, &trail);
+            compare(m, &w);
+        }
+    }
+    for (uint32_t e = 0; e < trail.n; e++)
+        fr_buffer_release(&trail.epochs[e]);
+    free(b);
+    world_close(&w);
+}
+
+FR_CASE(every_gate_with_every_rule_does_what_the_model_does)
+{
+    uint64_t seed = test_seed(3);
+    print_message("FR_TEST_SEED=%llu\n", (unsigned long long)seed);
+    for (uint32_t gate = 0; gate < GATES; gate++)
+        for (uint32_t rule = 0; rule < RULES; rule++) {
+            struct model m;
+            run(gate, rule, seed + gate * RULES + rule, &m);
+            /* The run must have met what it is about. */
+            assert_true(m.admitted > 50);
+            for (uint32_t r = 1; r <= FR_ABSENT_CAPACITY; r++)
+                assert_true(rule != r || m.expired[r] > 10);
+        }
+}
+
+/* ---- capacity by itself ---- */
+
+FR_CASE(a_full_table_keeps_about_as_many_rows_as_it_may_and_the_newest)
+{
+    enum { MAX = 1000, TURNS = 60, NEW = 100 };
+    struct fr_expire_capacity config = {.rows_max = MAX};
+    struct world w = {0};
+    world_add_table(&w, 1, 0, 0);
+    w.tables[0].expire_slice_rows = 300;
+    w.tables[0].n_expiries = 1;
+    w.tables[0].expiries[0] = fr_expire_capacity_policy(&config);
+    world_add_slot(&w, 0, true, true);
+    world_open(&w, 2);
+    for (uint64_t turn = 1; turn <= TURNS; turn++) {
+        for (uint64_t i = 0; i < NEW; i++)
+            plan_key_times(&w, test_key(100 + turn * NEW + i), 1, (int64_t)(1000000 * turn + i));
+        fr_store_slice(w.store, turn, (int64_t)(1000000 * turn + NEW));
+        struct fr_store_table_stats stats;
+        fr_store_stats(w.store, 0, &stats);
+        /* A sweep is at most 8 slices: two sweeps' growth may lie on top. */
+        assert_true(stats.counts.rows <= MAX + 2 * 8 * NEW);
+        assert_true(turn * NEW <= MAX ? stats.counts.rows == turn * NEW : stats.counts.rows > MAX - 300);
+    }
+    for (uint64_t k = 100 + (TURNS - 5) * NEW; k < 100 + (TURNS + 1) * NEW; k++)
+        assert_true(is_live(&w, 0, test_key(k)));
+    for (uint64_t k = 200; k < 1000; k++)
+        assert_false(is_live(&w, 0, test_key(k)));
+    world_close(&w);
+}
+
+FR_CASE(rows_of_one_time_go_by_share_not_all_or_none)
+{
+    enum { ROWS = 4000, MAX = 1000 };
+    struct fr_expire_capacity config = {.rows_max = MAX};
+    struct world w = {0};
+    world_add_table(&w, 1, 0, 0);
+    w.tables[0].n_expiries = 1;
+    w.tables[0].expiries[0] = fr_expire_capacity_policy(&config);
+    world_add_slot(&w, 0, true, true);
+    world_open(&w, 1);
+    for (uint64_t i = 0; i < ROWS; i++)
+        plan_key_times(&w, test_key(i), 1, 5000);
+    for (uint64_t turn = 1; turn <= 4; turn++)
+        fr_store_slice(w.store, turn, 9000);
+    struct fr_store_table_stats stats;
+    fr_store_stats(w.store, 0, &stats);
+    assert_true(stats.counts.rows > MAX - 150 && stats.counts.rows < MAX + 150);
+    assert_int_equal(stats.counts.expired[FR_ABSENT_CAPACITY], ROWS - stats.counts.rows);
+    world_close(&w);
+}
+
+/* ---- gates of slots ---- */
+
+FR_CASE(a_slot_that_never_admits_counts_for_no_gate)
+{
+    for (uint32_t gate = 0; gate < GATES; gate++) {
+        struct policies p = {.gate = gate};
+        struct world w;
+        struct test_batch *b = fr_alloc(1, sizeof(*b));
+        world_of(&w, &p, 1);
+        for (uint64_t k = 0; k < 50; k++) {
+            batch_begin(b, &w);
+            batch_sample(b, FR_ROLE_TRAIN, 1.0f);
+            b->origin[0] = k;
+            batch_id(b, 1, 77);
+            batch_id(b, 1, 77);
+            fr_store_plan(w.store, &b->batch, 1, w.rows);
+            assert_false(is_live(&w, 0, 77));
+        }
+        struct fr_store_table_stats stats;
+        fr_store_stats(w.store, 0, &stats);
+        assert_true(stats.counts.pending == 0 && stats.counts.rejected == 0);
+        for (uint32_t s = 0; w.store->tables[0].sketches && s < FR_SHARDS; s++)
+            assert_int_equal(w.store->tables[0].sketches[s].n_changed, 0);
+        free(b);
+        world_close(&w);
+    }
+}
+
+FR_CASE(a_shared_column_throws_the_coins_of_its_samples)
+{
+    struct policies p = {.gate = 2};
+    struct world grouped, expanded;
+    struct test_batch *g = fr_alloc(1, sizeof(*g)), *e = fr_alloc(1, sizeof(*e));
+    world_of(&grouped, &p, 1);
+    world_of(&expanded, &p, 2);
+    uint64_t random = 9;
+    for (uint64_t k = 0; k < 30; k++) {
+        random_groups(g, e, &grouped, &random);
+        for (uint32_t i = 0; i < g->batch.n_samples; i++)
+            g->origin[i] = e->origin[i] = k << 32 | i;
+        fr_store_plan(grouped.store, &g->batch, 1, grouped.rows);
+        fr_store_plan(expanded.store, &e->batch, 1, expanded.rows);
+        assert_same_store(grouped.store, expanded.store);
+    }
+    free(g);
+    free(e);
+    world_close(&grouped);
+    world_close(&expanded);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_gate_with_every_rule_does_what_the_model_does),
+        cmocka_unit_test(a_full_table_keeps_about_as_many_rows_as_it_may_and_the_newest),
+        cmocka_unit_test(rows_of_one_time_go_by_share_not_all_or_none),
+        cmocka_unit_test(a_slot_that_never_admits_counts_for_no_gate),
+        cmocka_unit_test(a_shared_column_throws_the_coins_of_its_samples),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
