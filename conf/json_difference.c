@@ -26,7 +26,10 @@ static void write_difference(const char *path, const struct fr_node *before, con
 {
     fr_buffer_printf(out, "%s: ", path);
     if (strcmp(path, "key_seed") == 0) { /* a secret; logs have other readers */
-        fr_buffer_printf(out, "%s -> %s", before ? "given" : "absent", !after ? "absent" : before ? "another" : "given");
+        fr_buffer_printf(out, "%s -> %s", before ? "given" : "absent",
+                         !after   ? "absent"
+                         : before ? "another"
+                                  : "given");
         return;
     }
     write_value(before, out);

@@ -66,7 +66,8 @@ struct fr_option {
     unsigned views, top;  /* enum fr_view: those that have it; those at whose top it stands */
     const char *as;       /* its name in the training record, when it is another */
     bool required;
-    bool quiet;     /* left out of the training record while it is its default, of the model record when absent */
+    /* left out of the training record while it is its default, of the model record when absent */
+    bool quiet;
     bool shorthand; /* accepted, shown in its long form */
     bool open_keys; /* keys are free text that may hold dots */
     bool reloadable;

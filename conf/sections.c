@@ -36,8 +36,8 @@ FR_READ(model)
     memcpy(loader->conf->model, text, size + 1);
 }
 
-/* The value stands in no message. A canonical decimal number is itself, with or without quotes. 0 is
- * refused: it is the seed of those who have none. */
+/* The value stands in no message. A canonical decimal number is itself, with or without quotes. 0
+ * is refused: it is the seed of those who have none. */
 FR_READ(key_seed)
 {
     const char *text = fr_loader_text(loader, node, path, "a secret text or integer");
@@ -52,7 +52,8 @@ FR_READ(key_seed)
         fr_refuse(loader, node, path, "not of 1 to %d bytes of printable ASCII", FR_KEY_SEED_MAX);
         return;
     }
-    bool is_number = text[0] != '0' && strspn(text, "0123456789") == size && fr_scalar_u64(text, &number) == FR_SCALAR_OK;
+    bool is_number =
+        text[0] != '0' && strspn(text, "0123456789") == size && fr_scalar_u64(text, &number) == FR_SCALAR_OK;
     if (!is_number)
         number = fr_xxh3(text, size);
     if (number == 0 || strspn(text, "0") == size) {

@@ -136,12 +136,12 @@ static void put_ingest(const struct snapshots *s, struct fr_buffer *out)
 {
     fr_buffer_printf(out,
                      ",\"ingest\":{\"records\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"malformed\":%" PRIu64
-                     ",\"future_timestamp\":%" PRIu64 ",\"future_clock\":%" PRIu64 ",\"dead_sent\":%" PRIu64 ",\"dead_failed\":%" PRIu64
-                     ",\"dead_without_value\":%" PRIu64 ",\"lag_ms\":%" PRId64
+                     ",\"future_timestamp\":%" PRIu64 ",\"future_clock\":%" PRIu64 ",\"dead_sent\":%" PRIu64
+                     ",\"dead_failed\":%" PRIu64 ",\"dead_without_value\":%" PRIu64 ",\"lag_ms\":%" PRId64
                      ",\"at_end\":%s,\"connected\":%s,\"problem\":",
-                     s->ingest.records, s->ingest.bytes, s->ingest.malformed,
-                     s->ingest.future_timestamp, s->ingest.future_clock, s->ingest.dead_sent, s->ingest.dead_failed, s->ingest.dead_without_value, s->ingest.lag_ms,
-                     s->ingest.at_end ? "true" : "false", s->ingest.connected ? "true" : "false");
+                     s->ingest.records, s->ingest.bytes, s->ingest.malformed, s->ingest.future_timestamp,
+                     s->ingest.future_clock, s->ingest.dead_sent, s->ingest.dead_failed, s->ingest.dead_without_value,
+                     s->ingest.lag_ms, s->ingest.at_end ? "true" : "false", s->ingest.connected ? "true" : "false");
     fr_buffer_json_text(out, s->ingest.problem);
     fr_buffer_printf(out,
                      "},\"ignored\":{\"unknown_slots\":%" PRIu64 ",\"x_keys\":%" PRIu64 ",\"excess_ids\":%" PRIu64 "}",
@@ -420,7 +420,8 @@ static bool watermark_ahead(const struct fr_service *service, const struct snaps
         watermark_ms - now_ms <= service->conf->ingest.future_max_ms)
         return false;
     snprintf(reason, size,
-             "the watermark lies %" PRId64 " s after this host's clock: rows expire too early and decayed metrics stand "
+             "the watermark lies %" PRId64
+             " s after this host's clock: rows expire too early and decayed metrics stand "
              "still until then; set the clock right, or train anew in another state_dir",
              (watermark_ms - now_ms) / 1000);
     return true;

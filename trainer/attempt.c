@@ -14,7 +14,8 @@ static int by_time(const void *a, const void *b)
 }
 
 /* The lower median of event times that train, of which there are some: where a history's first
- * watermark begins to rise from. Neither a clock that is ahead nor one that is behind decides it. */
+ * watermark begins to rise from. Neither a clock that is ahead nor one that is behind decides
+ * it. */
 static int64_t median_time(const struct fr_batch *batch)
 {
     int64_t *times = fr_alloc(batch->n_samples, sizeof(*times)); /* once in a history */

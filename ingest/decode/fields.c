@@ -174,8 +174,8 @@ enum fr_status fr_decode_event_time(struct fr_decoder *d, int64_t t_ms)
         return fr_decode_fail(d, FR_E_INVALID, "event time is not above 0");
     if (t_ms < SECONDS_MAX)
         return fr_decode_fail(d, FR_E_INVALID, "%lld is seconds, not ms", (long long)t_ms);
-    if (d->timestamp_ms <= 0 &&
-        t_ms >= MICROSECONDS_MIN) /* lines of files: in lockstep nothing else keeps it from the watermark */
+    /* Lines of files: in lockstep nothing else keeps it from the watermark. */
+    if (d->timestamp_ms <= 0 && t_ms >= MICROSECONDS_MIN)
         return fr_decode_fail(d, FR_E_INVALID, "%lld is micro- or nanoseconds, not ms", (long long)t_ms);
     if (!d->scoring && d->timestamp_ms > 0 && t_ms > d->timestamp_ms) {
         enum fr_status status = refuse_future(d, FR_FUTURE_TIMESTAMP, t_ms, d->timestamp_ms);

@@ -114,7 +114,8 @@ enum fr_status fr_decode_finish(struct fr_decoder *d, uint32_t from, int64_t t_m
             if (t_ms == 0 && !d->scoring)
                 return fr_decode_fail(d, FR_E_INVALID, "t is missing and the record has no Kafka timestamp");
             staging->t_ms[i] = t_ms;
-            enum fr_status status = fr_decode_check_clock(d, t_ms); /* a Kafka timestamp was not, so far */
+            /* Kafka's timestamp was not looked at so far. */
+            enum fr_status status = fr_decode_check_clock(d, t_ms);
             if (status != FR_OK)
                 return status;
         }

@@ -248,8 +248,8 @@ struct fr_conf {
         uint32_t group_max;
         int64_t future_max_ms;
         int64_t watermark_step_max_ms; /* 0: no limit */
-        float dense_max;  /* |x| of a dense value as the network reads it, 1e5 */
-        float weight_max; /* w, and w/s where sampling corrects training, 1e4 */
+        float dense_max;               /* |x| of a dense value as the network reads it, 1e5 */
+        float weight_max;              /* w, and w/s where sampling corrects training, 1e4 */
         bool strict;
         int64_t ready_lag_ms;
         uint32_t ring_batches; /* bounded ring between ingest and owner loop, 16 */

@@ -6,7 +6,8 @@
  * or transaction records and are fine.
  *
  * Malformed records and those too far in the future go to the dead-letter topic when they are
- * decoded. The future begins at the Kafka timestamp and, but in lockstep, at the wall clock too. Dead letters are numbered, and a batch carries the number its positions depend on.
+ * decoded. The future begins at the Kafka timestamp and, but in lockstep, at the wall clock too.
+ * Dead letters are numbered, and a batch carries the number its positions depend on.
  *
  * A full ring stops polling. Offsets of the group `freshet.<model>` are committed for lag tools
  * only and never read back.

@@ -362,7 +362,8 @@ FR_CASE(the_first_difference_is_named_with_both_values)
     assert_difference("slots.user_id.namespace=u", "slots.0.namespace: \"user\" -> \"u\"");
     assert_difference("tables.extra={dim: 3}", "tables.2: absent -> {..}");
     assert_difference("seed=2", "seed: 1 -> 2");
-    assert_difference("key_seed=2", "key_seed: absent -> given"); /* no value: logs have other readers */
+    /* no value: logs have other readers */
+    assert_difference("key_seed=2", "key_seed: absent -> given");
     assert_difference("export.average.half_life=1000", "average: absent -> 1000");
     assert_difference("tables.user.optimizer={adagrad: {lr: 1}}", "tables.0.parts.0.optimizer.lr: 0.0500000007 -> 1");
 }

@@ -195,7 +195,7 @@ FR_CASE(no_event_time_lies_beyond_the_clock_of_the_host_whatever_kafkas_timestam
         {"{\"f\":{},\"y\":{},\"t\":1700003600001}", TIMESTAMP_MS, TIMESTAMP_MS + year,
          "$.t: event time is 3600001 ms after the Kafka timestamp, more than ingest.future_max (3600000 ms)",
          FR_FUTURE_TIMESTAMP},
-        /* Kafka's timestamp is the event time where there is none; a time of the past makes up for it */
+        /* Kafka's timestamp is the event time where there is none */
         {"{\"f\":{},\"y\":{}}", TIMESTAMP_MS + year, TIMESTAMP_MS, "", FR_FUTURE_CLOCK},
         {"{\"shared\":{},\"items\":[{\"f\":{},\"y\":{}}]}", INT64_MAX, TIMESTAMP_MS, "", FR_FUTURE_CLOCK},
         {"{\"n\":1,\"cols\":{},\"y\":{}}", INT64_MAX, TIMESTAMP_MS, "", FR_FUTURE_CLOCK},

@@ -147,7 +147,8 @@ FR_CASE(a_malformed_line_is_a_dead_letter_with_its_place)
     assert_int_equal(s->dead.letters[0].offset, 1);
     assert_string_equal(s->dead.letters[0].value, "nonsense");
     assert_int_equal(s->dead.letters[1].offset, 2); /* `t` is missing and there is no other time */
-    assert_int_equal(s->dead.letters[2].offset, 3); /* there is no timestamp, but a clock to hold it against */
+    /* there is no timestamp, but a clock to hold it against */
+    assert_int_equal(s->dead.letters[2].offset, 3);
     assert_non_null(strstr(s->dead.letters[2].reason, "after the clock of the host that read it"));
     assert_int_equal(s->positions.partitions[0].trained, 1);
     files_free(s);

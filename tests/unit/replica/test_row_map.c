@@ -9,8 +9,9 @@
 
 enum { CROWD = 98000 }; /* a little less than 3/4 of 2^17: about as full as a map gets */
 
-/* By the ways to choose them: as they come, one pattern in the low bits, in the high bits, multiples
- * of a large number, and those that share a place in every map that mixes without a salt. */
+/* By the ways to choose them: as they come, one pattern in the low bits, in the high bits,
+ * multiples of a large number, small numbers, and those that share a place in every map that mixes
+ * without a salt. */
 static uint64_t chosen(int way, uint64_t i)
 {
     switch (way) {

@@ -77,7 +77,8 @@ FR_CASE(a_sample_beyond_the_step_is_trained_and_the_watermark_rises_by_the_step)
     struct fr_buffer text = {0};
     open_with(&run, dir, &text, "watermark_step_max: 20s, ");
     feed(&run, 0, 0);
-    assert_int_equal(watermark(&run), BATCH_SPAN - SECOND); /* a first batch within a step of its median */
+    /* a first batch within a step of its median */
+    assert_int_equal(watermark(&run), BATCH_SPAN - SECOND);
     feed(&run, 3, YEAR);
     assert_int_equal(watermark(&run), BATCH_SPAN - SECOND + 20 * SECOND);
     struct fr_trainer_status status = status_of(&run);
