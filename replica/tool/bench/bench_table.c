@@ -9,31 +9,46 @@
 #include <unistd.h>
 
 #include "base/check.h"
-#include "base/hash.h"
 #include "base/random.h"
 #include "graph/graph.h"
 
 /* ---- the table ---- */
 
-/* Whole batches of 1024 samples, each a group, with one id in every slot that has a table. */
-static struct fr_batch *new_batch(const struct fr_conf *conf)
+struct fr_batch *fr_tool_batch_new(const struct fr_conf *conf)
 {
     struct fr_batch *batch = fr_batch_new(conf);
-    batch->n_samples = batch->n_groups = conf->ingest.batch_size;
-    for (uint32_t i = 0; i < batch->n_samples; i++) {
+    for (uint32_t i = 0; i < batch->capacity_samples; i++) {
         batch->group_begin[i + 1] = i + 1;
         batch->group_of[i] = i;
-        batch->role[i] = FR_ROLE_TRAIN;
-        batch->labels[i] = 0.0f;
+        batch->keep[i] = 1.0f;
     }
-    for (uint32_t s = 0; s < conf->n_slots; s++) {
-        if (conf->slots[s].kind == FR_SLOT_DENSE)
+    for (uint32_t s = 0; s < batch->n_slots; s++) {
+        struct fr_column *column = &batch->columns[s];
+        for (size_t i = 0; column->dim && i < (size_t)batch->capacity_samples * column->dim; i++)
+            column->dense[i] = (float)fr_random_uniform(1, s, i, 0) - 0.5f;
+        if (column->dim)
             continue;
-        fr_column_reserve_keys(&batch->columns[s], batch->n_samples);
-        for (uint32_t i = 0; i < batch->n_samples; i++)
-            batch->columns[s].begin[i + 1] = i + 1;
+        fr_column_reserve_keys(column, batch->capacity_samples);
+        for (uint32_t i = 0; i < batch->capacity_samples; i++)
+            column->begin[i + 1] = i + 1;
     }
     return batch;
+}
+
+void fr_tool_batch_refill(struct fr_batch *batch, int64_t t_ms)
+{
+    batch->n_samples = batch->n_groups = batch->capacity_samples;
+    for (uint32_t i = 0; i < batch->n_samples; i++) {
+        batch->t_ms[i] = t_ms;
+        batch->use[i] = FR_USE_TRAIN | FR_USE_METRICS;
+        batch->role[i] = FR_ROLE_TRAIN;
+        for (uint32_t l = 0; l < batch->n_labels; l++) {
+            batch->labels[(size_t)l * batch->capacity_samples + i] = i % 4 == 0;
+            batch->weights[(size_t)l * batch->capacity_samples + i] = 1.0f;
+        }
+    }
+    for (uint32_t s = 0; s < batch->n_slots; s++)
+        batch->ids += batch->columns[s].keys ? batch->n_samples : 0;
 }
 
 static struct fr_store *new_store(struct fr_tool_table *table, const struct fr_conf *conf, int64_t idle_ms)
@@ -58,7 +73,8 @@ void fr_tool_table_init(struct fr_tool_table *table, const struct fr_conf *conf,
         .conf = conf, .gate = {.count = 1}, .idle = {.idle_ms = idle_ms}, .pool = fr_pool_new(threads)};
     table->store = new_store(table, conf, idle_ms);
     table->rows = fr_store_rows_new(table->store);
-    table->batch = new_batch(conf);
+    table->batch = fr_tool_batch_new(conf);
+    fr_tool_batch_refill(table->batch, 0);
     for (uint32_t s = 0; s < conf->n_slots; s++)
         table->n_keys += table->batch->columns[s].keys ? table->batch->n_samples : 0;
     fr_stage_init(&table->stage);
@@ -71,11 +87,6 @@ void fr_tool_table_release(struct fr_tool_table *table)
     fr_store_rows_free(table->rows);
     fr_store_free(table->store);
     fr_pool_free(table->pool);
-}
-
-uint64_t fr_tool_table_key(uint64_t i)
-{
-    return fr_fmix64(i + 1);
 }
 
 /* ---- batches ---- */
@@ -134,15 +145,20 @@ double fr_tool_cpu_seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-uint64_t fr_tool_rss_bytes(void)
+uint64_t fr_tool_resident_bytes(void)
 {
     char text[128] = "";
-    malloc_trim(0);
     FILE *file = fopen("/proc/self/statm", "r");
     const char *resident = file && fgets(text, sizeof(text), file) ? strchr(text, ' ') : NULL;
     if (file)
         fclose(file);
     return resident ? strtoull(resident, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
+}
+
+uint64_t fr_tool_rss_bytes(void)
+{
+    malloc_trim(0);
+    return fr_tool_resident_bytes();
 }
 
 void fr_tool_times_release(struct fr_tool_times *times)

@@ -5,6 +5,7 @@
 #ifndef FR_TOOL_BENCH_TABLE_H
 #define FR_TOOL_BENCH_TABLE_H
 
+#include "base/hash.h"
 #include "base/pool.h"
 #include "bench/bench.h"
 #include "durable/durable.h"
@@ -32,8 +33,16 @@ struct fr_tool_table {
 void fr_tool_table_init(struct fr_tool_table *table, const struct fr_conf *conf, uint32_t threads, int64_t idle_ms);
 void fr_tool_table_release(struct fr_tool_table *table);
 
+/* A batch of whole samples that train, with an id in every slot that has a table: the caller writes
+ * the keys. fr_tool_batch_refill makes it whole again after fr_batch_clear. */
+struct fr_batch *fr_tool_batch_new(const struct fr_conf *conf);
+void fr_tool_batch_refill(struct fr_batch *batch, int64_t t_ms);
+
 /* Key number i of the table, from 0. */
-uint64_t fr_tool_table_key(uint64_t i);
+static inline uint64_t fr_tool_table_key(uint64_t i)
+{
+    return fr_fmix64(i + 1);
+}
 /* The batch's keys become the next that no batch had; or those of numbers drawn from [0, n / step),
  * times step. */
 void fr_tool_table_fill_new(struct fr_tool_table *table);
@@ -62,6 +71,7 @@ void fr_tool_times_end(struct fr_tool_times *times);
 void fr_tool_times_report(struct fr_tool_times *times, struct fr_tool_bench *bench);
 
 double fr_tool_cpu_seconds(void); /* of this process, all its threads */
-uint64_t fr_tool_rss_bytes(void); /* resident, after what malloc keeps free was given back */
+uint64_t fr_tool_resident_bytes(void);
+uint64_t fr_tool_rss_bytes(void); /* the same, after what malloc keeps free was given back */
 
 #endif
