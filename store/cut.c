@@ -204,6 +204,10 @@ static void stage_section(const struct fr_store *store, struct fr_stage *stage)
     for (uint32_t t = 0; t < store->n_tables; t++) {
         section.tables[t].counts = fr_table_counts(&store->tables[t]);
         section.tables[t].slice_bits = store->tables[t].slice_bits;
+        for (uint32_t s = 0; s < FR_SHARDS; s++) {
+            section.tables[t].rows[s] = store->tables[t].shards[s].counts.rows;
+            section.tables[t].pending[s] = store->tables[t].shards[s].counts.pending;
+        }
     }
     fr_store_section_encode(&section, fr_stage_section(stage, FR_SECTION_STORE));
 }

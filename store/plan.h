@@ -8,7 +8,7 @@
 struct plan_record {
     uint64_t hash;
     uint32_t occurrence;
-    uint32_t entry; /* OCC_* | entry number; after resolve: number of the key in its shard */
+    uint32_t entry; /* OCC_* | entry number; after gather: number of the key in its shard */
 };
 _Static_assert(sizeof(struct plan_record) == 16, "the largest scratch array");
 
@@ -21,8 +21,23 @@ struct plan_key {
     uint32_t n_occurrences;
     uint32_t number; /* of its entry, as last found */
     bool trained;
-    bool fell; /* some occurrence's coin */
-    bool made; /* the row, by this plan */
+    bool fell;  /* some occurrence's coin */
+    bool made;  /* the row, by this plan */
+    bool asked; /* of the cold store, ahead */
+};
+
+/* Images that the cold store gave for keys of a shard. */
+struct plan_fetched {
+    size_t n, capacity;
+    struct plan_image {
+        uint64_t hash;
+        size_t at; /* in bytes */
+        uint8_t kind;
+    } * images;
+    struct fr_buffer bytes;
+    /* hashes to ask for, ascending */
+    uint64_t *missing;
+    size_t capacity_missing;
 };
 
 /* Beside each key: what was known of it, written while its entry is in the cache anyway. */
@@ -62,14 +77,15 @@ struct plan_table {
     uint32_t unique_begin[FR_SHARDS];
     struct shard_before before[FR_SHARDS]; /* of shards with keys */
     struct fr_sketch_log sketched[FR_SHARDS];
+    struct plan_fetched fetched[FR_SHARDS];
 };
 
-struct plan_worker { /* find-or-add table of resolve: number of the key + 1 */
+struct plan_worker { /* find-or-add table of gather: number of the key + 1 */
     uint32_t *heads;
 };
 
 struct fr_plan {
-    const struct fr_store *store;
+    struct fr_store *store;
     struct plan_table *tables;
     size_t n_units, capacity_units;
     struct plan_unit *units;
@@ -77,6 +93,8 @@ struct fr_plan {
     struct plan_worker *workers;
     size_t capacity_groups;
     struct plan_group *groups; /* filled when some column is shared */
+    uint32_t *slot_base;       /* [n_slots] as in fr_rows */
+    bool ahead;                /* it was looked at beside the owner loop */
     /* The call in progress. */
     const struct fr_batch *batch;
     struct fr_rows *rows;
@@ -84,8 +102,12 @@ struct fr_plan {
     int64_t watermark_ms;
 };
 
-/* Room in the plan and in plan->rows for table t's n_occurrences. */
+/* look.c: which keys the batch has. ahead: by the calling thread alone, with their cold images. */
+void fr_plan_look(struct fr_plan *plan, const struct fr_batch *batch, bool ahead);
+
+/* Room for table t's n_occurrences; in plan->rows, for those of all tables. */
 void fr_plan_reserve_table(struct fr_plan *plan, uint32_t t);
+void fr_plan_reserve_rows(struct fr_plan *plan);
 /* Room for keys of at most records_max records in each worker's find-or-add table. */
 void fr_plan_reserve_heads(struct fr_plan *plan, size_t records_max);
 void fr_plan_reserve_groups(struct fr_plan *plan, uint32_t n_groups);

@@ -3,6 +3,7 @@
 #include "plan.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/check.h"
 
@@ -11,14 +12,22 @@ struct rows_box { /* what fr_store_rows_new really makes */
     size_t capacity[FR_TABLES_MAX];
 };
 
-struct fr_plan *fr_plan_new(const struct fr_store *store)
+struct fr_plan *fr_plan_new(struct fr_store *store)
 {
     struct fr_plan *plan = fr_alloc(1, sizeof(*plan));
     plan->store = store;
     plan->tables = fr_alloc(store->n_tables, sizeof(*plan->tables));
     plan->n_workers = fr_pool_workers(store->pool);
     plan->workers = fr_alloc(plan->n_workers, sizeof(*plan->workers));
+    plan->slot_base = fr_alloc(store->n_slots + 1, sizeof(*plan->slot_base));
     return plan;
+}
+
+static void release_fetched(struct plan_fetched *fetched)
+{
+    free(fetched->images);
+    free(fetched->missing);
+    fr_buffer_release(&fetched->bytes);
 }
 
 void fr_plan_free(struct fr_plan *plan)
@@ -29,12 +38,15 @@ void fr_plan_free(struct fr_plan *plan)
         free(plan->tables[t].records);
         free(plan->tables[t].keys);
         free(plan->tables[t].undo);
+        for (uint32_t i = 0; i < FR_SHARDS; i++)
+            release_fetched(&plan->tables[t].fetched[i]);
         for (uint32_t s = 0; s < FR_SHARDS; s++)
             fr_sketch_log_release(&plan->tables[t].sketched[s]);
     }
     for (size_t w = 0; w < plan->n_workers; w++)
         free(plan->workers[w].heads);
     free(plan->workers);
+    free(plan->slot_base);
     free(plan->groups);
     free(plan->tables);
     free(plan->units);
@@ -94,20 +106,26 @@ static size_t roomy(size_t n)
 void fr_plan_reserve_table(struct fr_plan *plan, uint32_t t)
 {
     struct plan_table *table = &plan->tables[t];
-    struct fr_rows *rows = plan->rows;
-    size_t n = table->n_occurrences;
-    if (n > table->capacity || !table->records) {
-        table->capacity = roomy(n);
-        free(table->records);
-        free(table->keys);
-        free(table->undo);
-        table->records = fr_alloc(table->capacity, sizeof(*table->records));
-        table->keys = fr_alloc(table->capacity, sizeof(*table->keys));
-        table->undo = fr_alloc(table->capacity, sizeof(*table->undo));
-    }
-    struct rows_box *box = (struct rows_box *)(void *)rows;
-    struct fr_table_rows *out = &rows->tables[t];
-    if (n > box->capacity[t] || !out->keys) {
+    if (table->n_occurrences <= table->capacity && table->records)
+        return;
+    table->capacity = roomy(table->n_occurrences);
+    free(table->records);
+    free(table->keys);
+    free(table->undo);
+    table->records = fr_alloc(table->capacity, sizeof(*table->records));
+    table->keys = fr_alloc(table->capacity, sizeof(*table->keys));
+    table->undo = fr_alloc(table->capacity, sizeof(*table->undo));
+}
+
+void fr_plan_reserve_rows(struct fr_plan *plan)
+{
+    struct rows_box *box = (struct rows_box *)(void *)plan->rows;
+    memcpy(box->rows.slot_base, plan->slot_base, plan->store->n_slots * sizeof(*plan->slot_base));
+    for (uint32_t t = 0; t < plan->store->n_tables; t++) {
+        struct fr_table_rows *out = &box->rows.tables[t];
+        size_t n = plan->tables[t].n_occurrences;
+        if (n <= box->capacity[t] && out->keys)
+            continue;
         size_t capacity = roomy(n);
         release_table_rows(out);
         out->keys = fr_alloc(capacity, sizeof(*out->keys));

@@ -16,6 +16,8 @@
 #include "base/check.h"
 #include "store/section.h"
 
+enum { INDEX_BYTES = 8 }; /* of a key in the index, about */
+
 /* Restored images are of an epoch: an unfolded one must stay in memory. */
 static void settle(struct fr_entry *entry, uint8_t flags, uint64_t epoch)
 {
@@ -107,21 +109,40 @@ static enum fr_status restore_carried(struct fr_store *store, const struct fr_ca
     return FR_OK;
 }
 
+/* Keys that are counted and have no entry are in the cold store only: all images were asked for, or
+ * there may be some. */
+static enum fr_status restore_shard(const struct fr_store *store, struct fr_shard *shard, uint64_t rows,
+                                    uint64_t pending)
+{
+    uint64_t resident = shard->counts.rows + shard->counts.pending;
+    if (rows > UINT64_MAX / 2 || pending > UINT64_MAX / 2 || rows + pending < resident || shard->counts.rows > rows ||
+        shard->counts.pending > pending)
+        return FR_E_CORRUPT;
+    shard->evicted = rows + pending - resident;
+    if (shard->evicted > 0 && !store->restores_hot)
+        return FR_E_CORRUPT;
+    shard->counts = (struct fr_store_counts){.rows = rows, .pending = pending};
+    return FR_OK;
+}
+
 static enum fr_status restore_table(struct fr_store *store, uint32_t t, const struct fr_store_section_table *saved)
 {
     struct fr_table *table = &store->tables[t];
-    struct fr_store_counts now = fr_table_counts(table);
-    if (saved->counts.rows != now.rows || saved->counts.pending != now.pending ||
+    enum fr_status status = FR_OK;
+    for (uint32_t s = 0; s < FR_SHARDS && status == FR_OK; s++)
+        status = restore_shard(store, &table->shards[s], saved->rows[s], saved->pending[s]);
+    if (status != FR_OK)
+        return status;
+    struct fr_store_counts sums = fr_table_counts(table);
+    if (saved->counts.rows != sums.rows || saved->counts.pending != sums.pending ||
         saved->slice_bits > FR_INDEX_SLICE_BITS_MAX)
         return FR_E_CORRUPT;
     table->slice_bits = saved->slice_bits;
-    /* The history's counts go to the first shard: only sums are ever read. */
-    for (uint32_t s = 0; s < FR_SHARDS; s++) {
-        struct fr_store_counts counts = s == 0 ? saved->counts : (struct fr_store_counts){0};
-        counts.rows = table->shards[s].counts.rows;
-        counts.pending = table->shards[s].counts.pending;
-        table->shards[s].counts = counts;
-    }
+    /* The history's counts go to the first shard: only sums of them are ever read. */
+    struct fr_store_counts first = saved->counts;
+    first.rows = table->shards[0].counts.rows;
+    first.pending = table->shards[0].counts.pending;
+    table->shards[0].counts = first;
     return FR_OK;
 }
 
@@ -138,5 +159,55 @@ enum fr_status fr_store_restore_section(struct fr_store *store, const uint8_t *b
     for (uint32_t t = 0; t < section.n_tables && status == FR_OK; t++)
         status = restore_table(store, t, &section.tables[t]);
     free(section.carried);
+    store->restores_hot = false;
     return status;
+}
+
+/* ---- before the images ---- */
+
+static enum fr_status visit_block(void *self, size_t index, uint64_t hash, const struct fr_image *image)
+{
+    (void)index, (void)hash;
+    return fr_admission_restore(self, image);
+}
+
+/* Counters of sketches are in memory always, whatever becomes of the rows. */
+static enum fr_status restore_blocks(struct fr_store *store, struct fr_err *err)
+{
+    struct fr_durable_reader reader = {store, visit_block};
+    enum fr_status status = FR_OK;
+    for (uint32_t t = 0; t < store->n_tables && status == FR_OK; t++)
+        if (store->tables[t].sketches)
+            status = fr_durable_scan(store->durable, FR_BLOCK_TABLES + t, 0, UINT64_MAX, &reader, err);
+    return status;
+}
+
+enum fr_status fr_store_restore_begin(struct fr_store *store, const uint8_t *bytes, size_t size, bool *wants_cold,
+                                      struct fr_err *err)
+{
+    struct fr_store_section section;
+    enum fr_status status = fr_store_section_parse(bytes, size, &section);
+    if (status == FR_OK && section.n_tables != store->n_tables) {
+        free(section.carried);
+        status = FR_E_MISMATCH;
+    }
+    if (status != FR_OK)
+        return fr_err_set(err, status, "the section \"store\" was refused (%s)", fr_status_name(status));
+    free(section.carried);
+    uint64_t need = 0;
+    for (uint32_t t = 0; t < store->n_tables; t++) {
+        const struct fr_table *table = &store->tables[t];
+        const struct fr_store_counts *counts = &section.tables[t].counts;
+        need += counts->rows * (table->row_bytes + sizeof(struct fr_live_entry) + INDEX_BYTES) +
+                counts->pending * (sizeof(struct fr_light_entry) + INDEX_BYTES);
+    }
+    *wants_cold = store->limit == 0 || !store->durable || need <= store->limit;
+    store->restores_hot = !*wants_cold;
+    if (store->restores_hot)
+        return restore_blocks(store, err);
+    for (uint32_t t = 0; t < store->n_tables; t++)
+        for (uint32_t s = 0; s < FR_SHARDS; s++)
+            fr_index_reserve(&store->tables[t].shards[s].index,
+                             section.tables[t].rows[s] + section.tables[t].pending[s]);
+    return FR_OK;
 }

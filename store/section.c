@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 
-enum { VERSION = 2, CARRIED_BYTES = 24 };
+enum { VERSION = 3, CARRIED_BYTES = 24 };
 
 #define AT(member) (offsetof(struct fr_store_counts, member) / sizeof(uint64_t))
 #define NAMED(member) [AT(member)] = #member
@@ -32,6 +32,10 @@ void fr_store_section_encode(const struct fr_store_section *section, struct fr_b
     for (uint32_t t = 0; t < section->n_tables; t++) {
         for (uint32_t i = 0; i < FR_STORE_COUNTS; i++)
             fr_put_u64(out, section->tables[t].counts.of[i]);
+        for (uint32_t s = 0; s < FR_SHARDS; s++)
+            fr_put_u64(out, section->tables[t].rows[s]);
+        for (uint32_t s = 0; s < FR_SHARDS; s++)
+            fr_put_u64(out, section->tables[t].pending[s]);
         fr_put_u32(out, section->tables[t].slice_bits);
     }
     fr_put_u64(out, section->n_carried);
@@ -56,6 +60,10 @@ enum fr_status fr_store_section_parse(const uint8_t *bytes, size_t size, struct 
     for (uint32_t t = 0; t < read.n_tables; t++) {
         for (uint32_t i = 0; i < FR_STORE_COUNTS; i++)
             read.tables[t].counts.of[i] = fr_take_u64(&reader);
+        for (uint32_t s = 0; s < FR_SHARDS; s++)
+            read.tables[t].rows[s] = fr_take_u64(&reader);
+        for (uint32_t s = 0; s < FR_SHARDS; s++)
+            read.tables[t].pending[s] = fr_take_u64(&reader);
         read.tables[t].slice_bits = fr_take_u32(&reader);
     }
     read.n_carried = fr_take_u64(&reader);

@@ -91,6 +91,8 @@ struct fr_store *fr_store_new(const struct fr_store_options *options)
             .table = dense ? FR_NO_INDEX : slot->table, .admit = slot->admit, .touch = slot->touch};
     }
     store->plan = fr_plan_new(store);
+    store->ahead = fr_plan_new(store);
+    pthread_mutex_init(&store->lock, NULL);
     store->cut = fr_cut_new(store);
     return store;
 }
@@ -100,6 +102,8 @@ void fr_store_free(struct fr_store *store)
     if (!store)
         return;
     fr_plan_free(store->plan);
+    fr_plan_free(store->ahead);
+    pthread_mutex_destroy(&store->lock);
     fr_cut_free(store->cut);
     for (uint32_t t = 0; t < store->n_tables; t++)
         release_table(&store->tables[t]);
@@ -119,11 +123,7 @@ void fr_store_open_state(struct fr_store *store, uint64_t salt, struct fr_durabl
 
 uint64_t fr_store_folded(const struct fr_store *store)
 {
-    struct fr_durable_status status;
-    if (!store->durable)
-        return UINT64_MAX;
-    fr_durable_get_status(store->durable, &status);
-    return status.folded;
+    return store->durable ? fr_durable_folded(store->durable) : UINT64_MAX;
 }
 
 uint64_t fr_store_dirty_bytes(const struct fr_store *store)
@@ -153,7 +153,8 @@ uint64_t fr_store_kept_bytes(const struct fr_store *store)
 
 uint64_t fr_store_bytes(const struct fr_store *store)
 {
-    return fr_plan_bytes(store->plan) + fr_cut_bytes(store->cut) + fr_store_kept_bytes(store);
+    return fr_plan_bytes(store->plan) + fr_plan_bytes(store->ahead) + fr_cut_bytes(store->cut) +
+           fr_store_kept_bytes(store);
 }
 
 void fr_store_stats(const struct fr_store *store, uint32_t table, struct fr_store_table_stats *out)
@@ -161,4 +162,9 @@ void fr_store_stats(const struct fr_store *store, uint32_t table, struct fr_stor
     FR_CHECK(table < store->n_tables);
     const struct fr_table *t = &store->tables[table];
     *out = (struct fr_store_table_stats){.counts = fr_table_counts(t), .bytes = table_bytes(t)};
+    out->resident = out->counts.rows + out->counts.pending;
+    for (uint32_t s = 0; s < FR_SHARDS; s++) {
+        out->resident -= t->shards[s].evicted;
+        out->evictions += t->shards[s].evictions;
+    }
 }

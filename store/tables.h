@@ -6,6 +6,8 @@
 #ifndef FR_STORE_TABLES_H
 #define FR_STORE_TABLES_H
 
+#include <pthread.h>
+
 #include "base/order.h"
 #include "index.h"
 #include "sketch.h"
@@ -32,6 +34,7 @@ struct fr_shard {
     struct fr_buried *buried;
     size_t buried_begin, buried_end, capacity_buried;
     uint64_t evicted;          /* keys whose newest image is in the cold store only */
+    uint64_t evictions;        /* of this run */
     uint32_t hand, light_hand; /* where eviction goes on (evict.c) */
     struct fr_store_counts counts;
 };
@@ -63,9 +66,15 @@ struct fr_store {
     uint32_t n_tables, n_slots;
     struct fr_table *tables;
     struct fr_store_slot *slots;
-    struct fr_plan *plan; /* scratch of fr_store_plan, and what fr_store_undo takes back */
-    bool undoable;        /* nothing changed since the last plan */
-    struct fr_cut *cut;   /* scratch of fr_store_cut */
+    struct fr_plan *plan;          /* scratch of fr_store_plan, and what fr_store_undo takes back */
+    bool undoable;                 /* nothing changed since the last plan */
+    struct fr_plan *ahead;         /* of the batch after it */
+    const struct fr_batch *looked; /* which that is; NULL: none */
+    bool restores_hot;             /* rows follow on demand, only unfolded ones were restored */
+    uint64_t limit;                /* bytes of indexes, entries and rows; 0: none */
+    pthread_mutex_t lock;          /* guards failure: any worker may meet it */
+    struct fr_err failure;
+    struct fr_cut *cut; /* scratch of fr_store_cut */
 };
 
 static inline size_t fr_shard_of(uint64_t hash)
@@ -85,7 +94,7 @@ static inline struct fr_store_counts fr_table_counts(const struct fr_table *tabl
 /* Epochs up to here are in the cold store: what they hold may leave memory. */
 uint64_t fr_store_folded(const struct fr_store *store);
 
-struct fr_plan *fr_plan_new(const struct fr_store *store);
+struct fr_plan *fr_plan_new(struct fr_store *store);
 void fr_plan_free(struct fr_plan *plan);
 size_t fr_plan_bytes(const struct fr_plan *plan);
 struct fr_cut *fr_cut_new(const struct fr_store *store);

@@ -62,8 +62,7 @@ struct run {
     struct fr_ring *full, *empty, *cut_stages, *free_stages;
     struct fr_stage stages[STAGES];
     struct fr_gate_count gate_config;
-    struct fr_gate_policy gate;
-    struct fr_expiry_policy expiry;
+    struct fr_table_policies policies;
     struct fr_trainer *trainer;
     struct fr_durable *durable;
     pthread_t append_thread, fold_thread;
@@ -183,13 +182,12 @@ static void open_rings(struct run *run)
 static void open_trainer(struct run *run)
 {
     run->gate_config = (struct fr_gate_count){.count = 1};
-    run->gate = fr_gate_count_policy(&run->gate_config);
+    run->policies.gate = fr_gate_count_policy(&run->gate_config);
     run->trainer =
         fr_trainer_new(&(struct fr_trainer_options){.conf = run->conf,
                                                     .clock = fr_clock_system(),
                                                     .pool = run->pool,
-                                                    .gates = &run->gate,
-                                                    .expiries = &run->expiry,
+                                                    .policies = &run->policies,
                                                     .stream = {run, no_positions, stage_nothing, no_offsets, NULL},
                                                     .full = run->full,
                                                     .empty = run->empty,

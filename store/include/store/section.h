@@ -2,10 +2,10 @@
  * tools print it.
  *
  * Little-endian: u32 version, u32 n_tables, per table u64 per number in the order of their names,
- * u32 slice_bits; u64 n_carried, per carried key, ascending by (table, key), u32 table, u64 key,
- * i64 seen_ms, u32 count. The numbers of rows and pending keys are there to check the images
- * against. A carried key is pending although this epoch's image says absent (cut.c); its pending
- * image is in the next epoch.
+ * u64 rows and then u64 pending keys of each shard, u32 slice_bits; u64 n_carried, per carried key,
+ * ascending by (table, key), u32 table, u64 key, i64 seen_ms, u32 count. The numbers of rows and
+ * pending keys say how many images there are, wherever they lie. A carried key is pending although
+ * this epoch's image says absent (cut.c); its pending image is in the next epoch.
  *
  * Thread: any. */
 #ifndef FR_STORE_SECTION_H
@@ -30,6 +30,7 @@ struct fr_store_section {
     uint32_t n_tables;
     struct fr_store_section_table {
         struct fr_store_counts counts;
+        uint64_t rows[FR_SHARDS], pending[FR_SHARDS]; /* what the counts are sums of */
         uint32_t slice_bits;
     } tables[FR_TABLES_MAX];
     size_t n_carried;

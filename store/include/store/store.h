@@ -60,6 +60,23 @@ void fr_store_rows_free(struct fr_rows *rows);
  * neither count nor admit. */
 void fr_store_plan(struct fr_store *store, const struct fr_batch *batch, int64_t watermark_ms, struct fr_rows *rows);
 
+/* The first half of the plan of the batch that is planned next: which keys it has, and the
+ * images of those that are in the cold store only. Changes nothing that fr_store_plan or
+ * fr_store_undo of another batch would notice. Any one thread, beside whoever reads and writes
+ * rows of the last plan; no other call of the store meanwhile. */
+void fr_store_look(struct fr_store *store, const struct fr_batch *batch);
+/* After a plan or a slice: an error of the cold store, FR_OK when there was none. It is final: what
+ * the plan gave is void. */
+enum fr_status fr_store_failure(struct fr_store *store, struct fr_err *err) FR_MUST_CHECK;
+
+/* What indexes, entries and rows may take; 0: no limit. */
+void fr_store_limit(struct fr_store *store, uint64_t bytes);
+/* Between batches: clean entries leave until the limit holds. Returns how many bytes it is still
+ * over: those are of epochs that are not folded, or of the open one. */
+uint64_t fr_store_relieve(struct fr_store *store);
+/* Some keys are in the cold store only: looking ahead pays. */
+bool fr_store_tiered(const struct fr_store *store);
+
 /* Takes the last plan back, because its batch was quarantined: entries, rows, counts, seen, show
  * and click, counters and what is dirty are as if it had not been. Only between fr_store_plan and
  * the next plan, slice or cut; the rows it resolved are void afterwards. */
@@ -83,6 +100,11 @@ uint64_t fr_store_bytes(const struct fr_store *store); /* index, slabs, scratch 
  * counted, one batch could pause reading for ever. */
 uint64_t fr_store_kept_bytes(const struct fr_store *store);
 
+/* Recovery begins with the section "store", which says how many images there are: room is made for
+ * them, or, when they are more than the limit allows, *wants_cold is false: then only images of
+ * unfolded epochs are restored, and rows follow on demand. */
+enum fr_status fr_store_restore_begin(struct fr_store *store, const uint8_t *bytes, size_t size, bool *wants_cold,
+                                      struct fr_err *err) FR_MUST_CHECK;
 /* Recovery, before the first batch: visitor functions for fr_durable_restore; FR_E_CORRUPT when an
  * image's size does not fit the table. The section "store" comes after all images; FR_E_CORRUPT
  * also when it names other numbers of rows and pending keys than the images gave, FR_E_MISMATCH on
@@ -115,6 +137,8 @@ _Static_assert(sizeof(struct fr_store_counts) == FR_STORE_COUNTS * sizeof(uint64
 
 struct fr_store_table_stats {
     struct fr_store_counts counts;
+    uint64_t resident;  /* of rows and pending keys: those in memory */
+    uint64_t evictions; /* in this run */
     uint64_t bytes;
 };
 void fr_store_stats(const struct fr_store *store, uint32_t table, struct fr_store_table_stats *out);

@@ -1,0 +1,297 @@
+/* The tier below memory: keys without an entry whose newest image the cold store has.
+ *
+ * The rule (DESIGN section 5): the newest image of a key leaves memory only when the epoch of its
+ * last change is folded, so a key without entry has its newest image in the cold store, or none at
+ * all. Reading one therefore needs no order with folds, and gives the same at any time between its
+ * leaving and its next change: residency never changes numbers.
+ *
+ * Who leaves: a hand goes round the dense arrays (CLOCK: Corbato 1968; with a small count instead
+ * of one bit, so that frequent keys outlive one round: GCLOCK, Smith 1978). Being trained raises
+ * the count, the hand lowers it, and at zero a clean entry goes. A shard gives its share of what
+ * has to go; what is dirty or not folded is passed over.
+ *
+ * A shard of which nothing ever left (`evicted` 0) asks nothing of the cold store: a state that
+ * fits memory pays nothing for this.
+ *
+ * Thread: fetch by the thread that looks ahead or the shard's worker; the rest by the shard's
+ * worker. */
+#include "tier.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+
+enum {
+    FETCHED_MIN = 64,
+    ROUNDS = FR_RECENT_MAX + 1, /* of the hand at most: then only unfolded entries are left */
+    SLACK_SHARE = 64,           /* of the limit that is freed beyond what must be */
+};
+
+/* ---- reading back ---- */
+
+static int compare_hashes(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+struct fetching {
+    const struct fr_table *table;
+    struct plan_fetched *fetched;
+};
+
+bool fr_tier_fits(const struct fr_table *table, const struct fr_image *image)
+{
+    return image->kind == FR_IMAGE_ROW ? image->size == table->image_size
+                                       : image->kind == FR_IMAGE_PENDING && image->size == FR_PENDING_IMAGE_SIZE;
+}
+
+static enum fr_status take_image(void *self, size_t index, uint64_t hash, const struct fr_image *image)
+{
+    (void)index;
+    const struct fetching *fetching = self;
+    struct plan_fetched *fetched = fetching->fetched;
+    if (!image)
+        return FR_OK;
+    if (!fr_tier_fits(fetching->table, image))
+        return FR_E_CORRUPT;
+    if (fetched->n == fetched->capacity) {
+        fetched->capacity = fetched->capacity ? 2 * fetched->capacity : FETCHED_MIN;
+        fetched->images = fr_realloc(fetched->images, fetched->capacity, sizeof(*fetched->images));
+    }
+    fetched->images[fetched->n++] = (struct plan_image){.hash = hash, .at = fetched->bytes.size, .kind = image->kind};
+    fr_buffer_append(&fetched->bytes, image->bytes, image->size);
+    return FR_OK;
+}
+
+/* Asks for the keys that are listed as missing. */
+static void ask(struct fr_plan *plan, uint32_t t, struct plan_fetched *fetched, size_t n)
+{
+    struct fr_err err = {.status = FR_OK};
+    struct fetching fetching = {.table = &plan->store->tables[t], .fetched = fetched};
+    struct fr_durable_reader reader = {&fetching, take_image};
+    qsort(fetched->missing, n, sizeof(*fetched->missing), compare_hashes);
+    if (fr_durable_fetch(plan->store->durable, t, fetched->missing, n, &reader, &err) != FR_OK)
+        fr_tier_fail(plan->store, &err);
+}
+
+/* Lists the keys that have no entry and were not asked for. */
+static size_t list_missing(struct fr_plan *plan, uint32_t t, uint32_t s, bool ahead)
+{
+    struct plan_table *scratch = &plan->tables[t];
+    struct plan_fetched *fetched = &scratch->fetched[s];
+    struct plan_key *keys = scratch->keys + scratch->begin[s];
+    const struct fr_shard *shard = &plan->store->tables[t].shards[s];
+    uint32_t n_keys = scratch->n_unique[s];
+    size_t n = 0;
+    if (n_keys > fetched->capacity_missing) {
+        fetched->capacity_missing = n_keys + n_keys / 2;
+        free(fetched->missing);
+        fetched->missing = fr_alloc(fetched->capacity_missing, sizeof(*fetched->missing));
+    }
+    for (uint32_t u = 0; u < n_keys; u++) {
+        if (keys[u].asked || fr_shard_find(shard, keys[u].hash) != FR_NO_ENTRY)
+            continue;
+        keys[u].asked = ahead;
+        fetched->missing[n++] = keys[u].hash;
+    }
+    return n;
+}
+
+void fr_tier_fetch(struct fr_plan *plan, uint32_t t, uint32_t s)
+{
+    struct plan_fetched *fetched = &plan->tables[t].fetched[s];
+    fetched->n = 0;
+    fr_buffer_clear(&fetched->bytes);
+    if (plan->store->tables[t].shards[s].evicted == 0)
+        return;
+    size_t n = list_missing(plan, t, s, true);
+    if (n > 0)
+        ask(plan, t, fetched, n);
+}
+
+void fr_tier_enter(const struct fr_table *table, struct fr_shard *shard, uint64_t hash, uint8_t kind,
+                   const uint8_t *bytes)
+{
+    struct fr_store_counts counts = shard->counts;
+    if (kind == FR_IMAGE_ROW) {
+        uint32_t number = fr_entry_make_live(shard, hash, FR_NO_ENTRY);
+        struct fr_live_entry *live = fr_entries_live(&shard->entries, number);
+        live->entry.flags = FR_ENTRY_IN_EPOCH | FR_ENTRY_PUBLISHED;
+        memcpy(&live->head, bytes, FR_ROW_IMAGE_HEAD);
+        memcpy(fr_entries_row(&shard->entries, number), bytes + FR_ROW_IMAGE_HEAD, table->row_bytes);
+    } else {
+        uint32_t number = fr_entry_make_pending(shard, hash, FR_NO_ENTRY);
+        struct fr_light_entry *light = fr_entries_light(&shard->entries, number);
+        light->entry.flags = FR_ENTRY_IN_EPOCH;
+        fr_pending_load(bytes, &light->seen_ms, &light->count);
+    }
+    shard->counts = counts; /* which do not depend on where a key is */
+    FR_CHECK(shard->evicted > 0);
+    shard->evicted--;
+}
+
+void fr_tier_remove(struct fr_shard *shard, uint64_t hash, uint8_t kind, uint8_t reason)
+{
+    struct fr_store_counts counts = shard->counts;
+    uint32_t number = fr_entry_make_pending(shard, hash, FR_NO_ENTRY);
+    shard->counts = counts;
+    struct fr_entry *entry = fr_shard_entry(shard, number);
+    entry->flags = kind == FR_IMAGE_ROW ? FR_ENTRY_IN_EPOCH | FR_ENTRY_PUBLISHED : FR_ENTRY_IN_EPOCH;
+    /* removal counts a pending key off */
+    if (kind == FR_IMAGE_ROW) {
+        shard->counts.rows--;
+        shard->counts.pending++;
+    }
+    fr_entry_remove(shard, number, reason);
+    FR_CHECK(shard->evicted > 0);
+    shard->evicted--;
+}
+
+static void enter_fetched(struct fr_plan *plan, uint32_t t, uint32_t s)
+{
+    const struct fr_table *table = &plan->store->tables[t];
+    struct plan_fetched *fetched = &plan->tables[t].fetched[s];
+    for (size_t i = 0; i < fetched->n; i++) {
+        const struct plan_image *image = &fetched->images[i];
+        /* since the look it may have expired: then it has a dead entry */
+        if (fr_shard_find(&table->shards[s], image->hash) == FR_NO_ENTRY)
+            fr_tier_enter(table, &table->shards[s], image->hash, image->kind, fetched->bytes.data + image->at);
+    }
+    fetched->n = 0;
+    fr_buffer_clear(&fetched->bytes);
+}
+
+void fr_tier_take(struct fr_plan *plan, uint32_t t, uint32_t s)
+{
+    enter_fetched(plan, t, s);
+    if (plan->store->tables[t].shards[s].evicted == 0)
+        return;
+    size_t n = list_missing(plan, t, s, false);
+    if (n == 0)
+        return;
+    ask(plan, t, &plan->tables[t].fetched[s], n);
+    enter_fetched(plan, t, s);
+}
+
+void fr_tier_fail(struct fr_store *store, const struct fr_err *err)
+{
+    pthread_mutex_lock(&store->lock);
+    if (store->failure.status == FR_OK)
+        store->failure = *err;
+    pthread_mutex_unlock(&store->lock);
+}
+
+enum fr_status fr_store_failure(struct fr_store *store, struct fr_err *err)
+{
+    pthread_mutex_lock(&store->lock);
+    enum fr_status status = store->failure.status;
+    if (status != FR_OK && err)
+        *err = store->failure;
+    pthread_mutex_unlock(&store->lock);
+    return status;
+}
+
+/* ---- leaving ---- */
+
+/* Bytes that entries and rows of a shard take, without what arrays keep for the next ones. */
+static uint64_t used_bytes(const struct fr_shard *shard)
+{
+    const struct fr_entries *entries = &shard->entries;
+    return shard->index.bytes + (uint64_t)entries->live.n * (entries->live.stride + entries->floats.stride) +
+           (uint64_t)entries->light.n * entries->light.stride;
+}
+
+static bool may_leave(const struct fr_entry *entry, uint64_t folded)
+{
+    return entry->state != FR_ENTRY_DEAD && !(entry->flags & (FR_ENTRY_DIRTY | FR_ENTRY_BURIED)) &&
+           entry->changed <= folded;
+}
+
+/* One round or more of a hand over one array, until so many bytes are free. */
+static void turn_hand(struct fr_shard *shard, uint32_t kind, uint64_t want, uint64_t folded)
+{
+    const struct fr_entries *entries = &shard->entries;
+    const struct fr_array *array = kind ? &entries->light : &entries->live;
+    uint32_t *hand = kind ? &shard->light_hand : &shard->hand;
+    uint64_t each = kind ? array->stride : (uint64_t)array->stride + entries->floats.stride, freed = 0;
+    for (uint64_t looks = (uint64_t)array->n * ROUNDS; freed < want && looks > 0 && array->n > 0; looks--) {
+        if (*hand >= array->n)
+            *hand = 0;
+        struct fr_entry *entry = fr_shard_entry(shard, *hand | kind);
+        if (!may_leave(entry, folded)) {
+            ++*hand;
+        } else if (entry->recent > 0) {
+            entry->recent--;
+            ++*hand;
+        } else {
+            struct fr_store_counts counts = shard->counts;
+            fr_entry_drop(shard, *hand | kind); /* the last one takes its place */
+            shard->counts = counts;
+            shard->evicted++;
+            shard->evictions++;
+            freed += each;
+        }
+    }
+}
+
+struct relief {
+    struct fr_store *store;
+    uint64_t used, excess, folded;
+};
+
+static void relieve_shard(void *context, size_t index, size_t worker)
+{
+    (void)worker;
+    const struct relief *relief = context;
+    struct fr_shard *shard = &relief->store->tables[index / FR_SHARDS].shards[index % FR_SHARDS];
+    const struct fr_entries *entries = &shard->entries;
+    fr_shard_exhume(shard, relief->folded);
+    uint64_t live = (uint64_t)entries->live.n * (entries->live.stride + entries->floats.stride);
+    uint64_t light = (uint64_t)entries->light.n * entries->light.stride;
+    double share = (double)relief->excess / (double)relief->used;
+    /* An index gives nothing back for single entries: the entries give for it too. */
+    double whole = live + light > 0 ? (double)used_bytes(shard) / (double)(live + light) : 0;
+    turn_hand(shard, 0, (uint64_t)(share * whole * (double)live), relief->folded);
+    turn_hand(shard, FR_LIGHT, (uint64_t)(share * whole * (double)light), relief->folded);
+    fr_shard_trim(shard);
+}
+
+static uint64_t store_used(const struct fr_store *store)
+{
+    uint64_t used = 0;
+    for (uint32_t t = 0; t < store->n_tables; t++)
+        for (uint32_t s = 0; s < FR_SHARDS; s++)
+            used += used_bytes(&store->tables[t].shards[s]);
+    return used;
+}
+
+void fr_store_limit(struct fr_store *store, uint64_t bytes)
+{
+    store->limit = bytes;
+}
+
+uint64_t fr_store_relieve(struct fr_store *store)
+{
+    uint64_t used = store_used(store);
+    if (store->limit == 0 || used <= store->limit || !store->durable)
+        return 0;
+    store->undoable = false;
+    struct relief relief = {.store = store,
+                            .used = used,
+                            .excess = used - store->limit + store->limit / SLACK_SHARE,
+                            .folded = fr_store_folded(store)};
+    fr_pool_run(store->pool, (size_t)store->n_tables * FR_SHARDS, relieve_shard, &relief);
+    used = store_used(store);
+    return used > store->limit ? used - store->limit : 0;
+}
+
+bool fr_store_tiered(const struct fr_store *store)
+{
+    for (uint32_t t = 0; t < store->n_tables; t++)
+        for (uint32_t s = 0; s < FR_SHARDS; s++)
+            if (store->tables[t].shards[s].evicted > 0)
+                return true;
+    return false;
+}
