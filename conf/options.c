@@ -78,7 +78,10 @@ const struct fr_option fr_options[] = {
     ROW(TEXT, "state_dir", IN(fr_conf, state_dir), NULL, "directory of the journal and the cold store; one daemon each",
         .required = true),
     RANGED(SIZE, "memory_limit", IN(fr_conf, memory_limit), MIB, 64 * TIB, "4GiB",
-           "memory for rows, indexes and staging"),
+           "memory of the whole process, about; what else it needs leaves the rest to rows and indexes, and clean rows "
+           "beyond that are in the cold store only"),
+    RANGED(SIZE, "row_memory", IN(fr_conf, row_memory), 0, 64 * TIB, "0",
+           "at most so much of it for rows and indexes; 0: what is left"),
     RANGED(U64, "seed", IN(fr_conf, seed), 0, 18446744073709551615.0, "1", "seed of all initial weights",
            .top = TRAINING),
     CUSTOM("key_seed", "integer > 0, or text of at most 128 bytes", key_seed,

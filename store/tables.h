@@ -91,9 +91,6 @@ static inline struct fr_store_counts fr_table_counts(const struct fr_table *tabl
     return sum;
 }
 
-/* Epochs up to here are in the cold store: what they hold may leave memory. */
-uint64_t fr_store_folded(const struct fr_store *store);
-
 struct fr_plan *fr_plan_new(struct fr_store *store);
 void fr_plan_free(struct fr_plan *plan);
 size_t fr_plan_bytes(const struct fr_plan *plan);

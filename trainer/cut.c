@@ -35,7 +35,7 @@ bool fr_trainer_cut_due(const struct fr_trainer *trainer, uint64_t now_ns)
     uint64_t since_ns = now_ns - trainer->last_cut_ns;
     if (trainer->consumed && since_ns >= ms_to_ns(conf->epoch_ms))
         return true;
-    if (fr_store_dirty_bytes(trainer->store) >= conf->epoch_bytes_max)
+    if (fr_store_dirty_bytes(trainer->store) >= conf->epoch_bytes_max || trainer->memory.cut_wanted)
         return true;
     return since_ns >= ms_to_ns(conf->heartbeat_ms);
 }

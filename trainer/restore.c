@@ -164,6 +164,8 @@ enum fr_status fr_trainer_restore(struct fr_trainer *trainer, struct fr_durable 
 {
     struct fr_durable_status durable_status;
     fr_durable_get_status(durable, &durable_status);
+    fr_store_open_state(trainer->store, durable_status.salt, durable);
+    fr_trainer_measure_memory(trainer, 0);
     if (durable_status.epoch == 0)
         return FR_OK;
     struct restoring restoring = {.trainer = trainer, .other = other, .other_self = self, .progress = progress};

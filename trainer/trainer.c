@@ -68,6 +68,7 @@ struct fr_trainer *fr_trainer_new(const struct fr_trainer_options *options)
                                                              .conf = options->conf});
     free(tables);
     trainer->rows = fr_store_rows_new(trainer->store);
+    fr_trainer_lookout_init(trainer);
     fr_trainer_measure_init(trainer);
     fr_trainer_tasks_init(trainer);
     fr_trainer_publish_status(trainer);
@@ -78,6 +79,7 @@ void fr_trainer_free(struct fr_trainer *trainer)
 {
     if (!trainer)
         return;
+    fr_trainer_lookout_release(trainer);
     fr_trainer_measure_release(trainer);
     fr_trainer_sift_release(trainer);
     fr_batch_free(trainer->open);
@@ -225,16 +227,10 @@ static enum fr_status apply_batch(struct fr_trainer *trainer, struct fr_batch *b
 
 static bool paused(struct fr_trainer *trainer)
 {
-    uint64_t kept = fr_store_kept_bytes(trainer->store);
-    bool over = kept > trainer->conf->memory_limit;
+    char memory[sizeof(trainer->status.paused)] = "";
+    bool short_of_memory = fr_trainer_waits_for_memory(trainer, memory, sizeof(memory));
     pthread_mutex_lock(&trainer->lock);
-    if (over)
-        snprintf(trainer->status.paused, sizeof(trainer->status.paused),
-                 "memory_limit: tables hold %" PRIu64 " bytes of %" PRIu64
-                 "; restart with a larger memory_limit (nothing expires while reading is paused)",
-                 kept, trainer->conf->memory_limit);
-    else
-        memcpy(trainer->status.paused, trainer->pause_reason, sizeof(trainer->status.paused));
+    memcpy(trainer->status.paused, short_of_memory ? memory : trainer->pause_reason, sizeof(trainer->status.paused));
     bool result = trainer->status.paused[0] != '\0';
     pthread_mutex_unlock(&trainer->lock);
     return result;
@@ -294,11 +290,16 @@ enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err)
     void *item = NULL;
     if (paused(trainer)) /* the ring fills and ingest stops polling */
         return FR_AGAIN;
-    enum fr_status popped = fr_ring_pop(trainer->options.full, &item, (uint64_t)FR_TRAINER_WAIT_MS * 1000000);
-    if (popped == FR_EOF)
-        trainer->ended = true;
-    if (popped != FR_OK)
-        return FR_AGAIN;
+    if (trainer->lookout.next) {
+        item = trainer->lookout.next;
+        trainer->lookout.next = NULL;
+    } else {
+        enum fr_status popped = fr_ring_pop(trainer->options.full, &item, (uint64_t)FR_TRAINER_WAIT_MS * 1000000);
+        if (popped == FR_EOF)
+            trainer->ended = true;
+        if (popped != FR_OK)
+            return FR_AGAIN;
+    }
     struct fr_batch *batch = item;
     trainer->open = batch;
     /* an empty one only says that the stream has ended */

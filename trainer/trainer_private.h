@@ -46,6 +46,27 @@ struct fr_sift {
     unsigned long long told_ns;
 };
 
+/* The batch after the one at hand (lookout.c). */
+struct fr_lookout {
+    struct fr_batch *next; /* out of the ring, its turn is next; NULL: none */
+    bool started;
+    pthread_t thread;
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t changed;
+    const struct fr_batch *batch; /* looked at now */
+    bool stop;
+};
+
+/* Of memory_limit (memory.c), in bytes. */
+struct fr_memory {
+    uint64_t measured_ns;
+    uint64_t resident; /* of the process */
+    uint64_t others;   /* what is not the store's, as it counts against the share */
+    uint64_t share;    /* the store's */
+    uint64_t floor;    /* least share that can be had */
+    bool cut_wanted;   /* what is too much is of the open epoch */
+};
+
 struct fr_trainer {
     struct fr_trainer_options options;
     const struct fr_conf *conf;
@@ -67,6 +88,8 @@ struct fr_trainer {
     /* learnt from, and its letters are not all sent: it has not taken effect */
     struct fr_batch *open;
     struct fr_sift sift;
+    struct fr_lookout lookout;
+    struct fr_memory memory;
     int64_t watermark_begin_ms;  /* before the batch at hand */
     int64_t watermark_before_ms; /* of the last attempt */
     bool watermark_held;         /* by watermark_step_max, in the batch at hand */
@@ -100,6 +123,17 @@ struct fr_metrics_restore {
 /* A section "metrics", or one below it, which comes later. */
 enum fr_status fr_trainer_restore_metrics(struct fr_trainer *trainer, struct fr_metrics_restore *restore,
                                           const char *name, const uint8_t *bytes, size_t size) FR_MUST_CHECK;
+/* lookout.c */
+void fr_trainer_lookout_init(struct fr_trainer *trainer);
+void fr_trainer_lookout_release(struct fr_trainer *trainer);
+/* From begin to end the store's rows may be read and written, and no call of the store may come. */
+void fr_trainer_look_begin(struct fr_trainer *trainer);
+void fr_trainer_look_end(struct fr_trainer *trainer);
+/* memory.c */
+/* At most ten times a second: what the store may take. */
+void fr_trainer_measure_memory(struct fr_trainer *trainer, uint64_t now_ns);
+/* Between batches: lets clean rows leave. true: reading waits, for the reason in text. */
+bool fr_trainer_waits_for_memory(struct fr_trainer *trainer, char *text, size_t size);
 /* tasks.c */
 void fr_trainer_tasks_init(struct fr_trainer *trainer);
 /* After fr_graph_train of a batch that was finite. */

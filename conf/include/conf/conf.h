@@ -218,6 +218,7 @@ struct fr_conf {
     char model[FR_MODEL_MAX];
     char *state_dir;
     uint64_t memory_limit; /* bytes; default 4GiB */
+    uint64_t row_memory;   /* bytes; 0: what memory_limit leaves */
     uint64_t seed;         /* 1 */
     /* secret of id -> key: its text (NULL: none) and the number it comes to (0: none) */
     char *key_seed;

@@ -74,6 +74,8 @@ void fr_store_limit(struct fr_store *store, uint64_t bytes);
 /* Between batches: clean entries leave until the limit holds. Returns how many bytes it is still
  * over: those are of epochs that are not folded, or of the open one. */
 uint64_t fr_store_relieve(struct fr_store *store);
+/* Epochs up to here are folded: what they hold may leave memory. */
+uint64_t fr_store_folded(const struct fr_store *store);
 /* Some keys are in the cold store only: looking ahead pays. */
 bool fr_store_tiered(const struct fr_store *store);
 

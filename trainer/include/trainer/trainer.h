@@ -26,6 +26,8 @@
 #ifndef FR_TRAINER_TRAINER_H
 #define FR_TRAINER_TRAINER_H
 
+#include <stdatomic.h>
+
 #include "base/clock.h"
 #include "base/pool.h"
 #include "base/ring.h"
@@ -78,6 +80,8 @@ struct fr_trainer_options {
     struct fr_ring *cut_stages;
     /* stages to and back from the durable thread; the caller puts the free ones in */
     struct fr_ring *free_stages;
+    /* set when changes have to be folded before reading can go on; NULL: nobody listens */
+    atomic_bool *fold_wanted;
     struct fr_freshness *freshness; /* borrowed; told of trained batches and cuts; NULL: nobody */
 };
 

@@ -1,0 +1,83 @@
+/* Looking one batch ahead: while the network trains on a batch, a thread finds the keys of the next
+ * one and reads those that are in the cold store only. What it reads becomes rows in that batch's own
+ * plan, so nothing has to be taken back when the batch before it is refused.
+ *
+ * The next batch is taken from the ring early and kept until its turn. The thread starts when the
+ * store is first larger than memory. Owner thread only, but for the lookout's own. */
+#include "trainer_private.h"
+
+#include "base/check.h"
+#include "base/thread.h"
+
+static void *lookout_main(void *self)
+{
+    struct fr_trainer *trainer = self;
+    struct fr_lookout *lookout = &trainer->lookout;
+    pthread_mutex_lock(&lookout->lock);
+    while (!lookout->stop) {
+        if (!lookout->batch) {
+            pthread_cond_wait(&lookout->changed, &lookout->lock);
+            continue;
+        }
+        const struct fr_batch *batch = lookout->batch;
+        pthread_mutex_unlock(&lookout->lock);
+        fr_store_look(trainer->store, batch);
+        pthread_mutex_lock(&lookout->lock);
+        lookout->batch = NULL;
+        pthread_cond_signal(&lookout->changed);
+    }
+    pthread_mutex_unlock(&lookout->lock);
+    return NULL;
+}
+
+void fr_trainer_lookout_init(struct fr_trainer *trainer)
+{
+    pthread_mutex_init(&trainer->lookout.lock, NULL);
+    pthread_cond_init(&trainer->lookout.changed, NULL);
+}
+
+void fr_trainer_lookout_release(struct fr_trainer *trainer)
+{
+    struct fr_lookout *lookout = &trainer->lookout;
+    if (lookout->started) {
+        pthread_mutex_lock(&lookout->lock);
+        lookout->stop = true;
+        pthread_cond_signal(&lookout->changed);
+        pthread_mutex_unlock(&lookout->lock);
+        pthread_join(lookout->thread, NULL);
+    }
+    pthread_mutex_destroy(&lookout->lock);
+    pthread_cond_destroy(&lookout->changed);
+    fr_batch_free(lookout->next);
+}
+
+void fr_trainer_look_begin(struct fr_trainer *trainer)
+{
+    struct fr_lookout *lookout = &trainer->lookout;
+    void *item = NULL;
+    if (!fr_store_tiered(trainer->store))
+        return;
+    if (!lookout->next && fr_ring_pop(trainer->options.full, &item, 0) == FR_OK)
+        lookout->next = item;
+    if (!lookout->next || lookout->next->n_samples == 0)
+        return;
+    if (!lookout->started)
+        lookout->started = fr_thread_start(&lookout->thread, "lookout", lookout_main, trainer);
+    if (!lookout->started)
+        return; /* the plan reads what is missing itself */
+    pthread_mutex_lock(&lookout->lock);
+    lookout->batch = lookout->next;
+    pthread_cond_signal(&lookout->changed);
+    pthread_mutex_unlock(&lookout->lock);
+}
+
+void fr_trainer_look_end(struct fr_trainer *trainer)
+{
+    struct fr_lookout *lookout = &trainer->lookout;
+    if (!lookout->started)
+        return;
+    pthread_mutex_lock(&lookout->lock);
+    while (lookout->batch)
+        pthread_cond_wait(&lookout->changed, &lookout->lock);
+    pthread_mutex_unlock(&lookout->lock);
+}

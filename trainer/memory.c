@@ -1,0 +1,83 @@
+/* memory_limit: what the whole process may keep in memory. Everything but the store's rows and
+ * indexes is measured, not modelled: what is resident less what the store holds. The store gets the
+ * rest, and clean rows leave it when that is less than it has.
+ *
+ * What others take goes up and down (a fold's windows, a batch that was large); the store's share
+ * follows a rise at once and a fall slowly, or rows would leave and come back with each of them.
+ *
+ * When nothing clean is left to leave, changes wait for a fold, which is asked for; when all that is
+ * over the limit is of the open epoch, that is cut, unless cuts are a function of the log (lockstep).
+ * So training waits at times, and never ends. Owner thread only. */
+#include "trainer_private.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/log.h"
+#include "base/resident.h"
+
+enum {
+    MEASURE_EVERY_NS = 100000000,
+    FALL_SHARE = 256,   /* of what others take, by which their share falls at a measurement */
+    MARGIN_SHARE = 32,  /* of the limit that stays free: what is taken between measurements */
+    STORE_SHARE_MIN = 8, /* of the limit that the store gets, whatever others take */
+    STORE_BYTES_MIN = 64 << 10,
+};
+
+void fr_trainer_measure_memory(struct fr_trainer *trainer, uint64_t now_ns)
+{
+    struct fr_memory *memory = &trainer->memory;
+    if (memory->measured_ns && now_ns - memory->measured_ns < MEASURE_EVERY_NS)
+        return;
+    memory->measured_ns = now_ns ? now_ns : 1;
+    uint64_t limit = trainer->conf->memory_limit, kept = fr_store_kept_bytes(trainer->store);
+    uint64_t resident = fr_resident_bytes(), others = resident > kept ? resident - kept : 0;
+    memory->others = others >= memory->others ? others : memory->others - (memory->others - others) / FALL_SHARE;
+    memory->resident = resident;
+    uint64_t taken = memory->others + limit / MARGIN_SHARE;
+    uint64_t share = limit > taken ? limit - taken : 0;
+    if (share < limit / STORE_SHARE_MIN)
+        share = limit / STORE_SHARE_MIN;
+    if (trainer->conf->row_memory && trainer->conf->row_memory < share)
+        share = trainer->conf->row_memory;
+    if (share < STORE_BYTES_MIN)
+        share = STORE_BYTES_MIN;
+    memory->share = share < memory->floor ? memory->floor : share;
+    fr_store_limit(trainer->store, memory->share);
+}
+
+/* Everything is folded and nothing is dirty, and still it is too much: indexes and what must be
+ * remembered of dead keys. The limit is not reachable, and says so. */
+static void raise_floor(struct fr_trainer *trainer, uint64_t over)
+{
+    struct fr_memory *memory = &trainer->memory;
+    memory->floor = memory->share + over + over / 4;
+    fr_store_limit(trainer->store, memory->floor);
+    fr_log(FR_LOG_WARN, "trainer", "memory_limit_not_reached",
+           "needed=%" PRIu64 " share=%" PRIu64 " others=%" PRIu64 " note=\"raise memory_limit or row_memory\"",
+           memory->floor, memory->share, memory->others);
+    memory->share = memory->floor;
+}
+
+bool fr_trainer_waits_for_memory(struct fr_trainer *trainer, char *text, size_t size)
+{
+    fr_trainer_measure_memory(trainer, fr_mono_ns(trainer->options.clock));
+    uint64_t over = fr_store_relieve(trainer->store);
+    trainer->memory.cut_wanted = false;
+    if (over == 0)
+        return false;
+    if (trainer->epoch > fr_store_folded(trainer->store)) {
+        if (trainer->options.fold_wanted)
+            atomic_store(trainer->options.fold_wanted, true);
+        snprintf(text, size,
+                 "memory_limit: %" PRIu64 " bytes of changed rows wait to be folded into the cold store; "
+                 "if this lasts, raise memory_limit or look at the disk",
+                 over);
+        return true;
+    }
+    if (fr_store_dirty_bytes(trainer->store) > 0)
+        trainer->memory.cut_wanted = !trainer->conf->ingest.lockstep;
+    else
+        raise_floor(trainer, over);
+    return false;
+}
