@@ -51,6 +51,8 @@ const char *fr_status_name(enum fr_status status)
         return "state";
     case FR_E_UNSUPPORTED:
         return "unsupported";
+    case FR_E_CANCELLED:
+        return "cancelled";
     }
     return "unknown";
 }
@@ -64,6 +66,7 @@ enum fr_status_class fr_status_class(enum fr_status status)
     case FR_AGAIN:
     case FR_E_BUSY:
     case FR_E_UNAVAILABLE:
+    case FR_E_CANCELLED:
         return FR_CLASS_RETRY;
     case FR_E_INVALID:
     case FR_E_LIMIT:

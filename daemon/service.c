@@ -16,6 +16,9 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/thread.h"
+
+enum { RECOVERY_TICK_MS = 10 }; /* what a start of an empty state may take longer */
 
 int fr_exit_code(enum fr_status status)
 {
@@ -34,6 +37,7 @@ int fr_exit_code(enum fr_status status)
     case FR_E_NO_SPACE:
     case FR_E_UNAVAILABLE:
     case FR_E_DENIED:
+    case FR_E_CANCELLED:
         return FR_EXIT_RETRY;
     default:
         return FR_EXIT_FAILURE;
@@ -259,7 +263,9 @@ static enum fr_status open_state(struct fr_service *service, struct fr_err *err)
     if (status != FR_OK)
         return status;
     uint64_t begin_ns = fr_mono_ns(service->clock);
-    status = fr_trainer_restore(service->trainer, service->durable, restore_positions, service, recovery_progress, err);
+    struct fr_trainer_restore_options restore = {
+        .other = restore_positions, .progress = recovery_progress, .self = service, .stop = &service->stop_recovery};
+    status = fr_trainer_restore(service->trainer, service->durable, &restore, err);
     if (status != FR_OK)
         return status;
     struct fr_durable_status durable;
@@ -271,6 +277,59 @@ static enum fr_status open_state(struct fr_service *service, struct fr_err *err)
            "epoch=%" PRIu64 " timeline=%" PRIu64 " folded=%" PRIu64 " acked=%" PRIu64 " seconds=%.3f", durable.epoch,
            durable.timeline, durable.folded, durable.acked, (double)(fr_mono_ns(service->clock) - begin_ns) / 1e9);
     return FR_OK;
+}
+
+/* Waits for one of our signals; 0: none. */
+static int wait_signal(long most_ms)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    struct timespec timeout = {.tv_nsec = most_ms * 1000000L};
+    int signal_number = sigtimedwait(&set, NULL, &timeout);
+    return signal_number > 0 ? signal_number : 0;
+}
+
+/* Recovery on its own thread, while the caller's waits for signals: one ends it within moments, a
+ * second one the process. Either way nothing is lost. Until it is joined, service is the thread's,
+ * but for the atomics. */
+struct recovery {
+    struct fr_service *service;
+    enum fr_status status;
+    struct fr_err err;
+    atomic_bool done;
+};
+
+static void *recover_main(void *self)
+{
+    struct recovery *recovery = self;
+    recovery->status = open_state(recovery->service, &recovery->err);
+    atomic_store(&recovery->done, true);
+    return NULL;
+}
+
+static enum fr_status recover(struct fr_service *service, struct fr_err *err)
+{
+    struct recovery recovery = {.service = service};
+    pthread_t thread;
+    if (!fr_thread_start(&thread, "recovery", recover_main, &recovery))
+        return fr_err_set(err, FR_E_NO_MEMORY, "cannot start a thread for recovery");
+    while (!atomic_load(&recovery.done)) {
+        int signal_number = wait_signal(RECOVERY_TICK_MS);
+        if (signal_number != SIGTERM && signal_number != SIGINT)
+            continue;
+        if (atomic_exchange(&service->stop_recovery, true)) {
+            fr_log(FR_LOG_WARN, "daemon", "exit_now", "why=second_signal");
+            _exit(FR_EXIT_RETRY);
+        }
+        fr_log(FR_LOG_INFO, "daemon", "recovery_stopped", "why=signal");
+    }
+    pthread_join(thread, NULL);
+    if (recovery.status != FR_OK && err)
+        *err = recovery.err;
+    return recovery.status;
 }
 
 static void open_trainer(struct fr_service *service)
@@ -364,21 +423,13 @@ enum fr_status fr_service_open(struct fr_service *service, struct fr_err *err)
            fr_http_port(service->http));
     fr_documents_publish(service);
     open_trainer(service);
-    if ((status = open_state(service, err)) != FR_OK || (status = open_streams(service, err)) != FR_OK)
+    if ((status = recover(service, err)) != FR_OK || (status = open_streams(service, err)) != FR_OK)
         return status;
     fr_documents_publish(service);
     return FR_OK;
 }
 
 /* ---- run ---- */
-
-/* Waits for one of our signals at most FR_TICK_MS; 0: none. */
-static int wait_signal(const sigset_t *set)
-{
-    struct timespec timeout = {.tv_nsec = FR_TICK_MS * 1000000L};
-    int signal_number = sigtimedwait(set, NULL, &timeout);
-    return signal_number > 0 ? signal_number : 0;
-}
 
 static void begin_drain(struct fr_service *service, const char *why)
 {
@@ -425,17 +476,14 @@ static enum fr_status drain_timed_out(struct fr_service *service, struct fr_err 
 
 enum fr_status fr_service_run(struct fr_service *service, struct fr_err *err)
 {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGHUP);
     atomic_store(&service->phase, FR_PHASE_RUNNING);
     fr_loops_start(service);
+    if (atomic_load(&service->stop_recovery)) /* it was done all the same */
+        begin_drain(service, "signal");
 
     uint64_t drain_begin_ns = 0;
     for (;;) {
-        int signal_number = wait_signal(&set);
+        int signal_number = wait_signal(FR_TICK_MS);
         fr_documents_publish(service);
         if (has_failed(service, err))
             return err->status;

@@ -93,6 +93,9 @@ struct fr_service {
 
     struct fr_loop_thread loops[FR_LOOPS];
     atomic_bool stop_ingest, abandon;
+    atomic_bool stop_recovery; /* a signal came before the loops began */
+    /* Any thread asks with true that the fold thread folds soon, whatever unfolded_max says. */
+    atomic_bool fold_wanted;
     atomic_bool delta_checked, ingest_started;
     atomic_int phase;
     _Atomic uint64_t durable_epoch;

@@ -34,6 +34,7 @@ struct restoring {
     void (*progress)(void *self, uint64_t done, uint64_t total);
     uint8_t *dense; /* [parameters] what came: DENSE_* */
     bool store, own, shared, metrics;
+    struct fr_buffer store_section;
     struct fr_metrics_restore tasks;
 };
 
@@ -79,8 +80,9 @@ static enum fr_status restore_state(struct restoring *restoring, const char *nam
     return status;
 }
 
-static enum fr_status restore_image(void *self, const struct fr_image *image)
+static enum fr_status restore_image(void *self, size_t thread, const struct fr_image *image)
 {
+    (void)thread;
     struct restoring *restoring = self;
     return fr_store_restore_image(restoring->trainer->store, image);
 }
@@ -98,7 +100,8 @@ static enum fr_status restore_section(void *self, const char *name, const uint8_
         return fr_store_restore_expiry(trainer->store, bytes, size);
     if (strcmp(name, FR_SECTION_STORE) == 0) {
         restoring->store = true;
-        return fr_store_restore_section(trainer->store, bytes, size);
+        fr_buffer_append(&restoring->store_section, bytes, size); /* of use after the images */
+        return FR_OK;
     }
     if (strcmp(name, FR_SECTION_TRAINER) == 0) {
         restoring->own = true;
@@ -158,9 +161,8 @@ static void restore_progress(void *self, uint64_t done, uint64_t total)
         restoring->progress(restoring->other_self, done, total);
 }
 
-enum fr_status fr_trainer_restore(struct fr_trainer *trainer, struct fr_durable *durable, fr_section_restore *other,
-                                  void *self, void (*progress)(void *self, uint64_t done, uint64_t total),
-                                  struct fr_err *err)
+enum fr_status fr_trainer_restore(struct fr_trainer *trainer, struct fr_durable *durable,
+                                  const struct fr_trainer_restore_options *options, struct fr_err *err)
 {
     struct fr_durable_status durable_status;
     fr_durable_get_status(durable, &durable_status);
@@ -168,11 +170,21 @@ enum fr_status fr_trainer_restore(struct fr_trainer *trainer, struct fr_durable 
     fr_trainer_measure_memory(trainer, 0);
     if (durable_status.epoch == 0)
         return FR_OK;
-    struct restoring restoring = {.trainer = trainer, .other = other, .other_self = self, .progress = progress};
+    struct restoring restoring = {
+        .trainer = trainer, .other = options->other, .other_self = options->self, .progress = options->progress};
     restoring.dense = fr_alloc(fr_graph_parameter_count(trainer->graph) + 1, 1);
-    struct fr_restore_visitor visitor = {
-        .self = &restoring, .image = restore_image, .section = restore_section, .progress = restore_progress};
+    struct fr_restore_visitor visitor = {.self = &restoring,
+                                         .image = restore_image,
+                                         .section = restore_section,
+                                         .progress = restore_progress,
+                                         .stop = options->stop};
     enum fr_status status = fr_durable_restore(durable, &visitor, err);
+    if (status == FR_OK && restoring.store) {
+        status = fr_store_restore_section(trainer->store, restoring.store_section.data, restoring.store_section.size);
+        if (status != FR_OK)
+            fr_err_set(err, status, "the section \"store\" was refused (%s)", fr_status_name(status));
+    }
+    fr_buffer_release(&restoring.store_section);
     if (status == FR_OK)
         status = check_whole(&restoring, err);
     free(restoring.dense);

@@ -34,6 +34,8 @@ struct fr_cold_range {
 typedef enum fr_status (*cold_visit)(void *self, const struct fr_image *image, uint64_t done_bytes);
 enum fr_status fr_cold_walk(struct fr_cold *cold, const struct fr_cold_range *range, cold_visit visit, void *self,
                             struct fr_err *err) FR_MUST_CHECK;
+/* The first table from `from` on that has images; FR_EOF: none. */
+enum fr_status fr_cold_next_table(struct fr_cold *cold, uint32_t from, uint32_t *out, struct fr_err *err) FR_MUST_CHECK;
 /* Point reads of distinct, ascending hashes: visit gets each in turn, its image NULL when there is
  * none. An error of visit ends it and is returned. Any thread. */
 typedef enum fr_status (*cold_fetched)(void *self, size_t index, uint64_t hash, const struct fr_image *image);

@@ -104,6 +104,21 @@ enum fr_status fr_cold_walk(struct fr_cold *cold, const struct fr_cold_range *ra
     return status != FR_OK ? status : end;
 }
 
+enum fr_status fr_cold_next_table(struct fr_cold *cold, uint32_t from, uint32_t *out, struct fr_err *err)
+{
+    struct fr_cold_iterator it;
+    iterate_from(cold, from, NULL, &it);
+    const uint8_t *key;
+    size_t key_size;
+    bool found = iterate_get(&it, &key, &key_size) && key_size >= 4 && cold_take_be(key, 4) <= FR_IMAGE_TABLE_MAX;
+    uint32_t table = found ? (uint32_t)cold_take_be(key, 4) : 0;
+    enum fr_status status = iterate_end(cold, &it, err);
+    if (status != FR_OK || !found)
+        return status != FR_OK ? status : FR_EOF;
+    *out = table;
+    return FR_OK;
+}
+
 enum fr_status fr_cold_walk_sections(struct fr_cold *cold, cold_visit_section visit, void *self, struct fr_err *err)
 {
     struct fr_cold_iterator it;

@@ -215,7 +215,7 @@ enum fr_status fr_epoch_head_check(const void *bytes, uint64_t size, struct fr_e
     return FR_OK;
 }
 
-enum fr_status fr_epoch_parse(const void *bytes, size_t size, struct fr_epoch *out)
+enum fr_status fr_epoch_view(const void *bytes, size_t size, struct fr_epoch *out)
 {
     struct fr_epoch_head head;
     enum fr_status status = fr_epoch_head_check(bytes, size, &head);
@@ -234,7 +234,6 @@ enum fr_status fr_epoch_parse(const void *bytes, size_t size, struct fr_epoch *o
                              .timeline = head.timeline,
                              .salt = head.salt,
                              .previous = head.previous,
-                             .digest = fr_sha256(bytes, size),
                              .n_images = head.n_images,
                              .n_sections = head.n_sections,
                              .images_begin = images,
@@ -242,6 +241,14 @@ enum fr_status fr_epoch_parse(const void *bytes, size_t size, struct fr_epoch *o
                              .sections_begin = sections,
                              .sections_end = sections + head.sections_size};
     return FR_OK;
+}
+
+enum fr_status fr_epoch_parse(const void *bytes, size_t size, struct fr_epoch *out)
+{
+    enum fr_status status = fr_epoch_view(bytes, size, out);
+    if (status == FR_OK)
+        out->digest = fr_sha256(bytes, size);
+    return status;
 }
 
 /* ---- iterate ---- */

@@ -1,148 +1,383 @@
-/* Recovery walks the cold store, then the unfolded epochs on top, then the sections.
+/* Recovery walks sections, then the cold store, then the unfolded epochs on top.
  *
  * Images are absolute, so ascending order is enough: the visitor lets a later image replace an
- * earlier one. Of every section the newest value is handed over, once, after all images: the cold
- * store's, unless an unfolded epoch holds it. Every epoch's bytes pass CRC, structure and digest
- * again, since hours may lie between the scan at open and this walk of a tool.
+ * earlier one. Of every section the newest value is handed over, once, before all images: who
+ * reads them knows how many rows to make room for, or that it wants none now.
  *
- * Thread: one, before the first append and fold of this object (or on a read-only object). It does
+ * Work is split by shards, the top 4 bits of the hash: a lane takes every threads-th shard of
+ * each table, first from the cold store, where a shard is a range of keys, then from the epochs,
+ * which all lanes pass through together (an image's hash says whose it is). Epochs are loaded
+ * side by side too, as many as fit into EPOCHS_BYTES; each passes its CRC and its structure
+ * again, since hours may lie between the scan at open and this walk of a tool; the digest was
+ * compared at open.
+ *
+ * Thread: the caller's and its pool's, before the first append and fold of this object (or on a
+ * read-only object). The mutex guards the first error and the order of progress reports. It does
  * not write. */
 #include "durable_internal.h"
+#include "epoch_layout.h"
 #include "section_set.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { PROGRESS_IMAGES = 65536 };
+#include "base/check.h"
+#include "base/pool.h"
 
-struct walk {
-    const struct fr_restore_visitor *visitor;
-    uint64_t images;
-    uint64_t fr_cold_bytes, total_bytes;
-    struct fr_section_set sections;
-    uint64_t epoch; /* whose sections are looked at */
+enum { SHARD_BITS = 4, SHARDS = 1 << SHARD_BITS, LOOK_IMAGES = 4096, EPOCHS_BYTES = 64 << 20, EPOCHS_MAX = 1024 };
+
+struct loaded {
+    uint64_t number;
+    struct fr_buffer bytes;
+    struct fr_epoch epoch;
 };
 
-static void report(struct walk *walk, uint64_t done_bytes)
+struct walk {
+    struct fr_durable *durable;
+    const struct fr_restore_visitor *visitor;
+    struct fr_pool *pool;
+    size_t threads;
+    uint64_t folded, newest; /* epochs */
+    struct fr_section_set sections;
+    uint64_t section_epoch; /* whose sections are looked at */
+    uint32_t *tables;       /* of the cold store */
+    size_t n_tables;
+    struct loaded *loaded; /* epochs at hand */
+    size_t n_loaded;
+
+    _Atomic uint64_t done_bytes;
+    uint64_t total_bytes;
+    atomic_bool ended; /* an error: every lane stops */
+    pthread_mutex_t mutex;
+    uint64_t told_bytes;
+    enum fr_status status; /* the first error */
+    struct fr_err err;     /* its text; status FR_OK when it is the visitor's */
+};
+
+/* A lane's place in the cold store or in an epoch. */
+struct lane {
+    struct walk *walk;
+    size_t thread;
+    uint64_t images;
+    uint64_t bytes, told; /* of this range, and of it reported */
+};
+
+/* ---- ends and progress ---- */
+
+static void fail(struct walk *walk, enum fr_status status, const struct fr_err *err)
 {
-    if (walk->visitor->progress)
-        walk->visitor->progress(walk->visitor->self, done_bytes, walk->total_bytes);
+    pthread_mutex_lock(&walk->mutex);
+    if (walk->status == FR_OK) {
+        walk->status = status;
+        if (err)
+            walk->err = *err;
+    }
+    pthread_mutex_unlock(&walk->mutex);
+    atomic_store(&walk->ended, true);
 }
+
+static bool is_stopped(const struct walk *walk)
+{
+    return walk->visitor->stop && atomic_load(walk->visitor->stop);
+}
+
+static void report(struct walk *walk, uint64_t more)
+{
+    uint64_t done = atomic_fetch_add(&walk->done_bytes, more) + more;
+    if (!walk->visitor->progress)
+        return;
+    pthread_mutex_lock(&walk->mutex);
+    if (done > walk->total_bytes) /* what RocksDB says of its size is near, not exact */
+        done = walk->total_bytes;
+    if (done >= walk->told_bytes) {
+        walk->told_bytes = done;
+        walk->visitor->progress(walk->visitor->self, done, walk->total_bytes);
+    }
+    pthread_mutex_unlock(&walk->mutex);
+}
+
+/* After every image: FR_E_CANCELLED when this lane must end. */
+static enum fr_status look_around(struct lane *lane, uint64_t bytes)
+{
+    lane->bytes = bytes;
+    if (++lane->images % LOOK_IMAGES != 0)
+        return FR_OK;
+    report(lane->walk, bytes - lane->told);
+    lane->told = bytes;
+    return is_stopped(lane->walk) || atomic_load(&lane->walk->ended) ? FR_E_CANCELLED : FR_OK;
+}
+
+static enum fr_status visit(struct lane *lane, const struct fr_image *image)
+{
+    const struct fr_restore_visitor *visitor = lane->walk->visitor;
+    enum fr_status status = visitor->image(visitor->self, lane->thread, image);
+    if (status != FR_OK)
+        fail(lane->walk, status, NULL);
+    return status;
+}
+
+/* ---- cold store ---- */
 
 static enum fr_status visit_cold(void *self, const struct fr_image *image, uint64_t done_bytes)
 {
-    struct walk *walk = self;
-    if (++walk->images % PROGRESS_IMAGES == 0)
-        report(walk, done_bytes < walk->fr_cold_bytes ? done_bytes : walk->fr_cold_bytes);
-    return walk->visitor->image(walk->visitor->self, image);
+    struct lane *lane = self;
+    enum fr_status status = visit(lane, image);
+    return status == FR_OK ? look_around(lane, done_bytes) : status;
 }
 
-static enum fr_status load_epoch(struct fr_durable *durable, uint64_t number, struct fr_buffer *bytes,
-                                 struct fr_epoch *epoch, struct fr_err *err)
+static enum fr_status walk_range(struct walk *walk, struct lane *lane, const struct fr_cold_range *range)
 {
-    struct fr_sha256 expected;
-    fr_buffer_clear(bytes);
-    enum fr_status status = fr_durable_read_epoch(durable, number, bytes, NULL, err);
-    if (status != FR_OK)
-        return status;
-    if (fr_epoch_parse(bytes->data, bytes->size, epoch) != FR_OK ||
-        fr_durable_digest(durable, number, &expected) != FR_OK ||
-        memcmp(&expected, &epoch->digest, sizeof(expected)) != 0)
-        return fr_err_set(err, FR_E_CORRUPT, "epoch %" PRIu64 " in the journal of %s changed since it was checked",
-                          number, durable->dir);
-    return FR_OK;
-}
-
-static enum fr_status visit_images(struct walk *walk, const struct fr_epoch *epoch)
-{
-    const uint8_t *at = NULL;
-    struct fr_image image;
-    enum fr_status status = FR_OK;
-    while (status == FR_OK && fr_epoch_next(epoch, &at, &image) == FR_OK) {
-        image.epoch = epoch->epoch;
-        status = walk->visitor->image(walk->visitor->self, &image);
-    }
+    struct fr_err err = {.status = FR_OK};
+    lane->bytes = lane->told = 0;
+    enum fr_status status = fr_cold_walk(walk->durable->cold, range, visit_cold, lane, &err);
+    report(walk, lane->bytes - lane->told);
+    if (status != FR_OK && err.status != FR_OK)
+        fail(walk, status, &err); /* else it is the visitor's, and known, or the end */
     return status;
 }
+
+static void walk_cold_lane(void *context, size_t index, size_t worker)
+{
+    (void)worker;
+    struct walk *walk = context;
+    struct lane lane = {.walk = walk, .thread = index};
+    enum fr_status status = FR_OK;
+    if (walk->threads == 1) {
+        (void)walk_range(walk, &lane, NULL);
+        return;
+    }
+    for (size_t t = 0; t < walk->n_tables && status == FR_OK; t++)
+        for (uint64_t shard = index; shard < SHARDS && status == FR_OK; shard += walk->threads) {
+            uint64_t first = shard << (64 - SHARD_BITS);
+            struct fr_cold_range range = {walk->tables[t], first, first | UINT64_MAX >> SHARD_BITS};
+            status = walk_range(walk, &lane, &range);
+        }
+}
+
+static enum fr_status find_tables(struct walk *walk)
+{
+    struct fr_err err = {.status = FR_OK};
+    uint32_t table = 0;
+    enum fr_status status = FR_OK;
+    while (status == FR_OK) {
+        status = fr_cold_next_table(walk->durable->cold, table, &table, &err);
+        if (status != FR_OK)
+            break;
+        walk->tables = fr_realloc(walk->tables, walk->n_tables + 1, sizeof(*walk->tables));
+        walk->tables[walk->n_tables++] = table++;
+    }
+    if (status != FR_EOF)
+        fail(walk, status, &err);
+    return status == FR_EOF ? FR_OK : status;
+}
+
+static void walk_cold(struct walk *walk)
+{
+    const struct fr_restore_visitor *visitor = walk->visitor;
+    if (!walk->durable->cold || !visitor->image || (visitor->wants_cold && !visitor->wants_cold(visitor->self)))
+        return;
+    if (find_tables(walk) == FR_OK)
+        fr_pool_run(walk->pool, walk->threads, walk_cold_lane, walk);
+}
+
+/* ---- sections ---- */
 
 static enum fr_status keep_section(void *self, const char *name, const uint8_t *bytes, size_t size)
 {
     struct walk *walk = self;
-    struct fr_buffer *out = fr_section_set_put(&walk->sections, name, walk->epoch);
+    struct fr_buffer *out = fr_section_set_put(&walk->sections, name, walk->section_epoch);
     if (out)
         fr_buffer_append(out, bytes, size);
     return FR_OK;
 }
 
-static void keep_sections(struct walk *walk, const struct fr_epoch *epoch)
+/* Head and sections of an epoch make one without images. */
+static enum fr_status load_sections(struct walk *walk, uint64_t number, struct fr_buffer *bytes, struct fr_err *err)
 {
-    const uint8_t *at = NULL, *bytes;
-    char name[FR_SECTION_NAME_MAX];
-    size_t size;
-    walk->epoch = epoch->epoch;
-    while (fr_epoch_next_section(epoch, &at, name, &bytes, &size) == FR_OK)
-        (void)keep_section(walk, name, bytes, size);
-}
-
-/* The cold store: images, and sections aside. */
-static enum fr_status walk_cold(struct fr_durable *durable, struct walk *walk, uint64_t folded, struct fr_err *err)
-{
-    enum fr_status status = FR_OK;
-    if (walk->visitor->image)
-        status = fr_cold_walk(durable->cold, NULL, visit_cold, walk, err);
-    walk->epoch = folded;
-    if (status == FR_OK && walk->visitor->section)
-        status = fr_cold_walk_sections(durable->cold, keep_section, walk, err);
+    struct fr_durable *durable = walk->durable;
+    struct fr_journal_epoch entry;
+    struct fr_epoch_head head;
+    struct fr_journal_file *file = fr_durable_acquire(durable, number, &entry);
+    if (!file)
+        return fr_err_set(err, FR_E_NOT_FOUND, "epoch %" PRIu64 " is not in the journal of %s", number, durable->dir);
+    fr_buffer_clear(bytes);
+    uint8_t *at = fr_buffer_reserve(bytes, EPOCH_HEAD);
+    enum fr_status status = fr_journal_pread(&durable->journal, file, at, EPOCH_HEAD, entry.offset, err);
+    if (status == FR_OK && fr_epoch_head_check(at, entry.size, &head) != FR_OK)
+        status = fr_err_set(err, FR_E_CORRUPT, "epoch %" PRIu64 " in the journal of %s changed since it was checked",
+                            number, durable->dir);
+    if (status == FR_OK) {
+        uint64_t images = head.images_size;
+        head.n_images = head.images_size = 0;
+        bytes->size = EPOCH_HEAD;
+        at = fr_buffer_reserve(bytes, (size_t)head.sections_size);
+        memcpy(bytes->data, &head, EPOCH_HEAD);
+        status = fr_journal_pread(&durable->journal, file, at, (size_t)head.sections_size,
+                                  entry.offset + EPOCH_HEAD + images, err);
+        bytes->size += (size_t)head.sections_size;
+    }
+    fr_durable_release(durable, file);
     return status;
 }
 
-static enum fr_status visit_sections(const struct walk *walk)
+static enum fr_status keep_sections(struct walk *walk, uint64_t number, struct fr_buffer *bytes, struct fr_err *err)
 {
+    struct fr_epoch epoch;
+    enum fr_status status = load_sections(walk, number, bytes, err);
+    if (status != FR_OK)
+        return status;
+    if (fr_epoch_view(bytes->data, bytes->size, &epoch) != FR_OK || epoch.epoch != number)
+        return fr_err_set(err, FR_E_CORRUPT, "epoch %" PRIu64 " in the journal of %s changed since it was checked",
+                          number, walk->durable->dir);
+    const uint8_t *at = NULL, *section;
+    char name[FR_SECTION_NAME_MAX];
+    size_t size;
+    walk->section_epoch = number;
+    while (fr_epoch_next_section(&epoch, &at, name, &section, &size) == FR_OK)
+        (void)keep_section(walk, name, section, size);
+    return FR_OK;
+}
+
+static void visit_sections(struct walk *walk)
+{
+    struct fr_err err = {.status = FR_OK};
+    struct fr_buffer bytes = {0};
     enum fr_status status = FR_OK;
-    for (size_t i = 0; i < walk->sections.n && status == FR_OK; i++) {
+    walk->section_epoch = walk->folded;
+    if (walk->durable->cold)
+        status = fr_cold_walk_sections(walk->durable->cold, keep_section, walk, &err);
+    for (uint64_t e = walk->folded + 1; e <= walk->newest && status == FR_OK && !is_stopped(walk); e++)
+        status = keep_sections(walk, e, &bytes, &err);
+    fr_buffer_release(&bytes);
+    for (size_t i = 0; i < walk->sections.n && status == FR_OK && !is_stopped(walk); i++) {
         const struct section_value *value = &walk->sections.values[i];
         status = walk->visitor->section(walk->visitor->self, value->name, value->bytes.data, value->bytes.size);
     }
-    return status;
+    if (status != FR_OK)
+        fail(walk, status, err.status != FR_OK ? &err : NULL);
+}
+
+/* ---- epochs ---- */
+
+static void load_epoch(void *context, size_t index, size_t worker)
+{
+    (void)worker;
+    struct walk *walk = context;
+    struct loaded *loaded = &walk->loaded[index];
+    struct fr_err err = {.status = FR_OK};
+    if (is_stopped(walk) || atomic_load(&walk->ended))
+        return;
+    fr_buffer_clear(&loaded->bytes);
+    enum fr_status status = fr_durable_read_epoch(walk->durable, loaded->number, &loaded->bytes, NULL, &err);
+    if (status == FR_OK && (fr_epoch_view(loaded->bytes.data, loaded->bytes.size, &loaded->epoch) != FR_OK ||
+                            loaded->epoch.epoch != loaded->number))
+        status = fr_err_set(&err, FR_E_CORRUPT, "epoch %" PRIu64 " in the journal of %s changed since it was checked",
+                            loaded->number, walk->durable->dir);
+    if (status != FR_OK)
+        fail(walk, status, &err);
+}
+
+static void walk_epochs_lane(void *context, size_t index, size_t worker)
+{
+    (void)worker;
+    struct walk *walk = context;
+    struct lane lane = {.walk = walk, .thread = index};
+    struct fr_image image;
+    for (size_t i = 0; i < walk->n_loaded; i++) {
+        const uint8_t *at = NULL;
+        while (fr_epoch_next(&walk->loaded[i].epoch, &at, &image) == FR_OK) {
+            image.epoch = walk->loaded[i].epoch.epoch;
+            uint64_t shard = fr_order_hash(&walk->durable->order, image.key) >> (64 - SHARD_BITS);
+            if (shard % walk->threads == index && visit(&lane, &image) != FR_OK)
+                return;
+            if (look_around(&lane, 0) != FR_OK)
+                return;
+        }
+    }
+}
+
+/* Takes the next epochs that fit; their bytes. */
+static uint64_t choose_epochs(struct walk *walk, uint64_t first)
+{
+    uint64_t bytes = 0;
+    walk->n_loaded = 0;
+    for (uint64_t e = first; e <= walk->newest && walk->n_loaded < EPOCHS_MAX; e++) {
+        struct fr_journal_epoch entry = {0};
+        struct fr_journal_file *file = fr_durable_acquire(walk->durable, e, &entry);
+        if (file)
+            fr_durable_release(walk->durable, file);
+        if (walk->n_loaded > 0 && bytes + entry.size > EPOCHS_BYTES)
+            break;
+        bytes += entry.size;
+        walk->loaded[walk->n_loaded++].number = e;
+    }
+    return bytes;
+}
+
+static void walk_epochs(struct walk *walk)
+{
+    walk->loaded = fr_alloc(EPOCHS_MAX, sizeof(*walk->loaded));
+    for (uint64_t e = walk->folded + 1; e <= walk->newest && !atomic_load(&walk->ended) && !is_stopped(walk);
+         e += walk->n_loaded) {
+        uint64_t bytes = choose_epochs(walk, e);
+        fr_pool_run(walk->pool, walk->n_loaded, load_epoch, walk);
+        if (walk->visitor->image && !atomic_load(&walk->ended) && !is_stopped(walk))
+            fr_pool_run(walk->pool, walk->threads, walk_epochs_lane, walk);
+        report(walk, bytes);
+    }
+    for (size_t i = 0; i < EPOCHS_MAX; i++)
+        fr_buffer_release(&walk->loaded[i].bytes);
+    free(walk->loaded);
+}
+
+/* ---- the whole ---- */
+
+static enum fr_status end(struct walk *walk, struct fr_err *err)
+{
+    if (walk->status == FR_OK && is_stopped(walk))
+        return fr_err_set(err, FR_E_CANCELLED, "restoring %s was ended: nothing is lost, start again",
+                          walk->durable->dir);
+    if (walk->status == FR_OK) {
+        report(walk, walk->total_bytes);
+        return FR_OK;
+    }
+    if (walk->err.status == FR_OK)
+        return fr_err_set(err, walk->status, "restoring %s: the image or section was refused (%s)", walk->durable->dir,
+                          fr_status_name(walk->status));
+    if (err)
+        *err = walk->err;
+    return walk->status;
 }
 
 enum fr_status fr_durable_restore(struct fr_durable *durable, const struct fr_restore_visitor *visitor,
                                   struct fr_err *err)
 {
-    struct fr_err local = {.status = FR_OK};
     struct fr_durable_status now;
     enum fr_status status = fr_durable_check(durable, false, err);
     if (status != FR_OK)
         return status;
     fr_durable_get_status(durable, &now);
-    struct walk walk = {.visitor = visitor, .fr_cold_bytes = durable->cold ? fr_cold_bytes(durable->cold) : 0};
-    walk.total_bytes = walk.fr_cold_bytes + now.unfolded_bytes;
-    if (durable->cold)
-        status = walk_cold(durable, &walk, now.folded, &local);
-    struct fr_buffer bytes = {0};
-    struct fr_epoch epoch;
-    uint64_t done = walk.fr_cold_bytes;
-    for (uint64_t e = now.folded + 1; e <= now.epoch && status == FR_OK; e++) {
-        status = load_epoch(durable, e, &bytes, &epoch, &local);
-        if (status == FR_OK && visitor->image)
-            status = visit_images(&walk, &epoch);
-        if (status == FR_OK && visitor->section)
-            keep_sections(&walk, &epoch);
-        done += bytes.size;
-        report(&walk, done < walk.total_bytes ? done : walk.total_bytes);
-    }
-    if (status == FR_OK)
-        status = visit_sections(&walk);
+    struct walk walk = {.durable = durable,
+                        .visitor = visitor,
+                        .threads = visitor->threads < 1        ? 1
+                                   : visitor->threads > SHARDS ? SHARDS
+                                                               : visitor->threads,
+                        .folded = now.folded,
+                        .newest = now.epoch,
+                        .total_bytes = (durable->cold ? fr_cold_bytes(durable->cold) : 0) + now.unfolded_bytes};
+    FR_CHECK(pthread_mutex_init(&walk.mutex, NULL) == 0);
+    walk.pool = fr_pool_new(walk.threads);
+    if (visitor->section)
+        visit_sections(&walk);
+    if (!atomic_load(&walk.ended) && !is_stopped(&walk))
+        walk_cold(&walk);
+    if (!atomic_load(&walk.ended))
+        walk_epochs(&walk);
+    status = end(&walk, err);
+    fr_pool_free(walk.pool);
     fr_section_set_release(&walk.sections);
-    fr_buffer_release(&bytes);
-    if (status == FR_OK) {
-        report(&walk, walk.total_bytes);
-        return FR_OK;
-    }
-    if (local.status != status)
-        return fr_err_set(err, status, "restoring %s: the image or section was refused (%s)", durable->dir,
-                          fr_status_name(status));
-    if (err)
-        *err = local;
+    free(walk.tables);
+    pthread_mutex_destroy(&walk.mutex);
     return status;
 }

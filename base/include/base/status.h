@@ -31,6 +31,7 @@ enum fr_status {
     FR_E_LOST = -14,        /* the log itself lost records (P8) */
     FR_E_STATE = -15,       /* call out of order; a bug in the caller */
     FR_E_UNSUPPORTED = -16, /* valid, but not in this version */
+    FR_E_CANCELLED = -17,   /* ended because somebody asked for it: nothing is wrong, try again */
 };
 
 enum fr_status_class { FR_CLASS_OK, FR_CLASS_RETRY, FR_CLASS_DROP, FR_CLASS_FATAL };

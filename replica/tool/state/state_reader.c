@@ -102,8 +102,9 @@ static enum fr_status take_block(struct fr_tool_state *state, const struct fr_im
     return FR_OK;
 }
 
-static enum fr_status visit_image(void *self, const struct fr_image *image)
+static enum fr_status visit_image(void *self, size_t thread, const struct fr_image *image)
 {
+    (void)thread; /* one: exact order */
     struct fr_tool_state *state = self;
     if (image->kind == FR_IMAGE_BLOCK && state->n_keys < KEYS_MAX)
         return take_block(state, image);

@@ -161,8 +161,9 @@ struct scene_found {
     uint64_t last_progress, total_progress;
 };
 
-static inline enum fr_status scene_visit_image(void *self, const struct fr_image *image)
+static inline enum fr_status scene_visit_image(void *self, size_t thread, const struct fr_image *image)
 {
+    (void)thread;
     struct scene_found *found = self;
     uint64_t index = scene_index(image->key);
     assert_true(image->table < SCENE_TABLES && index < found->scene->keys);
@@ -230,7 +231,8 @@ static inline bool scene_state_is(const struct scene *scene, struct fr_durable *
     found.images = calloc(n, sizeof(*found.images));
     for (size_t i = 0; i < n; i++)
         found.images[i].kind = 0xff;
-    struct fr_restore_visitor visitor = {&found, scene_visit_image, scene_visit_section, scene_progress};
+    struct fr_restore_visitor visitor = {
+        .self = &found, .image = scene_visit_image, .section = scene_visit_section, .progress = scene_progress};
     struct fr_err err = {0};
     enum fr_status status = fr_durable_restore(durable, &visitor, &err);
     bool same = status == FR_OK && found.counter == epoch;

@@ -196,8 +196,9 @@ FR_CASE(small_files_are_replaced_whole_and_cannot_name_ours)
     fr_durable_close(durable);
 }
 
-static enum fr_status refuse_second(void *self, const struct fr_image *image)
+static enum fr_status refuse_second(void *self, size_t thread, const struct fr_image *image)
 {
+    (void)thread;
     (void)image;
     return ++*(int *)self == 2 ? FR_E_LIMIT : FR_OK;
 }

@@ -164,7 +164,8 @@ static inline void run_open(struct run *run, const char *dir, size_t workers)
     assert_int_equal(
         fr_durable_open(&(struct fr_durable_options){.dir = dir, .head = "head", .head_size = 4}, &run->durable, &err),
         FR_OK);
-    assert_int_equal(fr_trainer_restore(run->trainer, run->durable, restore_positions, run, NULL, &err), FR_OK);
+    struct fr_trainer_restore_options restore = {.other = restore_positions, .self = run};
+    assert_int_equal(fr_trainer_restore(run->trainer, run->durable, &restore, &err), FR_OK);
 }
 
 static inline void run_close(struct run *run)

@@ -93,9 +93,14 @@ void fr_trainer_free(struct fr_trainer *trainer);
 /* Restores from a durable state (sections of its own, of store and graph; images). Other sections
  * go to `other` (may be NULL). FR_E_CORRUPT, FR_E_MISMATCH. */
 typedef enum fr_status fr_section_restore(void *self, const char *name, const uint8_t *bytes, size_t size);
-enum fr_status fr_trainer_restore(struct fr_trainer *trainer, struct fr_durable *durable, fr_section_restore *other,
-                                  void *self, void (*progress)(void *self, uint64_t done, uint64_t total),
-                                  struct fr_err *err) FR_MUST_CHECK;
+struct fr_trainer_restore_options {
+    fr_section_restore *other; /* NULL: none */
+    void (*progress)(void *self, uint64_t done, uint64_t total);
+    void *self;              /* of both */
+    const atomic_bool *stop; /* ends it with FR_E_CANCELLED; NULL: never */
+};
+enum fr_status fr_trainer_restore(struct fr_trainer *trainer, struct fr_durable *durable,
+                                  const struct fr_trainer_restore_options *options, struct fr_err *err) FR_MUST_CHECK;
 
 /* Says why the loss of a task teaches nothing, whatever samples come; NULL when it does. */
 const char *fr_trainer_task_warning(const struct fr_graph *graph, uint32_t task);

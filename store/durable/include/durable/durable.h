@@ -15,6 +15,8 @@
 #ifndef FR_DURABLE_DURABLE_H
 #define FR_DURABLE_DURABLE_H
 
+#include <stdatomic.h>
+
 #include "base/clock.h"
 #include "base/file.h"
 #include "durable/epoch.h"
@@ -66,15 +68,26 @@ enum fr_status fr_durable_open(const struct fr_durable_options *options, struct 
 void fr_durable_close(struct fr_durable *durable);
 void fr_durable_get_status(struct fr_durable *durable, struct fr_durable_status *out);
 
-/* Recovery visits every key image of the cold store, then of the unfolded epochs in ascending order
- * (a later image replaces an earlier one; cold never yields absent keys), then the newest value of
- * each section, by name, which may be that of any epoch. image or section may be NULL. A visitor's
- * error stops the walk. */
+/* Recovery visits the newest value of each section, by name, which may be that of any epoch;
+ * then, unless wants_cold says no, every image of the cold store by (table, hash); then the
+ * images of the unfolded epochs in ascending order (a later image replaces an earlier one; cold
+ * never yields absent keys). A visitor's error stops all, and so does *stop, with
+ * FR_E_CANCELLED.
+ *
+ * Thread: `threads` of them call image, each with its own number (0: the caller's, the only one
+ * when threads is 0 or 1). All images of one table and shard (the top 4 bits of the hash) come
+ * with one number, in the order said. section and wants_cold are the caller's thread. progress
+ * comes from any, one at a time, never less than before. Bytes passed CRC and digest at open;
+ * here the CRC is compared again. Memory: 64 MiB of epochs, or the largest one. */
 struct fr_restore_visitor {
     void *self;
-    enum fr_status (*image)(void *self, const struct fr_image *image);
+    /* all but self may be NULL */
+    enum fr_status (*image)(void *self, size_t thread, const struct fr_image *image);
     enum fr_status (*section)(void *self, const char *name, const uint8_t *bytes, size_t size);
-    void (*progress)(void *self, uint64_t done_bytes, uint64_t total_bytes); /* may be NULL */
+    bool (*wants_cold)(void *self); /* NULL: yes */
+    void (*progress)(void *self, uint64_t done_bytes, uint64_t total_bytes);
+    const atomic_bool *stop;
+    size_t threads;
 };
 enum fr_status fr_durable_restore(struct fr_durable *durable, const struct fr_restore_visitor *visitor,
                                   struct fr_err *err) FR_MUST_CHECK;

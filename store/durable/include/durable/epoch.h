@@ -83,6 +83,9 @@ struct fr_epoch {
 };
 /* Checks lengths and order; FR_E_CORRUPT otherwise. Computes the digest. */
 enum fr_status fr_epoch_parse(const void *bytes, size_t size, struct fr_epoch *out) FR_MUST_CHECK;
+/* The same, and the digest is not computed but zeros: for bytes whose digest was compared
+ * before. */
+enum fr_status fr_epoch_view(const void *bytes, size_t size, struct fr_epoch *out) FR_MUST_CHECK;
 /* Iterates in (table, hash) order: *at = NULL begins, FR_EOF comes at the end. */
 enum fr_status fr_epoch_next(const struct fr_epoch *epoch, const uint8_t **at, struct fr_image *out);
 /* FR_E_NOT_FOUND when the epoch has no such section. */

@@ -1,0 +1,81 @@
+/* A signal during recovery: the start ends within moments, and says that nothing was lost. What
+ * restores is scripted: it goes on until it is told to stop. */
+#include "case.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "service.h"
+
+enum fr_status __wrap_fr_trainer_restore(struct fr_trainer *trainer, struct fr_durable *durable,
+                                         const struct fr_trainer_restore_options *options, struct fr_err *err);
+
+static int signal_to_send;
+
+/* The signal comes while the state is restored; without anybody who takes it, this never ends. */
+enum fr_status __wrap_fr_trainer_restore(struct fr_trainer *trainer, struct fr_durable *durable,
+                                         const struct fr_trainer_restore_options *options, struct fr_err *err)
+{
+    (void)trainer;
+    (void)durable;
+    assert_int_equal(kill(getpid(), signal_to_send), 0);
+    while (!atomic_load(options->stop))
+        usleep(1000);
+    return fr_err_set(err, FR_E_CANCELLED, "ended");
+}
+
+static void check_signal(int number)
+{
+    char dir[] = "/tmp/fr_recovery_XXXXXX", state[64], remove[80];
+    assert_non_null(mkdtemp(dir));
+    snprintf(state, sizeof(state), "state_dir=%s", dir);
+    const char *sets[] = {state, "metrics.listen=127.0.0.1:0"};
+    struct fr_conf_load_options load = {
+        .path = FR_SOURCE_DIR "/tests/integration/operating.yaml", .sets = sets, .n_sets = 2};
+    struct fr_conf *conf = NULL;
+    struct fr_buffer problems = {0};
+    if (fr_conf_load(&load, &conf, &problems) != FR_OK)
+        fail_msg("%.*s", (int)problems.size, (const char *)problems.data);
+    struct fr_service *service = fr_alloc(1, sizeof(*service));
+    service->conf = conf;
+    service->clock = fr_clock_system();
+    struct fr_err err = {0};
+    signal_to_send = number;
+    assert_int_equal(fr_service_open(service, &err), FR_E_CANCELLED);
+    assert_int_equal(fr_exit_code(FR_E_CANCELLED), FR_EXIT_RETRY);
+    assert_string_equal(err.text, "ended");
+    fr_service_close(service);
+    free(service);
+    fr_conf_free(conf);
+    fr_buffer_release(&problems);
+    snprintf(remove, sizeof(remove), "rm -r %s", dir);
+    assert_int_equal(system(remove), 0);
+}
+
+FR_CASE(sigterm_ends_a_recovery)
+{
+    check_signal(SIGTERM);
+}
+
+FR_CASE(sigint_ends_a_recovery)
+{
+    check_signal(SIGINT);
+}
+
+int main(void)
+{
+    sigset_t set; /* as the daemon's main does */
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sigterm_ends_a_recovery),
+        cmocka_unit_test(sigint_ends_a_recovery),
+    };
+    return cmocka_run_group_tests_name("daemon recovery", tests, NULL, NULL);
+}
