@@ -285,12 +285,16 @@ enum fr_status fr_step_upkeep(struct fr_service *service, struct fr_err *err)
         service->acknowledged = publisher.acked;
         status = fr_durable_acknowledge(service->durable, publisher.acked, err);
     }
+    bool wanted = atomic_exchange(&service->fold_wanted, false);
     fr_durable_get_status(service->durable, &durable);
     char text[256];
     bool held = fr_trainer_held(service->trainer);
     tell_hold(service, held);
     fr_trainer_pause(service->trainer, pressure(service, &durable, held, text, sizeof(text)));
-    if (status == FR_OK && durable.unfolded_bytes >= service->conf->unfolded_max)
+    /* Taken before the look at what is durable: an epoch that is durable when the wish comes is
+     * folded. */
+    bool due = durable.unfolded_bytes >= service->conf->unfolded_max || (wanted && durable.epoch > durable.folded);
+    if (status == FR_OK && due)
         status = fold(service, &durable, err);
     return status == FR_OK ? FR_AGAIN : status;
 }

@@ -386,6 +386,21 @@ FR_CASE(a_fold_begins_at_unfolded_max)
     assert_int_equal(w->folds, 1);
 }
 
+FR_CASE(a_fold_that_was_asked_for_comes_once_and_only_if_there_is_something)
+{
+    w->durable = (struct fr_durable_status){.epoch = 4, .folded = 4};
+    atomic_store(&w->service.fold_wanted, true);
+    expect(fr_step_upkeep, FR_AGAIN);
+    assert_int_equal(w->folds, 0);
+    w->durable.epoch = 5;
+    expect(fr_step_upkeep, FR_AGAIN);
+    assert_int_equal(w->folds, 0); /* the wish was for what was durable then */
+    atomic_store(&w->service.fold_wanted, true);
+    expect(fr_step_upkeep, FR_AGAIN);
+    expect(fr_step_upkeep, FR_AGAIN);
+    assert_int_equal(w->folds, 1);
+}
+
 FR_CASE(reading_pauses_at_each_limit_and_goes_on_below)
 {
     w->durable = (struct fr_durable_status){.epoch = 9, .acked = 8, .journal_bytes = 999};
@@ -439,6 +454,7 @@ int main(void)
         FR_STEP_CASE(trouble_of_the_delta_topic_is_said_once_and_taken_back),
         FR_STEP_CASE(what_is_acknowledged_is_passed_on_once),
         FR_STEP_CASE(a_fold_begins_at_unfolded_max),
+        FR_STEP_CASE(a_fold_that_was_asked_for_comes_once_and_only_if_there_is_something),
         FR_STEP_CASE(reading_pauses_at_each_limit_and_goes_on_below),
         FR_STEP_CASE(a_hold_is_a_reason_until_it_ends),
     };
