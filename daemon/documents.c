@@ -55,6 +55,12 @@ static const char *phase_name(int phase)
     return names[phase];
 }
 
+static const struct {
+    const char *name;
+    enum fr_absent_reason reason;
+} expiry_reasons[] = {
+    {"idle", FR_ABSENT_IDLE}, {"weak", FR_ABSENT_WEAK}, {"score", FR_ABSENT_SCORE}, {"capacity", FR_ABSENT_CAPACITY}};
+
 static void put_tables(const struct fr_trainer_status *trainer, struct fr_buffer *out)
 {
     fr_buffer_printf(out, ",\"tables\":{");
@@ -62,11 +68,15 @@ static void put_tables(const struct fr_trainer_status *trainer, struct fr_buffer
         const struct fr_store_table_stats *stats = &trainer->tables[i].stats;
         fr_buffer_printf(out,
                          "%s\"%s\":{\"rows\":{\"ram\":%" PRIu64 "},\"pending\":%" PRIu64 ",\"bytes\":%" PRIu64
-                         ",\"admitted\":%" PRIu64 ",\"rejected\":%" PRIu64 ",\"expired\":{\"idle\":%" PRIu64
-                         "},\"forgotten\":%" PRIu64 ",\"unremembered\":%" PRIu64 "}",
+                         ",\"admitted\":%" PRIu64 ",\"rejected\":%" PRIu64 ",\"forgotten\":%" PRIu64
+                         ",\"unremembered\":%" PRIu64 ",\"expired\":{",
                          i ? "," : "", trainer->tables[i].name, stats->counts.rows, stats->counts.pending, stats->bytes,
-                         stats->counts.admitted, stats->counts.rejected, stats->counts.expired[FR_ABSENT_IDLE],
-                         stats->counts.forgotten, stats->counts.unremembered);
+                         stats->counts.admitted, stats->counts.rejected, stats->counts.forgotten,
+                         stats->counts.unremembered);
+        for (size_t r = 0; r < FR_ARRAY_LEN(expiry_reasons); r++)
+            fr_buffer_printf(out, "%s\"%s\":%" PRIu64, r ? "," : "", expiry_reasons[r].name,
+                             stats->counts.expired[expiry_reasons[r].reason]);
+        fr_buffer_printf(out, "}}");
     }
     fr_buffer_printf(out, "}");
 }
@@ -339,9 +349,12 @@ static void series_model(struct fr_registry *registry, const struct snapshots *s
                    stats->counts.admitted);
         fr_counter(registry, "freshet_occurrences_rejected_total", labels, "Occurrences of keys without a row.",
                    stats->counts.rejected);
-        snprintf(labels, sizeof(labels), "table=\"%s\",reason=\"idle\"", s->trainer.tables[i].name);
-        fr_counter(registry, "freshet_rows_expired_total", labels, "Rows expired in this history.",
-                   stats->counts.expired[FR_ABSENT_IDLE]);
+        for (size_t r = 0; r < FR_ARRAY_LEN(expiry_reasons); r++) {
+            snprintf(labels, sizeof(labels), "table=\"%s\",reason=\"%s\"", s->trainer.tables[i].name,
+                     expiry_reasons[r].name);
+            fr_counter(registry, "freshet_rows_expired_total", labels, "Rows expired in this history.",
+                       stats->counts.expired[expiry_reasons[r].reason]);
+        }
     }
 }
 

@@ -58,6 +58,8 @@ struct fake_dead {
     } letters[LETTERS];
 };
 
+enum { LOG_ORIGINS = 64 };
+
 struct service {
     struct service *next; /* made before it in this case */
     struct fr_conf *conf;
@@ -70,6 +72,7 @@ struct service {
     struct fr_ingest *ingest;
     struct fr_positions positions; /* the owner's */
     struct fr_buffer written;      /* every batch as text */
+    uint64_t origins[LOG_ORIGINS]; /* of the samples, by the number of their event time */
     char *ends;
     uint32_t n_batches, sizes[LOG_RECORDS];
     struct fr_batch_position last[LOG_PARTITIONS + FILES];
@@ -498,8 +501,12 @@ FR_FIXTURE(drop_services)
 static inline void service_apply(struct service *s, const struct fr_batch *batch)
 {
     fr_buffer_printf(&s->written, "batch %u%s:", batch->n_samples, batch->end_of_stream ? " end" : "");
-    for (uint32_t i = 0; i < batch->n_samples; i++)
-        fr_buffer_printf(&s->written, " %lld", (long long)(batch->t_ms[i] - T0));
+    for (uint32_t i = 0; i < batch->n_samples; i++) {
+        int64_t number = batch->t_ms[i] - T0;
+        fr_buffer_printf(&s->written, " %lld", (long long)number);
+        if (number >= 0 && number < LOG_ORIGINS)
+            s->origins[number] = batch->origin[i];
+    }
     fr_buffer_printf(&s->written, ";");
     for (uint32_t i = 0; i < batch->n_positions; i++) {
         const struct fr_batch_position *p = &batch->positions[i];

@@ -48,6 +48,33 @@ FR_CASE(one_record_fills_several_batches)
     assert_int_equal(s->positions.partitions[0].delivered, 2);
 }
 
+FR_CASE(samples_know_their_place_whatever_batch_they_are_in)
+{
+    enum { SAMPLES = 17 };
+    struct service *whole = service_new(", batch_size: 128, batch_wait: 0ms", 2);
+    struct service *split = service_new(", batch_size: 4", 2);
+    for (int twice = 0; twice < 2; twice++) {
+        struct service *s = twice ? split : whole;
+        append(&s->log, 0, 10);
+        append(&s->log, 1, 2);
+        append(&s->log, 0, 5);
+    }
+    service_serve(whole);
+    assert_int_equal(service_start(split, false), FR_OK);
+    while (split->n_batches < 1)
+        assert_true(service_step(split, 1) >= 0);
+    service_kill(split); /* and on from inside the record */
+    service_serve(split);
+    fr_clock_fake_advance_ms(&split->clock, 1000);
+    service_run(split);
+    for (uint32_t i = 0; i < SAMPLES; i++) {
+        assert_true(whole->origins[i] != 0);
+        assert_true(whole->origins[i] == split->origins[i]);
+        for (uint32_t j = 0; j < i; j++)
+            assert_true(whole->origins[i] != whole->origins[j]);
+    }
+}
+
 FR_CASE(a_restart_inside_a_record_skips_the_items_in_effect)
 {
     struct service *s = service_new(", batch_size: 4", 1);
@@ -397,6 +424,7 @@ int main(void)
         SERVICE_CASE(batches_close_at_exactly_batch_size_samples),
         SERVICE_CASE(a_batch_closes_batch_wait_after_its_first_record),
         SERVICE_CASE(one_record_fills_several_batches),
+        SERVICE_CASE(samples_know_their_place_whatever_batch_they_are_in),
         SERVICE_CASE(a_restart_inside_a_record_skips_the_items_in_effect),
         SERVICE_CASE(killed_anywhere_every_sample_arrives_once),
         SERVICE_CASE(a_malformed_record_goes_to_the_dead_letters_and_is_counted),
