@@ -43,6 +43,7 @@ struct model {
     uint64_t pending[MODEL_TABLES][FR_SHARDS];
     uint64_t rows[MODEL_TABLES];
     uint32_t slice_bits[MODEL_TABLES];
+    uint64_t slices[MODEL_TABLES]; /* of the sweep so far */
     uint64_t batch_number, epoch;
     int64_t watermark_ms;
 };
@@ -277,19 +278,31 @@ static inline void model_remove(struct model *m, uint32_t t, uint32_t number, ui
     *key = (struct model_key){.dirty = true, .in_epoch = true, .published = key->published, .reason = why};
 }
 
+/* A sweep keeps its division; a new one takes the division that fits. */
+static inline uint64_t model_next_slice(struct model *m, uint32_t t, uint64_t entries, uint32_t most)
+{
+    uint32_t bits = m->slice_bits[t];
+    while (entries >> bits > most)
+        bits++;
+    while (bits > 0 && entries >> (bits - 1) <= most / 2)
+        bits--;
+    if (m->slices[t] == 0)
+        m->slice_bits[t] = bits;
+    uint64_t slice = m->slices[t];
+    m->slices[t] = (slice + 1) % ((uint64_t)1 << m->slice_bits[t]);
+    return slice;
+}
+
 static inline void model_slice_table(struct model *m, const struct world *w, uint32_t t)
 {
     const struct fr_store_table *spec = &w->tables[t];
-    uint64_t turn = m->batch_number / spec->expire_every, entries = m->rows[t] + model_pending(m, t);
-    uint32_t *bits = &m->slice_bits[t], most = spec->expire_slice_rows ? spec->expire_slice_rows : 65536;
-    while (entries >> *bits > most)
-        (*bits)++;
-    while (*bits > 0 && entries >> (*bits - 1) <= most / 2)
-        (*bits)--;
-    uint64_t slice = turn & (((uint64_t)1 << *bits) - 1);
+    uint64_t pending = model_pending(m, t);
+    if (pending == 0 && (m->rows[t] == 0 || spec->n_expiries == 0))
+        return;
+    uint64_t slice = model_next_slice(m, t, m->rows[t] + pending, spec->expire_slice_rows);
     for (uint32_t i = 0; i < MODEL_UNIVERSE; i++) {
         const struct model_key *key = &m->keys[t][i];
-        if (key->state == MODEL_ABSENT || !model_in_slice(i, *bits, slice))
+        if (key->state == MODEL_ABSENT || !model_in_slice(i, m->slice_bits[t], slice))
             continue;
         if (key->state == MODEL_PENDING && model_forgets(w, t, key, m->watermark_ms))
             model_remove(m, t, i, FR_ABSENT_SILENT);
