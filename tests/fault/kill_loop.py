@@ -8,7 +8,10 @@ left out of their batches (counted as quarantined, and nowhere else), and stretc
 and no sound one, are on the dead-letter topic, in the uninterrupted run once. Records have every form,
 the first come from files, the others from two topics, and some are so long that epochs end, and at least one kill finds the state, inside a record.
 
-    python3 tests/fault/kill_loop.py [--seed S] [--freshetd PROGRAM]
+With --tiers the model has sketch gates and every rule of expiry (kill_tiers.yaml), and the killed run's memory_limit is about a tenth of what its tables
+need, while the uninterrupted run has all in memory.
+
+    python3 tests/fault/kill_loop.py [--seed S] [--freshetd PROGRAM] [--tiers [--limit SIZE]]
 
 The kills come from tests/fault/kill_shim.c, which is preloaded; the product has no failpoints.
 """
@@ -39,6 +42,9 @@ UNACKED_KILLS, FOLD_KILLS, ITEM_KILLS = 3, 2, 1
 SINGLE = set(range(11000, SAMPLES, 12000))
 BROKEN = {*SINGLE, *range(34000, 54000)}  # partitions are not read evenly: in the middle of it all of them are broken
 BROKEN_LINES = range(12, FILE_RECORDS)  # of the last file: four batches
+
+
+EXPIRED = ("idle", "weak", "score", "capacity")  # all of them happen in kill_tiers.yaml
 
 
 class Stream:
@@ -130,6 +136,8 @@ class Topic:
 class Test:
     def __init__(self, work, kafka, arguments):
         self.work, self.kafka, self.program = work, kafka, arguments.freshetd
+        self.config = SOURCE / "tests/fault" / ("kill_tiers.yaml" if arguments.tiers else "kill.yaml")
+        self.limits = {"killed": [f"memory_limit={arguments.limit}"]} if arguments.tiers else {}
         self.rng = random.Random(arguments.seed)
         self.shim = str(harness.BUILD / "tests/fault/libkill_shim.so")
         self.files = [work.path / f"before{number}.jsonl" for number in range(FILES)]
@@ -160,9 +168,9 @@ class Test:
 
     def run(self, name, env=None):
         """Starts a run: topic <name>.delta, state <name>; all else is equal."""
-        return self.work.daemon(SOURCE / "tests/fault/kill.yaml", self.work.path / f"{name}.log",
+        return self.work.daemon(self.config, self.work.path / f"{name}.log",
                                 [f"ingest.brokers={self.kafka.address}", f"state_dir={self.work.path / name}", f"export.topic={name}.delta",
-                                 f"ingest.files=[{', '.join(map(str, self.files))}]", f"ingest.dead_letter_topic={name}.dead"],
+                                 f"ingest.files=[{', '.join(map(str, self.files))}]", f"ingest.dead_letter_topic={name}.dead"] + self.limits.get(name, []),
                                 env=env, wait_http=False, program=self.program)
 
     def facts(self):
@@ -227,6 +235,13 @@ class Test:
         delta.read_topic(self.kafka.address, f"{name}.dead", see=see)
         return places
 
+    def check_expired(self):
+        """Every rule of expiry let rows go."""
+        text = tool("state", self.work.path / "killed")[1]
+        counts = {rule: sum(map(int, re.findall(rf"\bexpired_{rule}=(\d+)", text))) for rule in EXPIRED}
+        print("expired:", counts)
+        assert all(counts.values()), f"a rule of expiry let nothing go: {counts}"
+
     def check_letters(self):
         whole, killed = self.letters("whole"), self.letters("killed")
         assert len(whole) == len(set(whole)) > len(SINGLE), f"{len(whole)} dead letters, {len(set(whole))} records"
@@ -248,6 +263,8 @@ class Test:
         killed_hash, dump = self.private_dump("killed")
         assert whole_hash == killed_hash, f"private hash {killed_hash}, uninterrupted {whole_hash}"
         quarantined = self.check_ledger(dump)
+        if self.limits:
+            self.check_expired()
         letters, again = self.check_letters()
         code, out, _ = tool("verify", "--state-dir", self.work.path / "killed", "--brokers", self.kafka.address, "--topic", "killed.delta", check=False)
         verdict = (out.strip().splitlines() or [""])[-1]
@@ -261,8 +278,11 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--freshetd", help="another freshetd than that of the build folder")
+    parser.add_argument("--tiers", action="store_true", help="the killed run has memory for a tenth of its tables")
+    parser.add_argument("--limit", default="16MiB", help="its memory_limit")
     arguments = parser.parse_args()
-    print("repeat with: python3 tests/fault/kill_loop.py --seed", arguments.seed, flush=True)
+    tiers = f" --tiers --limit {arguments.limit}" if arguments.tiers else ""
+    print(f"repeat with: python3 tests/fault/kill_loop.py --seed {arguments.seed}{tiers}", flush=True)
     with Workspace() as work, Kafka() as kafka:
         Test(work, kafka, arguments).all()
     print("1 passed, 0 failed")
