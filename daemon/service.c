@@ -241,6 +241,13 @@ static void recovery_progress(void *self, uint64_t done, uint64_t total)
     fr_documents_publish(service);
 }
 
+/* Blocks, filters and indexes of the cold store: a sixteenth of the memory, within reason. */
+static uint64_t cold_cache_bytes(const struct fr_conf *conf)
+{
+    uint64_t bytes = conf->memory_limit / 16, least = 8 << 20, most = (uint64_t)4 << 30;
+    return bytes < least ? least : bytes > most ? most : bytes;
+}
+
 static enum fr_status open_state(struct fr_service *service, struct fr_err *err)
 {
     struct fr_buffer head = {0};
@@ -254,6 +261,7 @@ static enum fr_status open_state(struct fr_service *service, struct fr_err *err)
                                          .journal_file_max =
                                              file_max < FR_JOURNAL_FILE_MAX ? file_max : FR_JOURNAL_FILE_MAX,
                                          .salt = salt,
+                                         .cache_bytes = cold_cache_bytes(service->conf),
                                          .head = head.data,
                                          .head_size = head.size};
     enum fr_status status = fr_durable_open(&options, &service->durable, err);
@@ -350,6 +358,7 @@ static void open_trainer(struct fr_service *service)
         .empty = service->empty,
         .cut_stages = service->cut_stages,
         .free_stages = service->free_stages,
+        .fold_wanted = &service->fold_wanted,
         .freshness = service->freshness,
     };
     service->trainer = fr_trainer_new(&options);

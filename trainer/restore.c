@@ -35,6 +35,8 @@ struct restoring {
     uint8_t *dense; /* [parameters] what came: DENSE_* */
     bool store, own, shared, metrics;
     struct fr_buffer store_section;
+    enum fr_status begun; /* of fr_store_restore_begin */
+    struct fr_err err;
     struct fr_metrics_restore tasks;
 };
 
@@ -154,6 +156,17 @@ static enum fr_status check_whole(const struct restoring *restoring, struct fr_e
     return FR_OK;
 }
 
+/* The sections are there, the images come. */
+static bool wants_cold(void *self)
+{
+    struct restoring *restoring = self;
+    bool wants = true;
+    if (restoring->store)
+        restoring->begun = fr_store_restore_begin(restoring->trainer->store, restoring->store_section.data,
+                                                  restoring->store_section.size, &wants, &restoring->err);
+    return wants;
+}
+
 static void restore_progress(void *self, uint64_t done, uint64_t total)
 {
     struct restoring *restoring = self;
@@ -176,9 +189,16 @@ enum fr_status fr_trainer_restore(struct fr_trainer *trainer, struct fr_durable 
     struct fr_restore_visitor visitor = {.self = &restoring,
                                          .image = restore_image,
                                          .section = restore_section,
+                                         .wants_cold = wants_cold,
                                          .progress = restore_progress,
-                                         .stop = options->stop};
+                                         .stop = options->stop,
+                                         .threads = fr_pool_workers(trainer->options.pool)};
     enum fr_status status = fr_durable_restore(durable, &visitor, err);
+    if (restoring.begun != FR_OK) {
+        status = restoring.begun;
+        if (err)
+            *err = restoring.err;
+    }
     if (status == FR_OK && restoring.store) {
         status = fr_store_restore_section(trainer->store, restoring.store_section.data, restoring.store_section.size);
         if (status != FR_OK)

@@ -96,8 +96,9 @@ struct restored {
     uint64_t images, bytes;
 };
 
-static enum fr_status restore_image(void *self, const struct fr_image *image)
+static enum fr_status restore_image(void *self, size_t thread, const struct fr_image *image)
 {
+    (void)thread;
     struct restored *restored = self;
     restored->images++;
     restored->bytes += image->size + KEY_BYTES;

@@ -339,8 +339,9 @@ struct state_hash {
 };
 
 /* Images come in any order: a sum of hashes. */
-static enum fr_status hash_image(void *self, const struct fr_image *image)
+static enum fr_status hash_image(void *self, size_t thread, const struct fr_image *image)
 {
+    (void)thread;
     struct state_hash *hash = self;
     uint64_t seed = image->key ^ (uint64_t)image->kind << 62 ^ (uint64_t)image->table << 32;
     hash->images += fr_xxh3_seed(image->bytes, image->size, fr_fmix64(seed));
