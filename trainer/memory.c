@@ -18,8 +18,8 @@
 
 enum {
     MEASURE_EVERY_NS = 100000000,
-    FALL_SHARE = 256,   /* of what others take, by which their share falls at a measurement */
-    MARGIN_SHARE = 32,  /* of the limit that stays free: what is taken between measurements */
+    FALL_SHARE = 256,    /* of what others take, by which their share falls at a measurement */
+    MARGIN_SHARE = 32,   /* of the limit that stays free: what is taken between measurements */
     STORE_SHARE_MIN = 8, /* of the limit that the store gets, whatever others take */
     STORE_BYTES_MIN = 64 << 10,
 };

@@ -8,7 +8,7 @@ left out of their batches (counted as quarantined, and nowhere else), and stretc
 and no sound one, are on the dead-letter topic, in the uninterrupted run once. Records have every form,
 the first come from files, the others from two topics, and some are so long that epochs end, and at least one kill finds the state, inside a record.
 
-With --tiers the model has sketch gates and every rule of expiry (kill_tiers.yaml), and the killed run's memory_limit is about a tenth of what its tables
+With --tiers the model has sketch gates and every rule of expiry (kill_tiers.yaml), and the killed run's row_memory is about a tenth of what its tables
 need, while the uninterrupted run has all in memory.
 
     python3 tests/fault/kill_loop.py [--seed S] [--freshetd PROGRAM] [--tiers [--limit SIZE]]
@@ -137,7 +137,7 @@ class Test:
     def __init__(self, work, kafka, arguments):
         self.work, self.kafka, self.program = work, kafka, arguments.freshetd
         self.config = SOURCE / "tests/fault" / ("kill_tiers.yaml" if arguments.tiers else "kill.yaml")
-        self.limits = {"killed": [f"memory_limit={arguments.limit}"]} if arguments.tiers else {}
+        self.limits = {"killed": [f"row_memory={arguments.limit}"]} if arguments.tiers else {}
         self.rng = random.Random(arguments.seed)
         self.shim = str(harness.BUILD / "tests/fault/libkill_shim.so")
         self.files = [work.path / f"before{number}.jsonl" for number in range(FILES)]
@@ -279,7 +279,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--freshetd", help="another freshetd than that of the build folder")
     parser.add_argument("--tiers", action="store_true", help="the killed run has memory for a tenth of its tables")
-    parser.add_argument("--limit", default="16MiB", help="its memory_limit")
+    parser.add_argument("--limit", default="6MiB", help="its row_memory")
     arguments = parser.parse_args()
     tiers = f" --tiers --limit {arguments.limit}" if arguments.tiers else ""
     print(f"repeat with: python3 tests/fault/kill_loop.py --seed {arguments.seed}{tiers}", flush=True)

@@ -103,7 +103,7 @@ FR_CASE(an_absent_key_leaves_the_cold_store)
         assert_int_equal(fr_durable_append(durable, &stage, NULL, NULL, &err), FR_OK);
         scene_fold(durable);
         images = 0;
-        assert_int_equal(fr_cold_walk(durable->cold, count_image, &images, &err), FR_OK);
+        assert_int_equal(fr_cold_walk(durable->cold, NULL, count_image, &images, &err), FR_OK);
         assert_int_equal(images, e == 1 ? 10 : 5);
     }
     fr_stage_release(&stage);
