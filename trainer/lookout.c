@@ -1,9 +1,9 @@
 /* Looking one batch ahead: while the network trains on a batch, a thread finds the keys of the next
- * one and reads those that are in the cold store only. What it reads becomes rows in that batch's own
- * plan, so nothing has to be taken back when the batch before it is refused.
+ * one and reads those that are in the cold store only. What it reads becomes rows in that batch's
+ * own plan, so nothing has to be taken back when the batch before it is refused.
  *
- * The next batch is taken from the ring early and kept until its turn. The thread starts when the
- * store is first larger than memory. Owner thread only, but for the lookout's own. */
+ * The next batch is taken from the ring early and kept until its turn. The thread starts when
+ * the store is first larger than memory. Owner thread only, but for the lookout's own. */
 #include "trainer_private.h"
 
 #include "base/check.h"

@@ -5,9 +5,9 @@
  * What others take goes up and down (a fold's windows, a batch that was large); the store's share
  * follows a rise at once and a fall slowly, or rows would leave and come back with each of them.
  *
- * When nothing clean is left to leave, changes wait for a fold, which is asked for; when all that is
- * over the limit is of the open epoch, that is cut, unless cuts are a function of the log (lockstep).
- * So training waits at times, and never ends. Owner thread only. */
+ * When nothing clean is left to leave, changes wait for a fold, which is asked for; when all
+ * that is over the limit is of the open epoch, that is cut, unless cuts are a function of the
+ * log (lockstep). So training waits at times, and never ends. Owner thread only. */
 #include "trainer_private.h"
 
 #include <inttypes.h>
