@@ -36,6 +36,7 @@ enum {
     OWNER_NAP_MS = 2, /* as the daemon's owner loop */
     BATCH_MS = 20,    /* event time of a batch */
     LOOK_BATCHES = 16,
+    CACHE_BYTES = 64 << 20, /* of the cold store, in every run */
 };
 
 /* Percent of the need; the first has no limit. */
@@ -70,7 +71,7 @@ struct run {
     struct fr_err append_err, fold_err; /* of the thread that failed */
     uint64_t n_batches;                 /* of the history: event time goes by it */
     uint64_t rss_empty, rss_peak;
-    bool stuck;
+    bool started, stuck;
 };
 
 static void nap(long ms)
@@ -205,8 +206,11 @@ static int open_run(struct run *run, struct tiers *tiers, uint64_t limit)
     open_rings(run);
     open_trainer(run);
     run->rss_empty = run->rss_peak = fr_tool_rss_bytes();
-    if (fr_durable_open(&(struct fr_durable_options){.dir = tiers->directory}, &run->durable, &err) != FR_OK)
+    struct fr_durable_options options = {.dir = tiers->directory, .salt = 1, .cache_bytes = CACHE_BYTES};
+    if (fr_durable_open(&options, &run->durable, &err) != FR_OK ||
+        fr_trainer_restore(run->trainer, run->durable, NULL, NULL, NULL, &err) != FR_OK)
         return fr_tool_fail("bench tiers", &err);
+    run->started = true;
     int rc = pthread_create(&run->append_thread, NULL, append_main, run);
     FR_CHECK(rc == 0);
     rc = pthread_create(&run->fold_thread, NULL, fold_main, run);
@@ -219,9 +223,9 @@ static void drain(struct run *run)
 {
     struct fr_err err = {0};
     enum fr_status status = FR_OK;
-    if (run->durable) {
+    if (run->started) {
         fr_trainer_stop(run->trainer);
-        while (status != FR_EOF && !atomic_load(&run->failed))
+        while (status >= 0 && status != FR_EOF && !atomic_load(&run->failed))
             status = fr_trainer_step(run->trainer, &err);
         fr_ring_close(run->cut_stages);
         pthread_join(run->append_thread, NULL);
@@ -367,7 +371,45 @@ static int hash_state(struct run *run, struct state_hash *hash)
     return FR_TOOL_OK;
 }
 
-static void report_stream(struct run *run, uint32_t share, enum stream stream, struct fr_tool_times *times)
+/* What has been asked of the cold store so far, and what left memory. */
+struct traffic {
+    uint64_t asked, found, evictions;
+    double resident; /* of the keys, the share in memory */
+};
+
+static struct traffic traffic_of(struct run *run)
+{
+    struct fr_durable_status durable;
+    struct fr_trainer_status *status = fr_alloc(1, sizeof(*status));
+    fr_durable_get_status(run->durable, &durable);
+    fr_trainer_get_status(run->trainer, status);
+    const struct fr_store_table_stats *stats = &status->tables[0].stats;
+    uint64_t keys = stats->counts.rows + stats->counts.pending;
+    struct traffic traffic = {.asked = durable.cold_asked,
+                              .found = durable.cold_found,
+                              .evictions = stats->evictions,
+                              .resident = keys ? (double)stats->resident / (double)keys : 1.0};
+    free(status);
+    return traffic;
+}
+
+/* A hit is an id of a sample whose row was in memory, once for each batch and key that had to be
+ * fetched. */
+static void report_traffic(struct run *run, const struct traffic *before, double samples)
+{
+    struct fr_tool_bench *bench = run->tiers->bench;
+    struct traffic now = traffic_of(run);
+    double asked = (double)(now.asked - before->asked), found = (double)(now.found - before->found);
+    double ids = samples * run->tiers->n_keys / run->conf->ingest.batch_size;
+    fr_tool_bench_number(bench, "resident_percent", 100.0 * now.resident);
+    fr_tool_bench_number(bench, "hit_percent", 100.0 * (1.0 - found / ids));
+    fr_tool_bench_number(bench, "reads_per_sample", asked / samples);
+    fr_tool_bench_number(bench, "found_per_sample", found / samples);
+    fr_tool_bench_number(bench, "evictions_per_sample", (double)(now.evictions - before->evictions) / samples);
+}
+
+static void report_stream(struct run *run, uint32_t share, enum stream stream, const struct traffic *before,
+                          struct fr_tool_times *times)
 {
     struct tiers *tiers = run->tiers;
     double seconds = 0.0, cpu = 0.0, samples = (double)times->n * run->conf->ingest.batch_size;
@@ -387,6 +429,7 @@ static void report_stream(struct run *run, uint32_t share, enum stream stream, s
     fr_tool_bench_number(tiers->bench, "samples_per_second", samples / seconds);
     fr_tool_bench_number(tiers->bench, "cpu_microseconds_per_sample", cpu / samples * 1e6);
     fr_tool_bench_number(tiers->bench, "ratio_to_unlimited", samples / seconds / tiers->rate_unlimited[stream]);
+    report_traffic(run, before, samples);
     fr_tool_times_report(times, tiers->bench);
     fr_tool_bench_end(tiers->bench);
 }
@@ -396,10 +439,11 @@ static int train_stream(struct run *run, uint32_t share, enum stream stream)
     struct fr_tool_times times = {0};
     int result = train(run, stream, 0, run->tiers->n_settle, NULL);
     run->rss_peak = fr_tool_resident_bytes();
+    struct traffic before = traffic_of(run);
     if (result == FR_TOOL_OK)
         result = train(run, stream, run->tiers->n_settle, BATCHES, &times);
     if (result == FR_TOOL_OK)
-        report_stream(run, share, stream, &times);
+        report_stream(run, share, stream, &before, &times);
     fr_tool_times_release(&times);
     return result;
 }
