@@ -36,7 +36,6 @@ enum {
     OWNER_NAP_MS = 2, /* as the daemon's owner loop */
     BATCH_MS = 20,    /* event time of a batch */
     LOOK_BATCHES = 16,
-    CACHE_BYTES = 64 << 20, /* of the cold store, in every run */
 };
 
 /* Percent of the need; the first has no limit. */
@@ -196,6 +195,13 @@ static void open_trainer(struct run *run)
                                                     .free_stages = run->free_stages});
 }
 
+/* As in the daemon. */
+static uint64_t cache_bytes(const struct fr_conf *conf)
+{
+    uint64_t bytes = conf->memory_limit / 16, least = 8 << 20, most = (uint64_t)4 << 30;
+    return bytes < least ? least : bytes > most ? most : bytes;
+}
+
 static int open_run(struct run *run, struct tiers *tiers, uint64_t limit)
 {
     struct fr_err err = {0};
@@ -206,9 +212,10 @@ static int open_run(struct run *run, struct tiers *tiers, uint64_t limit)
     open_rings(run);
     open_trainer(run);
     run->rss_empty = run->rss_peak = fr_tool_rss_bytes();
-    struct fr_durable_options options = {.dir = tiers->directory, .salt = 1, .cache_bytes = CACHE_BYTES};
+    struct fr_durable_options options = {.dir = tiers->directory, .salt = 1, .cache_bytes = cache_bytes(run->conf)};
+    struct fr_trainer_restore_options nothing = {0}; /* the directory is new */
     if (fr_durable_open(&options, &run->durable, &err) != FR_OK ||
-        fr_trainer_restore(run->trainer, run->durable, NULL, NULL, NULL, &err) != FR_OK)
+        fr_trainer_restore(run->trainer, run->durable, &nothing, &err) != FR_OK)
         return fr_tool_fail("bench tiers", &err);
     run->started = true;
     int rc = pthread_create(&run->append_thread, NULL, append_main, run);
