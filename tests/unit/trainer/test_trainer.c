@@ -87,19 +87,20 @@ FR_CASE(without_memory_reading_waits_for_a_fold_and_goes_on)
     run_open(&run, dir, 1);
     atomic_bool wanted = false;
     run.trainer->options.fold_wanted = &wanted;
-    feed_until(&run, 2);
-    assert_true(run.trainer->epoch > 0);
+    while (run.trainer->epoch == 0 || fr_store_dirty_bytes(run.trainer->store) > 0)
+        feed_until(&run, run.applied + 1);
+    uint64_t applied = run.applied;
     fr_store_limit(run.trainer->store, 1);
-    assert_true(fr_ring_try_push(run.full, make_batch(run.conf, 2)));
+    assert_true(fr_ring_try_push(run.full, make_batch(run.conf, applied)));
     assert_int_equal(fr_trainer_step(run.trainer, &err), FR_AGAIN);
-    assert_int_equal(run.applied, 2);
+    assert_int_equal(run.applied, applied);
     assert_true(atomic_load(&wanted));
     struct fr_trainer_status status;
     fr_trainer_get_status(run.trainer, &status);
     assert_non_null(strstr(status.paused, "memory_limit"));
     assert_int_equal(fr_durable_fold(run.durable, &err), FR_OK);
     assert_int_equal(fr_trainer_step(run.trainer, &err), FR_OK);
-    assert_int_equal(run.applied, 3);
+    assert_int_equal(run.applied, applied + 1);
     assert_true(fr_store_tiered(run.trainer->store));
     run_close(&run);
     remove_dir(dir);
