@@ -149,7 +149,7 @@ static void copy_shard(void *context, size_t index, size_t worker)
             fr_pending_store(to, items[i].seen_ms, items[i].count);
         }
     }
-    fr_shard_exhume(shard, cut->folded);
+    fr_shard_exhume(table, shard, cut->folded);
 }
 
 static uint32_t image_size(const struct fr_table *table, uint8_t kind)

@@ -13,7 +13,7 @@
  * live and pending entries are counted, dead ones are not.
  *
  * Thread: the worker that handles the shard. It does not decide who is admitted or removed. */
-#include "tables.h"
+#include "scan.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -201,10 +201,13 @@ void fr_entry_bury(struct fr_shard *shard, uint64_t hash, uint64_t epoch)
     shard->buried[shard->buried_end++] = (struct fr_buried){.hash = hash, .epoch = epoch};
 }
 
-void fr_shard_exhume(struct fr_shard *shard, uint64_t folded)
+void fr_shard_exhume(const struct fr_table *table, struct fr_shard *shard, uint64_t folded)
 {
     while (shard->buried_begin < shard->buried_end && shard->buried[shard->buried_begin].epoch <= folded) {
-        const struct fr_buried *buried = &shard->buried[shard->buried_begin++];
+        const struct fr_buried *buried = &shard->buried[shard->buried_begin];
+        if (fr_scan_covers(table, buried->hash))
+            return; /* what was read ahead may be its row of before */
+        shard->buried_begin++;
         uint32_t number = fr_shard_find(shard, buried->hash);
         if (number == FR_NO_ENTRY)
             continue;

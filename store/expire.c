@@ -13,6 +13,7 @@
  *
  * Owner: the owner loop, between batches: no row is in flight. It does not touch rows outside the
  * slice, or ask the wall clock. */
+#include "scan.h"
 #include "sweep.h"
 #include "tier.h"
 
@@ -21,7 +22,7 @@
 
 #include "base/check.h"
 
-enum { VICTIMS_MIN = 64 };
+enum { VICTIMS_MIN = 64, LOOK_AHEAD = 16 };
 
 struct slice_table {
     struct fr_table *table;
@@ -41,7 +42,6 @@ struct slice_visit {
     struct fr_shard *shard;
     uint32_t shard_number;
     int64_t watermark_ms;
-    float *values; /* of a cold row: images have no alignment */
     size_t n, capacity;
     struct slice_victim {
         uint64_t hash;
@@ -101,46 +101,26 @@ static void visit_entry(void *self, uint32_t number)
         add_victim(visit, (struct slice_victim){.hash = fr_shard_entry(visit->shard, number)->hash, .reason = reason});
 }
 
-/* An image of a key with an entry is an old one, or that entry's. */
-static enum fr_status visit_cold(void *self, size_t index, uint64_t hash, const struct fr_image *image)
+/* The same slice of the cold store. An image of a key with an entry is an old one, or that
+ * entry's. */
+static void visit_cold(struct slice_visit *visit, const struct fr_scan_part *part)
 {
-    (void)index;
-    struct slice_visit *visit = self;
-    uint8_t reason = FR_ABSENT_SILENT;
-    struct fr_row_head head;
-    if (!fr_tier_fits(visit->table, image))
-        return FR_E_CORRUPT;
-    if (fr_shard_find(visit->shard, hash) != FR_NO_ENTRY)
-        return FR_OK;
-    if (image->kind == FR_IMAGE_ROW) {
-        memcpy(&head, image->bytes, sizeof(head));
-        memcpy(visit->values, image->bytes + FR_ROW_IMAGE_HEAD, visit->table->row_bytes);
-        reason = judge_row(visit, hash, &head, visit->values);
-        if (reason == FR_ABSENT_SILENT)
-            return FR_OK;
-    } else {
-        int64_t seen_ms;
-        uint32_t count;
-        fr_pending_load(image->bytes, &seen_ms, &count);
-        if (!judge_pending(visit, seen_ms))
-            return FR_OK;
+    size_t floats = visit->table->spec.layout.value_floats;
+    for (size_t i = 0; i < part->n; i++) {
+        const struct fr_scan_image *image = &part->images[i];
+        uint8_t reason = FR_ABSENT_SILENT;
+        if (part->n - i > LOOK_AHEAD)
+            fr_index_prefetch(&visit->shard->index, part->images[i + LOOK_AHEAD].hash);
+        if (fr_shard_find(visit->shard, image->hash) != FR_NO_ENTRY)
+            continue;
+        if (image->kind == FR_IMAGE_ROW)
+            reason = judge_row(visit, image->hash, &image->head, part->values ? part->values + i * floats : NULL);
+        bool goes =
+            image->kind == FR_IMAGE_ROW ? reason != FR_ABSENT_SILENT : judge_pending(visit, image->head.seen_ms);
+        if (goes)
+            add_victim(visit,
+                       (struct slice_victim){.hash = image->hash, .reason = reason, .kind = image->kind, .cold = true});
     }
-    add_victim(visit, (struct slice_victim){.hash = hash, .reason = reason, .kind = image->kind, .cold = true});
-    return FR_OK;
-}
-
-/* The same slice of the cold store: a range of hashes. */
-static void scan_cold(struct slice_visit *visit, uint32_t bits, uint64_t slice)
-{
-    struct fr_err err = {.status = FR_OK};
-    struct fr_durable_reader reader = {visit, visit_cold};
-    uint64_t width = (uint64_t)1 << (64 - FR_SHARD_BITS - bits);
-    uint64_t first = ((uint64_t)visit->shard_number << (64 - FR_SHARD_BITS)) + slice * width;
-    uint32_t t = (uint32_t)(visit->table - visit->store->tables);
-    visit->values = fr_alloc(visit->table->spec.layout.row_floats, sizeof(float));
-    if (fr_durable_scan(visit->store->durable, t, first, first + (width - 1), &reader, &err) != FR_OK)
-        fr_tier_fail(visit->store, &err);
-    free(visit->values);
 }
 
 static void remove_victim(struct fr_shard *shard, const struct slice_victim *victim)
@@ -168,7 +148,8 @@ static void slice_shard(void *context, size_t index, size_t worker)
                                 .watermark_ms = slice->watermark_ms};
     fr_index_scan(&shard->index, &shard->entries, due->table->slice_bits, due->slice, visit_entry, &visit);
     if (shard->evicted > 0)
-        scan_cold(&visit, due->table->slice_bits, due->slice);
+        visit_cold(&visit, fr_scan_take(slice->store, (uint32_t)(due->table - slice->store->tables), visit.shard_number,
+                                        due->table->slice_bits, due->slice));
     for (size_t i = 0; i < visit.n; i++)
         remove_victim(shard, &visit.victims[i]);
     if (visit.n > 0)
@@ -185,22 +166,53 @@ static uint32_t next_slice_bits(uint32_t bits, uint64_t entries, uint32_t slice_
     return bits;
 }
 
+/* Runs the due slices of the listed tables. */
+static void run_slices(struct slice *slice)
+{
+    struct fr_store *store = slice->store;
+    store->undoable = false;
+    /* parts that are read ahead are whole, and stay as they are */
+    pthread_mutex_lock(&store->scan_lock);
+    for (uint32_t i = 0; i < slice->n_tables; i++)
+        if (!slice->tables[i].table->scan)
+            fr_scan_expect(slice->tables[i].table, 0, 0);
+    fr_pool_run(store->pool, (size_t)slice->n_tables * FR_SHARDS, slice_shard, slice);
+    for (uint32_t i = 0; i < slice->n_tables; i++) {
+        struct fr_table *table = slice->tables[i].table;
+        fr_sweep_end_slice(table);
+        fr_scan_expect(table, table->slice_bits, table->sweep->next);
+    }
+    pthread_mutex_unlock(&store->scan_lock);
+}
+
+static void add_slice(struct slice *slice, struct fr_table *table)
+{
+    struct fr_store_counts counts = fr_table_counts(table);
+    if (counts.pending == 0 && (counts.rows == 0 || table->spec.n_expiries == 0))
+        return;
+    uint32_t bits = next_slice_bits(table->slice_bits, counts.rows + counts.pending, table->spec.expire_slice_rows);
+    uint64_t number = fr_sweep_begin_slice(table, bits, slice->watermark_ms);
+    slice->tables[slice->n_tables++] = (struct slice_table){.table = table, .slice = number};
+}
+
 void fr_store_slice(struct fr_store *store, uint64_t batch_number, int64_t watermark_ms)
 {
     struct slice slice = {.store = store, .watermark_ms = watermark_ms};
+    for (uint32_t t = 0; t < store->n_tables; t++)
+        if (batch_number % store->tables[t].spec.expire_every == 0)
+            add_slice(&slice, &store->tables[t]);
     store->undoable = false;
-    for (uint32_t t = 0; t < store->n_tables; t++) {
-        struct fr_table *table = &store->tables[t];
-        if (batch_number % table->spec.expire_every != 0)
-            continue;
-        struct fr_store_counts counts = fr_table_counts(table);
-        if (counts.pending == 0 && (counts.rows == 0 || table->spec.n_expiries == 0))
-            continue;
-        uint32_t bits = next_slice_bits(table->slice_bits, counts.rows + counts.pending, table->spec.expire_slice_rows);
-        uint64_t number = fr_sweep_begin_slice(table, bits, watermark_ms);
-        slice.tables[slice.n_tables++] = (struct slice_table){.table = table, .slice = number};
-    }
-    fr_pool_run(store->pool, (size_t)slice.n_tables * FR_SHARDS, slice_shard, &slice);
-    for (uint32_t i = 0; i < slice.n_tables; i++)
-        fr_sweep_end_slice(slice.tables[i].table);
+    if (slice.n_tables > 0)
+        run_slices(&slice);
+}
+
+bool fr_store_slice_idle(struct fr_store *store, int64_t watermark_ms)
+{
+    struct slice slice = {.store = store, .watermark_ms = watermark_ms};
+    for (uint32_t t = 0; t < store->n_tables; t++)
+        if (store->tables[t].sweep->swept_ms != watermark_ms)
+            add_slice(&slice, &store->tables[t]);
+    if (slice.n_tables > 0)
+        run_slices(&slice);
+    return slice.n_tables > 0;
 }

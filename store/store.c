@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "gate.h"
+#include "scan.h"
 #include "sweep.h"
 #include "tables.h"
 
@@ -67,6 +68,7 @@ static void release_table(struct fr_table *table)
     free(table->shards);
     fr_admission_close(table);
     fr_sweep_close(table);
+    fr_scan_close(table);
 }
 
 struct fr_store *fr_store_new(const struct fr_store_options *options)
@@ -93,6 +95,7 @@ struct fr_store *fr_store_new(const struct fr_store_options *options)
     store->plan = fr_plan_new(store);
     store->ahead = fr_plan_new(store);
     pthread_mutex_init(&store->lock, NULL);
+    pthread_mutex_init(&store->scan_lock, NULL);
     store->cut = fr_cut_new(store);
     return store;
 }
@@ -104,6 +107,7 @@ void fr_store_free(struct fr_store *store)
     fr_plan_free(store->plan);
     fr_plan_free(store->ahead);
     pthread_mutex_destroy(&store->lock);
+    pthread_mutex_destroy(&store->scan_lock);
     fr_cut_free(store->cut);
     for (uint32_t t = 0; t < store->n_tables; t++)
         release_table(&store->tables[t]);

@@ -23,6 +23,7 @@ static const struct fr_expiry_policy *capacity_of(const struct fr_table *table)
 void fr_sweep_open(struct fr_table *table)
 {
     table->sweep = fr_alloc(1, sizeof(*table->sweep));
+    table->sweep->began_ms = table->sweep->swept_ms = INT64_MIN;
     if (capacity_of(table))
         table->sweep->bins = fr_alloc(FR_SHARDS, sizeof(*table->sweep->bins));
 }
@@ -88,7 +89,7 @@ uint64_t fr_sweep_begin_slice(struct fr_table *table, uint32_t bits, int64_t wat
         sweep->next = 0;
     if (sweep->next == 0) {
         table->slice_bits = bits;
-        sweep->counted_ms = watermark_ms;
+        sweep->counted_ms = sweep->began_ms = watermark_ms;
         if (sweep->bins)
             memset(sweep->bins, 0, FR_SHARDS * sizeof(*sweep->bins));
     }
@@ -134,6 +135,7 @@ void fr_sweep_end_slice(struct fr_table *table)
     if (++sweep->next >> table->slice_bits == 0)
         return;
     sweep->next = 0;
+    sweep->swept_ms = sweep->began_ms;
     if (!capacity)
         return;
     uint64_t rows = fr_table_counts(table).rows, sum[FR_SWEEP_BINS];

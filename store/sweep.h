@@ -37,6 +37,8 @@ struct fr_sweep {
     struct fr_sweep_edge edge;
     bool over;                       /* the table is, at this slice */
     bool changed;                    /* since the last cut */
+    int64_t began_ms;                /* watermark at which this sweep began; not kept */
+    int64_t swept_ms;                /* and the last one that is done; not kept */
     uint64_t (*bins)[FR_SWEEP_BINS]; /* [FR_SHARDS] of rows that stayed; NULL: no rule needs them */
 };
 

@@ -46,6 +46,7 @@ struct fr_table {
     size_t image_size;          /* of a row */
     uint32_t slice_bits;        /* k: an expiry slice is 1/2^k of the keys */
     struct fr_shard *shards;    /* [FR_SHARDS] */
+    struct fr_scan *scan;       /* NULL until a slice ran (scan.h) */
     struct fr_sketch *sketches; /* [FR_SHARDS], of a gate that has them; else NULL (gate.h) */
     struct fr_sweep *sweep;     /* sweep.h */
 };
@@ -73,6 +74,7 @@ struct fr_store {
     bool restores_hot;             /* rows follow on demand, only unfolded ones were restored */
     uint64_t limit;                /* bytes of indexes, entries and rows; 0: none */
     pthread_mutex_t lock;          /* guards failure: any worker may meet it */
+    pthread_mutex_t scan_lock;     /* guards tables' scans */
     struct fr_err failure;
     struct fr_cut *cut; /* scratch of fr_store_cut */
 };
@@ -133,7 +135,7 @@ void fr_entry_drop(struct fr_shard *shard, uint32_t number);
 /* A dead entry that an epoch now says absent of vanishes once that epoch is folded: until then an
  * older image of the key could be taken for its newest. */
 void fr_entry_bury(struct fr_shard *shard, uint64_t hash, uint64_t epoch);
-void fr_shard_exhume(struct fr_shard *shard, uint64_t folded);
+void fr_shard_exhume(const struct fr_table *table, struct fr_shard *shard, uint64_t folded);
 /* First values: parts' initial distribution as a function of (seed, table, key, float index), and
  * their states. */
 void fr_entry_init_row(const struct fr_store *store, const struct fr_table *table, uint64_t key, float *row);

@@ -15,6 +15,7 @@
  *
  * Thread: fetch by the thread that looks ahead or the shard's worker; the rest by the shard's
  * worker. */
+#include "scan.h"
 #include "tier.h"
 
 #include <stdlib.h>
@@ -210,7 +211,8 @@ static bool may_leave(const struct fr_entry *entry, uint64_t folded)
 }
 
 /* One round or more of a hand over one array, until so many bytes are free. */
-static void turn_hand(struct fr_shard *shard, uint32_t kind, uint64_t want, uint64_t folded)
+static void turn_hand(const struct fr_table *table, struct fr_shard *shard, uint32_t kind, uint64_t want,
+                      uint64_t folded)
 {
     const struct fr_entries *entries = &shard->entries;
     const struct fr_array *array = kind ? &entries->light : &entries->live;
@@ -220,7 +222,7 @@ static void turn_hand(struct fr_shard *shard, uint32_t kind, uint64_t want, uint
         if (*hand >= array->n)
             *hand = 0;
         struct fr_entry *entry = fr_shard_entry(shard, *hand | kind);
-        if (!may_leave(entry, folded)) {
+        if (!may_leave(entry, folded) || fr_scan_covers(table, entry->hash)) {
             ++*hand;
         } else if (entry->recent > 0) {
             entry->recent--;
@@ -245,16 +247,17 @@ static void relieve_shard(void *context, size_t index, size_t worker)
 {
     (void)worker;
     const struct relief *relief = context;
-    struct fr_shard *shard = &relief->store->tables[index / FR_SHARDS].shards[index % FR_SHARDS];
+    const struct fr_table *table = &relief->store->tables[index / FR_SHARDS];
+    struct fr_shard *shard = &table->shards[index % FR_SHARDS];
     const struct fr_entries *entries = &shard->entries;
-    fr_shard_exhume(shard, relief->folded);
+    fr_shard_exhume(table, shard, relief->folded);
     uint64_t live = (uint64_t)entries->live.n * (entries->live.stride + entries->floats.stride);
     uint64_t light = (uint64_t)entries->light.n * entries->light.stride;
     double share = (double)relief->excess / (double)relief->used;
     /* An index gives nothing back for single entries: the entries give for it too. */
     double whole = live + light > 0 ? (double)used_bytes(shard) / (double)(live + light) : 0;
-    turn_hand(shard, 0, (uint64_t)(share * whole * (double)live), relief->folded);
-    turn_hand(shard, FR_LIGHT, (uint64_t)(share * whole * (double)light), relief->folded);
+    turn_hand(table, shard, 0, (uint64_t)(share * whole * (double)live), relief->folded);
+    turn_hand(table, shard, FR_LIGHT, (uint64_t)(share * whole * (double)light), relief->folded);
     fr_shard_trim(shard);
 }
 

@@ -2,6 +2,8 @@
  * one and reads those that are in the cold store only. What it reads becomes rows in that batch's
  * own plan, so nothing has to be taken back when the batch before it is refused.
  *
+ * Between batches it reads the cold part of the next slices.
+ *
  * The next batch is taken from the ring early and kept until its turn. The thread starts when
  * the store is first larger than memory. Owner thread only, but for the lookout's own. */
 #include "trainer_private.h"
@@ -16,7 +18,12 @@ static void *lookout_main(void *self)
     pthread_mutex_lock(&lookout->lock);
     while (!lookout->stop) {
         if (!lookout->batch) {
-            pthread_cond_wait(&lookout->changed, &lookout->lock);
+            pthread_mutex_unlock(&lookout->lock);
+            bool more = fr_store_scan_ahead(trainer->store);
+            pthread_mutex_lock(&lookout->lock);
+            while (!more && !lookout->batch && !lookout->stop && !lookout->sliced)
+                pthread_cond_wait(&lookout->changed, &lookout->lock);
+            lookout->sliced = false;
             continue;
         }
         const struct fr_batch *batch = lookout->batch;
@@ -24,7 +31,7 @@ static void *lookout_main(void *self)
         fr_store_look(trainer->store, batch);
         pthread_mutex_lock(&lookout->lock);
         lookout->batch = NULL;
-        pthread_cond_signal(&lookout->changed);
+        pthread_cond_broadcast(&lookout->changed);
     }
     pthread_mutex_unlock(&lookout->lock);
     return NULL;
@@ -42,7 +49,7 @@ void fr_trainer_lookout_release(struct fr_trainer *trainer)
     if (lookout->started) {
         pthread_mutex_lock(&lookout->lock);
         lookout->stop = true;
-        pthread_cond_signal(&lookout->changed);
+        pthread_cond_broadcast(&lookout->changed);
         pthread_mutex_unlock(&lookout->lock);
         pthread_join(lookout->thread, NULL);
     }
@@ -67,7 +74,18 @@ void fr_trainer_look_begin(struct fr_trainer *trainer)
         return; /* the plan reads what is missing itself */
     pthread_mutex_lock(&lookout->lock);
     lookout->batch = lookout->next;
-    pthread_cond_signal(&lookout->changed);
+    pthread_cond_broadcast(&lookout->changed);
+    pthread_mutex_unlock(&lookout->lock);
+}
+
+void fr_trainer_look_at_slices(struct fr_trainer *trainer)
+{
+    struct fr_lookout *lookout = &trainer->lookout;
+    if (!lookout->started)
+        return;
+    pthread_mutex_lock(&lookout->lock);
+    lookout->sliced = true;
+    pthread_cond_broadcast(&lookout->changed);
     pthread_mutex_unlock(&lookout->lock);
 }
 

@@ -20,6 +20,8 @@
 #include "base/check.h"
 #include "base/log.h"
 
+enum { IDLE_SLICE_NS = 250000000 };
+
 static void store_tables(const struct fr_trainer_options *options, struct fr_store_table *tables)
 {
     for (uint32_t i = 0; i < options->conf->n_tables; i++) {
@@ -185,8 +187,23 @@ static void judge_numbers(struct fr_trainer *trainer, const struct fr_batch *bat
 static void slice(struct fr_trainer *trainer, uint64_t samples_before)
 {
     uint32_t size = trainer->conf->ingest.batch_size;
+    bool any = samples_before / size < trainer->history.samples / size;
     for (uint64_t n = samples_before / size + 1; n <= trainer->history.samples / size; n++)
         fr_store_slice(trainer->store, n, trainer->history.watermark_ms);
+    if (any)
+        fr_trainer_look_at_slices(trainer);
+}
+
+/* While nothing is read, or nothing comes, slices go on until all rows were looked at with this
+ * watermark. In lockstep they are a function of the log. */
+static void slice_idle(struct fr_trainer *trainer, uint64_t now_ns)
+{
+    if (trainer->conf->ingest.lockstep || trainer->history.watermark_ms == INT64_MIN ||
+        now_ns - trainer->last_idle_ns < IDLE_SLICE_NS)
+        return;
+    trainer->last_idle_ns = now_ns;
+    if (fr_store_slice_idle(trainer->store, trainer->history.watermark_ms))
+        fr_trainer_look_at_slices(trainer);
 }
 
 /* The batch has taken effect once its dead letters are on their way: an epoch that has its
@@ -271,6 +288,8 @@ static enum fr_status return_batch(struct fr_trainer *trainer)
 enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err)
 {
     uint64_t now_ns = fr_mono_ns(trainer->options.clock);
+    if (fr_store_failure(trainer->store, err) != FR_OK) /* of a slice, or of reading ahead */
+        return fr_store_failure(trainer->store, NULL);
     if (trainer->open)
         return return_batch(trainer);
     if (trainer->ended || atomic_load(&trainer->stop))
@@ -288,8 +307,10 @@ enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err)
             return status == FR_OK ? FR_OK : FR_AGAIN;
     }
     void *item = NULL;
-    if (paused(trainer)) /* the ring fills and ingest stops polling */
+    if (paused(trainer)) { /* the ring fills and ingest stops polling */
+        slice_idle(trainer, now_ns);
         return FR_AGAIN;
+    }
     if (trainer->lookout.next) {
         item = trainer->lookout.next;
         trainer->lookout.next = NULL;
@@ -297,8 +318,10 @@ enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err)
         enum fr_status popped = fr_ring_pop(trainer->options.full, &item, (uint64_t)FR_TRAINER_WAIT_MS * 1000000);
         if (popped == FR_EOF)
             trainer->ended = true;
-        if (popped != FR_OK)
+        if (popped != FR_OK) {
+            slice_idle(trainer, now_ns);
             return FR_AGAIN;
+        }
     }
     struct fr_batch *batch = item;
     trainer->open = batch;

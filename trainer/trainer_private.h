@@ -54,6 +54,7 @@ struct fr_lookout {
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t changed;
     const struct fr_batch *batch; /* looked at now */
+    bool sliced;                  /* there may be something to read for the next slices */
     bool stop;
 };
 
@@ -97,7 +98,7 @@ struct fr_trainer {
     bool ended;                  /* end_of_stream seen */
     bool drained;
     uint64_t dead_sequence;
-    uint64_t last_cut_ns, last_dense_ns, last_status_ns;
+    uint64_t last_cut_ns, last_dense_ns, last_status_ns, last_idle_ns;
     struct fr_trainer_run run;
     struct task_run tasks[FR_TASKS_MAX];
     atomic_bool stop;
@@ -129,6 +130,8 @@ void fr_trainer_lookout_release(struct fr_trainer *trainer);
 /* From begin to end the store's rows may be read and written, and no call of the store may come. */
 void fr_trainer_look_begin(struct fr_trainer *trainer);
 void fr_trainer_look_end(struct fr_trainer *trainer);
+/* After slices. */
+void fr_trainer_look_at_slices(struct fr_trainer *trainer);
 /* memory.c */
 /* At most ten times a second: what the store may take. */
 void fr_trainer_measure_memory(struct fr_trainer *trainer, uint64_t now_ns);

@@ -90,6 +90,14 @@ void fr_store_undo(struct fr_store *store);
  * batches only: rows that a plan resolved may go. */
 void fr_store_slice(struct fr_store *store, uint64_t batch_number, int64_t watermark_ms);
 
+/* A slice of every table whose rows were not all looked at with this watermark, whatever the turn:
+ * while nothing is trained. Returns whether there was one. What it does depends on when it is
+ * called: not in lockstep. */
+bool fr_store_slice_idle(struct fr_store *store, int64_t watermark_ms);
+/* Reads a piece of what the next slices look at in the cold store; false: there is none. Any one
+ * thread, at any time. */
+bool fr_store_scan_ahead(struct fr_store *store);
+
 /* Copies every dirty image into the stage (and the store's own section "store") and begins a new
  * epoch. Costs time in proportion to the dirty set. A key that lost a published row in this epoch
  * and is pending again gets the tombstone as its image; its count travels in the section, and its

@@ -28,7 +28,7 @@ struct scene {
     struct fr_disk disk;
     struct fr_stage stage;
     bool staged; /* cut, and not appended yet */
-    uint64_t evictions;
+    uint64_t evictions, scans;
     struct fr_buffer section; /* "store", between its coming and the images' end */
     bool restored_cold;
     char dir[PATH];
@@ -336,6 +336,8 @@ static void plan(void)
 
 static void do_batch(void)
 {
+    while (draw(3) > 0) /* parts of the next slices, at any time */
+        s->scans += fr_store_scan_ahead(s->w.store);
     plan();
     step_rows(&s->w, &s->batch);
     model_step(&s->now, &s->fixed, &s->w, &s->batch);
@@ -526,7 +528,8 @@ static void run_world(const struct rules *rules, uint64_t number)
     do_cut();
     do_append();
     do_restart();
-    assert_true(s->now.epoch > n / 50 && s->now.counts[0].admitted > 0 && s->evictions > 20);
+    assert_true(s->now.epoch > n / 50 && s->now.counts[0].admitted > 0 && s->evictions > 3);
+    print_message("%llu parts read ahead\n", (unsigned long long)s->scans);
 }
 
 FR_CASE(random_operations_of_mixed_rules_match_the_model)
