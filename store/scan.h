@@ -3,8 +3,8 @@
  *
  * What is read ahead stays true: an image of a key without an entry is its newest one, then and
  * when the slice is due, as long as no entry of the range leaves memory in between. So eviction
- * passes over the range of the scan that is wanted (evicting what is dirty later is no hurry). An
- * image of a key with an entry is skipped then.
+ * passes over the range of the scan that is wanted, and dead entries of it stay though they are
+ * folded. An image of a key with an entry is skipped then.
  *
  * Thread: the owner loop holds the store's scan_lock while a slice uses parts, the thread that
  * reads ahead while it reads one part. */
