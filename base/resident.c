@@ -1,18 +1,19 @@
 /* See base/resident.h. */
 #include "base/resident.h"
 
-#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 uint64_t fr_resident_bytes(void)
 {
-    uint64_t pages = 0;
+    char text[256], *second = NULL; /* pages in all, pages resident, .. */
     FILE *file = fopen("/proc/self/statm", "re");
     if (!file)
         return 0;
-    if (fscanf(file, "%*s %" SCNu64, &pages) != 1)
-        pages = 0;
+    if (fgets(text, sizeof(text), file))
+        second = strchr(text, ' ');
     (void)fclose(file);
-    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+    return second ? strtoull(second, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 }

@@ -55,7 +55,7 @@ static void grow_first(struct fr_array *array)
         items = (uint32_t)chunk_items(array);
         memory = fr_pages_take(chunk_bytes(array), 0);
     }
-    if (array->n > 0)
+    if (array->chunks[0])
         memcpy(memory, array->chunks[0], (size_t)array->n * array->stride);
     free(array->chunks[0]);
     array->chunks[0] = memory;

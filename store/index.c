@@ -138,10 +138,10 @@ static void place(struct fr_segment *segment, uint64_t hash, uint32_t number)
 static struct fr_group *locate(struct fr_segment *segment, uint64_t hash, uint32_t number, uint32_t *at)
 {
     uint8_t tag = fr_index_tag(hash);
-    uint32_t home = fr_segment_home(segment, hash);
-    for (uint32_t i = 0;; i++) {
+    uint32_t g = fr_segment_home(segment, hash);
+    for (uint32_t i = 0;; i++, g = g + 1 < segment->n_groups ? g + 1 : 0) {
         FR_CHECK(i < segment->n_groups); /* it is there */
-        struct fr_group *group = &segment->groups[(home + i) % segment->n_groups];
+        struct fr_group *group = &segment->groups[g];
         for (uint32_t match = fr_group_match(group, tag); match; match &= match - 1) {
             *at = (uint32_t)__builtin_ctz(match);
             if (group->numbers[*at] == number)
@@ -302,7 +302,9 @@ void fr_index_reserve(struct fr_index *index, size_t n)
     uint32_t n_groups = size_for(0, (n >> depth) + (n >> depth) / 8);
     fr_index_release(index);
     index->depth = (uint32_t)depth;
-    index->directory = fr_alloc((size_t)1 << depth, sizeof(*index->directory));
+    index->capacity = (uint32_t)1 << depth;
+    index->segments = fr_alloc(index->capacity, sizeof(*index->segments));
+    index->directory = fr_alloc(index->capacity, sizeof(*index->directory));
     for (uint64_t i = 0; i >> depth == 0; i++) {
         uint64_t prefix = depth ? i << (64 - FR_SHARD_BITS - depth) : 0;
         index->directory[i] = add_segment(index, make_segment(index, prefix, (uint32_t)depth, n_groups));
@@ -332,6 +334,7 @@ static bool merge(struct fr_index *index, const struct fr_entries *entries, size
     size_t width = (size_t)1 << (index->depth - one->depth);
     size_t low = at / (2 * width) * (2 * width);
     uint32_t a = index->directory[low], b = index->directory[low + width];
+    FR_CHECK(a != b);
     struct fr_segment left = index->segments[a], right = index->segments[b];
     if (left.depth != right.depth || left.full + right.full > limit_of(0, FR_SEGMENT_GROUPS) / 2)
         return false;
@@ -386,9 +389,9 @@ static void scan_segment(const struct fr_segment *segment, const struct fr_entri
     uint32_t found[LOOK_AHEAD + FR_GROUP_PLACES], n = 0;
     uint32_t first = fr_segment_home(segment, range[0] >> FR_SHARD_BITS);
     uint32_t last = fr_segment_home(segment, range[1] >> FR_SHARD_BITS);
-    for (uint32_t i = 0;; i++) {
+    for (uint32_t i = 0, at = first;; i++, at = at + 1 < segment->n_groups ? at + 1 : 0) {
         bool more = i < segment->n_groups;
-        const struct fr_group *group = &segment->groups[(first + i) % segment->n_groups];
+        const struct fr_group *group = &segment->groups[at];
         for (uint32_t full = more ? fr_group_full(group) : 0; full; full &= full - 1) {
             found[n] = group->numbers[__builtin_ctz(full)];
             __builtin_prefetch(fr_entries_at(entries, found[n++]));
