@@ -2,8 +2,9 @@
  *
  * Three passes: shards look their dirty keys up and say what each image is (and settle the entries'
  * flags); the owner takes room for all of them in the stage, in order of table, shard and change;
- * shards copy the bytes. The encoder sorts by key, so the epoch's bytes do not depend on that
- * order. Cost: in proportion to the dirty keys, mostly the copy.
+ * shards copy the bytes. The encoder sorts by hash, so the epoch's bytes do not depend on that
+ * order. Cost: in proportion to the dirty keys, mostly the copy. Changed blocks of sketches follow
+ * (gate.c), and the section "expiry" when a slice ran (sweep.c).
  *
  * One image per key and epoch is not enough for one case: a published row expired, the key came
  * back, and it has not reached the gate again. Followers need the tombstone, recovery the count.

@@ -33,7 +33,7 @@ struct fr_entry {
     uint8_t state;    /* enum fr_entry_state */
     uint8_t flags;    /* enum fr_entry_flag */
     uint8_t reason;   /* why the published row went, while FR_ENTRY_PUBLISHED and not live */
-    uint8_t recent;   /* rounds of the hand that it survives (evict.c) */
+    uint8_t recent;   /* rounds of the hand that it survives (tier.c) */
 };
 _Static_assert(sizeof(struct fr_entry) == 16, "two words");
 

@@ -1,15 +1,19 @@
 /* Expiry slices: every `expire_every` turns (full batches of trained samples, the trainer's count)
- * a table looks at 1/2^k of its keys, and lets go of rows the expiry policy names and of pending
- * keys the gate forgets.
+ * a table looks at the next 1/2^k of its keys, and lets go of rows that a rule of expiry names and
+ * of pending keys the gate forgets.
  *
  * A slice is a range of hashes below the shard bits, the same in every shard: a range of index
- * groups, so its cost is bounded by the slice and all workers share it. k follows the number of
- * entries, so that about expire_slice_rows are looked at; it grows when that is exceeded and
- * shrinks only at half, so that a table at a border does not flip between two divisions and leave
- * keys unseen. k is state (section "store").
+ * groups, and where a shard has keys in the cold store only, the same range of that. So its cost is
+ * bounded by the slice and all workers share it. k follows the number of rows and pending keys,
+ * wherever they are, so that about expire_slice_rows are looked at; it grows when that is exceeded
+ * and shrinks only at half, and it changes between sweeps only (sweep.h). k is state (section
+ * "store"), and so is which slice is next (section "expiry").
  *
- * Determinism: what goes is a function of (k, batch number, keys, seen, watermark). Order within a
- * slice has no effect.
+ * A key of the cold store that goes becomes a dead entry of the open epoch; one that stays is not
+ * brought into memory.
+ *
+ * Determinism: what goes is a function of k, the sweep's state, keys, salt, rows and watermark.
+ * Order within a slice and where a key is have no effect.
  *
  * Owner: the owner loop, between batches: no row is in flight. It does not touch rows outside the
  * slice, or ask the wall clock. */

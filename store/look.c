@@ -1,5 +1,5 @@
 /* The first half of a plan: which keys a batch has. It changes nothing but the plan's scratch, so
- * it runs for the next batch while this one's rows are trained on.
+ * it may run for the next batch while this one's rows are trained on.
  *
  * Three passes, each a barrier, on the occurrences of all tables.
  *
@@ -18,8 +18,9 @@
  * and sums of clicks are kept in double, where adding the labels of a group first makes no
  * difference.
  *
- * Thread: the owner loop with the pool, or one thread beside it, alone. Memory grows to the
- * largest batch seen and stays: no allocation per batch after that. */
+ * Thread: the owner loop with the pool, or one thread beside it, alone, while nothing else calls
+ * the store. Memory grows to the largest batch seen and stays: no allocation per batch after
+ * that. */
 #include "plan.h"
 #include "tier.h"
 

@@ -17,8 +17,8 @@
  * Index lookups go in blocks: prefetch all groups, then all entries, find all, then apply (group
  * prefetching: Chen, Ailamaki, Gibbons, Mowry 2004).
  *
- * Owner: the owner loop; one plan at a time. It does not read or write row values beyond a new
- * row's first ones. */
+ * Owner: the owner loop; one plan at a time. It does not read or write row values beyond those of
+ * rows that it makes or brings back. */
 #include "plan.h"
 #include "tier.h"
 

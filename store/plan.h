@@ -1,4 +1,6 @@
-/* Scratch of fr_store_plan: what its passes (plan.c) share with its memory (plan_memory.c). */
+/* Scratch of a plan: what looking (look.c, tier.c) and resolving (plan.c) share with its memory
+ * (plan_memory.c). There are two, of the batch at hand and of the one after it: they take
+ * turns. */
 #ifndef FR_STORE_PLAN_H
 #define FR_STORE_PLAN_H
 

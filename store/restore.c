@@ -1,12 +1,16 @@
 /* Recovery: images and the section "store" back into tables.
  *
- * Images come cold store first, then epoch by epoch; a later one replaces an earlier one. Every
- * restored key is known to an epoch and, with a row, published; nothing is dirty but carried keys
- * (cut.c). The section comes after the images and names how many rows and pending keys there are: a
- * state that lost images is refused, not served.
+ * The section comes first: it says how many rows and pending keys each shard has, so room is made,
+ * or, when they do not fit the limit, the cold store's images are not asked for. Then images come,
+ * cold store first, then epoch by epoch; a later one replaces an earlier one. Every restored key is
+ * known to an epoch and, with a row, published; nothing is dirty but carried keys (cut.c). An
+ * absence is remembered until its epoch is folded.
  *
- * Bytes from disk are checked (FR_E_CORRUPT), never asserted. Owner: the owner loop before its
- * first batch. */
+ * At the end the section's numbers are held against what came: with all images asked for, a state
+ * that lost some is refused, not served; else those that did not come are in the cold store only.
+ *
+ * Bytes from disk are checked (FR_E_CORRUPT), never asserted. Thread: before the first batch;
+ * images by several, a shard by one of them, the rest by the owner's. */
 #include "gate.h"
 #include "tables.h"
 

@@ -9,7 +9,7 @@
  *
  * Error: with n keys to a block, a key that never came reads more than 0 with probability
  * (1 - (29/30)^n)^4: 0.1 % at 6, 0.7 % at 10, 6 % at 20 keys a block. So 8 bytes a key that comes
- * within a few half-lives keep false admissions below 0.3 %, against 31 to 61 bytes of an exact
+ * within a few half-lives keep false admissions below 0.3 %, against about 40 bytes of an exact
  * pending entry. tests/unit/store/test_sketch.c measures it.
  *
  * Halving is lazy: a block is halved as often as half-lives began since it was last touched, when

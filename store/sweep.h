@@ -12,7 +12,7 @@
  * watermark stays. So a table has at most rows_max rows, and those that were admitted, or trained
  * though they were to go, in the last two sweeps.
  *
- * The state of sweeps is the section "expiry", in epochs after which a slice ran.
+ * The state of sweeps is the section "expiry", of epochs in which a slice ran.
  *
  * Thread: the owner loop; judge: the worker that handles the shard. */
 #ifndef FR_STORE_SWEEP_H

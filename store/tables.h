@@ -35,7 +35,7 @@ struct fr_shard {
     size_t buried_begin, buried_end, capacity_buried;
     uint64_t evicted;          /* keys whose newest image is in the cold store only */
     uint64_t evictions;        /* of this run */
-    uint32_t hand, light_hand; /* where eviction goes on (evict.c) */
+    uint32_t hand, light_hand; /* where eviction goes on (tier.c) */
     struct fr_store_counts counts;
 };
 

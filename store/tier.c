@@ -6,11 +6,11 @@
  * leaving and its next change: residency never changes numbers.
  *
  * Who leaves: a hand goes round the dense arrays (CLOCK: Corbato 1968; with a small count instead
- * of one bit, so that frequent keys outlive one round: GCLOCK, Smith 1978). Being trained raises
- * the count, the hand lowers it, and at zero a clean entry goes. A shard gives its share of what
- * has to go; what is dirty or not folded is passed over.
+ * of one bit, so that frequent keys outlive one round: GCLOCK, Smith 1978). A batch that trains a
+ * row raises its count, the hand lowers it, and at zero a clean entry goes; pending keys have none.
+ * A shard gives its share of what has to go; what is dirty, dead or not folded is passed over.
  *
- * A shard of which nothing ever left (`evicted` 0) asks nothing of the cold store: a state that
+ * A shard of which nothing is in the cold store only (`evicted` 0) asks nothing of it: a state that
  * fits memory pays nothing for this.
  *
  * Thread: fetch by the thread that looks ahead or the shard's worker; the rest by the shard's

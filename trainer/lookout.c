@@ -4,8 +4,9 @@
  *
  * Between batches it reads the cold part of the next slices.
  *
- * The next batch is taken from the ring early and kept until its turn. The thread starts when
- * the store is first larger than memory. Owner thread only, but for the lookout's own. */
+ * The next batch is taken from the ring early and kept until its turn. The thread starts when keys
+ * are first in the cold store only; until then nothing is looked at early. Owner thread only, but
+ * for the lookout's own. */
 #include "trainer_private.h"
 
 #include "base/check.h"

@@ -5,9 +5,11 @@
  * What others take goes up and down (a fold's windows, a batch that was large); the store's share
  * follows a rise at once and a fall slowly, or rows would leave and come back with each of them.
  *
- * When nothing clean is left to leave, changes wait for a fold, which is asked for; when all
- * that is over the limit is of the open epoch, that is cut, unless cuts are a function of the
- * log (lockstep). So training waits at times, and never ends. Owner thread only. */
+ * When nothing clean is left to leave, reading waits for a fold, which is asked for. When all cut
+ * epochs are folded already, what is over the limit is of the open one: it is cut, unless cuts are
+ * a function of the log; lockstep goes over the limit until its next cut. What is left then
+ * (indexes) raises the share, with a warning. So training waits at times, and never ends. Owner
+ * thread only. */
 #include "trainer_private.h"
 
 #include <inttypes.h>
@@ -18,7 +20,7 @@
 
 enum {
     MEASURE_EVERY_NS = 100000000,
-    FALL_SHARE = 256,    /* of what others take, by which their share falls at a measurement */
+    FALL_SHARE = 256,    /* of a fall, by which what others take follows it at a measurement */
     MARGIN_SHARE = 32,   /* of the limit that stays free: what is taken between measurements */
     STORE_SHARE_MIN = 8, /* of the limit that the store gets, whatever others take */
     STORE_BYTES_MIN = 64 << 10,

@@ -1,5 +1,7 @@
-/* Recovery from a durable state. Anything that does not parse is FR_E_CORRUPT: a state is restored
- * whole or not at all. Owner thread (before its loop begins). */
+/* Recovery from a durable state: sections, then images, by shards on as many threads as the pool
+ * has. Anything that does not parse is FR_E_CORRUPT: a state is restored whole or not at all. Rows
+ * that do not fit memory stay in the cold store. The thread that opens the state, before the
+ * owner's loop begins; images by the restore's own. */
 #include "trainer_private.h"
 
 #include <stdlib.h>

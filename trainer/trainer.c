@@ -8,7 +8,8 @@
  * Not here: one try at a batch (attempt.c), staging (cut.c), recovery (restore.c), what others see
  * (status.c).
  *
- * On a CPU plan(k+1) does not overlap step(k): the cores are busy with products (DESIGN). */
+ * Of plan(k+1) only the look overlaps step(k), and only when rows are in the cold store alone
+ * (lookout.c, DESIGN section 4). */
 #include "trainer_private.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
-/* The trainer's inside, shared by trainer.c (loop), attempt.c, quarantine.c, measure.c, tasks.c,
- * cut.c (staging), restore.c and status.c. */
+/* The trainer's inside, shared by trainer.c (loop), attempt.c, quarantine.c, lookout.c, memory.c,
+ * measure.c, tasks.c, cut.c (staging), restore.c and status.c. */
 #ifndef FR_TRAINER_PRIVATE_H
 #define FR_TRAINER_PRIVATE_H
 

@@ -1,13 +1,15 @@
-/* Tables of rows: entries, slabs, gate state, expiry, dirty tracking and cut (DESIGN section 5).
- * This version keeps every row in memory; tiers come later under the one rule: the newest image of
- * a key leaves memory only when the epoch of its last change <= folded.
+/* Tables of rows: entries, gate state, expiry, dirty tracking, cut, and what memory has no room for
+ * (DESIGN section 5). The one rule: the newest image of a key leaves memory only when the epoch of
+ * its last change <= folded; so a key without entry has its newest image in the cold store, or
+ * none, and where a key is changes no number.
  *
- * Entry: live (a row: 64-byte aligned, slab-allocated, stable address), pending (count and seen,
- * inline), or free. Row floats: all parts' values, then all parts' optimizer state (offsets fixed
- * by the caller). Beside them the store keeps seen, show, click. Thread: all calls by the owner
- * loop; work inside is split over the pool by table and by shard; results do not depend on the
- * pool's size. Determinism: every order that reaches numbers or bytes is fixed by keys or by the
- * batch, never by the index's layout. */
+ * Entry: live (a row), pending (count and seen) or dead (its absence is not folded yet). Row
+ * floats: all parts' values, then all parts' optimizer state (offsets fixed by the caller). Beside
+ * them the store keeps seen, show, click. Addresses of rows hold from a plan to the next call but
+ * fr_store_look; they are aligned as floats are. Thread: all calls by the owner loop (fr_store_look
+ * and restored images: as they say); work inside is split over the pool by table and by shard;
+ * results do not depend on the pool's size. Determinism: every order that reaches numbers or bytes
+ * is fixed by keys, salt or batch, never by the index's layout. */
 #ifndef FR_STORE_STORE_H
 #define FR_STORE_STORE_H
 
@@ -72,7 +74,7 @@ enum fr_status fr_store_failure(struct fr_store *store, struct fr_err *err) FR_M
 /* What indexes, entries and rows may take; 0: no limit. */
 void fr_store_limit(struct fr_store *store, uint64_t bytes);
 /* Between batches: clean entries leave until the limit holds. Returns how many bytes it is still
- * over: those are of epochs that are not folded, or of the open one. */
+ * over: those are of epochs that are not folded, of the open one, or indexes. */
 uint64_t fr_store_relieve(struct fr_store *store);
 /* Epochs up to here are folded: what they hold may leave memory. */
 uint64_t fr_store_folded(const struct fr_store *store);
@@ -84,10 +86,10 @@ bool fr_store_tiered(const struct fr_store *store);
  * the next plan, slice or cut; the rows it resolved are void afterwards. */
 void fr_store_undo(struct fr_store *store);
 
-/* Expiry and forgetting of pending keys: the next slice of every table whose turn it is after
- * `batch_number` (trained batches of this history). The slice is a function of (table size class,
- * batch_number), not of residency; the size class survives restarts (section "store"). Between
- * batches only: rows that a plan resolved may go. */
+/* Expiry and forgetting of pending keys: the next slice of every table whose turn it is at
+ * `batch_number` (full batches of trained samples in this history), in memory and in the cold store
+ * alike. Which slice that is survives restarts (sections "store" and "expiry"). Between batches
+ * only: rows that a plan resolved may go. */
 void fr_store_slice(struct fr_store *store, uint64_t batch_number, int64_t watermark_ms);
 
 /* A slice of every table whose rows were not all looked at with this watermark, whatever the turn:
@@ -105,9 +107,10 @@ bool fr_store_scan_ahead(struct fr_store *store);
 void fr_store_cut(struct fr_store *store, struct fr_stage *stage);
 /* Image bytes of the open epoch, from above. */
 uint64_t fr_store_dirty_bytes(const struct fr_store *store);
-uint64_t fr_store_bytes(const struct fr_store *store); /* index, slabs, scratch of plans and cuts */
-/* Index and slabs: what memory_limit bounds. Scratch grows to the largest batch and stays: were it
- * counted, one batch could pause reading for ever. */
+/* What is kept, and scratch of plans and cuts. */
+uint64_t fr_store_bytes(const struct fr_store *store);
+/* Indexes, entries, rows, sketches and lists of keys. Scratch grows to the largest batch and stays:
+ * it is part of what the process needs elsewhere. */
 uint64_t fr_store_kept_bytes(const struct fr_store *store);
 
 /* Recovery begins with the section "store", which says how many images there are: room is made for
@@ -115,10 +118,11 @@ uint64_t fr_store_kept_bytes(const struct fr_store *store);
  * unfolded epochs are restored, and rows follow on demand. */
 enum fr_status fr_store_restore_begin(struct fr_store *store, const uint8_t *bytes, size_t size, bool *wants_cold,
                                       struct fr_err *err) FR_MUST_CHECK;
-/* Recovery, before the first batch: visitor functions for fr_durable_restore; FR_E_CORRUPT when an
- * image's size does not fit the table. The section "store" comes after all images; FR_E_CORRUPT
- * also when it names other numbers of rows and pending keys than the images gave, FR_E_MISMATCH on
- * another version or number of tables. After an error the store is only good for fr_store_free. */
+/* Recovery, before the first batch: a visitor for fr_durable_restore, on its threads; FR_E_CORRUPT
+ * when an image's size does not fit the table. The section "store" is applied after all images;
+ * FR_E_CORRUPT also when it names fewer rows and pending keys than the images gave, or, with all
+ * images asked for, more; FR_E_MISMATCH on another version or number of tables. After an error the
+ * store is only good for fr_store_free. */
 enum fr_status fr_store_restore_image(struct fr_store *store, const struct fr_image *image) FR_MUST_CHECK;
 enum fr_status fr_store_restore_section(struct fr_store *store, const uint8_t *bytes, size_t size) FR_MUST_CHECK;
 /* Section "expiry", whenever it comes; a state without one begins new sweeps. FR_E_CORRUPT,
