@@ -1,5 +1,5 @@
 /* What a store with a state directory must be, said with an array of keys and nothing clever: the
- * model of test_model.c. It knows no index, no slab, no tiers and no files.
+ * model of test_model.c. It knows no index, no arrays, no tiers and no files.
  *
  * A table's keys are those of a small universe, number by number. For each the model has the row or
  * the count, what followers and earlier epochs know of it, and its newest image. Rules of gates and

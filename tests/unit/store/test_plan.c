@@ -345,7 +345,7 @@ FR_CASE(steady_batches_take_no_more_memory)
     for (int i = 0; i < 3; i++)
         fr_store_plan(w.store, &b->batch, 1, w.rows);
     uint64_t bytes = fr_store_bytes(w.store);
-    /* scratch does not count against memory_limit */
+    /* scratch is not what the store keeps */
     assert_true(fr_store_kept_bytes(w.store) < bytes);
     const uint64_t *keys = table_rows(&w, 0)->keys;
     for (int i = 0; i < 50; i++)
