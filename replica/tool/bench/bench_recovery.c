@@ -5,7 +5,8 @@
  * store, from a page cache that has just seen all of it: once with everything folded, once with
  * the images of a fifth of the rows in the journal only. Three times each; the median counts. What
  * the images come to (head, floats, and 12 bytes of table and key) is the measure beside the
- * seconds; `walk` is the same without the store. Thread: the caller's, and those of RocksDB. */
+ * seconds; `walk` is the same without the store. Thread: the caller's, the walk's pool (as many
+ * as --threads), and those of RocksDB. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@
 #include "store/section.h"
 #include "tool.h"
 
-enum { ROWS = 10000000, ROUNDS = 3, UNFOLDED_OF = 5, FOLD_BYTES = 512 << 20, KEY_BYTES = 12 };
+enum { ROWS = 10000000, ROUNDS = 3, UNFOLDED_OF = 5, FOLD_BYTES = 512 << 20, KEY_BYTES = 12, LANES_MAX = 16 };
 
 struct recovery {
     struct fr_tool_bench *bench;
@@ -91,36 +92,79 @@ static int write_unfolded(struct recovery *recovery)
 
 /* ---- reading ---- */
 
+/* What a thread counts, on a cache line of its own. */
+struct lane {
+    _Alignas(64) uint64_t images, bytes;
+};
+
 struct restored {
     struct fr_store *store; /* NULL: only counted */
-    uint64_t images, bytes;
+    struct lane lanes[LANES_MAX];
+    uint64_t images, bytes; /* of all lanes */
+    struct fr_buffer section;
+    enum fr_status begun; /* of fr_store_restore_begin */
+    struct fr_err err;
 };
 
 static enum fr_status restore_image(void *self, size_t thread, const struct fr_image *image)
 {
-    (void)thread;
     struct restored *restored = self;
-    restored->images++;
-    restored->bytes += image->size + KEY_BYTES;
+    restored->lanes[thread].images++;
+    restored->lanes[thread].bytes += image->size + KEY_BYTES;
     return restored->store ? fr_store_restore_image(restored->store, image) : FR_OK;
 }
 
 static enum fr_status restore_section(void *self, const char *name, const uint8_t *bytes, size_t size)
 {
     struct restored *restored = self;
-    if (!restored->store || strcmp(name, FR_SECTION_STORE) != 0)
-        return FR_OK;
-    return fr_store_restore_section(restored->store, bytes, size);
+    if (strcmp(name, FR_SECTION_STORE) == 0)
+        fr_buffer_append(&restored->section, bytes, size);
+    return FR_OK;
 }
 
-static enum fr_status restore_into(struct fr_durable *durable, struct restored *restored, struct fr_err *err)
+/* Room for all images, whose number the section names. */
+static bool wants_cold(void *self)
 {
-    struct fr_restore_visitor visitor = {.self = restored, .image = restore_image, .section = restore_section};
-    return fr_durable_restore(durable, &visitor, err);
+    struct restored *restored = self;
+    bool wants = true;
+    if (restored->store)
+        restored->begun = fr_store_restore_begin(restored->store, restored->section.data, restored->section.size,
+                                                 &wants, &restored->err);
+    return wants;
+}
+
+static enum fr_status restore_into(struct fr_durable *durable, struct restored *restored, uint32_t threads,
+                                   struct fr_err *err)
+{
+    struct fr_durable_status now;
+    struct fr_restore_visitor visitor = {.self = restored,
+                                         .image = restore_image,
+                                         .section = restore_section,
+                                         .wants_cold = wants_cold,
+                                         .threads = threads};
+    fr_durable_get_status(durable, &now);
+    if (restored->store)
+        fr_store_open_state(restored->store, now.salt, durable);
+    enum fr_status status = fr_durable_restore(durable, &visitor, err);
+    if (restored->begun != FR_OK) {
+        status = restored->begun;
+        *err = restored->err;
+    }
+    if (status == FR_OK && restored->store) {
+        status = fr_store_restore_section(restored->store, restored->section.data, restored->section.size);
+        if (status != FR_OK)
+            fr_err_set(err, status, "the section \"store\" was refused (%s)", fr_status_name(status));
+    }
+    fr_buffer_release(&restored->section);
+    for (size_t i = 0; i < LANES_MAX; i++) {
+        restored->images += restored->lanes[i].images;
+        restored->bytes += restored->lanes[i].bytes;
+    }
+    return status;
 }
 
 struct round {
-    double open_seconds, walk_seconds, seconds, cpu_seconds;
+    double open_seconds, walk_seconds, walk_cpu_seconds, seconds, cpu_seconds;
     double rss_bytes, kept_bytes;
     struct restored restored;
     uint64_t rows;
@@ -137,21 +181,23 @@ static int measure(struct recovery *recovery, struct round *round)
     int result = open_state(recovery);
     if (result != FR_TOOL_OK)
         return result;
-    double began = fr_tool_bench_now();
-    enum fr_status status = restore_into(recovery->durable, &counted, &err);
+    double began = fr_tool_bench_now(), cpu = fr_tool_cpu_seconds();
+    enum fr_status status = restore_into(recovery->durable, &counted, recovery->bench->threads, &err);
     round->walk_seconds = fr_tool_bench_now() - began;
+    round->walk_cpu_seconds = fr_tool_cpu_seconds() - cpu;
     close_state(recovery);
     if (status != FR_OK)
         return fr_tool_fail("bench recovery", &err);
 
     fr_tool_table_init(&into, recovery->bench->conf, recovery->bench->threads, 0);
     round->restored = (struct restored){.store = into.store};
-    double rss = (double)fr_tool_rss_bytes(), cpu = fr_tool_cpu_seconds();
+    double rss = (double)fr_tool_rss_bytes();
+    cpu = fr_tool_cpu_seconds();
     began = fr_tool_bench_now();
     result = open_state(recovery);
     double opened = fr_tool_bench_now();
     round->open_seconds = opened - began;
-    if (result == FR_TOOL_OK && restore_into(recovery->durable, &round->restored, &err) != FR_OK)
+    if (result == FR_TOOL_OK && restore_into(recovery->durable, &round->restored, recovery->bench->threads, &err) != FR_OK)
         result = fr_tool_fail("bench recovery", &err);
     round->seconds = fr_tool_bench_now() - began;
     round->cpu_seconds = fr_tool_cpu_seconds() - cpu;
@@ -190,6 +236,7 @@ static void report(struct fr_tool_bench *bench, const char *name, const struct r
     fr_tool_bench_number(bench, "unfolded_mb", (double)last->state.unfolded_bytes * 1e-6);
     fr_tool_bench_number(bench, "open_seconds", median_of(rounds, offsetof(struct round, open_seconds)));
     fr_tool_bench_number(bench, "walk_seconds", median_of(rounds, offsetof(struct round, walk_seconds)));
+    fr_tool_bench_number(bench, "walk_cpu_seconds", median_of(rounds, offsetof(struct round, walk_cpu_seconds)));
     fr_tool_bench_number(bench, "seconds", seconds);
     fr_tool_bench_number(bench, "cpu_seconds", cpu);
     fr_tool_bench_number(bench, "seconds_per_gb", seconds / gb);

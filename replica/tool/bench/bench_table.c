@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/check.h"
 #include "base/random.h"
+#include "base/resident.h"
 #include "graph/graph.h"
 
 /* ---- the table ---- */
@@ -145,20 +145,10 @@ double fr_tool_cpu_seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-uint64_t fr_tool_resident_bytes(void)
-{
-    char text[128] = "";
-    FILE *file = fopen("/proc/self/statm", "r");
-    const char *resident = file && fgets(text, sizeof(text), file) ? strchr(text, ' ') : NULL;
-    if (file)
-        fclose(file);
-    return resident ? strtoull(resident, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
-}
-
 uint64_t fr_tool_rss_bytes(void)
 {
     malloc_trim(0);
-    return fr_tool_resident_bytes();
+    return fr_resident_bytes();
 }
 
 void fr_tool_times_release(struct fr_tool_times *times)

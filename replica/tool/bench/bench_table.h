@@ -71,7 +71,6 @@ void fr_tool_times_end(struct fr_tool_times *times);
 void fr_tool_times_report(struct fr_tool_times *times, struct fr_tool_bench *bench);
 
 double fr_tool_cpu_seconds(void); /* of this process, all its threads */
-uint64_t fr_tool_resident_bytes(void);
-uint64_t fr_tool_rss_bytes(void); /* the same, after what malloc keeps free was given back */
+uint64_t fr_tool_rss_bytes(void); /* resident after what malloc keeps free was given back */
 
 #endif

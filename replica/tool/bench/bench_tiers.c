@@ -1,11 +1,12 @@
-/* `freshet bench tiers`: training on a table that is larger than memory_limit.
+/* `freshet bench tiers`: training on a table that is larger than row_memory.
  *
  * R16 with one id space for all slots, in this process: trainer, journal and folds with the
  * threads the daemon gives them, no Kafka and no publisher. First every row is made and trained
  * once. Then ids come by Zipf 1.05 over all rows, then uniformly, each after a quarter of the
- * batches to settle. The first run has no limit: what the process then holds beyond an empty
- * trainer is the need, and the others get 100, 30 and 10 % of it. All runs train the same batches,
- * so their states, as a hash over all images and dense parameters, must be equal.
+ * batches to settle. The first run has no limit: what its indexes and rows then take is the
+ * need, and the others get 100, 30 and 10 % of it, and a sixteenth of that, but 8 MiB at least, as
+ * the block cache. All runs train the same batches, so their states, as a hash over all images and
+ * dense parameters, must be equal.
  *
  * A batch's time is that between two batches coming back. A run whose reading pauses for good says
  * so. Thread: the caller's (owner loop), one that appends, one that folds, the pool's. */
@@ -20,6 +21,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
+#include "base/resident.h"
 #include "bench/bench_table.h"
 #include "bench/process.h"
 #include "tool.h"
@@ -36,6 +38,7 @@ enum {
     OWNER_NAP_MS = 2, /* as the daemon's owner loop */
     BATCH_MS = 20,    /* event time of a batch */
     LOOK_BATCHES = 16,
+    UNFOLDED_OF = 4, /* as unfolded_max of memory_limit */
 };
 
 /* Percent of the need; the first has no limit. */
@@ -51,7 +54,7 @@ struct tiers {
     uint32_t n_keys, n_settle;
     char directory[4096];
     double rate_unlimited[3]; /* by stream */
-    uint64_t need, hash_unlimited;
+    uint64_t need, hash_unlimited; /* need: bytes of indexes and rows */
 };
 
 /* One run: a trainer and a state directory. */
@@ -66,7 +69,7 @@ struct run {
     struct fr_trainer *trainer;
     struct fr_durable *durable;
     pthread_t append_thread, fold_thread;
-    atomic_bool stop, failed;
+    atomic_bool stop, failed, fold_wanted;
     struct fr_err append_err, fold_err; /* of the thread that failed */
     uint64_t n_batches;                 /* of the history: event time goes by it */
     uint64_t rss_empty, rss_peak;
@@ -117,7 +120,8 @@ static void *fold_main(void *self)
     while (!atomic_load(&run->stop)) {
         fr_durable_get_status(run->durable, &durable);
         fr_trainer_pause(run->trainer, pressure(run, &durable));
-        if (durable.unfolded_bytes < run->conf->unfolded_max)
+        bool wanted = atomic_exchange(&run->fold_wanted, false) && durable.unfolded_bytes > 0;
+        if (!wanted && durable.unfolded_bytes < run->conf->unfolded_max)
             nap(NAP_MS);
         else if (fr_durable_fold(run->durable, &run->fold_err) != FR_OK)
             atomic_store(&run->failed, true);
@@ -146,14 +150,17 @@ static uint32_t no_offsets(void *self, struct fr_announced_offset **offsets)
     return 0;
 }
 
+/* limit 0: none. */
 static int load_conf(struct run *run, uint64_t limit)
 {
-    char memory[64], directory[4200];
-    snprintf(memory, sizeof(memory), "memory_limit=%" PRIu64 "MiB", (limit >> 20) + 1);
+    char rows[64], unfolded[64], directory[4200];
+    snprintf(rows, sizeof(rows), "row_memory=%" PRIu64 "MiB", (limit >> 20) + 1);
+    snprintf(unfolded, sizeof(unfolded), "unfolded_max=%" PRIu64 "MiB", (limit / UNFOLDED_OF >> 20) + 1);
     snprintf(directory, sizeof(directory), "state_dir=%s", run->tiers->directory);
-    const char *sets[] = {memory, directory};
+    const char *sets[] = {"memory_limit=1TiB", directory, rows, unfolded};
     struct fr_buffer problems = {0};
-    struct fr_conf_load_options options = {.path = run->tiers->bench->config, .sets = sets, .n_sets = 2};
+    struct fr_conf_load_options options = {
+        .path = run->tiers->bench->config, .sets = sets, .n_sets = limit ? FR_ARRAY_LEN(sets) : 2};
     enum fr_status status = fr_conf_load(&options, &run->conf, &problems);
     if (status != FR_OK)
         fprintf(stderr, "freshet bench: %.*s\n", (int)problems.size, (const char *)problems.data);
@@ -192,13 +199,14 @@ static void open_trainer(struct run *run)
                                                     .full = run->full,
                                                     .empty = run->empty,
                                                     .cut_stages = run->cut_stages,
+                                                    .fold_wanted = &run->fold_wanted,
                                                     .free_stages = run->free_stages});
 }
 
-/* As in the daemon. */
-static uint64_t cache_bytes(const struct fr_conf *conf)
+/* Of the bytes of rows, as the daemon's of memory_limit. */
+static uint64_t cache_bytes(uint64_t limit)
 {
-    uint64_t bytes = conf->memory_limit / 16, least = 8 << 20, most = (uint64_t)4 << 30;
+    uint64_t bytes = limit / 16, least = 8 << 20, most = (uint64_t)4 << 30;
     return bytes < least ? least : bytes > most ? most : bytes;
 }
 
@@ -212,7 +220,7 @@ static int open_run(struct run *run, struct tiers *tiers, uint64_t limit)
     open_rings(run);
     open_trainer(run);
     run->rss_empty = run->rss_peak = fr_tool_rss_bytes();
-    struct fr_durable_options options = {.dir = tiers->directory, .salt = 1, .cache_bytes = cache_bytes(run->conf)};
+    struct fr_durable_options options = {.dir = tiers->directory, .salt = 1, .cache_bytes = cache_bytes(limit)};
     struct fr_trainer_restore_options nothing = {0}; /* the directory is new */
     if (fr_durable_open(&options, &run->durable, &err) != FR_OK ||
         fr_trainer_restore(run->trainer, run->durable, &nothing, &err) != FR_OK)
@@ -305,7 +313,7 @@ static int say_stuck(struct run *run)
 
 static void look(struct run *run, uint64_t trained)
 {
-    uint64_t now = trained % LOOK_BATCHES == 0 ? fr_tool_resident_bytes() : 0;
+    uint64_t now = trained % LOOK_BATCHES == 0 ? fr_resident_bytes() : 0;
     run->rss_peak = now > run->rss_peak ? now : run->rss_peak;
 }
 
@@ -378,6 +386,15 @@ static int hash_state(struct run *run, struct state_hash *hash)
     return FR_TOOL_OK;
 }
 
+static uint64_t row_bytes(struct run *run)
+{
+    struct fr_trainer_status *status = fr_alloc(1, sizeof(*status));
+    fr_trainer_get_status(run->trainer, status);
+    uint64_t bytes = status->tables[0].stats.bytes;
+    free(status);
+    return bytes;
+}
+
 /* What has been asked of the cold store so far, and what left memory. */
 struct traffic {
     uint64_t asked, found, evictions;
@@ -431,7 +448,8 @@ static void report_stream(struct run *run, uint32_t share, enum stream stream, c
     fr_tool_bench_begin(tiers->bench, name);
     fr_tool_bench_number(tiers->bench, "rows", (double)tiers->rows);
     fr_tool_bench_number(tiers->bench, "limit_percent", share);
-    fr_tool_bench_number(tiers->bench, "memory_limit_mb", (double)run->conf->memory_limit * 1e-6);
+    fr_tool_bench_number(tiers->bench, "row_memory_mb", (double)run->conf->row_memory * 1e-6);
+    fr_tool_bench_number(tiers->bench, "rows_mb", (double)row_bytes(run) * 1e-6);
     fr_tool_bench_number(tiers->bench, "rss_mb", (double)(run->rss_peak - run->rss_empty) * 1e-6);
     fr_tool_bench_number(tiers->bench, "samples_per_second", samples / seconds);
     fr_tool_bench_number(tiers->bench, "cpu_microseconds_per_sample", cpu / samples * 1e6);
@@ -445,7 +463,7 @@ static int train_stream(struct run *run, uint32_t share, enum stream stream)
 {
     struct fr_tool_times times = {0};
     int result = train(run, stream, 0, run->tiers->n_settle, NULL);
-    run->rss_peak = fr_tool_resident_bytes();
+    run->rss_peak = fr_resident_bytes();
     struct traffic before = traffic_of(run);
     if (result == FR_TOOL_OK)
         result = train(run, stream, run->tiers->n_settle, BATCHES, &times);
@@ -480,7 +498,7 @@ static int compare_state(struct run *run, uint32_t share)
 static int run_share(struct tiers *tiers, uint32_t share)
 {
     struct run *run = fr_alloc(1, sizeof(*run));
-    uint64_t limit = share ? tiers->need / 100 * share : UINT64_C(1) << 40;
+    uint64_t limit = tiers->need / 100 * share;
     fr_tool_bench_progress("tiers: %u %% of the need (0: no limit), %" PRIu64 " rows", share, tiers->rows);
     int result = open_run(run, tiers, limit);
     uint64_t fills = (tiers->rows + tiers->n_keys - 1) / tiers->n_keys;
@@ -491,7 +509,7 @@ static int run_share(struct tiers *tiers, uint32_t share)
     if (result == FR_TOOL_OK)
         result = train_stream(run, share, UNIFORM);
     if (share == 0)
-        tiers->need = run->rss_peak - run->rss_empty;
+        tiers->need = row_bytes(run);
     drain(run);
     if (result == FR_TOOL_OK)
         result = compare_state(run, share);
