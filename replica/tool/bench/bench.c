@@ -50,6 +50,7 @@ static const char usage[] =
     "  --config FILE     default: conf/bench_r16.yaml of the source tree\n"
     "  --samples N       e2e: samples in the topic (3000000)\n"
     "  --rows N          rows of the table (grow 30000000, recovery 10000000, tiers 20000000)\n"
+    "  --batches N       tiers: batches measured of each stream (1000)\n"
     "  --threads N       workers (one per core)\n";
 
 static const struct {
@@ -310,7 +311,7 @@ static int place_and_run(struct fr_tool_bench *bench, const struct texts *t, con
 int fr_tool_bench(int argc, char **argv)
 {
     struct texts t = {0};
-    uint64_t samples = 3000000, rows = 0, threads = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
+    uint64_t samples = 3000000, rows = 0, batches = 1000, threads = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
     const struct fr_tool_option table[] = {
         {.name = "--json", .value = &t.json},
         {.name = "--brokers", .value = &t.brokers},
@@ -318,6 +319,7 @@ int fr_tool_bench(int argc, char **argv)
         {.name = "--config", .value = &t.config},
         {.name = "--samples", .number = &samples, .min = 100000, .max = UINT64_C(10000000000)},
         {.name = "--rows", .number = &rows, .min = 1000000, .max = UINT64_C(10000000000)},
+        {.name = "--batches", .number = &batches, .min = 16, .max = 1000000},
         {.name = "--threads", .number = &threads, .min = 1, .max = 1024},
     };
     char program[PATH_BYTES];
@@ -334,7 +336,11 @@ int fr_tool_bench(int argc, char **argv)
     int parsed = fr_tool_options_parse(argc - first + 1, argv + first - 1, table, FR_ARRAY_LEN(table), usage);
     if (parsed != FR_TOOL_OK)
         return parsed < 0 ? FR_TOOL_OK : parsed;
-    struct fr_tool_bench bench = {
-        .brokers = t.brokers, .program = program, .samples = samples, .rows = rows, .threads = (uint32_t)threads};
+    struct fr_tool_bench bench = {.brokers = t.brokers,
+                                  .program = program,
+                                  .samples = samples,
+                                  .rows = rows,
+                                  .batches = batches,
+                                  .threads = (uint32_t)threads};
     return place_and_run(&bench, &t, names, n_names);
 }

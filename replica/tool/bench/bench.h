@@ -30,6 +30,7 @@ struct fr_tool_bench {
     const char *program; /* this executable */
     uint64_t samples;    /* of e2e */
     uint64_t rows;       /* of a large table; 0: the benchmark's own number */
+    uint64_t batches;    /* of tiers */
     uint32_t threads;
     struct fr_conf *conf;
     /* samples/s of the products alone, the faster backend; 0: not measured yet */

@@ -197,7 +197,8 @@ static int measure(struct recovery *recovery, struct round *round)
     result = open_state(recovery);
     double opened = fr_tool_bench_now();
     round->open_seconds = opened - began;
-    if (result == FR_TOOL_OK && restore_into(recovery->durable, &round->restored, recovery->bench->threads, &err) != FR_OK)
+    if (result == FR_TOOL_OK &&
+        restore_into(recovery->durable, &round->restored, recovery->bench->threads, &err) != FR_OK)
         result = fr_tool_fail("bench recovery", &err);
     round->seconds = fr_tool_bench_now() - began;
     round->cpu_seconds = fr_tool_cpu_seconds() - cpu;

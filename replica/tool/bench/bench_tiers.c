@@ -29,7 +29,6 @@
 
 enum {
     ROWS = 20000000,
-    BATCHES = 1000, /* measured, of each stream */
     SETTLE_OF = 4,
     IN_FLIGHT = 3, /* batches: trained, planned, next */
     STAGES = 2,
@@ -53,7 +52,7 @@ struct tiers {
     uint32_t *ranks; /* of the zipf stream: [batches][keys of a batch] */
     uint32_t n_keys, n_settle;
     char directory[4096];
-    double rate_unlimited[3]; /* by stream */
+    double rate_unlimited[3];      /* by stream */
     uint64_t need, hash_unlimited; /* need: bytes of indexes and rows */
 };
 
@@ -466,7 +465,7 @@ static int train_stream(struct run *run, uint32_t share, enum stream stream)
     run->rss_peak = fr_resident_bytes();
     struct traffic before = traffic_of(run);
     if (result == FR_TOOL_OK)
-        result = train(run, stream, run->tiers->n_settle, BATCHES, &times);
+        result = train(run, stream, run->tiers->n_settle, run->tiers->bench->batches, &times);
     if (result == FR_TOOL_OK)
         report_stream(run, share, stream, &before, &times);
     fr_tool_times_release(&times);
@@ -522,7 +521,7 @@ static int run_share(struct tiers *tiers, uint32_t share)
 static void draw_ranks(struct tiers *tiers)
 {
     struct fr_tool_zipf zipf;
-    size_t n = (size_t)(BATCHES + tiers->n_settle) * tiers->n_keys;
+    size_t n = (size_t)(tiers->bench->batches + tiers->n_settle) * tiers->n_keys;
     tiers->ranks = fr_alloc(n, sizeof(*tiers->ranks));
     fr_tool_zipf_init(&zipf, (uint32_t)tiers->rows, 1.05);
     for (size_t i = 0; i < n; i++)
@@ -532,7 +531,8 @@ static void draw_ranks(struct tiers *tiers)
 
 int fr_tool_bench_tiers(struct fr_tool_bench *bench)
 {
-    struct tiers tiers = {.bench = bench, .rows = bench->rows ? bench->rows : ROWS, .n_settle = BATCHES / SETTLE_OF};
+    struct tiers tiers = {
+        .bench = bench, .rows = bench->rows ? bench->rows : ROWS, .n_settle = (uint32_t)(bench->batches / SETTLE_OF)};
     for (uint32_t s = 0; s < bench->conf->n_slots; s++)
         tiers.n_keys += bench->conf->slots[s].kind != FR_SLOT_DENSE ? bench->conf->ingest.batch_size : 0;
     if (tiers.rows > UINT32_MAX) {
