@@ -32,6 +32,12 @@ void fr_array_init(struct fr_array *array, uint32_t stride)
         array->log2_chunk++;
 }
 
+void fr_array_stagger(struct fr_array *array, uint32_t place, uint32_t places)
+{
+    FR_CHECK(array->n_chunks == 0 && place < places);
+    array->phase = (uint32_t)(chunk_items(array) * place / places);
+}
+
 void fr_array_release(struct fr_array *array)
 {
     for (uint32_t c = 0; c < array->n_chunks; c++) {
@@ -41,25 +47,28 @@ void fr_array_release(struct fr_array *array)
             fr_pages_give(array->chunks[c], chunk_bytes(array));
     }
     free(array->chunks);
-    *array = (struct fr_array){.stride = array->stride, .log2_chunk = array->log2_chunk};
+    *array = (struct fr_array){.stride = array->stride, .log2_chunk = array->log2_chunk, .phase = array->phase};
 }
 
-/* The first chunk, while it is small: on the heap, doubled until it is a whole chunk. */
+/* The first chunk, while it is small: on the heap, doubled until that is more than the chunk has
+ * places. Pages of those that no item has are never touched. */
 static void grow_first(struct fr_array *array)
 {
-    uint32_t items = array->small ? 2 * array->small : SMALL_MIN;
+    uint32_t items = array->small ? 2 * array->small : SMALL_MIN, offset = 0;
     uint8_t *memory;
-    if (items < chunk_items(array)) {
+    if (items < chunk_items(array) - array->phase) {
         memory = fr_alloc_aligned(64, (size_t)items * array->stride);
     } else {
         items = (uint32_t)chunk_items(array);
+        offset = array->phase;
         memory = fr_pages_take(chunk_bytes(array), 0);
     }
     if (array->chunks[0])
-        memcpy(memory, array->chunks[0], (size_t)array->n * array->stride);
+        memcpy(memory + (size_t)offset * array->stride, array->chunks[0], (size_t)array->n * array->stride);
     free(array->chunks[0]);
     array->chunks[0] = memory;
     array->small = items;
+    array->offset = offset;
 }
 
 static void add_room(struct fr_array *array)
@@ -79,15 +88,17 @@ static void add_room(struct fr_array *array)
     grow_first(array);
 }
 
+/* Items that there is room for. */
 static size_t room(const struct fr_array *array)
 {
-    return array->n_chunks > 1 ? (size_t)array->n_chunks << array->log2_chunk : array->small;
+    return array->small == chunk_items(array) ? ((size_t)array->n_chunks << array->log2_chunk) - array->offset
+                                              : array->small;
 }
 
 uint32_t fr_array_push(struct fr_array *array)
 {
     FR_CHECK(array->n < UINT32_MAX >> 1);
-    if (array->n == room(array))
+    while (array->n == room(array))
         add_room(array);
     uint32_t i = array->n++;
     if (array->n > array->high)
@@ -103,10 +114,11 @@ void fr_array_trim(struct fr_array *array)
         array->high = array->n; /* small: on the heap until it is a chunk */
         return;
     }
-    uint32_t keep = array->n >> array->log2_chunk; /* the chunk that the next item goes to */
+    /* the chunk that the next item goes to */
+    uint32_t next = array->n + array->offset, keep = next >> array->log2_chunk;
     while (array->n_chunks > keep + 1)
         fr_pages_give(array->chunks[--array->n_chunks], chunk_bytes(array));
-    size_t used = (size_t)(array->n - (keep << array->log2_chunk)) * array->stride;
+    size_t used = (size_t)(next - (keep << array->log2_chunk)) * array->stride;
     if (keep < array->n_chunks)
         fr_pages_forget(array->chunks[keep], used, chunk_bytes(array));
     array->high = array->n;

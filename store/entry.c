@@ -22,13 +22,17 @@
 
 enum { DIRTY_CAPACITY_MIN = 64, BURIED_CAPACITY_MIN = 64 };
 
-void fr_shard_init(struct fr_shard *shard, size_t row_bytes, uint64_t pending_max)
+void fr_shard_init(struct fr_shard *shard, uint32_t number, size_t row_bytes, uint64_t pending_max)
 {
     *shard = (struct fr_shard){.pending_max = pending_max};
     fr_index_init(&shard->index);
     fr_array_init(&shard->entries.live, sizeof(struct fr_live_entry));
     fr_array_init(&shard->entries.floats, (uint32_t)row_bytes);
     fr_array_init(&shard->entries.light, sizeof(struct fr_light_entry));
+    /* shards of a table are of one size, give or take its root */
+    fr_array_stagger(&shard->entries.live, number, FR_SHARDS);
+    fr_array_stagger(&shard->entries.floats, number, FR_SHARDS);
+    fr_array_stagger(&shard->entries.light, number, FR_SHARDS);
 }
 
 void fr_shard_release(struct fr_shard *shard)

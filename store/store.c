@@ -55,7 +55,7 @@ static void init_table(struct fr_table *table, const struct fr_store_table *spec
         /* Shares, not one common counter: who is remembered must not depend on which shard is
          * handled first. */
         uint64_t share = spec->pending_max / FR_SHARDS + (s < spec->pending_max % FR_SHARDS);
-        fr_shard_init(&table->shards[s], table->row_bytes, share);
+        fr_shard_init(&table->shards[s], s, table->row_bytes, share);
     }
     fr_admission_open(table);
     fr_sweep_open(table);

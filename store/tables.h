@@ -102,7 +102,7 @@ size_t fr_cut_bytes(const struct fr_cut *cut);
 
 /* ---- one entry's life (entry.c); `shard` is the entry's ---- */
 
-void fr_shard_init(struct fr_shard *shard, size_t row_bytes, uint64_t pending_max);
+void fr_shard_init(struct fr_shard *shard, uint32_t number, size_t row_bytes, uint64_t pending_max);
 void fr_shard_release(struct fr_shard *shard);
 size_t fr_shard_bytes(const struct fr_shard *shard);
 /* Gives memory back that removed entries leave at the ends of arrays and in the index. */
