@@ -160,10 +160,11 @@ class Cases:
         assert 3000 < self.positions("files")[1] < 153000, "killed in the second file"
         self.put("after", 1, 100)
         daemon = self.daemon("files", ingest)
-        wait_until(lambda: daemon.get("/readyz")[0] == 200, "ready: files and topic read")
+        wait_until(lambda: daemon.get("/readyz")[0] == 200, "ready: near the end of files and topic")
+        first = before - 153200
+        wait_until(lambda: self.trained(daemon) == self.made - first, "all of them")
         daemon.drain()
         positions, samples = self.positions("files")
-        first = before - 153200
         assert samples == self.made - first, f"{samples} of {self.made - first}"
         assert positions[f"file:{plain}", 0]["dead_lettered"] == 1 and positions[f"file:{zipped}", 0]["offset"] == 150000, positions
         out = tool("verify", "--state-dir", self.work.path / "files", "--brokers", self.kafka.address, "--topic", "files.delta")[1]
