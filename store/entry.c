@@ -7,7 +7,8 @@
  * back within one epoch keeps its flags in the entry, which stays as dead in between.
  *
  * A dead entry outlives its cut until the epoch that says so is folded: a key without entry may be
- * asked of the cold store, which holds the image of before (DESIGN section 5).
+ * asked of the cold store, which holds the image of before (DESIGN section 5). It stays longer
+ * while what a slice has read ahead may hold that image (scan.h).
  *
  * Invariants: an entry that no epoch holds is dirty or buried; a dead entry is dirty or buried;
  * live and pending entries are counted, dead ones are not.

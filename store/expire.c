@@ -3,17 +3,18 @@
  * of pending keys the gate forgets.
  *
  * A slice is a range of hashes below the shard bits, the same in every shard: a range of index
- * groups, and where a shard has keys in the cold store only, the same range of that. So its cost is
- * bounded by the slice and all workers share it. k follows the number of rows and pending keys,
- * wherever they are, so that about expire_slice_rows are looked at; it grows when that is exceeded
- * and shrinks only at half, and it changes between sweeps only (sweep.h). k is state (section
- * "store"), and so is which slice is next (section "expiry").
+ * groups, and where a shard has keys in the cold store only, the same range of that, read ahead if
+ * there was time (scan.h). So its cost is bounded by the slice and all workers share it. k follows
+ * the number of rows and pending keys, wherever they are, so that about expire_slice_rows are
+ * looked at; it grows when that is exceeded and shrinks only at half, and it changes between sweeps
+ * only (sweep.h). k is state (section "store"), and so is which slice is next (section "expiry").
  *
  * A key of the cold store that goes becomes a dead entry of the open epoch; one that stays is not
  * brought into memory.
  *
  * Determinism: what goes is a function of k, the sweep's state, keys, salt, rows and watermark.
- * Order within a slice and where a key is have no effect.
+ * Order within a slice and where a key is have no effect. Idle slices (fr_store_slice_idle) depend
+ * on when they are run; lockstep has none.
  *
  * Owner: the owner loop, between batches: no row is in flight. It does not touch rows outside the
  * slice, or ask the wall clock. */
@@ -105,8 +106,8 @@ static void visit_entry(void *self, uint32_t number)
         add_victim(visit, (struct slice_victim){.hash = fr_shard_entry(visit->shard, number)->hash, .reason = reason});
 }
 
-/* The same slice of the cold store. An image of a key with an entry is an old one, or that
- * entry's. */
+/* The same slice of the cold store. An image of a key with an entry says nothing: it is an old one,
+ * or that entry's. */
 static void visit_cold(struct slice_visit *visit, const struct fr_scan_part *part)
 {
     size_t floats = visit->table->spec.layout.value_floats;

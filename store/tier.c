@@ -8,7 +8,8 @@
  * Who leaves: a hand goes round the dense arrays (CLOCK: Corbato 1968; with a small count instead
  * of one bit, so that frequent keys outlive one round: GCLOCK, Smith 1978). A batch that trains a
  * row raises its count, the hand lowers it, and at zero a clean entry goes; pending keys have none.
- * A shard gives its share of what has to go; what is dirty, dead or not folded is passed over.
+ * A shard gives its share of what has to go. What is dirty, dead or not folded is passed over, and
+ * so is the range of hashes that the next slice has read ahead (scan.h).
  *
  * A shard of which nothing is in the cold store only (`evicted` 0) asks nothing of it: a state that
  * fits memory pays nothing for this.

@@ -163,8 +163,8 @@ class Daemon:
         return self.process.poll() is None
 
     def wait_exit(self, seconds=PATIENCE):
-        """A daemon whose log goes on is slow (a sanitizer, a loaded machine), not stuck: it gets the time again, once."""
-        for _ in range(2):
+        """A daemon whose log goes on is slow (a sanitizer, a loaded machine), not stuck: it gets the time again, at most six times."""
+        for _ in range(6):
             written = len(self.log())
             try:
                 return self.process.wait(seconds)

@@ -2,7 +2,7 @@
  * one and reads those that are in the cold store only. What it reads becomes rows in that batch's
  * own plan, so nothing has to be taken back when the batch before it is refused.
  *
- * Between batches it reads the cold part of the next slices.
+ * When there is no batch to look at it reads the cold part of the next slices (store/scan.h).
  *
  * The next batch is taken from the ring early and kept until its turn. The thread starts when keys
  * are first in the cold store only; until then nothing is looked at early. Owner thread only, but

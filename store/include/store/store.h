@@ -6,10 +6,10 @@
  * Entry: live (a row), pending (count and seen) or dead (its absence is not folded yet). Row
  * floats: all parts' values, then all parts' optimizer state (offsets fixed by the caller). Beside
  * them the store keeps seen, show, click. Addresses of rows hold from a plan to the next call but
- * fr_store_look; they are aligned as floats are. Thread: all calls by the owner loop (fr_store_look
- * and restored images: as they say); work inside is split over the pool by table and by shard;
- * results do not depend on the pool's size. Determinism: every order that reaches numbers or bytes
- * is fixed by keys, salt or batch, never by the index's layout. */
+ * fr_store_look; they are aligned as floats are. Thread: all calls by the owner loop (looking
+ * ahead and restored images: as they say); work inside is split over the pool by table and by
+ * shard; results do not depend on the pool's size. Determinism: every order that reaches numbers or
+ * bytes is fixed by keys, salt or batch, never by the index's layout. */
 #ifndef FR_STORE_STORE_H
 #define FR_STORE_STORE_H
 
