@@ -217,6 +217,8 @@ void fr_store_cut(struct fr_store *store, struct fr_stage *stage)
 {
     struct fr_cut *cut = store->cut;
     store->undoable = false;
+    /* What goes in this epoch may be forgotten before the batch that was looked at comes. */
+    store->looked = NULL;
     FR_CHECK(stage->epoch <= UINT32_MAX); /* 13 years of ten cuts a second */
     cut->epoch = stage->epoch;
     cut->folded = fr_store_folded(store);

@@ -21,7 +21,11 @@
 
 #include "base/check.h"
 
-enum { DIRTY_CAPACITY_MIN = 64, BURIED_CAPACITY_MIN = 64 };
+enum {
+    DIRTY_CAPACITY_MIN = 64,
+    BURIED_CAPACITY_MIN = 64,
+    ABSENT_BYTES = 18, /* of an image without a value */
+};
 
 void fr_shard_init(struct fr_shard *shard, uint32_t number, size_t row_bytes, uint64_t pending_max)
 {
@@ -185,7 +189,7 @@ void fr_entry_remove(struct fr_shard *shard, uint32_t number, uint8_t reason)
     }
     if ((entry->flags & FR_ENTRY_PUBLISHED) && reason != FR_ABSENT_SILENT)
         entry->reason = reason;
-    fr_entry_mark_dirty(shard, entry, 0);
+    fr_entry_mark_dirty(shard, entry, ABSENT_BYTES);
 }
 
 /* ---- dead entries until their epoch is folded ---- */

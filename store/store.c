@@ -141,7 +141,7 @@ uint64_t fr_store_dirty_bytes(const struct fr_store *store)
 
 static uint64_t table_bytes(const struct fr_table *table)
 {
-    uint64_t bytes = fr_admission_bytes(table) + fr_sweep_bytes(table);
+    uint64_t bytes = fr_admission_bytes(table) + fr_sweep_bytes(table) + fr_scan_bytes(table);
     for (uint32_t s = 0; s < FR_SHARDS; s++)
         bytes += fr_shard_bytes(&table->shards[s]);
     return bytes;
@@ -152,6 +152,15 @@ uint64_t fr_store_kept_bytes(const struct fr_store *store)
     uint64_t bytes = 0;
     for (uint32_t t = 0; t < store->n_tables; t++)
         bytes += table_bytes(&store->tables[t]);
+    return bytes;
+}
+
+uint64_t fr_store_limited_bytes(const struct fr_store *store)
+{
+    uint64_t bytes = 0;
+    for (uint32_t t = 0; t < store->n_tables; t++)
+        for (uint32_t s = 0; s < FR_SHARDS; s++)
+            bytes += fr_shard_bytes(&store->tables[t].shards[s]);
     return bytes;
 }
 

@@ -32,7 +32,7 @@ void fr_trainer_measure_memory(struct fr_trainer *trainer, uint64_t now_ns)
     if (memory->measured_ns && now_ns - memory->measured_ns < MEASURE_EVERY_NS)
         return;
     memory->measured_ns = now_ns ? now_ns : 1;
-    uint64_t limit = trainer->conf->memory_limit, kept = fr_store_kept_bytes(trainer->store);
+    uint64_t limit = trainer->conf->memory_limit, kept = fr_store_limited_bytes(trainer->store);
     uint64_t resident = fr_resident_bytes(), others = resident > kept ? resident - kept : 0;
     memory->others = others >= memory->others ? others : memory->others - (memory->others - others) / FALL_SHARE;
     memory->resident = resident;

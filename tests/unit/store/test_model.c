@@ -316,7 +316,25 @@ static void do_evict(void)
     s->evictions += fr_store_tiered(s->w.store);
 }
 
-static void plan(void)
+static void do_slice(void);
+static void do_cut(void);
+static void do_append(void);
+static void do_fold(void);
+
+/* What may come between a look and its batch's plan: slices, a cut, and, while reading waits for
+ * memory, folds. */
+static void pass_time(void)
+{
+    for (uint64_t n = draw(8); n > 0; n--)
+        do_slice();
+    do_cut();
+    do_append();
+    if (draw(2))
+        do_fold();
+    do_evict();
+}
+
+static void draw_batch(void)
 {
     random_batch(&s->batch, &s->w, &s->random, draw(4) == 0 ? MODEL_UNIVERSE : HOT);
     s->now.watermark_ms += (int64_t)draw(3);
@@ -326,6 +344,12 @@ static void plan(void)
         fr_store_look(s->w.store, &s->batch.batch);
     if (ahead && draw(4) == 0)
         do_evict();
+    if (ahead && draw(16) == 0)
+        pass_time();
+}
+
+static void plan(void)
+{
     fr_store_plan(s->w.store, &s->batch.batch, s->now.watermark_ms, s->w.rows);
     assert_int_equal(fr_store_failure(s->w.store, NULL), FR_OK);
     model_plan(&s->now, &s->fixed, &s->mb, &s->w);
@@ -338,6 +362,7 @@ static void do_batch(void)
 {
     while (draw(3) > 0) /* parts of the next slices, at any time */
         s->scans += fr_store_scan_ahead(s->w.store);
+    draw_batch();
     plan();
     step_rows(&s->w, &s->batch);
     model_step(&s->now, &s->fixed, &s->w, &s->batch);
@@ -346,6 +371,7 @@ static void do_batch(void)
 static void do_undo(void)
 {
     struct model *before = fr_alloc(1, sizeof(*before));
+    draw_batch();
     *before = s->now;
     plan();
     fr_store_undo(s->w.store);
