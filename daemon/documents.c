@@ -67,12 +67,13 @@ static void put_tables(const struct fr_trainer_status *trainer, struct fr_buffer
     for (uint32_t i = 0; i < trainer->n_tables; i++) {
         const struct fr_store_table_stats *stats = &trainer->tables[i].stats;
         fr_buffer_printf(out,
-                         "%s\"%s\":{\"rows\":{\"ram\":%" PRIu64 "},\"pending\":%" PRIu64 ",\"bytes\":%" PRIu64
-                         ",\"admitted\":%" PRIu64 ",\"rejected\":%" PRIu64 ",\"forgotten\":%" PRIu64
-                         ",\"unremembered\":%" PRIu64 ",\"expired\":{",
-                         i ? "," : "", trainer->tables[i].name, stats->counts.rows, stats->counts.pending, stats->bytes,
-                         stats->counts.admitted, stats->counts.rejected, stats->counts.forgotten,
-                         stats->counts.unremembered);
+                         "%s\"%s\":{\"rows\":{\"ram\":%" PRIu64 "},\"pending\":%" PRIu64 ",\"resident\":%" PRIu64
+                         ",\"evictions\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"admitted\":%" PRIu64
+                         ",\"rejected\":%" PRIu64 ",\"forgotten\":%" PRIu64 ",\"unremembered\":%" PRIu64
+                         ",\"expired\":{",
+                         i ? "," : "", trainer->tables[i].name, stats->counts.rows, stats->counts.pending,
+                         stats->resident, stats->evictions, stats->bytes, stats->counts.admitted,
+                         stats->counts.rejected, stats->counts.forgotten, stats->counts.unremembered);
         for (size_t r = 0; r < FR_ARRAY_LEN(expiry_reasons); r++)
             fr_buffer_printf(out, "%s\"%s\":%" PRIu64, r ? "," : "", expiry_reasons[r].name,
                              stats->counts.expired[expiry_reasons[r].reason]);
@@ -325,6 +326,9 @@ static void series_epochs(struct fr_registry *registry, const struct snapshots *
     fr_gauge(registry, "freshet_journal_bytes", NULL, "Bytes of the journal.", (double)s->durable.journal_bytes);
     fr_gauge(registry, "freshet_unfolded_bytes", NULL, "Journal bytes not yet folded into the cold store.",
              (double)s->durable.unfolded_bytes);
+    fr_counter(registry, "freshet_cold_reads_total", NULL, "Keys that this process asked the cold store for.",
+               s->durable.cold_asked);
+    fr_counter(registry, "freshet_cold_found_total", NULL, "Of them, those that it had.", s->durable.cold_found);
     fr_counter(registry, "freshet_delta_records_total", NULL, "Delta records produced by this process.",
                s->publisher.records);
     fr_counter(registry, "freshet_delta_bytes_total", NULL, "Delta bytes produced by this process.",
@@ -345,6 +349,10 @@ static void series_model(struct fr_registry *registry, const struct snapshots *s
         snprintf(labels, sizeof(labels), "table=\"%s\"", s->trainer.tables[i].name);
         fr_gauge(registry, "freshet_pending_keys", labels, "Keys counted by the gate, without a row.",
                  (double)stats->counts.pending);
+        fr_gauge(registry, "freshet_rows_resident", labels, "Rows and pending keys in memory.",
+                 (double)stats->resident);
+        fr_counter(registry, "freshet_rows_evicted_total", labels,
+                   "Rows and pending keys that left memory for the cold store, in this process.", stats->evictions);
         fr_counter(registry, "freshet_rows_admitted_total", labels, "Rows admitted in this history.",
                    stats->counts.admitted);
         fr_counter(registry, "freshet_occurrences_rejected_total", labels, "Occurrences of keys without a row.",
