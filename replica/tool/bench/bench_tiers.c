@@ -37,7 +37,8 @@ enum {
     OWNER_NAP_MS = 2, /* as the daemon's owner loop */
     BATCH_MS = 20,    /* event time of a batch */
     LOOK_BATCHES = 16,
-    UNFOLDED_OF = 4, /* as unfolded_max of memory_limit */
+    UNFOLDED_OF = 4,      /* as unfolded_max of memory_limit */
+    UNFOLDED_MIN_MIB = 8, /* more than what an epoch has of the network */
 };
 
 /* Percent of the need; the first has no limit. */
@@ -154,7 +155,9 @@ static int load_conf(struct run *run, uint64_t limit)
 {
     char rows[64], unfolded[64], directory[4200];
     snprintf(rows, sizeof(rows), "row_memory=%" PRIu64 "MiB", (limit >> 20) + 1);
-    snprintf(unfolded, sizeof(unfolded), "unfolded_max=%" PRIu64 "MiB", (limit / UNFOLDED_OF >> 20) + 1);
+    uint64_t quarter = limit / UNFOLDED_OF >> 20;
+    snprintf(unfolded, sizeof(unfolded), "unfolded_max=%" PRIu64 "MiB",
+             quarter < UNFOLDED_MIN_MIB ? UNFOLDED_MIN_MIB : quarter);
     snprintf(directory, sizeof(directory), "state_dir=%s", run->tiers->directory);
     const char *sets[] = {"memory_limit=1TiB", directory, rows, unfolded};
     struct fr_buffer problems = {0};
