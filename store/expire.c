@@ -128,14 +128,15 @@ static void visit_cold(struct slice_visit *visit, const struct fr_scan_part *par
     }
 }
 
-static void remove_victim(struct fr_shard *shard, const struct slice_victim *victim)
+static void remove_victim(const struct slice_visit *visit, const struct slice_victim *victim)
 {
+    struct fr_shard *shard = visit->shard;
     if (victim->reason == FR_ABSENT_SILENT)
         shard->counts.forgotten++;
     else
         shard->counts.expired[victim->reason]++;
     if (victim->cold)
-        fr_tier_remove(shard, victim->hash, victim->kind, victim->reason);
+        fr_tier_remove(visit->store, shard, &(struct fr_tier_victim){victim->hash, victim->kind, victim->reason});
     else
         fr_entry_remove(shard, fr_shard_find(shard, victim->hash), victim->reason);
 }
@@ -156,7 +157,7 @@ static void slice_shard(void *context, size_t index, size_t worker)
         visit_cold(&visit, fr_scan_take(slice->store, (uint32_t)(due->table - slice->store->tables), visit.shard_number,
                                         due->table->slice_bits, due->slice));
     for (size_t i = 0; i < visit.n; i++)
-        remove_victim(shard, &visit.victims[i]);
+        remove_victim(&visit, &visit.victims[i]);
     if (visit.n > 0)
         fr_shard_trim(shard);
     free(visit.victims);

@@ -130,24 +130,35 @@ void fr_tier_enter(const struct fr_table *table, struct fr_shard *shard, uint64_
         fr_pending_load(bytes, &light->seen_ms, &light->count);
     }
     shard->counts = counts; /* which do not depend on where a key is */
-    FR_CHECK(shard->evicted > 0);
     shard->evicted--;
 }
 
-void fr_tier_remove(struct fr_shard *shard, uint64_t hash, uint8_t kind, uint8_t reason)
+/* The state says how many keys are in the cold store only: bytes from disk are never asserted. */
+static bool is_counted(struct fr_store *store, const struct fr_shard *shard)
 {
+    struct fr_err err = {.status = FR_OK};
+    if (shard->evicted > 0)
+        return true;
+    (void)fr_err_set(&err, FR_E_CORRUPT, "the cold store holds more keys than the state counts");
+    fr_tier_fail(store, &err);
+    return false;
+}
+
+void fr_tier_remove(struct fr_store *store, struct fr_shard *shard, const struct fr_tier_victim *victim)
+{
+    if (!is_counted(store, shard))
+        return;
     struct fr_store_counts counts = shard->counts;
-    uint32_t number = fr_entry_make_pending(shard, hash, FR_NO_ENTRY);
+    uint32_t number = fr_entry_make_pending(shard, victim->hash, FR_NO_ENTRY);
     shard->counts = counts;
     struct fr_entry *entry = fr_shard_entry(shard, number);
-    entry->flags = kind == FR_IMAGE_ROW ? FR_ENTRY_IN_EPOCH | FR_ENTRY_PUBLISHED : FR_ENTRY_IN_EPOCH;
+    entry->flags = victim->kind == FR_IMAGE_ROW ? FR_ENTRY_IN_EPOCH | FR_ENTRY_PUBLISHED : FR_ENTRY_IN_EPOCH;
     /* removal counts a pending key off */
-    if (kind == FR_IMAGE_ROW) {
+    if (victim->kind == FR_IMAGE_ROW) {
         shard->counts.rows--;
         shard->counts.pending++;
     }
-    fr_entry_remove(shard, number, reason);
-    FR_CHECK(shard->evicted > 0);
+    fr_entry_remove(shard, number, victim->reason);
     shard->evicted--;
 }
 
@@ -158,7 +169,9 @@ static void enter_fetched(struct fr_plan *plan, uint32_t t, uint32_t s)
     for (size_t i = 0; i < fetched->n; i++) {
         const struct plan_image *image = &fetched->images[i];
         /* since the look it may have expired: then it has a dead entry */
-        if (fr_shard_find(&table->shards[s], image->hash) == FR_NO_ENTRY)
+        if (fr_shard_find(&table->shards[s], image->hash) != FR_NO_ENTRY)
+            continue;
+        if (is_counted(plan->store, &table->shards[s]))
             fr_tier_enter(table, &table->shards[s], image->hash, image->kind, fetched->bytes.data + image->at);
     }
     fetched->n = 0;

@@ -15,7 +15,12 @@ void fr_tier_take(struct fr_plan *plan, uint32_t t, uint32_t s);
 void fr_tier_enter(const struct fr_table *table, struct fr_shard *shard, uint64_t hash, uint8_t kind,
                    const uint8_t *bytes);
 /* The key of a cold image goes: its absence becomes an entry of the open epoch. It has none yet. */
-void fr_tier_remove(struct fr_shard *shard, uint64_t hash, uint8_t kind, uint8_t reason);
+struct fr_tier_victim {
+    uint64_t hash;
+    uint8_t kind; /* of its image */
+    uint8_t reason;
+};
+void fr_tier_remove(struct fr_store *store, struct fr_shard *shard, const struct fr_tier_victim *victim);
 /* An image that the cold store holds fits the table, or the store is damaged. */
 bool fr_tier_fits(const struct fr_table *table, const struct fr_image *image);
 /* An error of the cold store: the first one is kept for fr_store_failure. */
