@@ -24,16 +24,28 @@ enum {
     MARGIN_SHARE = 32,   /* of the limit that stays free: what is taken between measurements */
     STORE_SHARE_MIN = 8, /* of the limit that the store gets, whatever others take */
     STORE_BYTES_MIN = 64 << 10,
+    FOLD_BYTES = 64 << 20, /* of windows at most (durable/durable.h) */
 };
+
+/* What is not there yet when training begins, and comes at once: a fold's windows and sorted files,
+ * two stages and their epochs as bytes. */
+static uint64_t expected(const struct fr_conf *conf)
+{
+    uint64_t windows = conf->unfolded_max < FOLD_BYTES ? conf->unfolded_max : FOLD_BYTES;
+    return windows + 3 * conf->epoch_bytes_max;
+}
 
 void fr_trainer_measure_memory(struct fr_trainer *trainer, uint64_t now_ns)
 {
     struct fr_memory *memory = &trainer->memory;
-    if (memory->measured_ns && now_ns - memory->measured_ns < MEASURE_EVERY_NS)
+    bool first = !memory->measured_ns;
+    if (!first && now_ns - memory->measured_ns < MEASURE_EVERY_NS)
         return;
     memory->measured_ns = now_ns ? now_ns : 1;
     uint64_t limit = trainer->conf->memory_limit, kept = fr_store_limited_bytes(trainer->store);
     uint64_t resident = fr_resident_bytes(), others = resident > kept ? resident - kept : 0;
+    if (first)
+        others += expected(trainer->conf);
     memory->others = others >= memory->others ? others : memory->others - (memory->others - others) / FALL_SHARE;
     memory->resident = resident;
     uint64_t taken = memory->others + limit / MARGIN_SHARE;

@@ -156,7 +156,7 @@ class Test:
         for future in admin.create_topics([confluent_kafka.admin.NewTopic(topic, n, 1) for topic, n in TOPICS.items()]).values():
             future.result(PATIENCE)
         places = [(topic, partition) for topic, n in TOPICS.items() for partition in range(n)]
-        producer = confluent_kafka.Producer({"bootstrap.servers": self.kafka.address, "linger.ms": 5})
+        producer = confluent_kafka.Producer({"enable.idempotence": True, "bootstrap.servers": self.kafka.address, "linger.ms": 5})
         number = 0
         while stream.count < SAMPLES:
             bulk = number % 37 == 36 and number < 37 * BULKS  # about one in a round of lockstep, and in another partition each time

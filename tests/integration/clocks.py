@@ -41,7 +41,7 @@ def produce(address):
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": address})
     for future in admin.create_topics([confluent_kafka.admin.NewTopic("samples", 1, 1, config=config)]).values():
         future.result(PATIENCE)
-    producer = confluent_kafka.Producer({"bootstrap.servers": address})
+    producer = confluent_kafka.Producer({"enable.idempotence": True, "bootstrap.servers": address})
     now = int(time.time() * 1000)
     for i in range(SAMPLES):
         t = now - (SAMPLES - i) * 15

@@ -60,7 +60,7 @@ class Cases:
 
     def put(self, topic, partition, count, first_ms=None):
         """count samples; with Kafka timestamps first_ms, first_ms + 1, ..."""
-        producer = confluent_kafka.Producer({"bootstrap.servers": self.kafka.address, "topic.metadata.refresh.interval.ms": 200})
+        producer = confluent_kafka.Producer({"enable.idempotence": True, "bootstrap.servers": self.kafka.address, "topic.metadata.refresh.interval.ms": 200})
         for i in range(count):
             producer.produce(topic, sample(self.made), partition=partition, timestamp=first_ms + i if first_ms else 0)
             self.made += 1
@@ -112,7 +112,7 @@ class Cases:
                         "--partitions", "3"], check=True, stdout=subprocess.DEVNULL, timeout=PATIENCE)
         self.put("a-second", 2, 200)
         self.put("a-second", 0, 100)
-        producer = confluent_kafka.Producer({"bootstrap.servers": self.kafka.address})
+        producer = confluent_kafka.Producer({"enable.idempotence": True, "bootstrap.servers": self.kafka.address})
         producer.produce("a-second", b"not json", partition=0)
         assert producer.flush(PATIENCE) == 0
         wait_until(lambda: self.trained(daemon) == 600, "600 samples, of a partition that was added")

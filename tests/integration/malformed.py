@@ -57,7 +57,7 @@ def run_form(work, kafka, form, strict, cases):
     """Each case between two good samples: its letter, and nothing else, says why."""
     topic = f"bad-{form}{'-strict' if strict else ''}"
     create_topic(kafka, topic)
-    producer = confluent_kafka.Producer({"bootstrap.servers": kafka.address, "message.max.bytes": 4000000})
+    producer = confluent_kafka.Producer({"enable.idempotence": True, "bootstrap.servers": kafka.address, "message.max.bytes": 4000000})
     for i, case in enumerate(cases):
         producer.produce(topic, good(i, form), partition=0, timestamp=TIME + 1000)
         producer.produce(topic, bytes_of(case), key=f"key-{i}".encode(), headers=[("trace", str(i).encode())], partition=0,
@@ -104,7 +104,7 @@ def run_flat(work, kafka, form, cases):
     topic = f"flat-{form}"
     create_topic(kafka, topic)
     daemon = work.daemon(SOURCE / "tests/golden/malformed.yaml", work.path / f"{topic}.log", settings(work, kafka, topic, form) + STILL)
-    producer = confluent_kafka.Producer({"bootstrap.servers": kafka.address, "message.max.bytes": 4000000})
+    producer = confluent_kafka.Producer({"enable.idempotence": True, "bootstrap.servers": kafka.address, "message.max.bytes": 4000000})
 
     def turn(number):
         for _ in range(ROUNDS):

@@ -106,7 +106,7 @@ class Cases:
         for name, future in admin.create_topics([confluent_kafka.admin.NewTopic(topic, 1, 1)]).items():
             if future.exception() and "TOPIC_ALREADY_EXISTS" not in str(future.exception()):
                 raise future.exception()
-        producer = confluent_kafka.Producer({"bootstrap.servers": self.kafka.address})
+        producer = confluent_kafka.Producer({"enable.idempotence": True, "bootstrap.servers": self.kafka.address})
         for value in samples.records(groups, form, codec):
             producer.produce(topic, value, partition=0)
         assert producer.flush(PATIENCE) == 0

@@ -33,7 +33,7 @@ def create_topic(address, topic, partitions=1, config=None):
 
 
 def produce(address, topic, begin, count, price=1.0, label=None):
-    producer = confluent_kafka.Producer({"bootstrap.servers": address})
+    producer = confluent_kafka.Producer({"enable.idempotence": True, "bootstrap.servers": address})
     for i in range(begin, begin + count):
         producer.produce(topic, msgpack.packb({"t": 1700000000000 + i, "y": {"click": i % 2 if label is None else label}, "f": {"sample": i, "user_id": i % 50, "price": price}}), partition=0)
     assert producer.flush(PATIENCE) == 0
@@ -185,7 +185,7 @@ class Cases:
         create_topic(self.kafka.address, "letters")
         create_topic(self.kafka.address, "letters.dead", config={"cleanup.policy": "compact"})  # refuses what has no key
         produce(self.kafka.address, "letters", 0, 100)
-        producer = confluent_kafka.Producer({"bootstrap.servers": self.kafka.address})
+        producer = confluent_kafka.Producer({"enable.idempotence": True, "bootstrap.servers": self.kafka.address})
         producer.produce("letters", b"\xc1", partition=0)
         assert producer.flush(PATIENCE) == 0
         produce(self.kafka.address, "letters", 100, 100)

@@ -87,7 +87,7 @@ class Cases:
         return self.work.daemon(self.config, self.work.path / f"{name}.log", self.settings(name, sets), **options)
 
     def produce(self, topic, samples):
-        producer = confluent_kafka.Producer({"bootstrap.servers": self.kafka.address, "message.max.bytes": 4000000, "linger.ms": 5})
+        producer = confluent_kafka.Producer({"enable.idempotence": True, "bootstrap.servers": self.kafka.address, "message.max.bytes": 4000000, "linger.ms": 5})
         for i, sample in enumerate(samples):
             producer.produce(topic, json.dumps(sample), key=f"key-{i}", headers=[("trace", str(i).encode())], partition=0)
             producer.poll(0)

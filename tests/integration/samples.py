@@ -224,7 +224,7 @@ class Cases:
         admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": self.kafka.address})
         for future in admin.create_topics([confluent_kafka.admin.NewTopic(topic, PARTITIONS, 1)]).values():
             future.result(PATIENCE)
-        producer = confluent_kafka.Producer({"bootstrap.servers": self.kafka.address, "linger.ms": 20, "queue.buffering.max.messages": 500000})
+        producer = confluent_kafka.Producer({"enable.idempotence": True, "bootstrap.servers": self.kafka.address, "linger.ms": 20, "queue.buffering.max.messages": 500000})
         for number, value in enumerate(values):
             producer.produce(topic, value, partition=number % PARTITIONS)
         assert producer.flush(PATIENCE) == 0

@@ -90,7 +90,7 @@ class Cases:
         return found
 
     def send(self, topic, records):
-        producer = confluent_kafka.Producer({"bootstrap.servers": self.kafka.address})
+        producer = confluent_kafka.Producer({"enable.idempotence": True, "bootstrap.servers": self.kafka.address})
         for partition, value in records:
             producer.produce(topic, value, partition=partition)
         assert producer.flush(PATIENCE) == 0

@@ -64,7 +64,7 @@ class Run:
         admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": kafka.address})
         for future in admin.create_topics([confluent_kafka.admin.NewTopic(topic, 1, 1)]).values():
             future.result(PATIENCE)
-        producer = confluent_kafka.Producer({"bootstrap.servers": kafka.address, "linger.ms": 5})
+        producer = confluent_kafka.Producer({"enable.idempotence": True, "bootstrap.servers": kafka.address, "linger.ms": 5})
         self.records = 0
         for value in values:
             producer.produce(topic, value, partition=0)

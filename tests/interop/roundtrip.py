@@ -33,7 +33,7 @@ def create_topic(address, topic):
 
 def produce(address, topic, rng, written):
     """Single samples and arrays, on two partitions."""
-    producer = confluent_kafka.Producer({"bootstrap.servers": address, "linger.ms": 5})
+    producer = confluent_kafka.Producer({"enable.idempotence": True, "bootstrap.servers": address, "linger.ms": 5})
     at = 0
     while at < len(written):
         size = rng.choice([1, 1, 7, 300])

@@ -1,0 +1,136 @@
+"""Tables larger than memory, against real Kafka.
+
+Lockstep: one stream with memory for all rows, for about a third and for about a tenth of them, the last with a drain and a kill -9 on the way: rows leave
+memory, and the private hashes are equal. Live: a daemon whose rows are more than its memory_limit trains to the end of the stream, and what it keeps
+resident stays within a tenth of the limit.
+"""
+import os
+import pathlib
+import random
+import signal
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import confluent_kafka  # noqa: E402
+import confluent_kafka.admin  # noqa: E402
+from harness import *  # noqa: E402,F403
+
+SAMPLES, USERS, ITEMS, WIDE = 40000, 30000, 40000, 220000
+LOCKSTEP = """version: 1
+model: tiers
+state_dir: ./state
+seed: 3
+memory_limit: 1GiB
+ingest: {brokers: "localhost:9092", topic: tiers, format: json, batch_size: 128, lockstep: {records: 128, epoch_batches: 4}}
+tables:
+  user: {dim: 16, admit: {count: 2}, expire: {idle: 3h, every: 1, slice_rows: 1024}, optimizer: {adagrad_rowwise: {lr: 0.05}}}
+  item: {dim: 16, expire: {idle: 6h, every: 2, slice_rows: 2048}, optimizer: {adagrad_rowwise: {lr: 0.05}}}
+  page: {dim: 4, admit: {sketch: {min: 2, half_life: 1h, bytes: 256KiB}}, optimizer: {adagrad: {lr: 0.05}}}
+slots:
+  user_id: {table: user}
+  history: {table: item, kind: sequence, max_len: 4}
+  page_id: {table: page}
+labels: {click: {}}
+network:
+  layers:
+    - {name: x, concat: [user_id, {mean: history}, page_id]}
+    - {name: h, mlp: x, units: [8]}
+    - {name: out, dense: h, units: 1}
+tasks: [{name: click, label: click, logit: out}]
+unfolded_max: 512KiB
+export: {partitions: 1}
+metrics: {listen: "127.0.0.1:0", auc_half_life: [1h]}
+"""
+LIVE = """version: 1
+model: live
+state_dir: ./state
+memory_limit: 256MiB
+epoch_bytes_max: 4MiB
+unfolded_max: 16MiB
+ingest: {brokers: "localhost:9092", topic: wide, format: json, batch_size: 256, batch_wait: 5ms}
+tables: {wide: {dim: 256, optimizer: {adagrad_rowwise: {lr: 0.05}}}}
+slots: {id: {table: wide}}
+labels: {click: {}}
+network: {layers: [{name: out, dense: id, units: 1}]}
+tasks: [{name: click, label: click, logit: out}]
+epoch: 200ms
+export: {partitions: 1}
+metrics: {listen: "127.0.0.1:0", auc_half_life: [1h]}
+"""
+
+
+def produce(address, topic, samples):
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": address})
+    for future in admin.create_topics([confluent_kafka.admin.NewTopic(topic, 1, 1)]).values():
+        future.result(PATIENCE)
+    producer = confluent_kafka.Producer({"enable.idempotence": True, "bootstrap.servers": address, "queue.buffering.max.messages": 1000000})
+    for i, sample in enumerate(samples):
+        producer.produce(topic, json.dumps(sample).encode(), partition=0)
+        if i % 1000 == 0:
+            producer.poll(0)
+    assert producer.flush(PATIENCE) == 0
+
+
+def stream():
+    rng = random.Random(5)
+    for i in range(SAMPLES):
+        yield {"t": 1700000000000 + i * 1000, "y": {"click": int(rng.random() < 0.3)},
+               "f": {"user_id": min(rng.randrange(USERS), rng.randrange(USERS)), "history": [rng.randrange(ITEMS) for _ in range(rng.randrange(5))],
+                     "page_id": min(rng.randrange(9000), rng.randrange(9000))}}
+
+
+def evicted(daemon):
+    return sum(table["evictions"] for table in daemon.json("/status").get("tables", {}).values())
+
+
+def lockstep(work, kafka, name, row_memory, disturbed=False):
+    settings = [f"ingest.brokers={kafka.address}", f"state_dir={work.path / name}", f"export.topic={name}.delta", f"row_memory={row_memory}"]
+    start = lambda **more: work.daemon(work.path / "lockstep.yaml", work.path / f"{name}.log", settings, **more)
+    if disturbed:
+        for stop, after in ((signal.SIGTERM, 20), (signal.SIGKILL, 40)):
+            daemon = start()
+            wait_until(lambda: daemon.json("/status").get("durable", 0) > after and evicted(daemon) > 0, f"epoch {after}, and rows that left memory")
+            daemon.process.send_signal(stop)
+            daemon.wait_exit()
+    start(wait_http=False).expect_exit(0)
+    dump = tool("dump", "--private", "--state-dir", work.path / name)[1]
+    return json.loads(dump.strip().splitlines()[-1])["hash"]
+
+
+def live(work, kafka):
+    produce(kafka.address, "wide", ({"y": {"click": i % 2}, "f": {"id": i % WIDE}} for i in range(WIDE + WIDE // 8)))
+    limit = 256 << 20
+    settings = [f"ingest.brokers={kafka.address}", f"state_dir={work.path / 'live'}"]
+    daemon = work.daemon(work.path / "live.yaml", work.path / "live.log", settings)
+    most = 0
+
+    def done():
+        nonlocal most
+        resident = int(pathlib.Path(f"/proc/{daemon.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+        most = max(most, resident)
+        return daemon.json("/status").get("samples", {}).get("trained") == WIDE + WIDE // 8
+
+    wait_until(done, "all samples trained, beyond memory_limit")
+    tables = daemon.json("/status")["tables"]["wide"]
+    print(f"at most {most >> 20} MiB of {limit >> 20}; {tables['evictions']} rows left memory, {tables['resident']} of {WIDE} are there")
+    assert tables["evictions"] > 0 and tables["resident"] < WIDE, tables
+    assert most <= limit * 1.1, f"{most} bytes resident, memory_limit is {limit}"
+    daemon.drain()
+    out = tool("verify", "--state-dir", work.path / "live", "--brokers", kafka.address, "--topic", "live.delta")[1]
+    assert out.strip().splitlines()[-1].startswith("verified:"), out
+
+
+def main():
+    with Workspace() as work, Kafka() as kafka:
+        (work.path / "lockstep.yaml").write_text(LOCKSTEP)
+        (work.path / "live.yaml").write_text(LIVE)
+        produce(kafka.address, "tiers", stream())
+        hashes = [lockstep(work, kafka, "all", 0), lockstep(work, kafka, "third", "2200KiB"), lockstep(work, kafka, "tenth", "700KiB", disturbed=True)]
+        assert len(set(hashes)) == 1, hashes
+        print(f"ok lockstep: private hash {hashes[0]} with memory for all, a third and a tenth of the rows")
+        live(work, kafka)
+        print("ok live: memory_limit holds")
+    print("2 passed, 0 failed")
+
+
+main()
