@@ -94,7 +94,8 @@ static enum fr_status take_block(struct fr_tool_state *state, const struct fr_im
     if (state->depth != FR_STATE_PRIVATE)
         return FR_OK;
     struct fr_tool_state_key *key = find_or_add(state, image->table, image->key);
-    uint8_t *bytes = key->size == image->size ? (uint8_t *)(uintptr_t)key->bytes : take_bytes(state, image->size);
+    bool again = key->bytes && key->size == image->size;
+    uint8_t *bytes = again ? (uint8_t *)(uintptr_t)key->bytes : take_bytes(state, image->size);
     memcpy(bytes, image->bytes, image->size);
     key->kind = image->kind;
     key->bytes = bytes;
