@@ -49,9 +49,7 @@ struct slice_visit {
     int64_t watermark_ms;
     size_t n, capacity;
     struct slice_victim {
-        uint64_t hash;
-        uint8_t reason;
-        uint8_t kind; /* of an image in the cold store */
+        struct fr_tier_victim key; /* its kind only when it is cold */
         bool cold;
     } * victims; /* removed after the scan, because entries move then */
 };
@@ -103,7 +101,8 @@ static void visit_entry(void *self, uint32_t number)
     struct slice_visit *visit = self;
     uint8_t reason;
     if (judge(visit, number, &reason))
-        add_victim(visit, (struct slice_victim){.hash = fr_shard_entry(visit->shard, number)->hash, .reason = reason});
+        add_victim(visit, (struct slice_victim){
+                              .key = {.hash = fr_shard_entry(visit->shard, number)->hash, .reason = reason}});
 }
 
 /* The same slice of the cold store. An image of a key with an entry says nothing: it is an old one,
@@ -123,22 +122,22 @@ static void visit_cold(struct slice_visit *visit, const struct fr_scan_part *par
         bool goes =
             image->kind == FR_IMAGE_ROW ? reason != FR_ABSENT_SILENT : judge_pending(visit, image->head.seen_ms);
         if (goes)
-            add_victim(visit,
-                       (struct slice_victim){.hash = image->hash, .reason = reason, .kind = image->kind, .cold = true});
+            add_victim(visit, (struct slice_victim){.key = {image->hash, image->kind, reason}, .cold = true});
     }
 }
 
 static void remove_victim(const struct slice_visit *visit, const struct slice_victim *victim)
 {
     struct fr_shard *shard = visit->shard;
-    if (victim->reason == FR_ABSENT_SILENT)
+    const struct fr_tier_victim *key = &victim->key;
+    if (key->reason == FR_ABSENT_SILENT)
         shard->counts.forgotten++;
     else
-        shard->counts.expired[victim->reason]++;
+        shard->counts.expired[key->reason]++;
     if (victim->cold)
-        fr_tier_remove(visit->store, shard, &(struct fr_tier_victim){victim->hash, victim->kind, victim->reason});
+        fr_tier_remove(visit->store, shard, key);
     else
-        fr_entry_remove(shard, fr_shard_find(shard, victim->hash), victim->reason);
+        fr_entry_remove(shard, fr_shard_find(shard, key->hash), key->reason);
 }
 
 static void slice_shard(void *context, size_t index, size_t worker)

@@ -210,8 +210,11 @@ enum fr_status fr_store_restore_begin(struct fr_store *store, const uint8_t *byt
     if (store->restores_hot)
         return restore_blocks(store, err);
     for (uint32_t t = 0; t < store->n_tables; t++)
-        for (uint32_t s = 0; s < FR_SHARDS; s++)
-            fr_index_reserve(&store->tables[t].shards[s].index,
-                             section.tables[t].rows[s] + section.tables[t].pending[s]);
+        for (uint32_t s = 0; s < FR_SHARDS; s++) {
+            uint64_t rows = section.tables[t].rows[s], pending = section.tables[t].pending[s];
+            if (rows >= FR_LIGHT || pending >= FR_LIGHT)
+                return fr_err_set(err, FR_E_CORRUPT, "the section \"store\" counts more keys than a shard can hold");
+            fr_index_reserve(&store->tables[t].shards[s].index, rows + pending);
+        }
     return FR_OK;
 }

@@ -26,6 +26,7 @@
 
 enum {
     FETCHED_MIN = 64,
+    LOOK_AHEAD = 8,             /* keys between prefetch and use, for group and entry */
     ROUNDS = FR_RECENT_MAX + 1, /* of the hand at most: then only unfolded entries are left */
     SLACK_SHARE = 64,           /* of the limit that is freed beyond what must be */
 };
@@ -93,6 +94,10 @@ static size_t list_missing(struct fr_plan *plan, uint32_t t, uint32_t s, bool ah
         fetched->missing = fr_alloc(fetched->capacity_missing, sizeof(*fetched->missing));
     }
     for (uint32_t u = 0; u < n_keys; u++) {
+        if (n_keys - u > 2 * LOOK_AHEAD)
+            fr_index_prefetch(&shard->index, keys[u + 2 * LOOK_AHEAD].hash);
+        if (n_keys - u > LOOK_AHEAD)
+            fr_index_prefetch_entry(&shard->index, &shard->entries, keys[u + LOOK_AHEAD].hash);
         if (keys[u].asked || fr_shard_find(shard, keys[u].hash) != FR_NO_ENTRY)
             continue;
         keys[u].asked = ahead;

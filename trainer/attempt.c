@@ -51,15 +51,6 @@ static void advance_watermark(struct fr_trainer *trainer, const struct fr_batch 
         *watermark_ms = latest_ms;
 }
 
-/* The cold store's error is final: it is said here, where its text is. */
-static enum fr_status store_failed(const struct fr_err *failure)
-{
-    char quoted[sizeof(failure->text) + 64];
-    fr_log(FR_LOG_ERROR, "trainer", "cold_store_failed", "error=%s",
-           fr_log_quote(quoted, sizeof(quoted), failure->text));
-    return failure->status;
-}
-
 enum fr_status fr_trainer_attempt(struct fr_trainer *trainer, const struct fr_batch *batch)
 {
     uint64_t begin_ns = fr_mono_ns(trainer->options.clock);
@@ -68,13 +59,13 @@ enum fr_status fr_trainer_attempt(struct fr_trainer *trainer, const struct fr_ba
     advance_watermark(trainer, batch);
     fr_store_plan(trainer->store, batch, trainer->history.watermark_ms, trainer->rows);
     trainer->run.plan_ns += fr_mono_ns(trainer->options.clock) - begin_ns;
-    struct fr_err failure = {.status = FR_OK};
-    if (fr_store_failure(trainer->store, &failure) != FR_OK)
-        return store_failed(&failure);
+    enum fr_status status = fr_store_failure(trainer->store, NULL);
+    if (status != FR_OK)
+        return status;
     if (batch == trainer->open)
         fr_trainer_look_begin(trainer);
     fr_graph_forward(trainer->graph, batch, trainer->rows);
-    enum fr_status status = fr_graph_train(trainer->graph, batch, trainer->rows, &loss);
+    status = fr_graph_train(trainer->graph, batch, trainer->rows, &loss);
     fr_trainer_look_end(trainer);
     if (status != FR_OK)
         return status;

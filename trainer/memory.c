@@ -17,6 +17,7 @@
 
 #include "base/log.h"
 #include "base/resident.h"
+#include "durable/durable.h"
 
 enum {
     MEASURE_EVERY_NS = 100000000,
@@ -24,14 +25,13 @@ enum {
     MARGIN_SHARE = 32,   /* of the limit that stays free: what is taken between measurements */
     STORE_SHARE_MIN = 8, /* of the limit that the store gets, whatever others take */
     STORE_BYTES_MIN = 64 << 10,
-    FOLD_BYTES = 64 << 20, /* of windows at most (durable/durable.h) */
 };
 
 /* What is not there yet when training begins, and comes at once: a fold's windows and sorted files,
  * two stages and their epochs as bytes. */
 static uint64_t expected(const struct fr_conf *conf)
 {
-    uint64_t windows = conf->unfolded_max < FOLD_BYTES ? conf->unfolded_max : FOLD_BYTES;
+    uint64_t windows = conf->unfolded_max < FR_FOLD_WINDOWS ? conf->unfolded_max : FR_FOLD_WINDOWS;
     return windows + 3 * conf->epoch_bytes_max;
 }
 
@@ -47,7 +47,6 @@ void fr_trainer_measure_memory(struct fr_trainer *trainer, uint64_t now_ns)
     if (first)
         others += expected(trainer->conf);
     memory->others = others >= memory->others ? others : memory->others - (memory->others - others) / FALL_SHARE;
-    memory->resident = resident;
     uint64_t taken = memory->others + limit / MARGIN_SHARE;
     uint64_t share = limit > taken ? limit - taken : 0;
     if (share < limit / STORE_SHARE_MIN)

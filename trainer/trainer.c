@@ -125,6 +125,8 @@ static enum fr_status learn(struct fr_trainer *trainer, struct fr_batch *batch, 
     enum fr_status status = fr_trainer_attempt(trainer, batch);
     if (status == FR_E_NONFINITE)
         status = fr_trainer_sift(trainer, batch);
+    if (status != FR_OK && fr_store_failure(trainer->store, err) != FR_OK)
+        return status; /* with the cold store's own words */
     if (status != FR_OK)
         return fr_err_set(err, status, "training step failed: %s", fr_status_name(status));
     trainer->history.batches++;
@@ -289,8 +291,9 @@ static enum fr_status return_batch(struct fr_trainer *trainer)
 enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err)
 {
     uint64_t now_ns = fr_mono_ns(trainer->options.clock);
-    if (fr_store_failure(trainer->store, err) != FR_OK) /* of a slice, or of reading ahead */
-        return fr_store_failure(trainer->store, NULL);
+    enum fr_status status = fr_store_failure(trainer->store, err); /* of a slice, or of a look */
+    if (status != FR_OK)
+        return status;
     if (trainer->open)
         return return_batch(trainer);
     if (trainer->ended || atomic_load(&trainer->stop))
@@ -303,7 +306,7 @@ enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err)
          * lockstep cuts have to be here. */
         bool must =
             trainer->conf->ingest.lockstep || fr_store_dirty_bytes(trainer->store) >= trainer->conf->epoch_bytes_max;
-        enum fr_status status = fr_trainer_cut(trainer, false, must ? (uint64_t)FR_TRAINER_WAIT_MS * 1000000 : 0);
+        status = fr_trainer_cut(trainer, false, must ? (uint64_t)FR_TRAINER_WAIT_MS * 1000000 : 0);
         if (status == FR_OK || must)
             return status == FR_OK ? FR_OK : FR_AGAIN;
     }
@@ -328,7 +331,7 @@ enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err)
     trainer->open = batch;
     /* an empty one only says that the stream has ended */
     if (batch->n_samples > 0 || batch->n_positions > 0) {
-        enum fr_status status = apply_batch(trainer, batch, err);
+        status = apply_batch(trainer, batch, err);
         if (status != FR_OK)
             return status;
     }

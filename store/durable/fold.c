@@ -4,13 +4,13 @@
  * Every epoch is sorted already, so a fold is a merge of as many streams as there are epochs (a
  * binary heap on (table, hash, newest epoch first); Knuth, TAOCP vol. 3, 5.4.1): the first of equal
  * keys wins, the others are passed over. Each stream reads its epoch through a window; all windows
- * together stay within FOLD_WINDOWS bytes (more only for images larger than their window), so that
- * a fold of 512 MiB does not need 512 MiB. A stream's CRC is computed as it passes and compared at
- * its end, before anything is ingested. Of each section the newest value is kept as the streams
- * pass their ends (section_set.h), and written behind the images, then the sentinel; a section that
- * no folded epoch holds stays as the cold store has it. An absent key becomes a delete. Until the
- * ingest nothing has happened: files of an interrupted fold are removed here or by the next open.
- * After it, files of the journal that are acknowledged too are trimmed.
+ * together stay within FR_FOLD_WINDOWS bytes (more only for images larger than their window), so
+ * that a fold of 512 MiB does not need 512 MiB. A stream's CRC is computed as it passes and
+ * compared at its end, before anything is ingested. Of each section the newest value is kept as the
+ * streams pass their ends (section_set.h), and written behind the images, then the sentinel; a
+ * section that no folded epoch holds stays as the cold store has it. An absent key becomes a
+ * delete. Until the ingest nothing has happened: files of an interrupted fold are removed here or
+ * by the next open. After it, files of the journal that are acknowledged too are trimmed.
  *
  * Thread: one (the fold thread), beside append and read. It does not choose when, or wait for
  * compactions (level0_files tells the caller). */
@@ -25,7 +25,7 @@
 #include "epoch_layout.h"
 #include "section_set.h"
 
-enum { FOLD_WINDOWS = 64 << 20, WINDOW_MIN = 4096, WINDOW_MAX = 256 << 10 };
+enum { WINDOW_MIN = 4096, WINDOW_MAX = 256 << 10 };
 
 struct stream {
     struct fr_journal_file *file; /* referenced */
@@ -321,7 +321,7 @@ static enum fr_status write_end(struct fold *fold, struct fr_err *err)
 static enum fr_status run(struct fold *fold, bool *ingesting, struct fr_err *err)
 {
     size_t n = (size_t)(fold->to - fold->from + 1);
-    size_t window = FOLD_WINDOWS / n;
+    size_t window = FR_FOLD_WINDOWS / n;
     window = window < WINDOW_MIN ? WINDOW_MIN : window > WINDOW_MAX ? WINDOW_MAX : window;
     fold->streams = fr_alloc(n, sizeof(struct stream));
     fold->heap = fr_alloc(n, sizeof(struct stream *));

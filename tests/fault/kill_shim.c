@@ -32,7 +32,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LINGER_MS = 300 };
+enum { LINGER_MS = 4000 }; /* a publisher that has just started waits for its broker first */
 
 static atomic_int durable_epochs, journal_writes;
 /* Of this thread: bytes are in the journal and not synced; an epoch is synced and the HWM does not

@@ -22,6 +22,9 @@
 #include "durable/epoch.h"
 
 enum { FR_STATE_FORMAT = 4, FR_LEVEL0_FILES_MAX = 24 };
+/* A fold's windows on the epochs that it merges take so many bytes together, more only for images
+ * larger than their window. */
+enum { FR_FOLD_WINDOWS = 64 << 20 };
 
 struct fr_durable;
 
