@@ -61,10 +61,10 @@ struct fr_lookout {
 /* Of memory_limit (memory.c), in bytes. */
 struct fr_memory {
     uint64_t measured_ns;
-    uint64_t others;   /* what is not the store's, as it counts against the share */
-    uint64_t share;    /* the store's */
-    uint64_t floor;    /* least share that can be had */
-    bool cut_wanted;   /* what is too much is of the open epoch */
+    uint64_t others; /* what is not the store's, as it counts against the share */
+    uint64_t share;  /* the store's */
+    uint64_t floor;  /* least share that can be had */
+    bool cut_wanted; /* what is too much is of the open epoch */
 };
 
 struct fr_trainer {

@@ -54,7 +54,7 @@ static void pass(const char *point, int linger_ms)
     int count;
     if (!armed("FRESHET_KILL", point, &count) || atomic_load(&durable_epochs) < count)
         return;
-    struct timespec time = {.tv_sec = 0, .tv_nsec = linger_ms * 1000000L};
+    struct timespec time = {.tv_sec = linger_ms / 1000, .tv_nsec = linger_ms % 1000 * 1000000L};
     nanosleep(&time, NULL);
     kill(getpid(), SIGKILL);
     pause();
