@@ -33,31 +33,43 @@ static double scale_of(const struct fr_conf_init *init, double fan_in, double fa
     return 0.0;
 }
 
-static double draw(enum fr_init_kind kind, const struct fr_value_place *at, uint64_t index)
+enum { BLOCK = 64 };
+
+static void draw(enum fr_init_kind kind, const struct fr_value_place *at, uint64_t index, struct fr_doubles out)
 {
     switch (kind) {
     case FR_INIT_NORMAL:
     case FR_INIT_XAVIER_NORMAL:
     case FR_INIT_KAIMING_NORMAL:
-        return fr_random_normal(at->seed, at->stream, at->key, index);
+        fr_random_normals(at->seed, at->stream, at->key, index, out);
+        break;
     case FR_INIT_TRUNCATED_NORMAL:
-        return fr_random_truncated_normal(at->seed, at->stream, at->key, index);
+        for (size_t i = 0; i < out.n; i++)
+            out.values[i] = fr_random_truncated_normal(at->seed, at->stream, at->key, index + i);
+        break;
     case FR_INIT_DEFAULT:
     case FR_INIT_UNIFORM:
     case FR_INIT_XAVIER_UNIFORM:
     case FR_INIT_KAIMING_UNIFORM:
-        return 2.0 * fr_random_uniform(at->seed, at->stream, at->key, index) - 1.0;
+        fr_random_uniforms(at->seed, at->stream, at->key, index, out);
+        for (size_t i = 0; i < out.n; i++)
+            out.values[i] = 2.0 * out.values[i] - 1.0;
+        break;
     case FR_INIT_CONSTANT:
-        return 1.0;
     case FR_INIT_ZEROS:
+        for (size_t i = 0; i < out.n; i++)
+            out.values[i] = kind == FR_INIT_CONSTANT;
         break;
     }
-    return 0.0;
 }
 
 void fr_conf_first_values(const struct fr_conf_init *init, const struct fr_value_place *at, float *values, size_t n)
 {
-    double scale = scale_of(init, at->fan_in, at->fan_out);
-    for (size_t i = 0; i < n; i++)
-        values[i] = (float)(draw(init->kind, at, at->index + i) * scale);
+    double scale = scale_of(init, at->fan_in, at->fan_out), drawn[BLOCK];
+    for (size_t begin = 0; begin < n; begin += BLOCK) {
+        size_t count = n - begin < BLOCK ? n - begin : BLOCK;
+        draw(init->kind, at, at->index + begin, (struct fr_doubles){drawn, count});
+        for (size_t i = 0; i < count; i++)
+            values[begin + i] = (float)(drawn[i] * scale);
+    }
 }

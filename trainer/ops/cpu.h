@@ -3,16 +3,8 @@
 #ifndef FR_OPS_CPU_H
 #define FR_OPS_CPU_H
 
+#include "base/clones.h"
 #include "ops/ops.h"
-
-/* One body, compiled for three vector widths and chosen when the program starts. Elementwise loops
- * without fused operations give the same bits in each; a loop that reduces fixes its own order. The
- * sanitizers' start-up does not bear the resolver. */
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define FR_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define FR_CLONES
-#endif
 
 #define FR_CPU_DECLARE(result, name, arguments) result fr_cpu_##name arguments;
 #define FR_CPU_MEMBER(result, name, arguments) .name = fr_cpu_##name,

@@ -51,6 +51,7 @@ static const char usage[] =
     "  --samples N       e2e: samples in the topic (3000000)\n"
     "  --rows N          rows of the table (grow 30000000, recovery 10000000, tiers 20000000)\n"
     "  --batches N       tiers: batches measured of each stream (1000)\n"
+    "  --ids N           ids of each slot (decode, train, e2e: 100000)\n"
     "  --threads N       workers (one per core)\n";
 
 static const struct {
@@ -70,6 +71,14 @@ static const struct {
 double fr_tool_bench_now(void)
 {
     return (double)fr_mono_ns(fr_clock_system()) * 1e-9;
+}
+
+double fr_tool_cpu_seconds(void)
+{
+    struct timespec now;
+    int rc = clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    FR_CHECK(rc == 0);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
 static int compare(const void *a, const void *b)
@@ -311,7 +320,8 @@ static int place_and_run(struct fr_tool_bench *bench, const struct texts *t, con
 int fr_tool_bench(int argc, char **argv)
 {
     struct texts t = {0};
-    uint64_t samples = 3000000, rows = 0, batches = 1000, threads = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
+    uint64_t samples = 3000000, rows = 0, batches = 1000, ids = FR_R16_IDS,
+             threads = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
     const struct fr_tool_option table[] = {
         {.name = "--json", .value = &t.json},
         {.name = "--brokers", .value = &t.brokers},
@@ -320,6 +330,7 @@ int fr_tool_bench(int argc, char **argv)
         {.name = "--samples", .number = &samples, .min = 100000, .max = UINT64_C(10000000000)},
         {.name = "--rows", .number = &rows, .min = 1000000, .max = UINT64_C(10000000000)},
         {.name = "--batches", .number = &batches, .min = 16, .max = 1000000},
+        {.name = "--ids", .number = &ids, .min = 1, .max = 100000000},
         {.name = "--threads", .number = &threads, .min = 1, .max = 1024},
     };
     char program[PATH_BYTES];
@@ -341,6 +352,7 @@ int fr_tool_bench(int argc, char **argv)
                                   .samples = samples,
                                   .rows = rows,
                                   .batches = batches,
+                                  .ids = (uint32_t)ids,
                                   .threads = (uint32_t)threads};
     return place_and_run(&bench, &t, names, n_names);
 }

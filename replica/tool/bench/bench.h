@@ -1,5 +1,5 @@
 /* The benchmarks' shared ground: options, report, the reference stream R16. Private to
- * replica/tool. R16: 26 id slots (Zipf 1.05 over 100000 ids each, dim 16), 13 dense values,
+ * replica/tool. R16: 26 id slots (Zipf 1.05 over FR_R16_IDS ids each, dim 16), 13 dense values,
  * 512-256-64-1, batches of 1024 (conf/bench_r16.yaml).
  *
  * Thread: the caller's. */
@@ -31,6 +31,7 @@ struct fr_tool_bench {
     uint64_t samples;    /* of e2e */
     uint64_t rows;       /* of a large table; 0: the benchmark's own number */
     uint64_t batches;    /* of tiers */
+    uint32_t ids;        /* of each slot of R16's stream */
     uint32_t threads;
     struct fr_conf *conf;
     /* samples/s of the products alone, the faster backend; 0: not measured yet */
@@ -50,6 +51,7 @@ void fr_tool_bench_end(struct fr_tool_bench *bench);
 void fr_tool_bench_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 double fr_tool_bench_now(void);                          /* seconds, monotonic */
+double fr_tool_cpu_seconds(void);                        /* of this process, all threads */
 double fr_tool_bench_median(double *values, uint32_t n); /* sorts */
 
 /* Each returns FR_TOOL_OK or FR_TOOL_FAILED after a message. */
@@ -71,7 +73,7 @@ struct fr_tool_r16 {
     struct fr_tool_zipf zipf;
     uint64_t seed, index;
 };
-void fr_tool_r16_init(struct fr_tool_r16 *stream, uint64_t seed);
+void fr_tool_r16_init(struct fr_tool_r16 *stream, uint64_t seed, uint32_t ids);
 void fr_tool_r16_release(struct fr_tool_r16 *stream);
 /* Appends the next sample as MessagePack, form 1. */
 void fr_tool_r16_append(struct fr_tool_r16 *stream, struct fr_buffer *out);

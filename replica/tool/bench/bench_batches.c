@@ -20,14 +20,6 @@ enum { SAMPLES = 65536 };
 /* the first is what the others are compared with */
 static const uint32_t sizes[] = {1024, 512, 256, 128, 64, 32, 8};
 
-static double processor_seconds(void)
-{
-    struct timespec now;
-    int rc = clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    FR_CHECK(rc == 0);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 /* n batches of `size` samples each; the stream from its beginning. */
 static int fill(const struct fr_conf *conf, uint32_t size, struct fr_batch **batches, uint32_t n)
 {
@@ -36,7 +28,7 @@ static int fill(const struct fr_conf *conf, uint32_t size, struct fr_batch **bat
     struct fr_buffer record = {0};
     uint32_t staged = 0, from = 0;
     int result = FR_TOOL_OK;
-    fr_tool_r16_init(&stream, 1);
+    fr_tool_r16_init(&stream, 1, FR_R16_IDS);
     for (uint32_t b = 0; b < n; b++)
         batches[b] = fr_batch_new(conf);
     for (uint32_t b = 0; b < n && result == FR_TOOL_OK;) {
@@ -80,10 +72,10 @@ static int prepare(const struct fr_conf *conf, struct run *run)
 
 static int measure(struct fr_tool_machine *machine, struct run *run)
 {
-    double rate, begin = processor_seconds();
+    double rate, begin = fr_tool_cpu_seconds();
     if (fr_tool_machine_round(machine, run->batches, run->n, &rate) != FR_TOOL_OK)
         return FR_TOOL_FAILED;
-    double cpu = (processor_seconds() - begin) / SAMPLES;
+    double cpu = (fr_tool_cpu_seconds() - begin) / SAMPLES;
     run->cpu = cpu < run->cpu ? cpu : run->cpu;
     run->rate = rate > run->rate ? rate : run->rate;
     return FR_TOOL_OK;

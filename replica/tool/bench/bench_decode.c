@@ -104,7 +104,7 @@ int fr_tool_bench_decode(struct fr_tool_bench *bench)
     for (size_t f = 0; f < FR_ARRAY_LEN(forms) && result == FR_TOOL_OK; f++) {
         struct fr_tool_r16 stream;
         fr_tool_bench_progress("%s: one core, about %d s", forms[f].name, (int)measure_seconds * FR_BENCH_REPEATS + 1);
-        fr_tool_r16_init(&stream, 1);
+        fr_tool_r16_init(&stream, 1, bench->ids);
         fr_buffer_clear(&records->bytes);
         for (records->n = 0; records->n < SAMPLES / forms[f].samples; records->n++) {
             forms[f].append(&stream, &records->bytes);

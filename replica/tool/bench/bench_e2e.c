@@ -184,7 +184,7 @@ static int produce(struct run *run)
     enum fr_status status = fr_tool_producer_open(&options, &producer, &err);
     struct fr_tool_r16 stream;
     struct fr_buffer record = {0};
-    fr_tool_r16_init(&stream, 1);
+    fr_tool_r16_init(&stream, 1, run->bench->ids);
     for (uint64_t r = 0; status == FR_OK && r * FR_R16_PACK < run->bench->samples; r++) {
         fr_buffer_clear(&record);
         fr_tool_r16_append_record(&stream, &record);

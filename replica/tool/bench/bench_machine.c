@@ -55,24 +55,23 @@ void fr_tool_machine_release(struct fr_tool_machine *machine)
 static enum fr_status train_batch(struct fr_tool_machine *m, const struct fr_batch *batch)
 {
     int64_t watermark_ms = batch->t_ms[batch->n_samples - 1];
-    double begin = fr_tool_bench_now();
+    double at[FR_MACHINE_PHASES + 1] = {fr_tool_cpu_seconds()};
     fr_store_plan(m->store, batch, watermark_ms, m->rows);
-    double planned = fr_tool_bench_now();
+    at[FR_MACHINE_FORWARD] = fr_tool_cpu_seconds();
     fr_graph_forward(m->graph, batch, m->rows);
-    double forwarded = fr_tool_bench_now();
+    at[FR_MACHINE_METRICS] = fr_tool_cpu_seconds();
     struct fr_auc_samples samples = {.count = batch->n_samples,
                                      .scores = fr_graph_logits(m->graph, 0),
                                      .labels = batch->labels,
                                      .t_ms = batch->t_ms,
                                      .watermark_ms = watermark_ms};
     fr_auc_add(m->auc, &samples);
-    double measured = fr_tool_bench_now();
+    at[FR_MACHINE_UPDATE] = fr_tool_cpu_seconds();
     enum fr_status status = fr_graph_train(m->graph, batch, m->rows, NULL);
     fr_store_slice(m->store, ++m->n_trained, watermark_ms);
-    m->plan_seconds += planned - begin;
-    m->forward_seconds += forwarded - planned;
-    m->measure_seconds += measured - forwarded;
-    m->update_seconds += fr_tool_bench_now() - measured;
+    at[FR_MACHINE_PHASES] = fr_tool_cpu_seconds();
+    for (int i = 0; i < FR_MACHINE_PHASES; i++)
+        m->seconds[i] += at[i + 1] - at[i];
     return status;
 }
 

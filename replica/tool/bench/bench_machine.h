@@ -10,6 +10,8 @@
 #include "metrics/auc.h"
 #include "store/store.h"
 
+enum { FR_MACHINE_PLAN, FR_MACHINE_FORWARD, FR_MACHINE_METRICS, FR_MACHINE_UPDATE, FR_MACHINE_PHASES };
+
 struct fr_tool_machine {
     const struct fr_conf *conf; /* borrowed */
     struct fr_pool *pool;
@@ -17,8 +19,8 @@ struct fr_tool_machine {
     struct fr_store *store;
     struct fr_rows *rows;
     struct fr_auc *auc;
-    uint64_t n_trained; /* batches */
-    double plan_seconds, forward_seconds, measure_seconds, update_seconds;
+    uint64_t n_trained;                /* batches */
+    double seconds[FR_MACHINE_PHASES]; /* of all threads, by phase */
 };
 
 void fr_tool_machine_init(struct fr_tool_machine *machine, const struct fr_conf *conf, uint32_t threads);

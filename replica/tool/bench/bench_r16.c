@@ -15,10 +15,10 @@ enum { DRAW_ID, DRAW_DENSE, DRAW_LABEL, WEIGHT };
 
 static const int64_t start_ms = INT64_C(1767225600000);
 
-void fr_tool_r16_init(struct fr_tool_r16 *stream, uint64_t seed)
+void fr_tool_r16_init(struct fr_tool_r16 *stream, uint64_t seed, uint32_t ids)
 {
     *stream = (struct fr_tool_r16){.seed = seed};
-    fr_tool_zipf_init(&stream->zipf, FR_R16_IDS, 1.05);
+    fr_tool_zipf_init(&stream->zipf, ids, 1.05);
 }
 
 void fr_tool_r16_release(struct fr_tool_r16 *stream)

@@ -137,14 +137,6 @@ void fr_tool_table_drop_stage(struct fr_tool_table *table)
 
 /* ---- times ---- */
 
-double fr_tool_cpu_seconds(void)
-{
-    struct timespec now;
-    int rc = clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    FR_CHECK(rc == 0);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 uint64_t fr_tool_rss_bytes(void)
 {
     malloc_trim(0);

@@ -70,7 +70,6 @@ void fr_tool_times_end(struct fr_tool_times *times);
 /* Median, p99, p99.9 and largest in milliseconds, and p99.9 by the median, of both; sorts them. */
 void fr_tool_times_report(struct fr_tool_times *times, struct fr_tool_bench *bench);
 
-double fr_tool_cpu_seconds(void); /* of this process, all its threads */
 uint64_t fr_tool_rss_bytes(void); /* resident after what malloc keeps free was given back */
 
 #endif

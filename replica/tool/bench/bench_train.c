@@ -6,6 +6,7 @@
  * caller and a pool of its own. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/check.h"
 #include "bench/bench_machine.h"
@@ -14,12 +15,13 @@
 
 enum { BATCHES = 512 };
 
-static int fill_batches(const struct fr_conf *conf, struct fr_batch **batches)
+static int fill_batches(const struct fr_tool_bench *bench, struct fr_batch **batches)
 {
+    const struct fr_conf *conf = bench->conf;
     struct fr_decoder *decoder = fr_decoder_new(conf);
     struct fr_tool_r16 stream;
     struct fr_buffer record = {0};
-    fr_tool_r16_init(&stream, 1);
+    fr_tool_r16_init(&stream, 1, bench->ids);
     int result = FR_TOOL_OK;
     for (uint32_t b = 0; b < BATCHES; b++) {
         batches[b] = fr_batch_new(conf);
@@ -49,7 +51,7 @@ static int measure_training(struct fr_tool_machine *m, struct fr_batch *const *b
     /* round 0 admits every row and touches all memory */
     for (uint32_t i = 0; i <= FR_BENCH_REPEATS; i++) {
         if (i == 1)
-            m->plan_seconds = m->forward_seconds = m->measure_seconds = m->update_seconds = 0.0;
+            memset(m->seconds, 0, sizeof(m->seconds));
         if (fr_tool_machine_round(m, batches, BATCHES, &rates[i]) != FR_TOOL_OK)
             return FR_TOOL_FAILED;
     }
@@ -57,20 +59,31 @@ static int measure_training(struct fr_tool_machine *m, struct fr_batch *const *b
     return FR_TOOL_OK;
 }
 
+/* The roof is that of R16's products: another model has none. */
 static void report_training(struct fr_tool_bench *bench, const struct fr_tool_machine *m, double rate)
 {
-    double roof = bench->roof > 0.0 ? bench->roof : fr_tool_bench_measure_roof(bench);
-    double all = m->plan_seconds + m->forward_seconds + m->measure_seconds + m->update_seconds;
+    static const char *const names[] = {[FR_MACHINE_PLAN] = "plan",
+                                        [FR_MACHINE_FORWARD] = "forward",
+                                        [FR_MACHINE_METRICS] = "metrics",
+                                        [FR_MACHINE_UPDATE] = "backward_and_update"};
+    bool is_r16 = strcmp(bench->conf->model, "bench_r16") == 0;
+    double roof = !is_r16 ? 0.0 : bench->roof > 0.0 ? bench->roof : fr_tool_bench_measure_roof(bench);
+    double samples = (double)FR_BENCH_REPEATS * BATCHES * bench->conf->ingest.batch_size, all = 0.0;
     fr_tool_bench_begin(bench, "train");
     fr_tool_bench_text(bench, "kernel", fr_graph_kernel(m->graph));
     fr_tool_bench_number(bench, "threads", bench->threads);
     fr_tool_bench_number(bench, "samples_per_second", rate);
-    fr_tool_bench_number(bench, "roof_samples_per_second", roof);
-    fr_tool_bench_number(bench, "ratio_to_roof", rate / roof);
-    fr_tool_bench_number(bench, "plan_share", m->plan_seconds / all);
-    fr_tool_bench_number(bench, "forward_share", m->forward_seconds / all);
-    fr_tool_bench_number(bench, "metrics_share", m->measure_seconds / all);
-    fr_tool_bench_number(bench, "backward_and_update_share", m->update_seconds / all);
+    if (is_r16) {
+        fr_tool_bench_number(bench, "roof_samples_per_second", roof);
+        fr_tool_bench_number(bench, "ratio_to_roof", rate / roof);
+    }
+    for (int i = 0; i < FR_MACHINE_PHASES; i++) {
+        char name[64];
+        snprintf(name, sizeof(name), "%s_cpu_microseconds_per_sample", names[i]);
+        fr_tool_bench_number(bench, name, m->seconds[i] * 1e6 / samples);
+        all += m->seconds[i];
+    }
+    fr_tool_bench_number(bench, "cpu_microseconds_per_sample", all * 1e6 / samples);
     fr_tool_bench_end(bench);
 }
 
@@ -82,7 +95,7 @@ int fr_tool_bench_train(struct fr_tool_bench *bench)
     struct fr_tool_machine machine;
     double rate = 0.0;
     fr_tool_machine_init(&machine, bench->conf, bench->threads);
-    int result = fill_batches(bench->conf, batches);
+    int result = fill_batches(bench, batches);
     if (result == FR_TOOL_OK)
         result = measure_training(&machine, batches, &rate);
     if (result == FR_TOOL_OK)

@@ -9,6 +9,7 @@
 
 #include <math.h>
 
+#include "base/check.h"
 #include "base/random.h"
 
 enum { DRAWS = 1 << 20 };
@@ -204,6 +205,21 @@ FR_CASE(the_values_never_change)
     assert_true(sum == 0xa9ea7414277d2be5ULL);
 }
 
+FR_CASE(many_at_once_are_those_drawn_one_by_one)
+{
+    double many[40];
+    for (uint64_t key = 0; key < 2000; key++) {
+        struct fr_doubles out = {many, 1 + key % FR_ARRAY_LEN(many)};
+        uint64_t first = key % 7;
+        fr_random_normals(3, 4, key, first, out);
+        for (size_t i = 0; i < out.n; i++)
+            assert_true(many[i] == fr_random_normal(3, 4, key, first + i));
+        fr_random_uniforms(3, 4, key, first, out);
+        for (size_t i = 0; i < out.n; i++)
+            assert_true(many[i] == fr_random_uniform(3, 4, key, first + i));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -216,6 +232,7 @@ int main(void)
         cmocka_unit_test(normal_numbers_match_libm_closely),
         cmocka_unit_test(truncated_normal_numbers_are_drawn_again_beyond_two_deviations),
         cmocka_unit_test(the_values_never_change),
+        cmocka_unit_test(many_at_once_are_those_drawn_one_by_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

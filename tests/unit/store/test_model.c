@@ -3,8 +3,9 @@
  * seen is compared: rows and counters, every image of every epoch, the newest images as recovery
  * visits them, and the section "store".
  *
- * FR_TEST_OPERATIONS=1000000 makes more of them (100,000 in all), FR_TEST_SEED repeats a run. An
- * operation is a row of `operations`, a set of rules a row of `worlds`. */
+ * FR_TEST_OPERATIONS=1000000 makes more of them (100,000 in all, 20,000 under a sanitizer, which
+ * makes each ten times slower), FR_TEST_SEED repeats a run. An operation is a row of
+ * `operations`, a set of rules a row of `worlds`. */
 #include "store_model.h"
 
 #include <dirent.h>
@@ -13,7 +14,12 @@
 
 #include "durable/durable.h"
 
-enum { OPERATIONS = 100000, HOT = 250, PATH = 512 };
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { OPERATIONS = 20000 };
+#else
+enum { OPERATIONS = 100000 };
+#endif
+enum { HOT = 250, PATH = 512 };
 
 struct scene {
     struct world w;
