@@ -4,10 +4,11 @@
  * one core. train: plan, forward, metrics, backward, update in this process, without Kafka.
  * batches: the same in small ones. shared: groups beside plain samples. e2e: freshetd from a Kafka
  * topic, publishing on. grow: a table that grows, is swept and shrinks. recovery: a state
- * directory back into memory. tiers: training on tables larger than memory. The last three take
- * gigabytes, so they run only when they are named. One logfmt line a result on stdout, progress on
- * stderr, everything with the machine's description in --json FILE. Where the processor has
- * AVX-512, the program starts itself again with OPENBLAS_CORETYPE=SkylakeX, whatever was set:
+ * directory back into memory. tiers: training on tables larger than memory. epochs: a changed row
+ * from cut to acknowledged. The last four take gigabytes, so they run only when they are named. One
+ * logfmt line a result on stdout, progress on stderr, everything with the machine's description in
+ * --json FILE. Where the processor has AVX-512, the program starts itself again with
+ * OPENBLAS_CORETYPE=SkylakeX, whatever was set:
  * OpenBLAS 0.3.21 chooses an AVX2 kernel, half as fast, on processors it does not know, and a roof
  * measured with that would flatter us.
  *
@@ -32,7 +33,7 @@ enum { NAMES_MAX = 16, ARGUMENTS_MAX = 64, PATH_BYTES = 4096, LEVELS_MAX = 6 };
 
 static const char usage[] =
     "freshet bench [gemm] [decode] [train] [batches] [shared] [e2e] [options]     (no name: these)\n"
-    "       freshet bench [grow] [recovery] [tiers] [options]     (large tables: only by name)\n"
+    "       freshet bench [epochs] [grow] [recovery] [tiers] [options]     (large tables: only by name)\n"
     "\n"
     "  gemm    the matrix products of the reference model R16 alone: the roof\n"
     "  decode  bytes to samples, one core\n"
@@ -40,6 +41,7 @@ static const char usage[] =
     "  batches the trainer in small batches: what a sample costs beside one in batches of 1024\n"
     "  shared  groups beside the same impressions as plain samples, 8 and 50 a request\n"
     "  e2e     freshetd from a Kafka topic with publishing on, beside the roof\n"
+    "  epochs  what a changed row costs from cut to acknowledged, by stage, and its part of a fold\n"
     "  grow    a table that grows, is swept and shrinks: times of a plan, bytes of a row\n"
     "  recovery  a state directory back into memory: seconds for each GB of images\n"
     "  tiers   training with memory for a part of the rows beside all in memory\n"
@@ -49,7 +51,8 @@ static const char usage[] =
     "  --source DIR      the source tree, for tests/kafka and conf (default: found above this program)\n"
     "  --config FILE     default: conf/bench_r16.yaml of the source tree\n"
     "  --samples N       e2e: samples in the topic (3000000)\n"
-    "  --rows N          rows of the table (grow 30000000, recovery 10000000, tiers 20000000)\n"
+    "  --rows N          rows of the table (epochs 5000000, grow 30000000, recovery 10000000,\n"
+    "                    tiers 20000000)\n"
     "  --batches N       tiers: batches measured of each stream (1000)\n"
     "  --ids N           ids of each slot (decode, train, e2e: 100000)\n"
     "  --threads N       workers (one per core)\n";
@@ -63,7 +66,7 @@ static const struct {
     {"train", fr_tool_bench_train, false},   {"batches", fr_tool_bench_batches, false},
     {"shared", fr_tool_bench_shared, false}, {"e2e", fr_tool_bench_e2e, false},
     {"grow", fr_tool_bench_grow, true},      {"recovery", fr_tool_bench_recovery, true},
-    {"tiers", fr_tool_bench_tiers, true},
+    {"tiers", fr_tool_bench_tiers, true},    {"epochs", fr_tool_bench_epochs, true},
 };
 
 /* ---- report ---- */

@@ -64,6 +64,7 @@ int fr_tool_bench_e2e(struct fr_tool_bench *bench);
 int fr_tool_bench_grow(struct fr_tool_bench *bench);
 int fr_tool_bench_recovery(struct fr_tool_bench *bench);
 int fr_tool_bench_tiers(struct fr_tool_bench *bench);
+int fr_tool_bench_epochs(struct fr_tool_bench *bench);
 /* The roof alone: samples/s of the products, the best backend, all threads. */
 double fr_tool_bench_measure_roof(struct fr_tool_bench *bench);
 
