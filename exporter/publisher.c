@@ -197,7 +197,7 @@ void fr_publisher_free(struct fr_publisher *publisher)
     free(publisher->properties);
     free(publisher->out.records);
     fr_buffer_release(&publisher->out.bytes);
-    fr_buffer_release(&publisher->epoch_bytes);
+    fr_buffer_release(&publisher->borrowed.own);
     fr_buffer_release(&publisher->head_bytes);
     free(publisher);
 }
@@ -242,25 +242,16 @@ static int64_t record_timestamp(const struct fr_publisher *publisher, int64_t cu
     return cut_ms < now - TIMESTAMP_SKEW_MS || cut_ms > now + TIMESTAMP_SKEW_MS ? now : cut_ms;
 }
 
-/* Reads epoch sent + 1 from the journal and encodes it with the settings of its own journal
- * file. */
-static enum fr_status load_epoch(struct fr_publisher *publisher, uint64_t number, struct fr_err *err)
+/* Encodes the borrowed epoch with the settings of its own journal file. */
+static enum fr_status encode_epoch(struct fr_publisher *publisher, uint64_t number, struct fr_err *err)
 {
     struct outgoing *out = &publisher->out;
-    out->n = out->next = 0;
-    fr_buffer_clear(&out->bytes);
-    fr_buffer_clear(&publisher->epoch_bytes);
-    fr_buffer_clear(&publisher->head_bytes);
-    enum fr_status status =
-        fr_durable_read_epoch(publisher->options.durable, number, &publisher->epoch_bytes, &publisher->head_bytes, err);
-    if (status != FR_OK)
-        return status;
     struct fr_epoch epoch;
     struct fr_codec_settings settings;
-    if (fr_epoch_parse(publisher->epoch_bytes.data, publisher->epoch_bytes.size, &epoch) != FR_OK ||
-        epoch.epoch != number)
+    if (fr_epoch_view(publisher->borrowed.bytes, publisher->borrowed.size, &epoch) != FR_OK || epoch.epoch != number)
         return fr_err_set(err, FR_E_CORRUPT, "epoch %" PRIu64 " of the journal does not parse", number);
-    status = fr_codec_settings_parse(publisher->head_bytes.data, publisher->head_bytes.size, &settings);
+    epoch.digest = publisher->borrowed.digest;
+    enum fr_status status = fr_codec_settings_parse(publisher->head_bytes.data, publisher->head_bytes.size, &settings);
     if (status != FR_OK)
         return fr_err_set(err, status, "the head of the journal file of epoch %" PRIu64 " does not parse", number);
     uint64_t saturated = 0;
@@ -273,10 +264,8 @@ static enum fr_status load_epoch(struct fr_publisher *publisher, uint64_t number
     if (status == FR_OK)
         status = fr_export_epoch(&settings, &epoch, keep_record, out, &saturated, err);
     fr_codec_settings_release(&settings);
-    if (status != FR_OK) {
-        out->n = 0;
+    if (status != FR_OK)
         return status;
-    }
     out->epoch = number;
     out->timestamp_ms = record_timestamp(publisher, cut_ms);
     if (number > publisher->highest_sent) {
@@ -285,10 +274,29 @@ static enum fr_status load_epoch(struct fr_publisher *publisher, uint64_t number
     } else {
         publisher->tally.resent_epochs += 1;
     }
-    *pending_at(publisher, publisher->n_pending++) = (struct pending_epoch){number, 0, false};
     return FR_OK;
 }
 
+/* Takes epoch sent + 1, from memory or from the journal, and encodes it. */
+static enum fr_status load_epoch(struct fr_publisher *publisher, uint64_t number, struct fr_err *err)
+{
+    struct outgoing *out = &publisher->out;
+    out->n = out->next = 0;
+    fr_buffer_clear(&out->bytes);
+    fr_buffer_clear(&publisher->head_bytes);
+    struct fr_borrowed_epoch *borrowed = &publisher->borrowed;
+    enum fr_status status =
+        fr_durable_borrow(publisher->options.durable, number, borrowed, &publisher->head_bytes, err);
+    if (status == FR_OK)
+        status = encode_epoch(publisher, number, err);
+    fr_durable_give_back(publisher->options.durable, borrowed);
+    if (status != FR_OK) {
+        out->n = 0;
+        return status;
+    }
+    *pending_at(publisher, publisher->n_pending++) = (struct pending_epoch){number, 0, false};
+    return FR_OK;
+}
 /* Hands over records of the outgoing epoch while they fit; FR_AGAIN when the bound or librdkafka's
  * queue is full. */
 static enum fr_status produce_some(struct fr_publisher *publisher, struct fr_err *err)

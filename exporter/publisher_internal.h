@@ -51,7 +51,8 @@ struct fr_publisher {
     size_t pending_begin, n_pending;
     size_t in_flight_bytes;
     uint64_t retry_at_ns, backoff_ms;
-    struct fr_buffer epoch_bytes, head_bytes;
+    struct fr_borrowed_epoch borrowed;
+    struct fr_buffer head_bytes;
     _Atomic uint64_t offered;
     struct fr_publisher_status tally;
     pthread_mutex_t mutex;             /* of status only */

@@ -80,6 +80,7 @@ static struct fr_durable *make(const struct fr_durable_options *options)
     durable->journal = (struct fr_journal){.disk = durable->disk, .dir = path_below(options->dir, "journal")};
     durable->journal_file_max = options->journal_file_max ? options->journal_file_max : DURABLE_JOURNAL_FILE_MAX;
     durable->cache_bytes = options->cache_bytes;
+    durable->keep_bytes = options->keep_bytes ? options->keep_bytes : DURABLE_KEEP_BYTES;
     durable->sst_bytes_max = DURABLE_SST_BYTES_MAX;
     durable->order = fr_order_of(options->salt);
     durable->head_size = options->head_size;
@@ -153,7 +154,7 @@ void fr_durable_close(struct fr_durable *durable)
         (void)durable->disk->close(durable->disk->self, durable->hwm_fd);
     if (durable->lock_fd >= 0)
         (void)close(durable->lock_fd); /* gives the lock back */
-    fr_buffer_release(&durable->record);
+    fr_durable_kept_release(durable);
     pthread_mutex_destroy(&durable->index);
     pthread_mutex_destroy(&durable->mark);
     free(durable->dir);
@@ -213,7 +214,7 @@ static bool must_rotate(const struct fr_durable *durable, const struct fr_journa
            (tail->head_size > 0 && memcmp(tail->head, durable->head, tail->head_size) != 0);
 }
 
-/* Writes and syncs the sealed record in durable->record; *file is where it went: tail, or a file
+/* Writes and syncs the sealed record *durable->record; *file is where it went: tail, or a file
  * not yet in the index. */
 static enum fr_status write_record(struct fr_durable *durable, uint64_t epoch, struct fr_journal_file *tail,
                                    struct fr_journal_file **file, struct fr_err *err)
@@ -232,7 +233,7 @@ static enum fr_status write_record(struct fr_durable *durable, uint64_t epoch, s
     fr_journal_path(&durable->journal, target->first, path);
     const struct fr_disk *disk = durable->disk;
     enum fr_status status =
-        fr_disk_write(disk, target->fd, durable->record.data, durable->record.size, target->bytes, path, err);
+        fr_disk_write(disk, target->fd, durable->record->data, durable->record->size, target->bytes, path, err);
     if (status == FR_E_NO_SPACE)
         return cut_back(durable, target, created, err);
     if (status == FR_OK)
@@ -251,7 +252,7 @@ static enum fr_status write_record(struct fr_durable *durable, uint64_t epoch, s
 static void enter_epoch(struct fr_durable *durable, struct fr_journal_file *file, const struct fr_hwm *mark,
                         const struct fr_sha256 *before)
 {
-    uint64_t size = durable->record.size - JOURNAL_RECORD_HEAD;
+    uint64_t size = durable->record->size - JOURNAL_RECORD_HEAD;
     pthread_mutex_lock(&durable->index);
     if (file->n_epochs == 0) {
         file->before = *before;
@@ -259,8 +260,8 @@ static void enter_epoch(struct fr_durable *durable, struct fr_journal_file *file
     }
     struct fr_journal_epoch entry = {file->bytes + JOURNAL_RECORD_HEAD, size, mark->timeline, mark->digest};
     fr_journal_file_push(file, &entry);
-    file->bytes += durable->record.size;
-    durable->unfolded_bytes += durable->record.size;
+    file->bytes += durable->record->size;
+    durable->unfolded_bytes += durable->record->size;
     durable->timeline = mark->timeline;
     durable->epoch = mark->epoch;
     durable->digest = mark->digest;
@@ -284,11 +285,8 @@ enum fr_status fr_durable_append(struct fr_durable *durable, struct fr_stage *st
     FR_CHECK(stage->epoch == mark.epoch);
     FR_CHECK(stage->timeline >= timeline);
 
-    struct fr_buffer *record = &durable->record;
-    fr_buffer_clear(record);
-    fr_buffer_reserve(record, JOURNAL_RECORD_HEAD);
-    record->size = JOURNAL_RECORD_HEAD;
-    fr_epoch_encode(stage, &durable->order, &before, record);
+    const struct fr_buffer *record = durable->record = &stage->record;
+    fr_epoch_complete(stage, &durable->order, &before);
     size_t size = record->size - JOURNAL_RECORD_HEAD;
     fr_journal_seal(record->data, size);
     mark.digest = fr_sha256(record->data + JOURNAL_RECORD_HEAD, size);
@@ -312,6 +310,7 @@ enum fr_status fr_durable_append(struct fr_durable *durable, struct fr_stage *st
         fr_buffer_append(bytes, record->data + JOURNAL_RECORD_HEAD, size);
     if (digest)
         *digest = mark.digest;
+    fr_durable_keep(durable, mark.epoch, stage);
     return FR_OK;
 }
 
@@ -411,6 +410,7 @@ enum fr_status fr_durable_trim(struct fr_durable *durable, struct fr_err *err)
     uint64_t limit = acked < durable->folded ? acked : durable->folded;
     size_t n = count_droppable(durable, limit);
     pthread_mutex_unlock(&durable->index);
+    fr_durable_forget(durable, limit);
     if (n == 0)
         return FR_OK;
     enum fr_status status = FR_OK;

@@ -22,6 +22,15 @@ enum {
     DURABLE_OPEN_TRIES = 4,            /* read-only, beside a writer that trims */
     DURABLE_JOURNAL_FILE_MAX = 64 << 20,
     DURABLE_SST_BYTES_MAX = 256 << 20,
+    DURABLE_KEEP_BYTES = 64 << 20,
+};
+_Static_assert((int)JOURNAL_RECORD_HEAD == (int)FR_STAGE_FRONT, "a stage's record is the journal's");
+
+/* A durable epoch in memory: its journal record (kept.c). */
+struct fr_kept {
+    uint64_t epoch;
+    struct fr_buffer record;
+    unsigned refs; /* the list holds one */
 };
 
 struct fr_durable {
@@ -32,10 +41,11 @@ struct fr_durable {
     struct fr_order order; /* from the mark */
     uint8_t *head;
     size_t head_size;
-    int lock_fd;             /* -1: none */
-    struct fr_cold *cold;    /* NULL: read-only, and no store there */
-    struct fr_buffer record; /* append's thread */
-    uint64_t sst_bytes_max;  /* tests make it small */
+    int lock_fd;                    /* -1: none */
+    struct fr_cold *cold;           /* NULL: read-only, and no store there */
+    const struct fr_buffer *record; /* append's thread: of the stage that it appends */
+    uint64_t sst_bytes_max;         /* tests make it small */
+    uint64_t keep_bytes;            /* 0, for tests only: nothing is kept */
 
     pthread_mutex_t index;
     struct fr_journal journal;
@@ -45,6 +55,10 @@ struct fr_durable {
     uint64_t acked, unfolded_bytes;
     bool folding;
     bool dead; /* a storage error happened: nothing is done any more (P6) */
+    struct fr_kept **kept;
+    size_t n_kept, capacity_kept;
+    uint64_t kept_bytes;
+    struct fr_buffer spare; /* for the next stage */
 
     pthread_mutex_t mark;
     int hwm_fd; /* -1: read-only */
@@ -68,6 +82,15 @@ struct fr_journal_file *fr_durable_acquire(struct fr_durable *durable, uint64_t 
 void fr_durable_release(struct fr_durable *durable, struct fr_journal_file *file);
 /* Deletes files that are folded and acknowledged, never the newest. */
 enum fr_status fr_durable_trim(struct fr_durable *durable, struct fr_err *err) FR_MUST_CHECK;
+
+/* kept.c. Takes the record of the stage, which was just appended as this epoch. */
+void fr_durable_keep(struct fr_durable *durable, uint64_t epoch, struct fr_stage *stage);
+/* Nobody needs epochs up to limit any more. */
+void fr_durable_forget(struct fr_durable *durable, uint64_t limit);
+/* NULL: not kept. */
+struct fr_kept *fr_durable_kept(struct fr_durable *durable, uint64_t epoch);
+void fr_durable_unkeep(struct fr_durable *durable, struct fr_kept *kept);
+void fr_durable_kept_release(struct fr_durable *durable); /* at close */
 
 /* recovery.c: fills cold, journal, hwm and the numbers. */
 enum fr_status fr_durable_recover(struct fr_durable *durable, struct fr_err *err) FR_MUST_CHECK;

@@ -3,7 +3,8 @@
  * The layout (docs/state.md) is plain: a head, images in ascending (table, hash) of the state's
  * keyed order, sections in ascending name. Nothing in it depends on the order in which images were
  * staged, on addresses, time or padding: equal sets and salts give equal bytes, and so equal
- * digests. Sorting is base/radix.h over (table, hash) with an index, then one move of the images.
+ * digests. What the cut ordered stands in its place already; loose images are sorted (base/radix.h
+ * over (table, hash) with an index) and moved behind.
  *
  * Invariants: a parsed epoch was checked whole, so iterating it cannot fail.
  *
@@ -32,17 +33,17 @@ static bool hash_less(uint32_t table_a, uint64_t hash_a, uint32_t table_b, uint6
     return table_a != table_b ? table_a < table_b : hash_a < hash_b;
 }
 
-/* Puts the images into ascending (table, hash). */
-static void sort_images(struct fr_stage *stage, const struct fr_order *order)
+/* Puts the loose images into ascending (table, hash). */
+static void sort_loose(struct fr_stage *stage, const struct fr_order *order)
 {
-    size_t n = stage->n_images;
+    size_t n = stage->n_loose;
     if (n == 0)
         return;
     FR_CHECK(n <= UINT32_MAX / sizeof(struct fr_image));
     struct fr_radix_item *items = fr_arena_take(&stage->arena, n * sizeof(*items));
     bool sorted = true;
     for (uint32_t i = 0; i < n; i++) {
-        const struct fr_image *image = &stage->images[i];
+        const struct fr_image *image = &stage->loose[i];
         items[i] = (struct fr_radix_item){fr_order_hash(order, image->key), image->table, i};
         sorted = sorted && (i == 0 || hash_less(items[i - 1].high, items[i - 1].low, items[i].high, items[i].low));
     }
@@ -51,10 +52,10 @@ static void sort_images(struct fr_stage *stage, const struct fr_order *order)
     struct fr_radix_item *spare = fr_arena_take(&stage->arena, n * sizeof(*spare));
     struct fr_image *copy = fr_arena_take(&stage->arena, n * sizeof(*copy));
     items = fr_radix_sort(items, spare, (uint32_t)n);
-    memcpy(copy, stage->images, n * sizeof(*copy));
+    memcpy(copy, stage->loose, n * sizeof(*copy));
     bool each_key_once = true;
     for (size_t i = 0; i < n; i++) {
-        stage->images[i] = copy[items[i].index];
+        stage->loose[i] = copy[items[i].index];
         each_key_once =
             each_key_once && (i == 0 || hash_less(items[i - 1].high, items[i - 1].low, items[i].high, items[i].low));
     }
@@ -63,15 +64,13 @@ static void sort_images(struct fr_stage *stage, const struct fr_order *order)
 
 /* ---- encode ---- */
 
-static void put_images(const struct fr_stage *stage, uint8_t **at)
+static void put_loose(const struct fr_stage *stage, uint8_t **at)
 {
-    for (size_t i = 0; i < stage->n_images; i++) {
-        const struct fr_image *image = &stage->images[i];
-        put(at, &image->key, 8);
-        put(at, &image->table, 4);
-        put(at, &image->size, 4);
-        put(at, &image->kind, 1);
-        put(at, &image->reason, 1);
+    if (stage->n_loose > 0 && stage->n_ordered > 0)
+        FR_CHECK(stage->loose[0].table > stage->ordered_table);
+    for (size_t i = 0; i < stage->n_loose; i++) {
+        const struct fr_image *image = &stage->loose[i];
+        *at = fr_image_put(*at, image);
         put(at, image->bytes, image->size);
     }
 }
@@ -103,12 +102,11 @@ static void put_sections(const struct fr_stage *stage, uint8_t **at)
     free(order);
 }
 
-void fr_epoch_encode(struct fr_stage *stage, const struct fr_order *order, const struct fr_sha256 *previous,
-                     struct fr_buffer *out)
+void fr_epoch_complete(struct fr_stage *stage, const struct fr_order *order, const struct fr_sha256 *previous)
 {
     FR_CHECK(stage->epoch >= 1);
     FR_CHECK(stage->timeline >= 1);
-    sort_images(stage, order);
+    sort_loose(stage, order);
     struct fr_epoch_head head = {.magic = EPOCH_MAGIC,
                                  .version = EPOCH_VERSION,
                                  .epoch = stage->epoch,
@@ -121,12 +119,23 @@ void fr_epoch_encode(struct fr_stage *stage, const struct fr_order *order, const
     for (size_t i = 0; i < stage->n_sections; i++)
         head.sections_size += 1 + strlen(stage->sections[i].name) + 8 + stage->sections[i].bytes.size;
     size_t total = EPOCH_HEAD + (size_t)head.images_size + (size_t)head.sections_size;
-    uint8_t *begin = fr_buffer_reserve(out, total), *at = begin;
+    /* growth must keep what the cut has put there */
+    stage->record.size = stage->n_ordered ? STAGE_IMAGES + stage->ordered_bytes : 0;
+    (void)fr_buffer_reserve(&stage->record, FR_STAGE_FRONT + total - stage->record.size);
+    uint8_t *begin = stage->record.data + FR_STAGE_FRONT, *at = begin;
     put(&at, &head, EPOCH_HEAD);
-    put_images(stage, &at);
+    at += stage->ordered_bytes;
+    put_loose(stage, &at);
     put_sections(stage, &at);
     FR_CHECK(at == begin + total);
-    out->size += total;
+    stage->record.size = FR_STAGE_FRONT + total;
+}
+
+void fr_epoch_encode(struct fr_stage *stage, const struct fr_order *order, const struct fr_sha256 *previous,
+                     struct fr_buffer *out)
+{
+    fr_epoch_complete(stage, order, previous);
+    fr_buffer_append(out, stage->record.data + FR_STAGE_FRONT, stage->record.size - FR_STAGE_FRONT);
 }
 
 /* ---- parse ---- */

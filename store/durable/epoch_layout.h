@@ -6,7 +6,8 @@
 #include "durable/epoch.h"
 
 /* The magic is "frep". */
-enum { EPOCH_MAGIC = 0x70657266, EPOCH_VERSION = 3, EPOCH_HEAD = 96, EPOCH_IMAGE_HEAD = 18 };
+enum { EPOCH_MAGIC = 0x70657266, EPOCH_VERSION = 3, EPOCH_HEAD = 96, EPOCH_IMAGE_HEAD = FR_IMAGE_HEAD };
+enum { STAGE_IMAGES = FR_STAGE_FRONT + EPOCH_HEAD }; /* of a stage's record */
 
 struct fr_epoch_head {
     uint32_t magic;

@@ -5,8 +5,9 @@
  * binary heap on (table, hash, newest epoch first); Knuth, TAOCP vol. 3, 5.4.1): the first of equal
  * keys wins, the others are passed over. Each stream reads its epoch through a window; all windows
  * together stay within FR_FOLD_WINDOWS bytes (more only for images larger than their window), so
- * that a fold of 512 MiB does not need 512 MiB. A stream's CRC is computed as it passes and
- * compared at its end, before anything is ingested. Of each section the newest value is kept as the
+ * that a fold of 512 MiB does not need 512 MiB. Epochs that are kept in memory (kept.c) are taken
+ * from there, without a copy. Of the others a stream's CRC is computed as it passes and compared
+ * at its end, before anything is ingested. Of each section the newest value is kept as the
  * streams pass their ends (section_set.h), and written behind the images, then the sentinel; a
  * section that no folded epoch holds stays as the cold store has it. An absent key becomes a
  * delete. Until the ingest nothing has happened: files of an interrupted fold are removed here or
@@ -29,6 +30,7 @@ enum { WINDOW_MIN = 4096, WINDOW_MAX = 256 << 10 };
 
 struct stream {
     struct fr_journal_file *file; /* referenced */
+    struct fr_kept *kept;         /* referenced; the window is its record. NULL: read from the file */
     struct fr_journal_epoch entry;
     uint64_t epoch;
     uint64_t at, end;       /* file offsets: next byte to read into the window, end of the epoch */
@@ -143,6 +145,16 @@ static enum fr_status take_section(struct fold *fold, struct stream *stream, str
     return pass(fold, stream, size, fr_section_set_put(&fold->sections, name, stream->epoch), err);
 }
 
+static void close_window(const struct fold *fold, struct stream *stream)
+{
+    if (!stream->kept)
+        free(stream->window);
+    fr_durable_unkeep(fold->durable, stream->kept);
+    stream->kept = NULL;
+    stream->window = NULL;
+    stream->begin = stream->filled = stream->capacity = 0;
+}
+
 /* Takes the sections behind the images, compares the CRC, gives the window back. */
 static enum fr_status finish_stream(struct fold *fold, struct stream *stream, struct fr_err *err)
 {
@@ -153,10 +165,9 @@ static enum fr_status finish_stream(struct fold *fold, struct stream *stream, st
         return status;
     if (stream->sections_left > 0 || stream->at != stream->end || stream->begin != stream->filled)
         return damaged(fold, stream, err);
-    free(stream->window);
-    stream->window = NULL;
-    stream->begin = stream->filled = stream->capacity = 0;
-    return stream->crc == stream->expected_crc ? FR_OK : damaged(fold, stream, err);
+    bool same = stream->kept || stream->crc == stream->expected_crc;
+    close_window(fold, stream);
+    return same ? FR_OK : damaged(fold, stream, err);
 }
 
 /* Moves to the next image; FR_EOF after the last, when the whole epoch has passed its CRC. */
@@ -193,6 +204,25 @@ static enum fr_status step(struct fold *fold, struct stream *stream, struct fr_e
     return FR_OK;
 }
 
+/* On the epoch in memory, all of it at once, or the first bytes of it from the journal. */
+static enum fr_status open_window(const struct fold *fold, struct stream *stream, size_t size, struct fr_err *err)
+{
+    size_t whole = (size_t)stream->entry.size;
+    stream->kept = fr_durable_kept(fold->durable, stream->epoch);
+    if (stream->kept) {
+        stream->window = stream->kept->record.data + FR_STAGE_FRONT;
+        stream->filled = stream->capacity = whole;
+        stream->at = stream->end;
+        return FR_OK;
+    }
+    stream->crc = fr_journal_record_crc(stream->entry.size);
+    stream->capacity = whole < size ? whole : size;
+    stream->window = fr_realloc(NULL, stream->capacity, 1);
+    enum fr_status status =
+        fr_journal_record_head(&fold->durable->journal, stream->file, stream->entry.offset, &stream->expected_crc, err);
+    return status == FR_OK ? need(fold, stream, EPOCH_HEAD, err) : status;
+}
+
 static enum fr_status stream_open(struct fold *fold, uint64_t epoch, size_t window, struct fr_err *err)
 {
     struct stream *stream = &fold->streams[fold->n_streams];
@@ -202,14 +232,8 @@ static enum fr_status stream_open(struct fold *fold, uint64_t epoch, size_t wind
     stream->epoch = epoch;
     stream->at = stream->entry.offset;
     stream->end = stream->entry.offset + stream->entry.size;
-    stream->crc = fr_journal_record_crc(stream->entry.size);
-    stream->capacity = stream->entry.size < window ? (size_t)stream->entry.size : window;
-    stream->window = fr_realloc(NULL, stream->capacity, 1);
     fold->bytes += stream->entry.size + JOURNAL_RECORD_HEAD;
-    enum fr_status status =
-        fr_journal_record_head(&fold->durable->journal, stream->file, stream->entry.offset, &stream->expected_crc, err);
-    if (status == FR_OK)
-        status = need(fold, stream, EPOCH_HEAD, err);
+    enum fr_status status = open_window(fold, stream, window, err);
     if (status != FR_OK)
         return status;
     struct fr_epoch_head head;
@@ -343,7 +367,7 @@ static enum fr_status run(struct fold *fold, bool *ingesting, struct fr_err *err
 static void clean(struct fold *fold)
 {
     for (size_t i = 0; i < fold->n_streams; i++) {
-        free(fold->streams[i].window);
+        close_window(fold, &fold->streams[i]);
         fr_durable_release(fold->durable, fold->streams[i].file);
     }
     free(fold->streams);

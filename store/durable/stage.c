@@ -1,7 +1,9 @@
 /* The staging area of a cut: images and sections that the owner loop copies at a batch boundary and
  * hands to the durable thread.
  *
- * Memory is kept between epochs (arena blocks, the image array, section buffers): a steady workload
+ * The cut knows the order of its images and writes them where the epoch has them, so that they are
+ * copied once between the rows and the journal. Loose images (blocks of sketches, tests) come in any
+ * order and are put behind by the encoder. Memory is kept between epochs (arena blocks, the image array, section buffers): a steady workload
  * allocates nothing after its largest epoch. Small images share pieces of the arena, else each
  * would cost a multiple of 64 bytes.
  *
@@ -10,7 +12,7 @@
  *
  * Owner: whoever holds the stage (owner loop, then durable thread). It does not sort or find double
  * keys (the encoder does). */
-#include "durable/epoch.h"
+#include "epoch_layout.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +31,9 @@ void fr_stage_clear(struct fr_stage *stage)
     fr_arena_reset(&stage->arena);
     stage->piece = NULL;
     stage->piece_left = 0;
-    stage->n_images = 0;
+    stage->record.size = 0;
+    stage->n_ordered = stage->ordered_bytes = 0;
+    stage->n_loose = stage->n_images = 0;
     stage->n_sections = 0;
     stage->image_bytes = 0;
     stage->epoch = 0;
@@ -45,7 +49,8 @@ void fr_stage_release(struct fr_stage *stage)
     if (!stage)
         return;
     fr_arena_release(&stage->arena);
-    free(stage->images);
+    fr_buffer_release(&stage->record);
+    free(stage->loose);
     for (size_t i = 0; i < stage->capacity_sections; i++)
         fr_buffer_release(&stage->sections[i].bytes);
     free(stage->sections);
@@ -67,6 +72,31 @@ static uint8_t *take_bytes(struct fr_stage *stage, size_t size)
     return bytes;
 }
 
+uint8_t *fr_stage_reserve(struct fr_stage *stage, size_t bytes)
+{
+    FR_CHECK(stage->n_images == 0);
+    fr_buffer_clear(&stage->record);
+    return fr_buffer_reserve(&stage->record, STAGE_IMAGES + bytes) + STAGE_IMAGES;
+}
+
+void fr_stage_ordered(struct fr_stage *stage, size_t n, size_t bytes, uint32_t last_table)
+{
+    FR_CHECK(stage->n_images == 0);
+    FR_CHECK(stage->record.capacity >= STAGE_IMAGES + bytes);
+    FR_CHECK(last_table <= FR_IMAGE_TABLE_MAX);
+    stage->n_ordered = stage->n_images = n;
+    stage->ordered_bytes = bytes;
+    stage->ordered_table = last_table;
+    stage->image_bytes = bytes - n * FR_IMAGE_HEAD;
+}
+
+struct fr_epoch fr_stage_view(const struct fr_stage *stage)
+{
+    const uint8_t *begin = stage->n_ordered ? stage->record.data + STAGE_IMAGES : NULL;
+    return (struct fr_epoch){
+        .n_images = stage->n_ordered, .images_begin = begin, .images_end = begin + stage->ordered_bytes};
+}
+
 uint8_t *fr_stage_image(struct fr_stage *stage, const struct fr_image *image)
 {
     FR_CHECK(image->table <= FR_IMAGE_TABLE_MAX);
@@ -75,13 +105,14 @@ uint8_t *fr_stage_image(struct fr_stage *stage, const struct fr_image *image)
         FR_CHECK(image->size == 0 && image->reason <= FR_ABSENT_MANUAL);
     else
         FR_CHECK(image->reason == 0);
-    if (stage->n_images == stage->capacity_images) {
-        size_t capacity = stage->capacity_images ? 2 * stage->capacity_images : FIRST_IMAGES;
-        stage->images = fr_realloc(stage->images, capacity, sizeof(*stage->images));
-        stage->capacity_images = capacity;
+    if (stage->n_loose == stage->capacity_loose) {
+        size_t capacity = stage->capacity_loose ? 2 * stage->capacity_loose : FIRST_IMAGES;
+        stage->loose = fr_realloc(stage->loose, capacity, sizeof(*stage->loose));
+        stage->capacity_loose = capacity;
     }
     uint8_t *bytes = take_bytes(stage, image->size);
-    struct fr_image *staged = &stage->images[stage->n_images++];
+    struct fr_image *staged = &stage->loose[stage->n_loose++];
+    stage->n_images++;
     *staged = *image;
     staged->bytes = bytes;
     stage->image_bytes += image->size;

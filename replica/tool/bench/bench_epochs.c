@@ -189,8 +189,8 @@ static void report(struct epochs *epochs, const char *name, double process_secon
     fr_tool_bench_begin(bench, name);
     fr_tool_bench_number(bench, "rows", (double)epochs->table.n_made);
     fr_tool_bench_number(bench, "changed_per_epoch", images / (ROUNDS * EPOCHS));
-    fr_tool_bench_number(bench, "image_bytes", (double)epochs->table.stage.image_bytes /
-                                                   (double)epochs->table.stage.n_images);
+    fr_tool_bench_number(bench, "image_bytes",
+                         (double)epochs->table.stage.image_bytes / (double)epochs->table.stage.n_images);
     fr_tool_bench_text(bench, "broker", "embedded");
     for (int s = 0; s < STAGES; s++) {
         double each[ROUNDS * EPOCHS], ns = 0;

@@ -12,14 +12,19 @@ static void cut(struct world *w, struct fr_stage *stage)
 
 static const struct fr_image *image_of(const struct fr_stage *stage, uint64_t key)
 {
-    const struct fr_image *found = NULL;
-    for (size_t i = 0; i < stage->n_images; i++) {
-        if (stage->images[i].key != key)
+    static struct fr_image image;
+    struct fr_epoch images = fr_stage_view(stage);
+    struct fr_image next;
+    const uint8_t *at = NULL;
+    bool found = false;
+    while (fr_epoch_next(&images, &at, &next) == FR_OK) {
+        if (next.key != key)
             continue;
-        assert_null(found); /* a key occurs at most once */
-        found = &stage->images[i];
+        assert_false(found); /* a key occurs at most once */
+        found = true;
+        image = next;
     }
-    return found;
+    return found ? &image : NULL;
 }
 
 static void assert_absent(const struct fr_stage *stage, uint64_t key, uint8_t reason)
@@ -41,8 +46,12 @@ static void assert_kind(const struct fr_stage *stage, uint64_t key, enum fr_imag
 /* Every epoch so far into an empty store, as recovery does. */
 static void restore_stage(struct world *w, const struct fr_stage *stage, bool newest)
 {
-    for (size_t i = 0; i < stage->n_images; i++)
-        assert_int_equal(fr_store_restore_image(w->store, &stage->images[i]), FR_OK);
+    struct fr_epoch images = fr_stage_view(stage);
+    struct fr_image image;
+    const uint8_t *at = NULL;
+    while (fr_epoch_next(&images, &at, &image) == FR_OK)
+        assert_int_equal(fr_store_restore_image(w->store, &image), FR_OK);
+    assert_int_equal(stage->n_loose, 0);
     if (!newest)
         return;
     assert_string_equal(stage->sections[0].name, "store");

@@ -244,7 +244,11 @@ FR_CASE(counters_go_on_beyond_2_to_the_24th)
     struct fr_stage stage;
     fr_stage_init(&stage);
     fr_store_cut(w.store, &stage);
-    assert_int_equal(fr_store_restore_image(r.store, &stage.images[0]), FR_OK);
+    struct fr_epoch images = fr_stage_view(&stage);
+    struct fr_image image;
+    const uint8_t *at = NULL;
+    assert_int_equal(fr_epoch_next(&images, &at, &image), FR_OK);
+    assert_int_equal(fr_store_restore_image(r.store, &image), FR_OK);
     assert_int_equal(fr_store_find(r.store, 0, 44, &view), FR_OK);
     assert_int_equal(view.show, (1u << 24) + 4);
     assert_true(view.click == (double)((1u << 24) + 4));

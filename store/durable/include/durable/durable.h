@@ -37,6 +37,8 @@ struct fr_durable_options {
     /* RocksDB's blocks, filters and indexes in memory; 0: 8 MiB. A state needs about 2 bytes a
      * row for filters and indexes, which get at most half of it. */
     uint64_t cache_bytes;
+    /* So many bytes of the newest epochs stay in memory, for publisher and fold; 0: 64 MiB. */
+    uint64_t keep_bytes;
     /* Of the keyed order (base/order.h) of a directory that is made now; an existing one keeps its
      * own. */
     uint64_t salt;
@@ -115,8 +117,9 @@ uint64_t fr_durable_folded(struct fr_durable *durable);
 uint64_t fr_durable_cold_memory(struct fr_durable *durable);
 
 /* Appends the stage as epoch status.epoch + 1 (FR_CHECK), syncs, moves the HWM, and syncs: the
- * epoch is durable when this returns FR_OK. The epoch's bytes are appended to *bytes (may be NULL),
- * for the publisher. FR_E_NO_SPACE leaves the journal as it was (epoch and digest unchanged; the
+ * epoch is durable when this returns FR_OK. The epoch's bytes are appended to *bytes (may be NULL);
+ * the stage's record stays with the durable object, for publisher and fold, and the stage gets other
+ * memory: it can only be cleared. FR_E_NO_SPACE leaves the journal as it was (epoch and digest unchanged; the
  * stage may be appended again); everything else is FR_E_IO and final. */
 enum fr_status fr_durable_append(struct fr_durable *durable, struct fr_stage *stage, struct fr_buffer *bytes,
                                  struct fr_sha256 *digest, struct fr_err *err) FR_MUST_CHECK;
@@ -125,6 +128,20 @@ enum fr_status fr_durable_append(struct fr_durable *durable, struct fr_stage *st
  * record no longer passes its CRC. */
 enum fr_status fr_durable_read_epoch(struct fr_durable *durable, uint64_t epoch, struct fr_buffer *bytes,
                                      struct fr_buffer *head, struct fr_err *err) FR_MUST_CHECK;
+/* The same for who only looks at it: from memory while the newest epochs are kept there, else read
+ * into own, which the caller releases in the end. Each borrowed epoch is given back before the next.
+ * The bytes are those whose digest this is. */
+struct fr_kept;
+struct fr_borrowed_epoch {
+    const uint8_t *bytes;
+    size_t size;
+    struct fr_sha256 digest;
+    struct fr_buffer own;
+    struct fr_kept *kept;
+};
+enum fr_status fr_durable_borrow(struct fr_durable *durable, uint64_t epoch, struct fr_borrowed_epoch *out,
+                                 struct fr_buffer *head, struct fr_err *err) FR_MUST_CHECK;
+void fr_durable_give_back(struct fr_durable *durable, struct fr_borrowed_epoch *borrowed);
 /* Gives the digest of an epoch (0..durable) while the journal still knows it (journal_first - 1 ..
  * epoch; 0 has a digest of zeros), else FR_E_NOT_FOUND. */
 enum fr_status fr_durable_digest(struct fr_durable *durable, uint64_t epoch, struct fr_sha256 *out);

@@ -32,14 +32,24 @@ struct fr_stage_section {
     struct fr_buffer bytes; /* kept beyond n_sections too, for the next epoch */
 };
 
+/* Bytes in front of an image, as epochs store it; room that a stage leaves in front of its epoch for
+ * the journal. */
+enum { FR_IMAGE_HEAD = 18, FR_STAGE_FRONT = 16 };
+
 /* Filled by the owner loop, handed to the durable thread, reused. Not zero-initialised by hand:
  * fr_stage_init. */
 struct fr_stage {
     uint64_t epoch;
     uint64_t timeline;
-    struct fr_arena arena; /* image bytes */
-    struct fr_image *images;
-    size_t n_images, capacity_images;
+    /* FR_STAGE_FRONT bytes and then the epoch as stored: from the cut on its ordered images in their
+     * place, and all of it once it is encoded. */
+    struct fr_buffer record;
+    size_t n_ordered, ordered_bytes;
+    uint32_t ordered_table; /* the last */
+    struct fr_arena arena;  /* bytes of loose images */
+    struct fr_image *loose;
+    size_t n_loose, capacity_loose;
+    size_t n_images; /* of both kinds */
     struct fr_stage_section *sections;
     size_t n_sections, capacity_sections;
     uint64_t image_bytes;
@@ -58,6 +68,22 @@ struct fr_stage {
 void fr_stage_init(struct fr_stage *stage);
 void fr_stage_clear(struct fr_stage *stage); /* keeps memory */
 void fr_stage_release(struct fr_stage *stage);
+/* Images whose order the caller knows, ascending by (table, hash), are written where the epoch will
+ * have them: room for at most `bytes` bytes of them comes first, before any loose image. There the
+ * caller puts each with fr_image_put, and says how many there are, how many bytes they take and
+ * their last table; loose images must be of tables above that (FR_CHECK, by the encoder). */
+uint8_t *fr_stage_reserve(struct fr_stage *stage, size_t bytes);
+void fr_stage_ordered(struct fr_stage *stage, size_t n, size_t bytes, uint32_t last_table);
+/* Writes the image's head; its bytes belong behind it, at what is returned. */
+static inline uint8_t *fr_image_put(uint8_t *to, const struct fr_image *image)
+{
+    memcpy(to, &image->key, sizeof(image->key));
+    memcpy(to + 8, &image->table, sizeof(image->table));
+    memcpy(to + 12, &image->size, sizeof(image->size));
+    to[16] = image->kind;
+    to[17] = image->reason;
+    return to + FR_IMAGE_HEAD;
+}
 /* Makes room for the bytes of one image (8-byte aligned); the caller fills them before the stage is
  * handed over. A key comes at most once per stage. An absent image has a reason and no bytes,
  * another has bytes and no reason (FR_CHECK). image->bytes is not read. */
@@ -67,8 +93,11 @@ uint8_t *fr_stage_image(struct fr_stage *stage, const struct fr_image *image);
  * second section of the same name is a bug (FR_CHECK, by the encoder). */
 struct fr_buffer *fr_stage_section(struct fr_stage *stage, const char *name);
 
-/* Appends the epoch's bytes to out (sorts the stage's images in place; scratch memory comes from
- * the stage's arena). A key staged twice is a bug (FR_CHECK). */
+/* Makes stage->record whole: behind FR_STAGE_FRONT bytes that are the caller's it is the epoch (sorts
+ * loose images in place; scratch memory comes from the stage's arena). It may be done again. A
+ * loose key staged twice is a bug (FR_CHECK). */
+void fr_epoch_complete(struct fr_stage *stage, const struct fr_order *order, const struct fr_sha256 *previous);
+/* The same, and appends the epoch's bytes to out. */
 void fr_epoch_encode(struct fr_stage *stage, const struct fr_order *order, const struct fr_sha256 *previous,
                      struct fr_buffer *out);
 
@@ -86,6 +115,8 @@ enum fr_status fr_epoch_parse(const void *bytes, size_t size, struct fr_epoch *o
 /* The same, and the digest is not computed but zeros: for bytes whose digest was compared
  * before. */
 enum fr_status fr_epoch_view(const void *bytes, size_t size, struct fr_epoch *out) FR_MUST_CHECK;
+/* A view of what fr_stage_ordered has taken, for fr_epoch_next. */
+struct fr_epoch fr_stage_view(const struct fr_stage *stage);
 /* Iterates in (table, hash) order: *at = NULL begins, FR_EOF comes at the end. */
 enum fr_status fr_epoch_next(const struct fr_epoch *epoch, const uint8_t **at, struct fr_image *out);
 /* FR_E_NOT_FOUND when the epoch has no such section. */

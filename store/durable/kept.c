@@ -1,0 +1,141 @@
+/* Epochs that memory still has when they are durable: for the publisher and the fold.
+ *
+ * The record that append wrote becomes the newest kept one as it is, and the stage gets the memory
+ * of one that nobody needs any more, so in a steady stream nothing is copied and nothing allocated.
+ * Readers borrow a record by reference; who finds an epoch not kept reads the journal, and both give
+ * the same bytes. The oldest go first, when together they exceed keep_bytes, and all that are folded
+ * and acknowledged; the newest stays until then however large it is, for the publisher.
+ *
+ * Invariants: only durable epochs are kept (append keeps them after the mark), contiguous and
+ * ascending.
+ *
+ * Thread: any; the list is under the mutex `index`. It does not check what it holds: the digest was
+ * computed from these bytes. */
+#include "durable_internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+
+/* The memory goes to the next stage, or back to the system. The caller holds index. */
+static void let_go(struct fr_durable *durable, struct fr_kept *kept)
+{
+    if (--kept->refs > 0)
+        return;
+    if (durable->spare.capacity < kept->record.capacity) {
+        fr_buffer_release(&durable->spare);
+        durable->spare = kept->record;
+    } else {
+        fr_buffer_release(&kept->record);
+    }
+    free(kept);
+}
+
+static void drop_oldest(struct fr_durable *durable, size_t n)
+{
+    if (n == 0)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        durable->kept_bytes -= durable->kept[i]->record.size;
+        let_go(durable, durable->kept[i]);
+    }
+    durable->n_kept -= n;
+    memmove(durable->kept, durable->kept + n, durable->n_kept * sizeof(*durable->kept));
+}
+
+void fr_durable_keep(struct fr_durable *durable, uint64_t epoch, struct fr_stage *stage)
+{
+    if (durable->keep_bytes == 0)
+        return;
+    struct fr_kept *kept = fr_alloc(1, sizeof(*kept));
+    *kept = (struct fr_kept){.epoch = epoch, .record = stage->record, .refs = 1};
+    pthread_mutex_lock(&durable->index);
+    if (durable->n_kept == durable->capacity_kept) {
+        durable->capacity_kept = durable->capacity_kept ? 2 * durable->capacity_kept : 16;
+        durable->kept = fr_realloc(durable->kept, durable->capacity_kept, sizeof(*durable->kept));
+    }
+    durable->kept[durable->n_kept++] = kept;
+    durable->kept_bytes += kept->record.size;
+    size_t n = 0;
+    for (uint64_t bytes = durable->kept_bytes; n + 1 < durable->n_kept && bytes > durable->keep_bytes; n++)
+        bytes -= durable->kept[n]->record.size;
+    drop_oldest(durable, n);
+    stage->record = durable->spare;
+    durable->spare = (struct fr_buffer){0};
+    pthread_mutex_unlock(&durable->index);
+    fr_buffer_clear(&stage->record);
+    stage->n_ordered = stage->ordered_bytes = 0; /* went with the record */
+}
+
+void fr_durable_forget(struct fr_durable *durable, uint64_t limit)
+{
+    pthread_mutex_lock(&durable->index);
+    size_t n = 0;
+    while (n < durable->n_kept && durable->kept[n]->epoch <= limit)
+        n++;
+    drop_oldest(durable, n);
+    pthread_mutex_unlock(&durable->index);
+}
+
+struct fr_kept *fr_durable_kept(struct fr_durable *durable, uint64_t epoch)
+{
+    struct fr_kept *kept = NULL;
+    pthread_mutex_lock(&durable->index);
+    if (durable->n_kept > 0 && epoch >= durable->kept[0]->epoch && epoch - durable->kept[0]->epoch < durable->n_kept) {
+        kept = durable->kept[epoch - durable->kept[0]->epoch];
+        kept->refs++;
+    }
+    pthread_mutex_unlock(&durable->index);
+    return kept;
+}
+
+void fr_durable_unkeep(struct fr_durable *durable, struct fr_kept *kept)
+{
+    if (!kept)
+        return;
+    pthread_mutex_lock(&durable->index);
+    let_go(durable, kept);
+    pthread_mutex_unlock(&durable->index);
+}
+
+void fr_durable_kept_release(struct fr_durable *durable)
+{
+    drop_oldest(durable, durable->n_kept);
+    free(durable->kept);
+    fr_buffer_release(&durable->spare);
+}
+
+/* ---- for the publisher ---- */
+
+enum fr_status fr_durable_borrow(struct fr_durable *durable, uint64_t epoch, struct fr_borrowed_epoch *out,
+                                 struct fr_buffer *head, struct fr_err *err)
+{
+    enum fr_status status = fr_durable_check(durable, false, err);
+    if (status != FR_OK)
+        return status;
+    struct fr_journal_epoch entry;
+    struct fr_journal_file *file = fr_durable_acquire(durable, epoch, &entry);
+    if (!file)
+        return fr_err_set(err, FR_E_NOT_FOUND, "epoch %" PRIu64 " is not in the journal of %s", epoch, durable->dir);
+    out->kept = fr_durable_kept(durable, epoch);
+    fr_buffer_clear(&out->own);
+    if (!out->kept)
+        status = fr_journal_read(&durable->journal, file, &entry, &out->own, err);
+    if (status == FR_OK) {
+        out->bytes = out->kept ? out->kept->record.data + FR_STAGE_FRONT : out->own.data;
+        out->size = (size_t)entry.size;
+        out->digest = entry.digest;
+        fr_buffer_append(head, file->head, file->head_size);
+    }
+    fr_durable_release(durable, file);
+    return status != FR_OK && !durable->read_only ? fr_durable_die(durable, status, err) : status;
+}
+
+void fr_durable_give_back(struct fr_durable *durable, struct fr_borrowed_epoch *borrowed)
+{
+    fr_durable_unkeep(durable, borrowed->kept);
+    borrowed->kept = NULL;
+    borrowed->bytes = NULL;
+}
