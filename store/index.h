@@ -108,7 +108,9 @@ static inline uint8_t fr_index_tag(uint64_t hash)
     return tag < FR_TAG_FULL_MIN ? (uint8_t)(tag + FR_TAG_FULL_MIN) : tag;
 }
 
-static inline void fr_index_prefetch(const struct fr_index *index, uint64_t hash)
+/* Always inline: GCC 12 takes a function that only prefetches for one without effect, and drops
+ * calls of it. */
+__attribute__((always_inline)) static inline void fr_index_prefetch(const struct fr_index *index, uint64_t hash)
 {
     const struct fr_segment *segment = fr_index_segment(index, hash);
     __builtin_prefetch(&segment->groups[fr_segment_home(segment, hash)]);
@@ -155,8 +157,8 @@ static inline uint32_t fr_group_full(const struct fr_group *group)
 }
 
 /* Brings the entry to which the hash most likely belongs on its way into the cache. */
-static inline void fr_index_prefetch_entry(const struct fr_index *index, const struct fr_entries *entries,
-                                           uint64_t hash)
+__attribute__((always_inline)) static inline void
+fr_index_prefetch_entry(const struct fr_index *index, const struct fr_entries *entries, uint64_t hash)
 {
     const struct fr_segment *segment = fr_index_segment(index, hash);
     const struct fr_group *group = &segment->groups[fr_segment_home(segment, hash)];
