@@ -17,7 +17,7 @@
 #include "base/check.h"
 #include "base/radix.h"
 
-enum { DENSE_MAX = 4096, SNAPSHOT_NAME_MAX = 255 };
+enum { DENSE_MAX = 4096, SNAPSHOT_NAME_MAX = 255, ROWS_AHEAD = 16 };
 
 struct public_epoch {
     struct fr_delta_row *rows; /* ascending (table, key) */
@@ -56,8 +56,11 @@ static void sort_rows(struct public_epoch *out)
     for (uint32_t i = 0; i < n; i++)
         items[i] = (struct fr_radix_item){out->rows[i].key, out->rows[i].table, i};
     const struct fr_radix_item *order = fr_radix_sort(items, spare, (uint32_t)n);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        if (i + ROWS_AHEAD < n)
+            __builtin_prefetch(&out->rows[order[i + ROWS_AHEAD].index]);
         sorted[i] = out->rows[order[i].index];
+    }
     free(items);
     free(spare);
     free(out->rows);

@@ -145,6 +145,13 @@ enum fr_status fr_publisher_producer(struct fr_publisher *publisher, struct fr_e
     return FR_OK;
 }
 
+static void clear_outgoing(struct outgoing *out)
+{
+    for (size_t i = 0; i < out->n; i++)
+        free(out->records[i].bytes);
+    out->n = out->next = 0;
+}
+
 static void end_producer(struct fr_publisher *publisher)
 {
     if (!publisher->producer)
@@ -156,7 +163,7 @@ static void end_producer(struct fr_publisher *publisher)
     publisher->producer = NULL;
     publisher->in_flight_bytes = 0;
     publisher->n_pending = 0;
-    publisher->out.n = publisher->out.next = 0;
+    clear_outgoing(&publisher->out);
     publisher->sent = publisher->acked;
 }
 
@@ -195,8 +202,8 @@ void fr_publisher_free(struct fr_publisher *publisher)
     end_producer(publisher);
     pthread_mutex_destroy(&publisher->mutex);
     free(publisher->properties);
+    clear_outgoing(&publisher->out);
     free(publisher->out.records);
-    fr_buffer_release(&publisher->out.bytes);
     fr_buffer_release(&publisher->borrowed.own);
     fr_buffer_release(&publisher->head_bytes);
     free(publisher);
@@ -228,8 +235,9 @@ static enum fr_status keep_record(void *self, uint32_t partition, uint32_t piece
         out->capacity = out->capacity ? out->capacity * 2 : 64;
         out->records = fr_realloc(out->records, out->capacity, sizeof(*out->records));
     }
-    out->records[out->n++] = (struct outgoing_record){partition, out->bytes.size, size};
-    fr_buffer_append(&out->bytes, bytes, size);
+    uint8_t *own = fr_realloc(NULL, size, 1);
+    memcpy(own, bytes, size);
+    out->records[out->n++] = (struct outgoing_record){partition, size, own};
     return FR_OK;
 }
 
@@ -281,8 +289,7 @@ static enum fr_status encode_epoch(struct fr_publisher *publisher, uint64_t numb
 static enum fr_status load_epoch(struct fr_publisher *publisher, uint64_t number, struct fr_err *err)
 {
     struct outgoing *out = &publisher->out;
-    out->n = out->next = 0;
-    fr_buffer_clear(&out->bytes);
+    clear_outgoing(out);
     fr_buffer_clear(&publisher->head_bytes);
     struct fr_borrowed_epoch *borrowed = &publisher->borrowed;
     enum fr_status status =
@@ -291,7 +298,7 @@ static enum fr_status load_epoch(struct fr_publisher *publisher, uint64_t number
         status = encode_epoch(publisher, number, err);
     fr_durable_give_back(publisher->options.durable, borrowed);
     if (status != FR_OK) {
-        out->n = 0;
+        clear_outgoing(out);
         return status;
     }
     *pending_at(publisher, publisher->n_pending++) = (struct pending_epoch){number, 0, false};
@@ -305,16 +312,15 @@ static enum fr_status produce_some(struct fr_publisher *publisher, struct fr_err
     struct pending_epoch *pending = find_pending(publisher, out->epoch);
     FR_CHECK(pending != NULL);
     for (; out->next < out->n; out->next++) {
-        const struct outgoing_record *record = &out->records[out->next];
+        struct outgoing_record *record = &out->records[out->next];
         size_t limit = publisher->options.max_in_flight_bytes, used = publisher->in_flight_bytes;
         if (used >= limit || (used > 0 && record->size > limit - used))
             return FR_AGAIN; /* a record beyond the limit goes alone */
-        uint8_t *value = out->bytes.data + record->offset;
-        rd_kafka_resp_err_t error =
-            rd_kafka_producev(publisher->producer, RD_KAFKA_V_TOPIC(publisher->options.topic),
-                              RD_KAFKA_V_PARTITION((int32_t)record->partition), RD_KAFKA_V_VALUE(value, record->size),
-                              RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_TIMESTAMP(out->timestamp_ms),
-                              RD_KAFKA_V_OPAQUE((void *)(uintptr_t)out->epoch), RD_KAFKA_V_END);
+        rd_kafka_resp_err_t error = rd_kafka_producev(
+            publisher->producer, RD_KAFKA_V_TOPIC(publisher->options.topic),
+            RD_KAFKA_V_PARTITION((int32_t)record->partition), RD_KAFKA_V_VALUE(record->bytes, record->size),
+            RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_FREE), RD_KAFKA_V_TIMESTAMP(out->timestamp_ms),
+            RD_KAFKA_V_OPAQUE((void *)(uintptr_t)out->epoch), RD_KAFKA_V_END);
         if (error == RD_KAFKA_RESP_ERR__QUEUE_FULL)
             return FR_AGAIN;
         if (error) {
@@ -322,6 +328,7 @@ static enum fr_status produce_some(struct fr_publisher *publisher, struct fr_err
             return fr_err_set(err, FR_E_UNAVAILABLE, "topic %s refuses a record of %zu bytes: %s",
                               publisher->options.topic, record->size, rd_kafka_err2str(error));
         }
+        record->bytes = NULL;
         publisher->in_flight_bytes += record->size;
         pending->outstanding += 1;
         publisher->tally.records += 1;

@@ -19,15 +19,15 @@ enum {
 
 struct outgoing_record {
     uint32_t partition;
-    size_t offset, size;
+    size_t size;
+    uint8_t *bytes; /* librdkafka's once it took them; NULL then */
 };
 
 /* The epoch that is being handed to librdkafka: its records as bytes, so that a full queue
- * interrupts nothing. */
+ * interrupts nothing. Each has memory of its own, which librdkafka frees: no copy is made. */
 struct outgoing {
     uint64_t epoch;
     int64_t timestamp_ms;
-    struct fr_buffer bytes;
     struct outgoing_record *records;
     size_t n, next, capacity;
 };

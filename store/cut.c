@@ -27,7 +27,7 @@
 #include "base/radix.h"
 #include "store/section.h"
 
-enum { GROUP_AHEAD = 24, ENTRY_AHEAD = 16, ROW_AHEAD = 8, LINE = 64, CARRIED_MIN = 64 };
+enum { GROUP_AHEAD = 40, ENTRY_AHEAD = 28, ROW_AHEAD = 12, LINE = 64, CARRIED_MIN = 64 };
 
 struct cut_item {
     int64_t seen_ms; /* pending */
@@ -138,6 +138,8 @@ static void prefetch_row(const struct fr_table *table, const struct fr_shard *sh
 {
     if (number == FR_NO_ENTRY || (number & FR_LIGHT))
         return;
+    /* the entry itself is there already, its head may begin on the next line */
+    __builtin_prefetch(&fr_entries_live(&shard->entries, number)->head.click);
     const uint8_t *row = (const uint8_t *)fr_entries_row(&shard->entries, number);
     for (size_t at = 0; at < table->row_bytes + LINE; at += LINE)
         __builtin_prefetch(row + (at < table->row_bytes ? at : table->row_bytes - 1));

@@ -26,6 +26,9 @@ enum {
     KEY_SIZE = 8,
     /* {"part": name, "dim": u32, "q": "bf16", "vals": bin} without the name's own bytes */
     SEGMENT_HEAD_MAX = 40,
+    ROWS_AHEAD = 16,
+    LINE = 64,
+    TOGETHER_BYTES = 4096,
 };
 
 struct writer {
@@ -131,20 +134,47 @@ static void put_values(struct writer *w, const uint8_t *values, size_t count, en
         fr_buffer_append(&w->record, values, count * 4);
         return;
     }
-    uint8_t *out = fr_buffer_reserve(&w->record, count * 2);
-    for (size_t i = 0; i < count; i++) {
-        uint16_t half = fr_f16_from_f32(fr_load_f32(values + i * 4), w->saturated);
-        memcpy(out + i * 2, &half, sizeof(half));
-    }
+    fr_f16_from_f32s(values, count, fr_buffer_reserve(&w->record, count * 2), w->saturated);
     w->record.size += count * 2;
+}
+
+/* The part of the picked rows that begins at `offset`: rows lie anywhere in the epoch, so they are
+ * fetched ahead, and short ones are converted together. */
+static void put_rows(struct writer *w, size_t count, uint32_t offset, uint32_t dim, enum fr_codec_quantize quantize)
+{
+    uint8_t together[TOGETHER_BYTES];
+    size_t bytes = (size_t)dim * 4, most = bytes <= TOGETHER_BYTES ? TOGETHER_BYTES / bytes : 0, held = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (i + ROWS_AHEAD < count) {
+            const uint8_t *ahead = (const uint8_t *)w->picked[i + ROWS_AHEAD]->values + (size_t)offset * 4;
+            for (size_t at = 0; at < bytes; at += LINE)
+                __builtin_prefetch(ahead + at);
+            __builtin_prefetch(ahead + bytes - 1);
+        }
+        const uint8_t *row = (const uint8_t *)w->picked[i]->values + (size_t)offset * 4;
+        if (most == 0) {
+            put_values(w, row, dim, quantize);
+            continue;
+        }
+        if (dim == 1)
+            memcpy(together + held * 4, row, 4);
+        else
+            memcpy(together + held * bytes, row, bytes);
+        if (++held < most && i + 1 < count)
+            continue;
+        put_values(w, together, held * dim, quantize);
+        held = 0;
+    }
 }
 
 static void put_keys(struct writer *w, size_t count)
 {
     put_name(w, "keys");
     msgpack_pack_bin(&w->packer, count * KEY_SIZE);
+    uint8_t *out = fr_buffer_reserve(&w->record, count * KEY_SIZE);
     for (size_t i = 0; i < count; i++)
-        fr_put_u64(&w->record, w->picked[i]->key);
+        memcpy(out + i * KEY_SIZE, &w->picked[i]->key, KEY_SIZE);
+    w->record.size += count * KEY_SIZE;
 }
 
 /* Picks the next rows (or drops) of the table in this partition, at most `limit`; *from moves
@@ -191,7 +221,7 @@ static enum fr_status write_rows(struct writer *w, uint32_t t)
         put_keys(w, count);
         put_name(w, "seg");
         msgpack_pack_array(&w->packer, table->n_parts);
-        size_t offset = 0;
+        uint32_t offset = 0;
         for (uint32_t p = 0; p < table->n_parts; p++) {
             uint32_t dim = table->parts[p].dim;
             msgpack_pack_map(&w->packer, 4);
@@ -202,8 +232,7 @@ static enum fr_status write_rows(struct writer *w, uint32_t t)
             put_name(w, quantize_name(w->settings->quantize));
             put_name(w, "vals");
             msgpack_pack_bin(&w->packer, count * dim * width);
-            for (size_t i = 0; i < count; i++)
-                put_values(w, (const uint8_t *)w->picked[i]->values + offset * 4, dim, w->settings->quantize);
+            put_rows(w, count, offset, dim, w->settings->quantize);
             offset += dim;
         }
         w->n_rows += count;

@@ -140,18 +140,6 @@ void fr_epoch_encode(struct fr_stage *stage, const struct fr_order *order, const
 
 /* ---- parse ---- */
 
-bool fr_epoch_image_head(const uint8_t bytes[EPOCH_IMAGE_HEAD], struct fr_image *out)
-{
-    *out = (struct fr_image){.key = fr_load_u64(bytes),
-                             .table = fr_load_u32(bytes + 8),
-                             .size = fr_load_u32(bytes + 12),
-                             .kind = bytes[16],
-                             .reason = bytes[17]};
-    if (out->kind >= FR_IMAGE_KINDS || out->reason > FR_ABSENT_MANUAL || out->table > FR_IMAGE_TABLE_MAX)
-        return false;
-    return out->kind == FR_IMAGE_ABSENT ? out->size == 0 : out->reason == 0;
-}
-
 static enum fr_status check_images(const struct fr_order *order, const uint8_t *at, const uint8_t *end, uint64_t n)
 {
     struct fr_image image;

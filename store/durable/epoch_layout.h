@@ -27,6 +27,16 @@ _Static_assert(sizeof(struct fr_epoch_head) == EPOCH_HEAD, "stored as it is: no 
  * hand. */
 enum fr_status fr_epoch_head_check(const void *bytes, uint64_t size, struct fr_epoch_head *head) FR_MUST_CHECK;
 /* key u64, table u32, size u32, kind u8, reason u8; out->bytes is NULL. false: not an image. */
-bool fr_epoch_image_head(const uint8_t bytes[EPOCH_IMAGE_HEAD], struct fr_image *out);
+static inline bool fr_epoch_image_head(const uint8_t bytes[EPOCH_IMAGE_HEAD], struct fr_image *out)
+{
+    *out = (struct fr_image){.key = fr_load_u64(bytes),
+                             .table = fr_load_u32(bytes + 8),
+                             .size = fr_load_u32(bytes + 12),
+                             .kind = bytes[16],
+                             .reason = bytes[17]};
+    if (out->kind >= FR_IMAGE_KINDS || out->reason > FR_ABSENT_MANUAL || out->table > FR_IMAGE_TABLE_MAX)
+        return false;
+    return out->kind == FR_IMAGE_ABSENT ? out->size == 0 : out->reason == 0;
+}
 
 #endif

@@ -2,10 +2,10 @@
  * hands to the durable thread.
  *
  * The cut knows the order of its images and writes them where the epoch has them, so that they are
- * copied once between the rows and the journal. Loose images (blocks of sketches, tests) come in any
- * order and are put behind by the encoder. Memory is kept between epochs (arena blocks, the image array, section buffers): a steady workload
- * allocates nothing after its largest epoch. Small images share pieces of the arena, else each
- * would cost a multiple of 64 bytes.
+ * copied once between the rows and the journal. Loose images (blocks of sketches, tests) come in
+ * any order and are put behind by the encoder. Memory is kept between epochs (record, arena blocks,
+ * the image array, section buffers): a steady workload allocates nothing after its largest epoch.
+ * Small loose images share pieces of the arena, else each would cost a multiple of 64 bytes.
  *
  * Invariants: image_bytes is the sum of the sizes; names and kinds are checked when staged, since
  * they come from our own code.

@@ -82,6 +82,20 @@ FR_CASE(both_crc_paths_agree_for_every_length_and_alignment)
             assert_int_equal(fr_crc32c(0x1234, bytes + offset, size), fr_crc32c_portable(0x1234, bytes + offset, size));
 }
 
+FR_CASE(both_crc_paths_agree_where_long_inputs_go_in_streams)
+{
+    enum { STREAMS = 3 * 1024, SIZE = 3 * STREAMS + 64 };
+    uint8_t *bytes = malloc(SIZE);
+    for (size_t i = 0; i < SIZE; i++)
+        bytes[i] = (uint8_t)fr_fmix64(i + 7);
+    for (size_t streams = 1; streams <= 3; streams++)
+        for (size_t size = streams * STREAMS - 17; size < streams * STREAMS + 17; size++)
+            for (size_t offset = 0; offset < 9; offset += 4)
+                assert_int_equal(fr_crc32c(0x4321, bytes + offset, size),
+                                 fr_crc32c_portable(0x4321, bytes + offset, size));
+    free(bytes);
+}
+
 FR_CASE(crc_continues_over_pieces)
 {
     const char text[] = "the positions advance with the epoch";
@@ -100,6 +114,7 @@ int main(void)
         cmocka_unit_test(sha256_has_the_values_of_fips_180),
         cmocka_unit_test(crc32c_has_its_check_value),
         cmocka_unit_test(both_crc_paths_agree_for_every_length_and_alignment),
+        cmocka_unit_test(both_crc_paths_agree_where_long_inputs_go_in_streams),
         cmocka_unit_test(crc_continues_over_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

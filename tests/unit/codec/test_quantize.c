@@ -53,6 +53,27 @@ FR_CASE(values_beyond_the_finite_range_saturate_and_are_counted)
     assert_int_equal(saturated, 4);
 }
 
+/* Boundaries, their neighbours and a spread of all bits, in runs that the fast path takes and rests
+ * that it leaves, among them what is not finite. */
+FR_CASE(many_values_become_the_bits_that_each_becomes_alone)
+{
+    enum { MANY = 40009 };
+    static float values[MANY];
+    static uint16_t halves[MANY];
+    for (uint32_t i = 0; i < MANY; i++) {
+        uint32_t bits = fr_f32_bits(fr_f32_from_f16((uint16_t)(i * 5))) + i % 3 - 1;
+        bits = i % 4 == 1 ? i * 2654435761u : i % 4 == 2 ? bits + 0x1000 : bits;
+        values[i] = fr_bits_f32(bits);
+    }
+    for (size_t begin = 0; begin < 19; begin++) {
+        uint64_t together = 0, alone = 0;
+        fr_f16_from_f32s((const uint8_t *)(values + begin), MANY - begin, (uint8_t *)halves, &together);
+        for (size_t i = begin; i < MANY; i++)
+            assert_int_equal(halves[i - begin], fr_f16_from_f32(values[i], &alone));
+        assert_true(together == alone && alone > 0);
+    }
+}
+
 FR_CASE(nan_stays_nan)
 {
     uint64_t saturated = 0;
@@ -99,6 +120,7 @@ int main(void)
         cmocka_unit_test(f32_values_of_halves_follow_the_definition),
         cmocka_unit_test(values_between_two_halves_go_to_the_nearer_and_ties_to_the_even_one),
         cmocka_unit_test(values_beyond_the_finite_range_saturate_and_are_counted),
+        cmocka_unit_test(many_values_become_the_bits_that_each_becomes_alone),
         cmocka_unit_test(nan_stays_nan),
         cmocka_unit_test(f32_below_half_of_the_smallest_half_becomes_signed_zero),
         cmocka_unit_test(bf16_rounds_half_to_even_and_saturates),

@@ -55,12 +55,56 @@ FR_CASE(a_fold_of_nothing_is_no_work)
     fr_durable_close(durable);
 }
 
+/* keep_bytes 1: the newest epoch only; the fold takes it from memory and the others from files. */
+FR_CASE(epochs_from_memory_and_from_files_are_the_same_and_fold_alike)
+{
+    enum { EPOCHS = 12 };
+    const uint64_t keeps[] = {0, 1, 3000, UINT64_MAX};
+    for (size_t k = 0; k < FR_ARRAY_LEN(keeps); k++) {
+        struct scene scene = scene_make(71);
+        struct fr_durable *durable = scene_open(&scene, false);
+        struct fr_borrowed_epoch borrowed = {0};
+        struct fr_buffer bytes = {0}, head = {0};
+        struct fr_err err = {0};
+        durable->keep_bytes = keeps[k];
+        scene_append_to(&scene, durable, 1, EPOCHS);
+        size_t n_kept = durable->n_kept;
+        assert_int_equal(n_kept, keeps[k] == 0 ? 0 : keeps[k] == 1 ? 1 : keeps[k] == UINT64_MAX ? EPOCHS : n_kept);
+        for (uint64_t e = 1; e <= EPOCHS; e++) {
+            struct fr_sha256 digest;
+            fr_buffer_clear(&bytes);
+            assert_int_equal(fr_durable_borrow(durable, e, &borrowed, &head, &err), FR_OK);
+            assert_int_equal(borrowed.kept != NULL, e > EPOCHS - n_kept);
+            assert_int_equal(fr_durable_read_epoch(durable, e, &bytes, NULL, &err), FR_OK);
+            assert_int_equal(borrowed.size, bytes.size);
+            assert_memory_equal(borrowed.bytes, bytes.data, bytes.size);
+            digest = fr_sha256(bytes.data, bytes.size);
+            assert_memory_equal(&borrowed.digest, &digest, sizeof(digest));
+            fr_durable_give_back(durable, &borrowed);
+        }
+        assert_int_equal(fr_durable_borrow(durable, EPOCHS + 1, &borrowed, &head, &err), FR_E_NOT_FOUND);
+        /* what is borrowed stays while the list lets go of it */
+        assert_int_equal(fr_durable_borrow(durable, EPOCHS, &borrowed, &head, &err), FR_OK);
+        scene_fold(durable);
+        assert_int_equal(fr_durable_acknowledge(durable, EPOCHS, &err), FR_OK);
+        assert_int_equal(durable->n_kept, 0);
+        assert_memory_equal(borrowed.bytes, bytes.data, bytes.size);
+        fr_durable_give_back(durable, &borrowed);
+        assert_true(scene_state_is(&scene, durable, EPOCHS));
+        fr_durable_close(durable);
+        fr_buffer_release(&borrowed.own);
+        fr_buffer_release(&bytes);
+        fr_buffer_release(&head);
+    }
+}
+
 FR_CASE(a_fold_over_many_small_epochs_and_one_large_image_is_whole)
 {
     enum { EPOCHS = 600, LARGE = 3 << 20 };
     struct scene scene = scene_make(62);
     scene.keys = 4;
     struct fr_durable *durable = scene_open(&scene, false);
+    durable->keep_bytes = 0; /* through windows */
     scene_append_to(&scene, durable, 1, EPOCHS);
     struct fr_stage stage;
     struct fr_err err = {0};

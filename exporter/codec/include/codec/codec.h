@@ -66,6 +66,8 @@ static inline uint32_t fr_delta_partition(uint64_t key, uint32_t np)
  * *saturated counts; NaN stays NaN. */
 uint16_t fr_f16_from_f32(float value, uint64_t *saturated);
 float fr_f32_from_f16(uint16_t bits);
+/* The same for count values, of any alignment both; the same bits on every processor. */
+void fr_f16_from_f32s(const uint8_t *values, size_t count, uint8_t *out, uint64_t *saturated);
 /* Returns what a replica holds for `value` under this quantization (f32, f16, bf16; i8 is per
  * row). */
 float fr_quantized(float value, enum fr_codec_quantize quantize);
