@@ -14,11 +14,12 @@
  * worker ran what: every order comes from the batch and from the keys' hashes. Sums over a key's
  * samples go by occurrence number.
  *
- * Index lookups go in blocks: prefetch all groups, then all entries, find all, then apply (group
- * prefetching: Chen, Ailamaki, Gibbons, Mowry 2004).
+ * Index lookups are a pipeline: the group of a key far ahead and the entry of one less far ahead
+ * are on their way while this one is applied (software-pipelined prefetching: Chen, Ailamaki,
+ * Gibbons, Mowry 2004).
  *
- * Owner: the owner loop; one plan at a time. It does not read or write row values beyond those of
- * rows that it makes or brings back. */
+ * Owner: the owner loop; one plan at a time. It does not read or write row values beyond those
+ * of rows that it makes or brings back. */
 #include "plan.h"
 #include "tier.h"
 
@@ -26,7 +27,7 @@
 
 #include "base/check.h"
 
-enum { BLOCK = 32 }; /* keys between prefetch and use */
+enum { GROUP_AHEAD = 32, ENTRY_AHEAD = 16 }; /* keys between prefetch and use */
 
 /* ---- resolve ---- */
 
@@ -109,9 +110,6 @@ static void remember(const struct resolve *r, const struct plan_key *key, struct
 static void apply_key(const struct resolve *r, struct plan_key *key, struct plan_undo *undo)
 {
     struct fr_shard *shard = r->shard;
-    /* A light entry may have moved since it was found: an admission takes one away. */
-    if (key->number != FR_NO_ENTRY && (key->number & FR_LIGHT))
-        key->number = fr_shard_find(shard, key->hash);
     remember(r, key, undo);
     bool live = key->number != FR_NO_ENTRY && !(key->number & FR_LIGHT);
     if (!live && key->n_counted > 0)
@@ -135,18 +133,16 @@ static void apply_key(const struct resolve *r, struct plan_key *key, struct plan
 static void resolve_keys(const struct resolve *r, struct plan_key *keys, struct plan_undo *undo, uint32_t n)
 {
     const struct fr_shard *shard = r->shard;
-    for (uint32_t begin = 0; begin < n; begin += BLOCK) {
-        uint32_t end = n - begin < BLOCK ? n : begin + BLOCK;
-        for (uint32_t u = begin; u < end; u++)
-            fr_index_prefetch(&shard->index, keys[u].hash);
-        for (uint32_t u = begin; r->table->sketches && u < end; u++)
-            fr_sketch_prefetch(&r->table->sketches[r->shard_number], keys[u].hash);
-        for (uint32_t u = begin; u < end; u++)
-            fr_index_prefetch_entry(&shard->index, &shard->entries, keys[u].hash);
-        for (uint32_t u = begin; u < end; u++)
-            keys[u].number = fr_shard_find(shard, keys[u].hash);
-        for (uint32_t u = begin; u < end; u++)
-            apply_key(r, &keys[u], &undo[u]);
+    for (uint32_t u = 0; u < n; u++) {
+        if (n - u > GROUP_AHEAD) {
+            fr_index_prefetch(&shard->index, keys[u + GROUP_AHEAD].hash);
+            if (r->table->sketches)
+                fr_sketch_prefetch(&r->table->sketches[r->shard_number], keys[u + GROUP_AHEAD].hash);
+        }
+        if (n - u > ENTRY_AHEAD)
+            fr_index_prefetch_entry(&shard->index, &shard->entries, keys[u + ENTRY_AHEAD].hash);
+        keys[u].number = fr_shard_find(shard, keys[u].hash);
+        apply_key(r, &keys[u], &undo[u]);
     }
     /* A row's place is certain once all rows of the batch are made: the first chunk moves. */
     for (uint32_t u = 0; u < n; u++)
