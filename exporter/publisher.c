@@ -256,10 +256,13 @@ static enum fr_status encode_epoch(struct fr_publisher *publisher, uint64_t numb
     struct outgoing *out = &publisher->out;
     struct fr_epoch epoch;
     struct fr_codec_settings settings;
-    if (fr_epoch_view(publisher->borrowed.bytes, publisher->borrowed.size, &epoch) != FR_OK || epoch.epoch != number)
+    const struct fr_borrowed_epoch *borrowed = &publisher->borrowed;
+    enum fr_status status = borrowed->kept ? fr_epoch_own(borrowed->bytes, borrowed->size, &epoch)
+                                           : fr_epoch_view(borrowed->bytes, borrowed->size, &epoch);
+    if (status != FR_OK || epoch.epoch != number)
         return fr_err_set(err, FR_E_CORRUPT, "epoch %" PRIu64 " of the journal does not parse", number);
-    epoch.digest = publisher->borrowed.digest;
-    enum fr_status status = fr_codec_settings_parse(publisher->head_bytes.data, publisher->head_bytes.size, &settings);
+    epoch.digest = borrowed->digest;
+    status = fr_codec_settings_parse(publisher->head_bytes.data, publisher->head_bytes.size, &settings);
     if (status != FR_OK)
         return fr_err_set(err, status, "the head of the journal file of epoch %" PRIu64 " does not parse", number);
     uint64_t saturated = 0;

@@ -1,21 +1,21 @@
 /* The cut: images of every key that changed since the last one, and the section "store".
  *
- * One pass by shards: each sorts the hashes of its dirty keys, says in that order what each image is
- * (and settles the entries' flags), and writes the images as the epoch has them, behind one another
- * into a part of the stage's record that has room for the most they can take. Then the owner moves
- * the parts together. So the bytes are in their order and place before anything is encoded, and do
- * not depend on the order of changes. In order of their hashes the keys also meet the index group by
- * group; entries and rows lie anywhere and are fetched ahead. Cost: in proportion to the dirty keys,
- * mostly misses of entries and rows (`freshet bench epochs`). Changed blocks of sketches follow
- * (gate.c), and the section "expiry" when a slice ran (sweep.c).
+ * One pass by shards: each sorts the hashes of its dirty keys, says in that order what each image
+ * is (and settles the entries' flags), and writes the images as the epoch has them, behind one
+ * another into a part of the stage's record that has room for the most they can take. Then the
+ * owner moves the parts together. So the bytes are in their order and place before anything is
+ * encoded, and do not depend on the order of changes. In order of their hashes the keys also meet
+ * the index group by group; entries and rows lie anywhere and are fetched ahead. Cost: in
+ * proportion to the dirty keys, mostly misses of entries and rows (`freshet bench epochs`). Changed
+ * blocks of sketches follow (gate.c), and the section "expiry" when a slice ran (sweep.c).
  *
  * One image per key and epoch is not enough for one case: a published row expired, the key came
  * back, and it has not reached the gate again. Followers need the tombstone, recovery the count.
  * The image is the tombstone; the count is carried in the section "store" of this epoch, and the
  * key stays dirty, so that the next epoch holds its pending image.
  *
- * Owner: the owner loop, at a batch boundary, after the step of the last planned batch. Does not:
- * write or sync. */
+ * Owner: the owner loop, at a batch boundary, after the step of the last planned batch. Does
+ * not: write or sync. */
 #include "gate.h"
 #include "sweep.h"
 #include "tables.h"

@@ -4,12 +4,13 @@
  * What a replica holds must be a function of the row alone, so the conversions are integer
  * arithmetic on the bits: no rounding mode and no compiler flag takes part. Where the processor has
  * an instruction for f16, it does the finite values with the rounding mode in its operand; the unit
- * test compares all exponents and roundings with the arithmetic. An infinity counts as saturated, a NaN stays a NaN (its leading payload bits are kept).
+ * test compares all exponents and roundings with the arithmetic. An infinity counts as saturated, a
+ * NaN stays a NaN (its leading payload bits are kept).
  *
  * Source: IEEE 754-2019, section 3.4 (binary16), 4.3.1.
  *
- * Thread: any, no state. It does not do i8, whose scale belongs to a row (this version writes f32
- * and f16, and reads all four). */
+ * Thread: any, no state. It does not do i8, whose scale belongs to a row (this version writes
+ * f32 and f16, and reads all four). */
 #include "codec/codec.h"
 
 #include "base/math.h"

@@ -212,7 +212,7 @@ enum fr_status fr_epoch_head_check(const void *bytes, uint64_t size, struct fr_e
     return FR_OK;
 }
 
-enum fr_status fr_epoch_view(const void *bytes, size_t size, struct fr_epoch *out)
+static enum fr_status view(const void *bytes, size_t size, bool check, struct fr_epoch *out)
 {
     struct fr_epoch_head head;
     enum fr_status status = fr_epoch_head_check(bytes, size, &head);
@@ -221,7 +221,8 @@ enum fr_status fr_epoch_view(const void *bytes, size_t size, struct fr_epoch *ou
     const uint8_t *images = (const uint8_t *)bytes + EPOCH_HEAD;
     const uint8_t *sections = images + head.images_size;
     struct fr_order order = fr_order_of(head.salt);
-    status = check_images(&order, images, sections, head.n_images);
+    if (check)
+        status = check_images(&order, images, sections, head.n_images);
     if (status != FR_OK)
         return status;
     status = check_sections(sections, sections + head.sections_size, head.n_sections);
@@ -238,6 +239,16 @@ enum fr_status fr_epoch_view(const void *bytes, size_t size, struct fr_epoch *ou
                              .sections_begin = sections,
                              .sections_end = sections + head.sections_size};
     return FR_OK;
+}
+
+enum fr_status fr_epoch_view(const void *bytes, size_t size, struct fr_epoch *out)
+{
+    return view(bytes, size, true, out);
+}
+
+enum fr_status fr_epoch_own(const void *bytes, size_t size, struct fr_epoch *out)
+{
+    return view(bytes, size, false, out);
 }
 
 enum fr_status fr_epoch_parse(const void *bytes, size_t size, struct fr_epoch *out)

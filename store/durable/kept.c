@@ -2,15 +2,15 @@
  *
  * The record that append wrote becomes the newest kept one as it is, and the stage gets the memory
  * of one that nobody needs any more, so in a steady stream nothing is copied and nothing allocated.
- * Readers borrow a record by reference; who finds an epoch not kept reads the journal, and both give
- * the same bytes. The oldest go first, when together they exceed keep_bytes, and all that are folded
- * and acknowledged; the newest stays until then however large it is, for the publisher.
+ * Readers borrow a record by reference; who finds an epoch not kept reads the journal, and both
+ * give the same bytes. The oldest go first, when together they exceed keep_bytes, and all that are
+ * folded and acknowledged; the newest stays until then however large it is, for the publisher.
  *
  * Invariants: only durable epochs are kept (append keeps them after the mark), contiguous and
  * ascending.
  *
- * Thread: any; the list is under the mutex `index`. It does not check what it holds: the digest was
- * computed from these bytes. */
+ * Thread: any; the list is under the mutex `index`. It does not check what it holds: the digest
+ * was computed from these bytes. */
 #include "durable_internal.h"
 
 #include <inttypes.h>

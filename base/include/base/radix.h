@@ -1,6 +1,6 @@
-/* Sorting of many (high, low) pairs: a radix sort by most significant digits in linear time, stable,
- * with one spare array. Digits that are equal everywhere are skipped, so a high word of few values
- * costs little. Thread: any, no state. */
+/* Sorting of many (high, low) pairs: a radix sort by most significant digits in linear time,
+ * stable, with one spare array. Digits that are equal everywhere are skipped, so a high word of
+ * few values costs little. Thread: any, no state. */
 #ifndef FR_BASE_RADIX_H
 #define FR_BASE_RADIX_H
 

@@ -117,10 +117,10 @@ uint64_t fr_durable_folded(struct fr_durable *durable);
 uint64_t fr_durable_cold_memory(struct fr_durable *durable);
 
 /* Appends the stage as epoch status.epoch + 1 (FR_CHECK), syncs, moves the HWM, and syncs: the
- * epoch is durable when this returns FR_OK. The epoch's bytes are appended to *bytes (may be NULL);
- * the stage's record stays with the durable object, for publisher and fold, and the stage gets other
- * memory: it can only be cleared. FR_E_NO_SPACE leaves the journal as it was (epoch and digest unchanged; the
- * stage may be appended again); everything else is FR_E_IO and final. */
+ * epoch is durable when this returns FR_OK. The epoch's bytes are appended to *bytes (may be
+ * NULL); the stage's record stays with the durable object, for publisher and fold, and the stage
+ * gets other memory: it can only be cleared. FR_E_NO_SPACE leaves the journal as it was (epoch
+ * and digest unchanged; the stage may be appended again); everything else is FR_E_IO and final. */
 enum fr_status fr_durable_append(struct fr_durable *durable, struct fr_stage *stage, struct fr_buffer *bytes,
                                  struct fr_sha256 *digest, struct fr_err *err) FR_MUST_CHECK;
 /* Reads the bytes of one durable epoch and the head of its journal file (both are appended; either
@@ -128,9 +128,9 @@ enum fr_status fr_durable_append(struct fr_durable *durable, struct fr_stage *st
  * record no longer passes its CRC. */
 enum fr_status fr_durable_read_epoch(struct fr_durable *durable, uint64_t epoch, struct fr_buffer *bytes,
                                      struct fr_buffer *head, struct fr_err *err) FR_MUST_CHECK;
-/* The same for who only looks at it: from memory while the newest epochs are kept there, else read
- * into own, which the caller releases in the end. Each borrowed epoch is given back before the next.
- * The bytes are those whose digest this is. */
+/* The same for who only looks at it: from memory while the newest epochs are kept there, else
+ * read into own, which the caller releases in the end. Each borrowed epoch is given back before
+ * the next. The bytes are those whose digest this is. */
 struct fr_kept;
 struct fr_borrowed_epoch {
     const uint8_t *bytes;

@@ -32,8 +32,8 @@ struct fr_stage_section {
     struct fr_buffer bytes; /* kept beyond n_sections too, for the next epoch */
 };
 
-/* Bytes in front of an image, as epochs store it; room that a stage leaves in front of its epoch for
- * the journal. */
+/* Bytes in front of an image, as epochs store it; room that a stage leaves in front of its epoch
+ * for the journal. */
 enum { FR_IMAGE_HEAD = 18, FR_STAGE_FRONT = 16 };
 
 /* Filled by the owner loop, handed to the durable thread, reused. Not zero-initialised by hand:
@@ -41,8 +41,8 @@ enum { FR_IMAGE_HEAD = 18, FR_STAGE_FRONT = 16 };
 struct fr_stage {
     uint64_t epoch;
     uint64_t timeline;
-    /* FR_STAGE_FRONT bytes and then the epoch as stored: from the cut on its ordered images in their
-     * place, and all of it once it is encoded. */
+    /* FR_STAGE_FRONT bytes and then the epoch as stored: from the cut on its ordered images in
+     * their place, and all of it once it is encoded. */
     struct fr_buffer record;
     size_t n_ordered, ordered_bytes;
     uint32_t ordered_table; /* the last */
@@ -93,9 +93,9 @@ uint8_t *fr_stage_image(struct fr_stage *stage, const struct fr_image *image);
  * second section of the same name is a bug (FR_CHECK, by the encoder). */
 struct fr_buffer *fr_stage_section(struct fr_stage *stage, const char *name);
 
-/* Makes stage->record whole: behind FR_STAGE_FRONT bytes that are the caller's it is the epoch (sorts
- * loose images in place; scratch memory comes from the stage's arena). It may be done again. A
- * loose key staged twice is a bug (FR_CHECK). */
+/* Makes stage->record whole: behind FR_STAGE_FRONT bytes that are the caller's it is the epoch
+ * (sorts loose images in place; scratch memory comes from the stage's arena). It may be done
+ * again. A loose key staged twice is a bug (FR_CHECK). */
 void fr_epoch_complete(struct fr_stage *stage, const struct fr_order *order, const struct fr_sha256 *previous);
 /* The same, and appends the epoch's bytes to out. */
 void fr_epoch_encode(struct fr_stage *stage, const struct fr_order *order, const struct fr_sha256 *previous,
@@ -115,6 +115,9 @@ enum fr_status fr_epoch_parse(const void *bytes, size_t size, struct fr_epoch *o
 /* The same, and the digest is not computed but zeros: for bytes whose digest was compared
  * before. */
 enum fr_status fr_epoch_view(const void *bytes, size_t size, struct fr_epoch *out) FR_MUST_CHECK;
+/* The same for bytes that this process encoded and did not let go: what is between its images is not
+ * checked. */
+enum fr_status fr_epoch_own(const void *bytes, size_t size, struct fr_epoch *out) FR_MUST_CHECK;
 /* A view of what fr_stage_ordered has taken, for fr_epoch_next. */
 struct fr_epoch fr_stage_view(const struct fr_stage *stage);
 /* Iterates in (table, hash) order: *at = NULL begins, FR_EOF comes at the end. */
