@@ -63,12 +63,13 @@ def auc(scores, labels):
 def result(samples, marks, peak, score, **more):
     """marks: (clock, processor seconds) at the first sample, at the half, at the last."""
     (begin, cpu0), (middle, cpu1), (end, cpu2) = marks
-    return {"samples": samples, "seconds": end - begin, "cpu": cpu2 - cpu0, "half_seconds": end - middle, "half_cpu": cpu2 - cpu1, "peak": peak, "auc": score, **more}
+    return {"samples": samples, "seconds": end - begin, "cpu": cpu2 - cpu0, "half_seconds": end - middle, "half_cpu": cpu2 - cpu1, "peak": peak, "auc": score,
+            **more}
 
 
-def child(arguments, seconds, env=None, started=None):
+def child(arguments, seconds, env=None, started=None, python=sys.executable):
     """Runs a Python program of this folder; the JSON of its last line. It ends with its children, however it ends."""
-    process = subprocess.Popen([sys.executable, "-W", "ignore", *map(str, arguments)], stdout=subprocess.PIPE, text=True, env={**os.environ, **(env or {})})
+    process = subprocess.Popen([python, "-W", "ignore", *map(str, arguments)], stdout=subprocess.PIPE, text=True, env={**os.environ, **(env or {})})
     try:
         if started:
             started(process.pid)

@@ -1,12 +1,13 @@
 """PyTorch on the CPU as the peer of r16 and light: confluent-kafka, one table with offsets, sparse gradients, row-wise Adagrad, fused Adam.
 
-A variant is a set of parts: `sparse` (nn.Embedding with sparse gradients), `rows` (gathered rows as a leaf, so that autograd never sees the table) or `fbgemm` (its
-table-batched embeddings with their own update), and `compile` (torch.compile of network and loss), `reader` (a thread that fetches and decodes), `passive` (OpenMP
-threads that sleep while they wait). Rows and layers start and learn as freshetd's.
+A variant is a set of parts: `sparse` (nn.Embedding with sparse gradients), `rows` (gathered rows as a leaf, so that autograd never sees the table) or `fbgemm`
+(its table-batched embeddings with their own update), and `compile` (torch.compile of network and loss), `reader` (a thread that fetches and decodes), `passive`
+(OpenMP threads that sleep while they wait). Rows and layers start and learn as freshetd's.
 
-    peer_torch.py JSON    {model, brokers, topic, partitions, samples, limit, ids, threads, variant, name}
+    peer_torch.py JSON    {model, brokers, topic, partitions, samples, limit, ids, threads, variant, seed, name}
 """
 import json
+import logging
 import queue
 import sys
 import threading
@@ -22,7 +23,6 @@ from streams import BLOCK, NAMES, NUMBERS, SLOTS
 
 BATCH = 1024
 MODELS = {"r16": (16, (512, 256, 64)), "light": (8, (64, 32))}
-VARIANTS = ["sparse", "rows", "rows+compile", "rows+compile+reader", "rows+compile+reader+passive", "fbgemm+compile", "fbgemm+compile+reader"]
 ROW_RATE, LAYER_RATE, EPS, DEVIATION = 0.05, 0.001, 1e-8 / BATCH, 0.01
 WARM_BATCHES = 12
 
@@ -31,8 +31,8 @@ WARM_BATCHES = 12
 
 def fetched(given, limit):
     """Batches of (ids, numbers, labels) as arrays."""
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": given["brokers"], "group.id": given["name"], "enable.auto.commit": False, "fetch.min.bytes": 65536,
-                                         "auto.offset.reset": "earliest", "check.crcs": False})
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": given["brokers"], "group.id": given["name"], "enable.auto.commit": False,
+                                         "fetch.min.bytes": 65536, "auto.offset.reset": "earliest"})
     consumer.assign([confluent_kafka.TopicPartition(given["topic"], number, confluent_kafka.OFFSET_BEGINNING) for number in range(given["partitions"])])
     waiting, sent, quiet = [], 0, time.monotonic()
     while sent < limit:
@@ -221,7 +221,8 @@ def train(given):
 def main():
     given = json.loads(sys.argv[1])
     torch.set_num_threads(given["threads"])
-    torch.manual_seed(1)
+    torch.manual_seed(given["seed"])
+    logging.disable(logging.CRITICAL)  # of what was not found
     try:
         if "fbgemm" in given["variant"]:
             import fbgemm_gpu  # noqa: F401

@@ -1,8 +1,8 @@
-"""Freshet beside PyTorch and Vowpal Wabbit: equal samples, equal models, in turns; prints rates, processor time, memory and AUC of each and their ratios, writes JSON.
+"""Freshet beside PyTorch and Vowpal Wabbit: equal samples, equal models, in turns; prints rates, processor time, memory and AUC and their ratios, writes JSON.
 
-A row is a model on a stream: `empty`, the whole stream into empty tables, or `steady`, the second half of a stream over fewer ids, most of which the first half had.
-`--busy` adds both beside a process that wants a core. Start-up is outside the clock on both sides. A row whose AUCs differ by more than 0.002 is void. The peer of r16
-and light is the fastest of peer_torch.py's variants in a short run, that of lr the faster of peer_vw.py's rules whose AUC is that of FTRL.
+A row is a model on a stream: `empty`, the whole stream into empty tables, or `steady`, the second half of a stream over fewer ids, most of which are known by
+then. `--busy` adds both beside a process that wants a core. Start-up is outside the clock on both sides. A row whose AUCs differ by more than 0.002 is void. The
+peer of r16 and light is the fastest of peer_torch.py's variants in a short run, that of lr the faster of peer_vw.py's rules whose AUC is that of FTRL.
 """
 import argparse
 import json
@@ -26,11 +26,13 @@ import streams  # noqa: E402
 from measure import Busy, Failed, Progress, auc, child, say  # noqa: E402
 
 MODELS = ("r16", "light", "lr")
-TORCH_VARIANTS = ("sparse", "rows", "rows+compile", "rows+compile+reader", "rows+compile+reader+passive", "fbgemm+compile", "fbgemm+compile+reader")
+TORCH_VARIANTS = ("sparse", "rows", "rows+compile", "rows+compile+passive", "rows+compile+reader", "rows+compile+reader+passive", "fbgemm+compile+reader",
+                  "fbgemm+compile+reader+passive")
 SAME_AUC = 0.002
 PARTITIONS = 4
 WHOLE = PARTITIONS * 1024  # samples come in whole batches of whole records, as many from each partition
 COMPILED = harness.SOURCE / "build/peers/compiled"
+FBGEMM = harness.SOURCE / "build/peers/fbgemm/bin/python"  # FBGEMM's wheel wants a PyTorch of its own
 
 
 def arguments():
@@ -51,7 +53,7 @@ def arguments():
     given = parser.parse_args()
     if given.quick:
         given.samples, given.turns, given.streams, given.limit = 20_000, 1, "empty", 300
-        given.variants = "rows,rows+compile+reader" if given.variants == ",".join(TORCH_VARIANTS) else given.variants
+        given.variants = "sparse,rows+compile+reader+passive" if given.variants == ",".join(TORCH_VARIANTS) else given.variants
     given.samples = max(1, -(-given.samples // WHOLE)) * WHOLE
     for name, known in (("models", MODELS), ("streams", ("empty", "steady")), ("variants", TORCH_VARIANTS)):
         chosen = getattr(given, name).split(",")
@@ -83,11 +85,15 @@ class Torch:
     def _run(self, variant, limit, seconds):
         self.count += 1
         asked = {"model": self.model, "brokers": self.source.address, "topic": self.source.topic, "partitions": PARTITIONS, "limit": limit, "variant": variant,
-                 "ids": self.source.stream.ids, "threads": self.given.threads, "name": f"{self.source.topic}-{self.model}-{self.count}"}
-        env = {"TORCH_USE_RTLD_GLOBAL": "1", "TORCHINDUCTOR_CACHE_DIR": str(COMPILED), "TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": str(self.given.threads)}
+                 "ids": self.source.stream.ids, "threads": self.given.threads, "seed": self.count, "name": f"{self.source.topic}-{self.model}-{self.count}"}
+        env = {"TORCH_USE_RTLD_GLOBAL": "1", "TORCHINDUCTOR_CACHE_DIR": str(COMPILED), "TORCHINDUCTOR_COMPILE_THREADS": "1",
+               "OMP_NUM_THREADS": str(self.given.threads)}
         if "passive" in variant:
             env["OMP_WAIT_POLICY"] = "passive"
-        return child([HERE / "peer_torch.py", json.dumps(asked)], seconds, env)
+        python = FBGEMM if "fbgemm" in variant else sys.executable
+        if not pathlib.Path(python).exists():
+            raise Failed("FBGEMM is not installed")
+        return child([HERE / "peer_torch.py", json.dumps(asked)], seconds, env, python=python)
 
     def run(self, turn):
         return self._run(self.variant, self.given.samples, self.given.limit)
@@ -200,7 +206,8 @@ def kept_beside_busy(rows):
         quiet = next((other for other in rows if not other["busy"] and (other["model"], other["stream"]) == (row["model"], row["stream"])), None)
         if row["busy"] and "peer" in row and quiet and "peer" in quiet:
             row["kept"] = {side: row[side]["rate"] / quiet[side]["rate"] for side in ("peer", "freshetd")}
-            print(f"{row['model']} {row['stream']}: beside a busy process {row['peer_name']} keeps {row['kept']['peer']:.0%}, freshetd {row['kept']['freshetd']:.0%}")
+            print(f"{row['model']} {row['stream']}: beside a busy process {row['peer_name']} keeps {row['kept']['peer']:.0%} of its rate, "
+                  f"freshetd {row['kept']['freshetd']:.0%}")
 
 
 def write(given, rows):
@@ -208,7 +215,8 @@ def write(given, rows):
                "cores": os.cpu_count(), "load": os.getloadavg()}
     asked = {key: str(value) if isinstance(value, pathlib.Path) else value for key, value in vars(given).items()}
     given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps({"when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "machine": machine, "asked": asked, "rows": rows}, indent=1) + "\n")
+    document = {"when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "machine": machine, "asked": asked, "rows": rows}
+    given.out.write_text(json.dumps(document, indent=1) + "\n")
 
 
 def all_rows(given, address, folder):

@@ -9,16 +9,16 @@ import time
 import urllib.request
 
 from harness import BUILD, tool
-from measure import Failed, Progress, cpu_of, peak_of, result, say
+from measure import Failed, Progress, cpu_of, peak_of, result
 
 PROGRAM = BUILD / "daemon/freshetd"
 
 
-def trained(port):
-    """Samples so far; None: it does not answer (any more)."""
+def status(port):
+    """None: it does not answer (any more)."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/status", timeout=10) as answer:
-            return json.load(answer)["samples"]["trained"]
+            return json.load(answer)
     except OSError:
         return None
 
@@ -33,45 +33,53 @@ def find_port(process, log, deadline):
 
 
 class Marks:
-    """Clock and processor time before the first sample, at the half and at the last, by looking at /status."""
+    """Clock and processor time over the samples that /status shows. It tells them once a second and at cuts, so the first mark is the last look without any
+    record, and the middle one lies on the line between the looks around it."""
 
     def __init__(self, pid, samples):
-        self.pid, self.samples, self.last, self.peak = pid, samples, 0, 0
-        self.begin = self.middle = self.end = None
+        self.pid, self.samples, self.peak, self.begin, self.points, self.batches = pid, samples, 0, None, [], 0
 
-    def look(self, count):
-        now = (time.monotonic(), cpu_of(self.pid))
-        self.peak = peak_of(self.pid)
-        if count == 0:
-            self.begin = now
-        if count >= self.samples // 2 and not self.middle:
-            self.middle = now
-        if count > self.last:
-            self.last, self.end = count, now
+    def now(self):
+        return time.monotonic(), cpu_of(self.pid)
 
-    def pause(self):
-        """Short where a mark is near."""
-        share = self.last / self.samples
-        return 0.01 if not 0 < share < 0.9 or 0.4 < share < 0.5 else 0.05
+    def look(self, before, document):
+        after, count = self.now(), document["samples"]["trained"]
+        self.peak, self.batches = peak_of(self.pid), document["batches"]
+        if document["ingest"]["records"] == 0:
+            self.begin = before
+        if self.begin and count > self.last():
+            self.points.append((count, *after))
+
+    def last(self):
+        return self.points[-1][0] if self.points else 0
+
+    def middle(self):
+        points, half = [(0, *self.begin), *self.points], self.samples / 2
+        for (n0, t0, c0), (n1, t1, c1) in zip(points, points[1:]):
+            if n1 >= half:
+                share = (half - n0) / (n1 - n0)
+                return t0 + share * (t1 - t0), c0 + share * (c1 - c0)
+        return self.begin
 
 
 def watch(process, port, marks, progress, deadline):
-    """Until it has ended; returns its processor time, all in."""
+    """Until it has ended; returns the clock at that and its processor time, all in."""
     while True:
-        count = trained(port) if marks.last < marks.samples else None
-        if count is not None:
-            try:
-                marks.look(count)
-            except (OSError, IndexError, ValueError):
-                pass  # it has just ended
-            progress.at(count)
-        pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+        try:
+            before = marks.now()
+            document = status(port) if marks.last() < marks.samples else None
+            if document:
+                marks.look(before, document)
+                progress.at(marks.last())
+        except (OSError, IndexError, ValueError):
+            pass  # it has just ended
+        pid, code, usage = os.wait4(process.pid, os.WNOHANG)
         if pid:
-            process.returncode = os.waitstatus_to_exitcode(status)
-            return usage.ru_utime + usage.ru_stime
+            process.returncode = os.waitstatus_to_exitcode(code)
+            return time.monotonic(), usage.ru_utime + usage.ru_stime
         if time.monotonic() > deadline:
             raise Failed("freshetd did not end in time")
-        time.sleep(marks.pause())
+        time.sleep(0.02 if marks.points else 0.005)
 
 
 def run(config, address, topic, samples, folder, name, threads, seconds):
@@ -85,17 +93,17 @@ def run(config, address, topic, samples, folder, name, threads, seconds):
         process = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=log)
     try:
         port, marks = find_port(process, log_path, deadline), Marks(process.pid, samples)
-        cpu = watch(process, port, marks, Progress(f"{name} (freshetd)", samples), deadline)
+        ended, cpu = watch(process, port, marks, Progress(f"{name} (freshetd)", samples), deadline)
     finally:
         if process.returncode is None and process.poll() is None:
             process.send_signal(signal.SIGKILL)
             process.wait()
     if process.returncode != 0:
         raise Failed(f"freshetd exited with {process.returncode}: {log_path.read_text(errors='replace')[-600:]}")
-    if marks.last != samples or not marks.begin:
-        raise Failed(f"freshetd was seen at {marks.last} of {samples} samples" + ("" if marks.begin else ", and never before the first"))
+    if not marks.begin:
+        raise Failed("freshetd was not seen before its first record")
+    last = marks.points[-1][1] if marks.last() == samples else ended  # it may be gone before it tells its last count
     lifetime = json.loads(tool("dump", "--state-dir", state, "--metrics")[1])["tasks"]["click"]["lifetime"]
     bytes_left = sum(path.stat().st_size for path in state.rglob("*") if path.is_file())
     shutil.rmtree(state)
-    say(f"{name} (freshetd): drained")
-    return result(samples, (marks.begin, marks.middle, (marks.end[0], cpu)), marks.peak, lifetime["auc"], variant="", state=bytes_left)
+    return result(samples, (marks.begin, marks.middle(), (last, cpu)), marks.peak, lifetime["auc"], variant="", state_bytes=bytes_left, batches=marks.batches)

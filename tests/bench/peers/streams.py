@@ -1,6 +1,6 @@
 """The stream: 26 id slots by Zipf 1.05, 13 numbers, a label that a planted model explains; packed blocks of 256 for Kafka, lines for Vowpal Wabbit.
 
-A function of (seed, chunk), so that every form has the same samples. Ids are ranks: what is frequent lies together in a table by offsets, which helps that table.
+A function of (seed, chunk). Ids are ranks: what is frequent lies together in a table by offsets, which helps that table.
 """
 import msgpack
 import numpy as np
