@@ -2,6 +2,7 @@
 
 PyPI's package for Linux wants 3 GB of CUDA libraries that a CPU never calls, but the dynamic linker looks for them. Each gets an empty stand-in with the right name
 and symbol versions; functions are looked up when first called (TORCH_USE_RTLD_GLOBAL=1 makes PyTorch load itself so), so none is missed. 0.54 GB are downloaded, 1.2 GB kept.
+The version is that of torch.txt, or of the file named instead.
 """
 import pathlib
 import re
@@ -47,12 +48,14 @@ def make_stand_in(name, versions, folder):
 
 
 def main():
-    check = "import torch; assert torch.__version__.startswith('2.15.0'); torch.ones(2, dtype=torch.float64, requires_grad=True).sum().backward()"
+    wanted = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "torch.txt"
+    version = re.search(r"^torch==(\S+)", wanted.read_text(), re.M).group(1)
+    check = f"import torch; assert torch.__version__.startswith('{version}'); torch.ones(2, dtype=torch.float64, requires_grad=True).sum().backward()"
     check = [sys.executable, "-W", "ignore", "-c", check]
     environment = {"TORCH_USE_RTLD_GLOBAL": "1"}
     if subprocess.run(check, env=environment, stderr=subprocess.DEVNULL).returncode == 0:
         return
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--no-compile", "--no-cache-dir", "-r", HERE / "torch.txt"], check=True)
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--no-compile", "--no-cache-dir", "-r", wanted], check=True)
     folder = SITE / "nvidia/cu13/lib"
     for name, versions in missing_libraries().items():
         make_stand_in(name, versions, folder)

@@ -1,8 +1,8 @@
 """Freshet beside PyTorch and Vowpal Wabbit: equal samples, equal models, in turns; prints rates, processor time, memory and AUC and their ratios, writes JSON.
 
-A row is a model on a stream: `empty`, the whole stream into empty tables, or `steady`, the second half of a stream over fewer ids, most of which are known by
-then. `--busy` adds both beside a process that wants a core. Start-up is outside the clock on both sides. A row whose AUCs differ by more than 0.002 is void. The
-peer of r16 and light is the fastest of peer_torch.py's variants in a short run, that of lr the faster of peer_vw.py's rules whose AUC is that of FTRL.
+A row is a model on a stream: `empty`, the whole stream into empty tables, or `steady`, the second half of a stream over fewer ids, most of which are known
+by then. `--busy` adds both beside a process that wants a core. Start-up is outside the clock on both sides. A row whose AUCs differ by more than 0.002 is
+void. The peer of r16 and light is the fastest of peer_torch.py's variants in a short run, that of lr the faster of peer_vw.py's rules whose AUC is FTRL's.
 """
 import argparse
 import json
@@ -67,7 +67,7 @@ class Torch:
     """The peer of r16 and light."""
     name = "PyTorch"
 
-    def __init__(self, given, source, model, busy):
+    def __init__(self, given, source, model):
         self.given, self.source, self.model, self.count = given, source, model, 0
         share = min(given.samples, 60 * 1024)
         rates = {}
@@ -82,10 +82,10 @@ class Torch:
             raise Failed("no variant of PyTorch runs")
         self.variant, self.tried = max(rates, key=rates.get), rates
 
-    def _run(self, variant, limit, seconds):
+    def _run(self, variant, limit, seconds, seed=1):
         self.count += 1
         asked = {"model": self.model, "brokers": self.source.address, "topic": self.source.topic, "partitions": PARTITIONS, "limit": limit, "variant": variant,
-                 "ids": self.source.stream.ids, "threads": self.given.threads, "seed": self.count, "name": f"{self.source.topic}-{self.model}-{self.count}"}
+                 "ids": self.source.stream.ids, "threads": self.given.threads, "seed": seed, "name": f"{self.source.topic}-{self.model}-{self.count}"}
         env = {"TORCH_USE_RTLD_GLOBAL": "1", "TORCHINDUCTOR_CACHE_DIR": str(COMPILED), "TORCHINDUCTOR_COMPILE_THREADS": "1",
                "OMP_NUM_THREADS": str(self.given.threads)}
         if "passive" in variant:
@@ -96,14 +96,14 @@ class Torch:
         return child([HERE / "peer_torch.py", json.dumps(asked)], seconds, env, python=python)
 
     def run(self, turn):
-        return self._run(self.variant, self.given.samples, self.given.limit)
+        return self._run(self.variant, self.given.samples, self.given.limit, turn + 1)
 
 
 class Wabbit:
     """The peer of lr. Its order is that of the file and one thread learns, so a variant's AUC is measured once, in a run that writes predictions."""
     name = "Vowpal Wabbit"
 
-    def __init__(self, given, source, model, busy):
+    def __init__(self, given, source, model):
         self.given, self.source = given, source
         self.cache = source.folder / f"{source.topic}.cache"
         if not self.cache.exists():
@@ -156,10 +156,10 @@ def cost(run, kind):
 
 
 def summary(runs, kind):
-    """Medians, and the least and the largest rate."""
+    """Medians, the least and the largest rate, and the mean of the AUCs: every turn has a seed of its own."""
     rates = [rate(run, kind) for run in runs]
     return {"rate": statistics.median(rates), "rate_least": min(rates), "rate_most": max(rates), "cpu_us": statistics.median(cost(run, kind) for run in runs),
-            "peak_bytes": statistics.median(run["peak"] for run in runs), "auc": statistics.median(run["auc"] for run in runs), "variant": runs[-1]["variant"]}
+            "peak_bytes": statistics.median(run["peak"] for run in runs), "auc": statistics.mean(run["auc"] for run in runs), "variant": runs[-1]["variant"]}
 
 
 def report(row):
@@ -176,16 +176,16 @@ def report(row):
           f"{ratio['cpu_us']:>9.2f}{ratio['peak_bytes']:>10.2f}{ratio['auc_difference']:>+9.4f}  {row['verdict']}", flush=True)
 
 
-def compare(given, source, model, busy, folder):
+def compare(given, source, model, busy):
     """One row."""
     row = {"model": model, "stream": source.kind, "busy": busy, "known_share": source.facts.known_share}
     runs = {"peer": [], "freshetd": []}
     try:
-        peer = (Wabbit if model == "lr" else Torch)(given, source, model, busy)
+        peer = (Wabbit if model == "lr" else Torch)(given, source, model)
         for turn in range(given.turns):
             name = f"{source.topic}-{model}{'-busy' if busy else ''}-{turn + 1}"
             runs["peer"].append(peer.run(turn))
-            runs["freshetd"].append(service.run(HERE / f"{model}.yaml", source.address, source.topic, given.samples, folder, name, given.threads, given.limit))
+            runs["freshetd"].append(service.run(HERE / f"{model}.yaml", source, given.samples, name, turn + 1, given.threads, given.limit))
             streams.remove(source.address, f"{name}.delta")
             both = [runs[side][-1] for side in ("peer", "freshetd")]
             say(f"{name}: " + ", ".join(f"{who} {rate(run, source.kind):,.0f}/s, {cost(run, source.kind):.2f} us, AUC {run['auc']:.4f}"
@@ -231,9 +231,9 @@ def all_rows(given, address, folder):
                 for model in models:
                     if busy:
                         with Busy():
-                            rows.append(compare(given, source, model, True, folder))
+                            rows.append(compare(given, source, model, True))
                     else:
-                        rows.append(compare(given, source, model, False, folder))
+                        rows.append(compare(given, source, model, False))
                     report(rows[-1])
                     write(given, rows)
             source.remove()
@@ -252,7 +252,8 @@ def needed():
 def main():
     given = arguments()
     needed()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    for number in (signal.SIGTERM, signal.SIGINT):  # what was started is ended, files are removed
+        signal.signal(number, lambda received, _: sys.exit(128 + received))
     COMPILED.mkdir(parents=True, exist_ok=True)
     with harness.Workspace() as work:
         try:
