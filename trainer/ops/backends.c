@@ -23,7 +23,7 @@ static const struct fr_ops avx512_table = {
     .kernel = "fma 1",
     .rows_independent = true,
     .packed_floats = fr_gemm_packed_floats,
-    .pack = fr_gemm_pack,
+    .pack = fr_gemm_pack_avx512,
     .multiply = fr_gemm_avx512,
     FR_CPU_MEMBERS(avx512),
 };
@@ -36,7 +36,7 @@ static const struct fr_ops avx2_table = {
     .kernel = "fma 1",
     .rows_independent = true,
     .packed_floats = fr_gemm_packed_floats,
-    .pack = fr_gemm_pack,
+    .pack = fr_gemm_pack_avx2,
     .multiply = fr_gemm_avx2,
     FR_CPU_MEMBERS(avx2),
 };

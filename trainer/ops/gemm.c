@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "transpose.h"
 
 enum {
     FR_PANEL = 16,  /* columns: one AVX-512 register, two AVX2 registers */
@@ -29,6 +30,18 @@ enum {
     /* inner block: two panels of it (32 KiB) stay in the first-level cache while the rows pass
      * by */
     DEPTH = 256,
+    UNROLL = 4,
+    /* rows of a transposed left factor that are copied at a time, a weight gradient's task */
+    COPIED_ROWS = FR_ROW_BLOCK,
+};
+
+/* What the compiler knows of the strides. Each pointer advanced in the inner loop takes slots of
+ * the units that multiply, and so does a masked load: where strides are known, four steps share
+ * them. */
+enum form {
+    FORM_ANY,   /* right factor not packed: masked loads */
+    FORM_ROWS,  /* packed; rows of the left factor lie as they are */
+    FORM_PANEL, /* packed; the left factor is a panel of TILE_ROWS */
 };
 
 /* One tile: `rows` x (panels * 16) of the product, inner indices [0, depth). */
@@ -42,6 +55,7 @@ struct tile {
     float *c;
     size_t ldc;
     bool load; /* start from c */
+    enum form form;
 };
 
 size_t fr_gemm_packed_floats(uint32_t rows, uint32_t columns)
@@ -49,97 +63,171 @@ size_t fr_gemm_packed_floats(uint32_t rows, uint32_t columns)
     return ((size_t)columns + FR_PANEL - 1) / FR_PANEL * FR_PANEL * rows;
 }
 
-void fr_gemm_pack(const struct fr_operand *right, uint32_t row_begin, uint32_t row_end)
+#define FR_AVX512 __attribute__((target("avx512f")))
+#define FR_AVX2 __attribute__((target("avx2,fma")))
+#define FR_INLINE static inline __attribute__((always_inline))
+
+/* Rows [begin, end) of one panel whose `n` columns are rows of `in`; the rest becomes zeros. */
+static void turn_any(const float *in, size_t ld, size_t n, size_t begin, size_t end, float *panel)
+{
+    for (size_t j = 0; j < n; j++)
+        for (size_t k = begin; k < end; k++)
+            panel[k * FR_PANEL + j] = in[j * ld + k];
+    for (size_t k = begin; k < end && n < FR_PANEL; k++)
+        memset(panel + k * FR_PANEL + n, 0, (FR_PANEL - n) * sizeof(float));
+}
+
+FR_AVX512 static void turn_avx512(const float *in, size_t ld, size_t n, size_t begin, size_t end, float *panel)
+{
+    _Static_assert((int)FR_PANEL == (int)FR_TURNED, "a panel is as wide as what is turned at once");
+    for (size_t k = begin; k < end; k += FR_TURNED) {
+        size_t count = end - k < FR_TURNED ? end - k : FR_TURNED;
+        __mmask16 mask = (__mmask16)((1u << count) - 1);
+        __m512 rows[FR_TURNED];
+#pragma GCC unroll 16
+        for (size_t j = 0; j < FR_TURNED; j++)
+            rows[j] = j < n ? _mm512_maskz_loadu_ps(mask, in + j * ld + k) : _mm512_setzero_ps();
+        fr_transpose_words(rows);
+#pragma GCC unroll 16
+        for (size_t i = 0; i < FR_TURNED; i++)
+            if (i < count)
+                _mm512_storeu_ps(panel + (k + i) * FR_PANEL, rows[i]);
+    }
+}
+
+/* One panel of a factor that lies as it is. */
+static void copy_panel(const float *in, size_t ld, size_t n, size_t begin, size_t end, float *panel)
+{
+    for (size_t k = begin; k < end && n == FR_PANEL; k++)
+        memcpy(panel + k * FR_PANEL, in + k * ld, FR_PANEL * sizeof(float));
+    for (size_t k = begin; k < end && n < FR_PANEL; k++) {
+        memcpy(panel + k * FR_PANEL, in + k * ld, n * sizeof(float));
+        memset(panel + k * FR_PANEL + n, 0, (FR_PANEL - n) * sizeof(float));
+    }
+}
+
+static void pack(const struct fr_operand *right, uint32_t row_begin, uint32_t row_end,
+                 void (*turn)(const float *, size_t, size_t, size_t, size_t, float *))
 {
     FR_CHECK(row_end <= right->rows);
     for (uint32_t first = 0; first < right->columns; first += FR_PANEL) {
         float *panel = right->packed + (size_t)first * right->rows;
         size_t n = right->columns - first < FR_PANEL ? right->columns - first : FR_PANEL;
-        if (right->transposed) {
-            for (size_t j = 0; j < n; j++) {
-                const float *in = right->values + (first + j) * right->ld;
-                for (size_t k = row_begin; k < row_end; k++)
-                    panel[k * FR_PANEL + j] = in[k];
-            }
-        } else if (n == FR_PANEL) {
-            for (size_t k = row_begin; k < row_end; k++)
-                memcpy(panel + k * FR_PANEL, right->values + k * right->ld + first, FR_PANEL * sizeof(float));
-        } else {
-            for (size_t k = row_begin; k < row_end; k++)
-                memcpy(panel + k * FR_PANEL, right->values + k * right->ld + first, n * sizeof(float));
-        }
-        for (size_t k = row_begin; k < row_end && n < FR_PANEL; k++)
-            memset(panel + k * FR_PANEL + n, 0, (FR_PANEL - n) * sizeof(float));
+        if (right->transposed)
+            turn(right->values + first * right->ld, right->ld, n, row_begin, row_end, panel);
+        else
+            copy_panel(right->values + first, right->ld, n, row_begin, row_end, panel);
     }
 }
 
-#define FR_AVX512 __attribute__((target("avx512f")))
-#define FR_AVX2 __attribute__((target("avx2,fma")))
-#define FR_INLINE static inline __attribute__((always_inline))
+void fr_gemm_pack_avx512(const struct fr_operand *right, uint32_t row_begin, uint32_t row_end)
+{
+    pack(right, row_begin, row_end, turn_avx512);
+}
 
-FR_INLINE FR_AVX512 void tile_avx512(const struct tile *t, const uint32_t rows, const uint32_t panels)
+void fr_gemm_pack_avx2(const struct fr_operand *right, uint32_t row_begin, uint32_t row_end)
+{
+    pack(right, row_begin, row_end, turn_any);
+}
+
+struct steps {
+    const float *a0, *a3, *a6, *a9, *b0, *b1;
+    size_t row_stride, k_stride, b_stride;
+    __mmask16 mask[2];
+};
+
+FR_INLINE FR_AVX512 void step_avx512(__m512 sum[TILE_ROWS][2], const struct steps *at, const size_t step,
+                                     const uint32_t rows, const uint32_t panels, const enum form form)
+{
+    const float *b0 = at->b0 + step * at->b_stride, *b1 = at->b1 + step * at->b_stride;
+    __m512 x0 = form == FORM_ANY ? _mm512_maskz_loadu_ps(at->mask[0], b0) : _mm512_loadu_ps(b0), x1 = x0;
+    if (panels > 1)
+        x1 = form == FORM_ANY ? _mm512_maskz_loadu_ps(at->mask[1], b1) : _mm512_loadu_ps(b1);
+#pragma GCC unroll 12
+    for (uint32_t i = 0; i < rows; i++) {
+        const float *base = i < 3 ? at->a0 : i < 6 ? at->a3 : i < 9 ? at->a6 : at->a9;
+        __m512 y = _mm512_set1_ps(base[i % 3 * at->row_stride + step * at->k_stride]);
+        sum[i][0] = _mm512_fmadd_ps(y, x0, sum[i][0]);
+        if (panels > 1)
+            sum[i][1] = _mm512_fmadd_ps(y, x1, sum[i][1]);
+    }
+}
+
+FR_INLINE void advance(struct steps *at, size_t steps)
+{
+    at->a0 += steps * at->k_stride;
+    at->a3 += steps * at->k_stride;
+    at->a6 += steps * at->k_stride;
+    at->a9 += steps * at->k_stride;
+    at->b0 += steps * at->b_stride;
+    at->b1 += steps * at->b_stride;
+}
+
+FR_INLINE FR_AVX512 void tile_avx512(const struct tile *t, const uint32_t rows, const uint32_t panels,
+                                     const enum form form)
 {
     __m512 sum[TILE_ROWS][2];
-    __mmask16 mask[2];
-    uint32_t last = t->columns - (panels - 1) * FR_PANEL;
-    mask[0] = panels > 1 ? 0xffff : (__mmask16)((1u << last) - 1);
-    mask[1] = (__mmask16)((1u << last) - 1);
+    uint32_t last = t->columns - (panels - 1) * FR_PANEL, k = t->depth;
+    size_t rs = form == FORM_PANEL ? 1 : t->row_stride;
+    struct steps at = {.b0 = t->b0, .b1 = t->b1, .row_stride = rs};
+    at.k_stride = form == FORM_ROWS ? 1 : form == FORM_PANEL ? TILE_ROWS : t->k_stride;
+    at.b_stride = form == FORM_ANY ? t->b_stride : FR_PANEL;
+    at.mask[0] = panels > 1 ? 0xffff : (__mmask16)((1u << last) - 1);
+    at.mask[1] = (__mmask16)((1u << last) - 1);
 #pragma GCC unroll 12
     for (uint32_t i = 0; i < rows; i++)
 #pragma GCC unroll 2
         for (uint32_t p = 0; p < panels; p++)
             sum[i][p] =
-                t->load ? _mm512_maskz_loadu_ps(mask[p], t->c + i * t->ldc + p * FR_PANEL) : _mm512_setzero_ps();
-    const float *a0 = t->a, *b0 = t->b0, *b1 = t->b1;
-    size_t rs = t->row_stride, ks = t->k_stride, bs = t->b_stride;
-    const float *a3 = rows > 3 ? a0 + 3 * rs : a0, *a6 = rows > 6 ? a0 + 6 * rs : a0, *a9 = rows > 9 ? a0 + 9 * rs : a0;
-    for (uint32_t k = t->depth; k > 0; k--) {
-        __m512 x0 = _mm512_maskz_loadu_ps(mask[0], b0), x1 = x0;
-        if (panels > 1)
-            x1 = _mm512_maskz_loadu_ps(mask[1], b1);
-#pragma GCC unroll 12
-        for (uint32_t i = 0; i < rows; i++) {
-            const float *base = i < 3 ? a0 : i < 6 ? a3 : i < 9 ? a6 : a9;
-            __m512 y = _mm512_set1_ps(base[i % 3 * rs]);
-            sum[i][0] = _mm512_fmadd_ps(y, x0, sum[i][0]);
-            if (panels > 1)
-                sum[i][1] = _mm512_fmadd_ps(y, x1, sum[i][1]);
-        }
-        a0 += ks;
-        a3 += ks;
-        a6 += ks;
-        a9 += ks;
-        b0 += bs;
-        b1 += bs;
-    }
+                t->load ? _mm512_maskz_loadu_ps(at.mask[p], t->c + i * t->ldc + p * FR_PANEL) : _mm512_setzero_ps();
+    at.a0 = at.a3 = at.a6 = at.a9 = t->a;
+    at.a3 = rows > 3 ? t->a + 3 * rs : t->a;
+    at.a6 = rows > 6 ? t->a + 6 * rs : t->a;
+    at.a9 = rows > 9 ? t->a + 9 * rs : t->a;
+    for (; form != FORM_ANY && k >= UNROLL; k -= UNROLL, advance(&at, UNROLL))
+#pragma GCC unroll 4
+        for (size_t step = 0; step < UNROLL; step++)
+            step_avx512(sum, &at, step, rows, panels, form);
+    for (; k > 0; k--, advance(&at, 1))
+        step_avx512(sum, &at, 0, rows, panels, form);
 #pragma GCC unroll 12
     for (uint32_t i = 0; i < rows; i++)
 #pragma GCC unroll 2
         for (uint32_t p = 0; p < panels; p++)
-            _mm512_mask_storeu_ps(t->c + i * t->ldc + p * FR_PANEL, mask[p], sum[i][p]);
+            _mm512_mask_storeu_ps(t->c + i * t->ldc + p * FR_PANEL, at.mask[p], sum[i][p]);
+}
+
+FR_INLINE FR_AVX512 void tiles_avx512(struct tile *t, uint32_t rows, const uint32_t panels, const enum form form)
+{
+    while (rows > 0) {
+        uint32_t step = rows >= 12 ? 12 : rows >= 8 ? 8 : rows >= 4 ? 4 : 1;
+        if (step == 12)
+            tile_avx512(t, 12, panels, form);
+        else if (step == 8)
+            tile_avx512(t, 8, panels, form);
+        else if (step == 4)
+            tile_avx512(t, 4, panels, form);
+        else
+            tile_avx512(t, 1, panels, form);
+        t->a += step * t->row_stride;
+        t->c += step * t->ldc;
+        rows -= step;
+    }
 }
 
 FR_AVX512 static void rows_avx512(struct tile *t, uint32_t rows)
 {
     bool wide = t->columns > FR_PANEL;
-    while (rows > 0) {
-        uint32_t step = rows >= 12 ? 12 : rows >= 4 ? 4 : 1;
-        if (step == 12 && wide)
-            tile_avx512(t, 12, 2);
-        else if (step == 12)
-            tile_avx512(t, 12, 1);
-        else if (step == 4 && wide)
-            tile_avx512(t, 4, 2);
-        else if (step == 4)
-            tile_avx512(t, 4, 1);
-        else if (wide)
-            tile_avx512(t, 1, 2);
-        else
-            tile_avx512(t, 1, 1);
-        t->a += step * t->row_stride;
-        t->c += step * t->ldc;
-        rows -= step;
-    }
+    if (t->form == FORM_PANEL && wide)
+        tiles_avx512(t, rows, 2, FORM_PANEL);
+    else if (t->form == FORM_ROWS && wide)
+        tiles_avx512(t, rows, 2, FORM_ROWS);
+    else if (t->form == FORM_ROWS)
+        tiles_avx512(t, rows, 1, FORM_ROWS);
+    else if (wide)
+        tiles_avx512(t, rows, 2, FORM_ANY);
+    else
+        tiles_avx512(t, rows, 1, FORM_ANY);
 }
 
 FR_INLINE FR_AVX2 void tile_avx2(const struct tile *t, const uint32_t rows, const bool whole)
@@ -195,28 +283,69 @@ FR_AVX2 static void rows_avx2(struct tile *t, uint32_t rows)
     }
 }
 
+/* Rows [begin, end) of one inner block. `panels`: the left factor's copy, or NULL. */
+struct inner_block {
+    uint32_t k, depth, begin, end;
+    const float *panels;
+};
+
 /* All row tiles of one inner block and one pair (or one) of column panels. */
-static void column_block(const struct fr_multiply *product, uint32_t k, uint32_t column, const struct tile *shape,
-                         void (*rows)(struct tile *, uint32_t))
+static void column_block(const struct fr_multiply *product, const struct inner_block *block, uint32_t column,
+                         struct tile t, void (*rows)(struct tile *, uint32_t))
 {
     const struct fr_operand *left = product->left, *right = product->right;
-    struct tile t = *shape;
     if (right->packed) {
         t.b_stride = FR_PANEL;
-        t.b0 = right->packed + (size_t)column * right->rows + (size_t)k * FR_PANEL;
+        t.b0 = right->packed + (size_t)column * right->rows + (size_t)block->k * FR_PANEL;
         t.b1 = t.b0 + (t.columns > FR_PANEL ? (size_t)FR_PANEL * right->rows : 0);
     } else {
         t.b_stride = right->ld;
-        t.b0 = right->values + k * right->ld + column;
+        t.b0 = right->values + block->k * right->ld + column;
         t.b1 = t.b0 + (t.columns > FR_PANEL ? FR_PANEL : 0);
     }
     t.row_stride = left->transposed ? 1 : left->ld;
     t.k_stride = left->transposed ? left->ld : 1;
-    for (uint32_t row = product->row_begin; row < product->row_end; row += TILE_ROWS) {
-        uint32_t n = product->row_end - row < TILE_ROWS ? product->row_end - row : TILE_ROWS;
-        t.a = left->values + row * t.row_stride + k * t.k_stride;
+    bool unit = t.k_stride == 1 && right->packed;
+    t.form = block->panels && t.columns > FR_PANEL ? FORM_PANEL : unit ? FORM_ROWS : FORM_ANY;
+    for (uint32_t row = block->begin; row < block->end; row += TILE_ROWS) {
+        uint32_t n = block->end - row < TILE_ROWS ? block->end - row : TILE_ROWS;
+        t.a = left->values + row * t.row_stride + block->k * t.k_stride;
+        if (t.form == FORM_PANEL)
+            t.a = block->panels + (size_t)(row - block->begin) * block->depth;
         t.c = product->out.values + row * product->out.ld + column;
         rows(&t, n);
+    }
+}
+
+/* A transposed left factor is read once per pair of column panels, a short piece of each of its
+ * rows: pieces of [k][TILE_ROWS] lie together instead. */
+static void copy_left(const struct fr_operand *left, const struct inner_block *block, float *panels)
+{
+    for (uint32_t row = block->begin; row < block->end; row += TILE_ROWS) {
+        uint32_t n = block->end - row < TILE_ROWS ? block->end - row : TILE_ROWS;
+        const float *in = left->values + (size_t)block->k * left->ld + row;
+        for (uint32_t k = 0; k < block->depth; k++, in += left->ld, panels += TILE_ROWS) {
+            if (n == TILE_ROWS)
+                memcpy(panels, in, TILE_ROWS * sizeof(float));
+            else
+                memcpy(panels, in, n * sizeof(float));
+        }
+    }
+}
+
+static void row_block(const struct fr_multiply *product, struct inner_block block, uint32_t width,
+                      void (*rows)(struct tile *, uint32_t))
+{
+    _Alignas(64) float panels[COPIED_ROWS * DEPTH];
+    uint32_t columns = product->right->columns;
+    struct tile t = {.ldc = product->out.ld, .load = product->accumulate || block.k > 0, .depth = block.depth};
+    if (width > FR_PANEL && product->left->transposed && product->right->packed && columns > width) {
+        copy_left(product->left, &block, panels);
+        block.panels = panels;
+    }
+    for (uint32_t column = 0; column < columns; column += width) {
+        t.columns = columns - column < width ? columns - column : width;
+        column_block(product, &block, column, t, rows);
     }
 }
 
@@ -225,13 +354,13 @@ static void blocks(const struct fr_multiply *product, uint32_t width, void (*row
     const struct fr_operand *left = product->left, *right = product->right;
     FR_CHECK(left->columns == right->rows && product->row_end <= left->rows);
     FR_CHECK(right->packed || !right->transposed);
-    uint32_t inner = right->rows, columns = right->columns;
-    for (uint32_t k = 0; k < inner || k == 0; k += DEPTH) {
-        struct tile shape = {.ldc = product->out.ld, .load = product->accumulate || k > 0};
-        shape.depth = inner - k < DEPTH ? inner - k : DEPTH;
-        for (uint32_t column = 0; column < columns; column += width) {
-            shape.columns = columns - column < width ? columns - column : width;
-            column_block(product, k, column, &shape, rows);
+    uint32_t inner = right->rows, step = left->transposed ? COPIED_ROWS : product->row_end - product->row_begin;
+    for (uint32_t row = product->row_begin; row < product->row_end; row += step) {
+        struct inner_block block = {.begin = row, .end = product->row_end - row < step ? product->row_end : row + step};
+        for (uint32_t k = 0; k < inner || k == 0; k += DEPTH) {
+            block.k = k;
+            block.depth = inner - k < DEPTH ? inner - k : DEPTH;
+            row_block(product, block, width, rows);
         }
     }
 }

@@ -13,6 +13,7 @@ void fr_gemm_avx512(const struct fr_multiply *product);
 void fr_gemm_avx2(const struct fr_multiply *product);
 
 size_t fr_gemm_packed_floats(uint32_t rows, uint32_t columns);
-void fr_gemm_pack(const struct fr_operand *right, uint32_t row_begin, uint32_t row_end);
+void fr_gemm_pack_avx512(const struct fr_operand *right, uint32_t row_begin, uint32_t row_end);
+void fr_gemm_pack_avx2(const struct fr_operand *right, uint32_t row_begin, uint32_t row_end);
 
 #endif
