@@ -263,7 +263,11 @@ int main(int argc, char **argv)
     }
     fr_buffer_release(&problems);
     int code = FR_EXIT_OK;
-    if (arguments.print_config) {
+    struct fr_err err = {0};
+    if (!arguments.print_config && fr_graph_check_machine(conf, &err) != FR_OK) {
+        fprintf(stderr, "%s: %s\n", arguments.config, err.text);
+        code = FR_EXIT_CONFIG;
+    } else if (arguments.print_config) {
         struct fr_buffer text = {0};
         fr_conf_print(conf, &text);
         fwrite(text.data, 1, text.size, stdout);

@@ -29,7 +29,18 @@ static double element(const struct fr_operand *x, size_t i, size_t j)
     return (double)(x->transposed ? x->values[j * x->ld + i] : x->values[i * x->ld + j]);
 }
 
-void fr_reference_multiply(const struct fr_multiply *product)
+/* The nearest number of 8 significant bits, ties to the even one; subnormals become 0. */
+static double element_bf16(const struct fr_operand *x, size_t i, size_t j)
+{
+    double value = element(x, i, j);
+    int exponent;
+    double fraction = frexp(value, &exponent); /* in [0.5, 1) */
+    if (!isfinite(value) || value == 0.0)
+        return value;
+    return exponent <= -126 ? 0.0 : ldexp(rint(ldexp(fraction, 8)), exponent - 8);
+}
+
+static void multiply(const struct fr_multiply *product, double (*factor)(const struct fr_operand *, size_t, size_t))
 {
     const struct fr_operand *left = product->left, *right = product->right;
     FR_CHECK(left->columns == right->rows && product->row_end <= left->rows);
@@ -38,10 +49,20 @@ void fr_reference_multiply(const struct fr_multiply *product)
             float *out = &product->out.values[i * product->out.ld + j];
             double sum = product->accumulate ? (double)*out : 0.0;
             for (size_t k = 0; k < right->rows; k++)
-                sum += element(left, i, k) * element(right, k, j);
+                sum += factor(left, i, k) * factor(right, k, j);
             *out = (float)sum;
         }
     }
+}
+
+void fr_reference_multiply(const struct fr_multiply *product)
+{
+    multiply(product, element);
+}
+
+static void multiply_bf16(const struct fr_multiply *product)
+{
+    multiply(product, element_bf16);
 }
 
 void fr_reference_gather(const struct fr_gather *g)
@@ -162,5 +183,16 @@ const struct fr_ops *fr_reference_ops(void)
                                         .kernel = "reference 1",
                                         .rows_independent = true,
                                         FR_OPS_OWN(FR_REFERENCE_MEMBER) FR_OPS_SHARED(FR_REFERENCE_MEMBER)};
+    return &table;
+}
+
+const struct fr_ops *fr_reference_bf16_ops(void)
+{
+    static struct fr_ops table; /* the same bytes whoever writes them */
+    struct fr_ops bf16 = *fr_reference_ops();
+    bf16.name = "reference-bf16";
+    bf16.kernel = "reference bf16 1";
+    bf16.multiply = multiply_bf16;
+    table = bf16;
     return &table;
 }

@@ -171,6 +171,15 @@ static void mark_parameters(struct fr_graph *graph, const struct variant *v)
             graph->parameter_states[p].set = set_of(graph, graph->parameter_states[p].losses);
 }
 
+enum fr_status fr_graph_check_machine(const struct fr_conf *conf, struct fr_err *err)
+{
+    if (conf->precision == FR_PRECISION_BF16 && !fr_ops_bf16())
+        return fr_err_set(err, FR_E_UNSUPPORTED,
+                          "network.precision: bf16 needs a processor with AVX512_BF16, and this one has none; "
+                          "f32 runs here");
+    return FR_OK;
+}
+
 struct fr_graph *fr_graph_new(const struct fr_graph_options *options)
 {
     const struct fr_conf *conf = options->conf;
@@ -178,7 +187,9 @@ struct fr_graph *fr_graph_new(const struct fr_graph_options *options)
     FR_CHECK(conf->n_tasks + conf->n_losses <= 32); /* bits of a set of losses */
     struct fr_graph *graph = fr_alloc(1, sizeof(*graph));
     graph->conf = conf;
-    graph->ops = options->ops ? options->ops : fr_ops_cpu();
+    bool bf16 = conf->precision == FR_PRECISION_BF16 && !options->scoring_only;
+    graph->ops = options->ops ? options->ops : bf16 ? fr_ops_bf16() : fr_ops_cpu();
+    FR_CHECK(graph->ops); /* fr_graph_check_machine */
     graph->pool = options->pool;
     graph->workers = options->pool ? (uint32_t)fr_pool_workers(options->pool) : 1;
     graph->scoring_only = options->scoring_only;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "bf16.h"
 #include "cpu.h"
 #include "gemm.h"
 
@@ -50,7 +51,49 @@ const struct fr_ops *fr_ops_cpu_avx2(void)
 {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &avx2_table : NULL;
 }
+
+/* The recurrence stays f32: its products are small, and it would round its own states over and
+ * over. */
+static const struct fr_ops bf16_dot_table = {
+    .name = "cpu-bf16-dot",
+    .kernel = "bf16 dot 1",
+    .rows_independent = true,
+    .packed_floats = fr_bf16_packed_floats,
+    .pack = fr_bf16_pack,
+    .multiply = fr_bf16_multiply_dot,
+    FR_CPU_MEMBERS(avx512),
+};
+
+static const struct fr_ops bf16_tiles_table = {
+    .name = "cpu-bf16-tiles",
+    .kernel = "bf16 tiles 1",
+    .rows_independent = true,
+    .packed_floats = fr_bf16_packed_floats,
+    .pack = fr_bf16_pack,
+    .multiply = fr_bf16_multiply_tiles,
+    FR_CPU_MEMBERS(avx512),
+};
+
+const struct fr_ops *fr_ops_bf16_dot(void)
+{
+    return fr_bf16_has_dot() ? &bf16_dot_table : NULL;
+}
+
+const struct fr_ops *fr_ops_bf16_tiles(void)
+{
+    return fr_bf16_has_tiles() ? &bf16_tiles_table : NULL;
+}
 #else
+const struct fr_ops *fr_ops_bf16_dot(void)
+{
+    return NULL;
+}
+
+const struct fr_ops *fr_ops_bf16_tiles(void)
+{
+    return NULL;
+}
+
 const struct fr_ops *fr_ops_cpu_avx512(void)
 {
     return NULL;
@@ -122,4 +165,10 @@ const struct fr_ops *fr_ops_cpu(void)
     if (!ops)
         ops = fr_ops_cpu_avx2();
     return ops ? ops : fr_ops_openblas();
+}
+
+const struct fr_ops *fr_ops_bf16(void)
+{
+    const struct fr_ops *ops = fr_ops_bf16_tiles();
+    return ops ? ops : fr_ops_bf16_dot();
 }

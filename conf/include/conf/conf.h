@@ -274,6 +274,8 @@ struct fr_conf {
     struct fr_optimizer dense_optimizer; /* network.optimizer */
     float clip_global_norm;              /* of the layers' mean gradients together; 0: off */
     struct fr_conf_init dense_init;      /* network.init */
+    /* network.precision: of training; readers of a model score in f32 */
+    enum fr_precision precision;
     uint32_t n_tasks;
     struct fr_conf_task *tasks;
     uint32_t n_losses;

@@ -87,7 +87,8 @@ FRESHET_API void freshet_replica_get_info(const struct freshet_replica *replica,
 
 /* These are the BLAS kernel the model was trained with (the model record's `kernel`; "" before the
  * first) and the one that scores here. With equal kernels scores are bit-equal to the daemon's,
- * else within 1e-5 in the logit. */
+ * else within 1e-5 in the logit; of a model trained in bf16 (a kernel "bf16 ..") they are those of
+ * f32, some 1e-2 from the daemon's. */
 FRESHET_API const char *freshet_replica_trained_kernel(const struct freshet_replica *replica);
 FRESHET_API const char *freshet_replica_scoring_kernel(const struct freshet_replica *replica);
 

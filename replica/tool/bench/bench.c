@@ -27,6 +27,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "bench/bench.h"
+#include "graph/graph.h"
 #include "tool.h"
 
 enum { NAMES_MAX = 16, ARGUMENTS_MAX = 64, PATH_BYTES = 4096, LEVELS_MAX = 6 };
@@ -269,8 +270,11 @@ static int load_conf(struct fr_tool_bench *bench)
     struct fr_buffer problems = {0};
     struct fr_conf_load_options options = {.path = bench->config};
     enum fr_status status = fr_conf_load(&options, &bench->conf, &problems);
+    struct fr_err err = {0};
     if (status != FR_OK)
         fprintf(stderr, "freshet bench: %.*s\n", (int)problems.size, (const char *)problems.data);
+    else if ((status = fr_graph_check_machine(bench->conf, &err)) != FR_OK)
+        fprintf(stderr, "freshet bench: %s\n", err.text);
     fr_buffer_release(&problems);
     return status == FR_OK ? FR_TOOL_OK : FR_TOOL_FAILED;
 }

@@ -13,7 +13,7 @@
 #include "base/random.h"
 #include "reference/reference.h"
 
-enum { BACKENDS_MAX = 5, GUARD = 64 };
+enum { BACKENDS_MAX = 7, GUARD = 64 };
 #define GUARD_VALUE 12345.678f
 
 struct backend_list {
@@ -33,6 +33,17 @@ static inline struct backend_list list_backends(void)
         if (!have)
             list.ops[list.n++] = all[i];
     }
+    return list;
+}
+
+/* Those whose products round their factors to bf16: held against fr_reference_bf16_ops. */
+static inline struct backend_list list_bf16_backends(void)
+{
+    const struct fr_ops *all[] = {fr_ops_bf16_dot(), fr_ops_bf16_tiles()};
+    struct backend_list list = {0};
+    for (size_t i = 0; i < FR_ARRAY_LEN(all); i++)
+        if (all[i])
+            list.ops[list.n++] = all[i];
     return list;
 }
 

@@ -56,10 +56,24 @@ static void run_product(const struct fr_ops *ops, const struct product_memory *p
                                         .accumulate = add});
 }
 
+static struct backend_list list_all_backends(void)
+{
+    struct backend_list list = list_backends(), more = list_bf16_backends();
+    for (size_t b = 0; b < more.n; b++)
+        list.ops[list.n++] = more.ops[b];
+    return list;
+}
+
+static const struct fr_ops *reference_of(const struct fr_ops *ops)
+{
+    bool bf16 = ops == fr_ops_bf16_dot() || ops == fr_ops_bf16_tiles();
+    return bf16 ? fr_reference_bf16_ops() : fr_reference_ops();
+}
+
 static void compare_with_reference(const struct fr_ops *ops, const uint32_t *shape, bool left_t, bool right_t, bool add)
 {
     struct product_memory got = make_product(ops, shape, left_t, right_t);
-    struct product_memory want = make_product(fr_reference_ops(), shape, left_t, right_t);
+    struct product_memory want = make_product(reference_of(ops), shape, left_t, right_t);
     uint32_t m = shape[0], n = shape[2];
     for (uint32_t i = 0; i < m && add; i++) {
         fill(got.out.values + i * got.out.ld, n, 70 + i);
@@ -68,7 +82,7 @@ static void compare_with_reference(const struct fr_ops *ops, const uint32_t *sha
     pack(ops, &got);
     run_product(ops, &got, 0, m / 2, add);
     run_product(ops, &got, m / 2, m, add);
-    run_product(fr_reference_ops(), &want, 0, m, add);
+    run_product(reference_of(ops), &want, 0, m, add);
     assert_nmse(got.out, want.out, m, n, 1e-10, ops->name);
     assert_row_ends_untouched(got.out, m, n);
     release_product(&got);
@@ -77,7 +91,7 @@ static void compare_with_reference(const struct fr_ops *ops, const uint32_t *sha
 
 FR_CASE(products_of_all_shapes_agree_with_the_reference)
 {
-    struct backend_list list = list_backends();
+    struct backend_list list = list_all_backends();
     for (size_t b = 0; b < list.n; b++)
         for (size_t s = 0; s < FR_ARRAY_LEN(shapes); s++)
             for (uint32_t flags = 0; flags < 8; flags++)
@@ -86,7 +100,7 @@ FR_CASE(products_of_all_shapes_agree_with_the_reference)
 
 FR_CASE(a_product_is_the_same_when_run_twice)
 {
-    struct backend_list list = list_backends();
+    struct backend_list list = list_all_backends();
     for (size_t b = 0; b < list.n; b++) {
         struct product_memory once = make_product(list.ops[b], shapes[10], false, false);
         struct product_memory twice = make_product(list.ops[b], shapes[10], false, false);
@@ -120,7 +134,7 @@ static void check_position(const struct fr_ops *ops, const uint32_t *shape, uint
 
 FR_CASE(a_row_has_the_same_bits_at_any_position_beside_any_rows)
 {
-    struct backend_list list = list_backends();
+    struct backend_list list = list_all_backends();
     size_t checked = 0;
     for (size_t b = 0; b < list.n; b++) {
         if (!list.ops[b]->rows_independent)
@@ -162,7 +176,7 @@ FR_CASE(avx2_and_avx512_give_the_same_bits)
 /* What every backend promises, openblas too: in a call of fixed shape, other rows do not matter. */
 FR_CASE(a_row_does_not_depend_on_the_other_rows_of_its_chunk)
 {
-    struct backend_list list = list_backends();
+    struct backend_list list = list_all_backends();
     for (size_t b = 0; b < list.n; b++) {
         struct product_memory p = make_product(list.ops[b], shapes[10], false, false);
         pack(list.ops[b], &p);
@@ -178,12 +192,87 @@ FR_CASE(a_row_does_not_depend_on_the_other_rows_of_its_chunk)
     }
 }
 
+/* 1 * x through a product of one element. */
+static float rounded(const struct fr_ops *ops, float x, bool packed)
+{
+    float one = 1.0f, out = -1.0f;
+    struct fr_operand left = {&one, 1, 1, 1, false, NULL}, right = {&x, 1, 1, 1, false, NULL};
+    size_t floats = ops->packed_floats(1, 1);
+    if (packed && floats > 0) {
+        right.packed = guarded(floats);
+        ops->pack(&right, 0, 1);
+    }
+    ops->multiply(&(struct fr_multiply){.left = &left, .right = &right, .row_end = 1, .out = {&out, 1}});
+    if (right.packed)
+        release_guarded(right.packed, floats);
+    return out;
+}
+
+FR_CASE(bf16_factors_are_rounded_to_nearest_ties_to_even)
+{
+    /* 1 + n / 128 is exact; 2^-130 is a subnormal, 3e38 near the largest */
+    static const float cases[][2] = {{1.0f, 1.0f},
+                                     {1.0f + 1.0f / 256, 1.0f},              /* a tie: down */
+                                     {1.0f + 3.0f / 256, 1.0f + 2.0f / 128}, /* a tie: up */
+                                     {1.0f + 1.1f / 256, 1.0f + 1.0f / 128}, /* above the tie */
+                                     {-1.0f - 0.9f / 256, -1.0f},            /* below it */
+                                     {0x1.fffffep-1f, 1.0f},                 /* into the next */
+                                     {0x1p-130f, 0.0f},
+                                     {3.0e38f, 0x1.c4p127f},
+                                     {INFINITY, INFINITY}};
+    struct backend_list list = list_bf16_backends();
+    if (list.n == 0)
+        skip(); /* no AVX512_BF16 on this machine */
+    list.ops[list.n++] = fr_reference_bf16_ops();
+    for (size_t b = 0; b < list.n; b++)
+        for (size_t i = 0; i < FR_ARRAY_LEN(cases); i++)
+            for (int packed = 0; packed < 2; packed++)
+                if (rounded(list.ops[b], cases[i][0], packed) != cases[i][1])
+                    fail_msg("%s: case %zu gives %a", list.ops[b]->name, i,
+                             (double)rounded(list.ops[b], cases[i][0], packed));
+    for (size_t b = 0; b < list.n; b++)
+        assert_true(isnan(rounded(list.ops[b], NAN, true)));
+}
+
+/* Whoever packs which rows, in whatever order: the same packed bytes. */
+FR_CASE(packing_in_pieces_packs_the_same)
+{
+    static const uint32_t cuts[][2] = {{1, 2}, {7, 31}, {32, 33}, {0, 45}, {44, 45}};
+    struct backend_list list = list_all_backends();
+    for (size_t b = 0; b < list.n; b++) {
+        for (int turned = 0; turned < 2; turned++) {
+            const uint32_t shape[] = {1, 45, 37};
+            struct product_memory whole = make_product(list.ops[b], shape, false, turned);
+            if (whole.packed_floats > 0) {
+                whole.right_operand.packed = guarded(whole.packed_floats);
+                list.ops[b]->pack(&whole.right_operand, 0, 45);
+            }
+            for (size_t c = 0; c < FR_ARRAY_LEN(cuts) && whole.packed_floats > 0; c++) {
+                struct product_memory pieces = make_product(list.ops[b], shape, false, turned);
+                pieces.right_operand.packed = guarded(pieces.packed_floats);
+                list.ops[b]->pack(&pieces.right_operand, cuts[c][1], 45);
+                list.ops[b]->pack(&pieces.right_operand, 0, cuts[c][0]);
+                list.ops[b]->pack(&pieces.right_operand, cuts[c][0], cuts[c][1]);
+                assert_memory_equal(pieces.right_operand.packed, whole.right_operand.packed,
+                                    whole.packed_floats * sizeof(float));
+                release_product(&pieces);
+            }
+            release_product(&whole);
+        }
+    }
+}
+
 FR_CASE(the_kernel_says_which_arithmetic_runs)
 {
     assert_string_equal(fr_reference_ops()->kernel, "reference 1");
     assert_memory_equal(fr_ops_openblas()->kernel, "openblas ", 9);
     if (fr_ops_cpu()->rows_independent)
         assert_string_equal(fr_ops_cpu()->kernel, "fma 1");
+    if (fr_ops_bf16_dot())
+        assert_string_equal(fr_ops_bf16_dot()->kernel, "bf16 dot 1");
+    if (fr_ops_bf16_tiles())
+        assert_string_equal(fr_ops_bf16_tiles()->kernel, "bf16 tiles 1");
+    assert_true(!fr_ops_bf16_tiles() || fr_ops_bf16() == fr_ops_bf16_tiles());
 }
 
 int main(void)
@@ -194,6 +283,8 @@ int main(void)
         cmocka_unit_test(a_row_has_the_same_bits_at_any_position_beside_any_rows),
         cmocka_unit_test(avx2_and_avx512_give_the_same_bits),
         cmocka_unit_test(a_row_does_not_depend_on_the_other_rows_of_its_chunk),
+        cmocka_unit_test(bf16_factors_are_rounded_to_nearest_ties_to_even),
+        cmocka_unit_test(packing_in_pieces_packs_the_same),
         cmocka_unit_test(the_kernel_says_which_arithmetic_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

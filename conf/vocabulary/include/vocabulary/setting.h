@@ -27,4 +27,10 @@ FR_KINDS(fr_quantize, FR_QUANTIZES)
     KIND(FR_DEVICE_CPU, "cpu")
 FR_KINDS(fr_device, FR_DEVICES)
 
+/* What factors of the layers' products are rounded to. */
+#define FR_PRECISIONS(KIND)                                                                                            \
+    KIND(FR_PRECISION_F32, "f32")                                                                                      \
+    KIND(FR_PRECISION_BF16, "bf16")
+FR_KINDS(fr_precision, FR_PRECISIONS)
+
 #endif

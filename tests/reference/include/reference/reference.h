@@ -7,5 +7,7 @@
 #include "ops/ops.h"
 
 const struct fr_ops *fr_reference_ops(void);
+/* The same, but factors of products are rounded to bf16. For one thread at a time. */
+const struct fr_ops *fr_reference_bf16_ops(void);
 
 #endif

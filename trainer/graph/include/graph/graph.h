@@ -28,12 +28,16 @@ struct fr_graph;
 
 struct fr_graph_options {
     const struct fr_conf *conf; /* borrowed for the graph's life */
-    const struct fr_ops *ops;   /* NULL: fr_ops_cpu() */
+    const struct fr_ops *ops;   /* NULL: of conf->precision; f32 where it only scores */
     struct fr_pool *pool;       /* borrowed; NULL: no threads */
     bool scoring_only;          /* no gradients, no optimizer state; rows hold value_floats only */
     /* of all activations: beyond, sets of shared slots seen before go; 0: 1 GiB */
     size_t variant_bytes_max;
 };
+
+/* FR_E_UNSUPPORTED: this processor cannot train as conf->precision says, and fr_graph_new must not
+ * be called but with scoring_only. */
+enum fr_status fr_graph_check_machine(const struct fr_conf *conf, struct fr_err *err);
 
 /* The config loader has checked everything: bounds, shapes (fr_conf_layer.width, is_sequence),
  * where optimizers stand. Parameters are initialised from conf->seed by name. */

@@ -300,6 +300,12 @@ const struct fr_ops *fr_ops_cpu(void);
 /* One instruction set, for tests and comparisons; NULL where the machine lacks it. */
 const struct fr_ops *fr_ops_cpu_avx512(void);
 const struct fr_ops *fr_ops_cpu_avx2(void);
+/* Products of factors rounded to bf16, summed in f32, and all else as in fr_ops_cpu_avx512: the
+ * machine's best, NULL where the processor has no AVX512_BF16. `dot` and `tiles` (AMX) sum in
+ * different orders, and their kernels have different names. */
+const struct fr_ops *fr_ops_bf16(void);
+const struct fr_ops *fr_ops_bf16_dot(void);
+const struct fr_ops *fr_ops_bf16_tiles(void);
 /* Sets OpenBLAS to one thread per call. */
 const struct fr_ops *fr_ops_openblas(void);
 
