@@ -21,6 +21,7 @@
 
 #if defined(__x86_64__)
 
+#include <cpuid.h>
 #include <immintrin.h>
 #include <pthread.h>
 #include <string.h>
@@ -418,11 +419,19 @@ void fr_bf16_multiply_tiles(const struct fr_multiply *product)
 
 static bool tiles_permitted;
 
+/* Whether the processor has them; compilers of different ages know different names to ask by. */
+static bool cpu_has_tiles(void)
+{
+    const unsigned amx_bf16 = 1u << 22, amx_tile = 1u << 24;
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx & amx_bf16) && (edx & amx_tile);
+}
+
 static void ask_for_tiles(void)
 {
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
-    tiles_permitted = fr_bf16_has_dot() && __builtin_cpu_supports("amx-tile") && __builtin_cpu_supports("amx-bf16") &&
-                      syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+    tiles_permitted =
+        fr_bf16_has_dot() && cpu_has_tiles() && syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
 }
 
 bool fr_bf16_has_tiles(void)

@@ -321,15 +321,15 @@ static void column_block(const struct fr_multiply *product, const struct inner_b
  * rows: pieces of [k][TILE_ROWS] lie together instead. */
 static void copy_left(const struct fr_operand *left, const struct inner_block *block, float *panels)
 {
-    for (uint32_t row = block->begin; row < block->end; row += TILE_ROWS) {
-        uint32_t n = block->end - row < TILE_ROWS ? block->end - row : TILE_ROWS;
-        const float *in = left->values + (size_t)block->k * left->ld + row;
-        for (uint32_t k = 0; k < block->depth; k++, in += left->ld, panels += TILE_ROWS) {
-            if (n == TILE_ROWS)
-                memcpy(panels, in, TILE_ROWS * sizeof(float));
-            else
-                memcpy(panels, in, n * sizeof(float));
-        }
+    uint32_t n = block->end - block->begin, whole = n / TILE_ROWS * TILE_ROWS;
+    size_t panel = (size_t)TILE_ROWS * block->depth;
+    const float *in = left->values + (size_t)block->k * left->ld + block->begin;
+    for (uint32_t k = 0; k < block->depth; k++, in += left->ld, panels += TILE_ROWS) {
+        float *out = panels;
+        for (uint32_t row = 0; row < whole; row += TILE_ROWS, out += panel)
+            memcpy(out, in + row, TILE_ROWS * sizeof(float));
+        if (whole < n)
+            memcpy(out, in + whole, (n - whole) * sizeof(float));
     }
 }
 
