@@ -83,7 +83,8 @@ __attribute__((target("avx2,f16c"))) static void convert_f16c(const uint8_t *val
 
 void fr_f16_from_f32s(const uint8_t *values, size_t count, uint8_t *out, uint64_t *saturated)
 {
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"))
+    /* AVX2 came after F16C, and not every compiler knows that one's name here */
+    if (__builtin_cpu_supports("avx2"))
         convert_f16c(values, count, out, saturated);
     else
         convert_each(values, count, out, saturated);

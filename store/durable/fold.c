@@ -30,7 +30,7 @@ enum { WINDOW_MIN = 4096, WINDOW_MAX = 256 << 10 };
 
 struct stream {
     struct fr_journal_file *file; /* referenced */
-    struct fr_kept *kept;         /* referenced; the window is its record. NULL: read from the file */
+    struct fr_kept *kept;         /* referenced; its record is the window. NULL: the file is read */
     struct fr_journal_epoch entry;
     uint64_t epoch;
     uint64_t at, end;       /* file offsets: next byte to read into the window, end of the epoch */

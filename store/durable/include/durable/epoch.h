@@ -115,7 +115,7 @@ enum fr_status fr_epoch_parse(const void *bytes, size_t size, struct fr_epoch *o
 /* The same, and the digest is not computed but zeros: for bytes whose digest was compared
  * before. */
 enum fr_status fr_epoch_view(const void *bytes, size_t size, struct fr_epoch *out) FR_MUST_CHECK;
-/* The same for bytes that this process encoded and did not let go: what is between its images is not
+/* The same for bytes that this process encoded and did not let go: its images are not
  * checked. */
 enum fr_status fr_epoch_own(const void *bytes, size_t size, struct fr_epoch *out) FR_MUST_CHECK;
 /* A view of what fr_stage_ordered has taken, for fr_epoch_next. */
