@@ -248,6 +248,14 @@ static uint64_t cold_cache_bytes(const struct fr_conf *conf)
     return bytes < least ? least : bytes > most ? most : bytes;
 }
 
+/* Newest epochs that publisher and fold find in memory: as much as an epoch may be, within reason
+ * (trainer/memory.c expects that). */
+static uint64_t epoch_keep_bytes(const struct fr_conf *conf)
+{
+    uint64_t most = 64 << 20;
+    return conf->epoch_bytes_max < most ? conf->epoch_bytes_max : most;
+}
+
 static enum fr_status open_state(struct fr_service *service, struct fr_err *err)
 {
     struct fr_buffer head = {0};
@@ -262,6 +270,7 @@ static enum fr_status open_state(struct fr_service *service, struct fr_err *err)
                                              file_max < FR_JOURNAL_FILE_MAX ? file_max : FR_JOURNAL_FILE_MAX,
                                          .salt = salt,
                                          .cache_bytes = cold_cache_bytes(service->conf),
+                                         .keep_bytes = epoch_keep_bytes(service->conf),
                                          .head = head.data,
                                          .head_size = head.size};
     enum fr_status status = fr_durable_open(&options, &service->durable, err);

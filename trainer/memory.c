@@ -28,7 +28,7 @@ enum {
 };
 
 /* What is not there yet when training begins, and comes at once: a fold's windows and sorted files,
- * two stages and their epochs as bytes. */
+ * two stages, and the newest epochs, which are kept. */
 static uint64_t expected(const struct fr_conf *conf)
 {
     uint64_t windows = conf->unfolded_max < FR_FOLD_WINDOWS ? conf->unfolded_max : FR_FOLD_WINDOWS;

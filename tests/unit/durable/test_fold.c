@@ -2,6 +2,8 @@
  * a truncated MANIFEST. */
 #include "scene.h"
 
+#include "base/check.h"
+
 /* The one private header a test of this module needs: a small limit for sorted files, and what the
  * cold store holds. */
 #include "../../../store/durable/durable_internal.h"
@@ -407,6 +409,7 @@ int main(void)
         SCENE_CASE(random_epochs_folds_and_reopenings_equal_the_model),
         SCENE_CASE(a_fold_of_nothing_is_no_work),
         SCENE_CASE(a_fold_over_many_small_epochs_and_one_large_image_is_whole),
+        SCENE_CASE(epochs_from_memory_and_from_files_are_the_same_and_fold_alike),
         SCENE_CASE(an_absent_key_leaves_the_cold_store),
         SCENE_CASE(a_section_the_folded_epochs_lack_stays_in_the_cold_store),
         SCENE_CASE(large_sections_of_many_epochs_come_out_newest),
