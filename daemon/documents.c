@@ -483,6 +483,7 @@ void fr_documents_publish(struct fr_service *service)
     series_ledger(service);
     series_epochs(service->registry, s);
     series_model(service->registry, s);
+    fr_documents_times(service, &s->trainer.run);
     for (uint32_t i = 0; i < s->trainer.history.n_tasks; i++) {
         const struct fr_trainer_task_counts *task = &s->trainer.history.tasks[i];
         series_task(service->registry, service->conf, task->name, &s->trainer.tasks[i].result);

@@ -67,6 +67,8 @@ struct fr_policy_configs { /* what a table's policies point to */
     struct fr_expire_capacity capacity;
 };
 
+enum { FR_TIMED_THREADS = 9 };
+
 struct fr_service {
     struct fr_conf *conf;
     const struct fr_clock *clock;
@@ -74,6 +76,9 @@ struct fr_service {
     int64_t until_ms; /* --until TIME; 0: none */
 
     struct fr_registry *registry;
+    struct {
+        uint64_t looked_ns, other_ns, thread_ns[FR_TIMED_THREADS];
+    } times; /* main thread (times.c) */
     struct fr_http *http;
     struct fr_freshness *freshness;
     struct fr_durable *durable;
@@ -141,6 +146,8 @@ enum fr_status fr_step_upkeep(struct fr_service *service, struct fr_err *err) FR
 
 /* documents.c: /status /auc /readyz and gauges, from snapshots. */
 void fr_documents_publish(struct fr_service *service);
+/* times.c: series of where time goes. */
+void fr_documents_times(struct fr_service *service, const struct fr_trainer_run *run);
 
 /* ---- policies.c ---- */
 

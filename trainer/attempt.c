@@ -64,14 +64,21 @@ enum fr_status fr_trainer_attempt(struct fr_trainer *trainer, const struct fr_ba
         return status;
     if (batch == trainer->open)
         fr_trainer_look_begin(trainer);
+    uint64_t planned_ns = fr_mono_ns(trainer->options.clock);
     fr_graph_forward(trainer->graph, batch, trainer->rows);
+    trainer->run.forward_ns += fr_mono_ns(trainer->options.clock) - planned_ns;
     status = fr_graph_train(trainer->graph, batch, trainer->rows, &loss);
     fr_trainer_look_end(trainer);
     if (status != FR_OK)
         return status;
     trainer->run.last_loss = loss;
+    struct fr_graph_times times = fr_graph_get_times(trainer->graph);
+    trainer->run.backward_ns = times.backward_ns;
+    trainer->run.update_ns = times.update_ns;
+    uint64_t trained_ns = fr_mono_ns(trainer->options.clock);
     fr_trainer_measure(trainer, batch);
     fr_trainer_count_tasks(trainer, batch);
+    trainer->run.metrics_ns += fr_mono_ns(trainer->options.clock) - trained_ns;
     return FR_OK;
 }
 

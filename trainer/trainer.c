@@ -53,7 +53,8 @@ struct fr_trainer *fr_trainer_new(const struct fr_trainer_options *options)
     trainer->sift.looks_max = FR_SIFT_LOOKS_MAX;
     pthread_mutex_init(&trainer->lock, NULL);
 
-    trainer->graph = fr_graph_new(&(struct fr_graph_options){.conf = options->conf, .pool = options->pool});
+    trainer->graph =
+        fr_graph_new(&(struct fr_graph_options){.conf = options->conf, .pool = options->pool, .clock = options->clock});
     size_t n_parameters = fr_graph_parameter_count(trainer->graph);
     trainer->journaled = fr_alloc(n_parameters + 1, sizeof(*trainer->journaled));
     trainer->published = fr_alloc(n_parameters + 1, sizeof(*trainer->published));

@@ -119,6 +119,23 @@ class Cases:
         assert ours | {"freshetd"} <= set(names) <= ours | {"freshetd", "recovery"}, names
         daemon.drain()
 
+    def metrics_say_where_time_goes(self):
+        create_topic(self.kafka.address, "timed")
+        produce(self.kafka.address, "timed", 0, 20000)
+        daemon = self.daemon("timed")
+        wait_until(lambda: trained(daemon) == 20000, "20000 samples")
+
+        def seconds(label):
+            return {name: float(value) for name, value in re.findall(rf'_total{{model="timed",{label}="(\w+)"}} (\S+)', daemon.get("/metrics")[1])}
+
+        wait_until(lambda: seconds("thread").get("owner", 0) > 0 and all(seconds("phase").values()), "the owner's time and a cut")
+        phases, threads = seconds("phase"), seconds("thread")
+        assert set(phases) == {"plan", "forward", "backward", "update", "metrics", "cut"}, phases
+        assert {"ingest", "owner", "worker", "durable", "fold", "publish", "other"} <= set(threads) and threads["ingest"] > 0, threads
+        step = float(re.search(r'freshet_step_seconds_total{model="timed"} (\S+)', daemon.get("/metrics")[1]).group(1))
+        assert sum(phases.values()) - phases["cut"] <= step, (phases, step)
+        daemon.drain()
+
     def a_changed_config_is_refused_with_the_difference(self):
         daemon = self.daemon("one", ["tables.user.dim=16"], wait_http=False)
         daemon.expect_exit(3)

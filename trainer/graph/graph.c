@@ -191,6 +191,7 @@ struct fr_graph *fr_graph_new(const struct fr_graph_options *options)
     graph->ops = options->ops ? options->ops : bf16 ? fr_ops_bf16() : fr_ops_cpu();
     FR_CHECK(graph->ops); /* fr_graph_check_machine */
     graph->pool = options->pool;
+    graph->clock = options->clock;
     graph->workers = options->pool ? (uint32_t)fr_pool_workers(options->pool) : 1;
     graph->scoring_only = options->scoring_only;
     graph->variant_bytes_max = options->variant_bytes_max ? options->variant_bytes_max : FR_VARIANT_BYTES_MAX;

@@ -330,6 +330,8 @@ struct fr_graph {
     bool scoring_only;
     uint32_t workers;
     bool has_dropout;
+    const struct fr_clock *clock; /* or NULL */
+    struct fr_graph_times times;
 
     bool layer_live[FR_LAYERS_MAX]; /* a task or an auxiliary loss reaches it */
     uint64_t slots_read[FR_SLOTS_MAX / 64];

@@ -205,6 +205,16 @@ static enum fr_status compute_step(struct graph_run *run, uint32_t *n_row_tasks,
     return FR_OK;
 }
 
+static uint64_t now_ns(const struct fr_graph *graph)
+{
+    return graph->clock ? fr_mono_ns(graph->clock) : 0;
+}
+
+struct fr_graph_times fr_graph_get_times(const struct fr_graph *graph)
+{
+    return graph->times;
+}
+
 enum fr_status fr_graph_train(struct fr_graph *graph, const struct fr_batch *batch, const struct fr_rows *rows,
                               double *loss)
 {
@@ -216,7 +226,10 @@ enum fr_status fr_graph_train(struct fr_graph *graph, const struct fr_batch *bat
     uint32_t n_row_tasks = 0;
     double value = 0.0;
     if (fr_graph_count_unmasked(&run)) {
+        uint64_t began_ns = now_ns(graph);
         enum fr_status status = compute_step(&run, &n_row_tasks, &value);
+        uint64_t computed_ns = now_ns(graph);
+        graph->times.backward_ns += computed_ns - began_ns;
         if (status != FR_OK)
             return status;
         fr_graph_begin_step(graph);
@@ -226,6 +239,7 @@ enum fr_status fr_graph_train(struct fr_graph *graph, const struct fr_batch *bat
         graph->steps++;
         graph->trained_samples += graph->n_trained;
         fr_graph_note_step(graph);
+        graph->times.update_ns += now_ns(graph) - computed_ns;
     }
     if (loss)
         *loss = value;

@@ -4,10 +4,21 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 /* pthread_create with default attributes; false: no thread. The name is a help, never a reason to
  * fail. Limits: the kernel shows 15 bytes of it. */
 bool fr_thread_start(pthread_t *out, const char *name, void *(*run)(void *argument), void *argument)
     __attribute__((warn_unused_result));
+
+/* Processor time of the threads that this process has now, those of one name together. Returns how
+ * many names there are; beyond `capacity` they are left out. 0: the system does not say. */
+enum { FR_THREAD_NAME = 16 };
+struct fr_thread_time {
+    char name[FR_THREAD_NAME];
+    uint64_t ns;
+};
+size_t fr_thread_times(struct fr_thread_time *out, size_t capacity);
 
 #endif

@@ -25,7 +25,8 @@ import service  # noqa: E402
 import streams  # noqa: E402
 from measure import Busy, Failed, Progress, auc, child, say  # noqa: E402
 
-MODELS = ("r16", "light", "lr")
+MODELS = ("r16", "r16_bf16", "light", "lr")
+PRECISE = {"r16_bf16": ("r16", ["network.precision=bf16"])}  # the model, and what freshetd is told beside its configuration; the peer stays f32
 TORCH_VARIANTS = ("sparse", "sparse+passive", "rows", "rows+compile", "rows+compile+passive", "rows+compile+reader", "rows+compile+reader+passive",
                   "fbgemm+compile+reader", "fbgemm+compile+reader+passive")
 SAME_AUC = 0.002
@@ -181,11 +182,12 @@ def compare(given, source, model, busy):
     row = {"model": model, "stream": source.kind, "busy": busy, "known_share": source.facts.known_share}
     runs = {"peer": [], "freshetd": []}
     try:
-        peer = (Wabbit if model == "lr" else Torch)(given, source, model)
+        base, sets = PRECISE.get(model, (model, []))
+        peer = (Wabbit if model == "lr" else Torch)(given, source, base)
         for turn in range(given.turns):
             name = f"{source.topic}-{model}{'-busy' if busy else ''}-{turn + 1}"
             runs["peer"].append(peer.run(turn))
-            runs["freshetd"].append(service.run(HERE / f"{model}.yaml", source, given.samples, name, turn + 1, given.threads, given.limit))
+            runs["freshetd"].append(service.run(HERE / f"{base}.yaml", source, given.samples, name, turn + 1, given.threads, given.limit, sets))
             streams.remove(source.address, f"{name}.delta")
             both = [runs[side][-1] for side in ("peer", "freshetd")]
             say(f"{name}: " + ", ".join(f"{who} {rate(run, source.kind):,.0f}/s, {cost(run, source.kind):.2f} us, AUC {run['auc']:.4f}"

@@ -82,11 +82,11 @@ def watch(process, port, marks, progress, deadline):
         time.sleep(0.02 if marks.points else 0.005)
 
 
-def run(config, source, samples, name, seed, threads, seconds):
+def run(config, source, samples, name, seed, threads, seconds, more=()):
     """One pass. The clock stops at the last trained sample; processor time runs on to the process's end, so that the last fold and delta count."""
     state, log_path = source.folder / f"{name}-state", source.folder / f"{name}.log"
     sets = [f"ingest.brokers={source.address}", f"ingest.topic={source.topic}", f"model={name}", f"state_dir={state}", f"threads={threads}", f"seed={seed}",
-            f"export.topic={name}.delta", "metrics.listen=127.0.0.1:0"]
+            f"export.topic={name}.delta", "metrics.listen=127.0.0.1:0", *more]
     command = [PROGRAM, "--config", config, "--until", "end"] + [part for item in sets for part in ("--set", item)]
     deadline = time.monotonic() + seconds
     with open(log_path, "wb") as log:

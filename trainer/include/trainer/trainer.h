@@ -135,7 +135,8 @@ struct fr_trainer_run {
     uint64_t quarantined_records; /* dead-lettered for quarantined samples */
     uint64_t watermark_held;      /* batches whose event times go beyond it (watermark_step_max) */
     double last_loss;
-    uint64_t step_ns, plan_ns, cut_ns; /* totals */
+    /* Totals; the owner thread's, whose steps the pool shares. step_ns has all but the cut. */
+    uint64_t step_ns, plan_ns, forward_ns, backward_ns, update_ns, metrics_ns, cut_ns;
     uint64_t cuts;
     int64_t kafka_t_max_ms; /* newest Kafka timestamp trained */
 };

@@ -17,6 +17,7 @@
 #define FR_GRAPH_GRAPH_H
 
 #include "base/pool.h"
+#include "base/clock.h"
 #include "batch/batch.h"
 #include "batch/rows.h"
 #include "ops/ops.h"
@@ -33,6 +34,7 @@ struct fr_graph_options {
     bool scoring_only;          /* no gradients, no optimizer state; rows hold value_floats only */
     /* of all activations: beyond, sets of shared slots seen before go; 0: 1 GiB */
     size_t variant_bytes_max;
+    const struct fr_clock *clock; /* borrowed; NULL: fr_graph_get_times stays 0 */
 };
 
 /* FR_E_UNSUPPORTED: this processor cannot train as conf->precision says, and fr_graph_new must not
@@ -88,6 +90,12 @@ const float *fr_graph_logits(const struct fr_graph *graph,
  * gradient exceeds 1e15; nothing was changed. */
 enum fr_status fr_graph_train(struct fr_graph *graph, const struct fr_batch *batch, const struct fr_rows *rows,
                               double *loss) FR_MUST_CHECK;
+
+/* How long all calls of fr_graph_train took by the clock: losses and gradients, updates. */
+struct fr_graph_times {
+    uint64_t backward_ns, update_ns;
+};
+struct fr_graph_times fr_graph_get_times(const struct fr_graph *graph);
 
 /* What counted of a task or an auxiliary loss in the last batch that was trained. */
 struct fr_graph_loss {
