@@ -368,6 +368,8 @@ static int report(struct run *run, double before, double after)
     fr_tool_bench_number(bench, "samples_per_second", rate);
     fr_tool_bench_number(bench, "freshetd_cores",
                          (run->last_cpu - run->first_cpu) / (run->last_time - run->first_time));
+    fr_tool_bench_number(bench, "cpu_microseconds_per_sample",
+                         (run->last_cpu - run->first_cpu) * 1e6 / (double)(run->last - run->first));
     fr_tool_bench_number(bench, "epochs_acknowledged", (double)run->acknowledged);
     if (run->kind != BROKER_EMBEDDED)
         fr_tool_bench_number(bench, "produced_samples_per_second", run->produce_rate);
