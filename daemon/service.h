@@ -133,6 +133,12 @@ void fr_service_close(struct fr_service *service);
 void fr_service_fail(struct fr_service *service, const struct fr_err *err);
 int fr_exit_code(enum fr_status status);
 
+/* identity.c */
+/* FR_E_MISMATCH: the state was made with another configuration; says what differs. */
+enum fr_status fr_identity_check(struct fr_service *service, struct fr_err *err) FR_MUST_CHECK;
+/* The head of every journal file: all that its delta records depend on beside the epochs. */
+void fr_identity_head(const struct fr_conf *conf, const char *kernel, struct fr_buffer *out);
+
 /* loops.c */
 void fr_loops_start(struct fr_service *service);
 void fr_loops_join(struct fr_service *service);
