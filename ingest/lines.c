@@ -1,27 +1,50 @@
-/* Lines of plain and gzip files (zlib reads both through one call).
+/* Lines of plain and gzip files.
  *
  * A line ends with a newline or with the file; a carriage return before it is white space to JSON
  * and stays. Blank lines are numbered like all others. Memory is bounded: of a line longer than
  * line_max only size and CRC32C are kept. So is the time of a call: a seek in a gzip file is
  * reading all before it, so a call reads at most SLICE_BYTES.
  *
+ * A gzip file begins with the two bytes of its magic and is a series of members, each checked whole
+ * (RFC 1952). Behind a member comes another one, the end of the file, or zero bytes up to the end
+ * (padding of a block device); anything else is damage. zlib's own file interface is not used,
+ * because it takes what follows a member and does not look like one for garbage to be passed over,
+ * so that a damaged later member ended the file without an error.
+ *
  * Invariants: bytes[at, at + scanned) hold no newline; long_size > 0: so many bytes of the present
  * line went by already. */
 #include "ingest/lines.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include "base/buffer.h"
 #include "base/check.h"
 #include "base/crc32c.h"
 
-enum { READ_BYTES = 256 << 10, SLICE_BYTES = 32 << 20 };
+enum { READ_BYTES = 256 << 10, SLICE_BYTES = 32 << 20, GZIP_WINDOW = 15 + 16 };
+
+enum content {
+    CONTENT_UNKNOWN, /* nothing was read yet */
+    CONTENT_PLAIN,
+    CONTENT_MEMBER,  /* inside a gzip member */
+    CONTENT_BETWEEN, /* behind a member */
+    CONTENT_PADDING, /* behind the last one: zero bytes only */
+};
 
 struct fr_lines {
-    gzFile file;
+    int file;
+    enum content content;
+    z_stream inflate; /* next_in, avail_in: bytes of the file that were read and not used */
+    bool inflates;
+    uint8_t *input;  /* [READ_BYTES] */
+    int64_t read_to; /* offset in the file behind the input */
+    uint64_t member; /* the present one, from 1 */
+    int64_t member_at;
     size_t line_max;
     int64_t from, number; /* first line to give; the line that begins at `at` */
     struct fr_buffer bytes;
@@ -37,9 +60,8 @@ struct fr_lines *fr_lines_new(int file, size_t line_max, int64_t from, bool skip
     lines->line_max = line_max;
     lines->from = from;
     lines->skip_blank = skip_blank;
-    lines->file = gzdopen(file, "rb");
-    FR_CHECK(lines->file); /* only memory can fail */
-    gzbuffer(lines->file, READ_BYTES);
+    lines->file = file;
+    lines->input = fr_alloc(READ_BYTES, 1);
     return lines;
 }
 
@@ -47,8 +69,11 @@ void fr_lines_free(struct fr_lines *lines)
 {
     if (!lines)
         return;
-    gzclose_r(lines->file);
+    if (lines->inflates)
+        inflateEnd(&lines->inflate);
+    close(lines->file);
     fr_buffer_release(&lines->bytes);
+    free(lines->input);
     free(lines);
 }
 
@@ -60,11 +85,121 @@ bool fr_lines_blank(const struct fr_line *line)
     return line->value != NULL;
 }
 
+/* Reads behind what was not used of the input; *got 0: the file has ended. */
+static enum fr_status read_file(struct fr_lines *lines, size_t *got, struct fr_err *err)
+{
+    z_stream *in = &lines->inflate;
+    if (in->avail_in && in->next_in != lines->input)
+        memmove(lines->input, in->next_in, in->avail_in);
+    in->next_in = lines->input;
+    ssize_t n;
+    do
+        n = read(lines->file, lines->input + in->avail_in, READ_BYTES - in->avail_in);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return fr_err_set(err, FR_E_IO, "%s", strerror(errno));
+    in->avail_in += (uInt)n;
+    lines->read_to += n;
+    *got = (size_t)n;
+    return FR_OK;
+}
+
+static enum fr_status bad_member(const struct fr_lines *lines, const char *what, struct fr_err *err)
+{
+    return fr_err_set(err, FR_E_CORRUPT,
+                      "gzip member %" PRIu64 ", which begins at byte %" PRId64 ", near byte %" PRId64 ": %s",
+                      lines->member, lines->member_at, lines->read_to - lines->inflate.avail_in, what);
+}
+
+static void begin_member(struct fr_lines *lines)
+{
+    int code = lines->inflates ? inflateReset(&lines->inflate) : inflateInit2(&lines->inflate, GZIP_WINDOW);
+    FR_CHECK(code == Z_OK); /* only memory can fail */
+    lines->inflates = true;
+    lines->content = CONTENT_MEMBER;
+    lines->member++;
+    lines->member_at = lines->read_to - lines->inflate.avail_in;
+}
+
+/* One call of inflate into the room; *got bytes came. */
+static enum fr_status inflate_some(struct fr_lines *lines, uint8_t *room, size_t *got, struct fr_err *err)
+{
+    z_stream *in = &lines->inflate;
+    in->next_out = room;
+    in->avail_out = READ_BYTES;
+    int code = inflate(in, Z_NO_FLUSH);
+    FR_CHECK(code != Z_MEM_ERROR && code != Z_STREAM_ERROR);
+    *got = READ_BYTES - in->avail_out;
+    if (code == Z_STREAM_END)
+        lines->content = CONTENT_BETWEEN;
+    else if (code != Z_OK && code != Z_BUF_ERROR) /* the latter: more input is needed */
+        return bad_member(lines, in->msg ? in->msg : "needs a dictionary", err);
+    return FR_OK;
+}
+
+static enum fr_status skip_padding(struct fr_lines *lines, struct fr_err *err)
+{
+    z_stream *in = &lines->inflate;
+    for (; in->avail_in; in->next_in++, in->avail_in--)
+        if (*in->next_in != 0)
+            return fr_err_set(err, FR_E_CORRUPT,
+                              "byte %" PRId64 ", behind gzip member %" PRIu64
+                              ", is neither a further member nor padding of zeros up to the end",
+                              lines->read_to - in->avail_in, lines->member);
+    return FR_OK;
+}
+
+/* Up to READ_BYTES of content into the room, or none though the file goes on. */
+static enum fr_status read_content(struct fr_lines *lines, uint8_t *room, size_t *got, struct fr_err *err)
+{
+    z_stream *in = &lines->inflate;
+    size_t more = 1;
+    *got = 0;
+    enum fr_status status = FR_OK;
+    if (in->avail_in < (lines->content == CONTENT_PLAIN ? 1 : 2)) /* a magic has two bytes */
+        status = read_file(lines, &more, err);
+    if (status != FR_OK)
+        return status;
+    bool magic = in->avail_in >= 2 && in->next_in[0] == 0x1f && in->next_in[1] == 0x8b;
+    switch (lines->content) {
+    case CONTENT_UNKNOWN:
+        if (in->avail_in == 1 && more)
+            return FR_OK; /* a short read */
+        if (magic)
+            begin_member(lines);
+        else
+            lines->content = CONTENT_PLAIN;
+        return FR_OK;
+    case CONTENT_PLAIN:
+        *got = in->avail_in;
+        memcpy(room, in->next_in, in->avail_in);
+        in->avail_in = 0;
+        lines->ended = more == 0;
+        return FR_OK;
+    case CONTENT_MEMBER:
+        if (more == 0 && in->avail_in == 0)
+            return bad_member(lines, "unexpected end of file", err);
+        return inflate_some(lines, room, got, err);
+    case CONTENT_BETWEEN:
+        if (in->avail_in == 0)
+            lines->ended = more == 0;
+        else if (*in->next_in == 0)
+            lines->content = CONTENT_PADDING;
+        else if (in->avail_in >= 2 || more == 0)
+            begin_member(lines); /* whose header inflate checks */
+        return FR_OK;
+    case CONTENT_PADDING:
+        lines->ended = more == 0;
+        return skip_padding(lines, err);
+    }
+    return FR_OK;
+}
+
 /* Drops what was given out, puts away the beginning of a line that is too long, reads more. */
 static enum fr_status read_more(struct fr_lines *lines, struct fr_err *err)
 {
     struct fr_buffer *bytes = &lines->bytes;
-    size_t left = bytes->size - lines->at;
+    size_t left = bytes->size - lines->at, got = 0;
     if (left > lines->line_max) {
         lines->long_crc = fr_crc32c(lines->long_crc, bytes->data + lines->at, left);
         lines->long_size += left;
@@ -74,21 +209,9 @@ static enum fr_status read_more(struct fr_lines *lines, struct fr_err *err)
     }
     bytes->size = lines->scanned = left;
     lines->at = 0;
-    int got = gzread(lines->file, fr_buffer_reserve(bytes, READ_BYTES), READ_BYTES);
-    if (got > 0) {
-        bytes->size += (size_t)got;
-        return FR_OK;
-    }
-    int code = Z_OK;
-    const char *text = gzerror(lines->file, &code);
-    if (got == 0 && (code == Z_OK || code == Z_STREAM_END)) {
-        lines->ended = true;
-        return FR_OK;
-    }
-    const char *bare = strstr(text, ": "); /* behind zlib's name of the file, "<fd:7>" */
-    text = bare ? bare + 2 : text;
-    return code == Z_ERRNO ? fr_err_set(err, FR_E_IO, "%s", strerror(errno))
-                           : fr_err_set(err, FR_E_CORRUPT, "%s", text);
+    enum fr_status status = read_content(lines, fr_buffer_reserve(bytes, READ_BYTES), &got, err);
+    bytes->size += got;
+    return status;
 }
 
 /* The line of `size` bytes at `at` is complete; false: it is passed over. */
