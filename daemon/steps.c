@@ -80,11 +80,12 @@ enum fr_status fr_step_ingest(struct fr_service *service, struct fr_err *err)
         service->stream_ended = status == FR_EOF;
         return status < 0 ? status : FR_OK;
     }
-    /* Dead letters and group commits are served until the durable thread has had its last epoch. */
+    /* Dead letters and group commits are served until the durable thread has had its last epoch;
+     * what the stream would still give is the next start's. */
     if (atomic_load(&service->loops[FR_LOOP_DURABLE].done) || atomic_load(&service->abandon))
         return FR_EOF;
-    enum fr_status served = fr_ingest_step(service->ingest, 20, err);
-    return served < 0 || served == FR_EOF ? FR_AGAIN : FR_OK;
+    fr_ingest_serve(service->ingest);
+    return FR_AGAIN;
 }
 
 enum fr_status fr_step_trainer(struct fr_service *service, struct fr_err *err)

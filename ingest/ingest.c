@@ -458,3 +458,10 @@ enum fr_status fr_ingest_step(struct fr_ingest *ingest, int wait_ms, struct fr_e
     publish(ingest);
     return status;
 }
+
+void fr_ingest_serve(struct fr_ingest *ingest)
+{
+    FR_CHECK(ingest->started);
+    pass_commit(ingest);
+    publish(ingest);
+}

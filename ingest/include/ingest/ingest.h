@@ -85,6 +85,10 @@ void fr_ingest_adopt(struct fr_ingest *ingest, struct fr_positions *positions);
  * and reading goes on when it can. */
 enum fr_status fr_ingest_step(struct fr_ingest *ingest, int wait_ms, struct fr_err *err) FR_MUST_CHECK;
 
+/* A turn of a stream that is not read any more (a drain, its end): passes group commits on and says
+ * how things stand. Nothing is polled, and no batch is filled or pushed. */
+void fr_ingest_serve(struct fr_ingest *ingest);
+
 /* Says up to which number the broker has acknowledged all dead letters. */
 uint64_t fr_ingest_dead_acknowledged(struct fr_ingest *ingest);
 /* Sends the record some samples of a batch came from to the dead letters, because they are unfit to

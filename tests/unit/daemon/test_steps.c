@@ -23,7 +23,7 @@ struct world {
     uint64_t letters;
     bool held;
     /* what they were told */
-    unsigned starts, reads, checks, folds, acknowledgements, commits, tellings;
+    unsigned starts, reads, served, checks, folds, acknowledgements, commits, tellings;
     uint64_t acknowledged, offered;
     char pause[256];
     char reasons[8][2][512]; /* source, text */
@@ -54,6 +54,12 @@ WRAP(enum fr_status, fr_ingest_step, struct fr_ingest *ingest, int wait_ms, stru
     (void)ingest, (void)wait_ms;
     w->reads++;
     return answer(w->read, err);
+}
+
+WRAP(void, fr_ingest_serve, struct fr_ingest *ingest)
+{
+    (void)ingest;
+    w->served++;
 }
 
 WRAP(uint64_t, fr_ingest_dead_acknowledged, struct fr_ingest *ingest)
@@ -271,11 +277,24 @@ FR_CASE(dead_letters_are_served_until_the_last_epoch_is_durable)
     w->read = FR_EOF;
     expect(fr_step_ingest, FR_OK);
     expect(fr_step_ingest, FR_AGAIN); /* the stream has ended; it is served only */
-    w->read = FR_OK;
-    expect(fr_step_ingest, FR_OK);
+    expect(fr_step_ingest, FR_AGAIN);
     atomic_store(&w->service.loops[FR_LOOP_DURABLE].done, true);
     expect(fr_step_ingest, FR_EOF);
-    assert_int_equal(w->reads, 3);
+    assert_int_equal(w->reads, 1);
+    assert_int_equal(w->served, 2);
+}
+
+FR_CASE(after_a_stop_nothing_more_is_read_and_the_loop_naps)
+{
+    atomic_store(&w->service.delta_checked, true);
+    expect(fr_step_ingest, FR_OK);
+    expect(fr_step_ingest, FR_OK);
+    assert_int_equal(w->reads, 1);
+    atomic_store(&w->service.stop_ingest, true);
+    for (unsigned i = 0; i < 3; i++)
+        expect(fr_step_ingest, FR_AGAIN); /* a nap each */
+    assert_int_equal(w->reads, 1);
+    assert_int_equal(w->served, 3);
 }
 
 /* ---- trainer ---- */
@@ -446,6 +465,7 @@ int main(void)
         FR_STEP_CASE(nothing_is_read_before_the_delta_topic_is_known_to_be_ours),
         FR_STEP_CASE(a_stop_before_the_start_ends_reading),
         FR_STEP_CASE(dead_letters_are_served_until_the_last_epoch_is_durable),
+        FR_STEP_CASE(after_a_stop_nothing_more_is_read_and_the_loop_naps),
         FR_STEP_CASE(the_durable_thread_ends_after_the_stages_of_a_drained_trainer),
         FR_STEP_CASE(an_epoch_waits_for_its_dead_letters_and_says_so),
         FR_STEP_CASE(a_durable_epoch_is_offered_and_its_positions_shown_and_committed),

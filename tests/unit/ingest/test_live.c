@@ -300,6 +300,22 @@ FR_CASE(a_full_ring_stops_polling_and_nothing_is_lost)
     assert_int_equal(s->last[0].offset, 50);
 }
 
+FR_CASE(a_stream_that_is_only_served_is_not_read)
+{
+    struct service *s = service_new(", batch_size: 2", 1);
+    for (int i = 0; i < 9; i++)
+        append(&s->log, 0, 1);
+    assert_int_equal(service_start(s, false), FR_OK);
+    assert_int_equal(service_step(s, 1), FR_OK);
+    uint32_t read = s->log.partitions[0].next, batches = s->n_batches;
+    fr_ingest_commit(s->ingest, &s->positions);
+    for (int i = 0; i < 3; i++)
+        fr_ingest_serve(s->ingest);
+    assert_int_equal(s->log.partitions[0].next, read);
+    assert_int_equal(s->n_batches, batches);
+    assert_int_equal(s->log.committed, 2); /* lag tools hear of the drain */
+}
+
 FR_CASE(records_below_the_position_are_dropped_and_counted)
 {
     struct service *s = service_new(", batch_size: 3", 1);
@@ -435,6 +451,7 @@ int main(void)
         SERVICE_CASE(a_batch_names_the_dead_letters_its_positions_depend_on),
         SERVICE_CASE(a_full_sink_pauses_reading_and_says_so),
         SERVICE_CASE(a_full_ring_stops_polling_and_nothing_is_lost),
+        SERVICE_CASE(a_stream_that_is_only_served_is_not_read),
         SERVICE_CASE(records_below_the_position_are_dropped_and_counted),
         SERVICE_CASE(the_position_follows_markers_at_the_end_of_the_log),
         SERVICE_CASE(until_end_stops_at_the_ends_fixed_at_the_start),
