@@ -335,24 +335,38 @@ void fr_durable_release(struct fr_durable *durable, struct fr_journal_file *file
         fr_journal_file_free(&durable->journal, file);
 }
 
-enum fr_status fr_durable_read_epoch(struct fr_durable *durable, uint64_t epoch, struct fr_buffer *bytes,
-                                     struct fr_buffer *head, struct fr_err *err)
+enum fr_status fr_durable_begin_read(struct fr_durable *durable, uint64_t epoch, struct fr_journal_file **file,
+                                     struct fr_journal_epoch *entry, struct fr_err *err)
 {
     enum fr_status status = fr_durable_check(durable, false, err);
     if (status != FR_OK)
         return status;
-    struct fr_journal_epoch entry;
-    struct fr_journal_file *file = fr_durable_acquire(durable, epoch, &entry);
-    if (!file)
+    *file = fr_durable_acquire(durable, epoch, entry);
+    if (!*file)
         return fr_err_set(err, FR_E_NOT_FOUND, "epoch %" PRIu64 " is not in the journal of %s", epoch, durable->dir);
-    if (bytes)
-        status = fr_journal_read(&durable->journal, file, &entry, bytes, err);
+    return FR_OK;
+}
+
+enum fr_status fr_durable_end_read(struct fr_durable *durable, struct fr_journal_file *file, enum fr_status status,
+                                   struct fr_buffer *head, struct fr_err *err)
+{
     if (status == FR_OK && head)
         fr_buffer_append(head, file->head, file->head_size);
     fr_durable_release(durable, file);
-    if (status != FR_OK && !durable->read_only)
-        return fr_durable_die(durable, status, err);
-    return status;
+    return status != FR_OK && !durable->read_only ? fr_durable_die(durable, status, err) : status;
+}
+
+enum fr_status fr_durable_read_epoch(struct fr_durable *durable, uint64_t epoch, struct fr_buffer *bytes,
+                                     struct fr_buffer *head, struct fr_err *err)
+{
+    struct fr_journal_file *file = NULL;
+    struct fr_journal_epoch entry;
+    enum fr_status status = fr_durable_begin_read(durable, epoch, &file, &entry, err);
+    if (status != FR_OK)
+        return status;
+    if (bytes)
+        status = fr_journal_read(&durable->journal, file, &entry, bytes, err);
+    return fr_durable_end_read(durable, file, status, head, err);
 }
 
 enum fr_status fr_durable_digest(struct fr_durable *durable, uint64_t epoch, struct fr_sha256 *out)

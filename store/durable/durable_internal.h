@@ -80,6 +80,13 @@ enum fr_status fr_durable_write_mark(struct fr_durable *durable, struct fr_hwm v
  * does not hold it. */
 struct fr_journal_file *fr_durable_acquire(struct fr_durable *durable, uint64_t epoch, struct fr_journal_epoch *out);
 void fr_durable_release(struct fr_durable *durable, struct fr_journal_file *file);
+/* The two halves of reading an epoch. The first checks the object and acquires the file:
+ * FR_E_NOT_FOUND when the journal does not hold the epoch. The second, once that was good, appends
+ * the file's head (head may be NULL), releases the file, and dies of a status that is not FR_OK. */
+enum fr_status fr_durable_begin_read(struct fr_durable *durable, uint64_t epoch, struct fr_journal_file **file,
+                                     struct fr_journal_epoch *entry, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_durable_end_read(struct fr_durable *durable, struct fr_journal_file *file, enum fr_status status,
+                                   struct fr_buffer *head, struct fr_err *err) FR_MUST_CHECK;
 /* Deletes files that are folded and acknowledged, never the newest. */
 enum fr_status fr_durable_trim(struct fr_durable *durable, struct fr_err *err) FR_MUST_CHECK;
 

@@ -13,7 +13,6 @@
  * was computed from these bytes. */
 #include "durable_internal.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,13 +111,11 @@ void fr_durable_kept_release(struct fr_durable *durable)
 enum fr_status fr_durable_borrow(struct fr_durable *durable, uint64_t epoch, struct fr_borrowed_epoch *out,
                                  struct fr_buffer *head, struct fr_err *err)
 {
-    enum fr_status status = fr_durable_check(durable, false, err);
+    struct fr_journal_file *file = NULL;
+    struct fr_journal_epoch entry;
+    enum fr_status status = fr_durable_begin_read(durable, epoch, &file, &entry, err);
     if (status != FR_OK)
         return status;
-    struct fr_journal_epoch entry;
-    struct fr_journal_file *file = fr_durable_acquire(durable, epoch, &entry);
-    if (!file)
-        return fr_err_set(err, FR_E_NOT_FOUND, "epoch %" PRIu64 " is not in the journal of %s", epoch, durable->dir);
     out->kept = fr_durable_kept(durable, epoch);
     fr_buffer_clear(&out->own);
     if (!out->kept)
@@ -127,10 +124,8 @@ enum fr_status fr_durable_borrow(struct fr_durable *durable, uint64_t epoch, str
         out->bytes = out->kept ? out->kept->record.data + FR_STAGE_FRONT : out->own.data;
         out->size = (size_t)entry.size;
         out->digest = entry.digest;
-        fr_buffer_append(head, file->head, file->head_size);
     }
-    fr_durable_release(durable, file);
-    return status != FR_OK && !durable->read_only ? fr_durable_die(durable, status, err) : status;
+    return fr_durable_end_read(durable, file, status, head, err);
 }
 
 void fr_durable_give_back(struct fr_durable *durable, struct fr_borrowed_epoch *borrowed)
