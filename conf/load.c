@@ -10,7 +10,18 @@
 #include "layers.h"
 #include "loader.h"
 
-enum { MODEL_ROOM = 4096 }; /* bytes of a `model` record beside its cfg */
+/* Bytes of delta records beside what grows with the configuration, for the longest names there
+ * may be: of a `model` record beside its cfg, of a `rows` record beside a row's values (8
+ * parts), of a `commit` beside topics and offsets (16 tasks). exporter/codec's tests hold the
+ * writer to these. */
+enum {
+    MODEL_ROOM = 4096,
+    ROW_ROOM = 2048,
+    COMMIT_ROOM = 2048,
+    COMMIT_TOPIC = 8,   /* beside its name */
+    COMMIT_OFFSET = 14, /* a partition and its offset */
+    COMMIT_PARTITIONS = 4096
+};
 
 /* ---- what several options say together ---- */
 
@@ -105,6 +116,43 @@ static void finish_topics(struct fr_loader *loader, const struct fr_node *root)
         conf->export_.brokers = conf->ingest.brokers;
 }
 
+static void need_piece(struct fr_loader *loader, const struct fr_node *root, size_t bytes, const char *what)
+{
+    if (bytes > loader->conf->export_.piece_max)
+        fr_refuse(loader, root, "export.piece_max", "%s; expected at least %zuB", what, bytes);
+}
+
+/* Every record that must be whole fits: what could not be published must not be trained. */
+static void check_pieces(struct fr_loader *loader, const struct fr_node *root)
+{
+    const struct fr_conf *conf = loader->conf;
+    const struct fr_node *export = fr_node_get(root, "export");
+    const struct fr_node *node = export ? fr_node_get(export, "piece_max") : NULL;
+    char what[256];
+    struct fr_buffer json = {0};
+    node = node ? node : root;
+    fr_conf_model_json(conf, &json);
+    snprintf(what, sizeof(what), "the model's description takes %zu bytes", json.size);
+    need_piece(loader, node, json.size + MODEL_ROOM, what);
+    fr_buffer_release(&json);
+
+    size_t width = conf->export_.quantize == FR_QUANT_F16 ? 2 : 4;
+    for (uint32_t t = 0; t < conf->n_tables; t++) {
+        size_t floats = 0;
+        for (uint32_t p = 0; p < conf->tables[t].n_parts; p++)
+            floats += conf->tables[t].parts[p].dim;
+        snprintf(what, sizeof(what), "a row of table `%s` takes %zu bytes", conf->tables[t].name, floats * width);
+        need_piece(loader, node, floats * width + ROW_ROOM, what);
+    }
+
+    size_t commit = COMMIT_ROOM + (size_t)COMMIT_PARTITIONS * COMMIT_OFFSET;
+    for (uint32_t t = 0; t < conf->ingest.n_topics; t++)
+        commit += strlen(conf->ingest.topics[t]) + COMMIT_TOPIC;
+    snprintf(what, sizeof(what), "a commit with the offsets of %d partitions takes %zu bytes", COMMIT_PARTITIONS,
+             commit);
+    need_piece(loader, node, commit, what);
+}
+
 static void finish(struct fr_loader *loader, const struct fr_node *root)
 {
     struct fr_conf *conf = loader->conf;
@@ -124,13 +172,7 @@ static void finish(struct fr_loader *loader, const struct fr_node *root)
             "B (default: a quarter of memory_limit), with a longer `epoch`, since each writes as much",
             conf->dense_bytes, conf->dense_bytes);
     }
-    /* Every model record must fit: a model that could not be announced must not start to train. */
-    struct fr_buffer json = {0};
-    fr_conf_model_json(conf, &json);
-    if (json.size + MODEL_ROOM > conf->export_.piece_max)
-        fr_refuse(loader, root, "export.piece_max", "the model's description takes %zu bytes; expected at least %zu B",
-                  json.size, json.size + MODEL_ROOM);
-    fr_buffer_release(&json);
+    check_pieces(loader, root);
 }
 
 enum fr_status fr_conf_load(const struct fr_conf_load_options *options, struct fr_conf **out,

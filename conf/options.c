@@ -368,9 +368,11 @@ const struct fr_option fr_options[] = {
            "trained samples after which a value counts half in it; 0: parameters as they are, which metrics measure "
            "always",
            .as = "average", .quiet = true, .top = TRAINING),
-    RANGED(U32, "export.partitions", IN(fr_conf, export_.partitions), 1, 4096, "4",
+    RANGED(U32, "export.partitions", IN(fr_conf, export_.partitions), 1, 1024, "4",
            "partitions of a delta topic the daemon creates"),
-    RANGED(SIZE, "export.piece_max", IN(fr_conf, export_.piece_max), 4 * KIB, 64 * MIB, "512KiB", "largest record"),
+    RANGED(SIZE, "export.piece_max", IN(fr_conf, export_.piece_max), 64 * KIB, 64 * MIB, "512KiB",
+           "largest record; it holds the widest row, the model's description and a commit with the offsets of 4096 "
+           "partitions"),
     ROW(BOOL, "export.create", IN(fr_conf, export_.create), "true", "create missing topics"),
     RANGED(DURATION, "export.drain_timeout", IN(fr_conf, export_.drain_timeout_ms), 0, DAY, "60s",
            "longest wait for acknowledgements on SIGTERM"),

@@ -17,7 +17,7 @@
 #include "base/check.h"
 #include "base/radix.h"
 
-enum { DENSE_MAX = 4096, SNAPSHOT_NAME_MAX = 255, ROWS_AHEAD = 16 };
+enum { DENSE_MAX = 4096, SNAPSHOT_NAME_MAX = 255, ROWS_AHEAD = 16, PIECE_BYTES_MAX = 64 << 20 };
 
 struct public_epoch {
     struct fr_delta_row *rows; /* ascending (table, key) */
@@ -202,6 +202,14 @@ enum fr_status fr_export_epoch(const struct fr_codec_settings *settings, const s
     release(shown);
     free(shown);
     return status;
+}
+
+bool fr_export_widen(struct fr_codec_settings *settings)
+{
+    if (settings->piece_max > PIECE_BYTES_MAX / 2)
+        return false;
+    settings->piece_max *= 2;
+    return true;
 }
 
 enum fr_status fr_export_wall_ms(const struct fr_epoch *epoch, int64_t *wall_ms, struct fr_err *err)

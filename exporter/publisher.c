@@ -265,7 +265,7 @@ static enum fr_status encode_epoch(struct fr_publisher *publisher, uint64_t numb
     status = fr_codec_settings_parse(publisher->head_bytes.data, publisher->head_bytes.size, &settings);
     if (status != FR_OK)
         return fr_err_set(err, status, "the head of the journal file of epoch %" PRIu64 " does not parse", number);
-    uint64_t saturated = 0;
+    uint64_t saturated = 0, asked = settings.piece_max;
     if (settings.np != publisher->options.partitions)
         status = fr_err_set(err, FR_E_MISMATCH, "epoch %" PRIu64 " was cut for %u delta partitions, the config says %u",
                             number, settings.np, publisher->options.partitions);
@@ -274,6 +274,17 @@ static enum fr_status encode_epoch(struct fr_publisher *publisher, uint64_t numb
         status = fr_export_wall_ms(&epoch, &cut_ms, err);
     if (status == FR_OK)
         status = fr_export_epoch(&settings, &epoch, keep_record, out, &saturated, err);
+    while (status == FR_E_LIMIT && fr_export_widen(&settings)) {
+        clear_outgoing(out);
+        saturated = 0;
+        status = fr_export_epoch(&settings, &epoch, keep_record, out, &saturated, err);
+    }
+    if (status == FR_OK && settings.piece_max != asked)
+        fr_log(FR_LOG_WARN, "publisher", "piece_max_widened",
+               "epoch=%" PRIu64 " from=%" PRIu64 " to=%" PRIu64
+               " problem=\"a row, the model or the commit does not fit export.piece_max of its journal file; the "
+               "brokers and readers of the topic must take records of the larger size\"",
+               number, asked, settings.piece_max);
     fr_codec_settings_release(&settings);
     if (status != FR_OK)
         return status;

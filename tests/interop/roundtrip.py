@@ -44,7 +44,7 @@ def produce(address, topic, rng, written):
     assert producer.flush(PATIENCE) == 0
 
 
-PIECE_MAX = 16384
+PIECE_MAX = 65536
 
 
 class Seen:

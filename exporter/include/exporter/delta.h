@@ -13,6 +13,11 @@
  * or the sink's status. */
 enum fr_status fr_export_epoch(const struct fr_codec_settings *settings, const struct fr_epoch *epoch,
                                fr_delta_sink *sink, void *self, uint64_t *saturated, struct fr_err *err) FR_MUST_CHECK;
+/* After FR_E_LIMIT: doubles piece_max; false at 64 MiB. An epoch that does not fit the piece_max of
+ * its journal file was never sent by anyone, and the least doubling that it fits is a function of
+ * its bytes: a resend is byte-identical here too. A configuration that needs this is refused at
+ * load; states that an older version made, or whose topics got partitions, may hold such epochs. */
+bool fr_export_widen(struct fr_codec_settings *settings);
 /* Reads the wall time of the cut, which is the Kafka timestamp of the epoch's records. */
 enum fr_status fr_export_wall_ms(const struct fr_epoch *epoch, int64_t *wall_ms, struct fr_err *err) FR_MUST_CHECK;
 

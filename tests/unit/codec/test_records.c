@@ -304,6 +304,69 @@ FR_CASE(a_row_that_fits_no_piece_is_an_error)
     assert_int_equal(fr_delta_write(&g.settings, &g.epoch, keep, &all, &saturated), FR_E_LIMIT);
 }
 
+enum { LONGEST_NAME = 63, WIDE_DIM = 512 };
+
+static void long_name(char *name)
+{
+    memset(name, 'n', LONGEST_NAME);
+    name[LONGEST_NAME] = '\0';
+}
+
+/* What a configuration is held to (conf/load.c): 2048 bytes beside a row's values; beside each
+ * topic's name 8 and beside each offset 14, and 2048 once. */
+FR_CASE(the_widest_row_and_the_largest_commit_fit_what_a_configuration_proves)
+{
+    static struct fr_delta_offset offsets[4096];
+    static struct fr_delta_auc auc[16];
+    static float values[FR_CODEC_PARTS_MAX * WIDE_DIM];
+    char name[64], topic[250] = "";
+    struct golden g;
+    golden_init(&g);
+    long_name(name);
+    memset(topic, 't', 249);
+    memset(g.settings.model, 'm', 120);
+    struct fr_codec_table table = {.n_parts = FR_CODEC_PARTS_MAX, .value_floats = FR_CODEC_PARTS_MAX * WIDE_DIM};
+    long_name(table.name);
+    for (int p = 0; p < FR_CODEC_PARTS_MAX; p++) {
+        long_name(table.parts[p].name);
+        table.parts[p].dim = WIDE_DIM;
+    }
+    g.settings.tables = &table;
+    g.settings.n_tables = 1;
+    g.settings.quantize = FR_CODEC_F32;
+    g.settings.np = 1;
+    g.settings.fp = UINT64_MAX;
+    struct fr_delta_row row = {.key = UINT64_MAX, .values = values};
+    for (size_t i = 0; i < 16; i++)
+        auc[i] = (struct fr_delta_auc){name, 0.5};
+    for (int i = 0; i < 4096; i++)
+        offsets[i] = (struct fr_delta_offset){topic, INT32_MAX - 4096 + i, INT64_MAX};
+    struct fr_delta_epoch epoch = {.timeline = UINT64_MAX,
+                                   .epoch = UINT64_MAX - 1,
+                                   .from = UINT64_MAX - 1,
+                                   .digest = UINT64_MAX,
+                                   .previous = UINT64_MAX,
+                                   .rows = &row,
+                                   .n_rows = 1,
+                                   .commit = {.wm_ms = INT64_MAX,
+                                              .samples = UINT64_MAX,
+                                              .t_ms = INT64_MAX,
+                                              .n_auc = 16,
+                                              .auc = auc,
+                                              .n_offsets = 4096,
+                                              .offsets = offsets}};
+    g.settings.piece_max = UINT64_MAX;
+    uint64_t saturated = 0;
+    drop_records(&all);
+    assert_int_equal(fr_delta_write(&g.settings, &epoch, keep, &all, &saturated), FR_OK);
+    assert_int_equal(all.count, 2);
+    assert_true(all.list[1].size <= 2048 + 249 + 8 + 4096 * 14);
+    epoch.commit.n_offsets = epoch.commit.n_auc = 0;
+    g.settings.piece_max = sizeof(values) + 2048;
+    drop_records(&all);
+    assert_int_equal(fr_delta_write(&g.settings, &epoch, keep, &all, &saturated), FR_OK);
+}
+
 FR_CASE(input_out_of_order_is_refused_by_the_writer)
 {
     struct golden g;
@@ -588,6 +651,7 @@ int main(void)
         cmocka_unit_test(every_truncation_of_every_record_is_refused),
         cmocka_unit_test(every_flipped_bit_of_every_record_is_refused),
         cmocka_unit_test(damaged_records_with_a_fitting_crc_never_read_outside),
+        cmocka_unit_test(the_widest_row_and_the_largest_commit_fit_what_a_configuration_proves),
         cmocka_unit_test(records_of_every_piece_max_keep_the_limit_and_lose_nothing),
         cmocka_unit_test(a_row_that_fits_no_piece_is_an_error),
         cmocka_unit_test(input_out_of_order_is_refused_by_the_writer),

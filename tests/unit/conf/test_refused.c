@@ -85,7 +85,10 @@ static const struct row rows[] = {
     {"a_half_life_twice", "", "metrics.auc_half_life=[60m, 1h]"},
     {"a_journal_below_two_folds", "", "journal_max=64KiB"},
     {"an_epoch_above_a_fold", "units: [16, 8]", "units: [8000, 9000]"},
-    {"a_piece_below_the_model", "state_dir: /tmp/ctr\n", "state_dir: /tmp/ctr\nexport: {piece_max: 4KiB}\n"},
+    {"a_piece_below_its_floor", "state_dir: /tmp/ctr\n", "state_dir: /tmp/ctr\nexport: {piece_max: 63KiB}\n"},
+    {"a_piece_below_a_row", "    parts: {w: {dim: 1, optimizer: ftrl}, v: {dim: 8}}\n",
+     "    parts: {w: {dim: 1}, v: {dim: 8}, a: {dim: 4096}, b: {dim: 4096}, c: {dim: 4096}, d: {dim: 4096}}\n"
+     "export: {piece_max: 64KiB}\n"},
     {"a_set_without_value", "", "epoch"},
     {"a_set_of_an_unknown_key", "", "ingest.batchsize=5"},
     {"a_set_into_a_value", "", "model.name=5"},
@@ -209,6 +212,24 @@ FR_CASE(is_refused)
     free(text);
 }
 
+FR_CASE(a_piece_below_a_commit_of_many_topics_is_refused)
+{
+    struct fr_buffer topics = {0};
+    fr_buffer_printf(&topics, "  topics: [");
+    for (int i = 0; i < 32; i++)
+        fr_buffer_printf(&topics, "%s%0240d", i ? ", t" : "t", i);
+    fr_buffer_printf(&topics, "]\n%c", 0);
+    char *text = variant("  topic: samples\n", (const char *)topics.data);
+    const char *sets[] = {"export.piece_max=64KiB"};
+    char *problems = problems_of(text, sets, 1);
+    assert_contains(problems, "a commit with the offsets of 4096 partitions takes");
+    sets[0] = "export.piece_max=128KiB";
+    fr_conf_free(load_with(text, sets, 1));
+    free(problems);
+    free(text);
+    fr_buffer_release(&topics);
+}
+
 FR_CASE(every_problem_of_a_file_is_reported_in_its_order)
 {
     static const char text[] = "version: 3\n"
@@ -291,7 +312,7 @@ FR_CASE(a_mutated_file_is_refused_or_loads_and_prints)
 
 int main(void)
 {
-    struct CMUnitTest *tests = calloc(N_ROWS + 5, sizeof(*tests));
+    struct CMUnitTest *tests = calloc(N_ROWS + 6, sizeof(*tests));
     char(*names)[128] = calloc(N_ROWS, sizeof(*names));
     if (!tests || !names)
         return 1;
@@ -304,7 +325,8 @@ int main(void)
     tests[N_ROWS + 2] = (struct CMUnitTest)cmocka_unit_test(more_problems_than_the_limit_are_counted);
     tests[N_ROWS + 3] = (struct CMUnitTest)cmocka_unit_test(a_missing_file_is_a_problem);
     tests[N_ROWS + 4] = (struct CMUnitTest)cmocka_unit_test(a_mutated_file_is_refused_or_loads_and_prints);
-    int failed = _cmocka_run_group_tests("refused", tests, N_ROWS + 5, NULL, NULL);
+    tests[N_ROWS + 5] = (struct CMUnitTest)cmocka_unit_test(a_piece_below_a_commit_of_many_topics_is_refused);
+    int failed = _cmocka_run_group_tests("refused", tests, N_ROWS + 6, NULL, NULL);
     free(tests);
     free(names);
     return failed;

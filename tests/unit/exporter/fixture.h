@@ -20,6 +20,7 @@ struct fixture {
     struct fr_codec_settings settings;
     struct fr_codec_table tables[2];
     struct fr_buffer head;
+    uint64_t piece_max; /* 0: 4096 */
     struct fr_durable *durable;
 };
 
@@ -37,7 +38,7 @@ static inline void fixture_settings(struct fixture *f, const char *model)
     f->settings = (struct fr_codec_settings){.revision = FR_CODEC_REVISION,
                                              .np = FIXTURE_PARTITIONS,
                                              .quantize = FR_CODEC_F16,
-                                             .piece_max = 4096,
+                                             .piece_max = f->piece_max ? f->piece_max : 4096,
                                              .fp = 7,
                                              .kernel = "none",
                                              .cfg = fixture_cfg,

@@ -408,6 +408,22 @@ FR_CASE(a_refused_record_restarts_the_producer_and_everything_arrives)
     }
 }
 
+/* A row of this width does not fit: nothing of the epoch was ever sent, so it may be encoded
+ * anew. */
+FR_CASE(an_epoch_that_does_not_fit_its_piece_max_is_sent_in_larger_pieces)
+{
+    fixture_close(&f);
+    f.piece_max = 128;
+    assert_int_equal(fixture_open(&f, "ctr"), FR_OK);
+    append(&f, 20);
+    append(&f, 20);
+    publish();
+    step_until(2);
+    f.settings.piece_max = 256;
+    expect_partition(0, 1, 2);
+    expect_partition(1, 1, 2);
+}
+
 FR_CASE(a_broker_that_goes_away_is_a_problem_until_it_returns)
 {
     append(&f, 20);
@@ -475,6 +491,7 @@ int main(void)
         CASE(another_number_of_partitions_is_refused),
         CASE(an_emptied_topic_is_counted_as_loss_and_filled_from_the_journal),
         CASE(a_refused_record_restarts_the_producer_and_everything_arrives),
+        CASE(an_epoch_that_does_not_fit_its_piece_max_is_sent_in_larger_pieces),
         CASE(a_broker_that_goes_away_is_a_problem_until_it_returns),
         CASE(its_clients_name_the_model_and_are_back_within_a_second),
         CASE(unreachable_brokers_are_unavailable),
