@@ -1,7 +1,8 @@
 /* Shapes of layers: a vector [n] (one row per sample) or a sequence [T, n] (one row per step, T
- * differs from sample to sample). Inferred here only: the graph trusts width and is_sequence. What
- * a configuration (or a model description from a topic) asks for must also be possible to allocate.
- * A layer that reads a refused one is left out, so that each mistake is reported once. */
+ * differs from sample to sample). Inferred here only: the graph trusts width and is_sequence.
+ * What a configuration (or a model description from a topic) asks for must also be possible to
+ * allocate. Parameters and activations have stated bounds. A layer that reads a refused one is
+ * left out, so that each mistake is reported once. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,6 +14,15 @@
 enum {
     WIDTH_MAX = 1 << 20,      /* numbers one layer reads from, or gives for, a sample or step */
     PARAMETERS_MAX = 1 << 28, /* of all layers: 1 GiB of f32 */
+    /* What all layers read, give and have inside for one sample, steps of sequences at their most:
+     * 16 MiB of f32, 2 GiB of a chunk of 128 samples. */
+    ACTIVATIONS_MAX = 1 << 22,
+};
+
+/* Of the layers so far. */
+struct totals {
+    uint64_t parameters, activations;
+    uint32_t steps[FR_LAYERS_MAX]; /* of a layer that is a sequence, at most; else 1 */
 };
 
 /* A range of a layer's or loss's references. */
@@ -247,7 +257,51 @@ static bool infer_mixture(const struct inputs *gate, const struct inputs *expert
     return true;
 }
 
-static bool infer_layer(struct inputs *in, struct fr_conf_layer *layer, uint64_t *total)
+/* Steps a sample has at most in what the references give; 1 of vectors. */
+static uint32_t steps_of(const struct inputs *in, const struct totals *totals)
+{
+    uint32_t steps = 1;
+    for (uint32_t r = 0; r < in->n_refs; r++) {
+        const struct fr_conf_ref *ref = &in->refs[r];
+        uint32_t own = ref->kind == FR_REF_LAYER      ? totals->steps[ref->index]
+                       : ref->kind == FR_REF_SEQUENCE ? in->loader->conf->slots[ref->index].max_len
+                                                      : 1;
+        steps = own > steps ? own : steps;
+    }
+    return steps;
+}
+
+/* Numbers inside a layer for a sample or step: what its units give, gates of recurrences, the
+ * products of attention, the steps of a cross. */
+static uint64_t inner_width(const struct fr_conf_layer *layer, uint64_t reads)
+{
+    uint64_t units = 0, factor = layer->op == FR_LAYER_GRU ? 6 : layer->op == FR_LAYER_EXPERTS ? layer->count : 1;
+    for (uint32_t i = 0; i < layer->n_units; i++)
+        units += layer->units[i];
+    if (layer->op == FR_LAYER_ATTENTION || layer->op == FR_LAYER_AUGRU)
+        units += 6 * reads;
+    return units * factor + layer->depth * (reads + layer->rank);
+}
+
+static bool count_layer(const struct inputs *in, const struct fr_conf_layer *layer, struct fr_conf_shape out,
+                        uint64_t parameters, struct totals *totals)
+{
+    uint64_t reads = total_width(in), steps = steps_of(in, totals);
+    if (totals->parameters + parameters > PARAMETERS_MAX)
+        return refuse(in, "brings the layers to more than %d parameters; expected fewer", PARAMETERS_MAX);
+    uint64_t activations = steps * (reads + out.width + inner_width(layer, reads));
+    if (totals->activations + activations > ACTIVATIONS_MAX)
+        return refuse(in,
+                      "brings the layers to more than %d numbers for a sample, sequences of max_len steps; expected "
+                      "fewer or narrower layers, or a smaller max_len",
+                      ACTIVATIONS_MAX);
+    totals->parameters += parameters;
+    totals->activations += activations;
+    totals->steps[layer - in->loader->conf->layers] = out.is_sequence ? (uint32_t)steps : 1;
+    return true;
+}
+
+static bool infer_layer(struct inputs *in, struct fr_conf_layer *layer, struct totals *totals)
 {
     struct fr_conf_shape out = {0};
     uint64_t parameters = 0;
@@ -272,9 +326,8 @@ static bool infer_layer(struct inputs *in, struct fr_conf_layer *layer, uint64_t
         return false;
     if (out.width > WIDTH_MAX)
         return refuse(in, "gives %" PRIu32 " numbers; expected at most %d", out.width, WIDTH_MAX);
-    if (*total + parameters > PARAMETERS_MAX)
-        return refuse(in, "brings the layers to more than %d parameters; expected fewer", PARAMETERS_MAX);
-    *total += parameters;
+    if (!count_layer(in, layer, out, parameters, totals))
+        return false;
     struct fr_conf *conf = in->loader->conf;
     enum fr_optimizer_kind optimizer = layer->has_optimizer ? layer->optimizer.kind : conf->dense_optimizer.kind;
     uint32_t arrays = 1 + fr_dense_states(optimizer) + (conf->export_.average_half_life > 0);
@@ -318,13 +371,13 @@ bool fr_shapes_infer(struct fr_loader *loader)
 {
     struct fr_conf *conf = loader->conf;
     bool known[FR_LAYERS_MAX] = {false};
-    uint64_t parameters = 0;
+    struct totals totals = {0};
     size_t before = loader->problems.count;
     FR_CHECK(conf->n_layers <= FR_LAYERS_MAX);
     for (uint32_t i = 0; i < conf->n_layers; i++) {
         struct fr_conf_layer *layer = &conf->layers[i];
         struct inputs in = {.loader = loader, .draft = loader->ordered[i], .what = "layer", .name = layer->name};
-        known[i] = is_known(layer->refs, layer->n_refs, known) && infer_layer(&in, layer, &parameters);
+        known[i] = is_known(layer->refs, layer->n_refs, known) && infer_layer(&in, layer, &totals);
     }
     for (uint32_t i = 0; i < conf->n_tasks; i++) {
         if (conf->tasks[i].logit != FR_NO_INDEX && known[conf->tasks[i].logit])
