@@ -15,6 +15,9 @@ function(fr_module target)
     set_target_properties(${target} PROPERTIES C_VISIBILITY_PRESET hidden VERSION ${PROJECT_VERSION} SOVERSION 0
      )
     target_link_options(${target} PRIVATE -Wl,--exclude-libs,ALL)
+    # A host process outlives refused memory: replica/memory.h.
+    target_link_options(${target} PRIVATE
+      -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc -Wl,--wrap=posix_memalign -Wl,--wrap=free)
   else()
     add_library(${target} STATIC ${sources})
   endif()

@@ -1,12 +1,13 @@
-/* Applying one complete epoch: first everything is checked against the model it will be served
- * with, then everything is applied (DESIGN section 7, "Replica rules": switch all at once). A
- * change of fingerprint brings its own model record and all dense parameters, or the replica stops.
+/* Applying one complete epoch: first everything is checked against the model it will be served with
+ * and room is made for its rows, then everything is applied (DESIGN section 7, "Replica rules":
+ * switch all at once). A change of fingerprint brings its own model record and all dense
+ * parameters, or the replica stops.
  *
  * Owner: the replica's thread. It does not decide which epoch. */
 #include "replica_internal.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
+#include <string.h>
 
 #include "base/check.h"
 
@@ -35,7 +36,7 @@ static enum fr_status visit_pieces(const struct freshet_replica *replica, const 
 }
 
 struct find_model {
-    uint64_t fp;
+    struct fr_replica_budget *budget;
     struct fr_served_model *made;
 };
 
@@ -44,30 +45,72 @@ static enum fr_status make_model(void *self, const struct fr_delta_record *recor
     struct find_model *find = self;
     if (record->kind != FR_DELTA_MODEL || find->made)
         return FR_OK;
-    return fr_served_model_new(record, &find->made, err);
+    return fr_served_model_new(record, find->budget, &find->made, err);
 }
-
-struct check {
-    const struct fr_served_model *model;
-    uint64_t *filled;
-};
 
 static enum fr_status check_piece(void *self, const struct fr_delta_record *record, struct fr_err *err)
 {
-    struct check *check = self;
-    return fr_served_model_check(check->model, record, check->filled, err);
+    return fr_served_model_check(self, record, err);
 }
 
 /* A parameter is in an epoch completely or not at all; with a new model all of them are. */
-static enum fr_status check_parameters(const struct check *check, bool all, struct fr_err *err)
+static enum fr_status check_parameters(const struct fr_served_model *model, bool all, struct fr_err *err)
 {
-    for (size_t i = 0; i < check->model->n_parameters; i++) {
-        const struct fr_parameter *parameter = &check->model->parameters[i];
-        if (check->filled[i] != parameter->n_values && (check->filled[i] != 0 || all))
+    for (size_t i = 0; i < model->scorer.n_parameters; i++) {
+        const struct fr_parameter *parameter = &model->scorer.parameters[i];
+        if (model->filled[i] != parameter->n_values && (model->filled[i] != 0 || all))
             return fr_err_set(err, FR_E_INVALID, "dense parameter %s has %" PRIu64 " of its %zu elements",
-                              parameter->name, check->filled[i], parameter->n_values);
+                              parameter->name, model->filled[i], parameter->n_values);
     }
     return FR_OK;
+}
+
+/* ---- room for the epoch's rows, before the first of them changes ---- */
+
+static enum fr_status count_new(void *self, const struct fr_delta_record *record, struct fr_err *err)
+{
+    struct fr_served_model *model = self;
+    (void)err;
+    if (record->kind != FR_DELTA_ROWS)
+        return FR_OK;
+    int t = fr_served_model_table(model, record->rows.table);
+    FR_CHECK(t >= 0);
+    for (uint32_t r = 0; r < record->rows.n_rows; r++)
+        model->tables[t].n_new +=
+            fr_row_map_find(&model->tables[t].rows, fr_load_u64(record->rows.keys + (size_t)r * 8)) == NULL;
+    return FR_OK;
+}
+
+struct reserving {
+    struct fr_served_model *model;
+    bool fits;
+};
+
+static void reserve_rows(void *self)
+{
+    struct reserving *reserving = self;
+    reserving->fits = true;
+    for (uint32_t t = 0; t < reserving->model->n_tables && reserving->fits; t++)
+        reserving->fits = fr_row_map_reserve(&reserving->model->tables[t].rows, reserving->model->tables[t].n_new);
+}
+
+/* The rows of an older model are taken by the new one, and given back where there is no room. */
+static enum fr_status make_room(struct freshet_replica *replica, const struct fr_waiting_epoch *entry,
+                                struct fr_served_model *target, struct fr_err *err)
+{
+    bool takes = target != replica->model && replica->model && !replica->reset_pending;
+    if (takes)
+        fr_served_model_swap_rows(target, replica->model);
+    for (uint32_t t = 0; t < target->n_tables; t++)
+        target->tables[t].n_new = 0;
+    enum fr_status status = visit_pieces(replica, entry, count_new, target, err);
+    FR_CHECK(status == FR_OK);
+    struct reserving reserving = {.model = target};
+    if (fr_replica_memory_run(&replica->memory, reserve_rows, &reserving) && reserving.fits)
+        return FR_OK;
+    if (takes)
+        fr_served_model_swap_rows(target, replica->model);
+    return fr_err_set(err, FR_E_NO_MEMORY, "memory for its rows was refused");
 }
 
 static enum fr_status apply_piece(void *self, const struct fr_delta_record *record, struct fr_err *err)
@@ -77,15 +120,12 @@ static enum fr_status apply_piece(void *self, const struct fr_delta_record *reco
     return FR_OK;
 }
 
-static void serve(struct freshet_replica *replica, struct fr_served_model *fresh)
+static enum fr_status check_epoch(const struct freshet_replica *replica, const struct fr_waiting_epoch *entry,
+                                  struct fr_served_model *target, bool all, struct fr_err *err)
 {
-    if (fresh && replica->model && !replica->reset_pending)
-        fr_served_model_take_rows(fresh, replica->model);
-    if (fresh) {
-        fr_served_model_free(replica->model);
-        replica->model = fresh;
-    }
-    replica->reset_pending = false;
+    memset(target->filled, 0, target->scorer.n_parameters * sizeof(*target->filled));
+    enum fr_status status = visit_pieces(replica, entry, check_piece, target, err);
+    return status == FR_OK ? check_parameters(target, all, err) : status;
 }
 
 int fr_replica_apply(struct freshet_replica *replica, const struct fr_waiting_epoch *entry, struct fr_err *err)
@@ -93,7 +133,7 @@ int fr_replica_apply(struct freshet_replica *replica, const struct fr_waiting_ep
     /* After a rewind to nothing the old rows and parameters must not shine through: a new model is
      * needed. */
     bool known = replica->model && replica->model->fp == entry->fp && !replica->reset_pending;
-    struct find_model find = {.fp = entry->fp};
+    struct find_model find = {.budget = &replica->budget};
     enum fr_status status = known ? FR_OK : visit_pieces(replica, entry, make_model, &find, err);
     if (status == FR_OK && !known && !find.made) {
         (void)fr_err_set(err, FR_E_MISMATCH,
@@ -103,19 +143,21 @@ int fr_replica_apply(struct freshet_replica *replica, const struct fr_waiting_ep
         return FRESHET_E_GAP;
     }
     struct fr_served_model *target = find.made ? find.made : replica->model;
-    if (status == FR_OK) {
-        struct check check = {target, fr_alloc(target->n_parameters + 1, sizeof(uint64_t))};
-        status = visit_pieces(replica, entry, check_piece, &check, err);
-        if (status == FR_OK)
-            status = check_parameters(&check, find.made != NULL, err);
-        free(check.filled);
-    }
+    if (status == FR_OK)
+        status = check_epoch(replica, entry, target, find.made != NULL, err);
+    if (status == FR_OK)
+        status = make_room(replica, entry, target, err);
     if (status != FR_OK) {
         fr_served_model_free(find.made);
         (void)fr_err_wrap(err, "epoch %" PRIu64, entry->epoch);
-        return FRESHET_E_INVALID;
+        return status == FR_E_NO_MEMORY ? FRESHET_E_NO_MEMORY : FRESHET_E_INVALID;
     }
-    serve(replica, find.made);
+    /* nothing from here on asks for memory */
+    if (find.made) {
+        fr_served_model_free(replica->model);
+        replica->model = find.made;
+    }
+    replica->reset_pending = false;
     status = visit_pieces(replica, entry, apply_piece, replica->model, err);
     FR_CHECK(status == FR_OK);
     return FRESHET_OK;

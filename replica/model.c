@@ -23,8 +23,65 @@ static int print_size(struct fr_delta_text text)
     return text.size > 100 ? 100 : (int)text.size;
 }
 
-enum fr_status fr_served_model_new(const struct fr_delta_record *record, struct fr_served_model **out,
-                                   struct fr_err *err)
+/* ---- life ---- */
+
+struct making {
+    struct fr_served_model *model;
+    struct fr_scorer *scorer;
+    const struct fr_conf *conf;
+    struct fr_delta_text cfg;
+    struct fr_err *err;
+    enum fr_status status;
+};
+
+static void parse_conf(void *self)
+{
+    struct making *making = self;
+    making->status = fr_conf_model_parse(making->cfg.bytes, making->cfg.size, &making->model->conf, making->err);
+}
+
+static void make_scorer(void *self)
+{
+    const struct making *making = self;
+    struct fr_scorer *scorer = making->scorer;
+    const struct fr_conf *conf = making->conf;
+    scorer->graph = fr_graph_new(&(struct fr_graph_options){.conf = conf, .scoring_only = true});
+    scorer->parameters = fr_graph_parameters(scorer->graph);
+    scorer->n_parameters = fr_graph_parameter_count(scorer->graph);
+    scorer->batch = fr_batch_new(conf);
+    scorer->table_rows = fr_alloc(conf->n_tables + 1u, sizeof(*scorer->table_rows));
+    scorer->table_rows_capacity = fr_alloc(conf->n_tables + 1u, sizeof(*scorer->table_rows_capacity));
+    scorer->rows = (struct fr_rows){.n_tables = conf->n_tables,
+                                    .tables = scorer->table_rows,
+                                    .n_slots = conf->n_slots,
+                                    .slot_base = fr_alloc(conf->n_slots + 1u, sizeof(uint32_t))};
+}
+
+bool fr_served_scorer_make(struct fr_scorer *scorer, const struct fr_conf *conf, struct fr_replica_budget *budget)
+{
+    struct making making = {.scorer = scorer, .conf = conf};
+    *scorer = (struct fr_scorer){.memory.budget = budget};
+    if (fr_replica_memory_run(&scorer->memory, make_scorer, &making))
+        return true;
+    fr_replica_memory_release(&scorer->memory);
+    return false;
+}
+
+static void make_tables(void *self)
+{
+    struct fr_served_model *model = self;
+    model->received = fr_alloc(model->scorer.n_parameters + 1, sizeof(*model->received));
+    model->filled = fr_alloc(model->scorer.n_parameters + 1, sizeof(*model->filled));
+    model->tables = fr_alloc(model->conf->n_tables + 1u, sizeof(*model->tables));
+    model->n_tables = model->conf->n_tables;
+    for (uint32_t t = 0; t < model->n_tables; t++) {
+        fr_graph_row_layout(&model->conf->tables[t], &model->tables[t].layout);
+        fr_row_map_init(&model->tables[t].rows, model->tables[t].layout.value_floats);
+    }
+}
+
+enum fr_status fr_served_model_new(const struct fr_delta_record *record, struct fr_replica_budget *budget,
+                                   struct fr_served_model **out, struct fr_err *err)
 {
     struct fr_delta_text cfg = record->model_record.cfg, kernel = record->model_record.kernel;
     struct fr_sha256 sha = fr_sha256(cfg.bytes, cfg.size);
@@ -32,30 +89,21 @@ enum fr_status fr_served_model_new(const struct fr_delta_record *record, struct 
         return fr_err_set(err, FR_E_INVALID, "the model record's cfg does not have its fingerprint");
     struct fr_served_model *model = fr_alloc(1, sizeof(*model));
     model->fp = record->fp;
+    model->memory.budget = budget;
     size_t kernel_size = kernel.size < sizeof(model->kernel) ? kernel.size : sizeof(model->kernel) - 1;
     memcpy(model->kernel, kernel.bytes, kernel_size);
-    enum fr_status status = fr_conf_model_parse(cfg.bytes, cfg.size, &model->conf, err);
-    if (status != FR_OK) {
+    struct making making = {.model = model, .cfg = cfg, .err = err};
+    bool given = fr_replica_memory_run(&model->memory, parse_conf, &making);
+    if (given && making.status != FR_OK) {
         fr_served_model_free(model);
         return fr_err_wrap(err, "the model record is not understood");
     }
-    model->graph = fr_graph_new(&(struct fr_graph_options){.conf = model->conf, .scoring_only = true});
-    model->parameters = fr_graph_parameters(model->graph);
-    model->n_parameters = fr_graph_parameter_count(model->graph);
-    model->received = fr_alloc(model->n_parameters + 1, sizeof(*model->received));
-    model->n_tables = model->conf->n_tables;
-    model->tables = fr_alloc(model->n_tables + 1u, sizeof(*model->tables));
-    for (uint32_t t = 0; t < model->n_tables; t++) {
-        fr_graph_row_layout(&model->conf->tables[t], &model->tables[t].layout);
-        fr_row_map_init(&model->tables[t].rows, model->tables[t].layout.value_floats);
+    given = given && fr_served_scorer_make(&model->scorer, model->conf, budget) &&
+            fr_replica_memory_run(&model->memory, make_tables, model);
+    if (!given) {
+        fr_served_model_free(model);
+        return fr_err_set(err, FR_E_NO_MEMORY, "memory for the model was refused");
     }
-    model->batch = fr_batch_new(model->conf);
-    model->table_rows = fr_alloc(model->n_tables + 1u, sizeof(*model->table_rows));
-    model->table_rows_capacity = fr_alloc(model->n_tables + 1u, sizeof(*model->table_rows_capacity));
-    model->rows = (struct fr_rows){.n_tables = model->n_tables,
-                                   .tables = model->table_rows,
-                                   .n_slots = model->conf->n_slots,
-                                   .slot_base = fr_alloc(model->conf->n_slots + 1u, sizeof(uint32_t))};
     *out = model;
     return FR_OK;
 }
@@ -64,24 +112,14 @@ void fr_served_model_free(struct fr_served_model *model)
 {
     if (!model)
         return;
-    for (uint32_t t = 0; t < model->n_tables; t++) {
+    for (uint32_t t = 0; t < model->n_tables; t++)
         fr_row_map_release(&model->tables[t].rows);
-        free(model->table_rows[t].keys);
-        free(model->table_rows[t].rows);
-        free(model->table_rows[t].unique_of);
-    }
-    free(model->tables);
-    free(model->table_rows);
-    free(model->table_rows_capacity);
-    free(model->rows.slot_base);
-    free(model->received);
-    fr_batch_free(model->batch);
-    fr_decoder_free(model->decoders[FR_FORMAT_MSGPACK]);
-    fr_decoder_free(model->decoders[FR_FORMAT_JSON]);
-    fr_graph_free(model->graph);
-    fr_conf_free(model->conf);
+    fr_replica_memory_release(&model->scorer.memory);
+    fr_replica_memory_release(&model->memory);
     free(model);
 }
+
+/* ---- rows of an older model ---- */
 
 static bool same_parts(const struct fr_conf_table *a, const struct fr_conf_table *b)
 {
@@ -93,14 +131,14 @@ static bool same_parts(const struct fr_conf_table *a, const struct fr_conf_table
     return true;
 }
 
-void fr_served_model_take_rows(struct fr_served_model *model, struct fr_served_model *old)
+void fr_served_model_swap_rows(struct fr_served_model *model, struct fr_served_model *old)
 {
     for (uint32_t t = 0; t < model->n_tables; t++)
         for (uint32_t o = 0; o < old->n_tables; o++)
             if (same_parts(&model->conf->tables[t], &old->conf->tables[o])) {
-                struct fr_row_map empty = model->tables[t].rows;
+                struct fr_row_map rows = model->tables[t].rows;
                 model->tables[t].rows = old->tables[o].rows;
-                old->tables[o].rows = empty;
+                old->tables[o].rows = rows;
             }
 }
 
@@ -122,11 +160,13 @@ static int find_part(const struct fr_conf_table *table, struct fr_delta_text nam
 
 static int find_parameter(const struct fr_served_model *model, struct fr_delta_text name)
 {
-    for (size_t i = 0; i < model->n_parameters; i++)
-        if (text_is(name, model->parameters[i].name))
+    for (size_t i = 0; i < model->scorer.n_parameters; i++)
+        if (text_is(name, model->scorer.parameters[i].name))
             return (int)i;
     return -1;
 }
+
+/* ---- an epoch's records ---- */
 
 static enum fr_status check_rows(const struct fr_served_model *model, const struct fr_delta_record *record,
                                  struct fr_err *err)
@@ -149,27 +189,27 @@ static enum fr_status check_rows(const struct fr_served_model *model, const stru
     return FR_OK;
 }
 
-static enum fr_status check_dense(const struct fr_served_model *model, const struct fr_delta_record *record,
-                                  uint64_t *filled, struct fr_err *err)
+static enum fr_status check_dense(struct fr_served_model *model, const struct fr_delta_record *record,
+                                  struct fr_err *err)
 {
     struct fr_delta_text name = record->dense.name;
     int i = find_parameter(model, name);
     if (i < 0)
         return fr_err_set(err, FR_E_INVALID, "dense parameter %.*s, which the model does not have", print_size(name),
                           name.bytes);
-    const struct fr_parameter *parameter = &model->parameters[i];
+    const struct fr_parameter *parameter = &model->scorer.parameters[i];
     bool same = record->dense.n_dims == parameter->n_dims && record->dense.shape[0] == parameter->shape[0] &&
                 (parameter->n_dims == 1 || record->dense.shape[1] == parameter->shape[1]);
     if (!same)
         return fr_err_set(err, FR_E_INVALID, "dense parameter %s has another shape than in the model", parameter->name);
-    if (record->dense.offset != filled[i])
+    if (record->dense.offset != model->filled[i])
         return fr_err_set(err, FR_E_INVALID, "chunks of dense parameter %s do not follow one another", parameter->name);
-    filled[i] += record->dense.n_values;
+    model->filled[i] += record->dense.n_values;
     return FR_OK;
 }
 
-enum fr_status fr_served_model_check(const struct fr_served_model *model, const struct fr_delta_record *record,
-                                     uint64_t *filled, struct fr_err *err)
+enum fr_status fr_served_model_check(struct fr_served_model *model, const struct fr_delta_record *record,
+                                     struct fr_err *err)
 {
     switch (record->kind) {
     case FR_DELTA_ROWS:
@@ -180,7 +220,7 @@ enum fr_status fr_served_model_check(const struct fr_served_model *model, const 
                               print_size(record->drop.table), record->drop.table.bytes);
         return FR_OK;
     case FR_DELTA_DENSE:
-        return check_dense(model, record, filled, err);
+        return check_dense(model, record, err);
     case FR_DELTA_MODEL:
     case FR_DELTA_REWIND:
     case FR_DELTA_COMMIT:
@@ -219,8 +259,8 @@ void fr_served_model_apply(struct fr_served_model *model, const struct fr_delta_
     } else if (record->kind == FR_DELTA_DENSE) {
         int i = find_parameter(model, record->dense.name);
         FR_CHECK(i >= 0);
-        FR_CHECK(record->dense.offset + record->dense.n_values <= model->parameters[i].n_values);
-        fr_delta_dense_values(record, model->parameters[i].values + record->dense.offset);
+        FR_CHECK(record->dense.offset + record->dense.n_values <= model->scorer.parameters[i].n_values);
+        fr_delta_dense_values(record, model->scorer.parameters[i].values + record->dense.offset);
         model->n_received += !model->received[i];
         model->received[i] = true;
     }

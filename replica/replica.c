@@ -25,7 +25,10 @@ enum { STAGING_OLDEST_FACTOR = 4 };
 
 int freshet_replica_new(const struct freshet_replica_options *options, struct freshet_replica **out)
 {
-    struct freshet_replica *replica = fr_alloc(1, sizeof(*replica));
+    struct freshet_replica *replica = calloc(1, sizeof(*replica));
+    if (!replica)
+        return FRESHET_E_NO_MEMORY;
+    replica->memory.budget = &replica->budget;
     replica->follow_all = options->partitions == NULL;
     bool fits = !options->model || (options->model[0] && strlen(options->model) < sizeof(replica->model_name));
     for (size_t i = 0; options->partitions && i < options->n_partitions && fits; i++) {
@@ -55,7 +58,13 @@ void freshet_replica_free(struct freshet_replica *replica)
     fr_waiting_free(&replica->waiting);
     fr_served_model_free(replica->model);
     free(replica->last_committed);
+    fr_replica_memory_release(&replica->memory);
     free(replica);
+}
+
+void freshet_replica_limit_memory(struct freshet_replica *replica, uint64_t bytes)
+{
+    replica->budget.max = bytes;
 }
 
 /* ---- what a record can end in ---- */
@@ -110,8 +119,8 @@ static int check_source(struct freshet_replica *replica, const struct fr_delta_r
                      replica->follow_highest, record->np);
             return stop(replica, event, FRESHET_E_INVALID, problem);
         }
-        replica->np = record->np;
         replica->last_committed = fr_alloc(record->np, sizeof(*replica->last_committed));
+        replica->np = record->np;
         for (uint32_t p = 0; p < record->np; p++) {
             replica->follow[p] |= replica->follow_all;
             replica->n_followed += replica->follow[p];
@@ -318,6 +327,8 @@ static int apply_complete(struct freshet_replica *replica, struct freshet_event 
             return two_writers(replica, event, entry->epoch, "does not continue what was applied before it");
         struct fr_err err = {0};
         int status = fr_replica_apply(replica, entry, &err);
+        if (status == FRESHET_E_NO_MEMORY)
+            return refuse(replica, event, status, err.text);
         if (status != FRESHET_OK)
             return stop(replica, event, status, err.text);
         move_on(replica, entry);
@@ -345,10 +356,35 @@ static int feed_record(struct freshet_replica *replica, struct incoming *incomin
     if (status != FRESHET_OK || event->stale)
         return status;
     status = stage_record(replica, incoming, event);
-    if (status != FRESHET_OK || event->duplicate || record->kind != FR_DELTA_COMMIT)
+    if (status != FRESHET_OK || record->kind != FR_DELTA_COMMIT)
         return status;
+    if (event->duplicate) /* the epoch may be complete and wait for memory */
+        return apply_complete(replica, event);
     status = commit_partition(replica, record, incoming->entry, event);
     return status == FRESHET_OK ? apply_complete(replica, event) : status;
+}
+
+struct feeding {
+    struct freshet_replica *replica;
+    struct incoming *incoming;
+    struct freshet_event *event;
+    int status;
+};
+
+static void run_feed(void *self)
+{
+    struct feeding *feeding = self;
+    feeding->status = feed_record(feeding->replica, feeding->incoming, feeding->event);
+}
+
+/* Memory is refused before anything of the record is used, or when all of it waits: either way the
+ * same record leads on. */
+static int feed_whole(struct freshet_replica *replica, struct incoming *incoming, struct freshet_event *event)
+{
+    struct feeding feeding = {.replica = replica, .incoming = incoming, .event = event};
+    if (fr_replica_memory_run(&replica->memory, run_feed, &feeding))
+        return feeding.status;
+    return refuse(replica, event, FRESHET_E_NO_MEMORY, "memory to hold the record was refused");
 }
 
 int freshet_replica_feed(struct freshet_replica *replica, uint32_t partition, const void *bytes, size_t size,
@@ -371,7 +407,7 @@ int freshet_replica_feed(struct freshet_replica *replica, uint32_t partition, co
     else if (incoming.record.partition != partition)
         status = refuse(replica, &event, FRESHET_E_INVALID, "the record is of another partition than it came from");
     else
-        status = feed_record(replica, &incoming, &event);
+        status = feed_whole(replica, &incoming, &event);
     event.timeline = replica->info.timeline;
     event.epoch = replica->info.epoch;
     if (out)

@@ -5,6 +5,7 @@
 #include "decode/decoder.h"
 #include "freshet/replica.h"
 #include "graph/graph.h"
+#include "memory.h"
 #include "row_map.h"
 #include "waiting.h"
 
@@ -12,21 +13,17 @@ enum { FR_DIGESTS_KEPT = 256, FR_APPLY_SCAN_MAX = 64 };
 
 struct fr_served_table {
     struct fr_row_layout layout;
-    struct fr_row_map rows;
+    struct fr_row_map rows; /* the handle's memory: they outlive the model */
+    uint64_t n_new;         /* keys of the epoch being checked that have no row, at most */
 };
 
-/* Configuration, network and rows of one fingerprint. */
-struct fr_served_model {
-    uint64_t fp;
-    char kernel[128]; /* trained with */
-    struct fr_conf *conf;
+/* The network, and what scoring needs, in memory of its own: where that is refused in the middle of
+ * a score all of this is made anew. */
+struct fr_scorer {
+    struct fr_replica_memory memory;
     struct fr_graph *graph;
     struct fr_parameter *parameters; /* the graph's */
-    size_t n_parameters, n_received;
-    bool *received;
-    uint32_t n_tables;
-    struct fr_served_table *tables; /* in the conf's order */
-    /* scoring */
+    size_t n_parameters;
     struct fr_decoder *decoders[2]; /* by enum fr_format; made when first used */
     struct fr_batch *batch;
     struct fr_rows rows;
@@ -34,18 +31,36 @@ struct fr_served_model {
     size_t *table_rows_capacity;
 };
 
-enum fr_status fr_served_model_new(const struct fr_delta_record *record, struct fr_served_model **out,
-                                   struct fr_err *err) FR_MUST_CHECK;
+/* Configuration, network and rows of one fingerprint. */
+struct fr_served_model {
+    uint64_t fp;
+    char kernel[128]; /* trained with */
+    struct fr_replica_memory memory;
+    struct fr_conf *conf;
+    struct fr_scorer scorer;
+    bool scorer_broken; /* its parameters are whole, and nothing else */
+    size_t n_received;
+    bool *received;   /* [n_parameters] */
+    uint64_t *filled; /* [n_parameters] elements in the epoch being checked */
+    uint32_t n_tables;
+    struct fr_served_table *tables; /* in the conf's order */
+};
+
+/* FR_E_NO_MEMORY, and what fr_conf_model_parse says. */
+enum fr_status fr_served_model_new(const struct fr_delta_record *record, struct fr_replica_budget *budget,
+                                   struct fr_served_model **out, struct fr_err *err) FR_MUST_CHECK;
 void fr_served_model_free(struct fr_served_model *model);
-/* Moves the rows of every table that has the same name and parts in both. */
-void fr_served_model_take_rows(struct fr_served_model *model, struct fr_served_model *old);
+/* Exchanges the rows of every table that has the same name and parts in both. */
+void fr_served_model_swap_rows(struct fr_served_model *model, struct fr_served_model *old);
 /* -1: none of that name. */
 int fr_served_model_table(const struct fr_served_model *model, struct fr_delta_text name);
-/* Says whether the record fits the model; filled[parameter] counts dense elements so far (chunks
- * ascend). */
-enum fr_status fr_served_model_check(const struct fr_served_model *model, const struct fr_delta_record *record,
-                                     uint64_t *filled, struct fr_err *err) FR_MUST_CHECK;
-/* Takes a checked record. */
+/* Makes the network and what scoring needs, with the parameters' first values. False: refused. */
+bool fr_served_scorer_make(struct fr_scorer *scorer, const struct fr_conf *conf, struct fr_replica_budget *budget);
+/* Says whether the record fits the model, and counts into `filled` (chunks ascend); those counts
+ * are zero before an epoch's first record. */
+enum fr_status fr_served_model_check(struct fr_served_model *model, const struct fr_delta_record *record,
+                                     struct fr_err *err) FR_MUST_CHECK;
+/* Takes a checked record; room for its new rows was reserved. */
 void fr_served_model_apply(struct fr_served_model *model, const struct fr_delta_record *record);
 
 struct freshet_replica {
@@ -54,7 +69,9 @@ struct freshet_replica {
     uint32_t follow_highest; /* of the partitions asked for */
     char model_name[128];    /* "" until known */
     uint64_t staging_max;
-    uint32_t np, n_followed; /* 0 until the first record */
+    struct fr_replica_budget budget;
+    struct fr_replica_memory memory; /* of the handle: what waits, rows */
+    uint32_t np, n_followed;         /* 0 until the first record */
 
     /* Where the chain stands; `served` differs only between a rewind to 0 and the first epoch after
      * it. */
@@ -73,8 +90,8 @@ struct freshet_replica {
     char score_problem[512];
 };
 
-/* Checks and applies one complete epoch; FRESHET_OK, or why the replica must stop (nothing was
- * changed). */
+/* Checks and applies one complete epoch; FRESHET_OK, FRESHET_E_NO_MEMORY, or why the replica
+ * must stop (nothing was changed). */
 int fr_replica_apply(struct freshet_replica *replica, const struct fr_waiting_epoch *entry, struct fr_err *err);
 
 #endif

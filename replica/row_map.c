@@ -4,24 +4,19 @@
 #include "row_map.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/check.h"
 
-enum { CAPACITY_BITS_MIN = 6 };
-
-static void set_capacity(struct fr_row_map *map, unsigned bits)
-{
-    map->capacity = (size_t)1 << bits;
-    map->shift = 64 - bits;
-    map->keys = fr_alloc(map->capacity, sizeof(*map->keys));
-    map->cells = fr_alloc(map->capacity, sizeof(*map->cells));
-}
+enum { CAPACITY_BITS_MIN = 6, ROWS_MAX = INT32_MAX };
 
 void fr_row_map_init(struct fr_row_map *map, uint32_t width)
 {
     FR_CHECK(width > 0);
-    *map = (struct fr_row_map){.width = width, .order = fr_order_of(fr_order_random_salt())};
-    set_capacity(map, CAPACITY_BITS_MIN);
+    *map = (struct fr_row_map){
+        .width = width, .order = fr_order_of(fr_order_random_salt()), .rows_per_slab = FR_ROWS_PER_SLAB_MAX};
+    while (map->rows_per_slab > 1 && (uint64_t)map->rows_per_slab * width > FR_SLAB_FLOATS)
+        map->rows_per_slab /= 2;
 }
 
 void fr_row_map_release(struct fr_row_map *map)
@@ -30,8 +25,6 @@ void fr_row_map_release(struct fr_row_map *map)
         free(map->slabs[i]);
     free(map->slabs);
     free(map->keys);
-    free(map->cells);
-    free(map->spare);
     *map = (struct fr_row_map){0};
 }
 
@@ -51,19 +44,26 @@ static size_t place_of(const struct fr_row_map *map, uint64_t key)
 
 static float *row_at(const struct fr_row_map *map, uint32_t cell)
 {
-    return map->slabs[cell / FR_ROWS_PER_SLAB] + (size_t)(cell % FR_ROWS_PER_SLAB) * map->width;
+    return map->slabs[cell / map->rows_per_slab] + (size_t)(cell % map->rows_per_slab) * map->width;
 }
 
 float *fr_row_map_find(const struct fr_row_map *map, uint64_t key)
 {
-    uint32_t cell = map->cells[place_of(map, key)];
+    uint32_t cell = map->capacity ? map->cells[place_of(map, key)] : 0;
     return cell ? row_at(map, cell - 1) : NULL;
 }
+
+/* ---- room ---- */
 
 static void grow(struct fr_row_map *map)
 {
     struct fr_row_map old = *map;
-    set_capacity(map, 64 - old.shift + 1);
+    const unsigned bits = old.capacity ? 64 - old.shift + 1 : CAPACITY_BITS_MIN;
+    const size_t capacity = (size_t)1 << bits;
+    map->keys = fr_alloc(capacity, sizeof(*map->keys) + sizeof(*map->cells));
+    map->cells = (uint32_t *)(map->keys + capacity);
+    map->capacity = capacity;
+    map->shift = 64 - bits;
     for (size_t i = 0; i < old.capacity; i++) {
         if (old.cells[i] == 0)
             continue;
@@ -72,30 +72,54 @@ static void grow(struct fr_row_map *map)
         map->cells[at] = old.cells[i];
     }
     free(old.keys);
-    free(old.cells);
+}
+
+static void add_slab(struct fr_row_map *map)
+{
+    map->slabs = fr_realloc(map->slabs, map->n_slabs + 1, sizeof(*map->slabs));
+    float *slab = fr_alloc_aligned(64, (size_t)map->rows_per_slab * map->width * sizeof(float));
+    map->slabs[map->n_slabs++] = slab;
+}
+
+bool fr_row_map_reserve(struct fr_row_map *map, size_t more)
+{
+    /* cells are numbered in 32 bits; not more were ever used at once, so n_cells fits too */
+    if (more > ROWS_MAX || map->n_rows > ROWS_MAX - more)
+        return false;
+    while ((map->n_rows + more) * 4 > map->capacity * 3)
+        grow(map);
+    while (map->n_spare + map->n_slabs * map->rows_per_slab - map->n_cells < more)
+        add_slab(map);
+    return true;
 }
 
 static uint32_t take_cell(struct fr_row_map *map)
 {
-    if (map->n_spare > 0)
-        return map->spare[--map->n_spare];
-    FR_CHECK(map->n_cells < UINT32_MAX - 1);
-    if (map->n_cells == map->n_slabs * FR_ROWS_PER_SLAB) {
-        map->slabs = fr_realloc(map->slabs, map->n_slabs + 1, sizeof(*map->slabs));
-        map->slabs[map->n_slabs++] = fr_alloc_aligned(64, (size_t)FR_ROWS_PER_SLAB * map->width * sizeof(float));
-    }
-    return map->n_cells++;
+    if (map->spare == 0)
+        return map->n_cells++;
+    uint32_t cell = map->spare - 1;
+    memcpy(&map->spare, row_at(map, cell), sizeof(map->spare));
+    map->n_spare -= 1;
+    return cell;
 }
+
+static void give_cell(struct fr_row_map *map, uint32_t cell)
+{
+    memcpy(row_at(map, cell), &map->spare, sizeof(map->spare));
+    map->spare = cell + 1;
+    map->n_spare += 1;
+}
+
+/* ---- rows ---- */
 
 float *fr_row_map_put(struct fr_row_map *map, uint64_t key)
 {
+    float *row = fr_row_map_find(map, key);
+    if (row)
+        return row;
+    bool room = fr_row_map_reserve(map, 1);
+    FR_CHECK(room); /* the caller reserved */
     size_t at = place_of(map, key);
-    if (map->cells[at] != 0)
-        return row_at(map, map->cells[at] - 1);
-    if ((map->n_rows + 1) * 4 > map->capacity * 3) {
-        grow(map);
-        at = place_of(map, key);
-    }
     uint32_t cell = take_cell(map);
     map->keys[at] = key;
     map->cells[at] = cell + 1;
@@ -105,14 +129,12 @@ float *fr_row_map_put(struct fr_row_map *map, uint64_t key)
 
 void fr_row_map_erase(struct fr_row_map *map, uint64_t key)
 {
+    if (map->capacity == 0)
+        return;
     size_t mask = map->capacity - 1, hole = place_of(map, key);
     if (map->cells[hole] == 0)
         return;
-    if (map->n_spare == map->spare_capacity) {
-        map->spare_capacity = map->spare_capacity ? map->spare_capacity * 2 : 64;
-        map->spare = fr_realloc(map->spare, map->spare_capacity, sizeof(*map->spare));
-    }
-    map->spare[map->n_spare++] = map->cells[hole] - 1;
+    give_cell(map, map->cells[hole] - 1);
     map->n_rows -= 1;
     /* An entry moves into the hole unless its home lies cyclically in (hole, at]. */
     for (size_t at = (hole + 1) & mask; map->cells[at] != 0; at = (at + 1) & mask) {

@@ -16,11 +16,12 @@ void freshet_replica_get_info(const struct freshet_replica *replica, struct fres
 {
     *info = replica->info;
     info->np = replica->np;
+    info->memory_bytes = replica->budget.held;
     const struct fr_served_model *model = replica->model;
     for (uint32_t t = 0; model && t < model->n_tables; t++)
         info->rows += model->tables[t].rows.n_rows;
     info->dense = model ? (uint32_t)model->n_received : 0;
-    info->scorable = model && model->n_received == model->n_parameters;
+    info->scorable = model && model->n_received == model->scorer.n_parameters;
 }
 
 int freshet_replica_row(const struct freshet_replica *replica, const char *table, const char *part, uint64_t key,
@@ -34,11 +35,39 @@ int freshet_replica_row(const struct freshet_replica *replica, const char *table
     for (uint32_t p = 0; row && p < model->conf->tables[t].n_parts; p++) {
         if (strcmp(model->conf->tables[t].parts[p].name, part) != 0)
             continue;
+        const uint32_t room = *dim;
         *dim = model->conf->tables[t].parts[p].dim;
+        if (*dim > room)
+            return FRESHET_E_INVALID;
         memcpy(values, row + model->tables[t].layout.parts[p].value_offset, *dim * sizeof(float));
         return FRESHET_OK;
     }
     return FRESHET_E_NOT_FOUND;
+}
+
+uint32_t freshet_replica_tables(const struct freshet_replica *replica)
+{
+    return replica->model ? replica->model->n_tables : 0;
+}
+
+const char *freshet_replica_table_name(const struct freshet_replica *replica, uint32_t table)
+{
+    return table < freshet_replica_tables(replica) ? replica->model->conf->tables[table].name : "";
+}
+
+uint32_t freshet_replica_parts(const struct freshet_replica *replica, uint32_t table)
+{
+    return table < freshet_replica_tables(replica) ? replica->model->conf->tables[table].n_parts : 0;
+}
+
+const char *freshet_replica_part_name(const struct freshet_replica *replica, uint32_t table, uint32_t part)
+{
+    return part < freshet_replica_parts(replica, table) ? replica->model->conf->tables[table].parts[part].name : "";
+}
+
+uint32_t freshet_replica_part_dim(const struct freshet_replica *replica, uint32_t table, uint32_t part)
+{
+    return part < freshet_replica_parts(replica, table) ? replica->model->conf->tables[table].parts[part].dim : 0;
 }
 
 struct dump_target {
@@ -90,26 +119,31 @@ static const char *table_name(const struct fr_served_model *model, size_t i)
 
 static const char *parameter_name(const struct fr_served_model *model, size_t i)
 {
-    return model->parameters[i].name;
+    return model->scorer.parameters[i].name;
 }
 
-int freshet_replica_dump(const struct freshet_replica *replica,
-                         int (*write)(void *self, const void *bytes, size_t size), void *self, uint64_t *hash)
+struct dumping {
+    const struct freshet_replica *replica;
+    struct dump_target target;
+    uint64_t *hash;
+    enum fr_status status;
+};
+
+static void run_dump(void *self)
 {
+    struct dumping *dumping = self;
+    const struct freshet_replica *replica = dumping->replica;
     const struct fr_served_model *model = replica->model;
-    if (!model)
-        return FRESHET_E_NOT_READY;
-    struct dump_target target = {write, self};
     struct fr_dump dump;
-    fr_dump_init(&dump, FR_CODEC_F32, write_dump, &target); /* the values are quantized already */
+    /* The values are quantized already. What is allocated here goes with the run's memory. */
+    fr_dump_init(&dump, FR_CODEC_F32, write_dump, &dumping->target);
     enum fr_status status = FR_OK;
     uint32_t *order = order_by_name(model->n_tables, table_name, model);
     for (uint32_t t = 0; t < model->n_tables && status == FR_OK; t++)
         status = dump_table(&dump, model, order[t]);
-    free(order);
-    order = order_by_name(model->n_parameters, parameter_name, model);
-    for (size_t i = 0; i < model->n_parameters && status == FR_OK; i++) {
-        const struct fr_parameter *parameter = &model->parameters[order[i]];
+    order = order_by_name(model->scorer.n_parameters, parameter_name, model);
+    for (size_t i = 0; i < model->scorer.n_parameters && status == FR_OK; i++) {
+        const struct fr_parameter *parameter = &model->scorer.parameters[order[i]];
         if (model->received[order[i]])
             status = fr_dump_dense(&dump, &(struct fr_delta_dense){parameter->name,
                                                                    parameter->n_dims,
@@ -118,12 +152,25 @@ int freshet_replica_dump(const struct freshet_replica *replica,
                                                                    parameter->values,
                                                                    parameter->exact});
     }
-    free(order);
     if (status == FR_OK)
         status = fr_dump_end(&dump,
                              &(struct fr_dump_end){replica->info.timeline, replica->info.epoch,
                                                    replica->info.watermark_ms, replica->info.samples},
-                             hash);
-    fr_dump_release(&dump);
-    return status == FR_OK ? FRESHET_OK : FRESHET_E_INVALID;
+                             dumping->hash);
+    dumping->status = status;
+}
+
+int freshet_replica_dump(const struct freshet_replica *replica,
+                         int (*write)(void *self, const void *bytes, size_t size), void *self, uint64_t *hash)
+{
+    if (!replica->model)
+        return FRESHET_E_NOT_READY;
+    /* of the handle's budget, and held during the dump only; the rest of a const handle stays */
+    struct fr_replica_memory memory = {.budget = replica->model->memory.budget};
+    struct dumping dumping = {.replica = replica, .target = {write, self}, .hash = hash};
+    bool given = fr_replica_memory_run(&memory, run_dump, &dumping);
+    fr_replica_memory_release(&memory);
+    if (!given)
+        return FRESHET_E_NO_MEMORY;
+    return dumping.status == FR_OK ? FRESHET_OK : FRESHET_E_INVALID;
 }

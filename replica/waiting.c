@@ -1,7 +1,8 @@
 /* Epochs that wait: see waiting.h. A sorted array with a moving begin: entries come and go at its
  * ends, since every partition delivers epochs in ascending order.
  *
- * It does not judge records. */
+ * Memory is asked for before anything changes: a refusal leaves all as it was. It does not judge
+ * records. */
 #include "waiting.h"
 
 #include <stdlib.h>
@@ -71,9 +72,25 @@ struct fr_waiting_epoch *fr_waiting_find(const struct fr_waiting *waiting, uint6
     return entry->epoch == epoch && entry->from == from ? entry : NULL;
 }
 
+static void reserve_entry(struct fr_waiting *waiting)
+{
+    if (waiting->begin + waiting->n < waiting->capacity)
+        return;
+    /* as many free places in front as entries: the move is paid for */
+    if (waiting->begin > waiting->n) {
+        memmove(waiting->list, waiting->list + waiting->begin, waiting->n * sizeof(struct fr_waiting_epoch *));
+        waiting->begin = 0;
+        return;
+    }
+    size_t capacity = waiting->capacity ? waiting->capacity * 2 : 16;
+    waiting->list = fr_realloc(waiting->list, capacity, sizeof(struct fr_waiting_epoch *));
+    waiting->capacity = capacity;
+}
+
 struct fr_waiting_epoch *fr_waiting_add(struct fr_waiting *waiting, const struct fr_delta_record *record)
 {
     size_t size = sizeof(struct fr_waiting_epoch) + record->np * sizeof(struct fr_waiting_partition);
+    reserve_entry(waiting);
     struct fr_waiting_epoch *entry = fr_alloc(1, size);
     waiting->bytes += size;
     entry->epoch = record->epoch;
@@ -81,16 +98,6 @@ struct fr_waiting_epoch *fr_waiting_add(struct fr_waiting *waiting, const struct
     entry->digest = record->digest;
     entry->fp = record->fp;
     entry->np = record->np;
-    if (waiting->begin + waiting->n == waiting->capacity) {
-        /* as many free places in front as entries: the move is paid for */
-        if (waiting->begin > waiting->n) {
-            memmove(waiting->list, waiting->list + waiting->begin, waiting->n * sizeof(struct fr_waiting_epoch *));
-            waiting->begin = 0;
-        } else {
-            waiting->capacity = waiting->capacity ? waiting->capacity * 2 : 16;
-            waiting->list = fr_realloc(waiting->list, waiting->capacity, sizeof(struct fr_waiting_epoch *));
-        }
-    }
     size_t at = rank(waiting, record->epoch, record->from);
     struct fr_waiting_epoch **place = waiting->list + waiting->begin + at;
     memmove(place + 1, place, (waiting->n - at) * sizeof(struct fr_waiting_epoch *));

@@ -2,16 +2,17 @@
  * RocksDB. Feed it the records of the delta topic in partition order, and ask it for rows and
  * scores.
  *
- *     struct freshet_replica *r;
- *     freshet_replica_new(&(struct freshet_replica_options){0}, &r);
- *     for each record of the topic:  freshet_replica_feed(r, partition, value, size, &event);
- *     freshet_replica_score_json(r, line, strlen(line), scores, &n_samples);
+ * struct freshet_replica *r; freshet_replica_new(&(struct freshet_replica_options){0}, &r); for
+ * each record of the topic:  freshet_replica_feed(r, partition, value, size, &event);
+ * freshet_replica_score_json(r, line, strlen(line), scores, &n_samples);
  *
  * Rules (DESIGN section 7, "Replica rules"): an epoch is served only when every followed partition
  * has completed it, all at once; duplicates are dropped; every gap, second writer, bad crc and
  * unknown fingerprint is detected and reported, never applied.
  *
- * Thread: one thread does everything on a handle. Owns: all memory behind the handle. */
+ * Thread: one thread does everything on a handle. Owns: all memory behind the handle. Memory
+ * that is refused ends no process: the call says FRESHET_E_NO_MEMORY. (OpenBLAS takes its own
+ * work space, of a fixed size, at the first score.) */
 #ifndef FRESHET_REPLICA_H
 #define FRESHET_REPLICA_H
 
@@ -38,6 +39,8 @@ enum freshet_status {
     /* not taken: other partitions lag too far behind; feed those first, then this record again */
     FRESHET_AGAIN = 2,
     FRESHET_E_INVALID = -1,
+    /* memory was refused: nothing has changed; the same call may succeed when there is more */
+    FRESHET_E_NO_MEMORY = -3,
     FRESHET_E_NOT_FOUND = -7,
     FRESHET_E_MISMATCH = -12, /* two writers, another model: stopped */
     /* pieces or epochs missing: reload from a snapshot or from epoch 1 */
@@ -60,12 +63,18 @@ struct freshet_event {
 
 FRESHET_API int freshet_replica_new(const struct freshet_replica_options *options, struct freshet_replica **out);
 FRESHET_API void freshet_replica_free(struct freshet_replica *replica);
+/* The handle holds at most so many bytes from now on (0: what the system gives), whatever the topic
+ * brings: what needs more ends in FRESHET_E_NO_MEMORY. Lower than what is held: nothing more. */
+FRESHET_API void freshet_replica_limit_memory(struct freshet_replica *replica, uint64_t bytes);
 /* Takes one record. FRESHET_OK also stands for what is dropped by rule. E_INVALID for a damaged
  * record is no stop: the record was refused, and its epoch then ends in E_GAP.
  *
  * After E_GAP, E_MISMATCH, E_REWIND, or E_INVALID from a record that passed its crc but does not
  * fit the model, the replica keeps serving what it has and answers every further record with the
  * same status.
+ *
+ * E_NO_MEMORY is no stop either: feed the same record again (a commit whose epoch found no room is
+ * counted as a duplicate then, and applies).
  *
  * A rewind to epoch 0 without a snapshot is no stop: the replica starts again and keeps serving the
  * old state until the new timeline's first epoch is complete. `event` may be NULL. */
@@ -82,6 +91,7 @@ struct freshet_replica_info {
     int scorable; /* model and all dense parameters are there */
     uint64_t epochs_applied, records, duplicates, refused;
     int64_t commit_wall_ms; /* `t` of the served epoch */
+    uint64_t memory_bytes;  /* held by the handle */
 };
 FRESHET_API void freshet_replica_get_info(const struct freshet_replica *replica, struct freshet_replica_info *info);
 
@@ -103,7 +113,7 @@ FRESHET_API const char *freshet_replica_task_name(const struct freshet_replica *
  * *n_samples goes in as the number of samples that scores has room for, and comes out as that of
  * the record. Errors: E_NOT_READY; E_INVALID when the record does not decode
  * (freshet_replica_score_problem says why) or has more samples than room (*n_samples says how many,
- * and nothing was scored). */
+ * and nothing was scored); E_NO_MEMORY. */
 FRESHET_API int freshet_replica_score_json(struct freshet_replica *replica, const char *json, size_t size,
                                            float *scores, uint32_t *n_samples);
 FRESHET_API int freshet_replica_score_msgpack(struct freshet_replica *replica, const void *bytes, size_t size,
@@ -112,13 +122,26 @@ FRESHET_API int freshet_replica_score_msgpack(struct freshet_replica *replica, c
 /* Says why the last score call failed; "" after a success. */
 FRESHET_API const char *freshet_replica_score_problem(const struct freshet_replica *replica);
 
-/* Writes the values of one part of one row, dim floats. Errors: E_NOT_FOUND. */
+/* These are the served model's tables, their parts and the parts' numbers of floats, in the model's
+ * order ("" and 0 beyond, and before a model is there). An epoch with another model changes
+ * them. */
+FRESHET_API uint32_t freshet_replica_tables(const struct freshet_replica *replica);
+FRESHET_API const char *freshet_replica_table_name(const struct freshet_replica *replica, uint32_t table);
+FRESHET_API uint32_t freshet_replica_parts(const struct freshet_replica *replica, uint32_t table);
+FRESHET_API const char *freshet_replica_part_name(const struct freshet_replica *replica, uint32_t table, uint32_t part);
+FRESHET_API uint32_t freshet_replica_part_dim(const struct freshet_replica *replica, uint32_t table, uint32_t part);
+
+/* Writes the values of one part of one row.
+ *
+ * *dim goes in as the number of floats that values has room for, and comes out as that of the part,
+ * which the topic's model decides. Errors: E_NOT_READY; E_NOT_FOUND; E_INVALID when there is less
+ * room (*dim says how much is needed, and nothing was written). */
 FRESHET_API int freshet_replica_row(const struct freshet_replica *replica, const char *table, const char *part,
                                     uint64_t key, float *values, uint32_t *dim);
 
 /* Writes the public dump (DESIGN section 9, `dump`): JSON Lines, tables by name, keys ascending,
  * then dense by name, then the closing line with the hash. `write` returns 0 to go on; `hash` may
- * be NULL. */
+ * be NULL. Errors: E_NOT_READY; E_NO_MEMORY; E_INVALID when `write` said so. */
 FRESHET_API int freshet_replica_dump(const struct freshet_replica *replica,
                                      int (*write)(void *self, const void *bytes, size_t size), void *self,
                                      uint64_t *hash);

@@ -30,7 +30,7 @@ FR_CASE(a_replica_holds_exactly_what_the_writer_published)
         for (int t = 0; t < 2; t++)
             for (int k = 0; k < KEYS; k++) {
                 float row[3];
-                uint32_t dim = 0;
+                uint32_t dim = 3;
                 int status = freshet_replica_row(replica, t ? "item" : "user", "v", key_of(t, k), row, &dim);
                 assert_int_equal(status, h->present[t][k] ? FRESHET_OK : FRESHET_E_NOT_FOUND);
                 if (!h->present[t][k])
@@ -40,6 +40,7 @@ FR_CASE(a_replica_holds_exactly_what_the_writer_published)
                 for (int d = 0; d < 2; d++)
                     assert_true(row[d] == fr_quantized(h->values[t][k][t + d], FR_CODEC_F16));
                 if (t == 1) {
+                    dim = 3;
                     assert_int_equal(freshet_replica_row(replica, "item", "w", key_of(t, k), row, &dim), FRESHET_OK);
                     assert_int_equal(dim, 1);
                     assert_true(row[0] == fr_quantized(h->values[t][k][0], FR_CODEC_F16));
@@ -324,7 +325,7 @@ FR_CASE(a_replica_of_some_partitions_needs_only_those_and_partition_0)
     for (int t = 0; t < 2; t++)
         for (int k = 0; k < KEYS; k++) {
             float row[3];
-            uint32_t dim;
+            uint32_t dim = 3;
             bool ours = fr_delta_partition(key_of(t, k), PARTITIONS) != 1;
             assert_int_equal(freshet_replica_row(replica, t ? "item" : "user", "v", key_of(t, k), row, &dim),
                              h->present[t][k] && ours ? FRESHET_OK : FRESHET_E_NOT_FOUND);

@@ -112,6 +112,47 @@ static int collect(void *self, const void *bytes, size_t size)
     return 0;
 }
 
+FR_CASE(a_row_is_written_where_there_is_room_for_it)
+{
+    struct history *h = scoring_history();
+    struct freshet_replica *replica = replica_new();
+    float values[3] = {9.0f, 9.0f, 9.0f};
+    uint32_t dim = 3;
+    assert_int_equal(freshet_replica_row(replica, "item", "v", id_key("item", 8), values, &dim), FRESHET_E_NOT_READY);
+    assert_int_equal(freshet_replica_tables(replica), 0);
+    feed_ok(replica, h, 0, h->n_topic);
+    dim = 1;
+    assert_int_equal(freshet_replica_row(replica, "item", "v", id_key("item", 8), values, &dim), FRESHET_E_INVALID);
+    assert_int_equal(dim, 2);
+    assert_true(values[0] == 9.0f);
+    assert_int_equal(freshet_replica_row(replica, "item", "v", id_key("item", 8), values, &dim), FRESHET_OK);
+    assert_int_equal(dim, 2);
+    assert_true(values[0] == 3.0f && values[1] == 4.0f && values[2] == 9.0f);
+    assert_int_equal(freshet_replica_row(replica, "item", "x", id_key("item", 8), values, &dim), FRESHET_E_NOT_FOUND);
+    freshet_replica_free(replica);
+    history_free(h);
+}
+
+FR_CASE(tables_and_parts_are_those_of_the_model)
+{
+    struct history *h = scoring_history();
+    struct freshet_replica *replica = replica_new();
+    feed_ok(replica, h, 0, h->n_topic);
+    assert_int_equal(freshet_replica_tables(replica), 2);
+    assert_string_equal(freshet_replica_table_name(replica, 1), "item");
+    assert_string_equal(freshet_replica_table_name(replica, 2), "");
+    assert_int_equal(freshet_replica_parts(replica, 1), 2);
+    assert_int_equal(freshet_replica_parts(replica, 2), 0);
+    assert_string_equal(freshet_replica_part_name(replica, 1, 0), "w");
+    assert_int_equal(freshet_replica_part_dim(replica, 1, 0), 1);
+    assert_string_equal(freshet_replica_part_name(replica, 1, 1), "v");
+    assert_int_equal(freshet_replica_part_dim(replica, 1, 1), 2);
+    assert_string_equal(freshet_replica_part_name(replica, 1, 2), "");
+    assert_int_equal(freshet_replica_part_dim(replica, 1, 2), 0);
+    freshet_replica_free(replica);
+    history_free(h);
+}
+
 FR_CASE(the_dump_lists_tables_by_name_and_keys_ascending)
 {
     struct history *h = scoring_history();
@@ -166,6 +207,8 @@ int main(void)
         cmocka_unit_test(scores_are_those_of_the_formula),
         cmocka_unit_test(a_batch_scores_as_its_samples_do_alone_in_both_formats),
         cmocka_unit_test(scoring_says_why_it_cannot),
+        cmocka_unit_test(a_row_is_written_where_there_is_room_for_it),
+        cmocka_unit_test(tables_and_parts_are_those_of_the_model),
         cmocka_unit_test(the_dump_lists_tables_by_name_and_keys_ascending),
         cmocka_unit_test(a_dump_ends_when_its_writer_fails),
     };

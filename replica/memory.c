@@ -1,0 +1,181 @@
+/* Memory that may be refused: see memory.h. A header before each block holds it in its owner's
+ * list; a refusal within a run jumps out of it, as PostgreSQL's and Lua's allocators do. Blocks
+ * allocated outside a run belong to nobody, and a refusal is NULL there.
+ *
+ * Thread: any. It does not know what the memory is for. */
+#include "memory.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+
+enum { ALIGNMENT = 16 }; /* of what malloc gives */
+
+struct fr_replica_block {
+    struct fr_replica_block *next, **at; /* in the owner's list */
+    struct fr_replica_memory *memory;    /* NULL: nobody's */
+    void *base;                          /* what the system gave */
+    size_t size;                         /* from base on */
+    size_t unused;
+};
+_Static_assert(sizeof(struct fr_replica_block) % ALIGNMENT == 0, "what follows a header is aligned");
+
+struct run {
+    struct fr_replica_memory *memory;
+    struct run *outer;
+    jmp_buf refused;
+};
+static _Thread_local struct run *current;
+
+bool fr_replica_memory_run(struct fr_replica_memory *memory, void (*call)(void *self), void *self)
+{
+    struct run run = {.memory = memory, .outer = current};
+    if (setjmp(run.refused) != 0) {
+        current = current->outer;
+        return false;
+    }
+    current = &run;
+    call(self);
+    current = run.outer;
+    return true;
+}
+
+/* ---- what the link puts in the place of the C library's functions ---- */
+
+void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *memory, size_t size);
+int __real_posix_memalign(void **out, size_t alignment, size_t size);
+void __real_free(void *memory);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_realloc(void *memory, size_t size);
+int __wrap_posix_memalign(void **out, size_t alignment, size_t size);
+void __wrap_free(void *memory);
+
+static void *refuse(void)
+{
+    if (current)
+        longjmp(current->refused, 1);
+    return NULL;
+}
+
+/* Whether the budget has room for so many bytes more. */
+static bool affordable(const struct fr_replica_memory *memory, size_t more)
+{
+    const struct fr_replica_budget *budget = memory ? memory->budget : NULL;
+    return !budget || budget->max == 0 || (budget->held <= budget->max && more <= budget->max - budget->held);
+}
+
+static void link_block(struct fr_replica_block *block)
+{
+    struct fr_replica_memory *memory = block->memory;
+    if (!memory)
+        return;
+    block->next = memory->first;
+    block->at = &memory->first;
+    if (block->next)
+        block->next->at = &block->next;
+    memory->first = block;
+    if (memory->budget)
+        memory->budget->held += block->size;
+}
+
+static void unlink_block(struct fr_replica_block *block)
+{
+    if (!block->memory)
+        return;
+    *block->at = block->next;
+    if (block->next)
+        block->next->at = block->at;
+    if (block->memory->budget)
+        block->memory->budget->held -= block->size;
+}
+
+/* The block of whole size bytes at base, whose header ends at `place`. */
+static void *take_block(void *base, size_t whole, void *place)
+{
+    struct fr_replica_block *block = (struct fr_replica_block *)place - 1;
+    *block = (struct fr_replica_block){.memory = current ? current->memory : NULL, .base = base, .size = whole};
+    link_block(block);
+    return place;
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    size_t bytes, whole;
+    bool fits = fr_mul_size(count, size, &bytes) && fr_add_size(bytes, sizeof(struct fr_replica_block), &whole);
+    if (!fits || (current && !affordable(current->memory, whole)))
+        return refuse();
+    struct fr_replica_block *block = __real_calloc(1, whole);
+    return block ? take_block(block, whole, block + 1) : refuse();
+}
+
+void *__wrap_malloc(size_t size)
+{
+    return __wrap_calloc(1, size);
+}
+
+/* The block stays whose it was. */
+void *__wrap_realloc(void *memory, size_t size)
+{
+    size_t whole;
+    if (!memory)
+        return __wrap_calloc(1, size);
+    struct fr_replica_block *block = (struct fr_replica_block *)memory - 1;
+    FR_CHECK(block->base == block); /* aligned memory is not resized */
+    bool fits = fr_add_size(size, sizeof(*block), &whole);
+    if (!fits || (whole > block->size && !affordable(block->memory, whole - block->size)))
+        return refuse();
+    unlink_block(block);
+    struct fr_replica_block *moved = __real_realloc(block, whole);
+    if (!moved) {
+        link_block(block);
+        return refuse();
+    }
+    moved->base = moved;
+    moved->size = whole;
+    link_block(moved);
+    return moved + 1;
+}
+
+int __wrap_posix_memalign(void **out, size_t alignment, size_t size)
+{
+    void *base = NULL;
+    size_t before = alignment, whole; /* room for the header that keeps the alignment behind it */
+    while (before < sizeof(struct fr_replica_block))
+        before *= 2;
+    bool fits = fr_add_size(size, before, &whole);
+    if (!fits || (current && !affordable(current->memory, whole)) ||
+        __real_posix_memalign(&base, alignment, whole) != 0) {
+        (void)refuse();
+        return ENOMEM;
+    }
+    *out = take_block(base, whole, (char *)base + before);
+    return 0;
+}
+
+void __wrap_free(void *memory)
+{
+    if (!memory)
+        return;
+    struct fr_replica_block *block = (struct fr_replica_block *)memory - 1;
+    unlink_block(block);
+    __real_free(block->base);
+}
+
+void fr_replica_memory_moved(struct fr_replica_memory *memory)
+{
+    if (memory->first)
+        memory->first->at = &memory->first;
+    for (struct fr_replica_block *block = memory->first; block; block = block->next)
+        block->memory = memory;
+}
+
+void fr_replica_memory_release(struct fr_replica_memory *memory)
+{
+    while (memory->first)
+        __wrap_free(memory->first + 1);
+}
