@@ -147,6 +147,9 @@ const struct fr_option fr_options[] = {
     RANGED(REAL, "ingest.weight_max", IN(fr_conf, ingest.weight_max), FLT_MIN, FLT_MAX, "1e4",
            "a record with a larger weight `w`, or `w / s` (unless `sampling` is `none`), is malformed"),
     ROW(BOOL, "ingest.strict", IN(fr_conf, ingest.strict), "false", "unknown slots are malformed, not ignored"),
+    RANGED(REAL, "ingest.malformed_max", IN(fr_conf, ingest.malformed_max), 0, 1, "0.1",
+           "share of a minute's records that may be malformed before `/healthz` is degraded; below 1, a start whose "
+           "first 1000 records all are pauses (a bounded run ends with exit 2); 1: passes over any number"),
     RANGED(DURATION, "ingest.ready_lag", IN(fr_conf, ingest.ready_lag_ms), 1, 3650 * DAY, "30s",
            "lag below which `/readyz` is 200"),
     RANGED(U32, "ingest.ring_batches", IN(fr_conf, ingest.ring_batches), 1, 4096, "16", "batches waiting for training"),

@@ -143,6 +143,28 @@ struct snapshots {
     struct fr_durable_status durable;
 };
 
+static void put_malformed(const struct fr_ingest_status *ingest, struct fr_buffer *out)
+{
+    const struct fr_ingest_refusal *last = &ingest->last_malformed;
+    fr_buffer_printf(out, ",\"malformed_kinds\":{");
+    for (int kind = 0; kind < FR_MALFORMED_KINDS; kind++)
+        fr_buffer_printf(out, "%s\"%s\":%" PRIu64, kind ? "," : "", fr_malformed_names[kind],
+                         ingest->malformed_kinds[kind]);
+    fr_buffer_printf(out, "},");
+    put_number(out, "malformed_share", ingest->malformed_share, ",\"last_malformed\":");
+    if (ingest->malformed == 0) {
+        fr_buffer_printf(out, "null");
+        return;
+    }
+    fr_buffer_printf(out, "{\"topic\":");
+    fr_buffer_json_text(out, last->topic);
+    fr_buffer_printf(out,
+                     ",\"partition\":%" PRId32 ",\"offset\":%" PRId64 ",\"kind\":\"%s\",\"reason\":", last->partition,
+                     last->offset, fr_malformed_names[last->kind]);
+    fr_buffer_json_text(out, last->reason);
+    fr_buffer_printf(out, "}");
+}
+
 static void put_ingest(const struct snapshots *s, struct fr_buffer *out)
 {
     fr_buffer_printf(out,
@@ -154,8 +176,13 @@ static void put_ingest(const struct snapshots *s, struct fr_buffer *out)
                      s->ingest.future_clock, s->ingest.dead_sent, s->ingest.dead_failed, s->ingest.dead_without_value,
                      s->ingest.lag_ms, s->ingest.at_end ? "true" : "false", s->ingest.connected ? "true" : "false");
     fr_buffer_json_text(out, s->ingest.problem);
-    fr_buffer_printf(out,
-                     "},\"ignored\":{\"unknown_slots\":%" PRIu64 ",\"x_keys\":%" PRIu64 ",\"excess_ids\":%" PRIu64 "}",
+    put_malformed(&s->ingest, out);
+    fr_buffer_printf(out, "},\"ignored\":{\"unknown_names\":[");
+    for (uint32_t i = 0; i < s->ingest.unknown.n; i++) {
+        fr_buffer_printf(out, i ? "," : "");
+        fr_buffer_json_text(out, s->ingest.unknown.names[i]);
+    }
+    fr_buffer_printf(out, "],\"unknown_slots\":%" PRIu64 ",\"x_keys\":%" PRIu64 ",\"excess_ids\":%" PRIu64 "}",
                      s->trainer.history.unknown_slots, s->trainer.history.unknown_extra, s->trainer.history.excess_ids);
 }
 
@@ -248,6 +275,8 @@ static bool document_ready(struct fr_service *service, const struct snapshots *s
         start_reason(service, reason, sizeof(reason));
     else if (s->trainer.paused[0])
         snprintf(reason, sizeof(reason), "paused: %s", s->trainer.paused);
+    else if (s->ingest.paused)
+        snprintf(reason, sizeof(reason), "paused: %s", s->ingest.problem);
     else if (s->ingest.problem[0] && !s->ingest.connected)
         snprintf(reason, sizeof(reason), "ingest: %s", s->ingest.problem);
     else if (s->ingest.lag_ms > conf->ingest.ready_lag_ms)
@@ -266,6 +295,29 @@ static bool document_ready(struct fr_service *service, const struct snapshots *s
 
 /* ---- /metrics ---- */
 
+static void series_malformed(struct fr_registry *registry, const struct fr_ingest_status *ingest)
+{
+    char labels[64];
+    for (int kind = 0; kind < FR_MALFORMED_KINDS; kind++) {
+        snprintf(labels, sizeof(labels), "reason=\"%s\"", fr_malformed_names[kind]);
+        fr_counter(registry, "freshet_records_malformed_total", labels,
+                   "Malformed records that this process sent to the dead-letter topic, by reason.",
+                   ingest->malformed_kinds[kind]);
+    }
+}
+
+static void series_slots(struct fr_registry *registry, const struct fr_conf *conf,
+                         const struct fr_ingest_status *ingest)
+{
+    char labels[128];
+    for (uint32_t slot = 0; slot < ingest->n_slots; slot++) {
+        snprintf(labels, sizeof(labels), "slot=\"%s\"", conf->slots[slot].name);
+        fr_counter(registry, "freshet_slot_present_total", labels,
+                   "Samples read by this process that carry a value of the slot, or have one computed.",
+                   ingest->present[slot]);
+    }
+}
+
 static void series_stream(struct fr_registry *registry, const struct snapshots *s)
 {
     const struct fr_trainer_history *history = &s->trainer.history;
@@ -279,8 +331,7 @@ static void series_stream(struct fr_registry *registry, const struct snapshots *
     fr_counter(registry, "freshet_records_total", NULL, "Records polled by this process.", s->ingest.records);
     fr_counter(registry, "freshet_record_bytes_total", NULL, "Bytes of records polled by this process.",
                s->ingest.bytes);
-    fr_counter(registry, "freshet_records_malformed_total", NULL, "Malformed records sent to the dead-letter topic.",
-               s->ingest.malformed);
+    series_malformed(registry, &s->ingest);
     fr_counter(registry, "freshet_records_future_total", "than=\"timestamp\"",
                "Records with an event time further than future_max after that.", s->ingest.future_timestamp);
     fr_counter(registry, "freshet_records_future_total", "than=\"clock\"", "", s->ingest.future_clock);
@@ -336,7 +387,7 @@ static void series_epochs(struct fr_registry *registry, const struct snapshots *
     fr_counter(registry, "freshet_delta_errors_total", NULL, "Produce errors of the delta topic.", s->publisher.errors);
     fr_gauge(registry, "freshet_store_bytes", NULL, "Memory held by tables.", (double)s->trainer.store_bytes);
     fr_gauge(registry, "freshet_paused", NULL, "1 while reading is paused; the reason is in /status.",
-             s->trainer.paused[0] != '\0');
+             s->trainer.paused[0] != '\0' || s->ingest.paused);
 }
 
 static void series_model(struct fr_registry *registry, const struct snapshots *s)
@@ -480,6 +531,7 @@ void fr_documents_publish(struct fr_service *service)
     /* Before that the start itself says why it waits. */
     fr_http_reason(service->http, "stream", atomic_load(&service->ingest_started) ? s->ingest.problem : NULL);
     series_stream(service->registry, s);
+    series_slots(service->registry, service->conf, &s->ingest);
     series_ledger(service);
     series_epochs(service->registry, s);
     series_model(service->registry, s);

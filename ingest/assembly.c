@@ -107,9 +107,9 @@ void fr_assembly_moved(struct fr_ingest *ingest)
             (void)touch(ingest, &ingest->streams[i]);
 }
 
-bool fr_assembly_due(const struct fr_ingest *ingest, uint64_t now_ns)
+bool fr_assembly_due(struct fr_ingest *ingest, uint64_t now_ns)
 {
-    if (ingest->lockstep || !ingest->open)
+    if (ingest->lockstep || !ingest->open || fr_ingest_malformed_holds(ingest))
         return false;
     uint64_t wait_ns = (uint64_t)ingest->conf->ingest.batch_wait_ms * 1000000u;
     return ingest->open->n_positions && now_ns - ingest->open_since_ns >= wait_ns;
@@ -221,6 +221,7 @@ static bool append_samples(struct fr_ingest *ingest, uint32_t count)
     uint32_t before = batch->n_samples;
     fr_letter_keep(ingest, count);
     fr_decode_append(stream->feed->decoder, ingest->staged_from, count, batch);
+    fr_decode_present(stream->feed->decoder, ingest->staged_from, count, ingest->present);
     FR_CHECK(batch->n_samples == before + count);
     entry->samples += count;
     for (uint32_t i = before; i < batch->n_samples; i++)
@@ -302,7 +303,7 @@ static void count_refused(struct fr_ingest *ingest, enum fr_future future)
 {
     switch (future) {
     case FR_FUTURE_NONE:
-        ingest->tally.malformed++;
+        fr_ingest_malformed_refused(ingest, pending_stream(ingest));
         return;
     case FR_FUTURE_TIMESTAMP:
         ingest->tally.future_timestamp++;
@@ -311,6 +312,7 @@ static void count_refused(struct fr_ingest *ingest, enum fr_future future)
         ingest->tally.future_clock++;
         break;
     }
+    fr_ingest_malformed_accepted(ingest, pending_stream(ingest));
     if (!fr_log_due(&ingest->told_future_ns, fr_mono_ns(ingest->clock), FR_TELL_FUTURE_NS))
         return;
     const struct fr_partition_position *place = fr_stream_position(ingest, pending_stream(ingest));
@@ -322,6 +324,23 @@ static void count_refused(struct fr_ingest *ingest, enum fr_future future)
            place->topic, place->partition, ingest->event.offset, ingest->event.timestamp_ms,
            ingest->tally.future_timestamp, ingest->tally.future_clock,
            fr_log_quote(reason, sizeof(reason), ingest->reason));
+}
+
+/* A line for each of the first few names; a slot that is misspelled trains as absent. */
+static void tell_unknown(struct fr_ingest *ingest, const struct fr_stream *stream)
+{
+    const struct fr_unknown_slots *unknown = fr_decoder_unknown(stream->feed->decoder);
+    const struct fr_partition_position *place = fr_stream_position(ingest, stream);
+    if (ingest->unknown_told > unknown->n) /* files were read before, by a decoder of their own */
+        ingest->unknown_told = 0;
+    for (; ingest->unknown_told < unknown->n; ingest->unknown_told++) {
+        char quoted[2 * FR_UNKNOWN_NAME_MAX];
+        fr_log(FR_LOG_WARN, "ingest", "unknown_slot",
+               "name=%s topic=%s partition=%" PRId32 " offset=%" PRId64
+               " note=\"no such slot in the configuration: its values are ignored\"",
+               fr_log_quote(quoted, sizeof(quoted), unknown->names[ingest->unknown_told]), place->topic,
+               place->partition, ingest->event.offset);
+    }
 }
 
 static enum fr_status take_record(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_source_event *event)
@@ -351,7 +370,9 @@ static enum fr_status take_record(struct fr_ingest *ingest, struct fr_stream *st
     ingest->received_ms = receipt_ms(ingest, again);
     struct fr_record record = {event->value, event->size, event->timestamp_ms, ingest->received_ms};
     enum fr_status status = fr_decode_record(decoder, &record, &ingest->staged, &ingest->reason);
+    tell_unknown(ingest, stream);
     if (status == FR_OK) {
+        fr_ingest_malformed_accepted(ingest, stream);
         ingest->staged_from = !again ? 0 : stream->item < ingest->staged ? stream->item : ingest->staged;
         ingest->pending = FR_PENDING_SAMPLES;
     } else {

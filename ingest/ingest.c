@@ -58,6 +58,8 @@ static enum fr_status open_sources(struct fr_ingest *ingest, const struct fr_ing
     ingest->file_conf.ingest.format = FR_FORMAT_JSON;
     if (status == FR_OK && ingest->n_files)
         status = fr_files_open(&ingest->file_conf, &ingest->files, err);
+    ingest->files.proof = &ingest->proofs[0];
+    ingest->topics.proof = &ingest->proofs[1];
     ingest->polled = ingest->n_files ? &ingest->files : &ingest->topics;
     if (status != FR_OK)
         return status;
@@ -98,6 +100,8 @@ enum fr_status fr_ingest_new(const struct fr_ingest_options *options, struct fr_
         ingest->past_files |= !fr_is_file_topic(p->topic) && p->delivered > 0;
         ingest->history_samples += p->samples;
     }
+    ingest->present = fr_alloc(conf->n_slots + 1, sizeof(*ingest->present));
+    ingest->shared.status.present = fr_alloc(conf->n_slots + 1, sizeof(*ingest->present));
     ingest->discover_ms = discover_ms(conf);
     ingest->started_ms = fr_wall_ms(ingest->clock);
     enum fr_status status = open_sources(ingest, options, err);
@@ -148,6 +152,8 @@ void fr_ingest_free(struct fr_ingest *ingest)
     fr_positions_release(&ingest->shared.known);
     fr_positions_release(&ingest->shared.commit);
     free(ingest->shared.status.partitions);
+    free(ingest->shared.status.present);
+    free(ingest->present);
     pthread_mutex_destroy(&ingest->shared.mutex);
     fr_record_image_drop(ingest->image);
     free(ingest->lettered);
@@ -185,10 +191,13 @@ static void publish(struct fr_ingest *ingest)
     if (status.connected) {
         status.problem[0] = 0;
         if (ingest->problem[0])
-            memcpy(status.problem, ingest->problem, sizeof(status.problem));
+            memcpy(status.problem, ingest->problem, sizeof(ingest->problem));
         else
             (void)ingest->sink.healthy(ingest->sink.self, status.problem, sizeof(status.problem));
     }
+    fr_ingest_malformed_status(ingest, &status);
+    status.n_slots = ingest->conf->n_slots;
+    status.unknown = *fr_decoder_unknown(ingest->polled->decoder);
 
     if (ingest->started && status.connected == ingest->said_down) {
         char quoted[320];
@@ -218,6 +227,8 @@ static void publish(struct fr_ingest *ingest)
         partitions[i].next_offset = stream->seen;
         partitions[i].high = high > stream->seen ? high : stream->seen;
     }
+    memcpy(shared->status.present, ingest->present, status.n_slots * sizeof(*ingest->present));
+    status.present = shared->status.present;
     status.partitions = partitions;
     shared->status = status;
     pthread_mutex_unlock(&shared->mutex);
@@ -231,12 +242,15 @@ void fr_ingest_get_status(struct fr_ingest *ingest, struct fr_ingest_status *out
     out->partitions = fr_alloc(out->n_partitions ? out->n_partitions : 1, sizeof(*out->partitions));
     if (out->n_partitions)
         memcpy(out->partitions, shared->status.partitions, out->n_partitions * sizeof(*out->partitions));
+    out->present = fr_alloc(out->n_slots + 1, sizeof(*out->present));
+    memcpy(out->present, shared->status.present, out->n_slots * sizeof(*out->present));
     pthread_mutex_unlock(&shared->mutex);
 }
 
 void fr_ingest_status_release(struct fr_ingest_status *status)
 {
     free(status->partitions);
+    free(status->present);
     *status = (struct fr_ingest_status){0};
 }
 
@@ -353,10 +367,23 @@ static enum fr_status take_event(struct fr_ingest *ingest, struct fr_stream *str
     return status == FR_OK && finished ? fr_streams_revive(ingest, err) : status;
 }
 
+static void nap(int wait_ms)
+{
+    nanosleep(&(struct timespec){.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * 1000000L}, NULL);
+}
+
 /* FR_OK: a batch was closed or an event handled; FR_AGAIN: nothing came within wait_ms. */
 static enum fr_status next_event(struct fr_ingest *ingest, int wait_ms, struct fr_err *err)
 {
     bool over = ingest->lockstep ? !round_stream(ingest) : ingest->until_end && ingest->n_done == ingest->n_streams;
+    if (over && ingest->n_done == ingest->n_streams) {
+        enum fr_status status = fr_ingest_malformed_end(ingest, err);
+        if (status != FR_OK)
+            return status;
+    } else if (over && fr_ingest_malformed_holds(ingest)) {
+        ingest->round_stream = ingest->round_taken = 0;
+        return FR_OK;
+    }
     if (over) {
         if (ingest->open->n_positions)
             fr_assembly_close(ingest);
@@ -376,7 +403,7 @@ static enum fr_status next_event(struct fr_ingest *ingest, int wait_ms, struct f
             return take_event(ingest, stream, &event, err);
         }
         if (!fr_stream_is_read(stream)) { /* its turn: nothing else may go first */
-            nanosleep(&(struct timespec){.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * 1000000L}, NULL);
+            nap(wait_ms);
             return FR_AGAIN;
         }
     }
@@ -387,10 +414,10 @@ static enum fr_status next_event(struct fr_ingest *ingest, int wait_ms, struct f
     return take_event(ingest, &ingest->streams[feed->first + event.partition], &event, err);
 }
 
-static int poll_wait_ms(const struct fr_ingest *ingest, uint64_t deadline_ns, uint64_t now_ns)
+static int poll_wait_ms(struct fr_ingest *ingest, uint64_t deadline_ns, uint64_t now_ns)
 {
     uint64_t wait_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
-    if (!ingest->lockstep && ingest->open->n_positions) {
+    if (!ingest->lockstep && ingest->open->n_positions && !fr_ingest_malformed_holds(ingest)) {
         uint64_t due_ns = ingest->open_since_ns + (uint64_t)ingest->conf->ingest.batch_wait_ms * 1000000u;
         uint64_t left_ns = due_ns > now_ns ? due_ns - now_ns : 0;
         wait_ns = left_ns < wait_ns ? left_ns : wait_ns;
@@ -404,6 +431,11 @@ static enum fr_status turn(struct fr_ingest *ingest, int wait_ms, struct fr_err 
     enum fr_status status = FR_OK;
     bool worked = false;
     for (uint32_t i = 0; i < FR_STEP_RECORDS_MAX; i++) {
+        status = fr_ingest_malformed_pauses(ingest, err);
+        if (status == FR_AGAIN)
+            nap(wait_ms);
+        if (status != FR_OK)
+            return status;
         status = fr_assembly_ready(ingest, i == 0 ? wait_ms : 0);
         if (status != FR_OK)
             break;

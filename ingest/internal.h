@@ -28,6 +28,30 @@ struct fr_mark {    /* the last delivered record of a partition */
     uint32_t crc32c;
 };
 
+enum { FR_MINUTE_PARTS = 7 }; /* a minute's, and the one that goes on */
+
+/* Malformed records (malformed.c). */
+struct fr_malformed_watch {
+    uint64_t untold; /* since the last line in the log */
+    struct fr_ingest_refusal first;
+    unsigned long long told_ns;
+    uint64_t part; /* number of the present part of a minute */
+    struct fr_minute_part {
+        uint64_t records, malformed;
+    } minute[FR_MINUTE_PARTS];   /* by number of the part */
+    char paused[FR_PROBLEM_MAX]; /* why reading stands still; empty: it does not */
+};
+
+/* Whether a feed's records are what its decoder reads: since the start. */
+struct fr_proof {
+    bool proven;
+    bool waited_out;  /* malformed records took effect before one was decoded */
+    uint64_t refused; /* before the first good one */
+    uint64_t since_ns;
+    struct fr_ingest_refusal first;
+    const char *looks_like; /* another format, as the first one looks; NULL: nothing known */
+};
+
 struct fr_ingest;
 struct fr_stream;
 
@@ -35,6 +59,7 @@ struct fr_stream;
 struct fr_feed {
     struct fr_source source;
     struct fr_decoder *decoder;
+    struct fr_proof *proof;
     uint32_t first; /* number of its first stream; the others follow in the order of its layout */
     bool in_turn;   /* its streams are read one after the other, else all at once */
     /* Whether what was read is there still; sets where reading goes on (`from`). */
@@ -103,6 +128,7 @@ struct fr_ingest {
     enum fr_status (*fix_end)(void *self, const char *text, size_t size, struct fr_err *err);
     void *fix_end_self;
     struct fr_feed files, topics;
+    struct fr_proof proofs[2];
     const struct fr_feed *polled; /* that of the stream begun last: files come before topics */
     struct fr_dead_sink sink;
     bool own_sink;
@@ -138,6 +164,9 @@ struct fr_ingest {
     uint32_t round_stream, round_taken; /* lockstep */
 
     struct fr_ingest_status tally; /* counters only */
+    struct fr_malformed_watch malformed;
+    uint64_t *present; /* [n_slots] samples that carried a value */
+    uint32_t unknown_told;
     unsigned long long told_future_ns;
     int64_t last_timestamp_ms, started_ms;
     uint64_t discover_ns;
@@ -209,10 +238,23 @@ enum fr_status fr_assembly_pending(struct fr_ingest *ingest) FR_MUST_CHECK;
 void fr_assembly_moved(struct fr_ingest *ingest);
 /* Whether the open batch is smaller than batch_size because the model is young. */
 bool fr_assembly_young(const struct fr_ingest *ingest);
-bool fr_assembly_due(const struct fr_ingest *ingest, uint64_t now_ns);
+bool fr_assembly_due(struct fr_ingest *ingest, uint64_t now_ns);
 void fr_assembly_close(struct fr_ingest *ingest);
 /* The last batch of the stream: closes an open one first; then one without samples. */
 void fr_assembly_end(struct fr_ingest *ingest);
+
+/* malformed.c */
+/* The pending record is well-formed; is malformed for `reason`. */
+void fr_ingest_malformed_accepted(struct fr_ingest *ingest, struct fr_stream *stream);
+void fr_ingest_malformed_refused(struct fr_ingest *ingest, struct fr_stream *stream);
+/* Share and pause, and the problem when there is no other; writes what is due to the log. */
+void fr_ingest_malformed_status(struct fr_ingest *ingest, struct fr_ingest_status *status);
+/* The open batch waits for a first good record. */
+bool fr_ingest_malformed_holds(struct fr_ingest *ingest);
+/* FR_AGAIN: reading is paused; FR_E_INVALID: and nobody waits for it (a bounded run). */
+enum fr_status fr_ingest_malformed_pauses(struct fr_ingest *ingest, struct fr_err *err) FR_MUST_CHECK;
+/* A bounded run is at its end: FR_E_INVALID when nothing it read was good. */
+enum fr_status fr_ingest_malformed_end(struct fr_ingest *ingest, struct fr_err *err) FR_MUST_CHECK;
 
 /* letters.c */
 /* The pending record goes to the dead letters for `reason`. FR_AGAIN: no room. */

@@ -13,6 +13,7 @@ struct block {
     int64_t t_ms;
     uint64_t serial;
     unsigned seen;
+    uint64_t unknown_shared; /* columns of no slot in `shared` */
 };
 
 /* ---- slots ---- */
@@ -48,8 +49,17 @@ static enum fr_status column_kind(struct fr_decoder *d, const struct fr_token *f
     return FR_OK;
 }
 
-static enum fr_status parse_columns(struct fr_decoder *d, const struct block *block, bool shared)
+/* An unknown column counts as often as the slot's values would: for each sample, or each group. */
+static void count_unknown(struct fr_decoder *d, struct block *block, bool shared, uint64_t before)
 {
+    uint64_t columns = d->staging.unknown_slots - before;
+    d->staging.unknown_slots = before + (shared ? 0 : columns * block->n);
+    block->unknown_shared += shared ? columns : 0;
+}
+
+static enum fr_status parse_columns(struct fr_decoder *d, struct block *block, bool shared)
+{
+    uint64_t unknown = d->staging.unknown_slots;
     struct fr_token first;
     enum fr_status status = fr_decode_next(d, &first);
     if (status != FR_OK)
@@ -60,8 +70,10 @@ static enum fr_status parse_columns(struct fr_decoder *d, const struct block *bl
         .serial = ++d->serial, .group = block->serial, .shared = shared, .keys = &d->sample_keys, .scope = 1};
     for (int32_t slot = FR_NO_INDEX;;) {
         bool packed;
-        if ((status = fr_decode_slot_key(d, &map, &slot)) != FR_OK || slot == FR_NO_INDEX)
+        if ((status = fr_decode_slot_key(d, &map, &slot)) != FR_OK || slot == FR_NO_INDEX) {
+            count_unknown(d, block, shared, unknown);
             return status;
+        }
         if ((status = fr_decode_next(d, &first)) != FR_OK)
             return status;
         if ((status = column_kind(d, &first, &packed)) != FR_OK)
@@ -288,6 +300,7 @@ static enum fr_status finish_block(struct fr_decoder *d, const struct block *blo
                               grouped == FR_FIELD_G ? "shared" : "g");
     for (uint32_t i = 0; !grouped && i < block->n; i++)
         staging->group_begin[++staging->n_groups] = i + 1;
+    staging->unknown_slots += block->unknown_shared * staging->n_groups;
     enum fr_status status;
     for (uint32_t s = 0; grouped && s < staging->n_slots; s++) {
         struct fr_column_rows rows = {.limit = staging->n_groups, .exact = true};

@@ -118,6 +118,7 @@ enum fr_status fr_decode_record(struct fr_decoder *d, const struct fr_record *re
     enum fr_status status;
     if (record->size == 0) {
         status = fr_decode_fail(d, FR_E_INVALID, "the record is empty");
+        d->malformed = FR_MALFORMED_EMPTY;
     } else if (record->size > d->record_max) {
         status = fr_decode_fail(d, FR_E_LIMIT, "the record has %zu bytes, more than ingest.record_max (%zu)",
                                 record->size, d->record_max);
@@ -180,4 +181,20 @@ void fr_decode_append(struct fr_decoder *d, uint32_t from, uint32_t count, struc
 enum fr_future fr_decoder_refused_future(const struct fr_decoder *d)
 {
     return d->future;
+}
+
+enum fr_malformed fr_decoder_malformed(const struct fr_decoder *d)
+{
+    return d->malformed;
+}
+
+const struct fr_unknown_slots *fr_decoder_unknown(const struct fr_decoder *d)
+{
+    return &d->unknown;
+}
+
+void fr_decode_present(const struct fr_decoder *d, uint32_t from, uint32_t count, uint64_t *present)
+{
+    for (uint32_t s = 0; s < d->staging.n_slots; s++)
+        present[s] += fr_staging_present(&d->staging, &d->staging.columns[s], from, count);
 }

@@ -101,6 +101,8 @@ struct fr_decoder {
     uint32_t at; /* the sample whose fields are being read */
     int64_t timestamp_ms, received_ms;
     enum fr_future future; /* refused for its event time */
+    enum fr_malformed malformed;
+    struct fr_unknown_slots unknown;
     struct fr_decode_path path;
     struct fr_buffer reason; /* with its NUL */
     char shown[FR_NAME_SHOWN_MAX + 8];

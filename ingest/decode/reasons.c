@@ -8,9 +8,33 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
+
+#define FR_MALFORMED_NAME(kind, name) name,
+const char *const fr_malformed_names[FR_MALFORMED_KINDS] = {FR_MALFORMED(FR_MALFORMED_NAME)};
+
+/* By the field that was being read. */
+static enum fr_malformed kind_of(const struct fr_decode_path *path, enum fr_status status)
+{
+    static const struct {
+        const char *field;
+        enum fr_malformed kind;
+    } kinds[] = {
+        {"f", FR_MALFORMED_SLOTS},  {"shared", FR_MALFORMED_SLOTS}, {"cols", FR_MALFORMED_SLOTS},
+        {"y", FR_MALFORMED_LABELS}, {"w", FR_MALFORMED_WEIGHTS},    {"s", FR_MALFORMED_WEIGHTS},
+        {"t", FR_MALFORMED_TIME},
+    };
+    if (status == FR_E_LIMIT)
+        return FR_MALFORMED_LIMIT;
+    for (size_t i = 0; path->field && i < FR_ARRAY_LEN(kinds); i++)
+        if (strcmp(path->field, kinds[i].field) == 0)
+            return kinds[i].kind;
+    return FR_MALFORMED_FORM;
+}
 
 enum fr_status fr_decode_fail(struct fr_decoder *d, enum fr_status status, const char *format, ...)
 {
+    d->malformed = kind_of(&d->path, status);
     const struct fr_decode_path *path = &d->path;
     struct fr_buffer *text = &d->reason;
     fr_buffer_clear(text);
@@ -91,7 +115,10 @@ const char *fr_decode_kind(const struct fr_token *token)
 enum fr_status fr_decode_refused(struct fr_decoder *d, enum fr_status status)
 {
     FR_CHECK(status < 0); /* FR_EOF cannot come inside a container */
-    return fr_decode_fail(d, status, "%s at byte %zu", d->cursor.problem, fr_cursor_offset(&d->cursor));
+    (void)fr_decode_fail(d, status, "%s at byte %zu", d->cursor.problem, fr_cursor_offset(&d->cursor));
+    if (status != FR_E_LIMIT)
+        d->malformed = FR_MALFORMED_SYNTAX;
+    return status;
 }
 
 enum fr_status fr_decode_skip(struct fr_decoder *d, const struct fr_token *first)

@@ -218,3 +218,18 @@ uint32_t fr_staging_first(const struct fr_stage_part *part, uint32_t at)
     }
     return low;
 }
+
+uint32_t fr_staging_present(const struct fr_staging *staging, const struct fr_stage_column *column, uint32_t from,
+                            uint32_t count)
+{
+    const struct fr_stage_part *own = &column->own, *shared = &column->shared;
+    uint32_t present = count == staging->n_samples ? own->n_entries
+                                                   : fr_staging_first(own, from + count) - fr_staging_first(own, from);
+    for (uint32_t g = 0; g < shared->n_entries; g++) {
+        uint32_t begin = staging->group_begin[shared->at[g]], end = staging->group_begin[shared->at[g] + 1];
+        begin = begin > from ? begin : from;
+        end = end < from + count ? end : from + count;
+        present += end > begin ? end - begin : 0;
+    }
+    return present;
+}

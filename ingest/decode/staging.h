@@ -125,6 +125,10 @@ uint32_t fr_staging_first(const struct fr_stage_part *part, uint32_t at);
  * each. */
 uint64_t fr_staging_ids(const struct fr_staging *staging, uint32_t from, uint32_t count);
 
+/* How many of samples [from, from + count), whole groups, have a value in the column. */
+uint32_t fr_staging_present(const struct fr_staging *staging, const struct fr_stage_column *column, uint32_t from,
+                            uint32_t count);
+
 /* Copies samples [from, from + count) of the staging behind those of the batch. */
 void fr_staging_append(const struct fr_staging *staging, uint32_t from, uint32_t count, struct fr_batch *batch);
 

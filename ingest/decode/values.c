@@ -10,6 +10,8 @@
 #include "parse.h"
 
 #include <float.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "base/hash.h"
 
@@ -369,6 +371,25 @@ static bool is_computed(const struct fr_decoder *d, const struct fr_token *key)
     return false;
 }
 
+/* Misspelled names are few, so that their first few say what is wrong. */
+static void note_unknown(struct fr_decoder *d, const struct fr_token *key)
+{
+    _Static_assert(FR_NAME_SHOWN_MAX + 8 <= FR_UNKNOWN_NAME_MAX, "a shown name fits");
+    struct fr_unknown_slots *unknown = &d->unknown;
+    if (unknown->more)
+        return;
+    char name[FR_UNKNOWN_NAME_MAX];
+    const char *shown = fr_decode_shown(d, key) + 1; /* without its quotes */
+    const char *quote = strrchr(shown, '"');
+    snprintf(name, sizeof(name), "%.*s%s", (int)(quote - shown), shown, quote + 1);
+    for (uint32_t i = 0; i < unknown->n; i++)
+        if (strcmp(unknown->names[i], name) == 0)
+            return;
+    unknown->more = unknown->n == FR_UNKNOWN_SLOTS_MAX;
+    if (!unknown->more)
+        memcpy(unknown->names[unknown->n++], name, sizeof(name));
+}
+
 /* A key that is no slot samples carry: counted and skipped, or a fault. */
 static enum fr_status unknown_slot(struct fr_decoder *d, const struct fr_slot_map *map, const struct fr_token *key)
 {
@@ -383,6 +404,7 @@ static enum fr_status unknown_slot(struct fr_decoder *d, const struct fr_slot_ma
     if (!fr_key_set_add(map->keys, map->serial, map->scope, key))
         return fr_decode_fail(d, FR_E_INVALID, "duplicate key %s", fr_decode_shown(d, key));
     d->staging.unknown_slots++;
+    note_unknown(d, key);
     struct fr_token value;
     enum fr_status status = fr_decode_next(d, &value);
     return status != FR_OK ? status : fr_decode_skip(d, &value);

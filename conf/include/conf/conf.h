@@ -252,6 +252,9 @@ struct fr_conf {
         float dense_max;               /* |x| of a dense value as the network reads it, 1e5 */
         float weight_max;              /* w, and w/s where sampling corrects training, 1e4 */
         bool strict;
+        /* share of a minute's records above which /healthz is degraded, 0.1; 1: never, and a start
+         * that reads nothing but malformed records goes on */
+        float malformed_max;
         int64_t ready_lag_ms;
         uint32_t ring_batches; /* bounded ring between ingest and owner loop, 16 */
         bool lockstep;         /* `lockstep: {records, epoch_batches}` present */

@@ -31,6 +31,7 @@
 #include "base/clock.h"
 #include "base/ring.h"
 #include "batch/batch.h"
+#include "decode/decoder.h"
 #include "ingest/source.h"
 
 struct fr_ingest;
@@ -110,11 +111,29 @@ struct fr_ingest_partition {
     int64_t high;        /* end of the log as last seen; -1 unknown */
 };
 
+/* A malformed record. */
+struct fr_ingest_refusal {
+    char topic[FR_TOPIC_MAX];
+    int32_t partition;
+    int64_t offset;
+    enum fr_malformed kind;
+    char reason[512];
+};
+
+enum { FR_PROBLEM_MAX = 400 };
+
 struct fr_ingest_status {
     uint32_t n_partitions;
     struct fr_ingest_partition *partitions; /* owned by the status: fr_ingest_status_release */
+    uint32_t n_slots;
+    uint64_t *present; /* owned by it too: samples of this process with a value, by slot */
+    struct fr_unknown_slots unknown;
     uint64_t records, bytes, samples, batches;
     uint64_t malformed, dead_sent, dead_failed, dead_without_value;
+    uint64_t malformed_kinds[FR_MALFORMED_KINDS];
+    struct fr_ingest_refusal last_malformed; /* meaningful once `malformed` is above 0 */
+    double malformed_share;                  /* of the records of the last minute */
+    bool paused;                             /* malformed records only: `problem` says more */
     /* refused for an event time too far ahead of the Kafka timestamp; of the clock of this host */
     uint64_t future_timestamp, future_clock;
     uint64_t dropped_duplicates;
@@ -125,7 +144,7 @@ struct fr_ingest_status {
     int64_t lag_ms;
     bool at_end; /* every partition read to its end */
     bool connected;
-    char problem[256];
+    char problem[FR_PROBLEM_MAX];
 };
 void fr_ingest_get_status(struct fr_ingest *ingest, struct fr_ingest_status *out);
 void fr_ingest_status_release(struct fr_ingest_status *status);

@@ -28,7 +28,7 @@ FR_CASE(a_block_of_arrays_takes_every_value_form)
     assert_true(label_at(f, LABEL_BUY, 0) == 0.5f);
     const uint8_t roles[] = {FR_ROLE_TRAIN, FR_ROLE_TRAIN, FR_ROLE_MASKED, FR_ROLE_TRAIN};
     assert_memory_equal(b->role, roles, sizeof(roles));
-    assert_int_equal(b->unknown_slots, 1);
+    assert_int_equal(b->unknown_slots, 4); /* of samples, not columns */
     assert_int_equal(b->unknown_extra, 1);
     assert_int_equal(b->excess_ids, 0);
 }
@@ -71,6 +71,25 @@ FR_CASE(g_makes_groups_with_shared_columns)
     assert_int_equal(n_ids(f, SLOT_USER_ID, 1), 2);
     assert_true(b->columns[SLOT_PRICE].dense[0] == fr_log1pf(1.0f) && b->columns[SLOT_PRICE].dense[1] == 0.0f);
     assert_int_equal(fr_decode_take(f->decoder, 0, 2), 3);
+}
+
+FR_CASE(what_a_block_carries_is_counted_by_samples)
+{
+    struct fixture *f = *state;
+    uint64_t present[N_SLOTS] = {0};
+    accept_json(f, "{\"n\":4,\"shared\":{\"user_id\":[1,null],\"usr\":[1,2]},\"g\":[3,1],"
+                   "\"cols\":{\"item_id\":[5,null,7,8],\"itm\":[1,2,3,4]},\"y\":{\"click\":[1,0,1,0]}}");
+    assert_int_equal(f->batch->unknown_slots, 6);
+    fr_decode_present(f->decoder, 0, 4, present);
+    assert_int_equal(present[SLOT_USER_ID], 3);
+    assert_int_equal(present[SLOT_ITEM_ID], 3);
+    assert_int_equal(present[SLOT_PRICE], 0);
+    fr_decode_present(f->decoder, 3, 1, present);
+    assert_int_equal(present[SLOT_USER_ID], 3);
+    assert_int_equal(present[SLOT_ITEM_ID], 4);
+    assert_int_equal(fr_decoder_unknown(f->decoder)->n, 2);
+    assert_string_equal(fr_decoder_unknown(f->decoder)->names[0], "usr");
+    assert_string_equal(fr_decoder_unknown(f->decoder)->names[1], "itm");
 }
 
 FR_CASE(an_empty_block_is_a_record_without_samples)
@@ -282,11 +301,17 @@ FR_CASE(standardize_and_bucketize_are_the_networks)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(a_block_of_arrays_takes_every_value_form),         CASE(a_blocks_fields_are_columns),
-        CASE(one_event_time_serves_all_and_none_means_kafkas),  CASE(g_makes_groups_with_shared_columns),
-        CASE(an_empty_block_is_a_record_without_samples),       CASE(a_block_may_lack_labels_when_scoring),
-        CASE(a_block_needs_the_slots_without_a_usable_default), PACKED(packed_ids_are_little_endian_u64),
-        PACKED(packed_strings_are_ids_like_any_string),         PACKED(packed_numbers_and_fields),
+        CASE(a_block_of_arrays_takes_every_value_form),
+        CASE(a_blocks_fields_are_columns),
+        CASE(one_event_time_serves_all_and_none_means_kafkas),
+        CASE(g_makes_groups_with_shared_columns),
+        CASE(what_a_block_carries_is_counted_by_samples),
+        CASE(an_empty_block_is_a_record_without_samples),
+        CASE(a_block_may_lack_labels_when_scoring),
+        CASE(a_block_needs_the_slots_without_a_usable_default),
+        PACKED(packed_ids_are_little_endian_u64),
+        PACKED(packed_strings_are_ids_like_any_string),
+        PACKED(packed_numbers_and_fields),
         CASE(standardize_and_bucketize_are_the_networks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

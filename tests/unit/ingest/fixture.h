@@ -47,7 +47,8 @@ struct fake_log {
 struct fake_dead {
     uint32_t n;
     bool full;
-    uint64_t acknowledged;
+    bool forget; /* there may be more than LETTERS: the last one is kept */
+    uint64_t acknowledged, made;
     struct {
         char topic[FR_TOPIC_MAX];
         int32_t partition;
@@ -318,6 +319,8 @@ static inline enum fr_status dead_send(void *self, const struct fr_dead_letter *
     struct fake_dead *dead = self;
     if (dead->full)
         return FR_AGAIN;
+    if (dead->forget)
+        dead->n = 0;
     assert_true(dead->n < LETTERS);
     snprintf(dead->letters[dead->n].topic, FR_TOPIC_MAX, "%s", letter->topic);
     dead->letters[dead->n].partition = letter->partition;
@@ -331,7 +334,8 @@ static inline enum fr_status dead_send(void *self, const struct fr_dead_letter *
     dead->letters[dead->n].n_headers = letter->parts.n_headers;
     snprintf(dead->letters[dead->n].reason, 512, "%s", letter->reason);
     snprintf(dead->letters[dead->n].value, 128, "%.*s", (int)letter->parts.size, (const char *)letter->parts.value);
-    *number = ++dead->n;
+    dead->n++;
+    *number = ++dead->made;
     return FR_OK;
 }
 

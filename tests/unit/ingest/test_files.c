@@ -105,6 +105,7 @@ FR_CASE(lines_are_json_whatever_the_topics_hold)
 {
     struct service *s = service_new(", batch_size: 1", 1);
     s->conf->ingest.format = FR_FORMAT_MSGPACK;
+    s->conf->ingest.malformed_max = 1;
     add_file(s, "a.jsonl", lines(0, 2));
     append(&s->log, 0, 1); /* JSON: malformed there */
     assert_int_equal(service_start(s, true), FR_OK);

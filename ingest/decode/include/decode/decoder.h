@@ -27,6 +27,28 @@ struct fr_record {
     int64_t received_ms;
 };
 
+/* Why records are malformed, in kinds; the reason has the details. */
+#define FR_MALFORMED(KIND)                                                                                             \
+    KIND(EMPTY, "empty")     /* no bytes, as of a deleted key */                                                       \
+    KIND(SYNTAX, "syntax")   /* the bytes are not ingest.format */                                                     \
+    KIND(LIMIT, "limit")     /* too large, too deep, too many */                                                       \
+    KIND(FORM, "form")       /* neither a sample nor a group nor a block; its other fields */                          \
+    KIND(SLOTS, "slots")     /* a value of a slot */                                                                   \
+    KIND(LABELS, "labels")   /* `y` */                                                                                 \
+    KIND(WEIGHTS, "weights") /* `w`, `s` */                                                                            \
+    KIND(TIME, "time")       /* `t`, but for what is too far ahead */
+#define FR_MALFORMED_KIND(kind, name) FR_MALFORMED_##kind,
+enum fr_malformed { FR_MALFORMED(FR_MALFORMED_KIND) FR_MALFORMED_KINDS };
+extern const char *const fr_malformed_names[FR_MALFORMED_KINDS];
+
+/* The first few names of slots that came and are not in the configuration, as printable ASCII. */
+enum { FR_UNKNOWN_SLOTS_MAX = 8, FR_UNKNOWN_NAME_MAX = 72 };
+struct fr_unknown_slots {
+    uint32_t n;
+    bool more; /* there were others */
+    char names[FR_UNKNOWN_SLOTS_MAX][FR_UNKNOWN_NAME_MAX];
+};
+
 /* What an event time was too far ahead of. */
 enum fr_future { FR_FUTURE_NONE, FR_FUTURE_TIMESTAMP, FR_FUTURE_CLOCK };
 
@@ -45,6 +67,13 @@ enum fr_status fr_decode_record(struct fr_decoder *decoder, const struct fr_reco
                                 const char **reason) FR_MUST_CHECK;
 /* Whether the last refusal was for an event time more than future_max ahead, and of what. */
 enum fr_future fr_decoder_refused_future(const struct fr_decoder *decoder);
+/* The kind of the last refusal. */
+enum fr_malformed fr_decoder_malformed(const struct fr_decoder *decoder);
+/* Of all records so far, malformed ones too. */
+const struct fr_unknown_slots *fr_decoder_unknown(const struct fr_decoder *decoder);
+/* Adds to present[slot] how many of the items [from, from + count) carry a value of the slot, their
+ * group's counting for each of them; computed slots count where they have one. Whole groups. */
+void fr_decode_present(const struct fr_decoder *decoder, uint32_t from, uint32_t count, uint64_t *present);
 /* Says how many items from `from` on fill a batch that has room for `room` >= 1 more samples. It
  * takes whole groups, of which the last may exceed the room. */
 uint32_t fr_decode_take(const struct fr_decoder *decoder, uint32_t from, uint32_t room);
