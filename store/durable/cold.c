@@ -160,6 +160,19 @@ enum fr_status fr_cold_read_sentinel(struct fr_cold *cold, struct fr_cold_sentin
     return status;
 }
 
+/* ---- checkpoint ---- */
+
+enum fr_status fr_cold_checkpoint(struct fr_cold *cold, const char *path, struct fr_err *err)
+{
+    char *text = NULL;
+    rocksdb_checkpoint_t *checkpoint = rocksdb_checkpoint_object_create(cold->db, &text);
+    if (!text)
+        rocksdb_checkpoint_create(checkpoint, path, 0, &text);
+    if (checkpoint)
+        rocksdb_checkpoint_object_destroy(checkpoint);
+    return text ? fr_cold_error(text, "take a checkpoint of", cold->path, err) : FR_OK;
+}
+
 /* ---- properties ---- */
 
 static uint64_t property(struct fr_cold *cold, const char *name)

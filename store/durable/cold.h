@@ -52,6 +52,10 @@ typedef enum fr_status (*cold_visit_section)(void *self, const char *name, const
 enum fr_status fr_cold_walk_sections(struct fr_cold *cold, cold_visit_section visit, void *self,
                                      struct fr_err *err) FR_MUST_CHECK;
 
+/* A copy as of the last fold at `path`, which must not exist: links to sorted files where the file
+ * system is the same, synced. Beside reads and compactions, not beside an ingest. */
+enum fr_status fr_cold_checkpoint(struct fr_cold *cold, const char *path, struct fr_err *err) FR_MUST_CHECK;
+
 uint64_t fr_cold_level0_files(struct fr_cold *cold);
 uint64_t fr_cold_bytes(struct fr_cold *cold);
 /* What RocksDB holds in memory: block cache and table readers. */

@@ -49,18 +49,19 @@ static struct copy copy_of(const struct fr_hwm *hwm)
     return copy;
 }
 
-enum fr_status fr_hwm_create(const struct fr_disk *disk, const char *path, struct fr_hwm *out, struct fr_err *err)
+enum fr_status fr_hwm_create(const struct fr_disk *disk, const char *path, struct fr_hwm *mark, struct fr_err *err)
 {
     static const uint64_t first_sequences[2] = {2, 1};
     uint8_t bytes[HWM_FILE_BYTES] = {0};
     for (int i = 0; i < 2; i++) {
-        struct fr_hwm hwm = {.sequence = first_sequences[i], .salt = out->salt};
+        struct fr_hwm hwm = *mark;
+        hwm.sequence = first_sequences[i];
         struct copy copy = copy_of(&hwm);
         memcpy(bytes + i * HWM_COPY_DISTANCE, &copy, sizeof(copy));
     }
     enum fr_status status = fr_file_replace(disk, path, bytes, sizeof(bytes), err);
     if (status == FR_OK)
-        *out = (struct fr_hwm){.sequence = first_sequences[0], .salt = out->salt};
+        mark->sequence = first_sequences[0];
     return status;
 }
 

@@ -17,8 +17,8 @@ struct fr_hwm {
     uint64_t salt; /* the same in every write of a directory */
 };
 
-/* A new file with two good copies, epoch 0 and out->salt; the rest of *out is filled. */
-enum fr_status fr_hwm_create(const struct fr_disk *disk, const char *path, struct fr_hwm *out,
+/* A new file with two good copies of the mark, whose sequence is set. */
+enum fr_status fr_hwm_create(const struct fr_disk *disk, const char *path, struct fr_hwm *mark,
                              struct fr_err *err) FR_MUST_CHECK;
 /* The newest good copy; *copy_lost when the other one is not good (recovery.c says what follows).
  * FR_E_NOT_FOUND: no file. FR_E_MISMATCH: another format version. FR_E_CORRUPT: no good copy,

@@ -4,7 +4,8 @@
  * Fit: the journal's contiguous suffix begins at or before sentinel + 1 and ends at or beyond the
  * mark; digests agree at the mark, at the sentinel and from record to record; it does not begin
  * later than the mark's acknowledged epoch + 1 (trim never takes more); mark, epochs and sentinel
- * carry one salt. Any damage in a file at or
+ * carry one salt. A journal may be empty, as a savepoint's is, where the cold store holds the mark's
+ * epoch and all of it is acknowledged: nothing is missing then. Any damage in a file at or
  * before the mark's epoch is refused. What lies beyond the mark is cut off and synced: it was never
  * durable nor published.
  *
@@ -137,12 +138,18 @@ static bool on_chain(const struct fr_journal *journal, uint64_t epoch, const str
            same_digest(&journal->files[0]->before, digest);
 }
 
+/* Everything durable is in the cold store, acknowledged, and no journal is needed. */
+static bool needs_no_journal(const struct fr_durable *durable, const struct fr_cold_sentinel *sentinel)
+{
+    const struct fr_hwm *mark = &durable->hwm;
+    return durable->journal.n_files == 0 && mark->epoch == sentinel->epoch && mark->acked == mark->epoch &&
+           same_digest(&mark->digest, &sentinel->digest) && mark->timeline >= sentinel->timeline;
+}
+
 static enum fr_status check_mark(const struct fr_durable *durable, struct fr_err *err)
 {
     const struct fr_journal *journal = &durable->journal;
     uint64_t mark = durable->hwm.epoch, last = index_last(journal);
-    if (journal->n_files == 0 && mark == 0)
-        return FR_OK;
     if (last < mark)
         return fr_err_set(err, FR_E_CORRUPT,
                           "%s: epoch %" PRIu64 " is durable, but %s ends with epoch %" PRIu64 ": epochs %" PRIu64
@@ -186,6 +193,8 @@ static enum fr_status check_sentinel(const struct fr_durable *durable, const str
 
 static enum fr_status check_fit(const struct fr_durable *durable, const struct findings *found, struct fr_err *err)
 {
+    if (needs_no_journal(durable, &found->sentinel))
+        return FR_OK;
     enum fr_status status = check_mark(durable, err);
     if (status == FR_OK)
         status = check_sentinel(durable, &found->sentinel, err);
@@ -209,8 +218,12 @@ static void take_numbers(struct fr_durable *durable, const struct findings *foun
     durable->unfolded_bytes = 0;
     durable->timeline = durable->epoch = 0;
     durable->digest = (struct fr_sha256){{0}};
-    if (journal->n_files == 0)
+    if (journal->n_files == 0) {
+        durable->epoch = durable->hwm.epoch;
+        durable->timeline = durable->hwm.timeline;
+        durable->digest = durable->hwm.digest;
         return;
+    }
     const struct fr_journal_file *newest = journal->files[journal->n_files - 1];
     const struct fr_journal_epoch *entry = &newest->epochs[newest->n_epochs - 1];
     durable->epoch = journal_file_last(newest);
@@ -241,7 +254,7 @@ static enum fr_status create_state(struct fr_durable *durable, struct fr_err *er
         return fr_err_set(err, FR_E_CORRUPT,
                           "%s is missing, but journal/ or cold/ hold state: restore it, or give another state_dir",
                           durable->path_hwm);
-    durable->hwm.salt = durable->order.salt;
+    durable->hwm = (struct fr_hwm){.salt = durable->order.salt};
     return fr_hwm_create(durable->disk, durable->path_hwm, &durable->hwm, err);
 }
 

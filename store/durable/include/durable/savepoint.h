@@ -1,0 +1,40 @@
+/* Savepoints: a state as of its folded epoch, as a directory of its own.
+ *
+ * A savepoint is a state directory without a journal: cold store, mark and small files. Sorted
+ * files are links to those of the state where the file system is the same, so it is made in
+ * milliseconds and takes room only as the two move apart. It appears under its name whole and
+ * synced, or not at all; what a crash leaves ends with ".part", and the next one made there takes
+ * it away. `freshet state` and `freshet dump` read it like any state.
+ *
+ * A new state begins from a savepoint in a new timeline (DESIGN section 1), never in place. */
+#ifndef FR_DURABLE_SAVEPOINT_H
+#define FR_DURABLE_SAVEPOINT_H
+
+#include "durable/durable.h"
+
+struct fr_savepoint {
+    uint64_t timeline, epoch;
+    struct fr_sha256 digest;
+    uint64_t bytes; /* of its files, linked ones too */
+};
+
+/* Writes what is folded to `path`, which must not exist; its parent is made. Folding before is the
+ * caller's. Thread: the fold thread. FR_E_STATE: nothing is folded yet; FR_E_EXISTS; FR_E_NO_SPACE,
+ * FR_E_DENIED, FR_E_IO: no savepoint, and the state is as it was. */
+enum fr_status fr_durable_savepoint(struct fr_durable *durable, const char *path, struct fr_savepoint *out,
+                                    struct fr_err *err) FR_MUST_CHECK;
+
+/* Looks at a savepoint's mark and cold store as open does. FR_E_NOT_FOUND: no state there;
+ * FR_E_STATE: a state with a journal, which is no savepoint; FR_E_CORRUPT; FR_E_MISMATCH. */
+enum fr_status fr_savepoint_look(const char *path, struct fr_savepoint *out, struct fr_err *err) FR_MUST_CHECK;
+
+/* Makes the state directory `dir` from the savepoint at `path`: its epoch in timeline + 1, all of
+ * it acknowledged. dir must be missing or without state (FR_E_EXISTS); what an interrupted call left
+ * there is taken away first. disk NULL: the system's. */
+enum fr_status fr_savepoint_restore(const char *path, const char *dir, const struct fr_disk *disk,
+                                    struct fr_savepoint *out, struct fr_err *err) FR_MUST_CHECK;
+
+/* Removes a savepoint: first it loses its name, so that no half of it is ever found under it. */
+enum fr_status fr_savepoint_remove(const char *path, struct fr_err *err) FR_MUST_CHECK;
+
+#endif

@@ -1,0 +1,392 @@
+/* Savepoints: RocksDB's checkpoint of the cold store, a mark that says all of it is acknowledged,
+ * and copies of the small files.
+ *
+ * Invariants: everything is made under another name (savepoint: path.part; restore: the mark comes
+ * last, and `restoring` says until then that the rest is ours to take away), synced, and then
+ * renamed. Sorted files never change and may be linked; RocksDB appends to its other files, so a
+ * restored state gets copies of those.
+ *
+ * Thread: savepoint by the fold thread, all else by any. It decides neither when a savepoint is due
+ * nor which ones go. */
+#include "durable/savepoint.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fts.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "durable_internal.h"
+
+enum { COPY_BYTES = 1 << 20 };
+
+static const char restoring_name[] = "restoring";
+
+static enum fr_status join(char out[PATH_MAX], const char *dir, const char *name, struct fr_err *err)
+{
+    int length = snprintf(out, PATH_MAX, "%s%s", dir, name);
+    if (length < 0 || length >= PATH_MAX)
+        return fr_err_set(err, FR_E_LIMIT, "path too long: %.100s...", dir);
+    return FR_OK;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t size = strlen(text), tail = strlen(end);
+    return size >= tail && strcmp(text + size - tail, end) == 0;
+}
+
+/* ---- files ---- */
+
+static enum fr_status copy_bytes(const struct fr_disk *disk, int from, int to, const char *path, struct fr_err *err)
+{
+    uint8_t *bytes = fr_alloc(1, COPY_BYTES);
+    enum fr_status status = FR_OK;
+    uint64_t offset = 0;
+    while (status == FR_OK) {
+        ssize_t n = pread(from, bytes, COPY_BYTES, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            status = fr_err_set(err, FR_E_IO, "cannot read what is copied to %s: %s", path, strerror(errno));
+        if (n <= 0)
+            break;
+        status = fr_disk_write(disk, to, bytes, (size_t)n, offset, path, err);
+        offset += (uint64_t)n;
+    }
+    free(bytes);
+    return status == FR_OK ? fr_disk_sync(disk, to, path, err) : status;
+}
+
+static enum fr_status copy_file(const struct fr_disk *disk, const char *from, const char *to, struct fr_err *err)
+{
+    int source = open(from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (source < 0)
+        return fr_err_set(err, errno == EACCES ? FR_E_DENIED : FR_E_IO, "cannot open %s: %s", from, strerror(errno));
+    int target = disk->open(disk->self, to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    enum fr_status status = FR_OK;
+    if (target < 0)
+        status =
+            fr_err_set(err, errno == ENOSPC ? FR_E_NO_SPACE : FR_E_IO, "cannot create %s: %s", to, strerror(errno));
+    else
+        status = copy_bytes(disk, source, target, to, err);
+    if (target >= 0)
+        (void)disk->close(disk->self, target);
+    (void)close(source);
+    return status;
+}
+
+static enum fr_status link_or_copy(const struct fr_disk *disk, const char *from, const char *to, struct fr_err *err)
+{
+    if (link(from, to) == 0)
+        return FR_OK;
+    if (errno == EEXIST)
+        return fr_err_set(err, FR_E_EXISTS, "%s exists", to);
+    return copy_file(disk, from, to, err); /* another file system, or one without links */
+}
+
+typedef enum fr_status (*visit_file)(void *self, const char *name, struct fr_err *err);
+
+/* The regular files of a directory, no particular order. */
+static enum fr_status each_file(const char *path, visit_file visit, void *self, struct fr_err *err)
+{
+    DIR *dir = opendir(path);
+    if (!dir)
+        return fr_err_set(err, FR_E_IO, "cannot list %s: %s", path, strerror(errno));
+    enum fr_status status = FR_OK;
+    const struct dirent *entry;
+    while (status == FR_OK && (errno = 0, entry = readdir(dir)) != NULL) {
+        struct stat info;
+        if (fstatat(dirfd(dir), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(info.st_mode))
+            status = visit(self, entry->d_name, err);
+    }
+    if (status == FR_OK && errno != 0)
+        status = fr_err_set(err, FR_E_IO, "cannot list %s: %s", path, strerror(errno));
+    (void)closedir(dir);
+    return status;
+}
+
+static enum fr_status sync_directory(const struct fr_disk *disk, const char *path, struct fr_err *err)
+{
+    if (disk->sync_dir(disk->self, path) == 0)
+        return FR_OK;
+    return fr_err_set(err, FR_E_IO, "cannot sync directory %s: %s", path, strerror(errno));
+}
+
+static enum fr_status remove_tree(const char *path, struct fr_err *err)
+{
+    char name[PATH_MAX];
+    enum fr_status status = join(name, path, "", err);
+    if (status != FR_OK || (access(path, F_OK) != 0 && errno == ENOENT))
+        return status;
+    char *const roots[] = {name, NULL};
+    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+    if (!walk)
+        return fr_err_set(err, FR_E_IO, "cannot list %s: %s", path, strerror(errno));
+    const FTSENT *entry;
+    while (status == FR_OK && (entry = fts_read(walk)) != NULL) {
+        int rc = entry->fts_info == FTS_D    ? 0
+                 : entry->fts_info == FTS_DP ? rmdir(entry->fts_path)
+                                             : unlink(entry->fts_path);
+        if (rc != 0)
+            status = fr_err_set(err, FR_E_IO, "cannot remove %s: %s", entry->fts_path, strerror(errno));
+    }
+    (void)fts_close(walk);
+    return status;
+}
+
+static enum fr_status parent(const char *path, char out[PATH_MAX], struct fr_err *err)
+{
+    enum fr_status status = join(out, path, "", err);
+    char *slash = status == FR_OK ? strrchr(out, '/') : NULL;
+    if (slash && slash > out)
+        *slash = '\0';
+    else if (status == FR_OK)
+        memcpy(out, slash ? "/" : ".", 2);
+    return status;
+}
+
+/* ---- what both directions copy ---- */
+
+struct copying {
+    const struct fr_disk *disk;
+    const char *from, *to;
+    bool (*wants)(const char *name);
+    bool (*links)(const char *name); /* NULL: none */
+    uint64_t bytes;
+};
+
+static enum fr_status copy_one(void *self, const char *name, struct fr_err *err)
+{
+    struct copying *c = self;
+    if (!c->wants(name))
+        return FR_OK;
+    char from[PATH_MAX], to[PATH_MAX], below[NAME_MAX + 2];
+    snprintf(below, sizeof(below), "/%s", name);
+    enum fr_status status = join(from, c->from, below, err);
+    if (status == FR_OK)
+        status = join(to, c->to, below, err);
+    if (status == FR_OK)
+        status = c->links && c->links(name) ? link_or_copy(c->disk, from, to, err) : copy_file(c->disk, from, to, err);
+    struct stat info;
+    if (status == FR_OK && stat(to, &info) == 0)
+        c->bytes += (uint64_t)info.st_size;
+    return status;
+}
+
+/* Small files are all that is neither the directory's own nor half written. */
+static bool is_small_file(const char *name)
+{
+    static const char *const others[] = {"hwm", "LOCK", restoring_name};
+    for (size_t i = 0; i < FR_ARRAY_LEN(others); i++)
+        if (strcmp(name, others[i]) == 0)
+            return false;
+    return name[0] != '.' && !ends_with(name, ".tmp");
+}
+
+static bool is_sorted_file(const char *name)
+{
+    return ends_with(name, ".sst");
+}
+
+/* What RocksDB needs of its directory: not its lock, logs of what it did, or write-ahead logs, which
+ * are empty. */
+static bool is_of_store(const char *name)
+{
+    return is_sorted_file(name) || strcmp(name, "CURRENT") == 0 || strcmp(name, "IDENTITY") == 0 ||
+           strncmp(name, "MANIFEST-", 9) == 0 || strncmp(name, "OPTIONS-", 8) == 0;
+}
+
+static enum fr_status add_size(void *self, const char *name, struct fr_err *err)
+{
+    struct copying *c = self;
+    char path[PATH_MAX], below[NAME_MAX + 2];
+    snprintf(below, sizeof(below), "/%s", name);
+    enum fr_status status = join(path, c->from, below, err);
+    struct stat info;
+    if (status == FR_OK && stat(path, &info) == 0)
+        c->bytes += (uint64_t)info.st_size;
+    return status;
+}
+
+/* ---- making one ---- */
+
+static enum fr_status fill(struct fr_durable *durable, const char *part, struct fr_savepoint *out, struct fr_err *err)
+{
+    char cold[PATH_MAX], hwm[PATH_MAX];
+    enum fr_status status = join(cold, part, "/cold", err);
+    if (status == FR_OK)
+        status = join(hwm, part, "/hwm", err);
+    if (status == FR_OK)
+        status = fr_dir_make(part, err);
+    if (status == FR_OK)
+        status = fr_cold_checkpoint(durable->cold, cold, err);
+    struct copying files = {.disk = durable->disk, .from = cold};
+    if (status == FR_OK)
+        status = each_file(cold, add_size, &files, err);
+    files.from = durable->dir;
+    files.to = part;
+    files.wants = is_small_file;
+    if (status == FR_OK)
+        status = each_file(durable->dir, copy_one, &files, err);
+    struct fr_cold_sentinel sentinel = {0};
+    if (status == FR_OK)
+        status = fr_cold_read_sentinel(durable->cold, &sentinel, err);
+    struct fr_hwm mark = {.timeline = sentinel.timeline,
+                          .epoch = sentinel.epoch,
+                          .digest = sentinel.digest,
+                          .acked = sentinel.epoch,
+                          .salt = sentinel.salt};
+    if (status == FR_OK)
+        status = fr_hwm_create(durable->disk, hwm, &mark, err);
+    *out = (struct fr_savepoint){sentinel.timeline, sentinel.epoch, sentinel.digest, files.bytes};
+    return status == FR_OK ? sync_directory(durable->disk, part, err) : status;
+}
+
+enum fr_status fr_durable_savepoint(struct fr_durable *durable, const char *path, struct fr_savepoint *out,
+                                    struct fr_err *err)
+{
+    enum fr_status status = fr_durable_check(durable, true, err);
+    if (status != FR_OK)
+        return status;
+    if (fr_durable_folded(durable) == 0)
+        return fr_err_set(err, FR_E_STATE, "no epoch of %s is folded yet: nothing to take a savepoint of",
+                          durable->dir);
+    if (access(path, F_OK) == 0)
+        return fr_err_set(err, FR_E_EXISTS, "%s exists: name another savepoint", path);
+    char part[PATH_MAX], above[PATH_MAX];
+    status = join(part, path, ".part", err);
+    if (status == FR_OK)
+        status = parent(path, above, err);
+    if (status == FR_OK)
+        status = remove_tree(part, err);
+    if (status == FR_OK)
+        status = fill(durable, part, out, err);
+    if (status == FR_OK && durable->disk->rename(durable->disk->self, part, path) != 0)
+        status = fr_err_set(err, FR_E_IO, "cannot rename %s to %s: %s", part, path, strerror(errno));
+    if (status == FR_OK)
+        return sync_directory(durable->disk, above, err);
+    struct fr_err ignored = {0}; /* what is left ends with .part, and the next one takes it away */
+    (void)!remove_tree(part, &ignored);
+    return status;
+}
+
+enum fr_status fr_savepoint_look(const char *path, struct fr_savepoint *out, struct fr_err *err)
+{
+    struct fr_durable *durable = NULL;
+    enum fr_status status =
+        fr_durable_open(&(struct fr_durable_options){.dir = path, .read_only = true}, &durable, err);
+    if (status != FR_OK)
+        return status;
+    struct fr_durable_status now;
+    fr_durable_get_status(durable, &now);
+    if (now.journal_first > 0 || now.epoch == 0)
+        status =
+            fr_err_set(err, FR_E_STATE, "%s is a state directory in use, not a savepoint: take one of it first", path);
+    *out = (struct fr_savepoint){now.timeline, now.epoch, now.digest, 0};
+    fr_durable_close(durable);
+    char cold[PATH_MAX];
+    if (status == FR_OK)
+        status = join(cold, path, "/cold", err);
+    struct copying files = {.from = cold};
+    if (status == FR_OK)
+        status = each_file(cold, add_size, &files, err);
+    out->bytes = files.bytes;
+    return status;
+}
+
+enum fr_status fr_savepoint_remove(const char *path, struct fr_err *err)
+{
+    char part[PATH_MAX];
+    enum fr_status status = join(part, path, ".part", err);
+    if (status == FR_OK)
+        status = remove_tree(part, err);
+    if (status == FR_OK && rename(path, part) != 0)
+        status = fr_err_set(err, FR_E_IO, "cannot remove %s: %s", path, strerror(errno));
+    return status == FR_OK ? remove_tree(part, err) : status;
+}
+
+/* ---- beginning from one ---- */
+
+static enum fr_status clear_for_restore(const struct fr_disk *disk, const char *dir, struct fr_err *err)
+{
+    static const char *const parts[] = {"/cold", "/journal", "/fold"};
+    char path[PATH_MAX];
+    enum fr_status status = join(path, dir, "/hwm", err);
+    if (status == FR_OK && access(path, F_OK) == 0)
+        return fr_err_set(err, FR_E_EXISTS, "%s holds a state already: restore into another state_dir, or move it away",
+                          dir);
+    if (status == FR_OK)
+        status = join(path, dir, "/cold/CURRENT", err);
+    char marker[PATH_MAX];
+    if (status == FR_OK)
+        status = join(marker, dir, "/restoring", err);
+    if (status == FR_OK && access(path, F_OK) == 0 && access(marker, F_OK) != 0)
+        return fr_err_set(err, FR_E_EXISTS, "%s holds a cold store without its mark: move it away, it is of a state",
+                          dir);
+    if (status == FR_OK)
+        status = fr_dir_make(dir, err);
+    if (status == FR_OK)
+        status = fr_file_replace(disk, marker, "", 0, err);
+    for (size_t i = 0; i < FR_ARRAY_LEN(parts) && status == FR_OK; i++) {
+        status = join(path, dir, parts[i], err);
+        if (status == FR_OK)
+            status = remove_tree(path, err);
+    }
+    return status;
+}
+
+static enum fr_status copy_into(const struct fr_disk *disk, const char *path, const char *dir, struct fr_err *err)
+{
+    char from[PATH_MAX], to[PATH_MAX];
+    enum fr_status status = join(from, path, "/cold", err);
+    if (status == FR_OK)
+        status = join(to, dir, "/cold", err);
+    if (status == FR_OK)
+        status = fr_dir_make(to, err);
+    struct copying store = {.disk = disk, .from = from, .to = to, .wants = is_of_store, .links = is_sorted_file};
+    if (status == FR_OK)
+        status = each_file(from, copy_one, &store, err);
+    if (status == FR_OK)
+        status = sync_directory(disk, to, err);
+    struct copying small = {.disk = disk, .from = path, .to = dir, .wants = is_small_file};
+    if (status == FR_OK)
+        status = each_file(path, copy_one, &small, err);
+    return status == FR_OK ? sync_directory(disk, dir, err) : status;
+}
+
+enum fr_status fr_savepoint_restore(const char *path, const char *dir, const struct fr_disk *disk,
+                                    struct fr_savepoint *out, struct fr_err *err)
+{
+    if (!disk)
+        disk = fr_disk_system();
+    char hwm[PATH_MAX], marker[PATH_MAX];
+    struct fr_hwm mark = {0};
+    bool copy_lost = false;
+    enum fr_status status = fr_savepoint_look(path, out, err);
+    if (status == FR_OK)
+        status = join(hwm, path, "/hwm", err);
+    if (status == FR_OK)
+        status = fr_hwm_read(hwm, &mark, &copy_lost, err);
+    if (status == FR_OK)
+        status = clear_for_restore(disk, dir, err);
+    if (status == FR_OK)
+        status = copy_into(disk, path, dir, err);
+    if (status == FR_OK)
+        status = join(hwm, dir, "/hwm", err);
+    if (status == FR_OK)
+        status = join(marker, dir, "/restoring", err);
+    mark.timeline++;
+    if (status == FR_OK)
+        status = fr_hwm_create(disk, hwm, &mark, err);
+    if (status == FR_OK && disk->unlink(disk->self, marker) != 0)
+        status = fr_err_set(err, FR_E_IO, "cannot remove %s: %s", marker, strerror(errno));
+    out->timeline = mark.timeline;
+    return status;
+}

@@ -1,0 +1,266 @@
+/* Savepoints: the folded state as a directory of its own, and new states that begin from one. */
+#include "scene.h"
+
+#include <errno.h>
+
+#include "durable/savepoint.h"
+
+enum { FOLDED = 6, LAST = 9 };
+
+/* A state with epochs 1..FOLDED folded, and more behind them. */
+static struct fr_durable *make_state(struct scene *scene, uint64_t seed)
+{
+    *scene = scene_make(seed);
+    struct fr_durable *durable = scene_open(scene, false);
+    struct fr_err err = {0};
+    scene_append_to(scene, durable, 1, FOLDED);
+    scene_fold(durable);
+    assert_int_equal(fr_durable_write_file(durable, "model.json", "{}", 2, &err), FR_OK);
+    scene_append_to(scene, durable, FOLDED + 1, LAST);
+    return durable;
+}
+
+/* Another directory of the case, not made yet. */
+static struct scene beside(const struct scene *scene)
+{
+    struct scene other = scene_make(scene->seed);
+    other.keys = scene->keys;
+    assert_int_equal(rmdir(other.dir), 0);
+    return other;
+}
+
+static struct fr_savepoint take(struct fr_durable *durable, const struct scene *at)
+{
+    struct fr_savepoint savepoint = {0};
+    struct fr_err err = {0};
+    if (fr_durable_savepoint(durable, at->dir, &savepoint, &err) != FR_OK)
+        fail_msg("savepoint: %s", err.text);
+    return savepoint;
+}
+
+static bool holds(const struct scene *at, uint64_t epoch)
+{
+    struct fr_durable *durable = scene_open(at, true);
+    bool same = scene_status(durable).epoch == epoch && scene_state_is(at, durable, epoch);
+    fr_durable_close(durable);
+    return same;
+}
+
+static void append_in(const struct scene *scene, struct fr_durable *durable, uint64_t timeline, uint64_t epoch)
+{
+    struct fr_stage stage;
+    struct fr_err err = {0};
+    fr_stage_init(&stage);
+    scene_stage(scene, epoch, &stage);
+    stage.timeline = timeline;
+    if (fr_durable_append(durable, &stage, NULL, NULL, &err) != FR_OK)
+        fail_msg("append: %s", err.text);
+    fr_stage_release(&stage);
+}
+
+FR_CASE(a_savepoint_is_what_is_folded_while_the_state_goes_on)
+{
+    struct scene scene;
+    struct fr_durable *durable = make_state(&scene, 1);
+    struct scene at = beside(&scene);
+    struct fr_savepoint savepoint = take(durable, &at), seen = {0};
+    struct fr_err err = {0};
+    assert_int_equal(savepoint.epoch, FOLDED);
+    assert_int_equal(savepoint.timeline, 1);
+    struct fr_sha256 digest;
+    assert_int_equal(fr_durable_digest(durable, FOLDED, &digest), FR_OK);
+    assert_memory_equal(&savepoint.digest, &digest, sizeof(digest));
+    assert_int_equal(fr_savepoint_look(at.dir, &seen, &err), FR_OK);
+    assert_int_equal(seen.epoch, FOLDED);
+    assert_memory_equal(&seen.digest, &digest, sizeof(digest));
+    assert_true(seen.bytes > 0);
+    scene_append_to(&scene, durable, LAST + 1, LAST + 3);
+    scene_fold(durable);
+    scene_append_to(&scene, durable, LAST + 4, LAST + 4);
+    scene_fold(durable);
+    assert_true(scene_state_is(&scene, durable, LAST + 4));
+    fr_durable_close(durable);
+    assert_true(holds(&at, FOLDED));
+}
+
+FR_CASE(a_savepoint_takes_no_name_twice_and_nothing_unfolded)
+{
+    struct scene scene = scene_make(2);
+    struct fr_durable *durable = scene_open(&scene, false);
+    struct fr_savepoint savepoint;
+    struct fr_err err = {0};
+    struct scene at = beside(&scene);
+    scene_append_to(&scene, durable, 1, 2);
+    assert_int_equal(fr_durable_savepoint(durable, at.dir, &savepoint, &err), FR_E_STATE);
+    scene_fold(durable);
+    char part[SCENE_PATH + 8], left[SCENE_PATH + 16];
+    snprintf(part, sizeof(part), "%s.part", at.dir);
+    snprintf(left, sizeof(left), "%s/cold", part);
+    assert_int_equal(mkdir(part, 0700), 0); /* what a crash left */
+    assert_int_equal(mkdir(left, 0700), 0);
+    take(durable, &at);
+    assert_int_not_equal(access(part, F_OK), 0);
+    assert_int_equal(fr_durable_savepoint(durable, at.dir, &savepoint, &err), FR_E_EXISTS);
+    assert_int_equal(fr_savepoint_remove(at.dir, &err), FR_OK);
+    assert_int_not_equal(access(at.dir, F_OK), 0);
+    assert_int_equal(fr_savepoint_look(at.dir, &savepoint, &err), FR_E_NOT_FOUND);
+    take(durable, &at);
+    fr_durable_close(durable);
+}
+
+FR_CASE(a_new_state_goes_on_from_a_savepoint_in_a_new_timeline)
+{
+    struct scene scene;
+    struct fr_durable *durable = make_state(&scene, 3);
+    struct scene at = beside(&scene), other = beside(&scene);
+    take(durable, &at);
+    fr_durable_close(durable);
+    struct fr_savepoint from = {0};
+    struct fr_err err = {0};
+    if (fr_savepoint_restore(at.dir, other.dir, NULL, &from, &err) != FR_OK)
+        fail_msg("restore: %s", err.text);
+    assert_int_equal(from.timeline, 2);
+    durable = scene_open(&other, false);
+    struct fr_durable_status status = scene_status(durable);
+    assert_int_equal(status.epoch, FOLDED);
+    assert_int_equal(status.acked, FOLDED);
+    assert_int_equal(status.timeline, 2);
+    assert_true(scene_state_is(&other, durable, FOLDED));
+    struct fr_buffer file = {0};
+    assert_int_equal(fr_durable_read_file(durable, "model.json", &file, &err), FR_OK);
+    fr_buffer_release(&file);
+    append_in(&other, durable, 2, FOLDED + 1);
+    append_in(&other, durable, 2, FOLDED + 2);
+    fr_durable_close(durable);
+    durable = scene_open(&other, false);
+    assert_true(scene_state_is(&other, durable, FOLDED + 2));
+    scene_fold(durable);
+    append_in(&other, durable, 2, FOLDED + 3);
+    fr_durable_close(durable);
+    assert_true(holds(&other, FOLDED + 3));
+    assert_true(holds(&at, FOLDED)); /* the files that both link stay as they were */
+    assert_true(holds(&scene, LAST));
+}
+
+FR_CASE(a_restore_never_touches_a_state_and_needs_a_savepoint)
+{
+    struct scene scene;
+    struct fr_durable *durable = make_state(&scene, 4);
+    struct scene at = beside(&scene), other = beside(&scene);
+    take(durable, &at);
+    fr_durable_close(durable);
+    struct fr_savepoint from;
+    struct fr_err err = {0};
+    assert_int_equal(fr_savepoint_restore(at.dir, scene.dir, NULL, &from, &err), FR_E_EXISTS);
+    assert_true(holds(&scene, LAST));
+    assert_int_equal(fr_savepoint_restore(scene.dir, other.dir, NULL, &from, &err), FR_E_STATE);
+    assert_int_equal(fr_savepoint_restore("/tmp/fr_durable_nothing", other.dir, NULL, &from, &err), FR_E_NOT_FOUND);
+    assert_int_not_equal(access(other.dir, F_OK), 0);
+    char hwm[SCENE_PATH];
+    scene_path(&scene, "hwm", hwm);
+    assert_int_equal(unlink(hwm), 0); /* a state that lost its mark is still no place for another */
+    assert_int_equal(fr_savepoint_restore(at.dir, scene.dir, NULL, &from, &err), FR_E_EXISTS);
+}
+
+FR_CASE(without_a_journal_a_state_opens_only_when_nothing_of_it_is_missing)
+{
+    struct scene scene;
+    struct fr_err err = {0};
+    struct fr_durable *durable = make_state(&scene, 5), *again = NULL;
+    scene_fold(durable);
+    fr_durable_close(durable);
+    char journal[SCENE_PATH];
+    scene_path(&scene, "journal", journal);
+    scene_remove(journal);
+    /* Folded, but not known to be published: its deltas are lost. */
+    assert_int_equal(scene_try_open(&scene, NULL, false, &again, &err), FR_E_CORRUPT);
+    assert_non_null(strstr(err.text, "missing"));
+}
+
+/* ---- a disk that fails at one call ---- */
+
+struct failing {
+    int left; /* calls before the one that fails */
+    bool failed;
+};
+
+static bool fails(struct failing *f)
+{
+    if (f->left-- != 0)
+        return false;
+    f->failed = true;
+    errno = EIO;
+    return true;
+}
+
+static int failing_open(void *self, const char *path, int flags, unsigned mode)
+{
+    return fails(self) ? -1 : fr_disk_system()->open(NULL, path, flags, mode);
+}
+
+static long failing_pwrite(void *self, int fd, const void *bytes, size_t size, uint64_t offset)
+{
+    return fails(self) ? -1 : fr_disk_system()->pwrite(NULL, fd, bytes, size, offset);
+}
+
+static int failing_sync(void *self, int fd)
+{
+    return fails(self) ? -1 : fr_disk_system()->fdatasync(NULL, fd);
+}
+
+static int failing_rename(void *self, const char *from, const char *to)
+{
+    return fails(self) ? -1 : fr_disk_system()->rename(NULL, from, to);
+}
+
+static int failing_sync_dir(void *self, const char *path)
+{
+    return fails(self) ? -1 : fr_disk_system()->sync_dir(NULL, path);
+}
+
+FR_CASE(a_restore_that_stops_at_any_call_is_no_state_and_can_be_made_again)
+{
+    struct scene scene;
+    struct fr_durable *durable = make_state(&scene, 6);
+    struct scene at = beside(&scene), other = beside(&scene);
+    take(durable, &at);
+    fr_durable_close(durable);
+    struct fr_savepoint from;
+    int calls = 0;
+    for (bool failed = true; failed; calls++) {
+        struct failing f = {.left = calls};
+        struct fr_disk disk = *fr_disk_system();
+        disk.self = &f;
+        disk.open = failing_open;
+        disk.pwrite = failing_pwrite;
+        disk.fdatasync = failing_sync;
+        disk.rename = failing_rename;
+        disk.sync_dir = failing_sync_dir;
+        struct fr_err err = {0};
+        enum fr_status status = fr_savepoint_restore(at.dir, other.dir, &disk, &from, &err);
+        failed = f.failed;
+        assert_int_equal(status == FR_OK, !failed);
+        struct fr_durable *half = NULL;
+        if (failed && scene_try_open(&other, NULL, true, &half, &err) == FR_OK) {
+            /* The mark was in place, only its directory's sync failed: then all is there. */
+            assert_true(scene_state_is(&other, half, FOLDED));
+            fr_durable_close(half);
+            scene_remove(other.dir);
+        }
+    }
+    assert_true(calls > 20);
+    assert_true(holds(&other, FOLDED));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        SCENE_CASE(a_savepoint_is_what_is_folded_while_the_state_goes_on),
+        SCENE_CASE(a_savepoint_takes_no_name_twice_and_nothing_unfolded),
+        SCENE_CASE(a_new_state_goes_on_from_a_savepoint_in_a_new_timeline),
+        SCENE_CASE(a_restore_never_touches_a_state_and_needs_a_savepoint),
+        SCENE_CASE(without_a_journal_a_state_opens_only_when_nothing_of_it_is_missing),
+        SCENE_CASE(a_restore_that_stops_at_any_call_is_no_state_and_can_be_made_again),
+    };
+    return cmocka_run_group_tests_name("durable savepoint", tests, NULL, NULL);
+}
