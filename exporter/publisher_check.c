@@ -151,8 +151,7 @@ static enum fr_status learn_chain(struct fr_publisher *publisher, struct chain *
         return FR_OK;
     struct fr_codec_settings settings;
     fr_buffer_clear(&publisher->head_bytes);
-    enum fr_status status =
-        fr_durable_read_epoch(publisher->options.durable, chain->durable.epoch, NULL, &publisher->head_bytes, err);
+    enum fr_status status = fr_durable_newest_head(publisher->options.durable, &publisher->head_bytes, err);
     if (status != FR_OK)
         return status;
     status = fr_codec_settings_parse(publisher->head_bytes.data, publisher->head_bytes.size, &settings);

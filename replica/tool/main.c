@@ -17,6 +17,7 @@ static const struct {
     {"dump", fr_tool_dump, "prints a state, as published or --private, as JSON Lines"},
     {"score", fr_tool_score, "scores samples from a dump or a followed topic"},
     {"state", fr_tool_state, "says what a state directory holds; read-only"},
+    {"savepoint", fr_tool_savepoint, "takes a savepoint of a state, or lists them"},
     {"broker", fr_tool_broker, "runs librdkafka's embedded broker, to try things out"},
     {"bench", fr_tool_bench, "runs the benchmarks"},
 };
@@ -25,7 +26,7 @@ static void print_usage(FILE *to)
 {
     fputs("freshet COMMAND [options]; freshet COMMAND --help says more\n\n", to);
     for (size_t i = 0; i < FR_ARRAY_LEN(commands); i++)
-        fprintf(to, "  %-8s  %s\n", commands[i].name, commands[i].does);
+        fprintf(to, "  %-9s  %s\n", commands[i].name, commands[i].does);
 }
 
 int main(int argc, char **argv)

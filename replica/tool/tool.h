@@ -19,6 +19,7 @@ int fr_tool_decode(int argc, char **argv);
 int fr_tool_dump(int argc, char **argv);
 int fr_tool_follow(int argc, char **argv);
 int fr_tool_produce(int argc, char **argv);
+int fr_tool_savepoint(int argc, char **argv);
 int fr_tool_score(int argc, char **argv);
 int fr_tool_state(int argc, char **argv);
 int fr_tool_verify(int argc, char **argv);

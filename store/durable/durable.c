@@ -369,6 +369,17 @@ enum fr_status fr_durable_read_epoch(struct fr_durable *durable, uint64_t epoch,
     return fr_durable_end_read(durable, file, status, head, err);
 }
 
+enum fr_status fr_durable_newest_head(struct fr_durable *durable, struct fr_buffer *head, struct fr_err *err)
+{
+    pthread_mutex_lock(&durable->index);
+    bool journal = durable->journal.n_files > 0;
+    uint64_t epoch = durable->epoch;
+    pthread_mutex_unlock(&durable->index);
+    if (journal)
+        return fr_durable_read_epoch(durable, epoch, NULL, head, err);
+    return fr_durable_read_file(durable, DURABLE_HEAD_FILE, head, err);
+}
+
 enum fr_status fr_durable_digest(struct fr_durable *durable, uint64_t epoch, struct fr_sha256 *out)
 {
     enum fr_status status = FR_OK;

@@ -24,6 +24,8 @@ enum {
     DURABLE_SST_BYTES_MAX = 256 << 20,
     DURABLE_KEEP_BYTES = 64 << 20,
 };
+/* The small file of a savepoint that holds what a journal file's head would. */
+#define DURABLE_HEAD_FILE "journal.head"
 _Static_assert((int)JOURNAL_RECORD_HEAD == (int)FR_STAGE_FRONT, "a stage's record is the journal's");
 
 /* A durable epoch in memory: its journal record (kept.c). */

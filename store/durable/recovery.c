@@ -4,8 +4,8 @@
  * Fit: the journal's contiguous suffix begins at or before sentinel + 1 and ends at or beyond the
  * mark; digests agree at the mark, at the sentinel and from record to record; it does not begin
  * later than the mark's acknowledged epoch + 1 (trim never takes more); mark, epochs and sentinel
- * carry one salt. A journal may be empty, as a savepoint's is, where the cold store holds the mark's
- * epoch and all of it is acknowledged: nothing is missing then. Any damage in a file at or
+ * carry one salt. A journal may be empty, as a savepoint's is, where the cold store holds the
+ * mark's epoch and all of it is acknowledged: nothing is missing then. Any damage in a file at or
  * before the mark's epoch is refused. What lies beyond the mark is cut off and synced: it was never
  * durable nor published.
  *

@@ -183,11 +183,16 @@ static enum fr_status copy_one(void *self, const char *name, struct fr_err *err)
 /* Small files are all that is neither the directory's own nor half written. */
 static bool is_small_file(const char *name)
 {
-    static const char *const others[] = {"hwm", "LOCK", restoring_name};
+    static const char *const others[] = {"hwm", "LOCK", restoring_name, DURABLE_HEAD_FILE};
     for (size_t i = 0; i < FR_ARRAY_LEN(others); i++)
         if (strcmp(name, others[i]) == 0)
             return false;
     return name[0] != '.' && !ends_with(name, ".tmp");
+}
+
+static bool is_small_file_or_head(const char *name)
+{
+    return is_small_file(name) || strcmp(name, DURABLE_HEAD_FILE) == 0;
 }
 
 static bool is_sorted_file(const char *name)
@@ -195,8 +200,8 @@ static bool is_sorted_file(const char *name)
     return ends_with(name, ".sst");
 }
 
-/* What RocksDB needs of its directory: not its lock, logs of what it did, or write-ahead logs, which
- * are empty. */
+/* What RocksDB needs of its directory: not its lock, logs of what it did, or write-ahead logs,
+ * which are empty. */
 static bool is_of_store(const char *name)
 {
     return is_sorted_file(name) || strcmp(name, "CURRENT") == 0 || strcmp(name, "IDENTITY") == 0 ||
@@ -235,6 +240,15 @@ static enum fr_status fill(struct fr_durable *durable, const char *part, struct 
     files.wants = is_small_file;
     if (status == FR_OK)
         status = each_file(durable->dir, copy_one, &files, err);
+    char head[PATH_MAX];
+    if (status == FR_OK)
+        status = join(head, part, "/" DURABLE_HEAD_FILE, err);
+    struct fr_buffer settings = {0};
+    if (status == FR_OK)
+        status = fr_durable_newest_head(durable, &settings, err);
+    if (status == FR_OK)
+        status = fr_file_replace(durable->disk, head, settings.data, settings.size, err);
+    fr_buffer_release(&settings);
     struct fr_cold_sentinel sentinel = {0};
     if (status == FR_OK)
         status = fr_cold_read_sentinel(durable->cold, &sentinel, err);
@@ -355,7 +369,7 @@ static enum fr_status copy_into(const struct fr_disk *disk, const char *path, co
         status = each_file(from, copy_one, &store, err);
     if (status == FR_OK)
         status = sync_directory(disk, to, err);
-    struct copying small = {.disk = disk, .from = path, .to = dir, .wants = is_small_file};
+    struct copying small = {.disk = disk, .from = path, .to = dir, .wants = is_small_file_or_head};
     if (status == FR_OK)
         status = each_file(path, copy_one, &small, err);
     return status == FR_OK ? sync_directory(disk, dir, err) : status;

@@ -51,7 +51,7 @@ static void put_ids(const struct shared_bench *s, msgpack_packer *packer, uint64
         msgpack_pack_uint32(packer, draw_id(s, key, slot + FR_SLOTS_MAX * (1 + i)));
 }
 
-/* The slots of one side: those whose name begins with `letter`, then its history and its numbers. */
+/* The slots of one side (names that begin with `letter`), then its history and its numbers. */
 static void put_slots(const struct shared_bench *s, msgpack_packer *packer, char letter, uint64_t key)
 {
     const struct fr_conf *conf = s->conf;

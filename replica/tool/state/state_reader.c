@@ -334,7 +334,7 @@ static enum fr_status find_published_dense(struct fr_tool_state *state, struct f
 static enum fr_status read_head(struct fr_tool_state *state, struct fr_err *err)
 {
     struct fr_buffer head = {0};
-    enum fr_status status = fr_durable_read_epoch(state->durable, state->status.epoch, NULL, &head, err);
+    enum fr_status status = fr_durable_newest_head(state->durable, &head, err);
     if (status == FR_OK) {
         status = fr_codec_settings_parse(head.data, head.size, &state->settings);
         if (status != FR_OK)

@@ -128,6 +128,10 @@ FR_CASE(a_new_state_goes_on_from_a_savepoint_in_a_new_timeline)
     assert_true(scene_state_is(&other, durable, FOLDED));
     struct fr_buffer file = {0};
     assert_int_equal(fr_durable_read_file(durable, "model.json", &file, &err), FR_OK);
+    fr_buffer_clear(&file);
+    assert_int_equal(fr_durable_newest_head(durable, &file, &err), FR_OK);
+    assert_int_equal(file.size, 4);
+    assert_memory_equal(file.data, "head", 4);
     fr_buffer_release(&file);
     append_in(&other, durable, 2, FOLDED + 1);
     append_in(&other, durable, 2, FOLDED + 2);
@@ -175,6 +179,41 @@ FR_CASE(without_a_journal_a_state_opens_only_when_nothing_of_it_is_missing)
     /* Folded, but not known to be published: its deltas are lost. */
     assert_int_equal(scene_try_open(&scene, NULL, false, &again, &err), FR_E_CORRUPT);
     assert_non_null(strstr(err.text, "missing"));
+}
+
+FR_CASE(a_savepoint_is_asked_for_by_name_and_answered)
+{
+    struct scene scene = scene_make(7);
+    struct fr_err err = {0};
+    char name[FR_SAVEPOINT_NAME_MAX], path[PATH_MAX];
+    assert_false(fr_savepoint_next_request(scene.dir, name));
+    assert_int_equal(fr_savepoint_ask(scene.dir, "../x", &err), FR_E_INVALID);
+    assert_int_equal(fr_savepoint_ask(scene.dir, "before-upgrade", &err), FR_OK);
+    assert_true(fr_savepoint_next_request(scene.dir, name));
+    assert_string_equal(name, "before-upgrade");
+    assert_int_equal(fr_savepoint_answered(scene.dir, name, &err), FR_AGAIN);
+    assert_int_equal(fr_savepoint_answer(scene.dir, name, "the disk is full", &err), FR_OK);
+    assert_false(fr_savepoint_next_request(scene.dir, name));
+    assert_int_equal(fr_savepoint_answered(scene.dir, "before-upgrade", &err), FR_E_STATE);
+    assert_string_equal(err.text, "the disk is full");
+    assert_int_equal(fr_savepoint_ask(scene.dir, "before-upgrade", &err), FR_OK); /* once more */
+    assert_int_equal(fr_savepoint_answered(scene.dir, "before-upgrade", &err), FR_AGAIN);
+    struct fr_durable *durable = scene_open(&scene, false);
+    struct fr_savepoint savepoint;
+    scene_append_to(&scene, durable, 1, 2);
+    scene_fold(durable);
+    assert_int_equal(fr_savepoint_path(scene.dir, "before-upgrade", path, &err), FR_OK);
+    assert_int_equal(fr_durable_savepoint(durable, path, &savepoint, &err), FR_OK);
+    fr_durable_close(durable);
+    assert_int_equal(fr_savepoint_answer(scene.dir, "before-upgrade", NULL, &err), FR_OK);
+    assert_int_equal(fr_savepoint_answered(scene.dir, "before-upgrade", &err), FR_OK);
+    assert_int_equal(fr_savepoint_ask(scene.dir, "before-upgrade", &err), FR_E_EXISTS);
+    char(*names)[FR_SAVEPOINT_NAME_MAX] = NULL;
+    size_t n = 0;
+    assert_int_equal(fr_savepoint_names(scene.dir, &names, &n, &err), FR_OK);
+    assert_int_equal(n, 1);
+    assert_string_equal(names[0], "before-upgrade");
+    free(names);
 }
 
 /* ---- a disk that fails at one call ---- */
@@ -260,6 +299,7 @@ int main(void)
         SCENE_CASE(a_new_state_goes_on_from_a_savepoint_in_a_new_timeline),
         SCENE_CASE(a_restore_never_touches_a_state_and_needs_a_savepoint),
         SCENE_CASE(without_a_journal_a_state_opens_only_when_nothing_of_it_is_missing),
+        SCENE_CASE(a_savepoint_is_asked_for_by_name_and_answered),
         SCENE_CASE(a_restore_that_stops_at_any_call_is_no_state_and_can_be_made_again),
     };
     return cmocka_run_group_tests_name("durable savepoint", tests, NULL, NULL);

@@ -123,6 +123,10 @@ uint64_t fr_durable_cold_memory(struct fr_durable *durable);
  * and digest unchanged; the stage may be appended again); everything else is FR_E_IO and final. */
 enum fr_status fr_durable_append(struct fr_durable *durable, struct fr_stage *stage, struct fr_buffer *bytes,
                                  struct fr_sha256 *digest, struct fr_err *err) FR_MUST_CHECK;
+/* Appends the head of the newest epoch's journal file; without a journal (a savepoint, or a state
+ * that begins from one) that of the savepoint. FR_E_NOT_FOUND: there is no epoch. */
+enum fr_status fr_durable_newest_head(struct fr_durable *durable, struct fr_buffer *head,
+                                      struct fr_err *err) FR_MUST_CHECK;
 /* Reads the bytes of one durable epoch and the head of its journal file (both are appended; either
  * may be NULL). Errors: FR_E_NOT_FOUND when trimmed or not durable yet; FR_E_CORRUPT when the
  * record no longer passes its CRC. */
