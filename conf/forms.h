@@ -27,6 +27,7 @@ FR_FORM(start);
 FR_FORM(files);
 FR_FORM(kafka);
 FR_FORM(listen);
+FR_FORM(hosts);
 FR_FORM(half_lives);
 /* update_rules.c */
 FR_FORM(optimizer);

@@ -14,6 +14,7 @@ enum {
     FR_PROPERTIES_MAX = 256, /* of ingest.kafka */
     FR_TOPICS_MAX = 64,
     FR_FILES_MAX = 1024,
+    FR_HOSTS_MAX = 64,
 };
 
 /* A layer before the layers are sorted. Its references to layers are numbers of drafts; they live

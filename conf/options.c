@@ -388,8 +388,10 @@ const struct fr_option fr_options[] = {
     LATER("savepoints", "restorable copies of the whole state"),
 
     GROUP("metrics", "HTTP and the decayed metrics"),
-    CUSTOM("metrics.listen", "`host:port`, port 0: any", listen, "address of the HTTP server",
+    CUSTOM("metrics.listen", "`address:port`, port 0: any", listen, "address of the HTTP server",
            .initial = "127.0.0.1:8080"),
+    CUSTOM("metrics.hosts", "list of host names", hosts,
+           "names by which clients may call the HTTP server, beside its addresses and localhost", .computed = "none"),
     CUSTOM("metrics.auc_half_life", "list of durations", half_lives, "half-lives of the decayed metrics, in event time",
            .initial = "[5m, 1h, 1d]"),
     REF("metrics.gauc_by", IN(fr_conf, metrics.gauc_by), "slots", "a sparse slot", "name of a sparse slot",

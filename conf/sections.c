@@ -1,5 +1,6 @@
 /* Options outside the model whose form is more than one value: version, names, sources, Kafka
  * properties, listen address, half-lives. */
+#include <arpa/inet.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -289,7 +290,18 @@ FR_READ(listen)
                   text);
         return;
     }
-    conf->metrics.listen_host = fr_node_copy_text(&conf->arena, from, bare);
+    char *name = fr_node_copy_text(&conf->arena, from, bare);
+    struct in6_addr address;
+    /* A name may come to mean another address while the daemon is down: which one is meant is
+     * said. */
+    if (inet_pton(AF_INET, name, &address) != 1 && inet_pton(AF_INET6, name, &address) != 1) {
+        fr_refuse(loader, node, path,
+                  "`%.80s` is not an IPv4 or IPv6 address; 127.0.0.1 is this host, 0.0.0.0 all of "
+                  "its addresses",
+                  name);
+        return;
+    }
+    conf->metrics.listen_host = name;
     conf->metrics.listen_port = (uint16_t)port;
 }
 
@@ -301,6 +313,29 @@ FR_SHOW(listen)
     snprintf(text, sizeof(text), "%s%s%s:%u", ipv6 ? "[" : "", conf->metrics.listen_host, ipv6 ? "]" : "",
              conf->metrics.listen_port);
     return fr_tree_text(tree, text);
+}
+
+FR_READ(hosts)
+{
+    struct fr_conf *conf = loader->conf;
+    if (!fr_loader_sized(loader, node, path, FR_NODE_LIST, 0, FR_HOSTS_MAX))
+        return;
+    conf->metrics.hosts = fr_loader_alloc(loader, node->count, sizeof(*conf->metrics.hosts));
+    for (uint32_t i = 0; i < node->count; i++) {
+        char at[FR_PATH_MAX];
+        fr_path_index(at, path, i);
+        const char *text = fr_loader_text(loader, node->values[i], at, "a host name");
+        if (text && strpbrk(text, ":/*"))
+            fr_refuse(loader, node->values[i], at, "`%.80s` is not a host name; expected one without port", text);
+        else if (text)
+            conf->metrics.hosts[conf->metrics.n_hosts++] = fr_loader_keep(loader, text);
+    }
+}
+
+FR_SHOW(hosts)
+{
+    const struct fr_conf *conf = tree->conf;
+    return conf->metrics.n_hosts > 0 ? show_texts(tree, conf->metrics.hosts, conf->metrics.n_hosts) : NULL;
 }
 
 FR_READ(half_lives)

@@ -343,6 +343,8 @@ enum fr_status fr_service_open(struct fr_service *service, struct fr_err *err)
     service->freshness = fr_freshness_new(service->registry);
     struct fr_http_options http = {.host = service->conf->metrics.listen_host,
                                    .port = service->conf->metrics.listen_port,
+                                   .hosts = (const char *const *)service->conf->metrics.hosts,
+                                   .n_hosts = service->conf->metrics.n_hosts,
                                    .clock = service->clock,
                                    .registry = service->registry};
     enum fr_status status = fr_http_new(&http, &service->http, err);

@@ -2,7 +2,7 @@
 
 Cases: broker absent at start; topic absent at start; a second daemon on one state; a changed config; another format version; a foreign delta topic; retention
 that passed our position; a full disk at the journal; broker away in mid-run; drain while the broker is down; a dead-letter topic that refuses; a wrong
-password (TLS and SASL); numbers that are not finite; a broken config; the names of threads; /healthz, /readyz, /metrics, /auc.
+password (TLS and SASL); numbers that are not finite; a crowd of HTTP clients; a broken config; the names of threads; /healthz, /readyz, /metrics, /auc.
 """
 import pathlib
 import socket
@@ -310,6 +310,25 @@ class Cases:
             daemon.drain()
             assert login["sasl.password"] not in daemon.log(), "a password in the log"
             self.ledger_is_exact("locked", 300)
+
+    def a_probe_is_answered_whoever_else_is_connected(self):
+        create_topic(self.kafka.address, "crowd")
+        daemon = self.daemon("crowd")
+        wait_until(lambda: daemon.get("/readyz")[0] == 200, "ready")
+        descriptors = lambda: len(os.listdir(f"/proc/{daemon.process.pid}/fd"))
+        before, crowd = descriptors(), []
+        for i in range(600):
+            s = socket.create_connection(("127.0.0.1", daemon.port), PATIENCE)
+            s.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + (b"\r\n" if i % 2 else b"X: "))  # half of them stay idle, half begin a request
+            crowd.append(s)
+            if i % 100 == 99:
+                assert daemon.get("/healthz")[0] == 200 and daemon.get("/readyz")[0] == 200
+                assert descriptors() < before + 100, f"{descriptors()} descriptors, {before} without clients"
+        values = dict(re.findall(r'freshet_http_(\w+)\{model="crowd"\} (\S+)', daemon.get("/metrics")[1]))
+        assert values["accept_errors_total"] == "0" and float(values["connections"]) <= float(values["connections_max"]), values
+        for s in crowd:
+            s.close()
+        daemon.drain()
 
     def a_broken_config_exits_2_with_every_problem(self):
         broken = self.work.path / "broken.yaml"

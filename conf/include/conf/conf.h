@@ -305,6 +305,8 @@ struct fr_conf {
     struct {
         char *listen_host;
         uint16_t listen_port; /* 0: any free port, printed in the log */
+        uint32_t n_hosts;
+        char **hosts; /* names in Host beside addresses and localhost */
         uint32_t n_half_lives;
         int64_t half_life_ms[FR_HALF_LIVES_MAX];
         char half_life_name[FR_HALF_LIVES_MAX][24]; /* as written in the config: "1h" */

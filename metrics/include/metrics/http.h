@@ -1,8 +1,12 @@
 /* The HTTP server (libevent, on a thread of its own) serves documents that other threads publish by
  * swapping a pointer. It never takes a lock of the training path.
  *
- * Limits: GET and HEAD only (405/501 otherwise), headers <= 8 KiB, body <= 1 KiB, 64 connections, 5
- * s idle/partial request timeout. It listens on loopback by default.
+ * It answers GET and HEAD (other methods 405) to whom it is meant for (request.h says why): Host
+ * must be an address, localhost, or one of `hosts`, else 403. It listens on loopback by default.
+ *
+ * Limits: heads <= 8 KiB (431); a request with a body is answered unread and its connection closed;
+ * 64 connections, of which the one that is idle longest goes for a new one, so that nobody is
+ * refused; 5 s for a head, 10 s to read a reply, 60 s between requests, all absolute.
  *
  * /healthz (and /health) is computed per request from heartbeats and reasons: 200
  * {"status":"ok"|"degraded","reasons":[..]}, or 503 when a loop missed its watchdog, and only
@@ -11,6 +15,7 @@
 #define FR_METRICS_HTTP_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/clock.h"
@@ -19,9 +24,14 @@
 
 struct fr_http;
 
+enum { FR_HTTP_CONNECTIONS_MAX = 64, FR_HTTP_HEADERS_MAX = 8192, FR_HTTP_HEAD_MS = 5000 };
+
 struct fr_http_options {
-    const char *host;
-    uint16_t port; /* 0: any free port */
+    const char *host;         /* IPv4 or IPv6 address */
+    uint16_t port;            /* 0: any free port */
+    const char *const *hosts; /* further names that clients may use for it; borrowed */
+    size_t n_hosts;
+    uint32_t head_ms; /* for a head, whole; 0: FR_HTTP_HEAD_MS */
     const struct fr_clock *clock;
     struct fr_registry *registry; /* rendered at /metrics */
 };

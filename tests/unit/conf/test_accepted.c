@@ -123,8 +123,9 @@ FR_CASE(a_set_replaces_adds_and_indexes)
 {
     static const char *const sets[] = {"ingest.batch_size=7",        "tables.user.optimizer={sgd: {lr: 0.5}}",
                                        "tasks.0.weight=2.5",         "ingest.lockstep.records=3",
-                                       "metrics.listen=\"[::1]:0\"", "ingest.kafka.security.protocol=ssl"};
-    struct fr_conf *conf = load_with(base_text, sets, 6);
+                                       "metrics.listen=\"[::1]:0\"", "ingest.kafka.security.protocol=ssl",
+                                       "metrics.hosts=[freshet.svc]"};
+    struct fr_conf *conf = load_with(base_text, sets, 7);
     assert_int_equal(conf->ingest.batch_size, 7);
     assert_int_equal(conf->tables[0].parts[0].optimizer.kind, FR_OPT_SGD);
     assert_float_equal(conf->tables[0].parts[0].optimizer.lr, 0.5f, 0);
@@ -134,6 +135,8 @@ FR_CASE(a_set_replaces_adds_and_indexes)
     assert_int_equal(conf->ingest.lockstep_epoch_batches, 64);
     assert_string_equal(conf->metrics.listen_host, "::1");
     assert_int_equal(conf->metrics.listen_port, 0);
+    assert_int_equal(conf->metrics.n_hosts, 1);
+    assert_string_equal(conf->metrics.hosts[0], "freshet.svc");
     assert_int_equal(conf->ingest.n_kafka, 1);
     assert_string_equal(conf->ingest.kafka[0].name, "security.protocol");
     assert_string_equal(conf->ingest.kafka[0].value, "ssl");
