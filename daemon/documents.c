@@ -1,5 +1,5 @@
-/* The documents behind /status, /auc and /readyz, and the series of /metrics, made from snapshots
- * on the main thread (DESIGN section 8). Nothing here takes a lock of the training path: every
+/* The documents behind /status, /auc and /readyz, made from snapshots on the main thread (DESIGN
+ * section 8; series of /metrics: series.c). Nothing here takes a lock of the training path: every
  * module publishes copies. Undefined numbers are null. */
 #include "service.h"
 
@@ -55,10 +55,7 @@ static const char *phase_name(int phase)
     return names[phase];
 }
 
-static const struct {
-    const char *name;
-    enum fr_absent_reason reason;
-} expiry_reasons[] = {
+const struct fr_expiry_reason fr_documents_expiry[FR_EXPIRY_REASONS] = {
     {"idle", FR_ABSENT_IDLE}, {"weak", FR_ABSENT_WEAK}, {"score", FR_ABSENT_SCORE}, {"capacity", FR_ABSENT_CAPACITY}};
 
 static void put_tables(const struct fr_trainer_status *trainer, struct fr_buffer *out)
@@ -74,9 +71,9 @@ static void put_tables(const struct fr_trainer_status *trainer, struct fr_buffer
                          i ? "," : "", trainer->tables[i].name, stats->counts.rows, stats->counts.pending,
                          stats->resident, stats->evictions, stats->bytes, stats->counts.admitted,
                          stats->counts.rejected, stats->counts.forgotten, stats->counts.unremembered);
-        for (size_t r = 0; r < FR_ARRAY_LEN(expiry_reasons); r++)
-            fr_buffer_printf(out, "%s\"%s\":%" PRIu64, r ? "," : "", expiry_reasons[r].name,
-                             stats->counts.expired[expiry_reasons[r].reason]);
+        for (size_t r = 0; r < FR_EXPIRY_REASONS; r++)
+            fr_buffer_printf(out, "%s\"%s\":%" PRIu64, r ? "," : "", fr_documents_expiry[r].name,
+                             stats->counts.expired[fr_documents_expiry[r].reason]);
         fr_buffer_printf(out, "}}");
     }
     fr_buffer_printf(out, "}");
@@ -122,10 +119,12 @@ static void put_partitions(struct fr_service *service, const struct fr_ingest_st
     fr_positions_release(&positions);
 }
 
-/* Seconds, of what this process has seen; within the buckets of freshet_freshness_seconds. */
+/* Seconds, of what this process has seen, within a sixteenth. */
 static void put_freshness(const struct fr_service *service, struct fr_buffer *out)
 {
-    static const char *const names[] = {"trained", "durable", "published", "ingest_lag"};
+    static const char *const names[] = {"trained",         "durable",           "published", "arrival_trained",
+                                        "arrival_durable", "arrival_published", "ingest_lag"};
+    _Static_assert(FR_ARRAY_LEN(names) == FR_FRESH_SERIES, "a name each");
     fr_buffer_printf(out, ",\"freshness\":{");
     for (int i = 0; i < FR_FRESH_SERIES; i++) {
         fr_buffer_printf(out, "%s\"%s\":{", i ? "," : "", names[i]);
@@ -135,13 +134,6 @@ static void put_freshness(const struct fr_service *service, struct fr_buffer *ou
     }
     fr_buffer_printf(out, "}");
 }
-
-struct snapshots {
-    struct fr_trainer_status trainer;
-    struct fr_ingest_status ingest;
-    struct fr_publisher_status publisher;
-    struct fr_durable_status durable;
-};
 
 static void put_malformed(const struct fr_ingest_status *ingest, struct fr_buffer *out)
 {
@@ -165,7 +157,7 @@ static void put_malformed(const struct fr_ingest_status *ingest, struct fr_buffe
     fr_buffer_printf(out, "}");
 }
 
-static void put_ingest(const struct snapshots *s, struct fr_buffer *out)
+static void put_ingest(const struct fr_snapshots *s, struct fr_buffer *out)
 {
     fr_buffer_printf(out,
                      ",\"ingest\":{\"records\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"malformed\":%" PRIu64
@@ -186,7 +178,7 @@ static void put_ingest(const struct snapshots *s, struct fr_buffer *out)
                      s->trainer.history.unknown_slots, s->trainer.history.unknown_extra, s->trainer.history.excess_ids);
 }
 
-static void put_outbox(const struct snapshots *s, struct fr_buffer *out)
+static void put_outbox(const struct fr_snapshots *s, struct fr_buffer *out)
 {
     fr_buffer_printf(out,
                      ",\"outbox\":{\"epochs\":%" PRIu64 ",\"in_flight_bytes\":%" PRIu64 ",\"records\":%" PRIu64
@@ -199,7 +191,7 @@ static void put_outbox(const struct snapshots *s, struct fr_buffer *out)
     fr_buffer_printf(out, "}");
 }
 
-static void put_times(struct fr_service *service, const struct snapshots *s, struct fr_buffer *out)
+static void put_times(struct fr_service *service, const struct fr_snapshots *s, struct fr_buffer *out)
 {
     fr_buffer_printf(out, ",");
     put_number(out, "step_seconds", (double)s->trainer.run.step_ns / 1e9, ",");
@@ -211,7 +203,7 @@ static void put_times(struct fr_service *service, const struct snapshots *s, str
     put_number(out, "last_cut_to_durable_seconds", (double)atomic_load(&service->cut_to_durable_ns) / 1e9, "}");
 }
 
-static void document_status(struct fr_service *service, const struct snapshots *s, struct fr_buffer *out)
+static void document_status(struct fr_service *service, const struct fr_snapshots *s, struct fr_buffer *out)
 {
     const struct fr_conf *conf = service->conf;
     const struct fr_trainer_history *history = &s->trainer.history;
@@ -262,7 +254,7 @@ static void start_reason(struct fr_service *service, char *reason, size_t size)
     pthread_mutex_unlock(&service->lock);
 }
 
-static bool document_ready(struct fr_service *service, const struct snapshots *s, struct fr_buffer *out)
+static bool document_ready(struct fr_service *service, const struct fr_snapshots *s, struct fr_buffer *out)
 {
     const struct fr_conf *conf = service->conf;
     int phase = atomic_load(&service->phase);
@@ -293,199 +285,9 @@ static bool document_ready(struct fr_service *service, const struct snapshots *s
     return reason[0] == '\0';
 }
 
-/* ---- /metrics ---- */
-
-static void series_malformed(struct fr_registry *registry, const struct fr_ingest_status *ingest)
-{
-    char labels[64];
-    for (int kind = 0; kind < FR_MALFORMED_KINDS; kind++) {
-        snprintf(labels, sizeof(labels), "reason=\"%s\"", fr_malformed_names[kind]);
-        fr_counter(registry, "freshet_records_malformed_total", labels,
-                   "Malformed records that this process sent to the dead-letter topic, by reason.",
-                   ingest->malformed_kinds[kind]);
-    }
-}
-
-static void series_slots(struct fr_registry *registry, const struct fr_conf *conf,
-                         const struct fr_ingest_status *ingest)
-{
-    char labels[128];
-    for (uint32_t slot = 0; slot < ingest->n_slots; slot++) {
-        snprintf(labels, sizeof(labels), "slot=\"%s\"", conf->slots[slot].name);
-        fr_counter(registry, "freshet_slot_present_total", labels,
-                   "Samples read by this process that carry a value of the slot, or have one computed.",
-                   ingest->present[slot]);
-    }
-}
-
-static void series_stream(struct fr_registry *registry, const struct snapshots *s)
-{
-    const struct fr_trainer_history *history = &s->trainer.history;
-    for (size_t i = 0; i < FR_TRAINER_COUNTER_COUNT; i++)
-        fr_counter(registry, fr_trainer_counters[i].metric, NULL, fr_trainer_counters[i].help, history->counters[i]);
-    fr_counter(registry, "freshet_records_quarantined_total", NULL,
-               "Records dead-lettered for quarantined samples since the start.", s->trainer.run.quarantined_records);
-    fr_gauge(registry, "freshet_ingest_record_bytes", NULL, "Memory of batches for the bytes of their records.",
-             (double)s->ingest.record_bytes);
-    fr_gauge(registry, "freshet_publishing_held", NULL, "1 while quarantined batches hold publishing.", history->held);
-    fr_counter(registry, "freshet_records_total", NULL, "Records polled by this process.", s->ingest.records);
-    fr_counter(registry, "freshet_record_bytes_total", NULL, "Bytes of records polled by this process.",
-               s->ingest.bytes);
-    series_malformed(registry, &s->ingest);
-    fr_counter(registry, "freshet_records_future_total", "than=\"timestamp\"",
-               "Records with an event time further than future_max after that.", s->ingest.future_timestamp);
-    fr_counter(registry, "freshet_records_future_total", "than=\"clock\"", "", s->ingest.future_clock);
-    fr_counter(registry, "freshet_records_repeated_total", NULL, "Records that were delivered before, dropped.",
-               s->ingest.dropped_duplicates);
-    fr_counter_seconds(registry, "freshet_ring_full_seconds", NULL,
-                       "How long this process kept from reading because training was behind.",
-                       (double)s->ingest.ring_full_ns / 1e9);
-    fr_counter_seconds(registry, "freshet_step_seconds_total", NULL, "Seconds in training steps.",
-                       (double)s->trainer.run.step_ns / 1e9);
-    fr_gauge(registry, "freshet_lag_seconds", NULL,
-             "Wall time minus Kafka timestamp of the last record polled; 0 at the end of the log.",
-             (double)s->ingest.lag_ms / 1e3);
-    fr_counter(registry, "freshet_watermark_held_total", NULL,
-               "Batches of this process that held later event times than the watermark rose to (watermark_step_max).",
-               s->trainer.run.watermark_held);
-    if (history->watermark_ms != INT64_MIN)
-        fr_gauge(registry, "freshet_watermark_seconds", NULL, "Largest event time trained, Unix seconds.",
-                 (double)history->watermark_ms / 1e3);
-    fr_gauge(registry, "freshet_loss", NULL, "Loss of the last batch.", s->trainer.run.last_loss);
-}
-
-/* P2, summed over the partitions as of the last durable epoch. */
-static void series_ledger(struct fr_service *service)
-{
-    uint64_t sum[FR_LEDGER_TERMS] = {0};
-    pthread_mutex_lock(&service->lock);
-    for (uint32_t i = 0; i < service->durable_positions.count; i++)
-        for (size_t k = 0; k < FR_LEDGER_TERMS; k++)
-            sum[k] += service->durable_positions.partitions[i].ledger[k];
-    pthread_mutex_unlock(&service->lock);
-    for (size_t k = 0; k < FR_LEDGER_TERMS; k++)
-        if (fr_positions_ledger[k].metric)
-            fr_counter(service->registry, fr_positions_ledger[k].metric, NULL, fr_positions_ledger[k].help, sum[k]);
-}
-
-static void series_epochs(struct fr_registry *registry, const struct snapshots *s)
-{
-    fr_gauge(registry, "freshet_epoch", "stage=\"cut\"", "Newest epoch at each stage.", (double)s->trainer.epoch);
-    fr_gauge(registry, "freshet_epoch", "stage=\"durable\"", "", (double)s->durable.epoch);
-    fr_gauge(registry, "freshet_epoch", "stage=\"acknowledged\"", "", (double)s->publisher.acked);
-    fr_gauge(registry, "freshet_epoch", "stage=\"folded\"", "", (double)s->durable.folded);
-    fr_gauge(registry, "freshet_journal_bytes", NULL, "Bytes of the journal.", (double)s->durable.journal_bytes);
-    fr_gauge(registry, "freshet_unfolded_bytes", NULL, "Journal bytes not yet folded into the cold store.",
-             (double)s->durable.unfolded_bytes);
-    fr_counter(registry, "freshet_cold_reads_total", NULL, "Keys that this process asked the cold store for.",
-               s->durable.cold_asked);
-    fr_counter(registry, "freshet_cold_found_total", NULL, "Of them, those that it had.", s->durable.cold_found);
-    fr_counter(registry, "freshet_delta_records_total", NULL, "Delta records produced by this process.",
-               s->publisher.records);
-    fr_counter(registry, "freshet_delta_bytes_total", NULL, "Delta bytes produced by this process.",
-               s->publisher.bytes);
-    fr_counter(registry, "freshet_delta_errors_total", NULL, "Produce errors of the delta topic.", s->publisher.errors);
-    fr_gauge(registry, "freshet_store_bytes", NULL, "Memory held by tables.", (double)s->trainer.store_bytes);
-    fr_gauge(registry, "freshet_paused", NULL, "1 while reading is paused; the reason is in /status.",
-             s->trainer.paused[0] != '\0' || s->ingest.paused);
-}
-
-static void series_model(struct fr_registry *registry, const struct snapshots *s)
-{
-    char labels[256];
-    for (uint32_t i = 0; i < s->trainer.n_tables; i++) {
-        const struct fr_store_table_stats *stats = &s->trainer.tables[i].stats;
-        snprintf(labels, sizeof(labels), "table=\"%s\",tier=\"ram\"", s->trainer.tables[i].name);
-        fr_gauge(registry, "freshet_rows", labels, "Rows by table and tier.", (double)stats->counts.rows);
-        snprintf(labels, sizeof(labels), "table=\"%s\"", s->trainer.tables[i].name);
-        fr_gauge(registry, "freshet_pending_keys", labels, "Keys counted by the gate, without a row.",
-                 (double)stats->counts.pending);
-        fr_gauge(registry, "freshet_rows_resident", labels, "Rows and pending keys in memory.",
-                 (double)stats->resident);
-        fr_counter(registry, "freshet_rows_evicted_total", labels,
-                   "Rows and pending keys that left memory for the cold store, in this process.", stats->evictions);
-        fr_counter(registry, "freshet_rows_admitted_total", labels, "Rows admitted in this history.",
-                   stats->counts.admitted);
-        fr_counter(registry, "freshet_occurrences_rejected_total", labels, "Occurrences of keys without a row.",
-                   stats->counts.rejected);
-        for (size_t r = 0; r < FR_ARRAY_LEN(expiry_reasons); r++) {
-            snprintf(labels, sizeof(labels), "table=\"%s\",reason=\"%s\"", s->trainer.tables[i].name,
-                     expiry_reasons[r].name);
-            fr_counter(registry, "freshet_rows_expired_total", labels, "Rows expired in this history.",
-                       stats->counts.expired[expiry_reasons[r].reason]);
-        }
-    }
-}
-
-/* prefix: "" for predictions of the trainer, "served_" for the scores that came with the
- * samples. */
-static void series_result(struct fr_registry *registry, const char *prefix, const char *labels,
-                          const struct fr_auc_result *result, bool regression)
-{
-    const struct {
-        const char *name, *help;
-        double value;
-        bool given;
-    } series[] = {
-        {"auc", "AUC of predictions made before training; served_: of served scores.", result->auc, !regression},
-        {"logloss", "Log loss.", result->logloss, !regression},
-        {"auc_outside", "Share of a class with logits outside the range of AUC; above 0.01 AUC is NaN.",
-         result->outside, !regression},
-        {"mse", "Mean squared error.", result->mse, regression},
-        {"calibration", "Mean prediction over mean label.", result->calibration, true},
-        {"positive_rate", "Mean label.", result->positive_rate, true},
-        {"prediction_mean", "Mean prediction.", result->prediction_mean, true},
-    };
-    for (size_t i = 0; i < FR_ARRAY_LEN(series); i++) {
-        char name[64];
-        snprintf(name, sizeof(name), "freshet_%s%s", prefix, series[i].name);
-        if (series[i].given)
-            fr_gauge(registry, name, labels, series[i].help, series[i].value);
-    }
-}
-
-static void series_gauc(struct fr_registry *registry, const char *labels, const struct fr_gauc_result *result)
-{
-    fr_gauge(registry, "freshet_gauc", labels, "AUC within groups, weighted by impressions.", result->auc);
-    fr_gauge(registry, "freshet_gauc_error_max", labels, "Bound of the error of freshet_gauc for the groups kept.",
-             result->error_max);
-    fr_gauge(registry, "freshet_gauc_groups", labels, "Groups kept that have both classes.", (double)result->groups);
-}
-
-static void series_task(struct fr_registry *registry, const struct fr_conf *conf, const char *task,
-                        const struct fr_task_result *result)
-{
-    char labels[256];
-    for (uint32_t h = 0; h < result->n_half_lives; h++) {
-        snprintf(labels, sizeof(labels), "task=\"%s\",half_life=\"%s\"", task, conf->metrics.half_life_name[h]);
-        series_result(registry, "", labels, &result->decayed[h], result->regression);
-        if (result->has_gauc)
-            series_gauc(registry, labels, &result->gauc_decayed[h]);
-    }
-    snprintf(labels, sizeof(labels), "task=\"%s\",half_life=\"lifetime\"", task);
-    series_result(registry, "", labels, &result->lifetime, result->regression);
-    if (result->has_gauc)
-        series_gauc(registry, labels, &result->gauc);
-    snprintf(labels, sizeof(labels), "task=\"%s\"", task);
-    if (result->served.weight > 0)
-        series_result(registry, "served_", labels, &result->served, result->regression);
-}
-
-/* Of a task's loss, metrics apart. */
-static void series_loss(struct fr_registry *registry, const struct fr_trainer_task_counts *task)
-{
-    char labels[256];
-    snprintf(labels, sizeof(labels), "task=\"%s\"", task->name);
-    fr_counter(registry, "freshet_task_samples_total", labels,
-               "Samples that counted for the task's loss in this history; pairwise: that stand in a pair.",
-               task->samples);
-    fr_counter(registry, "freshet_task_pairs_total", labels, "Pairs found for the task in this history; pairwise.",
-               task->pairs);
-}
-
 /* A history of before records were held against the clock, of lockstep, or a clock that was set
  * back. */
-static bool watermark_ahead(const struct fr_service *service, const struct snapshots *s, char *reason, size_t size)
+static bool watermark_ahead(const struct fr_service *service, const struct fr_snapshots *s, char *reason, size_t size)
 {
     int64_t watermark_ms = s->trainer.history.watermark_ms, now_ms = fr_wall_ms(service->clock);
     if (service->conf->ingest.lockstep || watermark_ms <= now_ms ||
@@ -507,10 +309,11 @@ static void publish(struct fr_service *service, const char *path, bool good, str
 
 void fr_documents_publish(struct fr_service *service)
 {
-    struct snapshots *s = fr_alloc(1, sizeof(*s));
+    struct fr_snapshots *s = fr_alloc(1, sizeof(*s));
     struct fr_buffer body = {0};
     s->trainer.history.watermark_ms = INT64_MIN;
     s->trainer.run.last_loss = NAN;
+    s->recovered = atomic_load(&service->phase) != FR_PHASE_RECOVERING;
     if (service->trainer)
         fr_trainer_get_status(service->trainer, &s->trainer);
     if (service->ingest)
@@ -523,24 +326,14 @@ void fr_documents_publish(struct fr_service *service)
     publish(service, "/auc", true, &body);
     document_status(service, s, &body);
     publish(service, "/status", true, &body);
-    bool ready = document_ready(service, s, &body);
-    publish(service, "/readyz", ready, &body);
+    s->ready = document_ready(service, s, &body);
+    publish(service, "/readyz", s->ready, &body);
     fr_http_reason(service->http, "trainer", s->trainer.paused);
     char ahead[256];
     fr_http_reason(service->http, "watermark", watermark_ahead(service, s, ahead, sizeof(ahead)) ? ahead : NULL);
     /* Before that the start itself says why it waits. */
     fr_http_reason(service->http, "stream", atomic_load(&service->ingest_started) ? s->ingest.problem : NULL);
-    series_stream(service->registry, s);
-    series_slots(service->registry, service->conf, &s->ingest);
-    series_ledger(service);
-    series_epochs(service->registry, s);
-    series_model(service->registry, s);
-    fr_documents_times(service, &s->trainer.run);
-    for (uint32_t i = 0; i < s->trainer.history.n_tasks; i++) {
-        const struct fr_trainer_task_counts *task = &s->trainer.history.tasks[i];
-        series_task(service->registry, service->conf, task->name, &s->trainer.tasks[i].result);
-        series_loss(service->registry, task);
-    }
+    fr_documents_series(service, s);
     fr_ingest_status_release(&s->ingest);
     fr_buffer_release(&body);
     free(s);

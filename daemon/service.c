@@ -201,6 +201,8 @@ static enum fr_status open_state(struct fr_service *service, struct fr_err *err)
     atomic_store(&service->durable_epoch, durable.epoch);
     atomic_store(&service->publishable, fr_trainer_publishable(service->trainer));
     fr_positions_copy(&service->positions, &service->durable_positions);
+    atomic_store(&service->durable_wall_ms, fr_wall_ms(service->clock));
+    atomic_store(&service->published_wall_ms, fr_wall_ms(service->clock));
     fr_log(FR_LOG_INFO, "daemon", "recovered",
            "epoch=%" PRIu64 " timeline=%" PRIu64 " folded=%" PRIu64 " acked=%" PRIu64 " seconds=%.3f", durable.epoch,
            durable.timeline, durable.folded, durable.acked, (double)(fr_mono_ns(service->clock) - begin_ns) / 1e9);
@@ -280,6 +282,7 @@ static void open_trainer(struct fr_service *service)
         .free_stages = service->free_stages,
         .fold_wanted = &service->fold_wanted,
         .freshness = service->freshness,
+        .timings = &service->timings,
     };
     service->trainer = fr_trainer_new(&options);
 }
@@ -340,7 +343,8 @@ enum fr_status fr_service_open(struct fr_service *service, struct fr_err *err)
     pthread_mutex_init(&service->lock, NULL);
     atomic_store(&service->phase, FR_PHASE_RECOVERING);
     service->registry = fr_registry_new(service->conf->model);
-    service->freshness = fr_freshness_new(service->registry);
+    fr_timings_init(&service->timings, service->registry);
+    service->freshness = fr_freshness_new(service->registry, &service->timings);
     struct fr_http_options http = {.host = service->conf->metrics.listen_host,
                                    .port = service->conf->metrics.listen_port,
                                    .hosts = (const char *const *)service->conf->metrics.hosts,
@@ -352,6 +356,11 @@ enum fr_status fr_service_open(struct fr_service *service, struct fr_err *err)
         return status;
     fr_log(FR_LOG_INFO, "daemon", "http", "address=%s port=%u", service->conf->metrics.listen_host,
            fr_http_port(service->http));
+    /* Known before they ever say something: an alert needs a 0 to compare with. */
+    static const char *const sources[] = {"publisher", "ingest",  "trainer",     "watermark",
+                                          "stream",    "numbers", "dead_letters"};
+    for (size_t i = 0; i < FR_ARRAY_LEN(sources); i++)
+        fr_http_reason(service->http, sources[i], NULL);
     fr_documents_publish(service);
     open_trainer(service);
     if ((status = recover(service, err)) != FR_OK || (status = open_streams(service, err)) != FR_OK)
@@ -476,6 +485,7 @@ void fr_service_close(struct fr_service *service)
     for (size_t i = 0; i < FR_STAGES; i++)
         fr_stage_release(&service->stages[i]);
     fr_freshness_free(service->freshness);
+    fr_documents_settled_release(&service->settled);
     fr_registry_free(service->registry);
     fr_positions_release(&service->positions);
     fr_positions_release(&service->durable_positions);

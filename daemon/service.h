@@ -69,6 +69,11 @@ struct fr_policy_configs { /* what a table's policies point to */
 
 enum { FR_TIMED_THREADS = 9 };
 
+/* The counters of the history that may be shown (series.c); main thread. */
+struct fr_settled {
+    struct fr_trainer_status *shown, *waiting; /* owned; NULL: none */
+};
+
 struct fr_service {
     struct fr_conf *conf;
     const struct fr_clock *clock;
@@ -79,8 +84,14 @@ struct fr_service {
     struct {
         uint64_t looked_ns, other_ns, thread_ns[FR_TIMED_THREADS];
     } times; /* main thread (times.c) */
+    struct {
+        uint64_t looked_ns;
+        double start_seconds;
+    } process; /* main thread (process.c) */
+    struct fr_settled settled;
     struct fr_http *http;
     struct fr_freshness *freshness;
+    struct fr_timings timings;
     struct fr_durable *durable;
     struct fr_pool *pool;
     struct fr_trainer *trainer;
@@ -109,11 +120,15 @@ struct fr_service {
     _Atomic uint64_t recovered_bytes, recover_bytes;
     _Atomic uint64_t append_ns, appends, epoch_bytes;
     _Atomic uint64_t cut_to_durable_ns; /* of the last epoch */
+    /* when the newest epoch became durable, and was acknowledged; before that the end of
+     * recovery */
+    _Atomic int64_t durable_wall_ms, published_wall_ms;
 
     /* Each of one loop's thread (steps.c). */
     struct fr_retry ingest_retry, delta_retry;
     bool stream_ended;                  /* ingest */
     bool publish_troubled;              /* publish */
+    uint64_t published;                 /* publish: acknowledged epochs when last told */
     struct fr_stage *stage;             /* durable: cut, and not durable yet */
     unsigned long long letters_told_ns; /* durable: the wait for dead letters; 0: none */
     uint64_t acknowledged;              /* upkeep: epochs the journal was told of */
@@ -150,8 +165,35 @@ enum fr_status fr_step_trainer(struct fr_service *service, struct fr_err *err) F
 enum fr_status fr_step_durable(struct fr_service *service, struct fr_err *err) FR_MUST_CHECK;
 enum fr_status fr_step_upkeep(struct fr_service *service, struct fr_err *err) FR_MUST_CHECK;
 
-/* documents.c: /status /auc /readyz and gauges, from snapshots. */
+/* documents.c: /status /auc /readyz and series, from snapshots. */
 void fr_documents_publish(struct fr_service *service);
+
+struct fr_expiry_reason {
+    const char *name;
+    enum fr_absent_reason reason;
+};
+enum { FR_EXPIRY_REASONS = 4 };
+extern const struct fr_expiry_reason fr_documents_expiry[FR_EXPIRY_REASONS];
+
+/* ---- series.c ---- */
+
+/* Copies of what the modules say of themselves. */
+struct fr_snapshots {
+    struct fr_trainer_status trainer;
+    struct fr_ingest_status ingest;
+    struct fr_publisher_status publisher;
+    struct fr_durable_status durable;
+    bool recovered; /* the history is known */
+    bool ready;
+};
+void fr_documents_series(struct fr_service *service, const struct fr_snapshots *s);
+/* The newest status none of whose counters a crash could take back: all that it counted is durable.
+ * `now` is copied. */
+const struct fr_trainer_status *fr_documents_settle(struct fr_settled *settled, const struct fr_trainer_status *now,
+                                                    uint64_t durable);
+void fr_documents_settled_release(struct fr_settled *settled);
+/* process.c: series of the process, which Prometheus gives a name; what runs, since when. */
+void fr_documents_process(struct fr_service *service);
 /* times.c: series of where time goes. */
 void fr_documents_times(struct fr_service *service, const struct fr_trainer_run *run);
 

@@ -154,6 +154,9 @@ static enum fr_status make_durable(struct fr_service *service, struct fr_stage *
     atomic_fetch_add(&service->appends, 1);
     atomic_fetch_add(&service->epoch_bytes, image_bytes);
     atomic_store(&service->cut_to_durable_ns, end_ns - stage->cut_mono_ns);
+    atomic_store(&service->durable_wall_ms, fr_wall_ms(service->clock));
+    fr_timings_observe(&service->timings, FR_TIMING_APPEND, (double)(end_ns - begin_ns) / 1e9);
+    fr_timings_observe(&service->timings, FR_TIMING_DURABLE, (double)(end_ns - stage->cut_mono_ns) / 1e9);
     remember_positions(service, stage);
     fr_log(FR_LOG_DEBUG, "durable", "epoch",
            "epoch=%" PRIu64 " images=%zu image_bytes=%" PRIu64 " digest=%016" PRIx64 " ms=%.1f", stage->epoch, images,
@@ -205,6 +208,10 @@ enum fr_status fr_step_publish(struct fr_service *service, struct fr_err *err)
     struct fr_publisher_status publisher;
     fr_publisher_get_status(service->publisher, &publisher);
     fr_freshness_published(service->freshness, publisher.acked, fr_wall_ms(service->clock));
+    if (publisher.acked > service->published) {
+        service->published = publisher.acked;
+        atomic_store(&service->published_wall_ms, fr_wall_ms(service->clock));
+    }
     if (status < 0 && !is_trouble(status))
         return status;
     if (is_trouble(status) != service->publish_troubled)
@@ -239,7 +246,8 @@ static const char *pressure(const struct fr_service *service, const struct fr_du
                  durable->unfolded_bytes);
     else if (durable->level0_files >= FR_LEVEL0_FILES_MAX)
         snprintf(text, size,
-                 "the cold store has %" PRIu64 " files to compact; the disk under state_dir is the bottleneck",
+                 "compaction: the cold store has %" PRIu64
+                 " files to compact; the disk under state_dir is the bottleneck",
                  durable->level0_files);
     else
         return NULL;
@@ -269,8 +277,9 @@ static enum fr_status fold(struct fr_service *service, const struct fr_durable_s
            before->epoch, before->unfolded_bytes);
     enum fr_status status = fr_durable_fold(service->durable, err);
     fr_durable_get_status(service->durable, &durable);
-    fr_log(FR_LOG_INFO, "fold", "end", "folded=%" PRIu64 " seconds=%.3f", durable.folded,
-           (double)(fr_mono_ns(service->clock) - begin_ns) / 1e9);
+    double seconds = (double)(fr_mono_ns(service->clock) - begin_ns) / 1e9;
+    fr_timings_observe(&service->timings, FR_TIMING_FOLD, seconds);
+    fr_log(FR_LOG_INFO, "fold", "end", "folded=%" PRIu64 " seconds=%.3f", durable.folded, seconds);
     return status;
 }
 

@@ -88,6 +88,7 @@ void fr_letter_keep(struct fr_ingest *ingest, uint32_t count)
     fr_batch_add_record(batch,
                         &(struct fr_batch_record){.stream_index = ingest->streams[ingest->pending_stream].stream_index,
                                                   .offset = ingest->event.offset,
+                                                  .kafka_ms = ingest->event.timestamp_ms,
                                                   .first_item = ingest->staged_from,
                                                   .shared = split ? ingest->image : NULL},
                         &parts);

@@ -10,7 +10,9 @@
  * The mutex guards the ring only; cut, durable and published take it once an epoch. */
 #include "metrics/freshness.h"
 
+#include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,15 +33,22 @@ struct ages {
     uint32_t after[BUCKETS];
 };
 
+/* What an age is measured from. */
+enum origin { EVENT, ARRIVAL, ORIGINS };
+
 struct epoch {
     uint64_t number;
-    struct ages ages;
+    int64_t durable_ms;
+    struct ages ages[ORIGINS];
 };
 
 struct fr_freshness {
+    const struct fr_timings *timings;
     struct fr_metric *series[FR_FRESH_SERIES];
-    struct ages open;  /* owner loop: trained since the last cut */
-    struct ages batch; /* owner loop: scratch */
+    /* All observations, in the buckets of `ages`: quantiles are right wherever they lie. */
+    _Atomic uint64_t fine[FR_FRESH_SERIES][BUCKETS];
+    struct ages open[ORIGINS]; /* owner loop: trained since the last cut */
+    struct ages batch;         /* owner loop: scratch */
     pthread_mutex_t lock;
     struct epoch ring[FR_FRESHNESS_EPOCHS];
     size_t first, count; /* oldest epoch; how many */
@@ -90,37 +99,68 @@ static void ages_merge(struct ages *into, const struct ages *from)
     }
 }
 
-static void observe_bucket(struct fr_metric *metric, double age_ms, uint32_t count)
+static void observe_bucket(struct fr_freshness *freshness, enum fr_freshness_series series, double age_ms,
+                           uint32_t count)
 {
-    if (count)
-        fr_metric_observe_many(metric, age_ms > 0 ? age_ms / 1e3 : 0, count);
+    age_ms = age_ms > 0 ? age_ms : 0;
+    if (count == 0)
+        return;
+    fr_metric_observe_many(freshness->series[series], age_ms / 1e3, count);
+    atomic_fetch_add_explicit(&freshness->fine[series][bucket_of((uint64_t)age_ms)], count, memory_order_relaxed);
 }
 
-static void ages_observe(const struct ages *ages, int64_t wall_ms, struct fr_metric *metric)
+static void ages_observe(struct fr_freshness *freshness, const struct ages *ages, int64_t wall_ms,
+                         enum fr_freshness_series series)
 {
     double since_ms = (double)wall_ms - (double)ages->reference_ms;
     for (size_t i = 0; i < BUCKETS; i++) {
-        observe_bucket(metric, since_ms + distance_of(i), ages->before[i]);
-        observe_bucket(metric, since_ms - distance_of(i), ages->after[i]);
+        observe_bucket(freshness, series, since_ms + distance_of(i), ages->before[i]);
+        observe_bucket(freshness, series, since_ms - distance_of(i), ages->after[i]);
     }
 }
 
-struct fr_freshness *fr_freshness_new(struct fr_registry *registry)
+static void epoch_observe(struct fr_freshness *freshness, const struct epoch *epoch, int64_t wall_ms,
+                          enum fr_freshness_series event, enum fr_freshness_series arrival)
+{
+    ages_observe(freshness, &epoch->ages[EVENT], wall_ms, event);
+    ages_observe(freshness, &epoch->ages[ARRIVAL], wall_ms, arrival);
+}
+
+struct scale {
+    const double *bounds;
+    size_t count;
+};
+
+static void register_stages(struct fr_freshness *freshness, struct fr_registry *registry, const char *name,
+                            const char *help, enum fr_freshness_series first, const struct scale *scale)
+{
+    static const char *const stages[] = {"stage=\"trained\"", "stage=\"durable\"", "stage=\"published\""};
+    for (size_t i = 0; i < FR_ARRAY_LEN(stages); i++)
+        freshness->series[first + i] = fr_histogram(registry, name, stages[i], help, scale->bounds, scale->count);
+}
+
+struct fr_freshness *fr_freshness_new(struct fr_registry *registry, const struct fr_timings *timings)
 {
     /* 5 ms to ten years: live streams at the lower end, replays at the upper one. */
-    static const double bounds[] = {0.005, 0.01,  0.02,  0.05,   0.1,    0.2,     0.5,      1,        2,    5,
-                                    10,    20,    30,    60,     120,    300,     600,      1800,     3600, 7200,
-                                    21600, 43200, 86400, 259200, 604800, 2592000, 31536000, 315360000};
-    static const char *const stages[] = {"stage=\"trained\"", "stage=\"durable\"", "stage=\"published\""};
+    static const double event[] = {0.005, 0.01,  0.02,  0.05,   0.1,    0.2,     0.5,      1,        2,    5,
+                                   10,    20,    30,    60,     120,    300,     600,      1800,     3600, 7200,
+                                   21600, 43200, 86400, 259200, 604800, 2592000, 31536000, 315360000};
+    /* What is asked of arrivals lies between 50 ms and a second; a backlog is older. */
+    static const double arrival[] = {0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1,   0.12,  0.15,
+                                     0.2,   0.25, 0.3,  0.4,  0.5,  0.75,  1,     2,     5,
+                                     10,    30,   60,   300,  1800, 3600,  21600, 86400, 604800};
     struct fr_freshness *freshness = fr_alloc(1, sizeof(*freshness));
     pthread_mutex_init(&freshness->lock, NULL);
-    for (size_t i = 0; i < FR_ARRAY_LEN(stages); i++)
-        freshness->series[i] = fr_histogram(
-            registry, "freshet_freshness_seconds", stages[i],
-            "Wall time minus event time of trained samples when they reached the stage.", bounds, FR_ARRAY_LEN(bounds));
+    freshness->timings = timings;
+    register_stages(freshness, registry, "freshet_freshness_seconds",
+                    "Wall time minus event time of trained samples when they reached the stage.", FR_FRESH_TRAINED,
+                    &(struct scale){event, FR_ARRAY_LEN(event)});
+    register_stages(freshness, registry, "freshet_arrival_age_seconds",
+                    "Wall time minus Kafka timestamp of trained samples when they reached the stage.",
+                    FR_FRESH_ARRIVAL_TRAINED, &(struct scale){arrival, FR_ARRAY_LEN(arrival)});
     freshness->series[FR_FRESH_LAG] = fr_histogram(
         registry, "freshet_ingest_lag_seconds", NULL,
-        "Wall time minus the newest Kafka timestamp of a batch when it was trained.", bounds, FR_ARRAY_LEN(bounds));
+        "Wall time minus the newest Kafka timestamp of a batch when it was trained.", event, FR_ARRAY_LEN(event));
     return freshness;
 }
 
@@ -135,20 +175,31 @@ void fr_freshness_free(struct fr_freshness *freshness)
 void fr_freshness_trained(struct fr_freshness *freshness, const int64_t *t_ms, const uint8_t *skip, size_t count,
                           int64_t wall_ms)
 {
-    if (freshness->open.count == 0)
-        ages_begin(&freshness->open, wall_ms);
+    if (freshness->open[EVENT].count == 0)
+        ages_begin(&freshness->open[EVENT], wall_ms);
     ages_begin(&freshness->batch, wall_ms);
     for (size_t i = 0; i < count; i++)
         if (!skip[i]) {
             ages_add(&freshness->batch, t_ms[i], 1);
-            ages_add(&freshness->open, t_ms[i], 1);
+            ages_add(&freshness->open[EVENT], t_ms[i], 1);
         }
-    ages_observe(&freshness->batch, wall_ms, freshness->series[FR_FRESH_TRAINED]);
+    ages_observe(freshness, &freshness->batch, wall_ms, FR_FRESH_TRAINED);
+}
+
+void fr_freshness_arrived(struct fr_freshness *freshness, int64_t kafka_ms, uint32_t count, int64_t wall_ms)
+{
+    struct ages *open = &freshness->open[ARRIVAL];
+    if (count == 0)
+        return;
+    if (open->count == 0)
+        ages_begin(open, wall_ms);
+    ages_add(open, kafka_ms, count);
+    observe_bucket(freshness, FR_FRESH_ARRIVAL_TRAINED, (double)wall_ms - (double)kafka_ms, count);
 }
 
 void fr_freshness_lag(struct fr_freshness *freshness, int64_t kafka_ms, int64_t wall_ms)
 {
-    observe_bucket(freshness->series[FR_FRESH_LAG], (double)wall_ms - (double)kafka_ms, 1);
+    observe_bucket(freshness, FR_FRESH_LAG, (double)wall_ms - (double)kafka_ms, 1);
 }
 
 static struct epoch *nth(struct fr_freshness *freshness, size_t i)
@@ -165,28 +216,34 @@ static void drop_first(struct fr_freshness *freshness)
 
 void fr_freshness_cut(struct fr_freshness *freshness, uint64_t epoch)
 {
-    if (freshness->open.count == 0)
+    if (freshness->open[EVENT].count == 0)
         return;
     pthread_mutex_lock(&freshness->lock);
     if (freshness->count == FR_FRESHNESS_EPOCHS) {
         /* Into the older one: what it gathered keeps its reference and is put into buckets once,
          * not at every merge. */
-        ages_merge(&nth(freshness, 0)->ages, &nth(freshness, 1)->ages);
-        nth(freshness, 1)->ages = nth(freshness, 0)->ages;
+        struct epoch *older = nth(freshness, 0), *younger = nth(freshness, 1);
+        for (size_t i = 0; i < ORIGINS; i++)
+            ages_merge(&older->ages[i], &younger->ages[i]);
+        memcpy(younger->ages, older->ages, sizeof(younger->ages));
         drop_first(freshness);
     }
     struct epoch *last = nth(freshness, freshness->count++);
     last->number = epoch;
-    last->ages = freshness->open;
+    memcpy(last->ages, freshness->open, sizeof(last->ages));
     pthread_mutex_unlock(&freshness->lock);
-    freshness->open.count = 0;
+    for (size_t i = 0; i < ORIGINS; i++) /* an epoch without one has empty buckets, too */
+        ages_begin(&freshness->open[i], 0);
 }
 
 void fr_freshness_durable(struct fr_freshness *freshness, uint64_t epoch, int64_t wall_ms)
 {
     pthread_mutex_lock(&freshness->lock);
-    while (freshness->durable < freshness->count && nth(freshness, freshness->durable)->number <= epoch)
-        ages_observe(&nth(freshness, freshness->durable++)->ages, wall_ms, freshness->series[FR_FRESH_DURABLE]);
+    while (freshness->durable < freshness->count && nth(freshness, freshness->durable)->number <= epoch) {
+        struct epoch *now = nth(freshness, freshness->durable++);
+        now->durable_ms = wall_ms;
+        epoch_observe(freshness, now, wall_ms, FR_FRESH_DURABLE, FR_FRESH_ARRIVAL_DURABLE);
+    }
     pthread_mutex_unlock(&freshness->lock);
 }
 
@@ -194,7 +251,10 @@ void fr_freshness_published(struct fr_freshness *freshness, uint64_t epoch, int6
 {
     pthread_mutex_lock(&freshness->lock);
     while (freshness->count > 0 && nth(freshness, 0)->number <= epoch) {
-        ages_observe(&nth(freshness, 0)->ages, wall_ms, freshness->series[FR_FRESH_PUBLISHED]);
+        const struct epoch *now = nth(freshness, 0);
+        epoch_observe(freshness, now, wall_ms, FR_FRESH_PUBLISHED, FR_FRESH_ARRIVAL_PUBLISHED);
+        if (now->durable_ms) /* by this process */
+            fr_timings_observe(freshness->timings, FR_TIMING_PUBLISH, (double)(wall_ms - now->durable_ms) / 1e3);
         drop_first(freshness);
     }
     pthread_mutex_unlock(&freshness->lock);
@@ -202,5 +262,13 @@ void fr_freshness_published(struct fr_freshness *freshness, uint64_t epoch, int6
 
 double fr_freshness_quantile(const struct fr_freshness *freshness, enum fr_freshness_series series, double q)
 {
-    return fr_metric_quantile(freshness->series[series], q);
+    uint64_t counts[BUCKETS], total = 0, before = 0;
+    for (size_t i = 0; i < BUCKETS; i++)
+        total += counts[i] = atomic_load_explicit(&freshness->fine[series][i], memory_order_relaxed);
+    if (total == 0)
+        return (double)NAN;
+    size_t i = 0;
+    while (i + 1 < BUCKETS && (double)(before + counts[i]) < q * (double)total)
+        before += counts[i++];
+    return distance_of(i) / 1e3;
 }

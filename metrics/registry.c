@@ -30,6 +30,7 @@ struct fr_registry {
     pthread_mutex_t lock;
     char *model;
     struct fr_metric *first, **last;
+    struct fr_metric *found; /* by the last search */
 };
 
 struct fr_registry *fr_registry_new(const char *model)
@@ -65,15 +66,31 @@ struct definition {
     size_t n_bounds;
 };
 
+static bool is_series(const struct fr_metric *metric, const char *name, const char *labels)
+{
+    return strcmp(metric->name, name) == 0 && strcmp(metric->labels, labels) == 0;
+}
+
+/* Values are set in the order in which they were registered, over and over: most searches end where
+ * they begin. */
+static struct fr_metric *find(struct fr_registry *registry, const char *name, const char *labels)
+{
+    struct fr_metric *next = registry->found ? registry->found->next : NULL;
+    if (next && is_series(next, name, labels))
+        return registry->found = next;
+    struct fr_metric *metric = registry->first;
+    while (metric && !is_series(metric, name, labels))
+        metric = metric->next;
+    return registry->found = metric;
+}
+
 /* A new metric is complete before the lock is given back: the renderer sees all of it or
  * nothing. */
 static struct fr_metric *obtain(struct fr_registry *registry, const struct definition *wanted)
 {
     const char *labels = wanted->labels ? wanted->labels : "";
     pthread_mutex_lock(&registry->lock);
-    struct fr_metric *metric = registry->first;
-    while (metric && (strcmp(metric->name, wanted->name) != 0 || strcmp(metric->labels, labels) != 0))
-        metric = metric->next;
+    struct fr_metric *metric = find(registry, wanted->name, labels);
     if (!metric) {
         metric = fr_alloc(1, sizeof(*metric));
         metric->kind = wanted->kind;
@@ -85,6 +102,7 @@ static struct fr_metric *obtain(struct fr_registry *registry, const struct defin
             memcpy(metric->bounds, wanted->bounds, wanted->n_bounds * sizeof(*wanted->bounds));
         *registry->last = metric;
         registry->last = &metric->next;
+        registry->found = metric;
     }
     pthread_mutex_unlock(&registry->lock);
     FR_CHECK(metric->kind == wanted->kind);
@@ -117,6 +135,26 @@ struct fr_metric *fr_histogram(struct fr_registry *registry, const char *name, c
     return obtain(registry, &(struct definition){METRIC_HISTOGRAM, name, labels, help, bounds, n_bounds});
 }
 
+void fr_metric_label(char *labels, size_t size, const char *name, const char *value)
+{
+    struct fr_buffer out = {0};
+    fr_buffer_printf(&out, "%s%s%s=\"", labels, labels[0] ? "," : "", name);
+    for (; *value; value++) {
+        if (*value == '\n') {
+            fr_buffer_printf(&out, "\\n");
+            continue;
+        }
+        if (*value == '"' || *value == '\\')
+            fr_put_u8(&out, '\\');
+        fr_put_u8(&out, (uint8_t)*value);
+    }
+    fr_buffer_printf(&out, "\"");
+    FR_CHECK(out.size < size);
+    memcpy(labels, out.data, out.size);
+    labels[out.size] = '\0';
+    fr_buffer_release(&out);
+}
+
 void fr_metric_observe_many(struct fr_metric *histogram, double value, uint64_t count)
 {
     size_t i = 0;
@@ -129,32 +167,22 @@ void fr_metric_observe_many(struct fr_metric *histogram, double value, uint64_t 
         ;
 }
 
-double fr_metric_quantile(const struct fr_metric *histogram, double q)
-{
-    uint64_t counts[FR_BOUNDS_MAX + 1], total = 0;
-    for (size_t i = 0; i <= histogram->n_bounds; i++)
-        total += counts[i] = atomic_load_explicit(&histogram->buckets[i], memory_order_relaxed);
-    if (total == 0 || histogram->n_bounds == 0)
-        return (double)NAN;
-    double rank = q * (double)total, before = 0;
-    for (size_t i = 0; i < histogram->n_bounds; i++) {
-        double low = i ? histogram->bounds[i - 1] : 0;
-        if (counts[i] && before + (double)counts[i] >= rank)
-            return low + (histogram->bounds[i] - low) * (rank - before) / (double)counts[i];
-        before += (double)counts[i];
-    }
-    /* above the last bound: it is all that is known */
-    return histogram->bounds[histogram->n_bounds - 1];
-}
-
 static void put_value(struct fr_buffer *out, double value)
 {
     if (isnan(value))
         fr_buffer_printf(out, "NaN\n");
     else if (isinf(value))
         fr_buffer_printf(out, value > 0 ? "+Inf\n" : "-Inf\n");
-    else
-        fr_buffer_printf(out, "%.17g\n", value);
+    else {
+        /* The shortest text that reads as the same number: 0.017, not 0.017000000000000001. */
+        char text[40];
+        for (int digits = 15; digits <= 17; digits++) {
+            snprintf(text, sizeof(text), "%.*g", digits, value);
+            if (strtod(text, NULL) == value)
+                break;
+        }
+        fr_buffer_printf(out, "%s\n", text);
+    }
 }
 
 static void put_series(struct fr_buffer *out, const char *model, const struct fr_metric *metric, const char *suffix,

@@ -149,7 +149,9 @@ enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last, uint64_t wa
     trainer->last_cut_ns = begin_ns;
     trainer->consumed = false;
     trainer->run.cuts++;
-    trainer->run.cut_ns += fr_mono_ns(trainer->options.clock) - begin_ns;
+    uint64_t took_ns = fr_mono_ns(trainer->options.clock) - begin_ns;
+    trainer->run.cut_ns += took_ns;
+    fr_timings_observe(trainer->options.timings, FR_TIMING_CUT, (double)took_ns / 1e9);
     fr_trainer_publish_status(trainer);
     return FR_OK;
 }

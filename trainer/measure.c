@@ -38,9 +38,22 @@ void fr_trainer_measure_release(struct fr_trainer *trainer)
         fr_task_metrics_free(trainer->metrics[i]);
 }
 
+/* Of a batch from which samples were left out the records stay behind: it is not observed. */
+static void measure_arrivals(struct fr_freshness *freshness, const struct fr_batch *batch, int64_t wall_ms)
+{
+    for (uint32_t r = 0; r < batch->n_records; r++) {
+        uint32_t end = r + 1 < batch->n_records ? batch->records[r + 1].first_sample : batch->n_samples, trained = 0;
+        for (uint32_t i = batch->records[r].first_sample; i < end; i++)
+            trained += batch->role[i] == FR_ROLE_TRAIN;
+        if (batch->records[r].kafka_ms > 0)
+            fr_freshness_arrived(freshness, batch->records[r].kafka_ms, trained, wall_ms);
+    }
+}
+
 static void measure_freshness(struct fr_freshness *freshness, const struct fr_batch *batch, int64_t wall_ms)
 {
     _Static_assert(FR_ROLE_TRAIN == 0, "the role of a sample says whether it is passed over");
+    measure_arrivals(freshness, batch, wall_ms);
     fr_freshness_trained(freshness, batch->t_ms, batch->role, batch->n_samples, wall_ms);
     if (batch->kafka_t_max_ms > 0)
         fr_freshness_lag(freshness, batch->kafka_t_max_ms, wall_ms);

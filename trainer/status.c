@@ -12,6 +12,7 @@ void fr_trainer_publish_status(struct fr_trainer *trainer)
 {
     struct fr_trainer_status *status = fr_alloc(1, sizeof(*status));
     status->epoch = trainer->epoch;
+    status->open = trainer->consumed || fr_store_dirty_bytes(trainer->store) > 0;
     status->history = trainer->history;
     status->run = trainer->run;
     status->store_bytes = fr_store_bytes(trainer->store);

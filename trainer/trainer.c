@@ -242,7 +242,12 @@ static enum fr_status apply_batch(struct fr_trainer *trainer, struct fr_batch *b
     trainer->watermark_held = false;
     enum fr_status status = learn(trainer, batch, err);
     trainer->run.watermark_held += trainer->watermark_held;
-    trainer->run.step_ns += fr_mono_ns(trainer->options.clock) - begin_ns;
+    uint64_t took_ns = fr_mono_ns(trainer->options.clock) - begin_ns;
+    trainer->run.step_ns += took_ns;
+    if (batch->n_samples) {
+        fr_timings_observe(trainer->options.timings, FR_TIMING_STEP, (double)took_ns / 1e9);
+        fr_timings_observe(trainer->options.timings, FR_TIMING_BATCH, batch->n_samples);
+    }
     return status;
 }
 

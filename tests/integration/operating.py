@@ -100,8 +100,7 @@ class Cases:
         second = self.daemon("one", wait_http=False)
         second.expect_exit(75)
         assert str(first.process.pid) in second.log(), "the message names the holder"
-        metrics = first.get("/metrics")[1]
-        assert 'freshet_samples_trained_total{model="one"} 500' in metrics, metrics[:500]
+        wait_until(lambda: 'freshet_samples_trained_total{model="one"} 500\n' in first.get("/metrics")[1], "500 samples that are durable")
         assert first.json("/healthz")["status"] == "ok"
         auc = first.json("/auc")
         assert set(auc["tasks"]["click"]) == {"decayed", "lifetime", "gauc", "served"} and auc["tasks"]["click"]["lifetime"]["weight"] == 500

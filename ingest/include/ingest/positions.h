@@ -20,15 +20,17 @@ enum { FR_TOPIC_MAX = 250, FR_CLUSTER_ID_MAX = 64, FR_PARTITIONS_MAX = 4096 };
  * that trained + metrics-only + masked + quarantined + skipped = those decoded. */
 #define FR_LEDGER(TERM)                                                                                                \
     TERM(delivered, "freshet_records_delivered_total", "Records in effect, as of the last durable epoch.")             \
-    TERM(decoded, "freshet_records_decoded_total", "Of these, decoded.")                                               \
-    TERM(dead_lettered, "freshet_records_dead_lettered_total", "Of these, sent to the dead-letter topic.")             \
-    TERM(lost, "freshet_records_lost_total", "Records that the log lost before they were read.")                       \
-    TERM(samples, "freshet_samples_decoded_total", "Samples of decoded records.")                                      \
+    TERM(decoded, "freshet_records_decoded_total", "Records decoded, as of the last durable epoch.")                   \
+    TERM(dead_lettered, "freshet_records_dead_lettered_total",                                                         \
+         "Records sent to the dead-letter topic, as of the last durable epoch.")                                       \
+    TERM(lost, "freshet_records_lost_total",                                                                           \
+         "Records that the log lost before they were read, as of the last durable epoch.")                             \
+    TERM(samples, "freshet_samples_decoded_total", "Samples of decoded records, as of the last durable epoch.")        \
     TERM(trained, NULL, NULL)                                                                                          \
     TERM(metrics_only, NULL, NULL)                                                                                     \
     TERM(masked, NULL, NULL)                                                                                           \
     TERM(quarantined, NULL, NULL)                                                                                      \
-    TERM(skipped, "freshet_samples_skipped_total", "Decoded samples passed over.")
+    TERM(skipped, "freshet_samples_skipped_total", "Decoded samples passed over, as of the last durable epoch.")
 
 /* A term of a sum. NOLINTNEXTLINE(bugprone-macro-parentheses) */
 #define FR_LEDGER_ONE(name, metric, help) +1

@@ -1,8 +1,10 @@
 /* Counters, gauges and histograms with Prometheus text output. Asking for a series registers it, or
  * finds it again. Updates are relaxed atomics from any thread, and any thread may render.
  *
- * Names are `freshet_*`, in base units, with `_total` on counters; the renderer puts label `model`
- * on every series. */
+ * Names are `freshet_*` (`process_*` where Prometheus has a name of its own), in base units, with
+ * `_total` on counters and `_timestamp_seconds` on times; a help is a sentence that can be read
+ * alone. The renderer puts label `model` on every series. A counter never falls while the model
+ * lives, except to zero with a new process: Prometheus takes any fall for a new beginning. */
 #ifndef FR_METRICS_REGISTRY_H
 #define FR_METRICS_REGISTRY_H
 
@@ -31,8 +33,9 @@ struct fr_metric *fr_histogram(struct fr_registry *registry, const char *name, c
                                const double *bounds, size_t n_bounds);
 
 void fr_metric_observe_many(struct fr_metric *histogram, double value, uint64_t count);
-/* Estimates a quantile by linear interpolation inside the bucket; NaN when empty. */
-double fr_metric_quantile(const struct fr_metric *histogram, double q);
+/* Appends `name="value"` to labels, a text of at most `size` bytes with its end; a value from
+ * outside is escaped. */
+void fr_metric_label(char *labels, size_t size, const char *name, const char *value);
 
 /* text format 0.0.4 */
 void fr_registry_render(struct fr_registry *registry, struct fr_buffer *out);

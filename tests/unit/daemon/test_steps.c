@@ -179,7 +179,8 @@ FR_FIXTURE(open_world)
     service->conf = &w->conf;
     service->clock = &w->clock.clock;
     service->registry = fr_registry_new("m");
-    service->freshness = fr_freshness_new(service->registry);
+    fr_timings_init(&service->timings, service->registry);
+    service->freshness = fr_freshness_new(service->registry, &service->timings);
     service->cut_stages = fr_ring_new(FR_STAGES);
     service->free_stages = fr_ring_new(FR_STAGES);
     pthread_mutex_init(&service->lock, NULL);

@@ -15,10 +15,13 @@ struct scene {
     struct fr_freshness *freshness;
 };
 
+static struct fr_timings timings;
+
 static struct scene open_scene(void)
 {
     struct scene scene = {.registry = fr_registry_new("m")};
-    scene.freshness = fr_freshness_new(scene.registry);
+    fr_timings_init(&timings, scene.registry);
+    scene.freshness = fr_freshness_new(scene.registry, &timings);
     return scene;
 }
 
@@ -131,6 +134,45 @@ FR_CASE(a_long_absence_of_the_delta_topic_loses_no_sample)
     close_scene(&scene);
 }
 
+FR_CASE(arrivals_are_observed_at_every_stage_whatever_the_event_times)
+{
+    struct scene scene = open_scene();
+    const int64_t t_ms[] = {1000, 1001, 1002}; /* a replay */
+    fr_freshness_trained(scene.freshness, t_ms, all, 3, now);
+    fr_freshness_arrived(scene.freshness, now - 20, 2, now);
+    fr_freshness_arrived(scene.freshness, now - 10, 1, now);
+    fr_freshness_cut(scene.freshness, 1);
+    fr_freshness_durable(scene.freshness, 1, now + 100);
+    fr_freshness_published(scene.freshness, 1, now + 150);
+    const struct {
+        const char *stage;
+        enum fr_freshness_series series;
+        double sum, median;
+    } stages[] = {{"trained", FR_FRESH_ARRIVAL_TRAINED, 0.050, 0.020},
+                  {"durable", FR_FRESH_ARRIVAL_DURABLE, 0.350, 0.120},
+                  {"published", FR_FRESH_ARRIVAL_PUBLISHED, 0.500, 0.170}};
+    for (size_t i = 0; i < 3; i++) {
+        char series[128];
+        snprintf(series, sizeof(series), "freshet_arrival_age_seconds_sum{model=\"m\",stage=\"%s\"}", stages[i].stage);
+        assert_true(fabs(value_of(&scene, series) / stages[i].sum - 1) < 1.0 / 16);
+        double median = fr_freshness_quantile(scene.freshness, stages[i].series, 0.5);
+        assert_true(fabs(median / stages[i].median - 1) < 1.0 / 8);
+    }
+    assert_true(value_of(&scene, "freshet_publish_delay_seconds_sum{model=\"m\"}") == 0.05);
+    close_scene(&scene);
+}
+
+FR_CASE(quantiles_are_right_where_buckets_are_wide)
+{
+    struct scene scene = open_scene();
+    const int64_t t_ms[] = {now - 28100000000, now - 28100000000, now - 3000};
+    fr_freshness_trained(scene.freshness, t_ms, all, 3, now);
+    assert_true(fabs(fr_freshness_quantile(scene.freshness, FR_FRESH_TRAINED, 0.1) / 3 - 1) < 1.0 / 16);
+    assert_true(fabs(fr_freshness_quantile(scene.freshness, FR_FRESH_TRAINED, 0.5) / 28.1e6 - 1) < 1.0 / 16);
+    assert_true(fabs(fr_freshness_quantile(scene.freshness, FR_FRESH_TRAINED, 0.99) / 28.1e6 - 1) < 1.0 / 16);
+    close_scene(&scene);
+}
+
 FR_CASE(an_epoch_without_samples_is_not_observed)
 {
     struct scene scene = open_scene();
@@ -150,6 +192,8 @@ int main(void)
         cmocka_unit_test(events_after_the_first_batch_of_an_epoch_are_not_made_older),
         cmocka_unit_test(clocks_that_disagree_count_as_zero),
         cmocka_unit_test(a_long_absence_of_the_delta_topic_loses_no_sample),
+        cmocka_unit_test(arrivals_are_observed_at_every_stage_whatever_the_event_times),
+        cmocka_unit_test(quantiles_are_right_where_buckets_are_wide),
         cmocka_unit_test(an_epoch_without_samples_is_not_observed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -45,12 +45,36 @@ FR_CASE(undefined_gauges_are_nan)
     fr_registry_free(registry);
 }
 
+FR_CASE(values_have_their_shortest_form)
+{
+    struct fr_registry *registry = fr_registry_new("m");
+    fr_gauge(registry, "freshet_a", NULL, "A.", 17 / 1e3);
+    fr_gauge(registry, "freshet_b", NULL, "B.", 0.1 + 0.2);
+    fr_gauge(registry, "freshet_c", NULL, "C.", 1700000000.125);
+    fr_gauge(registry, "freshet_d", NULL, "D.", 281474976710656.0);
+    expect_text(registry, "freshet_a{model=\"m\"} 0.017\n");
+    expect_text(registry, "freshet_b{model=\"m\"} 0.30000000000000004\n");
+    expect_text(registry, "freshet_c{model=\"m\"} 1700000000.125\n");
+    expect_text(registry, "freshet_d{model=\"m\"} 281474976710656\n");
+    fr_registry_free(registry);
+}
+
+FR_CASE(a_label_from_outside_is_escaped)
+{
+    struct fr_registry *registry = fr_registry_new("m");
+    char labels[64] = "";
+    fr_metric_label(labels, sizeof(labels), "topic", "a\\b \"c\"\n");
+    fr_metric_label(labels, sizeof(labels), "partition", "0");
+    fr_gauge(registry, "freshet_lag", labels, "Lag.", 1);
+    expect_text(registry, "freshet_lag{model=\"m\",topic=\"a\\\\b \\\"c\\\"\\n\",partition=\"0\"} 1\n");
+    fr_registry_free(registry);
+}
+
 FR_CASE(histogram_buckets_are_cumulative)
 {
     struct fr_registry *registry = fr_registry_new("m");
     const double bounds[] = {0.1, 1, 10};
     struct fr_metric *histogram = fr_histogram(registry, "freshet_delay_seconds", NULL, "Delay.", bounds, 3);
-    assert_true(isnan(fr_metric_quantile(histogram, 0.5)));
     fr_metric_observe_many(histogram, 0.5, 4);
     fr_metric_observe_many(histogram, 0.1, 1);
     fr_metric_observe_many(histogram, 100, 1);
@@ -59,9 +83,7 @@ FR_CASE(histogram_buckets_are_cumulative)
         "freshet_delay_seconds_bucket{model=\"m\",le=\"0.1\"} 1\nfreshet_delay_seconds_bucket{model=\"m\",le=\"1\"} 5\n"
         "freshet_delay_seconds_bucket{model=\"m\",le=\"10\"} 5\nfreshet_delay_seconds_bucket{model=\"m\",le=\"+Inf\"} "
         "6\n"
-        "freshet_delay_seconds_sum{model=\"m\"} 102.09999999999999\nfreshet_delay_seconds_count{model=\"m\"} 6\n");
-    assert_true(fabs(fr_metric_quantile(histogram, 0.5) - 0.55) < 1e-9);
-    assert_true(fr_metric_quantile(histogram, 0.99) == 10);
+        "freshet_delay_seconds_sum{model=\"m\"} 102.1\nfreshet_delay_seconds_count{model=\"m\"} 6\n");
     fr_registry_free(registry);
 }
 
@@ -71,6 +93,8 @@ int main(void)
         cmocka_unit_test(a_family_has_one_help_line_and_the_model_label),
         cmocka_unit_test(counted_seconds_keep_their_fraction),
         cmocka_unit_test(undefined_gauges_are_nan),
+        cmocka_unit_test(values_have_their_shortest_form),
+        cmocka_unit_test(a_label_from_outside_is_escaped),
         cmocka_unit_test(histogram_buckets_are_cumulative),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

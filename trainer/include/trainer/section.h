@@ -23,16 +23,18 @@
 #define FR_TRAINER_COUNTERS(COUNTER)                                                                                   \
     COUNTER(batches, "freshet_batches_total", "Batches trained in this history.")                                      \
     COUNTER(samples, "freshet_samples_trained_total", "Samples trained in this history.")                              \
-    COUNTER(metrics_only, "freshet_samples_metrics_only_total", "Samples used for metrics only.")                      \
-    COUNTER(masked, "freshet_samples_masked_total", "Samples without a label that a task uses.")                       \
-    COUNTER(quarantined_samples, "freshet_samples_quarantined_total", "Samples left out: not finite.")                 \
+    COUNTER(metrics_only, "freshet_samples_metrics_only_total", "Samples used for metrics only in this history.")      \
+    COUNTER(masked, "freshet_samples_masked_total", "Samples without a label that a task uses, in this history.")      \
+    COUNTER(quarantined_samples, "freshet_samples_quarantined_total",                                                  \
+            "Samples left out of training in this history because numbers were not finite.")                           \
     COUNTER(quarantined_batches, "freshet_batches_quarantined_total",                                                  \
-            "Batches of which nothing took effect: not finite.")                                                       \
+            "Batches of which nothing took effect because numbers were not finite.")                                   \
     COUNTER(quarantined_singly, "freshet_samples_quarantined_singly_total",                                            \
-            "Of these, samples of batches the rest of which took effect.")                                             \
-    COUNTER(unknown_slots, "freshet_unknown_slots_total", "Slot values ignored: no such slot.")                        \
-    COUNTER(unknown_extra, "freshet_extra_keys_total", "Envelope keys ignored: they begin with x_.")                   \
-    COUNTER(excess_ids, "freshet_excess_ids_total", "Ids ignored: over max_ids or max_len.")
+            "Samples left out because numbers were not finite, while the rest of their batch took effect.")            \
+    COUNTER(unknown_slots, "freshet_unknown_slots_total",                                                              \
+            "Values of slots that the configuration does not have, ignored in this history.")                          \
+    COUNTER(unknown_extra, "freshet_extra_keys_total", "Keys of samples that begin with x_, ignored in this history.") \
+    COUNTER(excess_ids, "freshet_excess_ids_total", "Ids beyond max_ids or max_len, ignored in this history.")
 
 /* A term of a sum. NOLINTNEXTLINE(bugprone-macro-parentheses) */
 #define FR_TRAINER_COUNTER_ONE(name, metric, help) +1

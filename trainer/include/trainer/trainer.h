@@ -82,7 +82,8 @@ struct fr_trainer_options {
     struct fr_ring *free_stages;
     /* set when changes have to be folded before reading can go on; NULL: nobody listens */
     atomic_bool *fold_wanted;
-    struct fr_freshness *freshness; /* borrowed; told of trained batches and cuts; NULL: nobody */
+    struct fr_freshness *freshness;   /* borrowed; told of trained batches and cuts; NULL: nobody */
+    const struct fr_timings *timings; /* likewise */
 };
 
 struct fr_trainer;
@@ -142,6 +143,7 @@ struct fr_trainer_run {
 };
 struct fr_trainer_status {
     uint64_t epoch; /* last cut */
+    bool open;      /* the next one has something already */
     struct fr_trainer_history history;
     struct fr_trainer_run run;
     uint64_t store_bytes, dirty_bytes;

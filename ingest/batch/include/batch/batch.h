@@ -68,6 +68,7 @@ struct fr_batch_position {
 struct fr_batch_record {
     uint32_t stream_index;
     int64_t offset;
+    int64_t kafka_ms; /* its Kafka timestamp; 0: a line of a file, which has none */
     uint32_t first_sample, first_item;
     size_t at;
     struct fr_record_image *shared; /* a reference; NULL: the bytes are the batch's own */

@@ -59,7 +59,7 @@ struct fr_durable_status {
     uint64_t journal_first; /* oldest epoch in the journal; 0: empty */
     uint64_t journal_bytes;
     uint64_t unfolded_bytes; /* journal bytes of epochs > folded */
-    uint64_t level0_files;
+    uint64_t level0_files, cold_bytes;
     bool folding;
     uint64_t cold_asked, cold_found; /* keys of fr_durable_fetch since open, and images for them */
 };

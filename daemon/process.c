@@ -1,0 +1,107 @@
+/* Series of the process by the names that Prometheus has for them, so that the dashboards of others
+ * fit, and of what runs.
+ *
+ * Thread: the main one. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "service.h"
+
+enum { LOOK_NS = 1000000000 };
+
+/* A small file of /proc; empty when it cannot be read (no descriptors): what it says is then not
+ * known. */
+static void read_small(const char *path, char *out, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, out, size - 1) : 0;
+    out[n > 0 ? n : 0] = '\0';
+    if (fd >= 0)
+        close(fd);
+}
+
+static double resident_bytes(void)
+{
+    char text[128];
+    unsigned long long pages;
+    read_small("/proc/self/statm", text, sizeof(text));
+    return sscanf(text, "%*u %llu", &pages) == 1 ? (double)pages * (double)sysconf(_SC_PAGESIZE) : (double)NAN;
+}
+
+/* Field 22 of stat, in ticks since the host booted. The name of the process, in parentheses, may
+ * hold anything. */
+static double start_seconds(const struct fr_clock *clock)
+{
+    char text[1024];
+    unsigned long long ticks;
+    struct timespec up;
+    read_small("/proc/self/stat", text, sizeof(text));
+    const char *rest = strrchr(text, ')');
+    if (!rest || clock_gettime(CLOCK_BOOTTIME, &up) != 0 ||
+        sscanf(rest + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &ticks) !=
+            1)
+        return (double)NAN;
+    double uptime = (double)up.tv_sec + (double)up.tv_nsec / 1e9;
+    return (double)fr_wall_ms(clock) / 1e3 - uptime + (double)ticks / (double)sysconf(_SC_CLK_TCK);
+}
+
+static double open_descriptors(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    int count = -3; /* `.`, `..`, and the one that looks */
+    if (!dir)
+        return (double)NAN;
+    while (readdir(dir))
+        count++;
+    closedir(dir);
+    return count;
+}
+
+static double cpu_seconds(void)
+{
+    struct timespec now;
+    return clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now) == 0 ? (double)now.tv_sec + (double)now.tv_nsec / 1e9
+                                                              : (double)NAN;
+}
+
+static void series_build(struct fr_service *service)
+{
+    char labels[512] = "", fingerprint[32];
+    snprintf(fingerprint, sizeof(fingerprint), "%016" PRIx64, fr_conf_fingerprint(service->conf));
+    fr_metric_label(labels, sizeof(labels), "version", FR_VERSION);
+    fr_metric_label(labels, sizeof(labels), "kernel", fr_trainer_kernel(service->trainer));
+    fr_metric_label(labels, sizeof(labels), "fp", fingerprint);
+    fr_gauge(service->registry, "freshet_build_info", labels,
+             "Always 1; the version, the kernel of products and the fingerprint of the model are labels.", 1);
+}
+
+void fr_documents_process(struct fr_service *service)
+{
+    struct fr_registry *registry = service->registry;
+    uint64_t now_ns = fr_mono_ns(service->clock);
+    if (service->process.looked_ns && now_ns - service->process.looked_ns < LOOK_NS)
+        return;
+    if (!service->process.looked_ns)
+        service->process.start_seconds = start_seconds(service->clock);
+    service->process.looked_ns = now_ns;
+    struct rlimit limit;
+    bool limited = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    fr_counter_seconds(registry, "process_cpu_seconds_total", NULL, "Processor time of the process, user and system.",
+                       cpu_seconds());
+    fr_gauge(registry, "process_resident_memory_bytes", NULL, "Memory of the process that is resident.",
+             resident_bytes());
+    fr_gauge(registry, "process_open_fds", NULL, "Descriptors that the process has open.", open_descriptors());
+    fr_gauge(registry, "process_max_fds", NULL, "Descriptors that the process may have open.",
+             limited ? (double)limit.rlim_cur : (double)INFINITY);
+    fr_gauge(registry, "process_start_time_seconds", NULL, "When the process began, Unix time.",
+             service->process.start_seconds);
+    if (service->trainer)
+        series_build(service);
+}
