@@ -104,14 +104,18 @@ static void put_partitions(struct fr_service *service, const struct fr_ingest_st
     for (uint32_t i = 0; i < positions.count; i++) {
         const struct fr_partition_position *p = &positions.partitions[i];
         int64_t high = -1;
+        bool waits = false;
         for (uint32_t k = 0; k < ingest->n_partitions; k++)
-            if (ingest->partitions[k].partition == p->partition && strcmp(ingest->partitions[k].topic, p->topic) == 0)
+            if (ingest->partitions[k].partition == p->partition && strcmp(ingest->partitions[k].topic, p->topic) == 0) {
                 high = ingest->partitions[k].high;
+                waits = ingest->partitions[k].waits;
+            }
         fr_buffer_printf(out, "%s{\"topic\":", i ? "," : "");
         fr_buffer_json_text(out, p->topic); /* of a file: its path */
         fr_buffer_printf(out, ",\"partition\":%d,\"offset\":%" PRId64 ",\"item\":%u,\"lag\":%" PRId64, p->partition,
                          p->offset, p->item,
                          high >= 0 && p->offset >= 0 ? (high > p->offset ? high - p->offset : 0) : -1);
+        fr_buffer_printf(out, ",\"waits\":%s", waits ? "true" : "false");
         fr_positions_put_ledger(p, out);
         fr_buffer_printf(out, "}");
     }
@@ -275,7 +279,8 @@ static bool document_ready(struct fr_service *service, const struct fr_snapshots
         snprintf(reason, sizeof(reason), "lag of %" PRId64 " ms is over ready_lag", s->ingest.lag_ms);
     uint64_t total = atomic_load(&service->recover_bytes);
     fr_buffer_printf(out, "{\"ready\":%s,\"reason\":", reason[0] ? "false" : "true");
-    fr_buffer_json_text(out, reason);
+    /* Ready with a part of the stream that waits: the text tells of it. */
+    fr_buffer_json_text(out, reason[0] ? reason : s->ingest.problem);
     fr_buffer_printf(out, ",");
     put_number(out, "progress",
                total                          ? (double)atomic_load(&service->recovered_bytes) / (double)total

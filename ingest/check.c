@@ -1,21 +1,17 @@
-/* Streams: which partitions there are, whether the log still is the one our positions speak of, and
- * beginning to read (DESIGN section 5, Recovery; P8).
+/* Streams: which partitions there are, which of them can be read, and beginning to read.
  *
- * The position must lie in [low, high] and the record that was delivered last must have the
- * timestamp and CRC32C that were noted (the fingerprint): same name and a plausible offset do not
- * prove the same log, a topic may have been deleted and made anew. librdkafka 2.0.2 checks neither
- * (no KIP-320 truncation detection, nor later for an assigned start), so this does, at the start
- * and whenever reading a partition broke. Losses and a log made anew go by `on_loss`; another
- * cluster always stops. Files check theirs in their own way (files.c).
+ * Whether a log still is the one our positions speak of is the feed's to check (partitions.c,
+ * files.c). Live, streams that are there begin, and each of the others is looked at again by
+ * itself; a bounded run needs all of them, because its ends are fixed together.
  *
  * Owner: ingest thread. It does not wait between tries (the caller backs off). */
 #include "internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/check.h"
-#include "base/crc32c.h"
 #include "base/log.h"
 #include "files.h"
 
@@ -53,6 +49,8 @@ static void add_stream(struct fr_ingest *ingest, const struct fr_feed *feed, con
         .high = -1,
         .seen = p.offset,
         .touched = -1,
+        .there = FR_E_UNAVAILABLE,
+        .why = "not looked at yet",
         .added = added,
     };
     ingest->n_streams++;
@@ -159,139 +157,79 @@ enum fr_status fr_streams_discover(struct fr_ingest *ingest, struct fr_err *err)
     return status == FR_OK ? check_complete(ingest, err) : status;
 }
 
-/* ---- is it the same log? ---- */
+/* ---- can it be read? ---- */
 
-enum damage { BEGINNING_GONE, END_GONE, OTHER_RECORDS };
-
-/* By the policy: `stop` leaves the text and status in err; the others begin again in what the log
- * holds now. What counts as lost are records known to be in neither the old nor the new reading:
- * with `earliest` in a log that is another one there are none that we know of, with `latest` all
- * that it holds now. */
-static enum fr_status lose(struct fr_ingest *ingest, struct fr_stream *stream, int64_t low, enum damage damage,
-                           struct fr_err *err)
-{
-    const struct fr_partition_position *p = fr_stream_position(ingest, stream);
-    if (ingest->conf->ingest.on_loss == FR_ON_LOSS_STOP)
-        return err->status;
-    int64_t to = ingest->conf->ingest.on_loss == FR_ON_LOSS_EARLIEST ? low : stream->high;
-    int64_t unread = damage == BEGINNING_GONE ? stream->next : low;
-    uint64_t lost = to > unread ? (uint64_t)(to - unread) : 0;
-    char quoted[1100];
-    fr_log(FR_LOG_WARN, "ingest", "records_lost",
-           "topic=%s partition=%" PRId32 " expected=%" PRId64 " low=%" PRId64 " high=%" PRId64 " next=%" PRId64
-           " lost=%" PRIu64 " reason=%s",
-           p->topic, p->partition, stream->next, low, stream->high, to, lost,
-           fr_log_quote(quoted, sizeof(quoted), err->text));
-    stream->next = to;
-    stream->item = 0;
-    stream->mark =
-        /* what follows is another log, or has a hole: nothing to compare with */
-        (struct fr_mark){.offset = -1};
-    stream->lost += lost;
-    fr_stream_moved(ingest, stream);
-    return FR_OK;
-}
-
-#define ON_LOSS_REMEDY "ingest.on_loss: earliest or latest goes on without them, another state_dir begins anew"
-
-static enum fr_status check_range(struct fr_ingest *ingest, struct fr_stream *stream, int64_t low, struct fr_err *err)
-{
-    const struct fr_partition_position *p = fr_stream_position(ingest, stream);
-    if (stream->next < low) {
-        (void)fr_err_set(err, FR_E_LOST,
-                         "%s/%" PRId32 ": %" PRId64
-                         " records were deleted before they were read (retention): the next offset is %" PRId64
-                         ", the log holds [%" PRId64 ", %" PRId64 "); " ON_LOSS_REMEDY,
-                         p->topic, p->partition, low - stream->next, stream->next, low, stream->high);
-        return lose(ingest, stream, low, BEGINNING_GONE, err);
-    }
-    (void)fr_err_set(err, FR_E_LOST,
-                     "%s/%" PRId32 ": %" PRId64
-                     " records are missing at its end (truncated, or the topic was made anew): the next offset is "
-                     "%" PRId64 ", the log holds [%" PRId64 ", %" PRId64 "); " ON_LOSS_REMEDY,
-                     p->topic, p->partition, stream->next - stream->high, stream->next, low, stream->high);
-    return lose(ingest, stream, low, END_GONE, err);
-}
-
-static enum fr_status verify(struct fr_ingest *ingest, struct fr_stream *stream, int64_t low, struct fr_err *err)
-{
-    const struct fr_source *source = &stream->feed->source;
-    const struct fr_partition_position *p = fr_stream_position(ingest, stream);
-    if (stream->mark.offset < 0)
-        return FR_OK;
-    enum fr_status status = FR_EOF;
-    struct fr_source_event event;
-    if (stream->mark.offset >= low && stream->mark.offset < stream->high)
-        status = source->fetch(source->self, stream->partition, stream->mark.offset, &event, err);
-    if (status == FR_EOF) {
-        fr_log(FR_LOG_WARN, "ingest", "unverified",
-               "topic=%s partition=%" PRId32 " offset=%" PRId64
-               " reason=\"the last delivered record is no longer in the log\"",
-               p->topic, p->partition, stream->mark.offset);
-        return FR_OK;
-    }
-    if (status != FR_OK)
-        return status;
-    uint32_t crc = fr_crc32c(0, event.value, event.size);
-    int64_t timestamp_ms = event.timestamp_ms;
-    fr_stream_release(stream, &event);
-    if (crc == stream->mark.crc32c && timestamp_ms == stream->mark.timestamp_ms)
-        return FR_OK;
-    (void)fr_err_set(
-        err, FR_E_MISMATCH,
-        "%s/%" PRId32 ": the record at offset %" PRId64 " is not the one that was trained (timestamp %" PRId64
-        ", CRC32C %08" PRIx32 "; noted %" PRId64 ", %08" PRIx32
-        "): another topic under the same name, made anew; use the right topic or another state_dir, or go "
-        "on with this log by ingest.on_loss: earliest or latest",
-        p->topic, p->partition, stream->mark.offset, timestamp_ms, crc, stream->mark.timestamp_ms, stream->mark.crc32c);
-    return lose(ingest, stream, low, OTHER_RECORDS, err);
-}
-
-/* The owner learns positions without gaps. */
-void fr_stream_resolve(struct fr_ingest *ingest, const struct fr_stream *stream)
+/* The owner learns positions in their order: a stream that begins takes those before it along, also
+ * one without an offset yet, which tells it in a batch of its own when it is known. */
+void fr_stream_resolve(struct fr_ingest *ingest, struct fr_stream *stream)
 {
     struct fr_ingest_shared *shared = &ingest->shared;
     pthread_mutex_lock(&shared->mutex);
-    if (shared->known.partitions[stream->stream_index].offset < 0)
-        shared->known.partitions[stream->stream_index].offset = stream->next;
-    while (shared->n_resolved < shared->known.count && shared->known.partitions[shared->n_resolved].offset >= 0)
-        shared->n_resolved++;
+    struct fr_partition_position *position = &shared->known.partitions[stream->stream_index];
+    bool late = position->offset < 0 && stream->stream_index < shared->n_resolved;
+    if (position->offset < 0)
+        position->offset = stream->next;
+    if (shared->n_resolved <= stream->stream_index)
+        shared->n_resolved = stream->stream_index + 1;
     pthread_mutex_unlock(&shared->mutex);
+    if (late)
+        fr_stream_moved(ingest, stream);
 }
 
-static enum fr_status first_offset(struct fr_ingest *ingest, struct fr_stream *stream, int64_t low, struct fr_err *err)
+/* Of those that wait: how many, and the first one's reason. */
+static void say_waiting(struct fr_ingest *ingest)
 {
-    const struct fr_source *source = &stream->feed->source;
-    int64_t at = low;
+    uint32_t n = 0;
+    const struct fr_stream *first = NULL;
+    for (uint32_t i = 0; i < ingest->n_streams; i++) {
+        const struct fr_stream *stream = &ingest->streams[i];
+        if (stream->state != FR_STREAM_STOPPED || stream->there == FR_OK)
+            continue;
+        first = first ? first : stream;
+        n++;
+    }
+    if (n)
+        snprintf(ingest->problem, sizeof(ingest->problem), "%.150s (%" PRIu32 " of %" PRIu32 " partitions wait)",
+                 first->why, n, ingest->n_streams);
+}
+
+static void put_off(struct fr_stream *stream, uint64_t now_ns)
+{
+    stream->wait_ms = stream->wait_ms == 0 ? FR_RECHECK_MS : 2 * stream->wait_ms;
+    if (stream->wait_ms > FR_RECHECK_MS_MAX)
+        stream->wait_ms = FR_RECHECK_MS_MAX;
+    stream->retry_ns = now_ns + (uint64_t)stream->wait_ms * 1000000u;
+}
+
+enum fr_status fr_streams_check(struct fr_ingest *ingest, bool again, uint32_t *n_there, struct fr_err *err)
+{
+    const struct fr_feed *feeds[] = {&ingest->files, &ingest->topics};
+    struct fr_stream **streams = fr_alloc(ingest->n_streams + 1, sizeof(struct fr_stream *));
+    uint64_t now = fr_mono_ns(ingest->clock);
     enum fr_status status = FR_OK;
-    if (!stream->added && ingest->conf->ingest.start == FR_START_LATEST)
-        at = stream->high;
-    else if (!stream->added && ingest->conf->ingest.start == FR_START_TIME)
-        status = source->offset_at(source->self, stream->partition, ingest->conf->ingest.start_ms, &at, err);
-    if (status < 0)
-        return status;
-    /* None so late: what is written from now on is. */
-    stream->next = status == FR_EOF || at > stream->high ? stream->high : at < low ? low : at;
-    return FR_OK;
-}
-
-enum fr_status fr_stream_check_partition(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_err *err)
-{
-    const struct fr_source *source = &stream->feed->source;
-    int64_t low, high;
-    enum fr_status status = source->watermarks(source->self, stream->partition, &low, &high, err);
-    if (status != FR_OK)
-        return status;
-    stream->high = high;
-    if (stream->next < 0)
-        status = first_offset(ingest, stream, low, err);
-    else if (stream->next < low || stream->next > high)
-        status = check_range(ingest, stream, low, err);
-    else
-        status = verify(ingest, stream, low, err);
-    stream->from = stream->next;
+    *n_there = 0;
+    for (size_t f = 0; status == FR_OK && f < FR_ARRAY_LEN(feeds); f++) {
+        uint32_t n = 0;
+        for (uint32_t i = 0; i < ingest->n_streams; i++) {
+            struct fr_stream *stream = &ingest->streams[i];
+            bool due = stream->state == FR_STREAM_STOPPED && stream->feed == feeds[f];
+            if (due && (!again || (now >= stream->retry_ns && fr_stream_its_turn(ingest, stream))))
+                streams[n++] = stream;
+        }
+        if (n)
+            status = feeds[f]->check(ingest, streams, n, err);
+        for (uint32_t i = 0; i < n; i++) {
+            bool there = status == FR_OK && streams[i]->there == FR_OK;
+            *n_there += there;
+            if (there)
+                streams[i]->retry_ns = streams[i]->wait_ms = 0;
+            else
+                put_off(streams[i], now);
+        }
+    }
+    free(streams);
     if (status == FR_OK)
-        fr_stream_resolve(ingest, stream);
+        say_waiting(ingest);
     return status;
 }
 
@@ -314,6 +252,7 @@ enum fr_status fr_stream_begin(struct fr_ingest *ingest, struct fr_stream *strea
     /* Nothing to wait for as far as we know; the source says so again. */
     stream->at_end = stream->high >= 0 && stream->next >= stream->high;
     stream->seen = stream->next;
+    stream->wait_ms = 0;
     ingest->n_stopped--;
     fr_log(stream->troubled ? FR_LOG_DEBUG : FR_LOG_INFO, "ingest", "reading",
            "topic=%s partition=%" PRId32 " offset=%" PRId64 " item=%" PRIu32 " high=%" PRId64, p->topic, p->partition,
@@ -380,21 +319,19 @@ void fr_stream_finish(struct fr_ingest *ingest, struct fr_stream *stream)
 enum fr_status fr_streams_revive(struct fr_ingest *ingest, struct fr_err *err)
 {
     uint64_t now = fr_mono_ns(ingest->clock);
-    bool looked = false;
-    enum fr_status status = FR_OK;
-    for (uint32_t i = 0; status == FR_OK && ingest->n_stopped && i < ingest->n_streams; i++) {
+    bool due = false;
+    for (uint32_t i = 0; !due && i < ingest->n_streams; i++)
+        due = ingest->streams[i].state == FR_STREAM_STOPPED && now >= ingest->streams[i].retry_ns &&
+              fr_stream_its_turn(ingest, &ingest->streams[i]);
+    uint32_t there = 0;
+    enum fr_status status = due ? fr_streams_check(ingest, true, &there, err) : FR_OK;
+    for (uint32_t i = 0; status == FR_OK && there && i < ingest->n_streams; i++) {
         struct fr_stream *stream = &ingest->streams[i];
-        if (stream->state != FR_STREAM_STOPPED || now < stream->retry_ns || !fr_stream_its_turn(ingest, stream))
-            continue;
-        looked = true;
-        stream->retry_ns = now + (uint64_t)FR_RECHECK_MS * 1000000u;
-        status = stream->feed->check(ingest, stream, err);
-        /* The owner learns positions without gaps: behind one whose first offset is not known this
-         * one waits. */
-        if (status == FR_OK && stream->state == FR_STREAM_STOPPED && stream->stream_index < ingest->shared.n_resolved)
+        if (stream->state == FR_STREAM_STOPPED && stream->there == FR_OK && now >= stream->retry_ns &&
+            fr_stream_its_turn(ingest, stream))
             status = fr_stream_begin(ingest, stream, err);
     }
-    if (looked && ingest->topics.source.self)
+    if (due && ingest->topics.source.self)
         ingest->topics.source.checked(ingest->topics.source.self);
     if (status == FR_E_UNAVAILABLE || status == FR_E_DENIED) {
         snprintf(ingest->problem, sizeof(ingest->problem), "%.255s", err->text);

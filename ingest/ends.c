@@ -81,13 +81,16 @@ enum fr_status fr_ends_ask_partition(struct fr_ingest *ingest, const struct fr_s
                                      struct fr_err *err)
 {
     const struct fr_source *source = &stream->feed->source;
-    int64_t at = stream->high;
-    enum fr_status status = FR_EOF;
-    if (ingest->until_ms > 0)
-        status = source->offset_at(source->self, stream->partition, ingest->until_ms, &at, err);
-    if (status < 0)
-        return status;
-    *end = status == FR_OK && at < stream->high ? at : stream->high;
+    const struct fr_partition_position *p = fr_stream_position(ingest, stream);
+    struct fr_source_answer at = {.partition = stream->partition, .status = FR_EOF};
+    if (ingest->until_ms > 0) {
+        enum fr_status status = source->offsets(source->self, ingest->until_ms, &at, 1, err);
+        if (status != FR_OK)
+            return status;
+    }
+    if (at.status < 0)
+        return fr_err_set(err, at.status, "%s/%" PRId32 ": no offset by time: %s", p->topic, p->partition, at.why);
+    *end = at.status == FR_OK && at.offset < stream->high ? at.offset : stream->high;
     return FR_OK;
 }
 

@@ -153,7 +153,7 @@ static const char *path_of(const struct fr_ingest *ingest, const struct fr_strea
     return fr_file_path(fr_stream_position(ingest, stream)->topic);
 }
 
-static enum fr_status check(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_err *err)
+static enum fr_status check_file(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_err *err)
 {
     const char *path = path_of(ingest, stream);
     int file = -1;
@@ -175,6 +175,15 @@ static enum fr_status check(struct fr_ingest *ingest, struct fr_stream *stream, 
     stream->from = stream->mark.offset >= 0 ? stream->mark.offset : stream->next;
     fr_stream_resolve(ingest, stream);
     return FR_OK;
+}
+
+/* They are read in turn: one that is not there is waited for with all behind it. */
+static enum fr_status check(struct fr_ingest *ingest, struct fr_stream **streams, uint32_t n, struct fr_err *err)
+{
+    enum fr_status status = FR_OK;
+    for (uint32_t i = 0; status == FR_OK && i < n; i++)
+        streams[i]->there = status = check_file(ingest, streams[i], err);
+    return status;
 }
 
 /* A file is read whole, so that its end is its size. */

@@ -50,7 +50,7 @@ static enum fr_status open_sources(struct fr_ingest *ingest, const struct fr_ing
         .source = source,
         .decoder = fr_decoder_new(conf),
         .first = ingest->n_files,
-        .check = fr_stream_check_partition,
+        .check = fr_streams_check_partitions,
         .ask_end = fr_ends_ask_partition,
         .take_end = fr_ends_take_partition,
     };
@@ -224,6 +224,7 @@ static void publish(struct fr_ingest *ingest)
         const struct fr_source *source = &stream->feed->source;
         int64_t high = fr_stream_is_read(stream) && source->high ? source->high(source->self, stream->partition) : -1;
         high = high > stream->high ? high : stream->high;
+        partitions[i].waits = stream->state == FR_STREAM_STOPPED && fr_stream_its_turn(ingest, stream);
         partitions[i].next_offset = stream->seen;
         partitions[i].high = high > stream->seen ? high : stream->seen;
     }
@@ -290,13 +291,17 @@ enum fr_status fr_ingest_start(struct fr_ingest *ingest, struct fr_err *err)
     err = err ? err : &local;
     FR_CHECK(!ingest->started);
     enum fr_status status = fr_streams_discover(ingest, err);
-    for (uint32_t i = 0; status == FR_OK && i < ingest->n_streams; i++)
-        if (ingest->streams[i].state == FR_STREAM_STOPPED)
-            status = ingest->streams[i].feed->check(ingest, &ingest->streams[i], err);
+    uint32_t there = 0, stopped = ingest->n_stopped;
+    if (status == FR_OK)
+        status = fr_streams_check(ingest, false, &there, err);
+    /* Live, those that are there begin. */
+    if (status == FR_OK && there < stopped && (ingest->until_end || there == 0))
+        status = fr_err_set(err, FR_E_UNAVAILABLE, "%s", ingest->problem);
     if (status == FR_OK && ingest->until_end)
         status = fr_ends_fix(ingest, err);
     for (uint32_t i = 0; status == FR_OK && i < ingest->n_streams; i++)
-        if (ingest->streams[i].state == FR_STREAM_STOPPED && fr_stream_its_turn(ingest, &ingest->streams[i]))
+        if (ingest->streams[i].state == FR_STREAM_STOPPED && ingest->streams[i].there == FR_OK &&
+            fr_stream_its_turn(ingest, &ingest->streams[i]))
             status = fr_stream_begin(ingest, &ingest->streams[i], err);
     if (status == FR_OK) {
         if (ingest->topics.source.self)

@@ -16,7 +16,9 @@ enum {
     FR_LOCKSTEP_SAMPLES_MAX = 65536,
     /* a turn ends after so many records, for status, commits and the watchdog */
     FR_STEP_RECORDS_MAX = 4096,
-    FR_RECHECK_MS = 1000, /* between two looks at a partition that cannot be read */
+    /* between two looks at a partition that cannot be read: twice as long each time */
+    FR_RECHECK_MS = 1000,
+    FR_RECHECK_MS_MAX = 16000,
     /* between two looks for partitions added to a topic, or less (discover_ms) */
     FR_DISCOVER_MS = 30000,
     FR_DISCOVER_MS_MIN = 100,
@@ -62,8 +64,10 @@ struct fr_feed {
     struct fr_proof *proof;
     uint32_t first; /* number of its first stream; the others follow in the order of its layout */
     bool in_turn;   /* its streams are read one after the other, else all at once */
-    /* Whether what was read is there still; sets where reading goes on (`from`). */
-    enum fr_status (*check)(struct fr_ingest *ingest, struct fr_stream *stream, struct fr_err *err);
+    /* Whether what was read is there still; sets where reading goes on (`from`), and of each
+     * stream whether it is there (`there`), else its `why`. Fails when one of them must stop the
+     * service. */
+    enum fr_status (*check)(struct fr_ingest *ingest, struct fr_stream **streams, uint32_t n, struct fr_err *err);
     /* Asks where a bounded run ends on the stream; lets a fixed end hold from now on, if it can. */
     enum fr_status (*ask_end)(struct fr_ingest *ingest, const struct fr_stream *stream, int64_t *end,
                               struct fr_err *err);
@@ -98,7 +102,11 @@ struct fr_stream {
     int64_t touched; /* entry in the open batch; -1 none */
     uint64_t lost;   /* records that on_loss skipped, for the next entry */
     uint64_t retry_ns;
-    bool moved; /* `next` or `lost` changed without a record: the next batch needs an entry */
+    uint32_t wait_ms;     /* before the next try; grows */
+    enum fr_status there; /* FR_OK as last checked; FR_E_UNAVAILABLE, FR_E_DENIED */
+    char why[160];        /* not */
+    /* `next` or `lost` changed without a record: the next batch needs an entry */
+    bool moved;
     bool added; /* found on a topic that was read before: begins at its first record */
     bool at_end;
     bool troubled;        /* was interrupted and has given nothing since */
@@ -181,7 +189,11 @@ enum fr_status fr_stream_begin(struct fr_ingest *ingest, struct fr_stream *strea
 void fr_stream_stop(struct fr_ingest *ingest, struct fr_stream *stream, const char *why);
 void fr_stream_finish(struct fr_ingest *ingest, struct fr_stream *stream);
 /* Its first offset is known: the owner may hear of it. */
-void fr_stream_resolve(struct fr_ingest *ingest, const struct fr_stream *stream);
+void fr_stream_resolve(struct fr_ingest *ingest, struct fr_stream *stream);
+/* Checks stopped streams: all, or (again) those whose time has come and turn it is. Those that are
+ * not there make the problem; *n_there of the others could be read. */
+enum fr_status fr_streams_check(struct fr_ingest *ingest, bool again, uint32_t *n_there,
+                                struct fr_err *err) FR_MUST_CHECK;
 /* Checks and begins stopped streams whose time has come; FR_E_UNAVAILABLE is not an error here. */
 enum fr_status fr_streams_revive(struct fr_ingest *ingest, struct fr_err *err) FR_MUST_CHECK;
 void fr_stream_moved(struct fr_ingest *ingest, struct fr_stream *stream);
@@ -216,9 +228,9 @@ static inline void fr_stream_release(const struct fr_stream *stream, struct fr_s
 }
 /* A stream that was troubled gave something. */
 void fr_stream_recovered(struct fr_ingest *ingest, struct fr_stream *stream);
-/* Of a topic's partition, for its feed. */
-enum fr_status fr_stream_check_partition(struct fr_ingest *ingest, struct fr_stream *stream,
-                                         struct fr_err *err) FR_MUST_CHECK;
+/* Of topics' partitions, for their feed (partitions.c). */
+enum fr_status fr_streams_check_partitions(struct fr_ingest *ingest, struct fr_stream **streams, uint32_t n,
+                                           struct fr_err *err) FR_MUST_CHECK;
 
 /* ends.c */
 /* Of a topic's partition, for its feed. */

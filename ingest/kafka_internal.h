@@ -3,6 +3,7 @@
 #define FR_INGEST_KAFKA_INTERNAL_H
 
 #include "conf/conf.h"
+#include "ingest/source.h"
 #include "kafka/kafka.h"
 
 /* What a client's own threads and callbacks say. Written by rd_kafka_poll's caller. */
@@ -27,5 +28,50 @@ enum fr_status fr_ingest_kafka_client(const struct fr_conf *conf, struct fr_kafk
     {                                                                                                                  \
         "enable.partition.eof", "true"                                                                                 \
     }
+
+/* A topic-partition in use; names has its name. */
+struct fr_kafka_partition {
+    uint32_t topic; /* in conf->ingest.topics */
+    int32_t leader; /* as last asked; -1: none */
+    bool reading;
+};
+
+struct fr_kafka_lanes {
+    uint32_t n, capacity;
+    uint32_t *index; /* [n] of its partitions, in the layout */
+};
+
+struct fr_kafka_source {
+    struct fr_ingest_health health; /* first: the clients' opaque */
+    const struct fr_conf *conf;
+    bool per_partition;
+    uint32_t *order;               /* [n_topics] by name: the order of the layout */
+    struct fr_kafka_lanes *topics; /* [n_topics] as in the conf; the opaque of the reader's */
+    rd_kafka_t *probe, *reader;
+    rd_kafka_topic_t **probe_topics, **reader_topics; /* [n_topics] */
+    rd_kafka_queue_t *queue;                          /* of the reader, unless per_partition */
+    rd_kafka_queue_t *commits;                        /* answers to commits */
+    uint32_t n_partitions, capacity, n_commits;
+    struct fr_source_partition *names;
+    struct fr_kafka_partition *partitions;
+    uint32_t empty_polls;
+    bool committed_error_said, policies_told;
+};
+
+/* ---- kafka_questions.c ---- */
+
+/* The reader's or the probe's client, with a handle of each topic. */
+enum fr_status fr_ingest_kafka_connect(struct fr_kafka_source *source, bool probe, rd_kafka_t **out,
+                                       rd_kafka_topic_t ***topics, struct fr_err *err) FR_MUST_CHECK;
+void fr_ingest_kafka_shut(struct fr_kafka_source *source, rd_kafka_t **client, rd_kafka_topic_t ***topics);
+enum fr_status fr_ingest_kafka_probe(struct fr_kafka_source *source, struct fr_err *err) FR_MUST_CHECK;
+/* Number in the layout of the partition that a message is of; false: none of ours. */
+bool fr_ingest_kafka_index(const rd_kafka_message_t *message, uint32_t *index);
+/* Of the table of a source. */
+enum fr_status fr_ingest_kafka_discover(void *self, struct fr_source_layout *out, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_ingest_kafka_offsets(void *self, int64_t when, struct fr_source_answer *answers, uint32_t n,
+                                       struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_ingest_kafka_marks(void *self, struct fr_source_answer *answers, uint32_t n,
+                                     struct fr_err *err) FR_MUST_CHECK;
 
 #endif

@@ -64,12 +64,13 @@ enum fr_status fr_ingest_new(const struct fr_ingest_options *options, struct fr_
                              struct fr_err *err) FR_MUST_CHECK;
 void fr_ingest_free(struct fr_ingest *ingest);
 
-/* Makes the start check: metadata, cluster id, positions against low and high watermarks and
- * fingerprints. The caller repeats it with a back-off while it returns FR_E_UNAVAILABLE (broker
- * unreachable or topic absent; err has the reason). FR_E_LOST says that the log lost records and
- * on_loss is stop, FR_E_MISMATCH that another topic has the same name (fingerprint, cluster id);
- * err says the remedy. The dead-letter topic is created when missing. On success everything is
- * assigned. */
+/* Makes the start check (live, it is good when a part of the partitions can be read; the others
+ * are looked at again by fr_ingest_step): metadata, cluster id, positions against low and high
+ * watermarks and fingerprints. The caller repeats it with a back-off while it returns
+ * FR_E_UNAVAILABLE (broker unreachable or topic absent; err has the reason). FR_E_LOST says that
+ * the log lost records and on_loss is stop, FR_E_MISMATCH that another topic has the same name
+ * (fingerprint, cluster id); err says the remedy. The dead-letter topic is created when missing.
+ * On success everything is assigned. */
 enum fr_status fr_ingest_start(struct fr_ingest *ingest, struct fr_err *err) FR_MUST_CHECK;
 
 /* Completes the list of topic-partitions that stream_index of the batches refers to: it appends
@@ -107,7 +108,8 @@ void fr_ingest_commit(struct fr_ingest *ingest, const struct fr_positions *posit
 struct fr_ingest_partition {
     char topic[FR_TOPIC_MAX];
     int32_t partition;
-    int64_t next_offset; /* next to poll */
+    int64_t next_offset; /* next to poll; -1: not known yet */
+    bool waits;          /* cannot be read now, and is looked at again */
     int64_t high;        /* end of the log as last seen; -1 unknown */
 };
 

@@ -15,6 +15,18 @@ struct fr_source_partition {
     int32_t partition;
 };
 
+/* What a source answers of a partition. */
+struct fr_source_answer {
+    uint32_t partition;    /* index in the layout */
+    enum fr_status status; /* FR_EOF: there is none; FR_E_UNAVAILABLE, FR_E_DENIED: not known */
+    const char *why;       /* of those two; static */
+    int64_t offset;
+    int64_t timestamp_ms; /* of the record there, and of its value */
+    uint32_t crc32c;
+};
+
+enum { FR_SOURCE_LATEST = -1, FR_SOURCE_EARLIEST = -2 }; /* in place of a time */
+
 struct fr_source_layout {
     char cluster_id[FR_CLUSTER_ID_MAX]; /* empty: the broker did not say */
     uint32_t n_partitions;
@@ -53,23 +65,22 @@ enum {
     FR_SOURCE_HEADERS_MAX = 1024
 }; /* of one record that a dead letter repeats; more are cut (counted in the letter's reason) */
 
-/* Files answer no questions about a log (watermarks, offset_at, fetch, checked, commit, high,
+/* Files answer no questions about a log (offsets, marks, checked, commit, high,
  * connected) and have nothing to release: those are NULL. */
 struct fr_source {
     void *self;
     /* Topics' partitions now. FR_E_UNAVAILABLE: broker not reachable or topic absent;
      * FR_E_DENIED. */
     enum fr_status (*discover)(void *self, struct fr_source_layout *out, struct fr_err *err);
-    /* First offset of the log and the one after its last stable record. FR_E_UNAVAILABLE. */
-    enum fr_status (*watermarks)(void *self, uint32_t partition, int64_t *low, int64_t *high, struct fr_err *err);
-    /* Offset of the first record whose timestamp is timestamp_ms or later; FR_EOF: there is none.
-     * FR_E_UNAVAILABLE. */
-    enum fr_status (*offset_at)(void *self, uint32_t partition, int64_t timestamp_ms, int64_t *offset,
-                                struct fr_err *err);
-    /* The record at this very offset, to be released. FR_EOF: there is none (compacted away, a
-     * marker). FR_E_UNAVAILABLE. */
-    enum fr_status (*fetch)(void *self, uint32_t partition, int64_t offset, struct fr_source_event *out,
-                            struct fr_err *err);
+    /* Of n partitions at once: the first offset of the log (EARLIEST), the one after its last
+     * stable record (LATEST), or that of the first record whose timestamp is `when` or later
+     * (FR_EOF: there is none so late). Each answer has a status of its own. FR_E_UNAVAILABLE:
+     * nothing can be asked. */
+    enum fr_status (*offsets)(void *self, int64_t when, struct fr_source_answer *answers, uint32_t n,
+                              struct fr_err *err);
+    /* Timestamp and CRC32C of the records at the very offsets in the answers (FR_EOF: there is
+     * none, but a marker, or it was compacted away). Likewise. */
+    enum fr_status (*marks)(void *self, struct fr_source_answer *answers, uint32_t n, struct fr_err *err);
     /* The checks are over: what they needed may be closed. */
     void (*checked)(void *self);
     /* From now on `poll` gives this partition's records from `offset` on; halt ends that. */

@@ -40,6 +40,7 @@ struct fake_log {
     bool absent, down;
     uint32_t duplicates; /* give so many records below the offset that was asked */
     uint32_t n_held;     /* events not released */
+    uint32_t questions;  /* of offsets and marks */
     int64_t committed;
     uint64_t made; /* records appended, the number of the next one's event time */
 };
@@ -131,16 +132,32 @@ static inline enum fr_status log_discover(void *self, struct fr_source_layout *o
     return FR_OK;
 }
 
-static inline enum fr_status log_watermarks(void *self, uint32_t partition, int64_t *low, int64_t *high,
-                                            struct fr_err *err)
+static inline int64_t log_offset_at(const struct log_partition *p, int64_t timestamp_ms)
+{
+    for (uint32_t i = 0; i < p->n; i++)
+        if (p->records[i].timestamp_ms >= timestamp_ms && p->records[i].offset >= p->low)
+            return p->records[i].offset;
+    return -1;
+}
+
+static inline enum fr_status log_offsets(void *self, int64_t when, struct fr_source_answer *answers, uint32_t n,
+                                         struct fr_err *err)
 {
     struct fake_log *log = self;
-    if (log->down || log->partitions[partition].gone)
+    log->questions++;
+    if (log->down)
         return fr_err_set(err, FR_E_UNAVAILABLE, "no offsets");
-    if (log->partitions[partition].denied)
-        return fr_err_set(err, FR_E_DENIED, "no right to describe");
-    *low = log->partitions[partition].low;
-    *high = log->partitions[partition].high;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct log_partition *p = &log->partitions[answers[i].partition];
+        answers[i].why = p->gone ? "no leader" : "no right to describe";
+        answers[i].offset = when == FR_SOURCE_EARLIEST ? p->low
+                            : when == FR_SOURCE_LATEST ? p->high
+                                                       : log_offset_at(p, when);
+        answers[i].status = p->gone                 ? FR_E_UNAVAILABLE
+                            : p->denied             ? FR_E_DENIED
+                            : answers[i].offset < 0 ? FR_EOF
+                                                    : FR_OK;
+    }
     return FR_OK;
 }
 
@@ -161,32 +178,22 @@ static inline void log_give(struct fake_log *log, uint32_t partition, const stru
     };
 }
 
-static inline enum fr_status log_offset_at(void *self, uint32_t partition, int64_t timestamp_ms, int64_t *offset,
-                                           struct fr_err *err)
-{
-    struct fake_log *log = self;
-    struct log_partition *p = &log->partitions[partition];
-    if (log->down)
-        return fr_err_set(err, FR_E_UNAVAILABLE, "no offsets by time");
-    for (uint32_t i = 0; i < p->n; i++)
-        if (p->records[i].timestamp_ms >= timestamp_ms && p->records[i].offset >= p->low) {
-            *offset = p->records[i].offset;
-            return FR_OK;
-        }
-    return FR_EOF;
-}
-
-static inline enum fr_status log_fetch(void *self, uint32_t partition, int64_t offset, struct fr_source_event *out,
-                                       struct fr_err *err)
+static inline enum fr_status log_marks(void *self, struct fr_source_answer *answers, uint32_t n, struct fr_err *err)
 {
     struct fake_log *log = self;
     (void)err;
-    for (uint32_t i = 0; i < log->partitions[partition].n; i++)
-        if (log->partitions[partition].records[i].offset == offset) {
-            log_give(log, partition, &log->partitions[partition].records[i], out);
-            return FR_OK;
-        }
-    return FR_EOF;
+    log->questions++;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct log_partition *p = &log->partitions[answers[i].partition];
+        answers[i].status = FR_EOF;
+        for (uint32_t k = 0; k < p->n; k++)
+            if (p->records[k].offset == answers[i].offset) {
+                answers[i].status = FR_OK;
+                answers[i].timestamp_ms = p->records[k].timestamp_ms;
+                answers[i].crc32c = fr_crc32c(0, p->records[k].value, strlen(p->records[k].value));
+            }
+    }
+    return FR_OK;
 }
 
 static inline void log_checked(void *self)
@@ -398,9 +405,8 @@ static inline struct service *service_new(const char *ingest, uint32_t n_partiti
     s->source = (struct fr_source){
         .self = &s->log,
         .discover = log_discover,
-        .watermarks = log_watermarks,
-        .offset_at = log_offset_at,
-        .fetch = log_fetch,
+        .offsets = log_offsets,
+        .marks = log_marks,
         .checked = log_checked,
         .begin = log_begin,
         .halt = log_halt,

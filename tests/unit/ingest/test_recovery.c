@@ -217,7 +217,7 @@ FR_CASE(a_topic_deleted_while_running_is_waited_for_and_checked)
     fr_clock_fake_advance_ms(&s->clock, 1000);
     service_run(s);
     fr_ingest_get_status(s->ingest, &status);
-    assert_string_equal(status.problem, "no offsets");
+    assert_string_equal(status.problem, "samples/0: no offsets: no leader (1 of 1 partitions wait)");
     fr_ingest_status_release(&status);
     /* Back under the same name, longer than before, with other records. */
     s->log.partitions[0].gone = false;
@@ -246,9 +246,76 @@ FR_CASE(brokers_that_are_away_are_a_problem_not_an_error)
     assert_int_equal(s->n_batches, 2);
 }
 
+FR_CASE(a_partition_without_leader_delays_itself_alone)
+{
+    struct service *s = service_new(", batch_size: 2", 3);
+    for (uint32_t p = 0; p < 3; p++)
+        append(&s->log, p, 2);
+    s->log.partitions[1].gone = true;
+    service_serve(s);
+    assert_int_equal(s->log.questions, 2); /* where all logs begin, and where they end */
+    struct fr_ingest_status status;
+    fr_ingest_get_status(s->ingest, &status);
+    assert_string_equal(status.problem, "samples/1: no offsets: no leader (1 of 3 partitions wait)");
+    assert_true(status.partitions[1].waits && !status.partitions[0].waits && !status.partitions[2].waits);
+    fr_ingest_status_release(&status);
+    assert_int_equal(s->positions.count, 3);
+    assert_int_equal(s->positions.partitions[0].trained, 2);
+    assert_int_equal(s->positions.partitions[1].offset, -1);
+    assert_int_equal(s->positions.partitions[2].trained, 2);
+    s->log.partitions[1].gone = false;
+    service_run(s);
+    assert_int_equal(s->positions.partitions[1].trained, 0); /* not before its second is over */
+    fr_clock_fake_advance_ms(&s->clock, 1001);
+    service_run(s);
+    assert_int_equal(s->positions.partitions[1].trained, 2);
+    fr_ingest_get_status(s->ingest, &status);
+    assert_string_equal(status.problem, "");
+    fr_ingest_status_release(&status);
+}
+
+FR_CASE(a_partition_that_comes_late_tells_where_it_begins)
+{
+    struct service *s = service_new(", batch_size: 1, batch_wait: 20ms, start: latest", 2);
+    append(&s->log, 0, 1);
+    append(&s->log, 1, 1);
+    s->log.partitions[0].gone = true;
+    service_serve(s);
+    append(&s->log, 1, 1);
+    service_run(s);
+    assert_int_equal(s->positions.partitions[0].offset, -1);
+    s->log.partitions[0].gone = false;
+    fr_clock_fake_advance_ms(&s->clock, 1001);
+    service_run(s);
+    fr_clock_fake_advance_ms(&s->clock, 20);
+    service_run(s);
+    assert_int_equal(s->positions.partitions[0].offset, 1); /* the end, though no record came */
+    service_kill(s);
+    append(&s->log, 0, 1);
+    service_serve(s);
+    assert_int_equal(s->positions.partitions[0].trained, 1);
+}
+
+FR_CASE(a_bounded_run_waits_for_all_partitions)
+{
+    struct service *s = service_new(", batch_size: 2", 2);
+    append(&s->log, 0, 2);
+    append(&s->log, 1, 2);
+    s->log.partitions[1].gone = true;
+    assert_int_equal(service_start(s, true), FR_E_UNAVAILABLE);
+    assert_non_null(strstr(s->err.text, "samples/1: no offsets: no leader"));
+    s->log.partitions[1].gone = false;
+    assert_int_equal(fr_ingest_start(s->ingest, &s->err), FR_OK);
+    service_run(s);
+    assert_int_equal(s->positions.partitions[1].trained, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        SERVICE_CASE(a_partition_without_leader_delays_itself_alone),
+        SERVICE_CASE(a_partition_that_comes_late_tells_where_it_begins),
+        SERVICE_CASE(a_bounded_run_waits_for_all_partitions),
         SERVICE_CASE(an_absent_topic_can_be_waited_for),
         SERVICE_CASE(another_cluster_is_refused),
         SERVICE_CASE(a_changed_last_record_is_another_topic),

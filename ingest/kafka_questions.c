@@ -1,0 +1,453 @@
+/* Questions to the brokers about the topics that are read: partitions, ends of the log, records at
+ * an offset. They are asked by a client of their own (the probe), which lives during checks only,
+ * so that a question never waits behind a stream.
+ *
+ * Many partitions are asked for at once: offsets by one request for each topic and leader, records
+ * through one queue. A partition without leader is known from the metadata and is not waited for,
+ * and a broker that does not answer costs its own partitions their answer. librdkafka 2.0.2 has no
+ * ListOffsets in its admin interface: rd_kafka_offsets_for_times sends the same request, and takes
+ * the protocol's numbers for the beginning and the end of a log in place of a time.
+ *
+ * Owner: ingest thread. It does not decide anything about offsets. */
+#include "kafka_internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/crc32c.h"
+#include "base/log.h"
+
+enum {
+    METADATA_MS = 5000,
+    OFFSETS_MS = 5000,
+    MARKS_MS = 5000,
+    AGAIN_MS = 1000, /* of each, while other partitions are being read */
+    MARKS_AT_ONCE = 256,
+    QUEUE_KBYTES = 65536, /* of all partitions together */
+    QUEUE_KBYTES_MIN = 1024,
+    /* of memory_limit: what fetched records may take before they are read, and one answer */
+    QUEUE_SHARE = 16,
+    FETCH_SHARE = 32,
+    FETCH_BYTES = 52428800, /* librdkafka's own default */
+    FETCH_BYTES_MIN = 1048576,
+    BATCH_SHARE = 2, /* a batch that inflates to more than this part of memory_limit is warned of */
+};
+
+static uint64_t between(uint64_t value, uint64_t least, uint64_t most)
+{
+    return value < least ? least : value > most ? most : value;
+}
+
+/* ---- clients ---- */
+
+enum fr_status fr_ingest_kafka_connect(struct fr_kafka_source *source, bool probe, rd_kafka_t **out,
+                                       rd_kafka_topic_t ***topics, struct fr_err *err)
+{
+    char group[FR_MODEL_MAX + 16], kbytes[16], fetch[24];
+    /* A full queue is looked at again after a second (2.0.2). Partitions that share a queue are
+     * each measured by all of it: a share of the bound would stop them all early and starve the
+     * trainer. */
+    uint64_t limit = source->conf->memory_limit;
+    uint32_t queue = (uint32_t)between(limit / QUEUE_SHARE / 1024, QUEUE_KBYTES_MIN, QUEUE_KBYTES);
+    uint32_t share = source->per_partition && source->n_partitions ? queue / source->n_partitions : queue;
+    snprintf(group, sizeof(group), "freshet.%s", source->conf->model);
+    snprintf(fetch, sizeof(fetch), "%" PRIu64, between(limit / FETCH_SHARE, FETCH_BYTES_MIN, FETCH_BYTES));
+    snprintf(kbytes, sizeof(kbytes), "%u", share < QUEUE_KBYTES_MIN ? QUEUE_KBYTES_MIN : share);
+    const struct fr_kafka_setting ours[] = {
+        FR_INGEST_KAFKA_FIXED,
+        {"group.id", group},
+        {"isolation.level", "read_committed"},
+        {"check.crcs", "true"},
+        {"allow.auto.create.topics", "false"},
+        {"fetch.wait.max.ms", "50"},
+        {"fetch.error.backoff.ms", "100"},
+        {"queued.max.messages.kbytes", kbytes},
+        {"fetch.max.bytes", fetch},
+        {NULL, NULL},
+    };
+    const struct fr_kafka_setting one_record[] = {
+        {"fetch.message.max.bytes", "65536"}, {"queued.max.messages.kbytes", "1024"}, {NULL, NULL}};
+    struct fr_kafka_options options = {
+        .type = RD_KAFKA_CONSUMER, .ours = ours, .required = probe ? one_record : NULL, .opaque = &source->health};
+    rd_kafka_t *client;
+    enum fr_status status = fr_ingest_kafka_client(source->conf, options, &client, err);
+    if (status != FR_OK)
+        return status;
+    uint32_t n = source->conf->ingest.n_topics;
+    *topics = fr_alloc(n, sizeof(rd_kafka_topic_t *));
+    for (uint32_t i = 0; i < n; i++) {
+        rd_kafka_topic_conf_t *topic = rd_kafka_default_topic_conf_dup(client);
+        rd_kafka_topic_conf_set_opaque(topic, &source->topics[i]);
+        (*topics)[i] = rd_kafka_topic_new(client, source->conf->ingest.topics[i], topic);
+        FR_CHECK((*topics)[i]);
+    }
+    *out = client;
+    return FR_OK;
+}
+
+void fr_ingest_kafka_shut(struct fr_kafka_source *source, rd_kafka_t **client, rd_kafka_topic_t ***topics)
+{
+    if (!*client)
+        return;
+    for (uint32_t i = 0; i < source->conf->ingest.n_topics; i++)
+        rd_kafka_topic_destroy((*topics)[i]);
+    free(*topics);
+    *topics = NULL;
+    rd_kafka_destroy_flags(*client, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+    *client = NULL;
+}
+
+enum fr_status fr_ingest_kafka_probe(struct fr_kafka_source *source, struct fr_err *err)
+{
+    return source->probe ? FR_OK : fr_ingest_kafka_connect(source, true, &source->probe, &source->probe_topics, err);
+}
+
+/* "what: answer (what the connection said)" */
+static enum fr_status unavailable(struct fr_kafka_source *source, rd_kafka_resp_err_t code, const char *what,
+                                  struct fr_err *err)
+{
+    if (source->probe)
+        rd_kafka_poll(source->probe, 0);
+    bool said = source->health.text[0] != 0;
+    return fr_err_set(err, fr_kafka_status(code), "%s at %s: %s%s%s%s", what, source->conf->ingest.brokers,
+                      rd_kafka_err2str(code), said ? " (" : "", source->health.text, said ? ")" : "");
+}
+
+/* ---- questions ---- */
+
+/* Partitions of a topic are 0 .. n-1 and only grow in number. */
+static void add_partition(struct fr_kafka_source *source, uint32_t topic)
+{
+    struct fr_kafka_lanes *of = &source->topics[topic];
+    if (of->n == of->capacity) {
+        of->capacity = of->capacity ? 2 * of->capacity : 16;
+        of->index = fr_realloc(of->index, of->capacity, sizeof(*of->index));
+    }
+    int32_t partition = (int32_t)of->n;
+    of->index[of->n++] = source->n_partitions;
+    if (source->n_partitions == source->capacity) {
+        source->capacity = source->capacity ? 2 * source->capacity : 16;
+        source->names = fr_realloc(source->names, source->capacity, sizeof(*source->names));
+        source->partitions = fr_realloc(source->partitions, source->capacity, sizeof(*source->partitions));
+    }
+    struct fr_source_partition *name = &source->names[source->n_partitions];
+    *name = (struct fr_source_partition){.partition = partition};
+    snprintf(name->topic, sizeof(name->topic), "%s", source->conf->ingest.topics[topic]);
+    source->partitions[source->n_partitions++] = (struct fr_kafka_partition){.topic = topic};
+}
+
+static enum fr_status discover_topic(struct fr_kafka_source *source, uint32_t topic, struct fr_err *err)
+{
+    const char *name = source->conf->ingest.topics[topic];
+    struct fr_kafka_topic found;
+    rd_kafka_resp_err_t code =
+        fr_kafka_topic_ask(source->reader ? source->reader : source->probe, name, false, METADATA_MS, &found);
+    if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+        return unavailable(source, code, "no answer from the brokers", err);
+    if (found.error)
+        return fr_err_set(err, fr_kafka_status(found.error), "topic %s at %s: %s", name, source->conf->ingest.brokers,
+                          rd_kafka_err2str(found.error));
+    /* Of one that was there its partitions say so; the other topics are looked at all the same. */
+    if (found.partitions == 0 && !(source->topics[topic].n && source->reader))
+        return fr_err_set(
+            err, FR_E_UNAVAILABLE,
+            "topic %s does not exist at %s: create it, or correct ingest.topic; reading begins when it is there", name,
+            source->conf->ingest.brokers);
+    while (source->topics[topic].n < found.partitions &&
+           source->n_partitions <= FR_PARTITIONS_MAX) /* one too many: the caller refuses */
+        add_partition(source, topic);
+    return FR_OK;
+}
+
+/* ---- what a batch may inflate to ---- */
+
+/* How many bytes of records a byte of a batch may hold, as the topic's compression.type bounds it:
+ * `uncompressed` makes brokers store, and measure, what the producer compressed; any other makes
+ * them store their own compression of whatever it inflates to. librdkafka inflates gzip (and lz4)
+ * without a bound, zstd up to receive.message.max.bytes. */
+static uint64_t inflation(const char *compression)
+{
+    static const struct {
+        const char *type;
+        uint64_t most;
+    } types[] = {{"uncompressed", 1}, {"snappy", 22}, {"lz4", 255}, {"zstd", 100}};
+    for (size_t i = 0; i < FR_ARRAY_LEN(types); i++)
+        if (strcmp(compression, types[i].type) == 0)
+            return types[i].most;
+    return 1032; /* gzip, or what the producer likes */
+}
+
+static void tell_policy(const struct fr_kafka_source *source, const rd_kafka_ConfigResource_t *resource)
+{
+    size_t n = 0;
+    const rd_kafka_ConfigEntry_t **entries = rd_kafka_ConfigResource_configs(resource, &n);
+    const char *compression = "producer";
+    uint64_t bytes = 0, limit = source->conf->memory_limit;
+    for (size_t i = 0; i < n; i++) {
+        const char *name = rd_kafka_ConfigEntry_name(entries[i]), *value = rd_kafka_ConfigEntry_value(entries[i]);
+        if (value && strcmp(name, "max.message.bytes") == 0)
+            bytes = strtoull(value, NULL, 10);
+        if (value && strcmp(name, "compression.type") == 0)
+            compression = value;
+    }
+    uint64_t inflated = bytes * inflation(compression);
+    if (bytes == 0)
+        return;
+    fr_log(inflated > limit / BATCH_SHARE ? FR_LOG_WARN : FR_LOG_INFO, "ingest", "batch_bound",
+           "topic=%s max.message.bytes=%" PRIu64 " compression.type=%s inflates_to=%" PRIu64 " memory_limit=%" PRIu64
+           " note=\"%s\"",
+           rd_kafka_ConfigResource_name(resource), bytes, compression, inflated, limit,
+           inflated > limit / BATCH_SHARE
+               ? "one batch may take that much memory beyond memory_limit while it is read: set "
+                 "compression.type=uncompressed on the topic, so that brokers refuse what is larger than "
+                 "max.message.bytes, or a smaller max.message.bytes; else its producers have to be trusted"
+               : "what one batch may take while it is read");
+}
+
+/* Once a start: what a batch of each topic may come to. Not all brokers tell. */
+static void tell_policies(struct fr_kafka_source *source)
+{
+    uint32_t n_topics = source->conf->ingest.n_topics;
+    struct fr_kafka_topic found = {0};
+    source->policies_told = true;
+    if (fr_kafka_topic_ask(source->probe, source->conf->ingest.topics[0], false, METADATA_MS, &found) !=
+            RD_KAFKA_RESP_ERR_NO_ERROR ||
+        !found.administrable)
+        return;
+    rd_kafka_ConfigResource_t **resources = fr_alloc(n_topics, sizeof(rd_kafka_ConfigResource_t *));
+    for (uint32_t i = 0; i < n_topics; i++)
+        resources[i] = rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, source->conf->ingest.topics[i]);
+    rd_kafka_AdminOptions_t *options = fr_kafka_admin_options(source->probe, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS);
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(source->probe);
+    rd_kafka_DescribeConfigs(source->probe, resources, n_topics, options, queue);
+    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, FR_KAFKA_ADMIN_MS + 1000);
+    size_t n = 0;
+    const rd_kafka_ConfigResource_t **answers =
+        event && !rd_kafka_event_error(event)
+            ? rd_kafka_DescribeConfigs_result_resources(rd_kafka_event_DescribeConfigs_result(event), &n)
+            : NULL;
+    for (size_t i = 0; i < n; i++)
+        if (!rd_kafka_ConfigResource_error(answers[i]))
+            tell_policy(source, answers[i]);
+    if (n == 0)
+        fr_log(FR_LOG_INFO, "ingest", "batch_bound", "note=\"the brokers do not tell what a batch may hold\"");
+    if (event)
+        rd_kafka_event_destroy(event);
+    rd_kafka_queue_destroy(queue);
+    rd_kafka_AdminOptions_destroy(options);
+    rd_kafka_ConfigResource_destroy_array(resources, n_topics);
+    free(resources);
+}
+
+enum fr_status fr_ingest_kafka_discover(void *self, struct fr_source_layout *out, struct fr_err *err)
+{
+    struct fr_kafka_source *source = self;
+    enum fr_status status = source->reader ? FR_OK : fr_ingest_kafka_probe(source, err);
+    for (uint32_t i = 0; status == FR_OK && i < source->conf->ingest.n_topics; i++)
+        status = discover_topic(source, source->order[i], err);
+    if (status != FR_OK)
+        return status;
+    out->cluster_id[0] = 0;
+    rd_kafka_t *client = source->reader ? source->reader : source->probe;
+    char *cluster_id = rd_kafka_clusterid(client, METADATA_MS);
+    if (cluster_id) {
+        snprintf(out->cluster_id, sizeof(out->cluster_id), "%s", cluster_id);
+        rd_kafka_mem_free(client, cluster_id);
+    }
+    out->n_partitions = source->n_partitions;
+    out->partitions = source->names;
+    if (!source->reader && !source->policies_told)
+        tell_policies(source);
+    source->health = (struct fr_ingest_health){0};
+    return FR_OK;
+}
+
+/* ---- offsets ---- */
+
+static int limit_ms(const struct fr_kafka_source *source, int first_ms)
+{
+    return source->reader ? AGAIN_MS : first_ms;
+}
+
+static void refuse(struct fr_source_answer *answer, rd_kafka_resp_err_t code)
+{
+    answer->status = fr_kafka_status(code);
+    answer->why = rd_kafka_err2str(code);
+}
+
+static bool is_asked(const struct fr_kafka_source *source, const struct fr_source_answer *answers, uint32_t n,
+                     uint32_t topic)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (source->partitions[answers[i].partition].topic == topic)
+            return true;
+    return false;
+}
+
+/* Leaders of the topic's partitions, -1: none. */
+static rd_kafka_resp_err_t ask_leaders(struct fr_kafka_source *source, uint32_t topic)
+{
+    const struct rd_kafka_metadata *metadata = NULL;
+    struct fr_kafka_lanes *of = &source->topics[topic];
+    rd_kafka_resp_err_t code =
+        rd_kafka_metadata(source->probe, false, source->probe_topics[topic], &metadata, limit_ms(source, METADATA_MS));
+    if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+        return code;
+    for (uint32_t i = 0; i < of->n; i++)
+        source->partitions[of->index[i]].leader = -1;
+    if (metadata->topic_cnt == 1) {
+        const struct rd_kafka_metadata_topic *found = &metadata->topics[0];
+        code = found->err;
+        for (int i = 0; i < found->partition_cnt; i++) {
+            const struct rd_kafka_metadata_partition *partition = &found->partitions[i];
+            if (partition->id >= 0 && (uint32_t)partition->id < of->n)
+                source->partitions[of->index[partition->id]].leader = partition->leader;
+        }
+    }
+    rd_kafka_metadata_destroy(metadata);
+    return code;
+}
+
+/* One request: partitions of a topic that one broker leads. */
+static void ask_group(struct fr_kafka_source *source, int64_t when, struct fr_source_answer **group, uint32_t n)
+{
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)n);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct fr_source_partition *name = &source->names[group[i]->partition];
+        rd_kafka_topic_partition_list_add(list, name->topic, name->partition)->offset = when;
+    }
+    rd_kafka_resp_err_t code = rd_kafka_offsets_for_times(source->probe, list, limit_ms(source, OFFSETS_MS));
+    for (uint32_t i = 0; i < n; i++) {
+        const rd_kafka_topic_partition_t *found = &list->elems[i];
+        if (code != RD_KAFKA_RESP_ERR_NO_ERROR || found->err != RD_KAFKA_RESP_ERR_NO_ERROR) {
+            refuse(group[i], code != RD_KAFKA_RESP_ERR_NO_ERROR ? code : found->err);
+            continue;
+        }
+        group[i]->offset = found->offset;
+        group[i]->status = found->offset < 0 ? FR_EOF : FR_OK; /* -1: none so late */
+    }
+    rd_kafka_topic_partition_list_destroy(list);
+}
+
+/* Those that are not answered yet, leader by leader. */
+static void ask_topic(struct fr_kafka_source *source, int64_t when, uint32_t topic, struct fr_source_answer *answers,
+                      uint32_t n)
+{
+    struct fr_source_answer **group = fr_alloc(n, sizeof(struct fr_source_answer *));
+    rd_kafka_resp_err_t code = ask_leaders(source, topic);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct fr_kafka_partition *partition = &source->partitions[answers[i].partition];
+        if (partition->topic != topic || answers[i].status != FR_AGAIN)
+            continue;
+        int32_t leader = partition->leader;
+        if (code != RD_KAFKA_RESP_ERR_NO_ERROR || leader < 0) {
+            refuse(&answers[i], code != RD_KAFKA_RESP_ERR_NO_ERROR ? code : RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE);
+            continue;
+        }
+        uint32_t size = 0;
+        for (uint32_t k = i; k < n; k++) {
+            const struct fr_kafka_partition *other = &source->partitions[answers[k].partition];
+            if (other->topic == topic && other->leader == leader && answers[k].status == FR_AGAIN)
+                group[size++] = &answers[k];
+        }
+        ask_group(source, when, group, size);
+    }
+    free(group);
+}
+
+enum fr_status fr_ingest_kafka_offsets(void *self, int64_t when, struct fr_source_answer *answers, uint32_t n,
+                                       struct fr_err *err)
+{
+    struct fr_kafka_source *source = self;
+    enum fr_status status = fr_ingest_kafka_probe(source, err);
+    if (status != FR_OK)
+        return status;
+    for (uint32_t i = 0; i < n; i++)
+        answers[i].status = FR_AGAIN;
+    for (uint32_t topic = 0; topic < source->conf->ingest.n_topics; topic++)
+        if (is_asked(source, answers, n, topic))
+            ask_topic(source, when, topic, answers, n);
+    rd_kafka_poll(source->probe, 0); /* error callbacks */
+    return FR_OK;
+}
+
+/* ---- records ---- */
+
+bool fr_ingest_kafka_index(const rd_kafka_message_t *message, uint32_t *index)
+{
+    const struct fr_kafka_lanes *topic = message->rkt ? rd_kafka_topic_opaque(message->rkt) : NULL;
+    if (!topic || message->partition < 0 || (uint32_t)message->partition >= topic->n)
+        return false;
+    *index = topic->index[message->partition];
+    return true;
+}
+
+static void stop_asking(struct fr_kafka_source *source, const struct fr_source_answer *answer)
+{
+    rd_kafka_consume_stop(source->probe_topics[source->partitions[answer->partition].topic],
+                          source->names[answer->partition].partition);
+}
+
+/* What came first of a partition is the record, or says that there is none. */
+static bool take_mark(const rd_kafka_message_t *message, struct fr_source_answer *answer)
+{
+    if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR && message->offset < answer->offset)
+        return false; /* 2.0.2 may give earlier ones of the batch */
+    if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR && message->offset == answer->offset) {
+        answer->status = FR_OK;
+        answer->timestamp_ms = rd_kafka_message_timestamp(message, NULL);
+        answer->crc32c = fr_crc32c(0, message->payload, message->payload ? message->len : 0);
+    } else if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR || message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
+        answer->status = FR_EOF;
+    } else {
+        refuse(answer, message->err);
+    }
+    return true;
+}
+
+/* At most MARKS_AT_ONCE, through one queue. */
+static void ask_marks(struct fr_kafka_source *source, struct fr_source_answer *answers, uint32_t n)
+{
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(source->probe);
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct fr_source_partition *name = &source->names[answers[i].partition];
+        answers[i].status = FR_AGAIN;
+        if (rd_kafka_consume_start_queue(source->probe_topics[source->partitions[answers[i].partition].topic],
+                                         name->partition, answers[i].offset, queue) == 0)
+            left++;
+        else
+            refuse(&answers[i], rd_kafka_last_error());
+    }
+    while (left) {
+        uint32_t at;
+        rd_kafka_message_t *message = rd_kafka_consume_queue(queue, limit_ms(source, MARKS_MS));
+        if (!message) /* nothing from any of them */
+            break;
+        for (uint32_t i = 0; fr_ingest_kafka_index(message, &at) && i < n; i++) {
+            if (answers[i].partition != at || answers[i].status != FR_AGAIN || !take_mark(message, &answers[i]))
+                continue;
+            stop_asking(source, &answers[i]);
+            left--;
+        }
+        rd_kafka_message_destroy(message);
+    }
+    for (uint32_t i = 0; left && i < n; i++)
+        if (answers[i].status == FR_AGAIN) {
+            stop_asking(source, &answers[i]);
+            refuse(&answers[i], RD_KAFKA_RESP_ERR__TIMED_OUT);
+        }
+    rd_kafka_queue_destroy(queue);
+}
+
+enum fr_status fr_ingest_kafka_marks(void *self, struct fr_source_answer *answers, uint32_t n, struct fr_err *err)
+{
+    struct fr_kafka_source *source = self;
+    enum fr_status status = fr_ingest_kafka_probe(source, err);
+    for (uint32_t i = 0; status == FR_OK && i < n; i += MARKS_AT_ONCE)
+        ask_marks(source, answers + i, n - i < MARKS_AT_ONCE ? n - i : MARKS_AT_ONCE);
+    return status;
+}

@@ -1,0 +1,226 @@
+/* Partitions of topics before they are read: does the log still hold what our positions speak of
+ * (DESIGN section 5, Recovery; P8)?
+ *
+ * The position must lie in [low, high] and the record that was delivered last must have the
+ * timestamp and CRC32C that were noted (the fingerprint): same name and a plausible offset do not
+ * prove the same log, a topic may have been deleted and made anew. librdkafka 2.0.2 checks neither
+ * (no KIP-320 truncation detection, nor later for an assigned start), so this does, at the start
+ * and whenever reading a partition broke. Losses and a log made anew go by `on_loss`; another
+ * cluster always stops. All partitions are asked for together, and each is judged by itself: one
+ * that cannot be asked waits alone.
+ *
+ * Owner: ingest thread. It does not wait between tries (the caller backs off). */
+#include "internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/log.h"
+
+enum damage { BEGINNING_GONE, END_GONE, OTHER_RECORDS };
+
+/* By the policy: `stop` leaves the text and status in err; the others begin again in what the log
+ * holds now. What counts as lost are records known to be in neither the old nor the new reading:
+ * with `earliest` in a log that is another one there are none that we know of, with `latest` all
+ * that it holds now. */
+static enum fr_status lose(struct fr_ingest *ingest, struct fr_stream *stream, int64_t low, enum damage damage,
+                           struct fr_err *err)
+{
+    const struct fr_partition_position *p = fr_stream_position(ingest, stream);
+    if (ingest->conf->ingest.on_loss == FR_ON_LOSS_STOP)
+        return err->status;
+    int64_t to = ingest->conf->ingest.on_loss == FR_ON_LOSS_EARLIEST ? low : stream->high;
+    int64_t unread = damage == BEGINNING_GONE ? stream->next : low;
+    uint64_t lost = to > unread ? (uint64_t)(to - unread) : 0;
+    char quoted[1100];
+    fr_log(FR_LOG_WARN, "ingest", "records_lost",
+           "topic=%s partition=%" PRId32 " expected=%" PRId64 " low=%" PRId64 " high=%" PRId64 " next=%" PRId64
+           " lost=%" PRIu64 " reason=%s",
+           p->topic, p->partition, stream->next, low, stream->high, to, lost,
+           fr_log_quote(quoted, sizeof(quoted), err->text));
+    stream->next = to;
+    stream->item = 0;
+    stream->mark =
+        /* what follows is another log, or has a hole: nothing to compare with */
+        (struct fr_mark){.offset = -1};
+    stream->lost += lost;
+    fr_stream_moved(ingest, stream);
+    return FR_OK;
+}
+
+#define ON_LOSS_REMEDY "ingest.on_loss: earliest or latest goes on without them, another state_dir begins anew"
+
+static enum fr_status check_range(struct fr_ingest *ingest, struct fr_stream *stream, int64_t low, struct fr_err *err)
+{
+    const struct fr_partition_position *p = fr_stream_position(ingest, stream);
+    if (stream->next < low) {
+        (void)fr_err_set(err, FR_E_LOST,
+                         "%s/%" PRId32 ": %" PRId64
+                         " records were deleted before they were read (retention): the next offset is %" PRId64
+                         ", the log holds [%" PRId64 ", %" PRId64 "); " ON_LOSS_REMEDY,
+                         p->topic, p->partition, low - stream->next, stream->next, low, stream->high);
+        return lose(ingest, stream, low, BEGINNING_GONE, err);
+    }
+    (void)fr_err_set(err, FR_E_LOST,
+                     "%s/%" PRId32 ": %" PRId64
+                     " records are missing at its end (truncated, or the topic was made anew): the next offset is "
+                     "%" PRId64 ", the log holds [%" PRId64 ", %" PRId64 "); " ON_LOSS_REMEDY,
+                     p->topic, p->partition, stream->next - stream->high, stream->next, low, stream->high);
+    return lose(ingest, stream, low, END_GONE, err);
+}
+
+/* What is known of one partition. */
+struct look {
+    struct fr_stream *stream;
+    int64_t low;
+    int64_t at; /* first record of the start's time; -1: there is none, or none was asked for */
+};
+
+static enum fr_status compare(struct fr_ingest *ingest, const struct look *look, const struct fr_source_answer *mark,
+                              struct fr_err *err)
+{
+    struct fr_stream *stream = look->stream;
+    const struct fr_partition_position *p = fr_stream_position(ingest, stream);
+    if (mark->status == FR_EOF) {
+        fr_log(FR_LOG_WARN, "ingest", "unverified",
+               "topic=%s partition=%" PRId32 " offset=%" PRId64
+               " reason=\"the last delivered record is no longer in the log\"",
+               p->topic, p->partition, stream->mark.offset);
+        return FR_OK;
+    }
+    if (mark->crc32c == stream->mark.crc32c && mark->timestamp_ms == stream->mark.timestamp_ms)
+        return FR_OK;
+    (void)fr_err_set(err, FR_E_MISMATCH,
+                     "%s/%" PRId32 ": the record at offset %" PRId64
+                     " is not the one that was trained (timestamp %" PRId64 ", CRC32C %08" PRIx32 "; noted %" PRId64
+                     ", %08" PRIx32
+                     "): another topic under the same name, made anew; use the right topic or another state_dir, or go "
+                     "on with this log by ingest.on_loss: earliest or latest",
+                     p->topic, p->partition, stream->mark.offset, mark->timestamp_ms, mark->crc32c,
+                     stream->mark.timestamp_ms, stream->mark.crc32c);
+    return lose(ingest, stream, look->low, OTHER_RECORDS, err);
+}
+
+static void first_offset(struct fr_ingest *ingest, const struct look *look)
+{
+    struct fr_stream *stream = look->stream;
+    if (stream->added || ingest->conf->ingest.start == FR_START_EARLIEST)
+        stream->next = look->low;
+    else if (look->at < 0 || look->at > stream->high) /* none so late */
+        stream->next = stream->high;
+    else
+        stream->next = look->at < look->low ? look->low : look->at;
+}
+
+static void missing(struct fr_ingest *ingest, struct fr_stream *stream, const struct fr_source_answer *answer,
+                    const char *what)
+{
+    const struct fr_partition_position *p = fr_stream_position(ingest, stream);
+    stream->there = answer->status;
+    snprintf(stream->why, sizeof(stream->why), "%.60s/%" PRId32 ": no %s: %.60s", p->topic, p->partition, what,
+             answer->why);
+}
+
+/* One question about all that are there so far: those without an answer drop out. */
+static enum fr_status ask(struct fr_ingest *ingest, int64_t when, struct fr_source_answer *answers, struct look *looks,
+                          uint32_t *n, struct fr_err *err)
+{
+    const struct fr_source *source = &ingest->topics.source;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < *n; i++)
+        answers[i] = (struct fr_source_answer){.partition = looks[i].stream->partition};
+    enum fr_status status = *n ? source->offsets(source->self, when, answers, *n, err) : FR_OK;
+    for (uint32_t i = 0; status == FR_OK && i < *n; i++) {
+        struct look *look = &looks[i];
+        if (answers[i].status < 0) {
+            missing(ingest, look->stream, &answers[i], "offsets");
+            continue;
+        }
+        if (when == FR_SOURCE_EARLIEST)
+            look->low = answers[i].offset;
+        else if (when == FR_SOURCE_LATEST)
+            look->stream->high = answers[i].offset;
+        else
+            look->at = answers[i].status == FR_OK ? answers[i].offset : -1;
+        looks[kept++] = *look;
+    }
+    *n = status == FR_OK ? kept : 0;
+    return status;
+}
+
+static bool has_mark(const struct look *look)
+{
+    const struct fr_stream *stream = look->stream;
+    return stream->mark.offset >= 0 && stream->next >= look->low && stream->next <= stream->high;
+}
+
+static bool mark_is_there(const struct look *look)
+{
+    return look->stream->mark.offset >= look->low && look->stream->mark.offset < look->stream->high;
+}
+
+/* Fingerprints of all that have one. */
+static enum fr_status ask_marks(struct fr_ingest *ingest, struct fr_source_answer *answers, const struct look *looks,
+                                uint32_t n, struct fr_err *err)
+{
+    const struct fr_source *source = &ingest->topics.source;
+    uint32_t asked = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (has_mark(&looks[i]) && mark_is_there(&looks[i]))
+            answers[asked++] = (struct fr_source_answer){.partition = looks[i].stream->partition,
+                                                         .offset = looks[i].stream->mark.offset};
+    return asked ? source->marks(source->self, answers, asked, err) : FR_OK;
+}
+
+/* `mark` is of this stream, or NULL: none was asked for. */
+static enum fr_status judge(struct fr_ingest *ingest, const struct look *look, const struct fr_source_answer *mark,
+                            struct fr_err *err)
+{
+    static const struct fr_source_answer gone = {.status = FR_EOF};
+    struct fr_stream *stream = look->stream;
+    enum fr_status status = FR_OK;
+    if (mark && mark->status < 0) {
+        missing(ingest, stream, mark, "last delivered record");
+        return FR_OK;
+    }
+    if (stream->next < 0)
+        first_offset(ingest, look);
+    else if (stream->next < look->low || stream->next > stream->high)
+        status = check_range(ingest, stream, look->low, err);
+    else if (stream->mark.offset >= 0)
+        status = compare(ingest, look, mark ? mark : &gone, err);
+    stream->from = stream->next;
+    stream->there = FR_OK;
+    if (status == FR_OK)
+        fr_stream_resolve(ingest, stream);
+    return status;
+}
+
+enum fr_status fr_streams_check_partitions(struct fr_ingest *ingest, struct fr_stream **streams, uint32_t n,
+                                           struct fr_err *err)
+{
+    struct look *looks = fr_alloc(n, sizeof(*looks));
+    struct fr_source_answer *answers = fr_alloc(n, sizeof(*answers));
+    for (uint32_t i = 0; i < n; i++)
+        looks[i] = (struct look){.stream = streams[i], .at = -1};
+    enum fr_status status = ask(ingest, FR_SOURCE_EARLIEST, answers, looks, &n, err);
+    if (status == FR_OK)
+        status = ask(ingest, FR_SOURCE_LATEST, answers, looks, &n, err);
+    bool begins = false;
+    for (uint32_t i = 0; i < n; i++)
+        begins |= looks[i].stream->next < 0 && !looks[i].stream->added;
+    if (status == FR_OK && begins && ingest->conf->ingest.start == FR_START_TIME)
+        status = ask(ingest, ingest->conf->ingest.start_ms, answers, looks, &n, err);
+    if (status == FR_OK)
+        status = ask_marks(ingest, answers, looks, n, err);
+    for (uint32_t i = 0, asked = 0; status == FR_OK && i < n; i++) {
+        bool marked = has_mark(&looks[i]) && mark_is_there(&looks[i]);
+        status = judge(ingest, &looks[i], marked ? &answers[asked] : NULL, err);
+        asked += marked;
+    }
+    free(looks);
+    free(answers);
+    return status;
+}
