@@ -187,10 +187,13 @@ static void put_outbox(const struct fr_snapshots *s, struct fr_buffer *out)
     fr_buffer_printf(out,
                      ",\"outbox\":{\"epochs\":%" PRIu64 ",\"in_flight_bytes\":%" PRIu64 ",\"records\":%" PRIu64
                      ",\"bytes\":%" PRIu64 ",\"errors\":%" PRIu64 ",\"resent_epochs\":%" PRIu64
-                     ",\"saturated\":%" PRIu64 ",\"problem\":",
+                     ",\"saturated\":%" PRIu64 ",\"lost_partitions\":%" PRIu64 ",\"strays\":%" PRIu64
+                     ",\"topic\":{\"begin\":%" PRIu64 ",\"looks\":%" PRIu64 ",\"looked_ms\":%" PRIu64 "},\"problem\":",
                      s->durable.epoch > s->publisher.acked ? s->durable.epoch - s->publisher.acked : 0,
                      s->publisher.in_flight_bytes, s->publisher.records, s->publisher.bytes, s->publisher.errors,
-                     s->publisher.resent_epochs, s->publisher.saturated);
+                     s->publisher.resent_epochs, s->publisher.saturated, s->publisher.lost_partitions,
+                     s->publisher.strays, s->publisher.topic.begin, s->publisher.topic.looks,
+                     s->publisher.topic.looked_ms);
     fr_buffer_json_text(out, s->publisher.problem);
     fr_buffer_printf(out, "}");
 }

@@ -291,7 +291,8 @@ enum fr_status fr_step_upkeep(struct fr_service *service, struct fr_err *err)
         return FR_EOF;
     fr_publisher_get_status(service->publisher, &publisher);
     enum fr_status status = FR_OK;
-    if (publisher.acked > service->acknowledged) {
+    /* fewer than before when the topic lost some */
+    if (publisher.acked != service->acknowledged) {
         service->acknowledged = publisher.acked;
         status = fr_durable_acknowledge(service->durable, publisher.acked, err);
     }

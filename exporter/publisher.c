@@ -31,6 +31,7 @@ void fr_publisher_tell(struct fr_publisher *publisher)
     publisher->tally.sent = publisher->sent;
     publisher->tally.acked = publisher->acked;
     publisher->tally.in_flight_bytes = publisher->in_flight_bytes;
+    publisher->tally.topic.begin = publisher->begin.epoch;
     pthread_mutex_lock(&publisher->mutex);
     publisher->status = publisher->tally;
     pthread_mutex_unlock(&publisher->mutex);
@@ -97,7 +98,9 @@ static void on_delivery(rd_kafka_t *client, const rd_kafka_message_t *message, v
         publisher->failed = true;
         return;
     }
-    struct pending_epoch *pending = find_pending(publisher, (uint64_t)(uintptr_t)message->_private);
+    uint64_t mark = (uint64_t)(uintptr_t)message->_private;
+    fr_publisher_landed(publisher, message->partition, message->offset, (mark & 1) != 0);
+    struct pending_epoch *pending = find_pending(publisher, mark >> 1);
     if (!pending || pending->outstanding == 0)
         return;
     pending->outstanding -= 1;
@@ -165,6 +168,7 @@ static void end_producer(struct fr_publisher *publisher)
     publisher->n_pending = 0;
     clear_outgoing(&publisher->out);
     publisher->sent = publisher->acked;
+    publisher->sent_begin = (struct fr_topic_begin){0};
 }
 
 /* ---- life ---- */
@@ -179,6 +183,7 @@ enum fr_status fr_publisher_new(const struct fr_publisher_options *options, stru
     publisher->options = *options;
     if (publisher->options.max_in_flight_bytes == 0)
         publisher->options.max_in_flight_bytes = IN_FLIGHT_DEFAULT;
+    publisher->topic = fr_alloc(options->partitions, sizeof(*publisher->topic));
     publisher->properties = fr_alloc(options->n_properties + 1, sizeof(*publisher->properties));
     for (size_t i = 0; i < options->n_properties; i++)
         publisher->properties[i] =
@@ -202,6 +207,7 @@ void fr_publisher_free(struct fr_publisher *publisher)
     end_producer(publisher);
     pthread_mutex_destroy(&publisher->mutex);
     free(publisher->properties);
+    free(publisher->topic);
     clear_outgoing(&publisher->out);
     free(publisher->out.records);
     fr_buffer_release(&publisher->borrowed.own);
@@ -229,7 +235,6 @@ void fr_publisher_get_status(struct fr_publisher *publisher, struct fr_publisher
 
 static enum fr_status keep_record(void *self, uint32_t partition, uint32_t piece, const void *bytes, size_t size)
 {
-    (void)piece;
     struct outgoing *out = self;
     if (out->n == out->capacity) {
         out->capacity = out->capacity ? out->capacity * 2 : 64;
@@ -237,7 +242,7 @@ static enum fr_status keep_record(void *self, uint32_t partition, uint32_t piece
     }
     uint8_t *own = fr_realloc(NULL, size, 1);
     memcpy(own, bytes, size);
-    out->records[out->n++] = (struct outgoing_record){partition, size, own};
+    out->records[out->n++] = (struct outgoing_record){partition, out->from_one && piece == 0, size, own};
     return FR_OK;
 }
 
@@ -266,6 +271,9 @@ static enum fr_status encode_epoch(struct fr_publisher *publisher, uint64_t numb
     if (status != FR_OK)
         return fr_err_set(err, status, "the head of the journal file of epoch %" PRIu64 " does not parse", number);
     uint64_t saturated = 0, asked = settings.piece_max;
+    out->from_one = number == 1;
+    if (out->from_one)
+        publisher->sent_begin = (struct fr_topic_begin){epoch.timeline, number, fr_sha256_u64(&epoch.digest)};
     if (settings.np != publisher->options.partitions)
         status = fr_err_set(err, FR_E_MISMATCH, "epoch %" PRIu64 " was cut for %u delta partitions, the config says %u",
                             number, settings.np, publisher->options.partitions);
@@ -334,7 +342,7 @@ static enum fr_status produce_some(struct fr_publisher *publisher, struct fr_err
             publisher->producer, RD_KAFKA_V_TOPIC(publisher->options.topic),
             RD_KAFKA_V_PARTITION((int32_t)record->partition), RD_KAFKA_V_VALUE(record->bytes, record->size),
             RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_FREE), RD_KAFKA_V_TIMESTAMP(out->timestamp_ms),
-            RD_KAFKA_V_OPAQUE((void *)(uintptr_t)out->epoch), RD_KAFKA_V_END);
+            RD_KAFKA_V_OPAQUE((void *)(uintptr_t)(out->epoch << 1 | record->begins)), RD_KAFKA_V_END);
         if (error == RD_KAFKA_RESP_ERR__QUEUE_FULL)
             return FR_AGAIN;
         if (error) {
@@ -368,8 +376,9 @@ static enum fr_status send_waiting(struct fr_publisher *publisher, struct fr_err
     return status == FR_AGAIN ? FR_OK : status;
 }
 
-static void settle(struct fr_publisher *publisher)
+static enum fr_status settle(struct fr_publisher *publisher, struct fr_err *err)
 {
+    enum fr_status status = FR_OK;
     bool moved = false;
     while (publisher->n_pending > 0 && pending_at(publisher, 0)->complete &&
            pending_at(publisher, 0)->outstanding == 0) {
@@ -382,7 +391,10 @@ static void settle(struct fr_publisher *publisher)
         publisher->backoff_ms = 0;
         publisher->tally.problem[0] = '\0';
     }
+    if (publisher->sent_begin.epoch > 0 && publisher->acked >= publisher->sent_begin.epoch)
+        status = fr_publisher_begin_landed(publisher, err);
     fr_publisher_tell(publisher);
+    return status;
 }
 
 /* Ends the producer after a failure and plans the next attempt. */
@@ -391,6 +403,7 @@ static void restart_later(struct fr_publisher *publisher)
     char quoted[300];
     end_producer(publisher);
     publisher->failed = false;
+    publisher->moved = true; /* what the topic took of it is looked at */
     atomic_store(&publisher->fatal, false);
     publisher->backoff_ms = publisher->backoff_ms ? publisher->backoff_ms * 2 : BACKOFF_MIN_MS;
     if (publisher->backoff_ms > BACKOFF_MAX_MS)
@@ -401,35 +414,71 @@ static void restart_later(struct fr_publisher *publisher)
            publisher->acked, publisher->backoff_ms, fr_log_quote(quoted, sizeof(quoted), publisher->tally.problem));
 }
 
+/* A producer, once the back-off is over and the topic was looked at. */
+static enum fr_status make_producer(struct fr_publisher *publisher, int wait_ms, struct fr_err *err)
+{
+    uint64_t now = fr_mono_ns(publisher->options.clock);
+    if (now < publisher->retry_at_ns) {
+        uint64_t left_ms = (publisher->retry_at_ns - now) / 1000000u + 1;
+        (void)poll(NULL, 0, wait_ms < 0 || left_ms < (uint64_t)wait_ms ? (int)left_ms : wait_ms);
+        return fr_err_set(err, FR_E_UNAVAILABLE, "%s", publisher->tally.problem);
+    }
+    enum fr_status status = publisher->moved ? fr_publisher_check(publisher, err) : FR_OK;
+    if (status == FR_E_UNAVAILABLE)
+        publisher->retry_at_ns = fr_mono_ns(publisher->options.clock) + BACKOFF_MAX_MS * UINT64_C(1000000);
+    return status == FR_OK ? fr_publisher_producer(publisher, err) : status;
+}
+
+/* The topic is not what it was; everything that was not acknowledged is sent after a look at it. */
+static void look_again(struct fr_publisher *publisher)
+{
+    fr_log(FR_LOG_WARN, "publisher", "topic_changed",
+           "topic=%s acked=%" PRIu64 " note=\"it was made anew or lost records; it is looked at\"",
+           publisher->options.topic, publisher->acked);
+    end_producer(publisher);
+}
+
+/* One turn with a producer that works. */
+static enum fr_status turn(struct fr_publisher *publisher, int wait_ms, struct fr_err *err)
+{
+    enum fr_status status = send_waiting(publisher, err);
+    rd_kafka_poll(publisher->producer, wait_ms);
+    while (rd_kafka_poll(publisher->producer, 0) > 0)
+        continue; /* bounded by the records in flight */
+    fr_publisher_ask(publisher);
+    if ((status == FR_OK || status == FR_E_UNAVAILABLE) && fr_publisher_has_gaps(publisher)) {
+        /* before anything is told: nothing is acknowledged beside another writer */
+        enum fr_status between = fr_publisher_check_gaps(publisher, err);
+        status = between == FR_OK ? status : between;
+    }
+    return status;
+}
+
 enum fr_status fr_publisher_step(struct fr_publisher *publisher, int wait_ms, struct fr_err *err)
 {
     if (!publisher->checked)
         return fr_err_set(err, FR_E_STATE, "the delta topic was not checked yet");
     enum fr_status status = FR_OK;
     if (!publisher->producer) {
-        uint64_t now = fr_mono_ns(publisher->options.clock);
-        if (now < publisher->retry_at_ns) {
-            uint64_t left_ms = (publisher->retry_at_ns - now) / 1000000u + 1;
-            (void)poll(NULL, 0, wait_ms < 0 || left_ms < (uint64_t)wait_ms ? (int)left_ms : wait_ms);
-            return fr_err_set(err, FR_E_UNAVAILABLE, "%s", publisher->tally.problem);
-        }
-        status = fr_publisher_producer(publisher, err);
+        status = make_producer(publisher, wait_ms, err);
         if (status != FR_OK)
             return status;
     }
-    if (!publisher->failed && !atomic_load(&publisher->fatal))
-        status = send_waiting(publisher, err);
-    rd_kafka_poll(publisher->producer, wait_ms);
-    while (rd_kafka_poll(publisher->producer, 0) > 0)
-        continue; /* bounded by the records in flight */
-    settle(publisher);
+    status = turn(publisher, wait_ms, err);
+    if (status == FR_E_MISMATCH)
+        return status;
+    enum fr_status settled = settle(publisher, err);
+    if (settled != FR_OK)
+        return settled;
     if (publisher->failed || atomic_load(&publisher->fatal)) {
         if (status == FR_E_UNAVAILABLE && err)
             fr_publisher_problem(publisher, err->text);
         restart_later(publisher);
-        settle(publisher);
+        fr_publisher_tell(publisher);
         return fr_err_set(err, FR_E_UNAVAILABLE, "%s", publisher->tally.problem);
     }
+    if (publisher->moved)
+        look_again(publisher);
     if (status == FR_OK && publisher->in_flight_bytes > 0 && publisher->tally.problem[0] != '\0')
         return fr_err_set(err, FR_E_UNAVAILABLE, "%s", publisher->tally.problem);
     return status;

@@ -1,153 +1,111 @@
-/* The start check: is the delta topic ours, and from which epoch on must be sent.
+/* The look at the delta topic: is it ours, from which epoch on must be sent, can a replica begin.
  *
- * The newest record of every partition is read back (a transaction marker or an aborted record may
- * lie behind it, hence the walk back) and compared with the chain of the journal: same model,
- * timeline not newer, epoch not newer than the durable one, digest that of our own epoch of that
- * number. Anything else is a copy of the state directory, a second writer or a foreign topic, and
- * an operator must decide. A commit shows its epoch complete in its partition; any other record
- * shows the epoch before. Sending resumes behind the least of them, so that an epoch which was cut
- * off in the middle is completed before anything later (the replicas drop what they hold already).
+ * It is made at start, after every restart of the producer, and when the minute's question shows
+ * that the topic is not what it was. The newest record of every partition is read back (strays,
+ * transaction markers or aborted records may lie behind it, hence the walk back) and compared with
+ * the chain of the journal: same model, timeline not newer, epoch not newer than the durable one,
+ * digest that of our own epoch of that number. Anything else is a copy of the state directory, a
+ * second writer or a foreign topic, and an operator must decide. A commit shows its epoch complete
+ * in its partition; any other record shows the epoch before. Sending resumes behind the least of
+ * them, so that an epoch which was cut off in the middle is completed before anything later (the
+ * replicas drop what they hold already).
+ *
+ * A new replica begins with piece 0 of an epoch that has `from` 1. Where that lies in each
+ * partition is the topic's beginning (publisher_known.c); when it is gone, or sending would have to
+ * resume where the journal no longer reaches, the topic has to be filled anew: from epoch 1 on
+ * where the journal still begins there.
  *
  * Source: reading back one's own log before writing, DESIGN section 5 (Recovery). Thread: the
- * publisher thread, before the first step. It does not read whole partitions or change the
- * topic. */
+ * publisher thread. It does not read whole partitions or change the topic. */
 #include "publisher_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/check.h"
 #include "base/log.h"
 
-enum { WALK_FIRST = 4, WALK_FACTOR = 16, WALK_MAX = 1 << 14, POLL_MS = 100 };
+enum { WALK_FIRST = 4, WALK_FACTOR = 16, WALK_MAX = 1 << 14 };
 
-#define REMEDY "start in the right state directory, or name an empty topic in export.topic of a fresh state_dir"
+#define REMEDY "start in the right state directory, or name an empty topic in export.topic"
 
-/* The end of one partition, as read. */
-struct tail {
+/* What one look found. */
+struct look {
     struct fr_publisher *publisher;
     rd_kafka_t *client;
-    int32_t partition;
-    bool found;
-    struct fr_buffer value; /* of its newest record */
-};
-
-/* Reads [from, high) of the partition and keeps its last record's value; none: *found stays
- * false. */
-static enum fr_status read_span(struct tail *tail, int64_t from, int64_t high, struct fr_err *err)
-{
-    rd_kafka_t *client = tail->client;
-    const char *topic = tail->publisher->options.topic;
-    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
-    rd_kafka_topic_partition_list_add(list, topic, tail->partition)->offset = from;
-    rd_kafka_resp_err_t error = rd_kafka_assign(client, list);
-    rd_kafka_topic_partition_list_destroy(list);
-    if (error)
-        return fr_err_set(err, FR_E_UNAVAILABLE, "topic %s: %s", topic, rd_kafka_err2str(error));
-    uint64_t deadline = fr_mono_ns(fr_clock_system()) + UINT64_C(1000000) * BROKER_TIMEOUT_MS;
-    bool ended = false;
-    while (!ended && fr_mono_ns(fr_clock_system()) < deadline) {
-        rd_kafka_message_t *message = rd_kafka_consumer_poll(client, POLL_MS);
-        if (!message)
-            continue;
-        if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
-            ended = true;
-        } else if (!message->err) {
-            fr_buffer_clear(&tail->value);
-            fr_buffer_append(&tail->value, message->payload, message->len);
-            tail->found = true;
-            ended = message->offset >= high - 1;
-            deadline = fr_mono_ns(fr_clock_system()) + UINT64_C(1000000) * BROKER_TIMEOUT_MS;
-        }
-        rd_kafka_message_destroy(message);
-    }
-    (void)rd_kafka_assign(client, NULL);
-    return ended
-               ? FR_OK
-               : fr_err_set(err, FR_E_UNAVAILABLE, "the newest record of topic %s partition %d did not arrive in time",
-                            topic, (int)tail->partition);
-}
-
-static enum fr_status newest_record(struct tail *tail, struct fr_err *err)
-{
-    const char *topic = tail->publisher->options.topic;
-    int64_t low = 0, high = 0;
-    rd_kafka_resp_err_t error =
-        rd_kafka_query_watermark_offsets(tail->client, topic, tail->partition, &low, &high, BROKER_TIMEOUT_MS);
-    if (error)
-        return fr_err_set(err, FR_E_UNAVAILABLE, "topic %s partition %d: %s", topic, (int)tail->partition,
-                          rd_kafka_err2str(error));
-    tail->found = false;
-    for (int64_t back = WALK_FIRST; high > low && back <= WALK_MAX; back *= WALK_FACTOR) {
-        int64_t from = high - back > low ? high - back : low;
-        enum fr_status status = read_span(tail, from, high, err);
-        if (status != FR_OK || tail->found || from == low)
-            return status;
-    }
-    return FR_OK;
-}
-
-static bool text_is(const struct fr_delta_text *text, const char *name)
-{
-    return text->size == strlen(name) && memcmp(text->bytes, name, text->size) == 0;
-}
-
-struct chain {
     struct fr_durable_status durable;
     char model[128];
+    uint32_t np;
+    int64_t *low, *high;
+    struct fr_topic_record *heads, *tails; /* the first and the newest record that somebody meant */
+    struct fr_topic_span *spans;
+    uint64_t strays;
 };
 
-/* The record of one partition against our chain; *complete = the newest epoch that this partition
- * holds wholly. */
-static enum fr_status judge_record(const struct tail *tail, const struct chain *chain, uint64_t *complete,
-                                   struct fr_err *err)
+/* ---- reading ---- */
+
+static bool keep_newest(void *self, int32_t partition, const struct fr_topic_record *record)
 {
-    const struct fr_publisher *publisher = tail->publisher;
-    const char *topic = publisher->options.topic;
-    const struct fr_durable_status *durable = &chain->durable;
-    struct fr_delta_record record;
-    struct fr_err problem = {0};
-    if (fr_delta_read(tail->value.data, tail->value.size, &record, &problem) != FR_OK)
-        return fr_err_set(err, FR_E_MISMATCH, "topic %s partition %d ends with something that is not ours (%s); %s",
-                          topic, (int)tail->partition, problem.text, REMEDY);
-    if (durable->epoch == 0 || record.timeline > durable->timeline ||
-        (record.timeline == durable->timeline && record.epoch > durable->epoch))
-        return fr_err_set(err, FR_E_MISMATCH,
-                          "topic %s partition %d holds epoch %" PRIu64 " of timeline %" PRIu64
-                          ", but this state ends at epoch %" PRIu64 " of timeline %" PRIu64
-                          ": an older copy of the state, or another writer; %s",
-                          topic, (int)tail->partition, record.epoch, record.timeline, durable->epoch, durable->timeline,
-                          REMEDY);
-    if (!text_is(&record.model, chain->model))
-        return fr_err_set(err, FR_E_MISMATCH, "topic %s holds deltas of model %.*s, this state is of model %s; %s",
-                          topic, (int)record.model.size, record.model.bytes, chain->model, REMEDY);
-    if (record.np != publisher->options.partitions || record.partition != (uint32_t)tail->partition)
-        return fr_err_set(err, FR_E_MISMATCH, "topic %s partition %d holds a record of partition %u of %u; %s", topic,
-                          (int)tail->partition, record.partition, record.np, REMEDY);
-    *complete = 0;
-    if (record.timeline < durable->timeline)
-        return FR_OK; /* nothing of this timeline arrived yet */
-    struct fr_sha256 digest;
-    enum fr_status status = fr_durable_digest(publisher->options.durable, record.epoch, &digest);
-    if (status != FR_OK)
-        return fr_err_set(err, FR_E_MISMATCH,
-                          "topic %s partition %d ends at epoch %" PRIu64 ", which the journal (from epoch %" PRIu64
-                          ") no longer knows: the topic lost its newest records; %s",
-                          topic, (int)tail->partition, record.epoch, durable->journal_first, REMEDY);
-    if (fr_sha256_u64(&digest) != record.digest)
-        return fr_err_set(err, FR_E_MISMATCH,
-                          "topic %s partition %d holds an epoch %" PRIu64
-                          " with another digest than ours: a second writer, or a copy of this state; %s",
-                          topic, (int)tail->partition, record.epoch, REMEDY);
-    *complete = record.kind == FR_DELTA_COMMIT ? record.epoch : record.from - 1;
-    return FR_OK;
+    struct look *look = self;
+    look->tails[partition] = *record;
+    return false;
+}
+
+static bool keep_first(void *self, int32_t partition, const struct fr_topic_record *record)
+{
+    struct look *look = self;
+    look->heads[partition] = *record;
+    return true;
+}
+
+static enum fr_status read_tails(struct look *look, struct fr_err *err)
+{
+    const struct fr_topic_visitor visitor = {look, keep_newest};
+    enum fr_status status = FR_OK;
+    for (int64_t back = WALK_FIRST; back <= WALK_MAX && status == FR_OK; back *= WALK_FACTOR) {
+        size_t n = 0;
+        for (uint32_t p = 0; p < look->np; p++) {
+            int64_t low = look->low[p], high = look->high[p];
+            bool walked = back > WALK_FIRST && high - back / WALK_FACTOR <= low;
+            if (look->tails[p].found || high <= low || walked)
+                continue;
+            look->spans[n++] =
+                (struct fr_topic_span){(int32_t)p, high - back > low ? high - back : low, high, 0, false};
+        }
+        status = fr_publisher_read(look->publisher, look->client, look->spans, n, &visitor, err);
+        for (size_t i = 0; i < n; i++)
+            look->strays += look->spans[i].strays;
+    }
+    for (uint32_t p = 0; p < look->np && status == FR_OK; p++)
+        if (!look->tails[p].found && look->high[p] - look->low[p] > WALK_MAX)
+            return fr_err_set(err, FR_E_MISMATCH,
+                              "none of the newest %d records of topic %s partition %u is a delta record; %s", WALK_MAX,
+                              look->publisher->options.topic, p, REMEDY);
+    return status;
+}
+
+/* The records at which partitions begin, or where they are known to. */
+static enum fr_status read_heads(struct look *look, struct fr_err *err)
+{
+    const struct fr_topic_visitor visitor = {look, keep_first};
+    const struct fr_topic_partition *topic = look->publisher->topic;
+    size_t n = 0;
+    memset(look->heads, 0, look->np * sizeof(*look->heads));
+    for (uint32_t p = 0; p < look->np; p++) {
+        int64_t from = topic[p].begin >= look->low[p] ? topic[p].begin : look->low[p];
+        int64_t to = look->high[p] - from > WALK_MAX ? from + WALK_MAX : look->high[p];
+        look->spans[n++] = (struct fr_topic_span){(int32_t)p, from, to, 0, false};
+    }
+    return fr_publisher_read(look->publisher, look->client, look->spans, n, &visitor, err);
 }
 
 /* The model's name from the head of the newest epoch's journal file. */
-static enum fr_status learn_chain(struct fr_publisher *publisher, struct chain *chain, struct fr_err *err)
+static enum fr_status learn_chain(struct look *look, struct fr_err *err)
 {
-    fr_durable_get_status(publisher->options.durable, &chain->durable);
-    if (chain->durable.epoch == 0)
+    struct fr_publisher *publisher = look->publisher;
+    fr_durable_get_status(publisher->options.durable, &look->durable);
+    if (look->durable.epoch == 0)
         return FR_OK;
     struct fr_codec_settings settings;
     fr_buffer_clear(&publisher->head_bytes);
@@ -157,88 +115,266 @@ static enum fr_status learn_chain(struct fr_publisher *publisher, struct chain *
     status = fr_codec_settings_parse(publisher->head_bytes.data, publisher->head_bytes.size, &settings);
     if (status != FR_OK)
         return fr_err_set(err, status, "the head of the newest journal file does not parse");
-    memcpy(chain->model, settings.model, sizeof(chain->model));
+    memcpy(look->model, settings.model, sizeof(look->model));
     fr_codec_settings_release(&settings);
     return FR_OK;
 }
 
-static enum fr_status check_partitions(struct fr_publisher *publisher, rd_kafka_t *client, const struct chain *chain,
-                                       uint64_t *resume, struct fr_err *err)
+/* ---- judging ---- */
+
+static enum fr_status other_epoch(const struct look *look, int32_t partition, const struct fr_topic_record *record,
+                                  struct fr_err *err)
 {
-    struct tail tail = {.publisher = publisher, .client = client};
+    const char *topic = look->publisher->options.topic;
+    const struct fr_durable_status *durable = &look->durable;
+    struct fr_sha256 digest;
+    if (fr_durable_digest(look->publisher->options.durable, record->epoch, &digest) != FR_OK)
+        return fr_err_set(err, FR_E_MISMATCH,
+                          "topic %s partition %d ends at epoch %" PRIu64 ", which the journal (from epoch %" PRIu64
+                          ") no longer knows: the topic lost its newest records; %s, which is filled with all of it",
+                          topic, (int)partition, record->epoch, durable->journal_first, REMEDY);
+    if (fr_sha256_u64(&digest) != record->digest)
+        return fr_err_set(err, FR_E_MISMATCH,
+                          "topic %s partition %d holds an epoch %" PRIu64 " of model %s at offset %" PRId64
+                          " with another digest than ours: a second writer, or a copy of this state. Let one of them "
+                          "run only; %s",
+                          topic, (int)partition, record->epoch, record->model, record->offset, REMEDY);
+    return FR_OK;
+}
+
+/* A record of the topic against our chain; FR_E_MISMATCH says whose it is. */
+static enum fr_status judge_record(const struct look *look, int32_t partition, const struct fr_topic_record *record,
+                                   struct fr_err *err)
+{
+    const struct fr_publisher *publisher = look->publisher;
+    const char *topic = publisher->options.topic;
+    const struct fr_durable_status *durable = &look->durable;
+    if (record->status != FR_OK)
+        return fr_err_set(err, FR_E_MISMATCH,
+                          "topic %s partition %d has a record at offset %" PRId64 " that is not ours (%s); %s", topic,
+                          (int)partition, record->offset, record->problem, REMEDY);
+    if (look->model[0] != '\0' && strcmp(record->model, look->model) != 0)
+        return fr_err_set(err, FR_E_MISMATCH,
+                          "topic %s holds deltas of model %s (epoch %" PRIu64 " at offset %" PRId64
+                          " of partition %d), this state is of model %s; %s",
+                          topic, record->model, record->epoch, record->offset, (int)partition, look->model, REMEDY);
+    if (durable->epoch == 0 || record->timeline > durable->timeline ||
+        (record->timeline == durable->timeline && record->epoch > durable->epoch))
+        return fr_err_set(err, FR_E_MISMATCH,
+                          "topic %s partition %d holds epoch %" PRIu64 " of timeline %" PRIu64
+                          " of model %s, but this state ends at epoch %" PRIu64 " of timeline %" PRIu64
+                          ": an older copy of the state, or another writer; %s",
+                          topic, (int)partition, record->epoch, record->timeline, record->model, durable->epoch,
+                          durable->timeline, REMEDY);
+    if (record->np != publisher->options.partitions || record->partition != (uint32_t)partition)
+        return fr_err_set(err, FR_E_MISMATCH, "topic %s partition %d holds a record of partition %u of %u; %s", topic,
+                          (int)partition, record->partition, record->np, REMEDY);
+    return record->timeline < durable->timeline ? FR_OK : other_epoch(look, partition, record, err);
+}
+
+/* *least = the newest epoch that every partition holds wholly. */
+static enum fr_status judge_tails(struct look *look, uint64_t *least, struct fr_err *err)
+{
     enum fr_status status = FR_OK;
-    uint64_t least = UINT64_MAX;
-    for (uint32_t p = 0; p < publisher->options.partitions && status == FR_OK; p++) {
+    *least = UINT64_MAX;
+    for (uint32_t p = 0; p < look->np && status == FR_OK; p++) {
+        const struct fr_topic_record *tail = &look->tails[p];
         uint64_t complete = 0;
-        tail.partition = (int32_t)p;
-        status = newest_record(&tail, err);
-        if (status == FR_OK && tail.found)
-            status = judge_record(&tail, chain, &complete, err);
-        if (status == FR_OK && !tail.found && chain->durable.acked > 0) {
-            fr_log(
-                FR_LOG_WARN, "publisher", "delta_topic_lost_records",
-                "topic=%s partition=%u acked=%" PRIu64
-                " problem=\"the partition is empty although epochs were acknowledged; sending what the journal holds\"",
-                publisher->options.topic, p, chain->durable.acked);
-            publisher->tally.lost_partitions += 1;
-        }
-        least = complete < least ? complete : least;
+        if (tail->found)
+            status = judge_record(look, (int32_t)p, tail, err);
+        if (tail->found && tail->timeline == look->durable.timeline)
+            complete = tail->kind == FR_DELTA_COMMIT ? tail->epoch : tail->from - 1;
+        look->publisher->topic[p].last = complete;
+        *least = complete < *least ? complete : *least;
     }
-    fr_buffer_release(&tail.value);
-    if (status == FR_OK)
-        *resume = least;
     return status;
 }
 
-static enum fr_status open_client(struct fr_publisher *publisher, rd_kafka_t **out, struct fr_err *err)
+static bool begins(const struct look *look, const struct fr_topic_record *head)
 {
-    static const struct fr_kafka_setting required[] = {
-        {"group.id", "freshet.check"},
-        {"enable.auto.commit", "false"},
-        {"enable.partition.eof", "true"},
-        {"auto.offset.reset", "earliest"},
-        {"allow.auto.create.topics", "false"},
-        {"fetch.wait.max.ms", "10"},
-        {NULL, NULL},
-    };
-    rd_kafka_t *client;
-    struct fr_kafka_options options = {.type = RD_KAFKA_CONSUMER, .required = required};
-    enum fr_status status = fr_publisher_client(publisher, options, &client, err);
+    return head->found && head->status == FR_OK && head->timeline == look->durable.timeline && head->from == 1 &&
+           head->piece == 0 && strcmp(head->model, look->model) == 0;
+}
+
+/* A new replica can begin, in every partition with the same epoch. What was known of it must still
+ * lie where it lay; else all partitions begin with it. */
+static bool judge_heads(struct look *look)
+{
+    struct fr_publisher *publisher = look->publisher;
+    struct fr_topic_begin begin = publisher->begin;
+    bool known = begin.epoch > 0;
+    if (!known && look->np > 0)
+        begin = (struct fr_topic_begin){look->heads[0].timeline, look->heads[0].epoch, look->heads[0].digest};
+    bool sound = true;
+    for (uint32_t p = 0; p < look->np && sound; p++) {
+        const struct fr_topic_record *head = &look->heads[p];
+        sound = begins(look, head) && head->timeline == begin.timeline && head->epoch == begin.epoch &&
+                head->digest == begin.digest && (!known || head->offset == publisher->topic[p].begin);
+    }
+    if (!sound)
+        return false;
+    for (uint32_t p = 0; p < look->np; p++)
+        publisher->topic[p].begin = look->heads[p].offset;
+    publisher->begin = begin;
+    return true;
+}
+
+static enum fr_status check_heads(struct look *look, bool *sound, struct fr_err *err)
+{
+    enum fr_status status = read_heads(look, err);
     if (status != FR_OK)
         return status;
-    (void)rd_kafka_poll_set_consumer(client);
-    *out = client;
+    *sound = judge_heads(look);
+    if (*sound || look->publisher->begin.epoch == 0)
+        return FR_OK;
+    fr_publisher_forget_begin(look->publisher);
+    status = read_heads(look, err);
+    *sound = status == FR_OK && judge_heads(look);
+    return status;
+}
+
+/* ---- deciding ---- */
+
+/* Partitions that have nothing although epochs were acknowledged (P8). */
+static void count_losses(struct look *look)
+{
+    struct fr_publisher *publisher = look->publisher;
+    for (uint32_t p = 0; p < look->np; p++) {
+        if (look->tails[p].found || look->durable.acked == 0)
+            continue;
+        fr_log(FR_LOG_WARN, "publisher", "delta_topic_lost_records",
+               "topic=%s partition=%u acked=%" PRIu64
+               " problem=\"the partition is empty although epochs were acknowledged; it is filled again\"",
+               publisher->options.topic, p, look->durable.acked);
+        publisher->tally.lost_partitions += 1;
+    }
+}
+
+static enum fr_status decide(struct look *look, struct fr_err *err)
+{
+    struct fr_publisher *publisher = look->publisher;
+    uint64_t resume = 0;
+    bool sound = false;
+    enum fr_status status = judge_tails(look, &resume, err);
+    if (status == FR_OK)
+        status = check_heads(look, &sound, err);
+    if (status != FR_OK)
+        return status;
+    count_losses(look);
+    /* a state that begins from a savepoint has no journal yet */
+    uint64_t journal = look->durable.journal_first > 0 ? look->durable.journal_first - 1 : look->durable.epoch;
+    if (!sound)
+        resume = 0;
+    if (resume < journal)
+        resume = journal;
+    for (uint32_t p = 0; p < look->np; p++) {
+        publisher->topic[p].low = look->low[p];
+        publisher->topic[p].next = look->high[p];
+        publisher->topic[p].gap_from = publisher->topic[p].gap_to = 0;
+    }
+    publisher->sent = publisher->acked = resume;
+    if (publisher->highest_sent < resume)
+        publisher->highest_sent = resume;
+    publisher->tally.strays = look->strays;
     return FR_OK;
+}
+
+static void release(struct look *look)
+{
+    fr_publisher_reader_close(look->client);
+    free(look->low);
+    free(look->high);
+    free(look->heads);
+    free(look->tails);
+    free(look->spans);
+}
+
+static enum fr_status begin_look(struct fr_publisher *publisher, struct look *look, struct fr_err *err)
+{
+    uint32_t np = publisher->options.partitions;
+    *look = (struct look){.publisher = publisher, .np = np};
+    look->low = fr_alloc(np, sizeof(*look->low));
+    look->high = fr_alloc(np, sizeof(*look->high));
+    look->heads = fr_alloc(np, sizeof(*look->heads));
+    look->tails = fr_alloc(np, sizeof(*look->tails));
+    look->spans = fr_alloc(np, sizeof(*look->spans));
+    publisher->connection[0] = '\0';
+    if (!publisher->checked)
+        fr_publisher_load_begin(publisher);
+    enum fr_status status = fr_publisher_reader(publisher, &look->client, err);
+    return status == FR_OK ? learn_chain(look, err) : status;
 }
 
 enum fr_status fr_publisher_check(struct fr_publisher *publisher, struct fr_err *err)
 {
-    rd_kafka_t *client = NULL;
-    struct chain chain = {0};
-    uint64_t resume = 0;
-    publisher->connection[0] = '\0';
-    enum fr_status status = open_client(publisher, &client, err);
+    struct look look;
+    enum fr_status status = begin_look(publisher, &look, err);
     if (status == FR_OK)
-        status = fr_publisher_check_topic(publisher, client, err);
+        status = fr_publisher_check_topic(publisher, look.client, err);
     if (status == FR_OK)
-        status = learn_chain(publisher, &chain, err);
+        status = fr_publisher_ends(publisher, look.client, look.low, look.high, err);
     if (status == FR_OK)
-        status = check_partitions(publisher, client, &chain, &resume, err);
-    if (client) {
-        (void)rd_kafka_consumer_close(client);
-        rd_kafka_destroy(client);
-    }
+        status = read_tails(&look, err);
+    if (status == FR_OK)
+        status = decide(&look, err);
+    release(&look);
     if (status != FR_OK) {
         if (err)
             fr_publisher_problem(publisher, err->text);
         return status;
     }
-    if (chain.durable.journal_first > 0 && resume < chain.durable.journal_first - 1)
-        resume = chain.durable.journal_first - 1;
-    publisher->sent = publisher->acked = publisher->highest_sent = resume;
     publisher->checked = true;
+    publisher->moved = false;
+    publisher->tally.topic.looks += 1;
+    publisher->tally.topic.looked_ms = (uint64_t)fr_wall_ms(publisher->options.clock);
+    publisher->looked_ns = fr_mono_ns(publisher->options.clock);
     fr_publisher_problem(publisher, "");
     fr_log(FR_LOG_INFO, "publisher", "topic_checked", "topic=%s durable=%" PRIu64 " complete=%" PRIu64,
-           publisher->options.topic, chain.durable.epoch, resume);
+           publisher->options.topic, look.durable.epoch, publisher->acked);
     return FR_OK;
+}
+
+/* ---- records between ours ---- */
+
+struct stranger {
+    struct look *look;
+    struct fr_err *err;
+    enum fr_status status;
+    uint64_t ours;
+};
+
+static bool meet(void *self, int32_t partition, const struct fr_topic_record *record)
+{
+    struct stranger *stranger = self;
+    stranger->status = judge_record(stranger->look, partition, record, stranger->err);
+    stranger->ours += stranger->status == FR_OK;
+    return stranger->status != FR_OK;
+}
+
+enum fr_status fr_publisher_check_gaps(struct fr_publisher *publisher, struct fr_err *err)
+{
+    struct look look;
+    size_t n = 0;
+    enum fr_status status = begin_look(publisher, &look, err);
+    for (uint32_t p = 0; p < look.np; p++)
+        if (publisher->topic[p].gap_to > publisher->topic[p].gap_from)
+            look.spans[n++] =
+                (struct fr_topic_span){(int32_t)p, publisher->topic[p].gap_from, publisher->topic[p].gap_to, 0, false};
+    struct stranger stranger = {.look = &look, .err = err};
+    const struct fr_topic_visitor visitor = {&stranger, meet};
+    if (status == FR_OK)
+        status = fr_publisher_read(publisher, look.client, look.spans, n, &visitor, err);
+    if (stranger.status != FR_OK)
+        status = stranger.status;
+    if (status == FR_OK) {
+        for (uint32_t p = 0; p < look.np; p++)
+            publisher->topic[p].gap_from = publisher->topic[p].gap_to = 0;
+        for (size_t i = 0; i < n; i++)
+            publisher->tally.strays += look.spans[i].strays;
+        if (stranger.ours > 0)
+            fr_log(FR_LOG_INFO, "publisher", "records_arrived_twice", "topic=%s records=%" PRIu64,
+                   publisher->options.topic, stranger.ours);
+    }
+    release(&look);
+    return status;
 }

@@ -14,11 +14,47 @@ enum {
     /* message.max.bytes: the largest piece_max (64 MiB) and its envelope */
     RECORD_BYTES_MAX = 65 << 20,
     IN_FLIGHT_DEFAULT = 64 << 20,
-    BROKER_TIMEOUT_MS = 5000, /* metadata, watermarks, one fetched record */
+    BROKER_TIMEOUT_MS = 5000, /* metadata, offsets, fetched records */
+    LOOK_MS = 60000,          /* between questions about the topic while all is well */
+};
+
+/* What is known of a partition between looks. Offsets; -1: not known. */
+struct fr_topic_partition {
+    int64_t low;
+    int64_t next;             /* where our next record should land */
+    int64_t begin;            /* of the record with which a new replica begins */
+    int64_t sent_begin;       /* the same of an epoch that is not acknowledged yet */
+    int64_t gap_from, gap_to; /* offsets between ours that were not looked at yet; equal: none */
+    uint64_t last;            /* newest epoch that a look saw complete */
+};
+
+/* The epoch with `from` 1 with which new replicas begin; epoch 0: not known. */
+struct fr_topic_begin {
+    uint64_t timeline, epoch, digest;
+};
+
+/* The envelope of a record of the topic. */
+struct fr_topic_record {
+    bool found;
+    int64_t offset;
+    enum fr_status status; /* FR_OK, or why it is no delta record of this format; problem says it */
+    enum fr_delta_kind kind;
+    uint64_t timeline, epoch, from, digest;
+    uint32_t partition, np, piece;
+    char model[128];
+    char problem[128];
+};
+
+struct fr_topic_span {
+    int32_t partition;
+    int64_t from, to; /* offsets; `to` is not in it */
+    uint64_t strays;  /* records without a valid crc that were met */
+    bool done;
 };
 
 struct outgoing_record {
     uint32_t partition;
+    bool begins; /* a new replica can begin with it in its partition */
     size_t size;
     uint8_t *bytes; /* librdkafka's once it took them; NULL then */
 };
@@ -27,6 +63,7 @@ struct outgoing_record {
  * interrupts nothing. Each has memory of its own, which librdkafka frees: no copy is made. */
 struct outgoing {
     uint64_t epoch;
+    bool from_one; /* its `from` is 1 */
     int64_t timestamp_ms;
     struct outgoing_record *records;
     size_t n, next, capacity;
@@ -42,6 +79,11 @@ struct fr_publisher {
     struct fr_kafka_property *properties;
     rd_kafka_t *producer;
     bool checked, failed;
+    bool moved;                       /* the topic is not what it was: to be looked at again */
+    struct fr_topic_partition *topic; /* [partitions] */
+    struct fr_topic_begin begin, sent_begin;
+    uint64_t looked_ns;
+    unsigned long long stray_logged_ns;
     atomic_bool fatal; /* set from librdkafka's error callback */
     /* what a client last said of its connections, with the remedy; serving a client sets it */
     char connection[256];
@@ -72,5 +114,35 @@ void fr_publisher_problem(struct fr_publisher *publisher, const char *text); /* 
  * not compacted. */
 enum fr_status fr_publisher_check_topic(struct fr_publisher *publisher, rd_kafka_t *client,
                                         struct fr_err *err) FR_MUST_CHECK;
+
+/* publisher_read.c: a consumer of the topic, which joins no group and creates nothing. */
+enum fr_status fr_publisher_reader(struct fr_publisher *publisher, rd_kafka_t **out, struct fr_err *err) FR_MUST_CHECK;
+void fr_publisher_reader_close(rd_kafka_t *client);
+/* First offset and next offset of every partition, in two questions; any client. */
+enum fr_status fr_publisher_ends(struct fr_publisher *publisher, rd_kafka_t *client, int64_t *low, int64_t *high,
+                                 struct fr_err *err) FR_MUST_CHECK;
+/* Visits the records of all spans, each span's in order, until its end or until record returns
+ * true. Strays are counted and not visited. FR_E_UNAVAILABLE: some did not come in time. */
+struct fr_topic_visitor {
+    void *self;
+    bool (*record)(void *self, int32_t partition, const struct fr_topic_record *record);
+};
+enum fr_status fr_publisher_read(struct fr_publisher *publisher, rd_kafka_t *client, struct fr_topic_span *spans,
+                                 size_t n, const struct fr_topic_visitor *visitor, struct fr_err *err) FR_MUST_CHECK;
+
+/* publisher_check.c: what lies between our records; FR_E_MISMATCH: another writer. */
+enum fr_status fr_publisher_check_gaps(struct fr_publisher *publisher, struct fr_err *err) FR_MUST_CHECK;
+
+/* publisher_known.c */
+void fr_publisher_load_begin(struct fr_publisher *publisher);
+/* The epoch with `from` 1 that was sent is acknowledged: new replicas begin with it. */
+enum fr_status fr_publisher_begin_landed(struct fr_publisher *publisher, struct fr_err *err) FR_MUST_CHECK;
+void fr_publisher_forget_begin(struct fr_publisher *publisher);
+/* A record of ours was acknowledged at this offset (-1: not told); begins: a replica can begin with
+ * it. */
+void fr_publisher_landed(struct fr_publisher *publisher, int32_t partition, int64_t offset, bool begins);
+bool fr_publisher_has_gaps(const struct fr_publisher *publisher);
+/* Once a minute: asks where partitions begin and end; sets moved, or gaps. */
+void fr_publisher_ask(struct fr_publisher *publisher);
 
 #endif

@@ -121,8 +121,6 @@ enum fr_status fr_durable_open(const struct fr_durable_options *options, struct 
         status = prepare_directory(durable, &local);
     if (status == FR_OK)
         status = fr_durable_recover(durable, &local);
-    if (status == FR_OK && !durable->read_only)
-        status = fr_durable_trim(durable, &local);
     if (status != FR_OK) {
         if (err)
             *err = local;
@@ -433,7 +431,7 @@ enum fr_status fr_durable_trim(struct fr_durable *durable, struct fr_err *err)
 {
     pthread_mutex_lock(&durable->index);
     uint64_t acked = durable->acked;
-    uint64_t limit = acked < durable->folded ? acked : durable->folded;
+    uint64_t limit = durable->spared < durable->folded ? durable->spared : durable->folded;
     size_t n = count_droppable(durable, limit);
     pthread_mutex_unlock(&durable->index);
     fr_durable_forget(durable, limit);
@@ -475,6 +473,7 @@ enum fr_status fr_durable_acknowledge(struct fr_durable *durable, uint64_t acked
     bool is_durable = acked <= durable->epoch;
     if (is_durable && acked > durable->acked)
         durable->acked = acked;
+    durable->spared = acked;
     pthread_mutex_unlock(&durable->index);
     FR_CHECK(is_durable); /* published before durable would break P3 */
     return fr_durable_trim(durable, err);

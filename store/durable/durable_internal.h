@@ -55,6 +55,8 @@ struct fr_durable {
     struct fr_sha256 digest;
     _Atomic uint64_t folded; /* read without the mutex too */
     uint64_t acked, unfolded_bytes;
+    /* Epochs up to here are not sent again, as this process was told; 0 until somebody looked. */
+    uint64_t spared;
     bool folding;
     bool dead; /* a storage error happened: nothing is done any more (P6) */
     struct fr_kept **kept;

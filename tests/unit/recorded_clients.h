@@ -10,7 +10,7 @@
 static struct recorded_client {
     rd_kafka_type_t type;
     char id[64], backoff_ms[16];
-} recorded[64];
+} recorded[256];
 static size_t n_recorded;
 
 rd_kafka_t *__real_rd_kafka_new(rd_kafka_type_t type, rd_kafka_conf_t *conf, char *text, size_t size);

@@ -38,6 +38,7 @@ struct fr_publisher_options {
     size_t max_in_flight_bytes;
     const struct fr_publisher_property *properties; /* the operator's */
     size_t n_properties;
+    uint32_t look_ms; /* between questions about the topic; 0: a minute */
 };
 
 enum fr_status fr_publisher_new(const struct fr_publisher_options *options, struct fr_publisher **out,
@@ -73,6 +74,12 @@ struct fr_publisher_status {
     uint64_t in_flight_bytes;
     /* found empty by a check although epochs had been acknowledged (P8) */
     uint64_t lost_partitions;
+    uint64_t strays;        /* records without a valid crc that were met; nobody reads them */
+    struct {                /* the topic as it is known */
+        uint64_t begin;     /* the epoch with which new replicas begin; 0: not known */
+        uint64_t looks;     /* at start and whenever it was not what it had been */
+        uint64_t looked_ms; /* wall time of the newest question that was answered */
+    } topic;
     char problem[256]; /* empty: none */
 };
 void fr_publisher_get_status(struct fr_publisher *publisher, struct fr_publisher_status *out);

@@ -19,6 +19,7 @@ static char topic[32];
 static struct fixture f;
 static struct fr_publisher *publisher;
 static struct fr_publisher_status status;
+static uint32_t look_ms; /* of the publisher made next; 0: a minute */
 static struct fr_err err;
 
 FR_FIXTURE(start_broker)
@@ -70,7 +71,8 @@ static void make_publisher(struct fixture *of, const char *to)
                                            .create = true,
                                            .max_in_flight_bytes = 64 * 1024,
                                            .properties = log,
-                                           .n_properties = 1};
+                                           .n_properties = 1,
+                                           .look_ms = look_ms};
     fr_publisher_free(publisher);
     publisher = NULL;
     assert_int_equal(fr_publisher_new(&options, &publisher, &err), FR_OK);
@@ -358,11 +360,118 @@ FR_CASE(topics_with_another_history_are_refused_with_a_remedy)
     fixture_close(&other);
 }
 
-FR_CASE(a_topic_that_holds_something_else_is_refused)
+/* Records without a valid crc are nobody's; replicas pass over them too. */
+FR_CASE(strays_are_passed_over_and_counted)
 {
+    append(&f, 20);
+    publish();
+    step_until(1);
+    for (int i = 0; i < 70; i++) /* more than the first looks back */
+        produce(1, "{\"hello\":1}", 11);
+    publish();
+    assert_int_equal(status.acked, 1);
+    assert_true(status.strays >= 70);
+    append(&f, 20);
+    fr_publisher_offer(publisher, 2);
+    produce(0, "", 0);
+    step_until(2);
+    assert_int_equal(status.strays, 71 + 64 + 4);
+}
+
+FR_CASE(a_topic_of_nothing_but_strays_is_filled)
+{
+    produce(0, "x", 1);
+    produce(1, "x", 1);
     append(&f, 1);
-    produce(1, "{\"hello\":1}", 11);
-    expect_mismatch(&f, topic, "not ours");
+    publish();
+    step_until(1);
+    publish();
+    assert_int_equal(status.acked, 1);
+    assert_int_equal(status.topic.begin, 1);
+}
+
+static enum fr_status produce_all(void *self, uint32_t partition, uint32_t piece, const void *bytes, size_t size)
+{
+    (void)self;
+    (void)piece;
+    produce((int32_t)partition, bytes, size);
+    return FR_OK;
+}
+
+/* As if another process published it. */
+static void produce_epoch(struct fixture *from, uint64_t number)
+{
+    struct fr_buffer bytes = {0};
+    struct fr_epoch epoch;
+    uint64_t saturated = 0;
+    assert_int_equal(fr_durable_read_epoch(from->durable, number, &bytes, NULL, NULL), FR_OK);
+    assert_int_equal(fr_epoch_parse(bytes.data, bytes.size, &epoch), FR_OK);
+    assert_int_equal(fr_export_epoch(&from->settings, &epoch, produce_all, NULL, &saturated, NULL), FR_OK);
+    fr_buffer_release(&bytes);
+}
+
+static void expect_stranger(const char *word)
+{
+    enum fr_status result = FR_OK;
+    FR_UNTIL (result == FR_E_MISMATCH)
+        result = fr_publisher_step(publisher, STEP_MS, &err);
+    if (!strstr(err.text, word))
+        fail_msg("%s", err.text);
+}
+
+FR_CASE(another_writer_is_noticed_between_two_of_our_records)
+{
+    struct fixture other = {0};
+    append(&f, 20);
+    publish();
+    step_until(1);
+    assert_int_equal(fixture_open(&other, "ctr"), FR_OK);
+    append(&other, 21);
+    append(&other, 21);
+    produce_epoch(&other, 1);
+    append(&f, 20);
+    fr_publisher_offer(publisher, 2);
+    expect_stranger("epoch 1 of model ctr");
+    fr_publisher_get_status(publisher, &status);
+    assert_int_equal(status.acked, 1);
+
+    publish();
+    FR_UNTIL (status.acked == 2) {
+        assert_int_equal(fr_publisher_step(publisher, STEP_MS, &err), FR_OK);
+        fr_publisher_get_status(publisher, &status);
+    }
+    produce_epoch(&other, 2);
+    append(&f, 20);
+    fr_publisher_offer(publisher, 3);
+    expect_stranger("digest");
+    fixture_close(&other);
+}
+
+FR_CASE(another_writer_is_noticed_while_nothing_is_sent)
+{
+    struct fixture other = {0};
+    append(&f, 20);
+    look_ms = 20;
+    publish();
+    look_ms = 0;
+    step_until(1);
+    assert_int_equal(fixture_open(&other, "ranking"), FR_OK);
+    append(&other, 1);
+    produce_epoch(&other, 1);
+    expect_stranger("model ranking");
+    fixture_close(&other);
+}
+
+/* The producer before may have sent more than it was told. */
+FR_CASE(our_own_records_between_ours_are_no_other_writer)
+{
+    append(&f, 20);
+    publish();
+    step_until(1);
+    produce_epoch(&f, 1);
+    append(&f, 20);
+    fr_publisher_offer(publisher, 2);
+    step_until(2);
 }
 
 FR_CASE(another_number_of_partitions_is_refused)
@@ -487,7 +596,11 @@ int main(void)
         CASE(a_restart_resumes_behind_what_every_partition_shows_complete),
         CASE(an_epoch_cut_off_in_the_middle_is_sent_again_from_its_first_piece),
         CASE(topics_with_another_history_are_refused_with_a_remedy),
-        CASE(a_topic_that_holds_something_else_is_refused),
+        CASE(strays_are_passed_over_and_counted),
+        CASE(a_topic_of_nothing_but_strays_is_filled),
+        CASE(another_writer_is_noticed_between_two_of_our_records),
+        CASE(another_writer_is_noticed_while_nothing_is_sent),
+        CASE(our_own_records_between_ours_are_no_other_writer),
         CASE(another_number_of_partitions_is_refused),
         CASE(an_emptied_topic_is_counted_as_loss_and_filled_from_the_journal),
         CASE(a_refused_record_restarts_the_producer_and_everything_arrives),

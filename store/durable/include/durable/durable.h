@@ -155,8 +155,9 @@ enum fr_status fr_durable_digest(struct fr_durable *durable, uint64_t epoch, str
  * written nothing has happened, and it may be tried again. */
 enum fr_status fr_durable_fold(struct fr_durable *durable, struct fr_err *err) FR_MUST_CHECK;
 /* Remembers that epochs <= acked are acknowledged (stored with the next HWM write, at close, or
- * before files go), and deletes journal files no longer needed. acked <= status.epoch (FR_CHECK); a
- * smaller one than before changes nothing. */
+ * before files go), and deletes journal files no longer needed. acked <= status.epoch (FR_CHECK).
+ * After open nothing is deleted before the first call: what an earlier process was told may be lost
+ * on the topic since. A smaller one than before keeps later epochs, and what is remembered. */
 enum fr_status fr_durable_acknowledge(struct fr_durable *durable, uint64_t acked, struct fr_err *err) FR_MUST_CHECK;
 
 /* Small operator files of the state directory (model.json and the like) are replaced whole, with a

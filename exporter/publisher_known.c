@@ -1,0 +1,164 @@
+/* What is known of the topic between two looks: where each partition begins for a new replica, and
+ * where our next record should land.
+ *
+ * Every delivery report says at which offset a record landed. When that is further than we counted,
+ * somebody else wrote in between: what lies there is read and judged (publisher_check.c). When it
+ * is less, the topic was made anew or cut. Once a minute one question about the ends of all
+ * partitions finds the same while nothing is sent, and a beginning that retention took.
+ *
+ * The beginning is kept in the state directory as `delta.begin` (docs/state.md), because only the
+ * one who sent it knows where a merged epoch lies in a topic with an older beginning. A file that
+ * is missing, damaged or of another topic says nothing; then the topic's first records decide.
+ *
+ * Thread: the publisher thread. */
+#include "publisher_internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/crc32c.h"
+#include "base/hash.h"
+#include "base/log.h"
+
+#define BEGIN_FILE "delta.begin"
+enum { BEGIN_HEAD = 48, BEGIN_FORMAT = 1 };
+_Static_assert(BEGIN_HEAD == 8 + 5 * 8, "format, partitions, topic, timeline, epoch, digest and one spare word");
+
+/* ---- the file ---- */
+
+static uint64_t topic_hash(const struct fr_publisher *publisher)
+{
+    return fr_xxh3(publisher->options.topic, strlen(publisher->options.topic));
+}
+
+void fr_publisher_forget_begin(struct fr_publisher *publisher)
+{
+    publisher->begin = (struct fr_topic_begin){0};
+    for (uint32_t p = 0; p < publisher->options.partitions; p++)
+        publisher->topic[p].begin = -1;
+}
+
+void fr_publisher_load_begin(struct fr_publisher *publisher)
+{
+    struct fr_buffer bytes = {0};
+    uint32_t np = publisher->options.partitions;
+    size_t size = BEGIN_HEAD + (size_t)np * 8;
+    fr_publisher_forget_begin(publisher);
+    bool good = fr_durable_read_file(publisher->options.durable, BEGIN_FILE, &bytes, NULL) == FR_OK &&
+                bytes.size == size + 4 && fr_load_u32(bytes.data + size) == fr_crc32c(0, bytes.data, size) &&
+                fr_load_u32(bytes.data) == BEGIN_FORMAT && fr_load_u32(bytes.data + 4) == np &&
+                fr_load_u64(bytes.data + 8) == topic_hash(publisher);
+    if (good) {
+        publisher->begin = (struct fr_topic_begin){fr_load_u64(bytes.data + 16), fr_load_u64(bytes.data + 24),
+                                                   fr_load_u64(bytes.data + 32)};
+        for (uint32_t p = 0; p < np; p++)
+            publisher->topic[p].begin = (int64_t)fr_load_u64(bytes.data + BEGIN_HEAD + (size_t)p * 8);
+    }
+    fr_buffer_release(&bytes);
+}
+
+static enum fr_status save_begin(struct fr_publisher *publisher, struct fr_err *err)
+{
+    struct fr_buffer bytes = {0};
+    fr_put_u32(&bytes, BEGIN_FORMAT);
+    fr_put_u32(&bytes, publisher->options.partitions);
+    fr_put_u64(&bytes, topic_hash(publisher));
+    fr_put_u64(&bytes, publisher->begin.timeline);
+    fr_put_u64(&bytes, publisher->begin.epoch);
+    fr_put_u64(&bytes, publisher->begin.digest);
+    fr_put_u64(&bytes, 0);
+    for (uint32_t p = 0; p < publisher->options.partitions; p++)
+        fr_put_u64(&bytes, (uint64_t)publisher->topic[p].begin);
+    fr_put_u32(&bytes, fr_crc32c(0, bytes.data, bytes.size));
+    enum fr_status status = fr_durable_write_file(publisher->options.durable, BEGIN_FILE, bytes.data, bytes.size, err);
+    fr_buffer_release(&bytes);
+    /* without it the next start fills the topic again, at worst */
+    return status == FR_E_NO_SPACE ? FR_OK : status;
+}
+
+enum fr_status fr_publisher_begin_landed(struct fr_publisher *publisher, struct fr_err *err)
+{
+    bool first = true; /* of all that the topic holds */
+    publisher->begin = publisher->sent_begin;
+    publisher->sent_begin = (struct fr_topic_begin){0};
+    for (uint32_t p = 0; p < publisher->options.partitions; p++) {
+        struct fr_topic_partition *at = &publisher->topic[p];
+        at->begin = at->sent_begin;
+        if (at->begin < 0) { /* the broker did not say where it landed: the next look reads it */
+            fr_publisher_forget_begin(publisher);
+            return FR_OK;
+        }
+        first = first && at->begin == at->low;
+    }
+    return first ? FR_OK : save_begin(publisher, err);
+}
+
+/* ---- delivery reports ---- */
+
+void fr_publisher_landed(struct fr_publisher *publisher, int32_t partition, int64_t offset, bool begins)
+{
+    FR_CHECK(partition >= 0 && (uint32_t)partition < publisher->options.partitions);
+    struct fr_topic_partition *at = &publisher->topic[partition];
+    if (begins)
+        at->sent_begin = offset < 0 ? -1 : offset;
+    if (offset < 0) { /* the broker had it already and does not say where */
+        at->next = -1;
+        return;
+    }
+    if (at->next >= 0 && offset < at->next)
+        publisher->moved = true;
+    if (at->next >= 0 && offset > at->next) {
+        if (at->gap_to <= at->gap_from)
+            at->gap_from = at->next;
+        at->gap_to = offset;
+    }
+    at->next = offset + 1;
+}
+
+bool fr_publisher_has_gaps(const struct fr_publisher *publisher)
+{
+    for (uint32_t p = 0; p < publisher->options.partitions; p++)
+        if (publisher->topic[p].gap_to > publisher->topic[p].gap_from)
+            return true;
+    return false;
+}
+
+/* ---- the minute's question ---- */
+
+static void compare(struct fr_publisher *publisher, const int64_t *low, const int64_t *high)
+{
+    for (uint32_t p = 0; p < publisher->options.partitions; p++) {
+        struct fr_topic_partition *at = &publisher->topic[p];
+        at->low = low[p];
+        if (publisher->begin.epoch > 0 && low[p] > at->begin)
+            publisher->moved = true; /* retention took what a new replica begins with */
+        if (at->next >= 0 && high[p] < at->next)
+            publisher->moved = true;
+        if (at->next >= 0 && high[p] > at->next) {
+            at->gap_from = at->next;
+            at->gap_to = at->next = high[p];
+        }
+    }
+}
+
+void fr_publisher_ask(struct fr_publisher *publisher)
+{
+    uint64_t now = fr_mono_ns(publisher->options.clock);
+    uint64_t every = publisher->options.look_ms ? publisher->options.look_ms : LOOK_MS;
+    /* with nothing in flight our own count is exact */
+    if (now - publisher->looked_ns < every * 1000000u || publisher->in_flight_bytes > 0)
+        return;
+    publisher->looked_ns = now;
+    uint32_t np = publisher->options.partitions;
+    int64_t *low = fr_alloc(np, sizeof(*low)), *high = fr_alloc(np, sizeof(*high));
+    struct fr_err err = {0};
+    if (fr_publisher_ends(publisher, publisher->producer, low, high, &err) == FR_OK)
+        publisher->tally.topic.looked_ms = (uint64_t)fr_wall_ms(publisher->options.clock),
+        compare(publisher, low, high);
+    else
+        fr_log(FR_LOG_WARN, "publisher", "topic_unknown", "reason=\"%s\" note=\"asked again in a minute\"", err.text);
+    free(low);
+    free(high);
+}
