@@ -178,6 +178,32 @@ FR_CASE(once_seen_keys_are_forgotten_and_counted)
     world_close(&w);
 }
 
+/* A table may get another gate: what the one before counted is read by nobody. */
+FR_CASE(counts_of_a_gate_that_is_gone_are_forgotten)
+{
+    struct fr_image image = {.key = 7, .size = FR_PENDING_IMAGE_SIZE, .kind = FR_IMAGE_PENDING, .epoch = 1};
+    uint8_t bytes[FR_PENDING_IMAGE_SIZE] = {[8] = 5}; /* seen at 0, counted 5 times */
+    image.bytes = bytes;
+    const struct fr_gate_sketch sketch = {.min = 3, .bytes = 1 << 20};
+    const struct fr_gate_probability coins = {.probability = 1e-9f};
+    const struct fr_gate_policy gates[] = {fr_gate_sketch_policy(&sketch), fr_gate_probability_policy(&coins)};
+    for (size_t i = 0; i < FR_ARRAY_LEN(gates); i++) {
+        struct world w = {0};
+        world_add_table(&w, 2, 50, 0);
+        w.tables[0].gate = gates[i];
+        world_add_slot(&w, 0, true, true);
+        world_open(&w, 1);
+        assert_int_equal(fr_store_restore_image(w.store, &image), FR_OK);
+        plan_key_times(&w, 7, 1, 0);
+        assert_false(is_live(&w, 0, 7)); /* it begins again */
+        assert_int_equal(counts_of(&w).pending, 1);
+        fr_store_slice(w.store, 1, 0);
+        assert_int_equal(counts_of(&w).pending, 0);
+        assert_int_equal(counts_of(&w).forgotten, 1);
+        world_close(&w);
+    }
+}
+
 FR_CASE(pending_keys_are_bounded_and_keys_beyond_are_counted_not_remembered)
 {
     struct world w = {0};
@@ -213,6 +239,7 @@ int main(void)
         cmocka_unit_test(the_division_into_slices_changes_back_only_at_half),
         cmocka_unit_test(what_a_slice_takes_depends_on_batch_number_not_on_order_of_arrival),
         cmocka_unit_test(once_seen_keys_are_forgotten_and_counted),
+        cmocka_unit_test(counts_of_a_gate_that_is_gone_are_forgotten),
         cmocka_unit_test(pending_keys_are_bounded_and_keys_beyond_are_counted_not_remembered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
