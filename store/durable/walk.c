@@ -239,6 +239,17 @@ static enum fr_status keep_sections(struct walk *walk, uint64_t number, struct f
     return FR_OK;
 }
 
+static enum fr_status visit_first(const struct walk *walk)
+{
+    const struct fr_restore_visitor *visitor = walk->visitor;
+    for (size_t i = 0; i < walk->sections.n; i++) {
+        const struct section_value *value = &walk->sections.values[i];
+        if (strcmp(value->name, visitor->first) == 0)
+            return visitor->section(visitor->self, value->name, value->bytes.data, value->bytes.size);
+    }
+    return visitor->section(visitor->self, visitor->first, NULL, 0);
+}
+
 static void visit_sections(struct walk *walk)
 {
     struct fr_err err = {.status = FR_OK};
@@ -250,8 +261,12 @@ static void visit_sections(struct walk *walk)
     for (uint64_t e = walk->folded + 1; e <= walk->newest && status == FR_OK && !is_stopped(walk); e++)
         status = keep_sections(walk, e, &bytes, &err);
     fr_buffer_release(&bytes);
+    if (walk->visitor->first && status == FR_OK && !is_stopped(walk))
+        status = visit_first(walk);
     for (size_t i = 0; i < walk->sections.n && status == FR_OK && !is_stopped(walk); i++) {
         const struct section_value *value = &walk->sections.values[i];
+        if (walk->visitor->first && strcmp(value->name, walk->visitor->first) == 0)
+            continue;
         status = walk->visitor->section(walk->visitor->self, value->name, value->bytes.data, value->bytes.size);
     }
     if (status != FR_OK)

@@ -133,11 +133,52 @@ FR_CASE(a_stop_ends_it_and_leaves_all_as_it_was)
     fr_durable_close(durable);
 }
 
+/* Names of sections as they came; "?" for one that no epoch holds. */
+static enum fr_status see_name(void *self, const char *name, const uint8_t *bytes, size_t size)
+{
+    (void)size;
+    fr_buffer_printf(self, " %s%s", name, bytes ? "" : "?");
+    return strcmp(name, "refused") == 0 ? FR_E_MISMATCH : FR_OK;
+}
+
+static enum fr_status restore_names(struct fr_durable *durable, const char *first, struct fr_buffer *names)
+{
+    struct fr_err err = {0};
+    struct fr_restore_visitor visitor = {.self = names, .first = first, .section = see_name};
+    fr_buffer_clear(names);
+    enum fr_status status = fr_durable_restore(durable, &visitor, &err);
+    fr_buffer_terminate(names);
+    return status;
+}
+
+FR_CASE(the_first_section_comes_before_all_others_also_when_no_epoch_has_it)
+{
+    struct scene scene = scene_make(93);
+    struct fr_durable *durable = open_folded(&scene, 6, 3);
+    struct fr_buffer all = {0}, names = {0};
+    assert_int_equal(restore_names(durable, NULL, &all), FR_OK);
+    char last[64];
+    snprintf(last, sizeof(last), "%s", strrchr((const char *)all.data, ' ') + 1);
+    assert_int_equal(restore_names(durable, last, &names), FR_OK);
+    assert_int_equal(names.size, all.size); /* once */
+    assert_memory_equal(names.data + 1, last, strlen(last));
+    assert_memory_equal(names.data + 1 + strlen(last), all.data, all.size - 1 - strlen(last));
+    assert_int_equal(restore_names(durable, "none", &names), FR_OK);
+    assert_memory_equal(names.data, " none?", 6);
+    assert_int_equal(names.size, all.size + 6);
+    assert_int_equal(restore_names(durable, "refused", &names), FR_E_MISMATCH);
+    assert_string_equal((const char *)names.data, " refused?");
+    fr_buffer_release(&all);
+    fr_buffer_release(&names);
+    fr_durable_close(durable);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         SCENE_CASE(every_shard_comes_from_one_thread_as_from_a_single_one),
         SCENE_CASE(a_stop_ends_it_and_leaves_all_as_it_was),
+        SCENE_CASE(the_first_section_comes_before_all_others_also_when_no_epoch_has_it),
     };
     return cmocka_run_group_tests_name("durable restore", tests, NULL, NULL);
 }

@@ -87,6 +87,9 @@ void fr_durable_get_status(struct fr_durable *durable, struct fr_durable_status 
 struct fr_restore_visitor {
     void *self;
     /* all but self may be NULL */
+    /* The section that is visited before all others, with NULL for its bytes when no epoch holds
+     * it: who decides by it whether the others can be read. */
+    const char *first;
     enum fr_status (*image)(void *self, size_t thread, const struct fr_image *image);
     enum fr_status (*section)(void *self, const char *name, const uint8_t *bytes, size_t size);
     bool (*wants_cold)(void *self); /* NULL: yes */
