@@ -65,12 +65,15 @@ struct fr_option {
     unsigned takes;       /* layers: the enum fr_layer_option it is */
     unsigned views, top;  /* enum fr_view: those that have it; those at whose top it stands */
     const char *as;       /* its name in the training record, when it is another */
+    /* Why a state that exists cannot take another value, and why it can neither gain nor lose it;
+     * NULL: a restart takes it over (compare.c). Of rows of the training record: those of the model
+     * are all fixed. */
+    const char *fixed, *settled;
     bool required;
     /* left out of the training record while it is its default, of the model record when absent */
     bool quiet;
     bool shorthand; /* accepted, shown in its long form */
     bool open_keys; /* keys are free text that may hold dots */
-    bool reloadable;
     size_t present; /* offset of a bool that says it was given; 0: none */
 
     const char *of, *noun; /* reference: the entries' row, "a table"; entries: "task" */

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "conf/conf.h"
+#include "forms.h"
 #include "options.h"
 #include "problem.h"
 #include "scalar.h"
@@ -105,6 +106,23 @@ static void write_path(struct fr_buffer *out, const char *path)
     }
 }
 
+/* Whether a state that exists takes another value over at a restart. */
+static const char *change_of(const struct fr_option *option)
+{
+    if (option->shorthand) { /* of the one part */
+        char path[FR_PATH_MAX];
+        snprintf(path, sizeof(path), "tables.*.parts.*.%s", fr_option_name(option));
+        option = fr_option_find(path);
+    }
+    if (option->fixed || (option->views | option->top) & FR_VIEW_MODEL)
+        return "no";
+    if (option->show == fr_option_show_optimizer)
+        return "same state";
+    if (option->settled)
+        return "while given";
+    return (option->views | option->top) & FR_VIEW_TRAINING ? "recorded" : "yes";
+}
+
 static void write_row(struct fr_buffer *out, const struct fr_option *option)
 {
     fr_buffer_printf(out, "| `");
@@ -117,7 +135,7 @@ static void write_row(struct fr_buffer *out, const struct fr_option *option)
         fr_buffer_printf(out, " | `%s` | ", option->initial);
     else
         fr_buffer_printf(out, " | %s | ", option->computed ? option->computed : "–");
-    fr_buffer_printf(out, "%s | %s", option->reloadable ? "yes" : "no", option->text);
+    fr_buffer_printf(out, "%s | %s", change_of(option), option->text);
     static const char *const kinds[] = {"", "sparse", "sequence", "sparse and sequence", "dense"};
     if (option->kinds)
         fr_buffer_printf(out, " (%s)", kinds[option->kinds]);
@@ -146,12 +164,14 @@ void fr_conf_reference(struct fr_buffer *out)
         "# Options\n\nGenerated from the option table (`conf/options.c`); a test compares this file with it. "
         "`freshetd --check` reports every mistake of a file at once; an unknown option is a mistake.\n\n"
         "Durations are integers with a unit `ms`, `s`, `m`, `h` or `d`; sizes with `B`, `KiB`, `MiB`, `GiB` or `TiB`; "
-        "0 needs no unit. The last column but one says whether a running daemon takes a new value on SIGHUP.\n");
+        "0 needs no unit.\n\nThe last column but one says whether a model that exists takes another value over at a restart: "
+        "`yes`; `recorded`, and `freshet state` shows since which epoch; `while given`, recorded, but it neither comes "
+        "nor goes; an optimizer, to one of the `same state` (docs/operating.md); `no`. A running daemon takes no new values.\n");
     for (size_t s = 0; s < FR_ARRAY_LEN(sections); s++) {
         fr_buffer_printf(out, "\n## %s\n\n", sections[s].title);
         if (sections[s].text)
             fr_buffer_printf(out, "%s\n\n", sections[s].text);
-        fr_buffer_printf(out, "| option | value | default | reload | meaning |\n|---|---|---|---|---|\n");
+        fr_buffer_printf(out, "| option | value | default | change | meaning |\n|---|---|---|---|---|\n");
         for (size_t i = 0; i < fr_options_count; i++) {
             const struct fr_option *option = &fr_options[i];
             bool optimizer_head = option->type == FR_OPTION_GROUP && strncmp(option->path, "optimizer.", 10) == 0;

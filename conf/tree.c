@@ -153,6 +153,8 @@ static bool is_shown(const struct fr_tree *tree, const struct fr_option *option,
 
 static bool is_default(const struct fr_option *option, const struct fr_node *value)
 {
+    if (value->kind == FR_NODE_MAP)
+        return value->count == 0;
     return option->type == FR_OPTION_REAL ? strtof(value->text, NULL) == strtof(option->initial, NULL)
                                           : strcmp(value->text, option->initial) == 0;
 }

@@ -1,68 +1,193 @@
-/* Model and state belong together: small files in the state directory record what it was made with,
- * and a configuration that says otherwise is refused.
+/* Model and state belong together. Small files record what the state began with: model.json (what
+ * replicas hold), training.json (how it is trained), delta.json (how it is encoded). They are
+ * written anew while the state has no epoch. Afterwards what replicas hold stays; settings of
+ * training may change at a start, which is kept in the section "training" of the first epoch that
+ * is trained so (trainer/training.h). That section's settings hold before those of training.json.
  *
- * Thread: the one that recovers. It does not look into epochs. */
+ * Thread: the one that recovers. It does not know which changes a state can take: conf does. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "service.h"
 
-/* Writes name when missing, refuses with the first difference when it says something else. */
-static enum fr_status check_file(struct fr_service *service, const char *name, const struct fr_buffer *now,
-                                 const char *remedy, struct fr_err *err)
-{
-    struct fr_buffer before = {0};
-    enum fr_status status = fr_durable_read_file(service->durable, name, &before, err);
-    if (status == FR_E_NOT_FOUND) {
-        fr_buffer_release(&before);
-        return fr_durable_write_file(service->durable, name, now->data, now->size, err);
-    }
-    if (status == FR_OK && (before.size != now->size || memcmp(before.data, now->data, now->size) != 0)) {
-        struct fr_buffer difference = {0};
-        struct fr_buffer after = {0};
-        fr_put_u8(&before, 0);
-        fr_buffer_append(&after, now->data, now->size);
-        fr_put_u8(&after, 0);
-        fr_conf_json_difference((const char *)before.data, (const char *)after.data, &difference);
-        status =
-            fr_err_set(err, FR_E_MISMATCH, "the configuration does not fit the state in %s: %.*s (recorded in %s). %s",
-                       service->conf->state_dir, (int)difference.size, (const char *)difference.data, name, remedy);
-        fr_buffer_release(&difference);
-        fr_buffer_release(&after);
-    }
-    fr_buffer_release(&before);
-    return status;
-}
+/* The remedy that ends a refusal must have room in fr_err. */
+enum { TOLD_BYTES = 320, QUOTED_MAX = 1000 };
 
 static const char *quantize_name(enum fr_quantize quantize)
 {
     return quantize == FR_QUANT_F16 ? "f16" : "f32";
 }
 
-enum fr_status fr_identity_check(struct fr_service *service, struct fr_err *err)
+static void write_model(const struct fr_conf *conf, struct fr_buffer *out)
 {
-    const char *remedy =
-        "Go back to the recorded value, or give the changed model a new state_dir and a new export.topic "
-        "(changing a trained model in place is not in this version)";
-    struct fr_buffer text = {0};
-    fr_conf_model_json(service->conf, &text);
-    enum fr_status status = check_file(service, "model.json", &text, remedy, err);
-    fr_buffer_clear(&text);
-    if (status == FR_OK) {
-        fr_conf_training_json(service->conf, &text);
-        status = check_file(service, "training.json", &text, remedy, err);
-        fr_buffer_clear(&text);
+    fr_conf_model_json(conf, out);
+}
+
+static void write_training(const struct fr_conf *conf, struct fr_buffer *out)
+{
+    fr_conf_training_json(conf, out);
+}
+
+static void write_delta(const struct fr_conf *conf, struct fr_buffer *out)
+{
+    fr_buffer_printf(out, "{\"model\":\"%s\",\"partitions\":%u,\"quantize\":\"%s\"}", conf->model,
+                     conf->export_.partitions, quantize_name(conf->export_.quantize));
+}
+
+static const struct identity_file {
+    const char *name;
+    void (*write)(const struct fr_conf *conf, struct fr_buffer *out);
+    enum fr_status (*compare)(const char *before, const char *after, struct fr_conf_changes *out, struct fr_err *err);
+} files[] = {
+    {"model.json", write_model, fr_conf_compare_models},
+    {"training.json", write_training, fr_conf_compare_training},
+    {"delta.json", write_delta, fr_conf_compare_models},
+};
+
+enum fr_status fr_identity_write(struct fr_service *service, struct fr_err *err)
+{
+    enum fr_status status = FR_OK;
+    for (size_t i = 0; i < FR_ARRAY_LEN(files) && status == FR_OK; i++) {
+        struct fr_buffer text = {0};
+        files[i].write(service->conf, &text);
+        status = fr_durable_write_file(service->durable, files[i].name, text.data, text.size, err);
+        fr_buffer_release(&text);
     }
-    if (status == FR_OK) {
-        fr_buffer_printf(&text, "{\"model\":\"%s\",\"partitions\":%u,\"quantize\":\"%s\"}", service->conf->model,
-                         service->conf->export_.partitions, quantize_name(service->conf->export_.quantize));
-        status = check_file(service, "delta.json", &text, remedy, err);
-    }
-    fr_buffer_release(&text);
     return status;
 }
+
+/* ---- a configuration beside epochs ---- */
+
+static enum fr_status compare_file(struct fr_service *service, const struct identity_file *file, struct fr_err *err)
+{
+    struct fr_identity *identity = &service->identity;
+    struct fr_buffer before = {0}, now = {0};
+    enum fr_status status = fr_durable_read_file(service->durable, file->name, &before, err);
+    if (status == FR_E_NOT_FOUND)
+        status = fr_err_set(err, FR_E_CORRUPT,
+                            "%s holds epochs and no %s, which says what they were made with: put the file back from a "
+                            "copy of the directory, or begin anew with another state_dir and export.topic",
+                            service->conf->state_dir, file->name);
+    bool training = file->write == write_training;
+    if (status == FR_OK && training && identity->training.settings.size == 0)
+        fr_buffer_append(&identity->training.settings, before.data, before.size);
+    if (status == FR_OK) {
+        fr_buffer_terminate(training ? &identity->training.settings : &before);
+        file->write(service->conf, &now);
+        fr_buffer_terminate(&now);
+        const struct fr_buffer *recorded = training ? &identity->training.settings : &before;
+        status = file->compare((const char *)recorded->data, (const char *)now.data, &identity->changes, err);
+        if (status != FR_OK)
+            fr_err_wrap(err, "%s in %s", file->name, service->conf->state_dir);
+    }
+    fr_buffer_release(&before);
+    fr_buffer_release(&now);
+    return status == FR_E_INVALID ? FR_E_CORRUPT : status;
+}
+
+static uint32_t kept(const struct fr_conf_changes *changes)
+{
+    return changes->n < FR_CONF_CHANGES_MAX ? changes->n : FR_CONF_CHANGES_MAX;
+}
+
+/* Changes that are refused, or that could be taken over, as many as have room; one at least. */
+static void tell(const struct fr_conf_changes *changes, bool refused, struct fr_buffer *out)
+{
+    uint32_t left = refused ? changes->n_refused : changes->n - changes->n_refused;
+    struct fr_buffer one = {0};
+    for (uint32_t i = 0; i < kept(changes); i++) {
+        const struct fr_conf_change *change = &changes->list[i];
+        if ((change->refused != NULL) != refused)
+            continue;
+        fr_buffer_clear(&one);
+        fr_buffer_printf(&one, "%s%.*s", out->size ? "; " : "", TOLD_BYTES / 2, change->text);
+        if (refused)
+            fr_buffer_printf(&one, " (%s)", change->refused);
+        if (out->size > 0 && out->size + one.size > TOLD_BYTES)
+            break;
+        fr_buffer_append(out, one.data, one.size);
+        left--;
+    }
+    if (left > 0)
+        fr_buffer_printf(out, " and %" PRIu32 " more, which are in the log", left);
+    fr_buffer_terminate(out);
+    fr_buffer_release(&one);
+}
+
+static void log_changes(const struct fr_conf_changes *changes)
+{
+    char text[QUOTED_MAX], why[QUOTED_MAX];
+    for (uint32_t i = 0; i < kept(changes); i++) {
+        const struct fr_conf_change *change = &changes->list[i];
+        fr_log(change->refused ? FR_LOG_WARN : FR_LOG_INFO, "daemon", "change", "what=%s class=%s why=%s",
+               fr_log_quote(text, sizeof(text), change->text), change->refused ? "fixed" : "training",
+               fr_log_quote(why, sizeof(why), change->refused ? change->refused : "a state takes it over at a start"));
+    }
+}
+
+static enum fr_status refuse(const struct fr_service *service, struct fr_err *err)
+{
+    const struct fr_conf_changes *changes = &service->identity.changes;
+    struct fr_buffer fixed = {0}, training = {0};
+    tell(changes, true, &fixed);
+    tell(changes, false, &training);
+    enum fr_status status = fr_err_set(
+        err, FR_E_MISMATCH,
+        "the configuration does not fit the model in %s. Fixed in a state: %s. %s%s%sGo back to the recorded values of "
+        "what is fixed, or give the changed model a new state_dir and a new export.topic",
+        service->conf->state_dir, (const char *)fixed.data, training.size ? "Changed too, which a start may: " : "",
+        training.size ? (const char *)training.data : "", training.size ? ". " : "");
+    fr_buffer_release(&fixed);
+    fr_buffer_release(&training);
+    return status;
+}
+
+enum fr_status fr_identity_check(struct fr_service *service, const uint8_t *section, size_t size)
+{
+    struct fr_identity *identity = &service->identity;
+    struct fr_err *err = &identity->err;
+    enum fr_status status = section ? fr_trainer_training_parse(section, size, &identity->training) : FR_OK;
+    if (status != FR_OK)
+        return fr_err_set(err, status, "the section \"" FR_SECTION_TRAINING "\" was refused (%s)",
+                          fr_status_name(status));
+    for (size_t i = 0; i < FR_ARRAY_LEN(files) && status == FR_OK; i++)
+        status = compare_file(service, &files[i], err);
+    if (status != FR_OK || identity->changes.n == 0)
+        return status;
+    log_changes(&identity->changes);
+    return identity->changes.n_refused > 0 ? refuse(service, err) : FR_OK;
+}
+
+void fr_identity_take_over(struct fr_service *service)
+{
+    struct fr_identity *identity = &service->identity;
+    struct fr_training *training = &identity->training;
+    if (identity->changes.n == 0)
+        return;
+    struct fr_trainer_status *now = fr_alloc(1, sizeof(*now));
+    fr_trainer_get_status(service->trainer, now);
+    uint64_t epoch = now->epoch + 1;
+    int64_t watermark_ms = now->history.watermark_ms == INT64_MIN ? 0 : now->history.watermark_ms;
+    free(now);
+    int64_t time_ms = service->conf->ingest.lockstep ? watermark_ms : fr_wall_ms(service->clock);
+    for (uint32_t i = 0; i < kept(&identity->changes); i++)
+        fr_trainer_training_add(training, epoch, time_ms, identity->changes.list[i].text);
+    training->forgotten += identity->changes.n - kept(&identity->changes);
+    fr_buffer_clear(&training->settings);
+    write_training(service->conf, &training->settings);
+    struct fr_buffer section = {0};
+    fr_trainer_training_encode(training, &section);
+    fr_trainer_carry(service->trainer, FR_SECTION_TRAINING, &section);
+    fr_buffer_release(&section);
+    fr_log(FR_LOG_INFO, "daemon", "changes_taken", "changes=%" PRIu32 " since_epoch=%" PRIu64, identity->changes.n,
+           epoch);
+}
+
+/* ---- the head of journal files ---- */
 
 void fr_identity_head(const struct fr_conf *conf, const char *kernel, struct fr_buffer *out)
 {

@@ -136,9 +136,11 @@ static void make_rings(struct fr_service *service)
     }
 }
 
-static enum fr_status restore_positions(void *self, const char *name, const uint8_t *bytes, size_t size)
+static enum fr_status restore_section(void *self, const char *name, const uint8_t *bytes, size_t size)
 {
     struct fr_service *service = self;
+    if (strcmp(name, FR_SECTION_TRAINING) == 0)
+        return fr_identity_check(service, bytes, size);
     if (strcmp(name, "positions") != 0)
         return FR_OK;
     return fr_positions_parse(bytes, size, &service->positions);
@@ -186,18 +188,24 @@ static enum fr_status open_state(struct fr_service *service, struct fr_err *err)
                                          .head_size = head.size};
     enum fr_status status = fr_durable_open(&options, &service->durable, err);
     fr_buffer_release(&head);
-    if (status == FR_OK)
-        status = fr_identity_check(service, err);
-    if (status != FR_OK)
-        return status;
-    uint64_t begin_ns = fr_mono_ns(service->clock);
-    struct fr_trainer_restore_options restore = {
-        .other = restore_positions, .progress = recovery_progress, .self = service, .stop = &service->stop_recovery};
-    status = fr_trainer_restore(service->trainer, service->durable, &restore, err);
     if (status != FR_OK)
         return status;
     struct fr_durable_status durable;
     fr_durable_get_status(service->durable, &durable);
+    if (durable.epoch == 0 && (status = fr_identity_write(service, err)) != FR_OK)
+        return status;
+    uint64_t begin_ns = fr_mono_ns(service->clock);
+    struct fr_trainer_restore_options restore = {.first = FR_SECTION_TRAINING,
+                                                 .other = restore_section,
+                                                 .progress = recovery_progress,
+                                                 .self = service,
+                                                 .stop = &service->stop_recovery};
+    status = fr_trainer_restore(service->trainer, service->durable, &restore, err);
+    if (status != FR_OK && service->identity.err.status != FR_OK && err)
+        *err = service->identity.err;
+    if (status != FR_OK)
+        return status;
+    fr_identity_take_over(service);
     atomic_store(&service->durable_epoch, durable.epoch);
     atomic_store(&service->publishable, fr_trainer_publishable(service->trainer));
     fr_positions_copy(&service->positions, &service->durable_positions);
@@ -490,5 +498,6 @@ void fr_service_close(struct fr_service *service)
     fr_positions_release(&service->positions);
     fr_positions_release(&service->durable_positions);
     free(service->offsets);
+    fr_trainer_training_release(&service->identity.training);
     fr_buffer_release(&service->end_offsets);
 }

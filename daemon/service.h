@@ -20,6 +20,7 @@
 #include "ingest/ingest.h"
 #include "metrics/http.h"
 #include "trainer/trainer.h"
+#include "trainer/training.h"
 
 enum {
     FR_EXIT_OK = 0,
@@ -74,6 +75,13 @@ struct fr_settled {
     struct fr_trainer_status *shown, *waiting; /* owned; NULL: none */
 };
 
+/* How the configuration stands to the state; the recovering thread's (identity.c). */
+struct fr_identity {
+    struct fr_training training;    /* recorded */
+    struct fr_conf_changes changes; /* of it, or of the model */
+    struct fr_err err;              /* status FR_OK: it fits */
+};
+
 struct fr_service {
     struct fr_conf *conf;
     const struct fr_clock *clock;
@@ -102,6 +110,7 @@ struct fr_service {
     struct fr_policy_configs policy_configs[FR_TABLES_MAX];
     struct fr_table_policies policies[FR_TABLES_MAX];
 
+    struct fr_identity identity;
     struct fr_positions positions;       /* trainer thread after start */
     struct fr_announced_offset *offsets; /* trainer thread: offsets of the announcement */
     size_t offsets_capacity;
@@ -149,8 +158,13 @@ void fr_service_fail(struct fr_service *service, const struct fr_err *err);
 int fr_exit_code(enum fr_status status);
 
 /* identity.c */
-/* FR_E_MISMATCH: the state was made with another configuration; says what differs. */
-enum fr_status fr_identity_check(struct fr_service *service, struct fr_err *err) FR_MUST_CHECK;
+/* Records what a state without epochs is made with. */
+enum fr_status fr_identity_write(struct fr_service *service, struct fr_err *err) FR_MUST_CHECK;
+/* Compares a state with epochs; the section is its newest "training", or NULL. FR_E_MISMATCH: the
+ * configuration changes what is fixed; identity.err says what. */
+enum fr_status fr_identity_check(struct fr_service *service, const uint8_t *section, size_t size) FR_MUST_CHECK;
+/* After recovery: what changed is recorded with the next epoch. */
+void fr_identity_take_over(struct fr_service *service);
 /* The head of every journal file: all that its delta records depend on beside the epochs. */
 void fr_identity_head(const struct fr_conf *conf, const char *kernel, struct fr_buffer *out);
 

@@ -109,6 +109,22 @@ static void stage_dense(struct fr_trainer *trainer, struct fr_stage *stage, bool
     trainer->journaled_shared = fr_graph_shared_changes(trainer->graph);
 }
 
+void fr_trainer_carry(struct fr_trainer *trainer, const char *name, const struct fr_buffer *section)
+{
+    FR_CHECK(trainer->carried_name[0] == '\0' && strlen(name) < FR_SECTION_NAME_MAX);
+    snprintf(trainer->carried_name, sizeof(trainer->carried_name), "%s", name);
+    fr_buffer_append(&trainer->carried, section->data, section->size);
+}
+
+static void stage_carried(struct fr_trainer *trainer, struct fr_stage *stage)
+{
+    if (trainer->carried_name[0] == '\0')
+        return;
+    fr_buffer_append(fr_stage_section(stage, trainer->carried_name), trainer->carried.data, trainer->carried.size);
+    trainer->carried_name[0] = '\0';
+    fr_buffer_release(&trainer->carried);
+}
+
 enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last, uint64_t wait_ns)
 {
     void *item = NULL;
@@ -139,6 +155,7 @@ enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last, uint64_t wa
     stage_dense(trainer, stage, with_dense);
     trainer->options.stream.stage(trainer->options.stream.self, fr_stage_section(stage, "positions"));
     fr_trainer_stage_metrics(trainer, stage);
+    stage_carried(trainer, stage);
     trainer->history.dense_published = dense_published(trainer);
     fr_trainer_section_encode(&trainer->history, fr_stage_section(stage, FR_SECTION_TRAINER));
     bool pushed = fr_ring_try_push(trainer->options.cut_stages, stage);

@@ -189,6 +189,7 @@ enum fr_status fr_trainer_restore(struct fr_trainer *trainer, struct fr_durable 
         .trainer = trainer, .other = options->other, .other_self = options->self, .progress = options->progress};
     restoring.dense = fr_alloc(fr_graph_parameter_count(trainer->graph) + 1, 1);
     struct fr_restore_visitor visitor = {.self = &restoring,
+                                         .first = options->first,
                                          .image = restore_image,
                                          .section = restore_section,
                                          .wants_cold = wants_cold,

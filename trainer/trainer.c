@@ -92,6 +92,7 @@ void fr_trainer_free(struct fr_trainer *trainer)
     fr_graph_free(trainer->graph);
     free(trainer->journaled);
     free(trainer->published);
+    fr_buffer_release(&trainer->carried);
     pthread_mutex_destroy(&trainer->lock);
     free(trainer);
 }
@@ -265,7 +266,8 @@ static bool paused(struct fr_trainer *trainer)
 static enum fr_status finish(struct fr_trainer *trainer)
 {
     if (!trainer->drained) {
-        bool nothing_new = !trainer->consumed && (trainer->history.closed || trainer->epoch == 0);
+        bool nothing_new =
+            !trainer->consumed && trainer->carried_name[0] == '\0' && (trainer->history.closed || trainer->epoch == 0);
         if (!nothing_new) {
             enum fr_status status = fr_trainer_cut(trainer, true, (uint64_t)FR_TRAINER_WAIT_MS * 1000000);
             if (status != FR_OK)

@@ -85,6 +85,8 @@ struct fr_trainer {
     struct fr_trainer_history history;
 
     /* Of this run only. */
+    char carried_name[FR_SECTION_NAME_MAX]; /* for the next cut; empty: nothing */
+    struct fr_buffer carried;
     /* learnt from, and its letters are not all sent: it has not taken effect */
     struct fr_batch *open;
     struct fr_sift sift;

@@ -181,7 +181,7 @@ class Cases:
         assert rows[0] == rows[1], "rows are published as they are"
         daemon = self.work.daemon(CONFIG, self.work.path / "averaged-off.log", self.sets("averaged", "samples"), wait_http=False)
         daemon.expect_exit(3)
-        assert "training.json" in (self.work.path / "averaged-off.log").read_text()
+        assert "export.average.half_life: 3000 -> 0 (parameters have an average or none" in (self.work.path / "averaged-off.log").read_text()
 
     def metrics_of_dump_and_state_are_equal(self):
         tasks = json.loads(tool("dump", "--state-dir", self.state, "--metrics")[1])["tasks"]

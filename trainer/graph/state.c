@@ -170,6 +170,13 @@ static enum fr_status take_average(struct fr_graph *graph, size_t p, struct fr_r
     return FR_OK;
 }
 
+/* The optimizer may be another of the same state: the configuration changed (DESIGN section 9). */
+static bool is_continued(uint32_t before, uint32_t now)
+{
+    return before == now || (before != UINT32_MAX && now != UINT32_MAX &&
+                             fr_optimizer_same_state((enum fr_optimizer_kind)before, (enum fr_optimizer_kind)now));
+}
+
 static enum fr_status take_parameter(struct fr_graph *graph, size_t p, struct fr_reader *r, bool write)
 {
     struct parameter_state *state = &graph->parameter_states[p];
@@ -180,7 +187,8 @@ static enum fr_status take_parameter(struct fr_graph *graph, size_t p, struct fr
     uint32_t have = fr_take_u32(r), averages = fr_take_u32(r);
     if (r->failed)
         return FR_E_CORRUPT;
-    if (n != graph->parameters[p].n_values || have_kind != kind || have != want || averages != (state->average != NULL))
+    if (n != graph->parameters[p].n_values || !is_continued(have_kind, kind) || have != want ||
+        averages != (state->average != NULL))
         return FR_E_MISMATCH;
     if (averages && take_average(graph, p, r, write) != FR_OK)
         return FR_E_CORRUPT;

@@ -383,10 +383,25 @@ uint64_t fr_conf_fingerprint(const struct fr_conf *conf);
  * the model's name is empty. */
 enum fr_status fr_conf_model_parse(const char *json, size_t size, struct fr_conf **out,
                                    struct fr_err *err) FR_MUST_CHECK;
-/* Writes what a resumed state also depends on beside the fingerprint (optimizers, init, gates,
- * seed) as canonical JSON, for refusal with a diff. */
+/* Writes what else training depends on (optimizers, first values, gates, expiry, seed) as canonical
+ * JSON of the same style; most of it can change on a model that exists. */
 void fr_conf_training_json(const struct fr_conf *conf, struct fr_buffer *out);
-/* Finds the first differing path of two JSON texts, for messages: "slots.3.max_len: 50 -> 60". */
-void fr_conf_json_difference(const char *before, const char *after, struct fr_buffer *out);
+
+/* What a configuration changes of a model that exists. */
+enum { FR_CONF_CHANGES_MAX = 64 }; /* kept; the others are counted */
+struct fr_conf_change {
+    char text[448];      /* "network.optimizer.lr: 0.001 -> 0.002", "slots.age: added" */
+    const char *refused; /* why a state that exists cannot take it over; NULL: it can, at a start */
+};
+struct fr_conf_changes {
+    uint32_t n, n_refused;
+    struct fr_conf_change list[FR_CONF_CHANGES_MAX];
+};
+/* Add the differences of two texts of fr_conf_model_json, all of which are refused, or of
+ * fr_conf_training_json. FR_E_INVALID: a text is no JSON. */
+enum fr_status fr_conf_compare_models(const char *before, const char *after, struct fr_conf_changes *out,
+                                      struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_conf_compare_training(const char *before, const char *after, struct fr_conf_changes *out,
+                                        struct fr_err *err) FR_MUST_CHECK;
 
 #endif

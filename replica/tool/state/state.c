@@ -18,6 +18,7 @@
 #include "state/state_reader.h"
 #include "state/state_sections.h"
 #include "tool.h"
+#include "trainer/training.h"
 
 enum { QUOTED_MAX = 1200 };
 
@@ -150,6 +151,25 @@ static void print_announcement(const struct fr_tool_state *state)
     }
 }
 
+/* What changed of training since the model began (trainer/training.h). */
+static void print_training(struct report *report)
+{
+    const struct fr_buffer *section = fr_tool_state_find_section(report->state, FR_SECTION_TRAINING);
+    if (!section)
+        return;
+    struct fr_training *training = fr_alloc(1, sizeof(*training));
+    if (fr_trainer_training_parse(section->data, section->size, training) != FR_OK)
+        note(report, "the section \"" FR_SECTION_TRAINING "\" does not parse");
+    char quoted[QUOTED_MAX];
+    for (uint32_t i = 0; i < training->n; i++)
+        printf("change epoch=%" PRIu64 " time_ms=%" PRId64 " what=%s\n", training->changes[i].epoch,
+               training->changes[i].time_ms, fr_log_quote(quoted, sizeof(quoted), training->changes[i].text));
+    if (training->forgotten > 0)
+        printf("changes forgotten=%" PRIu64 "\n", training->forgotten);
+    fr_trainer_training_release(training);
+    free(training);
+}
+
 static void print_value(const char *name, double value)
 {
     if (isfinite(value))
@@ -271,6 +291,7 @@ static int print_state(const char *dir, const struct fr_tool_state *state)
     put_size(dir, "cold");
     if (state->status.epoch > 0) {
         print_model(state);
+        print_training(&report);
         print_tables(&report);
         check_dense(&report);
         print_announcement(state);

@@ -340,45 +340,6 @@ FR_CASE(the_training_settings_are_written_in_their_canonical_form)
     fr_conf_free(conf);
 }
 
-static void assert_difference(const char *set, const char *expected)
-{
-    struct fr_conf *before = load(base_text), *after = load_with(base_text, &set, 1);
-    bool model = fr_conf_fingerprint(before) != fr_conf_fingerprint(after);
-    char *a = model ? model_json(before) : training_json(before), *b = model ? model_json(after) : training_json(after);
-    struct fr_buffer out = {0};
-    fr_conf_json_difference(a, b, &out);
-    assert_string_equal((const char *)out.data, expected);
-    fr_buffer_release(&out);
-    free(a);
-    free(b);
-    fr_conf_free(before);
-    fr_conf_free(after);
-}
-
-FR_CASE(the_first_difference_is_named_with_both_values)
-{
-    assert_difference("slots.history.max_len=60", "slots.2.max_len: 50 -> 60");
-    assert_difference("slots.user_id.index=3", "slots.0.index: absent -> 3");
-    assert_difference("slots.user_id.namespace=u", "slots.0.namespace: \"user\" -> \"u\"");
-    assert_difference("tables.extra={dim: 3}", "tables.2: absent -> {..}");
-    assert_difference("seed=2", "seed: 1 -> 2");
-    /* no value: logs have other readers */
-    assert_difference("key_seed=2", "key_seed: absent -> given");
-    assert_difference("export.average.half_life=1000", "average: absent -> 1000");
-    assert_difference("tables.user.optimizer={adagrad: {lr: 1}}", "tables.0.parts.0.optimizer.lr: 0.0500000007 -> 1");
-}
-
-FR_CASE(equal_and_unreadable_texts_are_said_to_be_so)
-{
-    struct fr_buffer out = {0};
-    fr_conf_json_difference("{\"a\":[1,2]}", "{\"a\":[1,2]}", &out);
-    assert_string_equal((const char *)out.data, "no difference");
-    fr_buffer_clear(&out);
-    fr_conf_json_difference("{", "{}", &out);
-    assert_contains((const char *)out.data, "the earlier text cannot be read");
-    fr_buffer_release(&out);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -394,8 +355,6 @@ int main(void)
         cmocka_unit_test(every_changed_byte_gives_a_refusal_or_another_model),
         cmocka_unit_test(a_model_with_many_wrong_references_is_refused_quickly),
         cmocka_unit_test(the_training_settings_are_written_in_their_canonical_form),
-        cmocka_unit_test(the_first_difference_is_named_with_both_values),
-        cmocka_unit_test(equal_and_unreadable_texts_are_said_to_be_so),
     };
     return cmocka_run_group_tests_name("model", tests, NULL, NULL);
 }

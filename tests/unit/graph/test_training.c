@@ -358,6 +358,35 @@ FR_CASE(row_gradients_that_overflow_are_refused)
     fx_release(&fx);
 }
 
+FR_CASE(a_state_goes_on_under_an_optimizer_of_the_same_state_only)
+{
+    static const struct {
+        enum fr_optimizer_kind before, after;
+        enum fr_status status;
+    } pairs[] = {{FR_OPT_ADAM, FR_OPT_ADAMW, FR_OK},
+                 {FR_OPT_ADAMW, FR_OPT_ADAM, FR_OK},
+                 {FR_OPT_ADAM, FR_OPT_FTRL, FR_E_MISMATCH}, /* as many numbers */
+                 {FR_OPT_ADAGRAD, FR_OPT_RMSPROP, FR_E_MISMATCH},
+                 {FR_OPT_ADAGRAD, FR_OPT_MOMENTUM, FR_E_MISMATCH},
+                 {FR_OPT_SGD, FR_OPT_ADAM, FR_E_MISMATCH}};
+    for (size_t i = 0; i < FR_ARRAY_LEN(pairs); i++) {
+        struct fixture a, b;
+        fx_every_operation(&a, 20, FR_OPT_SGD);
+        fx_every_operation(&b, 20, FR_OPT_SGD);
+        a.conf.dense_optimizer.kind = pairs[i].before;
+        b.conf.dense_optimizer.kind = pairs[i].after;
+        struct fr_graph *one = fx_graph(&a, NULL, NULL), *other = fx_graph(&b, NULL, NULL);
+        struct fr_buffer bytes = {0};
+        fr_graph_save_state(one, &bytes);
+        assert_int_equal(fr_graph_restore_state(other, bytes.data, bytes.size), pairs[i].status);
+        fr_buffer_release(&bytes);
+        fr_graph_free(one);
+        fr_graph_free(other);
+        fx_release(&a);
+        fx_release(&b);
+    }
+}
+
 FR_CASE(optimizer_state_survives_a_save_and_restore)
 {
     static const enum fr_optimizer_kind kinds[] = {FR_OPT_ADAM, FR_OPT_ADAGRAD, FR_OPT_SGD};
@@ -428,6 +457,7 @@ int main(void)
         cmocka_unit_test(numbers_that_are_not_finite_are_refused_and_nothing_changes),
         cmocka_unit_test(kernel_gradients_that_overflow_are_refused),
         cmocka_unit_test(row_gradients_that_overflow_are_refused),
+        cmocka_unit_test(a_state_goes_on_under_an_optimizer_of_the_same_state_only),
         cmocka_unit_test(optimizer_state_survives_a_save_and_restore),
         cmocka_unit_test(an_empty_batch_is_no_step),
     };

@@ -95,6 +95,7 @@ void fr_trainer_free(struct fr_trainer *trainer);
  * go to `other` (may be NULL). FR_E_CORRUPT, FR_E_MISMATCH. */
 typedef enum fr_status fr_section_restore(void *self, const char *name, const uint8_t *bytes, size_t size);
 struct fr_trainer_restore_options {
+    const char *first;         /* one of the others that comes before all (durable.h); NULL: none */
     fr_section_restore *other; /* NULL: none */
     void (*progress)(void *self, uint64_t done, uint64_t total);
     void *self;              /* of both */
@@ -109,6 +110,8 @@ enum { FR_STUCK_MAX = 16 }; /* named; the rest is named when these are mended */
 /* Writes what begins at zero and never learns, with the remedy. */
 void fr_trainer_stuck_text(const struct fr_conf *conf, const struct fr_graph_stuck *stuck, char *out, size_t size);
 
+/* The next cut stages this section too, and a drain cuts for it. Before the loop begins, once. */
+void fr_trainer_carry(struct fr_trainer *trainer, const char *name, const struct fr_buffer *section);
 /* Makes one step. FR_AGAIN says that there is nothing to do for a moment, FR_EOF that the trainer
  * is drained: the last epoch was handed to the durable thread. */
 enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err) FR_MUST_CHECK;

@@ -59,6 +59,17 @@ static inline uint32_t fr_dense_states(enum fr_optimizer_kind kind)
     return 0;
 }
 
+/* Says whether one goes on from the state of the other: the same numbers, meaning the same. Where
+ * only their count is equal (momentum: a mean; adagrad: a sum of squares), it does not. */
+static inline bool fr_optimizer_same_state(enum fr_optimizer_kind a, enum fr_optimizer_kind b)
+{
+    if (a == FR_OPT_ADAMW || a == FR_OPT_GROUP_FTRL)
+        a = a == FR_OPT_ADAMW ? FR_OPT_ADAM : FR_OPT_FTRL;
+    if (b == FR_OPT_ADAMW || b == FR_OPT_GROUP_FTRL)
+        b = b == FR_OPT_ADAMW ? FR_OPT_ADAM : FR_OPT_FTRL;
+    return a == b;
+}
+
 struct fr_optimizer {
     enum fr_optimizer_kind kind;
     float lr;           /* ftrl*: alpha; in a step: the scheduled value */

@@ -1,0 +1,197 @@
+"""What may change on a model that exists (docs/operating.md): settings of training are taken over at a restart, recorded with the first epoch that is trained so,
+and a kill leaves the state before or after, never between.
+
+Cases: a rate changed on a live model, a kill -9 right after, the rest: nothing is lost, the history says since when, a replica follows without a new model; a
+start that made no epoch changes nothing; a drain records a change without samples; a lockstep run changed after an epoch is the same with kills and without;
+what is fixed is refused by name.
+"""
+import pathlib
+import random
+import signal
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "interop"))
+import confluent_kafka  # noqa: E402
+import confluent_kafka.admin  # noqa: E402
+import msgpack  # noqa: E402
+import delta  # noqa: E402
+import harness  # noqa: E402
+from harness import *  # noqa: E402,F403
+
+LIVE, LOCKSTEP = SOURCE / "tests/integration/operating.yaml", SOURCE / "tests/integration/tool.yaml"
+RATE = "tables.user.optimizer={adagrad: {lr: 0.01}}"
+RATE_TEXT = "tables.user.parts.v.optimizer.lr: 0.05 -> 0.01"
+LOCKSTEP_SETS = ["ingest.lockstep.epoch_batches=2"]
+LOCKSTEP_CHANGE = ["network.optimizer={adamw: {lr: 0.001}}", "tables.user.admit={sketch: {min: 2, bytes: 64KiB}}", "tasks.1.weight=2"]
+
+
+def produce(address, topic, samples):
+    producer = confluent_kafka.Producer({"enable.idempotence": True, "bootstrap.servers": address})
+    for i, sample in samples:
+        producer.produce(topic, msgpack.packb(sample), partition=i % 2)
+        producer.poll(0)
+    assert producer.flush(PATIENCE) == 0
+
+
+def live_samples(begin, count):
+    return [(i, {"t": 1700000000000 + i, "y": {"click": i % 2}, "f": {"sample": i, "user_id": i % 50, "price": 1.0}}) for i in range(begin, begin + count)]
+
+
+def lockstep_samples(count):
+    rng = random.Random(3)
+    return [(i, {"t": 1700000000000 + i * 500, "y": {"click": rng.random() < 0.4, "buy": rng.random() < 0.2},
+                 "f": {"user_id": int(rng.paretovariate(0.7)) % 900, "item_id": f"i{rng.randrange(300)}", "history": [f"i{rng.randrange(300)}"],
+                       "price": rng.random() * 9}}) for i in range(count)]
+
+
+def changes(state):
+    """[(epoch, what)] of the history that `freshet state` shows."""
+    return [(int(epoch), what) for epoch, what in re.findall(r'^change epoch=(\d+) time_ms=\d+ what="(.*)"$', tool("state", state)[1], re.M)]
+
+
+class Cases:
+    def __init__(self, work, kafka):
+        self.work, self.kafka, self.count = work, kafka, 0
+        admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": kafka.address})
+        for future in admin.create_topics([confluent_kafka.admin.NewTopic(topic, 2, 1) for topic in ("live", "lockstep")]).values():
+            future.result(PATIENCE)
+
+    def daemon(self, config, topic, name, sets=(), **options):
+        return self.work.daemon(config, self.work.path / f"{name}.log", [f"ingest.brokers={self.kafka.address}", f"ingest.topic={topic}", "export.create=true",
+                                                                         f"state_dir={self.work.path / name}", f"export.topic={name}.delta", *sets], **options)
+
+    def live(self, sets=()):
+        return self.daemon(LIVE, "live", "live", sets)
+
+    def trained(self, daemon, count):
+        wait_until(lambda: daemon.json("/status").get("samples", {}).get("trained", 0) == count, f"{count} samples trained")
+
+    def a_rate_changes_on_a_live_model_through_a_kill(self):
+        state = self.work.path / "live"
+        produce(self.kafka.address, "live", live_samples(0, 1000))
+        daemon = self.live()
+        self.trained(daemon, 1000)
+        daemon.drain()
+        before = last_epoch(state)
+        assert changes(state) == []
+
+        daemon = self.live([RATE])
+        produce(self.kafka.address, "live", live_samples(1000, 500))
+        self.trained(daemon, 1500)
+        daemon.process.kill()
+        daemon.expect_exit(-signal.SIGKILL)
+        assert f'what="{RATE_TEXT}" class=training' in daemon.log() and f"event=changes_taken changes=1 since_epoch={before + 1}" in daemon.log(), daemon.log()
+        samples = int(re.search(r"\bsamples=(\d+)", tool("state", state)[1]).group(1))
+        recorded = changes(state)
+        assert recorded in ([], [(before + 1, RATE_TEXT)]) and (recorded or samples == 1000), f"{samples} samples, changes {recorded}"
+
+        daemon = self.live([RATE])
+        produce(self.kafka.address, "live", live_samples(1500, 500))
+        self.trained(daemon, 2000)
+        daemon.drain()
+        assert changes(state) == [(before + 1, RATE_TEXT)], changes(state)
+        shows = [row["show"] for row in map(json.loads, tool("dump", "--state-dir", state, "--private")[1].splitlines()) if row.get("table") == "ledger" and "show" in row]
+        assert len(shows) == 2000 and set(shows) == {1}, "every sample counted once"
+        assert tool("verify", "--state-dir", state, "--brokers", self.kafka.address, "--topic", "live.delta")[1].strip().splitlines()[-1].startswith("verified:")
+        records = [delta.parse(value) for messages in delta.read_topic(self.kafka.address, "live.delta").values() for _, value in messages]
+        assert len({(record["e"], record["i"]) for record in records if record["k"] == "model"}) == 1 and len({record["fp"] for record in records}) == 1, \
+            "replicas go on with the model they have"
+
+    def a_start_that_made_no_epoch_changes_nothing(self):
+        state = self.work.path / "live"
+        recorded, epoch = changes(state), last_epoch(state)
+        daemon = self.live(["epoch=1d", "heartbeat=1d", "tables.user.optimizer={adagrad: {lr: 0.5}}"])
+        wait_until(lambda: daemon.get("/readyz")[0] == 200, "ready")
+        produce(self.kafka.address, "live", live_samples(2000, 100))
+        self.trained(daemon, 2100)
+        daemon.process.kill()
+        daemon.expect_exit(-signal.SIGKILL)
+        assert (changes(state), last_epoch(state)) == (recorded, epoch)
+        daemon = self.live([RATE])
+        self.trained(daemon, 2100)
+        daemon.drain()
+        assert changes(state) == recorded and "event=change" not in daemon.log(), daemon.log()
+
+    def a_drain_records_a_change_without_samples(self):
+        state = self.work.path / "live"
+        epoch, recorded = last_epoch(state), changes(state)
+        for _ in range(2):  # the second finds nothing changed
+            daemon = self.live([RATE, "tasks.0.weight=0.5"])
+            wait_until(lambda: daemon.get("/readyz")[0] == 200, "ready")
+            daemon.drain()
+        added = changes(state)[len(recorded):]
+        assert len(added) == 1 and added[0][0] > epoch and added[0][1] == "tasks.click.weight: 1 -> 0.5", added
+
+    def what_is_fixed_is_refused_by_name_beside_what_is_not(self):
+        state = self.work.path / "live"
+        recorded, epoch = changes(state), last_epoch(state)
+        daemon = self.daemon(LIVE, "live", "live", ["tables.user.dim=16", "tables.user.optimizer={momentum: {lr: 0.1}}", "slots.age={kind: dense}", "epoch=1s",
+                                                    "network.optimizer={adam: {lr: 0.002}}"], wait_http=False)
+        daemon.expect_exit(3)
+        failure = [line for line in daemon.log().splitlines() if "does not fit" in line][-1]
+        for text in ("tables.user.parts.v.dim: 4 -> 16 (replicas hold it)", "slots.age: added (replicas hold it)",
+                     "tables.user.parts.v.optimizer: adagrad -> momentum (their states differ)",
+                     "Changed too, which a start may: network.optimizer.lr: 0.001 -> 0.002", str(state), "export.topic"):
+            assert text in failure, f"{text} in {failure}"
+        assert (changes(state), last_epoch(state)) == (recorded, epoch)
+        (state / "training.json").rename(state / "training.away")
+        daemon = self.daemon(LIVE, "live", "live", [RATE], wait_http=False)
+        daemon.expect_exit(3)
+        assert "no training.json" in daemon.log(), daemon.log()
+        (state / "training.away").rename(state / "training.json")
+
+    def a_configuration_without_epochs_is_free(self):
+        for sets in ([], ["tables.user.dim=16"]):
+            daemon = self.daemon(LIVE, "no-samples", "fresh", sets)
+            wait_until(lambda: "no-samples" in daemon.json("/readyz").get("reason", ""), "the topic is missed")
+            daemon.process.send_signal(signal.SIGTERM)
+            daemon.expect_exit(0)
+        assert '"dim":16' in (self.work.path / "fresh/model.json").read_text()
+
+    # ---- lockstep ----
+
+    def lockstep(self, name, sets=(), kill=None):
+        env = {"LD_PRELOAD": str(harness.BUILD / "tests/fault/libkill_shim.so"), "FRESHET_KILL": kill} if kill else None
+        daemon = self.daemon(LOCKSTEP, "lockstep", name, [*LOCKSTEP_SETS, *sets], env=env, wait_http=False)
+        daemon.expect_exit(-signal.SIGKILL if kill else 0)
+
+    def outcome(self, name):
+        lines = tool("dump", "--state-dir", self.work.path / name, "--private")[1].splitlines()
+        records = {(p, r["e"], r["i"]): value for p, messages in delta.read_topic(self.kafka.address, f"{name}.delta").items()
+                   for _, value in messages for r in [delta.parse(value)]}
+        return json.loads(lines[-1])["hash"], records
+
+    def a_lockstep_run_changed_after_an_epoch_is_itself_under_kills(self):
+        produce(self.kafka.address, "lockstep", lockstep_samples(6000))
+        self.lockstep("same")
+        for name in ("whole", "killed"):
+            self.lockstep(name, kill="hwm_synced:5")
+            assert last_epoch(self.work.path / name) == 5
+        self.lockstep("whole", LOCKSTEP_CHANGE)
+        for kill in ("hwm_write:0", "hwm_write:2", "hwm_synced:3", "hwm_synced:1"):
+            self.lockstep("killed", LOCKSTEP_CHANGE, kill)
+        self.lockstep("killed", LOCKSTEP_CHANGE)
+        expected = {(6, "network.optimizer: adam -> adamw"), (6, "network.optimizer.lr: 0.003 -> 0.001"), (6, "network.optimizer.weight_decay: absent -> 0.01"),
+                    (6, "tables.user.admit: count -> sketch"), (6, "tasks.buy.weight: 1 -> 2")}
+        for name in ("whole", "killed"):
+            assert set(changes(self.work.path / name)) == expected and len(changes(self.work.path / name)) == 5, changes(self.work.path / name)
+            assert tool("verify", "--state-dir", self.work.path / name, "--brokers", self.kafka.address, "--topic", f"{name}.delta")[1].strip().splitlines()[-1].startswith("verified:")
+        (same, unchanged), (whole, records), (killed, again) = (self.outcome(name) for name in ("same", "whole", "killed"))
+        assert whole == killed and records == again, f"private hash {killed}, {whole} without kills"
+        assert whole != same and all(records[where] == value for where, value in unchanged.items() if where[1] <= 5), "the change changes what comes after it"
+        pending = re.search(r"^table name=user .*\bpending=(\d+)", tool("state", self.work.path / "whole")[1], re.M).group(1)
+        assert pending == "0", f"{pending} counts that nobody reads are kept"
+
+    def run(self):
+        names = [n for n in vars(Cases) if n.startswith(("a_", "what_"))]
+        for name in [n for n in names if not sys.argv[1:] or n in sys.argv[1:]]:
+            begin = time.monotonic()
+            getattr(self, name)()
+            print(f"ok {name} ({time.monotonic() - begin:.1f} s)", flush=True)
+            self.count += 1
+        print(f"{self.count} passed, 0 failed")
+
+
+with Workspace() as test_work, Kafka() as test_kafka:
+    Cases(test_work, test_kafka).run()
