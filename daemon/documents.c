@@ -166,11 +166,15 @@ static void put_ingest(const struct fr_snapshots *s, struct fr_buffer *out)
     fr_buffer_printf(out,
                      ",\"ingest\":{\"records\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"malformed\":%" PRIu64
                      ",\"future_timestamp\":%" PRIu64 ",\"future_clock\":%" PRIu64 ",\"dead_sent\":%" PRIu64
-                     ",\"dead_failed\":%" PRIu64 ",\"dead_without_value\":%" PRIu64 ",\"lag_ms\":%" PRId64
-                     ",\"at_end\":%s,\"connected\":%s,\"problem\":",
+                     ",\"dead_failed\":%" PRIu64 ",\"dead_without_value\":%" PRIu64 ",\"lag_ms\":",
                      s->ingest.records, s->ingest.bytes, s->ingest.malformed, s->ingest.future_timestamp,
-                     s->ingest.future_clock, s->ingest.dead_sent, s->ingest.dead_failed, s->ingest.dead_without_value,
-                     s->ingest.lag_ms, s->ingest.at_end ? "true" : "false", s->ingest.connected ? "true" : "false");
+                     s->ingest.future_clock, s->ingest.dead_sent, s->ingest.dead_failed, s->ingest.dead_without_value);
+    if (s->ingest.connected) /* else nobody knows */
+        fr_buffer_printf(out, "%" PRId64, s->ingest.lag_ms);
+    else
+        fr_buffer_printf(out, "null");
+    fr_buffer_printf(out, ",\"at_end\":%s,\"connected\":%s,\"problem\":", s->ingest.at_end ? "true" : "false",
+                     s->ingest.connected ? "true" : "false");
     fr_buffer_json_text(out, s->ingest.problem);
     put_malformed(&s->ingest, out);
     fr_buffer_printf(out, "},\"ignored\":{\"unknown_names\":[");

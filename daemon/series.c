@@ -57,23 +57,35 @@ void fr_documents_settled_release(struct fr_settled *settled)
 
 /* ---- state ---- */
 
-/* Every text of the trainer why reading pauses begins with one of these and a colon. */
-static const char *const pause_reasons[] = {"memory_limit", "journal_max", "unfolded_max", "compaction", "disk", "cut"};
+/* Why reading pauses, by how the texts for it begin. */
+static const struct {
+    const char *reason, *begin;
+} pauses[] = {{"memory_limit", "memory_limit:"},
+              {"journal_max", "journal_max:"},
+              {"unfolded_max", "unfolded_max:"},
+              {"compaction", "the cold store"},
+              {"disk", "the disk"},
+              {"cut", "epoch "}};
+
+const char *fr_documents_pause_reason(const char *text)
+{
+    for (size_t i = 0; i < FR_ARRAY_LEN(pauses); i++)
+        if (strncmp(text, pauses[i].begin, strlen(pauses[i].begin)) == 0)
+            return pauses[i].reason;
+    return text[0] ? "other" : "";
+}
 
 static void series_paused(struct fr_registry *registry, const char *paused, bool malformed)
 {
     static const char help[] = "1 while reading is paused for the reason; /status has the text.";
-    bool other = paused[0] != '\0';
-    for (size_t i = 0; i < FR_ARRAY_LEN(pause_reasons); i++) {
+    const char *reason = fr_documents_pause_reason(paused);
+    for (size_t i = 0; i < FR_ARRAY_LEN(pauses); i++) {
         char labels[64] = "";
-        size_t length = strlen(pause_reasons[i]);
-        bool is_it = strncmp(paused, pause_reasons[i], length) == 0 && paused[length] == ':';
-        other = other && !is_it;
-        fr_metric_label(labels, sizeof(labels), "reason", pause_reasons[i]);
-        fr_gauge(registry, "freshet_paused", labels, help, is_it);
+        fr_metric_label(labels, sizeof(labels), "reason", pauses[i].reason);
+        fr_gauge(registry, "freshet_paused", labels, help, strcmp(reason, pauses[i].reason) == 0);
     }
     fr_gauge(registry, "freshet_paused", "reason=\"malformed\"", help, malformed);
-    fr_gauge(registry, "freshet_paused", "reason=\"other\"", help, other);
+    fr_gauge(registry, "freshet_paused", "reason=\"other\"", help, strcmp(reason, "other") == 0);
 }
 
 static void series_state(struct fr_service *service, const struct fr_snapshots *s)

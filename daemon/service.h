@@ -201,6 +201,8 @@ struct fr_snapshots {
     bool ready;
 };
 void fr_documents_series(struct fr_service *service, const struct fr_snapshots *s);
+/* One of a closed list for the text why reading pauses; "" for none. */
+const char *fr_documents_pause_reason(const char *text);
 /* The newest status none of whose counters a crash could take back: all that it counted is durable.
  * `now` is copied. */
 const struct fr_trainer_status *fr_documents_settle(struct fr_settled *settled, const struct fr_trainer_status *now,

@@ -246,8 +246,7 @@ static const char *pressure(const struct fr_service *service, const struct fr_du
                  durable->unfolded_bytes);
     else if (durable->level0_files >= FR_LEVEL0_FILES_MAX)
         snprintf(text, size,
-                 "compaction: the cold store has %" PRIu64
-                 " files to compact; the disk under state_dir is the bottleneck",
+                 "the cold store has %" PRIu64 " files to compact; the disk under state_dir is the bottleneck",
                  durable->level0_files);
     else
         return NULL;

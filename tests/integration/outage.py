@@ -72,6 +72,7 @@ with Workspace() as work, Kafka(own=True) as kafka:
     assert math.isnan(during["freshet_lag_seconds"]) and math.isnan(during[f"freshet_partition_lag_records{partition}"]), during
     assert during[f"freshet_partition_offset{partition}"] == 1000 and during["freshet_samples_trained_total"] == 1000
     during = wait_for(daemon, "and who says so", **{'degraded{source="stream"}': 1})
+    assert daemon.json("/status")["ingest"]["lag_ms"] is None, "a lag that nobody knows"
     assert daemon.get("/readyz")[0] == 503 and daemon.get("/healthz")[0] == 200
     last = during["freshet_last_published_timestamp_seconds"]
     subprocess.run([SOURCE / "tests/kafka/start", "--dir", kafka.dir], check=True, stdout=subprocess.DEVNULL, timeout=300)

@@ -432,6 +432,7 @@ FR_CASE(reading_pauses_at_each_limit_and_goes_on_below)
                                   "Look at the delta topic");
     w->held = true;
     expect(fr_step_upkeep, FR_AGAIN);
+    assert_string_equal(fr_documents_pause_reason(w->pause), "journal_max");
     assert_non_null(strstr(w->pause, "because publishing is held after non-finite numbers"));
     w->durable.acked = 9; /* then no pause can shorten it */
     expect(fr_step_upkeep, FR_AGAIN);
@@ -439,11 +440,15 @@ FR_CASE(reading_pauses_at_each_limit_and_goes_on_below)
     w->durable.unfolded_bytes = 2 * w->conf.unfolded_max;
     expect(fr_step_upkeep, FR_AGAIN); /* and folds */
     assert_non_null(strstr(w->pause, "unfolded_max: 200 journal bytes wait for a fold"));
+    assert_string_equal(fr_documents_pause_reason(w->pause), "unfolded_max");
     expect(fr_step_upkeep, FR_AGAIN);
     assert_string_equal(w->pause, "");
     w->durable.level0_files = FR_LEVEL0_FILES_MAX;
     expect(fr_step_upkeep, FR_AGAIN);
     assert_non_null(strstr(w->pause, "files to compact"));
+    assert_string_equal(fr_documents_pause_reason(w->pause), "compaction");
+    assert_string_equal(fr_documents_pause_reason(""), "");
+    assert_string_equal(fr_documents_pause_reason("something new"), "other");
 }
 
 FR_CASE(a_hold_is_a_reason_until_it_ends)
