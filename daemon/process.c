@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -27,29 +28,36 @@ static void read_small(const char *path, char *out, size_t size)
         close(fd);
 }
 
+/* The number behind so many fields, which blanks end; NaN when there is none. */
+static double number_after(const char *text, int fields)
+{
+    for (; text && fields > 0; fields--)
+        text = (text = strchr(text, ' ')) ? text + 1 : NULL;
+    char *end = NULL;
+    unsigned long long value = text ? strtoull(text, &end, 10) : 0;
+    return text && end > text ? (double)value : (double)NAN;
+}
+
 static double resident_bytes(void)
 {
     char text[128];
-    unsigned long long pages;
     read_small("/proc/self/statm", text, sizeof(text));
-    return sscanf(text, "%*u %llu", &pages) == 1 ? (double)pages * (double)sysconf(_SC_PAGESIZE) : (double)NAN;
+    return number_after(text, 1) * (double)sysconf(_SC_PAGESIZE);
 }
 
-/* Field 22 of stat, in ticks since the host booted. The name of the process, in parentheses, may
- * hold anything. */
+/* Field 22 of stat, in ticks since the host booted. The second one, a name in parentheses, may hold
+ * anything. */
 static double start_seconds(const struct fr_clock *clock)
 {
     char text[1024];
-    unsigned long long ticks;
     struct timespec up;
     read_small("/proc/self/stat", text, sizeof(text));
-    const char *rest = strrchr(text, ')');
-    if (!rest || clock_gettime(CLOCK_BOOTTIME, &up) != 0 ||
-        sscanf(rest + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &ticks) !=
-            1)
+    const char *name_end = strrchr(text, ')');
+    if (!name_end || clock_gettime(CLOCK_BOOTTIME, &up) != 0)
         return (double)NAN;
     double uptime = (double)up.tv_sec + (double)up.tv_nsec / 1e9;
-    return (double)fr_wall_ms(clock) / 1e3 - uptime + (double)ticks / (double)sysconf(_SC_CLK_TCK);
+    double ticks = number_after(name_end, 22 - 2);
+    return (double)fr_wall_ms(clock) / 1e3 - uptime + ticks / (double)sysconf(_SC_CLK_TCK);
 }
 
 static double open_descriptors(void)

@@ -90,6 +90,13 @@ static void enter(struct connection *connection, enum phase phase)
     event_add(connection->deadline, &after);
 }
 
+static void release(struct connection *connection)
+{
+    event_free(connection->deadline);
+    bufferevent_free(connection->stream);
+    free(connection);
+}
+
 static void drop(struct connection *connection)
 {
     struct fr_http_server *server = connection->server;
@@ -98,9 +105,7 @@ static void drop(struct connection *connection)
         at = &(*at)->next;
     *at = connection->next;
     server->n_connections--;
-    event_free(connection->deadline);
-    bufferevent_free(connection->stream);
-    free(connection);
+    release(connection);
 }
 
 static void drop_oldest(struct fr_http_server *server)
@@ -399,8 +404,10 @@ void fr_http_server_free(struct fr_http_server *server)
         event_active(server->stop, EV_TIMEOUT, 0);
         pthread_join(server->thread, NULL);
     }
-    while (server->first)
-        drop(server->first);
+    for (struct connection *next, *c = server->first; c; c = next) {
+        next = c->next;
+        release(c);
+    }
     event_free(server->readable);
     event_free(server->resume);
     event_free(server->stop);

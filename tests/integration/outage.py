@@ -59,7 +59,9 @@ with Workspace() as work, Kafka(own=True) as kafka:
     now = time.time()
     for name in ("process_start_time_seconds", "freshet_last_durable_timestamp_seconds", "freshet_last_published_timestamp_seconds"):
         assert now - 600 < before[name] <= now + 1, (name, before[name], now)
-    assert 1e6 < before["process_resident_memory_bytes"] < 1e10 and 10 < before["process_open_fds"] < before["process_max_fds"]
+    # looked at once a second, also before there was a store
+    before = wait_until(lambda: (lambda v: v if v["process_open_fds"] > 20 else None)(series(daemon)[0]), "descriptors of a store and of clients")
+    assert 1e6 < before["process_resident_memory_bytes"] < 1e10 and before["process_open_fds"] < before["process_max_fds"]
     status = dict(re.findall(r"(\w+):\s+(\d+)", pathlib.Path(f"/proc/{daemon.process.pid}/status").read_text()))
     assert abs(before["process_resident_memory_bytes"] / 1024 / int(status["VmRSS"]) - 1) < 0.5, "resident memory as the kernel has it"
     assert any(name.startswith("freshet_build_info") and "version=" in name and "kernel=" in name for name in before)
