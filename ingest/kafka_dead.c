@@ -1,16 +1,17 @@
 /* Dead letters to Kafka: at least once, never lost while the process lives; the position of a
  * refused record waits for its letter (DESIGN section 4).
  *
- * A letter is copied and kept until the broker has acknowledged it: timeouts and refusals are tried
- * again, a producer with a fatal error is made anew. The number acknowledged only grows over
- * letters without a gap, in the order of `send`; on the topic they may be out of order or twice.
- * Refused for its size, a letter goes without its value (headers freshet.length, freshet.sha256),
- * then without the original's key and headers. Bounded in letters and bytes: beyond that `send`
- * says FR_AGAIN and reading pauses. One message a batch, since the broker refuses a whole batch for
- * its size. Plain producer, not idempotent: twice is harmless here, and 2.0.2's false fatal errors
- * are avoided. Threads: the ingest thread and the owner loop call send; a thread of its own (begun
- * with the first letter) talks to the producer, so that letters get through while ingest waits or
- * has ended. The mutex guards the letters and counts. Does not: keep letters over a restart (their
+ * A letter is copied and kept until the broker has acknowledged it: timeouts and refusals are
+ * tried again, a producer with a fatal error is made anew. The number acknowledged only grows
+ * over letters without a gap, in the order of `send`; on the topic they may be out of order or
+ * twice. Refused for its size (or larger than BYTES_MAX, and then not copied), a letter goes
+ * without its value (headers freshet.length, freshet.sha256), then without the original's key
+ * and headers. Bounded in letters and bytes: beyond that `send` says FR_AGAIN and reading
+ * pauses. One message a batch, since the broker refuses a whole batch for its size. Plain
+ * producer, not idempotent: twice is harmless here, and 2.0.2's false fatal errors are avoided.
+ * Threads: the ingest thread and the owner loop call send; a thread of its own (begun with the
+ * first letter) talks to the producer, so that letters get through while ingest waits or has
+ * ended. The mutex guards the letters and counts. Does not: keep letters over a restart (their
  * records are read again). */
 #include "kafka.h"
 
@@ -53,6 +54,9 @@ struct letter {
     char *reason;
     size_t bytes; /* counted */
     struct fr_record_image *image;
+    /* of a value too large to be copied; length 0: it is in the image */
+    size_t length;
+    struct fr_sha256 digest;
 };
 
 struct kafka_dead {
@@ -124,11 +128,11 @@ static rd_kafka_headers_t *letter_headers(const struct letter *letter, const str
     (void)rd_kafka_header_add(headers, "__connect.errors.exception.message", -1, letter->reason, -1);
     if (letter->form == LETTER_WHOLE)
         return headers;
-    struct fr_sha256 digest = fr_sha256(parts->value, parts->size);
+    struct fr_sha256 digest = letter->length ? letter->digest : fr_sha256(parts->value, parts->size);
     char hex[65];
     for (size_t i = 0; i < sizeof(digest.bytes); i++)
         snprintf(hex + 2 * i, 3, "%02x", digest.bytes[i]);
-    snprintf(number, sizeof(number), "%zu", parts->size);
+    snprintf(number, sizeof(number), "%zu", letter->length ? letter->length : parts->size);
     (void)rd_kafka_header_add(headers, "freshet.length", -1, number, -1);
     (void)rd_kafka_header_add(headers, "freshet.sha256", -1, hex, -1);
     return headers;
@@ -277,18 +281,30 @@ static void *thread_main(void *argument)
 
 /* ---- the sink ---- */
 
-static struct letter *letter_new(struct kafka_dead *dead, const struct fr_dead_letter *from, size_t bytes)
+/* A value beyond the letters' bound (a batch may inflate to gigabytes) is not copied: no broker
+ * takes it. */
+static struct letter *letter_new(struct kafka_dead *dead, const struct fr_dead_letter *from)
 {
     struct letter *letter = fr_alloc(1, sizeof(*letter));
+    struct fr_record_parts parts = from->parts;
+    bool copied = parts.size <= BYTES_MAX;
+    if (!copied) {
+        parts.value = NULL;
+        parts.size = 0;
+    }
     *letter = (struct letter){
         .dead = dead,
         .born_ns = fr_mono_ns(dead->clock),
         .partition = from->partition,
         .offset = from->offset,
         .reason = fr_strdup(from->reason),
-        .bytes = bytes,
-        .image = fr_record_image_new(&from->parts),
+        .form = copied ? LETTER_WHOLE : LETTER_NO_VALUE,
+        .bytes = sizeof(struct letter) + fr_record_image_size(&parts),
+        .image = fr_record_image_new(&parts),
+        .length = copied ? 0 : from->parts.size,
     };
+    if (!copied)
+        letter->digest = fr_sha256(from->parts.value, from->parts.size);
     snprintf(letter->topic, sizeof(letter->topic), "%s", from->topic);
     return letter;
 }
@@ -303,7 +319,7 @@ static bool has_room(const struct kafka_dead *dead, size_t bytes)
 static enum fr_status send_letter(void *self, const struct fr_dead_letter *from, uint64_t *number)
 {
     struct kafka_dead *dead = self;
-    size_t bytes = sizeof(struct letter) + fr_record_image_size(&from->parts);
+    struct letter *letter = letter_new(dead, from);
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += SEND_WAIT_MS * 1000000L;
@@ -313,13 +329,13 @@ static enum fr_status send_letter(void *self, const struct fr_dead_letter *from,
     }
     pthread_mutex_lock(&dead->mutex);
     int rc = 0;
-    while (rc == 0 && !has_room(dead, bytes))
+    while (rc == 0 && !has_room(dead, letter->bytes))
         rc = pthread_cond_timedwait(&dead->changed, &dead->mutex, &until);
-    bool room = has_room(dead, bytes);
+    bool room = has_room(dead, letter->bytes);
     if (room) {
-        dead->letters[(dead->sent + 1) % LETTERS_MAX] = letter_new(dead, from, bytes);
+        dead->letters[(dead->sent + 1) % LETTERS_MAX] = letter;
         *number = ++dead->sent;
-        dead->bytes += bytes;
+        dead->bytes += letter->bytes;
         pthread_cond_broadcast(&dead->changed);
     }
     if (room && !dead->running) {
@@ -327,6 +343,8 @@ static enum fr_status send_letter(void *self, const struct fr_dead_letter *from,
         FR_CHECK(dead->running);
     }
     pthread_mutex_unlock(&dead->mutex);
+    if (!room)
+        letter_free(letter);
     return room ? FR_OK : FR_AGAIN;
 }
 

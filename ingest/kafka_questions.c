@@ -33,6 +33,10 @@ enum {
     FETCH_SHARE = 32,
     FETCH_BYTES = 52428800, /* librdkafka's own default */
     FETCH_BYTES_MIN = 1048576,
+    /* of a partition in an answer, or one batch: a small service meets one bomb at a time */
+    PARTITION_SHARE = 256,
+    PARTITION_BYTES = 1048576, /* librdkafka's own default */
+    PARTITION_BYTES_MIN = 65536,
     BATCH_SHARE = 2, /* a batch that inflates to more than this part of memory_limit is warned of */
 };
 
@@ -46,7 +50,7 @@ static uint64_t between(uint64_t value, uint64_t least, uint64_t most)
 enum fr_status fr_ingest_kafka_connect(struct fr_kafka_source *source, bool probe, rd_kafka_t **out,
                                        rd_kafka_topic_t ***topics, struct fr_err *err)
 {
-    char group[FR_MODEL_MAX + 16], kbytes[16], fetch[24];
+    char group[FR_MODEL_MAX + 16], kbytes[16], fetch[24], part[24];
     /* A full queue is looked at again after a second (2.0.2). Partitions that share a queue are
      * each measured by all of it: a share of the bound would stop them all early and starve the
      * trainer. */
@@ -55,6 +59,7 @@ enum fr_status fr_ingest_kafka_connect(struct fr_kafka_source *source, bool prob
     uint32_t share = source->per_partition && source->n_partitions ? queue / source->n_partitions : queue;
     snprintf(group, sizeof(group), "freshet.%s", source->conf->model);
     snprintf(fetch, sizeof(fetch), "%" PRIu64, between(limit / FETCH_SHARE, FETCH_BYTES_MIN, FETCH_BYTES));
+    snprintf(part, sizeof(part), "%" PRIu64, between(limit / PARTITION_SHARE, PARTITION_BYTES_MIN, PARTITION_BYTES));
     snprintf(kbytes, sizeof(kbytes), "%u", share < QUEUE_KBYTES_MIN ? QUEUE_KBYTES_MIN : share);
     const struct fr_kafka_setting ours[] = {
         FR_INGEST_KAFKA_FIXED,
@@ -66,6 +71,7 @@ enum fr_status fr_ingest_kafka_connect(struct fr_kafka_source *source, bool prob
         {"fetch.error.backoff.ms", "100"},
         {"queued.max.messages.kbytes", kbytes},
         {"fetch.max.bytes", fetch},
+        {"fetch.message.max.bytes", part},
         {NULL, NULL},
     };
     const struct fr_kafka_setting one_record[] = {

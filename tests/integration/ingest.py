@@ -281,6 +281,50 @@ class Cases:
         daemon.drain()
         assert self.positions("guarded")[1] == 200
 
+    def a_wrong_format_takes_nothing_from_the_stream(self):
+        self.create("mistaken", 2)
+        self.put("mistaken", 0, 300)
+        wrong = ["ingest.format=msgpack"]
+        daemon = self.daemon("mistaken", "topic: mistaken", ["--until", "end"], sets=wrong, wait_http=False)
+        daemon.expect_exit(2)
+        assert "looks like json and the format is msgpack" in daemon.log(), daemon.log()[-2000:]
+        self.put("mistaken", 1, 1000)
+        daemon = self.daemon("mistaken", "topic: mistaken", sets=wrong)
+        wait_until(lambda: "looks like json" in daemon.json("/readyz").get("reason", ""), "/readyz says what the first record looks like")
+        assert daemon.get("/readyz")[0] == 503 and daemon.get("/healthz")[0] == 200
+        ingest = daemon.json("/status")["ingest"]
+        assert ingest["malformed"] == ingest["malformed_kinds"]["form"] == 1000 and ingest["last_malformed"]["topic"] == "mistaken", ingest
+        metrics = daemon.get("/metrics")[1]
+        assert re.search(r'freshet_records_malformed_total\{[^}]*reason="form"[^}]*\} 1000\n', metrics), metrics
+        assert re.search(r"freshet_paused\{[^}]*\} 1\n", metrics), metrics
+        assert 1 <= daemon.log().count("event=malformed") <= 12
+        daemon.drain()
+        daemon = self.daemon("mistaken", "topic: mistaken")
+        wait_until(lambda: self.trained(daemon) == 1300, "all of it, once the format is right")
+        wait_until(lambda: 'slot="user_id"} 1300' in daemon.get("/metrics")[1].replace('model="mistaken",', ""), "1300 samples have a user")
+        daemon.drain()
+        assert self.positions("mistaken")[1] == 1300
+
+    def a_batch_that_inflates_is_in_memory_once(self):
+        size = 200 << 20
+        self.create("bomb", 1)
+        self.create("sober", 1, {"compression.type": "uncompressed"})
+        bomber = confluent_kafka.Producer({"bootstrap.servers": self.kafka.address, "message.max.bytes": 10**9, "compression.type": "gzip",
+                                           "queue.buffering.max.kbytes": 10**6, "batch.num.messages": 1, "compression.level": 9, "message.timeout.ms": 120000})
+        refused = []
+        for topic in ("bomb", "sober"):
+            bomber.produce(topic, bytes(size), on_delivery=lambda error, message: refused.append(message.topic()) if error else None)
+            assert bomber.flush(PATIENCE) == 0
+        assert refused == ["sober"], refused  # brokers measure what they inflate
+        self.put("bomb", 0, 100)
+        daemon = self.daemon("bomb", "topic: bomb", sets=["memory_limit=64MiB"])
+        wait_until(lambda: self.trained(daemon) == 100, "what comes behind it")
+        peak = int(re.search(r"VmHWM:\s+(\d+) kB", pathlib.Path(f"/proc/{daemon.process.pid}/status").read_text()).group(1)) << 10
+        assert peak < size + (150 << 20), f"{peak >> 20} MiB at the most"
+        wait_until(lambda: daemon.json("/status")["ingest"]["dead_without_value"] == 1, "a letter with its length and digest")
+        assert re.search(r"level=warn component=ingest event=batch_bound topic=bomb .*inflates_to=1082142816", daemon.log()), daemon.log()[:3000]
+        daemon.drain()
+
 
 GUARD = ["authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super.users=User:ANONYMOUS"]
 
@@ -293,7 +337,8 @@ def main():
         cases = Cases(work, kafka)
         for case in (cases.several_topics_one_of_them_altered_while_running, cases.a_run_begins_and_ends_at_a_time, cases.files_come_first_and_a_kill_costs_nothing,
                      cases.lockstep_reads_files_and_topic_the_same_way_twice, cases.files_alone_are_a_run, cases.retention_is_a_loss_by_policy,
-                     cases.a_topic_made_anew_is_a_loss_by_policy):
+                     cases.a_topic_made_anew_is_a_loss_by_policy, cases.a_wrong_format_takes_nothing_from_the_stream,
+                     cases.a_batch_that_inflates_is_in_memory_once):
             if not wanted or case.__name__ in wanted:
                 begin = time.monotonic()
                 case()
