@@ -317,6 +317,28 @@ class Cases:
         assert "gap" in err and "snapshot" in err, err
         assert json.loads(lines((self.work.path / "lossy.dump").read_text())[-1])["epoch"] == len([x for x in out if x.startswith("epoch=")]), "what it served is written"
 
+    def an_added_partition_is_not_waited_for(self):
+        """The topic has one partition more than its records tell of."""
+        self.create("wider.delta", PARTITIONS + 1)
+        self.send("wider.delta", self.records(self.topic))
+        lines_of(*self.follow("wider.delta", "--dump", self.work.path / "wider.dump"))
+        assert (self.work.path / "wider.dump").read_text() == self.dump.read_text()
+        out = lines_of("verify", "--state-dir", self.state, "--brokers", self.kafka.address, "--topic", "wider.delta")
+        assert out[-1].startswith("verified: "), out
+
+    def a_topic_that_holds_no_deltas_ends_in_an_error(self):
+        begin = ["--brokers", self.kafka.address, "--topic"]
+        out, err = failing("follow", *begin, "samples", "--until-idle", "30s")
+        assert len(out) == 100 and all(line.startswith("refused ") for line in out), len(out)
+        assert "100 records in a row" in err and "export.topic" in err, err
+        _, err = failing("verify", "--state-dir", self.state, *begin, "samples")
+        assert "100 records in a row" in err and "export.topic" in err, err
+        self.create("empty.delta", PARTITIONS)
+        out, err = failing("follow", *begin, "empty.delta", "--until-idle", "1s")
+        assert not out and "no epoch of empty.delta was served" in err, (out, err)
+        out, err = failing("verify", "--state-dir", self.state, *begin, "empty.delta")
+        assert out[-1].startswith("behind: replica at epoch 0") and "no epoch of empty.delta was served" in err, (out, err)
+
     def a_second_writer_is_an_alarm(self):
         _, other = self.train("second", ["seed=12"])
         self.create("mixed.delta", PARTITIONS)

@@ -286,6 +286,13 @@ void fr_tool_consumer_rank(struct fr_tool_consumer *consumer, uint32_t index, ui
     consumer->partitions[index].rank = rank;
 }
 
+void fr_tool_consumer_leave(struct fr_tool_consumer *consumer, uint32_t from)
+{
+    for (size_t i = 0; i < consumer->n; i++)
+        if ((uint32_t)consumer->partitions[i].number >= from)
+            consumer->partitions[i].rank = UINT64_MAX; /* out of everyone's reach */
+}
+
 bool fr_tool_consumer_ended(const struct fr_tool_consumer *consumer)
 {
     uint64_t lowest = lowest_rank(consumer);

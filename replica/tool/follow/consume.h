@@ -49,6 +49,8 @@ size_t fr_tool_consumer_count(const struct fr_tool_consumer *consumer);
 enum fr_status fr_tool_consumer_next(struct fr_tool_consumer *consumer, int wait_ms, struct fr_tool_consumed *out,
                                      struct fr_err *err) FR_MUST_CHECK;
 void fr_tool_consumer_rank(struct fr_tool_consumer *consumer, uint32_t index, uint64_t rank);
+/* Partitions from this number on are read no further, and nobody waits for them. */
+void fr_tool_consumer_leave(struct fr_tool_consumer *consumer, uint32_t from);
 /* Everything that was there at open was read, or waits for a partition that has no more. */
 bool fr_tool_consumer_ended(const struct fr_tool_consumer *consumer);
 

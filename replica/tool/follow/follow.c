@@ -26,7 +26,8 @@ static const char usage[] =
     "  --score F.jsonl     at the end, score these samples: one line of task -> probability each\n"
     "  --dump FILE         at the end, write the replica as JSON Lines (as `freshet dump`)\n"
     "  --kafka NAME=VALUE  a librdkafka property (many)\n\n"
-    "Follows from epoch 1, one line per epoch. Ends with SIGTERM or SIGINT. Exit 1 when the replica cannot go on.\n";
+    "Follows from epoch 1, one line per epoch. Ends with SIGTERM or SIGINT. Exit 1 when the replica cannot go on\n"
+    "(a gap, another writer, 100 records refused in a row) or no epoch was served.\n";
 
 struct follow {
     struct fr_tool_consume_options topic;
@@ -162,6 +163,11 @@ static int run(const struct follow *follow)
     enum fr_status status = open_topic(follow, &follower, &err);
     if (status == FR_OK)
         status = follow_topic(follow, follower, &err);
+    struct freshet_replica_info info = {0};
+    if (follower)
+        freshet_replica_get_info(fr_tool_follower_replica(follower), &info);
+    if (status == FR_OK && info.epoch == 0)
+        status = fr_tool_follower_unserved(follower, &err);
     int result = follower ? finish(follow, follower) : FR_TOOL_FAILED;
     if (status != FR_OK)
         result = fr_tool_fail("follow", &err);

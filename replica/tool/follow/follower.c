@@ -26,7 +26,9 @@ struct in_flight {
 struct fr_tool_follower {
     struct fr_tool_consumer *consumer;
     struct freshet_replica *replica;
-    uint64_t *rank; /* per partition: highest epoch read */
+    uint64_t *rank;    /* per partition: highest epoch read */
+    uint32_t np;       /* as the records say; 0: not known yet */
+    uint32_t refusals; /* in a row */
     struct in_flight epochs[IN_FLIGHT_MAX];
     struct freshet_event event; /* its problem is lent to the caller */
     char topic[250];
@@ -81,6 +83,14 @@ void fr_tool_follower_close(struct fr_tool_follower *follower)
 struct freshet_replica *fr_tool_follower_replica(struct fr_tool_follower *follower)
 {
     return follower->replica;
+}
+
+enum fr_status fr_tool_follower_unserved(const struct fr_tool_follower *follower, struct fr_err *err)
+{
+    return fr_err_set(err, FR_E_NOT_FOUND,
+                      "no epoch of %s was served: name the topic of the deltas (export.topic of the daemon), and look "
+                      "whether the daemon publishes to it (/status, publisher)",
+                      follower->topic);
 }
 
 bool fr_tool_follower_ended(const struct fr_tool_follower *follower)
@@ -162,7 +172,23 @@ static enum fr_status check_begin(const struct fr_tool_follower *follower, const
         follower->topic, message->partition, record->from);
 }
 
-static enum fr_status judge(const struct fr_tool_follower *follower, int fed, struct fr_err *err)
+static enum fr_status judge_refusals(const struct fr_tool_follower *follower, const struct fr_tool_consumed *message,
+                                     struct fr_err *err)
+{
+    struct freshet_replica_info info;
+    if (follower->refusals < FR_FOLLOW_REFUSALS_MAX)
+        return FR_OK; /* the record alone was refused */
+    freshet_replica_get_info(follower->replica, &info);
+    return fr_err_set(
+        err, FR_E_INVALID, "%d records in a row were refused, the last one %s/%" PRId32 " offset %" PRId64 ": %s. %s",
+        FR_FOLLOW_REFUSALS_MAX, follower->topic, message->partition, message->offset, follower->event.problem,
+        info.epoch == 0 ? "This is no topic of deltas, or none that this version reads: name that of export.topic"
+                        : "Somebody else writes to the topic, or it is damaged: give each state directory an "
+                          "export.topic of its own, and begin again from epoch 1");
+}
+
+static enum fr_status judge(const struct fr_tool_follower *follower, const struct fr_tool_consumed *message, int fed,
+                            struct fr_err *err)
 {
     const char *problem = follower->event.problem;
     switch (fed) {
@@ -181,9 +207,26 @@ static enum fr_status judge(const struct fr_tool_follower *follower, int fed, st
     case FRESHET_E_REWIND:
         return fr_err_set(err, FR_E_MISMATCH, "%s. History was rewound: loading that snapshot is not in this version",
                           problem);
+    case FRESHET_E_NO_MEMORY:
+        return fr_err_set(err, FR_E_NO_MEMORY,
+                          "%s. A replica holds all rows of the partitions it follows: give it more memory, or fewer "
+                          "partitions (--partitions)",
+                          problem);
     default:
-        return FR_OK; /* the record alone was refused */
+        return judge_refusals(follower, message, err);
     }
+}
+
+/* The topic may have more partitions than the timeline: those stay empty, and are not waited
+ * for. */
+static void learn_partitions(struct fr_tool_follower *follower)
+{
+    struct freshet_replica_info info;
+    freshet_replica_get_info(follower->replica, &info);
+    if (info.np == follower->np)
+        return;
+    follower->np = info.np;
+    fr_tool_consumer_leave(follower->consumer, info.np);
 }
 
 enum fr_status fr_tool_follower_step(struct fr_tool_follower *follower, int wait_ms, struct fr_tool_followed *out,
@@ -204,12 +247,14 @@ enum fr_status fr_tool_follower_step(struct fr_tool_follower *follower, int wait
     follower->event = (struct freshet_event){0};
     int fed = freshet_replica_feed(follower->replica, (uint32_t)message.partition, message.bytes, message.size,
                                    &follower->event);
+    learn_partitions(follower);
     *out = (struct fr_tool_followed){.partition = message.partition,
                                      .offset = message.offset,
                                      .applied = follower->event.applied > 0,
                                      .refused = follower->event.refused != 0 || fed != FRESHET_OK,
                                      .problem = follower->event.problem,
                                      .auc = ""};
+    follower->refusals = out->refused ? follower->refusals + 1 : 0;
     if (out->applied) {
         struct in_flight *epoch = in_flight_of(follower, follower->event.epoch);
         out->epoch = epoch->epoch;
@@ -219,5 +264,5 @@ enum fr_status fr_tool_follower_step(struct fr_tool_follower *follower, int wait
         fr_put_u8(&epoch->auc, 0);
         out->auc = (const char *)epoch->auc.data;
     }
-    return judge(follower, fed, err);
+    return judge(follower, &message, fed, err);
 }

@@ -10,7 +10,11 @@
 #include "follow/consume.h"
 #include "tool.h"
 
-enum { FR_FOLLOW_AHEAD_MAX = 8, FR_FOLLOW_PROPERTIES_MAX = 64 };
+enum {
+    FR_FOLLOW_AHEAD_MAX = 8,
+    FR_FOLLOW_PROPERTIES_MAX = 64,
+    FR_FOLLOW_REFUSALS_MAX = 100, /* records in a row: no topic of deltas, or another's */
+};
 
 /* What one record brought. */
 struct fr_tool_followed {
@@ -25,7 +29,9 @@ struct fr_tool_followed {
 
 struct fr_tool_follower;
 
-/* Partition 0 is added to those asked for. FR_E_UNAVAILABLE: broker or topic not there yet. */
+/* Partition 0 is added to those asked for. What the topic has beyond the partitions that its
+ * records tell of (`np`) is left alone: somebody added them to the topic. FR_E_UNAVAILABLE:
+ * broker or topic not there yet. */
 enum fr_status fr_tool_follower_open(const struct fr_tool_consume_options *options, struct fr_tool_follower **out,
                                      struct fr_err *err) FR_MUST_CHECK;
 void fr_tool_follower_close(struct fr_tool_follower *follower);
@@ -33,6 +39,8 @@ void fr_tool_follower_close(struct fr_tool_follower *follower);
  * on: err says why and what to do. It still serves what it has. */
 enum fr_status fr_tool_follower_step(struct fr_tool_follower *follower, int wait_ms, struct fr_tool_followed *out,
                                      struct fr_err *err) FR_MUST_CHECK;
+/* Says that no epoch was served though the follower came to its end, and what to look at. */
+enum fr_status fr_tool_follower_unserved(const struct fr_tool_follower *follower, struct fr_err *err);
 /* Everything that was on the topic at open was read. */
 bool fr_tool_follower_ended(const struct fr_tool_follower *follower);
 struct freshet_replica *fr_tool_follower_replica(struct fr_tool_follower *follower);

@@ -226,6 +226,8 @@ static int verify_topic(const struct fr_tool_state *state, const struct fr_tool_
     freshet_replica_get_info(fr_tool_follower_replica(follower), &info);
     if (info.epoch == 0) {
         printf("behind: replica at epoch 0, state at %" PRIu64 "\n", state->status.epoch);
+        (void)fr_tool_follower_unserved(follower, err);
+        (void)fr_tool_fail("verify", err);
         goto out;
     }
     dump = tmpfile();
