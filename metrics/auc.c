@@ -278,7 +278,7 @@ void fr_auc_result(const struct fr_auc *auc, int half_life, struct fr_auc_result
     out->mse = values ? ratio(a->sums[SUM_SQUARES], weight) : (double)NAN;
     out->weight = weight;
     if (half_life >= 0 && a->reference_ms != INT64_MIN)
-        out->weight *= fr_decay_exp2(-(double)(auc->as_of_ms - a->reference_ms) / (double)auc->half_life_ms[half_life]);
+        out->weight *= fr_decay_since(auc->as_of_ms, a->reference_ms, auc->half_life_ms[half_life]);
 }
 
 /* The image: u32 format, u32 scores, u32 n, n i64 half_life_ms, then n + 1 accumulators (half-lives
@@ -323,7 +323,7 @@ static bool parse_accumulator(struct fr_reader *reader, size_t n_bins, struct ac
     for (size_t i = 0; i < SUMS; i++)
         sums[i] = fr_take_f64(reader);
     uint32_t count = fr_take_u32(reader);
-    if (reader->failed || count > n_bins)
+    if (reader->failed || count > n_bins || (reference_ms != INT64_MIN && !fr_decay_is_time(reference_ms)))
         return false;
     if (target) {
         accumulator_clear(target);

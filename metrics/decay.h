@@ -9,6 +9,7 @@
 #define FR_METRICS_DECAY_H
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { FR_DECAY_STEP = 32 };
@@ -25,6 +26,12 @@ static inline double fr_decay_exp2(double x)
     for (int k = 13; k >= 1; k--)
         sum = 1.0 + sum * r * over[k];
     return ldexp(sum, (int)n);
+}
+
+/* Times whose differences do not overflow: images of a state may hold others, which are refused. */
+static inline bool fr_decay_is_time(int64_t ms)
+{
+    return ms > INT64_MIN / 4 && ms < INT64_MAX / 4;
 }
 
 /* Moves the reference (INT64_MIN: none yet) so that exponents of times up to as_of stay within one
@@ -48,7 +55,15 @@ static inline int fr_decay_rebase(int64_t *reference_ms, int64_t half_life_ms, i
 static inline double fr_decay_factor(int64_t t_ms, int64_t reference_ms, int64_t half_life_ms)
 {
     double age = (double)(t_ms - reference_ms) / (double)half_life_ms;
-    return age > -900.0 ? fr_decay_exp2(age) : 0;
+    return age > -900.0 ? fr_decay_exp2(age < 900.0 ? age : 900.0) : 0;
+}
+
+/* Returns what a weight relative to the reference counts as of a later time; 0 below the smallest
+ * double. A forged image may name any two times: that gives some number. */
+static inline double fr_decay_since(int64_t as_of_ms, int64_t reference_ms, int64_t half_life_ms)
+{
+    double age = ((double)as_of_ms - (double)reference_ms) / (double)half_life_ms;
+    return age >= 1000.0 ? 0 : fr_decay_exp2(age > -900.0 ? -age : 900.0);
 }
 
 #endif

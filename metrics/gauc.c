@@ -283,7 +283,7 @@ void fr_gauc_result(const struct fr_gauc *gauc, int half_life, struct fr_gauc_re
     out->groups = groups;
     out->weight = weight;
     if (s->half_life_ms > 0 && s->reference_ms != INT64_MIN)
-        out->weight *= fr_decay_exp2(-(double)(gauc->as_of_ms - s->reference_ms) / (double)s->half_life_ms);
+        out->weight *= fr_decay_since(gauc->as_of_ms, s->reference_ms, s->half_life_ms);
 }
 
 /* The image: u32 format, u64 salt, i64 as_of, u32 n, n i64 half_life_ms, n + 1 u32 groups, then n +
@@ -367,18 +367,13 @@ enum fr_status fr_gauc_image_options(const uint8_t *bytes, size_t size, struct f
 }
 
 /* Of an image: a time whose differences do not overflow. */
-static bool is_time(int64_t ms)
-{
-    return ms > INT64_MIN / 4 && ms < INT64_MAX / 4;
-}
-
 /* `target` is NULL for a half-life that is no longer configured, which is read over. */
 static bool parse_sampled(struct fr_reader *reader, bool lifetime, uint32_t n_groups, struct sampled *target)
 {
     uint64_t bound = fr_take_u64(reader), before = 0;
     int64_t reference_ms = lifetime ? INT64_MIN : (int64_t)fr_take_u64(reader);
     int64_t tended_ms = lifetime ? INT64_MIN : (int64_t)fr_take_u64(reader);
-    bool timed = is_time(reference_ms) && is_time(tended_ms);
+    bool timed = fr_decay_is_time(reference_ms) && fr_decay_is_time(tended_ms);
     if (!lifetime && !timed && (n_groups > 0 || reference_ms != INT64_MIN || tended_ms != INT64_MIN))
         return false;
     if (target) {
@@ -392,7 +387,7 @@ static bool parse_sampled(struct fr_reader *reader, bool lifetime, uint32_t n_gr
         struct group *group = kept ? &target->groups[g] : &passed_over;
         uint64_t hash = fr_take_u64(reader);
         group->last_ms = lifetime ? 0 : (int64_t)fr_take_u64(reader);
-        if (reader->failed || hash >= bound || !is_time(group->last_ms) || (g > 0 && hash <= before) ||
+        if (reader->failed || hash >= bound || !fr_decay_is_time(group->last_ms) || (g > 0 && hash <= before) ||
             !fr_spans_parse(&group->spans, reader))
             return false;
         if (kept)

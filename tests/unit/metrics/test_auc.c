@@ -246,6 +246,31 @@ FR_CASE(a_restored_state_goes_on_to_the_same_bytes)
     free(s);
 }
 
+/* The reference of the first half-life: behind format, scores, the number of half-lives and
+ * these. */
+FR_CASE(an_image_that_names_a_time_beyond_all_is_refused)
+{
+    static const int64_t half_life_ms[2] = {300000, 3600000};
+    static const int64_t times[] = {INT64_MIN + 1, INT64_MAX, -4000000000000000, 4000000000000000};
+    struct fr_auc_options two = {.n_half_lives = 2};
+    memcpy(two.half_life_ms, half_life_ms, sizeof(half_life_ms));
+    struct fr_auc *auc = fr_auc_new(&two);
+    struct fr_buffer image = {0};
+    fr_auc_encode(auc, &image);
+    for (size_t i = 0; i < 4; i++) {
+        struct fr_auc_result result;
+        memcpy(image.data + 12 + sizeof(half_life_ms), &times[i], sizeof(times[i]));
+        assert_int_equal(fr_auc_parse(auc, image.data, image.size), i < 2 ? FR_E_CORRUPT : FR_OK);
+        if (i < 2)
+            continue;
+        fr_auc_set_as_of_ms(auc, 1700000000000);
+        fr_auc_result(auc, 0, &result);
+        assert_true(isfinite(result.weight));
+    }
+    fr_buffer_release(&image);
+    fr_auc_free(auc);
+}
+
 FR_CASE(other_half_lives_keep_the_lifetime_part)
 {
     struct stream *s = make_stream(13, 0.0f, 1.0f);
@@ -392,6 +417,7 @@ int main(void)
         cmocka_unit_test(a_higher_logit_is_never_counted_below_a_lower_one),
         cmocka_unit_test(logloss_calibration_and_rate_match_direct_sums),
         cmocka_unit_test(a_restored_state_goes_on_to_the_same_bytes),
+        cmocka_unit_test(an_image_that_names_a_time_beyond_all_is_refused),
         cmocka_unit_test(other_half_lives_keep_the_lifetime_part),
         cmocka_unit_test(a_label_flip_shows_within_one_half_life_of_event_time),
         cmocka_unit_test(a_regression_has_a_squared_error_and_no_auc),
