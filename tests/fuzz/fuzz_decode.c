@@ -1,23 +1,12 @@
 /* Fuzz target of the record decoder: any bytes, as MessagePack and as JSON, give samples or a
  * reason, never a crash, and what is accepted appends the same whole and group by group, behind an
  * empty batch and behind one that has groups. Two configurations: strict rules with every kind of
- * slot and label, and scoring. From the root:
- *
- *   INCLUDES="-Ibase/include -Iconf/include -Iingest/batch/include -Iingest/decode/include"
- *   SANITIZERS="-fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all"
- *   clang-14 -g -O1 -std=c17 -D_DEFAULT_SOURCE -ffp-contract=off $SANITIZERS $INCLUDES
- *   tests/fuzz/fuzz_decode.c
- *       ingest/batch/[a-z]*.c ingest/decode/[a-z]*.c base/[a-z]*.c
- *       -lxxhash -lcrypto -lm -lpthread -o fuzz_decode
- *   python3 tests/fuzz/seeds.py corpus
- *   ./fuzz_decode -max_total_time=300 -max_len=8192 -dict=tests/fuzz/decode.dict corpus */
+ * slot and label, and scoring. */
 #include <stdlib.h>
 
 #include "../unit/decode/schema.h"
-#include "base/check.h"
 #include "decode/decoder.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "fuzz.h"
 
 /* A group of two with every slot on one level, so that what follows meets shared and own
  * columns. */

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Seeds for fuzz_decode: `seeds.py DIR` writes the golden malformed records and valid ones of every form into DIR, a file each. Needs msgpack."""
+"""Seeds that need no code of ours: `seeds.py DIR` writes below DIR, a file each, decode (the golden malformed records and valid ones of every form), conf (the
+repository's configurations), lines and http. Needs msgpack. What our own writers make is in seeds.c."""
+import gzip
 import json
 import pathlib
 import struct
@@ -30,16 +32,54 @@ def valid():
                  "item_id": {"s": b"abc", "sl": struct.pack("<3I", 1, 0, 2)}}})
 
 
-def main():
-    directory = pathlib.Path(sys.argv[1])
-    directory.mkdir(parents=True, exist_ok=True)
-    seeds = list(valid())
+def decode():
+    yield from valid()
     for line in open(ROOT / "tests/golden/malformed.jsonl"):
         case = json.loads(line)
-        seeds.append(bytes.fromhex(case["hex"]) if "hex" in case else case["text"].encode("utf-8", "surrogatepass"))
-    for i, seed in enumerate(seeds):
-        (directory / f"seed-{i:04}").write_bytes(seed)
-    print(f"{len(seeds)} seeds")
+        yield bytes.fromhex(case["hex"]) if "hex" in case else case["text"].encode("utf-8", "surrogatepass")
+
+
+def conf():
+    files = [*sorted((ROOT / "conf").glob("*.yaml")), *sorted((ROOT / "conf/samples").glob("*.yaml")), *sorted((ROOT / "tests").glob("*/*.yaml"))]
+    for i, path in enumerate(files):
+        text = path.read_bytes()
+        yield text
+        # without comments it is short enough for mutations to meet what matters
+        bare = b"".join(line + b"\n" for line in text.split(b"\n") if line.strip() and not line.strip().startswith(b"#"))
+        yield b"#--set ingest.batch_size=%d\n#--set kafka={security.protocol: ssl, sasl.password: x}\n" % (i + 1) + bare
+
+
+def lines():
+    text = b"".join(b'{"f":{"user_id":%d},"y":1}\n' % i for i in range(40)) + b"\n" * 3 + b"x" * 600 + b"\nend"
+    for kind in (1, 2):
+        for cut in (0, 1, 128, 255):
+            yield bytes([kind, cut, cut, cut & 1]) + text
+    member = gzip.compress(text, mtime=0)
+    for data in (text, member, member * 3, member + bytes(512), member + gzip.compress(b""), member[:-1], member + member[:5], member[:60] + text):
+        yield b"\0" + data
+
+
+def http():
+    host = b"Host: 127.0.0.1\r\n"
+    for path in (b"/healthz", b"/health", b"/readyz", b"/metrics", b"/status", b"/auc", b"/status?x=1", b"/nothing", b"http://a/status", b"*", b"/%2e%2e/%00"):
+        yield b"GET " + path + b" HTTP/1.1\r\n" + host + b"Connection: close\r\n\r\n"
+    for method in (b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"TRACE", b"CONNECT", b"PATCH", b"FOO"):
+        yield method + b" /status HTTP/1.1\r\n" + host + b"Content-Length: 3\r\n\r\nabc"
+    get = b"GET /status HTTP/1.1\r\n" + host + b"\r\n"
+    yield get * 3
+    yield b"\xff".join(get[i:i + 5] for i in range(0, len(get), 5))
+    yield b"GET /status HTTP/1.0\r\n\r\n"
+    yield b"GET /status HTTP/1.1\r\n" + host + b"Host: b\r\nX: " + b"y" * 7000 + b"\r\n z\r\n\r\n"
+    yield b"POST /status HTTP/1.1\r\n" + host + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+    yield b"GET /status HTTP/1.1\r\n" + host + b"Expect: 100-continue\r\nContent-Length: 99999999999999999999\r\n\r\n"
+
+
+def main():
+    for make in (decode, conf, lines, http):
+        directory = pathlib.Path(sys.argv[1]) / make.__name__
+        directory.mkdir(parents=True, exist_ok=True)
+        for i, seed in enumerate(make()):
+            (directory / f"seed-{i:04}").write_bytes(seed)
 
 
 main()
