@@ -88,6 +88,7 @@ struct freshet_replica {
     int stopped; /* a status that stays */
     char stop_problem[256];
     char score_problem[512];
+    uint64_t score_ignored; /* values of the record scored last */
 };
 
 /* Checks and applies one complete epoch; FRESHET_OK, FRESHET_E_NO_MEMORY, or why the replica

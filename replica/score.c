@@ -8,6 +8,7 @@
  * Owner: the replica's thread. It does not look at labels, weights or times. */
 #include "replica_internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,6 +38,22 @@ const char *freshet_replica_scoring_kernel(const struct freshet_replica *replica
 const char *freshet_replica_score_problem(const struct freshet_replica *replica)
 {
     return replica->score_problem;
+}
+
+uint64_t freshet_replica_score_ignored(const struct freshet_replica *replica, char *names, size_t room)
+{
+    size_t size = 0;
+    if (room)
+        names[0] = 0;
+    for (size_t f = 0; replica->model && !replica->model->scorer_broken && f < 2; f++) {
+        const struct fr_decoder *decoder = replica->model->scorer.decoders[f];
+        const struct fr_unknown_slots *unknown = decoder ? fr_decoder_unknown(decoder) : NULL;
+        for (uint32_t i = 0; unknown && i < unknown->n && size + 1 < room; i++) {
+            int more = snprintf(names + size, room - size, "%s%s", size ? " " : "", unknown->names[i]);
+            size = size + (size_t)more < room ? size + (size_t)more : room - 1;
+        }
+    }
+    return replica->score_ignored;
 }
 
 static void reserve_occurrences(struct fr_scorer *scorer, uint32_t table, size_t needed)
@@ -91,6 +108,7 @@ struct scoring {
     struct fr_record record;
     float *scores;
     uint32_t room, n;
+    uint64_t ignored;
     const char *reason; /* "": scored */
 };
 
@@ -109,6 +127,7 @@ static void run_score(void *self)
         return;
     fr_batch_clear(scorer->batch);
     fr_decode_append(*decoder, 0, scoring->n, scorer->batch);
+    scoring->ignored = scorer->batch->unknown_slots;
     resolve(scoring->model);
     fr_graph_forward(scorer->graph, scorer->batch, &scorer->rows);
     for (uint32_t k = 0; k < conf->n_tasks; k++) {
@@ -141,6 +160,7 @@ static int score(struct freshet_replica *replica, enum fr_format format, const v
                  uint32_t *n_samples)
 {
     struct fr_served_model *model = replica->model;
+    replica->score_ignored = 0;
     if (!model || model->n_received < model->scorer.n_parameters)
         return problem(replica, FRESHET_E_NOT_READY, "the model and its dense parameters are not there yet");
     struct scoring scoring = {.model = model,
@@ -155,6 +175,7 @@ static int score(struct freshet_replica *replica, enum fr_format format, const v
         model->scorer_broken = true;
         return problem(replica, FRESHET_E_NO_MEMORY, "memory to score the record was refused; score fewer samples");
     }
+    replica->score_ignored = scoring.reason[0] ? 0 : scoring.ignored;
     if (scoring.n > scoring.room || !scoring.reason[0])
         *n_samples = scoring.n;
     return problem(replica, scoring.reason[0] ? FRESHET_E_INVALID : FRESHET_OK, scoring.reason);

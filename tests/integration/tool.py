@@ -302,9 +302,10 @@ class Cases:
 
     def a_line_that_cannot_be_scored_is_named_with_its_fault(self):
         wrong = self.work.path / "wrong.jsonl"
-        wrong.write_text('{"f":{"user_id":1}}\n\n{"f":{"price":"dear"}}\n')
+        wrong.write_text('{"f":{"user_id":1,"usr":3}}\n\n{"f":{"price":"dear"}}\n')
         out, err = failing("score", "--brokers", self.kafka.address, "--topic", self.topic, "--file", wrong)
         assert len(out) == 1 and "line 2" in err and "$.f.price" in err, (out, err)
+        assert re.search(r'event=ignored values=1 slots="?usr"? ', err), err
 
     def a_lost_record_is_a_gap(self):
         self.create("lossy.delta", PARTITIONS)

@@ -122,6 +122,12 @@ FRESHET_API int freshet_replica_score_msgpack(struct freshet_replica *replica, c
 /* Says why the last score call failed; "" after a success. */
 FRESHET_API const char *freshet_replica_score_problem(const struct freshet_replica *replica);
 
+/* Says how many values of the record scored last were ignored, because they came under the name of
+ * a slot that the model does not have: a misspelled slot scores as an absent one. `names`, of
+ * `room` bytes, NULL with 0, gets the first few such names of all records that the served model
+ * has scored, with a space between two, cut to the room and terminated. */
+FRESHET_API uint64_t freshet_replica_score_ignored(const struct freshet_replica *replica, char *names, size_t room);
+
 /* These are the served model's tables, their parts and the parts' numbers of floats, in the model's
  * order ("" and 0 beyond, and before a model is there). An epoch with another model changes
  * them. */

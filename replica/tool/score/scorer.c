@@ -12,6 +12,7 @@
 
 #include "base/buffer.h"
 #include "base/check.h"
+#include "base/log.h"
 #include "input.h"
 #include "number.h"
 
@@ -23,6 +24,7 @@ struct scoring {
     float *scores; /* [SAMPLES_MAX * n_tasks] */
     struct fr_buffer lines;
     FILE *out;
+    uint64_t ignored; /* values of slots that the model does not have */
 };
 
 static void put_scores(struct scoring *scoring, uint32_t n_samples)
@@ -43,6 +45,7 @@ static enum fr_status score_line(struct scoring *scoring, const char *line, size
     if (freshet_replica_score_json(scoring->replica, line, size, scoring->scores, &n_samples) != FRESHET_OK)
         return fr_err_set(err, FR_E_INVALID, "not a sample that this model can score: %s",
                           freshet_replica_score_problem(scoring->replica));
+    scoring->ignored += freshet_replica_score_ignored(scoring->replica, NULL, 0);
     put_scores(scoring, n_samples);
     if (fwrite(scoring->lines.data, 1, scoring->lines.size, scoring->out) != scoring->lines.size)
         return fr_err_set(err, FR_E_IO, "writing scores: %s", strerror(errno));
@@ -80,6 +83,13 @@ enum fr_status fr_tool_score_file(struct freshet_replica *replica, const char *p
     struct scoring scoring = {.replica = replica, .n_tasks = freshet_replica_tasks(replica), .out = out};
     scoring.scores = fr_alloc((size_t)SAMPLES_MAX * (scoring.n_tasks ? scoring.n_tasks : 1), sizeof(float));
     status = score_lines(&scoring, lines, path, err);
+    char names[512], quoted[1040];
+    if (scoring.ignored) {
+        (void)freshet_replica_score_ignored(replica, names, sizeof(names));
+        fr_log(FR_LOG_WARN, "score", "ignored",
+               "values=%" PRIu64 " slots=%s note=\"the model has no slots of these names: they score as absent\"",
+               scoring.ignored, fr_log_quote(quoted, sizeof(quoted), names));
+    }
     fr_lines_free(lines);
     fr_buffer_release(&scoring.lines);
     free(scoring.scores);

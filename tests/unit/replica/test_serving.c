@@ -106,6 +106,27 @@ FR_CASE(scoring_says_why_it_cannot)
     history_free(h);
 }
 
+FR_CASE(scoring_says_what_it_ignored)
+{
+    struct history *h = scoring_history();
+    struct freshet_replica *replica = replica_new();
+    char names[64];
+    feed_ok(replica, h, 0, h->n_topic);
+    (void)score_one(replica, "{\"f\":{\"user_id\":1}}");
+    assert_int_equal(freshet_replica_score_ignored(replica, names, sizeof(names)), 0);
+    assert_string_equal(names, "");
+    float misspelled = score_one(replica, "{\"f\":{\"usr\":1,\"itemid\":7}}");
+    assert_true(misspelled == score_one(replica, "{\"f\":{}}"));
+    (void)score_one(replica, "{\"f\":{\"usr\":1,\"itemid\":7}}");
+    assert_int_equal(freshet_replica_score_ignored(replica, NULL, 0), 2);
+    assert_int_equal(freshet_replica_score_ignored(replica, names, sizeof(names)), 2);
+    assert_string_equal(names, "usr itemid");
+    (void)freshet_replica_score_ignored(replica, names, 6);
+    assert_string_equal(names, "usr i");
+    freshet_replica_free(replica);
+    history_free(h);
+}
+
 static int collect(void *self, const void *bytes, size_t size)
 {
     fr_buffer_append(self, bytes, size);
@@ -207,6 +228,7 @@ int main(void)
         cmocka_unit_test(scores_are_those_of_the_formula),
         cmocka_unit_test(a_batch_scores_as_its_samples_do_alone_in_both_formats),
         cmocka_unit_test(scoring_says_why_it_cannot),
+        cmocka_unit_test(scoring_says_what_it_ignored),
         cmocka_unit_test(a_row_is_written_where_there_is_room_for_it),
         cmocka_unit_test(tables_and_parts_are_those_of_the_model),
         cmocka_unit_test(the_dump_lists_tables_by_name_and_keys_ascending),
