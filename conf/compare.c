@@ -185,13 +185,14 @@ static void compare_optimizers(const struct comparison *c, const struct place *a
                 fr_optimizer_same_state(from, to);
     if (strcmp(before, after) != 0 || !same)
         note_words(c, at, before, after, same ? NULL : "their states differ");
-    if (!same)
+    if (!same || !a || !b)
         return;
     struct place below = *at;
-    fr_path_join(below.pattern, "optimizer", after);
+    fr_path_join(below.pattern, "optimizer", before); /* each key has a row of its own kind */
     for (uint32_t i = 0; i < a->count; i++)
         if (strcmp(a->keys[i]->text, "kind") != 0)
             compare_key(c, &below, a->keys[i]->text, a->values[i], fr_node_get(b, a->keys[i]->text));
+    fr_path_join(below.pattern, "optimizer", after);
     for (uint32_t i = 0; i < b->count; i++)
         if (!fr_node_get(a, b->keys[i]->text))
             compare_key(c, &below, b->keys[i]->text, NULL, b->values[i]);
@@ -286,18 +287,20 @@ static void compare_lists(const struct comparison *c, const struct place *at, co
 
 static bool is_quiet_group(const struct fr_option *option)
 {
-    return option && option->type == FR_OPTION_GROUP && option->quiet;
+    return option->type == FR_OPTION_GROUP && option->quiet;
 }
 
 /* Recursion is bounded by the parser's depth. At least one of both is there. */
 static void compare(const struct comparison *c, const struct place *at, const struct fr_node *a,
                     const struct fr_node *b)
 {
-    if (c->training && at->option && at->option->show == fr_option_show_optimizer) {
+    /* not what it is only a part of */
+    bool own = at->option && strcmp(at->pattern, at->option->path) == 0;
+    if (c->training && own && at->option->show == fr_option_show_optimizer) {
         compare_optimizers(c, at, a, b);
         return;
     }
-    if (is_quiet_group(at->option)) {
+    if (own && is_quiet_group(at->option)) {
         a = a ? a : &nothing;
         b = b ? b : &nothing;
     }

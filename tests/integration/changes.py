@@ -120,8 +120,11 @@ class Cases:
             daemon = self.live([RATE, "tasks.0.weight=0.5"])
             wait_until(lambda: daemon.get("/readyz")[0] == 200, "ready")
             daemon.drain()
+        daemon = self.live([RATE])  # and back
+        wait_until(lambda: daemon.get("/readyz")[0] == 200, "ready")
+        daemon.drain()
         added = changes(state)[len(recorded):]
-        assert len(added) == 1 and added[0][0] > epoch and added[0][1] == "tasks.click.weight: 1 -> 0.5", added
+        assert added.pop()[1] == "tasks.click.weight: 0.5 -> 1" and len(added) == 1 and added[0][0] > epoch and added[0][1] == "tasks.click.weight: 1 -> 0.5", added
 
     def what_is_fixed_is_refused_by_name_beside_what_is_not(self):
         state = self.work.path / "live"

@@ -96,6 +96,11 @@ FR_CASE(an_optimizer_goes_on_from_the_state_of_its_like_only)
 {
     TAKEN("network.optimizer=adamw",
           "network.optimizer: adam -> adamw\nnetwork.optimizer.weight_decay: absent -> 0.01");
+    assert_changes("network.optimizer=adamw", NULL,
+                   "network.optimizer: adamw -> adam\nnetwork.optimizer.weight_decay: 0.01 -> absent");
+    assert_changes("tables.item.parts.w.optimizer={group_ftrl: {l21: 0.1}}", NULL,
+                   "tables.item.parts.w.optimizer: group_ftrl -> ftrl\n"
+                   "tables.item.parts.w.optimizer.l21: 0.1 -> absent");
     TAKEN("network.optimizer=sgd", "network.optimizer: adam -> sgd [their states differ]");
     /* as many numbers, of another meaning */
     TAKEN("network.optimizer=ftrl", "network.optimizer: adam -> ftrl [their states differ]");
