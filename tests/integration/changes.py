@@ -2,7 +2,7 @@
 and a kill leaves the state before or after, never between.
 
 Cases: a rate changed on a live model, a kill -9 right after, the rest: nothing is lost, the history says since when, a replica follows without a new model; a
-start that made no epoch changes nothing; a drain records a change without samples; a lockstep run changed after an epoch is the same with kills and without;
+start that made no epoch changes nothing; a drain records a change without samples; all that may change does at once, and back; a lockstep run changed after an epoch is the same with kills and without;
 what is fixed is refused by name.
 """
 import pathlib
@@ -126,6 +126,25 @@ class Cases:
         added = changes(state)[len(recorded):]
         assert added.pop()[1] == "tasks.click.weight: 0.5 -> 1" and len(added) == 1 and added[0][0] > epoch and added[0][1] == "tasks.click.weight: 1 -> 0.5", added
 
+    def all_that_may_change_changes_at_once_and_back(self):
+        state = self.work.path / "live"
+        count = int(re.search(r"\bsamples=(\d+)", tool("state", state)[1]).group(1))
+        all_of_it = ["seed=9", "ingest.batch_size=128", "ingest.sampling=none", "network.clip_global_norm=1", "tasks.0.weight=2", "tables.ledger.init={uniform: 0.1}",
+                     "network.optimizer={adamw: {lr: 0.01, clip_norm: 1, warmup_samples: 10, decay_samples: 1000}}",
+                     "tables.user.optimizer={adagrad: {lr: 0.02, half_life: 1000, initial: 0.1, l2: 0.001}}",
+                     "tables.user.expire={idle: 1h, weak: 0.001, score: {min: 0.1}, rows_max: 20, every: 1}"]
+        admits = ["{count: 2, idle: 1h, count_max: 1000}", "{probability: 0.5}"]
+        for sets, expected in (([*all_of_it, f"tables.user.admit={admits[0]}"], 22), ([*all_of_it, f"tables.user.admit={admits[1]}"], 1), ([], 20)):
+            before = len(changes(state))
+            daemon = self.live(sets)
+            produce(self.kafka.address, "live", live_samples(count, 300))
+            count += 300
+            self.trained(daemon, count)
+            daemon.drain()
+            added = changes(state)[before:]
+            assert len({epoch for epoch, _ in added}) == 1 and len(added) >= expected, f"{len(added)} changes: {added}"
+            assert tool("verify", "--state-dir", state, "--brokers", self.kafka.address, "--topic", "live.delta")[1].strip().splitlines()[-1].startswith("verified:")
+
     def what_is_fixed_is_refused_by_name_beside_what_is_not(self):
         state = self.work.path / "live"
         recorded, epoch = changes(state), last_epoch(state)
@@ -187,7 +206,7 @@ class Cases:
         assert pending == "0", f"{pending} counts that nobody reads are kept"
 
     def run(self):
-        names = [n for n in vars(Cases) if n.startswith(("a_", "what_"))]
+        names = [n for n in vars(Cases) if n.startswith(("a_", "all_", "what_"))]
         for name in [n for n in names if not sys.argv[1:] or n in sys.argv[1:]]:
             begin = time.monotonic()
             getattr(self, name)()
