@@ -43,7 +43,7 @@ static const char usage[] =
     "  --log LEVEL          debug, info (default), warn, error\n"
     "  --version, --help\n"
     "\n"
-    "SIGTERM drains: the current batch, a last epoch, published, exit 0. A second one exits at once.\n"
+    "SIGTERM drains: the current batch, a last epoch, published, exit 0. A second one, 1 s later, exits at once.\n"
     "Exit codes: 0 drained, 1 failure, 2 configuration, 3 an operator must decide, 75 try again.\n";
 
 static bool parse_level(const char *text, enum fr_log_level *out)
@@ -124,32 +124,38 @@ static void *close_main(void *self)
     return NULL;
 }
 
-/* Closes within FR_CLOSE_S, or gives up and ends the process: what is durable is safe, what is not
- * was never promised, and librdkafka may wait a minute for the answer of a broker that is gone. */
-static void close_in_time(struct fr_service *service, int code)
+/* Closes within FR_CLOSE_S, or gives up with false, and the process must end: what is durable is
+ * safe, what is not was never promised, and librdkafka may wait a minute for the answer of a broker
+ * that is gone. */
+static bool close_in_time(struct fr_service *service)
 {
-    struct closing closing = {.service = service};
+    /* left to a thread that does not end */
+    struct closing *closing = fr_alloc(1, sizeof(*closing));
     pthread_t thread;
     struct timespec until;
-    FR_CHECK(sem_init(&closing.done, 0, 0) == 0);
-    FR_CHECK(fr_thread_start(&thread, "close", close_main, &closing));
+    closing->service = service;
+    FR_CHECK(sem_init(&closing->done, 0, 0) == 0);
+    FR_CHECK(fr_thread_start(&thread, "close", close_main, closing));
     clock_gettime(CLOCK_REALTIME, &until); /* the only clock of sem_timedwait */
     until.tv_sec += FR_CLOSE_S;
-    while (sem_timedwait(&closing.done, &until) != 0) {
+    while (sem_timedwait(&closing->done, &until) != 0) {
         if (errno == EINTR)
             continue;
         fr_log(FR_LOG_WARN, "daemon", "close_cut_short", "seconds=%d effect=\"none: what is durable is safe\"",
                FR_CLOSE_S);
-        _exit(code);
+        return false;
     }
     pthread_join(thread, NULL);
-    sem_destroy(&closing.done);
+    sem_destroy(&closing->done);
+    free(closing);
+    return true;
 }
 
 static int run(struct fr_conf *conf, const struct arguments *arguments)
 {
     struct fr_service *service = fr_alloc(1, sizeof(*service));
     service->conf = conf;
+    service->config = arguments->config;
     service->clock = fr_clock_system();
     service->until_end = arguments->until_end;
     service->until_ms = arguments->until_ms;
@@ -158,14 +164,17 @@ static int run(struct fr_conf *conf, const struct arguments *arguments)
     if (status == FR_OK)
         status = fr_service_run(service, &err);
     int code = fr_exit_code(status);
-    if (status != FR_OK) {
-        char quoted[2200];
+    char text[2200] = "";
+    if (status != FR_OK) /* at once: what is closed now may be broken */
         fr_log(FR_LOG_ERROR, "daemon", "stopped", "code=%d status=%s reason=%s", code, fr_status_name(status),
-               fr_log_quote(quoted, sizeof(quoted), err.text));
-    } else {
-        fr_log(FR_LOG_INFO, "daemon", "drained", "epoch=%" PRIu64, atomic_load(&service->durable_epoch));
-    }
-    close_in_time(service, code);
+               fr_log_quote(text, sizeof(text), err.text));
+    else
+        fr_progress_end(service, text, sizeof(text));
+    bool closed = close_in_time(service);
+    if (status == FR_OK) /* the last line: nobody is left who could add one */
+        fr_log_last(FR_LOG_INFO, "daemon", "drained", "%s", text);
+    if (!closed)
+        _exit(code);
     free(service);
     return code;
 }
@@ -263,6 +272,9 @@ int main(int argc, char **argv)
     }
     fr_buffer_release(&problems);
     int code = FR_EXIT_OK;
+    char label[160];
+    snprintf(label, sizeof(label), "model=%s", conf->model);
+    fr_log_set_label(label);
     struct fr_err err = {0};
     if (!arguments.print_config && fr_graph_check_machine(conf, &err) != FR_OK) {
         fprintf(stderr, "%s: %s\n", arguments.config, err.text);

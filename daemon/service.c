@@ -31,11 +31,11 @@ int fr_exit_code(enum fr_status status)
     case FR_E_MISMATCH:
     case FR_E_LOST:
     case FR_E_NONFINITE:
+    case FR_E_DENIED: /* owner or mode of what state_dir names, or a file system gone read-only */
         return FR_EXIT_OPERATOR;
     case FR_E_BUSY:
     case FR_E_NO_SPACE:
     case FR_E_UNAVAILABLE:
-    case FR_E_DENIED:
     case FR_E_CANCELLED:
         return FR_EXIT_RETRY;
     default:
@@ -230,6 +230,16 @@ static int wait_signal(long most_ms)
     return signal_number > 0 ? signal_number : 0;
 }
 
+/* A second signal ends the process, unless it belongs to the first: `timeout` and others signal a
+ * process and then its group, so that one stop arrives twice. */
+static void take_second_signal(const struct fr_service *service, uint64_t first_ns)
+{
+    if (fr_mono_ns(service->clock) - first_ns < (uint64_t)FR_SECOND_SIGNAL_MS * 1000000u)
+        return;
+    fr_log_last(FR_LOG_WARN, "daemon", "exit_now", "why=second_signal");
+    _exit(FR_EXIT_RETRY);
+}
+
 /* Recovery on its own thread, while the caller's waits for signals: one ends it within moments, a
  * second one the process. Either way nothing is lost. Until it is joined, service is the thread's,
  * but for the atomics. */
@@ -252,6 +262,7 @@ static enum fr_status recover(struct fr_service *service, struct fr_err *err)
 {
     struct recovery recovery = {.service = service};
     pthread_t thread;
+    uint64_t stop_ns = 0;
     if (!fr_thread_start(&thread, "recovery", recover_main, &recovery))
         return fr_err_set(err, FR_E_NO_MEMORY, "cannot start a thread for recovery");
     while (!atomic_load(&recovery.done)) {
@@ -259,9 +270,10 @@ static enum fr_status recover(struct fr_service *service, struct fr_err *err)
         if (signal_number != SIGTERM && signal_number != SIGINT)
             continue;
         if (atomic_exchange(&service->stop_recovery, true)) {
-            fr_log(FR_LOG_WARN, "daemon", "exit_now", "why=second_signal");
-            _exit(FR_EXIT_RETRY);
+            take_second_signal(service, stop_ns);
+            continue;
         }
+        stop_ns = fr_mono_ns(service->clock);
         fr_log(FR_LOG_INFO, "daemon", "recovery_stopped", "why=signal");
     }
     pthread_join(thread, NULL);
@@ -371,6 +383,7 @@ enum fr_status fr_service_open(struct fr_service *service, struct fr_err *err)
         fr_http_reason(service->http, sources[i], NULL);
     fr_documents_publish(service);
     open_trainer(service);
+    fr_progress_start(service);
     if ((status = recover(service, err)) != FR_OK || (status = open_streams(service, err)) != FR_OK)
         return status;
     fr_documents_publish(service);
@@ -426,23 +439,25 @@ enum fr_status fr_service_run(struct fr_service *service, struct fr_err *err)
 {
     atomic_store(&service->phase, FR_PHASE_RUNNING);
     fr_loops_start(service);
-    if (atomic_load(&service->stop_recovery)) /* it was done all the same */
+    uint64_t drain_begin_ns = 0, stop_ns = 0;
+    if (atomic_load(&service->stop_recovery)) { /* it was done all the same */
+        stop_ns = fr_mono_ns(service->clock);
         begin_drain(service, "signal");
-
-    uint64_t drain_begin_ns = 0;
+    }
     for (;;) {
         int signal_number = wait_signal(FR_TICK_MS);
         fr_documents_publish(service);
+        fr_progress_turn(service);
         if (has_failed(service, err))
             return err->status;
         if (signal_number == SIGHUP)
             fr_log(FR_LOG_WARN, "daemon", "reload",
                    "note=\"reloading is not in this version; restart to change the configuration\"");
         if (signal_number == SIGTERM || signal_number == SIGINT) {
-            if (atomic_load(&service->phase) == FR_PHASE_DRAINING) {
-                fr_log(FR_LOG_WARN, "daemon", "exit_now", "why=second_signal");
-                _exit(FR_EXIT_RETRY);
-            }
+            if (stop_ns)
+                take_second_signal(service, stop_ns);
+            else
+                stop_ns = fr_mono_ns(service->clock);
             begin_drain(service, "signal");
         }
         if (atomic_load(&service->loops[FR_LOOP_TRAINER].done))

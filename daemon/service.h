@@ -31,6 +31,10 @@ enum {
     FR_STAGES = 2,         /* one being filled, one becoming durable (DESIGN section 5) */
     FR_RETRY_MS_MIN = 250, /* back-off of start checks, doubled up to the next */
     FR_RETRY_MS_MAX = 5000,
+    /* Until the wait is so long (1.75 s), a failed start check is no trouble: topics that were just
+     * made have no leader at first. */
+    FR_RETRY_TOLD_MS = 2000,
+    FR_SECOND_SIGNAL_MS = 1000,     /* supervisors signal a process and its group in one instant */
     FR_JOURNAL_FILE_MAX = 64 << 20, /* upper bound of a journal file: what a trim waits for */
     /* durable, publisher and fold thread beside the trainer and its workers */
     FR_BACKGROUND_NICE = 10,
@@ -82,12 +86,25 @@ struct fr_identity {
     struct fr_err err;              /* status FR_OK: it fits */
 };
 
+struct fr_progress { /* progress.c */
+    /* of the last line of a minute */
+    uint64_t told_ns, samples;
+    /* the open pause: its begin (0: none), and from where on no line has it */
+    uint64_t paused_ns, pause_counted_ns;
+    uint64_t pause_total_ns; /* of pauses since the last line */
+    unsigned long long pause_told_ns;
+    uint32_t pauses;
+    bool pause_told;
+};
+
 struct fr_service {
     struct fr_conf *conf;
+    const char *config; /* its file */
     const struct fr_clock *clock;
     bool until_end;
     int64_t until_ms; /* --until TIME; 0: none */
 
+    struct fr_progress progress; /* main thread */
     struct fr_registry *registry;
     struct {
         uint64_t looked_ns, other_ns, thread_ns[FR_TIMED_THREADS];
@@ -212,6 +229,14 @@ void fr_documents_settled_release(struct fr_settled *settled);
 void fr_documents_process(struct fr_service *service);
 /* times.c: series of where time goes. */
 void fr_documents_times(struct fr_service *service, const struct fr_trainer_run *run);
+
+/* ---- progress.c: log lines of a healthy run ---- */
+
+void fr_progress_start(const struct fr_service *service);
+/* To be called every FR_TICK_MS: the line of the minute, pauses. */
+void fr_progress_turn(struct fr_service *service);
+/* What the last line says. */
+void fr_progress_end(struct fr_service *service, char *out, size_t size);
 
 /* ---- policies.c ---- */
 

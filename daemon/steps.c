@@ -29,8 +29,8 @@ static void set_starting(struct fr_service *service, const char *text)
     pthread_mutex_unlock(&service->lock);
 }
 
-/* The status of `check`, repeated until it is good; FR_AGAIN meanwhile, and why it waits is
- * said. */
+/* The status of `check`, repeated until it is good; FR_AGAIN meanwhile. Why it waits is in /readyz
+ * and the log at once, and trouble from FR_RETRY_TOLD_MS on. */
 static enum fr_status try_again(struct fr_service *service, struct fr_retry *retry, const char *what,
                                 enum fr_status (*check)(struct fr_service *service, struct fr_err *err),
                                 struct fr_err *err)
@@ -50,9 +50,11 @@ static enum fr_status try_again(struct fr_service *service, struct fr_retry *ret
     retry->next_ns = fr_mono_ns(service->clock) + (uint64_t)retry->wait_ms * NS_PER_MS;
     if (status != FR_AGAIN) {
         char quoted[1100];
+        bool trouble = retry->wait_ms >= FR_RETRY_TOLD_MS;
         set_starting(service, err->text);
-        fr_http_reason(service->http, what, err->text);
-        fr_log(FR_LOG_WARN, what, "retry", "in_ms=%" PRIu32 " reason=%s", retry->wait_ms,
+        if (trouble)
+            fr_http_reason(service->http, what, err->text);
+        fr_log(trouble ? FR_LOG_WARN : FR_LOG_INFO, what, "retry", "in_ms=%" PRIu32 " reason=%s", retry->wait_ms,
                fr_log_quote(quoted, sizeof(quoted), err->text));
     }
     return FR_AGAIN;

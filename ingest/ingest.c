@@ -202,9 +202,11 @@ static void publish(struct fr_ingest *ingest)
     if (ingest->started && status.connected == ingest->said_down) {
         char quoted[320];
         ingest->said_down = !status.connected;
-        fr_log(ingest->said_down ? FR_LOG_WARN : FR_LOG_INFO, "ingest",
-               ingest->said_down ? "disconnected" : "connected", "reason=%s",
-               fr_log_quote(quoted, sizeof(quoted), status.problem));
+        if (ingest->said_down)
+            fr_log(FR_LOG_WARN, "ingest", "disconnected", "reason=%s",
+                   fr_log_quote(quoted, sizeof(quoted), status.problem));
+        else
+            fr_log(FR_LOG_INFO, "ingest", "connected", NULL);
     }
 
     struct fr_ingest_shared *shared = &ingest->shared;

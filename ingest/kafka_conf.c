@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "ingest/ingest.h"
 
 static const struct fr_kafka_setting fixed[] = {FR_INGEST_KAFKA_FIXED};
 
@@ -59,4 +60,9 @@ enum fr_status fr_ingest_kafka_client(const struct fr_conf *conf, struct fr_kafk
         status = fr_kafka_open(&options, out, err);
     free(properties);
     return status;
+}
+
+const char *fr_ingest_kafka_version(void)
+{
+    return rd_kafka_version_str();
 }

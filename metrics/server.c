@@ -338,7 +338,7 @@ static int listen_on(const struct fr_http_server_options *options, uint16_t *por
     }
     int fd = bind_to(address);
     if (fd < 0)
-        (void)fr_err_set(err, FR_E_UNAVAILABLE,
+        (void)fr_err_set(err, FR_E_INVALID, /* a restart would find the same */
                          "metrics.listen: cannot listen on %s:%u (%m); stop what uses it or choose another port",
                          options->host, options->port);
     freeaddrinfo(address);

@@ -180,6 +180,8 @@ class Daemon:
     def drain(self, seconds=PATIENCE):
         self.process.send_signal(signal.SIGTERM)
         self.expect_exit(0, seconds)
+        last = self.log().splitlines()[-1]
+        assert " model=" in last and " event=drained epoch=" in last, f"the last line of a log says what was drained: {last}"
 
     def kill(self):
         if self.running():

@@ -60,6 +60,9 @@ struct fr_ingest_options {
     const struct fr_dead_sink *dead_sink;
 };
 
+/* The version of librdkafka that runs. */
+const char *fr_ingest_kafka_version(void);
+
 enum fr_status fr_ingest_new(const struct fr_ingest_options *options, struct fr_ingest **out,
                              struct fr_err *err) FR_MUST_CHECK;
 void fr_ingest_free(struct fr_ingest *ingest);

@@ -140,6 +140,33 @@ FR_CASE(a_repeated_event_is_due_once_an_interval)
     assert_false(fr_log_due(&last, 100, 500));
 }
 
+FR_CASE(a_label_stands_in_every_line_behind_the_level)
+{
+    char line[5000];
+    struct capture capture = begin_capture();
+    fr_log_set_label("model=ctr");
+    fr_log(FR_LOG_INFO, "a", "b", "k=1");
+    fr_log_set_label("");
+    fr_log(FR_LOG_INFO, "a", "b", "k=2");
+    end_capture(capture, line, sizeof(line));
+    assert_non_null(strstr(line, " level=info model=ctr component=a event=b k=1\n"));
+    assert_non_null(strstr(line, " level=info component=a event=b k=2\n"));
+}
+
+/* Ends the log of this process: the last case. */
+FR_CASE(nothing_follows_the_last_line)
+{
+    char line[5000];
+    struct capture capture = begin_capture();
+    fr_log_set_level(FR_LOG_ERROR);
+    fr_log_last(FR_LOG_INFO, "daemon", "drained", "epoch=7");
+    fr_log(FR_LOG_ERROR, "a", "late", "k=1");
+    fr_log_last(FR_LOG_ERROR, "a", "later", "k=1");
+    end_capture(capture, line, sizeof(line));
+    assert_non_null(strstr(line, "event=drained epoch=7\n"));
+    assert_null(strstr(line, "late"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -151,6 +178,8 @@ int main(void)
         cmocka_unit_test(quotes_escape_what_would_end_them),
         cmocka_unit_test(a_cut_quote_is_closed),
         cmocka_unit_test(a_repeated_event_is_due_once_an_interval),
+        cmocka_unit_test(a_label_stands_in_every_line_behind_the_level),
+        cmocka_unit_test(nothing_follows_the_last_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

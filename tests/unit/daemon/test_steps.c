@@ -228,7 +228,8 @@ FR_CASE(a_check_is_tried_again_after_twice_the_time_and_says_why_until_it_is_goo
     for (unsigned tries = 1; tries <= 8; tries++) {
         expect(fr_step_publish, FR_AGAIN);
         assert_int_equal(w->checks, tries);
-        assert_string_equal(reason("publisher"), "as scripted");
+        /* a topic that was just made has no leader: no trouble in the first moments */
+        assert_string_equal(reason("publisher"), wait_ms < FR_RETRY_TOLD_MS ? "" : "as scripted");
         assert_string_equal(w->service.starting, "as scripted");
         fr_clock_fake_advance_ms(&w->clock, wait_ms - 1);
         expect(fr_step_publish, FR_AGAIN);

@@ -230,7 +230,7 @@ FR_CASE(a_port_in_use_is_named)
                                       .port = fr_http_port(scene->http),
                                       .clock = &scene->clock.clock,
                                       .registry = scene->registry};
-    assert_int_equal(fr_http_new(&options, &second, &err), FR_E_UNAVAILABLE);
+    assert_int_equal(fr_http_new(&options, &second, &err), FR_E_INVALID);
     assert_non_null(strstr(err.text, "metrics.listen"));
     assert_null(second);
 }

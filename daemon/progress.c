@@ -1,0 +1,124 @@
+/* What the log tells of a healthy run: how it starts, a line a minute of where it is, when reading
+ * pauses and goes on, and how it ends. What is wrong is logged where it is found.
+ *
+ * A model short of memory may pause after every fold. So one pause a minute is told with its end;
+ * the others are counted in the line of the minute. Pauses are seen by the trainer's snapshot, of
+ * which there is at least one a second while it runs.
+ *
+ * Owner: main thread. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "service.h"
+
+enum { TELL_MS = 60000 };
+static const uint64_t TELL_NS = (uint64_t)TELL_MS * 1000000;
+
+static uint64_t rows_of(const struct fr_trainer_status *trainer)
+{
+    uint64_t rows = 0;
+    for (uint32_t i = 0; i < trainer->n_tables; i++)
+        rows += trainer->tables[i].stats.counts.rows;
+    return rows;
+}
+
+void fr_progress_start(const struct fr_service *service)
+{
+    const struct fr_conf *conf = service->conf;
+    char config[600], state[600];
+    fr_log(FR_LOG_INFO, "daemon", "start",
+           "version=%s config=%s state_dir=%s threads=%zu memory_limit=%" PRIu64 " kernel=\"%s\" librdkafka=%s",
+           FR_VERSION, fr_log_quote(config, sizeof(config), service->config),
+           fr_log_quote(state, sizeof(state), conf->state_dir), fr_pool_workers(service->pool), conf->memory_limit,
+           fr_trainer_kernel(service->trainer), fr_ingest_kafka_version());
+}
+
+/* ---- pauses ---- */
+
+static void tell_pause(struct fr_progress *progress, const char *reason, uint64_t now_ns)
+{
+    bool paused = reason[0] != '\0';
+    if (paused && !progress->paused_ns) {
+        char quoted[600];
+        progress->paused_ns = progress->pause_counted_ns = now_ns;
+        progress->pauses++;
+        progress->pause_told = fr_log_due(&progress->pause_told_ns, now_ns, TELL_NS);
+        if (progress->pause_told)
+            fr_log(FR_LOG_WARN, "daemon", "paused", "reason=%s", fr_log_quote(quoted, sizeof(quoted), reason));
+    } else if (!paused && progress->paused_ns) {
+        if (progress->pause_told)
+            fr_log(FR_LOG_INFO, "daemon", "resumed", "after_seconds=%.1f",
+                   (double)(now_ns - progress->paused_ns) / 1e9);
+        progress->pause_total_ns += now_ns - progress->pause_counted_ns;
+        progress->paused_ns = 0;
+    }
+}
+
+/* ---- the line of the minute ---- */
+
+static void put_auc(const struct fr_trainer_status *trainer, struct fr_buffer *out)
+{
+    for (uint32_t t = 0; t < trainer->history.n_tasks; t++) {
+        const struct fr_task_result *result = &trainer->tasks[t].result;
+        if (!result->regression && result->n_half_lives > 0 && isfinite(result->decayed[0].auc))
+            fr_buffer_printf(out, " auc_%s=%.4f", trainer->history.tasks[t].name, result->decayed[0].auc);
+    }
+}
+
+static void tell_minute(struct fr_service *service, const struct fr_trainer_status *trainer, uint64_t now_ns)
+{
+    struct fr_progress *progress = &service->progress;
+    struct fr_ingest_status ingest = {0};
+    struct fr_publisher_status publisher;
+    struct fr_buffer text = {0};
+    fr_ingest_get_status(service->ingest, &ingest);
+    fr_publisher_get_status(service->publisher, &publisher);
+    double seconds = (double)(now_ns - progress->told_ns) / 1e9;
+    uint64_t open_ns = progress->paused_ns ? now_ns - progress->pause_counted_ns : 0;
+    fr_buffer_printf(&text, "samples=%" PRIu64 " rate=%.0f lag_ms=%" PRId64 " rows=%" PRIu64, trainer->history.samples,
+                     (double)(trainer->history.samples - progress->samples) / seconds, ingest.lag_ms, rows_of(trainer));
+    put_auc(trainer, &text);
+    fr_buffer_printf(&text, " epoch=%" PRIu64 " durable=%" PRIu64 " published=%" PRIu64, trainer->epoch,
+                     atomic_load(&service->durable_epoch), publisher.acked);
+    if (progress->pauses > 0 || open_ns > 0)
+        fr_buffer_printf(&text, " pauses=%" PRIu32 " paused_seconds=%.1f", progress->pauses,
+                         (double)(progress->pause_total_ns + open_ns) / 1e9);
+    fr_log(FR_LOG_INFO, "daemon", "progress", "%.*s", (int)text.size, (const char *)text.data);
+    progress->told_ns = now_ns;
+    progress->samples = trainer->history.samples;
+    progress->pauses = 0;
+    progress->pause_total_ns = 0;
+    progress->pause_counted_ns = now_ns; /* the next line has the rest of a pause */
+    fr_ingest_status_release(&ingest);
+    fr_buffer_release(&text);
+}
+
+void fr_progress_turn(struct fr_service *service)
+{
+    struct fr_progress *progress = &service->progress;
+    struct fr_trainer_status *trainer = fr_alloc(1, sizeof(*trainer));
+    uint64_t now_ns = fr_mono_ns(service->clock);
+    fr_trainer_get_status(service->trainer, trainer);
+    tell_pause(progress, trainer->paused, now_ns);
+    if (progress->told_ns == 0) { /* what was restored is not progress */
+        progress->told_ns = now_ns;
+        progress->samples = trainer->history.samples;
+    } else if (now_ns - progress->told_ns >= TELL_NS) {
+        tell_minute(service, trainer, now_ns);
+    }
+    free(trainer);
+}
+
+void fr_progress_end(struct fr_service *service, char *out, size_t size)
+{
+    struct fr_trainer_status *trainer = fr_alloc(1, sizeof(*trainer));
+    fr_trainer_get_status(service->trainer, trainer);
+    snprintf(out, size, "epoch=%" PRIu64 " samples=%" PRIu64 " rows=%" PRIu64, atomic_load(&service->durable_epoch),
+             trainer->history.samples, rows_of(trainer));
+    free(trainer);
+}
