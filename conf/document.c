@@ -1,8 +1,9 @@
 /* YAML text -> node tree, through libyaml's document interface.
  *
- * Refused here: syntax errors, an empty file, a second document, duplicate keys, keys that are not
- * scalars, explicit tags, NUL in text, and trees beyond the limits. What keys and values mean is
- * not known here. */
+ * Refused here: syntax errors, an empty file, a second document, duplicate keys, keys that are
+ * not scalars, explicit tags, NUL in text, and what is beyond the limits, of which those that
+ * cost the parser more than reading are looked at token by token before it builds anything. What
+ * keys and values mean is not known here. */
 #include "document.h"
 
 #include <inttypes.h>
@@ -17,6 +18,8 @@
 #include "problem.h"
 
 #define NUL_INSIDE "NUL inside a text"
+#define TOO_DEEP "nested too deeply (an alias inside itself?); expected at most 15 levels"
+#define NO_PARSER "the YAML parser could not start (out of memory)"
 
 struct builder {
     struct fr_arena *arena;
@@ -24,6 +27,7 @@ struct builder {
     yaml_document_t *document;
     const char *source;
     uint32_t n_nodes;
+    size_t text_bytes;
     bool failed;
 };
 
@@ -153,7 +157,7 @@ static struct fr_node *build(struct builder *builder, int index, unsigned depth)
     FR_CHECK(from != NULL && from->type != YAML_NO_NODE);
     struct fr_node at = place_of(builder, &from->start_mark);
     if (depth > FR_NODE_DEPTH_MAX) {
-        refuse(builder, &at, "nested too deeply (an alias inside itself?); expected at most 15 levels");
+        refuse(builder, &at, TOO_DEEP);
         return NULL;
     }
     if (++builder->n_nodes > FR_NODES_MAX) {
@@ -166,6 +170,12 @@ static struct fr_node *build(struct builder *builder, int index, unsigned depth)
     }
     struct fr_node *node;
     if (from->type == YAML_SCALAR_NODE) {
+        builder->text_bytes += from->data.scalar.length;
+        if (builder->text_bytes > FR_TEXTS_MAX) {
+            builder->n_nodes = FR_NODES_MAX + 1; /* ends the walk */
+            return refuse(builder, &at,
+                          "values of more than 4MiB once aliases are expanded; write fewer or shorter ones");
+        }
         node = fr_node_new(builder->arena, FR_NODE_SCALAR, &at);
         node->plain = from->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
         node->text = fr_node_copy_text(builder->arena, from->data.scalar.value, from->data.scalar.length);
@@ -216,6 +226,62 @@ static void check_end(struct builder *builder, yaml_parser_t *parser)
     yaml_document_delete(&second);
 }
 
+/* ---- limits of tokens ---- */
+
+struct tally {
+    unsigned depth, anchors, aliases;
+};
+
+static const char *beyond_limits(struct tally *tally, yaml_token_type_t type)
+{
+    switch (type) {
+    case YAML_TAG_DIRECTIVE_TOKEN:
+        return "a %TAG directive; expected values without tags";
+    case YAML_BLOCK_SEQUENCE_START_TOKEN:
+    case YAML_BLOCK_MAPPING_START_TOKEN:
+    case YAML_FLOW_SEQUENCE_START_TOKEN:
+    case YAML_FLOW_MAPPING_START_TOKEN:
+        return ++tally->depth > FR_NODE_DEPTH_MAX + 1 ? TOO_DEEP : NULL;
+    case YAML_BLOCK_END_TOKEN:
+    case YAML_FLOW_SEQUENCE_END_TOKEN:
+    case YAML_FLOW_MAPPING_END_TOKEN:
+        tally->depth -= tally->depth > 0;
+        return NULL;
+    case YAML_ANCHOR_TOKEN:
+        return ++tally->anchors > FR_ALIASES_MAX ? "more than 1000 anchors (&name); write the values themselves" : NULL;
+    case YAML_ALIAS_TOKEN:
+        return ++tally->aliases > FR_ALIASES_MAX ? "more than 1000 aliases (*name); write the values themselves" : NULL;
+    default:
+        return NULL;
+    }
+}
+
+/* True when the text may be built, or has a syntax error, which building it reports. */
+static bool is_within_limits(struct builder *builder, const char *text, size_t size)
+{
+    yaml_parser_t scanner;
+    struct tally tally = {0};
+    bool more = true;
+    if (!yaml_parser_initialize(&scanner)) {
+        refuse(builder, &(struct fr_node){.source = builder->source, .line = 1, .column = 1}, NO_PARSER);
+        return false;
+    }
+    yaml_parser_set_input_string(&scanner, (const unsigned char *)text, size);
+    while (more && !builder->failed) {
+        yaml_token_t token;
+        if (!yaml_parser_scan(&scanner, &token))
+            break;
+        const char *limit = beyond_limits(&tally, token.type);
+        struct fr_node at = place_of(builder, &token.start_mark);
+        if (limit)
+            refuse(builder, &at, limit);
+        more = token.type != YAML_STREAM_END_TOKEN;
+        yaml_token_delete(&token);
+    }
+    yaml_parser_delete(&scanner);
+    return !builder->failed;
+}
+
 struct fr_node *fr_document_parse(struct fr_arena *arena, struct fr_problems *problems, const char *source,
                                   const char *text, size_t size)
 {
@@ -226,10 +292,12 @@ struct fr_node *fr_document_parse(struct fr_arena *arena, struct fr_problems *pr
         refuse(&builder, &at, "too large; expected at most 1MiB");
         return NULL;
     }
+    if (!is_within_limits(&builder, text, size))
+        return NULL;
     yaml_parser_t parser;
     yaml_document_t document;
     if (!yaml_parser_initialize(&parser)) {
-        refuse(&builder, &at, "the YAML parser could not start (out of memory)");
+        refuse(&builder, &at, NO_PARSER);
         return NULL;
     }
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);

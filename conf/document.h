@@ -2,9 +2,10 @@
  * and for JSON.
  *
  * Nodes and their texts live in the caller's arena. Every node knows where it was written, for
- * messages. Aliases are expanded (a reference is a copy), within FR_NODES_MAX nodes and
- * FR_NODE_DEPTH_MAX levels, so that neither a cycle nor a doubling chain of aliases can grow
- * without end.
+ * messages. Aliases are expanded (a reference is a copy). The parser below takes time
+ * that grows with the square of open brackets, anchors and directives, and a copied text its own
+ * length: so each of these has a limit of its own, checked before anything is built, and neither a
+ * cycle nor a doubling chain of aliases can grow without end.
  *
  * Thread: any, one owner. */
 #ifndef FR_CONF_DOCUMENT_H
@@ -21,8 +22,11 @@
 enum {
     FR_CONF_BYTES_MAX = 1 << 20, /* a configuration is written by people */
     FR_NODES_MAX = 200000,
-    FR_KEYS_MAX = 1024,     /* of one map: finding duplicates is quadratic */
-    FR_NODE_DEPTH_MAX = 15, /* the cursor's own limit */
+    FR_ALIASES_MAX = 1000,     /* and as many anchors */
+    FR_TEXTS_MAX = 4 << 20,    /* bytes of all values, with aliases expanded */
+    FR_EXPANDED_MAX = 1 << 16, /* of one value with its variables; of a file with a secret */
+    FR_KEYS_MAX = 1024,        /* of one map: finding duplicates is quadratic */
+    FR_NODE_DEPTH_MAX = 15,    /* the cursor's own limit */
 };
 
 enum fr_node_kind { FR_NODE_SCALAR, FR_NODE_LIST, FR_NODE_MAP };
@@ -33,8 +37,9 @@ struct fr_node {
     /* For writing: a plain scalar that JSON quotes; a list or map that YAML has on one line. */
     bool word, flow;
     uint32_t line, column;
-    const char *source; /* file name, or the --set it came from */
-    const char *text;   /* scalar: NUL-terminated, without NUL inside */
+    const char *source;  /* file name, or the --set it came from */
+    const char *text;    /* scalar: NUL-terminated, without NUL inside */
+    const char *written; /* what stood there before references were replaced (expand.c), or NULL */
     uint32_t count;
     struct fr_node **keys; /* map: scalars */
     struct fr_node **values;

@@ -1,6 +1,6 @@
-/* Reading a configuration: text -> tree -> options, by the table -> what several options say
- * together. A step that needs an earlier one to be whole (shapes need all layers) is left out when
- * there is any problem. */
+/* Reading a configuration: text -> tree -> references replaced -> options, by the table -> what
+ * several options say together. A step that needs an earlier one to be whole (shapes need all
+ * layers) is left out when there is any problem. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -202,18 +202,24 @@ enum fr_status fr_conf_load(const struct fr_conf_load_options *options, struct f
         for (size_t i = 0; i < options->n_sets; i++)
             fr_document_set(&loader.arena, &loader.problems, root, options->sets[i]);
     }
+    fr_document_expand(&loader, root, options->text ? NULL : source);
     fr_loader_defaults(&loader, "", loader.conf);
     fr_loader_walk(&loader, "", "", root, loader.conf);
     if (root->kind == FR_NODE_MAP)
         finish(&loader, root);
     if (loader.problems.count == 0) {
+        fr_loader_warn_unused(&loader, root);
         *out = loader.conf;
         loader.conf = NULL;
         status = FR_OK;
     }
 out:
-    fr_problems_write(&loader.problems, problems);
+    fr_problems_write(&loader.problems, "", problems);
     fr_buffer_terminate(problems);
+    if (options->warnings) {
+        fr_problems_write(&loader.warnings, "warning: ", options->warnings);
+        fr_buffer_terminate(options->warnings);
+    }
     fr_buffer_release(&file);
     fr_loader_release(&loader);
     return status;

@@ -416,6 +416,7 @@ void fr_conf_free(struct fr_conf *conf)
 void fr_loader_release(struct fr_loader *loader)
 {
     fr_problems_release(&loader->problems);
+    fr_problems_release(&loader->warnings);
     fr_arena_release(&loader->arena);
     fr_conf_free(loader->conf);
     loader->conf = NULL;

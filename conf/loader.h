@@ -29,7 +29,7 @@ struct fr_layer_draft {
 
 struct fr_loader {
     struct fr_arena arena; /* nodes and drafts */
-    struct fr_problems problems;
+    struct fr_problems problems, warnings;
     struct fr_words words; /* scratch of whoever is about to report an unknown one */
     struct fr_conf *conf;
     /* FR_LAYERS_MAX; inline operations are appended to those of the file */
@@ -43,7 +43,15 @@ struct fr_loader {
 
 /* A problem of what is loaded; of a word that is none of those in loader->words. */
 #define fr_refuse(loader, ...) fr_problem(&(loader)->problems, __VA_ARGS__)
+#define fr_warn(loader, ...) (void)fr_problem(&(loader)->warnings, __VA_ARGS__)
 #define fr_refuse_unknown(loader, ...) fr_problem_unknown(&(loader)->problems, __VA_ARGS__, &(loader)->words)
+
+/* expand.c: replaces `${NAME}` and `file:` in the tree; config: the file it was read from, or
+ * NULL. */
+void fr_document_expand(struct fr_loader *loader, struct fr_node *root, const char *config);
+
+/* unused.c: warnings; the configuration is whole. */
+void fr_loader_warn_unused(struct fr_loader *loader, const struct fr_node *root);
 
 void fr_loader_init(struct fr_loader *loader);
 void fr_loader_release(struct fr_loader *loader);

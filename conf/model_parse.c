@@ -98,7 +98,7 @@ static void read_model(struct fr_loader *loader, const struct fr_node *root)
 static void report(const struct fr_problems *problems, struct fr_err *err)
 {
     struct fr_buffer text = {0};
-    fr_problems_write(problems, &text);
+    fr_problems_write(problems, "", &text);
     (void)fr_err_set(err, FR_E_INVALID, "%.*s", (int)(text.size > 900 ? 900 : text.size - 1), (const char *)text.data);
     fr_buffer_release(&text);
 }

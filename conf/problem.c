@@ -16,6 +16,7 @@ enum {
     EDIT_DISTANCE_MAX = 2,
     PREFIX_MIN = 3,
     EXPECTED_MAX = 24, /* longer lists are not printed */
+    CUT_MIN = 80,      /* texts are cut in messages from there on */
 };
 
 static bool comes_before(const struct fr_problem_entry *a, const struct fr_problem_entry *b)
@@ -23,6 +24,30 @@ static bool comes_before(const struct fr_problem_entry *a, const struct fr_probl
     if (a->source != b->source)
         return false; /* file first, then each --set in its order: the order of arrival */
     return a->line != b->line ? a->line < b->line : a->column < b->column;
+}
+
+/* Every quotation of the node's text, whole or cut, becomes what was written. A quotation ends at a
+ * backquote; one that is cut has CUT_MIN bytes at least. */
+static void show_as_written(const struct fr_node *node, char *text, size_t size)
+{
+    if (!node->written)
+        return;
+    size_t length = strlen(node->text), room;
+    for (char *at = text; (at = strchr(at, '`')) != NULL; at++) {
+        size_t same = 0;
+        while (same < length && at[1 + same] == node->text[same])
+            same++;
+        char *end = at + 1 + same;
+        if (*end != '`' || (same < length && same < CUT_MIN))
+            continue;
+        char rest[TEXT_MAX];
+        snprintf(rest, sizeof(rest), "%s", end);
+        room = size - (size_t)(at + 1 - text);
+        snprintf(at + 1, room, "%.80s%s", node->written, rest);
+        at = strchr(at + 1, '`');
+        if (!at)
+            return;
+    }
 }
 
 bool fr_problem(struct fr_problems *problems, const struct fr_node *node, const char *path, const char *format, ...)
@@ -39,6 +64,7 @@ bool fr_problem(struct fr_problems *problems, const struct fr_node *node, const 
     va_start(arguments, format);
     vsnprintf(text + used, sizeof(text) - used, format, arguments);
     va_end(arguments);
+    show_as_written(node, text, sizeof(text));
     struct fr_problem_entry entry = {
         .source = node->source, .line = node->line, .column = node->column, .text = fr_strdup(text)};
     size_t i = problems->count++;
@@ -48,14 +74,14 @@ bool fr_problem(struct fr_problems *problems, const struct fr_node *node, const 
     return false;
 }
 
-void fr_problems_write(const struct fr_problems *problems, struct fr_buffer *out)
+void fr_problems_write(const struct fr_problems *problems, const char *kind, struct fr_buffer *out)
 {
     for (size_t i = 0; i < problems->count; i++) {
         const struct fr_problem_entry *entry = &problems->entries[i];
-        fr_buffer_printf(out, "%s:%u:%u: %s\n", entry->source, entry->line, entry->column, entry->text);
+        fr_buffer_printf(out, "%s:%u:%u: %s%s\n", entry->source, entry->line, entry->column, kind, entry->text);
     }
     if (problems->dropped > 0)
-        fr_buffer_printf(out, "and %zu more problems\n", problems->dropped);
+        fr_buffer_printf(out, "and %zu more %s\n", problems->dropped, kind[0] ? "warnings" : "problems");
 }
 
 void fr_problems_release(struct fr_problems *problems)

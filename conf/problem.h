@@ -42,13 +42,15 @@ struct fr_words {
     struct fr_word items[FR_WORDS_MAX];
 };
 
-/* False, so that who may not go on can return it. */
+/* False, so that who may not go on can return it. Where the node's text was made of references, the
+ * message quotes them as they are written and not what they stand for, which may be a secret. */
 bool fr_problem(struct fr_problems *problems, const struct fr_node *node, const char *path, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 /* "<what> `word`; expected a, b or c; did you mean `a`?" */
 void fr_problem_unknown(struct fr_problems *problems, const struct fr_node *node, const char *path, const char *what,
                         const struct fr_words *known);
-void fr_problems_write(const struct fr_problems *problems, struct fr_buffer *out);
+/* `kind` stands before each text: "" or "warning: ". */
+void fr_problems_write(const struct fr_problems *problems, const char *kind, struct fr_buffer *out);
 void fr_problems_release(struct fr_problems *problems);
 
 void fr_words_add(struct fr_words *words, const char *text, size_t size);

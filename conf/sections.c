@@ -11,6 +11,9 @@
 #include "forms.h"
 #include "scalar.h"
 
+#define FR_MASK "***"
+#define MASKED "`" FR_MASK "` is what --print-config shows of a secret; expected the secret"
+
 FR_READ(version)
 {
     const char *text = fr_loader_text(loader, node, path, "1");
@@ -44,6 +47,10 @@ FR_READ(key_seed)
     const char *text = fr_loader_text(loader, node, path, "a secret text or integer");
     if (!text)
         return;
+    if (strcmp(text, FR_MASK) == 0) {
+        fr_refuse(loader, node, path, MASKED);
+        return;
+    }
     size_t size = strlen(text);
     uint64_t number = 0;
     bool shown = true;
@@ -67,7 +74,8 @@ FR_READ(key_seed)
 
 FR_SHOW(key_seed)
 {
-    return tree->conf->key_seed ? fr_tree_text(tree, tree->conf->key_seed) : NULL;
+    const char *seed = tree->conf->key_seed;
+    return seed ? fr_tree_text(tree, tree->view == FR_VIEW_CONFIG ? FR_MASK : seed) : NULL;
 }
 
 /* ---- sources ---- */
@@ -231,6 +239,8 @@ static bool read_property(struct fr_loader *loader, const struct fr_node *key, c
     if (key->text[0] == '\0' ||
         strspn(key->text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != strlen(key->text))
         return fr_refuse(loader, key, path, "not a property name; expected one of librdkafka's");
+    if (value->kind == FR_NODE_SCALAR && strcmp(value->text, FR_MASK) == 0)
+        return fr_refuse(loader, value, path, MASKED);
     if (value->kind == FR_NODE_SCALAR && !value->plain && value->text[0] == '\0')
         return true; /* "" in quotes is an empty value */
     return fr_loader_text(loader, value, path, "a value") != NULL;
@@ -246,16 +256,71 @@ FR_READ(kafka)
         const struct fr_node *key = node->keys[i], *value = node->values[i];
         char at[FR_PATH_MAX];
         fr_path_join(at, path, key->text);
+        char place[FR_PATH_MAX];
+        snprintf(place, sizeof(place), "%.400s:%" PRIu32 ":%" PRIu32, key->source, key->line, key->column);
         if (read_property(loader, key, value, at))
             conf->ingest.kafka[conf->ingest.n_kafka++] = (struct fr_conf_property){
-                fr_loader_keep(loader, key->text), fr_loader_keep(loader, value->text), key->line};
+                fr_loader_keep(loader, key->text), fr_loader_keep(loader, value->text), fr_loader_keep(loader, place)};
     }
 }
 
-static bool is_secret(const char *name)
+/* A list of what may be shown: a name that nobody thought of is a secret. */
+bool fr_conf_property_is_shown(const char *name)
 {
-    return strstr(name, "password") || strstr(name, "secret") || strstr(name, "key") ||
-           strstr(name, "oauthbearer.config");
+    static const char *const shown[] = {
+        "allow.auto.create.topics",
+        "api.version.*",
+        "batch.*",
+        "broker.*",
+        "check.crcs",
+        "client.id",
+        "client.rack",
+        "compression.*",
+        "connections.max.idle.ms",
+        "debug",
+        "delivery.timeout.ms",
+        "enable.gapless.guarantee",
+        "enable.random.seed",
+        "enable.sasl.oauthbearer.unsecure.jwt",
+        "enable.ssl.certificate.verification",
+        "fetch.*",
+        "heartbeat.interval.ms",
+        "linger.ms",
+        "log*",
+        "max.*",
+        "message.*",
+        "metadata.*",
+        "partition.assignment.strategy",
+        "queue*",
+        "receive.message.max.bytes",
+        "reconnect.*",
+        "request.timeout.ms",
+        "retries",
+        "retry.*",
+        "sasl.kerberos.service.name",
+        "sasl.mechanism",
+        "sasl.mechanisms",
+        "security.protocol",
+        "session.timeout.ms",
+        "socket.*",
+        "ssl.ca.location",
+        "ssl.ca.certificate.stores",
+        "ssl.certificate.location",
+        "ssl.cipher.suites",
+        "ssl.crl.location",
+        "ssl.curves.list",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.key.location",
+        "ssl.keystore.location",
+        "ssl.sigalgs.list",
+        "statistics.interval.ms",
+        "sticky.partitioning.linger.ms",
+        "topic.*",
+    };
+    for (size_t i = 0; i < FR_ARRAY_LEN(shown); i++)
+        if (matches(shown[i], name))
+            return true;
+    return false;
 }
 
 FR_SHOW(kafka)
@@ -264,7 +329,8 @@ FR_SHOW(kafka)
     struct fr_node *all = fr_node_new(&tree->arena, FR_NODE_MAP, NULL);
     for (size_t i = 0; i < conf->ingest.n_kafka; i++) {
         const struct fr_conf_property *property = &conf->ingest.kafka[i];
-        fr_tree_put(tree, all, property->name, fr_tree_text(tree, is_secret(property->name) ? "***" : property->value));
+        fr_tree_put(tree, all, property->name,
+                    fr_tree_text(tree, fr_conf_property_is_shown(property->name) ? property->value : FR_MASK));
     }
     return all;
 }

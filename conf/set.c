@@ -49,11 +49,12 @@ static struct fr_node *descend(struct fr_arena *arena, struct fr_node *node, str
 
 void fr_document_set(struct fr_arena *arena, struct fr_problems *problems, struct fr_node *root, const char *set)
 {
-    size_t room = strlen(set) + sizeof("--set ");
-    char *source = fr_arena_take(arena, room);
-    snprintf(source, room, "--set %s", set);
-    struct fr_node at = {.source = source, .line = 1, .column = 1};
+    /* The path alone: the value may be a secret. */
     const char *equals = strchr(set, '=');
+    size_t path = equals ? (size_t)(equals - set) : strlen(set), room = path + sizeof("--set ");
+    char *source = fr_arena_take(arena, room);
+    snprintf(source, room, "--set %.*s", (int)path, set);
+    struct fr_node at = {.source = source, .line = 1, .column = 1};
     if (!equals || equals == set) {
         fr_problem(problems, &at, "", "no value; expected path=value");
         return;

@@ -74,6 +74,11 @@ static bool add_set(const char *text, struct arguments *out)
         fprintf(stderr, "freshetd: more than %d --set\n", SETS_MAX);
         return false;
     }
+    /* here, before the value that follows by mistake is named as unknown */
+    if (!strchr(text, '=')) {
+        fprintf(stderr, "freshetd: --set %s: no value; expected path=value\n", text);
+        return false;
+    }
     out->sets[out->n_sets++] = text;
     return true;
 }
@@ -216,26 +221,42 @@ static void raise_file_limit(void)
     (void)setrlimit(RLIMIT_NOFILE, &limit); /* what is too few the cold store refuses, by name */
 }
 
-/* What is right as a configuration and yet learns nothing: warnings, for other tasks may be
- * fine. */
-static int check_tasks(const struct fr_conf *conf, const char *path)
+/* The configuration's warnings, each a line of the log. */
+static void log_warnings(struct fr_buffer *warnings)
 {
-    struct fr_graph *graph = fr_graph_new(&(struct fr_graph_options){.conf = conf});
-    for (uint32_t t = 0; t < conf->n_tasks; t++) {
-        const char *warning = fr_trainer_task_warning(graph, t);
-        if (warning)
-            printf("%s: warning: task `%s`: %s\n", path, conf->tasks[t].name, warning);
+    char quoted[1400];
+    fr_put_u8(warnings, 0);
+    char *rest = (char *)warnings->data;
+    for (char *line; (line = strsep(&rest, "\n")) != NULL;)
+        if (line[0])
+            fr_log(FR_LOG_WARN, "config", "warning", "text=%s", fr_log_quote(quoted, sizeof(quoted), line));
+}
+
+/* What the command line asks for with a configuration that loaded; the exit code. */
+static int go_on(struct fr_conf *conf, const struct arguments *arguments, struct fr_buffer *warnings)
+{
+    struct fr_buffer text = {0};
+    struct fr_err err = {0};
+    int code = FR_EXIT_OK;
+    if (arguments->print_config) {
+        fr_conf_print(conf, &text);
+        fwrite(text.data, 1, text.size, stdout);
+    } else if (fr_graph_check_machine(conf, &err) != FR_OK) {
+        fprintf(stderr, "%s: %s\n", arguments->config, err.text);
+        code = FR_EXIT_CONFIG;
+    } else if (!fr_check_clients(conf, arguments->config, &text)) {
+        fwrite(text.data, 1, text.size, stderr);
+        code = FR_EXIT_CONFIG;
+    } else if (arguments->check) {
+        fr_check_warnings(conf, arguments->config, warnings);
+        printf("%.*s%s: ok\n", (int)warnings->size, (const char *)warnings->data, arguments->config);
+    } else {
+        log_warnings(warnings);
+        raise_file_limit();
+        code = run(conf, arguments);
     }
-    struct fr_graph_stuck stuck[FR_STUCK_MAX];
-    uint32_t n_stuck = fr_graph_find_stuck(graph, stuck, FR_STUCK_MAX);
-    for (uint32_t i = 0; i < n_stuck; i++) {
-        char text[1024];
-        fr_trainer_stuck_text(conf, &stuck[i], text, sizeof(text));
-        printf("%s: warning: %s\n", path, text);
-    }
-    printf("%s: ok\n", path);
-    fr_graph_free(graph);
-    return FR_EXIT_OK;
+    fr_buffer_release(&text);
+    return code;
 }
 
 int main(int argc, char **argv)
@@ -263,33 +284,20 @@ int main(int argc, char **argv)
     take_signals();
 
     struct fr_conf *conf = NULL;
-    struct fr_buffer problems = {0};
-    struct fr_conf_load_options load = {.path = arguments.config, .sets = arguments.sets, .n_sets = arguments.n_sets};
+    struct fr_buffer problems = {0}, warnings = {0};
+    struct fr_conf_load_options load = {
+        .path = arguments.config, .sets = arguments.sets, .n_sets = arguments.n_sets, .warnings = &warnings};
+    int code = FR_EXIT_CONFIG;
     if (fr_conf_load(&load, &conf, &problems) != FR_OK) {
         fwrite(problems.data, 1, problems.size, stderr);
-        fr_buffer_release(&problems);
-        return FR_EXIT_CONFIG;
+    } else {
+        char label[160];
+        snprintf(label, sizeof(label), "model=%s", conf->model);
+        fr_log_set_label(label);
+        code = go_on(conf, &arguments, &warnings);
     }
     fr_buffer_release(&problems);
-    int code = FR_EXIT_OK;
-    char label[160];
-    snprintf(label, sizeof(label), "model=%s", conf->model);
-    fr_log_set_label(label);
-    struct fr_err err = {0};
-    if (!arguments.print_config && fr_graph_check_machine(conf, &err) != FR_OK) {
-        fprintf(stderr, "%s: %s\n", arguments.config, err.text);
-        code = FR_EXIT_CONFIG;
-    } else if (arguments.print_config) {
-        struct fr_buffer text = {0};
-        fr_conf_print(conf, &text);
-        fwrite(text.data, 1, text.size, stdout);
-        fr_buffer_release(&text);
-    } else if (arguments.check) {
-        code = check_tasks(conf, arguments.config);
-    } else {
-        raise_file_limit();
-        code = run(conf, &arguments);
-    }
+    fr_buffer_release(&warnings);
     fr_conf_free(conf);
     return code;
 }

@@ -343,7 +343,8 @@ static enum fr_status open_streams(struct fr_service *service, struct fr_err *er
         return status;
     struct fr_publisher_property *properties = fr_alloc(conf->ingest.n_kafka + 1, sizeof(*properties));
     for (size_t i = 0; i < conf->ingest.n_kafka; i++)
-        properties[i] = (struct fr_publisher_property){conf->ingest.kafka[i].name, conf->ingest.kafka[i].value};
+        properties[i] = (struct fr_publisher_property){conf->ingest.kafka[i].name, conf->ingest.kafka[i].value,
+                                                       conf->ingest.kafka[i].place};
     struct fr_publisher_options publisher = {.durable = service->durable,
                                              .clock = service->clock,
                                              .model = conf->model,

@@ -117,6 +117,7 @@ enum fr_status fr_publisher_client(struct fr_publisher *publisher, struct fr_kaf
     options.n_properties = publisher->options.n_properties;
     options.opaque = publisher;
     options.on_error = on_error;
+    options.report = publisher->report;
     return fr_kafka_open(&options, out, err);
 }
 
@@ -173,6 +174,30 @@ static void end_producer(struct fr_publisher *publisher)
 
 /* ---- life ---- */
 
+static void copy_properties(struct fr_publisher *publisher)
+{
+    const struct fr_publisher_options *options = &publisher->options;
+    publisher->properties = fr_alloc(options->n_properties + 1, sizeof(*publisher->properties));
+    for (size_t i = 0; i < options->n_properties; i++)
+        publisher->properties[i] = (struct fr_kafka_property){options->properties[i].name, options->properties[i].value,
+                                                              options->properties[i].place};
+}
+
+void fr_publisher_report(const struct fr_publisher_options *options,
+                         void (*problem)(void *self, const char *place, const char *text), void *self)
+{
+    struct fr_kafka_report report = {problem, self};
+    struct fr_publisher *publisher = fr_alloc(1, sizeof(*publisher));
+    struct fr_err err = {0};
+    publisher->options = *options;
+    publisher->report = &report;
+    copy_properties(publisher);
+    if (fr_publisher_producer(publisher, &err) != FR_OK || fr_publisher_reader(publisher, NULL, &err) != FR_OK)
+        problem(self, NULL, err.text);
+    free(publisher->properties);
+    free(publisher);
+}
+
 enum fr_status fr_publisher_new(const struct fr_publisher_options *options, struct fr_publisher **out,
                                 struct fr_err *err)
 {
@@ -184,10 +209,7 @@ enum fr_status fr_publisher_new(const struct fr_publisher_options *options, stru
     if (publisher->options.max_in_flight_bytes == 0)
         publisher->options.max_in_flight_bytes = IN_FLIGHT_DEFAULT;
     publisher->topic = fr_alloc(options->partitions, sizeof(*publisher->topic));
-    publisher->properties = fr_alloc(options->n_properties + 1, sizeof(*publisher->properties));
-    for (size_t i = 0; i < options->n_properties; i++)
-        publisher->properties[i] =
-            (struct fr_kafka_property){options->properties[i].name, options->properties[i].value, 0};
+    copy_properties(publisher);
     int rc = pthread_mutex_init(&publisher->mutex, NULL);
     FR_CHECK(rc == 0);
     /* a property that librdkafka refuses shows here, not at the first epoch */

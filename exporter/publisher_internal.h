@@ -77,6 +77,7 @@ struct pending_epoch {
 struct fr_publisher {
     struct fr_publisher_options options; /* what it points to is the caller's */
     struct fr_kafka_property *properties;
+    const struct fr_kafka_report *report; /* NULL but for fr_publisher_report */
     rd_kafka_t *producer;
     bool checked, failed;
     bool moved;                       /* the topic is not what it was: to be looked at again */

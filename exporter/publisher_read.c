@@ -32,7 +32,7 @@ enum fr_status fr_publisher_reader(struct fr_publisher *publisher, rd_kafka_t **
     rd_kafka_t *client;
     struct fr_kafka_options options = {.type = RD_KAFKA_CONSUMER, .required = required};
     enum fr_status status = fr_publisher_client(publisher, options, &client, err);
-    if (status != FR_OK)
+    if (status != FR_OK || publisher->report)
         return status;
     (void)rd_kafka_poll_set_consumer(client);
     *out = client;

@@ -36,8 +36,8 @@ static enum fr_status check_property(const struct fr_conf_property *property, st
     for (size_t i = 0; i < FR_ARRAY_LEN(fixed); i++)
         if (strcmp(property->name, fixed[i].name) == 0 && strcmp(property->value, fixed[i].value) != 0)
             return fr_err_set(err, FR_E_INVALID,
-                              "line %u: ingest.kafka.%s: must be %s (positions are kept with the model); remove it",
-                              property->line, property->name, fixed[i].value);
+                              "ingest.kafka.%s: must be %s (positions are kept with the model); remove it",
+                              property->name, fixed[i].value);
     return FR_OK;
 }
 
@@ -48,8 +48,14 @@ enum fr_status fr_ingest_kafka_client(const struct fr_conf *conf, struct fr_kafk
     enum fr_status status = FR_OK;
     for (size_t i = 0; i < conf->ingest.n_kafka && status == FR_OK; i++) {
         const struct fr_conf_property *from = &conf->ingest.kafka[i];
-        properties[i] = (struct fr_kafka_property){from->name, from->value, from->line};
+        properties[i] = (struct fr_kafka_property){from->name, from->value, from->place};
         status = check_property(from, err);
+        if (status != FR_OK && options.report) {
+            options.report->problem(options.report->self, from->place, err->text);
+            status = FR_OK;
+        } else if (status != FR_OK) {
+            (void)fr_err_wrap(err, "%s", from->place);
+        }
     }
     options.brokers = conf->ingest.brokers;
     options.name = conf->model;
@@ -60,6 +66,18 @@ enum fr_status fr_ingest_kafka_client(const struct fr_conf *conf, struct fr_kafk
         status = fr_kafka_open(&options, out, err);
     free(properties);
     return status;
+}
+
+void fr_ingest_report(const struct fr_conf *conf, void (*problem)(void *self, const char *place, const char *text),
+                      void *self)
+{
+    struct fr_kafka_report report = {problem, self};
+    struct fr_kafka_source source = {.conf = conf, .report = &report};
+    struct fr_err err = {0};
+    for (int probe = 0; probe < 2 && conf->ingest.n_topics > 0; probe++)
+        if (fr_ingest_kafka_connect(&source, probe, NULL, NULL, &err) != FR_OK)
+            problem(self, NULL, err.text);
+    fr_ingest_dead_report(conf, &report);
 }
 
 const char *fr_ingest_kafka_version(void)

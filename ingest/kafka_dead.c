@@ -83,7 +83,7 @@ struct kafka_dead {
 
 static void on_delivery(rd_kafka_t *producer, const rd_kafka_message_t *message, void *opaque);
 
-static enum fr_status producer_new(struct kafka_dead *dead, struct fr_err *err)
+static enum fr_status producer_new(struct kafka_dead *dead, const struct fr_kafka_report *report, struct fr_err *err)
 {
     char timeout[16];
     snprintf(timeout, sizeof(timeout), "%d", DELIVERY_MS);
@@ -99,8 +99,19 @@ static enum fr_status producer_new(struct kafka_dead *dead, struct fr_err *err)
                                        .ours = ours,
                                        .required = required,
                                        .opaque = &dead->health,
-                                       .on_delivery = on_delivery};
+                                       .on_delivery = on_delivery,
+                                       .report = report};
     return fr_ingest_kafka_client(dead->conf, options, &dead->producer, err);
+}
+
+void fr_ingest_dead_report(const struct fr_conf *conf, const struct fr_kafka_report *report)
+{
+    struct kafka_dead *dead = fr_alloc(1, sizeof(*dead));
+    struct fr_err err = {0};
+    dead->conf = conf;
+    if (producer_new(dead, report, &err) != FR_OK)
+        report->problem(report->self, NULL, err.text);
+    free(dead);
 }
 
 static void say(struct kafka_dead *dead, const char *text)
@@ -231,7 +242,7 @@ static void renew_if_fatal(struct kafka_dead *dead)
         pthread_mutex_lock(&dead->mutex);
     }
     struct fr_err err;
-    if (producer_new(dead, &err) != FR_OK)
+    if (producer_new(dead, NULL, &err) != FR_OK)
         say(dead, err.text);
     for (uint64_t n = atomic_load(&dead->acknowledged) + 1; n <= dead->sent; n++)
         if (dead->letters[n % LETTERS_MAX]->state == LETTER_SENT)
@@ -424,7 +435,7 @@ enum fr_status fr_ingest_kafka_dead(const struct fr_conf *conf, const struct fr_
     struct kafka_dead *dead = fr_alloc(1, sizeof(*dead));
     dead->conf = conf;
     dead->clock = clock;
-    enum fr_status status = producer_new(dead, err);
+    enum fr_status status = producer_new(dead, NULL, err);
     if (status != FR_OK) {
         free(dead);
         return status;

@@ -16,6 +16,9 @@ struct fr_ingest_health {
     char text[FR_KAFKA_TEXT_MAX];
 };
 
+/* Tells of every problem of the dead letters' producer. */
+void fr_ingest_dead_report(const struct fr_conf *conf, const struct fr_kafka_report *report);
+
 /* Fills in brokers, name and `ingest.kafka`, and listens for errors: the opaque begins with a
  * struct fr_ingest_health. */
 enum fr_status fr_ingest_kafka_client(const struct fr_conf *conf, struct fr_kafka_options options, rd_kafka_t **out,
@@ -44,6 +47,7 @@ struct fr_kafka_lanes {
 struct fr_kafka_source {
     struct fr_ingest_health health; /* first: the clients' opaque */
     const struct fr_conf *conf;
+    const struct fr_kafka_report *report; /* NULL but for fr_ingest_report */
     bool per_partition;
     uint32_t *order;               /* [n_topics] by name: the order of the layout */
     struct fr_kafka_lanes *topics; /* [n_topics] as in the conf; the opaque of the reader's */

@@ -76,11 +76,14 @@ enum fr_status fr_ingest_kafka_connect(struct fr_kafka_source *source, bool prob
     };
     const struct fr_kafka_setting one_record[] = {
         {"fetch.message.max.bytes", "65536"}, {"queued.max.messages.kbytes", "1024"}, {NULL, NULL}};
-    struct fr_kafka_options options = {
-        .type = RD_KAFKA_CONSUMER, .ours = ours, .required = probe ? one_record : NULL, .opaque = &source->health};
+    struct fr_kafka_options options = {.type = RD_KAFKA_CONSUMER,
+                                       .ours = ours,
+                                       .required = probe ? one_record : NULL,
+                                       .opaque = &source->health,
+                                       .report = source->report};
     rd_kafka_t *client;
     enum fr_status status = fr_ingest_kafka_client(source->conf, options, &client, err);
-    if (status != FR_OK)
+    if (status != FR_OK || source->report)
         return status;
     uint32_t n = source->conf->ingest.n_topics;
     *topics = fr_alloc(n, sizeof(rd_kafka_topic_t *));

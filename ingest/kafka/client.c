@@ -1,8 +1,8 @@
 /* Clients: our settings, then the operator's, then what correctness fixes.
  *
  * All clients find a broker that is back within a second and carry a client.id that names their
- * model. Passwords never appear in a message: texts name the property, not its value, unless
- * librdkafka itself found the value out of range.
+ * model. Passwords never appear in a message: texts name the property, and its value only where
+ * that is known to be no secret.
  *
  * Owner: none (functions only). */
 #include "kafka/kafka.h"
@@ -12,6 +12,8 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "conf/conf.h"
+#include "kafka_settings.h"
 
 /* What a client logs. `told`: its error callback says that brokers are away, so that the line that
  * comes with every attempt to connect adds nothing. */
@@ -39,31 +41,42 @@ static void log_all(const rd_kafka_t *client, int level, const char *facility, c
     log_line(level, facility, text, false);
 }
 
+/* Whoever asks for problems is told of them, by us. */
+static void log_asked(const rd_kafka_t *client, int level, const char *facility, const char *text)
+{
+    (void)client, (void)level;
+    char quoted[1024];
+    fr_log(FR_LOG_DEBUG, "kafka", "client", "facility=%s text=%s", facility,
+           fr_log_quote(quoted, sizeof(quoted), text));
+}
+
 /* ---- settings ---- */
 
-static enum fr_status set(rd_kafka_conf_t *conf, const char *name, const char *value, struct fr_err *err)
+enum fr_status fr_kafka_set(rd_kafka_conf_t *conf, const char *name, const char *value, struct fr_err *err)
 {
     char reason[512];
-    if (rd_kafka_conf_set(conf, name, value, reason, sizeof(reason)) != RD_KAFKA_CONF_OK)
-        return fr_err_set(err, FR_E_INVALID, "%s", reason);
-    return FR_OK;
+    rd_kafka_conf_res_t result = rd_kafka_conf_set(conf, name, value, reason, sizeof(reason));
+    if (result == RD_KAFKA_CONF_OK)
+        return FR_OK;
+    /* the reason has the value */
+    if (result == RD_KAFKA_CONF_INVALID && !fr_conf_property_is_shown(name))
+        return fr_err_set(err, FR_E_INVALID, "not a value that librdkafka takes (it may be a secret and is not shown)");
+    return fr_err_set(err, FR_E_INVALID, "%s", reason);
 }
 
 static enum fr_status set_all(rd_kafka_conf_t *conf, const struct fr_kafka_setting *settings, struct fr_err *err)
 {
     enum fr_status status = FR_OK;
     for (; settings && settings->name && status == FR_OK; settings++)
-        status = set(conf, settings->name, settings->value, err);
+        status = fr_kafka_set(conf, settings->name, settings->value, err);
     return status;
 }
 
 static enum fr_status set_property(rd_kafka_conf_t *conf, const struct fr_kafka_property *property, struct fr_err *err)
 {
-    enum fr_status status = set(conf, property->name, property->value, err);
+    enum fr_status status = fr_kafka_set(conf, property->name, property->value, err);
     if (status != FR_OK)
         (void)fr_err_wrap(err, "ingest.kafka.%s", property->name);
-    if (status != FR_OK && property->line)
-        (void)fr_err_wrap(err, "line %u", property->line);
     return status;
 }
 
@@ -73,13 +86,21 @@ static enum fr_status set_text(rd_kafka_conf_t *conf, const char *text, struct f
     const char *equals = strchr(text, '=');
     size_t size = equals ? (size_t)(equals - text) : 0;
     if (size == 0 || size >= sizeof(name))
-        return fr_err_set(err, FR_E_INVALID, "--kafka %s: expected NAME=VALUE", text);
+        return fr_err_set(err, FR_E_INVALID, "--kafka: no `=` behind a name; expected NAME=VALUE");
     memcpy(name, text, size);
     name[size] = '\0';
-    enum fr_status status = set(conf, name, equals + 1, err);
+    enum fr_status status = fr_kafka_set(conf, name, equals + 1, err);
     if (status != FR_OK)
         (void)fr_err_wrap(err, "--kafka %s", name);
     return status;
+}
+
+/* True when the problem was told to whoever wants all of them. */
+static bool is_told(const struct fr_kafka_options *options, const char *place, const struct fr_err *err)
+{
+    if (options->report)
+        options->report->problem(options->report->self, place, err->text);
+    return options->report != NULL;
 }
 
 static enum fr_status set_layers(rd_kafka_conf_t *conf, const struct fr_kafka_options *options, struct fr_err *err)
@@ -91,17 +112,34 @@ static enum fr_status set_layers(rd_kafka_conf_t *conf, const struct fr_kafka_op
         {"socket.keepalive.enable", "true"},
         {"reconnect.backoff.max.ms", "1000"}, /* a broker that is back is found within a second */
         {"log.connection.close", "false"},
-        {options->brokers ? "bootstrap.servers" : NULL, options->brokers},
+        {options->brokers && !options->report ? "bootstrap.servers" : NULL, options->brokers},
         {NULL, NULL},
     };
     enum fr_status status = set_all(conf, common, err);
     if (status == FR_OK)
         status = set_all(conf, options->ours, err);
-    for (size_t i = 0; i < options->n_properties && status == FR_OK; i++)
-        status = set_property(conf, &options->properties[i], err);
+    for (size_t i = 0; i < options->n_properties && status == FR_OK; i++) {
+        const struct fr_kafka_property *property = &options->properties[i];
+        status = set_property(conf, property, err);
+        if (status != FR_OK && is_told(options, property->place, err))
+            status = FR_OK;
+        else if (status != FR_OK && property->place)
+            (void)fr_err_wrap(err, "%s", property->place);
+    }
+    if (status == FR_OK && options->file)
+        status = fr_kafka_set_file(conf, options->file, options->brokers != NULL, err);
     for (size_t i = 0; i < options->n_texts && status == FR_OK; i++)
         status = set_text(conf, options->texts[i], err);
     return status == FR_OK ? set_all(conf, options->required, err) : status;
+}
+
+/* The place of the property that librdkafka's reason begins with or quotes. */
+static const char *place_of_reason(const struct fr_kafka_options *options, const char *reason)
+{
+    for (size_t i = 0; i < options->n_properties; i++)
+        if (strstr(reason, options->properties[i].name))
+            return options->properties[i].place;
+    return options->n_properties > 0 ? options->properties[0].place : NULL;
 }
 
 enum fr_status fr_kafka_open(const struct fr_kafka_options *options, rd_kafka_t **out, struct fr_err *err)
@@ -109,19 +147,24 @@ enum fr_status fr_kafka_open(const struct fr_kafka_options *options, rd_kafka_t 
     char reason[512];
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     enum fr_status status = set_layers(conf, options, err);
-    if (status == FR_OK && out) {
+    if (status == FR_OK && (out || options->report)) {
         rd_kafka_conf_set_opaque(conf, options->opaque);
-        rd_kafka_conf_set_log_cb(conf, options->on_error ? log_told : log_all);
+        rd_kafka_conf_set_log_cb(conf, options->report ? log_asked : options->on_error ? log_told : log_all);
         if (options->on_error)
             rd_kafka_conf_set_error_cb(conf, options->on_error);
         if (options->on_delivery)
             rd_kafka_conf_set_dr_msg_cb(conf, options->on_delivery);
         rd_kafka_t *client = rd_kafka_new(options->type, conf, reason, sizeof(reason));
-        if (client) {
+        if (client && options->report)
+            rd_kafka_destroy(client);
+        else if (client)
             *out = client;
+        if (client)
             return FR_OK;
-        }
-        status = fr_err_set(err, FR_E_INVALID, "%s: %s", options->n_texts ? "--kafka" : "ingest.kafka", reason);
+        const char *from = options->file ? options->file : options->n_texts ? "--kafka" : "ingest.kafka";
+        status = fr_err_set(err, FR_E_INVALID, "%s: %s", from, reason);
+        if (is_told(options, place_of_reason(options, reason), err))
+            status = FR_OK;
     }
     rd_kafka_conf_destroy(conf);
     return status;

@@ -210,7 +210,7 @@ enum fr_start { FR_START_EARLIEST, FR_START_LATEST, FR_START_TIME };
 struct fr_conf_property { /* passed to librdkafka */
     char *name;
     char *value;
-    uint32_t line;
+    char *place; /* file:line:column */
 };
 
 struct fr_conf {
@@ -359,6 +359,8 @@ struct fr_conf_load_options {
     const char *text;        /* or the text itself */
     const char *const *sets; /* --set path=value, applied before checks */
     size_t n_sets;
+    /* what is right and yet looks wrong, one a line; NULL: nobody reads it */
+    struct fr_buffer *warnings;
 };
 
 /* FR_E_INVALID with every error, one a line, appended to `problems` (never NULL); *out written only
@@ -366,8 +368,11 @@ struct fr_conf_load_options {
 enum fr_status fr_conf_load(const struct fr_conf_load_options *options, struct fr_conf **out,
                             struct fr_buffer *problems) FR_MUST_CHECK;
 void fr_conf_free(struct fr_conf *conf);
-/* Writes the effective configuration as YAML that loads again (--print-config). Secrets (names with
- * password, secret or key) become "***". */
+/* Writes the effective configuration as YAML that loads again (--print-config), but for secrets:
+ * key_seed and every Kafka property that is not known to be none become "***", which no loader
+ * takes. */
+/* The names of Kafka properties whose values may be shown; everything else may be a secret. */
+bool fr_conf_property_is_shown(const char *name);
 void fr_conf_print(const struct fr_conf *conf, struct fr_buffer *out);
 /* Writes Writes Markdown of every option, generated from the table: conf/OPTIONS.md. */
 void fr_conf_reference(struct fr_buffer *out);

@@ -23,6 +23,7 @@ struct fr_publisher;
 
 struct fr_publisher_property {
     const char *name, *value;
+    const char *place; /* file:line:column, for messages; NULL: not known */
 };
 
 /* What it points to is borrowed until fr_publisher_free. */
@@ -44,6 +45,10 @@ struct fr_publisher_options {
 enum fr_status fr_publisher_new(const struct fr_publisher_options *options, struct fr_publisher **out,
                                 struct fr_err *err) FR_MUST_CHECK;
 void fr_publisher_free(struct fr_publisher *publisher);
+/* Tells of every problem of the publisher's clients; connects to nothing. place: that of the
+ * property, or NULL. durable, clock and topic are not looked at. */
+void fr_publisher_report(const struct fr_publisher_options *options,
+                         void (*problem)(void *self, const char *place, const char *text), void *self);
 
 /* Makes the start check; the caller repeats it while it returns FR_E_UNAVAILABLE. The topic must
  * exist or is created; another number of partitions than `partitions`, or compaction, is

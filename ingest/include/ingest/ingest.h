@@ -60,6 +60,10 @@ struct fr_ingest_options {
     const struct fr_dead_sink *dead_sink;
 };
 
+/* Tells of every problem of ingest's Kafka clients; connects to nothing. place: file:line:column of
+ * the property, or NULL. */
+void fr_ingest_report(const struct fr_conf *conf, void (*problem)(void *self, const char *place, const char *text),
+                      void *self);
 /* The version of librdkafka that runs. */
 const char *fr_ingest_kafka_version(void);
 

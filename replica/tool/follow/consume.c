@@ -52,6 +52,7 @@ static enum fr_status make_handle(const struct fr_tool_consume_options *options,
                                                                      .brokers = options->brokers,
                                                                      .name = "follow",
                                                                      .ours = ours,
+                                                                     .file = options->kafka_file,
                                                                      .texts = options->properties,
                                                                      .n_texts = options->n_properties},
                                           out, err);

@@ -22,7 +22,8 @@ struct fr_tool_consume_options {
     const char *brokers, *topic;
     const uint32_t *partitions; /* NULL: all */
     size_t n_partitions;
-    const char *const *properties; /* "name=value", for librdkafka */
+    const char *kafka_file;        /* of librdkafka properties, or NULL */
+    const char *const *properties; /* "name=value", for librdkafka; over those of the file */
     size_t n_properties;
     uint64_t ahead_max;
 };

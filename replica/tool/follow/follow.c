@@ -25,7 +25,8 @@ static const char usage[] =
     "  --until-epoch N     end when epoch N is served\n"
     "  --score F.jsonl     at the end, score these samples: one line of task -> probability each\n"
     "  --dump FILE         at the end, write the replica as JSON Lines (as `freshet dump`)\n"
-    "  --kafka NAME=VALUE  a librdkafka property (many)\n\n"
+    "  --kafka-file FILE   librdkafka properties, NAME=VALUE a line: the place of passwords\n"
+    "  --kafka NAME=VALUE  a librdkafka property (many); every user of the host can see it\n\n"
     "Follows from epoch 1, one line per epoch. Ends with SIGTERM or SIGINT. Exit 1 when the replica cannot go on\n"
     "(a gap, another writer, 100 records refused in a row) or no epoch was served.\n";
 
@@ -215,6 +216,7 @@ int fr_tool_follow(int argc, char **argv)
         {.name = "--until-epoch", .number = &follow.until_epoch, .min = 1},
         {.name = "--score", .value = &follow.score},
         {.name = "--dump", .value = &follow.dump},
+        {.name = "--kafka-file", .value = &follow.topic.kafka_file},
         {.name = "--kafka",
          .many = properties,
          .n_many = &follow.topic.n_properties,

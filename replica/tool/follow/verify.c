@@ -25,7 +25,7 @@ enum {
 };
 
 static const char usage[] =
-    "freshet verify --state-dir D (--brokers B --topic T [--kafka NAME=VALUE]... | --replica DUMP)\n\n"
+    "freshet verify --state-dir D (--brokers B --topic T [--kafka-file FILE] [--kafka NAME=VALUE]... | --replica DUMP)\n\n"
     "Compares the state's public dump with that of a replica built from the topic, or with a replica's dump.\n"
     "Last line `verified: timeline 1 epoch 812 rows 90213 dense 12 hash 0x..` and exit 0; else the first difference,\n"
     "`behind: ..` or `nothing to verify`, and exit 1. Drain the daemon first: its last epoch publishes everything.\n";
@@ -283,6 +283,7 @@ int fr_tool_verify(int argc, char **argv)
         {.name = "--topic", .value = &topic.topic},
         {.name = "--replica", .value = &replica},
         {.name = "--snapshot", .value = &snapshot},
+        {.name = "--kafka-file", .value = &topic.kafka_file},
         {.name = "--kafka", .many = properties, .n_many = &topic.n_properties, .many_max = FR_FOLLOW_PROPERTIES_MAX},
     };
     int parsed = fr_tool_options_parse(argc, argv, options, FR_ARRAY_LEN(options), usage);

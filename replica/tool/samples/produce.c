@@ -54,7 +54,8 @@ static const char usage[] =
     "  --seconds N           ends after N seconds\n"
     "  --timestamps wall|event  Kafka timestamp: now (default), or the sample's `t`\n"
     "  --group G --max-ahead N  stays at most N records per partition ahead of what group G has committed\n"
-    "  --kafka name=value    a librdkafka property (many)\n"
+    "  --kafka-file FILE     librdkafka properties, NAME=VALUE a line: the place of passwords\n"
+    "  --kafka NAME=VALUE    a librdkafka property (many); every user of the host can see it\n"
     "  --truth FILE          synthetic: the true probability of each sample, one a line\n"
     "  --progress-file FILE  synthetic: samples and attainable AUC so far as JSON, replaced every second\n";
 
@@ -468,6 +469,7 @@ int fr_tool_produce(int argc, char **argv)
         {.name = "--max-ahead", .number = &options.max_ahead, .min = 1, .max = INT64_MAX},
         {.name = "--truth", .value = &given.truth},
         {.name = "--progress-file", .value = &job.progress_path},
+        {.name = "--kafka-file", .value = &options.kafka_file},
         {.name = "--kafka", .many = kafka, .n_many = &options.n_kafka, .many_max = FR_PRODUCER_KAFKA_MAX},
     };
     int parsed = fr_tool_options_parse(argc, argv, table, FR_ARRAY_LEN(table), usage);

@@ -75,6 +75,7 @@ static enum fr_status open_handle(const struct fr_tool_producer_options *o, stru
                                                     .brokers = o->brokers,
                                                     .name = "produce",
                                                     .ours = producing ? sending : asking,
+                                                    .file = o->kafka_file,
                                                     .texts = o->kafka,
                                                     .n_texts = o->n_kafka,
                                                     .opaque = producer,

@@ -19,6 +19,7 @@ struct fr_tool_producer;
 struct fr_tool_producer_options {
     const char *brokers, *topic;
     uint32_t partitions;      /* for a topic that is made; 0: 1. An existing topic's count wins */
+    const char *kafka_file;   /* of librdkafka properties, or NULL */
     const char *const *kafka; /* name=value for librdkafka, after our own settings */
     size_t n_kafka;
     const char *group;                 /* with max_ahead > 0: whose committed positions pace us */

@@ -15,7 +15,7 @@
 enum { STEP_MS = 100, WAIT_STEPS_MAX = 300, MODEL_BYTES_MAX = 16 << 20 };
 
 static const char usage[] =
-    "freshet score --file F.jsonl --brokers B --topic T [--kafka NAME=VALUE]...\n"
+    "freshet score --file F.jsonl --brokers B --topic T [--kafka-file FILE] [--kafka NAME=VALUE]...\n"
     "freshet score --file F.jsonl --dump DUMP (--state-dir D | --model MODEL.json)\n\n"
     "One line of task -> probability for every sample of the file (plain or gzip; `y` and `t` are not needed).\n"
     "From a topic: the replica as of its end now. From a dump: the model is that of the state directory or of the "
@@ -95,6 +95,7 @@ int fr_tool_score(int argc, char **argv)
         {.name = "--state-dir", .value = &dir},
         {.name = "--model", .value = &model},
         {.name = "--snapshot", .value = &snapshot},
+        {.name = "--kafka-file", .value = &topic.kafka_file},
         {.name = "--kafka", .many = properties, .n_many = &topic.n_properties, .many_max = FR_FOLLOW_PROPERTIES_MAX},
     };
     int parsed = fr_tool_options_parse(argc, argv, options, FR_ARRAY_LEN(options), usage);

@@ -61,7 +61,7 @@ FR_FIXTURE(close_state)
 /* In place of the one before, as after a restart. */
 static void make_publisher(struct fixture *of, const char *to)
 {
-    static const struct fr_publisher_property log[] = {{"log_level", "3"}};
+    static const struct fr_publisher_property log[] = {{"log_level", "3", NULL}};
     struct fr_publisher_options options = {.durable = of->durable,
                                            .clock = fr_clock_system(),
                                            .model = "ctr",
@@ -572,7 +572,7 @@ FR_CASE(its_clients_name_the_model_and_are_back_within_a_second)
 
 FR_CASE(unknown_properties_are_refused_by_name)
 {
-    struct fr_publisher_property wrong[] = {{"no.such.thing", "1"}};
+    struct fr_publisher_property wrong[] = {{"no.such.thing", "1", NULL}};
     struct fr_publisher_options options = {.clock = fr_clock_system(),
                                            .brokers = brokers,
                                            .topic = "t",

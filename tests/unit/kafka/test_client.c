@@ -3,7 +3,9 @@
 #include "case.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <librdkafka/rdkafka.h>
 #include <librdkafka/rdkafka_mock.h>
@@ -36,7 +38,7 @@ FR_CASE(the_operator_goes_over_ours_and_what_is_required_over_all)
     const struct fr_kafka_setting ours[] = {{"linger.ms", "5"}, {NULL, NULL}};
     const struct fr_kafka_setting required[] = {{"acks", "-1"}, {NULL, NULL}};
     const struct fr_kafka_property properties[] = {
-        {"queue.buffering.max.ms", "7", 1}, {"acks", "1", 2}, {"reconnect.backoff.max.ms", "3000", 3}};
+        {"queue.buffering.max.ms", "7", NULL}, {"acks", "1", NULL}, {"reconnect.backoff.max.ms", "3000", NULL}};
     const char *texts[] = {"linger.ms=9"};
     struct fr_kafka_options options = {.type = RD_KAFKA_PRODUCER, .name = "ctr", .ours = ours, .required = required};
     expect_setting(&options, "linger.ms", "5");
@@ -63,16 +65,73 @@ static void expect_refused(const struct fr_kafka_options *options, const char *b
 
 FR_CASE(a_refusal_names_where_it_was_written_and_no_value)
 {
-    const struct fr_kafka_property property = {"sasl.pasword", "secret", 7}, anywhere = {"sasl.pasword", "secret", 0};
+    const struct fr_kafka_property property = {"sasl.pasword", "secret", "c.yaml:7:5"},
+                                   anywhere = {"sasl.pasword", "secret", NULL};
     const char *unknown[] = {"sasl.pasword=secret"}, *bare[] = {"sasl.password"}, *nameless[] = {"=1"};
     expect_refused(&(struct fr_kafka_options){.name = "m", .properties = &property, .n_properties = 1},
-                   "line 7: ingest.kafka.sasl.pasword: ");
+                   "c.yaml:7:5: ingest.kafka.sasl.pasword: ");
     expect_refused(&(struct fr_kafka_options){.name = "m", .properties = &anywhere, .n_properties = 1},
                    "ingest.kafka.sasl.pasword: ");
     expect_refused(&(struct fr_kafka_options){.name = "m", .texts = unknown, .n_texts = 1}, "--kafka sasl.pasword: ");
     expect_refused(&(struct fr_kafka_options){.name = "m", .texts = bare, .n_texts = 1},
-                   "--kafka sasl.password: expected NAME=VALUE");
-    expect_refused(&(struct fr_kafka_options){.name = "m", .texts = nameless, .n_texts = 1}, "--kafka =1: expected");
+                   "--kafka: no `=` behind a name; expected NAME=VALUE");
+    expect_refused(&(struct fr_kafka_options){.name = "m", .texts = nameless, .n_texts = 1}, "--kafka: no `=`");
+}
+
+static void assert_file(const char *text, const char *problem)
+{
+    char path[] = "/tmp/fr_properties_XXXXXX";
+    int fd = mkstemp(path);
+    struct fr_err err = {0};
+    struct fr_kafka_options options = {.name = "m", .brokers = "b", .file = path};
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    assert_int_equal(close(fd), 0);
+    enum fr_status status = fr_kafka_open(&options, NULL, &err);
+    assert_int_equal(status, problem[0] ? FR_E_INVALID : FR_OK);
+    assert_int_equal(unlink(path), 0);
+    if (!problem[0])
+        return;
+    assert_int_equal(strncmp(err.text, path, strlen(path)), 0);
+    assert_non_null(strstr(err.text, problem));
+    assert_null(strstr(err.text, "hunter2"));
+}
+
+FR_CASE(a_file_of_properties_is_read_line_by_line)
+{
+    assert_file("", "");
+    assert_file("# c\n! c\n\n  security.protocol = sasl_ssl \r\nsasl.password=a = b\nlinger.ms=5", "");
+    assert_file("bootstrap.servers=elsewhere:1\n", "");
+    assert_file("linger.ms=5\nsasl.pasword=hunter2\n", ":2: sasl.pasword: No such configuration property");
+    assert_file("linger.ms=soon\n", ":1: linger.ms: Invalid value");
+    assert_file("linger.ms=5\n\nhunter2\n", ":3: expected NAME=VALUE");
+    assert_file("=hunter2\n", ":1: expected NAME=VALUE");
+    assert_file("enable.sasl.oauthbearer.unsecure.jwt=hunte\nssl.key.pem=hunter2", ":1: ");
+}
+
+FR_CASE(the_command_line_goes_over_the_file)
+{
+    char path[] = "/tmp/fr_properties_XXXXXX", value[64];
+    size_t size = sizeof(value);
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, "linger.ms=7\nclient.rack=a\n", 26), 26);
+    assert_int_equal(close(fd), 0);
+    const char *texts[] = {"client.rack=b"};
+    struct fr_kafka_options options = {
+        .type = RD_KAFKA_PRODUCER, .name = "m", .file = path, .texts = texts, .n_texts = 1};
+    rd_kafka_t *client = NULL;
+    assert_int_equal(fr_kafka_open(&options, &client, NULL), FR_OK);
+    assert_int_equal(rd_kafka_conf_get(rd_kafka_conf(client), "client.rack", value, &size), RD_KAFKA_CONF_OK);
+    assert_string_equal(value, "b");
+    size = sizeof(value);
+    assert_int_equal(rd_kafka_conf_get(rd_kafka_conf(client), "linger.ms", value, &size), RD_KAFKA_CONF_OK);
+    assert_string_equal(value, "7");
+    rd_kafka_destroy(client);
+    assert_int_equal(unlink(path), 0);
+    options.file = "/nowhere/file";
+    struct fr_err err = {0};
+    assert_int_equal(fr_kafka_open(&options, NULL, &err), FR_E_NOT_FOUND);
 }
 
 FR_CASE(authorisation_is_denied_and_the_rest_unavailable)
@@ -118,6 +177,8 @@ int main(void)
         cmocka_unit_test(a_client_names_its_model_and_is_back_within_a_second),
         cmocka_unit_test(the_operator_goes_over_ours_and_what_is_required_over_all),
         cmocka_unit_test(a_refusal_names_where_it_was_written_and_no_value),
+        cmocka_unit_test(a_file_of_properties_is_read_line_by_line),
+        cmocka_unit_test(the_command_line_goes_over_the_file),
         cmocka_unit_test(authorisation_is_denied_and_the_rest_unavailable),
         cmocka_unit_test(topics_of_the_embedded_broker_are_found_and_not_made_by_looking),
     };

@@ -14,17 +14,26 @@
 
 #include "base/status.h"
 
-enum { FR_KAFKA_TEXT_MAX = 256 }; /* of what a client says of its connections */
+enum {
+    FR_KAFKA_TEXT_MAX = 256, /* of what a client says of its connections */
+    FR_KAFKA_FILE_MAX = 1 << 16,
+};
 
 /* Lists of settings end with a NULL name. */
 struct fr_kafka_setting {
     const char *name, *value;
 };
 
-/* One line of `ingest.kafka`; 0: its line is not known. */
+/* One line of `ingest.kafka`. */
 struct fr_kafka_property {
     const char *name, *value;
-    unsigned line;
+    const char *place; /* file:line:column; NULL: not known */
+};
+
+/* Who is told of every problem of a client's settings; place: NULL, or that of the property. */
+struct fr_kafka_report {
+    void (*problem)(void *self, const char *place, const char *text);
+    void *self;
 };
 
 struct fr_kafka_options {
@@ -34,6 +43,7 @@ struct fr_kafka_options {
     const struct fr_kafka_setting *ours;        /* the operator's go over them; may be NULL */
     const struct fr_kafka_property *properties; /* the operator's in the configuration */
     size_t n_properties;
+    const char *file;         /* NAME=VALUE a line, of --kafka-file; NULL: none */
     const char *const *texts; /* the operator's on the command line: NAME=VALUE of each --kafka */
     size_t n_texts;
     const struct fr_kafka_setting *required; /* go over all; may be NULL */
@@ -41,11 +51,14 @@ struct fr_kafka_options {
     /* NULL: nobody listens, and the log has what is said of every attempt to connect. */
     void (*on_error)(rd_kafka_t *client, int code, const char *reason, void *opaque);
     void (*on_delivery)(rd_kafka_t *client, const rd_kafka_message_t *message, void *opaque);
+    /* Not NULL: makes the client without brokers, tells of every problem, frees it and gives FR_OK,
+     * writing nothing to out. */
+    const struct fr_kafka_report *report;
 };
 
 /* Connects to nothing yet. FR_E_INVALID: a property is unknown, out of range, or does not fit the
- * others; the text names it and never its value, unless that is what librdkafka complains of.
- * out NULL: only looks at the settings. */
+ * others; the text names it, and its value only where that may be shown
+ * (fr_conf_property_is_shown). out NULL: only looks at the settings. */
 enum fr_status fr_kafka_open(const struct fr_kafka_options *options, rd_kafka_t **out,
                              struct fr_err *err) FR_MUST_CHECK;
 

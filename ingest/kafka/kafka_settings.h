@@ -1,0 +1,14 @@
+/* Private to ingest/kafka: setting one property, and those of a file. */
+#ifndef FR_KAFKA_SETTINGS_H
+#define FR_KAFKA_SETTINGS_H
+
+#include "kafka/kafka.h"
+
+/* FR_E_INVALID: the text has the value only where it may be shown. */
+enum fr_status fr_kafka_set(rd_kafka_conf_t *conf, const char *name, const char *value,
+                            struct fr_err *err) FR_MUST_CHECK;
+/* FR_E_INVALID with FILE:LINE; what fr_file_read gives. */
+enum fr_status fr_kafka_set_file(rd_kafka_conf_t *conf, const char *path, bool brokers_given,
+                                 struct fr_err *err) FR_MUST_CHECK;
+
+#endif
