@@ -3,7 +3,7 @@ include(CMakePackageConfigHelpers)
 
 install(TARGETS freshet_replica LIBRARY)
 install(FILES replica/include/freshet/replica.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/freshet)
-install(FILES conf/freshet.yaml conf/OPTIONS.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/conf)
+install(FILES conf/freshet.yaml conf/quickstart.yaml conf/bench_r16.yaml conf/bench_shared.yaml conf/OPTIONS.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/conf)
 install(DIRECTORY conf/samples DESTINATION ${CMAKE_INSTALL_DOCDIR}/conf FILES_MATCHING PATTERN "*.yaml")
 install(FILES LICENSE README.md DESIGN.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -39,4 +39,18 @@ cmake -S "$work" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" >"$work/con
 cmake --build "$work/build" >"$work/build.log"
 "$work/build/serve"
 nm -D --defined-only "$(find "$work/prefix" -name 'libfreshet_replica.so.0.*')" | grep -v ' freshet_' && { echo "symbols beside freshet_* are exported" >&2; exit 1; }
+# what the documents show and say is installed, too
+doc=$(dirname "$(find "$work/prefix" -name OPTIONS.md)")/..
+sed -n '/^```c$/,/^```$/p' "$doc/docs/deltas.md" | sed '/^```/d' >"$work/snippet.c"
+grep -q 'int main' "$work/snippet.c"
+# shellcheck disable=SC2046
+cc -std=c17 -Wall -Wextra -Werror -c "$work/snippet.c" -o "$work/snippet.o" $(PKG_CONFIG_PATH=$pc pkg-config --cflags freshet_replica)
+dead=0
+while IFS=: read -r file link; do
+    [ -e "$(dirname "$file")/$link" ] || { echo "$file: nothing is installed at $link" >&2; dead=1; }
+done < <(grep -roE --include='*.md' '\]\([^)#: ]+' "$doc" | sed 's/](//')
+[ $dead = 0 ]
+# benchmarks find their configuration: the first one begins, and that is enough
+(cd "$work" && timeout 10 "$work/prefix/bin/freshet" bench decode) >"$work/bench.log" 2>&1 || true
+grep -q '^bench: decode' "$work/bench.log" || { cat "$work/bench.log" >&2; exit 1; }
 echo "1 passed, 0 failed"

@@ -212,12 +212,19 @@ static bool holds_source(const char *directory)
     return n > 0 && (size_t)n < sizeof(path) && access(path, R_OK) == 0;
 }
 
-/* The first folder above `directory` (itself included) that holds conf/bench_r16.yaml. */
-static bool find_source(char *directory)
+/* The first folder above `directory` (itself included) that holds conf/bench_r16.yaml, or has it
+ * where --install puts it. */
+static bool find_source(char *directory, size_t size)
 {
     for (int level = 0; level <= LEVELS_MAX; level++) {
+        char installed[PATH_BYTES];
+        int n = snprintf(installed, sizeof(installed), "%s/" FR_DOC_DIR, directory);
         if (holds_source(directory))
             return true;
+        if (n > 0 && (size_t)n < size && (size_t)n < sizeof(installed) && holds_source(installed)) {
+            memcpy(directory, installed, (size_t)n + 1);
+            return true;
+        }
         char *slash = strrchr(directory, '/');
         if (!slash || slash == directory)
             return false;
@@ -312,9 +319,10 @@ static int place_and_run(struct fr_tool_bench *bench, const struct texts *t, con
 {
     char source[PATH_BYTES], config[PATH_BYTES + 32];
     snprintf(source, sizeof(source), "%s", t->source ? t->source : bench->program);
-    bool found = t->source ? holds_source(source) : find_source(source);
+    bool found = t->source ? holds_source(source) : find_source(source, sizeof(source));
     if (!found && !t->config) {
-        fputs("freshet bench: conf/bench_r16.yaml is not above this program: give --source DIR or --config FILE\n",
+        fputs("freshet bench: conf/bench_r16.yaml is neither above this program nor in " FR_DOC_DIR
+              " there: give --source DIR or --config FILE\n",
               stderr);
         return FR_TOOL_USAGE;
     }
