@@ -115,14 +115,15 @@ static bool is_called(const struct comparison *c, const struct fr_option *option
     return name && (strcmp(name, key) == 0 || (c->training && option->as && strcmp(option->as, key) == 0));
 }
 
-/* At the top stand rows from everywhere, each by its last name. */
+/* At the top stand rows from everywhere, each by its last name; of delta.json some that are in no
+ * view. */
 static const struct fr_option *find_row(const struct comparison *c, const char *pattern, const char *key)
 {
     unsigned view = c->training ? FR_VIEW_TRAINING : FR_VIEW_MODEL;
     for (size_t i = 0; i < fr_options_count; i++) {
         const struct fr_option *option = &fr_options[i];
         bool top = *pattern == '\0';
-        if (top && !(option->top & view))
+        if (top && !(option->top & view) && (c->training || !option->fixed))
             continue;
         if (is_called(c, option, top ? fr_option_name(option) : fr_option_key(option, pattern), key))
             return option;

@@ -170,6 +170,19 @@ FR_CASE(an_order_of_its_own_is_a_change_of_the_model)
     assert_int_equal(changes.n, 1); /* said once */
 }
 
+FR_CASE(what_deltas_are_encoded_with_has_the_paths_of_the_configuration)
+{
+    struct fr_conf_changes changes = {0};
+    struct fr_err err = {0};
+    assert_int_equal(fr_conf_compare_models("{\"model\":\"a\",\"partitions\":4,\"quantize\":\"f32\"}",
+                                            "{\"model\":\"b\",\"partitions\":2,\"quantize\":\"f16\"}", &changes, &err),
+                     FR_OK);
+    assert_int_equal(changes.n_refused, 3);
+    assert_string_equal(changes.list[0].text, "model: a -> b");
+    assert_string_equal(changes.list[1].text, "export.partitions: 4 -> 2");
+    assert_string_equal(changes.list[2].text, "export.quantize: f32 -> f16");
+}
+
 FR_CASE(changes_beyond_the_list_are_counted_and_a_refused_one_is_seen)
 {
     struct fr_buffer before = {0}, after = {0};
@@ -214,6 +227,7 @@ int main(void)
         cmocka_unit_test(what_replicas_hold_is_fixed_and_named_by_name),
         cmocka_unit_test(what_gives_parameters_a_state_neither_comes_nor_goes),
         cmocka_unit_test(an_order_of_its_own_is_a_change_of_the_model),
+        cmocka_unit_test(what_deltas_are_encoded_with_has_the_paths_of_the_configuration),
         cmocka_unit_test(changes_beyond_the_list_are_counted_and_a_refused_one_is_seen),
         cmocka_unit_test(a_text_that_is_no_json_is_refused),
     };
