@@ -1,0 +1,153 @@
+/* Questions to a cluster that cannot answer for all partitions: the embedded one of librdkafka. */
+#include "case.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <librdkafka/rdkafka.h>
+#include <librdkafka/rdkafka_mock.h>
+
+#include "base/check.h"
+#include "ingest/ingest.h"
+
+enum { PARTITIONS = 6, RING = 4, STEPS_MAX = 2000, STEP_MS = 50 };
+
+struct world {
+    rd_kafka_t *host;
+    rd_kafka_mock_cluster_t *cluster;
+    struct fr_conf *conf;
+    struct fr_ring *full, *empty;
+    struct fr_ingest *ingest;
+    struct fr_err err;
+};
+
+static struct world *w;
+
+static struct fr_conf *conf_of(const char *brokers)
+{
+    struct fr_buffer text = {0}, problems = {0};
+    struct fr_conf *conf = NULL;
+    fr_buffer_printf(&text,
+                     "version: 1\nmodel: ctr\nstate_dir: /tmp/ctr\n"
+                     "ingest: {brokers: \"%s\", topic: samples, format: json}\n"
+                     "tables: {user: {dim: 2}}\nslots: {user_id: {table: user}}\nlabels: {click: {}}\n"
+                     "network: {layers: [{name: out, dense: user_id, units: 1}]}\n"
+                     "tasks: [{name: click, label: click, logit: out}]\n",
+                     brokers);
+    fr_put_u8(&text, 0);
+    struct fr_conf_load_options options = {.path = "test.yaml", .text = (const char *)text.data};
+    if (fr_conf_load(&options, &conf, &problems) != FR_OK)
+        fail_msg("%.*s", (int)problems.size, (const char *)problems.data);
+    fr_buffer_release(&text);
+    fr_buffer_release(&problems);
+    return conf;
+}
+
+static void empty_ring(struct fr_ring *ring)
+{
+    void *batch;
+    while (fr_ring_pop(ring, &batch, 0) == FR_OK)
+        fr_batch_free(batch);
+    fr_ring_free(ring);
+}
+
+FR_FIXTURE(setup)
+{
+    w = calloc(1, sizeof(*w));
+    char text[256];
+    w->host = rd_kafka_new(RD_KAFKA_PRODUCER, rd_kafka_conf_new(), text, sizeof(text));
+    w->cluster = rd_kafka_mock_cluster_new(w->host, 2);
+    assert_int_equal(rd_kafka_mock_topic_create(w->cluster, "samples", PARTITIONS, 1), 0);
+    for (int p = 0; p < PARTITIONS; p++)
+        assert_int_equal(rd_kafka_mock_partition_set_leader(w->cluster, "samples", p, 1 + p % 2), 0);
+    w->conf = conf_of(rd_kafka_mock_cluster_bootstraps(w->cluster));
+    w->full = fr_ring_new(RING);
+    w->empty = fr_ring_new(RING);
+    for (int i = 0; i < RING; i++)
+        assert_true(fr_ring_try_push(w->empty, fr_batch_new(w->conf)));
+    struct fr_ingest_options options = {
+        .conf = w->conf, .clock = fr_clock_system(), .full = w->full, .empty = w->empty};
+    assert_int_equal(fr_ingest_new(&options, &w->ingest, &w->err), FR_OK);
+    return 0;
+}
+
+FR_FIXTURE(teardown)
+{
+    fr_ingest_free(w->ingest);
+    empty_ring(w->full);
+    empty_ring(w->empty);
+    fr_conf_free(w->conf);
+    rd_kafka_mock_cluster_destroy(w->cluster);
+    rd_kafka_destroy(w->host);
+    free(w);
+    return 0;
+}
+
+/* Starts, again while nothing answers. */
+static void start(void)
+{
+    enum fr_status status = FR_E_UNAVAILABLE;
+    for (int i = 0; i < 20 && status == FR_E_UNAVAILABLE; i++)
+        status = fr_ingest_start(w->ingest, &w->err);
+    if (status != FR_OK)
+        fail_msg("%s", w->err.text);
+}
+
+/* Bit p: partition p waits. */
+static unsigned waiting(char *problem, size_t size)
+{
+    struct fr_ingest_status status;
+    unsigned bits = 0;
+    fr_ingest_get_status(w->ingest, &status);
+    for (uint32_t i = 0; i < status.n_partitions; i++)
+        bits |= (unsigned)status.partitions[i].waits << status.partitions[i].partition;
+    snprintf(problem, size, "%s", status.problem);
+    fr_ingest_status_release(&status);
+    return bits;
+}
+
+static void step_until(unsigned expected)
+{
+    char problem[FR_PROBLEM_MAX];
+    for (int i = 0; i < STEPS_MAX; i++) {
+        assert_true(fr_ingest_step(w->ingest, STEP_MS, &w->err) >= 0);
+        if (waiting(problem, sizeof(problem)) == expected)
+            return;
+    }
+    fail_msg("%x wait: %s", waiting(problem, sizeof(problem)), problem);
+}
+
+FR_CASE(partitions_with_a_leader_are_read_without_the_others)
+{
+    char problem[FR_PROBLEM_MAX];
+    assert_int_equal(rd_kafka_mock_partition_set_leader(w->cluster, "samples", 2, -1), 0);
+    assert_int_equal(rd_kafka_mock_partition_set_leader(w->cluster, "samples", 3, -1), 0);
+    start();
+    assert_int_equal(waiting(problem, sizeof(problem)), 1 << 2 | 1 << 3);
+    if (!strstr(problem, "samples/2: no offsets: Broker: Leader not available (2 of 6 partitions wait)"))
+        fail_msg("%s", problem);
+    assert_int_equal(rd_kafka_mock_partition_set_leader(w->cluster, "samples", 2, 2), 0);
+    step_until(1 << 3);
+    assert_int_equal(rd_kafka_mock_partition_set_leader(w->cluster, "samples", 3, 1), 0);
+    step_until(0);
+}
+
+FR_CASE(a_broker_that_does_not_answer_costs_its_own_partitions_only)
+{
+    char problem[FR_PROBLEM_MAX];
+    assert_int_equal(rd_kafka_mock_broker_set_down(w->cluster, 2), 0);
+    start();
+    assert_int_equal(waiting(problem, sizeof(problem)), 1 << 1 | 1 << 3 | 1 << 5);
+    assert_int_equal(rd_kafka_mock_broker_set_up(w->cluster, 2), 0);
+    step_until(0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(partitions_with_a_leader_are_read_without_the_others, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_broker_that_does_not_answer_costs_its_own_partitions_only, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
