@@ -386,6 +386,10 @@ const struct fr_option fr_options[] = {
     RANGED(SIZE, "export.piece_max", IN(fr_conf, export_.piece_max), 64 * KIB, 64 * MIB, "512KiB",
            "largest record; it holds the widest row, the model's description and a commit with the offsets of 4096 "
            "partitions"),
+    ROW(CHOICE, "export.on_loss", IN(fr_conf, export_.on_loss), "rebase",
+        "what happens when the topic lost its beginning, was made anew or is new for the state: it is filled with the "
+        "whole state as one merged epoch, or the daemon stops (exit 3)",
+        .choices = FR_CHOICES(FR_DELTA_LOSSES)),
     ROW(BOOL, "export.create", IN(fr_conf, export_.create), "true", "create missing topics"),
     RANGED(DURATION, "export.drain_timeout", IN(fr_conf, export_.drain_timeout_ms), 0, DAY, "60s",
            "longest wait for acknowledgements on SIGTERM"),

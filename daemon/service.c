@@ -352,6 +352,7 @@ static enum fr_status open_streams(struct fr_service *service, struct fr_err *er
                                              .topic = conf->export_.topic,
                                              .partitions = conf->export_.partitions,
                                              .create = conf->export_.create,
+                                             .stop_on_loss = conf->export_.on_loss == FR_DELTA_LOSS_STOP,
                                              .properties = properties,
                                              .n_properties = conf->ingest.n_kafka};
     status = fr_publisher_new(&publisher, &service->publisher, err);

@@ -297,7 +297,7 @@ enum fr_status fr_step_upkeep(struct fr_service *service, struct fr_err *err)
         service->acknowledged = publisher.acked;
         status = fr_durable_acknowledge(service->durable, publisher.acked, err);
     }
-    bool wanted = atomic_exchange(&service->fold_wanted, false);
+    bool wanted = atomic_exchange(&service->fold_wanted, false) || publisher.fold_wanted;
     fr_durable_get_status(service->durable, &durable);
     char text[256];
     bool held = fr_trainer_held(service->trainer);

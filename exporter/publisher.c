@@ -227,6 +227,7 @@ void fr_publisher_free(struct fr_publisher *publisher)
     if (!publisher)
         return;
     end_producer(publisher);
+    fr_publisher_end_rebase(publisher);
     pthread_mutex_destroy(&publisher->mutex);
     free(publisher->properties);
     free(publisher->topic);
@@ -378,8 +379,25 @@ static enum fr_status produce_some(struct fr_publisher *publisher, struct fr_err
         publisher->tally.records += 1;
         publisher->tally.bytes += record->size;
     }
+    if (publisher->rebase.wanted && !publisher->rebase.sent)
+        return FR_OK; /* more of this epoch follows */
+    publisher->rebase.wanted = false;
     pending->complete = true;
     publisher->sent = out->epoch;
+    return FR_OK;
+}
+
+/* Takes the next records of the merged epoch; its entry comes with the first. */
+static enum fr_status load_rebase(struct fr_publisher *publisher, struct fr_err *err)
+{
+    clear_outgoing(&publisher->out);
+    enum fr_status status = fr_publisher_load_rebase(publisher, keep_record, err);
+    if (status != FR_OK) {
+        clear_outgoing(&publisher->out);
+        return status;
+    }
+    if (publisher->n_pending == 0)
+        *pending_at(publisher, publisher->n_pending++) = (struct pending_epoch){publisher->out.epoch, 0, false};
     return FR_OK;
 }
 
@@ -387,7 +405,9 @@ static enum fr_status send_waiting(struct fr_publisher *publisher, struct fr_err
 {
     enum fr_status status = FR_OK;
     while (status == FR_OK) {
-        if (publisher->out.next == publisher->out.n) {
+        if (publisher->out.next == publisher->out.n && publisher->rebase.wanted) {
+            status = load_rebase(publisher, err);
+        } else if (publisher->out.next == publisher->out.n) {
             if (publisher->sent >= atomic_load(&publisher->offered) || publisher->n_pending == PENDING_EPOCHS_MAX)
                 return FR_OK;
             status = load_epoch(publisher, publisher->sent + 1, err);
@@ -396,6 +416,17 @@ static enum fr_status send_waiting(struct fr_publisher *publisher, struct fr_err
             status = produce_some(publisher, err);
     }
     return status == FR_AGAIN ? FR_OK : status;
+}
+
+static enum fr_status begin_landed(struct fr_publisher *publisher, struct fr_err *err)
+{
+    if (publisher->rebase.full) {
+        publisher->tally.rebases += 1;
+        fr_log(FR_LOG_INFO, "publisher", "rebase_end", "topic=%s epoch=%" PRIu64, publisher->options.topic,
+               publisher->sent_begin.epoch);
+        fr_publisher_end_rebase(publisher);
+    }
+    return fr_publisher_begin_landed(publisher, err);
 }
 
 static enum fr_status settle(struct fr_publisher *publisher, struct fr_err *err)
@@ -414,7 +445,7 @@ static enum fr_status settle(struct fr_publisher *publisher, struct fr_err *err)
         publisher->tally.problem[0] = '\0';
     }
     if (publisher->sent_begin.epoch > 0 && publisher->acked >= publisher->sent_begin.epoch)
-        status = fr_publisher_begin_landed(publisher, err);
+        status = begin_landed(publisher, err);
     fr_publisher_tell(publisher);
     return status;
 }

@@ -250,6 +250,48 @@ static void count_losses(struct look *look)
     }
 }
 
+/* What a new replica needs has left the topic and the journal. A merged epoch of which replicas may
+ * hold pieces must not be written again with other ones: the next is of a later epoch, but for the
+ * one that this process writes. */
+static enum fr_status want_rebase(struct look *look, struct fr_err *err)
+{
+    struct fr_publisher *publisher = look->publisher;
+    const char *topic = publisher->options.topic;
+    if (publisher->options.stop_on_loss)
+        return fr_err_set(
+            err, FR_E_LOST,
+            "topic %s does not hold what a new replica begins with (it lost its beginning, was made anew, "
+            "or is new for this state), and the journal begins with epoch %" PRIu64
+            ": set export.on_loss: rebase, and it is filled with the whole state",
+            topic, look->durable.journal_first);
+    uint64_t now = fr_mono_ns(publisher->options.clock), last = publisher->rebase.begun_ns;
+    if (!publisher->rebase.full && last > 0 && now - last < REBASE_EVERY_MS * UINT64_C(1000000))
+        return fr_err_set(
+            err, FR_E_LOST,
+            "topic %s lost its beginning again within %d minutes after it was filled with the whole state: "
+            "set retention.ms=-1 and retention.bytes=-1 on it",
+            topic, REBASE_EVERY_MS / 60000);
+    uint64_t above = 0, mine = publisher->rebase.full ? fr_export_full_epoch(publisher->rebase.full).epoch : 0;
+    for (uint32_t p = 0; p < look->np; p++) {
+        const struct fr_topic_record *tail = &look->tails[p];
+        if (tail->found && tail->from == 1 && tail->epoch > above && tail->epoch != mine)
+            above = tail->epoch;
+    }
+    if (publisher->rebase.full && above < mine)
+        fr_export_full_rewind(publisher->rebase.full);
+    else
+        fr_publisher_end_rebase(publisher);
+    publisher->rebase.wanted = true;
+    publisher->rebase.sent = false;
+    publisher->rebase.above = above;
+    publisher->tally.rebasing = true;
+    fr_log(FR_LOG_WARN, "publisher", "rebase",
+           "topic=%s journal_first=%" PRIu64 " note=\"the topic does not hold what a new replica begins with; it is "
+           "filled with the whole state\"",
+           topic, look->durable.journal_first);
+    return FR_OK;
+}
+
 static enum fr_status decide(struct look *look, struct fr_err *err)
 {
     struct fr_publisher *publisher = look->publisher;
@@ -265,8 +307,15 @@ static enum fr_status decide(struct look *look, struct fr_err *err)
     uint64_t journal = look->durable.journal_first > 0 ? look->durable.journal_first - 1 : look->durable.epoch;
     if (!sound)
         resume = 0;
-    if (resume < journal)
-        resume = journal;
+    /* Both a lost beginning and a hole before the journal need all of the state. */
+    bool whole = resume < journal;
+    if (whole)
+        resume = 0;
+    status = whole ? want_rebase(look, err) : FR_OK;
+    if (status != FR_OK)
+        return status;
+    if (!whole)
+        fr_publisher_end_rebase(publisher);
     for (uint32_t p = 0; p < look->np; p++) {
         publisher->topic[p].low = look->low[p];
         publisher->topic[p].next = look->high[p];

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "exporter/full.h"
 #include "exporter/publisher.h"
 #include "kafka/kafka.h"
 
@@ -15,6 +16,7 @@ enum {
     RECORD_BYTES_MAX = 65 << 20,
     IN_FLIGHT_DEFAULT = 64 << 20,
     BROKER_TIMEOUT_MS = 5000, /* metadata, offsets, fetched records */
+    REBASE_EVERY_MS = 600000, /* a topic that keeps less than a state is not filled for ever */
     LOOK_MS = 60000,          /* between questions about the topic while all is well */
 };
 
@@ -83,6 +85,15 @@ struct fr_publisher {
     bool moved;                       /* the topic is not what it was: to be looked at again */
     struct fr_topic_partition *topic; /* [partitions] */
     struct fr_topic_begin begin, sent_begin;
+    /* The topic is filled with the whole state. */
+    struct {
+        bool wanted;
+        bool sent;                   /* all its records were handed over */
+        uint64_t above;              /* its epoch is a later one: no replica has pieces of it */
+        struct fr_export_full *full; /* NULL: not begun; kept until it is acknowledged */
+        uint64_t begun_ns;           /* the last one; 0: none */
+    } rebase;
+    uint32_t checked_partitions; /* of the topic, as a look found */
     uint64_t looked_ns;
     unsigned long long stray_logged_ns;
     atomic_bool fatal; /* set from librdkafka's error callback */
@@ -133,6 +144,12 @@ enum fr_status fr_publisher_read(struct fr_publisher *publisher, rd_kafka_t *cli
 
 /* publisher_check.c: what lies between our records; FR_E_MISMATCH: another writer. */
 enum fr_status fr_publisher_check_gaps(struct fr_publisher *publisher, struct fr_err *err) FR_MUST_CHECK;
+
+/* publisher_rebase.c. The next records of the whole state into `outgoing`; FR_AGAIN: it cannot
+ * begin yet. */
+enum fr_status fr_publisher_load_rebase(struct fr_publisher *publisher, fr_delta_sink *keep,
+                                        struct fr_err *err) FR_MUST_CHECK;
+void fr_publisher_end_rebase(struct fr_publisher *publisher); /* acknowledged, or not needed */
 
 /* publisher_known.c */
 void fr_publisher_load_begin(struct fr_publisher *publisher);

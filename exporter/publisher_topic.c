@@ -165,7 +165,13 @@ enum fr_status fr_publisher_check_topic(struct fr_publisher *publisher, rd_kafka
         status = make_topic(publisher, client, &found, err);
     if (status != FR_OK)
         return status;
-    if (found.partitions != publisher->options.partitions)
+    if (found.partitions > publisher->options.partitions && publisher->checked_partitions != found.partitions)
+        fr_log(FR_LOG_WARN, "publisher", "topic_partitions_unused",
+               "topic=%s partitions=%u used=%u problem=\"the number that rows are divided by is fixed for a timeline: "
+               "partitions from %u on stay empty\"",
+               topic, found.partitions, publisher->options.partitions, publisher->options.partitions);
+    publisher->checked_partitions = found.partitions;
+    if (found.partitions < publisher->options.partitions)
         return fr_err_set(
             err, FR_E_MISMATCH,
             "topic %s has %u partitions, export.partitions is %u; the number is fixed for a timeline: set "

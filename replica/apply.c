@@ -130,8 +130,9 @@ static enum fr_status check_epoch(const struct freshet_replica *replica, const s
 
 int fr_replica_apply(struct freshet_replica *replica, const struct fr_waiting_epoch *entry, struct fr_err *err)
 {
-    /* After a rewind to nothing the old rows and parameters must not shine through: a new model is
-     * needed. */
+    /* After a rewind to nothing, and in an epoch merged from the first, which is all there is,
+     * the old rows and parameters must not shine through: a new model is needed. */
+    replica->reset_pending |= entry->from == 1 && replica->model != NULL;
     bool known = replica->model && replica->model->fp == entry->fp && !replica->reset_pending;
     struct find_model find = {.budget = &replica->budget};
     enum fr_status status = known ? FR_OK : visit_pieces(replica, entry, make_model, &find, err);

@@ -200,6 +200,11 @@ static int check_chain(struct freshet_replica *replica, const struct fr_delta_re
             return two_writers(replica, event, record->epoch, "was applied with another digest");
         return drop_stale(event);
     }
+    /* A new replica begins with piece 0 of an epoch from 1; what lies before lost its beginning. */
+    if (record->from == 1 && record->piece == 0)
+        replica->begun[record->partition] = true;
+    if (replica->epoch == 0 && !replica->begun[record->partition])
+        return drop_stale(event);
     uint64_t reached = replica->last_committed[record->partition];
     if (reached < replica->epoch)
         reached = replica->epoch;

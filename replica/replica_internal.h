@@ -78,8 +78,9 @@ struct freshet_replica {
     uint64_t timeline, epoch, digest;
     struct {
         uint64_t epoch, digest;
-    } digests[FR_DIGESTS_KEPT]; /* applied, by epoch modulo */
-    uint64_t *last_committed;   /* [np] newest epoch whose commit arrived */
+    } digests[FR_DIGESTS_KEPT];          /* applied, by epoch modulo */
+    uint64_t *last_committed;            /* [np] newest epoch whose commit arrived */
+    bool begun[FR_DELTA_PARTITIONS_MAX]; /* piece 0 of an epoch with `from` 1 arrived */
     bool reset_pending;
     struct fr_waiting waiting;
 

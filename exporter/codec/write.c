@@ -431,28 +431,164 @@ static enum fr_status check_epoch(struct writer *w)
     return i == epoch->n_rows ? check_dense(epoch) : FR_E_INVALID;
 }
 
+/* Notes which of the epoch's rows are the partition's; they follow one another within a table,
+ * since the partition grows with the key. */
+static void begin_partition(struct writer *w, uint32_t partition)
+{
+    const struct fr_delta_epoch *epoch = w->epoch;
+    for (uint32_t t = 0; t < w->settings->n_tables; t++) {
+        w->at[t] = w->end[t];
+        while (w->end[t] < epoch->n_rows && epoch->rows[w->end[t]].table == t &&
+               fr_delta_partition(epoch->rows[w->end[t]].key, w->settings->np) == partition)
+            w->end[t]++;
+    }
+    w->partition = partition;
+}
+
+static void open_writer(struct writer *w)
+{
+    w->at = fr_alloc(w->settings->n_tables + 1u, sizeof(*w->at));
+    w->end = fr_alloc(w->settings->n_tables + 1u, sizeof(*w->end));
+    msgpack_packer_init(&w->packer, &w->record, append_packed);
+}
+
+static void close_writer(struct writer *w)
+{
+    fr_buffer_release(&w->record);
+    free(w->picked);
+    free(w->at);
+    free(w->end);
+}
+
 enum fr_status fr_delta_write(const struct fr_codec_settings *settings, const struct fr_delta_epoch *epoch,
                               fr_delta_sink *sink, void *self, uint64_t *saturated)
 {
     struct writer w = {.settings = settings, .epoch = epoch, .sink = sink, .self = self, .saturated = saturated};
-    w.at = fr_alloc(settings->n_tables + 1u, sizeof(*w.at));
-    w.end = fr_alloc(settings->n_tables + 1u, sizeof(*w.end));
-    msgpack_packer_init(&w.packer, &w.record, append_packed);
+    open_writer(&w);
     enum fr_status status = check_epoch(&w);
     for (uint32_t p = 0; p < settings->np && status == FR_OK; p++) {
-        /* Within a table partitions follow one another, since the partition grows with the key. */
-        for (uint32_t t = 0; t < settings->n_tables; t++) {
-            w.at[t] = w.end[t];
-            while (w.end[t] < epoch->n_rows && epoch->rows[w.end[t]].table == t &&
-                   fr_delta_partition(epoch->rows[w.end[t]].key, settings->np) == p)
-                w.end[t]++;
-        }
-        w.partition = p;
+        begin_partition(&w, p);
         status = write_partition(&w);
     }
-    fr_buffer_release(&w.record);
-    free(w.picked);
-    free(w.at);
-    free(w.end);
+    close_writer(&w);
+    return status;
+}
+
+/* ---- in parts ---- */
+
+struct fr_delta_stream {
+    struct writer writer;
+    struct fr_delta_epoch epoch;
+    uint64_t saturated;
+    struct {
+        uint32_t piece;
+        uint64_t n_rows;
+    } partitions[FR_DELTA_PARTITIONS_MAX];
+};
+
+struct fr_delta_stream *fr_delta_stream_new(const struct fr_codec_settings *settings, const struct fr_delta_epoch *head,
+                                            fr_delta_sink *sink, void *self)
+{
+    struct fr_delta_stream *stream = fr_alloc(1, sizeof(*stream));
+    FR_CHECK(settings->np > 0 && settings->np <= FR_DELTA_PARTITIONS_MAX);
+    stream->epoch = *head;
+    stream->writer = (struct writer){.settings = settings, .epoch = &stream->epoch, .sink = sink, .self = self};
+    stream->writer.saturated = &stream->saturated;
+    open_writer(&stream->writer);
+    return stream;
+}
+
+void fr_delta_stream_free(struct fr_delta_stream *stream)
+{
+    if (!stream)
+        return;
+    close_writer(&stream->writer);
+    free(stream);
+}
+
+void fr_delta_stream_to(struct fr_delta_stream *stream, fr_delta_sink *sink, void *self, uint64_t *saturated)
+{
+    stream->writer.sink = sink;
+    stream->writer.self = self;
+    stream->writer.saturated = saturated;
+}
+
+/* A part of a partition: its pieces and rows are counted on. */
+static enum fr_status write_part(struct fr_delta_stream *stream, uint32_t partition,
+                                 enum fr_status (*write)(struct writer *w, const void *part), const void *part)
+{
+    struct writer *w = &stream->writer;
+    w->partition = partition;
+    w->piece = stream->partitions[partition].piece;
+    w->n_rows = stream->partitions[partition].n_rows;
+    enum fr_status status = write(w, part);
+    stream->partitions[partition].piece = w->piece;
+    stream->partitions[partition].n_rows = w->n_rows;
+    return status;
+}
+
+static enum fr_status part_model(struct writer *w, const void *part)
+{
+    (void)part;
+    return write_model(w);
+}
+
+static enum fr_status part_rows(struct writer *w, const void *part)
+{
+    (void)part;
+    enum fr_status status = FR_OK;
+    for (uint32_t t = 0; t < w->settings->n_tables && status == FR_OK; t++)
+        status = write_rows(w, t);
+    return status;
+}
+
+static enum fr_status part_dense(struct writer *w, const void *part)
+{
+    return write_dense(w, part);
+}
+
+static enum fr_status part_commit(struct writer *w, const void *part)
+{
+    (void)part;
+    return write_commit(w);
+}
+
+enum fr_status fr_delta_stream_model(struct fr_delta_stream *stream)
+{
+    return write_part(stream, 0, part_model, NULL);
+}
+
+enum fr_status fr_delta_stream_rows(struct fr_delta_stream *stream, const struct fr_delta_row *rows, size_t n)
+{
+    struct writer *w = &stream->writer;
+    stream->epoch.rows = rows;
+    stream->epoch.n_rows = n;
+    stream->epoch.n_dense = 0;
+    enum fr_status status = check_epoch(w);
+    for (size_t i = 0; i < n && status == FR_OK;) {
+        uint32_t partition = fr_delta_partition(rows[i].key, w->settings->np);
+        begin_partition(w, partition);
+        status = write_part(stream, partition, part_rows, NULL);
+        while (i < n && fr_delta_partition(rows[i].key, w->settings->np) == partition)
+            i++;
+    }
+    stream->epoch.rows = NULL;
+    stream->epoch.n_rows = 0;
+    return status;
+}
+
+enum fr_status fr_delta_stream_dense(struct fr_delta_stream *stream, const struct fr_delta_dense *dense)
+{
+    const struct fr_delta_epoch alone = {.dense = dense, .n_dense = 1};
+    enum fr_status status = check_dense(&alone);
+    return status == FR_OK ? write_part(stream, 0, part_dense, dense) : status;
+}
+
+enum fr_status fr_delta_stream_commit(struct fr_delta_stream *stream, const struct fr_delta_commit *commit)
+{
+    enum fr_status status = FR_OK;
+    stream->epoch.commit = *commit;
+    for (uint32_t p = 0; p < stream->writer.settings->np && status == FR_OK; p++)
+        status = write_part(stream, p, part_commit, NULL);
     return status;
 }

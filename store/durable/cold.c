@@ -128,11 +128,12 @@ static enum fr_status check_empty(struct fr_cold *cold, struct fr_err *err)
     return status;
 }
 
-enum fr_status fr_cold_read_sentinel(struct fr_cold *cold, struct fr_cold_sentinel *out, struct fr_err *err)
+enum fr_status fr_cold_read_sentinel(struct fr_cold *cold, const struct fr_cold_snapshot *at,
+                                     struct fr_cold_sentinel *out, struct fr_err *err)
 {
     uint8_t key[4];
     cold_put_be(key, COLD_TABLE_SENTINEL, 4);
-    rocksdb_readoptions_t *options = rocksdb_readoptions_create();
+    rocksdb_readoptions_t *options = fr_cold_read_options(at);
     char *text = NULL;
     size_t size = 0;
     char *value = rocksdb_get(cold->db, options, (const char *)key, sizeof(key), &size, &text);

@@ -22,14 +22,22 @@ void fr_cold_close(struct fr_cold *cold);
 void fr_cold_sort_by(struct fr_cold *cold, const struct fr_order *order);
 /* Epoch 0 when the store is empty. FR_E_CORRUPT when it holds rows but no sentinel; FR_E_MISMATCH:
  * another format. */
-enum fr_status fr_cold_read_sentinel(struct fr_cold *cold, struct fr_cold_sentinel *out,
-                                     struct fr_err *err) FR_MUST_CHECK;
+struct fr_cold_snapshot;
+enum fr_status fr_cold_read_sentinel(struct fr_cold *cold, const struct fr_cold_snapshot *at,
+                                     struct fr_cold_sentinel *out, struct fr_err *err) FR_MUST_CHECK;
+
+/* The store as it is now, for walks beside folds; what they replace keeps its disk until it is
+ * freed. */
+struct fr_cold_snapshot;
+struct fr_cold_snapshot *fr_cold_snapshot_new(struct fr_cold *cold);
+void fr_cold_snapshot_free(struct fr_cold *cold, struct fr_cold_snapshot *snapshot);
 
 /* Images in (table, hash) order, of all tables or of a range; done_bytes counts keys and values. An
  * error of visit ends the walk and is returned; FR_EOF too. Any thread. */
 struct fr_cold_range {
     uint32_t table;
-    uint64_t first, last; /* hashes, both included */
+    uint64_t first, last;              /* hashes, both included */
+    const struct fr_cold_snapshot *at; /* NULL: as it is now */
 };
 typedef enum fr_status (*cold_visit)(void *self, const struct fr_image *image, uint64_t done_bytes);
 enum fr_status fr_cold_walk(struct fr_cold *cold, const struct fr_cold_range *range, cold_visit visit, void *self,
@@ -49,8 +57,8 @@ enum fr_status fr_cold_fetch(struct fr_cold *cold, const struct fr_cold_keys *ke
 
 /* Sections by name. An error of visit ends the walk and is returned. */
 typedef enum fr_status (*cold_visit_section)(void *self, const char *name, const uint8_t *bytes, size_t size);
-enum fr_status fr_cold_walk_sections(struct fr_cold *cold, cold_visit_section visit, void *self,
-                                     struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_cold_walk_sections(struct fr_cold *cold, const struct fr_cold_snapshot *at, cold_visit_section visit,
+                                     void *self, struct fr_err *err) FR_MUST_CHECK;
 
 /* A copy as of the last fold at `path`, which must not exist: links to sorted files where the file
  * system is the same, synced. Beside reads and compactions, not beside an ingest. */

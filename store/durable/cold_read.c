@@ -10,7 +10,10 @@
  * Thread: any; iterators and reads see a store before or after a fold, never half of one. */
 #include "cold_rocks.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/check.h"
 
 enum { READAHEAD = 2 << 20, FETCH_PIECE = 256 };
 
@@ -20,12 +23,43 @@ struct fr_cold_iterator {
     uint8_t bound[COLD_KEY_SIZE]; /* behind the range */
 };
 
+/* ---- snapshots ---- */
+
+struct fr_cold_snapshot {
+    const rocksdb_snapshot_t *of;
+};
+
+struct fr_cold_snapshot *fr_cold_snapshot_new(struct fr_cold *cold)
+{
+    struct fr_cold_snapshot *snapshot = fr_alloc(1, sizeof(*snapshot));
+    snapshot->of = rocksdb_create_snapshot(cold->db);
+    return snapshot;
+}
+
+void fr_cold_snapshot_free(struct fr_cold *cold, struct fr_cold_snapshot *snapshot)
+{
+    if (!snapshot)
+        return;
+    rocksdb_release_snapshot(cold->db, snapshot->of);
+    free(snapshot);
+}
+
+rocksdb_readoptions_t *fr_cold_read_options(const struct fr_cold_snapshot *at)
+{
+    rocksdb_readoptions_t *options = rocksdb_readoptions_create();
+    if (at)
+        rocksdb_readoptions_set_snapshot(options, at->of);
+    return options;
+}
+
+/* ---- iterators ---- */
+
 /* All from the table's first key on, or the keys of a range. */
 static void iterate_from(struct fr_cold *cold, uint32_t table, const struct fr_cold_range *range,
-                         struct fr_cold_iterator *it)
+                         const struct fr_cold_snapshot *at, struct fr_cold_iterator *it)
 {
     uint8_t key[COLD_KEY_SIZE];
-    *it = (struct fr_cold_iterator){.options = rocksdb_readoptions_create()};
+    *it = (struct fr_cold_iterator){.options = fr_cold_read_options(at)};
     rocksdb_readoptions_set_verify_checksums(it->options, 1);
     rocksdb_readoptions_set_fill_cache(it->options, 0);
     rocksdb_readoptions_set_readahead_size(it->options, READAHEAD);
@@ -82,7 +116,7 @@ enum fr_status fr_cold_walk(struct fr_cold *cold, const struct fr_cold_range *ra
                             struct fr_err *err)
 {
     struct fr_cold_iterator it;
-    iterate_from(cold, 0, range, &it);
+    iterate_from(cold, 0, range, range ? range->at : NULL, &it);
     enum fr_status status = FR_OK;
     const uint8_t *key;
     size_t key_size, size;
@@ -107,7 +141,7 @@ enum fr_status fr_cold_walk(struct fr_cold *cold, const struct fr_cold_range *ra
 enum fr_status fr_cold_next_table(struct fr_cold *cold, uint32_t from, uint32_t *out, struct fr_err *err)
 {
     struct fr_cold_iterator it;
-    iterate_from(cold, from, NULL, &it);
+    iterate_from(cold, from, NULL, NULL, &it);
     const uint8_t *key;
     size_t key_size;
     bool found = iterate_get(&it, &key, &key_size) && key_size >= 4 && cold_take_be(key, 4) <= FR_IMAGE_TABLE_MAX;
@@ -119,10 +153,11 @@ enum fr_status fr_cold_next_table(struct fr_cold *cold, uint32_t from, uint32_t 
     return FR_OK;
 }
 
-enum fr_status fr_cold_walk_sections(struct fr_cold *cold, cold_visit_section visit, void *self, struct fr_err *err)
+enum fr_status fr_cold_walk_sections(struct fr_cold *cold, const struct fr_cold_snapshot *at, cold_visit_section visit,
+                                     void *self, struct fr_err *err)
 {
     struct fr_cold_iterator it;
-    iterate_from(cold, COLD_TABLE_SECTIONS, NULL, &it);
+    iterate_from(cold, COLD_TABLE_SECTIONS, NULL, at, &it);
     enum fr_status status = FR_OK;
     const uint8_t *key;
     size_t key_size;

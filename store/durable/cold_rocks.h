@@ -46,6 +46,9 @@ static inline void cold_put_key(uint8_t out[COLD_KEY_SIZE], uint32_t table, uint
 /* cold.c: takes RocksDB's text over into err and frees it. */
 enum fr_status fr_cold_error(char *text, const char *what, const char *path, struct fr_err *err);
 
+/* cold_read.c: reading as of a snapshot (NULL: now). */
+rocksdb_readoptions_t *fr_cold_read_options(const struct fr_cold_snapshot *at);
+
 /* cold_tuning.c: fills cold->cache and cold->options. FR_E_LIMIT when the process may open too few
  * files. */
 enum fr_status fr_cold_tune(struct fr_cold *cold, uint64_t cache_bytes, struct fr_err *err) FR_MUST_CHECK;

@@ -8,6 +8,8 @@
  * Thread: any, several at once. It does not know what is in memory or in unfolded epochs. */
 #include "durable_internal.h"
 
+#include <stdlib.h>
+
 #include "base/check.h"
 
 struct scan {
@@ -69,7 +71,7 @@ enum fr_status fr_durable_scan(struct fr_durable *durable, uint32_t table, uint6
     enum fr_status status = fr_durable_check(durable, false, err);
     if (status != FR_OK || !durable->cold)
         return status;
-    struct fr_cold_range range = {table, first, last};
+    struct fr_cold_range range = {table, first, last, NULL};
     struct scan scan = {.reader = reader, .order = &durable->order};
     status = fr_cold_walk(durable->cold, &range, visit_scanned, &scan, err);
     return settle(durable, &scan, status, err);
@@ -83,4 +85,64 @@ uint64_t fr_durable_folded(struct fr_durable *durable)
 uint64_t fr_durable_cold_memory(struct fr_durable *durable)
 {
     return durable->cold ? fr_cold_memory(durable->cold) : 0;
+}
+
+/* ---- as of one epoch ---- */
+
+struct fr_durable_view {
+    struct fr_durable *durable;
+    struct fr_cold_snapshot *at;
+};
+
+enum fr_status fr_durable_view_open(struct fr_durable *durable, struct fr_durable_view **out,
+                                    struct fr_durable_folded_epoch *epoch, struct fr_err *err)
+{
+    enum fr_status status = fr_durable_check(durable, false, err);
+    if (status != FR_OK)
+        return status;
+    if (!durable->cold)
+        return fr_err_set(err, FR_E_NOT_FOUND, "nothing of %s is folded yet", durable->dir);
+    struct fr_cold_snapshot *at = fr_cold_snapshot_new(durable->cold);
+    struct fr_cold_sentinel sentinel = {0};
+    status = fr_cold_read_sentinel(durable->cold, at, &sentinel, err);
+    if (status == FR_OK && sentinel.epoch == 0)
+        status = fr_err_set(err, FR_E_NOT_FOUND, "nothing of %s is folded yet", durable->dir);
+    if (status != FR_OK) {
+        fr_cold_snapshot_free(durable->cold, at);
+        return status;
+    }
+    struct fr_durable_view *view = fr_alloc(1, sizeof(*view));
+    *view = (struct fr_durable_view){durable, at};
+    *epoch = (struct fr_durable_folded_epoch){sentinel.timeline, sentinel.epoch, sentinel.digest};
+    *out = view;
+    return FR_OK;
+}
+
+void fr_durable_view_close(struct fr_durable_view *view)
+{
+    if (!view)
+        return;
+    fr_cold_snapshot_free(view->durable->cold, view->at);
+    free(view);
+}
+
+enum fr_status fr_durable_view_scan(struct fr_durable_view *view, uint32_t table, uint64_t first,
+                                    const struct fr_durable_reader *reader, struct fr_err *err)
+{
+    struct fr_durable *durable = view->durable;
+    FR_CHECK(table <= FR_IMAGE_TABLE_MAX);
+    enum fr_status status = fr_durable_check(durable, false, err);
+    if (status != FR_OK)
+        return status;
+    struct fr_cold_range range = {table, first, UINT64_MAX, view->at};
+    struct scan scan = {.reader = reader, .order = &durable->order};
+    status = fr_cold_walk(durable->cold, &range, visit_scanned, &scan, err);
+    return scan.refused == FR_EOF ? FR_EOF : settle(durable, &scan, status, err);
+}
+
+enum fr_status fr_durable_view_sections(struct fr_durable_view *view, fr_durable_section_visit *visit, void *self,
+                                        struct fr_err *err)
+{
+    enum fr_status status = fr_durable_check(view->durable, false, err);
+    return status == FR_OK ? fr_cold_walk_sections(view->durable->cold, view->at, visit, self, err) : status;
 }

@@ -285,7 +285,7 @@ static enum fr_status look(struct fr_durable *durable, struct findings *found, s
     if (status == FR_OK)
         status = fr_cold_open(durable->path_cold, durable->cache_bytes, durable->read_only, &durable->cold, err);
     if (status == FR_OK && durable->cold)
-        status = fr_cold_read_sentinel(durable->cold, &found->sentinel, err);
+        status = fr_cold_read_sentinel(durable->cold, NULL, &found->sentinel, err);
     if (status == FR_OK && durable->read_only)
         status = fr_hwm_read(durable->path_hwm, &durable->hwm, &found->copy_lost, err);
     if (status == FR_OK)

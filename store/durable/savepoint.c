@@ -251,7 +251,7 @@ static enum fr_status fill(struct fr_durable *durable, const char *part, struct 
     fr_buffer_release(&settings);
     struct fr_cold_sentinel sentinel = {0};
     if (status == FR_OK)
-        status = fr_cold_read_sentinel(durable->cold, &sentinel, err);
+        status = fr_cold_read_sentinel(durable->cold, NULL, &sentinel, err);
     struct fr_hwm mark = {.timeline = sentinel.timeline,
                           .epoch = sentinel.epoch,
                           .digest = sentinel.digest,

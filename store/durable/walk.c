@@ -150,7 +150,7 @@ static void walk_cold_lane(void *context, size_t index, size_t worker)
     for (size_t t = 0; t < walk->n_tables && status == FR_OK; t++)
         for (uint64_t shard = index; shard < SHARDS && status == FR_OK; shard += walk->threads) {
             uint64_t first = shard << (64 - SHARD_BITS);
-            struct fr_cold_range range = {walk->tables[t], first, first | UINT64_MAX >> SHARD_BITS};
+            struct fr_cold_range range = {walk->tables[t], first, first | UINT64_MAX >> SHARD_BITS, NULL};
             status = walk_range(walk, &lane, &range);
         }
 }
@@ -257,7 +257,7 @@ static void visit_sections(struct walk *walk)
     enum fr_status status = FR_OK;
     walk->section_epoch = walk->folded;
     if (walk->durable->cold)
-        status = fr_cold_walk_sections(walk->durable->cold, keep_section, walk, &err);
+        status = fr_cold_walk_sections(walk->durable->cold, NULL, keep_section, walk, &err);
     for (uint64_t e = walk->folded + 1; e <= walk->newest && status == FR_OK && !is_stopped(walk); e++)
         status = keep_sections(walk, e, &bytes, &err);
     fr_buffer_release(&bytes);

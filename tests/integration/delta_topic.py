@@ -1,20 +1,198 @@
-"""The delta topic on a real Kafka: the cases of unit_exporter_kafka, which a plain unit run skips for want of a broker; none may be skipped here."""
+"""The delta topic on a real Kafka: the cases of unit_exporter_kafka, which a plain unit run skips for want of a broker; none may be skipped here.
+
+And a topic that is not what it was: deleted under a running daemon, moved by name, given partitions, its beginning deleted, a restored copy of the state, a kill
+while the topic is filled. In each a fresh replica, ours and one that knows the text only, ends with the daemon's dump. Two fresh states on one topic: no process
+goes on as if it were alone.
+"""
 import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "interop"))
+import confluent_kafka  # noqa: E402
+import confluent_kafka.admin  # noqa: E402
+import msgpack  # noqa: E402
+import delta  # noqa: E402
 from harness import *  # noqa: E402,F403
 
+CONFIG = SOURCE / "tests/integration/operating.yaml"
+NP = 2
 
-def main():
-    with Kafka() as kafka:
-        done = subprocess.run([BUILD / "tests/unit/unit_exporter_kafka"], env={**os.environ, "FRESHET_KAFKA": kafka.address}, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, timeout=PATIENCE)
+
+def unit_cases(address):
+    done = subprocess.run([BUILD / "tests/unit/unit_exporter_kafka"], env={**os.environ, "FRESHET_KAFKA": address}, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=PATIENCE)
     passed = re.search(r"PASSED\D*(\d+) test", done.stdout)
     if done.returncode != 0 or "SKIPPED" in done.stdout or not passed:
         print(done.stdout[-12000:])
         raise AssertionError(f"unit_exporter_kafka: exit {done.returncode}")
-    print(f"{passed.group(1)} passed, 0 failed")
+    return int(passed.group(1))
+
+
+class Life:
+    """A state that has lived: several folds, so that the journal no longer begins with epoch 1."""
+
+    def __init__(self, work, kafka, name):
+        self.work, self.kafka, self.name = work, kafka, name
+        self.admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": kafka.address})
+        self.state, self.topic, self.count = work.path / name, f"{name}.delta", 0
+        self.create(name, 1)
+        self.produce(3000)
+
+    def create(self, topic, partitions):
+        for future in self.admin.create_topics([confluent_kafka.admin.NewTopic(topic, partitions, 1)]).values():
+            future.result(PATIENCE)
+
+    def produce(self, count):
+        producer = confluent_kafka.Producer({"enable.idempotence": True, "bootstrap.servers": self.kafka.address})
+        for i in range(self.count, self.count + count):
+            producer.produce(self.name, msgpack.packb({"t": 1700000000000 + i, "y": {"click": i % 2},
+                                                       "f": {"sample": i, "user_id": i % 50, "price": 1.0}}), partition=0)
+        assert producer.flush(PATIENCE) == 0
+        self.count += count
+
+    def daemon(self, arguments=(), state=None, topic=None, sets=(), **options):
+        return self.work.daemon(CONFIG, self.work.path / f"{self.name}.log",
+                                [f"state_dir={state or self.state}", f"ingest.brokers={self.kafka.address}", f"ingest.topic={self.name}",
+                                 f"export.topic={topic or self.topic}", f"export.partitions={NP}", "unfolded_max=64KiB", "epoch=100ms",
+                                 "heartbeat=500ms", *sets], arguments, **options)
+
+    def to_the_end(self, **options):
+        daemon = self.daemon(["--until", "end"], wait_http=False, **options)
+        daemon.expect_exit(0)
+        return daemon
+
+    def live(self):
+        """A daemon that has trained everything, and whose journal begins later."""
+        daemon = self.daemon()
+        wait_until(lambda: daemon.json("/status").get("samples", {}).get("trained") == self.count, "everything is trained")
+        wait_until(lambda: self.trimmed(), "the journal begins later than epoch 1")
+        return daemon
+
+    def trimmed(self):
+        return min((int(file.stem) for file in (self.state / "journal").glob("*.fj")), default=0) > 1
+
+    def expect_whole(self, state=None, topic=None):
+        """Both replicas, begun anew, hold what the state holds."""
+        state, topic = state or self.state, topic or self.topic
+        _, out, _ = tool("verify", "--state-dir", state, "--brokers", self.kafka.address, "--topic", topic)
+        assert out.splitlines()[-1].startswith("verified:"), out
+        replica = delta.Replica(NP)
+        for partition, records in delta.read_topic(self.kafka.address, topic).items():
+            for _, value in records:
+                replica.feed(partition, value)
+        mine, theirs = delta.dump_lines(replica), tool("dump", "--state-dir", state)[1].splitlines()
+        assert mine == theirs, f"{len(mine)} lines here, {len(theirs)} there; ends: {mine[-1]} {theirs[-1]}"
+
+
+class Cases:
+    def __init__(self, work, kafka):
+        self.work, self.kafka = work, kafka
+
+    def life(self, name):
+        return Life(self.work, self.kafka, name)
+
+    def a_topic_deleted_under_a_running_daemon_is_filled_again(self):
+        life = self.life("deleted")
+        daemon = life.live()
+        wait_until(lambda: daemon.json("/status")["outbox"]["topic"]["begin"] == 1, "the topic begins with epoch 1")
+        for future in life.admin.delete_topics([life.topic]).values():
+            future.result(PATIENCE)
+        life.produce(200)
+        wait_until(lambda: daemon.json("/status").get("outbox", {}).get("topic", {}).get("begin", 0) > 1, "the topic begins with a merged epoch")
+        assert daemon.running()
+        daemon.drain()
+        assert "event=rebase_end" in daemon.log()
+        life.expect_whole()
+
+    def a_topic_moved_by_name_gets_the_whole_state(self):
+        life = self.life("moved")
+        life.live().drain()
+        life.daemon(["--until", "end"], topic="moved.anew", sets=["export.on_loss=stop"], wait_http=False).expect_exit(3)
+        life.produce(200)
+        life.to_the_end(topic="moved.anew")
+        life.expect_whole(topic="moved.anew")
+        life.produce(100)
+        assert "event=rebase " not in life.to_the_end(topic="moved.anew").log(), "once is enough"
+        life.expect_whole(topic="moved.anew")
+
+    def partitions_that_were_added_stay_empty(self):
+        life = self.life("grown")
+        life.to_the_end()
+        for future in life.admin.create_partitions([confluent_kafka.admin.NewPartitions(life.topic, NP + 1)]).values():
+            future.result(PATIENCE)
+        life.produce(200)
+        assert "topic_partitions_unused" in life.to_the_end().log()
+        life.expect_whole()
+
+    def a_topic_that_lost_its_beginning_gets_the_whole_state(self):
+        life = self.life("cut")
+        life.live().drain()
+        at = confluent_kafka.TopicPartition(life.topic, 0, 5)
+        for future in life.admin.delete_records([at]).values():
+            future.result(PATIENCE)
+        life.produce(200)
+        life.to_the_end()
+        life.expect_whole()
+        assert "event=rebase " not in life.to_the_end().log(), "it is known where the topic begins"
+
+    def a_restored_copy_of_a_state_goes_on_with_a_topic_of_its_own(self):
+        life = self.life("copied")
+        life.live().drain()
+        copy = self.work.path / "copy"
+        shutil.copytree(life.state, copy)
+        life.produce(200)
+        life.to_the_end()
+        refused = life.daemon(["--until", "end"], state=copy, wait_http=False)
+        refused.expect_exit(3)
+        assert "older copy of the state" in refused.log() and "export.topic" in refused.log()
+        life.to_the_end(state=copy, topic="copied.anew")
+        life.expect_whole(state=copy, topic="copied.anew")
+        life.expect_whole()
+
+    def a_kill_while_the_topic_is_filled_costs_nothing(self):
+        life = self.life("killed")
+        life.live().drain()
+        daemon = life.daemon(topic="killed.anew", wait_http=False)
+        wait_until(lambda: "event=rebase_begin" in daemon.log(), "the topic is being filled")
+        daemon.kill()
+        life.produce(200)
+        daemon = life.daemon(topic="killed.anew")
+        wait_until(lambda: daemon.json("/status").get("outbox", {}).get("topic", {}).get("begin", 0) > 1, "the topic begins with a merged epoch")
+        wait_until(lambda: daemon.json("/status")["samples"]["trained"] == life.count, "everything is trained")
+        daemon.drain()
+        life.expect_whole(topic="killed.anew")
+
+    def two_fresh_states_on_one_topic_notice_each_other(self):
+        life = self.life("twice")
+        life.create(life.topic, NP)
+        life.create("quiet", 1)
+        states = [self.work.path / "one", self.work.path / "two"]
+        # neither has anything to publish before both have looked at the topic
+        daemons = [self.work.daemon(CONFIG, self.work.path / f"{state.name}.log",
+                                    [f"state_dir={state}", f"ingest.brokers={self.kafka.address}", "ingest.topic=quiet", f"export.topic={life.topic}",
+                                     f"export.partitions={NP}", "epoch=100ms", "heartbeat=1d"]) for state in states]
+        for daemon in daemons:
+            wait_until(lambda: "event=topic_checked" in daemon.log(), "the topic was looked at")
+        life.name, life.count = "quiet", 0
+        life.produce(500)
+        wait_until(lambda: not all(daemon.running() for daemon in daemons), "one notices the other")
+        life.produce(500)
+        for daemon in daemons:
+            daemon.expect_exit(3)
+            assert "topic twice.delta" in daemon.log() and "model operated" in daemon.log(), daemon.log()[-1500:]
+
+
+def main():
+    with Kafka() as kafka, Workspace() as work:
+        cases = Cases(work, kafka)
+        names = [name for name in vars(Cases) if not name.startswith("_") and name != "life"]
+        passed = 0 if sys.argv[1:] else unit_cases(kafka.address)
+        for name in sys.argv[1:] or names:
+            getattr(cases, name)()
+            passed += 1
+            print("ok", name, flush=True)
+    print(f"{passed} passed, 0 failed")
 
 
 main()

@@ -135,7 +135,8 @@ class Replica:
         self.commit = None
         self.fp = None
         self.model = None
-        self.held = {}   # epoch -> partition -> piece -> record
+        self.held = {}   # (epoch, from) -> partition -> piece -> record
+        self.begun = set()  # partitions of which piece 0 of an epoch from 1 was seen
         self.duplicates = 0
         self.tombstones = 0
         self.published = {}  # (table, epoch) -> keys of its rows and drops
@@ -149,11 +150,14 @@ class Replica:
                 raise Bad("two writers: another digest for epoch %d" % record["e"])
             self.duplicates += 1
             return
-        pieces = self.held.setdefault(record["e"], {}).setdefault(partition, {})
-        for other in self.held[record["e"]].values():
-            for piece in other.values():
-                if piece["dig"] != record["dig"]:
-                    raise Bad("two writers: two digests for epoch %d" % record["e"])
+        if record["from"] == 1 and record["i"] == 0:
+            self.begun.add(partition)
+        if self.applied == 0 and partition not in self.begun:  # the beginning of the partition is gone: an epoch merged from 1 follows
+            return
+        pieces = self.held.setdefault((record["e"], record["from"]), {}).setdefault(partition, {})
+        for (epoch, _), partitions in self.held.items():
+            if epoch == record["e"] and any(piece["dig"] != record["dig"] for other in partitions.values() for piece in other.values()):
+                raise Bad("two writers: two digests for epoch %d" % record["e"])
         if record["i"] in pieces:
             self.duplicates += 1
             return
@@ -171,11 +175,18 @@ class Replica:
         return True
 
     def _advance(self):
-        while self._complete(self.applied + 1):
-            self._apply(self.applied + 1)
+        while True:
+            ready = [key for key in sorted(self.held) if key[1] <= self.applied + 1 <= key[0] and self._complete(key)]
+            if not ready:
+                return
+            self._apply(ready[0])
+            self.held = {key: partitions for key, partitions in self.held.items() if key[0] > self.applied}
 
-    def _apply(self, epoch):
-        partitions = self.held.pop(epoch)
+    def _apply(self, key):
+        epoch, first = key
+        partitions = self.held.pop(key)
+        if first == 1:  # all there is: what it does not have is gone
+            self.rows, self.dense, self.published = {}, {}, {}
         order = {"rewind": 0, "model": 1, "rows": 2, "drop": 3, "dense": 4, "commit": 5}
         for partition in sorted(partitions):
             pieces = [partitions[partition][i] for i in range(len(partitions[partition]))]
@@ -186,7 +197,7 @@ class Replica:
                 self._apply_record(record, counted)
             commit = pieces[-1]
             assert commit["rows"] == counted["rows"] and commit["drops"] == counted["drop"], "row counts of the commit"
-            if commit["prev"] != self.digest:
+            if commit["prev"] != (0 if first == 1 else self.digest):
                 raise Bad("epoch %d does not follow: prev differs" % epoch)
         for shape, values in self.dense.values():
             assert len(values) == math.prod(shape), "a parameter is in an epoch completely or not at all"

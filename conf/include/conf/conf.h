@@ -298,6 +298,7 @@ struct fr_conf {
         uint64_t average_half_life; /* trained samples; 0: layers are published as they are */
         uint32_t partitions;        /* 4 */
         uint64_t piece_max;
+        enum fr_delta_loss on_loss;
         bool create;
         int64_t drain_timeout_ms;
         char *brokers; /* = ingest.brokers in this version */

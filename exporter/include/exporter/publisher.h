@@ -39,7 +39,8 @@ struct fr_publisher_options {
     size_t max_in_flight_bytes;
     const struct fr_publisher_property *properties; /* the operator's */
     size_t n_properties;
-    uint32_t look_ms; /* between questions about the topic; 0: a minute */
+    bool stop_on_loss; /* a topic that needs all of the state again is an error, not filled */
+    uint32_t look_ms;  /* between questions about the topic; 0: a minute */
 };
 
 enum fr_status fr_publisher_new(const struct fr_publisher_options *options, struct fr_publisher **out,
@@ -51,17 +52,17 @@ void fr_publisher_report(const struct fr_publisher_options *options,
                          void (*problem)(void *self, const char *place, const char *text), void *self);
 
 /* Makes the start check; the caller repeats it while it returns FR_E_UNAVAILABLE. The topic must
- * exist or is created; another number of partitions than `partitions`, or compaction, is
- * FR_E_MISMATCH, and finite retention is warned of. A broker that cannot answer such questions (the
- * embedded one) is used with a warning.
+ * exist or is created; fewer partitions than `partitions`, or compaction, is FR_E_MISMATCH; further
+ * partitions stay empty; and finite retention is warned of. A broker that cannot answer such
+ * questions (the embedded one) is used with a warning.
  *
  * The newest record of every partition must be of our model, and its (timeline, epoch, digest) must
  * be an epoch of our chain <= the durable one. Else the topic is foreign, there is a second writer,
  * or the state directory is a copy: FR_E_MISMATCH, with the remedy.
  *
- * The check sets where resending begins: after the newest epoch that every partition's commit shows
- * complete, or at acked + 1 where the journal no longer knows. It offers nothing, because epochs
- * may be held back. */
+ * The check sets where resending begins: after the newest epoch that every partition's commit
+ * shows complete, or at acked + 1 where the journal no longer knows. It offers nothing, because
+ * epochs may be held back. */
 enum fr_status fr_publisher_check(struct fr_publisher *publisher, struct fr_err *err) FR_MUST_CHECK;
 
 /* Makes one turn: it sends as many waiting durable epochs as fit in flight and serves delivery
@@ -79,7 +80,10 @@ struct fr_publisher_status {
     uint64_t in_flight_bytes;
     /* found empty by a check although epochs had been acknowledged (P8) */
     uint64_t lost_partitions;
-    uint64_t strays;        /* records without a valid crc that were met; nobody reads them */
+    uint64_t strays;  /* records without a valid crc that were met; nobody reads them */
+    uint64_t rebases; /* merged epochs of the whole state that the topic was filled with */
+    bool rebasing;
+    bool fold_wanted;       /* the rebase waits for a fold */
     struct {                /* the topic as it is known */
         uint64_t begin;     /* the epoch with which new replicas begin; 0: not known */
         uint64_t looks;     /* at start and whenever it was not what it had been */

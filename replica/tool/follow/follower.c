@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "base/cursor.h"
 #include "codec/codec.h"
 
@@ -158,18 +159,18 @@ static void account(struct fr_tool_follower *follower, const struct fr_tool_cons
 
 /* ---- steps ---- */
 
-/* The first record of a partition must be of epoch 1 (or of an epoch merged from it). */
-static enum fr_status check_begin(const struct fr_tool_follower *follower, const struct fr_tool_consumed *message,
-                                  const struct fr_delta_record *record, struct fr_err *err)
+/* A partition that begins with a later epoch: said once; the replica passes over it until an epoch
+ * merged from the first comes. */
+static void tell_begin(struct fr_tool_follower *follower, const struct fr_tool_consumed *message,
+                       const struct fr_delta_record *record)
 {
     if (follower->rank[message->index] != 0 || record->from <= 1)
-        return FR_OK;
-    return fr_err_set(
-        err, FR_E_LOST,
-        "%s/%" PRId32 " begins with epoch %" PRIu64
-        ", not with epoch 1: what came before has left the topic (retention). A snapshot is needed to begin from, "
-        "which is not in this version; keep the delta topic long enough (retention.ms, retention.bytes)",
-        follower->topic, message->partition, record->from);
+        return;
+    fr_log(FR_LOG_WARN, "follow", "passed_over",
+           "topic=%s partition=%" PRId32 " epoch=%" PRIu64
+           " note=\"the partition begins with a later epoch than 1: what comes before an epoch merged from 1 is passed "
+           "over; a daemon that publishes here writes one within a minute\"",
+           follower->topic, message->partition, record->from);
 }
 
 static enum fr_status judge_refusals(const struct fr_tool_follower *follower, const struct fr_tool_consumed *message,
@@ -195,8 +196,8 @@ static enum fr_status judge(const struct fr_tool_follower *follower, const struc
     case FRESHET_E_GAP:
         return fr_err_set(
             err, FR_E_LOST,
-            "%s. The topic lost records, or a record was refused above: begin again from epoch 1 with a new "
-            "replica; where the topic no longer holds it, a snapshot is needed, which is not in this version",
+            "%s. The topic lost records, or a record was refused above: begin again with a "
+            "new replica: the daemon that publishes here fills a topic that lost records with its whole state",
             problem);
     case FRESHET_E_MISMATCH:
         return fr_err_set(
@@ -239,9 +240,7 @@ enum fr_status fr_tool_follower_step(struct fr_tool_follower *follower, int wait
     struct fr_delta_record record;
     bool readable = fr_delta_read(message.bytes, message.size, &record, NULL) == FR_OK;
     if (readable) {
-        status = check_begin(follower, &message, &record, err);
-        if (status != FR_OK)
-            return status;
+        tell_begin(follower, &message, &record);
         account(follower, &message, &record);
     }
     follower->event = (struct freshet_event){0};

@@ -179,7 +179,7 @@ FR_CASE(a_section_the_folded_epochs_lack_stays_in_the_cold_store)
                 scene_fold(durable);
         }
         uint64_t found[3] = {0};
-        assert_int_equal(fr_cold_walk_sections(durable->cold, note_section, found, &err), FR_OK);
+        assert_int_equal(fr_cold_walk_sections(durable->cold, NULL, note_section, found, &err), FR_OK);
         assert_int_equal(found[0], 4);
         assert_int_equal(found[1], 3);
         assert_int_equal(found[2], 3);
@@ -225,7 +225,7 @@ FR_CASE(large_sections_of_many_epochs_come_out_newest)
         fr_stage_release(&stage);
         scene_fold(durable);
         uint64_t found[PARTS] = {0};
-        assert_int_equal(fr_cold_walk_sections(durable->cold, check_large, found, &err), FR_OK);
+        assert_int_equal(fr_cold_walk_sections(durable->cold, NULL, check_large, found, &err), FR_OK);
         for (uint64_t e = EPOCHS; e > EPOCHS - PARTS; e--)
             assert_int_equal(found[e % PARTS], e);
         fr_durable_close(durable);
@@ -308,7 +308,7 @@ FR_CASE(a_fold_finds_a_journal_that_changed_and_takes_nothing_in)
     assert_int_equal(fr_durable_fold(durable, &err), FR_E_IO); /* fail-stop */
     assert_int_equal(scene_append(&scene, durable, 4, &err), FR_E_IO);
     struct fr_cold_sentinel sentinel;
-    assert_int_equal(fr_cold_read_sentinel(durable->cold, &sentinel, &err), FR_OK);
+    assert_int_equal(fr_cold_read_sentinel(durable->cold, NULL, &sentinel, &err), FR_OK);
     assert_int_equal(sentinel.epoch, 0);
     fr_durable_close(durable);
     scene_write(journal, bytes.data, bytes.size);

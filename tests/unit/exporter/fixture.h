@@ -20,7 +20,8 @@ struct fixture {
     struct fr_codec_settings settings;
     struct fr_codec_table tables[2];
     struct fr_buffer head;
-    uint64_t piece_max; /* 0: 4096 */
+    uint64_t piece_max;        /* 0: 4096 */
+    uint64_t journal_file_max; /* 0: 64 MiB */
     struct fr_durable *durable;
 };
 
@@ -59,7 +60,8 @@ static inline int fixture_open(struct fixture *f, const char *model)
             return -1;
     }
     fixture_settings(f, model);
-    struct fr_durable_options options = {.dir = f->dir, .head = f->head.data, .head_size = f->head.size};
+    struct fr_durable_options options = {
+        .dir = f->dir, .head = f->head.data, .head_size = f->head.size, .journal_file_max = f->journal_file_max};
     enum fr_status status = fr_durable_open(&options, &f->durable, &err);
     if (status != FR_OK)
         fprintf(stderr, "%s\n", err.text);

@@ -474,10 +474,18 @@ FR_CASE(our_own_records_between_ours_are_no_other_writer)
     step_until(2);
 }
 
-FR_CASE(another_number_of_partitions_is_refused)
+FR_CASE(fewer_partitions_are_refused_and_more_stay_empty)
 {
-    assert_int_equal(rd_kafka_mock_topic_create(cluster, "three", 3, 1), 0);
-    expect_mismatch(&f, "three", "3 partitions");
+    assert_int_equal(rd_kafka_mock_topic_create(cluster, "one", 1, 1), 0);
+    expect_mismatch(&f, "one", "1 partitions");
+    snprintf(topic, sizeof(topic), "three");
+    assert_int_equal(rd_kafka_mock_topic_create(cluster, topic, 3, 1), 0);
+    append(&f, 20);
+    publish();
+    step_until(1);
+    expect_partition(1, 1, 1);
+    read_partition(2);
+    assert_int_equal(topic_log.n, 0);
 }
 
 FR_CASE(an_emptied_topic_is_counted_as_loss_and_filled_from_the_journal)
@@ -601,7 +609,7 @@ int main(void)
         CASE(another_writer_is_noticed_between_two_of_our_records),
         CASE(another_writer_is_noticed_while_nothing_is_sent),
         CASE(our_own_records_between_ours_are_no_other_writer),
-        CASE(another_number_of_partitions_is_refused),
+        CASE(fewer_partitions_are_refused_and_more_stay_empty),
         CASE(an_emptied_topic_is_counted_as_loss_and_filled_from_the_journal),
         CASE(a_refused_record_restarts_the_producer_and_everything_arrives),
         CASE(an_epoch_that_does_not_fit_its_piece_max_is_sent_in_larger_pieces),

@@ -17,6 +17,12 @@ FR_KINDS(fr_sampling, FR_SAMPLINGS)
     KIND(FR_ON_LOSS_LATEST, "latest")
 FR_KINDS(fr_on_loss, FR_ON_LOSSES)
 
+/* What happens to a delta topic that does not hold what a new replica begins with. */
+#define FR_DELTA_LOSSES(KIND)                                                                                          \
+    KIND(FR_DELTA_LOSS_REBASE, "rebase")                                                                               \
+    KIND(FR_DELTA_LOSS_STOP, "stop")
+FR_KINDS(fr_delta_loss, FR_DELTA_LOSSES)
+
 #define FR_QUANTIZES(KIND)                                                                                             \
     KIND(FR_QUANT_F32, "f32")                                                                                          \
     KIND(FR_QUANT_F16, "f16")

@@ -141,6 +141,26 @@ typedef enum fr_status fr_delta_sink(void *self, uint32_t partition, uint32_t pi
 enum fr_status fr_delta_write(const struct fr_codec_settings *settings, const struct fr_delta_epoch *epoch,
                               fr_delta_sink *sink, void *self, uint64_t *saturated) FR_MUST_CHECK;
 
+/* The same for an epoch that is too large to be held: in parts, as they come. The head says
+ * timeline, epoch, from, digest and previous; its rows, dense parameters and commit are not looked
+ * at. Parts come in the order of the functions below, rows by ascending table; within a table of
+ * different calls keys may come in any order, each key once. Settings are borrowed until free.
+ * FR_E_LIMIT: a part does not fit piece_max; nothing of that record was given to the sink. */
+struct fr_delta_stream;
+struct fr_delta_stream *fr_delta_stream_new(const struct fr_codec_settings *settings, const struct fr_delta_epoch *head,
+                                            fr_delta_sink *sink, void *self);
+void fr_delta_stream_free(struct fr_delta_stream *stream);
+/* Later parts go to another sink. */
+void fr_delta_stream_to(struct fr_delta_stream *stream, fr_delta_sink *sink, void *self, uint64_t *saturated);
+enum fr_status fr_delta_stream_model(struct fr_delta_stream *stream) FR_MUST_CHECK;
+/* Rows only, no drops; sorted by (table, key). */
+enum fr_status fr_delta_stream_rows(struct fr_delta_stream *stream, const struct fr_delta_row *rows,
+                                    size_t n) FR_MUST_CHECK;
+enum fr_status fr_delta_stream_dense(struct fr_delta_stream *stream, const struct fr_delta_dense *dense) FR_MUST_CHECK;
+/* One of every partition. */
+enum fr_status fr_delta_stream_commit(struct fr_delta_stream *stream,
+                                      const struct fr_delta_commit *commit) FR_MUST_CHECK;
+
 /* ---- reading one record ---- */
 
 enum fr_delta_kind {

@@ -119,6 +119,26 @@ uint64_t fr_durable_folded(struct fr_durable *durable);
 /* Bytes that RocksDB holds: block cache, table readers. Not for every batch. */
 uint64_t fr_durable_cold_memory(struct fr_durable *durable);
 
+/* The folded state as of one epoch, whatever is folded while it is read. Close it before the
+ * durable object; until then folds free no disk of what they replace. Any thread, one at a time. */
+struct fr_durable_view;
+struct fr_durable_folded_epoch {
+    uint64_t timeline, epoch;
+    struct fr_sha256 digest;
+};
+/* FR_E_NOT_FOUND: nothing is folded yet. */
+enum fr_status fr_durable_view_open(struct fr_durable *durable, struct fr_durable_view **out,
+                                    struct fr_durable_folded_epoch *epoch, struct fr_err *err) FR_MUST_CHECK;
+void fr_durable_view_close(struct fr_durable_view *view);
+/* Visits the images of a table from hash `first` on, ascending; FR_EOF when the reader returned
+ * it. */
+enum fr_status fr_durable_view_scan(struct fr_durable_view *view, uint32_t table, uint64_t first,
+                                    const struct fr_durable_reader *reader, struct fr_err *err) FR_MUST_CHECK;
+/* Visits sections by name, ascending; an error of visit ends it and is returned. */
+typedef enum fr_status fr_durable_section_visit(void *self, const char *name, const uint8_t *bytes, size_t size);
+enum fr_status fr_durable_view_sections(struct fr_durable_view *view, fr_durable_section_visit *visit, void *self,
+                                        struct fr_err *err) FR_MUST_CHECK;
+
 /* Appends the stage as epoch status.epoch + 1 (FR_CHECK), syncs, moves the HWM, and syncs: the
  * epoch is durable when this returns FR_OK. The epoch's bytes are appended to *bytes (may be
  * NULL); the stage's record stays with the durable object, for publisher and fold, and the stage
