@@ -122,7 +122,8 @@ static void series_records(struct fr_registry *registry, const struct fr_snapsho
                    ingest->malformed_kinds[kind]);
     }
     fr_counter(registry, "freshet_records_future_total", "than=\"timestamp\"",
-               "Records refused by this process because their event time lies further than future_max after that.",
+               "Records refused by this process because their event time lies further than future_max after the Kafka "
+               "timestamp, or after the clock of this host.",
                ingest->future_timestamp);
     fr_counter(registry, "freshet_records_future_total", "than=\"clock\"", "", ingest->future_clock);
     fr_counter(registry, "freshet_records_repeated_total", NULL,

@@ -28,9 +28,9 @@
     COUNTER(quarantined_samples, "freshet_samples_quarantined_total",                                                  \
             "Samples left out of training in this history because numbers were not finite.")                           \
     COUNTER(quarantined_batches, "freshet_batches_quarantined_total",                                                  \
-            "Batches of which nothing took effect because numbers were not finite.")                                   \
+            "Batches of this history of which nothing took effect because numbers were not finite.")                   \
     COUNTER(quarantined_singly, "freshet_samples_quarantined_singly_total",                                            \
-            "Samples left out because numbers were not finite, while the rest of their batch took effect.")            \
+            "Samples left out in this history because numbers were not finite, while their batch took effect.")        \
     COUNTER(unknown_slots, "freshet_unknown_slots_total",                                                              \
             "Values of slots that the configuration does not have, ignored in this history.")                          \
     COUNTER(unknown_extra, "freshet_extra_keys_total", "Keys of samples that begin with x_, ignored in this history.") \
