@@ -189,6 +189,8 @@ void fr_kafka_explain(int code, const char *reason, char *text, size_t size)
     const char *remedy = "";
     if (code == RD_KAFKA_RESP_ERR__AUTHENTICATION)
         remedy = "; check sasl.mechanism, sasl.username and sasl.password under ingest.kafka";
+    else if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
+        remedy = "; check ingest.brokers, and security.protocol under ingest.kafka where brokers want TLS";
     else if (code == RD_KAFKA_RESP_ERR__SSL)
         remedy = "; check security.protocol and ssl.ca.location under ingest.kafka";
     snprintf(text, size, "%.160s%s", reason, remedy);

@@ -142,6 +142,8 @@ FR_CASE(authorisation_is_denied_and_the_rest_unavailable)
     assert_int_equal(fr_kafka_status(RD_KAFKA_RESP_ERR__TIMED_OUT), FR_E_UNAVAILABLE);
     fr_kafka_explain(RD_KAFKA_RESP_ERR__AUTHENTICATION, "no", text, sizeof(text));
     assert_non_null(strstr(text, "no; check sasl.mechanism"));
+    fr_kafka_explain(RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN, "1/1 brokers are down", text, sizeof(text));
+    assert_non_null(strstr(text, "brokers are down; check ingest.brokers, and security.protocol"));
     fr_kafka_explain(RD_KAFKA_RESP_ERR__TRANSPORT, "no", text, sizeof(text));
     assert_string_equal(text, "no");
 }
