@@ -163,6 +163,19 @@ class Cases:
         daemon.drain()
         life.expect_whole(topic="killed.anew")
 
+    def a_filling_that_was_cut_off_is_made_anew_without_new_samples(self):
+        life = self.life("half")
+        life.live().drain()
+        life.to_the_end(topic="half.whole")
+        life.create("half.anew", NP)
+        producer = confluent_kafka.Producer({"bootstrap.servers": self.kafka.address})
+        for partition, records in delta.read_topic(self.kafka.address, "half.whole").items():
+            for _, value in records[:1 + partition]:  # as a kill leaves it
+                producer.produce("half.anew", value, partition=partition)
+        assert producer.flush(PATIENCE) == 0
+        life.to_the_end(topic="half.anew")
+        life.expect_whole(topic="half.anew")
+
     def two_fresh_states_on_one_topic_notice_each_other(self):
         life = self.life("twice")
         life.create(life.topic, NP)
