@@ -32,7 +32,7 @@ static void take(void *self, const char *place, const char *text)
     fr_buffer_printf(problems->out, "%s: %s\n", place ? place : problems->config, text);
 }
 
-bool fr_check_clients(const struct fr_conf *conf, const char *config, struct fr_buffer *out)
+bool fr_service_check_clients(const struct fr_conf *conf, const char *config, struct fr_buffer *out)
 {
     struct problems problems = {.config = config, .out = out};
     fr_ingest_report(conf, take, &problems);
@@ -52,7 +52,7 @@ bool fr_check_clients(const struct fr_conf *conf, const char *config, struct fr_
     return problems.count == 0;
 }
 
-void fr_check_warnings(const struct fr_conf *conf, const char *config, struct fr_buffer *out)
+void fr_service_check_warnings(const struct fr_conf *conf, const char *config, struct fr_buffer *out)
 {
     struct fr_graph *graph = fr_graph_new(&(struct fr_graph_options){.conf = conf});
     for (uint32_t t = 0; t < conf->n_tasks; t++) {

@@ -244,11 +244,11 @@ static int go_on(struct fr_conf *conf, const struct arguments *arguments, struct
     } else if (fr_graph_check_machine(conf, &err) != FR_OK) {
         fprintf(stderr, "%s: %s\n", arguments->config, err.text);
         code = FR_EXIT_CONFIG;
-    } else if (!fr_check_clients(conf, arguments->config, &text)) {
+    } else if (!fr_service_check_clients(conf, arguments->config, &text)) {
         fwrite(text.data, 1, text.size, stderr);
         code = FR_EXIT_CONFIG;
     } else if (arguments->check) {
-        fr_check_warnings(conf, arguments->config, warnings);
+        fr_service_check_warnings(conf, arguments->config, warnings);
         printf("%.*s%s: ok\n", (int)warnings->size, (const char *)warnings->data, arguments->config);
     } else {
         log_warnings(warnings);

@@ -233,9 +233,9 @@ void fr_documents_times(struct fr_service *service, const struct fr_trainer_run 
 /* ---- check.c ---- */
 
 /* Every problem of the Kafka clients' settings, a line each; false when there is one. */
-bool fr_check_clients(const struct fr_conf *conf, const char *config, struct fr_buffer *out);
+bool fr_service_check_clients(const struct fr_conf *conf, const char *config, struct fr_buffer *out);
 /* What learns nothing: warnings, for other tasks may be fine. */
-void fr_check_warnings(const struct fr_conf *conf, const char *config, struct fr_buffer *out);
+void fr_service_check_warnings(const struct fr_conf *conf, const char *config, struct fr_buffer *out);
 
 /* ---- progress.c: log lines of a healthy run ---- */
 

@@ -33,7 +33,7 @@ static char *said_of(const char *kafka)
     struct fr_conf_load_options load = {.path = "c.yaml", .text = text};
     if (fr_conf_load(&load, &conf, &problems) != FR_OK)
         fail_msg("%s", (const char *)problems.data);
-    bool good = fr_check_clients(conf, "c.yaml", &out);
+    bool good = fr_service_check_clients(conf, "c.yaml", &out);
     assert_int_equal(good, out.size == 0);
     fr_put_u8(&out, 0);
     fr_conf_free(conf);
