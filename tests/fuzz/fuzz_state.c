@@ -126,11 +126,13 @@ static void settings(const uint8_t *data, size_t size)
 static void small_file(const uint8_t *data, size_t size)
 {
     static const char now[] = "{\"layers\":[{\"name\":\"x\"}],\"slots\":[1,2.5,\"a\"],\"version\":1}";
-    struct fr_buffer difference = {0};
+    static struct fr_conf_changes changes;
+    struct fr_err err = {0};
     char *text = (char *)fuzz_copy(data, size, 1);
     text[size] = '\0';
-    fr_conf_json_difference(text, now, &difference);
-    fr_buffer_release(&difference);
+    changes = (struct fr_conf_changes){0};
+    (void)!fr_conf_compare_models(text, now, &changes, &err);
+    (void)!fr_conf_compare_training(text, now, &changes, &err);
     free(text);
 }
 
