@@ -77,7 +77,10 @@ static struct fr_durable *make(const struct fr_durable_options *options)
     durable->path_cold = path_below(options->dir, "cold");
     durable->path_fold = path_below(options->dir, "fold");
     durable->disk = options->disk ? options->disk : fr_disk_system();
-    durable->journal = (struct fr_journal){.disk = durable->disk, .dir = path_below(options->dir, "journal")};
+    durable->journal = (struct fr_journal){.disk = durable->disk,
+                                           .descriptors = fr_journal_descriptors_new(!options->read_only),
+                                           .dir = path_below(options->dir, "journal"),
+                                           .writes = !options->read_only};
     durable->journal_file_max = options->journal_file_max ? options->journal_file_max : DURABLE_JOURNAL_FILE_MAX;
     durable->cache_bytes = options->cache_bytes;
     durable->keep_bytes = options->keep_bytes ? options->keep_bytes : DURABLE_KEEP_BYTES;
@@ -146,6 +149,7 @@ void fr_durable_close(struct fr_durable *durable)
     fr_cold_close(durable->cold);
     for (size_t i = 0; i < durable->journal.n_files; i++)
         fr_journal_file_free(&durable->journal, durable->journal.files[i]);
+    fr_journal_descriptors_free(durable->journal.descriptors);
     free(durable->journal.files);
     free(durable->journal.dir);
     if (durable->hwm_fd >= 0)
@@ -201,6 +205,8 @@ static enum fr_status cut_back(struct fr_durable *durable, struct fr_journal_fil
     int number = errno;
     if (created)
         fr_journal_file_free(&durable->journal, file);
+    else
+        fr_journal_unuse(&durable->journal, file);
     if (rc == 0)
         return FR_E_NO_SPACE;
     fr_err_set(err, FR_E_IO, "the disk is full, and cutting %s back failed: %s", path, strerror(number));
@@ -220,30 +226,33 @@ static enum fr_status write_record(struct fr_durable *durable, uint64_t epoch, s
 {
     struct fr_journal_file *target = tail;
     bool created = must_rotate(durable, tail);
+    enum fr_status status = FR_OK;
     if (created) {
         struct fr_journal_head head = {epoch, durable->head, durable->head_size};
-        enum fr_status status = fr_journal_file_create(&durable->journal, &head, &target, err);
+        status = fr_journal_file_create(&durable->journal, &head, &target, err);
         if (status == FR_E_NO_SPACE)
             return status;
-        if (status != FR_OK)
-            return fr_durable_die(durable, status, err);
+    } else {
+        status = fr_journal_use(&durable->journal, target, err);
     }
+    if (status != FR_OK)
+        return fr_durable_die(durable, status, err);
     char path[PATH_MAX];
     fr_journal_path(&durable->journal, target->first, path);
     const struct fr_disk *disk = durable->disk;
-    enum fr_status status =
-        fr_disk_write(disk, target->fd, durable->record->data, durable->record->size, target->bytes, path, err);
+    status = fr_disk_write(disk, target->fd, durable->record->data, durable->record->size, target->bytes, path, err);
     if (status == FR_E_NO_SPACE)
         return cut_back(durable, target, created, err);
     if (status == FR_OK)
         status = fr_disk_sync(disk, target->fd, path, err);
-    if (status == FR_OK && created && disk->sync_dir(disk->self, durable->journal.dir) != 0)
+    if (status == FR_OK && created && fr_journal_sync_dir(&durable->journal) != 0)
         status = fr_err_set(err, FR_E_IO, "cannot sync directory %s: %s", durable->journal.dir, strerror(errno));
-    if (status != FR_OK) {
-        if (created)
-            fr_journal_file_free(&durable->journal, target);
+    if (status != FR_OK && created)
+        fr_journal_file_free(&durable->journal, target);
+    else
+        fr_journal_unuse(&durable->journal, target);
+    if (status != FR_OK)
         return fr_durable_die(durable, status, err);
-    }
     *file = target;
     return FR_OK;
 }
@@ -352,7 +361,9 @@ enum fr_status fr_durable_end_read(struct fr_durable *durable, struct fr_journal
     if (status == FR_OK && head)
         fr_buffer_append(head, file->head, file->head_size);
     fr_durable_release(durable, file);
-    return status != FR_OK && !durable->read_only ? fr_durable_die(durable, status, err) : status;
+    /* not found: trimmed in between */
+    bool harmless = status == FR_OK || status == FR_E_NOT_FOUND || durable->read_only;
+    return harmless ? status : fr_durable_die(durable, status, err);
 }
 
 enum fr_status fr_durable_read_epoch(struct fr_durable *durable, uint64_t epoch, struct fr_buffer *bytes,
@@ -422,7 +433,7 @@ static enum fr_status unlink_files(struct fr_durable *durable, struct fr_journal
         if (disk->unlink(disk->self, path) != 0)
             return fr_err_set(err, FR_E_IO, "cannot remove %s: %s", path, strerror(errno));
     }
-    if (disk->sync_dir(disk->self, durable->journal.dir) != 0)
+    if (fr_journal_sync_dir(&durable->journal) != 0)
         return fr_err_set(err, FR_E_IO, "cannot sync directory %s: %s", durable->journal.dir, strerror(errno));
     return FR_OK;
 }

@@ -1,6 +1,6 @@
 /* The object behind durable.h. Module-internal.
  *
- * There are two mutexes. `index` guards the index of journal files and the numbers beside it; it is
+ * There are two mutexes here (a third one guards which journal files are open, descriptors.c). `index` guards the index of journal files and the numbers beside it; it is
  * held for copying a few words, never during I/O. `mark` is held while the high-water mark is
  * written and synced (0.1 ms), because append and trim both write it and its copies alternate.
  * `mark` is taken before `index`. What no mutex guards is set at open and constant, or belongs to

@@ -3,9 +3,9 @@
  * journal/<first epoch, 20 digits>.fj: a head (magic "FRJOURNL", u32 format version, u32 size of
  * the opaque head, u64 first epoch, the opaque head, u32 CRC32C of all before), then records (magic
  * "fjrc", u32 CRC32C of length and bytes, u64 length, the epoch's bytes). Every byte of a file up
- * to the last epoch's end is under a CRC; the epochs' digests chain from file to file. Descriptors
- * stay open from scan or creation until the last reader lets go, so that a trim never pulls a file
- * from under a reader.
+ * to the last epoch's end is under a CRC; the epochs' digests chain from file to file. Files
+ * are opened on demand, a few at a time (descriptors.c); who finds a file gone that the index held a
+ * moment ago learns that it was trimmed.
  *
  * Invariants: a file's epochs are contiguous; a scan stops at the first byte that does not fit and
  * never guesses where the next record is.
@@ -116,12 +116,15 @@ enum fr_status fr_journal_list(const struct fr_journal *journal, uint64_t **out,
 
 /* ---- reading ---- */
 
-enum fr_status fr_journal_pread(const struct fr_journal *journal, const struct fr_journal_file *file, void *out,
-                                size_t size, uint64_t offset, struct fr_err *err)
+enum fr_status fr_journal_pread(const struct fr_journal *journal, struct fr_journal_file *file, void *out, size_t size,
+                                uint64_t offset, struct fr_err *err)
 {
     uint8_t *at = out;
     char path[PATH_MAX];
-    while (size > 0) {
+    enum fr_status status = fr_journal_use(journal, file, err);
+    if (status != FR_OK)
+        return status;
+    while (size > 0 && status == FR_OK) {
         ssize_t n = pread(file->fd, at, size, (off_t)offset);
         if (n < 0 && errno == EINTR)
             continue;
@@ -129,14 +132,18 @@ enum fr_status fr_journal_pread(const struct fr_journal *journal, const struct f
             int number = errno;
             fr_journal_path(journal, file->first, path);
             if (n == 0)
-                return fr_err_set(err, FR_E_CORRUPT, "%s ends at byte %" PRIu64 ", more was expected", path, offset);
-            return fr_err_set(err, FR_E_IO, "cannot read %s at byte %" PRIu64 ": %s", path, offset, strerror(number));
+                status = fr_err_set(err, FR_E_CORRUPT, "%s ends at byte %" PRIu64 ", more was expected", path, offset);
+            else
+                status =
+                    fr_err_set(err, FR_E_IO, "cannot read %s at byte %" PRIu64 ": %s", path, offset, strerror(number));
+            break;
         }
         at += n;
         offset += (uint64_t)n;
         size -= (size_t)n;
     }
-    return FR_OK;
+    fr_journal_unuse(journal, file);
+    return status;
 }
 
 uint32_t fr_journal_record_crc(uint64_t size)
@@ -151,8 +158,8 @@ void fr_journal_seal(uint8_t *record, uint64_t epoch_size)
     memcpy(record, &head, sizeof(head));
 }
 
-enum fr_status fr_journal_record_head(const struct fr_journal *journal, const struct fr_journal_file *file,
-                                      uint64_t offset, uint32_t *crc, struct fr_err *err)
+enum fr_status fr_journal_record_head(const struct fr_journal *journal, struct fr_journal_file *file, uint64_t offset,
+                                      uint32_t *crc, struct fr_err *err)
 {
     struct record_head head;
     enum fr_status status = fr_journal_pread(journal, file, &head, sizeof(head), offset - JOURNAL_RECORD_HEAD, err);
@@ -161,7 +168,7 @@ enum fr_status fr_journal_record_head(const struct fr_journal *journal, const st
     return status;
 }
 
-enum fr_status fr_journal_read(const struct fr_journal *journal, const struct fr_journal_file *file,
+enum fr_status fr_journal_read(const struct fr_journal *journal, struct fr_journal_file *file,
                                const struct fr_journal_epoch *epoch, struct fr_buffer *out, struct fr_err *err)
 {
     uint32_t expected = 0;
@@ -228,20 +235,29 @@ static enum fr_status read_file_head(const struct fr_journal *journal, struct fr
     return FR_OK;
 }
 
-enum fr_status fr_journal_file_open(const struct fr_journal *journal, uint64_t first, bool writable,
-                                    struct fr_journal_file **out, struct fr_err *err)
+enum fr_status fr_journal_use(const struct fr_journal *journal, struct fr_journal_file *file, struct fr_err *err)
+{
+    char path[PATH_MAX];
+    fr_journal_path(journal, file->first, path);
+    if (!fr_journal_descriptors_open(journal, file, path, journal->writes ? O_RDWR : O_RDONLY))
+        return open_error(path, errno, "open", err);
+    return FR_OK;
+}
+
+enum fr_status fr_journal_file_open(const struct fr_journal *journal, uint64_t first, struct fr_journal_file **out,
+                                    struct fr_err *err)
 {
     char path[PATH_MAX];
     fr_journal_path(journal, first, path);
-    int flags = (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW;
-    int fd = journal->disk->open(journal->disk->self, path, flags, 0600);
-    if (fd < 0)
-        return open_error(path, errno, "open", err);
     struct fr_journal_file *file = fr_alloc(1, sizeof(*file));
-    *file = (struct fr_journal_file){.first = first, .fd = fd, .refs = 1};
+    *file = (struct fr_journal_file){.first = first, .fd = -1, .refs = 1};
     struct stat info;
-    enum fr_status status = FR_OK;
-    if (fstat(fd, &info) != 0)
+    enum fr_status status = fr_journal_use(journal, file, err);
+    if (status != FR_OK) {
+        fr_journal_file_free(journal, file);
+        return status;
+    }
+    if (fstat(file->fd, &info) != 0)
         status = open_error(path, errno, "stat", err);
     else if (!S_ISREG(info.st_mode) || info.st_size < 0)
         status = fr_err_set(err, FR_E_CORRUPT, "%s is not a regular file", path);
@@ -249,6 +265,7 @@ enum fr_status fr_journal_file_open(const struct fr_journal *journal, uint64_t f
         file->length = (uint64_t)info.st_size;
     if (status == FR_OK)
         status = read_file_head(journal, file, path, err);
+    fr_journal_unuse(journal, file);
     if (status != FR_OK) {
         fr_journal_file_free(journal, file);
         return status;
@@ -341,12 +358,13 @@ enum fr_status fr_journal_file_create(const struct fr_journal *journal, const st
     FR_CHECK(head->size <= JOURNAL_HEAD_MAX);
     char path[PATH_MAX];
     fr_journal_path(journal, head->first, path);
-    int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
-    int fd = journal->disk->open(journal->disk->self, path, flags, 0600);
-    if (fd < 0)
-        return open_error(path, errno, "create", err);
     struct fr_journal_file *file = fr_alloc(1, sizeof(*file));
-    *file = (struct fr_journal_file){.first = head->first, .fd = fd, .refs = 1, .head_size = head->size};
+    *file = (struct fr_journal_file){.first = head->first, .fd = -1, .refs = 1, .head_size = head->size};
+    if (!fr_journal_descriptors_open(journal, file, path, O_RDWR | O_CREAT | O_EXCL)) {
+        int number = errno;
+        fr_journal_file_free(journal, file);
+        return open_error(path, number, "create", err);
+    }
     file->head = fr_alloc(1, head->size + 1);
     if (head->size > 0)
         memcpy(file->head, head->bytes, head->size);
@@ -365,9 +383,7 @@ void fr_journal_file_free(const struct fr_journal *journal, struct fr_journal_fi
 {
     if (!file)
         return;
-    /* What was written is synced (or cut away) by now: a close that fails has nothing left to
-     * lose. */
-    (void)journal->disk->close(journal->disk->self, file->fd);
+    fr_journal_descriptors_forget(journal, file);
     free(file->epochs);
     free(file->head);
     free(file);

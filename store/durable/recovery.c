@@ -89,7 +89,7 @@ static enum fr_status scan_file(struct fr_durable *durable, uint64_t first, uint
     struct fr_journal *journal = &durable->journal;
     uint64_t mark = durable->hwm.epoch;
     struct fr_journal_file *file = NULL;
-    enum fr_status status = fr_journal_file_open(journal, first, !durable->read_only, &file, err);
+    enum fr_status status = fr_journal_file_open(journal, first, &file, err);
     if (status != FR_OK)
         return first > mark && status == FR_E_CORRUPT ? FR_EOF : status;
     enum fr_status scanned = fr_journal_file_scan(journal, file, until, scratch, err);
@@ -355,7 +355,7 @@ static enum fr_status remove_strays(struct fr_durable *durable, const struct fin
             return status;
         removed = true;
     }
-    if ((removed || found->copy_lost) && durable->disk->sync_dir(durable->disk->self, durable->journal.dir) != 0)
+    if ((removed || found->copy_lost) && fr_journal_sync_dir(&durable->journal) != 0)
         return fr_err_set(err, FR_E_IO, "cannot sync directory %s: %s", durable->journal.dir, strerror(errno));
     return FR_OK;
 }
@@ -372,10 +372,16 @@ static enum fr_status cut_tail(struct fr_durable *durable, struct fr_err *err)
     fr_journal_path(journal, tail->first, path);
     fr_log(FR_LOG_INFO, "durable", "journal_cut", "epoch=%" PRIu64 " bytes=%" PRIu64, journal_file_last(tail),
            tail->length - tail->bytes);
+    enum fr_status status = fr_journal_use(journal, tail, err);
+    if (status != FR_OK)
+        return status;
     if (durable->disk->ftruncate(durable->disk->self, tail->fd, tail->bytes) != 0)
-        return fr_err_set(err, FR_E_IO, "cannot cut %s: %s", path, strerror(errno));
+        status = fr_err_set(err, FR_E_IO, "cannot cut %s: %s", path, strerror(errno));
     tail->length = tail->bytes;
-    return fr_disk_sync(durable->disk, tail->fd, path, err);
+    if (status == FR_OK)
+        status = fr_disk_sync(durable->disk, tail->fd, path, err);
+    fr_journal_unuse(journal, tail);
+    return status;
 }
 
 /* The rule of the lost copy: epochs beyond the good copy are written again before a mark names
@@ -400,9 +406,13 @@ static enum fr_status rewrite_kept(struct fr_durable *durable, struct fr_err *er
         fr_buffer_clear(&record);
         status = fr_journal_pread(journal, file, fr_buffer_reserve(&record, size), size, offset, err);
         if (status == FR_OK)
-            status = fr_disk_write(durable->disk, file->fd, record.data, size, offset, path, err);
+            status = fr_journal_use(journal, file, err);
+        if (status != FR_OK)
+            break;
+        status = fr_disk_write(durable->disk, file->fd, record.data, size, offset, path, err);
         if (status == FR_OK)
             status = fr_disk_sync(durable->disk, file->fd, path, err);
+        fr_journal_unuse(journal, file);
     }
     fr_buffer_release(&record);
     return status;

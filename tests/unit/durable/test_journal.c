@@ -3,6 +3,7 @@
 #include "scene.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
 
 FR_CASE(a_new_directory_holds_nothing)
 {
@@ -355,6 +356,100 @@ FR_CASE(readers_open_beside_a_writer_that_appends_folds_and_trims)
     fr_durable_close(durable);
 }
 
+/* ---- open files ---- */
+
+static size_t open_files(const struct scene *scene)
+{
+    char journal[SCENE_PATH];
+    scene_path(scene, "journal/", journal);
+    size_t n = 0;
+    for (int fd = 0; fd < 1024; fd++) {
+        char link[64], path[SCENE_PATH] = "";
+        snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+        ssize_t length = readlink(link, path, sizeof(path) - 1);
+        n += length > 0 && strncmp(path, journal, strlen(journal)) == 0;
+    }
+    return n;
+}
+
+static struct fr_durable *open_small_files(const struct scene *scene, bool read_only)
+{
+    struct fr_durable *durable = NULL;
+    struct fr_err err = {0};
+    struct fr_durable_options options = {.dir = scene->dir,
+                                         .salt = scene->salt,
+                                         .read_only = read_only,
+                                         .journal_file_max = 1,
+                                         .head = "head",
+                                         .head_size = 4};
+    if (fr_durable_open(&options, &durable, &err) != FR_OK)
+        fail_msg("%s", err.text);
+    return durable;
+}
+
+enum { MANY_FILES = 300, FEW_OPEN = 8 };
+
+/* A file an epoch: an outage of hours makes hundreds. */
+FR_CASE(a_journal_of_many_files_opens_a_few_at_a_time)
+{
+    struct scene scene = scene_make(85);
+    struct rlimit limit, small;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    small = limit;
+    small.rlim_cur = 200;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &small), 0);
+    struct fr_durable *durable = open_small_files(&scene, false);
+    for (uint64_t e = 1; e <= MANY_FILES; e++)
+        scene_append_to(&scene, durable, e, e);
+    assert_true(open_files(&scene) <= FEW_OPEN);
+    for (uint64_t e = 1; e <= MANY_FILES; e++) {
+        struct fr_buffer bytes = {0};
+        struct fr_err err = {0};
+        assert_int_equal(fr_durable_read_epoch(durable, e, &bytes, NULL, &err), FR_OK);
+        fr_buffer_release(&bytes);
+    }
+    assert_true(open_files(&scene) <= FEW_OPEN);
+    fr_durable_close(durable);
+    durable = open_small_files(&scene, false);
+    assert_true(open_files(&scene) <= FEW_OPEN);
+    assert_true(scene_state_is(&scene, durable, MANY_FILES));
+    struct fr_err err = {0};
+    assert_int_equal(fr_durable_fold(durable, &err), FR_OK);
+    assert_true(open_files(&scene) <= FEW_OPEN);
+    fr_durable_close(durable);
+    durable = open_small_files(&scene, true);
+    assert_true(scene_state_is(&scene, durable, MANY_FILES));
+    fr_durable_close(durable);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+/* Others (HTTP, Kafka) take their descriptors from the same limit. */
+FR_CASE(appends_go_on_when_the_process_has_no_descriptor_left)
+{
+    struct scene scene = scene_make(86);
+    struct rlimit limit, small;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    small = limit;
+    small.rlim_cur = 200;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &small), 0);
+    struct fr_durable *durable = open_small_files(&scene, false);
+    scene_append_to(&scene, durable, 1, 1);
+    int taken[200], n = 0;
+    while ((taken[n] = dup(STDERR_FILENO)) >= 0)
+        n++;
+    for (uint64_t e = 2; e <= 2 * FEW_OPEN; e++) {
+        scene_append_to(&scene, durable, e, e);                 /* into a new file */
+        while (n < 200 && (taken[n] = dup(STDERR_FILENO)) >= 0) /* whatever was left free */
+            n++;
+    }
+    while (n > 0)
+        close(taken[--n]);
+    assert_int_equal(scene_status(durable).epoch, 2 * FEW_OPEN);
+    assert_true(scene_state_is(&scene, durable, 2 * FEW_OPEN));
+    fr_durable_close(durable);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -371,6 +466,8 @@ int main(void)
         SCENE_CASE(a_directory_without_state_is_not_found_by_readers_and_not_created),
         SCENE_CASE(append_fold_and_read_run_beside_each_other),
         SCENE_CASE(readers_open_beside_a_writer_that_appends_folds_and_trims),
+        SCENE_CASE(a_journal_of_many_files_opens_a_few_at_a_time),
+        SCENE_CASE(appends_go_on_when_the_process_has_no_descriptor_left),
     };
     return cmocka_run_group_tests_name("durable journal", tests, NULL, NULL);
 }
