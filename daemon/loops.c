@@ -11,8 +11,7 @@
 #include "base/thread.h"
 
 struct loop {
-    /* names; watch NULL: a step may take as long as it takes */
-    const char *thread, *watch, *failure;
+    const char *thread, *watch, *failure; /* names */
     enum fr_status (*step)(struct fr_service *service, struct fr_err *err);
     long nap_ms; /* when there is nothing to do: waiting for the outside world, brokers and disks */
     /* Threads that may run late yield to training: on few cores a fork-join loop waits for its
@@ -25,7 +24,8 @@ static const struct loop loops[FR_LOOPS] = {
     [FR_LOOP_INGEST] = {"ingest", "ingest", "ingest", fr_step_ingest, 20, false},
     [FR_LOOP_TRAINER] = {"owner", "trainer", "trainer", fr_step_trainer, 2, false},
     [FR_LOOP_DURABLE] = {"durable", "durable", "journal", fr_step_durable, 2, true},
-    [FR_LOOP_UPKEEP] = {"fold", NULL, "fold", fr_step_upkeep, 20, true},
+    [FR_LOOP_UPKEEP] = {"upkeep", "upkeep", "upkeep", fr_step_upkeep, 20, false},
+    [FR_LOOP_FOLD] = {"fold", "fold", "fold", fr_step_fold, 20, true},
 };
 
 static void fail(struct fr_service *service, enum fr_status status, struct fr_err *err, const char *what)
@@ -43,20 +43,18 @@ static void *loop_main(void *self)
     const struct loop *loop = &loops[thread - service->loops];
     if (loop->yields) /* per thread on Linux; best effort */
         (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), FR_BACKGROUND_NICE);
-    int beat = loop->watch ? fr_http_watch(service->http, loop->watch, FR_WATCHDOG_MS) : -1;
+    thread->beat = fr_http_watch(service->http, loop->watch, FR_WATCHDOG_MS);
     enum fr_status status = FR_OK;
     while (status >= 0 && status != FR_EOF) {
         struct fr_err err = {0};
-        if (loop->watch)
-            fr_http_beat(service->http, beat);
+        fr_http_beat(service->http, thread->beat);
         status = loop->step(service, &err);
         if (status == FR_AGAIN)
             nanosleep(&(struct timespec){.tv_nsec = loop->nap_ms * 1000000L}, NULL);
         else if (status < 0)
             fail(service, status, &err, loop->failure);
     }
-    if (loop->watch)
-        fr_http_unwatch(service->http, beat);
+    fr_http_unwatch(service->http, thread->beat);
     atomic_store(&thread->done, true);
     return NULL;
 }

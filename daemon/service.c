@@ -169,6 +169,12 @@ static uint64_t epoch_keep_bytes(const struct fr_conf *conf)
     return conf->epoch_bytes_max < most ? conf->epoch_bytes_max : most;
 }
 
+static void fold_goes_on(void *self)
+{
+    struct fr_service *service = self;
+    fr_http_beat(service->http, service->loops[FR_LOOP_FOLD].beat);
+}
+
 static enum fr_status open_state(struct fr_service *service, struct fr_err *err)
 {
     struct fr_buffer head = {0};
@@ -185,7 +191,9 @@ static enum fr_status open_state(struct fr_service *service, struct fr_err *err)
                                          .cache_bytes = cold_cache_bytes(service->conf),
                                          .keep_bytes = epoch_keep_bytes(service->conf),
                                          .head = head.data,
-                                         .head_size = head.size};
+                                         .head_size = head.size,
+                                         .merged = fold_goes_on,
+                                         .merged_self = service};
     enum fr_status status = fr_durable_open(&options, &service->durable, err);
     fr_buffer_release(&head);
     if (status != FR_OK)
@@ -301,6 +309,8 @@ static void open_trainer(struct fr_service *service)
         .cut_stages = service->cut_stages,
         .free_stages = service->free_stages,
         .fold_wanted = &service->fold_wanted,
+        .heartbeats = &service->delta_checked,
+        .waits_for = &service->waits_for,
         .freshness = service->freshness,
         .timings = &service->timings,
     };

@@ -1,9 +1,9 @@
 /* The running daemon: every object, its thread, and how they stop. Private to daemon/.
  *
  *   ingest thread ─ full ring ─► trainer thread ─ cut_stages ─► durable thread ─ offer ─► publisher
- *   thread; fold thread
+ *   thread
  *
- * beside; main thread: signals, documents.
+ * beside: upkeep thread (limits, acknowledgement), fold thread, main thread (signals, documents).
  *
  * A thread that cannot go on calls fr_service_fail once; the main thread then stops all and exits
  * with the code of that status. */
@@ -42,16 +42,32 @@ enum {
     FR_WATCHDOG_MS = 60000, /* a loop that has not turned for so long makes /healthz 503 */
     /* then the process ends without waiting for clients and threads */
     FR_CLOSE_S = 5,
+    FR_DISK_LOOK_MS = 200, /* how often free bytes are asked for */
+    /* Bytes of the disk under state_dir that stay free beside what epochs, a fold and a compaction
+     * may take: for marks, and for RocksDB's manifests and logs (three of 4 MiB). */
+    FR_DISK_RESERVE = 16 << 20,
 };
+/* A compaction writes at most about so much before it removes what it read: level 0 and a base
+ * level of 1 GiB (cold_tuning.c). */
+#define FR_COMPACTION_ROOM ((uint64_t)2 << 30)
 
 /* What a drain goes through, in order. */
 enum fr_phase { FR_PHASE_RECOVERING, FR_PHASE_RUNNING, FR_PHASE_DRAINING, FR_PHASE_STOPPED };
 
-enum fr_loop { FR_LOOP_PUBLISH, FR_LOOP_INGEST, FR_LOOP_TRAINER, FR_LOOP_DURABLE, FR_LOOP_UPKEEP, FR_LOOPS };
+enum fr_loop {
+    FR_LOOP_PUBLISH,
+    FR_LOOP_INGEST,
+    FR_LOOP_TRAINER,
+    FR_LOOP_DURABLE,
+    FR_LOOP_UPKEEP,
+    FR_LOOP_FOLD,
+    FR_LOOPS
+};
 
 struct fr_loop_thread {
     struct fr_service *service;
     pthread_t thread;
+    int beat; /* for fr_http_beat */
     bool started;
     atomic_bool done;
 };
@@ -72,7 +88,7 @@ struct fr_policy_configs { /* what a table's policies point to */
     struct fr_expire_capacity capacity;
 };
 
-enum { FR_TIMED_THREADS = 9 };
+enum { FR_TIMED_THREADS = 10 };
 
 /* The counters of the history that may be shown (series.c); main thread. */
 struct fr_settled {
@@ -149,9 +165,17 @@ struct fr_service {
     /* when the newest epoch became durable, and was acknowledged; before that the end of
      * recovery */
     _Atomic int64_t durable_wall_ms, published_wall_ms;
+    _Atomic uint64_t appended_bytes; /* as fr_trainer_produced_bytes counts them */
+    /* Of the epoch that the durable thread has in hand: when it was cut (0: none), what it waits
+     * for. */
+    _Atomic uint64_t waiting_cut_ns;
+    const char *_Atomic waits_for;
+    /* Of the disk under state_dir, by the upkeep thread: free, and what has to stay free for
+     * reading to go on. Both 0: not looked at yet. */
+    _Atomic uint64_t disk_free, disk_reserve;
 
     /* Each of one loop's thread (steps.c). */
-    struct fr_retry ingest_retry, delta_retry;
+    struct fr_retry ingest_retry, delta_retry, append_retry, fold_retry;
     bool stream_ended;                  /* ingest */
     bool publish_troubled;              /* publish */
     uint64_t published;                 /* publish: acknowledged epochs when last told */
@@ -159,6 +183,7 @@ struct fr_service {
     unsigned long long letters_told_ns; /* durable: the wait for dead letters; 0: none */
     uint64_t acknowledged;              /* upkeep: epochs the journal was told of */
     bool hold_told;                     /* upkeep */
+    uint64_t disk_looked_ns;            /* upkeep */
 
     /* Failure, problem texts and durable positions: publication between threads. */
     pthread_mutex_t lock;
@@ -194,7 +219,17 @@ enum fr_status fr_step_publish(struct fr_service *service, struct fr_err *err) F
 enum fr_status fr_step_ingest(struct fr_service *service, struct fr_err *err) FR_MUST_CHECK;
 enum fr_status fr_step_trainer(struct fr_service *service, struct fr_err *err) FR_MUST_CHECK;
 enum fr_status fr_step_durable(struct fr_service *service, struct fr_err *err) FR_MUST_CHECK;
+/* upkeep.c */
 enum fr_status fr_step_upkeep(struct fr_service *service, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_step_fold(struct fr_service *service, struct fr_err *err) FR_MUST_CHECK;
+/* Whether an epoch has been cut for too long without being durable, and why in text. Any thread. */
+bool fr_service_epoch_late(struct fr_service *service, char *text, size_t size);
+
+/* steps.c: something is tried again later, twice as late as before; source names it in /healthz and
+ * in the log, until fr_service_retry_good. */
+void fr_service_retry_later(struct fr_service *service, struct fr_retry *retry, const char *source,
+                            const struct fr_err *err);
+void fr_service_retry_good(struct fr_service *service, struct fr_retry *retry, const char *source);
 
 /* documents.c: /status /auc /readyz and series, from snapshots. */
 void fr_documents_publish(struct fr_service *service);

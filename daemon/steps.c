@@ -1,6 +1,6 @@
 /* What each thread of the service does in one turn, and what is decided there: when a check of the
- * outside world is tried again, what an epoch waits for before it becomes durable, when journal
- * files are acknowledged and folded, why reading has to wait.
+ * outside world is tried again, what an epoch waits for before it becomes durable. Limits and folds
+ * are in upkeep.c.
  *
  * A step does one thing and returns: FR_OK: again at once; FR_AGAIN: there is nothing to do for a
  * moment; FR_EOF: the loop is over; negative: the service has failed. No step sleeps on its own and
@@ -19,7 +19,7 @@ enum { LETTERS_TOLD_MS = 5000, POP_MS = 200, NS_PER_MS = 1000000 };
 
 static bool is_trouble(enum fr_status status)
 {
-    return status == FR_E_UNAVAILABLE || status == FR_E_DENIED;
+    return status == FR_E_UNAVAILABLE || status == FR_E_DENIED || status == FR_E_NO_SPACE;
 }
 
 static void set_starting(struct fr_service *service, const char *text)
@@ -27,6 +27,40 @@ static void set_starting(struct fr_service *service, const char *text)
     pthread_mutex_lock(&service->lock);
     snprintf(service->starting, sizeof(service->starting), "%s", text);
     pthread_mutex_unlock(&service->lock);
+}
+
+static void wait_longer(struct fr_service *service, struct fr_retry *retry)
+{
+    retry->wait_ms = retry->wait_ms == 0 ? FR_RETRY_MS_MIN : 2 * retry->wait_ms;
+    if (retry->wait_ms > FR_RETRY_MS_MAX)
+        retry->wait_ms = FR_RETRY_MS_MAX;
+    retry->next_ns = fr_mono_ns(service->clock) + (uint64_t)retry->wait_ms * NS_PER_MS;
+}
+
+static void tell_retry(struct fr_service *service, const struct fr_retry *retry, const char *source,
+                       const struct fr_err *err, bool trouble)
+{
+    char quoted[1100];
+    if (trouble)
+        fr_http_reason(service->http, source, err->text);
+    fr_log(trouble ? FR_LOG_WARN : FR_LOG_INFO, source, "retry", "in_ms=%" PRIu32 " reason=%s", retry->wait_ms,
+           fr_log_quote(quoted, sizeof(quoted), err->text));
+}
+
+void fr_service_retry_later(struct fr_service *service, struct fr_retry *retry, const char *source,
+                            const struct fr_err *err)
+{
+    wait_longer(service, retry);
+    tell_retry(service, retry, source, err, true);
+}
+
+void fr_service_retry_good(struct fr_service *service, struct fr_retry *retry, const char *source)
+{
+    if (retry->wait_ms == 0)
+        return;
+    *retry = (struct fr_retry){0};
+    fr_http_reason(service->http, source, NULL);
+    fr_log(FR_LOG_INFO, source, "goes_on", "after=retries");
 }
 
 /* The status of `check`, repeated until it is good; FR_AGAIN meanwhile. Why it waits is in /readyz
@@ -44,19 +78,11 @@ static enum fr_status try_again(struct fr_service *service, struct fr_retry *ret
     }
     if (status != FR_AGAIN && !is_trouble(status))
         return status;
-    retry->wait_ms = retry->wait_ms == 0 ? FR_RETRY_MS_MIN : 2 * retry->wait_ms;
-    if (retry->wait_ms > FR_RETRY_MS_MAX)
-        retry->wait_ms = FR_RETRY_MS_MAX;
-    retry->next_ns = fr_mono_ns(service->clock) + (uint64_t)retry->wait_ms * NS_PER_MS;
-    if (status != FR_AGAIN) {
-        char quoted[1100];
-        bool trouble = retry->wait_ms >= FR_RETRY_TOLD_MS;
-        set_starting(service, err->text);
-        if (trouble)
-            fr_http_reason(service->http, what, err->text);
-        fr_log(trouble ? FR_LOG_WARN : FR_LOG_INFO, what, "retry", "in_ms=%" PRIu32 " reason=%s", retry->wait_ms,
-               fr_log_quote(quoted, sizeof(quoted), err->text));
-    }
+    wait_longer(service, retry);
+    if (status == FR_AGAIN)
+        return FR_AGAIN;
+    set_starting(service, err->text);
+    tell_retry(service, retry, what, err, retry->wait_ms >= FR_RETRY_TOLD_MS);
     return FR_AGAIN;
 }
 
@@ -142,7 +168,7 @@ static enum fr_status make_durable(struct fr_service *service, struct fr_stage *
 {
     uint64_t begin_ns = fr_mono_ns(service->clock);
     struct fr_sha256 digest;
-    uint64_t image_bytes = stage->image_bytes;
+    uint64_t image_bytes = stage->image_bytes, bytes = fr_stage_bytes(stage);
     size_t images = stage->n_images;
     enum fr_status status = fr_durable_append(service->durable, stage, NULL, &digest, err);
     if (status != FR_OK)
@@ -155,6 +181,7 @@ static enum fr_status make_durable(struct fr_service *service, struct fr_stage *
     atomic_fetch_add(&service->append_ns, end_ns - begin_ns);
     atomic_fetch_add(&service->appends, 1);
     atomic_fetch_add(&service->epoch_bytes, image_bytes);
+    atomic_fetch_add(&service->appended_bytes, bytes);
     atomic_store(&service->cut_to_durable_ns, end_ns - stage->cut_mono_ns);
     atomic_store(&service->durable_wall_ms, fr_wall_ms(service->clock));
     fr_timings_observe(&service->timings, FR_TIMING_APPEND, (double)(end_ns - begin_ns) / 1e9);
@@ -166,6 +193,25 @@ static enum fr_status make_durable(struct fr_service *service, struct fr_stage *
     return FR_OK;
 }
 
+/* What was written is cut off again; the epoch waits here, and reading soon after, until there is
+ * room. */
+static enum fr_status append(struct fr_service *service, struct fr_stage *stage, struct fr_err *err)
+{
+    if (fr_mono_ns(service->clock) < service->append_retry.next_ns)
+        return FR_AGAIN;
+    atomic_store(&service->waits_for, NULL); /* the disk */
+    enum fr_status status = make_durable(service, stage, err);
+    if (status == FR_E_NO_SPACE) {
+        atomic_store(&service->waits_for, "room on the disk under state_dir");
+        (void)fr_err_wrap(err, "make room under %s, then it goes on by itself", service->conf->state_dir);
+        fr_service_retry_later(service, &service->append_retry, "journal", err);
+        return FR_AGAIN;
+    }
+    if (status == FR_OK)
+        fr_service_retry_good(service, &service->append_retry, "journal");
+    return status;
+}
+
 enum fr_status fr_step_durable(struct fr_service *service, struct fr_err *err)
 {
     if (!service->stage) {
@@ -174,15 +220,20 @@ enum fr_status fr_step_durable(struct fr_service *service, struct fr_err *err)
         if (popped != FR_OK)
             return popped == FR_EOF || atomic_load(&service->abandon) ? FR_EOF : FR_OK;
         service->stage = item;
+        atomic_store(&service->waiting_cut_ns, service->stage->cut_mono_ns);
     }
     struct fr_stage *stage = service->stage;
-    if (!letters_acknowledged(service, stage))
-        /* given up: the epoch was never durable, its records are read again */
+    enum fr_status status = FR_AGAIN;
+    if (letters_acknowledged(service, stage))
+        status = append(service, stage, err);
+    else
+        atomic_store(&service->waits_for, "the dead-letter topic to acknowledge");
+    if (status == FR_AGAIN) /* given up: the epoch was never durable, its records are read again */
         return atomic_load(&service->abandon) ? FR_EOF : FR_AGAIN;
-    enum fr_status status = make_durable(service, stage, err);
     if (status != FR_OK)
         return status;
     service->stage = NULL;
+    atomic_store(&service->waiting_cut_ns, 0);
     fr_stage_clear(stage);
     return fr_ring_try_push(service->free_stages, stage) ? FR_OK : FR_EOF; /* closing down */
 }
@@ -220,93 +271,4 @@ enum fr_status fr_step_publish(struct fr_service *service, struct fr_err *err)
         fr_http_reason(service->http, "publisher", is_trouble(status) ? err->text : NULL);
     service->publish_troubled = is_trouble(status);
     return service->publish_troubled ? FR_AGAIN : FR_OK;
-}
-
-/* ---- upkeep ---- */
-
-/* Why reading has to wait, or NULL. */
-static const char *pressure(const struct fr_service *service, const struct fr_durable_status *durable, bool held,
-                            char *text, size_t size)
-{
-    const struct fr_conf *conf = service->conf;
-    /* With everything acknowledged no pause can shorten the journal; what waits for a fold has its
-     * own limit. */
-    bool full = durable->journal_bytes >= conf->journal_max && durable->acked < durable->epoch;
-    if (full && held)
-        snprintf(text, size,
-                 "journal_max: the journal holds %" PRIu64 " bytes, because publishing is held after non-finite "
-                 "numbers; mend the model or the stream and restart with a larger journal_max",
-                 durable->journal_bytes);
-    else if (full)
-        snprintf(text, size,
-                 "journal_max: the journal holds %" PRIu64 " bytes; epochs up to %" PRIu64 " of %" PRIu64
-                 " are acknowledged. Look at the delta topic",
-                 durable->journal_bytes, durable->acked, durable->epoch);
-    else if (durable->unfolded_bytes >= 2 * conf->unfolded_max)
-        snprintf(text, size,
-                 "unfolded_max: %" PRIu64 " journal bytes wait for a fold; the disk under state_dir is the bottleneck",
-                 durable->unfolded_bytes);
-    else if (durable->level0_files >= FR_LEVEL0_FILES_MAX)
-        snprintf(text, size,
-                 "the cold store has %" PRIu64 " files to compact; the disk under state_dir is the bottleneck",
-                 durable->level0_files);
-    else
-        return NULL;
-    return text;
-}
-
-/* Publishing is held or goes on again: said once. */
-static void tell_hold(struct fr_service *service, bool held)
-{
-    if (held == service->hold_told)
-        return;
-    service->hold_told = held;
-    char text[256];
-    snprintf(
-        text, sizeof(text),
-        "publishing is held: %d batches in a row gave non-finite numbers and nothing of them could train; lower the "
-        "learning rates or look for broken dense values. It goes on after %d good batches in a row",
-        FR_QUARANTINE_STREAK_MAX, FR_QUARANTINE_STREAK_MAX);
-    fr_http_reason(service->http, "numbers", held ? text : NULL);
-}
-
-static enum fr_status fold(struct fr_service *service, const struct fr_durable_status *before, struct fr_err *err)
-{
-    struct fr_durable_status durable;
-    uint64_t begin_ns = fr_mono_ns(service->clock);
-    fr_log(FR_LOG_INFO, "fold", "begin", "from=%" PRIu64 " to=%" PRIu64 " bytes=%" PRIu64, before->folded + 1,
-           before->epoch, before->unfolded_bytes);
-    enum fr_status status = fr_durable_fold(service->durable, err);
-    fr_durable_get_status(service->durable, &durable);
-    double seconds = (double)(fr_mono_ns(service->clock) - begin_ns) / 1e9;
-    fr_timings_observe(&service->timings, FR_TIMING_FOLD, seconds);
-    fr_log(FR_LOG_INFO, "fold", "end", "folded=%" PRIu64 " seconds=%.3f", durable.folded, seconds);
-    return status;
-}
-
-enum fr_status fr_step_upkeep(struct fr_service *service, struct fr_err *err)
-{
-    struct fr_durable_status durable;
-    struct fr_publisher_status publisher;
-    if (atomic_load(&service->abandon))
-        return FR_EOF;
-    fr_publisher_get_status(service->publisher, &publisher);
-    enum fr_status status = FR_OK;
-    /* fewer than before when the topic lost some */
-    if (publisher.acked != service->acknowledged) {
-        service->acknowledged = publisher.acked;
-        status = fr_durable_acknowledge(service->durable, publisher.acked, err);
-    }
-    bool wanted = atomic_exchange(&service->fold_wanted, false) || publisher.fold_wanted;
-    fr_durable_get_status(service->durable, &durable);
-    char text[256];
-    bool held = fr_trainer_held(service->trainer);
-    tell_hold(service, held);
-    fr_trainer_pause(service->trainer, pressure(service, &durable, held, text, sizeof(text)));
-    /* Taken before the look at what is durable: an epoch that is durable when the wish comes is
-     * folded. */
-    bool due = durable.unfolded_bytes >= service->conf->unfolded_max || (wanted && durable.epoch > durable.folded);
-    if (status == FR_OK && due)
-        status = fold(service, &durable, err);
-    return status == FR_OK ? FR_AGAIN : status;
 }

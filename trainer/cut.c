@@ -18,10 +18,23 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/log.h"
 
 static uint64_t ms_to_ns(int64_t ms)
 {
     return (uint64_t)ms * 1000000u;
+}
+
+uint64_t fr_trainer_late_ns(const struct fr_conf *conf)
+{
+    return ms_to_ns(2 * conf->epoch_ms > FR_LATE_MS ? 2 * conf->epoch_ms : FR_LATE_MS);
+}
+
+/* An epoch without samples is of use to nobody now, and the journal would grow by it. */
+static bool keeps_still(const struct fr_trainer *trainer)
+{
+    const atomic_bool *heartbeats = trainer->options.heartbeats;
+    return trainer->waits || trainer->history.held || (heartbeats && !atomic_load(heartbeats));
 }
 
 bool fr_trainer_cut_due(const struct fr_trainer *trainer, uint64_t now_ns)
@@ -32,12 +45,54 @@ bool fr_trainer_cut_due(const struct fr_trainer *trainer, uint64_t now_ns)
                trainer->history.batches % conf->ingest.lockstep_epoch_batches == 0;
     if (trainer->epoch == 0 && !trainer->consumed)
         return false; /* no history yet: nothing to keep alive */
+    if (!trainer->consumed && keeps_still(trainer))
+        return false;
     uint64_t since_ns = now_ns - trainer->last_cut_ns;
     if (trainer->consumed && since_ns >= ms_to_ns(conf->epoch_ms))
         return true;
     if (fr_store_dirty_bytes(trainer->store) >= conf->epoch_bytes_max || trainer->memory.cut_wanted)
         return true;
     return since_ns >= ms_to_ns(conf->heartbeat_ms);
+}
+
+bool fr_trainer_cut_late(struct fr_trainer *trainer, uint64_t now_ns, char *text, size_t size)
+{
+    if (!trainer->cut_due_ns || now_ns - trainer->cut_due_ns < fr_trainer_late_ns(trainer->conf))
+        return false;
+    const char *what = trainer->options.waits_for ? atomic_load(trainer->options.waits_for) : NULL;
+    what = what ? what : "the disk under state_dir";
+    snprintf(text, size, "epoch %" PRIu64 " cannot be cut: epochs before it are not durable and wait for %s",
+             trainer->epoch + 1, what);
+    if (!trainer->late_told)
+        fr_log(FR_LOG_WARN, "trainer", "cut_late", "epoch=%" PRIu64 " waits_for=\"%s\" note=\"reading waits too\"",
+               trainer->epoch + 1, what);
+    trainer->late_told = true;
+    return true;
+}
+
+/* A cut was taken, or none is due. */
+static void in_time(struct fr_trainer *trainer, uint64_t now_ns)
+{
+    if (trainer->late_told)
+        fr_log(FR_LOG_INFO, "trainer", "cut_in_time", "epoch=%" PRIu64 " late_seconds=%.1f", trainer->epoch,
+               (double)(now_ns - trainer->cut_due_ns) / 1e9);
+    trainer->late_told = false;
+    trainer->cut_due_ns = 0;
+}
+
+/* In lockstep the open epoch is not counted: its cut does not depend on time, and may need batches
+ * that a pause would hold back. */
+void fr_trainer_measure_produced(struct fr_trainer *trainer)
+{
+    uint64_t open = 0;
+    if (trainer->consumed && !trainer->conf->ingest.lockstep)
+        open = fr_store_dirty_bytes(trainer->store) + trainer->section_bytes;
+    atomic_store(&trainer->produced, trainer->cut_bytes + open);
+}
+
+uint64_t fr_trainer_produced_bytes(const struct fr_trainer *trainer)
+{
+    return atomic_load(&trainer->produced);
 }
 
 static void announce(struct fr_trainer *trainer, struct fr_stage *stage, bool with_model, bool with_dense)
@@ -129,8 +184,11 @@ enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last, uint64_t wa
 {
     void *item = NULL;
     enum fr_status popped = fr_ring_pop(trainer->options.free_stages, &item, wait_ns);
-    if (popped != FR_OK)
+    if (popped != FR_OK) {
+        if (trainer->consumed && !trainer->cut_due_ns)
+            trainer->cut_due_ns = fr_mono_ns(trainer->options.clock);
         return popped;
+    }
     uint64_t begin_ns = fr_mono_ns(trainer->options.clock);
     struct fr_stage *stage = item;
     fr_stage_clear(stage);
@@ -158,6 +216,9 @@ enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last, uint64_t wa
     stage_carried(trainer, stage);
     trainer->history.dense_published = dense_published(trainer);
     fr_trainer_section_encode(&trainer->history, fr_stage_section(stage, FR_SECTION_TRAINER));
+    uint64_t bytes = fr_stage_bytes(stage);
+    trainer->section_bytes = bytes - stage->image_bytes - (uint64_t)stage->n_images * FR_IMAGE_HEAD;
+    trainer->cut_bytes += bytes;
     bool pushed = fr_ring_try_push(trainer->options.cut_stages, stage);
     FR_CHECK(pushed); /* as many places as stages */
 
@@ -165,6 +226,8 @@ enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last, uint64_t wa
         trainer->last_dense_ns = begin_ns;
     trainer->last_cut_ns = begin_ns;
     trainer->consumed = false;
+    in_time(trainer, begin_ns);
+    fr_trainer_measure_produced(trainer);
     trainer->run.cuts++;
     uint64_t took_ns = fr_mono_ns(trainer->options.clock) - begin_ns;
     trainer->run.cut_ns += took_ns;

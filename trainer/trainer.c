@@ -206,6 +206,8 @@ static void slice_idle(struct fr_trainer *trainer, uint64_t now_ns)
     if (trainer->conf->ingest.lockstep || trainer->history.watermark_ms == INT64_MIN ||
         now_ns - trainer->last_idle_ns < IDLE_SLICE_NS)
         return;
+    if (fr_store_dirty_bytes(trainer->store) >= trainer->conf->epoch_bytes_max)
+        return; /* a cut must come first, which may have to wait */
     trainer->last_idle_ns = now_ns;
     if (fr_store_slice_idle(trainer->store, trainer->history.watermark_ms))
         fr_trainer_look_at_slices(trainer);
@@ -227,6 +229,7 @@ static enum fr_status conclude(struct fr_trainer *trainer)
     trainer->consumed = true;
     trainer->history.closed = false;
     slice(trainer, samples_before);
+    fr_trainer_measure_produced(trainer);
     judge_numbers(trainer, batch);
     trainer->run.step_ns += fr_mono_ns(trainer->options.clock) - begin_ns;
     return FR_OK;
@@ -252,15 +255,27 @@ static enum fr_status apply_batch(struct fr_trainer *trainer, struct fr_batch *b
     return status;
 }
 
-static bool paused(struct fr_trainer *trainer)
+/* Whether the next batch has to wait; why is in the status. */
+static bool paused(struct fr_trainer *trainer, uint64_t now_ns)
 {
-    char memory[sizeof(trainer->status.paused)] = "";
-    bool short_of_memory = fr_trainer_waits_for_memory(trainer, memory, sizeof(memory));
+    char own[sizeof(trainer->status.paused)] = "";
+    bool waits = fr_trainer_cut_late(trainer, now_ns, own, sizeof(own)) ||
+                 fr_trainer_waits_for_memory(trainer, own, sizeof(own));
     pthread_mutex_lock(&trainer->lock);
-    memcpy(trainer->status.paused, short_of_memory ? memory : trainer->pause_reason, sizeof(trainer->status.paused));
-    bool result = trainer->status.paused[0] != '\0';
+    memcpy(trainer->status.paused, waits ? own : trainer->pause_reason, sizeof(trainer->status.paused));
+    trainer->waits = trainer->status.paused[0] != '\0';
     pthread_mutex_unlock(&trainer->lock);
-    return result;
+    return trainer->waits;
+}
+
+/* FR_AGAIN: it is due, and no stage is free. Live cuts do not wait for the durable thread, except
+ * when the dirty set is at its limit; lockstep cuts have to be here. Then no batch may come before
+ * (*must). */
+static enum fr_status due_cut(struct fr_trainer *trainer, bool *must)
+{
+    *must = trainer->conf->ingest.lockstep || fr_store_dirty_bytes(trainer->store) >= trainer->conf->epoch_bytes_max;
+    enum fr_status status = fr_trainer_cut(trainer, false, *must ? (uint64_t)FR_TRAINER_WAIT_MS * 1000000 : 0);
+    return status == FR_OK ? FR_OK : FR_AGAIN;
 }
 
 static enum fr_status finish(struct fr_trainer *trainer)
@@ -309,17 +324,11 @@ enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err)
 
     if (now_ns - trainer->last_status_ns >= 1000000000)
         fr_trainer_publish_status(trainer);
-    if (fr_trainer_cut_due(trainer, now_ns)) {
-        /* Live cuts do not wait for the durable thread, except when the dirty set is at its limit;
-         * lockstep cuts have to be here. */
-        bool must =
-            trainer->conf->ingest.lockstep || fr_store_dirty_bytes(trainer->store) >= trainer->conf->epoch_bytes_max;
-        status = fr_trainer_cut(trainer, false, must ? (uint64_t)FR_TRAINER_WAIT_MS * 1000000 : 0);
-        if (status == FR_OK || must)
-            return status == FR_OK ? FR_OK : FR_AGAIN;
-    }
+    bool must = false;
+    if (fr_trainer_cut_due(trainer, now_ns) && due_cut(trainer, &must) == FR_OK)
+        return FR_OK;
     void *item = NULL;
-    if (paused(trainer)) { /* the ring fills and ingest stops polling */
+    if (paused(trainer, now_ns) || must) { /* the ring fills and ingest stops polling */
         slice_idle(trainer, now_ns);
         return FR_AGAIN;
     }

@@ -100,6 +100,11 @@ struct fr_trainer {
     bool drained;
     uint64_t dead_sequence;
     uint64_t last_cut_ns, last_dense_ns, last_status_ns, last_idle_ns;
+    uint64_t cut_due_ns;       /* since when a cut with samples cannot be taken; 0: none */
+    bool late_told, waits;     /* waits: reading did, in the last step */
+    uint64_t cut_bytes;        /* of all epochs */
+    uint64_t section_bytes;    /* of the last one's sections */
+    _Atomic uint64_t produced; /* cut_bytes, and the open epoch */
     struct fr_trainer_run run;
     struct task_run tasks[FR_TASKS_MAX];
     atomic_bool stop;
@@ -145,6 +150,10 @@ void fr_trainer_count_tasks(struct fr_trainer *trainer, const struct fr_batch *b
 void fr_trainer_tasks_status(const struct fr_trainer *trainer, struct fr_trainer_status *status);
 /* cut.c */
 bool fr_trainer_cut_due(const struct fr_trainer *trainer, uint64_t now_ns);
+/* Whether a cut that is due has been impossible for too long, and why in text. */
+bool fr_trainer_cut_late(struct fr_trainer *trainer, uint64_t now_ns, char *text, size_t size);
+/* After what changed the open epoch. */
+void fr_trainer_measure_produced(struct fr_trainer *trainer);
 enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last, uint64_t wait_ns) FR_MUST_CHECK;
 /* status.c */
 void fr_trainer_publish_status(struct fr_trainer *trainer);

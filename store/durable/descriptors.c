@@ -75,8 +75,7 @@ void fr_journal_descriptors_free(struct fr_descriptors *descriptors)
 static void close_file(const struct fr_journal *journal, struct fr_journal_file *file)
 {
     struct fr_descriptors *descriptors = journal->descriptors;
-    if (descriptors->n_spare > 0 && descriptors->n_spare < SPARE &&
-        dup2(descriptors->spare[0], file->fd) == file->fd) {
+    if (descriptors->n_spare > 0 && descriptors->n_spare < SPARE && dup2(descriptors->spare[0], file->fd) == file->fd) {
         (void)fcntl(file->fd, F_SETFD, FD_CLOEXEC);
         descriptors->spare[descriptors->n_spare++] = file->fd;
     } else {

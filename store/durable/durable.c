@@ -83,6 +83,8 @@ static struct fr_durable *make(const struct fr_durable_options *options)
                                            .writes = !options->read_only};
     durable->journal_file_max = options->journal_file_max ? options->journal_file_max : DURABLE_JOURNAL_FILE_MAX;
     durable->cache_bytes = options->cache_bytes;
+    durable->merged = options->merged;
+    durable->merged_self = options->merged_self;
     durable->keep_bytes = options->keep_bytes ? options->keep_bytes : DURABLE_KEEP_BYTES;
     durable->sst_bytes_max = DURABLE_SST_BYTES_MAX;
     durable->order = fr_order_of(options->salt);

@@ -1,10 +1,11 @@
 /* The object behind durable.h. Module-internal.
  *
- * There are two mutexes here (a third one guards which journal files are open, descriptors.c). `index` guards the index of journal files and the numbers beside it; it is
- * held for copying a few words, never during I/O. `mark` is held while the high-water mark is
- * written and synced (0.1 ms), because append and trim both write it and its copies alternate.
- * `mark` is taken before `index`. What no mutex guards is set at open and constant, or belongs to
- * one thread, as said. */
+ * There are two mutexes here (a third one guards which journal files are open, descriptors.c).
+ * `index` guards the index of journal files and the numbers beside it; it is held for copying a
+ * few words, never during I/O. `mark` is held while the high-water mark is written and synced
+ * (0.1 ms), because append and trim both write it and its copies alternate. `mark` is taken
+ * before `index`. What no mutex guards is set at open and constant, or belongs to one thread, as
+ * said. */
 #ifndef FR_DURABLE_INTERNAL_H
 #define FR_DURABLE_INTERNAL_H
 
@@ -40,6 +41,8 @@ struct fr_durable {
     const struct fr_disk *disk;
     bool read_only;
     uint64_t journal_file_max, cache_bytes;
+    void (*merged)(void *self); /* NULL: nobody listens */
+    void *merged_self;
     struct fr_order order; /* from the mark */
     uint8_t *head;
     size_t head_size;

@@ -26,7 +26,7 @@
 #include "epoch_layout.h"
 #include "section_set.h"
 
-enum { WINDOW_MIN = 4096, WINDOW_MAX = 256 << 10 };
+enum { WINDOW_MIN = 4096, WINDOW_MAX = 256 << 10, MERGED_STEP = 1 << 20 };
 
 struct stream {
     struct fr_journal_file *file; /* referenced */
@@ -53,7 +53,8 @@ struct fold {
     struct stream **heap; /* those with images left */
     size_t n_heap;
     struct fr_cold_writer *writer;
-    bool has_cold; /* there may be something to delete */
+    bool has_cold;   /* there may be something to delete */
+    uint64_t merged; /* bytes, since that was said */
     struct fr_section_set sections;
 };
 
@@ -275,9 +276,20 @@ static void sift_down(struct fold *fold, size_t i)
     fold->heap[i] = moving;
 }
 
+static void count_merged(struct fold *fold, uint64_t bytes)
+{
+    fold->merged += bytes;
+    if (fold->merged < MERGED_STEP)
+        return;
+    fold->merged = 0;
+    if (fold->durable->merged)
+        fold->durable->merged(fold->durable->merged_self);
+}
+
 /* Moves the first stream on and puts the heap in order. */
 static enum fr_status advance_first(struct fold *fold, struct fr_err *err)
 {
+    count_merged(fold, EPOCH_IMAGE_HEAD + fold->heap[0]->image.size);
     enum fr_status status = step(fold, fold->heap[0], err);
     if (status == FR_EOF)
         fold->heap[0] = fold->heap[--fold->n_heap];
@@ -328,6 +340,7 @@ static enum fr_status write_end(struct fold *fold, struct fr_err *err)
     enum fr_status status = FR_OK;
     for (size_t i = 0; i < fold->sections.n && status == FR_OK; i++) {
         const struct section_value *value = &fold->sections.values[i];
+        count_merged(fold, value->bytes.size);
         status = fr_cold_writer_section(fold->writer, value->name, value->bytes.data, value->bytes.size, err);
     }
     if (status != FR_OK)

@@ -3,8 +3,8 @@
  * journal/<first epoch, 20 digits>.fj: a head (magic "FRJOURNL", u32 format version, u32 size of
  * the opaque head, u64 first epoch, the opaque head, u32 CRC32C of all before), then records (magic
  * "fjrc", u32 CRC32C of length and bytes, u64 length, the epoch's bytes). Every byte of a file up
- * to the last epoch's end is under a CRC; the epochs' digests chain from file to file. Files
- * are opened on demand, a few at a time (descriptors.c); who finds a file gone that the index held a
+ * to the last epoch's end is under a CRC; the epochs' digests chain from file to file. Files are
+ * opened on demand, a few at a time (descriptors.c); who finds a file gone that the index held a
  * moment ago learns that it was trimmed.
  *
  * Invariants: a file's epochs are contiguous; a scan stops at the first byte that does not fit and

@@ -90,6 +90,14 @@ void fr_stage_ordered(struct fr_stage *stage, size_t n, size_t bytes, uint32_t l
     stage->image_bytes = bytes - n * FR_IMAGE_HEAD;
 }
 
+uint64_t fr_stage_bytes(const struct fr_stage *stage)
+{
+    uint64_t bytes = stage->image_bytes + (uint64_t)stage->n_images * FR_IMAGE_HEAD;
+    for (size_t i = 0; i < stage->n_sections; i++)
+        bytes += stage->sections[i].bytes.size;
+    return bytes;
+}
+
 struct fr_epoch fr_stage_view(const struct fr_stage *stage)
 {
     const uint8_t *begin = stage->n_ordered ? stage->record.data + STAGE_IMAGES : NULL;

@@ -113,7 +113,7 @@ class Cases:
         wait_until(lambda: trained(daemon) == 100, "100 samples")
         tasks = pathlib.Path(f"/proc/{daemon.process.pid}/task")
         names = sorted(name for name in ((task / "comm").read_text().strip() for task in tasks.iterdir()) if not name.startswith(("rdk:", "rocksdb:")))
-        ours = {"ingest", "owner", "worker-1", "worker-2", "durable", "fold", "publish", "http"}
+        ours = {"ingest", "owner", "worker-1", "worker-2", "durable", "upkeep", "fold", "publish", "http"}
         # libraries start some more before main and while the state is opened, under the names of the threads that do
         assert ours | {"freshetd"} <= set(names) <= ours | {"freshetd", "recovery"}, names
         daemon.drain()

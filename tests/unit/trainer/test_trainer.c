@@ -133,6 +133,125 @@ FR_CASE(a_stage_that_is_not_back_holds_a_lockstep_cut_and_the_next_batch)
     remove_dir(dir);
 }
 
+/* ---- live: by the clock ---- */
+
+enum { LIVE_EPOCH_MS = 1000, LIVE_HEARTBEAT_MS = 10000 };
+
+static void live_open(struct run *run, const char *dir)
+{
+    run_open(run, dir, 1);
+    run->conf->ingest.lockstep = false;
+    run->conf->epoch_ms = LIVE_EPOCH_MS;
+    run->conf->heartbeat_ms = LIVE_HEARTBEAT_MS;
+}
+
+static void live_train(struct run *run)
+{
+    struct fr_err err = {0};
+    uint64_t applied = run->applied;
+    assert_true(fr_ring_try_push(run->full, make_batch(run->conf, applied)));
+    for (int i = 0; i < 3 && run->applied == applied; i++)
+        assert_true(fr_trainer_step(run->trainer, &err) >= 0);
+    assert_int_equal(run->applied, applied + 1);
+}
+
+/* Whether an idle trainer cuts an epoch in the time of a heartbeat. */
+static bool beats(struct run *run)
+{
+    struct fr_err err = {0};
+    int cuts = 0;
+    fr_clock_fake_advance_ms(&run->clock, LIVE_HEARTBEAT_MS);
+    for (int i = 0; i < 3; i++) {
+        assert_true(fr_trainer_step(run->trainer, &err) >= 0);
+        cuts += drain_stages(run);
+    }
+    return cuts == 1;
+}
+
+FR_CASE(no_epoch_without_samples_comes_while_nobody_could_use_it)
+{
+    char dir[32];
+    make_dir(dir);
+    struct run run;
+    live_open(&run, dir);
+    atomic_bool checked = false;
+    run.trainer->options.heartbeats = &checked;
+    live_train(&run);
+    assert_true(beats(&run));  /* this one has samples */
+    assert_false(beats(&run)); /* the delta topic is not known */
+    atomic_store(&checked, true);
+    assert_true(beats(&run));
+    fr_trainer_pause(run.trainer, "journal_max: full");
+    assert_int_equal(fr_trainer_step(run.trainer, &(struct fr_err){0}), FR_AGAIN);
+    assert_false(beats(&run));
+    fr_trainer_pause(run.trainer, NULL);
+    assert_int_equal(fr_trainer_step(run.trainer, &(struct fr_err){0}), FR_AGAIN);
+    assert_true(beats(&run));
+    run.trainer->history.held = true;
+    assert_false(beats(&run));
+    run.trainer->history.held = false;
+    assert_true(beats(&run));
+    run_close(&run);
+    remove_dir(dir);
+}
+
+FR_CASE(a_pause_does_not_keep_what_was_trained_from_its_epoch)
+{
+    char dir[32];
+    make_dir(dir);
+    struct run run;
+    live_open(&run, dir);
+    live_train(&run);
+    fr_trainer_pause(run.trainer, "journal_max: full");
+    assert_true(beats(&run));
+    assert_int_equal(fr_trainer_produced_bytes(run.trainer), run.trainer->cut_bytes);
+    assert_false(beats(&run));
+    run_close(&run);
+    remove_dir(dir);
+}
+
+FR_CASE(a_cut_that_is_late_holds_the_next_batch_and_says_why)
+{
+    char dir[32];
+    make_dir(dir);
+    struct run run;
+    struct fr_err err = {0};
+    live_open(&run, dir);
+    const char *_Atomic waits_for = "the dead-letter topic to acknowledge";
+    run.trainer->options.waits_for = &waits_for;
+    for (int epoch = 0; epoch < 2; epoch++) { /* both stages are on their way */
+        live_train(&run);
+        fr_clock_fake_advance_ms(&run.clock, LIVE_EPOCH_MS);
+        assert_int_equal(fr_trainer_step(run.trainer, &err), FR_OK);
+    }
+    assert_int_equal(run.trainer->epoch, 2);
+    live_train(&run);
+    fr_clock_fake_advance_ms(&run.clock, LIVE_EPOCH_MS);
+    live_train(&run); /* now the cut is due */
+    fr_clock_fake_advance_ms(&run.clock, FR_LATE_MS - 1);
+    live_train(&run);
+    fr_clock_fake_advance_ms(&run.clock, 1);
+    uint64_t applied = run.applied;
+    assert_true(fr_ring_try_push(run.full, make_batch(run.conf, applied)));
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(fr_trainer_step(run.trainer, &err), FR_AGAIN);
+    assert_int_equal(run.applied, applied);
+    struct fr_trainer_status status;
+    fr_trainer_get_status(run.trainer, &status);
+    assert_string_equal(status.paused, "epoch 3 cannot be cut: epochs before it are not durable and wait for the "
+                                       "dead-letter topic to acknowledge");
+    assert_int_equal(drain_stages(&run), 2);
+    assert_int_equal(fr_trainer_step(run.trainer, &err), FR_OK);
+    assert_int_equal(run.trainer->epoch, 3);
+    assert_int_equal(fr_trainer_step(run.trainer, &err), FR_OK);
+    assert_int_equal(run.applied, applied + 1);
+    fr_trainer_get_status(run.trainer, &status);
+    assert_string_equal(status.paused, "");
+    drain_stages(&run);
+    run_close(&run);
+    remove_dir(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -141,6 +260,9 @@ int main(void)
         cmocka_unit_test(a_pause_takes_no_batch_until_it_is_lifted),
         cmocka_unit_test(without_memory_reading_waits_for_a_fold_and_goes_on),
         cmocka_unit_test(a_stage_that_is_not_back_holds_a_lockstep_cut_and_the_next_batch),
+        cmocka_unit_test(no_epoch_without_samples_comes_while_nobody_could_use_it),
+        cmocka_unit_test(a_pause_does_not_keep_what_was_trained_from_its_epoch),
+        cmocka_unit_test(a_cut_that_is_late_holds_the_next_batch_and_says_why),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,8 +4,12 @@
  * One call of fr_trainer_step makes a due cut, or trains one batch (plan, forward, metrics,
  * backward, update, positions), or waits for a batch. A cut is staged only between batches and
  * before the next batch is planned, so that gate counts, positions and values of a batch are always
- * in the same epoch. At most one epoch is between cut and durable: two stages circulate through two
- * rings.
+ * in the same epoch. At most two epochs are between cut and durable: two stages circulate through
+ * two rings. When none of them is free for fr_trainer_late_ns after a cut with samples was due, the
+ * next batch waits: what a crash would undo stays bounded.
+ *
+ * An epoch without samples (a heartbeat) is cut only while reading goes on and publishing is not
+ * held, since nobody could use it, and the journal would grow.
  *
  * Every decision about data uses the watermark (largest event time of a trained sample, moved at
  * the beginning of its batch); the monotonic clock decides only when a live epoch is cut. In
@@ -51,6 +55,8 @@ enum {
     FR_TASK_SILENT_SAMPLES = 10000,
     /* The longest wait for a batch in one step bounds the reaction to stop and cut deadlines. */
     FR_TRAINER_WAIT_MS = 50,
+    /* A disk or a broker that hesitates for less is no reason to keep from reading. */
+    FR_LATE_MS = 2000,
 };
 
 /* Who keeps stream positions (ingest); called by the owner thread only. */
@@ -82,6 +88,10 @@ struct fr_trainer_options {
     struct fr_ring *free_stages;
     /* set when changes have to be folded before reading can go on; NULL: nobody listens */
     atomic_bool *fold_wanted;
+    /* While it is false an epoch needs samples: there are no heartbeats. NULL: true. */
+    const atomic_bool *heartbeats;
+    /* What epochs between cut and durable wait for, for messages; NULL, or to NULL: the disk. */
+    const char *_Atomic *waits_for;
     struct fr_freshness *freshness;   /* borrowed; told of trained batches and cuts; NULL: nobody */
     const struct fr_timings *timings; /* likewise */
 };
@@ -120,6 +130,12 @@ void fr_trainer_stop(struct fr_trainer *trainer);
 /* Holds reading while reason is not NULL (pressure, decided by the daemon); the text is copied. Any
  * thread. */
 void fr_trainer_pause(struct fr_trainer *trainer, const char *reason);
+/* Journal bytes, about, of all epochs that this process cut and of the samples of the open one. Any
+ * thread may ask. */
+uint64_t fr_trainer_produced_bytes(const struct fr_trainer *trainer);
+/* An epoch that is not durable, or cannot even be cut, for so long is late: the larger of two
+ * epochs and FR_LATE_MS. */
+uint64_t fr_trainer_late_ns(const struct fr_conf *conf);
 /* Says whether publishing is held. Any thread may ask. */
 bool fr_trainer_held(struct fr_trainer *trainer);
 /* Gives the newest epoch that may be published. The owner thread calls it, or another before the

@@ -46,6 +46,9 @@ struct fr_durable_options {
      * file. */
     const void *head;
     size_t head_size;
+    /* A fold says after each MiB it has merged that it goes on, in its thread; NULL: to nobody. */
+    void (*merged)(void *self);
+    void *merged_self;
 };
 
 struct fr_durable_status {

@@ -68,6 +68,8 @@ struct fr_stage {
 void fr_stage_init(struct fr_stage *stage);
 void fr_stage_clear(struct fr_stage *stage); /* keeps memory */
 void fr_stage_release(struct fr_stage *stage);
+/* What the epoch takes in the journal, about. */
+uint64_t fr_stage_bytes(const struct fr_stage *stage);
 /* Images whose order the caller knows, ascending by (table, hash), are written where the epoch will
  * have them: room for at most `bytes` bytes of them comes first, before any loose image. There the
  * caller puts each with fr_image_put, and says how many there are, how many bytes they take and

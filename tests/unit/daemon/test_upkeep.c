@@ -1,0 +1,186 @@
+/* Limits, folds and the disk, by a fake clock: why reading pauses and when it goes on, also while a
+ * fold runs. */
+#include "world.h"
+
+FR_CASE(what_is_acknowledged_is_passed_on_once)
+{
+    w->publisher.acked = 4;
+    w->durable.epoch = 5;
+    for (int i = 0; i < 3; i++)
+        expect(fr_step_upkeep, FR_AGAIN);
+    assert_int_equal(w->acknowledgements, 1);
+    assert_int_equal(w->acknowledged, 4);
+}
+
+FR_CASE(reading_pauses_at_each_limit_and_goes_on_below)
+{
+    w->durable = (struct fr_durable_status){.epoch = 9, .acked = 8, .journal_bytes = 999};
+    expect(fr_step_upkeep, FR_AGAIN);
+    assert_string_equal(w->pause, "");
+    w->durable.journal_bytes = 1000;
+    expect(fr_step_upkeep, FR_AGAIN);
+    assert_string_equal(w->pause, "journal_max: the journal holds 1000 bytes; epochs up to 8 of 9 are acknowledged. "
+                                  "Look at the delta topic");
+    w->held = true;
+    expect(fr_step_upkeep, FR_AGAIN);
+    assert_non_null(strstr(w->pause, "because publishing is held after non-finite numbers"));
+    assert_string_equal(fr_documents_pause_reason(w->pause), "journal_max");
+    w->durable.acked = 9; /* then no pause can shorten it */
+    expect(fr_step_upkeep, FR_AGAIN);
+    assert_string_equal(w->pause, "");
+    w->durable.unfolded_bytes = 2 * w->conf.unfolded_max;
+    expect(fr_step_upkeep, FR_AGAIN);
+    assert_non_null(strstr(w->pause, "unfolded_max: 200 journal bytes wait for a fold"));
+    assert_string_equal(fr_documents_pause_reason(w->pause), "unfolded_max");
+    expect(fr_step_fold, FR_AGAIN);
+    expect(fr_step_upkeep, FR_AGAIN);
+    assert_string_equal(w->pause, "");
+    w->durable.level0_files = FR_LEVEL0_FILES_MAX;
+    expect(fr_step_upkeep, FR_AGAIN);
+    assert_non_null(strstr(w->pause, "files to compact"));
+    assert_string_equal(fr_documents_pause_reason(w->pause), "compaction");
+    assert_string_equal(fr_documents_pause_reason(""), "");
+    assert_string_equal(fr_documents_pause_reason("something new"), "other");
+}
+
+FR_CASE(a_hold_is_a_reason_until_it_ends)
+{
+    w->held = true;
+    expect(fr_step_upkeep, FR_AGAIN);
+    assert_non_null(strstr(reason("numbers"), "publishing is held: 3 batches in a row"));
+    w->held = false;
+    expect(fr_step_upkeep, FR_AGAIN);
+    assert_string_equal(reason("numbers"), "");
+}
+
+/* A pause does not take back what is cut or trained. */
+FR_CASE(limits_count_what_is_on_its_way)
+{
+    w->durable = (struct fr_durable_status){.epoch = 9, .acked = 8, .journal_bytes = 900};
+    w->produced = 1099;
+    atomic_store(&w->service.appended_bytes, 1000);
+    expect(fr_step_upkeep, FR_AGAIN);
+    assert_string_equal(w->pause, "");
+    w->produced = 1100;
+    expect(fr_step_upkeep, FR_AGAIN);
+    assert_non_null(strstr(w->pause, "journal_max: the journal holds 900 bytes"));
+    w->durable = (struct fr_durable_status){.epoch = 9, .acked = 9, .journal_bytes = 900, .unfolded_bytes = 99};
+    expect(fr_step_upkeep, FR_AGAIN);
+    assert_string_equal(w->pause, "");
+    w->durable.unfolded_bytes = 100;
+    expect(fr_step_upkeep, FR_AGAIN);
+    assert_non_null(strstr(w->pause, "unfolded_max: 100 journal bytes"));
+}
+
+/* What comes in while a fold runs: epochs, and acknowledgements that shorten the journal. */
+static void traffic(void)
+{
+    w->durable.unfolded_bytes = 199;
+    expect(fr_step_upkeep, FR_AGAIN);
+    assert_string_equal(w->pause, "");
+    w->durable.unfolded_bytes = 200;
+    expect(fr_step_upkeep, FR_AGAIN);
+    assert_non_null(strstr(w->pause, "unfolded_max"));
+    w->publisher.acked = 5;
+    expect(fr_step_upkeep, FR_AGAIN);
+    assert_int_equal(w->acknowledged, 5);
+}
+
+FR_CASE(limits_hold_and_acknowledgements_go_on_while_a_fold_runs)
+{
+    w->durable = (struct fr_durable_status){.epoch = 5, .unfolded_bytes = 100};
+    w->beside_fold = traffic;
+    expect(fr_step_fold, FR_AGAIN);
+    assert_int_equal(w->folds, 1);
+    expect(fr_step_upkeep, FR_AGAIN);
+    assert_string_equal(w->pause, "");
+}
+
+/* ---- the disk ---- */
+
+FR_CASE(reading_pauses_before_the_disk_is_full_and_goes_on_when_there_is_room)
+{
+    w->durable = (struct fr_durable_status){.epoch = 5, .acked = 5, .unfolded_bytes = 50, .cold_bytes = 70};
+    w->produced = 30;
+    w->disk_free = FR_DISK_RESERVE + 150;
+    expect(fr_step_upkeep, FR_AGAIN);
+    assert_string_equal(w->pause, "");
+    w->disk_free--;
+    fr_clock_fake_advance_ms(&w->clock, FR_DISK_LOOK_MS);
+    expect(fr_step_upkeep, FR_AGAIN);
+    assert_string_equal(w->pause, "the disk under state_dir has 16777365 bytes free, and 16777366 have to stay free "
+                                  "for epochs, a fold and compactions; make room, then reading goes on by itself");
+    w->durable.cold_bytes = UINT64_MAX; /* a table of any size needs the room of a compaction */
+    w->disk_free = FR_DISK_RESERVE + 80 + FR_COMPACTION_ROOM;
+    fr_clock_fake_advance_ms(&w->clock, FR_DISK_LOOK_MS);
+    expect(fr_step_upkeep, FR_AGAIN);
+    assert_string_equal(w->pause, "");
+}
+
+FR_CASE(a_fold_without_room_is_not_begun_and_tried_again)
+{
+    w->durable = (struct fr_durable_status){.epoch = 5, .unfolded_bytes = 100};
+    w->disk_free = 99;
+    expect(fr_step_upkeep, FR_AGAIN);
+    atomic_store(&w->service.fold_wanted, true);
+    expect(fr_step_fold, FR_AGAIN);
+    assert_int_equal(w->folds, 0);
+    assert_non_null(strstr(reason("fold"), "make room under state"));
+    w->disk_free = 1 << 30;
+    fr_clock_fake_advance_ms(&w->clock, FR_RETRY_MS_MAX);
+    expect(fr_step_upkeep, FR_AGAIN);
+    w->fold = FR_E_NO_SPACE; /* somebody else was faster */
+    expect(fr_step_fold, FR_AGAIN);
+    expect(fr_step_fold, FR_AGAIN);
+    assert_int_equal(w->folds, 1);
+    w->fold = FR_OK;
+    w->durable.unfolded_bytes = 1; /* the wish was not forgotten */
+    fr_clock_fake_advance_ms(&w->clock, FR_RETRY_MS_MAX);
+    expect(fr_step_fold, FR_AGAIN);
+    assert_int_equal(w->folds, 2);
+    assert_string_equal(reason("fold"), "");
+}
+
+/* ---- folds ---- */
+
+FR_CASE(a_fold_begins_at_unfolded_max)
+{
+    w->durable.unfolded_bytes = w->conf.unfolded_max - 1;
+    expect(fr_step_fold, FR_AGAIN);
+    assert_int_equal(w->folds, 0);
+    w->durable.unfolded_bytes = w->conf.unfolded_max;
+    expect(fr_step_fold, FR_AGAIN);
+    expect(fr_step_fold, FR_AGAIN);
+    assert_int_equal(w->folds, 1);
+}
+
+FR_CASE(a_fold_that_was_asked_for_comes_once_and_only_if_there_is_something)
+{
+    w->durable = (struct fr_durable_status){.epoch = 4, .folded = 4};
+    atomic_store(&w->service.fold_wanted, true);
+    expect(fr_step_fold, FR_AGAIN);
+    assert_int_equal(w->folds, 0);
+    w->durable.epoch = 5;
+    expect(fr_step_fold, FR_AGAIN);
+    assert_int_equal(w->folds, 0); /* the wish was for what was durable then */
+    atomic_store(&w->service.fold_wanted, true);
+    expect(fr_step_fold, FR_AGAIN);
+    expect(fr_step_fold, FR_AGAIN);
+    assert_int_equal(w->folds, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        FR_STEP_CASE(what_is_acknowledged_is_passed_on_once),
+        FR_STEP_CASE(reading_pauses_at_each_limit_and_goes_on_below),
+        FR_STEP_CASE(a_hold_is_a_reason_until_it_ends),
+        FR_STEP_CASE(limits_count_what_is_on_its_way),
+        FR_STEP_CASE(limits_hold_and_acknowledgements_go_on_while_a_fold_runs),
+        FR_STEP_CASE(reading_pauses_before_the_disk_is_full_and_goes_on_when_there_is_room),
+        FR_STEP_CASE(a_fold_without_room_is_not_begun_and_tried_again),
+        FR_STEP_CASE(a_fold_begins_at_unfolded_max),
+        FR_STEP_CASE(a_fold_that_was_asked_for_comes_once_and_only_if_there_is_something),
+    };
+    return cmocka_run_group_tests_name("daemon upkeep", tests, NULL, NULL);
+}
