@@ -24,7 +24,6 @@
 enum {
     DIRTY_CAPACITY_MIN = 64,
     BURIED_CAPACITY_MIN = 64,
-    ABSENT_BYTES = 18, /* of an image without a value */
 };
 
 void fr_shard_init(struct fr_shard *shard, uint32_t number, size_t row_bytes, uint64_t pending_max)
@@ -77,7 +76,7 @@ void fr_entry_mark_dirty(struct fr_shard *shard, struct fr_entry *entry, size_t 
         shard->dirty = fr_realloc(shard->dirty, shard->capacity_dirty, sizeof(*shard->dirty));
     }
     shard->dirty[shard->n_dirty++] = entry->hash;
-    shard->dirty_bytes += image_size;
+    shard->dirty_bytes += FR_DIRTY_KEY_BYTES + image_size;
 }
 
 /* The last item of an array moves into the place of one that is gone from the index. */
@@ -189,7 +188,7 @@ void fr_entry_remove(struct fr_shard *shard, uint32_t number, uint8_t reason)
     }
     if ((entry->flags & FR_ENTRY_PUBLISHED) && reason != FR_ABSENT_SILENT)
         entry->reason = reason;
-    fr_entry_mark_dirty(shard, entry, ABSENT_BYTES);
+    fr_entry_mark_dirty(shard, entry, 0);
 }
 
 /* ---- dead entries until their epoch is folded ---- */

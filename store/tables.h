@@ -9,6 +9,7 @@
 #include <pthread.h>
 
 #include "base/order.h"
+#include "durable/epoch.h"
 #include "index.h"
 #include "sketch.h"
 #include "store/store.h"
@@ -21,6 +22,11 @@ struct fr_buried {
     uint64_t epoch;
 };
 
+/* What a changed key takes until its epoch is durable, beside the bytes of its image: the
+ * image's head, its hash in a list that doubles, and what the cut sorts it with, two items and
+ * half of one to spare (cut.c). */
+enum { FR_DIRTY_KEY_BYTES = FR_IMAGE_HEAD + 2 * 8 + 5 * 16 / 2 };
+
 struct fr_shard {
     /* a cache line of its own: neighbours belong to other workers */
     _Alignas(64) struct fr_index index;
@@ -28,7 +34,7 @@ struct fr_shard {
     /* hashes; may name keys that are gone again, and those then twice: the entry's flag decides */
     uint64_t *dirty;
     size_t n_dirty, capacity_dirty;
-    uint64_t dirty_bytes; /* of their images, from above */
+    uint64_t dirty_bytes; /* what the epoch takes for them, from above */
     uint64_t pending_max; /* this shard's share */
     /* in order of their epochs; the first ones may be gone (entry.c) */
     struct fr_buried *buried;
@@ -118,7 +124,8 @@ static inline struct fr_entry *fr_shard_entry(const struct fr_shard *shard, uint
     return fr_entries_at(&shard->entries, number);
 }
 
-/* Puts the entry into the open epoch, once. */
+/* Puts the entry into the open epoch, once, and counts the memory that takes: the image, and
+ * FR_DIRTY_KEY_BYTES whatever the image is. */
 void fr_entry_mark_dirty(struct fr_shard *shard, struct fr_entry *entry, size_t image_size);
 /* A live entry for a key that has none (FR_NO_ENTRY) or a light one, whose flags it keeps. Its
  * row's floats are undefined, its head is zero. Returns its number; light entries may have

@@ -107,7 +107,8 @@ bool fr_store_scan_ahead(struct fr_store *store);
  * and is pending again gets the tombstone as its image; its count travels in the section, and its
  * pending image in the next epoch. */
 void fr_store_cut(struct fr_store *store, struct fr_stage *stage);
-/* Image bytes of the open epoch, from above. */
+/* Memory that the open epoch takes until it is durable, from above: of every changed key, also of
+ * pending and dead ones, its image with head and what lists and sorts it. */
 uint64_t fr_store_dirty_bytes(const struct fr_store *store);
 /* What is kept, and scratch of plans and cuts. */
 uint64_t fr_store_bytes(const struct fr_store *store);
