@@ -16,11 +16,13 @@
  * is the owner's decision, in the journal) or retry. */
 #include "cold_rocks.h"
 
+#include <dirent.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/check.h"
@@ -52,6 +54,26 @@ static bool store_exists(const char *path)
     return length > 0 && (size_t)length < sizeof(current) && access(current, F_OK) == 0;
 }
 
+/* RocksDB makes a log at every open and removes it when a memtable that it belongs to was flushed;
+ * here nothing is put, so none ever is. Those before the new one are empty and go. */
+static void remove_empty_logs(const char *path)
+{
+    DIR *dir = opendir(path);
+    for (const struct dirent *entry = dir ? readdir(dir) : NULL; entry; entry = readdir(dir)) {
+        char file[PATH_MAX];
+        struct stat info;
+        size_t digits = strspn(entry->d_name, "0123456789");
+        if (digits == 0 || strcmp(entry->d_name + digits, ".log") != 0)
+            continue;
+        int length = snprintf(file, sizeof(file), "%s/%s", path, entry->d_name);
+        if (length > 0 && (size_t)length < sizeof(file) && stat(file, &info) == 0 && S_ISREG(info.st_mode) &&
+            info.st_size == 0)
+            (void)unlink(file); /* else the next open has it */
+    }
+    if (dir)
+        closedir(dir);
+}
+
 static enum fr_status open_database(struct fr_cold *cold, bool read_only, struct fr_err *err)
 {
     static const char *const names[] = {"default"};
@@ -77,6 +99,8 @@ enum fr_status fr_cold_open(const char *path, uint64_t cache_bytes, bool read_on
     }
     struct fr_cold *cold = fr_alloc(1, sizeof(*cold));
     cold->path = fr_strdup(path);
+    if (!read_only)
+        remove_empty_logs(path);
     enum fr_status status = fr_cold_tune(cold, cache_bytes, err);
     if (status == FR_OK)
         status = open_database(cold, read_only, err);
