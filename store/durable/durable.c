@@ -21,6 +21,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/sum_line.h"
 
 /* ---- life and death ---- */
 
@@ -517,8 +518,12 @@ enum fr_status fr_durable_write_file(struct fr_durable *durable, const char *nam
         status = small_path(durable, name, &path, err);
     if (status != FR_OK)
         return status;
-    status = size > DURABLE_FILE_BYTES_MAX ? fr_err_set(err, FR_E_LIMIT, "%s: %zu bytes are too many", path, size)
-                                           : fr_file_replace(durable->disk, path, bytes, size, err);
+    struct fr_buffer text = {0};
+    fr_buffer_append(&text, bytes, size);
+    fr_sum_line_append(&text);
+    status = text.size > DURABLE_FILE_BYTES_MAX ? fr_err_set(err, FR_E_LIMIT, "%s: %zu bytes are too many", path, size)
+                                                : fr_file_replace(durable->disk, path, text.data, text.size, err);
+    fr_buffer_release(&text);
     free(path);
     bool harmless = status == FR_OK || status == FR_E_LIMIT || status == FR_E_NO_SPACE;
     return harmless ? status : fr_durable_die(durable, status, err);
@@ -528,9 +533,16 @@ enum fr_status fr_durable_read_file(struct fr_durable *durable, const char *name
                                     struct fr_err *err)
 {
     char *path = NULL;
+    struct fr_buffer text = {0};
     enum fr_status status = small_path(durable, name, &path, err);
     if (status == FR_OK)
-        status = fr_file_read(path, DURABLE_FILE_BYTES_MAX, out, err);
+        status = fr_file_read(path, DURABLE_FILE_BYTES_MAX, &text, err);
+    if (status == FR_OK && fr_sum_line_take(&text) == FR_E_CORRUPT)
+        status = fr_err_set(err, FR_E_CORRUPT,
+                            "%s is not as it was written (its checksum is another): restore it from a backup", path);
+    if (status == FR_OK)
+        fr_buffer_append(out, text.data, text.size);
+    fr_buffer_release(&text);
     free(path);
     return status;
 }

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/sum_line.h"
 #include "score/dump_replica.h"
 #include "follow/follower.h"
 #include "score/scorer.h"
@@ -58,6 +59,8 @@ static enum fr_status read_model(const char *dir, const char *model, struct fr_b
 {
     if (model) {
         enum fr_status status = fr_file_read(model, MODEL_BYTES_MAX, cfg, err);
+        if (status == FR_OK && fr_sum_line_take(cfg) == FR_E_CORRUPT) /* without one: as it is */
+            status = fr_err_set(err, FR_E_CORRUPT, "%s is not as it was written (its checksum is another)", model);
         while (status == FR_OK && cfg->size > 0 && cfg->data[cfg->size - 1] == '\n')
             cfg->size--;
         return status;

@@ -197,6 +197,33 @@ FR_CASE(small_files_are_replaced_whole_and_cannot_name_ours)
     fr_durable_close(durable);
 }
 
+FR_CASE(a_small_file_with_a_flipped_bit_is_refused_and_one_of_before_checksums_read)
+{
+    static const char text[] = "lk 0 24\n";
+    struct scene scene = scene_make(87);
+    struct fr_durable *durable = scene_open(&scene, false);
+    struct fr_err err = {0};
+    struct fr_buffer file = {0}, out = {0};
+    char path[SCENE_PATH];
+    scene_path(&scene, "lockstep.end", path);
+    assert_int_equal(fr_durable_write_file(durable, "lockstep.end", text, sizeof(text) - 1, &err), FR_OK);
+    assert_int_equal(fr_file_read(path, 1000, &file, &err), FR_OK);
+    for (size_t bit = 0; bit < 8 * (sizeof(text) - 1); bit++) {
+        file.data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        assert_int_equal(fr_file_replace(fr_disk_system(), path, file.data, file.size, &err), FR_OK);
+        assert_int_equal(fr_durable_read_file(durable, "lockstep.end", &out, &err), FR_E_CORRUPT);
+        assert_non_null(strstr(err.text, "lockstep.end"));
+        assert_int_equal(out.size, 0);
+        file.data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+    }
+    assert_int_equal(fr_file_replace(fr_disk_system(), path, text, sizeof(text) - 1, &err), FR_OK);
+    assert_int_equal(fr_durable_read_file(durable, "lockstep.end", &out, &err), FR_OK);
+    assert_int_equal(out.size, sizeof(text) - 1);
+    fr_buffer_release(&file);
+    fr_buffer_release(&out);
+    fr_durable_close(durable);
+}
+
 static enum fr_status refuse_second(void *self, size_t thread, const struct fr_image *image)
 {
     (void)thread;
@@ -356,6 +383,43 @@ FR_CASE(readers_open_beside_a_writer_that_appends_folds_and_trims)
     fr_durable_close(durable);
 }
 
+/* ---- many starts ---- */
+
+static size_t count_files(const char *path)
+{
+    size_t n = 0;
+    DIR *dir = opendir(path);
+    assert_non_null(dir);
+    while (readdir(dir))
+        n++;
+    closedir(dir);
+    return n;
+}
+
+FR_CASE(starts_leave_no_files_behind_in_the_cold_store)
+{
+    struct scene scene = scene_make(88);
+    struct fr_durable *durable = NULL;
+    struct fr_err err = {0};
+    char cold[SCENE_PATH];
+    size_t after[2] = {0};
+    scene_path(&scene, "cold", cold);
+    for (int start = 1; start <= 30; start++) {
+        durable = scene_open(&scene, false);
+        if (start == 5) { /* with something in it */
+            scene_append_to(&scene, durable, 1, 3);
+            assert_int_equal(fr_durable_fold(durable, &err), FR_OK);
+        }
+        fr_durable_close(durable);
+        if (start == 10 || start == 30)
+            after[start == 30] = count_files(cold);
+    }
+    assert_int_equal(after[0], after[1]);
+    durable = scene_open(&scene, false);
+    assert_true(scene_state_is(&scene, durable, 3));
+    fr_durable_close(durable);
+}
+
 /* ---- open files ---- */
 
 static size_t open_files(const struct scene *scene)
@@ -461,11 +525,13 @@ int main(void)
         SCENE_CASE(the_acknowledged_epoch_is_kept_over_a_close),
         SCENE_CASE(a_second_writer_is_refused_and_told_the_process),
         SCENE_CASE(small_files_are_replaced_whole_and_cannot_name_ours),
+        SCENE_CASE(a_small_file_with_a_flipped_bit_is_refused_and_one_of_before_checksums_read),
         SCENE_CASE(a_visitors_error_stops_the_walk),
         SCENE_CASE(a_read_only_object_sees_the_state_beside_its_writer_and_writes_nothing),
         SCENE_CASE(a_directory_without_state_is_not_found_by_readers_and_not_created),
         SCENE_CASE(append_fold_and_read_run_beside_each_other),
         SCENE_CASE(readers_open_beside_a_writer_that_appends_folds_and_trims),
+        SCENE_CASE(starts_leave_no_files_behind_in_the_cold_store),
         SCENE_CASE(a_journal_of_many_files_opens_a_few_at_a_time),
         SCENE_CASE(appends_go_on_when_the_process_has_no_descriptor_left),
     };

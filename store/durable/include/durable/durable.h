@@ -186,9 +186,11 @@ enum fr_status fr_durable_fold(struct fr_durable *durable, struct fr_err *err) F
  * on the topic since. A smaller one than before keeps later epochs, and what is remembered. */
 enum fr_status fr_durable_acknowledge(struct fr_durable *durable, uint64_t acked, struct fr_err *err) FR_MUST_CHECK;
 
-/* Small operator files of the state directory (model.json and the like) are replaced whole, with a
- * sync, and read. Names are of [A-Za-z0-9._-], do not begin with a dot, and are none of the
- * directory's own (FR_E_INVALID). A file has at most 64 MiB. */
+/* Small operator files of the state directory (model.json and the like) are replaced whole, with
+ * a sync and a checksum line (base/sum_line.h), and read without it. FR_E_CORRUPT: the checksum
+ * is another. A file without one is as older versions wrote it, and is read as it is. Names are
+ * of [A-Za-z0-9._-], do not begin with a dot, and are none of the directory's own
+ * (FR_E_INVALID). A file has at most 64 MiB. */
 enum fr_status fr_durable_write_file(struct fr_durable *durable, const char *name, const void *bytes, size_t size,
                                      struct fr_err *err) FR_MUST_CHECK;
 enum fr_status fr_durable_read_file(struct fr_durable *durable, const char *name, struct fr_buffer *out,
