@@ -14,7 +14,9 @@
  * - fold_done: just after.
  *
  * FRESHET_FAIL=journal_enospc:n makes the n-th write to the journal, and every later one, fail with
- * ENOSPC.
+ * ENOSPC, while the file that FRESHET_FULL names exists.
+ *
+ * FRESHET_SLOW=fold:n makes writes of a fold's sorted files take a second per n bytes.
  *
  * An epoch counts as durable when the HWM is synced by the thread that wrote and synced the journal
  * before. Marks that only move the acknowledged epoch, and what recovery cuts off and syncs, do not
@@ -49,13 +51,18 @@ static int armed(const char *variable, const char *point, int *count)
     return 1;
 }
 
+static void sleep_ms(long ms)
+{
+    struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+    nanosleep(&time, NULL);
+}
+
 static void pass(const char *point, int linger_ms)
 {
     int count;
     if (!armed("FRESHET_KILL", point, &count) || atomic_load(&durable_epochs) < count)
         return;
-    struct timespec time = {.tv_sec = linger_ms / 1000, .tv_nsec = linger_ms % 1000 * 1000000L};
-    nanosleep(&time, NULL);
+    sleep_ms(linger_ms);
     kill(getpid(), SIGKILL);
     pause();
 }
@@ -112,8 +119,9 @@ ssize_t pwrite64(int fd, const void *bytes, size_t size, off64_t offset)
         pass("hwm_write", LINGER_MS);
     int count, is_journal = ends_with(path, ".fj");
     journal_written |= is_journal;
+    const char *full = getenv("FRESHET_FULL");
     if (armed("FRESHET_FAIL", "journal_enospc", &count) && is_journal &&
-        atomic_fetch_add(&journal_writes, 1) + 1 >= count) {
+        atomic_fetch_add(&journal_writes, 1) + 1 >= count && full && access(full, F_OK) == 0) {
         errno = ENOSPC;
         return -1;
     }
@@ -123,6 +131,20 @@ ssize_t pwrite64(int fd, const void *bytes, size_t size, off64_t offset)
 ssize_t pwrite(int fd, const void *bytes, size_t size, off_t offset)
 {
     return pwrite64(fd, bytes, size, offset);
+}
+
+/* RocksDB writes its files with it. */
+ssize_t write(int fd, const void *bytes, size_t size)
+{
+    ssize_t (*real)(int, const void *, size_t) = (ssize_t(*)(int, const void *, size_t))next("write");
+    int rate;
+    char path[4096];
+    if (armed("FRESHET_SLOW", "fold", &rate)) {
+        name_of(fd, path, sizeof(path));
+        if (strstr(path, "/fold/"))
+            sleep_ms((long)(size * 1000 / (size_t)rate));
+    }
+    return real(fd, bytes, size);
 }
 
 static int opened(const char *path, int fd, int flags)

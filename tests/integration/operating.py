@@ -4,6 +4,7 @@ Cases: broker absent at start; topic absent at start; a second daemon on one sta
 that passed our position; a full disk at the journal; broker away in mid-run; drain while the broker is down; a dead-letter topic that refuses; a wrong
 password (TLS and SASL); numbers that are not finite; a crowd of HTTP clients; a broken config; the names of threads; /healthz, /readyz, /metrics, /auc.
 """
+import contextlib
 import pathlib
 import socket
 import struct
@@ -62,9 +63,9 @@ class Cases:
                 f"export.topic={name}.delta"]
         return self.work.daemon(config, self.work.path / f"{name}.log", [*base, *sets], **options)
 
-    def ledger_is_exact(self, name, count):
+    def ledger_is_exact(self, name, count, state=None):
         """Every sample's own feature was counted once: nothing lost, nothing doubled."""
-        text = tool("dump", "--state-dir", self.work.path / name, "--private")[1]
+        text = tool("dump", "--state-dir", state or self.work.path / name, "--private")[1]
         shows = [row["show"] for row in map(json.loads, text.splitlines()) if row.get("table") == "ledger" and "show" in row]
         assert len(shows) == count and all(show == 1 for show in shows), f"{name}: {len(shows)} of {count} samples, not all counted once"
 
@@ -183,16 +184,71 @@ class Cases:
         assert status["partitions"][0]["lost"] == 200, status["partitions"]
         daemon.drain()
 
-    def a_full_disk_at_the_journal_exits_75_and_loses_nothing(self):
+    def a_full_disk_at_the_journal_waits_and_loses_nothing(self):
         create_topic(self.kafka.address, "full")
         produce(self.kafka.address, "full", 0, 2000)
-        daemon = self.daemon("full", env={"LD_PRELOAD": str(harness.BUILD / "tests/fault/libkill_shim.so"), "FRESHET_FAIL": "journal_enospc:2"}, wait_http=False)
-        daemon.expect_exit(75)
-        assert "space" in daemon.log()
-        daemon = self.daemon("full")
+        full = self.work.path / "full.flag"
+        full.touch()
+        shim = {"LD_PRELOAD": str(harness.BUILD / "tests/fault/libkill_shim.so"), "FRESHET_FAIL": "journal_enospc:2", "FRESHET_FULL": str(full)}
+        daemon = self.daemon("full", env=shim)
+        wait_until(lambda: "make room under" in " ".join(daemon.json("/healthz").get("reasons", [])), "/healthz says that an epoch waits for room")
+        wait_until(lambda: "room on the disk" in daemon.json("/readyz").get("reason", ""), "/readyz says that an epoch is late")
+        assert daemon.running()
+        full.unlink()
         wait_until(lambda: trained(daemon) == 2000, "2000 samples after space is there")
+        wait_until(lambda: daemon.get("/readyz")[0] == 200, "/readyz says ready")
+        assert daemon.json("/healthz")["status"] == "ok", daemon.json("/healthz")
         daemon.drain()
         self.ledger_is_exact("full", 2000)
+
+    def a_disk_that_fills_up_pauses_reading_which_goes_on_by_itself(self):
+        disk = self.work.path / "disk"
+        disk.mkdir()
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(disk)], capture_output=True).returncode != 0:
+            print("SKIP: a disk that fills up: a tmpfs cannot be mounted here")
+            return
+        try:
+            create_topic(self.kafka.address, "filled")
+            produce(self.kafka.address, "filled", 0, 1000)
+            daemon = self.daemon("filled", [f"state_dir={disk / 'state'}"])
+            wait_until(lambda: trained(daemon) == 1000, "1000 samples")
+            with open(disk / "other", "wb") as other:  # somebody else takes all but some MiB
+                other.write(b"x" * (52 << 20))
+            wait_until(lambda: "bytes free" in daemon.json("/status")["paused"], "reading pauses before the disk is full")
+            assert "bytes free" in daemon.json("/readyz")["reason"]
+            produce(self.kafka.address, "filled", 1000, 20000)
+            assert daemon.running() and trained(daemon) < 21000
+            with open(disk / "more", "wb", buffering=0) as more, contextlib.suppress(OSError):  # and the rest
+                while True:
+                    more.write(b"x" * 65536)
+            assert daemon.running() and daemon.json("/healthz")["status"] == "degraded"
+            (disk / "other").unlink()
+            (disk / "more").unlink()
+            wait_until(lambda: trained(daemon) == 21000, "reading goes on by itself")
+            daemon.drain()
+            self.ledger_is_exact("filled", 21000, disk / "state")
+        finally:
+            subprocess.run(["umount", "-l", str(disk)], check=True)
+
+    def limits_hold_while_a_slow_disk_takes_a_fold(self):
+        create_topic(self.kafka.address, "slow")
+        produce(self.kafka.address, "slow", 0, 100_000)
+        limit = 1 << 20
+        shim = {"LD_PRELOAD": str(harness.BUILD / "tests/fault/libkill_shim.so"), "FRESHET_SLOW": "fold:300000"}
+        daemon = self.daemon("slow", [f"unfolded_max={limit}", f"journal_max={64 << 20}", "memory_limit=2GiB"], env=shim)
+        unfolded, reasons, folding = 0, set(), 0
+        while trained(daemon) < 100_000:
+            status = daemon.json("/status")
+            unfolded = max(unfolded, status["journal"]["unfolded_bytes"])
+            folding += status["folding"]
+            reasons.add(status["paused"].split(":")[0])
+            time.sleep(0.05)
+        assert folding > 0 and "unfolded_max" in reasons, f"folds were not slow: {reasons}"
+        assert unfolded <= 2 * limit, f"{unfolded} bytes waited for a fold, the limit is {2 * limit}"
+        daemon.kill()
+        daemon = self.daemon("slow")
+        daemon.drain()
+        self.ledger_is_exact("slow", 100_000)
 
     def a_dead_letter_topic_that_refuses_holds_epochs_and_says_so(self):
         create_topic(self.kafka.address, "letters")
