@@ -22,11 +22,36 @@
 
 enum { NS_PER_MS = 1000000 };
 
-static uint64_t on_its_way(const struct fr_service *service)
+/* A look at the limits. `appended` is read before the rest: an epoch that becomes durable in
+ * between counts twice, and never not at all. */
+struct look {
+    uint64_t appended;
+    struct fr_durable_status durable;
+    uint64_t coming; /* produced and not appended */
+};
+
+static void look(const struct fr_service *service, struct look *out)
 {
-    uint64_t appended = atomic_load(&service->appended_bytes);
+    out->appended = atomic_load(&service->appended_bytes);
+    fr_durable_get_status(service->durable, &out->durable);
     uint64_t produced = fr_trainer_produced_bytes(service->trainer);
-    return produced > appended ? produced - appended : 0;
+    out->coming = produced > out->appended ? produced - out->appended : 0;
+}
+
+static uint64_t until(uint64_t bytes, uint64_t limit)
+{
+    return bytes < limit ? limit - bytes : 0;
+}
+
+/* The trainer itself stops where a limit lies, should the next look be late. */
+static void allow(struct fr_service *service, const struct look *at)
+{
+    const struct fr_durable_status *durable = &at->durable;
+    uint64_t more = until(durable->unfolded_bytes, 2 * service->conf->unfolded_max);
+    uint64_t journal = until(durable->journal_bytes, service->conf->journal_max);
+    if (durable->acked < durable->epoch && journal < more)
+        more = journal;
+    fr_trainer_allow(service->trainer, at->appended + more);
 }
 
 static const char *text_of_journal(const struct fr_durable_status *durable, bool held, char *text, size_t size)
@@ -45,11 +70,11 @@ static const char *text_of_journal(const struct fr_durable_status *durable, bool
 }
 
 /* Why reading has to wait, or NULL. */
-static const char *pressure(const struct fr_service *service, const struct fr_durable_status *durable, bool held,
-                            char *text, size_t size)
+static const char *pressure(const struct fr_service *service, const struct look *at, bool held, char *text, size_t size)
 {
     const struct fr_conf *conf = service->conf;
-    uint64_t coming = on_its_way(service);
+    const struct fr_durable_status *durable = &at->durable;
+    uint64_t coming = at->coming;
     uint64_t free_bytes = atomic_load(&service->disk_free), reserve = atomic_load(&service->disk_reserve);
     /* With everything acknowledged no pause can shorten the journal; what waits for a fold has its
      * own limit. */
@@ -73,9 +98,9 @@ static const char *pressure(const struct fr_service *service, const struct fr_du
     return text;
 }
 
-static enum fr_status look_at_disk(struct fr_service *service, const struct fr_durable_status *durable,
-                                   struct fr_err *err)
+static enum fr_status look_at_disk(struct fr_service *service, const struct look *at, struct fr_err *err)
 {
+    const struct fr_durable_status *durable = &at->durable;
     uint64_t now_ns = fr_mono_ns(service->clock), free_bytes = 0;
     if (service->disk_looked_ns && now_ns - service->disk_looked_ns < (uint64_t)FR_DISK_LOOK_MS * NS_PER_MS)
         return FR_OK;
@@ -85,7 +110,7 @@ static enum fr_status look_at_disk(struct fr_service *service, const struct fr_d
         return status;
     uint64_t compaction = durable->cold_bytes < FR_COMPACTION_ROOM ? durable->cold_bytes : FR_COMPACTION_ROOM;
     atomic_store(&service->disk_free, free_bytes);
-    atomic_store(&service->disk_reserve, FR_DISK_RESERVE + on_its_way(service) + durable->unfolded_bytes + compaction);
+    atomic_store(&service->disk_reserve, FR_DISK_RESERVE + at->coming + durable->unfolded_bytes + compaction);
     return FR_OK;
 }
 
@@ -118,13 +143,14 @@ enum fr_status fr_step_upkeep(struct fr_service *service, struct fr_err *err)
 {
     if (atomic_load(&service->abandon))
         return FR_EOF;
-    struct fr_durable_status durable;
+    struct look at;
     char text[256];
-    fr_durable_get_status(service->durable, &durable);
-    enum fr_status status = look_at_disk(service, &durable, err);
+    look(service, &at);
+    allow(service, &at);
+    enum fr_status status = look_at_disk(service, &at, err);
     bool held = fr_trainer_held(service->trainer);
     tell_hold(service, held);
-    fr_trainer_pause(service->trainer, pressure(service, &durable, held, text, sizeof(text)));
+    fr_trainer_pause(service->trainer, pressure(service, &at, held, text, sizeof(text)));
     if (status == FR_OK)
         status = acknowledge(service, err);
     return status == FR_OK ? FR_AGAIN : status;

@@ -90,6 +90,27 @@ void fr_trainer_measure_produced(struct fr_trainer *trainer)
     atomic_store(&trainer->produced, trainer->cut_bytes + open);
 }
 
+void fr_trainer_allow(struct fr_trainer *trainer, uint64_t produced_bytes)
+{
+    atomic_store(&trainer->allowed, produced_bytes);
+}
+
+/* The first batch of an epoch brings its sections, too. Should they alone not fit, what waits is
+ * folded, whatever unfolded_max says; and once all is, they come. */
+bool fr_trainer_at_limit(const struct fr_trainer *trainer, char *text, size_t size)
+{
+    uint64_t sections = 0, most = trainer->conf->unfolded_max;
+    if (!trainer->consumed && !trainer->conf->ingest.lockstep)
+        sections = trainer->section_bytes < most ? trainer->section_bytes : most;
+    uint64_t produced = atomic_load(&trainer->produced), allowed = atomic_load(&trainer->allowed);
+    if (produced < allowed && sections < allowed - produced)
+        return false;
+    if (sections > 0 && trainer->options.fold_wanted)
+        atomic_store(trainer->options.fold_wanted, true);
+    snprintf(text, size, "the journal is at a limit (unfolded_max or journal_max) with what is on its way to it");
+    return true;
+}
+
 uint64_t fr_trainer_produced_bytes(const struct fr_trainer *trainer)
 {
     return atomic_load(&trainer->produced);
@@ -217,7 +238,8 @@ enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last, uint64_t wa
     trainer->history.dense_published = dense_published(trainer);
     fr_trainer_section_encode(&trainer->history, fr_stage_section(stage, FR_SECTION_TRAINER));
     uint64_t bytes = fr_stage_bytes(stage);
-    trainer->section_bytes = bytes - stage->image_bytes - (uint64_t)stage->n_images * FR_IMAGE_HEAD;
+    if (trainer->consumed)
+        trainer->section_bytes = bytes - stage->image_bytes - (uint64_t)stage->n_images * FR_IMAGE_HEAD;
     trainer->cut_bytes += bytes;
     bool pushed = fr_ring_try_push(trainer->options.cut_stages, stage);
     FR_CHECK(pushed); /* as many places as stages */

@@ -50,6 +50,7 @@ struct fr_trainer *fr_trainer_new(const struct fr_trainer_options *options)
     trainer->timeline = 1;
     trainer->last_cut_ns = fr_mono_ns(options->clock);
     trainer->run.last_loss = NAN;
+    trainer->allowed = UINT64_MAX;
     trainer->sift.looks_max = FR_SIFT_LOOKS_MAX;
     pthread_mutex_init(&trainer->lock, NULL);
 
@@ -262,6 +263,8 @@ static bool paused(struct fr_trainer *trainer, uint64_t now_ns)
     bool waits = fr_trainer_cut_late(trainer, now_ns, own, sizeof(own)) ||
                  fr_trainer_waits_for_memory(trainer, own, sizeof(own));
     pthread_mutex_lock(&trainer->lock);
+    if (!waits && trainer->pause_reason[0] == '\0')
+        waits = fr_trainer_at_limit(trainer, own, sizeof(own));
     memcpy(trainer->status.paused, waits ? own : trainer->pause_reason, sizeof(trainer->status.paused));
     trainer->waits = trainer->status.paused[0] != '\0';
     pthread_mutex_unlock(&trainer->lock);

@@ -104,6 +104,7 @@ struct fr_trainer {
     bool late_told, waits;     /* waits: reading did, in the last step */
     uint64_t cut_bytes;        /* of all epochs */
     uint64_t section_bytes;    /* of the last one's sections */
+    _Atomic uint64_t allowed;  /* fr_trainer_allow */
     _Atomic uint64_t produced; /* cut_bytes, and the open epoch */
     struct fr_trainer_run run;
     struct task_run tasks[FR_TASKS_MAX];
@@ -152,6 +153,8 @@ void fr_trainer_tasks_status(const struct fr_trainer *trainer, struct fr_trainer
 bool fr_trainer_cut_due(const struct fr_trainer *trainer, uint64_t now_ns);
 /* Whether a cut that is due has been impossible for too long, and why in text. */
 bool fr_trainer_cut_late(struct fr_trainer *trainer, uint64_t now_ns, char *text, size_t size);
+/* Whether what was produced is all that is allowed, and why reading waits in text. */
+bool fr_trainer_at_limit(const struct fr_trainer *trainer, char *text, size_t size);
 /* After what changed the open epoch. */
 void fr_trainer_measure_produced(struct fr_trainer *trainer);
 enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last, uint64_t wait_ns) FR_MUST_CHECK;

@@ -235,7 +235,7 @@ class Cases:
         produce(self.kafka.address, "slow", 0, 100_000)
         limit = 1 << 20
         shim = {"LD_PRELOAD": str(harness.BUILD / "tests/fault/libkill_shim.so"), "FRESHET_SLOW": "fold:300000"}
-        daemon = self.daemon("slow", [f"unfolded_max={limit}", f"journal_max={64 << 20}", "memory_limit=2GiB"], env=shim)
+        daemon = self.daemon("slow", ["unfolded_max=1MiB", "journal_max=64MiB", "memory_limit=2GiB"], env=shim)
         unfolded, reasons, folding = 0, set(), 0
         while trained(daemon) < 100_000:
             status = daemon.json("/status")
@@ -247,6 +247,7 @@ class Cases:
         assert unfolded <= 2 * limit, f"{unfolded} bytes waited for a fold, the limit is {2 * limit}"
         daemon.kill()
         daemon = self.daemon("slow")
+        wait_until(lambda: trained(daemon) == 100_000, "all samples after a kill in a fold")
         daemon.drain()
         self.ledger_is_exact("slow", 100_000)
 

@@ -70,6 +70,14 @@ FR_CASE(limits_count_what_is_on_its_way)
     w->durable.unfolded_bytes = 100;
     expect(fr_step_upkeep, FR_AGAIN);
     assert_non_null(strstr(w->pause, "unfolded_max: 100 journal bytes"));
+    assert_int_equal(w->allowed, 1000 + 2 * 100 - 100); /* here the trainer stops by itself */
+    w->durable.acked = 8;
+    w->durable.journal_bytes = 970;
+    expect(fr_step_upkeep, FR_AGAIN);
+    assert_int_equal(w->allowed, 1000 + 1000 - 970);
+    w->durable.journal_bytes = 2000;
+    expect(fr_step_upkeep, FR_AGAIN);
+    assert_int_equal(w->allowed, 1000);
 }
 
 /* What comes in while a fold runs: epochs, and acknowledgements that shorten the journal. */

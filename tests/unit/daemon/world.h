@@ -29,7 +29,7 @@ struct world {
     unsigned starts, reads, served, checks, folds, acknowledgements, commits, tellings;
     unsigned appends;
     void (*beside_fold)(void); /* called in the middle of one */
-    uint64_t acknowledged, offered;
+    uint64_t acknowledged, offered, allowed;
     char pause[256];
     char reasons[8][2][512]; /* source, text */
 };
@@ -152,6 +152,12 @@ WRAP(uint64_t, fr_trainer_produced_bytes, const struct fr_trainer *trainer)
 {
     (void)trainer;
     return w->produced;
+}
+
+WRAP(void, fr_trainer_allow, struct fr_trainer *trainer, uint64_t produced_bytes)
+{
+    (void)trainer;
+    w->allowed = produced_bytes;
 }
 
 WRAP(enum fr_status, fr_disk_free_bytes, const char *path, uint64_t *bytes, struct fr_err *err)

@@ -210,6 +210,30 @@ FR_CASE(a_pause_does_not_keep_what_was_trained_from_its_epoch)
     remove_dir(dir);
 }
 
+FR_CASE(reading_stops_at_what_is_allowed_whoever_looks_late)
+{
+    char dir[32];
+    make_dir(dir);
+    struct run run;
+    struct fr_err err = {0};
+    live_open(&run, dir);
+    live_train(&run);
+    fr_trainer_allow(run.trainer, fr_trainer_produced_bytes(run.trainer) + 1);
+    live_train(&run);
+    uint64_t applied = run.applied;
+    assert_true(fr_ring_try_push(run.full, make_batch(run.conf, applied)));
+    assert_int_equal(fr_trainer_step(run.trainer, &err), FR_AGAIN);
+    assert_int_equal(run.applied, applied);
+    struct fr_trainer_status status;
+    fr_trainer_get_status(run.trainer, &status);
+    assert_non_null(strstr(status.paused, "the journal is at a limit"));
+    fr_trainer_allow(run.trainer, UINT64_MAX);
+    assert_int_equal(fr_trainer_step(run.trainer, &err), FR_OK);
+    assert_int_equal(run.applied, applied + 1);
+    run_close(&run);
+    remove_dir(dir);
+}
+
 FR_CASE(a_cut_that_is_late_holds_the_next_batch_and_says_why)
 {
     char dir[32];
@@ -262,6 +286,7 @@ int main(void)
         cmocka_unit_test(a_stage_that_is_not_back_holds_a_lockstep_cut_and_the_next_batch),
         cmocka_unit_test(no_epoch_without_samples_comes_while_nobody_could_use_it),
         cmocka_unit_test(a_pause_does_not_keep_what_was_trained_from_its_epoch),
+        cmocka_unit_test(reading_stops_at_what_is_allowed_whoever_looks_late),
         cmocka_unit_test(a_cut_that_is_late_holds_the_next_batch_and_says_why),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -133,6 +133,9 @@ void fr_trainer_pause(struct fr_trainer *trainer, const char *reason);
 /* Journal bytes, about, of all epochs that this process cut and of the samples of the open one. Any
  * thread may ask. */
 uint64_t fr_trainer_produced_bytes(const struct fr_trainer *trainer);
+/* Reading pauses between batches when so many were produced: who keeps a limit says in advance how
+ * far it lies, and may look again late. Any thread. */
+void fr_trainer_allow(struct fr_trainer *trainer, uint64_t produced_bytes);
 /* An epoch that is not durable, or cannot even be cut, for so long is late: the larger of two
  * epochs and FR_LATE_MS. */
 uint64_t fr_trainer_late_ns(const struct fr_conf *conf);
