@@ -89,6 +89,43 @@ static enum fr_status compare_file(struct fr_service *service, const struct iden
     return status == FR_E_INVALID ? FR_E_CORRUPT : status;
 }
 
+/* The newest epoch's journal file says what model it is of: a model.json of another state is not
+ * taken for its own, whatever the configuration says. */
+static enum fr_status check_head(struct fr_service *service, struct fr_err *err)
+{
+    struct fr_durable_status durable;
+    struct fr_buffer head = {0}, recorded = {0}, cfg = {0};
+    struct fr_codec_settings settings = {0};
+    struct fr_conf_changes *changes = fr_alloc(1, sizeof(*changes));
+    fr_durable_get_status(service->durable, &durable);
+    enum fr_status status = fr_durable_read_epoch(service->durable, durable.epoch, NULL, &head, err);
+    if (status == FR_OK)
+        status = fr_durable_read_file(service->durable, files[0].name, &recorded, err);
+    if (status == FR_OK && fr_codec_settings_parse(head.data, head.size, &settings) != FR_OK)
+        status = fr_err_set(err, FR_E_CORRUPT, "the head of the newest journal file in %s cannot be read",
+                            service->conf->state_dir);
+    if (status == FR_OK) {
+        fr_buffer_append(&cfg, settings.cfg, settings.cfg_size);
+        fr_buffer_terminate(&cfg);
+        fr_buffer_terminate(&recorded);
+        status = files[0].compare((const char *)recorded.data, (const char *)cfg.data, changes, err);
+        status = status == FR_E_INVALID ? FR_E_CORRUPT : status;
+    }
+    if (status == FR_OK && changes->n > 0)
+        status =
+            fr_err_set(err, FR_E_CORRUPT,
+                       "the epochs in %s are of another model than its %s (%.200s): files of two states are mixed; "
+                       "restore all of the directory from one copy",
+                       service->conf->state_dir, files[0].name, changes->list[0].text);
+    free(changes);
+    fr_codec_settings_release(&settings);
+    fr_buffer_release(&head);
+    fr_buffer_release(&recorded);
+    fr_buffer_release(&cfg);
+    /* a state that began from a savepoint has no epoch in its journal yet */
+    return status == FR_E_NOT_FOUND ? FR_OK : status;
+}
+
 static uint32_t kept(const struct fr_conf_changes *changes)
 {
     return changes->n < FR_CONF_CHANGES_MAX ? changes->n : FR_CONF_CHANGES_MAX;
@@ -156,6 +193,8 @@ enum fr_status fr_identity_check(struct fr_service *service, const uint8_t *sect
                           fr_status_name(status));
     for (size_t i = 0; i < FR_ARRAY_LEN(files) && status == FR_OK; i++)
         status = compare_file(service, &files[i], err);
+    if (status == FR_OK)
+        status = check_head(service, err);
     if (status != FR_OK || identity->changes.n == 0)
         return status;
     log_changes(&identity->changes);
