@@ -88,24 +88,33 @@ static void make_whole(uint8_t *bytes, size_t size)
     }
 }
 
-static void scan(void)
+/* What was indexed is read back. */
+static void read_back(const struct fr_journal *journal, struct fr_journal_file *file)
 {
-    struct fr_journal journal = {.disk = fr_disk_system(), .dir = folder, .salt = SALT};
-    struct fr_journal_file *file = NULL;
     struct fr_buffer scratch = {0};
     struct fr_err err = {0};
-    if (fr_journal_file_open(&journal, FIRST, false, &file, &err) != FR_OK)
-        return;
-    (void)!fr_journal_file_scan(&journal, file, UINT64_MAX, &scratch, &err);
+    (void)!fr_journal_file_scan(journal, file, UINT64_MAX, &scratch, &err);
     for (size_t i = 0; i < file->n_epochs; i++) {
         struct fr_epoch epoch;
         fr_buffer_clear(&scratch);
-        FR_CHECK(fr_journal_read(&journal, file, &file->epochs[i], &scratch, &err) == FR_OK);
+        FR_CHECK(fr_journal_read(journal, file, &file->epochs[i], &scratch, &err) == FR_OK);
         FR_CHECK(fr_epoch_parse(scratch.data, scratch.size, &epoch) == FR_OK);
         FR_CHECK(memcmp(&epoch.digest, &file->epochs[i].digest, sizeof(epoch.digest)) == 0);
     }
     fr_buffer_release(&scratch);
-    fr_journal_file_free(&journal, file);
+}
+
+static void scan(void)
+{
+    struct fr_journal journal = {
+        .disk = fr_disk_system(), .descriptors = fr_journal_descriptors_new(false), .dir = folder, .salt = SALT};
+    struct fr_journal_file *file = NULL;
+    struct fr_err err = {0};
+    if (fr_journal_file_open(&journal, FIRST, &file, &err) == FR_OK) {
+        read_back(&journal, file);
+        fr_journal_file_free(&journal, file);
+    }
+    fr_journal_descriptors_free(journal.descriptors);
 }
 
 static void mark(uint8_t *bytes, size_t size)
