@@ -88,6 +88,8 @@ static void write_json(const struct fr_node *node, struct fr_buffer *out)
     fr_buffer_append(out, map ? "{" : "[", 1);
     for (uint32_t n = 0; n < node->count; n++) {
         uint32_t i = map ? next_key(node, last) : n;
+        if (i == node->count) /* the rest are keys that came before, or an empty one */
+            break;
         last = map ? node->keys[i]->text : "";
         if (n > 0)
             fr_buffer_append(out, ",", 1);

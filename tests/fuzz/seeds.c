@@ -187,6 +187,9 @@ static void state_seeds(void)
     fr_buffer_clear(&out);
     fr_buffer_append(&out, model_cfg, strlen(model_cfg));
     write_seed("state/model.json", &out);
+    fr_buffer_clear(&out);
+    fr_buffer_printf(&out, "{\"slots\":[{\"\":1,\"a\":1,\"a\":2}]}");
+    write_seed("state/keys.json", &out);
     history_free(h);
     fr_buffer_release(&out);
 }
