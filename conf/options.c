@@ -108,6 +108,14 @@ const struct fr_option fr_options[] = {
     RANGED(SIZE, "journal_max", IN(fr_conf, journal_max), 64 * KIB, 64 * TIB, NULL,
            "journal bytes on disk that pause reading", .computed = "4 * unfolded_max"),
 
+    GROUP("savepoint", "copies of the state in `state_dir/savepoints`, made of links where they can be"),
+    RANGED(DURATION, "savepoint.every", IN(fr_conf, savepoint.every_ms), 0, 366 * DAY, "0s",
+           "time between savepoints by policy; 0: only those that `freshet savepoint` asks for"),
+    RANGED(U32, "savepoint.keep", IN(fr_conf, savepoint.keep), 1, 10000, "3",
+           "newest savepoints by policy that stay; those with a name of their own stay always"),
+    ROW(BOOL, "savepoint.at_drain", IN(fr_conf, savepoint.at_drain), "false",
+        "one by policy after the last epoch of a drain"),
+
     GROUP("ingest", "the sample log", .required = true),
     ROW(TEXT, "ingest.brokers", IN(fr_conf, ingest.brokers), NULL, "Kafka bootstrap servers, `host:port,host:port`",
         .required = true),

@@ -23,7 +23,7 @@
 enum { SETS_MAX = 256, FILES_MAX = 65536 };
 
 struct arguments {
-    const char *config;
+    const char *config, *restore;
     const char *sets[SETS_MAX];
     size_t n_sets;
     bool check, print_config, until_end, help, version;
@@ -40,6 +40,7 @@ static const char usage[] =
     "  --print-config       prints the effective configuration and exits\n"
     "  --until end|TIME     drains and exits 0 at the ends the topics have at the start, or, partition by partition,\n"
     "                       before the first record of that Kafka timestamp or later (2026-01-02T03:04:05Z, Unix ms)\n"
+    "  --restore DIR        begins the state, which must not exist yet, from a savepoint, in a new timeline\n"
     "  --log LEVEL          debug, info (default), warn, error\n"
     "  --version, --help\n"
     "\n"
@@ -97,12 +98,13 @@ static bool parse_option(int argc, char **argv, int *i, struct arguments *out)
     for (size_t f = 0; f < FR_ARRAY_LEN(flags); f++)
         if (strcmp(name, flags[f].name) == 0)
             return *flags[f].flag = true;
-    if (strcmp(name, "--new-timeline") == 0 || strcmp(name, "--restore") == 0) {
+    if (strcmp(name, "--new-timeline") == 0) {
         fprintf(stderr, "freshetd: %s is not in this version\n", name);
         return false;
     }
     bool config = strcmp(name, "--config") == 0, set = strcmp(name, "--set") == 0, until = strcmp(name, "--until") == 0;
-    if (!config && !set && !until && strcmp(name, "--log") != 0) {
+    bool restore = strcmp(name, "--restore") == 0;
+    if (!config && !set && !until && !restore && strcmp(name, "--log") != 0) {
         fprintf(stderr, "freshetd: unknown argument %s; see freshetd --help\n", name);
         return false;
     }
@@ -111,8 +113,8 @@ static bool parse_option(int argc, char **argv, int *i, struct arguments *out)
         return false;
     }
     const char *value = argv[++*i];
-    if (config)
-        return (out->config = value) != NULL;
+    if (config || restore)
+        return (*(config ? &out->config : &out->restore) = value) != NULL;
     return set ? add_set(value, out) : until ? parse_until(value, out) : parse_level(value, &out->level);
 }
 
@@ -164,6 +166,7 @@ static int run(struct fr_conf *conf, const struct arguments *arguments)
     service->clock = fr_clock_system();
     service->until_end = arguments->until_end;
     service->until_ms = arguments->until_ms;
+    service->restore = arguments->restore;
     struct fr_err err = {0};
     enum fr_status status = fr_service_open(service, &err);
     if (status == FR_OK)

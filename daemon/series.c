@@ -242,6 +242,11 @@ static void series_epochs(struct fr_service *service, const struct fr_snapshots 
                durable->cold_asked);
     fr_counter(registry, "freshet_cold_found_total", NULL, "Keys that this process found in the cold store.",
                durable->cold_found);
+    fr_counter(registry, "freshet_savepoints_total", NULL, "Savepoints taken by this process.",
+               atomic_load(&service->savepoints));
+    fr_counter(registry, "freshet_savepoint_failures_total", NULL,
+               "Savepoints that this process could not take; /healthz and the log say why.",
+               atomic_load(&service->savepoint_failures));
     fr_counter(registry, "freshet_delta_records_total", NULL, "Delta records produced by this process.",
                s->publisher.records);
     fr_counter(registry, "freshet_delta_bytes_total", NULL, "Delta bytes produced by this process.",

@@ -3,6 +3,7 @@
  * A drain goes in this order: ingest stops polling; the trainer cuts its last epoch; the durable
  * thread makes it durable; the publisher waits for the acknowledgements, at most drain_timeout. At
  * the start HTTP comes first, so that /healthz and /readyz answer while recovering. */
+#include "durable/savepoint.h"
 #include "service.h"
 
 #include <inttypes.h>
@@ -175,6 +176,25 @@ static void fold_goes_on(void *self)
     fr_http_beat(service->http, service->loops[FR_LOOP_FOLD].beat);
 }
 
+/* --restore: the state directory is made from a savepoint. */
+static enum fr_status begin_from(struct fr_service *service, struct fr_err *err)
+{
+    struct fr_savepoint from = {0};
+    char quoted[1200];
+    if (!service->restore)
+        return FR_OK;
+    uint64_t begin_ns = fr_mono_ns(service->clock);
+    enum fr_status status = fr_savepoint_restore(service->restore, service->conf->state_dir, NULL, &from, err);
+    if (status == FR_E_EXISTS || status == FR_E_STATE || status == FR_E_NOT_FOUND)
+        return err->status = FR_E_MISMATCH; /* an operator gives another directory */
+    if (status == FR_OK)
+        fr_log(FR_LOG_INFO, "daemon", "restored",
+               "savepoint=%s epoch=%" PRIu64 " timeline=%" PRIu64 " bytes=%" PRIu64 " seconds=%.3f",
+               fr_log_quote(quoted, sizeof(quoted), service->restore), from.epoch, from.timeline, from.bytes,
+               (double)(fr_mono_ns(service->clock) - begin_ns) / 1e9);
+    return status;
+}
+
 static enum fr_status open_state(struct fr_service *service, struct fr_err *err)
 {
     struct fr_buffer head = {0};
@@ -194,7 +214,9 @@ static enum fr_status open_state(struct fr_service *service, struct fr_err *err)
                                          .head_size = head.size,
                                          .merged = fold_goes_on,
                                          .merged_self = service};
-    enum fr_status status = fr_durable_open(&options, &service->durable, err);
+    enum fr_status status = begin_from(service, err);
+    if (status == FR_OK)
+        status = fr_durable_open(&options, &service->durable, err);
     fr_buffer_release(&head);
     if (status != FR_OK)
         return status;
@@ -421,6 +443,16 @@ static bool all_published(struct fr_service *service)
     return publisher.acked >= atomic_load(&service->publishable);
 }
 
+/* savepoint.at_drain: the fold thread is asked once, and takes it or says why not. */
+static bool last_savepoint_taken(struct fr_service *service)
+{
+    if (!service->conf->savepoint.at_drain)
+        return true;
+    int none = FR_LAST_NONE;
+    (void)atomic_compare_exchange_strong(&service->last_savepoint, &none, FR_LAST_WANTED);
+    return atomic_load(&service->last_savepoint) == FR_LAST_DONE;
+}
+
 /* FR_OK, or FR_E_NONFINITE when epochs stay behind because publishing is held. */
 static enum fr_status drained(struct fr_service *service, struct fr_err *err)
 {
@@ -481,7 +513,7 @@ enum fr_status fr_service_run(struct fr_service *service, struct fr_err *err)
             drain_begin_ns = now_ns;
         bool finished =
             atomic_load(&service->loops[FR_LOOP_TRAINER].done) && atomic_load(&service->loops[FR_LOOP_DURABLE].done);
-        if (finished && all_published(service))
+        if (finished && all_published(service) && last_savepoint_taken(service))
             return drained(service, err);
         if (now_ns - drain_begin_ns > (uint64_t)service->conf->export_.drain_timeout_ms * 1000000u)
             return drain_timed_out(service, err);

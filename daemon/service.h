@@ -88,6 +88,9 @@ struct fr_policy_configs { /* what a table's policies point to */
     struct fr_expire_capacity capacity;
 };
 
+/* The savepoint at the end of a drain: main wants it, the fold thread takes it. */
+enum fr_last_savepoint { FR_LAST_NONE, FR_LAST_WANTED, FR_LAST_DONE };
+
 enum { FR_TIMED_THREADS = 10 };
 
 /* The counters of the history that may be shown (series.c); main thread. */
@@ -118,7 +121,8 @@ struct fr_service {
     const char *config; /* its file */
     const struct fr_clock *clock;
     bool until_end;
-    int64_t until_ms; /* --until TIME; 0: none */
+    int64_t until_ms;    /* --until TIME; 0: none */
+    const char *restore; /* --restore DIR, or NULL */
 
     struct fr_progress progress; /* main thread */
     struct fr_registry *registry;
@@ -157,6 +161,8 @@ struct fr_service {
     atomic_bool delta_checked, ingest_started;
     atomic_int phase;
     _Atomic uint64_t durable_epoch;
+    atomic_int last_savepoint; /* enum fr_last_savepoint */
+    _Atomic uint64_t savepoints, savepoint_failures;
     /* epochs above it are held back: fr_stage.publishable of the newest durable one */
     _Atomic uint64_t publishable;
     _Atomic uint64_t recovered_bytes, recover_bytes;
@@ -182,6 +188,8 @@ struct fr_service {
     struct fr_stage *stage;             /* durable: cut, and not durable yet */
     unsigned long long letters_told_ns; /* durable: the wait for dead letters; 0: none */
     uint64_t acknowledged;              /* upkeep: epochs the journal was told of */
+    uint64_t savepoints_looked_ns;      /* fold */
+    uint64_t savepoint_due_ns;          /* fold: when the policy is asked again */
     bool hold_told;                     /* upkeep */
     uint64_t disk_looked_ns;            /* upkeep */
 
@@ -230,6 +238,13 @@ bool fr_service_epoch_late(struct fr_service *service, char *text, size_t size);
 void fr_service_retry_later(struct fr_service *service, struct fr_retry *retry, const char *source,
                             const struct fr_err *err);
 void fr_service_retry_good(struct fr_service *service, struct fr_retry *retry, const char *source);
+
+/* Folds what `before` says is durable and not folded. */
+enum fr_status fr_service_fold(struct fr_service *service, const struct fr_durable_status *before,
+                               struct fr_err *err) FR_MUST_CHECK;
+
+/* savepoints.c: requests, policy and the end of a drain; a part of the fold thread's turn. */
+enum fr_status fr_step_savepoints(struct fr_service *service, struct fr_err *err) FR_MUST_CHECK;
 
 /* documents.c: /status /auc /readyz and series, from snapshots. */
 void fr_documents_publish(struct fr_service *service);

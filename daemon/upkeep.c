@@ -170,7 +170,7 @@ bool fr_service_epoch_late(struct fr_service *service, char *text, size_t size)
 
 /* ---- fold ---- */
 
-static enum fr_status fold(struct fr_service *service, const struct fr_durable_status *before, struct fr_err *err)
+enum fr_status fr_service_fold(struct fr_service *service, const struct fr_durable_status *before, struct fr_err *err)
 {
     struct fr_durable_status durable;
     uint64_t begin_ns = fr_mono_ns(service->clock);
@@ -202,14 +202,14 @@ enum fr_status fr_step_fold(struct fr_service *service, struct fr_err *err)
     bool is_short = free_bytes < reserve && durable.unfolded_bytes >= FR_DISK_RESERVE;
     bool due =
         durable.unfolded_bytes >= service->conf->unfolded_max || is_short || (wanted && durable.epoch > durable.folded);
-    if (!due)
-        return FR_AGAIN;
     enum fr_status status = FR_E_NO_SPACE;
+    if (!due)
+        return (status = fr_step_savepoints(service, err)) == FR_OK ? FR_AGAIN : status;
     if (reserve > 0 && free_bytes < durable.unfolded_bytes)
         (void)fr_err_set(err, status, "a fold may write %" PRIu64 " bytes, and %" PRIu64 " are free",
                          durable.unfolded_bytes, free_bytes);
     else
-        status = fold(service, &durable, err);
+        status = fr_service_fold(service, &durable, err);
     if (status == FR_E_NO_SPACE) {
         if (wanted)
             atomic_store(&service->fold_wanted, true);

@@ -169,7 +169,13 @@ static enum fr_status judge_record(const struct look *look, int32_t partition, c
     if (record->np != publisher->options.partitions || record->partition != (uint32_t)partition)
         return fr_err_set(err, FR_E_MISMATCH, "topic %s partition %d holds a record of partition %u of %u; %s", topic,
                           (int)partition, record->partition, record->np, REMEDY);
-    return record->timeline < durable->timeline ? FR_OK : other_epoch(look, partition, record, err);
+    if (record->timeline < durable->timeline)
+        return fr_err_set(err, FR_E_MISMATCH,
+                          "topic %s partition %d holds epoch %" PRIu64 " of timeline %" PRIu64
+                          ", and this state begins timeline %" PRIu64
+                          " from a savepoint; name an empty topic in export.topic, which is filled with all of it",
+                          topic, (int)partition, record->epoch, record->timeline, durable->timeline);
+    return other_epoch(look, partition, record, err);
 }
 
 /* *least = the newest epoch that every partition holds wholly. */

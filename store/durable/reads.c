@@ -113,7 +113,9 @@ enum fr_status fr_durable_view_open(struct fr_durable *durable, struct fr_durabl
     }
     struct fr_durable_view *view = fr_alloc(1, sizeof(*view));
     *view = (struct fr_durable_view){durable, at};
-    *epoch = (struct fr_durable_folded_epoch){sentinel.timeline, sentinel.epoch, sentinel.digest};
+    struct fr_durable_status now;
+    fr_durable_get_status(durable, &now);
+    *epoch = (struct fr_durable_folded_epoch){now.timeline, sentinel.epoch, sentinel.digest};
     *out = view;
     return FR_OK;
 }

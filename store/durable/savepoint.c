@@ -356,6 +356,16 @@ static enum fr_status clear_for_restore(const struct fr_disk *disk, const char *
     return status;
 }
 
+/* Until the state is made nobody else makes or opens one there. */
+static enum fr_status lock_directory(const char *dir, int *lock, struct fr_err *err)
+{
+    char path[PATH_MAX];
+    enum fr_status status = join(path, dir, "/LOCK", err);
+    if (status == FR_OK)
+        status = fr_dir_make(dir, err);
+    return status == FR_OK ? fr_file_lock(path, lock, err) : status;
+}
+
 static enum fr_status copy_into(const struct fr_disk *disk, const char *path, const char *dir, struct fr_err *err)
 {
     char from[PATH_MAX], to[PATH_MAX];
@@ -388,6 +398,9 @@ enum fr_status fr_savepoint_restore(const char *path, const char *dir, const str
         status = join(hwm, path, "/hwm", err);
     if (status == FR_OK)
         status = fr_hwm_read(hwm, &mark, &copy_lost, err);
+    int lock = -1;
+    if (status == FR_OK)
+        status = lock_directory(dir, &lock, err);
     if (status == FR_OK)
         status = clear_for_restore(disk, dir, err);
     if (status == FR_OK)
@@ -401,6 +414,8 @@ enum fr_status fr_savepoint_restore(const char *path, const char *dir, const str
         status = fr_hwm_create(disk, hwm, &mark, err);
     if (status == FR_OK && disk->unlink(disk->self, marker) != 0)
         status = fr_err_set(err, FR_E_IO, "cannot remove %s: %s", marker, strerror(errno));
+    if (lock >= 0)
+        (void)close(lock);
     out->timeline = mark.timeline;
     return status;
 }

@@ -289,6 +289,11 @@ struct fr_conf {
     uint64_t epoch_bytes_max;
     uint64_t unfolded_max; /* default min(memory_limit/4, 512MiB) */
     uint64_t journal_max;  /* 4 * unfolded_max */
+    struct {
+        int64_t every_ms; /* 0: only on request */
+        uint32_t keep;
+        bool at_drain;
+    } savepoint;
     /* of layers' parameters and optimizer state: what an epoch that trains holds of them */
     uint64_t dense_bytes;
     struct {

@@ -126,7 +126,8 @@ uint64_t fr_durable_cold_memory(struct fr_durable *durable);
  * durable object; until then folds free no disk of what they replace. Any thread, one at a time. */
 struct fr_durable_view;
 struct fr_durable_folded_epoch {
-    uint64_t timeline, epoch;
+    uint64_t timeline; /* of the state, whose history it is part of */
+    uint64_t epoch;
     struct fr_sha256 digest;
 };
 /* FR_E_NOT_FOUND: nothing is folded yet. */
