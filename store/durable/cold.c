@@ -354,11 +354,14 @@ enum fr_status fr_cold_writer_sentinel(struct fr_cold_writer *writer, const stru
     return add(writer, &key, &writer->value, err);
 }
 
+enum fr_status fr_cold_writer_finish(struct fr_cold_writer *writer, struct fr_err *err)
+{
+    return finish_file(writer, err);
+}
+
 enum fr_status fr_cold_writer_ingest(struct fr_cold_writer *writer, struct fr_err *err)
 {
-    enum fr_status status = finish_file(writer, err);
-    if (status != FR_OK)
-        return status;
+    FR_CHECK(!writer->sst);
     rocksdb_ingestexternalfileoptions_t *options = rocksdb_ingestexternalfileoptions_create();
     /* links, no copy; RocksDB syncs files and folder */
     rocksdb_ingestexternalfileoptions_set_move_files(options, 1);

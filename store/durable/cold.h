@@ -85,6 +85,8 @@ enum fr_status fr_cold_writer_section(struct fr_cold_writer *writer, const char 
                                       size_t size, struct fr_err *err) FR_MUST_CHECK;
 enum fr_status fr_cold_writer_sentinel(struct fr_cold_writer *writer, const struct fr_cold_sentinel *sentinel,
                                        struct fr_err *err) FR_MUST_CHECK;
+/* The last file is written and whole; nothing has entered the store yet. */
+enum fr_status fr_cold_writer_finish(struct fr_cold_writer *writer, struct fr_err *err) FR_MUST_CHECK;
 enum fr_status fr_cold_writer_ingest(struct fr_cold_writer *writer, struct fr_err *err) FR_MUST_CHECK;
 /* Removes what files are left (all, when nothing was ingested). */
 void fr_cold_writer_free(struct fr_cold_writer *writer);

@@ -371,6 +371,8 @@ static enum fr_status run(struct fold *fold, bool *ingesting, struct fr_err *err
         status = merge_images(fold, err);
     if (status == FR_OK)
         status = write_end(fold, err);
+    if (status == FR_OK)
+        status = fr_cold_writer_finish(fold->writer, err);
     if (status != FR_OK)
         return status;
     *ingesting = true;

@@ -2,6 +2,9 @@
  * a truncated MANIFEST. */
 #include "scene.h"
 
+#include <errno.h>
+#include <sys/mount.h>
+
 #include "base/check.h"
 
 /* The one private header a test of this module needs: a small limit for sorted files, and what the
@@ -339,6 +342,31 @@ FR_CASE(a_fold_that_cannot_write_stops_the_object)
     fr_durable_close(durable);
 }
 
+FR_CASE(a_fold_that_fills_the_disk_with_its_last_bytes_is_made_again)
+{
+    struct scene scene = scene_make(71);
+    struct fr_durable *durable = scene_open(&scene, false);
+    scene_append_to(&scene, durable, 1, 2);
+    char folder[SCENE_PATH];
+    scene_path(&scene, "fold", folder);
+    /* One page: what the last file has is written when it is finished, and has no room. */
+    if (mount("tmpfs", folder, "tmpfs", 0, "size=4k") != 0) {
+        fr_durable_close(durable);
+        print_message("SKIP: a file system of one page cannot be mounted here: %s\n", strerror(errno));
+        skip();
+    }
+    struct fr_err err = {0};
+    enum fr_status status = fr_durable_fold(durable, &err);
+    assert_int_equal(umount(folder), 0);
+    assert_int_equal(status, FR_E_NO_SPACE);
+    assert_int_equal(scene_status(durable).folded, 0);
+    scene_append_to(&scene, durable, 3, 3);
+    scene_fold(durable);
+    assert_int_equal(scene_status(durable).folded, 3);
+    assert_true(scene_state_is(&scene, durable, 3));
+    fr_durable_close(durable);
+}
+
 static void find_manifest(const char *cold, char path[SCENE_PATH])
 {
     DIR *dir = opendir(cold);
@@ -419,6 +447,7 @@ int main(void)
         SCENE_CASE(files_of_an_interrupted_fold_are_removed_by_open),
         SCENE_CASE(a_fold_finds_a_journal_that_changed_and_takes_nothing_in),
         SCENE_CASE(a_fold_that_cannot_write_stops_the_object),
+        SCENE_CASE(a_fold_that_fills_the_disk_with_its_last_bytes_is_made_again),
         SCENE_CASE(a_truncated_manifest_gives_the_same_state_or_a_refusal),
     };
     return cmocka_run_group_tests_name("durable fold", tests, NULL, NULL);
