@@ -378,7 +378,7 @@ export: {topic: d}
             config = re.sub(rf"^{section}:.*?\n\n", lambda _: example + "\n", whole, flags=re.M | re.S)
             assert config != whole
             file = self.work.path / "readme.yaml"
-            file.write_text(config)
+            file.write_text(re.sub(r"(ssl\.ca\.location): \S+", r"\1: probe", config))  # the check opens a file that is named
             done = subprocess.run([BUILD / "daemon/freshetd", "--config", file, "--check"], capture_output=True, text=True, timeout=PATIENCE)
             assert done.returncode == 0, f"{done.stdout}{done.stderr}\n{config}"
 
