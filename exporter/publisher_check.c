@@ -129,10 +129,11 @@ static enum fr_status other_epoch(const struct look *look, int32_t partition, co
     const struct fr_durable_status *durable = &look->durable;
     struct fr_sha256 digest;
     if (fr_durable_digest(look->publisher->options.durable, record->epoch, &digest) != FR_OK)
-        return fr_err_set(err, FR_E_MISMATCH,
-                          "topic %s partition %d ends at epoch %" PRIu64 ", which the journal (from epoch %" PRIu64
-                          ") no longer knows: the topic lost its newest records; %s, which is filled with all of it",
-                          topic, (int)partition, record->epoch, durable->journal_first, REMEDY);
+        return fr_err_set(
+            err, FR_E_MISMATCH,
+            "topic %s partition %d ends at epoch %" PRIu64 ", which the journal (from epoch %" PRIu64
+            ") no longer knows: the topic lost its newest records, or another state writes to it; %s, which is filled with all of it",
+            topic, (int)partition, record->epoch, durable->journal_first, REMEDY);
     if (fr_sha256_u64(&digest) != record->digest)
         return fr_err_set(err, FR_E_MISMATCH,
                           "topic %s partition %d holds an epoch %" PRIu64 " of model %s at offset %" PRId64
