@@ -40,7 +40,11 @@ static int connect_to(void)
     FR_CHECK(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) == 0);
     FR_CHECK(setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)) == 0);
     FR_CHECK(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)) == 0);
-    FR_CHECK(connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0);
+    int rc;
+    do /* libFuzzer's alarm interrupts */
+        rc = connect(fd, (struct sockaddr *)&address, sizeof(address));
+    while (rc != 0 && (errno == EINTR || errno == EALREADY));
+    FR_CHECK(rc == 0 || errno == EISCONN);
     return fd;
 }
 
@@ -53,6 +57,8 @@ static size_t receive(int fd, char *reply, size_t room)
         ssize_t n = size < room ? recv(fd, reply + size, room - size, 0) : recv(fd, rest, sizeof(rest), 0);
         if (n == 0 || (n < 0 && errno == ECONNRESET))
             return size;
+        if (n < 0 && errno == EINTR)
+            continue;
         FR_CHECK(n > 0); /* EAGAIN: the server neither answered nor closed */
         size += size < room ? (size_t)n : 0;
     }
