@@ -9,32 +9,13 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import confluent_kafka  # noqa: E402
 import confluent_kafka.admin  # noqa: E402
-import msgpack  # noqa: E402
 import harness  # noqa: E402
 from harness import *  # noqa: E402,F403
+from streams import live_samples, lockstep_samples, produce  # noqa: E402
 
 LIVE, LOCKSTEP = SOURCE / "tests/integration/operating.yaml", SOURCE / "tests/integration/tool.yaml"
 LINE = re.compile(r'^savepoint dir="?([^" ]+)"? timeline=(\d+) epoch=(\d+) digest=(0x[0-9a-f]{16}) bytes=(\d+)$', re.M)
 KILLS = 10
-
-
-def produce(address, topic, samples):
-    producer = confluent_kafka.Producer({"enable.idempotence": True, "bootstrap.servers": address})
-    for i, sample in samples:
-        producer.produce(topic, msgpack.packb(sample), partition=i % 2)
-        producer.poll(0)
-    assert producer.flush(PATIENCE) == 0
-
-
-def live_samples(begin, count):
-    return [(i, {"t": 1700000000000 + i, "y": {"click": i % 2}, "f": {"sample": i, "user_id": i % 50, "price": 1.0}}) for i in range(begin, begin + count)]
-
-
-def lockstep_samples(count):
-    rng = random.Random(5)
-    return [(i, {"t": 1700000000000 + i * 500, "y": {"click": rng.random() < 0.4, "buy": rng.random() < 0.2},
-                 "f": {"user_id": int(rng.paretovariate(0.7)) % 900, "item_id": f"i{rng.randrange(300)}", "history": [f"i{rng.randrange(300)}"],
-                       "price": rng.random() * 9}}) for i in range(count)]
 
 
 def savepoints(state):
@@ -126,7 +107,7 @@ class Cases:
         return daemon
 
     def a_state_from_a_savepoint_ends_like_the_one_it_was_taken_of(self):
-        produce(self.kafka.address, "lockstep", lockstep_samples(6000))
+        produce(self.kafka.address, "lockstep", lockstep_samples(6000, seed=5))
         self.lockstep("whole")
         self.lockstep("half", kill="hwm_synced:5")
         half, whole = self.work.path / "half", self.work.path / "whole"
