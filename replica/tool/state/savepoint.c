@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -46,6 +47,8 @@ static enum fr_status list(const char *dir, struct fr_err *err)
             status = fr_savepoint_look(path, &savepoint, err);
         if (status == FR_OK)
             print_one(path, &savepoint);
+        else if (access(path, F_OK) != 0) /* the daemon removed it while we looked */
+            status = FR_OK;
     }
     free(names);
     return status;
