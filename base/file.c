@@ -61,7 +61,11 @@ static long system_pwrite(void *self, int fd, const void *bytes, size_t size, ui
 static int system_fdatasync(void *self, int fd)
 {
     (void)self;
-    return fdatasync(fd);
+    int rc;
+    do /* NFS and FUSE are interrupted before they begin: no sync has failed */
+        rc = fdatasync(fd);
+    while (rc != 0 && errno == EINTR);
+    return rc;
 }
 
 static int system_ftruncate(void *self, int fd, uint64_t size)

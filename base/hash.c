@@ -13,6 +13,7 @@
 
 #include <stdlib.h>
 
+#include <openssl/evp.h>
 #include <openssl/sha.h>
 
 #include "base/check.h"
@@ -76,6 +77,50 @@ struct fr_sha256 fr_sha256(const void *bytes, size_t size)
     const unsigned char *done = SHA256(size ? bytes : "", size, digest.bytes);
     FR_CHECK(done == digest.bytes); /* fails only where libcrypto has no SHA-256 at all */
     return digest;
+}
+
+struct fr_sha256_stream {
+    EVP_MD_CTX *context;
+};
+
+static void begin_sha256(struct fr_sha256_stream *stream)
+{
+    int begun = EVP_DigestInit_ex(stream->context, EVP_sha256(), NULL);
+    FR_CHECK(begun == 1);
+}
+
+struct fr_sha256_stream *fr_sha256_stream_new(void)
+{
+    struct fr_sha256_stream *stream = fr_alloc(1, sizeof(*stream));
+    stream->context = EVP_MD_CTX_new();
+    FR_CHECK(stream->context != NULL);
+    begin_sha256(stream);
+    return stream;
+}
+
+void fr_sha256_stream_update(struct fr_sha256_stream *stream, const void *bytes, size_t size)
+{
+    if (size == 0)
+        return;
+    int updated = EVP_DigestUpdate(stream->context, bytes, size);
+    FR_CHECK(updated == 1);
+}
+
+struct fr_sha256 fr_sha256_stream_end(struct fr_sha256_stream *stream)
+{
+    struct fr_sha256 digest;
+    int ended = EVP_DigestFinal_ex(stream->context, digest.bytes, NULL);
+    FR_CHECK(ended == 1);
+    begin_sha256(stream);
+    return digest;
+}
+
+void fr_sha256_stream_free(struct fr_sha256_stream *stream)
+{
+    if (!stream)
+        return;
+    EVP_MD_CTX_free(stream->context);
+    free(stream);
 }
 
 uint64_t fr_sha256_u64(const struct fr_sha256 *digest)

@@ -30,6 +30,12 @@ struct fr_sha256 {
     uint8_t bytes[32];
 };
 struct fr_sha256 fr_sha256(const void *bytes, size_t size);
+struct fr_sha256_stream; /* of what is not held whole */
+struct fr_sha256_stream *fr_sha256_stream_new(void);
+void fr_sha256_stream_update(struct fr_sha256_stream *stream, const void *bytes, size_t size);
+/* Of all bytes so far; afterwards the stream is as new. */
+struct fr_sha256 fr_sha256_stream_end(struct fr_sha256_stream *stream);
+void fr_sha256_stream_free(struct fr_sha256_stream *stream);
 /* Returns the first 8 bytes, big-endian: the u64 that delta records carry as `dig`, `prev` and
  * `fp`. */
 uint64_t fr_sha256_u64(const struct fr_sha256 *digest);

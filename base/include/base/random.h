@@ -1,13 +1,38 @@
 /* Counter-based random numbers are a pure function of (seed, stream, key, index): there is no state
  * to save and no order to keep. Two rounds of a 64-bit finalizer mix the combined counter (SplitMix
- * construction, Steele et al. 2014). */
+ * construction, Steele et al. 2014). What only counts is valid as C17 and as CUDA C++. */
 #ifndef FR_BASE_RANDOM_H
 #define FR_BASE_RANDOM_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-uint64_t fr_random_u64(uint64_t seed, uint64_t stream, uint64_t key, uint64_t index);
+#include "base/math.h"
+
+FR_HD uint64_t fr_random_mix(uint64_t z)
+{
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
+    return z ^ z >> 31;
+}
+
+/* Where the draws of a (seed, stream, key) start. Odd factors without simple relations keep tuples
+ * of small numbers apart before the first round. */
+FR_HD uint64_t fr_random_start(uint64_t seed, uint64_t stream, uint64_t key)
+{
+    return fr_random_mix(key + seed * 0xd1342543de82ef95ULL + stream * 0xaef17502108ef2d9ULL + 0x2545f4914f6cdd1dULL);
+}
+
+FR_HD uint64_t fr_random_draw(uint64_t start, uint64_t index)
+{
+    return fr_random_mix(start + (index + 1) * 0x9e3779b97f4a7c15ULL);
+}
+
+FR_HD uint64_t fr_random_u64(uint64_t seed, uint64_t stream, uint64_t key, uint64_t index)
+{
+    return fr_random_draw(fr_random_start(seed, stream, key), index);
+}
+
 /* Uniform in [0, 1), 53 bits. */
 double fr_random_uniform(uint64_t seed, uint64_t stream, uint64_t key, uint64_t index);
 /* Returns a standard normal by Box and Muller's method from two draws, with our own log, sqrt and
