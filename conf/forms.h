@@ -21,6 +21,7 @@
 FR_FORM(version);
 FR_READ(model);
 FR_FORM(key_seed);
+FR_FORM(device);
 FR_FORM(topic);
 FR_FORM(topics);
 FR_FORM(start);
@@ -28,6 +29,7 @@ FR_FORM(files);
 FR_FORM(kafka);
 FR_FORM(listen);
 FR_FORM(hosts);
+FR_FORM(hook);
 FR_FORM(half_lives);
 /* update_rules.c */
 FR_FORM(optimizer);

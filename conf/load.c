@@ -2,6 +2,7 @@
  * several options say together. A step that needs an earlier one to be whole (shapes need all
  * layers) is left out when there is any problem. */
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -74,6 +75,16 @@ static void default_topic(struct fr_loader *loader, char **place, const char *st
     *place = fr_loader_keep(loader, topic);
 }
 
+static void default_folder(struct fr_loader *loader)
+{
+    struct fr_conf *conf = loader->conf;
+    char path[PATH_MAX];
+    int size =
+        conf->snapshot.dir || !conf->state_dir ? 0 : snprintf(path, sizeof(path), "%s/snapshots", conf->state_dir);
+    if (size > 0 && (size_t)size < sizeof(path)) /* a longer state_dir opens nothing */
+        conf->snapshot.dir = fr_loader_keep(loader, path);
+}
+
 static bool is_sample_topic(const struct fr_conf *conf, const char *topic)
 {
     for (uint32_t i = 0; i < conf->ingest.n_topics; i++) {
@@ -103,6 +114,7 @@ static void finish_topics(struct fr_loader *loader, const struct fr_node *root)
     }
     if (conf->model[0] != '\0')
         default_topic(loader, &conf->export_.topic, conf->model, ".delta");
+    default_folder(loader);
     const struct fr_node *export_ = fr_node_get(root, "export");
     const char *topic = conf->export_.topic;
     if (topic && (is_sample_topic(conf, topic) ||
@@ -114,6 +126,15 @@ static void finish_topics(struct fr_loader *loader, const struct fr_node *root)
                   "other brokers than those of `ingest` are not in this version");
     if (conf->ingest.brokers && !conf->export_.brokers)
         conf->export_.brokers = conf->ingest.brokers;
+}
+
+static void check_retention(struct fr_loader *loader, const struct fr_node *root)
+{
+    const struct fr_conf *conf = loader->conf;
+    const struct fr_node *node = fr_node_get(fr_node_get(root, "export"), "retention");
+    if (conf->export_.retention == FR_RETENTION_SNAPSHOTS && conf->snapshot.every_ms == 0)
+        fr_refuse(loader, node ? node : root, "export.retention",
+                  "without snapshots new replicas need the whole topic; expected `all`, or set snapshot.every");
 }
 
 static void need_piece(struct fr_loader *loader, const struct fr_node *root, size_t bytes, const char *what)
@@ -136,7 +157,8 @@ static void check_pieces(struct fr_loader *loader, const struct fr_node *root)
     need_piece(loader, node, json.size + MODEL_ROOM, what);
     fr_buffer_release(&json);
 
-    size_t width = conf->export_.quantize == FR_QUANT_F16 ? 2 : 4;
+    enum fr_quantize quantize = conf->export_.quantize; /* i8 has scales beside its bytes */
+    size_t width = quantize == FR_QUANT_F16 || quantize == FR_QUANT_BF16 ? 2 : 4;
     for (uint32_t t = 0; t < conf->n_tables; t++) {
         size_t floats = 0;
         for (uint32_t p = 0; p < conf->tables[t].n_parts; p++)
@@ -159,6 +181,7 @@ static void finish(struct fr_loader *loader, const struct fr_node *root)
     finish_sizes(loader, root);
     check_sketches(loader, root);
     finish_topics(loader, root);
+    check_retention(loader, root);
     fr_layers_store(loader);
     if (loader->problems.count > 0 || !fr_shapes_infer(loader))
         return;

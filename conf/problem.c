@@ -15,7 +15,7 @@ enum {
     EDIT_WORD_MAX = 64, /* names are shorter; longer words get no suggestion */
     EDIT_DISTANCE_MAX = 2,
     PREFIX_MIN = 3,
-    EXPECTED_MAX = 24, /* longer lists are not printed */
+    EXPECTED_MAX = 28, /* longer lists are not printed */
     CUT_MIN = 80,      /* texts are cut in messages from there on */
 };
 

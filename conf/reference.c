@@ -16,6 +16,7 @@ static const struct section {
 } sections[] = {
     {"", "Top level", NULL},
     {"savepoint", "`savepoint`", NULL},
+    {"snapshot", "`snapshot`", NULL},
     {"ingest", "`ingest`: the sample log", NULL},
     {"tables", "`tables`: embedding tables", "`NAME` is a name you choose. At most 64 tables of at most 8 parts."},
     {"slots", "`slots`: input fields", "At most 512. A slot of kind sequence must be pooled where a vector is needed."},

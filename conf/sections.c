@@ -26,6 +26,37 @@ FR_SHOW(version)
     return fr_tree_number(tree, "1");
 }
 
+/* Which card is a number behind the word. */
+FR_READ(device)
+{
+    struct fr_conf *conf = loader->conf;
+    const char *text = fr_loader_text(loader, node, path, "a choice");
+    uint64_t card = 0;
+    if (!text)
+        return;
+    char word[16];
+    enum fr_device device = FR_DEVICE_AUTO;
+    const char *colon = strchr(text, ':');
+    snprintf(word, sizeof(word), "%.*s", colon ? (int)(colon - text) : 15, text);
+    bool known = fr_device_parse(word, &device);
+    bool numbered = colon && device == FR_DEVICE_CUDA && fr_scalar_u64(colon + 1, &card) == FR_SCALAR_OK && card < 1024;
+    if (!known || (colon && !numbered)) {
+        fr_refuse(loader, node, path, "`%.80s` is not a device; expected auto, cpu, cuda or cuda:N, N from 0", text);
+        return;
+    }
+    conf->device = device;
+    conf->device_card = (uint32_t)card;
+}
+
+FR_SHOW(device)
+{
+    const struct fr_conf *conf = tree->conf;
+    char text[32];
+    snprintf(text, sizeof(text), "cuda:%" PRIu32, conf->device_card);
+    bool numbered = conf->device == FR_DEVICE_CUDA && conf->device_card > 0;
+    return fr_tree_text(tree, numbered ? text : fr_device_text(conf->device));
+}
+
 FR_READ(model)
 {
     const char *text = fr_loader_text(loader, node, path, "a name");
@@ -402,6 +433,29 @@ FR_SHOW(hosts)
 {
     const struct fr_conf *conf = tree->conf;
     return conf->metrics.n_hosts > 0 ? show_texts(tree, conf->metrics.hosts, conf->metrics.n_hosts) : NULL;
+}
+
+FR_READ(hook)
+{
+    struct fr_conf *conf = loader->conf;
+    if (!fr_loader_sized(loader, node, path, FR_NODE_LIST, 1, FR_HOOK_ARGUMENTS_MAX))
+        return;
+    conf->snapshot.hook = fr_loader_alloc(loader, node->count, sizeof(*conf->snapshot.hook));
+    for (uint32_t i = 0; i < node->count; i++) {
+        char at[FR_PATH_MAX];
+        fr_path_index(at, path, i);
+        const char *text = fr_loader_text(loader, node->values[i], at, i ? "an argument" : "a command");
+        if (text && i == 0 && text[0] != '/')
+            fr_refuse(loader, node->values[i], at, "`%.80s` is not an absolute path: no PATH is searched", text);
+        else if (text)
+            conf->snapshot.hook[conf->snapshot.n_hook++] = fr_loader_keep(loader, text);
+    }
+}
+
+FR_SHOW(hook)
+{
+    const struct fr_conf *conf = tree->conf;
+    return conf->snapshot.n_hook > 0 ? show_texts(tree, conf->snapshot.hook, conf->snapshot.n_hook) : NULL;
 }
 
 FR_READ(half_lives)

@@ -33,6 +33,7 @@ enum {
     FR_NAME_MAX = 64, /* [A-Za-z_][A-Za-z0-9_]*, including the NUL */
     FR_MODEL_MAX = 121,
     FR_KEY_SEED_MAX = 128,
+    FR_HOOK_ARGUMENTS_MAX = 64,
     FR_TABLES_MAX = 64,
     FR_PARTS_MAX = 8,
     FR_SLOTS_MAX = 512,
@@ -85,8 +86,8 @@ struct fr_conf_table {
         int64_t half_life_ms; /* 0: no decay */
     } expire_score;
     uint64_t rows_max;
-    uint32_t expire_every;      /* full batches of trained samples between slices, 16 */
-    uint32_t expire_slice_rows; /* 65536 */
+    uint32_t expire_every;      /* full batches of trained samples, 16 */
+    uint32_t expire_slice_rows; /* looked at meanwhile, 65536 */
 };
 
 struct fr_conf_step {
@@ -223,9 +224,11 @@ struct fr_conf {
     /* secret of id -> key: its text (NULL: none) and the number it comes to (0: none) */
     char *key_seed;
     uint64_t key_seed_number;
-    uint32_t threads;      /* 0: one worker per core */
-    enum fr_device device; /* cuda: "not in this version" */
-    uint32_t chunk_rows;   /* C, 128, fixed */
+    uint32_t threads; /* 0: one worker per core */
+    enum fr_device device;
+    uint32_t device_card;      /* cuda:N */
+    uint64_t gpu_memory_limit; /* bytes of rows on the card; 0: most of what it has */
+    uint32_t chunk_rows;       /* C, 128, fixed */
     struct {
         char *brokers;
         uint32_t n_topics; /* at least one */
@@ -294,6 +297,16 @@ struct fr_conf {
         uint32_t keep;
         bool at_drain;
     } savepoint;
+    struct {
+        int64_t every_ms; /* 0: only on request */
+        uint32_t keep;
+        char *dir; /* default state_dir/snapshots */
+        enum fr_snapshot_quantize quantize;
+        uint64_t rate; /* bytes a second; 0: as fast as it goes */
+        uint32_t n_hook;
+        char **hook; /* a command and its arguments */
+        int64_t hook_timeout_ms;
+    } snapshot;
     /* of layers' parameters and optimizer state: what an epoch that trains holds of them */
     uint64_t dense_bytes;
     struct {
@@ -304,6 +317,9 @@ struct fr_conf {
         uint32_t partitions;        /* 4 */
         uint64_t piece_max;
         enum fr_delta_loss on_loss;
+        uint64_t backlog_max;
+        enum fr_backlog on_backlog;
+        enum fr_retention retention;
         bool create;
         int64_t drain_timeout_ms;
         char *brokers; /* = ingest.brokers in this version */

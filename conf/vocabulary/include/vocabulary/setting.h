@@ -23,14 +23,38 @@ FR_KINDS(fr_on_loss, FR_ON_LOSSES)
     KIND(FR_DELTA_LOSS_STOP, "stop")
 FR_KINDS(fr_delta_loss, FR_DELTA_LOSSES)
 
+/* What happens to epochs that wait beyond export.backlog_max. */
+#define FR_BACKLOGS(KIND)                                                                                              \
+    KIND(FR_BACKLOG_MERGE, "merge")                                                                                    \
+    KIND(FR_BACKLOG_REBASE, "rebase")
+FR_KINDS(fr_backlog, FR_BACKLOGS)
+
 #define FR_QUANTIZES(KIND)                                                                                             \
     KIND(FR_QUANT_F32, "f32")                                                                                          \
-    KIND(FR_QUANT_F16, "f16")
+    KIND(FR_QUANT_F16, "f16")                                                                                          \
+    KIND(FR_QUANT_BF16, "bf16")                                                                                        \
+    KIND(FR_QUANT_I8, "i8")
 FR_KINDS(fr_quantize, FR_QUANTIZES)
+
+/* Values of a snapshot: as those of the deltas, or in a form of their own. */
+#define FR_SNAPSHOT_QUANTIZES(KIND)                                                                                    \
+    KIND(FR_SNAPSHOT_AS_EXPORT, "export")                                                                              \
+    KIND(FR_SNAPSHOT_F32, "f32")                                                                                       \
+    KIND(FR_SNAPSHOT_F16, "f16")                                                                                       \
+    KIND(FR_SNAPSHOT_BF16, "bf16")                                                                                     \
+    KIND(FR_SNAPSHOT_I8, "i8")
+FR_KINDS(fr_snapshot_quantize, FR_SNAPSHOT_QUANTIZES)
+
+/* What the delta topic has to keep: with what a new replica begins. */
+#define FR_RETENTIONS(KIND)                                                                                            \
+    KIND(FR_RETENTION_ALL, "all")                                                                                      \
+    KIND(FR_RETENTION_SNAPSHOTS, "snapshots")
+FR_KINDS(fr_retention, FR_RETENTIONS)
 
 #define FR_DEVICES(KIND)                                                                                               \
     KIND(FR_DEVICE_AUTO, "auto")                                                                                       \
-    KIND(FR_DEVICE_CPU, "cpu")
+    KIND(FR_DEVICE_CPU, "cpu")                                                                                         \
+    KIND(FR_DEVICE_CUDA, "cuda")
 FR_KINDS(fr_device, FR_DEVICES)
 
 /* What factors of the layers' products are rounded to. */
