@@ -6,6 +6,10 @@
  * position moves only with its items: (offset, item) until the last one, then (offset + 1, 0), when
  * the record is also counted and becomes the fingerprint.
  *
+ * A record of a skipped range is decoded, counted and completed like any other, but none of its
+ * samples goes into a batch. It takes no place in a round, so what is trained is what a log without
+ * it would give.
+ *
  * Invariants: open->positions[i] is the entry of streams[touched[i]]; entries get their final
  * offsets when the batch closes. Batches are small while the model is young: how many samples close
  * one follows from how many there were in the batches before, which the positions' ledgers say
@@ -181,8 +185,8 @@ static void complete(struct fr_ingest *ingest, struct fr_batch_position *entry)
         ingest->last_timestamp_ms = event->timestamp_ms;
     }
     fr_stream_release(stream, &ingest->event);
+    ingest->round_taken += ingest->pending != FR_PENDING_SKIP;
     ingest->pending = FR_PENDING_NONE;
-    ingest->round_taken++;
     if (stream->end >= 0 && stream->next >= stream->end)
         fr_stream_finish(ingest, stream);
 }
@@ -276,9 +280,24 @@ static enum fr_status take_letter(struct fr_ingest *ingest)
     return FR_OK;
 }
 
+static enum fr_status take_skip(struct fr_ingest *ingest)
+{
+    if (!ingest->open)
+        return FR_AGAIN;
+    struct fr_batch_position *entry = touch(ingest, pending_stream(ingest));
+    uint32_t samples = ingest->staged - ingest->staged_from;
+    entry->decoded++;
+    entry->samples += samples;
+    entry->skipped += samples;
+    complete(ingest, entry);
+    return FR_OK;
+}
+
 enum fr_status fr_assembly_pending(struct fr_ingest *ingest)
 {
     switch (ingest->pending) {
+    case FR_PENDING_SKIP:
+        return take_skip(ingest);
     case FR_PENDING_SAMPLES:
         return take_samples(ingest);
     case FR_PENDING_LETTER:
@@ -374,7 +393,8 @@ static enum fr_status take_record(struct fr_ingest *ingest, struct fr_stream *st
     if (status == FR_OK) {
         fr_ingest_malformed_accepted(ingest, stream);
         ingest->staged_from = !again ? 0 : stream->item < ingest->staged ? stream->item : ingest->staged;
-        ingest->pending = FR_PENDING_SAMPLES;
+        bool skipped = fr_positions_skips(fr_stream_position(ingest, stream), event->offset);
+        ingest->pending = skipped ? FR_PENDING_SKIP : FR_PENDING_SAMPLES;
     } else {
         count_refused(ingest, fr_decoder_refused_future(decoder));
         ingest->pending = FR_PENDING_LETTER;

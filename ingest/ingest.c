@@ -88,6 +88,8 @@ enum fr_status fr_ingest_new(const struct fr_ingest_options *options, struct fr_
     ingest->end_offsets = options->end_offsets ? fr_strdup(options->end_offsets) : NULL;
     ingest->fix_end = options->fix_end;
     ingest->fix_end_self = options->fix_end_self;
+    ingest->skips = options->skips;
+    ingest->n_skips = options->n_skips;
     FR_CHECK(!ingest->lockstep || conf->ingest.lockstep_records >= 1);
     FR_CHECK(conf->ingest.batch_warmup_first == 0 || conf->ingest.batch_warmup_growth >= 1);
     pthread_mutex_init(&ingest->shared.mutex, NULL);
@@ -98,7 +100,7 @@ enum fr_status fr_ingest_new(const struct fr_ingest_options *options, struct fr_
     for (uint32_t i = 0; i < ingest->shared.known.count; i++) {
         const struct fr_partition_position *p = &ingest->shared.known.partitions[i];
         ingest->past_files |= !fr_is_file_topic(p->topic) && p->delivered > 0;
-        ingest->history_samples += p->samples;
+        ingest->history_samples += p->samples - p->skipped;
     }
     ingest->present = fr_alloc(conf->n_slots + 1, sizeof(*ingest->present));
     ingest->shared.status.present = fr_alloc(conf->n_slots + 1, sizeof(*ingest->present));
@@ -263,12 +265,19 @@ void fr_ingest_adopt(struct fr_ingest *ingest, struct fr_positions *positions)
     pthread_mutex_lock(&shared->mutex);
     if (positions->cluster_id[0] == 0)
         memcpy(positions->cluster_id, shared->known.cluster_id, sizeof(positions->cluster_id));
+    uint32_t had = shared->skips_due ? 0 : positions->count;
     for (uint32_t i = positions->count; i < shared->n_resolved; i++) {
         const struct fr_partition_position *p = &shared->known.partitions[i];
         uint32_t index = fr_positions_index(positions, p->topic, p->partition);
         FR_CHECK(index == i);
         positions->partitions[index].offset = p->offset;
     }
+    for (uint32_t i = had; i < positions->count; i++) {
+        const struct fr_partition_position *p = &shared->known.partitions[i];
+        positions->partitions[i].n_skips = p->n_skips;
+        memcpy(positions->partitions[i].skips, p->skips, sizeof(p->skips));
+    }
+    shared->skips_due = false;
     pthread_mutex_unlock(&shared->mutex);
 }
 
@@ -299,6 +308,8 @@ enum fr_status fr_ingest_start(struct fr_ingest *ingest, struct fr_err *err)
     /* Live, those that are there begin. */
     if (status == FR_OK && there < stopped && (ingest->until_end || there == 0))
         status = fr_err_set(err, FR_E_UNAVAILABLE, "%s", ingest->problem);
+    if (status == FR_OK)
+        status = fr_streams_skip(ingest, err);
     if (status == FR_OK && ingest->until_end)
         status = fr_ends_fix(ingest, err);
     for (uint32_t i = 0; status == FR_OK && i < ingest->n_streams; i++)

@@ -114,12 +114,13 @@ struct fr_stream {
     struct fr_source_event interrupted;
 };
 
-enum fr_pending { FR_PENDING_NONE, FR_PENDING_SAMPLES, FR_PENDING_LETTER };
+enum fr_pending { FR_PENDING_NONE, FR_PENDING_SAMPLES, FR_PENDING_SKIP, FR_PENDING_LETTER };
 
 struct fr_ingest_shared {
     pthread_mutex_t mutex;
     struct fr_positions known; /* offsets of those that were new are where reading begins */
     uint32_t n_resolved;       /* of them: the first ones, which have an offset */
+    bool skips_due;            /* ranges of `known` changed: the owner has to hear of them */
     struct fr_ingest_status status;
     uint32_t status_capacity;
     struct fr_positions commit;
@@ -135,6 +136,8 @@ struct fr_ingest {
     char *end_offsets;
     enum fr_status (*fix_end)(void *self, const char *text, size_t size, struct fr_err *err);
     void *fix_end_self;
+    const struct fr_ingest_skip *skips; /* asked for, borrowed */
+    size_t n_skips;
     struct fr_feed files, topics;
     struct fr_proof proofs[2];
     const struct fr_feed *polled; /* that of the stream begun last: files come before topics */
@@ -231,6 +234,13 @@ void fr_stream_recovered(struct fr_ingest *ingest, struct fr_stream *stream);
 /* Of topics' partitions, for their feed (partitions.c). */
 enum fr_status fr_streams_check_partitions(struct fr_ingest *ingest, struct fr_stream **streams, uint32_t n,
                                            struct fr_err *err) FR_MUST_CHECK;
+
+/* skips.c */
+/* Takes over the ranges asked for; or FR_E_INVALID: one names what is not read; FR_E_MISMATCH: one
+ * is not ahead, or overlaps another. */
+enum fr_status fr_streams_skip(struct fr_ingest *ingest, struct fr_err *err) FR_MUST_CHECK;
+/* The stream is another log now. */
+void fr_stream_forget_skips(struct fr_ingest *ingest, const struct fr_stream *stream);
 
 /* ends.c */
 /* Of a topic's partition, for its feed. */

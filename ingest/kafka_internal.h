@@ -59,6 +59,7 @@ struct fr_kafka_source {
     struct fr_source_partition *names;
     struct fr_kafka_partition *partitions;
     uint32_t empty_polls;
+    uint64_t heard_ns; /* when a broker last said something */
     bool committed_error_said, policies_told;
 };
 

@@ -25,6 +25,8 @@ enum {
     COMMIT_CLOSE_MS = 2000,
     REVIVED_LOOK_MS = 200, /* a question to a broker that was down, once a second */
     LOOK_EVERY = 20,       /* empty polls between two of them */
+    SILENT_MS = 3000,      /* nothing was heard for so long: is anybody there? */
+    ANSWER_MS = 2000,      /* and the answer may take so long */
 };
 
 /* ---- the stream ---- */
@@ -33,6 +35,11 @@ static void checked(void *self)
 {
     struct fr_kafka_source *source = self;
     fr_ingest_kafka_shut(source, &source->probe, &source->probe_topics);
+}
+
+static void heard(struct fr_kafka_source *source)
+{
+    source->heard_ns = fr_mono_ns(fr_clock_system()); /* brokers keep no other */
 }
 
 static enum fr_status begin(void *self, uint32_t index, int64_t offset, struct fr_err *err)
@@ -45,6 +52,7 @@ static enum fr_status begin(void *self, uint32_t index, int64_t offset, struct f
             return status;
         source->queue = source->per_partition ? NULL : rd_kafka_queue_new(source->reader);
         source->commits = rd_kafka_queue_new(source->reader);
+        heard(source);
     }
     rd_kafka_topic_t *topic = source->reader_topics[source->partitions[index].topic];
     int failed = source->queue ? rd_kafka_consume_start_queue(topic, name->partition, offset, source->queue)
@@ -129,16 +137,31 @@ static enum fr_status take_health(struct fr_kafka_source *source, struct fr_sour
     return FR_AGAIN;
 }
 
-/* Whether the brokers are back when there is nothing to read: only a question can tell. */
+/* Whether brokers are there when there is nothing to read: only a question can tell. One that has
+ * stopped but keeps its connections (a machine that hangs, a network that swallows) would be known
+ * to librdkafka after socket.timeout.ms, a minute; that cannot be shorter without ending large
+ * answers on slow lines. */
 static void look_again(struct fr_kafka_source *source)
 {
-    if (!source->health.down || source->empty_polls++ % LOOK_EVERY != 0)
+    bool down = source->health.down;
+    if (down && source->empty_polls++ % LOOK_EVERY != 0)
+        return;
+    if (!down && fr_mono_ns(fr_clock_system()) - source->heard_ns < (uint64_t)SILENT_MS * 1000000)
         return;
     const struct rd_kafka_metadata *metadata;
-    if (rd_kafka_metadata(source->reader, 0, source->reader_topics[0], &metadata, REVIVED_LOOK_MS) ==
-        RD_KAFKA_RESP_ERR_NO_ERROR) {
+    rd_kafka_resp_err_t code =
+        rd_kafka_metadata(source->reader, 0, source->reader_topics[0], &metadata, down ? REVIVED_LOOK_MS : ANSWER_MS);
+    if (code == RD_KAFKA_RESP_ERR_NO_ERROR) {
         rd_kafka_metadata_destroy(metadata);
-        source->health = (struct fr_ingest_health){0};
+        heard(source);
+        if (down)
+            source->health = (struct fr_ingest_health){0};
+    } else if (!down && code == RD_KAFKA_RESP_ERR__TIMED_OUT) {
+        source->health.down = true;
+        source->empty_polls = 0;
+        if (!source->health.text[0])
+            snprintf(source->health.text, sizeof(source->health.text),
+                     "connected, but no answer within %d ms: a broker or the network hangs", ANSWER_MS);
     }
 }
 
@@ -181,14 +204,17 @@ static enum fr_status poll_event(void *self, int64_t index, int wait_ms, struct 
         take_message(message, at, out);
         source->health.down = false;
         source->health.text[0] = 0;
+        heard(source);
         return FR_OK;
     }
     if (ours && source->partitions[at].reading) {
         take_error(source, message, at, out);
         status = FR_OK;
     }
-    if (status == FR_OK && out->kind == FR_SOURCE_END)
+    if (status == FR_OK && out->kind == FR_SOURCE_END) {
         source->health = (struct fr_ingest_health){0};
+        heard(source);
+    }
     rd_kafka_message_destroy(message);
     return status;
 }

@@ -46,6 +46,8 @@ static enum fr_status lose(struct fr_ingest *ingest, struct fr_stream *stream, i
         /* what follows is another log, or has a hole: nothing to compare with */
         (struct fr_mark){.offset = -1};
     stream->lost += lost;
+    if (damage != BEGINNING_GONE)
+        fr_stream_forget_skips(ingest, stream);
     fr_stream_moved(ingest, stream);
     return FR_OK;
 }

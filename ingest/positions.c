@@ -2,7 +2,8 @@
  *
  * Stored form, little-endian: u32 form number; cluster id; u32 count; per partition topic, i32
  * partition, the offsets, the fingerprint and the ledger, every field in the order of the struct;
- * texts as (u8 length, bytes).
+ * texts as (u8 length, bytes). Form 2, written when there is a skipped range: behind each
+ * partition's ledger u32 count and (i64 first, i64 last) of its ranges.
  *
  * Invariants: at most FR_PARTITIONS_MAX partitions, no topic-partition twice; an index never
  * changes.
@@ -15,7 +16,7 @@
 
 #include "base/check.h"
 
-enum { POSITIONS_FORM = 1 };
+enum { FORM_PLAIN = 1, FORM_SKIPS = 2 };
 
 #define TERM(name, metric, help) {#name, metric, help},
 const struct fr_ledger_term fr_positions_ledger[] = {FR_LEDGER(TERM)};
@@ -90,6 +91,7 @@ void fr_positions_apply(struct fr_positions *positions, const struct fr_batch *b
         p->metrics_only += b->roles[FR_ROLE_METRICS_ONLY];
         p->masked += b->roles[FR_ROLE_MASKED];
         p->quarantined += b->roles[FR_ROLE_QUARANTINED];
+        p->skipped += b->skipped;
     }
 }
 
@@ -144,9 +146,27 @@ static void take_text(struct fr_reader *in, char *out, size_t capacity)
     out[size] = 0;
 }
 
+static uint32_t form_of(const struct fr_positions *positions)
+{
+    for (uint32_t i = 0; i < positions->count; i++)
+        if (positions->partitions[i].n_skips)
+            return FORM_SKIPS;
+    return FORM_PLAIN;
+}
+
+static void put_skips(struct fr_buffer *out, const struct fr_partition_position *p)
+{
+    fr_put_u32(out, p->n_skips);
+    for (uint32_t i = 0; i < p->n_skips; i++) {
+        fr_put_u64(out, (uint64_t)p->skips[i].first);
+        fr_put_u64(out, (uint64_t)p->skips[i].last);
+    }
+}
+
 void fr_positions_encode(const struct fr_positions *positions, struct fr_buffer *out)
 {
-    fr_put_u32(out, POSITIONS_FORM);
+    uint32_t form = form_of(positions);
+    fr_put_u32(out, form);
     put_text(out, positions->cluster_id);
     fr_put_u32(out, positions->count);
     for (uint32_t i = 0; i < positions->count; i++) {
@@ -160,6 +180,23 @@ void fr_positions_encode(const struct fr_positions *positions, struct fr_buffer 
         fr_put_u32(out, p->fingerprint_crc32c);
         for (size_t k = 0; k < FR_LEDGER_TERMS; k++)
             fr_put_u64(out, p->ledger[k]);
+        if (form == FORM_SKIPS)
+            put_skips(out, p);
+    }
+}
+
+static void take_skips(struct fr_reader *in, struct fr_partition_position *p)
+{
+    p->n_skips = fr_take_u32(in);
+    if (p->n_skips > FR_SKIPS_MAX) {
+        p->n_skips = 0;
+        in->failed = 1;
+    }
+    for (uint32_t i = 0; i < p->n_skips; i++) {
+        p->skips[i].first = (int64_t)fr_take_u64(in);
+        p->skips[i].last = (int64_t)fr_take_u64(in);
+        if (p->skips[i].first < 0 || p->skips[i].last < p->skips[i].first)
+            in->failed = 1;
     }
 }
 
@@ -186,19 +223,21 @@ enum fr_status fr_positions_parse(const uint8_t *bytes, size_t size, struct fr_p
     uint32_t form = fr_take_u32(&in);
     take_text(&in, parsed.cluster_id, sizeof(parsed.cluster_id));
     uint32_t count = fr_take_u32(&in);
-    if (in.failed || form != POSITIONS_FORM || count > FR_PARTITIONS_MAX)
+    if (in.failed || form < FORM_PLAIN || form > FORM_SKIPS || count > FR_PARTITIONS_MAX)
         goto out;
     for (uint32_t i = 0; i < count; i++) {
         struct fr_partition_position p = {0};
         uint32_t index;
         take_partition(&in, &p);
+        if (form == FORM_SKIPS)
+            take_skips(&in, &p);
         if (in.failed || find(&parsed, p.topic, p.partition, &index))
             goto out;
         reserve(&parsed, i + 1);
         parsed.partitions[i] = p;
         parsed.count = i + 1;
     }
-    if (in.at != in.end)
+    if (in.at != in.end || form != form_of(&parsed))
         goto out;
     fr_positions_release(out);
     *out = parsed;

@@ -36,6 +36,13 @@
 
 struct fr_ingest;
 
+/* Offsets to pass over: asked for, and from the first batch on kept with the positions. */
+struct fr_ingest_skip {
+    char topic[FR_TOPIC_MAX];
+    int32_t partition;
+    struct fr_skip range;
+};
+
 struct fr_ingest_options {
     const struct fr_conf *conf; /* borrowed */
     const struct fr_clock *clock;
@@ -55,6 +62,10 @@ struct fr_ingest_options {
     const char *end_offsets;
     enum fr_status (*fix_end)(void *self, const char *text, size_t size, struct fr_err *err);
     void *fix_end_self;
+    /* Ranges to pass over besides those of `positions`, borrowed; fr_ingest_start says of one that
+     * cannot be. */
+    const struct fr_ingest_skip *skips;
+    size_t n_skips;
     /* Both NULL: Kafka as the conf says. Otherwise borrowed, not closed by fr_ingest_free. */
     const struct fr_source *source;
     const struct fr_dead_sink *dead_sink;
@@ -67,6 +78,9 @@ void fr_ingest_report(const struct fr_conf *conf, void (*problem)(void *self, co
 /* The version of librdkafka that runs. */
 const char *fr_ingest_kafka_version(void);
 
+/* Reads `topic:partition:first-last`; false with the reason in err. */
+bool fr_ingest_skip_parse(const char *text, struct fr_ingest_skip *out, struct fr_err *err) FR_MUST_CHECK;
+
 enum fr_status fr_ingest_new(const struct fr_ingest_options *options, struct fr_ingest **out,
                              struct fr_err *err) FR_MUST_CHECK;
 void fr_ingest_free(struct fr_ingest *ingest);
@@ -76,15 +90,16 @@ void fr_ingest_free(struct fr_ingest *ingest);
  * watermarks and fingerprints. The caller repeats it with a back-off while it returns
  * FR_E_UNAVAILABLE (broker unreachable or topic absent; err has the reason). FR_E_LOST says that
  * the log lost records and on_loss is stop, FR_E_MISMATCH that another topic has the same name
- * (fingerprint, cluster id); err says the remedy. The dead-letter topic is created when missing.
- * On success everything is assigned. */
+ * (fingerprint, cluster id), or that a range to skip is not ahead of its position, FR_E_INVALID
+ * that one names a partition that is not read; err says the remedy. The dead-letter topic is
+ * created when missing. On success everything is assigned. */
 enum fr_status fr_ingest_start(struct fr_ingest *ingest, struct fr_err *err) FR_MUST_CHECK;
 
 /* Completes the list of topic-partitions that stream_index of the batches refers to: it appends
- * those that `positions` lacks, with the offset where reading begins, and fills in the cluster id.
- * The owner calls it before fr_positions_apply of every batch, because partitions may be added to a
- * topic at any time; it is cheap when nothing is new. Any thread; `positions` must come from the
- * positions given in the options and earlier calls. */
+ * those that `positions` lacks, with the offset where reading begins, and fills in the cluster id
+ * and skipped ranges. The owner calls it before fr_positions_apply of every batch, because
+ * partitions may be added to a topic at any time; it is cheap when nothing is new. Any thread;
+ * `positions` must come from the positions given in the options and earlier calls. */
 void fr_ingest_adopt(struct fr_ingest *ingest, struct fr_positions *positions);
 
 /* Makes one turn, at most wait_ms long. FR_EOF says that all was delivered (the end_of_stream batch

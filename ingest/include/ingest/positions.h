@@ -13,7 +13,7 @@
 #include "base/buffer.h"
 #include "batch/batch.h"
 
-enum { FR_TOPIC_MAX = 250, FR_CLUSTER_ID_MAX = 64, FR_PARTITIONS_MAX = 4096 };
+enum { FR_TOPIC_MAX = 250, FR_CLUSTER_ID_MAX = 64, FR_PARTITIONS_MAX = 4096, FR_SKIPS_MAX = 16 };
 
 /* The ledger of a topic-partition, in the order in which it is stored: name, metric (NULL: none),
  * the metric's help. P2 says of records that decoded + dead-lettered = delivered, and of samples
@@ -41,6 +41,11 @@ struct fr_ledger_term {
 };
 extern const struct fr_ledger_term fr_positions_ledger[FR_LEDGER_TERMS];
 
+/* Offsets whose records are decoded and counted, and passed over. */
+struct fr_skip {
+    int64_t first, last; /* both are in it */
+};
+
 struct fr_partition_position {
     /* or `file:<path>`, partition 0, whose offsets are line numbers from 0 */
     char topic[FR_TOPIC_MAX];
@@ -58,6 +63,9 @@ struct fr_partition_position {
         };
         uint64_t ledger[FR_LEDGER_TERMS];
     };
+    /* disjoint, in the order they were asked for; those behind the position were passed over */
+    uint32_t n_skips;
+    struct fr_skip skips[FR_SKIPS_MAX];
 };
 
 struct fr_positions {
@@ -74,6 +82,14 @@ void fr_positions_copy(const struct fr_positions *from, struct fr_positions *to)
 uint32_t fr_positions_index(struct fr_positions *positions, const char *topic, int32_t partition);
 /* Says that a batch has taken effect, but for its quarantined samples (fr_batch_quarantine). */
 void fr_positions_apply(struct fr_positions *positions, const struct fr_batch *batch);
+/* Whether the record at `offset` is passed over. */
+static inline bool fr_positions_skips(const struct fr_partition_position *position, int64_t offset)
+{
+    for (uint32_t i = 0; i < position->n_skips; i++)
+        if (offset >= position->skips[i].first && offset <= position->skips[i].last)
+            return true;
+    return false;
+}
 /* The ledger as members of a JSON object, each behind a comma. */
 void fr_positions_put_ledger(const struct fr_partition_position *position, struct fr_buffer *out);
 /* Checks the P2 equations of every partition; false names the first that fails in err. */

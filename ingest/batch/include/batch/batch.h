@@ -57,9 +57,10 @@ struct fr_batch_position {
     uint64_t delivered;     /* records */
     uint64_t decoded;       /* records */
     uint64_t dead_lettered; /* records */
-    uint64_t samples;       /* decoded samples of this batch (the sum of roles) */
+    uint64_t samples;       /* decoded samples of this batch (the sum of roles and `skipped`) */
     uint64_t roles[FR_ROLES];
-    uint64_t lost; /* records skipped under on_loss */
+    uint64_t skipped; /* samples of records that are passed over, none of which is in the batch */
+    uint64_t lost;    /* records skipped under on_loss */
 };
 
 /* A record some samples of the batch came from: [first_sample, first_sample of the next record),
