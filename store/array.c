@@ -10,7 +10,7 @@
 enum {
     CHUNK_BYTES_MIN = 2 << 20, /* a huge page or more */
     SMALL_MIN = 16,
-    HUGE_CHUNKS_MIN = 4, /* below, half-used huge pages would be a large share */
+    HUGE_CHUNKS_MIN = 1, /* below, a half-used huge page would be a large share */
     TRIM_BYTES_MIN = 256 << 10,
 };
 

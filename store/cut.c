@@ -27,7 +27,7 @@
 #include "base/radix.h"
 #include "store/section.h"
 
-enum { GROUP_AHEAD = 40, ENTRY_AHEAD = 28, ROW_AHEAD = 12, LINE = 64, CARRIED_MIN = 64 };
+enum { GROUP_AHEAD = 40, ENTRY_AHEAD = 28, ROW_AHEAD = 12, LINE = 64, CARRIED_MIN = 64, EXHUMED_MIN = 1024 };
 
 struct cut_item {
     int64_t seen_ms; /* pending */
@@ -47,7 +47,7 @@ struct cut_range {
 
 struct fr_cut {
     const struct fr_store *store;
-    uint64_t epoch, folded;
+    uint64_t epoch, forgettable;
     struct fr_radix_item *items; /* two for each dirty key */
     size_t capacity;
     struct cut_range *ranges; /* [n_tables * FR_SHARDS] */
@@ -214,7 +214,8 @@ static void cut_shard(void *context, size_t index, size_t worker)
             prefetch_row(table, shard, numbers[i % ROW_AHEAD]);
         }
     }
-    fr_shard_exhume(table, shard, cut->folded);
+    /* a fold may have made millions forgettable at once: they go as fast as they can come */
+    fr_shard_exhume(table, shard, cut->forgettable, EXHUMED_MIN + 2 * n);
 }
 
 static int compare_carried(const void *a, const void *b)
@@ -302,11 +303,9 @@ void fr_store_cut(struct fr_store *store, struct fr_stage *stage)
 {
     struct fr_cut *cut = store->cut;
     store->undoable = false;
-    /* What goes in this epoch may be forgotten before the batch that was looked at comes. */
-    store->looked = NULL;
     FR_CHECK(stage->epoch <= UINT32_MAX); /* 13 years of ten cuts a second */
     cut->epoch = stage->epoch;
-    cut->folded = fr_store_folded(store);
+    cut->forgettable = fr_store_forgettable(store);
     uint8_t *begin = take_room(cut, stage);
     fr_pool_run(store->pool, (size_t)store->n_tables * FR_SHARDS, cut_shard, cut);
     join_parts(cut, begin, stage);

@@ -25,7 +25,10 @@ enum fr_entry_flag {
     FR_ENTRY_BURIED = 8,
 };
 
-enum { FR_RECENT_MAX = 3 };
+enum {
+    FR_RECENT_MAX = 3,
+    FR_RECENT_BACK, /* it was read back, and no batch has trained it since */
+};
 
 struct fr_entry {
     uint64_t hash;

@@ -209,9 +209,10 @@ void fr_entry_bury(struct fr_shard *shard, uint64_t hash, uint64_t epoch)
     shard->buried[shard->buried_end++] = (struct fr_buried){.hash = hash, .epoch = epoch};
 }
 
-void fr_shard_exhume(const struct fr_table *table, struct fr_shard *shard, uint64_t folded)
+void fr_shard_exhume(const struct fr_table *table, struct fr_shard *shard, uint64_t folded, size_t most)
 {
-    while (shard->buried_begin < shard->buried_end && shard->buried[shard->buried_begin].epoch <= folded) {
+    for (; most > 0 && shard->buried_begin < shard->buried_end && shard->buried[shard->buried_begin].epoch <= folded;
+         most--) {
         const struct fr_buried *buried = &shard->buried[shard->buried_begin];
         if (fr_scan_covers(table, buried->hash))
             return; /* what was read ahead may be its row of before */

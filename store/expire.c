@@ -1,13 +1,16 @@
-/* Expiry slices: every `expire_every` turns (full batches of trained samples, the trainer's count)
- * a table looks at the next 1/2^k of its keys, and lets go of rows that a rule of expiry names and
- * of pending keys the gate forgets.
+/* Expiry slices: in `expire_every` turns (full batches of trained samples, the trainer's count) a
+ * table looks at the next expire_slice_rows of its rows, about, and lets go of rows that a rule of
+ * expiry names and of pending keys the gate forgets. It does so in slices of 1/2^k of its keys that
+ * come as often as there are turns for them, every turn if the table is large: to remove a row
+ * moves another into its place, and no batch shall bear what falls due in many.
  *
  * A slice is a range of hashes below the shard bits, the same in every shard: a range of index
  * groups, and where a shard has keys in the cold store only, the same range of that, read ahead if
  * there was time (scan.h). So its cost is bounded by the slice and all workers share it. k follows
- * the number of rows and pending keys, wherever they are, so that about expire_slice_rows are
- * looked at; it grows when that is exceeded and shrinks only at half, and it changes between sweeps
- * only (sweep.h). k is state (section "store"), and so is which slice is next (section "expiry").
+ * the number of rows and pending keys, wherever they are, so that a slice has at most one turn's
+ * share of expire_slice_rows; it grows when that is exceeded and shrinks only at half, and it
+ * changes between sweeps only (sweep.h). k is state (section "store"), and so is which slice is
+ * next (section "expiry").
  *
  * A key of the cold store that goes becomes a dead entry of the open epoch; one that stays is not
  * brought into memory.
@@ -142,6 +145,26 @@ static void remove_victim(const struct slice_visit *visit, const struct slice_vi
         fr_entry_remove(shard, fr_shard_find(shard, key->hash), key->reason);
 }
 
+/* The lines that the removal of a later victim touches come on their way: its entry and row, and
+ * the index group of the entry that will then be the last and move there. */
+static void prefetch_removal(const struct slice_visit *visit, size_t i)
+{
+    const struct fr_shard *shard = visit->shard;
+    const struct fr_entries *entries = &shard->entries;
+    if (visit->n - i > 2 * LOOK_AHEAD && !visit->victims[i + 2 * LOOK_AHEAD].cold)
+        fr_index_prefetch_entry(&shard->index, entries, visit->victims[i + 2 * LOOK_AHEAD].key.hash);
+    if (entries->live.n > 2 * LOOK_AHEAD)
+        fr_index_prefetch(&shard->index, fr_entries_live(entries, entries->live.n - 2 * LOOK_AHEAD)->entry.hash);
+    if (visit->n - i <= LOOK_AHEAD || visit->victims[i + LOOK_AHEAD].cold)
+        return;
+    uint32_t number = fr_shard_find(shard, visit->victims[i + LOOK_AHEAD].key.hash);
+    if (number & FR_LIGHT)
+        return;
+    const uint8_t *row = (const uint8_t *)fr_entries_row(entries, number);
+    __builtin_prefetch(row, 1);
+    __builtin_prefetch(row + entries->floats.stride - 1, 1);
+}
+
 static void slice_shard(void *context, size_t index, size_t worker)
 {
     (void)worker;
@@ -157,8 +180,10 @@ static void slice_shard(void *context, size_t index, size_t worker)
     if (shard->evicted > 0)
         visit_cold(&visit, fr_scan_take(slice->store, (uint32_t)(due->table - slice->store->tables), visit.shard_number,
                                         due->table->slice_bits, due->slice));
-    for (size_t i = 0; i < visit.n; i++)
+    for (size_t i = 0; i < visit.n; i++) {
+        prefetch_removal(&visit, i);
         remove_victim(&visit, &visit.victims[i]);
+    }
     if (visit.n > 0)
         fr_shard_trim(shard);
     free(visit.victims);
@@ -192,12 +217,25 @@ static void run_slices(struct slice *slice)
     pthread_mutex_unlock(&store->scan_lock);
 }
 
+/* Rows that a slice looks at, about. */
+static uint32_t slice_rows(const struct fr_store_table *spec)
+{
+    return spec->expire_slice_rows > spec->expire_every ? spec->expire_slice_rows / spec->expire_every : 1;
+}
+
+/* Turns from one slice to the next: a table of few slices is through after expire_every. */
+static uint64_t turns_between(const struct fr_table *table)
+{
+    uint64_t turns = table->spec.expire_every >> table->slice_bits;
+    return turns > 0 ? turns : 1;
+}
+
 static void add_slice(struct slice *slice, struct fr_table *table)
 {
     struct fr_store_counts counts = fr_table_counts(table);
     if (counts.pending == 0 && (counts.rows == 0 || table->spec.n_expiries == 0))
         return;
-    uint32_t bits = next_slice_bits(table->slice_bits, counts.rows + counts.pending, table->spec.expire_slice_rows);
+    uint32_t bits = next_slice_bits(table->slice_bits, counts.rows + counts.pending, slice_rows(&table->spec));
     uint64_t number = fr_sweep_begin_slice(table, bits, slice->watermark_ms);
     slice->tables[slice->n_tables++] = (struct slice_table){.table = table, .slice = number};
 }
@@ -206,7 +244,7 @@ void fr_store_slice(struct fr_store *store, uint64_t batch_number, int64_t water
 {
     struct slice slice = {.store = store, .watermark_ms = watermark_ms};
     for (uint32_t t = 0; t < store->n_tables; t++)
-        if (batch_number % store->tables[t].spec.expire_every == 0)
+        if (batch_number % turns_between(&store->tables[t]) == 0)
             add_slice(&slice, &store->tables[t]);
     store->undoable = false;
     if (slice.n_tables > 0)
@@ -215,11 +253,17 @@ void fr_store_slice(struct fr_store *store, uint64_t batch_number, int64_t water
 
 bool fr_store_slice_idle(struct fr_store *store, int64_t watermark_ms)
 {
-    struct slice slice = {.store = store, .watermark_ms = watermark_ms};
-    for (uint32_t t = 0; t < store->n_tables; t++)
-        if (store->tables[t].sweep->swept_ms != watermark_ms)
-            add_slice(&slice, &store->tables[t]);
-    if (slice.n_tables > 0)
+    bool any = false;
+    for (uint64_t round = 0;; round++) {
+        struct slice slice = {.store = store, .watermark_ms = watermark_ms};
+        for (uint32_t t = 0; t < store->n_tables; t++) {
+            struct fr_table *table = &store->tables[t];
+            if (table->sweep->swept_ms != watermark_ms && round < table->spec.expire_every / turns_between(table))
+                add_slice(&slice, table);
+        }
+        if (slice.n_tables == 0)
+            return any;
         run_slices(&slice);
-    return slice.n_tables > 0;
+        any = true;
+    }
 }

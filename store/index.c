@@ -364,14 +364,22 @@ static void halve_directory(struct fr_index *index)
     index->directory = fr_realloc(index->directory, (size_t)1 << index->depth, sizeof(*index->directory));
 }
 
+/* A round through the directory begins when a quarter of the places or fewer are in use, and makes
+ * one merge each time, which moves at most half a segment of entries: of what a mass removal leaves
+ * no batch bears more. */
 void fr_index_trim(struct fr_index *index, const struct fr_entries *entries)
 {
-    size_t places = index->bytes / sizeof(struct fr_group) * FR_GROUP_PLACES;
-    if (index->n_entries > places / 4)
-        return;
-    for (size_t i = 0; i >> index->depth == 0; i++)
-        while (merge(index, entries, i))
-            continue;
+    size_t directory = (size_t)1 << index->depth;
+    if (index->trim_left == 0) {
+        if (index->n_entries > index->bytes / sizeof(struct fr_group) * FR_GROUP_PLACES / 4)
+            return;
+        index->trim_left = directory;
+    }
+    while (index->trim_left > 0) {
+        if (merge(index, entries, index->trim_left < directory ? directory - index->trim_left : 0))
+            return;
+        index->trim_left--;
+    }
     for (uint32_t depth = index->depth; depth > 0 && index->depth == depth; depth--)
         halve_directory(index);
     uint32_t n_groups = size_for(0, index->n_entries);

@@ -63,6 +63,7 @@ struct fr_index {
     uint32_t n_segments, capacity;
     struct fr_segment *segments;
     struct fr_pieces pieces;
+    size_t trim_left; /* places of the directory that a round of merging has before it */
     size_t n_entries;
     size_t bytes;
 };
@@ -79,7 +80,7 @@ void fr_index_insert(struct fr_index *index, const struct fr_entries *entries, u
 /* Both need the pair to be there. */
 void fr_index_erase(struct fr_index *index, uint64_t hash, uint32_t number);
 void fr_index_renumber(struct fr_index *index, uint64_t hash, uint32_t from, uint32_t to);
-/* Merges segments that became sparse; their memory goes back. */
+/* Merges two segments that became sparse, the next ones each time; their memory goes back. */
 void fr_index_trim(struct fr_index *index, const struct fr_entries *entries);
 
 /* Calls visit for every entry whose hash, without its shard bits, begins with the `bits` bits of

@@ -263,6 +263,7 @@ void fr_plan_look(struct fr_plan *plan, const struct fr_batch *batch, bool ahead
 
 void fr_store_look(struct fr_store *store, const struct fr_batch *batch)
 {
+    store->looked_folded = fr_store_folded(store);
     fr_plan_look(store->ahead, batch, true);
     store->looked = batch;
 }

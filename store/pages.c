@@ -14,7 +14,7 @@
 
 #include "base/check.h"
 
-enum { MAPPED_MIN = 256 * 1024, CACHE_LINE = 64, HUGE_EXTENTS_MIN = 4 };
+enum { MAPPED_MIN = 256 * 1024, CACHE_LINE = 64, HUGE_EXTENTS_MIN = 1 };
 
 void *fr_pages_take(size_t size, int huge)
 {

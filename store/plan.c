@@ -120,7 +120,9 @@ static void apply_key(const struct resolve *r, struct plan_key *key, struct plan
     struct fr_live_entry *entry = fr_entries_live(&shard->entries, key->number);
     if (key->trained) { /* its values will change in this batch's step, touched or not */
         fr_entry_mark_dirty(shard, &entry->entry, r->table->image_size);
-        if (entry->entry.recent < FR_RECENT_MAX)
+        if (entry->entry.recent == FR_RECENT_BACK)
+            entry->entry.recent = 0;
+        else if (entry->entry.recent < FR_RECENT_MAX)
             entry->entry.recent++;
     }
     if (key->n_touched > 0) {
@@ -222,6 +224,7 @@ void fr_store_plan(struct fr_store *store, const struct fr_batch *batch, int64_t
         store->plan = looked;
         store->looked = NULL;
     } else {
+        store->looked = NULL; /* this plan may make keys that the look missed in the cold store */
         fr_plan_look(store->plan, batch, false);
     }
     struct fr_plan *plan = store->plan;

@@ -170,6 +170,14 @@ uint64_t fr_store_bytes(const struct fr_store *store)
            fr_store_kept_bytes(store);
 }
 
+float *fr_store_row_of(const struct fr_store *store, uint32_t table, uint64_t key)
+{
+    uint64_t hash = fr_order_hash(&store->order, key);
+    const struct fr_shard *shard = &store->tables[table].shards[fr_shard_of(hash)];
+    uint32_t number = fr_shard_find(shard, hash);
+    return number == FR_NO_ENTRY || (number & FR_LIGHT) ? NULL : fr_entries_row(&shard->entries, number);
+}
+
 void fr_store_stats(const struct fr_store *store, uint32_t table, struct fr_store_table_stats *out)
 {
     FR_CHECK(table < store->n_tables);

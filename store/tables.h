@@ -77,6 +77,7 @@ struct fr_store {
     bool undoable;                 /* nothing changed since the last plan */
     struct fr_plan *ahead;         /* of the batch after it */
     const struct fr_batch *looked; /* which that is; NULL: none */
+    uint64_t looked_folded;        /* epochs up to this one were folded when the look began */
     bool restores_hot;             /* rows follow on demand, only unfolded ones were restored */
     uint64_t limit;                /* bytes of indexes, entries and rows; 0: none */
     pthread_mutex_t lock;          /* guards failure: any worker may meet it */
@@ -140,9 +141,12 @@ void fr_entry_remove(struct fr_shard *shard, uint32_t number, uint8_t reason);
 /* The entry vanishes without a word, and is not counted any more: eviction, undo. Entries move. */
 void fr_entry_drop(struct fr_shard *shard, uint32_t number);
 /* A dead entry that an epoch now says absent of vanishes once that epoch is folded: until then an
- * older image of the key could be taken for its newest. */
+ * older image of the key could be taken for its newest. Of those that may, `most` do. */
 void fr_entry_bury(struct fr_shard *shard, uint64_t hash, uint64_t epoch);
-void fr_shard_exhume(const struct fr_table *table, struct fr_shard *shard, uint64_t folded);
+void fr_shard_exhume(const struct fr_table *table, struct fr_shard *shard, uint64_t folded, size_t most);
+/* Up to which epoch dead entries may vanish: folded ones, and while a look waits for its plan those
+ * only that it read as folded, or what it read of a key could be taken for its newest image. */
+uint64_t fr_store_forgettable(const struct fr_store *store);
 /* First values: parts' initial distribution as a function of (seed, table, key, float index), and
  * their states. */
 void fr_entry_init_row(const struct fr_store *store, const struct fr_table *table, uint64_t key, float *row);

@@ -17,6 +17,7 @@
 #include "cold_rocks.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -40,7 +41,11 @@ enum fr_status fr_cold_error(char *text, const char *what, const char *path, str
         status = FR_E_NO_SPACE;
     else if (strncmp(text, "Corruption", 10) == 0)
         status = FR_E_CORRUPT;
-    status = fr_err_set(err, status, "cannot %s the cold store %s: %.600s", what, path, text);
+    static const char *const remedy =
+        "; a file there is damaged: look for errors of the disk, then put the file back from a copy of the directory, "
+        "or begin a state from a savepoint (--restore)";
+    status = fr_err_set(err, status, "cannot %s the cold store %s: %.500s%s", what, path, text,
+                        status == FR_E_CORRUPT ? remedy : "");
     rocksdb_free(text);
     return status;
 }
@@ -90,7 +95,7 @@ static enum fr_status open_database(struct fr_cold *cold, bool read_only, struct
     return fr_cold_error(text, "open", cold->path, err);
 }
 
-enum fr_status fr_cold_open(const char *path, uint64_t cache_bytes, bool read_only, struct fr_cold **out,
+enum fr_status fr_cold_open(const char *path, uint64_t fold_bytes, bool read_only, struct fr_cold **out,
                             struct fr_err *err)
 {
     if (read_only && !store_exists(path)) {
@@ -101,7 +106,7 @@ enum fr_status fr_cold_open(const char *path, uint64_t cache_bytes, bool read_on
     cold->path = fr_strdup(path);
     if (!read_only)
         remove_empty_logs(path);
-    enum fr_status status = fr_cold_tune(cold, cache_bytes, err);
+    enum fr_status status = fr_cold_tune(cold, fold_bytes, read_only, err);
     if (status == FR_OK)
         status = open_database(cold, read_only, err);
     if (status != FR_OK) {
@@ -122,8 +127,6 @@ void fr_cold_close(struct fr_cold *cold)
         rocksdb_close(cold->db);
     if (cold->options)
         rocksdb_options_destroy(cold->options);
-    if (cold->cache)
-        rocksdb_cache_destroy(cold->cache);
     free(cold->path);
     free(cold);
 }
@@ -222,7 +225,7 @@ uint64_t fr_cold_bytes(struct fr_cold *cold)
 
 uint64_t fr_cold_memory(struct fr_cold *cold)
 {
-    return rocksdb_cache_get_usage(cold->cache) + property(cold, "rocksdb.estimate-table-readers-mem");
+    return property(cold, "rocksdb.estimate-table-readers-mem");
 }
 
 void fr_cold_reads(struct fr_cold *cold, uint64_t *asked, uint64_t *found)
@@ -231,13 +234,26 @@ void fr_cold_reads(struct fr_cold *cold, uint64_t *asked, uint64_t *found)
     *found = atomic_load_explicit(&cold->found, memory_order_relaxed);
 }
 
+uint64_t fr_cold_background_errors(struct fr_cold *cold)
+{
+    return property(cold, "rocksdb.background-errors");
+}
+
+/* RocksDB classes what happens in the background: a compaction that finds no room is tried again,
+ * and goes on once the disk has room for it (and for write_buffer_size); what is worse stops
+ * writes. Only a write can tell, so an empty one, which leaves no trace, asks. */
 enum fr_status fr_cold_health(struct fr_cold *cold, struct fr_err *err)
 {
-    uint64_t errors = property(cold, "rocksdb.background-errors");
-    if (errors == 0)
+    if (fr_cold_background_errors(cold) == 0)
         return FR_OK;
-    return fr_err_set(err, FR_E_IO, "the cold store %s met %" PRIu64 " errors in the background: see its LOG file",
-                      cold->path, errors);
+    char *text = NULL;
+    rocksdb_writeoptions_t *options = rocksdb_writeoptions_create();
+    rocksdb_writebatch_t *nothing = rocksdb_writebatch_create();
+    rocksdb_writeoptions_disable_WAL(options, 1);
+    rocksdb_write(cold->db, options, nothing, &text);
+    rocksdb_writebatch_destroy(nothing);
+    rocksdb_writeoptions_destroy(options);
+    return text ? fr_cold_error(text, "compact", cold->path, err) : FR_OK;
 }
 
 /* ---- one fold ---- */
@@ -262,6 +278,17 @@ struct fr_cold_writer *fr_cold_writer_new(struct fr_cold *cold, const char *dir,
     return writer;
 }
 
+/* RocksDB asks the system to drop what it writes into sorted files. But a fold has just what left
+ * memory or is about to, and reads from the disk would wait for each of its blocks. */
+static void keep_pages(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_WILLNEED);
+    (void)close(fd);
+}
+
 static enum fr_status finish_file(struct fr_cold_writer *writer, struct fr_err *err)
 {
     if (!writer->sst)
@@ -270,6 +297,8 @@ static enum fr_status finish_file(struct fr_cold_writer *writer, struct fr_err *
     rocksdb_sstfilewriter_finish(writer->sst, &text);
     rocksdb_sstfilewriter_destroy(writer->sst);
     writer->sst = NULL;
+    if (!text)
+        keep_pages(writer->paths[writer->n_paths - 1]);
     return text ? fr_cold_error(text, "finish a sorted file for", writer->cold->path, err) : FR_OK;
 }
 

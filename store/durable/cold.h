@@ -13,9 +13,9 @@ struct fr_cold_sentinel {
     struct fr_sha256 digest;
 };
 
-/* read_only: also beside a running writer; *out is NULL when there is no store yet. cache_bytes
- * 0: 8 MiB. FR_E_CORRUPT, FR_E_IO, FR_E_NO_SPACE, FR_E_LIMIT (open files). */
-enum fr_status fr_cold_open(const char *path, uint64_t cache_bytes, bool read_only, struct fr_cold **out,
+/* read_only: also beside a running writer; *out is NULL when there is no store yet. fold_bytes:
+ * as in fr_durable_options. FR_E_CORRUPT, FR_E_IO, FR_E_NO_SPACE, FR_E_LIMIT (open files). */
+enum fr_status fr_cold_open(const char *path, uint64_t fold_bytes, bool read_only, struct fr_cold **out,
                             struct fr_err *err) FR_MUST_CHECK;
 void fr_cold_close(struct fr_cold *cold);
 /* By what order its keys are; before the first image is read or written. */
@@ -66,11 +66,14 @@ enum fr_status fr_cold_checkpoint(struct fr_cold *cold, const char *path, struct
 
 uint64_t fr_cold_level0_files(struct fr_cold *cold);
 uint64_t fr_cold_bytes(struct fr_cold *cold);
-/* What RocksDB holds in memory: block cache and table readers. */
+/* What RocksDB holds in memory: filters and indexes of its files. */
 uint64_t fr_cold_memory(struct fr_cold *cold);
 /* Keys that were asked for, and those that were found, since open. */
 void fr_cold_reads(struct fr_cold *cold, uint64_t *asked, uint64_t *found);
-/* FR_E_IO after RocksDB met an error in the background (a compaction that could not write). */
+/* What RocksDB met in the background since open; a compaction without room counts repeatedly. */
+uint64_t fr_cold_background_errors(struct fr_cold *cold);
+/* FR_OK also while a compaction waits for room. FR_E_NO_SPACE: nothing can be written before there
+ * is room; it goes on by itself. FR_E_IO, FR_E_CORRUPT: it has failed; see its LOG file. */
 enum fr_status fr_cold_health(struct fr_cold *cold, struct fr_err *err) FR_MUST_CHECK;
 
 /* ---- one fold ---- */

@@ -5,6 +5,9 @@
  * of copying them (Cao et al., "MultiGet" in RocksDB 6). A piece keeps the arrays on the stack and
  * bounds what is pinned: 256 blocks for each thread that reads.
  *
+ * A walk reads ahead as RocksDB does by itself, more while it goes on: most walks are of a slice or
+ * of one entry, and 2 MiB of each file for those cost more than all they read.
+ *
  * Invariants: checksums are verified; an error is never taken for "absent".
  *
  * Thread: any; iterators and reads see a store before or after a fold, never half of one. */
@@ -15,7 +18,7 @@
 
 #include "base/check.h"
 
-enum { READAHEAD = 2 << 20, FETCH_PIECE = 256 };
+enum { FETCH_PIECE = 256 };
 
 struct fr_cold_iterator {
     rocksdb_readoptions_t *options;
@@ -62,7 +65,6 @@ static void iterate_from(struct fr_cold *cold, uint32_t table, const struct fr_c
     *it = (struct fr_cold_iterator){.options = fr_cold_read_options(at)};
     rocksdb_readoptions_set_verify_checksums(it->options, 1);
     rocksdb_readoptions_set_fill_cache(it->options, 0);
-    rocksdb_readoptions_set_readahead_size(it->options, READAHEAD);
     cold_put_key(key, range ? range->table : table, range ? range->first : 0);
     if (range) {
         bool all = range->last == UINT64_MAX;

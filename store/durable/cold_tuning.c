@@ -2,24 +2,23 @@
  *
  * Reads. A point read asks the files of level 0 and one file of each level below; bloom filters
  * of 10 bits a key let all but 1 % of the files that lack the key out, so a new key costs hardly
- * a read and a known one costs one block. Filters and indexes are partitioned: in pieces of a
- * block's size they fit into any cache, whereas a whole one (1.3 MB for a million rows) is
- * larger than the cache's shards and was read again for every key (50 us of CPU a key;
- * partitioned 7 for a known key and 1.2 for a new one, 2 M rows of 92 bytes, 64 MiB of cache).
- * They live in the block cache with high priority (about 2 bytes a row). Blocks of 8 KiB were no
- * better (7 to 8 us). Keys are hashes, so a block's neighbours are of no use and data blocks go
- * first. The cache's limit is not strict: strict makes a read fail, a compaction's too, when
- * what is pinned does not fit, and that would end the service. What it holds is counted
- * (fr_cold_memory).
+ * a read and a known one costs one block. Filters and indexes are whole and stay in memory as long
+ * as their file is open: about 2 bytes a row, counted by fr_cold_memory. In pieces in a block cache
+ * of a sixteenth of the memory they were read again and again, and that was half of the time of a
+ * read (bench tiers, 6 M rows in 70 MB: 12.8 us a key; whole ones that all fit: 4 to 6 for a known
+ * key and 0.6 for a new one, in pieces 1.5). Keys are hashes, so a block's neighbours are of no use
+ * and there is no cache of data blocks: the system's page cache has them. Reads through mmap were
+ * 1 us faster, but what they touch would be resident memory.
  *
- * Writes. A fold spans the whole key space, so it lands in level 0 as unfolded_max / 256 MiB
- * files and is merged with all of the base level. With dynamic levels the base is as large as
- * what level 0 brings (1 GiB) and each level below is eight times larger: a table of 100 GB has
- * three levels below level 0 (1.5, 12, 100 GB). Bytes written per folded byte: 1 (the fold) + 2
- * (level 0 and base are of a size) + 2 x 5 (half of the factor, and one) = 13 or so, and at most
- * 1/8 of the space is stale. RocksDB's defaults gave 20 to 30. Level 0 to the base level cannot
- * be split by files, so it is split by ranges (subcompactions). Without compression: rows are
- * floats of random low bits.
+ * Writes. A fold spans the whole key space, so it lands in level 0 and is merged with all of the
+ * level below, which costs processor time as a read does. 24 files of level 0 are merged at once,
+ * and the level below them takes 64 folds of unfolded_max before there is one between: bytes
+ * written per folded byte are 1 (the fold) and about 4; with four files and a base level of 1 GiB
+ * they were 17 for a table of 16 such merges. A file more in level 0 costs a read 0.2 us, and a
+ * walk a seek more; merging small folds costs little, so four of those are enough. Larger tables
+ * get levels of a factor of 8: 5 more for each.
+ * Level 0 to the base level cannot be split by files, so it is split by ranges (subcompactions).
+ * Without compression: rows are floats of random low bits.
  *
  * Thread: open's. */
 #include "cold_rocks.h"
@@ -33,18 +32,22 @@
 #include "base/check.h"
 
 enum {
-    CACHE_DEFAULT = 8 << 20,
     BLOCK_BYTES = 4 << 10,
     BLOOM_BITS = 10,
     LOG_BYTES = 4 << 20,
     LOG_FILES = 3,
     WARN_LEVEL = 2,
-    COMPACTION_TRIGGER = 4, /* files of level 0: two folds */
+    COMPACTION_TRIGGER = 24, /* files of level 0 */
+    COMPACTION_TRIGGER_SMALL = 4,
+    FOLD_SMALL = 4 << 20,
+    BASE_FOLDS = 64,
     LEVEL_FACTOR = 8,
     TARGET_FILE_BYTES = 64 << 20,
-    BASE_LEVEL_BYTES = 1 << 30,
-    READAHEAD_BYTES = 2 << 20,
-    SYNC_BYTES = 1 << 20, /* written files reach the disk evenly, not at the end */
+    FOLD_DEFAULT = 64 << 20,
+    READAHEAD_BYTES = 512 << 10, /* of each input of a compaction */
+    SYNC_BYTES = 1 << 20,        /* written files reach the disk evenly, not at the end */
+    /* Nothing is put. What a compaction that found no room waits for, beside its own size. */
+    WRITE_BUFFER_BYTES = 1 << 20,
     COMPACTIONS_MIN = 2,
     COMPACTIONS_MAX = 4,
     /* Of the process's descriptors: what journal, Kafka and HTTP need at least, and below what
@@ -52,6 +55,9 @@ enum {
     FILES_REST = 96,
     FILES_MIN = 32,
     FILES_MAX = 1 << 20,
+    /* A reader's files are opened with it: its writer's compactions remove some of them, and one
+     * that is opened later may be gone. */
+    FILES_ALL = -1,
 };
 
 /* Half of the descriptors that the process may have: each read may need its own file. */
@@ -71,24 +77,21 @@ static enum fr_status choose_max_open_files(int *out, struct fr_err *err)
     return FR_OK;
 }
 
-static rocksdb_block_based_table_options_t *make_blocks(rocksdb_cache_t *cache)
+/* Of the base level: a compaction of all of it has to find room on the disk. */
+static const uint64_t base_bytes_min = 64 << 20, base_bytes_max = (uint64_t)4 << 30;
+
+static rocksdb_block_based_table_options_t *make_blocks(void)
 {
     rocksdb_block_based_table_options_t *blocks = rocksdb_block_based_options_create();
-    rocksdb_block_based_options_set_block_cache(blocks, cache);
+    rocksdb_block_based_options_set_no_block_cache(blocks, 1);
     rocksdb_block_based_options_set_block_size(blocks, BLOCK_BYTES);
     rocksdb_block_based_options_set_filter_policy(blocks, rocksdb_filterpolicy_create_bloom_full(BLOOM_BITS));
-    rocksdb_block_based_options_set_index_type(blocks, rocksdb_block_based_table_index_type_two_level_index_search);
-    rocksdb_block_based_options_set_partition_filters(blocks, 1);
-    rocksdb_block_based_options_set_metadata_block_size(blocks, BLOCK_BYTES);
-    rocksdb_block_based_options_set_pin_top_level_index_and_filter(blocks, 1);
-    rocksdb_block_based_options_set_cache_index_and_filter_blocks(blocks, 1);
-    rocksdb_block_based_options_set_cache_index_and_filter_blocks_with_high_priority(blocks, 1);
-    rocksdb_block_based_options_set_pin_l0_filter_and_index_blocks_in_cache(blocks, 1);
     return blocks;
 }
 
-static void set_compaction(rocksdb_options_t *options)
+static void set_compaction(rocksdb_options_t *options, uint64_t fold_bytes)
 {
+    uint64_t base = fold_bytes < base_bytes_max / BASE_FOLDS ? fold_bytes * BASE_FOLDS : base_bytes_max;
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     int jobs = cores / 2 < COMPACTIONS_MIN   ? COMPACTIONS_MIN
                : cores / 2 > COMPACTIONS_MAX ? COMPACTIONS_MAX
@@ -98,9 +101,10 @@ static void set_compaction(rocksdb_options_t *options)
     rocksdb_options_set_max_background_flushes(options, 1);
     rocksdb_options_set_max_background_compactions(options, jobs);
     rocksdb_options_set_max_subcompactions(options, (uint32_t)jobs);
-    rocksdb_options_set_level0_file_num_compaction_trigger(options, COMPACTION_TRIGGER);
+    rocksdb_options_set_level0_file_num_compaction_trigger(options, fold_bytes < FOLD_SMALL ? COMPACTION_TRIGGER_SMALL
+                                                                                            : COMPACTION_TRIGGER);
     rocksdb_options_set_level_compaction_dynamic_level_bytes(options, 1);
-    rocksdb_options_set_max_bytes_for_level_base(options, BASE_LEVEL_BYTES);
+    rocksdb_options_set_max_bytes_for_level_base(options, base < base_bytes_min ? base_bytes_min : base);
     rocksdb_options_set_max_bytes_for_level_multiplier(options, LEVEL_FACTOR);
     rocksdb_options_set_target_file_size_base(options, TARGET_FILE_BYTES);
     rocksdb_options_compaction_readahead_size(options, READAHEAD_BYTES);
@@ -108,22 +112,22 @@ static void set_compaction(rocksdb_options_t *options)
     rocksdb_options_set_compression(options, rocksdb_no_compression);
 }
 
-enum fr_status fr_cold_tune(struct fr_cold *cold, uint64_t cache_bytes, struct fr_err *err)
+enum fr_status fr_cold_tune(struct fr_cold *cold, uint64_t fold_bytes, bool read_only, struct fr_err *err)
 {
-    int max_open_files = 0;
-    enum fr_status status = choose_max_open_files(&max_open_files, err);
+    int max_open_files = FILES_ALL;
+    enum fr_status status = read_only ? FR_OK : choose_max_open_files(&max_open_files, err);
     if (status != FR_OK)
         return status;
-    cold->cache = rocksdb_cache_create_lru(cache_bytes ? (size_t)cache_bytes : CACHE_DEFAULT);
     cold->options = rocksdb_options_create();
     rocksdb_options_set_create_if_missing(cold->options, 1);
     rocksdb_options_set_paranoid_checks(cold->options, 1);
     rocksdb_options_set_max_open_files(cold->options, max_open_files);
-    set_compaction(cold->options);
+    set_compaction(cold->options, fold_bytes ? fold_bytes : FOLD_DEFAULT);
+    rocksdb_options_set_write_buffer_size(cold->options, WRITE_BUFFER_BYTES);
     rocksdb_options_set_info_log_level(cold->options, WARN_LEVEL);
     rocksdb_options_set_max_log_file_size(cold->options, LOG_BYTES);
     rocksdb_options_set_keep_log_file_num(cold->options, LOG_FILES);
-    rocksdb_block_based_table_options_t *blocks = make_blocks(cold->cache);
+    rocksdb_block_based_table_options_t *blocks = make_blocks();
     rocksdb_options_set_block_based_table_factory(cold->options, blocks);
     rocksdb_block_based_options_destroy(blocks);
     return FR_OK;

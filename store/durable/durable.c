@@ -27,12 +27,15 @@
 
 enum fr_status fr_durable_die(struct fr_durable *durable, enum fr_status cause, struct fr_err *err)
 {
-    pthread_mutex_lock(&durable->index);
-    durable->dead = true;
-    pthread_mutex_unlock(&durable->index);
     enum fr_status status = cause == FR_E_CORRUPT ? FR_E_CORRUPT : FR_E_IO;
     if (err)
         err->status = status;
+    pthread_mutex_lock(&durable->index);
+    if (!durable->dead && err)
+        durable->death = *err;
+    durable->death.status = durable->dead ? durable->death.status : status;
+    durable->dead = true;
+    pthread_mutex_unlock(&durable->index);
     return status;
 }
 
@@ -41,13 +44,11 @@ enum fr_status fr_durable_check(struct fr_durable *durable, bool writes, struct 
     if (writes && durable->read_only)
         return fr_err_set(err, FR_E_STATE, "%s is open read-only", durable->dir);
     pthread_mutex_lock(&durable->index);
-    bool dead = durable->dead;
+    enum fr_status status = durable->dead ? durable->death.status : FR_OK;
+    if (durable->dead) /* whoever says it first, it is said why */
+        status = fr_err_set(err, status, "%.900s (nothing more is read or written)", durable->death.text);
     pthread_mutex_unlock(&durable->index);
-    if (dead)
-        return fr_err_set(err, FR_E_IO,
-                          "%s met a storage error before: nothing more is read or written until a restart",
-                          durable->dir);
-    return FR_OK;
+    return status;
 }
 
 enum fr_status fr_durable_write_mark(struct fr_durable *durable, struct fr_hwm values, struct fr_err *err)
@@ -83,7 +84,7 @@ static struct fr_durable *make(const struct fr_durable_options *options)
                                            .dir = path_below(options->dir, "journal"),
                                            .writes = !options->read_only};
     durable->journal_file_max = options->journal_file_max ? options->journal_file_max : DURABLE_JOURNAL_FILE_MAX;
-    durable->cache_bytes = options->cache_bytes;
+    durable->fold_bytes = options->fold_bytes;
     durable->merged = options->merged;
     durable->merged_self = options->merged_self;
     durable->keep_bytes = options->keep_bytes ? options->keep_bytes : DURABLE_KEEP_BYTES;
@@ -195,6 +196,42 @@ void fr_durable_get_status(struct fr_durable *durable, struct fr_durable_status 
     *out = status;
 }
 
+/* ---- timelines ---- */
+
+enum fr_status fr_durable_begin_timeline(struct fr_durable *durable, uint64_t timeline, struct fr_err *err)
+{
+    enum fr_status status = fr_durable_check(durable, true, err);
+    pthread_mutex_lock(&durable->mark);
+    for (int copy = 0; copy < 2 && status == FR_OK; copy++) { /* losing one takes nothing back */
+        struct fr_hwm values = durable->hwm;
+        values.timeline = timeline;
+        status = fr_durable_write_mark(durable, values, err);
+    }
+    if (status == FR_OK) {
+        pthread_mutex_lock(&durable->index);
+        FR_CHECK(timeline > durable->timeline);
+        durable->timeline = timeline;
+        pthread_mutex_unlock(&durable->index);
+    }
+    pthread_mutex_unlock(&durable->mark);
+    return status;
+}
+
+uint64_t fr_durable_timeline_base(struct fr_durable *durable)
+{
+    uint64_t base = 0;
+    pthread_mutex_lock(&durable->index);
+    const struct fr_journal *journal = &durable->journal;
+    for (size_t f = journal->n_files; f-- > 0 && base == 0;) {
+        const struct fr_journal_file *file = journal->files[f];
+        for (size_t e = file->n_epochs; e-- > 0 && base == 0;)
+            if (file->epochs[e].timeline < durable->timeline)
+                base = file->first + e;
+    }
+    pthread_mutex_unlock(&durable->index);
+    return base;
+}
+
 /* ---- append ---- */
 
 /* Takes back what a failed write left; the object goes on when that works. */
@@ -261,7 +298,7 @@ static enum fr_status write_record(struct fr_durable *durable, uint64_t epoch, s
 }
 
 static void enter_epoch(struct fr_durable *durable, struct fr_journal_file *file, const struct fr_hwm *mark,
-                        const struct fr_sha256 *before)
+                        uint64_t timeline, const struct fr_sha256 *before)
 {
     uint64_t size = durable->record->size - JOURNAL_RECORD_HEAD;
     pthread_mutex_lock(&durable->index);
@@ -269,11 +306,12 @@ static void enter_epoch(struct fr_durable *durable, struct fr_journal_file *file
         file->before = *before;
         fr_journal_adopt(&durable->journal, file);
     }
-    struct fr_journal_epoch entry = {file->bytes + JOURNAL_RECORD_HEAD, size, mark->timeline, mark->digest};
+    struct fr_journal_epoch entry = {file->bytes + JOURNAL_RECORD_HEAD, size, timeline, mark->digest};
     fr_journal_file_push(file, &entry);
     file->bytes += durable->record->size;
     durable->unfolded_bytes += durable->record->size;
-    durable->timeline = mark->timeline;
+    if (durable->timeline < mark->timeline)
+        durable->timeline = mark->timeline;
     durable->epoch = mark->epoch;
     durable->digest = mark->digest;
     pthread_mutex_unlock(&durable->index);
@@ -287,14 +325,14 @@ enum fr_status fr_durable_append(struct fr_durable *durable, struct fr_stage *st
         return status;
     pthread_mutex_lock(&durable->index);
     struct fr_sha256 before = durable->digest;
+    if (stage->timeline < durable->timeline)
+        stage->timeline = durable->timeline;
     struct fr_hwm mark = {.timeline = stage->timeline, .epoch = durable->epoch + 1, .acked = durable->acked};
-    uint64_t timeline = durable->timeline;
     size_t n_files = durable->journal.n_files;
     /* trim never takes it */
     struct fr_journal_file *tail = n_files > 0 ? durable->journal.files[n_files - 1] : NULL;
     pthread_mutex_unlock(&durable->index);
     FR_CHECK(stage->epoch == mark.epoch);
-    FR_CHECK(stage->timeline >= timeline);
 
     const struct fr_buffer *record = durable->record = &stage->record;
     fr_epoch_complete(stage, &durable->order, &before);
@@ -306,9 +344,12 @@ enum fr_status fr_durable_append(struct fr_durable *durable, struct fr_stage *st
     status = write_record(durable, mark.epoch, tail, &file, err);
     if (status != FR_OK)
         return status;
+    FR_CHECK(file);
     pthread_mutex_lock(&durable->mark);
     if (mark.acked < durable->hwm.acked)
         mark.acked = durable->hwm.acked;
+    if (mark.timeline < durable->hwm.timeline) /* it began meanwhile */
+        mark.timeline = durable->hwm.timeline;
     status = fr_durable_write_mark(durable, mark, err);
     pthread_mutex_unlock(&durable->mark);
     if (status != FR_OK) {
@@ -316,7 +357,7 @@ enum fr_status fr_durable_append(struct fr_durable *durable, struct fr_stage *st
             fr_journal_file_free(&durable->journal, file);
         return status;
     }
-    enter_epoch(durable, file, &mark, &before);
+    enter_epoch(durable, file, &mark, stage->timeline, &before);
     if (bytes)
         fr_buffer_append(bytes, record->data + JOURNAL_RECORD_HEAD, size);
     if (digest)

@@ -40,7 +40,7 @@ struct fr_durable {
     char *dir, *path_hwm, *path_cold, *path_fold;
     const struct fr_disk *disk;
     bool read_only;
-    uint64_t journal_file_max, cache_bytes;
+    uint64_t journal_file_max, fold_bytes;
     void (*merged)(void *self); /* NULL: nobody listens */
     void *merged_self;
     struct fr_order order; /* from the mark */
@@ -61,7 +61,8 @@ struct fr_durable {
     /* Epochs up to here are not sent again, as this process was told; 0 until somebody looked. */
     uint64_t spared;
     bool folding;
-    bool dead; /* a storage error happened: nothing is done any more (P6) */
+    bool dead;           /* a storage error happened: nothing is done any more (P6) */
+    struct fr_err death; /* which */
     struct fr_kept **kept;
     size_t n_kept, capacity_kept;
     uint64_t kept_bytes;
@@ -75,8 +76,8 @@ struct fr_durable {
 /* Marks the object dead; returns FR_E_CORRUPT when that is the cause and FR_E_IO for all others.
  * err keeps its text. */
 enum fr_status fr_durable_die(struct fr_durable *durable, enum fr_status cause, struct fr_err *err);
-/* Returns FR_E_IO when the object is dead, FR_E_STATE when a writer is needed and the object is
- * read-only. */
+/* Returns the error of which the object is dead (FR_E_IO or FR_E_CORRUPT), FR_E_STATE when a writer
+ * is needed and the object is read-only. */
 enum fr_status fr_durable_check(struct fr_durable *durable, bool writes, struct fr_err *err) FR_MUST_CHECK;
 /* Writes values under the next sequence and syncs; dies when that fails. The caller holds `mark`
  * (or is open). */

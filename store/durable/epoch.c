@@ -117,7 +117,7 @@ void fr_epoch_complete(struct fr_stage *stage, const struct fr_order *order, con
                                  .images_size = stage->image_bytes + stage->n_images * EPOCH_IMAGE_HEAD,
                                  .n_sections = stage->n_sections};
     for (size_t i = 0; i < stage->n_sections; i++)
-        head.sections_size += 1 + strlen(stage->sections[i].name) + 8 + stage->sections[i].bytes.size;
+        head.sections_size += fr_epoch_section_bytes(&stage->sections[i]);
     size_t total = EPOCH_HEAD + (size_t)head.images_size + (size_t)head.sections_size;
     /* growth must keep what the cut has put there */
     stage->record.size = stage->n_ordered ? STAGE_IMAGES + stage->ordered_bytes : 0;

@@ -3,6 +3,8 @@
 #ifndef FR_DURABLE_EPOCH_LAYOUT_H
 #define FR_DURABLE_EPOCH_LAYOUT_H
 
+#include <string.h>
+
 #include "durable/epoch.h"
 
 /* The magic is "frep". */
@@ -22,6 +24,12 @@ struct fr_epoch_head {
     uint64_t sections_size;
 };
 _Static_assert(sizeof(struct fr_epoch_head) == EPOCH_HEAD, "stored as it is: no padding");
+
+/* Length of the name, name, size, bytes. */
+static inline uint64_t fr_epoch_section_bytes(const struct fr_stage_section *section)
+{
+    return 1 + strlen(section->name) + 8 + section->bytes.size;
+}
 
 /* Checks that the head fits `size` bytes of epoch, of which at least min(size, EPOCH_HEAD) are at
  * hand. */

@@ -396,6 +396,9 @@ enum fr_status fr_durable_fold(struct fr_durable *durable, struct fr_err *err)
     enum fr_status status = fr_durable_check(durable, true, err);
     if (status != FR_OK)
         return status;
+    status = fr_cold_health(durable->cold, err);
+    if (status != FR_OK)
+        return status == FR_E_NO_SPACE ? status : fr_durable_die(durable, status, err);
     pthread_mutex_lock(&durable->index);
     struct fold fold = {.durable = durable, .from = durable->folded + 1, .to = durable->epoch};
     bool only_one = !durable->folding, due = fold.from <= fold.to;
@@ -417,8 +420,6 @@ enum fr_status fr_durable_fold(struct fr_durable *durable, struct fr_err *err)
     /* nothing happened: the sorted files are gone again */
     if (status == FR_E_NO_SPACE && !ingesting)
         return status;
-    if (status == FR_OK)
-        status = fr_cold_health(durable->cold, err);
     if (status == FR_OK)
         return fr_durable_trim(durable, err);
     return fr_durable_die(durable, status, err);

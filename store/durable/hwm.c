@@ -77,7 +77,7 @@ static enum fr_status read_copy(const uint8_t *bytes, uint64_t parity, struct fr
         *version = copy.version;
         return FR_E_MISMATCH;
     }
-    if (copy.sequence % 2 != parity || (copy.epoch == 0) != (copy.timeline == 0))
+    if (copy.sequence % 2 != parity || (copy.epoch > 0 && copy.timeline == 0))
         return FR_E_CORRUPT;
     *out = (struct fr_hwm){copy.sequence, copy.timeline, copy.epoch, copy.digest, copy.acked, copy.salt};
     return FR_OK;

@@ -3,7 +3,7 @@
  * The record that append wrote becomes the newest kept one as it is, and the stage gets the memory
  * of one that nobody needs any more, so in a steady stream nothing is copied and nothing allocated.
  * Readers borrow a record by reference; who finds an epoch not kept reads the journal, and both
- * give the same bytes. The oldest go first, when together they exceed keep_bytes, and all that are
+ * give the same bytes. The oldest go first, when their memory exceeds keep_bytes, and all that are
  * folded and acknowledged; the newest stays until then however large it is, for the publisher.
  *
  * Invariants: only durable epochs are kept (append keeps them after the mark), contiguous and
@@ -37,7 +37,7 @@ static void drop_oldest(struct fr_durable *durable, size_t n)
     if (n == 0)
         return;
     for (size_t i = 0; i < n; i++) {
-        durable->kept_bytes -= durable->kept[i]->record.size;
+        durable->kept_bytes -= durable->kept[i]->record.capacity;
         let_go(durable, durable->kept[i]);
     }
     durable->n_kept -= n;
@@ -56,10 +56,10 @@ void fr_durable_keep(struct fr_durable *durable, uint64_t epoch, struct fr_stage
         durable->kept = fr_realloc(durable->kept, durable->capacity_kept, sizeof(*durable->kept));
     }
     durable->kept[durable->n_kept++] = kept;
-    durable->kept_bytes += kept->record.size;
+    durable->kept_bytes += kept->record.capacity;
     size_t n = 0;
     for (uint64_t bytes = durable->kept_bytes; n + 1 < durable->n_kept && bytes > durable->keep_bytes; n++)
-        bytes -= durable->kept[n]->record.size;
+        bytes -= durable->kept[n]->record.capacity;
     drop_oldest(durable, n);
     stage->record = durable->spare;
     durable->spare = (struct fr_buffer){0};

@@ -87,6 +87,26 @@ uint64_t fr_durable_cold_memory(struct fr_durable *durable)
     return durable->cold ? fr_cold_memory(durable->cold) : 0;
 }
 
+uint64_t fr_durable_span(struct fr_durable *durable, uint64_t first, uint64_t last, uint64_t window, uint64_t *end)
+{
+    uint64_t bytes = 0, fits = first;
+    pthread_mutex_lock(&durable->index);
+    for (size_t f = 0; f < durable->journal.n_files; f++) {
+        const struct fr_journal_file *file = durable->journal.files[f];
+        for (size_t i = first > file->first ? (size_t)(first - file->first) : 0; i < file->n_epochs; i++) {
+            if (file->first + i > last)
+                break;
+            bytes += file->epochs[i].size;
+            if (bytes <= window)
+                fits = file->first + i;
+        }
+    }
+    pthread_mutex_unlock(&durable->index);
+    if (end)
+        *end = fits;
+    return bytes;
+}
+
 /* ---- as of one epoch ---- */
 
 struct fr_durable_view {

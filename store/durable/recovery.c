@@ -227,7 +227,8 @@ static void take_numbers(struct fr_durable *durable, const struct findings *foun
     const struct fr_journal_file *newest = journal->files[journal->n_files - 1];
     const struct fr_journal_epoch *entry = &newest->epochs[newest->n_epochs - 1];
     durable->epoch = journal_file_last(newest);
-    durable->timeline = entry->timeline;
+    /* a timeline begins with the mark, before an epoch of it is there */
+    durable->timeline = durable->hwm.timeline > entry->timeline ? durable->hwm.timeline : entry->timeline;
     durable->digest = entry->digest;
     /* only after a lost copy: trim took what was acknowledged */
     if (durable->acked < journal->files[0]->first - 1)
@@ -283,7 +284,7 @@ static enum fr_status look(struct fr_durable *durable, struct findings *found, s
     else if (status == FR_E_NOT_FOUND)
         status = fr_err_set(err, FR_E_NOT_FOUND, "%s holds no state (no hwm)", durable->dir);
     if (status == FR_OK)
-        status = fr_cold_open(durable->path_cold, durable->cache_bytes, durable->read_only, &durable->cold, err);
+        status = fr_cold_open(durable->path_cold, durable->fold_bytes, durable->read_only, &durable->cold, err);
     if (status == FR_OK && durable->cold)
         status = fr_cold_read_sentinel(durable->cold, NULL, &found->sentinel, err);
     if (status == FR_OK && durable->read_only)

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/sum_line.h"
 #include "durable_internal.h"
 
 enum { COPY_BYTES = 1 << 20 };
@@ -385,8 +386,27 @@ static enum fr_status copy_into(const struct fr_disk *disk, const char *path, co
     return status == FR_OK ? sync_directory(disk, dir, err) : status;
 }
 
+static enum fr_status write_own(const struct fr_disk *disk, const char *dir, const struct fr_savepoint_own *own,
+                                struct fr_err *err)
+{
+    char head[PATH_MAX], small[PATH_MAX], below[NAME_MAX + 2];
+    snprintf(below, sizeof(below), "/%s", own->name);
+    enum fr_status status = join(head, dir, "/" DURABLE_HEAD_FILE, err);
+    if (status == FR_OK)
+        status = join(small, dir, below, err);
+    if (status == FR_OK)
+        status = fr_file_replace(disk, head, own->head, own->head_size, err);
+    struct fr_buffer text = {0};
+    fr_buffer_append(&text, own->bytes, own->size);
+    fr_sum_line_append(&text);
+    if (status == FR_OK)
+        status = fr_file_replace(disk, small, text.data, text.size, err);
+    fr_buffer_release(&text);
+    return status;
+}
+
 enum fr_status fr_savepoint_restore(const char *path, const char *dir, const struct fr_disk *disk,
-                                    struct fr_savepoint *out, struct fr_err *err)
+                                    const struct fr_savepoint_own *own, struct fr_savepoint *out, struct fr_err *err)
 {
     if (!disk)
         disk = fr_disk_system();
@@ -405,6 +425,8 @@ enum fr_status fr_savepoint_restore(const char *path, const char *dir, const str
         status = clear_for_restore(disk, dir, err);
     if (status == FR_OK)
         status = copy_into(disk, path, dir, err);
+    if (status == FR_OK && own)
+        status = write_own(disk, dir, own, err);
     if (status == FR_OK)
         status = join(hwm, dir, "/hwm", err);
     if (status == FR_OK)

@@ -16,7 +16,7 @@
 
 #include "base/check.h"
 
-enum { PUBLISH_MODEL = 1, PUBLISH_DENSE = 2, DENSE_EXACT = 128, OFFSET_SIZE_MIN = 1 + 1 + 4 + 8 };
+enum { PUBLISH_MODEL = 1, PUBLISH_DENSE = 2, HAS_SNAPSHOT = 4, DENSE_EXACT = 128, OFFSET_SIZE_MIN = 1 + 1 + 4 + 8 };
 static const uint64_t nan_bits = 0x7ff8000000000000ULL;
 
 static void put_text(struct fr_buffer *out, const char *text, size_t capacity)
@@ -55,7 +55,8 @@ void fr_announcement_encode(const struct fr_announcement *announcement, struct f
     fr_put_u64(out, announcement->samples);
     fr_put_u64(out, (uint64_t)announcement->wall_ms);
     fr_put_u8(out, (uint8_t)((announcement->publish_model ? PUBLISH_MODEL : 0) |
-                             (announcement->publish_dense ? PUBLISH_DENSE : 0)));
+                             (announcement->publish_dense ? PUBLISH_DENSE : 0) |
+                             (announcement->snapshot.name[0] ? HAS_SNAPSHOT : 0)));
     fr_put_u32(out, announcement->n_tasks);
     for (uint32_t i = 0; i < announcement->n_tasks; i++) {
         put_text(out, announcement->tasks[i].task, sizeof(announcement->tasks[i].task));
@@ -73,6 +74,12 @@ void fr_announcement_encode(const struct fr_announcement *announcement, struct f
         fr_put_u32(out, (uint32_t)offset->partition);
         fr_put_u64(out, (uint64_t)offset->next_offset);
     }
+    const struct fr_announced_snapshot *snapshot = &announcement->snapshot;
+    if (!snapshot->name[0])
+        return;
+    put_text(out, snapshot->name, sizeof(snapshot->name));
+    fr_put_u64(out, snapshot->bytes);
+    fr_buffer_append(out, snapshot->sha256.bytes, sizeof(snapshot->sha256.bytes));
 }
 
 static enum fr_status take_offsets(struct fr_reader *reader, struct fr_arena *arena, struct fr_announcement *out)
@@ -92,7 +99,16 @@ static enum fr_status take_offsets(struct fr_reader *reader, struct fr_arena *ar
         if (reader->failed || (i > 0 && !offset_less(offset - 1, offset)))
             return FR_E_CORRUPT;
     }
-    return reader->at == reader->end ? FR_OK : FR_E_CORRUPT;
+    return FR_OK;
+}
+
+static void take_snapshot(struct fr_reader *reader, struct fr_announced_snapshot *out)
+{
+    take_text(reader, out->name, sizeof(out->name));
+    out->bytes = fr_take_u64(reader);
+    const uint8_t *sha256 = fr_take(reader, sizeof(out->sha256.bytes));
+    if (sha256)
+        memcpy(out->sha256.bytes, sha256, sizeof(out->sha256.bytes));
 }
 
 enum fr_status fr_announcement_parse(const uint8_t *bytes, size_t size, struct fr_arena *arena,
@@ -109,13 +125,18 @@ enum fr_status fr_announcement_parse(const uint8_t *bytes, size_t size, struct f
     parsed.publish_model = flags & PUBLISH_MODEL;
     parsed.publish_dense = flags & PUBLISH_DENSE;
     parsed.n_tasks = fr_take_u32(&reader);
-    if (reader.failed || flags > (PUBLISH_MODEL | PUBLISH_DENSE) || parsed.n_tasks > FR_ANNOUNCE_TASKS_MAX)
+    if (reader.failed || flags > (PUBLISH_MODEL | PUBLISH_DENSE | HAS_SNAPSHOT) ||
+        parsed.n_tasks > FR_ANNOUNCE_TASKS_MAX)
         return FR_E_CORRUPT;
     for (uint32_t i = 0; i < parsed.n_tasks; i++) {
         take_text(&reader, parsed.tasks[i].task, sizeof(parsed.tasks[i].task));
         parsed.tasks[i].auc = fr_take_f64(&reader);
     }
     enum fr_status status = take_offsets(&reader, arena, &parsed);
+    if (status == FR_OK && (flags & HAS_SNAPSHOT))
+        take_snapshot(&reader, &parsed.snapshot);
+    if (status == FR_OK && (reader.failed || reader.at != reader.end))
+        status = FR_E_CORRUPT;
     if (status == FR_OK)
         *out = parsed;
     return status;

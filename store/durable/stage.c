@@ -92,9 +92,9 @@ void fr_stage_ordered(struct fr_stage *stage, size_t n, size_t bytes, uint32_t l
 
 uint64_t fr_stage_bytes(const struct fr_stage *stage)
 {
-    uint64_t bytes = stage->image_bytes + (uint64_t)stage->n_images * FR_IMAGE_HEAD;
+    uint64_t bytes = STAGE_IMAGES + stage->image_bytes + (uint64_t)stage->n_images * FR_IMAGE_HEAD;
     for (size_t i = 0; i < stage->n_sections; i++)
-        bytes += stage->sections[i].bytes.size;
+        bytes += fr_epoch_section_bytes(&stage->sections[i]);
     return bytes;
 }
 

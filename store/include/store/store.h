@@ -30,6 +30,7 @@ struct fr_store_table {
     uint64_t pending_max;
     uint32_t n_expiries; /* rules in the order in which they are asked; 0: rows stay */
     struct fr_expiry_policy expiries[FR_EXPIRY_RULES];
+    /* in so many turns about so many rows are looked at, in one slice or in many */
     uint32_t expire_every;      /* 0: 16 */
     uint32_t expire_slice_rows; /* 0: 65536 */
 };
@@ -83,6 +84,9 @@ uint64_t fr_store_folded(const struct fr_store *store);
 /* Some keys are in the cold store only: looking ahead pays. */
 bool fr_store_tiered(const struct fr_store *store);
 
+/* The floats of a key's row in memory, NULL when it has none there. Holds as long as a plan's. */
+float *fr_store_row_of(const struct fr_store *store, uint32_t table, uint64_t key);
+
 /* Takes the last plan back, because its batch was quarantined: entries, rows, counts, seen, show
  * and click, counters and what is dirty are as if it had not been. Only between fr_store_plan and
  * the next plan, slice or cut; the rows it resolved are void afterwards. */
@@ -94,9 +98,9 @@ void fr_store_undo(struct fr_store *store);
  * only: rows that a plan resolved may go. */
 void fr_store_slice(struct fr_store *store, uint64_t batch_number, int64_t watermark_ms);
 
-/* A slice of every table whose rows were not all looked at with this watermark, whatever the turn:
- * while nothing is trained. Returns whether there was one. What it does depends on when it is
- * called: not in lockstep. */
+/* What falls due in expire_every turns, of every table whose rows were not all looked at with this
+ * watermark: while nothing is trained. Returns whether there was one. What it does depends on when
+ * it is called: not in lockstep. */
 bool fr_store_slice_idle(struct fr_store *store, int64_t watermark_ms);
 /* Reads a piece of what the next slices look at in the cold store; false: there is none. Any one
  * thread, at any time. */

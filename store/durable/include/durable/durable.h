@@ -21,7 +21,7 @@
 #include "base/file.h"
 #include "durable/epoch.h"
 
-enum { FR_STATE_FORMAT = 4, FR_LEVEL0_FILES_MAX = 24 };
+enum { FR_STATE_FORMAT = 4, FR_LEVEL0_FILES_MAX = 64 };
 /* A fold's windows on the epochs that it merges take so many bytes together, more only for images
  * larger than their window. */
 enum { FR_FOLD_WINDOWS = 64 << 20 };
@@ -34,9 +34,9 @@ struct fr_durable_options {
     /* no lock, no truncation, no RocksDB write: also on a running or damaged directory */
     bool read_only;
     uint64_t journal_file_max; /* rotate after this many bytes; 0: 64 MiB */
-    /* RocksDB's blocks, filters and indexes in memory; 0: 8 MiB. A state needs about 2 bytes a
-     * row for filters and indexes, which get at most half of it. */
-    uint64_t cache_bytes;
+    /* About so many bytes of the journal are in a fold, by which the cold store's levels are
+     * sized; 0: 64 MiB. Its filters and indexes take about 2 bytes a row in memory. */
+    uint64_t fold_bytes;
     /* So many bytes of the newest epochs stay in memory, for publisher and fold; 0: 64 MiB. */
     uint64_t keep_bytes;
     /* Of the keyed order (base/order.h) of a directory that is made now; an existing one keeps its
@@ -143,7 +143,21 @@ typedef enum fr_status fr_durable_section_visit(void *self, const char *name, co
 enum fr_status fr_durable_view_sections(struct fr_durable_view *view, fr_durable_section_visit *visit, void *self,
                                         struct fr_err *err) FR_MUST_CHECK;
 
-/* Appends the stage as epoch status.epoch + 1 (FR_CHECK), syncs, moves the HWM, and syncs: the
+/* What is cut from now on is of this timeline, which is above the state's (FR_CHECK): both copies
+ * of the mark say so, synced, when this returns FR_OK. Epochs stay as they are: their timeline is
+ * part of their bytes. Thread: any. FR_E_IO. */
+enum fr_status fr_durable_begin_timeline(struct fr_durable *durable, uint64_t timeline,
+                                         struct fr_err *err) FR_MUST_CHECK;
+/* The newest epoch of an older timeline that the journal holds, 0: none. What is published of it
+ * goes out as part of a whole state. */
+uint64_t fr_durable_timeline_base(struct fr_durable *durable);
+
+/* Journal bytes of the epochs first..last that the journal holds; *end (may be NULL): the last one
+ * up to which they come to at most `window`, at least first. */
+uint64_t fr_durable_span(struct fr_durable *durable, uint64_t first, uint64_t last, uint64_t window, uint64_t *end);
+
+/* Appends the stage as epoch status.epoch + 1 (FR_CHECK), of its timeline or the state's, which is
+ * the larger one, syncs, moves the HWM, and syncs: the
  * epoch is durable when this returns FR_OK. The epoch's bytes are appended to *bytes (may be
  * NULL); the stage's record stays with the durable object, for publisher and fold, and the stage
  * gets other memory: it can only be cleared. FR_E_NO_SPACE leaves the journal as it was (epoch

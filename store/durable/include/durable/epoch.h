@@ -19,6 +19,7 @@
 
 #include "base/arena.h"
 #include "base/buffer.h"
+#include "base/hash.h"
 #include "base/order.h"
 #include "base/status.h"
 #include "durable/image.h"
@@ -68,7 +69,7 @@ struct fr_stage {
 void fr_stage_init(struct fr_stage *stage);
 void fr_stage_clear(struct fr_stage *stage); /* keeps memory */
 void fr_stage_release(struct fr_stage *stage);
-/* What the epoch takes in the journal, about. */
+/* What the epoch takes in the journal. */
 uint64_t fr_stage_bytes(const struct fr_stage *stage);
 /* Images whose order the caller knows, ascending by (table, hash), are written where the epoch will
  * have them: room for at most `bytes` bytes of them comes first, before any loose image. There the
@@ -140,6 +141,12 @@ struct fr_announced_offset {
     int64_t next_offset;
 };
 
+struct fr_announced_snapshot {
+    char name[192]; /* "": none */
+    uint64_t bytes;
+    struct fr_sha256 sha256; /* of its manifest */
+};
+
 struct fr_announcement {
     int64_t watermark_ms;
     uint64_t samples;   /* trained in this history */
@@ -154,6 +161,7 @@ struct fr_announcement {
     uint32_t n_offsets;
     /* owned by whoever filled it; sorted by topic, then partition */
     struct fr_announced_offset *offsets;
+    struct fr_announced_snapshot snapshot; /* the newest that replicas may fetch */
 };
 /* Offsets must be sorted and distinct, names not empty (FR_CHECK). */
 void fr_announcement_encode(const struct fr_announcement *announcement, struct fr_buffer *out);

@@ -31,11 +31,22 @@ enum fr_status fr_durable_savepoint(struct fr_durable *durable, const char *path
  * FR_E_STATE: a state with a journal, which is no savepoint; FR_E_CORRUPT; FR_E_MISMATCH. */
 enum fr_status fr_savepoint_look(const char *path, struct fr_savepoint *out, struct fr_err *err) FR_MUST_CHECK;
 
+/* What another model has of its own beside the savepoint's rows: the head of journal files, and
+ * a small file, which take the place of the savepoint's. */
+struct fr_savepoint_own {
+    const void *head;
+    size_t head_size;
+    const char *name; /* of the small file */
+    const void *bytes;
+    size_t size;
+};
+
 /* Makes the state directory `dir` from the savepoint at `path`: its epoch in timeline + 1, all
  * of it acknowledged. dir must be missing or without state (FR_E_EXISTS); what an interrupted
- * call left there is taken away first. disk NULL: the system's. */
+ * call left there is taken away first. disk NULL: the system's; own NULL: the same model. */
 enum fr_status fr_savepoint_restore(const char *path, const char *dir, const struct fr_disk *disk,
-                                    struct fr_savepoint *out, struct fr_err *err) FR_MUST_CHECK;
+                                    const struct fr_savepoint_own *own, struct fr_savepoint *out,
+                                    struct fr_err *err) FR_MUST_CHECK;
 
 /* Removes a savepoint: first it loses its name, so that no half of it is ever found under it. */
 enum fr_status fr_savepoint_remove(const char *path, struct fr_err *err) FR_MUST_CHECK;
