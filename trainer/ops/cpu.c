@@ -17,8 +17,17 @@
 #pragma GCC optimize("O3")
 #endif
 
+/* Rows without gaps are one row: a column of single numbers is a loop of vectors, too. */
+static inline void join_rows(uint32_t *m, uint32_t *n, size_t ld, size_t other_ld)
+{
+    bool joined = ld == *n && other_ld == *n && *m > 0 && *n <= UINT32_MAX / *m;
+    *n *= joined ? *m : 1;
+    *m = joined ? 1 : *m;
+}
+
 void fr_cpu_copy(uint32_t m, uint32_t n, struct fr_view in, struct fr_view out)
 {
+    join_rows(&m, &n, in.ld, out.ld);
     for (uint32_t i = 0; i < m; i++)
         memcpy(out.values + i * out.ld, in.values + i * in.ld, n * sizeof(float));
 }
@@ -26,6 +35,7 @@ void fr_cpu_copy(uint32_t m, uint32_t n, struct fr_view in, struct fr_view out)
 FR_CLONES
 void fr_cpu_add(uint32_t m, uint32_t n, struct fr_view in, struct fr_view out)
 {
+    join_rows(&m, &n, in.ld, out.ld);
     for (uint32_t i = 0; i < m; i++) {
         const float *restrict x = in.values + i * in.ld;
         float *restrict y = out.values + i * out.ld;
@@ -67,13 +77,22 @@ void fr_cpu_relu_backward(uint32_t m, uint32_t n, struct fr_view y, struct fr_vi
 FR_CLONES
 void fr_cpu_bias_gradient(uint32_t m, uint32_t n, struct fr_view gradient, float *out)
 {
-    enum { BLOCK = 64 }; /* columns whose sums stay in registers */
+    enum { BLOCK = 64, NARROW = 16 }; /* columns whose sums stay in registers */
     uint32_t j = 0;
     for (; j + BLOCK <= n; j += BLOCK) {
         float sum[BLOCK] = {0};
         for (uint32_t i = 0; i < m; i++) {
             const float *g = gradient.values + i * gradient.ld + j;
             for (uint32_t c = 0; c < BLOCK; c++)
+                sum[c] += g[c];
+        }
+        memcpy(out + j, sum, sizeof(sum));
+    }
+    for (; j + NARROW <= n; j += NARROW) {
+        float sum[NARROW] = {0};
+        for (uint32_t i = 0; i < m; i++) {
+            const float *g = gradient.values + i * gradient.ld + j;
+            for (uint32_t c = 0; c < NARROW; c++)
                 sum[c] += g[c];
         }
         memcpy(out + j, sum, sizeof(sum));
@@ -138,6 +157,7 @@ void fr_cpu_bi_interaction_backward(uint32_t m, uint32_t n, uint32_t count, cons
 FR_CLONES
 uint32_t fr_cpu_max_bits(uint32_t m, uint32_t n, struct fr_view x)
 {
+    join_rows(&m, &n, x.ld, x.ld);
     uint32_t largest = 0;
     for (uint32_t i = 0; i < m; i++) {
         const float *row = x.values + i * x.ld;

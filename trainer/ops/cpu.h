@@ -1,5 +1,5 @@
 /* The loops that every CPU backend shares: fr_cpu_<name> for each of FR_OPS_SHARED, and the
- * recurrence of one. Private to the module. */
+ * recurrence and attention of one. Private to the module. */
 #ifndef FR_OPS_CPU_H
 #define FR_OPS_CPU_H
 
@@ -14,8 +14,11 @@ FR_OPS_SHARED(FR_CPU_DECLARE)
 size_t fr_cpu_gru_workspace(const struct fr_steps *steps, uint32_t units, const struct fr_ops *ops);
 void fr_cpu_gru(const struct fr_gru *c, const struct fr_ops *ops);
 void fr_cpu_gru_backward(const struct fr_gru *c, const struct fr_ops *ops);
+size_t fr_cpu_attention_workspace(uint32_t width, uint32_t units);
+void fr_cpu_attention_dense(const struct fr_attention_dense *c, const struct fr_ops *ops);
+void fr_cpu_attention_dense_backward(const struct fr_attention_dense *c, const struct fr_ops *ops);
 
-/* The recurrence of one backend: three functions that close over its table. */
+/* The recurrence and the attention of one backend: functions that close over its table. */
 #define FR_CPU_RECURRENCE(backend, table)                                                                              \
     static size_t gru_workspace_##backend(const struct fr_steps *steps, uint32_t units)                                \
     {                                                                                                                  \
@@ -28,9 +31,18 @@ void fr_cpu_gru_backward(const struct fr_gru *c, const struct fr_ops *ops);
     static void gru_backward_##backend(const struct fr_gru *c)                                                         \
     {                                                                                                                  \
         fr_cpu_gru_backward(c, &(table));                                                                              \
+    }                                                                                                                  \
+    static void attention_dense_##backend(const struct fr_attention_dense *c)                                          \
+    {                                                                                                                  \
+        fr_cpu_attention_dense(c, &(table));                                                                           \
+    }                                                                                                                  \
+    static void attention_dense_backward_##backend(const struct fr_attention_dense *c)                                 \
+    {                                                                                                                  \
+        fr_cpu_attention_dense_backward(c, &(table));                                                                  \
     }
 #define FR_CPU_MEMBERS(backend)                                                                                        \
     FR_OPS_SHARED(FR_CPU_MEMBER).gru_workspace = gru_workspace_##backend, .gru = gru_##backend,                        \
-    .gru_backward = gru_backward_##backend
+    .gru_backward = gru_backward_##backend, .attention_workspace = fr_cpu_attention_workspace,                         \
+    .attention_dense = attention_dense_##backend, .attention_dense_backward = attention_dense_backward_##backend
 
 #endif

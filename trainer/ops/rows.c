@@ -11,7 +11,8 @@
 
 #include "base/check.h"
 #include "base/math.h"
-#include "pooling.h"
+#include "lanes.h"
+#include "ops/pooling.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O3")
@@ -21,6 +22,7 @@ enum {
     PREFETCH_IDS = 12,  /* ids ahead when pooling */
     PREFETCH_ROWS = 16, /* unique keys ahead when updating */
     PREFETCH_OCCURRENCES = 12,
+    WEIGHTS = 16, /* of rows of one value that are stepped together */
     FLOATS_PER_LINE = 16,
 };
 
@@ -54,8 +56,30 @@ static inline const float *row_of(float *const *rows, const uint32_t *unique_of,
     return row ? row + value_offset : NULL;
 }
 
+/* Rows of one value: no loop over columns. */
+static void gather_weights(const struct fr_gather *g)
+{
+    uint32_t last = g->begin[g->entry_end];
+    for (uint32_t s = g->entry_begin; s < g->entry_end; s++) {
+        uint32_t begin = g->begin[s], end = g->begin[s + 1];
+        float scale = gather_scale(g, begin, end), sum = 0.0f;
+        if (g->scale)
+            g->scale[s] = scale;
+        bool any = false;
+        for (uint32_t p = begin; p < end; p++) {
+            const float *v = row_of(g->rows, g->unique_of, p, last, g->value_offset);
+            if (!v)
+                continue;
+            float product = (g->weights ? g->weights[p] : 1.0f) * scale * *v;
+            sum = any ? sum + product : product;
+            any = true;
+        }
+        g->out.values[s * g->out.ld] = sum;
+    }
+}
+
 FR_CLONES
-void fr_cpu_gather(const struct fr_gather *g)
+static void gather_vectors(const struct fr_gather *g)
 {
     uint32_t last = g->begin[g->entry_end], dim = g->dim;
     for (uint32_t s = g->entry_begin; s < g->entry_end; s++) {
@@ -82,6 +106,14 @@ void fr_cpu_gather(const struct fr_gather *g)
         if (!any)
             memset(out, 0, dim * sizeof(float));
     }
+}
+
+void fr_cpu_gather(const struct fr_gather *g)
+{
+    if (g->dim == 1)
+        gather_weights(g);
+    else
+        gather_vectors(g);
 }
 
 FR_CLONES
@@ -210,8 +242,65 @@ static inline void prefetch_unique(const struct fr_row_update *u, uint32_t uniqu
     }
 }
 
+/* ---- rows of one value ---- */
+
+/* Weights of as many rows, column by column: a step of FTRL is three roots and three quotients one
+ * after the other, and side by side they cost hardly more than one row's. */
+struct weights {
+    uint32_t n;
+    float *row[WEIGHTS];
+    float w[WEIGHTS], z[WEIGHTS], squares[WEIGHTS], g[WEIGHTS];
+};
+
+static bool has_weights(const struct fr_row_update *u)
+{
+    const struct fr_optimizer *o = &u->parts[0].optimizer;
+    return u->n_parts == 1 && u->parts[0].dim == 1 && o->kind == FR_OPT_FTRL && !fr_shapes_gradient(o);
+}
+
+FR_IN_LINE void step_weights(const struct fr_row_part *part, struct weights *weights)
+{
+    for (uint32_t i = 0; i < WEIGHTS; i++)
+        fr_ftrl_element(&weights->w[i], &weights->z[i], &weights->squares[i], weights->g[i], &part->optimizer);
+    for (uint32_t i = 0; i < weights->n; i++) {
+        float *state = weights->row[i] + part->state_offset;
+        weights->row[i][part->value_offset] = weights->w[i];
+        state[0] = weights->z[i];
+        state[1] = weights->squares[i];
+    }
+    weights->n = 0;
+}
+
+FR_IN_LINE void put_weight(const struct fr_row_part *part, float *row, float g, struct weights *weights)
+{
+    uint32_t i = weights->n++;
+    const float *state = row + part->state_offset;
+    weights->row[i] = row;
+    weights->w[i] = row[part->value_offset];
+    weights->z[i] = state[0];
+    weights->squares[i] = state[1];
+    weights->g[i] = g;
+    if (weights->n == WEIGHTS)
+        step_weights(part, weights);
+}
+
 FR_CLONES
-void fr_cpu_update_rows(const struct fr_row_update *u)
+static void update_weights(const struct fr_row_update *u)
+{
+    struct weights weights = {0};
+    struct row_sum sum;
+    lay_out_scratch(u, &sum);
+    for (uint32_t unique = u->begin; unique < u->end; unique++) {
+        if (u->end - unique > PREFETCH_ROWS)
+            prefetch_unique(u, unique + PREFETCH_ROWS);
+        if (u->rows[unique] && row_gradient(u, unique, &sum) != 0)
+            put_weight(&u->parts[0], u->rows[unique], sum.parts[0][0], &weights);
+    }
+    step_weights(&u->parts[0], &weights);
+}
+
+FR_CLONES
+static void update_parts(const struct fr_row_update *u)
 {
     struct row_sum sum;
     lay_out_scratch(u, &sum);
@@ -229,6 +318,14 @@ void fr_cpu_update_rows(const struct fr_row_update *u)
                             &part->optimizer);
         }
     }
+}
+
+void fr_cpu_update_rows(const struct fr_row_update *u)
+{
+    if (has_weights(u))
+        update_weights(u);
+    else
+        update_parts(u);
 }
 
 uint32_t fr_cpu_check_rows(const struct fr_row_update *u)

@@ -9,7 +9,7 @@
 #include "base/math.h"
 #include "cpu.h"
 #include "lanes.h"
-#include "pooling.h"
+#include "ops/pooling.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O3")
@@ -69,50 +69,6 @@ void fr_cpu_pool_steps_backward(const struct fr_pool_steps *c)
         for (uint32_t p = pool_begin(c, e); p < c->steps.begin[e + 1]; p++)
             if (last || !is_masked(&c->steps, p))
                 add_scaled(row_at(c->in_gradient, p), scale, g, c->width);
-    }
-}
-
-FR_CLONES
-void fr_cpu_attention_input(const struct fr_attention_input *c)
-{
-    uint32_t n = c->width;
-    for (uint32_t e = c->steps.entry_begin; e < c->steps.entry_end; e++) {
-        const float *restrict q = row_at(c->query, e - c->steps.entry_begin);
-        for (uint32_t p = c->steps.begin[e]; p < c->steps.begin[e + 1]; p++) {
-            const float *restrict k = row_at(c->keys, p);
-            float *out = row_at(c->out, p);
-            float *restrict difference = out + 2 * (size_t)n, *restrict product = out + 3 * (size_t)n;
-            memcpy(out, q, n * sizeof(float));
-            memcpy(out + n, k, n * sizeof(float));
-            for (uint32_t j = 0; j < n; j++)
-                difference[j] = q[j] - k[j];
-            for (uint32_t j = 0; j < n; j++)
-                product[j] = q[j] * k[j];
-        }
-    }
-}
-
-FR_CLONES
-void fr_cpu_attention_input_backward(const struct fr_attention_input *c)
-{
-    uint32_t n = c->width;
-    for (uint32_t e = c->steps.entry_begin; e < c->steps.entry_end; e++) {
-        uint32_t row = e - c->steps.entry_begin;
-        const float *restrict q = row_at(c->query, row);
-        for (uint32_t p = c->steps.begin[e]; p < c->steps.begin[e + 1]; p++) {
-            const float *restrict k = row_at(c->keys, p);
-            const float *g = row_at(c->out, p), *g_key = g + n, *difference = g_key + n, *product = difference + n;
-            if (c->query_gradient.values) {
-                float *restrict d = row_at(c->query_gradient, row);
-                for (uint32_t j = 0; j < n; j++)
-                    d[j] += g[j] + difference[j] + product[j] * k[j];
-            }
-            if (c->keys_gradient.values) {
-                float *restrict d = row_at(c->keys_gradient, p);
-                for (uint32_t j = 0; j < n; j++)
-                    d[j] += g_key[j] - difference[j] + product[j] * q[j];
-            }
-        }
     }
 }
 

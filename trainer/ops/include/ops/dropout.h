@@ -13,12 +13,12 @@
 /* of fr_random_u64: apart from the streams of initial weights */
 enum { FR_STREAM_DROPOUT = 0x64726f70 };
 
-static inline uint64_t fr_dropout_row(const struct fr_dropout *c, uint32_t row)
+FR_HD uint64_t fr_dropout_row(const struct fr_dropout *c, uint32_t row)
 {
     return fr_random_u64(c->seed, FR_STREAM_DROPOUT, c->key, (uint64_t)c->first + row);
 }
 
-static inline uint32_t fr_dropout_bits(uint64_t row, uint32_t column)
+FR_HD uint32_t fr_dropout_bits(uint64_t row, uint32_t column)
 {
     uint32_t x = (uint32_t)row + column * 0x9e3779b9u;
     x = (x ^ x >> 16) * 0x21f0aaadu;
@@ -30,7 +30,7 @@ static inline uint32_t fr_dropout_bits(uint64_t row, uint32_t column)
 }
 
 /* An element whose bits are below this is dropped; rate is in [0, 1). */
-static inline uint32_t fr_dropout_threshold(float rate)
+FR_HD uint32_t fr_dropout_threshold(float rate)
 {
     return (uint32_t)((double)rate * 4294967296.0);
 }

@@ -9,9 +9,9 @@
  * cpu backends: 8 interleaved partial sums over columns). What is written does not overlap what is
  * read, but where a comment allows it; gradients that are added to may be one view several times.
  *
- * Forward, the bits of an entry do not depend on its chunk or its neighbours (gru: where
- * fr_ops.rows_independent). Tolerance NMSE(1e-10) unless a comment says otherwise. Thread and
- * limits: ops.h. */
+ * Forward, the bits of an entry do not depend on its chunk or its neighbours (gru,
+ * attention_dense: where fr_ops.rows_independent). Tolerance NMSE(1e-10) unless a comment says
+ * otherwise. Thread and limits: ops.h. */
 #ifndef FR_OPS_LAYERS_H
 #define FR_OPS_LAYERS_H
 
@@ -183,13 +183,23 @@ struct fr_pool_steps {
     uint32_t width;
     struct fr_view in, out, in_gradient;
 };
-/* out[p] = [q, k_p, q - k_p, q o k_p], 4 width; masked steps like others (their key is zeros). */
-struct fr_attention_input {
+/* out[p] = [q, k_p, q - k_p, q o k_p] W + b, W [4 width, units], then max(out, 0) when relu; masked
+ * steps like others (their key is zeros). Computed as k_p (K - D + diag(q) P) + (q (Q + D) + b)
+ * with Q, K, D, P the blocks of W's rows. Products are the backend's `multiply`, of f32 in every
+ * backend; gradients: steps ascending within an entry, then entries. The gradient of a relu's
+ * output becomes that of its input in place. */
+struct fr_attention_dense {
     struct fr_steps steps;
-    uint32_t width;
+    uint32_t width, units;
+    bool relu;
+    const float *kernel;      /* W */
+    const float *bias;        /* b [units] or NULL */
     struct fr_view query;     /* vector */
-    struct fr_view keys, out; /* steps; backward: out is the gradient */
+    struct fr_view keys, out; /* steps */
+    float *workspace;         /* fr_ops.attention_workspace floats */
+    struct fr_view gradient;  /* of out */
     struct fr_view query_gradient, keys_gradient;
+    float *kernel_gradient, *bias_gradient;
 };
 /* Softmax over the unmasked steps of an entry, 0 for masked ones; [T, 1]. */
 struct fr_softmax_steps {

@@ -156,7 +156,7 @@ struct fr_pair_loss {
 
 /* Partner `turn` of the `count` that position i has among [0, lower), 0 < count <= lower: evenly
  * spread, no two the same, turned by i so that neighbours in the order have other partners. */
-static inline uint32_t fr_pair_partner(uint32_t lower, uint32_t count, uint32_t i, uint32_t turn)
+FR_HD uint32_t fr_pair_partner(uint32_t lower, uint32_t count, uint32_t i, uint32_t turn)
 {
     return (uint32_t)(((uint64_t)turn * lower / count + i) % lower);
 }
@@ -190,7 +190,10 @@ struct fr_dense_update {
     /* Floats of the workspace, for forward and backward. */                                                           \
     X(size_t, gru_workspace, (const struct fr_steps *steps, uint32_t units))                                           \
     X(void, gru, (const struct fr_gru *call))                                                                          \
-    X(void, gru_backward, (const struct fr_gru *call))
+    X(void, gru_backward, (const struct fr_gru *call))                                                                 \
+    X(size_t, attention_workspace, (uint32_t width, uint32_t units))                                                   \
+    X(void, attention_dense, (const struct fr_attention_dense *call))                                                  \
+    X(void, attention_dense_backward, (const struct fr_attention_dense *call))
 
 /* And those that all CPU backends share. */
 #define FR_OPS_SHARED(X)                                                                                               \
@@ -252,8 +255,6 @@ struct fr_dense_update {
     X(void, row_sum_backward, (uint32_t m, uint32_t n, struct fr_view gradient, struct fr_view in_gradient))           \
     X(void, pool_steps, (const struct fr_pool_steps *call))                                                            \
     X(void, pool_steps_backward, (const struct fr_pool_steps *call))                                                   \
-    X(void, attention_input, (const struct fr_attention_input *call))                                                  \
-    X(void, attention_input_backward, (const struct fr_attention_input *call))                                         \
     X(void, softmax_steps, (const struct fr_softmax_steps *call))                                                      \
     X(void, softmax_steps_backward, (const struct fr_softmax_steps *call))                                             \
     X(void, attention_pool, (const struct fr_attention_pool *call))                                                    \

@@ -1,0 +1,7 @@
+/* nvcc finds this one before base's own: shared mathematics is for the host and for the card. */
+#ifndef FR_CUDA_MARKER_H
+#define FR_CUDA_MARKER_H
+
+#define FR_HD static __host__ __device__ inline
+
+#endif

@@ -1,0 +1,57 @@
+/* Finds and loads the plug-in. The program links no CUDA library: what is missing is said, and
+ * training goes on without.
+ *
+ * Thread: any, one at a time. It does not open a card. */
+#include "cuda/api.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PLUGIN_FILE "libfreshet_cuda.so"
+
+/* The folder of the program, with its '/'; empty when nobody knows. */
+static void program_folder(char *folder, size_t size)
+{
+    ssize_t n = readlink("/proc/self/exe", folder, size - 1);
+    folder[n > 0 ? n : 0] = '\0';
+    char *end = strrchr(folder, '/');
+    *(end ? end + 1 : folder) = '\0';
+}
+
+/* Where a plug-in may lie, the linker's own places last. */
+static void *open_first(const char *path)
+{
+    static const char *const places[] = {"", "../lib/", "../trainer/cuda/"};
+    char folder[PATH_MAX], name[PATH_MAX + 64];
+    if (path)
+        return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    program_folder(folder, sizeof(folder));
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]) && folder[0]; i++) {
+        snprintf(name, sizeof(name), "%s%s%s", folder, places[i], PLUGIN_FILE);
+        if (access(name, R_OK) == 0)
+            return dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    }
+    return dlopen(PLUGIN_FILE, RTLD_NOW | RTLD_LOCAL);
+}
+
+enum fr_status fr_cuda_load(const char *path, const struct fr_device_api **api, struct fr_err *err)
+{
+    void *library = open_first(path);
+    if (!library)
+        return fr_err_set(err, FR_E_NOT_FOUND, "the CUDA plug-in cannot be loaded: %s", dlerror());
+    fr_device_plugin_function *plugin = NULL;
+    void *symbol = dlsym(library, FR_DEVICE_PLUGIN);
+    memcpy(&plugin, &symbol, sizeof(plugin)); /* ISO C has no cast from data to function */
+    const struct fr_device_api *found = plugin ? plugin() : NULL;
+    if (!found || found->version != FR_DEVICE_API) {
+        dlclose(library);
+        return fr_err_set(err, FR_E_MISMATCH,
+                          "%s is another version's plug-in (interface %u, not %u): install those of one build together",
+                          path ? path : PLUGIN_FILE, found ? found->version : 0, (unsigned)FR_DEVICE_API);
+    }
+    *api = found;
+    return FR_OK;
+}

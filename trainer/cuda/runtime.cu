@@ -1,0 +1,387 @@
+/* The queue of a card: stream, memory, events, cuBLAS.
+ *
+ * The first error is kept; after it nothing is started. cuBLAS runs with TF32 off, on one stream
+ * and with a workspace of its own, so that a product has the same bits each time it is run on a
+ * card. What cudart and cuBLAS need of the driver is looked up when a queue is opened: the plug-in
+ * loads where there is none. */
+#include <cublas_v2.h>
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+#include <stdio.h>
+
+#include "kernel.h"
+
+enum { CUBLAS_WORKSPACE_BYTES = 32 << 20, BLOCKS_A_PROCESSOR = 16 };
+
+struct fr_device_queue {
+    int card, processors;
+    cudaStream_t stream;
+    cudaEvent_t marks[FR_DEVICE_MARKS];
+    cublasHandle_t blas;
+    void *workspace, *blas_workspace;
+    __nv_bfloat16 *rounded[2]; /* factors of a bf16 product */
+    size_t rounded_floats[2];
+    const uint32_t *flag;
+    enum fr_status status;
+    char text[256]; /* of the first error */
+};
+
+/* ---- errors ---- */
+
+static enum fr_status say(struct fr_err *err, enum fr_status status, const char *text)
+{
+    if (err) {
+        err->status = status;
+        snprintf(err->text, sizeof(err->text), "%s", text);
+    }
+    return status;
+}
+
+/* Keeps the first one; false: there is one. */
+static bool keep(struct fr_device_queue *queue, cudaError_t error, const char *what)
+{
+    if (error == cudaSuccess || queue->status != FR_OK)
+        return queue->status == FR_OK;
+    queue->status = error == cudaErrorMemoryAllocation ? FR_E_NO_MEMORY : FR_E_UNAVAILABLE;
+    snprintf(queue->text, sizeof(queue->text), "card %d: %s: %s", queue->card, what, cudaGetErrorString(error));
+    return false;
+}
+
+static bool keep_blas(struct fr_device_queue *queue, cublasStatus_t error, const char *what)
+{
+    if (error == CUBLAS_STATUS_SUCCESS || queue->status != FR_OK)
+        return queue->status == FR_OK;
+    queue->status = error == CUBLAS_STATUS_ALLOC_FAILED ? FR_E_NO_MEMORY : FR_E_UNAVAILABLE;
+    snprintf(queue->text, sizeof(queue->text), "card %d: %s: %s", queue->card, what, cublasGetStatusString(error));
+    return false;
+}
+
+bool fr_queue_ready(const struct fr_device_queue *queue)
+{
+    return queue->status == FR_OK;
+}
+
+void *fr_queue_stream(const struct fr_device_queue *queue)
+{
+    return queue->stream;
+}
+
+void fr_queue_started(struct fr_device_queue *queue, const char *kernel)
+{
+    keep(queue, cudaGetLastError(), kernel);
+}
+
+void *fr_queue_workspace(const struct fr_device_queue *queue)
+{
+    return queue->workspace;
+}
+
+const uint32_t *fr_queue_flag(const struct fr_device_queue *queue)
+{
+    return queue->flag;
+}
+
+uint32_t fr_queue_blocks(const struct fr_device_queue *queue, size_t threads)
+{
+    size_t blocks = (threads + FR_BLOCK - 1) / FR_BLOCK, most = (size_t)queue->processors * BLOCKS_A_PROCESSOR;
+    return blocks < 1 ? 1 : blocks < most ? (uint32_t)blocks : (uint32_t)most;
+}
+
+/* Which card a thread means is the runtime's: whoever opened the queue need not be its owner. Every
+ * step begins with a copy. */
+static void enter(struct fr_device_queue *queue)
+{
+    static thread_local int current = -1;
+    if (current != queue->card && keep(queue, cudaSetDevice(queue->card), "cudaSetDevice"))
+        current = queue->card;
+}
+
+/* ---- memory ---- */
+
+static void *allocate(struct fr_device_queue *queue, size_t bytes)
+{
+    void *memory = NULL;
+    enter(queue);
+    if (queue->status != FR_OK)
+        return NULL;
+    /* No error of the queue: the caller may do with less. */
+    if (cudaMalloc(&memory, bytes ? bytes : 1) != cudaSuccess) {
+        (void)cudaGetLastError();
+        return NULL;
+    }
+    return memory;
+}
+
+static void release(struct fr_device_queue *queue, void *memory)
+{
+    enter(queue);
+    if (memory)
+        keep(queue, cudaFree(memory), "cudaFree");
+}
+
+static void *allocate_pinned(struct fr_device_queue *queue, size_t bytes)
+{
+    void *memory = NULL;
+    enter(queue);
+    if (queue->status != FR_OK)
+        return NULL;
+    if (cudaHostAlloc(&memory, bytes ? bytes : 1, cudaHostAllocDefault) != cudaSuccess) {
+        (void)cudaGetLastError();
+        return NULL;
+    }
+    return memory;
+}
+
+static void release_pinned(struct fr_device_queue *queue, void *memory)
+{
+    if (memory)
+        keep(queue, cudaFreeHost(memory), "cudaFreeHost");
+}
+
+static void move(struct fr_device_queue *queue, void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
+{
+    enter(queue);
+    if (queue->status == FR_OK && bytes > 0)
+        keep(queue, cudaMemcpyAsync(to, from, bytes, kind, queue->stream), "cudaMemcpyAsync");
+}
+
+static void upload(struct fr_device_queue *queue, void *device, const void *host, size_t bytes)
+{
+    move(queue, device, host, bytes, cudaMemcpyHostToDevice);
+}
+
+static void download(struct fr_device_queue *queue, void *host, const void *device, size_t bytes)
+{
+    move(queue, host, device, bytes, cudaMemcpyDeviceToHost);
+}
+
+static void copy(struct fr_device_queue *queue, void *to, const void *from, size_t bytes)
+{
+    move(queue, to, from, bytes, cudaMemcpyDeviceToDevice);
+}
+
+static void zero(struct fr_device_queue *queue, void *device, size_t bytes)
+{
+    if (queue->status == FR_OK && bytes > 0)
+        keep(queue, cudaMemsetAsync(device, 0, bytes, queue->stream), "cudaMemsetAsync");
+}
+
+void fr_queue_zero(struct fr_device_queue *queue, void *device, size_t bytes)
+{
+    zero(queue, device, bytes);
+}
+
+void fr_queue_copy(struct fr_device_queue *queue, void *to, const void *from, size_t bytes)
+{
+    copy(queue, to, from, bytes);
+}
+
+/* ---- products ---- */
+
+struct round_call {
+    size_t rows, columns, ld;
+    const float *in;
+    __nv_bfloat16 *out; /* [rows, columns] */
+};
+
+/* As the processor's bf16 units: subnormals become 0. */
+FR_KERNEL(round_kernel, struct round_call)
+{
+    FR_EACH (at, c.rows * c.columns) {
+        float x = c.in[at / c.columns * c.ld + at % c.columns];
+        c.out[at] = __float2bfloat16_rn((fr_f32_bits(x) & 0x7f800000u) == 0 ? 0.0f : x);
+    }
+}
+
+/* Factor `which` rounded, dense; NULL once there is no memory. It grows, and stays. */
+static const __nv_bfloat16 *rounded(struct fr_device_queue *queue, int which, const float *values, size_t rows,
+                                    size_t columns, size_t ld)
+{
+    if (queue->rounded_floats[which] < rows * columns) {
+        release(queue, queue->rounded[which]);
+        queue->rounded[which] = (__nv_bfloat16 *)allocate(queue, rows * columns * sizeof(__nv_bfloat16));
+        queue->rounded_floats[which] = queue->rounded[which] ? rows * columns : 0;
+        if (!queue->rounded[which] && queue->status == FR_OK)
+            keep(queue, cudaErrorMemoryAllocation, "factors in bf16");
+    }
+    struct round_call call = {rows, columns, ld, values, queue->rounded[which]};
+    FR_LAUNCH(queue, round_kernel, fr_queue_blocks(queue, rows * columns), call);
+    return queue->rounded[which];
+}
+
+/* cuBLAS is column-major: C' = B' A' of the same memory. */
+void fr_queue_multiply(struct fr_device_queue *queue, const struct fr_product *p)
+{
+    const float one = 1.0f, zero_scale = 0.0f, *beta = p->accumulate ? &one : &zero_scale;
+    cublasOperation_t left = p->left_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasOperation_t right = p->right_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    if (queue->status != FR_OK || p->m == 0 || p->n == 0)
+        return;
+    if (!p->bf16) {
+        keep_blas(queue,
+                  cublasSgemm_v2_64(queue->blas, right, left, (int64_t)p->n, (int64_t)p->m, (int64_t)p->k, &one,
+                                    p->right, (int64_t)p->right_ld, p->left, (int64_t)p->left_ld, beta, p->out,
+                                    (int64_t)p->out_ld),
+                  "cublasSgemm");
+        return;
+    }
+    size_t left_rows = p->left_transposed ? p->k : p->m, left_columns = p->left_transposed ? p->m : p->k;
+    size_t right_rows = p->right_transposed ? p->n : p->k, right_columns = p->right_transposed ? p->k : p->n;
+    const __nv_bfloat16 *a = rounded(queue, 0, p->left, left_rows, left_columns, p->left_ld);
+    const __nv_bfloat16 *b = rounded(queue, 1, p->right, right_rows, right_columns, p->right_ld);
+    if (queue->status == FR_OK)
+        keep_blas(queue,
+                  cublasGemmEx_64(queue->blas, right, left, (int64_t)p->n, (int64_t)p->m, (int64_t)p->k, &one, b,
+                                  CUDA_R_16BF, (int64_t)right_columns, a, CUDA_R_16BF, (int64_t)left_columns, beta,
+                                  p->out, CUDA_R_32F, (int64_t)p->out_ld, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+                  "cublasGemmEx");
+}
+
+/* ---- life ---- */
+
+static uint32_t count(struct fr_err *err)
+{
+    int n = 0;
+    cudaError_t error = cudaGetDeviceCount(&n);
+    if (error != cudaSuccess || n == 0) {
+        (void)cudaGetLastError();
+        char text[256];
+        snprintf(text, sizeof(text), "no card: %s", error != cudaSuccess ? cudaGetErrorString(error) : "none is there");
+        say(err, FR_E_UNAVAILABLE, text);
+        return 0;
+    }
+    return (uint32_t)n;
+}
+
+static void close_queue(struct fr_device_queue *queue)
+{
+    if (!queue)
+        return;
+    (void)cudaStreamSynchronize(queue->stream);
+    if (queue->blas)
+        (void)cublasDestroy(queue->blas);
+    for (int i = 0; i < FR_DEVICE_MARKS; i++)
+        if (queue->marks[i])
+            (void)cudaEventDestroy(queue->marks[i]);
+    (void)cudaFree(queue->workspace);
+    (void)cudaFree(queue->blas_workspace);
+    (void)cudaFree(queue->rounded[0]);
+    (void)cudaFree(queue->rounded[1]);
+    if (queue->stream)
+        (void)cudaStreamDestroy(queue->stream);
+    free(queue);
+}
+
+static void start_queue(struct fr_device_queue *queue)
+{
+    keep(queue, cudaSetDevice(queue->card), "cudaSetDevice");
+    if (queue->status == FR_OK)
+        keep(queue, cudaDeviceGetAttribute(&queue->processors, cudaDevAttrMultiProcessorCount, queue->card),
+             "cudaDeviceGetAttribute");
+    if (queue->status == FR_OK)
+        keep(queue, cudaStreamCreateWithFlags(&queue->stream, cudaStreamNonBlocking), "cudaStreamCreate");
+    for (int i = 0; i < FR_DEVICE_MARKS && queue->status == FR_OK; i++)
+        keep(queue, cudaEventCreate(&queue->marks[i]), "cudaEventCreate");
+    if (queue->status == FR_OK)
+        keep(queue, cudaMalloc(&queue->workspace, FR_WORKSPACE_BYTES), "workspace");
+    if (queue->status == FR_OK)
+        keep(queue, cudaMalloc(&queue->blas_workspace, CUBLAS_WORKSPACE_BYTES), "workspace of cuBLAS");
+    if (queue->status == FR_OK)
+        keep_blas(queue, cublasCreate(&queue->blas), "cublasCreate");
+    if (queue->status == FR_OK)
+        keep_blas(queue, cublasSetStream(queue->blas, queue->stream), "cublasSetStream");
+    if (queue->status == FR_OK)
+        keep_blas(queue, cublasSetWorkspace(queue->blas, queue->blas_workspace, CUBLAS_WORKSPACE_BYTES),
+                  "cublasSetWorkspace");
+    if (queue->status == FR_OK)
+        keep_blas(queue, cublasSetMathMode(queue->blas, CUBLAS_PEDANTIC_MATH), "cublasSetMathMode");
+}
+
+static enum fr_status open_queue(uint32_t card, struct fr_device_queue **out, struct fr_err *err)
+{
+    struct fr_device_queue *queue = (struct fr_device_queue *)calloc(1, sizeof(*queue));
+    if (!queue)
+        return say(err, FR_E_NO_MEMORY, "no memory for a queue");
+    queue->card = (int)card;
+    start_queue(queue);
+    if (queue->status != FR_OK) {
+        enum fr_status status = say(err, queue->status, queue->text);
+        close_queue(queue);
+        return status;
+    }
+    *out = queue;
+    return FR_OK;
+}
+
+static void info(struct fr_device_queue *queue, struct fr_device_info *out)
+{
+    cudaDeviceProp properties;
+    int driver = 0, runtime = 0;
+    size_t free_bytes = 0, total_bytes = 0;
+    memset(out, 0, sizeof(*out));
+    memset(&properties, 0, sizeof(properties));
+    keep(queue, cudaGetDeviceProperties(&properties, queue->card), "cudaGetDeviceProperties");
+    keep(queue, cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+    keep(queue, cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+    keep(queue, cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+    snprintf(out->name, sizeof(out->name), "%.120s", properties.name);
+    out->major = (uint32_t)properties.major;
+    out->minor = (uint32_t)properties.minor;
+    out->processors = (uint32_t)queue->processors;
+    out->memory_bytes = total_bytes;
+    out->free_bytes = free_bytes;
+    out->driver = (uint32_t)driver;
+    out->runtime = (uint32_t)runtime;
+}
+
+static enum fr_status finish(struct fr_device_queue *queue, struct fr_err *err)
+{
+    enter(queue);
+    keep(queue, cudaStreamSynchronize(queue->stream), "waiting for the card");
+    return queue->status == FR_OK ? FR_OK : say(err, queue->status, queue->text);
+}
+
+static void mark(struct fr_device_queue *queue, uint32_t number)
+{
+    if (queue->status == FR_OK && number < FR_DEVICE_MARKS)
+        keep(queue, cudaEventRecord(queue->marks[number], queue->stream), "cudaEventRecord");
+}
+
+static double elapsed_ms(struct fr_device_queue *queue, uint32_t from, uint32_t to)
+{
+    float ms = 0.0f;
+    if (queue->status == FR_OK && from < FR_DEVICE_MARKS && to < FR_DEVICE_MARKS)
+        keep(queue, cudaEventElapsedTime(&ms, queue->marks[from], queue->marks[to]), "cudaEventElapsedTime");
+    return (double)ms;
+}
+
+static void obey(struct fr_device_queue *queue, const uint32_t *flag)
+{
+    queue->flag = flag;
+}
+
+static const struct fr_device_api api = {
+    .version = FR_DEVICE_API,
+    .count = count,
+    .open = open_queue,
+    .close = close_queue,
+    .info = info,
+    .alloc = allocate,
+    .release = release,
+    .alloc_pinned = allocate_pinned,
+    .release_pinned = release_pinned,
+    .upload = upload,
+    .download = download,
+    .copy = copy,
+    .zero = zero,
+    .finish = finish,
+    .mark = mark,
+    .elapsed_ms = elapsed_ms,
+    .obey = obey,
+    .ops = &fr_device_table,
+};
+
+extern "C" __attribute__((visibility("default"))) const struct fr_device_api *fr_device_plugin(void)
+{
+    return &api;
+}
