@@ -90,24 +90,43 @@ void fr_trainer_measure_produced(struct fr_trainer *trainer)
     atomic_store(&trainer->produced, trainer->cut_bytes + open);
 }
 
-void fr_trainer_allow(struct fr_trainer *trainer, uint64_t produced_bytes)
+void fr_trainer_allow(struct fr_trainer *trainer, uint64_t produced_bytes, enum fr_pause why, const char *text)
 {
-    atomic_store(&trainer->allowed, produced_bytes);
+    pthread_mutex_lock(&trainer->lock);
+    trainer->allowed = (struct fr_allowance){.bytes = produced_bytes, .why = why};
+    snprintf(trainer->allowed.text, sizeof(trainer->allowed.text), "%s", text);
+    pthread_mutex_unlock(&trainer->lock);
 }
 
-/* The first batch of an epoch brings its sections, too. Should they alone not fit, what waits is
- * folded, whatever unfolded_max says; and once all is, they come. */
-bool fr_trainer_at_limit(const struct fr_trainer *trainer, char *text, size_t size)
+void fr_trainer_measure_batch(struct fr_trainer *trainer)
 {
-    uint64_t sections = 0, most = trainer->conf->unfolded_max;
-    if (!trainer->consumed && !trainer->conf->ingest.lockstep)
-        sections = trainer->section_bytes < most ? trainer->section_bytes : most;
-    uint64_t produced = atomic_load(&trainer->produced), allowed = atomic_load(&trainer->allowed);
-    if (produced < allowed && sections < allowed - produced)
+    uint64_t bytes = fr_store_dirty_bytes(trainer->store);
+    if (bytes > trainer->dirty_begin + trainer->batch_bytes)
+        trainer->batch_bytes = bytes - trainer->dirty_begin;
+}
+
+/* What the next batch may bring: as much as any before it, and the first one of an epoch also the
+ * epoch's sections and what slices changed since the cut. At most half of what a fold makes room
+ * for (2 x unfolded_max), so a batch always comes once all is folded. */
+static uint64_t next_bytes(const struct fr_trainer *trainer)
+{
+    if (trainer->conf->ingest.lockstep)
+        return 0;
+    uint64_t bytes = trainer->batch_bytes;
+    if (!trainer->consumed)
+        bytes += trainer->section_bytes + fr_store_dirty_bytes(trainer->store);
+    return bytes < trainer->conf->unfolded_max ? bytes : trainer->conf->unfolded_max;
+}
+
+/* Between epochs nothing that is cut will bring the journal to unfolded_max, so the fold is asked
+ * for. */
+bool fr_trainer_at_limit(const struct fr_trainer *trainer)
+{
+    uint64_t produced = atomic_load(&trainer->produced), allowed = trainer->allowed.bytes;
+    if (produced < allowed && next_bytes(trainer) < allowed - produced)
         return false;
-    if (sections > 0 && trainer->options.fold_wanted)
+    if (!trainer->consumed && trainer->options.fold_wanted)
         atomic_store(trainer->options.fold_wanted, true);
-    snprintf(text, size, "the journal is at a limit (unfolded_max or journal_max) with what is on its way to it");
     return true;
 }
 
@@ -134,6 +153,8 @@ static void announce(struct fr_trainer *trainer, struct fr_stage *stage, bool wi
         out->tasks[i].auc = result.auc;
     }
     out->n_offsets = trainer->options.stream.offsets(trainer->options.stream.self, &out->offsets);
+    if (trainer->options.stream.snapshot)
+        trainer->options.stream.snapshot(trainer->options.stream.self, &out->snapshot);
     fr_announcement_encode(out, fr_stage_section(stage, "announce"));
     free(out);
 }
@@ -147,6 +168,24 @@ static bool dense_published(const struct fr_trainer *trainer)
         if (trainer->published[i] != parameters[i].changes)
             return false;
     return true;
+}
+
+void fr_trainer_note_dense(struct fr_trainer *trainer)
+{
+    if (!trainer->history.dense_published)
+        atomic_store(&trainer->dense_since, 0);
+    else if (atomic_load(&trainer->dense_since) == 0)
+        atomic_store(&trainer->dense_since, trainer->epoch);
+}
+
+uint64_t fr_trainer_dense_since(const struct fr_trainer *trainer)
+{
+    return atomic_load(&trainer->dense_since);
+}
+
+static bool dense_wanted(const struct fr_trainer *trainer)
+{
+    return trainer->options.dense_wanted && atomic_load(trainer->options.dense_wanted);
 }
 
 static void stage_parameter(const struct fr_trainer *trainer, size_t i, struct fr_stage *stage)
@@ -212,17 +251,19 @@ enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last, uint64_t wa
     }
     uint64_t begin_ns = fr_mono_ns(trainer->options.clock);
     struct fr_stage *stage = item;
+    if (fr_graph_settle(trainer->graph, NULL) != FR_OK)
+        return FR_AGAIN; /* the next step says why; the stage is not needed any more */
     fr_stage_clear(stage);
 
     bool lockstep = trainer->conf->ingest.lockstep;
     bool with_model = trainer->epoch == 0;
-    bool dense_due =
-        last || lockstep || begin_ns - trainer->last_dense_ns >= ms_to_ns(trainer->conf->export_.dense_every_ms);
+    bool dense_due = last || lockstep || dense_wanted(trainer) ||
+                     begin_ns - trainer->last_dense_ns >= ms_to_ns(trainer->conf->export_.dense_every_ms);
     bool with_dense = with_model || (dense_due && !dense_published(trainer));
     trainer->epoch++;
     trainer->history.closed = last;
     stage->epoch = trainer->epoch;
-    stage->timeline = trainer->timeline;
+    stage->timeline = 1; /* or the state's, which append knows */
     stage->dead_sequence = trainer->dead_sequence;
     if (!trainer->history.held)
         trainer->history.publishable = trainer->epoch;
@@ -236,10 +277,12 @@ enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last, uint64_t wa
     fr_trainer_stage_metrics(trainer, stage);
     stage_carried(trainer, stage);
     trainer->history.dense_published = dense_published(trainer);
+    fr_trainer_note_dense(trainer);
     fr_trainer_section_encode(&trainer->history, fr_stage_section(stage, FR_SECTION_TRAINER));
     uint64_t bytes = fr_stage_bytes(stage);
-    if (trainer->consumed)
-        trainer->section_bytes = bytes - stage->image_bytes - (uint64_t)stage->n_images * FR_IMAGE_HEAD;
+    uint64_t section_bytes = bytes - stage->image_bytes - (uint64_t)stage->n_images * FR_IMAGE_HEAD;
+    if (trainer->consumed && section_bytes > trainer->section_bytes)
+        trainer->section_bytes = section_bytes;
     trainer->cut_bytes += bytes;
     bool pushed = fr_ring_try_push(trainer->options.cut_stages, stage);
     FR_CHECK(pushed); /* as many places as stages */

@@ -75,11 +75,13 @@ static void raise_floor(struct fr_trainer *trainer, uint64_t over)
 bool fr_trainer_waits_for_memory(struct fr_trainer *trainer, char *text, size_t size)
 {
     fr_trainer_measure_memory(trainer, fr_mono_ns(trainer->options.clock));
+    /* Asked before: a fold that ends meanwhile has not helped yet. */
+    uint64_t folded = fr_store_folded(trainer->store);
     uint64_t over = fr_store_relieve(trainer->store);
     trainer->memory.cut_wanted = false;
     if (over == 0)
         return false;
-    if (trainer->epoch > fr_store_folded(trainer->store)) {
+    if (trainer->epoch > folded) {
         if (trainer->options.fold_wanted)
             atomic_store(trainer->options.fold_wanted, true);
         snprintf(text, size,

@@ -123,8 +123,6 @@ static enum fr_status restore_section(void *self, const char *name, const uint8_
         restoring->shared = true;
         return fr_graph_restore_shared(trainer->graph, bytes, size);
     }
-    if (strcmp(name, "announce") == 0)
-        return FR_OK; /* the publisher's */
     if (restoring->other)
         return restoring->other(restoring->other_self, name, bytes, size);
     return FR_OK;
@@ -214,7 +212,7 @@ enum fr_status fr_trainer_restore(struct fr_trainer *trainer, struct fr_durable 
     if (status != FR_OK)
         return fr_err_wrap(err, "restoring the state of epoch %llu", (unsigned long long)durable_status.epoch);
     trainer->epoch = durable_status.epoch;
-    trainer->timeline = durable_status.timeline;
+    fr_trainer_note_dense(trainer);
     fr_trainer_publish_status(trainer);
     return FR_OK;
 }

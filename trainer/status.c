@@ -26,6 +26,7 @@ void fr_trainer_publish_status(struct fr_trainer *trainer)
     fr_trainer_tasks_status(trainer, status);
     trainer->last_status_ns = fr_mono_ns(trainer->options.clock);
     pthread_mutex_lock(&trainer->lock);
+    status->pause = trainer->status.pause;
     memcpy(status->paused, trainer->status.paused, sizeof(status->paused));
     trainer->status = *status;
     pthread_mutex_unlock(&trainer->lock);

@@ -40,6 +40,12 @@ static void store_tables(const struct fr_trainer_options *options, struct fr_sto
     }
 }
 
+static float *row_of(void *self, uint32_t table, uint64_t key)
+{
+    const struct fr_trainer *trainer = self;
+    return fr_store_row_of(trainer->store, table, key);
+}
+
 struct fr_trainer *fr_trainer_new(const struct fr_trainer_options *options)
 {
     struct fr_trainer *trainer = fr_alloc(1, sizeof(*trainer));
@@ -47,15 +53,19 @@ struct fr_trainer *fr_trainer_new(const struct fr_trainer_options *options)
     trainer->conf = options->conf;
     trainer->history.watermark_ms = INT64_MIN;
     trainer->history.n_tasks = options->conf->n_tasks;
-    trainer->timeline = 1;
     trainer->last_cut_ns = fr_mono_ns(options->clock);
     trainer->run.last_loss = NAN;
-    trainer->allowed = UINT64_MAX;
+    trainer->allowed.bytes = UINT64_MAX;
     trainer->sift.looks_max = FR_SIFT_LOOKS_MAX;
     pthread_mutex_init(&trainer->lock, NULL);
 
-    trainer->graph =
-        fr_graph_new(&(struct fr_graph_options){.conf = options->conf, .pool = options->pool, .clock = options->clock});
+    struct fr_graph_device device = options->device ? *options->device : (struct fr_graph_device){0};
+    device.row_of = row_of;
+    device.self = trainer;
+    trainer->graph = fr_graph_new(&(struct fr_graph_options){.conf = options->conf,
+                                                             .pool = options->pool,
+                                                             .clock = options->clock,
+                                                             .device = options->device ? &device : NULL});
     size_t n_parameters = fr_graph_parameter_count(trainer->graph);
     trainer->journaled = fr_alloc(n_parameters + 1, sizeof(*trainer->journaled));
     trainer->published = fr_alloc(n_parameters + 1, sizeof(*trainer->published));
@@ -128,8 +138,9 @@ static enum fr_status learn(struct fr_trainer *trainer, struct fr_batch *batch, 
     enum fr_status status = fr_trainer_attempt(trainer, batch);
     if (status == FR_E_NONFINITE)
         status = fr_trainer_sift(trainer, batch);
-    if (status != FR_OK && fr_store_failure(trainer->store, err) != FR_OK)
-        return status; /* with the cold store's own words */
+    if (status != FR_OK &&
+        (fr_store_failure(trainer->store, err) != FR_OK || fr_graph_failure(trainer->graph, err) != FR_OK))
+        return status; /* with the cold store's own words, or the device's */
     if (status != FR_OK)
         return fr_err_set(err, status, "training step failed: %s", fr_status_name(status));
     trainer->history.batches++;
@@ -188,12 +199,24 @@ static void judge_numbers(struct fr_trainer *trainer, const struct fr_batch *bat
     fr_trainer_publish_status(trainer);
 }
 
+/* Rules that look at values see those of the store, which a device may have newer. */
+static bool values_are_there(struct fr_trainer *trainer)
+{
+    bool needed = false;
+    for (uint32_t t = 0; t < trainer->conf->n_tables; t++)
+        for (uint32_t e = 0; e < trainer->options.policies[t].n_expiries; e++)
+            needed |= trainer->options.policies[t].expiries[e].needs_values;
+    return !needed || fr_graph_settle(trainer->graph, NULL) == FR_OK;
+}
+
 /* Slices go by trained samples, counted in full batches, or small ones would look at the tables far
  * too often. Those left out are not counted: slices too are as if they had not been. */
 static void slice(struct fr_trainer *trainer, uint64_t samples_before)
 {
     uint32_t size = trainer->conf->ingest.batch_size;
     bool any = samples_before / size < trainer->history.samples / size;
+    if (any && !values_are_there(trainer))
+        return; /* the next step says why */
     for (uint64_t n = samples_before / size + 1; n <= trainer->history.samples / size; n++)
         fr_store_slice(trainer->store, n, trainer->history.watermark_ms);
     if (any)
@@ -210,6 +233,8 @@ static void slice_idle(struct fr_trainer *trainer, uint64_t now_ns)
     if (fr_store_dirty_bytes(trainer->store) >= trainer->conf->epoch_bytes_max)
         return; /* a cut must come first, which may have to wait */
     trainer->last_idle_ns = now_ns;
+    if (!values_are_there(trainer))
+        return;
     if (fr_store_slice_idle(trainer->store, trainer->history.watermark_ms))
         fr_trainer_look_at_slices(trainer);
 }
@@ -230,6 +255,7 @@ static enum fr_status conclude(struct fr_trainer *trainer)
     trainer->consumed = true;
     trainer->history.closed = false;
     slice(trainer, samples_before);
+    fr_trainer_measure_batch(trainer);
     fr_trainer_measure_produced(trainer);
     judge_numbers(trainer, batch);
     trainer->run.step_ns += fr_mono_ns(trainer->options.clock) - begin_ns;
@@ -245,6 +271,7 @@ static enum fr_status apply_batch(struct fr_trainer *trainer, struct fr_batch *b
     sift->trains = sift->whole = false;
     trainer->watermark_begin_ms = trainer->history.watermark_ms;
     trainer->watermark_held = false;
+    trainer->dirty_begin = fr_store_dirty_bytes(trainer->store);
     enum fr_status status = learn(trainer, batch, err);
     trainer->run.watermark_held += trainer->watermark_held;
     uint64_t took_ns = fr_mono_ns(trainer->options.clock) - begin_ns;
@@ -260,13 +287,19 @@ static enum fr_status apply_batch(struct fr_trainer *trainer, struct fr_batch *b
 static bool paused(struct fr_trainer *trainer, uint64_t now_ns)
 {
     char own[sizeof(trainer->status.paused)] = "";
-    bool waits = fr_trainer_cut_late(trainer, now_ns, own, sizeof(own)) ||
-                 fr_trainer_waits_for_memory(trainer, own, sizeof(own));
+    enum fr_pause why = FR_PAUSE_NONE;
+    if (fr_trainer_cut_late(trainer, now_ns, own, sizeof(own)))
+        why = FR_PAUSE_CUT;
+    else if (fr_trainer_waits_for_memory(trainer, own, sizeof(own)))
+        why = FR_PAUSE_MEMORY;
     pthread_mutex_lock(&trainer->lock);
-    if (!waits && trainer->pause_reason[0] == '\0')
-        waits = fr_trainer_at_limit(trainer, own, sizeof(own));
-    memcpy(trainer->status.paused, waits ? own : trainer->pause_reason, sizeof(trainer->status.paused));
-    trainer->waits = trainer->status.paused[0] != '\0';
+    if (why == FR_PAUSE_NONE && trainer->pause == FR_PAUSE_NONE && fr_trainer_at_limit(trainer)) {
+        why = trainer->allowed.why;
+        memcpy(own, trainer->allowed.text, sizeof(own));
+    }
+    trainer->status.pause = why != FR_PAUSE_NONE ? why : trainer->pause;
+    memcpy(trainer->status.paused, why != FR_PAUSE_NONE ? own : trainer->pause_text, sizeof(trainer->status.paused));
+    trainer->waits = trainer->status.pause != FR_PAUSE_NONE;
     pthread_mutex_unlock(&trainer->lock);
     return trainer->waits;
 }
@@ -318,6 +351,8 @@ enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err)
 {
     uint64_t now_ns = fr_mono_ns(trainer->options.clock);
     enum fr_status status = fr_store_failure(trainer->store, err); /* of a slice, or of a look */
+    if (status == FR_OK)
+        status = fr_graph_failure(trainer->graph, err); /* of a cut, or a slice */
     if (status != FR_OK)
         return status;
     if (trainer->open)
@@ -363,9 +398,16 @@ void fr_trainer_stop(struct fr_trainer *trainer)
     atomic_store(&trainer->stop, true);
 }
 
-void fr_trainer_pause(struct fr_trainer *trainer, const char *reason)
+const char *const fr_trainer_pauses[FR_PAUSE_KINDS] = {
+#define FR_PAUSE_NAME(name, text) text,
+    FR_PAUSES(FR_PAUSE_NAME)
+#undef FR_PAUSE_NAME
+};
+
+void fr_trainer_pause(struct fr_trainer *trainer, enum fr_pause why, const char *text)
 {
     pthread_mutex_lock(&trainer->lock);
-    snprintf(trainer->pause_reason, sizeof(trainer->pause_reason), "%s", reason ? reason : "");
+    trainer->pause = why;
+    snprintf(trainer->pause_text, sizeof(trainer->pause_text), "%s", text && why != FR_PAUSE_NONE ? text : "");
     pthread_mutex_unlock(&trainer->lock);
 }

@@ -81,7 +81,7 @@ struct fr_trainer {
     uint64_t journaled_shared;
     uint64_t journaled_metrics[FR_TASKS_MAX];
 
-    uint64_t timeline, epoch; /* of the last cut */
+    uint64_t epoch; /* of the last cut */
     struct fr_trainer_history history;
 
     /* Of this run only. */
@@ -100,21 +100,32 @@ struct fr_trainer {
     bool drained;
     uint64_t dead_sequence;
     uint64_t last_cut_ns, last_dense_ns, last_status_ns, last_idle_ns;
-    uint64_t cut_due_ns;       /* since when a cut with samples cannot be taken; 0: none */
-    bool late_told, waits;     /* waits: reading did, in the last step */
-    uint64_t cut_bytes;        /* of all epochs */
-    uint64_t section_bytes;    /* of the last one's sections */
-    _Atomic uint64_t allowed;  /* fr_trainer_allow */
-    _Atomic uint64_t produced; /* cut_bytes, and the open epoch */
+    uint64_t cut_due_ns;          /* since when a cut with samples cannot be taken; 0: none */
+    bool late_told, waits;        /* waits: reading did, in the last step */
+    uint64_t cut_bytes;           /* of all epochs */
+    uint64_t section_bytes;       /* the most that an epoch's sections took */
+    uint64_t dirty_begin;         /* of the open epoch before the batch at hand */
+    uint64_t batch_bytes;         /* the most that a batch added to its epoch */
+    _Atomic uint64_t dense_since; /* fr_trainer_dense_since */
+    _Atomic uint64_t produced;    /* cut_bytes, and the open epoch */
     struct fr_trainer_run run;
     struct task_run tasks[FR_TASKS_MAX];
     atomic_bool stop;
 
-    /* Guards pause_reason and status: publication only (base/pool and rings carry the rest). */
+    /* Guards what follows: publication only (base/pool and rings carry the rest). */
     pthread_mutex_t lock;
-    char pause_reason[256];
+    struct fr_allowance {
+        uint64_t bytes;
+        enum fr_pause why;
+        char text[256];
+    } allowed;           /* fr_trainer_allow */
+    enum fr_pause pause; /* the daemon's */
+    char pause_text[256];
     struct fr_trainer_status status;
 };
+
+/* cut.c: the newest cut's parameters are published or not. */
+void fr_trainer_note_dense(struct fr_trainer *trainer);
 
 /* measure.c */
 void fr_trainer_measure_init(struct fr_trainer *trainer);
@@ -153,8 +164,10 @@ void fr_trainer_tasks_status(const struct fr_trainer *trainer, struct fr_trainer
 bool fr_trainer_cut_due(const struct fr_trainer *trainer, uint64_t now_ns);
 /* Whether a cut that is due has been impossible for too long, and why in text. */
 bool fr_trainer_cut_late(struct fr_trainer *trainer, uint64_t now_ns, char *text, size_t size);
-/* Whether what was produced is all that is allowed, and why reading waits in text. */
-bool fr_trainer_at_limit(const struct fr_trainer *trainer, char *text, size_t size);
+/* Whether the next batch may go beyond what is allowed. The caller holds the lock. */
+bool fr_trainer_at_limit(const struct fr_trainer *trainer);
+/* After a batch and its slices: how much it added to the epoch. */
+void fr_trainer_measure_batch(struct fr_trainer *trainer);
 /* After what changed the open epoch. */
 void fr_trainer_measure_produced(struct fr_trainer *trainer);
 enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last, uint64_t wait_ns) FR_MUST_CHECK;

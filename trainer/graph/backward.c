@@ -28,9 +28,9 @@ static void output_gradients(const struct fr_graph *graph, const struct chunk *c
         struct fr_view from = {graph->outputs[k].gradient + c->first, 1};
         struct fr_view to = fr_node_gradients(v, node, c->first);
         if (claim->accumulate)
-            graph->ops->add(c->entries, 1, from, to);
+            FR_RUN(graph, add, c->entries, 1, from, to);
         else
-            graph->ops->copy(c->entries, 1, from, to);
+            FR_RUN(graph, copy, c->entries, 1, from, to);
     }
 }
 
@@ -38,14 +38,18 @@ static void output_gradients(const struct fr_graph *graph, const struct chunk *c
 static uint32_t leaf_bits(const struct fr_graph *graph, const struct chunk *c)
 {
     const struct variant *v = graph->variant;
-    uint32_t largest = 0;
+    uint32_t largest = 0, *word = graph->device ? fr_graph_device_bits(graph->device, FR_DEVICE_LEAVES) : NULL;
     for (uint32_t n = 0; n < v->n_nodes; n++) {
         const struct node *node = &v->nodes[n];
         if ((node->kind != NODE_POOLED && node->kind != NODE_SEQUENCE) || !node->reached ||
             v->spaces[node->space].level != c->level)
             continue;
         struct rows r = fr_rows_of(graph, node->space, c);
-        largest = larger(largest, graph->ops->max_bits(r.real, node->width, fr_node_gradients(v, node, r.begin)));
+        struct fr_view gradients = fr_node_gradients(v, node, r.begin);
+        if (word)
+            graph->device->ops->max_bits(graph->device->queue, word, r.real, node->width, gradients);
+        else
+            largest = larger(largest, graph->ops->max_bits(r.real, node->width, gradients));
     }
     return largest;
 }
@@ -112,12 +116,12 @@ static void fill_sources(const struct graph_run *run)
                 .part = (uint32_t)node->part,
                 .first = run->rows->slot_base[node->slot],
                 .gradient = fr_node_gradients(v, node, 0),
-                .weights = run->batch->columns[node->slot].weights,
+                .weights = run->at_batch->columns[node->slot].weights,
                 .scale = node->extra,
-                .trained = groups ? graph->loss_sets[node->set].groups : graph->loss_sets[node->set].samples,
-                .counted = groups ? graph->loss_sets[table->source_set[i]].groups
-                                  : graph->loss_sets[table->source_set[i]].samples,
-                .masked = node->kind == NODE_SEQUENCE ? v->spaces[node->space].masked : NULL,
+                .trained = groups ? graph->loss_sets[node->set].at_groups : graph->loss_sets[node->set].at_samples,
+                .counted = groups ? graph->loss_sets[table->source_set[i]].at_groups
+                                  : graph->loss_sets[table->source_set[i]].at_samples,
+                .masked = node->kind == NODE_SEQUENCE ? v->spaces[node->space].at_masked : NULL,
                 .by_id = node->kind == NODE_SEQUENCE,
             };
         }
@@ -175,10 +179,15 @@ void fr_graph_backward(struct graph_run *run)
     struct fr_graph *graph = run->graph;
     const struct variant *v = graph->variant;
     uint32_t samples = fr_level_chunks(graph, LEVEL_SAMPLE), groups = fr_level_chunks(graph, LEVEL_GROUP);
-    if (graph->ops->packed_floats(1, 1) > 0)
+    if (!graph->device && graph->ops->packed_floats(1, 1) > 0)
         fr_graph_run_tasks(graph, v->n_pack_t_tasks, pack_weights_t, run);
     fr_graph_run_tasks(graph, samples, backward_samples, run);
     fr_graph_run_tasks(graph, groups, backward_groups, run);
+    if (graph->device) {
+        fr_graph_device_parameter_gradients(run);
+        fill_sources(run);
+        return;
+    }
     fr_graph_parameter_gradients(run);
     run->leaf_bits = 0;
     for (uint32_t c = 0; c < samples + groups; c++)

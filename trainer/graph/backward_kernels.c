@@ -25,7 +25,7 @@ struct block {
 static struct block block_of(const struct fr_graph *graph, const struct linear *linear, uint32_t b)
 {
     const struct variant *v = graph->variant;
-    uint32_t rows = rows_of(v, linear), size = fr_linear_blocks(linear, rows) > 1 ? FR_SUM_ROWS : rows;
+    uint32_t rows = rows_of(v, linear), size = fr_linear_blocks(graph, linear, rows) > 1 ? FR_SUM_ROWS : rows;
     struct block block = {.begin = b * size};
     block.rows = rows - block.begin < size ? rows - block.begin : size;
     struct fr_view g = fr_node_gradients(v, &v->nodes[linear->node], block.begin);
@@ -36,7 +36,9 @@ static struct block block_of(const struct fr_graph *graph, const struct linear *
 
 void fr_graph_pack_gradients(const struct fr_graph *graph, const struct linear *linear, struct rows r)
 {
-    bool split = fr_linear_blocks(linear, rows_of(graph->variant, linear)) > 1;
+    bool split = fr_linear_blocks(graph, linear, rows_of(graph->variant, linear)) > 1;
+    if (graph->device)
+        return; /* factors are read as they are */
     for (uint32_t row = r.begin, end = r.begin + r.real; row < end;) {
         uint32_t b = split ? row / FR_SUM_ROWS : 0;
         struct block block = block_of(graph, linear, b);
@@ -68,7 +70,7 @@ static void multiply_block(const struct fr_graph *graph, uint32_t task_index, ui
     const struct variant *v = graph->variant;
     const struct gradient_task *task = &v->gradient_tasks[task_index];
     const struct linear *linear = &v->linears[task->linear];
-    bool split = fr_linear_blocks(linear, rows_of(v, linear)) > 1;
+    bool split = fr_linear_blocks(graph, linear, rows_of(v, linear)) > 1;
     struct block block = block_of(graph, linear, b);
     float *out = split ? linear->block_sums + (size_t)b * linear->in * linear->out : parameter_gradient(graph, task);
     struct fr_view x = fr_node_values(v, fr_argument(graph, &v->nodes[linear->node], 0), block.begin);
@@ -125,7 +127,7 @@ static void join_blocks(void *context, size_t index, size_t worker)
     const struct variant *v = graph->variant;
     const struct gradient_task *task = &v->gradient_tasks[index];
     const struct linear *linear = &v->linears[task->linear];
-    uint32_t blocks = fr_linear_blocks(linear, rows_of(v, linear));
+    uint32_t blocks = fr_linear_blocks(graph, linear, rows_of(v, linear));
     size_t at = (size_t)task->row_begin * linear->out, stride = (size_t)linear->in * linear->out;
     (void)worker;
     if (blocks == 1)
@@ -141,7 +143,7 @@ void fr_graph_parameter_gradients(struct graph_run *run)
     const struct variant *v = graph->variant;
     for (uint32_t i = 0; i < v->n_gradient_tasks; i++) {
         const struct linear *linear = &v->linears[v->gradient_tasks[i].linear];
-        v->gradient_begin[i + 1] = v->gradient_begin[i] + fr_linear_blocks(linear, rows_of(v, linear));
+        v->gradient_begin[i + 1] = v->gradient_begin[i] + fr_linear_blocks(graph, linear, rows_of(v, linear));
     }
     uint32_t n_products = v->gradient_begin[v->n_gradient_tasks];
     fr_graph_run_tasks(graph, (size_t)n_products + v->n_join_tasks, sum_task, run);
@@ -151,4 +153,47 @@ void fr_graph_parameter_gradients(struct graph_run *run)
     for (uint32_t i = 0; i < v->n_gradient_tasks + v->n_join_tasks; i++)
         if (v->gradient_bits[i] > run->parameter_bits)
             run->parameter_bits = v->gradient_bits[i];
+}
+
+/* Whole segments of kernels: one product each, and what a chunk was for the others. */
+void fr_graph_device_parameter_gradients(struct graph_run *run)
+{
+    const struct fr_graph *graph = run->graph;
+    const struct variant *v = graph->variant;
+    const struct graph_device *device = graph->device;
+    uint32_t *bits = fr_graph_device_bits(graph->device, FR_DEVICE_PARAMETERS);
+    for (uint32_t i = 0; i < v->n_gradient_tasks; i++) {
+        const struct gradient_task *task = &v->gradient_tasks[i];
+        const struct linear *linear = &v->linears[task->linear];
+        const struct segment *segment = &linear->segments[task->segment];
+        if (task->row_begin != segment->row)
+            continue; /* the segment's first task stands for all */
+        struct fr_view x = fr_node_values(v, fr_argument(graph, &v->nodes[linear->node], 0), 0);
+        struct fr_view g = fr_node_gradients(v, &v->nodes[linear->node], 0);
+        uint32_t rows = rows_of(v, linear);
+        struct fr_operand left = {x.values, x.ld, linear->in, rows, true, NULL};
+        struct fr_operand right = {g.values, g.ld, rows, linear->out, false, NULL};
+        float *out = parameter_gradient(graph, task), *first = out + (size_t)segment->row * linear->out;
+        if (rows == 0)
+            fr_graph_clear(graph, first, (size_t)segment->n * linear->out * sizeof(float));
+        else
+            fr_graph_multiply(graph, &(struct fr_multiply){.left = &left,
+                                                           .right = &right,
+                                                           .row_begin = segment->row,
+                                                           .row_end = segment->row + segment->n,
+                                                           .out = {out, linear->out}});
+        device->ops->max_bits(device->queue, bits, segment->n, linear->out, (struct fr_view){first, linear->out});
+    }
+    for (uint32_t i = 0; i < v->n_join_tasks; i++) {
+        const struct node *node = &v->nodes[v->join_tasks[i] / FR_NODE_PARAMETERS];
+        const struct partial *partial = &node->partials[v->join_tasks[i] % FR_NODE_PARAMETERS];
+        float *out = graph->parameter_states[partial->parameter].gradient;
+        bool any = fr_level_entries(graph, v->spaces[node->space].level) > 0;
+        if (any)
+            FR_RUN(graph, copy, 1, partial->n, (struct fr_view){partial->values, partial->n},
+                   (struct fr_view){out, partial->n});
+        else
+            fr_graph_clear(graph, out, partial->n * sizeof(float));
+        device->ops->max_bits(device->queue, bits, 1, partial->n, (struct fr_view){out, partial->n});
+    }
 }

@@ -12,7 +12,7 @@
 void fr_graph_zero_gradients(const struct fr_graph *graph, const struct node *node, struct rows r)
 {
     const struct node_buffer *b = &graph->variant->buffers[node->buffer];
-    memset(b->gradients + r.begin * b->ld, 0, r.count * b->ld * sizeof(float));
+    fr_graph_clear(graph, b->gradients + r.begin * b->ld, r.count * b->ld * sizeof(float));
 }
 
 static void clear_first(const struct fr_graph *graph, const struct node *node, uint32_t i, const struct chunk *c)
@@ -37,9 +37,9 @@ static void pass_gradient(const struct fr_graph *graph, const struct node *node,
     uint32_t width = fr_argument(graph, node, i)->width;
     struct fr_view to = fr_node_wanted(graph, node, i, r.begin);
     if (node->arguments[i].accumulate)
-        graph->ops->add(r.count, width, gradient, to);
+        FR_RUN(graph, add, r.count, width, gradient, to);
     else
-        graph->ops->copy(r.count, width, gradient, to);
+        FR_RUN(graph, copy, r.count, width, gradient, to);
 }
 
 static void backward_copies(const struct fr_graph *graph, const struct node *node, struct rows r)
@@ -58,10 +58,10 @@ static void backward_linear(const struct fr_graph *graph, const struct node *nod
     struct rows r = fr_rows_of(graph, node->space, c);
     struct fr_view gradient = fr_node_gradients(graph->variant, node, r.begin);
     if (linear->relu)
-        graph->ops->relu_backward(r.count, node->width, fr_node_values(graph->variant, node, r.begin), gradient);
+        FR_RUN(graph, relu_backward, r.count, node->width, fr_node_values(graph->variant, node, r.begin), gradient);
     if (linear->bias)
-        graph->ops->bias_gradient(r.real, node->width, gradient,
-                                  node->partials[0].values + (size_t)c->index * linear->out);
+        FR_RUN(graph, bias_gradient, r.real, node->width, gradient,
+               node->partials[0].values + (size_t)c->index * linear->out);
     if (!node->arguments[0].skip_gradient) {
         struct fr_operand left = {gradient.values, gradient.ld, r.count, linear->out, false, NULL};
         struct fr_multiply product = {.left = &left,
@@ -69,7 +69,7 @@ static void backward_linear(const struct fr_graph *graph, const struct node *nod
                                       .row_end = r.count,
                                       .out = fr_node_wanted(graph, node, 0, r.begin),
                                       .accumulate = node->arguments[0].accumulate};
-        graph->ops->multiply(&product);
+        fr_graph_multiply(graph, &product);
     }
     fr_graph_pack_gradients(graph, linear, r);
 }
@@ -77,8 +77,8 @@ static void backward_linear(const struct fr_graph *graph, const struct node *nod
 static void backward_bias(const struct fr_graph *graph, const struct node *node, const struct chunk *c)
 {
     struct rows r = fr_rows_of(graph, node->space, c);
-    graph->ops->bias_gradient(r.real, node->width, fr_node_gradients(graph->variant, node, r.begin),
-                              fr_node_partial(node, 0, c));
+    FR_RUN(graph, bias_gradient, r.real, node->width, fr_node_gradients(graph->variant, node, r.begin),
+           fr_node_partial(graph, node, 0, c));
     backward_copies(graph, node, r);
 }
 
@@ -96,7 +96,7 @@ static void backward_dropout(const struct graph_run *run, const struct node *nod
     call.accumulate = node->arguments[0].accumulate;
     call.x = fr_node_gradients(graph->variant, node, r.begin);
     call.y = fr_node_wanted(graph, node, 0, r.begin);
-    graph->ops->dropout(&call);
+    FR_RUN(graph, dropout, &call);
 }
 
 /* ---- auxiliary losses ---- */
@@ -105,20 +105,22 @@ static void backward_loss(const struct graph_run *run, const struct node *node, 
 {
     const struct fr_graph *graph = run->graph;
     uint32_t loss = (uint32_t)node->loss;
+    uint32_t number = graph->conf->n_tasks + loss;
     double *sum = &graph->loss_partial[(size_t)c->index * graph->conf->n_losses + loss];
     *sum = 0.0;
-    if (graph->losses[graph->conf->n_tasks + loss].samples == 0)
+    if (graph->losses[number].samples == 0)
         return;
     float scale = graph->conf->losses[loss].weight;
     if (node->kind == NODE_MSE_PAIR) {
-        *sum = graph->ops->mse_pair(&(struct fr_mse_pair){.m = c->entries,
-                                                          .n = fr_argument(graph, node, 0)->width,
-                                                          .trained = graph->trained + c->first,
-                                                          .scale = scale,
-                                                          .a = values(graph, node, 0, c->first),
-                                                          .b = values(graph, node, 1, c->first),
-                                                          .a_gradient = fr_node_wanted(graph, node, 0, c->first),
-                                                          .b_gradient = fr_node_wanted(graph, node, 1, c->first)});
+        struct fr_mse_pair call = {.m = c->entries,
+                                   .n = fr_argument(graph, node, 0)->width,
+                                   .trained = fr_graph_at_trained(graph) + c->first,
+                                   .scale = scale,
+                                   .a = values(graph, node, 0, c->first),
+                                   .b = values(graph, node, 1, c->first),
+                                   .a_gradient = fr_node_wanted(graph, node, 0, c->first),
+                                   .b_gradient = fr_node_wanted(graph, node, 1, c->first)};
+        *sum = FR_SUM(graph, number, mse_pair, &call);
         return;
     }
     struct fr_next_step call = {
@@ -126,9 +128,9 @@ static void backward_loss(const struct graph_run *run, const struct node *node, 
         .positive_steps = fr_steps_of(graph, fr_argument(graph, node, 1)->space, c),
         .negative_steps = fr_steps_of(graph, fr_argument(graph, node, 2)->space, c),
         .width = fr_argument(graph, node, 0)->width,
-        .trained = graph->trained,
+        .trained = fr_graph_at_trained(graph),
         .scale = scale,
-        .counts = graph->step_counts,
+        .counts = fr_graph_at_counts(graph),
         .states = values(graph, node, 0, 0),
         .positives = values(graph, node, 1, 0),
         .negatives = values(graph, node, 2, 0),
@@ -136,7 +138,7 @@ static void backward_loss(const struct graph_run *run, const struct node *node, 
         .positives_gradient = fr_node_wanted(graph, node, 1, 0),
         .negatives_gradient = fr_node_wanted(graph, node, 2, 0),
     };
-    *sum = graph->ops->next_step(&call);
+    *sum = FR_SUM(graph, number, next_step, &call);
 }
 
 /* ---- dispatch ---- */
@@ -189,18 +191,20 @@ void fr_graph_backward_collapse(const struct graph_run *run, const struct node *
     const struct space *space = &v->spaces[node->space];
     struct fr_view in = fr_node_gradients(v, node, 0), out = fr_node_wanted(graph, node, i, 0);
     if (space->from == FR_NO_INDEX) {
-        graph->ops->collapse(
-            &(struct fr_collapse){run->batch->group_begin, c->first, c->first + c->entries, node->width, in, out});
+        FR_RUN(
+            graph, collapse,
+            &(struct fr_collapse){run->at_batch->group_begin, c->first, c->first + c->entries, node->width, in, out});
         return;
     }
-    graph->ops->collapse_steps(&(struct fr_collapse_steps){
-        .group_begin = run->batch->group_begin,
-        .steps_begin = v->spaces[space->from].begin,
-        .expanded_begin = space->begin,
-        .begin = c->first,
-        .end = c->first + c->entries,
-        .width = node->width,
-        .in = in,
-        .out = out,
-    });
+    FR_RUN(graph, collapse_steps,
+           &(struct fr_collapse_steps){
+               .group_begin = run->at_batch->group_begin,
+               .steps_begin = v->spaces[space->from].at_begin,
+               .expanded_begin = space->at_begin,
+               .begin = c->first,
+               .end = c->first + c->entries,
+               .width = node->width,
+               .in = in,
+               .out = out,
+           });
 }

@@ -32,6 +32,16 @@ static void move_in(struct variant *v, uint32_t n)
     }
 }
 
+/* From a row to the next: whole cache lines, or so many rows to one. A column of single numbers
+ * (scores, weights of ids) would be sixteen times what it is. */
+static size_t row_floats(uint32_t width)
+{
+    size_t floats = 1;
+    while (floats < width && floats < LINE_FLOATS)
+        floats *= 2;
+    return width <= LINE_FLOATS ? floats : (size_t)(width + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS;
+}
+
 static void settle_homes(struct variant *v)
 {
     for (uint32_t n = 0; n < v->n_nodes; n++)
@@ -49,7 +59,7 @@ static void settle_homes(struct variant *v)
         struct node_buffer *buffer = &v->buffers[v->n_buffers];
         buffer->space = node->space;
         buffer->width = node->width;
-        buffer->ld = (size_t)(node->width + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS;
+        buffer->ld = row_floats(node->width);
         /* rows a kilobyte apart would share few cache sets */
         if (buffer->ld % 256 == 0 && buffer->ld > 0)
             buffer->ld += LINE_FLOATS;
@@ -165,7 +175,7 @@ static void list_tasks(struct variant *v)
 
 static float *packed_memory(const struct fr_graph *graph, uint32_t rows, uint32_t columns)
 {
-    size_t floats = graph->ops->packed_floats(rows, columns);
+    size_t floats = graph->device ? 0 : graph->ops->packed_floats(rows, columns);
     return floats ? fr_alloc_aligned(ALIGNMENT, floats * sizeof(float)) : NULL;
 }
 
@@ -173,9 +183,9 @@ static void make_operands(const struct fr_graph *graph, struct variant *v)
 {
     for (uint32_t l = 0; l < v->n_linears; l++) {
         struct linear *linear = &v->linears[l];
-        float *kernel = graph->parameters[linear->kernel].values;
+        float *kernel = graph->places[linear->kernel].values;
         if (linear->n_segments > 1) {
-            linear->gathered = fr_alloc_aligned(ALIGNMENT, (size_t)linear->in * linear->out * sizeof(float));
+            linear->gathered = fr_graph_memory(graph, (size_t)linear->in * linear->out * sizeof(float));
             kernel = linear->gathered;
         } else {
             kernel += (size_t)linear->segments[0].parameter_row * linear->out;
@@ -282,17 +292,17 @@ void fr_graph_free_variant(const struct fr_graph *graph, struct variant *v)
     }
     for (uint32_t n = 0; n < v->n_nodes; n++) {
         for (uint32_t p = 0; p < v->nodes[n].n_partials; p++)
-            free(v->nodes[n].partials[p].values);
+            fr_graph_release(graph, v->nodes[n].partials[p].values);
         free(v->nodes[n].arguments);
-        free(v->nodes[n].extra);
+        fr_graph_release(graph, v->nodes[n].extra);
     }
     for (uint32_t i = 0; i < v->n_buffers; i++) {
-        free(v->buffers[i].values);
-        free(v->buffers[i].gradients);
+        fr_graph_release(graph, v->buffers[i].values);
+        fr_graph_release(graph, v->buffers[i].gradients);
     }
     for (uint32_t l = 0; l < v->n_linears; l++) {
         free(v->linears[l].segments);
-        free(v->linears[l].gathered);
+        fr_graph_release(graph, v->linears[l].gathered);
         free(v->linears[l].weights.packed);
         free(v->linears[l].weights_t.packed);
         free(v->linears[l].packed);

@@ -232,21 +232,48 @@ static struct value reduce(struct builder *b, const struct fr_conf_layer *layer)
     return interaction(b, layer, NODE_ADD);
 }
 
+/* The layer `name` over [q, k, q - k, q o k], which is not written down. */
+static struct value attention_dense(struct builder *b, struct value *arguments, enum fr_activation activation,
+                                    const char *name, bool bias)
+{
+    uint32_t steps = b->variant->nodes[arguments->parts[1].node].space;
+    uint32_t kernel = fr_build_parameter(b, name, "kernel");
+    struct node *node = fr_build_node(b, NODE_ATTENTION_DENSE, b->graph->parameters[kernel].shape[1], arguments);
+    bool relu = activation == FR_ACT_RELU;
+    node->space = steps;
+    node->activation = relu ? FR_ACT_RELU : FR_ACT_NONE;
+    fr_build_partial(b, kernel);
+    if (bias)
+        fr_build_partial(b, fr_build_parameter(b, name, "bias"));
+    struct value out = made(b, arguments);
+    return relu ? out : activate(b, out, activation, name);
+}
+
+/* Scores of the steps: hidden layers, then one unit, without a bias where a softmax is blind to
+ * what all scores have in common. */
+static struct value attention_scores(struct builder *b, struct value *arguments, const struct fr_conf_layer *layer)
+{
+    struct prefix score = prefix("%s/score", layer->name);
+    if (layer->n_units == 0)
+        return attention_dense(b, arguments, FR_ACT_NONE, score.text, !layer->softmax);
+    struct prefix first = prefix("%s/%u", layer->name, 0u);
+    struct value hidden = attention_dense(b, arguments, layer->activation, first.text, true);
+    for (uint32_t i = 1; i < layer->n_units; i++)
+        hidden = dense(b, hidden, layer->activation, prefix("%s/%u", layer->name, i).text);
+    if (layer->softmax)
+        return without_bias(b, hidden, score.text, "kernel");
+    return dense(b, hidden, FR_ACT_NONE, score.text);
+}
+
 static struct value attention(struct builder *b, const struct fr_conf_layer *layer)
 {
     struct value both[] = {joined_role(b, layer, 0), joined_role(b, layer, 1)};
     struct value arguments = arguments_of(b, both, 2);
     struct value keys = fr_build_value(arguments.parts[1].node);
     keys.parts[0].stop = arguments.parts[1].stop;
-    uint32_t width = width_of(b, &keys), steps = b->variant->nodes[node_of(&keys)].space;
-    fr_build_node(b, NODE_ATTENTION_INPUT, 4 * width, &arguments)->space = steps;
-    struct value scores = mlp(b, made(b, &arguments), layer, layer->name);
-    struct prefix score = prefix("%s/score", layer->name);
-    if (!layer->softmax)
-        scores = dense(b, scores, FR_ACT_NONE, score.text);
+    uint32_t width = width_of(b, &keys);
+    struct value scores = attention_scores(b, &arguments, layer);
     if (layer->softmax) {
-        /* softmax is blind to what all scores have in common */
-        scores = without_bias(b, scores, score.text, "kernel");
         fr_build_node(b, NODE_SOFTMAX_STEPS, 1, &scores);
         scores = made(b, &scores);
     }

@@ -30,9 +30,9 @@ static float *const *served_rows(const struct fr_table_rows *table)
 static void forward_pooled(const struct graph_run *run, const struct node *node, const struct chunk *c)
 {
     const struct fr_graph *graph = run->graph;
-    const struct fr_column *column = &run->batch->columns[node->slot];
+    const struct fr_column *column = &run->at_batch->columns[node->slot];
     const int32_t t = graph->conf->slots[node->slot].table;
-    const struct fr_table_rows *rows = &run->rows->tables[t];
+    const struct fr_table_rows *rows = &run->at_rows->tables[t];
     struct fr_gather gather = {
         .begin = column->begin,
         .weights = column->weights,
@@ -46,7 +46,7 @@ static void forward_pooled(const struct graph_run *run, const struct node *node,
         .scale = node->extra,
         .out = fr_node_values(graph->variant, node, 0),
     };
-    graph->ops->gather(&gather);
+    FR_RUN(graph, gather, &gather);
     zero_padding(fr_node_values(graph->variant, node, c->first), node->width, fr_rows_of(graph, node->space, c));
 }
 
@@ -54,19 +54,20 @@ static void forward_sequence(const struct graph_run *run, const struct node *nod
 {
     const struct fr_graph *graph = run->graph;
     const int32_t t = graph->conf->slots[node->slot].table;
-    const struct fr_table_rows *table = &run->rows->tables[t];
+    const struct fr_table_rows *table = &run->at_rows->tables[t];
     struct rows r = fr_rows_of(graph, node->space, c);
-    graph->ops->gather_steps(&(struct fr_gather_steps){
-        .weights = run->batch->columns[node->slot].weights,
-        .unique_of = table->unique_of + run->rows->slot_base[node->slot],
-        .rows = served_rows(table),
-        .value_offset = graph->layouts[t].parts[node->part].value_offset,
-        .dim = node->width,
-        .begin = r.begin,
-        .end = r.begin + r.real,
-        .masked = graph->variant->spaces[node->space].masked,
-        .out = fr_node_values(graph->variant, node, 0),
-    });
+    FR_RUN(graph, gather_steps,
+           &(struct fr_gather_steps){
+               .weights = run->at_batch->columns[node->slot].weights,
+               .unique_of = table->unique_of + run->rows->slot_base[node->slot],
+               .rows = served_rows(table),
+               .value_offset = graph->layouts[t].parts[node->part].value_offset,
+               .dim = node->width,
+               .begin = r.begin,
+               .end = r.begin + r.real,
+               .masked = graph->variant->spaces[node->space].at_masked,
+               .out = fr_node_values(graph->variant, node, 0),
+           });
 }
 
 static void forward_standardize(const struct fr_graph *graph, const struct node *node, uint32_t m,
@@ -75,17 +76,18 @@ static void forward_standardize(const struct fr_graph *graph, const struct node 
     const struct fr_conf_slot *slot = &graph->conf->slots[node->slot];
     float missing[2];
     fr_conf_slot_missing(slot, missing);
-    graph->ops->standardize(&(struct fr_standardize){.m = m,
-                                                     .n = slot->dim,
-                                                     .mean = graph->parameters[node->mean].values,
-                                                     .variance = graph->parameters[node->variance].values,
-                                                     .count = graph->parameters[node->count].values,
-                                                     .epsilon = FR_STANDARDIZE_EPSILON,
-                                                     .limit = FR_STANDARDIZE_LIMIT,
-                                                     .count_min = FR_STANDARDIZE_COUNT_MIN,
-                                                     .missing = missing[0],
-                                                     .x = views[0],
-                                                     .y = views[1]});
+    FR_RUN(graph, standardize,
+           &(struct fr_standardize){.m = m,
+                                    .n = slot->dim,
+                                    .mean = graph->places[node->mean].values,
+                                    .variance = graph->places[node->variance].values,
+                                    .count = graph->places[node->count].values,
+                                    .epsilon = FR_STANDARDIZE_EPSILON,
+                                    .limit = FR_STANDARDIZE_LIMIT,
+                                    .count_min = FR_STANDARDIZE_COUNT_MIN,
+                                    .missing = missing[0],
+                                    .x = views[0],
+                                    .y = views[1]});
 }
 
 static void forward_dense(const struct graph_run *run, const struct node *node, const struct chunk *c)
@@ -93,21 +95,24 @@ static void forward_dense(const struct graph_run *run, const struct node *node, 
     const struct fr_graph *graph = run->graph;
     const struct fr_conf_slot *slot = &graph->conf->slots[node->slot];
     uint32_t numbers = fr_conf_slot_numbers(slot);
-    struct fr_view in = {run->batch->columns[node->slot].dense + (size_t)c->first * numbers, numbers};
+    struct fr_view in = {run->at_batch->columns[node->slot].dense + (size_t)c->first * numbers, numbers};
     struct fr_view out = fr_node_values(graph->variant, node, c->first);
     struct fr_fill_missing fill = {.m = c->entries, .n = numbers, .x = in, .y = out};
     fr_conf_slot_missing(slot, fill.missing);
     if (slot->transform == FR_TRANSFORM_BUCKETIZE)
-        graph->ops->bucketize(&(struct fr_bucketize){c->entries, slot->dim, slot->n_boundaries, slot->boundaries,
-                                                     fill.missing[0], in, out});
+        FR_RUN(graph, bucketize,
+               &(struct fr_bucketize){c->entries, slot->dim, slot->n_boundaries,
+                                      fr_graph_array(graph, slot->boundaries, slot->n_boundaries * sizeof(float)),
+                                      fill.missing[0], in, out});
     else if (slot->transform == FR_TRANSFORM_STANDARDIZE)
         forward_standardize(graph, node, c->entries, (struct fr_view[2]){in, out});
     else if (fr_conf_slot_keeps_missing(slot))
-        graph->ops->fill_missing(&fill);
+        FR_RUN(graph, fill_missing, &fill);
     else
-        graph->ops->copy(c->entries, numbers, in, out);
+        FR_RUN(graph, copy, c->entries, numbers, in, out);
     if (slot->indicator)
-        graph->ops->mark_missing(&(struct fr_mark_missing){c->entries, in, {out.values + (node->width - 1), out.ld}});
+        FR_RUN(graph, mark_missing,
+               &(struct fr_mark_missing){c->entries, in, {out.values + (node->width - 1), out.ld}});
     zero_padding(out, node->width, fr_rows_of(graph, node->space, c));
 }
 
@@ -118,14 +123,15 @@ static void forward_expand(const struct graph_run *run, const struct node *node,
     const struct fr_graph *graph = run->graph;
     const struct space *space = &graph->variant->spaces[node->space];
     struct rows r = fr_rows_of(graph, node->space, c);
-    graph->ops->expand(&(struct fr_expand){
-        .source = space->from == FR_NO_INDEX ? run->batch->group_of : space->source,
-        .begin = r.begin,
-        .end = r.begin + r.real,
-        .width = node->width,
-        .in = fr_node_values(graph->variant, fr_argument(graph, node, 0), 0),
-        .out = fr_node_values(graph->variant, node, 0),
-    });
+    FR_RUN(graph, expand,
+           &(struct fr_expand){
+               .source = space->from == FR_NO_INDEX ? run->at_batch->group_of : space->at_source,
+               .begin = r.begin,
+               .end = r.begin + r.real,
+               .width = node->width,
+               .in = fr_node_values(graph->variant, fr_argument(graph, node, 0), 0),
+               .out = fr_node_values(graph->variant, node, 0),
+           });
     zero_padding(fr_node_values(graph->variant, node, r.begin), node->width, r);
 }
 
@@ -135,7 +141,7 @@ static void forward_concat(const struct fr_graph *graph, const struct node *node
     for (uint32_t i = 0; i < node->n_arguments; i++) {
         const struct node *from = fr_argument(graph, node, i);
         if (!node->arguments[i].in_place)
-            graph->ops->copy(r.count, from->width, fr_node_values(graph->variant, from, r.begin), out);
+            FR_RUN(graph, copy, r.count, from->width, fr_node_values(graph->variant, from, r.begin), out);
         out.values += from->width;
     }
 }
@@ -150,27 +156,28 @@ static void forward_linear(const struct graph_run *run, const struct node *node,
     struct fr_view x = fr_node_values(v, fr_argument(graph, node, 0), r.begin);
     struct fr_view y = fr_node_values(v, node, r.begin);
     if (node->n_arguments > 1) {
-        graph->ops->expand(&(struct fr_expand){run->batch->group_of, r.begin, r.begin + r.real, linear->out,
-                                               fr_node_values(v, fr_argument(graph, node, 1), 0),
-                                               fr_node_values(v, node, 0)});
+        FR_RUN(graph, expand,
+               &(struct fr_expand){run->at_batch->group_of, r.begin, r.begin + r.real, linear->out,
+                                   fr_node_values(v, fr_argument(graph, node, 1), 0), fr_node_values(v, node, 0)});
         zero_padding(y, linear->out, r);
     }
     struct fr_operand left = {.values = x.values, .ld = x.ld, .rows = r.count, .columns = linear->in};
     struct fr_operand right = linear->weights;
     if (fr_reads_directly(graph, linear))
         right.packed = NULL;
-    graph->ops->multiply(&(struct fr_multiply){
-        .left = &left, .right = &right, .row_end = r.count, .out = y, .accumulate = node->n_arguments > 1});
+    fr_graph_multiply(
+        graph, &(struct fr_multiply){
+                   .left = &left, .right = &right, .row_end = r.count, .out = y, .accumulate = node->n_arguments > 1});
     if (linear->bias)
-        graph->ops->bias_activate(r.count, linear->out, y, graph->parameters[node->partials[0].parameter].values,
-                                  linear->relu);
+        FR_RUN(graph, bias_activate, r.count, linear->out, y, graph->places[node->partials[0].parameter].values,
+               linear->relu);
 }
 
 static void forward_bias(const struct fr_graph *graph, const struct node *node, struct rows r)
 {
     struct fr_view y = fr_node_values(graph->variant, node, r.begin);
-    graph->ops->copy(r.count, node->width, fr_node_values(graph->variant, fr_argument(graph, node, 0), r.begin), y);
-    graph->ops->bias_activate(r.count, node->width, y, graph->parameters[node->partials[0].parameter].values, false);
+    FR_RUN(graph, copy, r.count, node->width, fr_node_values(graph->variant, fr_argument(graph, node, 0), r.begin), y);
+    FR_RUN(graph, bias_activate, r.count, node->width, y, graph->places[node->partials[0].parameter].values, false);
 }
 
 struct fr_dropout fr_graph_dropout(const struct fr_graph *graph, const struct node *node, struct rows r)
@@ -192,22 +199,26 @@ static void forward_dropout(const struct graph_run *run, const struct node *node
     struct fr_view x = fr_node_values(graph->variant, fr_argument(graph, node, 0), r.begin);
     struct fr_view y = fr_node_values(graph->variant, node, r.begin);
     if (!run->training || graph->conf->layers[node->layer].rate <= 0.0f) {
-        graph->ops->copy(r.count, node->width, x, y);
+        FR_RUN(graph, copy, r.count, node->width, x, y);
         return;
     }
     struct fr_dropout call = fr_graph_dropout(graph, node, r);
     call.x = x;
     call.y = y;
-    graph->ops->dropout(&call);
+    FR_RUN(graph, dropout, &call);
     zero_padding(y, node->width, r);
 }
 
 static void forward_add(const struct fr_graph *graph, const struct node *node, struct rows r)
 {
     struct fr_view out = fr_node_values(graph->variant, node, r.begin);
-    for (uint32_t i = 0; i < node->n_arguments; i++)
-        (i == 0 ? graph->ops->copy : graph->ops->add)(
-            r.count, node->width, fr_node_values(graph->variant, fr_argument(graph, node, i), r.begin), out);
+    for (uint32_t i = 0; i < node->n_arguments; i++) {
+        struct fr_view in = fr_node_values(graph->variant, fr_argument(graph, node, i), r.begin);
+        if (i == 0)
+            FR_RUN(graph, copy, r.count, node->width, in, out);
+        else
+            FR_RUN(graph, add, r.count, node->width, in, out);
+    }
 }
 
 /* ---- chunks ---- */
@@ -255,7 +266,7 @@ static void forward_node(const struct graph_run *run, const struct node *node, c
 
 /* Notes where the chunk's occurrences come from, for the row gradients; every slot of a table with
  * entries of this level, read by the network or not. */
-static void note_occurrences(const struct graph_run *run, const struct chunk *c)
+void fr_graph_note_occurrences(const struct graph_run *run, const struct chunk *c)
 {
     const struct fr_graph *graph = run->graph;
     for (uint32_t s = 0; s < graph->conf->n_slots; s++) {
@@ -270,7 +281,7 @@ static void note_occurrences(const struct graph_run *run, const struct chunk *c)
 }
 
 /* Rows and masks of sequences that every sample of a group gets a copy of. */
-static void fill_expanded(const struct graph_run *run, const struct chunk *c)
+void fr_graph_fill_expanded(const struct graph_run *run, const struct chunk *c)
 {
     const struct variant *v = run->graph->variant;
     for (uint32_t s = SPACE_GROUPS + 1; s < v->n_spaces; s++) {
@@ -291,8 +302,8 @@ static void forward_level(const struct graph_run *run, const struct chunk *c)
 {
     const struct fr_graph *graph = run->graph;
     const struct variant *v = graph->variant;
-    if (!graph->scoring_only && !run->training)
-        note_occurrences(run, c);
+    if (!graph->scoring_only && !run->training && !graph->device)
+        fr_graph_note_occurrences(run, c);
     for (uint32_t n = 0; n < v->n_nodes; n++)
         if (v->spaces[v->nodes[n].space].level == c->level)
             forward_node(run, &v->nodes[n], c);
@@ -310,16 +321,17 @@ static void forward_samples(void *context, size_t index, size_t worker)
     const struct graph_run *run = context;
     const struct fr_graph *graph = run->graph;
     struct chunk c = fr_chunk_of(graph, LEVEL_SAMPLE, index, worker);
-    fill_expanded(run, &c);
+    if (!graph->device)
+        fr_graph_fill_expanded(run, &c);
     forward_level(run, &c);
     for (uint32_t k = 0; k < graph->n_outputs; k++) {
         const struct node *node = &graph->variant->nodes[graph->variant->output_node[k]];
-        graph->ops->copy(c.entries, 1, fr_node_values(graph->variant, node, c.first),
-                         (struct fr_view){graph->outputs[k].values + c.first, 1});
+        FR_RUN(graph, copy, c.entries, 1, fr_node_values(graph->variant, node, c.first),
+               (struct fr_view){graph->outputs[k].values + c.first, 1});
     }
 }
 
-static void forward_chunks(struct graph_run *run)
+void fr_graph_forward_chunks(struct graph_run *run)
 {
     fr_graph_run_tasks(run->graph, fr_level_chunks(run->graph, LEVEL_GROUP), forward_groups, run);
     fr_graph_run_tasks(run->graph, fr_level_chunks(run->graph, LEVEL_SAMPLE), forward_samples, run);
@@ -341,12 +353,27 @@ static void pack_weights(void *context, size_t index, size_t worker)
         uint32_t end = segment->row + segment->n < task->k_end ? segment->row + segment->n : task->k_end;
         if (begin < end)
             memcpy(linear->gathered + (size_t)begin * linear->out,
-                   graph->parameters[linear->kernel].values +
+                   graph->places[linear->kernel].values +
                        (size_t)(segment->parameter_row + begin - segment->row) * linear->out,
                    (size_t)(end - begin) * linear->out * sizeof(float));
     }
     if (linear->weights.packed && !fr_reads_directly(graph, linear))
         graph->ops->pack(&linear->weights, task->k_begin, task->k_end);
+}
+
+void fr_graph_gather_kernels(struct graph_run *run)
+{
+    const struct fr_graph *graph = run->graph;
+    for (uint32_t l = 0; l < graph->variant->n_linears; l++) {
+        const struct linear *linear = &graph->variant->linears[l];
+        for (uint32_t s = 0; s < linear->n_segments && linear->gathered; s++) {
+            const struct segment *segment = &linear->segments[s];
+            size_t from = (size_t)segment->parameter_row * linear->out, to = (size_t)segment->row * linear->out;
+            FR_RUN(graph, copy, segment->n, linear->out,
+                   (struct fr_view){graph->places[linear->kernel].values + from, linear->out},
+                   (struct fr_view){linear->gathered + to, linear->out});
+        }
+    }
 }
 
 static bool copies_kernels(const struct fr_graph *graph)
@@ -361,12 +388,16 @@ static bool copies_kernels(const struct fr_graph *graph)
 
 void fr_graph_forward(struct fr_graph *graph, const struct fr_batch *batch, const struct fr_rows *rows)
 {
-    struct graph_run run = {.graph = graph, .batch = batch, .rows = rows};
+    struct graph_run run = {.graph = graph, .batch = batch, .rows = rows, .at_batch = batch, .at_rows = rows};
+    if (graph->device) {
+        fr_graph_device_forward(&run);
+        return;
+    }
     fr_graph_prepare(&run);
     /* Parameters may have been written from outside: copies do not outlive a call. */
     if (copies_kernels(graph))
         fr_graph_run_tasks(graph, graph->variant->n_pack_tasks, pack_weights, &run);
-    forward_chunks(&run);
+    fr_graph_forward_chunks(&run);
     fr_graph_task_logits(&run);
 }
 
@@ -375,5 +406,5 @@ void fr_graph_forward_training(struct graph_run *run)
     if (!run->graph->has_dropout)
         return;
     run->training = true;
-    forward_chunks(run);
+    fr_graph_forward_chunks(run);
 }

@@ -12,11 +12,22 @@
 
 enum { ALIGNMENT = 64 };
 
-static float *floats(size_t rows, size_t columns)
+static size_t bytes_of(size_t rows, size_t columns)
 {
     size_t n, bytes;
     FR_CHECK(fr_mul_size(rows, columns, &n) && fr_mul_size(n, sizeof(float), &bytes));
-    return fr_alloc_aligned(ALIGNMENT, bytes ? bytes : ALIGNMENT);
+    return bytes ? bytes : ALIGNMENT;
+}
+
+/* What operations write and read; and what the host alone does. */
+static float *floats(const struct fr_graph *graph, size_t rows, size_t columns)
+{
+    return fr_graph_memory(graph, bytes_of(rows, columns));
+}
+
+static float *host_floats(size_t rows, size_t columns)
+{
+    return fr_alloc_aligned(ALIGNMENT, bytes_of(rows, columns));
 }
 
 /* ---- variants ---- */
@@ -115,21 +126,27 @@ static void reserve_pair_samples(struct fr_graph *graph, uint32_t capacity)
 static void reserve_samples(struct fr_graph *graph, uint32_t capacity)
 {
     for (uint32_t k = 0; k < graph->n_outputs; k++) {
-        free(graph->outputs[k].values);
-        free(graph->outputs[k].gradient);
-        graph->outputs[k].values = floats(capacity, 1);
-        graph->outputs[k].gradient = floats(capacity, 1);
+        fr_graph_release(graph, graph->outputs[k].values);
+        fr_graph_release(graph, graph->outputs[k].gradient);
+        graph->outputs[k].values = floats(graph, capacity, 1);
+        graph->outputs[k].gradient = floats(graph, capacity, 1);
     }
     for (uint32_t t = 0; t < graph->conf->n_tasks; t++) {
         free(graph->tasks[t].logits);
-        graph->tasks[t].logits = floats(capacity, 1);
+        graph->tasks[t].logits = host_floats(capacity, 1);
+        if (graph->device) {
+            fr_graph_release(graph, graph->tasks[t].at_logits);
+            graph->tasks[t].at_logits = floats(graph, capacity, 1);
+        } else {
+            graph->tasks[t].at_logits = graph->tasks[t].logits;
+        }
     }
     free(graph->trained);
     free(graph->effective_weights);
     free(graph->sample_losses);
     free(graph->step_counts);
     graph->trained = fr_alloc(capacity, 1);
-    graph->effective_weights = floats(capacity, 1);
+    graph->effective_weights = host_floats(capacity, 1);
     graph->sample_losses = fr_alloc(capacity, sizeof(*graph->sample_losses));
     graph->step_counts = fr_alloc(capacity, sizeof(*graph->step_counts));
     for (uint32_t i = 0; i < graph->n_loss_sets; i++) {
@@ -231,14 +248,28 @@ static void set_rows(const struct fr_graph *graph, struct variant *v, const stru
     }
 }
 
+/* The processor reads what the host has. */
+static void set_places(const struct fr_graph *graph, struct variant *v)
+{
+    for (uint32_t s = 0; s < v->n_spaces; s++) {
+        v->spaces[s].at_begin = v->spaces[s].begin;
+        v->spaces[s].at_masked = v->spaces[s].masked;
+        v->spaces[s].at_source = v->spaces[s].source;
+    }
+    for (uint32_t i = 0; i < graph->n_loss_sets; i++) {
+        graph->loss_sets[i].at_samples = graph->loss_sets[i].samples;
+        graph->loss_sets[i].at_groups = graph->loss_sets[i].groups;
+    }
+}
+
 static void grow_linear(const struct fr_graph *graph, struct linear *linear, uint32_t capacity)
 {
-    uint32_t blocks = fr_linear_blocks(linear, capacity);
-    size_t packed = graph->ops->packed_floats(blocks > 1 ? FR_SUM_ROWS : capacity, linear->out);
+    uint32_t blocks = fr_linear_blocks(graph, linear, capacity);
+    size_t packed = graph->device ? 0 : graph->ops->packed_floats(blocks > 1 ? FR_SUM_ROWS : capacity, linear->out);
     free(linear->packed);
     free(linear->block_sums);
-    linear->packed = packed ? floats(blocks, packed) : NULL;
-    linear->block_sums = blocks > 1 ? floats((size_t)blocks * linear->in, linear->out) : NULL;
+    linear->packed = packed ? host_floats(blocks, packed) : NULL;
+    linear->block_sums = blocks > 1 ? host_floats((size_t)blocks * linear->in, linear->out) : NULL;
 }
 
 static void grow_space(const struct fr_graph *graph, struct variant *v, uint32_t s)
@@ -256,18 +287,18 @@ static void grow_space(const struct fr_graph *graph, struct variant *v, uint32_t
         struct node_buffer *buffer = &v->buffers[i];
         if (buffer->space != s)
             continue;
-        free(buffer->values);
-        free(buffer->gradients);
-        buffer->values = floats(space->capacity, buffer->ld);
+        fr_graph_release(graph, buffer->values);
+        fr_graph_release(graph, buffer->gradients);
+        buffer->values = floats(graph, space->capacity, buffer->ld);
         buffer->gradients = NULL;
     }
     for (uint32_t n = 0; n < v->n_nodes; n++) {
         struct node *node = &v->nodes[n];
         if (node->reached && node->width > 0 && node->space == s && !v->buffers[node->buffer].gradients)
-            v->buffers[node->buffer].gradients = floats(space->capacity, v->buffers[node->buffer].ld);
+            v->buffers[node->buffer].gradients = floats(graph, space->capacity, v->buffers[node->buffer].ld);
         if (node->extra_width > 0 && node->space == s) {
-            free(node->extra);
-            node->extra = floats(space->capacity, node->extra_width);
+            fr_graph_release(graph, node->extra);
+            node->extra = floats(graph, space->capacity, node->extra_width);
         }
         if (node->linear == FR_NO_INDEX || !node->reached || node->space != s)
             continue;
@@ -284,26 +315,37 @@ static void reserve_partials(const struct fr_graph *graph, struct variant *v, en
     for (uint32_t n = 0; n < v->n_nodes; n++) {
         struct node *node = &v->nodes[n];
         for (uint32_t p = 0; p < node->n_partials && node->reached && v->spaces[node->space].level == level; p++) {
-            free(node->partials[p].values);
-            node->partials[p].values = floats(chunks, node->partials[p].n);
+            fr_graph_release(graph, node->partials[p].values);
+            node->partials[p].values = floats(graph, chunks, node->partials[p].n);
         }
     }
+}
+
+static size_t workspace_of(const struct fr_graph *graph, const struct variant *v, const struct node *node)
+{
+    if (graph->device)
+        return fr_graph_device_workspace(graph, v, node);
+    /* depends on the number of entries only */
+    struct fr_steps steps = {.entry_end = graph->conf->chunk_rows};
+    if (node->kind == NODE_GRU)
+        return graph->ops->gru_workspace(&steps, node->width);
+    if (node->kind == NODE_ATTENTION_DENSE)
+        return graph->ops->attention_workspace(v->nodes[node->arguments[0].node].width, node->width);
+    return 0;
 }
 
 static void reserve_workspace(struct fr_graph *graph, const struct variant *v)
 {
     size_t needed = 0;
-    /* depends on the number of entries only */
-    struct fr_steps steps = {.entry_end = graph->conf->chunk_rows};
     for (uint32_t n = 0; n < v->n_nodes; n++) {
-        size_t size = v->nodes[n].kind == NODE_GRU ? graph->ops->gru_workspace(&steps, v->nodes[n].width) : 0;
+        size_t size = workspace_of(graph, v, &v->nodes[n]);
         needed = size > needed ? size : needed;
     }
     needed = (needed + 15) / 16 * 16;
     if (needed <= graph->workspace_floats)
         return;
-    free(graph->workspace);
-    graph->workspace = floats(graph->workers, needed);
+    fr_graph_release(graph, graph->workspace);
+    graph->workspace = floats(graph, graph->device ? 1 : graph->workers, needed);
     graph->workspace_floats = needed;
 }
 
@@ -331,8 +373,10 @@ void fr_graph_prepare(struct graph_run *run)
     if (grown)
         drop_variants(graph);
     reserve_workspace(graph, v);
-    if (graph->scoring_only)
+    if (graph->scoring_only) {
+        set_places(graph, v);
         return;
+    }
     reserve_occurrences(graph, run->rows);
     reserve_pairs(graph, batch->n_groups);
     for (uint32_t level = 0; level < LEVELS; level++)
@@ -343,4 +387,5 @@ void fr_graph_prepare(struct graph_run *run)
             graph->loss_sets[i].groups =
                 fr_realloc(graph->loss_sets[i].groups, graph->capacity_groups, sizeof(uint32_t));
     }
+    set_places(graph, v);
 }

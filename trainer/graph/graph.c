@@ -7,10 +7,13 @@
  *
  * Owner thread: the owner loop. It does not compute (forward.c, backward.c, update.c) or hold
  * parameters (parameters.c). */
+#include "device.h"
 #include "network.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+enum { ALIGNMENT = 64 };
 
 void fr_graph_row_layout(const struct fr_conf_table *table, struct fr_row_layout *out)
 {
@@ -187,9 +190,17 @@ struct fr_graph *fr_graph_new(const struct fr_graph_options *options)
     FR_CHECK(conf->n_tasks + conf->n_losses <= 32); /* bits of a set of losses */
     struct fr_graph *graph = fr_alloc(1, sizeof(*graph));
     graph->conf = conf;
-    bool bf16 = conf->precision == FR_PRECISION_BF16 && !options->scoring_only;
+    bool bf16 = conf->precision == FR_PRECISION_BF16 && !options->scoring_only && !options->device;
     graph->ops = options->ops ? options->ops : bf16 ? fr_ops_bf16() : fr_ops_cpu();
     FR_CHECK(graph->ops); /* fr_graph_check_machine */
+    graph->chunk_rows = conf->chunk_rows;
+    graph->pads = !graph->ops->rows_independent;
+    if (options->device) {
+        FR_CHECK(!options->scoring_only);
+        graph->device = fr_graph_device_new(graph, options->device);
+        graph->chunk_rows = UINT32_MAX;
+        graph->pads = false;
+    }
     graph->pool = options->pool;
     graph->clock = options->clock;
     graph->workers = options->pool ? (uint32_t)fr_pool_workers(options->pool) : 1;
@@ -200,6 +211,11 @@ struct fr_graph *fr_graph_new(const struct fr_graph_options *options)
     make_tables(graph);
     graph->losses = fr_alloc(conf->n_tasks + conf->n_losses, sizeof(*graph->losses));
     fr_graph_make_parameters(graph);
+    graph->places = fr_alloc(graph->n_parameters, sizeof(*graph->places));
+    for (size_t p = 0; p < graph->n_parameters && !graph->device; p++)
+        graph->places[p].values = graph->parameters[p].values;
+    if (graph->device)
+        fr_graph_device_places(graph);
     graph->variants[0] = fr_graph_compile(graph, (const uint64_t[FR_SLOTS_MAX / 64]){0});
     graph->variant = graph->variants[0];
     graph->n_variants = 1;
@@ -212,13 +228,17 @@ struct fr_graph *fr_graph_new(const struct fr_graph_options *options)
         fr_graph_settle_sets(graph, graph->variant);
         mark_parameters(graph, graph->variant);
         fr_graph_make_states(graph);
+        if (graph->device)
+            fr_graph_device_places(graph);
         fr_graph_make_priors(graph);
     }
     return graph;
 }
 
-static void free_task(struct task_state *task)
+static void free_task(const struct fr_graph *graph, struct task_state *task)
 {
+    if (task->at_logits != task->logits)
+        fr_graph_release(graph, task->at_logits);
     free(task->logits);
     free(task->pairs.order);
     free(task->pairs.lower);
@@ -232,22 +252,24 @@ void fr_graph_free(struct fr_graph *graph)
     for (uint32_t i = 0; i < graph->n_variants; i++)
         fr_graph_free_variant(graph, graph->variants[i]);
     for (uint32_t k = 0; k < graph->n_outputs; k++) {
-        free(graph->outputs[k].values);
-        free(graph->outputs[k].gradient);
+        fr_graph_release(graph, graph->outputs[k].values);
+        fr_graph_release(graph, graph->outputs[k].gradient);
     }
     for (uint32_t t = 0; t < graph->conf->n_tasks; t++)
-        free_task(&graph->tasks[t]);
+        free_task(graph, &graph->tasks[t]);
     for (uint32_t t = 0; t < graph->conf->n_tables; t++)
         free(graph->tables[t].occurrences);
     for (uint32_t i = 0; i < graph->n_loss_sets; i++) {
         free(graph->loss_sets[i].samples);
         free(graph->loss_sets[i].groups);
     }
+    fr_graph_release(graph, graph->workspace);
     fr_graph_free_parameters(graph);
+    fr_graph_device_free(graph);
     void *const arrays[] = {
         graph->outputs,   graph->tasks,      graph->tables,       graph->layouts,           graph->slot_group,
         graph->trained,   graph->chunk_bits, graph->loss_partial, graph->effective_weights, graph->loss_sets,
-        graph->views,     graph->workspace,  graph->losses,       graph->sample_losses,     graph->step_counts,
+        graph->views,     graph->places,     graph->losses,       graph->sample_losses,     graph->step_counts,
         graph->pair_sums, graph->pair_blocks};
     for (size_t i = 0; i < FR_ARRAY_LEN(arrays); i++)
         free(arrays[i]);
@@ -259,6 +281,8 @@ void fr_graph_free(struct fr_graph *graph)
 const float *fr_graph_logits(const struct fr_graph *graph, uint32_t task)
 {
     FR_CHECK(task < graph->conf->n_tasks);
+    if (graph->device && graph->device->waiting)
+        (void)fr_graph_device_wait(graph->device); /* whoever trains is told of an error */
     return graph->tasks[task].logits;
 }
 
@@ -269,7 +293,47 @@ const struct fr_graph_loss *fr_graph_losses_of(const struct fr_graph *graph)
 
 const char *fr_graph_kernel(const struct fr_graph *graph)
 {
+    if (graph->device)
+        return graph->device->bf16 ? "cuda bf16" : "cuda f32";
     return graph->ops->kernel;
+}
+
+/* ---- memory that operations read and write ---- */
+
+void *fr_graph_memory(const struct fr_graph *graph, size_t bytes)
+{
+    struct graph_device *device = graph->device;
+    if (!device)
+        return fr_alloc_aligned(ALIGNMENT, bytes ? bytes : ALIGNMENT);
+    void *memory = device->api->alloc(device->queue, bytes ? bytes : ALIGNMENT);
+    if (!memory)
+        fr_graph_device_fail(device, FR_E_NO_MEMORY, "the device has no more memory");
+    return memory;
+}
+
+void fr_graph_release(const struct fr_graph *graph, void *memory)
+{
+    if (!graph->device)
+        free(memory);
+    else if (memory)
+        graph->device->api->release(graph->device->queue, memory);
+}
+
+void fr_graph_clear(const struct fr_graph *graph, void *memory, size_t bytes)
+{
+    if (graph->device && bytes > 0)
+        graph->device->api->zero(graph->device->queue, memory, bytes);
+    else if (bytes > 0)
+        memset(memory, 0, bytes);
+}
+
+const void *fr_graph_array(const struct fr_graph *graph, const void *array, size_t bytes)
+{
+    if (!graph->device)
+        return array;
+    const void *there = fr_graph_device_put(graph->device, array, bytes);
+    fr_graph_device_send(graph->device);
+    return there;
 }
 
 static bool node_learns(const struct node *node, const bool *learns)

@@ -22,15 +22,22 @@ void fr_graph_begin_step(struct fr_graph *graph);
 
 /* After the step: what the batch's labels say moves the biases. */
 void fr_graph_follow_priors(struct graph_run *run);
+/* Says whether it will move the bias of a task. */
+bool fr_graph_follows_prior(const struct fr_graph *graph, uint32_t task);
 void fr_graph_put_priors(const struct fr_graph *graph, struct fr_buffer *out);
 /* FR_E_CORRUPT; `write`: takes them over, which must have been tried without. */
 enum fr_status fr_graph_take_priors(struct fr_graph *graph, struct fr_reader *r, bool write) FR_MUST_CHECK;
+
+/* Biases that are given do not begin at the first labels. */
+void fr_graph_adopt_priors(struct fr_graph *graph, const bool *given);
 
 /* ---- loss.c ---- */
 
 /* Labels and effective weights of a task, [n_samples]; the weights until the next call. */
 const float *fr_graph_labels_of(const struct graph_run *run, const struct fr_conf_task *task);
 const float *fr_graph_weights_of(const struct graph_run *run, const struct fr_conf_task *task);
+/* The weights where operations read them. */
+const float *fr_graph_at_weights(const struct graph_run *run, const struct fr_conf_task *task);
 
 /* ---- state.c ---- */
 
@@ -54,7 +61,13 @@ void fr_graph_free_statistics(struct fr_graph *graph);
 /* What the trained samples of this batch make of the statistics, aside; false when a number would
  * not be finite. Node values are those of the (training) forward pass. */
 bool fr_graph_stage_statistics(struct graph_run *run);
+/* Of standardized slots alone, which the host knows. */
+bool fr_graph_stage_standards(struct graph_run *run);
+/* Of a dice whose moments are known: sums [2 n] of `count` rows. */
+void fr_graph_stage_dice(struct fr_graph *graph, const struct node *node, const double *sums, double count);
 void fr_graph_commit_statistics(struct fr_graph *graph);
+/* fr_graph_adopt, of statistics. */
+enum fr_status fr_graph_adopt_statistics(struct fr_graph *graph, const bool *given, struct fr_err *err) FR_MUST_CHECK;
 void fr_graph_put_statistics(const struct fr_graph *graph, struct fr_buffer *out);
 /* FR_E_CORRUPT, FR_E_MISMATCH; `write`: takes them over, which must have been tried without. */
 enum fr_status fr_graph_take_statistics(struct fr_graph *graph, struct fr_reader *r, bool write) FR_MUST_CHECK;

@@ -24,6 +24,20 @@ const float *fr_graph_labels_of(const struct graph_run *run, const struct fr_con
     return run->batch->labels + (size_t)task->label * run->batch->capacity_samples;
 }
 
+/* Where the loss reads them. */
+static const float *at_labels(const struct graph_run *run, const struct fr_conf_task *task)
+{
+    return run->at_batch->labels + (size_t)task->label * run->at_batch->capacity_samples;
+}
+
+/* A device has the effective ones. */
+const float *fr_graph_at_weights(const struct graph_run *run, const struct fr_conf_task *task)
+{
+    if (!run->graph->device)
+        return fr_graph_weights_of(run, task);
+    return run->at_batch->weights + (size_t)task->label * run->at_batch->capacity_samples;
+}
+
 static bool trains(const struct fr_conf_task *task)
 {
     return task->loss != FR_LOSS_NONE && task->weight > 0.0f;
@@ -43,13 +57,15 @@ void fr_graph_task_logits(struct graph_run *run)
         const struct fr_conf_task *task = &graph->conf->tasks[t];
         struct task_state *state = &graph->tasks[t];
         if (state->output != FR_NO_INDEX) {
-            memcpy(state->logits, graph->outputs[state->output].values, graph->n_samples * sizeof(float));
+            FR_RUN(graph, copy, graph->n_samples, 1, (struct fr_view){graph->outputs[state->output].values, 1},
+                   (struct fr_view){state->at_logits, 1});
             continue;
         }
         const float *z[FR_TASKS_MAX];
         for (uint32_t i = 0; i < task->n_prob; i++)
             z[i] = factor_of(graph, task, i)->values;
-        graph->ops->product_logit(graph->n_samples, task->n_prob, z, state->logits);
+        FR_RUN(graph, product_logit, graph->n_samples, task->n_prob,
+               fr_graph_array(graph, z, task->n_prob * sizeof(*z)), state->at_logits);
     }
 }
 
@@ -78,17 +94,22 @@ static uint32_t mark_samples(const struct graph_run *run, const float *labels, u
     return counted;
 }
 
+static struct fr_steps host_steps(const struct fr_graph *graph, uint32_t space)
+{
+    const struct space *s = &graph->variant->spaces[space];
+    return (struct fr_steps){s->begin, s->masked, 0, graph->n_samples};
+}
+
 /* All trained samples for mse, those with a step that counts for next_step. */
 static uint32_t mark_auxiliary(const struct graph_run *run, const struct node *node, uint32_t bit)
 {
     struct fr_graph *graph = run->graph;
     uint32_t counted = 0;
     if (node->kind == NODE_NEXT_STEP) {
-        struct chunk all = {.level = LEVEL_SAMPLE, .entries = graph->n_samples};
         (void)graph->ops->next_step(&(struct fr_next_step){
-            .states_steps = fr_steps_of(graph, fr_argument(graph, node, 0)->space, &all),
-            .positive_steps = fr_steps_of(graph, fr_argument(graph, node, 1)->space, &all),
-            .negative_steps = fr_steps_of(graph, fr_argument(graph, node, 2)->space, &all),
+            .states_steps = host_steps(graph, fr_argument(graph, node, 0)->space),
+            .positive_steps = host_steps(graph, fr_argument(graph, node, 1)->space),
+            .negative_steps = host_steps(graph, fr_argument(graph, node, 2)->space),
             .trained = graph->trained,
             .counts = graph->step_counts,
         });
@@ -150,14 +171,15 @@ static double product_loss(const struct graph_run *run, const struct fr_conf_tas
         z[i] = factor_of(graph, task, i)->values;
         gradient[i] = factor_of(graph, task, i)->gradient;
     }
-    return graph->ops->product_logloss(&(struct fr_product_loss){.n = graph->n_samples,
-                                                                 .count = task->n_prob,
-                                                                 .z = z,
-                                                                 .labels = fr_graph_labels_of(run, task),
-                                                                 .weights = fr_graph_weights_of(run, task),
-                                                                 .trained = graph->trained,
-                                                                 .scale = task->weight,
-                                                                 .gradient = gradient});
+    struct fr_product_loss loss = {.n = graph->n_samples,
+                                   .count = task->n_prob,
+                                   .z = fr_graph_array(graph, z, task->n_prob * sizeof(*z)),
+                                   .labels = at_labels(run, task),
+                                   .weights = fr_graph_at_weights(run, task),
+                                   .trained = fr_graph_at_trained(graph),
+                                   .scale = task->weight,
+                                   .gradient = fr_graph_array(graph, gradient, task->n_prob * sizeof(*gradient))};
+    return FR_SUM(graph, (uint32_t)(task - graph->conf->tasks), product_logloss, &loss);
 }
 
 static double logit_loss(const struct graph_run *run, uint32_t t)
@@ -167,32 +189,32 @@ static double logit_loss(const struct graph_run *run, uint32_t t)
     const struct output *output = &graph->outputs[graph->tasks[t].output];
     struct fr_loss loss = {.n = graph->n_samples,
                            .z = output->values,
-                           .labels = fr_graph_labels_of(run, task),
-                           .weights = fr_graph_weights_of(run, task),
-                           .trained = graph->trained,
+                           .labels = at_labels(run, task),
+                           .weights = fr_graph_at_weights(run, task),
+                           .trained = fr_graph_at_trained(graph),
                            .scale = task->weight,
                            .gradient = output->gradient,
                            .gamma = task->focal_gamma,
                            .alpha = task->focal_alpha};
     switch (task->loss) {
     case FR_LOSS_MSE:
-        return graph->ops->mse(&loss);
+        return FR_SUM(graph, t, mse, &loss);
     case FR_LOSS_FOCAL:
-        return graph->ops->focal(&loss);
+        return FR_SUM(graph, t, focal, &loss);
     case FR_LOSS_PAIRWISE:
         return fr_graph_pair_loss(run, t);
     case FR_LOSS_LOGLOSS:
     case FR_LOSS_NONE: /* not called for it */
         break;
     }
-    return graph->ops->logloss(&loss);
+    return FR_SUM(graph, t, logloss, &loss);
 }
 
 void fr_graph_losses(struct graph_run *run)
 {
     struct fr_graph *graph = run->graph;
     for (uint32_t k = 0; k < graph->n_outputs; k++)
-        memset(graph->outputs[k].gradient, 0, graph->n_samples * sizeof(float));
+        fr_graph_clear(graph, graph->outputs[k].gradient, graph->n_samples * sizeof(float));
     for (uint32_t t = 0; t < graph->conf->n_tasks; t++) {
         const struct fr_conf_task *task = &graph->conf->tasks[t];
         if (graph->losses[t].samples == 0)

@@ -88,6 +88,15 @@ struct loss_set {
     uint32_t count;    /* samples, of this batch */
     uint32_t *samples; /* [capacity_samples] 1: it counts */
     uint32_t *groups;  /* [capacity_groups] how many of its samples count */
+    /* where operations read them: the same, or their copies on the device */
+    const uint32_t *at_samples, *at_groups;
+};
+
+/* Where operations find a parameter: its own memory and its state's, or the device's copies. */
+struct place {
+    float *values, *state0, *state1, *average;
+    bool stale; /* the device's copy is older than the host's, */
+    bool ahead; /* or newer */
 };
 
 /* ---- nodes ---- */
@@ -103,11 +112,14 @@ struct space {
     /* steps of a shared slot, expanded to samples: the space of its groups' steps */
     int32_t from;
     const uint32_t *begin; /* steps: [entries + 1] of this batch */
-    uint32_t rows;         /* of this batch */
-    uint32_t capacity;     /* rows every buffer of the space holds */
-    uint8_t *masked;       /* steps: [capacity] 1: no row behind it */
-    uint32_t *expanded;    /* `from`: [capacity_entries + 1] what `begin` points to */
-    uint32_t *source;      /* `from`: [capacity] row of `from` a row is a copy of */
+    /* where operations read begin, masked and source: the same, or their copies on the device */
+    const uint32_t *at_begin, *at_source;
+    uint8_t *at_masked;
+    uint32_t rows;      /* of this batch */
+    uint32_t capacity;  /* rows every buffer of the space holds */
+    uint8_t *masked;    /* steps: [capacity] 1: no row behind it */
+    uint32_t *expanded; /* `from`: [capacity_entries + 1] what `begin` points to */
+    uint32_t *source;   /* `from`: [capacity] row of `from` a row is a copy of */
     uint32_t capacity_entries;
 };
 
@@ -137,7 +149,7 @@ struct space {
     KIND(NODE_CROSS, cross)     /* x0, t, x */                                                                         \
     KIND(NODE_MIXTURE, mixture) /* gates, experts */                                                                   \
     KIND(NODE_POOL_STEPS, pool_steps)                                                                                  \
-    KIND(NODE_ATTENTION_INPUT, attention_input) /* query, keys */                                                      \
+    KIND(NODE_ATTENTION_DENSE, attention_dense) /* query, keys */                                                      \
     KIND(NODE_SOFTMAX_STEPS, softmax_steps)                                                                            \
     KIND(NODE_ATTENTION_POOL, attention_pool) /* scores, keys */                                                       \
     KIND(NODE_DOT_STEPS, dot_steps)           /* keys, query */                                                        \
@@ -178,7 +190,7 @@ struct node {
     uint32_t set;                  /* reached leaves with rows, dice: of those losses */
     int32_t slot, part;            /* leaves */
     enum fr_pooling pooling;       /* pooled, pool_steps */
-    enum fr_activation activation; /* activate */
+    enum fr_activation activation; /* activate; attention_dense: relu or none */
     /* parameters: dense (standardize), activate (dice); FR_NO_INDEX */
     int32_t mean, variance;
     int32_t count;  /* parameter: dense (standardize) */
@@ -188,7 +200,7 @@ struct node {
     int32_t layer;
     uint32_t n_partials;
     /* linear, bias: bias; activate: alpha; layer_norm: scale, bias; gru: recurrent kernel,
-     * recurrent bias */
+     * recurrent bias; attention_dense: kernel, bias if there is one */
     struct partial partials[FR_NODE_PARAMETERS];
     /* [capacity, extra_width] kept from forward to backward: scale of pooled, moments of
      * layer_norm, weights of mixture, gates of gru */
@@ -306,7 +318,8 @@ struct task_state {
     struct prior prior;
     /* of its own logit; FR_NO_INDEX: a product of the outputs of its `prob` tasks */
     int32_t output;
-    float *logits; /* [capacity_samples], filled by fr_graph_task_logits */
+    float *logits;    /* [capacity_samples], filled by fr_graph_task_logits */
+    float *at_logits; /* the same, or where the device has them */
     struct task_pairs pairs;
 };
 
@@ -325,7 +338,10 @@ struct dense_task {
 
 struct fr_graph {
     const struct fr_conf *conf;
-    const struct fr_ops *ops;
+    const struct fr_ops *ops;    /* the processor's */
+    struct graph_device *device; /* that computes instead (device.h); NULL: the processor does */
+    uint32_t chunk_rows;         /* entries computed by one call: conf's; a device takes a batch */
+    bool pads;                   /* vectors are computed in whole chunks */
     struct fr_pool *pool;
     bool scoring_only;
     uint32_t workers;
@@ -345,6 +361,7 @@ struct fr_graph {
     size_t n_parameters, capacity_parameters;
     struct fr_parameter *parameters;
     struct parameter_state *parameter_states;
+    struct place *places;   /* [parameters] */
     uint32_t n_dense_tasks; /* blocks of live parameters */
     struct dense_task *dense_tasks;
     double *dense_squares; /* [n_dense_tasks] of gradients, for clip_norm */
@@ -390,7 +407,7 @@ struct fr_graph {
     /* [workers, 2 * views_max] arguments of an interaction and their gradients */
     struct fr_view *views;
     uint32_t views_max;
-    float *workspace; /* [workers, workspace_floats] of gru */
+    float *workspace; /* [workers, workspace_floats] of gru, attention_dense */
     size_t workspace_floats;
     uint32_t n_samples, n_groups; /* of the last forward */
 };
@@ -400,6 +417,9 @@ struct graph_run {
     struct fr_graph *graph;
     const struct fr_batch *batch;
     const struct fr_rows *rows;
+    /* the same, or with pointers of the device: what operations are given */
+    const struct fr_batch *at_batch;
+    const struct fr_rows *at_rows;
     bool training; /* dropout masks are on */
     /* Out of fr_graph_backward. */
     uint32_t parameter_bits; /* largest |gradient| of any live parameter, as bits (ops->max_bits) */
@@ -483,6 +503,15 @@ static inline struct fr_view fr_node_gradients(const struct variant *variant, co
     const struct node_buffer *b = &variant->buffers[node->buffer];
     return (struct fr_view){b->gradients + row * b->ld + node->column, b->ld};
 }
+
+/* ---- memory that operations read and write ---- */
+
+/* NULL on a device that has no more; the device's status says so. */
+void *fr_graph_memory(const struct fr_graph *graph, size_t bytes) FR_MUST_CHECK;
+void fr_graph_release(const struct fr_graph *graph, void *memory);
+void fr_graph_clear(const struct fr_graph *graph, void *memory, size_t bytes);
+/* A small array of the host where operations can read it, until the end of the step. */
+const void *fr_graph_array(const struct fr_graph *graph, const void *array, size_t bytes);
 
 static inline void fr_graph_run_tasks(const struct fr_graph *graph, size_t count, fr_pool_task *task, void *context)
 {

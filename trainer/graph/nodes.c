@@ -59,13 +59,21 @@ static struct fr_steps steps_of(const struct pass *p, uint32_t i)
 
 static const float *parameter(const struct pass *p, uint32_t i)
 {
-    return p->graph->parameters[p->node->partials[i].parameter].values;
+    return p->graph->places[p->node->partials[i].parameter].values;
 }
 
 static float *partial(const struct pass *p, uint32_t i)
 {
-    return p->backward ? fr_node_partial(p->node, i, p->c) : NULL;
+    return p->backward ? fr_node_partial(p->graph, p->node, i, p->c) : NULL;
 }
+
+#define FR_EITHER(p, back, forth, call)                                                                                \
+    do {                                                                                                               \
+        if ((p)->backward)                                                                                             \
+            FR_RUN((p)->graph, back, call);                                                                            \
+        else                                                                                                           \
+            FR_RUN((p)->graph, forth, call);                                                                           \
+    } while (0)
 
 /* ---- vectors ---- */
 
@@ -86,10 +94,10 @@ static void call_activate(const struct pass *p)
         call.alpha_gradient = partial(p, 0);
     }
     if (node->mean != FR_NO_INDEX) {
-        call.mean = p->graph->parameters[node->mean].values;
-        call.variance = p->graph->parameters[node->variance].values;
+        call.mean = p->graph->places[node->mean].values;
+        call.variance = p->graph->places[node->variance].values;
     }
-    (p->backward ? p->graph->ops->activate_backward : p->graph->ops->activate)(&call);
+    FR_EITHER(p, activate_backward, activate, &call);
 }
 
 static void call_layer_norm(const struct pass *p)
@@ -108,7 +116,7 @@ static void call_layer_norm(const struct pass *p)
         .scale_gradient = partial(p, 0),
         .bias_gradient = partial(p, 1),
     };
-    (p->backward ? p->graph->ops->layer_norm_backward : p->graph->ops->layer_norm)(&call);
+    FR_EITHER(p, layer_norm_backward, layer_norm, &call);
 }
 
 /* Arguments of one width, in the worker's views. */
@@ -116,46 +124,46 @@ static struct fr_interaction interaction(const struct pass *p)
 {
     struct fr_view *in = p->graph->views + (size_t)p->c->worker * 2 * p->graph->views_max;
     struct fr_view *in_gradient = in + p->graph->views_max;
-    for (uint32_t i = 0; i < p->node->n_arguments; i++) {
+    const uint32_t n = p->node->n_arguments;
+    for (uint32_t i = 0; i < n; i++) {
         in[i] = argument(p, i, p->r.begin);
         in_gradient[i] = wanted(p, i, p->r.begin);
     }
     return (struct fr_interaction){.m = p->m,
                                    .n = width_of(p, 0),
-                                   .count = p->node->n_arguments,
-                                   .in = in,
+                                   .count = n,
+                                   .in = fr_graph_array(p->graph, in, n * sizeof(*in)),
                                    .out = output(p, p->r.begin),
-                                   .in_gradient = in_gradient};
+                                   .in_gradient = fr_graph_array(p->graph, in_gradient, n * sizeof(*in))};
 }
 
 static void call_bi_interaction(const struct pass *p)
 {
-    const struct fr_ops *ops = p->graph->ops;
     struct fr_interaction call = interaction(p);
     if (p->backward)
-        ops->bi_interaction_backward(p->r.count, call.n, call.count, call.in, call.out, call.in_gradient);
+        FR_RUN(p->graph, bi_interaction_backward, p->r.count, call.n, call.count, call.in, call.out, call.in_gradient);
     else
-        ops->bi_interaction(p->r.count, call.n, call.count, call.in, call.out);
+        FR_RUN(p->graph, bi_interaction, p->r.count, call.n, call.count, call.in, call.out);
 }
 
 static void call_multiply(const struct pass *p)
 {
     struct fr_interaction call = interaction(p);
-    (p->backward ? p->graph->ops->product_backward : p->graph->ops->product)(&call);
+    FR_EITHER(p, product_backward, product, &call);
 }
 
 static void call_dot_interaction(const struct pass *p)
 {
     struct fr_interaction call = interaction(p);
-    (p->backward ? p->graph->ops->dot_interaction_backward : p->graph->ops->dot_interaction)(&call);
+    FR_EITHER(p, dot_interaction_backward, dot_interaction, &call);
 }
 
 static void call_row_sum(const struct pass *p)
 {
     if (!p->backward)
-        p->graph->ops->row_sum(p->m, width_of(p, 0), argument(p, 0, p->r.begin), values(p, p->r.begin));
+        FR_RUN(p->graph, row_sum, p->m, width_of(p, 0), argument(p, 0, p->r.begin), values(p, p->r.begin));
     else if (!p->node->arguments[0].skip_gradient)
-        p->graph->ops->row_sum_backward(p->m, width_of(p, 0), gradient(p, p->r.begin), wanted(p, 0, p->r.begin));
+        FR_RUN(p->graph, row_sum_backward, p->m, width_of(p, 0), gradient(p, p->r.begin), wanted(p, 0, p->r.begin));
 }
 
 static void call_cross(const struct pass *p)
@@ -171,7 +179,7 @@ static void call_cross(const struct pass *p)
         .t_gradient = wanted(p, 1, p->r.begin),
         .x_gradient = wanted(p, 2, p->r.begin),
     };
-    (p->backward ? p->graph->ops->cross_backward : p->graph->ops->cross)(&call);
+    FR_EITHER(p, cross_backward, cross, &call);
 }
 
 static void call_mixture(const struct pass *p)
@@ -188,7 +196,7 @@ static void call_mixture(const struct pass *p)
         .gates_gradient = wanted(p, 0, p->r.begin),
         .experts_gradient = wanted(p, 1, p->r.begin),
     };
-    (p->backward ? p->graph->ops->mixture_backward : p->graph->ops->mixture)(&call);
+    FR_EITHER(p, mixture_backward, mixture, &call);
 }
 
 /* ---- sequences: step views are those of the whole batch ---- */
@@ -197,15 +205,15 @@ static void call_align(const struct pass *p)
 {
     const struct variant *v = p->graph->variant;
     struct fr_align call = {
-        .to_begin = v->spaces[p->node->space].begin,
-        .from_begin = v->spaces[fr_argument(p->graph, p->node, 0)->space].begin,
+        .to_begin = v->spaces[p->node->space].at_begin,
+        .from_begin = v->spaces[fr_argument(p->graph, p->node, 0)->space].at_begin,
         .entry_begin = p->c->first,
         .entry_end = p->c->first + p->c->entries,
         .width = p->node->width,
         .to = output(p, 0),
         .from = p->backward ? wanted(p, 0, 0) : argument(p, 0, 0),
     };
-    (p->backward ? p->graph->ops->align_backward : p->graph->ops->align)(&call);
+    FR_EITHER(p, align_backward, align, &call);
 }
 
 static void call_pool_steps(const struct pass *p)
@@ -218,21 +226,33 @@ static void call_pool_steps(const struct pass *p)
         .out = output(p, p->c->first),
         .in_gradient = wanted(p, 0, 0),
     };
-    (p->backward ? p->graph->ops->pool_steps_backward : p->graph->ops->pool_steps)(&call);
+    FR_EITHER(p, pool_steps_backward, pool_steps, &call);
 }
 
-static void call_attention_input(const struct pass *p)
+static void call_attention_dense(const struct pass *p)
 {
-    struct fr_attention_input call = {
+    bool bias = p->node->n_partials > 1;
+    struct fr_attention_dense call = {
         .steps = steps_of(p, 1),
         .width = width_of(p, 1),
+        .units = p->node->width,
+        .relu = p->node->activation == FR_ACT_RELU,
+        .kernel = parameter(p, 0),
+        .bias = bias ? parameter(p, 1) : NULL,
         .query = argument(p, 0, p->c->first),
         .keys = argument(p, 1, 0),
-        .out = output(p, 0),
+        .out = values(p, 0),
+        .workspace = p->graph->workspace + p->c->worker * p->graph->workspace_floats,
+        .gradient = gradient(p, 0),
         .query_gradient = wanted(p, 0, p->c->first),
         .keys_gradient = wanted(p, 1, 0),
+        .kernel_gradient = partial(p, 0),
+        .bias_gradient = bias ? partial(p, 1) : NULL,
     };
-    (p->backward ? p->graph->ops->attention_input_backward : p->graph->ops->attention_input)(&call);
+    if (p->graph->device)
+        fr_graph_device_attention(p->graph, &call, fr_argument(p->graph, p->node, 1)->space, p->backward);
+    else
+        (p->backward ? p->graph->ops->attention_dense_backward : p->graph->ops->attention_dense)(&call);
 }
 
 static void call_softmax_steps(const struct pass *p)
@@ -244,7 +264,7 @@ static void call_softmax_steps(const struct pass *p)
         .gradient = gradient(p, 0),
         .in_gradient = wanted(p, 0, 0),
     };
-    (p->backward ? p->graph->ops->softmax_steps_backward : p->graph->ops->softmax_steps)(&call);
+    FR_EITHER(p, softmax_steps_backward, softmax_steps, &call);
 }
 
 static void call_attention_pool(const struct pass *p)
@@ -258,7 +278,7 @@ static void call_attention_pool(const struct pass *p)
         .scores_gradient = wanted(p, 0, 0),
         .keys_gradient = wanted(p, 1, 0),
     };
-    (p->backward ? p->graph->ops->attention_pool_backward : p->graph->ops->attention_pool)(&call);
+    FR_EITHER(p, attention_pool_backward, attention_pool, &call);
 }
 
 static void call_dot_steps(const struct pass *p)
@@ -272,7 +292,7 @@ static void call_dot_steps(const struct pass *p)
         .keys_gradient = wanted(p, 0, 0),
         .query_gradient = wanted(p, 1, p->c->first),
     };
-    (p->backward ? p->graph->ops->dot_steps_backward : p->graph->ops->dot_steps)(&call);
+    FR_EITHER(p, dot_steps_backward, dot_steps, &call);
 }
 
 static void call_gru(const struct pass *p)
@@ -295,7 +315,10 @@ static void call_gru(const struct pass *p)
         call.scores = argument(p, 1, 0);
         call.scores_gradient = wanted(p, 1, 0);
     }
-    (p->backward ? p->graph->ops->gru_backward : p->graph->ops->gru)(&call);
+    if (p->graph->device)
+        fr_graph_device_gru(p->graph, &call, p->node->space, p->backward);
+    else
+        (p->backward ? p->graph->ops->gru_backward : p->graph->ops->gru)(&call);
 }
 
 #define CALL(name, call)                                                                                               \

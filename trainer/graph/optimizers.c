@@ -199,7 +199,8 @@ void fr_graph_begin_step(struct fr_graph *graph)
             spare(&graph->parameter_states[p], &graph->parameters[p]);
     for (size_t p = 0; p < graph->n_parameters; p++)
         pace_average(graph, &graph->parameter_states[p]);
-    clip_norms(graph);
+    if (!graph->device) /* which takes the factors itself */
+        clip_norms(graph);
     for (uint32_t t = 0; t < graph->conf->n_tables; t++)
         for (uint32_t p = 0; p < graph->tables[t].n_parts; p++)
             graph->tables[t].parts[p].optimizer =

@@ -20,6 +20,7 @@
  * Owner thread: the graph's; a block belongs to one worker. It does not compare samples of
  * different groups. */
 #include "learning.h"
+#include "passes.h"
 
 #include <math.h>
 #include <string.h>
@@ -163,6 +164,35 @@ static void loss_block(void *context, size_t index, size_t worker)
     graph->pair_blocks[index].sum = sum;
 }
 
+/* Group by group, each with a word for its sum: a device has no blocks. */
+static void device_losses(const struct pair_run *p)
+{
+    const struct graph_run *run = p->run;
+    const struct fr_graph *graph = run->graph;
+    const struct fr_conf_task *task = &graph->conf->tasks[p->task];
+    const struct task_pairs *pairs = &graph->tasks[p->task].pairs;
+    const struct output *output = &graph->outputs[graph->tasks[p->task].output];
+    size_t bytes = graph->n_samples * sizeof(uint32_t);
+    const uint32_t *order = fr_graph_array(graph, pairs->order, bytes);
+    const uint32_t *lower = fr_graph_array(graph, pairs->lower, bytes);
+    for (uint32_t g = 0; g < run->batch->n_groups; g++) {
+        const struct pair_group *group = &pairs->groups[g];
+        uint32_t first = run->batch->group_begin[g];
+        struct fr_pair_loss loss = {.n = group->n,
+                                    .order = order + first,
+                                    .lower = lower + first,
+                                    .partners = group->partners,
+                                    .group_scale = group->scale,
+                                    .scale = task->weight,
+                                    .z = output->values,
+                                    .weights = fr_graph_at_weights(run, task),
+                                    .gradient = output->gradient};
+        if (group->n > 0)
+            graph->device->ops->pairwise(graph->device->queue, fr_graph_device_pair_sum(graph->device, p->task, g),
+                                         &loss);
+    }
+}
+
 static void run_blocks(const struct graph_run *run, uint32_t t, fr_pool_task *task)
 {
     const struct fr_conf_task *conf = &run->graph->conf->tasks[t];
@@ -185,6 +215,10 @@ struct fr_graph_loss fr_graph_order_pairs(const struct graph_run *run, uint32_t 
 double fr_graph_pair_loss(const struct graph_run *run, uint32_t t)
 {
     double sum = 0.0;
+    if (run->graph->device) {
+        device_losses(&(struct pair_run){.run = run, .task = t});
+        return 0.0;
+    }
     run_blocks(run, t, loss_block);
     for (uint32_t b = 0; b < fr_blocks_of(run->graph->n_samples, FR_PAIR_SAMPLES); b++)
         sum += run->graph->pair_blocks[b].sum;

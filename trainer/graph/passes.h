@@ -3,9 +3,35 @@
 #ifndef FR_GRAPH_PASSES_H
 #define FR_GRAPH_PASSES_H
 
+#include "device.h"
 #include "network.h"
 
-/* conf->chunk_rows entries of a level, with all their steps. */
+/* One operation, by whom the graph computes with. */
+#define FR_RUN(graph, op, ...)                                                                                         \
+    do {                                                                                                               \
+        if ((graph)->device)                                                                                           \
+            (graph)->device->ops->op((graph)->device->queue, __VA_ARGS__);                                             \
+        else                                                                                                           \
+            (graph)->ops->op(__VA_ARGS__);                                                                             \
+    } while (0)
+/* One that gives a sum: word `at` of the device's answer has it later, and this is 0. */
+#define FR_SUM(graph, at, op, call)                                                                                    \
+    ((graph)->device                                                                                                   \
+         ? ((graph)->device->ops->op((graph)->device->queue, fr_graph_device_sum((graph)->device, at), call), 0.0)     \
+         : (graph)->ops->op(call))
+
+/* Where operations read which samples train, and note the steps of a next_step. */
+static inline const uint8_t *fr_graph_at_trained(const struct fr_graph *graph)
+{
+    return graph->device ? graph->device->trained : graph->trained;
+}
+
+static inline uint32_t *fr_graph_at_counts(const struct fr_graph *graph)
+{
+    return graph->device ? graph->device->step_counts : graph->step_counts;
+}
+
+/* chunk_rows entries of a level, with all their steps. */
 struct chunk {
     enum level level;
     uint32_t index; /* within its level */
@@ -26,12 +52,12 @@ static inline uint32_t fr_level_entries(const struct fr_graph *graph, enum level
 
 static inline uint32_t fr_level_chunks(const struct fr_graph *graph, enum level level)
 {
-    return fr_blocks_of(fr_level_entries(graph, level), graph->conf->chunk_rows);
+    return fr_blocks_of(fr_level_entries(graph, level), graph->chunk_rows);
 }
 
 static inline struct chunk fr_chunk_of(const struct fr_graph *graph, enum level level, size_t index, size_t worker)
 {
-    uint32_t size = graph->conf->chunk_rows, n = fr_level_entries(graph, level);
+    uint32_t size = graph->chunk_rows, n = fr_level_entries(graph, level);
     struct chunk c = {.level = level, .index = (uint32_t)index, .worker = (uint32_t)worker};
     c.first = c.index * size;
     c.entries = n - c.first < size ? n - c.first : size;
@@ -45,13 +71,13 @@ static inline struct rows fr_rows_of(const struct fr_graph *graph, uint32_t spac
         uint32_t begin = s->begin[c->first], count = s->begin[c->first + c->entries] - begin;
         return (struct rows){begin, count, count};
     }
-    return (struct rows){c->first, graph->ops->rows_independent ? c->entries : graph->conf->chunk_rows, c->entries};
+    return (struct rows){c->first, graph->pads ? graph->chunk_rows : c->entries, c->entries};
 }
 
 static inline struct fr_steps fr_steps_of(const struct fr_graph *graph, uint32_t space, const struct chunk *c)
 {
     const struct space *s = &graph->variant->spaces[space];
-    return (struct fr_steps){s->begin, s->masked, c->first, c->first + c->entries};
+    return (struct fr_steps){s->at_begin, s->at_masked, c->first, c->first + c->entries};
 }
 
 static inline const struct node *fr_argument(const struct fr_graph *graph, const struct node *node, uint32_t i)
@@ -70,10 +96,11 @@ static inline struct fr_view fr_node_wanted(const struct fr_graph *graph, const 
 }
 
 /* This chunk's partial sum of a parameter, cleared. */
-static inline float *fr_node_partial(const struct node *node, uint32_t p, const struct chunk *c)
+static inline float *fr_node_partial(const struct fr_graph *graph, const struct node *node, uint32_t p,
+                                     const struct chunk *c)
 {
     float *sum = node->partials[p].values + (size_t)c->index * node->partials[p].n;
-    memset(sum, 0, node->partials[p].n * sizeof(float));
+    fr_graph_clear(graph, sum, node->partials[p].n * sizeof(float));
     return sum;
 }
 
@@ -91,9 +118,9 @@ static inline bool fr_reads_directly(const struct fr_graph *graph, const struct 
 }
 
 /* Blocks of rows the gradient of a kernel is summed over, joined in ascending order. */
-static inline uint32_t fr_linear_blocks(const struct linear *linear, uint32_t rows)
+static inline uint32_t fr_linear_blocks(const struct fr_graph *graph, const struct linear *linear, uint32_t rows)
 {
-    bool split = rows > FR_SUM_ROWS && (size_t)linear->in * linear->out <= FR_SUM_VALUES;
+    bool split = !graph->device && rows > FR_SUM_ROWS && (size_t)linear->in * linear->out <= FR_SUM_VALUES;
     return split ? fr_blocks_of(rows, FR_SUM_ROWS) : 1;
 }
 
@@ -102,6 +129,21 @@ void fr_graph_prepare(struct graph_run *run);
 
 /* nodes.c: FR_CALLED_NODES. */
 void fr_graph_call_node(const struct fr_graph *graph, const struct node *node, const struct chunk *c, bool backward);
+
+/* forward.c: what the plan says of a chunk's occurrences, and of copied steps; the host's. */
+void fr_graph_note_occurrences(const struct graph_run *run, const struct chunk *c);
+void fr_graph_fill_expanded(const struct graph_run *run, const struct chunk *c);
+/* forward.c: the passes over all chunks; kernels that are not in one piece are put together. */
+void fr_graph_forward_chunks(struct graph_run *run);
+void fr_graph_gather_kernels(struct graph_run *run);
+
+static inline void fr_graph_multiply(const struct fr_graph *graph, const struct fr_multiply *call)
+{
+    if (graph->device)
+        graph->device->ops->multiply(graph->device->queue, call, graph->device->bf16);
+    else
+        graph->ops->multiply(call);
+}
 
 /* forward.c: a dropout's masks for rows `r`; views are left to set. */
 struct fr_dropout fr_graph_dropout(const struct fr_graph *graph, const struct node *node, struct rows r);

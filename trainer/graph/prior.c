@@ -77,17 +77,31 @@ static void follow(struct graph_run *run, uint32_t t)
     /* what labels say is no noise: an average need not wait for it */
     float *both[] = {bias->values, bias->published};
     bias->changes++;
+    graph->places[prior->bias].stale = true;
     for (size_t i = 0; i < (both[0] == both[1] ? 1 : 2); i++)
         *both[i] = first ? (float)log_odds(prior) : (float)((double)*both[i] + log_odds(prior) - before);
 }
 
+bool fr_graph_follows_prior(const struct fr_graph *graph, uint32_t task)
+{
+    const struct prior *prior = &graph->tasks[task].prior;
+    return prior->bias != FR_NO_INDEX && graph->losses[task].samples > 0 && prior->samples < FR_PRIOR_SAMPLES;
+}
+
 void fr_graph_follow_priors(struct graph_run *run)
 {
-    struct fr_graph *graph = run->graph;
-    for (uint32_t t = 0; t < graph->conf->n_tasks; t++)
-        if (graph->tasks[t].prior.bias != FR_NO_INDEX && graph->losses[t].samples > 0 &&
-            graph->tasks[t].prior.samples < FR_PRIOR_SAMPLES)
+    for (uint32_t t = 0; t < run->graph->conf->n_tasks; t++)
+        if (fr_graph_follows_prior(run->graph, t))
             follow(run, t);
+}
+
+void fr_graph_adopt_priors(struct fr_graph *graph, const bool *given)
+{
+    for (uint32_t t = 0; t < graph->conf->n_tasks; t++) {
+        struct prior *prior = &graph->tasks[t].prior;
+        if (prior->bias != FR_NO_INDEX && given[prior->bias])
+            prior->samples = FR_PRIOR_SAMPLES;
+    }
 }
 
 /* Per task: samples, weight, positives. */

@@ -31,7 +31,7 @@ static void make_state(struct fr_graph *graph, size_t p)
 {
     struct parameter_state *state = &graph->parameter_states[p];
     size_t n = graph->parameters[p].n_values;
-    state->gradient = floats(n);
+    state->gradient = fr_graph_memory(graph, n * sizeof(float));
     uint32_t states = states_of(graph, p);
     if (states > 0)
         state->state0 = floats(n);
@@ -98,7 +98,7 @@ void fr_graph_free_parameters(struct fr_graph *graph)
 {
     for (size_t p = 0; p < graph->n_parameters; p++) {
         free(graph->parameters[p].values);
-        free(graph->parameter_states[p].gradient);
+        fr_graph_release(graph, graph->parameter_states[p].gradient);
         free(graph->parameter_states[p].state0);
         free(graph->parameter_states[p].state1);
         free(graph->parameter_states[p].average);
@@ -293,6 +293,20 @@ enum fr_status fr_graph_restore_state(struct fr_graph *graph, const uint8_t *byt
     struct fr_reader check = {.at = bytes, .end = bytes + size}, take = check;
     enum fr_status status = take_state(graph, &check, false);
     return status == FR_OK ? take_state(graph, &take, true) : status;
+}
+
+enum fr_status fr_graph_adopt(struct fr_graph *graph, const bool *given, struct fr_err *err)
+{
+    enum fr_status status = fr_graph_adopt_statistics(graph, given, err);
+    if (status != FR_OK)
+        return status;
+    fr_graph_adopt_priors(graph, given);
+    for (size_t p = 0; p < graph->n_parameters; p++) {
+        const struct fr_parameter *parameter = &graph->parameters[p];
+        if (graph->parameter_states[p].average)
+            memcpy(graph->parameter_states[p].average, parameter->values, parameter->n_values * sizeof(float));
+    }
+    return FR_OK;
 }
 
 uint64_t fr_graph_bytes(const struct fr_graph *graph)

@@ -248,6 +248,33 @@ static void sum_chunk(void *context, size_t index, size_t worker)
     graph->statistics->counts[index] = count;
 }
 
+static struct dice *dice_of(const struct statistics *all, int32_t mean)
+{
+    for (uint32_t i = 0; i < all->n_dices; i++)
+        if (all->dices[i].mean == (uint32_t)mean)
+            return &all->dices[i];
+    FR_CHECK(!"a dice activation without statistics");
+    return NULL;
+}
+
+/* What the batch leaves of the averages, and the rest: what it brings. */
+struct dice_pace {
+    double keep, rest;
+};
+
+static struct dice_pace dice_pace(const struct fr_graph *graph, const struct node *node, struct dice *d)
+{
+    double keep = fr_power_of_ratio(DICE_KEEP, graph->loss_sets[node->set].count, graph->conf->ingest.batch_size);
+    d->staged_weight = keep * d->weight + (1.0 - keep);
+    return (struct dice_pace){keep, 1.0 - keep};
+}
+
+static bool stage_moment(struct dice *d, const struct dice_pace *pace, uint32_t j, double sum, double count)
+{
+    d->staged[j] = pace->keep * d->moments[j] + pace->rest * sum / count;
+    return isfinite((float)d->staged[j]);
+}
+
 static bool stage_dice(const struct graph_run *run, const struct node *node, struct dice *d)
 {
     struct fr_graph *graph = run->graph;
@@ -268,18 +295,25 @@ static bool stage_dice(const struct graph_run *run, const struct node *node, str
         count += (double)all->counts[c];
     if (count == 0.0)
         return true;
-    double keep = fr_power_of_ratio(DICE_KEEP, graph->loss_sets[node->set].count, graph->conf->ingest.batch_size);
-    d->staged_weight = keep * d->weight + (1.0 - keep);
+    struct dice_pace pace = dice_pace(graph, node, d);
     bool finite = true;
     for (uint32_t j = 0; j < 2 * d->n; j++) {
         double sum = 0.0;
         for (size_t c = 0; c < chunks; c++)
             sum += all->partial[c * 2 * d->n + j];
-        d->staged[j] = keep * d->moments[j] + (1.0 - keep) * sum / count;
-        finite &= isfinite((float)d->staged[j]);
+        finite &= stage_moment(d, &pace, j, sum, count);
     }
     d->is_staged = true;
     return finite;
+}
+
+void fr_graph_stage_dice(struct fr_graph *graph, const struct node *node, const double *sums, double count)
+{
+    struct dice *d = dice_of(graph->statistics, node->mean);
+    struct dice_pace pace = dice_pace(graph, node, d);
+    for (uint32_t j = 0; j < 2 * d->n; j++)
+        (void)stage_moment(d, &pace, j, sums[j], count); /* the step has judged them */
+    d->is_staged = true;
 }
 
 static void publish_dice(struct fr_graph *graph, const struct dice *d)
@@ -293,28 +327,27 @@ static void publish_dice(struct fr_graph *graph, const struct dice *d)
     }
 }
 
-static struct dice *dice_of(const struct statistics *all, int32_t mean)
-{
-    for (uint32_t i = 0; i < all->n_dices; i++)
-        if (all->dices[i].mean == (uint32_t)mean)
-            return &all->dices[i];
-    FR_CHECK(!"a dice activation without statistics");
-    return NULL;
-}
-
 /* ---- a batch ---- */
 
-bool fr_graph_stage_statistics(struct graph_run *run)
+bool fr_graph_stage_standards(struct graph_run *run)
 {
-    struct fr_graph *graph = run->graph;
+    const struct fr_graph *graph = run->graph;
     struct statistics *all = graph->statistics;
-    const struct variant *v = graph->variant;
     bool finite = true;
     fr_graph_run_tasks(graph, all->n_standards, stage_standard, run);
     for (uint32_t i = 0; i < all->n_standards; i++)
         finite &= all->finite[i];
     for (uint32_t i = 0; i < all->n_dices; i++)
         all->dices[i].is_staged = false;
+    return finite;
+}
+
+bool fr_graph_stage_statistics(struct graph_run *run)
+{
+    const struct fr_graph *graph = run->graph;
+    struct statistics *all = graph->statistics;
+    const struct variant *v = graph->variant;
+    bool finite = fr_graph_stage_standards(run);
     for (uint32_t n = 0; n < v->n_nodes && all->n_dices > 0; n++) {
         const struct node *node = &v->nodes[n];
         if (node->kind == NODE_ACTIVATE && node->activation == FR_ACT_DICE && node->reached)
@@ -326,8 +359,10 @@ bool fr_graph_stage_statistics(struct graph_run *run)
 /* Of `n` parameters from the mean on: the variance is the next, then the count of a slot. */
 static void note_change(struct fr_graph *graph, uint32_t mean, uint32_t n)
 {
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
         graph->parameters[mean + i].changes++;
+        graph->places[mean + i].stale = true;
+    }
 }
 
 void fr_graph_commit_statistics(struct fr_graph *graph)
@@ -349,6 +384,69 @@ void fr_graph_commit_statistics(struct fr_graph *graph)
         publish_dice(graph, d);
         note_change(graph, d->mean, 2);
     }
+}
+
+/* ---- from elsewhere ---- */
+
+/* Of `n` statistics from the mean on: all are given, or none. */
+static enum fr_status given_whole(const struct fr_graph *graph, uint32_t mean, uint32_t n, const bool *given,
+                                  struct fr_err *err)
+{
+    for (uint32_t i = 1; i < n; i++)
+        if (given[mean + i] != given[mean])
+            return fr_err_set(err, FR_E_INVALID, "%s and %s belong together: give both or none",
+                              graph->parameters[mean].name, graph->parameters[mean + i].name);
+    const struct fr_parameter *variance = &graph->parameters[mean + 1];
+    for (size_t j = 0; j < variance->n_values; j++)
+        if (given[mean] && !(variance->values[j] >= 0.0f))
+            return fr_err_set(err, FR_E_INVALID, "%s: a variance is at least 0, not %.9g", variance->name,
+                              (double)variance->values[j]);
+    return FR_OK;
+}
+
+static enum fr_status adopt_standard(struct fr_graph *graph, struct standard *s, const bool *given, struct fr_err *err)
+{
+    enum fr_status status = given_whole(graph, s->mean, 3, given, err);
+    if (status != FR_OK || !given[s->mean])
+        return status;
+    const float *mean = graph->parameters[s->mean].values, *variance = graph->parameters[s->mean + 1].values;
+    double count = (double)graph->parameters[s->mean + 2].values[0];
+    if (!(count >= 1.0))
+        return fr_err_set(err, FR_E_INVALID, "%s: mean and variance are of at least 1 sample, not of %.9g",
+                          graph->parameters[s->mean + 2].name, count);
+    s->count = count < EFFECTIVE_COUNT_MAX ? count : EFFECTIVE_COUNT_MAX;
+    for (uint32_t j = 0; j < s->dim; j++) {
+        s->moments[j] = (double)mean[j];
+        s->moments[s->dim + j] = s->count * (double)variance[j];
+    }
+    publish_standard(graph, s);
+    return FR_OK;
+}
+
+static enum fr_status adopt_dice(struct fr_graph *graph, struct dice *d, const bool *given, struct fr_err *err)
+{
+    enum fr_status status = given_whole(graph, d->mean, 2, given, err);
+    if (status != FR_OK || !given[d->mean])
+        return status;
+    const float *means = graph->parameters[d->mean].values, *variances = graph->parameters[d->mean + 1].values;
+    d->weight = 1.0;
+    for (uint32_t j = 0; j < d->n; j++) {
+        d->moments[j] = (double)means[j];
+        d->moments[d->n + j] = (double)means[j] * (double)means[j] + (double)variances[j];
+    }
+    publish_dice(graph, d);
+    return FR_OK;
+}
+
+enum fr_status fr_graph_adopt_statistics(struct fr_graph *graph, const bool *given, struct fr_err *err)
+{
+    struct statistics *all = graph->statistics;
+    enum fr_status status = FR_OK;
+    for (uint32_t i = 0; i < all->n_standards && status == FR_OK; i++)
+        status = adopt_standard(graph, &all->standards[i], given, err);
+    for (uint32_t i = 0; i < all->n_dices && status == FR_OK; i++)
+        status = adopt_dice(graph, &all->dices[i], given, err);
+    return status;
 }
 
 /* ---- as bytes ---- */

@@ -100,6 +100,12 @@ static double given_to_parameters(const struct search *s, const struct node *nod
     const struct variant *v = s->graph->variant;
     double x = 1.0;
     const struct node *from = node->n_arguments > 0 ? fr_argument(s->graph, node, 0) : node;
+    if (node->kind == NODE_ATTENTION_DENSE) { /* at least as large as any of q, k, q - k, q o k */
+        const struct node *keys = fr_argument(s->graph, node, 1);
+        x += largest(s, 1, from->width, fr_node_values(v, from, own->number));
+        x *= 1.0 + largest(s, own->count, keys->width, fr_node_values(v, keys, own->begin));
+        return x * largest(s, own->count, node->width, fr_node_gradients(v, node, own->begin));
+    }
     if (from->space == node->space) {
         double largest_x = largest(s, own->count, from->width, fr_node_values(v, from, own->begin));
         x = over(largest_x, x) ? largest_x : x;
@@ -205,10 +211,9 @@ static void pass_on_to_samples(const struct search *s)
     }
 }
 
-uint32_t fr_graph_suspects(const struct fr_graph *graph, const struct fr_batch *batch, const struct fr_rows *rows,
-                           struct fr_suspect *suspects)
+static uint32_t find_suspects(const struct fr_graph *graph, const struct fr_batch *batch, const struct fr_rows *rows,
+                              struct fr_suspect *suspects)
 {
-    FR_CHECK(graph->n_samples == batch->n_samples);
     struct search s = {.graph = graph, .batch = batch, .rows = rows, .samples = suspects};
     memset(suspects, 0, batch->n_samples * sizeof(*suspects));
     look_at_logits(&s);
@@ -226,6 +231,18 @@ uint32_t fr_graph_suspects(const struct fr_graph *graph, const struct fr_batch *
     }
     free(s.groups);
     return count(&s);
+}
+
+uint32_t fr_graph_suspects(const struct fr_graph *graph, const struct fr_batch *batch, const struct fr_rows *rows,
+                           struct fr_suspect *suspects)
+{
+    FR_CHECK(graph->n_samples == batch->n_samples);
+    if (graph->device)
+        fr_graph_device_borrow(graph);
+    uint32_t n = find_suspects(graph, batch, rows, suspects);
+    if (graph->device)
+        fr_graph_device_return(graph);
+    return n;
 }
 
 /* ---- in words ---- */

@@ -10,6 +10,7 @@
  * Owner thread: the graph's; a block of values or of unique keys belongs to one worker. It does not
  * know where rows live. */
 #include "learning.h"
+#include "passes.h"
 
 #include <math.h>
 #include <string.h>
@@ -218,8 +219,11 @@ struct fr_graph_times fr_graph_get_times(const struct fr_graph *graph)
 enum fr_status fr_graph_train(struct fr_graph *graph, const struct fr_batch *batch, const struct fr_rows *rows,
                               double *loss)
 {
-    struct graph_run run = {.graph = graph, .batch = batch, .rows = rows, .training = true};
+    struct graph_run run = {
+        .graph = graph, .batch = batch, .rows = rows, .at_batch = batch, .at_rows = rows, .training = true};
     FR_CHECK(!graph->scoring_only && graph->n_samples == batch->n_samples);
+    if (graph->device)
+        return fr_graph_device_train(&run, loss);
     if (!logits_finite(graph))
         return FR_E_NONFINITE;
     fr_graph_mark_trained(&run);

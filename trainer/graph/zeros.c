@@ -74,6 +74,9 @@ static bool value_zero(const struct zeros *z, const struct node *node)
         return nonzero == 0 && z->parameter[node->partials[0].parameter];
     case NODE_LAYER_NORM: /* scale, bias */
         return (nonzero == 0 || z->parameter[node->partials[0].parameter]) && z->parameter[node->partials[1].parameter];
+    case NODE_ATTENTION_DENSE:
+        return (nonzero == 0 || z->parameter[node->partials[0].parameter]) &&
+               (node->n_partials < 2 || z->parameter[node->partials[1].parameter]);
     case NODE_GRU: /* the state begins at zero; recurrent kernel and bias */
         return is_zero(z, node, 0) && z->parameter[node->partials[1].parameter];
     case NODE_BI_INTERACTION:
@@ -98,7 +101,6 @@ static bool value_zero(const struct zeros *z, const struct node *node)
     case NODE_ADD:
     case NODE_CROSS:
     case NODE_POOL_STEPS:
-    case NODE_ATTENTION_INPUT:
         return nonzero == 0;
     }
     return false;
@@ -121,6 +123,8 @@ static bool passes(const struct zeros *z, const struct node *node, uint32_t i)
         return passes_relu(z, node) && (i > 0 || !z->parameter[linear_of(z, node)->kernel]);
     case NODE_ACTIVATE:
         return !(node->activation == FR_ACT_RELU && zero);
+    case NODE_ATTENTION_DENSE:
+        return !(node->activation == FR_ACT_RELU && zero) && !z->parameter[node->partials[0].parameter];
     case NODE_LAYER_NORM:
         return node->width > 1 && !z->parameter[node->partials[0].parameter];
     case NODE_BI_INTERACTION:
@@ -151,19 +155,31 @@ static void awake(struct zeros *z, bool *zero)
     *zero = false;
 }
 
+/* Whether nothing comes to the parameter, because what it multiplies is zero. */
+static bool multiplies_zero(const struct zeros *z, const struct node *node, uint32_t p)
+{
+    if (p > 0)
+        return false;
+    if (node->kind == NODE_GRU) /* the states */
+        return z->value[node - z->v->nodes];
+    if (node->kind == NODE_ATTENTION_DENSE)
+        return others(z, node, UINT32_MAX) == 0;
+    return (node->kind == NODE_LAYER_NORM || node->kind == NODE_ACTIVATE) && is_zero(z, node, 0);
+}
+
 static void awake_own(struct zeros *z, const struct node *node)
 {
+    bool zero = z->value[node - z->v->nodes];
     if (node->kind == NODE_POOLED || node->kind == NODE_SEQUENCE)
         awake(z, part_of(z, node));
     if (node->kind == NODE_LINEAR && !passes_relu(z, node))
         return;
+    if (node->kind == NODE_ATTENTION_DENSE && node->activation == FR_ACT_RELU && zero)
+        return;
     if (node->kind == NODE_LINEAR && !is_zero(z, node, 0))
         awake(z, &z->parameter[linear_of(z, node)->kernel]);
     for (uint32_t p = 0; p < node->n_partials; p++) {
-        bool factor = p == 0 && (node->kind == NODE_LAYER_NORM || node->kind == NODE_ACTIVATE);
-        factor |= p == 0 && node->kind == NODE_GRU; /* of the states */
-        bool by_zero = node->kind == NODE_GRU ? z->value[node - z->v->nodes] : factor && is_zero(z, node, 0);
-        if (!factor || !by_zero)
+        if (!multiplies_zero(z, node, p))
             awake(z, &z->parameter[node->partials[p].parameter]);
     }
 }
@@ -251,6 +267,8 @@ static bool is_stuck(const struct zeros *z, uint32_t n, struct fr_graph_stuck *s
         return false;
     if (leaf && *part_of(z, node))
         *stuck = (struct fr_graph_stuck){z->graph->conf->slots[node->slot].table, node->part, blocked_at(z, n)};
+    else if (node->kind == NODE_ATTENTION_DENSE)
+        return z->parameter[node->partials[0].parameter];
     else if (node->linear == FR_NO_INDEX || !z->parameter[linear_of(z, node)->kernel])
         return false;
     return true;

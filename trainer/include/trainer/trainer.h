@@ -74,6 +74,8 @@ struct fr_trainer_stream {
      * member is NULL when there are no dead letters. */
     enum fr_status (*dead_letter)(void *self, const struct fr_batch *batch, const struct fr_batch_record *record,
                                   const char *reason, uint64_t *number);
+    /* Fills in the snapshot that the commit record announces; NULL: none ever. */
+    void (*snapshot)(void *self, struct fr_announced_snapshot *out);
 };
 
 struct fr_trainer_options {
@@ -90,10 +92,14 @@ struct fr_trainer_options {
     atomic_bool *fold_wanted;
     /* While it is false an epoch needs samples: there are no heartbeats. NULL: true. */
     const atomic_bool *heartbeats;
+    /* While it is true every cut publishes the dense parameters that changed; NULL: false. */
+    const atomic_bool *dense_wanted;
     /* What epochs between cut and durable wait for, for messages; NULL, or to NULL: the disk. */
     const char *_Atomic *waits_for;
     struct fr_freshness *freshness;   /* borrowed; told of trained batches and cuts; NULL: nobody */
     const struct fr_timings *timings; /* likewise */
+    /* That the network is computed on: api, queue, row_bytes_max; borrowed. NULL: the processor. */
+    const struct fr_graph_device *device;
 };
 
 struct fr_trainer;
@@ -122,20 +128,40 @@ void fr_trainer_stuck_text(const struct fr_conf *conf, const struct fr_graph_stu
 
 /* The next cut stages this section too, and a drain cuts for it. Before the loop begins, once. */
 void fr_trainer_carry(struct fr_trainer *trainer, const char *name, const struct fr_buffer *section);
+/* From this epoch on all of every cut epoch's dense parameters are published; 0: not of the newest.
+ * Any thread. */
+uint64_t fr_trainer_dense_since(const struct fr_trainer *trainer);
 /* Makes one step. FR_AGAIN says that there is nothing to do for a moment, FR_EOF that the trainer
  * is drained: the last epoch was handed to the durable thread. */
 enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err) FR_MUST_CHECK;
 /* Asks for a drain: the current batch is the last. Any thread. */
 void fr_trainer_stop(struct fr_trainer *trainer);
-/* Holds reading while reason is not NULL (pressure, decided by the daemon); the text is copied. Any
- * thread. */
-void fr_trainer_pause(struct fr_trainer *trainer, const char *reason);
+/* Why reading pauses; fr_trainer_pauses has the names that /metrics shows. */
+#define FR_PAUSES(X)                                                                                                   \
+    X(NONE, "")                                                                                                        \
+    X(MEMORY, "memory_limit")                                                                                          \
+    X(JOURNAL, "journal_max")                                                                                          \
+    X(UNFOLDED, "unfolded_max")                                                                                        \
+    X(COMPACTION, "compaction")                                                                                        \
+    X(DISK, "disk")                                                                                                    \
+    X(CUT, "cut")
+enum fr_pause {
+#define FR_PAUSE_ENUM(name, text) FR_PAUSE_##name,
+    FR_PAUSES(FR_PAUSE_ENUM)
+#undef FR_PAUSE_ENUM
+        FR_PAUSE_KINDS
+};
+extern const char *const fr_trainer_pauses[FR_PAUSE_KINDS];
+/* Holds reading (decided by the daemon) until FR_PAUSE_NONE, whose text may be NULL; the
+ * text, for operators, is copied. Any thread. */
+void fr_trainer_pause(struct fr_trainer *trainer, enum fr_pause why, const char *text);
 /* Journal bytes, about, of all epochs that this process cut and of the samples of the open one. Any
  * thread may ask. */
 uint64_t fr_trainer_produced_bytes(const struct fr_trainer *trainer);
-/* Reading pauses between batches when so many were produced: who keeps a limit says in advance how
- * far it lies, and may look again late. Any thread. */
-void fr_trainer_allow(struct fr_trainer *trainer, uint64_t produced_bytes);
+/* Reading pauses between batches, for this reason, before so many are exceeded: who keeps a limit
+ * says in advance how far it lies, and may look again late. What a batch will bring is taken to be
+ * the most that one brought. The text is copied. Any thread. */
+void fr_trainer_allow(struct fr_trainer *trainer, uint64_t produced_bytes, enum fr_pause why, const char *text);
 /* An epoch that is not durable, or cannot even be cut, for so long is late: the larger of two
  * epochs and FR_LATE_MS. */
 uint64_t fr_trainer_late_ns(const struct fr_conf *conf);
@@ -172,7 +198,8 @@ struct fr_trainer_status {
     uint32_t n_tables;
     struct fr_trainer_table_status tables[FR_TABLES_MAX];
     struct fr_trainer_task_status tasks[FR_TASKS_MAX]; /* as in the history */
-    char paused[256];                                  /* reason, or empty */
+    enum fr_pause pause;
+    char paused[256]; /* what an operator can do about it, or empty */
 };
 /* Copies the last published snapshot. At most one a second is made, one at every cut and one
  * whenever publishing is held or goes on. */

@@ -26,6 +26,9 @@
 void fr_graph_row_layout(const struct fr_conf_table *table, struct fr_row_layout *out);
 
 struct fr_graph;
+struct fr_graph_device;
+struct fr_device_api;
+struct fr_device_queue;
 
 struct fr_graph_options {
     const struct fr_conf *conf; /* borrowed for the graph's life */
@@ -34,7 +37,19 @@ struct fr_graph_options {
     bool scoring_only;          /* no gradients, no optimizer state; rows hold value_floats only */
     /* of all activations: beyond, sets of shared slots seen before go; 0: 1 GiB */
     size_t variant_bytes_max;
-    const struct fr_clock *clock; /* borrowed; NULL: fr_graph_get_times stays 0 */
+    const struct fr_clock *clock;         /* borrowed; NULL: fr_graph_get_times stays 0 */
+    const struct fr_graph_device *device; /* NULL: the processor. Not scoring_only. */
+};
+
+/* A device that the graph computes on, and where it finds a row in the store: the address of its
+ * floats on the host, NULL when memory has none. */
+typedef float *fr_graph_row_of(void *self, uint32_t table, uint64_t key);
+struct fr_graph_device {
+    const struct fr_device_api *api;
+    struct fr_device_queue *queue; /* borrowed, and this graph's alone */
+    size_t row_bytes_max;          /* of the rows that it keeps; 0: what it has */
+    fr_graph_row_of *row_of;
+    void *self;
 };
 
 /* FR_E_UNSUPPORTED: this processor cannot train as conf->precision says, and fr_graph_new must not
@@ -62,6 +77,14 @@ struct fr_parameter {
      * with what he saw. */
     uint64_t changes;
 };
+/* Brings what a device has newer to the host: parameters, their state, and rows into the store
+ * (row_of). Before anybody reads them: a cut, a sweep that looks at values. FR_OK and nothing to do
+ * on the processor. An error is final: nothing of the device may be taken, and the state is that of
+ * the last durable epoch. */
+enum fr_status fr_graph_settle(struct fr_graph *graph, struct fr_err *err) FR_MUST_CHECK;
+/* The first error of the device; FR_OK: none. It is final too. */
+enum fr_status fr_graph_failure(const struct fr_graph *graph, struct fr_err *err);
+
 size_t fr_graph_parameter_count(const struct fr_graph *graph);
 /* Counts the bytes of activations and their gradients that are held now. One batch has what it
  * needs, whatever variant_bytes_max: per sample, per group and per step of a sequence the network's
@@ -144,6 +167,13 @@ struct fr_graph_stuck {
 /* Finds at most `capacity` of them and returns how many. It must not be called when scoring only. A
  * part that another reader teaches is none. */
 uint32_t fr_graph_find_stuck(const struct fr_graph *graph, struct fr_graph_stuck *out, uint32_t capacity);
+
+/* Before the first step: the values of parameters for which `given` [parameters] is true were
+ * written from a model that was trained elsewhere. Statistics go on from theirs, an average begins
+ * with them, and a task's bias no longer begins at its first labels. Optimizer state stays that of
+ * a new model. FR_E_INVALID: of statistics that belong together some are missing, or a count or
+ * variance is not possible; the graph is only good for fr_graph_free then. */
+enum fr_status fr_graph_adopt(struct fr_graph *graph, const bool *given, struct fr_err *err) FR_MUST_CHECK;
 
 /* Optimizer state of the dense parameters, in parts that change apart: what they share (steps,
  * trained samples, what is behind the statistics), for the section "dense_state", and each

@@ -1,0 +1,270 @@
+/* A device's life, its memory, and what is copied to it and back: arenas, the answer, parameters.
+ *
+ * A step's arena is filled by the host in pinned memory while the device's part of it is known
+ * already, so pointers can be written before they are sent. A batch that needs more room than the
+ * last gets another block, and the next one has them in one piece.
+ *
+ * Errors: the first is kept (device.h); calls go on and change nothing, because the queue starts
+ * nothing after an error, and nobody reads what comes back.
+ *
+ * Owner thread: the graph's. */
+#include "device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGNMENT = 64, ARENA_BYTES_MIN = 1 << 20 };
+
+void fr_graph_device_fail(struct graph_device *device, enum fr_status status, const char *text)
+{
+    if (device->status == FR_OK)
+        device->status = fr_err_set(&device->err, status, "%s", text);
+}
+
+enum fr_status fr_graph_device_wait(struct graph_device *device)
+{
+    struct fr_err err = {0};
+    enum fr_status status = device->api->finish(device->queue, &err);
+    device->waiting = false;
+    if (status != FR_OK)
+        fr_graph_device_fail(device, status, err.text);
+    return device->status;
+}
+
+enum fr_status fr_graph_failure(const struct fr_graph *graph, struct fr_err *err)
+{
+    if (!graph->device || graph->device->status == FR_OK)
+        return FR_OK;
+    if (err)
+        *err = graph->device->err;
+    return graph->device->status;
+}
+
+/* ---- arenas ---- */
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+static void release_blocks(struct graph_device *device)
+{
+    for (uint32_t i = 0; i < device->arena.n; i++) {
+        device->api->release_pinned(device->queue, device->arena.blocks[i].host);
+        device->api->release(device->queue, device->arena.blocks[i].device);
+    }
+    device->arena.n = 0;
+}
+
+static bool add_block(struct graph_device *device, size_t bytes)
+{
+    struct arena *arena = &device->arena;
+    if (arena->n == arena->capacity) {
+        arena->capacity = arena->capacity ? 2 * arena->capacity : 4;
+        arena->blocks = fr_realloc(arena->blocks, arena->capacity, sizeof(*arena->blocks));
+    }
+    struct arena_block block = {.capacity = bytes > ARENA_BYTES_MIN ? bytes : ARENA_BYTES_MIN};
+    block.host = device->api->alloc_pinned(device->queue, block.capacity);
+    block.device = device->api->alloc(device->queue, block.capacity);
+    if (!block.host || !block.device) {
+        device->api->release_pinned(device->queue, block.host);
+        device->api->release(device->queue, block.device);
+        fr_graph_device_fail(device, FR_E_NO_MEMORY, "there is no memory for a batch on the device");
+        return false;
+    }
+    FR_CHECK(arena->blocks && arena->n < arena->capacity);
+    arena->blocks[arena->n++] = block;
+    return true;
+}
+
+/* Nothing of the step before is on its way. */
+void fr_graph_device_begin_arena(struct graph_device *device)
+{
+    struct arena *arena = &device->arena;
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < arena->n; i++) {
+        bytes += arena->blocks[i].capacity;
+        arena->blocks[i].used = arena->blocks[i].sent = 0;
+    }
+    if (arena->n < 2)
+        return;
+    release_blocks(device);
+    (void)add_block(device, bytes); /* or smaller ones, one by one, and an error there */
+}
+
+void *fr_graph_device_room(struct graph_device *device, size_t bytes, void **host)
+{
+    struct arena *arena = &device->arena;
+    struct arena_block *block = arena->n > 0 ? &arena->blocks[arena->n - 1] : NULL;
+    *host = NULL;
+    if ((!block || block->capacity - block->used < aligned(bytes)) && !add_block(device, aligned(bytes)))
+        return NULL;
+    block = &arena->blocks[arena->n - 1];
+    size_t at = block->used;
+    block->used += aligned(bytes);
+    *host = block->host + at;
+    return block->device + at;
+}
+
+const void *fr_graph_device_put(struct graph_device *device, const void *array, size_t bytes)
+{
+    void *host, *there = fr_graph_device_room(device, bytes, &host);
+    if (host && bytes > 0)
+        memcpy(host, array, bytes);
+    return there;
+}
+
+void fr_graph_device_send(struct graph_device *device)
+{
+    for (uint32_t i = 0; i < device->arena.n; i++) {
+        struct arena_block *block = &device->arena.blocks[i];
+        if (block->used > block->sent)
+            device->api->upload(device->queue, block->device + block->sent, block->host + block->sent,
+                                block->used - block->sent);
+        block->sent = block->used;
+        device->waiting = true;
+    }
+}
+
+/* ---- the answer ---- */
+
+uint32_t *fr_graph_device_bits(struct graph_device *device, enum fr_device_word word)
+{
+    return (uint32_t *)(void *)device->answer + word;
+}
+
+double *fr_graph_device_sum(struct graph_device *device, uint32_t loss)
+{
+    return (double *)(void *)(device->answer + device->sums_at) + loss;
+}
+
+double *fr_graph_device_pair_sum(struct graph_device *device, uint32_t task, uint32_t group)
+{
+    return (double *)(void *)(device->answer + device->pairs_at) + (size_t)task * device->n_groups + group;
+}
+
+/* ---- parameters ---- */
+
+static void copy_to(const struct graph_device *device, float *there, const float *host, size_t n)
+{
+    if (there && host)
+        device->api->upload(device->queue, there, host, n * sizeof(float));
+}
+
+static void copy_from(const struct graph_device *device, float *host, const float *there, size_t n)
+{
+    if (there && host)
+        device->api->download(device->queue, host, there, n * sizeof(float));
+}
+
+void fr_graph_device_places(struct fr_graph *graph)
+{
+    for (size_t p = 0; p < graph->n_parameters; p++) {
+        struct place *place = &graph->places[p];
+        const struct parameter_state *state = &graph->parameter_states[p];
+        size_t bytes = graph->parameters[p].n_values * sizeof(float);
+        place->stale = true;
+        if (!place->values)
+            place->values = fr_graph_memory(graph, bytes);
+        if (state->state0 && !place->state0)
+            place->state0 = fr_graph_memory(graph, bytes);
+        if (state->state1 && !place->state1)
+            place->state1 = fr_graph_memory(graph, bytes);
+        if (state->average && !place->average)
+            place->average = fr_graph_memory(graph, bytes);
+    }
+}
+
+/* What the host wrote. */
+void fr_graph_device_push(struct fr_graph *graph)
+{
+    for (size_t p = 0; p < graph->n_parameters; p++) {
+        struct place *place = &graph->places[p];
+        const struct parameter_state *state = &graph->parameter_states[p];
+        size_t n = graph->parameters[p].n_values;
+        if (!place->stale)
+            continue;
+        copy_to(graph->device, place->values, graph->parameters[p].values, n);
+        copy_to(graph->device, place->state0, state->state0, n);
+        copy_to(graph->device, place->state1, state->state1, n);
+        copy_to(graph->device, place->average, state->average, n);
+        place->stale = false;
+        graph->device->waiting = true;
+    }
+}
+
+void fr_graph_device_fetch(struct fr_graph *graph, size_t p)
+{
+    struct place *place = &graph->places[p];
+    const struct parameter_state *state = &graph->parameter_states[p];
+    size_t n = graph->parameters[p].n_values;
+    if (!place->ahead)
+        return;
+    copy_from(graph->device, graph->parameters[p].values, place->values, n);
+    copy_from(graph->device, state->state0, place->state0, n);
+    copy_from(graph->device, state->state1, place->state1, n);
+    copy_from(graph->device, state->average, place->average, n);
+    place->ahead = false;
+}
+
+enum fr_status fr_graph_settle(struct fr_graph *graph, struct fr_err *err)
+{
+    struct graph_device *device = graph->device;
+    if (!device)
+        return FR_OK;
+    for (size_t p = 0; p < graph->n_parameters; p++)
+        fr_graph_device_fetch(graph, p);
+    enum fr_status status = fr_graph_device_wait(device);
+    if (status == FR_OK)
+        status = fr_graph_device_settle_rows(device, graph->conf->n_tables);
+    return status == FR_OK ? FR_OK : fr_graph_failure(graph, err);
+}
+
+/* ---- life ---- */
+
+struct graph_device *fr_graph_device_new(struct fr_graph *graph, const struct fr_graph_device *options)
+{
+    struct graph_device *device = fr_alloc(1, sizeof(*device));
+    device->api = options->api;
+    device->ops = options->api->ops;
+    device->queue = options->queue;
+    device->bf16 = graph->conf->precision == FR_PRECISION_BF16;
+    device->row_bytes_max = options->row_bytes_max ? options->row_bytes_max : SIZE_MAX;
+    device->row_of = options->row_of;
+    device->row_of_self = options->self;
+    device->tables = fr_alloc(graph->conf->n_tables, sizeof(*device->tables));
+    device->plans = fr_alloc(graph->conf->n_tables, sizeof(*device->plans));
+    device->columns = fr_alloc(graph->conf->n_slots, sizeof(*device->columns));
+    device->rows.tables = fr_alloc(graph->conf->n_tables, sizeof(*device->rows.tables));
+    return device;
+}
+
+void fr_graph_device_free(struct fr_graph *graph)
+{
+    struct graph_device *device = graph->device;
+    if (!device)
+        return;
+    (void)fr_graph_device_wait(device); /* nothing is on its way */
+    for (size_t p = 0; graph->places && p < graph->n_parameters; p++) {
+        fr_graph_release(graph, graph->places[p].values);
+        fr_graph_release(graph, graph->places[p].state0);
+        fr_graph_release(graph, graph->places[p].state1);
+        fr_graph_release(graph, graph->places[p].average);
+    }
+    fr_graph_device_free_rows(device, graph->conf->n_tables);
+    release_blocks(device);
+    device->api->obey(device->queue, NULL);
+    device->api->release(device->queue, device->answer);
+    device->api->release_pinned(device->queue, device->answered);
+    device->api->release(device->queue, device->step_counts);
+    device->api->release(device->queue, device->factors);
+    device->api->release(device->queue, device->squares);
+    free(device->arena.blocks);
+    free(device->plans);
+    free(device->columns);
+    free(device->rows.tables);
+    free(device->states_before);
+    free(device);
+    graph->device = NULL;
+}

@@ -1,0 +1,173 @@
+/* A device in the processor's place: memory, arenas, the rows it keeps, its answer. Private to the
+ * module.
+ *
+ * The network, its nodes and the calls they make are the processor's (nodes.c, forward.c ..): a
+ * call goes to the device's queue with device pointers, a chunk is the whole batch, and what the
+ * host has to know comes back in one block, the answer, when everything of a step was started.
+ *
+ * Parameters live on the device; the host's copy follows when it is asked for (fr_graph_settle).
+ * Rows live in the store, and those in use on the device too, where steps change them: row_cache.
+ *
+ * Owner thread: the graph's. */
+#ifndef FR_GRAPH_DEVICE_H
+#define FR_GRAPH_DEVICE_H
+
+#include "cuda/api.h"
+#include "network.h"
+
+/* Words of the answer; the first is the flag that updates obey. */
+enum fr_device_word {
+    FR_DEVICE_REFUSED,
+    FR_DEVICE_LOGITS, /* from here on: largest |x|, as bits */
+    FR_DEVICE_OUTPUTS,
+    FR_DEVICE_PARAMETERS,
+    FR_DEVICE_LEAVES,
+    FR_DEVICE_SQUARED, /* what statistics square */
+    FR_DEVICE_ROWS,
+    FR_DEVICE_WORDS = 16, /* one line of memory */
+};
+/* Bits of the first. */
+enum fr_device_refusal {
+    FR_REFUSED_LOGIT = 1,
+    FR_REFUSED_LOSS = 2,
+    FR_REFUSED_GRADIENT = 4,
+    FR_REFUSED_STATISTIC = 8,
+    /* No refusal yet: the leaves' gradients are so large that rows' have to be looked at. */
+    FR_REFUSED_UNSURE = 16,
+};
+
+/* Pinned memory and as much of the device's, in blocks: filled by the host, copied at once. */
+struct arena_block {
+    uint8_t *host, *device;
+    size_t capacity, used, sent;
+};
+struct arena {
+    struct arena_block *blocks;
+    uint32_t n, capacity;
+};
+
+/* Rows of one table on the device, by key; see device_rows.c. */
+struct row_cache {
+    uint32_t floats;      /* of a row */
+    uint32_t log2_chunk;  /* rows of a chunk */
+    uint32_t n, capacity; /* rows, and room in chunks */
+    uint32_t n_chunks, capacity_chunks, hand;
+    float **chunks;          /* device */
+    struct cached_row *rows; /* [capacity] */
+    uint32_t *index;         /* [1 << log2_index] number + 1; 0: none */
+    uint32_t log2_index;
+    uint32_t *dirty; /* numbers that may be */
+    size_t n_dirty, capacity_dirty;
+    uint32_t *numbers; /* of the batch's unique keys */
+    size_t capacity_numbers;
+};
+struct cached_row {
+    uint64_t key;
+    uint64_t used; /* batch */
+    bool dirty;    /* newer than the store's */
+};
+
+/* Of a table, besides its rows: where the device has them. */
+struct device_plan {
+    const struct fr_occurrence *occurrences;
+    struct fr_device_long_keys keys;
+};
+
+/* A row on its way. */
+struct row_move {
+    float *device;
+    float *host;
+};
+
+struct graph_device {
+    const struct fr_device_api *api;
+    const struct fr_device_ops *ops; /* the api's */
+    struct fr_device_queue *queue;
+    bool bf16;
+    bool waiting;          /* something was started since the last finish */
+    enum fr_status status; /* final; the text is in err */
+    struct fr_err err;
+
+    struct arena arena; /* of a step */
+    /* of the batch, with pointers of the device */
+    struct fr_batch batch;
+    struct fr_column *columns; /* its own */
+    struct fr_rows rows;
+    struct device_plan *plans; /* [tables] */
+    uint8_t *trained;
+    uint32_t *step_counts; /* [capacity_counts] */
+    uint32_t capacity_counts;
+
+    /* words, then sums of losses, of pairs' groups, of dices: on the device and in pinned memory */
+    uint8_t *answer, *answered;
+    size_t answer_capacity, answer_bytes;
+    size_t sums_at, pairs_at, dices_at; /* bytes from its begin */
+    uint32_t n_groups;                  /* of pairs' sums */
+
+    struct parameter_state *states_before; /* [parameters] */
+    float *factors;                        /* [2 parameters] of clipped gradients */
+    double *squares;                       /* [parameters] */
+
+    struct row_cache *tables; /* [tables] */
+    uint64_t batches;
+    size_t row_bytes, row_bytes_max; /* of all chunks */
+    fr_graph_row_of *row_of;
+    void *row_of_self;
+    struct row_move *moves;
+    size_t n_moves, capacity_moves;
+    struct loan *loans; /* pointers whose memory is borrowed (device_step.c) */
+    size_t n_loans;
+    uint8_t *staging; /* pinned */
+    float *at_staging;
+    size_t staging_bytes;
+};
+
+struct graph_device *fr_graph_device_new(struct fr_graph *graph, const struct fr_graph_device *options);
+void fr_graph_device_free(struct fr_graph *graph);
+/* Copies of parameters and states, once they are made. */
+void fr_graph_device_places(struct fr_graph *graph);
+/* Parameters the host wrote go there; those that steps moved come back, once what was started is
+ * done. */
+void fr_graph_device_push(struct fr_graph *graph);
+void fr_graph_device_fetch(struct fr_graph *graph, size_t parameter);
+/* Keeps the first error. */
+void fr_graph_device_fail(struct graph_device *device, enum fr_status status, const char *text);
+/* Waits for everything started; an error is kept too. */
+enum fr_status fr_graph_device_wait(struct graph_device *device);
+
+/* Room in the step's arena: *host to be filled, the result is where the device has it once it is
+ * sent. */
+void *fr_graph_device_room(struct graph_device *device, size_t bytes, void **host);
+const void *fr_graph_device_put(struct graph_device *device, const void *array, size_t bytes);
+void fr_graph_device_send(struct graph_device *device);
+void fr_graph_device_begin_arena(struct graph_device *device);
+
+uint32_t *fr_graph_device_bits(struct graph_device *device, enum fr_device_word word);
+double *fr_graph_device_sum(struct graph_device *device, uint32_t loss);
+double *fr_graph_device_pair_sum(struct graph_device *device, uint32_t task, uint32_t group);
+
+/* device_batch.c */
+void fr_graph_device_take_batch(struct graph_run *run);
+void fr_graph_device_take_plan(struct graph_run *run);
+/* device_rows.c: FR_E_NO_MEMORY when the batch's rows do not fit. */
+enum fr_status fr_graph_device_take_rows(struct graph_run *run) FR_MUST_CHECK;
+void fr_graph_device_trained_rows(const struct graph_run *run);
+enum fr_status fr_graph_device_settle_rows(struct graph_device *device, uint32_t n_tables) FR_MUST_CHECK;
+void fr_graph_device_free_rows(struct graph_device *device, uint32_t n_tables);
+
+/* device_nodes.c: what a device is called with otherwise. */
+size_t fr_graph_device_workspace(const struct fr_graph *graph, const struct variant *v, const struct node *node);
+void fr_graph_device_gru(const struct fr_graph *graph, const struct fr_gru *call, uint32_t space, bool backward);
+void fr_graph_device_attention(const struct fr_graph *graph, const struct fr_attention_dense *call, uint32_t space,
+                               bool backward);
+void fr_graph_device_parameter_gradients(struct graph_run *run);
+
+/* device_step.c */
+void fr_graph_device_forward(struct graph_run *run);
+enum fr_status fr_graph_device_train(struct graph_run *run, double *loss) FR_MUST_CHECK;
+/* After a refusal: nodes' values and gradients, outputs' gradients and the like are copies on the
+ * host until they are returned. */
+void fr_graph_device_borrow(const struct fr_graph *graph);
+void fr_graph_device_return(const struct fr_graph *graph);
+
+#endif

@@ -1,0 +1,186 @@
+/* A batch and its plan on their way to the device, in the step's arena: columns and labels, keys'
+ * occurrences, masks of steps; then what trains, what counts for which loss, long keys. All of it
+ * is a function of what the host knows, so nothing has to come back for it.
+ *
+ * Owner thread: the graph's. Rows are device_rows.c's. */
+#include "learning.h"
+#include "passes.h"
+
+#include <string.h>
+
+static const void *put(struct graph_device *device, const void *array, size_t n, size_t size)
+{
+    return array ? fr_graph_device_put(device, array, n * size) : NULL;
+}
+#define PUT(device, array, n) put(device, array, n, sizeof(*(array)))
+/* The batch's own arrays are not const; operations only read them. */
+#define PUT_FIELD(device, to, from, field, n) (to).field = (void *)(uintptr_t)PUT(device, (from)->field, n)
+
+/* ---- the batch ---- */
+
+static void take_column(struct graph_device *device, const struct fr_batch *batch, uint32_t slot, bool wants_numbers)
+{
+    const struct fr_column *from = &batch->columns[slot];
+    struct fr_column *to = &device->columns[slot];
+    size_t entries = fr_batch_entries(batch, slot);
+    *to = *from;
+    to->keys = NULL;
+    PUT_FIELD(device, *to, from, dense, wants_numbers ? entries * from->dim : 0);
+    if (!from->begin)
+        return;
+    PUT_FIELD(device, *to, from, begin, entries + 1);
+    PUT_FIELD(device, *to, from, weights, from->begin[entries]);
+}
+
+/* With 1/s where training makes up for what was dropped. */
+static void take_weights(const struct graph_run *run)
+{
+    struct fr_graph *graph = run->graph;
+    const struct fr_batch *batch = run->batch;
+    void *host;
+    size_t n = (size_t)batch->n_labels * batch->capacity_samples;
+    graph->device->batch.weights = fr_graph_device_room(graph->device, n * sizeof(float), &host);
+    if (!host)
+        return;
+    bool scaled = graph->conf->ingest.sampling == FR_SAMPLING_ALL && batch->keep;
+    for (uint32_t l = 0; l < batch->n_labels; l++)
+        for (uint32_t i = 0; i < batch->n_samples; i++) {
+            size_t at = (size_t)l * batch->capacity_samples + i;
+            ((float *)host)[at] = scaled ? batch->weights[at] / batch->keep[i] : batch->weights[at];
+        }
+}
+
+/* ---- keys ---- */
+
+static void note_occurrences(const struct graph_run *run)
+{
+    const struct fr_graph *graph = run->graph;
+    for (uint32_t level = 0; level < LEVELS; level++)
+        if (fr_level_entries(graph, (enum level)level) > 0) {
+            struct chunk all = fr_chunk_of(graph, (enum level)level, 0, 0);
+            fr_graph_note_occurrences(run, &all);
+        }
+}
+
+/* Keys with more than one block of occurrences, and room for their blocks' sums. */
+static struct fr_device_long_keys take_long_keys(const struct fr_graph *graph, const struct fr_table_rows *rows,
+                                                 uint32_t t)
+{
+    struct graph_device *device = graph->device;
+    struct fr_device_long_keys keys = {0};
+    uint32_t dims = 0, at = 0;
+    void *unique, *begin, *first, *none;
+    for (uint32_t u = 0; u < rows->n_unique; u++) {
+        uint32_t n = rows->occ_begin[u + 1] - rows->occ_begin[u];
+        keys.n_blocks += n > FR_OCCURRENCE_BLOCK ? fr_blocks_of(n, FR_OCCURRENCE_BLOCK) : 0;
+    }
+    if (keys.n_blocks == 0)
+        return keys;
+    for (uint32_t p = 0; p < graph->layouts[t].n_parts; p++)
+        dims += graph->layouts[t].parts[p].dim;
+    keys.unique = fr_graph_device_room(device, keys.n_blocks * sizeof(uint32_t), &unique);
+    keys.begin = fr_graph_device_room(device, keys.n_blocks * sizeof(uint32_t), &begin);
+    keys.first_block = fr_graph_device_room(device, rows->n_unique * sizeof(uint32_t), &first);
+    keys.sums = fr_graph_device_room(device, (size_t)keys.n_blocks * dims * sizeof(float), &none);
+    keys.counts =
+        fr_graph_device_room(device, (size_t)keys.n_blocks * graph->layouts[t].n_parts * sizeof(uint32_t), &none);
+    if (!unique || !begin || !first || !none)
+        return (struct fr_device_long_keys){0};
+    for (uint32_t u = 0; u < rows->n_unique; u++) {
+        bool is_long = rows->occ_begin[u + 1] - rows->occ_begin[u] > FR_OCCURRENCE_BLOCK;
+        ((uint32_t *)first)[u] = is_long ? at : FR_DEVICE_SHORT;
+        for (uint32_t o = rows->occ_begin[u]; o < rows->occ_begin[u + 1] && is_long; o += FR_OCCURRENCE_BLOCK) {
+            ((uint32_t *)unique)[at] = u;
+            ((uint32_t *)begin)[at++] = o;
+        }
+    }
+    return keys;
+}
+
+static void take_keys(const struct graph_run *run, uint32_t t)
+{
+    const struct fr_graph *graph = run->graph;
+    struct graph_device *device = graph->device;
+    const struct fr_table_rows *from = &run->rows->tables[t];
+    struct fr_table_rows *to = &device->rows.tables[t];
+    to->n_unique = from->n_unique;
+    to->n_occurrences = from->n_occurrences;
+    PUT_FIELD(device, *to, from, unique_of, from->n_occurrences);
+    PUT_FIELD(device, *to, from, occ_begin, (size_t)from->n_unique + 1);
+    PUT_FIELD(device, *to, from, occ, from->n_occurrences);
+    device->plans[t].occurrences = PUT(device, graph->tables[t].occurrences, from->n_occurrences);
+    device->plans[t].keys = take_long_keys(graph, from, t);
+}
+
+/* ---- steps ---- */
+
+/* A step is masked where no row is behind it that a replica would have. */
+static void mask_steps(const struct graph_run *run, const struct space *space)
+{
+    const struct fr_table_rows *table = &run->rows->tables[run->graph->conf->slots[space->slot].table];
+    const uint32_t *unique_of = table->unique_of + run->rows->slot_base[space->slot];
+    float *const *served = table->served ? table->served : table->rows;
+    for (uint32_t p = 0; p < space->rows; p++)
+        space->masked[p] = served[unique_of[p]] == NULL;
+}
+
+static void take_steps(const struct graph_run *run)
+{
+    const struct fr_graph *graph = run->graph;
+    struct graph_device *device = graph->device;
+    struct variant *v = graph->variant;
+    for (uint32_t s = SPACE_GROUPS + 1; s < v->n_spaces; s++)
+        if (v->spaces[s].from == FR_NO_INDEX)
+            mask_steps(run, &v->spaces[s]);
+    if (graph->n_samples > 0) {
+        struct chunk all = fr_chunk_of(graph, LEVEL_SAMPLE, 0, 0);
+        fr_graph_fill_expanded(run, &all);
+    }
+    for (uint32_t s = SPACE_GROUPS + 1; s < v->n_spaces; s++) {
+        struct space *space = &v->spaces[s];
+        size_t entries = fr_level_entries(graph, space->level);
+        space->at_begin = PUT(device, space->begin, entries + 1);
+        space->at_masked = (uint8_t *)(uintptr_t)PUT(device, space->masked, space->rows);
+        space->at_source = space->from == FR_NO_INDEX ? NULL : PUT(device, space->source, space->rows);
+    }
+}
+
+void fr_graph_device_take_batch(struct graph_run *run)
+{
+    const struct fr_graph *graph = run->graph;
+    struct graph_device *device = graph->device;
+    const struct fr_batch *batch = run->batch;
+    device->batch = *batch;
+    device->batch.columns = device->columns;
+    for (uint32_t s = 0; s < batch->n_slots; s++)
+        take_column(device, batch, s, fr_bit(graph->slots_read, s));
+    PUT_FIELD(device, device->batch, batch, group_begin, (size_t)batch->n_groups + 1);
+    PUT_FIELD(device, device->batch, batch, group_of, batch->n_samples);
+    PUT_FIELD(device, device->batch, batch, labels, (size_t)batch->n_labels * batch->capacity_samples);
+    take_weights(run);
+    note_occurrences(run);
+    device->rows.n_tables = run->rows->n_tables;
+    device->rows.n_slots = run->rows->n_slots;
+    for (uint32_t t = 0; t < graph->conf->n_tables; t++)
+        take_keys(run, t);
+    take_steps(run);
+}
+
+/* ---- what trains ---- */
+
+void fr_graph_device_take_plan(struct graph_run *run)
+{
+    struct fr_graph *graph = run->graph;
+    struct graph_device *device = graph->device;
+    device->trained = (uint8_t *)(uintptr_t)PUT(device, graph->trained, graph->n_samples);
+    for (uint32_t i = 0; i < graph->n_loss_sets; i++) {
+        struct loss_set *set = &graph->loss_sets[i];
+        set->at_samples = PUT(device, set->samples, graph->n_samples);
+        set->at_groups = PUT(device, set->groups, graph->n_groups);
+    }
+    if (graph->n_samples <= device->capacity_counts)
+        return;
+    fr_graph_release(graph, device->step_counts);
+    device->capacity_counts = graph->capacity_samples;
+    device->step_counts = fr_graph_memory(graph, device->capacity_counts * sizeof(uint32_t));
+}
