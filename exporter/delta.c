@@ -1,4 +1,4 @@
-/* From one epoch's journal bytes to its delta records.
+/* From the journal bytes of one epoch, or of several that are merged, to delta records.
  *
  * Public are row images (their first value_floats), absences that have a reason (tombstones), dense
  * sections when the announcement says so, and the announcement itself. Pending images, silent
@@ -12,12 +12,13 @@
 #include "exporter/delta.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/arena.h"
 #include "base/check.h"
 #include "base/radix.h"
 
-enum { DENSE_MAX = 4096, SNAPSHOT_NAME_MAX = 255, ROWS_AHEAD = 16, PIECE_BYTES_MAX = 64 << 20 };
+enum { DENSE_MAX = 4096, ROWS_AHEAD = 16, PIECE_BYTES_MAX = 64 << 20 };
 
 struct public_epoch {
     struct fr_delta_row *rows; /* ascending (table, key) */
@@ -29,9 +30,6 @@ struct public_epoch {
     struct fr_arena arena; /* the announcement's offsets */
     struct fr_delta_auc auc[FR_ANNOUNCE_TASKS_MAX];
     struct fr_delta_offset *offsets;
-    struct fr_delta_rewind rewind;
-    char snapshot[SNAPSHOT_NAME_MAX + 1];
-    bool rewinds;
 };
 
 static void release(struct public_epoch *shown)
@@ -43,9 +41,9 @@ static void release(struct public_epoch *shown)
     fr_arena_release(&shown->arena);
 }
 
-/* Delta records go by key, the epoch's images by hash. Memory: 32 bytes a row, and the rows once
- * more. */
-static void sort_rows(struct public_epoch *out)
+/* Delta records go by key, an epoch's images by hash. Of several epochs the newest image of a key
+ * stays: the sort is stable. Memory: 32 bytes a row, and the rows once more. */
+static void sort_rows(struct public_epoch *out, bool merges)
 {
     size_t n = out->n_rows;
     if (n < 2)
@@ -56,11 +54,16 @@ static void sort_rows(struct public_epoch *out)
     for (uint32_t i = 0; i < n; i++)
         items[i] = (struct fr_radix_item){out->rows[i].key, out->rows[i].table, i};
     const struct fr_radix_item *order = fr_radix_sort(items, spare, (uint32_t)n);
+    size_t kept = 0;
     for (size_t i = 0; i < n; i++) {
         if (i + ROWS_AHEAD < n)
             __builtin_prefetch(&out->rows[order[i + ROWS_AHEAD].index]);
-        sorted[i] = out->rows[order[i].index];
+        const struct fr_delta_row *row = &out->rows[order[i].index], *before = kept ? &sorted[kept - 1] : NULL;
+        if (merges && before && before->key == row->key && before->table == row->table)
+            kept--;
+        sorted[kept++] = *row;
     }
+    out->n_rows = kept;
     free(items);
     free(spare);
     free(out->rows);
@@ -70,7 +73,8 @@ static void sort_rows(struct public_epoch *out)
 static enum fr_status take_rows(const struct fr_codec_settings *settings, const struct fr_epoch *epoch,
                                 struct public_epoch *out, struct fr_err *err)
 {
-    out->rows = fr_alloc(epoch->n_images ? epoch->n_images : 1, sizeof(*out->rows));
+    size_t room = out->n_rows + epoch->n_images;
+    out->rows = fr_realloc(out->rows, room ? room : 1, sizeof(*out->rows));
     const uint8_t *at = NULL;
     struct fr_image image;
     while (fr_epoch_next(epoch, &at, &image) == FR_OK) {
@@ -86,14 +90,13 @@ static enum fr_status take_rows(const struct fr_codec_settings *settings, const 
             return fr_err_set(err, FR_E_CORRUPT,
                               "epoch %llu: a row image of table %s has %u bytes, too few for %u values",
                               (unsigned long long)epoch->epoch, table->name, image.size, table->value_floats);
-        FR_CHECK(out->n_rows < epoch->n_images);
+        FR_CHECK(out->n_rows < room);
         out->rows[out->n_rows++] =
             (struct fr_delta_row){.key = image.key,
                                   .table = image.table,
                                   .why = image.reason,
                                   .values = is_row ? (const void *)(image.bytes + FR_ROW_IMAGE_HEAD) : NULL};
     }
-    sort_rows(out);
     return FR_OK;
 }
 
@@ -103,22 +106,52 @@ static enum fr_status take_dense(const struct fr_epoch *epoch, struct public_epo
     const uint8_t *at = NULL;
     struct fr_dense_view view;
     enum fr_status status = FR_OK;
-    while (out->n_dense <= DENSE_MAX && (status = fr_epoch_next_dense(epoch, &at, &view)) == FR_OK) {
+    size_t before = out->n_dense;
+    while (out->n_dense - before <= DENSE_MAX && (status = fr_epoch_next_dense(epoch, &at, &view)) == FR_OK) {
         out->views = fr_realloc(out->views, out->n_dense + 1, sizeof(*out->views));
         out->views[out->n_dense++] = view;
     }
     if (status != FR_EOF)
         return fr_err_set(err, FR_E_CORRUPT, "epoch %llu: a dense section does not parse, or there are over %d",
                           (unsigned long long)epoch->epoch, DENSE_MAX);
-    out->dense = fr_alloc(out->n_dense ? out->n_dense : 1, sizeof(*out->dense));
-    for (size_t i = 0; i < out->n_dense; i++)
-        out->dense[i] = (struct fr_delta_dense){.name = out->views[i].name,
-                                                .n_dims = out->views[i].n_dims,
-                                                .shape = {out->views[i].shape[0], out->views[i].shape[1]},
-                                                .n_values = out->views[i].n_values,
-                                                .values = out->views[i].values,
-                                                .exact = out->views[i].exact};
     return FR_OK;
+}
+
+struct named {
+    const char *name;
+    size_t index;
+};
+
+static int by_name(const void *left, const void *right)
+{
+    const struct named *a = left, *b = right;
+    int name = strcmp(a->name, b->name);
+    return name ? name : (a->index > b->index) - (a->index < b->index);
+}
+
+/* The parameters by name, of one that several epochs publish the newest. */
+static void sort_dense(struct public_epoch *out)
+{
+    size_t n = out->n_dense;
+    struct named *names = fr_alloc(n + 1, sizeof(*names));
+    out->dense = fr_alloc(n + 1, sizeof(*out->dense));
+    for (size_t i = 0; i < n; i++)
+        names[i] = (struct named){out->views[i].name, i};
+    if (n > 1)
+        qsort(names, n, sizeof(*names), by_name);
+    out->n_dense = 0;
+    for (size_t i = 0; i < n; i++) {
+        const struct fr_dense_view *view = &out->views[names[i].index];
+        if (i + 1 < n && strcmp(names[i + 1].name, names[i].name) == 0)
+            continue;
+        out->dense[out->n_dense++] = (struct fr_delta_dense){.name = view->name,
+                                                             .n_dims = view->n_dims,
+                                                             .shape = {view->shape[0], view->shape[1]},
+                                                             .n_values = view->n_values,
+                                                             .values = view->values,
+                                                             .exact = view->exact};
+    }
+    free(names);
 }
 
 static enum fr_status take_announcement(const struct fr_epoch *epoch, struct fr_arena *arena,
@@ -134,21 +167,13 @@ static enum fr_status take_announcement(const struct fr_epoch *epoch, struct fr_
                                         (unsigned long long)epoch->epoch);
 }
 
-/* The optional section "rewind" stands in the first epoch of a timeline: u64 `to`, then the
- * snapshot's name. */
-static enum fr_status take_rewind(const struct fr_epoch *epoch, struct public_epoch *out, struct fr_err *err)
+void fr_export_announce_snapshot(const struct fr_announced_snapshot *snapshot, struct fr_delta_commit *commit)
 {
-    const uint8_t *bytes = NULL;
-    size_t size = 0;
-    if (fr_epoch_section(epoch, "rewind", &bytes, &size) != FR_OK)
-        return FR_OK;
-    if (size < 8 || size - 8 > SNAPSHOT_NAME_MAX || memchr(bytes + 8, 0, size - 8))
-        return fr_err_set(err, FR_E_CORRUPT, "epoch %llu: the section \"rewind\" is damaged",
-                          (unsigned long long)epoch->epoch);
-    memcpy(out->snapshot, bytes + 8, size - 8);
-    out->rewind = (struct fr_delta_rewind){fr_load_u64(bytes), out->snapshot};
-    out->rewinds = true;
-    return FR_OK;
+    if (!snapshot->name[0])
+        return;
+    commit->snap.name = snapshot->name;
+    commit->snap.bytes = snapshot->bytes;
+    memcpy(commit->snap.sha256, snapshot->sha256.bytes, sizeof(commit->snap.sha256));
 }
 
 static void fill_commit(struct public_epoch *shown, struct fr_delta_commit *commit)
@@ -167,27 +192,44 @@ static void fill_commit(struct public_epoch *shown, struct fr_delta_commit *comm
                                        .auc = shown->auc,
                                        .n_offsets = announcement->n_offsets,
                                        .offsets = shown->offsets};
+    fr_export_announce_snapshot(&announcement->snapshot, commit);
 }
 
-enum fr_status fr_export_epoch(const struct fr_codec_settings *settings, const struct fr_epoch *epoch,
-                               fr_delta_sink *sink, void *self, uint64_t *saturated, struct fr_err *err)
+static enum fr_status take_epoch(const struct fr_codec_settings *settings, const struct fr_epoch *epoch,
+                                 struct public_epoch *out, bool *with_model, struct fr_err *err)
 {
+    fr_arena_reset(&out->arena);
+    enum fr_status status = take_announcement(epoch, &out->arena, &out->announcement, err);
+    if (status == FR_OK)
+        status = take_rows(settings, epoch, out, err);
+    if (status == FR_OK && out->announcement.publish_dense)
+        status = take_dense(epoch, out, err);
+    *with_model |= status == FR_OK && out->announcement.publish_model;
+    return status;
+}
+
+enum fr_status fr_export_span(const struct fr_codec_settings *settings, const struct fr_export_span *span,
+                              fr_delta_sink *sink, void *self, uint64_t *saturated, struct fr_err *err)
+{
+    FR_CHECK(span->n > 0);
     struct public_epoch *shown = fr_alloc(1, sizeof(*shown));
-    enum fr_status status = take_announcement(epoch, &shown->arena, &shown->announcement, err);
-    if (status == FR_OK)
-        status = take_rewind(epoch, shown, err);
-    if (status == FR_OK)
-        status = take_rows(settings, epoch, shown, err);
-    if (status == FR_OK && shown->announcement.publish_dense)
-        status = take_dense(epoch, shown, err);
+    const struct fr_delta_rewind to_nothing = {.to = 0, .snap = ""};
+    const struct fr_epoch *first = &span->epochs[0], *last = &span->epochs[span->n - 1];
+    /* a state without epochs was begun in a topic that has a history */
+    bool begins_timeline = first->epoch == 1 && first->timeline > 1, with_model = false;
+    enum fr_status status = FR_OK;
+    for (size_t i = 0; i < span->n && status == FR_OK; i++)
+        status = take_epoch(settings, &span->epochs[i], shown, &with_model, err);
     if (status == FR_OK) {
-        struct fr_delta_epoch delta = {.timeline = epoch->timeline,
-                                       .epoch = epoch->epoch,
-                                       .from = epoch->epoch,
-                                       .digest = fr_sha256_u64(&epoch->digest),
-                                       .previous = epoch->epoch > 1 ? fr_sha256_u64(&epoch->previous) : 0,
-                                       .with_model = shown->announcement.publish_model,
-                                       .rewind = shown->rewinds ? &shown->rewind : NULL,
+        sort_rows(shown, span->n > 1);
+        sort_dense(shown);
+        struct fr_delta_epoch delta = {.timeline = last->timeline,
+                                       .epoch = last->epoch,
+                                       .from = first->epoch,
+                                       .digest = fr_sha256_u64(&last->digest),
+                                       .previous = first->epoch > 1 ? fr_sha256_u64(&first->previous) : 0,
+                                       .with_model = with_model,
+                                       .rewind = begins_timeline ? &to_nothing : NULL,
                                        .rows = shown->rows,
                                        .n_rows = shown->n_rows,
                                        .dense = shown->dense,
@@ -196,12 +238,19 @@ enum fr_status fr_export_epoch(const struct fr_codec_settings *settings, const s
         status = fr_delta_write(settings, &delta, sink, self, saturated);
         if (status != FR_OK)
             fr_err_set(err, status, "epoch %llu cannot be written as delta records of at most %llu bytes: %s",
-                       (unsigned long long)epoch->epoch, (unsigned long long)settings->piece_max,
+                       (unsigned long long)last->epoch, (unsigned long long)settings->piece_max,
                        fr_status_name(status));
     }
     release(shown);
     free(shown);
     return status;
+}
+
+enum fr_status fr_export_epoch(const struct fr_codec_settings *settings, const struct fr_epoch *epoch,
+                               fr_delta_sink *sink, void *self, uint64_t *saturated, struct fr_err *err)
+{
+    const struct fr_export_span one = {epoch, 1};
+    return fr_export_span(settings, &one, sink, self, saturated, err);
 }
 
 bool fr_export_widen(struct fr_codec_settings *settings)

@@ -25,6 +25,7 @@ struct fr_export_full {
     struct fr_codec_settings settings;
     struct fr_delta_stream *stream;
     enum phase phase;
+    bool rewinds;
     uint32_t table;
     uint64_t next_hash;
     bool table_ended;
@@ -67,13 +68,17 @@ static void fill_commit(struct fr_export_full *full)
                                             .auc = full->auc,
                                             .n_offsets = announcement->n_offsets,
                                             .offsets = full->offsets};
+    fr_export_announce_snapshot(&announcement->snapshot, &full->commit);
 }
+
+static const struct fr_delta_rewind to_nothing = {.to = 0, .snap = ""};
 
 static struct fr_delta_epoch head_of(const struct fr_export_full *full)
 {
     return (struct fr_delta_epoch){.timeline = full->epoch.timeline,
                                    .epoch = full->epoch.epoch,
                                    .from = 1,
+                                   .rewind = full->rewinds ? &to_nothing : NULL,
                                    .digest = fr_sha256_u64(&full->epoch.digest)};
 }
 
@@ -162,6 +167,17 @@ void fr_export_full_close(struct fr_export_full *full)
 struct fr_durable_folded_epoch fr_export_full_epoch(const struct fr_export_full *full)
 {
     return full->epoch;
+}
+
+void fr_export_full_begin_timeline(struct fr_export_full *full)
+{
+    full->rewinds = full->epoch.timeline > 1;
+    fr_export_full_rewind(full);
+}
+
+const struct fr_delta_commit *fr_export_full_commit(const struct fr_export_full *full)
+{
+    return &full->commit;
 }
 
 void fr_export_full_rewind(struct fr_export_full *full)

@@ -34,7 +34,21 @@ void fr_publisher_tell(struct fr_publisher *publisher)
     publisher->tally.topic.begin = publisher->begin.epoch;
     pthread_mutex_lock(&publisher->mutex);
     publisher->status = publisher->tally;
+    for (uint32_t p = 0; publisher->told_next && p < publisher->options.partitions; p++)
+        publisher->told_next[p] = publisher->checked ? publisher->topic[p].next : -1;
     pthread_mutex_unlock(&publisher->mutex);
+}
+
+bool fr_publisher_offsets(struct fr_publisher *publisher, uint64_t *out)
+{
+    bool known = true;
+    pthread_mutex_lock(&publisher->mutex);
+    for (uint32_t p = 0; p < publisher->options.partitions && known; p++) {
+        known = publisher->told_next[p] >= 0;
+        out[p] = (uint64_t)publisher->told_next[p];
+    }
+    pthread_mutex_unlock(&publisher->mutex);
+    return known;
 }
 
 void fr_publisher_problem(struct fr_publisher *publisher, const char *text)
@@ -73,13 +87,18 @@ static struct pending_epoch *pending_at(struct fr_publisher *publisher, size_t i
     return &publisher->pending[(publisher->pending_begin + i) % PENDING_EPOCHS_MAX];
 }
 
-/* Epochs in the ring are consecutive. */
+/* Epochs in the ring ascend, and are consecutive where none is merged. */
 static struct pending_epoch *find_pending(struct fr_publisher *publisher, uint64_t epoch)
 {
-    if (publisher->n_pending == 0 || epoch < pending_at(publisher, 0)->epoch ||
-        epoch - pending_at(publisher, 0)->epoch >= publisher->n_pending)
-        return NULL;
-    return pending_at(publisher, (size_t)(epoch - pending_at(publisher, 0)->epoch));
+    size_t low = 0, high = publisher->n_pending;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (pending_at(publisher, middle)->epoch < epoch)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < publisher->n_pending && pending_at(publisher, low)->epoch == epoch ? pending_at(publisher, low) : NULL;
 }
 
 static void on_delivery(rd_kafka_t *client, const rd_kafka_message_t *message, void *opaque)
@@ -149,7 +168,7 @@ enum fr_status fr_publisher_producer(struct fr_publisher *publisher, struct fr_e
     return FR_OK;
 }
 
-static void clear_outgoing(struct outgoing *out)
+void fr_publisher_clear_outgoing(struct outgoing *out)
 {
     for (size_t i = 0; i < out->n; i++)
         free(out->records[i].bytes);
@@ -167,8 +186,9 @@ static void end_producer(struct fr_publisher *publisher)
     publisher->producer = NULL;
     publisher->in_flight_bytes = 0;
     publisher->n_pending = 0;
-    clear_outgoing(&publisher->out);
+    fr_publisher_clear_outgoing(&publisher->out);
     publisher->sent = publisher->acked;
+    publisher->backlog.look_at = 0;
     publisher->sent_begin = (struct fr_topic_begin){0};
 }
 
@@ -208,7 +228,11 @@ enum fr_status fr_publisher_new(const struct fr_publisher_options *options, stru
     publisher->options = *options;
     if (publisher->options.max_in_flight_bytes == 0)
         publisher->options.max_in_flight_bytes = IN_FLIGHT_DEFAULT;
+    publisher->begun_ns = publisher->policy_ns = fr_mono_ns(options->clock);
     publisher->topic = fr_alloc(options->partitions, sizeof(*publisher->topic));
+    publisher->told_next = fr_alloc(options->partitions, sizeof(*publisher->told_next));
+    for (uint32_t p = 0; p < options->partitions; p++)
+        publisher->told_next[p] = -1;
     copy_properties(publisher);
     int rc = pthread_mutex_init(&publisher->mutex, NULL);
     FR_CHECK(rc == 0);
@@ -231,7 +255,8 @@ void fr_publisher_free(struct fr_publisher *publisher)
     pthread_mutex_destroy(&publisher->mutex);
     free(publisher->properties);
     free(publisher->topic);
-    clear_outgoing(&publisher->out);
+    free(publisher->told_next);
+    fr_publisher_clear_outgoing(&publisher->out);
     free(publisher->out.records);
     fr_buffer_release(&publisher->borrowed.own);
     fr_buffer_release(&publisher->head_bytes);
@@ -306,7 +331,7 @@ static enum fr_status encode_epoch(struct fr_publisher *publisher, uint64_t numb
     if (status == FR_OK)
         status = fr_export_epoch(&settings, &epoch, keep_record, out, &saturated, err);
     while (status == FR_E_LIMIT && fr_export_widen(&settings)) {
-        clear_outgoing(out);
+        fr_publisher_clear_outgoing(out);
         saturated = 0;
         status = fr_export_epoch(&settings, &epoch, keep_record, out, &saturated, err);
     }
@@ -334,7 +359,7 @@ static enum fr_status encode_epoch(struct fr_publisher *publisher, uint64_t numb
 static enum fr_status load_epoch(struct fr_publisher *publisher, uint64_t number, struct fr_err *err)
 {
     struct outgoing *out = &publisher->out;
-    clear_outgoing(out);
+    fr_publisher_clear_outgoing(out);
     fr_buffer_clear(&publisher->head_bytes);
     struct fr_borrowed_epoch *borrowed = &publisher->borrowed;
     enum fr_status status =
@@ -343,7 +368,7 @@ static enum fr_status load_epoch(struct fr_publisher *publisher, uint64_t number
         status = encode_epoch(publisher, number, err);
     fr_durable_give_back(publisher->options.durable, borrowed);
     if (status != FR_OK) {
-        clear_outgoing(out);
+        fr_publisher_clear_outgoing(out);
         return status;
     }
     *pending_at(publisher, publisher->n_pending++) = (struct pending_epoch){number, 0, false};
@@ -390,15 +415,26 @@ static enum fr_status produce_some(struct fr_publisher *publisher, struct fr_err
 /* Takes the next records of the merged epoch; its entry comes with the first. */
 static enum fr_status load_rebase(struct fr_publisher *publisher, struct fr_err *err)
 {
-    clear_outgoing(&publisher->out);
+    fr_publisher_clear_outgoing(&publisher->out);
     enum fr_status status = fr_publisher_load_rebase(publisher, keep_record, err);
     if (status != FR_OK) {
-        clear_outgoing(&publisher->out);
+        fr_publisher_clear_outgoing(&publisher->out);
         return status;
     }
     if (publisher->n_pending == 0)
         *pending_at(publisher, publisher->n_pending++) = (struct pending_epoch){publisher->out.epoch, 0, false};
     return FR_OK;
+}
+
+static enum fr_status load_merged(struct fr_publisher *publisher, struct fr_err *err)
+{
+    fr_publisher_clear_outgoing(&publisher->out);
+    enum fr_status status = fr_publisher_load_merged(publisher, keep_record, err);
+    if (status != FR_OK)
+        fr_publisher_clear_outgoing(&publisher->out);
+    else
+        *pending_at(publisher, publisher->n_pending++) = (struct pending_epoch){publisher->out.epoch, 0, false};
+    return status;
 }
 
 static enum fr_status send_waiting(struct fr_publisher *publisher, struct fr_err *err)
@@ -410,7 +446,10 @@ static enum fr_status send_waiting(struct fr_publisher *publisher, struct fr_err
         } else if (publisher->out.next == publisher->out.n) {
             if (publisher->sent >= atomic_load(&publisher->offered) || publisher->n_pending == PENDING_EPOCHS_MAX)
                 return FR_OK;
-            status = load_epoch(publisher, publisher->sent + 1, err);
+            bool merges = fr_publisher_wants_merge(publisher);
+            if (!merges && publisher->rebase.wanted)
+                continue;
+            status = merges ? load_merged(publisher, err) : load_epoch(publisher, publisher->sent + 1, err);
         }
         if (status == FR_OK)
             status = produce_some(publisher, err);

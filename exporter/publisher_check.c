@@ -20,8 +20,10 @@
 #include "publisher_internal.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -122,12 +124,26 @@ static enum fr_status learn_chain(struct look *look, struct fr_err *err)
 
 /* ---- judging ---- */
 
+/* Who wrote a record, as far as it says: brokers tell nobody who produced what. */
+static const char *written(const struct fr_topic_record *record, char *text, size_t size)
+{
+    struct tm utc;
+    time_t seconds = (time_t)(record->written_ms / 1000);
+    char when[32] = "at an unknown time";
+    if (record->written_ms >= 0 && gmtime_r(&seconds, &utc))
+        (void)strftime(when, sizeof(when), "at %Y-%m-%dT%H:%M:%SZ", &utc);
+    snprintf(text, size, "timeline %" PRIu64 ", digest 0x%016" PRIx64 ", written %s", record->timeline, record->digest,
+             when);
+    return text;
+}
+
 static enum fr_status other_epoch(const struct look *look, int32_t partition, const struct fr_topic_record *record,
                                   struct fr_err *err)
 {
     const char *topic = look->publisher->options.topic;
     const struct fr_durable_status *durable = &look->durable;
     struct fr_sha256 digest;
+    char who[96];
     if (fr_durable_digest(look->publisher->options.durable, record->epoch, &digest) != FR_OK)
         return fr_err_set(
             err, FR_E_MISMATCH,
@@ -137,9 +153,10 @@ static enum fr_status other_epoch(const struct look *look, int32_t partition, co
     if (fr_sha256_u64(&digest) != record->digest)
         return fr_err_set(err, FR_E_MISMATCH,
                           "topic %s partition %d holds an epoch %" PRIu64 " of model %s at offset %" PRId64
-                          " with another digest than ours: a second writer, or a copy of this state. Let one of them "
-                          "run only; %s",
-                          topic, (int)partition, record->epoch, record->model, record->offset, REMEDY);
+                          " (%s) with another digest than ours, 0x%016" PRIx64
+                          ": a second writer, or a copy of this state. Let one of them run only; %s",
+                          topic, (int)partition, record->epoch, record->model, record->offset,
+                          written(record, who, sizeof(who)), fr_sha256_u64(&digest), REMEDY);
     return FR_OK;
 }
 
@@ -150,6 +167,7 @@ static enum fr_status judge_record(const struct look *look, int32_t partition, c
     const struct fr_publisher *publisher = look->publisher;
     const char *topic = publisher->options.topic;
     const struct fr_durable_status *durable = &look->durable;
+    char who[96];
     if (record->status != FR_OK)
         return fr_err_set(err, FR_E_MISMATCH,
                           "topic %s partition %d has a record at offset %" PRId64 " that is not ours (%s); %s", topic,
@@ -157,25 +175,32 @@ static enum fr_status judge_record(const struct look *look, int32_t partition, c
     if (look->model[0] != '\0' && strcmp(record->model, look->model) != 0)
         return fr_err_set(err, FR_E_MISMATCH,
                           "topic %s holds deltas of model %s (epoch %" PRIu64 " at offset %" PRId64
-                          " of partition %d), this state is of model %s; %s",
-                          topic, record->model, record->epoch, record->offset, (int)partition, look->model, REMEDY);
-    if (durable->epoch == 0 || record->timeline > durable->timeline ||
-        (record->timeline == durable->timeline && record->epoch > durable->epoch))
+                          " of partition %d, %s), this state is of model %s; %s",
+                          topic, record->model, record->epoch, record->offset, (int)partition,
+                          written(record, who, sizeof(who)), look->model, REMEDY);
+    if (record->timeline > durable->timeline && durable->epoch > 0)
+        return fr_err_set(
+            err, FR_E_MISMATCH,
+            "topic %s partition %d holds epoch %" PRIu64 " of timeline %" PRIu64 " of model %s at offset %" PRId64
+            " (%s), and this state is of timeline %" PRIu64
+            ": another state began that timeline here and is the one that replicas follow. Run that one; or begin a "
+            "further one with this state (freshetd --new-timeline %" PRIu64 "); %s",
+            topic, (int)partition, record->epoch, record->timeline, record->model, record->offset,
+            written(record, who, sizeof(who)), durable->timeline, durable->timeline, REMEDY);
+    if (record->timeline >= durable->timeline && record->epoch > durable->epoch)
         return fr_err_set(err, FR_E_MISMATCH,
-                          "topic %s partition %d holds epoch %" PRIu64 " of timeline %" PRIu64
-                          " of model %s, but this state ends at epoch %" PRIu64 " of timeline %" PRIu64
-                          ": an older copy of the state, or another writer; %s",
-                          topic, (int)partition, record->epoch, record->timeline, record->model, durable->epoch,
-                          durable->timeline, REMEDY);
+                          "topic %s partition %d holds epoch %" PRIu64 " of model %s at offset %" PRId64
+                          " (%s), but this state ends at epoch %" PRIu64 " of timeline %" PRIu64
+                          ": an older copy of the state, or another writer; %s; or begin a new timeline here (freshetd "
+                          "--new-timeline %" PRIu64 ")",
+                          topic, (int)partition, record->epoch, record->model, record->offset,
+                          written(record, who, sizeof(who)), durable->epoch, durable->timeline, REMEDY,
+                          durable->timeline > 0 ? durable->timeline : 1);
     if (record->np != publisher->options.partitions || record->partition != (uint32_t)partition)
         return fr_err_set(err, FR_E_MISMATCH, "topic %s partition %d holds a record of partition %u of %u; %s", topic,
                           (int)partition, record->partition, record->np, REMEDY);
     if (record->timeline < durable->timeline)
-        return fr_err_set(err, FR_E_MISMATCH,
-                          "topic %s partition %d holds epoch %" PRIu64 " of timeline %" PRIu64
-                          ", and this state begins timeline %" PRIu64
-                          " from a savepoint; name an empty topic in export.topic, which is filled with all of it",
-                          topic, (int)partition, record->epoch, record->timeline, durable->timeline);
+        return FR_OK; /* replicas pass over it once ours began */
     return other_epoch(look, partition, record, err);
 }
 
@@ -240,6 +265,36 @@ static enum fr_status check_heads(struct look *look, bool *sound, struct fr_err 
     return status;
 }
 
+/* ---- timelines ---- */
+
+/* The timeline's beginning was acknowledged on this topic. */
+static bool is_settled(const struct look *look)
+{
+    return look->durable.timeline <= 1 || look->publisher->begin.timeline == look->durable.timeline;
+}
+
+/* A number that is taken is not used again: who took it may have been another state from the same
+ * savepoint, or this one before a kill, and nobody can tell them apart by what both began with. */
+static enum fr_status choose_timeline(struct look *look, struct fr_err *err)
+{
+    struct fr_publisher *publisher = look->publisher;
+    uint64_t newest = 0;
+    for (uint32_t p = 0; p < look->np; p++) {
+        const struct fr_topic_record *tail = &look->tails[p];
+        if (tail->found && tail->status == FR_OK && tail->timeline > newest)
+            newest = tail->timeline;
+    }
+    if (publisher->checked || is_settled(look) || newest < look->durable.timeline)
+        return FR_OK;
+    enum fr_status status = fr_durable_begin_timeline(publisher->options.durable, newest + 1, err);
+    if (status == FR_OK)
+        fr_log(FR_LOG_INFO, "publisher", "timeline_taken",
+               "topic=%s timeline=%" PRIu64 " instead=%" PRIu64 " note=\"the number was taken\"",
+               publisher->options.topic, newest, newest + 1);
+    fr_durable_get_status(publisher->options.durable, &look->durable);
+    return status;
+}
+
 /* ---- deciding ---- */
 
 /* Partitions that have nothing although epochs were acknowledged (P8). */
@@ -247,7 +302,7 @@ static void count_losses(struct look *look)
 {
     struct fr_publisher *publisher = look->publisher;
     for (uint32_t p = 0; p < look->np; p++) {
-        if (look->tails[p].found || look->durable.acked == 0)
+        if (look->tails[p].found || look->durable.acked == 0 || !is_settled(look))
             continue;
         fr_log(FR_LOG_WARN, "publisher", "delta_topic_lost_records",
                "topic=%s partition=%u acked=%" PRIu64
@@ -264,7 +319,7 @@ static enum fr_status want_rebase(struct look *look, struct fr_err *err)
 {
     struct fr_publisher *publisher = look->publisher;
     const char *topic = publisher->options.topic;
-    if (publisher->options.stop_on_loss)
+    if (publisher->options.stop_on_loss && is_settled(look))
         return fr_err_set(
             err, FR_E_LOST,
             "topic %s does not hold what a new replica begins with (it lost its beginning, was made anew, "
@@ -278,10 +333,14 @@ static enum fr_status want_rebase(struct look *look, struct fr_err *err)
             "topic %s lost its beginning again within %d minutes after it was filled with the whole state: "
             "set retention.ms=-1 and retention.bytes=-1 on it",
             topic, REBASE_EVERY_MS / 60000);
-    uint64_t above = 0, mine = publisher->rebase.full ? fr_export_full_epoch(publisher->rebase.full).epoch : 0;
+    /* all that is of an older timeline goes out in it */
+    uint64_t base = fr_durable_timeline_base(publisher->options.durable);
+    uint64_t above = base > 0 ? base - 1 : 0,
+             mine = publisher->rebase.full ? fr_export_full_epoch(publisher->rebase.full).epoch : 0;
     for (uint32_t p = 0; p < look->np; p++) {
         const struct fr_topic_record *tail = &look->tails[p];
-        if (tail->found && tail->from == 1 && tail->epoch > above && tail->epoch != mine)
+        if (tail->found && tail->timeline == look->durable.timeline && tail->from == 1 && tail->epoch > above &&
+            tail->epoch != mine)
             above = tail->epoch;
     }
     if (publisher->rebase.full && above < mine)
@@ -293,10 +352,17 @@ static enum fr_status want_rebase(struct look *look, struct fr_err *err)
     publisher->rebase.above = above;
     publisher->tally.rebasing = true;
     fr_log(FR_LOG_WARN, "publisher", "rebase",
-           "topic=%s journal_first=%" PRIu64 " note=\"the topic does not hold what a new replica begins with; it is "
-           "filled with the whole state\"",
-           topic, look->durable.journal_first);
+           "topic=%s timeline=%" PRIu64 " journal_first=%" PRIu64
+           " note=\"the topic does not hold what a new replica begins with; it is filled with the whole state\"",
+           topic, look->durable.timeline, look->durable.journal_first);
     return FR_OK;
+}
+
+/* New replicas begin with a snapshot and find in the topic what is later. */
+static bool covered(const struct look *look)
+{
+    const struct fr_publisher_options *options = &look->publisher->options;
+    return options->covers && options->covers(options->covers_self, look->low, look->high, look->np);
 }
 
 static enum fr_status decide(struct look *look, struct fr_err *err)
@@ -304,7 +370,9 @@ static enum fr_status decide(struct look *look, struct fr_err *err)
     struct fr_publisher *publisher = look->publisher;
     uint64_t resume = 0;
     bool sound = false;
-    enum fr_status status = judge_tails(look, &resume, err);
+    enum fr_status status = choose_timeline(look, err);
+    if (status == FR_OK)
+        status = judge_tails(look, &resume, err);
     if (status == FR_OK)
         status = check_heads(look, &sound, err);
     if (status != FR_OK)
@@ -312,7 +380,10 @@ static enum fr_status decide(struct look *look, struct fr_err *err)
     count_losses(look);
     /* a state that begins from a savepoint has no journal yet */
     uint64_t journal = look->durable.journal_first > 0 ? look->durable.journal_first - 1 : look->durable.epoch;
-    if (!sound)
+    uint64_t base = fr_durable_timeline_base(publisher->options.durable);
+    journal = journal < base ? base : journal;
+    publisher->covered = !sound && covered(look);
+    if (!sound && !publisher->covered)
         resume = 0;
     /* Both a lost beginning and a hole before the journal need all of the state. */
     bool whole = resume < journal;

@@ -18,6 +18,7 @@ enum {
     BROKER_TIMEOUT_MS = 5000, /* metadata, offsets, fetched records */
     REBASE_EVERY_MS = 600000, /* a topic that keeps less than a state is not filled for ever */
     LOOK_MS = 60000,          /* between questions about the topic while all is well */
+    POLICY_MS = 3600000,      /* between questions about what it keeps */
 };
 
 /* What is known of a partition between looks. Offsets; -1: not known. */
@@ -39,6 +40,7 @@ struct fr_topic_begin {
 struct fr_topic_record {
     bool found;
     int64_t offset;
+    int64_t written_ms;    /* its Kafka timestamp; -1: none */
     enum fr_status status; /* FR_OK, or why it is no delta record of this format; problem says it */
     enum fr_delta_kind kind;
     uint64_t timeline, epoch, from, digest;
@@ -85,6 +87,7 @@ struct fr_publisher {
     bool moved;                       /* the topic is not what it was: to be looked at again */
     struct fr_topic_partition *topic; /* [partitions] */
     struct fr_topic_begin begin, sent_begin;
+    bool covered; /* the last look found no beginning, and a snapshot with which replicas begin */
     /* The topic is filled with the whole state. */
     struct {
         bool wanted;
@@ -93,8 +96,15 @@ struct fr_publisher {
         struct fr_export_full *full; /* NULL: not begun; kept until it is acknowledged */
         uint64_t begun_ns;           /* the last one; 0: none */
     } rebase;
+    struct {              /* publisher_backlog.c */
+        uint64_t look_at; /* not before so much is sent */
+        uint64_t end;     /* of the epochs to be merged */
+    } backlog;
     uint32_t checked_partitions; /* of the topic, as a look found */
     uint64_t looked_ns;
+    uint64_t begun_ns;  /* when the publisher was made */
+    uint64_t policy_ns; /* when the topic's settings were last asked for */
+    bool administrable; /* the brokers tell a topic's settings */
     unsigned long long stray_logged_ns;
     atomic_bool fatal; /* set from librdkafka's error callback */
     /* what a client last said of its connections, with the remedy; serving a client sets it */
@@ -111,6 +121,7 @@ struct fr_publisher {
     struct fr_publisher_status tally;
     pthread_mutex_t mutex;             /* of status only */
     struct fr_publisher_status status; /* the tally as it was told last */
+    int64_t *told_next;                /* [partitions], of the topic; likewise */
     unsigned long long logged_ns;
 };
 
@@ -126,6 +137,9 @@ void fr_publisher_problem(struct fr_publisher *publisher, const char *text); /* 
  * not compacted. */
 enum fr_status fr_publisher_check_topic(struct fr_publisher *publisher, rd_kafka_t *client,
                                         struct fr_err *err) FR_MUST_CHECK;
+
+/* Asks again what the topic keeps, and warns when that is too little. */
+void fr_publisher_look_at_retention(struct fr_publisher *publisher);
 
 /* publisher_read.c: a consumer of the topic, which joins no group and creates nothing. */
 enum fr_status fr_publisher_reader(struct fr_publisher *publisher, rd_kafka_t **out, struct fr_err *err) FR_MUST_CHECK;
@@ -150,6 +164,13 @@ enum fr_status fr_publisher_check_gaps(struct fr_publisher *publisher, struct fr
 enum fr_status fr_publisher_load_rebase(struct fr_publisher *publisher, fr_delta_sink *keep,
                                         struct fr_err *err) FR_MUST_CHECK;
 void fr_publisher_end_rebase(struct fr_publisher *publisher); /* acknowledged, or not needed */
+
+/* publisher_backlog.c. The next epochs are to go out as one, which load puts into `outgoing`; or a
+ * whole state was made wanted, and false. */
+bool fr_publisher_wants_merge(struct fr_publisher *publisher);
+enum fr_status fr_publisher_load_merged(struct fr_publisher *publisher, fr_delta_sink *keep,
+                                        struct fr_err *err) FR_MUST_CHECK;
+void fr_publisher_clear_outgoing(struct outgoing *out);
 
 /* publisher_known.c */
 void fr_publisher_load_begin(struct fr_publisher *publisher);

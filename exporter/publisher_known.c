@@ -92,7 +92,8 @@ enum fr_status fr_publisher_begin_landed(struct fr_publisher *publisher, struct 
         }
         first = first && at->begin == at->low;
     }
-    return first ? FR_OK : save_begin(publisher, err);
+    /* that a timeline began is kept too: its number is this state's from now on */
+    return first && publisher->begin.timeline <= 1 ? FR_OK : save_begin(publisher, err);
 }
 
 /* ---- delivery reports ---- */
@@ -141,6 +142,10 @@ static void compare(struct fr_publisher *publisher, const int64_t *low, const in
             at->gap_to = at->next = high[p];
         }
     }
+    /* retention took what comes after the snapshot that new replicas begin with */
+    const struct fr_publisher_options *options = &publisher->options;
+    if (publisher->covered && !options->covers(options->covers_self, low, high, options->partitions))
+        publisher->moved = true;
 }
 
 void fr_publisher_ask(struct fr_publisher *publisher)
@@ -151,6 +156,10 @@ void fr_publisher_ask(struct fr_publisher *publisher)
     if (now - publisher->looked_ns < every * 1000000u || publisher->in_flight_bytes > 0)
         return;
     publisher->looked_ns = now;
+    if (now - publisher->policy_ns >= POLICY_MS * UINT64_C(1000000)) {
+        publisher->policy_ns = now;
+        fr_publisher_look_at_retention(publisher);
+    }
     uint32_t np = publisher->options.partitions;
     int64_t *low = fr_alloc(np, sizeof(*low)), *high = fr_alloc(np, sizeof(*high));
     struct fr_err err = {0};

@@ -84,7 +84,9 @@ static void take_envelope(const rd_kafka_message_t *message, struct fr_topic_rec
 {
     struct fr_delta_record record;
     struct fr_err problem = {0};
+    rd_kafka_timestamp_type_t type;
     *out = (struct fr_topic_record){.found = true, .offset = message->offset};
+    out->written_ms = rd_kafka_message_timestamp(message, &type);
     out->status = fr_delta_read(message->payload, message->len, &record, &problem);
     memcpy(out->problem, problem.text, sizeof(out->problem));
     out->problem[sizeof(out->problem) - 1] = '\0';

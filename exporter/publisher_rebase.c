@@ -45,6 +45,7 @@ static enum fr_status begin(struct fr_publisher *publisher, struct fr_err *err)
         fr_export_full_close(full);
         return FR_AGAIN;
     }
+    fr_export_full_begin_timeline(full);
     publisher->rebase.full = full;
     publisher->rebase.begun_ns = fr_mono_ns(publisher->options.clock);
     fr_log(FR_LOG_INFO, "publisher", "rebase_begin", "topic=%s epoch=%" PRIu64, publisher->options.topic, epoch);

@@ -10,13 +10,14 @@
  * change the settings of a topic that exists. */
 #include "publisher_internal.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 
-enum { CREATED_POLLS_MAX = 30, CREATED_POLL_MS = 100 };
+enum { CREATED_POLLS_MAX = 30, CREATED_POLL_MS = 100, NEEDED_AFTER_MS = 600000 };
 
 /* "what: answer (what the connection said)" */
 static enum fr_status no_metadata(struct fr_publisher *publisher, rd_kafka_t *client, rd_kafka_resp_err_t error,
@@ -66,16 +67,24 @@ static enum fr_status await_topic(struct fr_publisher *publisher, rd_kafka_t *cl
                       publisher->options.topic);
 }
 
-static void judge_entry(const char *name, const char *value, bool *compacted, bool *finite)
+/* What the topic keeps; -1: without end. */
+struct policy {
+    bool compacted;
+    int64_t ms, bytes; /* bytes: of a partition */
+};
+
+static void judge_entry(const char *name, const char *value, struct policy *policy)
 {
     if (strcmp(name, "cleanup.policy") == 0)
-        *compacted = strstr(value, "compact") != NULL;
-    if ((strcmp(name, "retention.ms") == 0 || strcmp(name, "retention.bytes") == 0) && strcmp(value, "-1") != 0)
-        *finite = true;
+        policy->compacted = strstr(value, "compact") != NULL;
+    if (strcmp(name, "retention.ms") == 0)
+        policy->ms = strtoll(value, NULL, 10);
+    if (strcmp(name, "retention.bytes") == 0)
+        policy->bytes = strtoll(value, NULL, 10);
 }
 
 /* FR_AGAIN: the broker does not answer. */
-static enum fr_status ask_policy(struct fr_publisher *publisher, rd_kafka_t *client, bool *compacted, bool *finite)
+static enum fr_status ask_policy(struct fr_publisher *publisher, rd_kafka_t *client, struct policy *policy)
 {
     rd_kafka_ConfigResource_t *resource =
         rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, publisher->options.topic);
@@ -92,7 +101,7 @@ static enum fr_status ask_policy(struct fr_publisher *publisher, rd_kafka_t *cli
             const rd_kafka_ConfigEntry_t **entries = rd_kafka_ConfigResource_configs(resources[0], &n_entries);
             for (size_t i = 0; i < n_entries; i++) {
                 const char *value = rd_kafka_ConfigEntry_value(entries[i]);
-                judge_entry(rd_kafka_ConfigEntry_name(entries[i]), value ? value : "", compacted, finite);
+                judge_entry(rd_kafka_ConfigEntry_name(entries[i]), value ? value : "", policy);
             }
             status = FR_OK;
         }
@@ -105,26 +114,70 @@ static enum fr_status ask_policy(struct fr_publisher *publisher, rd_kafka_t *cli
     return status;
 }
 
+/* What a partition gets in the time that has to be kept, by what this process sent; 0: not known
+ * yet. */
+static uint64_t needed_bytes(const struct fr_publisher *publisher)
+{
+    uint64_t ms = (fr_mono_ns(publisher->options.clock) - publisher->begun_ns) / 1000000;
+    if (ms < NEEDED_AFTER_MS)
+        return 0;
+    double bytes = (double)publisher->tally.bytes * (double)publisher->options.retention_ms / (double)ms;
+    return (uint64_t)(bytes / publisher->options.partitions);
+}
+
+/* Whether the topic keeps what new replicas need, with what to set. */
+static void judge_retention(struct fr_publisher *publisher, const struct policy *policy)
+{
+    const char *topic = publisher->options.topic;
+    int64_t need_ms = publisher->options.retention_ms;
+    uint64_t need_bytes = need_ms > 0 ? needed_bytes(publisher) : 0;
+    bool short_ms = policy->ms >= 0 && (need_ms == 0 || policy->ms < need_ms);
+    bool short_bytes = policy->bytes >= 0 && (need_ms == 0 || (uint64_t)policy->bytes < need_bytes);
+    publisher->tally.topic.short_retention = short_ms || short_bytes;
+    if (need_ms == 0 && (short_ms || short_bytes))
+        fr_log(
+            FR_LOG_WARN, "publisher", "topic_retention_finite",
+            "topic=%s problem=\"old delta records are deleted, and without snapshots a replica begins with the oldest: "
+            "set retention.ms=-1 and retention.bytes=-1 on it, or snapshot.every and export.retention: snapshots\"",
+            topic);
+    if (need_ms > 0 && short_ms)
+        fr_log(FR_LOG_WARN, "publisher", "topic_retention_short",
+               "topic=%s problem=\"records are deleted after %" PRId64
+               " ms, and the oldest kept snapshot may be older: "
+               "set retention.ms=%" PRId64 " or more on it\"",
+               topic, policy->ms, need_ms);
+    if (need_ms > 0 && short_bytes)
+        fr_log(FR_LOG_WARN, "publisher", "topic_retention_short",
+               "topic=%s problem=\"a partition keeps %" PRId64
+               " bytes, and gets more while the oldest kept snapshot is needed: set retention.bytes=%" PRIu64
+               " or more on it, or -1\"",
+               topic, policy->bytes, 2 * need_bytes);
+}
+
+void fr_publisher_look_at_retention(struct fr_publisher *publisher)
+{
+    struct policy policy = {.ms = -1, .bytes = -1};
+    if (publisher->administrable && publisher->producer && ask_policy(publisher, publisher->producer, &policy) == FR_OK)
+        judge_retention(publisher, &policy);
+}
+
 static enum fr_status check_policy(struct fr_publisher *publisher, rd_kafka_t *client, bool administrable,
                                    struct fr_err *err)
 {
     const char *topic = publisher->options.topic;
-    bool compacted = false, finite = false;
-    if (!administrable || ask_policy(publisher, client, &compacted, &finite) != FR_OK) {
+    struct policy policy = {.ms = -1, .bytes = -1};
+    publisher->administrable = administrable;
+    if (!administrable || ask_policy(publisher, client, &policy) != FR_OK) {
         fr_log(FR_LOG_WARN, "publisher", "topic_policy_unknown",
                "topic=%s problem=\"the broker does not tell the topic's settings; it must not be compacted\"", topic);
         return FR_OK;
     }
-    if (compacted)
+    if (policy.compacted)
         return fr_err_set(err, FR_E_MISMATCH,
                           "topic %s is compacted, which would delete delta records; set cleanup.policy=delete on it or "
                           "name another topic in export.topic",
                           topic);
-    if (finite)
-        fr_log(FR_LOG_WARN, "publisher", "topic_retention_finite",
-               "topic=%s problem=\"old delta records are deleted, and in this version a replica starts at epoch 1: set "
-               "retention.ms=-1 and retention.bytes=-1 on it\"",
-               topic);
+    judge_retention(publisher, &policy);
     return FR_OK;
 }
 
@@ -134,10 +187,13 @@ static enum fr_status make_topic(struct fr_publisher *publisher, rd_kafka_t *cli
     const char *topic = publisher->options.topic;
     if (!publisher->options.create)
         return fr_err_set(err, FR_E_UNAVAILABLE, "topic %s does not exist and export.create is off", topic);
-    /* Replicas begin at epoch 1: nothing may be deleted or compacted. An operator who keeps less is
-     * warned at start. */
-    static const struct fr_kafka_setting settings[] = {
-        {"cleanup.policy", "delete"}, {"retention.ms", "-1"}, {"retention.bytes", "-1"}, {NULL, NULL}};
+    /* Nothing may be deleted that new replicas need, or compacted. An operator who keeps less is
+     * warned. */
+    char keeps_ms[32];
+    int64_t need_ms = publisher->options.retention_ms;
+    snprintf(keeps_ms, sizeof(keeps_ms), "%" PRId64, need_ms > 0 ? 2 * need_ms : -1);
+    const struct fr_kafka_setting settings[] = {
+        {"cleanup.policy", "delete"}, {"retention.ms", keeps_ms}, {"retention.bytes", "-1"}, {NULL, NULL}};
     enum fr_status status = found->administrable
                                 ? fr_kafka_topic_create(client, topic, publisher->options.partitions, settings, err)
                                 : FR_AGAIN;

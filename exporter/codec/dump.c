@@ -22,11 +22,28 @@ void fr_dump_release(struct fr_dump *dump)
         return;
     fr_xxh3_stream_free(dump->hash);
     fr_buffer_release(&dump->line);
+    fr_buffer_release(&dump->steps);
     *dump = (struct fr_dump){0};
+}
+
+/* What a replica holds of a row in i8. */
+static const void *in_steps(struct fr_dump *dump, const void *values, uint64_t count)
+{
+    fr_buffer_clear(&dump->steps);
+    int8_t *steps = (int8_t *)fr_buffer_reserve(&dump->steps, (size_t)count * (1 + sizeof(float)) + 1);
+    float scale = fr_codec_i8(values, (size_t)count, steps, NULL);
+    uint8_t *held = dump->steps.data + count;
+    for (uint64_t i = 0; i < count; i++) {
+        float value = (float)steps[i] * scale;
+        memcpy(held + i * sizeof(value), &value, sizeof(value));
+    }
+    return held;
 }
 
 static void put_values(struct fr_dump *dump, const void *values, uint64_t count, enum fr_codec_quantize quantize)
 {
+    if (quantize == FR_CODEC_I8)
+        values = in_steps(dump, values, count);
     fr_put_u8(&dump->line, '[');
     for (uint64_t i = 0; i < count; i++) {
         float value = fr_quantized(fr_load_f32((const uint8_t *)values + i * 4), quantize);
@@ -88,7 +105,7 @@ enum fr_status fr_dump_dense(struct fr_dump *dump, const struct fr_delta_dense *
     if (dense->n_dims > 1)
         fr_buffer_printf(&dump->line, ",%" PRIu32, dense->shape[1]);
     fr_buffer_printf(&dump->line, "],\"values\":");
-    put_values(dump, dense->values, dense->n_values, dense->exact ? FR_CODEC_F32 : dump->quantize);
+    put_values(dump, dense->values, dense->n_values, fr_delta_dense_quantize(dense, dump->quantize));
     fr_buffer_append(&dump->line, "}\n", 2);
     dump->n_dense += 1;
     return write_line(dump);

@@ -9,9 +9,14 @@
  *
  * Source: IEEE 754-2019, section 3.4 (binary16), 4.3.1.
  *
- * Thread: any, no state. It does not do i8, whose scale belongs to a row (this version writes
- * f32 and f16, and reads all four). */
+ * i8 is per row of a part: scale = max |v| / 127, q = v / scale to the nearest (half to even);
+ * a replica holds q * scale. A row of zeros, or so small that its scale vanishes, is zeros.
+ *
+ * Thread: any, no state. */
 #include "codec/codec.h"
+
+#include <float.h>
+#include <math.h>
 
 #include "base/math.h"
 
@@ -21,6 +26,7 @@
 
 /* From the second on, in magnitude, rounding would leave f16's finite range: 65520. */
 enum { F16_LARGEST = 0x7bff, F16_OVERFLOW = 0x477ff000, BF16_LARGEST = 0x7f7f };
+#define I8_LARGEST 127.0f
 
 uint16_t fr_f16_from_f32(float value, uint64_t *saturated)
 {
@@ -107,7 +113,7 @@ float fr_f32_from_f16(uint16_t half)
     return fr_bits_f32(sign | fr_f32_bits(magnitude));
 }
 
-static uint16_t bf16_from_f32(float value)
+static uint16_t bf16_from_f32(float value, uint64_t *saturated)
 {
     uint32_t bits = fr_f32_bits(value);
     uint16_t sign = (uint16_t)(bits >> 16 & 0x8000u);
@@ -117,10 +123,49 @@ static uint16_t bf16_from_f32(float value)
         return (uint16_t)(sign | 0x7f80u | (payload ? payload : 1u));
     }
     /* halfway beyond the largest finite value ties to the even infinity */
-    if (magnitude >= 0x7f7f8000u)
+    if (magnitude >= 0x7f7f8000u) {
+        if (saturated)
+            *saturated += 1;
         return (uint16_t)(sign | BF16_LARGEST);
+    }
     magnitude += 0x7fffu + (magnitude >> 16 & 1u);
     return (uint16_t)(sign | magnitude >> 16);
+}
+
+void fr_codec_bf16(const uint8_t *values, size_t count, uint8_t *out, uint64_t *saturated)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint16_t bits = bf16_from_f32(fr_load_f32(values + i * sizeof(float)), saturated);
+        memcpy(out + i * sizeof(bits), &bits, sizeof(bits));
+    }
+}
+
+float fr_codec_i8_scale(const uint8_t *values, size_t count)
+{
+    float most = 0;
+    for (size_t i = 0; i < count; i++) {
+        float size = fabsf(fr_load_f32(values + i * sizeof(float)));
+        if (size > most && size <= FLT_MAX) /* no NaN, no infinity */
+            most = size;
+    }
+    return most / I8_LARGEST;
+}
+
+float fr_codec_i8(const uint8_t *values, size_t count, int8_t *out, uint64_t *saturated)
+{
+    /* Adding it leaves no room for a fraction, so the sum is rounded as every sum is: half to
+     * even. */
+    const float whole = 12582912.0f; /* 1.5 * 2^23 */
+    float scale = fr_codec_i8_scale(values, count);
+    for (size_t i = 0; i < count; i++) {
+        float value = fr_load_f32(values + i * sizeof(float));
+        float steps = scale > 0 && !isnan(value) ? value / scale : 0;
+        if (isinf(value) && saturated)
+            *saturated += 1;
+        steps = steps > I8_LARGEST ? I8_LARGEST : steps < -I8_LARGEST ? -I8_LARGEST : steps;
+        out[i] = (int8_t)(steps + whole - whole);
+    }
+    return scale;
 }
 
 float fr_quantized(float value, enum fr_codec_quantize quantize)
@@ -129,10 +174,21 @@ float fr_quantized(float value, enum fr_codec_quantize quantize)
     case FR_CODEC_F16:
         return fr_f32_from_f16(fr_f16_from_f32(value, NULL));
     case FR_CODEC_BF16:
-        return fr_bits_f32((uint32_t)bf16_from_f32(value) << 16);
+        return fr_bits_f32((uint32_t)bf16_from_f32(value, NULL) << 16);
     case FR_CODEC_F32:
     case FR_CODEC_I8:
         break;
     }
     return value;
+}
+
+const char *fr_codec_quantize_name(enum fr_codec_quantize quantize)
+{
+    static const char *const names[] = {"f32", "f16", "bf16", "i8"};
+    return names[quantize];
+}
+
+enum fr_codec_quantize fr_delta_dense_quantize(const struct fr_delta_dense *dense, enum fr_codec_quantize quantize)
+{
+    return dense->exact || quantize == FR_CODEC_I8 ? FR_CODEC_F32 : quantize;
 }

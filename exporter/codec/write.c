@@ -18,17 +18,17 @@
 
 #include "base/check.h"
 #include "base/crc32c.h"
+#include "values.h"
 
 enum {
     ENVELOPE_FIELDS = 11,
     CRC_FIELD_SIZE = 9,
     BIN_HEAD_MAX = 5,
     KEY_SIZE = 8,
-    /* {"part": name, "dim": u32, "q": "bf16", "vals": bin} without the name's own bytes */
+    SCALE_SIZE = 4,
+    /* {"part": name, "dim": u32, "q": "bf16", "vals": bin, "sc": bin} without the name's bytes */
     SEGMENT_HEAD_MAX = 40,
-    ROWS_AHEAD = 16,
-    LINE = 64,
-    TOGETHER_BYTES = 4096,
+    SCALES_HEAD = 3 + BIN_HEAD_MAX,
 };
 
 struct writer {
@@ -78,16 +78,6 @@ static void put_time(struct writer *w, const char *key, int64_t value)
     put_uint(w, key, value < 0 ? 0 : (uint64_t)value);
 }
 
-static const char *quantize_name(enum fr_codec_quantize quantize)
-{
-    return quantize == FR_CODEC_F16 ? "f16" : "f32";
-}
-
-static size_t element_size(enum fr_codec_quantize quantize)
-{
-    return quantize == FR_CODEC_F16 ? 2 : 4;
-}
-
 static void begin_record(struct writer *w, const char *kind, uint32_t n_fields)
 {
     const struct fr_delta_epoch *epoch = w->epoch;
@@ -128,45 +118,6 @@ static size_t room_for(const struct writer *w, size_t reserved, size_t size)
     return used >= w->settings->piece_max ? 0 : (size_t)(w->settings->piece_max - used) / size;
 }
 
-static void put_values(struct writer *w, const uint8_t *values, size_t count, enum fr_codec_quantize quantize)
-{
-    if (quantize != FR_CODEC_F16) {
-        fr_buffer_append(&w->record, values, count * 4);
-        return;
-    }
-    fr_f16_from_f32s(values, count, fr_buffer_reserve(&w->record, count * 2), w->saturated);
-    w->record.size += count * 2;
-}
-
-/* The part of the picked rows that begins at `offset`: rows lie anywhere in the epoch, so they are
- * fetched ahead, and short ones are converted together. */
-static void put_rows(struct writer *w, size_t count, uint32_t offset, uint32_t dim, enum fr_codec_quantize quantize)
-{
-    uint8_t together[TOGETHER_BYTES];
-    size_t bytes = (size_t)dim * 4, most = bytes <= TOGETHER_BYTES ? TOGETHER_BYTES / bytes : 0, held = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (i + ROWS_AHEAD < count) {
-            const uint8_t *ahead = (const uint8_t *)w->picked[i + ROWS_AHEAD]->values + (size_t)offset * 4;
-            for (size_t at = 0; at < bytes; at += LINE)
-                __builtin_prefetch(ahead + at);
-            __builtin_prefetch(ahead + bytes - 1);
-        }
-        const uint8_t *row = (const uint8_t *)w->picked[i]->values + (size_t)offset * 4;
-        if (most == 0) {
-            put_values(w, row, dim, quantize);
-            continue;
-        }
-        if (dim == 1)
-            memcpy(together + held * 4, row, 4);
-        else
-            memcpy(together + held * bytes, row, bytes);
-        if (++held < most && i + 1 < count)
-            continue;
-        put_values(w, together, held * dim, quantize);
-        held = 0;
-    }
-}
-
 static void put_keys(struct writer *w, size_t count)
 {
     put_name(w, "keys");
@@ -203,19 +154,41 @@ static bool any_left(const struct writer *w, uint32_t table, bool drops, size_t 
     return false;
 }
 
+static void put_segment(struct writer *w, const struct fr_codec_table *table, uint32_t part, uint32_t offset,
+                        size_t count)
+{
+    enum fr_codec_quantize quantize = w->settings->quantize;
+    uint32_t dim = table->parts[part].dim;
+    msgpack_pack_map(&w->packer, quantize == FR_CODEC_I8 ? 5 : 4);
+    put_name(w, "part");
+    put_name(w, table->parts[part].name);
+    put_uint(w, "dim", dim);
+    put_name(w, "q");
+    put_name(w, fr_codec_quantize_name(quantize));
+    put_name(w, "vals");
+    msgpack_pack_bin(&w->packer, count * dim * fr_codec_width(quantize));
+    fr_codec_put_rows(&w->record, w->picked, count, &(struct fr_codec_span){offset, dim, quantize}, w->saturated);
+    if (quantize != FR_CODEC_I8)
+        return;
+    put_name(w, "sc");
+    msgpack_pack_bin(&w->packer, count * SCALE_SIZE);
+    fr_codec_put_scales(&w->record, w->picked, count, offset, dim);
+}
+
 static enum fr_status write_rows(struct writer *w, uint32_t t)
 {
     const struct fr_codec_table *table = &w->settings->tables[t];
-    size_t width = element_size(w->settings->quantize);
+    enum fr_codec_quantize quantize = w->settings->quantize;
+    size_t width = fr_codec_width(quantize), scales = quantize == FR_CODEC_I8 ? SCALE_SIZE : 0;
     size_t heads = 5 + BIN_HEAD_MAX + 4 + 1; /* "keys", "seg", array of at most 8 */
     for (uint32_t p = 0; p < table->n_parts; p++)
-        heads += SEGMENT_HEAD_MAX + strlen(table->parts[p].name);
-    size_t from = w->at[t];
+        heads += SEGMENT_HEAD_MAX + strlen(table->parts[p].name) + (scales ? SCALES_HEAD : 0);
+    size_t from = w->at[t], row_size = KEY_SIZE + table->value_floats * width + table->n_parts * scales;
     while (any_left(w, t, false, from)) {
         begin_record(w, "rows", 3);
         put_name(w, "tb");
         put_name(w, table->name);
-        size_t count = pick(w, t, false, room_for(w, heads, KEY_SIZE + table->value_floats * width), &from);
+        size_t count = pick(w, t, false, room_for(w, heads, row_size), &from);
         if (count == 0)
             return FR_E_LIMIT; /* not even one row fits piece_max */
         put_keys(w, count);
@@ -223,17 +196,8 @@ static enum fr_status write_rows(struct writer *w, uint32_t t)
         msgpack_pack_array(&w->packer, table->n_parts);
         uint32_t offset = 0;
         for (uint32_t p = 0; p < table->n_parts; p++) {
-            uint32_t dim = table->parts[p].dim;
-            msgpack_pack_map(&w->packer, 4);
-            put_name(w, "part");
-            put_name(w, table->parts[p].name);
-            put_uint(w, "dim", dim);
-            put_name(w, "q");
-            put_name(w, quantize_name(w->settings->quantize));
-            put_name(w, "vals");
-            msgpack_pack_bin(&w->packer, count * dim * width);
-            put_rows(w, count, offset, dim, w->settings->quantize);
-            offset += dim;
+            put_segment(w, table, p, offset, count);
+            offset += table->parts[p].dim;
         }
         w->n_rows += count;
         enum fr_status status = finish_record(w);
@@ -268,8 +232,8 @@ static enum fr_status write_drops(struct writer *w, uint32_t t)
 
 static enum fr_status write_dense(struct writer *w, const struct fr_delta_dense *dense)
 {
-    enum fr_codec_quantize quantize = dense->exact ? FR_CODEC_F32 : w->settings->quantize;
-    size_t width = element_size(quantize);
+    enum fr_codec_quantize quantize = fr_delta_dense_quantize(dense, w->settings->quantize);
+    size_t width = fr_codec_width(quantize);
     uint64_t offset = 0;
     do { /* a parameter without values is one record without values */
         begin_record(w, "dense", 5);
@@ -280,7 +244,7 @@ static enum fr_status write_dense(struct writer *w, const struct fr_delta_dense 
         for (uint32_t d = 0; d < dense->n_dims; d++)
             msgpack_pack_uint32(&w->packer, dense->shape[d]);
         put_name(w, "q");
-        put_name(w, quantize_name(quantize));
+        put_name(w, fr_codec_quantize_name(quantize));
         put_uint(w, "off", offset);
         uint64_t count = room_for(w, 5 + BIN_HEAD_MAX, width);
         if (count > dense->n_values - offset)
@@ -289,7 +253,7 @@ static enum fr_status write_dense(struct writer *w, const struct fr_delta_dense 
             return FR_E_LIMIT;
         put_name(w, "vals");
         msgpack_pack_bin(&w->packer, count * width);
-        put_values(w, (const uint8_t *)dense->values + offset * 4, count, quantize);
+        fr_codec_put_values(&w->record, (const uint8_t *)dense->values + offset * 4, count, quantize, w->saturated);
         offset += count;
         enum fr_status status = finish_record(w);
         if (status != FR_OK)
@@ -417,8 +381,6 @@ static enum fr_status check_epoch(struct writer *w)
     const struct fr_delta_epoch *epoch = w->epoch;
     if (settings->np == 0 || settings->np > FR_DELTA_PARTITIONS_MAX || epoch->from == 0 || epoch->from > epoch->epoch)
         return FR_E_INVALID;
-    if (settings->quantize != FR_CODEC_F32 && settings->quantize != FR_CODEC_F16)
-        return FR_E_UNSUPPORTED;
     size_t i = 0;
     for (uint32_t t = 0; t < settings->n_tables; t++) {
         w->at[t] = w->end[t] = i;
@@ -527,10 +489,12 @@ static enum fr_status write_part(struct fr_delta_stream *stream, uint32_t partit
     return status;
 }
 
-static enum fr_status part_model(struct writer *w, const void *part)
+/* Piece 0 and the model. */
+static enum fr_status part_begin(struct writer *w, const void *part)
 {
     (void)part;
-    return write_model(w);
+    enum fr_status status = w->epoch->rewind ? write_rewind(w) : FR_OK;
+    return status == FR_OK && w->partition == 0 ? write_model(w) : status;
 }
 
 static enum fr_status part_rows(struct writer *w, const void *part)
@@ -555,7 +519,10 @@ static enum fr_status part_commit(struct writer *w, const void *part)
 
 enum fr_status fr_delta_stream_model(struct fr_delta_stream *stream)
 {
-    return write_part(stream, 0, part_model, NULL);
+    enum fr_status status = FR_OK;
+    for (uint32_t p = 0; p < stream->writer.settings->np && status == FR_OK; p++)
+        status = write_part(stream, p, part_begin, NULL);
+    return status;
 }
 
 enum fr_status fr_delta_stream_rows(struct fr_delta_stream *stream, const struct fr_delta_row *rows, size_t n)

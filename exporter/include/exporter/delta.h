@@ -7,17 +7,28 @@
 #include "durable/epoch.h"
 
 /* Writes the delta records of one epoch (bytes of fr_durable_append / read_epoch; settings from the
- * head of its file). Of the floats of a row image only the first value_floats are public. An
- * optional section "rewind" (u64 `to`, then the snapshot's name) makes piece 0 of every partition a
- * rewind record. FR_E_CORRUPT, FR_E_LIMIT (a row, the model or the commit does not fit piece_max),
- * or the sink's status. */
+ * head of its file). Of the floats of a row image only the first value_floats are public. Epoch 1
+ * of a timeline that is not the first begins with a rewind record. FR_E_CORRUPT, FR_E_LIMIT (a
+ * row, the model or the commit does not fit piece_max), or the sink's status. */
 enum fr_status fr_export_epoch(const struct fr_codec_settings *settings, const struct fr_epoch *epoch,
                                fr_delta_sink *sink, void *self, uint64_t *saturated, struct fr_err *err) FR_MUST_CHECK;
+/* Several consecutive epochs of one timeline and one head as one, the newest, with `from` the
+ * first: the newest public image of each key, tombstones too, the newest published value of each
+ * parameter, the model when one of them has it. What a replica has after it is what it would have
+ * after all of them. */
+struct fr_export_span {
+    const struct fr_epoch *epochs;
+    size_t n; /* at least 1 */
+};
+enum fr_status fr_export_span(const struct fr_codec_settings *settings, const struct fr_export_span *span,
+                              fr_delta_sink *sink, void *self, uint64_t *saturated, struct fr_err *err) FR_MUST_CHECK;
 /* After FR_E_LIMIT: doubles piece_max; false at 64 MiB. An epoch that does not fit the piece_max of
  * its journal file was never sent by anyone, and the least doubling that it fits is a function of
  * its bytes: a resend is byte-identical here too. A configuration that needs this is refused at
  * load; states that an older version made, or whose topics got partitions, may hold such epochs. */
 bool fr_export_widen(struct fr_codec_settings *settings);
+/* What a commit says of the announced snapshot; commit borrows its name. */
+void fr_export_announce_snapshot(const struct fr_announced_snapshot *snapshot, struct fr_delta_commit *commit);
 /* Reads the wall time of the cut, which is the Kafka timestamp of the epoch's records. */
 enum fr_status fr_export_wall_ms(const struct fr_epoch *epoch, int64_t *wall_ms, struct fr_err *err) FR_MUST_CHECK;
 

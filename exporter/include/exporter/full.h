@@ -26,6 +26,11 @@ enum fr_status fr_export_full_open(struct fr_durable *durable, const void *head,
 void fr_export_full_close(struct fr_export_full *full);
 /* The epoch it is as of. */
 struct fr_durable_folded_epoch fr_export_full_epoch(const struct fr_export_full *full);
+/* What its commits say; valid as long as it is. */
+const struct fr_delta_commit *fr_export_full_commit(const struct fr_export_full *full);
+/* Before the first record: of a timeline that is not the first, every partition begins with a
+ * rewind to nothing, by which replicas of an older one come over. */
+void fr_export_full_begin_timeline(struct fr_export_full *full);
 void fr_export_full_rewind(struct fr_export_full *full);
 /* Gives the next records to the sink; FR_EOF: those were the last, the commits. Adds what f16
  * saturated. FR_E_CORRUPT: the cold store holds what does not fit the settings. */

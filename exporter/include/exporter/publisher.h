@@ -39,8 +39,17 @@ struct fr_publisher_options {
     size_t max_in_flight_bytes;
     const struct fr_publisher_property *properties; /* the operator's */
     size_t n_properties;
-    bool stop_on_loss; /* a topic that needs all of the state again is an error, not filled */
-    uint32_t look_ms;  /* between questions about the topic; 0: a minute */
+    /* Journal bytes that may wait; beyond them epochs are merged. 0: any. */
+    uint64_t max_backlog_bytes;
+    bool backlog_rebases; /* the whole state goes out instead */
+    bool stop_on_loss;    /* a topic that needs all of the state again is an error, not filled */
+    uint32_t look_ms;     /* between questions about the topic; 0: a minute */
+    /* How long the topic has to keep records, by export.retention; 0: everything for ever. */
+    int64_t retention_ms;
+    /* Whether new replicas have something to begin with although the topic begins at these offsets
+     * [partitions] and ends before those: a snapshot. NULL: nothing. Publisher thread. */
+    bool (*covers)(void *self, const int64_t *low, const int64_t *high, uint32_t partitions);
+    void *covers_self;
 };
 
 enum fr_status fr_publisher_new(const struct fr_publisher_options *options, struct fr_publisher **out,
@@ -83,14 +92,22 @@ struct fr_publisher_status {
     uint64_t strays;  /* records without a valid crc that were met; nobody reads them */
     uint64_t rebases; /* merged epochs of the whole state that the topic was filled with */
     bool rebasing;
-    bool fold_wanted;       /* the rebase waits for a fold */
-    struct {                /* the topic as it is known */
-        uint64_t begin;     /* the epoch with which new replicas begin; 0: not known */
-        uint64_t looks;     /* at start and whenever it was not what it had been */
-        uint64_t looked_ms; /* wall time of the newest question that was answered */
+    struct {
+        uint64_t merges, merged_epochs; /* how many went out, of how many epochs */
+        uint64_t abandoned;             /* the whole state went out instead */
+    } backlog;
+    bool fold_wanted;         /* the rebase waits for a fold */
+    struct {                  /* the topic as it is known */
+        uint64_t begin;       /* the epoch with which new replicas begin; 0: not known */
+        uint64_t looks;       /* at start and whenever it was not what it had been */
+        uint64_t looked_ms;   /* wall time of the newest question that was answered */
+        bool short_retention; /* it keeps less than it has to */
     } topic;
     char problem[256]; /* empty: none */
 };
 void fr_publisher_get_status(struct fr_publisher *publisher, struct fr_publisher_status *out);
+/* Of each partition an offset before which nothing lies that is later than the epochs offered by
+ * now; false while they are not known. Any thread. */
+bool fr_publisher_offsets(struct fr_publisher *publisher, uint64_t *out);
 
 #endif

@@ -20,12 +20,8 @@
 
 enum { FR_DELTA_VERSION = 1, FR_CODEC_REVISION = 1, FR_CODEC_PARTS_MAX = 8, FR_DELTA_PARTITIONS_MAX = 1024 };
 
-enum fr_codec_quantize {
-    FR_CODEC_F32,
-    FR_CODEC_F16,
-    FR_CODEC_BF16,
-    FR_CODEC_I8
-}; /* written in this version: f32, f16 */
+enum fr_codec_quantize { FR_CODEC_F32, FR_CODEC_F16, FR_CODEC_BF16, FR_CODEC_I8 };
+const char *fr_codec_quantize_name(enum fr_codec_quantize quantize);
 
 struct fr_codec_table {
     char name[64];
@@ -68,6 +64,11 @@ uint16_t fr_f16_from_f32(float value, uint64_t *saturated);
 float fr_f32_from_f16(uint16_t bits);
 /* The same for count values, of any alignment both; the same bits on every processor. */
 void fr_f16_from_f32s(const uint8_t *values, size_t count, uint8_t *out, uint64_t *saturated);
+void fr_codec_bf16(const uint8_t *values, size_t count, uint8_t *out, uint64_t *saturated);
+/* A row of a part: what its i8 values are multiplied by, and these. A NaN is 0; infinities are the
+ * largest of the finite ones, and saturate. */
+float fr_codec_i8_scale(const uint8_t *values, size_t count);
+float fr_codec_i8(const uint8_t *values, size_t count, int8_t *out, uint64_t *saturated);
 /* Returns what a replica holds for `value` under this quantization (f32, f16, bf16; i8 is per
  * row). */
 float fr_quantized(float value, enum fr_codec_quantize quantize);
@@ -116,6 +117,10 @@ struct fr_delta_dense {
     bool exact;         /* f32 on the wire and in dumps whatever the settings quantize to */
 };
 
+/* In what form a parameter is published when rows are in `quantize`: statistics in f32, and all
+ * under i8. */
+enum fr_codec_quantize fr_delta_dense_quantize(const struct fr_delta_dense *dense, enum fr_codec_quantize quantize);
+
 struct fr_delta_rewind {
     uint64_t to;
     const char *snap;
@@ -152,6 +157,7 @@ struct fr_delta_stream *fr_delta_stream_new(const struct fr_codec_settings *sett
 void fr_delta_stream_free(struct fr_delta_stream *stream);
 /* Later parts go to another sink. */
 void fr_delta_stream_to(struct fr_delta_stream *stream, fr_delta_sink *sink, void *self, uint64_t *saturated);
+/* After the rewind, when the head has one. */
 enum fr_status fr_delta_stream_model(struct fr_delta_stream *stream) FR_MUST_CHECK;
 /* Rows only, no drops; sorted by (table, key). */
 enum fr_status fr_delta_stream_rows(struct fr_delta_stream *stream, const struct fr_delta_row *rows,

@@ -29,7 +29,7 @@ struct fr_dump {
     void *self;
     enum fr_codec_quantize quantize;
     struct fr_xxh3_stream *hash;
-    struct fr_buffer line;
+    struct fr_buffer line, steps;
     int phase; /* 0 rows, 1 dense, 2 ended */
     bool any;  /* a row (phase 0) or a parameter (phase 1) was written */
     uint64_t last_key;

@@ -1,0 +1,99 @@
+/* A snapshot directory (DESIGN section 7): MANIFEST.json as a struct, its files as records.
+ *
+ * A file is a sequence of (u32 LE length, delta record). Records of a partition, in the order of
+ * the manifest's files, are those of one epoch with `from` 1: pieces 0..n-1 and the commit. A
+ * reader that follows some partitions reads the files of these.
+ *
+ * A directory is believed only as far as it was read: sizes and SHA-256 of each file stand in the
+ * manifest, the manifest's own in the commit that announces the snapshot.
+ *
+ * Thread: any; there is no state. */
+#ifndef FR_CODEC_MANIFEST_H
+#define FR_CODEC_MANIFEST_H
+
+#include <limits.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+#include "base/hash.h"
+#include "base/status.h"
+
+enum {
+    FR_MANIFEST_VERSION = 1,
+    FR_MANIFEST_NAME_MAX = 192,       /* of a directory: model, timeline and epoch */
+    FR_MANIFEST_FILE_MAX = 96,        /* of a file: "rows.", a table, a partition */
+    FR_MANIFEST_FILES_MAX = 1 << 17,  /* 64 tables in 1024 partitions, twice */
+    FR_MANIFEST_BYTES_MAX = 64 << 20, /* that many files at 400 bytes */
+    FR_MANIFEST_OFFSETS_MAX = 1 << 16,
+    FR_MANIFEST_TOPIC_MAX = 250,
+};
+/* Of a record: no broker takes a larger one, and no reader needs more memory. */
+#define FR_MANIFEST_RECORD_MAX ((uint32_t)1 << 30)
+/* Of one file: 64 TiB, so that the sum of all does not overflow. */
+#define FR_MANIFEST_FILE_BYTES_MAX ((uint64_t)1 << 46)
+
+extern const char fr_manifest_file_name[]; /* MANIFEST.json */
+
+struct fr_manifest_file {
+    char name[FR_MANIFEST_FILE_MAX]; /* of [A-Za-z0-9._-], no dot first: never a path */
+    char table[64];                  /* "": no rows but model, dense parameters or a commit */
+    uint32_t partition;
+    uint64_t rows, bytes;
+    struct fr_sha256 sha256;
+};
+
+/* The first record of a topic's partition that is not trained. */
+struct fr_manifest_offset {
+    char topic[FR_MANIFEST_TOPIC_MAX];
+    uint32_t partition;
+    uint64_t next_offset;
+};
+
+struct fr_manifest {
+    char model[128];
+    uint64_t fp, timeline, epoch, digest;
+    uint64_t t_ms, wm_ms; /* wall time and watermark; 0: not known */
+    uint32_t np;
+    char topic[FR_MANIFEST_TOPIC_MAX]; /* the delta topic */
+    /* Sorted by topic, then partition; owned. */
+    struct fr_manifest_offset *offsets;
+    size_t n_offsets;
+    /* A hint: of each partition of the delta topic an offset at or before everything later than
+     * this epoch. NULL: not known. Owned. */
+    uint64_t *delta_offsets;
+    struct fr_manifest_file *files; /* in the order to be read; owned */
+    size_t n_files;
+};
+
+/* `<model>-<tl>-<e>`; FR_E_LIMIT. */
+enum fr_status fr_manifest_name(const struct fr_manifest *manifest, char out[FR_MANIFEST_NAME_MAX]) FR_MUST_CHECK;
+/* The same manifest gives the same bytes. Appended. */
+void fr_manifest_print(const struct fr_manifest *manifest, struct fr_buffer *out);
+/* Fills *out only on success. FR_E_UNSUPPORTED: another `v`, or a parent; FR_E_LIMIT; FR_E_INVALID
+ * with the place. Unknown keys are passed over. What is accepted is safe to index: names, np, and
+ * partitions below it. */
+enum fr_status fr_manifest_parse(const void *bytes, size_t size, struct fr_manifest *out,
+                                 struct fr_err *err) FR_MUST_CHECK;
+void fr_manifest_release(struct fr_manifest *manifest);
+/* Of all files. */
+uint64_t fr_manifest_bytes(const struct fr_manifest *manifest);
+uint64_t fr_manifest_rows(const struct fr_manifest *manifest);
+
+/* ---- a directory ---- */
+
+/* Reads and parses dir/MANIFEST.json; its SHA-256 and size go to *sha256 and *size (may be NULL).
+ * FR_E_NOT_FOUND: no snapshot there; FR_E_DENIED, FR_E_IO, and what parsing gives. */
+enum fr_status fr_manifest_read(const char *dir, struct fr_manifest *out, struct fr_sha256 *sha256, uint64_t *size,
+                                struct fr_err *err) FR_MUST_CHECK;
+/* Every file is there with its size; nothing is read. FR_E_CORRUPT, FR_E_NOT_FOUND: its name. */
+enum fr_status fr_manifest_look(const char *dir, const struct fr_manifest *manifest, struct fr_err *err) FR_MUST_CHECK;
+/* Visits the records of one file in order; they are valid during the call. A status of visit other
+ * than FR_OK ends it and is returned. FR_E_CORRUPT: another size or SHA-256, or cut records, which
+ * may be known only after all were visited: a visitor keeps back what it must not show before
+ * FR_OK. Memory: one record. */
+typedef enum fr_status fr_manifest_visit(void *self, const void *bytes, size_t size, struct fr_err *err);
+enum fr_status fr_manifest_records(const char *dir, const struct fr_manifest_file *file, fr_manifest_visit *visit,
+                                   void *self, struct fr_err *err) FR_MUST_CHECK;
+
+#endif

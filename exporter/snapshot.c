@@ -1,0 +1,342 @@
+/* Writing a snapshot (snapshot.h): the records of full.h into files by table and partition, then
+ * the manifest, then the name.
+ *
+ * A record is appended to its file by open, write and close: a state has more files than a process
+ * may have open, and a record is large beside that. Every SYNC_BYTES a file is synced, so that the
+ * last sync of a large one does not hold up the journal's. Which file a record belongs to is read
+ * from the record, which so is checked once more before it is kept.
+ *
+ * Thread: the caller's. It does not fold, and does not decide when. */
+#include "exporter/snapshot.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/check.h"
+#include "base/file.h"
+#include "exporter/full.h"
+#include "snapshot_folder.h"
+
+enum { SYNC_BYTES = 8 << 20, NAP_MS = 50, NS_PER_MS = 1000000, CREATE_MODE = 0600 };
+
+/* A file that is being written. */
+struct part {
+    struct fr_manifest_file file;
+    struct fr_sha256_stream *hash;
+    uint64_t unsynced;
+};
+
+struct writing {
+    const struct fr_snapshot_options *options;
+    const struct fr_disk *disk;
+    const char *dir; /* the temporary one */
+    struct fr_manifest manifest;
+    size_t files_capacity;
+    struct part *parts; /* [np], of the table or kind at hand */
+    enum fr_delta_kind kind;
+    char table[64];
+    uint64_t begin_ns, written;
+    struct fr_buffer framed;
+    struct fr_err *err;
+};
+
+/* ---- files ---- */
+
+static enum fr_status open_part(struct writing *w, const struct part *part, int flags, char path[PATH_MAX], int *fd)
+{
+    enum fr_status status = fr_snapshot_join(path, w->dir, part->file.name, w->err);
+    if (status != FR_OK)
+        return status;
+    *fd = w->disk->open(w->disk->self, path, flags | O_CLOEXEC, CREATE_MODE);
+    if (*fd >= 0)
+        return FR_OK;
+    status = errno == ENOSPC || errno == EDQUOT ? FR_E_NO_SPACE : errno == EACCES ? FR_E_DENIED : FR_E_IO;
+    return fr_err_set(w->err, status, "cannot write %s: %s", path, strerror(errno));
+}
+
+static enum fr_status close_part(struct writing *w, int fd, const char *path, enum fr_status status)
+{
+    if (w->disk->close(w->disk->self, fd) != 0 && status == FR_OK)
+        return fr_err_set(w->err, FR_E_IO, "cannot close %s: %s", path, strerror(errno));
+    return status;
+}
+
+static enum fr_status append(struct writing *w, struct part *part, const void *bytes, size_t size)
+{
+    char path[PATH_MAX];
+    int fd = -1;
+    enum fr_status status = open_part(w, part, O_WRONLY | O_CREAT, path, &fd);
+    if (status != FR_OK)
+        return status;
+    status = fr_disk_write(w->disk, fd, bytes, size, part->file.bytes, path, w->err);
+    part->unsynced += size;
+    if (status == FR_OK && part->unsynced >= SYNC_BYTES) {
+        status = fr_disk_sync(w->disk, fd, path, w->err);
+        part->unsynced = 0;
+    }
+    part->file.bytes += size;
+    fr_sha256_stream_update(part->hash, bytes, size);
+    return close_part(w, fd, path, status);
+}
+
+/* The file is whole: synced, and in the manifest. */
+static enum fr_status end_part(struct writing *w, struct part *part)
+{
+    char path[PATH_MAX];
+    int fd = -1;
+    enum fr_status status = FR_OK;
+    if (part->unsynced > 0) {
+        status = open_part(w, part, O_WRONLY, path, &fd);
+        if (status == FR_OK)
+            status = close_part(w, fd, path, fr_disk_sync(w->disk, fd, path, w->err));
+    }
+    struct fr_manifest *manifest = &w->manifest;
+    if (manifest->n_files == FR_MANIFEST_FILES_MAX)
+        return fr_err_set(w->err, FR_E_LIMIT, "more than %d files", FR_MANIFEST_FILES_MAX);
+    if (manifest->n_files == w->files_capacity) {
+        w->files_capacity = w->files_capacity ? 2 * w->files_capacity : 64;
+        manifest->files = fr_realloc(manifest->files, w->files_capacity, sizeof(*manifest->files));
+    }
+    part->file.sha256 = fr_sha256_stream_end(part->hash);
+    manifest->files[manifest->n_files++] = part->file;
+    part->file = (struct fr_manifest_file){0};
+    part->unsynced = 0;
+    return status;
+}
+
+static enum fr_status end_parts(struct writing *w)
+{
+    enum fr_status status = FR_OK;
+    for (uint32_t p = 0; p < w->manifest.np && status == FR_OK; p++)
+        if (w->parts[p].file.name[0])
+            status = end_part(w, &w->parts[p]);
+    return status;
+}
+
+/* ---- records ---- */
+
+/* Waits until so many bytes may have been written. */
+static enum fr_status keep_rate(struct writing *w)
+{
+    const struct fr_snapshot_options *options = w->options;
+    for (;;) {
+        if (options->goes_on)
+            options->goes_on(options->self);
+        if (options->stop && atomic_load(options->stop))
+            return fr_err_set(w->err, FR_E_CANCELLED, "the snapshot was given up because the daemon stops");
+        if (options->rate == 0)
+            return FR_OK;
+        double seconds = (double)(fr_mono_ns(options->clock) - w->begin_ns) / 1e9;
+        if ((double)w->written <= seconds * (double)options->rate)
+            return FR_OK;
+        nanosleep(&(struct timespec){.tv_nsec = NAP_MS * (long)NS_PER_MS / 10}, NULL);
+    }
+}
+
+static void name_part(struct part *part, const struct fr_delta_record *record)
+{
+    switch (record->kind) {
+    case FR_DELTA_MODEL:
+        snprintf(part->file.name, sizeof(part->file.name), "model.delta");
+        break;
+    case FR_DELTA_DENSE:
+        snprintf(part->file.name, sizeof(part->file.name), "dense.delta");
+        break;
+    case FR_DELTA_COMMIT:
+        snprintf(part->file.name, sizeof(part->file.name), "commit.%" PRIu32 ".delta", record->partition);
+        break;
+    case FR_DELTA_ROWS:
+        snprintf(part->file.table, sizeof(part->file.table), "%.*s", (int)record->rows.table.size,
+                 record->rows.table.bytes);
+        snprintf(part->file.name, sizeof(part->file.name), "rows.%s.%" PRIu32 ".delta", part->file.table,
+                 record->partition);
+        break;
+    case FR_DELTA_DROP:
+    case FR_DELTA_REWIND:
+    case FR_DELTA_UNKNOWN:
+        break;
+    }
+    part->file.partition = record->partition;
+}
+
+static bool same_group(const struct writing *w, const struct fr_delta_record *record)
+{
+    if (record->kind != w->kind)
+        return false;
+    return record->kind != FR_DELTA_ROWS || (strlen(w->table) == record->rows.table.size &&
+                                             memcmp(w->table, record->rows.table.bytes, record->rows.table.size) == 0);
+}
+
+static enum fr_status keep(void *self, uint32_t partition, uint32_t piece, const void *bytes, size_t size)
+{
+    (void)piece;
+    struct writing *w = self;
+    struct fr_delta_record record;
+    FR_CHECK(partition < w->manifest.np && size <= UINT32_MAX);
+    enum fr_status status = fr_delta_read(bytes, size, &record, w->err);
+    if (status == FR_OK && !same_group(w, &record)) {
+        status = end_parts(w);
+        w->kind = record.kind;
+        if (record.kind == FR_DELTA_ROWS)
+            snprintf(w->table, sizeof(w->table), "%.*s", (int)record.rows.table.size, record.rows.table.bytes);
+    }
+    if (status != FR_OK)
+        return status;
+    struct part *part = &w->parts[partition];
+    if (!part->file.name[0])
+        name_part(part, &record);
+    FR_CHECK(part->file.name[0] != '\0');
+    if (record.kind == FR_DELTA_ROWS)
+        part->file.rows += record.rows.n_rows;
+    fr_buffer_clear(&w->framed);
+    fr_put_u32(&w->framed, (uint32_t)size);
+    fr_buffer_append(&w->framed, bytes, size);
+    status = append(w, part, w->framed.data, w->framed.size);
+    w->written += w->framed.size;
+    return status == FR_OK ? keep_rate(w) : status;
+}
+
+/* ---- the manifest ---- */
+
+static enum fr_status describe(struct writing *w, const struct fr_codec_settings *settings,
+                               const struct fr_export_full *full)
+{
+    struct fr_manifest *manifest = &w->manifest;
+    const struct fr_durable_folded_epoch epoch = fr_export_full_epoch(full);
+    const struct fr_delta_commit *commit = fr_export_full_commit(full);
+    snprintf(manifest->model, sizeof(manifest->model), "%s", settings->model);
+    snprintf(manifest->topic, sizeof(manifest->topic), "%s", w->options->topic);
+    manifest->fp = settings->fp;
+    manifest->timeline = epoch.timeline;
+    manifest->epoch = epoch.epoch;
+    manifest->digest = fr_sha256_u64(&epoch.digest);
+    manifest->t_ms = commit->t_ms < 0 ? 0 : (uint64_t)commit->t_ms;
+    manifest->wm_ms = commit->wm_ms < 0 ? 0 : (uint64_t)commit->wm_ms;
+    manifest->np = settings->np;
+    manifest->offsets = fr_alloc(commit->n_offsets + 1u, sizeof(*manifest->offsets));
+    for (uint32_t i = 0; i < commit->n_offsets; i++) {
+        struct fr_manifest_offset *offset = &manifest->offsets[manifest->n_offsets++];
+        snprintf(offset->topic, sizeof(offset->topic), "%s", commit->offsets[i].topic);
+        offset->partition = (uint32_t)commit->offsets[i].partition;
+        offset->next_offset = commit->offsets[i].next_offset < 0 ? 0 : (uint64_t)commit->offsets[i].next_offset;
+    }
+    if (w->options->delta_offsets && w->options->n_delta_offsets == settings->np) {
+        manifest->delta_offsets = fr_alloc(settings->np, sizeof(*manifest->delta_offsets));
+        memcpy(manifest->delta_offsets, w->options->delta_offsets, settings->np * sizeof(*manifest->delta_offsets));
+    }
+    w->parts = fr_alloc(settings->np, sizeof(*w->parts));
+    for (uint32_t p = 0; p < settings->np; p++)
+        w->parts[p].hash = fr_sha256_stream_new();
+    return FR_OK;
+}
+
+static enum fr_status finish(struct writing *w, struct fr_snapshot *out)
+{
+    struct fr_buffer text = {0};
+    char path[PATH_MAX];
+    enum fr_status status = end_parts(w);
+    if (status == FR_OK)
+        status = fr_snapshot_join(path, w->dir, fr_manifest_file_name, w->err);
+    if (status == FR_OK) {
+        fr_manifest_print(&w->manifest, &text);
+        status = fr_file_replace(w->disk, path, text.data, text.size, w->err); /* and directory */
+    }
+    if (status == FR_OK)
+        fr_snapshot_describe(&w->manifest, &text, out);
+    fr_buffer_release(&text);
+    return status;
+}
+
+static enum fr_status fill(struct writing *w, struct fr_export_full *full)
+{
+    uint64_t saturated = 0;
+    enum fr_status status = FR_OK;
+    w->begin_ns = fr_mono_ns(w->options->clock);
+    while (status == FR_OK)
+        status = fr_export_full_next(full, keep, w, &saturated, w->err);
+    return status == FR_EOF ? FR_OK : status;
+}
+
+/* ---- all of it ---- */
+
+static enum fr_status settings_of(const struct fr_snapshot_options *options, struct fr_codec_settings *settings,
+                                  struct fr_buffer *head, struct fr_err *err)
+{
+    enum fr_status status = fr_durable_newest_head(options->durable, head, err);
+    if (status != FR_OK)
+        return status;
+    status = fr_codec_settings_parse(head->data, head->size, settings);
+    if (status != FR_OK)
+        return fr_err_set(err, status, "the head of the newest journal file does not parse");
+    if (options->quantize)
+        settings->quantize = *options->quantize;
+    fr_buffer_clear(head);
+    fr_codec_settings_encode(settings, head);
+    return FR_OK;
+}
+
+/* Under a temporary name, synced, renamed. */
+static enum fr_status write_all(struct writing *w, struct fr_export_full *full, struct fr_snapshot *out)
+{
+    char name[FR_MANIFEST_NAME_MAX], path[PATH_MAX], part[PATH_MAX];
+    enum fr_status status = fr_manifest_name(&w->manifest, name);
+    if (status != FR_OK)
+        return fr_err_set(w->err, status, "the snapshot's name is too long");
+    status = fr_snapshot_join(path, w->options->dir, name, w->err);
+    if (status == FR_OK && fr_snapshot_look(path, out, NULL) == FR_OK)
+        return fr_err_set(w->err, FR_E_EXISTS, "%s exists already: nothing changed since", path);
+    if (status == FR_OK)
+        status = fr_snapshot_temporary(w->options->dir, name, part, w->err);
+    if (status == FR_OK)
+        status = fr_dir_make(part, w->err);
+    if (status != FR_OK)
+        return status;
+    w->dir = part;
+    struct fr_snapshot written = {0};
+    status = fill(w, full);
+    if (status == FR_OK)
+        status = finish(w, &written);
+    if (status == FR_OK && w->disk->rename(w->disk->self, part, path) != 0)
+        status = fr_err_set(w->err, FR_E_IO, "cannot rename %s to %s: %s", part, path, strerror(errno));
+    if (status == FR_OK && w->disk->sync_dir(w->disk->self, w->options->dir) != 0)
+        status = fr_err_set(w->err, FR_E_IO, "cannot sync %s: %s", w->options->dir, strerror(errno));
+    if (status == FR_OK)
+        *out = written;
+    struct fr_err ignored = {0}; /* what is left is swept at the next start */
+    if (status != FR_OK)
+        (void)!fr_snapshot_remove_tree(part, &ignored);
+    return status;
+}
+
+enum fr_status fr_snapshot_write(const struct fr_snapshot_options *options, struct fr_snapshot *out, struct fr_err *err)
+{
+    struct writing w = {.options = options, .disk = fr_disk_system(), .kind = FR_DELTA_UNKNOWN, .err = err};
+    struct fr_codec_settings settings = {0};
+    struct fr_buffer head = {0};
+    struct fr_export_full *full = NULL;
+    enum fr_status status = fr_dir_make(options->dir, err);
+    if (status == FR_OK)
+        status = settings_of(options, &settings, &head, err);
+    if (status == FR_OK)
+        status = fr_export_full_open(options->durable, head.data, head.size, &full, err);
+    if (status == FR_OK)
+        status = describe(&w, &settings, full);
+    if (status == FR_OK)
+        status = write_all(&w, full, out);
+    for (uint32_t p = 0; w.parts && p < w.manifest.np; p++)
+        fr_sha256_stream_free(w.parts[p].hash);
+    free(w.parts);
+    fr_buffer_release(&w.framed);
+    fr_manifest_release(&w.manifest);
+    fr_export_full_close(full);
+    fr_codec_settings_release(&settings);
+    fr_buffer_release(&head);
+    return status;
+}

@@ -1,0 +1,286 @@
+/* The folder of snapshots (snapshot.h): what is there, what replicas begin with, what goes, and
+ * whether one is sound.
+ *
+ * Thread: any; one writer. It writes no snapshot (snapshot.c). */
+#include "snapshot_folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/file.h"
+
+static const char current_file[] = "CURRENT", part_end[] = ".part";
+
+enum fr_status fr_snapshot_join(char out[PATH_MAX], const char *dir, const char *name, struct fr_err *err)
+{
+    int size = snprintf(out, PATH_MAX, "%s/%s", dir, name);
+    return size > 0 && size < PATH_MAX ? FR_OK : fr_err_set(err, FR_E_LIMIT, "path too long: %.100s...", dir);
+}
+
+static bool is_entry(const char *name)
+{
+    return strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+}
+
+enum fr_status fr_snapshot_remove_tree(const char *path, struct fr_err *err)
+{
+    DIR *folder = opendir(path);
+    if (!folder)
+        return errno == ENOENT ? FR_OK : fr_err_set(err, FR_E_IO, "cannot list %s: %s", path, strerror(errno));
+    enum fr_status status = FR_OK;
+    const struct dirent *entry;
+    while (status == FR_OK && (entry = readdir(folder)) != NULL) {
+        char file[PATH_MAX];
+        if (!is_entry(entry->d_name))
+            continue;
+        status = fr_snapshot_join(file, path, entry->d_name, err);
+        if (status == FR_OK && unlink(file) != 0 && errno != ENOENT)
+            status = fr_err_set(err, FR_E_IO, "cannot remove %s: %s", file, strerror(errno));
+    }
+    (void)closedir(folder);
+    if (status == FR_OK && rmdir(path) != 0 && errno != ENOENT)
+        status = fr_err_set(err, FR_E_IO, "cannot remove %s: %s", path, strerror(errno));
+    return status;
+}
+
+enum fr_status fr_snapshot_temporary(const char *dir, const char *name, char out[PATH_MAX], struct fr_err *err)
+{
+    char part[FR_MANIFEST_NAME_MAX + sizeof(part_end)];
+    snprintf(part, sizeof(part), "%s%s", name, part_end);
+    enum fr_status status = fr_snapshot_join(out, dir, part, err);
+    return status == FR_OK ? fr_snapshot_remove_tree(out, err) : status;
+}
+
+void fr_snapshot_describe(const struct fr_manifest *manifest, const struct fr_buffer *text, struct fr_snapshot *out)
+{
+    *out = (struct fr_snapshot){.timeline = manifest->timeline,
+                                .epoch = manifest->epoch,
+                                .digest = manifest->digest,
+                                .rows = fr_manifest_rows(manifest),
+                                .bytes = fr_manifest_bytes(manifest),
+                                .files = manifest->n_files,
+                                .t_ms = manifest->t_ms,
+                                .manifest_bytes = text->size,
+                                .sha256 = fr_sha256(text->data, text->size)};
+    enum fr_status named = fr_manifest_name(manifest, out->name);
+    FR_CHECK(named == FR_OK); /* the model's name has less than 128 bytes */
+}
+
+static enum fr_status read_manifest(const char *path, struct fr_manifest *manifest, struct fr_snapshot *out,
+                                    struct fr_err *err)
+{
+    struct fr_sha256 sha256;
+    uint64_t size = 0;
+    enum fr_status status = fr_manifest_read(path, manifest, &sha256, &size, err);
+    if (status != FR_OK)
+        return status;
+    fr_snapshot_describe(manifest, &(struct fr_buffer){0}, out);
+    out->sha256 = sha256;
+    out->manifest_bytes = size;
+    return FR_OK;
+}
+
+enum fr_status fr_snapshot_look(const char *path, struct fr_snapshot *out, struct fr_err *err)
+{
+    struct fr_manifest manifest = {0};
+    struct fr_snapshot seen;
+    enum fr_status status = read_manifest(path, &manifest, &seen, err);
+    if (status == FR_OK)
+        *out = seen;
+    fr_manifest_release(&manifest);
+    return status;
+}
+
+/* ---- check ---- */
+
+struct checking {
+    const struct fr_manifest *manifest;
+    const struct fr_manifest_file *file;
+    uint64_t rows; /* of the file */
+    struct {
+        uint32_t pieces;
+        uint64_t rows;
+        bool closed;
+    } partitions[FR_DELTA_PARTITIONS_MAX];
+};
+
+static enum fr_status wrong(const struct checking *checking, const char *what, struct fr_err *err)
+{
+    return fr_err_set(err, FR_E_CORRUPT, "%s: %s", checking->file->name, what);
+}
+
+static enum fr_status check_record(void *self, const void *bytes, size_t size, struct fr_err *err)
+{
+    struct checking *checking = self;
+    const struct fr_manifest *manifest = checking->manifest;
+    struct fr_delta_record record;
+    enum fr_status status = fr_delta_read(bytes, size, &record, err);
+    if (status != FR_OK)
+        return fr_err_wrap(err, "%s", checking->file->name);
+    uint32_t p = record.partition;
+    if (p != checking->file->partition || record.np != manifest->np)
+        return wrong(checking, "a record of another partition than the manifest says", err);
+    if (record.timeline != manifest->timeline || record.epoch != manifest->epoch || record.from != 1 ||
+        record.digest != manifest->digest || record.fp != manifest->fp)
+        return wrong(checking, "a record of another epoch or model than the manifest says", err);
+    if (checking->partitions[p].closed || record.piece != checking->partitions[p].pieces)
+        return wrong(checking, "a record is missing, or out of order", err);
+    checking->partitions[p].pieces += 1;
+    if (record.kind == FR_DELTA_ROWS) {
+        if (record.rows.table.size != strlen(checking->file->table) ||
+            memcmp(record.rows.table.bytes, checking->file->table, record.rows.table.size) != 0)
+            return wrong(checking, "rows of another table than the manifest says", err);
+        checking->rows += record.rows.n_rows;
+        checking->partitions[p].rows += record.rows.n_rows;
+    }
+    if (record.kind != FR_DELTA_COMMIT)
+        return FR_OK;
+    checking->partitions[p].closed = true;
+    if (record.commit.n_pieces != record.piece || record.commit.n_rows != checking->partitions[p].rows)
+        return wrong(checking, "the commit counts other pieces or rows than there are", err);
+    return FR_OK;
+}
+
+static enum fr_status check_files(const char *path, const struct fr_manifest *manifest, struct fr_err *err)
+{
+    struct checking *checking = fr_alloc(1, sizeof(*checking));
+    enum fr_status status = FR_OK;
+    checking->manifest = manifest;
+    for (size_t i = 0; i < manifest->n_files && status == FR_OK; i++) {
+        checking->file = &manifest->files[i];
+        checking->rows = 0;
+        status = fr_manifest_records(path, checking->file, check_record, checking, err);
+        if (status == FR_OK && checking->rows != checking->file->rows)
+            status = wrong(checking, "another number of rows than the manifest says", err);
+    }
+    for (uint32_t p = 0; p < manifest->np && status == FR_OK; p++)
+        if (!checking->partitions[p].closed)
+            status = fr_err_set(err, FR_E_CORRUPT, "%s: partition %" PRIu32 " has no commit", path, p);
+    free(checking);
+    return status;
+}
+
+enum fr_status fr_snapshot_check(const char *path, struct fr_snapshot *out, struct fr_err *err)
+{
+    struct fr_manifest manifest = {0};
+    struct fr_snapshot seen;
+    enum fr_status status = read_manifest(path, &manifest, &seen, err);
+    if (status == FR_OK)
+        status = fr_manifest_look(path, &manifest, err);
+    if (status == FR_OK)
+        status = check_files(path, &manifest, err);
+    if (status == FR_OK)
+        *out = seen;
+    fr_manifest_release(&manifest);
+    return status;
+}
+
+/* ---- the folder ---- */
+
+static int compare(const void *a, const void *b)
+{
+    const struct fr_snapshot *left = a, *right = b;
+    if (left->timeline != right->timeline)
+        return left->timeline < right->timeline ? -1 : 1;
+    return (left->epoch > right->epoch) - (left->epoch < right->epoch);
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t size = strlen(text), tail = strlen(end);
+    return size > tail && strcmp(text + size - tail, end) == 0;
+}
+
+enum fr_status fr_snapshot_list(const char *dir, struct fr_snapshot **out, size_t *n, struct fr_err *err)
+{
+    *out = NULL;
+    *n = 0;
+    DIR *folder = opendir(dir);
+    if (!folder)
+        return errno == ENOENT ? FR_OK : fr_err_set(err, FR_E_IO, "cannot list %s: %s", dir, strerror(errno));
+    const struct dirent *entry;
+    while ((entry = readdir(folder)) != NULL) {
+        char path[PATH_MAX];
+        struct fr_snapshot seen;
+        struct fr_err ignored = {0};
+        if (!is_entry(entry->d_name) || ends_with(entry->d_name, part_end) ||
+            fr_snapshot_join(path, dir, entry->d_name, &ignored) != FR_OK ||
+            fr_snapshot_look(path, &seen, &ignored) != FR_OK || strcmp(seen.name, entry->d_name) != 0)
+            continue;
+        *out = fr_realloc(*out, *n + 1, sizeof(**out));
+        (*out)[(*n)++] = seen;
+    }
+    (void)closedir(folder);
+    if (*n > 1)
+        qsort(*out, *n, sizeof(**out), compare);
+    return FR_OK;
+}
+
+bool fr_snapshot_current(const char *dir, char name[FR_MANIFEST_NAME_MAX])
+{
+    char path[PATH_MAX];
+    struct fr_buffer text = {0};
+    struct fr_err ignored = {0};
+    bool found = fr_snapshot_join(path, dir, current_file, &ignored) == FR_OK &&
+                 fr_file_read(path, FR_MANIFEST_NAME_MAX, &text, &ignored) == FR_OK;
+    while (text.size > 0 && text.data[text.size - 1] == '\n')
+        text.size -= 1;
+    found = found && text.size > 0 && text.size < FR_MANIFEST_NAME_MAX && !memchr(text.data, '/', text.size);
+    struct fr_snapshot seen;
+    if (found) {
+        memcpy(name, text.data, text.size);
+        name[text.size] = '\0';
+        found =
+            fr_snapshot_join(path, dir, name, &ignored) == FR_OK && fr_snapshot_look(path, &seen, &ignored) == FR_OK;
+    }
+    fr_buffer_release(&text);
+    return found;
+}
+
+enum fr_status fr_snapshot_point(const char *dir, const char *name, struct fr_err *err)
+{
+    char path[PATH_MAX], line[FR_MANIFEST_NAME_MAX + 1];
+    int size = snprintf(line, sizeof(line), "%s\n", name);
+    FR_CHECK(size > 0 && (size_t)size < sizeof(line));
+    enum fr_status status = fr_snapshot_join(path, dir, current_file, err);
+    return status == FR_OK ? fr_file_replace(fr_disk_system(), path, line, (size_t)size, err) : status;
+}
+
+enum fr_status fr_snapshot_remove(const char *dir, const char *name, struct fr_err *err)
+{
+    char path[PATH_MAX], part[PATH_MAX];
+    enum fr_status status = fr_snapshot_join(path, dir, name, err);
+    if (status == FR_OK)
+        status = fr_snapshot_temporary(dir, name, part, err);
+    if (status == FR_OK && rename(path, part) != 0)
+        status = fr_err_set(err, FR_E_IO, "cannot remove %s: %s", path, strerror(errno));
+    return status == FR_OK ? fr_snapshot_remove_tree(part, err) : status;
+}
+
+enum fr_status fr_snapshot_sweep(const char *dir, struct fr_err *err)
+{
+    DIR *folder = opendir(dir);
+    if (!folder)
+        return errno == ENOENT ? FR_OK : fr_err_set(err, FR_E_IO, "cannot list %s: %s", dir, strerror(errno));
+    enum fr_status status = FR_OK;
+    const struct dirent *entry;
+    while (status == FR_OK && (entry = readdir(folder)) != NULL) {
+        char path[PATH_MAX];
+        bool part = ends_with(entry->d_name, part_end);
+        if (!part && !ends_with(entry->d_name, fr_snapshot_answer_end))
+            continue;
+        status = fr_snapshot_join(path, dir, entry->d_name, err);
+        if (status == FR_OK && part)
+            status = fr_snapshot_remove_tree(path, err);
+        else if (status == FR_OK)
+            (void)unlink(path);
+    }
+    (void)closedir(folder);
+    return status;
+}

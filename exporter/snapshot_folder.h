@@ -1,0 +1,20 @@
+/* What the files of snapshots share. */
+#ifndef FR_EXPORTER_SNAPSHOT_FOLDER_H
+#define FR_EXPORTER_SNAPSHOT_FOLDER_H
+
+#include "exporter/snapshot.h"
+
+extern const char fr_snapshot_answer_end[]; /* .answer */
+
+/* dir/name; FR_E_LIMIT. */
+enum fr_status fr_snapshot_join(char out[PATH_MAX], const char *dir, const char *name,
+                                struct fr_err *err) FR_MUST_CHECK;
+/* The name that a snapshot has until it is whole; what is there is removed. */
+enum fr_status fr_snapshot_temporary(const char *dir, const char *name, char out[PATH_MAX],
+                                     struct fr_err *err) FR_MUST_CHECK;
+/* A directory of files; none there is fine. */
+enum fr_status fr_snapshot_remove_tree(const char *path, struct fr_err *err) FR_MUST_CHECK;
+/* text: the manifest's bytes. */
+void fr_snapshot_describe(const struct fr_manifest *manifest, const struct fr_buffer *text, struct fr_snapshot *out);
+
+#endif
