@@ -62,11 +62,24 @@ static void *refuse(void)
     return NULL;
 }
 
-/* Whether the budget has room for so many bytes more. */
-static bool affordable(const struct fr_replica_memory *memory, size_t more)
+/* Takes so many bytes more of the budget, where it has room for them. */
+static bool charge(const struct fr_replica_memory *memory, size_t more)
 {
-    const struct fr_replica_budget *budget = memory ? memory->budget : NULL;
-    return !budget || budget->max == 0 || (budget->held <= budget->max && more <= budget->max - budget->held);
+    struct fr_replica_budget *budget = memory ? memory->budget : NULL;
+    if (!budget)
+        return true;
+    uint64_t max = atomic_load_explicit(&budget->max, memory_order_relaxed);
+    uint64_t before = atomic_fetch_add_explicit(&budget->held, more, memory_order_relaxed);
+    if (max == 0 || (before <= max && more <= max - before))
+        return true;
+    atomic_fetch_sub_explicit(&budget->held, more, memory_order_relaxed);
+    return false;
+}
+
+static void refund(const struct fr_replica_memory *memory, size_t size)
+{
+    if (memory && memory->budget)
+        atomic_fetch_sub_explicit(&memory->budget->held, size, memory_order_relaxed);
 }
 
 static void link_block(struct fr_replica_block *block)
@@ -79,8 +92,6 @@ static void link_block(struct fr_replica_block *block)
     if (block->next)
         block->next->at = &block->next;
     memory->first = block;
-    if (memory->budget)
-        memory->budget->held += block->size;
 }
 
 static void unlink_block(struct fr_replica_block *block)
@@ -90,15 +101,18 @@ static void unlink_block(struct fr_replica_block *block)
     *block->at = block->next;
     if (block->next)
         block->next->at = block->at;
-    if (block->memory->budget)
-        block->memory->budget->held -= block->size;
+}
+
+static struct fr_replica_memory *owner(void)
+{
+    return current ? current->memory : NULL;
 }
 
 /* The block of whole size bytes at base, whose header ends at `place`. */
 static void *take_block(void *base, size_t whole, void *place)
 {
     struct fr_replica_block *block = (struct fr_replica_block *)place - 1;
-    *block = (struct fr_replica_block){.memory = current ? current->memory : NULL, .base = base, .size = whole};
+    *block = (struct fr_replica_block){.memory = owner(), .base = base, .size = whole};
     link_block(block);
     return place;
 }
@@ -107,10 +121,13 @@ void *__wrap_calloc(size_t count, size_t size)
 {
     size_t bytes, whole;
     bool fits = fr_mul_size(count, size, &bytes) && fr_add_size(bytes, sizeof(struct fr_replica_block), &whole);
-    if (!fits || (current && !affordable(current->memory, whole)))
+    if (!fits || !charge(owner(), whole))
         return refuse();
     struct fr_replica_block *block = __real_calloc(1, whole);
-    return block ? take_block(block, whole, block + 1) : refuse();
+    if (block)
+        return take_block(block, whole, block + 1);
+    refund(owner(), whole);
+    return refuse();
 }
 
 void *__wrap_malloc(size_t size)
@@ -121,20 +138,24 @@ void *__wrap_malloc(size_t size)
 /* The block stays whose it was. */
 void *__wrap_realloc(void *memory, size_t size)
 {
-    size_t whole;
+    size_t whole = 0;
     if (!memory)
         return __wrap_calloc(1, size);
     struct fr_replica_block *block = (struct fr_replica_block *)memory - 1;
     FR_CHECK(block->base == block); /* aligned memory is not resized */
     bool fits = fr_add_size(size, sizeof(*block), &whole);
-    if (!fits || (whole > block->size && !affordable(block->memory, whole - block->size)))
+    const size_t before = block->size, more = whole > before ? whole - before : 0;
+    if (!fits || !charge(block->memory, more))
         return refuse();
     unlink_block(block);
     struct fr_replica_block *moved = __real_realloc(block, whole);
     if (!moved) {
         link_block(block);
+        refund(block->memory, more);
         return refuse();
     }
+    if (whole < before)
+        refund(moved->memory, before - whole);
     moved->base = moved;
     moved->size = whole;
     link_block(moved);
@@ -148,8 +169,12 @@ int __wrap_posix_memalign(void **out, size_t alignment, size_t size)
     while (before < sizeof(struct fr_replica_block))
         before *= 2;
     bool fits = fr_add_size(size, before, &whole);
-    if (!fits || (current && !affordable(current->memory, whole)) ||
-        __real_posix_memalign(&base, alignment, whole) != 0) {
+    if (!fits || !charge(owner(), whole)) {
+        (void)refuse();
+        return ENOMEM;
+    }
+    if (__real_posix_memalign(&base, alignment, whole) != 0) {
+        refund(owner(), whole);
         (void)refuse();
         return ENOMEM;
     }
@@ -163,7 +188,30 @@ void __wrap_free(void *memory)
         return;
     struct fr_replica_block *block = (struct fr_replica_block *)memory - 1;
     unlink_block(block);
+    refund(block->memory, block->size);
     __real_free(block->base);
+}
+
+struct trying {
+    size_t alignment, size;
+    void *given;
+};
+
+static void run_try(void *self)
+{
+    struct trying *trying = self;
+    void *given = NULL;
+    if (trying->alignment <= ALIGNMENT)
+        given = __wrap_calloc(1, trying->size);
+    else if (__wrap_posix_memalign(&given, trying->alignment, trying->size) == 0)
+        memset(given, 0, trying->size);
+    trying->given = given;
+}
+
+void *fr_replica_memory_try(struct fr_replica_memory *memory, size_t alignment, size_t size)
+{
+    struct trying trying = {.alignment = alignment, .size = size};
+    return fr_replica_memory_run(memory, run_try, &trying) ? trying.given : NULL;
 }
 
 void fr_replica_memory_moved(struct fr_replica_memory *memory)

@@ -11,7 +11,7 @@
  * bytes besides the oldest epoch's own; nothing of a record is used before its crc fits.
  *
  * Owner: one thread. It does not read Kafka, files or clocks. */
-#include "replica_internal.h"
+#include "snapshot.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,10 +25,12 @@ enum { STAGING_OLDEST_FACTOR = 4 };
 
 int freshet_replica_new(const struct freshet_replica_options *options, struct freshet_replica **out)
 {
-    struct freshet_replica *replica = calloc(1, sizeof(*replica));
-    if (!replica)
+    void *memory = NULL;
+    if (posix_memalign(&memory, _Alignof(struct freshet_replica), sizeof(struct freshet_replica)) != 0)
         return FRESHET_E_NO_MEMORY;
+    struct freshet_replica *replica = memset(memory, 0, sizeof(*replica));
     replica->memory.budget = &replica->budget;
+    fr_views_init(&replica->views, &replica->memory);
     replica->follow_all = options->partitions == NULL;
     bool fits = !options->model || (options->model[0] && strlen(options->model) < sizeof(replica->model_name));
     for (size_t i = 0; options->partitions && i < options->n_partitions && fits; i++) {
@@ -39,9 +41,19 @@ int freshet_replica_new(const struct freshet_replica_options *options, struct fr
                 replica->follow_highest = options->partitions[i];
         }
     }
-    if (!fits) {
+    int status = fits ? freshet_reader_new(replica, &replica->own) : FRESHET_E_INVALID;
+    if (status == FRESHET_OK && options->snapshots) {
+        const size_t size = strlen(options->snapshots) + 1;
+        replica->snapshots = malloc(size);
+        if (replica->snapshots)
+            memcpy(replica->snapshots, options->snapshots, size);
+        else
+            status = FRESHET_E_NO_MEMORY;
+    }
+    if (status != FRESHET_OK) {
+        freshet_reader_free(replica->own);
         free(replica);
-        return FRESHET_E_INVALID;
+        return status;
     }
     replica->follow[0] = true; /* model and dense parameters are there */
     if (options->model)
@@ -55,16 +67,19 @@ void freshet_replica_free(struct freshet_replica *replica)
 {
     if (!replica)
         return;
+    freshet_reader_free(replica->own);
     fr_waiting_free(&replica->waiting);
-    fr_served_model_free(replica->model);
+    fr_views_release(&replica->views);
     free(replica->last_committed);
+    free(replica->next_offsets);
+    free(replica->snapshots);
     fr_replica_memory_release(&replica->memory);
     free(replica);
 }
 
 void freshet_replica_limit_memory(struct freshet_replica *replica, uint64_t bytes)
 {
-    replica->budget.max = bytes;
+    atomic_store_explicit(&replica->budget.max, bytes, memory_order_relaxed);
 }
 
 /* ---- what a record can end in ---- */
@@ -84,10 +99,20 @@ static int refuse(struct freshet_replica *replica, struct freshet_event *event, 
     return status;
 }
 
+/* What waits cannot continue what is served. */
+static void begin_again(struct freshet_replica *replica)
+{
+    fr_waiting_clear(&replica->waiting);
+    memset(replica->begun, 0, sizeof(replica->begun));
+    if (replica->np > 0)
+        memset(replica->last_committed, 0, replica->np * sizeof(*replica->last_committed));
+}
+
 static int stop(struct freshet_replica *replica, struct freshet_event *event, int status, const char *problem)
 {
     copy_text(replica->stop_problem, sizeof(replica->stop_problem), problem);
     replica->stopped = status;
+    begin_again(replica);
     return refuse(replica, event, status, problem);
 }
 
@@ -137,22 +162,29 @@ static void begin_timeline(struct freshet_replica *replica, uint64_t timeline)
 {
     replica->timeline = timeline;
     replica->epoch = replica->digest = 0;
+    atomic_store_explicit(&replica->newest_epoch, 0, memory_order_relaxed);
     memset(replica->digests, 0, sizeof(replica->digests));
-    memset(replica->last_committed, 0, replica->np * sizeof(*replica->last_committed));
-    fr_waiting_clear(&replica->waiting);
+    begin_again(replica);
 }
 
-/* A newer timeline says that history was rewound. If it was rewound to nothing, the replica begins
- * again and serves the old state until the first epoch is there. Otherwise only the snapshot that
- * the rewind names leads on. */
+/* The first piece of an epoch that holds all of a state. */
+static bool begins_all(const struct fr_delta_record *record)
+{
+    return record->from == 1 && record->piece == 0;
+}
+
+/* A newer timeline says that history was rewound. If it was rewound to nothing, or all of its state
+ * comes with an epoch merged from the first, the replica begins again and serves the old state
+ * until that is there. Otherwise only the snapshot that the rewind names leads on. */
 static int rewind_history(struct freshet_replica *replica, const struct fr_delta_record *record,
                           struct freshet_event *event)
 {
     char problem[256];
-    if (record->kind == FR_DELTA_REWIND && record->rewind.to == 0 && record->rewind.snap.size == 0 &&
-        record->epoch == 1) {
+    bool to_nothing = record->kind == FR_DELTA_REWIND && record->rewind.to == 0 && record->rewind.snap.size == 0 &&
+                      record->epoch == 1;
+    if (to_nothing || begins_all(record)) {
         begin_timeline(replica, record->timeline);
-        replica->reset_pending = replica->model != NULL;
+        replica->reset_pending = fr_views_newest(&replica->views) != NULL;
         return FRESHET_OK;
     }
     if (record->kind == FR_DELTA_REWIND)
@@ -200,10 +232,11 @@ static int check_chain(struct freshet_replica *replica, const struct fr_delta_re
             return two_writers(replica, event, record->epoch, "was applied with another digest");
         return drop_stale(event);
     }
-    /* A new replica begins with piece 0 of an epoch from 1; what lies before lost its beginning. */
-    if (record->from == 1 && record->piece == 0)
+    /* A new replica begins with piece 0 of an epoch from 1, and so does one that was stopped by a
+     * gap; what lies before lost its beginning. */
+    if (begins_all(record))
         replica->begun[record->partition] = true;
-    if (replica->epoch == 0 && !replica->begun[record->partition])
+    if ((replica->epoch == 0 || replica->stopped) && !replica->begun[record->partition])
         return drop_stale(event);
     uint64_t reached = replica->last_committed[record->partition];
     if (reached < replica->epoch)
@@ -298,21 +331,30 @@ static struct fr_waiting_epoch *next_complete(const struct freshet_replica *repl
     return NULL;
 }
 
-static void move_on(struct freshet_replica *replica, const struct fr_waiting_epoch *entry)
+/* What is told of an epoch that is to be served. */
+static struct freshet_replica_info info_of(const struct freshet_replica *replica, const struct fr_waiting_epoch *entry)
 {
-    replica->epoch = entry->epoch;
-    replica->digest = entry->digest;
-    replica->digests[entry->epoch % FR_DIGESTS_KEPT].epoch = entry->epoch;
-    replica->digests[entry->epoch % FR_DIGESTS_KEPT].digest = entry->digest;
-    replica->info.timeline = replica->timeline;
-    replica->info.epoch = entry->epoch;
-    replica->info.digest = entry->digest;
-    replica->info.fp = entry->fp;
-    replica->info.watermark_ms = entry->wm_ms;
-    replica->info.samples = entry->samples;
-    replica->info.commit_wall_ms = entry->t_ms;
-    replica->info.epochs_applied += 1;
-    fr_waiting_drop(&replica->waiting, entry->epoch);
+    struct freshet_replica_info info = replica->info;
+    info.timeline = replica->timeline;
+    info.epoch = entry->epoch;
+    info.digest = entry->digest;
+    info.fp = entry->fp;
+    info.watermark_ms = entry->wm_ms;
+    info.samples = entry->samples;
+    info.np = replica->np;
+    info.epochs_applied += 1;
+    info.commit_wall_ms = entry->t_ms;
+    return info;
+}
+
+static void move_on(struct freshet_replica *replica, const struct freshet_replica_info *info)
+{
+    replica->epoch = info->epoch;
+    replica->digest = info->digest;
+    replica->digests[info->epoch % FR_DIGESTS_KEPT].epoch = info->epoch;
+    replica->digests[info->epoch % FR_DIGESTS_KEPT].digest = info->digest;
+    replica->info = *info;
+    fr_waiting_drop(&replica->waiting, info->epoch);
 }
 
 static int apply_complete(struct freshet_replica *replica, struct freshet_event *event)
@@ -331,12 +373,14 @@ static int apply_complete(struct freshet_replica *replica, struct freshet_event 
         if (known && expected != entry->previous)
             return two_writers(replica, event, entry->epoch, "does not continue what was applied before it");
         struct fr_err err = {0};
-        int status = fr_replica_apply(replica, entry, &err);
+        const struct freshet_replica_info info = info_of(replica, entry);
+        int status = fr_replica_apply(replica, entry, &info, &err);
         if (status == FRESHET_E_NO_MEMORY)
             return refuse(replica, event, status, err.text);
         if (status != FRESHET_OK)
             return stop(replica, event, status, err.text);
-        move_on(replica, entry);
+        move_on(replica, &info);
+        replica->stopped = FRESHET_OK;
         event->applied += 1;
     }
     return FRESHET_OK;
@@ -350,12 +394,16 @@ static int feed_record(struct freshet_replica *replica, struct incoming *incomin
         return status;
     if (record->partition >= replica->np || !replica->follow[record->partition] || record->timeline < replica->timeline)
         return drop_stale(event);
+    if (record->timeline > replica->newest_timeline)
+        replica->newest_timeline = record->timeline;
     if (record->timeline > replica->timeline) {
         if (replica->timeline == 0 && record->kind != FR_DELTA_REWIND)
             begin_timeline(replica, record->timeline);
         else
             status = rewind_history(replica, record, event);
     }
+    if (record->epoch > atomic_load_explicit(&replica->newest_epoch, memory_order_relaxed))
+        atomic_store_explicit(&replica->newest_epoch, record->epoch, memory_order_relaxed);
     if (status == FRESHET_OK)
         status = check_chain(replica, record, event);
     if (status != FRESHET_OK || event->stale)
@@ -392,6 +440,69 @@ static int feed_whole(struct freshet_replica *replica, struct incoming *incoming
     return refuse(replica, event, FRESHET_E_NO_MEMORY, "memory to hold the record was refused");
 }
 
+/* ---- after a stop ---- */
+
+/* Whether something that comes later leads on; who writes with another digest, or as another model,
+ * stops a replica for good. */
+static bool may_go_on(const struct freshet_replica *replica)
+{
+    return replica->stopped == FRESHET_E_GAP || replica->stopped == FRESHET_E_REWIND ||
+           replica->stopped == FRESHET_E_INVALID;
+}
+
+/* The record is of an epoch that holds all of a state, or comes behind one in its partition; not of
+ * a timeline that was rewound since. */
+static bool leads_on(const struct freshet_replica *replica, const struct fr_delta_record *record)
+{
+    bool newer = record->timeline > replica->timeline ||
+                 (record->timeline == replica->timeline && record->epoch > replica->epoch);
+    newer &= record->timeline >= replica->newest_timeline;
+    return record->partition < replica->np && newer && (replica->begun[record->partition] || begins_all(record));
+}
+
+static int feed_stopped(struct freshet_replica *replica, struct incoming *incoming, struct freshet_event *event)
+{
+    const struct fr_delta_record *record = &incoming->record;
+    const int stopped = replica->stopped;
+    if (!may_go_on(replica))
+        return refuse(replica, event, stopped, replica->stop_problem);
+    if (leads_on(replica, record))
+        return feed_whole(replica, incoming, event);
+    /* once per epoch and partition is often enough to look */
+    if (record->kind == FR_DELTA_COMMIT && fr_replica_reload(replica, record)) {
+        event->reloaded = 1;
+        return drop_stale(event);
+    }
+    replica->stopped = stopped;
+    return refuse(replica, event, stopped, replica->stop_problem);
+}
+
+/* An epoch went by in a partition that lost its beginning; a snapshot may lead on. */
+static bool lacks_beginning(const struct freshet_replica *replica, const struct fr_delta_record *record,
+                            const struct freshet_event *event)
+{
+    return event->stale && !replica->stopped && replica->epoch == 0 && record->kind == FR_DELTA_COMMIT &&
+           record->partition < replica->np && replica->follow[record->partition] &&
+           record->timeline == replica->timeline;
+}
+
+static int feed_running(struct freshet_replica *replica, struct incoming *incoming, struct freshet_event *event)
+{
+    int status = feed_whole(replica, incoming, event);
+    if (!may_go_on(replica)) {
+        if (lacks_beginning(replica, &incoming->record, event) && fr_replica_reload(replica, &incoming->record))
+            event->reloaded = 1;
+        return status;
+    }
+    if (!fr_replica_reload(replica, &incoming->record)) {
+        replica->stopped = status;
+        return status;
+    }
+    replica->info.refused -= 1;
+    *event = (struct freshet_event){.record_epoch = event->record_epoch, .reloaded = 1};
+    return drop_stale(event);
+}
+
 int freshet_replica_feed(struct freshet_replica *replica, uint32_t partition, const void *bytes, size_t size,
                          struct freshet_event *out)
 {
@@ -401,9 +512,10 @@ int freshet_replica_feed(struct freshet_replica *replica, uint32_t partition, co
     int status;
     replica->info.records += 1;
     enum fr_status read = fr_delta_read(bytes, size, &incoming.record, &err);
+    fr_views_settle(&replica->views);
     if (read == FR_OK)
         event.record_epoch = incoming.record.epoch;
-    if (replica->stopped != FRESHET_OK)
+    if (replica->stopped != FRESHET_OK && read != FR_OK)
         status = refuse(replica, &event, replica->stopped, replica->stop_problem);
     else if (read == FR_E_UNSUPPORTED)
         status = stop(replica, &event, FRESHET_E_MISMATCH, err.text);
@@ -411,8 +523,10 @@ int freshet_replica_feed(struct freshet_replica *replica, uint32_t partition, co
         status = refuse(replica, &event, FRESHET_E_INVALID, err.text);
     else if (incoming.record.partition != partition)
         status = refuse(replica, &event, FRESHET_E_INVALID, "the record is of another partition than it came from");
+    else if (replica->stopped != FRESHET_OK)
+        status = feed_stopped(replica, &incoming, &event);
     else
-        status = feed_whole(replica, &incoming, &event);
+        status = feed_running(replica, &incoming, &event);
     event.timeline = replica->info.timeline;
     event.epoch = replica->info.epoch;
     if (out)

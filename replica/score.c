@@ -5,8 +5,11 @@
  * occurrence, so the numbers are those of the trainer's deduplicated batch. A key without a row is
  * NULL, which the network takes as zeros.
  *
- * Owner: the replica's thread. It does not look at labels, weights or times. */
-#include "replica_internal.h"
+ * A reader has a network of its own, with the values of the parameters copied into it when they are
+ * others than those it scored with last: an activation is nobody else's.
+ *
+ * Owner: the reader's thread. It does not look at labels, weights or times. */
+#include "reader.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,95 +18,103 @@
 #include "base/check.h"
 #include "base/math.h"
 
-uint32_t freshet_replica_tasks(const struct freshet_replica *replica)
+/* ---- the network ---- */
+
+struct making {
+    struct fr_scorer *scorer;
+    const struct fr_conf *conf;
+};
+
+static void make_scorer(void *self)
 {
-    return replica->model ? replica->model->conf->n_tasks : 0;
+    const struct making *making = self;
+    struct fr_scorer *scorer = making->scorer;
+    const struct fr_conf *conf = making->conf;
+    struct fr_graph *graph = fr_graph_new(&(struct fr_graph_options){.conf = conf, .scoring_only = true});
+    scorer->parameters = fr_graph_parameters(graph);
+    scorer->n_parameters = fr_graph_parameter_count(graph);
+    scorer->serials = fr_alloc(scorer->n_parameters + 1, sizeof(*scorer->serials));
+    scorer->batch = fr_batch_new(conf);
+    scorer->found.tables = fr_alloc(conf->n_tables + 1u, sizeof(*scorer->found.tables));
+    scorer->found.capacity = fr_alloc(conf->n_tables + 1u, sizeof(*scorer->found.capacity));
+    scorer->found.rows = (struct fr_rows){.n_tables = conf->n_tables,
+                                          .tables = scorer->found.tables,
+                                          .n_slots = conf->n_slots,
+                                          .slot_base = fr_alloc(conf->n_slots + 1u, sizeof(uint32_t))};
+    scorer->graph = graph;
 }
 
-const char *freshet_replica_task_name(const struct freshet_replica *replica, uint32_t task)
+void fr_reader_forget(struct freshet_reader *reader)
 {
-    return task < freshet_replica_tasks(replica) ? replica->model->conf->tasks[task].name : "";
+    fr_replica_memory_release(&reader->scorer.memory);
+    reader->scorer = (struct fr_scorer){.memory.budget = &reader->replica->budget};
 }
 
-const char *freshet_replica_trained_kernel(const struct freshet_replica *replica)
+static void take_values(struct fr_scorer *scorer, const struct fr_served *view)
 {
-    return replica->model ? replica->model->kernel : "";
-}
-
-const char *freshet_replica_scoring_kernel(const struct freshet_replica *replica)
-{
-    return replica->model ? fr_graph_kernel(replica->model->scorer.graph) : "";
-}
-
-const char *freshet_replica_score_problem(const struct freshet_replica *replica)
-{
-    return replica->score_problem;
-}
-
-uint64_t freshet_replica_score_ignored(const struct freshet_replica *replica, char *names, size_t room)
-{
-    size_t size = 0;
-    if (room)
-        names[0] = 0;
-    for (size_t f = 0; replica->model && !replica->model->scorer_broken && f < 2; f++) {
-        const struct fr_decoder *decoder = replica->model->scorer.decoders[f];
-        const struct fr_unknown_slots *unknown = decoder ? fr_decoder_unknown(decoder) : NULL;
-        for (uint32_t i = 0; unknown && i < unknown->n && size + 1 < room; i++) {
-            int more = snprintf(names + size, room - size, "%s%s", size ? " " : "", unknown->names[i]);
-            size = size + (size_t)more < room ? size + (size_t)more : room - 1;
-        }
+    for (size_t i = 0; i < scorer->n_parameters; i++) {
+        const struct fr_served_dense *dense = view->parameters[i];
+        if (dense->serial == scorer->serials[i])
+            continue;
+        FR_CHECK(dense->n == scorer->parameters[i].n_values);
+        memcpy(scorer->parameters[i].values, dense->values, dense->n * sizeof(float));
+        scorer->serials[i] = dense->serial;
     }
-    return replica->score_ignored;
 }
+
+/* ---- rows ---- */
 
 static void reserve_occurrences(struct fr_scorer *scorer, uint32_t table, size_t needed)
 {
-    if (needed <= scorer->table_rows_capacity[table])
+    size_t capacity = scorer->found.capacity[table] ? scorer->found.capacity[table] : 256;
+    if (needed <= scorer->found.capacity[table])
         return;
-    size_t capacity = scorer->table_rows_capacity[table] ? scorer->table_rows_capacity[table] : 256;
     while (capacity < needed)
         capacity *= 2;
-    struct fr_table_rows *rows = &scorer->table_rows[table];
+    struct fr_table_rows *rows = &scorer->found.tables[table];
     rows->keys = fr_realloc(rows->keys, capacity, sizeof(*rows->keys));
     rows->rows = fr_realloc(rows->rows, capacity, sizeof(*rows->rows));
     rows->unique_of = fr_realloc(rows->unique_of, capacity, sizeof(*rows->unique_of));
-    scorer->table_rows_capacity[table] = capacity;
+    scorer->found.capacity[table] = capacity;
 }
 
-static void resolve(struct fr_served_model *model)
+static void resolve(struct fr_scorer *scorer, const struct fr_served *view)
 {
-    struct fr_scorer *scorer = &model->scorer;
     const struct fr_batch *batch = scorer->batch;
-    for (uint32_t t = 0; t < model->n_tables; t++)
-        scorer->table_rows[t].n_unique = scorer->table_rows[t].n_occurrences = 0;
-    for (uint32_t s = 0; s < model->conf->n_slots; s++) {
-        int32_t t = model->conf->slots[s].table;
+    const struct fr_conf *conf = view->model->conf;
+    for (uint32_t t = 0; t < conf->n_tables; t++)
+        scorer->found.tables[t].n_unique = scorer->found.tables[t].n_occurrences = 0;
+    for (uint32_t s = 0; s < conf->n_slots; s++) {
+        int32_t t = conf->slots[s].table;
         if (t == FR_NO_INDEX)
             continue;
-        struct fr_table_rows *rows = &scorer->table_rows[t];
+        struct fr_table_rows *rows = &scorer->found.tables[t];
         uint32_t n = batch->columns[s].begin[fr_batch_entries(batch, s)], base = rows->n_occurrences;
         FR_CHECK(n <= UINT32_MAX - base);
         reserve_occurrences(scorer, (uint32_t)t, (size_t)base + n);
-        scorer->rows.slot_base[s] = base;
+        scorer->found.rows.slot_base[s] = base;
         for (uint32_t i = 0; i < n; i++) {
             rows->keys[base + i] = batch->columns[s].keys[i];
-            rows->rows[base + i] = fr_row_map_find(&model->tables[t].rows, batch->columns[s].keys[i]);
             rows->unique_of[base + i] = base + i;
         }
+        fr_served_rows(&view->tables[t], batch->columns[s].keys, n, rows->rows + base);
         rows->n_occurrences = rows->n_unique = base + n;
     }
 }
 
-static int problem(struct freshet_replica *replica, int status, const char *text)
+/* ---- scores ---- */
+
+static int problem(struct freshet_reader *reader, int status, const char *text)
 {
-    size_t size = strnlen(text, sizeof(replica->score_problem) - 1);
-    memcpy(replica->score_problem, text, size);
-    replica->score_problem[size] = 0;
+    size_t size = strnlen(text, sizeof(reader->problem) - 1);
+    memcpy(reader->problem, text, size);
+    reader->problem[size] = 0;
     return status;
 }
 
 struct scoring {
-    struct fr_served_model *model;
+    struct fr_scorer *scorer;
+    const struct fr_served *view;
     enum fr_format format;
     struct fr_record record;
     float *scores;
@@ -115,8 +126,10 @@ struct scoring {
 static void run_score(void *self)
 {
     struct scoring *scoring = self;
-    const struct fr_conf *conf = scoring->model->conf;
-    struct fr_scorer *scorer = &scoring->model->scorer;
+    const struct fr_conf *conf = scoring->view->model->conf;
+    struct fr_scorer *scorer = scoring->scorer;
+    if (!scorer->graph)
+        make_scorer(&(struct making){scorer, conf});
     struct fr_decoder **decoder = &scorer->decoders[scoring->format];
     if (!*decoder)
         *decoder = fr_decoder_new_scoring(conf, scoring->format);
@@ -125,11 +138,12 @@ static void run_score(void *self)
     scoring->reason = scoring->n > scoring->room ? "the record has more samples than there is room for scores" : "";
     if (scoring->n == 0 || scoring->reason[0])
         return;
+    take_values(scorer, scoring->view);
     fr_batch_clear(scorer->batch);
     fr_decode_append(*decoder, 0, scoring->n, scorer->batch);
     scoring->ignored = scorer->batch->unknown_slots;
-    resolve(scoring->model);
-    fr_graph_forward(scorer->graph, scorer->batch, &scorer->rows);
+    resolve(scorer, scoring->view);
+    fr_graph_forward(scorer->graph, scorer->batch, &scorer->found.rows);
     for (uint32_t k = 0; k < conf->n_tasks; k++) {
         const float *logits = fr_graph_logits(scorer->graph, k);
         for (uint32_t i = 0; i < scoring->n; i++)
@@ -139,56 +153,60 @@ static void run_score(void *self)
 }
 
 /* Where memory was refused in the middle of a score, decoder, batch and network stand in the middle
- * of a change; the values of the parameters do not. */
-static bool mend_scorer(struct fr_served_model *model, struct fr_replica_budget *budget)
+ * of a change: they go, and the next score makes them anew. */
+static int score(struct freshet_reader *reader, struct scoring *scoring, uint32_t *n_samples)
 {
-    struct fr_scorer fresh, *old = &model->scorer;
-    if (!model->scorer_broken)
-        return true;
-    if (!fr_served_scorer_make(&fresh, model->conf, budget))
-        return false;
-    for (size_t i = 0; i < fresh.n_parameters; i++)
-        memcpy(fresh.parameters[i].values, old->parameters[i].values, old->parameters[i].n_values * sizeof(float));
-    fr_replica_memory_release(&old->memory);
-    *old = fresh;
-    fr_replica_memory_moved(&old->memory);
-    model->scorer_broken = false;
-    return true;
-}
-
-static int score(struct freshet_replica *replica, enum fr_format format, const void *bytes, size_t size, float *scores,
-                 uint32_t *n_samples)
-{
-    struct fr_served_model *model = replica->model;
-    replica->score_ignored = 0;
-    if (!model || model->n_received < model->scorer.n_parameters)
-        return problem(replica, FRESHET_E_NOT_READY, "the model and its dense parameters are not there yet");
-    struct scoring scoring = {.model = model,
-                              .format = format,
-                              .record = {.value = bytes, .size = size},
-                              .scores = scores,
-                              .room = *n_samples,
-                              .reason = ""};
-    if (!mend_scorer(model, &replica->budget))
-        return problem(replica, FRESHET_E_NO_MEMORY, "memory to score was refused");
-    if (!fr_replica_memory_run(&model->scorer.memory, run_score, &scoring)) {
-        model->scorer_broken = true;
-        return problem(replica, FRESHET_E_NO_MEMORY, "memory to score the record was refused; score fewer samples");
+    if (!fr_replica_memory_run(&reader->scorer.memory, run_score, scoring)) {
+        fr_reader_forget(reader);
+        return problem(reader, FRESHET_E_NO_MEMORY, "memory to score the record was refused; score fewer samples");
     }
-    replica->score_ignored = scoring.reason[0] ? 0 : scoring.ignored;
-    if (scoring.n > scoring.room || !scoring.reason[0])
-        *n_samples = scoring.n;
-    return problem(replica, scoring.reason[0] ? FRESHET_E_INVALID : FRESHET_OK, scoring.reason);
+    reader->ignored = scoring->reason[0] ? 0 : scoring->ignored;
+    if (scoring->n > scoring->room || !scoring->reason[0])
+        *n_samples = scoring->n;
+    return problem(reader, scoring->reason[0] ? FRESHET_E_INVALID : FRESHET_OK, scoring->reason);
 }
 
-int freshet_replica_score_json(struct freshet_replica *replica, const char *json, size_t size, float *scores,
-                               uint32_t *n_samples)
+int freshet_reader_score(struct freshet_reader *reader, enum freshet_format format, const void *bytes, size_t size,
+                         float *scores, uint32_t *n_samples)
 {
-    return score(replica, FR_FORMAT_JSON, json, size, scores, n_samples);
+    reader->ignored = 0;
+    if (format != FRESHET_JSON && format != FRESHET_MSGPACK)
+        return problem(reader, FRESHET_E_INVALID, "the format is neither FRESHET_JSON nor FRESHET_MSGPACK");
+    const struct fr_served *view = fr_reader_enter(reader);
+    int status = FRESHET_E_NOT_READY;
+    if (view && view->info.scorable) {
+        struct scoring scoring = {.scorer = &reader->scorer,
+                                  .view = view,
+                                  .format = format == FRESHET_JSON ? FR_FORMAT_JSON : FR_FORMAT_MSGPACK,
+                                  .record = {.value = bytes, .size = size},
+                                  .scores = scores,
+                                  .room = *n_samples,
+                                  .reason = ""};
+        status = score(reader, &scoring, n_samples);
+    } else {
+        (void)problem(reader, status, "the model and its dense parameters are not there yet");
+    }
+    fr_reader_leave(reader);
+    return status;
 }
 
-int freshet_replica_score_msgpack(struct freshet_replica *replica, const void *bytes, size_t size, float *scores,
-                                  uint32_t *n_samples)
+const char *freshet_reader_problem(struct freshet_reader *reader)
 {
-    return score(replica, FR_FORMAT_MSGPACK, bytes, size, scores, n_samples);
+    return reader->problem;
+}
+
+uint64_t freshet_reader_ignored(struct freshet_reader *reader, char *names, size_t room)
+{
+    size_t size = 0;
+    if (room)
+        names[0] = 0;
+    for (size_t f = 0; f < 2; f++) {
+        const struct fr_decoder *decoder = reader->scorer.decoders[f];
+        const struct fr_unknown_slots *unknown = decoder ? fr_decoder_unknown(decoder) : NULL;
+        for (uint32_t i = 0; unknown && i < unknown->n && size + 1 < room; i++) {
+            int more = snprintf(names + size, room - size, "%s%s", size ? " " : "", unknown->names[i]);
+            size = size + (size_t)more < room ? size + (size_t)more : room - 1;
+        }
+    }
+    return reader->ignored;
 }

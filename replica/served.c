@@ -1,74 +1,143 @@
-/* Looking at what is served: numbers, single rows, and the public dump (DESIGN section 9).
+/* Looking at what is served: numbers, the calls that read by the handle, and the public dump
+ * (DESIGN section 9).
  *
  * The dump sorts the keys of one table at a time: it needs 8 bytes a row of the largest table
  * besides one line. Values are written as held, which is as published.
  *
- * Owner: the replica's thread. It does not change anything. */
-#include "replica_internal.h"
+ * Owner: the thread that asks. It does not change anything. */
+#include "reader.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "codec/dump.h"
+
+void fr_replica_fill_info(const struct freshet_replica *replica, struct freshet_replica_info *info)
+{
+    info->memory_bytes = atomic_load_explicit(&replica->budget.held, memory_order_relaxed);
+    info->newest_epoch = atomic_load_explicit(&replica->newest_epoch, memory_order_relaxed);
+    if (info->epoch > 0)
+        info->freshness_ms = fr_wall_ms(fr_clock_system()) - info->commit_wall_ms;
+}
 
 void freshet_replica_get_info(const struct freshet_replica *replica, struct freshet_replica_info *info)
 {
+    const struct fr_served *view = fr_views_newest(&replica->views);
     *info = replica->info;
     info->np = replica->np;
-    info->memory_bytes = replica->budget.held;
-    const struct fr_served_model *model = replica->model;
-    for (uint32_t t = 0; model && t < model->n_tables; t++)
-        info->rows += model->tables[t].rows.n_rows;
-    info->dense = model ? (uint32_t)model->n_received : 0;
-    info->scorable = model && model->n_received == model->scorer.n_parameters;
+    if (view) {
+        info->rows = view->info.rows;
+        info->dense = view->info.dense;
+        info->scorable = view->info.scorable;
+    }
+    fr_replica_fill_info(replica, info);
+}
+
+const char *freshet_version(void)
+{
+    return FR_VERSION;
+}
+
+/* ---- what reads by the handle ---- */
+
+const char *freshet_replica_trained_kernel(const struct freshet_replica *replica)
+{
+    const struct fr_served *view = fr_views_newest(&replica->views);
+    return view ? view->model->kernel : "";
+}
+
+const char *freshet_replica_scoring_kernel(const struct freshet_replica *replica)
+{
+    const struct fr_served *view = fr_views_newest(&replica->views);
+    return view ? view->model->scoring_kernel : "";
+}
+
+uint32_t freshet_replica_tasks(const struct freshet_replica *replica)
+{
+    return freshet_reader_tasks(replica->own);
+}
+
+const char *freshet_replica_task_name(const struct freshet_replica *replica, uint32_t task)
+{
+    return freshet_reader_task_name(replica->own, task);
+}
+
+uint32_t freshet_replica_tables(const struct freshet_replica *replica)
+{
+    return freshet_reader_tables(replica->own);
+}
+
+const char *freshet_replica_table_name(const struct freshet_replica *replica, uint32_t table)
+{
+    return freshet_reader_table_name(replica->own, table);
+}
+
+uint32_t freshet_replica_parts(const struct freshet_replica *replica, uint32_t table)
+{
+    return freshet_reader_parts(replica->own, table);
+}
+
+const char *freshet_replica_part_name(const struct freshet_replica *replica, uint32_t table, uint32_t part)
+{
+    return freshet_reader_part_name(replica->own, table, part);
+}
+
+uint32_t freshet_replica_part_dim(const struct freshet_replica *replica, uint32_t table, uint32_t part)
+{
+    return freshet_reader_part_dim(replica->own, table, part);
 }
 
 int freshet_replica_row(const struct freshet_replica *replica, const char *table, const char *part, uint64_t key,
                         float *values, uint32_t *dim)
 {
-    const struct fr_served_model *model = replica->model;
-    if (!model)
-        return FRESHET_E_NOT_READY;
-    int t = fr_served_model_table(model, (struct fr_delta_text){table, strlen(table)});
-    const float *row = t < 0 ? NULL : fr_row_map_find(&model->tables[t].rows, key);
-    for (uint32_t p = 0; row && p < model->conf->tables[t].n_parts; p++) {
-        if (strcmp(model->conf->tables[t].parts[p].name, part) != 0)
-            continue;
-        const uint32_t room = *dim;
-        *dim = model->conf->tables[t].parts[p].dim;
-        if (*dim > room)
-            return FRESHET_E_INVALID;
-        memcpy(values, row + model->tables[t].layout.parts[p].value_offset, *dim * sizeof(float));
-        return FRESHET_OK;
-    }
-    return FRESHET_E_NOT_FOUND;
+    uint8_t found = 0;
+    float row[FR_DIM_MAX];
+    struct freshet_lookup lookup = {
+        .table = table, .part = part, .keys = &key, .n = 1, .found = &found, .values = row, .capacity = FR_DIM_MAX};
+    int status = freshet_reader_lookup(replica->own, &lookup);
+    if (status != FRESHET_OK)
+        return status;
+    if (!found)
+        return FRESHET_E_NOT_FOUND;
+    const uint32_t room = *dim;
+    *dim = lookup.dim;
+    if (lookup.dim > room)
+        return FRESHET_E_INVALID;
+    memcpy(values, row, lookup.dim * sizeof(float));
+    return FRESHET_OK;
 }
 
-uint32_t freshet_replica_tables(const struct freshet_replica *replica)
+int freshet_replica_score_json(struct freshet_replica *replica, const char *json, size_t size, float *scores,
+                               uint32_t *n_samples)
 {
-    return replica->model ? replica->model->n_tables : 0;
+    return freshet_reader_score(replica->own, FRESHET_JSON, json, size, scores, n_samples);
 }
 
-const char *freshet_replica_table_name(const struct freshet_replica *replica, uint32_t table)
+int freshet_replica_score_msgpack(struct freshet_replica *replica, const void *bytes, size_t size, float *scores,
+                                  uint32_t *n_samples)
 {
-    return table < freshet_replica_tables(replica) ? replica->model->conf->tables[table].name : "";
+    return freshet_reader_score(replica->own, FRESHET_MSGPACK, bytes, size, scores, n_samples);
 }
 
-uint32_t freshet_replica_parts(const struct freshet_replica *replica, uint32_t table)
+const char *freshet_replica_score_problem(const struct freshet_replica *replica)
 {
-    return table < freshet_replica_tables(replica) ? replica->model->conf->tables[table].n_parts : 0;
+    return freshet_reader_problem(replica->own);
 }
 
-const char *freshet_replica_part_name(const struct freshet_replica *replica, uint32_t table, uint32_t part)
+uint64_t freshet_replica_score_ignored(const struct freshet_replica *replica, char *names, size_t room)
 {
-    return part < freshet_replica_parts(replica, table) ? replica->model->conf->tables[table].parts[part].name : "";
+    return freshet_reader_ignored(replica->own, names, room);
 }
 
-uint32_t freshet_replica_part_dim(const struct freshet_replica *replica, uint32_t table, uint32_t part)
+int freshet_replica_dump(const struct freshet_replica *replica,
+                         int (*write)(void *self, const void *bytes, size_t size), void *self, uint64_t *hash)
 {
-    return part < freshet_replica_parts(replica, table) ? replica->model->conf->tables[table].parts[part].dim : 0;
+    return freshet_reader_dump(replica->own, write, self, hash);
 }
+
+/* ---- the dump ---- */
 
 struct dump_target {
     int (*write)(void *self, const void *bytes, size_t size);
@@ -81,17 +150,19 @@ static enum fr_status write_dump(void *self, const void *bytes, size_t size)
     return target->write(target->self, bytes, size) == 0 ? FR_OK : FR_E_IO;
 }
 
-static enum fr_status dump_table(struct fr_dump *dump, const struct fr_served_model *model, uint32_t t)
+static enum fr_status dump_table(struct fr_dump *dump, const struct fr_served *view, uint32_t t)
 {
-    const struct fr_conf_table *table = &model->conf->tables[t];
-    uint64_t *keys = fr_row_map_sorted_keys(&model->tables[t].rows);
+    const struct fr_conf_table *table = &view->model->conf->tables[t];
+    uint64_t *keys = fr_alloc(view->tables[t].n_rows + 1, sizeof(*keys));
     enum fr_status status = FR_OK;
-    for (size_t i = 0; i < model->tables[t].rows.n_rows && status == FR_OK; i++) {
-        const float *row = fr_row_map_find(&model->tables[t].rows, keys[i]);
+    fr_served_keys(&view->tables[t], keys);
+    for (size_t i = 0; i < view->tables[t].n_rows && status == FR_OK; i++) {
+        const float *row = fr_served_row(&view->tables[t], keys[i]);
         struct fr_dump_segment segments[FR_PARTS_MAX];
+        FR_CHECK(row != NULL);
         for (uint32_t p = 0; p < table->n_parts; p++)
             segments[p] = (struct fr_dump_segment){table->parts[p].name, table->parts[p].dim,
-                                                   row + model->tables[t].layout.parts[p].value_offset};
+                                                   row + view->model->layouts[t].parts[p].value_offset};
         status = fr_dump_row(dump, table->name, keys[i], segments, table->n_parts);
     }
     free(keys);
@@ -119,11 +190,11 @@ static const char *table_name(const struct fr_served_model *model, size_t i)
 
 static const char *parameter_name(const struct fr_served_model *model, size_t i)
 {
-    return model->scorer.parameters[i].name;
+    return model->parameters[i].name;
 }
 
 struct dumping {
-    const struct freshet_replica *replica;
+    const struct fr_served *view;
     struct dump_target target;
     uint64_t *hash;
     enum fr_status status;
@@ -132,44 +203,47 @@ struct dumping {
 static void run_dump(void *self)
 {
     struct dumping *dumping = self;
-    const struct freshet_replica *replica = dumping->replica;
-    const struct fr_served_model *model = replica->model;
+    const struct fr_served *view = dumping->view;
+    const struct fr_served_model *model = view->model;
     struct fr_dump dump;
     /* The values are quantized already. What is allocated here goes with the run's memory. */
     fr_dump_init(&dump, FR_CODEC_F32, write_dump, &dumping->target);
     enum fr_status status = FR_OK;
-    uint32_t *order = order_by_name(model->n_tables, table_name, model);
-    for (uint32_t t = 0; t < model->n_tables && status == FR_OK; t++)
-        status = dump_table(&dump, model, order[t]);
-    order = order_by_name(model->scorer.n_parameters, parameter_name, model);
-    for (size_t i = 0; i < model->scorer.n_parameters && status == FR_OK; i++) {
-        const struct fr_parameter *parameter = &model->scorer.parameters[order[i]];
-        if (model->received[order[i]])
+    uint32_t *order = order_by_name(view->n_tables, table_name, model);
+    for (uint32_t t = 0; t < view->n_tables && status == FR_OK; t++)
+        status = dump_table(&dump, view, order[t]);
+    order = order_by_name(model->n_parameters, parameter_name, model);
+    for (size_t i = 0; i < model->n_parameters && status == FR_OK; i++) {
+        const struct fr_parameter *parameter = &model->parameters[order[i]];
+        const struct fr_served_dense *dense = view->parameters[order[i]];
+        if (dense)
             status = fr_dump_dense(&dump, &(struct fr_delta_dense){parameter->name,
                                                                    parameter->n_dims,
                                                                    {parameter->shape[0], parameter->shape[1]},
                                                                    parameter->n_values,
-                                                                   parameter->values,
+                                                                   dense->values,
                                                                    parameter->exact});
     }
     if (status == FR_OK)
-        status = fr_dump_end(&dump,
-                             &(struct fr_dump_end){replica->info.timeline, replica->info.epoch,
-                                                   replica->info.watermark_ms, replica->info.samples},
-                             dumping->hash);
+        status = fr_dump_end(
+            &dump,
+            &(struct fr_dump_end){view->info.timeline, view->info.epoch, view->info.watermark_ms, view->info.samples},
+            dumping->hash);
     dumping->status = status;
 }
 
-int freshet_replica_dump(const struct freshet_replica *replica,
-                         int (*write)(void *self, const void *bytes, size_t size), void *self, uint64_t *hash)
+int freshet_reader_dump(struct freshet_reader *reader, int (*write)(void *self, const void *bytes, size_t size),
+                        void *self, uint64_t *hash)
 {
-    if (!replica->model)
+    const struct fr_served *view = fr_reader_enter(reader);
+    if (!view)
         return FRESHET_E_NOT_READY;
-    /* of the handle's budget, and held during the dump only; the rest of a const handle stays */
-    struct fr_replica_memory memory = {.budget = replica->model->memory.budget};
-    struct dumping dumping = {.replica = replica, .target = {write, self}, .hash = hash};
+    /* of the handle's budget, and held during the dump only */
+    struct fr_replica_memory memory = {.budget = &reader->replica->budget};
+    struct dumping dumping = {.view = view, .target = {write, self}, .hash = hash};
     bool given = fr_replica_memory_run(&memory, run_dump, &dumping);
     fr_replica_memory_release(&memory);
+    fr_reader_leave(reader);
     if (!given)
         return FRESHET_E_NO_MEMORY;
     return dumping.status == FR_OK ? FRESHET_OK : FRESHET_E_INVALID;

@@ -16,8 +16,13 @@ static const struct {
     {"verify", fr_tool_verify, "compares a replica with the state of a drained daemon"},
     {"dump", fr_tool_dump, "prints a state, as published or --private, as JSON Lines"},
     {"score", fr_tool_score, "scores samples from a dump or a followed topic"},
+    {"evaluate", fr_tool_evaluate, "AUC, log loss, calibration of a saved stream, in all and by slices"},
+    {"compare", fr_tool_compare, "the metrics of two models side by side"},
     {"state", fr_tool_state, "says what a state directory holds; read-only"},
+    {"row", fr_tool_row, "what a state or a topic has of one id"},
     {"savepoint", fr_tool_savepoint, "takes a savepoint of a state, or lists them"},
+    {"snapshot", fr_tool_snapshot, "takes a snapshot of what is served, lists or checks them"},
+    {"import", fr_tool_import, "makes a new state from a model trained elsewhere"},
     {"broker", fr_tool_broker, "runs librdkafka's embedded broker, to try things out"},
     {"bench", fr_tool_bench, "runs the benchmarks"},
 };
@@ -46,7 +51,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < FR_ARRAY_LEN(commands); i++)
         if (strcmp(argv[1], commands[i].name) == 0)
             return commands[i].run(argc - 1, argv + 1);
-    static const char *const later[] = {"migrate", "import", "plan"};
+    static const char *const later[] = {"migrate", "plan"};
     for (size_t i = 0; i < FR_ARRAY_LEN(later); i++)
         if (strcmp(argv[1], later[i]) == 0) {
             fprintf(stderr, "freshet: %s is not in this version\n", argv[1]);

@@ -15,11 +15,16 @@ enum { FR_TOOL_OK = 0, FR_TOOL_FAILED = 1, FR_TOOL_USAGE = 2 };
 
 int fr_tool_bench(int argc, char **argv);
 int fr_tool_broker(int argc, char **argv);
+int fr_tool_compare(int argc, char **argv);
 int fr_tool_decode(int argc, char **argv);
 int fr_tool_dump(int argc, char **argv);
+int fr_tool_evaluate(int argc, char **argv);
 int fr_tool_follow(int argc, char **argv);
+int fr_tool_import(int argc, char **argv);
 int fr_tool_produce(int argc, char **argv);
+int fr_tool_row(int argc, char **argv);
 int fr_tool_savepoint(int argc, char **argv);
+int fr_tool_snapshot(int argc, char **argv);
 int fr_tool_score(int argc, char **argv);
 int fr_tool_state(int argc, char **argv);
 int fr_tool_verify(int argc, char **argv);

@@ -1,6 +1,6 @@
 /* libfreshet_replica is the served copy of a Freshet model, with a C ABI and without Kafka or
- * RocksDB. Feed it the records of the delta topic in partition order, and ask it for rows and
- * scores.
+ * RocksDB. One thread feeds it the records of the delta topic in partition order; any number of
+ * threads ask for rows and scores meanwhile, each through a reader of its own (freshet/reader.h).
  *
  * struct freshet_replica *r; freshet_replica_new(&(struct freshet_replica_options){0}, &r); for
  * each record of the topic:  freshet_replica_feed(r, partition, value, size, &event);
@@ -10,9 +10,10 @@
  * has completed it, all at once; duplicates are dropped; every gap, second writer, bad crc and
  * unknown fingerprint is detected and reported, never applied.
  *
- * Thread: one thread does everything on a handle. Owns: all memory behind the handle. Memory
- * that is refused ends no process: the call says FRESHET_E_NO_MEMORY. (OpenBLAS takes its own
- * work space, of a fixed size, at the first score.) */
+ * Thread: the functions of this header are one thread's, the feeder's; those of readers are theirs.
+ * Neither waits for the other. Owns: all memory behind the handle. Memory that is refused ends no
+ * process: the call says FRESHET_E_NO_MEMORY. (OpenBLAS takes its own work space, of a fixed size,
+ * at the first score.) */
 #ifndef FRESHET_REPLICA_H
 #define FRESHET_REPLICA_H
 
@@ -32,6 +33,9 @@ struct freshet_replica_options {
     size_t n_partitions;
     const char *model;    /* expected model name; NULL: that of the first record */
     uint64_t staging_max; /* bytes held of epochs that are not complete yet; 0: 1 GiB */
+    /* The daemon's folder of snapshots, or a copy: a gap or a rewind is met by loading the one that
+     * its file CURRENT names (freshet_replica_load). NULL: none. */
+    const char *snapshots;
 };
 
 enum freshet_status {
@@ -41,13 +45,20 @@ enum freshet_status {
     FRESHET_E_INVALID = -1,
     /* memory was refused: nothing has changed; the same call may succeed when there is more */
     FRESHET_E_NO_MEMORY = -3,
+    FRESHET_E_IO = -4,      /* a file of a snapshot could not be read */
+    FRESHET_E_CORRUPT = -6, /* a file of a snapshot is not what its manifest says */
     FRESHET_E_NOT_FOUND = -7,
-    FRESHET_E_MISMATCH = -12, /* two writers, another model: stopped */
-    /* pieces or epochs missing: reload from a snapshot or from epoch 1 */
+    FRESHET_E_MISMATCH = -12, /* two writers, another model: stopped for good */
+    /* pieces or epochs missing: stopped until a snapshot is loaded or an epoch merged from the
+     * first comes */
     FRESHET_E_GAP = -20,
     FRESHET_E_NOT_READY = -21, /* nothing applied yet */
-    FRESHET_E_REWIND = -22,    /* history was rewound: load the snapshot named in `problem` */
+    /* history was rewound: load the snapshot named in `problem`; stopped until then */
+    FRESHET_E_REWIND = -22,
 };
+
+/* The version of the library, such as "0.1.0". Thread: any. */
+FRESHET_API const char *freshet_version(void);
 
 /* What one record did. */
 struct freshet_event {
@@ -55,31 +66,53 @@ struct freshet_event {
     int duplicate; /* held already */
     /* of an older timeline, of an epoch applied before, or of a partition that is not followed */
     int stale;
-    int refused;              /* not applied, `problem` says why */
+    int refused; /* not applied, `problem` says why */
+    /* A snapshot was loaded, and this record dropped: feed every partition again from
+     * freshet_replica_next_offset on, or from anywhere before. */
+    int reloaded;
     uint64_t timeline, epoch; /* served after this record */
     uint64_t record_epoch;
     char problem[256];
 };
 
 FRESHET_API int freshet_replica_new(const struct freshet_replica_options *options, struct freshet_replica **out);
+/* Its readers are freed before it. NULL is nothing. */
 FRESHET_API void freshet_replica_free(struct freshet_replica *replica);
-/* The handle holds at most so many bytes from now on (0: what the system gives), whatever the topic
- * brings: what needs more ends in FRESHET_E_NO_MEMORY. Lower than what is held: nothing more. */
+/* The handle and its readers hold at most so many bytes from now on (0: what the system gives),
+ * whatever the topic brings: what needs more ends in FRESHET_E_NO_MEMORY. Lower than what is held:
+ * nothing more. */
 FRESHET_API void freshet_replica_limit_memory(struct freshet_replica *replica, uint64_t bytes);
 /* Takes one record. FRESHET_OK also stands for what is dropped by rule. E_INVALID for a damaged
  * record is no stop: the record was refused, and its epoch then ends in E_GAP.
  *
  * After E_GAP, E_MISMATCH, E_REWIND, or E_INVALID from a record that passed its crc but does not
- * fit the model, the replica keeps serving what it has and answers every further record with the
- * same status.
+ * fit the model, the replica keeps serving what it has and answers further records with the same
+ * status. A gap, a rewind and an epoch that does not fit end when a snapshot is loaded, or when a
+ * later epoch that was merged from the first is complete: its records are taken.
  *
  * E_NO_MEMORY is no stop either: feed the same record again (a commit whose epoch found no room is
  * counted as a duplicate then, and applies).
  *
- * A rewind to epoch 0 without a snapshot is no stop: the replica starts again and keeps serving the
- * old state until the new timeline's first epoch is complete. `event` may be NULL. */
+ * A rewind to 0 without a snapshot, in an epoch from 1, is no stop: the replica starts again and
+ * keeps serving the old state until that epoch is complete. `event` may be NULL. */
 FRESHET_API int freshet_replica_feed(struct freshet_replica *replica, uint32_t partition, const void *bytes,
                                      size_t size, struct freshet_event *event);
+
+/* Loads a snapshot: what is served becomes its epoch, all at once, and the topic leads on from
+ * there: feed each partition from freshet_replica_next_offset on, or from anywhere before.
+ *
+ * `directory` is a snapshot (it has a MANIFEST.json) or a folder of snapshots (its file CURRENT
+ * names one). Only files of followed partitions are read, a record at a time, and nothing is served
+ * before every sum fits. A replica that was stopped by a gap or a rewind goes on.
+ *
+ * Errors, told in `problem` (`room` bytes, NULL with 0): E_NOT_FOUND, E_IO, E_CORRUPT, E_INVALID
+ * (it is not a snapshot of this format), E_MISMATCH (another model, other partitions), E_NO_MEMORY.
+ * What was served before is served on. */
+FRESHET_API int freshet_replica_load(struct freshet_replica *replica, const char *directory, char *problem,
+                                     size_t room);
+/* Says where to go on reading a partition after a load: the offset that the snapshot hints at; -1:
+ * the first one there is. */
+FRESHET_API int64_t freshet_replica_next_offset(const struct freshet_replica *replica, uint32_t partition);
 
 struct freshet_replica_info {
     uint64_t timeline, epoch, digest, fp;
@@ -91,7 +124,10 @@ struct freshet_replica_info {
     int scorable; /* model and all dense parameters are there */
     uint64_t epochs_applied, records, duplicates, refused;
     int64_t commit_wall_ms; /* `t` of the served epoch */
-    uint64_t memory_bytes;  /* held by the handle */
+    int64_t freshness_ms;   /* the wall clock here minus that; 0 before an epoch is served */
+    uint64_t newest_epoch;  /* of the records so far: newest_epoch - epoch is what it lags behind */
+    uint64_t reloads;       /* snapshots loaded */
+    uint64_t memory_bytes;  /* held by the handle and its readers */
 };
 FRESHET_API void freshet_replica_get_info(const struct freshet_replica *replica, struct freshet_replica_info *info);
 
@@ -106,7 +142,10 @@ FRESHET_API const char *freshet_replica_scoring_kernel(const struct freshet_repl
 FRESHET_API uint32_t freshet_replica_tasks(const struct freshet_replica *replica);
 FRESHET_API const char *freshet_replica_task_name(const struct freshet_replica *replica, uint32_t task);
 
-/* Both score the samples of one record of any form (sample, group, array, block); labels are not
+/* What follows reads by the feeder's own reader, on the feeder's thread (freshet/reader.h has the
+ * same for other threads).
+ *
+ * Both score the samples of one record of any form (sample, group, array, block); labels are not
  * needed. scores[sample * n_tasks + task] is a probability, of an mse task the prediction itself.
  * Shared slots of a group are looked up and computed once.
  *

@@ -3,14 +3,13 @@
  * gemm: the products of R16 alone; their rate is the roof of the others. decode: bytes to samples,
  * one core. train: plan, forward, metrics, backward, update in this process, without Kafka.
  * batches: the same in small ones. shared: groups beside plain samples. e2e: freshetd from a Kafka
- * topic, publishing on. grow: a table that grows, is swept and shrinks. recovery: a state
- * directory back into memory. tiers: training on tables larger than memory. epochs: a changed row
- * from cut to acknowledged. The last four take gigabytes, so they run only when they are named. One
- * logfmt line a result on stdout, progress on stderr, everything with the machine's description in
- * --json FILE. Where the processor has AVX-512, the program starts itself again with
- * OPENBLAS_CORETYPE=SkylakeX, whatever was set:
- * OpenBLAS 0.3.21 chooses an AVX2 kernel, half as fast, on processors it does not know, and a roof
- * measured with that would flatter us.
+ * topic, publishing on. grow: a table that grows, is swept and shrinks. recovery: a state directory
+ * back into memory. tiers: training on tables larger than memory. epochs: a changed row from cut to
+ * acknowledged. replica: readers beside a feeder. The last five take gigabytes, so they run only
+ * when they are named. One logfmt line a result on stdout, progress on stderr, everything with the
+ * machine's description in --json FILE. Where the processor has AVX-512, the program starts itself
+ * again with OPENBLAS_CORETYPE=SkylakeX, whatever was set: OpenBLAS 0.3.21 chooses an AVX2 kernel,
+ * half as fast, on processors it does not know, and a roof measured with that would flatter us.
  *
  * Thread: the caller's. */
 #include <errno.h>
@@ -34,7 +33,7 @@ enum { NAMES_MAX = 16, ARGUMENTS_MAX = 64, PATH_BYTES = 4096, LEVELS_MAX = 6 };
 
 static const char usage[] =
     "freshet bench [gemm] [decode] [train] [batches] [shared] [e2e] [options]     (no name: these)\n"
-    "       freshet bench [epochs] [grow] [recovery] [tiers] [options]     (large tables: only by name)\n"
+    "       freshet bench [epochs] [grow] [recovery] [replica] [snapshot] [tiers] [options]     (large tables: only by name)\n"
     "\n"
     "  gemm    the matrix products of the reference model R16 alone: the roof\n"
     "  decode  bytes to samples, one core\n"
@@ -45,6 +44,8 @@ static const char usage[] =
     "  epochs  what a changed row costs from cut to acknowledged, by stage, and its part of a fold\n"
     "  grow    a table that grows, is swept and shrinks: times of a plan, bytes of a row\n"
     "  recovery  a state directory back into memory: seconds for each GB of images\n"
+    "  snapshot  what replicas begin with written out of a state, and a start from a savepoint of it\n"
+    "  replica  lookups and scores of two threads, idle and while 200,000 rows a second are applied\n"
     "  tiers   training with memory for a part of the rows beside all in memory\n"
     "\n"
     "  --json FILE       all numbers and the machine\n"
@@ -53,8 +54,9 @@ static const char usage[] =
     "  --config FILE     default: conf/bench_r16.yaml of the source tree\n"
     "  --samples N       e2e: samples in the topic (3000000)\n"
     "  --rows N          rows of the table (epochs 5000000, grow 30000000, recovery 10000000,\n"
-    "                    tiers 20000000)\n"
+    "                    snapshot 8500000, tiers 20000000)\n"
     "  --batches N       tiers: batches measured of each stream (1000)\n"
+    "  --limit N         tiers: only a limit of so many percent, beside none (100, 30 and 10)\n"
     "  --ids N           ids of each slot (decode, train, e2e: 100000)\n"
     "  --threads N       workers (one per core)\n";
 
@@ -63,11 +65,12 @@ static const struct {
     int (*run)(struct fr_tool_bench *bench);
     bool only_named;
 } benches[] = {
-    {"gemm", fr_tool_bench_gemm, false},     {"decode", fr_tool_bench_decode, false},
-    {"train", fr_tool_bench_train, false},   {"batches", fr_tool_bench_batches, false},
-    {"shared", fr_tool_bench_shared, false}, {"e2e", fr_tool_bench_e2e, false},
-    {"grow", fr_tool_bench_grow, true},      {"recovery", fr_tool_bench_recovery, true},
-    {"tiers", fr_tool_bench_tiers, true},    {"epochs", fr_tool_bench_epochs, true},
+    {"gemm", fr_tool_bench_gemm, false},        {"decode", fr_tool_bench_decode, false},
+    {"train", fr_tool_bench_train, false},      {"batches", fr_tool_bench_batches, false},
+    {"shared", fr_tool_bench_shared, false},    {"e2e", fr_tool_bench_e2e, false},
+    {"grow", fr_tool_bench_grow, true},         {"recovery", fr_tool_bench_recovery, true},
+    {"snapshot", fr_tool_bench_snapshot, true}, {"tiers", fr_tool_bench_tiers, true},
+    {"epochs", fr_tool_bench_epochs, true},     {"replica", fr_tool_bench_replica, true},
 };
 
 /* ---- report ---- */
@@ -335,7 +338,7 @@ static int place_and_run(struct fr_tool_bench *bench, const struct texts *t, con
 int fr_tool_bench(int argc, char **argv)
 {
     struct texts t = {0};
-    uint64_t samples = 3000000, rows = 0, batches = 1000, ids = FR_R16_IDS,
+    uint64_t samples = 3000000, rows = 0, batches = 1000, limit = 0, ids = FR_R16_IDS,
              threads = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
     const struct fr_tool_option table[] = {
         {.name = "--json", .value = &t.json},
@@ -345,6 +348,7 @@ int fr_tool_bench(int argc, char **argv)
         {.name = "--samples", .number = &samples, .min = 100000, .max = UINT64_C(10000000000)},
         {.name = "--rows", .number = &rows, .min = 1000000, .max = UINT64_C(10000000000)},
         {.name = "--batches", .number = &batches, .min = 16, .max = 1000000},
+        {.name = "--limit", .number = &limit, .min = 1, .max = 100},
         {.name = "--ids", .number = &ids, .min = 1, .max = 100000000},
         {.name = "--threads", .number = &threads, .min = 1, .max = 1024},
     };
@@ -367,6 +371,7 @@ int fr_tool_bench(int argc, char **argv)
                                   .samples = samples,
                                   .rows = rows,
                                   .batches = batches,
+                                  .limit = (uint32_t)limit,
                                   .ids = (uint32_t)ids,
                                   .threads = (uint32_t)threads};
     return place_and_run(&bench, &t, names, n_names);

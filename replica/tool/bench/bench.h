@@ -31,6 +31,7 @@ struct fr_tool_bench {
     uint64_t samples;    /* of e2e */
     uint64_t rows;       /* of a large table; 0: the benchmark's own number */
     uint64_t batches;    /* of tiers */
+    uint32_t limit;      /* of tiers, percent; 0: all of its own */
     uint32_t ids;        /* of each slot of R16's stream */
     uint32_t threads;
     struct fr_conf *conf;
@@ -63,8 +64,10 @@ int fr_tool_bench_shared(struct fr_tool_bench *bench);
 int fr_tool_bench_e2e(struct fr_tool_bench *bench);
 int fr_tool_bench_grow(struct fr_tool_bench *bench);
 int fr_tool_bench_recovery(struct fr_tool_bench *bench);
+int fr_tool_bench_snapshot(struct fr_tool_bench *bench);
 int fr_tool_bench_tiers(struct fr_tool_bench *bench);
 int fr_tool_bench_epochs(struct fr_tool_bench *bench);
+int fr_tool_bench_replica(struct fr_tool_bench *bench);
 /* The roof alone: samples/s of the products, the best backend, all threads. */
 double fr_tool_bench_measure_roof(struct fr_tool_bench *bench);
 

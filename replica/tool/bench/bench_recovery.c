@@ -13,29 +13,24 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "bench/bench_table.h"
+#include "bench/bench_recovery.h"
 #include "bench/process.h"
 #include "store/section.h"
 #include "tool.h"
 
 enum { ROWS = 10000000, ROUNDS = 3, UNFOLDED_OF = 5, FOLD_BYTES = 512 << 20, KEY_BYTES = 12, LANES_MAX = 16 };
 
-struct recovery {
-    struct fr_tool_bench *bench;
-    struct fr_tool_table table;
-    struct fr_durable *durable;
-    char directory[4096];
-};
-
-static int open_state(struct recovery *recovery)
+int fr_tool_recovery_open(struct fr_tool_recovery *recovery)
 {
     struct fr_err err = {0};
-    enum fr_status status =
-        fr_durable_open(&(struct fr_durable_options){.dir = recovery->directory}, &recovery->durable, &err);
-    return status == FR_OK ? FR_TOOL_OK : fr_tool_fail("bench recovery", &err);
+    const struct fr_durable_options options = {.dir = recovery->directory,
+                                               .head = recovery->head ? recovery->head->data : NULL,
+                                               .head_size = recovery->head ? recovery->head->size : 0};
+    enum fr_status status = fr_durable_open(&options, &recovery->durable, &err);
+    return status == FR_OK ? FR_TOOL_OK : fr_tool_fail(recovery->name, &err);
 }
 
-static void close_state(struct recovery *recovery)
+void fr_tool_recovery_close(struct fr_tool_recovery *recovery)
 {
     fr_durable_close(recovery->durable);
     recovery->durable = NULL;
@@ -44,10 +39,13 @@ static void close_state(struct recovery *recovery)
 /* ---- writing ---- */
 
 /* The next epoch, durable and acknowledged; folds when it is time, or when told. */
-static enum fr_status write_epoch(struct recovery *recovery, bool fold, struct fr_err *err)
+static enum fr_status write_epoch(struct fr_tool_recovery *recovery, bool fold, struct fr_err *err)
 {
     struct fr_durable_status now;
     fr_tool_table_cut(&recovery->table);
+    if (recovery->head)
+        fr_announcement_encode(&(struct fr_announcement){.samples = recovery->table.n_made},
+                               fr_stage_section(&recovery->table.stage, "announce"));
     enum fr_status status = fr_durable_append(recovery->durable, &recovery->table.stage, NULL, NULL, err);
     if (status == FR_OK)
         status = fr_durable_acknowledge(recovery->durable, recovery->table.epoch, err);
@@ -57,7 +55,7 @@ static enum fr_status write_epoch(struct recovery *recovery, bool fold, struct f
     return status;
 }
 
-static int write_rows(struct recovery *recovery, uint64_t rows)
+int fr_tool_recovery_write(struct fr_tool_recovery *recovery, uint64_t rows)
 {
     struct fr_err err = {0};
     struct fr_tool_table *table = &recovery->table;
@@ -69,11 +67,11 @@ static int write_rows(struct recovery *recovery, uint64_t rows)
         if (last || table->n_batches % FR_TABLE_CUT_BATCHES == 0)
             status = write_epoch(recovery, last, &err);
     }
-    return status == FR_OK ? FR_TOOL_OK : fr_tool_fail("bench recovery", &err);
+    return status == FR_OK ? FR_TOOL_OK : fr_tool_fail(recovery->name, &err);
 }
 
 /* Every UNFOLDED_OF-th row is trained again and not folded. */
-static int write_unfolded(struct recovery *recovery)
+static int write_unfolded(struct fr_tool_recovery *recovery)
 {
     struct fr_err err = {0};
     struct fr_tool_table *table = &recovery->table;
@@ -163,6 +161,15 @@ static enum fr_status restore_into(struct fr_durable *durable, struct restored *
     return status;
 }
 
+enum fr_status fr_tool_recovery_read(struct fr_durable *durable, struct fr_store *store, uint32_t threads,
+                                     uint64_t *bytes, struct fr_err *err)
+{
+    struct restored restored = {.store = store};
+    enum fr_status status = restore_into(durable, &restored, threads, err);
+    *bytes = restored.bytes;
+    return status;
+}
+
 struct round {
     double open_seconds, walk_seconds, walk_cpu_seconds, seconds, cpu_seconds;
     double rss_bytes, kept_bytes;
@@ -172,20 +179,20 @@ struct round {
 };
 
 /* Opens, walks once without a store, opens again and restores. */
-static int measure(struct recovery *recovery, struct round *round)
+static int measure(struct fr_tool_recovery *recovery, struct round *round)
 {
     struct fr_err err = {0};
     struct fr_tool_table into;
     struct fr_store_table_stats stats;
     struct restored counted = {0};
-    int result = open_state(recovery);
+    int result = fr_tool_recovery_open(recovery);
     if (result != FR_TOOL_OK)
         return result;
     double began = fr_tool_bench_now(), cpu = fr_tool_cpu_seconds();
     enum fr_status status = restore_into(recovery->durable, &counted, recovery->bench->threads, &err);
     round->walk_seconds = fr_tool_bench_now() - began;
     round->walk_cpu_seconds = fr_tool_cpu_seconds() - cpu;
-    close_state(recovery);
+    fr_tool_recovery_close(recovery);
     if (status != FR_OK)
         return fr_tool_fail("bench recovery", &err);
 
@@ -194,7 +201,7 @@ static int measure(struct recovery *recovery, struct round *round)
     double rss = (double)fr_tool_rss_bytes();
     cpu = fr_tool_cpu_seconds();
     began = fr_tool_bench_now();
-    result = open_state(recovery);
+    result = fr_tool_recovery_open(recovery);
     double opened = fr_tool_bench_now();
     round->open_seconds = opened - began;
     if (result == FR_TOOL_OK &&
@@ -209,7 +216,7 @@ static int measure(struct recovery *recovery, struct round *round)
         round->kept_bytes = (double)fr_store_kept_bytes(into.store);
         round->rss_bytes = (double)fr_tool_rss_bytes() - rss;
     }
-    close_state(recovery);
+    fr_tool_recovery_close(recovery);
     fr_tool_table_release(&into);
     return result;
 }
@@ -248,7 +255,7 @@ static void report(struct fr_tool_bench *bench, const char *name, const struct r
     fr_tool_bench_end(bench);
 }
 
-static int measure_rounds(struct recovery *recovery, const char *name)
+static int measure_rounds(struct fr_tool_recovery *recovery, const char *name)
 {
     struct round rounds[ROUNDS] = {0};
     for (int i = 0; i < ROUNDS; i++) {
@@ -260,29 +267,30 @@ static int measure_rounds(struct recovery *recovery, const char *name)
     return FR_TOOL_OK;
 }
 
-static int write_and_measure(struct recovery *recovery)
+static int write_and_measure(struct fr_tool_recovery *recovery)
 {
     uint64_t rows = recovery->bench->rows ? recovery->bench->rows : ROWS;
     fr_tool_bench_progress("recovery: writing %llu rows", (unsigned long long)rows);
-    int result = open_state(recovery);
+    int result = fr_tool_recovery_open(recovery);
     if (result == FR_TOOL_OK)
-        result = write_rows(recovery, rows);
-    close_state(recovery);
+        result = fr_tool_recovery_write(recovery, rows);
+    fr_tool_recovery_close(recovery);
     if (result == FR_TOOL_OK)
         result = measure_rounds(recovery, "recovery_folded");
     if (result != FR_TOOL_OK)
         return result;
-    result = open_state(recovery);
+    result = fr_tool_recovery_open(recovery);
     if (result == FR_TOOL_OK)
         result = write_unfolded(recovery);
-    close_state(recovery);
+    fr_tool_recovery_close(recovery);
     return result == FR_TOOL_OK ? measure_rounds(recovery, "recovery_unfolded") : result;
 }
 
 int fr_tool_bench_recovery(struct fr_tool_bench *bench)
 {
-    struct recovery *recovery = fr_alloc(1, sizeof(*recovery));
+    struct fr_tool_recovery *recovery = fr_alloc(1, sizeof(*recovery));
     recovery->bench = bench;
+    recovery->name = "bench recovery";
     int result = FR_TOOL_FAILED;
     if (fr_tool_scratch_make(recovery->directory, sizeof(recovery->directory))) {
         fr_tool_table_init(&recovery->table, bench->conf, bench->threads, 0);

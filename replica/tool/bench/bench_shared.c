@@ -31,6 +31,7 @@ struct shared_bench {
     uint64_t bytes[FORMS];
     struct fr_batch *batches[FORMS][BATCHES];
     double decode_seconds[FORMS];
+    double train_cpu_seconds[FORMS]; /* of all rounds but the first */
 };
 
 static void put_text(msgpack_packer *packer, const char *text)
@@ -156,10 +157,12 @@ static int train_in_turns(struct shared_bench *s, uint32_t threads, double *rate
     /* round 0 touches all memory */
     for (uint32_t round = 0; round <= ROUNDS && result == FR_TOOL_OK; round++) {
         for (int f = 0; f < FORMS && result == FR_TOOL_OK; f++) {
-            double now = 0.0;
+            double now = 0.0, begin = fr_tool_cpu_seconds();
             result = fr_tool_machine_round(&machines[f], s->batches[f], BATCHES, &now);
-            if (round > 0)
-                rates[f][round - 1] = now;
+            if (round == 0)
+                continue;
+            rates[f][round - 1] = now;
+            s->train_cpu_seconds[f] += fr_tool_cpu_seconds() - begin;
         }
     }
     for (int f = 0; f < FORMS; f++) {
@@ -191,6 +194,11 @@ static int measure(struct fr_tool_bench *bench, const struct fr_conf *conf, uint
         fr_tool_bench_number(bench, "train_grouped_samples_per_second", rate[GROUPED]);
         fr_tool_bench_number(bench, "train_plain_samples_per_second", rate[EXPANDED]);
         fr_tool_bench_number(bench, "train_gain", rate[GROUPED] / rate[EXPANDED]);
+        fr_tool_bench_number(bench, "train_grouped_cpu_microseconds_per_sample",
+                             s->train_cpu_seconds[GROUPED] * 1e6 / (samples * ROUNDS));
+        fr_tool_bench_number(bench, "train_plain_cpu_microseconds_per_sample",
+                             s->train_cpu_seconds[EXPANDED] * 1e6 / (samples * ROUNDS));
+        fr_tool_bench_number(bench, "train_cpu_gain", s->train_cpu_seconds[EXPANDED] / s->train_cpu_seconds[GROUPED]);
         fr_tool_bench_number(bench, "decode_grouped_samples_per_second_per_core", samples / s->decode_seconds[GROUPED]);
         fr_tool_bench_number(bench, "decode_plain_samples_per_second_per_core", samples / s->decode_seconds[EXPANDED]);
         fr_tool_bench_number(bench, "decode_gain", s->decode_seconds[EXPANDED] / s->decode_seconds[GROUPED]);

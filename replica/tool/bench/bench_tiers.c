@@ -4,12 +4,13 @@
  * threads the daemon gives them, no Kafka and no publisher. First every row is made and trained
  * once. Then ids come by Zipf 1.05 over all rows, then uniformly, each after a quarter of the
  * batches to settle. The first run has no limit: what its indexes and rows then take is the
- * need, and the others get 100, 30 and 10 % of it, and a sixteenth of that, but 8 MiB at least, as
- * the block cache. All runs train the same batches, so their states, as a hash over all images and
- * dense parameters, must be equal.
+ * need, and the others get 100, 30 and 10 % of it, or --limit percent. All runs train the same
+ * batches, so their states, as a hash over all images and dense parameters, must be equal.
  *
- * A batch's time is that between two batches coming back. A run whose reading pauses for good says
- * so. Thread: the caller's (owner loop), one that appends, one that folds, the pool's. */
+ * The lines say where the processor time goes that a table in memory does not need. A batch's time
+ * is that between two batches coming back. A run whose reading pauses for good says so.
+ *
+ * Thread: the caller's (owner loop), one that appends, one that folds, the pool's. */
 #include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
@@ -22,6 +23,7 @@
 #include "base/check.h"
 #include "base/random.h"
 #include "base/resident.h"
+#include "base/thread.h"
 #include "bench/bench_table.h"
 #include "bench/process.h"
 #include "tool.h"
@@ -39,6 +41,7 @@ enum {
     LOOK_BATCHES = 16,
     UNFOLDED_OF = 4,      /* as unfolded_max of memory_limit */
     UNFOLDED_MIN_MIB = 8, /* more than what an epoch has of the network */
+    THREADS_MAX = 64,     /* names of them */
 };
 
 /* Percent of the need; the first has no limit. */
@@ -54,6 +57,7 @@ struct tiers {
     uint32_t n_keys, n_settle;
     char directory[4096];
     double rate_unlimited[3];      /* by stream */
+    double cpu_unlimited[3];       /* seconds a sample */
     uint64_t need, hash_unlimited; /* need: bytes of indexes and rows */
 };
 
@@ -106,11 +110,11 @@ static void *append_main(void *self)
     }
 }
 
-static const char *pressure(const struct run *run, const struct fr_durable_status *durable)
+static enum fr_pause pressure(const struct run *run, const struct fr_durable_status *durable)
 {
     if (durable->unfolded_bytes >= 2 * run->conf->unfolded_max)
-        return "unfolded_max";
-    return durable->level0_files >= FR_LEVEL0_FILES_MAX ? "level0_files" : NULL;
+        return FR_PAUSE_UNFOLDED;
+    return durable->level0_files >= FR_LEVEL0_FILES_MAX ? FR_PAUSE_COMPACTION : FR_PAUSE_NONE;
 }
 
 static void *fold_main(void *self)
@@ -119,7 +123,8 @@ static void *fold_main(void *self)
     struct fr_durable_status durable;
     while (!atomic_load(&run->stop)) {
         fr_durable_get_status(run->durable, &durable);
-        fr_trainer_pause(run->trainer, pressure(run, &durable));
+        enum fr_pause why = pressure(run, &durable);
+        fr_trainer_pause(run->trainer, why, fr_trainer_pauses[why]);
         bool wanted = atomic_exchange(&run->fold_wanted, false) && durable.unfolded_bytes > 0;
         if (!wanted && durable.unfolded_bytes < run->conf->unfolded_max)
             nap(NAP_MS);
@@ -205,13 +210,6 @@ static void open_trainer(struct run *run)
                                                     .free_stages = run->free_stages});
 }
 
-/* Of the bytes of rows, as the daemon's of memory_limit. */
-static uint64_t cache_bytes(uint64_t limit)
-{
-    uint64_t bytes = limit / 16, least = 8 << 20, most = (uint64_t)4 << 30;
-    return bytes < least ? least : bytes > most ? most : bytes;
-}
-
 static int open_run(struct run *run, struct tiers *tiers, uint64_t limit)
 {
     struct fr_err err = {0};
@@ -222,16 +220,15 @@ static int open_run(struct run *run, struct tiers *tiers, uint64_t limit)
     open_rings(run);
     open_trainer(run);
     run->rss_empty = run->rss_peak = fr_tool_rss_bytes();
-    struct fr_durable_options options = {.dir = tiers->directory, .salt = 1, .cache_bytes = cache_bytes(limit)};
+    struct fr_durable_options options = {.dir = tiers->directory, .salt = 1, .fold_bytes = run->conf->unfolded_max};
     struct fr_trainer_restore_options nothing = {0}; /* the directory is new */
     if (fr_durable_open(&options, &run->durable, &err) != FR_OK ||
         fr_trainer_restore(run->trainer, run->durable, &nothing, &err) != FR_OK)
         return fr_tool_fail("bench tiers", &err);
     run->started = true;
-    int rc = pthread_create(&run->append_thread, NULL, append_main, run);
-    FR_CHECK(rc == 0);
-    rc = pthread_create(&run->fold_thread, NULL, fold_main, run);
-    FR_CHECK(rc == 0);
+    bool begun = fr_thread_start(&run->append_thread, "append", append_main, run) &&
+                 fr_thread_start(&run->fold_thread, "fold", fold_main, run);
+    FR_CHECK(begun);
     return FR_TOOL_OK;
 }
 
@@ -397,11 +394,33 @@ static uint64_t row_bytes(struct run *run)
     return bytes;
 }
 
+enum part { PART_LOOKOUT, PART_APPEND, PART_FOLD, PART_COMPACTION, PARTS };
+static const char *const part_names[] = {"lookout", "append", "fold", "compaction"};
+
 /* What has been asked of the cold store so far, and what left memory. */
 struct traffic {
     uint64_t asked, found, evictions;
-    double resident; /* of the keys, the share in memory */
+    double resident;   /* of the keys, the share in memory */
+    double cpu[PARTS]; /* seconds */
 };
+
+/* Seconds of processor time of the threads that a table in memory does not need. RocksDB's end with
+ * each compaction: theirs is what all the others have not taken. */
+static void take_times(double cpu[PARTS])
+{
+    struct fr_thread_time times[THREADS_MAX];
+    size_t n = fr_thread_times(times, FR_ARRAY_LEN(times));
+    cpu[PART_COMPACTION] = fr_tool_cpu_seconds();
+    for (int p = 0; p < PART_COMPACTION; p++)
+        cpu[p] = 0;
+    for (size_t i = 0; i < n; i++) {
+        for (int p = 0; p < PART_COMPACTION; p++)
+            if (strcmp(times[i].name, part_names[p]) == 0)
+                cpu[p] = (double)times[i].ns * 1e-9;
+        if (strncmp(times[i].name, "rocksdb", 7) != 0)
+            cpu[PART_COMPACTION] -= (double)times[i].ns * 1e-9;
+    }
+}
 
 static struct traffic traffic_of(struct run *run)
 {
@@ -415,6 +434,7 @@ static struct traffic traffic_of(struct run *run)
                               .found = durable.cold_found,
                               .evictions = stats->evictions,
                               .resident = keys ? (double)stats->resident / (double)keys : 1.0};
+    take_times(traffic.cpu);
     free(status);
     return traffic;
 }
@@ -432,6 +452,11 @@ static void report_traffic(struct run *run, const struct traffic *before, double
     fr_tool_bench_number(bench, "reads_per_sample", asked / samples);
     fr_tool_bench_number(bench, "found_per_sample", found / samples);
     fr_tool_bench_number(bench, "evictions_per_sample", (double)(now.evictions - before->evictions) / samples);
+    for (int p = 0; p < PARTS; p++) {
+        char name[64];
+        snprintf(name, sizeof(name), "%s_microseconds_per_sample", part_names[p]);
+        fr_tool_bench_number(bench, name, (now.cpu[p] - before->cpu[p]) / samples * 1e6);
+    }
 }
 
 static void report_stream(struct run *run, uint32_t share, enum stream stream, const struct traffic *before,
@@ -445,7 +470,7 @@ static void report_stream(struct run *run, uint32_t share, enum stream stream, c
         cpu += times->cpu[i];
     }
     if (share == 0)
-        tiers->rate_unlimited[stream] = samples / seconds;
+        tiers->rate_unlimited[stream] = samples / seconds, tiers->cpu_unlimited[stream] = cpu / samples;
     snprintf(name, sizeof(name), "tiers_%s", stream_names[stream]);
     fr_tool_bench_begin(tiers->bench, name);
     fr_tool_bench_number(tiers->bench, "rows", (double)tiers->rows);
@@ -456,6 +481,7 @@ static void report_stream(struct run *run, uint32_t share, enum stream stream, c
     fr_tool_bench_number(tiers->bench, "samples_per_second", samples / seconds);
     fr_tool_bench_number(tiers->bench, "cpu_microseconds_per_sample", cpu / samples * 1e6);
     fr_tool_bench_number(tiers->bench, "ratio_to_unlimited", samples / seconds / tiers->rate_unlimited[stream]);
+    fr_tool_bench_number(tiers->bench, "cpu_ratio_to_unlimited", tiers->cpu_unlimited[stream] * samples / cpu);
     report_traffic(run, before, samples);
     fr_tool_times_report(times, tiers->bench);
     fr_tool_bench_end(tiers->bench);
@@ -544,13 +570,15 @@ int fr_tool_bench_tiers(struct fr_tool_bench *bench)
     }
     draw_ranks(&tiers);
     int result = FR_TOOL_OK;
-    for (size_t i = 0; i < FR_ARRAY_LEN(shares) && result == FR_TOOL_OK; i++) {
+    uint32_t only[] = {0, bench->limit};
+    const uint32_t *runs = bench->limit ? only : shares;
+    for (size_t i = 0; i < (bench->limit ? FR_ARRAY_LEN(only) : FR_ARRAY_LEN(shares)) && result == FR_TOOL_OK; i++) {
         result = FR_TOOL_FAILED;
         if (!fr_tool_scratch_make(tiers.directory, sizeof(tiers.directory))) {
             fputs("freshet bench: no temporary directory could be made (TMPDIR)\n", stderr);
             break;
         }
-        result = run_share(&tiers, shares[i]);
+        result = run_share(&tiers, runs[i]);
         fr_tool_scratch_remove(tiers.directory);
     }
     free(tiers.ranks);

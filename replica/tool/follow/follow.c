@@ -1,6 +1,5 @@
 /* `freshet follow`: a replica on the command line. One logfmt line per epoch, refused records with
- * their reason, scores and dump at the end. It begins at epoch 1; snapshots are not in this
- * version. SIGTERM and SIGINT end it in order. */
+ * their reason, scores and dump at the end. SIGTERM and SIGINT end it in order. */
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -20,6 +19,8 @@ enum { STEP_MS = 100, RETRY_MS = 500, PARTITIONS_TEXT_MAX = 4096 };
 
 static const char usage[] =
     "freshet follow --brokers B --topic T [options]\n\n"
+    "  --snapshot DIR      begin with this snapshot, or with the newest of this folder of snapshots, and load the\n"
+    "                      next one after a gap or a rewind\n"
     "  --partitions 0,3    rows of these delta partitions only (0 is always followed); default all\n"
     "  --until-idle 5s     end when no record came for so long\n"
     "  --until-epoch N     end when epoch N is served\n"
@@ -27,11 +28,11 @@ static const char usage[] =
     "  --dump FILE         at the end, write the replica as JSON Lines (as `freshet dump`)\n"
     "  --kafka-file FILE   librdkafka properties, NAME=VALUE a line: the place of passwords\n"
     "  --kafka NAME=VALUE  a librdkafka property (many); every user of the host can see it\n\n"
-    "Follows from epoch 1, one line per epoch. Ends with SIGTERM or SIGINT. Exit 1 when the replica cannot go on\n"
+    "Follows from the first epoch there is, one line per epoch. Ends with SIGTERM or SIGINT. Exit 1 when the replica cannot go on\n"
     "(a gap, another writer, 100 records refused in a row) or no epoch was served.\n";
 
 struct follow {
-    struct fr_tool_consume_options topic;
+    struct fr_follower_options from;
     const char *score, *dump;
     int64_t until_idle_ms; /* 0: never */
     uint64_t until_epoch;  /* 0: none */
@@ -63,12 +64,12 @@ static bool idle(const struct follow *follow, uint64_t since_ns)
 }
 
 /* The broker or the topic may come later. */
-static enum fr_status open_topic(const struct follow *follow, struct fr_tool_follower **out, struct fr_err *err)
+static enum fr_status open_topic(const struct follow *follow, struct fr_follower **out, struct fr_err *err)
 {
     uint64_t begin_ns = now_ns();
     unsigned long long logged_ns = 0;
     for (;;) {
-        enum fr_status status = fr_tool_follower_open(&follow->topic, out, err);
+        enum fr_status status = fr_follower_open(&follow->from, out, err);
         if (status != FR_E_UNAVAILABLE || stopped || idle(follow, begin_ns))
             return status;
         char quoted[600];
@@ -78,29 +79,29 @@ static enum fr_status open_topic(const struct follow *follow, struct fr_tool_fol
     }
 }
 
-static void print_epoch(struct fr_tool_follower *follower, const struct fr_tool_followed *followed)
+static void print_epoch(struct fr_follower *follower, const struct fr_followed *followed)
 {
     struct freshet_replica_info info;
-    freshet_replica_get_info(fr_tool_follower_replica(follower), &info);
+    freshet_replica_get_info(fr_follower_replica(follower), &info);
     printf("epoch=%" PRIu64 " timeline=%" PRIu64 " rows=%" PRIu64 " changed=%" PRIu64 " dropped=%" PRIu64
            " dense=%" PRIu32 " samples=%" PRIu64 " wm=%" PRId64 "%s delay_ms=%" PRId64 " bytes=%" PRIu64 "\n",
            info.epoch, info.timeline, info.rows, followed->changed, followed->dropped, info.dense, info.samples,
            info.watermark_ms, followed->auc, fr_wall_ms(fr_clock_system()) - info.commit_wall_ms, followed->bytes);
 }
 
-static void print_refused(const struct fr_tool_followed *followed)
+static void print_refused(const struct fr_followed *followed)
 {
     char quoted[600];
     printf("refused partition=%" PRId32 " offset=%" PRId64 " reason=%s\n", followed->partition, followed->offset,
            fr_log_quote(quoted, sizeof(quoted), followed->problem));
 }
 
-static enum fr_status follow_topic(const struct follow *follow, struct fr_tool_follower *follower, struct fr_err *err)
+static enum fr_status follow_topic(const struct follow *follow, struct fr_follower *follower, struct fr_err *err)
 {
     uint64_t last_ns = now_ns();
     while (!stopped && !idle(follow, last_ns)) {
-        struct fr_tool_followed followed = {0};
-        enum fr_status status = fr_tool_follower_step(follower, STEP_MS, &followed, err);
+        struct fr_followed followed = {0};
+        enum fr_status status = fr_follower_step(follower, STEP_MS, &followed, err);
         if (status == FR_AGAIN)
             continue;
         last_ns = now_ns();
@@ -137,15 +138,15 @@ static enum fr_status write_dump(const struct follow *follow, const struct fresh
 }
 
 /* The replica's dump is written even when it could not go on; the exit code then says so. */
-static int finish(const struct follow *follow, struct fr_tool_follower *follower)
+static int finish(const struct follow *follow, struct fr_follower *follower)
 {
     struct fr_err err = {0};
     int result = FR_TOOL_OK;
-    if (follow->score && fr_tool_score_file(fr_tool_follower_replica(follower), follow->score, stdout, &err) != FR_OK) {
+    if (follow->score && fr_tool_score_file(fr_follower_replica(follower), follow->score, stdout, &err) != FR_OK) {
         fprintf(stderr, "freshet follow: --score: %s\n", err.text);
         result = FR_TOOL_FAILED;
     }
-    if (follow->dump && write_dump(follow, fr_tool_follower_replica(follower), &err) != FR_OK) {
+    if (follow->dump && write_dump(follow, fr_follower_replica(follower), &err) != FR_OK) {
         fprintf(stderr, "freshet follow: --dump: %s\n", err.text);
         result = FR_TOOL_FAILED;
     }
@@ -159,20 +160,20 @@ static int finish(const struct follow *follow, struct fr_tool_follower *follower
 static int run(const struct follow *follow)
 {
     struct fr_err err = {0};
-    struct fr_tool_follower *follower = NULL;
+    struct fr_follower *follower = NULL;
     catch_signals();
     enum fr_status status = open_topic(follow, &follower, &err);
     if (status == FR_OK)
         status = follow_topic(follow, follower, &err);
     struct freshet_replica_info info = {0};
     if (follower)
-        freshet_replica_get_info(fr_tool_follower_replica(follower), &info);
+        freshet_replica_get_info(fr_follower_replica(follower), &info);
     if (status == FR_OK && info.epoch == 0)
-        status = fr_tool_follower_unserved(follower, &err);
+        status = fr_follower_unserved(follower, &err);
     int result = follower ? finish(follow, follower) : FR_TOOL_FAILED;
     if (status != FR_OK)
         result = fr_tool_fail("follow", &err);
-    fr_tool_follower_close(follower);
+    fr_follower_close(follower);
     return result;
 }
 
@@ -203,35 +204,31 @@ static bool parse_partitions(const char *text, uint32_t *out, size_t *n)
 
 int fr_tool_follow(int argc, char **argv)
 {
-    const char *snapshot = NULL, *partitions = NULL;
+    const char *partitions = NULL;
     const char *properties[FR_FOLLOW_PROPERTIES_MAX];
     uint32_t numbers[FR_CONSUME_PARTITIONS_MAX] = {0};
-    struct follow follow = {.topic = {.properties = properties}};
+    struct follow follow = {.from.topic.properties = properties};
     const struct fr_tool_option options[] = {
-        {.name = "--brokers", .value = &follow.topic.brokers, .required = true},
-        {.name = "--topic", .value = &follow.topic.topic, .required = true},
-        {.name = "--snapshot", .value = &snapshot},
+        {.name = "--brokers", .value = &follow.from.topic.brokers, .required = true},
+        {.name = "--topic", .value = &follow.from.topic.topic, .required = true},
+        {.name = "--snapshot", .value = &follow.from.snapshots},
         {.name = "--partitions", .value = &partitions},
         {.name = "--until-idle", .duration_ms = &follow.until_idle_ms},
         {.name = "--until-epoch", .number = &follow.until_epoch, .min = 1},
         {.name = "--score", .value = &follow.score},
         {.name = "--dump", .value = &follow.dump},
-        {.name = "--kafka-file", .value = &follow.topic.kafka_file},
+        {.name = "--kafka-file", .value = &follow.from.topic.kafka_file},
         {.name = "--kafka",
          .many = properties,
-         .n_many = &follow.topic.n_properties,
+         .n_many = &follow.from.topic.n_properties,
          .many_max = FR_FOLLOW_PROPERTIES_MAX},
     };
     int parsed = fr_tool_options_parse(argc, argv, options, FR_ARRAY_LEN(options), usage);
     if (parsed != FR_TOOL_OK)
         return parsed < 0 ? FR_TOOL_OK : parsed;
-    if (snapshot) {
-        fputs("freshet follow: --snapshot is not in this version: it follows from epoch 1\n", stderr);
-        return FR_TOOL_USAGE;
-    }
-    if (partitions && !parse_partitions(partitions, numbers, &follow.topic.n_partitions))
+    if (partitions && !parse_partitions(partitions, numbers, &follow.from.topic.n_partitions))
         return FR_TOOL_USAGE;
     if (partitions)
-        follow.topic.partitions = numbers;
+        follow.from.topic.partitions = numbers;
     return run(&follow);
 }

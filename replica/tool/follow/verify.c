@@ -25,7 +25,8 @@ enum {
 };
 
 static const char usage[] =
-    "freshet verify --state-dir D (--brokers B --topic T [--kafka-file FILE] [--kafka NAME=VALUE]... | --replica DUMP)\n\n"
+    "freshet verify --state-dir D --brokers B --topic T [--snapshot DIR] [--kafka-file FILE] [--kafka NAME=VALUE]...\n"
+    "freshet verify --state-dir D --replica DUMP\n\n"
     "Compares the state's public dump with that of a replica built from the topic, or with a replica's dump.\n"
     "Last line `verified: timeline 1 epoch 812 rows 90213 dense 12 hash 0x..` and exit 0; else the first difference,\n"
     "`behind: ..` or `nothing to verify`, and exit 1. Drain the daemon first: its last epoch publishes everything.\n";
@@ -186,13 +187,14 @@ static int compare_if_same_epoch(const struct fr_tool_state *state, FILE *replic
 /* ---- a replica from the topic ---- */
 
 /* Up to the state's epoch, or to the end of the topic. */
-static enum fr_status catch_up(struct fr_tool_follower *follower, uint64_t epoch, struct fr_err *err)
+static enum fr_status catch_up(struct fr_follower *follower, const struct fr_durable_status *state, struct fr_err *err)
 {
     struct freshet_replica_info info = {0};
     int waited = 0;
-    while (info.epoch < epoch && !fr_tool_follower_ended(follower) && waited < WAIT_STEPS_MAX) {
-        struct fr_tool_followed followed = {0};
-        enum fr_status status = fr_tool_follower_step(follower, STEP_MS, &followed, err);
+    while ((info.timeline < state->timeline || info.epoch < state->epoch) && !fr_follower_ended(follower) &&
+           waited < WAIT_STEPS_MAX) {
+        struct fr_followed followed = {0};
+        enum fr_status status = fr_follower_step(follower, STEP_MS, &followed, err);
         waited = status == FR_AGAIN ? waited + 1 : 0;
         if (status == FR_AGAIN)
             continue;
@@ -201,7 +203,7 @@ static enum fr_status catch_up(struct fr_tool_follower *follower, uint64_t epoch
                     followed.partition, followed.offset, followed.problem);
         if (status != FR_OK)
             return status;
-        freshet_replica_get_info(fr_tool_follower_replica(follower), &info);
+        freshet_replica_get_info(fr_follower_replica(follower), &info);
     }
     if (waited >= WAIT_STEPS_MAX)
         return fr_err_set(err, FR_E_UNAVAILABLE, "no record came for %d s, short of the end of the topic",
@@ -209,30 +211,28 @@ static enum fr_status catch_up(struct fr_tool_follower *follower, uint64_t epoch
     return FR_OK;
 }
 
-static int verify_topic(const struct fr_tool_state *state, const struct fr_tool_consume_options *topic,
-                        struct fr_err *err)
+static int verify_topic(const struct fr_tool_state *state, const struct fr_follower_options *from, struct fr_err *err)
 {
-    struct fr_tool_follower *follower = NULL;
+    struct fr_follower *follower = NULL;
     FILE *dump = NULL;
     int result = FR_TOOL_FAILED;
-    enum fr_status status = fr_tool_follower_open(topic, &follower, err);
+    enum fr_status status = fr_follower_open(from, &follower, err);
     if (status == FR_OK)
-        status = catch_up(follower, state->status.epoch, err);
+        status = catch_up(follower, &state->status, err);
     if (status != FR_OK) {
         (void)fr_tool_fail("verify", err);
         goto out;
     }
     struct freshet_replica_info info;
-    freshet_replica_get_info(fr_tool_follower_replica(follower), &info);
+    freshet_replica_get_info(fr_follower_replica(follower), &info);
     if (info.epoch == 0) {
         printf("behind: replica at epoch 0, state at %" PRIu64 "\n", state->status.epoch);
-        (void)fr_tool_follower_unserved(follower, err);
+        (void)fr_follower_unserved(follower, err);
         (void)fr_tool_fail("verify", err);
         goto out;
     }
     dump = tmpfile();
-    if (!dump ||
-        freshet_replica_dump(fr_tool_follower_replica(follower), fr_tool_write_file, dump, NULL) != FRESHET_OK ||
+    if (!dump || freshet_replica_dump(fr_follower_replica(follower), fr_tool_write_file, dump, NULL) != FRESHET_OK ||
         fflush(dump) != 0) {
         fprintf(stderr, "freshet verify: writing the replica's dump to a temporary file: %s\n", strerror(errno));
         goto out;
@@ -241,7 +241,7 @@ static int verify_topic(const struct fr_tool_state *state, const struct fr_tool_
 out:
     if (dump)
         (void)fclose(dump);
-    fr_tool_follower_close(follower);
+    fr_follower_close(follower);
     return result;
 }
 
@@ -257,7 +257,7 @@ static int verify_dump(const struct fr_tool_state *state, const char *path, stru
     return result;
 }
 
-static int verify(const char *dir, const char *replica, const struct fr_tool_consume_options *topic)
+static int verify(const char *dir, const char *replica, const struct fr_follower_options *from)
 {
     struct fr_err err = {0};
     struct fr_tool_state *state = NULL;
@@ -267,36 +267,35 @@ static int verify(const char *dir, const char *replica, const struct fr_tool_con
     if (state->n_rows == 0)
         printf("nothing to verify: the state at epoch %" PRIu64 " holds 0 rows\n", state->status.epoch);
     else
-        result = replica ? verify_dump(state, replica, &err) : verify_topic(state, topic, &err);
+        result = replica ? verify_dump(state, replica, &err) : verify_topic(state, from, &err);
     fr_tool_state_close(state);
     return fflush(stdout) == 0 ? result : FR_TOOL_FAILED;
 }
 
 int fr_tool_verify(int argc, char **argv)
 {
-    const char *dir = NULL, *replica = NULL, *snapshot = NULL;
+    const char *dir = NULL, *replica = NULL;
     const char *properties[FR_FOLLOW_PROPERTIES_MAX];
-    struct fr_tool_consume_options topic = {.properties = properties};
+    struct fr_follower_options from = {.topic.properties = properties};
     const struct fr_tool_option options[] = {
         {.name = "--state-dir", .value = &dir, .required = true},
-        {.name = "--brokers", .value = &topic.brokers},
-        {.name = "--topic", .value = &topic.topic},
+        {.name = "--brokers", .value = &from.topic.brokers},
+        {.name = "--topic", .value = &from.topic.topic},
         {.name = "--replica", .value = &replica},
-        {.name = "--snapshot", .value = &snapshot},
-        {.name = "--kafka-file", .value = &topic.kafka_file},
-        {.name = "--kafka", .many = properties, .n_many = &topic.n_properties, .many_max = FR_FOLLOW_PROPERTIES_MAX},
+        {.name = "--snapshot", .value = &from.snapshots},
+        {.name = "--kafka-file", .value = &from.topic.kafka_file},
+        {.name = "--kafka",
+         .many = properties,
+         .n_many = &from.topic.n_properties,
+         .many_max = FR_FOLLOW_PROPERTIES_MAX},
     };
     int parsed = fr_tool_options_parse(argc, argv, options, FR_ARRAY_LEN(options), usage);
     if (parsed != FR_TOOL_OK)
         return parsed < 0 ? FR_TOOL_OK : parsed;
-    if (snapshot) {
-        fputs("freshet verify: --snapshot is not in this version\n", stderr);
-        return FR_TOOL_USAGE;
-    }
-    bool from_topic = topic.brokers && topic.topic;
-    if ((replica != NULL) == from_topic || (replica && (topic.brokers || topic.topic))) {
+    bool from_topic = from.topic.brokers && from.topic.topic;
+    if ((replica != NULL) == from_topic || (replica && (from.topic.brokers || from.topic.topic || from.snapshots))) {
         fprintf(stderr, "freshet verify: give either --brokers and --topic, or --replica\n\n%s", usage);
         return FR_TOOL_USAGE;
     }
-    return verify(dir, replica, &topic);
+    return verify(dir, replica, &from);
 }

@@ -1,59 +1,26 @@
 /* `freshet score`: probabilities for a file of samples, from a followed topic or from a dump.
  * Scores are those of the replica library: what a serving process would answer (P12). */
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/check.h"
 #include "base/file.h"
 #include "base/sum_line.h"
-#include "score/dump_replica.h"
-#include "follow/follower.h"
 #include "score/scorer.h"
+#include "score/served.h"
 #include "state/state_reader.h"
 #include "tool.h"
 
-enum { STEP_MS = 100, WAIT_STEPS_MAX = 300, MODEL_BYTES_MAX = 16 << 20 };
+enum { MODEL_BYTES_MAX = 16 << 20 };
 
 static const char usage[] =
     "freshet score --file F.jsonl --brokers B --topic T [--kafka-file FILE] [--kafka NAME=VALUE]...\n"
+    "freshet score --file F.jsonl --snapshot DIR\n"
     "freshet score --file F.jsonl --dump DUMP (--state-dir D | --model MODEL.json)\n\n"
     "One line of task -> probability for every sample of the file (plain or gzip; `y` and `t` are not needed).\n"
     "From a topic: the replica as of its end now. From a dump: the model is that of the state directory or of the "
     "file\n"
     "model.json in it.\n";
-
-/* The replica at the end of the topic as it is now. */
-static enum fr_status read_topic(struct fr_tool_follower *follower, struct fr_err *err)
-{
-    int waited = 0;
-    while (!fr_tool_follower_ended(follower)) {
-        struct fr_tool_followed followed = {0};
-        enum fr_status status = fr_tool_follower_step(follower, STEP_MS, &followed, err);
-        if (followed.refused)
-            fprintf(stderr, "freshet score: refused partition=%" PRId32 " offset=%" PRId64 ": %s\n", followed.partition,
-                    followed.offset, followed.problem);
-        if (status != FR_OK && status != FR_AGAIN)
-            return status;
-        waited = status == FR_AGAIN ? waited + 1 : 0;
-        if (waited >= WAIT_STEPS_MAX)
-            return fr_err_set(err, FR_E_UNAVAILABLE, "no record came for %d s, short of the end of the topic",
-                              STEP_MS * WAIT_STEPS_MAX / 1000);
-    }
-    return FR_OK;
-}
-
-static enum fr_status score_topic(const struct fr_tool_consume_options *topic, const char *file, struct fr_err *err)
-{
-    struct fr_tool_follower *follower = NULL;
-    enum fr_status status = fr_tool_follower_open(topic, &follower, err);
-    if (status == FR_OK)
-        status = read_topic(follower, err);
-    if (status == FR_OK)
-        status = fr_tool_score_file(fr_tool_follower_replica(follower), file, stdout, err);
-    fr_tool_follower_close(follower);
-    return status;
-}
 
 static enum fr_status read_model(const char *dir, const char *model, struct fr_buffer *cfg, struct fr_err *err)
 {
@@ -75,21 +42,11 @@ static enum fr_status read_model(const char *dir, const char *model, struct fr_b
     return status;
 }
 
-static enum fr_status score_dump(const char *dump, const struct fr_buffer *cfg, const char *file, struct fr_err *err)
-{
-    struct freshet_replica *replica = NULL;
-    enum fr_status status = fr_tool_replica_of_dump(dump, cfg, &replica, err);
-    if (status == FR_OK)
-        status = fr_tool_score_file(replica, file, stdout, err);
-    freshet_replica_free(replica);
-    return status;
-}
-
 int fr_tool_score(int argc, char **argv)
 {
     const char *file = NULL, *dump = NULL, *dir = NULL, *model = NULL, *snapshot = NULL;
     const char *properties[FR_FOLLOW_PROPERTIES_MAX];
-    struct fr_tool_consume_options topic = {.properties = properties};
+    struct fr_consume_options topic = {.properties = properties};
     const struct fr_tool_option options[] = {
         {.name = "--file", .value = &file, .required = true},
         {.name = "--brokers", .value = &topic.brokers},
@@ -104,22 +61,29 @@ int fr_tool_score(int argc, char **argv)
     int parsed = fr_tool_options_parse(argc, argv, options, FR_ARRAY_LEN(options), usage);
     if (parsed != FR_TOOL_OK)
         return parsed < 0 ? FR_TOOL_OK : parsed;
-    if (snapshot) {
-        fputs("freshet score: --snapshot is not in this version: use --dump, or --brokers and --topic\n", stderr);
-        return FR_TOOL_USAGE;
-    }
-    bool from_topic = topic.brokers && topic.topic && !dump && !dir && !model;
-    bool from_dump = dump && !topic.brokers && !topic.topic && (dir != NULL) != (model != NULL);
-    if (!from_topic && !from_dump) {
-        fprintf(stderr, "freshet score: give --brokers and --topic, or --dump and one of --state-dir and --model\n\n%s",
+    bool from_topic = topic.brokers && topic.topic && !dump && !dir && !model && !snapshot;
+    bool from_dump = dump && !topic.brokers && !topic.topic && !snapshot && (dir != NULL) != (model != NULL);
+    bool from_snapshot = snapshot && !topic.brokers && !topic.topic && !dump && !dir && !model;
+    if (!from_topic && !from_dump && !from_snapshot) {
+        fprintf(stderr,
+                "freshet score: give --brokers and --topic, or --snapshot, or --dump and one of --state-dir and "
+                "--model\n\n%s",
                 usage);
         return FR_TOOL_USAGE;
     }
     struct fr_err err = {0};
     struct fr_buffer cfg = {0};
+    struct fr_tool_served served = {0};
     enum fr_status status = from_dump ? read_model(dir, model, &cfg, &err) : FR_OK;
     if (status == FR_OK)
-        status = from_dump ? score_dump(dump, &cfg, file, &err) : score_topic(&topic, file, &err);
+        status = from_dump       ? fr_tool_served_dump(dump, &cfg, &served, &err)
+                 : from_snapshot ? fr_tool_served_snapshot(snapshot, &served, &err)
+                                 : fr_tool_served_topic(&topic, "score", &served, &err);
+    if (status == FR_OK)
+        status = fr_tool_served_scorable(&served, &err);
+    if (status == FR_OK)
+        status = fr_tool_score_file(served.replica, file, stdout, &err);
+    fr_tool_served_close(&served);
     fr_buffer_release(&cfg);
     return status == FR_OK ? FR_TOOL_OK : fr_tool_fail("score", &err);
 }

@@ -70,12 +70,6 @@ static enum fr_status score_lines(struct scoring *scoring, struct fr_lines *line
 
 enum fr_status fr_tool_score_file(struct freshet_replica *replica, const char *path, FILE *out, struct fr_err *err)
 {
-    struct freshet_replica_info info;
-    freshet_replica_get_info(replica, &info);
-    if (!info.scorable)
-        return fr_err_set(err, FR_E_NOT_FOUND,
-                          "the replica cannot score at epoch %" PRIu64 ": the model or a dense parameter is missing",
-                          info.epoch);
     struct fr_lines *lines = NULL;
     enum fr_status status = fr_tool_lines_open(path, &lines, err);
     if (status != FR_OK)

@@ -2,15 +2,13 @@
  * metrics (--metrics). Read-only: also beside a running daemon, then as of its newest durable
  * epoch. */
 #include <errno.h>
-#include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/check.h"
 #include "output.h"
+#include "state/metrics_document.h"
 #include "state/state_reader.h"
-#include "state/state_sections.h"
 #include "tool.h"
 
 static const char usage[] =
@@ -20,68 +18,39 @@ static const char usage[] =
     "  --metrics       one JSON document: AUC, logloss, calibration .. of every task (the form of GET /auc)\n\n"
     "JSON Lines: rows by table name and key, dense parameters by name, a closing line with the hash of all before.\n";
 
-struct document {
-    struct fr_buffer text;
-    bool any;
-};
-
-static void put_task(void *self, const struct fr_tool_metrics_task *task)
+static enum fr_status dump_metrics(const char *dir, struct fr_err *err)
 {
-    struct document *document = self;
-    const char *names[FR_AUC_HALF_LIVES_MAX];
-    char texts[FR_AUC_HALF_LIVES_MAX][24];
-    for (uint32_t i = 0; i < task->result.n_half_lives; i++) {
-        fr_tool_duration_text(task->result.half_life_ms[i], texts[i]);
-        names[i] = texts[i];
-    }
-    fr_buffer_printf(&document->text, "%s\"%s\":", document->any ? "," : "", task->name);
-    fr_task_result_json(&task->result, names, &document->text);
-    document->any = true;
+    struct fr_buffer text = {0};
+    enum fr_status status = fr_tool_metrics_document(dir, &text, err);
+    if (status == FR_OK && fr_tool_write_stdout(NULL, text.data, text.size) != 0)
+        status = FR_E_IO;
+    fr_buffer_release(&text);
+    return status;
 }
 
-static enum fr_status dump_metrics(const struct fr_tool_state *state, struct fr_err *err)
+static enum fr_status dump_rows(const char *dir, bool private, struct fr_err *err)
 {
-    struct fr_trainer_history counted;
-    enum fr_status status = fr_tool_trainer_section(state, &counted, err);
-    if (status != FR_OK)
-        return status;
-    struct document document = {0};
-    fr_buffer_printf(&document.text,
-                     "{\"model\":\"%s\",\"tl\":%" PRIu64 ",\"epoch\":%" PRIu64 ",\"as_of_ms\":", state->settings.model,
-                     state->status.timeline, state->status.epoch);
-    if (counted.watermark_ms == INT64_MIN)
-        fr_buffer_printf(&document.text, "null");
-    else
-        fr_buffer_printf(&document.text, "%" PRId64, counted.watermark_ms);
-    fr_buffer_printf(&document.text, ",\"tasks\":{");
-    status = fr_tool_visit_metrics(state, put_task, &document, err);
-    fr_buffer_printf(&document.text, "}}\n");
-    if (status == FR_OK && fr_tool_write_stdout(NULL, document.text.data, document.text.size) != 0)
-        status = FR_E_IO;
-    fr_buffer_release(&document.text);
+    struct fr_tool_state *state = NULL;
+    enum fr_status status = fr_tool_state_open(dir, private ? FR_STATE_PRIVATE : FR_STATE_PUBLIC, &state, err);
+    if (status == FR_OK && state->status.epoch == 0)
+        status = fr_err_set(err, FR_E_NOT_FOUND, "%s holds no epoch yet: nothing to dump", dir);
+    if (status == FR_OK && private)
+        status = fr_tool_state_dump_private(state, fr_tool_write_stdout, NULL, err);
+    else if (status == FR_OK)
+        status = fr_tool_state_dump_public(state, fr_tool_write_stdout, NULL, NULL, err);
+    fr_tool_state_close(state);
     return status;
 }
 
 static int dump_state(const char *dir, bool private, bool metrics)
 {
     struct fr_err err = {0};
-    struct fr_tool_state *state = NULL;
-    enum fr_tool_state_depth depth = metrics ? FR_STATE_SECTIONS : private ? FR_STATE_PRIVATE : FR_STATE_PUBLIC;
-    enum fr_status status = fr_tool_state_open(dir, depth, &state, &err);
-    if (status == FR_OK && state->status.epoch == 0)
-        status = fr_err_set(&err, FR_E_NOT_FOUND, "%s holds no epoch yet: nothing to dump", dir);
-    if (status == FR_OK && metrics)
-        status = dump_metrics(state, &err);
-    else if (status == FR_OK && private)
-        status = fr_tool_state_dump_private(state, fr_tool_write_stdout, NULL, &err);
-    else if (status == FR_OK)
-        status = fr_tool_state_dump_public(state, fr_tool_write_stdout, NULL, NULL, &err);
+    enum fr_status status = metrics ? dump_metrics(dir, &err) : dump_rows(dir, private, &err);
     if (fflush(stdout) != 0 || status == FR_E_IO) {
         if (!err.text[0])
             (void)fr_err_set(&err, FR_E_IO, "writing to stdout: %s", strerror(errno));
         status = FR_E_IO;
     }
-    fr_tool_state_close(state);
     if (status == FR_OK)
         return FR_TOOL_OK;
     fprintf(stderr, "freshet dump: %s\n", err.text);

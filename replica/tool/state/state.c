@@ -92,10 +92,9 @@ static void print_first_line(struct report *report, const char *dir)
 
 static void print_model(const struct fr_tool_state *state)
 {
-    static const char *const names[] = {"f32", "f16", "bf16", "i8"};
     const struct fr_codec_settings *settings = &state->settings;
     printf("model name=%s fp=0x%016" PRIx64 " partitions=%" PRIu32 " quantize=%s kernel=\"%s\"\n", settings->model,
-           settings->fp, settings->np, names[settings->quantize], settings->kernel);
+           settings->fp, settings->np, fr_codec_quantize_name(settings->quantize), settings->kernel);
 }
 
 static void count_images(struct report *report, uint32_t table, const struct fr_store_counts *counts)
@@ -249,6 +248,8 @@ static void print_positions(struct report *report)
                p->offset, p->item);
         for (size_t k = 0; k < FR_LEDGER_TERMS; k++)
             printf(" %s=%" PRIu64, fr_positions_ledger[k].name, p->ledger[k]);
+        for (uint32_t k = 0; k < p->n_skips; k++)
+            printf("%s%" PRId64 "-%" PRId64, k ? "," : " skips=", p->skips[k].first, p->skips[k].last);
         printf("\n");
     }
     if (!fr_positions_balanced(&positions, &err))

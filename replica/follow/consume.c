@@ -1,6 +1,6 @@
 /* A topic through librdkafka's consumer with one queue per partition, so that order between
  * partitions is ours (see consume.h). librdkafka stops fetching a partition whose queue is full,
- * which bounds what waits. Assigned by hand at the first offset there is; an offset that vanishes
+ * which bounds what waits. Assigned by hand; an offset that vanishes
  * under us (retention, a topic made anew) is an error, never a skip.
  *
  * Thread: the caller's. It does not look into records. */
@@ -26,7 +26,7 @@ struct partition {
     uint64_t rank;
 };
 
-struct fr_tool_consumer {
+struct fr_consumer {
     rd_kafka_t *handle;
     char *topic;
     size_t n;
@@ -34,18 +34,42 @@ struct fr_tool_consumer {
     uint64_t ahead_max;
     rd_kafka_message_t *message; /* lent to the caller */
     unsigned long long logged_ns;
+    char outage[FR_KAFKA_TEXT_MAX]; /* the newest reason, until something comes; "": none */
 };
 
 /* ---- open ---- */
 
-static enum fr_status make_handle(const struct fr_tool_consume_options *options, rd_kafka_t **out, struct fr_err *err)
+static void tell_outage(struct fr_consumer *consumer)
 {
+    char quoted[600];
+    if (fr_log_due(&consumer->logged_ns, fr_mono_ns(fr_clock_system()), LOG_INTERVAL_S * 1000000000ull))
+        fr_log(FR_LOG_WARN, "kafka", "waiting", "topic=%s reason=%s", consumer->topic,
+               fr_log_quote(quoted, sizeof(quoted), consumer->outage));
+}
+
+/* librdkafka goes on trying. That all brokers are down says less than why. */
+static void on_error(rd_kafka_t *client, int code, const char *reason, void *opaque)
+{
+    struct fr_consumer *consumer = opaque;
+    (void)client;
+    if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && consumer->outage[0])
+        return;
+    fr_kafka_explain(code, reason, consumer->outage, sizeof(consumer->outage));
+    tell_outage(consumer);
+}
+
+/* Without a consumer only the properties are looked at. */
+static enum fr_status make_handle(const struct fr_consume_options *options, struct fr_consumer *consumer,
+                                  struct fr_err *err)
+{
+    rd_kafka_t **out = consumer ? &consumer->handle : NULL;
     static const struct fr_kafka_setting ours[] = {
         {"group.id", "freshet.follow"}, /* needed to assign; never joined */
         {"enable.auto.commit", "false"},
         {"auto.offset.reset", "error"},
         {"enable.partition.eof", "true"},
         {"fetch.wait.max.ms", "20"},
+        {"socket.timeout.ms", "10000"}, /* a broker that hangs is one that is away */
         {NULL, NULL},
     };
     enum fr_status status = fr_kafka_open(&(struct fr_kafka_options){.type = RD_KAFKA_CONSUMER,
@@ -53,15 +77,22 @@ static enum fr_status make_handle(const struct fr_tool_consume_options *options,
                                                                      .name = "follow",
                                                                      .ours = ours,
                                                                      .file = options->kafka_file,
+                                                                     .opaque = consumer,
+                                                                     .on_error = on_error,
                                                                      .texts = options->properties,
                                                                      .n_texts = options->n_properties},
                                           out, err);
-    if (status == FR_OK)
+    if (status == FR_OK && out)
         rd_kafka_poll_set_consumer(*out);
     return status;
 }
 
-static enum fr_status count_partitions(struct fr_tool_consumer *consumer, size_t *count, struct fr_err *err)
+enum fr_status fr_consumer_check(const struct fr_consume_options *options, struct fr_err *err)
+{
+    return make_handle(options, NULL, err);
+}
+
+static enum fr_status count_partitions(struct fr_consumer *consumer, size_t *count, struct fr_err *err)
 {
     struct fr_kafka_topic found;
     rd_kafka_resp_err_t error =
@@ -79,8 +110,8 @@ static enum fr_status count_partitions(struct fr_tool_consumer *consumer, size_t
     return FR_OK;
 }
 
-static enum fr_status choose_partitions(struct fr_tool_consumer *consumer,
-                                        const struct fr_tool_consume_options *options, struct fr_err *err)
+static enum fr_status choose_partitions(struct fr_consumer *consumer, const struct fr_consume_options *options,
+                                        struct fr_err *err)
 {
     size_t count = 0;
     enum fr_status status = count_partitions(consumer, &count, err);
@@ -99,7 +130,13 @@ static enum fr_status choose_partitions(struct fr_tool_consumer *consumer,
     return FR_OK;
 }
 
-static enum fr_status assign(struct fr_tool_consumer *consumer, struct fr_err *err)
+static int64_t begin_of(const struct fr_consume_options *options, const struct partition *p)
+{
+    int64_t wanted = options->begin ? options->begin(options->self, (uint32_t)p->number) : -1;
+    return wanted >= p->low && wanted <= p->end ? wanted : p->low;
+}
+
+static enum fr_status assign(struct fr_consumer *consumer, const struct fr_consume_options *options, struct fr_err *err)
 {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)consumer->n);
     enum fr_status status = FR_OK;
@@ -112,14 +149,14 @@ static enum fr_status assign(struct fr_tool_consumer *consumer, struct fr_err *e
                                 rd_kafka_err2str(error));
             break;
         }
-        p->position = p->low;
+        p->position = begin_of(options, p);
         p->queue = rd_kafka_queue_get_partition(consumer->handle, consumer->topic, p->number);
         if (!p->queue) {
             status = fr_err_set(err, FR_E_UNAVAILABLE, "%s/%" PRId32 " is not known", consumer->topic, p->number);
             break;
         }
         rd_kafka_queue_forward(p->queue, NULL); /* its own queue, not the consumer's */
-        rd_kafka_topic_partition_list_add(list, consumer->topic, p->number)->offset = p->low;
+        rd_kafka_topic_partition_list_add(list, consumer->topic, p->number)->offset = p->position;
     }
     if (status == FR_OK) {
         rd_kafka_resp_err_t error = rd_kafka_assign(consumer->handle, list);
@@ -130,26 +167,25 @@ static enum fr_status assign(struct fr_tool_consumer *consumer, struct fr_err *e
     return status;
 }
 
-enum fr_status fr_tool_consumer_open(const struct fr_tool_consume_options *options, struct fr_tool_consumer **out,
-                                     struct fr_err *err)
+enum fr_status fr_consumer_open(const struct fr_consume_options *options, struct fr_consumer **out, struct fr_err *err)
 {
-    struct fr_tool_consumer *consumer = fr_alloc(1, sizeof(*consumer));
+    struct fr_consumer *consumer = fr_alloc(1, sizeof(*consumer));
     consumer->topic = fr_strdup(options->topic);
     consumer->ahead_max = options->ahead_max;
-    enum fr_status status = make_handle(options, &consumer->handle, err);
+    enum fr_status status = make_handle(options, consumer, err);
     if (status == FR_OK)
         status = choose_partitions(consumer, options, err);
     if (status == FR_OK)
-        status = assign(consumer, err);
+        status = assign(consumer, options, err);
     if (status != FR_OK) {
-        fr_tool_consumer_close(consumer);
+        fr_consumer_close(consumer);
         return status;
     }
     *out = consumer;
     return FR_OK;
 }
 
-void fr_tool_consumer_close(struct fr_tool_consumer *consumer)
+void fr_consumer_close(struct fr_consumer *consumer)
 {
     if (!consumer)
         return;
@@ -168,14 +204,14 @@ void fr_tool_consumer_close(struct fr_tool_consumer *consumer)
     free(consumer);
 }
 
-size_t fr_tool_consumer_count(const struct fr_tool_consumer *consumer)
+size_t fr_consumer_count(const struct fr_consumer *consumer)
 {
     return consumer->n;
 }
 
 /* ---- next ---- */
 
-static uint64_t lowest_rank(const struct fr_tool_consumer *consumer)
+static uint64_t lowest_rank(const struct fr_consumer *consumer)
 {
     uint64_t lowest = UINT64_MAX;
     for (size_t i = 0; i < consumer->n; i++)
@@ -184,13 +220,12 @@ static uint64_t lowest_rank(const struct fr_tool_consumer *consumer)
     return lowest;
 }
 
-static bool within_reach(const struct fr_tool_consumer *consumer, const struct partition *partition, uint64_t lowest)
+static bool within_reach(const struct fr_consumer *consumer, const struct partition *partition, uint64_t lowest)
 {
     return partition->rank - lowest <= consumer->ahead_max;
 }
 
-static enum fr_status judge_error(struct fr_tool_consumer *consumer, const rd_kafka_message_t *message,
-                                  struct fr_err *err)
+static enum fr_status judge_error(struct fr_consumer *consumer, const rd_kafka_message_t *message, struct fr_err *err)
 {
     switch (message->err) {
     case RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET:
@@ -206,16 +241,15 @@ static enum fr_status judge_error(struct fr_tool_consumer *consumer, const rd_ka
         return fr_err_set(err, FR_E_UNAVAILABLE, "topic %s is not there any more: %s", consumer->topic,
                           rd_kafka_message_errstr(message));
     default: /* librdkafka goes on trying */
-        if (fr_log_due(&consumer->logged_ns, fr_mono_ns(fr_clock_system()), LOG_INTERVAL_S * 1000000000ull))
-            fr_log(FR_LOG_WARN, "kafka", "waiting", "topic=%s reason=\"%s\"", consumer->topic,
-                   rd_kafka_err2str(message->err));
+        fr_kafka_explain(message->err, rd_kafka_message_errstr(message), consumer->outage, sizeof(consumer->outage));
+        tell_outage(consumer);
         return FR_AGAIN;
     }
 }
 
 /* One message of the partition's queue: a record, the end, an error; FR_AGAIN: none or nothing of
  * use. */
-static enum fr_status take(struct fr_tool_consumer *consumer, struct partition *partition, struct fr_tool_consumed *out,
+static enum fr_status take(struct fr_consumer *consumer, struct partition *partition, struct fr_consumed *out,
                            struct fr_err *err)
 {
     rd_kafka_message_t *message = rd_kafka_consume_queue(partition->queue, 0);
@@ -224,15 +258,17 @@ static enum fr_status take(struct fr_tool_consumer *consumer, struct partition *
     enum fr_status status = FR_AGAIN;
     if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
         partition->at_end = message->offset >= partition->end;
+        consumer->outage[0] = '\0';
     } else if (message->err) {
         status = judge_error(consumer, message, err);
     } else {
         partition->position = message->offset + 1;
-        *out = (struct fr_tool_consumed){.index = (uint32_t)(partition - consumer->partitions),
-                                         .partition = message->partition,
-                                         .offset = message->offset,
-                                         .bytes = message->payload,
-                                         .size = message->len};
+        consumer->outage[0] = '\0';
+        *out = (struct fr_consumed){.index = (uint32_t)(partition - consumer->partitions),
+                                    .partition = message->partition,
+                                    .offset = message->offset,
+                                    .bytes = message->payload,
+                                    .size = message->len};
         consumer->message = message;
         return FR_OK;
     }
@@ -241,7 +277,7 @@ static enum fr_status take(struct fr_tool_consumer *consumer, struct partition *
 }
 
 /* Lowest rank first, then whoever is within reach. */
-static enum fr_status take_any(struct fr_tool_consumer *consumer, struct fr_tool_consumed *out, struct fr_err *err)
+static enum fr_status take_any(struct fr_consumer *consumer, struct fr_consumed *out, struct fr_err *err)
 {
     uint64_t lowest = lowest_rank(consumer);
     for (int pass = 0; pass < 2; pass++)
@@ -256,8 +292,7 @@ static enum fr_status take_any(struct fr_tool_consumer *consumer, struct fr_tool
     return FR_AGAIN;
 }
 
-enum fr_status fr_tool_consumer_next(struct fr_tool_consumer *consumer, int wait_ms, struct fr_tool_consumed *out,
-                                     struct fr_err *err)
+enum fr_status fr_consumer_next(struct fr_consumer *consumer, int wait_ms, struct fr_consumed *out, struct fr_err *err)
 {
     if (consumer->message)
         rd_kafka_message_destroy(consumer->message);
@@ -281,20 +316,41 @@ enum fr_status fr_tool_consumer_next(struct fr_tool_consumer *consumer, int wait
     }
 }
 
-void fr_tool_consumer_rank(struct fr_tool_consumer *consumer, uint32_t index, uint64_t rank)
+void fr_consumer_rank(struct fr_consumer *consumer, uint32_t index, uint64_t rank)
 {
     FR_CHECK(index < consumer->n);
     consumer->partitions[index].rank = rank;
 }
 
-void fr_tool_consumer_leave(struct fr_tool_consumer *consumer, uint32_t from)
+void fr_consumer_leave(struct fr_consumer *consumer, uint32_t from)
 {
     for (size_t i = 0; i < consumer->n; i++)
         if ((uint32_t)consumer->partitions[i].number >= from)
             consumer->partitions[i].rank = UINT64_MAX; /* out of everyone's reach */
 }
 
-bool fr_tool_consumer_ended(const struct fr_tool_consumer *consumer)
+const char *fr_consumer_outage(const struct fr_consumer *consumer)
+{
+    return consumer->outage[0] ? consumer->outage : NULL;
+}
+
+uint64_t fr_consumer_lag(const struct fr_consumer *consumer)
+{
+    uint64_t lag = 0;
+    for (size_t i = 0; i < consumer->n; i++) {
+        const struct partition *p = &consumer->partitions[i];
+        int64_t low = 0, end = 0;
+        /* what the last fetch said: no question to a broker */
+        if (p->rank != UINT64_MAX &&
+            rd_kafka_get_watermark_offsets(consumer->handle, consumer->topic, p->number, &low, &end) ==
+                RD_KAFKA_RESP_ERR_NO_ERROR &&
+            end > p->position)
+            lag += (uint64_t)(end - p->position);
+    }
+    return lag;
+}
+
+bool fr_consumer_ended(const struct fr_consumer *consumer)
 {
     uint64_t lowest = lowest_rank(consumer);
     for (size_t i = 0; i < consumer->n; i++) {

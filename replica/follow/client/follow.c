@@ -1,0 +1,227 @@
+/* The thread that follows: see freshet/follow.h.
+ *
+ * The replica is made at once, so that readers may be made too; the topic is opened by the thread,
+ * again and again while brokers are away. What the state tells is copied under a mutex after each
+ * step that changed something; nobody waits for the thread but who calls wait.
+ *
+ * Owner: its own thread; the mutex guards `state`, `stopping` and what waits. */
+#include "freshet/follow.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "follow/follower.h"
+
+enum { STEP_MS = 50, RETRY_MS = 500 };
+
+struct freshet_follow {
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    bool stopping;
+    bool scorable;
+    struct freshet_follow_state state;
+    struct fr_follower *follower;
+};
+
+/* ---- time ---- */
+
+static struct timespec after_ms(int ms)
+{
+    struct timespec at;
+    FR_CHECK(clock_gettime(CLOCK_MONOTONIC, &at) == 0);
+    at.tv_sec += ms / 1000;
+    at.tv_nsec += (long)(ms % 1000) * 1000000L;
+    if (at.tv_nsec >= 1000000000L) {
+        at.tv_sec += 1;
+        at.tv_nsec -= 1000000000L;
+    }
+    return at;
+}
+
+/* ---- the thread ---- */
+
+static void tell(struct freshet_follow *follow, const char *problem, bool ended)
+{
+    struct freshet_replica_info info;
+    freshet_replica_get_info(fr_follower_replica(follow->follower), &info);
+    pthread_mutex_lock(&follow->mutex);
+    struct freshet_follow_state *state = &follow->state;
+    if (problem || info.epoch != state->epoch || info.timeline != state->timeline)
+        snprintf(state->problem, sizeof(state->problem), "%s", problem ? problem : "");
+    state->ended = ended;
+    state->timeline = info.timeline;
+    state->epoch = info.epoch;
+    state->reloads = info.reloads;
+    state->lag_records = fr_follower_lag(follow->follower);
+    follow->scorable = info.scorable;
+    pthread_cond_broadcast(&follow->changed);
+    pthread_mutex_unlock(&follow->mutex);
+}
+
+/* False: somebody asked to stop. */
+static bool rest(struct freshet_follow *follow, int ms)
+{
+    struct timespec until = after_ms(ms);
+    pthread_mutex_lock(&follow->mutex);
+    int status = 0;
+    while (!follow->stopping && status != ETIMEDOUT)
+        status = pthread_cond_timedwait(&follow->changed, &follow->mutex, &until);
+    bool stopping = follow->stopping;
+    pthread_mutex_unlock(&follow->mutex);
+    return !stopping;
+}
+
+static bool is_stopping(struct freshet_follow *follow)
+{
+    pthread_mutex_lock(&follow->mutex);
+    bool stopping = follow->stopping;
+    pthread_mutex_unlock(&follow->mutex);
+    return stopping;
+}
+
+/* One step; false: the following has ended. */
+static bool step(struct freshet_follow *follow)
+{
+    struct fr_err err = {0};
+    struct fr_followed followed = {0};
+    switch (fr_follower_step(follow->follower, STEP_MS, &followed, &err)) {
+    case FR_OK:
+        if (followed.applied || followed.refused || followed.reloaded)
+            tell(follow, followed.refused ? followed.problem : NULL, false);
+        return !followed.starved || rest(follow, RETRY_MS);
+    case FR_AGAIN:
+        tell(follow, fr_follower_waits(follow->follower, &err) ? err.text : NULL, false);
+        return true;
+    case FR_E_UNAVAILABLE:
+    case FR_E_DENIED:
+    case FR_E_LOST:
+        tell(follow, err.text, false);
+        fr_follower_reopen(follow->follower);
+        return rest(follow, RETRY_MS);
+    default:
+        tell(follow, err.text, true);
+        return false;
+    }
+}
+
+static void *run(void *self)
+{
+    struct freshet_follow *follow = self;
+    tell(follow, NULL, false);
+    while (!is_stopping(follow) && step(follow)) {
+    }
+    return NULL;
+}
+
+/* ---- the interface ---- */
+
+static bool init_waiting(struct freshet_follow *follow)
+{
+    pthread_condattr_t attributes;
+    if (pthread_condattr_init(&attributes) != 0)
+        return false;
+    bool made = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0 &&
+                pthread_cond_init(&follow->changed, &attributes) == 0;
+    (void)pthread_condattr_destroy(&attributes);
+    return made && pthread_mutex_init(&follow->mutex, NULL) == 0;
+}
+
+static int answer(char *problem, size_t room, int status, const char *text)
+{
+    if (room > 0)
+        snprintf(problem, room, "%s", text);
+    return status;
+}
+
+int freshet_follow_start(const struct freshet_follow_options *options, struct freshet_follow **out, char *problem,
+                         size_t room)
+{
+    struct fr_err err = {0};
+    if (!options->brokers || !options->brokers[0] || !options->topic || !options->topic[0])
+        return answer(problem, room, FRESHET_E_INVALID, "name brokers and a topic");
+    struct freshet_follow *follow = calloc(1, sizeof(*follow));
+    if (!follow || !init_waiting(follow)) {
+        free(follow);
+        return answer(problem, room, FRESHET_E_NO_MEMORY, "memory was refused");
+    }
+    fr_log_set_level(FR_LOG_ERROR); /* of this library's own log: the host's stderr is the host's */
+    struct fr_follower_options follower = {.topic = {.brokers = options->brokers,
+                                                     .topic = options->topic,
+                                                     .partitions = options->partitions,
+                                                     .n_partitions = options->n_partitions,
+                                                     .kafka_file = options->kafka_file,
+                                                     .properties = options->properties,
+                                                     .n_properties = options->n_properties},
+                                           .model = options->model,
+                                           .snapshots = options->snapshots,
+                                           .memory_max = options->memory_max,
+                                           .patient = true,
+                                           .later = true};
+    bool made = fr_follower_open(&follower, &follow->follower, &err) == FR_OK &&
+                fr_thread_start(&follow->thread, "freshet-follow", run, follow);
+    if (!made) {
+        fr_follower_close(follow->follower);
+        free(follow);
+        return answer(problem, room, FRESHET_E_INVALID, err.text[0] ? err.text : "no thread could be started");
+    }
+    *out = follow;
+    return answer(problem, room, FRESHET_OK, "");
+}
+
+void freshet_follow_stop(struct freshet_follow *follow)
+{
+    if (!follow)
+        return;
+    pthread_mutex_lock(&follow->mutex);
+    follow->stopping = true;
+    pthread_cond_broadcast(&follow->changed);
+    pthread_mutex_unlock(&follow->mutex);
+    FR_CHECK(pthread_join(follow->thread, NULL) == 0);
+    fr_follower_close(follow->follower);
+    (void)pthread_cond_destroy(&follow->changed);
+    (void)pthread_mutex_destroy(&follow->mutex);
+    free(follow);
+}
+
+int freshet_follow_wait(struct freshet_follow *follow, uint64_t epoch, int timeout_ms)
+{
+    struct timespec until = after_ms(timeout_ms < 0 ? 0 : timeout_ms);
+    int status = 0;
+    pthread_mutex_lock(&follow->mutex);
+    const struct freshet_follow_state *state = &follow->state;
+    while ((state->epoch < epoch || !follow->scorable) && !state->ended && status != ETIMEDOUT)
+        status = timeout_ms < 0 ? pthread_cond_wait(&follow->changed, &follow->mutex)
+                                : pthread_cond_timedwait(&follow->changed, &follow->mutex, &until);
+    bool served = state->epoch >= epoch && follow->scorable;
+    int result = served ? FRESHET_OK : state->ended ? FRESHET_E_MISMATCH : FRESHET_AGAIN;
+    pthread_mutex_unlock(&follow->mutex);
+    return result;
+}
+
+void freshet_follow_get_state(struct freshet_follow *follow, struct freshet_follow_state *state)
+{
+    struct freshet_reader *reader = NULL;
+    struct freshet_replica_info info = {0};
+    /* memory and freshness are those of now */
+    if (freshet_reader_new(fr_follower_replica(follow->follower), &reader) == FRESHET_OK)
+        freshet_reader_get_info(reader, &info);
+    freshet_reader_free(reader);
+    pthread_mutex_lock(&follow->mutex);
+    *state = follow->state;
+    pthread_mutex_unlock(&follow->mutex);
+    state->freshness_ms = info.freshness_ms;
+    state->memory_bytes = info.memory_bytes;
+}
+
+struct freshet_replica *freshet_follow_replica(struct freshet_follow *follow)
+{
+    return fr_follower_replica(follow->follower);
+}

@@ -1,0 +1,474 @@
+/* Feeds a replica from a delta topic, partitions in step, and keeps what the replica does not: per
+ * epoch, how much came and what the commits say. Epochs in flight are few, because no partition is
+ * read far ahead (consume.h). Every reason to stop is told with its remedy.
+ *
+ * It begins with a snapshot where there is one, and with the first offsets otherwise. When the
+ * replica loaded another on its way, the topic is opened again where that leads on.
+ *
+ * Thread: one. */
+#include "follow/follower.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/cursor.h"
+#include "codec/codec.h"
+
+enum { IN_FLIGHT_MAX = 2 * FR_FOLLOW_AHEAD_MAX + 8, TASK_NAME_MAX = 64 };
+/* Later ones share the last rank. */
+enum { EPOCH_RANK_BITS = 44, TIMELINE_RANKS = 1 << 19 };
+
+struct in_flight {
+    uint64_t timeline, epoch; /* 0: free */
+    uint64_t changed, dropped, bytes;
+    struct fr_buffer auc;
+};
+
+struct fr_follower {
+    struct fr_consumer *consumer; /* NULL: to be opened again */
+    struct freshet_replica *replica;
+    struct fr_consume_options topic;
+    bool keeps_texts; /* those of the topic are its own; else the caller's */
+    uint32_t *partitions;
+    bool patient, reloads;
+    bool hinted; /* the topic is read from where the newest snapshot leads on */
+    bool reread; /* it was read from its first records on for a gap that is still there */
+    bool again;  /* the message was not taken for want of memory: it comes once more */
+    struct fr_consumed message;
+    uint64_t *rank;    /* per partition: the highest timeline and epoch read (rank_of) */
+    uint32_t np;       /* as the records say; 0: not known yet */
+    uint32_t refusals; /* in a row */
+    /* Of the newest timeline something was passed over that comes after what is served: a partition
+     * lacks piece 0 of an epoch from 1. */
+    bool lacks_beginning;
+    int32_t lacking; /* that partition */
+    uint64_t newest_timeline;
+    struct in_flight epochs[IN_FLIGHT_MAX];
+    struct freshet_event event; /* its problem is lent to the caller */
+    char topic_name[250];
+};
+
+/* ---- open ---- */
+
+static int64_t begin_of(void *self, uint32_t partition)
+{
+    const struct fr_follower *follower = self;
+    return follower->hinted ? freshet_replica_next_offset(follower->replica, partition) : -1;
+}
+
+static enum fr_status open_topic(struct fr_follower *follower, struct fr_err *err)
+{
+    enum fr_status status = fr_consumer_open(&follower->topic, &follower->consumer, err);
+    if (status != FR_OK)
+        return status;
+    free(follower->rank);
+    follower->rank = fr_alloc(fr_consumer_count(follower->consumer), sizeof(*follower->rank));
+    if (follower->np > 0)
+        fr_consumer_leave(follower->consumer, follower->np);
+    return FR_OK;
+}
+
+/* The topic alone may be enough, so a snapshot that cannot be loaded is no failure. */
+static void load_snapshot(struct fr_follower *follower, const char *snapshots)
+{
+    char problem[512], quoted[1040];
+    int loaded = freshet_replica_load(follower->replica, snapshots, problem, sizeof(problem));
+    follower->hinted = loaded == FRESHET_OK;
+    if (loaded != FRESHET_OK)
+        fr_log(FR_LOG_WARN, "follow", "no_snapshot", "reason=%s note=\"following from the first records there are\"",
+               fr_log_quote(quoted, sizeof(quoted), problem));
+}
+
+/* Partition 0 first: the model and the dense parameters are there. */
+static void choose_partitions(struct fr_follower *follower, const struct fr_consume_options *topic)
+{
+    size_t n = 0;
+    follower->topic = *topic;
+    if (topic->partitions) {
+        follower->partitions = fr_alloc(topic->n_partitions + 1, sizeof(*follower->partitions));
+        follower->partitions[n++] = 0;
+        for (size_t i = 0; i < topic->n_partitions; i++)
+            if (topic->partitions[i] != 0)
+                follower->partitions[n++] = topic->partitions[i];
+    }
+    follower->topic.partitions = follower->partitions;
+    follower->topic.n_partitions = n;
+    follower->topic.ahead_max = FR_FOLLOW_AHEAD_MAX;
+    follower->topic.begin = begin_of;
+    follower->topic.self = follower;
+}
+
+/* The caller's texts are borrowed during open only. */
+static void keep_texts(struct fr_follower *follower)
+{
+    struct fr_consume_options *topic = &follower->topic;
+    const char **properties = fr_alloc(topic->n_properties + 1, sizeof(*properties));
+    for (size_t i = 0; i < topic->n_properties; i++)
+        properties[i] = fr_strdup(topic->properties[i]);
+    topic->brokers = fr_strdup(topic->brokers);
+    topic->topic = fr_strdup(topic->topic);
+    topic->kafka_file = topic->kafka_file ? fr_strdup(topic->kafka_file) : NULL;
+    topic->properties = properties;
+    follower->keeps_texts = true;
+}
+
+static void free_texts(struct fr_follower *follower)
+{
+    const struct fr_consume_options *topic = &follower->topic;
+    if (!follower->keeps_texts)
+        return;
+    for (size_t i = 0; i < topic->n_properties; i++)
+        free((void *)topic->properties[i]);
+    free((void *)topic->properties);
+    free((void *)topic->brokers);
+    free((void *)topic->topic);
+    free((void *)topic->kafka_file);
+}
+
+enum fr_status fr_follower_open(const struct fr_follower_options *options, struct fr_follower **out, struct fr_err *err)
+{
+    struct fr_follower *follower = fr_alloc(1, sizeof(*follower));
+    snprintf(follower->topic_name, sizeof(follower->topic_name), "%s", options->topic.topic);
+    follower->patient = options->patient;
+    follower->reloads = options->snapshots != NULL;
+    choose_partitions(follower, &options->topic);
+    struct freshet_replica_options replica = {.partitions = follower->partitions,
+                                              .n_partitions = follower->topic.n_partitions,
+                                              .model = options->model,
+                                              .snapshots = options->snapshots};
+    enum fr_status status = FR_OK;
+    if (freshet_replica_new(&replica, &follower->replica) != FRESHET_OK)
+        status = fr_err_set(err, FR_E_INVALID, "the replica refuses these partitions or this name of a model");
+    if (status == FR_OK) {
+        freshet_replica_limit_memory(follower->replica, options->memory_max);
+        if (options->snapshots)
+            load_snapshot(follower, options->snapshots);
+        status = options->later ? fr_consumer_check(&follower->topic, err) : open_topic(follower, err);
+    }
+    if (status == FR_OK && options->later)
+        keep_texts(follower);
+    if (status != FR_OK) {
+        fr_follower_close(follower);
+        return status;
+    }
+    *out = follower;
+    return FR_OK;
+}
+
+void fr_follower_close(struct fr_follower *follower)
+{
+    if (!follower)
+        return;
+    fr_consumer_close(follower->consumer);
+    freshet_replica_free(follower->replica);
+    for (size_t i = 0; i < IN_FLIGHT_MAX; i++)
+        fr_buffer_release(&follower->epochs[i].auc);
+    free_texts(follower);
+    free(follower->rank);
+    free(follower->partitions);
+    free(follower);
+}
+
+struct freshet_replica *fr_follower_replica(struct fr_follower *follower)
+{
+    return follower->replica;
+}
+
+enum fr_status fr_follower_unserved(const struct fr_follower *follower, struct fr_err *err)
+{
+    return fr_err_set(err, FR_E_NOT_FOUND,
+                      "no epoch of %s was served: name the topic of the deltas (export.topic of the daemon), and look "
+                      "whether the daemon publishes to it (/status, publisher)",
+                      follower->topic_name);
+}
+
+bool fr_follower_ended(const struct fr_follower *follower)
+{
+    return follower->consumer && fr_consumer_ended(follower->consumer);
+}
+
+uint64_t fr_follower_lag(const struct fr_follower *follower)
+{
+    return follower->consumer ? fr_consumer_lag(follower->consumer) : 0;
+}
+
+/* ---- what the commits say ---- */
+
+/* The place of an epoch; the oldest one gives way, which only a topic that breaks the rules can
+ * bring about. */
+static struct in_flight *in_flight_of(struct fr_follower *follower, uint64_t timeline, uint64_t epoch)
+{
+    struct in_flight *oldest = &follower->epochs[0];
+    for (size_t i = 0; i < IN_FLIGHT_MAX; i++) {
+        struct in_flight *one = &follower->epochs[i];
+        if (one->timeline == timeline && one->epoch == epoch)
+            return one;
+        if (one->timeline < oldest->timeline || (one->timeline == oldest->timeline && one->epoch < oldest->epoch))
+            oldest = one;
+    }
+    fr_buffer_clear(&oldest->auc);
+    *oldest = (struct in_flight){.timeline = timeline, .epoch = epoch, .auc = oldest->auc};
+    return oldest;
+}
+
+/* MessagePack map task -> f64 or nil, as logfmt; what does not parse is left out: the replica
+ * judges records. */
+static void put_auc(const struct fr_delta_record *record, struct fr_buffer *out)
+{
+    struct fr_cursor cursor;
+    struct fr_token token, name;
+    fr_buffer_clear(out);
+    fr_cursor_init(&cursor, FR_FORMAT_MSGPACK, record->commit.auc, record->commit.auc_size, NULL);
+    if (fr_cursor_next(&cursor, &token) != FR_OK || token.kind != FR_TOKEN_MAP)
+        return;
+    while (fr_cursor_next(&cursor, &name) == FR_OK && name.kind == FR_TOKEN_STRING && name.size < TASK_NAME_MAX &&
+           fr_cursor_next(&cursor, &token) == FR_OK) {
+        fr_buffer_printf(out, " auc.%.*s=", (int)name.size, (const char *)name.bytes);
+        if (token.kind == FR_TOKEN_FLOAT && isfinite(token.f))
+            fr_buffer_printf(out, "%.4f", token.f);
+        else
+            fr_buffer_printf(out, "undefined");
+    }
+}
+
+/* Epochs of a later timeline come after all of an earlier one. */
+static uint64_t rank_of(const struct fr_delta_record *record)
+{
+    uint64_t timeline = record->timeline < TIMELINE_RANKS ? record->timeline : TIMELINE_RANKS - 1;
+    uint64_t most = (UINT64_C(1) << EPOCH_RANK_BITS) - 1;
+    return timeline << EPOCH_RANK_BITS | (record->epoch < most ? record->epoch : most);
+}
+
+static void account(struct fr_follower *follower, const struct fr_consumed *message,
+                    const struct fr_delta_record *record)
+{
+    struct freshet_replica_info info;
+    freshet_replica_get_info(follower->replica, &info);
+    uint64_t rank = rank_of(record);
+    if (rank > follower->rank[message->index]) {
+        follower->rank[message->index] = rank;
+        fr_consumer_rank(follower->consumer, message->index, rank);
+    }
+    if (record->timeline < info.timeline || (record->timeline == info.timeline && record->epoch <= info.epoch))
+        return; /* a duplicate of what is served */
+    struct in_flight *epoch = in_flight_of(follower, record->timeline, record->epoch);
+    epoch->bytes += message->size;
+    if (record->kind != FR_DELTA_COMMIT)
+        return;
+    epoch->changed += record->commit.n_rows;
+    epoch->dropped += record->commit.n_drops;
+    put_auc(record, &epoch->auc);
+}
+
+/* ---- steps ---- */
+
+/* Notes what was passed over although nothing like it is served. */
+static void note_passed(struct fr_follower *follower, const struct fr_consumed *message,
+                        const struct fr_delta_record *record)
+{
+    const struct freshet_event *event = &follower->event;
+    if (event->applied || event->reloaded)
+        follower->lacks_beginning = false;
+    if (record->timeline > follower->newest_timeline) {
+        follower->newest_timeline = record->timeline;
+        follower->lacks_beginning = false;
+    }
+    bool later = record->timeline > event->timeline || record->epoch > event->epoch;
+    if (!event->stale || event->reloaded || !later || record->timeline != follower->newest_timeline ||
+        follower->lacks_beginning)
+        return;
+    follower->lacks_beginning = true;
+    follower->lacking = message->partition;
+    fr_log(FR_LOG_WARN, "follow", "passed_over",
+           "topic=%s partition=%" PRId32 " epoch=%" PRIu64
+           " note=\"the partition lost its beginning: what comes before an epoch merged from 1 is passed over\"",
+           follower->topic_name, message->partition, record->epoch);
+}
+
+/* What was there at open was read, and some partition did not have what a replica begins with. */
+static bool is_headless(const struct fr_follower *follower)
+{
+    return follower->lacks_beginning && follower->consumer && fr_consumer_ended(follower->consumer);
+}
+
+static enum fr_status say_headless(const struct fr_follower *follower, struct fr_err *err)
+{
+    return fr_err_set(err, FR_E_LOST,
+                      "%s/%" PRId32
+                      " lost its beginning: nothing there is an epoch that holds all of the state. Begin with a "
+                      "snapshot of the daemon that publishes here (--snapshot), or again when it has filled the topic "
+                      "with all of its state: it looks once a minute, unless its snapshots cover the loss "
+                      "(export.retention: snapshots)",
+                      follower->topic_name, follower->lacking);
+}
+
+bool fr_follower_waits(const struct fr_follower *follower, struct fr_err *err)
+{
+    const char *outage = follower->consumer ? fr_consumer_outage(follower->consumer) : NULL;
+    if (outage)
+        return fr_err_set(err, FR_E_UNAVAILABLE, "%s", outage) != FR_OK;
+    return is_headless(follower) && say_headless(follower, err) != FR_OK;
+}
+
+static enum fr_status judge_refusals(const struct fr_follower *follower, const struct fr_consumed *message,
+                                     struct fr_err *err)
+{
+    struct freshet_replica_info info;
+    if (follower->refusals < FR_FOLLOW_REFUSALS_MAX)
+        return FR_OK; /* the record alone was refused */
+    freshet_replica_get_info(follower->replica, &info);
+    return fr_err_set(
+        err, FR_E_INVALID, "%d records in a row were refused, the last one %s/%" PRId32 " offset %" PRId64 ": %s. %s",
+        FR_FOLLOW_REFUSALS_MAX, follower->topic_name, message->partition, message->offset, follower->event.problem,
+        info.epoch == 0 ? "This is no topic of deltas, or none that this version reads: name that of export.topic"
+                        : "Somebody else writes to the topic, or it is damaged: give each state directory an "
+                          "export.topic of its own, and begin again from epoch 1");
+}
+
+static enum fr_status judge(const struct fr_follower *follower, const struct fr_consumed *message, int fed,
+                            struct fr_err *err)
+{
+    const char *problem = follower->event.problem;
+    if (follower->patient && (fed == FRESHET_E_GAP || fed == FRESHET_E_REWIND || fed == FRESHET_E_NO_MEMORY))
+        return FR_OK;
+    switch (fed) {
+    case FRESHET_AGAIN: /* it was not taken: who goes on opens the topic again */
+        return fr_err_set(err, FR_E_LOST,
+                          "more of %s waits than the replica holds (1 GiB): some of its partitions lag far behind; "
+                          "look whether their leaders answer, and begin again",
+                          follower->topic_name);
+    case FRESHET_E_GAP:
+        return fr_err_set(
+            err, FR_E_LOST,
+            "%s. The topic lost records, or a record was refused above: begin again from a snapshot (--snapshot), "
+            "or with a new replica: the daemon that publishes here fills a topic that lost records with its whole state",
+            problem);
+    case FRESHET_E_MISMATCH:
+        return fr_err_set(
+            err, FR_E_MISMATCH,
+            "mismatch: %s. Two writers, or another model, write to %s: stop the wrong one; give each state "
+            "directory an export.topic of its own",
+            problem, follower->topic_name);
+    case FRESHET_E_REWIND:
+        return fr_err_set(err, FR_E_MISMATCH, "%s. History was rewound: name the folder of snapshots (--snapshot)",
+                          problem);
+    case FRESHET_E_NO_MEMORY:
+        return fr_err_set(err, FR_E_NO_MEMORY,
+                          "%s. A replica holds all rows of the partitions it follows: give it more memory, or fewer "
+                          "partitions (--partitions)",
+                          problem);
+    default:
+        return judge_refusals(follower, message, err);
+    }
+}
+
+/* The topic may have more partitions than the timeline: those stay empty, and are not waited
+ * for. */
+static void learn_partitions(struct fr_follower *follower)
+{
+    struct freshet_replica_info info;
+    freshet_replica_get_info(follower->replica, &info);
+    if (info.np == follower->np)
+        return;
+    follower->np = info.np;
+    fr_consumer_leave(follower->consumer, info.np);
+}
+
+void fr_follower_reopen(struct fr_follower *follower)
+{
+    fr_consumer_close(follower->consumer);
+    follower->consumer = NULL;
+    follower->again = false; /* its message has gone */
+    follower->refusals = 0;
+    follower->lacks_beginning = false;
+    for (size_t i = 0; i < IN_FLIGHT_MAX; i++)
+        follower->epochs[i].epoch = 0;
+}
+
+/* The next message, or the one that was not taken. */
+static enum fr_status next_message(struct fr_follower *follower, int wait_ms, struct fr_err *err)
+{
+    if (!follower->consumer) {
+        enum fr_status status = open_topic(follower, err);
+        if (status != FR_OK)
+            return status;
+    }
+    if (follower->again) {
+        follower->again = false;
+        return FR_OK;
+    }
+    enum fr_status status = fr_consumer_next(follower->consumer, wait_ms, &follower->message, err);
+    if (status == FR_AGAIN && !follower->patient && is_headless(follower))
+        return say_headless(follower, err);
+    /* a gap, which a snapshot meets */
+    if (status == FR_E_LOST && !follower->patient && follower->reloads) {
+        char quoted[600];
+        fr_log(FR_LOG_WARN, "follow", "lost", "reason=%s note=\"a newer snapshot is looked for\"",
+               fr_log_quote(quoted, sizeof(quoted), err->text));
+        follower->hinted = false;
+        fr_follower_reopen(follower);
+        return FR_AGAIN;
+    }
+    return status;
+}
+
+static void tell_epoch(struct fr_follower *follower, struct fr_followed *out)
+{
+    struct in_flight *epoch = in_flight_of(follower, follower->event.timeline, follower->event.epoch);
+    out->epoch = epoch->epoch;
+    out->changed = epoch->changed;
+    out->dropped = epoch->dropped;
+    out->bytes = epoch->bytes;
+    fr_put_u8(&epoch->auc, 0);
+    out->auc = (const char *)epoch->auc.data;
+}
+
+enum fr_status fr_follower_step(struct fr_follower *follower, int wait_ms, struct fr_followed *out, struct fr_err *err)
+{
+    enum fr_status status = next_message(follower, wait_ms, err);
+    if (status != FR_OK)
+        return status;
+    const struct fr_consumed *message = &follower->message;
+    struct fr_delta_record record;
+    bool sound = fr_delta_read(message->bytes, message->size, &record, NULL) == FR_OK;
+    if (sound)
+        account(follower, message, &record);
+    follower->event = (struct freshet_event){0};
+    int fed = freshet_replica_feed(follower->replica, (uint32_t)message->partition, message->bytes, message->size,
+                                   &follower->event);
+    if (sound)
+        note_passed(follower, message, &record);
+    learn_partitions(follower);
+    *out = (struct fr_followed){.partition = message->partition,
+                                .offset = message->offset,
+                                .applied = follower->event.applied > 0,
+                                .refused = follower->event.refused != 0 || fed != FRESHET_OK,
+                                .problem = follower->event.problem,
+                                .reloaded = follower->event.reloaded != 0,
+                                .auc = ""};
+    follower->refusals = out->refused ? follower->refusals + 1 : 0;
+    follower->again = out->starved = follower->patient && fed == FRESHET_E_NO_MEMORY;
+    if (out->applied)
+        tell_epoch(follower, out);
+    if (out->applied || out->reloaded)
+        follower->reread = false;
+    /* The topic may be another one of that name: then the offsets read so far, and those that the
+     * snapshot says, mean nothing, and an epoch of all may lie before them. */
+    if (fed == FRESHET_E_GAP && !follower->reread && (follower->hinted || follower->patient)) {
+        follower->reread = true;
+        follower->hinted = false;
+        fr_follower_reopen(follower);
+        return FR_OK;
+    }
+    status = judge(follower, message, fed, err);
+    if (out->reloaded) {
+        follower->hinted = true;
+        fr_follower_reopen(follower);
+    }
+    return status;
+}

@@ -1,0 +1,380 @@
+/* From a snapshot to a view (DESIGN section 7, "Snapshot").
+ *
+ * Its records go into a draft one by one, which is published when every file had its sum, every
+ * followed partition its pieces and its commit, and every parameter its elements: a directory that
+ * is damaged anywhere changes nothing. Memory is that of the rows, and one record.
+ *
+ * Owner: the feeder. It does not write snapshots. */
+#include "snapshot.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "codec/manifest.h"
+#include "draft.h"
+
+enum { CURRENT_BYTES_MAX = 4096 };
+
+struct partition_seen {
+    uint32_t n_pieces;
+    uint64_t n_rows, n_drops;
+    bool committed;
+};
+
+struct loading {
+    struct freshet_replica *replica;
+    const char *dir;
+    struct fr_manifest manifest;
+    const struct fr_manifest_file *file;
+    struct fr_served_model *model;
+    struct fr_draft draft;
+    struct partition_seen *seen; /* [np] */
+    struct freshet_replica_info info;
+    struct fr_err *err;
+    enum fr_status status;
+};
+
+static bool follows(const struct freshet_replica *replica, uint32_t partition)
+{
+    return replica->follow_all || replica->follow[partition];
+}
+
+/* ---- what may be loaded ---- */
+
+static enum fr_status check_manifest(const struct loading *loading)
+{
+    const struct freshet_replica *replica = loading->replica;
+    const struct fr_manifest *manifest = &loading->manifest;
+    if (replica->model_name[0] && strcmp(replica->model_name, manifest->model) != 0)
+        return fr_err_set(loading->err, FR_E_MISMATCH, "%s is a snapshot of model %s, not of %s", loading->dir,
+                          manifest->model, replica->model_name);
+    if (replica->follow_highest >= manifest->np)
+        return fr_err_set(loading->err, FR_E_MISMATCH, "partition %" PRIu32 " is to be followed, and %s has %" PRIu32,
+                          replica->follow_highest, loading->dir, manifest->np);
+    if (manifest->timeline < replica->timeline ||
+        (manifest->timeline == replica->timeline && manifest->epoch <= replica->epoch))
+        return fr_err_set(loading->err, FR_E_STATE,
+                          "%s is of timeline %" PRIu64 ", epoch %" PRIu64 ", and timeline %" PRIu64 ", epoch %" PRIu64
+                          " is served already",
+                          loading->dir, manifest->timeline, manifest->epoch, replica->timeline, replica->epoch);
+    return FR_OK;
+}
+
+static enum fr_status not_of_it(const struct loading *loading, const char *what)
+{
+    return fr_err_set(loading->err, FR_E_CORRUPT, "%s/%s: %s", loading->dir, loading->file->name, what);
+}
+
+/* ---- records ---- */
+
+static enum fr_status refused(const struct loading *loading)
+{
+    return fr_err_set(loading->err, FR_E_NO_MEMORY, "memory for %s was refused", loading->dir);
+}
+
+/* Followed rows of each table, as the manifest says: a row takes its key at least. */
+static bool reserve_tables(struct loading *loading)
+{
+    const struct fr_conf *conf = loading->model->conf;
+    for (uint32_t t = 0; t < conf->n_tables; t++) {
+        uint64_t rows = 0;
+        for (size_t i = 0; i < loading->manifest.n_files; i++) {
+            const struct fr_manifest_file *file = &loading->manifest.files[i];
+            if (follows(loading->replica, file->partition) && strcmp(file->table, conf->tables[t].name) == 0)
+                rows += file->rows < file->bytes / sizeof(uint64_t) ? file->rows : file->bytes / sizeof(uint64_t);
+        }
+        if (!fr_row_table_reserve(loading->draft.view->tables[t].rows, rows))
+            return false;
+    }
+    return true;
+}
+
+static enum fr_status take_model(struct loading *loading, const struct fr_delta_record *record)
+{
+    if (loading->model)
+        return not_of_it(loading, "a second model record");
+    enum fr_status status = fr_served_model_new(record, &loading->replica->memory, &loading->model, loading->err);
+    if (status != FR_OK)
+        return status;
+    if (!fr_draft_begin(&loading->draft, loading->replica, loading->model, true) || !reserve_tables(loading))
+        return refused(loading);
+    return FR_OK;
+}
+
+static enum fr_status take_commit(struct loading *loading, const struct fr_delta_record *record,
+                                  struct partition_seen *seen)
+{
+    if (record->commit.n_pieces != seen->n_pieces || record->commit.n_rows != seen->n_rows ||
+        record->commit.n_drops != seen->n_drops)
+        return not_of_it(loading, "a commit of other pieces or rows than those before it");
+    seen->committed = true;
+    loading->info.watermark_ms = record->commit.wm_ms;
+    loading->info.samples = record->commit.samples;
+    loading->info.commit_wall_ms = record->commit.t_ms;
+    return FR_OK;
+}
+
+static enum fr_status take_piece(struct loading *loading, const struct fr_delta_record *record,
+                                 struct partition_seen *seen)
+{
+    seen->n_rows += record->kind == FR_DELTA_ROWS ? record->rows.n_rows : 0;
+    seen->n_drops += record->kind == FR_DELTA_DROP ? record->drop.n_rows : 0;
+    if (!loading->model)
+        return record->kind == FR_DELTA_UNKNOWN ? FR_OK : not_of_it(loading, "a record before the model's");
+    enum fr_status status = fr_served_model_check(loading->model, record, loading->err);
+    if (status != FR_OK)
+        return status;
+    return fr_draft_take(&loading->draft, record) ? FR_OK : refused(loading);
+}
+
+static enum fr_status take_record(void *self, const void *bytes, size_t size, struct fr_err *err)
+{
+    struct loading *loading = self;
+    const struct fr_manifest *manifest = &loading->manifest;
+    struct fr_delta_record record;
+    enum fr_status status = fr_delta_read(bytes, size, &record, err);
+    if (status != FR_OK)
+        return fr_err_wrap(err, "%s/%s", loading->dir, loading->file->name);
+    if (record.timeline != manifest->timeline || record.epoch != manifest->epoch || record.from != 1 ||
+        record.digest != manifest->digest || record.fp != manifest->fp || record.np != manifest->np ||
+        record.partition != loading->file->partition || record.model.size != strlen(manifest->model) ||
+        memcmp(record.model.bytes, manifest->model, record.model.size) != 0)
+        return not_of_it(loading, "a record of another epoch, model or partition than the manifest's");
+    struct partition_seen *seen = &loading->seen[record.partition];
+    if (seen->committed || record.piece != seen->n_pieces)
+        return not_of_it(loading, "pieces do not follow one another");
+    if (record.kind == FR_DELTA_COMMIT)
+        return take_commit(loading, &record, seen);
+    seen->n_pieces += 1;
+    return record.kind == FR_DELTA_MODEL ? take_model(loading, &record) : take_piece(loading, &record, seen);
+}
+
+/* ---- the whole ---- */
+
+static enum fr_status check_whole(const struct loading *loading)
+{
+    for (uint32_t p = 0; p < loading->manifest.np; p++)
+        if (follows(loading->replica, p) && !loading->seen[p].committed)
+            return fr_err_set(loading->err, FR_E_CORRUPT, "%s has no commit of partition %" PRIu32, loading->dir, p);
+    if (!loading->model)
+        return fr_err_set(loading->err, FR_E_CORRUPT, "%s has no model record", loading->dir);
+    return fr_served_model_check_filled(loading->model, true, loading->err);
+}
+
+static void read_all(void *self)
+{
+    struct loading *loading = self;
+    loading->status = fr_manifest_read(loading->dir, &loading->manifest, NULL, NULL, loading->err);
+    if (loading->status == FR_OK)
+        loading->status = check_manifest(loading);
+    if (loading->status != FR_OK)
+        return;
+    loading->seen = fr_alloc(loading->manifest.np, sizeof(*loading->seen));
+    for (size_t i = 0; i < loading->manifest.n_files && loading->status == FR_OK; i++) {
+        loading->file = &loading->manifest.files[i];
+        if (follows(loading->replica, loading->file->partition))
+            loading->status = fr_manifest_records(loading->dir, loading->file, take_record, loading, loading->err);
+    }
+    if (loading->status == FR_OK)
+        loading->status = check_whole(loading);
+}
+
+/* The chain goes on behind the snapshot. What waits of later epochs of its timeline stays. */
+static void go_on(struct freshet_replica *replica, const struct loading *loading, uint64_t *last_committed,
+                  int64_t *next_offsets)
+{
+    const struct fr_manifest *manifest = &loading->manifest;
+    if (!replica->model_name[0])
+        memcpy(replica->model_name, manifest->model, sizeof(replica->model_name));
+    fr_waiting_clear(&replica->waiting);
+    free(replica->last_committed);
+    free(replica->next_offsets);
+    replica->last_committed = last_committed;
+    replica->next_offsets = next_offsets;
+    replica->np = manifest->np;
+    replica->n_followed = 0;
+    for (uint32_t p = 0; p < manifest->np; p++) {
+        replica->follow[p] |= replica->follow_all;
+        replica->n_followed += replica->follow[p];
+        next_offsets[p] = manifest->delta_offsets && manifest->delta_offsets[p] <= INT64_MAX
+                              ? (int64_t)manifest->delta_offsets[p]
+                              : -1;
+    }
+    memset(replica->digests, 0, sizeof(replica->digests));
+    replica->timeline = manifest->timeline;
+    replica->epoch = manifest->epoch;
+    replica->digest = manifest->digest;
+    replica->digests[manifest->epoch % FR_DIGESTS_KEPT].epoch = manifest->epoch;
+    replica->digests[manifest->epoch % FR_DIGESTS_KEPT].digest = manifest->digest;
+    memset(replica->begun, 0, sizeof(replica->begun));
+    atomic_store_explicit(&replica->newest_epoch, manifest->epoch, memory_order_relaxed);
+    replica->reset_pending = false;
+    replica->stopped = FRESHET_OK;
+    replica->info = loading->info;
+}
+
+static enum fr_status publish(struct loading *loading)
+{
+    struct freshet_replica *replica = loading->replica;
+    const struct fr_manifest *manifest = &loading->manifest;
+    const size_t np = manifest->np;
+    uint64_t *last_committed = fr_replica_memory_try(&replica->memory, 16, np * sizeof(*last_committed));
+    int64_t *next_offsets = fr_replica_memory_try(&replica->memory, 16, np * sizeof(*next_offsets));
+    struct freshet_replica_info *info = &loading->info;
+    info->timeline = manifest->timeline;
+    info->epoch = manifest->epoch;
+    info->digest = manifest->digest;
+    info->fp = manifest->fp;
+    info->np = manifest->np;
+    info->epochs_applied = replica->info.epochs_applied + 1;
+    info->records = replica->info.records;
+    info->duplicates = replica->info.duplicates;
+    info->refused = replica->info.refused;
+    info->reloads = replica->info.reloads + 1;
+    if (!last_committed || !next_offsets || !fr_draft_publish(&loading->draft, info)) {
+        free(last_committed);
+        free(next_offsets);
+        return refused(loading);
+    }
+    loading->model = NULL; /* the view's */
+    go_on(replica, loading, last_committed, next_offsets);
+    fr_views_settle(&replica->views);
+    return FR_OK;
+}
+
+static enum fr_status load(struct freshet_replica *replica, const char *dir, struct fr_err *err)
+{
+    /* What is read lies outside the handle's limit: it is one record, and is gone afterwards. */
+    struct fr_replica_memory reading = {0};
+    struct loading loading = {.replica = replica, .dir = dir, .err = err};
+    enum fr_status status = fr_replica_memory_run(&reading, read_all, &loading) ? loading.status : refused(&loading);
+    if (status == FR_OK)
+        status = publish(&loading);
+    if (status != FR_OK) {
+        fr_draft_abandon(&loading.draft);
+        fr_served_model_free(loading.model);
+    }
+    fr_replica_memory_release(&reading);
+    return status;
+}
+
+/* ---- which one ---- */
+
+/* The folder's newest: folder/<what CURRENT says>. */
+static enum fr_status find_current(const char *folder, char path[PATH_MAX], struct fr_err *err)
+{
+    char name[CURRENT_BYTES_MAX + 1];
+    FILE *file = snprintf(path, PATH_MAX, "%s/CURRENT", folder) < PATH_MAX ? fopen(path, "re") : NULL;
+    if (!file)
+        return fr_err_set(err, FR_E_NOT_FOUND,
+                          "%s is no snapshot (it has no %s), nor a folder of them (it has no CURRENT)", folder,
+                          fr_manifest_file_name);
+    size_t size = fread(name, 1, CURRENT_BYTES_MAX, file);
+    (void)fclose(file);
+    name[size] = '\0';
+    name[strcspn(name, "\n")] = '\0';
+    if (!name[0] || name[0] == '.' || strchr(name, '/') || snprintf(path, PATH_MAX, "%s/%s", folder, name) >= PATH_MAX)
+        return fr_err_set(err, FR_E_CORRUPT, "%s/CURRENT names no snapshot", folder);
+    return FR_OK;
+}
+
+static bool is_snapshot(const char *directory)
+{
+    char path[PATH_MAX];
+    FILE *file = snprintf(path, sizeof(path), "%s/%s", directory, fr_manifest_file_name) < (int)sizeof(path)
+                     ? fopen(path, "re")
+                     : NULL;
+    if (!file)
+        return false;
+    (void)fclose(file);
+    return true;
+}
+
+enum fr_status fr_replica_load_snapshot(struct freshet_replica *replica, const char *directory, struct fr_err *err)
+{
+    char path[PATH_MAX];
+    if (is_snapshot(directory))
+        return load(replica, directory, err);
+    enum fr_status status = find_current(directory, path, err);
+    return status == FR_OK ? load(replica, path, err) : status;
+}
+
+/* The snapshot that a rewind names is of the timeline before it, and the new one goes on from
+ * it. */
+static bool load_named(struct freshet_replica *replica, const struct fr_delta_record *rewind, struct fr_err *err)
+{
+    char path[PATH_MAX];
+    struct fr_delta_text snap = rewind->rewind.snap;
+    if (snap.size == 0 || snap.bytes[0] == '.' || memchr(snap.bytes, '/', snap.size) ||
+        snprintf(path, sizeof(path), "%s/%.*s", replica->snapshots, (int)snap.size, snap.bytes) >= (int)sizeof(path))
+        return false;
+    /* it may be older than what is served: that is what a rewind is */
+    uint64_t epoch = replica->epoch;
+    replica->epoch = 0;
+    if (load(replica, path, err) != FR_OK) {
+        replica->epoch = epoch;
+        return false;
+    }
+    return true;
+}
+
+bool fr_replica_reload(struct freshet_replica *replica, const struct fr_delta_record *record)
+{
+    char path[PATH_MAX];
+    struct fr_err err = {0};
+    if (!replica->snapshots)
+        return false;
+    bool found = find_current(replica->snapshots, path, &err) == FR_OK;
+    if (found && strcmp(path, replica->tried) != 0) {
+        snprintf(replica->tried, sizeof(replica->tried), "%s", path);
+        if (load(replica, path, &err) == FR_OK && replica->timeline >= record->timeline)
+            return true;
+    }
+    if (record->timeline <= replica->timeline || record->kind != FR_DELTA_REWIND ||
+        !load_named(replica, record, &err) || replica->epoch != record->rewind.to)
+        return false;
+    replica->timeline = record->timeline;
+    return true;
+}
+
+/* ---- the interface ---- */
+
+static int status_of(enum fr_status status)
+{
+    switch (status) {
+    case FR_OK:
+        return FRESHET_OK;
+    case FR_E_NO_MEMORY:
+        return FRESHET_E_NO_MEMORY;
+    case FR_E_NOT_FOUND:
+        return FRESHET_E_NOT_FOUND;
+    case FR_E_CORRUPT:
+        return FRESHET_E_CORRUPT;
+    case FR_E_MISMATCH:
+        return FRESHET_E_MISMATCH;
+    case FR_E_IO:
+    case FR_E_DENIED:
+        return FRESHET_E_IO;
+    default:
+        return FRESHET_E_INVALID;
+    }
+}
+
+int freshet_replica_load(struct freshet_replica *replica, const char *directory, char *problem, size_t room)
+{
+    struct fr_err err = {0};
+    enum fr_status status = fr_replica_load_snapshot(replica, directory, &err);
+    if (room > 0)
+        snprintf(problem, room, "%s", status == FR_OK ? "" : err.text);
+    return status_of(status);
+}
+
+int64_t freshet_replica_next_offset(const struct freshet_replica *replica, uint32_t partition)
+{
+    return replica->next_offsets && partition < replica->np ? replica->next_offsets[partition] : -1;
+}

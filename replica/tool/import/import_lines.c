@@ -1,0 +1,482 @@
+/* See import_lines.h.
+ *
+ * A line is walked once, and the place of each value is remembered; then the values are read in the
+ * order in which they need each other. So the keys may come in any order, and what is not known is
+ * refused before anything is read.
+ *
+ * Thread: one. It does not know which keys or parameters came before: its visitors do. */
+#include "import/import_lines.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/cursor.h"
+#include "decode/decoder.h"
+#include "input.h"
+#include "ops/row.h"
+
+#define FIELDS(FIELD)                                                                                                  \
+    FIELD(TABLE, "table")                                                                                              \
+    FIELD(KEY, "key")                                                                                                  \
+    FIELD(ID, "id")                                                                                                    \
+    FIELD(SLOT, "slot")                                                                                                \
+    FIELD(PARTS, "parts")                                                                                              \
+    FIELD(STATE, "state")                                                                                              \
+    FIELD(SEEN, "seen_ms")                                                                                             \
+    FIELD(SHOW, "show")                                                                                                \
+    FIELD(CLICK, "click")                                                                                              \
+    FIELD(DENSE, "dense")                                                                                              \
+    FIELD(SHAPE, "shape")                                                                                              \
+    FIELD(VALUES, "values")                                                                                            \
+    FIELD(ROWS, "rows")
+#define FIELD_MEMBER(field, text) FIELD_##field,
+#define FIELD_TEXT(field, text) text,
+enum field { FIELDS(FIELD_MEMBER) FIELD_COUNT };
+static const char *const field_names[] = {FIELDS(FIELD_TEXT)};
+#define BIT(field) (1u << FIELD_##field)
+
+enum { SHOWN_MAX = 64, TEXT_MAX = 160 };
+
+struct reading {
+    const struct fr_tool_import_file *file;
+    const struct fr_conf *conf;
+    const struct fr_row_layout *layouts;
+    struct fr_err *err;
+    struct fr_buffer scratch; /* of JSON strings with escapes */
+    struct fr_buffer floats;
+    struct fr_cursor places[FIELD_COUNT]; /* before the value */
+    uint32_t present;                     /* a bit for each field */
+    uint64_t lines;                       /* with a row or a parameter */
+    bool ended;
+};
+
+static enum fr_status bad(struct reading *r, const char *what)
+{
+    return fr_err_set(r->err, FR_E_INVALID, "%s", what);
+}
+
+static bool is_text(const struct fr_token *token, const char *text)
+{
+    return token->kind == FR_TOKEN_STRING && token->size == strlen(text) &&
+           memcmp(token->bytes, text, token->size) == 0;
+}
+
+static int shown(const struct fr_token *token)
+{
+    return token->size < SHOWN_MAX ? (int)token->size : SHOWN_MAX;
+}
+
+static enum fr_status not_json(struct reading *r, const struct fr_cursor *cursor)
+{
+    return fr_err_set(r->err, FR_E_INVALID, "not JSON at byte %zu: %s", fr_cursor_offset(cursor),
+                      cursor->problem ? cursor->problem : "the value ends too early");
+}
+
+/* ---- the line ---- */
+
+static enum fr_status take_field(struct reading *r, const struct fr_token *name, struct fr_cursor *cursor)
+{
+    enum field field = 0;
+    while (field < FIELD_COUNT && !is_text(name, field_names[field]))
+        field++;
+    if (field == FIELD_COUNT)
+        return fr_err_set(r->err, FR_E_INVALID, "unknown key \"%.*s\"", shown(name), (const char *)name->bytes);
+    if (r->present & 1u << field)
+        return fr_err_set(r->err, FR_E_INVALID, "\"%s\" comes twice", field_names[field]);
+    r->present |= 1u << field;
+    r->places[field] = *cursor;
+    struct fr_token value;
+    if (fr_cursor_next(cursor, &value) != FR_OK || fr_cursor_skip(cursor, &value) != FR_OK)
+        return not_json(r, cursor);
+    return FR_OK;
+}
+
+/* Files that the Python package reads, given here by mistake. */
+static const char *foreign_format(const char *line, size_t size)
+{
+    static const struct {
+        const char *magic, *what;
+    } formats[] = {{"PAR1", "a Parquet file"}, {"PK\003\004", "an archive, as .npz is"}, {"\223NUM", "a NumPy array"}};
+    for (size_t i = 0; i < FR_ARRAY_LEN(formats); i++)
+        if (size >= 4 && memcmp(line, formats[i].magic, 4) == 0)
+            return formats[i].what;
+    return NULL;
+}
+
+static enum fr_status take_fields(struct reading *r, const char *line, size_t size)
+{
+    const char *foreign = foreign_format(line, size);
+    if (foreign)
+        return fr_err_set(r->err, FR_E_INVALID, "%s: `python -m freshet import` reads it, this command JSON Lines",
+                          foreign);
+    struct fr_cursor cursor;
+    struct fr_token token;
+    enum fr_status status = FR_OK;
+    fr_cursor_init(&cursor, FR_FORMAT_JSON, line, size, &r->scratch);
+    r->present = 0;
+    if (fr_cursor_next(&cursor, &token) != FR_OK)
+        return not_json(r, &cursor);
+    if (token.kind != FR_TOKEN_MAP)
+        return bad(r, "not an object");
+    while (status == FR_OK) {
+        if (fr_cursor_next(&cursor, &token) != FR_OK)
+            return not_json(r, &cursor);
+        if (token.kind == FR_TOKEN_END)
+            break;
+        status = take_field(r, &token, &cursor);
+    }
+    if (status == FR_OK && fr_cursor_next(&cursor, &token) != FR_EOF)
+        return not_json(r, &cursor);
+    return status;
+}
+
+/* The value of a field that is present. It was walked over: it is JSON. */
+static struct fr_token value_of(struct reading *r, enum field field, struct fr_cursor *cursor)
+{
+    struct fr_token token = {0};
+    *cursor = r->places[field];
+    FR_CHECK(fr_cursor_next(cursor, &token) == FR_OK);
+    return token;
+}
+
+/* ---- numbers ---- */
+
+static bool number_of(const struct fr_token *token, double *out)
+{
+    if (token->kind == FR_TOKEN_UINT)
+        *out = (double)token->u;
+    else if (token->kind == FR_TOKEN_INT)
+        *out = (double)token->i;
+    else if (token->kind == FR_TOKEN_FLOAT)
+        *out = token->f;
+    else
+        return false;
+    return true;
+}
+
+/* An array of numbers within +-most, appended to `floats`. */
+static enum fr_status take_floats(struct reading *r, struct fr_cursor *cursor, const char *what, float most,
+                                  uint64_t *count)
+{
+    struct fr_token token;
+    if (fr_cursor_next(cursor, &token) != FR_OK || token.kind != FR_TOKEN_ARRAY)
+        return fr_err_set(r->err, FR_E_INVALID, "%s: expected an array of numbers", what);
+    for (*count = 0; fr_cursor_next(cursor, &token) == FR_OK && token.kind != FR_TOKEN_END; ++*count) {
+        double number;
+        if (!number_of(&token, &number))
+            return fr_err_set(r->err, FR_E_INVALID, "%s[%" PRIu64 "] is not a number", what, *count);
+        if (!(fabs(number) <= (double)most))
+            return fr_err_set(r->err, FR_E_INVALID, "%s[%" PRIu64 "] is %.9g: at most %.9g can be kept", what, *count,
+                              number, (double)most);
+        float value = (float)number;
+        fr_buffer_append(&r->floats, &value, sizeof(value));
+    }
+    return FR_OK;
+}
+
+static enum fr_status take_count(struct reading *r, enum field field, double most, double *out)
+{
+    struct fr_cursor cursor;
+    struct fr_token token = value_of(r, field, &cursor);
+    if (!number_of(&token, out) || !(*out >= 0.0 && *out <= most))
+        return fr_err_set(r->err, FR_E_INVALID, "\"%s\": expected a number from 0 to %.9g", field_names[field], most);
+    return FR_OK;
+}
+
+/* ---- rows ---- */
+
+static enum fr_status take_key(struct reading *r, uint64_t *out)
+{
+    struct fr_cursor cursor;
+    struct fr_token token = value_of(r, FIELD_KEY, &cursor);
+    char text[24], *end;
+    if (token.kind == FR_TOKEN_UINT) {
+        *out = token.u;
+        return FR_OK;
+    }
+    if (token.kind == FR_TOKEN_STRING && token.size > 0 && token.size < sizeof(text)) {
+        memcpy(text, token.bytes, token.size);
+        text[token.size] = '\0';
+        errno = 0;
+        *out = strtoull(text, &end, 10);
+        if (text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0)
+            return FR_OK;
+    }
+    return bad(r, "\"key\": expected a key, an integer from 0 to 2^64 - 1 (of raw ids give \"id\")");
+}
+
+/* Of the slots of a table that the samples carry: the one that is named, or any when all make the
+ * same keys; NULL: err says why. */
+static const struct fr_conf_slot *take_slot(struct reading *r)
+{
+    const struct fr_conf_slot *found = NULL;
+    struct fr_cursor cursor;
+    struct fr_token name = {0};
+    bool named = r->present & BIT(SLOT);
+    if (named)
+        name = value_of(r, FIELD_SLOT, &cursor);
+    for (uint32_t s = 0; s < r->conf->n_slots; s++) {
+        const struct fr_conf_slot *slot = &r->conf->slots[s];
+        if (slot->table != r->file->table || slot->source != FR_SOURCE_SAMPLE || (named && !is_text(&name, slot->name)))
+            continue;
+        if (found && (found->seed != slot->seed || found->id_raw != slot->id_raw)) {
+            (void)fr_err_set(r->err, FR_E_INVALID,
+                             "slots %s and %s of the table make different keys of an id: say which with \"slot\"",
+                             found->name, slot->name);
+            return NULL;
+        }
+        found = slot;
+    }
+    if (!found)
+        (void)bad(r, named ? "\"slot\": no slot of this name with raw ids reads the table"
+                           : "no slot with raw ids reads the table: give \"key\"");
+    return found;
+}
+
+static enum fr_status take_id(struct reading *r, uint64_t *out)
+{
+    const struct fr_conf_slot *slot = take_slot(r);
+    if (!slot)
+        return FR_E_INVALID;
+    struct fr_cursor cursor;
+    struct fr_token token = value_of(r, FIELD_ID, &cursor);
+    if (token.kind == FR_TOKEN_STRING)
+        *out = fr_key_string(token.bytes, token.size, slot->seed, slot->id_raw);
+    else if (token.kind == FR_TOKEN_UINT || token.kind == FR_TOKEN_INT)
+        *out = fr_key_integer(token.kind == FR_TOKEN_UINT ? token.u : (uint64_t)token.i, slot->seed);
+    else
+        return bad(r, "\"id\": expected a string or an integer, as samples carry it");
+    return FR_OK;
+}
+
+static enum fr_status take_which(struct reading *r, uint64_t *key)
+{
+    bool by_key = r->present & BIT(KEY), by_id = r->present & BIT(ID);
+    if (by_key == by_id)
+        return bad(r, by_key ? "\"key\" and \"id\" exclude each other" : "neither \"key\" nor \"id\"");
+    if (by_key && r->present & BIT(SLOT))
+        return bad(r, "\"slot\" belongs to \"id\", not to \"key\"");
+    return by_key ? take_key(r, key) : take_id(r, key);
+}
+
+/* How many numbers of an optimizer's state come first that may be negative; the rest are sums of
+ * squares and ages. */
+static uint32_t signed_states(enum fr_optimizer_kind kind, uint32_t dim)
+{
+    switch (kind) {
+    case FR_OPT_MOMENTUM:
+    case FR_OPT_ADAM:
+    case FR_OPT_ADAM_ROWWISE:
+    case FR_OPT_FTRL:
+    case FR_OPT_GROUP_FTRL:
+        return dim;
+    case FR_OPT_SGD:
+    case FR_OPT_ADAGRAD:
+    case FR_OPT_ADAGRAD_ROWWISE:
+    case FR_OPT_RMSPROP:
+    case FR_OPT_ADAMW:
+        break;
+    }
+    return 0;
+}
+
+static enum fr_status check_state(struct reading *r, const struct fr_conf_part *part, const float *state, uint32_t n)
+{
+    for (uint32_t j = signed_states(part->optimizer.kind, part->dim); j < n; j++)
+        if (state[j] < 0.0f)
+            return fr_err_set(r->err, FR_E_INVALID, "state.%s[%u] is %.9g, and is never negative with %s", part->name,
+                              j, (double)state[j], fr_optimizer_kind_text(part->optimizer.kind));
+    return FR_OK;
+}
+
+/* "parts" or "state" into the row. */
+static enum fr_status take_parts(struct reading *r, enum field field, float *row)
+{
+    const struct fr_conf_table *table = &r->conf->tables[r->file->table];
+    const struct fr_row_layout *layout = &r->layouts[r->file->table];
+    bool state = field == FIELD_STATE;
+    struct fr_cursor cursor;
+    struct fr_token token = value_of(r, field, &cursor);
+    uint32_t taken = 0;
+    if (token.kind != FR_TOKEN_MAP)
+        return fr_err_set(r->err, FR_E_INVALID, "\"%s\": expected a map from part to numbers", field_names[field]);
+    while (fr_cursor_next(&cursor, &token) == FR_OK && token.kind != FR_TOKEN_END) {
+        uint32_t p = 0;
+        while (p < table->n_parts && !is_text(&token, table->parts[p].name))
+            p++;
+        if (p == table->n_parts)
+            return fr_err_set(r->err, FR_E_INVALID, "table %s has no part \"%.*s\"", table->name, shown(&token),
+                              (const char *)token.bytes);
+        if (taken & 1u << p)
+            return fr_err_set(r->err, FR_E_INVALID, "%s.%s comes twice", field_names[field], table->parts[p].name);
+        taken |= 1u << p;
+        char what[TEXT_MAX];
+        uint64_t count = 0;
+        uint32_t n = state ? layout->parts[p].state_floats : layout->parts[p].dim;
+        snprintf(what, sizeof(what), "%s.%s", field_names[field], table->parts[p].name);
+        fr_buffer_clear(&r->floats);
+        enum fr_status status = take_floats(r, &cursor, what, state ? FR_STATE_MAX : FR_VALUE_MAX, &count);
+        if (status == FR_OK && count != n)
+            status = fr_err_set(r->err, FR_E_INVALID, "%s has %" PRIu64 " numbers, and the configuration says %u%s",
+                                what, count, n, state ? " (docs/python.md: state of optimizers)" : "");
+        if (status == FR_OK && state)
+            status = check_state(r, &table->parts[p], (const float *)(const void *)r->floats.data, n);
+        if (status != FR_OK)
+            return status;
+        if (n > 0)
+            memcpy(row + (state ? layout->parts[p].state_offset : layout->parts[p].value_offset), r->floats.data,
+                   n * sizeof(float));
+    }
+    for (uint32_t p = 0; p < table->n_parts && !state; p++)
+        if (!(taken & 1u << p))
+            return fr_err_set(r->err, FR_E_INVALID, "part \"%s\" is missing: a row has all parts of its table",
+                              table->parts[p].name);
+    return FR_OK;
+}
+
+static enum fr_status take_head(struct reading *r, struct fr_row_head *out)
+{
+    const double whole = 9007199254740992.0; /* 2^53: integers that JSON readers agree on */
+    double seen = (double)r->file->seen_ms, show = 0.0, click = 0.0;
+    enum fr_status status = FR_OK;
+    if (r->present & BIT(SEEN))
+        status = take_count(r, FIELD_SEEN, whole, &seen);
+    if (status == FR_OK && r->present & BIT(SHOW))
+        status = take_count(r, FIELD_SHOW, whole, &show);
+    if (status == FR_OK && r->present & BIT(CLICK))
+        status = take_count(r, FIELD_CLICK, whole, &click);
+    *out = (struct fr_row_head){.seen_ms = (int64_t)seen, .show = (uint64_t)show, .click = click};
+    return status;
+}
+
+static enum fr_status take_row(struct reading *r, const struct fr_tool_import_visitor *visitor, float *row)
+{
+    static const uint32_t known =
+        BIT(TABLE) | BIT(KEY) | BIT(ID) | BIT(SLOT) | BIT(PARTS) | BIT(STATE) | BIT(SEEN) | BIT(SHOW) | BIT(CLICK);
+    const struct fr_conf_table *table = &r->conf->tables[r->file->table];
+    const struct fr_row_layout *layout = &r->layouts[r->file->table];
+    struct fr_tool_import_row out = {.table = (uint32_t)r->file->table, .floats = row};
+    struct fr_cursor cursor;
+    if (r->present & ~known)
+        return bad(r, "not a row of a table: it has keys of a dense parameter");
+    if (r->present & BIT(TABLE)) {
+        struct fr_token name = value_of(r, FIELD_TABLE, &cursor);
+        if (!is_text(&name, table->name))
+            return fr_err_set(r->err, FR_E_INVALID, "a row of another table than %s", table->name);
+    }
+    if (!(r->present & BIT(PARTS)))
+        return bad(r, "\"parts\" is missing");
+    for (uint32_t p = 0; p < layout->n_parts; p++)
+        for (uint32_t j = 0; j < layout->parts[p].state_floats; j++)
+            row[layout->parts[p].state_offset + j] = layout->parts[p].state_initial;
+    enum fr_status status = take_which(r, &out.key);
+    if (status == FR_OK)
+        status = take_head(r, &out.head);
+    if (status == FR_OK)
+        status = take_parts(r, FIELD_PARTS, row);
+    if (status == FR_OK && r->present & BIT(STATE))
+        status = take_parts(r, FIELD_STATE, row);
+    return status == FR_OK ? visitor->row(visitor->self, &out, r->err) : status;
+}
+
+/* ---- dense parameters ---- */
+
+static enum fr_status take_shape(struct reading *r, struct fr_tool_import_dense *out)
+{
+    struct fr_cursor cursor;
+    struct fr_token token = value_of(r, FIELD_SHAPE, &cursor);
+    out->shape[0] = out->shape[1] = 1;
+    if (token.kind != FR_TOKEN_ARRAY)
+        return bad(r, "\"shape\": expected one or two numbers");
+    while (fr_cursor_next(&cursor, &token) == FR_OK && token.kind != FR_TOKEN_END) {
+        if (token.kind != FR_TOKEN_UINT || token.u == 0 || token.u > UINT32_MAX || out->n_dims == 2)
+            return bad(r, "\"shape\": expected one or two numbers, from 1 on");
+        out->shape[out->n_dims++] = (uint32_t)token.u;
+    }
+    return out->n_dims > 0 ? FR_OK : bad(r, "\"shape\" is empty");
+}
+
+static enum fr_status take_dense(struct reading *r, const struct fr_tool_import_visitor *visitor)
+{
+    static const uint32_t all = BIT(DENSE) | BIT(SHAPE) | BIT(VALUES);
+    struct fr_tool_import_dense out = {0};
+    if (r->present != all)
+        return bad(r, "a dense parameter has the keys dense, shape and values");
+    struct fr_cursor cursor;
+    struct fr_token name = value_of(r, FIELD_DENSE, &cursor);
+    if (name.kind != FR_TOKEN_STRING || name.size >= sizeof(out.name))
+        return bad(r, "\"dense\": expected the name of a parameter");
+    memcpy(out.name, name.bytes, name.size);
+    enum fr_status status = take_shape(r, &out);
+    if (status != FR_OK)
+        return status;
+    fr_buffer_clear(&r->floats);
+    status = take_floats(r, &r->places[FIELD_VALUES], "values", FR_VALUE_MAX, &out.n_values);
+    if (status == FR_OK && out.n_values != (uint64_t)out.shape[0] * out.shape[1])
+        status = fr_err_set(r->err, FR_E_INVALID, "%s has %" PRIu64 " values, and its shape says %" PRIu64, out.name,
+                            out.n_values, (uint64_t)out.shape[0] * out.shape[1]);
+    out.values = (const float *)(const void *)r->floats.data;
+    return status == FR_OK ? visitor->dense(visitor->self, &out, r->err) : status;
+}
+
+/* ---- the file ---- */
+
+static enum fr_status take_end(struct reading *r)
+{
+    struct fr_cursor cursor;
+    struct fr_token token = value_of(r, FIELD_ROWS, &cursor);
+    if (r->present != BIT(ROWS) || token.kind != FR_TOKEN_UINT || token.u != r->lines)
+        return fr_err_set(r->err, FR_E_INVALID, "the closing line does not say {\"rows\":%" PRIu64 "}", r->lines);
+    r->ended = true;
+    return FR_OK;
+}
+
+static enum fr_status take_line(struct reading *r, const struct fr_line *line,
+                                const struct fr_tool_import_visitor *visitor, float *row)
+{
+    if (r->ended)
+        return bad(r, "something follows the closing line");
+    enum fr_status status = take_fields(r, line->value, line->size);
+    if (status != FR_OK)
+        return status;
+    if (r->present & BIT(ROWS))
+        return take_end(r);
+    status = r->file->table == FR_NO_INDEX ? take_dense(r, visitor) : take_row(r, visitor, row);
+    r->lines++;
+    return status;
+}
+
+enum fr_status fr_tool_import_read(const struct fr_tool_import_file *file, const struct fr_conf *conf,
+                                   const struct fr_row_layout *layouts, const struct fr_tool_import_visitor *visitor,
+                                   struct fr_err *err)
+{
+    struct reading r = {.file = file, .conf = conf, .layouts = layouts, .err = err};
+    struct fr_lines *lines = NULL;
+    struct fr_line line;
+    enum fr_status status = fr_tool_lines_open(file->path, &lines, err);
+    if (status != FR_OK)
+        return status;
+    size_t floats = file->table == FR_NO_INDEX ? 1 : layouts[file->table].row_floats;
+    float *row = fr_alloc(floats, sizeof(*row));
+    while ((status = fr_tool_lines_next(lines, file->path, &line, err)) == FR_OK) {
+        if (fr_lines_blank(&line))
+            continue;
+        status = take_line(&r, &line, visitor, row);
+        if (status != FR_OK) {
+            status = fr_err_wrap(err, "%s, line %" PRId64, file->path, line.number + 1);
+            break;
+        }
+    }
+    if (status == FR_EOF && file->closed && !r.ended)
+        status = fr_err_set(err, FR_E_INVALID, "%s ends without its closing line: it is cut short", file->path);
+    fr_lines_free(lines);
+    fr_buffer_release(&r.scratch);
+    fr_buffer_release(&r.floats);
+    free(row);
+    return status == FR_EOF ? FR_OK : status;
+}

@@ -1,0 +1,75 @@
+/* See served.h. Thread: one. */
+#include "score/served.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "score/dump_replica.h"
+
+enum { STEP_MS = 100, WAIT_STEPS_MAX = 300 };
+
+/* The replica at the end of the topic as it is now. */
+static enum fr_status read_topic(struct fr_follower *follower, const char *command, struct fr_err *err)
+{
+    int waited = 0;
+    while (!fr_follower_ended(follower)) {
+        struct fr_followed followed = {0};
+        enum fr_status status = fr_follower_step(follower, STEP_MS, &followed, err);
+        if (followed.refused)
+            fprintf(stderr, "freshet %s: refused partition=%" PRId32 " offset=%" PRId64 ": %s\n", command,
+                    followed.partition, followed.offset, followed.problem);
+        if (status != FR_OK && status != FR_AGAIN)
+            return status;
+        waited = status == FR_AGAIN ? waited + 1 : 0;
+        if (waited >= WAIT_STEPS_MAX)
+            return fr_err_set(err, FR_E_UNAVAILABLE, "no record came for %d s, short of the end of the topic",
+                              STEP_MS * WAIT_STEPS_MAX / 1000);
+    }
+    return FR_OK;
+}
+
+enum fr_status fr_tool_served_topic(const struct fr_consume_options *topic, const char *command,
+                                    struct fr_tool_served *out, struct fr_err *err)
+{
+    enum fr_status status = fr_follower_open(&(struct fr_follower_options){.topic = *topic}, &out->follower, err);
+    if (status == FR_OK)
+        status = read_topic(out->follower, command, err);
+    if (status == FR_OK)
+        out->replica = fr_follower_replica(out->follower);
+    return status;
+}
+
+enum fr_status fr_tool_served_dump(const char *dump, const struct fr_buffer *cfg, struct fr_tool_served *out,
+                                   struct fr_err *err)
+{
+    return fr_tool_replica_of_dump(dump, cfg, &out->replica, err);
+}
+
+enum fr_status fr_tool_served_snapshot(const char *directory, struct fr_tool_served *out, struct fr_err *err)
+{
+    char problem[256] = "";
+    if (freshet_replica_new(&(struct freshet_replica_options){0}, &out->replica) != FRESHET_OK)
+        return fr_err_set(err, FR_E_NO_MEMORY, "the replica cannot be made");
+    int status = freshet_replica_load(out->replica, directory, problem, sizeof(problem));
+    return status == FRESHET_OK ? FR_OK
+                                : fr_err_set(err, (enum fr_status)status, "snapshot %s: %s", directory, problem);
+}
+
+void fr_tool_served_close(struct fr_tool_served *served)
+{
+    if (served->follower)
+        fr_follower_close(served->follower);
+    else
+        freshet_replica_free(served->replica);
+}
+
+enum fr_status fr_tool_served_scorable(const struct fr_tool_served *served, struct fr_err *err)
+{
+    struct freshet_replica_info info;
+    freshet_replica_get_info(served->replica, &info);
+    if (info.scorable)
+        return FR_OK;
+    return fr_err_set(err, FR_E_NOT_FOUND,
+                      "the replica cannot score at epoch %" PRIu64 ": the model or a dense parameter is missing",
+                      info.epoch);
+}
