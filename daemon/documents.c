@@ -97,19 +97,14 @@ static void put_tasks(const struct fr_trainer_status *trainer, struct fr_buffer 
 static void put_partitions(struct fr_service *service, const struct fr_ingest_status *ingest, struct fr_buffer *out)
 {
     struct fr_positions positions = {0};
-    pthread_mutex_lock(&service->lock);
-    fr_positions_copy(&service->durable_positions, &positions);
-    pthread_mutex_unlock(&service->lock);
+    fr_documents_positions(service, ingest, &positions);
+    uint32_t at = 0;
     fr_buffer_printf(out, ",\"partitions\":[");
     for (uint32_t i = 0; i < positions.count; i++) {
         const struct fr_partition_position *p = &positions.partitions[i];
-        int64_t high = -1;
-        bool waits = false;
-        for (uint32_t k = 0; k < ingest->n_partitions; k++)
-            if (ingest->partitions[k].partition == p->partition && strcmp(ingest->partitions[k].topic, p->topic) == 0) {
-                high = ingest->partitions[k].high;
-                waits = ingest->partitions[k].waits;
-            }
+        const struct fr_ingest_partition *read = fr_documents_read_partition(ingest, p, &at);
+        int64_t high = read ? read->high : -1;
+        bool waits = read && read->waits;
         fr_buffer_printf(out, "%s{\"topic\":", i ? "," : "");
         fr_buffer_json_text(out, p->topic); /* of a file: its path */
         fr_buffer_printf(out, ",\"partition\":%d,\"offset\":%" PRId64 ",\"item\":%u,\"lag\":%" PRId64, p->partition,
@@ -117,7 +112,10 @@ static void put_partitions(struct fr_service *service, const struct fr_ingest_st
                          high >= 0 && p->offset >= 0 ? (high > p->offset ? high - p->offset : 0) : -1);
         fr_buffer_printf(out, ",\"waits\":%s", waits ? "true" : "false");
         fr_positions_put_ledger(p, out);
-        fr_buffer_printf(out, "}");
+        fr_buffer_printf(out, ",\"skips\":[");
+        for (uint32_t k = 0; k < p->n_skips; k++)
+            fr_buffer_printf(out, "%s[%" PRId64 ",%" PRId64 "]", k ? "," : "", p->skips[k].first, p->skips[k].last);
+        fr_buffer_printf(out, "]}");
     }
     fr_buffer_printf(out, "]");
     fr_positions_release(&positions);
@@ -188,16 +186,18 @@ static void put_ingest(const struct fr_snapshots *s, struct fr_buffer *out)
 
 static void put_outbox(const struct fr_snapshots *s, struct fr_buffer *out)
 {
-    fr_buffer_printf(out,
-                     ",\"outbox\":{\"epochs\":%" PRIu64 ",\"in_flight_bytes\":%" PRIu64 ",\"records\":%" PRIu64
-                     ",\"bytes\":%" PRIu64 ",\"errors\":%" PRIu64 ",\"resent_epochs\":%" PRIu64
-                     ",\"saturated\":%" PRIu64 ",\"lost_partitions\":%" PRIu64 ",\"strays\":%" PRIu64
-                     ",\"topic\":{\"begin\":%" PRIu64 ",\"looks\":%" PRIu64 ",\"looked_ms\":%" PRIu64 "},\"problem\":",
-                     s->durable.epoch > s->publisher.acked ? s->durable.epoch - s->publisher.acked : 0,
-                     s->publisher.in_flight_bytes, s->publisher.records, s->publisher.bytes, s->publisher.errors,
-                     s->publisher.resent_epochs, s->publisher.saturated, s->publisher.lost_partitions,
-                     s->publisher.strays, s->publisher.topic.begin, s->publisher.topic.looks,
-                     s->publisher.topic.looked_ms);
+    fr_buffer_printf(
+        out,
+        ",\"outbox\":{\"epochs\":%" PRIu64 ",\"in_flight_bytes\":%" PRIu64 ",\"records\":%" PRIu64 ",\"bytes\":%" PRIu64
+        ",\"errors\":%" PRIu64 ",\"resent_epochs\":%" PRIu64 ",\"saturated\":%" PRIu64 ",\"lost_partitions\":%" PRIu64
+        ",\"strays\":%" PRIu64 ",\"waiting_bytes\":%" PRIu64 ",\"backlog\":{\"merges\":%" PRIu64
+        ",\"merged_epochs\":%" PRIu64 ",\"abandoned\":%" PRIu64 "},\"topic\":{\"begin\":%" PRIu64 ",\"looks\":%" PRIu64
+        ",\"looked_ms\":%" PRIu64 "},\"problem\":",
+        s->durable.epoch > s->publisher.acked ? s->durable.epoch - s->publisher.acked : 0, s->publisher.in_flight_bytes,
+        s->publisher.records, s->publisher.bytes, s->publisher.errors, s->publisher.resent_epochs,
+        s->publisher.saturated, s->publisher.lost_partitions, s->publisher.strays, s->waiting_bytes,
+        s->publisher.backlog.merges, s->publisher.backlog.merged_epochs, s->publisher.backlog.abandoned,
+        s->publisher.topic.begin, s->publisher.topic.looks, s->publisher.topic.looked_ms);
     fr_buffer_json_text(out, s->publisher.problem);
     fr_buffer_printf(out, "}");
 }
@@ -212,6 +212,20 @@ static void put_times(struct fr_service *service, const struct fr_snapshots *s, 
                      atomic_load(&service->appends), atomic_load(&service->epoch_bytes));
     put_number(out, "seconds", (double)atomic_load(&service->append_ns) / 1e9, ",");
     put_number(out, "last_cut_to_durable_seconds", (double)atomic_load(&service->cut_to_durable_ns) / 1e9, "}");
+}
+
+static void put_snapshots(struct fr_service *service, struct fr_buffer *out)
+{
+    char current[FR_MANIFEST_NAME_MAX], announced[FR_MANIFEST_NAME_MAX];
+    pthread_mutex_lock(&service->lock);
+    snprintf(current, sizeof(current), "%s", service->snapshots.current_name);
+    snprintf(announced, sizeof(announced), "%s", service->snapshots.announced.name);
+    pthread_mutex_unlock(&service->lock);
+    fr_buffer_printf(out,
+                     ",\"snapshot\":{\"current\":\"%s\",\"announced\":\"%s\",\"kept\":%" PRIu64 ",\"taken\":%" PRIu64
+                     ",\"failures\":%" PRIu64 ",\"hook_failures\":%" PRIu64 "}",
+                     current, announced, atomic_load(&service->snapshots.kept), atomic_load(&service->snapshots.taken),
+                     atomic_load(&service->snapshots.failures), atomic_load(&service->snapshots.hook_failures));
 }
 
 static void document_status(struct fr_service *service, const struct fr_snapshots *s, struct fr_buffer *out)
@@ -237,6 +251,7 @@ static void document_status(struct fr_service *service, const struct fr_snapshot
                      history->quarantined_samples);
     put_ingest(s, out);
     put_outbox(s, out);
+    put_snapshots(service, out);
     fr_buffer_printf(
         out, ",\"memory\":{\"store_bytes\":%" PRIu64 ",\"dirty_bytes\":%" PRIu64 ",\"limit\":%" PRIu64 "},\"paused\":",
         s->trainer.store_bytes, s->trainer.dirty_bytes, conf->memory_limit);
@@ -336,6 +351,9 @@ void fr_documents_publish(struct fr_service *service)
         fr_publisher_get_status(service->publisher, &s->publisher);
     if (service->durable)
         fr_durable_get_status(service->durable, &s->durable);
+    if (service->durable)
+        s->waiting_bytes =
+            fr_durable_span(service->durable, s->publisher.acked + 1, s->durable.epoch, UINT64_MAX, NULL);
     document_auc(service, &s->trainer, s->durable.timeline ? s->durable.timeline : 1, &body);
     publish(service, "/auc", true, &body);
     document_status(service, s, &body);

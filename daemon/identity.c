@@ -17,10 +17,9 @@
 /* The remedy that ends a refusal must have room in fr_err. */
 enum { TOLD_BYTES = 320, QUOTED_MAX = 1000 };
 
-static const char *quantize_name(enum fr_quantize quantize)
-{
-    return quantize == FR_QUANT_F16 ? "f16" : "f32";
-}
+_Static_assert((int)FR_QUANT_F32 == FR_CODEC_F32 && (int)FR_QUANT_F16 == FR_CODEC_F16 &&
+                   (int)FR_QUANT_BF16 == FR_CODEC_BF16 && (int)FR_QUANT_I8 == FR_CODEC_I8,
+               "one list of quantizations");
 
 static void write_model(const struct fr_conf *conf, struct fr_buffer *out)
 {
@@ -35,7 +34,7 @@ static void write_training(const struct fr_conf *conf, struct fr_buffer *out)
 static void write_delta(const struct fr_conf *conf, struct fr_buffer *out)
 {
     fr_buffer_printf(out, "{\"model\":\"%s\",\"partitions\":%u,\"quantize\":\"%s\"}", conf->model,
-                     conf->export_.partitions, quantize_name(conf->export_.quantize));
+                     conf->export_.partitions, fr_codec_quantize_name((enum fr_codec_quantize)conf->export_.quantize));
 }
 
 static const struct identity_file {
@@ -45,8 +44,24 @@ static const struct identity_file {
 } files[] = {
     {"model.json", write_model, fr_conf_compare_models},
     {"training.json", write_training, fr_conf_compare_training},
-    {"delta.json", write_delta, fr_conf_compare_models},
+    {FR_IDENTITY_DELTA, write_delta, fr_conf_compare_models},
 };
+
+enum fr_status fr_identity_as(const struct fr_conf *conf, const struct fr_buffer *recorded, struct fr_buffer *head,
+                              struct fr_buffer *delta, bool *other, struct fr_err *err)
+{
+    struct fr_codec_settings settings = {0};
+    if (fr_codec_settings_parse(recorded->data, recorded->size, &settings) != FR_OK)
+        return fr_err_set(err, FR_E_CORRUPT, "the savepoint's %s cannot be read", "journal.head");
+    *other = strcmp(settings.model, conf->model) != 0;
+    snprintf(settings.model, sizeof(settings.model), "%s", conf->model);
+    settings.np = conf->export_.partitions;
+    settings.piece_max = conf->export_.piece_max;
+    fr_codec_settings_encode(&settings, head);
+    fr_codec_settings_release(&settings);
+    write_delta(conf, delta);
+    return FR_OK;
+}
 
 enum fr_status fr_identity_write(struct fr_service *service, struct fr_err *err)
 {
@@ -62,16 +77,23 @@ enum fr_status fr_identity_write(struct fr_service *service, struct fr_err *err)
 
 /* ---- a configuration beside epochs ---- */
 
-static enum fr_status compare_file(struct fr_service *service, const struct identity_file *file, struct fr_err *err)
+/* A state, or the savepoint that one is to begin from. */
+struct compared {
+    struct fr_durable *durable;
+    const char *dir;
+};
+
+static enum fr_status compare_file(struct fr_service *service, const struct compared *with,
+                                   const struct identity_file *file, struct fr_err *err)
 {
     struct fr_identity *identity = &service->identity;
     struct fr_buffer before = {0}, now = {0};
-    enum fr_status status = fr_durable_read_file(service->durable, file->name, &before, err);
+    enum fr_status status = fr_durable_read_file(with->durable, file->name, &before, err);
     if (status == FR_E_NOT_FOUND)
         status = fr_err_set(err, FR_E_CORRUPT,
                             "%s holds epochs and no %s, which says what they were made with: put the file back from a "
                             "copy of the directory, or begin anew with another state_dir and export.topic",
-                            service->conf->state_dir, file->name);
+                            with->dir, file->name);
     bool training = file->write == write_training;
     if (status == FR_OK && training && identity->training.settings.size == 0)
         fr_buffer_append(&identity->training.settings, before.data, before.size);
@@ -82,7 +104,7 @@ static enum fr_status compare_file(struct fr_service *service, const struct iden
         const struct fr_buffer *recorded = training ? &identity->training.settings : &before;
         status = file->compare((const char *)recorded->data, (const char *)now.data, &identity->changes, err);
         if (status != FR_OK)
-            fr_err_wrap(err, "%s in %s", file->name, service->conf->state_dir);
+            fr_err_wrap(err, "%s in %s", file->name, with->dir);
     }
     fr_buffer_release(&before);
     fr_buffer_release(&now);
@@ -166,7 +188,7 @@ static void log_changes(const struct fr_conf_changes *changes)
     }
 }
 
-static enum fr_status refuse(const struct fr_service *service, struct fr_err *err)
+static enum fr_status refuse(const struct fr_service *service, const char *dir, struct fr_err *err)
 {
     const struct fr_conf_changes *changes = &service->identity.changes;
     struct fr_buffer fixed = {0}, training = {0};
@@ -176,7 +198,7 @@ static enum fr_status refuse(const struct fr_service *service, struct fr_err *er
         err, FR_E_MISMATCH,
         "the configuration does not fit the model in %s. Fixed in a state: %s. %s%s%sGo back to the recorded values of "
         "what is fixed, or give the changed model a new state_dir and a new export.topic",
-        service->conf->state_dir, (const char *)fixed.data, training.size ? "Changed too, which a start may: " : "",
+        dir, (const char *)fixed.data, training.size ? "Changed too, which a start may: " : "",
         training.size ? (const char *)training.data : "", training.size ? ". " : "");
     fr_buffer_release(&fixed);
     fr_buffer_release(&training);
@@ -191,14 +213,43 @@ enum fr_status fr_identity_check(struct fr_service *service, const uint8_t *sect
     if (status != FR_OK)
         return fr_err_set(err, status, "the section \"" FR_SECTION_TRAINING "\" was refused (%s)",
                           fr_status_name(status));
+    const struct compared with = {service->durable, service->conf->state_dir};
     for (size_t i = 0; i < FR_ARRAY_LEN(files) && status == FR_OK; i++)
-        status = compare_file(service, &files[i], err);
+        status = compare_file(service, &with, &files[i], err);
     if (status == FR_OK)
         status = check_head(service, err);
     if (status != FR_OK || identity->changes.n == 0)
         return status;
     log_changes(&identity->changes);
-    return identity->changes.n_refused > 0 ? refuse(service, err) : FR_OK;
+    return identity->changes.n_refused > 0 ? refuse(service, with.dir, err) : FR_OK;
+}
+
+static enum fr_status keep_training(void *self, const char *name, const uint8_t *bytes, size_t size)
+{
+    return strcmp(name, FR_SECTION_TRAINING) == 0 ? fr_trainer_training_parse(bytes, size, self) : FR_OK;
+}
+
+enum fr_status fr_identity_fits(struct fr_service *service, struct fr_durable *savepoint, bool other,
+                                struct fr_err *err)
+{
+    struct fr_identity *identity = &service->identity;
+    struct fr_durable_view *view = NULL;
+    struct fr_durable_folded_epoch folded;
+    const struct compared with = {savepoint, service->restore};
+    enum fr_status status = fr_durable_view_open(savepoint, &view, &folded, err);
+    if (status == FR_OK)
+        status = fr_durable_view_sections(view, keep_training, &identity->training, err);
+    for (size_t i = 0; i < FR_ARRAY_LEN(files) && status == FR_OK; i++)
+        if (!other || strcmp(files[i].name, FR_IDENTITY_DELTA) != 0) /* its own */
+            status = compare_file(service, &with, &files[i], err);
+    if (status == FR_OK && identity->changes.n_refused > 0) {
+        log_changes(&identity->changes);
+        status = refuse(service, with.dir, err);
+    }
+    fr_durable_view_close(view);
+    fr_trainer_training_release(&identity->training);
+    *identity = (struct fr_identity){0};
+    return status;
 }
 
 void fr_identity_take_over(struct fr_service *service)
@@ -232,8 +283,7 @@ void fr_identity_head(const struct fr_conf *conf, const char *kernel, struct fr_
 {
     struct fr_codec_settings settings = {.revision = FR_CODEC_REVISION,
                                          .np = conf->export_.partitions,
-                                         .quantize =
-                                             conf->export_.quantize == FR_QUANT_F16 ? FR_CODEC_F16 : FR_CODEC_F32,
+                                         .quantize = (enum fr_codec_quantize)conf->export_.quantize,
                                          .piece_max = conf->export_.piece_max,
                                          .fp = fr_conf_fingerprint(conf)};
     snprintf(settings.model, sizeof(settings.model), "%s", conf->model);

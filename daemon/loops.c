@@ -26,6 +26,7 @@ static const struct loop loops[FR_LOOPS] = {
     [FR_LOOP_DURABLE] = {"durable", "durable", "journal", fr_step_durable, 2, true},
     [FR_LOOP_UPKEEP] = {"upkeep", "upkeep", "upkeep", fr_step_upkeep, 20, false},
     [FR_LOOP_FOLD] = {"fold", "fold", "fold", fr_step_fold, 20, true},
+    [FR_LOOP_SNAPSHOT] = {"snapshot", "snapshot", "snapshot", fr_step_snapshots, 50, true},
 };
 
 static void fail(struct fr_service *service, enum fr_status status, struct fr_err *err, const char *what)

@@ -3,9 +3,10 @@
  * (never restart), 75 try again. */
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <pthread.h>
-#include <semaphore.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,13 +21,16 @@
 #include "base/thread.h"
 #include "service.h"
 
-enum { SETS_MAX = 256, FILES_MAX = 65536 };
+enum { SETS_MAX = 256, ASKED_SKIPS_MAX = 256, FILES_MAX = 65536, CLOSE_LOOK_MS = 5 };
 
 struct arguments {
-    const char *config, *restore;
+    const char *config, *restore, *as;
     const char *sets[SETS_MAX];
     size_t n_sets;
+    struct fr_ingest_skip skips[ASKED_SKIPS_MAX];
+    size_t n_skips;
     bool check, print_config, until_end, help, version;
+    uint64_t left_timeline;
     int64_t until_ms;
     enum fr_log_level level;
 };
@@ -40,7 +44,14 @@ static const char usage[] =
     "  --print-config       prints the effective configuration and exits\n"
     "  --until end|TIME     drains and exits 0 at the ends the topics have at the start, or, partition by partition,\n"
     "                       before the first record of that Kafka timestamp or later (2026-01-02T03:04:05Z, Unix ms)\n"
+    "  --skip TOPIC:PARTITION:FIRST-LAST\n"
+    "                       passes over the records of these offsets, FIRST and LAST too: decoded and counted, not\n"
+    "                       trained; recorded in the state, so later starts need not name it; may be repeated\n"
     "  --restore DIR        begins the state, which must not exist yet, from a savepoint, in a new timeline\n"
+    "  --as NAME            another model of this configuration: model NAME, the state directory NAME beside the\n"
+    "                       file's, topics NAME.delta and NAME.dead, a free port; --set comes after that\n"
+    "  --new-timeline N     leaves timeline N, which the state is in, for a new one, once: replicas drop what the topic\n"
+    "                       holds and take all of this state\n"
     "  --log LEVEL          debug, info (default), warn, error\n"
     "  --version, --help\n"
     "\n"
@@ -56,6 +67,18 @@ static bool parse_level(const char *text, enum fr_log_level *out)
             return true;
         }
     fprintf(stderr, "freshetd: --log %s: expected debug, info, warn or error\n", text);
+    return false;
+}
+
+static bool parse_timeline(const char *text, struct arguments *out)
+{
+    char *end = NULL;
+    errno = 0;
+    out->left_timeline = text[0] >= '1' && text[0] <= '9' ? strtoull(text, &end, 10) : 0;
+    if (out->left_timeline > 0 && *end == '\0' && errno == 0)
+        return true;
+    fprintf(stderr,
+            "freshetd: --new-timeline %s: expected the number of the timeline that the state is in and leaves\n", text);
     return false;
 }
 
@@ -84,6 +107,21 @@ static bool add_set(const char *text, struct arguments *out)
     return true;
 }
 
+static bool add_skip(const char *text, struct arguments *out)
+{
+    struct fr_err err = {0};
+    if (out->n_skips == ASKED_SKIPS_MAX) {
+        fprintf(stderr, "freshetd: more than %d --skip\n", ASKED_SKIPS_MAX);
+        return false;
+    }
+    if (fr_ingest_skip_parse(text, &out->skips[out->n_skips], &err)) {
+        out->n_skips++;
+        return true;
+    }
+    fprintf(stderr, "freshetd: --skip %s: %s\n", text, err.text);
+    return false;
+}
+
 static bool parse_option(int argc, char **argv, int *i, struct arguments *out)
 {
     const char *name = argv[*i];
@@ -98,13 +136,16 @@ static bool parse_option(int argc, char **argv, int *i, struct arguments *out)
     for (size_t f = 0; f < FR_ARRAY_LEN(flags); f++)
         if (strcmp(name, flags[f].name) == 0)
             return *flags[f].flag = true;
-    if (strcmp(name, "--new-timeline") == 0) {
-        fprintf(stderr, "freshetd: %s is not in this version\n", name);
-        return false;
-    }
-    bool config = strcmp(name, "--config") == 0, set = strcmp(name, "--set") == 0, until = strcmp(name, "--until") == 0;
-    bool restore = strcmp(name, "--restore") == 0;
-    if (!config && !set && !until && !restore && strcmp(name, "--log") != 0) {
+    const struct {
+        const char *name, **text;
+    } texts[] = {{"--config", &out->config}, {"--restore", &out->restore}, {"--as", &out->as}};
+    const char **text = NULL;
+    for (size_t t = 0; t < FR_ARRAY_LEN(texts); t++)
+        if (strcmp(name, texts[t].name) == 0)
+            text = texts[t].text;
+    bool set = strcmp(name, "--set") == 0, until = strcmp(name, "--until") == 0, skip = strcmp(name, "--skip") == 0;
+    bool timeline = strcmp(name, "--new-timeline") == 0;
+    if (!text && !set && !until && !skip && !timeline && strcmp(name, "--log") != 0) {
         fprintf(stderr, "freshetd: unknown argument %s; see freshetd --help\n", name);
         return false;
     }
@@ -113,21 +154,25 @@ static bool parse_option(int argc, char **argv, int *i, struct arguments *out)
         return false;
     }
     const char *value = argv[++*i];
-    if (config || restore)
-        return (*(config ? &out->config : &out->restore) = value) != NULL;
+    if (text)
+        return (*text = value) != NULL;
+    if (skip)
+        return add_skip(value, out);
+    if (timeline)
+        return parse_timeline(value, out);
     return set ? add_set(value, out) : until ? parse_until(value, out) : parse_level(value, &out->level);
 }
 
 struct closing {
     struct fr_service *service;
-    sem_t done;
+    atomic_bool done;
 };
 
 static void *close_main(void *self)
 {
     struct closing *closing = self;
     fr_service_close(closing->service);
-    (void)sem_post(&closing->done); /* cannot overflow */
+    atomic_store(&closing->done, true);
     return NULL;
 }
 
@@ -139,21 +184,19 @@ static bool close_in_time(struct fr_service *service)
     /* left to a thread that does not end */
     struct closing *closing = fr_alloc(1, sizeof(*closing));
     pthread_t thread;
-    struct timespec until;
+    const struct fr_clock *clock = service->clock;
+    uint64_t until_ns = fr_mono_ns(clock) + FR_CLOSE_S * UINT64_C(1000000000);
     closing->service = service;
-    FR_CHECK(sem_init(&closing->done, 0, 0) == 0);
     FR_CHECK(fr_thread_start(&thread, "close", close_main, closing));
-    clock_gettime(CLOCK_REALTIME, &until); /* the only clock of sem_timedwait */
-    until.tv_sec += FR_CLOSE_S;
-    while (sem_timedwait(&closing->done, &until) != 0) {
-        if (errno == EINTR)
-            continue;
-        fr_log(FR_LOG_WARN, "daemon", "close_cut_short", "seconds=%d effect=\"none: what is durable is safe\"",
-               FR_CLOSE_S);
-        return false;
+    while (!atomic_load(&closing->done)) {
+        if (fr_mono_ns(clock) >= until_ns) {
+            fr_log(FR_LOG_WARN, "daemon", "close_cut_short", "seconds=%d effect=\"none: what is durable is safe\"",
+                   FR_CLOSE_S);
+            return false;
+        }
+        (void)poll(NULL, 0, CLOSE_LOOK_MS);
     }
     pthread_join(thread, NULL);
-    sem_destroy(&closing->done);
     free(closing);
     return true;
 }
@@ -166,7 +209,10 @@ static int run(struct fr_conf *conf, const struct arguments *arguments)
     service->clock = fr_clock_system();
     service->until_end = arguments->until_end;
     service->until_ms = arguments->until_ms;
+    service->skips = arguments->skips;
+    service->n_skips = arguments->n_skips;
     service->restore = arguments->restore;
+    service->left_timeline = arguments->left_timeline;
     struct fr_err err = {0};
     enum fr_status status = fr_service_open(service, &err);
     if (status == FR_OK)
@@ -244,7 +290,7 @@ static int go_on(struct fr_conf *conf, const struct arguments *arguments, struct
     if (arguments->print_config) {
         fr_conf_print(conf, &text);
         fwrite(text.data, 1, text.size, stdout);
-    } else if (fr_graph_check_machine(conf, &err) != FR_OK) {
+    } else if (conf->device != FR_DEVICE_CUDA && fr_graph_check_machine(conf, &err) != FR_OK) {
         fprintf(stderr, "%s: %s\n", arguments->config, err.text);
         code = FR_EXIT_CONFIG;
     } else if (!fr_service_check_clients(conf, arguments->config, &text)) {
@@ -259,6 +305,80 @@ static int go_on(struct fr_conf *conf, const struct arguments *arguments, struct
         code = run(conf, arguments);
     }
     fr_buffer_release(&text);
+    return code;
+}
+
+/* ---- another model of the same configuration ---- */
+
+enum { AS_SETS = 5, AS_BYTES = 1200 };
+
+/* What is NAME's of all that only one model can have, as --set. What the operator sets comes later
+ * and wins. */
+static bool name_sets(const struct fr_conf *conf, const char *name, char sets[AS_SETS][AS_BYTES], struct fr_buffer *out)
+{
+    const char *dir = conf->state_dir;
+    size_t above = strlen(dir);
+    while (above > 1 && dir[above - 1] == '/')
+        above--;
+    while (above > 0 && dir[above - 1] != '/')
+        above--;
+    bool ipv6 = strchr(conf->metrics.listen_host, ':') != NULL;
+    const int lengths[AS_SETS] = {
+        snprintf(sets[0], AS_BYTES, "model=%s", name),
+        snprintf(sets[1], AS_BYTES, "state_dir=%.*s%s", (int)above, dir, name),
+        snprintf(sets[2], AS_BYTES, "export.topic=%s.delta", name),
+        snprintf(sets[3], AS_BYTES, "ingest.dead_letter_topic=%s.dead", name),
+        snprintf(sets[4], AS_BYTES, "metrics.listen=%s%s%s:0", ipv6 ? "[" : "", conf->metrics.listen_host,
+                 ipv6 ? "]" : ""),
+    };
+    for (size_t i = 0; i < AS_SETS; i++)
+        if (lengths[i] < 0 || lengths[i] >= AS_BYTES) {
+            fr_buffer_printf(out, "freshetd: --as %.100s: too long\n", name);
+            return false;
+        }
+    return true;
+}
+
+static enum fr_status load(const struct arguments *arguments, struct fr_conf **out, struct fr_buffer *warnings,
+                           struct fr_buffer *problems)
+{
+    struct fr_conf_load_options options = {
+        .path = arguments->config, .sets = arguments->sets, .n_sets = arguments->n_sets, .warnings = warnings};
+    enum fr_status status = fr_conf_load(&options, out, problems);
+    if (status != FR_OK || !arguments->as)
+        return status;
+    char own[AS_SETS][AS_BYTES];
+    const char *sets[AS_SETS + SETS_MAX];
+    bool fits = name_sets(*out, arguments->as, own, problems);
+    fr_conf_free(*out);
+    *out = NULL;
+    if (!fits)
+        return FR_E_INVALID;
+    for (size_t i = 0; i < AS_SETS; i++)
+        sets[i] = own[i];
+    memcpy(sets + AS_SETS, arguments->sets, arguments->n_sets * sizeof(sets[0]));
+    options.sets = sets;
+    options.n_sets = AS_SETS + arguments->n_sets;
+    fr_buffer_clear(warnings);
+    return fr_conf_load(&options, out, problems);
+}
+
+static int load_and_go_on(const struct arguments *arguments)
+{
+    struct fr_conf *conf = NULL;
+    struct fr_buffer problems = {0}, warnings = {0};
+    int code = FR_EXIT_CONFIG;
+    if (load(arguments, &conf, &warnings, &problems) != FR_OK) {
+        fwrite(problems.data, 1, problems.size, stderr);
+    } else {
+        char label[160];
+        snprintf(label, sizeof(label), "model=%s", conf->model);
+        fr_log_set_label(label);
+        code = go_on(conf, arguments, &warnings);
+    }
+    fr_buffer_release(&problems);
+    fr_buffer_release(&warnings);
+    fr_conf_free(conf);
     return code;
 }
 
@@ -286,21 +406,5 @@ int main(int argc, char **argv)
 
     take_signals();
 
-    struct fr_conf *conf = NULL;
-    struct fr_buffer problems = {0}, warnings = {0};
-    struct fr_conf_load_options load = {
-        .path = arguments.config, .sets = arguments.sets, .n_sets = arguments.n_sets, .warnings = &warnings};
-    int code = FR_EXIT_CONFIG;
-    if (fr_conf_load(&load, &conf, &problems) != FR_OK) {
-        fwrite(problems.data, 1, problems.size, stderr);
-    } else {
-        char label[160];
-        snprintf(label, sizeof(label), "model=%s", conf->model);
-        fr_log_set_label(label);
-        code = go_on(conf, &arguments, &warnings);
-    }
-    fr_buffer_release(&problems);
-    fr_buffer_release(&warnings);
-    fr_conf_free(conf);
-    return code;
+    return load_and_go_on(&arguments);
 }

@@ -57,35 +57,15 @@ void fr_documents_settled_release(struct fr_settled *settled)
 
 /* ---- state ---- */
 
-/* Why reading pauses, by how the texts for it begin. */
-static const struct {
-    const char *reason, *begin;
-} pauses[] = {{"memory_limit", "memory_limit:"},
-              {"journal_max", "journal_max:"},
-              {"unfolded_max", "unfolded_max:"},
-              {"compaction", "the cold store"},
-              {"disk", "the disk"},
-              {"cut", "epoch "}};
-
-const char *fr_documents_pause_reason(const char *text)
-{
-    for (size_t i = 0; i < FR_ARRAY_LEN(pauses); i++)
-        if (strncmp(text, pauses[i].begin, strlen(pauses[i].begin)) == 0)
-            return pauses[i].reason;
-    return text[0] ? "other" : "";
-}
-
-static void series_paused(struct fr_registry *registry, const char *paused, bool malformed)
+static void series_paused(struct fr_registry *registry, enum fr_pause pause, bool malformed)
 {
     static const char help[] = "1 while reading is paused for the reason; /status has the text.";
-    const char *reason = fr_documents_pause_reason(paused);
-    for (size_t i = 0; i < FR_ARRAY_LEN(pauses); i++) {
+    for (int why = FR_PAUSE_NONE + 1; why < FR_PAUSE_KINDS; why++) {
         char labels[64] = "";
-        fr_metric_label(labels, sizeof(labels), "reason", pauses[i].reason);
-        fr_gauge(registry, "freshet_paused", labels, help, strcmp(reason, pauses[i].reason) == 0);
+        fr_metric_label(labels, sizeof(labels), "reason", fr_trainer_pauses[why]);
+        fr_gauge(registry, "freshet_paused", labels, help, why == (int)pause);
     }
     fr_gauge(registry, "freshet_paused", "reason=\"malformed\"", help, malformed);
-    fr_gauge(registry, "freshet_paused", "reason=\"other\"", help, strcmp(reason, "other") == 0);
 }
 
 static void series_state(struct fr_service *service, const struct fr_snapshots *s)
@@ -104,7 +84,7 @@ static void series_state(struct fr_service *service, const struct fr_snapshots *
              "Wall time minus Kafka timestamp of the last record polled; 0 at the end of the log, NaN while no broker "
              "is connected.",
              started && s->ingest.connected ? (double)s->ingest.lag_ms / 1e3 : (double)NAN);
-    series_paused(registry, s->trainer.paused, s->ingest.paused);
+    series_paused(registry, s->trainer.pause, s->ingest.paused);
 }
 
 /* ---- the stream ---- */
@@ -172,25 +152,39 @@ static void series_training(struct fr_registry *registry, const struct fr_snapsh
              "1 while publishing is held because nothing of several batches in a row could train.", history->held);
 }
 
-static const struct fr_ingest_partition *read_partition(const struct fr_ingest_status *ingest,
-                                                        const struct fr_partition_position *position)
+const struct fr_ingest_partition *fr_documents_read_partition(const struct fr_ingest_status *ingest,
+                                                              const struct fr_partition_position *position,
+                                                              uint32_t *at)
 {
-    for (uint32_t i = 0; i < ingest->n_partitions; i++)
-        if (ingest->partitions[i].partition == position->partition &&
-            strcmp(ingest->partitions[i].topic, position->topic) == 0)
-            return &ingest->partitions[i];
+    for (uint32_t n = 0; n < ingest->n_partitions; n++) {
+        uint32_t i = (*at + n) % ingest->n_partitions;
+        const struct fr_ingest_partition *read = &ingest->partitions[i];
+        if (read->partition == position->partition && strcmp(read->topic, position->topic) == 0) {
+            *at = i + 1;
+            return read;
+        }
+    }
     return NULL;
+}
+
+void fr_documents_positions(struct fr_service *service, const struct fr_ingest_status *ingest, struct fr_positions *out)
+{
+    pthread_mutex_lock(&service->lock);
+    fr_positions_copy(&service->durable_positions, out);
+    pthread_mutex_unlock(&service->lock);
+    for (uint32_t i = 0; i < ingest->n_partitions; i++)
+        if (ingest->partitions[i].waits)
+            (void)fr_positions_index(out, ingest->partitions[i].topic, ingest->partitions[i].partition);
 }
 
 static void series_partitions(struct fr_service *service, const struct fr_ingest_status *ingest)
 {
     struct fr_positions positions = {0};
-    pthread_mutex_lock(&service->lock);
-    fr_positions_copy(&service->durable_positions, &positions);
-    pthread_mutex_unlock(&service->lock);
+    fr_documents_positions(service, ingest, &positions);
+    uint32_t at = 0;
     for (uint32_t i = 0; i < positions.count; i++) {
         const struct fr_partition_position *p = &positions.partitions[i];
-        const struct fr_ingest_partition *read = read_partition(ingest, p);
+        const struct fr_ingest_partition *read = fr_documents_read_partition(ingest, p, &at);
         char labels[2 * FR_TOPIC_MAX + 64] = "", number[16];
         snprintf(number, sizeof(number), "%d", p->partition);
         fr_metric_label(labels, sizeof(labels), "topic", p->topic);
@@ -223,6 +217,30 @@ static void series_ledger(struct fr_service *service)
 
 /* ---- epochs, disk, memory ---- */
 
+static void series_snapshots(struct fr_service *service, const struct fr_snapshots *s)
+{
+    struct fr_registry *registry = service->registry;
+    fr_counter(registry, "freshet_snapshots_total", NULL, "Snapshots taken by this process.",
+               atomic_load(&service->snapshots.taken));
+    fr_counter(registry, "freshet_snapshot_failures_total", NULL,
+               "Snapshots that this process could not take; /healthz and the log say why.",
+               atomic_load(&service->snapshots.failures));
+    fr_counter(registry, "freshet_snapshot_hook_failures_total", NULL,
+               "Runs of snapshot.hook that did not end with exit status 0; each is repeated.",
+               atomic_load(&service->snapshots.hook_failures));
+    fr_gauge(registry, "freshet_snapshots_kept", NULL, "Snapshots in snapshot.dir.",
+             (double)atomic_load(&service->snapshots.kept));
+    fr_gauge(registry, "freshet_snapshot_epoch", NULL, "Epoch of the snapshot that CURRENT names; 0: none.",
+             (double)atomic_load(&service->snapshots.current_epoch));
+    fr_gauge(registry, "freshet_snapshot_bytes", NULL, "Bytes of the last snapshot that this process took.",
+             (double)atomic_load(&service->snapshots.bytes));
+    fr_gauge(registry, "freshet_snapshot_seconds", NULL, "How long the last snapshot of this process took to write.",
+             (double)atomic_load(&service->snapshots.millis) / 1e3);
+    fr_gauge(registry, "freshet_delta_retention_short", NULL,
+             "1 while the delta topic keeps less than export.retention needs; the log says what to set.",
+             s->publisher.topic.short_retention ? 1 : 0);
+}
+
 static void series_epochs(struct fr_service *service, const struct fr_snapshots *s)
 {
     struct fr_registry *registry = service->registry;
@@ -247,6 +265,7 @@ static void series_epochs(struct fr_service *service, const struct fr_snapshots 
     fr_counter(registry, "freshet_savepoint_failures_total", NULL,
                "Savepoints that this process could not take; /healthz and the log say why.",
                atomic_load(&service->savepoint_failures));
+    series_snapshots(service, s);
     fr_counter(registry, "freshet_delta_records_total", NULL, "Delta records produced by this process.",
                s->publisher.records);
     fr_counter(registry, "freshet_delta_bytes_total", NULL, "Delta bytes produced by this process.",
@@ -255,6 +274,13 @@ static void series_epochs(struct fr_service *service, const struct fr_snapshots 
                "Delta records of this process that the delta topic did not take at once.", s->publisher.errors);
     fr_counter(registry, "freshet_delta_resent_epochs_total", NULL,
                "Epochs that this process sent to the delta topic again.", s->publisher.resent_epochs);
+    fr_counter(registry, "freshet_delta_merged_epochs_total", NULL,
+               "Epochs of a backlog that this process sent merged with others.", s->publisher.backlog.merged_epochs);
+    fr_counter(registry, "freshet_delta_merges_total", NULL, "Merged epochs of a backlog that this process sent.",
+               s->publisher.backlog.merges);
+    fr_counter(registry, "freshet_delta_rebases_total", NULL,
+               "Whole states that this process published, for a topic that did not hold one or for a backlog.",
+               s->publisher.rebases);
 }
 
 /* Values beside their limits. */
@@ -282,6 +308,10 @@ static void series_bytes(struct fr_service *service, const struct fr_snapshots *
          (double)conf->unfolded_max},
         {"freshet_delta_in_flight_bytes", "Delta bytes that the delta topic has not acknowledged yet.",
          (double)s->publisher.in_flight_bytes},
+        {"freshet_delta_waiting_bytes", "Bytes of the journal that wait for the delta topic.",
+         (double)s->waiting_bytes},
+        {"freshet_delta_backlog_max_bytes", "Waiting bytes beyond which epochs are merged (export.backlog_max).",
+         (double)conf->export_.backlog_max},
         {"freshet_cold_bytes", "Bytes of the cold store on disk.", (double)s->durable.cold_bytes},
         {"freshet_disk_free_bytes", "Bytes that are free for us on the file system of state_dir.",
          known ? (double)disk_free : (double)NAN},

@@ -3,7 +3,6 @@
  * A drain goes in this order: ingest stops polling; the trainer cuts its last epoch; the durable
  * thread makes it durable; the publisher waits for the acknowledgements, at most drain_timeout. At
  * the start HTTP comes first, so that /healthz and /readyz answer while recovering. */
-#include "durable/savepoint.h"
 #include "service.h"
 
 #include <inttypes.h>
@@ -36,6 +35,7 @@ int fr_exit_code(enum fr_status status)
         return FR_EXIT_OPERATOR;
     case FR_E_BUSY:
     case FR_E_NO_SPACE:
+    case FR_E_NO_MEMORY: /* of a device */
     case FR_E_UNAVAILABLE:
     case FR_E_CANCELLED:
         return FR_EXIT_RETRY;
@@ -142,6 +142,8 @@ static enum fr_status restore_section(void *self, const char *name, const uint8_
     struct fr_service *service = self;
     if (strcmp(name, FR_SECTION_TRAINING) == 0)
         return fr_identity_check(service, bytes, size);
+    if (strcmp(name, "announce") == 0)
+        return fr_snapshots_restore(service, bytes, size);
     if (strcmp(name, "positions") != 0)
         return FR_OK;
     return fr_positions_parse(bytes, size, &service->positions);
@@ -153,13 +155,6 @@ static void recovery_progress(void *self, uint64_t done, uint64_t total)
     atomic_store(&service->recovered_bytes, done);
     atomic_store(&service->recover_bytes, total);
     fr_documents_publish(service);
-}
-
-/* Blocks, filters and indexes of the cold store: a sixteenth of the memory, within reason. */
-static uint64_t cold_cache_bytes(const struct fr_conf *conf)
-{
-    uint64_t bytes = conf->memory_limit / 16, least = 8 << 20, most = (uint64_t)4 << 30;
-    return bytes < least ? least : bytes > most ? most : bytes;
 }
 
 /* Newest epochs that publisher and fold find in memory: as much as an epoch may be, within reason
@@ -176,25 +171,6 @@ static void fold_goes_on(void *self)
     fr_http_beat(service->http, service->loops[FR_LOOP_FOLD].beat);
 }
 
-/* --restore: the state directory is made from a savepoint. */
-static enum fr_status begin_from(struct fr_service *service, struct fr_err *err)
-{
-    struct fr_savepoint from = {0};
-    char quoted[1200];
-    if (!service->restore)
-        return FR_OK;
-    uint64_t begin_ns = fr_mono_ns(service->clock);
-    enum fr_status status = fr_savepoint_restore(service->restore, service->conf->state_dir, NULL, &from, err);
-    if (status == FR_E_EXISTS || status == FR_E_STATE || status == FR_E_NOT_FOUND)
-        return err->status = FR_E_MISMATCH; /* an operator gives another directory */
-    if (status == FR_OK)
-        fr_log(FR_LOG_INFO, "daemon", "restored",
-               "savepoint=%s epoch=%" PRIu64 " timeline=%" PRIu64 " bytes=%" PRIu64 " seconds=%.3f",
-               fr_log_quote(quoted, sizeof(quoted), service->restore), from.epoch, from.timeline, from.bytes,
-               (double)(fr_mono_ns(service->clock) - begin_ns) / 1e9);
-    return status;
-}
-
 static enum fr_status open_state(struct fr_service *service, struct fr_err *err)
 {
     struct fr_buffer head = {0};
@@ -208,15 +184,17 @@ static enum fr_status open_state(struct fr_service *service, struct fr_err *err)
                                          .journal_file_max =
                                              file_max < FR_JOURNAL_FILE_MAX ? file_max : FR_JOURNAL_FILE_MAX,
                                          .salt = salt,
-                                         .cache_bytes = cold_cache_bytes(service->conf),
+                                         .fold_bytes = service->conf->unfolded_max,
                                          .keep_bytes = epoch_keep_bytes(service->conf),
                                          .head = head.data,
                                          .head_size = head.size,
                                          .merged = fold_goes_on,
                                          .merged_self = service};
-    enum fr_status status = begin_from(service, err);
+    enum fr_status status = fr_service_restore(service, err);
     if (status == FR_OK)
         status = fr_durable_open(&options, &service->durable, err);
+    if (status == FR_OK)
+        status = fr_service_new_timeline(service, err);
     fr_buffer_release(&head);
     if (status != FR_OK)
         return status;
@@ -325,16 +303,18 @@ static void open_trainer(struct fr_service *service)
         .clock = service->clock,
         .pool = service->pool,
         .policies = service->policies,
-        .stream = {service, stream_applied, stream_stage, stream_offsets, stream_dead_letter},
+        .stream = {service, stream_applied, stream_stage, stream_offsets, stream_dead_letter, fr_snapshots_announced},
         .full = service->full,
         .empty = service->empty,
         .cut_stages = service->cut_stages,
         .free_stages = service->free_stages,
         .fold_wanted = &service->fold_wanted,
         .heartbeats = &service->delta_checked,
+        .dense_wanted = &service->snapshots.dense_wanted,
         .waits_for = &service->waits_for,
         .freshness = service->freshness,
         .timings = &service->timings,
+        .device = service->device.queue ? &service->device : NULL,
     };
     service->trainer = fr_trainer_new(&options);
 }
@@ -347,11 +327,21 @@ static enum fr_status fix_end(void *self, const char *text, size_t size, struct 
     return fr_durable_write_file(service->durable, "lockstep.end", text, size, err);
 }
 
+/* What is needed of the delta topic: back to the oldest kept snapshot, and to the one before while
+ * the newest is taken. */
+static int64_t retention_ms(const struct fr_conf *conf)
+{
+    return conf->export_.retention == FR_RETENTION_ALL ? 0
+                                                       : conf->snapshot.every_ms * ((int64_t)conf->snapshot.keep + 1);
+}
+
 static enum fr_status open_streams(struct fr_service *service, struct fr_err *err)
 {
     const struct fr_conf *conf = service->conf;
     const char *end = NULL;
-    if (conf->ingest.lockstep) {
+    /* a run from a savepoint may be asked to end elsewhere than the one it was taken of */
+    bool anew = service->restore && service->until_end;
+    if (conf->ingest.lockstep && !anew) {
         enum fr_status status = fr_durable_read_file(service->durable, "lockstep.end", &service->end_offsets, err);
         if (status != FR_OK && status != FR_E_NOT_FOUND)
             return status;
@@ -369,7 +359,9 @@ static enum fr_status open_streams(struct fr_service *service, struct fr_err *er
                                        .until_ms = service->until_ms,
                                        .end_offsets = end,
                                        .fix_end = fix_end,
-                                       .fix_end_self = service};
+                                       .fix_end_self = service,
+                                       .skips = service->skips,
+                                       .n_skips = service->n_skips};
     enum fr_status status = fr_ingest_new(&ingest, &service->ingest, err);
     if (status != FR_OK)
         return status;
@@ -384,7 +376,13 @@ static enum fr_status open_streams(struct fr_service *service, struct fr_err *er
                                              .topic = conf->export_.topic,
                                              .partitions = conf->export_.partitions,
                                              .create = conf->export_.create,
+                                             .retention_ms = retention_ms(conf),
+                                             .covers = fr_snapshots_cover,
+                                             .covers_self = service,
                                              .stop_on_loss = conf->export_.on_loss == FR_DELTA_LOSS_STOP,
+                                             /* every run writes the same records there */
+                                             .max_backlog_bytes = conf->ingest.lockstep ? 0 : conf->export_.backlog_max,
+                                             .backlog_rebases = conf->export_.on_backlog == FR_BACKLOG_REBASE,
                                              .properties = properties,
                                              .n_properties = conf->ingest.n_kafka};
     status = fr_publisher_new(&publisher, &service->publisher, err);
@@ -416,9 +414,12 @@ enum fr_status fr_service_open(struct fr_service *service, struct fr_err *err)
     for (size_t i = 0; i < FR_ARRAY_LEN(sources); i++)
         fr_http_reason(service->http, sources[i], NULL);
     fr_documents_publish(service);
+    if ((status = fr_service_open_device(service, err)) != FR_OK)
+        return status;
     open_trainer(service);
     fr_progress_start(service);
-    if ((status = recover(service, err)) != FR_OK || (status = open_streams(service, err)) != FR_OK)
+    if ((status = recover(service, err)) != FR_OK || (status = fr_snapshots_open(service, err)) != FR_OK ||
+        (status = open_streams(service, err)) != FR_OK)
         return status;
     fr_documents_publish(service);
     return FR_OK;
@@ -544,6 +545,7 @@ void fr_service_close(struct fr_service *service)
     fr_publisher_free(service->publisher);
     fr_durable_close(service->durable);
     fr_trainer_free(service->trainer);
+    fr_service_close_device(service);
     fr_pool_free(service->pool);
     free_ring_batches(service->full);
     free_ring_batches(service->empty);
@@ -551,6 +553,7 @@ void fr_service_close(struct fr_service *service)
     fr_ring_free(service->free_stages);
     for (size_t i = 0; i < FR_STAGES; i++)
         fr_stage_release(&service->stages[i]);
+    fr_snapshots_close(service);
     fr_freshness_free(service->freshness);
     fr_documents_settled_release(&service->settled);
     fr_registry_free(service->registry);

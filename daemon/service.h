@@ -17,6 +17,8 @@
 #include "durable/durable.h"
 #include "eviction/eviction.h"
 #include "exporter/publisher.h"
+#include "exporter/snapshot.h"
+#include "hook.h"
 #include "ingest/ingest.h"
 #include "metrics/http.h"
 #include "trainer/trainer.h"
@@ -47,9 +49,9 @@ enum {
      * may take: for marks, and for RocksDB's manifests and logs (three of 4 MiB). */
     FR_DISK_RESERVE = 16 << 20,
 };
-/* A compaction writes at most about so much before it removes what it read: level 0 and a base
- * level of 1 GiB (cold_tuning.c). */
-#define FR_COMPACTION_ROOM ((uint64_t)2 << 30)
+/* A compaction writes at most about so much before it removes what it read: 24 files of
+ * level 0, of 256 MiB at most, and a base level of 4 GiB (cold_tuning.c). */
+#define FR_COMPACTION_ROOM ((uint64_t)10 << 30)
 
 /* What a drain goes through, in order. */
 enum fr_phase { FR_PHASE_RECOVERING, FR_PHASE_RUNNING, FR_PHASE_DRAINING, FR_PHASE_STOPPED };
@@ -61,6 +63,7 @@ enum fr_loop {
     FR_LOOP_DURABLE,
     FR_LOOP_UPKEEP,
     FR_LOOP_FOLD,
+    FR_LOOP_SNAPSHOT,
     FR_LOOPS
 };
 
@@ -76,6 +79,8 @@ struct fr_loop_thread {
 struct fr_retry {
     uint64_t next_ns;
     uint32_t wait_ms;
+    unsigned long long told_ns; /* its last line in the log; 0: none */
+    uint64_t told_text;         /* hash of the reason in it */
 };
 
 struct fr_policy_configs { /* what a table's policies point to */
@@ -91,7 +96,26 @@ struct fr_policy_configs { /* what a table's policies point to */
 /* The savepoint at the end of a drain: main wants it, the fold thread takes it. */
 enum fr_last_savepoint { FR_LAST_NONE, FR_LAST_WANTED, FR_LAST_DONE };
 
-enum { FR_TIMED_THREADS = 10 };
+enum { FR_TIMED_THREADS = 11 };
+
+/* Of snapshots.c; the snapshot thread's but where it says otherwise. */
+struct fr_service_snapshots {
+    char dir[PATH_MAX]; /* fixed once opened */
+    uint64_t looked_ns, due_ns;
+    struct fr_retry take_retry, point_retry, hook_retry;
+    struct fr_snapshot newest, current; /* name "": none */
+    struct fr_snapshot uploaded;        /* the hook's */
+    struct fr_hook hook;
+    /* Written by the snapshot thread and read by any, under the service's lock: what commits
+     * announce, what CURRENT names, where in the topic that goes on (owned). */
+    struct fr_announced_snapshot announced;
+    char current_name[FR_MANIFEST_NAME_MAX];
+    uint64_t *offsets;
+    uint32_t n_offsets;
+    atomic_bool dense_wanted; /* cuts publish all dense parameters */
+    _Atomic uint64_t taken, failures, hook_failures, kept, current_epoch;
+    _Atomic uint64_t bytes, millis; /* of the last one that this process took */
+};
 
 /* The counters of the history that may be shown (series.c); main thread. */
 struct fr_settled {
@@ -121,8 +145,11 @@ struct fr_service {
     const char *config; /* its file */
     const struct fr_clock *clock;
     bool until_end;
-    int64_t until_ms;    /* --until TIME; 0: none */
-    const char *restore; /* --restore DIR, or NULL */
+    int64_t until_ms;                   /* --until TIME; 0: none */
+    const struct fr_ingest_skip *skips; /* --skip */
+    size_t n_skips;
+    const char *restore;    /* --restore DIR, or NULL */
+    uint64_t left_timeline; /* --new-timeline N; 0: not asked for */
 
     struct fr_progress progress; /* main thread */
     struct fr_registry *registry;
@@ -139,6 +166,7 @@ struct fr_service {
     struct fr_timings timings;
     struct fr_durable *durable;
     struct fr_pool *pool;
+    struct fr_graph_device device; /* queue NULL: the processor */
     struct fr_trainer *trainer;
     struct fr_ingest *ingest;
     struct fr_publisher *publisher;
@@ -161,6 +189,7 @@ struct fr_service {
     atomic_bool delta_checked, ingest_started;
     atomic_int phase;
     _Atomic uint64_t durable_epoch;
+    struct fr_service_snapshots snapshots;
     atomic_int last_savepoint; /* enum fr_last_savepoint */
     _Atomic uint64_t savepoints, savepoint_failures;
     /* epochs above it are held back: fr_stage.publishable of the newest durable one */
@@ -209,10 +238,19 @@ int fr_exit_code(enum fr_status status);
 
 /* identity.c */
 /* Records what a state without epochs is made with. */
+/* Delta side of a model that begins from a savepoint whose newest journal file had this head: the
+ * configuration's name, partitions and piece_max; *other: the savepoint is of another model. */
+#define FR_IDENTITY_DELTA "delta.json"
+enum fr_status fr_identity_as(const struct fr_conf *conf, const struct fr_buffer *recorded, struct fr_buffer *head,
+                              struct fr_buffer *delta, bool *other, struct fr_err *err) FR_MUST_CHECK;
 enum fr_status fr_identity_write(struct fr_service *service, struct fr_err *err) FR_MUST_CHECK;
 /* Compares a state with epochs; the section is its newest "training", or NULL. FR_E_MISMATCH: the
  * configuration changes what is fixed; identity.err says what. */
 enum fr_status fr_identity_check(struct fr_service *service, const uint8_t *section, size_t size) FR_MUST_CHECK;
+/* The same of the savepoint that a state is to begin from, before anything is made of it; other:
+ * as another model (--as). */
+enum fr_status fr_identity_fits(struct fr_service *service, struct fr_durable *savepoint, bool other,
+                                struct fr_err *err) FR_MUST_CHECK;
 /* After recovery: what changed is recorded with the next epoch. */
 void fr_identity_take_over(struct fr_service *service);
 /* The head of every journal file: all that its delta records depend on beside the epochs. */
@@ -243,8 +281,24 @@ void fr_service_retry_good(struct fr_service *service, struct fr_retry *retry, c
 enum fr_status fr_service_fold(struct fr_service *service, const struct fr_durable_status *before,
                                struct fr_err *err) FR_MUST_CHECK;
 
+/* restore.c: the state directory is made from a savepoint; the state goes on in a new timeline. */
+/* device.c: FR_E_UNSUPPORTED when the card that is asked for is not there. */
+enum fr_status fr_service_open_device(struct fr_service *service, struct fr_err *err) FR_MUST_CHECK;
+void fr_service_close_device(struct fr_service *service);
+enum fr_status fr_service_restore(struct fr_service *service, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_service_new_timeline(struct fr_service *service, struct fr_err *err) FR_MUST_CHECK;
+
 /* savepoints.c: requests, policy and the end of a drain; a part of the fold thread's turn. */
 enum fr_status fr_step_savepoints(struct fr_service *service, struct fr_err *err) FR_MUST_CHECK;
+
+/* snapshots.c: the snapshot thread's turn; what is there at start; the newest announcement. */
+enum fr_status fr_step_snapshots(struct fr_service *service, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_snapshots_open(struct fr_service *service, struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_snapshots_restore(struct fr_service *service, const uint8_t *section, size_t size) FR_MUST_CHECK;
+void fr_snapshots_close(struct fr_service *service);
+/* For trainer and publisher; self is the service. */
+void fr_snapshots_announced(void *self, struct fr_announced_snapshot *out);
+bool fr_snapshots_cover(void *self, const int64_t *low, const int64_t *high, uint32_t partitions);
 
 /* documents.c: /status /auc /readyz and series, from snapshots. */
 void fr_documents_publish(struct fr_service *service);
@@ -264,14 +318,21 @@ struct fr_snapshots {
     struct fr_ingest_status ingest;
     struct fr_publisher_status publisher;
     struct fr_durable_status durable;
-    bool recovered; /* the history is known */
+    uint64_t waiting_bytes; /* of the journal, for the delta topic */
+    bool recovered;         /* the history is known */
     bool ready;
 };
 void fr_documents_series(struct fr_service *service, const struct fr_snapshots *s);
-/* One of a closed list for the text why reading pauses; "" for none. */
-const char *fr_documents_pause_reason(const char *text);
 /* The newest status none of whose counters a crash could take back: all that it counted is durable.
  * `now` is copied. */
+/* Durable positions, and without offset the partitions that wait for their first one. */
+void fr_documents_positions(struct fr_service *service, const struct fr_ingest_status *ingest,
+                            struct fr_positions *out);
+/* What ingest knows of a position's partition, or NULL. *at (0 at first): where the last one was;
+ * lists of one order are passed once. */
+const struct fr_ingest_partition *fr_documents_read_partition(const struct fr_ingest_status *ingest,
+                                                              const struct fr_partition_position *position,
+                                                              uint32_t *at);
 const struct fr_trainer_status *fr_documents_settle(struct fr_settled *settled, const struct fr_trainer_status *now,
                                                     uint64_t durable);
 void fr_documents_settled_release(struct fr_settled *settled);

@@ -13,9 +13,10 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/log.h"
 
-enum { LETTERS_TOLD_MS = 5000, POP_MS = 200, NS_PER_MS = 1000000 };
+enum { LETTERS_TOLD_MS = 5000, RETRY_TOLD_AGAIN_MS = 60000, POP_MS = 200, NS_PER_MS = 1000000 };
 
 static bool is_trouble(enum fr_status status)
 {
@@ -37,12 +38,18 @@ static void wait_longer(struct fr_service *service, struct fr_retry *retry)
     retry->next_ns = fr_mono_ns(service->clock) + (uint64_t)retry->wait_ms * NS_PER_MS;
 }
 
-static void tell_retry(struct fr_service *service, const struct fr_retry *retry, const char *source,
-                       const struct fr_err *err, bool trouble)
+/* In the log when the reason is another one, and once a minute. */
+static void tell_retry(struct fr_service *service, struct fr_retry *retry, const char *source, const struct fr_err *err,
+                       bool trouble)
 {
     char quoted[1100];
     if (trouble)
         fr_http_reason(service->http, source, err->text);
+    uint64_t text = fr_xxh3(err->text, strlen(err->text));
+    bool due = fr_log_due(&retry->told_ns, fr_mono_ns(service->clock), (uint64_t)RETRY_TOLD_AGAIN_MS * NS_PER_MS);
+    if (!due && text == retry->told_text)
+        return;
+    retry->told_text = text;
     fr_log(trouble ? FR_LOG_WARN : FR_LOG_INFO, source, "retry", "in_ms=%" PRIu32 " reason=%s", retry->wait_ms,
            fr_log_quote(quoted, sizeof(quoted), err->text));
 }

@@ -19,9 +19,9 @@ enum { THREADS_MAX = 64, LOOK_NS = 1000000000 };
 static const struct {
     const char *name, *series;
 } threads[] = {
-    {"ingest", "ingest"},   {"owner", "owner"},         {"worker-", "worker"},  {"lookout", "lookout"},
-    {"durable", "durable"}, {"fold", "fold"},           {"publish", "publish"}, {"upkeep", "upkeep"},
-    {"http", "http"},       {"rocksdb:", "compaction"},
+    {"ingest", "ingest"},   {"owner", "owner"},         {"worker-", "worker"},    {"lookout", "lookout"},
+    {"durable", "durable"}, {"fold", "fold"},           {"publish", "publish"},   {"upkeep", "upkeep"},
+    {"http", "http"},       {"rocksdb:", "compaction"}, {"snapshot", "snapshot"},
 };
 _Static_assert(FR_ARRAY_LEN(threads) == FR_TIMED_THREADS, "a place each in the service");
 

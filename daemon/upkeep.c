@@ -5,7 +5,7 @@
  * A fold takes as long as it takes. So the upkeep thread looks at the limits beside it, every 20
  * ms, before it waits for any disk. Limits count what is on its way, too: epochs cut and not yet in
  * the journal, and the open one (fr_trainer_produced_bytes), because a pause does not take them
- * back.
+ * back. The trainer stops by itself where they lie (fr_trainer_allow).
  *
  * The disk. What stays free is what is on its way, what a fold of all unfolded epochs may write,
  * what a compaction may, and FR_DISK_RESERVE. Reading pauses below that, and goes on by itself.
@@ -27,7 +27,7 @@ enum { NS_PER_MS = 1000000 };
 struct look {
     uint64_t appended;
     struct fr_durable_status durable;
-    uint64_t coming; /* produced and not appended */
+    uint64_t coming; /* produced and not appended: the disk needs room for it */
 };
 
 static void look(const struct fr_service *service, struct look *out)
@@ -43,18 +43,7 @@ static uint64_t until(uint64_t bytes, uint64_t limit)
     return bytes < limit ? limit - bytes : 0;
 }
 
-/* The trainer itself stops where a limit lies, should the next look be late. */
-static void allow(struct fr_service *service, const struct look *at)
-{
-    const struct fr_durable_status *durable = &at->durable;
-    uint64_t more = until(durable->unfolded_bytes, 2 * service->conf->unfolded_max);
-    uint64_t journal = until(durable->journal_bytes, service->conf->journal_max);
-    if (durable->acked < durable->epoch && journal < more)
-        more = journal;
-    fr_trainer_allow(service->trainer, at->appended + more);
-}
-
-static const char *text_of_journal(const struct fr_durable_status *durable, bool held, char *text, size_t size)
+static void text_of_journal(const struct fr_durable_status *durable, bool held, char *text, size_t size)
 {
     if (held)
         snprintf(text, size,
@@ -66,36 +55,49 @@ static const char *text_of_journal(const struct fr_durable_status *durable, bool
                  "journal_max: the journal holds %" PRIu64 " bytes; epochs up to %" PRIu64 " of %" PRIu64
                  " are acknowledged. Look at the delta topic",
                  durable->journal_bytes, durable->acked, durable->epoch);
-    return text;
 }
 
-/* Why reading has to wait, or NULL. */
-static const char *pressure(const struct fr_service *service, const struct look *at, bool held, char *text, size_t size)
+/* Where the journal's limits lie: the trainer stops there by itself, however late the next look is.
+ * With everything acknowledged no pause can shorten the journal; what waits for a fold has its own
+ * limit. */
+static void allow(struct fr_service *service, const struct look *at, bool held)
 {
-    const struct fr_conf *conf = service->conf;
+    char text[256];
     const struct fr_durable_status *durable = &at->durable;
-    uint64_t coming = at->coming;
-    uint64_t free_bytes = atomic_load(&service->disk_free), reserve = atomic_load(&service->disk_reserve);
-    /* With everything acknowledged no pause can shorten the journal; what waits for a fold has its
-     * own limit. */
-    if (durable->journal_bytes + coming >= conf->journal_max && durable->acked < durable->epoch)
-        return text_of_journal(durable, held, text, size);
-    if (durable->unfolded_bytes + coming >= 2 * conf->unfolded_max)
-        snprintf(text, size,
+    uint64_t more = until(durable->unfolded_bytes, 2 * service->conf->unfolded_max);
+    uint64_t journal = until(durable->journal_bytes, service->conf->journal_max);
+    enum fr_pause why = FR_PAUSE_UNFOLDED;
+    if (durable->acked < durable->epoch && journal <= more) {
+        more = journal;
+        why = FR_PAUSE_JOURNAL;
+        text_of_journal(durable, held, text, sizeof(text));
+    } else {
+        snprintf(text, sizeof(text),
                  "unfolded_max: %" PRIu64 " journal bytes wait for a fold; the disk under state_dir is the bottleneck",
                  durable->unfolded_bytes);
-    else if (durable->level0_files >= FR_LEVEL0_FILES_MAX)
+    }
+    fr_trainer_allow(service->trainer, at->appended + more, why, text);
+}
+
+/* Why else reading has to wait. */
+static enum fr_pause pressure(const struct fr_service *service, const struct look *at, char *text, size_t size)
+{
+    const struct fr_durable_status *durable = &at->durable;
+    uint64_t free_bytes = atomic_load(&service->disk_free), reserve = atomic_load(&service->disk_reserve);
+    if (durable->level0_files >= FR_LEVEL0_FILES_MAX) {
         snprintf(text, size,
                  "the cold store has %" PRIu64 " files to compact; the disk under state_dir is the bottleneck",
                  durable->level0_files);
-    else if (free_bytes < reserve)
+        return FR_PAUSE_COMPACTION;
+    }
+    if (free_bytes < reserve) {
         snprintf(text, size,
                  "the disk under state_dir has %" PRIu64 " bytes free, and %" PRIu64
                  " have to stay free for epochs, a fold and compactions; make room, then reading goes on by itself",
                  free_bytes, reserve);
-    else
-        return NULL;
-    return text;
+        return FR_PAUSE_DISK;
+    }
+    return FR_PAUSE_NONE;
 }
 
 static enum fr_status look_at_disk(struct fr_service *service, const struct look *at, struct fr_err *err)
@@ -144,13 +146,14 @@ enum fr_status fr_step_upkeep(struct fr_service *service, struct fr_err *err)
     if (atomic_load(&service->abandon))
         return FR_EOF;
     struct look at;
-    char text[256];
+    char text[256] = "";
     look(service, &at);
-    allow(service, &at);
     enum fr_status status = look_at_disk(service, &at, err);
     bool held = fr_trainer_held(service->trainer);
+    allow(service, &at, held);
     tell_hold(service, held);
-    fr_trainer_pause(service->trainer, pressure(service, &at, held, text, sizeof(text)));
+    enum fr_pause why = pressure(service, &at, text, sizeof(text));
+    fr_trainer_pause(service->trainer, why, text);
     if (status == FR_OK)
         status = acknowledge(service, err);
     return status == FR_OK ? FR_AGAIN : status;

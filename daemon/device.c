@@ -1,0 +1,69 @@
+/* Which device the network is computed on: `device` of the configuration, and what is there.
+ *
+ * `auto` takes the first card where plug-in, driver and card are there, and says in one line when
+ * it goes on without; `cuda` does not go on.
+ *
+ * Owner: the service, before the trainer is made. */
+#include "service.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/log.h"
+#include "cuda/api.h"
+
+enum { ROWS_SHARE_NUMERATOR = 4, ROWS_SHARE_DENOMINATOR = 5 }; /* of what is free at the start */
+
+static enum fr_status open_card(struct fr_service *service, struct fr_err *err)
+{
+    const struct fr_conf *conf = service->conf;
+    const struct fr_device_api *api = NULL;
+    struct fr_device_queue *queue = NULL;
+    struct fr_device_info info;
+    enum fr_status status = fr_cuda_load(NULL, &api, err);
+    if (status != FR_OK)
+        return status;
+    uint32_t cards = api->count(err);
+    if (cards == 0)
+        return err->status;
+    if (conf->device_card >= cards)
+        return fr_err_set(err, FR_E_NOT_FOUND, "there is no card %" PRIu32 ": %" PRIu32 " of them are numbered from 0",
+                          conf->device_card, cards);
+    status = api->open(conf->device_card, &queue, err);
+    if (status != FR_OK)
+        return status;
+    api->info(queue, &info);
+    uint64_t most = conf->gpu_memory_limit;
+    if (most == 0)
+        most = info.free_bytes / ROWS_SHARE_DENOMINATOR * ROWS_SHARE_NUMERATOR;
+    service->device = (struct fr_graph_device){.api = api, .queue = queue, .row_bytes_max = most};
+    fr_log(FR_LOG_INFO, "daemon", "device", "device=cuda:%" PRIu32 " card=\"%s\" memory=%" PRIu64 " rows_max=%" PRIu64,
+           conf->device_card, info.name, info.memory_bytes, most);
+    return FR_OK;
+}
+
+enum fr_status fr_service_open_device(struct fr_service *service, struct fr_err *err)
+{
+    struct fr_err why = {0};
+    char quoted[600];
+    if (service->conf->device == FR_DEVICE_CPU || open_card(service, &why) == FR_OK)
+        return FR_OK;
+    if (service->conf->device == FR_DEVICE_CUDA)
+        return fr_err_set(err, FR_E_UNSUPPORTED,
+                          "device: %s; install plug-in and driver, choose another card, or set `device: cpu`",
+                          why.text);
+    struct fr_err machine = {0};
+    if (fr_graph_check_machine(service->conf, &machine) != FR_OK) {
+        *err = machine;
+        return machine.status;
+    }
+    fr_log(FR_LOG_INFO, "daemon", "device", "device=cpu why=%s", fr_log_quote(quoted, sizeof(quoted), why.text));
+    return FR_OK;
+}
+
+void fr_service_close_device(struct fr_service *service)
+{
+    if (service->device.queue)
+        service->device.api->close(service->device.queue);
+    service->device = (struct fr_graph_device){0};
+}
