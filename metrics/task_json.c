@@ -13,7 +13,7 @@ static void put_number(struct fr_buffer *out, const char *name, double value, co
         fr_buffer_printf(out, "\"%s\":null%s", name, after);
 }
 
-static void put_result(struct fr_buffer *out, const struct fr_auc_result *result, bool regression)
+void fr_auc_result_json(const struct fr_auc_result *result, bool regression, struct fr_buffer *out)
 {
     fr_buffer_printf(out, "{");
     put_number(out, "auc", result->auc, ",");
@@ -43,10 +43,10 @@ void fr_task_result_json(const struct fr_task_result *result, const char *const 
     fr_buffer_printf(out, "{\"decayed\":{");
     for (uint32_t h = 0; h < result->n_half_lives; h++) {
         fr_buffer_printf(out, "%s\"%s\":", h ? "," : "", half_lives[h]);
-        put_result(out, &result->decayed[h], result->regression);
+        fr_auc_result_json(&result->decayed[h], result->regression, out);
     }
     fr_buffer_printf(out, "},\"lifetime\":");
-    put_result(out, &result->lifetime, result->regression);
+    fr_auc_result_json(&result->lifetime, result->regression, out);
     if (result->has_gauc) {
         fr_buffer_printf(out, ",\"gauc\":");
         put_gauc(out, &result->gauc);
@@ -62,7 +62,7 @@ void fr_task_result_json(const struct fr_task_result *result, const char *const 
     }
     fr_buffer_printf(out, ",\"served\":");
     if (result->served.weight > 0)
-        put_result(out, &result->served, result->regression);
+        fr_auc_result_json(&result->served, result->regression, out);
     else
         fr_buffer_printf(out, "null");
     fr_buffer_printf(out, "}");
