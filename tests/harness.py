@@ -42,9 +42,19 @@ def wait_until(condition, what):
         time.sleep(0.02)
 
 
+def run_cases(cases, names):
+    """Runs these methods of `cases`, or those of them that the command line asks for."""
+    names = [name for name in names if not sys.argv[1:] or name in sys.argv[1:]]
+    for name in names:
+        begin = time.monotonic()
+        getattr(cases, name)()
+        print(f"ok {name} ({time.monotonic() - begin:.1f} s)", flush=True)
+    print(f"{len(names)} passed, 0 failed")
+
+
 class Kafka:
     """One KRaft node without topics; a context manager. Where tests/run asks for it (FRESHET_NODES), one that an earlier suite left, emptied: a JVM takes
-    ten seconds of a core to start. `own`, or any argument of kafka/start: a fresh one, which may be stopped."""
+    ten seconds of a core to start. `own`, or any argument of kafka/start: a fresh one, which may be stopped with `stop` and goes on with `start`."""
 
     def __init__(self, *arguments, own=False):
         self.lock = None if own or arguments or not NODES else self._borrow()
@@ -100,6 +110,12 @@ class Kafka:
         subprocess.run([SOURCE / "tests/kafka/stop", self.dir], timeout=60, stdout=subprocess.DEVNULL)
         shutil.rmtree(self.dir, ignore_errors=True)
 
+    def stop(self, *arguments):
+        subprocess.run([SOURCE / "tests/kafka/stop", "--keep", *arguments, self.dir], check=True, timeout=120)
+
+    def start(self):
+        self._start("--dir", self.dir)
+
     def pid(self):
         for name in pathlib.Path(self.dir).rglob("*pid*"):
             return int(name.read_text().split()[0])
@@ -113,6 +129,19 @@ def tool(*arguments, check=True, timeout=600):
     if check and done.returncode != 0:
         raise AssertionError(f"freshet {' '.join(map(str, arguments))}: exit {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
     return done.returncode, done.stdout, done.stderr
+
+
+class Broker:
+    """`freshet broker`: a run from files alone still publishes."""
+
+    def __enter__(self):
+        self.process = subprocess.Popen([BUILD / "replica/tool/freshet", "broker"], stdout=subprocess.PIPE, text=True)
+        self.address = self.process.stdout.readline().strip()
+        return self
+
+    def __exit__(self, *unused):
+        self.process.terminate()
+        self.process.wait()
 
 
 def last_epoch(state_dir):

@@ -22,12 +22,10 @@ KILL_LOOP_SECONDS = 180
 BUGS = {
     "publishes before the HWM is synced": ([
         ("store/durable/durable.c",
-         "    pthread_mutex_lock(&durable->mark);\n    if (mark.acked < durable->hwm.acked)\n        mark.acked = durable->hwm.acked;\n"
-         "    status = fr_durable_write_mark(durable, mark, err);\n",
-         "    enter_epoch(durable, file, &mark, &before);\n"
-         "    pthread_mutex_lock(&durable->mark);\n    if (mark.acked < durable->hwm.acked)\n        mark.acked = durable->hwm.acked;\n"
-         "    status = fr_durable_write_mark(durable, mark, err);\n"),
-        ("store/durable/durable.c", "    enter_epoch(durable, file, &mark, &before);\n    if (bytes)\n", "    if (bytes)\n"),
+         "    pthread_mutex_lock(&durable->mark);\n    if (mark.acked < durable->hwm.acked)\n",
+         "    enter_epoch(durable, file, &mark, stage->timeline, &before);\n"
+         "    pthread_mutex_lock(&durable->mark);\n    if (mark.acked < durable->hwm.acked)\n"),
+        ("store/durable/durable.c", "    enter_epoch(durable, file, &mark, stage->timeline, &before);\n    if (bytes)\n", "    if (bytes)\n"),
         # The fold stays behind the HWM: it would be caught first, by recovery, and this bug is the publisher's.
         ("store/durable/fold.c", ".to = durable->epoch}", ".to = durable->hwm.epoch}"),
         ("daemon/steps.c", "    enum fr_status status = fr_publisher_step(service->publisher, 20, err);\n",
@@ -73,12 +71,13 @@ def run(command, seconds, **options):
 
 
 def build(copy):
-    commands = [["cmake", "-S", copy, "-B", copy / "build", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DBUILD_TESTING=OFF"],
-                ["cmake", "--build", copy / "build", "--target", "freshetd", "-j", str(os.cpu_count())]]
+    out = copy / "build/release"  # as deep as the tree's own, so that ccache knows the files without a bug
+    commands = [["cmake", "-S", copy, "-B", out, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DBUILD_TESTING=OFF"],
+                ["cmake", "--build", out, "--target", "freshetd", "-j", str(os.cpu_count())]]
     for command in commands:
         code, output = run([str(word) for word in command], 600)
         assert code == 0, f"a copy with a seeded bug does not build:\n{output[-3000:]}"
-    return copy / "build/daemon/freshetd"
+    return out / "daemon/freshetd"
 
 
 def expect_caught(name, program, temporary, seed):
@@ -99,7 +98,8 @@ def main():
         for path, text, _ in (bug for replacements, _ in BUGS.values() for bug in replacements):
             find(SOURCE / path, text)
         return
-    with tempfile.TemporaryDirectory(prefix="freshet-seeded-", ignore_cleanup_errors=True) as folder:
+    (SOURCE / "build").mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="seeded-", dir=SOURCE / "build", ignore_cleanup_errors=True) as folder:
         copy, temporary = pathlib.Path(folder) / "source", pathlib.Path(folder) / "tmp"
         temporary.mkdir()
         copy_source(copy)

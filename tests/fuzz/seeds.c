@@ -104,6 +104,8 @@ static void put_positions(struct fr_buffer *out)
         uint32_t index = fr_positions_index(&positions, "samples", p);
         positions.partitions[index].offset = 100 + p;
     }
+    positions.partitions[1].n_skips = 1;
+    positions.partitions[1].skips[0] = (struct fr_skip){90, 200};
     fr_positions_encode(&positions, out);
     fr_positions_release(&positions);
 }

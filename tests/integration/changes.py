@@ -32,7 +32,7 @@ def changes(state):
 
 class Cases:
     def __init__(self, work, kafka):
-        self.work, self.kafka, self.count = work, kafka, 0
+        self.work, self.kafka = work, kafka
         admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": kafka.address})
         for future in admin.create_topics([confluent_kafka.admin.NewTopic(topic, 2, 1) for topic in ("live", "lockstep")]).values():
             future.result(PATIENCE)
@@ -187,12 +187,7 @@ class Cases:
 
     def run(self):
         names = [n for n in vars(Cases) if n.startswith(("a_", "all_", "what_"))]
-        for name in [n for n in names if not sys.argv[1:] or n in sys.argv[1:]]:
-            begin = time.monotonic()
-            getattr(self, name)()
-            print(f"ok {name} ({time.monotonic() - begin:.1f} s)", flush=True)
-            self.count += 1
-        print(f"{self.count} passed, 0 failed")
+        run_cases(self, names)
 
 
 with Workspace() as test_work, Kafka() as test_kafka:

@@ -6,6 +6,7 @@ goes on as if it were alone.
 """
 import pathlib
 import sys
+import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "interop"))
@@ -176,6 +177,45 @@ class Cases:
         life.to_the_end(topic="half.anew")
         life.expect_whole(topic="half.anew")
 
+    def _refuse(self, life, refuses):
+        """The broker takes no record of the delta topic, or takes them again."""
+        resource = confluent_kafka.admin.ConfigResource("topic", life.topic, set_config={"max.message.bytes": "60" if refuses else "1048588"})
+        for future in life.admin.alter_configs([resource]).values():
+            future.result(PATIENCE)
+
+    def a_backlog_goes_out_merged_through_kills(self):
+        life = self.life("backlog")
+        if pathlib.Path("/dev/shm").is_dir():  # many small epochs, whatever a sync costs on the disk of /tmp
+            memory = tempfile.TemporaryDirectory(dir="/dev/shm")
+            life.state = pathlib.Path(memory.name) / "state"
+        life.to_the_end()
+        sets = ["epoch=1ms", "export.backlog_max=64KiB", "export.piece_max=64KiB", "unfolded_max=64MiB", "journal_max=256MiB", "ingest.batch_size=1"]
+        self._refuse(life, True)
+        daemon = life.daemon(sets=sets)
+        wait_until(lambda: daemon.get("/readyz")[0] == 200, "ready")
+        begin = last_epoch(life.state)
+        outbox = lambda: daemon.json("/status").get("outbox", {})
+        wait_until(lambda: life.produce(50) or outbox()["epochs"] >= 150, "epochs wait")
+        waiting = outbox()
+        assert waiting["waiting_bytes"] > 64 << 10, waiting
+        daemon.process.kill()
+        daemon.expect_exit(-9)
+        self._refuse(life, False)
+        for pause in (0.0, 0.02, 0.1):
+            daemon = life.daemon(sets=sets, wait_http=False)
+            wait_until(lambda: "event=topic_checked" in daemon.log() or not daemon.running(), "the topic was looked at")
+            time.sleep(pause)
+            daemon.process.kill()
+            daemon.expect_exit(-9)
+        life.produce(20)
+        life.to_the_end(sets=sets)
+        life.expect_whole()
+        records = [delta.parse(value) for _, value in delta.read_topic(self.kafka.address, life.topic)[0]]
+        merged = {(r["from"], r["e"]) for r in records if r["from"] < r["e"]}
+        commits = [r["e"] for r in records if r["k"] == "commit" and r["e"] > begin]
+        assert merged and len(commits) < waiting["epochs"] / 4, f"{len(commits)} commits for {waiting['epochs']} epochs, merged {sorted(merged)}"
+        print(f"{waiting['epochs']} epochs waited and went out in {len(commits)} commits a partition, merged {sorted(merged)}")
+
     def two_fresh_states_on_one_topic_notice_each_other(self):
         life = self.life("twice")
         life.create(life.topic, NP)
@@ -194,6 +234,7 @@ class Cases:
         for daemon in daemons:
             daemon.expect_exit(3)
             assert "topic twice.delta" in daemon.log() and "model operated" in daemon.log(), daemon.log()[-1500:]
+            assert re.search(r"at offset \d+ \(timeline 1, digest 0x[0-9a-f]{16}, written at 20\d\d-\d\d-\d\dT\S+Z\)", daemon.log()), daemon.log()[-1500:]
 
 
 def main():

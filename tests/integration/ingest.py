@@ -2,7 +2,7 @@
 whole daemon shows.
 
 Cases of the daemon: several topics, one altered while it runs; idle partitions; begin and end at a time; files (plain, gzip) before Kafka, killed on the way, in
-lockstep, alone, changed; on_loss stop, earliest and latest on a log shortened by retention and on one made anew; a right taken away in mid-run. Every sample
+lockstep, alone, changed; ranges passed over (--skip), killed on the way; on_loss stop, earliest and latest on a log shortened by retention and on one made anew; a right taken away in mid-run. Every sample
 has a feature of its own, and the state's private dump tells how often each was counted.
 """
 import datetime
@@ -82,9 +82,9 @@ class Cases:
         sets = [f"model={model}", f"state_dir={state}", f"export.topic={model}.delta", *sets]
         return self.work.daemon(config, self.work.path / f"{model}.log", sets, arguments=arguments, **options)
 
-    def run(self, model, ingest, until="end", code=0):
+    def run(self, model, ingest, until="end", code=0, more=(), **options):
         """A bounded run; returns its log."""
-        daemon = self.daemon(model, ingest, ["--until", until], wait_http=False)
+        daemon = self.daemon(model, ingest, ["--until", until, *more], wait_http=False, **options)
         daemon.expect_exit(code)
         return daemon.log()
 
@@ -203,6 +203,53 @@ class Cases:
         self.made += 1
         self.run("alone", f"files: [{path}]")
         assert self.positions("alone")[1] == 501
+
+    def a_range_is_passed_over_and_a_kill_costs_nothing(self):
+        self.create("spoiled", 2)
+        self.put("spoiled", 0, 100)
+        self.put("spoiled", 1, 100)
+        self.run("spoiled", "topic: spoiled")
+        for skip, code, reason in (("spoiled:0:1200", 2, "expected topic:partition:first-last"), ("spoiled:0:1200-1199", 2, "smaller than the first"),
+                                   ("spoilt:0:1200-1299", 2, "reads no topic spoilt"), ("spoiled:2:1200-1299", 2, "has 2 partitions"),
+                                   ("spoiled:0:99-1299", 3, "before offset 100 has taken effect")):
+            log = self.run("spoiled", "topic: spoiled", code=code, more=["--skip", skip])
+            assert reason in log, log[-800:]
+        self.put("spoiled", 0, 200)
+        daemon = self.daemon("spoiled", "topic: spoiled", ["--skip", "spoiled:0:200-449", "--skip", "spoiled:1:150-150"], sets=["epoch=20ms"])
+        wait_until(lambda: sum(p["skipped"] for p in daemon.json("/status").get("partitions", [])) == 100, "durable in the range")
+        daemon.kill()
+        self.put("spoiled", 0, 250)
+        self.put("spoiled", 1, 100)
+        daemon = self.daemon("spoiled", "topic: spoiled", ["--skip", "spoiled:0:200-449"], sets=["epoch=20ms"])  # may be named again, and need not be
+        wait_until(lambda: sum(p["trained"] for p in daemon.json("/status").get("partitions", [])) == 499, "all but the ranges")
+        assert {p["partition"]: (p["skipped"], p["skips"]) for p in daemon.json("/status")["partitions"]} == \
+            {0: (250, [[200, 449]]), 1: (1, [[150, 150]])}, daemon.json("/status")["partitions"]
+        wait_until(lambda: re.search(r"freshet_samples_skipped_total\{[^}]*\} 251\n", daemon.get("/metrics")[1]), "the series")
+        daemon.drain()
+        positions, samples = self.positions("spoiled")
+        assert samples == 499 and positions["spoiled", 0]["samples"] == 550 and positions["spoiled", 0]["skipped"] == 250, positions
+        # A range ahead of the log goes with the savepoint.
+        self.run("spoiled", "topic: spoiled", more=["--skip", "spoiled:0:560-569"])
+        state = self.work.path / "spoiled"
+        tool("savepoint", "--state-dir", state, "--name", "ahead")
+        self.put("spoiled", 0, 50)
+        self.run("spoiled", "topic: spoiled", state=self.work.path / "restored", more=["--restore", str(state / "savepoints" / "ahead")])
+        positions, samples = self.positions("restored")
+        assert samples == 539 and positions["spoiled", 0]["skipped"] == 260, positions
+        assert "skips=200-449,560-569" in tool("state", self.work.path / "restored")[1]
+
+    def in_lockstep_a_range_passed_over_was_never_there(self):
+        lines = [sample(self.made + i) for i in range(3000)]
+        self.made += len(lines)
+        whole, clean = self.work.path / "whole.jsonl", self.work.path / "clean.jsonl"
+        whole.write_text("\n".join(lines) + "\n")
+        clean.write_text("\n".join(lines[:700] + lines[1500:]) + "\n")
+        dumps = []
+        for model, path, more in (("whole", whole, ["--skip", f"file:{whole}:0:700-1499"]), ("clean", clean, [])):
+            self.run(model, f"files: [{path}], lockstep: {{records: 5, epoch_batches: 64}}", more=more)
+            lines = [json.loads(line) for line in tool("dump", "--state-dir", self.work.path / model, "--private")[1].splitlines()]
+            dumps.append([line for line in lines if "position" not in line and "hash" not in line])
+        assert len(dumps[0]) > 2200 and dumps[0] == dumps[1], [pair for pair in zip(*dumps) if pair[0] != pair[1]][:3]
 
     def lose(self, topic, damage, first_ms=None):
         """Three models trained on 200 samples of one log, then `damage`; the log that `stop` exits with, and the others' positions."""
@@ -336,7 +383,8 @@ def main():
             run_units(kafka)
         cases = Cases(work, kafka)
         for case in (cases.several_topics_one_of_them_altered_while_running, cases.a_run_begins_and_ends_at_a_time, cases.files_come_first_and_a_kill_costs_nothing,
-                     cases.lockstep_reads_files_and_topic_the_same_way_twice, cases.files_alone_are_a_run, cases.retention_is_a_loss_by_policy,
+                     cases.lockstep_reads_files_and_topic_the_same_way_twice, cases.files_alone_are_a_run,
+                     cases.a_range_is_passed_over_and_a_kill_costs_nothing, cases.in_lockstep_a_range_passed_over_was_never_there, cases.retention_is_a_loss_by_policy,
                      cases.a_topic_made_anew_is_a_loss_by_policy, cases.a_wrong_format_takes_nothing_from_the_stream,
                      cases.a_batch_that_inflates_is_in_memory_once):
             if not wanted or case.__name__ in wanted:

@@ -99,7 +99,7 @@ def same(got, expected, what, tolerance=1e-4):
 
 class Cases:
     def __init__(self, work, kafka):
-        self.work, self.kafka, self.count = work, kafka, 0
+        self.work, self.kafka = work, kafka
 
     def produce(self, topic, groups, form="group", codec="msgpack"):
         admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": self.kafka.address})
@@ -277,12 +277,7 @@ class Cases:
         names = ["every_form_gives_the_numbers_computed_from_its_samples", "few_groups_are_a_sample_of_all_and_each_is_whole",
                  "sampling_correction_gives_back_the_whole_stream", "a_label_flip_is_visible_within_one_half_life",
                  "live_documents_and_series_agree_and_freshness_is_there"]
-        for name in [n for n in names if not sys.argv[1:] or n in sys.argv[1:]]:
-            begin = time.monotonic()
-            getattr(self, name)()
-            print(f"ok {name} ({time.monotonic() - begin:.1f} s)", flush=True)
-            self.count += 1
-        print(f"{self.count} passed, 0 failed")
+        run_cases(self, names)
 
 
 if __name__ == "__main__":

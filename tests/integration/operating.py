@@ -56,7 +56,7 @@ def with_login(login, password):
 
 class Cases:
     def __init__(self, work, kafka):
-        self.work, self.kafka, self.count = work, kafka, 0
+        self.work, self.kafka = work, kafka
 
     def daemon(self, name, sets=(), config=CONFIG, **options):
         base = [f"ingest.brokers={self.kafka.address}", f"ingest.topic={name}", f"model={name}", f"state_dir={self.work.path / name}",
@@ -114,7 +114,7 @@ class Cases:
         wait_until(lambda: trained(daemon) == 100, "100 samples")
         tasks = pathlib.Path(f"/proc/{daemon.process.pid}/task")
         names = sorted(name for name in ((task / "comm").read_text().strip() for task in tasks.iterdir()) if not name.startswith(("rdk:", "rocksdb:")))
-        ours = {"ingest", "owner", "worker-1", "worker-2", "durable", "upkeep", "fold", "publish", "http"}
+        ours = {"ingest", "owner", "worker-1", "worker-2", "durable", "upkeep", "fold", "publish", "snapshot", "http"}
         # libraries start some more before main and while the state is opened, under the names of the threads that do
         assert ours | {"freshetd"} <= set(names) <= ours | {"freshetd", "recovery"}, names
         daemon.drain()
@@ -391,12 +391,7 @@ class Cases:
 
     def run(self):
         names = [n for n in vars(Cases) if not n.startswith("_") and n not in ("daemon", "ledger_is_exact", "run")]
-        for name in [n for n in names if not sys.argv[1:] or n in sys.argv[1:]]:
-            begin = time.monotonic()
-            getattr(self, name)()
-            print(f"ok {name} ({time.monotonic() - begin:.1f} s)", flush=True)
-            self.count += 1
-        print(f"{self.count} passed, 0 failed")
+        run_cases(self, names)
 
 
 with Workspace() as test_work, Kafka(own=True) as test_kafka:  # it is stopped now and then

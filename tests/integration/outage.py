@@ -1,4 +1,5 @@
-"""What /metrics and /readyz say while something is away, and after it (DESIGN section 8): a Kafka that stops and comes back, a daemon that is killed.
+"""What /metrics and /readyz say while something is away, and after it (DESIGN section 8): a Kafka that stops and comes back, one that hangs, a daemon
+that is killed.
 
 What is not known is NaN; who is away is named; counters of the history are never seen to fall, or Prometheus counts from zero again.
 """
@@ -83,6 +84,20 @@ with Workspace() as work, Kafka(own=True) as kafka:
     wait_until(lambda: series(daemon)[0]["freshet_last_published_timestamp_seconds"] > last, "published again")
     print("ok a Kafka that stops and comes back", flush=True)
 
+    # A broker that hangs keeps its connections: librdkafka alone would notice after a minute.
+    broker = kafka.pid()
+    os.kill(broker, signal.SIGSTOP)
+    begin = time.monotonic()
+    try:
+        during = wait_for(daemon, "Kafka hangs", connected=0, ready=0)
+        took = time.monotonic() - begin
+        assert math.isnan(during["freshet_lag_seconds"]), during
+        assert "hangs" in daemon.json("/readyz")["reason"], daemon.json("/readyz")
+    finally:
+        os.kill(broker, signal.SIGCONT)
+    wait_for(daemon, "it does no more", ready=1, connected=1)
+    print(f"ok a Kafka that hangs (seen after {took:.1f} s)", flush=True)
+
     seen, shown = {}, 0
 
     def look():
@@ -118,4 +133,4 @@ with Workspace() as work, Kafka(own=True) as kafka:
     assert shown > 10
     daemon.drain()
     print(f"ok counters of the history over four kills ({shown} looks)", flush=True)
-print("3 passed, 0 failed")
+print("4 passed, 0 failed")

@@ -374,8 +374,9 @@ export: {topic: d}
         examples = self.readme("yaml")
         assert examples
         for example in examples:
-            section = example.split(":")[0]
-            config = re.sub(rf"^{section}:.*?\n\n", lambda _: example + "\n", whole, flags=re.M | re.S)
+            config = whole
+            for part in re.findall(r"^\w.*\n(?:[ #].*\n)*", example, flags=re.M):
+                config = re.sub(rf"^{part.split(':')[0]}:.*?\n\n", "", config, flags=re.M | re.S) + "\n" + part
             assert config != whole
             file = self.work.path / "readme.yaml"
             file.write_text(re.sub(r"(ssl\.ca\.location): \S+", r"\1: probe", config))  # the check opens a file that is named

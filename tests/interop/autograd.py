@@ -51,19 +51,6 @@ torch.set_num_threads(1)
 sys.stdout.reconfigure(line_buffering=True)
 
 
-class Broker:
-    """`freshet broker`: a run from files alone still publishes."""
-
-    def __enter__(self):
-        self.process = subprocess.Popen([BUILD / "replica/tool/freshet", "broker"], stdout=subprocess.PIPE, text=True)
-        self.address = self.process.stdout.readline().strip()
-        return self
-
-    def __exit__(self, *unused):
-        self.process.terminate()
-        self.process.wait()
-
-
 # ---- one case ----
 
 Case = collections.namedtuple("Case", "seed drawing learner")

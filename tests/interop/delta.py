@@ -4,8 +4,10 @@ read_topic() gives the raw records; Replica applies them by the replica rules; d
 every key in its place, shortest encodings, bins of the right size; readers take any encoding.
 """
 import hashlib
+import itertools
 import json
 import math
+import pathlib
 import struct
 
 import confluent_kafka
@@ -26,7 +28,23 @@ TYPES = {"tb": str, "keys": bytes, "seg": list, "why": bytes, "name": str, "shap
 
 
 class Bad(Exception):
-    pass
+    """A record that is not one."""
+
+
+class Stop(Bad):
+    """A replica does not go on."""
+
+
+class Gap(Stop):
+    """Pieces, epochs or the model are missing: a newer snapshot or an epoch from 1 leads on."""
+
+
+class Rewound(Stop):
+    """A later timeline began with less than all: its snapshot or an epoch from 1 leads on."""
+
+
+class TwoWriters(Stop):
+    """For good."""
 
 
 def canonical(value):
@@ -99,8 +117,44 @@ def read_topic(address, topic, config=None, see=lambda message: None):
     return records
 
 
+def read_snapshot(directory):
+    """(manifest, its bytes, [(partition, record bytes)] in the order to be read); sizes, sums and row counts are checked."""
+    directory = pathlib.Path(directory)
+    text = (directory / "MANIFEST.json").read_bytes()
+    manifest = json.loads(text)
+    assert list(manifest) == ["v", "model", "fp", "tl", "e", "dig", "t", "wm", "np", "topic", "off", "delta_offsets", "parent", "files"], list(manifest)
+    assert manifest["v"] == 1 and manifest["parent"] is None and directory.name == f"{manifest['model']}-{manifest['tl']}-{manifest['e']}"
+    names = {file["name"] for file in manifest["files"]}
+    assert names | {"MANIFEST.json"} == {path.name for path in directory.iterdir()}, "the files of the manifest and no others"
+    records = []
+    for file in manifest["files"]:
+        data, at, rows = (directory / file["name"]).read_bytes(), 0, 0
+        assert len(data) == file["bytes"] and hashlib.sha256(data).hexdigest() == file["sha256"], file["name"]
+        while at < len(data):
+            size, = struct.unpack_from("<I", data, at)
+            value = data[at + 4:at + 4 + size]
+            record = parse(value)
+            assert (record["tl"], record["e"], record["from"]) == (manifest["tl"], manifest["e"], 1) and record["p"] == file["partition"]
+            assert str(record["dig"]) == manifest["dig"] and str(record["fp"]) == manifest["fp"] and record.get("tb") == file["table"]
+            rows += len(record["keys"]) // 8 if record["k"] == "rows" else 0
+            records.append((file["partition"], value))
+            at += 4 + size
+        assert rows == file["rows"], file["name"]
+    return manifest, text, records
+
+
+def begins_all(record):
+    """The first piece of an epoch that holds all of a state."""
+    return record["from"] == 1 and record["i"] == 0
+
+
 def unpack_keys(data):
     return struct.unpack("<%dQ" % (len(data) // 8), data)
+
+
+def single(value):
+    """Rounded to f32."""
+    return struct.unpack("<f", struct.pack("<f", value))[0]
 
 
 def segment_values(segment, rows):
@@ -115,78 +169,141 @@ def segment_values(segment, rows):
     elif kind == "i8":
         scale = struct.unpack("<%df" % rows, segment["sc"])
         raw = struct.unpack("<%db" % (rows * dim), segment["vals"])
-        flat = [raw[i] * scale[i // dim] for i in range(rows * dim)]
+        flat = [single(raw[i] * scale[i // dim]) for i in range(rows * dim)]
     else:
         raise Bad("quantization " + kind)
     return [list(flat[i * dim:(i + 1) * dim]) for i in range(rows)]
 
 
 class Replica:
-    """Serves an epoch only when every partition has completed it; drops duplicates; refuses gaps and second writers."""
+    """The replica rules: an epoch is served only when every partition has completed it; what was had is passed over; gaps, second writers and a history that was
+    rewound stop it, and it serves on what there is."""
 
     def __init__(self, np):
         self.np = np
-        self.timeline = 1
+        self.timeline = 0  # what is fed; served is that of the last commit
+        self.seen = 0      # the newest timeline of any record
         self.applied = 0
-        self.digest = 0
+        self.digests = {0: 0}  # of applied epochs
         self.rows = {}   # table -> key -> part -> values
         self.dense = {}  # name -> (shape, values)
         self.dense_epoch = {}  # name -> the epoch of its values
         self.commit = None
         self.fp = None
         self.model = None
-        self.held = {}   # (epoch, from) -> partition -> piece -> record
-        self.begun = set()  # partitions of which piece 0 of an epoch from 1 was seen
+        self.stopped = None  # the Stop that something later may lead on from
         self.duplicates = 0
         self.tombstones = 0
         self.published = {}  # (table, epoch) -> keys of its rows and drops
+        self._wait_for_nothing()
+
+    def _wait_for_nothing(self):
+        self.held = {}  # (epoch, from) -> partition -> piece -> record
+        self.begun = set()  # partitions of which piece 0 of an epoch from 1 was seen
+        self.reached = {}  # partition -> the newest epoch it has closed
+
+    def begin(self, directory):
+        """Begins, or goes on, with a snapshot; its manifest."""
+        manifest, _, records = read_snapshot(directory)
+        assert (manifest["tl"], manifest["e"]) > (self.timeline, self.applied), "a newer one"
+        self._begin_timeline(manifest["tl"])
+        duplicates, self.stopped = self.duplicates, None
+        for partition, value in records:
+            self.feed(partition, value)
+        assert self.applied == manifest["e"] and str(self.digests[self.applied]) == manifest["dig"] and self.duplicates == duplicates, "all of the snapshot and nothing else"
+        self._wait_for_nothing()
+        return manifest
 
     def feed(self, partition, value):
-        record = parse(value)
+        """What a record did: "applied" an epoch, was "taken", is a "duplicate", or was "passed" over. Raises Bad when it is damaged, Stop when it ends here: so does
+        every later one, but those that lead on."""
+        try:
+            record = parse(value)
+        except Bad as problem:
+            raise self.stopped or problem
         if record["p"] != partition or record["np"] != self.np:
             raise Bad("envelope says partition %d of %d" % (record["p"], record["np"]))
+        if self.stopped and not self._leads_on(record):
+            raise self.stopped
+        try:
+            return self._take(record)
+        except Stop as problem:
+            self.stopped = problem
+            self._wait_for_nothing()
+            raise
+
+    def _leads_on(self, record):
+        """It is of an epoch that is all there is, or behind one in its partition."""
+        later = record["tl"] >= self.seen and (record["tl"], record["e"]) > (self.timeline, self.applied)
+        return not isinstance(self.stopped, TwoWriters) and later and (record["p"] in self.begun or begins_all(record))
+
+    def _take(self, record):
+        partition, self.seen = record["p"], max(self.seen, record["tl"])
+        if record["tl"] > self.timeline:  # history was rewound
+            if not begins_all(record) and (self.timeline > 0 or record["k"] == "rewind"):
+                raise Rewound("timeline %d began: load its snapshot" % record["tl"])
+            self._begin_timeline(record["tl"])
         if record["tl"] < self.timeline or record["e"] <= self.applied:
-            if record["e"] == self.applied and record["tl"] == self.timeline and record["dig"] != self.digest:
-                raise Bad("two writers: another digest for epoch %d" % record["e"])
+            if record["tl"] == self.timeline and self.digests.get(record["e"], record["dig"]) != record["dig"]:
+                raise TwoWriters("another digest for epoch %d" % record["e"])
             self.duplicates += 1
-            return
-        if record["from"] == 1 and record["i"] == 0:
+            return "passed"
+        if begins_all(record):
             self.begun.add(partition)
-        if self.applied == 0 and partition not in self.begun:  # the beginning of the partition is gone: an epoch merged from 1 follows
-            return
-        pieces = self.held.setdefault((record["e"], record["from"]), {}).setdefault(partition, {})
+        if (self.applied == 0 or self.stopped) and partition not in self.begun:  # its beginning is gone: an epoch from 1 follows
+            return "passed"
+        if record["from"] > max(self.reached.get(partition, 0), self.applied) + 1:
+            raise Gap("epochs before %d are missing in partition %d" % (record["from"], partition))
         for (epoch, _), partitions in self.held.items():
             if epoch == record["e"] and any(piece["dig"] != record["dig"] for other in partitions.values() for piece in other.values()):
-                raise Bad("two writers: two digests for epoch %d" % record["e"])
+                raise TwoWriters("two digests for epoch %d" % record["e"])
+        pieces = self.held.setdefault((record["e"], record["from"]), {}).setdefault(partition, {})
         if record["i"] in pieces:
             self.duplicates += 1
-            return
+            return "duplicate"
         pieces[record["i"]] = record
-        self._advance()
+        if record["k"] == "commit":
+            self._close(record, pieces)
+        return "applied" if self._advance() else "taken"
 
-    def _complete(self, epoch):
-        partitions = self.held.get(epoch, {})
-        if len(partitions) != self.np:
-            return False
-        for pieces in partitions.values():
-            commits = [r for r in pieces.values() if r["k"] == "commit"]
-            if not commits or len(pieces) != commits[0]["n"] + 1 or commits[0]["i"] != commits[0]["n"]:
-                return False
-        return True
+    def _begin_timeline(self, timeline):
+        """What is served stays until an epoch from 1 is whole, which replaces all."""
+        self.timeline, self.applied, self.digests = timeline, 0, {0: 0}
+        self._wait_for_nothing()
+
+    def _close(self, commit, pieces):
+        """A partition's commit has all of its pieces before it, and the predecessor of the other partitions."""
+        if set(pieces) != set(range(commit["n"] + 1)) or commit["i"] != commit["n"]:
+            raise Gap("pieces of epoch %d are missing in partition %d" % (commit["e"], commit["p"]))
+        commits = [piece for other in self.held[commit["e"], commit["from"]].values() for piece in other.values() if piece["k"] == "commit"]
+        if any(other["prev"] != commit["prev"] for other in commits):
+            raise TwoWriters("epoch %d has two predecessors" % commit["e"])
+        self.reached[commit["p"]] = max(self.reached.get(commit["p"], 0), commit["e"])
+
+    def _complete(self, key):
+        partitions = self.held[key]
+        return len(partitions) == self.np and all(any(piece["k"] == "commit" for piece in pieces.values()) for pieces in partitions.values())
 
     def _advance(self):
-        while True:
+        """Applies what is whole and continues what is applied; how many epochs."""
+        for count in itertools.count():
             ready = [key for key in sorted(self.held) if key[1] <= self.applied + 1 <= key[0] and self._complete(key)]
             if not ready:
-                return
+                return count
             self._apply(ready[0])
             self.held = {key: partitions for key, partitions in self.held.items() if key[0] > self.applied}
 
     def _apply(self, key):
         epoch, first = key
-        partitions = self.held.pop(key)
+        partitions = self.held[key]
+        records = [piece for pieces in partitions.values() for piece in pieces.values()]
+        commit = next(record for record in records if record["k"] == "commit")
+        if commit["prev"] != self.digests.get(first - 1, commit["prev"]):
+            raise TwoWriters("epoch %d does not follow: prev differs" % epoch)
+        if (first == 1 or commit["fp"] != self.fp) and not any(record["k"] == "model" for record in records):
+            raise Gap("epoch %d is of a model that is unknown here" % epoch)
         if first == 1:  # all there is: what it does not have is gone
-            self.rows, self.dense, self.published = {}, {}, {}
+            self.rows, self.dense, self.published, self.fp = {}, {}, {}, None
         order = {"rewind": 0, "model": 1, "rows": 2, "drop": 3, "dense": 4, "commit": 5}
         for partition in sorted(partitions):
             pieces = [partitions[partition][i] for i in range(len(partitions[partition]))]
@@ -197,20 +314,19 @@ class Replica:
                 self._apply_record(record, counted)
             commit = pieces[-1]
             assert commit["rows"] == counted["rows"] and commit["drops"] == counted["drop"], "row counts of the commit"
-            if commit["prev"] != (0 if first == 1 else self.digest):
-                raise Bad("epoch %d does not follow: prev differs" % epoch)
         for shape, values in self.dense.values():
             assert len(values) == math.prod(shape), "a parameter is in an epoch completely or not at all"
         self.applied = epoch
-        self.digest = commit["dig"]
-        self.commit = commit
+        self.digests[epoch] = commit["dig"]
+        self.commit, self.stopped = commit, None
 
     def _apply_record(self, record, counted):
         kind = record["k"]
         if kind == "model":
+            if record["fp"] != self.fp:
+                self.dense = {}  # all of them follow
             self.model, self.fp = record["cfg"], record["fp"]
-        elif self.fp is not None and record["fp"] != self.fp:
-            raise Bad("unknown fingerprint")
+        assert record["fp"] == self.fp or kind == "rewind", "one fingerprint in an epoch"
         if kind in ("rows", "drop"):
             keys = unpack_keys(record["keys"])
             assert list(keys) == sorted(set(keys)), "keys ascend"
@@ -266,5 +382,5 @@ def dump_lines(replica):
         shape, values = replica.dense[name]
         add('{"dense":"%s","shape":[%s],"values":[%s]}' % (name, ",".join(map(str, shape)), ",".join(map(number, values))))
     lines.append('{"tl":%d,"epoch":%d,"wm":%d,"samples":%d,"hash":"0x%016x"}' %
-                 (replica.timeline, replica.applied, replica.commit["wm"], replica.commit["samples"], hasher.intdigest()))
+                 (replica.commit["tl"], replica.commit["e"], replica.commit["wm"], replica.commit["samples"], hasher.intdigest()))
     return lines

@@ -64,7 +64,7 @@ def the_golden_epoch_is_what_its_description_says():
     records = [json.loads(line) for line in open(GOLDEN / "delta_epoch.jsonl")]
     fingerprint = int.from_bytes(hashlib.sha256(CFG.encode()).digest()[:8], "big")
     replica = delta.Replica(2)
-    replica.timeline, replica.applied, replica.digest = 2, 6, 0xfedcba9876543210
+    replica.timeline, replica.applied, replica.digests = 2, 6, {6: 0xfedcba9876543210}
     victims = golden_drops()
     for table, key in victims:  # a replica that holds what the epoch removes
         replica.rows.setdefault(table, {})[key] = {}
@@ -124,10 +124,12 @@ def every_quantization_is_read():
     i8 = struct.pack("<4b", *[round(x / scales[i // 2]) for i, x in enumerate(flat)])
     segments = [{"part": "a", "dim": 2, "q": "f32", "vals": struct.pack("<4f", *flat)}, {"part": "b", "dim": 2, "q": "f16", "vals": struct.pack("<4e", *flat)},
                 {"part": "c", "dim": 2, "q": "bf16", "vals": bf16}, {"part": "d", "dim": 2, "q": "i8", "vals": i8, "sc": struct.pack("<2f", *scales)}]
-    rows = {**envelope, "i": 0, "k": "rows", "tb": "t", "keys": struct.pack("<2Q", 5, 6), "seg": segments, "seen": struct.pack("<2I", 1, 2), "st": {"show": bytes(8)}}
-    commit = {**envelope, "i": 1, "k": "commit", "n": 1, "rows": 2, "drops": 0, "prev": 0, "wm": 1, "samples": 1, "auc": {}, "off": {}, "t": 1,
+    model = {**envelope, "i": 0, "k": "model", "cfg": CFG, "kernel": ""}
+    rows = {**envelope, "i": 1, "k": "rows", "tb": "t", "keys": struct.pack("<2Q", 5, 6), "seg": segments, "seen": struct.pack("<2I", 1, 2), "st": {"show": bytes(8)}}
+    commit = {**envelope, "i": 2, "k": "commit", "n": 2, "rows": 2, "drops": 0, "prev": 0, "wm": 1, "samples": 1, "auc": {}, "off": {}, "t": 1,
               "snap": {"name": "golden-1-1", "bytes": 5, "sha256": bytes(32)}}
     replica = delta.Replica(1)
+    replica.feed(0, sealed(model))
     replica.feed(0, sealed(rows))
     replica.feed(0, sealed(commit))
     assert replica.applied == 1

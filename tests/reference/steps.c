@@ -5,8 +5,10 @@
  *
  * Thread: any, no state. It does not run fast. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "view.h"
 
 static bool masked(const struct fr_steps *steps, size_t p)
@@ -52,35 +54,86 @@ void fr_reference_pool_steps_backward(const struct fr_pool_steps *c)
     }
 }
 
-void fr_reference_attention_input(const struct fr_attention_input *c)
+/* Element i of [q, k, q - k, q o k] of step p. */
+static double attended(const struct fr_attention_dense *c, size_t e, size_t p, size_t i)
+{
+    size_t j = i % c->width;
+    double q = fr_at(c->query, e - c->steps.entry_begin, j), k = fr_at(c->keys, p, j);
+    double parts[] = {q, k, q - k, q * k};
+    return parts[i / c->width];
+}
+
+static double weight(const struct fr_attention_dense *c, size_t i, size_t o)
+{
+    return (double)c->kernel[i * c->units + o];
+}
+
+size_t fr_reference_attention_workspace(uint32_t width, uint32_t units)
+{
+    (void)width, (void)units;
+    return 0;
+}
+
+void fr_reference_attention_dense(const struct fr_attention_dense *c)
 {
     for (size_t e = c->steps.entry_begin; e < c->steps.entry_end; e++) {
         for (size_t p = c->steps.begin[e]; p < c->steps.begin[e + 1]; p++) {
-            for (size_t j = 0; j < c->width; j++) {
-                double q = fr_at(c->query, e - c->steps.entry_begin, j), k = fr_at(c->keys, p, j);
-                fr_put(c->out, p, j, q);
-                fr_put(c->out, p, c->width + j, k);
-                fr_put(c->out, p, 2 * (size_t)c->width + j, q - k);
-                fr_put(c->out, p, 3 * (size_t)c->width + j, q * k);
+            for (size_t o = 0; o < c->units; o++) {
+                double sum = c->bias ? (double)c->bias[o] : 0.0;
+                for (size_t i = 0; i < 4 * (size_t)c->width; i++)
+                    sum += attended(c, e, p, i) * weight(c, i, o);
+                fr_put(c->out, p, o, c->relu && sum < 0.0 ? 0.0 : sum);
             }
         }
     }
 }
 
-void fr_reference_attention_input_backward(const struct fr_attention_input *c)
+/* Gradient of output o of step p, before its relu. */
+static double before_relu(const struct fr_attention_dense *c, size_t p, size_t o)
 {
-    size_t n = c->width;
-    for (size_t e = c->steps.entry_begin; e < c->steps.entry_end; e++) {
-        for (size_t j = 0; j < n; j++) {
-            double sum = 0.0, q = fr_at(c->query, e - c->steps.entry_begin, j);
-            for (size_t p = c->steps.begin[e]; p < c->steps.begin[e + 1]; p++) {
-                double difference = fr_at(c->out, p, 2 * n + j), product = fr_at(c->out, p, 3 * n + j);
-                sum += fr_at(c->out, p, j) + difference + product * fr_at(c->keys, p, j);
-                fr_put_sum(c->keys_gradient, p, j, fr_at(c->out, p, n + j) - difference + product * q);
-            }
-            fr_put_sum(c->query_gradient, e - c->steps.entry_begin, j, sum);
+    return c->relu && !(fr_at(c->out, p, o) > 0.0) ? 0.0 : fr_at(c->gradient, p, o);
+}
+
+static void step_backward(const struct fr_attention_dense *c, size_t e, size_t p, double *query)
+{
+    for (size_t j = 0; j < c->width; j++) {
+        double part[4] = {0.0}, q = fr_at(c->query, e - c->steps.entry_begin, j), k = fr_at(c->keys, p, j);
+        for (size_t i = 0; i < 4; i++)
+            for (size_t o = 0; o < c->units; o++)
+                part[i] += before_relu(c, p, o) * weight(c, i * c->width + j, o);
+        query[j] += part[0] + part[2] + part[3] * k;
+        fr_put_sum(c->keys_gradient, p, j, part[1] - part[2] + part[3] * q);
+    }
+}
+
+static void parameters_backward(const struct fr_attention_dense *c)
+{
+    for (size_t o = 0; o < c->units; o++) {
+        for (size_t i = 0; i <= 4 * (size_t)c->width; i++) {
+            double sum = 0.0;
+            for (size_t e = c->steps.entry_begin; e < c->steps.entry_end; e++)
+                for (size_t p = c->steps.begin[e]; p < c->steps.begin[e + 1]; p++)
+                    sum += before_relu(c, p, o) * (i < 4 * (size_t)c->width ? attended(c, e, p, i) : 1.0);
+            if (i < 4 * (size_t)c->width && c->kernel_gradient)
+                c->kernel_gradient[i * c->units + o] += (float)sum;
+            if (i == 4 * (size_t)c->width && c->bias_gradient)
+                c->bias_gradient[o] += (float)sum;
         }
     }
+}
+
+void fr_reference_attention_dense_backward(const struct fr_attention_dense *c)
+{
+    double *query = fr_alloc(c->width, sizeof(*query));
+    for (size_t e = c->steps.entry_begin; e < c->steps.entry_end; e++) {
+        memset(query, 0, c->width * sizeof(*query));
+        for (size_t p = c->steps.begin[e]; p < c->steps.begin[e + 1]; p++)
+            step_backward(c, e, p, query);
+        for (size_t j = 0; j < c->width; j++)
+            fr_put_sum(c->query_gradient, e - c->steps.entry_begin, j, query[j]);
+    }
+    parameters_backward(c);
+    free(query);
 }
 
 void fr_reference_softmax_steps(const struct fr_softmax_steps *c)

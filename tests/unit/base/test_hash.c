@@ -51,6 +51,26 @@ FR_CASE(a_stream_gives_the_value_of_the_whole)
     fr_xxh3_stream_free(NULL);
 }
 
+FR_CASE(a_sha256_stream_gives_the_value_of_the_whole_and_begins_again)
+{
+    uint8_t bytes[3000];
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = (uint8_t)(i * 37 + i / 256);
+    struct fr_sha256 whole = fr_sha256(bytes, sizeof(bytes)), empty = fr_sha256(NULL, 0);
+    struct fr_sha256_stream *stream = fr_sha256_stream_new();
+    for (size_t piece = 1; piece < 1500; piece += 211) {
+        for (size_t at = 0; at < sizeof(bytes); at += piece)
+            fr_sha256_stream_update(stream, bytes + at, sizeof(bytes) - at < piece ? sizeof(bytes) - at : piece);
+        fr_sha256_stream_update(stream, NULL, 0);
+        struct fr_sha256 digest = fr_sha256_stream_end(stream);
+        assert_memory_equal(digest.bytes, whole.bytes, sizeof(whole.bytes));
+    }
+    struct fr_sha256 digest = fr_sha256_stream_end(stream);
+    assert_memory_equal(digest.bytes, empty.bytes, sizeof(empty.bytes));
+    fr_sha256_stream_free(stream);
+    fr_sha256_stream_free(NULL);
+}
+
 FR_CASE(sha256_has_the_values_of_fips_180)
 {
     static const uint8_t abc[32] = {0xba, 0x78, 0x16, 0xbf, 0x8f, 0x01, 0xcf, 0xea, 0x41, 0x41, 0x40,
@@ -111,6 +131,7 @@ int main(void)
         cmocka_unit_test(fmix64_inverse_undoes_fmix64),
         cmocka_unit_test(xxh3_has_its_published_values),
         cmocka_unit_test(a_stream_gives_the_value_of_the_whole),
+        cmocka_unit_test(a_sha256_stream_gives_the_value_of_the_whole_and_begins_again),
         cmocka_unit_test(sha256_has_the_values_of_fips_180),
         cmocka_unit_test(crc32c_has_its_check_value),
         cmocka_unit_test(both_crc_paths_agree_for_every_length_and_alignment),

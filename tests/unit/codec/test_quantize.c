@@ -1,4 +1,5 @@
-/* f16 and bf16: exhaustive over all 65536 halves and over every rounding boundary between them. */
+/* f16 and bf16: exhaustive over all 65536 halves and over every rounding boundary between them; i8
+ * at its ties and edges. */
 #include <math.h>
 #include "case.h"
 
@@ -113,6 +114,44 @@ FR_CASE(quantizing_twice_changes_nothing)
     }
 }
 
+FR_CASE(i8_is_within_half_a_step_and_keeps_the_largest)
+{
+    float values[] = {1, -0.5f, 0.25f, -3, 3, 0, 1e-9f}, held;
+    int8_t steps[7];
+    uint64_t saturated = 0;
+    float scale = fr_codec_i8((const uint8_t *)values, 7, steps, &saturated);
+    assert_true(scale == 3.0f / 127 && scale == fr_codec_i8_scale((const uint8_t *)values, 7));
+    assert_int_equal(steps[4], 127);
+    assert_int_equal(steps[3], -127);
+    for (int i = 0; i < 7; i++) {
+        held = (float)steps[i] * scale;
+        assert_true(fabsf(held - values[i]) <= scale / 2 * 1.001f);
+    }
+    assert_int_equal(saturated, 0);
+}
+
+FR_CASE(i8_rounds_half_to_even)
+{
+    float values[] = {127, 0.5f, 1.5f, 2.5f, -0.5f, -1.5f}; /* the scale is 1 */
+    static const int8_t expected[] = {127, 0, 2, 2, 0, -2};
+    int8_t steps[6];
+    assert_true(fr_codec_i8((const uint8_t *)values, 6, steps, NULL) == 1.0f);
+    assert_memory_equal(steps, expected, sizeof(expected));
+}
+
+FR_CASE(i8_of_zeros_of_the_smallest_and_of_what_is_not_finite_is_defined)
+{
+    float zeros[] = {0, -0.0f}, smallest[] = {1e-45f, -1e-45f}, odd[] = {NAN, INFINITY, -INFINITY, 2};
+    int8_t steps[4];
+    uint64_t saturated = 0;
+    assert_true(fr_codec_i8((const uint8_t *)zeros, 2, steps, &saturated) == 0);
+    assert_true(steps[0] == 0 && steps[1] == 0);
+    assert_true(fr_codec_i8((const uint8_t *)smallest, 2, steps, &saturated) == 0);
+    assert_true(steps[0] == 0 && steps[1] == 0 && saturated == 0);
+    assert_true(fr_codec_i8((const uint8_t *)odd, 4, steps, &saturated) == 2.0f / 127);
+    assert_true(steps[0] == 0 && steps[1] == 127 && steps[2] == -127 && steps[3] == 127 && saturated == 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -125,6 +164,9 @@ int main(void)
         cmocka_unit_test(f32_below_half_of_the_smallest_half_becomes_signed_zero),
         cmocka_unit_test(bf16_rounds_half_to_even_and_saturates),
         cmocka_unit_test(quantizing_twice_changes_nothing),
+        cmocka_unit_test(i8_is_within_half_a_step_and_keeps_the_largest),
+        cmocka_unit_test(i8_rounds_half_to_even),
+        cmocka_unit_test(i8_of_zeros_of_the_smallest_and_of_what_is_not_finite_is_defined),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

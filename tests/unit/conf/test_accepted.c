@@ -324,7 +324,8 @@ FR_CASE(what_is_printed_loads_to_an_equal_configuration)
                                        "seed=18446744073709551615",
                                        "metrics.auc_half_life=[90m, 36h]",
                                        "export.quantize=f16",
-                                       "device=cpu"};
+                                       "device=cuda:3",
+                                       "gpu_memory_limit=7MiB"};
     struct fr_conf *conf = load_with(base_text, sets, sizeof(sets) / sizeof(sets[0]));
     assert_int_equal(conf->seed, UINT64_MAX);
     assert_prints_and_loads(conf);

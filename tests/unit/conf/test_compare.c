@@ -207,6 +207,18 @@ FR_CASE(changes_beyond_the_list_are_counted_and_a_refused_one_is_seen)
     fr_buffer_release(&after);
 }
 
+/* As a damaged file of the state has it. */
+FR_CASE(a_recorded_document_with_an_empty_key_is_compared_and_one_with_repeated_keys_refused)
+{
+    struct fr_conf_changes changes = {0};
+    struct fr_err err = {0};
+    assert_int_equal(fr_conf_compare_models("{\"x\":{\"\":1,\"b\":2,\"a\":1}}", "{\"x\":5}", &changes, &err), FR_OK);
+    assert_int_equal(changes.n_refused, 1);
+    assert_string_equal(changes.list[0].text, "x: {\"a\":1,\"b\":2} -> 5");
+    assert_int_equal(fr_conf_compare_models("{\"x\":{\"a\":1,\"a\":3}}", "{}", &changes, &err), FR_E_INVALID);
+    assert_non_null(strstr(err.text, "duplicate key `a`"));
+}
+
 FR_CASE(a_text_that_is_no_json_is_refused)
 {
     struct fr_conf_changes changes = {0};
@@ -229,6 +241,7 @@ int main(void)
         cmocka_unit_test(an_order_of_its_own_is_a_change_of_the_model),
         cmocka_unit_test(what_deltas_are_encoded_with_has_the_paths_of_the_configuration),
         cmocka_unit_test(changes_beyond_the_list_are_counted_and_a_refused_one_is_seen),
+        cmocka_unit_test(a_recorded_document_with_an_empty_key_is_compared_and_one_with_repeated_keys_refused),
         cmocka_unit_test(a_text_that_is_no_json_is_refused),
     };
     return cmocka_run_group_tests_name("compare", tests, NULL, NULL);

@@ -227,7 +227,7 @@ FR_CASE(a_model_that_is_not_what_it_should_be_is_refused)
         {"\"logit\":\"out\"", "\"logit\":\"price\"", "unknown layer"},
         {"\"label\":\"click\"", "\"label\":\"clack\"", "unknown label"},
         {"\"loss\":\"logloss\"", "\"loss\":\"hinge\"", "unknown value `hinge`"},
-        {"\"quantize\":\"f32\"", "\"quantize\":\"i8\"", "not in this version"},
+        {"\"quantize\":\"f32\"", "\"quantize\":\"i4\"", "unknown value `i4`"},
         {"\"quantize\":\"f32\",", "", "export.quantize: missing"},
         {"\"default\":0", "\"default\":1e400", ""},
         {"\"default\":0", "\"default\":null", "empty"},

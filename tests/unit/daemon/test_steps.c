@@ -30,6 +30,25 @@ FR_CASE(a_check_is_tried_again_after_twice_the_time_and_says_why_until_it_is_goo
     assert_string_equal(w->service.starting, "");
 }
 
+FR_CASE(a_check_that_keeps_failing_is_told_when_its_reason_changes_and_once_a_minute)
+{
+    const struct fr_retry *retry = &w->service.delta_retry;
+    unsigned long long told = 0, lines = 0;
+    w->check = FR_E_UNAVAILABLE;
+    for (int second = 0; second < 150; second += 5) {
+        expect(fr_step_publish, FR_AGAIN);
+        lines += retry->told_ns != told;
+        told = retry->told_ns;
+        fr_clock_fake_advance_ms(&w->clock, FR_RETRY_MS_MAX);
+    }
+    assert_int_equal(lines, 3); /* at 0, 60 and 120 s */
+    uint64_t text = retry->told_text;
+    w->check = FR_E_DENIED;
+    expect(fr_step_publish, FR_AGAIN);
+    assert_int_equal(retry->told_ns, told);
+    assert_int_equal(retry->told_text, text); /* the same words again are no news */
+}
+
 FR_CASE(a_check_that_can_never_be_good_ends_the_loop)
 {
     w->check = FR_E_MISMATCH;
@@ -226,6 +245,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FR_STEP_CASE(a_check_is_tried_again_after_twice_the_time_and_says_why_until_it_is_good),
+        FR_STEP_CASE(a_check_that_keeps_failing_is_told_when_its_reason_changes_and_once_a_minute),
         FR_STEP_CASE(a_check_that_can_never_be_good_ends_the_loop),
         FR_STEP_CASE(nothing_is_read_before_the_delta_topic_is_known_to_be_ours),
         FR_STEP_CASE(a_stop_before_the_start_ends_reading),

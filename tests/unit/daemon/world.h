@@ -30,7 +30,8 @@ struct world {
     unsigned appends;
     void (*beside_fold)(void); /* called in the middle of one */
     uint64_t acknowledged, offered, allowed;
-    char pause[256];
+    enum fr_pause why, limit;
+    char pause[256], limit_text[256];
     char reasons[8][2][512]; /* source, text */
 };
 
@@ -154,10 +155,12 @@ WRAP(uint64_t, fr_trainer_produced_bytes, const struct fr_trainer *trainer)
     return w->produced;
 }
 
-WRAP(void, fr_trainer_allow, struct fr_trainer *trainer, uint64_t produced_bytes)
+WRAP(void, fr_trainer_allow, struct fr_trainer *trainer, uint64_t produced_bytes, enum fr_pause why, const char *text)
 {
     (void)trainer;
     w->allowed = produced_bytes;
+    w->limit = why;
+    snprintf(w->limit_text, sizeof(w->limit_text), "%s", text);
 }
 
 WRAP(enum fr_status, fr_disk_free_bytes, const char *path, uint64_t *bytes, struct fr_err *err)
@@ -174,10 +177,11 @@ WRAP(bool, fr_trainer_held, struct fr_trainer *trainer)
     return w->held;
 }
 
-WRAP(void, fr_trainer_pause, struct fr_trainer *trainer, const char *reason)
+WRAP(void, fr_trainer_pause, struct fr_trainer *trainer, enum fr_pause why, const char *text)
 {
     (void)trainer;
-    snprintf(w->pause, sizeof(w->pause), "%s", reason ? reason : "");
+    w->why = why;
+    snprintf(w->pause, sizeof(w->pause), "%s", text);
 }
 
 static inline char *reason(const char *source)

@@ -235,6 +235,8 @@ static inline bool scene_state_is(const struct scene *scene, struct fr_durable *
         .self = &found, .image = scene_visit_image, .section = scene_visit_section, .progress = scene_progress};
     struct fr_err err = {0};
     enum fr_status status = fr_durable_restore(durable, &visitor, &err);
+    if (status != FR_OK)
+        print_error("restore: %s\n", err.text);
     bool same = status == FR_OK && found.counter == epoch;
     /* Each section once, as the newest epoch that has it says, folded or not. */
     same = same && found.sections == (epoch > 0) + (epoch > 0) + (unsigned)(epoch > 1);

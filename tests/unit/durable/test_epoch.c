@@ -49,6 +49,21 @@ static struct fr_buffer encode_golden(void)
     return out;
 }
 
+FR_CASE(a_stage_knows_what_its_epoch_takes_in_the_journal)
+{
+    struct fr_stage stage;
+    struct fr_buffer bytes = {0};
+    struct fr_sha256 previous = counting_digest();
+    struct fr_order order = fr_order_of(golden_salt);
+    fr_stage_init(&stage);
+    stage_golden(&stage);
+    uint64_t expected = fr_stage_bytes(&stage);
+    fr_epoch_encode(&stage, &order, &previous, &bytes);
+    assert_int_equal(expected, FR_STAGE_FRONT + bytes.size);
+    fr_buffer_release(&bytes);
+    fr_stage_release(&stage);
+}
+
 /* epoch.bin was written from the layout in docs/state.md by Python's struct and hashlib,
  * not by this encoder. */
 FR_CASE(an_epoch_encodes_to_the_golden_bytes)
@@ -309,6 +324,25 @@ FR_CASE(an_announcement_comes_back)
     fr_buffer_release(&bytes);
 }
 
+FR_CASE(an_announced_snapshot_comes_back_and_is_never_read_half)
+{
+    struct fr_announcement said = {.samples = 7, .snapshot = {.name = "ctr-1-812", .bytes = 1ull << 40}}, heard;
+    struct fr_buffer bytes = {0};
+    struct fr_arena arena = {0};
+    memset(said.snapshot.sha256.bytes, 0xab, sizeof(said.snapshot.sha256.bytes));
+    fr_announcement_encode(&said, &bytes);
+    assert_int_equal(fr_announcement_parse(bytes.data, bytes.size, &arena, &heard), FR_OK);
+    assert_string_equal(heard.snapshot.name, "ctr-1-812");
+    assert_int_equal(heard.snapshot.bytes, 1ull << 40);
+    assert_memory_equal(&heard.snapshot.sha256, &said.snapshot.sha256, sizeof(said.snapshot.sha256));
+    for (size_t size = 0; size < bytes.size; size++)
+        assert_int_equal(fr_announcement_parse(bytes.data, size, &arena, &heard), FR_E_CORRUPT);
+    fr_put_u8(&bytes, 0);
+    assert_int_equal(fr_announcement_parse(bytes.data, bytes.size, &arena, &heard), FR_E_CORRUPT);
+    fr_arena_release(&arena);
+    fr_buffer_release(&bytes);
+}
+
 /* Watermark and samples; t, flags, number of tasks; two tasks with an AUC of 0.75 and the one NaN;
  * three offsets. */
 FR_CASE(an_announcement_encodes_to_known_bytes)
@@ -433,6 +467,7 @@ FR_CASE(dense_bytes_cut_anywhere_are_refused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        SCENE_CASE(a_stage_knows_what_its_epoch_takes_in_the_journal),
         SCENE_CASE(an_epoch_encodes_to_the_golden_bytes),
         SCENE_CASE(a_parsed_epoch_yields_what_was_staged_in_table_and_hash_order),
         SCENE_CASE(sections_come_in_name_order_and_are_found_by_name),
@@ -443,6 +478,7 @@ int main(void)
         SCENE_CASE(every_changed_byte_is_refused_or_changes_the_digest),
         SCENE_CASE(images_that_break_a_rule_are_refused),
         SCENE_CASE(an_announcement_comes_back),
+        SCENE_CASE(an_announced_snapshot_comes_back_and_is_never_read_half),
         SCENE_CASE(an_announcement_encodes_to_known_bytes),
         SCENE_CASE(an_announcement_cut_or_changed_anywhere_never_reads_outside),
         SCENE_CASE(offsets_out_of_order_are_refused),

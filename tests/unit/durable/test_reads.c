@@ -1,6 +1,7 @@
 /* Parts of the folded state: point reads and ranges against a model, also beside folds. */
 #include "scene.h"
 
+#include <glob.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
@@ -266,6 +267,54 @@ FR_CASE(reads_beside_folds_see_what_was_folded_before_them)
 
 /* ---- open files ---- */
 
+/* Turns a bit of a block in every sorted file of the cold store; twice: none. */
+static void flip_sorted_files(const struct scene *scene)
+{
+    char pattern[SCENE_PATH];
+    scene_path(scene, "cold/*.sst", pattern);
+    glob_t found = {0};
+    assert_int_equal(glob(pattern, 0, NULL, &found), 0);
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        FILE *file = fopen(found.gl_pathv[i], "r+b"); /* in place: open descriptors see it */
+        assert_non_null(file);
+        assert_int_equal(fseek(file, 30, SEEK_SET), 0);
+        int byte = fgetc(file);
+        assert_int_equal(fseek(file, 30, SEEK_SET), 0);
+        assert_int_equal(fputc(byte ^ 8, file), byte ^ 8);
+        assert_int_equal(fclose(file), 0);
+    }
+    globfree(&found);
+}
+
+FR_CASE(a_damaged_sorted_file_ends_all_use_and_says_what_to_do)
+{
+    struct scene scene = scene_make(85);
+    struct fr_durable *durable = scene_open(&scene, false);
+    scene_append_to(&scene, durable, 1, 3);
+    scene_fold(durable);
+    check_fetch(durable, expect(&scene, 3, 1), 1, 10);
+    scene_append_to(&scene, durable, 4, 4);
+    flip_sorted_files(&scene);
+    struct expected expected = expect(&scene, 3, 1);
+    struct fr_durable_reader reader = {&expected, look};
+    struct fr_err err = {0};
+    uint64_t hashes[64];
+    for (uint64_t i = 0; i < 64; i++)
+        hashes[i] = fr_order_hash(&expected.order, scene_key(i));
+    qsort(hashes, 64, sizeof(hashes[0]), compare_u64);
+    assert_int_equal(fr_durable_fetch(durable, 1, hashes, 64, &reader, &err), FR_E_CORRUPT);
+    assert_int_equal(expected.visits, 0); /* nothing of it is handed out */
+    assert_non_null(strstr(err.text, ".sst"));
+    assert_non_null(strstr(err.text, "--restore"));
+    assert_int_equal(scene_append(&scene, durable, 5, &err), FR_E_CORRUPT);
+    assert_non_null(strstr(err.text, ".sst"));
+    fr_durable_close(durable);
+    flip_sorted_files(&scene);
+    durable = scene_open(&scene, false);
+    assert_true(scene_state_is(&scene, durable, 4));
+    fr_durable_close(durable);
+}
+
 FR_CASE(too_few_open_files_are_refused_by_name)
 {
     struct scene scene = scene_make(84);
@@ -289,6 +338,7 @@ int main(void)
         SCENE_CASE(a_range_ends_where_it_says),
         SCENE_CASE(a_readers_error_ends_the_read_and_nothing_else),
         SCENE_CASE(reads_beside_folds_see_what_was_folded_before_them),
+        SCENE_CASE(a_damaged_sorted_file_ends_all_use_and_says_what_to_do),
         SCENE_CASE(too_few_open_files_are_refused_by_name),
     };
     return cmocka_run_group_tests_name("durable reads", tests, NULL, NULL);

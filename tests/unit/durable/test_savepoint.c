@@ -117,7 +117,7 @@ FR_CASE(a_new_state_goes_on_from_a_savepoint_in_a_new_timeline)
     fr_durable_close(durable);
     struct fr_savepoint from = {0};
     struct fr_err err = {0};
-    if (fr_savepoint_restore(at.dir, other.dir, NULL, &from, &err) != FR_OK)
+    if (fr_savepoint_restore(at.dir, other.dir, NULL, NULL, &from, &err) != FR_OK)
         fail_msg("restore: %s", err.text);
     assert_int_equal(from.timeline, 2);
     durable = scene_open(&other, false);
@@ -155,15 +155,16 @@ FR_CASE(a_restore_never_touches_a_state_and_needs_a_savepoint)
     fr_durable_close(durable);
     struct fr_savepoint from;
     struct fr_err err = {0};
-    assert_int_equal(fr_savepoint_restore(at.dir, scene.dir, NULL, &from, &err), FR_E_EXISTS);
+    assert_int_equal(fr_savepoint_restore(at.dir, scene.dir, NULL, NULL, &from, &err), FR_E_EXISTS);
     assert_true(holds(&scene, LAST));
-    assert_int_equal(fr_savepoint_restore(scene.dir, other.dir, NULL, &from, &err), FR_E_STATE);
-    assert_int_equal(fr_savepoint_restore("/tmp/fr_durable_nothing", other.dir, NULL, &from, &err), FR_E_NOT_FOUND);
+    assert_int_equal(fr_savepoint_restore(scene.dir, other.dir, NULL, NULL, &from, &err), FR_E_STATE);
+    assert_int_equal(fr_savepoint_restore("/tmp/fr_durable_nothing", other.dir, NULL, NULL, &from, &err),
+                     FR_E_NOT_FOUND);
     assert_int_not_equal(access(other.dir, F_OK), 0);
     char hwm[SCENE_PATH];
     scene_path(&scene, "hwm", hwm);
     assert_int_equal(unlink(hwm), 0); /* a state that lost its mark is still no place for another */
-    assert_int_equal(fr_savepoint_restore(at.dir, scene.dir, NULL, &from, &err), FR_E_EXISTS);
+    assert_int_equal(fr_savepoint_restore(at.dir, scene.dir, NULL, NULL, &from, &err), FR_E_EXISTS);
 }
 
 FR_CASE(without_a_journal_a_state_opens_only_when_nothing_of_it_is_missing)
@@ -276,7 +277,7 @@ FR_CASE(a_restore_that_stops_at_any_call_is_no_state_and_can_be_made_again)
         disk.rename = failing_rename;
         disk.sync_dir = failing_sync_dir;
         struct fr_err err = {0};
-        enum fr_status status = fr_savepoint_restore(at.dir, other.dir, &disk, &from, &err);
+        enum fr_status status = fr_savepoint_restore(at.dir, other.dir, &disk, NULL, &from, &err);
         failed = f.failed;
         assert_int_equal(status == FR_OK, !failed);
         struct fr_durable *half = NULL;

@@ -1,12 +1,13 @@
 /* From epoch bytes to delta records: what becomes public and what does not. */
 #include "case.h"
 
+#include "base/check.h"
 #include "fixture.h"
 
 struct seen {
     uint64_t rows, drops, dense, exact, commits, models, rewinds;
     uint8_t why;
-    float first[2];
+    float first[2], newest[8]; /* newest: of rows, first floats */
     struct fr_delta_record commit;
     struct fr_buffer bytes; /* all records one after the other */
 };
@@ -24,6 +25,11 @@ static enum fr_status look(void *self, uint32_t partition, uint32_t piece, const
     seen->dense += record.kind == FR_DELTA_DENSE;
     seen->exact += record.kind == FR_DELTA_DENSE && record.dense.quantize == FR_CODEC_F32;
     if (record.kind == FR_DELTA_ROWS) {
+        for (uint32_t r = 0; r < record.rows.n_rows && seen->rows + r < 8; r++) {
+            float values[2];
+            fr_delta_segment_row(&record, 0, r, values);
+            seen->newest[seen->rows + r] = values[0];
+        }
         seen->rows += record.rows.n_rows;
         fr_delta_segment_row(&record, 0, 0, seen->first);
         assert_int_equal(record.rows.segments[0].dim, 2);
@@ -58,24 +64,59 @@ static void stage_begin(struct fr_stage *stage, uint64_t epoch)
     stage->timeline = 1;
 }
 
+/* One epoch from its stage to the records seen. */
+struct run {
+    struct fixture f;
+    struct fr_stage stage;
+    struct fr_buffer bytes;
+    struct fr_epoch epoch;
+    struct seen seen;
+    uint64_t saturated;
+    struct fr_err err;
+};
+
+static void run_begin(struct run *run, uint64_t epoch)
+{
+    memset(run, 0, sizeof(*run));
+    fixture_settings(&run->f, "ctr");
+    stage_begin(&run->stage, epoch);
+}
+
+static enum fr_status run_export(struct run *run)
+{
+    run->epoch = encode(&run->stage, &run->bytes);
+    return fr_export_epoch(&run->f.settings, &run->epoch, look, &run->seen, &run->saturated, &run->err);
+}
+
+static void expect_the_same_again(struct run *run)
+{
+    struct seen again = {0};
+    assert_int_equal(fr_export_epoch(&run->f.settings, &run->epoch, look, &again, &run->saturated, NULL), FR_OK);
+    assert_int_equal(run->seen.bytes.size, again.bytes.size);
+    assert_memory_equal(run->seen.bytes.data, again.bytes.data, again.bytes.size);
+    fr_buffer_release(&again.bytes);
+}
+
+static void run_end(struct run *run)
+{
+    fr_buffer_release(&run->seen.bytes);
+    fr_buffer_release(&run->bytes);
+    fr_buffer_release(&run->f.head);
+    fr_stage_release(&run->stage);
+}
+
 FR_CASE(only_rows_and_reasoned_absences_are_public)
 {
-    struct fixture f = {0};
-    fixture_settings(&f, "ctr");
-    struct fr_stage stage;
-    stage_begin(&stage, 5);
-    stage_row(&stage, 0, 11, 3.0f);
-    stage_row(&stage, 1, 12, 4.0f);
-    stage_absent(&stage, 1, 13, FR_ABSENT_IDLE);
-    stage_absent(&stage, 1, 14, FR_ABSENT_SILENT);
-    stage_image(&stage, &(struct fr_image){.key = 15, .size = 12, .kind = FR_IMAGE_PENDING}, "123456789012");
-    stage_sections(&stage, 1700000005000, false, false);
-    struct fr_buffer bytes = {0};
-    struct fr_epoch epoch = encode(&stage, &bytes);
-    struct seen seen = {0};
-    uint64_t saturated = 0;
-    struct fr_err err = {0};
-    assert_int_equal(fr_export_epoch(&f.settings, &epoch, look, &seen, &saturated, &err), FR_OK);
+    struct run run;
+    run_begin(&run, 5);
+    stage_row(&run.stage, 0, 11, 3.0f);
+    stage_row(&run.stage, 1, 12, 4.0f);
+    stage_absent(&run.stage, 1, 13, FR_ABSENT_IDLE);
+    stage_absent(&run.stage, 1, 14, FR_ABSENT_SILENT);
+    stage_image(&run.stage, &(struct fr_image){.key = 15, .size = 12, .kind = FR_IMAGE_PENDING}, "123456789012");
+    stage_sections(&run.stage, 1700000005000, false, false);
+    assert_int_equal(run_export(&run), FR_OK);
+    const struct seen seen = run.seen;
     assert_int_equal(seen.rows, 2);
     assert_int_equal(seen.drops, 1);
     assert_int_equal(seen.why, FR_ABSENT_IDLE);
@@ -86,112 +127,151 @@ FR_CASE(only_rows_and_reasoned_absences_are_public)
     assert_int_equal(seen.commit.from, 5);
     assert_int_equal(seen.commit.commit.t_ms, 1700000005000);
     assert_int_equal(seen.commit.commit.samples, 500);
-    assert_int_equal(seen.commit.digest, fr_sha256_u64(&epoch.digest));
+    assert_int_equal(seen.commit.digest, fr_sha256_u64(&run.epoch.digest));
     assert_int_equal(seen.commit.commit.previous, 0x0102030405060708u);
-    assert_int_equal(saturated, 0);
+    assert_int_equal(run.saturated, 0);
     int64_t wall = 0;
-    assert_int_equal(fr_export_wall_ms(&epoch, &wall, &err), FR_OK);
+    assert_int_equal(fr_export_wall_ms(&run.epoch, &wall, &run.err), FR_OK);
     assert_int_equal(wall, 1700000005000);
-    fr_buffer_release(&seen.bytes);
-    fr_buffer_release(&bytes);
-    fr_buffer_release(&f.head);
-    fr_stage_release(&stage);
+    run_end(&run);
 }
 
 FR_CASE(model_and_dense_go_out_when_announced_and_epoch_1_has_no_predecessor)
 {
-    struct fixture f = {0};
-    fixture_settings(&f, "ctr");
-    struct fr_stage stage;
-    stage_begin(&stage, 1);
-    stage_sections(&stage, 1, true, true);
-    struct fr_buffer bytes = {0};
-    struct fr_epoch epoch = encode(&stage, &bytes);
-    struct seen seen = {0};
-    uint64_t saturated = 0;
-    assert_int_equal(fr_export_epoch(&f.settings, &epoch, look, &seen, &saturated, NULL), FR_OK);
+    struct run run;
+    run_begin(&run, 1);
+    stage_sections(&run.stage, 1, true, true);
+    assert_int_equal(run_export(&run), FR_OK);
+    const struct seen seen = run.seen;
     assert_int_equal(seen.models, 1);
     assert_int_equal(seen.dense, 2);
     assert_int_equal(seen.exact, 1); /* what the section calls so */
     assert_int_equal(seen.commit.commit.previous, 0);
-    fr_buffer_release(&seen.bytes);
-    fr_buffer_release(&bytes);
-    fr_buffer_release(&f.head);
-    fr_stage_release(&stage);
+    run_end(&run);
 }
 
 FR_CASE(the_same_epoch_gives_the_same_bytes)
 {
-    struct fixture f = {0};
-    fixture_settings(&f, "ctr");
-    struct fr_stage stage;
-    stage_begin(&stage, 9);
+    struct run run;
+    run_begin(&run, 9);
     for (uint64_t i = 0; i < 500; i++)
-        stage_row(&stage, (uint32_t)(i % 2), fr_fmix64(i), (float)i);
-    stage_sections(&stage, 1, true, true);
-    struct fr_buffer bytes = {0};
-    struct fr_epoch epoch = encode(&stage, &bytes);
-    struct seen a = {0}, b = {0};
-    uint64_t saturated = 0;
-    assert_int_equal(fr_export_epoch(&f.settings, &epoch, look, &a, &saturated, NULL), FR_OK);
-    assert_int_equal(fr_export_epoch(&f.settings, &epoch, look, &b, &saturated, NULL), FR_OK);
-    assert_int_equal(a.rows, 500);
-    assert_int_equal(a.bytes.size, b.bytes.size);
-    assert_memory_equal(a.bytes.data, b.bytes.data, a.bytes.size);
-    fr_buffer_release(&a.bytes);
-    fr_buffer_release(&b.bytes);
-    fr_buffer_release(&bytes);
-    fr_buffer_release(&f.head);
-    fr_stage_release(&stage);
+        stage_row(&run.stage, (uint32_t)(i % 2), fr_fmix64(i), (float)i);
+    stage_sections(&run.stage, 1, true, true);
+    assert_int_equal(run_export(&run), FR_OK);
+    assert_int_equal(run.seen.rows, 500);
+    expect_the_same_again(&run);
+    run_end(&run);
 }
 
-FR_CASE(a_rewind_section_makes_piece_0_of_every_partition)
+/* The journal has it, so a resend after a kill says the same, whatever was announced since. */
+FR_CASE(every_commit_announces_the_snapshot_of_its_epoch_in_the_same_bytes_each_time)
+{
+    struct run run;
+    run_begin(&run, 9);
+    stage_row(&run.stage, 0, 11, 3.0f);
+    struct fr_announcement *said = calloc(1, sizeof(*said));
+    said->snapshot = (struct fr_announced_snapshot){.name = "ctr-1-8", .bytes = 70000};
+    memset(said->snapshot.sha256.bytes, 0xab, sizeof(said->snapshot.sha256.bytes));
+    fr_announcement_encode(said, fr_stage_section(&run.stage, "announce"));
+    free(said);
+    assert_int_equal(run_export(&run), FR_OK);
+    expect_the_same_again(&run);
+    /* {name, bytes, sha256} as MessagePack, in the commit of every partition */
+    static const uint8_t head[] = "\x83\xa4name\xa7"
+                                  "ctr-1-8\xa5"
+                                  "bytes\xce\x00\x01\x11\x70\xa6sha256\xc4\x20";
+    uint8_t expected[sizeof(head) - 1 + 32];
+    memcpy(expected, head, sizeof(head) - 1);
+    memset(expected + sizeof(head) - 1, 0xab, 32);
+    unsigned found = 0;
+    for (size_t at = 0; at + sizeof(expected) <= run.seen.bytes.size; at++)
+        found += memcmp(run.seen.bytes.data + at, expected, sizeof(expected)) == 0;
+    assert_int_equal(run.seen.commits, FIXTURE_PARTITIONS);
+    assert_int_equal(found, FIXTURE_PARTITIONS);
+    run_end(&run);
+}
+
+FR_CASE(epoch_1_of_a_later_timeline_begins_with_a_rewind)
+{
+    const struct {
+        uint64_t epoch, timeline, rewinds;
+    } cases[] = {{1, 2, FIXTURE_PARTITIONS}, {1, 1, 0}, {2, 2, 0}};
+    for (size_t c = 0; c < FR_ARRAY_LEN(cases); c++) {
+        struct run run;
+        run_begin(&run, cases[c].epoch);
+        run.stage.timeline = cases[c].timeline;
+        stage_sections(&run.stage, 1, true, true);
+        assert_int_equal(run_export(&run), FR_OK);
+        assert_int_equal(run.seen.rewinds, cases[c].rewinds);
+        run_end(&run);
+    }
+}
+
+/* Rows as (table, key): 0/1 changes twice, 0/2 goes, 1/3 comes back, 1/4 is pending at last. */
+FR_CASE(merged_epochs_have_the_newest_of_each_key_and_parameter)
 {
     struct fixture f = {0};
     fixture_settings(&f, "ctr");
-    struct fr_stage stage;
-    stage_begin(&stage, 7);
-    stage_sections(&stage, 1, true, true);
-    struct fr_buffer *section = fr_stage_section(&stage, "rewind");
-    fr_put_u64(section, 6);
-    fr_buffer_append(section, "ctr-1-6", 7);
-    struct fr_buffer bytes = {0};
-    struct fr_epoch epoch = encode(&stage, &bytes);
-    struct seen seen = {0};
+    struct fr_buffer bytes[3] = {{0}};
+    struct fr_epoch epochs[3];
+    for (uint64_t e = 0; e < 3; e++) {
+        struct fr_stage stage;
+        stage_begin(&stage, 7 + e);
+        if (e != 1)
+            stage_row(&stage, 0, 1, 10.0f + (float)e);
+        if (e == 0)
+            stage_row(&stage, 0, 2, 20.0f), stage_absent(&stage, 1, 3, FR_ABSENT_WEAK), stage_row(&stage, 1, 4, 40.0f);
+        if (e == 1)
+            stage_absent(&stage, 0, 2, FR_ABSENT_IDLE), stage_row(&stage, 1, 3, 30.0f);
+        if (e == 2)
+            stage_image(&stage, &(struct fr_image){.key = 4, .table = 1, .size = 12, .kind = FR_IMAGE_PENDING},
+                        "123456789012");
+        stage_sections(&stage, 1700000005000 + (int64_t)e, e == 0, e < 2);
+        epochs[e] = encode(&stage, &bytes[e]);
+        fr_stage_release(&stage);
+    }
+    const struct fr_export_span span = {epochs, 3};
+    struct seen seen = {0}, again = {0};
     uint64_t saturated = 0;
-    assert_int_equal(fr_export_epoch(&f.settings, &epoch, look, &seen, &saturated, NULL), FR_OK);
-    assert_int_equal(seen.rewinds, FIXTURE_PARTITIONS);
+    assert_int_equal(fr_export_span(&f.settings, &span, look, &seen, &saturated, NULL), FR_OK);
+    assert_int_equal(fr_export_span(&f.settings, &span, look, &again, &saturated, NULL), FR_OK);
+    assert_int_equal(seen.bytes.size, again.bytes.size);
+    assert_memory_equal(seen.bytes.data, again.bytes.data, seen.bytes.size);
+    assert_int_equal(seen.rows, 3);
+    assert_int_equal(seen.drops, 1);
+    assert_int_equal(seen.why, FR_ABSENT_IDLE);
+    assert_true(seen.newest[0] == 12.0f && seen.newest[1] == 30.0f && seen.newest[2] == 40.0f);
+    assert_int_equal(seen.models, 1);
+    assert_int_equal(seen.dense, 2);
+    assert_int_equal(seen.commits, FIXTURE_PARTITIONS);
+    assert_int_equal(seen.commit.epoch, 9);
+    assert_int_equal(seen.commit.from, 7);
+    assert_int_equal(seen.commit.digest, fr_sha256_u64(&epochs[2].digest));
+    assert_int_equal(seen.commit.commit.previous, fr_sha256_u64(&epochs[0].previous));
+    assert_int_equal(seen.commit.commit.t_ms, 1700000005002);
     fr_buffer_release(&seen.bytes);
-    fr_buffer_release(&bytes);
+    fr_buffer_release(&again.bytes);
+    for (int e = 0; e < 3; e++)
+        fr_buffer_release(&bytes[e]);
     fr_buffer_release(&f.head);
-    fr_stage_release(&stage);
 }
 
 FR_CASE(images_that_do_not_fit_the_settings_are_corrupt)
 {
-    struct fixture f = {0};
-    fixture_settings(&f, "ctr");
-    struct fr_buffer bytes = {0};
     for (int wrong = 0; wrong < 3; wrong++) {
-        struct fr_stage stage;
-        stage_begin(&stage, 2);
+        struct run run;
+        run_begin(&run, 2);
         if (wrong == 0)
-            stage_row(&stage, 2, 1, 1.0f); /* a table too many */
+            stage_row(&run.stage, 2, 1, 1.0f); /* a table too many */
         if (wrong == 1)
-            stage_image(&stage, &(struct fr_image){.key = 1, .size = 20, .kind = FR_IMAGE_ROW}, "01234567890123456789");
+            stage_image(&run.stage, &(struct fr_image){.key = 1, .size = 20, .kind = FR_IMAGE_ROW},
+                        "01234567890123456789");
         if (wrong < 2)
-            stage_sections(&stage, 1, false, false); /* wrong == 2: nothing announced */
-        struct fr_epoch epoch = encode(&stage, &bytes);
-        struct seen seen = {0};
-        struct fr_err err = {0};
-        uint64_t saturated = 0;
-        assert_int_equal(fr_export_epoch(&f.settings, &epoch, look, &seen, &saturated, &err), FR_E_CORRUPT);
-        assert_string_not_equal(err.text, "");
-        fr_buffer_release(&seen.bytes);
-        fr_stage_release(&stage);
+            stage_sections(&run.stage, 1, false, false); /* wrong == 2: nothing announced */
+        assert_int_equal(run_export(&run), FR_E_CORRUPT);
+        assert_string_not_equal(run.err.text, "");
+        run_end(&run);
     }
-    fr_buffer_release(&bytes);
-    fr_buffer_release(&f.head);
 }
 
 int main(void)
@@ -200,7 +280,9 @@ int main(void)
         cmocka_unit_test(only_rows_and_reasoned_absences_are_public),
         cmocka_unit_test(model_and_dense_go_out_when_announced_and_epoch_1_has_no_predecessor),
         cmocka_unit_test(the_same_epoch_gives_the_same_bytes),
-        cmocka_unit_test(a_rewind_section_makes_piece_0_of_every_partition),
+        cmocka_unit_test(every_commit_announces_the_snapshot_of_its_epoch_in_the_same_bytes_each_time),
+        cmocka_unit_test(merged_epochs_have_the_newest_of_each_key_and_parameter),
+        cmocka_unit_test(epoch_1_of_a_later_timeline_begins_with_a_rewind),
         cmocka_unit_test(images_that_do_not_fit_the_settings_are_corrupt),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

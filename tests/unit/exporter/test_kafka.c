@@ -1,25 +1,13 @@
 /* The publisher's questions to a real Apache Kafka, which the embedded broker cannot answer: topic
  * creation, cleanup policy, transaction markers at the end of a partition. FRESHET_KAFKA names the
  * broker (tests/kafka/start prints one); without it every case is skipped, and says so. */
-#include "case.h"
+#include "publisher_fixture.h"
 
 #include <unistd.h>
 
 #include <librdkafka/rdkafka.h>
 
-#include "exporter/publisher.h"
-#include "fixture.h"
-
-enum { STEP_MS = 50, WAIT_MS = FR_PATIENCE_S * 1000 };
-
-static const char *brokers;
-
-/* Of a case: the topic's name, a durable state without epochs, the publisher last made. */
-static char topic[64];
-static struct fixture f;
-static struct fr_publisher *publisher;
-static struct fr_publisher_status status;
-static struct fr_err err;
+enum { WAIT_MS = FR_PATIENCE_S * 1000 };
 
 FR_FIXTURE(open_state)
 {
@@ -28,14 +16,6 @@ FR_FIXTURE(open_state)
     snprintf(topic, sizeof(topic), "freshet-test-%ld-%d", (long)getpid(), ++number);
     f = (struct fixture){0};
     return fixture_open(&f, "ctr");
-}
-
-FR_FIXTURE(close_state)
-{
-    fr_publisher_free(publisher);
-    publisher = NULL;
-    fixture_close(&f);
-    return 0;
 }
 
 static void need_kafka(void)
@@ -75,44 +55,19 @@ static void create_topic(const char *policy)
     rd_kafka_destroy(client);
 }
 
-/* In place of the one before, as after a restart; what the topic's check says, once there is an
- * answer. */
+/* What the topic's check says, once there is an answer; without `create` one question is enough. */
 static enum fr_status check(bool create)
 {
-    struct fr_publisher_options options = {.durable = f.durable,
-                                           .clock = fr_clock_system(),
-                                           .model = "ctr",
-                                           .brokers = brokers,
-                                           .topic = topic,
-                                           .partitions = FIXTURE_PARTITIONS,
-                                           .create = create};
-    fr_publisher_free(publisher);
-    publisher = NULL;
-    assert_int_equal(fr_publisher_new(&options, &publisher, NULL), FR_OK);
-    enum fr_status checked = fr_publisher_check(publisher, &err);
-    FR_UNTIL (checked != FR_E_UNAVAILABLE || !create)
-        checked = fr_publisher_check(publisher, &err);
-    return checked;
+    make_publisher((struct fr_publisher_options){.create = create});
+    return create ? check_until_answered() : fr_publisher_check(publisher, &err);
 }
 
-/* Goes on from what the topic shows; all that is durable is offered. */
+/* Goes on from what the topic shows. */
 static void publish(void)
 {
-    struct fr_durable_status durable;
     if (check(true) != FR_OK)
         fail_msg("%s", err.text);
-    fr_durable_get_status(f.durable, &durable);
-    fr_publisher_offer(publisher, durable.epoch);
-    fr_publisher_get_status(publisher, &status);
-}
-
-static void step_until(uint64_t acked)
-{
-    FR_UNTIL (status.acked >= acked) {
-        (void)!fr_publisher_step(publisher, STEP_MS, NULL);
-        fr_publisher_get_status(publisher, &status);
-    }
-    assert_int_equal(status.acked, acked);
+    offer_all();
 }
 
 FR_CASE(a_missing_topic_is_created_filled_and_resumed)

@@ -2,118 +2,36 @@
  * failed deliveries. */
 #include "recorded_clients.h"
 
-#include <librdkafka/rdkafka_mock.h>
+#include "mock_broker.h"
 
-#include "exporter/publisher.h"
-#include "fixture.h"
+enum { PRODUCE_API_KEY = 0 };
 
-enum { STEP_MS = 50, PRODUCE_API_KEY = 0 };
-
-static rd_kafka_t *host;
-static rd_kafka_mock_cluster_t *cluster;
-static char brokers[256];
-
-/* Of a case: an empty topic of two partitions, a durable state without epochs, the publisher last
- * made. */
-static char topic[32];
-static struct fixture f;
-static struct fr_publisher *publisher;
-static struct fr_publisher_status status;
 static uint32_t look_ms; /* of the publisher made next; 0: a minute */
-static struct fr_err err;
-
-FR_FIXTURE(start_broker)
-{
-    char text[256];
-    rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    assert_int_equal(rd_kafka_conf_set(conf, "test.mock.num.brokers", "1", text, sizeof(text)), RD_KAFKA_CONF_OK);
-    assert_int_equal(rd_kafka_conf_set(conf, "log_level", "3", text, sizeof(text)), RD_KAFKA_CONF_OK);
-    host = rd_kafka_new(RD_KAFKA_PRODUCER, conf, text, sizeof(text));
-    assert_non_null(host);
-    cluster = rd_kafka_handle_mock_cluster(host);
-    snprintf(brokers, sizeof(brokers), "%s", rd_kafka_mock_cluster_bootstraps(cluster));
-    return 0;
-}
-
-FR_FIXTURE(stop_broker)
-{
-    rd_kafka_destroy(host);
-    return 0;
-}
 
 FR_FIXTURE(open_state)
 {
-    static int number;
-    snprintf(topic, sizeof(topic), "delta-%d", ++number);
-    assert_int_equal(rd_kafka_mock_topic_create(cluster, topic, FIXTURE_PARTITIONS, 1), 0);
+    new_topic();
     f = (struct fixture){0};
     return fixture_open(&f, "ctr");
 }
 
-FR_FIXTURE(close_state)
-{
-    fr_publisher_free(publisher);
-    publisher = NULL;
-    fixture_close(&f);
-    return 0;
-}
-
-/* In place of the one before, as after a restart. */
-static void make_publisher(struct fixture *of, const char *to)
+static void restart(struct fixture *of, const char *to)
 {
     static const struct fr_publisher_property log[] = {{"log_level", "3", NULL}};
-    struct fr_publisher_options options = {.durable = of->durable,
-                                           .clock = fr_clock_system(),
-                                           .model = "ctr",
-                                           .brokers = brokers,
-                                           .topic = to,
-                                           .partitions = FIXTURE_PARTITIONS,
-                                           .create = true,
-                                           .max_in_flight_bytes = 64 * 1024,
-                                           .properties = log,
-                                           .n_properties = 1,
-                                           .look_ms = look_ms};
-    fr_publisher_free(publisher);
-    publisher = NULL;
-    assert_int_equal(fr_publisher_new(&options, &publisher, &err), FR_OK);
+    make_publisher((struct fr_publisher_options){.durable = of->durable,
+                                                 .topic = to,
+                                                 .create = true,
+                                                 .max_in_flight_bytes = 64 * 1024,
+                                                 .properties = log,
+                                                 .n_properties = 1,
+                                                 .look_ms = look_ms});
 }
 
-/* A broker that does not answer is asked again, as the daemon does. */
-static void check_ok(void)
-{
-    enum fr_status checked = FR_E_UNAVAILABLE;
-    FR_UNTIL (checked != FR_E_UNAVAILABLE)
-        checked = fr_publisher_check(publisher, &err);
-    if (checked != FR_OK)
-        fail_msg("%s", err.text);
-    fr_publisher_get_status(publisher, &status);
-}
-
-/* A publisher that has checked the topic; what is durable is offered, as the daemon does when
- * nothing is held back. */
 static void publish(void)
 {
-    struct fr_durable_status durable;
-    make_publisher(&f, topic);
+    restart(&f, topic);
     check_ok();
-    fr_durable_get_status(f.durable, &durable);
-    fr_publisher_offer(publisher, durable.epoch);
-}
-
-static void step_until(uint64_t acked)
-{
-    FR_UNTIL (status.acked >= acked) {
-        enum fr_status result = fr_publisher_step(publisher, STEP_MS, &err);
-        assert_true(result == FR_OK || result == FR_E_UNAVAILABLE);
-        fr_publisher_get_status(publisher, &status);
-        assert_true(status.acked <= status.sent);
-    }
-    assert_int_equal(status.acked, acked);
-}
-
-static void append(struct fixture *to, int rows)
-{
-    assert_int_equal(fixture_append(to, rows, 1700000000000, &err), FR_OK);
+    offer_all();
 }
 
 /* ---- what the topic holds ---- */
@@ -257,7 +175,7 @@ FR_CASE(a_check_offers_nothing)
 {
     append(&f, 3);
     append(&f, 3);
-    make_publisher(&f, topic);
+    restart(&f, topic);
     check_ok();
     fr_publisher_offer(publisher, 1);
     step_until(1);
@@ -269,7 +187,7 @@ FR_CASE(a_check_offers_nothing)
 
 FR_CASE(steps_before_the_check_are_refused)
 {
-    make_publisher(&f, "never-asked");
+    restart(&f, "never-asked");
     assert_int_equal(fr_publisher_step(publisher, 0, &err), FR_E_STATE);
 }
 
@@ -329,7 +247,7 @@ FR_CASE(an_epoch_cut_off_in_the_middle_is_sent_again_from_its_first_piece)
 
 static void expect_mismatch(struct fixture *of, const char *to, const char *word)
 {
-    make_publisher(of, to);
+    restart(of, to);
     assert_int_equal(fr_publisher_check(publisher, &err), FR_E_MISMATCH);
     if (!strstr(err.text, word))
         fail_msg("%s", err.text);
@@ -562,7 +480,7 @@ FR_CASE(a_broker_that_goes_away_is_a_problem_until_it_returns)
 FR_CASE(unreachable_brokers_are_unavailable)
 {
     assert_int_equal(rd_kafka_mock_broker_set_down(cluster, 1), 0);
-    make_publisher(&f, topic);
+    restart(&f, topic);
     assert_int_equal(fr_publisher_check(publisher, &err), FR_E_UNAVAILABLE);
     assert_int_equal(rd_kafka_mock_broker_set_up(cluster, 1), 0);
     check_ok();

@@ -1,58 +1,23 @@
 /* A topic that does not hold what a new replica begins with gets the whole state as one merged
  * epoch: against librdkafka's embedded broker. */
-#include "case.h"
-
-#include <librdkafka/rdkafka.h>
-#include <librdkafka/rdkafka_mock.h>
+#include "mock_broker.h"
 
 #include "exporter/full.h"
-#include "exporter/publisher.h"
-#include "fixture.h"
 
-enum { STEP_MS = 50, ROWS = 300 };
+enum { ROWS = 300 };
 
-static rd_kafka_t *host;
-static rd_kafka_mock_cluster_t *cluster;
-static char brokers[256], topic[32];
-static struct fixture f;
-static struct fr_publisher *publisher;
-static struct fr_publisher_status status;
-static struct fr_err err;
-
-FR_FIXTURE(start_broker)
-{
-    char text[256];
-    rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    assert_int_equal(rd_kafka_conf_set(conf, "test.mock.num.brokers", "1", text, sizeof(text)), RD_KAFKA_CONF_OK);
-    host = rd_kafka_new(RD_KAFKA_PRODUCER, conf, text, sizeof(text));
-    assert_non_null(host);
-    cluster = rd_kafka_handle_mock_cluster(host);
-    snprintf(brokers, sizeof(brokers), "%s", rd_kafka_mock_cluster_bootstraps(cluster));
-    return 0;
-}
-
-FR_FIXTURE(stop_broker)
-{
-    rd_kafka_destroy(host);
-    return 0;
-}
-
-static void append(int rows)
-{
-    assert_int_equal(fixture_append(&f, rows, 1700000000000, &err), FR_OK);
-}
+static struct fr_publisher_options more; /* of the backlog; of the publisher made next */
 
 /* Five epochs, folded; the journal keeps the newest only, as after they were acknowledged. */
 FR_FIXTURE(open_state)
 {
-    static int number;
     struct fr_durable_status durable;
-    snprintf(topic, sizeof(topic), "rebase-%d", ++number);
-    assert_int_equal(rd_kafka_mock_topic_create(cluster, topic, FIXTURE_PARTITIONS, 1), 0);
+    new_topic();
+    more = (struct fr_publisher_options){0};
     f = (struct fixture){.journal_file_max = 1};
     assert_int_equal(fixture_open(&f, "ctr"), FR_OK);
     for (int i = 0; i < 5; i++)
-        append(ROWS - i);
+        append(&f, ROWS - i);
     assert_int_equal(fr_durable_fold(f.durable, &err), FR_OK);
     assert_int_equal(fr_durable_acknowledge(f.durable, 5, &err), FR_OK);
     fr_durable_get_status(f.durable, &durable);
@@ -60,51 +25,18 @@ FR_FIXTURE(open_state)
     return 0;
 }
 
-FR_FIXTURE(close_state)
-{
-    fr_publisher_free(publisher);
-    publisher = NULL;
-    fixture_close(&f);
-    return 0;
-}
-
 static enum fr_status check(bool stop_on_loss)
 {
-    struct fr_publisher_options options = {.durable = f.durable,
-                                           .clock = fr_clock_system(),
-                                           .model = "ctr",
-                                           .brokers = brokers,
-                                           .topic = topic,
-                                           .partitions = FIXTURE_PARTITIONS,
-                                           .stop_on_loss = stop_on_loss};
-    fr_publisher_free(publisher);
-    publisher = NULL;
-    assert_int_equal(fr_publisher_new(&options, &publisher, &err), FR_OK);
-    enum fr_status checked = FR_E_UNAVAILABLE;
-    FR_UNTIL (checked != FR_E_UNAVAILABLE)
-        checked = fr_publisher_check(publisher, &err);
-    fr_publisher_get_status(publisher, &status);
-    return checked;
+    more.stop_on_loss = stop_on_loss;
+    make_publisher(more);
+    return check_until_answered();
 }
 
 static void publish(void)
 {
-    struct fr_durable_status durable;
     if (check(false) != FR_OK)
         fail_msg("%s", err.text);
-    fr_durable_get_status(f.durable, &durable);
-    fr_publisher_offer(publisher, durable.epoch);
-}
-
-static void step_until(uint64_t acked)
-{
-    FR_UNTIL (status.acked >= acked) {
-        enum fr_status result = fr_publisher_step(publisher, STEP_MS, &err);
-        if (result != FR_OK && result != FR_E_UNAVAILABLE)
-            fail_msg("%s", err.text);
-        fr_publisher_get_status(publisher, &status);
-    }
-    assert_int_equal(status.acked, acked);
+    offer_all();
 }
 
 /* ---- the records of a whole state ---- */
@@ -173,7 +105,7 @@ FR_CASE(a_whole_state_has_every_row_once_and_is_the_same_after_later_folds)
     assert_int_equal(first.commits, FIXTURE_PARTITIONS);
     assert_int_equal(first.models, 1);
     assert_int_equal(first.dense, 2);
-    append(ROWS + 50);
+    append(&f, ROWS + 50);
     assert_int_equal(fr_durable_fold(f.durable, &err), FR_OK);
     fr_export_full_rewind(full);
     assert_int_equal(write_full(full, &again), FR_EOF);
@@ -187,6 +119,64 @@ FR_CASE(a_whole_state_has_every_row_once_and_is_the_same_after_later_folds)
     fr_export_full_close(full);
 }
 
+enum { BACKLOG = 300 };
+
+static void gather(void)
+{
+    publish();
+    step_until(5);
+    for (int i = 0; i < BACKLOG; i++)
+        append(&f, i % 3);
+}
+
+FR_CASE(a_backlog_goes_out_merged_and_what_comes_then_by_itself)
+{
+    gather();
+    more.max_backlog_bytes = 20000;
+    publish();
+    uint64_t records = status.records;
+    step_until(5 + BACKLOG);
+    assert_int_equal(status.backlog.merges, 1);
+    assert_int_equal(status.backlog.merged_epochs, BACKLOG);
+    assert_true(status.records - records < BACKLOG / 10);
+    records = status.records;
+    append(&f, 3);
+    fr_publisher_offer(publisher, 6 + BACKLOG);
+    step_until(6 + BACKLOG);
+    assert_true(status.records > records);
+    assert_int_equal(status.backlog.merges, 1);
+    publish(); /* the next process finds it whole */
+    assert_int_equal(status.acked, 6 + BACKLOG);
+}
+
+FR_CASE(a_backlog_within_its_bound_goes_out_one_by_one)
+{
+    gather();
+    more.max_backlog_bytes = 64 << 20;
+    publish();
+    step_until(5 + BACKLOG);
+    assert_int_equal(status.backlog.merges, 0);
+    assert_true(status.records >= BACKLOG * FIXTURE_PARTITIONS);
+}
+
+FR_CASE(a_backlog_may_be_abandoned_for_the_whole_state)
+{
+    gather();
+    more = (struct fr_publisher_options){.max_backlog_bytes = 20000, .backlog_rebases = true};
+    publish();
+    FR_UNTIL (status.fold_wanted) {
+        assert_int_equal(fr_publisher_step(publisher, STEP_MS, &err), FR_OK);
+        fr_publisher_get_status(publisher, &status);
+    }
+    assert_int_equal(fr_durable_fold(f.durable, &err), FR_OK);
+    step_until(5 + BACKLOG);
+    assert_int_equal(status.backlog.abandoned, 1);
+    assert_int_equal(status.rebases, 1);
+    assert_int_equal(status.topic.begin, 5 + BACKLOG);
+    publish();
+    assert_int_equal(status.acked, 5 + BACKLOG);
+}
+
 FR_CASE(an_empty_topic_gets_the_whole_state_and_what_follows)
 {
     publish();
@@ -194,7 +184,7 @@ FR_CASE(an_empty_topic_gets_the_whole_state_and_what_follows)
     step_until(5);
     assert_int_equal(status.rebases, 1);
     assert_int_equal(status.topic.begin, 5);
-    append(20);
+    append(&f, 20);
     fr_publisher_offer(publisher, 6);
     step_until(6);
     publish(); /* the next process finds it whole */
@@ -223,7 +213,7 @@ FR_CASE(a_rebase_that_a_kill_cut_off_is_made_again_of_a_later_epoch)
     fr_publisher_get_status(publisher, &status);
     assert_int_equal(status.sent, 0);
     assert_true(status.fold_wanted);
-    append(20);
+    append(&f, 20);
     assert_int_equal(fr_durable_fold(f.durable, &err), FR_OK);
     fr_publisher_offer(publisher, 6);
     step_until(6);
@@ -237,6 +227,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_whole_state_has_every_row_once_and_is_the_same_after_later_folds),
         CASE(an_empty_topic_gets_the_whole_state_and_what_follows),
+        CASE(a_backlog_goes_out_merged_and_what_comes_then_by_itself),
+        CASE(a_backlog_within_its_bound_goes_out_one_by_one),
+        CASE(a_backlog_may_be_abandoned_for_the_whole_state),
         CASE(on_loss_stop_says_how_to_go_on),
         CASE(a_rebase_that_a_kill_cut_off_is_made_again_of_a_later_epoch),
     };

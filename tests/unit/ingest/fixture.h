@@ -79,6 +79,8 @@ struct service {
     uint32_t n_batches, sizes[LOG_RECORDS];
     struct fr_batch_position last[LOG_PARTITIONS + FILES];
     int64_t until_ms;
+    struct fr_ingest_skip skips[FR_SKIPS_MAX + 1]; /* asked for */
+    size_t n_skips;
     char dir[32]; /* of files; empty: none */
     bool end_of_stream;
     struct fr_err err;
@@ -451,6 +453,8 @@ static inline enum fr_status service_start(struct service *s, bool until_end)
         .end_offsets = s->ends,
         .fix_end = keep_ends,
         .fix_end_self = s,
+        .skips = s->skips,
+        .n_skips = s->n_skips,
         .source = &s->source,
         .dead_sink = &s->sink,
     };

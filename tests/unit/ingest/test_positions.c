@@ -65,9 +65,50 @@ FR_CASE(what_was_encoded_is_parsed_to_the_same)
     fr_positions_release(&parsed);
 }
 
+FR_CASE(skipped_ranges_are_stored_and_without_any_the_form_is_the_plain_one)
+{
+    struct fr_positions positions = two_partitions(), parsed = {0};
+    struct fr_buffer plain = {0}, bytes = {0}, again = {0};
+    fr_positions_encode(&positions, &plain);
+    positions.partitions[1].n_skips = 2;
+    positions.partitions[1].skips[0] = (struct fr_skip){0, 0};
+    positions.partitions[1].skips[1] = (struct fr_skip){7, INT64_MAX};
+    fr_positions_encode(&positions, &bytes);
+    assert_int_equal(plain.data[0], 1);
+    assert_int_equal(bytes.data[0], 2);
+    assert_int_equal(bytes.size, plain.size + 2 * 4 + 2 * 16);
+    assert_int_equal(fr_positions_parse(bytes.data, bytes.size, &parsed), FR_OK);
+    assert_int_equal(parsed.partitions[0].n_skips, 0);
+    assert_int_equal(parsed.partitions[1].n_skips, 2);
+    assert_true(fr_positions_skips(&parsed.partitions[1], 0));
+    assert_false(fr_positions_skips(&parsed.partitions[1], 1));
+    assert_false(fr_positions_skips(&parsed.partitions[1], 6));
+    assert_true(fr_positions_skips(&parsed.partitions[1], 7));
+    assert_true(fr_positions_skips(&parsed.partitions[1], INT64_MAX));
+    fr_positions_encode(&parsed, &again);
+    assert_int_equal(again.size, bytes.size);
+    assert_memory_equal(again.data, bytes.data, bytes.size);
+    bytes.data[bytes.size - 1] = 0x80; /* the last end is negative */
+    assert_int_equal(fr_positions_parse(bytes.data, bytes.size, &parsed), FR_E_CORRUPT);
+    bytes.data[bytes.size - 1] = 0;
+    memset(bytes.data + bytes.size - 8, 0, 8); /* it is before its begin */
+    assert_int_equal(fr_positions_parse(bytes.data, bytes.size, &parsed), FR_E_CORRUPT);
+    bytes.data[bytes.size - 2 * 16 - 4] = FR_SKIPS_MAX + 1;
+    assert_int_equal(fr_positions_parse(bytes.data, bytes.size, &parsed), FR_E_CORRUPT);
+    bytes.data[bytes.size - 2 * 16 - 4] = 0; /* form 2 without a range */
+    assert_int_equal(fr_positions_parse(bytes.data, bytes.size - 2 * 16, &parsed), FR_E_CORRUPT);
+    fr_buffer_release(&plain);
+    fr_buffer_release(&bytes);
+    fr_buffer_release(&again);
+    fr_positions_release(&positions);
+    fr_positions_release(&parsed);
+}
+
 FR_CASE(every_truncation_and_a_trailing_byte_are_refused)
 {
     struct fr_positions positions = two_partitions(), parsed = {0};
+    positions.partitions[0].n_skips = 1;
+    positions.partitions[0].skips[0] = (struct fr_skip){50, 60};
     struct fr_buffer bytes = {0};
     fr_positions_encode(&positions, &bytes);
     for (size_t size = 0; size < bytes.size; size++) {
@@ -107,8 +148,9 @@ FR_CASE(a_batch_moves_positions_and_adds_to_the_ledger)
                                       .delivered = 3,
                                       .decoded = 2,
                                       .dead_lettered = 1,
-                                      .samples = 10,
+                                      .samples = 15,
                                       .roles = {7, 2, 1},
+                                      .skipped = 5,
                                       .lost = 4};
     struct fr_batch batch = {.n_positions = 1, .positions = &entry};
     fr_positions_apply(&positions, &batch);
@@ -116,6 +158,7 @@ FR_CASE(a_batch_moves_positions_and_adds_to_the_ledger)
     assert_int_equal(positions.partitions[0].item, 2);
     assert_int_equal(positions.partitions[0].fingerprint_offset, 11);
     assert_int_equal(positions.partitions[0].trained, 7);
+    assert_int_equal(positions.partitions[0].skipped, 5);
     assert_int_equal(positions.partitions[0].lost, 4);
     assert_true(fr_positions_balanced(&positions, &err));
     entry.roles[FR_ROLE_TRAIN] = 0;
@@ -151,6 +194,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_slot_keeps_its_number_and_begins_without_a_position),
         cmocka_unit_test(what_was_encoded_is_parsed_to_the_same),
+        cmocka_unit_test(skipped_ranges_are_stored_and_without_any_the_form_is_the_plain_one),
         cmocka_unit_test(every_truncation_and_a_trailing_byte_are_refused),
         cmocka_unit_test(a_partition_named_twice_is_refused),
         cmocka_unit_test(a_batch_moves_positions_and_adds_to_the_ledger),

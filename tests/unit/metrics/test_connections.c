@@ -1,27 +1,14 @@
 /* Connections of the HTTP server over real sockets: many, slow, greedy, without descriptors. */
-#include <arpa/inet.h>
-#include "case.h"
+#include "http_fixture.h"
 
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include "metrics/http.h"
 
 /* No load makes a client that sends at once take so long, but where the end of a head is waited
  * for. */
 enum { HEAD_MS = 3000, PATIENT_MS = 200000, DESCRIPTORS = 512 };
 
 static const char keep[] = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
-
-struct scene {
-    struct fr_registry *registry;
-    struct fr_http *http;
-};
 
 static struct fr_http *serve(struct fr_registry *registry, const char *host, uint32_t head_ms, struct fr_err *err)
 {
@@ -33,38 +20,11 @@ static struct fr_http *serve(struct fr_registry *registry, const char *host, uin
 
 FR_FIXTURE(setup)
 {
-    struct scene *scene = calloc(1, sizeof(*scene));
-    scene->registry = fr_registry_new("m");
+    struct scene *scene = scene_new();
     scene->http = serve(scene->registry, "127.0.0.1", PATIENT_MS, NULL);
     assert_non_null(scene->http);
     *state = scene;
     return 0;
-}
-
-FR_FIXTURE(teardown)
-{
-    struct scene *scene = *state;
-    fr_http_free(scene->http);
-    fr_registry_free(scene->registry);
-    free(scene);
-    return 0;
-}
-
-static int try_connect(const struct scene *scene)
-{
-    struct sockaddr_in address = {
-        .sin_family = AF_INET, .sin_port = htons(fr_http_port(scene->http)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (fd >= 0)
-        assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-    return fd;
-}
-
-static int connect_to(const struct scene *scene)
-{
-    int fd = try_connect(scene);
-    assert_true(fd >= 0);
-    return fd;
 }
 
 static void ask(int fd, const char *text)

@@ -1,52 +1,16 @@
 /* The HTTP server over real sockets: documents, health, which requests are answered. */
-#include <arpa/inet.h>
-#include "case.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include "metrics/http.h"
-
-struct scene {
-    struct fr_clock_fake clock;
-    struct fr_registry *registry;
-    struct fr_http *http;
-};
+#include "http_fixture.h"
 
 FR_FIXTURE(setup)
 {
-    struct scene *scene = calloc(1, sizeof(*scene));
+    struct scene *scene = scene_new();
     struct fr_err err = {0};
-    fr_clock_fake_init(&scene->clock, 1700000000000);
-    scene->registry = fr_registry_new("m");
     static const char *const hosts[] = {"freshet.svc"};
     struct fr_http_options options = {
         .host = "127.0.0.1", .hosts = hosts, .n_hosts = 1, .clock = &scene->clock.clock, .registry = scene->registry};
     assert_int_equal(fr_http_new(&options, &scene->http, &err), FR_OK);
     *state = scene;
     return 0;
-}
-
-FR_FIXTURE(teardown)
-{
-    struct scene *scene = *state;
-    fr_http_free(scene->http);
-    fr_registry_free(scene->registry);
-    free(scene);
-    return 0;
-}
-
-static int connect_to(const struct scene *scene)
-{
-    struct sockaddr_in address = {
-        .sin_family = AF_INET, .sin_port = htons(fr_http_port(scene->http)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_true(fd >= 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-    return fd;
 }
 
 /* Sends text, reads until the server closes or `limit` bytes; returns the status code. */

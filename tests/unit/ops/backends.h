@@ -12,6 +12,9 @@
 #include "base/check.h"
 #include "base/random.h"
 #include "reference/reference.h"
+#ifdef FR_PARITY_DEVICE
+#include "shim/shim.h"
+#endif
 
 enum { BACKENDS_MAX = 7, GUARD = 64 };
 #define GUARD_VALUE 12345.678f
@@ -21,6 +24,32 @@ struct backend_list {
     const struct fr_ops *ops[BACKENDS_MAX];
 };
 
+/* Every rule goes by some of these. */
+static inline struct fr_optimizer test_optimizer(enum fr_optimizer_kind kind)
+{
+    return (struct fr_optimizer){.kind = kind,
+                                 .lr = 0.1f,
+                                 .eps = 1e-8f,
+                                 .beta1 = 0.9f,
+                                 .beta2 = 0.99f,
+                                 .momentum = 0.9f,
+                                 .rho = 0.95f,
+                                 .beta = 1.0f,
+                                 .l2 = 0.02f};
+}
+
+#ifdef FR_PARITY_DEVICE
+/* The suite on a device alone. */
+static inline struct backend_list list_backends(void)
+{
+    return (struct backend_list){1, {fr_shim_ops()}};
+}
+
+static inline struct backend_list list_bf16_backends(void)
+{
+    return (struct backend_list){1, {fr_shim_bf16_ops()}};
+}
+#else
 /* Every backend this machine can run, but for the reference. */
 static inline struct backend_list list_backends(void)
 {
@@ -46,6 +75,8 @@ static inline struct backend_list list_bf16_backends(void)
             list.ops[list.n++] = all[i];
     return list;
 }
+
+#endif
 
 /* n floats between two guards. */
 static inline float *guarded(size_t n)

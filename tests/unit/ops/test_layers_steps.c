@@ -70,44 +70,121 @@ FR_CASE(masked_steps_add_nothing_but_count_and_the_last_step_is_the_newest_row)
 
 /* ---- attention ---- */
 
-static void lay_out_input(struct scene *s)
+static bool relu; /* of the layer under test */
+
+/* query, keys, kernel, bias; three units more than a key is wide. */
+static void lay_out_attention(struct scene *s)
 {
+    uint32_t units = s->width + 3;
     add_in(s, ROWS_VECTOR, s->width);
     add_in(s, ROWS_STEPS, s->width);
-    add_out(s, ROWS_STEPS, 4 * s->width);
+    add_in(s, ROWS_PARAMETER, 4 * s->width * units);
+    add_in(s, ROWS_PARAMETER, units);
+    add_out(s, ROWS_STEPS, units);
 }
 
-static struct fr_attention_input input_call(struct scene *s, uint32_t first, uint32_t n)
+static struct fr_attention_dense attention_call(const struct fr_ops *ops, struct scene *s, uint32_t first, uint32_t n)
 {
-    return (struct fr_attention_input){.steps = steps_of(s, 0, first, n),
+    uint32_t units = s->width + 3;
+    return (struct fr_attention_dense){.steps = steps_of(s, 0, first, n),
                                        .width = s->width,
+                                       .units = units,
+                                       .relu = relu,
+                                       .kernel = s->in[2].values,
+                                       .bias = s->in[3].values,
                                        .query = from_row(s->in[0], first),
                                        .keys = s->in[1],
                                        .out = s->out[0],
+                                       /* no alignment is asked for */
+                                       .workspace = guarded(ops->attention_workspace(s->width, units) + 1) + 1,
+                                       .gradient = s->out_gradient,
                                        .query_gradient = s->in_gradient[0],
-                                       .keys_gradient = s->in_gradient[1]};
+                                       .keys_gradient = s->in_gradient[1],
+                                       .kernel_gradient = s->in_gradient[2].values,
+                                       .bias_gradient = s->in_gradient[3].values};
 }
 
-static void input(const struct fr_ops *ops, struct scene *s, uint32_t first, uint32_t n)
+static void attention(const struct fr_ops *ops, struct scene *s, uint32_t first, uint32_t n)
 {
-    struct fr_attention_input call = input_call(s, first, n);
-    ops->attention_input(&call);
+    struct fr_attention_dense call = attention_call(ops, s, first, n);
+    ops->attention_dense(&call);
+    release_guarded(call.workspace - 1, ops->attention_workspace(call.width, call.units) + 1);
 }
 
-static void input_backward(const struct fr_ops *ops, struct scene *s)
+static void attention_backward(const struct fr_ops *ops, struct scene *s)
 {
-    struct fr_attention_input call = input_call(s, 0, s->m);
-    call.out = s->out_gradient;
-    ops->attention_input_backward(&call);
+    struct fr_attention_dense call = attention_call(ops, s, 0, s->m);
+    ops->attention_dense_backward(&call);
+    release_guarded(call.workspace - 1, ops->attention_workspace(call.width, call.units) + 1);
 }
 
-FR_CASE(attention_inputs_agree_with_the_reference_and_with_differences)
+FR_CASE(attention_layers_agree_with_the_reference_and_with_differences)
 {
-    check_operation(&(struct operation){.name = "attention_input",
-                                        .bound = 1e-10,
-                                        .lay_out = lay_out_input,
-                                        .forward = input,
-                                        .backward = input_backward});
+    struct operation op = {.name = "attention_dense",
+                           .bound = 1e-10,
+                           .lay_out = lay_out_attention,
+                           .forward = attention,
+                           .backward = attention_backward,
+                           .whole_rows = true};
+    check_operation(&op);
+    relu = true;
+    op.backward = NULL; /* differences would step over its kink */
+    check_operation(&op);
+    relu = false;
+}
+
+/* The gradient of a step is that of the layer without relu where its output is positive, and
+ * nothing elsewhere. */
+FR_CASE(attention_layers_with_relu_pass_gradients_where_they_are_positive)
+{
+    const struct operation op = {.name = "attention_dense", .bound = 1e-10, .lay_out = lay_out_attention};
+    struct backend_list list = list_backends();
+    for (size_t b = 0; b < list.n; b++) {
+        struct scene got = make_scene(&op, 20, 5, false), want = make_scene(&op, 20, 5, false);
+        attention(list.ops[b], &got, 0, 20);
+        for (size_t i = 0; i < rows_in(&got, ROWS_STEPS); i++)
+            for (size_t j = 0; j < got.out_columns[0]; j++)
+                if (!(got.out[0].values[i * got.out[0].ld + j] > 0.0f))
+                    want.out_gradient.values[i * want.out_gradient.ld + j] = 0.0f;
+        attention_backward(list.ops[b], &want);
+        relu = true;
+        attention(list.ops[b], &got, 0, 20);
+        attention_backward(list.ops[b], &got);
+        relu = false;
+        compare_gradients(&op, &got, &want, true, UINT32_MAX);
+        release_scene(&got);
+        release_scene(&want);
+    }
+}
+
+/* Width 1, two units: W = [1 2; 3 5; 7 11; 13 17], b = [0.5, -100]. q = 2, k = 3: [2, 3, -1, 6] W +
+ * b by hand; a masked step's key is zero. */
+FR_CASE(attention_layers_follow_their_equation)
+{
+    struct backend_list list = list_backends();
+    list.ops[list.n++] = fr_reference_ops();
+    const float kernel[] = {1.0f, 2.0f, 3.0f, 5.0f, 7.0f, 11.0f, 13.0f, 17.0f}, bias[] = {0.5f, -100.0f};
+    const float want[] = {82.5f, 10.0f, 16.5f, -74.0f}, rectified[] = {82.5f, 10.0f, 16.5f, 0.0f};
+    const uint32_t begin[] = {0, 0, 2};
+    const uint8_t masked[] = {0, 1};
+    for (size_t b = 0; b < list.n; b++) {
+        float query[] = {NAN, 2.0f}, keys[] = {3.0f, 0.0f}, out[4];
+        struct fr_attention_dense call = {.steps = {begin, masked, 0, 2},
+                                          .width = 1,
+                                          .units = 2,
+                                          .kernel = kernel,
+                                          .bias = bias,
+                                          .query = {query, 1},
+                                          .keys = {keys, 1},
+                                          .out = {out, 2},
+                                          .workspace = guarded(list.ops[b]->attention_workspace(1, 2))};
+        list.ops[b]->attention_dense(&call);
+        assert_memory_equal(out, want, sizeof(out));
+        call.relu = true;
+        list.ops[b]->attention_dense(&call);
+        assert_memory_equal(out, rectified, sizeof(out));
+        release_guarded(call.workspace, list.ops[b]->attention_workspace(1, 2));
+    }
 }
 
 static void lay_out_softmax(struct scene *s)
@@ -431,7 +508,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pooling_of_every_kind_agrees_with_the_reference_and_with_differences),
         cmocka_unit_test(masked_steps_add_nothing_but_count_and_the_last_step_is_the_newest_row),
-        cmocka_unit_test(attention_inputs_agree_with_the_reference_and_with_differences),
+        cmocka_unit_test(attention_layers_agree_with_the_reference_and_with_differences),
+        cmocka_unit_test(attention_layers_with_relu_pass_gradients_where_they_are_positive),
+        cmocka_unit_test(attention_layers_follow_their_equation),
         cmocka_unit_test(softmax_over_steps_agrees_with_the_reference_and_with_differences),
         cmocka_unit_test(softmax_gives_masked_steps_nothing_and_survives_large_scores),
         cmocka_unit_test(attention_pools_agree_with_the_reference_and_with_differences),

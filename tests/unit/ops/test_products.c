@@ -66,7 +66,10 @@ static struct backend_list list_all_backends(void)
 
 static const struct fr_ops *reference_of(const struct fr_ops *ops)
 {
-    bool bf16 = ops == fr_ops_bf16_dot() || ops == fr_ops_bf16_tiles();
+    struct backend_list rounding = list_bf16_backends();
+    bool bf16 = false;
+    for (size_t b = 0; b < rounding.n; b++)
+        bf16 |= rounding.ops[b] == ops;
     return bf16 ? fr_reference_bf16_ops() : fr_reference_ops();
 }
 

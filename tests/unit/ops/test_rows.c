@@ -114,17 +114,9 @@ static void make_world(struct update_world *w, enum fr_optimizer_kind kind, uint
 {
     memset(w, 0, sizeof(*w));
     uint32_t row_floats = 2 * dim + 2 * (2 * dim + 2);
-    struct fr_optimizer optimizer = {.kind = kind,
-                                     .lr = 0.1f,
-                                     .eps = 1e-8f,
-                                     .beta1 = 0.9f,
-                                     .beta2 = 0.99f,
-                                     .momentum = 0.9f,
-                                     .rho = 0.95f,
-                                     .beta = 1.0f,
-                                     .l1 = 0.01f,
-                                     .l2 = 0.02f,
-                                     .l21 = 0.3f};
+    struct fr_optimizer optimizer = test_optimizer(kind);
+    optimizer.l1 = 0.01f;
+    optimizer.l21 = 0.3f;
     w->memory = random_view(UNIQUE, row_floats, row_floats, 40);
     for (uint32_t u = 0; u < UNIQUE; u++) {
         float *states = w->memory.values + u * row_floats + 2 * dim;
@@ -231,6 +223,78 @@ FR_CASE(row_updates_agree_with_the_reference)
                     compare_updates(list.ops[b], row_kinds[k], dims[d], clipped);
 }
 
+/* 40 rows of one value, an occurrence each in a sample of its own: value, z, squares. */
+enum { WEIGHTS = 40, WEIGHT_FLOATS = 3 };
+
+struct weight_world {
+    float memory[WEIGHTS][WEIGHT_FLOATS], gradient[WEIGHTS];
+    float *rows[WEIGHTS];
+    uint32_t occ_begin[WEIGHTS + 1], occ[WEIGHTS], trained[WEIGHTS];
+    struct fr_occurrence occurrences[WEIGHTS];
+    struct fr_row_part part;
+    struct fr_row_source source;
+    float scratch[32];
+};
+
+/* Row 7 is absent, row 9 occurs in an untrained sample, every fourth row has met no gradient. */
+static void make_weights(struct weight_world *w)
+{
+    memset(w, 0, sizeof(*w));
+    fill(&w->memory[0][0], WEIGHTS * WEIGHT_FLOATS, 50);
+    fill(w->gradient, WEIGHTS, 51);
+    for (uint32_t i = 0; i < WEIGHTS; i++) {
+        w->memory[i][2] = i % 4 == 0 ? 0.0f : fabsf(w->memory[i][2]);
+        w->rows[i] = i == 7 ? NULL : w->memory[i];
+        w->occ[i] = i;
+        w->occ_begin[i + 1] = i + 1;
+        w->trained[i] = i != 9;
+        w->occurrences[i] = (struct fr_occurrence){.entry = i};
+    }
+    struct fr_optimizer optimizer = {.kind = FR_OPT_FTRL, .lr = 0.1f, .beta = 1.0f, .l1 = 0.2f, .l2 = 0.02f};
+    w->part = (struct fr_row_part){0, 1, 1, optimizer};
+    w->source = (struct fr_row_source){.gradient = {w->gradient, 1}, .trained = w->trained, .counted = w->trained};
+}
+
+static void step_weights(const struct fr_ops *ops, struct weight_world *w, uint32_t begin, uint32_t end)
+{
+    const uint32_t source_begin[] = {0, 1};
+    ops->update_rows(&(struct fr_row_update){.rows = w->rows,
+                                             .occ_begin = w->occ_begin,
+                                             .occ = w->occ,
+                                             .occurrences = w->occurrences,
+                                             .source_begin = source_begin,
+                                             .sources = &w->source,
+                                             .parts = &w->part,
+                                             .n_parts = 1,
+                                             .begin = begin,
+                                             .end = end,
+                                             .scratch = w->scratch});
+}
+
+FR_CASE(weights_of_ftrl_are_stepped_as_each_alone)
+{
+    struct backend_list list = list_backends();
+    for (size_t b = 0; b < list.n; b++) {
+        struct weight_world got, parts, want;
+        make_weights(&got);
+        make_weights(&parts);
+        make_weights(&want);
+        for (uint32_t step = 0; step < 3; step++) {
+            step_weights(list.ops[b], &got, 0, WEIGHTS);
+            step_weights(list.ops[b], &parts, 0, 17);
+            step_weights(list.ops[b], &parts, 17, 18);
+            step_weights(list.ops[b], &parts, 18, WEIGHTS);
+            for (uint32_t i = 0; i < WEIGHTS; i++) {
+                float g = want.gradient[i];
+                if (i != 7 && i != 9)
+                    fr_row_step(want.memory[i], want.memory[i] + 1, &g, 1, 1, &want.part.optimizer);
+            }
+        }
+        assert_memory_equal(got.memory, want.memory, sizeof(want.memory));
+        assert_memory_equal(parts.memory, want.memory, sizeof(want.memory));
+    }
+}
+
 FR_CASE(a_part_no_trained_occurrence_reaches_keeps_its_bits)
 {
     struct backend_list list = list_backends();
@@ -284,6 +348,7 @@ int main(void)
         cmocka_unit_test(pooling_agrees_with_the_reference),
         cmocka_unit_test(means_count_ids_without_a_row),
         cmocka_unit_test(row_updates_agree_with_the_reference),
+        cmocka_unit_test(weights_of_ftrl_are_stepped_as_each_alone),
         cmocka_unit_test(a_part_no_trained_occurrence_reaches_keeps_its_bits),
         cmocka_unit_test(check_rows_measures_the_gradients_and_changes_nothing),
     };

@@ -236,6 +236,17 @@ static inline uint64_t dump_hash(const struct freshet_replica *replica)
     return hash;
 }
 
+/* Of all records of the topic; releases both. */
+static inline void ends_like_one_that_never_stopped(struct freshet_replica *replica, struct history *h)
+{
+    struct freshet_replica *whole = replica_new();
+    feed_ok(whole, h, 0, h->n_topic);
+    assert_int_equal(dump_hash(replica), dump_hash(whole));
+    freshet_replica_free(whole);
+    freshet_replica_free(replica);
+    history_free(h);
+}
+
 static inline struct freshet_replica_info info_of(const struct freshet_replica *replica)
 {
     struct freshet_replica_info info;
@@ -248,6 +259,14 @@ static inline void fit_crc(struct topic_record *record)
 {
     uint32_t crc = __builtin_bswap32(fr_crc32c(0, record->bytes, record->size - 9));
     memcpy(record->bytes + record->size - 4, &crc, 4);
+}
+
+/* A new replica can begin with it; without it the partition is passed over. */
+static inline bool begins(const struct topic_record *at)
+{
+    struct fr_delta_record record;
+    assert_int_equal(fr_delta_read(at->bytes, at->size, &record, NULL), FR_OK);
+    return record.from == 1 && record.piece == 0;
 }
 
 #endif

@@ -199,14 +199,6 @@ FR_CASE(a_topic_that_begins_later_is_passed_over)
     history_free(h);
 }
 
-/* A new replica can begin with it; without it the partition is passed over. */
-static bool begins(const struct topic_record *at)
-{
-    struct fr_delta_record record;
-    assert_int_equal(fr_delta_read(at->bytes, at->size, &record, NULL), FR_OK);
-    return record.from == 1 && record.piece == 0;
-}
-
 /* Rows that it does not have are gone, without tombstones; new and old replicas end alike. */
 FR_CASE(an_epoch_merged_from_the_first_replaces_everything)
 {
@@ -328,6 +320,46 @@ FR_CASE(older_timelines_are_ignored_and_newer_ones_name_their_snapshot)
     freshet_replica_free(replica);
     history_free(h);
     history_free(old);
+}
+
+/* A restored state fills the topic as of its epoch, which lies before the one the replica serves;
+ * a first attempt was cut off by a kill, and the old writer is late. */
+FR_CASE(a_timeline_that_begins_with_a_merged_epoch_replaces_a_newer_epoch)
+{
+    struct history *h = history_of(6, 60), *again = history_new(9), *cut = history_new(11);
+    struct freshet_replica *replica = replica_new(), *fresh = replica_new();
+    struct fr_delta_rewind rewind = {0, ""};
+    const struct write_options merged = {.model = true, .rewind = &rewind, .from = 1, .set_previous = true};
+    cut->timeline = 2;
+    cut->epoch = 2;
+    history_change(cut, 40);
+    history_write(cut, &merged);
+    again->timeline = 3;
+    again->epoch = 3;
+    history_change(again, 40);
+    history_write(again, &merged);
+    history_epoch(again, 40);
+    feed_ok(replica, h, 0, h->n_topic);
+    uint64_t before = dump_hash(replica);
+    feed_ok(replica, cut, 0, cut->n_topic / 2);
+    assert_int_equal(dump_hash(replica), before);
+    for (size_t i = 0; i < again->n_topic; i++) {
+        struct freshet_event event;
+        feed_ok(replica, again, i, i + 1);
+        feed_ok(fresh, again, i, i + 1);
+        assert_int_equal(feed(replica, &h->topic[h->n_topic - 1], &event), FRESHET_OK);
+        assert_true(event.stale);
+        assert_int_equal(feed(replica, &cut->topic[0], &event), FRESHET_OK);
+        assert_true(event.stale);
+    }
+    assert_int_equal(info_of(replica).timeline, 3);
+    assert_int_equal(info_of(replica).epoch, 5);
+    assert_int_equal(dump_hash(replica), dump_hash(fresh));
+    freshet_replica_free(replica);
+    freshet_replica_free(fresh);
+    history_free(h);
+    history_free(again);
+    history_free(cut);
 }
 
 FR_CASE(a_rewind_to_nothing_starts_again_and_serves_the_old_state_meanwhile)
@@ -620,6 +652,7 @@ int main(void)
         cmocka_unit_test(a_second_writer_is_told_by_its_digest),
         cmocka_unit_test(an_epoch_with_another_predecessor_is_a_second_writer),
         cmocka_unit_test(older_timelines_are_ignored_and_newer_ones_name_their_snapshot),
+        cmocka_unit_test(a_timeline_that_begins_with_a_merged_epoch_replaces_a_newer_epoch),
         cmocka_unit_test(a_rewind_to_nothing_starts_again_and_serves_the_old_state_meanwhile),
         cmocka_unit_test(a_replica_of_some_partitions_needs_only_those_and_partition_0),
         cmocka_unit_test(merged_epochs_apply_where_they_continue_and_are_a_gap_elsewhere),

@@ -8,10 +8,9 @@
 #define FR_TESTS_STORE_MODEL_H
 
 #include "store/section.h"
-#include "store_fixture.h"
+#include "store_state.h"
 
 enum { MODEL_TABLES = 3, MODEL_UNIVERSE = 1500, MODEL_PLACES = 4096 };
-#define MODEL_SALT UINT64_C(0x5a17)
 
 enum model_state { MODEL_ABSENT, MODEL_PENDING, MODEL_LIVE };
 
@@ -60,7 +59,7 @@ struct model_fixed {
 
 static inline uint64_t model_hash(uint64_t key)
 {
-    struct fr_order order = fr_order_of(MODEL_SALT);
+    struct fr_order order = fr_order_of(STATE_SALT);
     return fr_order_hash(&order, key);
 }
 
@@ -299,7 +298,9 @@ static inline void model_slice_table(struct model *m, const struct world *w, uin
     uint64_t pending = model_pending(m, t);
     if (pending == 0 && (m->rows[t] == 0 || spec->n_expiries == 0))
         return;
-    uint64_t slice = model_next_slice(m, t, m->rows[t] + pending, spec->expire_slice_rows);
+    uint64_t slice = model_next_slice(
+        m, t, m->rows[t] + pending,
+        spec->expire_slice_rows > spec->expire_every ? spec->expire_slice_rows / spec->expire_every : 1);
     for (uint32_t i = 0; i < MODEL_UNIVERSE; i++) {
         const struct model_key *key = &m->keys[t][i];
         if (key->state == MODEL_ABSENT || !model_in_slice(i, m->slice_bits[t], slice))
@@ -314,9 +315,13 @@ static inline void model_slice_table(struct model *m, const struct world *w, uin
 static inline void model_slice(struct model *m, const struct world *w)
 {
     m->batch_number++;
-    for (uint32_t t = 0; t < w->n_tables; t++)
-        if (m->batch_number % w->tables[t].expire_every == 0)
+    for (uint32_t t = 0; t < w->n_tables; t++) {
+        uint32_t turns = w->tables[t].expire_every; /* for a sweep of a small table */
+        for (uint32_t i = 0; i < m->slice_bits[t] && turns > 1; i++)
+            turns /= 2;
+        if (m->batch_number % turns == 0)
             model_slice_table(m, w, t);
+    }
 }
 
 /* ---- epochs ---- */

@@ -263,6 +263,51 @@ FR_CASE(the_section_of_carried_keys_does_not_depend_on_the_order_of_arrival)
     assert_memory_equal(a->data, b->data, a->size);
 }
 
+static uint32_t dead_entries(const struct world *w, uint32_t *largest)
+{
+    uint32_t sum = 0;
+    *largest = 0;
+    for (uint32_t s = 0; s < FR_SHARDS; s++) {
+        uint32_t n = w->store->tables[0].shards[s].entries.light.n;
+        sum += n;
+        *largest = n > *largest ? n : *largest;
+    }
+    return sum;
+}
+
+/* Or the cut after a fold would be a pause, when that made the absences of a mass expiry
+ * forgettable. */
+FR_CASE(absences_that_are_folded_are_forgotten_a_few_thousand_at_a_cut)
+{
+    enum { BATCHES = 60, AT_A_CUT = 1024 };
+    struct test_batch *b = fr_alloc(1, sizeof(*b));
+    uint32_t most, dead;
+    pair_open(1, 0, 100);
+    for (uint64_t k = 0; k < BATCHES; k++) {
+        batch_begin(b, &p.w);
+        batch_sample(b, FR_ROLE_TRAIN, 0.0f);
+        for (uint64_t i = 0; i < TEST_SLOT_KEYS; i++)
+            batch_id(b, 0, test_key(k * TEST_SLOT_KEYS + i));
+        fr_store_plan(p.w.store, &b->batch, 0, p.w.rows);
+    }
+    cut(&p.w, &p.one);
+    while (fr_table_counts(&p.w.store->tables[0]).rows > 0)
+        fr_store_slice(p.w.store, 16, 1000);
+    fr_store_look(p.w.store, &b->batch);
+    p.w.store->looked_folded = 0; /* it read before the fold that made them forgettable */
+    fr_stage_clear(&p.two);
+    p.two.epoch = 2;
+    fr_store_cut(p.w.store, &p.two);
+    assert_int_equal(dead_entries(&p.w, &most), BATCHES * TEST_SLOT_KEYS);
+    p.w.store->looked = NULL;
+    for (dead = most; dead > 0; dead = most) {
+        cut(&p.w, &p.two);
+        (void)dead_entries(&p.w, &most);
+        assert_int_equal(most, dead > AT_A_CUT ? dead - AT_A_CUT : 0);
+    }
+    free(b);
+}
+
 /* Scenario 2: the state is the newest image, whichever older one cold still holds. */
 FR_CASE(an_absent_image_hides_the_older_row_and_a_later_row_is_fresh)
 {
@@ -509,6 +554,7 @@ int main(void)
         PAIR_CASE(a_published_row_back_as_pending_gives_tombstone_then_pending_and_restores),
         PAIR_CASE(a_published_row_back_as_pending_and_forgotten_in_one_epoch_is_a_tombstone),
         PAIR_CASE(the_section_of_carried_keys_does_not_depend_on_the_order_of_arrival),
+        PAIR_CASE(absences_that_are_folded_are_forgotten_a_few_thousand_at_a_cut),
         PAIR_CASE(an_absent_image_hides_the_older_row_and_a_later_row_is_fresh),
         PAIR_CASE(occurrences_are_not_counted_twice_by_a_crash_after_the_cut),
         PAIR_CASE(images_that_do_not_fit_are_refused),

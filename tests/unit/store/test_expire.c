@@ -111,6 +111,27 @@ FR_CASE(slices_take_turns_over_the_whole_table)
     world_close(&w);
 }
 
+/* No batch bears what falls due in many. */
+FR_CASE(rows_of_one_turn_in_many_are_looked_at_in_slices_at_every_turn)
+{
+    enum { ROWS = 4000, EVERY = 16 };
+    struct world w;
+    world_sliced(&w, ROWS);
+    w.store->tables[0].spec.expire_every = EVERY;
+    w.store->tables[0].spec.expire_slice_rows = 64 * EVERY;
+    fr_store_slice(w.store, EVERY, 100);
+    uint64_t rows = ROWS, before = ROWS;
+    for (uint64_t batch = EVERY + 1; rows > ROWS / 2; batch++, before = rows) {
+        fr_store_slice(w.store, batch, 1000);
+        rows = counts_of(&w).rows;
+        assert_true(rows < before && before - rows <= 3 * 64);
+    }
+    /* at once while nothing is trained */
+    assert_true(fr_store_slice_idle(w.store, 1000));
+    assert_true(before - counts_of(&w).rows > 8 * 64);
+    world_close(&w);
+}
+
 /* Re-plans the first n keys now, then lets two slices take what is idle. */
 static uint32_t slice_bits_after_shrinking_to(struct world *w, uint32_t n, int64_t watermark_ms)
 {
@@ -236,6 +257,7 @@ int main(void)
         cmocka_unit_test(a_slice_runs_only_on_the_tables_turn),
         cmocka_unit_test(an_expired_key_returns_with_initial_weights_and_a_count_of_zero),
         cmocka_unit_test(slices_take_turns_over_the_whole_table),
+        cmocka_unit_test(rows_of_one_turn_in_many_are_looked_at_in_slices_at_every_turn),
         cmocka_unit_test(the_division_into_slices_changes_back_only_at_half),
         cmocka_unit_test(what_a_slice_takes_depends_on_batch_number_not_on_order_of_arrival),
         cmocka_unit_test(once_seen_keys_are_forgotten_and_counted),

@@ -1,11 +1,13 @@
-/* Every gate with every rule of expiry against a model of lists and plain formulas, while batches
- * are refused and the store is cut and restored on the way. */
-#include "store_fixture.h"
+/* Every gate with every set of rules of expiry against a model of lists and plain formulas, while
+ * batches are refused, keys leave memory for the cold store and come back, and the store is cut and
+ * restored on the way. */
+#include "store/section.h"
 #include "store_image.h"
+#include "store_state.h"
 
 #include "../../../store/sweep.h"
 
-enum { UNIVERSE = 300, BATCHES = 60, GATES = 3, RULES = 6, SHOWN = 3 };
+enum { UNIVERSE = 300, BATCHES = 60, GATES = 3, RULES = 4, RULE_SETS = 1 << RULES };
 
 #define PROBABILITY 0.2f
 #define NORM 1.0f
@@ -16,8 +18,10 @@ struct policies { /* configs of one run */
     struct fr_expire_weak weak;
     struct fr_expire_score score;
     struct fr_expire_capacity capacity;
-    uint32_t gate, rule; /* rule RULES - 1: all of them, 0: none */
+    uint32_t gate, rules; /* a bit for each rule, in the order in which they are asked */
 };
+
+enum { IDLE = 1, WEAK = 2, SCORE = 4, CAPACITY = 8 };
 
 struct model_key {
     enum { ABSENT, PENDING, LIVE } state;
@@ -29,6 +33,7 @@ struct model_key {
 
 struct model {
     struct model_key keys[UNIVERSE];
+    double norm[UNIVERSE]; /* of the rows' values, after the last step */
     uint64_t admitted, expired[FR_ABSENT_REASONS];
     struct fr_sweep_edge edge;
 };
@@ -52,7 +57,7 @@ static void world_of(struct world *w, struct policies *p, size_t workers)
                                              fr_expire_capacity_policy(&p->capacity)};
     table->n_expiries = 0;
     for (uint32_t i = 0; i < FR_ARRAY_LEN(rules); i++)
-        if (p->rule == i + 1 || p->rule == RULES - 1)
+        if (p->rules >> i & 1)
             table->expiries[table->n_expiries++] = rules[i];
     world_add_slot(w, 0, true, true);
     world_add_slot(w, 0, false, true);
@@ -139,19 +144,14 @@ static uint8_t model_judge(const struct model *m, const struct policies *p, cons
                            int64_t watermark_ms, bool over)
 {
     const struct model_key *key = &m->keys[k];
-    struct fr_store_view view;
-    assert_int_equal(fr_store_find(w->store, 0, test_key(k), &view), FR_OK);
-    double norm2 = 0, age = (double)(watermark_ms - key->seen_ms);
-    for (uint32_t i = 0; i < TEST_DIM; i++)
-        norm2 += (double)view.row[i] * (double)view.row[i];
-    bool all = p->rule == RULES - 1;
-    if ((p->rule == 1 || all) && age > 25)
+    double age = (double)(watermark_ms - key->seen_ms);
+    if ((p->rules & IDLE) && age > 25)
         return FR_ABSENT_IDLE;
-    if ((p->rule == 2 || all) && sqrt(norm2) < (double)NORM)
+    if ((p->rules & WEAK) && m->norm[k] < (double)NORM)
         return FR_ABSENT_WEAK;
-    if ((p->rule == 3 || all) && (0.5 * (double)key->show + key->click) * exp2(-age / 7) < 0.3)
+    if ((p->rules & SCORE) && (0.5 * (double)key->show + key->click) * exp2(-age / 7) < 0.3)
         return FR_ABSENT_SCORE;
-    if ((p->rule != 4 && !all) || !over || !m->edge.set || key->seen_ms > m->edge.rank_ms)
+    if (!(p->rules & CAPACITY) || !over || !m->edge.set || key->seen_ms > m->edge.rank_ms)
         return FR_ABSENT_SILENT;
     uint32_t bin = fr_sweep_bin(-(double)(m->edge.rank_ms - key->seen_ms));
     uint64_t draw = fr_fmix64(fr_order_hash(&w->store->order, test_key(k)) ^ 0x5eed) >> 32;
@@ -167,7 +167,7 @@ static void model_slice(struct model *m, const struct policies *p, const struct 
         rows += m->keys[k].state == LIVE;
         pending += m->keys[k].state == PENDING;
     }
-    if (pending == 0 && (rows == 0 || p->rule == 0))
+    if (pending == 0 && (rows == 0 || p->rules == 0))
         return;
     bool over = rows > p->capacity.rows_max;
     for (uint32_t k = 0; k < UNIVERSE; k++) {
@@ -189,7 +189,7 @@ static void model_slice(struct model *m, const struct policies *p, const struct 
     m->edge.rank_ms = watermark_ms;
 }
 
-static void compare(const struct model *m, const struct world *w)
+static void compare(struct model *m, const struct world *w, const struct test_state *state)
 {
     struct fr_store_table_stats stats;
     fr_store_stats(w->store, 0, &stats);
@@ -198,129 +198,212 @@ static void compare(const struct model *m, const struct world *w)
         assert_int_equal(stats.counts.expired[r], m->expired[r]);
     for (uint32_t k = 0; k < UNIVERSE; k++) {
         const struct model_key *key = &m->keys[k];
-        struct fr_store_view view;
-        enum fr_status status = fr_store_find(w->store, 0, test_key(k), &view);
+        struct state_view found;
+        const struct fr_store_view *view = &found.view;
+        enum fr_status status = state_find(state, w->store, 0, test_key(k), &found);
         assert_int_equal(status == FR_OK, key->state != ABSENT);
         if (status != FR_OK)
             continue;
-        assert_int_equal(view.kind == FR_IMAGE_ROW, key->state == LIVE);
-        assert_int_equal(view.seen_ms, key->seen_ms);
-        if (key->state == LIVE) {
-            assert_int_equal(view.show, key->show);
-            assert_true(view.click == key->click);
-        }
+        assert_int_equal(view->kind == FR_IMAGE_ROW, key->state == LIVE);
+        assert_int_equal(view->seen_ms, key->seen_ms);
+        if (key->state != LIVE)
+            continue;
+        assert_int_equal(view->show, key->show);
+        assert_true(view->click == key->click);
+        double norm2 = 0;
+        for (uint32_t i = 0; i < TEST_DIM; i++)
+            norm2 += (double)view->row[i] * (double)view->row[i];
+        m->norm[k] = sqrt(norm2);
     }
 }
 
 /* ---- the run ---- */
 
-struct trail { /* epochs so far */
-    struct fr_buffer epochs[BATCHES];
-    uint32_t n;
+struct run {
+    struct world w;
+    struct policies p;
+    struct test_state state;
+    struct model m;
+    struct test_batch batch;
+    struct fr_buffer section; /* "store", between its coming and the images' end */
+    uint64_t random, epoch;
+    uint64_t evicted; /* times that keys were in the cold store only */
 };
 
-static void cut_world(struct world *w, struct trail *trail)
+static struct run *r; /* of the case that runs */
+
+static void cut_world(void)
 {
-    const struct fr_sha256 previous = {{0}};
+    struct fr_err err = {0};
     struct fr_stage stage;
     fr_stage_init(&stage);
-    stage.epoch = trail->n + 1;
+    stage.epoch = ++r->epoch;
     stage.timeline = 1;
-    fr_store_cut(w->store, &stage);
-    fr_epoch_encode(&stage, &w->store->order, &previous, &trail->epochs[trail->n++]);
+    fr_store_cut(r->w.store, &stage);
+    if (fr_durable_append(r->state.durable, &stage, NULL, NULL, &err) != FR_OK)
+        fail_msg("append: %s", err.text);
     fr_stage_release(&stage);
 }
 
-static void restore_world(struct world *w, struct policies *p, const struct trail *trail)
+static enum fr_status restore_image(void *self, size_t thread, const struct fr_image *image)
 {
-    world_close(w);
-    world_of(w, p, 1 + trail->n % 3);
-    for (uint32_t e = 0; e < trail->n; e++) {
-        struct fr_epoch epoch;
-        struct fr_image image;
-        const uint8_t *bytes;
-        size_t size;
-        assert_int_equal(fr_epoch_parse(trail->epochs[e].data, trail->epochs[e].size, &epoch), FR_OK);
-        for (const uint8_t *at = NULL; fr_epoch_next(&epoch, &at, &image) == FR_OK;)
-            assert_int_equal(fr_store_restore_image(w->store, &image), FR_OK);
-        if (fr_epoch_section(&epoch, "expiry", &bytes, &size) == FR_OK)
-            assert_int_equal(fr_store_restore_expiry(w->store, bytes, size), FR_OK);
-        if (e + 1 < trail->n)
-            continue;
-        assert_int_equal(fr_epoch_section(&epoch, "store", &bytes, &size), FR_OK);
-        assert_int_equal(fr_store_restore_section(w->store, bytes, size), FR_OK);
-    }
+    (void)self, (void)thread;
+    return fr_store_restore_image(r->w.store, image);
 }
 
-static void plan_and_undo(struct world *w, const struct test_batch *b, int64_t watermark_ms)
+static enum fr_status restore_section(void *self, const char *name, const uint8_t *bytes, size_t size)
+{
+    (void)self;
+    if (strcmp(name, FR_SECTION_EXPIRY) == 0)
+        return fr_store_restore_expiry(r->w.store, bytes, size);
+    fr_buffer_clear(&r->section);
+    fr_buffer_append(&r->section, bytes, size);
+    return FR_OK;
+}
+
+/* Every other time there is no room for all rows: they follow on demand. */
+static bool restore_wants_cold(void *self)
+{
+    (void)self;
+    struct fr_err err = {0};
+    bool wants = true;
+    fr_store_limit(r->w.store, r->epoch % 2);
+    assert_int_equal(fr_store_restore_begin(r->w.store, r->section.data, r->section.size, &wants, &err), FR_OK);
+    fr_store_limit(r->w.store, 0);
+    return wants;
+}
+
+static void restore_world(void)
+{
+    struct fr_err err = {0};
+    struct fr_restore_visitor visitor = {
+        .image = restore_image, .section = restore_section, .wants_cold = restore_wants_cold};
+    world_close(&r->w);
+    state_close(&r->state);
+    world_of(&r->w, &r->p, 1 + r->epoch % 3);
+    state_open(&r->state, r->w.store);
+    if (fr_durable_restore(r->state.durable, &visitor, &err) != FR_OK)
+        fail_msg("restore: %s", err.text);
+    assert_int_equal(fr_store_restore_section(r->w.store, r->section.data, r->section.size), FR_OK);
+}
+
+/* Clean keys leave memory; whoever needs them gets them back. */
+static void evict(void)
+{
+    fr_store_limit(r->w.store, 1);
+    (void)fr_store_relieve(r->w.store);
+    fr_store_limit(r->w.store, 0);
+    r->evicted += fr_store_tiered(r->w.store);
+}
+
+static void fill(uint64_t batch)
+{
+    random_batch(&r->batch, &r->w, &r->random, batch / 10 % 2 == 0 ? UNIVERSE : UNIVERSE / 6);
+    for (uint32_t i = 0; i < r->batch.batch.n_samples; i++)
+        r->batch.origin[i] = batch << 32 | i;
+}
+
+/* What comes back from the cold store for a refused batch stays in memory. */
+static void plan_and_undo(int64_t watermark_ms)
 {
     struct fr_buffer before = {0}, after = {0};
-    store_image(w->store, &before);
-    fr_store_plan(w->store, &b->batch, watermark_ms, w->rows);
-    fr_store_undo(w->store);
-    store_image(w->store, &after);
-    assert_int_equal(before.size, after.size);
-    assert_memory_equal(before.data, after.data, before.size);
+    bool whole = !fr_store_tiered(r->w.store);
+    store_image(r->w.store, &before);
+    fr_store_plan(r->w.store, &r->batch.batch, watermark_ms, r->w.rows);
+    fr_store_undo(r->w.store);
+    store_image(r->w.store, &after);
+    if (whole) {
+        assert_int_equal(before.size, after.size);
+        assert_memory_equal(before.data, after.data, before.size);
+    }
+    compare(&r->m, &r->w, &r->state);
     fr_buffer_release(&before);
     fr_buffer_release(&after);
 }
 
-static void fill(struct test_batch *b, const struct world *w, uint64_t *random, uint64_t batch)
+static void train(uint64_t k, int64_t watermark_ms)
 {
-    random_batch(b, w, random, batch / 10 % 2 == 0 ? UNIVERSE : UNIVERSE / 6);
-    for (uint32_t i = 0; i < b->batch.n_samples; i++)
-        b->origin[i] = batch << 32 | i;
+    fill(k);
+    if (test_random(&r->random) % 2 == 0)
+        fr_store_look(r->w.store, &r->batch.batch);
+    if (test_random(&r->random) % 8 == 0)
+        evict();
+    fr_store_plan(r->w.store, &r->batch.batch, watermark_ms, r->w.rows);
+    step_rows(&r->w, &r->batch);
+    model_plan(&r->m, &r->p, &r->w, &r->batch, watermark_ms);
+    compare(&r->m, &r->w, &r->state);
 }
 
-static void run(uint32_t gate, uint32_t rule, uint64_t seed, struct model *m)
+static void expire(uint64_t k, int64_t watermark_ms)
 {
-    struct policies p = {.gate = gate, .rule = rule};
-    struct world w;
-    struct trail trail = {.n = 0};
-    struct test_batch *b = fr_alloc(1, sizeof(*b));
-    uint64_t random = seed;
-    *m = (struct model){0};
-    world_of(&w, &p, 2);
+    if (test_random(&r->random) % 4 == 0)
+        evict();
+    model_slice(&r->m, &r->p, &r->w, watermark_ms);
+    fr_store_slice(r->w.store, k, watermark_ms);
+    compare(&r->m, &r->w, &r->state);
+}
+
+static void run_batches(void)
+{
     for (uint64_t k = 1; k <= BATCHES; k++) {
         int64_t watermark_ms = (int64_t)(k * 3);
-        if (test_random(&random) % 4 == 0) {
-            fill(b, &w, &random, k + 1000);
-            plan_and_undo(&w, b, watermark_ms + 40);
+        if (test_random(&r->random) % 4 == 0) {
+            fill(k + 1000);
+            plan_and_undo(watermark_ms + 40);
         }
-        fill(b, &w, &random, k);
-        fr_store_plan(w.store, &b->batch, watermark_ms, w.rows);
-        step_rows(&w, b);
-        model_plan(m, &p, &w, b, watermark_ms);
-        compare(m, &w);
-        model_slice(m, &p, &w, watermark_ms);
-        fr_store_slice(w.store, k, watermark_ms);
-        compare(m, &w);
-        if (test_random(&random) % 4 == 0) {
-            cut_world(&w, &trail);
-            if (test_random(&random) % 2 == 0)
-                restore_world(&w, &p, &trail);
-            compare(m, &w);
-        }
+        train(k, watermark_ms);
+        expire(k, watermark_ms);
+        assert_int_equal(fr_store_failure(r->w.store, NULL), FR_OK);
+        if (test_random(&r->random) % 4 != 0)
+            continue;
+        cut_world();
+        if (test_random(&r->random) % 2 == 0)
+            state_fold(&r->state, r->epoch);
+        if (test_random(&r->random) % 4 == 0)
+            restore_world();
+        compare(&r->m, &r->w, &r->state);
     }
-    for (uint32_t e = 0; e < trail.n; e++)
-        fr_buffer_release(&trail.epochs[e]);
-    free(b);
-    world_close(&w);
 }
 
-FR_CASE(every_gate_with_every_rule_does_what_the_model_does)
+static void open_run(uint32_t gate, uint32_t rules, uint64_t seed)
 {
-    uint64_t seed = test_seed(3);
+    r = fr_alloc(1, sizeof(*r));
+    r->p = (struct policies){.gate = gate, .rules = rules};
+    r->random = seed;
+    state_create(&r->state);
+    world_of(&r->w, &r->p, 2);
+    state_open(&r->state, r->w.store);
+}
+
+FR_FIXTURE(close_run)
+{
+    if (!r)
+        return 0;
+    world_close(&r->w);
+    state_close(&r->state);
+    state_remove_tree(r->state.dir);
+    fr_buffer_release(&r->section);
+    free(r);
+    r = NULL;
+    return 0;
+}
+
+FR_CASE(every_gate_with_every_set_of_rules_does_what_the_model_does)
+{
+    uint64_t seed = test_seed(3), evicted = 0;
     print_message("FR_TEST_SEED=%llu\n", (unsigned long long)seed);
     for (uint32_t gate = 0; gate < GATES; gate++)
-        for (uint32_t rule = 0; rule < RULES; rule++) {
-            struct model m;
-            run(gate, rule, seed + gate * RULES + rule, &m);
+        for (uint32_t rules = 0; rules < RULE_SETS; rules++) {
+            open_run(gate, rules, seed + gate * RULE_SETS + rules);
+            run_batches();
             /* The run must have met what it is about. */
-            assert_true(m.admitted > 50);
-            for (uint32_t r = 1; r <= FR_ABSENT_CAPACITY; r++)
-                assert_true(rule != r || m.expired[r] > 10);
+            assert_true(r->m.admitted > 50);
+            for (uint32_t i = 0; i < RULES; i++)
+                assert_true(rules != 1u << i || r->m.expired[FR_ABSENT_IDLE + i] > 10);
+            evicted += r->evicted;
+            close_run(NULL);
         }
+    assert_true(evicted > GATES * RULE_SETS);
 }
 
 /* ---- capacity by itself ---- */
@@ -427,7 +510,7 @@ FR_CASE(a_shared_column_throws_the_coins_of_its_samples)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_gate_with_every_rule_does_what_the_model_does),
+        cmocka_unit_test_teardown(every_gate_with_every_set_of_rules_does_what_the_model_does, close_run),
         cmocka_unit_test(a_full_table_keeps_about_as_many_rows_as_it_may_and_the_newest),
         cmocka_unit_test(rows_of_one_time_go_by_share_not_all_or_none),
         cmocka_unit_test(a_slot_that_never_admits_counts_for_no_gate),

@@ -63,13 +63,14 @@ FR_CASE(a_pause_takes_no_batch_until_it_is_lifted)
     struct fr_err err = {0};
     run_open(&run, dir, 1);
     assert_true(fr_ring_try_push(run.full, make_batch(run.conf, 0)));
-    fr_trainer_pause(run.trainer, "journal_max: full");
+    fr_trainer_pause(run.trainer, FR_PAUSE_JOURNAL, "the journal is full");
     assert_int_equal(fr_trainer_step(run.trainer, &err), FR_AGAIN);
     assert_int_equal(run.applied, 0);
     struct fr_trainer_status status;
     fr_trainer_get_status(run.trainer, &status);
-    assert_string_equal(status.paused, "journal_max: full");
-    fr_trainer_pause(run.trainer, NULL);
+    assert_string_equal(status.paused, "the journal is full");
+    assert_int_equal(status.pause, FR_PAUSE_JOURNAL);
+    fr_trainer_pause(run.trainer, FR_PAUSE_NONE, NULL);
     assert_int_equal(fr_trainer_step(run.trainer, &err), FR_OK);
     assert_int_equal(run.applied, 1);
     run_close(&run);
@@ -98,6 +99,7 @@ FR_CASE(without_memory_reading_waits_for_a_fold_and_goes_on)
     struct fr_trainer_status status;
     fr_trainer_get_status(run.trainer, &status);
     assert_non_null(strstr(status.paused, "memory_limit"));
+    assert_int_equal(status.pause, FR_PAUSE_MEMORY);
     assert_int_equal(fr_durable_fold(run.durable, &err), FR_OK);
     assert_int_equal(fr_trainer_step(run.trainer, &err), FR_OK);
     assert_int_equal(run.applied, applied + 1);
@@ -181,10 +183,10 @@ FR_CASE(no_epoch_without_samples_comes_while_nobody_could_use_it)
     assert_false(beats(&run)); /* the delta topic is not known */
     atomic_store(&checked, true);
     assert_true(beats(&run));
-    fr_trainer_pause(run.trainer, "journal_max: full");
+    fr_trainer_pause(run.trainer, FR_PAUSE_JOURNAL, "the journal is full");
     assert_int_equal(fr_trainer_step(run.trainer, &(struct fr_err){0}), FR_AGAIN);
     assert_false(beats(&run));
-    fr_trainer_pause(run.trainer, NULL);
+    fr_trainer_pause(run.trainer, FR_PAUSE_NONE, NULL);
     assert_int_equal(fr_trainer_step(run.trainer, &(struct fr_err){0}), FR_AGAIN);
     assert_true(beats(&run));
     run.trainer->history.held = true;
@@ -202,7 +204,7 @@ FR_CASE(a_pause_does_not_keep_what_was_trained_from_its_epoch)
     struct run run;
     live_open(&run, dir);
     live_train(&run);
-    fr_trainer_pause(run.trainer, "journal_max: full");
+    fr_trainer_pause(run.trainer, FR_PAUSE_JOURNAL, "the journal is full");
     assert_true(beats(&run));
     assert_int_equal(fr_trainer_produced_bytes(run.trainer), run.trainer->cut_bytes);
     assert_false(beats(&run));
@@ -210,7 +212,7 @@ FR_CASE(a_pause_does_not_keep_what_was_trained_from_its_epoch)
     remove_dir(dir);
 }
 
-FR_CASE(reading_stops_at_what_is_allowed_whoever_looks_late)
+FR_CASE(reading_stops_before_what_is_allowed_whoever_looks_late)
 {
     char dir[32];
     make_dir(dir);
@@ -218,16 +220,63 @@ FR_CASE(reading_stops_at_what_is_allowed_whoever_looks_late)
     struct fr_err err = {0};
     live_open(&run, dir);
     live_train(&run);
-    fr_trainer_allow(run.trainer, fr_trainer_produced_bytes(run.trainer) + 1);
     live_train(&run);
+    uint64_t produced = fr_trainer_produced_bytes(run.trainer), batch = run.trainer->batch_bytes;
+    assert_true(batch > 0);
+    fr_trainer_allow(run.trainer, produced + batch, FR_PAUSE_UNFOLDED, "the disk is slow");
     uint64_t applied = run.applied;
     assert_true(fr_ring_try_push(run.full, make_batch(run.conf, applied)));
     assert_int_equal(fr_trainer_step(run.trainer, &err), FR_AGAIN);
     assert_int_equal(run.applied, applied);
     struct fr_trainer_status status;
     fr_trainer_get_status(run.trainer, &status);
-    assert_non_null(strstr(status.paused, "the journal is at a limit"));
-    fr_trainer_allow(run.trainer, UINT64_MAX);
+    assert_string_equal(status.paused, "the disk is slow");
+    assert_int_equal(status.pause, FR_PAUSE_UNFOLDED);
+    fr_trainer_allow(run.trainer, produced + batch + 1, FR_PAUSE_UNFOLDED, "the disk is slow");
+    assert_int_equal(fr_trainer_step(run.trainer, &err), FR_OK);
+    assert_int_equal(run.applied, applied + 1);
+    fr_trainer_get_status(run.trainer, &status);
+    assert_int_equal(status.pause, FR_PAUSE_NONE);
+    run_close(&run);
+    remove_dir(dir);
+}
+
+/* What is allowed with an empty journal is 2 x unfolded_max; a batch may be larger than that. */
+FR_CASE(a_limit_that_is_smaller_than_a_batch_still_lets_one_come)
+{
+    char dir[32];
+    make_dir(dir);
+    struct run run;
+    live_open(&run, dir);
+    live_train(&run);
+    run.conf->unfolded_max = run.trainer->batch_bytes / 4;
+    fr_trainer_allow(run.trainer, fr_trainer_produced_bytes(run.trainer) + 2 * run.conf->unfolded_max,
+                     FR_PAUSE_UNFOLDED, "");
+    live_train(&run);
+    run_close(&run);
+    remove_dir(dir);
+}
+
+/* The first batch of an epoch brings more: the sections, and what slices changed meanwhile. */
+FR_CASE(at_a_limit_between_epochs_a_fold_is_asked_for)
+{
+    char dir[32];
+    make_dir(dir);
+    struct run run;
+    struct fr_err err = {0};
+    live_open(&run, dir);
+    atomic_bool wanted = false;
+    run.trainer->options.fold_wanted = &wanted;
+    live_train(&run);
+    assert_true(beats(&run));
+    uint64_t next = run.trainer->batch_bytes + run.trainer->section_bytes;
+    uint64_t produced = fr_trainer_produced_bytes(run.trainer), applied = run.applied;
+    fr_trainer_allow(run.trainer, produced + next, FR_PAUSE_JOURNAL, "the topic is away");
+    assert_true(fr_ring_try_push(run.full, make_batch(run.conf, applied)));
+    assert_int_equal(fr_trainer_step(run.trainer, &err), FR_AGAIN);
+    assert_int_equal(run.applied, applied);
+    assert_true(atomic_load(&wanted));
+    fr_trainer_allow(run.trainer, produced + next + 1, FR_PAUSE_JOURNAL, "the topic is away");
     assert_int_equal(fr_trainer_step(run.trainer, &err), FR_OK);
     assert_int_equal(run.applied, applied + 1);
     run_close(&run);
@@ -264,6 +313,7 @@ FR_CASE(a_cut_that_is_late_holds_the_next_batch_and_says_why)
     fr_trainer_get_status(run.trainer, &status);
     assert_string_equal(status.paused, "epoch 3 cannot be cut: epochs before it are not durable and wait for the "
                                        "dead-letter topic to acknowledge");
+    assert_int_equal(status.pause, FR_PAUSE_CUT);
     assert_int_equal(drain_stages(&run), 2);
     assert_int_equal(fr_trainer_step(run.trainer, &err), FR_OK);
     assert_int_equal(run.trainer->epoch, 3);
@@ -286,7 +336,9 @@ int main(void)
         cmocka_unit_test(a_stage_that_is_not_back_holds_a_lockstep_cut_and_the_next_batch),
         cmocka_unit_test(no_epoch_without_samples_comes_while_nobody_could_use_it),
         cmocka_unit_test(a_pause_does_not_keep_what_was_trained_from_its_epoch),
-        cmocka_unit_test(reading_stops_at_what_is_allowed_whoever_looks_late),
+        cmocka_unit_test(reading_stops_before_what_is_allowed_whoever_looks_late),
+        cmocka_unit_test(a_limit_that_is_smaller_than_a_batch_still_lets_one_come),
+        cmocka_unit_test(at_a_limit_between_epochs_a_fold_is_asked_for),
         cmocka_unit_test(a_cut_that_is_late_holds_the_next_batch_and_says_why),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

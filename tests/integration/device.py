@@ -1,0 +1,112 @@
+"""`device: cuda` through real Kafka on the emulated card, the kernels' own source on the processor: AUC as on the CPU, the replica verified, the same private state
+after kills and with rows beyond gpu_memory_limit. Without plug-in: `cuda` is an error at the start, `auto` goes on and says so; freshetd links no CUDA library."""
+import pathlib
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from harness import *  # noqa: E402,F403
+
+STREAM, MODEL = "criteo_2000", "mlp"
+TOLERANCE = 1e-3  # of AUC: products and sums have other orders
+PLUGIN = "libfreshet_cuda.so"
+SMALL = "gpu_memory_limit=512KiB"  # 26 tables share it
+
+
+class Runs:
+    def __init__(self, work, kafka):
+        self.work, self.kafka = work, kafka
+        folder = work.path / "card"
+        folder.mkdir()
+        self.program = folder / "freshetd"
+        shutil.copy(BUILD / "daemon/freshetd", self.program)
+        shutil.copy(BUILD / "tests/emulate" / PLUGIN, folder / PLUGIN)
+
+    def start(self, name, device, program=None, sets=()):
+        return self.work.daemon(SOURCE / f"conf/reference/{STREAM}_{MODEL}.yaml", self.work.path / f"{name}.log",
+                                [f"ingest.brokers={self.kafka.address}", f"ingest.topic={STREAM}", f"model={name}", f"state_dir={self.work.path / name}", "threads=1",
+                                 f"export.topic={name}.delta", "ingest.lockstep.epoch_batches=3", f"device={device}", *sets], wait_http=False, program=program)
+
+    def auc(self, name):
+        tasks = json.loads(tool("dump", "--state-dir", self.work.path / name, "--metrics")[1])["tasks"]
+        return next(iter(tasks.values()))["lifetime"]["auc"]
+
+    def hash(self, name):
+        return json.loads(tool("dump", "--state-dir", self.work.path / name, "--private")[1].splitlines()[-1])["hash"]
+
+    def verify(self, name):
+        out = tool("verify", "--state-dir", self.work.path / name, "--brokers", self.kafka.address, "--topic", f"{name}.delta")[1]
+        assert out.strip().splitlines()[-1].startswith("verified:"), out
+
+
+def case_no_cuda_library_is_linked(runs):
+    linked = subprocess.run(["ldd", BUILD / "daemon/freshetd"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert "libc.so" in linked and not re.search(r"cuda|cublas|nvrtc", linked), linked
+
+
+def case_without_a_card(runs):
+    alone = runs.work.path / "alone"
+    alone.mkdir()
+    shutil.copy(BUILD / "daemon/freshetd", alone / "freshetd")
+    refused = runs.start("refused", "cuda", alone / "freshetd")
+    refused.expect_exit(2)
+    assert "device: the CUDA plug-in cannot be loaded" in refused.log() and "device: cpu" in refused.log(), refused.log()[-1000:]
+    absent = runs.start("absent", "cuda:7", runs.program)
+    absent.expect_exit(2)
+    assert "there is no card 7" in absent.log(), absent.log()[-1000:]
+    plain = runs.start("plain", "auto", alone / "freshetd")
+    plain.expect_exit(0)
+    assert re.findall(r"event=device device=(\w+)", plain.log()) == ["cpu"], plain.log()[:2000]
+
+
+def case_learns_as_the_cpu_does(runs):
+    daemon = runs.start("card", "auto", runs.program)
+    daemon.expect_exit(0)
+    assert "device=cuda:0" in daemon.log(), daemon.log()[:2000]
+    runs.verify("card")
+    difference = abs(runs.auc("card") - runs.auc("plain"))
+    print(f"AUC {runs.auc('card'):.5f} on the emulated card, {runs.auc('plain'):.5f} on the CPU", flush=True)
+    assert difference <= TOLERANCE, difference
+    assert runs.hash("card") != runs.hash("plain"), "the card has not been used"
+
+
+def case_kills_leave_no_trace(runs):
+    for kill in range(3):
+        daemon = runs.start("killed", "cuda", runs.program)
+        wait_until(lambda: daemon.log().count("event=batch") > 0 or daemon.log().count("epoch=") > 2 + 2 * kill or not daemon.running(), "an epoch")
+        daemon.kill()
+    daemon = runs.start("killed", "cuda", runs.program)
+    daemon.expect_exit(0)
+    assert runs.hash("killed") == runs.hash("card"), "a kill changed the state"
+    runs.verify("killed")
+
+
+def case_rows_beyond_the_limit(runs):
+    daemon = runs.start("small", "cuda:0", runs.program, [SMALL])
+    daemon.expect_exit(0)
+    assert runs.hash("small") == runs.hash("card"), "where a row is changed a number"
+
+
+def case_a_batch_beyond_the_limit(runs):
+    daemon = runs.start("tiny", "cuda", runs.program, ["gpu_memory_limit=1KiB"])
+    daemon.expect_exit(75)
+    assert "gpu_memory_limit" in daemon.log(), daemon.log()[-1000:]
+    daemon = runs.start("tiny", "cuda", runs.program)
+    daemon.expect_exit(0)
+    assert runs.hash("tiny") == runs.hash("card"), "what was refused left a trace"
+
+
+def main():
+    cases = [case for name, case in globals().items() if name.startswith("case_")]
+    wanted = sys.argv[1:]
+    with Workspace() as work, Kafka() as kafka:
+        tool("produce", "--brokers", kafka.address, "--topic", STREAM, "--file", stream(STREAM), "--partitions", "1")
+        runs = Runs(work, kafka)
+        for case in cases:
+            if not wanted or case.__name__[5:] in wanted:
+                case(runs)
+                print(case.__name__[5:], "passed", flush=True)
+    print("all passed, 0 failed")
+
+
+main()

@@ -1,0 +1,237 @@
+"""libfreshet_follow and `freshet follow` through outages of a real Kafka: brokers that are stopped or hang, a topic that is made anew, one that lost its beginning
+before or while a replica reads it. What is served is served on meanwhile, the state tells what is waited for, and every replica ends with the daemon's last epoch.
+"""
+import ctypes
+import pathlib
+import signal
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import confluent_kafka  # noqa: E402
+import confluent_kafka.admin  # noqa: E402
+from harness import *  # noqa: E402,F403
+from streams import live_samples, produce  # noqa: E402
+
+CONFIG = SOURCE / "tests/integration/operating.yaml"
+SAMPLE = b'{"f":{"user_id":7,"sample":3,"price":1.0}}'
+JSON_FORM = 1
+
+
+class Options(ctypes.Structure):
+    _fields_ = [("brokers", ctypes.c_char_p), ("topic", ctypes.c_char_p), ("snapshots", ctypes.c_char_p), ("model", ctypes.c_char_p),
+                ("partitions", ctypes.POINTER(ctypes.c_uint32)), ("n_partitions", ctypes.c_size_t), ("memory_max", ctypes.c_uint64),
+                ("kafka_file", ctypes.c_char_p), ("properties", ctypes.POINTER(ctypes.c_char_p)), ("n_properties", ctypes.c_size_t)]
+
+
+class State(ctypes.Structure):
+    _fields_ = [("ended", ctypes.c_int), ("timeline", ctypes.c_uint64), ("epoch", ctypes.c_uint64), ("lag_records", ctypes.c_uint64),
+                ("freshness_ms", ctypes.c_int64), ("reloads", ctypes.c_uint64), ("memory_bytes", ctypes.c_uint64), ("problem", ctypes.c_char * 512)]
+
+
+class Follow:
+    """The library's thread, and a reader of its replica; a context manager."""
+
+    library = None
+
+    def __init__(self, brokers, topic, snapshots=None):
+        if not Follow.library:
+            ctypes.CDLL(BUILD / "libfreshet_replica.so", mode=ctypes.RTLD_GLOBAL)
+            Follow.library = ctypes.CDLL(BUILD / "libfreshet_follow.so")
+            Follow.library.freshet_follow_replica.restype = ctypes.c_void_p
+        self.handle, self.reader, problem = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.create_string_buffer(512)
+        options = Options(brokers=brokers.encode(), topic=topic.encode(), snapshots=os.fsencode(snapshots) if snapshots else None)
+        status = self.library.freshet_follow_start(ctypes.byref(options), ctypes.byref(self.handle), problem, ctypes.c_size_t(512))
+        assert status == 0, problem.value
+
+    def __enter__(self):
+        replica = ctypes.c_void_p(self.library.freshet_follow_replica(self.handle))
+        assert self.library.freshet_reader_new(replica, ctypes.byref(self.reader)) == 0
+        return self
+
+    def __exit__(self, *unused):
+        self.library.freshet_reader_free(self.reader)
+        self.library.freshet_follow_stop(self.handle)
+
+    def state(self):
+        state = State()
+        self.library.freshet_follow_get_state(self.handle, ctypes.byref(state))
+        assert not state.ended, state.problem
+        return state
+
+    def problem(self):
+        return self.state().problem.decode()
+
+    def score(self):
+        """Of one sample; None: not served yet."""
+        scores, n = (ctypes.c_float * 4)(), ctypes.c_uint32(4)
+        status = self.library.freshet_reader_score(self.reader, JSON_FORM, SAMPLE, ctypes.c_size_t(len(SAMPLE)), scores, ctypes.byref(n))
+        return scores[0] if status == 0 else None
+
+    def serves(self, epoch):
+        wait_until(lambda: self.state().epoch >= epoch and not self.problem(), f"epoch {epoch} is served and all is well ({self.state().epoch}, {self.problem()})")
+
+
+class Cases:
+    def __init__(self, work, kafka):
+        self.work, self.kafka, self.count = work, kafka, 0
+        self.admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": kafka.address})
+        self.admin.create_topics([confluent_kafka.admin.NewTopic("live", 2, 1)])["live"].result(PATIENCE)
+        self.produced = 0
+
+    def daemon(self, name, *sets):
+        return self.work.daemon(CONFIG, self.work.path / f"{name}.log", [f"ingest.brokers={self.kafka.address}", "ingest.topic=live", "export.create=true",
+                                                                         f"state_dir={self.work.path / name}", f"export.topic={name}.delta", "epoch=50ms",
+                                                                         "unfolded_max=64KiB", "heartbeat=500ms", "export.dense_every=0s", *sets])
+
+    def more(self, daemon, count=200):
+        """Trained and published; an epoch after which there are heartbeats only, and so (`dense_every` 0) no other scores."""
+        produce(self.kafka.address, "live", live_samples(self.produced, count))
+        self.produced += count
+        status = lambda: daemon.json("/status")
+        trained = lambda now: now["samples"]["trained"] == self.produced and now["epoch"]
+        last = wait_until(lambda: trained(status()), f"{self.produced} samples are trained") + 1  # they may be in the open epoch
+        wait_until(lambda: status()["acked"] >= last, f"epoch {last} is published")
+        return last
+
+    def expected(self, daemon, topic, **options):
+        """The score of a replica that read what the topic has at the end."""
+        with Follow(self.kafka.address, topic, **options) as follow:
+            follow.serves(daemon.json("/status")["epoch"])
+            return follow.score()
+
+    def lose_beginning(self, topic, offsets=None):
+        """What lies before the offsets, else all but the last record of each partition."""
+        consumer = confluent_kafka.Consumer({"bootstrap.servers": self.kafka.address, "group.id": "looks"})
+        ends = [consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, p))[1] for p in range(2)]
+        consumer.close()
+        keep = [confluent_kafka.TopicPartition(topic, p, offsets[p] if offsets else ends[p] - 1) for p in range(2)]
+        for future in self.admin.delete_records(keep).values():
+            future.result(PATIENCE)
+
+    def stop(self):
+        subprocess.run([SOURCE / "tests/kafka/stop", "--keep", self.kafka.dir], check=True, timeout=120)
+
+    def start(self):
+        subprocess.run([SOURCE / "tests/kafka/start", "--dir", self.kafka.dir], check=True, stdout=subprocess.DEVNULL, timeout=300)
+
+    def a_broker_that_stops_is_named_and_waited_for(self):
+        daemon = self.daemon("stopped")
+        epoch = self.more(daemon)
+        with Follow(self.kafka.address, "stopped.delta") as follow:
+            follow.serves(epoch)
+            score = follow.score()
+            self.stop()
+            wait_until(follow.problem, "the state tells that brokers are away")
+            assert follow.score() == score and follow.state().epoch >= epoch, "what is served is served on"  # a heartbeat may have come before
+            with Follow(self.kafka.address, "stopped.delta") as late:  # begun during the outage
+                wait_until(late.problem, "it says why it serves nothing")
+                assert late.score() is None
+                self.start()
+                epoch = self.more(daemon)
+                follow.serves(epoch)
+                late.serves(epoch)
+                assert late.score() == follow.score() != score
+        daemon.drain()
+
+    def a_broker_that_hangs_is_noticed(self):
+        daemon = self.daemon("hung")
+        epoch = self.more(daemon)
+        with Follow(self.kafka.address, "hung.delta") as follow:
+            follow.serves(epoch)
+            score, broker = follow.score(), self.kafka.pid()
+            os.kill(broker, signal.SIGSTOP)
+            try:
+                wait_until(follow.problem, "the state tells")
+                assert follow.score() == score
+            finally:
+                os.kill(broker, signal.SIGCONT)
+            follow.serves(self.more(daemon))
+        daemon.drain()
+
+    def a_topic_made_anew_is_taken(self):
+        daemon = self.daemon("anew", "snapshot.every=1h")
+        self.more(daemon, 600)
+        wait_until(lambda: daemon.json("/status")["snapshot"]["current"], "a snapshot")
+        folder = self.work.path / "anew/snapshots"
+        with Follow(self.kafka.address, "anew.delta") as follow, Follow(self.kafka.address, "anew.delta", snapshots=folder) as hinted:
+            follow.serves(daemon.json("/status")["epoch"])
+            hinted.serves(daemon.json("/status")["epoch"])
+            daemon.drain()
+            self.admin.delete_topics(["anew.delta"])["anew.delta"].result(PATIENCE)
+            wait_until(lambda: "anew.delta" not in self.admin.list_topics(timeout=10).topics, "the topic is gone")
+            wait_until(lambda: follow.problem() and hinted.problem(), "both say so")
+            daemon = self.daemon("anew", "snapshot.every=1h")
+            epoch = self.more(daemon)
+            assert "event=rebase_begin" in daemon.log()
+            follow.serves(epoch)
+            hinted.serves(epoch)
+            assert follow.score() == hinted.score() == self.expected(daemon, "anew.delta") is not None
+        daemon.drain()
+
+    def a_topic_without_its_beginning_is_told_until_a_snapshot_comes(self):
+        daemon = self.daemon("headless")
+        self.more(daemon)
+        daemon.process.send_signal(signal.SIGSTOP)  # once a minute it looks at its topic, and would fill it
+        self.lose_beginning("headless.delta")
+        folder = self.work.path / "headless/snapshots"
+        with Follow(self.kafka.address, "headless.delta", snapshots=folder) as follow:
+            wait_until(lambda: "lost its beginning" in follow.problem(), "what it waits for")
+            assert follow.score() is None
+            rc, _, error = tool("follow", "--brokers", self.kafka.address, "--topic", "headless.delta", check=False)
+            assert rc == 1 and "lost its beginning" in error and "--snapshot" in error, error
+            daemon.process.send_signal(signal.SIGCONT)
+            tool("snapshot", "--state-dir", self.work.path / "headless")
+            wait_until(lambda: (folder / "CURRENT").exists(), "CURRENT")
+            epoch = self.more(daemon)
+            follow.serves(epoch)
+            assert follow.state().reloads == 1 or "event=rebase_begin" in daemon.log(), "the daemon fills the topic within a minute"
+            assert follow.score() == self.expected(daemon, "headless.delta", snapshots=folder) is not None
+        daemon.drain()
+
+    def a_follower_that_retention_overtakes_goes_on_from_a_snapshot(self):
+        daemon = self.daemon("slow")
+        first = self.more(daemon)
+        state, folder = self.work.path / "slow", self.work.path / "slow/snapshots"
+        command = [BUILD / "replica/tool/freshet", "follow", "--brokers", self.kafka.address, "--topic", "slow.delta", "--dump", self.work.path / "slow.dump"]
+        followers = {}
+        for name, more in (("with", ["--snapshot", folder]), ("without", [])):
+            log = open(self.work.path / f"slow {name}.log", "wb")
+            followers[name] = subprocess.Popen([*map(str, command), *map(str, more)], stdout=log, stderr=log)
+        log = lambda name: (self.work.path / f"slow {name}.log").read_text()
+        try:
+            for name, follower in followers.items():
+                wait_until(lambda: re.search(rf"^epoch={first} ", log(name), re.M), "it follows")
+                os.kill(follower.pid, signal.SIGSTOP)
+            for _ in range(5):
+                self.more(daemon)
+            tool("snapshot", "--state-dir", state)
+            current = wait_until(lambda: daemon.json("/status")["snapshot"]["current"], "CURRENT")
+            self.lose_beginning("slow.delta", json.loads((folder / current / "MANIFEST.json").read_text())["delta_offsets"])
+            for follower in followers.values():
+                os.kill(follower.pid, signal.SIGCONT)
+            assert followers["without"].wait(PATIENCE) == 1
+            assert re.search(r"records were deleted before they were read|gap", log("without")), log("without")
+            self.more(daemon)
+            daemon.drain()
+            last = last_epoch(state)
+            wait_until(lambda: re.search(rf"^epoch={last} ", log("with"), re.M) or followers["with"].poll() is not None, "it goes on")
+            followers["with"].terminate()
+            assert followers["with"].wait(PATIENCE) == 0, log("with")
+        finally:
+            for follower in followers.values():
+                follower.kill()
+                follower.wait()
+        assert (self.work.path / "slow.dump").read_text() == tool("dump", "--state-dir", state)[1]
+
+    def run(self):
+        names = [n for n in vars(Cases) if n.startswith("a_")]
+        for name in [n for n in names if not sys.argv[1:] or n in sys.argv[1:]]:
+            begin = time.monotonic()
+            getattr(self, name)()
+            print(f"ok {name} ({time.monotonic() - begin:.1f} s)", flush=True)
+            self.count += 1
+        print(f"{self.count} passed, 0 failed")
+
+
+with Workspace() as test_work, Kafka(own=True) as test_kafka:
+    Cases(test_work, test_kafka).run()

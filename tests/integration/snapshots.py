@@ -1,0 +1,296 @@
+"""Snapshots (docs/operating.md): taken beside training, on request and by policy; an independent replica begins with one by DESIGN section 7 alone and ends with
+the daemon's dump, in every form of values; whole or not there, also under kills; the hook, what commits announce; a topic that keeps only what is later.
+"""
+import hashlib
+import pathlib
+import random
+import signal
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "interop"))
+import confluent_kafka  # noqa: E402
+import confluent_kafka.admin  # noqa: E402
+import delta  # noqa: E402
+from harness import *  # noqa: E402,F403
+from streams import live_samples, produce  # noqa: E402
+
+CONFIG = SOURCE / "tests/integration/operating.yaml"
+LINE = re.compile(r'^snapshot dir="?([^" ]+)"? timeline=(\d+) epoch=(\d+) digest=0x[0-9a-f]{16} rows=(\d+) files=\d+ bytes=\d+(.*)$', re.M)
+KILLS = 10
+FOLLOWER_KILLS = 5
+SETS = ["tables.ledger.expire={idle: 300ms, every: 1}", "epoch=50ms", "export.dense_every=0s", "unfolded_max=64KiB"]  # rows of old samples go, with tombstones
+
+
+def snapshots(folder):
+    """[(directory, epoch, is CURRENT)], the oldest first."""
+    return [(pathlib.Path(m[0]), int(m[2]), m[4] == " current=true") for m in LINE.findall(tool("snapshot", "--dir", folder, "--list")[1])]
+
+
+def check(directory):
+    assert "checks passed=true" in tool("snapshot", "--check", directory)[1], directory
+
+
+def dump(state):
+    return tool("dump", "--state-dir", state)[1].splitlines()
+
+
+class Cases:
+    def __init__(self, work, kafka):
+        self.work, self.kafka = work, kafka
+        self.admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": kafka.address})
+        for future in self.admin.create_topics([confluent_kafka.admin.NewTopic("live", 2, 1)]).values():
+            future.result(PATIENCE)
+        produce(kafka.address, "live", live_samples(0, 1500))
+        self.produced = 1500
+
+    def daemon(self, name, sets=(), **options):
+        return self.work.daemon(CONFIG, self.work.path / f"{name}.log", [f"ingest.brokers={self.kafka.address}", "ingest.topic=live", "export.create=true",
+                                                                         f"state_dir={self.work.path / name}", f"export.topic={name}.delta", *SETS, *sets], **options)
+
+    def more(self, count):
+        produce(self.kafka.address, "live", live_samples(self.produced, count))
+        self.produced += count
+
+    def trained(self, daemon):
+        wait_until(lambda: daemon.json("/status").get("samples", {}).get("trained", 0) == self.produced, f"{self.produced} samples trained")
+
+    def current(self, daemon, name):
+        wait_until(lambda: daemon.json("/status").get("snapshot", {}).get("current") == name, f"CURRENT names {name}")
+
+    def replica(self, directory, topic):
+        """Begins with a snapshot and goes on from the topic, where the manifest says."""
+        replica = delta.Replica(2)
+        offsets = replica.begin(directory)["delta_offsets"]
+        offsets = offsets or [0, 0]  # a hint
+        for partition, records in delta.read_topic(self.kafka.address, topic).items():
+            for offset, value in records:
+                if offset >= offsets[partition]:
+                    replica.feed(partition, value)
+        return replica
+
+    def form(self, quantize):
+        state, topic = self.work.path / quantize, f"{quantize}.delta"
+        daemon = self.daemon(quantize, [f"export.quantize={quantize}"])
+        self.trained(daemon)
+        (directory, _, epoch, rows, _), = LINE.findall(tool("snapshot", "--state-dir", state)[1])
+        assert int(rows) > 50, rows
+        assert len(json.loads((pathlib.Path(directory) / "MANIFEST.json").read_text())["delta_offsets"]) == 2, "it says where the topic goes on"
+        check(directory)
+        self.current(daemon, pathlib.Path(directory).name)
+        self.more(700)
+        self.trained(daemon)
+        assert re.search(r"^freshet_snapshots_total\{[^}]*\} 1$", daemon.get("/metrics")[1], re.M), daemon.get("/metrics")[1]
+        daemon.drain()
+        replica = self.replica(directory, topic)
+        assert replica.tombstones > 100 and replica.applied == last_epoch(state) > int(epoch)
+        assert delta.dump_lines(replica) == dump(state), "the daemon's dump"
+        follower = delta.Replica(2)  # one that never began anew, as of the snapshot's epoch
+        for partition, records in delta.read_topic(self.kafka.address, topic).items():
+            for _, value in records:
+                if delta.parse(value)["e"] <= int(epoch):
+                    follower.feed(partition, value)
+        begun = delta.Replica(2)
+        begun.begin(directory)
+        assert delta.dump_lines(begun) == delta.dump_lines(follower), "what one that followed every epoch had then"
+
+    def a_replica_begins_with_a_snapshot_in_f32(self):
+        self.form("f32")
+
+    def a_replica_begins_with_a_snapshot_in_f16(self):
+        self.form("f16")
+
+    def a_replica_begins_with_a_snapshot_in_bf16(self):
+        self.form("bf16")
+
+    def a_replica_begins_with_a_snapshot_in_i8(self):
+        self.form("i8")
+
+    def a_stopped_state_has_its_snapshot_written_by_the_tool(self):
+        state = self.work.path / "f16"
+        line = tool("snapshot", "--state-dir", state)[1]
+        (directory, _, epoch, _, _), = LINE.findall(line)
+        check(directory)
+        assert int(epoch) == last_epoch(state) and snapshots(state / "snapshots")[-1][2], "CURRENT: the topic has had all of it"
+        begun = delta.Replica(2)
+        begun.begin(directory)
+        assert delta.dump_lines(begun) == dump(state)
+        rc, _, error = tool("snapshot", "--state-dir", self.work.path / "nothing", check=False)
+        assert rc == 1 and "no state" in error and not (self.work.path / "nothing").exists(), error
+        rc, _, error = tool("snapshot", "--check", state, check=False)
+        assert rc == 1 and "MANIFEST.json" in error, error
+
+    def a_merged_epoch_of_the_topic_replaces_what_a_snapshot_gave(self):
+        state = self.work.path / "f16"
+        older = snapshots(state / "snapshots")[0][0]
+        self.admin.delete_topics(["f16.delta"])["f16.delta"].result(PATIENCE)
+        wait_until(lambda: "f16.delta" not in self.admin.list_topics(timeout=10).topics, "the topic is gone")
+        self.more(300)
+        daemon = self.daemon("f16", ["export.quantize=f16"])
+        self.trained(daemon)
+        daemon.drain()
+        assert "event=rebase_begin" in daemon.log()
+        replica = delta.Replica(2)
+        replica.begin(older)
+        for partition, records in delta.read_topic(self.kafka.address, "f16.delta").items():
+            for _, value in records:
+                replica.feed(partition, value)
+        assert delta.dump_lines(replica) == dump(state)
+
+    def the_hook_is_repeated_until_it_succeeds_and_then_commits_announce_the_snapshot(self):
+        state, hook, log = self.work.path / "hooked", self.work.path / "hook", self.work.path / "hook.log"
+        hook.write_text(f"#!/bin/sh\necho \"$1 $2\" >> {log}\n[ $(wc -l < {log}) -ge 2 ]\n")
+        hook.chmod(0o755)
+        daemon = self.daemon("hooked", [f'snapshot.hook=["{hook}", "x y"]'])
+        self.trained(daemon)
+        (directory, _, epoch, _, _), = LINE.findall(tool("snapshot", "--state-dir", state)[1])
+        name = pathlib.Path(directory).name
+        wait_until(lambda: daemon.json("/status")["snapshot"]["announced"] == name, "announced")
+        assert log.read_text().splitlines() == [f"x y {directory}"] * 2
+        assert daemon.json("/status")["snapshot"]["hook_failures"] == 1 and "exit status 1" in daemon.log()
+        self.more(100)
+        self.trained(daemon)
+        daemon.drain()
+        self.more(100)
+        daemon = self.daemon("hooked", [f'snapshot.hook=["{hook}", "x y"]'])
+        self.trained(daemon)
+        daemon.drain()
+        assert len(log.read_text().splitlines()) == 2, "announced already: not uploaded again"
+        manifest, text, _ = delta.read_snapshot(directory)
+        expected = {"name": name, "bytes": sum(file["bytes"] for file in manifest["files"]), "sha256": hashlib.sha256(text).digest()}
+        snaps = {}
+        for records in delta.read_topic(self.kafka.address, "hooked.delta").values():
+            for _, value in records:
+                record = delta.parse(value)
+                if record["k"] == "commit":
+                    snaps.setdefault(record["e"], []).append(record["snap"])
+        assert all(snap is None for e in snaps if e <= int(epoch) for snap in snaps[e]) and snaps[max(snaps)] == [expected] * 2, (epoch, snaps)
+
+    def a_hook_that_hangs_is_ended(self):
+        hook = self.work.path / "hanging"
+        hook.write_text("#!/bin/sh\nsleep 600\n")
+        hook.chmod(0o755)
+        daemon = self.daemon("hangs", [f'snapshot.hook=["{hook}"]', "snapshot.hook_timeout=100ms"])
+        self.trained(daemon)
+        tool("snapshot", "--state-dir", self.work.path / "hangs")
+        wait_until(lambda: daemon.json("/status")["snapshot"]["hook_failures"] > 0, "the hook has failed")
+        assert "raise snapshot.hook_timeout" in daemon.get("/healthz")[1], daemon.get("/healthz")[1]
+        assert daemon.json("/status")["snapshot"]["announced"] == ""
+        daemon.drain()
+
+    def the_policy_keeps_the_newest(self):
+        folder = self.work.path / "elsewhere"
+        daemon = self.daemon("policy", ["snapshot.every=300ms", "snapshot.keep=2", f"snapshot.dir={folder}"])
+        made = set()
+        for _ in range(4):
+            self.more(50)
+            self.trained(daemon)
+            made |= wait_until(lambda: {p[0].name for p in snapshots(folder)} - made if folder.exists() else set(), "another snapshot by policy")
+        daemon.drain()
+        kept = snapshots(folder)
+        assert 2 <= len(kept) <= 3 and [p[2] for p in kept].count(True) == 1, kept  # one more while CURRENT is behind
+        for directory, _, _ in kept:
+            check(directory)
+
+    def kills_leave_whole_snapshots_only(self):
+        state, rng, seen = self.work.path / "killed", random.Random(9), set()
+        for _ in range(KILLS):
+            daemon = self.daemon("killed", ["snapshot.every=1ms", "snapshot.keep=3", "snapshot.rate=200KiB"])
+            wait_until(lambda: daemon.get("/readyz")[0] == 200, "ready")
+            self.more(50)
+            time.sleep(rng.random() * 0.6)
+            daemon.process.kill()
+            daemon.expect_exit(-signal.SIGKILL)
+            for directory, _, _ in snapshots(state / "snapshots") if (state / "snapshots").exists() else []:
+                check(directory)
+                seen.add(directory.name)
+            if (state / "snapshots/CURRENT").exists():
+                check(state / "snapshots" / (state / "snapshots/CURRENT").read_text().strip())
+        assert len(seen) >= 3, seen
+        daemon = self.daemon("killed")
+        self.trained(daemon)
+        daemon.drain()
+        assert not list((state / "snapshots").glob("*.part")), "leftovers are removed at start"
+        directory = next(p[0] for p in snapshots(state / "snapshots") if p[2])
+        assert delta.dump_lines(self.replica(directory, "killed.delta")) == dump(state)
+
+    def follow(self, topic, name, *arguments):
+        """(process, function: the epochs it has printed)"""
+        log = self.work.path / f"{name}.follow"
+        process = subprocess.Popen([BUILD / "replica/tool/freshet", "follow", "--brokers", self.kafka.address, "--topic", topic, "--dump", self.work.path / f"{name}.dump", *arguments],
+                                   stdout=open(log, "wb"), stderr=subprocess.STDOUT)
+        return process, lambda: [int(epoch) for epoch in re.findall(r"^epoch=(\d+) .*\n", log.read_text(), re.M)]
+
+    def a_follower_that_is_killed_begins_again_with_the_newest_snapshot(self):
+        state, topic, rng, begun = self.work.path / "followed", "followed.delta", random.Random(4), set()
+        daemon = self.daemon("followed", ["snapshot.every=200ms", "snapshot.keep=2"])
+        self.trained(daemon)
+        wait_until(lambda: (state / "snapshots/CURRENT").exists(), "a first snapshot")
+        whole, epochs_of_whole = self.follow(topic, "whole")
+        followers = [whole]
+        try:
+            for kill in range(FOLLOWER_KILLS):
+                current = (state / "snapshots/CURRENT").read_text().strip()
+                follower, epochs = self.follow(topic, f"killed {kill}", "--snapshot", state / "snapshots")
+                followers.append(follower)
+                wait_until(lambda: self.more(10) or follower.poll() is not None or epochs(), "an epoch later than the snapshot's")
+                self.more(30)
+                time.sleep(rng.random() * 0.3)
+                follower.kill()
+                assert follower.wait() == -signal.SIGKILL and epochs()[0] > int(current.rsplit("-", 1)[1]) >= 1, (current, epochs())
+                assert "passed_over" not in (self.work.path / f"killed {kill}.follow").read_text(), "it goes on from the snapshot"
+                begun.add(current)
+            last, epochs = self.follow(topic, "last", "--snapshot", state / "snapshots")
+            followers.append(last)
+            self.trained(daemon)
+            daemon.drain()
+            for follower, told in ((whole, epochs_of_whole), (last, epochs)):
+                wait_until(lambda: follower.poll() is not None or last_epoch(state) in told(), "it serves the last epoch")
+                follower.terminate()
+                assert follower.wait() == 0
+        finally:
+            for follower in followers:
+                follower.kill()
+                follower.wait()
+        assert len(begun) >= 3 and epochs_of_whole()[0] == 1 < epochs()[0], (begun, epochs())
+        assert (self.work.path / "last.dump").read_text() == (self.work.path / "whole.dump").read_text() == "".join(line + "\n" for line in dump(state))
+
+    def a_topic_that_lost_its_beginning_is_not_filled_again_while_a_snapshot_covers_it(self):
+        state, sets = self.work.path / "short", ["snapshot.every=1h", "snapshot.keep=2", "export.retention=snapshots"]
+        daemon = self.daemon("short", sets)
+        self.trained(daemon)
+        wait_until(lambda: daemon.json("/status")["snapshot"]["announced"], "a snapshot is announced")
+        directory = state / "snapshots" / daemon.json("/status")["snapshot"]["current"]
+        self.more(200)
+        self.trained(daemon)
+        daemon.drain()
+        resource = confluent_kafka.admin.ConfigResource(confluent_kafka.admin.ConfigResource.Type.TOPIC, "short.delta")
+        settings = self.admin.describe_configs([resource])[resource].result(PATIENCE)
+        assert settings["retention.ms"].value == str(2 * 3 * 3600 * 1000), "made to keep what is needed, twice"
+        offsets = json.loads((directory / "MANIFEST.json").read_text())["delta_offsets"]
+        for future in self.admin.delete_records([confluent_kafka.TopicPartition("short.delta", p, offset) for p, offset in enumerate(offsets)]).values():
+            future.result(PATIENCE)
+        entry = confluent_kafka.admin.ConfigEntry("retention.ms", "1000000", incremental_operation=confluent_kafka.admin.AlterConfigOpType.SET)
+        self.admin.incremental_alter_configs([confluent_kafka.admin.ConfigResource(resource.restype, "short.delta", incremental_configs=[entry])])[resource].result(PATIENCE)
+        self.more(200)
+        daemon = self.daemon("short", sets)
+        self.trained(daemon)
+        assert re.search(r"^freshet_delta_retention_short\{[^}]*\} 1$", daemon.get("/metrics")[1], re.M)
+        daemon.drain()
+        assert "event=rebase" not in daemon.log() and "set retention.ms=10800000 or more" in daemon.log(), daemon.log()
+        assert delta.dump_lines(self.replica(directory, "short.delta")) == dump(state)
+        rest = self.admin.delete_records([confluent_kafka.TopicPartition("short.delta", p, offset + 3) for p, offset in enumerate(offsets)])
+        for future in rest.values():
+            future.result(PATIENCE)
+        daemon = self.daemon("short", sets)
+        self.trained(daemon)
+        daemon.drain()
+        assert "event=rebase_begin" in daemon.log(), "now nobody could begin"
+
+    def run(self):
+        names = [n for n in vars(Cases) if n.startswith(("a_", "the_", "kills_"))]
+        run_cases(self, names)
+
+
+with Workspace() as test_work, Kafka() as test_kafka:
+    Cases(test_work, test_kafka).run()

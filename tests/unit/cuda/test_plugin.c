@@ -1,0 +1,80 @@
+/* The plug-in as nvcc made it: it loads where there is no driver and no card, says so, and where
+ * there is a card works with it. Skipped where no toolkit built one. */
+#include "case.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda/api.h"
+
+/* NULL: the build has no plug-in. */
+static const struct fr_device_api *load(void)
+{
+    const struct fr_device_api *api = NULL;
+    struct fr_err err = {0};
+    if (FR_CUDA_PLUGIN[0] == '\0')
+        return NULL;
+    if (fr_cuda_load(FR_CUDA_PLUGIN, &api, &err) != FR_OK)
+        fail_msg("%s", err.text);
+    return api;
+}
+
+FR_CASE(the_plugin_loads_and_says_whether_there_is_a_card)
+{
+    const struct fr_device_api *api = load();
+    struct fr_err err = {0};
+    if (!api)
+        skip();
+    if (api->count(&err) > 0)
+        return;
+    assert_int_equal(err.status, FR_E_UNAVAILABLE);
+    assert_memory_equal(err.text, "no card: ", 9);
+    assert_true(strlen(err.text) > 9);
+}
+
+FR_CASE(a_card_that_is_not_there_is_refused_with_the_reason)
+{
+    const struct fr_device_api *api = load();
+    struct fr_device_queue *queue = NULL;
+    struct fr_err err = {0};
+    if (!api)
+        skip();
+    assert_int_equal(api->open(1000, &queue, &err), FR_E_UNAVAILABLE);
+    assert_null(queue);
+    assert_non_null(strstr(err.text, "card 1000"));
+}
+
+FR_CASE(memory_goes_to_a_card_and_back)
+{
+    const struct fr_device_api *api = load();
+    struct fr_device_queue *queue = NULL;
+    struct fr_err err = {0};
+    if (!api || api->count(&err) == 0)
+        skip();
+    assert_int_equal(api->open(0, &queue, &err), FR_OK);
+    uint32_t sent[64], got[64] = {0}, *device = api->alloc(queue, sizeof(sent));
+    for (uint32_t i = 0; i < 64; i++)
+        sent[i] = i * i;
+    assert_non_null(device);
+    api->upload(queue, device, sent, sizeof(sent));
+    api->zero(queue, device + 7, sizeof(*device));
+    api->download(queue, got, device, sizeof(got));
+    assert_int_equal(api->finish(queue, &err), FR_OK);
+    sent[7] = 0;
+    assert_memory_equal(sent, got, sizeof(got));
+    /* a petabyte: refused, and no error of the queue */
+    assert_null(api->alloc(queue, (size_t)1 << 50));
+    assert_int_equal(api->finish(queue, &err), FR_OK);
+    api->release(queue, device);
+    api->close(queue);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_plugin_loads_and_says_whether_there_is_a_card),
+        cmocka_unit_test(a_card_that_is_not_there_is_refused_with_the_reason),
+        cmocka_unit_test(memory_goes_to_a_card_and_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
