@@ -12,12 +12,10 @@ function(fr_module target)
   endif()
   if(M_SHARED_ABI)
     add_library(${target} SHARED ${sources})
+    set(map ${CMAKE_SOURCE_DIR}/${M_DIR}/${target}.map)
     set_target_properties(${target} PROPERTIES C_VISIBILITY_PRESET hidden VERSION ${PROJECT_VERSION} SOVERSION 0
-     )
-    target_link_options(${target} PRIVATE -Wl,--exclude-libs,ALL)
-    # A host process outlives refused memory: replica/memory.h.
-    target_link_options(${target} PRIVATE
-      -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc -Wl,--wrap=posix_memalign -Wl,--wrap=free)
+      INSTALL_RPATH "$ORIGIN" LINK_DEPENDS ${map})
+    target_link_options(${target} PRIVATE -Wl,--exclude-libs,ALL -Wl,--version-script=${map})
   else()
     add_library(${target} STATIC ${sources})
   endif()

@@ -1,20 +1,26 @@
-# cmake --install: freshetd, freshet, sample configuration, and libfreshet_replica with header, pkg-config file and CMake package.
+# cmake --install: freshetd, freshet, sample configuration, and the libraries with headers, pkg-config files, CMake package and man pages.
 include(CMakePackageConfigHelpers)
 
-install(TARGETS freshet_replica LIBRARY)
-install(FILES replica/include/freshet/replica.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/freshet)
+set_target_properties(freshet_replica PROPERTIES EXPORT_NAME replica)
+set_target_properties(freshet_follow PROPERTIES EXPORT_NAME follow)
+install(TARGETS freshet_replica freshet_follow EXPORT freshet LIBRARY)
+install(FILES replica/include/freshet/replica.h replica/include/freshet/reader.h replica/include/freshet/freshet.hpp
+  replica/follow/client/include/freshet/follow.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/freshet)
+install(FILES replica/man/libfreshet_replica.3 replica/man/libfreshet_follow.3 DESTINATION ${CMAKE_INSTALL_MANDIR}/man3)
 install(FILES conf/freshet.yaml conf/quickstart.yaml conf/bench_r16.yaml conf/bench_shared.yaml conf/OPTIONS.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/conf)
 install(DIRECTORY conf/samples DESTINATION ${CMAKE_INSTALL_DOCDIR}/conf FILES_MATCHING PATTERN "*.yaml")
 install(FILES LICENSE README.md DESIGN.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 file(RELATIVE_PATH freshet_pc_to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
-configure_file(cmake/freshet_replica.pc.in freshet_replica.pc @ONLY)
-install(FILES ${CMAKE_BINARY_DIR}/freshet_replica.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+foreach(name freshet_replica freshet_follow)
+  configure_file(cmake/${name}.pc.in ${name}.pc @ONLY)
+  install(FILES ${CMAKE_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endforeach()
 
-# The package names the shared library itself: its C ABI needs nothing of what it is built from.
-configure_package_config_file(cmake/freshet-config.cmake.in freshet-config.cmake INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/freshet
-  PATH_VARS CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_LIBDIR)
+# freshet::replica and freshet::follow: shared libraries whose C ABIs need nothing of what they are built from.
+configure_package_config_file(cmake/freshet-config.cmake.in freshet-config.cmake INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/freshet)
 write_basic_package_version_file(freshet-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/freshet-config.cmake ${CMAKE_BINARY_DIR}/freshet-config-version.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/freshet)
+install(EXPORT freshet NAMESPACE freshet:: FILE freshet-targets.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/freshet)

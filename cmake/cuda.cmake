@@ -1,0 +1,63 @@
+# The plug-in libfreshet_cuda.so, made by nvcc where a toolkit is found: what tests/packages --cuda brought to build/cuda, or an installed one. Nothing else
+# links it. CMake's own CUDA language is not used: it would ask for a toolkit in every build, and 3.25 does not know the default targets of 13.0.
+set(FRESHET_CUDA AUTO CACHE STRING "Build the CUDA plug-in: AUTO (where a toolkit is found), ON (required) or OFF")
+set(FRESHET_CUDA_ARCHITECTURES "80;90;100" CACHE STRING "Compute capabilities to make machine code for; PTX is of the last one")
+file(GLOB fr_cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/trainer/cuda/*.cu)
+file(GLOB fr_cuda_headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/trainer/cuda/*.h)
+
+function(fr_cuda_plugin)
+  file(GLOB brought ${CMAKE_SOURCE_DIR}/build/cuda/lib/python3*/site-packages/nvidia/cu13)
+  find_program(FRESHET_NVCC nvcc HINTS ${brought} ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES bin)
+  if(NOT FRESHET_NVCC)
+    if(FRESHET_CUDA STREQUAL "ON")
+      message(FATAL_ERROR "FRESHET_CUDA=ON and no nvcc: tests/packages --cuda brings one, or set CUDA_HOME")
+    endif()
+    message(STATUS "no CUDA toolkit: the plug-in is not built (tests/packages --cuda brings one)")
+    return()
+  endif()
+  cmake_path(GET FRESHET_NVCC PARENT_PATH bin)
+  cmake_path(GET bin PARENT_PATH root)
+  # An image may have nvcc and bring cuBLAS with Python's packages.
+  execute_process(COMMAND python3 -c "import nvidia; print(*[p + '/cu13' for p in nvidia.__path__], sep=';')" OUTPUT_VARIABLE packages
+    ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
+  find_file(FRESHET_CUBLAS NAMES libcublas.so.13 libcublas.so HINTS ${root} ${packages} PATH_SUFFIXES lib64 lib targets/x86_64-linux/lib)
+  find_path(FRESHET_CUBLAS_INCLUDE cublas_v2.h HINTS ${root} ${packages} PATH_SUFFIXES include targets/x86_64-linux/include)
+  if(NOT FRESHET_CUBLAS OR NOT FRESHET_CUBLAS_INCLUDE)
+    if(FRESHET_CUDA STREQUAL "ON")
+      message(FATAL_ERROR "FRESHET_CUDA=ON and no cuBLAS beside ${FRESHET_NVCC}: set FRESHET_CUBLAS and FRESHET_CUBLAS_INCLUDE")
+    endif()
+    message(STATUS "no cuBLAS beside ${FRESHET_NVCC}: the CUDA plug-in is not built")
+    return()
+  endif()
+  cmake_path(GET FRESHET_CUBLAS PARENT_PATH libraries)
+  set(targets)
+  foreach(architecture ${FRESHET_CUDA_ARCHITECTURES})
+    list(APPEND targets -gencode arch=compute_${architecture},code=sm_${architecture})
+  endforeach()
+  list(GET FRESHET_CUDA_ARCHITECTURES -1 last)
+  list(APPEND targets -gencode arch=compute_${last},code=compute_${last})
+  # -fmad=false: the same numbers as the processor's, which fuses nothing outside products.
+  set(flags -std=c++20 -O3 -fmad=false -Werror all-warnings -Xcompiler=-fPIC,-fvisibility=hidden,-Wall
+    -I${CMAKE_SOURCE_DIR}/trainer/cuda/card -I${CMAKE_SOURCE_DIR}/trainer/cuda -I${CMAKE_SOURCE_DIR}/trainer/cuda/include -I${CMAKE_SOURCE_DIR}/trainer/ops/include
+    -I${CMAKE_SOURCE_DIR}/base/include -I${CMAKE_SOURCE_DIR}/conf/vocabulary/include -I${FRESHET_CUBLAS_INCLUDE})
+  set(objects)
+  foreach(source ${fr_cuda_sources})
+    cmake_path(GET source STEM name)
+    set(object ${CMAKE_BINARY_DIR}/trainer/cuda/${name}.o)
+    add_custom_command(OUTPUT ${object} COMMAND ${FRESHET_NVCC} ${flags} ${targets} -MD -MF ${object}.d -c ${source} -o ${object}
+      DEPENDS ${source} DEPFILE ${object}.d COMMENT "nvcc ${name}.cu" VERBATIM)
+    list(APPEND objects ${object})
+  endforeach()
+  set(plugin ${CMAKE_BINARY_DIR}/trainer/cuda/libfreshet_cuda.so)
+  add_custom_command(OUTPUT ${plugin} DEPENDS ${objects} COMMENT "libfreshet_cuda.so" VERBATIM
+    COMMAND ${FRESHET_NVCC} -shared -cudart static -o ${plugin} ${objects} -L${libraries} -L${root}/lib -L${root}/lib64 -Xlinker=${FRESHET_CUBLAS},-z,defs,-z,relro,-z,now,-rpath,${libraries})
+  add_custom_target(freshet_cuda ALL DEPENDS ${plugin})
+  install(FILES ${plugin} TYPE LIB OPTIONAL)
+  set(FRESHET_CUDA_PLUGIN ${plugin} PARENT_SCOPE)
+  message(STATUS "CUDA plug-in by ${FRESHET_NVCC}")
+endfunction()
+
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/trainer/cuda)
+if(NOT FRESHET_CUDA STREQUAL "OFF" AND NOT FR_SANITIZE)
+  fr_cuda_plugin()
+endif()
