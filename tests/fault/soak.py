@@ -3,7 +3,7 @@
     FRESHET_BUILD=build/release build/venv/bin/python tests/fault/soak.py [MINUTES [SEED]]     default 30 1
 
 Faults, one after the other, at random: kill -9; drain and restart; the broker hangs (SIGSTOP); the broker is stopped and started; the delta topic is deleted;
-a second writer on the delta topic; the disk fills up (tmpfs, where it can be mounted); malformed records; a savepoint.
+a second writer on the delta topic; the disk fills up (tmpfs, where it can be mounted); malformed records, also while their topic refuses them; a savepoint.
 Samples come all the while. At the end every sample's own feature was counted once, every malformed record is counted, a fresh replica equals the state, the
 newest savepoint is sound. Memory, descriptors and the size of the state directory are printed once a minute.
 """
@@ -57,8 +57,8 @@ class Soak:
     def __init__(self, work, kafka, disk):
         self.work, self.kafka, self.disk, self.state = work, kafka, disk, disk / "state"
         self.rng = random.Random(SEED)
-        self.admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": kafka.address})
-        for future in self.admin.create_topics([confluent_kafka.admin.NewTopic("samples", 3, 1)]).values():
+        self.admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": kafka.address, "log_level": 0})
+        for future in self.admin.create_topics([confluent_kafka.admin.NewTopic("samples", 3, 1), confluent_kafka.admin.NewTopic("samples.dead", 1, 1)]).values():
             future.result(PATIENCE)
         self.stream, self.starts, self.counts, self.filled_by = Stream(kafka.address), 0, {}, None
         self.daemon = self.start()
@@ -98,6 +98,22 @@ class Soak:
         os.kill(self.kafka.pid(), signal.SIGSTOP)
         time.sleep(self.rng.uniform(2, 20))
         os.kill(self.kafka.pid(), signal.SIGCONT)
+
+    def stop_broker(self):
+        self.kafka.stop()
+        time.sleep(self.rng.uniform(0, 20))
+        self.kafka.start()
+
+    def refuse_letters(self):
+        """Epochs wait for their letters, and training for epochs."""
+        def limit(size):
+            resource = confluent_kafka.admin.ConfigResource("topic", "samples.dead", set_config={"max.message.bytes": size})
+            for future in self.admin.alter_configs([resource]).values():
+                future.result(PATIENCE)
+        limit("16")
+        self.malformed()
+        wait_until(lambda: self.runs() and "dead" in json.dumps(self.daemon.json("/healthz").get("reasons", [])), "/healthz says that epochs wait for letters")
+        limit("1048588")
 
     def delete_deltas(self):
         if self.filled_by == self.daemon:  # one that meets an empty topic twice within ten minutes calls an operator
@@ -153,7 +169,7 @@ class Soak:
         return f"rss={rss}MiB fds={descriptors} state={bytes_of_state >> 20}MiB sent={self.stream.sent} trained={self.trained()} starts={self.starts} faults={self.counts}"
 
     def run(self):
-        faults = [self.kill, self.drain, self.hang_broker, self.delete_deltas, self.second_writer, self.malformed, self.savepoint]
+        faults = [self.kill, self.drain, self.hang_broker, self.stop_broker, self.delete_deltas, self.second_writer, self.malformed, self.refuse_letters, self.savepoint]
         if os.path.ismount(self.disk):
             faults.append(self.fill_disk)
         begin = told = time.monotonic()

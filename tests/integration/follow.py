@@ -108,25 +108,19 @@ class Cases:
         for future in self.admin.delete_records(keep).values():
             future.result(PATIENCE)
 
-    def stop(self):
-        subprocess.run([SOURCE / "tests/kafka/stop", "--keep", self.kafka.dir], check=True, timeout=120)
-
-    def start(self):
-        subprocess.run([SOURCE / "tests/kafka/start", "--dir", self.kafka.dir], check=True, stdout=subprocess.DEVNULL, timeout=300)
-
     def a_broker_that_stops_is_named_and_waited_for(self):
         daemon = self.daemon("stopped")
         epoch = self.more(daemon)
         with Follow(self.kafka.address, "stopped.delta") as follow:
             follow.serves(epoch)
             score = follow.score()
-            self.stop()
+            self.kafka.stop()
             wait_until(follow.problem, "the state tells that brokers are away")
             assert follow.score() == score and follow.state().epoch >= epoch, "what is served is served on"  # a heartbeat may have come before
             with Follow(self.kafka.address, "stopped.delta") as late:  # begun during the outage
                 wait_until(late.problem, "it says why it serves nothing")
                 assert late.score() is None
-                self.start()
+                self.kafka.start()
                 epoch = self.more(daemon)
                 follow.serves(epoch)
                 late.serves(epoch)

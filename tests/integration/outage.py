@@ -70,7 +70,7 @@ with Workspace() as work, Kafka(own=True) as kafka:
     wait_until(lambda: (lambda v: all(v[f"freshet_{name}_count"] > 0 for name in timings))(series(daemon)[0]), "an epoch timed from its batches to its publication")
     print("ok a healthy daemon", flush=True)
 
-    subprocess.run([SOURCE / "tests/kafka/stop", "--keep", kafka.dir], check=True, timeout=120)
+    kafka.stop()
     during = wait_for(daemon, "Kafka is away", connected=0, ready=0)
     assert math.isnan(during["freshet_lag_seconds"]) and math.isnan(during[f"freshet_partition_lag_records{partition}"]), during
     assert during[f"freshet_partition_offset{partition}"] == 1000 and during["freshet_samples_trained_total"] == 1000
@@ -78,7 +78,7 @@ with Workspace() as work, Kafka(own=True) as kafka:
     assert daemon.json("/status")["ingest"]["lag_ms"] is None, "a lag that nobody knows"
     assert daemon.get("/readyz")[0] == 503 and daemon.get("/healthz")[0] == 200
     last = during["freshet_last_published_timestamp_seconds"]
-    subprocess.run([SOURCE / "tests/kafka/start", "--dir", kafka.dir], check=True, stdout=subprocess.DEVNULL, timeout=300)
+    kafka.start()
     produce(kafka.address, 1000, 1000)
     after = wait_for(daemon, "all well again", samples_trained_total=2000, ready=1, connected=1, **{'degraded{source="stream"}': 0})
     wait_until(lambda: series(daemon)[0]["freshet_last_published_timestamp_seconds"] > last, "published again")

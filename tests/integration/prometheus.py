@@ -86,11 +86,11 @@ def scrape(work, kafka, start, seconds):
         wait_until(lambda: daemon.get("/readyz")[0] == 200, "ready again")
         restarted = time.time()
         time.sleep(seconds)
-        subprocess.run([SOURCE / "tests/kafka/stop", "--keep", kafka.dir], check=True, timeout=120)
+        kafka.stop()
         away = time.time()
         time.sleep(OUTAGE)
         back = time.time()
-        subprocess.run([SOURCE / "tests/kafka/start", "--dir", kafka.dir], check=True, stdout=subprocess.DEVNULL, timeout=300)
+        kafka.start()
         time.sleep(seconds)
         stream.ended = True
         stream.join()
