@@ -417,6 +417,39 @@ FR_CASE(an_emptied_topic_is_counted_as_loss_and_filled_from_the_journal)
     expect_partition(0, 1, 2);
 }
 
+static bool is_covered;
+
+static bool covers(void *self, const int64_t *low, const int64_t *high, uint32_t partitions)
+{
+    (void)self, (void)low, (void)high, (void)partitions;
+    return is_covered;
+}
+
+FR_CASE(a_topic_that_no_snapshot_covers_any_more_is_filled_while_nothing_is_sent)
+{
+    append(&f, 20);
+    append(&f, 20);
+    append(&f, 20);
+    produce_epoch(&f, 3);
+    is_covered = true;
+    make_publisher((struct fr_publisher_options){.max_in_flight_bytes = 64 * 1024, .look_ms = 20, .covers = covers});
+    check_ok();
+    assert_int_equal(status.acked, 3);
+    is_covered = false;
+    FR_UNTIL (status.resent_epochs == 3) {
+        assert_int_equal(fr_publisher_step(publisher, STEP_MS, &err), FR_OK);
+        offer_all();
+        fr_publisher_get_status(publisher, &status);
+    }
+    step_until(3);
+    for (uint32_t p = 0; p < FIXTURE_PARTITIONS; p++) {
+        read_partition((int32_t)p);
+        size_t again = expect_epochs(p, 0, 3, 3);
+        assert_int_equal(expect_epochs(p, again, 1, 3), topic_log.n);
+        drop_log();
+    }
+}
+
 FR_CASE(a_refused_record_restarts_the_producer_and_everything_arrives)
 {
     append(&f, 2000);
@@ -529,6 +562,7 @@ int main(void)
         CASE(our_own_records_between_ours_are_no_other_writer),
         CASE(fewer_partitions_are_refused_and_more_stay_empty),
         CASE(an_emptied_topic_is_counted_as_loss_and_filled_from_the_journal),
+        CASE(a_topic_that_no_snapshot_covers_any_more_is_filled_while_nothing_is_sent),
         CASE(a_refused_record_restarts_the_producer_and_everything_arrives),
         CASE(an_epoch_that_does_not_fit_its_piece_max_is_sent_in_larger_pieces),
         CASE(a_broker_that_goes_away_is_a_problem_until_it_returns),
