@@ -302,7 +302,7 @@ static void join_parts(struct fr_cut *cut, uint8_t *begin, struct fr_stage *stag
 void fr_store_cut(struct fr_store *store, struct fr_stage *stage)
 {
     struct fr_cut *cut = store->cut;
-    store->undoable = false;
+    store->undoable = 0;
     FR_CHECK(stage->epoch <= UINT32_MAX); /* 13 years of ten cuts a second */
     cut->epoch = stage->epoch;
     cut->forgettable = fr_store_forgettable(store);

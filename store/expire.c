@@ -202,7 +202,7 @@ static uint32_t next_slice_bits(uint32_t bits, uint64_t entries, uint32_t slice_
 static void run_slices(struct slice *slice)
 {
     struct fr_store *store = slice->store;
-    store->undoable = false;
+    store->undoable = 0;
     /* parts that are read ahead are whole, and stay as they are */
     pthread_mutex_lock(&store->scan_lock);
     for (uint32_t i = 0; i < slice->n_tables; i++)
@@ -230,10 +230,22 @@ static uint64_t turns_between(const struct fr_table *table)
     return turns > 0 ? turns : 1;
 }
 
+/* Something that may go. */
+static bool has_mortals(const struct fr_table *table)
+{
+    struct fr_store_counts counts = fr_table_counts(table);
+    return counts.pending > 0 || (counts.rows > 0 && table->spec.n_expiries > 0);
+}
+
+static bool is_due(const struct fr_table *table, uint64_t batch_number)
+{
+    return batch_number % turns_between(table) == 0 && has_mortals(table);
+}
+
 static void add_slice(struct slice *slice, struct fr_table *table)
 {
     struct fr_store_counts counts = fr_table_counts(table);
-    if (counts.pending == 0 && (counts.rows == 0 || table->spec.n_expiries == 0))
+    if (!has_mortals(table))
         return;
     uint32_t bits = next_slice_bits(table->slice_bits, counts.rows + counts.pending, slice_rows(&table->spec));
     uint64_t number = fr_sweep_begin_slice(table, bits, slice->watermark_ms);
@@ -244,11 +256,18 @@ void fr_store_slice(struct fr_store *store, uint64_t batch_number, int64_t water
 {
     struct slice slice = {.store = store, .watermark_ms = watermark_ms};
     for (uint32_t t = 0; t < store->n_tables; t++)
-        if (batch_number % turns_between(&store->tables[t]) == 0)
+        if (is_due(&store->tables[t], batch_number))
             add_slice(&slice, &store->tables[t]);
-    store->undoable = false;
     if (slice.n_tables > 0)
         run_slices(&slice);
+}
+
+bool fr_store_slice_due(const struct fr_store *store, uint64_t batch_number)
+{
+    for (uint32_t t = 0; t < store->n_tables; t++)
+        if (is_due(&store->tables[t], batch_number))
+            return true;
+    return false;
 }
 
 bool fr_store_slice_idle(struct fr_store *store, int64_t watermark_ms)

@@ -235,10 +235,9 @@ static void gather_shard(void *context, size_t index, size_t worker)
         fr_tier_fetch(plan, t, s);
 }
 
-/* Beside the owner the pool is busy. */
 static void run(struct fr_plan *plan, size_t count, fr_pool_task *task)
 {
-    if (!plan->ahead) {
+    if (!plan->alone) {
         fr_pool_run(plan->store->pool, count, task, plan);
         return;
     }
@@ -246,12 +245,13 @@ static void run(struct fr_plan *plan, size_t count, fr_pool_task *task)
         task(plan, i, 0);
 }
 
-void fr_plan_look(struct fr_plan *plan, const struct fr_batch *batch, bool ahead)
+void fr_plan_look(struct fr_plan *plan, const struct fr_batch *batch, bool ahead, bool alone)
 {
     const struct fr_store *store = plan->store;
     FR_CHECK(batch->n_slots == store->n_slots && batch->n_samples <= OCC_ENTRY);
     plan->batch = batch;
     plan->ahead = ahead;
+    plan->alone = alone;
     plan->clicks = batch->n_labels > 0 ? batch->labels : NULL;
     lay_out(plan);
     run(plan, plan->n_units, count_unit);
@@ -261,9 +261,21 @@ void fr_plan_look(struct fr_plan *plan, const struct fr_batch *batch, bool ahead
     plan->clicks = NULL;
 }
 
-void fr_store_look(struct fr_store *store, const struct fr_batch *batch)
+static void look_ahead(struct fr_store *store, const struct fr_batch *batch, bool alone)
 {
     store->looked_folded = fr_store_folded(store);
-    fr_plan_look(store->ahead, batch, true);
+    if (store->undoable > 1)
+        store->undoable = 1; /* the scratch of the plan before the last is used */
+    fr_plan_look(store->ahead, batch, true, alone);
     store->looked = batch;
+}
+
+void fr_store_look(struct fr_store *store, const struct fr_batch *batch)
+{
+    look_ahead(store, batch, true);
+}
+
+void fr_store_look_pooled(struct fr_store *store, const struct fr_batch *batch)
+{
+    look_ahead(store, batch, false);
 }

@@ -8,7 +8,8 @@
  * publish (by shard): keys, rows and occurrence lists into struct fr_rows, unique numbers shard
  * after shard.
  *
- * undo (by shard) takes resolve back from what the keys remember: the entry as it was.
+ * undo (by shard) takes resolve back from what the keys remember: the entry as it was;
+ * of two plans in a row the later one first.
  *
  * Both many small tables and one large table split into enough tasks. Nothing depends on which
  * worker ran what: every order comes from the batch and from the keys' hashes. Sums over a key's
@@ -18,8 +19,8 @@
  * are on their way while this one is applied (software-pipelined prefetching: Chen, Ailamaki,
  * Gibbons, Mowry 2004).
  *
- * Owner: the owner loop; one plan at a time. It does not read or write row values beyond those
- * of rows that it makes or brings back. */
+ * Owner: the owner loop; one plan is made at a time. It does not read or write row values beyond
+ * those of rows that it makes or brings back. */
 #include "plan.h"
 #include "tier.h"
 
@@ -215,18 +216,19 @@ static void publish_shard(void *context, size_t index, size_t worker)
     }
 }
 
-void fr_store_plan(struct fr_store *store, const struct fr_batch *batch, int64_t watermark_ms, struct fr_rows *rows)
+static void take_turns(struct fr_store *store)
+{
+    struct fr_plan *ahead = store->ahead;
+    store->ahead = store->plan;
+    store->plan = ahead;
+}
+
+static void plan_batch(struct fr_store *store, const struct fr_batch *batch, int64_t watermark_ms, struct fr_rows *rows)
 {
     FR_CHECK(rows->n_slots == store->n_slots && rows->n_tables == store->n_tables);
-    if (store->looked == batch) {
-        struct fr_plan *looked = store->ahead;
-        store->ahead = store->plan;
-        store->plan = looked;
-        store->looked = NULL;
-    } else {
-        store->looked = NULL; /* this plan may make keys that the look missed in the cold store */
-        fr_plan_look(store->plan, batch, false);
-    }
+    if (store->looked != batch) /* else what it has is in store->plan by now */
+        fr_plan_look(store->plan, batch, false, false);
+    store->looked = NULL; /* this plan may make keys that a look missed in the cold store */
     struct fr_plan *plan = store->plan;
     plan->rows = rows;
     plan->watermark_ms = watermark_ms;
@@ -237,7 +239,22 @@ void fr_store_plan(struct fr_store *store, const struct fr_batch *batch, int64_t
     fr_pool_run(store->pool, n_shards, publish_shard, plan);
     plan->batch = NULL;
     plan->rows = NULL;
-    store->undoable = true;
+}
+
+void fr_store_plan(struct fr_store *store, const struct fr_batch *batch, int64_t watermark_ms, struct fr_rows *rows)
+{
+    if (store->looked == batch)
+        take_turns(store);
+    plan_batch(store, batch, watermark_ms, rows);
+    store->undoable = 1;
+}
+
+void fr_store_plan_next(struct fr_store *store, const struct fr_batch *batch, int64_t watermark_ms,
+                        struct fr_rows *rows)
+{
+    take_turns(store); /* what the plan before remembers stays */
+    plan_batch(store, batch, watermark_ms, rows);
+    store->undoable = store->undoable > 0 ? 2 : 1;
 }
 
 /* ---- undo ---- */
@@ -288,7 +305,8 @@ static void undo_shard(void *context, size_t index, size_t worker)
 void fr_store_undo(struct fr_store *store)
 {
     /* a slice or a cut in between made the keys' entries and numbers stale */
-    FR_CHECK(store->undoable);
-    store->undoable = false;
+    FR_CHECK(store->undoable > 0);
     fr_pool_run(store->pool, (size_t)store->n_tables * FR_SHARDS, undo_shard, store->plan);
+    if (--store->undoable > 0)
+        take_turns(store);
 }

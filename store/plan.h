@@ -96,7 +96,8 @@ struct fr_plan {
     size_t capacity_groups;
     struct plan_group *groups; /* filled when some column is shared */
     uint32_t *slot_base;       /* [n_slots] as in fr_rows */
-    bool ahead;                /* it was looked at beside the owner loop */
+    bool ahead;                /* it was looked at before its turn */
+    bool alone;                /* by one thread, without the pool */
     /* The call in progress. */
     const struct fr_batch *batch;
     struct fr_rows *rows;
@@ -104,8 +105,8 @@ struct fr_plan {
     int64_t watermark_ms;
 };
 
-/* look.c: which keys the batch has. ahead: by the calling thread alone, with their cold images. */
-void fr_plan_look(struct fr_plan *plan, const struct fr_batch *batch, bool ahead);
+/* look.c: which keys the batch has; ahead of its turn with their cold images. */
+void fr_plan_look(struct fr_plan *plan, const struct fr_batch *batch, bool ahead, bool alone);
 
 /* Room for table t's n_occurrences; in plan->rows, for those of all tables. */
 void fr_plan_reserve_table(struct fr_plan *plan, uint32_t t);

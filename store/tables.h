@@ -74,8 +74,8 @@ struct fr_store {
     struct fr_table *tables;
     struct fr_store_slot *slots;
     struct fr_plan *plan;          /* scratch of fr_store_plan, and what fr_store_undo takes back */
-    bool undoable;                 /* nothing changed since the last plan */
-    struct fr_plan *ahead;         /* of the batch after it */
+    uint32_t undoable;             /* the last plans, 2 at most, since which nothing else changed */
+    struct fr_plan *ahead;         /* of the batch after it, or of an undoable one before it */
     const struct fr_batch *looked; /* which that is; NULL: none */
     uint64_t looked_folded;        /* epochs up to this one were folded when the look began */
     bool restores_hot;             /* rows follow on demand, only unfolded ones were restored */

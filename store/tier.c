@@ -331,12 +331,22 @@ static uint64_t relieve(struct fr_store *store, uint64_t used)
     return store_used(store);
 }
 
+static bool is_over(const struct fr_store *store, uint64_t used)
+{
+    return store->limit > 0 && used > store->limit && store->durable;
+}
+
+bool fr_store_over_limit(const struct fr_store *store)
+{
+    return is_over(store, store_used(store));
+}
+
 uint64_t fr_store_relieve(struct fr_store *store)
 {
     uint64_t used = store_used(store);
-    if (store->limit == 0 || used <= store->limit || !store->durable)
+    if (!is_over(store, used))
         return 0;
-    store->undoable = false;
+    store->undoable = 0;
     used = relieve(store, used);
     if (used > store->limit && drop_look(store))
         used = relieve(store, used);

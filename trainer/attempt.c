@@ -30,45 +30,63 @@ static int64_t median_time(const struct fr_batch *batch)
     return median;
 }
 
-/* The watermark of a batch: the largest event time of a sample that trains, in it or before; at
- * most watermark_step_max beyond the watermark before the batch, in however many attempts it is
- * trained. */
-static void advance_watermark(struct fr_trainer *trainer, const struct fr_batch *batch)
+int64_t fr_trainer_watermark_after(const struct fr_trainer *trainer, const struct fr_batch *batch, int64_t from_ms,
+                                   bool *held)
 {
-    int64_t *watermark_ms = &trainer->history.watermark_ms, latest_ms = *watermark_ms;
+    int64_t watermark_ms = trainer->history.watermark_ms, latest_ms = watermark_ms;
     for (uint32_t i = 0; i < batch->n_samples; i++)
         if (batch->role[i] == FR_ROLE_TRAIN && batch->t_ms[i] > latest_ms)
             latest_ms = batch->t_ms[i];
-    int64_t step_ms = trainer->conf->ingest.watermark_step_max_ms, from_ms = trainer->watermark_begin_ms;
-    if (step_ms > 0 && latest_ms > *watermark_ms) {
+    int64_t step_ms = trainer->conf->ingest.watermark_step_max_ms;
+    if (step_ms > 0 && latest_ms > watermark_ms) {
         from_ms = from_ms == INT64_MIN ? median_time(batch) : from_ms;
         if (latest_ms > from_ms && latest_ms - from_ms > step_ms) { /* both above 0: no overflow */
             latest_ms = from_ms + step_ms;
-            trainer->watermark_held = true;
+            *held = true;
         }
     }
-    if (latest_ms > *watermark_ms)
-        *watermark_ms = latest_ms;
+    return latest_ms > watermark_ms ? latest_ms : watermark_ms;
+}
+
+/* Key plane. It may have been made beside the step before (ahead.c). */
+static void plan(struct fr_trainer *trainer, const struct fr_batch *batch)
+{
+    uint64_t begin_ns = fr_mono_ns(trainer->options.clock);
+    trainer->watermark_before_ms = trainer->history.watermark_ms;
+    if (!fr_trainer_take_ahead(trainer, batch)) {
+        trainer->history.watermark_ms =
+            fr_trainer_watermark_after(trainer, batch, trainer->watermark_begin_ms, &trainer->watermark_held);
+        fr_store_plan(trainer->store, batch, trainer->history.watermark_ms, trainer->rows);
+    }
+    trainer->run.plan_ns += fr_mono_ns(trainer->options.clock) - begin_ns;
+}
+
+/* Value plane. While a device computes the host looks at the next batch. */
+static enum fr_status train(struct fr_trainer *trainer, const struct fr_batch *batch, double *loss)
+{
+    bool whole = batch == trainer->open, beside = fr_graph_runs_beside(trainer->graph) && !trainer->options.serial;
+    if (whole && !beside)
+        fr_trainer_look_begin(trainer);
+    uint64_t begin_ns = fr_mono_ns(trainer->options.clock);
+    fr_graph_forward(trainer->graph, batch, trainer->rows);
+    trainer->run.forward_ns += fr_mono_ns(trainer->options.clock) - begin_ns;
+    fr_graph_train_begin(trainer->graph, batch, trainer->rows);
+    if (whole && beside)
+        fr_trainer_plan_beside(trainer);
+    enum fr_status status = fr_graph_train_finish(trainer->graph, batch, trainer->rows, loss);
+    fr_trainer_look_end(trainer);
+    if (status != FR_OK)
+        fr_trainer_drop_ahead(trainer);
+    return status;
 }
 
 enum fr_status fr_trainer_attempt(struct fr_trainer *trainer, const struct fr_batch *batch)
 {
-    uint64_t begin_ns = fr_mono_ns(trainer->options.clock);
     double loss = 0;
-    trainer->watermark_before_ms = trainer->history.watermark_ms;
-    advance_watermark(trainer, batch);
-    fr_store_plan(trainer->store, batch, trainer->history.watermark_ms, trainer->rows);
-    trainer->run.plan_ns += fr_mono_ns(trainer->options.clock) - begin_ns;
+    plan(trainer, batch);
     enum fr_status status = fr_store_failure(trainer->store, NULL);
-    if (status != FR_OK)
-        return status;
-    if (batch == trainer->open)
-        fr_trainer_look_begin(trainer);
-    uint64_t planned_ns = fr_mono_ns(trainer->options.clock);
-    fr_graph_forward(trainer->graph, batch, trainer->rows);
-    trainer->run.forward_ns += fr_mono_ns(trainer->options.clock) - planned_ns;
-    status = fr_graph_train(trainer->graph, batch, trainer->rows, &loss);
-    fr_trainer_look_end(trainer);
+    if (status == FR_OK)
+        status = train(trainer, batch, &loss);
     if (status != FR_OK)
         return status;
     trainer->run.last_loss = loss;

@@ -37,22 +37,31 @@ static bool keeps_still(const struct fr_trainer *trainer)
     return trainer->waits || trainer->history.held || (heartbeats && !atomic_load(heartbeats));
 }
 
-bool fr_trainer_cut_due(const struct fr_trainer *trainer, uint64_t now_ns)
+static bool is_due(const struct fr_trainer *trainer, uint64_t now_ns, bool consumed, uint64_t batches)
 {
     const struct fr_conf *conf = trainer->conf;
     if (conf->ingest.lockstep) /* a function of the log, so that killed and whole runs cut alike */
-        return trainer->consumed && trainer->history.batches > 0 &&
-               trainer->history.batches % conf->ingest.lockstep_epoch_batches == 0;
-    if (trainer->epoch == 0 && !trainer->consumed)
+        return consumed && batches > 0 && batches % conf->ingest.lockstep_epoch_batches == 0;
+    if (trainer->epoch == 0 && !consumed)
         return false; /* no history yet: nothing to keep alive */
-    if (!trainer->consumed && keeps_still(trainer))
+    if (!consumed && keeps_still(trainer))
         return false;
     uint64_t since_ns = now_ns - trainer->last_cut_ns;
-    if (trainer->consumed && since_ns >= ms_to_ns(conf->epoch_ms))
+    if (consumed && since_ns >= ms_to_ns(conf->epoch_ms))
         return true;
-    if (fr_store_dirty_bytes(trainer->store) >= conf->epoch_bytes_max || trainer->memory.cut_wanted)
+    if (fr_trainer_dirty_bytes(trainer) >= conf->epoch_bytes_max || trainer->memory.cut_wanted)
         return true;
     return since_ns >= ms_to_ns(conf->heartbeat_ms);
+}
+
+bool fr_trainer_cut_due(const struct fr_trainer *trainer, uint64_t now_ns)
+{
+    return is_due(trainer, now_ns, trainer->consumed, trainer->history.batches);
+}
+
+bool fr_trainer_cut_follows(const struct fr_trainer *trainer, uint64_t now_ns)
+{
+    return is_due(trainer, now_ns, true, trainer->history.batches + 1);
 }
 
 bool fr_trainer_cut_late(struct fr_trainer *trainer, uint64_t now_ns, char *text, size_t size)
@@ -86,7 +95,7 @@ void fr_trainer_measure_produced(struct fr_trainer *trainer)
 {
     uint64_t open = 0;
     if (trainer->consumed && !trainer->conf->ingest.lockstep)
-        open = fr_store_dirty_bytes(trainer->store) + trainer->section_bytes;
+        open = fr_trainer_dirty_bytes(trainer) + trainer->section_bytes;
     atomic_store(&trainer->produced, trainer->cut_bytes + open);
 }
 
@@ -100,7 +109,7 @@ void fr_trainer_allow(struct fr_trainer *trainer, uint64_t produced_bytes, enum 
 
 void fr_trainer_measure_batch(struct fr_trainer *trainer)
 {
-    uint64_t bytes = fr_store_dirty_bytes(trainer->store);
+    uint64_t bytes = fr_trainer_dirty_bytes(trainer);
     if (bytes > trainer->dirty_begin + trainer->batch_bytes)
         trainer->batch_bytes = bytes - trainer->dirty_begin;
 }
@@ -114,7 +123,7 @@ static uint64_t next_bytes(const struct fr_trainer *trainer)
         return 0;
     uint64_t bytes = trainer->batch_bytes;
     if (!trainer->consumed)
-        bytes += trainer->section_bytes + fr_store_dirty_bytes(trainer->store);
+        bytes += trainer->section_bytes + fr_trainer_dirty_bytes(trainer);
     return bytes < trainer->conf->unfolded_max ? bytes : trainer->conf->unfolded_max;
 }
 
@@ -251,6 +260,7 @@ enum fr_status fr_trainer_cut(struct fr_trainer *trainer, bool last, uint64_t wa
     }
     uint64_t begin_ns = fr_mono_ns(trainer->options.clock);
     struct fr_stage *stage = item;
+    fr_trainer_drop_ahead(trainer);
     if (fr_graph_settle(trainer->graph, NULL) != FR_OK)
         return FR_AGAIN; /* the next step says why; the stage is not needed any more */
     fr_stage_clear(stage);

@@ -4,6 +4,8 @@
  *
  * When there is no batch to look at it reads the cold part of the next slices (store/scan.h).
  *
+ * Beside a device's step the owner thread itself looks, or plans (ahead.c).
+ *
  * The next batch is taken from the ring early and kept until its turn. The thread starts when keys
  * are first in the cold store only; until then nothing is looked at early. Owner thread only, but
  * for the lookout's own. */
@@ -59,18 +61,31 @@ void fr_trainer_lookout_release(struct fr_trainer *trainer)
     fr_batch_free(lookout->next);
 }
 
-void fr_trainer_look_begin(struct fr_trainer *trainer)
+const struct fr_batch *fr_trainer_next_batch(struct fr_trainer *trainer)
 {
     struct fr_lookout *lookout = &trainer->lookout;
     void *item = NULL;
-    if (!fr_store_tiered(trainer->store))
-        return;
     if (!lookout->next && fr_ring_pop(trainer->options.full, &item, 0) == FR_OK)
         lookout->next = item;
-    if (!lookout->next || lookout->next->n_samples == 0)
-        return;
+    return lookout->next;
+}
+
+void fr_trainer_lookout_start(struct fr_trainer *trainer)
+{
+    struct fr_lookout *lookout = &trainer->lookout;
     if (!lookout->started)
         lookout->started = fr_thread_start(&lookout->thread, "lookout", lookout_main, trainer);
+}
+
+void fr_trainer_look_begin(struct fr_trainer *trainer)
+{
+    struct fr_lookout *lookout = &trainer->lookout;
+    if (!fr_store_tiered(trainer->store))
+        return;
+    const struct fr_batch *next = fr_trainer_next_batch(trainer);
+    if (!next || next->n_samples == 0)
+        return;
+    fr_trainer_lookout_start(trainer);
     if (!lookout->started)
         return; /* the plan reads what is missing itself */
     pthread_mutex_lock(&lookout->lock);

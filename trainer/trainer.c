@@ -8,8 +8,8 @@
  * Not here: one try at a batch (attempt.c), staging (cut.c), recovery (restore.c), what others see
  * (status.c).
  *
- * Of plan(k+1) only the look overlaps step(k), and only when rows are in the cold store alone
- * (lookout.c, DESIGN section 4). */
+ * Beside step(k) the next batch is looked at when rows are in the cold store alone (lookout.c);
+ * beside a device's it is planned (ahead.c, DESIGN section 4). */
 #include "trainer_private.h"
 
 #include <inttypes.h>
@@ -99,6 +99,7 @@ void fr_trainer_free(struct fr_trainer *trainer)
     fr_trainer_sift_release(trainer);
     fr_batch_free(trainer->open);
     fr_store_rows_free(trainer->rows);
+    fr_store_rows_free(trainer->ahead.rows);
     fr_store_free(trainer->store);
     fr_graph_free(trainer->graph);
     free(trainer->journaled);
@@ -214,8 +215,10 @@ static bool values_are_there(struct fr_trainer *trainer)
 static void slice(struct fr_trainer *trainer, uint64_t samples_before)
 {
     uint32_t size = trainer->conf->ingest.batch_size;
-    bool any = samples_before / size < trainer->history.samples / size;
-    if (any && !values_are_there(trainer))
+    bool any = samples_before / size < trainer->history.samples / size, due = false;
+    for (uint64_t n = samples_before / size + 1; n <= trainer->history.samples / size; n++)
+        due |= fr_store_slice_due(trainer->store, n);
+    if (due && !values_are_there(trainer))
         return; /* the next step says why */
     for (uint64_t n = samples_before / size + 1; n <= trainer->history.samples / size; n++)
         fr_store_slice(trainer->store, n, trainer->history.watermark_ms);
@@ -271,7 +274,7 @@ static enum fr_status apply_batch(struct fr_trainer *trainer, struct fr_batch *b
     sift->trains = sift->whole = false;
     trainer->watermark_begin_ms = trainer->history.watermark_ms;
     trainer->watermark_held = false;
-    trainer->dirty_begin = fr_store_dirty_bytes(trainer->store);
+    trainer->dirty_begin = fr_trainer_dirty_bytes(trainer);
     enum fr_status status = learn(trainer, batch, err);
     trainer->run.watermark_held += trainer->watermark_held;
     uint64_t took_ns = fr_mono_ns(trainer->options.clock) - begin_ns;
@@ -290,7 +293,7 @@ static bool paused(struct fr_trainer *trainer, uint64_t now_ns)
     enum fr_pause why = FR_PAUSE_NONE;
     if (fr_trainer_cut_late(trainer, now_ns, own, sizeof(own)))
         why = FR_PAUSE_CUT;
-    else if (fr_trainer_waits_for_memory(trainer, own, sizeof(own)))
+    else if (!trainer->ahead.planned && fr_trainer_waits_for_memory(trainer, own, sizeof(own)))
         why = FR_PAUSE_MEMORY;
     pthread_mutex_lock(&trainer->lock);
     if (why == FR_PAUSE_NONE && trainer->pause == FR_PAUSE_NONE && fr_trainer_at_limit(trainer)) {
@@ -309,7 +312,7 @@ static bool paused(struct fr_trainer *trainer, uint64_t now_ns)
  * (*must). */
 static enum fr_status due_cut(struct fr_trainer *trainer, bool *must)
 {
-    *must = trainer->conf->ingest.lockstep || fr_store_dirty_bytes(trainer->store) >= trainer->conf->epoch_bytes_max;
+    *must = trainer->conf->ingest.lockstep || fr_trainer_dirty_bytes(trainer) >= trainer->conf->epoch_bytes_max;
     enum fr_status status = fr_trainer_cut(trainer, false, *must ? (uint64_t)FR_TRAINER_WAIT_MS * 1000000 : 0);
     return status == FR_OK ? FR_OK : FR_AGAIN;
 }
@@ -357,8 +360,10 @@ enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err)
         return status;
     if (trainer->open)
         return return_batch(trainer);
-    if (trainer->ended || atomic_load(&trainer->stop))
+    if (trainer->ended || atomic_load(&trainer->stop)) {
+        fr_trainer_drop_ahead(trainer);
         return finish(trainer);
+    }
 
     if (now_ns - trainer->last_status_ns >= 1000000000)
         fr_trainer_publish_status(trainer);
@@ -367,6 +372,7 @@ enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err)
         return FR_OK;
     void *item = NULL;
     if (paused(trainer, now_ns) || must) { /* the ring fills and ingest stops polling */
+        fr_trainer_drop_ahead(trainer);
         slice_idle(trainer, now_ns);
         return FR_AGAIN;
     }

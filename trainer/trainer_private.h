@@ -1,5 +1,5 @@
-/* The trainer's inside, shared by trainer.c (loop), attempt.c, quarantine.c, lookout.c, memory.c,
- * measure.c, tasks.c, cut.c (staging), restore.c and status.c. */
+/* The trainer's inside, shared by trainer.c (loop), attempt.c, ahead.c, quarantine.c, lookout.c,
+ * memory.c, measure.c, tasks.c, cut.c (staging), restore.c and status.c. */
 #ifndef FR_TRAINER_PRIVATE_H
 #define FR_TRAINER_PRIVATE_H
 
@@ -58,6 +58,15 @@ struct fr_lookout {
     bool stop;
 };
 
+/* The plan of lookout.next, made beside a device's step (ahead.c). */
+struct fr_ahead {
+    bool planned;
+    struct fr_rows *rows; /* of that plan; NULL until there is one */
+    int64_t watermark_ms; /* that it was made with */
+    bool watermark_held;
+    uint64_t dirty_before; /* of the open epoch */
+};
+
 /* Of memory_limit (memory.c), in bytes. */
 struct fr_memory {
     uint64_t measured_ns;
@@ -91,6 +100,7 @@ struct fr_trainer {
     struct fr_batch *open;
     struct fr_sift sift;
     struct fr_lookout lookout;
+    struct fr_ahead ahead;
     struct fr_memory memory;
     int64_t watermark_begin_ms;  /* before the batch at hand */
     int64_t watermark_before_ms; /* of the last attempt */
@@ -148,8 +158,21 @@ void fr_trainer_lookout_release(struct fr_trainer *trainer);
 /* From begin to end the store's rows may be read and written, and no call of the store may come. */
 void fr_trainer_look_begin(struct fr_trainer *trainer);
 void fr_trainer_look_end(struct fr_trainer *trainer);
+/* Takes the next batch out of the ring if one is there. */
+const struct fr_batch *fr_trainer_next_batch(struct fr_trainer *trainer);
+/* The thread, once there is something in the cold store. */
+void fr_trainer_lookout_start(struct fr_trainer *trainer);
 /* After slices. */
 void fr_trainer_look_at_slices(struct fr_trainer *trainer);
+/* ahead.c */
+/* Between begin and end of a device's step of the batch at hand. */
+void fr_trainer_plan_beside(struct fr_trainer *trainer);
+/* Its plan was made: it is the one at hand now. */
+bool fr_trainer_take_ahead(struct fr_trainer *trainer, const struct fr_batch *batch);
+/* Before anything that a plan must come after: it is taken back, if there is one. */
+void fr_trainer_drop_ahead(struct fr_trainer *trainer);
+/* fr_store_dirty_bytes, without what a plan ahead changed. */
+uint64_t fr_trainer_dirty_bytes(const struct fr_trainer *trainer);
 /* memory.c */
 /* At most ten times a second: what the store may take. */
 void fr_trainer_measure_memory(struct fr_trainer *trainer, uint64_t now_ns);
@@ -162,6 +185,8 @@ void fr_trainer_count_tasks(struct fr_trainer *trainer, const struct fr_batch *b
 void fr_trainer_tasks_status(const struct fr_trainer *trainer, struct fr_trainer_status *status);
 /* cut.c */
 bool fr_trainer_cut_due(const struct fr_trainer *trainer, uint64_t now_ns);
+/* Whether one is after the batch at hand. */
+bool fr_trainer_cut_follows(const struct fr_trainer *trainer, uint64_t now_ns);
 /* Whether a cut that is due has been impossible for too long, and why in text. */
 bool fr_trainer_cut_late(struct fr_trainer *trainer, uint64_t now_ns, char *text, size_t size);
 /* Whether the next batch may go beyond what is allowed. The caller holds the lock. */
@@ -178,6 +203,11 @@ void fr_trainer_publish_status(struct fr_trainer *trainer);
  * plan and the watermark has changed, which fr_trainer_take_back undoes. */
 enum fr_status fr_trainer_attempt(struct fr_trainer *trainer, const struct fr_batch *batch) FR_MUST_CHECK;
 void fr_trainer_take_back(struct fr_trainer *trainer);
+/* The watermark of a batch: the largest event time of a sample that trains, in it or before; at
+ * most watermark_step_max beyond from_ms, the watermark before the batch, in however many attempts
+ * it is trained: then it is held. */
+int64_t fr_trainer_watermark_after(const struct fr_trainer *trainer, const struct fr_batch *batch, int64_t from_ms,
+                                   bool *held);
 /* quarantine.c */
 void fr_trainer_sift_release(struct fr_trainer *trainer);
 /* After a refused attempt: what is fit of the batch has taken effect, the rest has the role

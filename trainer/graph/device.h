@@ -85,6 +85,7 @@ struct graph_device {
     struct fr_device_queue *queue;
     bool bf16;
     bool waiting;          /* something was started since the last finish */
+    bool stepping;         /* updates were, and nobody asked what became of them */
     enum fr_status status; /* final; the text is in err */
     struct fr_err err;
 
@@ -164,7 +165,8 @@ void fr_graph_device_parameter_gradients(struct graph_run *run);
 
 /* device_step.c */
 void fr_graph_device_forward(struct graph_run *run);
-enum fr_status fr_graph_device_train(struct graph_run *run, double *loss) FR_MUST_CHECK;
+void fr_graph_device_begin(struct graph_run *run);
+enum fr_status fr_graph_device_finish(struct graph_run *run, double *loss) FR_MUST_CHECK;
 /* After a refusal: nodes' values and gradients, outputs' gradients and the like are copies on the
  * host until they are returned. */
 void fr_graph_device_borrow(const struct fr_graph *graph);

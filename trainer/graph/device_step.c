@@ -7,7 +7,8 @@
  * the step is not refused but unsure: updates waited, the rows are checked, and if they are fit the
  * updates are started again.
  *
- * Owner thread: the graph's. It does not run beside a plan yet: it waits where it has begun. */
+ * Between begin and finish the host does something else (trainer/ahead.c). Owner thread: the
+ * graph's. */
 #include "learning.h"
 #include "passes.h"
 
@@ -436,13 +437,12 @@ static enum fr_status take_over(struct graph_run *run)
     return FR_OK;
 }
 
-static enum fr_status finish(struct graph_run *run, double *loss)
+/* What became of a step whose answer is there. */
+static enum fr_status conclude(struct graph_run *run, double *loss)
 {
     struct fr_graph *graph = run->graph;
     struct graph_device *device = graph->device;
-    enum fr_status status = ask(device);
-    if (status != FR_OK)
-        return status;
+    enum fr_status status = FR_OK;
     uint32_t refused = answered(device, FR_DEVICE_REFUSED);
     take_sums(graph);
     *loss = fr_graph_mean_loss(graph);
@@ -457,13 +457,13 @@ static enum fr_status finish(struct graph_run *run, double *loss)
     return take_over(run);
 }
 
-enum fr_status fr_graph_device_train(struct graph_run *run, double *loss)
+void fr_graph_device_begin(struct graph_run *run)
 {
     struct fr_graph *graph = run->graph;
     struct graph_device *device = graph->device;
-    double value = 0.0;
+    device->stepping = false;
     if (device->status != FR_OK)
-        return device->status;
+        return;
     run->at_batch = &device->batch;
     run->at_rows = &device->rows;
     for (uint32_t t = 0; t < graph->conf->n_tasks; t++)
@@ -471,12 +471,8 @@ enum fr_status fr_graph_device_train(struct graph_run *run, double *loss)
              (struct fr_view){graph->tasks[t].at_logits, graph->n_samples});
     judge(device, FR_DEVICE_LOGITS, fr_f32_bits(INFINITY) - 1, FR_REFUSED_LOGIT);
     fr_graph_mark_trained(run);
-    if (!fr_graph_count_unmasked(run)) {
-        enum fr_status status = ask(device);
-        if (status == FR_OK && loss)
-            *loss = 0.0;
-        return status != FR_OK ? status : answered(device, FR_DEVICE_REFUSED) ? FR_E_NONFINITE : FR_OK;
-    }
+    if (!fr_graph_count_unmasked(run))
+        return; /* only its logits may speak against it */
     fr_graph_fill_sets(run);
     device->states_before = fr_realloc(device->states_before, graph->n_parameters, sizeof(*device->states_before));
     memcpy(device->states_before, graph->parameter_states, graph->n_parameters * sizeof(*device->states_before));
@@ -486,7 +482,23 @@ enum fr_status fr_graph_device_train(struct graph_run *run, double *loss)
     start_checks(run, fit);
     fr_graph_begin_step(graph);
     update(run);
-    enum fr_status status = finish(run, &value);
+    device->stepping = true;
+}
+
+enum fr_status fr_graph_device_finish(struct graph_run *run, double *loss)
+{
+    struct graph_device *device = run->graph->device;
+    double value = 0.0;
+    run->at_batch = &device->batch;
+    run->at_rows = &device->rows;
+    enum fr_status status = device->status == FR_OK ? ask(device) : device->status;
+    if (status != FR_OK)
+        return status;
+    if (device->stepping)
+        status = conclude(run, &value);
+    else if (answered(device, FR_DEVICE_REFUSED))
+        status = FR_E_NONFINITE;
+    device->stepping = false;
     if (status == FR_OK && loss)
         *loss = value;
     return status;

@@ -216,14 +216,32 @@ struct fr_graph_times fr_graph_get_times(const struct fr_graph *graph)
     return graph->times;
 }
 
+bool fr_graph_runs_beside(const struct fr_graph *graph)
+{
+    return graph->device != NULL;
+}
+
 enum fr_status fr_graph_train(struct fr_graph *graph, const struct fr_batch *batch, const struct fr_rows *rows,
                               double *loss)
 {
-    struct graph_run run = {
-        .graph = graph, .batch = batch, .rows = rows, .at_batch = batch, .at_rows = rows, .training = true};
+    fr_graph_train_begin(graph, batch, rows);
+    return fr_graph_train_finish(graph, batch, rows, loss);
+}
+
+void fr_graph_train_begin(struct fr_graph *graph, const struct fr_batch *batch, const struct fr_rows *rows)
+{
     FR_CHECK(!graph->scoring_only && graph->n_samples == batch->n_samples);
     if (graph->device)
-        return fr_graph_device_train(&run, loss);
+        fr_graph_device_begin(&(struct graph_run){.graph = graph, .batch = batch, .rows = rows, .training = true});
+}
+
+enum fr_status fr_graph_train_finish(struct fr_graph *graph, const struct fr_batch *batch, const struct fr_rows *rows,
+                                     double *loss)
+{
+    struct graph_run run = {
+        .graph = graph, .batch = batch, .rows = rows, .at_batch = batch, .at_rows = rows, .training = true};
+    if (graph->device)
+        return fr_graph_device_finish(&run, loss);
     if (!logits_finite(graph))
         return FR_E_NONFINITE;
     fr_graph_mark_trained(&run);

@@ -63,11 +63,19 @@ void fr_store_rows_free(struct fr_rows *rows);
  * neither count nor admit. */
 void fr_store_plan(struct fr_store *store, const struct fr_batch *batch, int64_t watermark_ms, struct fr_rows *rows);
 
+/* The same for the batch after the one that was planned last, whose plan can still be undone
+ * afterwards: two undos take both back, this one first. Nothing but that plan came before, or was
+ * undone since; its rows' addresses are void, their values are not. */
+void fr_store_plan_next(struct fr_store *store, const struct fr_batch *batch, int64_t watermark_ms,
+                        struct fr_rows *rows);
+
 /* The first half of the plan of the batch that is planned next: which keys it has, and the
  * images of those that are in the cold store only. Changes nothing that fr_store_plan or
  * fr_store_undo of another batch would notice. Any one thread, beside whoever reads and writes
  * rows of the last plan; no other call of the store meanwhile. */
 void fr_store_look(struct fr_store *store, const struct fr_batch *batch);
+/* The same by the owner loop with its pool, while a device is busy. */
+void fr_store_look_pooled(struct fr_store *store, const struct fr_batch *batch);
 /* After a plan or a slice: an error of the cold store, FR_OK when there was none. It is final: what
  * the plan gave is void. */
 enum fr_status fr_store_failure(struct fr_store *store, struct fr_err *err) FR_MUST_CHECK;
@@ -79,6 +87,8 @@ uint64_t fr_store_limited_bytes(const struct fr_store *store);
 /* Between batches: clean entries leave until the limit holds. Returns how many bytes it is still
  * over: those are of epochs that are not folded, of the open one, or indexes. */
 uint64_t fr_store_relieve(struct fr_store *store);
+/* It would have something to do. */
+bool fr_store_over_limit(const struct fr_store *store);
 /* Epochs up to here are folded: what they hold may leave memory. */
 uint64_t fr_store_folded(const struct fr_store *store);
 /* Some keys are in the cold store only: looking ahead pays. */
@@ -89,7 +99,7 @@ float *fr_store_row_of(const struct fr_store *store, uint32_t table, uint64_t ke
 
 /* Takes the last plan back, because its batch was quarantined: entries, rows, counts, seen, show
  * and click, counters and what is dirty are as if it had not been. Only between fr_store_plan and
- * the next plan, slice or cut; the rows it resolved are void afterwards. */
+ * the next plan, slice, cut or relief; the rows it resolved are void afterwards. */
 void fr_store_undo(struct fr_store *store);
 
 /* Expiry and forgetting of pending keys: the next slice of every table whose turn it is at
@@ -97,6 +107,9 @@ void fr_store_undo(struct fr_store *store);
  * alike. Which slice that is survives restarts (sections "store" and "expiry"). Between batches
  * only: rows that a plan resolved may go. */
 void fr_store_slice(struct fr_store *store, uint64_t batch_number, int64_t watermark_ms);
+
+/* Whether that slice would look at anything: without one it changes nothing. */
+bool fr_store_slice_due(const struct fr_store *store, uint64_t batch_number);
 
 /* What falls due in expire_every turns, of every table whose rows were not all looked at with this
  * watermark: while nothing is trained. Returns whether there was one. What it does depends on when

@@ -20,8 +20,9 @@ static void world_of_everything(struct world *w)
 
 struct undoing { /* a store that plans and undoes beside one that never saw those batches */
     struct world w, never;
-    struct test_batch *grouped, *expanded;
-    struct fr_buffer before, after;
+    struct test_batch *grouped, *expanded, *second;
+    struct fr_rows *rows; /* of a second plan */
+    struct fr_buffer before, between, after;
     uint64_t random;
 };
 
@@ -30,18 +31,29 @@ static void undoing_open(struct undoing *u, uint64_t random)
     *u = (struct undoing){.random = random};
     world_of_everything(&u->w);
     world_of_everything(&u->never);
+    u->rows = fr_store_rows_new(u->w.store);
     u->grouped = fr_alloc(1, sizeof(*u->grouped));
     u->expanded = fr_alloc(1, sizeof(*u->expanded));
+    u->second = fr_alloc(1, sizeof(*u->second));
 }
 
 static void undoing_close(struct undoing *u)
 {
     free(u->grouped);
     free(u->expanded);
+    free(u->second);
     fr_buffer_release(&u->before);
+    fr_buffer_release(&u->between);
+    fr_store_rows_free(u->rows);
     fr_buffer_release(&u->after);
     world_close(&u->w);
     world_close(&u->never);
+}
+
+static void assert_same_bytes(const struct fr_buffer *x, const struct fr_buffer *y)
+{
+    assert_int_equal(x->size, y->size);
+    assert_memory_equal(x->data, y->data, x->size);
 }
 
 static void plan_and_undo(struct undoing *u, const struct test_batch *b, int64_t watermark_ms)
@@ -50,8 +62,28 @@ static void plan_and_undo(struct undoing *u, const struct test_batch *b, int64_t
     fr_store_plan(u->w.store, &b->batch, watermark_ms, u->w.rows);
     fr_store_undo(u->w.store);
     store_image(u->w.store, &u->after);
-    assert_int_equal(u->before.size, u->after.size);
-    assert_memory_equal(u->before.data, u->after.data, u->before.size);
+    assert_same_bytes(&u->before, &u->after);
+}
+
+/* Two in a row, the second while the first can still be refused; and the first again alone. */
+static void plan_and_undo_two(struct undoing *u, const struct test_batch *a, const struct test_batch *b,
+                              int64_t watermark_ms, bool looks)
+{
+    struct fr_store *store = u->w.store;
+    store_image(store, &u->before);
+    fr_store_plan(store, &a->batch, watermark_ms, u->w.rows);
+    store_image(store, &u->between);
+    if (looks)
+        fr_store_look_pooled(store, &b->batch);
+    fr_store_plan_next(store, &b->batch, watermark_ms + 3, u->rows);
+    fr_store_undo(store);
+    store_image(store, &u->after);
+    assert_same_bytes(&u->between, &u->after);
+    fr_store_plan_next(store, &b->batch, watermark_ms + 3, u->rows);
+    fr_store_undo(store);
+    fr_store_undo(store);
+    store_image(store, &u->after);
+    assert_same_bytes(&u->before, &u->after);
 }
 
 static void plan_both(struct undoing *u, const struct test_batch *b, int64_t watermark_ms)
@@ -97,6 +129,51 @@ FR_CASE(plan_and_undo_change_nothing_at_any_moment)
     fr_store_stats(u.w.store, 2, &stats[1]);
     assert_true(stats[0].counts.forgotten > 0 && stats[0].counts.expired[FR_ABSENT_IDLE] > 0 &&
                 stats[1].counts.unremembered > 0);
+    undoing_close(&u);
+}
+
+FR_CASE(two_plans_in_a_row_are_taken_back_the_later_one_first)
+{
+    struct undoing u;
+    uint64_t seed = test_seed(32);
+    print_message("FR_TEST_SEED=%llu\n", (unsigned long long)seed);
+    undoing_open(&u, seed);
+    for (uint64_t round = 1; round <= 100; round++) {
+        int64_t watermark_ms = (int64_t)round;
+        random_groups(u.second, u.expanded, &u.w, &u.random);
+        random_groups(u.grouped, u.expanded, &u.w, &u.random);
+        plan_and_undo_two(&u, u.expanded, u.second, watermark_ms, round % 2 == 0);
+        plan_both(&u, u.expanded, watermark_ms);
+        assert_same_store(u.w.store, u.never.store);
+        fr_store_slice(u.w.store, round, watermark_ms);
+        fr_store_slice(u.never.store, round, watermark_ms);
+        if (round % 5 == 0)
+            assert_same_cut(u.w.store, u.never.store);
+    }
+    undoing_close(&u);
+}
+
+/* What a second plan brings for good is what it would have brought alone. */
+FR_CASE(a_plan_made_beside_a_step_gives_what_one_after_it_gives)
+{
+    struct undoing u;
+    undoing_open(&u, 33);
+    for (uint64_t round = 1; round <= 100; round++) {
+        random_groups(u.grouped, u.expanded, &u.w, &u.random);
+        fr_store_plan_next(u.w.store, &u.expanded->batch, (int64_t)round, u.w.rows);
+        fr_store_plan(u.never.store, &u.expanded->batch, (int64_t)round, u.never.rows);
+        step_rows(&u.w, u.expanded);
+        step_rows(&u.never, u.expanded);
+        assert_same_store(u.w.store, u.never.store);
+        bool due = fr_store_slice_due(u.never.store, round);
+        store_image(u.never.store, &u.before);
+        fr_store_slice(u.w.store, round, (int64_t)round);
+        fr_store_slice(u.never.store, round, (int64_t)round);
+        store_image(u.never.store, &u.after);
+        if (!due)
+            assert_same_bytes(&u.before, &u.after);
+        assert_same_cut(u.w.store, u.never.store);
+    }
     undoing_close(&u);
 }
 
@@ -185,6 +262,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plan_and_undo_change_nothing_at_any_moment),
+        cmocka_unit_test(two_plans_in_a_row_are_taken_back_the_later_one_first),
+        cmocka_unit_test(a_plan_made_beside_a_step_gives_what_one_after_it_gives),
         cmocka_unit_test(an_admission_taken_back_is_pending_with_its_old_count),
         cmocka_unit_test(a_key_of_the_last_epoch_is_clean_again),
         cmocka_unit_test(quarantined_batches_without_end_take_no_more_memory),

@@ -70,6 +70,9 @@ struct run {
  * another configuration, NULL: config_text. */
 static uint32_t epoch_batches;
 static const char *other_text;
+/* Likewise: NULL: the processor's; and whether it plans beside its steps. */
+static const struct fr_graph_device *other_device;
+static bool other_serial;
 
 static inline void applied(void *self, const struct fr_batch *batch)
 {
@@ -159,7 +162,9 @@ static inline void run_open(struct run *run, const char *dir, size_t workers)
                                          .full = run->full,
                                          .empty = run->empty,
                                          .cut_stages = run->cut_stages,
-                                         .free_stages = run->free_stages};
+                                         .free_stages = run->free_stages,
+                                         .device = other_device,
+                                         .serial = other_serial};
     run->trainer = fr_trainer_new(&options);
     assert_int_equal(
         fr_durable_open(&(struct fr_durable_options){.dir = dir, .head = "head", .head_size = 4}, &run->durable, &err),

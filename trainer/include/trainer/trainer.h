@@ -100,6 +100,7 @@ struct fr_trainer_options {
     const struct fr_timings *timings; /* likewise */
     /* That the network is computed on: api, queue, row_bytes_max; borrowed. NULL: the processor. */
     const struct fr_graph_device *device;
+    bool serial; /* tests: nothing is planned beside a device's step */
 };
 
 struct fr_trainer;
@@ -187,7 +188,8 @@ struct fr_trainer_run {
     /* Totals; the owner thread's, whose steps the pool shares. step_ns has all but the cut. */
     uint64_t step_ns, plan_ns, forward_ns, backward_ns, update_ns, metrics_ns, cut_ns;
     uint64_t cuts;
-    int64_t kafka_t_max_ms; /* newest Kafka timestamp trained */
+    uint64_t planned_beside, planned_in_vain; /* beside a device's step; of those, taken back */
+    int64_t kafka_t_max_ms;                   /* newest Kafka timestamp trained */
 };
 struct fr_trainer_status {
     uint64_t epoch; /* last cut */

@@ -113,6 +113,14 @@ const float *fr_graph_logits(const struct fr_graph *graph,
  * gradient exceeds 1e15; nothing was changed. */
 enum fr_status fr_graph_train(struct fr_graph *graph, const struct fr_batch *batch, const struct fr_rows *rows,
                               double *loss) FR_MUST_CHECK;
+/* The same in two halves, with the same arguments. On a device the first one starts all of it and
+ * the second one waits, so the caller has something to do in between; batch and rows stay as they
+ * are until then, but for rows' addresses and values in the store. On the processor the first one
+ * does nothing. */
+void fr_graph_train_begin(struct fr_graph *graph, const struct fr_batch *batch, const struct fr_rows *rows);
+enum fr_status fr_graph_train_finish(struct fr_graph *graph, const struct fr_batch *batch, const struct fr_rows *rows,
+                                     double *loss) FR_MUST_CHECK;
+bool fr_graph_runs_beside(const struct fr_graph *graph);
 
 /* How long all calls of fr_graph_train took by the clock: losses and gradients, updates. */
 struct fr_graph_times {

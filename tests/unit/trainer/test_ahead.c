@@ -1,0 +1,214 @@
+/* Planning beside a device's step (on the emulated card): the state is that of plans made one after
+ * another, with refused batches, slices, cuts, stops and clean rows that leave in between. */
+#include "model_image.h"
+
+#include "../store/store_image.h"
+#include "emulate/emulated.h"
+
+enum { BATCHES = 60 };
+
+/* One run; `next`: of the stream. */
+struct scene {
+    char dir[32];
+    struct fr_graph_device device;
+    struct run run;
+    uint64_t next;
+};
+
+static void scene_open(struct scene *scene, const char *text, bool serial)
+{
+    struct fr_err err = {0};
+    memset(scene, 0, sizeof(*scene));
+    make_dir(scene->dir);
+    scene->device.api = fr_emulate_api();
+    assert_int_equal(scene->device.api->open(0, &scene->device.queue, &err), FR_OK);
+    other_text = text;
+    other_device = &scene->device;
+    other_serial = serial;
+    run_open(&scene->run, scene->dir, 2);
+    other_text = NULL;
+    other_device = NULL;
+    other_serial = false;
+}
+
+static void scene_close(struct scene *scene)
+{
+    drain_stages(&scene->run);
+    run_close(&scene->run);
+    scene->device.api->close(scene->device.queue);
+    remove_dir(scene->dir);
+}
+
+static void offer(struct scene *scene)
+{
+    struct run *run = &scene->run;
+    struct fr_batch *batch = make_batch(run->conf, scene->next);
+    for (uint32_t i = 0; run->unfit && i < BATCH; i++)
+        if (run->unfit(scene->next) >> i & 1)
+            break_sample(batch, i);
+    assert_true(fr_ring_try_push(run->full, batch));
+    scene->next++;
+}
+
+/* The ring is full all along, as behind a fast reader. */
+static void feed(struct scene *scene, uint64_t end)
+{
+    struct run *run = &scene->run;
+    struct fr_err err = {0};
+    while (run->applied < end) {
+        void *used;
+        while (scene->next < end && fr_ring_count(run->full) < 3)
+            offer(scene);
+        assert_true(fr_trainer_step(run->trainer, &err) >= 0);
+        drain_stages(run);
+        while (fr_ring_pop(run->empty, &used, 0) == FR_OK)
+            fr_batch_free(used);
+    }
+}
+
+static void image_of(const struct scene *scene, struct fr_buffer *out)
+{
+    struct fr_err err = {0};
+    assert_int_equal(fr_graph_settle(scene->run.trainer->graph, &err), FR_OK);
+    store_image(scene->run.trainer->store, out);
+    model_image(scene->run.trainer, out);
+    fr_put_f64(out, scene->run.trainer->run.last_loss);
+    fr_put_u64(out, scene->run.left_out);
+}
+
+static void assert_same_runs(const struct scene *a, const struct scene *b)
+{
+    struct fr_buffer x = {0}, y = {0};
+    image_of(a, &x);
+    image_of(b, &y);
+    assert_same_image(&x, &y);
+    assert_int_equal(a->run.left_out, b->run.left_out);
+}
+
+/* Trains the stream with and without, and compares after each turn. Returns what was planned
+ * beside. */
+static struct fr_trainer_run compare(const char *text, uint32_t (*unfit)(uint64_t number))
+{
+    struct scene serial, beside;
+    scene_open(&serial, text, true);
+    scene_open(&beside, text, false);
+    serial.run.unfit = beside.run.unfit = unfit;
+    for (uint64_t end = 5; end <= BATCHES; end += 5) {
+        feed(&serial, end);
+        feed(&beside, end);
+        assert_same_runs(&serial, &beside);
+    }
+    struct fr_sha256 x = chain_digest(&serial.run), y = chain_digest(&beside.run);
+    assert_memory_equal(&x, &y, sizeof(x));
+    assert_int_equal(serial.run.trainer->run.planned_beside, 0);
+    struct fr_trainer_run run = beside.run.trainer->run;
+    assert_true(beside.run.trainer->history.samples > 0);
+    scene_close(&serial);
+    scene_close(&beside);
+    return run;
+}
+
+#define TEXT(table, ingest)                                                                                            \
+    "version: 1\n"                                                                                                     \
+    "model: unit\n"                                                                                                    \
+    "state_dir: /nonexistent\n"                                                                                        \
+    "ingest: {brokers: \"127.0.0.1:1\", topic: t, format: json, batch_size: 16, " ingest                               \
+    "  lockstep: {records: 16, epoch_batches: 4}}\n"                                                                   \
+    "tables:\n"                                                                                                        \
+    "  user: {dim: 4, " table " optimizer: {adagrad: {lr: 0.1}}}\n"                                                    \
+    "slots:\n"                                                                                                         \
+    "  user_id: {table: user}\n"                                                                                       \
+    "  price: {kind: dense, dim: 1, transform: standardize}\n"                                                         \
+    "labels: {click: {}}\n"                                                                                            \
+    "network:\n"                                                                                                       \
+    "  layers:\n"                                                                                                      \
+    "    - {name: h, mlp: [user_id, price], units: [8], activation: dice}\n"                                           \
+    "    - {name: out, dense: h, units: 1}\n"                                                                          \
+    "  optimizer: {adam: {lr: 0.01}}\n"                                                                                \
+    "tasks: [{name: click, label: click, logit: out}]\n"                                                               \
+    "export: {topic: d}\n"                                                                                             \
+    "metrics: {listen: \"127.0.0.1:0\", auc_half_life: [1m]}\n"
+
+static const char gated[] = TEXT("admit: {count: 2}, expire: {idle: 30s},", "");
+static const char stepped[] = TEXT("admit: {count: 2}, expire: {idle: 30s, every: 3},", "watermark_step_max: 15s,");
+
+/* Of every batch two samples, one, or none; now and then all. */
+static uint32_t some_unfit(uint64_t number)
+{
+    return number % 11 == 7 ? 0xffff : number % 3 == 1 ? 0x0120 : number % 3 == 2 ? 0x8000 : 0;
+}
+
+FR_CASE(plans_beside_a_step_change_no_bit)
+{
+    struct fr_trainer_run run = compare(gated, NULL);
+    /* all but those before a cut (every fourth batch), before a slice, and the last */
+    assert_in_range(run.planned_beside, BATCHES / 2, BATCHES);
+    assert_int_equal(run.planned_in_vain, 0); /* in lockstep what comes between is known */
+}
+
+FR_CASE(a_refused_batch_takes_the_plan_after_it_back_first)
+{
+    struct fr_trainer_run run = compare(gated, some_unfit);
+    assert_true(run.planned_beside > BATCHES / 4);
+    assert_in_range(run.planned_in_vain, BATCHES / 8, run.planned_beside);
+    (void)compare(config_text, some_unfit);
+}
+
+FR_CASE(the_watermark_and_slices_come_in_their_order)
+{
+    struct fr_trainer_run run = compare(stepped, some_unfit);
+    assert_true(run.planned_beside > BATCHES / 8 && run.watermark_held > 0);
+}
+
+/* A stop, a pause: the plan is taken back, and the batch is not consumed. */
+FR_CASE(what_comes_between_takes_the_plan_back)
+{
+    struct scene serial, beside;
+    struct fr_err err = {0};
+    scene_open(&serial, gated, true);
+    scene_open(&beside, gated, false);
+    struct scene *const scenes[] = {&serial, &beside};
+    for (size_t i = 0; i < FR_ARRAY_LEN(scenes); i++) {
+        struct scene *scene = scenes[i];
+        struct fr_trainer *trainer = scene->run.trainer;
+        while (scene->next < 3)
+            offer(scene);
+        assert_int_equal(fr_trainer_step(trainer, &err), FR_OK);
+        assert_true(trainer->ahead.planned == (i == 1));
+        fr_trainer_pause(trainer, FR_PAUSE_DISK, "test");
+        assert_int_equal(fr_trainer_step(trainer, &err), FR_AGAIN);
+        assert_false(trainer->ahead.planned);
+    }
+    assert_same_runs(&serial, &beside);
+    for (size_t i = 0; i < FR_ARRAY_LEN(scenes); i++) {
+        struct scene *scene = scenes[i];
+        struct fr_trainer *trainer = scene->run.trainer;
+        fr_trainer_pause(trainer, FR_PAUSE_NONE, NULL);
+        assert_int_equal(fr_trainer_step(trainer, &err), FR_OK);
+        assert_true(trainer->ahead.planned == (i == 1));
+        fr_trainer_stop(trainer);
+        assert_int_equal(fr_trainer_step(trainer, &err), FR_EOF);
+        drain_stages(&scene->run);
+        assert_int_equal(scene->run.applied, 2);
+    }
+    assert_same_runs(&serial, &beside);
+    struct fr_sha256 x = chain_digest(&serial.run), y = chain_digest(&beside.run);
+    assert_memory_equal(&x, &y, sizeof(x));
+    for (size_t i = 0; i < FR_ARRAY_LEN(scenes); i++) {
+        void *left;
+        while (fr_ring_pop(scenes[i]->run.full, &left, 0) == FR_OK)
+            fr_batch_free(left);
+        scene_close(scenes[i]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        cmocka_unit_test(plans_beside_a_step_change_no_bit),
+        cmocka_unit_test(a_refused_batch_takes_the_plan_after_it_back_first),
+        cmocka_unit_test(the_watermark_and_slices_come_in_their_order),
+        cmocka_unit_test(what_comes_between_takes_the_plan_back),
+    };
+    return cmocka_run_group_tests_name("ahead", cases, NULL, NULL);
+}

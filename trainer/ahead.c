@@ -1,0 +1,92 @@
+/* Planning beside a device's step: while it computes batch k, the owner thread, whose pool is idle,
+ * makes the plan of batch k+1.
+ *
+ * A plan comes after all that the batch before it changes in the store. Its own plan is done, and
+ * the step changes rows' values only, on the device: a plan reads none. What else may stand
+ * between two batches is a slice, a cut, a pause or clean rows that leave; where one of them is to
+ * come after batch k the next batch is only looked at, which is the larger part of a plan and
+ * changes nothing. What comes all the same (a stop, a pause, a cut by the clock) takes the plan
+ * back first, and so does a refusal of batch k, before its own plan is taken back: the store
+ * undoes two. So numbers do not depend on whether anything was planned early.
+ *
+ * Until it is its batch's turn the plan's watermark waits here. Owner thread only. */
+#include "trainer_private.h"
+
+uint64_t fr_trainer_dirty_bytes(const struct fr_trainer *trainer)
+{
+    return trainer->ahead.planned ? trainer->ahead.dirty_before : fr_store_dirty_bytes(trainer->store);
+}
+
+static bool slice_follows(const struct fr_trainer *trainer)
+{
+    const struct fr_batch *batch = trainer->open;
+    uint64_t size = trainer->conf->ingest.batch_size, before = trainer->history.samples, after = before;
+    for (uint32_t i = 0; i < batch->n_samples; i++)
+        after += batch->role[i] == FR_ROLE_TRAIN;
+    for (uint64_t n = before / size + 1; n <= after / size; n++)
+        if (fr_store_slice_due(trainer->store, n))
+            return true;
+    return false;
+}
+
+/* As far as is known now, the next batch is planned as soon as the one at hand took effect. */
+static bool nothing_stands_between(struct fr_trainer *trainer, uint64_t now_ns)
+{
+    if (trainer->open->end_of_stream || atomic_load(&trainer->stop))
+        return false;
+    fr_trainer_measure_memory(trainer, now_ns); /* between batches only where no plan waits */
+    if (slice_follows(trainer) || fr_trainer_cut_follows(trainer, now_ns) || fr_store_over_limit(trainer->store))
+        return false;
+    pthread_mutex_lock(&trainer->lock);
+    bool pauses = trainer->pause != FR_PAUSE_NONE;
+    pthread_mutex_unlock(&trainer->lock);
+    return !pauses;
+}
+
+void fr_trainer_plan_beside(struct fr_trainer *trainer)
+{
+    struct fr_ahead *ahead = &trainer->ahead;
+    const struct fr_batch *next = fr_trainer_next_batch(trainer);
+    uint64_t begin_ns = fr_mono_ns(trainer->options.clock);
+    if (fr_store_tiered(trainer->store))
+        fr_trainer_lookout_start(trainer);
+    if (!next || next->n_samples == 0)
+        return;
+    if (!ahead->rows)
+        ahead->rows = fr_store_rows_new(trainer->store);
+    ahead->planned = nothing_stands_between(trainer, begin_ns);
+    if (ahead->planned) {
+        ahead->dirty_before = fr_store_dirty_bytes(trainer->store);
+        ahead->watermark_held = false;
+        ahead->watermark_ms =
+            fr_trainer_watermark_after(trainer, next, trainer->history.watermark_ms, &ahead->watermark_held);
+        fr_store_plan_next(trainer->store, next, ahead->watermark_ms, ahead->rows);
+        trainer->run.planned_beside++;
+    } else {
+        fr_store_look_pooled(trainer->store, next);
+    }
+    trainer->run.plan_ns += fr_mono_ns(trainer->options.clock) - begin_ns;
+}
+
+bool fr_trainer_take_ahead(struct fr_trainer *trainer, const struct fr_batch *batch)
+{
+    struct fr_ahead *ahead = &trainer->ahead;
+    if (!ahead->planned || batch != trainer->open)
+        return false;
+    struct fr_rows *rows = trainer->rows;
+    trainer->rows = ahead->rows;
+    ahead->rows = rows;
+    trainer->history.watermark_ms = ahead->watermark_ms;
+    trainer->watermark_held = ahead->watermark_held;
+    ahead->planned = false;
+    return true;
+}
+
+void fr_trainer_drop_ahead(struct fr_trainer *trainer)
+{
+    if (!trainer->ahead.planned)
+        return;
+    fr_store_undo(trainer->store);
+    trainer->ahead.planned = false;
+    trainer->run.planned_in_vain++;
+}
