@@ -227,15 +227,15 @@ static int check_chain(struct freshet_replica *replica, const struct fr_delta_re
                        struct freshet_event *event)
 {
     uint64_t digest;
+    /* A new replica begins behind piece 0 of an epoch from 1, and one that was stopped by a gap goes
+     * on behind it, be that applied or not; what lies before lost its beginning. */
+    if (begins_all(record))
+        replica->begun[record->partition] = true;
     if (record->epoch <= replica->epoch) {
         if (applied_digest(replica, record->epoch, &digest) && digest != record->digest)
             return two_writers(replica, event, record->epoch, "was applied with another digest");
         return drop_stale(event);
     }
-    /* A new replica begins with piece 0 of an epoch from 1, and so does one that was stopped by a
-     * gap; what lies before lost its beginning. */
-    if (begins_all(record))
-        replica->begun[record->partition] = true;
     if ((replica->epoch == 0 || replica->stopped) && !replica->begun[record->partition])
         return drop_stale(event);
     uint64_t reached = replica->last_committed[record->partition];
@@ -450,14 +450,15 @@ static bool may_go_on(const struct freshet_replica *replica)
            replica->stopped == FRESHET_E_INVALID;
 }
 
-/* The record is of an epoch that holds all of a state, or comes behind one in its partition; not of
- * a timeline that was rewound since. */
+/* The record is the first of an epoch that holds all of a state, or comes behind one in its
+ * partition; not of a timeline that was rewound since. */
 static bool leads_on(const struct freshet_replica *replica, const struct fr_delta_record *record)
 {
-    bool newer = record->timeline > replica->timeline ||
-                 (record->timeline == replica->timeline && record->epoch > replica->epoch);
-    newer &= record->timeline >= replica->newest_timeline;
-    return record->partition < replica->np && newer && (replica->begun[record->partition] || begins_all(record));
+    bool known = record->timeline == replica->timeline;
+    bool newer = record->timeline > replica->timeline || (known && record->epoch > replica->epoch);
+    if (record->partition >= replica->np || record->timeline < replica->newest_timeline)
+        return false;
+    return begins_all(record) ? known || newer : newer && replica->begun[record->partition];
 }
 
 static int feed_stopped(struct freshet_replica *replica, struct incoming *incoming, struct freshet_event *event)

@@ -85,7 +85,8 @@ struct freshet_replica {
         uint64_t epoch, digest;
     } digests[FR_DIGESTS_KEPT]; /* applied, by epoch modulo */
     uint64_t *last_committed;   /* [np] newest epoch whose commit arrived */
-    /* While nothing is applied, and after a gap: piece 0 of an epoch with `from` 1 arrived. */
+    /* While nothing is applied, and after a gap: piece 0 of an epoch with `from` 1 arrived,
+     * applied before or not. */
     bool begun[FR_DELTA_PARTITIONS_MAX];
     bool reset_pending;
     struct fr_waiting waiting;

@@ -32,10 +32,10 @@ class Stream(threading.Thread):
     def __init__(self, address):
         super().__init__(daemon=True)
         self.producer = confluent_kafka.Producer({"enable.idempotence": True, "bootstrap.servers": address, "message.timeout.ms": 0, "log_level": 0})
-        self.sent, self.malformed, self.failed, self.ends = 0, 0, 0, threading.Event()
+        self.sent, self.malformed, self.arrived, self.failed, self.ends = 0, 0, 0, 0, threading.Event()
 
     def _done(self, error, _):
-        self.failed += error is not None
+        self.arrived, self.failed = self.arrived + (error is None), self.failed + (error is not None)
 
     def put(self, value):
         self.producer.produce("samples", value, partition=random.randrange(3), on_delivery=self._done)
@@ -76,7 +76,11 @@ class Soak:
     def goes_on(self):
         """Trains what comes now, and says that all is well."""
         target = self.stream.sent
-        wait_until(lambda: self.runs() and self.trained() >= target, f"{target} samples trained")
+        try:
+            wait_until(lambda: self.runs() and self.trained() >= target, f"{target} samples trained")
+        except AssertionError:
+            print(f"stands still: {self.figures()} arrived={self.stream.arrived} failed={self.stream.failed} ends={self.ends()} {self.daemon.json('/status')}", flush=True)
+            raise
         wait_until(lambda: self.runs() and self.daemon.get("/readyz")[0] == 200, "ready")
 
     def runs(self):
@@ -159,6 +163,14 @@ class Soak:
         shutil.rmtree(self.state / "savepoints" / name)
 
     # ---- the run ----
+
+    def ends(self):
+        """What the broker has, by partition."""
+        consumer = confluent_kafka.Consumer({"bootstrap.servers": self.kafka.address, "group.id": "looks"})
+        try:
+            return [consumer.get_watermark_offsets(confluent_kafka.TopicPartition("samples", p), timeout=PATIENCE)[1] for p in range(3)]
+        finally:
+            consumer.close()
 
     def figures(self):
         process = self.daemon.process.pid

@@ -266,6 +266,17 @@ class Cases:
         assert both.feed(in_order(writer.epoch(), writer.epoch())) == {"gap"}, both.did
         assert both.feed(shuffled(self.rng, in_order(writer.epoch(everything=True), writer.epoch()))) == {"taken", "applied"} and both.epoch == (1, 8)
 
+    def a_gap_ends_when_the_topic_is_read_again_from_its_beginning(self):
+        """Which may be that of another topic of the same name: it begins with an epoch merged from the first that was applied, or not."""
+        for everything in (1, 3, 4, 6):
+            both, writer = self.both(), Writer(self.rng)
+            topic = [in_order(writer.epoch(everything=e == everything)) for e in range(1, 9)]
+            both.feed(record for records in topic[:4] for record in records)
+            assert both.epoch == (1, 4)
+            assert both.feed(record for records in topic[6:] for record in records) == {"gap"}
+            both.feed(record for records in topic[everything - 1:] for record in records)
+            assert both.epoch == (1, 8)
+
     def a_partition_that_lacks_an_epoch_is_a_gap(self):
         both, writer = self.started()
         lost, then = in_order(writer.epoch()), in_order(writer.epoch())

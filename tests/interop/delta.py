@@ -233,9 +233,10 @@ class Replica:
             raise
 
     def _leads_on(self, record):
-        """It is of an epoch that is all there is, or behind one in its partition."""
-        later = record["tl"] >= self.seen and (record["tl"], record["e"]) > (self.timeline, self.applied)
-        return not isinstance(self.stopped, TwoWriters) and later and (record["p"] in self.begun or begins_all(record))
+        """It is the first of an epoch that is all there is, or behind one in its partition."""
+        if isinstance(self.stopped, TwoWriters) or record["tl"] < max(self.seen, self.timeline):
+            return False
+        return begins_all(record) or (record["p"] in self.begun and (record["tl"], record["e"]) > (self.timeline, self.applied))
 
     def _take(self, record):
         partition, self.seen = record["p"], max(self.seen, record["tl"])
@@ -243,13 +244,13 @@ class Replica:
             if not begins_all(record) and (self.timeline > 0 or record["k"] == "rewind"):
                 raise Rewound("timeline %d began: load its snapshot" % record["tl"])
             self._begin_timeline(record["tl"])
+        if begins_all(record) and record["tl"] == self.timeline:
+            self.begun.add(partition)
         if record["tl"] < self.timeline or record["e"] <= self.applied:
             if record["tl"] == self.timeline and self.digests.get(record["e"], record["dig"]) != record["dig"]:
                 raise TwoWriters("another digest for epoch %d" % record["e"])
             self.duplicates += 1
             return "passed"
-        if begins_all(record):
-            self.begun.add(partition)
         if (self.applied == 0 or self.stopped) and partition not in self.begun:  # its beginning is gone: an epoch from 1 follows
             return "passed"
         if record["from"] > max(self.reached.get(partition, 0), self.applied) + 1:

@@ -88,7 +88,8 @@ FRESHET_API void freshet_replica_limit_memory(struct freshet_replica *replica, u
  * After E_GAP, E_MISMATCH, E_REWIND, or E_INVALID from a record that passed its crc but does not
  * fit the model, the replica keeps serving what it has and answers further records with the same
  * status. A gap, a rewind and an epoch that does not fit end when a snapshot is loaded, or when a
- * later epoch that was merged from the first is complete: its records are taken.
+ * later epoch is complete that was merged from the first, or continues what was applied and comes
+ * behind such a one (as when a topic is read again from its beginning): its records are taken.
  *
  * E_NO_MEMORY is no stop either: feed the same record again (a commit whose epoch found no room is
  * counted as a duplicate then, and applies).
