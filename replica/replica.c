@@ -227,8 +227,8 @@ static int check_chain(struct freshet_replica *replica, const struct fr_delta_re
                        struct freshet_event *event)
 {
     uint64_t digest;
-    /* A new replica begins behind piece 0 of an epoch from 1, and one that was stopped by a gap goes
-     * on behind it, be that applied or not; what lies before lost its beginning. */
+    /* A new replica begins behind piece 0 of an epoch from 1, and one that a gap stopped goes on
+     * behind it, be that applied or not; what lies before lost its beginning. */
     if (begins_all(record))
         replica->begun[record->partition] = true;
     if (record->epoch <= replica->epoch) {
