@@ -60,7 +60,7 @@ class Soak:
         self.admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": kafka.address, "log_level": 0})
         for future in self.admin.create_topics([confluent_kafka.admin.NewTopic("samples", 3, 1), confluent_kafka.admin.NewTopic("samples.dead", 1, 1)]).values():
             future.result(PATIENCE)
-        self.stream, self.starts, self.counts, self.filled_by = Stream(kafka.address), 0, {}, None
+        self.stream, self.starts, self.counts = Stream(kafka.address), 0, {}
         self.daemon = self.start()
 
     def start(self, state=None, **options):
@@ -79,6 +79,7 @@ class Soak:
         try:
             wait_until(lambda: self.runs() and self.trained() >= target, f"{target} samples trained")
         except AssertionError:
+            self.runs()
             print(f"stands still: {self.figures()} arrived={self.stream.arrived} failed={self.stream.failed} ends={self.ends()} {self.daemon.json('/status')}", flush=True)
             raise
         wait_until(lambda: self.runs() and self.daemon.get("/readyz")[0] == 200, "ready")
@@ -120,9 +121,8 @@ class Soak:
         limit("1048588")
 
     def delete_deltas(self):
-        if self.filled_by == self.daemon:  # one that meets an empty topic twice within ten minutes calls an operator
+        if "event=rebase" in self.daemon.log():  # one that meets an empty topic twice within ten minutes calls an operator
             self.drain()
-        self.filled_by = self.daemon
         for future in self.admin.delete_topics(["deltas"]).values():
             future.exception(PATIENCE)  # it may not be there again yet
 
@@ -138,7 +138,7 @@ class Soak:
         if not self.daemon.running():  # the other had begun with an empty topic: what it wrote has to go
             for future in self.admin.delete_topics(["deltas"]).values():
                 future.exception(PATIENCE)
-            self.daemon = self.filled_by = self.start()
+            self.daemon = self.start()
 
     def fill_disk(self):
         filler = self.disk / "filler"
