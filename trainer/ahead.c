@@ -1,5 +1,5 @@
 /* Planning beside a device's step: while it computes batch k, the owner thread, whose pool is idle,
- * makes the plan of batch k+1.
+ * makes the plan of batch k+1, and sends rows there that the device lacks.
  *
  * A plan comes after all that the batch before it changes in the store. Its own plan is done, and
  * the step changes rows' values only, on the device: a plan reads none. What else may stand
@@ -62,6 +62,7 @@ void fr_trainer_plan_beside(struct fr_trainer *trainer)
             fr_trainer_watermark_after(trainer, next, trainer->history.watermark_ms, &ahead->watermark_held);
         fr_store_plan_next(trainer->store, next, ahead->watermark_ms, ahead->rows);
         trainer->run.planned_beside++;
+        fr_graph_bring(trainer->graph, ahead->rows);
     } else {
         fr_store_look_pooled(trainer->store, next);
     }

@@ -1,8 +1,8 @@
-"""Shows that the parity suite on the emulated card can fail: copies of kernels with one seeded bug each must not pass it, for the right reason.
+"""Shows that the suites on the emulated card can fail: copies of kernels, and of what starts them, with one seeded bug each must not pass, for the right reason.
 
     python3 tests/emulate/seeded_bugs.py BUILD
 
-BUILD is a build folder of Ninja in which the parity programs are built. A bug is an exact replacement of text; if the text is not there (any more), that is
+BUILD is a build folder of Ninja in which the programs are built. A bug is an exact replacement of text; if the text is not there (any more), that is
 a failure of this test, to be mended here.
 """
 import json
@@ -14,43 +14,52 @@ import sys
 import tempfile
 
 SOURCE = pathlib.Path(__file__).resolve().parent.parent.parent
-KERNELS = SOURCE / "trainer/cuda"
+KERNELS, GRAPH = SOURCE / "trainer/cuda", SOURCE / "trainer/graph"
 
-# name -> (compiled file, [(file, text, text of the bug)...], parity program, what it has to say)
+# name -> (compiled file, [(file, text, text of the bug)...], program, what it has to say)
 BUGS = {
     "a barrier is missing: a block's sum is read before its warps wrote theirs": (
         "losses.cu", [("kernel.h", "        shared[threadIdx.x / FR_WARP] = x;\n    fr_block_meet();\n", "        shared[threadIdx.x / FR_WARP] = x;\n")],
-        "losses", r"logloss.*reference"),
+        "unit_parity_losses", r"logloss.*reference"),
     "a barrier is missing: a row's age is written before all lanes read it": (
-        "rows.cu", [("rows.cu", "    fr_warp_meet();\n    if (age && lane == 0)\n", "    if (age && lane == 0)\n")], "rows", r"kind \d+, dim"),
+        "rows.cu", [("rows.cu", "    fr_warp_meet();\n    if (age && lane == 0)\n", "    if (age && lane == 0)\n")], "unit_parity_rows", r"kind \d+, dim"),
     "floats are added by atomics: blocks add in the order they come": (
         "columns.cu", [("columns.cu", "        c.parts[at] = sum;\n    }\n}\n\nFR_KERNEL(column_join_kernel",
                         "        c.out[cell.column] += sum;\n    }\n}\n\nFR_KERNEL(column_join_kernel"),
                        ("columns.cu", "        c.out[j] = sum;\n    }\n}\n\nstatic void sum_columns", "        (void)sum;\n    }\n}\n\nstatic void sum_columns")],
-        "layers_elements", r"gradient of input \d: row 0 differs"),
+        "unit_parity_layers_elements", r"gradient of input \d: row 0 differs"),
     "lanes without a column stay away from a shuffle": (
         "columns.cu", [("columns.cu", "        float mean = fr_warp_sum(sum) / (float)c.n;\n",
                         "        float mean = fr_lane() < c.n ? fr_warp_sum(sum) / (float)c.n : 0.0f;\n")],
-        "layers_elements", r"emulation: kernel layer_norm_kernel, .* its warp meets"),
+        "unit_parity_layers_elements", r"emulation: kernel layer_norm_kernel, .* its warp meets"),
+    "a join is missing: a step begins before its arena is there": (
+        "device.c", [("device.c", "    if (any)\n        device->api->join_beside(device->queue);\n", "    (void)any;\n")],
+        "unit_device_networks", r"FAILED|exit -11"),
+    "a join is missing: rows are scattered before they came": (
+        "device_rows.c", [("device_rows.c", "        device->api->join_beside(device->queue);\n", "")], "unit_trainer_ahead", r"FAILED.*rows_that_are_brought"),
+    "a wait is missing: the answer is read before it came": (
+        "device_step.c", [("device_step.c", "    return fr_graph_device_wait(device);\n}\n\nstatic void look", "    return FR_OK;\n}\n\nstatic void look")],
+        "unit_device_networks", r"FAILED"),
 }
 
 
 def build_and_run(build, folder, compiled, changes, program):
-    for path in KERNELS.glob("*.h"):
+    source = KERNELS if compiled.endswith(".cu") else GRAPH
+    for path in source.glob("*.h"):
         (folder / path.name).write_text(path.read_text())
-    (folder / compiled).write_text((KERNELS / compiled).read_text())
+    (folder / compiled).write_text((source / compiled).read_text())
     for name, text, bug in changes:
         content = (folder / name).read_text()
         assert content.count(text) == 1, f"{name}: the text to replace is there {content.count(text)} times:\n{text}"
         (folder / name).write_text(content.replace(text, bug))
     commands = json.loads((build / "compile_commands.json").read_text())
-    entry = next(c for c in commands if pathlib.Path(c["file"]) == KERNELS / compiled)
+    entry = next(c for c in commands if pathlib.Path(c["file"]) == source / compiled)
     words = [w for w in shlex.split(entry["command"]) if w not in ("ccache", "/usr/bin/ccache")]
     words[words.index("-o") + 1] = str(folder / "bug.o")
     words[-1] = str(folder / compiled)
     subprocess.run(words, cwd=build, check=True)
-    link = subprocess.run(["ninja", "-C", build, "-t", "commands", f"unit_parity_{program}"], check=True, stdout=subprocess.PIPE, text=True).stdout
-    line = [line for line in link.splitlines() if f"-o tests/unit/unit_parity_{program}" in line][-1]
+    link = subprocess.run(["ninja", "-C", build, "-t", "commands", program], check=True, stdout=subprocess.PIPE, text=True).stdout
+    line = [line for line in link.splitlines() if f"-o tests/unit/{program}" in line][-1]
     words = [w for w in shlex.split(line.replace("&& :", "").lstrip(": &")) if w]
     at = words.index("-o")
     words[at + 1] = str(folder / "bug")
@@ -65,7 +74,7 @@ def main(build):
     for name, (compiled, changes, program, said) in BUGS.items():
         with tempfile.TemporaryDirectory() as folder:
             code, output = build_and_run(build, pathlib.Path(folder), compiled, changes, program)
-        found = code != 0 and re.search(said, output)
+        found = code != 0 and re.search(said, f"{output}\nexit {code}")
         failures += not found
         print(f"{'found' if found else 'NOT FOUND'}: {name}")
         if not found:

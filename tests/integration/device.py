@@ -1,5 +1,6 @@
 """`device: cuda` through real Kafka on the emulated card, the kernels' own source on the processor: AUC as on the CPU, the replica verified, the same private state
-after kills and with rows beyond gpu_memory_limit. Without plug-in: `cuda` is an error at the start, `auto` goes on and says so; freshetd links no CUDA library."""
+after kills, after a card was lost or had no memory, and with rows beyond gpu_memory_limit. Without plug-in: `cuda` is an error at the start, `auto` goes on and says
+so; freshetd links no CUDA library."""
 import pathlib
 import subprocess
 import sys
@@ -22,10 +23,10 @@ class Runs:
         shutil.copy(BUILD / "daemon/freshetd", self.program)
         shutil.copy(BUILD / "tests/emulate" / PLUGIN, folder / PLUGIN)
 
-    def start(self, name, device, program=None, sets=()):
+    def start(self, name, device, program=None, sets=(), env=None):
         return self.work.daemon(SOURCE / f"conf/reference/{STREAM}_{MODEL}.yaml", self.work.path / f"{name}.log",
                                 [f"ingest.brokers={self.kafka.address}", f"ingest.topic={STREAM}", f"model={name}", f"state_dir={self.work.path / name}", "threads=1",
-                                 f"export.topic={name}.delta", "ingest.lockstep.epoch_batches=3", f"device={device}", *sets], wait_http=False, program=program)
+                                 f"export.topic={name}.delta", "ingest.lockstep.epoch_batches=3", f"device={device}", *sets], wait_http=False, program=program, env=env)
 
     def auc(self, name):
         tasks = json.loads(tool("dump", "--state-dir", self.work.path / name, "--metrics")[1])["tasks"]
@@ -94,6 +95,19 @@ def case_a_batch_beyond_the_limit(runs):
     daemon = runs.start("tiny", "cuda", runs.program)
     daemon.expect_exit(0)
     assert runs.hash("tiny") == runs.hash("card"), "what was refused left a trace"
+
+
+def case_a_lost_card_is_exit_75_and_a_restart_goes_on(runs):
+    for kind, calls in (("lost", 1), ("lost", 700), ("lost", 5000), ("memory", 3), ("memory", 60)):
+        name = f"{kind}{calls}"
+        daemon = runs.start(name, "cuda", runs.program, env={"FRESHET_EMULATED_FAILURE": f"{kind}:{calls}"})
+        daemon.expect_exit(75)
+        said = "the emulated card is lost" if kind == "lost" else "memory"
+        assert said in daemon.log(), daemon.log()[-1000:]
+        daemon = runs.start(name, "cuda", runs.program)
+        daemon.expect_exit(0)
+        assert runs.hash(name) == runs.hash("card"), f"{name}: the failure changed the state"
+        runs.verify(name)
 
 
 def main():

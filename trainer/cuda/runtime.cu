@@ -15,7 +15,8 @@ enum { CUBLAS_WORKSPACE_BYTES = 32 << 20, BLOCKS_A_PROCESSOR = 16 };
 
 struct fr_device_queue {
     int card, processors;
-    cudaStream_t stream;
+    cudaStream_t stream, beside;
+    cudaEvent_t joined; /* of the stream beside, where the queue's waits for it */
     cudaEvent_t marks[FR_DEVICE_MARKS];
     cublasHandle_t blas;
     void *workspace, *blas_workspace;
@@ -138,11 +139,30 @@ static void release_pinned(struct fr_device_queue *queue, void *memory)
         keep(queue, cudaFreeHost(memory), "cudaFreeHost");
 }
 
-static void move(struct fr_device_queue *queue, void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
+static void move_on(struct fr_device_queue *queue, cudaStream_t stream, void *to, const void *from, size_t bytes,
+                    enum cudaMemcpyKind kind)
 {
     enter(queue);
     if (queue->status == FR_OK && bytes > 0)
-        keep(queue, cudaMemcpyAsync(to, from, bytes, kind, queue->stream), "cudaMemcpyAsync");
+        keep(queue, cudaMemcpyAsync(to, from, bytes, kind, stream), "cudaMemcpyAsync");
+}
+
+static void move(struct fr_device_queue *queue, void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
+{
+    move_on(queue, queue->stream, to, from, bytes, kind);
+}
+
+static void upload_beside(struct fr_device_queue *queue, void *device, const void *host, size_t bytes)
+{
+    move_on(queue, queue->beside, device, host, bytes, cudaMemcpyHostToDevice);
+}
+
+static void join_beside(struct fr_device_queue *queue)
+{
+    if (queue->status == FR_OK)
+        keep(queue, cudaEventRecord(queue->joined, queue->beside), "cudaEventRecord");
+    if (queue->status == FR_OK)
+        keep(queue, cudaStreamWaitEvent(queue->stream, queue->joined, 0), "cudaStreamWaitEvent");
 }
 
 static void upload(struct fr_device_queue *queue, void *device, const void *host, size_t bytes)
@@ -257,6 +277,7 @@ static void close_queue(struct fr_device_queue *queue)
 {
     if (!queue)
         return;
+    (void)cudaStreamSynchronize(queue->beside);
     (void)cudaStreamSynchronize(queue->stream);
     if (queue->blas)
         (void)cublasDestroy(queue->blas);
@@ -267,6 +288,10 @@ static void close_queue(struct fr_device_queue *queue)
     (void)cudaFree(queue->blas_workspace);
     (void)cudaFree(queue->rounded[0]);
     (void)cudaFree(queue->rounded[1]);
+    if (queue->joined)
+        (void)cudaEventDestroy(queue->joined);
+    if (queue->beside)
+        (void)cudaStreamDestroy(queue->beside);
     if (queue->stream)
         (void)cudaStreamDestroy(queue->stream);
     free(queue);
@@ -280,6 +305,10 @@ static void start_queue(struct fr_device_queue *queue)
              "cudaDeviceGetAttribute");
     if (queue->status == FR_OK)
         keep(queue, cudaStreamCreateWithFlags(&queue->stream, cudaStreamNonBlocking), "cudaStreamCreate");
+    if (queue->status == FR_OK)
+        keep(queue, cudaStreamCreateWithFlags(&queue->beside, cudaStreamNonBlocking), "cudaStreamCreate");
+    if (queue->status == FR_OK)
+        keep(queue, cudaEventCreateWithFlags(&queue->joined, cudaEventDisableTiming), "cudaEventCreate");
     for (int i = 0; i < FR_DEVICE_MARKS && queue->status == FR_OK; i++)
         keep(queue, cudaEventCreate(&queue->marks[i]), "cudaEventCreate");
     if (queue->status == FR_OK)
@@ -337,6 +366,7 @@ static void info(struct fr_device_queue *queue, struct fr_device_info *out)
 static enum fr_status finish(struct fr_device_queue *queue, struct fr_err *err)
 {
     enter(queue);
+    keep(queue, cudaStreamSynchronize(queue->beside), "waiting for the card");
     keep(queue, cudaStreamSynchronize(queue->stream), "waiting for the card");
     return queue->status == FR_OK ? FR_OK : say(err, queue->status, queue->text);
 }
@@ -374,6 +404,8 @@ static const struct fr_device_api api = {
     .download = download,
     .copy = copy,
     .zero = zero,
+    .upload_beside = upload_beside,
+    .join_beside = join_beside,
     .finish = finish,
     .mark = mark,
     .elapsed_ms = elapsed_ms,

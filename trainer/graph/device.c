@@ -1,8 +1,9 @@
 /* A device's life, its memory, and what is copied to it and back: arenas, the answer, parameters.
  *
  * A step's arena is filled by the host in pinned memory while the device's part of it is known
- * already, so pointers can be written before they are sent. A batch that needs more room than the
- * last gets another block, and the next one has them in one piece.
+ * already, so pointers can be written before they are sent. It is sent beside what computes: what
+ * is started later waits for it, what was started before does not. A batch that needs more room
+ * than the last gets another block, and the next one has them in one piece.
  *
  * Errors: the first is kept (device.h); calls go on and change nothing, because the queue starts
  * nothing after an error, and nobody reads what comes back.
@@ -16,10 +17,18 @@
 
 enum { ALIGNMENT = 64, ARENA_BYTES_MIN = 1 << 20 };
 
-void fr_graph_device_fail(struct graph_device *device, enum fr_status status, const char *text)
+static void keep(struct graph_device *device, enum fr_status status, const char *text)
 {
     if (device->status == FR_OK)
         device->status = fr_err_set(&device->err, status, "%s", text);
+}
+
+/* A lost card gives no memory either: then that is said. */
+void fr_graph_device_fail(struct graph_device *device, enum fr_status status, const char *text)
+{
+    if (status == FR_E_NO_MEMORY)
+        (void)fr_graph_device_wait(device);
+    keep(device, status, text);
 }
 
 enum fr_status fr_graph_device_wait(struct graph_device *device)
@@ -28,7 +37,7 @@ enum fr_status fr_graph_device_wait(struct graph_device *device)
     enum fr_status status = device->api->finish(device->queue, &err);
     device->waiting = false;
     if (status != FR_OK)
-        fr_graph_device_fail(device, status, err.text);
+        keep(device, status, err.text);
     return device->status;
 }
 
@@ -117,14 +126,19 @@ const void *fr_graph_device_put(struct graph_device *device, const void *array, 
 
 void fr_graph_device_send(struct graph_device *device)
 {
+    bool any = false;
     for (uint32_t i = 0; i < device->arena.n; i++) {
         struct arena_block *block = &device->arena.blocks[i];
-        if (block->used > block->sent)
-            device->api->upload(device->queue, block->device + block->sent, block->host + block->sent,
-                                block->used - block->sent);
+        if (block->used > block->sent) {
+            device->api->upload_beside(device->queue, block->device + block->sent, block->host + block->sent,
+                                       block->used - block->sent);
+            any = true;
+        }
         block->sent = block->used;
         device->waiting = true;
     }
+    if (any)
+        device->api->join_beside(device->queue);
 }
 
 /* ---- the answer ---- */

@@ -63,7 +63,7 @@ struct row_cache {
 };
 struct cached_row {
     uint64_t key;
-    uint64_t used; /* batch */
+    uint64_t used; /* batch, or one more: it was brought for the next */
     bool dirty;    /* newer than the store's */
 };
 
@@ -109,8 +109,8 @@ struct graph_device {
     float *factors;                        /* [2 parameters] of clipped gradients */
     double *squares;                       /* [parameters] */
 
-    struct row_cache *tables; /* [tables] */
-    uint64_t batches;
+    struct row_cache *tables;        /* [tables] */
+    uint64_t batches;                /* even */
     size_t row_bytes, row_bytes_max; /* of all chunks */
     fr_graph_row_of *row_of;
     void *row_of_self;
@@ -121,6 +121,8 @@ struct graph_device {
     uint8_t *staging; /* pinned */
     float *at_staging;
     size_t staging_bytes;
+    uint8_t *ahead, *at_ahead; /* of rows that come beside a step; the first is pinned */
+    uint64_t brought;          /* such rows so far */
 };
 
 struct graph_device *fr_graph_device_new(struct fr_graph *graph, const struct fr_graph_device *options);

@@ -4,7 +4,9 @@
  * A row that is not there is copied from the store's before its batch; one that this batch made is
  * copied in any case, for a key that went and came back is another row. When there is no more room
  * (row_bytes_max, or the device's memory) rows that no batch used lately make some: the hand goes
- * round; those that are newer are brought back first. So where a row is changes no number.
+ * round; those that are newer are brought back first. While a step computes, rows of the next batch
+ * are sent beside it, as far as there is room that nobody has to be asked for; they are scattered
+ * behind the step. So where a row is changes no number.
  *
  * The store may drop or move a row meanwhile: it is found again by its key, and one that is gone is
  * not brought back. What left the store's memory was clean, so the device's copy, if it is still
@@ -20,6 +22,7 @@ enum {
     CHUNK_BYTES = 4 << 20,
     INDEX_LOG2_MIN = 10,
     STAGING_BYTES = 8 << 20, /* at least a row; larger copies go in turns */
+    AHEAD_BYTES = 16 << 20,  /* of rows sent beside a step; others wait for their batch */
 };
 #define NO_ROW UINT32_MAX
 
@@ -176,13 +179,14 @@ static enum fr_status move_rows(struct graph_device *device, uint32_t floats, bo
 
 /* ---- room for a row ---- */
 
-/* The next row that this batch does not use; NO_ROW: it uses all. */
+/* The next row that neither this batch uses nor, where one is being brought, the next; NO_ROW: they
+ * use all. */
 static uint32_t next_victim(const struct graph_device *device, struct row_cache *cache)
 {
     for (uint32_t tries = 0; tries < cache->n; tries++) {
         uint32_t at = cache->hand;
         cache->hand = at + 1 < cache->n ? at + 1 : 0;
-        if (cache->rows[at].used != device->batches)
+        if (cache->rows[at].used < device->batches)
             return at;
     }
     return NO_ROW;
@@ -215,19 +219,33 @@ static enum fr_status bring_back(struct graph_device *device, uint32_t t)
     return move_rows(device, cache->floats, true);
 }
 
+/* A number that no row had yet; false: there is no room for one more. */
+static bool take_new(struct graph_device *device, struct row_cache *cache, uint64_t key, uint32_t *number)
+{
+    if (cache->n == cache->capacity && !add_chunk(device, cache))
+        return false;
+    *number = cache->n++;
+    cache->rows[*number] = (struct cached_row){.key = key};
+    if (!cache->index || 3 * (uint64_t)cache->n > (uint64_t)2 << cache->log2_index)
+        grow_index(cache); /* with this one */
+    else
+        insert(cache, key, *number);
+    return true;
+}
+
+static void take_over(struct row_cache *cache, uint32_t victim, uint64_t key)
+{
+    erase(cache, victim);
+    cache->rows[victim] = (struct cached_row){.key = key};
+    insert(cache, key, victim);
+}
+
 /* A number for a key that has none. */
 static enum fr_status make_room(struct graph_device *device, uint32_t t, uint64_t key, uint32_t *number)
 {
     struct row_cache *cache = &device->tables[t];
-    if (cache->n < cache->capacity || add_chunk(device, cache)) {
-        *number = cache->n++;
-        cache->rows[*number] = (struct cached_row){.key = key};
-        if (!cache->index || 3 * (uint64_t)cache->n > (uint64_t)2 << cache->log2_index)
-            grow_index(cache); /* with this one */
-        else
-            insert(cache, key, *number);
+    if (take_new(device, cache, key, number))
         return FR_OK;
-    }
     uint32_t victim = next_victim(device, cache);
     if (victim == NO_ROW) {
         fr_graph_device_fail(
@@ -249,9 +267,7 @@ static enum fr_status make_room(struct graph_device *device, uint32_t t, uint64_
         if (status != FR_OK)
             return status;
     }
-    erase(cache, victim);
-    cache->rows[victim] = (struct cached_row){.key = key};
-    insert(cache, key, victim);
+    take_over(cache, victim, key);
     *number = victim;
     return FR_OK;
 }
@@ -327,7 +343,7 @@ enum fr_status fr_graph_device_take_rows(struct graph_run *run)
     const struct fr_graph *graph = run->graph;
     struct graph_device *device = graph->device;
     enum fr_status status = FR_OK;
-    device->batches++;
+    device->batches += 2; /* the number between is of rows brought for a batch that may not come */
     for (uint32_t t = 0; t < graph->conf->n_tables && status == FR_OK; t++) {
         struct row_cache *cache = &device->tables[t];
         if (cache->floats == 0) {
@@ -342,6 +358,94 @@ enum fr_status fr_graph_device_take_rows(struct graph_run *run)
         status = take_table(run, t);
     }
     return status;
+}
+
+/* ---- the batch after it ---- */
+
+static bool reserve_ahead(struct graph_device *device)
+{
+    if (!device->ahead) {
+        device->ahead = device->api->alloc_pinned(device->queue, AHEAD_BYTES);
+        device->at_ahead = device->ahead ? device->api->alloc(device->queue, AHEAD_BYTES) : NULL;
+        if (!device->at_ahead) { /* rows come with their batch */
+            device->api->release_pinned(device->queue, device->ahead);
+            device->ahead = NULL;
+        }
+    }
+    return device->ahead != NULL;
+}
+
+/* Without asking for a row that is newer than the store's. */
+static bool take_room_ahead(struct graph_device *device, struct row_cache *cache, uint64_t key, uint32_t *number)
+{
+    if (take_new(device, cache, key, number))
+        return true;
+    uint32_t victim = next_victim(device, cache);
+    if (victim == NO_ROW || cache->rows[victim].dirty)
+        return false;
+    take_over(cache, victim, key);
+    *number = victim;
+    return true;
+}
+
+/* Notes what a table lacks, and keeps what it has. A row that its batch makes is copied then. */
+static void list_absent(struct graph_device *device, struct row_cache *cache, const struct fr_table_rows *rows,
+                        size_t room)
+{
+    uint64_t used = device->batches + 1;
+    uint32_t number;
+    size_t most = room / (cache->floats * sizeof(float) + sizeof(float *));
+    for (uint32_t u = 0; u < rows->n_unique; u++)
+        if (rows->rows[u] && (number = find(cache, rows->keys[u])) != NO_ROW)
+            cache->rows[number].used = used;
+    for (uint32_t u = 0; u < rows->n_unique && device->n_moves < most; u++) {
+        if (!rows->rows[u] || is_made(rows, u) || find(cache, rows->keys[u]) != NO_ROW)
+            continue;
+        if (!take_room_ahead(device, cache, rows->keys[u], &number))
+            return;
+        cache->rows[number].used = used;
+        note_move(device, row_at(cache, number), rows->rows[u]);
+    }
+}
+
+void fr_graph_bring(struct fr_graph *graph, const struct fr_rows *rows)
+{
+    struct graph_device *device = graph->device;
+    size_t at = 0;
+    if (!device || device->status != FR_OK || !reserve_ahead(device))
+        return;
+    for (uint32_t t = 0; t < graph->conf->n_tables; t++) {
+        struct row_cache *cache = &device->tables[t];
+        size_t row_bytes = cache->floats * sizeof(float);
+        if (row_bytes == 0) /* no batch came so far */
+            continue;
+        list_absent(device, cache, &rows->tables[t], AHEAD_BYTES - at);
+        size_t n = device->n_moves, begin = at, values = at + n * sizeof(float *);
+        device->n_moves = 0;
+        if (n == 0)
+            continue;
+        for (size_t i = 0; i < n; i++) {
+            ((float **)(void *)(device->ahead + begin))[i] = device->moves[i].device;
+            memcpy(device->ahead + values + i * row_bytes, device->moves[i].host, row_bytes);
+        }
+        at = (values + n * row_bytes + sizeof(float *) - 1) / sizeof(float *) * sizeof(float *);
+        at = at < AHEAD_BYTES ? at : AHEAD_BYTES;
+        device->api->upload_beside(device->queue, device->at_ahead + begin, device->ahead + begin,
+                                   values + n * row_bytes - begin);
+        device->api->join_beside(device->queue);
+        device->ops->scatter_rows(device->queue,
+                                  &(struct fr_device_rows){.n = (uint32_t)n,
+                                                           .rows = (float *const *)(void *)(device->at_ahead + begin),
+                                                           .staging = (float *)(void *)(device->at_ahead + values),
+                                                           .floats = cache->floats});
+        device->waiting = true;
+        device->brought += n;
+    }
+}
+
+uint64_t fr_graph_rows_brought(const struct fr_graph *graph)
+{
+    return graph->device ? graph->device->brought : 0;
 }
 
 void fr_graph_device_trained_rows(const struct graph_run *run)
@@ -379,6 +483,8 @@ void fr_graph_device_free_rows(struct graph_device *device, uint32_t n_tables)
     }
     device->api->release_pinned(device->queue, device->staging);
     device->api->release(device->queue, device->at_staging);
+    device->api->release_pinned(device->queue, device->ahead);
+    device->api->release(device->queue, device->at_ahead);
     free(device->tables);
     free(device->moves);
 }

@@ -28,8 +28,7 @@ static inline void tw_open(struct twin *twin, bool device, size_t row_bytes_max)
         assert_int_equal(fr_emulate_api()->open(0, &twin->queue, &err), FR_OK);
     options.api = fr_emulate_api();
     options.queue = twin->queue;
-    if (!twin->fx.loaded)
-        fx_widths(&twin->fx);
+    assert_true(twin->fx.loaded);
     twin->graph = fr_graph_new(&(struct fr_graph_options){.conf = &twin->fx.conf, .device = device ? &options : NULL});
     fx_count_enough(twin->graph);
 }

@@ -13,7 +13,10 @@ struct scene {
     struct fr_graph_device device;
     struct run run;
     uint64_t next;
+    bool wanders; /* users come in turns */
 };
+
+static size_t other_row_bytes; /* of the next scene_open, likewise */
 
 static void scene_open(struct scene *scene, const char *text, bool serial)
 {
@@ -21,6 +24,7 @@ static void scene_open(struct scene *scene, const char *text, bool serial)
     memset(scene, 0, sizeof(*scene));
     make_dir(scene->dir);
     scene->device.api = fr_emulate_api();
+    scene->device.row_bytes_max = other_row_bytes;
     assert_int_equal(scene->device.api->open(0, &scene->device.queue, &err), FR_OK);
     other_text = text;
     other_device = &scene->device;
@@ -46,6 +50,8 @@ static void offer(struct scene *scene)
     for (uint32_t i = 0; run->unfit && i < BATCH; i++)
         if (run->unfit(scene->next) >> i & 1)
             break_sample(batch, i);
+    for (uint32_t o = 0; scene->wanders && o < batch->columns[0].begin[BATCH]; o++)
+        batch->columns[0].keys[o] += 1000 * (scene->next % 3);
     assert_true(fr_ring_try_push(run->full, batch));
     scene->next++;
 }
@@ -160,6 +166,28 @@ FR_CASE(the_watermark_and_slices_come_in_their_order)
     assert_true(run.planned_beside > BATCHES / 8 && run.watermark_held > 0);
 }
 
+/* Rows that the device lacks come beside the step before; where there is no room, with their
+ * batch. */
+FR_CASE(rows_that_are_brought_beside_a_step_change_no_bit)
+{
+    struct scene wide, narrow;
+    scene_open(&wide, gated, true);
+    other_row_bytes = 1000;
+    scene_open(&narrow, gated, false);
+    other_row_bytes = 0;
+    wide.run.unfit = narrow.run.unfit = some_unfit;
+    wide.wanders = narrow.wanders = true;
+    for (uint64_t end = 5; end <= BATCHES; end += 5) {
+        feed(&wide, end);
+        feed(&narrow, end);
+        assert_same_runs(&wide, &narrow);
+    }
+    assert_int_equal(fr_graph_rows_brought(wide.run.trainer->graph), 0);
+    assert_true(fr_graph_rows_brought(narrow.run.trainer->graph) > BATCHES);
+    scene_close(&wide);
+    scene_close(&narrow);
+}
+
 /* A stop, a pause: the plan is taken back, and the batch is not consumed. */
 FR_CASE(what_comes_between_takes_the_plan_back)
 {
@@ -208,6 +236,7 @@ int main(void)
         cmocka_unit_test(plans_beside_a_step_change_no_bit),
         cmocka_unit_test(a_refused_batch_takes_the_plan_after_it_back_first),
         cmocka_unit_test(the_watermark_and_slices_come_in_their_order),
+        cmocka_unit_test(rows_that_are_brought_beside_a_step_change_no_bit),
         cmocka_unit_test(what_comes_between_takes_the_plan_back),
     };
     return cmocka_run_group_tests_name("ahead", cases, NULL, NULL);

@@ -1,6 +1,7 @@
 /* The plug-in's C interface: what libfreshet_cuda.so gives, and how it is loaded.
  *
- * A device queue is one card's stream with its handles and workspace. Every operation of ops/ops.h
+ * A device queue is one card's stream with its handles and workspace, and a second stream for
+ * copies beside it. Every operation of ops/ops.h
  * is a member of the same name: it is given the same argument struct, whose pointers, also those in
  * arrays it points to, are device memory, and only starts work. A call is copied when it is given;
  * the arrays must stay until the queue has come past it. What the table returns as a number goes to
@@ -22,7 +23,7 @@
 #include "vocabulary/init.h"
 
 /* Plug-in and program are built from one tree: this counts with every change here. */
-enum { FR_DEVICE_API = 2 };
+enum { FR_DEVICE_API = 3 };
 
 struct fr_device_queue;
 
@@ -186,6 +187,10 @@ struct fr_device_api {
     void (*download)(struct fr_device_queue *queue, void *host, const void *device, size_t bytes);
     void (*copy)(struct fr_device_queue *queue, void *to, const void *from, size_t bytes);
     void (*zero)(struct fr_device_queue *queue, void *device, size_t bytes);
+    /* The same on a stream of its own, beside what the queue computes, which must not be using that
+     * memory. What is started after a join comes after all that was started beside before it. */
+    void (*upload_beside)(struct fr_device_queue *queue, void *device, const void *host, size_t bytes);
+    void (*join_beside)(struct fr_device_queue *queue);
     /* Waits for everything started. */
     enum fr_status (*finish)(struct fr_device_queue *queue, struct fr_err *err);
     /* Device milliseconds between two marks, 0 to FR_DEVICE_MARKS - 1, after finish. */
