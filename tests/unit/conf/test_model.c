@@ -268,11 +268,18 @@ FR_CASE(every_truncation_of_a_model_is_refused)
     fr_conf_free(conf);
 }
 
+/* Every byte; under a sanitizer, ten times slower, one in five. */
+#if defined(__SANITIZE_ADDRESS__)
+enum { STRIDE = 5 };
+#else
+enum { STRIDE = 1 };
+#endif
+
 static void change_bytes(const char *text, const char *bytes, size_t n_bytes)
 {
     size_t size = strlen(text);
     char *copy = calloc(1, size + 1);
-    for (size_t i = 0; i < size; i++) {
+    for (size_t i = 0; i < size; i += STRIDE) {
         for (size_t b = 0; b < n_bytes; b++) {
             struct fr_conf *conf = NULL;
             struct fr_err err = {0};
