@@ -281,6 +281,8 @@ static void series_epochs(struct fr_service *service, const struct fr_snapshots 
     fr_counter(registry, "freshet_delta_rebases_total", NULL,
                "Whole states that this process published, for a topic that did not hold one or for a backlog.",
                s->publisher.rebases);
+    fr_counter(registry, "freshet_delta_rewinds_total", NULL,
+               "Timelines that this process began with a rewind to a snapshot.", s->publisher.rewinds);
 }
 
 /* Values beside their limits. */

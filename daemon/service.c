@@ -335,6 +335,12 @@ static int64_t retention_ms(const struct fr_conf *conf)
                                                        : conf->snapshot.every_ms * ((int64_t)conf->snapshot.keep + 1);
 }
 
+/* Else the topic alone has what a replica needs; in lockstep every run writes the same there. */
+static bool begins_with_snapshots(const struct fr_conf *conf)
+{
+    return conf->export_.retention == FR_RETENTION_SNAPSHOTS && !conf->ingest.lockstep;
+}
+
 static enum fr_status open_streams(struct fr_service *service, struct fr_err *err)
 {
     const struct fr_conf *conf = service->conf;
@@ -378,7 +384,8 @@ static enum fr_status open_streams(struct fr_service *service, struct fr_err *er
                                              .create = conf->export_.create,
                                              .retention_ms = retention_ms(conf),
                                              .covers = fr_snapshots_cover,
-                                             .covers_self = service,
+                                             .rewind = begins_with_snapshots(conf) ? fr_snapshots_ask_rewind : NULL,
+                                             .self = service,
                                              .stop_on_loss = conf->export_.on_loss == FR_DELTA_LOSS_STOP,
                                              /* every run writes the same records there */
                                              .max_backlog_bytes = conf->ingest.lockstep ? 0 : conf->export_.backlog_max,

@@ -98,6 +98,9 @@ enum fr_last_savepoint { FR_LAST_NONE, FR_LAST_WANTED, FR_LAST_DONE };
 
 enum { FR_TIMED_THREADS = 11 };
 
+/* A snapshot by which a new timeline is told on the topic (rewinds.c). */
+enum fr_rewinding { FR_REWIND_NONE, FR_REWIND_WANTED, FR_REWIND_UPLOADS, FR_REWIND_READY, FR_REWIND_REFUSED };
+
 /* Of snapshots.c; the snapshot thread's but where it says otherwise. */
 struct fr_service_snapshots {
     char dir[PATH_MAX]; /* fixed once opened */
@@ -113,6 +116,11 @@ struct fr_service_snapshots {
     uint64_t *offsets;
     uint32_t n_offsets;
     atomic_bool dense_wanted; /* cuts publish all dense parameters */
+    struct {
+        atomic_int stage;            /* enum fr_rewinding */
+        uint64_t least;              /* the publisher's, before it wants one */
+        struct fr_snapshot snapshot; /* to be read once ready */
+    } rewind;
     _Atomic uint64_t taken, failures, hook_failures, kept, current_epoch;
     _Atomic uint64_t bytes, millis; /* of the last one that this process took */
 };
@@ -299,6 +307,24 @@ void fr_snapshots_close(struct fr_service *service);
 /* For trainer and publisher; self is the service. */
 void fr_snapshots_announced(void *self, struct fr_announced_snapshot *out);
 bool fr_snapshots_cover(void *self, const int64_t *low, const int64_t *high, uint32_t partitions);
+
+/* Writes one, of an epoch whose parameters are all published or, with `least`, as of that epoch or
+ * a later one; FR_E_EXISTS: *out is there. */
+enum fr_status fr_snapshots_write(struct fr_service *service, uint64_t least, struct fr_snapshot *out,
+                                  struct fr_err *err) FR_MUST_CHECK;
+enum fr_status fr_snapshots_upload(struct fr_service *service, const struct fr_snapshot *snapshot,
+                                   struct fr_err *err) FR_MUST_CHECK;
+/* What comes behind it is all that replicas need of the topic. */
+enum fr_status fr_snapshots_begin_with(struct fr_service *service, const struct fr_snapshot *snapshot,
+                                       struct fr_err *err) FR_MUST_CHECK;
+/* Those of any other timeline are nobody's any more. */
+void fr_snapshots_leave(struct fr_service *service, uint64_t timeline);
+void fr_snapshots_tell(struct fr_service *service, enum fr_status status, const char *what, const struct fr_err *err);
+/* rewinds.c: the publisher's question, and a part of the snapshot thread's turn; whether it has
+ * something in hand. */
+enum fr_status fr_snapshots_ask_rewind(void *self, uint64_t least, struct fr_publisher_rewind *out) FR_MUST_CHECK;
+bool fr_step_rewind(struct fr_service *service);
+bool fr_snapshots_is_rewind(const struct fr_service *service, const char *name);
 
 /* documents.c: /status /auc /readyz and series, from snapshots. */
 void fr_documents_publish(struct fr_service *service);

@@ -68,25 +68,46 @@ static enum fr_status path_of(const struct fr_service *service, const char *name
     return size > 0 && size < PATH_MAX ? FR_OK : fr_err_set(err, FR_E_LIMIT, "snapshot.dir is too long");
 }
 
-/* CURRENT is this one. */
-static void take_current(struct fr_service *service, const struct fr_snapshot *current)
+enum fr_status fr_snapshots_begin_with(struct fr_service *service, const struct fr_snapshot *snapshot,
+                                       struct fr_err *err)
 {
     char path[PATH_MAX];
     struct fr_manifest manifest = {0};
-    struct fr_err ignored = {0};
-    if (path_of(service, current->name, path, &ignored) != FR_OK ||
-        fr_manifest_read(path, &manifest, NULL, NULL, &ignored) != FR_OK)
-        return;
-    service->snapshots.current = *current;
+    enum fr_status status = path_of(service, snapshot->name, path, err);
+    if (status == FR_OK)
+        status = fr_manifest_read(path, &manifest, NULL, NULL, err);
+    if (status != FR_OK)
+        return status;
     pthread_mutex_lock(&service->lock);
     free(service->snapshots.offsets);
     service->snapshots.offsets = manifest.delta_offsets;
     service->snapshots.n_offsets = manifest.delta_offsets ? manifest.np : 0;
+    pthread_mutex_unlock(&service->lock);
+    manifest.delta_offsets = NULL;
+    fr_manifest_release(&manifest);
+    return FR_OK;
+}
+
+/* CURRENT is this one; name "": none of this timeline's. */
+static void take_current(struct fr_service *service, const struct fr_snapshot *current)
+{
+    struct fr_err ignored = {0};
+    if (current->name[0] && fr_snapshots_begin_with(service, current, &ignored) != FR_OK)
+        return;
+    service->snapshots.current = *current;
+    pthread_mutex_lock(&service->lock);
     snprintf(service->snapshots.current_name, sizeof(service->snapshots.current_name), "%s", current->name);
     pthread_mutex_unlock(&service->lock);
     atomic_store(&service->snapshots.current_epoch, current->epoch);
-    manifest.delta_offsets = NULL;
-    fr_manifest_release(&manifest);
+}
+
+void fr_snapshots_leave(struct fr_service *service, uint64_t timeline)
+{
+    const struct fr_snapshot none = {0};
+    if (service->snapshots.newest.timeline != timeline)
+        service->snapshots.newest = none;
+    if (service->snapshots.current.timeline != timeline)
+        take_current(service, &none);
 }
 
 static void announce(struct fr_service *service, const struct fr_snapshot *snapshot)
@@ -101,7 +122,7 @@ static void announce(struct fr_service *service, const struct fr_snapshot *snaps
 
 /* ---- success and failure ---- */
 
-static void tell(struct fr_service *service, enum fr_status status, const char *what, const struct fr_err *err)
+void fr_snapshots_tell(struct fr_service *service, enum fr_status status, const char *what, const struct fr_err *err)
 {
     char quoted[QUOTED_MAX];
     fr_http_reason(service->http, "snapshot", status == FR_OK ? NULL : err->text);
@@ -126,15 +147,15 @@ static void goes_on(void *self)
     fr_http_beat(service->http, service->loops[FR_LOOP_SNAPSHOT].beat);
 }
 
-/* Until what is folded is an epoch whose parameters are all published, and nothing durable is
- * missing that was when this began. */
-static enum fr_status await_fold(struct fr_service *service, struct fr_err *err)
+/* Until what is folded is that epoch or a later one; with 0 one whose parameters are all published,
+ * and nothing durable is missing that was when this began. */
+static enum fr_status await_fold(struct fr_service *service, uint64_t given, struct fr_err *err)
 {
-    uint64_t least = atomic_load(&service->durable_epoch), begin_ns = fr_mono_ns(service->clock);
+    uint64_t least = given ? given : atomic_load(&service->durable_epoch), begin_ns = fr_mono_ns(service->clock);
     while (!atomic_load(&service->abandon)) {
         struct fr_durable_status durable;
         fr_durable_get_status(service->durable, &durable);
-        uint64_t since = fr_trainer_dense_since(service->trainer);
+        uint64_t since = given ? given : fr_trainer_dense_since(service->trainer);
         if (since > 0 && durable.folded >= since && durable.folded >= least)
             return FR_OK;
         if (since > 0 && durable.epoch >= since && durable.epoch > durable.folded)
@@ -168,7 +189,8 @@ static enum fr_status check_room(const struct fr_service *service, struct fr_err
     return status;
 }
 
-static enum fr_status write_one(struct fr_service *service, struct fr_snapshot *out, struct fr_err *err)
+enum fr_status fr_snapshots_write(struct fr_service *service, uint64_t least, struct fr_snapshot *out,
+                                  struct fr_err *err)
 {
     const struct fr_conf *conf = service->conf;
     uint64_t *offsets = fr_alloc(conf->export_.partitions, sizeof(*offsets));
@@ -190,9 +212,9 @@ static enum fr_status write_one(struct fr_service *service, struct fr_snapshot *
                                           .goes_on = goes_on,
                                           .self = service};
     enum fr_status status = check_room(service, err);
-    atomic_store(&service->snapshots.dense_wanted, true);
+    atomic_store(&service->snapshots.dense_wanted, least == 0);
     if (status == FR_OK)
-        status = await_fold(service, err);
+        status = await_fold(service, least, err);
     uint64_t begin_ns = fr_mono_ns(service->clock);
     if (status == FR_OK)
         status = fr_snapshot_write(&options, out, err);
@@ -217,7 +239,7 @@ static enum fr_status take(struct fr_service *service, struct fr_snapshot *out, 
     if (atomic_load(&service->durable_epoch) == 0)
         status = fr_err_set(err, FR_E_NOT_FOUND, "nothing was trained yet: there is no epoch to take a snapshot of");
     if (status == FR_OK)
-        status = write_one(service, out, err);
+        status = fr_snapshots_write(service, 0, out, err);
     if (status == FR_E_EXISTS)
         status = FR_OK;
     if (status != FR_OK && status != FR_E_CANCELLED)
@@ -236,11 +258,11 @@ static void answer(struct fr_service *service, const char *id)
     if (status == FR_OK)
         status = path_of(service, snapshot.name, path, &err);
     if (status != FR_E_CANCELLED) /* the next process takes it */
-        tell(service, status, "request", &err);
+        fr_snapshots_tell(service, status, "request", &err);
     struct fr_err unsaid = {0};
     if (status != FR_E_CANCELLED &&
         fr_snapshot_answer(service->conf->state_dir, id, status == FR_OK ? path : NULL, err.text, &unsaid) != FR_OK)
-        tell(service, unsaid.status, "answer", &unsaid);
+        fr_snapshots_tell(service, unsaid.status, "answer", &unsaid);
 }
 
 /* ---- policy ---- */
@@ -273,7 +295,7 @@ static void take_by_policy(struct fr_service *service)
     enum fr_status status = take(service, &snapshot, &err);
     if (status == FR_E_CANCELLED)
         return;
-    tell(service, status, "policy", &err);
+    fr_snapshots_tell(service, status, "policy", &err);
     if (status == FR_OK) {
         service->snapshots.take_retry = (struct fr_retry){0};
         /* also when nothing changed, and the newest stays as old as it is */
@@ -331,26 +353,38 @@ static void point(struct fr_service *service)
         return;
     }
     retry_later(service, &service->snapshots.point_retry);
-    tell(service, status, "current", &err);
+    fr_snapshots_tell(service, status, "current", &err);
 }
 
 static void hook_failed(struct fr_service *service, const struct fr_err *err)
 {
     atomic_fetch_add(&service->snapshots.hook_failures, 1);
     retry_later(service, &service->snapshots.hook_retry);
-    tell(service, err->status, "hook", err);
+    fr_snapshots_tell(service, err->status, "hook", err);
+}
+
+/* Starts the hook, of which none runs. */
+enum fr_status fr_snapshots_upload(struct fr_service *service, const struct fr_snapshot *snapshot, struct fr_err *err)
+{
+    char path[PATH_MAX];
+    const struct fr_hook_command command = {.arguments = service->conf->snapshot.hook,
+                                            .n = service->conf->snapshot.n_hook,
+                                            .last = path,
+                                            .timeout_ms = service->conf->snapshot.hook_timeout_ms};
+    service->snapshots.uploaded = *snapshot;
+    enum fr_status status = path_of(service, snapshot->name, path, err);
+    return status == FR_OK ? fr_hook_start(&service->snapshots.hook, &command, service->clock, err) : status;
 }
 
 static void publish(struct fr_service *service)
 {
     struct fr_err err = {0};
-    char path[PATH_MAX];
     enum fr_status status = FR_OK;
     if (fr_hook_runs(&service->snapshots.hook)) {
         status = fr_hook_poll(&service->snapshots.hook, service->clock, &err);
         if (status == FR_OK) {
             service->snapshots.hook_retry = (struct fr_retry){0};
-            tell(service, FR_OK, "hook", &err);
+            fr_snapshots_tell(service, FR_OK, "hook", &err);
             announce(service, &service->snapshots.uploaded);
         } else if (status != FR_AGAIN) {
             hook_failed(service, &err);
@@ -361,19 +395,11 @@ static void publish(struct fr_service *service)
     if (!current->name[0] || strcmp(current->name, service->snapshots.announced.name) == 0 ||
         fr_mono_ns(service->clock) < service->snapshots.hook_retry.next_ns)
         return;
-    if (service->conf->snapshot.n_hook == 0) {
+    if (service->conf->snapshot.n_hook == 0 || fr_snapshots_is_rewind(service, current->name)) {
         announce(service, current);
         return;
     }
-    service->snapshots.uploaded = *current;
-    const struct fr_hook_command command = {.arguments = service->conf->snapshot.hook,
-                                            .n = service->conf->snapshot.n_hook,
-                                            .last = path,
-                                            .timeout_ms = service->conf->snapshot.hook_timeout_ms};
-    status = path_of(service, current->name, path, &err);
-    if (status == FR_OK)
-        status = fr_hook_start(&service->snapshots.hook, &command, service->clock, &err);
-    if (status != FR_OK)
+    if (fr_snapshots_upload(service, current, &err) != FR_OK)
         hook_failed(service, &err);
 }
 
@@ -453,6 +479,8 @@ enum fr_status fr_step_snapshots(struct fr_service *service, struct fr_err *err)
         return FR_AGAIN;
     service->snapshots.looked_ns = now_ns ? now_ns : 1;
     char id[FR_SNAPSHOT_ID_MAX];
+    if (fr_step_rewind(service))
+        return FR_AGAIN;
     point(service);
     publish(service);
     if (fr_snapshot_next_request(service->conf->state_dir, id))

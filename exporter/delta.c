@@ -229,7 +229,7 @@ enum fr_status fr_export_span(const struct fr_codec_settings *settings, const st
                                        .digest = fr_sha256_u64(&last->digest),
                                        .previous = first->epoch > 1 ? fr_sha256_u64(&first->previous) : 0,
                                        .with_model = with_model,
-                                       .rewind = begins_timeline ? &to_nothing : NULL,
+                                       .rewind = begins_timeline ? &to_nothing : span->rewind,
                                        .rows = shown->rows,
                                        .n_rows = shown->n_rows,
                                        .dense = shown->dense,
@@ -249,7 +249,7 @@ enum fr_status fr_export_span(const struct fr_codec_settings *settings, const st
 enum fr_status fr_export_epoch(const struct fr_codec_settings *settings, const struct fr_epoch *epoch,
                                fr_delta_sink *sink, void *self, uint64_t *saturated, struct fr_err *err)
 {
-    const struct fr_export_span one = {epoch, 1};
+    const struct fr_export_span one = {epoch, 1, NULL};
     return fr_export_span(settings, &one, sink, self, saturated, err);
 }
 

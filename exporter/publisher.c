@@ -290,7 +290,7 @@ static enum fr_status keep_record(void *self, uint32_t partition, uint32_t piece
     }
     uint8_t *own = fr_realloc(NULL, size, 1);
     memcpy(own, bytes, size);
-    out->records[out->n++] = (struct outgoing_record){partition, out->from_one && piece == 0, size, own};
+    out->records[out->n++] = (struct outgoing_record){partition, out->begins && piece == 0, size, own};
     return FR_OK;
 }
 
@@ -319,9 +319,10 @@ static enum fr_status encode_epoch(struct fr_publisher *publisher, uint64_t numb
     if (status != FR_OK)
         return fr_err_set(err, status, "the head of the journal file of epoch %" PRIu64 " does not parse", number);
     uint64_t saturated = 0, asked = settings.piece_max;
-    out->from_one = number == 1;
-    if (out->from_one)
-        publisher->sent_begin = (struct fr_topic_begin){epoch.timeline, number, fr_sha256_u64(&epoch.digest)};
+    struct fr_delta_rewind room;
+    const struct fr_export_span one = {&epoch, 1, fr_publisher_rewind_of(publisher, number, &room)};
+    out->begins = number == 1 || one.rewind;
+    fr_publisher_begin_sent(publisher, number, &epoch);
     if (settings.np != publisher->options.partitions)
         status = fr_err_set(err, FR_E_MISMATCH, "epoch %" PRIu64 " was cut for %u delta partitions, the config says %u",
                             number, settings.np, publisher->options.partitions);
@@ -329,11 +330,11 @@ static enum fr_status encode_epoch(struct fr_publisher *publisher, uint64_t numb
     if (status == FR_OK)
         status = fr_export_wall_ms(&epoch, &cut_ms, err);
     if (status == FR_OK)
-        status = fr_export_epoch(&settings, &epoch, keep_record, out, &saturated, err);
+        status = fr_export_span(&settings, &one, keep_record, out, &saturated, err);
     while (status == FR_E_LIMIT && fr_export_widen(&settings)) {
         fr_publisher_clear_outgoing(out);
         saturated = 0;
-        status = fr_export_epoch(&settings, &epoch, keep_record, out, &saturated, err);
+        status = fr_export_span(&settings, &one, keep_record, out, &saturated, err);
     }
     if (status == FR_OK && settings.piece_max != asked)
         fr_log(FR_LOG_WARN, "publisher", "piece_max_widened",
@@ -440,6 +441,8 @@ static enum fr_status load_merged(struct fr_publisher *publisher, struct fr_err 
 static enum fr_status send_waiting(struct fr_publisher *publisher, struct fr_err *err)
 {
     enum fr_status status = FR_OK;
+    if (!fr_publisher_await_rewind(publisher))
+        return FR_OK;
     while (status == FR_OK) {
         if (publisher->out.next == publisher->out.n && publisher->rebase.wanted) {
             status = load_rebase(publisher, err);
@@ -465,6 +468,8 @@ static enum fr_status begin_landed(struct fr_publisher *publisher, struct fr_err
                publisher->sent_begin.epoch);
         fr_publisher_end_rebase(publisher);
     }
+    if (publisher->sent_begin.to > 0)
+        fr_publisher_rewind_landed(publisher);
     return fr_publisher_begin_landed(publisher, err);
 }
 
@@ -524,9 +529,11 @@ static enum fr_status make_producer(struct fr_publisher *publisher, int wait_ms,
 /* The topic is not what it was; everything that was not acknowledged is sent after a look at it. */
 static void look_again(struct fr_publisher *publisher)
 {
-    fr_log(FR_LOG_WARN, "publisher", "topic_changed",
-           "topic=%s acked=%" PRIu64 " note=\"it was made anew or lost records; it is looked at\"",
-           publisher->options.topic, publisher->acked);
+    if (!publisher->rewind.looks)
+        fr_log(FR_LOG_WARN, "publisher", "topic_changed",
+               "topic=%s acked=%" PRIu64 " note=\"it was made anew or lost records; it is looked at\"",
+               publisher->options.topic, publisher->acked);
+    publisher->rewind.looks = false;
     end_producer(publisher);
 }
 

@@ -117,14 +117,16 @@ static enum fr_status encode(struct fr_publisher *publisher, const struct window
 {
     struct outgoing *out = &publisher->out;
     const struct fr_epoch *first = &window->epochs[0], *last = &window->epochs[window->n - 1];
-    const struct fr_export_span span = {window->epochs, window->n};
+    struct fr_delta_rewind room;
+    const struct fr_export_span span = {window->epochs, window->n,
+                                        fr_publisher_rewind_of(publisher, first->epoch, &room)};
     struct fr_codec_settings settings;
     uint64_t saturated = 0;
     enum fr_status status = fr_codec_settings_parse(window->head.data, window->head.size, &settings);
     if (status != FR_OK)
         return fr_err_set(err, status, "the head of the journal file of epoch %" PRIu64 " does not parse",
                           first->epoch);
-    out->from_one = first->epoch == 1;
+    out->begins = first->epoch == 1 || span.rewind;
     if (settings.np != publisher->options.partitions)
         status = fr_err_set(err, FR_E_MISMATCH, "epoch %" PRIu64 " was cut for %u delta partitions, the config says %u",
                             first->epoch, settings.np, publisher->options.partitions);
@@ -140,8 +142,7 @@ static enum fr_status encode(struct fr_publisher *publisher, const struct window
         return status;
     out->epoch = last->epoch;
     out->timestamp_ms = fr_wall_ms(publisher->options.clock);
-    if (out->from_one)
-        publisher->sent_begin = (struct fr_topic_begin){last->timeline, last->epoch, fr_sha256_u64(&last->digest)};
+    fr_publisher_begin_sent(publisher, first->epoch, last);
     publisher->tally.saturated += saturated;
     publisher->tally.backlog.merges += 1;
     publisher->tally.backlog.merged_epochs += window->n;

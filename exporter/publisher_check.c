@@ -236,7 +236,7 @@ static bool judge_heads(struct look *look)
     struct fr_topic_begin begin = publisher->begin;
     bool known = begin.epoch > 0;
     if (!known && look->np > 0)
-        begin = (struct fr_topic_begin){look->heads[0].timeline, look->heads[0].epoch, look->heads[0].digest};
+        begin = (struct fr_topic_begin){look->heads[0].timeline, look->heads[0].epoch, look->heads[0].digest, 0};
     bool sound = true;
     for (uint32_t p = 0; p < look->np && sound; p++) {
         const struct fr_topic_record *head = &look->heads[p];
@@ -248,6 +248,7 @@ static bool judge_heads(struct look *look)
     for (uint32_t p = 0; p < look->np; p++)
         publisher->topic[p].begin = look->heads[p].offset;
     publisher->begin = begin;
+    publisher->settled = begin.timeline;
     return true;
 }
 
@@ -270,7 +271,7 @@ static enum fr_status check_heads(struct look *look, bool *sound, struct fr_err 
 /* The timeline's beginning was acknowledged on this topic. */
 static bool is_settled(const struct look *look)
 {
-    return look->durable.timeline <= 1 || look->publisher->begin.timeline == look->durable.timeline;
+    return look->durable.timeline <= 1 || look->publisher->settled == look->durable.timeline;
 }
 
 /* A number that is taken is not used again: who took it may have been another state from the same
@@ -362,7 +363,7 @@ static enum fr_status want_rebase(struct look *look, struct fr_err *err)
 static bool covered(const struct look *look)
 {
     const struct fr_publisher_options *options = &look->publisher->options;
-    return options->covers && options->covers(options->covers_self, look->low, look->high, look->np);
+    return options->covers && options->covers(options->self, look->low, look->high, look->np);
 }
 
 static enum fr_status decide(struct look *look, struct fr_err *err)
@@ -382,13 +383,15 @@ static enum fr_status decide(struct look *look, struct fr_err *err)
     uint64_t journal = look->durable.journal_first > 0 ? look->durable.journal_first - 1 : look->durable.epoch;
     uint64_t base = fr_durable_timeline_base(publisher->options.durable);
     journal = journal < base ? base : journal;
-    publisher->covered = !sound && covered(look);
+    publisher->covered = !sound && is_settled(look) && covered(look);
     if (!sound && !publisher->covered)
         resume = 0;
     /* Both a lost beginning and a hole before the journal need all of the state. */
     bool whole = resume < journal;
     if (whole)
         resume = 0;
+    if (whole && !is_settled(look))
+        whole = !fr_publisher_wants_rewind(publisher, journal, &resume);
     status = whole ? want_rebase(look, err) : FR_OK;
     if (status != FR_OK)
         return status;

@@ -31,9 +31,10 @@ struct fr_topic_partition {
     uint64_t last;            /* newest epoch that a look saw complete */
 };
 
-/* The epoch with `from` 1 with which new replicas begin; epoch 0: not known. */
+/* The epoch with `from` 1 with which new replicas begin; epoch 0: not known. With `to`: a later one
+ * with which the timeline began behind the snapshot of that epoch. */
 struct fr_topic_begin {
-    uint64_t timeline, epoch, digest;
+    uint64_t timeline, epoch, digest, to;
 };
 
 /* The envelope of a record of the topic. */
@@ -67,7 +68,7 @@ struct outgoing_record {
  * interrupts nothing. Each has memory of its own, which librdkafka frees: no copy is made. */
 struct outgoing {
     uint64_t epoch;
-    bool from_one; /* its `from` is 1 */
+    bool begins; /* a timeline: its `from` is 1, or it has a rewind */
     int64_t timestamp_ms;
     struct outgoing_record *records;
     size_t n, next, capacity;
@@ -87,7 +88,17 @@ struct fr_publisher {
     bool moved;                       /* the topic is not what it was: to be looked at again */
     struct fr_topic_partition *topic; /* [partitions] */
     struct fr_topic_begin begin, sent_begin;
-    bool covered; /* the last look found no beginning, and a snapshot with which replicas begin */
+    uint64_t settled; /* timeline whose beginning was acknowledged on this topic; 0: not known */
+    bool covered;     /* no beginning was found, and a snapshot with which replicas begin */
+    /* publisher_rewind.c: the timeline begins with a snapshot that replicas load. */
+    struct {
+        bool wanted;  /* one is being made; nothing is sent before */
+        bool ready;   /* epochs behind `to` are sent, the first of them with the rewind */
+        bool refused; /* there is none: the topic is filled with the whole state */
+        bool looks;   /* for that it is looked at again */
+        uint64_t least;
+        struct fr_publisher_rewind to;
+    } rewind;
     /* The topic is filled with the whole state. */
     struct {
         bool wanted;
@@ -165,6 +176,16 @@ enum fr_status fr_publisher_load_rebase(struct fr_publisher *publisher, fr_delta
                                         struct fr_err *err) FR_MUST_CHECK;
 void fr_publisher_end_rebase(struct fr_publisher *publisher); /* acknowledged, or not needed */
 
+/* publisher_rewind.c. A new timeline is to be told: whether a snapshot is asked for; *resume: the
+ * epoch behind which sending begins, once there is one. */
+bool fr_publisher_wants_rewind(struct fr_publisher *publisher, uint64_t least, uint64_t *resume);
+/* Asks for the snapshot that is waited for; whether epochs may be sent now. */
+bool fr_publisher_await_rewind(struct fr_publisher *publisher);
+/* What the epoch that begins with `first` begins with; NULL: nothing. *room holds it. */
+const struct fr_delta_rewind *fr_publisher_rewind_of(struct fr_publisher *publisher, uint64_t first,
+                                                     struct fr_delta_rewind *room);
+void fr_publisher_rewind_landed(struct fr_publisher *publisher);
+
 /* publisher_backlog.c. The next epochs are to go out as one, which load puts into `outgoing`; or a
  * whole state was made wanted, and false. */
 bool fr_publisher_wants_merge(struct fr_publisher *publisher);
@@ -174,9 +195,12 @@ void fr_publisher_clear_outgoing(struct outgoing *out);
 
 /* publisher_known.c */
 void fr_publisher_load_begin(struct fr_publisher *publisher);
-/* The epoch with `from` 1 that was sent is acknowledged: new replicas begin with it. */
+/* The epoch with which the timeline begins is acknowledged. */
 enum fr_status fr_publisher_begin_landed(struct fr_publisher *publisher, struct fr_err *err) FR_MUST_CHECK;
 void fr_publisher_forget_begin(struct fr_publisher *publisher);
+/* Epochs from `first` to `last` are about to be sent: notes it when the timeline begins with
+ * them. */
+void fr_publisher_begin_sent(struct fr_publisher *publisher, uint64_t first, const struct fr_epoch *last);
 /* A record of ours was acknowledged at this offset (-1: not told); begins: a replica can begin with
  * it. */
 void fr_publisher_landed(struct fr_publisher *publisher, int32_t partition, int64_t offset, bool begins);

@@ -8,7 +8,9 @@
  *
  * The beginning is kept in the state directory as `delta.begin` (docs/state.md), because only the
  * one who sent it knows where a merged epoch lies in a topic with an older beginning. A file that
- * is missing, damaged or of another topic says nothing; then the topic's first records decide.
+ * is missing, damaged or of another topic says nothing; then the topic's first records decide. Of a
+ * timeline that began behind a snapshot it says that its number is taken, and no more: new replicas
+ * begin with a snapshot.
  *
  * Thread: the publisher thread. */
 #include "publisher_internal.h"
@@ -24,7 +26,7 @@
 
 #define BEGIN_FILE "delta.begin"
 enum { BEGIN_HEAD = 48, BEGIN_FORMAT = 1 };
-_Static_assert(BEGIN_HEAD == 8 + 5 * 8, "format, partitions, topic, timeline, epoch, digest and one spare word");
+_Static_assert(BEGIN_HEAD == 8 + 5 * 8, "format, partitions, topic, timeline, epoch, digest, to");
 
 /* ---- the file ---- */
 
@@ -50,13 +52,21 @@ void fr_publisher_load_begin(struct fr_publisher *publisher)
                 bytes.size == size + 4 && fr_load_u32(bytes.data + size) == fr_crc32c(0, bytes.data, size) &&
                 fr_load_u32(bytes.data) == BEGIN_FORMAT && fr_load_u32(bytes.data + 4) == np &&
                 fr_load_u64(bytes.data + 8) == topic_hash(publisher);
-    if (good) {
-        publisher->begin = (struct fr_topic_begin){fr_load_u64(bytes.data + 16), fr_load_u64(bytes.data + 24),
-                                                   fr_load_u64(bytes.data + 32)};
+    publisher->settled = good ? fr_load_u64(bytes.data + 16) : 0;
+    if (good && fr_load_u64(bytes.data + 40) == 0) {
+        publisher->begin =
+            (struct fr_topic_begin){publisher->settled, fr_load_u64(bytes.data + 24), fr_load_u64(bytes.data + 32), 0};
         for (uint32_t p = 0; p < np; p++)
             publisher->topic[p].begin = (int64_t)fr_load_u64(bytes.data + BEGIN_HEAD + (size_t)p * 8);
     }
     fr_buffer_release(&bytes);
+}
+
+void fr_publisher_begin_sent(struct fr_publisher *publisher, uint64_t first, const struct fr_epoch *last)
+{
+    uint64_t to = publisher->rewind.ready && first == publisher->rewind.to.epoch + 1 ? first - 1 : 0;
+    if (first == 1 || to > 0)
+        publisher->sent_begin = (struct fr_topic_begin){last->timeline, last->epoch, fr_sha256_u64(&last->digest), to};
 }
 
 static enum fr_status save_begin(struct fr_publisher *publisher, struct fr_err *err)
@@ -68,7 +78,7 @@ static enum fr_status save_begin(struct fr_publisher *publisher, struct fr_err *
     fr_put_u64(&bytes, publisher->begin.timeline);
     fr_put_u64(&bytes, publisher->begin.epoch);
     fr_put_u64(&bytes, publisher->begin.digest);
-    fr_put_u64(&bytes, 0);
+    fr_put_u64(&bytes, publisher->begin.to);
     for (uint32_t p = 0; p < publisher->options.partitions; p++)
         fr_put_u64(&bytes, (uint64_t)publisher->topic[p].begin);
     fr_put_u32(&bytes, fr_crc32c(0, bytes.data, bytes.size));
@@ -82,6 +92,7 @@ enum fr_status fr_publisher_begin_landed(struct fr_publisher *publisher, struct 
 {
     bool first = true; /* of all that the topic holds */
     publisher->begin = publisher->sent_begin;
+    publisher->settled = publisher->begin.timeline;
     publisher->sent_begin = (struct fr_topic_begin){0};
     for (uint32_t p = 0; p < publisher->options.partitions; p++) {
         struct fr_topic_partition *at = &publisher->topic[p];
@@ -93,7 +104,10 @@ enum fr_status fr_publisher_begin_landed(struct fr_publisher *publisher, struct 
         first = first && at->begin == at->low;
     }
     /* that a timeline began is kept too: its number is this state's from now on */
-    return first && publisher->begin.timeline <= 1 ? FR_OK : save_begin(publisher, err);
+    enum fr_status status = first && publisher->begin.timeline <= 1 ? FR_OK : save_begin(publisher, err);
+    if (publisher->begin.to > 0)
+        fr_publisher_forget_begin(publisher);
+    return status;
 }
 
 /* ---- delivery reports ---- */
@@ -144,7 +158,7 @@ static void compare(struct fr_publisher *publisher, const int64_t *low, const in
     }
     /* retention took what comes after the snapshot that new replicas begin with */
     const struct fr_publisher_options *options = &publisher->options;
-    if (publisher->covered && !options->covers(options->covers_self, low, high, options->partitions))
+    if (publisher->covered && !options->covers(options->self, low, high, options->partitions))
         publisher->moved = true;
 }
 

@@ -46,6 +46,7 @@ static enum fr_status begin(struct fr_publisher *publisher, struct fr_err *err)
         return FR_AGAIN;
     }
     fr_export_full_begin_timeline(full);
+    publisher->rewind.wanted = publisher->rewind.ready = false;
     publisher->rebase.full = full;
     publisher->rebase.begun_ns = fr_mono_ns(publisher->options.clock);
     fr_log(FR_LOG_INFO, "publisher", "rebase_begin", "topic=%s epoch=%" PRIu64, publisher->options.topic, epoch);
@@ -61,9 +62,9 @@ enum fr_status fr_publisher_load_rebase(struct fr_publisher *publisher, fr_delta
     struct outgoing *out = &publisher->out;
     uint64_t saturated = 0;
     out->epoch = of.epoch;
-    out->from_one = true;
+    out->begins = true;
     out->timestamp_ms = fr_wall_ms(publisher->options.clock);
-    publisher->sent_begin = (struct fr_topic_begin){of.timeline, of.epoch, fr_sha256_u64(&of.digest)};
+    publisher->sent_begin = (struct fr_topic_begin){of.timeline, of.epoch, fr_sha256_u64(&of.digest), 0};
     status = fr_export_full_next(publisher->rebase.full, keep, out, &saturated, err);
     publisher->rebase.sent = status == FR_EOF;
     return status == FR_EOF ? FR_OK : status;

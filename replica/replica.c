@@ -469,8 +469,8 @@ static int feed_stopped(struct freshet_replica *replica, struct incoming *incomi
         return refuse(replica, event, stopped, replica->stop_problem);
     if (leads_on(replica, record))
         return feed_whole(replica, incoming, event);
-    /* once per epoch and partition is often enough to look */
-    if (record->kind == FR_DELTA_COMMIT && fr_replica_reload(replica, record)) {
+    /* once per epoch and partition is often enough to look; a rewind names one */
+    if ((record->kind == FR_DELTA_COMMIT || record->kind == FR_DELTA_REWIND) && fr_replica_reload(replica, record)) {
         event->reloaded = 1;
         return drop_stale(event);
     }

@@ -304,8 +304,8 @@ enum fr_status fr_replica_load_snapshot(struct freshet_replica *replica, const c
     return status == FR_OK ? load(replica, path, err) : status;
 }
 
-/* The snapshot that a rewind names is of the timeline before it, and the new one goes on from
- * it. */
+/* The snapshot that a rewind names is of its timeline, or of one before it, which the new one goes
+ * on from. */
 static bool load_named(struct freshet_replica *replica, const struct fr_delta_record *rewind, struct fr_err *err)
 {
     char path[PATH_MAX];
@@ -314,9 +314,10 @@ static bool load_named(struct freshet_replica *replica, const struct fr_delta_re
         snprintf(path, sizeof(path), "%s/%.*s", replica->snapshots, (int)snap.size, snap.bytes) >= (int)sizeof(path))
         return false;
     /* it may be older than what is served: that is what a rewind is */
-    uint64_t epoch = replica->epoch;
-    replica->epoch = 0;
+    uint64_t timeline = replica->timeline, epoch = replica->epoch;
+    replica->timeline = replica->epoch = 0;
     if (load(replica, path, err) != FR_OK) {
+        replica->timeline = timeline;
         replica->epoch = epoch;
         return false;
     }

@@ -18,7 +18,8 @@ enum fr_status fr_export_epoch(const struct fr_codec_settings *settings, const s
  * after all of them. */
 struct fr_export_span {
     const struct fr_epoch *epochs;
-    size_t n; /* at least 1 */
+    size_t n;                             /* at least 1 */
+    const struct fr_delta_rewind *rewind; /* what it begins with beside; NULL: nothing */
 };
 enum fr_status fr_export_span(const struct fr_codec_settings *settings, const struct fr_export_span *span,
                               fr_delta_sink *sink, void *self, uint64_t *saturated, struct fr_err *err) FR_MUST_CHECK;

@@ -17,9 +17,16 @@
 
 #include "base/clock.h"
 #include "codec/codec.h"
+#include "codec/manifest.h"
 #include "durable/durable.h"
 
 struct fr_publisher;
+
+/* A snapshot with which replicas of an older timeline go on, in the state's own timeline. */
+struct fr_publisher_rewind {
+    uint64_t epoch; /* it is as of; what follows it is published */
+    char snapshot[FR_MANIFEST_NAME_MAX];
+};
 
 struct fr_publisher_property {
     const char *name, *value;
@@ -49,7 +56,11 @@ struct fr_publisher_options {
     /* Whether new replicas have something to begin with although the topic begins at these offsets
      * [partitions] and ends before those: a snapshot. NULL: nothing. Publisher thread. */
     bool (*covers)(void *self, const int64_t *low, const int64_t *high, uint32_t partitions);
-    void *covers_self;
+    /* Asks for a snapshot as of epoch `least` or a later one, by whose name a new timeline is told
+     * on the topic; asked again while it answers FR_AGAIN, and while no epoch follows. Any other
+     * answer, or NULL: the topic is filled with the whole state. Publisher thread. */
+    enum fr_status (*rewind)(void *self, uint64_t least, struct fr_publisher_rewind *out);
+    void *self; /* of both */
 };
 
 enum fr_status fr_publisher_new(const struct fr_publisher_options *options, struct fr_publisher **out,
@@ -91,6 +102,7 @@ struct fr_publisher_status {
     uint64_t lost_partitions;
     uint64_t strays;  /* records without a valid crc that were met; nobody reads them */
     uint64_t rebases; /* merged epochs of the whole state that the topic was filled with */
+    uint64_t rewinds; /* timelines that were begun with a snapshot instead */
     bool rebasing;
     struct {
         uint64_t merges, merged_epochs; /* how many went out, of how many epochs */

@@ -230,7 +230,7 @@ FR_CASE(merged_epochs_have_the_newest_of_each_key_and_parameter)
         epochs[e] = encode(&stage, &bytes[e]);
         fr_stage_release(&stage);
     }
-    const struct fr_export_span span = {epochs, 3};
+    const struct fr_export_span span = {epochs, 3, NULL};
     struct seen seen = {0}, again = {0};
     uint64_t saturated = 0;
     assert_int_equal(fr_export_span(&f.settings, &span, look, &seen, &saturated, NULL), FR_OK);

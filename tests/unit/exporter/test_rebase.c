@@ -220,6 +220,117 @@ FR_CASE(a_rebase_that_a_kill_cut_off_is_made_again_of_a_later_epoch)
     assert_int_equal(status.topic.begin, 6);
 }
 
+/* ---- a new timeline that a snapshot tells ---- */
+
+static struct {
+    enum fr_status answer;
+    uint64_t least, asked;
+} rewinding;
+
+static enum fr_status answer_rewind(void *self, uint64_t least, struct fr_publisher_rewind *out)
+{
+    (void)self;
+    rewinding.least = least;
+    rewinding.asked += 1;
+    if (rewinding.answer == FR_OK)
+        *out = (struct fr_publisher_rewind){5, "ctr-2-5"};
+    return rewinding.answer;
+}
+
+static bool covers_all(void *self, const int64_t *low, const int64_t *high, uint32_t partitions)
+{
+    (void)self;
+    (void)low;
+    (void)high;
+    return partitions == FIXTURE_PARTITIONS;
+}
+
+/* The state goes on in timeline 2 on a topic where timeline 1 is acknowledged. */
+static void begin_timeline_2(void)
+{
+    publish();
+    step_until(5);
+    assert_int_equal(fr_durable_begin_timeline(f.durable, 2, &err), FR_OK);
+    rewinding.answer = FR_AGAIN;
+    rewinding.asked = 0;
+    more = (struct fr_publisher_options){.rewind = answer_rewind, .covers = covers_all};
+    publish();
+    assert_int_equal(status.acked, 0);
+}
+
+static void step_idle(int steps)
+{
+    for (int i = 0; i < steps; i++)
+        assert_int_equal(fr_publisher_step(publisher, 5, &err), FR_OK);
+    fr_publisher_get_status(publisher, &status);
+}
+
+FR_CASE(a_timeline_told_by_a_snapshot_begins_behind_it_and_is_settled_once_acknowledged)
+{
+    begin_timeline_2();
+    append(&f, 10);
+    offer_all();
+    step_idle(5);
+    assert_int_equal(status.records, 0);
+    assert_int_equal(rewinding.least, 5);
+    rewinding.answer = FR_OK;
+    step_until(6);
+    assert_int_equal(status.rewinds, 1);
+    assert_int_equal(status.rebases, 0);
+    append(&f, 10);
+    offer_all();
+    step_until(7);
+    uint64_t asked = rewinding.asked;
+    publish(); /* the next process finds it settled */
+    assert_int_equal(status.acked, 7);
+    assert_int_equal(rewinding.asked, asked);
+    more.covers = NULL; /* and fills the topic when no snapshot is there any more */
+    assert_int_equal(fr_durable_fold(f.durable, &err), FR_OK);
+    publish();
+    assert_int_equal(status.acked, 0);
+    step_until(7);
+    assert_int_equal(status.rebases, 1);
+    assert_int_equal(rewinding.asked, asked);
+}
+
+FR_CASE(a_snapshot_behind_which_no_epoch_comes_is_not_told)
+{
+    begin_timeline_2();
+    rewinding.answer = FR_OK;
+    step_idle(5);
+    assert_int_equal(status.records, 0);
+    assert_int_equal(status.acked, 0);
+    rewinding.answer = FR_E_NOT_FOUND; /* none will come */
+    step_until(5);
+    assert_int_equal(status.rebases, 1);
+    assert_int_equal(status.rewinds, 0);
+}
+
+/* Of a rewind that was not acknowledged replicas may hold pieces, and so may those of another
+ * state. */
+FR_CASE(a_rewind_that_a_kill_cut_off_is_made_again_in_another_timeline)
+{
+    struct fr_durable_status durable;
+    begin_timeline_2();
+    append(&f, 10);
+    offer_all();
+    rewinding.answer = FR_OK;
+    FR_UNTIL (status.records > 0) {
+        assert_int_equal(fr_publisher_step(publisher, 0, &err), FR_OK);
+        fr_publisher_get_status(publisher, &status);
+    }
+    step_until(6);
+    char begin[128];
+    snprintf(begin, sizeof(begin), "%s/delta.begin", f.dir); /* as if it had not come to that */
+    assert_int_equal(remove(begin), 0);
+    rewinding.answer = FR_AGAIN;
+    publish();
+    fr_durable_get_status(f.durable, &durable);
+    assert_int_equal(durable.timeline, 3);
+    step_idle(3);
+    assert_int_equal(rewinding.least, 6);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, open_state, close_state)
 
 int main(void)
@@ -232,6 +343,9 @@ int main(void)
         CASE(a_backlog_may_be_abandoned_for_the_whole_state),
         CASE(on_loss_stop_says_how_to_go_on),
         CASE(a_rebase_that_a_kill_cut_off_is_made_again_of_a_later_epoch),
+        CASE(a_timeline_told_by_a_snapshot_begins_behind_it_and_is_settled_once_acknowledged),
+        CASE(a_snapshot_behind_which_no_epoch_comes_is_not_told),
+        CASE(a_rewind_that_a_kill_cut_off_is_made_again_in_another_timeline),
     };
     return cmocka_run_group_tests(tests, start_broker, stop_broker);
 }

@@ -331,25 +331,19 @@ FR_CASE(a_replica_that_a_gap_stopped_takes_a_later_epoch_of_all)
     history_free(h);
 }
 
-FR_CASE(a_rewind_is_met_by_the_snapshot_it_names)
+/* A writer goes on from `then` in a later timeline, whose rewind names the snapshot of it; the
+ * replica serves what was rewound. Its topic grows. */
+static void rewind_to(struct history *h, const struct history *then, uint64_t timeline, const char *name,
+                      struct freshet_replica *replica)
 {
-    char name[FR_MANIFEST_NAME_MAX];
-    struct history *h = history_of(3, 100);
-    struct freshet_replica *replica = replica_of(&(struct freshet_replica_options){.snapshots = folder});
     struct freshet_event event;
-    history_snapshot(h, folder, name);
-    struct history then = *h; /* what is rewound to */
-    history_epoch(h, 100);
-    history_epoch(h, 100);
-    feed_ok(replica, h, 0, h->n_topic);
-    assert_int_equal(info_of(replica).epoch, 5);
     struct topic_record *topic = h->topic;
     size_t begin = h->n_topic;
-    *h = then;
+    *h = *then;
     h->topic = topic;
     h->n_topic = begin;
-    h->timeline = 2;
-    h->random += 99;
+    h->timeline = timeline;
+    h->random += 99 * timeline;
     history_change(h, 100);
     history_write(h, &(struct write_options){.rewind = &(struct fr_delta_rewind){.to = 3, .snap = name}});
     history_epoch(h, 100);
@@ -362,7 +356,7 @@ FR_CASE(a_rewind_is_met_by_the_snapshot_it_names)
         i = event.reloaded ? begin - 1 : i; /* from there again */
     }
     assert_int_equal(reloads, 1);
-    assert_int_equal(info_of(replica).timeline, 2);
+    assert_int_equal(info_of(replica).timeline, timeline);
     assert_int_equal(info_of(replica).epoch, 5);
     /* of one that never saw what was rewound */
     for (int t = 0; t < 2; t++)
@@ -374,6 +368,49 @@ FR_CASE(a_rewind_is_met_by_the_snapshot_it_names)
             if (status == FRESHET_OK)
                 assert_true(values[0] == fr_quantized(h->values[t][k][t], FR_CODEC_F16));
         }
+}
+
+/* It is of the timeline that was rewound, of one before that, or, as the daemon's, of the new
+ * one. */
+FR_CASE(a_rewind_is_met_by_the_snapshot_it_names)
+{
+    char name[FR_MANIFEST_NAME_MAX], own[FR_MANIFEST_NAME_MAX];
+    struct history *h = history_of(3, 100);
+    struct freshet_replica *replica = replica_of(&(struct freshet_replica_options){.snapshots = folder});
+    history_snapshot(h, folder, name);
+    struct history then = *h; /* what is rewound to */
+    history_epoch(h, 100);
+    history_epoch(h, 100);
+    feed_ok(replica, h, 0, h->n_topic);
+    assert_int_equal(info_of(replica).epoch, 5);
+    rewind_to(h, &then, 2, name, replica);
+    rewind_to(h, &then, 3, name, replica);
+    then.timeline = 4;
+    history_snapshot(&then, folder, own);
+    rewind_to(h, &then, 4, own, replica);
+    freshet_replica_free(replica);
+    history_free(h);
+}
+
+/* As when it is fetched more slowly than the topic; no commit has come yet. */
+FR_CASE(a_replica_that_a_rewind_stopped_takes_the_snapshot_that_another_names)
+{
+    char name[FR_MANIFEST_NAME_MAX];
+    struct history *h = history_of(3, 100);
+    struct freshet_replica *replica = replica_of(&(struct freshet_replica_options){.snapshots = folder});
+    struct freshet_event event;
+    feed_ok(replica, h, 0, h->n_topic);
+    struct history then = *h;
+    size_t begin = h->n_topic;
+    h->timeline = 2;
+    history_write(h, &(struct write_options){.rewind = &(struct fr_delta_rewind){.to = 3, .snap = "ctr-2-3"}});
+    assert_int_equal(feed(replica, &h->topic[begin], &event), FRESHET_E_REWIND);
+    then.timeline = 3;
+    history_snapshot(&then, folder, name);
+    then.topic = h->topic;
+    then.n_topic = h->n_topic;
+    *h = then;
+    rewind_to(h, &then, 3, name, replica);
     freshet_replica_free(replica);
     history_free(h);
 }
@@ -395,6 +432,8 @@ int main(void)
                                         begin, end),
         cmocka_unit_test(a_replica_that_a_gap_stopped_takes_a_later_epoch_of_all),
         cmocka_unit_test_setup_teardown(a_rewind_is_met_by_the_snapshot_it_names, begin, end),
+        cmocka_unit_test_setup_teardown(a_replica_that_a_rewind_stopped_takes_the_snapshot_that_another_names, begin,
+                                        end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
