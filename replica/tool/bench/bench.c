@@ -44,7 +44,7 @@ static const char usage[] =
     "  epochs  what a changed row costs from cut to acknowledged, by stage, and its part of a fold\n"
     "  grow    a table that grows, is swept and shrinks: times of a plan, bytes of a row\n"
     "  recovery  a state directory back into memory: seconds for each GB of images\n"
-    "  snapshot  what replicas begin with written out of a state, and a start from a savepoint of it\n"
+    "  snapshot  what replicas begin with written out of a state, a start from a savepoint of it,\n            training beside a snapshot\n"
     "  replica  lookups and scores of two threads, idle and while 200,000 rows a second are applied\n"
     "  tiers   training with memory for a part of the rows beside all in memory\n"
     "\n"

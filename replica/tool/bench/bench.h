@@ -65,6 +65,8 @@ int fr_tool_bench_e2e(struct fr_tool_bench *bench);
 int fr_tool_bench_grow(struct fr_tool_bench *bench);
 int fr_tool_bench_recovery(struct fr_tool_bench *bench);
 int fr_tool_bench_snapshot(struct fr_tool_bench *bench);
+/* A part of it: training beside snapshots of so many bytes a second; head: of journal files. */
+int fr_tool_bench_beside(struct fr_tool_bench *bench, struct fr_buffer *head, uint64_t rate);
 int fr_tool_bench_tiers(struct fr_tool_bench *bench);
 int fr_tool_bench_epochs(struct fr_tool_bench *bench);
 int fr_tool_bench_replica(struct fr_tool_bench *bench);

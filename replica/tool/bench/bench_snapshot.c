@@ -1,4 +1,5 @@
-/* `freshet bench snapshot`: a snapshot of about 1 GB of state, and a start from a savepoint of it.
+/* `freshet bench snapshot`: a snapshot of about 1 GB of state, a start from a savepoint of it, and
+ * training beside a snapshot (bench_beside.c).
  *
  * The state is that of `bench recovery`: rows of 16 values and row-wise Adagrad, all folded. The
  * snapshot is written as the daemon writes it, in each form of values, without a limit and, in the
@@ -162,6 +163,8 @@ int fr_tool_bench_snapshot(struct fr_tool_bench *bench)
     } else {
         fputs("freshet bench: no temporary directory could be made (TMPDIR)\n", stderr);
     }
+    if (result == FR_TOOL_OK)
+        result = fr_tool_bench_beside(bench, &head, RATE);
     fr_buffer_release(&head);
     free(recovery);
     return result;

@@ -24,7 +24,7 @@
 #include "base/random.h"
 #include "base/resident.h"
 #include "base/thread.h"
-#include "bench/bench_table.h"
+#include "bench/bench_run.h"
 #include "bench/process.h"
 #include "tool.h"
 #include "trainer/trainer.h"
@@ -32,16 +32,7 @@
 enum {
     ROWS = 20000000,
     SETTLE_OF = 4,
-    IN_FLIGHT = 3, /* batches: trained, planned, next */
-    STAGES = 2,
-    STUCK_S = 60, /* without a batch: reading pauses for good */
-    NAP_MS = 20,
-    OWNER_NAP_MS = 2, /* as the daemon's owner loop */
-    BATCH_MS = 20,    /* event time of a batch */
-    LOOK_BATCHES = 16,
-    UNFOLDED_OF = 4,      /* as unfolded_max of memory_limit */
-    UNFOLDED_MIN_MIB = 8, /* more than what an epoch has of the network */
-    THREADS_MAX = 64,     /* names of them */
+    THREADS_MAX = 64, /* names of them */
 };
 
 /* Percent of the need; the first has no limit. */
@@ -63,291 +54,32 @@ struct tiers {
 
 /* One run: a trainer and a state directory. */
 struct run {
+    struct fr_tool_run at;
     struct tiers *tiers;
-    struct fr_conf *conf;
-    struct fr_pool *pool;
-    struct fr_ring *full, *empty, *cut_stages, *free_stages;
-    struct fr_stage stages[STAGES];
-    struct fr_gate_count gate_config;
-    struct fr_table_policies policies;
-    struct fr_trainer *trainer;
-    struct fr_durable *durable;
-    pthread_t append_thread, fold_thread;
-    atomic_bool stop, failed, fold_wanted;
-    struct fr_err append_err, fold_err; /* of the thread that failed */
-    uint64_t n_batches;                 /* of the history: event time goes by it */
-    uint64_t rss_empty, rss_peak;
-    bool started, stuck;
 };
-
-static void nap(long ms)
-{
-    nanosleep(&(struct timespec){.tv_nsec = ms * 1000000L}, NULL);
-}
-
-/* ---- threads ---- */
-
-static void *append_main(void *self)
-{
-    struct run *run = self;
-    void *item = NULL;
-    for (;;) {
-        enum fr_status popped = fr_ring_pop(run->cut_stages, &item, (uint64_t)NAP_MS * 1000000);
-        if (popped == FR_EOF)
-            return NULL;
-        if (popped != FR_OK)
-            continue;
-        struct fr_stage *stage = item;
-        uint64_t epoch = stage->epoch;
-        if (fr_durable_append(run->durable, stage, NULL, NULL, &run->append_err) != FR_OK ||
-            fr_durable_acknowledge(run->durable, epoch, &run->append_err) != FR_OK) {
-            atomic_store(&run->failed, true);
-            return NULL;
-        }
-        fr_stage_clear(stage);
-        if (!fr_ring_try_push(run->free_stages, stage))
-            return NULL;
-    }
-}
-
-static enum fr_pause pressure(const struct run *run, const struct fr_durable_status *durable)
-{
-    if (durable->unfolded_bytes >= 2 * run->conf->unfolded_max)
-        return FR_PAUSE_UNFOLDED;
-    return durable->level0_files >= FR_LEVEL0_FILES_MAX ? FR_PAUSE_COMPACTION : FR_PAUSE_NONE;
-}
-
-static void *fold_main(void *self)
-{
-    struct run *run = self;
-    struct fr_durable_status durable;
-    while (!atomic_load(&run->stop)) {
-        fr_durable_get_status(run->durable, &durable);
-        enum fr_pause why = pressure(run, &durable);
-        fr_trainer_pause(run->trainer, why, fr_trainer_pauses[why]);
-        bool wanted = atomic_exchange(&run->fold_wanted, false) && durable.unfolded_bytes > 0;
-        if (!wanted && durable.unfolded_bytes < run->conf->unfolded_max)
-            nap(NAP_MS);
-        else if (fr_durable_fold(run->durable, &run->fold_err) != FR_OK)
-            atomic_store(&run->failed, true);
-        if (atomic_load(&run->failed))
-            return NULL;
-    }
-    return NULL;
-}
-
-/* ---- a run ---- */
-
-static void no_positions(void *self, const struct fr_batch *batch)
-{
-    (void)self, (void)batch;
-}
-
-static void stage_nothing(void *self, struct fr_buffer *section)
-{
-    (void)self, (void)section;
-}
-
-static uint32_t no_offsets(void *self, struct fr_announced_offset **offsets)
-{
-    (void)self;
-    *offsets = NULL;
-    return 0;
-}
-
-/* limit 0: none. */
-static int load_conf(struct run *run, uint64_t limit)
-{
-    char rows[64], unfolded[64], directory[4200];
-    snprintf(rows, sizeof(rows), "row_memory=%" PRIu64 "MiB", (limit >> 20) + 1);
-    uint64_t quarter = limit / UNFOLDED_OF >> 20;
-    snprintf(unfolded, sizeof(unfolded), "unfolded_max=%" PRIu64 "MiB",
-             quarter < UNFOLDED_MIN_MIB ? UNFOLDED_MIN_MIB : quarter);
-    snprintf(directory, sizeof(directory), "state_dir=%s", run->tiers->directory);
-    const char *sets[] = {"memory_limit=1TiB", directory, rows, unfolded};
-    struct fr_buffer problems = {0};
-    struct fr_conf_load_options options = {
-        .path = run->tiers->bench->config, .sets = sets, .n_sets = limit ? FR_ARRAY_LEN(sets) : 2};
-    enum fr_status status = fr_conf_load(&options, &run->conf, &problems);
-    if (status != FR_OK)
-        fprintf(stderr, "freshet bench: %.*s\n", (int)problems.size, (const char *)problems.data);
-    fr_buffer_release(&problems);
-    return status == FR_OK ? FR_TOOL_OK : FR_TOOL_FAILED;
-}
-
-static void open_rings(struct run *run)
-{
-    run->full = fr_ring_new(IN_FLIGHT);
-    run->empty = fr_ring_new(IN_FLIGHT);
-    run->cut_stages = fr_ring_new(STAGES);
-    run->free_stages = fr_ring_new(STAGES);
-    for (int i = 0; i < IN_FLIGHT; i++) {
-        struct fr_batch *batch = fr_tool_batch_new(run->conf);
-        bool pushed = fr_ring_try_push(run->empty, batch);
-        FR_CHECK(pushed);
-    }
-    for (int i = 0; i < STAGES; i++) {
-        fr_stage_init(&run->stages[i]);
-        bool pushed = fr_ring_try_push(run->free_stages, &run->stages[i]);
-        FR_CHECK(pushed);
-    }
-}
-
-static void open_trainer(struct run *run)
-{
-    run->gate_config = (struct fr_gate_count){.count = 1};
-    run->policies.gate = fr_gate_count_policy(&run->gate_config);
-    run->trainer =
-        fr_trainer_new(&(struct fr_trainer_options){.conf = run->conf,
-                                                    .clock = fr_clock_system(),
-                                                    .pool = run->pool,
-                                                    .policies = &run->policies,
-                                                    .stream = {run, no_positions, stage_nothing, no_offsets, NULL},
-                                                    .full = run->full,
-                                                    .empty = run->empty,
-                                                    .cut_stages = run->cut_stages,
-                                                    .fold_wanted = &run->fold_wanted,
-                                                    .free_stages = run->free_stages});
-}
-
-static int open_run(struct run *run, struct tiers *tiers, uint64_t limit)
-{
-    struct fr_err err = {0};
-    *run = (struct run){.tiers = tiers};
-    if (load_conf(run, limit) != FR_TOOL_OK)
-        return FR_TOOL_FAILED;
-    run->pool = fr_pool_new(tiers->bench->threads);
-    open_rings(run);
-    open_trainer(run);
-    run->rss_empty = run->rss_peak = fr_tool_rss_bytes();
-    struct fr_durable_options options = {.dir = tiers->directory, .salt = 1, .fold_bytes = run->conf->unfolded_max};
-    struct fr_trainer_restore_options nothing = {0}; /* the directory is new */
-    if (fr_durable_open(&options, &run->durable, &err) != FR_OK ||
-        fr_trainer_restore(run->trainer, run->durable, &nothing, &err) != FR_OK)
-        return fr_tool_fail("bench tiers", &err);
-    run->started = true;
-    bool begun = fr_thread_start(&run->append_thread, "append", append_main, run) &&
-                 fr_thread_start(&run->fold_thread, "fold", fold_main, run);
-    FR_CHECK(begun);
-    return FR_TOOL_OK;
-}
-
-/* The last epoch, and the threads' end. */
-static void drain(struct run *run)
-{
-    struct fr_err err = {0};
-    enum fr_status status = FR_OK;
-    if (run->started) {
-        fr_trainer_stop(run->trainer);
-        while (status >= 0 && status != FR_EOF && !atomic_load(&run->failed))
-            status = fr_trainer_step(run->trainer, &err);
-        fr_ring_close(run->cut_stages);
-        pthread_join(run->append_thread, NULL);
-        atomic_store(&run->stop, true);
-        pthread_join(run->fold_thread, NULL);
-    }
-}
-
-static void close_run(struct run *run)
-{
-    void *batch;
-    while (run->empty && fr_ring_pop(run->empty, &batch, 0) == FR_OK)
-        fr_batch_free(batch);
-    while (run->full && fr_ring_pop(run->full, &batch, 0) == FR_OK)
-        fr_batch_free(batch);
-    fr_trainer_free(run->trainer);
-    fr_durable_close(run->durable);
-    for (int i = 0; i < STAGES; i++)
-        fr_stage_release(&run->stages[i]);
-    fr_ring_free(run->full);
-    fr_ring_free(run->empty);
-    fr_ring_free(run->cut_stages);
-    fr_ring_free(run->free_stages);
-    fr_pool_free(run->pool);
-    fr_conf_free(run->conf);
-}
 
 /* ---- batches ---- */
 
-static uint64_t rank_of(const struct tiers *tiers, enum stream stream, uint64_t number, uint32_t i)
+struct numbers {
+    const struct tiers *tiers;
+    enum stream stream;
+};
+
+static uint64_t rank_of(const void *self, uint64_t number, uint32_t i)
 {
-    if (stream == FILL)
+    const struct numbers *numbers = self;
+    const struct tiers *tiers = numbers->tiers;
+    if (numbers->stream == FILL)
         return (number * tiers->n_keys + i) % tiers->rows;
-    return stream == ZIPF ? tiers->ranks[number * tiers->n_keys + i] : fr_random_u64(3, 1, number, i) % tiers->rows;
+    return numbers->stream == ZIPF ? tiers->ranks[number * tiers->n_keys + i]
+                                   : fr_random_u64(3, 1, number, i) % tiers->rows;
 }
 
-static void fill_batch(struct run *run, struct fr_batch *batch, enum stream stream, uint64_t number)
-{
-    uint32_t n = 0;
-    fr_tool_batch_refill(batch, INT64_C(1767225600000) + (int64_t)run->n_batches++ * BATCH_MS);
-    for (uint32_t s = 0; s < batch->n_slots; s++) {
-        struct fr_column *column = &batch->columns[s];
-        for (uint32_t i = 0; column->keys && i < batch->n_samples; i++)
-            column->keys[i] = fr_tool_table_key(rank_of(run->tiers, stream, number, n++));
-    }
-}
-
-/* Batches back from the trainer are filled and offered again, as long as there are any to come. */
-static uint64_t offer(struct run *run, enum stream stream, uint64_t offered, uint64_t n, uint64_t in_flight)
-{
-    void *batch;
-    while (offered < n && in_flight < IN_FLIGHT && fr_ring_pop(run->empty, &batch, 0) == FR_OK) {
-        fill_batch(run, batch, stream, offered++);
-        bool pushed = fr_ring_try_push(run->full, batch);
-        FR_CHECK(pushed);
-        in_flight++;
-    }
-    return offered;
-}
-
-static int say_stuck(struct run *run)
-{
-    struct fr_trainer_status *status = fr_alloc(1, sizeof(*status));
-    fr_trainer_get_status(run->trainer, status);
-    fr_tool_bench_progress("tiers: no batch for %d s: %s", STUCK_S, status->paused);
-    run->stuck = true;
-    free(status);
-    return FR_TOOL_FAILED;
-}
-
-static void look(struct run *run, uint64_t trained)
-{
-    uint64_t now = trained % LOOK_BATCHES == 0 ? fr_resident_bytes() : 0;
-    run->rss_peak = now > run->rss_peak ? now : run->rss_peak;
-}
-
-/* Trains n batches of the stream, the first of which has the number `first`; times NULL: not
- * measured. */
 static int train(struct run *run, enum stream stream, uint64_t first, uint64_t n, struct fr_tool_times *times)
 {
-    struct fr_err err = {0};
-    uint64_t offered = first, end = first + n, trained = first;
-    double last = fr_tool_bench_now();
-    int result = FR_TOOL_OK;
-    if (times)
-        fr_tool_times_begin(times);
-    while (trained < end && result == FR_TOOL_OK) {
-        offered = offer(run, stream, offered, end, offered - trained);
-        size_t waiting = fr_ring_count(run->empty);
-        enum fr_status stepped = fr_trainer_step(run->trainer, &err);
-        if (stepped < 0)
-            result = fr_tool_fail("bench tiers", &err);
-        else if (atomic_load(&run->failed))
-            result = fr_tool_fail("bench tiers", run->append_err.status < 0 ? &run->append_err : &run->fold_err);
-        else if (fr_ring_count(run->empty) == waiting && fr_tool_bench_now() - last > STUCK_S)
-            result = say_stuck(run);
-        else if (stepped == FR_AGAIN && fr_ring_count(run->empty) == waiting)
-            nap(OWNER_NAP_MS);
-        for (; fr_ring_count(run->empty) > waiting; waiting++) {
-            look(run, ++trained);
-            last = fr_tool_bench_now();
-            if (times)
-                fr_tool_times_end(times);
-            if (times && trained < end)
-                fr_tool_times_begin(times);
-        }
-    }
-    return result;
+    const struct numbers numbers = {run->tiers, stream};
+    const struct fr_tool_stream ranks = {rank_of, &numbers};
+    return fr_tool_run_train(&run->at, &ranks, first, n, times);
 }
 
 /* ---- what is equal and what is printed ---- */
@@ -380,7 +112,7 @@ static int hash_state(struct run *run, struct state_hash *hash)
 {
     struct fr_err err = {0};
     struct fr_restore_visitor visitor = {.self = hash, .image = hash_image, .section = hash_section};
-    if (fr_durable_fold(run->durable, &err) != FR_OK || fr_durable_restore(run->durable, &visitor, &err) != FR_OK)
+    if (fr_durable_fold(run->at.durable, &err) != FR_OK || fr_durable_restore(run->at.durable, &visitor, &err) != FR_OK)
         return fr_tool_fail("bench tiers", &err);
     return FR_TOOL_OK;
 }
@@ -388,7 +120,7 @@ static int hash_state(struct run *run, struct state_hash *hash)
 static uint64_t row_bytes(struct run *run)
 {
     struct fr_trainer_status *status = fr_alloc(1, sizeof(*status));
-    fr_trainer_get_status(run->trainer, status);
+    fr_trainer_get_status(run->at.trainer, status);
     uint64_t bytes = status->tables[0].stats.bytes;
     free(status);
     return bytes;
@@ -426,8 +158,8 @@ static struct traffic traffic_of(struct run *run)
 {
     struct fr_durable_status durable;
     struct fr_trainer_status *status = fr_alloc(1, sizeof(*status));
-    fr_durable_get_status(run->durable, &durable);
-    fr_trainer_get_status(run->trainer, status);
+    fr_durable_get_status(run->at.durable, &durable);
+    fr_trainer_get_status(run->at.trainer, status);
     const struct fr_store_table_stats *stats = &status->tables[0].stats;
     uint64_t keys = stats->counts.rows + stats->counts.pending;
     struct traffic traffic = {.asked = durable.cold_asked,
@@ -446,7 +178,7 @@ static void report_traffic(struct run *run, const struct traffic *before, double
     struct fr_tool_bench *bench = run->tiers->bench;
     struct traffic now = traffic_of(run);
     double asked = (double)(now.asked - before->asked), found = (double)(now.found - before->found);
-    double ids = samples * run->tiers->n_keys / run->conf->ingest.batch_size;
+    double ids = samples * run->tiers->n_keys / run->at.conf->ingest.batch_size;
     fr_tool_bench_number(bench, "resident_percent", 100.0 * now.resident);
     fr_tool_bench_number(bench, "hit_percent", 100.0 * (1.0 - found / ids));
     fr_tool_bench_number(bench, "reads_per_sample", asked / samples);
@@ -463,7 +195,7 @@ static void report_stream(struct run *run, uint32_t share, enum stream stream, c
                           struct fr_tool_times *times)
 {
     struct tiers *tiers = run->tiers;
-    double seconds = 0.0, cpu = 0.0, samples = (double)times->n * run->conf->ingest.batch_size;
+    double seconds = 0.0, cpu = 0.0, samples = (double)times->n * run->at.conf->ingest.batch_size;
     char name[32];
     for (size_t i = 0; i < times->n; i++) {
         seconds += times->wall[i];
@@ -475,9 +207,9 @@ static void report_stream(struct run *run, uint32_t share, enum stream stream, c
     fr_tool_bench_begin(tiers->bench, name);
     fr_tool_bench_number(tiers->bench, "rows", (double)tiers->rows);
     fr_tool_bench_number(tiers->bench, "limit_percent", share);
-    fr_tool_bench_number(tiers->bench, "row_memory_mb", (double)run->conf->row_memory * 1e-6);
+    fr_tool_bench_number(tiers->bench, "row_memory_mb", (double)run->at.conf->row_memory * 1e-6);
     fr_tool_bench_number(tiers->bench, "rows_mb", (double)row_bytes(run) * 1e-6);
-    fr_tool_bench_number(tiers->bench, "rss_mb", (double)(run->rss_peak - run->rss_empty) * 1e-6);
+    fr_tool_bench_number(tiers->bench, "rss_mb", (double)(run->at.rss_peak - run->at.rss_empty) * 1e-6);
     fr_tool_bench_number(tiers->bench, "samples_per_second", samples / seconds);
     fr_tool_bench_number(tiers->bench, "cpu_microseconds_per_sample", cpu / samples * 1e6);
     fr_tool_bench_number(tiers->bench, "ratio_to_unlimited", samples / seconds / tiers->rate_unlimited[stream]);
@@ -491,7 +223,7 @@ static int train_stream(struct run *run, uint32_t share, enum stream stream)
 {
     struct fr_tool_times times = {0};
     int result = train(run, stream, 0, run->tiers->n_settle, NULL);
-    run->rss_peak = fr_resident_bytes();
+    run->at.rss_peak = fr_resident_bytes();
     struct traffic before = traffic_of(run);
     if (result == FR_TOOL_OK)
         result = train(run, stream, run->tiers->n_settle, run->tiers->bench->batches, &times);
@@ -528,7 +260,8 @@ static int run_share(struct tiers *tiers, uint32_t share)
     struct run *run = fr_alloc(1, sizeof(*run));
     uint64_t limit = tiers->need / 100 * share;
     fr_tool_bench_progress("tiers: %u %% of the need (0: no limit), %" PRIu64 " rows", share, tiers->rows);
-    int result = open_run(run, tiers, limit);
+    *run = (struct run){{.bench = tiers->bench, .name = "bench tiers", .directory = tiers->directory}, tiers};
+    int result = fr_tool_run_open(&run->at, limit);
     uint64_t fills = (tiers->rows + tiers->n_keys - 1) / tiers->n_keys;
     if (result == FR_TOOL_OK)
         result = train(run, FILL, 0, fills, NULL);
@@ -538,11 +271,11 @@ static int run_share(struct tiers *tiers, uint32_t share)
         result = train_stream(run, share, UNIFORM);
     if (share == 0)
         tiers->need = row_bytes(run);
-    drain(run);
+    fr_tool_run_drain(&run->at);
     if (result == FR_TOOL_OK)
         result = compare_state(run, share);
-    bool stuck = run->stuck;
-    close_run(run);
+    bool stuck = run->at.stuck;
+    fr_tool_run_close(&run->at);
     free(run);
     return stuck ? FR_TOOL_OK : result;
 }
