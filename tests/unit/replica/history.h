@@ -54,7 +54,7 @@ struct history {
 
 static inline uint64_t key_of(int table, int k)
 {
-    return fr_fmix64((uint64_t)(table * 100000 + k + 1));
+    return fr_fmix64((uint64_t)table * 100000 + (uint64_t)k + 1);
 }
 
 static inline uint64_t draw(struct history *h)
