@@ -39,10 +39,14 @@ LAYERS = [
     {"name": "root_steps", "sqrtn": "steps"},
     {"name": "all_steps", "sum": "steps"},
     {"name": "last_step", "last": "steps"},
+    {"name": "states", "gru": ["history.v"], "units": 5},
+    {"name": "last_state", "last": "states"},
+    {"name": "mean_state", "mean": "states"},
+    {"name": "interest", "augru": {"query": ["item_id.v", "price"], "keys": "states"}},
     {"name": "ex", "experts": "x", "count": 2, "units": [5, 3]},
     {"name": "mix", "mixture": {"gate": "x", "experts": "ex"}},
-    {"name": "h", "mlp": ["x", "f", "dot", "att", "soft", "full", "low", "norm", "drop", "stop", "mean_steps", "root_steps", "all_steps", "last_step", "mix"], "units": [8, 6],
-     "activation": "dice"},
+    {"name": "h", "mlp": ["x", "f", "dot", "att", "soft", "full", "low", "norm", "drop", "stop", "mean_steps", "root_steps", "all_steps", "last_step", "last_state", "mean_state", "interest", "mix"],
+     "units": [8, 6], "activation": "dice"},
     {"name": "g", "dense": "h", "units": 5, "activation": "prelu"},
     {"name": "z", "dense": ["g", "norm"], "units": 1},
     {"name": "wide", "sum": ["item_id.w", {"sum": "history.w"}]},
@@ -86,7 +90,14 @@ def installed(work):
     wheel, = (work.path / "wheel").glob("freshet-*-py3-none-linux_*.whl")
     subprocess.run([*pip, "install", "--no-deps", "--target", work.path / "site", wheel], check=True)
     sys.path.insert(0, str(work.path / "site"))
-    assert (work.path / "site/freshet/libfreshet_replica.so").exists() and (work.path / "site/freshet/py.typed").exists()
+    library = work.path / "site/freshet/libfreshet_replica.so"
+    assert library.exists() and (work.path / "site/freshet/py.typed").exists()
+    needed = subprocess.run(["readelf", "-d", library], check=True, stdout=subprocess.PIPE, text=True).stdout
+    assert not re.search("NEEDED.*freshet", needed) and str(BUILD) not in needed, "all of Freshet is in it, and nothing points into the build tree: " + needed
+    import freshet
+    assert pathlib.Path(freshet.__file__).is_relative_to(work.path)
+    loaded = set(re.findall(r"\S*libfreshet\S*", pathlib.Path("/proc/self/maps").read_text()))
+    assert loaded == {str(library)}, loaded
 
 
 class Cases:
@@ -288,6 +299,7 @@ class Cases:
             assert done.returncode == 1 and text in done.stderr and not (self.path / "refused").exists(), done
 
     def the_network_in_onnx_scores_the_same(self):
+        import onnx
         import onnxruntime
         from freshet.network import Unsupported, to_onnx
         done = subprocess.run([sys.executable, "-m", "freshet", "to-onnx", "--dump", self.dump, "--model", self.path / "state/model.json", "--out", self.path / "net.onnx"],
@@ -306,13 +318,15 @@ class Cases:
         assert np.abs(got["both"] - wanted["both"]).max() < 1e-5 and np.abs(got["rating"] - wanted["rating"]).max() < 1e-5 * (1 + np.abs(wanted["rating"]).max())
         model = json.loads((self.path / "state/model.json").read_text().splitlines()[0])
         dense = {line["dense"]: np.array(line["values"], np.float32).reshape(line["shape"]) for line in self.lines if "dense" in line}
-        for change, text in (({"name": "stars", "gru": ["history.v"], "units": [3]}, "layer stars: gru"),):
-            layers = [change if layer["name"] == change["name"] else layer for layer in model["layers"]]
-            try:
-                to_onnx({**model, "layers": layers}, dense)
-                raise AssertionError("gru cannot be said")
-            except Unsupported as error:
-                assert text in str(error)
+        try:
+            to_onnx({**model, "slots": [{**slot, "transform": "time_of_day"} if slot["name"] == "plain" else slot for slot in model["slots"]]}, dense)
+            raise AssertionError("a time cannot be said")
+        except Unsupported as error:
+            assert "slot plain: the transform time_of_day" in str(error)
+        steps = [node.op_type for node in onnx.load(self.path / "net.onnx").graph.node].count("Scan")
+        assert steps == 2, "gru and augru step by step"
+        some = self.replica.lookup(slot="history", ids=list(range(ITEMS + 9)), part="v")[1]
+        assert some.any() and not some.all(), "masked steps among them"
 
     def inputs(self, names, picked):
         """What the graph reads, from the replica's rows."""

@@ -185,12 +185,12 @@ class _Graph:
         op, = [key for key in layer if key in OPERATIONS]
         build = getattr(self, "op_" + op, None)
         if build is None:
-            raise Unsupported("layer %s: %s steps through a sequence with masks, which no ONNX operator does" % (layer["name"], op))
+            raise Unsupported("layer %s: %s is not known here" % (layer["name"], op))
         name, argument = layer["name"], layer[op]
         self.layers[name] = build(layer, argument)
         first = argument if isinstance(argument, list) else argument["gate" if op == "mixture" else "keys"]
         total = sum(self.width(ref) for ref in first)
-        self.widths[name] = {"mlp": lambda: layer["units"][-1], "dense": lambda: layer["units"][-1], "fm": lambda: 1,
+        self.widths[name] = {"mlp": lambda: layer["units"][-1], "dense": lambda: layer["units"][-1], "gru": lambda: layer["units"][-1], "fm": lambda: 1,
                              "dot_interaction": lambda: len(first) * (len(first) - 1) // 2, "experts": lambda: layer["count"] * layer["units"][-1],
                              "mixture": lambda: self.width(argument["experts"][0]) // self.dense[name + "/kernel"].shape[1]}.get(
                                  op, lambda: self.width(first[0]) if op in ("bi_interaction", "sum", "add", "mean", "sqrtn", "last", "multiply") else total)()
@@ -274,11 +274,56 @@ class _Graph:
         query = self.node("Add", query, self.node("Mul", keys.values, self.constant(0.0)))
         x = self.node("Concat", query, keys.values, self.node("Sub", query, keys.values), self.node("Mul", query, keys.values), axis=2)
         scores, counts = self.linear(self.mlp(x, layer, name), name + "/score"), self.wide(keys.counts)
-        if layer["softmax"]:
-            scores = self.node("Softmax", self.node("Where", counts, scores, self.constant(-1e30)), axis=1)
-        scores = self.node("Where", counts, scores, self.constant(0.0))
+        scores = self.softmax(scores, counts) if layer["softmax"] else self.node("Where", counts, scores, self.constant(0.0))
         weighted = self.node("Mul", scores, self.node("Where", counts, keys.values, self.constant(0.0)))
         return self.node("ReduceSum", weighted, self.constant([1], np.int64), keepdims=0)
+
+    def softmax(self, scores: str, counts: str) -> str:
+        """Over the steps that count; without any, zeros."""
+        scores = self.node("Softmax", self.node("Where", counts, scores, self.constant(-1e30)), axis=1)
+        return self.node("Where", counts, scores, self.constant(0.0))
+
+    def recurrence(self, x: Steps, name: str, units: int, scores: Optional[str] = None) -> Steps:
+        """Step by step by ONNX's Scan, whose body is a graph of its own that reads the recurrent parameters from this one; a step that does not count keeps the state."""
+        helper, kinds = self.onnx.helper, self.onnx.TensorProto
+        own, counts = self.linear(x.values, name), self.wide(x.counts)
+        scores = scores or self.node("Cast", counts, to=kinds.FLOAT)
+        rows = self.node("Gather", self.node("Shape", own), self.constant([0], np.int64), axis=0)
+        zeros = self.node("ConstantOfShape", self.node("Concat", rows, self.constant([units], np.int64), axis=0), value=self.onnx.numpy_helper.from_array(np.zeros(1, np.float32)))
+        sizes = self.constant([units] * 3, np.int64)
+        kernel, bias, one = self.parameter(name + "/recurrent_kernel"), self.parameter(name + "/recurrent_bias"), self.constant(1.0)
+        make, body = helper.make_node, []
+
+        def step(op: str, inputs: List[str], outputs: int = 1, **attributes: Any) -> Any:
+            names = ["%s_step_%d_%d" % (name, len(body), i) for i in range(outputs)]
+            body.append(make(op, inputs, names, **attributes))
+            return names if outputs > 1 else names[0]
+
+        state, input_, score, there = ["%s_%s" % (name, what) for what in ("state", "input", "score", "there")]
+        past = step("Split", [step("Add", [step("MatMul", [state, kernel]), bias]), sizes], 3, axis=1)
+        now = step("Split", [input_, sizes], 3, axis=1)
+        r, z = [step("Sigmoid", [step("Add", [now[i], past[i]])]) for i in range(2)]
+        n = step("Tanh", [step("Add", [now[2], step("Mul", [r, past[2]])])])
+        moved = step("Mul", [step("Mul", [step("Sub", [one, z]), score]), step("Sub", [n, state])])
+        after = step("Where", [there, step("Add", [state, moved]), state])
+        told = step("Identity", [after])
+        values = [helper.make_tensor_value_info(value, kind, ["N", width])
+                  for value, kind, width in ((state, kinds.FLOAT, units), (input_, kinds.FLOAT, 3 * units), (score, kinds.FLOAT, 1), (there, kinds.BOOL, 1))]
+        ends = [helper.make_tensor_value_info(value, kinds.FLOAT, ["N", units]) for value in (after, told)]
+        graph = helper.make_graph(body, name + "_step", values, ends)
+        last, states = name + "_last", name + "_states"
+        self.nodes.append(make("Scan", [zeros, own, scores, counts], [last, states], body=graph, num_scan_inputs=3, scan_input_axes=[1, 1, 1], scan_output_axes=[1]))
+        return x._replace(values=states)
+
+    def op_gru(self, layer: Any, refs: Any) -> Any:
+        return self.recurrence(self.joined(refs), layer["name"], layer["units"][-1])
+
+    def op_augru(self, layer: Any, roles: Any) -> Any:
+        keys, name = self.joined(roles["keys"]), layer["name"]
+        query = self.node("Unsqueeze", self.joined(roles["query"]), self.constant([2], np.int64))
+        scores = self.softmax(self.node("MatMul", self.linear(keys.values, name, "attention", None), query), self.wide(keys.counts))
+        steps = self.recurrence(keys, name, self.dense[name + "/recurrent_kernel"].shape[0], scores)
+        return self.node("Gather", steps.values, self.constant(-1, np.int64), axis=1)
 
     def op_experts(self, layer: Any, refs: Any) -> Any:
         x = self.joined(refs)
@@ -324,8 +369,7 @@ class _Graph:
 
 
 def to_onnx(model: Mapping[str, Any], dense: Mapping[str, np.ndarray], metadata: Optional[Mapping[str, str]] = None) -> Any:
-    """An onnx.ModelProto of a model (its canonical JSON, parsed) and its dense parameters (package onnx). Unsupported names a layer that cannot be said: gru, augru;
-    of slots, times."""
+    """An onnx.ModelProto of a model (its canonical JSON, parsed) and its dense parameters (package onnx). Unsupported names what cannot be said: slots of times."""
     graph = _Graph(model, dense)
     onnx, wanted = graph.onnx, graph.wanted()
     for layer in model["layers"]:
