@@ -74,6 +74,57 @@ static void an_average_is_published(void **state)
     learn(&(struct network){"average", SMALL("", "export: {average: {half_life: 100}}\n"), false}, false);
 }
 
+/* ---- precision ---- */
+
+static double distance(struct twin *a, struct twin *b)
+{
+    struct distance d = {0};
+    tw_settle(a);
+    tw_settle(b);
+    for (size_t p = 0; p < fr_graph_parameter_count(a->graph); p++) {
+        struct fr_parameter *x = &fr_graph_parameters(a->graph)[p], *y = &fr_graph_parameters(b->graph)[p];
+        tw_add(&d, x->values, y->values, x->n_values);
+    }
+    return d.difference / d.size;
+}
+
+/* Nearer to the processor's bf16 than to f32; parameters themselves are never rounded. */
+static void compare_precisions(const struct network *network)
+{
+    enum { F32, BF16_DEVICE, BF16, TWINS };
+    struct twin twins[TWINS] = {{.queue = NULL}};
+    uint32_t n = fr_ops_bf16() ? TWINS : BF16;
+    for (uint32_t i = 0; i < n; i++) {
+        struct twin *twin = &twins[i];
+        fx_load(&twin->fx, VOCABULARY, network->text);
+        fx_make_rows(&twin->fx, 5);
+        twin->fx.conf.precision = i == F32 ? FR_PRECISION_F32 : FR_PRECISION_BF16;
+        tw_open(twin, i == BF16_DEVICE, 0);
+        for (uint64_t step = 0; step < STEPS; step++) {
+            make(twin, false, step + 1);
+            (void)tw_step(twin);
+        }
+    }
+    assert_string_equal(fr_graph_kernel(twins[BF16_DEVICE].graph), "cuda bf16");
+    double rounding = distance(&twins[F32], &twins[BF16_DEVICE]);
+    if (!(rounding > 1e-12 && rounding < 1e-2))
+        fail_msg("%s: bf16 is %g from f32", network->name, rounding);
+    if (n == TWINS && !(distance(&twins[BF16], &twins[BF16_DEVICE]) < rounding / 4))
+        fail_msg("%s: bf16 on the device is %g from the processor's, which is %g from f32", network->name,
+                 distance(&twins[BF16], &twins[BF16_DEVICE]), distance(&twins[F32], &twins[BF16]));
+    if (n < TWINS)
+        print_message("this processor has no bf16 to compare with\n");
+    for (uint32_t i = 0; i < n; i++)
+        tw_close(&twins[i]);
+}
+
+static void factors_of_products_are_rounded_to_bf16(void **state)
+{
+    (void)state;
+    compare_precisions(&nx_networks[0]);
+    compare_precisions(&(struct network){"small", SMALL("", ""), false});
+}
+
 /* ---- refusals ---- */
 
 static void a_refused_step_changes_nothing_and_names_the_same_samples(void **state)
@@ -207,6 +258,7 @@ int main(void)
         cmocka_unit_test(every_network_learns_the_same_of_groups),
         cmocka_unit_test(gradients_are_clipped_together),
         cmocka_unit_test(an_average_is_published),
+        cmocka_unit_test(factors_of_products_are_rounded_to_bf16),
         cmocka_unit_test(a_refused_step_changes_nothing_and_names_the_same_samples),
         cmocka_unit_test(a_step_that_is_unsure_is_made_once_its_rows_are_checked),
         cmocka_unit_test(where_rows_are_changes_no_bit),
