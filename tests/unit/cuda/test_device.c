@@ -4,11 +4,14 @@
 
 #include "shim/shim.h"
 
+/* `host` need not stay. */
 static void *to_device(const void *host, size_t bytes)
 {
+    struct fr_err err = {0};
     void *device = fr_shim_api()->alloc(fr_shim_queue(), bytes);
     assert_non_null(device);
     fr_shim_api()->upload(fr_shim_queue(), device, host, bytes);
+    assert_int_equal(fr_shim_api()->finish(fr_shim_queue(), &err), FR_OK);
     return device;
 }
 
