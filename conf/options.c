@@ -334,8 +334,7 @@ const struct fr_option fr_options[] = {
     RANGED(REAL, "network.clip_global_norm", IN(fr_conf, clip_global_norm), 0, 1e15, "0",
            "longest mean gradient of all layers together; 0: off", .quiet = true, .views = TRAINING),
     ROW(CHOICE, "network.precision", IN(fr_conf, precision), "f32",
-        "what factors of the layers' products are rounded to while training; `bf16` needs a processor with AVX512_BF16, or "
-        "a card",
+        "what factors of the layers' products are rounded to while training; `bf16` needs AVX512_BF16, or a card",
         .choices = FR_CHOICES(FR_PRECISIONS), .quiet = true, .views = TRAINING),
     ENTRIES("network.layers", fr_conf, layers, n_layers, fr_conf_layer, 1, FR_LAYERS_MAX, "list of layers",
             "layers, in any order", .read = fr_option_read_layers, .required = true, .top = MODEL | TRAINING),
