@@ -88,6 +88,17 @@ def case_rows_beyond_the_limit(runs):
     assert runs.hash("small") == runs.hash("card"), "where a row is changed a number"
 
 
+def case_rows_that_leave_memory(runs):
+    daemon = runs.start("tiered", "cuda", runs.program, ["row_memory=300KiB", SMALL])
+    wait_until(lambda: daemon.port or daemon._find_port(), "http port in the log")
+    most = 0
+    while daemon.running():
+        most = max(most, sum(table["evictions"] for table in daemon.json("/status").get("tables", {}).values()))
+    daemon.expect_exit(0)
+    assert most > 0, "no row left memory"
+    assert runs.hash("tiered") == runs.hash("card"), "where a row is changed a number"
+
+
 def case_a_batch_beyond_the_limit(runs):
     daemon = runs.start("tiny", "cuda", runs.program, ["gpu_memory_limit=1KiB"])
     daemon.expect_exit(75)
