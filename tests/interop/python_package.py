@@ -255,6 +255,18 @@ class Cases:
         assert done.returncode == 0 and f"dense={sum('dense' in line for line in self.lines)} of" in done.stdout, done
         again = [json.loads(line) for line in tool("dump", "--state-dir", self.path / "warm")[1].splitlines()]
         assert again[:-1] == self.lines[:-1], "the same rows and parameters"
+        dense = {line["dense"]: np.array(line["values"], np.float32).reshape(line["shape"]) for line in self.lines if "dense" in line}
+        trained = {name: array for name, array in dense.items() if name.split("/")[-1] not in ("mean", "variance", "count")}
+        states = {name + ".state": np.ones((2, *array.shape)) for name, array in trained.items()}
+        np.savez(first / "states.npz", **dense, **states, **{name + ".samples": 640 for name in trained})
+        moments = self.write_config("moments", ingest={"brokers": self.broker.address, "topic": "moments"})
+        done = run("import", "--config", moments, *tables, "--dense", first / "states.npz", "--program", BUILD / "replica/tool/freshet")
+        assert done.returncode == 0 and f"states={len(trained)} " in done.stdout, done
+        hashes = [line for name in ("warm", "moments") for line in tool("dump", "--state-dir", self.path / name, "--private")[1].splitlines() if line.startswith('{"dense_state"')]
+        assert len(hashes) == 2 and hashes[0] != hashes[1], hashes
+        np.savez(first / "lost.npz", **{"x/kernel.state": np.ones((2, 3))})
+        done = run("import", "--config", self.write_config("refused"), "--dense", first / "lost.npz", "--program", BUILD / "replica/tool/freshet")
+        assert done.returncode == 1 and "x/kernel.state is of no parameter here" in done.stderr, done
         daemon = self.work.daemon(config, self.path / "warm.log")
         wait_until(lambda: daemon.json("/status").get("acked") == 1, "the import is published")
         daemon.drain()

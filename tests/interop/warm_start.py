@@ -128,6 +128,62 @@ class Cases:
         worst = max(abs(math.log(p) - math.log1p(-p) - z) for p, z in zip(scores, logits))
         assert len(scores) == 300 and worst < 1e-5 and max(map(abs, logits)) > 1, worst
 
+    def adam_goes_on_where_it_was(self):
+        """Adam of the layers in PyTorch over batches of 64; its parameters and moments go on here over the next ones as they do there."""
+        torch.manual_seed(3)
+        width, batch, before, after, lr, rng = 3, 64, 30, 20, 0.01, random.Random(12)
+        drawing = [[rng.gauss(0, 1) for _ in range(width)] for _ in range(batch * (before + after))]
+        clicks = [int(rng.random() < 1 / (1 + math.exp(-(x[0] * 2 - x[1] * x[2])))) for x in drawing]
+        h, out = torch.nn.Linear(width, UNITS), torch.nn.Linear(UNITS, 1)
+        parameters = [*h.parameters(), *out.parameters()]
+        means, squares = ([torch.zeros_like(p) for p in parameters] for _ in range(2))
+
+        def learn(first, last):
+            for step in range(first, last):
+                x, y = (torch.tensor(v[step * batch:(step + 1) * batch]) for v in (drawing, clicks))
+                loss = torch.nn.functional.binary_cross_entropy_with_logits(out(torch.relu(h(x)))[:, 0], y.float())
+                with torch.no_grad():
+                    for p, m, v, g in zip(parameters, means, squares, torch.autograd.grad(loss, parameters)):
+                        m += 0.1 * (g - m)
+                        v += 0.001 * (g * g - v)
+                        p -= lr * (m / (1 - 0.9 ** (step + 1))) / ((v / (1 - 0.999 ** (step + 1))).sqrt() + 1e-8)
+
+        def lines(state):
+            for name, p, m, v in zip(("h/0/kernel", "h/0/bias", "out/kernel", "out/bias"), parameters, means, squares):
+                value, *moments = [t.detach().T if t.dim() == 2 else t.detach() for t in (p, m, v)]
+                line = {"dense": name, "shape": list(value.shape), "values": value.reshape(-1).tolist()}
+                yield {**line, "state": [t.reshape(-1).tolist() for t in moments], "samples": before * batch} if state else line
+        learn(0, before)
+        for name, state in (("moments", True), ("afresh", False)):
+            write_lines(self.path / f"{name}.dense", list(lines(state)))
+        refused = [("state", lambda line: {**line, "state": line["state"][:1]}, "h/0/kernel.state has 1 arrays, and adam has 2"),
+                   ("state", lambda line: {**line, "state": [line["state"][0], [-1.0] * width * UNITS]}, "h/0/kernel.state[1][0] is -1, and is never negative with adam"),
+                   ("state", lambda line: {**line, "state": [line["state"][0], [1.0]]}, "state[1] has 1 numbers, and values 24"),
+                   ("samples", lambda line: {k: v for k, v in line.items() if k != "samples"}, "state and samples or neither"),
+                   ("samples", lambda line: {**line, "samples": -1}, '"samples": expected a number')]
+        config = {"tables": {}, "slots": {"numbers": {"kind": "dense", "dim": width}},
+                  "network": {"layers": [{"name": "h", "mlp": "numbers", "units": [UNITS]}, {"name": "out", "dense": "h", "units": 1}],
+                              "optimizer": {"adam": {"lr": lr, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8}}}}
+        for _, change, text in refused:
+            write_lines(self.path / "bad.dense", [change(line) for line in lines(True)])
+            rc, _, error = tool("import", "--config", self.config("bad", **config), "--dense", self.path / "bad.dense", check=False)
+            assert rc == 1 and text in error and not (self.path / "bad").exists(), (text, error)
+        learn(before, before + after)
+        wanted = {line["dense"]: line["values"] for line in lines(False)}
+        path = self.path / "adam.jsonl"
+        path.write_text("".join(json.dumps({"t": 1790000000000 + i, "f": {"numbers": x}, "y": {"click": y}}) + "\n" for i, (x, y) in list(enumerate(zip(drawing, clicks)))[before * batch:]))
+        worst = {}
+        with Broker() as broker:
+            for name in ("moments", "afresh"):
+                made = self.config(name, **config, ingest={"brokers": broker.address, "topic": name, "files": [str(path)], "batch_size": batch, "batch_wait": "60s", "batch_warmup": {"first": 0}})
+                _, said, _ = tool("import", "--config", made, "--dense", self.path / f"{name}.dense", "--closed")
+                assert f"dense=4 of 4 states={4 if name == 'moments' else 0}" in said, said
+                self.work.daemon(made, self.path / f"{name}.log", arguments=["--until", "end"], wait_http=False).expect_exit(0)
+                got = {line["dense"]: line["values"] for line in map(json.loads, tool("dump", "--state-dir", self.path / name)[1].splitlines()) if "dense" in line}
+                assert got.keys() == wanted.keys()
+                worst[name] = max(abs(a - b) for key in wanted for a, b in zip(got[key], wanted[key]))
+        assert worst["moments"] < 1e-5 < 1e-3 < worst["afresh"], worst
+
     def training_goes_on_from_it(self):
         path, _ = self.samples("more", MORE, 6)
         ran = {}
@@ -234,7 +290,8 @@ class Cases:
         assert rc == 1 and "not empty" in error, error
 
     def run(self):
-        names = [n for n in vars(Cases) if n.startswith(("the_", "training_", "what_", "evaluations_", "a_"))]
+        names = [n for n in vars(Cases) if n.startswith(("the_", "adam_", "training_", "what_", "evaluations_", "a_"))]
+        names = [n for n in names if not sys.argv[1:] or n in sys.argv[1:]]
         for name in names:
             begin = time.monotonic()
             getattr(self, name)()

@@ -309,6 +309,48 @@ enum fr_status fr_graph_adopt(struct fr_graph *graph, const bool *given, struct 
     return FR_OK;
 }
 
+/* How many arrays of state come first that may be negative; the rest are sums of squares. */
+static uint32_t signed_arrays(enum fr_optimizer_kind kind)
+{
+    switch (kind) {
+    case FR_OPT_MOMENTUM:
+    case FR_OPT_ADAM:
+    case FR_OPT_ADAM_ROWWISE:
+    case FR_OPT_ADAMW:
+    case FR_OPT_FTRL:
+    case FR_OPT_GROUP_FTRL:
+        return 1;
+    case FR_OPT_SGD:
+    case FR_OPT_ADAGRAD:
+    case FR_OPT_ADAGRAD_ROWWISE:
+    case FR_OPT_RMSPROP:
+        break;
+    }
+    return 0;
+}
+
+enum fr_status fr_graph_adopt_state(struct fr_graph *graph, size_t parameter, const float *values, uint32_t n,
+                                    uint64_t samples, struct fr_err *err)
+{
+    struct parameter_state *state = &graph->parameter_states[parameter];
+    const char *name = graph->parameters[parameter].name;
+    size_t count = graph->parameters[parameter].n_values;
+    if (n != states_of(graph, parameter))
+        return fr_err_set(err, FR_E_INVALID, "%s.state has %u arrays, and %s has %u", name, n,
+                          state->gradient ? fr_optimizer_kind_text(state->conf->kind) : "what is not trained",
+                          states_of(graph, parameter));
+    for (size_t i = n > 0 ? signed_arrays(state->conf->kind) * count : 0; i < n * count; i++)
+        if (values[i] < 0.0f)
+            return fr_err_set(err, FR_E_INVALID, "%s.state[%zu][%zu] is %.9g, and is never negative with %s", name,
+                              i / count, i % count, (double)values[i], fr_optimizer_kind_text(state->conf->kind));
+    if (n > 0)
+        memcpy(state->state0, values, count * sizeof(float));
+    if (n > 1)
+        memcpy(state->state1, values + count, count * sizeof(float));
+    state->samples = samples;
+    return FR_OK;
+}
+
 uint64_t fr_graph_bytes(const struct fr_graph *graph)
 {
     uint64_t floats = 0;

@@ -15,7 +15,7 @@ import numpy as np
 from .deltas import BadRecord, Snapshot
 
 RESERVED = ("key", "id", "slot", "seen_ms", "show", "click")  # columns that are no parts
-STATE = ".state"  # <part>.state: the optimizer's
+STATE, SAMPLES = ".state", ".samples"  # <part>.state: the optimizer's; of a dense parameter both
 Path = Union[str, os.PathLike]
 
 
@@ -98,11 +98,31 @@ def _parquet_rows(path: Path) -> Iterator[Dict[str, Any]]:
 
 def _dense_rows(path: Path) -> Iterator[Dict[str, Any]]:
     with np.load(path, allow_pickle=False) as arrays:
-        for name in arrays.files:
+        def numbers(name: str, dimensions: Tuple[int, ...]) -> Any:
             array = np.asarray(arrays[name])
-            if array.dtype.kind not in "fiu" or array.ndim not in (1, 2):
-                raise ValueError("%s: %s is %s %s; expected numbers of one or two dimensions" % (path, name, array.dtype, array.shape))
-            yield {"dense": name, "shape": list(array.shape), "values": array.astype(np.float64).ravel().tolist()}
+            if array.dtype.kind not in "fiu" or array.ndim not in dimensions:
+                raise ValueError("%s: %s is %s %s; expected numbers of %s dimensions" % (path, name, array.dtype, array.shape, " or ".join(map(str, dimensions))))
+            return array
+
+        more = {name for name in arrays.files for end in (STATE, SAMPLES) if name.endswith(end)}
+        lost = set(more)
+        for name in arrays.files:
+            if name in more:
+                continue
+            array = numbers(name, (1, 2))
+            line: Dict[str, Any] = {"dense": name, "shape": list(array.shape), "values": array.astype(np.float64).ravel().tolist()}
+            if name + STATE in more:
+                lost.remove(name + STATE)
+                state = numbers(name + STATE, (array.ndim + 1,))
+                if state.shape[1:] != array.shape:
+                    raise ValueError("%s: %s has the shape %s; expected arrays of %s" % (path, name + STATE, state.shape, array.shape))
+                line["state"] = state.astype(np.float64).reshape(len(state), -1).tolist()
+            if name + SAMPLES in more:
+                lost.remove(name + SAMPLES)
+                line["samples"] = int(numbers(name + SAMPLES, (0, 1)).ravel()[0])
+            yield line
+        if lost:
+            raise ValueError("%s: %s is of no parameter here" % (path, ", ".join(sorted(lost))))
 
 
 def _lines(rows: Iterator[Dict[str, Any]], out: TextIO, path: Path) -> None:

@@ -41,8 +41,9 @@ static const char usage[] =
     "                      {\"id\":\"sku-7\",\"parts\":{\"v\":[0.1,..]}}, or \"key\" for the hashed key, as `freshet dump`\n"
     "                      prints it; \"slot\" where slots of the table differ in namespace; seen_ms, show, click and\n"
     "                      the optimizer's \"state\" if known (docs/python.md)\n"
-    "  --dense FILE        parameters of the layers: {\"dense\":\"h/0/kernel\",\"shape\":[2,3],\"values\":[..]}; those that\n"
-    "                      are not given begin as in a new model\n"
+    "  --dense FILE        parameters of the layers: {\"dense\":\"h/0/kernel\",\"shape\":[2,3],\"values\":[..]}, with\n"
+    "                      \"state\" and \"samples\" of their optimizer if known; those that are not given begin as\n"
+    "                      in a new model\n"
     "  --seen TIME         when rows that do not say were trained last (default: now): 2026-01-02T03:04:05Z or Unix ms\n"
     "  --closed            each file must end with {\"rows\":N}: one that was cut short is told from a whole one\n"
     "`python -m freshet import` reads Parquet tables and .npz arrays and calls this command.\n";
@@ -58,7 +59,7 @@ struct importing {
     const struct fr_conf *conf;
     struct fr_graph *graph;
     bool *given; /* [parameters] */
-    size_t n_given;
+    size_t n_given, n_states;
     struct fr_row_layout layouts[FR_TABLES_MAX];
     struct key_set keys[FR_TABLES_MAX];
     struct fr_order order;
@@ -165,7 +166,9 @@ static enum fr_status take_dense(void *self, const struct fr_tool_import_dense *
     memcpy(to->values, dense->values, to->n_values * sizeof(float));
     im->given[p] = true;
     im->n_given++;
-    return FR_OK;
+    im->n_states += dense->state != NULL;
+    return dense->state ? fr_graph_adopt_state(im->graph, p, dense->state, dense->n_states, dense->samples, err)
+                        : FR_OK;
 }
 
 /* ---- the sections of a model that has trained nothing yet ---- */
@@ -267,8 +270,9 @@ static enum fr_status fill(struct importing *im, const struct sources *sources, 
     if (status == FR_OK)
         status = fr_durable_savepoint(im->durable, dir, &made, err);
     if (status == FR_OK)
-        printf("imported state_dir=%s epoch=%" PRIu64 " rows=%" PRIu64 " dense=%zu of %zu bytes=%" PRIu64 "\n", dir,
-               made.epoch, im->n_rows, im->n_given, fr_graph_parameter_count(im->graph), made.bytes);
+        printf("imported state_dir=%s epoch=%" PRIu64 " rows=%" PRIu64 " dense=%zu of %zu states=%zu bytes=%" PRIu64
+               "\n",
+               dir, made.epoch, im->n_rows, im->n_given, fr_graph_parameter_count(im->graph), im->n_states, made.bytes);
     return status;
 }
 

@@ -33,6 +33,7 @@
     FIELD(DENSE, "dense")                                                                                              \
     FIELD(SHAPE, "shape")                                                                                              \
     FIELD(VALUES, "values")                                                                                            \
+    FIELD(SAMPLES, "samples")                                                                                          \
     FIELD(ROWS, "rows")
 #define FIELD_MEMBER(field, text) FIELD_##field,
 #define FIELD_TEXT(field, text) text,
@@ -401,12 +402,41 @@ static enum fr_status take_shape(struct reading *r, struct fr_tool_import_dense 
     return out->n_dims > 0 ? FR_OK : bad(r, "\"shape\" is empty");
 }
 
+/* Arrays of the optimizer's behind the values. */
+static enum fr_status take_dense_state(struct reading *r, struct fr_tool_import_dense *out)
+{
+    struct fr_cursor cursor;
+    struct fr_token token = value_of(r, FIELD_STATE, &cursor);
+    enum fr_status status = FR_OK;
+    double samples = 0.0;
+    if (token.kind != FR_TOKEN_ARRAY)
+        return bad(r, "\"state\": expected a list of arrays of numbers");
+    for (;;) {
+        struct fr_cursor ahead = cursor;
+        char what[TEXT_MAX];
+        uint64_t count = 0;
+        if (fr_cursor_next(&ahead, &token) != FR_OK || token.kind == FR_TOKEN_END)
+            break;
+        snprintf(what, sizeof(what), "state[%u]", out->n_states);
+        status = take_floats(r, &cursor, what, FR_STATE_MAX, &count);
+        if (status == FR_OK && count != out->n_values)
+            status = fr_err_set(r->err, FR_E_INVALID, "%s has %" PRIu64 " numbers, and values %" PRIu64, what, count,
+                                out->n_values);
+        if (status != FR_OK)
+            return status;
+        out->n_states++;
+    }
+    status = take_count(r, FIELD_SAMPLES, 9007199254740992.0, &samples);
+    out->samples = (uint64_t)samples;
+    return status;
+}
+
 static enum fr_status take_dense(struct reading *r, const struct fr_tool_import_visitor *visitor)
 {
-    static const uint32_t all = BIT(DENSE) | BIT(SHAPE) | BIT(VALUES);
+    static const uint32_t all = BIT(DENSE) | BIT(SHAPE) | BIT(VALUES), more = BIT(STATE) | BIT(SAMPLES);
     struct fr_tool_import_dense out = {0};
-    if (r->present != all)
-        return bad(r, "a dense parameter has the keys dense, shape and values");
+    if (r->present != all && r->present != (all | more))
+        return bad(r, "a dense parameter has the keys dense, shape and values, and state and samples or neither");
     struct fr_cursor cursor;
     struct fr_token name = value_of(r, FIELD_DENSE, &cursor);
     if (name.kind != FR_TOKEN_STRING || name.size >= sizeof(out.name))
@@ -420,7 +450,10 @@ static enum fr_status take_dense(struct reading *r, const struct fr_tool_import_
     if (status == FR_OK && out.n_values != (uint64_t)out.shape[0] * out.shape[1])
         status = fr_err_set(r->err, FR_E_INVALID, "%s has %" PRIu64 " values, and its shape says %" PRIu64, out.name,
                             out.n_values, (uint64_t)out.shape[0] * out.shape[1]);
+    if (status == FR_OK && r->present & BIT(STATE))
+        status = take_dense_state(r, &out);
     out.values = (const float *)(const void *)r->floats.data;
+    out.state = r->present & BIT(STATE) ? out.values + out.n_values : NULL;
     return status == FR_OK ? visitor->dense(visitor->self, &out, r->err) : status;
 }
 

@@ -5,6 +5,7 @@
  *     {"id":"sku-7","slot":"item_id","parts":{..}}  the key by a raw id, as samples carry it
  *     .. "seen_ms":1767225600000,"show":12,"click":3,"state":{"v":[..]}
  *     {"dense":"h/0/kernel","shape":[2,3],"values":[..]}
+ *     .. "state":[[..],[..]],"samples":64000         of its optimizer, each as long as values
  *     {"rows":2}                                    the last line, where files must be closed
  *
  * The keys of a line come in any order. A row has all parts of its table; `slot` is needed where
@@ -29,6 +30,9 @@ struct fr_tool_import_dense {
     uint32_t n_dims, shape[2];
     uint64_t n_values;
     const float *values; /* likewise */
+    const float *state;  /* [n_states][n_values], likewise; NULL: not given */
+    uint32_t n_states;
+    uint64_t samples; /* that it was stepped for */
 };
 
 /* What the visitors say is wrong gets the file and the line. */

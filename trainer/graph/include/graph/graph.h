@@ -182,10 +182,15 @@ uint32_t fr_graph_find_stuck(const struct fr_graph *graph, struct fr_graph_stuck
 
 /* Before the first step: the values of parameters for which `given` [parameters] is true were
  * written from a model that was trained elsewhere. Statistics go on from theirs, an average begins
- * with them, and a task's bias no longer begins at its first labels. Optimizer state stays that of
- * a new model. FR_E_INVALID: of statistics that belong together some are missing, or a count or
- * variance is not possible; the graph is only good for fr_graph_free then. */
+ * with them, and a task's bias no longer begins at its first labels. FR_E_INVALID: of statistics
+ * that belong together some are missing, or a count or variance is not possible; the graph is only
+ * good for fr_graph_free then. */
 enum fr_status fr_graph_adopt(struct fr_graph *graph, const bool *given, struct fr_err *err) FR_MUST_CHECK;
+/* The same of a parameter's optimizer state: `n` arrays as large as its values, one after another,
+ * (adam, adamw: m, v; ftrl: z, n; adagrad, momentum, rmsprop: one), and the samples that it was
+ * stepped for. FR_E_INVALID: its optimizer has other arrays, or one is negative that never is. */
+enum fr_status fr_graph_adopt_state(struct fr_graph *graph, size_t parameter, const float *values, uint32_t n,
+                                    uint64_t samples, struct fr_err *err) FR_MUST_CHECK;
 
 /* Optimizer state of the dense parameters, in parts that change apart: what they share (steps,
  * trained samples, what is behind the statistics), for the section "dense_state", and each
