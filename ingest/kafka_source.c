@@ -140,7 +140,8 @@ static enum fr_status take_health(struct fr_kafka_source *source, struct fr_sour
 /* Whether brokers are there when there is nothing to read: only a question can tell. One that has
  * stopped but keeps its connections (a machine that hangs, a network that swallows) would be known
  * to librdkafka after socket.timeout.ms, a minute; that cannot be shorter without ending large
- * answers on slow lines. */
+ * answers on slow lines. That all of them are away it says only while it knows where each is, the
+ * group's coordinator too. */
 static void look_again(struct fr_kafka_source *source)
 {
     bool down = source->health.down;
@@ -156,10 +157,12 @@ static void look_again(struct fr_kafka_source *source)
         heard(source);
         if (down)
             source->health = (struct fr_ingest_health){0};
-    } else if (!down && code == RD_KAFKA_RESP_ERR__TIMED_OUT) {
+    } else if (!down && (code == RD_KAFKA_RESP_ERR__TIMED_OUT || code == RD_KAFKA_RESP_ERR__TRANSPORT)) {
         source->health.down = true;
         source->empty_polls = 0;
-        if (!source->health.text[0])
+        if (!source->health.text[0] && code == RD_KAFKA_RESP_ERR__TRANSPORT)
+            snprintf(source->health.text, sizeof(source->health.text), "no broker can be reached");
+        else if (!source->health.text[0])
             snprintf(source->health.text, sizeof(source->health.text),
                      "connected, but no answer within %d ms: a broker or the network hangs", ANSWER_MS);
     }
