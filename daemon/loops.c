@@ -16,17 +16,17 @@ struct loop {
     long nap_ms; /* when there is nothing to do: waiting for the outside world, brokers and disks */
     /* Threads that may run late yield to training: on few cores a fork-join loop waits for its
      * slowest worker, and a worker that loses its core to a fold holds up all of them. */
-    bool yields;
+    int nice;
 };
 
 static const struct loop loops[FR_LOOPS] = {
-    [FR_LOOP_PUBLISH] = {"publish", "publisher", "publisher", fr_step_publish, 100, true},
-    [FR_LOOP_INGEST] = {"ingest", "ingest", "ingest", fr_step_ingest, 20, false},
-    [FR_LOOP_TRAINER] = {"owner", "trainer", "trainer", fr_step_trainer, 2, false},
-    [FR_LOOP_DURABLE] = {"durable", "durable", "journal", fr_step_durable, 2, true},
-    [FR_LOOP_UPKEEP] = {"upkeep", "upkeep", "upkeep", fr_step_upkeep, 20, false},
-    [FR_LOOP_FOLD] = {"fold", "fold", "fold", fr_step_fold, 20, true},
-    [FR_LOOP_SNAPSHOT] = {"snapshot", "snapshot", "snapshot", fr_step_snapshots, 50, true},
+    [FR_LOOP_PUBLISH] = {"publish", "publisher", "publisher", fr_step_publish, 100, FR_BACKGROUND_NICE},
+    [FR_LOOP_INGEST] = {"ingest", "ingest", "ingest", fr_step_ingest, 20, 0},
+    [FR_LOOP_TRAINER] = {"owner", "trainer", "trainer", fr_step_trainer, 2, 0},
+    [FR_LOOP_DURABLE] = {"durable", "durable", "journal", fr_step_durable, 2, FR_BACKGROUND_NICE},
+    [FR_LOOP_UPKEEP] = {"upkeep", "upkeep", "upkeep", fr_step_upkeep, 20, 0},
+    [FR_LOOP_FOLD] = {"fold", "fold", "fold", fr_step_fold, 20, FR_BACKGROUND_NICE},
+    [FR_LOOP_SNAPSHOT] = {"snapshot", "snapshot", "snapshot", fr_step_snapshots, 50, FR_SNAPSHOT_NICE},
 };
 
 static void fail(struct fr_service *service, enum fr_status status, struct fr_err *err, const char *what)
@@ -42,8 +42,8 @@ static void *loop_main(void *self)
     struct fr_loop_thread *thread = self;
     struct fr_service *service = thread->service;
     const struct loop *loop = &loops[thread - service->loops];
-    if (loop->yields) /* per thread on Linux; best effort */
-        (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), FR_BACKGROUND_NICE);
+    if (loop->nice > 0) /* per thread on Linux; best effort */
+        (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), loop->nice);
     thread->beat = fr_http_watch(service->http, loop->watch, FR_WATCHDOG_MS);
     enum fr_status status = FR_OK;
     while (status >= 0 && status != FR_EOF) {

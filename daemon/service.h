@@ -40,6 +40,8 @@ enum {
     FR_JOURNAL_FILE_MAX = 64 << 20, /* upper bound of a journal file: what a trim waits for */
     /* durable, publisher and fold thread beside the trainer and its workers */
     FR_BACKGROUND_NICE = 10,
+    /* A twenty-eighth of a core that training wants: nothing waits for a snapshot. */
+    FR_SNAPSHOT_NICE = 15,
     FR_TICK_MS = 200,       /* main loop: documents and supervision */
     FR_WATCHDOG_MS = 60000, /* a loop that has not turned for so long makes /healthz 503 */
     /* then the process ends without waiting for clients and threads */

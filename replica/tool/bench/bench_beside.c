@@ -24,7 +24,7 @@
 #include "exporter/snapshot.h"
 #include "tool.h"
 
-enum { ROWS = 8500000, PAIRS = 3, CHUNK = 8, SETTLE = 64, UNFOLDED_MIB = 512, NICE = 10 };
+enum { ROWS = 8500000, PAIRS = 3, CHUNK = 8, SETTLE = 64, UNFOLDED_MIB = 512, NICE = 15 };
 
 struct beside {
     struct fr_tool_run run;
