@@ -15,6 +15,7 @@ void fr_trainer_publish_status(struct fr_trainer *trainer)
     status->open = trainer->consumed || fr_store_dirty_bytes(trainer->store) > 0;
     status->history = trainer->history;
     status->run = trainer->run;
+    status->run.rows_brought = fr_graph_rows_brought(trainer->graph);
     status->store_bytes = fr_store_bytes(trainer->store);
     status->dirty_bytes = fr_store_dirty_bytes(trainer->store);
     status->n_tables = trainer->conf->n_tables;

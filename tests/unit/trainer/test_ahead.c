@@ -182,8 +182,13 @@ FR_CASE(rows_that_are_brought_beside_a_step_change_no_bit)
         feed(&narrow, end);
         assert_same_runs(&wide, &narrow);
     }
-    assert_int_equal(fr_graph_rows_brought(wide.run.trainer->graph), 0);
-    assert_true(fr_graph_rows_brought(narrow.run.trainer->graph) > BATCHES);
+    struct fr_trainer_status status;
+    fr_trainer_publish_status(wide.run.trainer);
+    fr_trainer_get_status(wide.run.trainer, &status);
+    assert_int_equal(status.run.rows_brought, 0);
+    fr_trainer_publish_status(narrow.run.trainer);
+    fr_trainer_get_status(narrow.run.trainer, &status);
+    assert_true(status.run.rows_brought > BATCHES);
     scene_close(&wide);
     scene_close(&narrow);
 }
