@@ -199,6 +199,7 @@ class Replica:
 
     def _wait_for_nothing(self):
         self.held = {}  # (epoch, from) -> partition -> piece -> record
+        self.waiting = {}  # epoch -> the digest of its records there
         self.begun = set()  # partitions of which piece 0 of an epoch from 1 was seen
         self.reached = {}  # partition -> the newest epoch it has closed
 
@@ -255,17 +256,17 @@ class Replica:
             return "passed"
         if record["from"] > max(self.reached.get(partition, 0), self.applied) + 1:
             raise Gap("epochs before %d are missing in partition %d" % (record["from"], partition))
-        for (epoch, _), partitions in self.held.items():
-            if epoch == record["e"] and any(piece["dig"] != record["dig"] for other in partitions.values() for piece in other.values()):
-                raise TwoWriters("two digests for epoch %d" % record["e"])
+        if self.waiting.setdefault(record["e"], record["dig"]) != record["dig"]:
+            raise TwoWriters("two digests for epoch %d" % record["e"])
         pieces = self.held.setdefault((record["e"], record["from"]), {}).setdefault(partition, {})
         if record["i"] in pieces:
             self.duplicates += 1
             return "duplicate"
         pieces[record["i"]] = record
-        if record["k"] == "commit":
-            self._close(record, pieces)
-        return "applied" if self._advance() else "taken"
+        if record["k"] != "commit":
+            return "taken"
+        self._close(record, pieces)
+        return "applied" if self._complete((record["e"], record["from"])) and self._advance() else "taken"
 
     def _begin_timeline(self, timeline):
         """What is served stays until an epoch from 1 is whole, which replaces all."""
@@ -293,6 +294,7 @@ class Replica:
                 return count
             self._apply(ready[0])
             self.held = {key: partitions for key, partitions in self.held.items() if key[0] > self.applied}
+            self.waiting = {epoch: digest for epoch, digest in self.waiting.items() if epoch > self.applied}
 
     def _apply(self, key):
         epoch, first = key
