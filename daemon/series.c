@@ -145,6 +145,14 @@ static void series_training(struct fr_registry *registry, const struct fr_snapsh
     fr_counter(registry, "freshet_watermark_held_total", NULL,
                "Batches of this process that held later event times than the watermark rose to (watermark_step_max).",
                s->trainer.run.watermark_held);
+    fr_counter(registry, "freshet_device_plans_total", NULL,
+               "Batches of this process that were planned while the device computed the one before.",
+               s->trainer.run.planned_beside);
+    fr_counter(registry, "freshet_device_plans_undone_total", NULL,
+               "Of them, those taken back because the batch before was refused or something came between.",
+               s->trainer.run.planned_in_vain);
+    fr_counter(registry, "freshet_device_rows_brought_total", NULL,
+               "Rows that this process brought to the device from memory.", s->trainer.run.rows_brought);
     fr_gauge(registry, "freshet_watermark_timestamp_seconds", NULL, "Largest event time trained; NaN before the first.",
              history->watermark_ms != INT64_MIN ? (double)history->watermark_ms / 1e3 : (double)NAN);
     fr_gauge(registry, "freshet_loss", NULL, "Loss of the last batch; NaN before the first.", s->trainer.run.last_loss);
@@ -236,6 +244,11 @@ static void series_snapshots(struct fr_service *service, const struct fr_snapsho
              (double)atomic_load(&service->snapshots.bytes));
     fr_gauge(registry, "freshet_snapshot_seconds", NULL, "How long the last snapshot of this process took to write.",
              (double)atomic_load(&service->snapshots.millis) / 1e3);
+    fr_counter(registry, "freshet_hps_rows_total", NULL, "Rows sent to topics of NVIDIA HPS, resends included.",
+               s->publisher.hps.rows);
+    fr_counter(registry, "freshet_hps_drops_untold_total", NULL,
+               "Tombstones of which consumers of NVIDIA HPS cannot be told: they keep those rows.",
+               s->publisher.hps.drops);
     fr_gauge(registry, "freshet_delta_retention_short", NULL,
              "1 while the delta topic keeps less than export.retention needs; the log says what to set.",
              s->publisher.topic.short_retention ? 1 : 0);

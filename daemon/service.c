@@ -341,6 +341,44 @@ static bool begins_with_snapshots(const struct fr_conf *conf)
     return conf->export_.retention == FR_RETENTION_SNAPSHOTS && !conf->ingest.lockstep;
 }
 
+static enum fr_status open_publisher(struct fr_service *service, struct fr_err *err)
+{
+    const struct fr_conf *conf = service->conf;
+    struct fr_publisher_property *properties = fr_alloc(conf->ingest.n_kafka + 1, sizeof(*properties));
+    for (size_t i = 0; i < conf->ingest.n_kafka; i++)
+        properties[i] = (struct fr_publisher_property){conf->ingest.kafka[i].name, conf->ingest.kafka[i].value,
+                                                       conf->ingest.kafka[i].place};
+    bool hps = conf->export_.format == FR_EXPORT_HPS;
+    const char **tables = fr_alloc(conf->n_tables + 1, sizeof(*tables));
+    for (uint32_t t = 0; t < conf->n_tables; t++)
+        tables[t] = conf->tables[t].name;
+    struct fr_publisher_options publisher = {.durable = service->durable,
+                                             .clock = service->clock,
+                                             .model = conf->model,
+                                             .brokers = conf->export_.brokers,
+                                             .topic = conf->export_.topic,
+                                             .partitions = conf->export_.partitions,
+                                             .n_hps_tables = hps ? conf->n_tables : 0,
+                                             .hps_tables = tables,
+                                             .create = conf->export_.create,
+                                             .retention_ms = retention_ms(conf),
+                                             .covers = fr_snapshots_cover,
+                                             .self = service,
+                                             .stop_on_loss = conf->export_.on_loss == FR_DELTA_LOSS_STOP,
+                                             /* every run writes the same records there */
+                                             .max_backlog_bytes = conf->ingest.lockstep ? 0 : conf->export_.backlog_max,
+                                             .backlog_rebases = conf->export_.on_backlog == FR_BACKLOG_REBASE,
+                                             .properties = properties,
+                                             .n_properties = conf->ingest.n_kafka};
+    /* consumers of HPS load no snapshot of ours: a new timeline brings them all rows */
+    if (begins_with_snapshots(conf) && !hps)
+        publisher.rewind = fr_snapshots_ask_rewind;
+    enum fr_status status = fr_publisher_new(&publisher, &service->publisher, err);
+    free(tables);
+    free(properties);
+    return status;
+}
+
 static enum fr_status open_streams(struct fr_service *service, struct fr_err *err)
 {
     const struct fr_conf *conf = service->conf;
@@ -369,32 +407,7 @@ static enum fr_status open_streams(struct fr_service *service, struct fr_err *er
                                        .skips = service->skips,
                                        .n_skips = service->n_skips};
     enum fr_status status = fr_ingest_new(&ingest, &service->ingest, err);
-    if (status != FR_OK)
-        return status;
-    struct fr_publisher_property *properties = fr_alloc(conf->ingest.n_kafka + 1, sizeof(*properties));
-    for (size_t i = 0; i < conf->ingest.n_kafka; i++)
-        properties[i] = (struct fr_publisher_property){conf->ingest.kafka[i].name, conf->ingest.kafka[i].value,
-                                                       conf->ingest.kafka[i].place};
-    struct fr_publisher_options publisher = {.durable = service->durable,
-                                             .clock = service->clock,
-                                             .model = conf->model,
-                                             .brokers = conf->export_.brokers,
-                                             .topic = conf->export_.topic,
-                                             .partitions = conf->export_.partitions,
-                                             .create = conf->export_.create,
-                                             .retention_ms = retention_ms(conf),
-                                             .covers = fr_snapshots_cover,
-                                             .rewind = begins_with_snapshots(conf) ? fr_snapshots_ask_rewind : NULL,
-                                             .self = service,
-                                             .stop_on_loss = conf->export_.on_loss == FR_DELTA_LOSS_STOP,
-                                             /* every run writes the same records there */
-                                             .max_backlog_bytes = conf->ingest.lockstep ? 0 : conf->export_.backlog_max,
-                                             .backlog_rebases = conf->export_.on_backlog == FR_BACKLOG_REBASE,
-                                             .properties = properties,
-                                             .n_properties = conf->ingest.n_kafka};
-    status = fr_publisher_new(&publisher, &service->publisher, err);
-    free(properties);
-    return status;
+    return status == FR_OK ? open_publisher(service, err) : status;
 }
 
 enum fr_status fr_service_open(struct fr_service *service, struct fr_err *err)

@@ -25,6 +25,8 @@
 #include "exporter/delta.h"
 
 enum { BACKOFF_MIN_MS = 100, BACKOFF_MAX_MS = 5000, PURGE_MS = 1000, TIMESTAMP_SKEW_MS = 3600 * 1000 };
+/* Below the epoch in a delivery report. */
+enum { MARK_BEGINS = 1, MARK_OTHER_TOPIC = 2, MARK_BITS = 2 };
 
 void fr_publisher_tell(struct fr_publisher *publisher)
 {
@@ -111,15 +113,17 @@ static void on_delivery(rd_kafka_t *client, const rd_kafka_message_t *message, v
         if (!publisher->failed) {
             char text[256];
             snprintf(text, sizeof(text), "a record of %zu bytes was not accepted by topic %.100s partition %d: %s",
-                     message->len, publisher->options.topic, (int)message->partition, rd_kafka_err2str(message->err));
+                     message->len, rd_kafka_topic_name(message->rkt), (int)message->partition,
+                     rd_kafka_err2str(message->err));
             fr_publisher_problem(publisher, text);
         }
         publisher->failed = true;
         return;
     }
     uint64_t mark = (uint64_t)(uintptr_t)message->_private;
-    fr_publisher_landed(publisher, message->partition, message->offset, (mark & 1) != 0);
-    struct pending_epoch *pending = find_pending(publisher, mark >> 1);
+    if ((mark & MARK_OTHER_TOPIC) == 0)
+        fr_publisher_landed(publisher, message->partition, message->offset, (mark & MARK_BEGINS) != 0);
+    struct pending_epoch *pending = find_pending(publisher, mark >> MARK_BITS);
     if (!pending || pending->outstanding == 0)
         return;
     pending->outstanding -= 1;
@@ -173,6 +177,7 @@ void fr_publisher_clear_outgoing(struct outgoing *out)
     for (size_t i = 0; i < out->n; i++)
         free(out->records[i].bytes);
     out->n = out->next = 0;
+    fr_publisher_hps_forget(out->hps);
 }
 
 static void end_producer(struct fr_publisher *publisher)
@@ -234,6 +239,7 @@ enum fr_status fr_publisher_new(const struct fr_publisher_options *options, stru
     for (uint32_t p = 0; p < options->partitions; p++)
         publisher->told_next[p] = -1;
     copy_properties(publisher);
+    publisher->out.hps = fr_publisher_hps_new(options);
     int rc = pthread_mutex_init(&publisher->mutex, NULL);
     FR_CHECK(rc == 0);
     /* a property that librdkafka refuses shows here, not at the first epoch */
@@ -258,6 +264,7 @@ void fr_publisher_free(struct fr_publisher *publisher)
     free(publisher->told_next);
     fr_publisher_clear_outgoing(&publisher->out);
     free(publisher->out.records);
+    fr_publisher_hps_free(publisher->out.hps);
     fr_buffer_release(&publisher->borrowed.own);
     fr_buffer_release(&publisher->head_bytes);
     free(publisher);
@@ -267,8 +274,7 @@ void fr_publisher_offer(struct fr_publisher *publisher, uint64_t epoch)
 {
     uint64_t before = atomic_load(&publisher->offered);
     while (before < epoch && !atomic_compare_exchange_weak(&publisher->offered, &before, epoch))
-        /* the publisher's thread, after the check, and the durable thread may both offer */
-        continue;
+        continue; /* the publisher's thread, after the check, offers too */
 }
 
 void fr_publisher_get_status(struct fr_publisher *publisher, struct fr_publisher_status *out)
@@ -281,17 +287,24 @@ void fr_publisher_get_status(struct fr_publisher *publisher, struct fr_publisher
 
 /* ---- sending ---- */
 
-static enum fr_status keep_record(void *self, uint32_t partition, uint32_t piece, const void *bytes, size_t size)
+struct outgoing_record *fr_publisher_add_outgoing(struct outgoing *out, const char *topic, uint32_t partition,
+                                                  const void *bytes, size_t size)
 {
-    struct outgoing *out = self;
     if (out->n == out->capacity) {
         out->capacity = out->capacity ? out->capacity * 2 : 64;
         out->records = fr_realloc(out->records, out->capacity, sizeof(*out->records));
     }
     uint8_t *own = fr_realloc(NULL, size, 1);
     memcpy(own, bytes, size);
-    out->records[out->n++] = (struct outgoing_record){partition, out->begins && piece == 0, size, own};
-    return FR_OK;
+    out->records[out->n] = (struct outgoing_record){topic, partition, false, size, own};
+    return &out->records[out->n++];
+}
+
+static enum fr_status keep_record(void *self, uint32_t partition, uint32_t piece, const void *bytes, size_t size)
+{
+    struct outgoing *out = self;
+    fr_publisher_add_outgoing(out, NULL, partition, bytes, size)->begins = out->begins && piece == 0;
+    return out->hps ? fr_publisher_hps_add(out->hps, out, bytes, size) : FR_OK;
 }
 
 /* The Kafka timestamp is the wall time of the cut. In lockstep mode the announcement says the
@@ -387,17 +400,19 @@ static enum fr_status produce_some(struct fr_publisher *publisher, struct fr_err
         size_t limit = publisher->options.max_in_flight_bytes, used = publisher->in_flight_bytes;
         if (used >= limit || (used > 0 && record->size > limit - used))
             return FR_AGAIN; /* a record beyond the limit goes alone */
+        const char *topic = record->topic ? record->topic : publisher->options.topic;
+        uint64_t mark =
+            out->epoch << MARK_BITS | (record->topic ? MARK_OTHER_TOPIC : 0) | (record->begins ? MARK_BEGINS : 0);
         rd_kafka_resp_err_t error = rd_kafka_producev(
-            publisher->producer, RD_KAFKA_V_TOPIC(publisher->options.topic),
-            RD_KAFKA_V_PARTITION((int32_t)record->partition), RD_KAFKA_V_VALUE(record->bytes, record->size),
-            RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_FREE), RD_KAFKA_V_TIMESTAMP(out->timestamp_ms),
-            RD_KAFKA_V_OPAQUE((void *)(uintptr_t)(out->epoch << 1 | record->begins)), RD_KAFKA_V_END);
+            publisher->producer, RD_KAFKA_V_TOPIC(topic), RD_KAFKA_V_PARTITION((int32_t)record->partition),
+            RD_KAFKA_V_VALUE(record->bytes, record->size), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_FREE),
+            RD_KAFKA_V_TIMESTAMP(out->timestamp_ms), RD_KAFKA_V_OPAQUE((void *)(uintptr_t)mark), RD_KAFKA_V_END);
         if (error == RD_KAFKA_RESP_ERR__QUEUE_FULL)
             return FR_AGAIN;
         if (error) {
             publisher->failed = true;
-            return fr_err_set(err, FR_E_UNAVAILABLE, "topic %s refuses a record of %zu bytes: %s",
-                              publisher->options.topic, record->size, rd_kafka_err2str(error));
+            return fr_err_set(err, FR_E_UNAVAILABLE, "topic %s refuses a record of %zu bytes: %s", topic, record->size,
+                              rd_kafka_err2str(error));
         }
         record->bytes = NULL;
         publisher->in_flight_bytes += record->size;
@@ -405,6 +420,7 @@ static enum fr_status produce_some(struct fr_publisher *publisher, struct fr_err
         publisher->tally.records += 1;
         publisher->tally.bytes += record->size;
     }
+    fr_publisher_hps_tell(publisher);
     if (publisher->rebase.wanted && !publisher->rebase.sent)
         return FR_OK; /* more of this epoch follows */
     publisher->rebase.wanted = false;

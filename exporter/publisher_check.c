@@ -397,6 +397,8 @@ static enum fr_status decide(struct look *look, struct fr_err *err)
         return status;
     if (!whole)
         fr_publisher_end_rebase(publisher);
+    if (publisher->out.hps && !whole && resume > look->durable.acked)
+        resume = look->durable.acked > journal ? look->durable.acked : journal;
     for (uint32_t p = 0; p < look->np; p++) {
         publisher->topic[p].low = look->low[p];
         publisher->topic[p].next = look->high[p];
@@ -441,6 +443,8 @@ enum fr_status fr_publisher_check(struct fr_publisher *publisher, struct fr_err 
     enum fr_status status = begin_look(publisher, &look, err);
     if (status == FR_OK)
         status = fr_publisher_check_topic(publisher, look.client, err);
+    if (status == FR_OK)
+        status = fr_publisher_hps_check(publisher, look.client, look.durable.acked, err);
     if (status == FR_OK)
         status = fr_publisher_ends(publisher, look.client, look.low, look.high, err);
     if (status == FR_OK)

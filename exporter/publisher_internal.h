@@ -58,6 +58,7 @@ struct fr_topic_span {
 };
 
 struct outgoing_record {
+    const char *topic; /* borrowed; NULL: the delta topic */
     uint32_t partition;
     bool begins; /* a new replica can begin with it in its partition */
     size_t size;
@@ -72,6 +73,7 @@ struct outgoing {
     int64_t timestamp_ms;
     struct outgoing_record *records;
     size_t n, next, capacity;
+    struct fr_publisher_hps *hps; /* NULL: nothing is written for HPS */
 };
 
 struct pending_epoch {
@@ -144,8 +146,11 @@ enum fr_status fr_publisher_producer(struct fr_publisher *publisher, struct fr_e
 void fr_publisher_tell(struct fr_publisher *publisher);
 void fr_publisher_problem(struct fr_publisher *publisher, const char *text); /* "": none */
 
-/* publisher_topic.c: the topic exists (made when options.create), has `partitions` partitions, is
- * not compacted. */
+/* publisher_topic.c: the topic exists (made when options.create) and has at least `partitions`
+ * partitions. *found: what the brokers know of it. */
+enum fr_status fr_publisher_find_topic(struct fr_publisher *publisher, rd_kafka_t *client, const char *topic,
+                                       struct fr_kafka_topic *found, struct fr_err *err) FR_MUST_CHECK;
+/* The delta topic exists, has `partitions` partitions, is not compacted. */
 enum fr_status fr_publisher_check_topic(struct fr_publisher *publisher, rd_kafka_t *client,
                                         struct fr_err *err) FR_MUST_CHECK;
 
@@ -192,6 +197,22 @@ bool fr_publisher_wants_merge(struct fr_publisher *publisher);
 enum fr_status fr_publisher_load_merged(struct fr_publisher *publisher, fr_delta_sink *keep,
                                         struct fr_err *err) FR_MUST_CHECK;
 void fr_publisher_clear_outgoing(struct outgoing *out);
+/* Appends a copy of a record. topic: borrowed; NULL: the delta topic. */
+struct outgoing_record *fr_publisher_add_outgoing(struct outgoing *out, const char *topic, uint32_t partition,
+                                                  const void *bytes, size_t size);
+
+/* publisher_hps.c: rows once more, for consumers of NVIDIA HPS. */
+struct fr_publisher_hps *fr_publisher_hps_new(const struct fr_publisher_options *options);
+void fr_publisher_hps_free(struct fr_publisher_hps *hps);
+/* Its topics exist, each with enough partitions; acked: epochs that went out already. */
+enum fr_status fr_publisher_hps_check(struct fr_publisher *publisher, rd_kafka_t *client, uint64_t acked,
+                                      struct fr_err *err) FR_MUST_CHECK;
+/* Appends what a delta record has for HPS. */
+enum fr_status fr_publisher_hps_add(struct fr_publisher_hps *hps, struct outgoing *out, const void *bytes,
+                                    size_t size) FR_MUST_CHECK;
+/* What `outgoing` has was handed over, and is counted; or is not sent. */
+void fr_publisher_hps_tell(struct fr_publisher *publisher);
+void fr_publisher_hps_forget(struct fr_publisher_hps *hps);
 
 /* publisher_known.c */
 void fr_publisher_load_begin(struct fr_publisher *publisher);

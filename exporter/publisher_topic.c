@@ -20,8 +20,8 @@
 enum { CREATED_POLLS_MAX = 30, CREATED_POLL_MS = 100, NEEDED_AFTER_MS = 600000 };
 
 /* "what: answer (what the connection said)" */
-static enum fr_status no_metadata(struct fr_publisher *publisher, rd_kafka_t *client, rd_kafka_resp_err_t error,
-                                  struct fr_err *err)
+static enum fr_status no_metadata(struct fr_publisher *publisher, rd_kafka_t *client, const char *topic,
+                                  rd_kafka_resp_err_t error, struct fr_err *err)
 {
     if (rd_kafka_type(client) == RD_KAFKA_CONSUMER) {
         /* error callbacks; nothing is subscribed */
@@ -33,17 +33,16 @@ static enum fr_status no_metadata(struct fr_publisher *publisher, rd_kafka_t *cl
     }
     const char *said = publisher->connection;
     return fr_err_set(err, FR_E_UNAVAILABLE, "brokers %s do not answer about topic %s: %s%s%s%s",
-                      publisher->options.brokers, publisher->options.topic, rd_kafka_err2str(error),
-                      said[0] ? " (" : "", said, said[0] ? ")" : "");
+                      publisher->options.brokers, topic, rd_kafka_err2str(error), said[0] ? " (" : "", said,
+                      said[0] ? ")" : "");
 }
 
-static enum fr_status ask_topic(struct fr_publisher *publisher, rd_kafka_t *client, struct fr_kafka_topic *found,
-                                struct fr_err *err)
+static enum fr_status ask_topic(struct fr_publisher *publisher, rd_kafka_t *client, const char *topic,
+                                struct fr_kafka_topic *found, struct fr_err *err)
 {
-    const char *topic = publisher->options.topic;
     rd_kafka_resp_err_t error = fr_kafka_topic_ask(client, topic, false, BROKER_TIMEOUT_MS, found);
     if (error)
-        return no_metadata(publisher, client, error, err);
+        return no_metadata(publisher, client, topic, error, err);
     if (found->error == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED)
         return fr_err_set(err, FR_E_DENIED, "not authorised for topic %s", topic);
     if (found->error)
@@ -52,19 +51,18 @@ static enum fr_status ask_topic(struct fr_publisher *publisher, rd_kafka_t *clie
 }
 
 /* Waits (bounded) until the brokers know the topic that was just created. */
-static enum fr_status await_topic(struct fr_publisher *publisher, rd_kafka_t *client, struct fr_kafka_topic *found,
-                                  struct fr_err *err)
+static enum fr_status await_topic(struct fr_publisher *publisher, rd_kafka_t *client, const char *topic,
+                                  struct fr_kafka_topic *found, struct fr_err *err)
 {
     for (int i = 0; i < CREATED_POLLS_MAX; i++) {
-        enum fr_status status = ask_topic(publisher, client, found, err);
+        enum fr_status status = ask_topic(publisher, client, topic, found, err);
         if (status == FR_OK && found->partitions > 0)
             return FR_OK;
         if (status != FR_OK && status != FR_E_UNAVAILABLE)
             return status;
         rd_kafka_poll(client, CREATED_POLL_MS);
     }
-    return fr_err_set(err, FR_E_UNAVAILABLE, "topic %s was created, but the brokers do not show it yet",
-                      publisher->options.topic);
+    return fr_err_set(err, FR_E_UNAVAILABLE, "topic %s was created, but the brokers do not show it yet", topic);
 }
 
 /* What the topic keeps; -1: without end. */
@@ -181,10 +179,9 @@ static enum fr_status check_policy(struct fr_publisher *publisher, rd_kafka_t *c
     return FR_OK;
 }
 
-static enum fr_status make_topic(struct fr_publisher *publisher, rd_kafka_t *client, struct fr_kafka_topic *found,
-                                 struct fr_err *err)
+static enum fr_status make_topic(struct fr_publisher *publisher, rd_kafka_t *client, const char *topic,
+                                 struct fr_kafka_topic *found, struct fr_err *err)
 {
-    const char *topic = publisher->options.topic;
     if (!publisher->options.create)
         return fr_err_set(err, FR_E_UNAVAILABLE, "topic %s does not exist and export.create is off", topic);
     /* Nothing may be deleted that new replicas need, or compacted. An operator who keeps less is
@@ -200,7 +197,7 @@ static enum fr_status make_topic(struct fr_publisher *publisher, rd_kafka_t *cli
     if (status == FR_OK) {
         fr_log(FR_LOG_INFO, "publisher", "topic_created", "topic=%s partitions=%u", topic,
                publisher->options.partitions);
-        return await_topic(publisher, client, found, err);
+        return await_topic(publisher, client, topic, found, err);
     }
     if (status != FR_AGAIN) {
         (void)fr_err_wrap(err, "cannot create topic %s", topic);
@@ -209,16 +206,29 @@ static enum fr_status make_topic(struct fr_publisher *publisher, rd_kafka_t *cli
     fr_log(FR_LOG_WARN, "publisher", "topic_create_unanswered",
            "topic=%s problem=\"the broker does not create topics on request; asking it to do so by itself\"", topic);
     status = fr_publisher_producer(publisher, err);
-    return status == FR_OK ? await_topic(publisher, publisher->producer, found, err) : status;
+    return status == FR_OK ? await_topic(publisher, publisher->producer, topic, found, err) : status;
+}
+
+enum fr_status fr_publisher_find_topic(struct fr_publisher *publisher, rd_kafka_t *client, const char *topic,
+                                       struct fr_kafka_topic *found, struct fr_err *err)
+{
+    enum fr_status status = ask_topic(publisher, client, topic, found, err);
+    if (status == FR_OK && found->partitions == 0)
+        status = make_topic(publisher, client, topic, found, err);
+    if (status == FR_OK && found->partitions < publisher->options.partitions)
+        status =
+            fr_err_set(err, FR_E_MISMATCH,
+                       "topic %s has %u partitions, export.partitions is %u; the number is fixed for a timeline: set "
+                       "export.partitions to %u before the first epoch, or name another topic",
+                       topic, found->partitions, publisher->options.partitions, found->partitions);
+    return status;
 }
 
 enum fr_status fr_publisher_check_topic(struct fr_publisher *publisher, rd_kafka_t *client, struct fr_err *err)
 {
     const char *topic = publisher->options.topic;
     struct fr_kafka_topic found;
-    enum fr_status status = ask_topic(publisher, client, &found, err);
-    if (status == FR_OK && found.partitions == 0)
-        status = make_topic(publisher, client, &found, err);
+    enum fr_status status = fr_publisher_find_topic(publisher, client, topic, &found, err);
     if (status != FR_OK)
         return status;
     if (found.partitions > publisher->options.partitions && publisher->checked_partitions != found.partitions)
@@ -227,11 +237,5 @@ enum fr_status fr_publisher_check_topic(struct fr_publisher *publisher, rd_kafka
                "partitions from %u on stay empty\"",
                topic, found.partitions, publisher->options.partitions, publisher->options.partitions);
     publisher->checked_partitions = found.partitions;
-    if (found.partitions < publisher->options.partitions)
-        return fr_err_set(
-            err, FR_E_MISMATCH,
-            "topic %s has %u partitions, export.partitions is %u; the number is fixed for a timeline: set "
-            "export.partitions to %u before the first epoch, or name another topic",
-            topic, found.partitions, publisher->options.partitions, found.partitions);
     return check_policy(publisher, client, found.administrable, err);
 }

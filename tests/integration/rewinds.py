@@ -9,14 +9,10 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "interop"))
-import confluent_kafka.admin  # noqa: E402
 import delta  # noqa: E402
 from harness import *  # noqa: E402,F403
-from streams import live_samples, produce  # noqa: E402
+from streams import Live  # noqa: E402
 
-CONFIG = SOURCE / "tests/integration/operating.yaml"
-SETS = ["tables.ledger.expire={idle: 300ms, every: 1}", "epoch=50ms", "export.dense_every=0s", "unfolded_max=64KiB", "snapshot.every=1h", "export.retention=snapshots",
-        "heartbeat=300ms"]
 KILLS = 6
 
 
@@ -24,24 +20,12 @@ def dump(state):
     return tool("dump", "--state-dir", state)[1].splitlines()
 
 
-class Cases:
-    def __init__(self, work, kafka):
-        self.work, self.kafka = work, kafka
-        self.admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": kafka.address})
-        for future in self.admin.create_topics([confluent_kafka.admin.NewTopic("live", 2, 1)]).values():
-            future.result(PATIENCE)
-        self.produced = 0
+class Cases(Live):
+    SETS = ["tables.ledger.expire={idle: 300ms, every: 1}", "epoch=50ms", "export.dense_every=0s", "unfolded_max=64KiB", "snapshot.every=1h", "export.retention=snapshots",
+            "heartbeat=300ms"]
 
     def daemon(self, name, topic, sets=(), **options):
-        return self.work.daemon(CONFIG, self.work.path / f"{name}.log", [f"ingest.brokers={self.kafka.address}", "ingest.topic=live", "export.create=true",
-                                                                         f"state_dir={self.work.path / name}", f"export.topic={topic}", *SETS, *sets], **options)
-
-    def more(self, count):
-        produce(self.kafka.address, "live", live_samples(self.produced, count))
-        self.produced += count
-
-    def trained(self, daemon):
-        wait_until(lambda: daemon.json("/status").get("samples", {}).get("trained", 0) == self.produced, f"{self.produced} samples trained")
+        return super().daemon(name, [f"export.topic={topic}", *sets], **options)
 
     def saved(self, name, sets=()):
         """A state with a savepoint `back` in its history, at rest, whose topic is NAME.delta; the savepoint."""

@@ -13,13 +13,11 @@ import confluent_kafka  # noqa: E402
 import confluent_kafka.admin  # noqa: E402
 import delta  # noqa: E402
 from harness import *  # noqa: E402,F403
-from streams import live_samples, produce  # noqa: E402
+from streams import Live  # noqa: E402
 
-CONFIG = SOURCE / "tests/integration/operating.yaml"
 LINE = re.compile(r'^snapshot dir="?([^" ]+)"? timeline=(\d+) epoch=(\d+) digest=0x[0-9a-f]{16} rows=(\d+) files=\d+ bytes=\d+(.*)$', re.M)
 KILLS = 10
-FOLLOWER_KILLS = 5
-SETS = ["tables.ledger.expire={idle: 300ms, every: 1}", "epoch=50ms", "export.dense_every=0s", "unfolded_max=64KiB"]  # rows of old samples go, with tombstones
+FOLLOWER_KILLS = 10
 
 
 def snapshots(folder):
@@ -35,25 +33,12 @@ def dump(state):
     return tool("dump", "--state-dir", state)[1].splitlines()
 
 
-class Cases:
+class Cases(Live):
+    SETS = ["tables.ledger.expire={idle: 300ms, every: 1}", "epoch=50ms", "export.dense_every=0s", "unfolded_max=64KiB"]  # rows of old samples go, with tombstones
+
     def __init__(self, work, kafka):
-        self.work, self.kafka = work, kafka
-        self.admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": kafka.address})
-        for future in self.admin.create_topics([confluent_kafka.admin.NewTopic("live", 2, 1)]).values():
-            future.result(PATIENCE)
-        produce(kafka.address, "live", live_samples(0, 1500))
-        self.produced = 1500
-
-    def daemon(self, name, sets=(), **options):
-        return self.work.daemon(CONFIG, self.work.path / f"{name}.log", [f"ingest.brokers={self.kafka.address}", "ingest.topic=live", "export.create=true",
-                                                                         f"state_dir={self.work.path / name}", f"export.topic={name}.delta", *SETS, *sets], **options)
-
-    def more(self, count):
-        produce(self.kafka.address, "live", live_samples(self.produced, count))
-        self.produced += count
-
-    def trained(self, daemon):
-        wait_until(lambda: daemon.json("/status").get("samples", {}).get("trained", 0) == self.produced, f"{self.produced} samples trained")
+        super().__init__(work, kafka)
+        self.more(1500)
 
     def current(self, daemon, name):
         wait_until(lambda: daemon.json("/status").get("snapshot", {}).get("current") == name, f"CURRENT names {name}")

@@ -320,6 +320,7 @@ struct fr_conf {
         uint64_t backlog_max;
         enum fr_backlog on_backlog;
         enum fr_retention retention;
+        enum fr_export_format format;
         bool create;
         int64_t drain_timeout_ms;
         char *brokers; /* = ingest.brokers in this version */

@@ -41,7 +41,10 @@ struct fr_publisher_options {
     const char *brokers;
     const char *topic;
     uint32_t partitions;
-    bool create; /* create the topic when missing */
+    /* Tables whose rows go to topics of NVIDIA HPS as well; 0: none. Copied. */
+    uint32_t n_hps_tables;
+    const char *const *hps_tables;
+    bool create; /* create topics that are missing */
     /* 0: 64 MiB; more waits in the journal, not in memory */
     size_t max_in_flight_bytes;
     const struct fr_publisher_property *properties; /* the operator's */
@@ -108,6 +111,10 @@ struct fr_publisher_status {
         uint64_t merges, merged_epochs; /* how many went out, of how many epochs */
         uint64_t abandoned;             /* the whole state went out instead */
     } backlog;
+    struct {
+        uint64_t rows;  /* sent for HPS, resends included */
+        uint64_t drops; /* tombstones of which it cannot be told, resends included */
+    } hps;
     bool fold_wanted;         /* the rebase waits for a fold */
     struct {                  /* the topic as it is known */
         uint64_t begin;       /* the epoch with which new replicas begin; 0: not known */

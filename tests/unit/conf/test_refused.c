@@ -165,11 +165,10 @@ static const struct row rows[] = {
     {"an_unknown_device", "", "device=gpu"},
     {"a_card_that_is_no_number", "", "device=cuda:first"},
     {"a_card_of_the_cpu", "", "device=cpu:1"},
-    {"hps", "", "export.format=hps"},
+    {"format", "", "export.format=triton"},
     {"state_in_the_deltas", "", "export.state=true"},
     {"retention_without_snapshots", "", "export.retention=snapshots"},
     {"hook_without_path", "", "snapshot.hook=[upload]"},
-    {"savepoints", "", "savepoints={every: 1h, keep: 6}"},
     /* Kafka */
     {"a_plugin", "", "ingest.kafka.plugin.library.paths=x"},
     {"a_command", "", "ingest.kafka.sasl.kerberos.kinit.cmd=x"},

@@ -51,6 +51,12 @@ FR_KINDS(fr_snapshot_quantize, FR_SNAPSHOT_QUANTIZES)
     KIND(FR_RETENTION_SNAPSHOTS, "snapshots")
 FR_KINDS(fr_retention, FR_RETENTIONS)
 
+/* What is written beside the delta topic: nothing, or topics for consumers of NVIDIA's HPS. */
+#define FR_EXPORT_FORMATS(KIND)                                                                                        \
+    KIND(FR_EXPORT_DELTA, "delta")                                                                                     \
+    KIND(FR_EXPORT_HPS, "hps")
+FR_KINDS(fr_export_format, FR_EXPORT_FORMATS)
+
 #define FR_DEVICES(KIND)                                                                                               \
     KIND(FR_DEVICE_AUTO, "auto")                                                                                       \
     KIND(FR_DEVICE_CPU, "cpu")                                                                                         \
