@@ -10,7 +10,8 @@
 enum {
     CHUNK_BYTES_MIN = 2 << 20, /* a huge page or more */
     SMALL_MIN = 16,
-    HUGE_CHUNKS_MIN = 1, /* below, a half-used huge page would be a large share */
+    /* Before so many a half-used huge page would be a large share; then of one region. */
+    HUGE_CHUNKS = 8,
     TRIM_BYTES_MIN = 256 << 10,
 };
 
@@ -22,6 +23,17 @@ static size_t chunk_items(const struct fr_array *array)
 static size_t chunk_bytes(const struct fr_array *array)
 {
     return chunk_items(array) * array->stride;
+}
+
+/* Memory for chunks comes singly, and then for HUGE_CHUNKS of them: huge pages lie across. */
+static uint32_t region_begin(uint32_t chunk)
+{
+    return chunk < HUGE_CHUNKS ? chunk : chunk / HUGE_CHUNKS * HUGE_CHUNKS;
+}
+
+static size_t region_bytes(const struct fr_array *array, uint32_t begin)
+{
+    return (begin < HUGE_CHUNKS ? 1 : HUGE_CHUNKS) * chunk_bytes(array);
 }
 
 void fr_array_init(struct fr_array *array, uint32_t stride)
@@ -43,8 +55,8 @@ void fr_array_release(struct fr_array *array)
     for (uint32_t c = 0; c < array->n_chunks; c++) {
         if (c == 0 && array->small < chunk_items(array))
             free(array->chunks[0]);
-        else
-            fr_pages_give(array->chunks[c], chunk_bytes(array));
+        else if (c == region_begin(c))
+            fr_pages_give(array->chunks[c], region_bytes(array, c));
     }
     free(array->chunks);
     *array = (struct fr_array){.stride = array->stride, .log2_chunk = array->log2_chunk, .phase = array->phase};
@@ -81,8 +93,9 @@ static void add_room(struct fr_array *array)
         array->chunks[0] = NULL;
         array->n_chunks = 1;
     } else if (array->small == chunk_items(array)) {
-        array->chunks[array->n_chunks] = fr_pages_take(chunk_bytes(array), array->n_chunks >= HUGE_CHUNKS_MIN);
-        array->n_chunks++;
+        uint32_t c = array->n_chunks++, begin = region_begin(c);
+        array->chunks[c] = c == begin ? fr_pages_take(region_bytes(array, c), c >= HUGE_CHUNKS)
+                                      : array->chunks[begin] + (c - begin) * chunk_bytes(array);
         return;
     }
     grow_first(array);
@@ -116,11 +129,15 @@ void fr_array_trim(struct fr_array *array)
     }
     /* the chunk that the next item goes to */
     uint32_t next = array->n + array->offset, keep = next >> array->log2_chunk;
-    while (array->n_chunks > keep + 1)
-        fr_pages_give(array->chunks[--array->n_chunks], chunk_bytes(array));
-    size_t used = (size_t)(next - (keep << array->log2_chunk)) * array->stride;
+    while (array->n_chunks > keep + 1) {
+        uint32_t c = --array->n_chunks;
+        if (c == region_begin(c))
+            fr_pages_give(array->chunks[c], region_bytes(array, c));
+    }
+    uint32_t begin = region_begin(keep);
+    size_t used = (size_t)(next - (begin << array->log2_chunk)) * array->stride;
     if (keep < array->n_chunks)
-        fr_pages_forget(array->chunks[keep], used, chunk_bytes(array));
+        fr_pages_forget(array->chunks[begin], used, region_bytes(array, begin));
     array->high = array->n;
 }
 

@@ -5,7 +5,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { FR_PAGE = 4096, FR_PIECE = 16 * 1024, FR_EXTENT_PIECES = 64 };
+enum { FR_PAGE = 4096, FR_HUGE_PAGE = 2 << 20, FR_PIECE = 16 * 1024 };
+/* An extent is a huge page, of which each half has its pieces. */
+enum { FR_EXTENT = FR_HUGE_PAGE, FR_EXTENT_HALVES = 2, FR_HALF_PIECES = 64 };
 
 /* Zeroed, 64-byte aligned; pages are touched only when used, so taking a large piece costs no
  * pause. huge: huge pages are asked for; such memory is touched 2 MiB at a time. Refused memory
@@ -16,17 +18,17 @@ void fr_pages_give(void *memory, size_t size);
 /* The bytes from `from` on go back to the system and read as zeros; the address range stays. */
 void fr_pages_forget(void *memory, size_t from, size_t size);
 
-/* Runs of pieces of FR_PIECE bytes, carved from extents of FR_EXTENT_PIECES. An extent whose pieces
- * are all free goes back to the system. Owner: one worker at a time. */
+/* Runs of pieces of FR_PIECE bytes, carved from extents. An extent whose pieces are all free
+ * goes back to the system. Owner: one worker at a time. */
 struct fr_pieces {
     struct fr_extent {
         uint8_t *base;
-        uint64_t free; /* bit i: piece i */
+        uint64_t free[FR_EXTENT_HALVES]; /* bit i: piece i of that half */
     } * extents;
     size_t n, capacity, hint;
 };
 
-/* A run of n pieces (1 .. FR_EXTENT_PIECES - 1), zeroed. */
+/* A run of n pieces (1 .. FR_HALF_PIECES - 1), zeroed. */
 void *fr_pieces_take(struct fr_pieces *pieces, uint32_t n);
 void fr_pieces_give(struct fr_pieces *pieces, void *run, uint32_t n);
 void fr_pieces_release(struct fr_pieces *pieces);

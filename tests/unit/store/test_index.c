@@ -118,7 +118,7 @@ FR_CASE(memory_goes_back_when_entries_go)
             erase(&k, fr_fmix64(i) >> 4);
     trim_all(&k);
     assert_true(k.index.bytes < full / 6);
-    assert_true(k.index.pieces.n * FR_PIECE * FR_EXTENT_PIECES < full / 2);
+    assert_true(k.index.pieces.n * FR_EXTENT < full / 2);
     for (uint32_t i = 0; i < MANY; i++)
         assert_int_equal(holds(&k, fr_fmix64(i) >> 4, i), i % 16 == 0);
     for (uint32_t i = 0; i < MANY; i += 16)
