@@ -147,6 +147,14 @@ static void goes_on(void *self)
     fr_http_beat(service->http, service->loops[FR_LOOP_SNAPSHOT].beat);
 }
 
+/* Records come: the epoch is settled, and cuts go by export.dense_every again. */
+static void writes_on(void *self)
+{
+    struct fr_service *service = self;
+    atomic_store(&service->snapshots.dense_wanted, false);
+    goes_on(service);
+}
+
 /* Until what is folded is that epoch or a later one; with 0 one whose parameters are all published,
  * and nothing durable is missing that was when this began. */
 static enum fr_status await_fold(struct fr_service *service, uint64_t given, struct fr_err *err)
@@ -206,10 +214,11 @@ enum fr_status fr_snapshots_write(struct fr_service *service, uint64_t least, st
                                           .quantize =
                                               conf->snapshot.quantize == FR_SNAPSHOT_AS_EXPORT ? NULL : &quantize,
                                           .rate = conf->snapshot.rate,
+                                          .awaited = least > 0,
                                           .delta_offsets = known ? offsets : NULL,
                                           .n_delta_offsets = conf->export_.partitions,
                                           .stop = &service->abandon,
-                                          .goes_on = goes_on,
+                                          .goes_on = writes_on,
                                           .self = service};
     enum fr_status status = check_room(service, err);
     atomic_store(&service->snapshots.dense_wanted, least == 0);

@@ -23,6 +23,7 @@
 #include "base/file.h"
 #include "exporter/full.h"
 #include "snapshot_folder.h"
+#include "snapshot_pace.h"
 
 enum { SYNC_BYTES = 8 << 20, NAP_MS = 50, NS_PER_MS = 1000000, CREATE_MODE = 0600 };
 
@@ -43,6 +44,7 @@ struct writing {
     enum fr_delta_kind kind;
     char table[64];
     uint64_t begin_ns, written;
+    struct fr_snapshot_pace pace;
     struct fr_buffer framed;
     struct fr_err *err;
 };
@@ -122,20 +124,38 @@ static enum fr_status end_parts(struct writing *w)
 
 /* ---- records ---- */
 
-/* Waits until so many bytes may have been written. */
+static uint64_t cpu_ns(clockid_t clock)
+{
+    struct timespec now;
+    FR_CHECK(clock_gettime(clock, &now) == 0);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static struct fr_snapshot_times times_now(const struct writing *w)
+{
+    return (struct fr_snapshot_times){.mono_ns = fr_mono_ns(w->options->clock),
+                                      .process_ns = cpu_ns(CLOCK_PROCESS_CPUTIME_ID),
+                                      .thread_ns = cpu_ns(CLOCK_THREAD_CPUTIME_ID)};
+}
+
+/* Waits until so many bytes may have been written, and the next record may take its share of the
+ * processors. */
 static enum fr_status keep_rate(struct writing *w)
 {
     const struct fr_snapshot_options *options = w->options;
+    const struct fr_snapshot_times ended = times_now(w);
+    uint64_t until = options->awaited ? 0 : fr_snapshot_pace_end(&w->pace, &ended);
     for (;;) {
         if (options->goes_on)
             options->goes_on(options->self);
         if (options->stop && atomic_load(options->stop))
             return fr_err_set(w->err, FR_E_CANCELLED, "the snapshot was given up because the daemon stops");
-        if (options->rate == 0)
+        uint64_t now = fr_mono_ns(options->clock);
+        double seconds = (double)(now - w->begin_ns) / 1e9;
+        if (now >= until && (options->rate == 0 || (double)w->written <= seconds * (double)options->rate)) {
+            fr_snapshot_pace_begin(&w->pace, now);
             return FR_OK;
-        double seconds = (double)(fr_mono_ns(options->clock) - w->begin_ns) / 1e9;
-        if ((double)w->written <= seconds * (double)options->rate)
-            return FR_OK;
+        }
         nanosleep(&(struct timespec){.tv_nsec = NAP_MS * (long)NS_PER_MS / 10}, NULL);
     }
 }
@@ -258,7 +278,9 @@ static enum fr_status fill(struct writing *w, struct fr_export_full *full)
 {
     uint64_t saturated = 0;
     enum fr_status status = FR_OK;
-    w->begin_ns = fr_mono_ns(w->options->clock);
+    const struct fr_snapshot_times now = times_now(w);
+    w->begin_ns = now.mono_ns;
+    fr_snapshot_pace_init(&w->pace, (double)sysconf(_SC_NPROCESSORS_ONLN), &now);
     while (status == FR_OK)
         status = fr_export_full_next(full, keep, w, &saturated, w->err);
     return status == FR_EOF ? FR_OK : status;

@@ -1,8 +1,9 @@
 /* Snapshots: all that is served of a state as of its folded epoch, as a directory of delta records
  * (DESIGN section 7), and the folder that holds them.
  *
- * One is written from the cold store while folds and training go on. It appears under its name
- * whole and synced, or not at all; what a crash leaves ends with ".part" and is taken away by
+ * One is written from the cold store while folds and training go on, with a small share of the
+ * processors while they keep them busy (snapshot_pace.h). It appears under its name whole and
+ * synced, or not at all; what a crash leaves ends with ".part" and is taken away by
  * fr_snapshot_sweep. The file CURRENT names the newest one that replicas may begin with.
  *
  * Thread: one writer of a folder; any may read. */
@@ -34,6 +35,7 @@ struct fr_snapshot_options {
     /* NULL: those of the state's deltas */
     const enum fr_codec_quantize *quantize;
     uint64_t rate; /* bytes a second at most; 0: no limit */
+    bool awaited;  /* publishing waits for it: no limit by snapshot_pace.h */
     /* [np]; NULL: not known. Offsets of the delta topic before everything later than what is
      * folded. */
     const uint64_t *delta_offsets;

@@ -1,0 +1,38 @@
+/* Keeps a thread that nothing waits for to a small share of the processors while the rest of its
+ * process keeps them busy. Priority alone does not: training leaves gaps at the ends of its loops,
+ * and what runs in them takes caches and wakes with it.
+ *
+ * The thread works in pieces and says when each has ended. It learns when the next may begin, such
+ * that it stays within its share of the time since this one began. While the process leaves
+ * processors idle there is no limit.
+ *
+ * Owner: one thread. Times are the caller's. */
+#ifndef FR_EXPORTER_SNAPSHOT_PACE_H
+#define FR_EXPORTER_SNAPSHOT_PACE_H
+
+#include <stdint.h>
+
+enum {
+    /* one of so many parts of the processors */
+    FR_SNAPSHOT_PACE_SHARE = 32,
+    /* of them, from which on the rest of the process keeps them busy */
+    FR_SNAPSHOT_PACE_BUSY_PERCENT = 75,
+};
+
+struct fr_snapshot_times {
+    uint64_t mono_ns, process_ns, thread_ns; /* clock; processor time of the process, the thread */
+};
+
+struct fr_snapshot_pace {
+    double processors;
+    struct fr_snapshot_times last; /* as of the last piece's end */
+    uint64_t began_ns;             /* this piece */
+};
+
+void fr_snapshot_pace_init(struct fr_snapshot_pace *pace, double processors, const struct fr_snapshot_times *now);
+/* A piece has ended. Returns from when on the next may begin, on the same clock. */
+uint64_t fr_snapshot_pace_end(struct fr_snapshot_pace *pace, const struct fr_snapshot_times *now);
+/* The next piece begins. */
+void fr_snapshot_pace_begin(struct fr_snapshot_pace *pace, uint64_t mono_ns);
+
+#endif
