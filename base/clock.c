@@ -9,13 +9,28 @@
 
 #include "base/check.h"
 
+static uint64_t clock_ns(clockid_t id)
+{
+    struct timespec now;
+    int rc = clock_gettime(id, &now);
+    FR_CHECK(rc == 0);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+uint64_t fr_clock_process_ns(void)
+{
+    return clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+uint64_t fr_clock_thread_ns(void)
+{
+    return clock_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
 static uint64_t system_mono_ns(void *self)
 {
     (void)self;
-    struct timespec now;
-    int rc = clock_gettime(CLOCK_MONOTONIC, &now);
-    FR_CHECK(rc == 0);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    return clock_ns(CLOCK_MONOTONIC);
 }
 
 static int64_t system_wall_ms(void *self)

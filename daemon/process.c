@@ -72,13 +72,6 @@ static double open_descriptors(void)
     return count;
 }
 
-static double cpu_seconds(void)
-{
-    struct timespec now;
-    return clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now) == 0 ? (double)now.tv_sec + (double)now.tv_nsec / 1e9
-                                                              : (double)NAN;
-}
-
 static void series_build(struct fr_service *service)
 {
     char labels[512] = "", fingerprint[32];
@@ -102,7 +95,7 @@ void fr_documents_process(struct fr_service *service)
     struct rlimit limit;
     bool limited = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
     fr_counter_seconds(registry, "process_cpu_seconds_total", NULL, "Processor time of the process, user and system.",
-                       cpu_seconds());
+                       (double)fr_clock_process_ns() / 1e9);
     fr_gauge(registry, "process_resident_memory_bytes", NULL, "Memory of the process that is resident.",
              resident_bytes());
     fr_gauge(registry, "process_open_fds", NULL, "Descriptors that the process has open.", open_descriptors());

@@ -7,9 +7,9 @@
  * Thread: the main one. */
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/thread.h"
 #include "service.h"
 
@@ -32,14 +32,6 @@ static void add(const struct fr_thread_time *time, uint64_t *ns)
             ns[i] += time->ns;
 }
 
-static uint64_t process_ns(void)
-{
-    struct timespec now;
-    int rc = clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    FR_CHECK(rc == 0);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 /* Never less than before: threads that end take their time with them. */
 static void lift(uint64_t *value, uint64_t to)
 {
@@ -50,7 +42,7 @@ static void lift(uint64_t *value, uint64_t to)
 static void look(struct fr_service *service)
 {
     struct fr_thread_time times[THREADS_MAX];
-    uint64_t ns[FR_TIMED_THREADS] = {0}, sum = 0, all = process_ns();
+    uint64_t ns[FR_TIMED_THREADS] = {0}, sum = 0, all = fr_clock_process_ns();
     size_t n = fr_thread_times(times, THREADS_MAX);
     for (size_t i = 0; i < n; i++)
         add(&times[i], ns);

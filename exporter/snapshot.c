@@ -124,18 +124,11 @@ static enum fr_status end_parts(struct writing *w)
 
 /* ---- records ---- */
 
-static uint64_t cpu_ns(clockid_t clock)
-{
-    struct timespec now;
-    FR_CHECK(clock_gettime(clock, &now) == 0);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 static struct fr_snapshot_times times_now(const struct writing *w)
 {
     return (struct fr_snapshot_times){.mono_ns = fr_mono_ns(w->options->clock),
-                                      .process_ns = cpu_ns(CLOCK_PROCESS_CPUTIME_ID),
-                                      .thread_ns = cpu_ns(CLOCK_THREAD_CPUTIME_ID)};
+                                      .process_ns = fr_clock_process_ns(),
+                                      .thread_ns = fr_clock_thread_ns()};
 }
 
 /* Waits until so many bytes may have been written, and the next record may take its share of the

@@ -23,6 +23,10 @@ struct fr_clock_fake {
 void fr_clock_fake_init(struct fr_clock_fake *fake, int64_t wall_ms);
 void fr_clock_fake_advance_ms(struct fr_clock_fake *fake, int64_t ms);
 
+/* Processor time of the process, and of the calling thread. Any thread. */
+uint64_t fr_clock_process_ns(void);
+uint64_t fr_clock_thread_ns(void);
+
 static inline uint64_t fr_mono_ns(const struct fr_clock *clock)
 {
     return clock->mono_ns(clock->self);

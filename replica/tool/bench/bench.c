@@ -82,10 +82,12 @@ double fr_tool_bench_now(void)
 
 double fr_tool_cpu_seconds(void)
 {
-    struct timespec now;
-    int rc = clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    FR_CHECK(rc == 0);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+    return (double)fr_clock_process_ns() * 1e-9;
+}
+
+double fr_tool_thread_seconds(void)
+{
+    return (double)fr_clock_thread_ns() * 1e-9;
 }
 
 static int compare(const void *a, const void *b)

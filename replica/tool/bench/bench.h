@@ -53,6 +53,7 @@ void fr_tool_bench_progress(const char *format, ...) __attribute__((format(print
 
 double fr_tool_bench_now(void);                          /* seconds, monotonic */
 double fr_tool_cpu_seconds(void);                        /* of this process, all threads */
+double fr_tool_thread_seconds(void);                     /* of processor time of the caller's */
 double fr_tool_bench_median(double *values, uint32_t n); /* sorts */
 
 /* Each returns FR_TOOL_OK or FR_TOOL_FAILED after a message. */

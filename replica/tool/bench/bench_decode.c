@@ -7,7 +7,6 @@
  * Thread: the caller's. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/check.h"
 #include "bench/bench.h"
@@ -36,13 +35,6 @@ struct records {
     size_t begin[RECORDS_MAX + 1];
 };
 
-static double core_seconds(void)
-{
-    struct timespec t;
-    FR_CHECK(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) == 0);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* One pass over all records. */
 static int decode_all(const struct records *records, struct fr_decoder *decoder, struct fr_batch *batch)
 {
@@ -69,12 +61,12 @@ static int measure(struct fr_tool_bench *bench, const struct form *form, struct 
     double rates[FR_BENCH_REPEATS];
     int result = decode_all(records, decoder, batch);
     for (uint32_t i = 0; i < FR_BENCH_REPEATS && result == FR_TOOL_OK; i++) {
-        double begin = core_seconds(), end = begin;
+        double begin = fr_tool_thread_seconds(), end = begin;
         uint64_t samples = 0;
         while (end - begin < measure_seconds && result == FR_TOOL_OK) {
             result = decode_all(records, decoder, batch);
             samples += SAMPLES;
-            end = core_seconds();
+            end = fr_tool_thread_seconds();
         }
         rates[i] = (double)samples / (end - begin);
     }

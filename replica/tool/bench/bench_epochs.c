@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/check.h"
@@ -49,14 +48,6 @@ struct epochs {
     double seconds[STAGES][ROUNDS * EPOCHS]; /* of folds: the first ROUNDS */
     double images[ROUNDS * EPOCHS];
 };
-
-static double thread_seconds(void)
-{
-    struct timespec now;
-    int rc = clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    FR_CHECK(rc == 0);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 /* ---- the state directory and its topic ---- */
 
@@ -129,15 +120,15 @@ static enum fr_status publish(struct epochs *epochs, struct fr_err *err)
 /* at[s]: thread seconds before stage s; at[STAGE_FOLD] is the end. */
 static enum fr_status run_epoch(struct epochs *epochs, double at[STAGES], struct fr_err *err)
 {
-    at[STAGE_CUT] = thread_seconds();
+    at[STAGE_CUT] = fr_tool_thread_seconds();
     fr_tool_table_cut(&epochs->table);
     announce(epochs);
-    at[STAGE_APPEND] = thread_seconds();
+    at[STAGE_APPEND] = fr_tool_thread_seconds();
     enum fr_status status = fr_durable_append(epochs->durable, &epochs->table.stage, NULL, NULL, err);
-    at[STAGE_PUBLISH] = thread_seconds();
+    at[STAGE_PUBLISH] = fr_tool_thread_seconds();
     if (status == FR_OK)
         status = publish(epochs, err);
-    at[STAGE_FOLD] = thread_seconds();
+    at[STAGE_FOLD] = fr_tool_thread_seconds();
     return status;
 }
 
@@ -170,7 +161,7 @@ static enum fr_status run_changed(struct epochs *epochs, uint64_t rows, size_t i
     enum fr_status status = run_epoch(epochs, at, err);
     if (status == FR_OK && (i + 1) % EPOCHS == 0)
         status = fr_durable_fold(epochs->durable, err);
-    double end = thread_seconds();
+    double end = fr_tool_thread_seconds();
     if (!timed)
         return status;
     epochs->images[i] = (double)table->stage.n_images;
@@ -188,10 +179,10 @@ static int measure(struct epochs *epochs, uint64_t rows, double *background)
     enum fr_status status = FR_OK;
     for (size_t i = 0; i < (size_t)WARM_ROUNDS * EPOCHS && status == FR_OK; i++)
         status = run_changed(epochs, rows, i, false, &err);
-    double process = fr_tool_cpu_seconds(), thread = thread_seconds();
+    double process = fr_tool_cpu_seconds(), thread = fr_tool_thread_seconds();
     for (size_t i = 0; i < (size_t)ROUNDS * EPOCHS && status == FR_OK; i++)
         status = run_changed(epochs, rows, i, true, &err);
-    *background = fr_tool_cpu_seconds() - process - (thread_seconds() - thread);
+    *background = fr_tool_cpu_seconds() - process - (fr_tool_thread_seconds() - thread);
     return status == FR_OK ? FR_TOOL_OK : fr_tool_fail("bench epochs", &err);
 }
 

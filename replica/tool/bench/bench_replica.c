@@ -46,13 +46,6 @@ struct epochs {
     double feed_s_max;
 };
 
-static double thread_s(void)
-{
-    struct timespec now;
-    FR_CHECK(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) == 0);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
 /* ---- readers ---- */
 
 static void look_up(struct reading *reading, struct freshet_reader *reader, size_t *at)
@@ -61,14 +54,14 @@ static void look_up(struct reading *reading, struct freshet_reader *reader, size
     static _Thread_local uint8_t found[BATCH];
     struct freshet_lookup lookup = {
         .table = "ids", .n = BATCH, .found = found, .values = values, .capacity = (size_t)BATCH * DIM};
-    double wall = fr_tool_bench_now(), cpu = thread_s();
+    double wall = fr_tool_bench_now(), cpu = fr_tool_thread_seconds();
     for (int i = 0; i < 16; i++) {
         lookup.keys = reading->keys + *at;
         *at = (*at + BATCH) % (reading->n_keys - BATCH);
         FR_CHECK(freshet_reader_lookup(reader, &lookup) == FRESHET_OK);
         reading->lookups += BATCH;
     }
-    reading->lookup_cpu_s += thread_s() - cpu;
+    reading->lookup_cpu_s += fr_tool_thread_seconds() - cpu;
     reading->lookup_wall_s += fr_tool_bench_now() - wall;
 }
 
@@ -84,9 +77,9 @@ static void *run_reading(void *self)
             look_up(reading, reader, &at);
         const struct fr_buffer *sample = &reading->samples[i % SAMPLES];
         uint32_t n = 1;
-        double wall = fr_tool_bench_now(), cpu = thread_s();
+        double wall = fr_tool_bench_now(), cpu = fr_tool_thread_seconds();
         FR_CHECK(freshet_reader_score(reader, FRESHET_MSGPACK, sample->data, sample->size, &score, &n) == FRESHET_OK);
-        reading->cpu_s[reading->n_times % TIMES_MAX] = thread_s() - cpu;
+        reading->cpu_s[reading->n_times % TIMES_MAX] = fr_tool_thread_seconds() - cpu;
         reading->wall_s[reading->n_times++ % TIMES_MAX] = fr_tool_bench_now() - wall;
     }
     freshet_reader_free(reader);
