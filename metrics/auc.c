@@ -54,6 +54,7 @@ struct accumulator {
     size_t n_bins;    /* FR_AUC_BINS or 0 */
     double *positive; /* [n_bins] */
     double *negative; /* [n_bins] */
+    uint64_t *used;   /* a bit a bin: may differ from 0 */
     double sums[SUMS];
     int64_t reference_ms; /* INT64_MIN: no sample yet */
 };
@@ -68,11 +69,17 @@ struct fr_auc {
     struct accumulator lifetime;
 };
 
+static size_t used_words(const struct accumulator *a)
+{
+    return (a->n_bins + 63) / 64;
+}
+
 static void accumulator_init(struct accumulator *a, size_t n_bins)
 {
     a->n_bins = n_bins;
     a->positive = fr_alloc(n_bins ? n_bins : 1, sizeof(double));
     a->negative = fr_alloc(n_bins ? n_bins : 1, sizeof(double));
+    a->used = fr_alloc(n_bins ? used_words(a) : 1, sizeof(uint64_t));
     a->reference_ms = INT64_MIN;
 }
 
@@ -80,12 +87,14 @@ static void accumulator_release(struct accumulator *a)
 {
     free(a->positive);
     free(a->negative);
+    free(a->used);
 }
 
 static void accumulator_clear(struct accumulator *a)
 {
     memset(a->positive, 0, a->n_bins * sizeof(double));
     memset(a->negative, 0, a->n_bins * sizeof(double));
+    memset(a->used, 0, used_words(a) * sizeof(uint64_t));
     memset(a->sums, 0, sizeof(a->sums));
     a->reference_ms = INT64_MIN;
 }
@@ -117,6 +126,24 @@ void fr_auc_free(struct fr_auc *auc)
     free(auc);
 }
 
+static void use_bin(struct accumulator *a, size_t bin)
+{
+    a->used[bin / 64] |= UINT64_C(1) << (bin % 64);
+}
+
+/* The first used bin from `bin` on, or n_bins. Most models use few of them, and every cut goes over
+ * all that are used. */
+static size_t next_used(const struct accumulator *a, size_t bin)
+{
+    size_t word = bin / 64, words = used_words(a);
+    if (word >= words)
+        return a->n_bins;
+    uint64_t bits = a->used[word] & (UINT64_MAX << (bin % 64));
+    while (bits == 0 && ++word < words)
+        bits = a->used[word];
+    return bits == 0 ? a->n_bins : word * 64 + (size_t)__builtin_ctzll(bits);
+}
+
 /* Whether it changed. */
 static bool accumulator_rebase(struct accumulator *a, int64_t half_life_ms, int64_t as_of_ms)
 {
@@ -124,7 +151,7 @@ static bool accumulator_rebase(struct accumulator *a, int64_t half_life_ms, int6
     int exponent = fr_decay_rebase(&a->reference_ms, half_life_ms, as_of_ms);
     if (exponent == 0)
         return first;
-    for (size_t i = 0; i < a->n_bins; i++) {
+    for (size_t i = next_used(a, 0); i < a->n_bins; i = next_used(a, i + 1)) {
         a->positive[i] = ldexp(a->positive[i], exponent);
         a->negative[i] = ldexp(a->negative[i], exponent);
     }
@@ -191,6 +218,7 @@ static void accumulator_add(struct accumulator *a, const struct sample *sample, 
     if (a->n_bins > 0) {
         a->positive[sample->bin] += weight * sample->label;
         a->negative[sample->bin] += weight * (1.0 - sample->label);
+        use_bin(a, sample->bin);
     }
     a->sums[SUM_LOGLOSS] += weight * sample->logloss;
     a->sums[SUM_PREDICTION] += weight * sample->prediction;
@@ -250,7 +278,7 @@ static double ratio(double a, double b)
 static void area_of(const struct accumulator *a, struct fr_auc_result *out)
 {
     double below = 0, area = 0, positives = 0;
-    for (size_t i = 0; i < a->n_bins; i++) {
+    for (size_t i = next_used(a, 0); i < a->n_bins; i = next_used(a, i + 1)) {
         area += a->positive[i] * (below + 0.5 * a->negative[i]);
         below += a->negative[i];
         positives += a->positive[i];
@@ -293,9 +321,9 @@ static void encode_accumulator(const struct accumulator *a, struct fr_buffer *ou
     size_t at = out->size;
     uint32_t count = 0;
     fr_put_u32(out, 0);
-    for (uint32_t i = 0; i < a->n_bins; i++)
+    for (size_t i = next_used(a, 0); i < a->n_bins; i = next_used(a, i + 1))
         if (a->positive[i] != 0 || a->negative[i] != 0) {
-            fr_put_u32(out, i);
+            fr_put_u32(out, (uint32_t)i);
             fr_put_f64(out, a->positive[i]);
             fr_put_f64(out, a->negative[i]);
             count++;
@@ -338,6 +366,7 @@ static bool parse_accumulator(struct fr_reader *reader, size_t n_bins, struct ac
         if (target) {
             target->positive[bin] = positive;
             target->negative[bin] = negative;
+            use_bin(target, bin);
         }
     }
     return true;
