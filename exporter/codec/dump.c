@@ -6,10 +6,8 @@
 #include "codec/dump.h"
 
 #include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
 
-enum { PHASE_ROWS, PHASE_DENSE, PHASE_ENDED, NUMBER_MAX = 24 };
+enum { PHASE_ROWS, PHASE_DENSE, PHASE_ENDED };
 
 void fr_dump_init(struct fr_dump *dump, enum fr_codec_quantize quantize, fr_dump_sink *sink, void *self)
 {
@@ -47,11 +45,9 @@ static void put_values(struct fr_dump *dump, const void *values, uint64_t count,
     fr_put_u8(&dump->line, '[');
     for (uint64_t i = 0; i < count; i++) {
         float value = fr_quantized(fr_load_f32((const uint8_t *)values + i * 4), quantize);
-        char *out = (char *)fr_buffer_reserve(&dump->line, NUMBER_MAX);
-        const char *comma = i ? "," : "";
-        int size = isfinite(value) ? snprintf(out, NUMBER_MAX, "%s%.9g", comma, (double)value)
-                                   : snprintf(out, NUMBER_MAX, "%snull", comma);
-        dump->line.size += (size_t)size;
+        if (i > 0)
+            fr_put_u8(&dump->line, ',');
+        fr_buffer_number(&dump->line, value);
     }
     fr_put_u8(&dump->line, ']');
 }

@@ -40,6 +40,9 @@ static inline void fr_buffer_terminate(struct fr_buffer *buffer)
  * bytes go as they are, and that they are UTF-8 is the caller's promise. */
 void fr_buffer_json_text(struct fr_buffer *buffer, const char *text);
 void fr_buffer_json_bytes(struct fr_buffer *buffer, const char *text, size_t size);
+/* Appends a float as printf's `%.9g` has it, to the byte, but in a quarter of the time: dumps have
+ * tens of millions. Not finite: null, as JSON has no word for it. */
+void fr_buffer_number(struct fr_buffer *buffer, float value);
 
 static inline void fr_buffer_clear(struct fr_buffer *buffer)
 {

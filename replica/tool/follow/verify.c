@@ -106,7 +106,7 @@ static void read_other(struct comparison *comparison)
 {
     int c;
     fr_buffer_clear(&comparison->other);
-    while ((c = getc(comparison->replica)) != EOF) {
+    while ((c = getc_unlocked(comparison->replica)) != EOF) {
         fr_put_u8(&comparison->other, (uint8_t)c);
         if (c == '\n')
             break;

@@ -33,15 +33,6 @@ enum { SETS_MAX = 64 };
 
 /* ---- out ---- */
 
-/* A number as JSON; NaN, which stands for absent, as null. */
-static void put_number(struct fr_buffer *out, float value)
-{
-    if (isnan(value))
-        fr_buffer_printf(out, "null");
-    else
-        fr_buffer_printf(out, "%.9g", (double)value);
-}
-
 static void put_ids(const struct fr_column *column, uint32_t entry, struct fr_buffer *out)
 {
     uint32_t begin = column->begin[entry], end = column->begin[entry + 1];
@@ -54,7 +45,7 @@ static void put_ids(const struct fr_column *column, uint32_t entry, struct fr_bu
     fr_buffer_printf(out, ",\"w\":[");
     for (uint32_t p = begin; p < end; p++) {
         fr_buffer_printf(out, "%s", p > begin ? "," : "");
-        put_number(out, column->weights[p]);
+        fr_buffer_number(out, column->weights[p]);
     }
     fr_buffer_printf(out, "]}");
 }
@@ -71,7 +62,7 @@ static void put_slots(const struct fr_conf *conf, const struct fr_batch *batch, 
         }
         for (uint32_t d = 0; d < column->dim; d++) {
             fr_put_u8(out, d ? ',' : '[');
-            put_number(out, column->dense[(size_t)entry * column->dim + d]);
+            fr_buffer_number(out, column->dense[(size_t)entry * column->dim + d]);
         }
         fr_put_u8(out, ']');
     }
@@ -81,7 +72,7 @@ static void put_labels(const struct fr_conf *conf, const float *values, size_t s
 {
     for (uint32_t l = 0; l < conf->n_labels; l++) {
         fr_buffer_printf(out, "%s\"%s\":", l ? "," : "", conf->labels[l].name);
-        put_number(out, values[l * stride]);
+        fr_buffer_number(out, values[l * stride]);
     }
 }
 
@@ -90,7 +81,7 @@ static void put_sample(const struct fr_conf *conf, const struct fr_batch *batch,
     static const char *const roles[FR_ROLES] = {"train", "metrics_only", "masked", "quarantined"};
     fr_buffer_printf(out, "%s{\"t\":%" PRId64 ",\"u\":%u,\"role\":\"%s\",\"s\":", i ? "," : "", batch->t_ms[i],
                      batch->use[i], roles[batch->role[i]]);
-    put_number(out, batch->keep[i]);
+    fr_buffer_number(out, batch->keep[i]);
     fr_buffer_printf(out, ",\"y\":{");
     put_labels(conf, batch->labels + i, batch->capacity_samples, out);
     fr_buffer_printf(out, "},\"w\":{");
@@ -98,7 +89,7 @@ static void put_sample(const struct fr_conf *conf, const struct fr_batch *batch,
     fr_buffer_printf(out, "},\"p\":{");
     for (uint32_t t = 0; t < conf->n_tasks; t++) {
         fr_buffer_printf(out, "%s\"%s\":", t ? "," : "", conf->tasks[t].name);
-        put_number(out, batch->served ? batch->served[(size_t)t * batch->capacity_samples + i] : NAN);
+        fr_buffer_number(out, batch->served ? batch->served[(size_t)t * batch->capacity_samples + i] : NAN);
     }
     fr_buffer_printf(out, "},\"f\":{");
     put_slots(conf, batch, i, out);

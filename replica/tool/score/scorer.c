@@ -14,7 +14,6 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "input.h"
-#include "number.h"
 
 enum { SAMPLES_MAX = 1 << 16 };
 
@@ -33,7 +32,7 @@ static void put_scores(struct scoring *scoring, uint32_t n_samples)
         for (uint32_t t = 0; t < scoring->n_tasks; t++) {
             fr_buffer_printf(&scoring->lines, "%s\"%s\":", t ? "," : "{",
                              freshet_replica_task_name(scoring->replica, t));
-            fr_tool_put_number(&scoring->lines, scoring->scores[(size_t)i * scoring->n_tasks + t]);
+            fr_buffer_number(&scoring->lines, scoring->scores[(size_t)i * scoring->n_tasks + t]);
         }
         fr_buffer_append(&scoring->lines, "}\n", 2);
     }

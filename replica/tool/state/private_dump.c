@@ -27,7 +27,6 @@
 #include "base/check.h"
 #include "graph/graph.h"
 #include "ingest/positions.h"
-#include "number.h"
 #include "state/state_sections.h"
 #include "store/section.h"
 
@@ -55,7 +54,7 @@ static void put_floats(struct fr_buffer *out, const void *values, uint64_t count
     for (uint64_t i = 0; i < count; i++) {
         if (i > 0)
             fr_put_u8(out, ',');
-        fr_tool_put_number(out, fr_load_f32((const uint8_t *)values + i * sizeof(float)));
+        fr_buffer_number(out, fr_load_f32((const uint8_t *)values + i * sizeof(float)));
     }
     fr_put_u8(out, ']');
 }

@@ -13,7 +13,6 @@
 #include "conf/conf.h"
 #include "decode/decoder.h"
 #include "durable/durable.h"
-#include "number.h"
 #include "score/served.h"
 #include "store/section.h"
 #include "tool.h"
@@ -76,7 +75,7 @@ static void put_floats(struct fr_buffer *out, const void *values, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         fr_buffer_printf(out, i ? "," : "[");
-        fr_tool_put_number(out, fr_load_f32((const uint8_t *)values + i * sizeof(float)));
+        fr_buffer_number(out, fr_load_f32((const uint8_t *)values + i * sizeof(float)));
     }
     fr_buffer_printf(out, count ? "]" : "[]");
 }

@@ -1,11 +1,15 @@
 /* base/buffer.h: growth, formatted text, little-endian stores, the bounded reader. */
 #include "case.h"
 
+#include <float.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/check.h"
+#include "base/random.h"
 
 FR_CASE(appended_bytes_come_back_in_order)
 {
@@ -99,9 +103,41 @@ FR_CASE(json_text_escapes_quotes_backslashes_and_controls)
     fr_buffer_release(&buffer);
 }
 
+static void assert_number(float value)
+{
+    char text[64] = "null";
+    struct fr_buffer buffer = {0};
+    if (isfinite(value))
+        snprintf(text, sizeof(text), "%.9g", (double)value);
+    fr_buffer_number(&buffer, value);
+    fr_put_u8(&buffer, 0);
+    if (strcmp((const char *)buffer.data, text) != 0)
+        fail_msg("%a: %s, printf says %s", (double)value, (const char *)buffer.data, text);
+    fr_buffer_release(&buffer);
+}
+
+FR_CASE(numbers_are_those_of_printf)
+{
+    static const float special[] = {0.0f,   -0.0f,          1.0f,         -1.0f,    0.1f,      1e-5f,
+                                    1e-4f,  9.99999975e-5f, 999999999.0f, 1e9f,     1e10f,     1e-22f,
+                                    1e-23f, 16777216.0f,    0.5f,         FLT_MAX,  FLT_MIN,   FLT_TRUE_MIN,
+                                    NAN,    INFINITY,       -INFINITY,    123.456f, 8388608.5f};
+    for (size_t i = 0; i < FR_ARRAY_LEN(special); i++)
+        assert_number(special[i]);
+    for (uint64_t i = 0; i < 100000; i++) {
+        uint32_t bits = (uint32_t)fr_random_u64(7, 0, 0, i);
+        float value;
+        memcpy(&value, &bits, sizeof(value));
+        assert_number(value);                                                 /* any */
+        assert_number((float)((fr_random_uniform(7, 1, 0, i) - 0.5) * 0.02)); /* as rows have */
+        assert_number(ldexpf((float)(bits % 1000), (int)(bits % 61) - 30));   /* ties */
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_are_those_of_printf),
         cmocka_unit_test(json_text_escapes_quotes_backslashes_and_controls),
         cmocka_unit_test(appended_bytes_come_back_in_order),
         cmocka_unit_test(appending_nothing_is_fine),

@@ -4,11 +4,11 @@
  * Magnitudes outside [1e-22, 1e9) are rare and go to printf.
  *
  * Thread: any, no state. It does not parse. */
-#include "number.h"
-
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
+
+#include "base/buffer.h"
 
 enum { DIGITS = 9, NUMBER_MAX = 24 };
 
@@ -86,11 +86,15 @@ static size_t put_digits(char *out, uint64_t digits, int exponent)
     return at;
 }
 
-void fr_tool_put_number(struct fr_buffer *out, float value)
+void fr_buffer_number(struct fr_buffer *out, float value)
 {
     char *to = (char *)fr_buffer_reserve(out, NUMBER_MAX);
     float magnitude = fabsf(value);
-    if (value == 0 || !(magnitude >= 1e-22f && magnitude < 1e9f)) {
+    if (value == 0 && !signbit(value)) { /* rows have many */
+        fr_put_u8(out, '0');
+        return;
+    }
+    if (!(magnitude >= 1e-22f && magnitude < 1e9f)) {
         int size = isfinite(value) ? snprintf(to, NUMBER_MAX, "%.9g", (double)value) : snprintf(to, NUMBER_MAX, "null");
         out->size += (size_t)size;
         return;
