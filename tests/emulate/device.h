@@ -41,21 +41,12 @@ typedef void fr_emulated_kernel(const void *call);
     }                                                                                                                  \
     static void name(const type c)
 #define FR_LAUNCH(queue, name, blocks, call)                                                                           \
-    do {                                                                                                               \
-        if (fr_queue_ready(queue)) {                                                                                   \
-            fr_emulate_start(queue, #name, name##_thread, &(call), sizeof(call), (blocks));                            \
-            fr_queue_started(queue, #name);                                                                            \
-        }                                                                                                              \
-    } while (0)
+    fr_queue_launch((queue), #name, (const void *)(uintptr_t)name##_thread, &(call), sizeof(call), (blocks))
 /* One array for all blocks: they run one after the other. */
 #define FR_SHARED(type, name, n)                                                                                       \
     static type name[n];                                                                                               \
     fr_emulate_shared(name, sizeof(name))
 
-struct fr_device_queue;
-/* Written down by the queue, which launches it when it does what was started (runtime.c). */
-void fr_emulate_start(struct fr_device_queue *queue, const char *name, fr_emulated_kernel *kernel, const void *call,
-                      size_t bytes, uint32_t blocks);
 void fr_emulate_launch(const char *name, fr_emulated_kernel *kernel, const void *call, uint32_t blocks);
 /* Fills it with NaN when a thread of the block is the first to come here. */
 void fr_emulate_shared(void *memory, size_t bytes);

@@ -18,32 +18,17 @@
 #include "device.h"
 #include "emulate/emulated.h"
 #include "queue.h"
+#include "recording.h"
 
 enum { BLOCK = 256, BLOCKS_MAX = 48 };
-
-enum work_kind { WORK_KERNEL, WORK_COPY, WORK_ZERO, WORK_PRODUCT, WORK_JOIN };
-
-/* Something that was started. */
-struct work {
-    enum work_kind kind;
-    const char *name;
-    fr_emulated_kernel *kernel;
-    void *call; /* a kernel's, owned */
-    uint32_t blocks;
-    void *to;
-    const void *from;
-    size_t n; /* bytes; join: copies beside that come before what follows */
-    struct fr_product product;
-};
-struct works {
-    struct work *list;
-    size_t n, capacity, done;
-};
 
 struct fr_device_queue {
     void *workspace;
     const uint32_t *flag;
-    struct works computes, copies;
+    /* bytes of a join: copies beside that come before what follows */
+    struct fr_recording computes, copies;
+    size_t copies_done;
+    struct fr_device_graphs graphs;
     uint64_t turns;
     enum fr_status status;
     char text[128];
@@ -77,44 +62,84 @@ static bool fails(struct fr_device_queue *queue, enum fr_emulated_failure kind)
 
 /* ---- what is written down ---- */
 
-static struct work *add(struct fr_device_queue *queue, struct works *works, enum work_kind kind)
-{
-    if (works->n == works->capacity) {
-        works->capacity = works->capacity ? 2 * works->capacity : 64;
-        works->list = fr_realloc(works->list, works->capacity, sizeof(*works->list));
-    }
-    (void)queue;
-    works->list[works->n] = (struct work){.kind = kind};
-    return &works->list[works->n++];
-}
-
 static bool starts(struct fr_device_queue *queue)
 {
     (void)fails(queue, FR_EMULATED_LOST);
     return queue->status == FR_OK;
 }
 
-void fr_emulate_start(struct fr_device_queue *queue, const char *name, fr_emulated_kernel *kernel, const void *call,
-                      size_t bytes, uint32_t blocks)
+static void write_down(struct fr_recording *recording, const struct fr_started *started, const void *call)
 {
-    if (!starts(queue))
-        return;
-    struct work *work = add(queue, &queue->computes, WORK_KERNEL);
-    work->name = name;
-    work->kernel = kernel;
-    work->call = fr_alloc(1, bytes);
-    memcpy(work->call, call, bytes);
-    work->blocks = blocks;
+    bool there = fr_device_record(recording, started, call);
+    FR_CHECK(there);
 }
 
-static void start_copy(struct fr_device_queue *queue, struct works *works, void *to, const void *from, size_t bytes)
+static void start(struct fr_device_queue *queue, const struct fr_started *started, const void *call)
 {
-    if (bytes == 0 || !starts(queue))
-        return;
-    struct work *work = add(queue, works, WORK_COPY);
-    work->to = to;
-    work->from = from;
-    work->n = bytes;
+    if (starts(queue))
+        write_down(queue->graphs.recording ? &queue->graphs.now : &queue->computes, started, call);
+}
+
+void fr_queue_launch(struct fr_device_queue *queue, const char *name, const void *kernel, const void *call,
+                     size_t bytes, uint32_t blocks)
+{
+    const struct fr_started started = {
+        .kind = FR_STARTED_KERNEL, .blocks = blocks, .name = name, .kernel = kernel, .call_bytes = bytes};
+    start(queue, &started, call);
+}
+
+static void start_copy(struct fr_device_queue *queue, void *to, const void *from, size_t bytes)
+{
+    if (bytes > 0)
+        start(queue, &(struct fr_started){.kind = FR_STARTED_COPY, .to = to, .from = from, .bytes = bytes}, NULL);
+}
+
+/* ---- graphs ---- */
+
+static void start_all(struct fr_device_queue *queue, const struct fr_recording *recording)
+{
+    for (size_t i = 0; i < recording->n; i++)
+        write_down(&queue->computes, &recording->list[i], fr_device_recorded_call(recording, &recording->list[i]));
+}
+
+/* What it starts is in the recording alone. */
+static void *make_graph(struct fr_device_queue *queue, const struct fr_recording *recording)
+{
+    (void)recording;
+    return fails(queue, FR_EMULATED_NO_GRAPH) ? NULL : queue;
+}
+
+static void change_graph(struct fr_device_queue *queue, struct fr_device_graph *graph, size_t i)
+{
+    (void)queue, (void)graph, (void)i;
+}
+
+static void launch_graph(struct fr_device_queue *queue, const struct fr_device_graph *graph)
+{
+    start_all(queue, &graph->recording);
+}
+
+static void drop_graph(struct fr_device_queue *queue, void *made)
+{
+    (void)queue, (void)made;
+}
+
+static const struct fr_device_graph_calls graph_calls = {
+    .start = start_all, .make = make_graph, .change = change_graph, .launch = launch_graph, .drop = drop_graph};
+
+static void begin_graph(struct fr_device_queue *queue)
+{
+    fr_device_graphs_begin(&queue->graphs);
+}
+
+static void end_graph(struct fr_device_queue *queue)
+{
+    fr_device_graphs_end(&queue->graphs, queue, &graph_calls);
+}
+
+static void count_graphs(const struct fr_device_queue *queue, struct fr_device_graph_counts *counts)
+{
+    *counts = queue->graphs.counts;
 }
 
 /* ---- what is done ---- */
@@ -146,51 +171,50 @@ static void multiply(const struct fr_product *p)
     }
 }
 
-static void do_copies(struct fr_device_queue *queue, size_t until);
-
-static void do_work(struct fr_device_queue *queue, struct work *work)
+static void do_copies(struct fr_device_queue *queue, size_t until)
 {
-    switch (work->kind) {
-    case WORK_KERNEL:
-        fr_emulate_launch(work->name, work->kernel, work->call, work->blocks);
-        free(work->call);
-        return;
-    case WORK_COPY:
-        memmove(work->to, work->from, work->n);
-        return;
-    case WORK_ZERO:
-        memset(work->to, 0, work->n);
-        return;
-    case WORK_PRODUCT:
-        multiply(&work->product);
-        return;
-    case WORK_JOIN:
-        do_copies(queue, work->n);
-        return;
+    for (; queue->copies_done < until; queue->copies_done++) {
+        const struct fr_started *copy = &queue->copies.list[queue->copies_done];
+        memmove(copy->to, copy->from, copy->bytes);
     }
 }
 
-static void do_copies(struct fr_device_queue *queue, size_t until)
+static void do_started(struct fr_device_queue *queue, const struct fr_started *started)
 {
-    while (queue->copies.done < until)
-        do_work(queue, &queue->copies.list[queue->copies.done++]);
+    switch (started->kind) {
+    case FR_STARTED_KERNEL:
+        fr_emulate_launch(started->name, (fr_emulated_kernel *)(uintptr_t)started->kernel,
+                          fr_device_recorded_call(&queue->computes, started), started->blocks);
+        return;
+    case FR_STARTED_COPY:
+        memmove(started->to, started->from, started->bytes);
+        return;
+    case FR_STARTED_ZERO:
+        memset(started->to, 0, started->bytes);
+        return;
+    case FR_STARTED_PRODUCT:
+        multiply(&started->product);
+        return;
+    case FR_STARTED_JOIN:
+        do_copies(queue, started->bytes);
+        return;
+    }
 }
 
 /* All that was started. After an error nothing of it is known to have been done: none is. */
 static void catch_up(struct fr_device_queue *queue)
 {
+    fr_device_graphs_flush(&queue->graphs, queue, &graph_calls);
     bool lost = queue->status != FR_OK;
     if (!lost && queue->turns++ % 2 == 1)
         do_copies(queue, queue->copies.n);
-    for (size_t i = 0; i < queue->computes.n; i++) {
-        if (!lost)
-            do_work(queue, &queue->computes.list[i]);
-        else if (queue->computes.list[i].kind == WORK_KERNEL)
-            free(queue->computes.list[i].call);
-    }
+    for (size_t i = 0; i < queue->computes.n && !lost; i++)
+        do_started(queue, &queue->computes.list[i]);
     if (!lost)
         do_copies(queue, queue->copies.n);
-    queue->computes.n = queue->copies.n = queue->copies.done = 0;
+    queue->copies_done = 0;
+    fr_device_recording_clear(&queue->computes);
+    fr_device_recording_clear(&queue->copies);
 }
 
 /* ---- for launchers ---- */
@@ -198,17 +222,6 @@ static void catch_up(struct fr_device_queue *queue)
 bool fr_queue_ready(const struct fr_device_queue *queue)
 {
     return queue->status == FR_OK;
-}
-
-void *fr_queue_stream(const struct fr_device_queue *queue)
-{
-    (void)queue;
-    return NULL;
-}
-
-void fr_queue_started(struct fr_device_queue *queue, const char *kernel)
-{
-    (void)queue, (void)kernel;
 }
 
 void *fr_queue_workspace(const struct fr_device_queue *queue)
@@ -231,22 +244,18 @@ uint32_t fr_queue_blocks(const struct fr_device_queue *queue, size_t threads)
 
 void fr_queue_zero(struct fr_device_queue *queue, void *device, size_t bytes)
 {
-    if (bytes == 0 || !starts(queue))
-        return;
-    struct work *work = add(queue, &queue->computes, WORK_ZERO);
-    work->to = device;
-    work->n = bytes;
+    if (bytes > 0)
+        start(queue, &(struct fr_started){.kind = FR_STARTED_ZERO, .to = device, .bytes = bytes}, NULL);
 }
 
 void fr_queue_copy(struct fr_device_queue *queue, void *to, const void *from, size_t bytes)
 {
-    start_copy(queue, &queue->computes, to, from, bytes);
+    start_copy(queue, to, from, bytes);
 }
 
 void fr_queue_multiply(struct fr_device_queue *queue, const struct fr_product *product)
 {
-    if (starts(queue))
-        add(queue, &queue->computes, WORK_PRODUCT)->product = *product;
+    start(queue, &(struct fr_started){.kind = FR_STARTED_PRODUCT, .product = *product}, NULL);
 }
 
 /* ---- the interface ---- */
@@ -290,8 +299,9 @@ static void close_queue(struct fr_device_queue *queue)
     if (!queue)
         return;
     catch_up(queue);
-    free(queue->computes.list);
-    free(queue->copies.list);
+    fr_device_graphs_release(&queue->graphs, queue, &graph_calls);
+    fr_device_recording_release(&queue->computes);
+    fr_device_recording_release(&queue->copies);
     free(queue->workspace);
     free(queue);
 }
@@ -306,23 +316,26 @@ static void info(struct fr_device_queue *queue, struct fr_device_info *out)
 
 static void upload(struct fr_device_queue *queue, void *device, const void *host, size_t bytes)
 {
-    start_copy(queue, &queue->computes, device, host, bytes);
+    start_copy(queue, device, host, bytes);
 }
 
 static void download(struct fr_device_queue *queue, void *host, const void *device, size_t bytes)
 {
-    start_copy(queue, &queue->computes, host, device, bytes);
+    start_copy(queue, host, device, bytes);
 }
 
 static void upload_beside(struct fr_device_queue *queue, void *device, const void *host, size_t bytes)
 {
-    start_copy(queue, &queue->copies, device, host, bytes);
+    const struct fr_started copy = {.kind = FR_STARTED_COPY, .to = device, .from = host, .bytes = bytes};
+    if (bytes > 0 && starts(queue))
+        write_down(&queue->copies, &copy, NULL);
 }
 
 static void join_beside(struct fr_device_queue *queue)
 {
+    const struct fr_started join = {.kind = FR_STARTED_JOIN, .bytes = queue->copies.n};
     if (starts(queue))
-        add(queue, &queue->computes, WORK_JOIN)->n = queue->copies.n;
+        write_down(&queue->computes, &join, NULL);
 }
 
 static enum fr_status finish(struct fr_device_queue *queue, struct fr_err *err)
@@ -365,6 +378,9 @@ const struct fr_device_api *fr_emulate_api(void)
         .zero = fr_queue_zero,
         .upload_beside = upload_beside,
         .join_beside = join_beside,
+        .begin_graph = begin_graph,
+        .end_graph = end_graph,
+        .count_graphs = count_graphs,
         .finish = finish,
         .mark = mark,
         .elapsed_ms = elapsed_ms,

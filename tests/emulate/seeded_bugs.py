@@ -37,6 +37,8 @@ BUGS = {
         "unit_device_networks", r"FAILED|exit -11"),
     "a join is missing: rows are scattered before they came": (
         "device_rows.c", [("device_rows.c", "        device->api->join_beside(device->queue);\n", "")], "unit_trainer_ahead", r"FAILED.*rows_that_are_brought"),
+    "a graph keeps the arguments of the step it was made of": (
+        "recording.cu", [("recording.cu", "        memcpy(argument, fr_device_recorded_call(now, wanted), wanted->call_bytes);\n", "")], "unit_device_networks", r"FAILED"),
     "a wait is missing: the answer is read before it came": (
         "device_step.c", [("device_step.c", "    return fr_graph_device_wait(device);\n}\n\nstatic void look", "    return FR_OK;\n}\n\nstatic void look")],
         "unit_device_networks", r"FAILED"),

@@ -14,9 +14,9 @@ enum { FR_WORKSPACE_BYTES = 32 << 20 };
 
 /* False once a call failed: nothing more is started. */
 bool fr_queue_ready(const struct fr_device_queue *queue);
-void *fr_queue_stream(const struct fr_device_queue *queue);
-/* Keeps the error of the launch before, if there was one. */
-void fr_queue_started(struct fr_device_queue *queue, const char *kernel);
+/* Starts a kernel (device.h's) of so many blocks with its argument, which is copied. */
+void fr_queue_launch(struct fr_device_queue *queue, const char *name, const void *kernel, const void *call,
+                     size_t bytes, uint32_t blocks);
 /* FR_WORKSPACE_BYTES of device memory, for kernels that follow each other in one operation. */
 void *fr_queue_workspace(const struct fr_device_queue *queue);
 const uint32_t *fr_queue_flag(const struct fr_device_queue *queue);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "kernel.h"
+#include "recording.h"
 
 enum { CUBLAS_WORKSPACE_BYTES = 32 << 20, BLOCKS_A_PROCESSOR = 16 };
 
@@ -23,6 +24,7 @@ struct fr_device_queue {
     __nv_bfloat16 *rounded[2]; /* factors of a bf16 product */
     size_t rounded_floats[2];
     const uint32_t *flag;
+    struct fr_device_graphs graphs;
     enum fr_status status;
     char text[256]; /* of the first error */
 };
@@ -62,16 +64,6 @@ bool fr_queue_ready(const struct fr_device_queue *queue)
     return queue->status == FR_OK;
 }
 
-void *fr_queue_stream(const struct fr_device_queue *queue)
-{
-    return queue->stream;
-}
-
-void fr_queue_started(struct fr_device_queue *queue, const char *kernel)
-{
-    keep(queue, cudaGetLastError(), kernel);
-}
-
 void *fr_queue_workspace(const struct fr_device_queue *queue)
 {
     return queue->workspace;
@@ -97,6 +89,117 @@ static void enter(struct fr_device_queue *queue)
         current = queue->card;
 }
 
+/* ---- graphs ---- */
+
+struct graph {
+    cudaGraphExec_t exec;
+    cudaGraphNode_t *nodes; /* of what the recording starts; of kernels alone */
+};
+
+static void start(struct fr_device_queue *queue, const struct fr_started *started, void *call);
+
+static void start_all(struct fr_device_queue *queue, const struct fr_recording *recording)
+{
+    for (size_t i = 0; i < recording->n; i++)
+        start(queue, &recording->list[i], fr_device_recorded_call(recording, &recording->list[i]));
+}
+
+static void drop_graph(struct fr_device_queue *queue, void *made)
+{
+    struct graph *graph = (struct graph *)made;
+    if (graph->exec) {
+        (void)cudaStreamSynchronize(queue->stream); /* it may be on its way */
+        (void)cudaGraphExecDestroy(graph->exec);
+    }
+    free(graph->nodes);
+    free(graph);
+}
+
+/* What was captured last. */
+static cudaGraphNode_t newest_node(const struct fr_device_queue *queue)
+{
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    const cudaGraphNode_t *nodes = NULL;
+    size_t n = 0;
+    if (cudaStreamGetCaptureInfo(queue->stream, &status, NULL, NULL, &nodes, NULL, &n) != cudaSuccess || n != 1)
+        return NULL;
+    return nodes[0];
+}
+
+/* An error on the way is none of the queue's: the step can be started call by call. */
+static void *make_graph(struct fr_device_queue *queue, const struct fr_recording *recording)
+{
+    struct graph *graph = (struct graph *)calloc(1, sizeof(*graph));
+    cudaGraph_t captured = NULL;
+    if (!graph)
+        return NULL;
+    graph->nodes = (cudaGraphNode_t *)calloc(recording->n, sizeof(*graph->nodes));
+    bool fit = graph->nodes && queue->status == FR_OK &&
+               cudaStreamBeginCapture(queue->stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess;
+    bool capturing = fit;
+    for (size_t i = 0; fit && i < recording->n; i++) {
+        start(queue, &recording->list[i], fr_device_recorded_call(recording, &recording->list[i]));
+        graph->nodes[i] = newest_node(queue);
+        fit = queue->status == FR_OK && (graph->nodes[i] || recording->list[i].kind != FR_STARTED_KERNEL);
+    }
+    if (capturing)
+        fit = cudaStreamEndCapture(queue->stream, &captured) == cudaSuccess && fit;
+    fit = fit && cudaGraphInstantiate(&graph->exec, captured, 0) == cudaSuccess;
+    if (captured)
+        (void)cudaGraphDestroy(captured);
+    if (fit)
+        return graph;
+    (void)cudaGetLastError();
+    if (capturing)
+        queue->status = FR_OK; /* as it was before */
+    drop_graph(queue, graph);
+    return NULL;
+}
+
+static void change_graph(struct fr_device_queue *queue, struct fr_device_graph *changed, size_t i)
+{
+    const struct graph *graph = (const struct graph *)changed->made;
+    const struct fr_started *started = &changed->recording.list[i];
+    void *arguments[] = {fr_device_recorded_call(&changed->recording, started)};
+    struct cudaKernelNodeParams params = {};
+    params.func = const_cast<void *>(started->kernel);
+    params.gridDim = dim3(started->blocks);
+    params.blockDim = dim3(FR_BLOCK);
+    params.kernelParams = arguments;
+    if (queue->status == FR_OK)
+        keep(queue, cudaGraphExecKernelNodeSetParams(graph->exec, graph->nodes[i], &params), started->name);
+}
+
+static void launch_graph(struct fr_device_queue *queue, const struct fr_device_graph *launched)
+{
+    enter(queue);
+    if (queue->status == FR_OK)
+        keep(queue, cudaGraphLaunch(((const struct graph *)launched->made)->exec, queue->stream), "cudaGraphLaunch");
+}
+
+static const struct fr_device_graph_calls graph_calls = {
+    .start = start_all, .make = make_graph, .change = change_graph, .launch = launch_graph, .drop = drop_graph};
+
+static void begin_graph(struct fr_device_queue *queue)
+{
+    fr_device_graphs_begin(&queue->graphs);
+}
+
+static void end_graph(struct fr_device_queue *queue)
+{
+    fr_device_graphs_end(&queue->graphs, queue, &graph_calls);
+}
+
+static void flush(struct fr_device_queue *queue)
+{
+    fr_device_graphs_flush(&queue->graphs, queue, &graph_calls);
+}
+
+static void count_graphs(const struct fr_device_queue *queue, struct fr_device_graph_counts *counts)
+{
+    *counts = queue->graphs.counts;
+}
+
 /* ---- memory ---- */
 
 static void *allocate(struct fr_device_queue *queue, size_t bytes)
@@ -113,9 +216,12 @@ static void *allocate(struct fr_device_queue *queue, size_t bytes)
     return memory;
 }
 
+/* What was written down may need it. */
 static void release(struct fr_device_queue *queue, void *memory)
 {
     enter(queue);
+    if (memory)
+        flush(queue);
     if (memory)
         keep(queue, cudaFree(memory), "cudaFree");
 }
@@ -147,11 +253,6 @@ static void move_on(struct fr_device_queue *queue, cudaStream_t stream, void *to
         keep(queue, cudaMemcpyAsync(to, from, bytes, kind, stream), "cudaMemcpyAsync");
 }
 
-static void move(struct fr_device_queue *queue, void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
-{
-    move_on(queue, queue->stream, to, from, bytes, kind);
-}
-
 static void upload_beside(struct fr_device_queue *queue, void *device, const void *host, size_t bytes)
 {
     move_on(queue, queue->beside, device, host, bytes, cudaMemcpyHostToDevice);
@@ -163,37 +264,6 @@ static void join_beside(struct fr_device_queue *queue)
         keep(queue, cudaEventRecord(queue->joined, queue->beside), "cudaEventRecord");
     if (queue->status == FR_OK)
         keep(queue, cudaStreamWaitEvent(queue->stream, queue->joined, 0), "cudaStreamWaitEvent");
-}
-
-static void upload(struct fr_device_queue *queue, void *device, const void *host, size_t bytes)
-{
-    move(queue, device, host, bytes, cudaMemcpyHostToDevice);
-}
-
-static void download(struct fr_device_queue *queue, void *host, const void *device, size_t bytes)
-{
-    move(queue, host, device, bytes, cudaMemcpyDeviceToHost);
-}
-
-static void copy(struct fr_device_queue *queue, void *to, const void *from, size_t bytes)
-{
-    move(queue, to, from, bytes, cudaMemcpyDeviceToDevice);
-}
-
-static void zero(struct fr_device_queue *queue, void *device, size_t bytes)
-{
-    if (queue->status == FR_OK && bytes > 0)
-        keep(queue, cudaMemsetAsync(device, 0, bytes, queue->stream), "cudaMemsetAsync");
-}
-
-void fr_queue_zero(struct fr_device_queue *queue, void *device, size_t bytes)
-{
-    zero(queue, device, bytes);
-}
-
-void fr_queue_copy(struct fr_device_queue *queue, void *to, const void *from, size_t bytes)
-{
-    copy(queue, to, from, bytes);
 }
 
 /* ---- products ---- */
@@ -218,6 +288,7 @@ static const __nv_bfloat16 *rounded(struct fr_device_queue *queue, int which, co
                                     size_t columns, size_t ld)
 {
     if (queue->rounded_floats[which] < rows * columns) {
+        fr_device_graphs_forget(&queue->graphs, queue, &graph_calls); /* they have its address */
         release(queue, queue->rounded[which]);
         queue->rounded[which] = (__nv_bfloat16 *)allocate(queue, rows * columns * sizeof(__nv_bfloat16));
         queue->rounded_floats[which] = queue->rounded[which] ? rows * columns : 0;
@@ -225,18 +296,21 @@ static const __nv_bfloat16 *rounded(struct fr_device_queue *queue, int which, co
             keep(queue, cudaErrorMemoryAllocation, "factors in bf16");
     }
     struct round_call call = {rows, columns, ld, values, queue->rounded[which]};
-    FR_LAUNCH(queue, round_kernel, fr_queue_blocks(queue, rows * columns), call);
+    void *arguments[] = {&call};
+    if (queue->status == FR_OK)
+        keep(queue,
+             cudaLaunchKernel((const void *)round_kernel, fr_queue_blocks(queue, rows * columns), FR_BLOCK, arguments,
+                              0, queue->stream),
+             "round_kernel");
     return queue->rounded[which];
 }
 
 /* cuBLAS is column-major: C' = B' A' of the same memory. */
-void fr_queue_multiply(struct fr_device_queue *queue, const struct fr_product *p)
+static void multiply(struct fr_device_queue *queue, const struct fr_product *p)
 {
     const float one = 1.0f, zero_scale = 0.0f, *beta = p->accumulate ? &one : &zero_scale;
     cublasOperation_t left = p->left_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t right = p->right_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-    if (queue->status != FR_OK || p->m == 0 || p->n == 0)
-        return;
     if (!p->bf16) {
         keep_blas(queue,
                   cublasSgemm_v2_64(queue->blas, right, left, (int64_t)p->n, (int64_t)p->m, (int64_t)p->k, &one,
@@ -255,6 +329,103 @@ void fr_queue_multiply(struct fr_device_queue *queue, const struct fr_product *p
                                   CUDA_R_16BF, (int64_t)right_columns, a, CUDA_R_16BF, (int64_t)left_columns, beta,
                                   p->out, CUDA_R_32F, (int64_t)p->out_ld, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
                   "cublasGemmEx");
+}
+
+/* ---- what is started ---- */
+
+static void start(struct fr_device_queue *queue, const struct fr_started *started, void *call)
+{
+    void *arguments[] = {call};
+    enter(queue);
+    if (queue->status != FR_OK)
+        return;
+    switch (started->kind) {
+    case FR_STARTED_KERNEL:
+        keep(queue, cudaLaunchKernel(started->kernel, started->blocks, FR_BLOCK, arguments, 0, queue->stream),
+             started->name);
+        return;
+    case FR_STARTED_COPY:
+        move_on(queue, queue->stream, started->to, started->from, started->bytes,
+                (enum cudaMemcpyKind)started->direction);
+        return;
+    case FR_STARTED_ZERO:
+        keep(queue, cudaMemsetAsync(started->to, 0, started->bytes, queue->stream), "cudaMemsetAsync");
+        return;
+    case FR_STARTED_PRODUCT:
+        multiply(queue, &started->product);
+        return;
+    case FR_STARTED_JOIN:
+        return; /* is never written down */
+    }
+}
+
+/* Written down, or at once. */
+static void start_or_record(struct fr_device_queue *queue, const struct fr_started *started, const void *call)
+{
+    if (queue->status != FR_OK)
+        return;
+    if (queue->graphs.recording && fr_device_record(&queue->graphs.now, started, call))
+        return;
+    flush(queue);
+    start(queue, started, const_cast<void *>(call));
+}
+
+void fr_queue_launch(struct fr_device_queue *queue, const char *name, const void *kernel, const void *call,
+                     size_t bytes, uint32_t blocks)
+{
+    struct fr_started started = {};
+    started.kind = FR_STARTED_KERNEL;
+    started.blocks = blocks;
+    started.name = name;
+    started.kernel = kernel;
+    started.call_bytes = bytes;
+    start_or_record(queue, &started, call);
+}
+
+static void move(struct fr_device_queue *queue, void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
+{
+    struct fr_started started = {};
+    started.kind = FR_STARTED_COPY;
+    started.to = to;
+    started.from = from;
+    started.bytes = bytes;
+    started.direction = (uint32_t)kind;
+    if (bytes > 0)
+        start_or_record(queue, &started, NULL);
+}
+
+static void upload(struct fr_device_queue *queue, void *device, const void *host, size_t bytes)
+{
+    move(queue, device, host, bytes, cudaMemcpyHostToDevice);
+}
+
+static void download(struct fr_device_queue *queue, void *host, const void *device, size_t bytes)
+{
+    move(queue, host, device, bytes, cudaMemcpyDeviceToHost);
+}
+
+void fr_queue_copy(struct fr_device_queue *queue, void *to, const void *from, size_t bytes)
+{
+    move(queue, to, from, bytes, cudaMemcpyDeviceToDevice);
+}
+
+void fr_queue_zero(struct fr_device_queue *queue, void *device, size_t bytes)
+{
+    struct fr_started started = {};
+    started.kind = FR_STARTED_ZERO;
+    started.to = device;
+    started.bytes = bytes;
+    if (bytes > 0)
+        start_or_record(queue, &started, NULL);
+}
+
+void fr_queue_multiply(struct fr_device_queue *queue, const struct fr_product *product)
+{
+    struct fr_started started = {};
+    started.kind = FR_STARTED_PRODUCT;
+    started.product = *product;
+    if (product->m > 0 && product->n > 0)
+        start_or_record(queue, &started, NULL);
 }
 
 /* ---- life ---- */
@@ -279,6 +450,7 @@ static void close_queue(struct fr_device_queue *queue)
         return;
     (void)cudaStreamSynchronize(queue->beside);
     (void)cudaStreamSynchronize(queue->stream);
+    fr_device_graphs_release(&queue->graphs, queue, &graph_calls);
     if (queue->blas)
         (void)cublasDestroy(queue->blas);
     for (int i = 0; i < FR_DEVICE_MARKS; i++)
@@ -366,6 +538,7 @@ static void info(struct fr_device_queue *queue, struct fr_device_info *out)
 static enum fr_status finish(struct fr_device_queue *queue, struct fr_err *err)
 {
     enter(queue);
+    flush(queue);
     keep(queue, cudaStreamSynchronize(queue->beside), "waiting for the card");
     keep(queue, cudaStreamSynchronize(queue->stream), "waiting for the card");
     return queue->status == FR_OK ? FR_OK : say(err, queue->status, queue->text);
@@ -373,6 +546,7 @@ static enum fr_status finish(struct fr_device_queue *queue, struct fr_err *err)
 
 static void mark(struct fr_device_queue *queue, uint32_t number)
 {
+    flush(queue);
     if (queue->status == FR_OK && number < FR_DEVICE_MARKS)
         keep(queue, cudaEventRecord(queue->marks[number], queue->stream), "cudaEventRecord");
 }
@@ -402,10 +576,13 @@ static const struct fr_device_api api = {
     .release_pinned = release_pinned,
     .upload = upload,
     .download = download,
-    .copy = copy,
-    .zero = zero,
+    .copy = fr_queue_copy,
+    .zero = fr_queue_zero,
     .upload_beside = upload_beside,
     .join_beside = join_beside,
+    .begin_graph = begin_graph,
+    .end_graph = end_graph,
+    .count_graphs = count_graphs,
     .finish = finish,
     .mark = mark,
     .elapsed_ms = elapsed_ms,

@@ -110,9 +110,11 @@ void fr_graph_device_forward(struct graph_run *run)
     fr_graph_device_send(device);
     run->at_batch = &device->batch;
     run->at_rows = &device->rows;
+    device->api->begin_graph(device->queue);
     fr_graph_gather_kernels(run);
     fr_graph_forward_chunks(run);
     fr_graph_task_logits(run);
+    device->api->end_graph(device->queue);
     for (uint32_t t = 0; t < graph->conf->n_tasks; t++)
         device->api->download(device->queue, graph->tasks[t].logits, graph->tasks[t].at_logits,
                               graph->n_samples * sizeof(float));
@@ -479,9 +481,11 @@ void fr_graph_device_begin(struct graph_run *run)
     fr_graph_device_take_plan(run);
     fr_graph_device_send(device);
     bool fit = fr_graph_stage_standards(run);
+    device->api->begin_graph(device->queue);
     start_checks(run, fit);
     fr_graph_begin_step(graph);
     update(run);
+    device->api->end_graph(device->queue);
     device->stepping = true;
 }
 

@@ -184,6 +184,47 @@ static void a_step_that_is_unsure_is_made_once_its_rows_are_checked(void **state
     tw_close(&b);
 }
 
+/* ---- graphs ---- */
+
+struct run {
+    uint64_t hash;
+    struct fr_device_graph_counts counts;
+};
+
+/* Dropout and a schedule give every step other arguments. */
+static struct run steps_of_one_shape(bool graphs)
+{
+    static const char text[] =
+        NX_HEAD "network:\n  layers:\n"
+                "    - {name: h, mlp: [user_id, {mean: history.v}, price], units: [6], activation: relu}\n"
+                "    - {name: d, dropout: h, rate: 0.4}\n"
+                "    - {name: out, dense: d, units: 1}\n"
+                "  optimizer: {adam: {lr: 0.01, warmup_samples: 300}}\n" NX_ONE_TASK;
+    struct twin twin = {0};
+    struct run run;
+    fr_emulate_fail(FR_EMULATED_NO_GRAPH, graphs ? 0 : 1);
+    load(&twin, text, true, 0);
+    for (uint64_t step = 0; step < 6; step++) {
+        fx_make_batch(&twin.fx, SAMPLES, 3, true, step + 1);
+        (void)tw_step(&twin);
+    }
+    fr_emulate_api()->count_graphs(twin.queue, &run.counts);
+    run.hash = tw_hash(&twin);
+    tw_close(&twin);
+    fr_emulate_fail(FR_EMULATED_NO_GRAPH, 0);
+    return run;
+}
+
+static void a_step_as_a_graph_has_the_bits_of_one_call_by_call(void **state)
+{
+    (void)state;
+    struct run with = steps_of_one_shape(true), without = steps_of_one_shape(false);
+    assert_int_equal(with.counts.made, 2); /* forward; all else */
+    assert_int_equal(with.counts.launched, 10);
+    assert_int_equal(without.counts.launched, 0);
+    assert_true(with.hash == without.hash);
+}
+
 /* ---- rows ---- */
 
 static uint64_t hash_within(size_t row_bytes_max)
@@ -261,6 +302,7 @@ int main(void)
         cmocka_unit_test(factors_of_products_are_rounded_to_bf16),
         cmocka_unit_test(a_refused_step_changes_nothing_and_names_the_same_samples),
         cmocka_unit_test(a_step_that_is_unsure_is_made_once_its_rows_are_checked),
+        cmocka_unit_test(a_step_as_a_graph_has_the_bits_of_one_call_by_call),
         cmocka_unit_test(where_rows_are_changes_no_bit),
         cmocka_unit_test(rows_of_one_batch_that_do_not_fit_are_an_error),
         cmocka_unit_test(a_row_made_anew_is_not_the_one_of_before),

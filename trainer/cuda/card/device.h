@@ -5,12 +5,7 @@
 #define FR_DEVICE static __device__ inline
 #define FR_KERNEL(name, type) static __global__ void __launch_bounds__(FR_BLOCK) name(const type c)
 #define FR_LAUNCH(queue, name, blocks, call)                                                                           \
-    do {                                                                                                               \
-        if (fr_queue_ready(queue)) {                                                                                   \
-            name<<<(blocks), FR_BLOCK, 0, (cudaStream_t)fr_queue_stream(queue)>>>(call);                               \
-            fr_queue_started(queue, #name);                                                                            \
-        }                                                                                                              \
-    } while (0)
+    fr_queue_launch((queue), #name, (const void *)(name), &(call), sizeof(call), (blocks))
 #define FR_SHARED(type, name, n) __shared__ type name[n]
 #define fr_block_meet() __syncthreads()
 #define fr_warp_meet() __syncwarp()

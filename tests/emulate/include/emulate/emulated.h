@@ -8,8 +8,9 @@
 const struct fr_device_api *fr_emulate_api(void);
 
 /* What a card may do to whoever uses it. Memory: the n-th allocation finds none, and no other after
- * it. Lost: the n-th start is an error that stays. 0: none any more. */
-enum fr_emulated_failure { FR_EMULATED_NO_MEMORY, FR_EMULATED_LOST };
+ * it. Lost: the n-th start is an error that stays. No graph: the n-th cannot be made. 0: none any
+ * more. */
+enum fr_emulated_failure { FR_EMULATED_NO_MEMORY, FR_EMULATED_LOST, FR_EMULATED_NO_GRAPH };
 void fr_emulate_fail(enum fr_emulated_failure kind, uint64_t calls);
 
 #endif

@@ -23,7 +23,7 @@
 #include "vocabulary/init.h"
 
 /* Plug-in and program are built from one tree: this counts with every change here. */
-enum { FR_DEVICE_API = 3 };
+enum { FR_DEVICE_API = 4 };
 
 struct fr_device_queue;
 
@@ -33,6 +33,10 @@ struct fr_device_info {
     uint32_t processors; /* multiprocessors */
     uint64_t memory_bytes, free_bytes;
     uint32_t driver, runtime; /* 13000: 13.0 */
+};
+
+struct fr_device_graph_counts {
+    uint64_t made, launched;
 };
 
 /* A recurrence over a batch. The processor's loop finds at each time which entries have a step; a
@@ -191,6 +195,12 @@ struct fr_device_api {
      * memory. What is started after a join comes after all that was started beside before it. */
     void (*upload_beside)(struct fr_device_queue *queue, void *device, const void *host, size_t bytes);
     void (*join_beside)(struct fr_device_queue *queue);
+    /* What is started from begin to end is one piece: launched as a CUDA graph at its end, when
+     * steps before were of the same shape, else call by call. Whoever waits or measures within it
+     * ends it. */
+    void (*begin_graph)(struct fr_device_queue *queue);
+    void (*end_graph)(struct fr_device_queue *queue);
+    void (*count_graphs)(const struct fr_device_queue *queue, struct fr_device_graph_counts *counts);
     /* Waits for everything started. */
     enum fr_status (*finish)(struct fr_device_queue *queue, struct fr_err *err);
     /* Device milliseconds between two marks, 0 to FR_DEVICE_MARKS - 1, after finish. */
