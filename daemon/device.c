@@ -24,8 +24,10 @@ static enum fr_status open_card(struct fr_service *service, struct fr_err *err)
     if (status != FR_OK)
         return status;
     uint32_t cards = api->count(err);
-    if (cards == 0)
+    if (cards == 0) {
+        fr_cuda_unload();
         return err->status;
+    }
     if (conf->device_card >= cards)
         return fr_err_set(err, FR_E_NOT_FOUND, "there is no card %" PRIu32 ": %" PRIu32 " of them are numbered from 0",
                           conf->device_card, cards);

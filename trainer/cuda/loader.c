@@ -12,6 +12,8 @@
 
 #define PLUGIN_FILE "libfreshet_cuda.so"
 
+static void *loaded; /* a process has one plug-in, as it has one linker */
+
 /* The folder of the program, with its '/'; empty when nobody knows. */
 static void program_folder(char *folder, size_t size)
 {
@@ -53,5 +55,13 @@ enum fr_status fr_cuda_load(const char *path, const struct fr_device_api **api, 
                           path ? path : PLUGIN_FILE, found ? found->version : 0, (unsigned)FR_DEVICE_API);
     }
     *api = found;
+    loaded = library;
     return FR_OK;
+}
+
+void fr_cuda_unload(void)
+{
+    if (loaded)
+        dlclose(loaded);
+    loaded = NULL;
 }

@@ -2,8 +2,10 @@
  * there is a card works with it. Skipped where no toolkit built one. */
 #include "case.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cuda/api.h"
 
@@ -30,6 +32,37 @@ FR_CASE(the_plugin_loads_and_says_whether_there_is_a_card)
     assert_int_equal(err.status, FR_E_UNAVAILABLE);
     assert_memory_equal(err.text, "no card: ", 9);
     assert_true(strlen(err.text) > 9);
+}
+
+/* Kilobytes that lie in memory. */
+static long resident(void)
+{
+    char line[256];
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_non_null(file);
+    assert_non_null(fgets(line, sizeof(line), file));
+    fclose(file);
+    assert_int_equal(sscanf(line, "%*d %ld", &pages), 1);
+    return pages * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+FR_CASE(a_plugin_that_is_not_used_takes_its_memory_along)
+{
+    struct fr_err err = {0};
+    if (FR_CUDA_PLUGIN[0] == '\0')
+        skip();
+    fr_cuda_unload();
+    long before = resident();
+    const struct fr_device_api *api = load();
+    if (api->count(&err) > 0)
+        skip(); /* the driver stays */
+    long with = resident();
+    fr_cuda_unload();
+    print_message("%ld kB with it, %ld before, %ld after\n", with, before, resident());
+    assert_true(resident() - before < (with - before) / 4);
+    fr_cuda_unload(); /* there is none: nothing */
+    assert_non_null(load());
 }
 
 FR_CASE(a_card_that_is_not_there_is_refused_with_the_reason)
@@ -73,6 +106,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_plugin_loads_and_says_whether_there_is_a_card),
+        cmocka_unit_test(a_plugin_that_is_not_used_takes_its_memory_along),
         cmocka_unit_test(a_card_that_is_not_there_is_refused_with_the_reason),
         cmocka_unit_test(memory_goes_to_a_card_and_back),
     };

@@ -217,8 +217,11 @@ typedef const struct fr_device_api *fr_device_plugin_function(void);
 #define FR_DEVICE_PLUGIN "fr_device_plugin"
 
 /* Loads the plug-in: `path`, or where that is NULL libfreshet_cuda.so beside the program, in its
- * ../lib, or where the linker looks. It stays loaded. FR_E_NOT_FOUND: no such file, or a library it
- * needs is missing; FR_E_MISMATCH: built from another tree. */
+ * ../lib, or where the linker looks. FR_E_NOT_FOUND: no such file, or a library it needs is
+ * missing; FR_E_MISMATCH: built from another tree. */
 enum fr_status fr_cuda_load(const char *path, const struct fr_device_api **api, struct fr_err *err) FR_MUST_CHECK;
+/* The one loaded last goes, with cuBLAS (150 MB of memory): for a machine without a card. No queue
+ * was opened. */
+void fr_cuda_unload(void);
 
 #endif
