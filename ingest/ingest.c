@@ -115,9 +115,12 @@ enum fr_status fr_ingest_new(const struct fr_ingest_options *options, struct fr_
     return FR_OK;
 }
 
-static void pass_commit(struct fr_ingest *ingest)
+static void pass_commit(struct fr_ingest *ingest, bool last)
 {
     struct fr_positions positions = {0};
+    uint64_t now_ns = fr_mono_ns(ingest->clock);
+    if (!last && ingest->committed_ns && now_ns - ingest->committed_ns < (uint64_t)FR_COMMIT_MS * 1000000)
+        return;
     pthread_mutex_lock(&ingest->shared.mutex);
     if (ingest->shared.commit_due) {
         positions = ingest->shared.commit;
@@ -125,6 +128,8 @@ static void pass_commit(struct fr_ingest *ingest)
         ingest->shared.commit_due = false;
     }
     pthread_mutex_unlock(&ingest->shared.mutex);
+    if (positions.count)
+        ingest->committed_ns = now_ns;
     if (positions.count && ingest->topics.source.self)
         ingest->topics.source.commit(ingest->topics.source.self, &positions);
     fr_positions_release(&positions);
@@ -135,7 +140,7 @@ void fr_ingest_free(struct fr_ingest *ingest)
     if (!ingest)
         return;
     if (ingest->started)
-        pass_commit(ingest);
+        pass_commit(ingest, true);
     if (ingest->pending != FR_PENDING_NONE)
         fr_stream_release(&ingest->streams[ingest->pending_stream], &ingest->event);
     for (uint32_t i = 0; i < ingest->n_streams; i++)
@@ -499,7 +504,7 @@ enum fr_status fr_ingest_step(struct fr_ingest *ingest, int wait_ms, struct fr_e
     err = err ? err : &local;
     if (!ingest->started)
         return fr_err_set(err, FR_E_STATE, "ingest: a step before the start");
-    pass_commit(ingest);
+    pass_commit(ingest, false);
     enum fr_status status = look_for_partitions(ingest, err);
     if (status == FR_OK && ingest->n_stopped)
         status = fr_streams_revive(ingest, err);
@@ -512,6 +517,6 @@ enum fr_status fr_ingest_step(struct fr_ingest *ingest, int wait_ms, struct fr_e
 void fr_ingest_serve(struct fr_ingest *ingest)
 {
     FR_CHECK(ingest->started);
-    pass_commit(ingest);
+    pass_commit(ingest, false);
     publish(ingest);
 }

@@ -22,6 +22,8 @@ enum {
     /* between two looks for partitions added to a topic, or less (discover_ms) */
     FR_DISCOVER_MS = 30000,
     FR_DISCOVER_MS_MIN = 100,
+    /* between two commits of the group, which lag tools look at; the last is written at once */
+    FR_COMMIT_MS = 1000,
 };
 
 struct fr_mark {    /* the last delivered record of a partition */
@@ -130,6 +132,7 @@ struct fr_ingest_shared {
 struct fr_ingest {
     const struct fr_conf *conf;
     const struct fr_clock *clock;
+    uint64_t committed_ns; /* 0: not yet */
     struct fr_ring *full, *empty;
     bool lockstep, until_end;
     int64_t until_ms;

@@ -124,7 +124,7 @@ enum fr_status fr_ingest_dead_letter(struct fr_ingest *ingest, const struct fr_b
                                      uint64_t *number) FR_MUST_CHECK;
 /* What is outstanding goes on being sent after the last fr_ingest_step, until fr_ingest_free. */
 /* Hands a copy of durable positions to the ingest thread, which commits them to the group
- * asynchronously (best effort). */
+ * asynchronously (best effort), once a second at most. */
 void fr_ingest_commit(struct fr_ingest *ingest, const struct fr_positions *positions);
 
 struct fr_ingest_partition {

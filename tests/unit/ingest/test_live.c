@@ -434,6 +434,30 @@ FR_CASE(durable_positions_reach_the_group)
     assert_int_equal(s->log.committed, 1);
 }
 
+/* What the group says once `position` is durable, so much later. */
+static int64_t group_says(struct service *s, int64_t after_ms, int64_t position)
+{
+    fr_clock_fake_advance_ms(&s->clock, after_ms);
+    s->positions.partitions[0].offset = position;
+    fr_ingest_commit(s->ingest, &s->positions);
+    fr_ingest_serve(s->ingest);
+    return s->log.committed;
+}
+
+FR_CASE(the_group_is_written_once_a_second_and_at_the_end)
+{
+    struct service *s = service_new(", batch_size: 1", 1);
+    append(&s->log, 0, 1);
+    service_serve(s);
+    assert_int_equal(group_says(s, 0, 1), 1);
+    assert_int_equal(group_says(s, 500, 2), 1);
+    assert_int_equal(group_says(s, 400, 3), 1);
+    assert_int_equal(group_says(s, 200, 4), 4);
+    assert_int_equal(group_says(s, 0, 5), 4);
+    service_kill(s);
+    assert_int_equal(s->log.committed, 5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -458,6 +482,7 @@ int main(void)
         SERVICE_CASE(status_tells_lag_and_the_end_of_the_log),
         SERVICE_CASE(a_partition_added_later_is_read_from_its_first_record),
         SERVICE_CASE(durable_positions_reach_the_group),
+        SERVICE_CASE(the_group_is_written_once_a_second_and_at_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
