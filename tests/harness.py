@@ -4,6 +4,7 @@ Everything is started in a fresh temporary directory, on loopback and free ports
 stands for an event, and the deadlines are so long that only a failing test reaches them. The build folder comes from FRESHET_BUILD (default build/release).
 """
 import fcntl
+import gc
 import itertools
 import json
 import os
@@ -21,6 +22,7 @@ SOURCE = pathlib.Path(__file__).resolve().parent.parent
 BUILD = pathlib.Path(os.environ.get("FRESHET_BUILD", SOURCE / "build" / "release")).resolve()
 DATA = pathlib.Path(os.environ.get("FRESHET_DATA", SOURCE.parent / "shared" / "data" / "streams"))
 NODES = os.environ.get("FRESHET_NODES")  # a folder for nodes that suites have one after the other; tests/run makes and ends them
+gc.disable()  # streams are lists of millions, which it would walk again and again; a suite leaves no garbage worth it
 PATIENCE = 300  # seconds; no load makes a sound test wait so long
 SKIP = 77
 
@@ -32,14 +34,15 @@ def skip(reason):
 
 def wait_until(condition, what):
     """Polls condition() until it is true; its value is returned."""
-    deadline = time.monotonic() + PATIENCE
+    deadline, pause = time.monotonic() + PATIENCE, 0.02
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {PATIENCE} s: {what}")
-        time.sleep(0.02)
+        time.sleep(pause)
+        pause = min(1.1 * pause, 0.05)
 
 
 def run_cases(cases, names):

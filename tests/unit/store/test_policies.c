@@ -43,7 +43,7 @@ static void world_of(struct world *w, struct policies *p, size_t workers)
     *w = (struct world){0};
     world_add_table(w, 3, 12, 25);
     struct fr_store_table *table = &w->tables[0];
-    p->sketch = (struct fr_gate_sketch){.min = 3, .half_life_ms = 16, .bytes = 16 << 18};
+    p->sketch = (struct fr_gate_sketch){.min = 3, .half_life_ms = 16, .bytes = 16 << 14};
     p->coin = (struct fr_gate_probability){.probability = PROBABILITY};
     p->weak = (struct fr_expire_weak){.norm = NORM};
     p->score = (struct fr_expire_score){.show_weight = 0.5, .click_weight = 1, .half_life_ms = 7, .min = 0.3};
