@@ -41,11 +41,17 @@ enum fr_status fr_cold_error(char *text, const char *what, const char *path, str
         status = FR_E_NO_SPACE;
     else if (strncmp(text, "Corruption", 10) == 0)
         status = FR_E_CORRUPT;
-    static const char *const remedy =
-        "; a file there is damaged: look for errors of the disk, then put the file back from a copy of the directory, "
-        "or begin a state from a savepoint (--restore)";
-    status = fr_err_set(err, status, "cannot %s the cold store %s: %.500s%s", what, path, text,
-                        status == FR_E_CORRUPT ? remedy : "");
+    /* While it opens, RocksDB names the MANIFEST whatever it was reading. */
+    const char *damaged = strstr(text, "properties")
+                              ? "one of the .sst files there is damaged (RocksDB may name another)"
+                              : "a file there is damaged";
+    if (status == FR_E_CORRUPT)
+        fr_err_set(err, status,
+                   "cannot %s the cold store %s: %.500s; %s: look for errors of the disk, then put the file back from "
+                   "a copy of the directory, or begin a state from a savepoint (--restore)",
+                   what, path, text, damaged);
+    else
+        fr_err_set(err, status, "cannot %s the cold store %s: %.500s", what, path, text);
     rocksdb_free(text);
     return status;
 }
