@@ -1,5 +1,6 @@
 /* Kernels on a card, each beside what bounds it: gathering and updating rows beside the card's own
- * copies, products beside their number of operations. One JSON object a line.
+ * copies, products beside their number of operations, small kernels call by call beside one graph
+ * of them. One JSON object a line.
  *
  *     gpu_bench [--small]     FRESHET_DEVICE names the plug-in; else the emulated card, where
  *                             times are 0 and only that it runs is seen
@@ -108,6 +109,36 @@ static void bench_copy(size_t bytes)
     report("copy, read and written", timed(run_copy, &c), "GB/s", 2.0 * (double)bytes);
     api->release(queue, c.to);
     api->release(queue, c.from);
+}
+
+/* ---- launches ---- */
+
+enum { LAUNCHES = 100 };
+
+struct launch_bench {
+    struct fr_view values[2]; /* [32, 16] */
+    bool graph;
+};
+
+static void run_launches(const void *context)
+{
+    const struct launch_bench *b = context;
+    if (b->graph)
+        api->begin_graph(queue);
+    for (uint32_t i = 0; i < LAUNCHES; i++)
+        api->ops->copy(queue, 32, 16, b->values[i % 2], b->values[1 - i % 2]);
+    if (b->graph)
+        api->end_graph(queue);
+}
+
+static void bench_launches(void)
+{
+    struct launch_bench b = {{{random_floats(512), 16}, {random_floats(512), 16}}, false};
+    report("small kernels, call by call", timed(run_launches, &b), "M/s", LAUNCHES * 1e3);
+    b.graph = true;
+    report("small kernels, as a graph", timed(run_launches, &b), "M/s", LAUNCHES * 1e3);
+    api->release(queue, b.values[0].values);
+    api->release(queue, b.values[1].values);
 }
 
 /* ---- rows ---- */
@@ -235,6 +266,7 @@ int main(int argc, char **argv)
     printf("{\"card\":\"%s\",\"capability\":\"%u.%u\",\"driver\":%u,\"runtime\":%u,\"memory_bytes\":%llu}\n", info.name,
            info.major, info.minor, info.driver, info.runtime, (unsigned long long)info.memory_bytes);
     bench_copy(small ? 1 << 22 : (size_t)1 << 31);
+    bench_launches();
     static const uint32_t batches[] = {1024, 4096, 16384, 65536};
     for (size_t i = 0; i < (small ? 1 : FR_ARRAY_LEN(batches)); i++) {
         bench_rows(small ? 32 : batches[i], 16);
