@@ -8,6 +8,12 @@ enum { N = 3000, M = 12, STEPS = 6 };
 
 static struct fr_device_queue *queue; /* a case has its own: graphs are kept by it */
 
+static void open_queue(void)
+{
+    struct fr_err err = {0};
+    assert_int_equal(fr_shim_api()->open(0, &queue, &err), FR_OK);
+}
+
 /* What a step reads and writes. */
 struct work {
     float *values, *left, *right, *product, *copy;
@@ -94,6 +100,7 @@ static void assert_same(const struct work *work, const struct work *other, uint3
 
 FR_CASE(the_second_step_of_a_shape_is_a_graph_and_has_its_own_arguments)
 {
+    open_queue();
     struct work work = work_new(), other = work_new();
     for (uint32_t step = 0; step < STEPS; step++)
         assert_same(&work, &other, 400 * step, M);
@@ -101,10 +108,12 @@ FR_CASE(the_second_step_of_a_shape_is_a_graph_and_has_its_own_arguments)
     assert_int_equal(counts_now().launched, STEPS - 1);
     work_release(&work);
     work_release(&other);
+    fr_shim_api()->close(queue);
 }
 
 FR_CASE(steps_of_several_shapes_have_a_graph_each)
 {
+    open_queue();
     struct work work = work_new(), other = work_new();
     for (uint32_t step = 0; step < 3 * STEPS; step++)
         assert_same(&work, &other, step, 3 + step % 3);
@@ -112,10 +121,12 @@ FR_CASE(steps_of_several_shapes_have_a_graph_each)
     assert_int_equal(counts_now().launched, 3 * STEPS - 3);
     work_release(&work);
     work_release(&other);
+    fr_shim_api()->close(queue);
 }
 
 FR_CASE(steps_that_never_repeat_are_started_call_by_call)
 {
+    open_queue();
     struct work work = work_new(), other = work_new();
     for (uint32_t step = 0; step < M; step++)
         assert_same(&work, &other, 0, step + 1);
@@ -123,19 +134,23 @@ FR_CASE(steps_that_never_repeat_are_started_call_by_call)
     assert_int_equal(counts_now().launched, 0);
     work_release(&work);
     work_release(&other);
+    fr_shim_api()->close(queue);
 }
 
 FR_CASE(more_shapes_than_graphs_are_kept_give_the_same)
 {
+    open_queue();
     struct work work = work_new(), other = work_new();
     for (uint32_t step = 0; step < 4 * M; step++)
         assert_same(&work, &other, step, step / 2 % M + 1);
     work_release(&work);
     work_release(&other);
+    fr_shim_api()->close(queue);
 }
 
 FR_CASE(who_waits_within_a_graph_sees_what_was_started)
 {
+    open_queue();
     struct work work = work_new();
     struct result want, got;
     start(&work, 7, M);
@@ -150,32 +165,17 @@ FR_CASE(who_waits_within_a_graph_sees_what_was_started)
     }
     assert_int_equal(counts_now().launched, 0);
     work_release(&work);
-}
-
-static int open_queue(void **state)
-{
-    struct fr_err err = {0};
-    (void)state;
-    return fr_shim_api()->open(0, &queue, &err) == FR_OK ? 0 : -1;
-}
-
-static int close_queue(void **state)
-{
-    (void)state;
     fr_shim_api()->close(queue);
-    return 0;
 }
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, open_queue, close_queue)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(the_second_step_of_a_shape_is_a_graph_and_has_its_own_arguments),
-        CASE(steps_of_several_shapes_have_a_graph_each),
-        CASE(steps_that_never_repeat_are_started_call_by_call),
-        CASE(more_shapes_than_graphs_are_kept_give_the_same),
-        CASE(who_waits_within_a_graph_sees_what_was_started),
+        cmocka_unit_test(the_second_step_of_a_shape_is_a_graph_and_has_its_own_arguments),
+        cmocka_unit_test(steps_of_several_shapes_have_a_graph_each),
+        cmocka_unit_test(steps_that_never_repeat_are_started_call_by_call),
+        cmocka_unit_test(more_shapes_than_graphs_are_kept_give_the_same),
+        cmocka_unit_test(who_waits_within_a_graph_sees_what_was_started),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
