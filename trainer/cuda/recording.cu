@@ -162,21 +162,20 @@ void fr_device_graphs_flush(struct fr_device_graphs *graphs, struct fr_device_qu
 void fr_device_graphs_end(struct fr_device_graphs *graphs, struct fr_device_queue *queue,
                           const struct fr_device_graph_calls *calls)
 {
-    if (!graphs->recording || graphs->now.n == 0) {
-        graphs->recording = false;
+    bool any = graphs->recording && graphs->now.n > 0;
+    graphs->recording = false;
+    if (!any)
         return;
-    }
     struct fr_device_graph *graph = find(graphs);
     if (graph)
         change(queue, graph, &graphs->now, calls);
     else if (was_seen(graphs))
         graph = make(graphs, queue, calls);
     if (!graph) {
-        fr_device_graphs_flush(graphs, queue, calls);
+        calls->start(queue, &graphs->now);
         exchange(&graphs->seen[graphs->turn++ % FR_DEVICE_SHAPES], &graphs->now);
         return;
     }
-    graphs->recording = false;
     graph->used = ++graphs->counts.launched;
     calls->launch(queue, graph);
 }
