@@ -42,8 +42,8 @@ enum fr_status fr_cold_error(char *text, const char *what, const char *path, str
     else if (strncmp(text, "Corruption", 10) == 0)
         status = FR_E_CORRUPT;
     /* While it opens, RocksDB names the MANIFEST whatever it was reading. */
-    const char *damaged = strstr(text, "properties")
-                              ? "one of the .sst files there is damaged (RocksDB may name another)"
+    const char *damaged = strstr(text, "MANIFEST") && !strstr(text, ".sst")
+                              ? "one of the .sst files there is damaged, or the MANIFEST (RocksDB names it for both)"
                               : "a file there is damaged";
     if (status == FR_E_CORRUPT)
         fr_err_set(err, status,

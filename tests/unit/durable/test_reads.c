@@ -267,6 +267,12 @@ FR_CASE(reads_beside_folds_see_what_was_folded_before_them)
 
 /* ---- open files ---- */
 
+/* A place in every sorted file: some bytes after the first of a text, or with none from the beginning. */
+struct spot {
+    const char *text;
+    long after;
+};
+
 /* Where the first of these bytes lies; 0: nowhere. */
 static long find_bytes(FILE *file, const char *bytes)
 {
@@ -278,9 +284,8 @@ static long find_bytes(FILE *file, const char *bytes)
     return 0;
 }
 
-/* Turns a bit in every sorted file of the cold store: of these bytes, or where there are none, of
- * its first block; twice: none. */
-static void flip_sorted_files(const struct scene *scene, const char *bytes)
+/* Turns a bit there in every sorted file of the cold store; twice: none. */
+static void flip_sorted_files(const struct scene *scene, struct spot spot)
 {
     char pattern[SCENE_PATH];
     scene_path(scene, "cold/*.sst", pattern);
@@ -289,8 +294,9 @@ static void flip_sorted_files(const struct scene *scene, const char *bytes)
     for (size_t i = 0; i < found.gl_pathc; i++) {
         FILE *file = fopen(found.gl_pathv[i], "r+b"); /* in place: open descriptors see it */
         assert_non_null(file);
-        long at = bytes ? find_bytes(file, bytes) : 30;
-        assert_true(at > 0);
+        long found_at = spot.text ? find_bytes(file, spot.text) : 0;
+        assert_true(found_at > 0 || !spot.text);
+        long at = found_at + spot.after;
         assert_int_equal(fseek(file, at, SEEK_SET), 0);
         int byte = fgetc(file);
         assert_int_equal(fseek(file, at, SEEK_SET), 0);
@@ -300,6 +306,8 @@ static void flip_sorted_files(const struct scene *scene, const char *bytes)
     globfree(&found);
 }
 
+static const struct spot in_the_first_block = {NULL, 30};
+
 FR_CASE(a_damaged_sorted_file_ends_all_use_and_says_what_to_do)
 {
     struct scene scene = scene_make(85);
@@ -308,7 +316,7 @@ FR_CASE(a_damaged_sorted_file_ends_all_use_and_says_what_to_do)
     scene_fold(durable);
     check_fetch(durable, expect(&scene, 3, 1), 1, 10);
     scene_append_to(&scene, durable, 4, 4);
-    flip_sorted_files(&scene, NULL);
+    flip_sorted_files(&scene, in_the_first_block);
     struct expected expected = expect(&scene, 3, 1);
     struct fr_durable_reader reader = {&expected, look};
     struct fr_err err = {0};
@@ -323,29 +331,42 @@ FR_CASE(a_damaged_sorted_file_ends_all_use_and_says_what_to_do)
     assert_int_equal(scene_append(&scene, durable, 5, &err), FR_E_CORRUPT);
     assert_non_null(strstr(err.text, ".sst"));
     fr_durable_close(durable);
-    flip_sorted_files(&scene, NULL);
+    flip_sorted_files(&scene, in_the_first_block);
     durable = scene_open(&scene, false);
     assert_true(scene_state_is(&scene, durable, 4));
     fr_durable_close(durable);
 }
 
 /* RocksDB's own text names the MANIFEST here, which is whole. */
-FR_CASE(damaged_properties_of_a_sorted_file_are_not_taken_for_another_files)
+static void check_damage_found_while_opening(uint64_t salt, struct spot there, struct spot back)
 {
-    struct scene scene = scene_make(86);
+    struct scene scene = scene_make(salt);
     struct fr_durable *durable = scene_open(&scene, false);
     scene_append_to(&scene, durable, 1, 3);
     scene_fold(durable);
     fr_durable_close(durable);
-    flip_sorted_files(&scene, "prefix.filtering");
+    flip_sorted_files(&scene, there);
     struct fr_err err = {0};
     assert_int_equal(scene_try_open(&scene, NULL, false, &durable, &err), FR_E_CORRUPT);
     assert_non_null(strstr(err.text, "one of the .sst files there is damaged"));
     assert_non_null(strstr(err.text, "--restore"));
-    flip_sorted_files(&scene, "xrefix.filtering");
+    flip_sorted_files(&scene, back);
     durable = scene_open(&scene, false);
     assert_true(scene_state_is(&scene, durable, 3));
     fr_durable_close(durable);
+}
+
+FR_CASE(damaged_properties_of_a_sorted_file_are_not_taken_for_another_files)
+{
+    check_damage_found_while_opening(86, (struct spot){"prefix.filtering", 0}, (struct spot){"xrefix.filtering", 0});
+}
+
+/* Of its eight bytes after the name the second, which no sequence number here reaches; RocksDB
+ * writes the number beside the checksum of its block. */
+FR_CASE(a_damaged_sequence_number_of_a_sorted_file_is_not_taken_for_another_files)
+{
+    const struct spot number = {"global_seqno", sizeof("global_seqno")};
+    check_damage_found_while_opening(87, number, number);
 }
 
 FR_CASE(too_few_open_files_are_refused_by_name)
@@ -373,6 +394,7 @@ int main(void)
         SCENE_CASE(reads_beside_folds_see_what_was_folded_before_them),
         SCENE_CASE(a_damaged_sorted_file_ends_all_use_and_says_what_to_do),
         SCENE_CASE(damaged_properties_of_a_sorted_file_are_not_taken_for_another_files),
+        SCENE_CASE(a_damaged_sequence_number_of_a_sorted_file_is_not_taken_for_another_files),
         SCENE_CASE(too_few_open_files_are_refused_by_name),
     };
     return cmocka_run_group_tests_name("durable reads", tests, NULL, NULL);
