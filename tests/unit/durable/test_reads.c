@@ -267,7 +267,7 @@ FR_CASE(reads_beside_folds_see_what_was_folded_before_them)
 
 /* ---- open files ---- */
 
-/* A place in every sorted file: some bytes after the first of a text, or with none from the beginning. */
+/* A place in every sorted file: some bytes after the first of a text, or after the beginning. */
 struct spot {
     const char *text;
     long after;
