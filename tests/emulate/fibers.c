@@ -1,8 +1,9 @@
 /* The scheduler of device.h: one block at a time, its 256 threads as fibers.
  *
  * A fiber that ends a thread begins the next one, so a kernel without barriers costs two switches a
- * block. Threads that wait keep their fiber. When no thread can run, those that meet are let go: a
- * warp once all 32 lanes wait in it, the block once all its threads wait. */
+ * block. Threads that wait keep their fiber, which switches to the next one that can run. When none
+ * can, those that meet are let go: a warp once all 32 lanes wait in it, the block once all its
+ * threads wait. */
 #include "device.h"
 
 #include <stdio.h>
@@ -30,7 +31,6 @@ struct fiber {
     struct fr_emulated_stack stack;
     void *memory, *fake_stack;
     uint32_t thread; /* that it runs */
-    bool made, idle;
 };
 
 struct fr_emulated_place fr_emulated;
@@ -40,7 +40,8 @@ static struct {
     const char *name;
     fr_emulated_kernel *kernel;
     const void *call;
-    uint32_t order[THREADS], next; /* threads in the order they begin in */
+    uint32_t order[THREADS], next; /* threads in the order they begin in, and go on in */
+    uint32_t turn, n_fibers;       /* of the block: who goes on next; fibers that have begun */
     enum state state[THREADS];
     uint32_t fiber_of[THREADS];
     uint64_t word[THREADS], got[THREADS];
@@ -62,10 +63,42 @@ static _Noreturn void fail(const char *what, uint32_t thread)
 
 /* ---- fibers ---- */
 
-static void to_scheduler(struct fiber *fiber)
+static void fiber_main(void);
+
+static void make_fiber(struct fiber *fiber)
 {
-    SWITCH_BEGIN(&fiber->fake_stack, run.scheduler_memory, run.scheduler_bytes);
-    fr_emulate_switch(&fiber->stack, &run.scheduler);
+    fiber->memory = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    FR_CHECK(fiber->memory != MAP_FAILED);
+    fr_emulate_make(&fiber->stack, fiber->memory, STACK_BYTES, fiber_main);
+}
+
+/* Who goes on, or begins, after this one; NULL: nobody can before some that meet are let go. */
+static struct fiber *next_fiber(void)
+{
+    while (run.turn < THREADS) {
+        uint32_t thread = run.order[run.turn++];
+        if (run.state[thread] == RUNS)
+            return &fibers[run.fiber_of[thread]];
+    }
+    if (run.next == THREADS)
+        return NULL;
+    struct fiber *fiber = &fibers[run.n_fibers++]; /* a thread has one at most */
+    if (!fiber->memory)
+        make_fiber(fiber);
+    return fiber;
+}
+
+static void leave(struct fiber *fiber)
+{
+    struct fiber *next = next_fiber();
+    if (next) {
+        SWITCH_BEGIN(&fiber->fake_stack, next->memory, (size_t)STACK_BYTES);
+        run.running = (uint32_t)(next - fibers);
+        fr_emulate_switch(&fiber->stack, &next->stack);
+    } else {
+        SWITCH_BEGIN(&fiber->fake_stack, run.scheduler_memory, run.scheduler_bytes);
+        fr_emulate_switch(&fiber->stack, &run.scheduler);
+    }
     SWITCH_END(fiber->fake_stack, NULL, NULL);
     fr_emulated.thread.x = fiber->thread;
 }
@@ -85,7 +118,7 @@ static void fiber_main(void)
     const void *bottom = NULL;
     size_t size = 0;
     SWITCH_END(NULL, &bottom, &size);
-    if (bottom) { /* the first to come says where the scheduler's stack is */
+    if (bottom && !run.scheduler_memory) { /* the first says where the scheduler's stack is */
         run.scheduler_memory = bottom;
         run.scheduler_bytes = size;
     }
@@ -99,29 +132,8 @@ static void fiber_main(void)
             run.kernel(run.call);
             run.state[thread] = ENDED;
         }
-        fiber->idle = true;
-        to_scheduler(fiber);
+        leave(fiber);
     }
-}
-
-static void make_fiber(struct fiber *fiber)
-{
-    fiber->memory = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    FR_CHECK(fiber->memory != MAP_FAILED);
-    fr_emulate_make(&fiber->stack, fiber->memory, STACK_BYTES, fiber_main);
-    fiber->made = fiber->idle = true;
-}
-
-/* A thread has one at most: there is always one. */
-static struct fiber *idle_fiber(void)
-{
-    uint32_t f = 0;
-    while (fibers[f].made && !fibers[f].idle)
-        FR_CHECK(++f < THREADS);
-    if (!fibers[f].made)
-        make_fiber(&fibers[f]);
-    fibers[f].idle = false;
-    return &fibers[f];
 }
 
 /* ---- meeting ---- */
@@ -130,7 +142,7 @@ static void wait_at(enum state state)
 {
     struct fiber *fiber = &fibers[run.fiber_of[fr_emulated.thread.x]];
     run.state[fiber->thread] = state;
-    to_scheduler(fiber);
+    leave(fiber);
 }
 
 void fr_emulate_block_meet(void)
@@ -220,14 +232,12 @@ static void run_block(uint32_t block)
     fr_emulated.block.x = block;
     run.next = 0;
     run.n_shared = 0;
+    run.n_fibers = 0;
     memset(run.state, WAITS_TO_BEGIN, sizeof(run.state));
     shuffle(run.order, THREADS, 1 + (uint64_t)block);
     do {
-        for (uint32_t t = 0; t < THREADS; t++)
-            if (run.state[run.order[t]] == RUNS)
-                run_fiber(&fibers[run.fiber_of[run.order[t]]]);
-        while (run.next < THREADS)
-            run_fiber(idle_fiber());
+        run.turn = 0;
+        run_fiber(next_fiber());
     } while (release());
 }
 
