@@ -6,6 +6,7 @@
  *
  * Thread: any, no state. It does not run fast. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -44,15 +45,24 @@ static void multiply(const struct fr_multiply *product, double (*factor)(const s
 {
     const struct fr_operand *left = product->left, *right = product->right;
     FR_CHECK(left->columns == right->rows && product->row_end <= left->rows);
+    size_t depth = right->rows;
+    double *row = fr_alloc(depth, sizeof(*row)), *columns = fr_alloc(right->columns * depth, sizeof(*columns));
+    for (size_t j = 0; j < right->columns; j++)
+        for (size_t k = 0; k < depth; k++)
+            columns[j * depth + k] = factor(right, k, j);
     for (size_t i = product->row_begin; i < product->row_end; i++) {
+        for (size_t k = 0; k < depth; k++)
+            row[k] = factor(left, i, k);
         for (size_t j = 0; j < right->columns; j++) {
             float *out = &product->out.values[i * product->out.ld + j];
             double sum = product->accumulate ? (double)*out : 0.0;
-            for (size_t k = 0; k < right->rows; k++)
-                sum += factor(left, i, k) * factor(right, k, j);
+            for (size_t k = 0; k < depth; k++)
+                sum += row[k] * columns[j * depth + k];
             *out = (float)sum;
         }
     }
+    free(row);
+    free(columns);
 }
 
 void fr_reference_multiply(const struct fr_multiply *product)

@@ -54,13 +54,32 @@ void fr_reference_pool_steps_backward(const struct fr_pool_steps *c)
     }
 }
 
-/* Element i of [q, k, q - k, q o k] of step p. */
-static double attended(const struct fr_attention_dense *c, size_t e, size_t p, size_t i)
+/* The entries' steps, from the first one. */
+static size_t first_step(const struct fr_attention_dense *c)
 {
-    size_t j = i % c->width;
-    double q = fr_at(c->query, e - c->steps.entry_begin, j), k = fr_at(c->keys, p, j);
-    double parts[] = {q, k, q - k, q * k};
-    return parts[i / c->width];
+    return c->steps.begin[c->steps.entry_begin];
+}
+
+static size_t count_steps(const struct fr_attention_dense *c)
+{
+    return c->steps.begin[c->steps.entry_end] - first_step(c);
+}
+
+/* [q, k, q - k, q o k] of every step; the caller frees it. */
+static double *attended(const struct fr_attention_dense *c)
+{
+    size_t width = c->width;
+    double *all = fr_alloc(count_steps(c) * 4 * width, sizeof(*all)), *x = all;
+    for (size_t e = c->steps.entry_begin; e < c->steps.entry_end; e++)
+        for (size_t p = c->steps.begin[e]; p < c->steps.begin[e + 1]; p++, x += 4 * width)
+            for (size_t j = 0; j < width; j++) {
+                double q = fr_at(c->query, e - c->steps.entry_begin, j), k = fr_at(c->keys, p, j);
+                x[j] = q;
+                x[width + j] = k;
+                x[2 * width + j] = q - k;
+                x[3 * width + j] = q * k;
+            }
+    return all;
 }
 
 static double weight(const struct fr_attention_dense *c, size_t i, size_t o)
@@ -76,16 +95,17 @@ size_t fr_reference_attention_workspace(uint32_t width, uint32_t units)
 
 void fr_reference_attention_dense(const struct fr_attention_dense *c)
 {
-    for (size_t e = c->steps.entry_begin; e < c->steps.entry_end; e++) {
-        for (size_t p = c->steps.begin[e]; p < c->steps.begin[e + 1]; p++) {
-            for (size_t o = 0; o < c->units; o++) {
-                double sum = c->bias ? (double)c->bias[o] : 0.0;
-                for (size_t i = 0; i < 4 * (size_t)c->width; i++)
-                    sum += attended(c, e, p, i) * weight(c, i, o);
-                fr_put(c->out, p, o, c->relu && sum < 0.0 ? 0.0 : sum);
-            }
+    size_t width = 4 * (size_t)c->width;
+    double *inputs = attended(c);
+    for (size_t s = 0; s < count_steps(c); s++) {
+        for (size_t o = 0; o < c->units; o++) {
+            double sum = c->bias ? (double)c->bias[o] : 0.0;
+            for (size_t i = 0; i < width; i++)
+                sum += inputs[s * width + i] * weight(c, i, o);
+            fr_put(c->out, first_step(c) + s, o, c->relu && sum < 0.0 ? 0.0 : sum);
         }
     }
+    free(inputs);
 }
 
 /* Gradient of output o of step p, before its relu. */
@@ -96,30 +116,39 @@ static double before_relu(const struct fr_attention_dense *c, size_t p, size_t o
 
 static void step_backward(const struct fr_attention_dense *c, size_t e, size_t p, double *query)
 {
+    double *gradient = fr_alloc(c->units, sizeof(*gradient));
+    for (size_t o = 0; o < c->units; o++)
+        gradient[o] = before_relu(c, p, o);
     for (size_t j = 0; j < c->width; j++) {
         double part[4] = {0.0}, q = fr_at(c->query, e - c->steps.entry_begin, j), k = fr_at(c->keys, p, j);
         for (size_t i = 0; i < 4; i++)
             for (size_t o = 0; o < c->units; o++)
-                part[i] += before_relu(c, p, o) * weight(c, i * c->width + j, o);
+                part[i] += gradient[o] * weight(c, i * c->width + j, o);
         query[j] += part[0] + part[2] + part[3] * k;
         fr_put_sum(c->keys_gradient, p, j, part[1] - part[2] + part[3] * q);
     }
+    free(gradient);
 }
 
 static void parameters_backward(const struct fr_attention_dense *c)
 {
+    size_t width = 4 * (size_t)c->width, n_steps = count_steps(c);
+    double *inputs = attended(c), *gradient = fr_alloc(n_steps, sizeof(*gradient));
     for (size_t o = 0; o < c->units; o++) {
-        for (size_t i = 0; i <= 4 * (size_t)c->width; i++) {
+        for (size_t s = 0; s < n_steps; s++)
+            gradient[s] = before_relu(c, first_step(c) + s, o);
+        for (size_t i = 0; i <= width; i++) {
             double sum = 0.0;
-            for (size_t e = c->steps.entry_begin; e < c->steps.entry_end; e++)
-                for (size_t p = c->steps.begin[e]; p < c->steps.begin[e + 1]; p++)
-                    sum += before_relu(c, p, o) * (i < 4 * (size_t)c->width ? attended(c, e, p, i) : 1.0);
-            if (i < 4 * (size_t)c->width && c->kernel_gradient)
+            for (size_t s = 0; s < n_steps; s++)
+                sum += gradient[s] * (i < width ? inputs[s * width + i] : 1.0);
+            if (i < width && c->kernel_gradient)
                 c->kernel_gradient[i * c->units + o] += (float)sum;
-            if (i == 4 * (size_t)c->width && c->bias_gradient)
+            if (i == width && c->bias_gradient)
                 c->bias_gradient[o] += (float)sum;
         }
     }
+    free(inputs);
+    free(gradient);
 }
 
 void fr_reference_attention_dense_backward(const struct fr_attention_dense *c)
