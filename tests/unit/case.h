@@ -7,6 +7,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include <cmocka.h>
@@ -28,6 +30,17 @@ static inline int64_t fr_now_s(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return now.tv_sec;
+}
+
+enum { FR_TEST_FOLDER = 128 };
+
+/* A new folder for the files of a test, in memory under tests/run (TMPDIR); who asks removes it. */
+static inline void fr_test_folder(char path[FR_TEST_FOLDER])
+{
+    const char *place = getenv("TMPDIR");
+    int length = snprintf(path, FR_TEST_FOLDER, "%s/freshet-unit-XXXXXX", place ? place : "/tmp");
+    assert_true(length < FR_TEST_FOLDER);
+    assert_non_null(mkdtemp(path));
 }
 
 #endif

@@ -47,9 +47,7 @@ static size_t n_scene_dirs;
 static inline struct scene scene_make(uint64_t seed)
 {
     struct scene scene = {.seed = seed, .salt = 0x5a17, .keys = 64, .touched_of = 3};
-    const char *tmp = getenv("TMPDIR"); /* memory, in tests/run */
-    snprintf(scene.dir, sizeof(scene.dir), "%s/fr_durable_XXXXXX", tmp ? tmp : "/tmp");
-    assert_non_null(mkdtemp(scene.dir));
+    fr_test_folder(scene.dir);
     scene_dirs = realloc(scene_dirs, (n_scene_dirs + 1) * sizeof(*scene_dirs));
     assert_non_null(scene_dirs);
     memcpy(scene_dirs[n_scene_dirs++], scene.dir, SCENE_PATH);

@@ -16,7 +16,7 @@
 enum { FIXTURE_PARTITIONS = 2, ROW_FLOATS = 5 };
 
 struct fixture {
-    char dir[64];
+    char dir[FR_TEST_FOLDER];
     struct fr_codec_settings settings;
     struct fr_codec_table tables[2];
     struct fr_buffer head;
@@ -54,11 +54,8 @@ static inline void fixture_settings(struct fixture *f, const char *model)
 static inline int fixture_open(struct fixture *f, const char *model)
 {
     struct fr_err err = {0};
-    if (f->dir[0] == '\0') {
-        strcpy(f->dir, "/tmp/freshet-exporter-XXXXXX");
-        if (!mkdtemp(f->dir))
-            return -1;
-    }
+    if (f->dir[0] == '\0')
+        fr_test_folder(f->dir);
     fixture_settings(f, model);
     struct fr_durable_options options = {
         .dir = f->dir, .head = f->head.data, .head_size = f->head.size, .journal_file_max = f->journal_file_max};

@@ -320,7 +320,7 @@ FR_CASE(a_rewind_that_a_kill_cut_off_is_made_again_in_another_timeline)
         fr_publisher_get_status(publisher, &status);
     }
     step_until(6);
-    char begin[128];
+    char begin[FR_TEST_FOLDER + 16];
     snprintf(begin, sizeof(begin), "%s/delta.begin", f.dir); /* as if it had not come to that */
     assert_int_equal(remove(begin), 0);
     rewinding.answer = FR_AGAIN;

@@ -11,7 +11,7 @@
 enum { ROWS = 300 };
 
 static struct fixture f;
-static char folder[128];
+static char folder[FR_TEST_FOLDER + 16];
 static struct fr_err err;
 
 FR_FIXTURE(open_state)

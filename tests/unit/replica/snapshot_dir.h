@@ -146,12 +146,6 @@ static inline void history_snapshot(struct history *h, const char *folder, char 
     write_file(folder, "CURRENT", name, strlen(name));
 }
 
-static inline void make_folder(char folder[PATH_MAX])
-{
-    snprintf(folder, PATH_MAX, "/tmp/freshet-replica-XXXXXX");
-    assert_non_null(mkdtemp(folder));
-}
-
 /* A folder, what is in it, and what is in that. */
 static inline void remove_folder(const char *folder)
 {

@@ -1,11 +1,11 @@
 /* Starting from a snapshot, and what leads on after a gap or a rewind. */
 #include "snapshot_dir.h"
 
-static char folder[PATH_MAX];
+static char folder[FR_TEST_FOLDER];
 
 FR_FIXTURE(begin)
 {
-    make_folder(folder);
+    fr_test_folder(folder);
     return 0;
 }
 

@@ -1,5 +1,5 @@
 /* A state directory below the store of a test, without syncs: no power is cut there, and thousands
- * of them take minutes. And one key, wherever it is. */
+ * of them take minutes. And its keys, wherever they are. */
 #ifndef FR_TESTS_STORE_STATE_H
 #define FR_TESTS_STORE_STATE_H
 
@@ -15,7 +15,7 @@
 struct test_state {
     struct fr_durable *durable; /* NULL: closed */
     struct fr_disk disk;
-    char dir[512];
+    char dir[FR_TEST_FOLDER];
 };
 
 static inline int state_no_sync(void *self, int fd)
@@ -35,8 +35,7 @@ static inline void state_create(struct test_state *state)
     *state = (struct test_state){.disk = *fr_disk_system()};
     state->disk.fdatasync = state_no_sync;
     state->disk.sync_dir = state_no_sync_dir;
-    snprintf(state->dir, sizeof(state->dir), "/tmp/fr_store_XXXXXX");
-    assert_non_null(mkdtemp(state->dir));
+    fr_test_folder(state->dir);
 }
 
 /* Opens the directory, and the store above it. */
@@ -83,7 +82,7 @@ static inline void state_fold(struct test_state *state, uint64_t acknowledged)
         fail_msg("fold: %s", err.text);
 }
 
-/* ---- a key, in memory or in the cold store ---- */
+/* ---- keys, in memory or in the cold store ---- */
 
 struct state_view {
     struct fr_store_view view;
@@ -91,10 +90,22 @@ struct state_view {
     bool found;
 };
 
+/* Keys that memory has not, by hash. */
+struct state_missing {
+    uint64_t hash;
+    struct state_view *cold;
+};
+
+static inline int state_compare_missing(const void *left, const void *right)
+{
+    const struct state_missing *a = left, *b = right;
+    return (a->hash > b->hash) - (a->hash < b->hash);
+}
+
 static inline enum fr_status state_take_view(void *self, size_t index, uint64_t hash, const struct fr_image *image)
 {
     (void)hash;
-    struct state_view *cold = (struct state_view *)self + index;
+    struct state_view *cold = ((struct state_missing *)self)[index].cold;
     struct fr_row_head head;
     cold->found = image != NULL;
     if (!image)
@@ -113,19 +124,31 @@ static inline enum fr_status state_take_view(void *self, size_t index, uint64_t 
     return FR_OK;
 }
 
-static inline enum fr_status state_find(const struct test_state *state, const struct fr_store *store, uint32_t t,
-                                        uint64_t key, struct state_view *cold)
+/* Keys 0 to n - 1; the caller frees the views. */
+static inline struct state_view *state_find_all(const struct test_state *state, const struct fr_store *store,
+                                                uint32_t t, uint32_t n)
 {
-    *cold = (struct state_view){.found = false};
-    enum fr_status status = fr_store_find(store, t, key, &cold->view);
-    uint64_t hash = fr_order_hash(&store->order, key);
-    const struct fr_shard *shard = &store->tables[t].shards[fr_shard_of(hash)];
-    if (status == FR_OK || shard->evicted == 0 || fr_shard_find(shard, hash) != FR_NO_ENTRY)
-        return status;
+    struct state_view *views = fr_alloc(n, sizeof(*views));
+    struct state_missing *missing = fr_alloc(n, sizeof(*missing));
+    uint64_t *hashes = fr_alloc(n, sizeof(*hashes));
+    size_t n_missing = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t key = test_key(i), hash = fr_order_hash(&store->order, key);
+        const struct fr_shard *shard = &store->tables[t].shards[fr_shard_of(hash)];
+        views[i].found = fr_store_find(store, t, key, &views[i].view) == FR_OK;
+        if (!views[i].found && shard->evicted > 0 && fr_shard_find(shard, hash) == FR_NO_ENTRY)
+            missing[n_missing++] = (struct state_missing){hash, &views[i]};
+    }
+    qsort(missing, n_missing, sizeof(*missing), state_compare_missing);
+    for (size_t i = 0; i < n_missing; i++)
+        hashes[i] = missing[i].hash;
     struct fr_err err = {0};
-    struct fr_durable_reader reader = {cold, state_take_view};
-    assert_int_equal(fr_durable_fetch(state->durable, t, &hash, 1, &reader, &err), FR_OK);
-    return cold->found ? FR_OK : FR_E_NOT_FOUND;
+    struct fr_durable_reader reader = {missing, state_take_view};
+    if (n_missing > 0)
+        assert_int_equal(fr_durable_fetch(state->durable, t, hashes, n_missing, &reader, &err), FR_OK);
+    free(hashes);
+    free(missing);
+    return views;
 }
 
 #endif

@@ -78,23 +78,45 @@ struct sum {
     bool trained, fell;
 };
 
-static struct sum sum_of(const struct world *w, const struct test_batch *b, uint64_t key)
+struct known {
+    uint64_t key;
+    uint32_t number;
+};
+
+static int compare_known(const void *left, const void *right)
 {
-    struct sum sum = {0};
+    const struct known *a = left, *b = right;
+    return (a->key > b->key) - (a->key < b->key);
+}
+
+static uint32_t number_of(uint64_t key)
+{
+    static struct known known[UNIVERSE];
+    if (known[UNIVERSE - 1].key == 0) {
+        for (uint32_t k = 0; k < UNIVERSE; k++)
+            known[k] = (struct known){test_key(k), k};
+        qsort(known, UNIVERSE, sizeof(*known), compare_known);
+    }
+    const struct known *found = bsearch(&key, known, UNIVERSE, sizeof(*known), compare_known);
+    assert_non_null(found);
+    return found->number;
+}
+
+static void sum_up(struct sum sums[UNIVERSE], const struct world *w, const struct test_batch *b)
+{
     for (uint32_t s = 0; s < w->conf.n_slots; s++)
         for (uint32_t i = 0; i < b->batch.n_samples; i++)
-            for (uint32_t o = b->begin[s][i]; o < b->begin[s][i + 1]; o++) {
-                if (b->keys[s][o] != key || b->role[i] != FR_ROLE_TRAIN)
-                    continue;
-                sum.trained = true;
-                sum.counted += w->slots[s].admit;
-                sum.fell |= w->slots[s].admit &&
-                            (double)coin_of(w, key, b->origin[i]) < (double)PROBABILITY * 18446744073709551616.0;
-                sum.touched += w->slots[s].touch;
+            for (uint32_t o = b->begin[s][i]; b->role[i] == FR_ROLE_TRAIN && o < b->begin[s][i + 1]; o++) {
+                uint64_t key = b->keys[s][o];
+                struct sum *sum = &sums[number_of(key)];
+                sum->trained = true;
+                sum->counted += w->slots[s].admit;
+                sum->fell |= w->slots[s].admit &&
+                             (double)coin_of(w, key, b->origin[i]) < (double)PROBABILITY * 18446744073709551616.0;
+                sum->touched += w->slots[s].touch;
                 if (w->slots[s].touch && b->labels[i] > 0)
-                    sum.clicks += (double)b->labels[i];
+                    sum->clicks += (double)b->labels[i];
             }
-    return sum;
 }
 
 static bool model_admits(const struct policies *p, struct model_key *key, const struct sum *sum, int64_t watermark_ms)
@@ -118,9 +140,11 @@ static bool model_admits(const struct policies *p, struct model_key *key, const 
 static void model_plan(struct model *m, const struct policies *p, const struct world *w, const struct test_batch *b,
                        int64_t watermark_ms)
 {
+    struct sum sums[UNIVERSE] = {0};
+    sum_up(sums, w, b);
     for (uint32_t k = 0; k < UNIVERSE; k++) {
         struct model_key *key = &m->keys[k];
-        struct sum sum = sum_of(w, b, test_key(k));
+        const struct sum sum = sums[k];
         if (key->state != LIVE && sum.counted > 0) {
             key->seen_ms = watermark_ms;
             bool admitted = model_admits(p, key, &sum, watermark_ms);
@@ -196,13 +220,12 @@ static void compare(struct model *m, const struct world *w, const struct test_st
     assert_int_equal(stats.counts.admitted, m->admitted);
     for (uint32_t r = 0; r < FR_ABSENT_REASONS; r++)
         assert_int_equal(stats.counts.expired[r], m->expired[r]);
+    struct state_view *views = state_find_all(state, w->store, 0, UNIVERSE);
     for (uint32_t k = 0; k < UNIVERSE; k++) {
         const struct model_key *key = &m->keys[k];
-        struct state_view found;
-        const struct fr_store_view *view = &found.view;
-        enum fr_status status = state_find(state, w->store, 0, test_key(k), &found);
-        assert_int_equal(status == FR_OK, key->state != ABSENT);
-        if (status != FR_OK)
+        const struct fr_store_view *view = &views[k].view;
+        assert_int_equal(views[k].found, key->state != ABSENT);
+        if (!views[k].found)
             continue;
         assert_int_equal(view->kind == FR_IMAGE_ROW, key->state == LIVE);
         assert_int_equal(view->seen_ms, key->seen_ms);
@@ -215,6 +238,7 @@ static void compare(struct model *m, const struct world *w, const struct test_st
             norm2 += (double)view->row[i] * (double)view->row[i];
         m->norm[k] = sqrt(norm2);
     }
+    free(views);
 }
 
 /* ---- the run ---- */

@@ -9,7 +9,7 @@ enum { BATCHES = 60 };
 
 /* One run; `next`: of the stream. */
 struct scene {
-    char dir[32];
+    char dir[FR_TEST_FOLDER];
     struct fr_graph_device device;
     struct run run;
     uint64_t next;
@@ -22,7 +22,7 @@ static void scene_open(struct scene *scene, const char *text, bool serial)
 {
     struct fr_err err = {0};
     memset(scene, 0, sizeof(*scene));
-    make_dir(scene->dir);
+    fr_test_folder(scene->dir);
     scene->device.api = fr_emulate_api();
     scene->device.row_bytes_max = other_row_bytes;
     assert_int_equal(scene->device.api->open(0, &scene->device.queue, &err), FR_OK);

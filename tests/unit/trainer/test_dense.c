@@ -79,9 +79,9 @@ static void close_run(struct run *run, const char *dir)
 
 FR_CASE(dense_parameters_are_published_every_dense_every_and_the_model_once)
 {
-    char dir[32];
+    char dir[FR_TEST_FOLDER];
     struct run run;
-    make_dir(dir);
+    fr_test_folder(dir);
     other_text = live_text;
     run_open(&run, dir, 1);
     fr_clock_fake_advance_ms(&run.clock, 10 * EPOCH_MS);
@@ -99,10 +99,10 @@ FR_CASE(dense_parameters_are_published_every_dense_every_and_the_model_once)
 
 FR_CASE(the_last_epoch_of_a_drain_has_dense_parameters)
 {
-    char dir[32];
+    char dir[FR_TEST_FOLDER];
     struct run run;
     struct fr_err err = {0};
-    make_dir(dir);
+    fr_test_folder(dir);
     other_text = live_text;
     run_open(&run, dir, 1);
     fr_clock_fake_advance_ms(&run.clock, 10 * EPOCH_MS);

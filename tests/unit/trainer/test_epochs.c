@@ -128,10 +128,10 @@ static void close_run(struct run *run, const char *dir)
 /* 1 M parameters were 11.9 MB in every epoch. */
 FR_CASE(an_epoch_without_a_trained_sample_is_small)
 {
-    char dir[32];
+    char dir[FR_TEST_FOLDER];
     struct run run;
     struct fr_buffer bytes = {0};
-    make_dir(dir);
+    fr_test_folder(dir);
     other_text = TEXT("[1000, 1000]", "1s");
     run_open(&run, dir, 1);
     feed(&run, TRAIN);
@@ -149,7 +149,7 @@ FR_CASE(an_epoch_without_a_trained_sample_is_small)
     }
     close_run(&run, dir);
     /* as a restart finds it, of another directory: the first epoch has everything again */
-    make_dir(dir);
+    fr_test_folder(dir);
     run_open(&run, dir, 1);
     epoch = cut(&run, &bytes);
     assert_true(bytes.size > 12000000);
@@ -160,10 +160,10 @@ FR_CASE(an_epoch_without_a_trained_sample_is_small)
 
 FR_CASE(an_epoch_has_what_its_samples_changed)
 {
-    char dir[32];
+    char dir[FR_TEST_FOLDER];
     struct run run;
     struct fr_buffer bytes = {0};
-    make_dir(dir);
+    fr_test_folder(dir);
     other_text = TEXT("[8]", "1h");
     run_open(&run, dir, 1);
     for (int round = 0; round < 4; round++) {
@@ -229,12 +229,12 @@ static void restart_at_random(const char *text)
 {
     other_text = text;
     for (uint64_t seed = 1; seed <= 4; seed++) {
-        char dirs[2][32];
+        char dirs[2][FR_TEST_FOLDER];
         struct run whole, killed;
         struct fr_buffer bytes = {0};
         struct fr_err err = {0};
-        make_dir(dirs[0]);
-        make_dir(dirs[1]);
+        fr_test_folder(dirs[0]);
+        fr_test_folder(dirs[1]);
         run_open(&whole, dirs[0], 1);
         run_open(&killed, dirs[1], 2);
         size_t n = fr_graph_parameter_count(whole.trainer->graph);
@@ -289,10 +289,10 @@ FR_CASE(so_it_does_where_averages_are_published)
 /* What replicas get is the average; what trains comes back from the state beside it. */
 FR_CASE(epochs_publish_the_average_and_keep_the_values)
 {
-    char dir[32];
+    char dir[FR_TEST_FOLDER];
     struct run run;
     struct fr_buffer bytes = {0};
-    make_dir(dir);
+    fr_test_folder(dir);
     other_text = TEXT("[5]", "0s, average: {half_life: 200}");
     run_open(&run, dir, 1);
     assert_true(run.conf->dense_bytes + 100 > fr_graph_bytes(run.trainer->graph));

@@ -87,10 +87,10 @@ static void assert_same_rows(const struct fr_store *a, const struct fr_store *b,
 
 FR_CASE(groups_train_like_expanded_samples)
 {
-    char dirs[2][32];
+    char dirs[2][FR_TEST_FOLDER];
     struct run grouped, expanded;
-    make_dir(dirs[0]);
-    make_dir(dirs[1]);
+    fr_test_folder(dirs[0]);
+    fr_test_folder(dirs[1]);
     run_open(&grouped, dirs[0], 2);
     run_open(&expanded, dirs[1], 1);
     grouped.gate_config.count = expanded.gate_config.count = 9;

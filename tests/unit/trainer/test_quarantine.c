@@ -44,13 +44,13 @@ static struct fr_batch *broken_batch(const struct run *run, uint64_t number)
 }
 
 struct scene {
-    char dir[32];
+    char dir[FR_TEST_FOLDER];
     struct run run;
 };
 
 static void scene_open(struct scene *scene, uint32_t batches)
 {
-    make_dir(scene->dir);
+    fr_test_folder(scene->dir);
     epoch_batches = batches;
     run_open(&scene->run, scene->dir, 2);
     epoch_batches = 0;

@@ -20,13 +20,13 @@ enum { SILENT_BATCHES = (FR_TASK_SILENT_SAMPLES + BATCH - 1) / BATCH };
     "metrics: {listen: \"127.0.0.1:0\", auc_half_life: [1m]}\n"
 
 struct scene {
-    char dir[32];
+    char dir[FR_TEST_FOLDER];
     struct run run;
 };
 
 static void scene_open(struct scene *scene, const char *text)
 {
-    make_dir(scene->dir);
+    fr_test_folder(scene->dir);
     other_text = text;
     run_open(&scene->run, scene->dir, 2);
 }

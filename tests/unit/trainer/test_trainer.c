@@ -5,9 +5,9 @@
 
 FR_CASE(a_restart_between_epochs_leaves_the_chain_as_it_was)
 {
-    char whole_dir[32], cut_dir[32];
-    make_dir(whole_dir);
-    make_dir(cut_dir);
+    char whole_dir[FR_TEST_FOLDER], cut_dir[FR_TEST_FOLDER];
+    fr_test_folder(whole_dir);
+    fr_test_folder(cut_dir);
     struct run run;
     run_open(&run, whole_dir, 1);
     feed_until(&run, 48);
@@ -32,8 +32,8 @@ FR_CASE(a_restart_between_epochs_leaves_the_chain_as_it_was)
 
 FR_CASE(a_drain_writes_one_last_epoch_and_a_restart_none)
 {
-    char dir[32];
-    make_dir(dir);
+    char dir[FR_TEST_FOLDER];
+    fr_test_folder(dir);
     struct run run;
     struct fr_err err = {0};
     run_open(&run, dir, 1);
@@ -57,8 +57,8 @@ FR_CASE(a_drain_writes_one_last_epoch_and_a_restart_none)
 
 FR_CASE(a_pause_takes_no_batch_until_it_is_lifted)
 {
-    char dir[32];
-    make_dir(dir);
+    char dir[FR_TEST_FOLDER];
+    fr_test_folder(dir);
     struct run run;
     struct fr_err err = {0};
     run_open(&run, dir, 1);
@@ -81,8 +81,8 @@ FR_CASE(a_pause_takes_no_batch_until_it_is_lifted)
  * on by itself. */
 FR_CASE(without_memory_reading_waits_for_a_fold_and_goes_on)
 {
-    char dir[32];
-    make_dir(dir);
+    char dir[FR_TEST_FOLDER];
+    fr_test_folder(dir);
     struct run run;
     struct fr_err err = {0};
     run_open(&run, dir, 1);
@@ -110,8 +110,8 @@ FR_CASE(without_memory_reading_waits_for_a_fold_and_goes_on)
 
 FR_CASE(a_stage_that_is_not_back_holds_a_lockstep_cut_and_the_next_batch)
 {
-    char dir[32];
-    make_dir(dir);
+    char dir[FR_TEST_FOLDER];
+    fr_test_folder(dir);
     struct run run;
     struct fr_err err = {0};
     run_open(&run, dir, 1);
@@ -172,8 +172,8 @@ static bool beats(struct run *run)
 
 FR_CASE(no_epoch_without_samples_comes_while_nobody_could_use_it)
 {
-    char dir[32];
-    make_dir(dir);
+    char dir[FR_TEST_FOLDER];
+    fr_test_folder(dir);
     struct run run;
     live_open(&run, dir);
     atomic_bool checked = false;
@@ -199,8 +199,8 @@ FR_CASE(no_epoch_without_samples_comes_while_nobody_could_use_it)
 
 FR_CASE(a_pause_does_not_keep_what_was_trained_from_its_epoch)
 {
-    char dir[32];
-    make_dir(dir);
+    char dir[FR_TEST_FOLDER];
+    fr_test_folder(dir);
     struct run run;
     live_open(&run, dir);
     live_train(&run);
@@ -214,8 +214,8 @@ FR_CASE(a_pause_does_not_keep_what_was_trained_from_its_epoch)
 
 FR_CASE(reading_stops_before_what_is_allowed_whoever_looks_late)
 {
-    char dir[32];
-    make_dir(dir);
+    char dir[FR_TEST_FOLDER];
+    fr_test_folder(dir);
     struct run run;
     struct fr_err err = {0};
     live_open(&run, dir);
@@ -244,8 +244,8 @@ FR_CASE(reading_stops_before_what_is_allowed_whoever_looks_late)
 /* What is allowed with an empty journal is 2 x unfolded_max; a batch may be larger than that. */
 FR_CASE(a_limit_that_is_smaller_than_a_batch_still_lets_one_come)
 {
-    char dir[32];
-    make_dir(dir);
+    char dir[FR_TEST_FOLDER];
+    fr_test_folder(dir);
     struct run run;
     live_open(&run, dir);
     live_train(&run);
@@ -260,8 +260,8 @@ FR_CASE(a_limit_that_is_smaller_than_a_batch_still_lets_one_come)
 /* The first batch of an epoch brings more: the sections, and what slices changed meanwhile. */
 FR_CASE(at_a_limit_between_epochs_a_fold_is_asked_for)
 {
-    char dir[32];
-    make_dir(dir);
+    char dir[FR_TEST_FOLDER];
+    fr_test_folder(dir);
     struct run run;
     struct fr_err err = {0};
     live_open(&run, dir);
@@ -285,8 +285,8 @@ FR_CASE(at_a_limit_between_epochs_a_fold_is_asked_for)
 
 FR_CASE(a_cut_that_is_late_holds_the_next_batch_and_says_why)
 {
-    char dir[32];
-    make_dir(dir);
+    char dir[FR_TEST_FOLDER];
+    fr_test_folder(dir);
     struct run run;
     struct fr_err err = {0};
     live_open(&run, dir);

@@ -44,7 +44,7 @@ static const int64_t YEAR = 365LL * 86400 * SECOND;
 
 static void open_with(struct run *run, char *dir, struct fr_buffer *text, const char *step)
 {
-    make_dir(dir);
+    fr_test_folder(dir);
     other_text = text_with(step, text);
     run_open(run, dir, 2);
     other_text = NULL;
@@ -59,7 +59,7 @@ static void close_all(struct run *run, const char *dir, struct fr_buffer *text)
 
 FR_CASE(without_a_limit_the_largest_event_time_is_the_watermark)
 {
-    char dir[32];
+    char dir[FR_TEST_FOLDER];
     struct run run;
     struct fr_buffer text = {0};
     open_with(&run, dir, &text, "");
@@ -72,7 +72,7 @@ FR_CASE(without_a_limit_the_largest_event_time_is_the_watermark)
 
 FR_CASE(a_sample_beyond_the_step_is_trained_and_the_watermark_rises_by_the_step)
 {
-    char dir[32];
+    char dir[FR_TEST_FOLDER];
     struct run run;
     struct fr_buffer text = {0};
     open_with(&run, dir, &text, "watermark_step_max: 20s, ");
@@ -96,7 +96,7 @@ FR_CASE(a_history_begins_at_the_median_of_its_first_batch)
 {
     static const int64_t wrong[] = {365LL * 86400 * SECOND, -365LL * 86400 * SECOND};
     for (size_t i = 0; i < FR_ARRAY_LEN(wrong); i++) {
-        char dir[32];
+        char dir[FR_TEST_FOLDER];
         struct run run;
         struct fr_buffer text = {0};
         open_with(&run, dir, &text, "watermark_step_max: 2s, ");
@@ -110,7 +110,7 @@ FR_CASE(a_history_begins_at_the_median_of_its_first_batch)
 /* Nothing points at a sample, so the batch is trained in parts: all of them rise from one place. */
 FR_CASE(parts_of_a_refused_batch_rise_one_step_together)
 {
-    char dir[32];
+    char dir[FR_TEST_FOLDER];
     struct run run;
     struct fr_buffer text = {0};
     struct fr_err err = {0};
@@ -137,7 +137,7 @@ FR_CASE(a_run_with_a_limit_and_a_restart_is_the_same_run)
 {
     struct fr_sha256 digests[2];
     for (int restart = 0; restart < 2; restart++) {
-        char dir[32];
+        char dir[FR_TEST_FOLDER];
         struct run run;
         struct fr_buffer text = {0};
         open_with(&run, dir, &text, "watermark_step_max: 3s, ");

@@ -63,7 +63,7 @@ struct run {
     uint64_t publishable;               /* of the last durable stage */
     bool (*broken)(uint64_t number);    /* NULL: every batch is sound */
     uint32_t (*unfit)(uint64_t number); /* bits of samples to break; NULL: none */
-    char dir[64];
+    char dir[FR_TEST_FOLDER];
 };
 
 /* Of the next run_open: so many batches between two lockstep cuts, 0: as in the configuration; and
@@ -286,15 +286,9 @@ static inline struct fr_sha256 chain_digest(struct run *run)
     return status.digest;
 }
 
-static inline void make_dir(char *dir)
-{
-    strcpy(dir, "/tmp/freshet-unit-XXXXXX");
-    assert_non_null(mkdtemp(dir));
-}
-
 static inline void remove_dir(const char *dir)
 {
-    char command[128];
+    char command[FR_TEST_FOLDER + 16];
     snprintf(command, sizeof(command), "rm -rf %s", dir);
     assert_int_equal(system(command), 0);
 }
