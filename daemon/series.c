@@ -151,6 +151,9 @@ static void series_training(struct fr_registry *registry, const struct fr_snapsh
     fr_counter(registry, "freshet_device_plans_undone_total", NULL,
                "Of them, those taken back because the batch before was refused or something came between.",
                s->trainer.run.planned_in_vain);
+    fr_counter(registry, "freshet_device_slices_total", NULL,
+               "Batches of this process whose slices of expiry ran while the device still computed them.",
+               s->trainer.run.sliced_beside);
     fr_counter(registry, "freshet_device_rows_brought_total", NULL,
                "Rows that this process brought to the device from memory.", s->trainer.run.rows_brought);
     fr_gauge(registry, "freshet_watermark_timestamp_seconds", NULL, "Largest event time trained; NaN before the first.",

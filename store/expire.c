@@ -19,10 +19,11 @@
  * Order within a slice and where a key is have no effect. Idle slices (fr_store_slice_idle) depend
  * on when they are run; lockstep has none.
  *
- * Owner: the owner loop, between batches: no row is in flight. It does not touch rows outside the
+ * Owner: the owner loop, between batches: no row is in flight; or beside a device's step, which has
+ * rows of its own, and then what goes is kept (removed.h). It does not touch rows outside the
  * slice, or ask the wall clock. */
+#include "removed.h"
 #include "scan.h"
-#include "sweep.h"
 #include "tier.h"
 
 #include <stdlib.h>
@@ -139,10 +140,12 @@ static void remove_victim(const struct slice_visit *visit, const struct slice_vi
         shard->counts.forgotten++;
     else
         shard->counts.expired[key->reason]++;
+    uint32_t number = victim->cold ? FR_NO_ENTRY : fr_shard_find(shard, key->hash);
+    fr_removed_keep(visit->store, visit->table, visit->shard_number, key->hash, number);
     if (victim->cold)
         fr_tier_remove(visit->store, shard, key);
     else
-        fr_entry_remove(shard, fr_shard_find(shard, key->hash), key->reason);
+        fr_entry_remove(shard, number, key->reason);
 }
 
 /* The lines that the removal of a later victim touches come on their way: its entry and row, and
@@ -202,7 +205,6 @@ static uint32_t next_slice_bits(uint32_t bits, uint64_t entries, uint32_t slice_
 static void run_slices(struct slice *slice)
 {
     struct fr_store *store = slice->store;
-    store->undoable = 0;
     /* parts that are read ahead are whole, and stay as they are */
     pthread_mutex_lock(&store->scan_lock);
     for (uint32_t i = 0; i < slice->n_tables; i++)
@@ -247,12 +249,13 @@ static void add_slice(struct slice *slice, struct fr_table *table)
     struct fr_store_counts counts = fr_table_counts(table);
     if (!has_mortals(table))
         return;
+    fr_removed_note_table(slice->store, table);
     uint32_t bits = next_slice_bits(table->slice_bits, counts.rows + counts.pending, slice_rows(&table->spec));
     uint64_t number = fr_sweep_begin_slice(table, bits, slice->watermark_ms);
     slice->tables[slice->n_tables++] = (struct slice_table){.table = table, .slice = number};
 }
 
-void fr_store_slice(struct fr_store *store, uint64_t batch_number, int64_t watermark_ms)
+static void slice_due(struct fr_store *store, uint64_t batch_number, int64_t watermark_ms)
 {
     struct slice slice = {.store = store, .watermark_ms = watermark_ms};
     for (uint32_t t = 0; t < store->n_tables; t++)
@@ -260,6 +263,21 @@ void fr_store_slice(struct fr_store *store, uint64_t batch_number, int64_t water
             add_slice(&slice, &store->tables[t]);
     if (slice.n_tables > 0)
         run_slices(&slice);
+}
+
+void fr_store_slice(struct fr_store *store, uint64_t batch_number, int64_t watermark_ms)
+{
+    if (fr_store_slice_due(store, batch_number))
+        store->undoable = 0;
+    slice_due(store, batch_number, watermark_ms);
+}
+
+void fr_store_slices_beside(struct fr_store *store, uint64_t first, uint64_t last, int64_t watermark_ms)
+{
+    fr_removed_begin(store);
+    for (uint64_t number = first; number <= last; number++)
+        slice_due(store, number, watermark_ms);
+    fr_removed_end(store);
 }
 
 bool fr_store_slice_due(const struct fr_store *store, uint64_t batch_number)
@@ -282,6 +300,7 @@ bool fr_store_slice_idle(struct fr_store *store, int64_t watermark_ms)
         }
         if (slice.n_tables == 0)
             return any;
+        store->undoable = 0;
         run_slices(&slice);
         any = true;
     }

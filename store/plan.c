@@ -9,7 +9,7 @@
  * after shard.
  *
  * undo (by shard) takes resolve back from what the keys remember: the entry as it was;
- * of two plans in a row the later one first.
+ * of two plans in a row the later one first; slices between them are removed.h's.
  *
  * Both many small tables and one large table split into enough tasks. Nothing depends on which
  * worker ran what: every order comes from the batch and from the keys' hashes. Sums over a key's
@@ -22,6 +22,7 @@
  * Owner: the owner loop; one plan is made at a time. It does not read or write row values beyond
  * those of rows that it makes or brings back. */
 #include "plan.h"
+#include "removed.h"
 #include "tier.h"
 
 #include <string.h>
@@ -239,6 +240,7 @@ static void plan_batch(struct fr_store *store, const struct fr_batch *batch, int
     fr_pool_run(store->pool, n_shards, publish_shard, plan);
     plan->batch = NULL;
     plan->rows = NULL;
+    store->plans++;
 }
 
 void fr_store_plan(struct fr_store *store, const struct fr_batch *batch, int64_t watermark_ms, struct fr_rows *rows)
@@ -305,7 +307,8 @@ static void undo_shard(void *context, size_t index, size_t worker)
 void fr_store_undo(struct fr_store *store)
 {
     /* a slice or a cut in between made the keys' entries and numbers stale */
-    FR_CHECK(store->undoable > 0);
+    FR_CHECK(store->undoable > 0 && !fr_removed_stand(store));
+    store->plans--;
     fr_pool_run(store->pool, (size_t)store->n_tables * FR_SHARDS, undo_shard, store->plan);
     if (--store->undoable > 0)
         take_turns(store);

@@ -9,8 +9,8 @@
 
 #include "base/check.h"
 #include "gate.h"
+#include "removed.h"
 #include "scan.h"
-#include "sweep.h"
 #include "tables.h"
 
 enum { CACHE_LINE = 64, EXPIRE_EVERY_DEFAULT = 16, EXPIRE_SLICE_ROWS_DEFAULT = 65536 };
@@ -109,6 +109,7 @@ void fr_store_free(struct fr_store *store)
     pthread_mutex_destroy(&store->lock);
     pthread_mutex_destroy(&store->scan_lock);
     fr_cut_free(store->cut);
+    fr_removed_free(store);
     for (uint32_t t = 0; t < store->n_tables; t++)
         release_table(&store->tables[t]);
     free(store->tables);
@@ -167,7 +168,7 @@ uint64_t fr_store_limited_bytes(const struct fr_store *store)
 uint64_t fr_store_bytes(const struct fr_store *store)
 {
     return fr_plan_bytes(store->plan) + fr_plan_bytes(store->ahead) + fr_cut_bytes(store->cut) +
-           fr_store_kept_bytes(store);
+           fr_removed_bytes(store) + fr_store_kept_bytes(store);
 }
 
 float *fr_store_row_of(const struct fr_store *store, uint32_t table, uint64_t key)

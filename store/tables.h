@@ -75,6 +75,8 @@ struct fr_store {
     struct fr_store_slot *slots;
     struct fr_plan *plan;          /* scratch of fr_store_plan, and what fr_store_undo takes back */
     uint32_t undoable;             /* the last plans, 2 at most, since which nothing else changed */
+    uint64_t plans;                /* that were made and not taken back */
+    struct fr_removed *removed;    /* by slices between those two (removed.h); NULL: none yet */
     struct fr_plan *ahead;         /* of the batch after it, or of an undoable one before it */
     const struct fr_batch *looked; /* which that is; NULL: none */
     uint64_t looked_folded;        /* epochs up to this one were folded when the look began */

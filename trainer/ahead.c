@@ -3,11 +3,12 @@
  *
  * A plan comes after all that the batch before it changes in the store. Its own plan is done, and
  * the step changes rows' values only, on the device: a plan reads none. What else may stand
- * between two batches is a slice, a cut, a pause or clean rows that leave; where one of them is to
- * come after batch k the next batch is only looked at, which is the larger part of a plan and
- * changes nothing. What comes all the same (a stop, a pause, a cut by the clock) takes the plan
- * back first, and so does a refusal of batch k, before its own plan is taken back: the store
- * undoes two. So numbers do not depend on whether anything was planned early.
+ * between two batches is a slice, a cut, a pause or clean rows that leave. A slice that is due
+ * after batch k runs here, before the plan of k+1, unless rules look at values: those are of the
+ * device now. Where one of the others is to come the next batch is only looked at, which is the
+ * larger part of a plan and changes nothing. What comes all the same (a stop, a pause, a cut by the
+ * clock) takes the plan back first. A refusal of batch k takes back the plan, the slices and then
+ * its own plan. So numbers do not depend on whether anything was done early.
  *
  * Until it is its batch's turn the plan's watermark waits here. Owner thread only. */
 #include "trainer_private.h"
@@ -17,16 +18,13 @@ uint64_t fr_trainer_dirty_bytes(const struct fr_trainer *trainer)
     return trainer->ahead.planned ? trainer->ahead.dirty_before : fr_store_dirty_bytes(trainer->store);
 }
 
-static bool slice_follows(const struct fr_trainer *trainer)
+static uint64_t samples_after(const struct fr_trainer *trainer)
 {
     const struct fr_batch *batch = trainer->open;
-    uint64_t size = trainer->conf->ingest.batch_size, before = trainer->history.samples, after = before;
+    uint64_t after = trainer->history.samples;
     for (uint32_t i = 0; i < batch->n_samples; i++)
         after += batch->role[i] == FR_ROLE_TRAIN;
-    for (uint64_t n = before / size + 1; n <= after / size; n++)
-        if (fr_store_slice_due(trainer->store, n))
-            return true;
-    return false;
+    return after;
 }
 
 /* As far as is known now, the next batch is planned as soon as the one at hand took effect. */
@@ -35,12 +33,25 @@ static bool nothing_stands_between(struct fr_trainer *trainer, uint64_t now_ns)
     if (trainer->open->end_of_stream || atomic_load(&trainer->stop))
         return false;
     fr_trainer_measure_memory(trainer, now_ns); /* between batches only where no plan waits */
-    if (slice_follows(trainer) || fr_trainer_cut_follows(trainer, now_ns) || fr_store_over_limit(trainer->store))
+    if (fr_trainer_cut_follows(trainer, now_ns) || fr_store_over_limit(trainer->store))
+        return false;
+    struct fr_slices slices = fr_trainer_slices(trainer, trainer->history.samples, samples_after(trainer));
+    if (slices.due && fr_trainer_slices_need_values(trainer))
         return false;
     pthread_mutex_lock(&trainer->lock);
     bool pauses = trainer->pause != FR_PAUSE_NONE;
     pthread_mutex_unlock(&trainer->lock);
     return !pauses;
+}
+
+/* What falls due after the batch at hand, as if it were accepted. Nothing does later: what the plan
+ * makes is not there yet. */
+static void slice_beside(struct fr_trainer *trainer)
+{
+    struct fr_slices slices = fr_trainer_slices(trainer, trainer->history.samples, samples_after(trainer));
+    fr_store_slices_beside(trainer->store, slices.first, slices.last, trainer->history.watermark_ms);
+    trainer->ahead.sliced = true;
+    trainer->run.sliced_beside += slices.due;
 }
 
 void fr_trainer_plan_beside(struct fr_trainer *trainer)
@@ -56,6 +67,7 @@ void fr_trainer_plan_beside(struct fr_trainer *trainer)
         ahead->rows = fr_store_rows_new(trainer->store);
     ahead->planned = nothing_stands_between(trainer, begin_ns);
     if (ahead->planned) {
+        slice_beside(trainer);
         ahead->dirty_before = fr_store_dirty_bytes(trainer->store);
         ahead->watermark_held = false;
         ahead->watermark_ms =
@@ -88,6 +100,8 @@ void fr_trainer_drop_ahead(struct fr_trainer *trainer)
     if (!trainer->ahead.planned)
         return;
     fr_store_undo(trainer->store);
-    trainer->ahead.planned = false;
+    if (trainer->ahead.sliced)
+        fr_store_undo_slices(trainer->store);
+    trainer->ahead.planned = trainer->ahead.sliced = false;
     trainer->run.planned_in_vain++;
 }

@@ -203,26 +203,41 @@ static void judge_numbers(struct fr_trainer *trainer, const struct fr_batch *bat
 /* Rules that look at values see those of the store, which a device may have newer. */
 static bool values_are_there(struct fr_trainer *trainer)
 {
+    return !fr_trainer_slices_need_values(trainer) || fr_graph_settle(trainer->graph, NULL) == FR_OK;
+}
+
+bool fr_trainer_slices_need_values(const struct fr_trainer *trainer)
+{
     bool needed = false;
     for (uint32_t t = 0; t < trainer->conf->n_tables; t++)
         for (uint32_t e = 0; e < trainer->options.policies[t].n_expiries; e++)
             needed |= trainer->options.policies[t].expiries[e].needs_values;
-    return !needed || fr_graph_settle(trainer->graph, NULL) == FR_OK;
+    return needed;
 }
 
 /* Slices go by trained samples, counted in full batches, or small ones would look at the tables far
  * too often. Those left out are not counted: slices too are as if they had not been. */
-static void slice(struct fr_trainer *trainer, uint64_t samples_before)
+struct fr_slices fr_trainer_slices(const struct fr_trainer *trainer, uint64_t samples_before, uint64_t samples_after)
 {
     uint32_t size = trainer->conf->ingest.batch_size;
-    bool any = samples_before / size < trainer->history.samples / size, due = false;
-    for (uint64_t n = samples_before / size + 1; n <= trainer->history.samples / size; n++)
-        due |= fr_store_slice_due(trainer->store, n);
-    if (due && !values_are_there(trainer))
-        return; /* the next step says why */
-    for (uint64_t n = samples_before / size + 1; n <= trainer->history.samples / size; n++)
-        fr_store_slice(trainer->store, n, trainer->history.watermark_ms);
-    if (any)
+    struct fr_slices slices = {.first = samples_before / size + 1, .last = samples_after / size};
+    for (uint64_t n = slices.first; n <= slices.last; n++)
+        slices.due |= fr_store_slice_due(trainer->store, n);
+    return slices;
+}
+
+/* After a batch; they may have run beside its step. */
+static void slice(struct fr_trainer *trainer, uint64_t samples_before)
+{
+    struct fr_slices slices = fr_trainer_slices(trainer, samples_before, trainer->history.samples);
+    if (!trainer->ahead.sliced) {
+        if (slices.due && !values_are_there(trainer))
+            return; /* the next step says why */
+        for (uint64_t n = slices.first; n <= slices.last; n++)
+            fr_store_slice(trainer->store, n, trainer->history.watermark_ms);
+    }
+    trainer->ahead.sliced = false;
+    if (slices.first <= slices.last)
         fr_trainer_look_at_slices(trainer);
 }
 

@@ -26,6 +26,12 @@ enum {
     FR_SIFT_TRIALS_MAX = 64,
 };
 
+/* Numbers of the slices between two counts of trained samples, first to last. */
+struct fr_slices {
+    uint64_t first, last;
+    bool due; /* one of them looks at something */
+};
+
 /* What was left out of the batch at hand (quarantine.c). Memory grows with the largest refused
  * batch and stays. */
 struct fr_sift {
@@ -61,6 +67,7 @@ struct fr_lookout {
 /* The plan of lookout.next, made beside a device's step (ahead.c). */
 struct fr_ahead {
     bool planned;
+    bool sliced;          /* what falls due after the batch at hand was done, too */
     struct fr_rows *rows; /* of that plan; NULL until there is one */
     int64_t watermark_ms; /* that it was made with */
     bool watermark_held;
@@ -164,6 +171,10 @@ const struct fr_batch *fr_trainer_next_batch(struct fr_trainer *trainer);
 void fr_trainer_lookout_start(struct fr_trainer *trainer);
 /* After slices. */
 void fr_trainer_look_at_slices(struct fr_trainer *trainer);
+/* trainer.c */
+struct fr_slices fr_trainer_slices(const struct fr_trainer *trainer, uint64_t samples_before, uint64_t samples_after);
+/* Some rule looks at rows' values. */
+bool fr_trainer_slices_need_values(const struct fr_trainer *trainer);
 /* ahead.c */
 /* Between begin and end of a device's step of the batch at hand. */
 void fr_trainer_plan_beside(struct fr_trainer *trainer);

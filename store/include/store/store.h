@@ -108,6 +108,12 @@ void fr_store_undo(struct fr_store *store);
  * only: rows that a plan resolved may go. */
 void fr_store_slice(struct fr_store *store, uint64_t batch_number, int64_t watermark_ms);
 
+/* The same of numbers first to last, while the step of the batch that was planned last can still be
+ * refused: fr_store_undo_slices takes all of them back, after the plan that followed them and
+ * before that batch's own. No rule may look at values: a device may have newer ones. */
+void fr_store_slices_beside(struct fr_store *store, uint64_t first, uint64_t last, int64_t watermark_ms);
+void fr_store_undo_slices(struct fr_store *store);
+
 /* Whether that slice would look at anything: without one it changes nothing. */
 bool fr_store_slice_due(const struct fr_store *store, uint64_t batch_number);
 

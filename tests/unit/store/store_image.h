@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 
+#include "../../../store/sweep.h"
 #include "../../../store/tables.h"
 #include "base/buffer.h"
 #include "base/check.h"
@@ -93,12 +94,33 @@ static inline void image_of_sketch(const struct fr_sketch *sketch, struct fr_buf
     fr_buffer_append(out, sketch->changed, sketch->n_changed * sizeof(*sketch->changed));
 }
 
+/* Bins as they are summed: which shard counted a row is nothing to anybody. */
+static inline void image_of_sweep(const struct fr_sweep *sweep, struct fr_buffer *out)
+{
+    fr_put_u64(out, sweep->next);
+    fr_put_u64(out, (uint64_t)sweep->counted_ms);
+    fr_put_u64(out, (uint64_t)sweep->began_ms);
+    fr_put_u64(out, (uint64_t)sweep->swept_ms);
+    fr_put_u8(out, sweep->edge.set);
+    fr_put_u32(out, sweep->edge.bin);
+    fr_put_u64(out, sweep->edge.share);
+    fr_put_u64(out, (uint64_t)sweep->edge.rank_ms);
+    fr_put_u8(out, sweep->changed);
+    for (uint32_t b = 0; sweep->bins && b < FR_SWEEP_BINS; b++) {
+        uint64_t sum = 0;
+        for (uint32_t s = 0; s < FR_SHARDS; s++)
+            sum += sweep->bins[s][b];
+        fr_put_u64(out, sum);
+    }
+}
+
 static inline void store_image(const struct fr_store *store, struct fr_buffer *out)
 {
     fr_buffer_clear(out);
     for (uint32_t t = 0; t < store->n_tables; t++) {
         const struct fr_table *table = &store->tables[t];
         fr_put_u32(out, table->slice_bits);
+        image_of_sweep(table->sweep, out);
         for (uint32_t s = 0; s < FR_SHARDS; s++)
             image_of_shard(table, &table->shards[s], out);
         for (uint32_t s = 0; table->sketches && s < FR_SHARDS; s++)

@@ -262,9 +262,9 @@ static void draw_batch(void)
         pass_time();
 }
 
-static void plan(void)
+static void plan(bool next)
 {
-    fr_store_plan(s->w.store, &s->batch.batch, s->now.watermark_ms, s->w.rows);
+    (next ? fr_store_plan_next : fr_store_plan)(s->w.store, &s->batch.batch, s->now.watermark_ms, s->w.rows);
     assert_int_equal(fr_store_failure(s->w.store, NULL), FR_OK);
     model_plan(&s->now, &s->fixed, &s->mb, &s->w);
     for (uint32_t t = 0; t < MODEL_TABLES; t++)
@@ -277,7 +277,7 @@ static void do_batch(void)
     while (draw(3) > 0) /* parts of the next slices, at any time */
         s->scans += fr_store_scan_ahead(s->w.store);
     draw_batch();
-    plan();
+    plan(false);
     step_rows(&s->w, &s->batch);
     model_step(&s->now, &s->fixed, &s->w, &s->batch);
 }
@@ -287,10 +287,44 @@ static void do_undo(void)
     struct model *before = fr_alloc(1, sizeof(*before));
     draw_batch();
     *before = s->now;
-    plan();
+    plan(false);
     fr_store_undo(s->w.store);
     s->now = *before;
     free(before);
+}
+
+/* A batch, what falls due behind it and the batch after it, all before the first one's step; then
+ * nothing is taken back, the last plan, or everything. */
+static void do_beside(void)
+{
+    struct model *marks = fr_alloc(2, sizeof(*marks));
+    struct fr_rows *rows = s->w.rows;
+    draw_batch();
+    marks[0] = s->now;
+    plan(false);
+    uint64_t first = s->now.batch_number + 1;
+    for (uint64_t n = 1 + draw(3); n > 0; n--)
+        model_slice(&s->now, &s->w);
+    fr_store_slices_beside(s->w.store, first, s->now.batch_number, s->now.watermark_ms);
+    marks[1] = s->now;
+    random_batch(&s->batch, &s->w, &s->random, draw(4) == 0 ? MODEL_UNIVERSE : HOT);
+    s->now.watermark_ms += (int64_t)draw(3);
+    model_read(&s->fixed, &s->mb, &s->w, &s->batch);
+    s->w.rows = fr_store_rows_new(s->w.store);
+    plan(true);
+    fr_store_rows_free(s->w.rows);
+    s->w.rows = rows;
+    uint64_t taken = draw(3);
+    if (taken > 0) {
+        fr_store_undo(s->w.store);
+        s->now = marks[1];
+    }
+    if (taken > 1) {
+        fr_store_undo_slices(s->w.store);
+        fr_store_undo(s->w.store);
+        s->now = marks[0];
+    }
+    free(marks);
 }
 
 static void do_slice(void)
@@ -433,9 +467,9 @@ static const struct {
     uint32_t weight; /* of 10,000 */
     void (*run)(void);
 } operations[] = {
-    {"batch", 5380, do_batch},    {"undo", 300, do_undo},     {"slice", 2600, do_slice}, {"leap", 20, do_leap},
-    {"cut", 700, do_cut},         {"append", 800, do_append}, {"fold", 30, do_fold},     {"restart", 10, do_restart},
-    {"compare", 60, compare_all}, {"evict", 100, do_evict},
+    {"batch", 5080, do_batch},    {"undo", 300, do_undo},     {"slice", 2600, do_slice},  {"leap", 20, do_leap},
+    {"cut", 700, do_cut},         {"append", 800, do_append}, {"fold", 30, do_fold},      {"restart", 10, do_restart},
+    {"compare", 60, compare_all}, {"evict", 100, do_evict},   {"beside", 300, do_beside},
 };
 
 static void run_operation(void)

@@ -327,13 +327,16 @@ static void fill(uint64_t batch)
         r->batch.origin[i] = batch << 32 | i;
 }
 
-/* What comes back from the cold store for a refused batch stays in memory. */
-static void plan_and_undo(int64_t watermark_ms)
+/* With what falls due behind it. What comes back from the cold store for a refused batch stays in
+ * memory. */
+static void plan_and_undo(uint64_t k, int64_t watermark_ms)
 {
     struct fr_buffer before = {0}, after = {0};
     bool whole = !fr_store_tiered(r->w.store);
     store_image(r->w.store, &before);
     fr_store_plan(r->w.store, &r->batch.batch, watermark_ms, r->w.rows);
+    fr_store_slices_beside(r->w.store, k, k + 1, watermark_ms);
+    fr_store_undo_slices(r->w.store);
     fr_store_undo(r->w.store);
     store_image(r->w.store, &after);
     if (whole) {
@@ -373,7 +376,7 @@ static void run_batches(void)
         int64_t watermark_ms = (int64_t)(k * 3);
         if (test_random(&r->random) % 4 == 0) {
             fill(k + 1000);
-            plan_and_undo(watermark_ms + 40);
+            plan_and_undo(k, watermark_ms + 40);
         }
         train(k, watermark_ms);
         expire(k, watermark_ms);

@@ -22,7 +22,7 @@ struct undoing { /* a store that plans and undoes beside one that never saw thos
     struct world w, never;
     struct test_batch *grouped, *expanded, *second;
     struct fr_rows *rows; /* of a second plan */
-    struct fr_buffer before, between, after;
+    struct fr_buffer before, between, sliced, after;
     uint64_t random;
 };
 
@@ -44,6 +44,7 @@ static void undoing_close(struct undoing *u)
     free(u->second);
     fr_buffer_release(&u->before);
     fr_buffer_release(&u->between);
+    fr_buffer_release(&u->sliced);
     fr_store_rows_free(u->rows);
     fr_buffer_release(&u->after);
     world_close(&u->w);
@@ -65,10 +66,12 @@ static void plan_and_undo(struct undoing *u, const struct test_batch *b, int64_t
     assert_same_bytes(&u->before, &u->after);
 }
 
-/* Two in a row, the second while the first can still be refused; and the first again alone. */
-static void plan_and_undo_two(struct undoing *u, const struct test_batch *a, const struct test_batch *b,
-                              int64_t watermark_ms, bool looks)
+/* Two in a row, the second while the first can still be refused; and the first again alone. Then
+ * with the slices of `round` and the next between them. */
+static void plan_and_undo_two(struct undoing *u, const struct test_batch *a, const struct test_batch *b, uint64_t round,
+                              bool looks)
 {
+    int64_t watermark_ms = (int64_t)round;
     struct fr_store *store = u->w.store;
     store_image(store, &u->before);
     fr_store_plan(store, &a->batch, watermark_ms, u->w.rows);
@@ -77,6 +80,15 @@ static void plan_and_undo_two(struct undoing *u, const struct test_batch *a, con
         fr_store_look_pooled(store, &b->batch);
     fr_store_plan_next(store, &b->batch, watermark_ms + 3, u->rows);
     fr_store_undo(store);
+    store_image(store, &u->after);
+    assert_same_bytes(&u->between, &u->after);
+    fr_store_slices_beside(store, round, round + 1, watermark_ms + 40);
+    store_image(store, &u->sliced);
+    fr_store_plan_next(store, &b->batch, watermark_ms + 43, u->rows);
+    fr_store_undo(store);
+    store_image(store, &u->after);
+    assert_same_bytes(&u->sliced, &u->after);
+    fr_store_undo_slices(store);
     store_image(store, &u->after);
     assert_same_bytes(&u->between, &u->after);
     fr_store_plan_next(store, &b->batch, watermark_ms + 3, u->rows);
@@ -136,20 +148,24 @@ FR_CASE(two_plans_in_a_row_are_taken_back_the_later_one_first)
 {
     struct undoing u;
     uint64_t seed = test_seed(32);
+    uint32_t shrunk = 0;
     print_message("FR_TEST_SEED=%llu\n", (unsigned long long)seed);
     undoing_open(&u, seed);
     for (uint64_t round = 1; round <= 100; round++) {
         int64_t watermark_ms = (int64_t)round;
         random_groups(u.second, u.expanded, &u.w, &u.random);
         random_groups(u.grouped, u.expanded, &u.w, &u.random);
-        plan_and_undo_two(&u, u.expanded, u.second, watermark_ms, round % 2 == 0);
+        plan_and_undo_two(&u, u.expanded, u.second, round, round % 2 == 0);
+        shrunk += u.sliced.size < u.between.size;
         plan_both(&u, u.expanded, watermark_ms);
         assert_same_store(u.w.store, u.never.store);
-        fr_store_slice(u.w.store, round, watermark_ms);
+        fr_store_slices_beside(u.w.store, round, round, watermark_ms);
         fr_store_slice(u.never.store, round, watermark_ms);
+        assert_same_store(u.w.store, u.never.store);
         if (round % 5 == 0)
             assert_same_cut(u.w.store, u.never.store);
     }
+    assert_true(shrunk > 20); /* slices removed something */
     undoing_close(&u);
 }
 

@@ -17,6 +17,7 @@ struct scene {
 };
 
 static size_t other_row_bytes; /* of the next scene_open, likewise */
+static bool first_is_empty;    /* the first batch has no user */
 
 static void scene_open(struct scene *scene, const char *text, bool serial)
 {
@@ -50,6 +51,8 @@ static void offer(struct scene *scene)
     for (uint32_t i = 0; run->unfit && i < BATCH; i++)
         if (run->unfit(scene->next) >> i & 1)
             break_sample(batch, i);
+    if (first_is_empty && scene->next == 0)
+        memset(batch->columns[0].begin, 0, (BATCH + 1) * sizeof(*batch->columns[0].begin));
     for (uint32_t o = 0; scene->wanders && o < batch->columns[0].begin[BATCH]; o++)
         batch->columns[0].keys[o] += 1000 * (scene->next % 3);
     assert_true(fr_ring_try_push(run->full, batch));
@@ -135,6 +138,8 @@ static struct fr_trainer_run compare(const char *text, uint32_t (*unfit)(uint64_
     "export: {topic: d}\n"                                                                                             \
     "metrics: {listen: \"127.0.0.1:0\", auc_half_life: [1m]}\n"
 
+static const char sliced[] =
+    TEXT("admit: {count: 2}, expire: {idle: 30s, every: 1, slice_rows: 8},", "watermark_step_max: 15s,");
 static const char gated[] = TEXT("admit: {count: 2}, expire: {idle: 30s},", "");
 static const char stepped[] = TEXT("admit: {count: 2}, expire: {idle: 30s, every: 3},", "watermark_step_max: 15s,");
 
@@ -164,6 +169,40 @@ FR_CASE(the_watermark_and_slices_come_in_their_order)
 {
     struct fr_trainer_run run = compare(stepped, some_unfit);
     assert_true(run.planned_beside > BATCHES / 8 && run.watermark_held > 0);
+}
+
+/* Slices of nearly every batch, with rows beyond rows_max: they run beside the step, and go back
+ * with a refused batch. */
+FR_CASE(a_slice_does_not_end_the_overlap)
+{
+    static const struct fr_expire_capacity capacity = {.rows_max = 20};
+    other_rule = fr_expire_capacity_policy(&capacity);
+    struct fr_trainer_run run = compare(sliced, NULL);
+    assert_in_range(run.planned_beside, BATCHES / 2, BATCHES);
+    assert_in_range(run.sliced_beside, BATCHES / 3, run.planned_beside);
+    run = compare(sliced, some_unfit);
+    assert_in_range(run.planned_in_vain, BATCHES / 8, run.planned_beside);
+    assert_true(run.sliced_beside > BATCHES / 8);
+    other_rule = (struct fr_expiry_policy){0};
+}
+
+/* A slice has nothing to look at yet, and will have once the next batch is planned. */
+FR_CASE(what_a_plan_makes_is_not_looked_at_before_its_turn)
+{
+    first_is_empty = true;
+    (void)compare(sliced, NULL);
+    first_is_empty = false;
+}
+
+/* A rule that looks at values waits for those of the step. */
+FR_CASE(a_slice_that_looks_at_values_comes_after_the_step)
+{
+    static const struct fr_expire_weak weak = {.norm = 0.05f};
+    other_rule = fr_expire_weak_policy(&weak);
+    struct fr_trainer_run run = compare(stepped, some_unfit);
+    assert_true(run.planned_beside > 0);
+    assert_int_equal(run.sliced_beside, 0);
+    other_rule = (struct fr_expiry_policy){0};
 }
 
 /* Rows that the device lacks come beside the step before; where there is no room, with their
@@ -241,6 +280,9 @@ int main(void)
         cmocka_unit_test(plans_beside_a_step_change_no_bit),
         cmocka_unit_test(a_refused_batch_takes_the_plan_after_it_back_first),
         cmocka_unit_test(the_watermark_and_slices_come_in_their_order),
+        cmocka_unit_test(a_slice_does_not_end_the_overlap),
+        cmocka_unit_test(what_a_plan_makes_is_not_looked_at_before_its_turn),
+        cmocka_unit_test(a_slice_that_looks_at_values_comes_after_the_step),
         cmocka_unit_test(rows_that_are_brought_beside_a_step_change_no_bit),
         cmocka_unit_test(what_comes_between_takes_the_plan_back),
     };

@@ -73,6 +73,8 @@ static const char *other_text;
 /* Likewise: NULL: the processor's; and whether it plans beside its steps. */
 static const struct fr_graph_device *other_device;
 static bool other_serial;
+/* Likewise a rule of expiry beside the idle one; none where its rank is NULL. */
+static struct fr_expiry_policy other_rule;
 
 static inline void applied(void *self, const struct fr_batch *batch)
 {
@@ -154,6 +156,8 @@ static inline void run_open(struct run *run, const char *dir, size_t workers)
     run->expire_config = (struct fr_expire_idle){.idle_ms = 30000};
     run->policies.n_expiries = 1;
     run->policies.expiries[0] = fr_expire_idle_policy(&run->expire_config);
+    if (other_rule.rank)
+        run->policies.expiries[run->policies.n_expiries++] = other_rule;
     struct fr_trainer_options options = {.conf = run->conf,
                                          .clock = &run->clock.clock,
                                          .pool = run->pool,

@@ -189,6 +189,7 @@ struct fr_trainer_run {
     uint64_t step_ns, plan_ns, forward_ns, backward_ns, update_ns, metrics_ns, cut_ns;
     uint64_t cuts;
     uint64_t planned_beside, planned_in_vain; /* beside a device's step; of those, taken back */
+    uint64_t sliced_beside;                   /* of those, behind slices that were due */
     uint64_t rows_brought;                    /* to the device, which holds a part of them */
     int64_t kafka_t_max_ms;                   /* newest Kafka timestamp trained */
 };
