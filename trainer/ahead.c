@@ -74,7 +74,7 @@ void fr_trainer_plan_beside(struct fr_trainer *trainer)
             fr_trainer_watermark_after(trainer, next, trainer->history.watermark_ms, &ahead->watermark_held);
         fr_store_plan_next(trainer->store, next, ahead->watermark_ms, ahead->rows);
         trainer->run.planned_beside++;
-        fr_graph_bring(trainer->graph, ahead->rows);
+        fr_graph_bring(trainer->graph, next, ahead->rows);
     } else {
         fr_store_look_pooled(trainer->store, next);
     }

@@ -30,6 +30,7 @@ struct fr_device_queue {
     size_t copies_done;
     struct fr_device_graphs graphs;
     uint64_t turns;
+    struct fr_emulated_counts counts;
     enum fr_status status;
     char text[128];
 };
@@ -279,8 +280,10 @@ static void *allocate(struct fr_device_queue *queue, size_t bytes)
 /* Waits, as a card's does. */
 static void release(struct fr_device_queue *queue, void *memory)
 {
-    if (memory)
+    if (memory) {
+        queue->counts.waits++;
         catch_up(queue);
+    }
     free(memory);
 }
 
@@ -316,17 +319,20 @@ static void info(struct fr_device_queue *queue, struct fr_device_info *out)
 
 static void upload(struct fr_device_queue *queue, void *device, const void *host, size_t bytes)
 {
+    queue->counts.up += bytes > 0;
     start_copy(queue, device, host, bytes);
 }
 
 static void download(struct fr_device_queue *queue, void *host, const void *device, size_t bytes)
 {
+    queue->counts.down += bytes > 0;
     start_copy(queue, host, device, bytes);
 }
 
 static void upload_beside(struct fr_device_queue *queue, void *device, const void *host, size_t bytes)
 {
     const struct fr_started copy = {.kind = FR_STARTED_COPY, .to = device, .from = host, .bytes = bytes};
+    queue->counts.up += bytes > 0;
     if (bytes > 0 && starts(queue))
         write_down(&queue->copies, &copy, NULL);
 }
@@ -340,6 +346,7 @@ static void join_beside(struct fr_device_queue *queue)
 
 static enum fr_status finish(struct fr_device_queue *queue, struct fr_err *err)
 {
+    queue->counts.waits++;
     catch_up(queue);
     return queue->status == FR_OK ? FR_OK : fr_err_set(err, queue->status, "%s", queue->text);
 }
@@ -358,6 +365,11 @@ static double elapsed_ms(struct fr_device_queue *queue, uint32_t from, uint32_t 
 static void obey(struct fr_device_queue *queue, const uint32_t *flag)
 {
     queue->flag = flag;
+}
+
+struct fr_emulated_counts fr_emulate_counts(const struct fr_device_queue *queue)
+{
+    return queue->counts;
 }
 
 const struct fr_device_api *fr_emulate_api(void)

@@ -35,8 +35,14 @@ BUGS = {
     "a join is missing: a step begins before its arena is there": (
         "device.c", [("device.c", "    if (any)\n        device->api->join_beside(device->queue);\n", "    (void)any;\n")],
         "unit_device_networks", r"FAILED|exit -11"),
-    "a join is missing: rows are scattered before they came": (
-        "device_rows.c", [("device_rows.c", "        device->api->join_beside(device->queue);\n", "")], "unit_trainer_ahead", r"FAILED.*rows_that_are_brought"),
+    "rows are scattered before they were sent": (
+        "device_rows.c", [("device_rows.c", "    if (any)\n        fr_graph_device_send(device);\n", "    (void)any;\n")], "unit_device_networks", r"FAILED|exit -11"),
+    "the next batch is written over the one that the step reads": (
+        "device_rows.c", [("device_rows.c", "    fr_graph_device_begin_arena(device, &next->arena);\n", "    fr_graph_device_begin_arena(device, &device->now->arena);\n")],
+        "unit_device_networks", r"FAILED|exit -11"),
+    "a batch that was sent ahead is taken for another": (
+        "device_step.c", [("device_step.c", "next->of_batch == run->batch && next->of_rows == run->rows;", "next->of_batch != NULL;")],
+        "unit_trainer_ahead", r"FAILED|exit -11"),
     "a graph keeps the arguments of the step it was made of": (
         "recording.cu", [("recording.cu", "        memcpy(argument, fr_device_recorded_call(now, wanted), wanted->call_bytes);\n", "")], "unit_device_networks", r"FAILED"),
     "a wait is missing: the answer is read before it came": (

@@ -147,7 +147,7 @@ static struct fr_device_graph *make(struct fr_device_graphs *graphs, struct fr_d
 void fr_device_graphs_begin(struct fr_device_graphs *graphs)
 {
     fr_device_recording_clear(&graphs->now);
-    graphs->recording = !graphs->off;
+    graphs->recording = true;
 }
 
 void fr_device_graphs_flush(struct fr_device_graphs *graphs, struct fr_device_queue *queue,
@@ -169,7 +169,7 @@ void fr_device_graphs_end(struct fr_device_graphs *graphs, struct fr_device_queu
     struct fr_device_graph *graph = find(graphs);
     if (graph)
         change(queue, graph, &graphs->now, calls);
-    else if (was_seen(graphs))
+    else if (!graphs->off && was_seen(graphs))
         graph = make(graphs, queue, calls);
     if (!graph) {
         calls->start(queue, &graphs->now);

@@ -64,7 +64,7 @@ struct fr_device_graph {
 };
 
 struct fr_device_graphs {
-    bool recording, off;
+    bool recording, off;                             /* off: no graph is made any more */
     struct fr_recording now, seen[FR_DEVICE_SHAPES]; /* the latter in turns */
     uint32_t turn;
     struct fr_device_graph kept[FR_DEVICE_GRAPHS];
@@ -82,7 +82,7 @@ struct fr_device_graph_calls {
     void (*drop)(struct fr_device_queue *queue, void *made);
 };
 
-/* What is started from here on is written down in graphs->now, until it ends. */
+/* What is started from here on is written down in graphs->now, and starts when it ends. */
 void fr_device_graphs_begin(struct fr_device_graphs *graphs);
 void fr_device_graphs_end(struct fr_device_graphs *graphs, struct fr_device_queue *queue,
                           const struct fr_device_graph_calls *calls);

@@ -359,15 +359,15 @@ static void start(struct fr_device_queue *queue, const struct fr_started *starte
     }
 }
 
-/* Written down, or at once. */
+/* Written down, or at once; never both, for it may read what is sent at the end. */
 static void start_or_record(struct fr_device_queue *queue, const struct fr_started *started, const void *call)
 {
     if (queue->status != FR_OK)
         return;
-    if (queue->graphs.recording && fr_device_record(&queue->graphs.now, started, call))
-        return;
-    flush(queue);
-    start(queue, started, const_cast<void *>(call));
+    if (!queue->graphs.recording)
+        start(queue, started, const_cast<void *>(call));
+    else if (!fr_device_record(&queue->graphs.now, started, call))
+        keep(queue, cudaErrorMemoryAllocation, "what a step starts");
 }
 
 void fr_queue_launch(struct fr_device_queue *queue, const char *name, const void *kernel, const void *call,

@@ -2,8 +2,10 @@
  *
  * A step's arena is filled by the host in pinned memory while the device's part of it is known
  * already, so pointers can be written before they are sent. It is sent beside what computes: what
- * is started later waits for it, what was started before does not. A batch that needs more room
- * than the last gets another block, and the next one has them in one piece.
+ * is started later waits for it, what was started before does not. There are two: that of the next
+ * batch is filled and sent while the step computes (fr_graph_bring). Their first size is the
+ * configuration's; a batch that needs more room gets another block, and the next one has them in
+ * one piece.
  *
  * Errors: the first is kept (device.h); calls go on and change nothing, because the queue starts
  * nothing after an error, and nobody reads what comes back.
@@ -15,7 +17,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALIGNMENT = 64, ARENA_BYTES_MIN = 1 << 20 };
+enum {
+    ALIGNMENT = 64,
+    ARENA_BYTES_MIN = 64 << 10,
+    ARENA_BYTES_MAX = 256 << 20, /* of the first size */
+    ID_BYTES = 48,               /* what an id takes in it */
+    PUSHED_FLOATS = 1 << 14,     /* larger parameters are copied alone */
+};
 
 static void keep(struct graph_device *device, enum fr_status status, const char *text)
 {
@@ -57,29 +65,44 @@ static size_t aligned(size_t bytes)
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-static void release_blocks(struct graph_device *device)
+/* What full batches take that have one id in a slot, and sequences of their whole length. */
+static size_t first_size(const struct fr_conf *conf)
 {
-    for (uint32_t i = 0; i < device->arena.n; i++) {
-        device->api->release_pinned(device->queue, device->arena.blocks[i].host);
-        device->api->release(device->queue, device->arena.blocks[i].device);
+    size_t bytes = (size_t)conf->n_labels * 2 * sizeof(float);
+    for (uint32_t s = 0; s < conf->n_slots; s++) {
+        const struct fr_conf_slot *slot = &conf->slots[s];
+        size_t ids = slot->kind == FR_SLOT_SEQUENCE ? slot->max_len : 1;
+        bytes += slot->kind == FR_SLOT_DENSE ? slot->dim * sizeof(float) : sizeof(uint32_t) + ids * ID_BYTES;
     }
-    device->arena.n = 0;
+    bytes *= conf->ingest.batch_size;
+    return bytes < ARENA_BYTES_MIN ? ARENA_BYTES_MIN : bytes < ARENA_BYTES_MAX ? bytes : ARENA_BYTES_MAX;
+}
+
+static void release_blocks(struct graph_device *device, struct arena *arena)
+{
+    for (uint32_t i = 0; i < arena->n; i++) {
+        device->api->release_pinned(device->queue, arena->blocks[i].host);
+        device->api->release(device->queue, arena->blocks[i].device);
+    }
+    arena->n = 0;
 }
 
 static bool add_block(struct graph_device *device, size_t bytes)
 {
-    struct arena *arena = &device->arena;
+    struct arena *arena = device->arena;
     if (arena->n == arena->capacity) {
         arena->capacity = arena->capacity ? 2 * arena->capacity : 4;
         arena->blocks = fr_realloc(arena->blocks, arena->capacity, sizeof(*arena->blocks));
     }
-    struct arena_block block = {.capacity = bytes > ARENA_BYTES_MIN ? bytes : ARENA_BYTES_MIN};
+    struct arena_block block = {.capacity = bytes > device->arena_bytes ? bytes : device->arena_bytes};
     block.host = device->api->alloc_pinned(device->queue, block.capacity);
     block.device = device->api->alloc(device->queue, block.capacity);
     if (!block.host || !block.device) {
         device->api->release_pinned(device->queue, block.host);
         device->api->release(device->queue, block.device);
-        fr_graph_device_fail(device, FR_E_NO_MEMORY, "there is no memory for a batch on the device");
+        arena->failed = true;
+        if (!arena->optional)
+            fr_graph_device_fail(device, FR_E_NO_MEMORY, "there is no memory for a batch on the device");
         return false;
     }
     FR_CHECK(arena->blocks && arena->n < arena->capacity);
@@ -87,10 +110,10 @@ static bool add_block(struct graph_device *device, size_t bytes)
     return true;
 }
 
-/* Nothing of the step before is on its way. */
-void fr_graph_device_begin_arena(struct graph_device *device)
+void fr_graph_device_begin_arena(struct graph_device *device, struct arena *arena)
 {
-    struct arena *arena = &device->arena;
+    device->arena = arena;
+    arena->failed = false;
     size_t bytes = 0;
     for (uint32_t i = 0; i < arena->n; i++) {
         bytes += arena->blocks[i].capacity;
@@ -98,22 +121,29 @@ void fr_graph_device_begin_arena(struct graph_device *device)
     }
     if (arena->n < 2)
         return;
-    release_blocks(device);
+    release_blocks(device, arena);
     (void)add_block(device, bytes); /* or smaller ones, one by one, and an error there */
 }
 
 void *fr_graph_device_room(struct graph_device *device, size_t bytes, void **host)
 {
-    struct arena *arena = &device->arena;
+    const struct arena *arena = device->arena;
     struct arena_block *block = arena->n > 0 ? &arena->blocks[arena->n - 1] : NULL;
     *host = NULL;
     if ((!block || block->capacity - block->used < aligned(bytes)) && !add_block(device, aligned(bytes)))
         return NULL;
+    FR_CHECK(arena->blocks && arena->n > 0);
     block = &arena->blocks[arena->n - 1];
     size_t at = block->used;
     block->used += aligned(bytes);
     *host = block->host + at;
     return block->device + at;
+}
+
+void fr_graph_device_trim(struct graph_device *device, const void *host_end)
+{
+    struct arena_block *block = &device->arena->blocks[device->arena->n - 1];
+    block->used = aligned((size_t)((const uint8_t *)host_end - block->host));
 }
 
 const void *fr_graph_device_put(struct graph_device *device, const void *array, size_t bytes)
@@ -127,8 +157,8 @@ const void *fr_graph_device_put(struct graph_device *device, const void *array, 
 void fr_graph_device_send(struct graph_device *device)
 {
     bool any = false;
-    for (uint32_t i = 0; i < device->arena.n; i++) {
-        struct arena_block *block = &device->arena.blocks[i];
+    for (uint32_t i = 0; i < device->arena->n; i++) {
+        struct arena_block *block = &device->arena->blocks[i];
         if (block->used > block->sent) {
             device->api->upload_beside(device->queue, block->device + block->sent, block->host + block->sent,
                                        block->used - block->sent);
@@ -137,8 +167,16 @@ void fr_graph_device_send(struct graph_device *device)
         block->sent = block->used;
         device->waiting = true;
     }
+    device->sends += any;
     if (any)
         device->api->join_beside(device->queue);
+}
+
+void fr_graph_device_end_piece(struct graph_device *device)
+{
+    fr_graph_device_send(device);
+    device->api->end_graph(device->queue);
+    device->waiting = true;
 }
 
 /* ---- the answer ---- */
@@ -160,10 +198,18 @@ double *fr_graph_device_pair_sum(struct graph_device *device, uint32_t task, uin
 
 /* ---- parameters ---- */
 
-static void copy_to(const struct graph_device *device, float *there, const float *host, size_t n)
+/* Statistics change with every step, and come with its arena. */
+static void copy_to(struct graph_device *device, float *there, const float *host, size_t n)
 {
-    if (there && host)
+    if (!there || !host)
+        return;
+    if (n > PUSHED_FLOATS) {
         device->api->upload(device->queue, there, host, n * sizeof(float));
+        return;
+    }
+    float *sent = (float *)(uintptr_t)fr_graph_device_put(device, host, n * sizeof(float));
+    if (sent)
+        device->ops->copy(device->queue, 1, (uint32_t)n, (struct fr_view){sent, n}, (struct fr_view){there, n});
 }
 
 static void copy_from(const struct graph_device *device, float *host, const float *there, size_t n)
@@ -247,11 +293,28 @@ struct graph_device *fr_graph_device_new(struct fr_graph *graph, const struct fr
     device->row_bytes_max = options->row_bytes_max ? options->row_bytes_max : SIZE_MAX;
     device->row_of = options->row_of;
     device->row_of_self = options->self;
+    device->arena_bytes = first_size(graph->conf);
     device->tables = fr_alloc(graph->conf->n_tables, sizeof(*device->tables));
-    device->plans = fr_alloc(graph->conf->n_tables, sizeof(*device->plans));
-    device->columns = fr_alloc(graph->conf->n_slots, sizeof(*device->columns));
-    device->rows.tables = fr_alloc(graph->conf->n_tables, sizeof(*device->rows.tables));
+    device->arriving = fr_alloc(graph->conf->n_tables, sizeof(*device->arriving));
+    for (int i = 0; i < FR_ARRIVALS; i++) {
+        struct arrival *arrival = &device->arrivals[i];
+        arrival->plans = fr_alloc(graph->conf->n_tables, sizeof(*arrival->plans));
+        arrival->columns = fr_alloc(graph->conf->n_slots, sizeof(*arrival->columns));
+        arrival->rows.tables = fr_alloc(graph->conf->n_tables, sizeof(*arrival->rows.tables));
+    }
+    device->now = &device->arrivals[0];
+    device->next = &device->arrivals[1];
+    device->arena = &device->now->arena;
     return device;
+}
+
+static void free_arrival(struct graph_device *device, struct arrival *arrival)
+{
+    release_blocks(device, &arrival->arena);
+    free(arrival->arena.blocks);
+    free(arrival->plans);
+    free(arrival->columns);
+    free(arrival->rows.tables);
 }
 
 void fr_graph_device_free(struct fr_graph *graph)
@@ -267,17 +330,15 @@ void fr_graph_device_free(struct fr_graph *graph)
         fr_graph_release(graph, graph->places[p].average);
     }
     fr_graph_device_free_rows(device, graph->conf->n_tables);
-    release_blocks(device);
+    for (int i = 0; i < FR_ARRIVALS; i++)
+        free_arrival(device, &device->arrivals[i]);
     device->api->obey(device->queue, NULL);
     device->api->release(device->queue, device->answer);
     device->api->release_pinned(device->queue, device->answered);
     device->api->release(device->queue, device->step_counts);
     device->api->release(device->queue, device->factors);
     device->api->release(device->queue, device->squares);
-    free(device->arena.blocks);
-    free(device->plans);
-    free(device->columns);
-    free(device->rows.tables);
+    free(device->arriving);
     free(device->states_before);
     free(device);
     graph->device = NULL;

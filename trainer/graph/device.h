@@ -44,6 +44,7 @@ struct arena_block {
 struct arena {
     struct arena_block *blocks;
     uint32_t n, capacity;
+    bool optional, failed; /* no room in it is no error now; there was none */
 };
 
 /* Rows of one table on the device, by key; see device_rows.c. */
@@ -65,6 +66,7 @@ struct cached_row {
     uint64_t key;
     uint64_t used; /* batch, or one more: it was brought for the next */
     bool dirty;    /* newer than the store's */
+    bool first;    /* it has first values, for the next batch that makes it */
 };
 
 /* Of a table, besides its rows: where the device has them. */
@@ -72,6 +74,19 @@ struct device_plan {
     const struct fr_occurrence *occurrences;
     struct fr_device_long_keys keys;
 };
+
+/* A batch as the device has it, in an arena of its own. */
+struct arrival {
+    struct arena arena;
+    const struct fr_batch *of_batch; /* sent ahead; NULL: it was not */
+    const struct fr_rows *of_rows;
+    /* with pointers of the device */
+    struct fr_batch batch;
+    struct fr_column *columns; /* its own */
+    struct fr_rows rows;
+    struct device_plan *plans; /* [tables] */
+};
+enum { FR_ARRIVALS = 2 }; /* that at hand, and the one after it */
 
 /* A row on its way. */
 struct row_move {
@@ -89,12 +104,11 @@ struct graph_device {
     enum fr_status status; /* final; the text is in err */
     struct fr_err err;
 
-    struct arena arena; /* of a step */
-    /* of the batch, with pointers of the device */
-    struct fr_batch batch;
-    struct fr_column *columns; /* its own */
-    struct fr_rows rows;
-    struct device_plan *plans; /* [tables] */
+    struct arrival arrivals[FR_ARRIVALS];
+    struct arrival *now, *next;
+    struct arena *arena; /* that is filled: of one of them */
+    size_t arena_bytes;  /* of its first block */
+    uint64_t sends;      /* so far */
     uint8_t *trained;
     uint32_t *step_counts; /* [capacity_counts] */
     uint32_t capacity_counts;
@@ -118,19 +132,19 @@ struct graph_device {
     size_t n_moves, capacity_moves;
     struct loan *loans; /* pointers whose memory is borrowed (device_step.c) */
     size_t n_loans;
-    uint8_t *staging; /* pinned */
+    struct fr_device_rows *arriving; /* [tables] whose values are in the arena */
+    uint8_t *staging;                /* of rows that go back; pinned */
     float *at_staging;
     size_t staging_bytes;
-    uint8_t *ahead, *at_ahead; /* of rows that come beside a step; the first is pinned */
-    uint64_t brought;          /* such rows so far */
+    uint64_t brought; /* rows that came beside a step, so far */
 };
 
 struct graph_device *fr_graph_device_new(struct fr_graph *graph, const struct fr_graph_device *options);
 void fr_graph_device_free(struct fr_graph *graph);
 /* Copies of parameters and states, once they are made. */
 void fr_graph_device_places(struct fr_graph *graph);
-/* Parameters the host wrote go there; those that steps moved come back, once what was started is
- * done. */
+/* Parameters the host wrote go there, with the piece that is begun; those that steps moved come
+ * back, once what was started is done. */
 void fr_graph_device_push(struct fr_graph *graph);
 void fr_graph_device_fetch(struct fr_graph *graph, size_t parameter);
 /* Keeps the first error. */
@@ -138,19 +152,25 @@ void fr_graph_device_fail(struct graph_device *device, enum fr_status status, co
 /* Waits for everything started; an error is kept too. */
 enum fr_status fr_graph_device_wait(struct graph_device *device);
 
-/* Room in the step's arena: *host to be filled, the result is where the device has it once it is
- * sent. */
+/* Room in the arena: *host to be filled, the result is where the device has it once it is sent. */
 void *fr_graph_device_room(struct graph_device *device, size_t bytes, void **host);
+/* The last room's end: what is behind it is given back. */
+void fr_graph_device_trim(struct graph_device *device, const void *host_end);
 const void *fr_graph_device_put(struct graph_device *device, const void *array, size_t bytes);
 void fr_graph_device_send(struct graph_device *device);
-void fr_graph_device_begin_arena(struct graph_device *device);
+/* An arena that nothing on its way reads is empty again. */
+void fr_graph_device_begin_arena(struct graph_device *device, struct arena *arena);
+/* What was begun as one piece (begin_graph) starts, with all it reads. */
+void fr_graph_device_end_piece(struct graph_device *device);
 
 uint32_t *fr_graph_device_bits(struct graph_device *device, enum fr_device_word word);
 double *fr_graph_device_sum(struct graph_device *device, uint32_t loss);
 double *fr_graph_device_pair_sum(struct graph_device *device, uint32_t task, uint32_t group);
 
-/* device_batch.c */
-void fr_graph_device_take_batch(struct graph_run *run);
+/* device_batch.c: a batch and its plan's lists; what the variant adds; what trains. */
+void fr_graph_device_take_batch(const struct fr_graph *graph, struct arrival *to, const struct fr_batch *batch,
+                                const struct fr_rows *rows);
+void fr_graph_device_take_steps(struct graph_run *run);
 void fr_graph_device_take_plan(struct graph_run *run);
 /* device_rows.c: FR_E_NO_MEMORY when the batch's rows do not fit. */
 enum fr_status fr_graph_device_take_rows(struct graph_run *run) FR_MUST_CHECK;

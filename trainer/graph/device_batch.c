@@ -1,6 +1,7 @@
-/* A batch and its plan on their way to the device, in the step's arena: columns and labels, keys'
- * occurrences, masks of steps; then what trains, what counts for which loss, long keys. All of it
- * is a function of what the host knows, so nothing has to come back for it.
+/* A batch and its plan on their way to the device, in the batch's arena: columns and labels, keys'
+ * occurrences, long keys, perhaps while the step before computes; then masks of steps, what trains,
+ * what counts for which loss. All of it is a function of what the host knows, so nothing has to
+ * come back for it.
  *
  * Owner thread: the graph's. Rows are device_rows.c's. */
 #include "learning.h"
@@ -18,10 +19,10 @@ static const void *put(struct graph_device *device, const void *array, size_t n,
 
 /* ---- the batch ---- */
 
-static void take_column(struct graph_device *device, const struct fr_batch *batch, uint32_t slot, bool wants_numbers)
+static void take_column(struct graph_device *device, struct fr_column *to, const struct fr_batch *batch, uint32_t slot,
+                        bool wants_numbers)
 {
     const struct fr_column *from = &batch->columns[slot];
-    struct fr_column *to = &device->columns[slot];
     size_t entries = fr_batch_entries(batch, slot);
     *to = *from;
     to->keys = NULL;
@@ -33,13 +34,11 @@ static void take_column(struct graph_device *device, const struct fr_batch *batc
 }
 
 /* With 1/s where training makes up for what was dropped. */
-static void take_weights(const struct graph_run *run)
+static void take_weights(const struct fr_graph *graph, struct arrival *to, const struct fr_batch *batch)
 {
-    struct fr_graph *graph = run->graph;
-    const struct fr_batch *batch = run->batch;
     void *host;
     size_t n = (size_t)batch->n_labels * batch->capacity_samples;
-    graph->device->batch.weights = fr_graph_device_room(graph->device, n * sizeof(float), &host);
+    to->batch.weights = fr_graph_device_room(graph->device, n * sizeof(float), &host);
     if (!host)
         return;
     bool scaled = graph->conf->ingest.sampling == FR_SAMPLING_ALL && batch->keep;
@@ -52,14 +51,18 @@ static void take_weights(const struct graph_run *run)
 
 /* ---- keys ---- */
 
-static void note_occurrences(const struct graph_run *run)
+/* Where a table's occurrences come from. */
+static const struct fr_occurrence *take_occurrences(const struct fr_graph *graph, const struct fr_batch *batch,
+                                                    const struct fr_rows *rows, uint32_t t)
 {
-    const struct fr_graph *graph = run->graph;
-    for (uint32_t level = 0; level < LEVELS; level++)
-        if (fr_level_entries(graph, (enum level)level) > 0) {
-            struct chunk all = fr_chunk_of(graph, (enum level)level, 0, 0);
-            fr_graph_note_occurrences(run, &all);
-        }
+    void *host;
+    const struct fr_occurrence *there = fr_graph_device_room(
+        graph->device, (size_t)rows->tables[t].n_occurrences * sizeof(struct fr_occurrence), &host);
+    for (uint32_t s = 0; s < graph->conf->n_slots && host; s++)
+        if (graph->conf->slots[s].table == (int32_t)t)
+            fr_graph_note_slot(graph, &batch->columns[s], s, (struct fr_occurrence *)host + rows->slot_base[s], 0,
+                               fr_batch_entries(batch, s));
+    return there;
 }
 
 /* Keys with more than one block of occurrences, and room for their blocks' sums. */
@@ -97,19 +100,17 @@ static struct fr_device_long_keys take_long_keys(const struct fr_graph *graph, c
     return keys;
 }
 
-static void take_keys(const struct graph_run *run, uint32_t t)
+static void take_keys(const struct fr_graph *graph, struct arrival *arrival, const struct fr_table_rows *from,
+                      uint32_t t)
 {
-    const struct fr_graph *graph = run->graph;
     struct graph_device *device = graph->device;
-    const struct fr_table_rows *from = &run->rows->tables[t];
-    struct fr_table_rows *to = &device->rows.tables[t];
+    struct fr_table_rows *to = &arrival->rows.tables[t];
     to->n_unique = from->n_unique;
     to->n_occurrences = from->n_occurrences;
     PUT_FIELD(device, *to, from, unique_of, from->n_occurrences);
     PUT_FIELD(device, *to, from, occ_begin, (size_t)from->n_unique + 1);
     PUT_FIELD(device, *to, from, occ, from->n_occurrences);
-    device->plans[t].occurrences = PUT(device, graph->tables[t].occurrences, from->n_occurrences);
-    device->plans[t].keys = take_long_keys(graph, from, t);
+    arrival->plans[t].keys = take_long_keys(graph, from, t);
 }
 
 /* ---- steps ---- */
@@ -124,7 +125,7 @@ static void mask_steps(const struct graph_run *run, const struct space *space)
         space->masked[p] = served[unique_of[p]] == NULL;
 }
 
-static void take_steps(const struct graph_run *run)
+void fr_graph_device_take_steps(struct graph_run *run)
 {
     const struct fr_graph *graph = run->graph;
     struct graph_device *device = graph->device;
@@ -145,25 +146,24 @@ static void take_steps(const struct graph_run *run)
     }
 }
 
-void fr_graph_device_take_batch(struct graph_run *run)
+void fr_graph_device_take_batch(const struct fr_graph *graph, struct arrival *to, const struct fr_batch *batch,
+                                const struct fr_rows *rows)
 {
-    const struct fr_graph *graph = run->graph;
     struct graph_device *device = graph->device;
-    const struct fr_batch *batch = run->batch;
-    device->batch = *batch;
-    device->batch.columns = device->columns;
+    to->batch = *batch;
+    to->batch.columns = to->columns;
     for (uint32_t s = 0; s < batch->n_slots; s++)
-        take_column(device, batch, s, fr_bit(graph->slots_read, s));
-    PUT_FIELD(device, device->batch, batch, group_begin, (size_t)batch->n_groups + 1);
-    PUT_FIELD(device, device->batch, batch, group_of, batch->n_samples);
-    PUT_FIELD(device, device->batch, batch, labels, (size_t)batch->n_labels * batch->capacity_samples);
-    take_weights(run);
-    note_occurrences(run);
-    device->rows.n_tables = run->rows->n_tables;
-    device->rows.n_slots = run->rows->n_slots;
-    for (uint32_t t = 0; t < graph->conf->n_tables; t++)
-        take_keys(run, t);
-    take_steps(run);
+        take_column(device, &to->columns[s], batch, s, fr_bit(graph->slots_read, s));
+    PUT_FIELD(device, to->batch, batch, group_begin, (size_t)batch->n_groups + 1);
+    PUT_FIELD(device, to->batch, batch, group_of, batch->n_samples);
+    PUT_FIELD(device, to->batch, batch, labels, (size_t)batch->n_labels * batch->capacity_samples);
+    take_weights(graph, to, batch);
+    to->rows.n_tables = rows->n_tables;
+    to->rows.n_slots = rows->n_slots;
+    for (uint32_t t = 0; t < graph->conf->n_tables; t++) {
+        take_keys(graph, to, &rows->tables[t], t);
+        to->plans[t].occurrences = take_occurrences(graph, batch, rows, t);
+    }
 }
 
 /* ---- what trains ---- */

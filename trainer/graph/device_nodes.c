@@ -37,7 +37,6 @@ void fr_graph_device_gru(const struct fr_graph *graph, const struct fr_gru *call
     }
     begin[there.longest] = n;
     there.begin = begin;
-    fr_graph_device_send(graph->device);
     if (entries)
         (backward ? device->ops->gru_backward : device->ops->gru)(device->queue, &there);
     free(begin);

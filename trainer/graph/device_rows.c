@@ -1,12 +1,13 @@
 /* The rows a device keeps: those in use lie there, by key, and are newer than the store's once a
  * step has changed them. fr_graph_settle brings these back before anybody reads the store's.
  *
- * A row that is not there is copied from the store's before its batch; one that this batch made is
- * copied in any case, for a key that went and came back is another row. When there is no more room
- * (row_bytes_max, or the device's memory) rows that no batch used lately make some: the hand goes
- * round; those that are newer are brought back first. While a step computes, rows of the next batch
- * are sent beside it, as far as there is room that nobody has to be asked for; they are scattered
- * behind the step. So where a row is changes no number.
+ * A row that is not there comes from the store's before its batch, with the batch's arena; one that
+ * this batch made comes in any case, for a key that went and came back is another row. When there
+ * is no more room (row_bytes_max, or the device's memory) rows that no batch used lately make some:
+ * the hand goes round; those that are newer are brought back first, for which the host waits.
+ * While a step computes, rows of the next batch are sent beside it, as far as there is room that
+ * nobody has to be asked for; they are scattered behind the step. So where a row is changes no
+ * number.
  *
  * The store may drop or move a row meanwhile: it is found again by its key, and one that is gone is
  * not brought back. What left the store's memory was clean, so the device's copy, if it is still
@@ -21,8 +22,8 @@
 enum {
     CHUNK_BYTES = 4 << 20,
     INDEX_LOG2_MIN = 10,
-    STAGING_BYTES = 8 << 20, /* at least a row; larger copies go in turns */
-    AHEAD_BYTES = 16 << 20,  /* of rows sent beside a step; others wait for their batch */
+    STAGING_BYTES = 8 << 20, /* of rows that go back, at least one; more go in turns */
+    AHEAD_BYTES = 64 << 20,  /* of rows sent beside a step; others wait for their batch */
 };
 #define NO_ROW UINT32_MAX
 
@@ -119,7 +120,7 @@ static bool reserve_staging(struct graph_device *device, size_t row_bytes)
     device->at_staging = device->api->alloc(device->queue, bytes);
     device->staging_bytes = device->staging && device->at_staging ? bytes : 0;
     if (device->staging_bytes == 0)
-        fr_graph_device_fail(device, FR_E_NO_MEMORY, "there is no memory to bring rows to the device");
+        fr_graph_device_fail(device, FR_E_NO_MEMORY, "there is no memory to bring rows from the device");
     return device->staging_bytes > 0;
 }
 
@@ -134,37 +135,27 @@ static void note_move(struct graph_device *device, float *there, float *host)
     device->moves[device->n_moves++] = (struct row_move){there, host};
 }
 
-/* One turn: as many rows as staging holds. */
-static enum fr_status move_some(struct graph_device *device, size_t first, size_t n, uint32_t floats, bool back)
+/* One turn of rows that go back: as many as staging holds. */
+static enum fr_status move_some(struct graph_device *device, size_t first, size_t n, uint32_t floats)
 {
-    const struct fr_device_api *api = device->api;
     size_t row_bytes = floats * sizeof(float);
     void *host;
     struct fr_device_rows call = {.n = (uint32_t)n, .staging = device->at_staging, .floats = floats};
-    float **addresses = fr_graph_device_room(device, n * sizeof(*addresses), &host);
+    call.rows = fr_graph_device_room(device, n * sizeof(float *), &host);
     if (!host)
         return device->status;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         ((float **)host)[i] = device->moves[first + i].device;
-        if (!back)
-            memcpy(device->staging + i * row_bytes, device->moves[first + i].host, row_bytes);
-    }
-    call.rows = addresses;
     fr_graph_device_send(device);
-    if (!back) {
-        api->upload(device->queue, device->at_staging, device->staging, n * row_bytes);
-        device->ops->scatter_rows(device->queue, &call);
-        return fr_graph_device_wait(device); /* staging is used again */
-    }
     device->ops->gather_rows(device->queue, &call);
-    api->download(device->queue, device->staging, device->at_staging, n * row_bytes);
+    device->api->download(device->queue, device->staging, device->at_staging, n * row_bytes);
     enum fr_status status = fr_graph_device_wait(device);
     for (size_t i = 0; i < n && status == FR_OK; i++)
         memcpy(device->moves[first + i].host, device->staging + i * row_bytes, row_bytes);
     return status;
 }
 
-static enum fr_status move_rows(struct graph_device *device, uint32_t floats, bool back)
+static enum fr_status move_back(struct graph_device *device, uint32_t floats)
 {
     size_t row_bytes = floats * sizeof(float), n = device->n_moves;
     device->n_moves = 0;
@@ -173,8 +164,48 @@ static enum fr_status move_rows(struct graph_device *device, uint32_t floats, bo
     size_t turn = device->staging_bytes / row_bytes;
     enum fr_status status = FR_OK;
     for (size_t i = 0; i < n && status == FR_OK; i += turn)
-        status = move_some(device, i, n - i < turn ? n - i : turn, floats, back);
+        status = move_some(device, i, n - i < turn ? n - i : turn, floats);
     return status;
+}
+
+/* Room for rows that come, in the arena; their number follows. */
+struct arriving {
+    float **addresses;
+    uint8_t *values;
+};
+
+static bool begin_arriving(struct graph_device *device, uint32_t t, size_t n, struct arriving *host)
+{
+    struct fr_device_rows *call = &device->arriving[t];
+    void *addresses, *values;
+    uint32_t floats = device->tables[t].floats;
+    *call = (struct fr_device_rows){.floats = floats};
+    call->rows = fr_graph_device_room(device, n * sizeof(float *), &addresses);
+    call->staging = fr_graph_device_room(device, n * floats * sizeof(float), &values);
+    *host = (struct arriving){addresses, values};
+    return addresses && values;
+}
+
+static void add_arriving(struct graph_device *device, uint32_t t, const struct arriving *host, struct row_move row)
+{
+    struct fr_device_rows *call = &device->arriving[t];
+    size_t row_bytes = call->floats * sizeof(float);
+    host->addresses[call->n] = row.device;
+    memcpy(host->values + call->n++ * row_bytes, row.host, row_bytes);
+}
+
+/* All of all tables. What was started before does not see them. */
+static void scatter_arriving(struct graph_device *device, uint32_t n_tables)
+{
+    bool any = false;
+    for (uint32_t t = 0; t < n_tables; t++)
+        any |= device->arriving[t].n > 0;
+    if (any)
+        fr_graph_device_send(device);
+    for (uint32_t t = 0; t < n_tables; t++)
+        if (device->arriving[t].n > 0)
+            device->ops->scatter_rows(device->queue, &device->arriving[t]);
+    memset(device->arriving, 0, n_tables * sizeof(*device->arriving));
 }
 
 /* ---- room for a row ---- */
@@ -216,7 +247,7 @@ static enum fr_status bring_back(struct graph_device *device, uint32_t t)
         row->dirty = false;
     }
     cache->n_dirty = 0;
-    return move_rows(device, cache->floats, true);
+    return move_back(device, cache->floats);
 }
 
 /* A number that no row had yet; false: there is no room for one more. */
@@ -313,6 +344,18 @@ static enum fr_status put_addresses(struct graph_device *device, const struct ro
     return FR_OK;
 }
 
+static enum fr_status take_moves(struct graph_device *device, uint32_t t)
+{
+    struct arriving host;
+    size_t n = device->n_moves;
+    device->n_moves = 0;
+    if (n > 0 && !begin_arriving(device, t, n, &host))
+        return device->status;
+    for (size_t i = 0; i < n; i++)
+        add_arriving(device, t, &host, device->moves[i]);
+    return FR_OK;
+}
+
 static enum fr_status take_table(struct graph_run *run, uint32_t t)
 {
     struct graph_device *device = run->graph->device;
@@ -328,14 +371,15 @@ static enum fr_status take_table(struct graph_run *run, uint32_t t)
             status = make_room(device, t, rows->keys[u], &cache->numbers[u]);
         if (status != FR_OK)
             break;
-        uint32_t number = cache->numbers[u];
-        if (absent || is_made(rows, u))
-            note_move(device, row_at(cache, number), rows->rows[u]);
-        cache->rows[number].used = device->batches;
+        struct cached_row *row = &cache->rows[cache->numbers[u]];
+        if (absent || (is_made(rows, u) && !row->first))
+            note_move(device, row_at(cache, cache->numbers[u]), rows->rows[u]);
+        row->used = device->batches;
+        row->first = false;
     }
     if (status == FR_OK)
-        status = move_rows(device, cache->floats, false);
-    return status == FR_OK ? put_addresses(device, cache, rows, &device->rows.tables[t]) : status;
+        status = take_moves(device, t);
+    return status == FR_OK ? put_addresses(device, cache, rows, &device->now->rows.tables[t]) : status;
 }
 
 enum fr_status fr_graph_device_take_rows(struct graph_run *run)
@@ -357,23 +401,12 @@ enum fr_status fr_graph_device_take_rows(struct graph_run *run)
         }
         status = take_table(run, t);
     }
+    if (status == FR_OK)
+        scatter_arriving(device, graph->conf->n_tables);
     return status;
 }
 
 /* ---- the batch after it ---- */
-
-static bool reserve_ahead(struct graph_device *device)
-{
-    if (!device->ahead) {
-        device->ahead = device->api->alloc_pinned(device->queue, AHEAD_BYTES);
-        device->at_ahead = device->ahead ? device->api->alloc(device->queue, AHEAD_BYTES) : NULL;
-        if (!device->at_ahead) { /* rows come with their batch */
-            device->api->release_pinned(device->queue, device->ahead);
-            device->ahead = NULL;
-        }
-    }
-    return device->ahead != NULL;
-}
 
 /* Without asking for a row that is newer than the store's. */
 static bool take_room_ahead(struct graph_device *device, struct row_cache *cache, uint64_t key, uint32_t *number)
@@ -388,59 +421,65 @@ static bool take_room_ahead(struct graph_device *device, struct row_cache *cache
     return true;
 }
 
-/* Notes what a table lacks, and keeps what it has. A row that its batch makes is copied then. */
-static void list_absent(struct graph_device *device, struct row_cache *cache, const struct fr_table_rows *rows,
-                        size_t room)
+/* How many of the rows a table lacks; what it has stays. */
+static size_t keep_present(const struct graph_device *device, struct row_cache *cache, const struct fr_table_rows *rows)
 {
-    uint64_t used = device->batches + 1;
-    uint32_t number;
-    size_t most = room / (cache->floats * sizeof(float) + sizeof(float *));
-    for (uint32_t u = 0; u < rows->n_unique; u++)
-        if (rows->rows[u] && (number = find(cache, rows->keys[u])) != NO_ROW)
-            cache->rows[number].used = used;
-    for (uint32_t u = 0; u < rows->n_unique && device->n_moves < most; u++) {
-        if (!rows->rows[u] || is_made(rows, u) || find(cache, rows->keys[u]) != NO_ROW)
-            continue;
-        if (!take_room_ahead(device, cache, rows->keys[u], &number))
-            return;
-        cache->rows[number].used = used;
-        note_move(device, row_at(cache, number), rows->rows[u]);
+    size_t absent = 0;
+    for (uint32_t u = 0; u < rows->n_unique; u++) {
+        uint32_t number = rows->rows[u] ? find(cache, rows->keys[u]) : NO_ROW;
+        if (number != NO_ROW)
+            cache->rows[number].used = device->batches + 1;
+        absent += rows->rows[u] && number == NO_ROW;
     }
+    return absent;
 }
 
-void fr_graph_bring(struct fr_graph *graph, const struct fr_rows *rows)
+/* What a table lacks, as far as there is room. A row that the batch makes has its first values
+ * there then; one of a key that the device has already comes with the batch, for the batch before
+ * may still be refused. */
+static void bring_table(struct graph_device *device, uint32_t t, const struct fr_table_rows *rows, size_t *bytes)
+{
+    struct row_cache *cache = &device->tables[t];
+    size_t row_bytes = cache->floats * sizeof(float);
+    struct arriving host;
+    if (row_bytes == 0) /* no batch came so far */
+        return;
+    size_t n = keep_present(device, cache, rows), most = *bytes / (row_bytes + sizeof(float *));
+    n = n < most ? n : most;
+    if (n == 0 || !begin_arriving(device, t, n, &host))
+        return;
+    for (uint32_t u = 0, number; u < rows->n_unique && device->arriving[t].n < n; u++) {
+        if (!rows->rows[u] || find(cache, rows->keys[u]) != NO_ROW)
+            continue;
+        if (!take_room_ahead(device, cache, rows->keys[u], &number))
+            break;
+        cache->rows[number].used = device->batches + 1;
+        cache->rows[number].first = is_made(rows, u);
+        add_arriving(device, t, &host, (struct row_move){row_at(cache, number), rows->rows[u]});
+    }
+    fr_graph_device_trim(device, host.values + device->arriving[t].n * row_bytes);
+    *bytes -= n * (row_bytes + sizeof(float *));
+    device->brought += device->arriving[t].n;
+}
+
+void fr_graph_bring(struct fr_graph *graph, const struct fr_batch *batch, const struct fr_rows *rows)
 {
     struct graph_device *device = graph->device;
-    size_t at = 0;
-    if (!device || device->status != FR_OK || !reserve_ahead(device))
+    size_t bytes = AHEAD_BYTES;
+    if (!device || device->status != FR_OK)
         return;
-    for (uint32_t t = 0; t < graph->conf->n_tables; t++) {
-        struct row_cache *cache = &device->tables[t];
-        size_t row_bytes = cache->floats * sizeof(float);
-        if (row_bytes == 0) /* no batch came so far */
-            continue;
-        list_absent(device, cache, &rows->tables[t], AHEAD_BYTES - at);
-        size_t n = device->n_moves, begin = at, values = at + n * sizeof(float *);
-        device->n_moves = 0;
-        if (n == 0)
-            continue;
-        for (size_t i = 0; i < n; i++) {
-            ((float **)(void *)(device->ahead + begin))[i] = device->moves[i].device;
-            memcpy(device->ahead + values + i * row_bytes, device->moves[i].host, row_bytes);
-        }
-        at = (values + n * row_bytes + sizeof(float *) - 1) / sizeof(float *) * sizeof(float *);
-        at = at < AHEAD_BYTES ? at : AHEAD_BYTES;
-        device->api->upload_beside(device->queue, device->at_ahead + begin, device->ahead + begin,
-                                   values + n * row_bytes - begin);
-        device->api->join_beside(device->queue);
-        device->ops->scatter_rows(device->queue,
-                                  &(struct fr_device_rows){.n = (uint32_t)n,
-                                                           .rows = (float *const *)(void *)(device->at_ahead + begin),
-                                                           .staging = (float *)(void *)(device->at_ahead + values),
-                                                           .floats = cache->floats});
-        device->waiting = true;
-        device->brought += n;
-    }
+    struct arrival *next = device->next;
+    next->arena.optional = true;
+    fr_graph_device_begin_arena(device, &next->arena);
+    fr_graph_device_take_batch(graph, next, batch, rows);
+    for (uint32_t t = 0; t < graph->conf->n_tables; t++)
+        bring_table(device, t, &rows->tables[t], &bytes);
+    fr_graph_device_send(device);
+    scatter_arriving(device, graph->conf->n_tables);
+    next->of_batch = next->arena.failed ? NULL : batch; /* then it comes at its turn */
+    next->of_rows = rows;
+    next->arena.optional = false;
+    device->arena = &device->now->arena;
 }
 
 uint64_t fr_graph_rows_brought(const struct fr_graph *graph)
@@ -463,7 +502,7 @@ void fr_graph_device_trained_rows(const struct graph_run *run)
 enum fr_status fr_graph_device_settle_rows(struct graph_device *device, uint32_t n_tables)
 {
     enum fr_status status = FR_OK;
-    fr_graph_device_begin_arena(device);
+    fr_graph_device_begin_arena(device, &device->now->arena);
     for (uint32_t t = 0; t < n_tables && status == FR_OK; t++)
         status = bring_back(device, t);
     return status;
@@ -483,8 +522,6 @@ void fr_graph_device_free_rows(struct graph_device *device, uint32_t n_tables)
     }
     device->api->release_pinned(device->queue, device->staging);
     device->api->release(device->queue, device->at_staging);
-    device->api->release_pinned(device->queue, device->ahead);
-    device->api->release(device->queue, device->at_ahead);
     free(device->tables);
     free(device->moves);
 }

@@ -93,28 +93,44 @@ static void judge(struct graph_device *device, enum fr_device_word word, uint32_
 
 /* ---- forward ---- */
 
+/* The batch may have come beside the step before. */
+static void begin_arrival(struct graph_run *run)
+{
+    struct graph_device *device = run->graph->device;
+    struct arrival *next = device->next;
+    bool there = next->of_batch == run->batch && next->of_rows == run->rows;
+    next->of_batch = NULL;
+    if (!there) {
+        fr_graph_device_begin_arena(device, &device->now->arena);
+        fr_graph_device_take_batch(run->graph, device->now, run->batch, run->rows);
+        return;
+    }
+    device->next = device->now;
+    device->now = next;
+    device->arena = &next->arena;
+}
+
 void fr_graph_device_forward(struct graph_run *run)
 {
     struct fr_graph *graph = run->graph;
     struct graph_device *device = graph->device;
     if (device->waiting)
         (void)fr_graph_device_wait(device);
-    fr_graph_device_begin_arena(device);
+    begin_arrival(run);
     fr_graph_prepare(run);
     if (device->status != FR_OK || fr_graph_device_take_rows(run) != FR_OK)
         return;
-    fr_graph_device_take_batch(run);
-    fr_graph_device_push(graph);
+    fr_graph_device_take_steps(run);
     if (device->status != FR_OK || !lay_out_answer(graph, run->batch->n_groups))
         return;
-    fr_graph_device_send(device);
-    run->at_batch = &device->batch;
-    run->at_rows = &device->rows;
+    run->at_batch = &device->now->batch;
+    run->at_rows = &device->now->rows;
     device->api->begin_graph(device->queue);
+    fr_graph_device_push(graph);
     fr_graph_gather_kernels(run);
     fr_graph_forward_chunks(run);
     fr_graph_task_logits(run);
-    device->api->end_graph(device->queue);
+    fr_graph_device_end_piece(device);
     for (uint32_t t = 0; t < graph->conf->n_tasks; t++)
         device->api->download(device->queue, graph->tasks[t].logits, graph->tasks[t].at_logits,
                               graph->n_samples * sizeof(float));
@@ -173,12 +189,12 @@ static struct fr_row_update row_update(const struct graph_run *run, uint32_t t)
     struct graph_device *device = graph->device;
     const struct table_sources *sources = &graph->variant->tables[t];
     const struct table_state *table = &graph->tables[t];
-    const struct fr_table_rows *rows = &device->rows.tables[t];
+    const struct fr_table_rows *rows = &device->now->rows.tables[t];
     return (struct fr_row_update){
         .rows = rows->rows,
         .occ_begin = rows->occ_begin,
         .occ = rows->occ,
-        .occurrences = device->plans[t].occurrences,
+        .occurrences = device->now->plans[t].occurrences,
         .source_begin = fr_graph_array(graph, sources->source_begin, (table->n_groups + 1) * sizeof(uint32_t)),
         .sources = fr_graph_array(graph, sources->sources, sources->n_sources * sizeof(*sources->sources)),
         .parts = fr_graph_array(graph, table->parts, table->n_parts * sizeof(*table->parts)),
@@ -228,7 +244,6 @@ static const float *clip_factors(const struct fr_graph *graph)
             device->ops->sum_squares(device->queue, device->squares + p, graph->parameters[p].n_values,
                                      state->gradient);
     }
-    fr_graph_device_send(device);
     device->ops->clip_norms(device->queue, &clip);
     return device->factors;
 }
@@ -260,7 +275,7 @@ static void update(const struct graph_run *run)
     for (uint32_t t = 0; t < graph->conf->n_tables; t++) {
         struct fr_row_update call = row_update(run, t);
         if (graph->variant->tables[t].n_sources > 0 && call.end > 0)
-            device->ops->update_rows_long(device->queue, &call, &device->plans[t].keys);
+            device->ops->update_rows_long(device->queue, &call, &device->now->plans[t].keys);
     }
 }
 
@@ -302,7 +317,6 @@ static void sum_dice(const struct graph_run *run, const struct node *node, doubl
         const uint8_t *there = fr_graph_device_room(device, rows, &use);
         for (uint32_t p = 0; p < rows && use; p++)
             ((uint8_t *)use)[p] = counts[p] >> bit & 1;
-        fr_graph_device_send(device);
         double *sum = sums + (size_t)bit * 2 * n;
         if (use)
             device->ops->moments(device->queue, &(struct fr_moments){rows, n, x, there, sum, sum + n});
@@ -387,15 +401,19 @@ static enum fr_status make_sure(const struct graph_run *run, uint32_t *refused)
 {
     struct fr_graph *graph = run->graph;
     struct graph_device *device = graph->device;
+    device->api->begin_graph(device->queue);
     check_rows(run);
+    fr_graph_device_end_piece(device);
     enum fr_status status = ask(device);
     if (status != FR_OK)
         return status;
     *refused = answered(device, FR_DEVICE_ROWS) > fr_f32_bits(FR_GRADIENT_MAX) ? FR_REFUSED_GRADIENT : 0;
     if (*refused)
         return FR_OK;
+    device->api->begin_graph(device->queue);
     fr_graph_clear(graph, fr_graph_device_bits(device, FR_DEVICE_REFUSED), sizeof(uint32_t));
     update(run);
+    fr_graph_device_end_piece(device);
     return fr_graph_device_wait(device);
 }
 
@@ -466,8 +484,8 @@ void fr_graph_device_begin(struct graph_run *run)
     device->stepping = false;
     if (device->status != FR_OK)
         return;
-    run->at_batch = &device->batch;
-    run->at_rows = &device->rows;
+    run->at_batch = &device->now->batch;
+    run->at_rows = &device->now->rows;
     for (uint32_t t = 0; t < graph->conf->n_tasks; t++)
         look(device, FR_DEVICE_LOGITS, 1, graph->n_samples,
              (struct fr_view){graph->tasks[t].at_logits, graph->n_samples});
@@ -479,13 +497,12 @@ void fr_graph_device_begin(struct graph_run *run)
     device->states_before = fr_realloc(device->states_before, graph->n_parameters, sizeof(*device->states_before));
     memcpy(device->states_before, graph->parameter_states, graph->n_parameters * sizeof(*device->states_before));
     fr_graph_device_take_plan(run);
-    fr_graph_device_send(device);
     bool fit = fr_graph_stage_standards(run);
     device->api->begin_graph(device->queue);
     start_checks(run, fit);
     fr_graph_begin_step(graph);
     update(run);
-    device->api->end_graph(device->queue);
+    fr_graph_device_end_piece(device);
     device->stepping = true;
 }
 
@@ -493,8 +510,8 @@ enum fr_status fr_graph_device_finish(struct graph_run *run, double *loss)
 {
     struct graph_device *device = run->graph->device;
     double value = 0.0;
-    run->at_batch = &device->batch;
-    run->at_rows = &device->rows;
+    run->at_batch = &device->now->batch;
+    run->at_rows = &device->now->rows;
     enum fr_status status = device->status == FR_OK ? ask(device) : device->status;
     if (status != FR_OK)
         return status;

@@ -266,7 +266,7 @@ static void forward_node(const struct graph_run *run, const struct node *node, c
 
 /* Notes where the chunk's occurrences come from, for the row gradients; every slot of a table with
  * entries of this level, read by the network or not. */
-void fr_graph_note_occurrences(const struct graph_run *run, const struct chunk *c)
+static void note_occurrences(const struct graph_run *run, const struct chunk *c)
 {
     const struct fr_graph *graph = run->graph;
     for (uint32_t s = 0; s < graph->conf->n_slots; s++) {
@@ -274,9 +274,7 @@ void fr_graph_note_occurrences(const struct graph_run *run, const struct chunk *
         if (graph->conf->slots[s].kind == FR_SLOT_DENSE || column->shared != (c->level == LEVEL_GROUP))
             continue;
         struct fr_occurrence *out = graph->tables[graph->conf->slots[s].table].occurrences + run->rows->slot_base[s];
-        for (uint32_t i = c->first; i < c->first + c->entries; i++)
-            for (uint32_t p = column->begin[i]; p < column->begin[i + 1]; p++)
-                out[p] = (struct fr_occurrence){.entry = i, .group = graph->slot_group[s]};
+        fr_graph_note_slot(graph, column, s, out, c->first, c->first + c->entries);
     }
 }
 
@@ -303,7 +301,7 @@ static void forward_level(const struct graph_run *run, const struct chunk *c)
     const struct fr_graph *graph = run->graph;
     const struct variant *v = graph->variant;
     if (!graph->scoring_only && !run->training && !graph->device)
-        fr_graph_note_occurrences(run, c);
+        note_occurrences(run, c);
     for (uint32_t n = 0; n < v->n_nodes; n++)
         if (v->spaces[v->nodes[n].space].level == c->level)
             forward_node(run, &v->nodes[n], c);

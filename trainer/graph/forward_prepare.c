@@ -377,7 +377,8 @@ void fr_graph_prepare(struct graph_run *run)
         set_places(graph, v);
         return;
     }
-    reserve_occurrences(graph, run->rows);
+    if (!graph->device) /* which has them in its arena */
+        reserve_occurrences(graph, run->rows);
     reserve_pairs(graph, batch->n_groups);
     for (uint32_t level = 0; level < LEVELS; level++)
         reserve_partials(graph, v, (enum level)level);

@@ -331,9 +331,7 @@ const void *fr_graph_array(const struct fr_graph *graph, const void *array, size
 {
     if (!graph->device)
         return array;
-    const void *there = fr_graph_device_put(graph->device, array, bytes);
-    fr_graph_device_send(graph->device);
-    return there;
+    return fr_graph_device_put(graph->device, array, bytes);
 }
 
 static bool node_learns(const struct node *node, const bool *learns)

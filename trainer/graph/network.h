@@ -510,7 +510,8 @@ static inline struct fr_view fr_node_gradients(const struct variant *variant, co
 void *fr_graph_memory(const struct fr_graph *graph, size_t bytes) FR_MUST_CHECK;
 void fr_graph_release(const struct fr_graph *graph, void *memory);
 void fr_graph_clear(const struct fr_graph *graph, void *memory, size_t bytes);
-/* A small array of the host where operations can read it, until the end of the step. */
+/* A small array of the host where operations of this piece (begin_graph) can read it, until the end
+ * of the step. */
 const void *fr_graph_array(const struct fr_graph *graph, const void *array, size_t bytes);
 
 static inline void fr_graph_run_tasks(const struct fr_graph *graph, size_t count, fr_pool_task *task, void *context)

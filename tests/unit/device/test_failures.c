@@ -32,12 +32,12 @@ static bool fails_at(enum fr_emulated_failure kind, uint64_t n, enum fr_status e
     enum fr_status status = FR_OK;
     open_twin(&twin);
     uint64_t before = 0;
+    fx_make_batch(&twin.fx, SAMPLES, 3, true, 1);
     fr_emulate_fail(kind, n);
     for (uint64_t step = 0; step < STEPS && status == FR_OK; step++) {
-        fx_make_batch(&twin.fx, SAMPLES, 3, true, step + 1);
         fr_graph_forward(twin.graph, &twin.fx.batch, &twin.fx.rows);
         fr_graph_train_begin(twin.graph, &twin.fx.batch, &twin.fx.rows);
-        fr_graph_bring(twin.graph, &twin.fx.rows);
+        fr_graph_bring(twin.graph, &twin.fx.batch, &twin.fx.rows); /* it is the next one, too */
         before = host_hash(&twin);
         status = fr_graph_train_finish(twin.graph, &twin.fx.batch, &twin.fx.rows, NULL);
     }
@@ -86,7 +86,7 @@ static void no_memory_for_rows_ahead_is_no_error(void **state)
     fr_graph_forward(twin.graph, &twin.fx.batch, &twin.fx.rows);
     fr_graph_train_begin(twin.graph, &twin.fx.batch, &twin.fx.rows);
     fr_emulate_fail(FR_EMULATED_NO_MEMORY, 1);
-    fr_graph_bring(twin.graph, &twin.fx.rows);
+    fr_graph_bring(twin.graph, &twin.fx.batch, &twin.fx.rows);
     fr_emulate_fail(FR_EMULATED_NO_MEMORY, 0);
     assert_int_equal(fr_graph_train_finish(twin.graph, &twin.fx.batch, &twin.fx.rows, NULL), FR_OK);
     assert_int_equal(fr_graph_rows_brought(twin.graph), 0);

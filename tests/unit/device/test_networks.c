@@ -220,9 +220,105 @@ static void a_step_as_a_graph_has_the_bits_of_one_call_by_call(void **state)
     (void)state;
     struct run with = steps_of_one_shape(true), without = steps_of_one_shape(false);
     assert_int_equal(with.counts.made, 2); /* forward; all else */
-    assert_int_equal(with.counts.launched, 10);
+    /* of six steps; the first forward pass brings parameters, too */
+    assert_int_equal(with.counts.launched, 9);
     assert_int_equal(without.counts.launched, 0);
     assert_true(with.hash == without.hash);
+}
+
+/* ---- beside a step ---- */
+
+enum { BATCHES = 3, TURNS = 4 };
+
+/* Batches that are all there at once, each with its rows. */
+struct stream {
+    struct twin twin;
+    struct fr_batch batches[BATCHES];
+    struct fr_rows rows[BATCHES];
+};
+
+static void stream_open(struct stream *stream, const char *text, bool groups, size_t row_bytes_max)
+{
+    struct fixture *fx = &stream->twin.fx;
+    memset(stream, 0, sizeof(*stream));
+    load(&stream->twin, text, true, row_bytes_max);
+    for (uint64_t i = 0; i < BATCHES; i++) {
+        make(&stream->twin, groups, i + 1);
+        stream->batches[i] = fx->batch;
+        stream->rows[i] = fx->rows;
+        memset(&fx->batch, 0, sizeof(fx->batch));
+        memset(&fx->rows, 0, sizeof(fx->rows));
+    }
+}
+
+static void stream_close(struct stream *stream)
+{
+    for (uint64_t i = 0; i < BATCHES; i++) {
+        stream->twin.fx.batch = stream->batches[i];
+        stream->twin.fx.rows = stream->rows[i];
+        fx_batch_release(&stream->twin.fx);
+    }
+    tw_close(&stream->twin);
+}
+
+/* A step of batch i, and the next one comes meanwhile: what the queue was asked for. */
+static struct fr_emulated_counts step_beside(struct stream *stream, uint64_t i, bool beside)
+{
+    struct fr_graph *graph = stream->twin.graph;
+    const struct fr_batch *batch = &stream->batches[i % BATCHES];
+    const struct fr_rows *rows = &stream->rows[i % BATCHES];
+    struct fr_emulated_counts before = fr_emulate_counts(stream->twin.queue), after;
+    fr_graph_forward(graph, batch, rows);
+    fr_graph_train_begin(graph, batch, rows);
+    if (beside)
+        fr_graph_bring(graph, &stream->batches[(i + 1) % BATCHES], &stream->rows[(i + 1) % BATCHES]);
+    assert_int_equal(fr_graph_train_finish(graph, batch, rows, NULL), FR_OK);
+    after = fr_emulate_counts(stream->twin.queue);
+    return (struct fr_emulated_counts){after.waits - before.waits, after.up - before.up, after.down - before.down};
+}
+
+static uint64_t hash_of_stream(const struct network *network, bool groups, size_t row_bytes_max, bool beside)
+{
+    struct stream stream;
+    stream_open(&stream, network->text, groups, row_bytes_max);
+    for (uint64_t i = 0; i < (uint64_t)BATCHES * TURNS; i++)
+        (void)step_beside(&stream, i, beside);
+    uint64_t hash = tw_hash(&stream.twin);
+    stream_close(&stream);
+    return hash;
+}
+
+static void a_batch_that_comes_beside_a_step_has_the_bits_of_one_at_its_turn(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < FR_ARRAY_LEN(nx_networks); i++)
+        for (int groups = 0; groups < 2; groups++)
+            if (hash_of_stream(&nx_networks[i], groups, 0, true) != hash_of_stream(&nx_networks[i], groups, 0, false))
+                fail_msg("%s: other bits", nx_networks[i].name);
+    uint64_t hash = hash_of_stream(&nx_networks[0], false, 0, false);
+    assert_true(hash_of_stream(&nx_networks[0], false, 6000, true) == hash);
+}
+
+/* Once memory has its size: whatever the network, tables and the like, three copies go up (the
+ * next batch; what its turn adds; what training adds), the logits and the answer come back, and the
+ * host waits for the latter alone. */
+static void a_step_waits_once_and_copies_in_few_pieces(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < FR_ARRAY_LEN(nx_networks); i++) {
+        struct stream stream;
+        stream_open(&stream, nx_networks[i].text, false, 0);
+        for (uint64_t n = 0; n < (uint64_t)BATCHES * TURNS; n++) {
+            struct fr_emulated_counts counts = step_beside(&stream, n, true);
+            if (n < (uint64_t)BATCHES * 2)
+                continue;
+            if (counts.waits != 1 || counts.up > 3 || counts.down != stream.twin.fx.conf.n_tasks + 1)
+                fail_msg("%s: step %llu has %llu waits, %llu copies up, %llu back", nx_networks[i].name,
+                         (unsigned long long)n, (unsigned long long)counts.waits, (unsigned long long)counts.up,
+                         (unsigned long long)counts.down);
+        }
+        stream_close(&stream);
+    }
 }
 
 /* ---- rows ---- */
@@ -303,6 +399,8 @@ int main(void)
         cmocka_unit_test(a_refused_step_changes_nothing_and_names_the_same_samples),
         cmocka_unit_test(a_step_that_is_unsure_is_made_once_its_rows_are_checked),
         cmocka_unit_test(a_step_as_a_graph_has_the_bits_of_one_call_by_call),
+        cmocka_unit_test(a_batch_that_comes_beside_a_step_has_the_bits_of_one_at_its_turn),
+        cmocka_unit_test(a_step_waits_once_and_copies_in_few_pieces),
         cmocka_unit_test(where_rows_are_changes_no_bit),
         cmocka_unit_test(rows_of_one_batch_that_do_not_fit_are_an_error),
         cmocka_unit_test(a_row_made_anew_is_not_the_one_of_before),

@@ -7,6 +7,13 @@
 
 const struct fr_device_api *fr_emulate_api(void);
 
+/* What a queue was asked for so far: waits for all that was started, copies to the card and
+ * back. */
+struct fr_emulated_counts {
+    uint64_t waits, up, down;
+};
+struct fr_emulated_counts fr_emulate_counts(const struct fr_device_queue *queue);
+
 /* What a card may do to whoever uses it. Memory: the n-th allocation finds none, and no other after
  * it. Lost: the n-th start is an error that stays. No graph: the n-th cannot be made. 0: none any
  * more. */

@@ -23,7 +23,7 @@
 #include "vocabulary/init.h"
 
 /* Plug-in and program are built from one tree: this counts with every change here. */
-enum { FR_DEVICE_API = 4 };
+enum { FR_DEVICE_API = 5 };
 
 struct fr_device_queue;
 
@@ -195,9 +195,9 @@ struct fr_device_api {
      * memory. What is started after a join comes after all that was started beside before it. */
     void (*upload_beside)(struct fr_device_queue *queue, void *device, const void *host, size_t bytes);
     void (*join_beside)(struct fr_device_queue *queue);
-    /* What is started from begin to end is one piece: launched as a CUDA graph at its end, when
-     * steps before were of the same shape, else call by call. Whoever waits or measures within it
-     * ends it. */
+    /* What is started from begin to end is one piece: it starts at its end, as a CUDA graph when
+     * steps before were of the same shape, else call by call. So what it reads may be sent until
+     * then. Whoever waits or measures within it ends it. */
     void (*begin_graph)(struct fr_device_queue *queue);
     void (*end_graph)(struct fr_device_queue *queue);
     void (*count_graphs)(const struct fr_device_queue *queue, struct fr_device_graph_counts *counts);

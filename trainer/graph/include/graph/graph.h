@@ -121,9 +121,11 @@ void fr_graph_train_begin(struct fr_graph *graph, const struct fr_batch *batch, 
 enum fr_status fr_graph_train_finish(struct fr_graph *graph, const struct fr_batch *batch, const struct fr_rows *rows,
                                      double *loss) FR_MUST_CHECK;
 bool fr_graph_runs_beside(const struct fr_graph *graph);
-/* Between the two on a device: rows of the next batch, resolved before their turn, are sent there
- * beside the step, as far as there is room. It does not matter whether that batch comes. */
-void fr_graph_bring(struct fr_graph *graph, const struct fr_rows *rows);
+/* Between the two on a device: the next batch, resolved before its turn, is sent there beside the
+ * step, and of its rows those that the device lacks, as far as there is room. It does not matter
+ * whether that batch comes; the next forward pass, if it is of this batch and these rows, takes
+ * both as they are now. */
+void fr_graph_bring(struct fr_graph *graph, const struct fr_batch *batch, const struct fr_rows *rows);
 uint64_t fr_graph_rows_brought(const struct fr_graph *graph); /* so far */
 
 /* How long all calls of fr_graph_train took by the clock: losses and gradients, updates. */
