@@ -18,18 +18,6 @@
 
 #include "base/check.h"
 
-uint64_t fr_fmix64_inverse(uint64_t k)
-{
-    /* A shift by 33 >= 64/2 undoes itself; the factors are the inverses modulo 2^64 of fmix64's, in
-     * reverse order. */
-    k ^= k >> 33;
-    k *= 0x9cb4b2f8129337dbULL;
-    k ^= k >> 33;
-    k *= 0x4f74430c22a54005ULL;
-    k ^= k >> 33;
-    return k;
-}
-
 uint64_t fr_xxh3(const void *bytes, size_t size)
 {
     return XXH3_64bits(bytes, size);
