@@ -1,5 +1,5 @@
 """`device: cuda` through real Kafka on the emulated card, the kernels' own source on the processor: AUC as on the CPU, the replica verified, the same private state
-after kills, after a card was lost or had no memory, and with rows beyond gpu_memory_limit. Without plug-in: `cuda` is an error at the start, `auto` goes on and says
+after kills, after a card was lost or had no memory, with rows that expire and rows beyond gpu_memory_limit. Without plug-in: `cuda` is an error at the start, `auto` goes on and says
 so; freshetd links no CUDA library."""
 import pathlib
 import subprocess
@@ -97,6 +97,21 @@ def case_rows_that_leave_memory(runs):
     daemon.expect_exit(0)
     assert most > 0, "no row left memory"
     assert runs.hash("tiered") == runs.hash("card"), "where a row is changed a number"
+
+
+def case_rows_that_expire(runs):
+    sets = [f"tables.C{table}.expire.{option}" for table in range(1, 27) for option in ("rows_max=40", "every=1")]
+    daemon = runs.start("expiring", "cuda", runs.program, sets)
+    daemon.expect_exit(0)
+    rows = int(re.search(r"event=drained .* rows=(\d+)", daemon.log())[1])
+    assert rows < 26 * 200, f"{rows} rows: nothing expired"
+    runs.verify("expiring")
+    daemon = runs.start("expiring_killed", "cuda", runs.program, [*sets, SMALL])
+    wait_until(lambda: daemon.log().count("event=epoch ") > 2 or not daemon.running(), "an epoch")
+    daemon.kill()
+    daemon = runs.start("expiring_killed", "cuda", runs.program, [*sets, SMALL])
+    daemon.expect_exit(0)
+    assert runs.hash("expiring_killed") == runs.hash("expiring"), "a kill, or where a row is, changed the state"
 
 
 def case_a_batch_beyond_the_limit(runs):
