@@ -20,11 +20,17 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/clones.h"
 #include "base/math.h"
 #include "decay.h"
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("O3")
+#endif
+
 enum {
     FR_AUC_FORMAT = 4,
+    BLOCK = 128, /* samples whose numbers are computed side by side */
     /* Exponents of the borders between kinds of bins. */
     AROUND_ZERO = -20,
     SMALL = -4,
@@ -176,55 +182,127 @@ static size_t magnitude_bin(float magnitude)
     return OUTSIDE_BIN; /* infinities too */
 }
 
-static size_t bin_of(float logit)
+static uint32_t bin_of(float logit)
 {
-    return logit < 0 ? OUTSIDE_BIN - magnitude_bin(-logit) : OUTSIDE_BIN + magnitude_bin(logit);
+    return (uint32_t)(logit < 0 ? OUTSIDE_BIN - magnitude_bin(-logit) : OUTSIDE_BIN + magnitude_bin(logit));
 }
-
-struct sample {
-    size_t bin;
-    double label, prediction, logloss, square;
-};
 
 static float cut(float logit, float limit)
 {
     return logit > limit ? limit : logit < -limit ? -limit : logit;
 }
 
-static struct sample sample_of(enum fr_auc_scores scores, float score, float label)
+/* Samples side by side: what can be computed by vectors is, of those that are skipped too. */
+struct block {
+    size_t n;
+    const float *labels;
+    uint32_t bins[BLOCK];
+    double prediction[BLOCK], logloss[BLOCK], square[BLOCK];
+    double weights[BLOCK]; /* 0: skipped */
+};
+
+FR_CLONES
+static void measure_logits(struct block *block, const float *logits)
 {
-    struct sample sample = {.label = (double)label};
-    if (scores == FR_AUC_VALUES) {
-        sample.prediction = (double)score;
-        sample.square = ((double)score - (double)label) * ((double)score - (double)label);
-        return sample;
+    const float *restrict labels = block->labels;
+    for (size_t i = 0; i < block->n; i++) {
+        block->prediction[i] = (double)fr_sigmoidf(logits[i]);
+        block->logloss[i] = (double)fr_softplusf(logits[i]) - (double)labels[i] * (double)logits[i];
     }
-    float logit = score;
-    sample.prediction = (double)score;
-    if (scores == FR_AUC_PROBABILITIES) {
-        logit = cut(fr_logf(score) - fr_logf(1.0f - score), logit_limit);
-        sample.bin = bin_of(logit);
-        logit = cut(logit, loss_limit);
-    } else {
-        sample.bin = bin_of(logit);
-        sample.prediction = (double)fr_sigmoidf(logit);
-    }
-    sample.logloss = (double)fr_softplusf(logit) - (double)label * (double)logit;
-    return sample;
 }
 
-static void accumulator_add(struct accumulator *a, const struct sample *sample, double weight)
+static void measure_probabilities(struct block *block, const float *scores)
 {
-    if (a->n_bins > 0) {
-        a->positive[sample->bin] += weight * sample->label;
-        a->negative[sample->bin] += weight * (1.0 - sample->label);
-        use_bin(a, sample->bin);
+    for (size_t i = 0; i < block->n; i++) {
+        float logit = cut(fr_logf(scores[i]) - fr_logf(1.0f - scores[i]), logit_limit);
+        block->bins[i] = bin_of(logit);
+        logit = cut(logit, loss_limit);
+        block->prediction[i] = (double)scores[i];
+        block->logloss[i] = (double)fr_softplusf(logit) - (double)block->labels[i] * (double)logit;
     }
-    a->sums[SUM_LOGLOSS] += weight * sample->logloss;
-    a->sums[SUM_PREDICTION] += weight * sample->prediction;
-    a->sums[SUM_LABEL] += weight * sample->label;
-    a->sums[SUM_WEIGHT] += weight;
-    a->sums[SUM_SQUARES] += weight * sample->square;
+}
+
+static void measure_values(struct block *block, const float *scores)
+{
+    for (size_t i = 0; i < block->n; i++) {
+        double difference = (double)scores[i] - (double)block->labels[i];
+        block->prediction[i] = (double)scores[i];
+        block->square[i] = difference * difference;
+    }
+}
+
+static void measure(enum fr_auc_scores scores, const struct fr_auc_samples *samples, size_t first, struct block *block)
+{
+    block->labels = samples->labels + first;
+    for (size_t i = 0; i < block->n; i++) {
+        double weight = samples->weights ? samples->weights[first + i] : 1.0;
+        bool counts = block->labels[i] == block->labels[i] && weight > 0;
+        block->weights[i] = counts ? weight : 0;
+    }
+    switch (scores) {
+    case FR_AUC_LOGITS:
+        for (size_t i = 0; i < block->n; i++)
+            block->bins[i] = bin_of(samples->scores[first + i]);
+        measure_logits(block, samples->scores + first);
+        break;
+    case FR_AUC_PROBABILITIES:
+        measure_probabilities(block, samples->scores + first);
+        break;
+    case FR_AUC_VALUES:
+        measure_values(block, samples->scores + first);
+        break;
+    }
+}
+
+/* Of a label of 0 or 1 one class gets nothing: its bin stays where it is. */
+static void add_to_bin(struct accumulator *a, uint32_t bin, double label, double weight)
+{
+    if (label != 0)
+        a->positive[bin] += weight * label;
+    if (label != 1)
+        a->negative[bin] += weight * (1.0 - label);
+    use_bin(a, bin);
+}
+
+/* Returns how many samples counted. */
+static uint64_t accumulator_add(struct accumulator *a, enum fr_auc_scores scores, const struct block *block,
+                                const double *weights)
+{
+    uint64_t counted = 0;
+    for (size_t i = 0; i < block->n; i++) {
+        double weight = weights[i], label = (double)block->labels[i];
+        if (!(weight > 0))
+            continue;
+        counted++;
+        a->sums[SUM_PREDICTION] += weight * block->prediction[i];
+        a->sums[SUM_LABEL] += weight * label;
+        a->sums[SUM_WEIGHT] += weight;
+        if (scores == FR_AUC_VALUES) {
+            a->sums[SUM_SQUARES] += weight * block->square[i];
+            continue;
+        }
+        a->sums[SUM_LOGLOSS] += weight * block->logloss[i];
+        add_to_bin(a, block->bins[i], label, weight);
+    }
+    return counted;
+}
+
+/* The block's weights as of the reference time, of which ages are in half-lives. */
+FR_CLONES
+static void decay(const struct block *block, double half_life_ms, double *restrict weights)
+{
+    for (size_t i = 0; i < block->n; i++)
+        weights[i] = block->weights[i] * fr_decay_power(weights[i] / half_life_ms);
+}
+
+static void add_decayed(struct fr_auc *auc, uint32_t h, const struct block *block, const int64_t *t_ms)
+{
+    struct accumulator *a = &auc->decayed[h];
+    double weights[BLOCK];
+    for (size_t i = 0; i < block->n; i++)
+        weights[i] = (double)((t_ms[i] < auc->as_of_ms ? t_ms[i] : auc->as_of_ms) - a->reference_ms);
+    decay(block, (double)auc->half_life_ms[h], weights);
+    (void)accumulator_add(a, auc->scores, block, weights);
 }
 
 void fr_auc_add(struct fr_auc *auc, const struct fr_auc_samples *samples)
@@ -235,21 +313,13 @@ void fr_auc_add(struct fr_auc *auc, const struct fr_auc_samples *samples)
     bool timed = auc->as_of_ms != INT64_MIN;
     for (uint32_t h = 0; timed && h < auc->n_half_lives; h++)
         auc->changes += accumulator_rebase(&auc->decayed[h], auc->half_life_ms[h], auc->as_of_ms);
-    for (size_t i = 0; i < samples->count; i++) {
-        float label = samples->labels[i];
-        double weight = samples->weights ? samples->weights[i] : 1.0;
-        if (label != label || !(weight > 0))
-            continue;
-        struct sample sample = sample_of(auc->scores, samples->scores[i], label);
-        accumulator_add(&auc->lifetime, &sample, weight);
-        auc->changes++;
-        int64_t t_ms = samples->t_ms[i] < auc->as_of_ms ? samples->t_ms[i] : auc->as_of_ms;
-        for (uint32_t h = 0; timed && h < auc->n_half_lives; h++) {
-            struct accumulator *a = &auc->decayed[h];
-            double factor = fr_decay_factor(t_ms, a->reference_ms, auc->half_life_ms[h]);
-            if (factor > 0)
-                accumulator_add(a, &sample, weight * factor);
-        }
+    for (size_t first = 0; first < samples->count; first += BLOCK) {
+        struct block block;
+        block.n = samples->count - first < BLOCK ? samples->count - first : BLOCK;
+        measure(auc->scores, samples, first, &block);
+        auc->changes += accumulator_add(&auc->lifetime, auc->scores, &block, block.weights);
+        for (uint32_t h = 0; timed && h < auc->n_half_lives; h++)
+            add_decayed(auc, h, &block, samples->t_ms + first);
     }
 }
 

@@ -11,21 +11,25 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 enum { FR_DECAY_STEP = 32 };
 
-/* Computes 2^x for |x| < 1000 as 2^n e^(f ln2), |f| <= 1/2, by Taylor's series to degree 13 (error
- * below 1 ulp of the sum). It uses basic operations only, so its bits are the same everywhere. */
+/* Computes 2^x for |x| <= 1000 as 2^n e^(f ln2), |f| <= 1/2, by Taylor's series to degree 13 (error
+ * below 1 ulp of the sum). It uses basic operations only, so its bits are the same everywhere, and
+ * no branches, so a loop of it is computed by vectors. */
 static inline double fr_decay_exp2(double x)
 {
     static const double over[14] = {0,       1.0,     1.0 / 2, 1.0 / 3,  1.0 / 4,  1.0 / 5,  1.0 / 6,
                                     1.0 / 7, 1.0 / 8, 1.0 / 9, 1.0 / 10, 1.0 / 11, 1.0 / 12, 1.0 / 13};
-    double n = x >= 0 ? (double)(int64_t)(x + 0.5) : (double)(int64_t)(x - 0.5);
-    double r = (x - n) * 0.69314718055994530942;
-    double sum = 1.0;
+    int32_t n = (int32_t)(x + (x >= 0 ? 0.5 : -0.5));
+    double r = (x - (double)n) * 0.69314718055994530942;
+    double sum = 1.0, power;
     for (int k = 13; k >= 1; k--)
         sum = 1.0 + sum * r * over[k];
-    return ldexp(sum, (int)n);
+    uint64_t bits = (uint64_t)(n + 1023) << 52;
+    memcpy(&power, &bits, sizeof(power));
+    return sum * power;
 }
 
 /* Times whose differences do not overflow: images of a state may hold others, which are refused. */
@@ -51,11 +55,17 @@ static inline int fr_decay_rebase(int64_t *reference_ms, int64_t half_life_ms, i
     return steps > 64 ? -2048 : (int)(-steps * FR_DECAY_STEP);
 }
 
+/* 2^half_lives from -900 to 900, and 0 below. */
+static inline double fr_decay_power(double half_lives)
+{
+    double x = half_lives < 900.0 ? half_lives : 900.0, power = fr_decay_exp2(x > -900.0 ? x : -900.0);
+    return half_lives > -900.0 ? power : 0;
+}
+
 /* Returns what a weight of time t counts relative to the reference; 0 below the smallest double. */
 static inline double fr_decay_factor(int64_t t_ms, int64_t reference_ms, int64_t half_life_ms)
 {
-    double age = (double)(t_ms - reference_ms) / (double)half_life_ms;
-    return age > -900.0 ? fr_decay_exp2(age < 900.0 ? age : 900.0) : 0;
+    return fr_decay_power((double)(t_ms - reference_ms) / (double)half_life_ms);
 }
 
 /* Returns what a weight relative to the reference counts as of a later time; 0 below the smallest

@@ -65,26 +65,12 @@ FR_HD float fr_expf(float x)
  * degree-8 polynomial (Cephes form). */
 FR_HD float fr_logf(float x)
 {
-    if (x != x || x < 0.0f)
-        return fr_bits_f32(0x7fc00000u);
-    if (x == 0.0f)
-        return fr_bits_f32(0xff800000u);
-    int32_t e = 0;
-    if (x < 1.17549435e-38f) {
-        x *= 8388608.0f;
-        e = -23;
-    }
-    uint32_t bits = fr_f32_bits(x);
-    if (bits >= 0x7f800000u)
-        return x;
-    e += (int32_t)(bits >> 23) - 126;
+    int tiny = x < 1.17549435e-38f;
+    uint32_t bits = fr_f32_bits(fr_select_f32(tiny, x * 8388608.0f, x));
     float m = fr_bits_f32((bits & 0x007fffffu) | 0x3f000000u); /* [0.5, 1) */
-    if (m < 0.707106781186547524f) {
-        e -= 1;
-        m = m + m - 1.0f;
-    } else {
-        m = m - 1.0f;
-    }
+    int low = m < 0.707106781186547524f;
+    float fe = (float)((int32_t)(bits >> 23) - 126 - 23 * tiny - low);
+    m = fr_select_f32(low, m + m, m) - 1.0f;
     float z = m * m;
     float p = 7.0376836292e-2f;
     p = p * m - 1.1514610310e-1f;
@@ -96,21 +82,21 @@ FR_HD float fr_logf(float x)
     p = p * m - 2.4999993993e-1f;
     p = p * m + 3.3333331174e-1f;
     float y = m * z * p;
-    float fe = (float)e;
     y = y + fe * -2.12194440e-4f;
     y = y - 0.5f * z;
-    return m + y + fe * 0.693359375f;
+    y = m + y + fe * 0.693359375f;
+    y = fr_select_f32(x > 3.402823466e38f, x, y);
+    y = fr_select_f32(x == 0.0f, fr_bits_f32(0xff800000u), y);
+    return fr_select_f32((x != x) | (x < 0.0f), fr_bits_f32(0x7fc00000u), y);
 }
 
 /* log(1 + x), exact near 0 by the correction of Kahan (HP-15C): log(u) x / (u - 1), u = 1 + x. */
 FR_HD float fr_log1pf(float x)
 {
-    float u = 1.0f + x;
-    if (u == 1.0f)
-        return x;
-    if (u >= 3.402823466e38f || u <= 0.0f)
-        return fr_logf(u);
-    return fr_logf(u) * (x / (u - 1.0f));
+    float u = 1.0f + x, log = fr_logf(u);
+    int outside = (u >= 3.402823466e38f) | (u <= 0.0f);
+    float y = fr_select_f32(outside, log, log * (x / (u - 1.0f)));
+    return fr_select_f32(u == 1.0f, x, y);
 }
 
 FR_HD float fr_sigmoidf(float x)
@@ -156,8 +142,8 @@ FR_HD void fr_sincos_turns(double turns, float *sine, float *cosine)
 /* log(1 + e^x) without overflow. */
 FR_HD float fr_softplusf(float x)
 {
-    float a = x >= 0.0f ? x : -x;
-    return (x >= 0.0f ? x : 0.0f) + fr_log1pf(fr_expf(-a));
+    float a = fr_select_f32(x >= 0.0f, x, -x);
+    return fr_select_f32(x >= 0.0f, x, 0.0f) + fr_log1pf(fr_expf(-a));
 }
 
 #endif

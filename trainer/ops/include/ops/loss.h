@@ -24,8 +24,8 @@
 /* log(1 + e^z) - y z. max(z, 0) - y z is exact in double. */
 FR_HD double fr_cross_entropy(float z, float y)
 {
-    float tail = fr_log1pf(fr_expf(z < 0.0f ? z : -z));
-    return (z > 0.0f ? (double)z : 0.0) - (double)y * (double)z + (double)tail;
+    float tail = fr_log1pf(fr_expf(fr_select_f32(z < 0.0f, z, -z)));
+    return (double)fr_select_f32(z > 0.0f, z, 0.0f) - (double)y * (double)z + (double)tail;
 }
 
 /* One half of the focal loss, for the right answer "z large": (1 - p)^gamma (-log p) and its
