@@ -11,6 +11,8 @@
 #ifndef FR_STORE_ENTRIES_H
 #define FR_STORE_ENTRIES_H
 
+#include <stdbool.h>
+
 #include "array.h"
 #include "durable/image.h"
 
@@ -73,6 +75,14 @@ static inline struct fr_light_entry *fr_entries_light(const struct fr_entries *e
 static inline struct fr_entry *fr_entries_at(const struct fr_entries *entries, uint32_t number)
 {
     return number & FR_LIGHT ? &fr_entries_light(entries, number)->entry : &fr_entries_live(entries, number)->entry;
+}
+
+/* Whether that is the number of an entry with this hash: a number that was found before others
+ * were made or removed. */
+static inline bool fr_entries_is(const struct fr_entries *entries, uint32_t number, uint64_t hash)
+{
+    uint32_t n = number & FR_LIGHT ? entries->light.n : entries->live.n;
+    return (number & ~FR_LIGHT) < n && fr_entries_at(entries, number)->hash == hash;
 }
 
 static inline float *fr_entries_row(const struct fr_entries *entries, uint32_t number)

@@ -66,10 +66,8 @@ void fr_shard_trim(struct fr_shard *shard)
     fr_array_trim(&shard->entries.light);
 }
 
-void fr_entry_mark_dirty(struct fr_shard *shard, struct fr_entry *entry, size_t image_size)
+void fr_entry_list_dirty(struct fr_shard *shard, struct fr_entry *entry, size_t image_size)
 {
-    if (entry->flags & FR_ENTRY_DIRTY)
-        return;
     entry->flags |= FR_ENTRY_DIRTY;
     if (shard->n_dirty == shard->capacity_dirty) {
         shard->capacity_dirty = shard->capacity_dirty ? shard->capacity_dirty * 2 : DIRTY_CAPACITY_MIN;

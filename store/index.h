@@ -157,19 +157,27 @@ static inline uint32_t fr_group_full(const struct fr_group *group)
 #endif
 }
 
-/* Brings the entry to which the hash most likely belongs on its way into the cache: a live one may
- * lie on two lines. */
-__attribute__((always_inline)) static inline void
-fr_index_prefetch_entry(const struct fr_index *index, const struct fr_entries *entries, uint64_t hash)
+/* The entry to which the hash most likely belongs, or FR_NO_ENTRY; brings it on its way into the
+ * cache, of which a live one may lie on two lines. */
+__attribute__((always_inline)) static inline uint32_t fr_index_guess(const struct fr_index *index,
+                                                                     const struct fr_entries *entries, uint64_t hash)
 {
     const struct fr_segment *segment = fr_index_segment(index, hash);
     const struct fr_group *group = &segment->groups[fr_segment_home(segment, hash)];
     uint32_t match = fr_group_match(group, fr_index_tag(hash));
-    if (match) {
-        const char *at = (const char *)fr_entries_at(entries, group->numbers[__builtin_ctz(match)]);
-        __builtin_prefetch(at, 1);
-        __builtin_prefetch(at + sizeof(struct fr_live_entry) - 1, 1);
-    }
+    if (!match)
+        return FR_NO_ENTRY;
+    uint32_t number = group->numbers[__builtin_ctz(match)];
+    const char *at = (const char *)fr_entries_at(entries, number);
+    __builtin_prefetch(at, 1);
+    __builtin_prefetch(at + sizeof(struct fr_live_entry) - 1, 1);
+    return number;
+}
+
+__attribute__((always_inline)) static inline void
+fr_index_prefetch_entry(const struct fr_index *index, const struct fr_entries *entries, uint64_t hash)
+{
+    (void)fr_index_guess(index, entries, hash);
 }
 
 #endif

@@ -28,20 +28,19 @@
 
 #include "base/check.h"
 
-enum {
-    UNIT_OCCURRENCES = 8192, /* a slot with more is split */
-    ENTRY_BITS = 27,
-};
-
-/* What an occurrence may do, beside its entry number. */
-#define OCC_COUNTS ((uint32_t)1 << 31)  /* some sample of the entry trains, slot admits */
-#define OCC_TRAINS ((uint32_t)1 << 30)  /* some sample of the entry trains */
-#define OCC_TOUCHES ((uint32_t)1 << 29) /* some sample of the entry trains, slot touches */
-#define OCC_SHARED ((uint32_t)1 << 28)  /* the entry is a group */
-#define OCC_FALLS ((uint32_t)1 << 27)   /* the coin of one that counts */
-#define OCC_ENTRY (((uint32_t)1 << ENTRY_BITS) - 1)
+enum { UNIT_OCCURRENCES = 8192 }; /* a slot with more is split */
 
 /* ---- layout, count, scatter ---- */
+
+static void read_clicks(struct fr_plan *plan)
+{
+    const struct fr_batch *batch = plan->batch;
+    fr_plan_reserve_samples(plan, batch->n_samples);
+    for (uint32_t i = 0; i < batch->n_samples; i++) {
+        float click = batch->n_labels > 0 ? batch->labels[i] : 0.0f;
+        plan->clicks[i] = click > 0.0f ? (double)click : 0.0; /* 0 for a masked label (NaN) */
+    }
+}
 
 static void sum_groups(struct fr_plan *plan)
 {
@@ -53,9 +52,7 @@ static void sum_groups(struct fr_plan *plan)
             if (batch->role[i] != FR_ROLE_TRAIN)
                 continue;
             group.n_trained++;
-            float click = plan->clicks ? plan->clicks[i] : 0.0f;
-            if (click > 0.0f) /* false for a masked label (NaN) */
-                group.clicks += (double)click;
+            group.clicks += plan->clicks[i];
         }
         plan->groups[g] = group;
     }
@@ -68,7 +65,7 @@ static void lay_out(struct fr_plan *plan)
     plan->n_units = 0;
     bool shared = false;
     for (uint32_t t = 0; t < store->n_tables; t++)
-        plan->tables[t].n_occurrences = 0;
+        plan->tables[t].n_occurrences = plan->tables[t].n_slots = 0;
     for (uint32_t s = 0; s < store->n_slots; s++) {
         plan->slot_base[s] = 0;
         if (store->slots[s].table == FR_NO_INDEX)
@@ -79,6 +76,7 @@ static void lay_out(struct fr_plan *plan)
         plan->slot_base[s] = table->n_occurrences;
         FR_CHECK(n <= UINT32_MAX - table->n_occurrences);
         table->n_occurrences += n;
+        table->slot_end[table->n_slots++] = table->n_occurrences;
         if (n == 0)
             continue;
         shared |= batch->columns[s].shared;
@@ -173,49 +171,55 @@ static void scatter_unit(void *context, size_t index, size_t worker)
 
 /* ---- gather ---- */
 
+static inline uint32_t smaller(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
 static inline void add_occurrence(const struct fr_plan *plan, struct plan_key *key, uint32_t entry)
 {
-    uint32_t samples = 1;
-    double clicks = 0;
+    uint32_t samples = 1, trains = entry / OCC_TRAINS % 2, counts = entry / OCC_COUNTS,
+             touches = entry / OCC_TOUCHES % 2;
+    double clicks;
     if (entry & OCC_SHARED) {
         samples = plan->groups[entry & OCC_ENTRY].n_trained;
         clicks = plan->groups[entry & OCC_ENTRY].clicks;
-    } else if ((entry & OCC_TOUCHES) && plan->clicks) {
-        float click = plan->clicks[entry & OCC_ENTRY];
-        clicks = click > 0.0f ? (double)click : 0.0; /* 0 for a masked label (NaN) */
+    } else {
+        clicks = plan->clicks[entry & OCC_ENTRY];
     }
     key->n_occurrences++;
-    key->trained |= (entry & OCC_TRAINS) != 0;
-    if (entry & OCC_COUNTS)
-        key->n_counted += samples;
+    key->trained |= trains;
+    key->n_counted += counts ? samples : 0;
     key->fell |= (entry & OCC_FALLS) != 0;
-    if (entry & OCC_TOUCHES) {
-        key->n_touched += samples;
-        key->clicks += clicks;
-    }
+    key->n_touched += touches ? samples : 0;
+    key->clicks += touches ? clicks : 0.0;
 }
 
-/* Distinct keys of n records, in order of first occurrence, and what their occurrences add up
- * to. */
+/* Distinct keys of n records, in order of first occurrence, and what their occurrences add up to.
+ * The next new key stands behind the others already, with the hash sought: so an empty place and
+ * one that has the key end a search alike, and no branch asks which it was, which no processor
+ * could foretell. */
 static uint32_t gather_keys(const struct fr_plan *plan, struct plan_record *records, uint32_t n, uint32_t *heads,
                             struct plan_key *keys)
 {
     uint32_t size = 16, bits = 4;
     for (; size < 2 * n; size *= 2)
         bits++;
-    memset(heads, 0, size * sizeof(*heads));
+    memset(heads, UINT8_MAX, size * sizeof(*heads));
     uint32_t n_keys = 0;
     for (uint32_t r = 0; r < n; r++) {
         uint64_t hash = records[r].hash;
         uint32_t at = (uint32_t)((hash << FR_SHARD_BITS) >> (64 - bits));
-        while (heads[at] && keys[heads[at] - 1].hash != hash)
+        keys[n_keys] = (struct plan_key){.hash = hash};
+        uint32_t k = smaller(heads[at], n_keys);
+        while (keys[k].hash != hash) {
             at = (at + 1) & (size - 1);
-        if (!heads[at]) {
-            keys[n_keys] = (struct plan_key){.hash = hash};
-            heads[at] = ++n_keys;
+            k = smaller(heads[at], n_keys);
         }
-        add_occurrence(plan, &keys[heads[at] - 1], records[r].entry);
-        records[r].entry = heads[at] - 1;
+        heads[at] = k;
+        n_keys += k == n_keys;
+        add_occurrence(plan, &keys[k], records[r].entry);
+        records[r].key = k;
     }
     return n_keys;
 }
@@ -252,13 +256,12 @@ void fr_plan_look(struct fr_plan *plan, const struct fr_batch *batch, bool ahead
     plan->batch = batch;
     plan->ahead = ahead;
     plan->alone = alone;
-    plan->clicks = batch->n_labels > 0 ? batch->labels : NULL;
+    read_clicks(plan);
     lay_out(plan);
     run(plan, plan->n_units, count_unit);
     place_units(plan);
     run(plan, plan->n_units, scatter_unit);
     run(plan, (size_t)store->n_tables * FR_SHARDS, gather_shard);
-    plan->clicks = NULL;
 }
 
 static void look_ahead(struct fr_store *store, const struct fr_batch *batch, bool alone)

@@ -5,8 +5,8 @@
  * resolve (by shard): occurrences are counted before anything is admitted; then index, gate, touch.
  * A key that is not in memory is read from the cold store first, unless look did.
  *
- * publish (by shard): keys, rows and occurrence lists into struct fr_rows, unique numbers shard
- * after shard.
+ * publish (by shard, right after it): keys, rows and occurrence lists into struct fr_rows, unique
+ * numbers shard after shard.
  *
  * undo (by shard) takes resolve back from what the keys remember: the entry as it was;
  * of two plans in a row the later one first; slices between them are removed.h's.
@@ -100,13 +100,22 @@ static void count_key(const struct resolve *r, struct plan_key *key)
 
 static void remember(const struct resolve *r, const struct plan_key *key, struct plan_undo *undo)
 {
-    undo->known = key->number != FR_NO_ENTRY;
-    if (!undo->known)
+    if (key->number == FR_NO_ENTRY) {
+        undo->state = 0;
         return;
-    if (key->number & FR_LIGHT)
-        undo->light = *fr_entries_light(&r->shard->entries, key->number);
-    else
-        undo->live = *fr_entries_live(&r->shard->entries, key->number);
+    }
+    const struct fr_entry *entry = fr_shard_entry(r->shard, key->number);
+    undo->changed = entry->changed;
+    undo->state = entry->state;
+    undo->flags = entry->flags;
+    undo->reason = entry->reason;
+    undo->recent = entry->recent;
+    if (key->number & FR_LIGHT) {
+        undo->seen_ms = fr_entries_light(&r->shard->entries, key->number)->seen_ms;
+        undo->count = fr_entries_light(&r->shard->entries, key->number)->count;
+    } else {
+        undo->head = fr_entries_live(&r->shard->entries, key->number)->head;
+    }
 }
 
 static void apply_key(const struct resolve *r, struct plan_key *key, struct plan_undo *undo)
@@ -134,36 +143,36 @@ static void apply_key(const struct resolve *r, struct plan_key *key, struct plan
     }
 }
 
+static void fetch_group(const struct resolve *r, uint64_t hash)
+{
+    fr_index_prefetch(&r->shard->index, hash);
+    if (r->table->sketches)
+        fr_sketch_prefetch(&r->table->sketches[r->shard_number], hash);
+}
+
 static void resolve_keys(const struct resolve *r, struct plan_key *keys, struct plan_undo *undo, uint32_t n)
 {
     const struct fr_shard *shard = r->shard;
-    for (uint32_t u = 0; u < n; u++) {
-        if (n - u > GROUP_AHEAD) {
-            fr_index_prefetch(&shard->index, keys[u + GROUP_AHEAD].hash);
-            if (r->table->sketches)
-                fr_sketch_prefetch(&r->table->sketches[r->shard_number], keys[u + GROUP_AHEAD].hash);
+    for (uint32_t u = 0; u < n + GROUP_AHEAD; u++) {
+        if (u < n)
+            fetch_group(r, keys[u].hash);
+        if (u >= GROUP_AHEAD - ENTRY_AHEAD && u < n + GROUP_AHEAD - ENTRY_AHEAD) {
+            struct plan_key *key = &keys[u - (GROUP_AHEAD - ENTRY_AHEAD)];
+            key->number = fr_index_guess(&shard->index, &shard->entries, key->hash);
         }
-        if (n - u > ENTRY_AHEAD)
-            fr_index_prefetch_entry(&shard->index, &shard->entries, keys[u + ENTRY_AHEAD].hash);
-        keys[u].number = fr_shard_find(shard, keys[u].hash);
-        apply_key(r, &keys[u], &undo[u]);
+        if (u < GROUP_AHEAD)
+            continue;
+        struct plan_key *key = &keys[u - GROUP_AHEAD];
+        if (!fr_entries_is(&shard->entries, key->number, key->hash))
+            key->number = fr_shard_find(shard, key->hash);
+        apply_key(r, key, &undo[u - GROUP_AHEAD]);
     }
-    /* A row's place is certain once all rows of the batch are made: the first chunk moves. */
-    for (uint32_t u = 0; u < n; u++)
-        if (keys[u].number != FR_NO_ENTRY && !(keys[u].number & FR_LIGHT))
-            keys[u].row = fr_entries_row(&shard->entries, keys[u].number);
 }
 
-static void resolve_shard(void *context, size_t index, size_t worker)
+static void resolve_shard(struct fr_plan *plan, uint32_t t, uint32_t s)
 {
-    (void)worker;
-    struct fr_plan *plan = context;
-    uint32_t t = (uint32_t)(index / FR_SHARDS), s = (uint32_t)(index % FR_SHARDS);
     struct plan_table *scratch = &plan->tables[t];
-    uint32_t begin = scratch->begin[s], n_keys = scratch->n_unique[s];
-    scratch->sketched[s].n = 0;
-    if (n_keys == 0)
-        return;
+    uint32_t begin = scratch->begin[s];
     struct resolve r = {
         .plan = plan, .table = &plan->store->tables[t], .shard_number = s, .sketched = &scratch->sketched[s]};
     r.shard = &r.table->shards[s];
@@ -171,7 +180,7 @@ static void resolve_shard(void *context, size_t index, size_t worker)
         .n_dirty = r.shard->n_dirty, .dirty_bytes = r.shard->dirty_bytes, .counts = r.shard->counts};
     if (r.shard->evicted > 0)
         fr_tier_take(plan, t, s);
-    resolve_keys(&r, scratch->keys + begin, scratch->undo + begin, n_keys);
+    resolve_keys(&r, scratch->keys + begin, scratch->undo + begin, scratch->n_unique[s]);
 }
 
 /* ---- publish ---- */
@@ -192,29 +201,46 @@ static void place_uniques(struct fr_plan *plan)
     }
 }
 
-static void publish_shard(void *context, size_t index, size_t worker)
+/* All rows of the shard that the batch makes are made: their places are certain. */
+static void publish_shard(struct fr_plan *plan, uint32_t t, uint32_t s)
 {
-    (void)worker;
-    struct fr_plan *plan = context;
-    uint32_t t = (uint32_t)(index / FR_SHARDS), s = (uint32_t)(index % FR_SHARDS);
     const struct plan_table *table = &plan->tables[t];
+    const struct fr_entries *entries = &plan->store->tables[t].shards[s].entries;
     struct fr_table_rows *out = &plan->rows->tables[t];
     struct plan_key *keys = table->keys + table->begin[s];
     uint32_t base = table->unique_begin[s], at = table->begin[s];
     for (uint32_t u = 0; u < table->n_unique[s]; u++) {
+        bool live = !(keys[u].number & FR_LIGHT); /* nor FR_NO_ENTRY */
+        float *row = live ? fr_entries_row(entries, keys[u].number) : NULL;
         out->keys[base + u] = fr_order_key(&plan->store->order, keys[u].hash);
-        out->rows[base + u] = keys[u].row;
-        out->served[base + u] = keys[u].made ? NULL : keys[u].row;
+        out->rows[base + u] = row;
+        out->served[base + u] = keys[u].made ? NULL : row;
         out->occ_begin[base + u] = at;
         uint32_t n = keys[u].n_occurrences;
         keys[u].n_occurrences = at; /* from here on: where its next occurrence goes */
         at += n;
     }
-    for (uint32_t r = table->begin[s]; r < table->begin[s + 1]; r++) {
-        uint32_t u = table->records[r].entry, occurrence = table->records[r].occurrence;
-        out->unique_of[occurrence] = base + u;
-        out->occ[keys[u].n_occurrences++] = occurrence;
+    for (uint32_t r = table->begin[s], slot = 0; r < table->begin[s + 1]; r++) {
+        const struct plan_record *record = &table->records[r];
+        while (record->occurrence >= table->slot_end[slot])
+            slot++;
+        uint32_t place = keys[record->key].n_occurrences++;
+        out->unique_of[record->occurrence] = base + record->key;
+        out->occ[place] = record->occurrence;
+        out->occ_from[place] = slot << FR_ENTRY_BITS | (record->entry & OCC_ENTRY);
     }
+}
+
+static void plan_shard(void *context, size_t index, size_t worker)
+{
+    (void)worker;
+    struct fr_plan *plan = context;
+    uint32_t t = (uint32_t)(index / FR_SHARDS), s = (uint32_t)(index % FR_SHARDS);
+    plan->tables[t].sketched[s].n = 0;
+    if (plan->tables[t].n_unique[s] == 0)
+        return;
+    resolve_shard(plan, t, s);
+    publish_shard(plan, t, s);
 }
 
 static void take_turns(struct fr_store *store)
@@ -234,10 +260,8 @@ static void plan_batch(struct fr_store *store, const struct fr_batch *batch, int
     plan->rows = rows;
     plan->watermark_ms = watermark_ms;
     fr_plan_reserve_rows(plan);
-    size_t n_shards = (size_t)store->n_tables * FR_SHARDS;
-    fr_pool_run(store->pool, n_shards, resolve_shard, plan);
     place_uniques(plan);
-    fr_pool_run(store->pool, n_shards, publish_shard, plan);
+    fr_pool_run(store->pool, (size_t)store->n_tables * FR_SHARDS, plan_shard, plan);
     plan->batch = NULL;
     plan->rows = NULL;
     store->plans++;
@@ -268,18 +292,26 @@ static void undo_key(struct fr_shard *shard, const struct plan_key *key, const s
     uint32_t number = fr_shard_find(shard, key->hash);
     if (number == FR_NO_ENTRY)
         return;
-    bool is_light = number & FR_LIGHT;
-    if (undo->known && undo->entry.state == FR_ENTRY_LIVE) {
-        *fr_entries_live(&shard->entries, number) = undo->live;
-        return;
-    }
-    if (!undo->known || !is_light)
+    bool known = undo->state != 0, is_light = number & FR_LIGHT;
+    if (undo->state != FR_ENTRY_LIVE && (!known || !is_light))
         fr_entry_drop(shard, number);
-    if (!undo->known)
+    if (!known)
         return;
-    if (!is_light)
+    if (undo->state != FR_ENTRY_LIVE && !is_light)
         number = fr_entry_make_pending(shard, key->hash, FR_NO_ENTRY);
-    *fr_entries_light(&shard->entries, number) = undo->light;
+    struct fr_entry *entry = fr_shard_entry(shard, number);
+    *entry = (struct fr_entry){.hash = key->hash,
+                               .changed = undo->changed,
+                               .state = undo->state,
+                               .flags = undo->flags,
+                               .reason = undo->reason,
+                               .recent = undo->recent};
+    if (undo->state == FR_ENTRY_LIVE) {
+        fr_entries_live(&shard->entries, number)->head = undo->head;
+    } else {
+        fr_entries_light(&shard->entries, number)->seen_ms = undo->seen_ms;
+        fr_entries_light(&shard->entries, number)->count = undo->count;
+    }
 }
 
 static void undo_shard(void *context, size_t index, size_t worker)

@@ -7,16 +7,26 @@
 #include "gate.h"
 #include "tables.h"
 
+/* What an occurrence may do, beside its entry number. */
+#define OCC_COUNTS ((uint32_t)1 << 31)  /* some sample of the entry trains, slot admits */
+#define OCC_TRAINS ((uint32_t)1 << 30)  /* some sample of the entry trains */
+#define OCC_TOUCHES ((uint32_t)1 << 29) /* some sample of the entry trains, slot touches */
+#define OCC_SHARED ((uint32_t)1 << 28)  /* the entry is a group */
+#define OCC_FALLS ((uint32_t)1 << 27)   /* the coin of one that counts */
+#define OCC_ENTRY (((uint32_t)1 << FR_ENTRY_BITS) - 1)
+
 struct plan_record {
-    uint64_t hash;
+    union {
+        uint64_t hash;
+        uint32_t key; /* after gather: its number in the shard */
+    };
     uint32_t occurrence;
-    uint32_t entry; /* OCC_* | entry number; after gather: number of the key in its shard */
+    uint32_t entry; /* OCC_* | entry number */
 };
 _Static_assert(sizeof(struct plan_record) == 16, "the largest scratch array");
 
 struct plan_key {
     uint64_t hash;
-    float *row;
     /* per trained sample: a group's ids times its samples may pass 32 bits */
     uint64_t n_counted, n_touched;
     double clicks;
@@ -44,13 +54,19 @@ struct plan_fetched {
 
 /* Beside each key: what was known of it, written while its entry is in the cache anyway. */
 struct plan_undo {
-    bool known; /* there was an entry */
+    /* as in the entry */
+    uint32_t changed;
+    uint8_t state; /* 0: there was none */
+    uint8_t flags, reason, recent;
     union {
-        struct fr_entry entry; /* its beginning */
-        struct fr_live_entry live;
-        struct fr_light_entry light;
+        struct fr_row_head head; /* live */
+        struct {
+            int64_t seen_ms; /* light */
+            uint32_t count;
+        };
     };
 };
+_Static_assert(sizeof(struct plan_undo) == 32, "half a cache line");
 
 struct plan_unit {
     uint32_t slot, entry_begin, entry_end;
@@ -70,6 +86,8 @@ struct plan_group { /* what the trained samples of a group add up to */
 
 struct plan_table {
     uint32_t n_occurrences;
+    uint32_t n_slots;
+    uint32_t *slot_end; /* [n_slots] of the table: where their occurrences end */
     size_t capacity;
     struct plan_record *records; /* [n_occurrences] by shard */
     struct plan_key *keys;       /* a shard's keys begin where its records begin */
@@ -82,7 +100,7 @@ struct plan_table {
     struct plan_fetched fetched[FR_SHARDS];
 };
 
-struct plan_worker { /* find-or-add table of gather: number of the key + 1 */
+struct plan_worker { /* find-or-add table of gather: number of the key; none: UINT32_MAX */
     uint32_t *heads;
 };
 
@@ -95,13 +113,14 @@ struct fr_plan {
     struct plan_worker *workers;
     size_t capacity_groups;
     struct plan_group *groups; /* filled when some column is shared */
-    uint32_t *slot_base;       /* [n_slots] as in fr_rows */
-    bool ahead;                /* it was looked at before its turn */
-    bool alone;                /* by one thread, without the pool */
+    size_t capacity_samples;
+    double *clicks;      /* of the batch's samples: label 0 where it is above 0 */
+    uint32_t *slot_base; /* [n_slots] as in fr_rows */
+    bool ahead;          /* it was looked at before its turn */
+    bool alone;          /* by one thread, without the pool */
     /* The call in progress. */
     const struct fr_batch *batch;
     struct fr_rows *rows;
-    const float *clicks; /* label 0 of the samples; NULL: there is none */
     int64_t watermark_ms;
 };
 
@@ -114,6 +133,7 @@ void fr_plan_reserve_rows(struct fr_plan *plan);
 /* Room for keys of at most records_max records in each worker's find-or-add table. */
 void fr_plan_reserve_heads(struct fr_plan *plan, size_t records_max);
 void fr_plan_reserve_groups(struct fr_plan *plan, uint32_t n_groups);
+void fr_plan_reserve_samples(struct fr_plan *plan, uint32_t n_samples);
 void fr_plan_add_unit(struct fr_plan *plan, struct plan_unit unit);
 
 #endif

@@ -17,6 +17,8 @@ struct fr_plan *fr_plan_new(struct fr_store *store)
     struct fr_plan *plan = fr_alloc(1, sizeof(*plan));
     plan->store = store;
     plan->tables = fr_alloc(store->n_tables, sizeof(*plan->tables));
+    for (uint32_t t = 0; t < store->n_tables; t++)
+        plan->tables[t].slot_end = fr_alloc(store->n_slots, sizeof(*plan->tables[t].slot_end));
     plan->n_workers = fr_pool_workers(store->pool);
     plan->workers = fr_alloc(plan->n_workers, sizeof(*plan->workers));
     plan->slot_base = fr_alloc(store->n_slots + 1, sizeof(*plan->slot_base));
@@ -35,6 +37,7 @@ void fr_plan_free(struct fr_plan *plan)
     if (!plan)
         return;
     for (uint32_t t = 0; t < plan->store->n_tables; t++) {
+        free(plan->tables[t].slot_end);
         free(plan->tables[t].records);
         free(plan->tables[t].keys);
         free(plan->tables[t].undo);
@@ -48,6 +51,7 @@ void fr_plan_free(struct fr_plan *plan)
     free(plan->workers);
     free(plan->slot_base);
     free(plan->groups);
+    free(plan->clicks);
     free(plan->tables);
     free(plan->units);
     free(plan);
@@ -56,6 +60,7 @@ void fr_plan_free(struct fr_plan *plan)
 size_t fr_plan_bytes(const struct fr_plan *plan)
 {
     size_t bytes = plan->capacity_units * sizeof(*plan->units) + plan->capacity_groups * sizeof(*plan->groups) +
+                   plan->capacity_samples * sizeof(*plan->clicks) +
                    plan->n_workers * plan->capacity_heads * sizeof(uint32_t);
     for (uint32_t t = 0; t < plan->store->n_tables; t++) {
         bytes += plan->tables[t].capacity *
@@ -84,6 +89,7 @@ static void release_table_rows(struct fr_table_rows *rows)
     free(rows->unique_of);
     free(rows->occ_begin);
     free(rows->occ);
+    free(rows->occ_from);
 }
 
 void fr_store_rows_free(struct fr_rows *rows)
@@ -134,6 +140,7 @@ void fr_plan_reserve_rows(struct fr_plan *plan)
         out->unique_of = fr_alloc(capacity, sizeof(*out->unique_of));
         out->occ_begin = fr_alloc(capacity + 1, sizeof(*out->occ_begin));
         out->occ = fr_alloc(capacity, sizeof(*out->occ));
+        out->occ_from = fr_alloc(capacity, sizeof(*out->occ_from));
         box->capacity[t] = capacity;
     }
 }
@@ -159,6 +166,15 @@ void fr_plan_reserve_groups(struct fr_plan *plan, uint32_t n_groups)
     plan->capacity_groups = roomy(n_groups);
     free(plan->groups);
     plan->groups = fr_alloc(plan->capacity_groups, sizeof(*plan->groups));
+}
+
+void fr_plan_reserve_samples(struct fr_plan *plan, uint32_t n_samples)
+{
+    if (n_samples <= plan->capacity_samples)
+        return;
+    plan->capacity_samples = roomy(n_samples);
+    free(plan->clicks);
+    plan->clicks = fr_alloc(plan->capacity_samples, sizeof(*plan->clicks));
 }
 
 void fr_plan_add_unit(struct fr_plan *plan, struct plan_unit unit)

@@ -129,7 +129,12 @@ static inline struct fr_entry *fr_shard_entry(const struct fr_shard *shard, uint
 
 /* Puts the entry into the open epoch, once, and counts the memory that takes: the image, and
  * FR_DIRTY_KEY_BYTES whatever the image is. */
-void fr_entry_mark_dirty(struct fr_shard *shard, struct fr_entry *entry, size_t image_size);
+void fr_entry_list_dirty(struct fr_shard *shard, struct fr_entry *entry, size_t image_size);
+static inline void fr_entry_mark_dirty(struct fr_shard *shard, struct fr_entry *entry, size_t image_size)
+{
+    if (!(entry->flags & FR_ENTRY_DIRTY))
+        fr_entry_list_dirty(shard, entry, image_size);
+}
 /* A live entry for a key that has none (FR_NO_ENTRY) or a light one, whose flags it keeps. Its
  * row's floats are undefined, its head is zero. Returns its number; light entries may have
  * moved. */

@@ -168,11 +168,9 @@ static void bench_rows(uint32_t batch, uint32_t dim)
     float *slab = random_floats((size_t)n * floats), *out = random_floats((size_t)n * dim);
     float **rows = fr_alloc(n, sizeof(*rows));
     uint32_t *numbers = fr_alloc((size_t)n + 1, sizeof(*numbers)), *ones = fr_alloc(n, sizeof(*ones));
-    struct fr_occurrence *occurrences = fr_alloc(n, sizeof(*occurrences));
     for (uint32_t i = 0; i < n; i++) {
         numbers[i + 1] = i + 1;
         ones[i] = 1;
-        occurrences[i] = (struct fr_occurrence){i, 0};
     }
     for (uint32_t i = 0; i < n; i++) /* a permutation: no row is two keys' */
         rows[i] = slab + (size_t)((uint64_t)i * 2654435761u % n) * floats;
@@ -193,7 +191,9 @@ static void bench_rows(uint32_t batch, uint32_t dim)
     b.update = (struct fr_row_update){.rows = there,
                                       .occ_begin = counting,
                                       .occ = counting,
-                                      .occurrences = to_device(occurrences, n * sizeof(*occurrences)),
+                                      .occ_from = counting, /* entry i of slot 0 */
+                                      .entry_bits = 31,
+                                      .n_groups = 1,
                                       .source_begin = to_device((const uint32_t[]){0, 1}, 2 * sizeof(uint32_t)),
                                       .sources = to_device(&source, sizeof(source)),
                                       .parts = to_device(&part, sizeof(part)),
@@ -209,7 +209,6 @@ static void bench_rows(uint32_t batch, uint32_t dim)
                             counting,
                             trained,
                             there,
-                            (void *)(uintptr_t)b.update.occurrences,
                             (void *)(uintptr_t)b.update.source_begin,
                             (void *)(uintptr_t)b.update.sources,
                             (void *)(uintptr_t)b.update.parts};

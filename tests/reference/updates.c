@@ -19,7 +19,7 @@ static uint32_t row_gradient(const struct fr_row_update *u, uint32_t unique, uin
     uint32_t count = 0;
     double sum = 0.0;
     for (uint32_t o = u->occ_begin[unique]; o < u->occ_begin[unique + 1]; o++) {
-        struct fr_occurrence at = u->occurrences[u->occ[o]];
+        struct fr_occurrence at = fr_occurrence_at(u, o);
         bool counted = false;
         for (uint32_t k = u->source_begin[at.group]; k < u->source_begin[at.group + 1]; k++) {
             const struct fr_row_source *s = &u->sources[k];

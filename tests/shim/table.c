@@ -100,11 +100,11 @@ static void source_memory(struct shim_staging *s, const struct fr_row_update *u,
 {
     uint32_t ids = 0, entries = 0;
     for (uint32_t o = 0; o < n_occurrences; o++) {
-        const struct fr_occurrence *at = &u->occurrences[u->occ[o]];
-        if (at->group != group)
+        struct fr_occurrence at = fr_occurrence_at(u, o);
+        if (at.group != group)
             continue;
         ids = u->occ[o] - source->first >= ids ? u->occ[o] - source->first + 1 : ids;
-        entries = at->entry >= entries ? at->entry + 1 : entries;
+        entries = at.entry >= entries ? at.entry + 1 : entries;
     }
     fr_shim_view(s, &source->gradient, source->by_id ? ids : entries, u->parts[source->part].dim, SHIM_READ);
     SHIM_ARRAY(s, source->weights, ids, SHIM_READ);
@@ -160,7 +160,7 @@ static uint32_t update_memory(struct shim_staging *s, struct fr_row_update *c, e
     struct fr_row_update u = *c; /* on the host */
     uint32_t n = u.occ_begin[u.end], groups = 0, floats = 0, dims = 0;
     for (uint32_t o = 0; o < n; o++) {
-        uint32_t group = u.occurrences[u.occ[o]].group;
+        uint32_t group = fr_occurrence_at(&u, o).group;
         groups = group >= groups ? group + 1 : groups;
     }
     for (uint32_t p = 0; p < u.n_parts; p++) {
@@ -173,7 +173,7 @@ static uint32_t update_memory(struct shim_staging *s, struct fr_row_update *c, e
     fr_shim_rows(s, &c->rows, u.end, floats, use);
     SHIM_ARRAY(s, c->occ_begin, u.end + 1, SHIM_READ);
     SHIM_ARRAY(s, c->occ, n, SHIM_READ);
-    SHIM_ARRAY(s, c->occurrences, bound_of(u.occ, n), SHIM_READ);
+    SHIM_ARRAY(s, c->occ_from, n, SHIM_READ);
     SHIM_ARRAY(s, c->source_begin, groups + 1, SHIM_READ);
     SHIM_ARRAY(s, c->parts, u.n_parts, SHIM_READ);
     struct fr_row_source *sources = fr_shim_array(s, &c->sources, u.source_begin[groups] * sizeof(*sources));

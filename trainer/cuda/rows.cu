@@ -109,7 +109,7 @@ FR_DEVICE uint32_t sum_occurrences(const struct fr_row_update *u, uint32_t begin
     uint32_t reached = 0;
     for (uint32_t o = begin; o < end; o++) {
         uint32_t number = u->occ[o], counted = 0;
-        struct fr_occurrence at = u->occurrences[number];
+        struct fr_occurrence at = fr_occurrence_at(u, o);
         for (uint32_t k = u->source_begin[at.group]; k < u->source_begin[at.group + 1]; k++) {
             const struct fr_row_source *source = &u->sources[k];
             uint32_t id = number - source->first, bit = 1u << source->part;

@@ -112,17 +112,19 @@ static void fill_sources(const struct graph_run *run)
         for (uint32_t i = 0; i < table->source_begin[graph->tables[t].n_groups]; i++) {
             const struct node *node = &v->nodes[table->source_node[i]];
             bool groups = v->spaces[node->space].level == LEVEL_GROUP;
+            const struct loss_set *trained = &graph->loss_sets[node->set];
+            const struct loss_set *counted = &graph->loss_sets[table->source_set[i]];
             table->sources[i] = (struct fr_row_source){
                 .part = (uint32_t)node->part,
                 .first = run->rows->slot_base[node->slot],
                 .gradient = fr_node_gradients(v, node, 0),
                 .weights = run->at_batch->columns[node->slot].weights,
                 .scale = node->extra,
-                .trained = groups ? graph->loss_sets[node->set].at_groups : graph->loss_sets[node->set].at_samples,
-                .counted = groups ? graph->loss_sets[table->source_set[i]].at_groups
-                                  : graph->loss_sets[table->source_set[i]].at_samples,
+                .trained = groups ? trained->at_groups : trained->at_samples,
+                .counted = groups ? counted->at_groups : counted->at_samples,
                 .masked = node->kind == NODE_SEQUENCE ? v->spaces[node->space].at_masked : NULL,
                 .by_id = node->kind == NODE_SEQUENCE,
+                .whole = !groups && trained->count == graph->n_samples && counted->count == graph->n_samples,
             };
         }
     }

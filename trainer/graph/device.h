@@ -71,7 +71,6 @@ struct cached_row {
 
 /* Of a table, besides its rows: where the device has them. */
 struct device_plan {
-    const struct fr_occurrence *occurrences;
     struct fr_device_long_keys keys;
 };
 

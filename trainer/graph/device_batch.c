@@ -51,20 +51,6 @@ static void take_weights(const struct fr_graph *graph, struct arrival *to, const
 
 /* ---- keys ---- */
 
-/* Where a table's occurrences come from. */
-static const struct fr_occurrence *take_occurrences(const struct fr_graph *graph, const struct fr_batch *batch,
-                                                    const struct fr_rows *rows, uint32_t t)
-{
-    void *host;
-    const struct fr_occurrence *there = fr_graph_device_room(
-        graph->device, (size_t)rows->tables[t].n_occurrences * sizeof(struct fr_occurrence), &host);
-    for (uint32_t s = 0; s < graph->conf->n_slots && host; s++)
-        if (graph->conf->slots[s].table == (int32_t)t)
-            fr_graph_note_slot(graph, &batch->columns[s], s, (struct fr_occurrence *)host + rows->slot_base[s], 0,
-                               fr_batch_entries(batch, s));
-    return there;
-}
-
 /* Keys with more than one block of occurrences, and room for their blocks' sums. */
 static struct fr_device_long_keys take_long_keys(const struct fr_graph *graph, const struct fr_table_rows *rows,
                                                  uint32_t t)
@@ -110,6 +96,7 @@ static void take_keys(const struct fr_graph *graph, struct arrival *arrival, con
     PUT_FIELD(device, *to, from, unique_of, from->n_occurrences);
     PUT_FIELD(device, *to, from, occ_begin, (size_t)from->n_unique + 1);
     PUT_FIELD(device, *to, from, occ, from->n_occurrences);
+    PUT_FIELD(device, *to, from, occ_from, from->n_occurrences);
     arrival->plans[t].keys = take_long_keys(graph, from, t);
 }
 
@@ -160,10 +147,8 @@ void fr_graph_device_take_batch(const struct fr_graph *graph, struct arrival *to
     take_weights(graph, to, batch);
     to->rows.n_tables = rows->n_tables;
     to->rows.n_slots = rows->n_slots;
-    for (uint32_t t = 0; t < graph->conf->n_tables; t++) {
+    for (uint32_t t = 0; t < graph->conf->n_tables; t++)
         take_keys(graph, to, &rows->tables[t], t);
-        to->plans[t].occurrences = take_occurrences(graph, batch, rows, t);
-    }
 }
 
 /* ---- what trains ---- */

@@ -264,20 +264,6 @@ static void forward_node(const struct graph_run *run, const struct node *node, c
     }
 }
 
-/* Notes where the chunk's occurrences come from, for the row gradients; every slot of a table with
- * entries of this level, read by the network or not. */
-static void note_occurrences(const struct graph_run *run, const struct chunk *c)
-{
-    const struct fr_graph *graph = run->graph;
-    for (uint32_t s = 0; s < graph->conf->n_slots; s++) {
-        const struct fr_column *column = &run->batch->columns[s];
-        if (graph->conf->slots[s].kind == FR_SLOT_DENSE || column->shared != (c->level == LEVEL_GROUP))
-            continue;
-        struct fr_occurrence *out = graph->tables[graph->conf->slots[s].table].occurrences + run->rows->slot_base[s];
-        fr_graph_note_slot(graph, column, s, out, c->first, c->first + c->entries);
-    }
-}
-
 /* Rows and masks of sequences that every sample of a group gets a copy of. */
 void fr_graph_fill_expanded(const struct graph_run *run, const struct chunk *c)
 {
@@ -300,8 +286,6 @@ static void forward_level(const struct graph_run *run, const struct chunk *c)
 {
     const struct fr_graph *graph = run->graph;
     const struct variant *v = graph->variant;
-    if (!graph->scoring_only && !run->training && !graph->device)
-        note_occurrences(run, c);
     for (uint32_t n = 0; n < v->n_nodes; n++)
         if (v->spaces[v->nodes[n].space].level == c->level)
             forward_node(run, &v->nodes[n], c);

@@ -189,20 +189,6 @@ static void reserve_chunks(struct fr_graph *graph)
                                    sizeof(*graph->loss_partial));
 }
 
-static void reserve_occurrences(struct fr_graph *graph, const struct fr_rows *rows)
-{
-    FR_CHECK(rows->n_tables == graph->conf->n_tables && rows->n_slots == graph->conf->n_slots);
-    for (uint32_t t = 0; t < rows->n_tables; t++) {
-        struct table_state *table = &graph->tables[t];
-        size_t n = rows->tables[t].n_occurrences;
-        if (n <= table->capacity_occurrences)
-            continue;
-        size_t capacity = n + n / 2; /* occurrences vary from batch to batch */
-        table->occurrences = fr_realloc(table->occurrences, capacity, sizeof(*table->occurrences));
-        table->capacity_occurrences = capacity;
-    }
-}
-
 /* ---- rows and memory of the variant ---- */
 
 static uint32_t whole_chunks(const struct fr_graph *graph, uint32_t rows)
@@ -377,8 +363,7 @@ void fr_graph_prepare(struct graph_run *run)
         set_places(graph, v);
         return;
     }
-    if (!graph->device) /* which has them in its arena */
-        reserve_occurrences(graph, run->rows);
+    FR_CHECK(run->rows->n_tables == graph->conf->n_tables && run->rows->n_slots == graph->conf->n_slots);
     reserve_pairs(graph, batch->n_groups);
     for (uint32_t level = 0; level < LEVELS; level++)
         reserve_partials(graph, v, (enum level)level);

@@ -103,12 +103,11 @@ static void make_tables(struct fr_graph *graph)
     const struct fr_conf *conf = graph->conf;
     graph->layouts = fr_alloc(conf->n_tables, sizeof(*graph->layouts));
     graph->tables = fr_alloc(conf->n_tables, sizeof(*graph->tables));
-    graph->slot_group = fr_alloc(conf->n_slots, sizeof(*graph->slot_group));
     for (uint32_t t = 0; t < conf->n_tables; t++)
         fr_graph_row_layout(&conf->tables[t], &graph->layouts[t]);
     for (uint32_t s = 0; s < conf->n_slots; s++)
         if (conf->slots[s].kind != FR_SLOT_DENSE)
-            graph->slot_group[s] = graph->tables[conf->slots[s].table].n_groups++;
+            graph->tables[conf->slots[s].table].n_groups++;
 }
 
 /* ---- life ---- */
@@ -257,8 +256,6 @@ void fr_graph_free(struct fr_graph *graph)
     }
     for (uint32_t t = 0; t < graph->conf->n_tasks; t++)
         free_task(graph, &graph->tasks[t]);
-    for (uint32_t t = 0; t < graph->conf->n_tables; t++)
-        free(graph->tables[t].occurrences);
     for (uint32_t i = 0; i < graph->n_loss_sets; i++) {
         free(graph->loss_sets[i].samples);
         free(graph->loss_sets[i].groups);
@@ -266,11 +263,10 @@ void fr_graph_free(struct fr_graph *graph)
     fr_graph_release(graph, graph->workspace);
     fr_graph_free_parameters(graph);
     fr_graph_device_free(graph);
-    void *const arrays[] = {
-        graph->outputs,   graph->tasks,      graph->tables,       graph->layouts,           graph->slot_group,
-        graph->trained,   graph->chunk_bits, graph->loss_partial, graph->effective_weights, graph->loss_sets,
-        graph->views,     graph->places,     graph->losses,       graph->sample_losses,     graph->step_counts,
-        graph->pair_sums, graph->pair_blocks};
+    void *const arrays[] = {graph->outputs,       graph->tasks,       graph->tables,       graph->layouts,
+                            graph->trained,       graph->chunk_bits,  graph->loss_partial, graph->effective_weights,
+                            graph->loss_sets,     graph->views,       graph->places,       graph->losses,
+                            graph->sample_losses, graph->step_counts, graph->pair_sums,    graph->pair_blocks};
     for (size_t i = 0; i < FR_ARRAY_LEN(arrays); i++)
         free(arrays[i]);
     free(graph);

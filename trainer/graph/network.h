@@ -327,8 +327,6 @@ struct table_state {
     uint32_t n_parts;
     struct fr_row_part parts[FR_PARTS_MAX]; /* optimizer: of this step */
     uint32_t n_groups;                      /* slots of the table */
-    struct fr_occurrence *occurrences;      /* of this batch; group: slot_group */
-    size_t capacity_occurrences;
 };
 
 struct dense_task {
@@ -366,9 +364,8 @@ struct fr_graph {
     struct dense_task *dense_tasks;
     double *dense_squares; /* [n_dense_tasks] of gradients, for clip_norm */
     struct fr_row_layout *layouts;
-    /* graph.c makes it, n_groups and slot_group; parameters.c fills parts */
+    /* graph.c makes it and n_groups; parameters.c fills parts */
     struct table_state *tables;
-    uint32_t *slot_group;      /* [n_slots] group within its table */
     uint32_t *row_block_begin; /* [n_tables + 1] row tasks by table */
     uint32_t *worker_bits;     /* [workers] */
     float *scratch;            /* [workers, scratch_floats] of row updates */

@@ -130,16 +130,7 @@ void fr_graph_prepare(struct graph_run *run);
 /* nodes.c: FR_CALLED_NODES. */
 void fr_graph_call_node(const struct fr_graph *graph, const struct node *node, const struct chunk *c, bool backward);
 
-/* Where the occurrences of a slot's entries come from; out: of the slot's first. */
-static inline void fr_graph_note_slot(const struct fr_graph *graph, const struct fr_column *column, uint32_t slot,
-                                      struct fr_occurrence *out, uint32_t first, uint32_t end)
-{
-    for (uint32_t i = first; i < end; i++)
-        for (uint32_t p = column->begin[i]; p < column->begin[i + 1]; p++)
-            out[p] = (struct fr_occurrence){.entry = i, .group = graph->slot_group[slot]};
-}
-
-/* forward.c: what the plan says of copied steps; the host's. */
+/* forward.c: copied steps of a chunk; the host's. */
 void fr_graph_fill_expanded(const struct graph_run *run, const struct chunk *c);
 /* forward.c: the passes over all chunks; kernels that are not in one piece are put together. */
 void fr_graph_forward_chunks(struct graph_run *run);

@@ -22,7 +22,8 @@ enum {
     PREFETCH_IDS = 12,  /* ids ahead when pooling */
     PREFETCH_ROWS = 16, /* unique keys ahead when updating */
     PREFETCH_OCCURRENCES = 12,
-    WEIGHTS = 16, /* of rows of one value that are stepped together */
+    WEIGHTS = 16,       /* of rows of one value that are stepped together */
+    PLAIN_DIM_MAX = 16, /* of rows whose loops are of fixed length */
     FLOATS_PER_LINE = 16,
 };
 
@@ -108,10 +109,63 @@ static void gather_vectors(const struct fr_gather *g)
     }
 }
 
+/* Whether each entry has one id, and no weight. */
+FR_CLONES
+static bool has_single_ids(const struct fr_gather *g)
+{
+    const uint32_t *begin = g->begin + g->entry_begin;
+    uint32_t n = g->entry_end - g->entry_begin, other = 0;
+    for (uint32_t s = 0; s <= n; s++)
+        other |= (begin[s] - begin[0]) ^ s;
+    return other == 0 && !g->weights;
+}
+
+/* Without inner loops and foreseeing: the processor has many ids at work by itself. */
+FR_IN_LINE void gather_single(const struct fr_gather *g, uint32_t dim)
+{
+    static const float nothing[PLAIN_DIM_MAX];
+    uint32_t begin = g->begin[g->entry_begin];
+    const uint32_t *restrict unique_of = g->unique_of + begin;
+    float scale = gather_scale(g, begin, begin + 1);
+    for (uint32_t s = 0; s < g->entry_end - g->entry_begin; s++) {
+        const float *row = g->rows[unique_of[s]], *restrict v = row ? row + g->value_offset : nothing;
+        float *restrict out = g->out.values + (g->entry_begin + s) * g->out.ld;
+        for (uint32_t i = 0; i < dim; i++)
+            out[i] = scale * v[i];
+    }
+    for (uint32_t s = g->entry_begin; g->scale && s < g->entry_end; s++)
+        g->scale[s] = scale;
+}
+
+FR_CLONES
+static void gather_single_weights(const struct fr_gather *g)
+{
+    gather_single(g, 1);
+}
+
+FR_CLONES
+static void gather_single_8(const struct fr_gather *g)
+{
+    gather_single(g, 8);
+}
+
+FR_CLONES
+static void gather_single_16(const struct fr_gather *g)
+{
+    gather_single(g, 16);
+}
+
 void fr_cpu_gather(const struct fr_gather *g)
 {
-    if (g->dim == 1)
+    bool is_single = g->entry_begin < g->entry_end && has_single_ids(g);
+    if (g->dim == 1 && is_single)
+        gather_single_weights(g);
+    else if (g->dim == 1)
         gather_weights(g);
+    else if (g->dim == 8 && is_single)
+        gather_single_8(g);
+    else if (g->dim == 16 && is_single)
+        gather_single_16(g);
     else
         gather_vectors(g);
 }
@@ -138,7 +192,7 @@ void fr_cpu_gather_steps(const struct fr_gather_steps *g)
 static inline void prefetch_gradients(const struct fr_row_update *u, uint32_t o)
 {
     uint32_t number = u->occ[o];
-    struct fr_occurrence at = u->occurrences[number];
+    struct fr_occurrence at = fr_occurrence_at(u, o);
     for (uint32_t k = u->source_begin[at.group]; k < u->source_begin[at.group + 1]; k++) {
         const struct fr_row_source *source = &u->sources[k];
         const float *d =
@@ -177,7 +231,7 @@ static inline uint32_t sum_occurrences(const struct fr_row_update *u, uint32_t b
         if (last - o > PREFETCH_OCCURRENCES)
             prefetch_gradients(u, o + PREFETCH_OCCURRENCES);
         uint32_t number = u->occ[o], counted = 0;
-        struct fr_occurrence at = u->occurrences[number];
+        struct fr_occurrence at = fr_occurrence_at(u, o);
         for (uint32_t k = u->source_begin[at.group]; k < u->source_begin[at.group + 1]; k++) {
             const struct fr_row_source *source = &u->sources[k];
             uint32_t id = number - source->first, bit = 1u << source->part;
@@ -242,6 +296,89 @@ static inline void prefetch_unique(const struct fr_row_update *u, uint32_t uniqu
     }
 }
 
+/* ---- rows of one part ---- */
+
+/* Every slot has one reader, of which every entry counts once and nothing is scaled: an occurrence
+ * adds a row of gradients as it is. */
+static bool is_plain(const struct fr_row_update *u)
+{
+    bool plain = u->n_parts == 1 && u->n_groups > 0;
+    for (uint32_t g = 0; plain && g < u->n_groups; g++) {
+        const struct fr_row_source *s = &u->sources[g];
+        plain = u->source_begin[g + 1] == g + 1 && s->whole && !s->by_id && !s->weights && !s->scale && !s->masked;
+    }
+    return plain;
+}
+
+FR_IN_LINE const float *plain_gradient(const struct fr_row_update *u, uint32_t o)
+{
+    struct fr_occurrence at = fr_occurrence_at(u, o);
+    const struct fr_view *gradient = &u->sources[at.group].gradient;
+    return gradient->values + at.entry * gradient->ld;
+}
+
+/* Sum of occurrences [begin, end), at least one, of a key; `last`: end of the list. */
+FR_IN_LINE void sum_plain_block(const struct fr_row_update *u, uint32_t begin, uint32_t end, uint32_t last,
+                                uint32_t dim, float *restrict sum)
+{
+    const float *restrict first = plain_gradient(u, begin);
+    for (uint32_t i = 0; i < dim; i++)
+        sum[i] = first[i];
+    for (uint32_t o = begin; o < end; o++) {
+        if (dim > 1 && last - o > PREFETCH_OCCURRENCES)
+            __builtin_prefetch(plain_gradient(u, o + PREFETCH_OCCURRENCES));
+        const float *restrict d = plain_gradient(u, o);
+        for (uint32_t i = 0; i < dim && o > begin; i++)
+            sum[i] += d[i];
+    }
+}
+
+FR_IN_LINE void sum_plain(const struct fr_row_update *u, uint32_t unique, uint32_t last, uint32_t dim,
+                          float *restrict sum)
+{
+    uint32_t begin = u->occ_begin[unique], end = u->occ_begin[unique + 1];
+    if (end - begin <= FR_OCCURRENCE_BLOCK) {
+        sum_plain_block(u, begin, end, last, dim, sum);
+        return;
+    }
+    sum_plain_block(u, begin, begin + FR_OCCURRENCE_BLOCK, last, dim, sum);
+    for (uint32_t o = begin + FR_OCCURRENCE_BLOCK; o < end; o += FR_OCCURRENCE_BLOCK) {
+        float block[PLAIN_DIM_MAX];
+        sum_plain_block(u, o, end - o < FR_OCCURRENCE_BLOCK ? end : o + FR_OCCURRENCE_BLOCK, last, dim, block);
+        for (uint32_t i = 0; i < dim; i++)
+            sum[i] += block[i];
+    }
+}
+
+/* Steps of the rows, whose length the compiler knows. */
+FR_IN_LINE void update_plain(const struct fr_row_update *u, uint32_t dim)
+{
+    const struct fr_row_part *part = &u->parts[0];
+    uint32_t last = u->occ_begin[u->end];
+    for (uint32_t unique = u->begin; unique < u->end; unique++) {
+        if (u->end - unique > PREFETCH_ROWS)
+            prefetch_unique(u, unique + PREFETCH_ROWS);
+        float *row = u->rows[unique], sum[PLAIN_DIM_MAX];
+        if (!row)
+            continue;
+        sum_plain(u, unique, last, dim, sum);
+        fr_row_step(row + part->value_offset, row + part->state_offset, sum, dim,
+                    u->occ_begin[unique + 1] - u->occ_begin[unique], &part->optimizer);
+    }
+}
+
+FR_CLONES
+static void update_plain_8(const struct fr_row_update *u)
+{
+    update_plain(u, 8);
+}
+
+FR_CLONES
+static void update_plain_16(const struct fr_row_update *u)
+{
+    update_plain(u, 16);
+}
+
 /* ---- rows of one value ---- */
 
 /* Weights of as many rows, column by column: a step of FTRL is three roots and three quotients one
@@ -284,19 +421,35 @@ FR_IN_LINE void put_weight(const struct fr_row_part *part, float *row, float g, 
         step_weights(part, weights);
 }
 
-FR_CLONES
-static void update_weights(const struct fr_row_update *u)
+FR_IN_LINE void update_each_weight(const struct fr_row_update *u, bool plain)
 {
     struct weights weights = {0};
     struct row_sum sum;
+    uint32_t last = u->occ_begin[u->end];
     lay_out_scratch(u, &sum);
     for (uint32_t unique = u->begin; unique < u->end; unique++) {
         if (u->end - unique > PREFETCH_ROWS)
             prefetch_unique(u, unique + PREFETCH_ROWS);
-        if (u->rows[unique] && row_gradient(u, unique, &sum) != 0)
+        if (!u->rows[unique])
+            continue;
+        if (plain)
+            sum_plain(u, unique, last, 1, sum.parts[0]);
+        if (plain || row_gradient(u, unique, &sum) != 0)
             put_weight(&u->parts[0], u->rows[unique], sum.parts[0][0], &weights);
     }
     step_weights(&u->parts[0], &weights);
+}
+
+FR_CLONES
+static void update_weights(const struct fr_row_update *u)
+{
+    update_each_weight(u, false);
+}
+
+FR_CLONES
+static void update_plain_weights(const struct fr_row_update *u)
+{
+    update_each_weight(u, true);
 }
 
 FR_CLONES
@@ -322,8 +475,16 @@ static void update_parts(const struct fr_row_update *u)
 
 void fr_cpu_update_rows(const struct fr_row_update *u)
 {
-    if (has_weights(u))
+    bool plain = is_plain(u);
+    uint32_t dim = plain ? u->parts[0].dim : 0;
+    if (has_weights(u) && plain)
+        update_plain_weights(u);
+    else if (has_weights(u))
         update_weights(u);
+    else if (dim == 8)
+        update_plain_8(u);
+    else if (dim == 16)
+        update_plain_16(u);
     else
         update_parts(u);
 }

@@ -68,13 +68,14 @@ static void update_row(float *row, float *gradient)
 {
     float *rows[] = {row};
     const uint32_t occ_begin[] = {0, 1}, occ[] = {0}, source_begin[] = {0, 1}, trained[] = {1};
-    const struct fr_occurrence occurrences[] = {{0, 0}};
     const struct fr_row_part part = {0, 8, 8, {.kind = FR_OPT_ADAGRAD, .lr = 0.1f, .eps = 1e-8f}};
     const struct fr_row_source source = {.gradient = {gradient, 8}, .trained = trained, .counted = trained};
     fr_shim_ops()->update_rows(&(struct fr_row_update){.rows = rows,
                                                        .occ_begin = occ_begin,
                                                        .occ = occ,
-                                                       .occurrences = occurrences,
+                                                       .occ_from = occ,
+                                                       .entry_bits = 1,
+                                                       .n_groups = 1,
                                                        .source_begin = source_begin,
                                                        .sources = &source,
                                                        .parts = &part,

@@ -11,7 +11,7 @@ struct world {
     struct fr_view memory, narrow, wide;
     float *rows[KEYS], *scratch, *weights;
     uint32_t occ_begin[KEYS + 1], occ[IDS], trained[ENTRIES], source_begin[2];
-    struct fr_occurrence occurrences[IDS];
+    uint32_t occ_from[IDS];
     struct fr_row_source sources[3];
     struct fr_row_part parts[2];
     struct fr_row_update update;
@@ -38,7 +38,7 @@ static void make_world(struct world *w, enum fr_optimizer_kind kind)
     }
     for (uint32_t o = 0; o < IDS; o++) {
         w->occ[o] = o;
-        w->occurrences[o].entry = o * 7 % ENTRIES;
+        w->occ_from[o] = o * 7 % ENTRIES;
     }
     for (uint32_t s = 0; s < ENTRIES; s++)
         w->trained[s] = s % 13 == 4 ? 0 : 1 + s % 2;
@@ -52,7 +52,9 @@ static void make_world(struct world *w, enum fr_optimizer_kind kind)
     w->update = (struct fr_row_update){.rows = w->rows,
                                        .occ_begin = w->occ_begin,
                                        .occ = w->occ,
-                                       .occurrences = w->occurrences,
+                                       .occ_from = w->occ_from,
+                                       .entry_bits = 8,
+                                       .n_groups = 1,
                                        .source_begin = w->source_begin,
                                        .sources = w->sources,
                                        .parts = w->parts,

@@ -234,6 +234,7 @@ static inline void fx_rows_release(struct fixture *fx)
         free(fx->rows.tables[t].unique_of);
         free(fx->rows.tables[t].occ_begin);
         free(fx->rows.tables[t].occ);
+        free(fx->rows.tables[t].occ_from);
     }
     free(fx->rows.tables);
     free(fx->rows.slot_base);
@@ -292,13 +293,17 @@ static inline void fx_resolve(struct fixture *fx)
         table->rows = fr_alloc(fx->vocabulary, sizeof(*table->rows));
         table->unique_of = fr_alloc(n, sizeof(*table->unique_of));
         table->occ = fr_alloc(n, sizeof(*table->occ));
+        table->occ_from = fr_alloc(n, sizeof(*table->occ_from));
         table->occ_begin = fr_alloc(fx->vocabulary + 1, sizeof(*table->occ_begin));
-        uint32_t *number = fr_alloc(fx->vocabulary, sizeof(*number));
+        uint32_t *number = fr_alloc(fx->vocabulary, sizeof(*number)), *from = fr_alloc(n, sizeof(*from)), slot = 0;
         for (uint32_t s = 0; s < fx->conf.n_slots; s++) {
             if (fx->conf.slots[s].table != (int32_t)t)
                 continue;
             rows->slot_base[s] = table->n_occurrences;
-            for (uint32_t p = 0; p < fx_ids(fx, s); p++) {
+            for (uint32_t p = 0, i = 0; p < fx_ids(fx, s); p++) {
+                while (p >= fx->batch.columns[s].begin[i + 1])
+                    i++;
+                from[table->n_occurrences] = slot << FR_ENTRY_BITS | i;
                 uint64_t key = fx->batch.columns[s].keys[p];
                 if (number[key] == 0) {
                     table->keys[table->n_unique] = key;
@@ -308,6 +313,7 @@ static inline void fx_resolve(struct fixture *fx)
                 }
                 table->unique_of[table->n_occurrences++] = number[key] - 1;
             }
+            slot++;
         }
         free(number);
         for (uint32_t o = 0; o < n; o++)
@@ -316,8 +322,12 @@ static inline void fx_resolve(struct fixture *fx)
             table->occ_begin[u + 1] += table->occ_begin[u];
         uint32_t *next = fr_alloc(table->n_unique, sizeof(*next));
         memcpy(next, table->occ_begin, table->n_unique * sizeof(*next));
-        for (uint32_t o = 0; o < n; o++)
-            table->occ[next[table->unique_of[o]]++] = o;
+        for (uint32_t o = 0; o < n; o++) {
+            uint32_t place = next[table->unique_of[o]]++;
+            table->occ[place] = o;
+            table->occ_from[place] = from[o];
+        }
+        free(from);
         free(next);
     }
 }

@@ -67,6 +67,7 @@ static void keep_samples(struct fixture *fx, uint32_t first, uint32_t n)
         free(fx->rows.tables[t].unique_of);
         free(fx->rows.tables[t].occ_begin);
         free(fx->rows.tables[t].occ);
+        free(fx->rows.tables[t].occ_from);
     }
     free(fx->rows.tables);
     free(fx->rows.slot_base);

@@ -129,7 +129,6 @@ FR_CASE(lazy_rows_move_only_when_they_occur)
         float row[GOLDEN_DIM + 2 * GOLDEN_DIM + 1] = {0}, *rows[1] = {row}, scratch[32];
         memcpy(row, golden_start, sizeof(golden_start));
         const uint32_t occ_begin[2] = {0, 1}, occ[1] = {0}, source_begin[2] = {0, 1};
-        const struct fr_occurrence occurrence = {0, 0};
         const struct fr_row_part part = {.dim = GOLDEN_DIM, .state_offset = GOLDEN_DIM, .optimizer = o};
         for (int step = 0; step < GOLDEN_STEPS; step++) {
             float g[GOLDEN_DIM];
@@ -139,7 +138,8 @@ FR_CASE(lazy_rows_move_only_when_they_occur)
             fr_ops_cpu()->update_rows(&(struct fr_row_update){.rows = rows,
                                                               .occ_begin = occ_begin,
                                                               .occ = occ,
-                                                              .occurrences = &occurrence,
+                                                              .occ_from = occ,
+                                                              .entry_bits = 1,
                                                               .source_begin = source_begin,
                                                               .sources = &source,
                                                               .parts = &part,

@@ -63,6 +63,41 @@ FR_CASE(pooling_agrees_with_the_reference)
     }
 }
 
+FR_CASE(an_entry_of_one_id_is_its_row_to_the_bit)
+{
+    struct backend_list list = list_backends();
+    static const uint32_t dims[] = {1, 5, 8, 16};
+    static const enum fr_pooling poolings[] = {FR_ROW_POOLINGS(FR_KIND_MEMBER)};
+    uint32_t begin[IDS + 1];
+    for (uint32_t s = 0; s <= IDS; s++)
+        begin[s] = s;
+    for (size_t b = 0; b < list.n; b++)
+        for (size_t v = 0; v < FR_ARRAY_LEN(dims) * FR_ARRAY_LEN(poolings); v++) {
+            uint32_t dim = dims[v % FR_ARRAY_LEN(dims)];
+            float *rows[UNIQUE], scale[IDS];
+            struct fr_view memory = random_view(UNIQUE, dim + 1, dim + 1, 9), out = random_view(IDS, dim, dim + 2, 10);
+            make_row_pointers(memory.values, dim + 1, rows);
+            list.ops[b]->gather(&(struct fr_gather){.begin = begin,
+                                                    .unique_of = unique_of,
+                                                    .rows = rows,
+                                                    .value_offset = 1,
+                                                    .dim = dim,
+                                                    .entry_begin = 2,
+                                                    .entry_end = IDS,
+                                                    .kind = poolings[v / FR_ARRAY_LEN(dims)],
+                                                    .scale = scale,
+                                                    .out = out});
+            for (uint32_t s = 2; s < IDS; s++)
+                for (uint32_t i = 0; i < dim; i++) {
+                    const float *row = rows[unique_of[s]];
+                    assert_true(out.values[s * out.ld + i] == (row ? row[1 + i] : 0.0f) && scale[s] == 1.0f);
+                }
+            assert_row_ends_untouched(out, IDS, dim);
+            release_guarded(memory.values, UNIQUE * (dim + 1));
+            release_guarded(out.values, IDS * out.ld);
+        }
+}
+
 FR_CASE(means_count_ids_without_a_row)
 {
     struct backend_list list = list_backends();
@@ -89,13 +124,19 @@ FR_CASE(means_count_ids_without_a_row)
     }
 }
 
+enum { ENTRY_BITS = 9 };
+
+static uint32_t from(uint32_t entry, uint32_t group)
+{
+    return group << ENTRY_BITS | entry;
+}
+
 /* Two parts, two groups: group 0 (ids 0-5) reads part 0 twice (sum, and mean with scale) and part
  * 1, id by id; group 1 (ids 6-11) part 0, weighted. */
 struct update_world {
     struct fr_view memory, gradients, step_gradients;
     float *rows[UNIQUE];
-    uint32_t occ_begin[UNIQUE + 1], occ[IDS];
-    struct fr_occurrence occurrences[IDS];
+    uint32_t occ_begin[UNIQUE + 1], occ[IDS], occ_from[IDS];
     uint32_t trained[SAMPLES];
     uint32_t source_begin[3];
     struct fr_row_source sources[4];
@@ -142,8 +183,8 @@ static void make_world(struct update_world *w, enum fr_optimizer_kind kind, uint
     }
     for (uint32_t o = 0; o < IDS; o++)
         w->occ[next[unique_of[o]]++] = o;
-    for (uint32_t o = 0; o < IDS; o++)
-        w->occurrences[o] = (struct fr_occurrence){o % 6 > 4 ? 2 : o % 5, o / 6};
+    for (uint32_t p = 0; p < IDS; p++)
+        w->occ_from[p] = from(w->occ[p] % 6 > 4 ? 2 : w->occ[p] % 5, w->occ[p] / 6);
     for (uint32_t s = 0; s < SAMPLES; s++)
         /* more than 1: an entry shared by so many samples */
         w->trained[s] = s == 1 ? 0 : 1 + s % 3;
@@ -166,7 +207,9 @@ static void make_world(struct update_world *w, enum fr_optimizer_kind kind, uint
     w->update = (struct fr_row_update){.rows = w->rows,
                                        .occ_begin = w->occ_begin,
                                        .occ = w->occ,
-                                       .occurrences = w->occurrences,
+                                       .occ_from = w->occ_from,
+                                       .entry_bits = ENTRY_BITS,
+                                       .n_groups = 2,
                                        .source_begin = w->source_begin,
                                        .sources = w->sources,
                                        .parts = w->parts,
@@ -229,8 +272,7 @@ enum { WEIGHTS = 40, WEIGHT_FLOATS = 3 };
 struct weight_world {
     float memory[WEIGHTS][WEIGHT_FLOATS], gradient[WEIGHTS];
     float *rows[WEIGHTS];
-    uint32_t occ_begin[WEIGHTS + 1], occ[WEIGHTS], trained[WEIGHTS];
-    struct fr_occurrence occurrences[WEIGHTS];
+    uint32_t occ_begin[WEIGHTS + 1], occ[WEIGHTS], occ_from[WEIGHTS], trained[WEIGHTS];
     struct fr_row_part part;
     struct fr_row_source source;
     float scratch[32];
@@ -248,7 +290,7 @@ static void make_weights(struct weight_world *w)
         w->occ[i] = i;
         w->occ_begin[i + 1] = i + 1;
         w->trained[i] = i != 9;
-        w->occurrences[i] = (struct fr_occurrence){.entry = i};
+        w->occ_from[i] = from(i, 0);
     }
     struct fr_optimizer optimizer = {.kind = FR_OPT_FTRL, .lr = 0.1f, .beta = 1.0f, .l1 = 0.2f, .l2 = 0.02f};
     w->part = (struct fr_row_part){0, 1, 1, optimizer};
@@ -261,7 +303,9 @@ static void step_weights(const struct fr_ops *ops, struct weight_world *w, uint3
     ops->update_rows(&(struct fr_row_update){.rows = w->rows,
                                              .occ_begin = w->occ_begin,
                                              .occ = w->occ,
-                                             .occurrences = w->occurrences,
+                                             .occ_from = w->occ_from,
+                                             .entry_bits = ENTRY_BITS,
+                                             .n_groups = 1,
                                              .source_begin = source_begin,
                                              .sources = &w->source,
                                              .parts = &w->part,
@@ -295,6 +339,71 @@ FR_CASE(weights_of_ftrl_are_stepped_as_each_alone)
     }
 }
 
+/* Keys of one reader a slot, one of which occurs more often than a block holds: [PLAIN_KEYS]
+ * rows. */
+enum { PLAIN_KEYS = 40, PLAIN_ENTRIES = 150, PLAIN_IDS = 2 * PLAIN_ENTRIES, PLAIN_DIM_MAX = 17 };
+
+static void step_plainly(const struct fr_ops *ops, enum fr_optimizer_kind kind, uint32_t dim, bool whole, float *memory)
+{
+    uint32_t states = fr_row_state_floats(kind, dim), floats = dim + states, n = 0;
+    uint32_t occ_begin[PLAIN_KEYS + 1] = {0}, occ[PLAIN_IDS], occ_from[PLAIN_IDS], ones[PLAIN_ENTRIES];
+    float *rows[PLAIN_KEYS], *scratch = guarded(2 * ((dim + 15) / 16 * 16));
+    struct fr_view gradients[2];
+    struct fr_row_source sources[2];
+    const struct fr_row_part part = {0, dim, dim, test_optimizer(kind)};
+    const uint32_t source_begin[] = {0, 1, 2};
+    fill(memory, (size_t)PLAIN_KEYS * floats, 60);
+    for (uint32_t s = 0; s < PLAIN_ENTRIES; s++)
+        ones[s] = 1;
+    for (uint32_t g = 0; g < 2; g++) {
+        gradients[g] = random_view(PLAIN_ENTRIES, dim, dim + g, 61 + g);
+        sources[g] = (struct fr_row_source){
+            .first = g * PLAIN_ENTRIES, .gradient = gradients[g], .trained = ones, .counted = ones, .whole = whole};
+    }
+    for (uint32_t u = 0; u < PLAIN_KEYS; u++) {
+        rows[u] = u == 7 ? NULL : memory + (size_t)u * floats;
+        for (uint32_t i = 0; i < states; i++)
+            memory[(size_t)u * floats + dim + i] = fabsf(memory[(size_t)u * floats + dim + i]);
+        for (uint32_t o = 0; o < PLAIN_IDS; o++) {
+            if ((o % 2 ? o * 7 / 2 % PLAIN_KEYS : 0) != u)
+                continue;
+            occ[n] = o;
+            occ_from[n++] = from(o % PLAIN_ENTRIES, o / PLAIN_ENTRIES);
+        }
+        occ_begin[u + 1] = n;
+    }
+    ops->update_rows(&(struct fr_row_update){.rows = rows,
+                                             .occ_begin = occ_begin,
+                                             .occ = occ,
+                                             .occ_from = occ_from,
+                                             .entry_bits = ENTRY_BITS,
+                                             .n_groups = 2,
+                                             .source_begin = source_begin,
+                                             .sources = sources,
+                                             .parts = &part,
+                                             .n_parts = 1,
+                                             .end = PLAIN_KEYS,
+                                             .scratch = scratch});
+    for (uint32_t g = 0; g < 2; g++)
+        release_guarded(gradients[g].values, PLAIN_ENTRIES * gradients[g].ld);
+    release_guarded(scratch, 2 * ((dim + 15) / 16 * 16));
+}
+
+FR_CASE(rows_whose_entries_all_count_are_stepped_to_the_same_bits_without_asking)
+{
+    struct backend_list list = list_backends();
+    static const uint32_t dims[] = {1, 8, 16, PLAIN_DIM_MAX};
+    for (size_t b = 0; b < list.n; b++)
+        for (size_t k = 0; k < FR_ARRAY_LEN(row_kinds); k++)
+            for (size_t d = 0; d < FR_ARRAY_LEN(dims); d++) {
+                float got[PLAIN_KEYS * (3 * PLAIN_DIM_MAX + 2)], want[PLAIN_KEYS * (3 * PLAIN_DIM_MAX + 2)];
+                step_plainly(list.ops[b], row_kinds[k], dims[d], true, got);
+                step_plainly(list.ops[b], row_kinds[k], dims[d], false, want);
+                size_t floats = dims[d] + fr_row_state_floats(row_kinds[k], dims[d]);
+                assert_memory_equal(got, want, PLAIN_KEYS * floats * sizeof(float));
+            }
+}
+
 FR_CASE(a_part_no_trained_occurrence_reaches_keeps_its_bits)
 {
     struct backend_list list = list_backends();
@@ -304,11 +413,11 @@ FR_CASE(a_part_no_trained_occurrence_reaches_keeps_its_bits)
             make_world(&got, row_kinds[k], 8, false);
             make_world(&before, row_kinds[k], 8, false);
             /* key 4 occurs in an untrained sample only, key 2 in group 1 only */
-            for (uint32_t o = 0; o < IDS; o++)
-                if (unique_of[o] == 4)
-                    got.occurrences[o].entry = 1;
-                else if (unique_of[o] == 2)
-                    got.occurrences[o] = (struct fr_occurrence){0, 1};
+            for (uint32_t p = 0; p < IDS; p++)
+                if (unique_of[got.occ[p]] == 4)
+                    got.occ_from[p] = from(1, got.occ[p] / 6);
+                else if (unique_of[got.occ[p]] == 2)
+                    got.occ_from[p] = from(0, 1);
             got.sources[3].first = 0; /* group 1 now holds occurrence 3 as well */
             list.ops[b]->update_rows(&got.update);
             size_t row = got.memory.ld;
@@ -346,9 +455,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pooling_agrees_with_the_reference),
+        cmocka_unit_test(an_entry_of_one_id_is_its_row_to_the_bit),
         cmocka_unit_test(means_count_ids_without_a_row),
         cmocka_unit_test(row_updates_agree_with_the_reference),
         cmocka_unit_test(weights_of_ftrl_are_stepped_as_each_alone),
+        cmocka_unit_test(rows_whose_entries_all_count_are_stepped_to_the_same_bits_without_asking),
         cmocka_unit_test(a_part_no_trained_occurrence_reaches_keeps_its_bits),
         cmocka_unit_test(check_rows_measures_the_gradients_and_changes_nothing),
     };

@@ -39,6 +39,7 @@ FR_CASE(occurrences_are_numbered_slot_by_slot_and_listed_ascending_by_key)
     fr_store_plan(w.store, &b->batch, 1, w.rows);
     /* slot 0: 10 20 10, slot 2: 20 30 10 -> numbers 0..5 */
     const uint64_t by_number[] = {10, 20, 10, 20, 30, 10};
+    const uint32_t entries[] = {0, 0, 1, 0, 1, 1};
     const struct fr_table_rows *rows = table_rows(&w, 0);
     assert_int_equal(w.rows->slot_base[0], 0);
     assert_int_equal(w.rows->slot_base[2], 3);
@@ -53,6 +54,7 @@ FR_CASE(occurrences_are_numbered_slot_by_slot_and_listed_ascending_by_key)
         for (uint32_t i = rows->occ_begin[u]; i < rows->occ_begin[u + 1]; i++) {
             assert_int_equal(by_number[rows->occ[i]], rows->keys[u]);
             assert_true(i == rows->occ_begin[u] || rows->occ[i] > rows->occ[i - 1]);
+            assert_int_equal(rows->occ_from[i], (rows->occ[i] / 3) << FR_ENTRY_BITS | entries[rows->occ[i]]);
         }
     }
     free(b);

@@ -25,6 +25,9 @@ struct fr_row_layout {
  * order), entry by entry: the order in which a row's gradients are summed. For the gate and
  * counters an occurrence in a shared entry counts once per trained sample of its group, so that all
  * sample forms give the same state. */
+enum { FR_ENTRY_BITS = 23 };
+_Static_assert((int)FR_SLOTS_MAX <= 1 << (32 - FR_ENTRY_BITS), "above an entry there is room for a slot");
+
 struct fr_table_rows {
     uint32_t n_unique;
     uint64_t *keys; /* [n_unique] distinct keys, order fixed by the batch alone */
@@ -39,6 +42,9 @@ struct fr_table_rows {
     uint32_t *unique_of; /* [n_occurrences] */
     uint32_t *occ_begin; /* [n_unique + 1] into occ */
     uint32_t *occ;       /* [n_occurrences] occurrence numbers by unique key, ascending */
+    /* [n_occurrences] beside occ: the entry, and above its FR_ENTRY_BITS which of the table's slots
+     * in config order */
+    uint32_t *occ_from;
 };
 
 struct fr_rows {

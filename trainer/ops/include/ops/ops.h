@@ -84,6 +84,7 @@ struct fr_row_source {
     /* by_id: steps that were masked in the forward pass contribute nothing; may be NULL */
     const uint8_t *masked;
     bool by_id;
+    bool whole; /* trained and counted are 1 for every entry */
 };
 
 struct fr_row_part {
@@ -94,14 +95,25 @@ struct fr_row_part {
 struct fr_row_update {
     float *const *rows; /* by unique key; NULL: no row, no gradient */
     const uint32_t *occ_begin, *occ;
-    const struct fr_occurrence *occurrences;
-    const uint32_t *source_begin; /* [groups + 1] into sources */
+    /* beside occ: the entry, and above its bits the slot's number among the sources */
+    const uint32_t *occ_from;
+    uint32_t entry_bits;
+    uint32_t n_groups;
+    const uint32_t *source_begin; /* [n_groups + 1] into sources */
     const struct fr_row_source *sources;
     const struct fr_row_part *parts;
     uint32_t n_parts;
     uint32_t begin, end; /* unique keys of this block */
     float *scratch;      /* [2 x sum over parts of dim rounded up to 16], 64-byte aligned */
 };
+
+FR_HD struct fr_occurrence fr_occurrence_at(const struct fr_row_update *u, uint32_t o)
+{
+    struct fr_occurrence at;
+    at.entry = u->occ_from[o] & (((uint32_t)1 << u->entry_bits) - 1);
+    at.group = u->occ_from[o] >> u->entry_bits;
+    return at;
+}
 
 /* The gradients of a row's occurrences are summed in blocks of so many, one after the other, and
  * the blocks in order: one fixed tree for every backend, whose chains stay short. */
