@@ -259,16 +259,16 @@ static bool must_rotate(const struct fr_durable *durable, const struct fr_journa
            (tail->head_size > 0 && memcmp(tail->head, durable->head, tail->head_size) != 0);
 }
 
-/* Writes and syncs the sealed record *durable->record; *file is where it went: tail, or a file
- * not yet in the index. */
-static enum fr_status write_record(struct fr_durable *durable, uint64_t epoch, struct fr_journal_file *tail,
+/* Writes and syncs *durable->record as the mark's epoch, and notes its digest in the mark; *file is
+ * where it went: tail, or a file not yet in the index. */
+static enum fr_status write_record(struct fr_durable *durable, struct fr_hwm *mark, struct fr_journal_file *tail,
                                    struct fr_journal_file **file, struct fr_err *err)
 {
     struct fr_journal_file *target = tail;
     bool created = must_rotate(durable, tail);
     enum fr_status status = FR_OK;
     if (created) {
-        struct fr_journal_head head = {epoch, durable->head, durable->head_size};
+        struct fr_journal_head head = {mark->epoch, durable->head, durable->head_size};
         status = fr_journal_file_create(&durable->journal, &head, &target, err);
         if (status == FR_E_NO_SPACE)
             return status;
@@ -279,12 +279,11 @@ static enum fr_status write_record(struct fr_durable *durable, uint64_t epoch, s
         return fr_durable_die(durable, status, err);
     char path[PATH_MAX];
     fr_journal_path(&durable->journal, target->first, path);
-    const struct fr_disk *disk = durable->disk;
-    status = fr_disk_write(disk, target->fd, durable->record->data, durable->record->size, target->bytes, path, err);
+    status = fr_journal_write(&durable->journal, target, durable->record, &mark->digest, err);
     if (status == FR_E_NO_SPACE)
         return cut_back(durable, target, created, err);
     if (status == FR_OK)
-        status = fr_disk_sync(disk, target->fd, path, err);
+        status = fr_disk_sync(durable->disk, target->fd, path, err);
     if (status == FR_OK && created && fr_journal_sync_dir(&durable->journal) != 0)
         status = fr_err_set(err, FR_E_IO, "cannot sync directory %s: %s", durable->journal.dir, strerror(errno));
     if (status != FR_OK && created)
@@ -336,12 +335,8 @@ enum fr_status fr_durable_append(struct fr_durable *durable, struct fr_stage *st
 
     const struct fr_buffer *record = durable->record = &stage->record;
     fr_epoch_complete(stage, &durable->order, &before);
-    size_t size = record->size - JOURNAL_RECORD_HEAD;
-    fr_journal_seal(record->data, size);
-    mark.digest = fr_sha256(record->data + JOURNAL_RECORD_HEAD, size);
-
     struct fr_journal_file *file = NULL;
-    status = write_record(durable, mark.epoch, tail, &file, err);
+    status = write_record(durable, &mark, tail, &file, err);
     if (status != FR_OK)
         return status;
     FR_CHECK(file);
@@ -359,7 +354,7 @@ enum fr_status fr_durable_append(struct fr_durable *durable, struct fr_stage *st
     }
     enter_epoch(durable, file, &mark, stage->timeline, &before);
     if (bytes)
-        fr_buffer_append(bytes, record->data + JOURNAL_RECORD_HEAD, size);
+        fr_buffer_append(bytes, record->data + JOURNAL_RECORD_HEAD, record->size - JOURNAL_RECORD_HEAD);
     if (digest)
         *digest = mark.digest;
     fr_durable_keep(durable, mark.epoch, stage);

@@ -29,7 +29,12 @@
 #include "base/crc32c.h"
 #include "durable/durable.h"
 
-enum { NAME_DIGITS = 20, NAME_SIZE = NAME_DIGITS + 3, FIRST_EPOCHS = 64 };
+enum {
+    NAME_DIGITS = 20,
+    NAME_SIZE = NAME_DIGITS + 3,
+    FIRST_EPOCHS = 64,
+    PIECE_BYTES = 256 << 10, /* a part of a core's cache of the second level */
+};
 
 struct file_head {
     uint8_t magic[8];
@@ -151,11 +156,16 @@ uint32_t fr_journal_record_crc(uint64_t size)
     return fr_crc32c(0, &size, sizeof(size));
 }
 
+static void put_record_head(uint8_t *record, uint64_t epoch_size, uint32_t crc)
+{
+    struct record_head head = {.magic = record_magic, .size = epoch_size, .crc = crc};
+    memcpy(record, &head, sizeof(head));
+}
+
 void fr_journal_seal(uint8_t *record, uint64_t epoch_size)
 {
-    struct record_head head = {.magic = record_magic, .size = epoch_size};
-    head.crc = fr_crc32c(fr_journal_record_crc(epoch_size), record + JOURNAL_RECORD_HEAD, (size_t)epoch_size);
-    memcpy(record, &head, sizeof(head));
+    put_record_head(record, epoch_size,
+                    fr_crc32c(fr_journal_record_crc(epoch_size), record + JOURNAL_RECORD_HEAD, (size_t)epoch_size));
 }
 
 enum fr_status fr_journal_record_head(const struct fr_journal *journal, struct fr_journal_file *file, uint64_t offset,
@@ -333,6 +343,37 @@ enum fr_status fr_journal_file_scan(const struct fr_journal *journal, struct fr_
         file->bytes = entry.offset + entry.size;
     }
     return FR_OK;
+}
+
+/* ---- writing ---- */
+
+enum fr_status fr_journal_write(const struct fr_journal *journal, const struct fr_journal_file *file,
+                                const struct fr_buffer *record, struct fr_sha256 *digest, struct fr_err *err)
+{
+    char path[PATH_MAX];
+    fr_journal_path(journal, file->first, path);
+    const uint8_t *epoch = record->data + JOURNAL_RECORD_HEAD;
+    size_t size = record->size - JOURNAL_RECORD_HEAD;
+    uint64_t begin = file->bytes + JOURNAL_RECORD_HEAD;
+    uint32_t crc = fr_journal_record_crc(size);
+    struct fr_sha256_stream *sum = fr_sha256_stream_new();
+    enum fr_status status = FR_OK;
+    for (size_t at = 0; at < size && status == FR_OK; at += PIECE_BYTES) {
+        size_t n = size - at < PIECE_BYTES ? size - at : PIECE_BYTES;
+        crc = fr_crc32c(crc, epoch + at, n);
+        fr_sha256_stream_update(sum, epoch + at, n);
+        if (at > 0)
+            status = fr_disk_write(journal->disk, file->fd, epoch + at, n, begin + at, path, err);
+    }
+    struct fr_sha256 all = fr_sha256_stream_end(sum);
+    fr_sha256_stream_free(sum);
+    size_t first = JOURNAL_RECORD_HEAD + (size < PIECE_BYTES ? size : PIECE_BYTES);
+    put_record_head(record->data, size, crc);
+    if (status == FR_OK)
+        status = fr_disk_write(journal->disk, file->fd, record->data, first, file->bytes, path, err);
+    if (status == FR_OK)
+        *digest = all;
+    return status;
 }
 
 /* ---- creating, index ---- */

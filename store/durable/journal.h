@@ -102,6 +102,12 @@ struct fr_journal_file *fr_journal_find(const struct fr_journal *journal, uint64
 
 /* Fills the JOURNAL_RECORD_HEAD bytes in front of an epoch's bytes. */
 void fr_journal_seal(uint8_t *record, uint64_t epoch_size);
+/* Seals a record and writes it behind the file's last epoch; *digest is the epoch's. It goes in
+ * pieces, which the processor's cache still has from the sums when they are written. The head needs
+ * the CRC of all, so it and the first piece come last. */
+enum fr_status fr_journal_write(const struct fr_journal *journal, const struct fr_journal_file *file,
+                                const struct fr_buffer *record, struct fr_sha256 *digest,
+                                struct fr_err *err) FR_MUST_CHECK;
 /* the CRC of the length alone, to be continued over the bytes */
 uint32_t fr_journal_record_crc(uint64_t size);
 /* size and CRC of the record whose epoch begins at offset. */
