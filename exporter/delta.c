@@ -4,9 +4,9 @@
  * sections when the announcement says so, and the announcement itself. Pending images, silent
  * absences, optimizer state, counters, `seen` and every other section are private and left out.
  * Everything is taken from the epoch and from the head of its journal file, so a resend after years
- * is byte-identical. Images come by hash and records go by key, so how rows lie on the topic does
- * not tell the state's order. Data comes from a disk: what does not fit is FR_E_CORRUPT, never an
- * assertion.
+ * is byte-identical. Images come by hash and records go by key (delta_rows.c), so how rows lie on
+ * the topic does not tell the state's order. Data comes from a disk: what does not fit is
+ * FR_E_CORRUPT, never an assertion.
  *
  * Thread: any, no state. It does not read the journal or send. */
 #include "exporter/delta.h"
@@ -16,13 +16,11 @@
 
 #include "base/arena.h"
 #include "base/check.h"
-#include "base/radix.h"
+#include "delta_rows.h"
 
-enum { DENSE_MAX = 4096, ROWS_AHEAD = 16, PIECE_BYTES_MAX = 64 << 20 };
+enum { DENSE_MAX = 4096, PIECE_BYTES_MAX = 64 << 20 };
 
 struct public_epoch {
-    struct fr_delta_row *rows; /* ascending (table, key) */
-    size_t n_rows;
     struct fr_dense_view *views; /* own the names that dense points to */
     struct fr_delta_dense *dense;
     size_t n_dense;
@@ -34,70 +32,10 @@ struct public_epoch {
 
 static void release(struct public_epoch *shown)
 {
-    free(shown->rows);
     free(shown->views);
     free(shown->dense);
     free(shown->offsets);
     fr_arena_release(&shown->arena);
-}
-
-/* Delta records go by key, an epoch's images by hash. Of several epochs the newest image of a key
- * stays: the sort is stable. Memory: 32 bytes a row, and the rows once more. */
-static void sort_rows(struct public_epoch *out, bool merges)
-{
-    size_t n = out->n_rows;
-    if (n < 2)
-        return;
-    FR_CHECK(n <= UINT32_MAX);
-    struct fr_radix_item *items = fr_alloc(n, sizeof(*items)), *spare = fr_alloc(n, sizeof(*spare));
-    struct fr_delta_row *sorted = fr_alloc(n, sizeof(*sorted));
-    for (uint32_t i = 0; i < n; i++)
-        items[i] = (struct fr_radix_item){out->rows[i].key, out->rows[i].table, i};
-    const struct fr_radix_item *order = fr_radix_sort(items, spare, (uint32_t)n);
-    size_t kept = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (i + ROWS_AHEAD < n)
-            __builtin_prefetch(&out->rows[order[i + ROWS_AHEAD].index]);
-        const struct fr_delta_row *row = &out->rows[order[i].index], *before = kept ? &sorted[kept - 1] : NULL;
-        if (merges && before && before->key == row->key && before->table == row->table)
-            kept--;
-        sorted[kept++] = *row;
-    }
-    out->n_rows = kept;
-    free(items);
-    free(spare);
-    free(out->rows);
-    out->rows = sorted;
-}
-
-static enum fr_status take_rows(const struct fr_codec_settings *settings, const struct fr_epoch *epoch,
-                                struct public_epoch *out, struct fr_err *err)
-{
-    size_t room = out->n_rows + epoch->n_images;
-    out->rows = fr_realloc(out->rows, room ? room : 1, sizeof(*out->rows));
-    const uint8_t *at = NULL;
-    struct fr_image image;
-    while (fr_epoch_next(epoch, &at, &image) == FR_OK) {
-        bool is_row = image.kind == FR_IMAGE_ROW;
-        if (!is_row && (image.kind != FR_IMAGE_ABSENT || image.reason == FR_ABSENT_SILENT))
-            continue;
-        if (image.table >= settings->n_tables)
-            return fr_err_set(err, FR_E_CORRUPT,
-                              "epoch %llu: an image of table %u, but its journal file knows %u tables",
-                              (unsigned long long)epoch->epoch, image.table, settings->n_tables);
-        const struct fr_codec_table *table = &settings->tables[image.table];
-        if (is_row && image.size < FR_ROW_IMAGE_HEAD + (size_t)table->value_floats * sizeof(float))
-            return fr_err_set(err, FR_E_CORRUPT,
-                              "epoch %llu: a row image of table %s has %u bytes, too few for %u values",
-                              (unsigned long long)epoch->epoch, table->name, image.size, table->value_floats);
-        FR_CHECK(out->n_rows < room);
-        out->rows[out->n_rows++] =
-            (struct fr_delta_row){.key = image.key,
-                                  .table = image.table,
-                                  .why = image.reason,
-                                  .values = is_row ? (const void *)(image.bytes + FR_ROW_IMAGE_HEAD) : NULL};
-    }
-    return FR_OK;
 }
 
 /* Takes the parameters that the epoch holds: those that changed since they were last published. */
@@ -195,13 +133,11 @@ static void fill_commit(struct public_epoch *shown, struct fr_delta_commit *comm
     fr_export_announce_snapshot(&announcement->snapshot, commit);
 }
 
-static enum fr_status take_epoch(const struct fr_codec_settings *settings, const struct fr_epoch *epoch,
-                                 struct public_epoch *out, bool *with_model, struct fr_err *err)
+static enum fr_status take_epoch(const struct fr_epoch *epoch, struct public_epoch *out, bool *with_model,
+                                 struct fr_err *err)
 {
     fr_arena_reset(&out->arena);
     enum fr_status status = take_announcement(epoch, &out->arena, &out->announcement, err);
-    if (status == FR_OK)
-        status = take_rows(settings, epoch, out, err);
     if (status == FR_OK && out->announcement.publish_dense)
         status = take_dense(epoch, out, err);
     *with_model |= status == FR_OK && out->announcement.publish_model;
@@ -219,9 +155,11 @@ enum fr_status fr_export_span(const struct fr_codec_settings *settings, const st
     bool begins_timeline = first->epoch == 1 && first->timeline > 1, with_model = false;
     enum fr_status status = FR_OK;
     for (size_t i = 0; i < span->n && status == FR_OK; i++)
-        status = take_epoch(settings, &span->epochs[i], shown, &with_model, err);
+        status = take_epoch(&span->epochs[i], shown, &with_model, err);
+    struct fr_export_room own = {0}, *room = span->room ? span->room : &own;
+    if (status == FR_OK)
+        status = fr_export_rows(settings, span->epochs, span->n, room, err);
     if (status == FR_OK) {
-        sort_rows(shown, span->n > 1);
         sort_dense(shown);
         struct fr_delta_epoch delta = {.timeline = last->timeline,
                                        .epoch = last->epoch,
@@ -230,8 +168,8 @@ enum fr_status fr_export_span(const struct fr_codec_settings *settings, const st
                                        .previous = first->epoch > 1 ? fr_sha256_u64(&first->previous) : 0,
                                        .with_model = with_model,
                                        .rewind = begins_timeline ? &to_nothing : span->rewind,
-                                       .rows = shown->rows,
-                                       .n_rows = shown->n_rows,
+                                       .rows = room->rows,
+                                       .n_rows = room->n_rows,
                                        .dense = shown->dense,
                                        .n_dense = shown->n_dense};
         fill_commit(shown, &delta.commit);
@@ -241,6 +179,7 @@ enum fr_status fr_export_span(const struct fr_codec_settings *settings, const st
                        (unsigned long long)last->epoch, (unsigned long long)settings->piece_max,
                        fr_status_name(status));
     }
+    fr_export_room_release(&own);
     release(shown);
     free(shown);
     return status;
@@ -249,7 +188,7 @@ enum fr_status fr_export_span(const struct fr_codec_settings *settings, const st
 enum fr_status fr_export_epoch(const struct fr_codec_settings *settings, const struct fr_epoch *epoch,
                                fr_delta_sink *sink, void *self, uint64_t *saturated, struct fr_err *err)
 {
-    const struct fr_export_span one = {epoch, 1, NULL};
+    const struct fr_export_span one = {.epochs = epoch, .n = 1};
     return fr_export_span(settings, &one, sink, self, saturated, err);
 }
 

@@ -22,7 +22,6 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "exporter/delta.h"
 
 enum { BACKOFF_MIN_MS = 100, BACKOFF_MAX_MS = 5000, PURGE_MS = 1000, TIMESTAMP_SKEW_MS = 3600 * 1000 };
 /* Below the epoch in a delivery report. */
@@ -267,6 +266,7 @@ void fr_publisher_free(struct fr_publisher *publisher)
     fr_publisher_hps_free(publisher->out.hps);
     fr_buffer_release(&publisher->borrowed.own);
     fr_buffer_release(&publisher->head_bytes);
+    fr_export_room_release(&publisher->room);
     free(publisher);
 }
 
@@ -333,7 +333,7 @@ static enum fr_status encode_epoch(struct fr_publisher *publisher, uint64_t numb
         return fr_err_set(err, status, "the head of the journal file of epoch %" PRIu64 " does not parse", number);
     uint64_t saturated = 0, asked = settings.piece_max;
     struct fr_delta_rewind room;
-    const struct fr_export_span one = {&epoch, 1, fr_publisher_rewind_of(publisher, number, &room)};
+    const struct fr_export_span one = {&epoch, 1, fr_publisher_rewind_of(publisher, number, &room), &publisher->room};
     out->begins = number == 1 || one.rewind;
     fr_publisher_begin_sent(publisher, number, &epoch);
     if (settings.np != publisher->options.partitions)

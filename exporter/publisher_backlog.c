@@ -20,7 +20,6 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "exporter/delta.h"
 
 /* What a merge reads at a time, and holds with the records made of it. */
 #define MERGE_BYTES (UINT64_C(32) << 20)
@@ -119,7 +118,7 @@ static enum fr_status encode(struct fr_publisher *publisher, const struct window
     const struct fr_epoch *first = &window->epochs[0], *last = &window->epochs[window->n - 1];
     struct fr_delta_rewind room;
     const struct fr_export_span span = {window->epochs, window->n,
-                                        fr_publisher_rewind_of(publisher, first->epoch, &room)};
+                                        fr_publisher_rewind_of(publisher, first->epoch, &room), &publisher->room};
     struct fr_codec_settings settings;
     uint64_t saturated = 0;
     enum fr_status status = fr_codec_settings_parse(window->head.data, window->head.size, &settings);

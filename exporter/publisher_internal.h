@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "exporter/delta.h"
 #include "exporter/full.h"
 #include "exporter/publisher.h"
 #include "kafka/kafka.h"
@@ -130,6 +131,7 @@ struct fr_publisher {
     uint64_t retry_at_ns, backoff_ms;
     struct fr_borrowed_epoch borrowed;
     struct fr_buffer head_bytes;
+    struct fr_export_room room;
     _Atomic uint64_t offered;
     struct fr_publisher_status tally;
     pthread_mutex_t mutex;             /* of status only */

@@ -12,6 +12,15 @@
  * row, the model or the commit does not fit piece_max), or the sink's status. */
 enum fr_status fr_export_epoch(const struct fr_codec_settings *settings, const struct fr_epoch *epoch,
                                fr_delta_sink *sink, void *self, uint64_t *saturated, struct fr_err *err) FR_MUST_CHECK;
+/* Memory that one call leaves to the next: 24 bytes for each row of the largest epoch. Zeroed: none
+ * yet. */
+struct fr_export_room {
+    struct fr_delta_row *rows;
+    size_t n_rows, capacity;
+    uint32_t *places;
+    size_t capacity_places;
+};
+void fr_export_room_release(struct fr_export_room *room);
 /* Several consecutive epochs of one timeline and one head as one, the newest, with `from` the
  * first: the newest public image of each key, tombstones too, the newest published value of each
  * parameter, the model when one of them has it. What a replica has after it is what it would have
@@ -20,6 +29,7 @@ struct fr_export_span {
     const struct fr_epoch *epochs;
     size_t n;                             /* at least 1 */
     const struct fr_delta_rewind *rewind; /* what it begins with beside; NULL: nothing */
+    struct fr_export_room *room;          /* NULL: memory of its own */
 };
 enum fr_status fr_export_span(const struct fr_codec_settings *settings, const struct fr_export_span *span,
                               fr_delta_sink *sink, void *self, uint64_t *saturated, struct fr_err *err) FR_MUST_CHECK;
