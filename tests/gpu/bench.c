@@ -217,7 +217,6 @@ static void bench_rows(uint32_t batch, uint32_t dim)
     free(rows);
     free(numbers);
     free(ones);
-    free(occurrences);
 }
 
 /* ---- products ---- */
