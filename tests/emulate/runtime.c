@@ -133,6 +133,11 @@ static void begin_graph(struct fr_device_queue *queue)
     fr_device_graphs_begin(&queue->graphs);
 }
 
+static void cut_graph(struct fr_device_queue *queue)
+{
+    fr_device_graphs_cut(&queue->graphs);
+}
+
 static void end_graph(struct fr_device_queue *queue)
 {
     fr_device_graphs_end(&queue->graphs, queue, &graph_calls);
@@ -391,6 +396,7 @@ const struct fr_device_api *fr_emulate_api(void)
         .upload_beside = upload_beside,
         .join_beside = join_beside,
         .begin_graph = begin_graph,
+        .cut_graph = cut_graph,
         .end_graph = end_graph,
         .count_graphs = count_graphs,
         .finish = finish,

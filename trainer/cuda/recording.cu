@@ -147,7 +147,16 @@ static struct fr_device_graph *make(struct fr_device_graphs *graphs, struct fr_d
 void fr_device_graphs_begin(struct fr_device_graphs *graphs)
 {
     fr_device_recording_clear(&graphs->now);
+    graphs->n_pieces = 0;
     graphs->recording = true;
+}
+
+void fr_device_graphs_cut(struct fr_device_graphs *graphs)
+{
+    if (!graphs->recording || graphs->now.n == 0 || graphs->n_pieces == FR_DEVICE_PIECES)
+        return;
+    exchange(&graphs->pieces[graphs->n_pieces++], &graphs->now);
+    fr_device_recording_clear(&graphs->now);
 }
 
 void fr_device_graphs_flush(struct fr_device_graphs *graphs, struct fr_device_queue *queue,
@@ -156,16 +165,15 @@ void fr_device_graphs_flush(struct fr_device_graphs *graphs, struct fr_device_qu
     if (!graphs->recording)
         return;
     graphs->recording = false;
+    for (uint32_t i = 0; i < graphs->n_pieces; i++)
+        calls->start(queue, &graphs->pieces[i]);
     calls->start(queue, &graphs->now);
 }
 
-void fr_device_graphs_end(struct fr_device_graphs *graphs, struct fr_device_queue *queue,
-                          const struct fr_device_graph_calls *calls)
+/* `now`, as a graph or call by call. */
+static void start_piece(struct fr_device_graphs *graphs, struct fr_device_queue *queue,
+                        const struct fr_device_graph_calls *calls)
 {
-    bool any = graphs->recording && graphs->now.n > 0;
-    graphs->recording = false;
-    if (!any)
-        return;
     struct fr_device_graph *graph = find(graphs);
     if (graph)
         change(queue, graph, &graphs->now, calls);
@@ -178,6 +186,21 @@ void fr_device_graphs_end(struct fr_device_graphs *graphs, struct fr_device_queu
     }
     graph->used = ++graphs->counts.launched;
     calls->launch(queue, graph);
+}
+
+void fr_device_graphs_end(struct fr_device_graphs *graphs, struct fr_device_queue *queue,
+                          const struct fr_device_graph_calls *calls)
+{
+    if (!graphs->recording)
+        return;
+    graphs->recording = false;
+    for (uint32_t i = 0; i < graphs->n_pieces; i++) {
+        exchange(&graphs->pieces[i], &graphs->now); /* the last one waits there */
+        start_piece(graphs, queue, calls);
+        exchange(&graphs->pieces[i], &graphs->now);
+    }
+    if (graphs->now.n > 0)
+        start_piece(graphs, queue, calls);
 }
 
 void fr_device_graphs_forget(struct fr_device_graphs *graphs, struct fr_device_queue *queue,
@@ -198,5 +221,7 @@ void fr_device_graphs_release(struct fr_device_graphs *graphs, struct fr_device_
         fr_device_recording_release(&graphs->kept[i].recording);
     for (int i = 0; i < FR_DEVICE_SHAPES; i++)
         fr_device_recording_release(&graphs->seen[i]);
+    for (int i = 0; i < FR_DEVICE_PIECES; i++)
+        fr_device_recording_release(&graphs->pieces[i]);
     fr_device_recording_release(&graphs->now);
 }

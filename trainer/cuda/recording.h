@@ -2,10 +2,10 @@
  * other arguments, launched as one graph whose changed kernels get theirs.
  *
  * Two recordings have the same shape when they start the same kernels in the same order, and all
- * else is equal: products, copies, zeroed memory. Batches of a size give such steps unless they
- * have sequences. What has the shape of one of the last FR_DEVICE_SHAPES is made a graph;
- * FR_DEVICE_GRAPHS are kept, and the one used least recently goes. What is not a graph's is started
- * call by call, with the same bits.
+ * else is equal: products, copies, zeroed memory. Batches of a size give such steps, but for the
+ * pieces that have a row for each step of a sequence. What has the shape of one of the last
+ * FR_DEVICE_SHAPES is made a graph; FR_DEVICE_GRAPHS are kept, and the one used least recently
+ * goes. What is not a graph's is started call by call, with the same bits.
  *
  * The queue's implementation (runtime.cu, tests/emulate/runtime.c) gives the five functions that
  * differ. Private to the module. Thread: the queue's owner. */
@@ -18,7 +18,8 @@
 extern "C" {
 #endif
 
-enum { FR_DEVICE_GRAPHS = 8, FR_DEVICE_SHAPES = 4 };
+/* Beyond so many pieces what follows belongs to the last. */
+enum { FR_DEVICE_GRAPHS = 16, FR_DEVICE_SHAPES = 32, FR_DEVICE_PIECES = 32 };
 
 /* A join is never a graph's: what it waits for was started before the graph is. */
 enum fr_started_kind {
@@ -66,6 +67,8 @@ struct fr_device_graph {
 struct fr_device_graphs {
     bool recording, off;                             /* off: no graph is made any more */
     struct fr_recording now, seen[FR_DEVICE_SHAPES]; /* the latter in turns */
+    struct fr_recording pieces[FR_DEVICE_PIECES];    /* before `now`, that wait for the end */
+    uint32_t n_pieces;
     uint32_t turn;
     struct fr_device_graph kept[FR_DEVICE_GRAPHS];
     struct fr_device_graph_counts counts;
@@ -84,6 +87,8 @@ struct fr_device_graph_calls {
 
 /* What is started from here on is written down in graphs->now, and starts when it ends. */
 void fr_device_graphs_begin(struct fr_device_graphs *graphs);
+/* What follows is another graph. */
+void fr_device_graphs_cut(struct fr_device_graphs *graphs);
 void fr_device_graphs_end(struct fr_device_graphs *graphs, struct fr_device_queue *queue,
                           const struct fr_device_graph_calls *calls);
 /* Starts what was written down so far, call by call, and writes no more: for whoever has to

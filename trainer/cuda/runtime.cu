@@ -185,6 +185,11 @@ static void begin_graph(struct fr_device_queue *queue)
     fr_device_graphs_begin(&queue->graphs);
 }
 
+static void cut_graph(struct fr_device_queue *queue)
+{
+    fr_device_graphs_cut(&queue->graphs);
+}
+
 static void end_graph(struct fr_device_queue *queue)
 {
     fr_device_graphs_end(&queue->graphs, queue, &graph_calls);
@@ -219,11 +224,11 @@ static void *allocate(struct fr_device_queue *queue, size_t bytes)
 /* What was written down may need it. */
 static void release(struct fr_device_queue *queue, void *memory)
 {
+    if (!memory)
+        return;
     enter(queue);
-    if (memory)
-        flush(queue);
-    if (memory)
-        keep(queue, cudaFree(memory), "cudaFree");
+    flush(queue);
+    keep(queue, cudaFree(memory), "cudaFree");
 }
 
 static void *allocate_pinned(struct fr_device_queue *queue, size_t bytes)
@@ -296,12 +301,7 @@ static const __nv_bfloat16 *rounded(struct fr_device_queue *queue, int which, co
             keep(queue, cudaErrorMemoryAllocation, "factors in bf16");
     }
     struct round_call call = {rows, columns, ld, values, queue->rounded[which]};
-    void *arguments[] = {&call};
-    if (queue->status == FR_OK)
-        keep(queue,
-             cudaLaunchKernel((const void *)round_kernel, fr_queue_blocks(queue, rows * columns), FR_BLOCK, arguments,
-                              0, queue->stream),
-             "round_kernel");
+    FR_LAUNCH(queue, round_kernel, fr_queue_blocks(queue, rows * columns), call);
     return queue->rounded[which];
 }
 
@@ -581,6 +581,7 @@ static const struct fr_device_api api = {
     .upload_beside = upload_beside,
     .join_beside = join_beside,
     .begin_graph = begin_graph,
+    .cut_graph = cut_graph,
     .end_graph = end_graph,
     .count_graphs = count_graphs,
     .finish = finish,

@@ -172,6 +172,30 @@ void fr_graph_device_send(struct graph_device *device)
         device->api->join_beside(device->queue);
 }
 
+void fr_graph_device_begin_piece(struct graph_device *device)
+{
+    device->of_steps = false;
+    device->api->begin_graph(device->queue);
+}
+
+static bool has_steps(const struct variant *v, const struct node *node)
+{
+    bool any = v->spaces[node->space].slot != FR_NO_INDEX;
+    for (uint32_t i = 0; i < node->n_arguments; i++)
+        any |= v->spaces[v->nodes[node->arguments[i].node].space].slot != FR_NO_INDEX;
+    return any;
+}
+
+void fr_graph_device_turn_to(const struct fr_graph *graph, const struct node *node)
+{
+    struct graph_device *device = graph->device;
+    bool of_steps = device && node && has_steps(graph->variant, node);
+    if (!device || of_steps == device->of_steps)
+        return;
+    device->api->cut_graph(device->queue);
+    device->of_steps = of_steps;
+}
+
 void fr_graph_device_end_piece(struct graph_device *device)
 {
     fr_graph_device_send(device);

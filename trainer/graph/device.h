@@ -100,6 +100,7 @@ struct graph_device {
     bool bf16;
     bool waiting;          /* something was started since the last finish */
     bool stepping;         /* updates were, and nobody asked what became of them */
+    bool of_steps;         /* what is started now has rows per step */
     enum fr_status status; /* final; the text is in err */
     struct fr_err err;
 
@@ -159,8 +160,13 @@ const void *fr_graph_device_put(struct graph_device *device, const void *array, 
 void fr_graph_device_send(struct graph_device *device);
 /* An arena that nothing on its way reads is empty again. */
 void fr_graph_device_begin_arena(struct graph_device *device, struct arena *arena);
-/* What was begun as one piece (begin_graph) starts, with all it reads. */
+/* What is started from begin to end starts at its end, with all it reads. */
+void fr_graph_device_begin_piece(struct graph_device *device);
 void fr_graph_device_end_piece(struct graph_device *device);
+/* It goes on with this node; NULL: with what has no steps. Nodes that read or write a row for each
+ * step of a sequence have graphs of their own: how many rows those are differs from batch to batch,
+ * and what is between them is the same graph each time. Nothing on the processor. */
+void fr_graph_device_turn_to(const struct fr_graph *graph, const struct node *node);
 
 uint32_t *fr_graph_device_bits(struct graph_device *device, enum fr_device_word word);
 double *fr_graph_device_sum(struct graph_device *device, uint32_t loss);

@@ -125,7 +125,7 @@ void fr_graph_device_forward(struct graph_run *run)
         return;
     run->at_batch = &device->now->batch;
     run->at_rows = &device->now->rows;
-    device->api->begin_graph(device->queue);
+    fr_graph_device_begin_piece(device);
     fr_graph_device_push(graph);
     fr_graph_gather_kernels(run);
     fr_graph_forward_chunks(run);
@@ -403,7 +403,7 @@ static enum fr_status make_sure(const struct graph_run *run, uint32_t *refused)
 {
     struct fr_graph *graph = run->graph;
     struct graph_device *device = graph->device;
-    device->api->begin_graph(device->queue);
+    fr_graph_device_begin_piece(device);
     check_rows(run);
     fr_graph_device_end_piece(device);
     enum fr_status status = ask(device);
@@ -412,7 +412,7 @@ static enum fr_status make_sure(const struct graph_run *run, uint32_t *refused)
     *refused = answered(device, FR_DEVICE_ROWS) > fr_f32_bits(FR_GRADIENT_MAX) ? FR_REFUSED_GRADIENT : 0;
     if (*refused)
         return FR_OK;
-    device->api->begin_graph(device->queue);
+    fr_graph_device_begin_piece(device);
     fr_graph_clear(graph, fr_graph_device_bits(device, FR_DEVICE_REFUSED), sizeof(uint32_t));
     update(run);
     fr_graph_device_end_piece(device);
@@ -500,7 +500,7 @@ void fr_graph_device_begin(struct graph_run *run)
     memcpy(device->states_before, graph->parameter_states, graph->n_parameters * sizeof(*device->states_before));
     fr_graph_device_take_plan(run);
     bool fit = fr_graph_stage_standards(run);
-    device->api->begin_graph(device->queue);
+    fr_graph_device_begin_piece(device);
     start_checks(run, fit);
     fr_graph_begin_step(graph);
     update(run);

@@ -286,9 +286,13 @@ static void forward_level(const struct graph_run *run, const struct chunk *c)
 {
     const struct fr_graph *graph = run->graph;
     const struct variant *v = graph->variant;
-    for (uint32_t n = 0; n < v->n_nodes; n++)
-        if (v->spaces[v->nodes[n].space].level == c->level)
-            forward_node(run, &v->nodes[n], c);
+    for (uint32_t n = 0; n < v->n_nodes; n++) {
+        if (v->spaces[v->nodes[n].space].level != c->level)
+            continue;
+        fr_graph_device_turn_to(graph, &v->nodes[n]);
+        forward_node(run, &v->nodes[n], c);
+    }
+    fr_graph_device_turn_to(graph, NULL);
 }
 
 static void forward_groups(void *context, size_t index, size_t worker)

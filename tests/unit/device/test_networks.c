@@ -191,6 +191,8 @@ struct run {
     struct fr_device_graph_counts counts;
 };
 
+static struct run run_steps(const char *text, bool graphs);
+
 /* Dropout and a schedule give every step other arguments. */
 static struct run steps_of_one_shape(bool graphs)
 {
@@ -200,6 +202,11 @@ static struct run steps_of_one_shape(bool graphs)
                 "    - {name: d, dropout: h, rate: 0.4}\n"
                 "    - {name: out, dense: d, units: 1}\n"
                 "  optimizer: {adam: {lr: 0.01, warmup_samples: 300}}\n" NX_ONE_TASK;
+    return run_steps(text, graphs);
+}
+
+static struct run run_steps(const char *text, bool graphs)
+{
     struct twin twin = {0};
     struct run run;
     fr_emulate_fail(FR_EMULATED_NO_GRAPH, graphs ? 0 : 1);
@@ -222,6 +229,21 @@ static void a_step_as_a_graph_has_the_bits_of_one_call_by_call(void **state)
     assert_int_equal(with.counts.made, 2); /* forward; all else */
     /* of six steps; the first forward pass brings parameters, too */
     assert_int_equal(with.counts.launched, 9);
+    assert_int_equal(without.counts.launched, 0);
+    assert_true(with.hash == without.hash);
+}
+
+/* How many steps the sequences have differs from batch to batch. */
+static void what_has_no_sequence_of_a_step_is_a_graph(void **state)
+{
+    static const char text[] = NX_HEAD "network:\n  layers:\n"
+                                       "    - {name: a, attention: {query: item_id.v, keys: history.v}, units: [5]}\n"
+                                       "    - {name: h, mlp: [a, user_id, price], units: [6], activation: relu}\n"
+                                       "    - {name: out, dense: h, units: 1}\n" NX_ONE_TASK;
+    (void)state;
+    struct run with = run_steps(text, true), without = run_steps(text, false);
+    assert_in_range(with.counts.made, 2, 6);
+    assert_in_range(with.counts.launched, 8, 36);
     assert_int_equal(without.counts.launched, 0);
     assert_true(with.hash == without.hash);
 }
@@ -399,6 +421,7 @@ int main(void)
         cmocka_unit_test(a_refused_step_changes_nothing_and_names_the_same_samples),
         cmocka_unit_test(a_step_that_is_unsure_is_made_once_its_rows_are_checked),
         cmocka_unit_test(a_step_as_a_graph_has_the_bits_of_one_call_by_call),
+        cmocka_unit_test(what_has_no_sequence_of_a_step_is_a_graph),
         cmocka_unit_test(a_batch_that_comes_beside_a_step_has_the_bits_of_one_at_its_turn),
         cmocka_unit_test(a_step_waits_once_and_copies_in_few_pieces),
         cmocka_unit_test(where_rows_are_changes_no_bit),

@@ -197,8 +197,9 @@ struct fr_device_api {
     void (*join_beside)(struct fr_device_queue *queue);
     /* What is started from begin to end is one piece: it starts at its end, as a CUDA graph when
      * steps before were of the same shape, else call by call. So what it reads may be sent until
-     * then. Whoever waits or measures within it ends it. */
+     * then. Whoever waits or measures within it ends it. Between cuts it is a graph of its own. */
     void (*begin_graph)(struct fr_device_queue *queue);
+    void (*cut_graph)(struct fr_device_queue *queue);
     void (*end_graph)(struct fr_device_queue *queue);
     void (*count_graphs)(const struct fr_device_queue *queue, struct fr_device_graph_counts *counts);
     /* Waits for everything started. */
