@@ -17,7 +17,7 @@
 #include "base/check.h"
 #include "base/radix.h"
 
-enum { PLACE_ROWS = 8, PLACES_MAX = 1 << 17, INSERTION_MAX = 32, IMAGES_AHEAD = 24 };
+enum { PLACE_ROWS = 8, PLACES_MAX = 1 << 17, INSERTION_MAX = 32, IMAGES_AHEAD = 24, ROWS_AHEAD = 16 };
 
 struct places {
     unsigned bits; /* of a key; a table has so many places */
@@ -108,19 +108,31 @@ static enum fr_status count_rows(const struct fr_codec_settings *settings, const
     return FR_OK;
 }
 
-/* Every begin moves to its place's end. */
+static void put_row(const struct places *places, const struct fr_delta_row *row, struct fr_delta_row *rows)
+{
+    rows[places->begins[place_of(places, row->table, row->key)]++] = *row;
+}
+
+/* Every begin moves to its place's end. Places lie anywhere: a row waits until its own is there. */
 static void put_rows(const struct fr_epoch *epoch, const struct places *places, struct fr_delta_row *rows)
 {
+    struct fr_delta_row waiting[ROWS_AHEAD];
     const uint8_t *at = NULL;
     struct fr_image image;
-    while (next_public(epoch, &at, &image)) {
+    size_t n = 0;
+    for (; next_public(epoch, &at, &image); n++) {
+        struct fr_delta_row *row = &waiting[n % ROWS_AHEAD];
+        if (n >= ROWS_AHEAD)
+            put_row(places, row, rows);
         bool is_row = image.kind == FR_IMAGE_ROW;
-        rows[places->begins[place_of(places, image.table, image.key)]++] =
-            (struct fr_delta_row){.key = image.key,
-                                  .table = image.table,
-                                  .why = image.reason,
-                                  .values = is_row ? (const void *)(image.bytes + FR_ROW_IMAGE_HEAD) : NULL};
+        *row = (struct fr_delta_row){.key = image.key,
+                                     .table = image.table,
+                                     .why = image.reason,
+                                     .values = is_row ? (const void *)(image.bytes + FR_ROW_IMAGE_HEAD) : NULL};
+        __builtin_prefetch(&rows[places->begins[place_of(places, row->table, row->key)]], 1);
     }
+    for (size_t i = n > ROWS_AHEAD ? n - ROWS_AHEAD : 0; i < n; i++)
+        put_row(places, &waiting[i % ROWS_AHEAD], rows);
 }
 
 /* ---- within a place ---- */
