@@ -209,6 +209,7 @@ static inline void release_rows(struct fr_table_rows *rows)
     free(rows->unique_of);
     free(rows->occ);
     free(rows->occ_begin);
+    free(rows->occ_from);
     *rows = (struct fr_table_rows){0};
 }
 
@@ -247,7 +248,7 @@ static inline float *row_of(struct row_table *table, uint64_t key)
     return row;
 }
 
-static inline uint32_t add_occurrence(struct fr_table_rows *rows, struct row_table *table, uint64_t key)
+static inline void add_occurrence(struct fr_table_rows *rows, struct row_table *table, uint64_t key)
 {
     uint32_t u = 0;
     while (u < rows->n_unique && rows->keys[u] != key)
@@ -258,7 +259,19 @@ static inline uint32_t add_occurrence(struct fr_table_rows *rows, struct row_tab
         rows->n_unique += 1;
     }
     rows->unique_of[rows->n_occurrences++] = u;
-    return u;
+}
+
+static inline void add_slot(struct trained *self, uint32_t s, uint32_t number, uint32_t *from)
+{
+    uint32_t t = (uint32_t)self->conf->slots[s].table;
+    const struct fr_column *column = &self->batch->columns[s];
+    struct fr_table_rows *rows = &self->rows.tables[t];
+    self->rows.slot_base[s] = rows->n_occurrences;
+    for (uint32_t e = 0; e < fr_batch_entries(self->batch, s); e++)
+        for (uint32_t i = column->begin[e]; i < column->begin[e + 1]; i++) {
+            from[rows->n_occurrences] = number << FR_ENTRY_BITS | e;
+            add_occurrence(rows, &self->tables[t], column->keys[i]);
+        }
 }
 
 /* As the store's plan does: every key of the batch once, its occurrences slot by slot. */
@@ -276,22 +289,21 @@ static inline void resolve(struct trained *self)
         rows->unique_of = fr_alloc(n, sizeof(*rows->unique_of));
         rows->occ = fr_alloc(n, sizeof(*rows->occ));
         rows->occ_begin = fr_alloc(n + 1, sizeof(*rows->occ_begin));
-        for (uint32_t s = 0; s < self->conf->n_slots; s++) {
-            const struct fr_column *column = &self->batch->columns[s];
-            if (self->conf->slots[s].table != (int32_t)t)
-                continue;
-            self->rows.slot_base[s] = rows->n_occurrences;
-            for (uint32_t i = 0; i < column->begin[fr_batch_entries(self->batch, s)]; i++)
-                add_occurrence(rows, &self->tables[t], column->keys[i]);
-        }
-        uint32_t end = 0;
+        rows->occ_from = fr_alloc(n, sizeof(*rows->occ_from));
+        uint32_t *from = fr_alloc(n, sizeof(*from)), n_slots = 0, end = 0;
+        for (uint32_t s = 0; s < self->conf->n_slots; s++)
+            if (self->conf->slots[s].table == (int32_t)t)
+                add_slot(self, s, n_slots++, from);
         for (uint32_t u = 0; u < rows->n_unique; u++) {
             rows->occ_begin[u] = end;
             for (uint32_t o = 0; o < rows->n_occurrences; o++)
-                if (rows->unique_of[o] == u)
+                if (rows->unique_of[o] == u) {
+                    rows->occ_from[end] = from[o];
                     rows->occ[end++] = o;
+                }
         }
         rows->occ_begin[rows->n_unique] = end;
+        free(from);
     }
 }
 
