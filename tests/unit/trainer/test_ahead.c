@@ -183,6 +183,10 @@ FR_CASE(a_slice_does_not_end_the_overlap)
     run = compare(sliced, some_unfit);
     assert_in_range(run.planned_in_vain, BATCHES / 8, run.planned_beside);
     assert_true(run.sliced_beside > BATCHES / 8);
+    other_row_bytes = 1000; /* rows that go and come back meet others on the device */
+    run = compare(sliced, some_unfit);
+    assert_true(run.sliced_beside > BATCHES / 8);
+    other_row_bytes = 0;
     other_rule = (struct fr_expiry_policy){0};
 }
 
