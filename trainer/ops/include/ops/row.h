@@ -298,6 +298,9 @@ FR_HD void fr_ftrl_element(float *w, float *z, float *n, float s, const struct f
     *w = fr_ftrl_value(fr_ftrl_shrunk(*z, o->l1), *n, o);
 }
 
+/* Left out of line these are compiled once, for the plainest processor and rows of any length. */
+#define FR_HD_IN_LINE FR_HD __attribute__((always_inline))
+
 /* ---- reductions over a row ---- */
 
 /* Partial sum `lane` of FR_ROW_LANES of the squares of a row; a warp's lane computes its own and
@@ -320,7 +323,7 @@ FR_HD float fr_row_tree(float *partial)
 
 /* Up to 16 squares: a lane beyond them is 0, and a square plus 0 is that square, so the tree may
  * begin at 16 lanes. Of fixed length, it stays in a vector register. */
-FR_HD float fr_row_sum_few_squares(const float *g, uint32_t dim)
+FR_HD_IN_LINE float fr_row_sum_few_squares(const float *g, uint32_t dim)
 {
     float p[16];
     for (uint32_t i = 0; i < 16; i++)
@@ -334,7 +337,7 @@ FR_HD float fr_row_sum_few_squares(const float *g, uint32_t dim)
     return (p[0] + p[2]) + (p[1] + p[3]);
 }
 
-FR_HD float fr_row_sum_squares(const float *g, uint32_t dim)
+FR_HD_IN_LINE float fr_row_sum_squares(const float *g, uint32_t dim)
 {
     if (dim <= 16)
         return fr_row_sum_few_squares(g, dim);
@@ -367,8 +370,8 @@ FR_HD void fr_row_shape_gradient(float *__restrict__ g, const float *__restrict_
     pace->scale = 1.0f;
 }
 
-FR_HD void fr_row_sgd(float *__restrict__ w, const float *__restrict__ g, uint32_t dim, const struct fr_pace *pace,
-                      uint32_t lane, uint32_t lane_count)
+FR_HD_IN_LINE void fr_row_sgd(float *__restrict__ w, const float *__restrict__ g, uint32_t dim,
+                              const struct fr_pace *pace, uint32_t lane, uint32_t lane_count)
 {
     float rate = pace->rate, scale = pace->scale;
     for (uint32_t i = lane; i < dim; i += lane_count)
@@ -383,8 +386,9 @@ FR_HD void fr_row_momentum(float *__restrict__ w, float *__restrict__ buffer, co
         fr_momentum_element(&w[i], &buffer[i], g[i] * local.scale, &local);
 }
 
-FR_HD void fr_row_adagrad(float *__restrict__ w, float *__restrict__ acc, const float *__restrict__ g, uint32_t dim,
-                          const struct fr_optimizer *o, const struct fr_pace *pace, uint32_t lane, uint32_t lane_count)
+FR_HD_IN_LINE void fr_row_adagrad(float *__restrict__ w, float *__restrict__ acc, const float *__restrict__ g,
+                                  uint32_t dim, const struct fr_optimizer *o, const struct fr_pace *pace, uint32_t lane,
+                                  uint32_t lane_count)
 {
     struct fr_pace local = *pace;
     float eps = o->eps;
@@ -427,9 +431,9 @@ FR_HD void fr_row_adamw(float *__restrict__ w, float *__restrict__ m, float *__r
 /* Row-wise rules, of rows only: g is s already (scale 1). One accumulator for the part:
  * `sum_squares` of s comes from fr_row_sum_squares or a warp. Every lane reads *acc before lane 0
  * writes it: a warp calls this converged and synchronises after; so below. */
-FR_HD void fr_row_adagrad_rowwise(float *__restrict__ w, float *__restrict__ acc, const float *__restrict__ g,
-                                  uint32_t dim, float sum_squares, const struct fr_optimizer *o,
-                                  const struct fr_pace *pace, uint32_t lane, uint32_t lane_count)
+FR_HD_IN_LINE void fr_row_adagrad_rowwise(float *__restrict__ w, float *__restrict__ acc, const float *__restrict__ g,
+                                          uint32_t dim, float sum_squares, const struct fr_optimizer *o,
+                                          const struct fr_pace *pace, uint32_t lane, uint32_t lane_count)
 {
     float a = fr_cut(*acc - pace->gain2 * *acc + sum_squares / (float)dim, FR_STATE_MAX);
     float rate = fr_cut(pace->rate / (sqrtf(a) + o->eps), FR_STATE_MAX);
@@ -520,10 +524,9 @@ FR_HD float *fr_row_age_of(float *state, uint32_t dim, enum fr_optimizer_kind ki
 }
 
 /* One part of a row on the CPU: values, state, and its gradient summed over `count` trained
- * occurrences, which is overwritten. Always inlined: left out of line it is compiled once for the
- * plainest processor, and row updates take a third longer. */
-FR_HD __attribute__((always_inline)) void fr_row_step(float *w, float *state, float *g, uint32_t dim, uint32_t count,
-                                                      const struct fr_optimizer *o)
+ * occurrences, which is overwritten. Out of line row updates take a third longer. */
+FR_HD_IN_LINE void fr_row_step(float *w, float *state, float *g, uint32_t dim, uint32_t count,
+                               const struct fr_optimizer *o)
 {
     float *age = fr_row_age_of(state, dim, o->kind);
     uint32_t next_age = age ? fr_row_age(*age, count) : 0;
