@@ -42,6 +42,8 @@ struct writer {
     uint32_t partition, piece;
     uint64_t n_rows, n_drops; /* of this partition so far */
     size_t *at, *end;         /* [n_tables] this partition's rows and drops */
+    size_t *stop;             /* [n_tables] behind the table's last */
+    bool any_drops;
     const struct fr_delta_row **picked;
     size_t picked_capacity;
 };
@@ -210,7 +212,7 @@ static enum fr_status write_rows(struct writer *w, uint32_t t)
 static enum fr_status write_drops(struct writer *w, uint32_t t)
 {
     size_t from = w->at[t];
-    while (any_left(w, t, true, from)) {
+    while (w->any_drops && any_left(w, t, true, from)) {
         begin_record(w, "drop", 3);
         put_name(w, "tb");
         put_name(w, w->settings->tables[t].name);
@@ -382,13 +384,15 @@ static enum fr_status check_epoch(struct writer *w)
     if (settings->np == 0 || settings->np > FR_DELTA_PARTITIONS_MAX || epoch->from == 0 || epoch->from > epoch->epoch)
         return FR_E_INVALID;
     size_t i = 0;
+    w->any_drops = false;
     for (uint32_t t = 0; t < settings->n_tables; t++) {
         w->at[t] = w->end[t] = i;
-        while (i < epoch->n_rows && epoch->rows[i].table == t) {
+        for (; i < epoch->n_rows && epoch->rows[i].table == t; i++) {
             if (i > w->at[t] && epoch->rows[i].key <= epoch->rows[i - 1].key)
                 return FR_E_INVALID;
-            i++;
+            w->any_drops |= epoch->rows[i].values == NULL;
         }
+        w->stop[t] = i;
     }
     return i == epoch->n_rows ? check_dense(epoch) : FR_E_INVALID;
 }
@@ -397,12 +401,18 @@ static enum fr_status check_epoch(struct writer *w)
  * since the partition grows with the key. */
 static void begin_partition(struct writer *w, uint32_t partition)
 {
-    const struct fr_delta_epoch *epoch = w->epoch;
+    const struct fr_delta_row *rows = w->epoch->rows;
     for (uint32_t t = 0; t < w->settings->n_tables; t++) {
-        w->at[t] = w->end[t];
-        while (w->end[t] < epoch->n_rows && epoch->rows[w->end[t]].table == t &&
-               fr_delta_partition(epoch->rows[w->end[t]].key, w->settings->np) == partition)
-            w->end[t]++;
+        size_t low = w->end[t], high = w->stop[t]; /* a later partition begins between */
+        w->at[t] = low;
+        while (low < high) {
+            size_t middle = low + (high - low) / 2;
+            if (fr_delta_partition(rows[middle].key, w->settings->np) <= partition)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        w->end[t] = low;
     }
     w->partition = partition;
 }
@@ -411,6 +421,7 @@ static void open_writer(struct writer *w)
 {
     w->at = fr_alloc(w->settings->n_tables + 1u, sizeof(*w->at));
     w->end = fr_alloc(w->settings->n_tables + 1u, sizeof(*w->end));
+    w->stop = fr_alloc(w->settings->n_tables + 1u, sizeof(*w->stop));
     msgpack_packer_init(&w->packer, &w->record, append_packed);
 }
 
@@ -420,6 +431,7 @@ static void close_writer(struct writer *w)
     free(w->picked);
     free(w->at);
     free(w->end);
+    free(w->stop);
 }
 
 enum fr_status fr_delta_write(const struct fr_codec_settings *settings, const struct fr_delta_epoch *epoch,
