@@ -133,6 +133,8 @@ void fr_cold_close(struct fr_cold *cold)
         rocksdb_close(cold->db);
     if (cold->options)
         rocksdb_options_destroy(cold->options);
+    if (cold->fold_options)
+        rocksdb_options_destroy(cold->fold_options);
     free(cold->path);
     free(cold);
 }
@@ -317,7 +319,7 @@ static enum fr_status begin_file(struct fr_cold_writer *writer, struct fr_err *e
     FR_CHECK(length > 0 && (size_t)length < sizeof(path));
     writer->paths[writer->n_paths++] = fr_strdup(path);
     writer->file_bytes = 0;
-    writer->sst = rocksdb_sstfilewriter_create(writer->env, writer->cold->options);
+    writer->sst = rocksdb_sstfilewriter_create(writer->env, writer->cold->fold_options);
     char *text = NULL;
     rocksdb_sstfilewriter_open(writer->sst, path, &text);
     return text ? fr_cold_error(text, "begin a sorted file for", writer->cold->path, err) : FR_OK;

@@ -16,7 +16,7 @@ enum { COLD_KEY_SIZE = 12 };
 struct fr_cold {
     char *path;
     struct fr_order order;
-    rocksdb_options_t *options;
+    rocksdb_options_t *options, *fold_options; /* of the store, of the files that folds write */
     rocksdb_t *db;
     rocksdb_column_family_handle_t *rows; /* the one column family */
     _Atomic uint64_t asked, found;        /* point reads: keys, images */
@@ -48,7 +48,7 @@ enum fr_status fr_cold_error(char *text, const char *what, const char *path, str
 /* cold_read.c: reading as of a snapshot (NULL: now). */
 rocksdb_readoptions_t *fr_cold_read_options(const struct fr_cold_snapshot *at);
 
-/* cold_tuning.c: fills cold->options. FR_E_LIMIT when the process may open too few
+/* cold_tuning.c: fills both options. FR_E_LIMIT when the process may open too few
  * files. */
 enum fr_status fr_cold_tune(struct fr_cold *cold, uint64_t fold_bytes, bool read_only,
                             struct fr_err *err) FR_MUST_CHECK;

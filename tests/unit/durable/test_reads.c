@@ -317,14 +317,14 @@ FR_CASE(a_damaged_sorted_file_ends_all_use_and_says_what_to_do)
     check_fetch(durable, expect(&scene, 3, 1), 1, 10);
     scene_append_to(&scene, durable, 4, 4);
     flip_sorted_files(&scene, in_the_first_block);
-    struct expected expected = expect(&scene, 3, 1);
+    struct expected expected = expect(&scene, 3, 0); /* of the first table: in the first block */
     struct fr_durable_reader reader = {&expected, look};
     struct fr_err err = {0};
     uint64_t hashes[64];
     for (uint64_t i = 0; i < 64; i++)
         hashes[i] = fr_order_hash(&expected.order, scene_key(i));
     qsort(hashes, 64, sizeof(hashes[0]), compare_u64);
-    assert_int_equal(fr_durable_fetch(durable, 1, hashes, 64, &reader, &err), FR_E_CORRUPT);
+    assert_int_equal(fr_durable_fetch(durable, 0, hashes, 64, &reader, &err), FR_E_CORRUPT);
     assert_int_equal(expected.visits, 0); /* nothing of it is handed out */
     assert_non_null(strstr(err.text, ".sst"));
     assert_non_null(strstr(err.text, "--restore"));
@@ -369,6 +369,68 @@ FR_CASE(a_damaged_sequence_number_of_a_sorted_file_is_not_taken_for_another_file
     check_damage_found_while_opening(87, number, number);
 }
 
+/* ---- what a read costs ---- */
+
+/* Bytes that the process has read of files so far. */
+static uint64_t bytes_read(void)
+{
+    char line[64] = "";
+    FILE *file = fopen("/proc/self/io", "re");
+    assert_true(file && fgets(line, sizeof(line), file));
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(strncmp(line, "rchar: ", 7), 0);
+    return strtoull(line + 7, NULL, 10);
+}
+
+static enum fr_status count_image(void *self, size_t index, uint64_t hash, const struct fr_image *image)
+{
+    (void)index;
+    (void)hash;
+    *(size_t *)self += image != NULL;
+    return FR_OK;
+}
+
+/* Fetches the keys first, first + 2, ..; bytes read for each. */
+static double fetch_cost(const struct scene *scene, struct fr_durable *durable, uint64_t first, size_t *found)
+{
+    static uint64_t hashes[KEYS];
+    struct fr_order order = fr_order_of(scene->salt);
+    struct fr_err err = {0};
+    struct fr_durable_reader reader = {found, count_image};
+    for (uint64_t i = 0; i < KEYS; i++)
+        hashes[i] = fr_order_hash(&order, first + 2 * i);
+    qsort(hashes, KEYS, sizeof(hashes[0]), compare_u64);
+    uint64_t before = bytes_read();
+    assert_int_equal(fr_durable_fetch(durable, 0, hashes, KEYS, &reader, &err), FR_OK);
+    return (double)(bytes_read() - before) / KEYS;
+}
+
+FR_CASE(a_known_row_costs_one_small_block_and_an_unknown_one_hardly_any)
+{
+    enum { ROWS = 100000, ROW_BYTES = 92, BLOCK_MAX = 1200, MEMORY_MAX = 3 };
+    struct scene scene = scene_make(85);
+    struct fr_durable *durable = scene_open(&scene, false);
+    struct fr_stage stage;
+    struct fr_err err = {0};
+    fr_stage_init(&stage);
+    stage.epoch = stage.timeline = 1;
+    for (uint64_t i = 0; i < ROWS; i++) {
+        struct fr_image image = {.key = 2 * i, .size = ROW_BYTES, .kind = FR_IMAGE_ROW};
+        memset(fr_stage_image(&stage, &image), (int)(i & 0xff), ROW_BYTES);
+    }
+    assert_int_equal(fr_durable_append(durable, &stage, NULL, NULL, &err), FR_OK);
+    fr_stage_release(&stage);
+    scene_fold(durable);
+    size_t known = 0, unknown = 0;
+    (void)fetch_cost(&scene, durable, 1, &unknown); /* opens the files */
+    assert_true(fetch_cost(&scene, durable, 1, &unknown) < (double)BLOCK_MAX / 100);
+    assert_true(fetch_cost(&scene, durable, 0, &known) < BLOCK_MAX);
+    assert_int_equal(unknown, 0);
+    assert_int_equal(known, KEYS);
+    assert_true(fr_durable_cold_memory(durable) < (uint64_t)MEMORY_MAX * ROWS);
+    fr_durable_close(durable);
+}
+
 FR_CASE(too_few_open_files_are_refused_by_name)
 {
     struct scene scene = scene_make(84);
@@ -395,6 +457,7 @@ int main(void)
         SCENE_CASE(a_damaged_sorted_file_ends_all_use_and_says_what_to_do),
         SCENE_CASE(damaged_properties_of_a_sorted_file_are_not_taken_for_another_files),
         SCENE_CASE(a_damaged_sequence_number_of_a_sorted_file_is_not_taken_for_another_files),
+        SCENE_CASE(a_known_row_costs_one_small_block_and_an_unknown_one_hardly_any),
         SCENE_CASE(too_few_open_files_are_refused_by_name),
     };
     return cmocka_run_group_tests_name("durable reads", tests, NULL, NULL);
