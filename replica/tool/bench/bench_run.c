@@ -22,8 +22,11 @@ enum {
     OWNER_NAP_MS = 2, /* as the daemon's owner loop */
     BATCH_MS = 20,    /* event time of a batch */
     LOOK_BATCHES = 16,
-    UNFOLDED_OF = 4,      /* as unfolded_max of memory_limit */
-    UNFOLDED_MIN_MIB = 8, /* more than what an epoch has of the network */
+    UNFOLDED_MIN_MIB = 8,   /* more than what an epoch has of the network */
+    UNFOLDED_MAX_MIB = 512, /* as the default of unfolded_max */
+    UNFOLDED_OF = 4,        /* of memory_limit: likewise */
+    OTHERS_MIB = 384,       /* what such a process has in memory beside rows (rss_mb - rows_mb) */
+    PINNED_OF = 2,          /* of row_memory at most: rows that are not folded cannot leave */
 };
 
 static void nap(long ms)
@@ -101,15 +104,20 @@ static uint32_t no_offsets(void *self, struct fr_announced_offset **offsets)
     return 0;
 }
 
+/* What unfolded_max is by default under the memory_limit that leaves so much for rows. */
+static uint64_t unfolded_mib(uint64_t row_mib)
+{
+    uint64_t most = (row_mib + OTHERS_MIB) / UNFOLDED_OF;
+    most = most < row_mib / PINNED_OF ? most : row_mib / PINNED_OF;
+    return most < UNFOLDED_MIN_MIB ? UNFOLDED_MIN_MIB : most > UNFOLDED_MAX_MIB ? UNFOLDED_MAX_MIB : most;
+}
+
 static int load_conf(struct fr_tool_run *run, uint64_t limit)
 {
     char rows[64], unfolded[64], directory[4200];
     snprintf(rows, sizeof(rows), "row_memory=%" PRIu64 "MiB", (limit >> 20) + 1);
-    uint64_t quarter = limit / UNFOLDED_OF >> 20;
     snprintf(unfolded, sizeof(unfolded), "unfolded_max=%" PRIu64 "MiB",
-             limit == 0                   ? (uint64_t)run->unfolded_mib
-             : quarter < UNFOLDED_MIN_MIB ? UNFOLDED_MIN_MIB
-                                          : quarter);
+             limit ? unfolded_mib(limit >> 20) : (uint64_t)run->unfolded_mib);
     snprintf(directory, sizeof(directory), "state_dir=%s", run->directory);
     const char *sets[] = {"memory_limit=1TiB", directory, unfolded, rows};
     size_t n_sets = limit ? FR_ARRAY_LEN(sets) : run->unfolded_mib ? 3 : 2;
