@@ -350,14 +350,28 @@ FR_IN_LINE void sum_plain(const struct fr_row_update *u, uint32_t unique, uint32
     }
 }
 
+/* Of a row of so many floats, unless it is NULL. */
+FR_IN_LINE void prefetch_row(const float *row, uint32_t floats)
+{
+    for (uint32_t i = 0; i < floats && row; i += FLOATS_PER_LINE)
+        __builtin_prefetch(row + i, 1);
+    if (row)
+        __builtin_prefetch(row + floats - 1, 1);
+}
+
+static uint32_t floats_of(const struct fr_row_part *part)
+{
+    return part->state_offset + fr_row_state_floats(part->optimizer.kind, part->dim);
+}
+
 /* Steps of the rows, whose length the compiler knows. */
 FR_IN_LINE void update_plain(const struct fr_row_update *u, uint32_t dim)
 {
     const struct fr_row_part *part = &u->parts[0];
-    uint32_t last = u->occ_begin[u->end];
+    uint32_t last = u->occ_begin[u->end], floats = floats_of(part);
     for (uint32_t unique = u->begin; unique < u->end; unique++) {
         if (u->end - unique > PREFETCH_ROWS)
-            prefetch_unique(u, unique + PREFETCH_ROWS);
+            prefetch_row(u->rows[unique + PREFETCH_ROWS], floats);
         float *row = u->rows[unique], sum[PLAIN_DIM_MAX];
         if (!row)
             continue;
@@ -425,11 +439,11 @@ FR_IN_LINE void update_each_weight(const struct fr_row_update *u, bool plain)
 {
     struct weights weights = {0};
     struct row_sum sum;
-    uint32_t last = u->occ_begin[u->end];
+    uint32_t last = u->occ_begin[u->end], floats = floats_of(&u->parts[0]);
     lay_out_scratch(u, &sum);
     for (uint32_t unique = u->begin; unique < u->end; unique++) {
         if (u->end - unique > PREFETCH_ROWS)
-            prefetch_unique(u, unique + PREFETCH_ROWS);
+            prefetch_row(u->rows[unique + PREFETCH_ROWS], floats);
         if (!u->rows[unique])
             continue;
         if (plain)
