@@ -8,8 +8,7 @@
 #include "base/random.h"
 #include "conf/conf.h"
 
-/* Standard deviation, or half the width of a uniform distribution. */
-static double scale_of(const struct fr_conf_init *init, double fan_in, double fan_out)
+double fr_conf_init_scale(const struct fr_conf_init *init, double fan_in, double fan_out)
 {
     switch (init->kind) {
     case FR_INIT_DEFAULT:
@@ -65,7 +64,7 @@ static void draw(enum fr_init_kind kind, const struct fr_value_place *at, uint64
 
 void fr_conf_first_values(const struct fr_conf_init *init, const struct fr_value_place *at, float *values, size_t n)
 {
-    double scale = scale_of(init, at->fan_in, at->fan_out), drawn[BLOCK];
+    double scale = fr_conf_init_scale(init, at->fan_in, at->fan_out), drawn[BLOCK];
     for (size_t begin = 0; begin < n; begin += BLOCK) {
         size_t count = n - begin < BLOCK ? n - begin : BLOCK;
         draw(init->kind, at, at->index + begin, (struct fr_doubles){drawn, count});

@@ -229,11 +229,24 @@ void fr_shard_exhume(const struct fr_table *table, struct fr_shard *shard, uint6
     }
 }
 
+static struct fr_value_place first_place(const struct fr_store *store, const struct fr_table *table)
+{
+    return (struct fr_value_place){.seed = store->seed, .stream = table->random_stream};
+}
+
+struct fr_value_place fr_store_first_place(const struct fr_store *store, uint32_t table)
+{
+    FR_CHECK(table < store->n_tables);
+    return first_place(store, &store->tables[table]);
+}
+
 static void init_part(const struct fr_store *store, const struct fr_table *table, uint64_t key,
                       const struct fr_layout_part *part, float *row)
 {
-    const struct fr_value_place at = {store->seed,        table->random_stream, key,
-                                      part->value_offset, (double)part->dim,    (double)part->dim};
+    struct fr_value_place at = first_place(store, table);
+    at.key = key;
+    at.index = part->value_offset;
+    at.fan_in = at.fan_out = (double)part->dim;
     fr_conf_first_values(&part->init, &at, row + part->value_offset, part->dim);
     for (uint32_t j = 0; j < part->state_floats; j++)
         row[part->state_offset + j] = part->state_initial;

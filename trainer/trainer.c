@@ -46,6 +46,37 @@ static float *row_of(void *self, uint32_t table, uint64_t key)
     return fr_store_row_of(trainer->store, table, key);
 }
 
+static void open_store(struct fr_trainer *trainer)
+{
+    const struct fr_trainer_options *options = &trainer->options;
+    struct fr_store_table *tables = fr_alloc(options->conf->n_tables, sizeof(*tables));
+    store_tables(options, tables);
+    trainer->store = fr_store_new(&(struct fr_store_options){.n_tables = options->conf->n_tables,
+                                                             .tables = tables,
+                                                             .seed = options->conf->seed,
+                                                             .pool = options->pool,
+                                                             .conf = options->conf});
+    free(tables);
+    trainer->rows = fr_store_rows_new(trainer->store);
+}
+
+/* After the store, whose rows a device finds and begins. */
+static void open_graph(struct fr_trainer *trainer)
+{
+    const struct fr_trainer_options *options = &trainer->options;
+    struct fr_graph_device device = options->device ? *options->device : (struct fr_graph_device){0};
+    struct fr_value_place places[FR_TABLES_MAX];
+    for (uint32_t t = 0; t < options->conf->n_tables; t++)
+        places[t] = fr_store_first_place(trainer->store, t);
+    device.row_of = row_of;
+    device.self = trainer;
+    device.first_places = places;
+    trainer->graph = fr_graph_new(&(struct fr_graph_options){.conf = options->conf,
+                                                             .pool = options->pool,
+                                                             .clock = options->clock,
+                                                             .device = options->device ? &device : NULL});
+}
+
 struct fr_trainer *fr_trainer_new(const struct fr_trainer_options *options)
 {
     struct fr_trainer *trainer = fr_alloc(1, sizeof(*trainer));
@@ -59,13 +90,8 @@ struct fr_trainer *fr_trainer_new(const struct fr_trainer_options *options)
     trainer->sift.looks_max = FR_SIFT_LOOKS_MAX;
     pthread_mutex_init(&trainer->lock, NULL);
 
-    struct fr_graph_device device = options->device ? *options->device : (struct fr_graph_device){0};
-    device.row_of = row_of;
-    device.self = trainer;
-    trainer->graph = fr_graph_new(&(struct fr_graph_options){.conf = options->conf,
-                                                             .pool = options->pool,
-                                                             .clock = options->clock,
-                                                             .device = options->device ? &device : NULL});
+    open_store(trainer);
+    open_graph(trainer);
     size_t n_parameters = fr_graph_parameter_count(trainer->graph);
     trainer->journaled = fr_alloc(n_parameters + 1, sizeof(*trainer->journaled));
     trainer->published = fr_alloc(n_parameters + 1, sizeof(*trainer->published));
@@ -74,15 +100,6 @@ struct fr_trainer *fr_trainer_new(const struct fr_trainer_options *options)
     trainer->journaled_shared = FR_NEVER;
     for (size_t i = 0; i < FR_TASKS_MAX; i++)
         trainer->journaled_metrics[i] = FR_NEVER;
-    struct fr_store_table *tables = fr_alloc(options->conf->n_tables, sizeof(*tables));
-    store_tables(options, tables);
-    trainer->store = fr_store_new(&(struct fr_store_options){.n_tables = options->conf->n_tables,
-                                                             .tables = tables,
-                                                             .seed = options->conf->seed,
-                                                             .pool = options->pool,
-                                                             .conf = options->conf});
-    free(tables);
-    trainer->rows = fr_store_rows_new(trainer->store);
     fr_trainer_lookout_init(trainer);
     fr_trainer_measure_init(trainer);
     fr_trainer_tasks_init(trainer);

@@ -325,6 +325,7 @@ static void info(struct fr_device_queue *queue, struct fr_device_info *out)
 static void upload(struct fr_device_queue *queue, void *device, const void *host, size_t bytes)
 {
     queue->counts.up += bytes > 0;
+    queue->counts.up_bytes += bytes;
     start_copy(queue, device, host, bytes);
 }
 
@@ -338,6 +339,7 @@ static void upload_beside(struct fr_device_queue *queue, void *device, const voi
 {
     const struct fr_started copy = {.kind = FR_STARTED_COPY, .to = device, .from = host, .bytes = bytes};
     queue->counts.up += bytes > 0;
+    queue->counts.up_bytes += bytes;
     if (bytes > 0 && starts(queue))
         write_down(&queue->copies, &copy, NULL);
 }

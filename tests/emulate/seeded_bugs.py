@@ -37,6 +37,10 @@ BUGS = {
         "unit_device_networks", r"FAILED|exit -11"),
     "rows are scattered before they were sent": (
         "device_rows.c", [("device_rows.c", "    if (any)\n        fr_graph_device_send(device);\n", "    (void)any;\n")], "unit_device_networks", r"FAILED|exit -11"),
+    "a row that is made anew stays what the card has of its key": (
+        "device_rows.c", [("device_rows.c", "if (absent || (is_made(rows, u) && !row->first))", "if (absent)")], "unit_device_made_rows", r"other bits"),
+    "all parts of a row begin with the first one's numbers": (
+        "rows.cu", [("rows.cu", "first_value(&part, start, part.value_offset + j)", "first_value(&part, start, j)")], "unit_device_made_rows", r"other bits"),
     "the next batch is written over the one that the step reads": (
         "device_rows.c", [("device_rows.c", "    fr_graph_device_begin_arena(device, &next->arena);\n", "    fr_graph_device_begin_arena(device, &device->now->arena);\n")],
         "unit_device_networks", r"FAILED|exit -11"),

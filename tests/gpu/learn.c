@@ -39,6 +39,7 @@ struct machine {
     struct fr_store *store;
     struct fr_rows *rows[2];
     struct fr_graph_device device;
+    struct fr_value_place first_place;
     struct fr_graph *graph;
 };
 
@@ -77,7 +78,8 @@ static struct machine *machine_open(const char *name, uint32_t batch_size, bool 
         .n_tables = 1, .tables = &table, .seed = 1, .pool = m->pool, .conf = &m->model.conf});
     for (int i = 0; i < 2; i++)
         m->rows[i] = fr_store_rows_new(m->store);
-    m->device = (struct fr_graph_device){.row_of = row_of, .self = m};
+    m->first_place = fr_store_first_place(m->store, 0);
+    m->device = (struct fr_graph_device){.row_of = row_of, .self = m, .first_places = &m->first_place};
     if (device) {
         m->device.api = fr_shim_api();
         m->device.queue = fr_shim_queue();

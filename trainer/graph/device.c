@@ -317,6 +317,11 @@ struct graph_device *fr_graph_device_new(struct fr_graph *graph, const struct fr
     device->row_bytes_max = options->row_bytes_max ? options->row_bytes_max : SIZE_MAX;
     device->row_of = options->row_of;
     device->row_of_self = options->self;
+    if (options->first_places) {
+        size_t bytes = graph->conf->n_tables * sizeof(*device->first_places);
+        device->first_places = fr_alloc(graph->conf->n_tables, sizeof(*device->first_places));
+        memcpy(device->first_places, options->first_places, bytes);
+    }
     device->arena_bytes = first_size(graph->conf);
     device->tables = fr_alloc(graph->conf->n_tables, sizeof(*device->tables));
     device->arriving = fr_alloc(graph->conf->n_tables, sizeof(*device->arriving));
@@ -363,6 +368,7 @@ void fr_graph_device_free(struct fr_graph *graph)
     device->api->release(device->queue, device->factors);
     device->api->release(device->queue, device->squares);
     free(device->arriving);
+    free(device->first_places);
     free(device->states_before);
     free(device);
     graph->device = NULL;

@@ -49,9 +49,11 @@ struct arena {
 
 /* Rows of one table on the device, by key; see device_rows.c. */
 struct row_cache {
-    uint32_t floats;      /* of a row */
-    uint32_t log2_chunk;  /* rows of a chunk */
-    uint32_t n, capacity; /* rows, and room in chunks */
+    uint32_t floats; /* of a row */
+    uint32_t n_parts;
+    const struct fr_device_part_init *parts; /* device, [n_parts]; NULL: first values are sent */
+    uint32_t log2_chunk;                     /* rows of a chunk */
+    uint32_t n, capacity;                    /* rows, and room in chunks */
     uint32_t n_chunks, capacity_chunks, hand;
     float **chunks;          /* device */
     struct cached_row *rows; /* [capacity] */
@@ -90,7 +92,13 @@ enum { FR_ARRIVALS = 2 }; /* that at hand, and the one after it */
 /* A row on its way. */
 struct row_move {
     float *device;
-    float *host;
+    float *host; /* NULL: it begins with the first values of its key */
+    uint64_t key;
+};
+/* Rows of a table that come: their values in the arena, or their keys. */
+struct row_arrivals {
+    struct fr_device_rows sent;
+    struct fr_device_row_init made;
 };
 
 struct graph_device {
@@ -128,12 +136,13 @@ struct graph_device {
     size_t row_bytes, row_bytes_max; /* of all chunks */
     fr_graph_row_of *row_of;
     void *row_of_self;
+    struct fr_value_place *first_places; /* [tables], or NULL */
     struct row_move *moves;
     size_t n_moves, capacity_moves;
     struct loan *loans; /* pointers whose memory is borrowed (device_step.c) */
     size_t n_loans;
-    struct fr_device_rows *arriving; /* [tables] whose values are in the arena */
-    uint8_t *staging;                /* of rows that go back; pinned */
+    struct row_arrivals *arriving; /* [tables] */
+    uint8_t *staging;              /* of rows that go back; pinned */
     float *at_staging;
     size_t staging_bytes;
     uint64_t brought; /* rows that came beside a step, so far */
@@ -189,6 +198,8 @@ void fr_graph_device_gru(const struct fr_graph *graph, const struct fr_gru *call
 void fr_graph_device_attention(const struct fr_graph *graph, const struct fr_attention_dense *call, uint32_t space,
                                bool backward);
 void fr_graph_device_parameter_gradients(struct graph_run *run);
+/* What first values of a table's rows are made of, in the device's memory; NULL: it failed. */
+const struct fr_device_part_init *fr_graph_device_row_parts(const struct fr_graph *graph, uint32_t t);
 
 /* device_step.c */
 void fr_graph_device_forward(struct graph_run *run);

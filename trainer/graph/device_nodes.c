@@ -51,3 +51,26 @@ void fr_graph_device_attention(const struct fr_graph *graph, const struct fr_att
     struct fr_device_attention there = {.call = *call, .first = first, .rows = begin[call->steps.entry_end] - first};
     (backward ? device->ops->attention_dense_backward : device->ops->attention_dense)(device->queue, &there);
 }
+
+const struct fr_device_part_init *fr_graph_device_row_parts(const struct fr_graph *graph, uint32_t t)
+{
+    struct graph_device *device = graph->device;
+    const struct fr_row_layout *layout = &graph->layouts[t];
+    struct fr_device_part_init parts[FR_PARTS_MAX];
+    size_t bytes = layout->n_parts * sizeof(*parts);
+    for (uint32_t p = 0; p < layout->n_parts; p++) {
+        const struct fr_layout_part *part = &layout->parts[p];
+        parts[p] = (struct fr_device_part_init){.value_offset = part->value_offset,
+                                                .dim = part->dim,
+                                                .state_offset = part->state_offset,
+                                                .state_floats = part->state_floats,
+                                                .state_initial = part->state_initial,
+                                                .kind = part->init.kind};
+        parts[p].scale = fr_conf_init_scale(&part->init, (double)part->dim, (double)part->dim);
+    }
+    void *there = fr_graph_memory(graph, bytes);
+    if (there)
+        device->api->upload(device->queue, there, parts, bytes);
+    (void)fr_graph_device_wait(device); /* then `parts` may go */
+    return there;
+}

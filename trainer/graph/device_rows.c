@@ -1,8 +1,10 @@
 /* The rows a device keeps: those in use lie there, by key, and are newer than the store's once a
  * step has changed them. fr_graph_settle brings these back before anybody reads the store's.
  *
- * A row that is not there comes from the store's before its batch, with the batch's arena; one that
- * this batch made comes in any case, for a key that went and came back is another row. When there
+ * A row that is not there comes from the store's before its batch, with the batch's arena. One that
+ * this batch made comes in any case, for a key that went and came back is another row; of such a
+ * row only key and address are sent, and it gets its first values where it lives, the bits that the
+ * store's row has (fr_graph_device.first_places; where they are unknown it is sent too). When there
  * is no more room (row_bytes_max, or the device's memory) rows that no batch used lately make some:
  * the hand goes round; those that are newer are brought back first, for which the host waits.
  * While a step computes, rows of the next batch are sent beside it, as far as there is room that
@@ -126,13 +128,13 @@ static bool reserve_staging(struct graph_device *device, size_t row_bytes)
 
 /* ---- rows on their way ---- */
 
-static void note_move(struct graph_device *device, float *there, float *host)
+static void note_move(struct graph_device *device, struct row_move move)
 {
     if (device->n_moves == device->capacity_moves) {
         device->capacity_moves = device->capacity_moves ? 2 * device->capacity_moves : 1024;
         device->moves = fr_realloc(device->moves, device->capacity_moves, sizeof(*device->moves));
     }
-    device->moves[device->n_moves++] = (struct row_move){there, host};
+    device->moves[device->n_moves++] = move;
 }
 
 /* One turn of rows that go back: as many as staging holds. */
@@ -170,41 +172,61 @@ static enum fr_status move_back(struct graph_device *device, uint32_t floats)
 
 /* Room for rows that come, in the arena; their number follows. */
 struct arriving {
-    float **addresses;
-    uint8_t *values;
+    float **sent, **made; /* addresses */
+    uint64_t *keys;       /* of those made */
+    uint8_t *values;      /* of those sent */
+};
+/* How many rows come in which way. */
+struct arriving_counts {
+    size_t sent, made;
 };
 
-static bool begin_arriving(struct graph_device *device, uint32_t t, size_t n, struct arriving *host)
+static bool begin_arriving(struct graph_device *device, uint32_t t, struct arriving_counts n, struct arriving *host)
 {
-    struct fr_device_rows *call = &device->arriving[t];
-    void *addresses, *values;
-    uint32_t floats = device->tables[t].floats;
-    *call = (struct fr_device_rows){.floats = floats};
-    call->rows = fr_graph_device_room(device, n * sizeof(float *), &addresses);
-    call->staging = fr_graph_device_room(device, n * floats * sizeof(float), &values);
-    *host = (struct arriving){addresses, values};
-    return addresses && values;
+    struct row_arrivals *calls = &device->arriving[t];
+    const struct row_cache *cache = &device->tables[t];
+    void *sent, *made, *keys, *values;
+    *calls = (struct row_arrivals){.sent = {.floats = cache->floats},
+                                   .made = {.parts = cache->parts, .n_parts = cache->n_parts}};
+    if (cache->parts) {
+        calls->made.seed = device->first_places[t].seed;
+        calls->made.stream = device->first_places[t].stream;
+    }
+    calls->made.rows = fr_graph_device_room(device, n.made * sizeof(float *), &made);
+    calls->made.keys = fr_graph_device_room(device, n.made * sizeof(uint64_t), &keys);
+    calls->sent.rows = fr_graph_device_room(device, n.sent * sizeof(float *), &sent);
+    calls->sent.staging = fr_graph_device_room(device, n.sent * cache->floats * sizeof(float), &values);
+    *host = (struct arriving){sent, made, keys, values};
+    return sent && made && keys && values;
 }
 
 static void add_arriving(struct graph_device *device, uint32_t t, const struct arriving *host, struct row_move row)
 {
-    struct fr_device_rows *call = &device->arriving[t];
-    size_t row_bytes = call->floats * sizeof(float);
-    host->addresses[call->n] = row.device;
-    memcpy(host->values + call->n++ * row_bytes, row.host, row_bytes);
+    struct row_arrivals *calls = &device->arriving[t];
+    size_t row_bytes = calls->sent.floats * sizeof(float);
+    if (!row.host) {
+        host->made[calls->made.n] = row.device;
+        host->keys[calls->made.n++] = row.key;
+        return;
+    }
+    host->sent[calls->sent.n] = row.device;
+    memcpy(host->values + calls->sent.n++ * row_bytes, row.host, row_bytes);
 }
 
 /* All of all tables. What was started before does not see them. */
-static void scatter_arriving(struct graph_device *device, uint32_t n_tables)
+static void start_arriving(struct graph_device *device, uint32_t n_tables)
 {
     bool any = false;
     for (uint32_t t = 0; t < n_tables; t++)
-        any |= device->arriving[t].n > 0;
+        any |= device->arriving[t].sent.n > 0 || device->arriving[t].made.n > 0;
     if (any)
         fr_graph_device_send(device);
-    for (uint32_t t = 0; t < n_tables; t++)
-        if (device->arriving[t].n > 0)
-            device->ops->scatter_rows(device->queue, &device->arriving[t]);
+    for (uint32_t t = 0; t < n_tables; t++) {
+        if (device->arriving[t].sent.n > 0)
+            device->ops->scatter_rows(device->queue, &device->arriving[t].sent);
+        if (device->arriving[t].made.n > 0)
+            device->ops->init_rows(device->queue, &device->arriving[t].made);
+    }
     memset(device->arriving, 0, n_tables * sizeof(*device->arriving));
 }
 
@@ -243,7 +265,7 @@ static enum fr_status bring_back(struct graph_device *device, uint32_t t)
         /* listed twice, or no longer newer: made again since */
         float *host = row->dirty ? device->row_of(device->row_of_self, t, row->key) : NULL;
         if (host)
-            note_move(device, row_at(cache, cache->dirty[i]), host);
+            note_move(device, (struct row_move){.device = row_at(cache, cache->dirty[i]), .host = host});
         row->dirty = false;
     }
     cache->n_dirty = 0;
@@ -293,7 +315,7 @@ static enum fr_status make_room(struct graph_device *device, uint32_t t, uint64_
         device->n_moves = 0;
         enum fr_status status = bring_back(device, t);
         for (size_t i = 0; i < pending; i++)
-            note_move(device, kept[i].device, kept[i].host);
+            note_move(device, kept[i]);
         free(kept);
         if (status != FR_OK)
             return status;
@@ -308,6 +330,19 @@ static enum fr_status make_room(struct graph_device *device, uint32_t t, uint64_
 static bool is_made(const struct fr_table_rows *rows, uint32_t u)
 {
     return rows->rows[u] && rows->served && !rows->served[u];
+}
+
+/* It gets its first values on the device. */
+static bool begins_there(const struct row_cache *cache, const struct fr_table_rows *rows, uint32_t u)
+{
+    return cache->parts && is_made(rows, u);
+}
+
+static struct row_move move_to(const struct row_cache *cache, uint32_t number, const struct fr_table_rows *rows,
+                               uint32_t u)
+{
+    float *host = begins_there(cache, rows, u) ? NULL : rows->rows[u];
+    return (struct row_move){row_at(cache, number), host, rows->keys[u]};
 }
 
 /* Numbers of those that are there: they must not make room for others. What the device has of a
@@ -347,9 +382,12 @@ static enum fr_status put_addresses(struct graph_device *device, const struct ro
 static enum fr_status take_moves(struct graph_device *device, uint32_t t)
 {
     struct arriving host;
+    struct arriving_counts counts = {0};
     size_t n = device->n_moves;
     device->n_moves = 0;
-    if (n > 0 && !begin_arriving(device, t, n, &host))
+    for (size_t i = 0; i < n; i++)
+        *(device->moves[i].host ? &counts.sent : &counts.made) += 1;
+    if (n > 0 && !begin_arriving(device, t, counts, &host))
         return device->status;
     for (size_t i = 0; i < n; i++)
         add_arriving(device, t, &host, device->moves[i]);
@@ -373,13 +411,29 @@ static enum fr_status take_table(struct graph_run *run, uint32_t t)
             break;
         struct cached_row *row = &cache->rows[cache->numbers[u]];
         if (absent || (is_made(rows, u) && !row->first))
-            note_move(device, row_at(cache, cache->numbers[u]), rows->rows[u]);
+            note_move(device, move_to(cache, cache->numbers[u], rows, u));
         row->used = device->batches;
         row->first = false;
     }
     if (status == FR_OK)
         status = take_moves(device, t);
     return status == FR_OK ? put_addresses(device, cache, rows, &device->now->rows.tables[t]) : status;
+}
+
+static void open_table(const struct fr_graph *graph, uint32_t t)
+{
+    const struct graph_device *device = graph->device;
+    struct row_cache *cache = &device->tables[t];
+    cache->floats = graph->layouts[t].row_floats;
+    cache->n_parts = graph->layouts[t].n_parts;
+    while (((size_t)cache->floats * sizeof(float) << cache->log2_chunk) < CHUNK_BYTES)
+        cache->log2_chunk++;
+    /* a small limit is divided finely */
+    while (cache->log2_chunk > 0 && ((size_t)cache->floats * sizeof(float) << cache->log2_chunk) >
+                                        device->row_bytes_max / (4 * (size_t)graph->conf->n_tables))
+        cache->log2_chunk--;
+    if (device->first_places)
+        cache->parts = fr_graph_device_row_parts(graph, t);
 }
 
 enum fr_status fr_graph_device_take_rows(struct graph_run *run)
@@ -389,20 +443,12 @@ enum fr_status fr_graph_device_take_rows(struct graph_run *run)
     enum fr_status status = FR_OK;
     device->batches += 2; /* the number between is of rows brought for a batch that may not come */
     for (uint32_t t = 0; t < graph->conf->n_tables && status == FR_OK; t++) {
-        struct row_cache *cache = &device->tables[t];
-        if (cache->floats == 0) {
-            cache->floats = graph->layouts[t].row_floats;
-            while (((size_t)cache->floats * sizeof(float) << cache->log2_chunk) < CHUNK_BYTES)
-                cache->log2_chunk++;
-            /* a small limit is divided finely */
-            while (cache->log2_chunk > 0 && ((size_t)cache->floats * sizeof(float) << cache->log2_chunk) >
-                                                device->row_bytes_max / (4 * (size_t)graph->conf->n_tables))
-                cache->log2_chunk--;
-        }
-        status = take_table(run, t);
+        if (device->tables[t].floats == 0)
+            open_table(graph, t);
+        status = device->status == FR_OK ? take_table(run, t) : device->status;
     }
     if (status == FR_OK)
-        scatter_arriving(device, graph->conf->n_tables);
+        start_arriving(device, graph->conf->n_tables);
     return status;
 }
 
@@ -422,14 +468,16 @@ static bool take_room_ahead(struct graph_device *device, struct row_cache *cache
 }
 
 /* How many of the rows a table lacks; what it has stays. */
-static size_t keep_present(const struct graph_device *device, struct row_cache *cache, const struct fr_table_rows *rows)
+static struct arriving_counts keep_present(const struct graph_device *device, struct row_cache *cache,
+                                           const struct fr_table_rows *rows)
 {
-    size_t absent = 0;
+    struct arriving_counts absent = {0};
     for (uint32_t u = 0; u < rows->n_unique; u++) {
         uint32_t number = rows->rows[u] ? find(cache, rows->keys[u]) : NO_ROW;
         if (number != NO_ROW)
             cache->rows[number].used = device->batches + 1;
-        absent += rows->rows[u] && number == NO_ROW;
+        if (rows->rows[u] && number == NO_ROW)
+            *(begins_there(cache, rows, u) ? &absent.made : &absent.sent) += 1;
     }
     return absent;
 }
@@ -440,26 +488,29 @@ static size_t keep_present(const struct graph_device *device, struct row_cache *
 static void bring_table(struct graph_device *device, uint32_t t, const struct fr_table_rows *rows, size_t *bytes)
 {
     struct row_cache *cache = &device->tables[t];
+    const struct row_arrivals *calls = &device->arriving[t];
     size_t row_bytes = cache->floats * sizeof(float);
     struct arriving host;
     if (row_bytes == 0) /* no batch came so far */
         return;
-    size_t n = keep_present(device, cache, rows), most = *bytes / (row_bytes + sizeof(float *));
-    n = n < most ? n : most;
-    if (n == 0 || !begin_arriving(device, t, n, &host))
+    struct arriving_counts n = keep_present(device, cache, rows);
+    size_t most = *bytes / (row_bytes + sizeof(float *));
+    n.sent = n.sent < most ? n.sent : most;
+    if (n.sent + n.made == 0 || !begin_arriving(device, t, n, &host))
         return;
-    for (uint32_t u = 0, number; u < rows->n_unique && device->arriving[t].n < n; u++) {
-        if (!rows->rows[u] || find(cache, rows->keys[u]) != NO_ROW)
+    for (uint32_t u = 0, number; u < rows->n_unique; u++) {
+        bool full = calls->sent.n == n.sent && !begins_there(cache, rows, u);
+        if (!rows->rows[u] || full || find(cache, rows->keys[u]) != NO_ROW)
             continue;
         if (!take_room_ahead(device, cache, rows->keys[u], &number))
             break;
         cache->rows[number].used = device->batches + 1;
         cache->rows[number].first = is_made(rows, u);
-        add_arriving(device, t, &host, (struct row_move){row_at(cache, number), rows->rows[u]});
+        add_arriving(device, t, &host, move_to(cache, number, rows, u));
     }
-    fr_graph_device_trim(device, host.values + device->arriving[t].n * row_bytes);
-    *bytes -= n * (row_bytes + sizeof(float *));
-    device->brought += device->arriving[t].n;
+    fr_graph_device_trim(device, host.values + calls->sent.n * row_bytes);
+    *bytes -= n.sent * (row_bytes + sizeof(float *));
+    device->brought += calls->sent.n + calls->made.n;
 }
 
 void fr_graph_bring(struct fr_graph *graph, const struct fr_batch *batch, const struct fr_rows *rows)
@@ -475,7 +526,7 @@ void fr_graph_bring(struct fr_graph *graph, const struct fr_batch *batch, const 
     for (uint32_t t = 0; t < graph->conf->n_tables; t++)
         bring_table(device, t, &rows->tables[t], &bytes);
     fr_graph_device_send(device);
-    scatter_arriving(device, graph->conf->n_tables);
+    start_arriving(device, graph->conf->n_tables);
     next->of_batch = next->arena.failed ? NULL : batch; /* then it comes at its turn */
     next->of_rows = rows;
     next->arena.optional = false;
@@ -514,6 +565,7 @@ void fr_graph_device_free_rows(struct graph_device *device, uint32_t n_tables)
         struct row_cache *cache = &device->tables[t];
         for (uint32_t c = 0; c < cache->n_chunks; c++)
             device->api->release(device->queue, cache->chunks[c]);
+        device->api->release(device->queue, (void *)(uintptr_t)cache->parts);
         free(cache->chunks);
         free(cache->rows);
         free(cache->dirty);

@@ -348,6 +348,8 @@ struct fr_value_place {
     double fan_in, fan_out;
 };
 void fr_conf_first_values(const struct fr_conf_init *init, const struct fr_value_place *at, float *values, size_t n);
+/* Standard deviation, half the width of a uniform distribution, or the constant. */
+double fr_conf_init_scale(const struct fr_conf_init *init, double fan_in, double fan_out);
 
 /* What a reference reads: a vector [width], or a sequence [T, width]. */
 struct fr_conf_shape {

@@ -96,6 +96,9 @@ bool fr_store_tiered(const struct fr_store *store);
 
 /* The floats of a key's row in memory, NULL when it has none there. Holds as long as a plan's. */
 float *fr_store_row_of(const struct fr_store *store, uint32_t table, uint64_t key);
+/* Where first values of a table's rows are drawn: seed and stream; key, part and fans are the
+ * row's. */
+struct fr_value_place fr_store_first_place(const struct fr_store *store, uint32_t table);
 
 /* Takes the last plan back, because its batch was quarantined: entries, rows, counts, seen, show
  * and click, counters and what is dirty are as if it had not been. Only between fr_store_plan and

@@ -296,7 +296,10 @@ static struct fr_emulated_counts step_beside(struct stream *stream, uint64_t i, 
         fr_graph_bring(graph, &stream->batches[(i + 1) % BATCHES], &stream->rows[(i + 1) % BATCHES]);
     assert_int_equal(fr_graph_train_finish(graph, batch, rows, NULL), FR_OK);
     after = fr_emulate_counts(stream->twin.queue);
-    return (struct fr_emulated_counts){after.waits - before.waits, after.up - before.up, after.down - before.down};
+    return (struct fr_emulated_counts){.waits = after.waits - before.waits,
+                                       .up = after.up - before.up,
+                                       .down = after.down - before.down,
+                                       .up_bytes = after.up_bytes - before.up_bytes};
 }
 
 static uint64_t hash_of_stream(const struct network *network, bool groups, size_t row_bytes_max, bool beside)

@@ -19,11 +19,15 @@ static inline float *tw_row_of(void *self, uint32_t table, uint64_t key)
     return fx->row_memory[table] + key * fx->layouts[table].row_floats;
 }
 
+/* Of the next tw_open; NULL: rows that a batch makes are sent. */
+static const struct fr_value_place *tw_places;
+
 /* The fixture is made; `row_bytes_max` 0: all rows may stay. */
 static inline void tw_open(struct twin *twin, bool device, size_t row_bytes_max)
 {
     struct fr_err err = {0};
-    struct fr_graph_device options = {.row_of = tw_row_of, .self = &twin->fx, .row_bytes_max = row_bytes_max};
+    struct fr_graph_device options = {
+        .row_of = tw_row_of, .self = &twin->fx, .row_bytes_max = row_bytes_max, .first_places = tw_places};
     if (device)
         assert_int_equal(fr_emulate_api()->open(0, &twin->queue, &err), FR_OK);
     options.api = fr_emulate_api();

@@ -16,15 +16,16 @@ struct scene {
     bool wanders; /* users come in turns */
 };
 
-static size_t other_row_bytes; /* of the next scene_open, likewise */
-static bool first_is_empty;    /* the first batch has no user */
+static size_t other_row_bytes;                /* of the next scene_open, likewise */
+static const struct fr_device_api *other_api; /* likewise; NULL: the emulated card's */
+static bool first_is_empty;                   /* the first batch has no user */
 
 static void scene_open(struct scene *scene, const char *text, bool serial)
 {
     struct fr_err err = {0};
     memset(scene, 0, sizeof(*scene));
     fr_test_folder(scene->dir);
-    scene->device.api = fr_emulate_api();
+    scene->device.api = other_api ? other_api : fr_emulate_api();
     scene->device.row_bytes_max = other_row_bytes;
     assert_int_equal(scene->device.api->open(0, &scene->device.queue, &err), FR_OK);
     other_text = text;
@@ -236,6 +237,101 @@ FR_CASE(rows_that_are_brought_beside_a_step_change_no_bit)
     scene_close(&narrow);
 }
 
+/* ---- rows that a plan makes ---- */
+
+/* The emulated card, which compares first values with those of the store that made the rows. */
+static struct {
+    const struct fr_store *store;
+    uint64_t rows;
+} made;
+
+static void compare_made_rows(struct fr_device_queue *queue, const struct fr_device_row_init *call)
+{
+    const struct fr_device_api *api = fr_emulate_api();
+    const struct fr_table *table = &made.store->tables[0];
+    struct fr_err err = {0};
+    float **rows = fr_alloc(call->n, sizeof(*rows)), *got = fr_alloc(1, table->row_bytes);
+    uint64_t *keys = fr_alloc(call->n, sizeof(*keys));
+    api->ops->init_rows(queue, call);
+    api->download(queue, rows, call->rows, call->n * sizeof(*rows));
+    api->download(queue, keys, call->keys, call->n * sizeof(*keys));
+    assert_int_equal(api->finish(queue, &err), FR_OK);
+    for (uint32_t r = 0; r < call->n; r++) {
+        api->download(queue, got, rows[r], table->row_bytes);
+        assert_int_equal(api->finish(queue, &err), FR_OK);
+        const float *want = fr_store_row_of(made.store, 0, keys[r]);
+        assert_non_null(want);
+        assert_memory_equal(got, want, table->row_bytes);
+    }
+    made.rows += call->n;
+    free(rows);
+    free(got);
+    free(keys);
+}
+
+/* Returns what the store counted; made.rows is the card's. */
+static struct fr_store_counts make_rows(const char *text, bool serial, size_t row_bytes)
+{
+    struct fr_device_api api = *fr_emulate_api();
+    struct fr_device_ops ops = *api.ops;
+    struct scene scene;
+    api.ops = &ops;
+    ops.init_rows = compare_made_rows;
+    other_api = &api;
+    other_row_bytes = row_bytes;
+    scene_open(&scene, text, serial);
+    other_row_bytes = 0;
+    other_api = NULL;
+    made.store = scene.run.trainer->store;
+    made.rows = 0;
+    scene.run.unfit = some_unfit;
+    scene.wanders = true;
+    feed(&scene, BATCHES);
+    struct fr_store_counts counts = fr_table_counts(&made.store->tables[0]);
+    scene_close(&scene);
+    return counts;
+}
+
+#define MADE(w, v)                                                                                                     \
+    "version: 1\n"                                                                                                     \
+    "model: unit\n"                                                                                                    \
+    "state_dir: /nonexistent\n"                                                                                        \
+    "ingest: {brokers: \"127.0.0.1:1\", topic: t, format: json, batch_size: 16, "                                      \
+    "  lockstep: {records: 16, epoch_batches: 4}}\n"                                                                   \
+    "tables:\n"                                                                                                        \
+    "  user:\n"                                                                                                        \
+    "    admit: {count: 2}\n"                                                                                          \
+    "    expire: {idle: 30s}\n"                                                                                        \
+    "    parts:\n"                                                                                                     \
+    "      w: {dim: 3, optimizer: {adam: {lr: 0.01}}, init: " w "}\n"                                                  \
+    "      v: {dim: 67, optimizer: {adagrad: {lr: 0.1, initial: 0.25}}, init: " v "}\n"                                \
+    "slots:\n"                                                                                                         \
+    "  user_id: {table: user}\n"                                                                                       \
+    "  price: {kind: dense, dim: 1}\n"                                                                                 \
+    "labels: {click: {}}\n"                                                                                            \
+    "network:\n"                                                                                                       \
+    "  layers: [{name: out, dense: [user_id.w, user_id.v, price], units: 1}]\n"                                        \
+    "tasks: [{name: click, label: click, logit: out}]\n"                                                               \
+    "export: {topic: d}\n"                                                                                             \
+    "metrics: {listen: \"127.0.0.1:0\", auc_half_life: [1m]}\n"
+
+/* Refused batches make them once more, and a plan beside a step too. */
+FR_CASE(rows_that_a_plan_makes_begin_on_the_card_as_in_the_store)
+{
+    static const char *const texts[] = {
+        MADE("zeros", "{normal: 0.1}"),         MADE("{constant: 0.5}", "{uniform: 0.2}"),
+        MADE("xavier_normal", "zeros"),         MADE("kaiming_uniform", "{truncated_normal: 0.1}"),
+        MADE("{normal: 2}", "xavier_uniform"),  MADE("{truncated_normal: 3}", "kaiming_normal"),
+        MADE("{uniform: 7}", "{constant: -3}"),
+    };
+    for (size_t i = 0; i < FR_ARRAY_LEN(texts); i++) {
+        struct fr_store_counts counts = make_rows(texts[i], i % 2 == 0, i % 3 == 0 ? 20000 : 0);
+        assert_true(counts.admitted > BATCHES && made.rows >= counts.admitted);
+    }
+}
+
+/* ---- what comes between ---- */
+
 /* A stop, a pause: the plan is taken back, and the batch is not consumed. */
 FR_CASE(what_comes_between_takes_the_plan_back)
 {
@@ -288,6 +384,7 @@ int main(void)
         cmocka_unit_test(what_a_plan_makes_is_not_looked_at_before_its_turn),
         cmocka_unit_test(a_slice_that_looks_at_values_comes_after_the_step),
         cmocka_unit_test(rows_that_are_brought_beside_a_step_change_no_bit),
+        cmocka_unit_test(rows_that_a_plan_makes_begin_on_the_card_as_in_the_store),
         cmocka_unit_test(what_comes_between_takes_the_plan_back),
     };
     return cmocka_run_group_tests_name("ahead", cases, NULL, NULL);

@@ -7,10 +7,10 @@
 
 const struct fr_device_api *fr_emulate_api(void);
 
-/* What a queue was asked for so far: waits for all that was started, copies to the card and
- * back. */
+/* What a queue was asked for so far: waits for all that was started, copies to the card and back,
+ * bytes to it. */
 struct fr_emulated_counts {
-    uint64_t waits, up, down;
+    uint64_t waits, up, down, up_bytes;
 };
 struct fr_emulated_counts fr_emulate_counts(const struct fr_device_queue *queue);
 

@@ -42,7 +42,9 @@ struct fr_graph_options {
 };
 
 /* A device that the graph computes on, and where it finds a row in the store: the address of its
- * floats on the host, NULL when memory has none. */
+ * floats on the host, NULL when memory has none. Where it knows the places of first values, it
+ * makes them itself for rows that a batch makes, with the store's bits; else those come from the
+ * store as others do. */
 typedef float *fr_graph_row_of(void *self, uint32_t table, uint64_t key);
 struct fr_graph_device {
     const struct fr_device_api *api;
@@ -50,6 +52,7 @@ struct fr_graph_device {
     size_t row_bytes_max;          /* of the rows that it keeps; 0: what it has */
     fr_graph_row_of *row_of;
     void *self;
+    const struct fr_value_place *first_places; /* [tables] seed and stream, copied; NULL: unknown */
 };
 
 /* FR_E_UNSUPPORTED: this processor cannot train as conf->precision says, and fr_graph_new must not
