@@ -10,7 +10,8 @@
 enum {
     CHUNK_BYTES_MIN = 2 << 20, /* a huge page or more */
     SMALL_MIN = 16,
-    REGION_CHUNKS = 8,
+    /* Before so many a half-used huge page would be a large share; then of one region. */
+    HUGE_CHUNKS = 8,
     TRIM_BYTES_MIN = 256 << 10,
 };
 
@@ -24,41 +25,21 @@ static size_t chunk_bytes(const struct fr_array *array)
     return chunk_items(array) * array->stride;
 }
 
-/* Memory comes for so many chunks: huge pages lie across. In the first region a half-used one would
- * be a large share of the array, so they come when they are full (join_full). */
+/* Memory for chunks comes singly, and then for HUGE_CHUNKS of them: huge pages lie across. */
 static uint32_t region_begin(uint32_t chunk)
 {
-    return chunk / REGION_CHUNKS * REGION_CHUNKS;
+    return chunk < HUGE_CHUNKS ? chunk : chunk / HUGE_CHUNKS * HUGE_CHUNKS;
 }
 
-static size_t region_bytes(const struct fr_array *array)
+static size_t region_bytes(const struct fr_array *array, uint32_t begin)
 {
-    return REGION_CHUNKS * chunk_bytes(array);
-}
-
-/* The number of items at which the next huge page of the first region is full. Those that begin
- * before the first item are not. */
-static void expect_full(struct fr_array *array)
-{
-    size_t first = (size_t)array->offset * array->stride, used = first + (size_t)array->n * array->stride;
-    size_t end = (used / FR_HUGE_PAGE + 1) * FR_HUGE_PAGE;
-    if (end - FR_HUGE_PAGE < first)
-        end += FR_HUGE_PAGE;
-    bool none = array->small < chunk_items(array) || end > region_bytes(array);
-    array->full_at = none ? UINT32_MAX : (uint32_t)((end - first + array->stride - 1) / array->stride);
-}
-
-static void join_full(struct fr_array *array)
-{
-    size_t used = ((size_t)array->offset + array->n) * array->stride;
-    fr_pages_join(array->chunks[0] + (used / FR_HUGE_PAGE - 1) * FR_HUGE_PAGE);
-    expect_full(array);
+    return (begin < HUGE_CHUNKS ? 1 : HUGE_CHUNKS) * chunk_bytes(array);
 }
 
 void fr_array_init(struct fr_array *array, uint32_t stride)
 {
     FR_CHECK(stride > 0);
-    *array = (struct fr_array){.stride = stride, .full_at = UINT32_MAX};
+    *array = (struct fr_array){.stride = stride};
     while (chunk_bytes(array) < CHUNK_BYTES_MIN)
         array->log2_chunk++;
 }
@@ -75,11 +56,10 @@ void fr_array_release(struct fr_array *array)
         if (c == 0 && array->small < chunk_items(array))
             free(array->chunks[0]);
         else if (c == region_begin(c))
-            fr_pages_give(array->chunks[c], region_bytes(array));
+            fr_pages_give(array->chunks[c], region_bytes(array, c));
     }
     free(array->chunks);
-    *array = (struct fr_array){
-        .stride = array->stride, .log2_chunk = array->log2_chunk, .phase = array->phase, .full_at = UINT32_MAX};
+    *array = (struct fr_array){.stride = array->stride, .log2_chunk = array->log2_chunk, .phase = array->phase};
 }
 
 /* The first chunk, while it is small: on the heap, doubled until that is more than the chunk has
@@ -93,7 +73,7 @@ static void grow_first(struct fr_array *array)
     } else {
         items = (uint32_t)chunk_items(array);
         offset = array->phase;
-        memory = fr_pages_take(region_bytes(array), 0);
+        memory = fr_pages_take(chunk_bytes(array), 0);
     }
     if (array->chunks[0])
         memcpy(memory + (size_t)offset * array->stride, array->chunks[0], (size_t)array->n * array->stride);
@@ -101,7 +81,6 @@ static void grow_first(struct fr_array *array)
     array->chunks[0] = memory;
     array->small = items;
     array->offset = offset;
-    expect_full(array);
 }
 
 static void add_room(struct fr_array *array)
@@ -115,7 +94,7 @@ static void add_room(struct fr_array *array)
         array->n_chunks = 1;
     } else if (array->small == chunk_items(array)) {
         uint32_t c = array->n_chunks++, begin = region_begin(c);
-        array->chunks[c] = c == begin ? fr_pages_take(region_bytes(array), 1)
+        array->chunks[c] = c == begin ? fr_pages_take(region_bytes(array, c), c >= HUGE_CHUNKS)
                                       : array->chunks[begin] + (c - begin) * chunk_bytes(array);
         return;
     }
@@ -132,8 +111,6 @@ static size_t room(const struct fr_array *array)
 uint32_t fr_array_push(struct fr_array *array)
 {
     FR_CHECK(array->n < UINT32_MAX >> 1);
-    if (array->n == array->full_at)
-        join_full(array);
     while (array->n == room(array))
         add_room(array);
     uint32_t i = array->n++;
@@ -155,14 +132,13 @@ void fr_array_trim(struct fr_array *array)
     while (array->n_chunks > keep + 1) {
         uint32_t c = --array->n_chunks;
         if (c == region_begin(c))
-            fr_pages_give(array->chunks[c], region_bytes(array));
+            fr_pages_give(array->chunks[c], region_bytes(array, c));
     }
     uint32_t begin = region_begin(keep);
     size_t used = (size_t)(next - (begin << array->log2_chunk)) * array->stride;
     if (keep < array->n_chunks)
-        fr_pages_forget(array->chunks[begin], used, region_bytes(array));
+        fr_pages_forget(array->chunks[begin], used, region_bytes(array, begin));
     array->high = array->n;
-    expect_full(array);
 }
 
 size_t fr_array_bytes(const struct fr_array *array)

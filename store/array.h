@@ -20,7 +20,6 @@ struct fr_array {
     uint32_t phase, offset;      /* places of the first chunk that no item has; 0 on the heap */
     uint32_t n_chunks, capacity; /* capacity: of `chunks` */
     uint32_t high;               /* items ever used since the last trim: their pages are touched */
-    uint32_t full_at;            /* items with which the next huge page is full; UINT32_MAX: none */
     uint8_t **chunks;
 };
 

@@ -2,7 +2,6 @@
 #ifndef FR_STORE_PAGES_H
 #define FR_STORE_PAGES_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -10,15 +9,12 @@ enum { FR_PAGE = 4096, FR_HUGE_PAGE = 2 << 20, FR_PIECE = 16 * 1024 };
 /* An extent is a huge page, of which each half has its pieces. */
 enum { FR_EXTENT = FR_HUGE_PAGE, FR_EXTENT_HALVES = 2, FR_HALF_PIECES = 64 };
 
-/* Zeroed, 64-byte aligned, as huge pages are from their size on; pages are touched only when used,
- * so taking a large piece costs no pause. huge: huge pages are asked for; such memory is touched
- * 2 MiB at a time. Refused memory ends the process (FR_CHECK), as in fr_alloc. */
+/* Zeroed, 64-byte aligned; pages are touched only when used, so taking a large piece costs no
+ * pause. huge: huge pages are asked for; such memory is touched 2 MiB at a time. Refused memory
+ * ends the process (FR_CHECK), as in fr_alloc. */
 void *fr_pages_take(size_t size, int huge);
 /* NULL: nothing. `size` as it was taken. */
 void fr_pages_give(void *memory, size_t size);
-/* Makes a huge page of FR_HUGE_PAGE bytes, aligned, where they are: they are copied, so nobody else
- * reads or writes them meanwhile. */
-void fr_pages_join(void *memory);
 /* The bytes from `from` on go back to the system and read as zeros; the address range stays. */
 void fr_pages_forget(void *memory, size_t from, size_t size);
 
@@ -28,7 +24,6 @@ struct fr_pieces {
     struct fr_extent {
         uint8_t *base;
         uint64_t free[FR_EXTENT_HALVES]; /* bit i: piece i of that half */
-        bool joined;                     /* it is a huge page, or was to be */
     } * extents;
     size_t n, capacity, hint;
 };

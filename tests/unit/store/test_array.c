@@ -65,51 +65,11 @@ FR_CASE(large_memory_is_zeroed_and_aligned_to_huge_pages_when_they_are_asked_for
         }
 }
 
-FR_CASE(pages_that_become_a_huge_one_keep_their_bytes_and_their_place)
-{
-    size_t size = 3 * (size_t)FR_HUGE_PAGE;
-    uint8_t *memory = fr_pages_take(size, 0);
-    uint64_t *words = (uint64_t *)(void *)memory;
-    for (size_t i = 0; i < size / sizeof(*words); i++)
-        words[i] = i * 3;
-    fr_pages_join(memory + FR_HUGE_PAGE);
-    for (size_t i = 0; i < size / sizeof(*words); i++)
-        assert_int_equal(words[i], i * 3);
-    fr_pages_forget(memory, FR_HUGE_PAGE, size);
-    assert_int_equal(words[FR_HUGE_PAGE / sizeof(*words) - 1], (FR_HUGE_PAGE / sizeof(*words) - 1) * 3);
-    for (size_t i = FR_HUGE_PAGE; i < size; i++)
-        assert_int_equal(memory[i], 0);
-    fr_pages_give(memory, size);
-}
-
-/* What fills an array comes to lie in huge pages, but for its ends. */
-FR_CASE(a_full_array_lies_in_huge_pages_from_its_first_region_on)
-{
-    struct fr_array array;
-    fr_array_init(&array, STRIDE);
-    fr_array_stagger(&array, 1, 3);
-    for (uint32_t n = 1; n < 8 * 32; n++) {
-        grow_to(&array, n);
-        size_t used = ((size_t)array.offset + array.n) * STRIDE;
-        if (array.small < 32) {
-            assert_int_equal(array.full_at, UINT32_MAX);
-        } else if (array.full_at != UINT32_MAX) {
-            size_t full = ((size_t)array.offset + array.full_at) * STRIDE;
-            assert_true(full >= used && full - used < 2 * (size_t)FR_HUGE_PAGE + STRIDE);
-            assert_true(full % FR_HUGE_PAGE < STRIDE);
-        }
-    }
-    check_items(&array);
-    fr_array_release(&array);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(items_keep_their_bytes_while_an_array_grows_and_shrinks_by_any_steps),
         cmocka_unit_test(large_memory_is_zeroed_and_aligned_to_huge_pages_when_they_are_asked_for),
-        cmocka_unit_test(pages_that_become_a_huge_one_keep_their_bytes_and_their_place),
-        cmocka_unit_test(a_full_array_lies_in_huge_pages_from_its_first_region_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
