@@ -14,7 +14,7 @@
  *
  * Thread: writer and fold by one thread; properties by any. It does not compact by filter (expiry
  * is the owner's decision, in the journal) or retry. */
-#include "cold_rocks.h"
+#include "cold_files.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -119,6 +119,8 @@ enum fr_status fr_cold_open(const char *path, uint64_t fold_bytes, bool read_onl
         fr_cold_close(cold);
         return status;
     }
+    if (!read_only)
+        cold->files = fr_cold_files_new(cold);
     *out = cold;
     return FR_OK;
 }
@@ -127,6 +129,7 @@ void fr_cold_close(struct fr_cold *cold)
 {
     if (!cold)
         return;
+    fr_cold_files_free(cold->files);
     if (cold->rows)
         rocksdb_column_family_handle_destroy(cold->rows);
     if (cold->db)
@@ -135,6 +138,8 @@ void fr_cold_close(struct fr_cold *cold)
         rocksdb_options_destroy(cold->options);
     if (cold->fold_options)
         rocksdb_options_destroy(cold->fold_options);
+    if (cold->cache)
+        rocksdb_cache_destroy(cold->cache);
     free(cold->path);
     free(cold);
 }
@@ -233,7 +238,8 @@ uint64_t fr_cold_bytes(struct fr_cold *cold)
 
 uint64_t fr_cold_memory(struct fr_cold *cold)
 {
-    return property(cold, "rocksdb.estimate-table-readers-mem");
+    uint64_t bytes = property(cold, "rocksdb.estimate-table-readers-mem");
+    return cold->files ? bytes + rocksdb_cache_get_usage(cold->cache) + fr_cold_files_bytes(cold->files) : bytes;
 }
 
 void fr_cold_reads(struct fr_cold *cold, uint64_t *asked, uint64_t *found)

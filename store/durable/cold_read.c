@@ -1,9 +1,5 @@
-/* Reading of the cold store: walks over everything, a range or the sections, and point reads.
- *
- * Point reads go to RocksDB in pieces of 256 sorted keys: a batched multi-get asks each file's
- * filter for all of them before it touches an index, reads blocks together, and pins values instead
- * of copying them (Cao et al., "MultiGet" in RocksDB 6). A piece keeps the arrays on the stack and
- * bounds what is pinned: 256 blocks for each thread that reads.
+/* Walks over the cold store: over everything, a range or the sections. Point reads are
+ * cold_fetch.c's.
  *
  * A walk reads ahead as RocksDB does by itself, more while it goes on: most walks are of a slice or
  * of one entry, and 2 MiB of each file for those cost more than all they read.
@@ -17,8 +13,6 @@
 #include <string.h>
 
 #include "base/check.h"
-
-enum { FETCH_PIECE = 256 };
 
 struct fr_cold_iterator {
     rocksdb_readoptions_t *options;
@@ -94,7 +88,7 @@ static bool iterate_get(const struct fr_cold_iterator *it, const uint8_t **key, 
     return true;
 }
 
-static bool image_of(const struct fr_cold *cold, const uint8_t key[COLD_KEY_SIZE], const uint8_t *value, size_t size,
+bool fr_cold_image_of(const struct fr_cold *cold, const uint8_t key[COLD_KEY_SIZE], const uint8_t *value, size_t size,
                      struct fr_image *out)
 {
     if (size < 1 || size - 1 > UINT32_MAX || value[0] >= FR_IMAGE_KINDS || value[0] == FR_IMAGE_ABSENT)
@@ -107,7 +101,7 @@ static bool image_of(const struct fr_cold *cold, const uint8_t key[COLD_KEY_SIZE
     return true;
 }
 
-static enum fr_status no_image(const struct fr_cold *cold, struct fr_err *err)
+enum fr_status fr_cold_no_image(const struct fr_cold *cold, struct fr_err *err)
 {
     return fr_err_set(err, FR_E_CORRUPT, "the cold store %s holds an entry that is no image", cold->path);
 }
@@ -128,8 +122,8 @@ enum fr_status fr_cold_walk(struct fr_cold *cold, const struct fr_cold_range *ra
             break;
         struct fr_image image;
         const uint8_t *value = (const uint8_t *)rocksdb_iter_value(it.at, &size);
-        if (key_size != COLD_KEY_SIZE || !image_of(cold, key, value, size, &image)) {
-            status = no_image(cold, err);
+        if (key_size != COLD_KEY_SIZE || !fr_cold_image_of(cold, key, value, size, &image)) {
+            status = fr_cold_no_image(cold, err);
             break;
         }
         done += key_size + size;
@@ -178,91 +172,4 @@ enum fr_status fr_cold_walk_sections(struct fr_cold *cold, const struct fr_cold_
     }
     enum fr_status end = iterate_end(cold, &it, err);
     return status != FR_OK ? status : end;
-}
-
-/* ---- point reads ---- */
-
-struct fetch {
-    struct fr_cold *cold;
-    const struct fr_cold_keys *keys;
-    cold_fetched visit;
-    void *self;
-    rocksdb_readoptions_t *options;
-    size_t begin, n; /* of the piece */
-    uint8_t key_bytes[FETCH_PIECE][COLD_KEY_SIZE];
-    const char *key_at[FETCH_PIECE];
-    size_t key_size[FETCH_PIECE];
-    rocksdb_pinnableslice_t *values[FETCH_PIECE]; /* NULL: none */
-    char *texts[FETCH_PIECE];                     /* of errors */
-};
-
-static void read_piece(struct fetch *fetch)
-{
-    for (size_t i = 0; i < fetch->n; i++) {
-        cold_put_key(fetch->key_bytes[i], fetch->keys->table, fetch->keys->hashes[fetch->begin + i]);
-        fetch->key_at[i] = (const char *)fetch->key_bytes[i];
-        fetch->key_size[i] = COLD_KEY_SIZE;
-    }
-    rocksdb_batched_multi_get_cf(fetch->cold->db, fetch->options, fetch->cold->rows, fetch->n, fetch->key_at,
-                                 fetch->key_size, fetch->values, fetch->texts, true);
-}
-
-/* Gives RocksDB's memory back; the first error of the reads. */
-static enum fr_status end_piece(struct fetch *fetch, struct fr_err *err)
-{
-    enum fr_status status = FR_OK;
-    for (size_t i = 0; i < fetch->n; i++) {
-        if (fetch->values[i])
-            rocksdb_pinnableslice_destroy(fetch->values[i]);
-        if (fetch->texts[i] && status == FR_OK)
-            status = fr_cold_error(fetch->texts[i], "read", fetch->cold->path, err);
-        else if (fetch->texts[i])
-            rocksdb_free(fetch->texts[i]);
-    }
-    return status;
-}
-
-static enum fr_status visit_piece(struct fetch *fetch, struct fr_err *err)
-{
-    enum fr_status status = FR_OK;
-    uint64_t found = 0;
-    for (size_t i = 0; i < fetch->n; i++)
-        if (fetch->texts[i])
-            return FR_OK; /* end_piece says why */
-    for (size_t i = 0; i < fetch->n && status == FR_OK; i++) {
-        size_t place = fetch->begin + i, size;
-        struct fr_image image;
-        if (!fetch->values[i]) {
-            status = fetch->visit(fetch->self, place, fetch->keys->hashes[place], NULL);
-            continue;
-        }
-        const uint8_t *value = (const uint8_t *)rocksdb_pinnableslice_value(fetch->values[i], &size);
-        found++;
-        if (!image_of(fetch->cold, fetch->key_bytes[i], value, size, &image))
-            status = no_image(fetch->cold, err);
-        else
-            status = fetch->visit(fetch->self, place, fetch->keys->hashes[place], &image);
-    }
-    atomic_fetch_add_explicit(&fetch->cold->asked, fetch->n, memory_order_relaxed);
-    atomic_fetch_add_explicit(&fetch->cold->found, found, memory_order_relaxed);
-    return status;
-}
-
-enum fr_status fr_cold_fetch(struct fr_cold *cold, const struct fr_cold_keys *keys, cold_fetched visit, void *self,
-                             struct fr_err *err)
-{
-    struct fetch fetch = {.cold = cold, .keys = keys, .visit = visit, .self = self};
-    enum fr_status status = FR_OK;
-    fetch.options = rocksdb_readoptions_create();
-    rocksdb_readoptions_set_verify_checksums(fetch.options, 1);
-    for (; fetch.begin < keys->n && status == FR_OK; fetch.begin += FETCH_PIECE) {
-        size_t left = keys->n - fetch.begin;
-        fetch.n = left < FETCH_PIECE ? left : FETCH_PIECE;
-        read_piece(&fetch);
-        status = visit_piece(&fetch, err);
-        enum fr_status end = end_piece(&fetch, err);
-        status = status != FR_OK ? status : end;
-    }
-    rocksdb_readoptions_destroy(fetch.options);
-    return status;
 }

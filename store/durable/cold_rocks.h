@@ -1,4 +1,5 @@
-/* What the files that know RocksDB share: cold.c, cold_read.c, cold_tuning.c. */
+/* What the files that know RocksDB share: cold.c, cold_read.c, cold_fetch.c, cold_files.c,
+ * cold_tuning.c. */
 #ifndef FR_DURABLE_COLD_ROCKS_H
 #define FR_DURABLE_COLD_ROCKS_H
 
@@ -19,6 +20,9 @@ struct fr_cold {
     rocksdb_options_t *options, *fold_options; /* of the store, of the files that folds write */
     rocksdb_t *db;
     rocksdb_column_family_handle_t *rows; /* the one column family */
+    rocksdb_cache_t *cache;               /* of parts of indexes; NULL when it only reads */
+    struct fr_cold_files *files;          /* what point reads read themselves; likewise */
+    uint32_t files_max;                   /* of those at once */
     _Atomic uint64_t asked, found;        /* point reads: keys, images */
 };
 
@@ -47,6 +51,10 @@ enum fr_status fr_cold_error(char *text, const char *what, const char *path, str
 
 /* cold_read.c: reading as of a snapshot (NULL: now). */
 rocksdb_readoptions_t *fr_cold_read_options(const struct fr_cold_snapshot *at);
+/* false: the value of that key is no image. It lies in the value. */
+bool fr_cold_image_of(const struct fr_cold *cold, const uint8_t key[COLD_KEY_SIZE], const uint8_t *value, size_t size,
+                      struct fr_image *out);
+enum fr_status fr_cold_no_image(const struct fr_cold *cold, struct fr_err *err);
 
 /* cold_tuning.c: fills both options. FR_E_LIMIT when the process may open too few
  * files. */

@@ -37,6 +37,9 @@
 
 enum {
     BLOCK_BYTES = 1 << 10,
+    FORMAT_VERSION = 5, /* this and the next: what sorted_file.c reads */
+    CHECKSUM_XXH3 = 4,
+    CACHE_BYTES = 8 << 20, /* of parts of indexes: what walks of slices use again */
     INDEX_RESTART = 16, /* entries of an index between two that are searched by halving */
     BLOOM_BITS = 10,
     BLOOM_BITS_FOLD = 16,
@@ -61,13 +64,15 @@ enum {
     FILES_REST = 96,
     FILES_MIN = 32,
     FILES_MAX = 1 << 20,
+    FILES_ROCKSDB_MAX = 256, /* of RocksDB: a merge of level 0 has some dozens */
     /* A reader's files are opened with it: its writer's compactions remove some of them, and one
      * that is opened later may be gone. */
     FILES_ALL = -1,
 };
 
-/* Half of the descriptors that the process may have: each read may need its own file. */
-static enum fr_status choose_max_open_files(int *out, struct fr_err *err)
+/* Half of the descriptors that the process may have, most of them for point reads, which have
+ * every file open; RocksDB opens what it merges and walks. */
+static enum fr_status choose_open_files(struct fr_cold *cold, int *rocksdb, struct fr_err *err)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
@@ -79,18 +84,28 @@ static enum fr_status choose_max_open_files(int *out, struct fr_err *err)
                           "the process may open %" PRIu64 " files, at least %d are needed: raise its limit "
                           "(LimitNOFILE= of systemd, ulimit -n)",
                           (uint64_t)files, FILES_REST + FILES_MIN);
-    *out = (int)share;
+    rlim_t own = share / 2 > FILES_ROCKSDB_MAX ? FILES_ROCKSDB_MAX : share / 2;
+    *rocksdb = (int)own;
+    cold->files_max = (uint32_t)(share - own);
     return FR_OK;
 }
 
 /* Of the base level: a compaction of all of it has to find room on the disk. */
 static const uint64_t base_bytes_min = 64 << 20, base_bytes_max = (uint64_t)4 << 30;
 
-static void set_blocks(rocksdb_options_t *options, int bloom_bits)
+static void set_blocks(const struct fr_cold *cold, rocksdb_options_t *options, int bloom_bits)
 {
     rocksdb_block_based_table_options_t *blocks = rocksdb_block_based_options_create();
-    rocksdb_block_based_options_set_no_block_cache(blocks, 1);
+    if (cold->cache) {
+        rocksdb_block_based_options_set_block_cache(blocks, cold->cache);
+        rocksdb_block_based_options_set_cache_index_and_filter_blocks(blocks, 1);
+    } else {
+        rocksdb_block_based_options_set_no_block_cache(blocks, 1);
+    }
     rocksdb_block_based_options_set_block_size(blocks, BLOCK_BYTES);
+    rocksdb_block_based_options_set_format_version(blocks, FORMAT_VERSION);
+    rocksdb_block_based_options_set_checksum(blocks, CHECKSUM_XXH3);
+    rocksdb_block_based_options_set_index_type(blocks, rocksdb_block_based_table_index_type_two_level_index_search);
     rocksdb_block_based_options_set_index_block_restart_interval(blocks, INDEX_RESTART);
     rocksdb_block_based_options_set_filter_policy(blocks, rocksdb_filterpolicy_create_bloom_full(bloom_bits));
     rocksdb_options_set_block_based_table_factory(options, blocks);
@@ -123,9 +138,10 @@ static void set_compaction(rocksdb_options_t *options, uint64_t fold_bytes)
 enum fr_status fr_cold_tune(struct fr_cold *cold, uint64_t fold_bytes, bool read_only, struct fr_err *err)
 {
     int max_open_files = FILES_ALL;
-    enum fr_status status = read_only ? FR_OK : choose_max_open_files(&max_open_files, err);
+    enum fr_status status = read_only ? FR_OK : choose_open_files(cold, &max_open_files, err);
     if (status != FR_OK)
         return status;
+    cold->cache = read_only ? NULL : rocksdb_cache_create_lru(CACHE_BYTES);
     cold->options = rocksdb_options_create();
     rocksdb_options_set_create_if_missing(cold->options, 1);
     rocksdb_options_set_paranoid_checks(cold->options, 1);
@@ -135,8 +151,8 @@ enum fr_status fr_cold_tune(struct fr_cold *cold, uint64_t fold_bytes, bool read
     rocksdb_options_set_info_log_level(cold->options, WARN_LEVEL);
     rocksdb_options_set_max_log_file_size(cold->options, LOG_BYTES);
     rocksdb_options_set_keep_log_file_num(cold->options, LOG_FILES);
-    set_blocks(cold->options, BLOOM_BITS);
+    set_blocks(cold, cold->options, BLOOM_BITS);
     cold->fold_options = rocksdb_options_create_copy(cold->options);
-    set_blocks(cold->fold_options, BLOOM_BITS_FOLD);
+    set_blocks(cold, cold->fold_options, BLOOM_BITS_FOLD);
     return FR_OK;
 }

@@ -1,0 +1,215 @@
+/* Which sorted files the cold store has, opened for point reads (sorted_file.h).
+ *
+ * RocksDB says it: its list of live files is of one version, level by level, and those of level 0
+ * stand newest first. Each ingest and each end of a compaction makes a version of another number;
+ * who reads asks for that number first, so that a fold is seen from its ingest on. Neighbours in
+ * the list whose keys do not overlap are one run, of which a key has one file at most: the parts of
+ * a fold, a level below. A run before another has the newer image.
+ *
+ * What a view names stays readable while it is held, whatever RocksDB removes: the files are open.
+ * What a compaction has replaced keeps its disk until the next read.
+ *
+ * Where a file is not understood, there are more runs than a view holds or descriptors are wanting,
+ * there is no view, and RocksDB reads as long as that is so.
+ *
+ * Thread: any; the mutex is held while a view is made, which opens the new files. It does not read
+ * rows. */
+#include "cold_files.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+
+enum { TRIES = 3 }; /* a compaction may remove a file between the list and its opening */
+
+struct fr_cold_files {
+    struct fr_cold *cold;
+    pthread_mutex_t lock;
+    struct cold_view *view; /* the newest; NULL: none, as of `version` */
+    uint64_t version;
+    uint64_t bytes; /* of the newest view's files */
+};
+
+struct fr_cold_files *fr_cold_files_new(struct fr_cold *cold)
+{
+    struct fr_cold_files *files = fr_alloc(1, sizeof(*files));
+    *files = (struct fr_cold_files){.cold = cold, .version = UINT64_MAX};
+    FR_CHECK(pthread_mutex_init(&files->lock, NULL) == 0);
+    return files;
+}
+
+/* ---- views ---- */
+
+static void release_view(struct cold_view *view)
+{
+    if (!view || --view->users > 0)
+        return;
+    for (uint32_t i = 0; i < view->n_files; i++)
+        if (view->files[i].file && --view->files[i].file->users == 0)
+            fr_sorted_close(view->files[i].file);
+    free(view->files);
+    free(view);
+}
+
+void fr_cold_files_free(struct fr_cold_files *files)
+{
+    if (!files)
+        return;
+    release_view(files->view);
+    pthread_mutex_destroy(&files->lock);
+    free(files);
+}
+
+static struct fr_sorted_file *known_file(const struct cold_view *view, uint64_t number)
+{
+    for (uint32_t i = 0; view && i < view->n_files; i++)
+        if (view->files[i].file->number == number)
+            return view->files[i].file;
+    return NULL;
+}
+
+static struct cold_bound bound_of(const char *key, size_t size)
+{
+    uint8_t bytes[COLD_KEY_SIZE] = {0};
+    memcpy(bytes, key, size < COLD_KEY_SIZE ? size : COLD_KEY_SIZE);
+    return (struct cold_bound){.table = (uint32_t)cold_take_be(bytes, 4), .hash = cold_take_be(bytes + 4, 8)};
+}
+
+/* false: the file could not be opened; errno says why, as fr_sorted_open does. */
+static bool take_file(const struct fr_cold_files *files, const rocksdb_livefiles_t *list, int i, struct cold_file *to)
+{
+    char path[PATH_MAX];
+    size_t size;
+    const char *name = rocksdb_livefiles_name(list, i); /* "/000123.sst" */
+    uint64_t number = strtoull(name + strspn(name, "/"), NULL, 10);
+    to->level = (uint32_t)rocksdb_livefiles_level(list, i);
+    const char *key = rocksdb_livefiles_smallestkey(list, i, &size);
+    to->first = bound_of(key, size);
+    key = rocksdb_livefiles_largestkey(list, i, &size);
+    to->last = bound_of(key, size);
+    to->file = known_file(files->view, number);
+    if (!to->file) {
+        int length = snprintf(path, sizeof(path), "%s%s", files->cold->path, name);
+        FR_CHECK(length > 0 && (size_t)length < sizeof(path));
+        to->file = fr_sorted_open(path, number);
+    }
+    if (!to->file)
+        return false;
+    to->file->users++;
+    return true;
+}
+
+static int compare_files(const void *a, const void *b)
+{
+    const struct cold_bound *x = &((const struct cold_file *)a)->first, *y = &((const struct cold_file *)b)->first;
+    return cold_is_behind(x->table, x->hash, y) - cold_is_less(x->table, x->hash, y);
+}
+
+static bool overlap(const struct cold_file *a, const struct cold_file *b)
+{
+    return !cold_is_less(a->last.table, a->last.hash, &b->first) && !cold_is_less(b->last.table, b->last.hash, &a->first);
+}
+
+/* false: too many. */
+static bool make_runs(struct cold_view *view)
+{
+    for (uint32_t i = 0; i < view->n_files; i++) {
+        struct cold_run *run = view->n_runs ? &view->runs[view->n_runs - 1] : NULL;
+        bool joins = run && view->files[i].level == view->files[run->begin].level;
+        /* files of a level below never overlap; their list may be long */
+        for (uint32_t k = run ? run->begin : 0; joins && view->files[i].level == 0 && k < run->end; k++)
+            joins = !overlap(&view->files[k], &view->files[i]);
+        if (joins) {
+            run->end = i + 1;
+            continue;
+        }
+        if (view->n_runs == COLD_RUNS_MAX)
+            return false;
+        view->runs[view->n_runs++] = (struct cold_run){i, i + 1};
+    }
+    for (uint32_t r = 0; r < view->n_runs; r++)
+        qsort(view->files + view->runs[r].begin, view->runs[r].end - view->runs[r].begin, sizeof(*view->files),
+              compare_files);
+    return true;
+}
+
+/* A file's handle counts once in the sum, and its keys' bounds with it. */
+static uint64_t view_bytes(const struct cold_view *view)
+{
+    uint64_t bytes = sizeof(*view) + view->n_files * sizeof(*view->files);
+    for (uint32_t i = 0; i < view->n_files; i++)
+        bytes += fr_sorted_bytes(view->files[i].file);
+    return bytes;
+}
+
+/* NULL with errno ENOENT: RocksDB has another version by now. */
+static struct cold_view *make_view(const struct fr_cold_files *files, uint64_t version)
+{
+    struct cold_view *view = fr_alloc(1, sizeof(*view));
+    *view = (struct cold_view){.version = version, .users = 1};
+    const rocksdb_livefiles_t *list = rocksdb_livefiles(files->cold->db);
+    int n = rocksdb_livefiles_count(list), error = 0;
+    bool good = n >= 0 && (uint32_t)n <= files->cold->files_max;
+    view->files = fr_alloc((size_t)(good ? n : 0) + 1, sizeof(*view->files));
+    for (int i = 0; i < n && good; i++) {
+        good = take_file(files, list, i, &view->files[view->n_files]);
+        error = good ? 0 : errno;
+        view->n_files += good;
+    }
+    rocksdb_livefiles_destroy(list);
+    if (good && make_runs(view))
+        return view;
+    release_view(view);
+    errno = error;
+    return NULL;
+}
+
+static void look_again(struct fr_cold_files *files, uint64_t version)
+{
+    struct cold_view *made = NULL;
+    for (int i = 0; i < TRIES && !made; i++) {
+        made = make_view(files, version);
+        if (!made && errno != ENOENT)
+            break;
+    }
+    release_view(files->view);
+    files->view = made;
+    files->version = version;
+    files->bytes = made ? view_bytes(made) : 0;
+}
+
+const struct cold_view *fr_cold_files_hold(struct fr_cold_files *files)
+{
+    uint64_t version;
+    pthread_mutex_lock(&files->lock);
+    if (rocksdb_property_int(files->cold->db, "rocksdb.current-super-version-number", &version) != 0)
+        version = UINT64_MAX;
+    if (version != files->version)
+        look_again(files, version);
+    struct cold_view *view = files->view;
+    if (view)
+        view->users++;
+    pthread_mutex_unlock(&files->lock);
+    return view;
+}
+
+void fr_cold_files_give(struct fr_cold_files *files, const struct cold_view *view)
+{
+    pthread_mutex_lock(&files->lock);
+    release_view((struct cold_view *)(uintptr_t)view);
+    pthread_mutex_unlock(&files->lock);
+}
+
+uint64_t fr_cold_files_bytes(struct fr_cold_files *files)
+{
+    pthread_mutex_lock(&files->lock);
+    uint64_t bytes = files->bytes;
+    pthread_mutex_unlock(&files->lock);
+    return bytes;
+}

@@ -1,0 +1,55 @@
+/* The sorted files of the cold store, in the order in which a key's newest image is sought.
+ * Module-internal. */
+#ifndef FR_DURABLE_COLD_FILES_H
+#define FR_DURABLE_COLD_FILES_H
+
+#include "cold_rocks.h"
+#include "sorted_file.h"
+
+enum { COLD_RUNS_MAX = 72 }; /* level 0 at its pause, and the levels below */
+
+/* Files without a key in common, by their keys: [begin, end) of a view's files. */
+struct cold_run {
+    uint32_t begin, end;
+};
+
+/* A key, cut to the length of an image's. */
+struct cold_bound {
+    uint64_t hash;
+    uint32_t table;
+};
+
+static inline bool cold_is_less(uint32_t table, uint64_t hash, const struct cold_bound *bound)
+{
+    return table < bound->table || (table == bound->table && hash < bound->hash);
+}
+
+static inline bool cold_is_behind(uint32_t table, uint64_t hash, const struct cold_bound *bound)
+{
+    return table > bound->table || (table == bound->table && hash > bound->hash);
+}
+
+struct cold_file {
+    struct fr_sorted_file *file;
+    struct cold_bound first, last; /* of its keys */
+    uint32_t level;
+};
+
+/* As of one version of the store: what does not change while it is held. */
+struct cold_view {
+    struct cold_file *files;
+    uint32_t n_files, n_runs;
+    struct cold_run runs[COLD_RUNS_MAX]; /* newest first */
+    uint64_t version;
+    uint32_t users;
+};
+
+struct fr_cold_files; /* of a store: its view and who uses it */
+struct fr_cold_files *fr_cold_files_new(struct fr_cold *cold);
+void fr_cold_files_free(struct fr_cold_files *files);
+/* The store as it is now, until it is given back; NULL: only RocksDB can read it. Any thread. */
+const struct cold_view *fr_cold_files_hold(struct fr_cold_files *files);
+void fr_cold_files_give(struct fr_cold_files *files, const struct cold_view *view);
+uint64_t fr_cold_files_bytes(struct fr_cold_files *files);
+
+#endif

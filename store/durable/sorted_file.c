@@ -1,0 +1,564 @@
+/* See sorted_file.h.
+ *
+ * The format (RocksDB, "BlockBasedTable format"): data blocks from offset 0 on, one behind the
+ * other; then filter, index, properties, the metaindex, which names these, and 53 bytes of footer.
+ * A block is entries of (shared, not shared, size of the value; all varints), rest of the key and
+ * value, then offsets at which keys stand whole, then their number; behind it one byte of
+ * compression and its checksum. An entry of an index is a key that is not less than the last of its
+ * block and less than all behind it, shortened, and the block's handle, of which only the change of
+ * its size is said behind the first of each run. Keys of the data blocks are followed by a sequence
+ * number and a kind (8 bytes). The filter is that of Putze, Sanders, Singler 2007 (one cache line a
+ * key).
+ *
+ * Keys are hashes, so a block is found by interpolation and then by halving. Only the upper half
+ * of a separator's hash is kept: where it equals the key's, the next block may be meant, too.
+ *
+ * Invariants: nothing from the file is used before its block's checksum is compared, and nothing
+ * outside the block is touched whatever it says. A file that lost a key by a misread filter would
+ * lose rows: open looks its first and its last row up.
+ *
+ * It does not order files, cache blocks or read ranges. */
+#define _GNU_SOURCE /* preadv2 */
+#include "sorted_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "cold_rocks.h"
+
+enum {
+    FOOTER_SIZE = 53,
+    FOOTER_VERSION_AT = 41,
+    FORMAT_VERSION = 5,
+    CHECKSUM_XXH3 = 4,
+    TRAILER_SIZE = 5,      /* of a block */
+    FILTER_TRAILER = 5,    /* of a filter's bits */
+    SEQUENCE_SIZE = 8,     /* behind a key */
+    KIND_DELETED = 0,
+    KIND_VALUE = 1,
+    INDEX_WHOLE = 0,
+    INDEX_PARTITIONS = 2,
+    KEY_MAX = 4 + FR_SECTION_NAME_MAX + SEQUENCE_SIZE,
+    META_MAX = 64 << 20,   /* bytes of an index or filter of a file that is at most 4 GiB */
+    BLOCKS_MIN = 64,
+    GALLOP = 8,
+};
+static const uint64_t magic = UINT64_C(0x88e241b785f4cff7);
+
+/* Blocks whose separators are of one table: [begin, end). */
+struct sorted_table {
+    uint32_t table, begin, end;
+};
+
+/* ---- bytes ---- */
+
+struct span {
+    const uint8_t *at, *end;
+};
+
+static bool take_varint(struct span *span, uint64_t *out)
+{
+    uint64_t value = 0;
+    for (uint32_t shift = 0; shift < 64 && span->at < span->end; shift += 7) {
+        uint8_t byte = *span->at++;
+        value |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte < 0x80) {
+            *out = value;
+            return true;
+        }
+    }
+    return false;
+}
+
+struct handle {
+    uint64_t offset, size;
+};
+
+static bool take_handle(struct span *span, struct handle *out)
+{
+    return take_varint(span, &out->offset) && take_varint(span, &out->size);
+}
+
+/* flags: of preadv2. */
+static bool load_block(int fd, struct handle at, int flags, struct fr_buffer *bytes)
+{
+    size_t whole = (size_t)at.size + TRAILER_SIZE;
+    fr_buffer_clear(bytes);
+    fr_buffer_reserve(bytes, whole);
+    struct iovec part = {bytes->data, whole};
+    ssize_t n = preadv2(fd, &part, 1, (off_t)at.offset, flags);
+    if (n >= 0 && n < (ssize_t)whole)
+        errno = EAGAIN; /* without waiting: the rest is not in memory */
+    bytes->size = (size_t)at.size;
+    return n == (ssize_t)whole;
+}
+
+static bool is_whole(const struct fr_buffer *bytes)
+{
+    uint8_t compression = bytes->data[bytes->size];
+    uint32_t checksum = (uint32_t)fr_xxh3(bytes->data, bytes->size) ^ compression * UINT32_C(0x6b9083d9);
+    return compression == 0 && checksum == fr_load_u32(bytes->data + bytes->size + 1);
+}
+
+static bool read_block(int fd, struct handle at, struct fr_buffer *bytes)
+{
+    return load_block(fd, at, 0, bytes) && is_whole(bytes);
+}
+
+/* ---- entries of a block ---- */
+
+struct entries {
+    struct span left;
+    bool is_index; /* values are handles, without a size */
+    bool odd;
+    uint8_t key[KEY_MAX];
+    size_t key_size;
+    struct span value;
+    struct handle handle; /* of an index */
+};
+
+static bool begin_entries(const struct fr_buffer *block, bool is_index, struct entries *out)
+{
+    if (block->size < 4)
+        return false;
+    uint64_t restarts = fr_load_u32(block->data + block->size - 4);
+    if (4 * restarts + 4 > block->size) /* the top bit says that a hash index is there */
+        return false;
+    *out = (struct entries){.left = {block->data, block->data + block->size - 4 - 4 * restarts}, .is_index = is_index};
+    return true;
+}
+
+static bool take_index_value(struct entries *entries, uint64_t shared)
+{
+    uint64_t change;
+    if (shared == 0)
+        return take_handle(&entries->left, &entries->handle);
+    if (!take_varint(&entries->left, &change))
+        return false;
+    entries->handle.offset += entries->handle.size + TRAILER_SIZE;
+    entries->handle.size += (change >> 1) ^ (0 - (change & 1));
+    return true;
+}
+
+/* false: there is no more, or the block is odd. */
+static bool next_entry(struct entries *entries)
+{
+    struct span *left = &entries->left;
+    uint64_t shared, rest, size = 0;
+    if (left->at == left->end)
+        return false;
+    entries->odd = true;
+    if (!take_varint(left, &shared) || !take_varint(left, &rest) || (!entries->is_index && !take_varint(left, &size)))
+        return false;
+    if (shared > entries->key_size || rest > KEY_MAX - shared || rest > (size_t)(left->end - left->at))
+        return false;
+    memcpy(entries->key + shared, left->at, (size_t)rest);
+    entries->key_size = (size_t)(shared + rest);
+    left->at += rest;
+    if (entries->is_index) {
+        if (!take_index_value(entries, shared))
+            return false;
+    } else if (size > (size_t)(left->end - left->at)) {
+        return false;
+    }
+    entries->value = (struct span){left->at, left->at + size};
+    left->at += size;
+    entries->odd = false;
+    return true;
+}
+
+/* ---- open ---- */
+
+struct opening {
+    struct fr_sorted_file *file;
+    uint64_t file_size;
+    struct handle metaindex, index, filter, properties;
+    uint64_t index_kind, user_keys, delta, data_size;
+    uint32_t capacity; /* blocks */
+    bool ended;        /* a block that ends behind all images */
+    struct fr_buffer scratch;
+};
+
+static bool fits(const struct opening *opening, struct handle at)
+{
+    return at.size <= META_MAX && at.offset <= opening->file_size &&
+           at.size + TRAILER_SIZE <= opening->file_size - at.offset;
+}
+
+static bool read_footer(struct opening *opening)
+{
+    uint8_t bytes[FOOTER_SIZE];
+    if (opening->file_size < FOOTER_SIZE || opening->file_size > UINT32_MAX ||
+        pread(opening->file->fd, bytes, FOOTER_SIZE, (off_t)(opening->file_size - FOOTER_SIZE)) != FOOTER_SIZE)
+        return false;
+    if (fr_load_u64(bytes + FOOTER_SIZE - 8) != magic || fr_load_u32(bytes + FOOTER_VERSION_AT) != FORMAT_VERSION ||
+        bytes[0] != CHECKSUM_XXH3)
+        return false;
+    struct span span = {bytes + 1, bytes + FOOTER_VERSION_AT};
+    return take_handle(&span, &opening->metaindex) && take_handle(&span, &opening->index) &&
+           fits(opening, opening->metaindex) && fits(opening, opening->index);
+}
+
+static bool key_is(const struct entries *entries, const char *name)
+{
+    return entries->key_size == strlen(name) && memcmp(entries->key, name, entries->key_size) == 0;
+}
+
+static bool read_metaindex(struct opening *opening)
+{
+    struct entries entries;
+    if (!read_block(opening->file->fd, opening->metaindex, &opening->scratch) ||
+        !begin_entries(&opening->scratch, false, &entries))
+        return false;
+    while (next_entry(&entries)) {
+        struct handle *to = NULL;
+        if (key_is(&entries, "fullfilter.rocksdb.BuiltinBloomFilter"))
+            to = &opening->filter;
+        else if (key_is(&entries, "rocksdb.properties"))
+            to = &opening->properties;
+        else
+            return false; /* deletions of ranges, dictionaries */
+        if (!take_handle(&entries.value, to) || !fits(opening, *to))
+            return false;
+    }
+    return !entries.odd && opening->filter.size > 0 && opening->properties.size > 0;
+}
+
+static bool take_property(struct opening *opening, struct entries *entries)
+{
+    if (key_is(entries, "rocksdb.block.based.table.index.type")) {
+        bool good = entries->value.end - entries->value.at == 4;
+        opening->index_kind = good ? fr_load_u32(entries->value.at) : 0;
+        return good;
+    }
+    if (key_is(entries, "rocksdb.index.key.is.user.key"))
+        return take_varint(&entries->value, &opening->user_keys);
+    if (key_is(entries, "rocksdb.index.value.is.delta.encoded"))
+        return take_varint(&entries->value, &opening->delta);
+    if (key_is(entries, "rocksdb.data.size"))
+        return take_varint(&entries->value, &opening->data_size);
+    return true;
+}
+
+/* An ingest writes the file's sequence number over eight zero bytes and leaves the checksum. */
+static bool read_properties(struct opening *opening)
+{
+    struct entries entries;
+    if (!load_block(opening->file->fd, opening->properties, 0, &opening->scratch) ||
+        !begin_entries(&opening->scratch, false, &entries))
+        return false;
+    bool good = true;
+    opening->index_kind = UINT64_MAX;
+    while (good && next_entry(&entries)) {
+        good = take_property(opening, &entries);
+        if (key_is(&entries, "rocksdb.external_sst_file.global_seqno") &&
+            entries.value.end - entries.value.at == SEQUENCE_SIZE)
+            memset(opening->scratch.data + (entries.value.at - opening->scratch.data), 0, SEQUENCE_SIZE);
+    }
+    return good && !entries.odd && is_whole(&opening->scratch) && opening->delta == 1 && opening->data_size > 0 &&
+           opening->data_size <= opening->file_size &&
+           (opening->index_kind == INDEX_WHOLE || opening->index_kind == INDEX_PARTITIONS);
+}
+
+static bool read_filter(struct opening *opening)
+{
+    struct fr_sorted_file *file = opening->file;
+    struct fr_buffer bytes = {0};
+    bool good = read_block(file->fd, opening->filter, &bytes) && bytes.size > FILTER_TRAILER &&
+                (bytes.size - FILTER_TRAILER) % 64 == 0;
+    file->filter_block = bytes.data;
+    if (!good)
+        return false;
+    /* how it was made: the kind, then that lines have 64 bytes, and the probes */
+    const uint8_t *trailer = bytes.data + bytes.size - FILTER_TRAILER;
+    file->filter = bytes.data;
+    file->n_lines = (uint32_t)((bytes.size - FILTER_TRAILER) / 64);
+    file->n_probes = trailer[2];
+    return trailer[0] == 0xff && trailer[1] == 0 && file->n_probes > 0 && file->n_probes < 32 && trailer[3] == 0 &&
+           trailer[4] == 0;
+}
+
+/* A key as a table and a hash that it is not less than: a shortened one is less than all that it
+ * begins. false: it is behind all images. */
+static bool separator_of(const uint8_t *key, size_t size, uint32_t *table, uint64_t *hash)
+{
+    uint8_t whole[COLD_KEY_SIZE] = {0};
+    memcpy(whole, key, size < COLD_KEY_SIZE ? size : COLD_KEY_SIZE);
+    *table = (uint32_t)cold_take_be(whole, 4);
+    *hash = cold_take_be(whole + 4, 8);
+    if (size < COLD_KEY_SIZE && (*hash)-- == 0)
+        (*table)--;
+    return *table <= FR_IMAGE_TABLE_MAX;
+}
+
+static bool add_block(struct opening *opening, const struct entries *index)
+{
+    struct fr_sorted_file *file = opening->file;
+    uint32_t table;
+    uint64_t hash;
+    size_t key_size = index->key_size;
+    if (!opening->user_keys) {
+        if (key_size < SEQUENCE_SIZE)
+            return false;
+        key_size -= SEQUENCE_SIZE;
+    }
+    uint64_t begin = file->n_blocks ? file->offsets[file->n_blocks] : 0;
+    if (index->handle.offset != begin || index->handle.size > opening->data_size ||
+        begin + index->handle.size + TRAILER_SIZE > opening->data_size)
+        return false;
+    if (file->n_blocks == opening->capacity) {
+        opening->capacity = opening->capacity ? opening->capacity + opening->capacity / 2 : BLOCKS_MIN;
+        file->separators = fr_realloc(file->separators, opening->capacity, sizeof(*file->separators));
+        file->offsets = fr_realloc(file->offsets, opening->capacity + 1, sizeof(*file->offsets));
+    }
+    opening->ended = !separator_of(index->key, key_size, &table, &hash);
+    if (opening->ended)
+        table = (uint32_t)FR_IMAGE_TABLE_MAX + 1, hash = 0;
+    struct sorted_table *last = file->n_tables ? &file->tables[file->n_tables - 1] : NULL;
+    if (!last || last->table != table) {
+        if (last && table < last->table)
+            return false;
+        file->tables = fr_realloc(file->tables, file->n_tables + 1, sizeof(*file->tables));
+        last = &file->tables[file->n_tables++];
+        *last = (struct sorted_table){table, file->n_blocks, file->n_blocks};
+    }
+    file->separators[file->n_blocks] = (uint32_t)(hash >> 32);
+    file->offsets[file->n_blocks] = (uint32_t)begin;
+    file->offsets[file->n_blocks + 1] = (uint32_t)(begin + index->handle.size + TRAILER_SIZE);
+    last->end = ++file->n_blocks;
+    return true;
+}
+
+/* Blocks behind the one in which images end are of no use. */
+static bool add_blocks(struct opening *opening, const struct fr_buffer *block)
+{
+    struct entries entries;
+    if (!begin_entries(block, true, &entries))
+        return false;
+    while (!opening->ended && next_entry(&entries))
+        if (!add_block(opening, &entries))
+            return false;
+    return !entries.odd;
+}
+
+static bool read_index(struct opening *opening)
+{
+    if (!read_block(opening->file->fd, opening->index, &opening->scratch))
+        return false;
+    if (opening->index_kind == INDEX_WHOLE)
+        return add_blocks(opening, &opening->scratch);
+    struct entries entries;
+    struct fr_buffer part = {0};
+    bool good = begin_entries(&opening->scratch, true, &entries);
+    while (good && !opening->ended && next_entry(&entries))
+        good = fits(opening, entries.handle) && read_block(opening->file->fd, entries.handle, &part) &&
+               add_blocks(opening, &part);
+    fr_buffer_release(&part);
+    return good && !entries.odd;
+}
+
+/* What was made room for and is not used goes back. */
+static void trim(struct fr_sorted_file *file)
+{
+    file->separators = fr_realloc(file->separators, file->n_blocks, sizeof(*file->separators));
+    file->offsets = fr_realloc(file->offsets, file->n_blocks + 1, sizeof(*file->offsets));
+}
+
+static bool finds(const struct fr_sorted_file *file, const uint8_t *key, struct fr_sorted_value *value)
+{
+    struct fr_sorted_key sought = fr_sorted_key_of((uint32_t)cold_take_be(key, 4), cold_take_be(key + 4, 8));
+    if (!fr_sorted_may_have(file, &sought))
+        return false;
+    enum fr_sorted_answer answer = fr_sorted_get(file, &sought, fr_sorted_block(file, &sought), true, value);
+    return answer == FR_SORTED_VALUE || answer == FR_SORTED_DELETED;
+}
+
+/* Looks up the rows of the first block and of the last one. */
+static bool is_understood(struct opening *opening)
+{
+    const struct fr_sorted_file *file = opening->file;
+    struct fr_sorted_value value = {0};
+    bool good = true;
+    for (uint32_t i = 0; i < 2 && good && file->n_blocks > 0; i++) {
+        uint32_t block = i ? file->n_blocks - 1 : 0;
+        struct handle at = {file->offsets[block], file->offsets[block + 1] - file->offsets[block] - TRAILER_SIZE};
+        struct entries entries;
+        good = read_block(file->fd, at, &opening->scratch) && begin_entries(&opening->scratch, false, &entries);
+        while (good && next_entry(&entries))
+            if (entries.key_size == COLD_KEY_SIZE + SEQUENCE_SIZE &&
+                cold_take_be(entries.key, 4) <= FR_IMAGE_TABLE_MAX)
+                good = finds(file, entries.key, &value);
+        good = good && !entries.odd;
+    }
+    fr_buffer_release(&value.block);
+    return good;
+}
+
+struct fr_sorted_file *fr_sorted_open(const char *path, uint64_t number)
+{
+    struct stat info;
+    struct fr_sorted_file *file = fr_alloc(1, sizeof(*file));
+    struct opening opening = {.file = file};
+    int error = 0;
+    *file = (struct fr_sorted_file){.number = number, .fd = open(path, O_RDONLY | O_CLOEXEC)};
+    bool good = file->fd >= 0 && fstat(file->fd, &info) == 0;
+    if (file->fd < 0)
+        error = errno == ENOENT ? ENOENT : errno == EMFILE || errno == ENFILE ? EMFILE : 0;
+    if (good)
+        opening.file_size = (uint64_t)info.st_size;
+    good = good && read_footer(&opening) && read_metaindex(&opening) && read_properties(&opening) &&
+           read_filter(&opening) && read_index(&opening);
+    if (good)
+        trim(file);
+    good = good && is_understood(&opening);
+    fr_buffer_release(&opening.scratch);
+    if (good)
+        return file;
+    fr_sorted_close(file);
+    errno = error;
+    return NULL;
+}
+
+void fr_sorted_close(struct fr_sorted_file *file)
+{
+    if (!file)
+        return;
+    if (file->fd >= 0)
+        (void)close(file->fd); /* nothing was written */
+    free(file->filter_block);
+    free(file->separators);
+    free(file->offsets);
+    free(file->tables);
+    free(file);
+}
+
+size_t fr_sorted_bytes(const struct fr_sorted_file *file)
+{
+    return sizeof(*file) + (size_t)file->n_lines * 64 + (size_t)file->n_blocks * 8 +
+           file->n_tables * sizeof(*file->tables);
+}
+
+/* ---- reads ---- */
+
+/* RocksDB's filters hash a key by XXH3 as it was before its release; this is its branch for 9 to 16
+ * bytes. */
+struct fr_sorted_key fr_sorted_key_of(uint32_t table, uint64_t hash)
+{
+    uint8_t bytes[COLD_KEY_SIZE];
+    cold_put_key(bytes, table, hash);
+    uint64_t low = fr_load_u64(bytes) ^ UINT64_C(0xbe4ba423396cfeb8);
+    uint64_t high = fr_load_u64(bytes + 4) ^ UINT64_C(0x1cad21f72c81017c);
+    unsigned __int128 product = (unsigned __int128)low * high;
+    uint64_t mixed = COLD_KEY_SIZE + low + high + ((uint64_t)product ^ (uint64_t)(product >> 64));
+    mixed ^= mixed >> 37;
+    mixed *= UINT64_C(0x165667b19e3779f9);
+    mixed ^= mixed >> 32;
+    return (struct fr_sorted_key){
+        .hash = hash, .table = table, .line = (uint32_t)mixed, .probe = (uint32_t)(mixed >> 32)};
+}
+
+/* The first of [begin, end) whose separator is not less, or end. */
+static uint32_t first_from(const uint32_t *separators, uint32_t begin, uint32_t end, uint32_t upper)
+{
+    if (begin == end || separators[end - 1] < upper)
+        return end;
+    uint32_t low = separators[begin], high = separators[end - 1];
+    if (upper <= low)
+        return begin;
+    uint32_t at = begin + (uint32_t)((uint64_t)(upper - low) * (end - 1 - begin) / (high - low));
+    uint32_t step = GALLOP;
+    if (separators[at] < upper) {
+        for (; at + step < end && separators[at + step] < upper; step *= 2)
+            at += step;
+        begin = at + 1;
+        end = at + step < end ? at + step : end - 1;
+    } else {
+        for (; at >= begin + step && separators[at - step] >= upper; step *= 2)
+            at -= step;
+        end = at;
+        begin = at >= begin + step ? at - step : begin;
+    }
+    while (begin < end) { /* the answer is in [begin, end] */
+        uint32_t middle = begin + (end - begin) / 2;
+        if (separators[middle] < upper)
+            begin = middle + 1;
+        else
+            end = middle;
+    }
+    return begin;
+}
+
+uint32_t fr_sorted_block(const struct fr_sorted_file *file, const struct fr_sorted_key *key)
+{
+    uint32_t t = 0;
+    while (t < file->n_tables && file->tables[t].table < key->table)
+        t++;
+    if (t == file->n_tables || file->tables[t].table != key->table)
+        return t == file->n_tables ? file->n_blocks : file->tables[t].begin;
+    return first_from(file->separators, file->tables[t].begin, file->tables[t].end, (uint32_t)(key->hash >> 32));
+}
+
+void fr_sorted_will_read(const struct fr_sorted_file *file, uint32_t block)
+{
+    if (block < file->n_blocks)
+        (void)posix_fadvise(file->fd, file->offsets[block], file->offsets[block + 1] - file->offsets[block],
+                            POSIX_FADV_WILLNEED);
+}
+
+/* The key in one block; *more: all its keys are less. */
+static enum fr_sorted_answer find_in(const uint8_t *key, struct fr_sorted_value *out, bool *more)
+{
+    struct entries entries;
+    if (!begin_entries(&out->block, false, &entries))
+        return FR_SORTED_ODD;
+    while (next_entry(&entries)) {
+        if (entries.key_size < SEQUENCE_SIZE)
+            return FR_SORTED_ODD;
+        size_t own = entries.key_size - SEQUENCE_SIZE;
+        int order = memcmp(entries.key, key, own < COLD_KEY_SIZE ? own : COLD_KEY_SIZE);
+        if (order < 0 || (order == 0 && own < COLD_KEY_SIZE))
+            continue;
+        if (order > 0 || own > COLD_KEY_SIZE)
+            return FR_SORTED_NONE;
+        out->bytes = entries.value.at;
+        out->size = (size_t)(entries.value.end - entries.value.at);
+        uint8_t kind = entries.key[own];
+        return kind == KIND_VALUE ? FR_SORTED_VALUE : kind == KIND_DELETED ? FR_SORTED_DELETED : FR_SORTED_ODD;
+    }
+    *more = !entries.odd;
+    return entries.odd ? FR_SORTED_ODD : FR_SORTED_NONE;
+}
+
+/* Not every file system can say that it would have to wait. */
+static bool read_data(const struct fr_sorted_file *file, uint32_t block, bool wait, struct fr_buffer *bytes)
+{
+    struct handle at = {file->offsets[block], file->offsets[block + 1] - file->offsets[block] - TRAILER_SIZE};
+    if (!wait && load_block(file->fd, at, RWF_NOWAIT, bytes))
+        return true;
+    return (wait || errno != EAGAIN) && load_block(file->fd, at, 0, bytes);
+}
+
+enum fr_sorted_answer fr_sorted_get(const struct fr_sorted_file *file, const struct fr_sorted_key *key, uint32_t block,
+                                    bool wait, struct fr_sorted_value *out)
+{
+    uint8_t sought[COLD_KEY_SIZE];
+    cold_put_key(sought, key->table, key->hash);
+    for (; block < file->n_blocks; block++) {
+        bool more = false;
+        if (!read_data(file, block, wait, &out->block))
+            return wait || errno != EAGAIN ? FR_SORTED_ODD : FR_SORTED_WAITS;
+        if (!is_whole(&out->block))
+            return FR_SORTED_ODD;
+        enum fr_sorted_answer answer = find_in(sought, out, &more);
+        if (!more || file->separators[block] != (uint32_t)(key->hash >> 32))
+            return answer;
+    }
+    return FR_SORTED_NONE;
+}
