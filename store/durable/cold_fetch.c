@@ -28,9 +28,9 @@ enum {
 
 struct sought {
     struct fr_sorted_key key;
-    uint32_t n;                                        /* files that may have it, newest first */
+    uint32_t n; /* files that may have it, newest first */
     const struct fr_sorted_file *files[CANDIDATES_MAX];
-    uint32_t block;                                    /* of the first */
+    uint32_t block; /* of the first */
 };
 
 struct fetch {
@@ -42,10 +42,10 @@ struct fetch {
     struct fr_sorted_value value;
     rocksdb_readoptions_t *options; /* NULL: RocksDB was not asked yet */
     uint64_t found;
-    size_t begin;     /* of the group */
-    uint32_t n;       /* of its keys */
-    bool in_memory;   /* what was read of the group so far */
-    uint32_t ahead[COLD_RUNS_MAX], at[COLD_RUNS_MAX]; /* files of the runs: that prefetch and test have reached */
+    size_t begin;                                     /* of the group */
+    uint32_t n;                                       /* of its keys */
+    bool in_memory;                                   /* what was read of the group so far */
+    uint32_t ahead[COLD_RUNS_MAX], at[COLD_RUNS_MAX]; /* a run's file, of prefetch and of test */
     struct sought group[GROUP];
 };
 

@@ -113,7 +113,8 @@ static int compare_files(const void *a, const void *b)
 
 static bool overlap(const struct cold_file *a, const struct cold_file *b)
 {
-    return !cold_is_less(a->last.table, a->last.hash, &b->first) && !cold_is_less(b->last.table, b->last.hash, &a->first);
+    return !cold_is_less(a->last.table, a->last.hash, &b->first) &&
+           !cold_is_less(b->last.table, b->last.hash, &a->first);
 }
 
 /* false: too many. */

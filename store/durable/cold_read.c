@@ -89,7 +89,7 @@ static bool iterate_get(const struct fr_cold_iterator *it, const uint8_t **key, 
 }
 
 bool fr_cold_image_of(const struct fr_cold *cold, const uint8_t key[COLD_KEY_SIZE], const uint8_t *value, size_t size,
-                     struct fr_image *out)
+                      struct fr_image *out)
 {
     if (size < 1 || size - 1 > UINT32_MAX || value[0] >= FR_IMAGE_KINDS || value[0] == FR_IMAGE_ABSENT)
         return false;

@@ -4,23 +4,19 @@
  * let most files out that lack the key: of 10 bits a key all but 1 %, and of 16 bits, which the
  * files of folds have because a read asks a dozen of them, all but 0.1 %. So a new key costs hardly
  * a read and a known one costs one block, which is copied and checked whole for one row: it has 1
- * KiB. The index of such small blocks shares the beginnings of its keys and is searched by halving
- * at every 16th; it takes no more than one of blocks of 4 KiB whose every key stands whole, and
- * less of it passes through the cache. Filters and indexes are whole and stay in memory as long as
- * their file is open: about 2 bytes a row, counted by fr_cold_memory. In pieces in a block cache
- * of a sixteenth of the memory they were read again and again, and that was half of the time of a
- * read (bench tiers, 6 M rows in 70 MB: 12.8 us a key; whole ones that all fit: 4 to 6 for a known
- * key and 0.6 for a new one, in pieces 1.5). Keys are hashes, so a block's neighbours are of no use
- * and there is no cache of data blocks: the system's page cache has them. Reads through mmap were
- * 1 us faster, but what they touch would be resident memory.
+ * KiB. Filters and where blocks begin are in memory, 2.1 to 2.9 bytes a row, but as cold_files.c
+ * holds them: RocksDB itself has a small cache, in which walks find the parts of indexes that they
+ * use again, and its filters are for the file only. Keys are hashes, so a block's neighbours are of
+ * no use and there is no cache of data blocks: the system's page cache has them. Reads through mmap
+ * were 1 us faster, but what they touch would be resident memory.
  *
  * Writes. A fold spans the whole key space, so it lands in level 0 and is merged with all of the
  * level below, which costs processor time as a read does. 24 files of level 0 are merged at once,
  * and the level below them takes 64 folds of unfolded_max before there is one between: bytes
  * written per folded byte are 1 (the fold) and about 4; with four files and a base level of 1 GiB
- * they were 17 for a table of 16 such merges. A file more in level 0 costs a read 0.12 us, and a
- * walk a seek more; merging small folds costs little, so four of those are enough. Larger tables
- * get levels of a factor of 8: 5 more for each.
+ * they were 17 for a table of 16 such merges. A file more in level 0 costs a read one line of its
+ * filter, memory for that filter, and a walk a seek; merging small folds costs little, so four of
+ * those are enough. Larger tables get levels of a factor of 8: 5 more for each.
  * Level 0 to the base level cannot be split by files, so it is split by ranges (subcompactions).
  * Without compression: rows are floats of random low bits.
  *
@@ -40,7 +36,7 @@ enum {
     FORMAT_VERSION = 5, /* this and the next: what sorted_file.c reads */
     CHECKSUM_XXH3 = 4,
     CACHE_BYTES = 8 << 20, /* of parts of indexes: what walks of slices use again */
-    INDEX_RESTART = 16, /* entries of an index between two that are searched by halving */
+    INDEX_RESTART = 16,    /* entries of an index between two that are searched by halving */
     BLOOM_BITS = 10,
     BLOOM_BITS_FOLD = 16,
     LOG_BYTES = 4 << 20,

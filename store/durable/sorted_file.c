@@ -38,15 +38,15 @@ enum {
     FOOTER_VERSION_AT = 41,
     FORMAT_VERSION = 5,
     CHECKSUM_XXH3 = 4,
-    TRAILER_SIZE = 5,      /* of a block */
-    FILTER_TRAILER = 5,    /* of a filter's bits */
-    SEQUENCE_SIZE = 8,     /* behind a key */
+    TRAILER_SIZE = 5,   /* of a block */
+    FILTER_TRAILER = 5, /* of a filter's bits */
+    SEQUENCE_SIZE = 8,  /* behind a key */
     KIND_DELETED = 0,
     KIND_VALUE = 1,
     INDEX_WHOLE = 0,
     INDEX_PARTITIONS = 2,
     KEY_MAX = 4 + FR_SECTION_NAME_MAX + SEQUENCE_SIZE,
-    META_MAX = 64 << 20,   /* bytes of an index or filter of a file that is at most 4 GiB */
+    META_MAX = 64 << 20, /* bytes of an index or filter of a file that is at most 4 GiB */
     BLOCKS_MIN = 64,
     GALLOP = 8,
 };
@@ -392,8 +392,7 @@ static bool is_understood(struct opening *opening)
         struct entries entries;
         good = read_block(file->fd, at, &opening->scratch) && begin_entries(&opening->scratch, false, &entries);
         while (good && next_entry(&entries))
-            if (entries.key_size == COLD_KEY_SIZE + SEQUENCE_SIZE &&
-                cold_take_be(entries.key, 4) <= FR_IMAGE_TABLE_MAX)
+            if (entries.key_size == COLD_KEY_SIZE + SEQUENCE_SIZE && cold_take_be(entries.key, 4) <= FR_IMAGE_TABLE_MAX)
                 good = finds(file, entries.key, &value);
         good = good && !entries.odd;
     }
