@@ -81,28 +81,31 @@ static struct cold_bound bound_of(const char *key, size_t size)
     return (struct cold_bound){.table = (uint32_t)cold_take_be(bytes, 4), .hash = cold_take_be(bytes + 4, 8)};
 }
 
-/* false: the file could not be opened; errno says why, as fr_sorted_open does. */
-static bool take_file(const struct fr_cold_files *files, const rocksdb_livefiles_t *list, int i, struct cold_file *to)
+static void list_file(const struct fr_cold_files *files, const rocksdb_livefiles_t *list, int i, struct cold_file *to)
 {
-    char path[PATH_MAX];
     size_t size;
     const char *name = rocksdb_livefiles_name(list, i); /* "/000123.sst" */
-    uint64_t number = strtoull(name + strspn(name, "/"), NULL, 10);
-    to->level = (uint32_t)rocksdb_livefiles_level(list, i);
     const char *key = rocksdb_livefiles_smallestkey(list, i, &size);
     to->first = bound_of(key, size);
     key = rocksdb_livefiles_largestkey(list, i, &size);
     to->last = bound_of(key, size);
-    to->file = known_file(files->view, number);
-    if (!to->file) {
-        int length = snprintf(path, sizeof(path), "%s%s", files->cold->path, name);
-        FR_CHECK(length > 0 && (size_t)length < sizeof(path));
-        to->file = fr_sorted_open(path, number);
-    }
-    if (!to->file)
-        return false;
-    to->file->users++;
-    return true;
+    to->level = (uint32_t)rocksdb_livefiles_level(list, i);
+    to->number = strtoull(name + strspn(name, "/"), NULL, 10);
+    to->file = known_file(files->view, to->number);
+    if (to->file)
+        to->file->users++;
+}
+
+/* false: errno says why, as fr_sorted_open does. */
+static bool open_file(const struct fr_cold_files *files, struct cold_file *to)
+{
+    char path[PATH_MAX];
+    int length = snprintf(path, sizeof(path), "%s/%06" PRIu64 ".sst", files->cold->path, to->number);
+    FR_CHECK(length > 0 && (size_t)length < sizeof(path));
+    to->file = fr_sorted_open(path, to->number);
+    if (to->file)
+        to->file->users++;
+    return to->file != NULL;
 }
 
 static int compare_files(const void *a, const void *b)
@@ -149,40 +152,48 @@ static uint64_t view_bytes(const struct cold_view *view)
     return bytes;
 }
 
-/* NULL with errno ENOENT: RocksDB has another version by now. */
-static struct cold_view *make_view(const struct fr_cold_files *files, uint64_t version)
+static struct cold_view *list_files(const struct fr_cold_files *files)
 {
     struct cold_view *view = fr_alloc(1, sizeof(*view));
-    *view = (struct cold_view){.version = version, .users = 1};
     const rocksdb_livefiles_t *list = rocksdb_livefiles(files->cold->db);
-    int n = rocksdb_livefiles_count(list), error = 0;
-    bool good = n >= 0 && (uint32_t)n <= files->cold->files_max;
-    view->files = fr_alloc((size_t)(good ? n : 0) + 1, sizeof(*view->files));
-    for (int i = 0; i < n && good; i++) {
-        good = take_file(files, list, i, &view->files[view->n_files]);
-        error = good ? 0 : errno;
-        view->n_files += good;
-    }
+    int n = rocksdb_livefiles_count(list);
+    *view = (struct cold_view){.n_files = n > 0 ? (uint32_t)n : 0, .users = 1};
+    view->files = fr_alloc((size_t)view->n_files + 1, sizeof(*view->files));
+    for (int i = 0; i < n; i++)
+        list_file(files, list, i, &view->files[i]);
     rocksdb_livefiles_destroy(list);
+    return view;
+}
+
+/* The view becomes that of now. What is gone is closed before what is new is opened: their filters
+ * need not be in memory together. NULL with errno ENOENT: RocksDB has another version by now. */
+static void make_view(struct fr_cold_files *files)
+{
+    struct cold_view *view = list_files(files);
+    bool good = view->n_files <= files->cold->files_max;
+    int error = 0;
+    release_view(files->view);
+    for (uint32_t i = 0; i < view->n_files && good; i++) {
+        good = view->files[i].file || open_file(files, &view->files[i]);
+        error = good ? 0 : errno;
+    }
+    files->view = view;
     if (good && make_runs(view))
-        return view;
+        return;
     release_view(view);
+    files->view = NULL;
     errno = error;
-    return NULL;
 }
 
 static void look_again(struct fr_cold_files *files, uint64_t version)
 {
-    struct cold_view *made = NULL;
-    for (int i = 0; i < TRIES && !made; i++) {
-        made = make_view(files, version);
-        if (!made && errno != ENOENT)
+    for (int i = 0; i < TRIES; i++) {
+        make_view(files);
+        if (files->view || errno != ENOENT)
             break;
     }
-    release_view(files->view);
-    files->view = made;
     files->version = version;
-    files->bytes = made ? view_bytes(made) : 0;
+    files->bytes = files->view ? view_bytes(files->view) : 0;
 }
 
 const struct cold_view *fr_cold_files_hold(struct fr_cold_files *files)

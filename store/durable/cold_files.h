@@ -31,6 +31,7 @@ static inline bool cold_is_behind(uint32_t table, uint64_t hash, const struct co
 
 struct cold_file {
     struct fr_sorted_file *file;
+    uint64_t number;
     struct cold_bound first, last; /* of its keys */
     uint32_t level;
 };
@@ -40,7 +41,6 @@ struct cold_view {
     struct cold_file *files;
     uint32_t n_files, n_runs;
     struct cold_run runs[COLD_RUNS_MAX]; /* newest first */
-    uint64_t version;
     uint32_t users;
 };
 

@@ -55,7 +55,7 @@ static const char usage[] =
     "  --samples N       e2e: samples in the topic (3000000)\n"
     "  --rows N          rows of the table (epochs 5000000, grow 30000000, recovery 10000000,\n"
     "                    snapshot 8500000, tiers 20000000)\n"
-    "  --batches N       tiers: batches measured of each stream (1000)\n"
+    "  --batches N       tiers: batches measured of each stream (2400)\n"
     "  --limit N         tiers: only a limit of so many percent, beside none (100, 30 and 10)\n"
     "  --ids N           ids of each slot (decode, train, e2e: 100000)\n"
     "  --threads N       workers (one per core)\n";
@@ -340,7 +340,7 @@ static int place_and_run(struct fr_tool_bench *bench, const struct texts *t, con
 int fr_tool_bench(int argc, char **argv)
 {
     struct texts t = {0};
-    uint64_t samples = 3000000, rows = 0, batches = 1000, limit = 0, ids = FR_R16_IDS,
+    uint64_t samples = 3000000, rows = 0, batches = 2400, limit = 0, ids = FR_R16_IDS,
              threads = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
     const struct fr_tool_option table[] = {
         {.name = "--json", .value = &t.json},
