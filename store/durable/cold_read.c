@@ -1,5 +1,5 @@
-/* Walks over the cold store: over everything, a range or the sections. Point reads are
- * cold_fetch.c's.
+/* Walks over the cold store by RocksDB: as of a snapshot, over everything or the sections. Ranges
+ * of now are cold_range.c's, point reads cold_fetch.c's.
  *
  * A walk reads ahead as RocksDB does by itself, more while it goes on: most walks are of a slice or
  * of one entry, and 2 MiB of each file for those cost more than all they read.
@@ -108,8 +108,8 @@ enum fr_status fr_cold_no_image(const struct fr_cold *cold, struct fr_err *err)
 
 /* ---- walks ---- */
 
-enum fr_status fr_cold_walk(struct fr_cold *cold, const struct fr_cold_range *range, cold_visit visit, void *self,
-                            struct fr_err *err)
+enum fr_status fr_cold_walk_through(struct fr_cold *cold, const struct fr_cold_range *range, cold_visit visit,
+                                    void *self, struct fr_err *err)
 {
     struct fr_cold_iterator it;
     iterate_from(cold, 0, range, range ? range->at : NULL, &it);

@@ -1,5 +1,5 @@
-/* What the files that know RocksDB share: cold.c, cold_read.c, cold_fetch.c, cold_files.c,
- * cold_tuning.c. */
+/* What the files that know RocksDB share: cold.c, cold_read.c, cold_fetch.c, cold_range.c,
+ * cold_files.c, cold_tuning.c. */
 #ifndef FR_DURABLE_COLD_ROCKS_H
 #define FR_DURABLE_COLD_ROCKS_H
 
@@ -51,6 +51,9 @@ enum fr_status fr_cold_error(char *text, const char *what, const char *path, str
 
 /* cold_read.c: reading as of a snapshot (NULL: now). */
 rocksdb_readoptions_t *fr_cold_read_options(const struct fr_cold_snapshot *at);
+/* fr_cold_walk, by RocksDB. */
+enum fr_status fr_cold_walk_through(struct fr_cold *cold, const struct fr_cold_range *range, cold_visit visit,
+                                    void *self, struct fr_err *err) FR_MUST_CHECK;
 /* false: the value of that key is no image. It lies in the value. */
 bool fr_cold_image_of(const struct fr_cold *cold, const uint8_t key[COLD_KEY_SIZE], const uint8_t *value, size_t size,
                       struct fr_image *out);

@@ -27,26 +27,22 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
+#include <sys/uio.h> /* RWF_NOWAIT */
 #include <unistd.h>
 
 #include "base/check.h"
 #include "base/hash.h"
 #include "cold_rocks.h"
+#include "sorted_block.h"
 
 enum {
     FOOTER_SIZE = 53,
     FOOTER_VERSION_AT = 41,
     FORMAT_VERSION = 5,
     CHECKSUM_XXH3 = 4,
-    TRAILER_SIZE = 5,   /* of a block */
     FILTER_TRAILER = 5, /* of a filter's bits */
-    SEQUENCE_SIZE = 8,  /* behind a key */
-    KIND_DELETED = 0,
-    KIND_VALUE = 1,
     INDEX_WHOLE = 0,
     INDEX_PARTITIONS = 2,
-    KEY_MAX = 4 + FR_SECTION_NAME_MAX + SEQUENCE_SIZE,
     META_MAX = 64 << 20, /* bytes of an index or filter of a file that is at most 4 GiB */
     BLOCKS_MIN = 64,
     GALLOP = 8,
@@ -59,121 +55,9 @@ struct sorted_table {
     uint32_t table, begin, end;
 };
 
-/* ---- bytes ---- */
-
-struct span {
-    const uint8_t *at, *end;
-};
-
-static bool take_varint(struct span *span, uint64_t *out)
+static bool read_block(int fd, struct sorted_handle at, struct fr_buffer *bytes)
 {
-    uint64_t value = 0;
-    for (uint32_t shift = 0; shift < 64 && span->at < span->end; shift += 7) {
-        uint8_t byte = *span->at++;
-        value |= (uint64_t)(byte & 0x7f) << shift;
-        if (byte < 0x80) {
-            *out = value;
-            return true;
-        }
-    }
-    return false;
-}
-
-struct handle {
-    uint64_t offset, size;
-};
-
-static bool take_handle(struct span *span, struct handle *out)
-{
-    return take_varint(span, &out->offset) && take_varint(span, &out->size);
-}
-
-/* flags: of preadv2. */
-static bool load_block(int fd, struct handle at, int flags, struct fr_buffer *bytes)
-{
-    size_t whole = (size_t)at.size + TRAILER_SIZE;
-    fr_buffer_clear(bytes);
-    fr_buffer_reserve(bytes, whole);
-    struct iovec part = {bytes->data, whole};
-    ssize_t n = preadv2(fd, &part, 1, (off_t)at.offset, flags);
-    if (n >= 0 && n < (ssize_t)whole)
-        errno = EAGAIN; /* without waiting: the rest is not in memory */
-    bytes->size = (size_t)at.size;
-    return n == (ssize_t)whole;
-}
-
-static bool is_whole(const struct fr_buffer *bytes)
-{
-    uint8_t compression = bytes->data[bytes->size];
-    uint32_t checksum = (uint32_t)fr_xxh3(bytes->data, bytes->size) ^ compression * UINT32_C(0x6b9083d9);
-    return compression == 0 && checksum == fr_load_u32(bytes->data + bytes->size + 1);
-}
-
-static bool read_block(int fd, struct handle at, struct fr_buffer *bytes)
-{
-    return load_block(fd, at, 0, bytes) && is_whole(bytes);
-}
-
-/* ---- entries of a block ---- */
-
-struct entries {
-    struct span left;
-    bool is_index; /* values are handles, without a size */
-    bool odd;
-    uint8_t key[KEY_MAX];
-    size_t key_size;
-    struct span value;
-    struct handle handle; /* of an index */
-};
-
-static bool begin_entries(const struct fr_buffer *block, bool is_index, struct entries *out)
-{
-    if (block->size < 4)
-        return false;
-    uint64_t restarts = fr_load_u32(block->data + block->size - 4);
-    if (4 * restarts + 4 > block->size) /* the top bit says that a hash index is there */
-        return false;
-    *out = (struct entries){.left = {block->data, block->data + block->size - 4 - 4 * restarts}, .is_index = is_index};
-    return true;
-}
-
-static bool take_index_value(struct entries *entries, uint64_t shared)
-{
-    uint64_t change;
-    if (shared == 0)
-        return take_handle(&entries->left, &entries->handle);
-    if (!take_varint(&entries->left, &change))
-        return false;
-    entries->handle.offset += entries->handle.size + TRAILER_SIZE;
-    entries->handle.size += (change >> 1) ^ (0 - (change & 1));
-    return true;
-}
-
-/* false: there is no more, or the block is odd. */
-static bool next_entry(struct entries *entries)
-{
-    struct span *left = &entries->left;
-    uint64_t shared, rest, size = 0;
-    if (left->at == left->end)
-        return false;
-    entries->odd = true;
-    if (!take_varint(left, &shared) || !take_varint(left, &rest) || (!entries->is_index && !take_varint(left, &size)))
-        return false;
-    if (shared > entries->key_size || rest > KEY_MAX - shared || rest > (size_t)(left->end - left->at))
-        return false;
-    memcpy(entries->key + shared, left->at, (size_t)rest);
-    entries->key_size = (size_t)(shared + rest);
-    left->at += rest;
-    if (entries->is_index) {
-        if (!take_index_value(entries, shared))
-            return false;
-    } else if (size > (size_t)(left->end - left->at)) {
-        return false;
-    }
-    entries->value = (struct span){left->at, left->at + size};
-    left->at += size;
-    entries->odd = false;
-    return true;
+    return fr_sorted_load(fd, at, 0, bytes) && fr_sorted_is_whole(bytes->data, bytes->size);
 }
 
 /* ---- open ---- */
@@ -181,17 +65,17 @@ static bool next_entry(struct entries *entries)
 struct opening {
     struct fr_sorted_file *file;
     uint64_t file_size;
-    struct handle metaindex, index, filter, properties;
+    struct sorted_handle metaindex, index, filter, properties;
     uint64_t index_kind, user_keys, delta, data_size;
     uint32_t capacity; /* blocks */
     bool ended;        /* a block that ends behind all images */
     struct fr_buffer scratch;
 };
 
-static bool fits(const struct opening *opening, struct handle at)
+static bool fits(const struct opening *opening, struct sorted_handle at)
 {
     return at.size <= META_MAX && at.offset <= opening->file_size &&
-           at.size + TRAILER_SIZE <= opening->file_size - at.offset;
+           at.size + SORTED_TRAILER <= opening->file_size - at.offset;
 }
 
 static bool read_footer(struct opening *opening)
@@ -203,37 +87,37 @@ static bool read_footer(struct opening *opening)
     if (fr_load_u64(bytes + FOOTER_SIZE - 8) != magic || fr_load_u32(bytes + FOOTER_VERSION_AT) != FORMAT_VERSION ||
         bytes[0] != CHECKSUM_XXH3)
         return false;
-    struct span span = {bytes + 1, bytes + FOOTER_VERSION_AT};
-    return take_handle(&span, &opening->metaindex) && take_handle(&span, &opening->index) &&
+    struct sorted_span span = {bytes + 1, bytes + FOOTER_VERSION_AT};
+    return fr_sorted_take_handle(&span, &opening->metaindex) && fr_sorted_take_handle(&span, &opening->index) &&
            fits(opening, opening->metaindex) && fits(opening, opening->index);
 }
 
-static bool key_is(const struct entries *entries, const char *name)
+static bool key_is(const struct sorted_entries *entries, const char *name)
 {
     return entries->key_size == strlen(name) && memcmp(entries->key, name, entries->key_size) == 0;
 }
 
 static bool read_metaindex(struct opening *opening)
 {
-    struct entries entries;
+    struct sorted_entries entries;
     if (!read_block(opening->file->fd, opening->metaindex, &opening->scratch) ||
-        !begin_entries(&opening->scratch, false, &entries))
+        !fr_sorted_begin_entries(opening->scratch.data, opening->scratch.size, false, &entries))
         return false;
-    while (next_entry(&entries)) {
-        struct handle *to = NULL;
+    while (fr_sorted_next_entry(&entries)) {
+        struct sorted_handle *to = NULL;
         if (key_is(&entries, "fullfilter.rocksdb.BuiltinBloomFilter"))
             to = &opening->filter;
         else if (key_is(&entries, "rocksdb.properties"))
             to = &opening->properties;
         else
             return false; /* deletions of ranges, dictionaries */
-        if (!take_handle(&entries.value, to) || !fits(opening, *to))
+        if (!fr_sorted_take_handle(&entries.value, to) || !fits(opening, *to))
             return false;
     }
     return !entries.odd && opening->filter.size > 0 && opening->properties.size > 0;
 }
 
-static bool take_property(struct opening *opening, struct entries *entries)
+static bool take_property(struct opening *opening, struct sorted_entries *entries)
 {
     if (key_is(entries, "rocksdb.block.based.table.index.type")) {
         bool good = entries->value.end - entries->value.at == 4;
@@ -241,31 +125,31 @@ static bool take_property(struct opening *opening, struct entries *entries)
         return good;
     }
     if (key_is(entries, "rocksdb.index.key.is.user.key"))
-        return take_varint(&entries->value, &opening->user_keys);
+        return fr_sorted_take_varint(&entries->value, &opening->user_keys);
     if (key_is(entries, "rocksdb.index.value.is.delta.encoded"))
-        return take_varint(&entries->value, &opening->delta);
+        return fr_sorted_take_varint(&entries->value, &opening->delta);
     if (key_is(entries, "rocksdb.data.size"))
-        return take_varint(&entries->value, &opening->data_size);
+        return fr_sorted_take_varint(&entries->value, &opening->data_size);
     return true;
 }
 
 /* An ingest writes the file's sequence number over eight zero bytes and leaves the checksum. */
 static bool read_properties(struct opening *opening)
 {
-    struct entries entries;
-    if (!load_block(opening->file->fd, opening->properties, 0, &opening->scratch) ||
-        !begin_entries(&opening->scratch, false, &entries))
+    struct sorted_entries entries;
+    if (!fr_sorted_load(opening->file->fd, opening->properties, 0, &opening->scratch) ||
+        !fr_sorted_begin_entries(opening->scratch.data, opening->scratch.size, false, &entries))
         return false;
     bool good = true;
     opening->index_kind = UINT64_MAX;
-    while (good && next_entry(&entries)) {
+    while (good && fr_sorted_next_entry(&entries)) {
         good = take_property(opening, &entries);
         if (key_is(&entries, "rocksdb.external_sst_file.global_seqno") &&
-            entries.value.end - entries.value.at == SEQUENCE_SIZE)
-            memset(opening->scratch.data + (entries.value.at - opening->scratch.data), 0, SEQUENCE_SIZE);
+            entries.value.end - entries.value.at == SORTED_SEQUENCE)
+            memset(opening->scratch.data + (entries.value.at - opening->scratch.data), 0, SORTED_SEQUENCE);
     }
-    return good && !entries.odd && is_whole(&opening->scratch) && opening->delta == 1 && opening->data_size > 0 &&
-           opening->data_size <= opening->file_size &&
+    return good && !entries.odd && fr_sorted_is_whole(opening->scratch.data, opening->scratch.size) &&
+           opening->delta == 1 && opening->data_size > 0 && opening->data_size <= opening->file_size &&
            (opening->index_kind == INDEX_WHOLE || opening->index_kind == INDEX_PARTITIONS);
 }
 
@@ -277,7 +161,7 @@ static struct fr_buffer filter_memory(size_t size)
     if (whole - size > whole / 4)
         return (struct fr_buffer){0};
     void *memory = aligned_alloc(HUGE_PAGE, whole);
-    FR_CHECK(memory != NULL); /* memory refused: crash-only, as in fr_alloc */
+    FR_CHECK(memory != NULL);                    /* memory refused: crash-only, as in fr_alloc */
     (void)madvise(memory, whole, MADV_HUGEPAGE); /* a refusal costs speed only */
     return (struct fr_buffer){.data = memory, .capacity = whole};
 }
@@ -285,7 +169,7 @@ static struct fr_buffer filter_memory(size_t size)
 static bool read_filter(struct opening *opening)
 {
     struct fr_sorted_file *file = opening->file;
-    struct fr_buffer bytes = filter_memory((size_t)opening->filter.size + TRAILER_SIZE);
+    struct fr_buffer bytes = filter_memory((size_t)opening->filter.size + SORTED_TRAILER);
     bool good = read_block(file->fd, opening->filter, &bytes) && bytes.size > FILTER_TRAILER &&
                 (bytes.size - FILTER_TRAILER) % 64 == 0;
     file->filter_block = bytes.data;
@@ -313,20 +197,20 @@ static bool separator_of(const uint8_t *key, size_t size, uint32_t *table, uint6
     return *table <= FR_IMAGE_TABLE_MAX;
 }
 
-static bool add_block(struct opening *opening, const struct entries *index)
+static bool add_block(struct opening *opening, const struct sorted_entries *index)
 {
     struct fr_sorted_file *file = opening->file;
     uint32_t table;
     uint64_t hash;
     size_t key_size = index->key_size;
     if (!opening->user_keys) {
-        if (key_size < SEQUENCE_SIZE)
+        if (key_size < SORTED_SEQUENCE)
             return false;
-        key_size -= SEQUENCE_SIZE;
+        key_size -= SORTED_SEQUENCE;
     }
     uint64_t begin = file->n_blocks ? file->offsets[file->n_blocks] : 0;
     if (index->handle.offset != begin || index->handle.size > opening->data_size ||
-        begin + index->handle.size + TRAILER_SIZE > opening->data_size)
+        begin + index->handle.size + SORTED_TRAILER > opening->data_size)
         return false;
     if (file->n_blocks == opening->capacity) {
         opening->capacity = opening->capacity ? opening->capacity + opening->capacity / 2 : BLOCKS_MIN;
@@ -346,7 +230,7 @@ static bool add_block(struct opening *opening, const struct entries *index)
     }
     file->separators[file->n_blocks] = (uint32_t)(hash >> 32);
     file->offsets[file->n_blocks] = (uint32_t)begin;
-    file->offsets[file->n_blocks + 1] = (uint32_t)(begin + index->handle.size + TRAILER_SIZE);
+    file->offsets[file->n_blocks + 1] = (uint32_t)(begin + index->handle.size + SORTED_TRAILER);
     last->end = ++file->n_blocks;
     return true;
 }
@@ -354,10 +238,10 @@ static bool add_block(struct opening *opening, const struct entries *index)
 /* Blocks behind the one in which images end are of no use. */
 static bool add_blocks(struct opening *opening, const struct fr_buffer *block)
 {
-    struct entries entries;
-    if (!begin_entries(block, true, &entries))
+    struct sorted_entries entries;
+    if (!fr_sorted_begin_entries(block->data, block->size, true, &entries))
         return false;
-    while (!opening->ended && next_entry(&entries))
+    while (!opening->ended && fr_sorted_next_entry(&entries))
         if (!add_block(opening, &entries))
             return false;
     return !entries.odd;
@@ -369,10 +253,10 @@ static bool read_index(struct opening *opening)
         return false;
     if (opening->index_kind == INDEX_WHOLE)
         return add_blocks(opening, &opening->scratch);
-    struct entries entries;
+    struct sorted_entries entries;
     struct fr_buffer part = {0};
-    bool good = begin_entries(&opening->scratch, true, &entries);
-    while (good && !opening->ended && next_entry(&entries))
+    bool good = fr_sorted_begin_entries(opening->scratch.data, opening->scratch.size, true, &entries);
+    while (good && !opening->ended && fr_sorted_next_entry(&entries))
         good = fits(opening, entries.handle) && read_block(opening->file->fd, entries.handle, &part) &&
                add_blocks(opening, &part);
     fr_buffer_release(&part);
@@ -403,11 +287,14 @@ static bool is_understood(struct opening *opening)
     bool good = true;
     for (uint32_t i = 0; i < 2 && good && file->n_blocks > 0; i++) {
         uint32_t block = i ? file->n_blocks - 1 : 0;
-        struct handle at = {file->offsets[block], file->offsets[block + 1] - file->offsets[block] - TRAILER_SIZE};
-        struct entries entries;
-        good = read_block(file->fd, at, &opening->scratch) && begin_entries(&opening->scratch, false, &entries);
-        while (good && next_entry(&entries))
-            if (entries.key_size == COLD_KEY_SIZE + SEQUENCE_SIZE && cold_take_be(entries.key, 4) <= FR_IMAGE_TABLE_MAX)
+        struct sorted_handle at = {file->offsets[block],
+                                   file->offsets[block + 1] - file->offsets[block] - SORTED_TRAILER};
+        struct sorted_entries entries;
+        good = read_block(file->fd, at, &opening->scratch) &&
+               fr_sorted_begin_entries(opening->scratch.data, opening->scratch.size, false, &entries);
+        while (good && fr_sorted_next_entry(&entries))
+            if (entries.key_size == COLD_KEY_SIZE + SORTED_SEQUENCE &&
+                cold_take_be(entries.key, 4) <= FR_IMAGE_TABLE_MAX)
                 good = finds(file, entries.key, &value);
         good = good && !entries.odd;
     }
@@ -529,13 +416,13 @@ void fr_sorted_will_read(const struct fr_sorted_file *file, uint32_t block)
 /* The key in one block; *more: all its keys are less. */
 static enum fr_sorted_answer find_in(const uint8_t *key, struct fr_sorted_value *out, bool *more)
 {
-    struct entries entries;
-    if (!begin_entries(&out->block, false, &entries))
+    struct sorted_entries entries;
+    if (!fr_sorted_begin_entries(out->block.data, out->block.size, false, &entries))
         return FR_SORTED_ODD;
-    while (next_entry(&entries)) {
-        if (entries.key_size < SEQUENCE_SIZE)
+    while (fr_sorted_next_entry(&entries)) {
+        if (entries.key_size < SORTED_SEQUENCE)
             return FR_SORTED_ODD;
-        size_t own = entries.key_size - SEQUENCE_SIZE;
+        size_t own = entries.key_size - SORTED_SEQUENCE;
         int order = memcmp(entries.key, key, own < COLD_KEY_SIZE ? own : COLD_KEY_SIZE);
         if (order < 0 || (order == 0 && own < COLD_KEY_SIZE))
             continue;
@@ -544,7 +431,9 @@ static enum fr_sorted_answer find_in(const uint8_t *key, struct fr_sorted_value 
         out->bytes = entries.value.at;
         out->size = (size_t)(entries.value.end - entries.value.at);
         uint8_t kind = entries.key[own];
-        return kind == KIND_VALUE ? FR_SORTED_VALUE : kind == KIND_DELETED ? FR_SORTED_DELETED : FR_SORTED_ODD;
+        return kind == SORTED_KIND_PUT       ? FR_SORTED_VALUE
+               : kind == SORTED_KIND_DELETED ? FR_SORTED_DELETED
+                                             : FR_SORTED_ODD;
     }
     *more = !entries.odd;
     return entries.odd ? FR_SORTED_ODD : FR_SORTED_NONE;
@@ -553,10 +442,10 @@ static enum fr_sorted_answer find_in(const uint8_t *key, struct fr_sorted_value 
 /* Not every file system can say that it would have to wait. */
 static bool read_data(const struct fr_sorted_file *file, uint32_t block, bool wait, struct fr_buffer *bytes)
 {
-    struct handle at = {file->offsets[block], file->offsets[block + 1] - file->offsets[block] - TRAILER_SIZE};
-    if (!wait && load_block(file->fd, at, RWF_NOWAIT, bytes))
+    struct sorted_handle at = {file->offsets[block], file->offsets[block + 1] - file->offsets[block] - SORTED_TRAILER};
+    if (!wait && fr_sorted_load(file->fd, at, RWF_NOWAIT, bytes))
         return true;
-    return (wait || errno != EAGAIN) && load_block(file->fd, at, 0, bytes);
+    return (wait || errno != EAGAIN) && fr_sorted_load(file->fd, at, 0, bytes);
 }
 
 enum fr_sorted_answer fr_sorted_get(const struct fr_sorted_file *file, const struct fr_sorted_key *key, uint32_t block,
@@ -568,7 +457,7 @@ enum fr_sorted_answer fr_sorted_get(const struct fr_sorted_file *file, const str
         bool more = false;
         if (!read_data(file, block, wait, &out->block))
             return wait || errno != EAGAIN ? FR_SORTED_ODD : FR_SORTED_WAITS;
-        if (!is_whole(&out->block))
+        if (!fr_sorted_is_whole(out->block.data, out->block.size))
             return FR_SORTED_ODD;
         enum fr_sorted_answer answer = find_in(sought, out, &more);
         if (!more || file->separators[block] != (uint32_t)(key->hash >> 32))

@@ -1,5 +1,5 @@
-/* One sorted file of the cold store, read without RocksDB: point reads of image keys.
- * Module-internal.
+/* One sorted file of the cold store, read without RocksDB: point reads and ranges of
+ * image keys. Module-internal.
  *
  * What RocksDB 7.8 writes by cold_tuning.c's options is read (block based table, format version 5,
  * bytewise keys, no compression, XXH3 checksums, Bloom filter of cache lines, index whole or in
@@ -81,5 +81,15 @@ struct fr_sorted_value {
 /* From that block on. */
 enum fr_sorted_answer fr_sorted_get(const struct fr_sorted_file *file, const struct fr_sorted_key *key, uint32_t block,
                                     bool wait, struct fr_sorted_value *out);
+
+/* Entries of a table in order of their hashes, from `first` to `last`. Of a key that stands more
+ * than once the newest comes first. */
+struct fr_sorted_walk;
+struct fr_sorted_walk *fr_sorted_walk_new(const struct fr_sorted_file *file, uint32_t table, uint64_t first,
+                                          uint64_t last);
+void fr_sorted_walk_free(struct fr_sorted_walk *walk);
+/* FR_SORTED_VALUE or FR_SORTED_DELETED: the next one, whose bytes stand until the next call;
+ * FR_SORTED_NONE: the end. Does not use the value's block. */
+enum fr_sorted_answer fr_sorted_walk_next(struct fr_sorted_walk *walk, uint64_t *hash, struct fr_sorted_value *out);
 
 #endif

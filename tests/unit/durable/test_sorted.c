@@ -53,6 +53,16 @@ static struct answers ask(const struct scene *scene, struct fr_durable *durable,
     return answers;
 }
 
+/* Walks a range of hashes; images only. */
+static struct answers walk(struct fr_durable *durable, uint32_t table, uint64_t first, uint64_t last)
+{
+    struct answers answers = {0};
+    struct fr_durable_reader reader = {&answers, add_answer};
+    struct fr_err err = {0};
+    assert_int_equal(fr_durable_scan(durable, table, first, last, &reader, &err), FR_OK);
+    return answers;
+}
+
 static void assert_same(struct answers a, struct answers b)
 {
     assert_int_equal(a.images, b.images);
@@ -94,12 +104,18 @@ FR_CASE(files_and_rocksdb_give_the_same_answers)
         append_and_fold(&scene, durable, epoch);
         for (uint32_t table = 0; table < SCENE_TABLES; table++) {
             struct fr_cold_files *files = durable->cold->files;
+            uint64_t from = fr_random_u64(1, table, epoch, 0), to = fr_random_u64(2, table, epoch, 0);
+            uint64_t first = from < to ? from : to, last = from < to ? to : from;
             struct answers own = ask(&scene, durable, table);
+            struct answers all = walk(durable, table, 0, UINT64_MAX), some = walk(durable, table, first, last);
             assert_true(files_read(durable) > 0);
             durable->cold->files = NULL;
             assert_same(own, ask(&scene, durable, table));
+            assert_same(all, walk(durable, table, 0, UINT64_MAX));
+            assert_same(some, walk(durable, table, first, last));
             durable->cold->files = files;
             assert_true(own.images > 0 && own.none > KEYS);
+            assert_int_equal(all.images, own.images);
         }
     }
     fr_durable_close(durable);
@@ -200,6 +216,8 @@ FR_CASE(hashes_of_one_upper_half_are_found_in_every_block)
     struct fr_durable_reader reader = {&answers, add_answer};
     assert_int_equal(fr_durable_fetch(durable, 0, hashes, 2 * ROWS, &reader, &err), FR_OK);
     assert_int_equal(answers.images, ROWS);
+    assert_int_equal(walk(durable, 0, 0, UINT64_MAX).images, ROWS);
+    assert_int_equal(walk(durable, 0, hashes[7], hashes[ROWS]).images, ROWS / 2 - 3);
     assert_int_equal(files_read(durable), 1);
     fr_durable_close(durable);
 }
@@ -250,6 +268,20 @@ static enum fr_sorted_answer answer_of(const struct fr_sorted_file *file, uint32
     return answer;
 }
 
+/* What a walk over all of a table gives; *sum of its keys and bytes. */
+static enum fr_sorted_answer walk_file(const struct fr_sorted_file *file, uint32_t table, uint64_t *sum)
+{
+    struct fr_sorted_walk *walk = fr_sorted_walk_new(file, table, 0, UINT64_MAX);
+    struct fr_sorted_value value = {0};
+    enum fr_sorted_answer answer;
+    uint64_t hash;
+    *sum = 0;
+    while ((answer = fr_sorted_walk_next(walk, &hash, &value)) == FR_SORTED_VALUE || answer == FR_SORTED_DELETED)
+        *sum = fr_xxh3_seed(value.bytes, value.size, *sum ^ hash ^ answer);
+    fr_sorted_walk_free(walk);
+    return answer;
+}
+
 FR_CASE(no_bit_of_a_file_turns_an_answer_into_another)
 {
     struct scene scene = scene_make(7);
@@ -265,7 +297,9 @@ FR_CASE(no_bit_of_a_file_turns_an_answer_into_another)
     struct fr_sorted_file *file = fr_sorted_open(found.gl_pathv[0], 1);
     assert_non_null(file);
     struct fr_order order = fr_order_of(scene.salt);
-    size_t refused = 0, odd = 0;
+    size_t refused = 0, odd = 0, odd_walks = 0;
+    uint64_t whole, walked;
+    assert_int_equal(walk_file(file, 1, &whole), FR_SORTED_NONE);
     for (uint64_t f = 0; f < FLIPS; f++) {
         copy_file(found.gl_pathv[0], copy, (long)(fr_random_u64(7, 1, f, 0) >> 20));
         struct fr_sorted_file *damaged = fr_sorted_open(copy, 2);
@@ -279,9 +313,13 @@ FR_CASE(no_bit_of_a_file_turns_an_answer_into_another)
             assert_int_equal(answer, answer_of(file, 1, hash, &right));
             assert_int_equal(sum, right);
         }
+        if (damaged && walk_file(damaged, 1, &walked) == FR_SORTED_ODD)
+            odd_walks++;
+        else if (damaged)
+            assert_int_equal(walked, whole);
         fr_sorted_close(damaged);
     }
-    assert_true(refused > FLIPS / 100 && odd > 0);
+    assert_true(refused > FLIPS / 100 && odd > 0 && odd_walks > 0);
     fr_sorted_close(file);
     globfree(&found);
 }

@@ -1,0 +1,50 @@
+/* Blocks of RocksDB's sorted files and the entries in them. Module-internal; sorted_file.c has the
+ * format. */
+#ifndef FR_DURABLE_SORTED_BLOCK_H
+#define FR_DURABLE_SORTED_BLOCK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+#include "durable/epoch.h"
+
+enum {
+    SORTED_TRAILER = 5,  /* of a block: its compression, its checksum */
+    SORTED_SEQUENCE = 8, /* behind a key: kind, sequence number */
+    SORTED_KIND_DELETED = 0,
+    SORTED_KIND_PUT = 1,
+    SORTED_KEY_MAX = 4 + FR_SECTION_NAME_MAX + SORTED_SEQUENCE,
+};
+
+struct sorted_span {
+    const uint8_t *at, *end;
+};
+bool fr_sorted_take_varint(struct sorted_span *span, uint64_t *out);
+
+struct sorted_handle {
+    uint64_t offset, size; /* without the trailer */
+};
+bool fr_sorted_take_handle(struct sorted_span *span, struct sorted_handle *out);
+
+/* Reads a block; `bytes` has its size, and the trailer behind that. flags: of preadv2. false: errno
+ * EAGAIN where it would have to wait. */
+bool fr_sorted_load(int fd, struct sorted_handle at, int flags, struct fr_buffer *bytes);
+/* Whether the trailer behind the block is that of its bytes, as they are (not compressed). */
+bool fr_sorted_is_whole(const uint8_t *block, size_t size);
+
+struct sorted_entries {
+    struct sorted_span left;
+    bool is_index; /* values are handles, without a size */
+    bool odd;      /* it ended at what is no entry */
+    uint8_t key[SORTED_KEY_MAX];
+    size_t key_size;
+    struct sorted_span value;
+    struct sorted_handle handle; /* of an index */
+};
+bool fr_sorted_begin_entries(const uint8_t *block, size_t size, bool is_index, struct sorted_entries *out);
+/* false: there is no more, or the block is odd. */
+bool fr_sorted_next_entry(struct sorted_entries *entries);
+
+#endif
