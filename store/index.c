@@ -12,6 +12,7 @@ enum {
     USED_PER_16_GROUPS = 168, /* of 192 places, at most: 7/8 */
     STAGGER = 64,             /* places of the key space with limits of their own */
     LOOK_AHEAD = 16,          /* places whose entries are on their way into the cache */
+    SPLIT_AHEAD = 8,          /* groups whose entries are */
     /* A segment whose hashes all share so many bits more than its neighbours' is not split further:
      * only hashes that are no hashes do that, and they must not make the directory explode. */
     EXTRA_DEPTH_MAX = 6,
@@ -39,6 +40,13 @@ static void give_groups(struct fr_index *index, const struct fr_segment *segment
         fr_pieces_give(&index->pieces, segment->groups, (uint32_t)(bytes / FR_PIECE));
     else
         fr_pages_give(segment->groups, bytes);
+}
+
+/* A segment of a usual size has tags that follow the bits of the home. */
+static uint32_t tag_shift_of(uint32_t depth, uint32_t n_groups)
+{
+    uint32_t before = FR_SHARD_BITS + depth + FR_HOME_BITS + FR_TAG_BITS;
+    return in_pieces(n_groups) && before < 64 ? 64 - before : 0;
 }
 
 /* Limits lie between 0.84 and the whole of what probing bears, which is a step of growth, by place
@@ -70,7 +78,8 @@ static struct fr_segment make_segment(struct fr_index *index, uint64_t prefix, u
     return (struct fr_segment){.groups = take_groups(index, n_groups),
                                .limit = limit_of(prefix, n_groups),
                                .n_groups = n_groups,
-                               .depth = depth};
+                               .depth = depth,
+                               .tag_shift = tag_shift_of(depth, n_groups)};
 }
 
 static uint32_t add_segment(struct fr_index *index, struct fr_segment segment)
@@ -105,7 +114,7 @@ void fr_index_release(struct fr_index *index)
 uint32_t fr_index_find(const struct fr_index *index, const struct fr_entries *entries, uint64_t hash)
 {
     const struct fr_segment *segment = fr_index_segment(index, hash);
-    uint8_t tag = fr_index_tag(hash);
+    uint8_t tag = fr_segment_tag(segment, hash);
     for (uint32_t g = fr_segment_home(segment, hash);; g = g + 1 == segment->n_groups ? 0 : g + 1) {
         const struct fr_group *group = &segment->groups[g];
         for (uint32_t match = fr_group_match(group, tag); match; match &= match - 1) {
@@ -118,9 +127,15 @@ uint32_t fr_index_find(const struct fr_index *index, const struct fr_entries *en
     }
 }
 
+static uint32_t behind_of(uint32_t groups, uint32_t at)
+{
+    return (groups < FR_BEHIND_FAR ? groups : FR_BEHIND_FAR) << 2 * at;
+}
+
 static void place(struct fr_segment *segment, uint64_t hash, uint32_t number)
 {
-    for (uint32_t g = fr_segment_home(segment, hash);; g = g + 1 == segment->n_groups ? 0 : g + 1) {
+    uint32_t g = fr_segment_home(segment, hash);
+    for (uint32_t i = 0;; i++, g = g + 1 == segment->n_groups ? 0 : g + 1) {
         struct fr_group *group = &segment->groups[g];
         uint32_t vacant = ~fr_group_full(group) & FR_GROUP_MASK;
         if (!vacant)
@@ -128,7 +143,8 @@ static void place(struct fr_segment *segment, uint64_t hash, uint32_t number)
         uint32_t at = (uint32_t)__builtin_ctz(vacant);
         segment->used += group->tags[at] == FR_TAG_EMPTY;
         segment->full++;
-        group->tags[at] = fr_index_tag(hash);
+        group->tags[at] = fr_segment_tag(segment, hash);
+        group->behind = (group->behind & ~behind_of(FR_BEHIND_FAR, at)) | behind_of(i, at);
         group->numbers[at] = number;
         return;
     }
@@ -137,7 +153,7 @@ static void place(struct fr_segment *segment, uint64_t hash, uint32_t number)
 /* The place of a number that is there. */
 static struct fr_group *locate(struct fr_segment *segment, uint64_t hash, uint32_t number, uint32_t *at)
 {
-    uint8_t tag = fr_index_tag(hash);
+    uint8_t tag = fr_segment_tag(segment, hash);
     uint32_t g = fr_segment_home(segment, hash);
     for (uint32_t i = 0;; i++, g = g + 1 < segment->n_groups ? g + 1 : 0) {
         FR_CHECK(i < segment->n_groups); /* it is there */
@@ -173,23 +189,97 @@ void fr_index_renumber(struct fr_index *index, uint64_t hash, uint32_t from, uin
 
 /* ---- growth ---- */
 
+/* Puts an entry into a segment that is being made: nothing was erased from it yet. */
+static void fill(struct fr_segment *made, uint32_t home, uint8_t tag, uint32_t number)
+{
+    uint32_t g = home;
+    for (uint32_t i = 0;; i++, g = g + 1 == made->n_groups ? 0 : g + 1) {
+        struct fr_group *group = &made->groups[g];
+        uint32_t at = group->behind >> FR_FILLED_SHIFT;
+        if (at == FR_GROUP_PLACES)
+            continue;
+        group->tags[at] = tag;
+        group->numbers[at] = number;
+        group->behind += ((uint32_t)1 << FR_FILLED_SHIFT) + behind_of(i, at);
+        made->used++;
+        made->full++;
+        return;
+    }
+}
+
+static void fill_by_hash(struct fr_segment *made, const struct fr_entries *entries, uint32_t number)
+{
+    uint64_t hash = fr_entries_at(entries, number)->hash;
+    fill(made, fr_segment_home(made, hash), fr_segment_tag(made, hash), number);
+}
+
+/* The home of a place, unless that is far. */
+static bool home_of(const struct fr_segment *segment, uint32_t g, uint32_t at, uint32_t *home)
+{
+    uint32_t behind = segment->groups[g].behind >> 2 * at & FR_BEHIND_FAR;
+    *home = g >= behind ? g - behind : g + segment->n_groups - behind;
+    return behind < FR_BEHIND_FAR;
+}
+
 /* Puts every entry of `from` into one of two segments, by the bit of its hash behind `depth` bits
  * below the shard's. */
 static void distribute(const struct fr_segment *from, const struct fr_entries *entries, uint32_t depth,
                        struct fr_segment *const to[2])
 {
-    for (uint32_t g = 0; g < from->n_groups; g++) {
-        if (g + 1 < from->n_groups) {
-            const struct fr_group *next = &from->groups[g + 1];
-            for (uint32_t full = fr_group_full(next); full; full &= full - 1)
-                __builtin_prefetch(fr_entries_at(entries, next->numbers[__builtin_ctz(full)]));
-        }
-        const struct fr_group *group = &from->groups[g];
+    for (uint32_t g = 0; g < from->n_groups + SPLIT_AHEAD; g++) {
+        const struct fr_group *ahead = &from->groups[g];
+        for (uint32_t full = g < from->n_groups ? fr_group_full(ahead) : 0; full; full &= full - 1)
+            __builtin_prefetch(fr_entries_at(entries, ahead->numbers[__builtin_ctz(full)]));
+        if (g < SPLIT_AHEAD)
+            continue;
+        const struct fr_group *group = &from->groups[g - SPLIT_AHEAD];
         for (uint32_t full = fr_group_full(group); full; full &= full - 1) {
             uint32_t number = group->numbers[__builtin_ctz(full)];
             uint64_t hash = fr_entries_at(entries, number)->hash;
-            place(to[(hash << (FR_SHARD_BITS + depth)) >> 63], hash, number);
+            fill_by_hash(to[(hash << (FR_SHARD_BITS + depth)) >> 63], entries, number);
         }
+    }
+}
+
+/* The home in another segment, of the same depth, of all hashes that have this home and tag. False:
+ * there are two, on whose border the hashes lie. A border of homes is where ten bits begin or a
+ * seventh behind, so it is no matter that the least tags stand for two hashes each. */
+static bool carried_home(const struct fr_segment *from, uint32_t home, uint8_t tag, const struct fr_segment *to,
+                         uint32_t *carried)
+{
+    enum { REST = 32 - FR_HOME_BITS - FR_TAG_BITS }; /* of the bits that fr_segment_home goes by */
+    /* the ten bits in which the home begins */
+    uint64_t begin = ((uint64_t)home << FR_HOME_BITS) / from->n_groups;
+    uint64_t first = (begin << FR_TAG_BITS | tag) << REST, last = first + ((uint64_t)1 << REST) - 1;
+    if (last * from->n_groups >> 32 < home) { /* behind these hashes: they have the next ten bits */
+        first += (uint64_t)1 << (FR_TAG_BITS + REST);
+        last += (uint64_t)1 << (FR_TAG_BITS + REST);
+    }
+    *carried = (uint32_t)(first * to->n_groups >> 32);
+    return *carried == last * to->n_groups >> 32;
+}
+
+/* Puts every entry of `from` into a segment of the same depth, where the tags are the same, too.
+ * Those few whose entries must be read wait for their neighbours. */
+static void carry(const struct fr_segment *from, const struct fr_entries *entries, struct fr_segment *to)
+{
+    uint32_t waiting[LOOK_AHEAD + FR_GROUP_PLACES], n = 0;
+    for (uint32_t g = 0; g < from->n_groups; g++) {
+        const struct fr_group *group = &from->groups[g];
+        for (uint32_t full = fr_group_full(group); full; full &= full - 1) {
+            uint32_t at = (uint32_t)__builtin_ctz(full), number = group->numbers[at], home, carried;
+            if (home_of(from, g, at, &home) && carried_home(from, home, group->tags[at], to, &carried)) {
+                fill(to, carried, group->tags[at], number);
+            } else {
+                __builtin_prefetch(fr_entries_at(entries, number));
+                waiting[n++] = number;
+            }
+        }
+        if (n < LOOK_AHEAD && g + 1 < from->n_groups)
+            continue;
+        for (uint32_t i = 0; i < n; i++)
+            fill_by_hash(to, entries, waiting[i]);
+        n = 0;
     }
 }
 
@@ -200,7 +290,10 @@ static void rebuild(struct fr_index *index, const struct fr_entries *entries, ui
     struct fr_segment old = index->segments[s];
     struct fr_segment made = make_segment(index, prefix, old.depth, n_groups);
     struct fr_segment *const to[2] = {&made, &made};
-    distribute(&old, entries, old.depth, to);
+    if (old.tag_shift > 0 && made.tag_shift > 0)
+        carry(&old, entries, &made);
+    else
+        distribute(&old, entries, old.depth, to);
     index->segments[s] = made;
     give_groups(index, &old);
 }
@@ -228,14 +321,17 @@ static uint64_t prefix_of(uint64_t hash, uint32_t depth)
     return hash >> (64 - bits) << (64 - bits);
 }
 
+/* The number of groups is even: homes of the first half have the bit 0. */
 static void count_halves(const struct fr_segment *segment, const struct fr_entries *entries, size_t n[2])
 {
     n[0] = n[1] = 0;
     for (uint32_t g = 0; g < segment->n_groups; g++) {
         const struct fr_group *group = &segment->groups[g];
         for (uint32_t full = fr_group_full(group); full; full &= full - 1) {
-            uint64_t hash = fr_entries_at(entries, group->numbers[__builtin_ctz(full)])->hash;
-            n[(hash << (FR_SHARD_BITS + segment->depth)) >> 63]++;
+            uint32_t at = (uint32_t)__builtin_ctz(full), home;
+            if (!home_of(segment, g, at, &home))
+                home = fr_segment_home(segment, fr_entries_at(entries, group->numbers[at])->hash);
+            n[home >= segment->n_groups / 2]++;
         }
     }
 }

@@ -15,6 +15,11 @@
  * Probing goes group by group, wrapping in the segment; it ends at the first group that has an
  * empty tag. An entry erased from a group without one leaves "deleted".
  *
+ * A key moves some four times while its segment grows, and once more when it splits. Growth reads
+ * no entries, each of which would be a miss of the cache: a place knows how many groups behind its
+ * home it is, and the tag is the eight bits of the hash that follow the home's ten, so home and tag
+ * are the first 18 bits behind the segment's. A split, which needs one bit more, does read them.
+ *
  * The hash is the state's keyed order (base/order.h): nobody can choose keys that crowd one
  * segment. Hashes stand in the entries (entries.h); a place takes 5.3 bytes, a key about 7.2.
  *
@@ -36,15 +41,22 @@ enum {
     FR_SEGMENT_GROUPS = 1024,     /* of a segment that has just been split */
     FR_SEGMENT_STEP = 256,        /* groups by which it grows */
     FR_SEGMENT_GROUPS_MAX = 1792, /* at which it splits */
+    FR_HOME_BITS = 10,            /* of a hash, which FR_SEGMENT_GROUPS homes tell apart */
+    FR_TAG_BITS = 8,
     FR_INDEX_SLICE_BITS_MAX = 40, /* finer slices of a table than its groups mean nothing */
 };
+_Static_assert(FR_SEGMENT_GROUPS == 1 << FR_HOME_BITS, "homes tell so many bits apart");
 #define FR_NO_ENTRY UINT32_MAX
 
+enum { FR_BEHIND_FAR = 3, FR_FILLED_SHIFT = 2 * FR_GROUP_PLACES };
 enum { FR_TAG_EMPTY = 0, FR_TAG_DELETED = 1, FR_TAG_FULL_MIN = 2 };
 
 struct fr_group {
     uint8_t tags[FR_GROUP_PLACES];
-    uint8_t padding[4]; /* 16 bytes are loaded */
+    /* Of each place two bits, how many groups it is behind its home (FR_BEHIND_FAR: so many or
+     * more); from FR_FILLED_SHIFT on, places filled while the segment is made. 16 bytes are
+     * loaded. */
+    uint32_t behind;
     uint32_t numbers[FR_GROUP_PLACES];
 };
 _Static_assert(sizeof(struct fr_group) == 64, "a cache line");
@@ -54,8 +66,10 @@ struct fr_segment {
     uint32_t used, full; /* places: full and deleted, full */
     uint32_t limit;      /* of used: at it the segment grows */
     uint32_t n_groups;
-    uint32_t depth; /* bits that all its hashes share below the shard's */
+    uint32_t depth;     /* bits that all its hashes share below the shard's */
+    uint32_t tag_shift; /* of a hash; 0: its last bits, which say nothing of its home */
 };
+_Static_assert(sizeof(struct fr_segment) == 32, "two in a cache line");
 
 struct fr_index {
     uint32_t *directory; /* [1 << depth] segment numbers, by the bits below the shard's */
@@ -103,9 +117,9 @@ static inline uint32_t fr_segment_home(const struct fr_segment *segment, uint64_
     return (uint32_t)(top * segment->n_groups >> 32);
 }
 
-static inline uint8_t fr_index_tag(uint64_t hash)
+static inline uint8_t fr_segment_tag(const struct fr_segment *segment, uint64_t hash)
 {
-    uint8_t tag = (uint8_t)hash;
+    uint8_t tag = (uint8_t)(hash >> segment->tag_shift);
     return tag < FR_TAG_FULL_MIN ? (uint8_t)(tag + FR_TAG_FULL_MIN) : tag;
 }
 
@@ -158,15 +172,18 @@ static inline uint32_t fr_group_full(const struct fr_group *group)
 }
 
 /* The entry to which the hash most likely belongs, or FR_NO_ENTRY; brings it on its way into the
- * cache, of which a live one may lie on two lines. */
+ * cache, of which a live one may lie on two lines, or else what fr_index_find goes on to. */
 __attribute__((always_inline)) static inline uint32_t fr_index_guess(const struct fr_index *index,
                                                                      const struct fr_entries *entries, uint64_t hash)
 {
     const struct fr_segment *segment = fr_index_segment(index, hash);
     const struct fr_group *group = &segment->groups[fr_segment_home(segment, hash)];
-    uint32_t match = fr_group_match(group, fr_index_tag(hash));
-    if (!match)
+    uint32_t match = fr_group_match(group, fr_segment_tag(segment, hash));
+    if (!match) {
+        if (!fr_group_match(group, FR_TAG_EMPTY))
+            __builtin_prefetch(group + 1);
         return FR_NO_ENTRY;
+    }
     uint32_t number = group->numbers[__builtin_ctz(match)];
     const char *at = (const char *)fr_entries_at(entries, number);
     __builtin_prefetch(at, 1);

@@ -17,7 +17,7 @@ FR_CASE(vector_and_portable_matching_agree)
             random = fr_fmix64(random + 1);
             group.tags[i] = random % 3 == 0 ? (uint8_t)(random >> 60 & 1) : (uint8_t)(0x80 | (random >> 8 & 3));
         }
-        memset(group.padding, round % 256, sizeof(group.padding)); /* never taken for a tag */
+        group.behind = (uint32_t)round % 256 * 0x01010101u; /* never taken for a tag */
         for (unsigned tag = 0; tag < 256; tag += tag == 3 ? 125 : 1)
             assert_int_equal(fr_group_match(&group, (uint8_t)tag), fr_group_match_portable(&group, (uint8_t)tag));
         assert_int_equal(fr_group_full(&group), fr_group_full_portable(&group));
@@ -145,6 +145,37 @@ FR_CASE(a_reserved_index_takes_what_it_was_made_for)
     }
 }
 
+static uint64_t plain_hash(uint64_t i)
+{
+    return fr_fmix64(i) >> 4;
+}
+
+static void set_hashes(struct keys *k, uint64_t flip)
+{
+    for (uint32_t i = 0; i < k->entries.light.n; i++)
+        fr_entries_light(&k->entries, i | FR_LIGHT)->entry.hash = plain_hash(i) ^ flip;
+}
+
+FR_CASE(a_segment_grows_by_a_step_without_reading_entries)
+{
+    for (uint32_t size = FR_SEGMENT_GROUPS; size < FR_SEGMENT_GROUPS_MAX; size += FR_SEGMENT_STEP) {
+        struct keys k;
+        keys_open(&k);
+        uint32_t n = 0, found = 0;
+        const struct fr_segment *segment = &k.index.segments[0];
+        for (; segment->n_groups < size || segment->used < segment->limit; n++)
+            insert(&k, plain_hash(n), n);
+        set_hashes(&k, UINT64_MAX); /* whose entry is read now is not found again */
+        insert(&k, plain_hash(n), n);
+        set_hashes(&k, 0);
+        assert_int_equal(segment->n_groups, size + FR_SEGMENT_STEP);
+        for (uint32_t i = 0; i < n; i++)
+            found += holds(&k, plain_hash(i), i);
+        assert_in_range(found, n - n / 32, n);
+        keys_close(&k);
+    }
+}
+
 enum { UNIVERSE = 1024 };
 
 /* Hashes that crowd the last and first groups of a shard beside ordinary ones: wrapping and
@@ -192,6 +223,27 @@ FR_CASE(random_inserts_and_erases_match_a_plain_array)
             fr_index_trim(&k.index, &k.entries);
     }
     check_all(&k, present);
+    keys_close(&k);
+}
+
+static uint64_t partly_crowded_hash(uint64_t i)
+{
+    return i % 4 ? plain_hash(i) : crowded_hash(i);
+}
+
+FR_CASE(segments_with_places_far_behind_their_homes_grow_and_split)
+{
+    enum { KEYS = 40000, LOOK = 2000 };
+    struct keys k;
+    keys_open(&k);
+    for (uint32_t i = 0; i < KEYS; i++) {
+        insert(&k, partly_crowded_hash(i), i);
+        if (i % 2 && i / 2 % 5 < 2)
+            erase(&k, partly_crowded_hash(i / 2));
+        for (uint32_t j = 0; i % LOOK == 0 && j <= i; j++)
+            assert_int_equal(holds(&k, partly_crowded_hash(j), j), j % 5 >= 2 || 2 * j + 1 > i);
+    }
+    assert_in_range(k.index.n_segments, 2, 16);
     keys_close(&k);
 }
 
@@ -253,11 +305,6 @@ static void check_slices(uint32_t n, uint32_t bits, uint64_t (*hash)(uint64_t))
     keys_close(&k);
 }
 
-static uint64_t plain_hash(uint64_t i)
-{
-    return fr_fmix64(i) >> 4;
-}
-
 FR_CASE(slices_visit_every_entry_once)
 {
     for (uint32_t n = 0; n <= UNIVERSE; n += 61)
@@ -275,7 +322,9 @@ int main(void)
         cmocka_unit_test(segments_split_one_by_one_and_spread_over_the_growth),
         cmocka_unit_test(memory_goes_back_when_entries_go),
         cmocka_unit_test(a_reserved_index_takes_what_it_was_made_for),
+        cmocka_unit_test(a_segment_grows_by_a_step_without_reading_entries),
         cmocka_unit_test(random_inserts_and_erases_match_a_plain_array),
+        cmocka_unit_test(segments_with_places_far_behind_their_homes_grow_and_split),
         cmocka_unit_test(hashes_that_are_no_hashes_do_not_make_the_directory_explode),
         cmocka_unit_test(deleted_tags_do_not_make_the_index_grow_without_end),
         cmocka_unit_test(slices_visit_every_entry_once),
