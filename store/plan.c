@@ -46,8 +46,6 @@ static void admit(const struct resolve *r, struct plan_key *key)
     struct fr_shard *shard = r->shard;
     key->number = fr_entry_make_live(shard, key->hash, key->number);
     struct fr_live_entry *live = fr_entries_live(&shard->entries, key->number);
-    fr_entry_init_row(r->plan->store, r->table, fr_order_key(&r->plan->store->order, key->hash),
-                      fr_entries_row(&shard->entries, key->number));
     live->head.seen_ms = r->plan->watermark_ms;
     if (live->entry.flags & FR_ENTRY_DIRTY) /* as pending: its image has grown */
         shard->dirty_bytes += r->table->image_size;
@@ -205,14 +203,17 @@ static void place_uniques(struct fr_plan *plan)
 static void publish_shard(struct fr_plan *plan, uint32_t t, uint32_t s)
 {
     const struct plan_table *table = &plan->tables[t];
-    const struct fr_entries *entries = &plan->store->tables[t].shards[s].entries;
+    const struct fr_store *store = plan->store;
+    const struct fr_entries *entries = &store->tables[t].shards[s].entries;
     struct fr_table_rows *out = &plan->rows->tables[t];
     struct plan_key *keys = table->keys + table->begin[s];
     uint32_t base = table->unique_begin[s], at = table->begin[s];
     for (uint32_t u = 0; u < table->n_unique[s]; u++) {
         bool live = !(keys[u].number & FR_LIGHT); /* nor FR_NO_ENTRY */
         float *row = live ? fr_entries_row(entries, keys[u].number) : NULL;
-        out->keys[base + u] = fr_order_key(&plan->store->order, keys[u].hash);
+        out->keys[base + u] = fr_order_key(&store->order, keys[u].hash);
+        if (live && keys[u].made)
+            fr_entry_init_row(store, &store->tables[t], out->keys[base + u], row);
         out->rows[base + u] = row;
         out->served[base + u] = keys[u].made ? NULL : row;
         out->occ_begin[base + u] = at;
