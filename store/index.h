@@ -15,10 +15,10 @@
  * Probing goes group by group, wrapping in the segment; it ends at the first group that has an
  * empty tag. An entry erased from a group without one leaves "deleted".
  *
- * A key moves some four times while its segment grows, and once more when it splits. Growth reads
- * no entries, each of which would be a miss of the cache: a place knows how many groups behind its
- * home it is, and the tag is the eight bits of the hash that follow the home's ten, so home and tag
- * are the first 18 bits behind the segment's. A split, which needs one bit more, does read them.
+ * For each key that comes, some four are moved by steps of growth and two by splits. A step reads
+ * no entries, each of which would be a miss of the cache: a place says how many groups behind its
+ * home it is, and a tag is the eight bits of the hash that follow the home's ten, so that home and
+ * tag give the 18 bits behind those of the segment. A split needs one bit more, and does read them.
  *
  * The hash is the state's keyed order (base/order.h): nobody can choose keys that crowd one
  * segment. Hashes stand in the entries (entries.h); a place takes 5.3 bytes, a key about 7.2.
