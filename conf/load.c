@@ -35,8 +35,11 @@ static void finish_sizes(struct fr_loader *loader, const struct fr_node *root)
 {
     struct fr_conf *conf = loader->conf;
     const uint64_t mib = 1 << 20;
+    /* Longer epochs write hot rows less often. Stages and kept epochs take about three of these,
+     * which rows lack where memory is short. */
     if (conf->epoch_bytes_max == 0)
-        conf->epoch_bytes_max = clamp(conf->memory_limit / 16, mib, 64 * mib);
+        conf->epoch_bytes_max =
+            clamp(conf->memory_limit / 32, clamp(conf->memory_limit / 16, mib, 64 * mib), 128 * mib);
     if (conf->unfolded_max == 0)
         conf->unfolded_max = clamp(conf->memory_limit / 4, 64 << 10, 512 * mib);
     if (conf->journal_max == 0)

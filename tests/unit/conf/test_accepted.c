@@ -16,7 +16,7 @@ FR_CASE(defaults_are_those_of_the_design)
     assert_int_equal(conf->chunk_rows, 128);
     assert_int_equal(conf->epoch_ms, 1000);
     assert_int_equal(conf->heartbeat_ms, 10000);
-    assert_int_equal(conf->epoch_bytes_max, 64 << 20);
+    assert_int_equal(conf->epoch_bytes_max, 128 << 20);
     assert_int_equal(conf->unfolded_max, 512 << 20);
     assert_int_equal(conf->journal_max, 2048ULL << 20);
     assert_string_equal(conf->ingest.dead_letter_topic, "samples.dead");
@@ -117,6 +117,17 @@ FR_CASE(memory_decides_the_sizes_that_follow_from_it)
     assert_int_equal(conf->unfolded_max, 16 << 20);
     assert_int_equal(conf->journal_max, 64 << 20);
     fr_conf_free(conf);
+}
+
+FR_CASE(epochs_take_less_of_a_larger_memory)
+{
+    static const char *const limits[] = {"memory_limit=1536MiB", "memory_limit=3GiB", "memory_limit=64GiB"};
+    static const unsigned epoch_mib[] = {64, 96, 128};
+    for (size_t i = 0; i < 3; i++) {
+        struct fr_conf *conf = load_with(base_text, &limits[i], 1);
+        assert_int_equal(conf->epoch_bytes_max, epoch_mib[i] << 20);
+        fr_conf_free(conf);
+    }
 }
 
 FR_CASE(a_set_replaces_adds_and_indexes)
@@ -479,6 +490,7 @@ int main(void)
         cmocka_unit_test(units_are_read),
         cmocka_unit_test(zero_needs_no_unit),
         cmocka_unit_test(memory_decides_the_sizes_that_follow_from_it),
+        cmocka_unit_test(epochs_take_less_of_a_larger_memory),
         cmocka_unit_test(a_set_replaces_adds_and_indexes),
         cmocka_unit_test(an_alias_is_a_reference_and_not_a_shared_value),
         cmocka_unit_test(layers_are_sorted_and_keep_the_order_of_the_file_where_they_can),
