@@ -357,10 +357,11 @@ static enum fr_status add(struct fr_cold_writer *writer, const struct fr_buffer 
     return text ? fr_cold_error(text, "write a sorted file for", writer->cold->path, err) : FR_OK;
 }
 
-enum fr_status fr_cold_writer_image(struct fr_cold_writer *writer, const struct fr_image *image, struct fr_err *err)
+enum fr_status fr_cold_writer_image(struct fr_cold_writer *writer, const struct fr_image *image, uint64_t hash,
+                                    struct fr_err *err)
 {
     uint8_t bytes[COLD_KEY_SIZE];
-    cold_put_key(bytes, image->table, fr_order_hash(&writer->cold->order, image->key));
+    cold_put_key(bytes, image->table, hash);
     struct fr_buffer key = {bytes, sizeof(bytes), sizeof(bytes)};
     if (image->kind == FR_IMAGE_ABSENT)
         return add(writer, &key, NULL, err);

@@ -82,7 +82,8 @@ enum fr_status fr_cold_health(struct fr_cold *cold, struct fr_err *err) FR_MUST_
  * by name, then the sentinel. */
 struct fr_cold_writer;
 struct fr_cold_writer *fr_cold_writer_new(struct fr_cold *cold, const char *dir, uint64_t file_max);
-enum fr_status fr_cold_writer_image(struct fr_cold_writer *writer, const struct fr_image *image,
+/* hash: of its key. */
+enum fr_status fr_cold_writer_image(struct fr_cold_writer *writer, const struct fr_image *image, uint64_t hash,
                                     struct fr_err *err) FR_MUST_CHECK;
 enum fr_status fr_cold_writer_section(struct fr_cold_writer *writer, const char *name, const uint8_t *bytes,
                                       size_t size, struct fr_err *err) FR_MUST_CHECK;

@@ -2,16 +2,17 @@
  * ingest.
  *
  * Every epoch is sorted already, so a fold is a merge of as many streams as there are epochs (a
- * binary heap on (table, hash, newest epoch first); Knuth, TAOCP vol. 3, 5.4.1): the first of equal
- * keys wins, the others are passed over. Each stream reads its epoch through a window; all windows
- * together stay within FR_FOLD_WINDOWS bytes (more only for images larger than their window), so
- * that a fold of 512 MiB does not need 512 MiB. Epochs that are kept in memory (kept.c) are taken
- * from there, without a copy. Of the others a stream's CRC is computed as it passes and compared
- * at its end, before anything is ingested. Of each section the newest value is kept as the
- * streams pass their ends (section_set.h), and written behind the images, then the sentinel; a
- * section that no folded epoch holds stays as the cold store has it. An absent key becomes a
- * delete. Until the ingest nothing has happened: files of an interrupted fold are removed here or
- * by the next open. After it, files of the journal that are acknowledged too are trimmed.
+ * tree of losers by (table, hash, newest epoch first); Knuth, TAOCP vol. 3, 5.4.1): the first of
+ * equal keys wins, the others are passed over. Who comes first is as good as random, so it is
+ * computed without a branch that the processor would have to guess. Each stream reads its epoch
+ * through a window; all windows together stay within FR_FOLD_WINDOWS bytes (more only for images
+ * larger than their window), so that a fold of 512 MiB does not need 512 MiB. Epochs that are kept
+ * in memory (kept.c) are taken from there, without a copy. Of the others a stream's CRC is computed
+ * as it passes and compared at its end, before anything is ingested. Of each section the newest
+ * value is kept as the streams pass their ends (section_set.h), and written behind the images, then
+ * the sentinel; a section that no folded epoch holds stays as the cold store has it. An absent key
+ * becomes a delete. Until the ingest nothing has happened: files of an interrupted fold are removed
+ * here or by the next open. After it, files of the journal that are acknowledged too are trimmed.
  *
  * Thread: one (the fold thread), beside append and read. It does not choose when, or wait for
  * compactions (level0_files tells the caller). */
@@ -28,6 +29,12 @@
 
 enum { WINDOW_MIN = 4096, WINDOW_MAX = 256 << 10, MERGED_STEP = 1 << 20 };
 
+/* Where an image comes in the merge: (table, hash), then how many epochs of the fold are newer. The
+ * last is of a stream that has no image left. */
+__extension__ typedef unsigned __int128 fold_place;
+enum { PLACE_EPOCH_BITS = 32, PLACE_HASH_BITS = 64 };
+static const fold_place place_last = ~(fold_place)0;
+
 struct stream {
     struct fr_journal_file *file; /* referenced */
     struct fr_kept *kept;         /* referenced; its record is the window. NULL: the file is read */
@@ -41,7 +48,7 @@ struct stream {
     uint8_t *window;
     size_t begin, filled, capacity;
     struct fr_image image; /* the current one; bytes point into the window until the next step */
-    uint64_t hash;         /* of its key */
+    fold_place place;      /* of it */
 };
 
 struct fold {
@@ -50,8 +57,7 @@ struct fold {
     uint64_t bytes; /* of the journal's records */
     struct stream *streams;
     size_t n_streams;
-    struct stream **heap; /* those with images left */
-    size_t n_heap;
+    fold_place *losers; /* [n_streams] of a tree above the streams; [0]: who comes first */
     struct fr_cold_writer *writer;
     bool has_cold;   /* there may be something to delete */
     uint64_t merged; /* bytes, since that was said */
@@ -171,35 +177,43 @@ static enum fr_status finish_stream(struct fold *fold, struct stream *stream, st
     return same ? FR_OK : damaged(fold, stream, err);
 }
 
-/* Moves to the next image; FR_EOF after the last, when the whole epoch has passed its CRC. */
+static inline fold_place place_of(const struct fold *fold, const struct stream *stream, uint32_t table, uint64_t hash)
+{
+    return ((fold_place)table << PLACE_HASH_BITS | hash) << PLACE_EPOCH_BITS | (fold->to - stream->epoch);
+}
+
+static inline struct stream *stream_at(const struct fold *fold, fold_place place)
+{
+    return &fold->streams[fold->n_streams - 1 - (uint32_t)place];
+}
+
+/* Moves to the next image; after the last one the whole epoch has passed its CRC. */
 static enum fr_status step(struct fold *fold, struct stream *stream, struct fr_err *err)
 {
-    struct fr_image last = stream->image;
-    uint64_t last_hash = stream->hash;
-    bool is_first = !last.bytes;
     if (stream->images_left == 0) {
-        enum fr_status status = finish_stream(fold, stream, err);
-        return status == FR_OK ? FR_EOF : status;
+        stream->place = place_last;
+        return finish_stream(fold, stream, err);
     }
     if (stream->images_left < EPOCH_IMAGE_HEAD)
         return damaged(fold, stream, err);
     enum fr_status status = need(fold, stream, EPOCH_IMAGE_HEAD, err);
     if (status != FR_OK)
         return status;
-    struct fr_image image;
-    if (!fr_epoch_image_head(stream->window + stream->begin, &image) ||
-        image.size > stream->images_left - EPOCH_IMAGE_HEAD)
+    /* in its place: a copy of what was just written by fields waits for each of them */
+    struct fr_image *image = &stream->image;
+    bool is_first = !image->bytes;
+    if (!fr_epoch_image_head(stream->window + stream->begin, image) ||
+        image->size > stream->images_left - EPOCH_IMAGE_HEAD)
         return damaged(fold, stream, err);
-    size_t size = (size_t)EPOCH_IMAGE_HEAD + image.size;
+    size_t size = (size_t)EPOCH_IMAGE_HEAD + image->size;
     status = need(fold, stream, size, err);
     if (status != FR_OK)
         return status;
-    uint64_t hash = fr_order_hash(&fold->durable->order, image.key);
-    if (!is_first && (image.table < last.table || (image.table == last.table && hash <= last_hash)))
+    fold_place place = place_of(fold, stream, image->table, fr_order_hash(&fold->durable->order, image->key));
+    if (!is_first && place <= stream->place)
         return damaged(fold, stream, err);
-    image.bytes = stream->window + stream->begin + EPOCH_IMAGE_HEAD;
-    stream->image = image;
-    stream->hash = hash;
+    image->bytes = stream->window + stream->begin + EPOCH_IMAGE_HEAD;
+    stream->place = place;
     stream->begin += size;
     stream->images_left -= size;
     return FR_OK;
@@ -248,32 +262,41 @@ static enum fr_status stream_open(struct fold *fold, uint64_t epoch, size_t wind
     return FR_OK;
 }
 
-/* ---- heap ---- */
+/* ---- tree of losers ---- */
 
-static bool comes_first(const struct stream *a, const struct stream *b)
+static inline fold_place first_of(fold_place a, fold_place b)
 {
-    if (a->image.table != b->image.table)
-        return a->image.table < b->image.table;
-    if (a->hash != b->hash)
-        return a->hash < b->hash;
-    return a->epoch > b->epoch;
+    return a < b ? a : b;
 }
 
-static void sift_down(struct fold *fold, size_t i)
+/* Lets all streams play: node i is above 2i and 2i + 1, and stream i is leaf n + i. */
+static void play_all(struct fold *fold)
 {
-    struct stream *moving = fold->heap[i];
-    for (;;) {
-        size_t child = 2 * i + 1;
-        if (child >= fold->n_heap)
-            break;
-        if (child + 1 < fold->n_heap && comes_first(fold->heap[child + 1], fold->heap[child]))
-            child++;
-        if (!comes_first(fold->heap[child], moving))
-            break;
-        fold->heap[i] = fold->heap[child];
-        i = child;
+    size_t n = fold->n_streams;
+    fold_place *winners = fr_alloc(2 * n, sizeof(*winners));
+    for (size_t i = 0; i < n; i++)
+        winners[n + i] = fold->streams[i].place;
+    for (size_t i = n - 1; i > 0; i--) {
+        fold_place a = winners[2 * i], b = winners[2 * i + 1];
+        winners[i] = first_of(a, b);
+        fold->losers[i] = a < b ? b : a;
     }
-    fold->heap[i] = moving;
+    fold->losers[0] = winners[1];
+    free(winners);
+}
+
+/* The same after one stream, who came first, was moved on. */
+static void play_again(struct fold *fold, const struct stream *stream)
+{
+    fold_place winner = stream->place;
+    for (size_t i = (fold->n_streams + (size_t)(stream - fold->streams)) / 2; i > 0; i /= 2) {
+        fold_place other = fold->losers[i];
+        uint64_t half = -(uint64_t)(other < winner);
+        fold_place swap = (winner ^ other) & ((fold_place)half << 64 | half);
+        winner ^= swap;
+        fold->losers[i] = other ^ swap;
+    }
+    fold->losers[0] = winner;
 }
 
 static void count_merged(struct fold *fold, uint64_t bytes)
@@ -286,51 +309,29 @@ static void count_merged(struct fold *fold, uint64_t bytes)
         fold->durable->merged(fold->durable->merged_self);
 }
 
-/* Moves the first stream on and puts the heap in order. */
-static enum fr_status advance_first(struct fold *fold, struct fr_err *err)
-{
-    count_merged(fold, EPOCH_IMAGE_HEAD + fold->heap[0]->image.size);
-    enum fr_status status = step(fold, fold->heap[0], err);
-    if (status == FR_EOF)
-        fold->heap[0] = fold->heap[--fold->n_heap];
-    else if (status != FR_OK)
-        return status;
-    if (fold->n_heap > 0)
-        sift_down(fold, 0);
-    return FR_OK;
-}
-
 static enum fr_status merge_images(struct fold *fold, struct fr_err *err)
 {
-    for (size_t i = 0; i < fold->n_streams; i++) {
-        enum fr_status status = step(fold, &fold->streams[i], err);
-        if (status == FR_OK)
-            fold->heap[fold->n_heap++] = &fold->streams[i];
-        else if (status != FR_EOF)
-            return status;
-    }
-    for (size_t i = fold->n_heap / 2; i-- > 0;)
-        sift_down(fold, i);
-    bool any = false;
-    uint32_t table = 0;
-    uint64_t hash = 0;
-    while (fold->n_heap > 0) {
-        const struct fr_image *image = &fold->heap[0]->image;
-        if (!any || image->table != table || fold->heap[0]->hash != hash) {
-            any = true;
-            table = image->table;
-            hash = fold->heap[0]->hash;
-            enum fr_status status = FR_OK;
-            if (image->kind != FR_IMAGE_ABSENT || fold->has_cold)
-                status = fr_cold_writer_image(fold->writer, image, err);
-            if (status != FR_OK)
-                return status;
-        }
-        enum fr_status status = advance_first(fold, err);
+    enum fr_status status = FR_OK;
+    for (size_t i = 0; i < fold->n_streams && status == FR_OK; i++)
+        status = step(fold, &fold->streams[i], err);
+    if (status != FR_OK)
+        return status;
+    play_all(fold);
+    fold_place last = place_last; /* without the epoch: no image's */
+    while (fold->losers[0] != place_last && status == FR_OK) {
+        fold_place place = fold->losers[0];
+        struct stream *stream = stream_at(fold, place);
+        const struct fr_image *image = &stream->image;
+        if (place >> PLACE_EPOCH_BITS != last && (image->kind != FR_IMAGE_ABSENT || fold->has_cold))
+            status = fr_cold_writer_image(fold->writer, image, (uint64_t)(place >> PLACE_EPOCH_BITS), err);
+        last = place >> PLACE_EPOCH_BITS;
         if (status != FR_OK)
             return status;
+        count_merged(fold, EPOCH_IMAGE_HEAD + image->size);
+        status = step(fold, stream, err);
+        play_again(fold, stream);
     }
-    return FR_OK;
+    return status;
 }
 
 /* ---- sections, sentinel ---- */
@@ -361,7 +362,7 @@ static enum fr_status run(struct fold *fold, bool *ingesting, struct fr_err *err
     size_t window = FR_FOLD_WINDOWS / n;
     window = window < WINDOW_MIN ? WINDOW_MIN : window > WINDOW_MAX ? WINDOW_MAX : window;
     fold->streams = fr_alloc(n, sizeof(struct stream));
-    fold->heap = fr_alloc(n, sizeof(struct stream *));
+    fold->losers = fr_alloc(n, sizeof(*fold->losers));
     fold->writer = fr_cold_writer_new(fold->durable->cold, fold->durable->path_fold, fold->durable->sst_bytes_max);
     fold->has_cold = fold->from > 1;
     enum fr_status status = FR_OK;
@@ -386,7 +387,7 @@ static void clean(struct fold *fold)
         fr_durable_release(fold->durable, fold->streams[i].file);
     }
     free(fold->streams);
-    free(fold->heap);
+    free(fold->losers);
     fr_section_set_release(&fold->sections);
     fr_cold_writer_free(fold->writer);
 }
