@@ -28,11 +28,11 @@
 
 #include "base/check.h"
 #include "durable/durable.h"
+#include "cold_sst.h"
 
 enum {
     SENTINEL_SIZE = 64,
     WRITER_FILES_MAX = 4096, /* 1 TiB in a fold: far above any unfolded_max */
-    KEEP_BYTES = 128 << 10,
 };
 
 enum fr_status fr_cold_error(char *text, const char *what, const char *path, struct fr_err *err)
@@ -277,48 +277,27 @@ struct fr_cold_writer {
     struct fr_cold *cold;
     const char *dir; /* borrowed */
     uint64_t file_max, file_bytes;
-    rocksdb_envoptions_t *env;
-    rocksdb_sstfilewriter_t *sst; /* NULL: no file is open */
+    struct fr_cold_sst *sst; /* NULL: no file is open */
     char **paths;
     size_t n_paths;
-    struct fr_buffer value;
 };
 
 struct fr_cold_writer *fr_cold_writer_new(struct fr_cold *cold, const char *dir, uint64_t file_max)
 {
     struct fr_cold_writer *writer = fr_alloc(1, sizeof(*writer));
     *writer = (struct fr_cold_writer){.cold = cold, .dir = dir, .file_max = file_max};
-    writer->env = rocksdb_envoptions_create();
     writer->paths = fr_alloc(WRITER_FILES_MAX, sizeof(char *));
     return writer;
-}
-
-/* RocksDB asks the system to drop what it writes into sorted files. But a fold has just what left
- * memory or is about to, and reads from the disk would wait for each of its blocks. Linux fetches
- * no more for a request than it reads ahead, so there are many. */
-static void keep_pages(const char *path)
-{
-    struct stat info;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    if (fstat(fd, &info) == 0)
-        for (off_t at = 0; at < info.st_size; at += KEEP_BYTES)
-            (void)posix_fadvise(fd, at, KEEP_BYTES, POSIX_FADV_WILLNEED);
-    (void)close(fd);
 }
 
 static enum fr_status finish_file(struct fr_cold_writer *writer, struct fr_err *err)
 {
     if (!writer->sst)
         return FR_OK;
-    char *text = NULL;
-    rocksdb_sstfilewriter_finish(writer->sst, &text);
-    rocksdb_sstfilewriter_destroy(writer->sst);
+    enum fr_status status = fr_cold_sst_finish(writer->sst, err);
+    fr_cold_sst_free(writer->sst);
     writer->sst = NULL;
-    if (!text)
-        keep_pages(writer->paths[writer->n_paths - 1]);
-    return text ? fr_cold_error(text, "finish a sorted file for", writer->cold->path, err) : FR_OK;
+    return status;
 }
 
 static enum fr_status begin_file(struct fr_cold_writer *writer, struct fr_err *err)
@@ -330,77 +309,79 @@ static enum fr_status begin_file(struct fr_cold_writer *writer, struct fr_err *e
     FR_CHECK(length > 0 && (size_t)length < sizeof(path));
     writer->paths[writer->n_paths++] = fr_strdup(path);
     writer->file_bytes = 0;
-    writer->sst = rocksdb_sstfilewriter_create(writer->env, writer->cold->fold_options);
-    char *text = NULL;
-    rocksdb_sstfilewriter_open(writer->sst, path, &text);
-    return text ? fr_cold_error(text, "begin a sorted file for", writer->cold->path, err) : FR_OK;
+    return fr_cold_sst_open(path, &writer->sst, err);
 }
 
-/* value NULL: a delete. */
-static enum fr_status add(struct fr_cold_writer *writer, const struct fr_buffer *key, const struct fr_buffer *value,
-                          struct fr_err *err)
+/* Makes an open file ready for so many bytes more. */
+static enum fr_status ready(struct fr_cold_writer *writer, size_t bytes, struct fr_err *err)
 {
     enum fr_status status = FR_OK;
     if (writer->sst && writer->file_bytes >= writer->file_max)
         status = finish_file(writer, err);
     if (status == FR_OK && !writer->sst)
         status = begin_file(writer, err);
-    if (status != FR_OK)
-        return status;
-    char *text = NULL;
-    if (value)
-        rocksdb_sstfilewriter_put(writer->sst, (const char *)key->data, key->size, (const char *)value->data,
-                                  value->size, &text);
-    else
-        rocksdb_sstfilewriter_delete(writer->sst, (const char *)key->data, key->size, &text);
-    writer->file_bytes += key->size + (value ? value->size : 0);
-    return text ? fr_cold_error(text, "write a sorted file for", writer->cold->path, err) : FR_OK;
+    writer->file_bytes += bytes;
+    return status;
+}
+
+/* *value: where it goes. */
+static enum fr_status put(struct fr_cold_writer *writer, const uint8_t *key, size_t key_size, size_t value_size,
+                          uint8_t **value, struct fr_err *err)
+{
+    enum fr_status status = ready(writer, key_size + value_size, err);
+    return status == FR_OK ? fr_cold_sst_put(writer->sst, key, key_size, value_size, value, err) : status;
 }
 
 enum fr_status fr_cold_writer_image(struct fr_cold_writer *writer, const struct fr_image *image, uint64_t hash,
                                     struct fr_err *err)
 {
-    uint8_t bytes[COLD_KEY_SIZE];
-    cold_put_key(bytes, image->table, hash);
-    struct fr_buffer key = {bytes, sizeof(bytes), sizeof(bytes)};
-    if (image->kind == FR_IMAGE_ABSENT)
-        return add(writer, &key, NULL, err);
-    fr_buffer_clear(&writer->value);
-    fr_put_u8(&writer->value, image->kind);
-    fr_buffer_append(&writer->value, image->bytes, image->size);
-    return add(writer, &key, &writer->value, err);
+    uint8_t key[COLD_KEY_SIZE], *value = NULL;
+    cold_put_key(key, image->table, hash);
+    if (image->kind == FR_IMAGE_ABSENT) {
+        enum fr_status status = ready(writer, sizeof(key), err);
+        return status == FR_OK ? fr_cold_sst_delete(writer->sst, key, sizeof(key), err) : status;
+    }
+    enum fr_status status = put(writer, key, sizeof(key), (size_t)image->size + 1, &value, err);
+    if (status != FR_OK)
+        return status;
+    value[0] = image->kind;
+    memcpy(value + 1, image->bytes, image->size);
+    return FR_OK;
 }
 
 enum fr_status fr_cold_writer_section(struct fr_cold_writer *writer, const char *name, const uint8_t *bytes,
                                       size_t size, struct fr_err *err)
 {
-    uint8_t key_bytes[4 + FR_SECTION_NAME_MAX];
+    uint8_t key[4 + FR_SECTION_NAME_MAX], *value = NULL;
+    _Static_assert(sizeof(key) <= FR_COLD_SST_KEY_MAX, "a section's name fits");
     size_t length = strlen(name);
     FR_CHECK(length < FR_SECTION_NAME_MAX);
-    cold_put_be(key_bytes, COLD_TABLE_SECTIONS, 4);
-    memcpy(key_bytes + 4, name, length);
-    struct fr_buffer key = {key_bytes, 4 + length, sizeof(key_bytes)};
-    fr_buffer_clear(&writer->value);
-    fr_buffer_reserve(&writer->value, 1); /* an empty section still has a value */
-    fr_buffer_append(&writer->value, bytes, size);
-    return add(writer, &key, &writer->value, err);
+    cold_put_be(key, COLD_TABLE_SECTIONS, 4);
+    memcpy(key + 4, name, length);
+    enum fr_status status = put(writer, key, 4 + length, size, &value, err);
+    if (status == FR_OK && size > 0)
+        memcpy(value, bytes, size);
+    return status;
 }
 
 enum fr_status fr_cold_writer_sentinel(struct fr_cold_writer *writer, const struct fr_cold_sentinel *sentinel,
                                        struct fr_err *err)
 {
-    uint8_t key_bytes[4];
-    cold_put_be(key_bytes, COLD_TABLE_SENTINEL, 4);
-    struct fr_buffer key = {key_bytes, sizeof(key_bytes), sizeof(key_bytes)};
-    fr_buffer_clear(&writer->value);
-    fr_put_u32(&writer->value, FR_STATE_FORMAT);
-    fr_put_u32(&writer->value, 0);
-    fr_put_u64(&writer->value, sentinel->timeline);
-    fr_put_u64(&writer->value, sentinel->epoch);
-    fr_buffer_append(&writer->value, sentinel->digest.bytes, sizeof(sentinel->digest.bytes));
-    fr_put_u64(&writer->value, sentinel->salt);
-    FR_CHECK(writer->value.size == SENTINEL_SIZE);
-    return add(writer, &key, &writer->value, err);
+    uint8_t key[4], *value = NULL;
+    cold_put_be(key, COLD_TABLE_SENTINEL, 4);
+    struct fr_buffer bytes = {0};
+    fr_put_u32(&bytes, FR_STATE_FORMAT);
+    fr_put_u32(&bytes, 0);
+    fr_put_u64(&bytes, sentinel->timeline);
+    fr_put_u64(&bytes, sentinel->epoch);
+    fr_buffer_append(&bytes, sentinel->digest.bytes, sizeof(sentinel->digest.bytes));
+    fr_put_u64(&bytes, sentinel->salt);
+    FR_CHECK(bytes.size == SENTINEL_SIZE);
+    enum fr_status status = put(writer, key, sizeof(key), bytes.size, &value, err);
+    if (status == FR_OK)
+        memcpy(value, bytes.data, bytes.size);
+    fr_buffer_release(&bytes);
+    return status;
 }
 
 enum fr_status fr_cold_writer_finish(struct fr_cold_writer *writer, struct fr_err *err)
@@ -424,15 +405,12 @@ void fr_cold_writer_free(struct fr_cold_writer *writer)
 {
     if (!writer)
         return;
-    if (writer->sst)
-        rocksdb_sstfilewriter_destroy(writer->sst);
+    fr_cold_sst_free(writer->sst);
     for (size_t i = 0; i < writer->n_paths; i++) {
         /* after an ingest they are gone; else the next open removes them too */
         (void)unlink(writer->paths[i]);
         free(writer->paths[i]);
     }
     free(writer->paths);
-    rocksdb_envoptions_destroy(writer->env);
-    fr_buffer_release(&writer->value);
     free(writer);
 }

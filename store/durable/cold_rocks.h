@@ -4,6 +4,7 @@
 #define FR_DURABLE_COLD_ROCKS_H
 
 #include <stdatomic.h>
+#include <string.h>
 
 #include <rocksdb/c.h>
 
@@ -42,8 +43,10 @@ static inline uint64_t cold_take_be(const uint8_t *bytes, unsigned size)
 
 static inline void cold_put_key(uint8_t out[COLD_KEY_SIZE], uint32_t table, uint64_t hash)
 {
-    cold_put_be(out, table, 4);
-    cold_put_be(out + 4, hash, 8);
+    table = __builtin_bswap32(table);
+    hash = __builtin_bswap64(hash);
+    memcpy(out, &table, sizeof(table));
+    memcpy(out + sizeof(table), &hash, sizeof(hash));
 }
 
 /* cold.c: takes RocksDB's text over into err and frees it. */

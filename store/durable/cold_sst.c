@@ -1,0 +1,464 @@
+/* A sorted file of a fold, written in RocksDB's format (block-based table, version 5, as
+ * SstFileWriter of 7.8 writes it with the options below).
+ *
+ * RocksDB's own writer took 150 ns for a row: most of that were copies of keys, collectors of
+ * properties and small allocations (`freshet bench epochs`). And it asks the system to drop the
+ * pages that it wrote, though a fold has just what left memory or is about to. Here an entry goes
+ * to its place once.
+ *
+ * The layout: data blocks (entries, of whose key only what differs from the one before stands
+ * there, but all of it at every 16th; then the offsets of those), the Bloom filter, the index (a
+ * block like those, of the shortest keys between two blocks; where a key stands whole, so does its
+ * block's offset, else only by how much the size differs), properties, where filter and properties
+ * lie, and a footer. Behind each block are its kind of compression (none) and a sum of itself.
+ * Behind a key stand a sequence number, 0 until the ingest gives one to the whole file, and whether
+ * it was put or deleted.
+ *
+ * Invariants: data blocks, filter and index are to the byte what SstFileWriter writes (unit test).
+ *
+ * Owner: the fold thread. It does not compress, sync, or check that keys ascend. */
+#define _GNU_SOURCE
+#include "cold_sst.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/check.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/order.h"
+#include "cold_filter.h"
+
+enum {
+    BLOCK_BYTES = 1 << 10, /* cold_tuning.c says why these are so */
+    BLOCK_NEARLY_FULL = (BLOCK_BYTES * 90 + 99) / 100,
+    RESTART_EVERY = 16,
+    RESTARTS_MAX = BLOCK_BYTES / RESTART_EVERY,
+    KEY_TRAILER = 8, /* sequence number << 8 | kind */
+    KIND_DELETED = 0,
+    KIND_PUT = 1,
+    BLOCK_TRAILER = 5,
+    COMPRESSION_NONE = 0,
+    SUM_XXH3 = 4,
+    FORMAT_VERSION = 5,
+    FOOTER_HANDLES = 40,
+    VARINT_MAX = 10,
+    WORD = sizeof(uint64_t),
+    KEY_ROOM = FR_COLD_SST_KEY_MAX + KEY_TRAILER + WORD, /* compared and copied by words */
+    WRITE_BYTES = 256 << 10,
+    SESSION_DIGITS = 20,
+};
+static const uint64_t table_magic = 0x88e241b785f4cff7;
+static const uint32_t sum_of_kind = 0x6b9083d9;
+
+/* Where a block lies, without its trailer. */
+struct handle {
+    uint64_t offset, size;
+};
+
+/* Of an entry, with its trailer. */
+struct whole_key {
+    uint8_t bytes[KEY_ROOM];
+    size_t size;
+};
+
+struct restarts {
+    uint32_t *offsets;
+    size_t n, capacity;
+    unsigned since; /* entries since the last */
+};
+
+struct fr_cold_sst {
+    char *path;
+    int fd;
+    uint64_t offset;      /* of the file: where `out` begins */
+    struct fr_buffer out; /* written at block's ends */
+    size_t block_begin;   /* in out; the open block */
+    struct restarts restarts;
+    struct whole_key keys[2], *last; /* of the newest entry and of the one that comes */
+    struct handle closed;            /* the newest closed block */
+    struct fr_buffer index;
+    struct restarts index_restarts;
+    uint8_t index_last[KEY_ROOM];
+    size_t index_last_size;
+    uint64_t index_size_before; /* the block's size in the index's newest entry */
+    struct fr_cold_filter filter;
+    uint64_t n_blocks, n_keys, n_deleted, key_bytes, value_bytes;
+};
+
+/* ---- bytes ---- */
+
+static uint8_t *varint(uint8_t *at, uint64_t value)
+{
+    for (; value >= 0x80; value >>= 7)
+        *at++ = (uint8_t)(value | 0x80);
+    *at++ = (uint8_t)value;
+    return at;
+}
+
+static size_t varint_size(uint64_t value)
+{
+    uint8_t bytes[VARINT_MAX];
+    return (size_t)(varint(bytes, value) - bytes);
+}
+
+static void put_varint(struct fr_buffer *to, uint64_t value)
+{
+    to->size += (size_t)(varint(fr_buffer_reserve(to, VARINT_MAX), value) - (to->data + to->size));
+}
+
+static void put_handle(struct fr_buffer *to, struct handle handle)
+{
+    put_varint(to, handle.offset);
+    put_varint(to, handle.size);
+}
+
+/* How many bytes at their beginning are the same. Both have room for a word behind them. */
+static size_t shared_bytes(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size)
+{
+    size_t most = a_size < b_size ? a_size : b_size, at = 0;
+    while (at < most) {
+        uint64_t different = fr_load_u64(a + at) ^ fr_load_u64(b + at);
+        if (different) {
+            at += (size_t)__builtin_ctzll(different) / 8;
+            break;
+        }
+        at += WORD;
+    }
+    return at < most ? at : most;
+}
+
+/* Of a few bytes, without a call or a string instruction. Both have room for a word behind them. */
+static void copy_words(uint8_t *to, const uint8_t *from, size_t size)
+{
+    for (size_t at = 0; at < size; at += WORD)
+        memcpy(to + at, from + at, WORD);
+}
+
+/* ---- blocks ---- */
+
+static void add_restart(struct restarts *restarts, size_t offset)
+{
+    if (restarts->n == restarts->capacity) {
+        restarts->capacity = restarts->capacity ? 2 * restarts->capacity : RESTARTS_MAX;
+        restarts->offsets = fr_realloc(restarts->offsets, restarts->capacity, sizeof(*restarts->offsets));
+    }
+    restarts->offsets[restarts->n++] = (uint32_t)offset;
+    restarts->since = 0;
+}
+
+static size_t restart_bytes(const struct restarts *restarts)
+{
+    return (restarts->n + 1) * sizeof(uint32_t);
+}
+
+/* Ends the entries of a block. */
+static void put_restarts(struct fr_buffer *to, struct restarts *restarts)
+{
+    fr_buffer_append(to, restarts->offsets, restarts->n * sizeof(*restarts->offsets));
+    fr_put_u32(to, (uint32_t)restarts->n);
+    restarts->n = 0;
+}
+
+static enum fr_status write_out(struct fr_cold_sst *sst, struct fr_err *err)
+{
+    enum fr_status status =
+        fr_disk_write(fr_disk_system(), sst->fd, sst->out.data, sst->out.size, sst->offset, sst->path, err);
+    if (status != FR_OK)
+        return status;
+    /* it reaches the disk evenly, not at the end; the sync says whether it did */
+    (void)sync_file_range(sst->fd, (off_t)sst->offset, (off_t)sst->out.size, SYNC_FILE_RANGE_WRITE);
+    sst->offset += sst->out.size;
+    fr_buffer_clear(&sst->out);
+    return FR_OK;
+}
+
+/* Ends the block from `begin` of out on with its trailer. */
+static struct handle seal(struct fr_cold_sst *sst, size_t begin)
+{
+    struct handle handle = {sst->offset + begin, sst->out.size - begin};
+    uint32_t sum = (uint32_t)fr_xxh3(sst->out.data + begin, sst->out.size - begin);
+    fr_put_u8(&sst->out, COMPRESSION_NONE);
+    fr_put_u32(&sst->out, sum ^ COMPRESSION_NONE * sum_of_kind);
+    return handle;
+}
+
+/* ---- index ---- */
+
+/* A key not before `key` and before `next`, as short as may be; writes over key. */
+static size_t between(uint8_t *key, size_t size, const uint8_t *next, size_t next_size)
+{
+    size_t at = shared_bytes(key, size, next, next_size);
+    if (at >= size || at >= next_size || key[at] >= next[at])
+        return size;
+    if (at + 1 < next_size || key[at] + 1 < next[at]) {
+        key[at]++;
+        return at + 1;
+    }
+    for (at++; at < size; at++)
+        if (key[at] < UINT8_MAX) {
+            key[at]++;
+            return at + 1;
+        }
+    return size;
+}
+
+/* Enters the closed block, whose last key is sst->last; next NULL: it is the last block. */
+static void enter_closed(struct fr_cold_sst *sst, const uint8_t *next, size_t next_size)
+{
+    uint8_t key[KEY_ROOM] = {0};
+    size_t size = sst->last->size - KEY_TRAILER, shared = 0;
+    memcpy(key, sst->last->bytes, size);
+    if (next)
+        size = between(key, size, next, next_size);
+    struct restarts *restarts = &sst->index_restarts;
+    if (restarts->n == 0 || restarts->since >= RESTART_EVERY)
+        add_restart(restarts, sst->index.size);
+    else
+        shared = shared_bytes(sst->index_last, sst->index_last_size, key, size);
+    restarts->since++;
+    put_varint(&sst->index, shared);
+    put_varint(&sst->index, size - shared);
+    fr_buffer_append(&sst->index, key + shared, size - shared);
+    int64_t grown = (int64_t)(sst->closed.size - sst->index_size_before);
+    if (shared > 0)
+        put_varint(&sst->index, (uint64_t)grown << 1 ^ (uint64_t)(grown >> 63));
+    else
+        put_handle(&sst->index, sst->closed);
+    memcpy(sst->index_last, key, size);
+    sst->index_last_size = size;
+    sst->index_size_before = sst->closed.size;
+}
+
+/* ---- data ---- */
+
+static bool is_full(const struct fr_cold_sst *sst, size_t key_size, size_t value_size)
+{
+    size_t now = sst->out.size - sst->block_begin + restart_bytes(&sst->restarts);
+    if (now >= BLOCK_BYTES)
+        return true;
+    size_t restart = sst->restarts.since >= RESTART_EVERY ? sizeof(uint32_t) : 0;
+    size_t then =
+        now + key_size + value_size + restart + sizeof(int32_t) + varint_size(key_size) + varint_size(value_size);
+    return then > BLOCK_BYTES && now > BLOCK_NEARLY_FULL;
+}
+
+static enum fr_status close_block(struct fr_cold_sst *sst, struct fr_err *err)
+{
+    put_restarts(&sst->out, &sst->restarts);
+    sst->closed = seal(sst, sst->block_begin);
+    sst->n_blocks++;
+    enum fr_status status = sst->out.size >= WRITE_BYTES ? write_out(sst, err) : FR_OK;
+    sst->block_begin = sst->out.size;
+    return status;
+}
+
+/* Begins an entry; its value follows. */
+static enum fr_status add(struct fr_cold_sst *sst, const uint8_t *key, size_t key_size, size_t value_size, uint8_t kind,
+                          struct fr_err *err)
+{
+    FR_CHECK(key_size > 0 && key_size <= FR_COLD_SST_KEY_MAX);
+    struct whole_key *whole = sst->last == sst->keys ? sst->keys + 1 : sst->keys;
+    const uint64_t key_trailer = kind;
+    size_t size = key_size + KEY_TRAILER, shared = 0;
+    memcpy(whole->bytes, key, key_size);
+    memcpy(whole->bytes + key_size, &key_trailer, sizeof(key_trailer));
+    whole->size = size;
+    if (sst->restarts.n > 0 && is_full(sst, size, value_size)) {
+        enum fr_status status = close_block(sst, err);
+        if (status != FR_OK)
+            return status;
+        enter_closed(sst, whole->bytes, key_size);
+    }
+    if (sst->restarts.n == 0 || sst->restarts.since >= RESTART_EVERY)
+        add_restart(&sst->restarts, sst->out.size - sst->block_begin);
+    else
+        shared = shared_bytes(sst->last->bytes, sst->last->size, whole->bytes, size);
+    sst->restarts.since++;
+    uint8_t *at = fr_buffer_reserve(&sst->out, 3 * (size_t)VARINT_MAX + KEY_ROOM + value_size);
+    at = varint(varint(varint(at, shared), size - shared), value_size);
+    copy_words(at, whole->bytes + shared, size - shared);
+    sst->out.size = (size_t)(at - sst->out.data) + size - shared;
+    sst->last = whole;
+    fr_cold_filter_add(&sst->filter, key, key_size);
+    sst->n_keys++;
+    sst->key_bytes += size;
+    sst->value_bytes += value_size;
+    return FR_OK;
+}
+
+enum fr_status fr_cold_sst_put(struct fr_cold_sst *sst, const uint8_t *key, size_t key_size, size_t value_size,
+                               uint8_t **value, struct fr_err *err)
+{
+    enum fr_status status = add(sst, key, key_size, value_size, KIND_PUT, err);
+    if (status != FR_OK)
+        return status;
+    *value = sst->out.data + sst->out.size;
+    sst->out.size += value_size;
+    return FR_OK;
+}
+
+enum fr_status fr_cold_sst_delete(struct fr_cold_sst *sst, const uint8_t *key, size_t key_size, struct fr_err *err)
+{
+    sst->n_deleted++;
+    return add(sst, key, key_size, 0, KIND_DELETED, err);
+}
+
+/* ---- end ---- */
+
+static void put_entry(struct fr_buffer *to, const char *name, const void *value, size_t size)
+{
+    size_t length = strlen(name);
+    put_varint(to, 0);
+    put_varint(to, length);
+    put_varint(to, size);
+    fr_buffer_append(to, name, length);
+    fr_buffer_append(to, value, size);
+}
+
+static void put_number(struct fr_buffer *to, const char *name, uint64_t value)
+{
+    uint8_t bytes[VARINT_MAX];
+    put_entry(to, name, bytes, (size_t)(varint(bytes, value) - bytes));
+}
+
+static void put_text(struct fr_buffer *to, const char *name, const char *text)
+{
+    put_entry(to, name, text, strlen(text));
+}
+
+/* RocksDB gives a file a name of its own by this. */
+static void make_session(char out[SESSION_DIGITS + 1])
+{
+    static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    uint64_t random = 0;
+    for (size_t i = 0; i < SESSION_DIGITS; i++, random /= sizeof(digits) - 1) {
+        if (i % (SESSION_DIGITS / 2) == 0)
+            random = fr_order_random_salt();
+        out[i] = digits[random % (sizeof(digits) - 1)];
+    }
+    out[SESSION_DIGITS] = '\0';
+}
+
+/* What RocksDB asks of a file that comes from outside, and counts compactions by; in order of their
+ * names. */
+static struct handle put_properties(struct fr_cold_sst *sst, uint64_t filter_size, uint64_t index_size,
+                                    uint64_t data_size)
+{
+    struct fr_buffer *out = &sst->out;
+    size_t begin = out->size;
+    const uint32_t version = 2, search = 0, first = 0, one = 1;
+    const uint64_t sequence = 0, any_family = INT32_MAX;
+    char session[SESSION_DIGITS + 1];
+    make_session(session);
+    put_entry(out, "rocksdb.block.based.table.index.type", &search, sizeof(search));
+    put_text(out, "rocksdb.block.based.table.prefix.filtering", "0");
+    put_text(out, "rocksdb.block.based.table.whole.key.filtering", "1");
+    put_number(out, "rocksdb.column.family.id", any_family);
+    put_text(out, "rocksdb.comparator", "leveldb.BytewiseComparator");
+    put_text(out, "rocksdb.compression", "NoCompression");
+    put_text(out, "rocksdb.creating.db.identity", "SST Writer");
+    put_text(out, "rocksdb.creating.session.identity", session);
+    put_number(out, "rocksdb.data.size", data_size);
+    put_number(out, "rocksdb.deleted.keys", sst->n_deleted);
+    put_entry(out, "rocksdb.external_sst_file.global_seqno", &sequence, sizeof(sequence));
+    put_entry(out, "rocksdb.external_sst_file.version", &version, sizeof(version));
+    put_text(out, "rocksdb.filter.policy", "bloomfilter");
+    put_number(out, "rocksdb.filter.size", filter_size);
+    put_number(out, "rocksdb.index.key.is.user.key", 1);
+    put_number(out, "rocksdb.index.size", index_size);
+    put_number(out, "rocksdb.index.value.is.delta.encoded", 1);
+    put_number(out, "rocksdb.merge.operands", 0);
+    put_number(out, "rocksdb.num.data.blocks", sst->n_blocks);
+    put_number(out, "rocksdb.num.entries", sst->n_keys);
+    put_number(out, "rocksdb.num.filter_entries", sst->n_keys);
+    put_number(out, "rocksdb.num.range-deletions", 0);
+    put_number(out, "rocksdb.original.file.number", 1);
+    put_number(out, "rocksdb.raw.key.size", sst->key_bytes);
+    put_number(out, "rocksdb.raw.value.size", sst->value_bytes);
+    fr_put_u32(out, first);
+    fr_put_u32(out, one);
+    return seal(sst, begin);
+}
+
+static struct handle put_metaindex(struct fr_cold_sst *sst, struct handle filter, struct handle properties)
+{
+    struct fr_buffer value = {0};
+    size_t begin = sst->out.size;
+    put_handle(&value, filter);
+    put_entry(&sst->out, "fullfilter.rocksdb.BuiltinBloomFilter", value.data, value.size);
+    uint32_t second = (uint32_t)(sst->out.size - begin);
+    fr_buffer_clear(&value);
+    put_handle(&value, properties);
+    put_entry(&sst->out, "rocksdb.properties", value.data, value.size);
+    fr_buffer_release(&value);
+    fr_put_u32(&sst->out, 0);
+    fr_put_u32(&sst->out, second);
+    fr_put_u32(&sst->out, 2);
+    return seal(sst, begin);
+}
+
+static void put_footer(struct fr_cold_sst *sst, struct handle metaindex, struct handle index)
+{
+    static const uint8_t zeros[FOOTER_HANDLES];
+    fr_put_u8(&sst->out, SUM_XXH3);
+    size_t begin = sst->out.size;
+    put_handle(&sst->out, metaindex);
+    put_handle(&sst->out, index);
+    fr_buffer_append(&sst->out, zeros, FOOTER_HANDLES - (sst->out.size - begin));
+    fr_put_u32(&sst->out, FORMAT_VERSION);
+    fr_put_u64(&sst->out, table_magic);
+}
+
+enum fr_status fr_cold_sst_finish(struct fr_cold_sst *sst, struct fr_err *err)
+{
+    FR_CHECK(sst->n_keys > 0);
+    enum fr_status status = close_block(sst, err);
+    if (status != FR_OK)
+        return status;
+    enter_closed(sst, NULL, 0);
+    uint64_t data_size = sst->offset + sst->out.size;
+    size_t begin = sst->out.size;
+    fr_cold_filter_put(&sst->filter, &sst->out);
+    struct handle filter = seal(sst, begin);
+    begin = sst->out.size;
+    fr_buffer_append(&sst->out, sst->index.data, sst->index.size);
+    put_restarts(&sst->out, &sst->index_restarts);
+    struct handle index = seal(sst, begin);
+    struct handle properties = put_properties(sst, filter.size, index.size + BLOCK_TRAILER, data_size);
+    put_footer(sst, put_metaindex(sst, filter, properties), index);
+    return write_out(sst, err);
+}
+
+/* ---- life ---- */
+
+enum fr_status fr_cold_sst_open(const char *path, struct fr_cold_sst **out, struct fr_err *err)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return fr_err_set(err, errno == ENOSPC || errno == EDQUOT ? FR_E_NO_SPACE : FR_E_IO, "cannot create %s: %s",
+                          path, strerror(errno));
+    struct fr_cold_sst *sst = fr_alloc(1, sizeof(*sst));
+    sst->path = fr_strdup(path);
+    sst->fd = fd;
+    *out = sst;
+    return FR_OK;
+}
+
+void fr_cold_sst_free(struct fr_cold_sst *sst)
+{
+    if (!sst)
+        return;
+    (void)close(sst->fd); /* the ingest syncs what it takes */
+    fr_cold_filter_release(&sst->filter);
+    fr_buffer_release(&sst->out);
+    fr_buffer_release(&sst->index);
+    free(sst->restarts.offsets);
+    free(sst->index_restarts.offsets);
+    free(sst->path);
+    free(sst);
+}
