@@ -137,8 +137,6 @@ void fr_cold_close(struct fr_cold *cold)
         rocksdb_close(cold->db);
     if (cold->options)
         rocksdb_options_destroy(cold->options);
-    if (cold->fold_options)
-        rocksdb_options_destroy(cold->fold_options);
     if (cold->cache)
         rocksdb_cache_destroy(cold->cache);
     free(cold->path);

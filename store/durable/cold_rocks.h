@@ -18,7 +18,7 @@ enum { COLD_KEY_SIZE = 12 };
 struct fr_cold {
     char *path;
     struct fr_order order;
-    rocksdb_options_t *options, *fold_options; /* of the store, of the files that folds write */
+    rocksdb_options_t *options;
     rocksdb_t *db;
     rocksdb_column_family_handle_t *rows; /* the one column family */
     rocksdb_cache_t *cache;               /* of parts of indexes; NULL when it only reads */
@@ -62,7 +62,7 @@ bool fr_cold_image_of(const struct fr_cold *cold, const uint8_t key[COLD_KEY_SIZ
                       struct fr_image *out);
 enum fr_status fr_cold_no_image(const struct fr_cold *cold, struct fr_err *err);
 
-/* cold_tuning.c: fills both options. FR_E_LIMIT when the process may open too few
+/* cold_tuning.c: fills options. FR_E_LIMIT when the process may open too few
  * files. */
 enum fr_status fr_cold_tune(struct fr_cold *cold, uint64_t fold_bytes, bool read_only,
                             struct fr_err *err) FR_MUST_CHECK;

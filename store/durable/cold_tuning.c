@@ -5,8 +5,7 @@
  * files of folds have because a read asks a dozen of them, all but 0.1 %. So a new key costs hardly
  * a read and a known one costs one block, which is copied and checked whole for one row: it has 1
  * KiB. Filters and where blocks begin are in memory, 2.1 to 2.9 bytes a row, but as cold_files.c
- * holds them: RocksDB itself has a small cache, in which its walks find the parts of indexes that
- * they use again, and its filters are for the file only. Keys are hashes, so a block's neighbours
+ * holds them: RocksDB itself has a small cache for what a merge uses of them just now. Keys are hashes, so a block's neighbours
  * are of no use and there is no cache of data blocks: the system's page cache has them. Reads
  * through mmap were 1 us faster, but what they touch would be resident memory.
  *
@@ -35,10 +34,9 @@ enum {
     BLOCK_BYTES = 1 << 10,
     FORMAT_VERSION = 5, /* this and the next: what sorted_file.c reads */
     CHECKSUM_XXH3 = 4,
-    CACHE_BYTES = 4 << 20, /* of parts of indexes: what walks use again */
+    CACHE_BYTES = 4 << 20, /* of indexes while they are used */
     INDEX_RESTART = 16,    /* entries of an index between two that are searched by halving */
     BLOOM_BITS = 10,
-    BLOOM_BITS_FOLD = 16,
     LOG_BYTES = 4 << 20,
     LOG_FILES = 3,
     WARN_LEVEL = 2,
@@ -89,7 +87,7 @@ static enum fr_status choose_open_files(struct fr_cold *cold, int *rocksdb, stru
 /* Of the base level: a compaction of all of it has to find room on the disk. */
 static const uint64_t base_bytes_min = 64 << 20, base_bytes_max = (uint64_t)4 << 30;
 
-static void set_blocks(const struct fr_cold *cold, rocksdb_options_t *options, int bloom_bits)
+static void set_blocks(const struct fr_cold *cold, rocksdb_options_t *options)
 {
     rocksdb_block_based_table_options_t *blocks = rocksdb_block_based_options_create();
     if (cold->cache) {
@@ -101,9 +99,8 @@ static void set_blocks(const struct fr_cold *cold, rocksdb_options_t *options, i
     rocksdb_block_based_options_set_block_size(blocks, BLOCK_BYTES);
     rocksdb_block_based_options_set_format_version(blocks, FORMAT_VERSION);
     rocksdb_block_based_options_set_checksum(blocks, CHECKSUM_XXH3);
-    rocksdb_block_based_options_set_index_type(blocks, rocksdb_block_based_table_index_type_two_level_index_search);
     rocksdb_block_based_options_set_index_block_restart_interval(blocks, INDEX_RESTART);
-    rocksdb_block_based_options_set_filter_policy(blocks, rocksdb_filterpolicy_create_bloom_full(bloom_bits));
+    rocksdb_block_based_options_set_filter_policy(blocks, rocksdb_filterpolicy_create_bloom_full(BLOOM_BITS));
     rocksdb_options_set_block_based_table_factory(options, blocks);
     rocksdb_block_based_options_destroy(blocks);
 }
@@ -147,8 +144,6 @@ enum fr_status fr_cold_tune(struct fr_cold *cold, uint64_t fold_bytes, bool read
     rocksdb_options_set_info_log_level(cold->options, WARN_LEVEL);
     rocksdb_options_set_max_log_file_size(cold->options, LOG_BYTES);
     rocksdb_options_set_keep_log_file_num(cold->options, LOG_FILES);
-    set_blocks(cold, cold->options, BLOOM_BITS);
-    cold->fold_options = rocksdb_options_create_copy(cold->options);
-    set_blocks(cold, cold->fold_options, BLOOM_BITS_FOLD);
+    set_blocks(cold, cold->options);
     return FR_OK;
 }
