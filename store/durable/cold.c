@@ -28,7 +28,7 @@
 
 #include "base/check.h"
 #include "durable/durable.h"
-#include "cold_sst.h"
+#include "sorted_writer.h"
 
 enum {
     SENTINEL_SIZE = 64,
@@ -275,7 +275,7 @@ struct fr_cold_writer {
     struct fr_cold *cold;
     const char *dir; /* borrowed */
     uint64_t file_max, file_bytes;
-    struct fr_cold_sst *sst; /* NULL: no file is open */
+    struct fr_sorted_writer *sst; /* NULL: no file is open */
     char **paths;
     size_t n_paths;
 };
@@ -292,8 +292,8 @@ static enum fr_status finish_file(struct fr_cold_writer *writer, struct fr_err *
 {
     if (!writer->sst)
         return FR_OK;
-    enum fr_status status = fr_cold_sst_finish(writer->sst, err);
-    fr_cold_sst_free(writer->sst);
+    enum fr_status status = fr_sorted_writer_finish(writer->sst, err);
+    fr_sorted_writer_free(writer->sst);
     writer->sst = NULL;
     return status;
 }
@@ -307,7 +307,7 @@ static enum fr_status begin_file(struct fr_cold_writer *writer, struct fr_err *e
     FR_CHECK(length > 0 && (size_t)length < sizeof(path));
     writer->paths[writer->n_paths++] = fr_strdup(path);
     writer->file_bytes = 0;
-    return fr_cold_sst_open(path, &writer->sst, err);
+    return fr_sorted_writer_open(path, &writer->sst, err);
 }
 
 /* Makes an open file ready for so many bytes more. */
@@ -327,7 +327,7 @@ static enum fr_status put(struct fr_cold_writer *writer, const uint8_t *key, siz
                           uint8_t **value, struct fr_err *err)
 {
     enum fr_status status = ready(writer, key_size + value_size, err);
-    return status == FR_OK ? fr_cold_sst_put(writer->sst, key, key_size, value_size, value, err) : status;
+    return status == FR_OK ? fr_sorted_writer_put(writer->sst, key, key_size, value_size, value, err) : status;
 }
 
 enum fr_status fr_cold_writer_image(struct fr_cold_writer *writer, const struct fr_image *image, uint64_t hash,
@@ -337,7 +337,7 @@ enum fr_status fr_cold_writer_image(struct fr_cold_writer *writer, const struct 
     cold_put_key(key, image->table, hash);
     if (image->kind == FR_IMAGE_ABSENT) {
         enum fr_status status = ready(writer, sizeof(key), err);
-        return status == FR_OK ? fr_cold_sst_delete(writer->sst, key, sizeof(key), err) : status;
+        return status == FR_OK ? fr_sorted_writer_delete(writer->sst, key, sizeof(key), err) : status;
     }
     enum fr_status status = put(writer, key, sizeof(key), (size_t)image->size + 1, &value, err);
     if (status != FR_OK)
@@ -351,7 +351,7 @@ enum fr_status fr_cold_writer_section(struct fr_cold_writer *writer, const char 
                                       size_t size, struct fr_err *err)
 {
     uint8_t key[4 + FR_SECTION_NAME_MAX], *value = NULL;
-    _Static_assert(sizeof(key) <= FR_COLD_SST_KEY_MAX, "a section's name fits");
+    _Static_assert(sizeof(key) <= FR_SORTED_WRITER_KEY_MAX, "a section's name fits");
     size_t length = strlen(name);
     FR_CHECK(length < FR_SECTION_NAME_MAX);
     cold_put_be(key, COLD_TABLE_SECTIONS, 4);
@@ -403,7 +403,7 @@ void fr_cold_writer_free(struct fr_cold_writer *writer)
 {
     if (!writer)
         return;
-    fr_cold_sst_free(writer->sst);
+    fr_sorted_writer_free(writer->sst);
     for (size_t i = 0; i < writer->n_paths; i++) {
         /* after an ingest they are gone; else the next open removes them too */
         (void)unlink(writer->paths[i]);

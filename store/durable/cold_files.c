@@ -9,8 +9,9 @@
  * What a view names stays readable while it is held, whatever RocksDB removes: the files are open.
  * What a compaction has replaced keeps its disk until the next read.
  *
- * Where a file is not understood, there are more runs than a view holds or descriptors are wanting,
- * there is no view, and RocksDB reads as long as that is so.
+ * Files beyond files_max are opened for each read. Where a file is not understood, there are more
+ * runs than a view holds or the process has no descriptor left, there is no view, and RocksDB reads
+ * as long as that is so.
  *
  * Thread: any; the mutex is held while a view is made, which opens the new files. It does not read
  * rows. */
@@ -170,12 +171,18 @@ static struct cold_view *list_files(const struct fr_cold_files *files)
 static void make_view(struct fr_cold_files *files)
 {
     struct cold_view *view = list_files(files);
-    bool good = view->n_files <= files->cold->files_max;
+    uint32_t n_open = 0;
+    bool good = true;
     int error = 0;
     release_view(files->view);
+    for (uint32_t i = 0; i < view->n_files; i++)
+        n_open += view->files[i].file && view->files[i].file->fd >= 0;
     for (uint32_t i = 0; i < view->n_files && good; i++) {
-        good = view->files[i].file || open_file(files, &view->files[i]);
+        bool is_new = !view->files[i].file;
+        good = !is_new || open_file(files, &view->files[i]);
         error = good ? 0 : errno;
+        if (good && is_new && n_open++ >= files->cold->files_max)
+            fr_sorted_rest(view->files[i].file);
     }
     files->view = view;
     if (good && make_runs(view))

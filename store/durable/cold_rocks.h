@@ -21,9 +21,9 @@ struct fr_cold {
     rocksdb_options_t *options;
     rocksdb_t *db;
     rocksdb_column_family_handle_t *rows; /* the one column family */
-    rocksdb_cache_t *cache;               /* of parts of indexes; NULL when it only reads */
+    rocksdb_cache_t *cache;               /* of indexes; NULL when it only reads */
     struct fr_cold_files *files;          /* what point reads read themselves; likewise */
-    uint32_t files_max;                   /* of those at once */
+    uint32_t files_max;                   /* of those that stay open */
     _Atomic uint64_t asked, found;        /* point reads: keys, images */
 };
 

@@ -5,9 +5,10 @@
  * files of folds have because a read asks a dozen of them, all but 0.1 %. So a new key costs hardly
  * a read and a known one costs one block, which is copied and checked whole for one row: it has 1
  * KiB. Filters and where blocks begin are in memory, 2.1 to 2.9 bytes a row, but as cold_files.c
- * holds them: RocksDB itself has a small cache for what a merge uses of them just now. Keys are hashes, so a block's neighbours
- * are of no use and there is no cache of data blocks: the system's page cache has them. Reads
- * through mmap were 1 us faster, but what they touch would be resident memory.
+ * holds them: RocksDB itself has a small cache for what a merge uses of them just now. Keys are
+ * hashes, so a block's neighbours are of no use and there is no cache of data blocks: the system's
+ * page cache has them. Reads through mmap were 1 us faster, but what they touch would be resident
+ * memory.
  *
  * Writes. A fold spans the whole key space, so it lands in level 0 and is merged with all of the
  * level below, which costs processor time as a read does. 24 files of level 0 are merged at once,

@@ -44,11 +44,16 @@ bool fr_sorted_load(int fd, struct sorted_handle at, int flags, struct fr_buffer
     return n == (ssize_t)whole;
 }
 
+/* The kind of compression is in the sum: by a factor, and so not at all where it is 0. */
+uint32_t fr_sorted_checksum(const uint8_t *block, size_t size)
+{
+    _Static_assert(SORTED_COMPRESSION_NONE == 0, "as above");
+    return (uint32_t)fr_xxh3(block, size);
+}
+
 bool fr_sorted_is_whole(const uint8_t *block, size_t size)
 {
-    uint8_t compression = block[size];
-    uint32_t checksum = (uint32_t)fr_xxh3(block, size) ^ compression * UINT32_C(0x6b9083d9);
-    return compression == 0 && checksum == fr_load_u32(block + size + 1);
+    return block[size] == SORTED_COMPRESSION_NONE && fr_sorted_checksum(block, size) == fr_load_u32(block + size + 1);
 }
 
 /* ---- entries of a block ---- */

@@ -11,12 +11,17 @@
 #include "durable/epoch.h"
 
 enum {
+    SORTED_FOOTER = 53,
+    SORTED_FORMAT_VERSION = 5,
+    SORTED_CHECKSUM_XXH3 = 4,
+    SORTED_COMPRESSION_NONE = 0,
     SORTED_TRAILER = 5,  /* of a block: its compression, its checksum */
     SORTED_SEQUENCE = 8, /* behind a key: kind, sequence number */
     SORTED_KIND_DELETED = 0,
     SORTED_KIND_PUT = 1,
     SORTED_KEY_MAX = 4 + FR_SECTION_NAME_MAX + SORTED_SEQUENCE,
 };
+#define SORTED_MAGIC UINT64_C(0x88e241b785f4cff7)
 
 struct sorted_span {
     const uint8_t *at, *end;
@@ -31,6 +36,8 @@ bool fr_sorted_take_handle(struct sorted_span *span, struct sorted_handle *out);
 /* Reads a block; `bytes` has its size, and the trailer behind that. flags: of preadv2. false: errno
  * EAGAIN where it would have to wait. */
 bool fr_sorted_load(int fd, struct sorted_handle at, int flags, struct fr_buffer *bytes);
+/* Of a block that is not compressed. */
+uint32_t fr_sorted_checksum(const uint8_t *block, size_t size);
 /* Whether the trailer behind the block is that of its bytes, as they are (not compressed). */
 bool fr_sorted_is_whole(const uint8_t *block, size_t size);
 

@@ -7,8 +7,7 @@
  * compression and its checksum. An entry of an index is a key that is not less than the last of its
  * block and less than all behind it, shortened, and the block's handle, of which only the change of
  * its size is said behind the first of each run. Keys of the data blocks are followed by a sequence
- * number and a kind (8 bytes). The filter is that of Putze, Sanders, Singler 2007 (one cache line a
- * key).
+ * number and a kind (8 bytes). The filter is sorted_filter.c's.
  *
  * Keys are hashes, so a block is found by interpolation and then by halving. Only the upper half
  * of a separator's hash is kept: where it equals the key's, the next block may be meant, too.
@@ -34,21 +33,17 @@
 #include "base/hash.h"
 #include "cold_rocks.h"
 #include "sorted_block.h"
+#include "sorted_filter.h"
 
 enum {
-    FOOTER_SIZE = 53,
     FOOTER_VERSION_AT = 41,
-    FORMAT_VERSION = 5,
-    CHECKSUM_XXH3 = 4,
     FILTER_TRAILER = 5, /* of a filter's bits */
     INDEX_WHOLE = 0,
-    INDEX_PARTITIONS = 2,
     META_MAX = 64 << 20, /* bytes of an index or filter of a file that is at most 4 GiB */
     BLOCKS_MIN = 64,
     GALLOP = 8,
     HUGE_PAGE = 2 << 20,
 };
-static const uint64_t magic = UINT64_C(0x88e241b785f4cff7);
 
 /* Blocks whose separators are of one table: [begin, end). */
 struct sorted_table {
@@ -80,12 +75,12 @@ static bool fits(const struct opening *opening, struct sorted_handle at)
 
 static bool read_footer(struct opening *opening)
 {
-    uint8_t bytes[FOOTER_SIZE];
-    if (opening->file_size < FOOTER_SIZE || opening->file_size > UINT32_MAX ||
-        pread(opening->file->fd, bytes, FOOTER_SIZE, (off_t)(opening->file_size - FOOTER_SIZE)) != FOOTER_SIZE)
+    uint8_t bytes[SORTED_FOOTER];
+    if (opening->file_size < SORTED_FOOTER || opening->file_size > UINT32_MAX ||
+        pread(opening->file->fd, bytes, SORTED_FOOTER, (off_t)(opening->file_size - SORTED_FOOTER)) != SORTED_FOOTER)
         return false;
-    if (fr_load_u64(bytes + FOOTER_SIZE - 8) != magic || fr_load_u32(bytes + FOOTER_VERSION_AT) != FORMAT_VERSION ||
-        bytes[0] != CHECKSUM_XXH3)
+    if (fr_load_u64(bytes + SORTED_FOOTER - 8) != SORTED_MAGIC ||
+        fr_load_u32(bytes + FOOTER_VERSION_AT) != SORTED_FORMAT_VERSION || bytes[0] != SORTED_CHECKSUM_XXH3)
         return false;
     struct sorted_span span = {bytes + 1, bytes + FOOTER_VERSION_AT};
     return fr_sorted_take_handle(&span, &opening->metaindex) && fr_sorted_take_handle(&span, &opening->index) &&
@@ -150,7 +145,7 @@ static bool read_properties(struct opening *opening)
     }
     return good && !entries.odd && fr_sorted_is_whole(opening->scratch.data, opening->scratch.size) &&
            opening->delta == 1 && opening->data_size > 0 && opening->data_size <= opening->file_size &&
-           (opening->index_kind == INDEX_WHOLE || opening->index_kind == INDEX_PARTITIONS);
+           opening->index_kind == INDEX_WHOLE;
 }
 
 /* A key's lines lie anywhere in the filters of a dozen files: most of their cost is a page table's
@@ -236,31 +231,16 @@ static bool add_block(struct opening *opening, const struct sorted_entries *inde
 }
 
 /* Blocks behind the one in which images end are of no use. */
-static bool add_blocks(struct opening *opening, const struct fr_buffer *block)
+static bool read_index(struct opening *opening)
 {
     struct sorted_entries entries;
-    if (!fr_sorted_begin_entries(block->data, block->size, true, &entries))
+    if (!read_block(opening->file->fd, opening->index, &opening->scratch) ||
+        !fr_sorted_begin_entries(opening->scratch.data, opening->scratch.size, true, &entries))
         return false;
     while (!opening->ended && fr_sorted_next_entry(&entries))
         if (!add_block(opening, &entries))
             return false;
     return !entries.odd;
-}
-
-static bool read_index(struct opening *opening)
-{
-    if (!read_block(opening->file->fd, opening->index, &opening->scratch))
-        return false;
-    if (opening->index_kind == INDEX_WHOLE)
-        return add_blocks(opening, &opening->scratch);
-    struct sorted_entries entries;
-    struct fr_buffer part = {0};
-    bool good = fr_sorted_begin_entries(opening->scratch.data, opening->scratch.size, true, &entries);
-    while (good && !opening->ended && fr_sorted_next_entry(&entries))
-        good = fits(opening, entries.handle) && read_block(opening->file->fd, entries.handle, &part) &&
-               add_blocks(opening, &part);
-    fr_buffer_release(&part);
-    return good && !entries.odd;
 }
 
 /* What was made room for and is not used goes back. */
@@ -302,13 +282,18 @@ static bool is_understood(struct opening *opening)
     return good;
 }
 
+static int open_file(const char *path)
+{
+    return open(path, O_RDONLY | O_CLOEXEC);
+}
+
 struct fr_sorted_file *fr_sorted_open(const char *path, uint64_t number)
 {
     struct stat info;
     struct fr_sorted_file *file = fr_alloc(1, sizeof(*file));
     struct opening opening = {.file = file};
     int error = 0;
-    *file = (struct fr_sorted_file){.number = number, .fd = open(path, O_RDONLY | O_CLOEXEC)};
+    *file = (struct fr_sorted_file){.number = number, .fd = open_file(path), .path = fr_strdup(path)};
     bool good = file->fd >= 0 && fstat(file->fd, &info) == 0;
     if (file->fd < 0)
         error = errno == ENOENT ? ENOENT : errno == EMFILE || errno == ENFILE ? EMFILE : 0;
@@ -327,12 +312,30 @@ struct fr_sorted_file *fr_sorted_open(const char *path, uint64_t number)
     return NULL;
 }
 
+void fr_sorted_rest(struct fr_sorted_file *file)
+{
+    (void)close(file->fd); /* nothing was written */
+    file->fd = -1;
+}
+
+int fr_sorted_use(const struct fr_sorted_file *file)
+{
+    return file->fd >= 0 ? file->fd : open_file(file->path);
+}
+
+void fr_sorted_unuse(const struct fr_sorted_file *file, int fd)
+{
+    if (fd >= 0 && fd != file->fd)
+        (void)close(fd);
+}
+
 void fr_sorted_close(struct fr_sorted_file *file)
 {
     if (!file)
         return;
     if (file->fd >= 0)
         (void)close(file->fd); /* nothing was written */
+    free(file->path);
     free(file->filter_block);
     free(file->separators);
     free(file->offsets);
@@ -348,21 +351,12 @@ size_t fr_sorted_bytes(const struct fr_sorted_file *file)
 
 /* ---- reads ---- */
 
-/* RocksDB's filters hash a key by XXH3 as it was before its release; this is its branch for 9 to 16
- * bytes. */
 struct fr_sorted_key fr_sorted_key_of(uint32_t table, uint64_t hash)
 {
     uint8_t bytes[COLD_KEY_SIZE];
     cold_put_key(bytes, table, hash);
-    uint64_t low = fr_load_u64(bytes) ^ UINT64_C(0xbe4ba423396cfeb8);
-    uint64_t high = fr_load_u64(bytes + 4) ^ UINT64_C(0x1cad21f72c81017c);
-    unsigned __int128 product = (unsigned __int128)low * high;
-    uint64_t mixed = COLD_KEY_SIZE + low + high + ((uint64_t)product ^ (uint64_t)(product >> 64));
-    mixed ^= mixed >> 37;
-    mixed *= UINT64_C(0x165667b19e3779f9);
-    mixed ^= mixed >> 32;
-    return (struct fr_sorted_key){
-        .hash = hash, .table = table, .line = (uint32_t)mixed, .probe = (uint32_t)(mixed >> 32)};
+    uint64_t own = fr_sorted_filter_hash(bytes, sizeof(bytes));
+    return (struct fr_sorted_key){.hash = hash, .table = table, .line = (uint32_t)own, .probe = (uint32_t)(own >> 32)};
 }
 
 /* The first of [begin, end) whose separator is not less, or end. */
@@ -408,7 +402,7 @@ uint32_t fr_sorted_block(const struct fr_sorted_file *file, const struct fr_sort
 
 void fr_sorted_will_read(const struct fr_sorted_file *file, uint32_t block)
 {
-    if (block < file->n_blocks)
+    if (block < file->n_blocks && file->fd >= 0)
         (void)posix_fadvise(file->fd, file->offsets[block], file->offsets[block + 1] - file->offsets[block],
                             POSIX_FADV_WILLNEED);
 }
@@ -443,9 +437,14 @@ static enum fr_sorted_answer find_in(const uint8_t *key, struct fr_sorted_value 
 static bool read_data(const struct fr_sorted_file *file, uint32_t block, bool wait, struct fr_buffer *bytes)
 {
     struct sorted_handle at = {file->offsets[block], file->offsets[block + 1] - file->offsets[block] - SORTED_TRAILER};
-    if (!wait && fr_sorted_load(file->fd, at, RWF_NOWAIT, bytes))
-        return true;
-    return (wait || errno != EAGAIN) && fr_sorted_load(file->fd, at, 0, bytes);
+    int fd = fr_sorted_use(file);
+    bool read = !wait && fr_sorted_load(fd, at, RWF_NOWAIT, bytes);
+    bool waits = !wait && !read && errno == EAGAIN;
+    if (!read && !waits)
+        read = fr_sorted_load(fd, at, 0, bytes);
+    fr_sorted_unuse(file, fd);
+    errno = waits ? EAGAIN : 0;
+    return read;
 }
 
 enum fr_sorted_answer fr_sorted_get(const struct fr_sorted_file *file, const struct fr_sorted_key *key, uint32_t block,

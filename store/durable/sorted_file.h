@@ -21,7 +21,8 @@ struct sorted_table; /* of an index: which blocks end in a table */
 struct fr_sorted_file {
     uint64_t number;
     uint32_t users; /* the owner's */
-    int fd;
+    int fd;         /* -1: opened for each read */
+    char *path;
     const uint8_t *filter; /* [n_lines][64]; the block it stands in is `filter_block` */
     uint8_t *filter_block;
     uint32_t n_lines, n_probes;
@@ -34,6 +35,11 @@ struct fr_sorted_file {
 /* NULL when the file is not there or not as above: errno ENOENT or EMFILE, else 0. */
 struct fr_sorted_file *fr_sorted_open(const char *path, uint64_t number);
 void fr_sorted_close(struct fr_sorted_file *file);
+/* From now on it is opened for each read, as long as it has its name. Before anyone else reads. */
+void fr_sorted_rest(struct fr_sorted_file *file);
+/* A descriptor of it until it is given back; -1: there is none. */
+int fr_sorted_use(const struct fr_sorted_file *file);
+void fr_sorted_unuse(const struct fr_sorted_file *file, int fd);
 size_t fr_sorted_bytes(const struct fr_sorted_file *file);
 
 struct fr_sorted_key {

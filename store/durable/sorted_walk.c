@@ -63,7 +63,10 @@ static bool fill_window(struct fr_sorted_walk *walk)
     walk->window_end = walk->block + n;
     struct sorted_handle all = {offsets[walk->block],
                                 offsets[walk->window_end] - offsets[walk->block] - SORTED_TRAILER};
-    return fr_sorted_load(walk->file->fd, all, 0, &walk->window);
+    int fd = fr_sorted_use(walk->file);
+    bool read = fr_sorted_load(fd, all, 0, &walk->window);
+    fr_sorted_unuse(walk->file, fd);
+    return read;
 }
 
 static bool open_block(struct fr_sorted_walk *walk)

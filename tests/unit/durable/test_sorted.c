@@ -125,22 +125,26 @@ FR_CASE(files_and_rocksdb_give_the_same_answers)
     fr_durable_close(durable);
 }
 
-FR_CASE(more_files_than_may_be_open_are_read_by_rocksdb)
+FR_CASE(files_beyond_those_that_may_stay_open_are_opened_for_each_read)
 {
     struct scene scene = scene_of(2);
     struct fr_durable *durable = scene_open(&scene, false);
-    append_and_fold(&scene, durable, 1);
-    struct answers own = ask(&scene, durable, 1);
-    uint32_t n = files_read(durable);
-    durable->cold->files_max = n;
-    append_and_fold(&scene, durable, 2);
-    struct answers both = ask(&scene, durable, 1);
-    assert_int_equal(files_read(durable), 0);
-    assert_true(both.sum != own.sum);
-    durable->cold->files_max = n + 2;
-    append_and_fold(&scene, durable, 3);
-    (void)ask(&scene, durable, 1);
-    assert_true(files_read(durable) > 0);
+    durable->cold->files_max = 1;
+    for (uint64_t epoch = 1; epoch <= 3; epoch++)
+        append_and_fold(&scene, durable, epoch);
+    struct fr_cold_files *files = durable->cold->files;
+    struct answers own = ask(&scene, durable, 1), all = walk(durable, 1, 0, UINT64_MAX);
+    const struct cold_view *view = fr_cold_files_hold(files);
+    assert_true(view && view->n_files == 3);
+    uint32_t n_open = 0;
+    for (uint32_t i = 0; i < view->n_files; i++)
+        n_open += view->files[i].file->fd >= 0;
+    assert_int_equal(n_open, 1);
+    fr_cold_files_give(files, view);
+    durable->cold->files = NULL;
+    assert_same(own, ask(&scene, durable, 1));
+    assert_same(all, walk(durable, 1, 0, UINT64_MAX));
+    durable->cold->files = files;
     fr_durable_close(durable);
 }
 
@@ -164,14 +168,39 @@ FR_CASE(what_a_compaction_replaced_is_let_go_by_the_next_read)
     fr_durable_close(durable);
 }
 
-/* Files of folds as versions before wrote them: an index that is whole, whose keys stand whole. */
-static void write_as_before(struct fr_durable *durable)
+/* All that the store has once more, in a file as versions before wrote it: larger blocks, an index
+ * whose keys stand whole, fewer bits of filter. */
+static void add_as_before(const struct scene *scene, struct fr_durable *durable)
 {
+    char path[SCENE_PATH], *text = NULL;
+    scene_path(scene, "before.sst", path);
+    rocksdb_options_t *options = rocksdb_options_create();
     rocksdb_block_based_table_options_t *blocks = rocksdb_block_based_options_create();
-    rocksdb_block_based_options_set_no_block_cache(blocks, 1);
     rocksdb_block_based_options_set_filter_policy(blocks, rocksdb_filterpolicy_create_bloom_full(10));
-    rocksdb_options_set_block_based_table_factory(durable->cold->fold_options, blocks);
+    rocksdb_options_set_block_based_table_factory(options, blocks);
+    rocksdb_options_set_compression(options, rocksdb_no_compression);
+    rocksdb_envoptions_t *env = rocksdb_envoptions_create();
+    rocksdb_sstfilewriter_t *writer = rocksdb_sstfilewriter_create(env, options);
+    rocksdb_sstfilewriter_open(writer, path, &text);
+    rocksdb_readoptions_t *reads = rocksdb_readoptions_create();
+    rocksdb_iterator_t *at = rocksdb_create_iterator(durable->cold->db, reads);
+    for (rocksdb_iter_seek_to_first(at); rocksdb_iter_valid(at); rocksdb_iter_next(at)) {
+        size_t key_size, size;
+        const char *key = rocksdb_iter_key(at, &key_size), *value = rocksdb_iter_value(at, &size);
+        rocksdb_sstfilewriter_put(writer, key, key_size, value, size, &text);
+    }
+    rocksdb_iter_destroy(at);
+    rocksdb_readoptions_destroy(reads);
+    rocksdb_sstfilewriter_finish(writer, &text);
+    rocksdb_sstfilewriter_destroy(writer);
+    rocksdb_envoptions_destroy(env);
+    rocksdb_ingestexternalfileoptions_t *ingest = rocksdb_ingestexternalfileoptions_create();
+    const char *const paths[] = {path};
+    rocksdb_ingest_external_file(durable->cold->db, paths, 1, ingest, &text);
+    rocksdb_ingestexternalfileoptions_destroy(ingest);
+    assert_null(text);
     rocksdb_block_based_options_destroy(blocks);
+    rocksdb_options_destroy(options);
 }
 
 FR_CASE(files_of_versions_before_are_read)
@@ -179,14 +208,15 @@ FR_CASE(files_of_versions_before_are_read)
     struct scene scene = scene_of(4);
     struct fr_durable *durable = scene_open(&scene, false);
     append_and_fold(&scene, durable, 1);
-    write_as_before(durable);
-    append_and_fold(&scene, durable, 2);
-    struct fr_cold_files *files = durable->cold->files;
-    struct answers own = ask(&scene, durable, 0);
-    assert_int_equal(files_read(durable), 2);
-    durable->cold->files = NULL;
+    struct answers own = ask(&scene, durable, 0), all = walk(durable, 0, 0, UINT64_MAX);
+    add_as_before(&scene, durable);
     assert_same(own, ask(&scene, durable, 0));
-    durable->cold->files = files;
+    assert_same(all, walk(durable, 0, 0, UINT64_MAX));
+    const struct cold_view *view = fr_cold_files_hold(durable->cold->files);
+    assert_true(view && view->n_runs == 2);
+    const struct fr_sorted_file *before = view->files[view->runs[0].begin].file;
+    assert_true(before->n_blocks > 0 && before->n_blocks < view->files[view->runs[1].begin].file->n_blocks / 2);
+    fr_cold_files_give(durable->cold->files, view);
     fr_durable_close(durable);
 }
 
@@ -328,7 +358,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SCENE_CASE(files_and_rocksdb_give_the_same_answers),
-        SCENE_CASE(more_files_than_may_be_open_are_read_by_rocksdb),
+        SCENE_CASE(files_beyond_those_that_may_stay_open_are_opened_for_each_read),
         SCENE_CASE(what_a_compaction_replaced_is_let_go_by_the_next_read),
         SCENE_CASE(files_of_versions_before_are_read),
         SCENE_CASE(hashes_of_one_upper_half_are_found_in_every_block),

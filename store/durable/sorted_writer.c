@@ -18,7 +18,7 @@
  *
  * Owner: the fold thread. It does not compress, sync, or check that keys ascend. */
 #define _GNU_SOURCE
-#include "cold_sst.h"
+#include "sorted_writer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -31,33 +31,20 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/order.h"
-#include "cold_filter.h"
+#include "sorted_block.h"
+#include "sorted_filter.h"
 
 enum {
     BLOCK_BYTES = 1 << 10, /* cold_tuning.c says why these are so */
     BLOCK_NEARLY_FULL = (BLOCK_BYTES * 90 + 99) / 100,
     RESTART_EVERY = 16,
     RESTARTS_MAX = BLOCK_BYTES / RESTART_EVERY,
-    KEY_TRAILER = 8, /* sequence number << 8 | kind */
-    KIND_DELETED = 0,
-    KIND_PUT = 1,
-    BLOCK_TRAILER = 5,
-    COMPRESSION_NONE = 0,
-    SUM_XXH3 = 4,
-    FORMAT_VERSION = 5,
     FOOTER_HANDLES = 40,
     VARINT_MAX = 10,
     WORD = sizeof(uint64_t),
-    KEY_ROOM = FR_COLD_SST_KEY_MAX + KEY_TRAILER + WORD, /* compared and copied by words */
+    KEY_ROOM = FR_SORTED_WRITER_KEY_MAX + SORTED_SEQUENCE + WORD, /* compared and copied by words */
     WRITE_BYTES = 256 << 10,
     SESSION_DIGITS = 20,
-};
-static const uint64_t table_magic = 0x88e241b785f4cff7;
-static const uint32_t sum_of_kind = 0x6b9083d9;
-
-/* Where a block lies, without its trailer. */
-struct handle {
-    uint64_t offset, size;
 };
 
 /* Of an entry, with its trailer. */
@@ -72,7 +59,7 @@ struct restarts {
     unsigned since; /* entries since the last */
 };
 
-struct fr_cold_sst {
+struct fr_sorted_writer {
     char *path;
     int fd;
     uint64_t offset;      /* of the file: where `out` begins */
@@ -80,13 +67,13 @@ struct fr_cold_sst {
     size_t block_begin;   /* in out; the open block */
     struct restarts restarts;
     struct whole_key keys[2], *last; /* of the newest entry and of the one that comes */
-    struct handle closed;            /* the newest closed block */
+    struct sorted_handle closed;     /* the newest closed block */
     struct fr_buffer index;
     struct restarts index_restarts;
     uint8_t index_last[KEY_ROOM];
     size_t index_last_size;
     uint64_t index_size_before; /* the block's size in the index's newest entry */
-    struct fr_cold_filter filter;
+    struct fr_sorted_filter filter;
     uint64_t n_blocks, n_keys, n_deleted, key_bytes, value_bytes;
 };
 
@@ -111,7 +98,7 @@ static void put_varint(struct fr_buffer *to, uint64_t value)
     to->size += (size_t)(varint(fr_buffer_reserve(to, VARINT_MAX), value) - (to->data + to->size));
 }
 
-static void put_handle(struct fr_buffer *to, struct handle handle)
+static void put_handle(struct fr_buffer *to, struct sorted_handle handle)
 {
     put_varint(to, handle.offset);
     put_varint(to, handle.size);
@@ -164,7 +151,7 @@ static void put_restarts(struct fr_buffer *to, struct restarts *restarts)
     restarts->n = 0;
 }
 
-static enum fr_status write_out(struct fr_cold_sst *sst, struct fr_err *err)
+static enum fr_status write_out(struct fr_sorted_writer *sst, struct fr_err *err)
 {
     enum fr_status status =
         fr_disk_write(fr_disk_system(), sst->fd, sst->out.data, sst->out.size, sst->offset, sst->path, err);
@@ -178,12 +165,12 @@ static enum fr_status write_out(struct fr_cold_sst *sst, struct fr_err *err)
 }
 
 /* Ends the block from `begin` of out on with its trailer. */
-static struct handle seal(struct fr_cold_sst *sst, size_t begin)
+static struct sorted_handle seal(struct fr_sorted_writer *sst, size_t begin)
 {
-    struct handle handle = {sst->offset + begin, sst->out.size - begin};
-    uint32_t sum = (uint32_t)fr_xxh3(sst->out.data + begin, sst->out.size - begin);
-    fr_put_u8(&sst->out, COMPRESSION_NONE);
-    fr_put_u32(&sst->out, sum ^ COMPRESSION_NONE * sum_of_kind);
+    struct sorted_handle handle = {sst->offset + begin, sst->out.size - begin};
+    uint32_t sum = fr_sorted_checksum(sst->out.data + begin, sst->out.size - begin);
+    fr_put_u8(&sst->out, SORTED_COMPRESSION_NONE);
+    fr_put_u32(&sst->out, sum);
     return handle;
 }
 
@@ -208,10 +195,10 @@ static size_t between(uint8_t *key, size_t size, const uint8_t *next, size_t nex
 }
 
 /* Enters the closed block, whose last key is sst->last; next NULL: it is the last block. */
-static void enter_closed(struct fr_cold_sst *sst, const uint8_t *next, size_t next_size)
+static void enter_closed(struct fr_sorted_writer *sst, const uint8_t *next, size_t next_size)
 {
     uint8_t key[KEY_ROOM] = {0};
-    size_t size = sst->last->size - KEY_TRAILER, shared = 0;
+    size_t size = sst->last->size - SORTED_SEQUENCE, shared = 0;
     memcpy(key, sst->last->bytes, size);
     if (next)
         size = between(key, size, next, next_size);
@@ -236,7 +223,7 @@ static void enter_closed(struct fr_cold_sst *sst, const uint8_t *next, size_t ne
 
 /* ---- data ---- */
 
-static bool is_full(const struct fr_cold_sst *sst, size_t key_size, size_t value_size)
+static bool is_full(const struct fr_sorted_writer *sst, size_t key_size, size_t value_size)
 {
     size_t now = sst->out.size - sst->block_begin + restart_bytes(&sst->restarts);
     if (now >= BLOCK_BYTES)
@@ -247,7 +234,7 @@ static bool is_full(const struct fr_cold_sst *sst, size_t key_size, size_t value
     return then > BLOCK_BYTES && now > BLOCK_NEARLY_FULL;
 }
 
-static enum fr_status close_block(struct fr_cold_sst *sst, struct fr_err *err)
+static enum fr_status close_block(struct fr_sorted_writer *sst, struct fr_err *err)
 {
     put_restarts(&sst->out, &sst->restarts);
     sst->closed = seal(sst, sst->block_begin);
@@ -258,13 +245,13 @@ static enum fr_status close_block(struct fr_cold_sst *sst, struct fr_err *err)
 }
 
 /* Begins an entry; its value follows. */
-static enum fr_status add(struct fr_cold_sst *sst, const uint8_t *key, size_t key_size, size_t value_size, uint8_t kind,
-                          struct fr_err *err)
+static enum fr_status add(struct fr_sorted_writer *sst, const uint8_t *key, size_t key_size, size_t value_size,
+                          uint8_t kind, struct fr_err *err)
 {
-    FR_CHECK(key_size > 0 && key_size <= FR_COLD_SST_KEY_MAX);
+    FR_CHECK(key_size > 0 && key_size <= FR_SORTED_WRITER_KEY_MAX);
     struct whole_key *whole = sst->last == sst->keys ? sst->keys + 1 : sst->keys;
     const uint64_t key_trailer = kind;
-    size_t size = key_size + KEY_TRAILER, shared = 0;
+    size_t size = key_size + SORTED_SEQUENCE, shared = 0;
     memcpy(whole->bytes, key, key_size);
     memcpy(whole->bytes + key_size, &key_trailer, sizeof(key_trailer));
     whole->size = size;
@@ -284,17 +271,17 @@ static enum fr_status add(struct fr_cold_sst *sst, const uint8_t *key, size_t ke
     copy_words(at, whole->bytes + shared, size - shared);
     sst->out.size = (size_t)(at - sst->out.data) + size - shared;
     sst->last = whole;
-    fr_cold_filter_add(&sst->filter, key, key_size);
+    fr_sorted_filter_add(&sst->filter, key, key_size);
     sst->n_keys++;
     sst->key_bytes += size;
     sst->value_bytes += value_size;
     return FR_OK;
 }
 
-enum fr_status fr_cold_sst_put(struct fr_cold_sst *sst, const uint8_t *key, size_t key_size, size_t value_size,
-                               uint8_t **value, struct fr_err *err)
+enum fr_status fr_sorted_writer_put(struct fr_sorted_writer *sst, const uint8_t *key, size_t key_size,
+                                    size_t value_size, uint8_t **value, struct fr_err *err)
 {
-    enum fr_status status = add(sst, key, key_size, value_size, KIND_PUT, err);
+    enum fr_status status = add(sst, key, key_size, value_size, SORTED_KIND_PUT, err);
     if (status != FR_OK)
         return status;
     *value = sst->out.data + sst->out.size;
@@ -302,10 +289,11 @@ enum fr_status fr_cold_sst_put(struct fr_cold_sst *sst, const uint8_t *key, size
     return FR_OK;
 }
 
-enum fr_status fr_cold_sst_delete(struct fr_cold_sst *sst, const uint8_t *key, size_t key_size, struct fr_err *err)
+enum fr_status fr_sorted_writer_delete(struct fr_sorted_writer *sst, const uint8_t *key, size_t key_size,
+                                       struct fr_err *err)
 {
     sst->n_deleted++;
-    return add(sst, key, key_size, 0, KIND_DELETED, err);
+    return add(sst, key, key_size, 0, SORTED_KIND_DELETED, err);
 }
 
 /* ---- end ---- */
@@ -346,8 +334,8 @@ static void make_session(char out[SESSION_DIGITS + 1])
 
 /* What RocksDB asks of a file that comes from outside, and counts compactions by; in order of their
  * names. */
-static struct handle put_properties(struct fr_cold_sst *sst, uint64_t filter_size, uint64_t index_size,
-                                    uint64_t data_size)
+static struct sorted_handle put_properties(struct fr_sorted_writer *sst, uint64_t filter_size, uint64_t index_size,
+                                           uint64_t data_size)
 {
     struct fr_buffer *out = &sst->out;
     size_t begin = out->size;
@@ -385,7 +373,8 @@ static struct handle put_properties(struct fr_cold_sst *sst, uint64_t filter_siz
     return seal(sst, begin);
 }
 
-static struct handle put_metaindex(struct fr_cold_sst *sst, struct handle filter, struct handle properties)
+static struct sorted_handle put_metaindex(struct fr_sorted_writer *sst, struct sorted_handle filter,
+                                          struct sorted_handle properties)
 {
     struct fr_buffer value = {0};
     size_t begin = sst->out.size;
@@ -402,19 +391,19 @@ static struct handle put_metaindex(struct fr_cold_sst *sst, struct handle filter
     return seal(sst, begin);
 }
 
-static void put_footer(struct fr_cold_sst *sst, struct handle metaindex, struct handle index)
+static void put_footer(struct fr_sorted_writer *sst, struct sorted_handle metaindex, struct sorted_handle index)
 {
     static const uint8_t zeros[FOOTER_HANDLES];
-    fr_put_u8(&sst->out, SUM_XXH3);
+    fr_put_u8(&sst->out, SORTED_CHECKSUM_XXH3);
     size_t begin = sst->out.size;
     put_handle(&sst->out, metaindex);
     put_handle(&sst->out, index);
     fr_buffer_append(&sst->out, zeros, FOOTER_HANDLES - (sst->out.size - begin));
-    fr_put_u32(&sst->out, FORMAT_VERSION);
-    fr_put_u64(&sst->out, table_magic);
+    fr_put_u32(&sst->out, SORTED_FORMAT_VERSION);
+    fr_put_u64(&sst->out, SORTED_MAGIC);
 }
 
-enum fr_status fr_cold_sst_finish(struct fr_cold_sst *sst, struct fr_err *err)
+enum fr_status fr_sorted_writer_finish(struct fr_sorted_writer *sst, struct fr_err *err)
 {
     FR_CHECK(sst->n_keys > 0);
     enum fr_status status = close_block(sst, err);
@@ -423,38 +412,38 @@ enum fr_status fr_cold_sst_finish(struct fr_cold_sst *sst, struct fr_err *err)
     enter_closed(sst, NULL, 0);
     uint64_t data_size = sst->offset + sst->out.size;
     size_t begin = sst->out.size;
-    fr_cold_filter_put(&sst->filter, &sst->out);
-    struct handle filter = seal(sst, begin);
+    fr_sorted_filter_put(&sst->filter, &sst->out);
+    struct sorted_handle filter = seal(sst, begin);
     begin = sst->out.size;
     fr_buffer_append(&sst->out, sst->index.data, sst->index.size);
     put_restarts(&sst->out, &sst->index_restarts);
-    struct handle index = seal(sst, begin);
-    struct handle properties = put_properties(sst, filter.size, index.size + BLOCK_TRAILER, data_size);
+    struct sorted_handle index = seal(sst, begin);
+    struct sorted_handle properties = put_properties(sst, filter.size, index.size + SORTED_TRAILER, data_size);
     put_footer(sst, put_metaindex(sst, filter, properties), index);
     return write_out(sst, err);
 }
 
 /* ---- life ---- */
 
-enum fr_status fr_cold_sst_open(const char *path, struct fr_cold_sst **out, struct fr_err *err)
+enum fr_status fr_sorted_writer_open(const char *path, struct fr_sorted_writer **out, struct fr_err *err)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0)
         return fr_err_set(err, errno == ENOSPC || errno == EDQUOT ? FR_E_NO_SPACE : FR_E_IO, "cannot create %s: %s",
                           path, strerror(errno));
-    struct fr_cold_sst *sst = fr_alloc(1, sizeof(*sst));
+    struct fr_sorted_writer *sst = fr_alloc(1, sizeof(*sst));
     sst->path = fr_strdup(path);
     sst->fd = fd;
     *out = sst;
     return FR_OK;
 }
 
-void fr_cold_sst_free(struct fr_cold_sst *sst)
+void fr_sorted_writer_free(struct fr_sorted_writer *sst)
 {
     if (!sst)
         return;
     (void)close(sst->fd); /* the ingest syncs what it takes */
-    fr_cold_filter_release(&sst->filter);
+    fr_sorted_filter_release(&sst->filter);
     fr_buffer_release(&sst->out);
     fr_buffer_release(&sst->index);
     free(sst->restarts.offsets);

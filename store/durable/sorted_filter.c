@@ -7,7 +7,7 @@
  * fetched ahead.
  *
  * Owner: the fold thread. */
-#include "cold_filter.h"
+#include "sorted_filter.h"
 
 #include <stdlib.h>
 
@@ -85,8 +85,9 @@ static uint64_t hash_longest(const uint8_t *key, size_t size)
     return avalanche(sum + mix(key + size - 16, LAST_SECRET));
 }
 
-static uint64_t hash_of(const uint8_t *key, size_t size)
+uint64_t fr_sorted_filter_hash(const uint8_t *key, size_t size)
 {
+    FR_CHECK(size >= KEY_MIN && size <= KEY_MAX);
     if (size > 16)
         return size > KEY_PAIRED_MAX ? hash_longest(key, size) : hash_long(key, size);
     if (size > 8) {
@@ -102,14 +103,13 @@ static uint64_t hash_of(const uint8_t *key, size_t size)
 
 /* ---- the filter ---- */
 
-void fr_cold_filter_add(struct fr_cold_filter *filter, const uint8_t *key, size_t size)
+void fr_sorted_filter_add(struct fr_sorted_filter *filter, const uint8_t *key, size_t size)
 {
-    FR_CHECK(size >= KEY_MIN && size <= KEY_MAX);
     if (filter->n == filter->capacity) {
         filter->capacity = filter->capacity ? 2 * filter->capacity : FIRST_HASHES;
         filter->hashes = fr_realloc(filter->hashes, filter->capacity, sizeof(*filter->hashes));
     }
-    filter->hashes[filter->n++] = hash_of(key, size);
+    filter->hashes[filter->n++] = fr_sorted_filter_hash(key, size);
 }
 
 static uint8_t *line_of(uint8_t *lines, uint32_t n_lines, uint64_t hash)
@@ -126,7 +126,7 @@ static void set_bits(uint8_t *line, uint64_t hash)
     }
 }
 
-void fr_cold_filter_put(const struct fr_cold_filter *filter, struct fr_buffer *out)
+void fr_sorted_filter_put(const struct fr_sorted_filter *filter, struct fr_buffer *out)
 {
     size_t n = filter->n, n_lines = (n * BITS_OF_KEY / 8 + LINE_BYTES - 1) / LINE_BYTES;
     FR_CHECK(n_lines < UINT32_MAX / LINE_BYTES);
@@ -141,7 +141,7 @@ void fr_cold_filter_put(const struct fr_cold_filter *filter, struct fr_buffer *o
     fr_buffer_append(out, trailer, sizeof(trailer));
 }
 
-void fr_cold_filter_release(struct fr_cold_filter *filter)
+void fr_sorted_filter_release(struct fr_sorted_filter *filter)
 {
     free(filter->hashes);
 }

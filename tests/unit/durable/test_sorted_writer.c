@@ -6,18 +6,18 @@
 
 #include "base/file.h"
 
-#include "../../../store/durable/cold_sst.h"
+#include "../../../store/durable/sorted_writer.h"
 
 enum { FOOTER = 53, ENTRIES = 20000, BLOCK_BYTES = 1 << 10, RESTART = 16, BLOOM_BITS = 16, FILE_MAX = 64 << 20 };
 
 struct entry {
-    uint8_t key[FR_COLD_SST_KEY_MAX];
+    uint8_t key[FR_SORTED_WRITER_KEY_MAX];
     size_t key_size, value_size;
     bool deleted;
 };
 
 struct pair {
-    struct fr_cold_sst *own;
+    struct fr_sorted_writer *own;
     rocksdb_sstfilewriter_t *other;
     uint8_t value[2 * BLOCK_BYTES];
 };
@@ -29,10 +29,11 @@ static void add(struct pair *pair, const struct entry *entry)
     uint8_t *to = NULL;
     const char *key = (const char *)entry->key;
     if (entry->deleted) {
-        assert_int_equal(fr_cold_sst_delete(pair->own, entry->key, entry->key_size, &err), FR_OK);
+        assert_int_equal(fr_sorted_writer_delete(pair->own, entry->key, entry->key_size, &err), FR_OK);
         rocksdb_sstfilewriter_delete(pair->other, key, entry->key_size, &text);
     } else {
-        assert_int_equal(fr_cold_sst_put(pair->own, entry->key, entry->key_size, entry->value_size, &to, &err), FR_OK);
+        assert_int_equal(fr_sorted_writer_put(pair->own, entry->key, entry->key_size, entry->value_size, &to, &err),
+                         FR_OK);
         memcpy(to, pair->value, entry->value_size);
         rocksdb_sstfilewriter_put(pair->other, key, entry->key_size, (const char *)pair->value, entry->value_size,
                                   &text);
@@ -63,7 +64,7 @@ static void add_rows(struct pair *pair, uint64_t seed, size_t n, size_t value_si
 static void add_sections(struct pair *pair)
 {
     struct entry entry = {.key = {0xff, 0xff, 0xff, 0}, .value_size = 100};
-    for (entry.key_size = 5; entry.key_size <= FR_COLD_SST_KEY_MAX; entry.key_size++) {
+    for (entry.key_size = 5; entry.key_size <= FR_SORTED_WRITER_KEY_MAX; entry.key_size++) {
         for (size_t b = 4; b < entry.key_size; b++)
             entry.key[b] = (uint8_t)('a' + b % 20);
         add(pair, &entry);
@@ -119,14 +120,14 @@ static void compare(uint64_t seed, size_t n, size_t value_size, bool with_sectio
     rocksdb_envoptions_t *env = rocksdb_envoptions_create();
     pair.other = rocksdb_sstfilewriter_create(env, options);
     rocksdb_sstfilewriter_open(pair.other, paths[1], &text);
-    assert_int_equal(fr_cold_sst_open(paths[0], &pair.own, &err), FR_OK);
+    assert_int_equal(fr_sorted_writer_open(paths[0], &pair.own, &err), FR_OK);
     add_rows(&pair, seed, n, value_size);
     if (with_sections)
         add_sections(&pair);
     rocksdb_sstfilewriter_finish(pair.other, &text);
     assert_null(text);
-    assert_int_equal(fr_cold_sst_finish(pair.own, &err), FR_OK);
-    fr_cold_sst_free(pair.own);
+    assert_int_equal(fr_sorted_writer_finish(pair.own, &err), FR_OK);
+    fr_sorted_writer_free(pair.own);
     struct fr_buffer own = {0}, other = {0};
     assert_int_equal(fr_file_read(paths[0], FILE_MAX, &own, &err), FR_OK);
     assert_int_equal(fr_file_read(paths[1], FILE_MAX, &other, &err), FR_OK);
