@@ -230,6 +230,12 @@ uint64_t fr_cold_level0_files(struct fr_cold *cold)
     return value;
 }
 
+void fr_cold_tend(struct fr_cold *cold)
+{
+    if (cold->files)
+        fr_cold_files_tend(cold->files);
+}
+
 uint64_t fr_cold_bytes(struct fr_cold *cold)
 {
     return property(cold, "rocksdb.live-sst-files-size");

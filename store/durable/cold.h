@@ -64,6 +64,8 @@ enum fr_status fr_cold_walk_sections(struct fr_cold *cold, const struct fr_cold_
  * system is the same, synced. Beside reads and compactions, not beside an ingest. */
 enum fr_status fr_cold_checkpoint(struct fr_cold *cold, const char *path, struct fr_err *err) FR_MUST_CHECK;
 
+/* Now and then, by any thread: gives back what reads no longer need. */
+void fr_cold_tend(struct fr_cold *cold);
 uint64_t fr_cold_level0_files(struct fr_cold *cold);
 uint64_t fr_cold_bytes(struct fr_cold *cold);
 /* What RocksDB holds in memory: filters and indexes of its files. */

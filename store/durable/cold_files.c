@@ -7,7 +7,8 @@
  * a fold, a level below. A run before another has the newer image.
  *
  * What a view names stays readable while it is held, whatever RocksDB removes: the files are open.
- * What a compaction has replaced keeps its disk until the next read.
+ * What a compaction has replaced keeps its disk until the next read, or until who asks for the
+ * store's status tends to it.
  *
  * Files beyond files_max are opened for each read. Where a file is not understood, there are more
  * runs than a view holds or the process has no descriptor left, there is no view, and RocksDB reads
@@ -24,6 +25,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/check.h"
 
@@ -34,7 +36,8 @@ struct fr_cold_files {
     pthread_mutex_t lock;
     struct cold_view *view; /* the newest; NULL: none, as of `version` */
     uint64_t version;
-    uint64_t bytes; /* of the newest view's files */
+    uint64_t bytes;   /* of the newest view's files */
+    uint64_t used_ms; /* when it was held last */
 };
 
 struct fr_cold_files *fr_cold_files_new(struct fr_cold *cold)
@@ -144,7 +147,6 @@ static bool make_runs(struct cold_view *view)
     return true;
 }
 
-/* A file's handle counts once in the sum, and its keys' bounds with it. */
 static uint64_t view_bytes(const struct cold_view *view)
 {
     uint64_t bytes = sizeof(*view) + view->n_files * sizeof(*view->files);
@@ -203,14 +205,41 @@ static void look_again(struct fr_cold_files *files, uint64_t version)
     files->bytes = files->view ? view_bytes(files->view) : 0;
 }
 
-const struct cold_view *fr_cold_files_hold(struct fr_cold_files *files)
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+    FR_CHECK(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static void follow(struct fr_cold_files *files)
 {
     uint64_t version;
-    pthread_mutex_lock(&files->lock);
     if (rocksdb_property_int(files->cold->db, "rocksdb.current-super-version-number", &version) != 0)
         version = UINT64_MAX;
     if (version != files->version)
         look_again(files, version);
+}
+
+void fr_cold_files_tend(struct fr_cold_files *files)
+{
+    pthread_mutex_lock(&files->lock);
+    if (files->view && now_ms() - files->used_ms >= files->cold->files_idle_ms) {
+        release_view(files->view);
+        files->view = NULL;
+        files->version = UINT64_MAX;
+        files->bytes = 0;
+    } else if (files->view) {
+        follow(files);
+    }
+    pthread_mutex_unlock(&files->lock);
+}
+
+const struct cold_view *fr_cold_files_hold(struct fr_cold_files *files)
+{
+    pthread_mutex_lock(&files->lock);
+    files->used_ms = now_ms();
+    follow(files);
     struct cold_view *view = files->view;
     if (view)
         view->users++;

@@ -50,6 +50,9 @@ void fr_cold_files_free(struct fr_cold_files *files);
 /* The store as it is now, until it is given back; NULL: only RocksDB can read it. Any thread. */
 const struct cold_view *fr_cold_files_hold(struct fr_cold_files *files);
 void fr_cold_files_give(struct fr_cold_files *files, const struct cold_view *view);
+/* Now and then: lets go what compactions have replaced, and all when nobody has read for
+ * files_idle_ms. */
+void fr_cold_files_tend(struct fr_cold_files *files);
 uint64_t fr_cold_files_bytes(struct fr_cold_files *files);
 
 #endif

@@ -24,6 +24,7 @@ struct fr_cold {
     rocksdb_cache_t *cache;               /* of indexes; NULL when it only reads */
     struct fr_cold_files *files;          /* what point reads read themselves; likewise */
     uint32_t files_max;                   /* of those that stay open */
+    uint64_t files_idle_ms;               /* after which all are closed */
     _Atomic uint64_t asked, found;        /* point reads: keys, images */
 };
 

@@ -59,6 +59,7 @@ enum {
     FILES_REST = 96,
     FILES_MIN = 32,
     FILES_MAX = 1 << 20,
+    FILES_IDLE_MS = 60000,   /* a state that fits memory read them at its start */
     FILES_ROCKSDB_MAX = 256, /* of RocksDB: a merge of level 0 has some dozens */
     /* A reader's files are opened with it: its writer's compactions remove some of them, and one
      * that is opened later may be gone. */
@@ -82,6 +83,7 @@ static enum fr_status choose_open_files(struct fr_cold *cold, int *rocksdb, stru
     rlim_t own = share / 2 > FILES_ROCKSDB_MAX ? FILES_ROCKSDB_MAX : share / 2;
     *rocksdb = (int)own;
     cold->files_max = (uint32_t)(share - own);
+    cold->files_idle_ms = FILES_IDLE_MS;
     return FR_OK;
 }
 

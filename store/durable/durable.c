@@ -175,6 +175,7 @@ void fr_durable_get_status(struct fr_durable *durable, struct fr_durable_status 
 {
     struct fr_durable_status status = {0};
     if (durable->cold) {
+        fr_cold_tend(durable->cold);
         status.level0_files = fr_cold_level0_files(durable->cold);
         status.cold_bytes = fr_cold_bytes(durable->cold);
         fr_cold_reads(durable->cold, &status.cold_asked, &status.cold_found);

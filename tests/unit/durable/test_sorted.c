@@ -168,6 +168,42 @@ FR_CASE(what_a_compaction_replaced_is_let_go_by_the_next_read)
     fr_durable_close(durable);
 }
 
+/* Files of the cold store that this process has open and that have no name any more. */
+static size_t count_nameless(void)
+{
+    char target[SCENE_PATH], link[SCENE_PATH];
+    size_t n = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    assert_non_null(dir);
+    for (const struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
+        snprintf(link, sizeof(link), "/proc/self/fd/%.100s", entry->d_name);
+        ssize_t size = readlink(link, target, sizeof(target) - 1);
+        target[size > 0 ? size : 0] = '\0';
+        n += strstr(target, ".sst (deleted)") != NULL;
+    }
+    closedir(dir);
+    return n;
+}
+
+FR_CASE(who_asks_for_the_status_lets_go_what_a_compaction_replaced)
+{
+    struct scene scene = scene_of(8);
+    struct fr_durable *durable = scene_open(&scene, false);
+    for (uint64_t epoch = 1; epoch <= 3; epoch++)
+        append_and_fold(&scene, durable, epoch);
+    struct answers before = ask(&scene, durable, 0);
+    rocksdb_compact_range(durable->cold->db, NULL, 0, NULL, 0);
+    assert_true(count_nameless() > 0);
+    (void)scene_status(durable);
+    assert_int_equal(count_nameless(), 0);
+    assert_true(fr_cold_files_bytes(durable->cold->files) > 0);
+    durable->cold->files_idle_ms = 0;
+    (void)scene_status(durable);
+    assert_int_equal(fr_cold_files_bytes(durable->cold->files), 0);
+    assert_same(ask(&scene, durable, 0), before);
+    fr_durable_close(durable);
+}
+
 /* All that the store has once more, in a file as versions before wrote it: larger blocks, an index
  * whose keys stand whole, fewer bits of filter. */
 static void add_as_before(const struct scene *scene, struct fr_durable *durable)
@@ -360,6 +396,7 @@ int main(void)
         SCENE_CASE(files_and_rocksdb_give_the_same_answers),
         SCENE_CASE(files_beyond_those_that_may_stay_open_are_opened_for_each_read),
         SCENE_CASE(what_a_compaction_replaced_is_let_go_by_the_next_read),
+        SCENE_CASE(who_asks_for_the_status_lets_go_what_a_compaction_replaced),
         SCENE_CASE(files_of_versions_before_are_read),
         SCENE_CASE(hashes_of_one_upper_half_are_found_in_every_block),
         SCENE_CASE(rows_that_the_system_has_not_in_memory_are_waited_for),
