@@ -117,7 +117,9 @@ ssize_t pwrite64(int fd, const void *bytes, size_t size, off64_t offset)
     name_of(fd, path, sizeof(path));
     if (journal_is_ahead && ends_with(path, "/hwm"))
         pass("hwm_write", LINGER_MS);
-    int count, is_journal = ends_with(path, ".fj");
+    int count, rate, is_journal = ends_with(path, ".fj");
+    if (armed("FRESHET_SLOW", "fold", &rate) && strstr(path, "/fold/"))
+        sleep_ms((long)(size * 1000 / (size_t)rate));
     journal_written |= is_journal;
     const char *full = getenv("FRESHET_FULL");
     if (armed("FRESHET_FAIL", "journal_enospc", &count) && is_journal &&
@@ -131,20 +133,6 @@ ssize_t pwrite64(int fd, const void *bytes, size_t size, off64_t offset)
 ssize_t pwrite(int fd, const void *bytes, size_t size, off_t offset)
 {
     return pwrite64(fd, bytes, size, offset);
-}
-
-/* RocksDB writes its files with it. */
-ssize_t write(int fd, const void *bytes, size_t size)
-{
-    ssize_t (*real)(int, const void *, size_t) = (ssize_t(*)(int, const void *, size_t))next("write");
-    int rate;
-    char path[4096];
-    if (armed("FRESHET_SLOW", "fold", &rate)) {
-        name_of(fd, path, sizeof(path));
-        if (strstr(path, "/fold/"))
-            sleep_ms((long)(size * 1000 / (size_t)rate));
-    }
-    return real(fd, bytes, size);
 }
 
 static int opened(const char *path, int fd, int flags)
