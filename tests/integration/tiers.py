@@ -17,6 +17,7 @@ import confluent_kafka.admin  # noqa: E402
 from harness import *  # noqa: E402,F403
 
 SAMPLES, USERS, ITEMS, WIDE = 40000, 30000, 40000, 220000
+TABLE_MAGIC = (0x88E241B785F4CFF7).to_bytes(8, "little")
 LOCKSTEP = """version: 1
 model: tiers
 state_dir: ./state
@@ -107,20 +108,34 @@ def turn_bits(files):
             file.write(content)
 
 
+def stop_between_merges(daemon, state):
+    """A merge that has read what it replaces would heal what is damaged now: none writes a file, which ends with RocksDB's number when it is whole."""
+    daemon.process.send_signal(signal.SIGSTOP)
+    wait_until(lambda: pathlib.Path(f"/proc/{daemon.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T", "the daemon stands still")
+    files = sorted((state / "cold").glob("*.sst"))
+    if files and all(path.read_bytes()[-8:] == TABLE_MAGIC for path in files):
+        return files
+    daemon.process.send_signal(signal.SIGCONT)
+    return []
+
+
 def damaged(work, kafka):
     state = work.path / "damaged"
     settings = [f"ingest.brokers={kafka.address}", f"state_dir={state}", "export.topic=damaged.delta", "row_memory=700KiB"]
     start = lambda **more: work.daemon(work.path / "lockstep.yaml", work.path / "damaged.log", settings, **more)
     daemon = start()
     wait_until(lambda: evicted(daemon) > 1000, "rows that left memory")
-    daemon.process.send_signal(signal.SIGSTOP)
-    files = sorted((state / "cold").glob("*.sst"))
-    assert files, "nothing is folded"
+    files = []
+    wait_until(lambda: files.extend(stop_between_merges(daemon, state)) or files, "folded, and no merge is writing")
     kept = work.path / "kept"
     kept.mkdir()
-    for path in files:
-        (kept / path.name).write_bytes(path.read_bytes())
-    turn_bits(files)
+
+    def damage(paths):
+        for path in paths:
+            (kept / path.name).write_bytes(path.read_bytes())
+        turn_bits(paths)
+
+    damage(files)
     daemon.process.send_signal(signal.SIGCONT)
     for attempt in range(2):  # and once more by an operator who starts it again
         daemon.expect_exit(3)
@@ -128,6 +143,7 @@ def damaged(work, kafka):
         assert any(".sst" in line and "--restore" in line and str(state / "cold") in line for line in errors), daemon.log()[-3000:]
         assert "event=drained" not in daemon.log(), "trained to the end beside a damaged store"
         if attempt == 0:
+            damage([path for path in sorted((state / "cold").glob("*.sst")) if not (kept / path.name).exists()])  # of a fold or merge since
             daemon = start(wait_http=False)
     for path in kept.iterdir():
         (state / "cold" / path.name).write_bytes(path.read_bytes())
