@@ -41,7 +41,8 @@ def drawn(count):
 
 
 def send(address, topic, ids):
-    confluent_kafka.admin.AdminClient({"bootstrap.servers": address}).create_topics([confluent_kafka.admin.NewTopic(topic, 1, 1)])[topic].result(PATIENCE)
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": address})
+    admin.create_topics([confluent_kafka.admin.NewTopic(topic, 1, 1)])[topic].result(PATIENCE)
     producer = confluent_kafka.Producer({"bootstrap.servers": address})
     for at in range(0, len(ids), BLOCK):
         block = ids[at:at + BLOCK]
