@@ -169,7 +169,8 @@ static struct cold_view *list_files(const struct fr_cold_files *files)
 }
 
 /* The view becomes that of now. What is gone is closed before what is new is opened: their filters
- * need not be in memory together. NULL with errno ENOENT: RocksDB has another version by now. */
+ * need not be in memory together. It leaves none, with errno ENOENT, when RocksDB has another
+ * version by now. */
 static void make_view(struct fr_cold_files *files)
 {
     struct cold_view *view = list_files(files);

@@ -30,11 +30,9 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "sorted_block.h"
 
 enum {
-    BLOCK_BYTES = 1 << 10,
-    FORMAT_VERSION = 5, /* this and the next: what sorted_file.c reads */
-    CHECKSUM_XXH3 = 4,
     CACHE_BYTES = 4 << 20, /* of indexes while they are used */
     INDEX_RESTART = 16,    /* entries of an index between two that are searched by halving */
     BLOOM_BITS = 10,
@@ -99,9 +97,9 @@ static void set_blocks(const struct fr_cold *cold, rocksdb_options_t *options)
     } else {
         rocksdb_block_based_options_set_no_block_cache(blocks, 1);
     }
-    rocksdb_block_based_options_set_block_size(blocks, BLOCK_BYTES);
-    rocksdb_block_based_options_set_format_version(blocks, FORMAT_VERSION);
-    rocksdb_block_based_options_set_checksum(blocks, CHECKSUM_XXH3);
+    rocksdb_block_based_options_set_block_size(blocks, SORTED_BLOCK_BYTES);
+    rocksdb_block_based_options_set_format_version(blocks, SORTED_FORMAT_VERSION);
+    rocksdb_block_based_options_set_checksum(blocks, SORTED_CHECKSUM_XXH3);
     rocksdb_block_based_options_set_index_block_restart_interval(blocks, INDEX_RESTART);
     rocksdb_block_based_options_set_filter_policy(blocks, rocksdb_filterpolicy_create_bloom_full(BLOOM_BITS));
     rocksdb_options_set_block_based_table_factory(options, blocks);

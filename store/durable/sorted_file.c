@@ -33,11 +33,9 @@
 #include "base/hash.h"
 #include "cold_rocks.h"
 #include "sorted_block.h"
-#include "sorted_filter.h"
 
 enum {
     FOOTER_VERSION_AT = 41,
-    FILTER_TRAILER = 5, /* of a filter's bits */
     INDEX_WHOLE = 0,
     META_MAX = 64 << 20, /* bytes of an index or filter of a file that is at most 4 GiB */
     BLOCKS_MIN = 64,
@@ -154,7 +152,7 @@ static struct fr_buffer filter_memory(size_t size)
 {
     size_t whole = (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
     if (whole - size > whole / 4)
-        return (struct fr_buffer){0};
+        return (struct fr_buffer){.data = fr_realloc(NULL, size, 1), .capacity = size};
     void *memory = aligned_alloc(HUGE_PAGE, whole);
     FR_CHECK(memory != NULL);                    /* memory refused: crash-only, as in fr_alloc */
     (void)madvise(memory, whole, MADV_HUGEPAGE); /* a refusal costs speed only */
@@ -164,19 +162,9 @@ static struct fr_buffer filter_memory(size_t size)
 static bool read_filter(struct opening *opening)
 {
     struct fr_sorted_file *file = opening->file;
-    struct fr_buffer bytes = filter_memory((size_t)opening->filter.size + SORTED_TRAILER);
-    bool good = read_block(file->fd, opening->filter, &bytes) && bytes.size > FILTER_TRAILER &&
-                (bytes.size - FILTER_TRAILER) % 64 == 0;
-    file->filter_block = bytes.data;
-    if (!good)
-        return false;
-    /* how it was made: the kind, then that lines have 64 bytes, and the probes */
-    const uint8_t *trailer = bytes.data + bytes.size - FILTER_TRAILER;
-    file->filter = bytes.data;
-    file->n_lines = (uint32_t)((bytes.size - FILTER_TRAILER) / 64);
-    file->n_probes = trailer[2];
-    return trailer[0] == 0xff && trailer[1] == 0 && file->n_probes > 0 && file->n_probes < 32 && trailer[3] == 0 &&
-           trailer[4] == 0;
+    file->filter = filter_memory((size_t)opening->filter.size + SORTED_TRAILER);
+    return read_block(file->fd, opening->filter, &file->filter) &&
+           fr_sorted_filter_take(file->filter.data, file->filter.size, &file->lines);
 }
 
 /* A key as a table and a hash that it is not less than: a shortened one is less than all that it
@@ -336,7 +324,7 @@ void fr_sorted_close(struct fr_sorted_file *file)
     if (file->fd >= 0)
         (void)close(file->fd); /* nothing was written */
     free(file->path);
-    free(file->filter_block);
+    fr_buffer_release(&file->filter);
     free(file->separators);
     free(file->offsets);
     free(file->tables);
@@ -345,8 +333,7 @@ void fr_sorted_close(struct fr_sorted_file *file)
 
 size_t fr_sorted_bytes(const struct fr_sorted_file *file)
 {
-    return sizeof(*file) + (size_t)file->n_lines * 64 + (size_t)file->n_blocks * 8 +
-           file->n_tables * sizeof(*file->tables);
+    return sizeof(*file) + file->filter.capacity + (size_t)file->n_blocks * 8 + file->n_tables * sizeof(*file->tables);
 }
 
 /* ---- reads ---- */

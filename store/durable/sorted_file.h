@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/buffer.h"
+#include "sorted_filter.h"
 
 struct sorted_table; /* of an index: which blocks end in a table */
 
@@ -23,9 +24,8 @@ struct fr_sorted_file {
     uint32_t users; /* the owner's */
     int fd;         /* -1: opened for each read */
     char *path;
-    const uint8_t *filter; /* [n_lines][64]; the block it stands in is `filter_block` */
-    uint8_t *filter_block;
-    uint32_t n_lines, n_probes;
+    struct fr_buffer filter; /* the block that `lines` stand in */
+    struct fr_sorted_lines lines;
     uint32_t *separators; /* [n_blocks]: upper halves of hashes that no later block has */
     uint32_t *offsets;    /* [n_blocks + 1] */
     uint32_t n_blocks, n_tables;
@@ -51,7 +51,7 @@ struct fr_sorted_key fr_sorted_key_of(uint32_t table, uint64_t hash);
 
 static inline const uint8_t *fr_sorted_line(const struct fr_sorted_file *file, const struct fr_sorted_key *key)
 {
-    return file->filter + ((uint64_t)key->line * file->n_lines >> 32) * 64;
+    return file->lines.bytes + fr_sorted_filter_line(file->lines.n, key->line);
 }
 
 /* Whether the file may have the key: of those that it has not, hardly one. */
@@ -59,8 +59,8 @@ static inline bool fr_sorted_may_have(const struct fr_sorted_file *file, const s
 {
     const uint8_t *line = fr_sorted_line(file, key);
     uint32_t probe = key->probe;
-    for (uint32_t i = 0; i < file->n_probes; i++, probe *= UINT32_C(0x9e3779b9)) {
-        uint32_t bit = probe >> 23; /* of 512 */
+    for (uint32_t i = 0; i < file->lines.n_probes; i++, probe = fr_sorted_filter_next(probe)) {
+        uint32_t bit = fr_sorted_filter_bit(probe);
         if (!(line[bit / 8] >> bit % 8 & 1))
             return false;
     }

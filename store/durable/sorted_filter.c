@@ -14,10 +14,9 @@
 #include "base/check.h"
 
 enum {
-    BITS_OF_KEY = 16, /* cold_tuning.c says why */
-    PROBES = 9,       /* RocksDB's choice for so many bits */
-    LINE_BYTES = 64,
-    LINE_BITS = 9,
+    BITS_OF_KEY = 16,   /* cold_tuning.c says why */
+    PROBES = 9,         /* RocksDB's choice for so many bits */
+    TRAILER_PROBES = 2, /* their place in the trailer */
     FIRST_HASHES = 1 << 16,
     LINES_AHEAD = 16,
     KEY_MIN = 4,
@@ -114,30 +113,42 @@ void fr_sorted_filter_add(struct fr_sorted_filter *filter, const uint8_t *key, s
 
 static uint8_t *line_of(uint8_t *lines, uint32_t n_lines, uint64_t hash)
 {
-    return lines + ((hash & UINT32_MAX) * n_lines >> 32) * LINE_BYTES;
+    return lines + fr_sorted_filter_line(n_lines, (uint32_t)hash);
 }
 
 static void set_bits(uint8_t *line, uint64_t hash)
 {
-    uint32_t bits = (uint32_t)(hash >> 32);
-    for (int i = 0; i < PROBES; i++, bits *= (uint32_t)0x9e3779b9) {
-        uint32_t bit = bits >> (32 - LINE_BITS);
+    uint32_t probe = (uint32_t)(hash >> 32);
+    for (int i = 0; i < PROBES; i++, probe = fr_sorted_filter_next(probe)) {
+        uint32_t bit = fr_sorted_filter_bit(probe);
         line[bit / 8] |= (uint8_t)(1u << bit % 8);
     }
 }
 
+bool fr_sorted_filter_take(const uint8_t *block, size_t size, struct fr_sorted_lines *out)
+{
+    size_t lines = size - sizeof(trailer);
+    if (size <= sizeof(trailer) || lines % SORTED_FILTER_LINE != 0 || lines > UINT32_MAX)
+        return false;
+    uint8_t probes = block[lines + TRAILER_PROBES], same[sizeof(trailer)];
+    memcpy(same, trailer, sizeof(same));
+    same[TRAILER_PROBES] = probes; /* filters of fewer bits have fewer */
+    *out = (struct fr_sorted_lines){block, (uint32_t)(lines / SORTED_FILTER_LINE), probes};
+    return probes > 0 && probes < 32 && memcmp(block + lines, same, sizeof(same)) == 0;
+}
+
 void fr_sorted_filter_put(const struct fr_sorted_filter *filter, struct fr_buffer *out)
 {
-    size_t n = filter->n, n_lines = (n * BITS_OF_KEY / 8 + LINE_BYTES - 1) / LINE_BYTES;
-    FR_CHECK(n_lines < UINT32_MAX / LINE_BYTES);
-    uint8_t *lines = fr_buffer_reserve(out, n_lines * LINE_BYTES);
-    memset(lines, 0, n_lines * LINE_BYTES);
+    size_t n = filter->n, n_lines = (n * BITS_OF_KEY / 8 + SORTED_FILTER_LINE - 1) / SORTED_FILTER_LINE;
+    FR_CHECK(n_lines < UINT32_MAX / SORTED_FILTER_LINE);
+    uint8_t *lines = fr_buffer_reserve(out, n_lines * SORTED_FILTER_LINE);
+    memset(lines, 0, n_lines * SORTED_FILTER_LINE);
     for (size_t i = 0; i < n; i++) {
         if (i + LINES_AHEAD < n)
             __builtin_prefetch(line_of(lines, (uint32_t)n_lines, filter->hashes[i + LINES_AHEAD]), 1);
         set_bits(line_of(lines, (uint32_t)n_lines, filter->hashes[i]), filter->hashes[i]);
     }
-    out->size += n_lines * LINE_BYTES;
+    out->size += n_lines * SORTED_FILTER_LINE;
     fr_buffer_append(out, trailer, sizeof(trailer));
 }
 

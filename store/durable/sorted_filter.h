@@ -2,7 +2,35 @@
 #ifndef FR_DURABLE_SORTED_FILTER_H
 #define FR_DURABLE_SORTED_FILTER_H
 
+#include <stdbool.h>
+
 #include "base/buffer.h"
+
+enum { SORTED_FILTER_LINE = 64, SORTED_FILTER_LINE_BITS = 9 };
+
+/* Lines as they stand in a file. */
+struct fr_sorted_lines {
+    const uint8_t *bytes; /* [n][SORTED_FILTER_LINE] */
+    uint32_t n, n_probes;
+};
+/* false: the block is no filter of this kind. */
+bool fr_sorted_filter_take(const uint8_t *block, size_t size, struct fr_sorted_lines *out);
+
+static inline size_t fr_sorted_filter_line(uint32_t n_lines, uint32_t line)
+{
+    return ((uint64_t)line * n_lines >> 32) * SORTED_FILTER_LINE;
+}
+
+/* The bit of a probe, and from one probe to the next. */
+static inline uint32_t fr_sorted_filter_bit(uint32_t probe)
+{
+    return probe >> (32 - SORTED_FILTER_LINE_BITS);
+}
+
+static inline uint32_t fr_sorted_filter_next(uint32_t probe)
+{
+    return probe * UINT32_C(0x9e3779b9);
+}
 
 /* Zeroed: empty. */
 struct fr_sorted_filter {

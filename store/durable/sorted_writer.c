@@ -35,10 +35,9 @@
 #include "sorted_filter.h"
 
 enum {
-    BLOCK_BYTES = 1 << 10, /* cold_tuning.c says why these are so */
-    BLOCK_NEARLY_FULL = (BLOCK_BYTES * 90 + 99) / 100,
+    BLOCK_NEARLY_FULL = (SORTED_BLOCK_BYTES * 90 + 99) / 100,
     RESTART_EVERY = 16,
-    RESTARTS_MAX = BLOCK_BYTES / RESTART_EVERY,
+    RESTARTS_MAX = SORTED_BLOCK_BYTES / RESTART_EVERY,
     FOOTER_HANDLES = 40,
     VARINT_MAX = 10,
     WORD = sizeof(uint64_t),
@@ -226,12 +225,12 @@ static void enter_closed(struct fr_sorted_writer *sst, const uint8_t *next, size
 static bool is_full(const struct fr_sorted_writer *sst, size_t key_size, size_t value_size)
 {
     size_t now = sst->out.size - sst->block_begin + restart_bytes(&sst->restarts);
-    if (now >= BLOCK_BYTES)
+    if (now >= SORTED_BLOCK_BYTES)
         return true;
     size_t restart = sst->restarts.since >= RESTART_EVERY ? sizeof(uint32_t) : 0;
     size_t then =
         now + key_size + value_size + restart + sizeof(int32_t) + varint_size(key_size) + varint_size(value_size);
-    return then > BLOCK_BYTES && now > BLOCK_NEARLY_FULL;
+    return then > SORTED_BLOCK_BYTES && now > BLOCK_NEARLY_FULL;
 }
 
 static enum fr_status close_block(struct fr_sorted_writer *sst, struct fr_err *err)
