@@ -32,6 +32,7 @@ enum {
 struct hps_table {
     char name[64];
     char topic[250];
+    bool late; /* and said so: a look that finds no leader comes again */
 };
 
 struct fr_publisher_hps {
@@ -89,18 +90,21 @@ enum fr_status fr_publisher_hps_check(struct fr_publisher *publisher, rd_kafka_t
     struct fr_publisher_hps *hps = publisher->out.hps;
     enum fr_status status = FR_OK;
     for (uint32_t t = 0; hps && t < hps->n_tables && status == FR_OK; t++) {
-        const char *topic = hps->tables[t].topic;
+        struct hps_table *table = &hps->tables[t];
+        const char *topic = table->topic;
         struct fr_kafka_topic found;
         bool empty = false;
         status = fr_publisher_find_topic(publisher, client, topic, &found, err);
         if (status == FR_OK && acked > 0 && !publisher->checked)
             status = is_empty(publisher, client, topic, &empty, err);
-        if (status == FR_OK && empty)
+        if (status == FR_OK && empty && !table->late) {
+            table->late = true;
             fr_log(FR_LOG_WARN, "publisher", "hps_topic_begins_late",
                    "topic=%s acked=%" PRIu64
                    " problem=\"it is empty, and gets rows that change from now on; a state that begins from "
                    "a savepoint of this one (freshetd --restore) publishes all of its rows\"",
                    topic, acked);
+        }
     }
     return status;
 }
