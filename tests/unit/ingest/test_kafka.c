@@ -173,12 +173,13 @@ FR_CASE(a_letter_over_the_topics_size_goes_without_its_value)
     rd_kafka_destroy(consumer);
 }
 
-/* A commit returns when its coordinator has taken it; the partition gets its marker a moment later. */
+/* A commit returns when its coordinator took it; the partition gets its marker a moment later. */
 static void await_stable_end(int64_t wanted)
 {
     int64_t low, end = -1;
     FR_UNTIL (end == wanted)
-        assert_int_equal(rd_kafka_query_watermark_offsets(stream.producer, stream.topic, 0, &low, &end, PATIENCE_MS), 0);
+        assert_int_equal(rd_kafka_query_watermark_offsets(stream.producer, stream.topic, 0, &low, &end, PATIENCE_MS),
+                         0);
 }
 
 FR_CASE(transactions_end_with_markers_and_aborted_records_are_not_read)
