@@ -54,6 +54,17 @@ static void finish_sizes(struct fr_loader *loader, const struct fr_node *root)
     }
 }
 
+static void check_reserve(struct fr_loader *loader, const struct fr_node *root)
+{
+    const struct fr_conf *conf = loader->conf;
+    if (conf->memory_reserve > conf->memory_limit / 4 * 3) {
+        const struct fr_node *node = fr_node_get(root, "memory_reserve");
+        fr_refuse(loader, node ? node : root, "memory_reserve",
+                  "%" PRIu64 "B; expected at most three quarters of memory_limit, %" PRIu64 "B", conf->memory_reserve,
+                  conf->memory_limit / 4 * 3);
+    }
+}
+
 /* What counters reserve is never given back, so rows need the larger part. */
 static void check_sketches(struct fr_loader *loader, const struct fr_node *root)
 {
@@ -183,6 +194,7 @@ static void finish(struct fr_loader *loader, const struct fr_node *root)
     struct fr_conf *conf = loader->conf;
     finish_sizes(loader, root);
     check_sketches(loader, root);
+    check_reserve(loader, root);
     finish_topics(loader, root);
     check_retention(loader, root);
     fr_layers_store(loader);

@@ -17,7 +17,8 @@
 #include "base/log.h"
 #include "base/thread.h"
 
-enum { RECOVERY_TICK_MS = 10 }; /* what a start of an empty state may take longer */
+/* What a start of an empty state may take longer, and what an end may. */
+enum { RECOVERY_TICK_MS = 10, END_LOOK_MS = 20 };
 
 int fr_exit_code(enum fr_status status)
 {
@@ -236,6 +237,19 @@ static int wait_signal(long most_ms)
     struct timespec timeout = {.tv_nsec = most_ms * 1000000L};
     int signal_number = sigtimedwait(&set, NULL, &timeout);
     return signal_number > 0 ? signal_number : 0;
+}
+
+/* The same for a turn of the main loop, which is shorter where training ends meanwhile. */
+static int wait_turn(struct fr_service *service)
+{
+    bool ended = atomic_load(&service->loops[FR_LOOP_TRAINER].done);
+    int signal_number = wait_signal(END_LOOK_MS);
+    for (long ms = END_LOOK_MS; ms < FR_TICK_MS && signal_number == 0; ms += END_LOOK_MS) {
+        if (!ended && atomic_load(&service->loops[FR_LOOP_TRAINER].done))
+            break;
+        signal_number = wait_signal(END_LOOK_MS);
+    }
+    return signal_number;
 }
 
 /* A second signal ends the process, unless it belongs to the first: `timeout` and others signal a
@@ -510,7 +524,7 @@ enum fr_status fr_service_run(struct fr_service *service, struct fr_err *err)
         begin_drain(service, "signal");
     }
     for (;;) {
-        int signal_number = wait_signal(FR_TICK_MS);
+        int signal_number = wait_turn(service);
         fr_documents_publish(service);
         fr_progress_turn(service);
         if (has_failed(service, err))

@@ -76,7 +76,8 @@ void fr_documents_times(struct fr_service *service, const struct fr_trainer_run 
         const char *phase;
         uint64_t ns;
     } phases[] = {{"plan", run->plan_ns},     {"forward", run->forward_ns}, {"backward", run->backward_ns},
-                  {"update", run->update_ns}, {"metrics", run->metrics_ns}, {"cut", run->cut_ns}};
+                  {"update", run->update_ns}, {"metrics", run->metrics_ns}, {"cut", run->cut_ns},
+                  {"wait", run->wait_ns}};
     for (size_t i = 0; i < FR_ARRAY_LEN(phases); i++) {
         char labels[64];
         snprintf(labels, sizeof(labels), "phase=\"%s\"", phases[i].phase);

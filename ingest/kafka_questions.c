@@ -26,11 +26,14 @@ enum {
     MARKS_MS = 5000,
     AGAIN_MS = 1000, /* of each, while other partitions are being read */
     MARKS_AT_ONCE = 256,
-    QUEUE_KBYTES = 65536, /* of all partitions together */
+    /* What fetched records may take before they are read, of all partitions together. A full queue
+     * is looked at again after a second (librdkafka 2.0.2), so no more than this is read in one. */
+    QUEUE_KBYTES = 65536, /* from 1 GiB of memory_limit on; less below it, more above 4 GiB */
     QUEUE_KBYTES_MIN = 1024,
-    /* of memory_limit: what fetched records may take before they are read, and one answer */
+    QUEUE_KBYTES_MAX = 1048576,
     QUEUE_SHARE = 16,
-    FETCH_SHARE = 32,
+    QUEUE_SHARE_LARGE = 64,
+    FETCH_SHARE = 32,       /* of memory_limit: one answer */
     FETCH_BYTES = 52428800, /* librdkafka's own default */
     FETCH_BYTES_MIN = 1048576,
     /* of a partition in an answer, or one batch: a small service meets one bomb at a time */
@@ -51,11 +54,11 @@ enum fr_status fr_ingest_kafka_connect(struct fr_kafka_source *source, bool prob
                                        rd_kafka_topic_t ***topics, struct fr_err *err)
 {
     char group[FR_MODEL_MAX + 16], kbytes[16], fetch[24], part[24];
-    /* A full queue is looked at again after a second (2.0.2). Partitions that share a queue are
-     * each measured by all of it: a share of the bound would stop them all early and starve the
-     * trainer. */
+    /* Partitions that share a queue are each measured by all of it: a share of the bound would stop
+     * them all early and starve the trainer. */
     uint64_t limit = source->conf->memory_limit;
-    uint32_t queue = (uint32_t)between(limit / QUEUE_SHARE / 1024, QUEUE_KBYTES_MIN, QUEUE_KBYTES);
+    uint64_t usual = between(limit / QUEUE_SHARE / 1024, QUEUE_KBYTES_MIN, QUEUE_KBYTES);
+    uint32_t queue = (uint32_t)between(limit / QUEUE_SHARE_LARGE / 1024, usual, QUEUE_KBYTES_MAX);
     uint32_t share = source->per_partition && source->n_partitions ? queue / source->n_partitions : queue;
     snprintf(group, sizeof(group), "freshet.%s", source->conf->model);
     snprintf(fetch, sizeof(fetch), "%" PRIu64, between(limit / FETCH_SHARE, FETCH_BYTES_MIN, FETCH_BYTES));

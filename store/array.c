@@ -25,21 +25,23 @@ static size_t chunk_bytes(const struct fr_array *array)
     return chunk_items(array) * array->stride;
 }
 
-/* Memory for chunks comes singly, and then for HUGE_CHUNKS of them: huge pages lie across. */
-static uint32_t region_begin(uint32_t chunk)
+/* Memory for chunks comes singly, and then for HUGE_CHUNKS of them: huge pages lie across. What
+ * comes from the reserve has them anyway. */
+static uint32_t region_begin(const struct fr_array *array, uint32_t chunk)
 {
-    return chunk < HUGE_CHUNKS ? chunk : chunk / HUGE_CHUNKS * HUGE_CHUNKS;
+    uint32_t in_region = chunk < array->singles ? 0 : (chunk - array->singles) % HUGE_CHUNKS;
+    return chunk - in_region;
 }
 
 static size_t region_bytes(const struct fr_array *array, uint32_t begin)
 {
-    return (begin < HUGE_CHUNKS ? 1 : HUGE_CHUNKS) * chunk_bytes(array);
+    return (begin < array->singles ? 1 : HUGE_CHUNKS) * chunk_bytes(array);
 }
 
 void fr_array_init(struct fr_array *array, uint32_t stride)
 {
     FR_CHECK(stride > 0);
-    *array = (struct fr_array){.stride = stride};
+    *array = (struct fr_array){.stride = stride, .singles = HUGE_CHUNKS};
     while (chunk_bytes(array) < CHUNK_BYTES_MIN)
         array->log2_chunk++;
 }
@@ -55,11 +57,12 @@ void fr_array_release(struct fr_array *array)
     for (uint32_t c = 0; c < array->n_chunks; c++) {
         if (c == 0 && array->small < chunk_items(array))
             free(array->chunks[0]);
-        else if (c == region_begin(c))
+        else if (c == region_begin(array, c))
             fr_pages_give(array->chunks[c], region_bytes(array, c));
     }
     free(array->chunks);
-    *array = (struct fr_array){.stride = array->stride, .log2_chunk = array->log2_chunk, .phase = array->phase};
+    *array = (struct fr_array){
+        .stride = array->stride, .log2_chunk = array->log2_chunk, .phase = array->phase, .singles = HUGE_CHUNKS};
 }
 
 /* The first chunk, while it is small: on the heap, doubled until that is more than the chunk has
@@ -67,12 +70,13 @@ void fr_array_release(struct fr_array *array)
 static void grow_first(struct fr_array *array)
 {
     uint32_t items = array->small ? 2 * array->small : SMALL_MIN, offset = 0;
+    uint32_t phase = fr_pages_reserved(chunk_bytes(array)) ? 0 : array->phase;
     uint8_t *memory;
-    if (items < chunk_items(array) - array->phase) {
+    if (items < chunk_items(array) - phase) {
         memory = fr_alloc_aligned(64, (size_t)items * array->stride);
     } else {
         items = (uint32_t)chunk_items(array);
-        offset = array->phase;
+        offset = phase;
         memory = fr_pages_take(chunk_bytes(array), 0);
     }
     if (array->chunks[0])
@@ -93,8 +97,11 @@ static void add_room(struct fr_array *array)
         array->chunks[0] = NULL;
         array->n_chunks = 1;
     } else if (array->small == chunk_items(array)) {
-        uint32_t c = array->n_chunks++, begin = region_begin(c);
-        array->chunks[c] = c == begin ? fr_pages_take(region_bytes(array, c), c >= HUGE_CHUNKS)
+        uint32_t c = array->n_chunks++;
+        if (c == array->singles && fr_pages_reserved(chunk_bytes(array)))
+            array->singles++;
+        uint32_t begin = region_begin(array, c);
+        array->chunks[c] = c == begin ? fr_pages_take(region_bytes(array, c), c >= array->singles)
                                       : array->chunks[begin] + (c - begin) * chunk_bytes(array);
         return;
     }
@@ -131,10 +138,10 @@ void fr_array_trim(struct fr_array *array)
     uint32_t next = array->n + array->offset, keep = next >> array->log2_chunk;
     while (array->n_chunks > keep + 1) {
         uint32_t c = --array->n_chunks;
-        if (c == region_begin(c))
+        if (c == region_begin(array, c))
             fr_pages_give(array->chunks[c], region_bytes(array, c));
     }
-    uint32_t begin = region_begin(keep);
+    uint32_t begin = region_begin(array, keep);
     size_t used = (size_t)(next - (begin << array->log2_chunk)) * array->stride;
     if (keep < array->n_chunks)
         fr_pages_forget(array->chunks[begin], used, region_bytes(array, begin));

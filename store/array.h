@@ -19,6 +19,7 @@ struct fr_array {
     uint32_t small;              /* items the first chunk has room for while it is on the heap */
     uint32_t phase, offset;      /* places of the first chunk that no item has; 0 on the heap */
     uint32_t n_chunks, capacity; /* capacity: of `chunks` */
+    uint32_t singles;            /* chunks from this one on are regions of several */
     uint32_t high;               /* items ever used since the last trim: their pages are touched */
     uint8_t **chunks;
 };

@@ -4,34 +4,154 @@
  * threshold and takes the next one from the heap, with a memset of all of it. Huge pages gain some
  * 10 % on random access, and cost up to 2 MiB that nobody uses: the small do not ask for them.
  *
- * Thread: any. It does not keep freed memory. */
+ * Where a reserve was made, it serves the large ones while it has room (first fit, in units): all of
+ * it is touched and in huge pages from the start, which is what a page's first touch costs later.
+ *
+ * Thread: any. It keeps no freed memory but the reserve's. */
 #include "pages.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "base/check.h"
 
-enum { MAPPED_MIN = 256 * 1024, CACHE_LINE = 64, HUGE_EXTENTS_MIN = 4 };
+enum { MAPPED_MIN = 256 * 1024, CACHE_LINE = 64, HUGE_EXTENTS_MIN = 4, UNIT = 64 << 10 };
+
+static void *map(size_t size)
+{
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    FR_CHECK(memory != MAP_FAILED); /* memory refused: crash-only, as in fr_alloc */
+    return memory;
+}
+
+/* Only an aligned range becomes a huge page; what lies around it goes back. */
+static void *map_aligned(size_t size)
+{
+    size_t slack = FR_HUGE_PAGE - FR_PAGE;
+    uint8_t *memory = map(size + slack);
+    size_t before = (FR_HUGE_PAGE - (uintptr_t)memory % FR_HUGE_PAGE) % FR_HUGE_PAGE;
+    size_t end = (size + FR_PAGE - 1) / FR_PAGE * FR_PAGE;
+    if (before > 0)
+        FR_CHECK(munmap(memory, before) == 0);
+    memory += before;
+    if (slack > before)
+        FR_CHECK(munmap(memory + end, slack - before) == 0);
+    return memory;
+}
+
+/* ---- the reserve ---- */
+
+enum unit_state { UNIT_ZERO, UNIT_USED, UNIT_TAKEN };
+
+static struct {
+    pthread_mutex_t mutex; /* guards what stands below base */
+    uint8_t *base;         /* written once, before other threads take */
+    size_t n_units;
+    uint8_t *state; /* enum unit_state */
+    size_t n_taken, hint;
+} reserve = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static size_t units_of(size_t size)
+{
+    return (size + UNIT - 1) / UNIT;
+}
+
+static bool is_reserved(const void *memory)
+{
+    return reserve.base && (uintptr_t)memory - (uintptr_t)reserve.base < reserve.n_units * UNIT;
+}
+
+/* The first unit of a free run from `from` on, or n_units. */
+static size_t free_run(size_t from, size_t n)
+{
+    size_t run = 0;
+    for (size_t u = from; u < reserve.n_units; u++) {
+        run = reserve.state[u] == UNIT_TAKEN ? 0 : run + 1;
+        if (run == n)
+            return u + 1 - n;
+    }
+    return reserve.n_units;
+}
+
+static size_t find_run(size_t n)
+{
+    if (n > reserve.n_units - reserve.n_taken)
+        return reserve.n_units;
+    size_t first = free_run(reserve.hint, n);
+    return first < reserve.n_units ? first : free_run(0, n);
+}
+
+static void *take_reserved(size_t size)
+{
+    size_t n = units_of(size);
+    pthread_mutex_lock(&reserve.mutex);
+    size_t first = find_run(n);
+    for (size_t u = first; first < reserve.n_units && u < first + n; u++) {
+        if (reserve.state[u] == UNIT_USED)
+            memset(reserve.base + u * UNIT, 0, UNIT);
+        reserve.state[u] = UNIT_TAKEN;
+    }
+    if (first < reserve.n_units) {
+        reserve.hint = first + n;
+        reserve.n_taken += n;
+    }
+    pthread_mutex_unlock(&reserve.mutex);
+    return first < reserve.n_units ? reserve.base + first * UNIT : NULL;
+}
+
+static void give_reserved(void *memory, size_t size)
+{
+    size_t first = (size_t)((uint8_t *)memory - reserve.base) / UNIT, n = units_of(size);
+    pthread_mutex_lock(&reserve.mutex);
+    memset(reserve.state + first, UNIT_USED, n);
+    reserve.n_taken -= n;
+    if (first < reserve.hint)
+        reserve.hint = first;
+    pthread_mutex_unlock(&reserve.mutex);
+}
+
+void fr_pages_reserve(size_t size)
+{
+    size = size / FR_HUGE_PAGE * FR_HUGE_PAGE;
+    if (size == 0 || reserve.base)
+        return;
+    uint8_t *base = map_aligned(size);
+    (void)madvise(base, size, MADV_HUGEPAGE);
+    for (size_t at = 0; at < size; at += FR_PAGE)
+        base[at] = 0; /* a write brings the page */
+    reserve.n_units = size / UNIT;
+    reserve.state = fr_alloc(reserve.n_units, 1);
+    reserve.base = base;
+}
+
+size_t fr_pages_idle(void)
+{
+    pthread_mutex_lock(&reserve.mutex);
+    size_t units = reserve.n_units - reserve.n_taken;
+    pthread_mutex_unlock(&reserve.mutex);
+    return units * UNIT;
+}
+
+bool fr_pages_reserved(size_t size)
+{
+    if (!reserve.base)
+        return false;
+    pthread_mutex_lock(&reserve.mutex);
+    bool fits = find_run(units_of(size)) < reserve.n_units;
+    pthread_mutex_unlock(&reserve.mutex);
+    return fits;
+}
 
 void *fr_pages_take(size_t size, int huge)
 {
     if (size < MAPPED_MIN)
         return fr_alloc_aligned(CACHE_LINE, size);
-    size_t slack = huge ? FR_HUGE_PAGE - FR_PAGE : 0;
-    uint8_t *memory = mmap(NULL, size + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    FR_CHECK(memory != MAP_FAILED); /* memory refused: crash-only, as in fr_alloc */
-    if (huge) {
-        /* Only an aligned range becomes a huge page; what lies around it goes back. */
-        size_t before = (FR_HUGE_PAGE - (uintptr_t)memory % FR_HUGE_PAGE) % FR_HUGE_PAGE;
-        size_t end = (size + FR_PAGE - 1) / FR_PAGE * FR_PAGE;
-        if (before > 0)
-            FR_CHECK(munmap(memory, before) == 0);
-        memory += before;
-        if (slack > before)
-            FR_CHECK(munmap(memory + end, slack - before) == 0);
-    }
+    void *reserved = reserve.base ? take_reserved(size) : NULL;
+    if (reserved)
+        return reserved;
+    void *memory = huge ? map_aligned(size) : map(size);
     /* A refusal costs speed only. */
     (void)madvise(memory, size, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     return memory;
@@ -45,6 +165,10 @@ void fr_pages_give(void *memory, size_t size)
         free(memory);
         return;
     }
+    if (is_reserved(memory)) {
+        give_reserved(memory, size);
+        return;
+    }
     int rc = munmap(memory, size);
     FR_CHECK(rc == 0);
 }
@@ -54,6 +178,10 @@ void fr_pages_forget(void *memory, size_t from, size_t size)
     size_t begin = (from + FR_PAGE - 1) / FR_PAGE * FR_PAGE;
     if (size < MAPPED_MIN || begin >= size)
         return;
+    if (is_reserved(memory)) {
+        memset((uint8_t *)memory + begin, 0, size - begin);
+        return;
+    }
     int rc = madvise((uint8_t *)memory + begin, size - begin, MADV_DONTNEED);
     FR_CHECK(rc == 0);
 }

@@ -2,12 +2,22 @@
 #ifndef FR_STORE_PAGES_H
 #define FR_STORE_PAGES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 enum { FR_PAGE = 4096, FR_HUGE_PAGE = 2 << 20, FR_PIECE = 16 * 1024 };
 /* An extent is a huge page, of which each half has its pieces. */
 enum { FR_EXTENT = FR_HUGE_PAGE, FR_EXTENT_HALVES = 2, FR_HALF_PIECES = 64 };
+
+/* Takes `size` bytes from the system at once, in huge pages where it has them, for what is taken
+ * later: that memory costs no page faults, and stays the process's when it is given back. Before
+ * other threads take any. The first call with whole huge pages counts, later ones do nothing. */
+void fr_pages_reserve(size_t size);
+/* Bytes of the reserve that nobody has. */
+size_t fr_pages_idle(void);
+/* Whether so much comes from the reserve now. */
+bool fr_pages_reserved(size_t size);
 
 /* Zeroed, 64-byte aligned; pages are touched only when used, so taking a large piece costs no
  * pause. huge: huge pages are asked for; such memory is touched 2 MiB at a time. Refused memory

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "gate.h"
+#include "pages.h"
 #include "removed.h"
 #include "scan.h"
 #include "tables.h"
@@ -79,6 +80,7 @@ struct fr_store *fr_store_new(const struct fr_store_options *options)
     store->seed = options->seed;
     store->order = fr_order_of(0);
     store->pool = options->pool;
+    fr_pages_reserve(conf->memory_reserve);
     store->n_tables = options->n_tables;
     store->tables = fr_alloc(store->n_tables, sizeof(*store->tables));
     for (uint32_t t = 0; t < store->n_tables; t++)
@@ -163,6 +165,11 @@ uint64_t fr_store_limited_bytes(const struct fr_store *store)
         for (uint32_t s = 0; s < FR_SHARDS; s++)
             bytes += fr_shard_bytes(&store->tables[t].shards[s]);
     return bytes;
+}
+
+uint64_t fr_store_idle_bytes(void)
+{
+    return fr_pages_idle();
 }
 
 uint64_t fr_store_bytes(const struct fr_store *store)

@@ -43,7 +43,8 @@ void fr_trainer_measure_memory(struct fr_trainer *trainer, uint64_t now_ns)
         return;
     memory->measured_ns = now_ns ? now_ns : 1;
     uint64_t limit = trainer->conf->memory_limit, kept = fr_store_limited_bytes(trainer->store);
-    uint64_t resident = fr_resident_bytes(), others = resident > kept ? resident - kept : 0;
+    uint64_t resident = fr_resident_bytes(), own = kept + fr_store_idle_bytes();
+    uint64_t others = resident > own ? resident - own : 0;
     if (first)
         others += expected(trainer->conf);
     memory->others = others >= memory->others ? others : memory->others - (memory->others - others) / FALL_SHARE;

@@ -413,6 +413,7 @@ enum fr_status fr_trainer_step(struct fr_trainer *trainer, struct fr_err *err)
         trainer->lookout.next = NULL;
     } else {
         enum fr_status popped = fr_ring_pop(trainer->options.full, &item, (uint64_t)FR_TRAINER_WAIT_MS * 1000000);
+        trainer->run.wait_ns += fr_mono_ns(trainer->options.clock) - now_ns;
         if (popped == FR_EOF)
             trainer->ended = true;
         if (popped != FR_OK) {

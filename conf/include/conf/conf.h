@@ -218,9 +218,10 @@ struct fr_conf {
     struct fr_arena arena; /* of all that is pointed to */
     char model[FR_MODEL_MAX];
     char *state_dir;
-    uint64_t memory_limit; /* bytes; default 4GiB */
-    uint64_t row_memory;   /* bytes; 0: what memory_limit leaves */
-    uint64_t seed;         /* 1 */
+    uint64_t memory_limit;   /* bytes; default 4GiB */
+    uint64_t row_memory;     /* bytes; 0: what memory_limit leaves */
+    uint64_t memory_reserve; /* bytes taken at the start; 0 */
+    uint64_t seed;           /* 1 */
     /* secret of id -> key: its text (NULL: none) and the number it comes to (0: none) */
     char *key_seed;
     uint64_t key_seed_number;

@@ -84,6 +84,8 @@ enum fr_status fr_store_failure(struct fr_store *store, struct fr_err *err) FR_M
 void fr_store_limit(struct fr_store *store, uint64_t bytes);
 /* What the limit is for, as it lies in memory: all that is kept but sketches and sweeps. */
 uint64_t fr_store_limited_bytes(const struct fr_store *store);
+/* Bytes of memory_reserve that are nobody's yet: resident, and no one's need. Any thread. */
+uint64_t fr_store_idle_bytes(void);
 /* Between batches: clean entries leave until the limit holds. Returns how many bytes it is still
  * over: those are of epochs that are not folded, of the open one, or indexes. */
 uint64_t fr_store_relieve(struct fr_store *store);

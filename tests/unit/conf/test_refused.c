@@ -118,6 +118,7 @@ static const struct row rows[] = {
     {"a_sketch_without_min", "user: {dim: 8}", "user: {dim: 8, admit: {sketch: {bytes: 1MiB}}}"},
     {"a_sketch_beyond_its_counters", "user: {dim: 8}", "user: {dim: 8, admit: {sketch: {min: 16}}}"},
     {"a_sketch_of_fast_halves", "user: {dim: 8}", "user: {dim: 8, admit: {sketch: {min: 3, half_life: 999ms}}}"},
+    {"a_reserve_beyond_memory", "tables:", "memory_limit: 1GiB\nmemory_reserve: 800MiB\ntables:"},
     {"a_sketch_beyond_memory", "user: {dim: 8}", "user: {dim: 8, admit: {sketch: {min: 3, bytes: 3GiB}}}"},
     {"a_probability_of_zero", "user: {dim: 8}", "user: {dim: 8, admit: {probability: 0}}"},
     {"a_probability_above_one", "user: {dim: 8}", "user: {dim: 8, admit: {probability: 1.5}}"},

@@ -185,8 +185,9 @@ struct fr_trainer_run {
     uint64_t quarantined_records; /* dead-lettered for quarantined samples */
     uint64_t watermark_held;      /* batches whose event times go beyond it (watermark_step_max) */
     double last_loss;
-    /* Totals; the owner thread's, whose steps the pool shares. step_ns has all but the cut. */
-    uint64_t step_ns, plan_ns, forward_ns, backward_ns, update_ns, metrics_ns, cut_ns;
+    /* Totals; the owner thread's, whose steps the pool shares. step_ns has all but cuts and waits
+     * for batches. */
+    uint64_t step_ns, plan_ns, forward_ns, backward_ns, update_ns, metrics_ns, cut_ns, wait_ns;
     uint64_t cuts;
     uint64_t planned_beside, planned_in_vain; /* beside a device's step; of those, taken back */
     uint64_t sliced_beside;                   /* of those, behind slices that were due */
