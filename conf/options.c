@@ -102,7 +102,7 @@ const struct fr_option fr_options[] = {
         SIZE, "gpu_memory_limit", IN(fr_conf, gpu_memory_limit), 0, 64 * TIB, "0",
         "memory of the card for rows; those needed less are brought from the host's; 0: four fifths of what is free"),
     RANGED(DURATION, "epoch", IN(fr_conf, epoch_ms), 1, DAY, "1s", "time between cuts: durability and publishing"),
-    RANGED(DURATION, "heartbeat", IN(fr_conf, heartbeat_ms), 1, DAY, "10s", "an epoch at least this often, if empty"),
+    RANGED(DURATION, "heartbeat", IN(fr_conf, heartbeat_ms), 1, DAY, "10s", "an epoch at least this often, even empty"),
     RANGED(SIZE, "epoch_bytes_max", IN(fr_conf, epoch_bytes_max), 64 * KIB, TIB, NULL,
            "memory for changes that forces a cut", .computed = "memory_limit/16 to 64MiB, memory_limit/32 to 128MiB"),
     RANGED(SIZE, "unfolded_max", IN(fr_conf, unfolded_max), 64 * KIB, TIB, NULL,

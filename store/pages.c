@@ -4,8 +4,8 @@
  * threshold and takes the next one from the heap, with a memset of all of it. Huge pages gain some
  * 10 % on random access, and cost up to 2 MiB that nobody uses: the small do not ask for them.
  *
- * Where a reserve was made, it serves the large ones while it has room (first fit, in units): all of
- * it is touched and in huge pages from the start, which is what a page's first touch costs later.
+ * Where a reserve was made, it serves the large ones while it has room (first fit, in units): it is
+ * touched, in huge pages, from the start, so later nothing there costs a page's first touch.
  *
  * Thread: any. It keeps no freed memory but the reserve's. */
 #include "pages.h"
