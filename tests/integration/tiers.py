@@ -1,9 +1,10 @@
 """Tables larger than memory, against real Kafka.
 
-Lockstep: one stream with memory for all rows, for about a third and for about a tenth of them, the last with a drain and a kill -9 on the way: rows leave
-memory, and the private hashes are equal. Live: a daemon whose rows are more than its memory_limit trains to the end of the stream, and what it keeps
-resident stays within a tenth of the limit. Damaged: bits turn in every block of the cold store under a daemon that reads from it, and it ends with exit 3, the
-file's name and what to do, as often as it is started; with the bits turned back the run goes on, and its private hash is the same.
+Lockstep: one stream with memory for all rows, for about a third (and a memory_reserve) and for about a tenth of them, the last with a drain and a kill -9
+on the way: rows leave memory, and the private hashes are equal. Live: a daemon whose rows are more than its memory_limit trains to the end of the stream, and
+what it keeps resident stays within a tenth of the limit, with a memory_reserve and without. Damaged: bits turn in every block of the cold store under a daemon
+that reads from it, and it ends with exit 3, the file's name and what to do, as often as it is started; with the bits turned back the run goes on, and its
+private hash is the same.
 """
 import os
 import pathlib
@@ -85,8 +86,9 @@ def evicted(daemon):
     return sum(table["evictions"] for table in daemon.json("/status").get("tables", {}).values())
 
 
-def lockstep(work, kafka, name, row_memory, disturbed=False):
-    settings = [f"ingest.brokers={kafka.address}", f"state_dir={work.path / name}", f"export.topic={name}.delta", f"row_memory={row_memory}"]
+def lockstep(work, kafka, name, row_memory, disturbed=False, reserve=0):
+    settings = [f"ingest.brokers={kafka.address}", f"state_dir={work.path / name}", f"export.topic={name}.delta", f"row_memory={row_memory}",
+                f"memory_reserve={reserve}"]
     start = lambda **more: work.daemon(work.path / "lockstep.yaml", work.path / f"{name}.log", settings, **more)
     if disturbed:
         for stop, after in ((signal.SIGTERM, 20), (signal.SIGKILL, 40)):
@@ -155,11 +157,10 @@ def private_hash(state):
     return json.loads(tool("dump", "--private", "--state-dir", state)[1].strip().splitlines()[-1])["hash"]
 
 
-def live(work, kafka):
-    produce(kafka.address, "wide", ({"y": {"click": i % 2}, "f": {"id": i % WIDE}} for i in range(WIDE + WIDE // 8)))
+def live(work, kafka, name, reserve):
     limit = 256 << 20
-    settings = [f"ingest.brokers={kafka.address}", f"state_dir={work.path / 'live'}"]
-    daemon = work.daemon(work.path / "live.yaml", work.path / "live.log", settings)
+    settings = [f"ingest.brokers={kafka.address}", f"state_dir={work.path / name}", f"model={name}", f"export.topic={name}.delta", f"memory_reserve={reserve}"]
+    daemon = work.daemon(work.path / "live.yaml", work.path / f"{name}.log", settings)
     most = 0
 
     def done():
@@ -174,7 +175,7 @@ def live(work, kafka):
     assert tables["evictions"] > 0 and tables["resident"] < WIDE, tables
     assert most <= limit * 1.1, f"{most} bytes resident, memory_limit is {limit}"
     daemon.drain()
-    out = tool("verify", "--state-dir", work.path / "live", "--brokers", kafka.address, "--topic", "live.delta")[1]
+    out = tool("verify", "--state-dir", work.path / name, "--brokers", kafka.address, "--topic", f"{name}.delta")[1]
     assert out.strip().splitlines()[-1].startswith("verified:"), out
 
 
@@ -183,13 +184,15 @@ def main():
         (work.path / "lockstep.yaml").write_text(LOCKSTEP)
         (work.path / "live.yaml").write_text(LIVE)
         produce(kafka.address, "tiers", stream())
-        hashes = [lockstep(work, kafka, "all", 0), lockstep(work, kafka, "third", "2200KiB"), lockstep(work, kafka, "tenth", "700KiB", disturbed=True)]
+        hashes = [lockstep(work, kafka, "all", 0), lockstep(work, kafka, "third", "2200KiB", reserve="4MiB"), lockstep(work, kafka, "tenth", "700KiB", disturbed=True)]
         assert len(set(hashes)) == 1, hashes
         print(f"ok lockstep: private hash {hashes[0]} with memory for all, a third and a tenth of the rows")
         assert damaged(work, kafka) == hashes[0]
         print("ok damaged: refused by name until it is mended, and nothing is lost")
-        live(work, kafka)
-        print("ok live: memory_limit holds")
+        produce(kafka.address, "wide", ({"y": {"click": i % 2}, "f": {"id": i % WIDE}} for i in range(WIDE + WIDE // 8)))
+        live(work, kafka, "live", 0)
+        live(work, kafka, "reserved", "96MiB")
+        print("ok live: memory_limit holds, with and without a reserve")
     print("3 passed, 0 failed")
 
 
