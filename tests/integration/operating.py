@@ -130,10 +130,10 @@ class Cases:
 
         wait_until(lambda: seconds("thread").get("owner", 0) > 0 and all(seconds("phase").values()), "the owner's time and a cut")
         phases, threads = seconds("phase"), seconds("thread")
-        assert set(phases) == {"plan", "forward", "backward", "update", "metrics", "cut"}, phases
+        assert set(phases) == {"plan", "forward", "backward", "update", "metrics", "cut", "wait"}, phases
         assert {"ingest", "owner", "worker", "durable", "fold", "publish", "other"} <= set(threads) and threads["ingest"] > 0, threads
         step = float(re.search(r'freshet_step_seconds_total{model="timed"} (\S+)', daemon.get("/metrics")[1]).group(1))
-        assert sum(phases.values()) - phases["cut"] <= step, (phases, step)
+        assert sum(phases.values()) - phases["cut"] - phases["wait"] <= step, (phases, step)
         daemon.drain()
 
     def a_changed_model_is_refused_with_the_difference(self):
