@@ -19,8 +19,9 @@
 #endif
 
 enum {
-    PREFETCH_IDS = 12,  /* ids ahead when pooling */
-    PREFETCH_ROWS = 16, /* unique keys ahead when updating */
+    PREFETCH_IDS = 12,    /* ids ahead when pooling */
+    PREFETCH_SINGLE = 16, /* the same where each entry has one */
+    PREFETCH_ROWS = 16,   /* unique keys ahead when updating */
     PREFETCH_OCCURRENCES = 12,
     WEIGHTS = 16,       /* of rows of one value that are stepped together */
     PLAIN_DIM_MAX = 16, /* of rows whose loops are of fixed length */
@@ -120,16 +121,25 @@ static bool has_single_ids(const struct fr_gather *g)
     return other == 0 && !g->weights;
 }
 
-/* Without inner loops and foreseeing: the processor has many ids at work by itself. */
+/* Without inner loops: the processor has many ids of one value at work by itself. Of wider rows it
+ * has fewer, so what comes later is fetched, and the place where it goes, too. */
 FR_IN_LINE void gather_single(const struct fr_gather *g, uint32_t dim)
 {
     static const float nothing[PLAIN_DIM_MAX];
-    uint32_t begin = g->begin[g->entry_begin];
+    uint32_t begin = g->begin[g->entry_begin], n = g->entry_end - g->entry_begin;
     const uint32_t *restrict unique_of = g->unique_of + begin;
+    float *out_begin = g->out.values + g->entry_begin * g->out.ld;
     float scale = gather_scale(g, begin, begin + 1);
-    for (uint32_t s = 0; s < g->entry_end - g->entry_begin; s++) {
+    for (uint32_t s = 0; s < n; s++) {
+        if (dim > 1 && n - s > PREFETCH_SINGLE) {
+            const float *next = g->rows[unique_of[s + PREFETCH_SINGLE]];
+            next = next ? next + g->value_offset : nothing;
+            __builtin_prefetch(next);
+            __builtin_prefetch(next + dim - 1);
+            __builtin_prefetch(out_begin + (s + PREFETCH_SINGLE) * g->out.ld, 1);
+        }
         const float *row = g->rows[unique_of[s]], *restrict v = row ? row + g->value_offset : nothing;
-        float *restrict out = g->out.values + (g->entry_begin + s) * g->out.ld;
+        float *restrict out = out_begin + s * g->out.ld;
         for (uint32_t i = 0; i < dim; i++)
             out[i] = scale * v[i];
     }
