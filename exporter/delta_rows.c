@@ -1,14 +1,21 @@
 /* Rows of epochs in the order of delta records.
  *
  * An epoch's images come by hash, records go by key. Keys are spread evenly, so their first bits
- * say nearly where each belongs: one pass over the images counts the rows of every place, a second
- * one puts them there, and what shares a place is finished by insertion. Keys that somebody chose
- * may fill one place; these are sorted by radix (base/radix.h). Beside the rows this takes half a
- * byte a row, and the memory is kept from epoch to epoch: to clear fresh pages cost more than the
- * sorting (`freshet bench epochs`). Every step keeps the order of equal keys, so of several epochs
- * the newest image comes last and stays.
+ * say nearly where each belongs: one pass over the images counts the rows of every place, and a
+ * second one puts them there. Places are few, so that the processor can hold the line and the page
+ * that each is written at, and small, so that a place's rows stay in its core's cache while they
+ * are put in order by the bits that follow; what shares these, too, is finished by insertion. Keys
+ * that somebody chose may share many bits; such places are sorted by radix (base/radix.h).
  *
- * Thread: any; a room belongs to one. It does not look at values. */
+ * A row's single value is copied to its place, so that the writer finds those of neighbours
+ * together. Wider rows stay where they are in the epoch and the writer fetches them ahead; what
+ * copies of them gained and lost is in tests/bench/README.md.
+ *
+ * The memory is kept from epoch to epoch, since clearing fresh pages cost more than the sorting.
+ * Every step keeps the order of equal keys, so of several epochs the newest image comes last and
+ * stays.
+ *
+ * Thread: any; a room belongs to one. */
 #include "delta_rows.h"
 
 #include <stdlib.h>
@@ -17,17 +24,9 @@
 #include "base/check.h"
 #include "base/radix.h"
 
-enum { PLACE_ROWS = 8, PLACES_MAX = 1 << 17, INSERTION_MAX = 32, IMAGES_AHEAD = 24, ROWS_AHEAD = 16 };
-
-struct places {
-    unsigned bits; /* of a key; a table has so many places */
-    uint32_t *begins;
-};
-
-static size_t place_of(const struct places *places, uint32_t table, uint64_t key)
-{
-    return ((size_t)table << places->bits) + (places->bits ? key >> (64 - places->bits) : 0);
-}
+enum { PLACE_ROWS = 256, PLACE_BITS_MAX = 9, FINE_BITS_MAX = 12, INSERTION_MAX = 32, IMAGES_AHEAD = 24 };
+/* Of more rows than this, some must share more bits than insertion is good for. */
+enum { FINE_ROWS_MAX = INSERTION_MAX << FINE_BITS_MAX };
 
 static enum fr_status check_row(const struct fr_codec_settings *settings, const struct fr_epoch *epoch,
                                 const struct fr_image *image, struct fr_err *err)
@@ -57,19 +56,29 @@ static bool next_public(const struct fr_epoch *epoch, const uint8_t **at, struct
 
 /* ---- memory ---- */
 
-static void make_room(struct fr_export_room *room, size_t n, size_t n_places)
+static void make_places(const struct fr_codec_settings *settings, size_t n_images, struct fr_export_room *room)
 {
-    if (room->capacity < n) {
-        free(room->rows);
-        room->capacity = n + n / 4;
-        room->rows = fr_realloc(NULL, room->capacity, sizeof(*room->rows));
-    }
-    if (room->capacity_places < n_places + 1) {
+    room->bits = 0;
+    while (room->bits < PLACE_BITS_MAX && (size_t)settings->n_tables << (room->bits + 1) <= n_images / PLACE_ROWS)
+        room->bits++;
+    size_t n = (size_t)settings->n_tables << room->bits;
+    if (room->capacity_places < n + 1) {
         free(room->places);
-        room->capacity_places = n_places + 1;
+        room->capacity_places = n + 1;
         room->places = fr_realloc(NULL, room->capacity_places, sizeof(*room->places));
     }
-    memset(room->places, 0, (n_places + 1) * sizeof(*room->places));
+    memset(room->places, 0, (n + 1) * sizeof(*room->places));
+}
+
+static void make_rows(struct fr_export_room *room, size_t n)
+{
+    if (room->capacity >= n)
+        return;
+    free(room->rows);
+    free(room->singles);
+    room->capacity = n + n / 4;
+    room->rows = fr_realloc(NULL, room->capacity, sizeof(*room->rows));
+    room->singles = fr_realloc(NULL, room->capacity, sizeof(*room->singles));
 }
 
 void fr_export_room_release(struct fr_export_room *room)
@@ -77,25 +86,21 @@ void fr_export_room_release(struct fr_export_room *room)
     if (!room)
         return;
     free(room->rows);
+    free(room->singles);
     free(room->places);
     *room = (struct fr_export_room){0};
 }
 
-static struct places make_places(const struct fr_codec_settings *settings, size_t n_images, struct fr_export_room *room)
-{
-    size_t most = n_images / PLACE_ROWS < PLACES_MAX ? n_images / PLACE_ROWS : PLACES_MAX;
-    unsigned bits = 0;
-    while ((size_t)settings->n_tables << (bits + 1) <= most && settings->n_tables > 0)
-        bits++;
-    make_room(room, n_images, (size_t)settings->n_tables << bits);
-    return (struct places){bits, room->places};
-}
-
 /* ---- places ---- */
+
+static size_t place_of(const struct fr_export_room *room, uint32_t table, uint64_t key)
+{
+    return ((size_t)table << room->bits) + (room->bits ? key >> (64 - room->bits) : 0);
+}
 
 /* Counts the rows of each place where the next one begins. */
 static enum fr_status count_rows(const struct fr_codec_settings *settings, const struct fr_epoch *epoch,
-                                 const struct places *places, struct fr_err *err)
+                                 struct fr_export_room *room, struct fr_err *err)
 {
     const uint8_t *at = NULL;
     struct fr_image image;
@@ -103,36 +108,36 @@ static enum fr_status count_rows(const struct fr_codec_settings *settings, const
         enum fr_status status = check_row(settings, epoch, &image, err);
         if (status != FR_OK)
             return status;
-        places->begins[place_of(places, image.table, image.key) + 1]++;
+        room->places[place_of(room, image.table, image.key) + 1]++;
     }
     return FR_OK;
 }
 
-static void put_row(const struct places *places, const struct fr_delta_row *row, struct fr_delta_row *rows)
+/* Makes begins of n counts, and returns the largest of these. */
+static uint32_t sum_up(uint32_t *counts, size_t n)
 {
-    rows[places->begins[place_of(places, row->table, row->key)]++] = *row;
+    uint32_t largest = 0;
+    for (size_t i = 0; i < n; i++) {
+        largest = counts[i + 1] > largest ? counts[i + 1] : largest;
+        counts[i + 1] += counts[i];
+    }
+    return largest;
 }
 
-/* Every begin moves to its place's end. Places lie anywhere: a row waits until its own is there. */
-static void put_rows(const struct fr_epoch *epoch, const struct places *places, struct fr_delta_row *rows)
+/* Every begin moves to its place's end. */
+static void put_rows(const struct fr_codec_settings *settings, const struct fr_epoch *epoch,
+                     struct fr_export_room *room)
 {
-    struct fr_delta_row waiting[ROWS_AHEAD];
     const uint8_t *at = NULL;
     struct fr_image image;
-    size_t n = 0;
-    for (; next_public(epoch, &at, &image); n++) {
-        struct fr_delta_row *row = &waiting[n % ROWS_AHEAD];
-        if (n >= ROWS_AHEAD)
-            put_row(places, row, rows);
-        bool is_row = image.kind == FR_IMAGE_ROW;
-        *row = (struct fr_delta_row){.key = image.key,
-                                     .table = image.table,
-                                     .why = image.reason,
-                                     .values = is_row ? (const void *)(image.bytes + FR_ROW_IMAGE_HEAD) : NULL};
-        __builtin_prefetch(&rows[places->begins[place_of(places, row->table, row->key)]], 1);
+    while (next_public(epoch, &at, &image)) {
+        size_t index = room->places[place_of(room, image.table, image.key)]++;
+        const void *values = image.kind == FR_IMAGE_ROW ? image.bytes + FR_ROW_IMAGE_HEAD : NULL;
+        if (values && settings->tables[image.table].value_floats == 1)
+            values = memcpy(&room->singles[index], values, sizeof(float));
+        room->rows[index] =
+            (struct fr_delta_row){.key = image.key, .table = image.table, .why = image.reason, .values = values};
     }
-    for (size_t i = n > ROWS_AHEAD ? n - ROWS_AHEAD : 0; i < n; i++)
-        put_row(places, &waiting[i % ROWS_AHEAD], rows);
 }
 
 /* ---- within a place ---- */
@@ -164,6 +169,26 @@ static void sort_many(struct fr_delta_row *rows, size_t n)
     free(copy);
 }
 
+/* By the bits behind those of the place, of which each row has its own on average. */
+static void sort_place(const struct fr_export_room *room, struct fr_delta_row *rows, size_t n)
+{
+    struct fr_delta_row *from = room->rows + room->n_rows;
+    uint32_t begins[(1 << FINE_BITS_MAX) + 1] = {0};
+    unsigned bits = 1;
+    while (bits < FINE_BITS_MAX && (size_t)1 << bits < n)
+        bits++;
+    for (size_t i = 0; i < n; i++)
+        begins[(rows[i].key << room->bits >> (64 - bits)) + 1]++;
+    if (sum_up(begins, (size_t)1 << bits) > INSERTION_MAX) {
+        sort_many(rows, n);
+        return;
+    }
+    memcpy(from, rows, n * sizeof(*from));
+    for (size_t i = 0; i < n; i++)
+        rows[begins[from[i].key << room->bits >> (64 - bits)]++] = from[i];
+    sort_few(rows, n);
+}
+
 /* Of each key the last. */
 static size_t keep_newest(struct fr_delta_row *rows, size_t n)
 {
@@ -179,29 +204,28 @@ static size_t keep_newest(struct fr_delta_row *rows, size_t n)
 enum fr_status fr_export_rows(const struct fr_codec_settings *settings, const struct fr_epoch *epochs, size_t n,
                               struct fr_export_room *room, struct fr_err *err)
 {
-    size_t n_images = 0;
+    size_t n_images = 0, begin = 0;
     for (size_t e = 0; e < n; e++)
         n_images += epochs[e].n_images;
     FR_CHECK(n_images <= UINT32_MAX);
-    struct places places = make_places(settings, n_images, room);
+    make_places(settings, n_images, room);
     enum fr_status status = FR_OK;
     for (size_t e = 0; e < n && status == FR_OK; e++)
-        status = count_rows(settings, &epochs[e], &places, err);
+        status = count_rows(settings, &epochs[e], room, err);
     if (status != FR_OK)
         return status;
-    size_t n_places = (size_t)settings->n_tables << places.bits, begin = 0;
-    for (size_t p = 0; p < n_places; p++)
-        places.begins[p + 1] += places.begins[p];
+    size_t n_places = (size_t)settings->n_tables << room->bits, fullest = sum_up(room->places, n_places);
+    room->n_rows = room->places[n_places];
+    make_rows(room, room->n_rows + (fullest < FINE_ROWS_MAX ? fullest : FINE_ROWS_MAX));
     for (size_t e = 0; e < n; e++)
-        put_rows(&epochs[e], &places, room->rows);
+        put_rows(settings, &epochs[e], room);
     for (size_t p = 0; p < n_places; p++) {
-        size_t end = places.begins[p];
-        if (end - begin <= INSERTION_MAX)
-            sort_few(room->rows + begin, end - begin);
-        else
-            sort_many(room->rows + begin, end - begin);
+        size_t end = room->places[p];
+        if (end - begin > 1)
+            sort_place(room, room->rows + begin, end - begin);
         begin = end;
     }
-    room->n_rows = n > 1 ? keep_newest(room->rows, begin) : begin;
+    if (n > 1)
+        room->n_rows = keep_newest(room->rows, room->n_rows);
     return FR_OK;
 }

@@ -12,13 +12,16 @@
  * row, the model or the commit does not fit piece_max), or the sink's status. */
 enum fr_status fr_export_epoch(const struct fr_codec_settings *settings, const struct fr_epoch *epoch,
                                fr_delta_sink *sink, void *self, uint64_t *saturated, struct fr_err *err) FR_MUST_CHECK;
-/* Memory that one call leaves to the next: 24 bytes for each row of the largest epoch. Zeroed: none
- * yet. */
+/* Memory that one call leaves to the next: 24 bytes for each row of the largest epoch, 28 where it
+ * is of one value. Zeroed: none yet. */
 struct fr_export_room {
     struct fr_delta_row *rows;
-    size_t n_rows, capacity;
+    float *singles;  /* values of rows that have one */
+    size_t n_rows;   /* behind them is room to sort in */
+    size_t capacity; /* of both */
     uint32_t *places;
     size_t capacity_places;
+    unsigned bits; /* of a key; a table has so many places */
 };
 void fr_export_room_release(struct fr_export_room *room);
 /* Several consecutive epochs of one timeline and one head as one, the newest, with `from` the

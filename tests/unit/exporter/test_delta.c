@@ -285,6 +285,78 @@ FR_CASE(merged_epochs_have_the_newest_of_each_key_and_parameter)
     fr_buffer_release(&f.head);
 }
 
+enum { MIXED_KEYS = 2000, MIXED_EPOCHS = 40 };
+
+/* Of each key of a table the newest value, and how many rows of it were seen. */
+struct mixed {
+    float newest[2][MIXED_KEYS];
+    uint32_t seen[2][MIXED_KEYS];
+};
+
+/* Half of the keys share their first 52 bits. */
+static uint64_t mixed_key(uint64_t i)
+{
+    return i % 2 ? 0xabcdef0123456000 | i : fr_fmix64(i);
+}
+
+static enum fr_status compare_mixed(void *self, uint32_t partition, uint32_t piece, const void *bytes, size_t size)
+{
+    struct mixed *mixed = self;
+    struct fr_delta_record record;
+    (void)partition;
+    (void)piece;
+    assert_int_equal(fr_delta_read(bytes, size, &record, NULL), FR_OK);
+    for (uint32_t r = 0; record.kind == FR_DELTA_ROWS && r < record.rows.n_rows; r++) {
+        uint32_t table = record.rows.table.bytes[0] == 'i', i = 0;
+        float values[2] = {0};
+        while (i < MIXED_KEYS && mixed_key(i) != fr_load_u64(record.rows.keys + (size_t)r * 8))
+            i++;
+        assert_in_range(i, 0, MIXED_KEYS - 1);
+        assert_int_equal(record.rows.segments[0].dim, table ? 1 : 2);
+        fr_delta_segment_row(&record, 0, r, values);
+        assert_true(values[0] == mixed->newest[table][i]);
+        mixed->seen[table][i]++;
+    }
+    return FR_OK;
+}
+
+/* A table has one value a row, another two. Every epoch changes the first 50 keys and an eighth of
+ * the others; of the former all but the last values are too large for f16. */
+FR_CASE(each_row_has_the_newest_values_of_its_key_and_only_those_count_as_saturated)
+{
+    struct fixture f = {0};
+    fixture_settings(&f, "ctr");
+    f.tables[1].parts[0].dim = f.tables[1].value_floats = 1;
+    struct mixed *mixed = calloc(1, sizeof(*mixed));
+    struct fr_buffer bytes[MIXED_EPOCHS] = {{0}};
+    struct fr_epoch epochs[MIXED_EPOCHS];
+    for (uint64_t e = 0; e < MIXED_EPOCHS; e++) {
+        struct fr_stage stage;
+        stage_begin(&stage, 7 + e);
+        for (uint32_t t = 0; t < 2; t++)
+            for (uint64_t i = 0; i < MIXED_KEYS; i++) {
+                if (i >= 50 && (i + e) % 8 != 0)
+                    continue;
+                bool late = i >= 50 || e == MIXED_EPOCHS - 1;
+                mixed->newest[t][i] = (float)((i * 7 + e + t) % 2048);
+                stage_row(&stage, t, mixed_key(i), late ? mixed->newest[t][i] : 1e9f);
+            }
+        stage_sections(&stage, 1700000005000, false, false);
+        epochs[e] = encode(&stage, &bytes[e]);
+        fr_stage_release(&stage);
+    }
+    const struct fr_export_span span = {.epochs = epochs, .n = MIXED_EPOCHS};
+    uint64_t saturated = 0;
+    assert_int_equal(fr_export_span(&f.settings, &span, compare_mixed, mixed, &saturated, NULL), FR_OK);
+    assert_int_equal(saturated, 0);
+    for (uint32_t i = 0; i < MIXED_KEYS; i++)
+        assert_true(mixed->seen[0][i] == 1 && mixed->seen[1][i] == 1);
+    for (int e = 0; e < MIXED_EPOCHS; e++)
+        fr_buffer_release(&bytes[e]);
+    fr_buffer_release(&f.head);
+    free(mixed);
+}
+
 FR_CASE(images_that_do_not_fit_the_settings_are_corrupt)
 {
     for (int wrong = 0; wrong < 3; wrong++) {
@@ -312,6 +384,7 @@ int main(void)
         cmocka_unit_test(rows_come_in_the_order_of_their_keys_however_these_are_spread),
         cmocka_unit_test(every_commit_announces_the_snapshot_of_its_epoch_in_the_same_bytes_each_time),
         cmocka_unit_test(merged_epochs_have_the_newest_of_each_key_and_parameter),
+        cmocka_unit_test(each_row_has_the_newest_values_of_its_key_and_only_those_count_as_saturated),
         cmocka_unit_test(epoch_1_of_a_later_timeline_begins_with_a_rewind),
         cmocka_unit_test(images_that_do_not_fit_the_settings_are_corrupt),
     };
