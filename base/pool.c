@@ -27,7 +27,7 @@
 
 enum {
     WORKERS_MAX = 1024, /* far below what the gate's 15 bits hold */
-    SPIN_NS = 50000,
+    SPIN_NS = 25000,
     PAUSES_PER_CLOCK_READ = 32,
 };
 
