@@ -295,6 +295,12 @@ static void log_warnings(struct fr_buffer *warnings)
             fr_log(FR_LOG_WARN, "config", "warning", "text=%s", fr_log_quote(quoted, sizeof(quoted), line));
 }
 
+static enum fr_status check_machine(const struct fr_conf *conf, struct fr_err *err)
+{
+    enum fr_status status = fr_store_check_machine(conf, err);
+    return status == FR_OK && conf->device != FR_DEVICE_CUDA ? fr_graph_check_machine(conf, err) : status;
+}
+
 /* What the command line asks for with a configuration that loaded; the exit code. */
 static int go_on(struct fr_conf *conf, const struct arguments *arguments, struct fr_buffer *warnings)
 {
@@ -304,7 +310,7 @@ static int go_on(struct fr_conf *conf, const struct arguments *arguments, struct
     if (arguments->print_config) {
         fr_conf_print(conf, &text);
         fwrite(text.data, 1, text.size, stdout);
-    } else if (conf->device != FR_DEVICE_CUDA && fr_graph_check_machine(conf, &err) != FR_OK) {
+    } else if (check_machine(conf, &err) != FR_OK) {
         fprintf(stderr, "%s: %s\n", arguments->config, err.text);
         code = FR_EXIT_CONFIG;
     } else if (!fr_service_check_clients(conf, arguments->config, &text)) {

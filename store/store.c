@@ -4,8 +4,10 @@
  * plan, expire, cut or restore (files of those names). */
 #include "store/store.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/check.h"
 #include "gate.h"
@@ -70,6 +72,17 @@ static void release_table(struct fr_table *table)
     fr_admission_close(table);
     fr_sweep_close(table);
     fr_scan_close(table);
+}
+
+enum fr_status fr_store_check_machine(const struct fr_conf *conf, struct fr_err *err)
+{
+    uint64_t machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    if (conf->memory_reserve < machine)
+        return FR_OK;
+    return fr_err_set(err, FR_E_UNSUPPORTED,
+                      "memory_reserve: %" PRIu64 "B, but this machine has %" PRIu64
+                      "B in all: lower it, and memory_limit",
+                      conf->memory_reserve, machine);
 }
 
 struct fr_store *fr_store_new(const struct fr_store_options *options)

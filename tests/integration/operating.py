@@ -389,6 +389,11 @@ class Cases:
         done = subprocess.run([harness.BUILD / "daemon/freshetd", "--config", broken, "--check"], stderr=subprocess.PIPE, text=True)
         assert done.returncode == 2 and "did you mean `state_dir`" in done.stderr and "epoch" in done.stderr, done.stderr
 
+    def a_reserve_beyond_the_machine_exits_2(self):
+        done = subprocess.run([harness.BUILD / "daemon/freshetd", "--config", CONFIG, "--check", "--set", "memory_limit=64TiB", "--set", "memory_reserve=40TiB"],
+                              stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 2 and "memory_reserve: 43980465111040B, but this machine has" in done.stderr, done.stderr
+
     def run(self):
         names = [n for n in vars(Cases) if not n.startswith("_") and n not in ("daemon", "ledger_is_exact", "run")]
         run_cases(self, names)

@@ -45,6 +45,9 @@ struct fr_store_options {
 
 struct fr_store;
 
+/* FR_E_UNSUPPORTED: this machine has no memory for conf->memory_reserve, which fr_store_new would
+ * take all the same. */
+enum fr_status fr_store_check_machine(const struct fr_conf *conf, struct fr_err *err) FR_MUST_CHECK;
 struct fr_store *fr_store_new(const struct fr_store_options *options);
 void fr_store_free(struct fr_store *store);
 
