@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 
 #include "base/check.h"
+#include "base/log.h"
 
 enum { MAPPED_MIN = 256 * 1024, CACHE_LINE = 64, HUGE_EXTENTS_MIN = 4, UNIT = 64 << 10 };
 
@@ -112,15 +113,24 @@ static void give_reserved(void *memory, size_t size)
     pthread_mutex_unlock(&reserve.mutex);
 }
 
-void fr_pages_reserve(size_t size)
+static void touch_huge_page(void *context, size_t index, size_t worker)
+{
+    (void)worker;
+    uint8_t *page = (uint8_t *)context + index * FR_HUGE_PAGE;
+    for (size_t at = 0; at < FR_HUGE_PAGE; at += FR_PAGE)
+        page[at] = 0; /* a write brings it */
+}
+
+void fr_pages_reserve(size_t size, struct fr_pool *pool)
 {
     size = size / FR_HUGE_PAGE * FR_HUGE_PAGE;
     if (size == 0 || reserve.base)
         return;
     uint8_t *base = map_aligned(size);
     (void)madvise(base, size, MADV_HUGEPAGE);
-    for (size_t at = 0; at < size; at += FR_PAGE)
-        base[at] = 0; /* a write brings the page */
+    fr_log(FR_LOG_INFO, "store", "reserve", "bytes=%zu note=\"memory_reserve is being taken\"", size);
+    fr_pool_run(pool, size / FR_HUGE_PAGE, touch_huge_page, base);
+    fr_log(FR_LOG_INFO, "store", "reserved", "bytes=%zu", size);
     reserve.n_units = size / UNIT;
     reserve.state = fr_alloc(reserve.n_units, 1);
     reserve.base = base;

@@ -6,14 +6,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/pool.h"
+
 enum { FR_PAGE = 4096, FR_HUGE_PAGE = 2 << 20, FR_PIECE = 16 * 1024 };
 /* An extent is a huge page, of which each half has its pieces. */
 enum { FR_EXTENT = FR_HUGE_PAGE, FR_EXTENT_HALVES = 2, FR_HALF_PIECES = 64 };
 
 /* Takes `size` bytes from the system at once, in huge pages where it has them, for what is taken
- * later: that memory costs no page faults, and stays the process's when it is given back. Before
- * other threads take any. The first call with whole huge pages counts, later ones do nothing. */
-void fr_pages_reserve(size_t size);
+ * later: that memory costs no page faults, and stays the process's when it is given back. The pool
+ * touches it. Before other threads take any. The first call with whole huge pages counts, later
+ * ones do nothing. */
+void fr_pages_reserve(size_t size, struct fr_pool *pool);
 /* Bytes of the reserve that nobody has. */
 size_t fr_pages_idle(void);
 /* Whether so much comes from the reserve now. */

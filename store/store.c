@@ -93,7 +93,7 @@ struct fr_store *fr_store_new(const struct fr_store_options *options)
     store->seed = options->seed;
     store->order = fr_order_of(0);
     store->pool = options->pool;
-    fr_pages_reserve(conf->memory_reserve);
+    fr_pages_reserve(conf->memory_reserve, options->pool);
     store->n_tables = options->n_tables;
     store->tables = fr_alloc(store->n_tables, sizeof(*store->tables));
     for (uint32_t t = 0; t < store->n_tables; t++)

@@ -74,11 +74,13 @@ FR_CASE(large_memory_is_zeroed_and_aligned_to_huge_pages_when_they_are_asked_for
 FR_CASE(what_comes_from_the_reserve_is_zeroed_and_goes_back_to_it)
 {
     enum { RESERVE = 24 << 20, UNIT = 64 << 10 };
+    struct fr_pool *pool = fr_pool_new(2);
     assert_false(fr_pages_reserved(1));
-    fr_pages_reserve(1); /* less than a huge page */
+    fr_pages_reserve(1, pool); /* less than a huge page */
     assert_int_equal(fr_pages_idle(), 0);
-    fr_pages_reserve(RESERVE + 1);
-    fr_pages_reserve(2 * RESERVE);
+    fr_pages_reserve(RESERVE + 1, pool);
+    fr_pages_reserve(2 * RESERVE, pool);
+    fr_pool_free(pool);
     assert_int_equal(fr_pages_idle(), RESERVE);
 
     uint8_t *all = fr_pages_take(RESERVE, 0);
