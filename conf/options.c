@@ -88,7 +88,7 @@ const struct fr_option fr_options[] = {
     RANGED(SIZE, "row_memory", IN(fr_conf, row_memory), 0, 64 * TIB, "0",
            "at most so much of it for rows and indexes; 0: what is left"),
     RANGED(SIZE, "memory_reserve", IN(fr_conf, memory_reserve), 0, 64 * TIB, "0",
-           "of it, taken at the start in huge pages for rows and indexes: training meets no page faults"),
+           "part of `memory_limit` that rows and indexes get at the start, in huge pages: later without page faults"),
     RANGED(U64, "seed", IN(fr_conf, seed), 0, 18446744073709551615.0, "1", "of all initial weights", .top = TRAINING),
     CUSTOM("key_seed", "integer > 0, or text of at most 128 bytes", key_seed,
            "a secret that ids become keys with, for streams whose ids clients choose: without it they can know keys; "
@@ -98,9 +98,9 @@ const struct fr_option fr_options[] = {
     CUSTOM("device", "`auto`, `cpu`, `cuda` or `cuda:N`", device,
            "where the network runs; `auto`: on the first card, where plug-in, driver and card are there, else the CPU",
            .initial = "auto"),
-    RANGED(
-        SIZE, "gpu_memory_limit", IN(fr_conf, gpu_memory_limit), 0, 64 * TIB, "0",
-        "memory of the card for rows; those needed less are brought from the host's; 0: four fifths of what is free"),
+    RANGED(SIZE, "gpu_memory_limit", IN(fr_conf, gpu_memory_limit), 0, 64 * TIB, "0",
+           "memory of the card for rows; those that others need it less than are brought from the host's when they are "
+           "used; 0: four fifths of what is free at the start"),
     RANGED(DURATION, "epoch", IN(fr_conf, epoch_ms), 1, DAY, "1s", "time between cuts: durability and publishing"),
     RANGED(DURATION, "heartbeat", IN(fr_conf, heartbeat_ms), 1, DAY, "10s", "an epoch at least this often, even empty"),
     RANGED(SIZE, "epoch_bytes_max", IN(fr_conf, epoch_bytes_max), 64 * KIB, TIB, NULL,
@@ -174,9 +174,9 @@ const struct fr_option fr_options[] = {
     RANGED(DURATION, "ingest.future_max", IN(fr_conf, ingest.future_max_ms), 0, 3650 * DAY, "1h",
            "event times further beyond the Kafka timestamp, or (but in lockstep) beyond this host's clock when the "
            "record comes, are refused"),
-    RANGED(
-        DURATION, "ingest.watermark_step_max", IN(fr_conf, ingest.watermark_step_max_ms), 0, 3650 * DAY, "0",
-        "a batch raises the watermark by at most this; the first of a history from the median of its times; 0: no limit"),
+    RANGED(DURATION, "ingest.watermark_step_max", IN(fr_conf, ingest.watermark_step_max_ms), 0, 3650 * DAY, "0",
+           "a batch raises the watermark by at most this, whatever its event times; the first of a history from their "
+           "median; 0: no limit"),
     RANGED(
         REAL, "ingest.dense_max", IN(fr_conf, ingest.dense_max), FLT_MIN, FLT_MAX, "1e5",
         "a record with a larger number (its absolute value), as the network reads it (behind `clip` and `log1p`), is "
@@ -376,10 +376,10 @@ const struct fr_option fr_options[] = {
         "its output before the sigmoid; this or `prob`", .views = MODEL),
     CUSTOM("tasks.*.prob", "list of earlier tasks", task_prob,
            "its probability is the product of theirs (ESMM, Ma et al. 2018)", .views = MODEL),
-    CUSTOM(
-        "tasks.*.loss", "`logloss`, `none`, `mse`, `pairwise`, `focal` or `{focal: {gamma, alpha}}`", task_loss,
-        "`none`: measured only; `mse`: the score is the output; `pairwise`: order within a group, 65,536 pairs at most",
-        .initial = "logloss", .views = MODEL | TRAINING, .as = "focal"),
+    CUSTOM("tasks.*.loss", "`logloss`, `none`, `mse`, `pairwise`, `focal` or `{focal: {gamma, alpha}}`", task_loss,
+           "`none`: measured only; `mse`: the score is the output itself; `pairwise`: order within a group (at most "
+           "65,536 pairs of it)",
+           .initial = "logloss", .views = MODEL | TRAINING, .as = "focal"),
     RANGED(REAL, "tasks.*.loss.focal.gamma", IN(fr_conf_task, focal_gamma), 0, 10, "2",
            "how much well predicted samples count less (Lin et al. 2017)", .views = TRAINING),
     RANGED(REAL, "tasks.*.loss.focal.alpha", IN(fr_conf_task, focal_alpha), 0, 1, "0.25", "weight of positives",
