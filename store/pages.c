@@ -16,7 +16,6 @@
 #include <sys/mman.h>
 
 #include "base/check.h"
-#include "base/log.h"
 
 enum { MAPPED_MIN = 256 * 1024, CACHE_LINE = 64, HUGE_EXTENTS_MIN = 4, UNIT = 64 << 10 };
 
@@ -128,9 +127,7 @@ void fr_pages_reserve(size_t size, struct fr_pool *pool)
         return;
     uint8_t *base = map_aligned(size);
     (void)madvise(base, size, MADV_HUGEPAGE);
-    fr_log(FR_LOG_INFO, "store", "reserve", "bytes=%zu note=\"memory_reserve is being taken\"", size);
     fr_pool_run(pool, size / FR_HUGE_PAGE, touch_huge_page, base);
-    fr_log(FR_LOG_INFO, "store", "reserved", "bytes=%zu", size);
     reserve.n_units = size / UNIT;
     reserve.state = fr_alloc(reserve.n_units, 1);
     reserve.base = base;

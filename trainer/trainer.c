@@ -51,11 +51,16 @@ static void open_store(struct fr_trainer *trainer)
     const struct fr_trainer_options *options = &trainer->options;
     struct fr_store_table *tables = fr_alloc(options->conf->n_tables, sizeof(*tables));
     store_tables(options, tables);
+    uint64_t reserve = options->conf->memory_reserve;
+    if (reserve > 0)
+        fr_log(FR_LOG_INFO, "trainer", "reserve", "bytes=%" PRIu64 " note=\"memory_reserve is being taken\"", reserve);
     trainer->store = fr_store_new(&(struct fr_store_options){.n_tables = options->conf->n_tables,
                                                              .tables = tables,
                                                              .seed = options->conf->seed,
                                                              .pool = options->pool,
                                                              .conf = options->conf});
+    if (reserve > 0)
+        fr_log(FR_LOG_INFO, "trainer", "reserved", "bytes=%" PRIu64, reserve);
     free(tables);
     trainer->rows = fr_store_rows_new(trainer->store);
 }

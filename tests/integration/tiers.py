@@ -172,6 +172,7 @@ def live(work, kafka, name, reserve):
     wait_until(done, "all samples trained, beyond memory_limit")
     tables = daemon.json("/status")["tables"]["wide"]
     print(f"at most {most >> 20} MiB of {limit >> 20}; {tables['evictions']} rows left memory, {tables['resident']} of {WIDE} are there")
+    assert ("event=reserved bytes=100663296" in daemon.log()) == (reserve == "96MiB")
     assert tables["evictions"] > 0 and tables["resident"] < WIDE, tables
     assert most <= limit * 1.1, f"{most} bytes resident, memory_limit is {limit}"
     daemon.drain()
