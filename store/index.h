@@ -39,7 +39,7 @@ enum {
     FR_GROUP_PLACES = 12,
     FR_SHARD_BITS = 4,
     FR_SEGMENT_GROUPS = 1024,     /* of a segment that has just been split */
-    FR_SEGMENT_STEP = 256,        /* groups by which it grows */
+    FR_SEGMENT_STEP = 768,        /* groups by which it grows */
     FR_SEGMENT_GROUPS_MAX = 1792, /* at which it splits */
     FR_HOME_BITS = 10,            /* of a hash, which FR_SEGMENT_GROUPS homes tell apart */
     FR_TAG_BITS = 8,

@@ -1,16 +1,13 @@
 /* The first half of a plan: which keys a batch has. It changes nothing but the plan's scratch, so
  * it may run for the next batch while this one's rows are trained on.
  *
- * Three passes, each a barrier, on the occurrences of all tables.
+ * Two passes, each a barrier, on the occurrences of all tables.
  *
- * count (by unit: a slot, or a part of one): how many of its occurrences fall into each shard of
- * its table.
+ * scatter (by unit: a slot, or a part of one): one record per occurrence, behind one another by
+ * shard of their table, in the order of occurrences (stable counting sort).
  *
- * scatter (by unit): one record per occurrence into its shard's region; regions keep the order of
- * occurrences (stable counting sort).
- *
- * gather (by shard): distinct keys in order of first occurrence, with what their occurrences add up
- * to; then, ahead of the plan, those that are not in memory are read from the cold store (tier.c).
+ * gather (by shard, from unit to unit): distinct keys in order of first occurrence, with what their
+ * occurrences add up to; then, ahead of the plan, those that are not in memory are read from the cold store (tier.c).
  *
  * Shared columns have an entry per group of samples. An occurrence in one counts once per trained
  * sample of the group and is resolved once, so entries, counters and dirty keys come out as if
@@ -30,7 +27,7 @@
 
 enum { UNIT_OCCURRENCES = 8192 }; /* a slot with more is split */
 
-/* ---- layout, count, scatter ---- */
+/* ---- layout, scatter ---- */
 
 static void read_clicks(struct fr_plan *plan)
 {
@@ -58,14 +55,35 @@ static void sum_groups(struct fr_plan *plan)
     }
 }
 
+/* Adds the table's next unit, whose records lie in the order of its occurrences. */
+static void add_unit(struct fr_plan *plan, struct plan_unit unit)
+{
+    const struct fr_column *column = &plan->batch->columns[unit.slot];
+    struct plan_table *table = &plan->tables[plan->store->slots[unit.slot].table];
+    uint32_t base = plan->slot_base[unit.slot], number = (uint32_t)plan->n_units;
+    unit.ordinal = table->n_slots - 1;
+    unit.next = PLAN_NO_UNIT;
+    unit.at[0] = base + column->begin[unit.entry_begin];
+    unit.at[FR_SHARDS] = base + column->begin[unit.entry_end];
+    fr_plan_reserve_hashes(plan, unit.at[FR_SHARDS] - unit.at[0]);
+    fr_plan_add_unit(plan, unit);
+    if (table->first_unit == PLAN_NO_UNIT)
+        table->first_unit = number;
+    else
+        plan->units[table->last_unit].next = number;
+    table->last_unit = number;
+}
+
 static void lay_out(struct fr_plan *plan)
 {
     const struct fr_store *store = plan->store;
     const struct fr_batch *batch = plan->batch;
     plan->n_units = 0;
     bool shared = false;
-    for (uint32_t t = 0; t < store->n_tables; t++)
+    for (uint32_t t = 0; t < store->n_tables; t++) {
         plan->tables[t].n_occurrences = plan->tables[t].n_slots = 0;
+        plan->tables[t].first_unit = PLAN_NO_UNIT;
+    }
     for (uint32_t s = 0; s < store->n_slots; s++) {
         plan->slot_base[s] = 0;
         if (store->slots[s].table == FR_NO_INDEX)
@@ -76,7 +94,7 @@ static void lay_out(struct fr_plan *plan)
         plan->slot_base[s] = table->n_occurrences;
         FR_CHECK(n <= UINT32_MAX - table->n_occurrences);
         table->n_occurrences += n;
-        table->slot_end[table->n_slots++] = table->n_occurrences;
+        table->n_slots++;
         if (n == 0)
             continue;
         shared |= batch->columns[s].shared;
@@ -84,57 +102,13 @@ static void lay_out(struct fr_plan *plan)
         uint32_t step = n_entries / pieces + 1;
         for (uint32_t i = 0; i < n_entries; i += step) {
             uint32_t end = n_entries - i < step ? n_entries : i + step;
-            fr_plan_add_unit(plan, (struct plan_unit){.slot = s, .entry_begin = i, .entry_end = end});
+            add_unit(plan, (struct plan_unit){.slot = s, .entry_begin = i, .entry_end = end});
         }
     }
     if (shared)
         sum_groups(plan);
     for (uint32_t t = 0; t < store->n_tables; t++)
         fr_plan_reserve_table(plan, t);
-}
-
-static void count_unit(void *context, size_t index, size_t worker)
-{
-    (void)worker;
-    struct fr_plan *plan = context;
-    struct plan_unit *unit = &plan->units[index];
-    const struct fr_column *column = &plan->batch->columns[unit->slot];
-    uint32_t counts[FR_SHARDS] = {0};
-    for (uint32_t o = column->begin[unit->entry_begin]; o < column->begin[unit->entry_end]; o++)
-        counts[fr_shard_of(fr_order_hash(&plan->store->order, column->keys[o]))]++;
-    memcpy(unit->at, counts, sizeof(counts));
-}
-
-/* Counts become places: shard after shard, in it unit after unit (units are in slot and entry
- * order). */
-static void place_units(struct fr_plan *plan)
-{
-    const struct fr_store *store = plan->store;
-    for (uint32_t t = 0; t < store->n_tables; t++)
-        memset(plan->tables[t].begin, 0, sizeof(plan->tables[t].begin));
-    for (size_t u = 0; u < plan->n_units; u++) {
-        struct plan_table *table = &plan->tables[store->slots[plan->units[u].slot].table];
-        for (uint32_t s = 0; s < FR_SHARDS; s++) {
-            uint32_t count = plan->units[u].at[s];
-            plan->units[u].at[s] = table->begin[s + 1]; /* inside its shard, so far */
-            table->begin[s + 1] += count;
-        }
-    }
-    uint32_t records_max = 0;
-    for (uint32_t t = 0; t < store->n_tables; t++) {
-        uint32_t *begin = plan->tables[t].begin;
-        for (uint32_t s = 0; s < FR_SHARDS; s++) {
-            if (begin[s + 1] > records_max)
-                records_max = begin[s + 1];
-            begin[s + 1] += begin[s];
-        }
-    }
-    for (size_t u = 0; u < plan->n_units; u++) {
-        const struct plan_table *table = &plan->tables[store->slots[plan->units[u].slot].table];
-        for (uint32_t s = 0; s < FR_SHARDS; s++)
-            plan->units[u].at[s] += table->begin[s];
-    }
-    fr_plan_reserve_heads(plan, records_max);
 }
 
 static uint32_t throw_coin(const struct fr_plan *plan, const struct fr_table *table, const struct fr_column *column,
@@ -145,9 +119,25 @@ static uint32_t throw_coin(const struct fr_plan *plan, const struct fr_table *ta
     return fr_admission_falls(plan->store, table, plan->batch, begin, end, key) ? OCC_FALLS : 0;
 }
 
+/* Hashes the unit's occurrences and gives each shard of the table its part of the unit's records;
+ * at[shard] is where the next one of that shard goes. */
+static void divide_unit(const struct fr_plan *plan, struct plan_unit *unit, uint64_t *hashes, uint32_t at[FR_SHARDS])
+{
+    const struct fr_column *column = &plan->batch->columns[unit->slot];
+    const uint64_t *keys = column->keys + column->begin[unit->entry_begin];
+    uint32_t n = unit->at[FR_SHARDS] - unit->at[0], counts[FR_SHARDS] = {0};
+    for (uint32_t i = 0; i < n; i++) {
+        hashes[i] = fr_order_hash(&plan->store->order, keys[i]);
+        counts[fr_shard_of(hashes[i])]++;
+    }
+    for (uint32_t s = 0; s < FR_SHARDS; s++) {
+        at[s] = unit->at[s];
+        unit->at[s + 1] = unit->at[s] + counts[s];
+    }
+}
+
 static void scatter_unit(void *context, size_t index, size_t worker)
 {
-    (void)worker;
     struct fr_plan *plan = context;
     struct plan_unit *unit = &plan->units[index];
     const struct fr_store_slot *slot = &plan->store->slots[unit->slot];
@@ -155,18 +145,39 @@ static void scatter_unit(void *context, size_t index, size_t worker)
     const struct fr_table *table = &plan->store->tables[slot->table];
     struct plan_record *records = plan->tables[slot->table].records;
     bool coins = slot->admit && table->spec.gate.memory == FR_GATE_NOTHING;
-    uint32_t base = plan->slot_base[unit->slot];
+    uint32_t base = plan->slot_base[unit->slot], at[FR_SHARDS];
     uint32_t trained = OCC_TRAINS | (slot->admit ? OCC_COUNTS : 0) | (slot->touch ? OCC_TOUCHES : 0);
+    const uint64_t *hash = plan->workers[worker].hashes;
+    divide_unit(plan, unit, plan->workers[worker].hashes, at);
     for (uint32_t i = unit->entry_begin; i < unit->entry_end; i++) {
         bool trains = column->shared ? plan->groups[i].n_trained > 0 : plan->batch->role[i] == FR_ROLE_TRAIN;
         uint32_t entry = i | (column->shared ? OCC_SHARED : 0) | (trains ? trained : 0);
-        for (uint32_t o = column->begin[i]; o < column->begin[i + 1]; o++) {
-            uint64_t hash = fr_order_hash(&plan->store->order, column->keys[o]);
+        for (uint32_t o = column->begin[i]; o < column->begin[i + 1]; o++, hash++) {
             uint32_t falls = coins && trains ? throw_coin(plan, table, column, i, column->keys[o]) : 0;
-            records[unit->at[fr_shard_of(hash)]++] =
-                (struct plan_record){.hash = hash, .occurrence = base + o, .entry = entry | falls};
+            records[at[fr_shard_of(*hash)]++] =
+                (struct plan_record){.hash = *hash, .occurrence = base + o, .entry = entry | falls};
         }
     }
+}
+
+/* Where each shard's keys begin. */
+static void place_shards(struct fr_plan *plan)
+{
+    const struct fr_store *store = plan->store;
+    uint32_t records_max = 0;
+    for (uint32_t t = 0; t < store->n_tables; t++) {
+        uint32_t *begin = plan->tables[t].begin;
+        memset(begin, 0, sizeof(plan->tables[t].begin));
+        for (uint32_t u = plan->tables[t].first_unit; u != PLAN_NO_UNIT; u = plan->units[u].next)
+            for (uint32_t s = 0; s < FR_SHARDS; s++)
+                begin[s + 1] += plan->units[u].at[s + 1] - plan->units[u].at[s];
+        for (uint32_t s = 0; s < FR_SHARDS; s++) {
+            if (begin[s + 1] > records_max)
+                records_max = begin[s + 1];
+            begin[s + 1] += begin[s];
+        }
+    }
+    fr_plan_reserve_heads(plan, records_max);
 }
 
 /* ---- gather ---- */
@@ -195,31 +206,34 @@ static inline void add_occurrence(const struct fr_plan *plan, struct plan_key *k
     key->clicks += touches ? clicks : 0.0;
 }
 
-/* Distinct keys of n records, in order of first occurrence, and what their occurrences add up to.
- * The next new key stands behind the others already, with the hash sought: so an empty place and
- * one that has the key end a search alike, and no branch asks which it was, which no processor
+/* Distinct keys of a shard's records, in order of first occurrence, and what their occurrences add
+ * up to. The next new key stands behind the others already, with the hash sought: so an empty place
+ * and one that has the key end a search alike, and no branch asks which it was, which no processor
  * could foretell. */
-static uint32_t gather_keys(const struct fr_plan *plan, struct plan_record *records, uint32_t n, uint32_t *heads,
-                            struct plan_key *keys)
+static uint32_t gather_keys(const struct fr_plan *plan, const struct plan_table *table, uint32_t s, uint32_t *heads)
 {
-    uint32_t size = 16, bits = 4;
-    for (; size < 2 * n; size *= 2)
+    struct plan_key *keys = table->keys + table->begin[s];
+    uint32_t size = 16, bits = 4, n_keys = 0;
+    for (; size < 2 * (table->begin[s + 1] - table->begin[s]); size *= 2)
         bits++;
     memset(heads, UINT8_MAX, size * sizeof(*heads));
-    uint32_t n_keys = 0;
-    for (uint32_t r = 0; r < n; r++) {
-        uint64_t hash = records[r].hash;
-        uint32_t at = (uint32_t)((hash << FR_SHARD_BITS) >> (64 - bits));
-        keys[n_keys] = (struct plan_key){.hash = hash};
-        uint32_t k = smaller(heads[at], n_keys);
-        while (keys[k].hash != hash) {
-            at = (at + 1) & (size - 1);
-            k = smaller(heads[at], n_keys);
+    for (uint32_t u = table->first_unit; u != PLAN_NO_UNIT; u = plan->units[u].next) {
+        uint32_t end = plan->units[u].at[s + 1];
+        for (uint32_t r = plan->units[u].at[s]; r < end; r++) {
+            struct plan_record *record = &table->records[r];
+            uint64_t hash = record->hash;
+            uint32_t at = (uint32_t)((hash << FR_SHARD_BITS) >> (64 - bits));
+            keys[n_keys] = (struct plan_key){.hash = hash};
+            uint32_t k = smaller(heads[at], n_keys);
+            while (keys[k].hash != hash) {
+                at = (at + 1) & (size - 1);
+                k = smaller(heads[at], n_keys);
+            }
+            heads[at] = k;
+            n_keys += k == n_keys;
+            add_occurrence(plan, &keys[k], record->entry);
+            record->key = k;
         }
-        heads[at] = k;
-        n_keys += k == n_keys;
-        add_occurrence(plan, &keys[k], records[r].entry);
-        records[r].key = k;
     }
     return n_keys;
 }
@@ -229,12 +243,10 @@ static void gather_shard(void *context, size_t index, size_t worker)
     struct fr_plan *plan = context;
     uint32_t t = (uint32_t)(index / FR_SHARDS), s = (uint32_t)(index % FR_SHARDS);
     struct plan_table *table = &plan->tables[t];
-    uint32_t begin = table->begin[s], n = table->begin[s + 1] - begin;
     table->n_unique[s] = 0;
     table->fetched[s].n = 0;
-    if (n > 0)
-        table->n_unique[s] =
-            gather_keys(plan, table->records + begin, n, plan->workers[worker].heads, table->keys + begin);
+    if (table->begin[s + 1] > table->begin[s])
+        table->n_unique[s] = gather_keys(plan, table, s, plan->workers[worker].heads);
     if (plan->ahead && table->n_unique[s] > 0)
         fr_tier_fetch(plan, t, s);
 }
@@ -258,9 +270,8 @@ void fr_plan_look(struct fr_plan *plan, const struct fr_batch *batch, bool ahead
     plan->alone = alone;
     read_clicks(plan);
     lay_out(plan);
-    run(plan, plan->n_units, count_unit);
-    place_units(plan);
     run(plan, plan->n_units, scatter_unit);
+    place_shards(plan);
     run(plan, (size_t)store->n_tables * FR_SHARDS, gather_shard);
 }
 

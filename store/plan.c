@@ -221,14 +221,15 @@ static void publish_shard(struct fr_plan *plan, uint32_t t, uint32_t s)
         keys[u].n_occurrences = at; /* from here on: where its next occurrence goes */
         at += n;
     }
-    for (uint32_t r = table->begin[s], slot = 0; r < table->begin[s + 1]; r++) {
-        const struct plan_record *record = &table->records[r];
-        while (record->occurrence >= table->slot_end[slot])
-            slot++;
-        uint32_t place = keys[record->key].n_occurrences++;
-        out->unique_of[record->occurrence] = base + record->key;
-        out->occ[place] = record->occurrence;
-        out->occ_from[place] = slot << FR_ENTRY_BITS | (record->entry & OCC_ENTRY);
+    for (uint32_t i = table->first_unit; i != PLAN_NO_UNIT; i = plan->units[i].next) {
+        const struct plan_unit *unit = &plan->units[i];
+        for (uint32_t r = unit->at[s]; r < unit->at[s + 1]; r++) {
+            const struct plan_record *record = &table->records[r];
+            uint32_t place = keys[record->key].n_occurrences++;
+            out->unique_of[record->occurrence] = base + record->key;
+            out->occ[place] = record->occurrence;
+            out->occ_from[place] = unit->ordinal << FR_ENTRY_BITS | (record->entry & OCC_ENTRY);
+        }
     }
 }
 

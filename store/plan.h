@@ -70,8 +70,13 @@ _Static_assert(sizeof(struct plan_undo) == 32, "half a cache line");
 
 struct plan_unit {
     uint32_t slot, entry_begin, entry_end;
-    uint32_t at[FR_SHARDS]; /* counts, then where its next record of a shard goes */
+    uint32_t ordinal; /* of its slot among the table's */
+    uint32_t next;    /* unit of the table; PLAN_NO_UNIT: it is the last */
+    /* its records of a shard are at[shard] .. at[shard + 1] of the table's; before it is scattered
+     * all are at[0] .. at[FR_SHARDS] */
+    uint32_t at[FR_SHARDS + 1];
 };
+#define PLAN_NO_UNIT UINT32_MAX
 
 struct shard_before { /* a shard's numbers, for undo */
     size_t n_dirty;
@@ -87,11 +92,12 @@ struct plan_group { /* what the trained samples of a group add up to */
 struct plan_table {
     uint32_t n_occurrences;
     uint32_t n_slots;
-    uint32_t *slot_end; /* [n_slots] of the table: where their occurrences end */
+    uint32_t first_unit, last_unit;
     size_t capacity;
-    struct plan_record *records; /* [n_occurrences] by shard */
-    struct plan_key *keys;       /* a shard's keys begin where its records begin */
+    struct plan_record *records; /* [n_occurrences] by unit, in it by shard */
+    struct plan_key *keys;       /* [n_occurrences] by shard */
     struct plan_undo *undo;      /* [as keys] */
+    /* of a shard: its keys, and as occurrences are listed in struct fr_rows */
     uint32_t begin[FR_SHARDS + 1];
     uint32_t n_unique[FR_SHARDS];
     uint32_t unique_begin[FR_SHARDS];
@@ -100,8 +106,9 @@ struct plan_table {
     struct plan_fetched fetched[FR_SHARDS];
 };
 
-struct plan_worker { /* find-or-add table of gather: number of the key; none: UINT32_MAX */
-    uint32_t *heads;
+struct plan_worker {
+    uint32_t *heads;  /* find-or-add table of gather: number of the key; none: UINT32_MAX */
+    uint64_t *hashes; /* of a unit's occurrences */
 };
 
 struct fr_plan {
@@ -109,7 +116,7 @@ struct fr_plan {
     struct plan_table *tables;
     size_t n_units, capacity_units;
     struct plan_unit *units;
-    size_t n_workers, capacity_heads;
+    size_t n_workers, capacity_heads, capacity_hashes;
     struct plan_worker *workers;
     size_t capacity_groups;
     struct plan_group *groups; /* filled when some column is shared */
@@ -130,8 +137,10 @@ void fr_plan_look(struct fr_plan *plan, const struct fr_batch *batch, bool ahead
 /* Room for table t's n_occurrences; in plan->rows, for those of all tables. */
 void fr_plan_reserve_table(struct fr_plan *plan, uint32_t t);
 void fr_plan_reserve_rows(struct fr_plan *plan);
-/* Room for keys of at most records_max records in each worker's find-or-add table. */
+/* Room for keys of at most records_max records in each worker's find-or-add table; for the hashes
+ * of a unit. */
 void fr_plan_reserve_heads(struct fr_plan *plan, size_t records_max);
+void fr_plan_reserve_hashes(struct fr_plan *plan, size_t unit_max);
 void fr_plan_reserve_groups(struct fr_plan *plan, uint32_t n_groups);
 void fr_plan_reserve_samples(struct fr_plan *plan, uint32_t n_samples);
 void fr_plan_add_unit(struct fr_plan *plan, struct plan_unit unit);

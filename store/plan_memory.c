@@ -17,8 +17,6 @@ struct fr_plan *fr_plan_new(struct fr_store *store)
     struct fr_plan *plan = fr_alloc(1, sizeof(*plan));
     plan->store = store;
     plan->tables = fr_alloc(store->n_tables, sizeof(*plan->tables));
-    for (uint32_t t = 0; t < store->n_tables; t++)
-        plan->tables[t].slot_end = fr_alloc(store->n_slots, sizeof(*plan->tables[t].slot_end));
     plan->n_workers = fr_pool_workers(store->pool);
     plan->workers = fr_alloc(plan->n_workers, sizeof(*plan->workers));
     plan->slot_base = fr_alloc(store->n_slots + 1, sizeof(*plan->slot_base));
@@ -37,7 +35,6 @@ void fr_plan_free(struct fr_plan *plan)
     if (!plan)
         return;
     for (uint32_t t = 0; t < plan->store->n_tables; t++) {
-        free(plan->tables[t].slot_end);
         free(plan->tables[t].records);
         free(plan->tables[t].keys);
         free(plan->tables[t].undo);
@@ -46,8 +43,10 @@ void fr_plan_free(struct fr_plan *plan)
         for (uint32_t s = 0; s < FR_SHARDS; s++)
             fr_sketch_log_release(&plan->tables[t].sketched[s]);
     }
-    for (size_t w = 0; w < plan->n_workers; w++)
+    for (size_t w = 0; w < plan->n_workers; w++) {
         free(plan->workers[w].heads);
+        free(plan->workers[w].hashes);
+    }
     free(plan->workers);
     free(plan->slot_base);
     free(plan->groups);
@@ -61,7 +60,7 @@ size_t fr_plan_bytes(const struct fr_plan *plan)
 {
     size_t bytes = plan->capacity_units * sizeof(*plan->units) + plan->capacity_groups * sizeof(*plan->groups) +
                    plan->capacity_samples * sizeof(*plan->clicks) +
-                   plan->n_workers * plan->capacity_heads * sizeof(uint32_t);
+                   plan->n_workers * (plan->capacity_heads * sizeof(uint32_t) + plan->capacity_hashes * sizeof(uint64_t));
     for (uint32_t t = 0; t < plan->store->n_tables; t++) {
         bytes += plan->tables[t].capacity *
                  (sizeof(struct plan_record) + sizeof(struct plan_key) + sizeof(struct plan_undo));
@@ -156,6 +155,17 @@ void fr_plan_reserve_heads(struct fr_plan *plan, size_t records_max)
     for (size_t w = 0; w < plan->n_workers; w++) {
         free(plan->workers[w].heads);
         plan->workers[w].heads = fr_alloc(need, sizeof(uint32_t));
+    }
+}
+
+void fr_plan_reserve_hashes(struct fr_plan *plan, size_t unit_max)
+{
+    if (unit_max <= plan->capacity_hashes)
+        return;
+    plan->capacity_hashes = roomy(unit_max);
+    for (size_t w = 0; w < plan->n_workers; w++) {
+        free(plan->workers[w].hashes);
+        plan->workers[w].hashes = fr_alloc(plan->capacity_hashes, sizeof(uint64_t));
     }
 }
 
