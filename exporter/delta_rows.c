@@ -159,11 +159,11 @@ static void sort_many(struct fr_delta_row *rows, size_t n)
     struct fr_radix_item *items = fr_alloc(n, sizeof(*items)), *spare = fr_alloc(n, sizeof(*spare));
     struct fr_delta_row *copy = fr_alloc(n, sizeof(*copy));
     for (uint32_t i = 0; i < n; i++)
-        items[i] = (struct fr_radix_item){.low = rows[i].key, .index = i};
-    const struct fr_radix_item *order = fr_radix_sort(items, spare, (uint32_t)n);
+        items[i] = (struct fr_radix_item){.value = rows[i].key, .index = i};
+    fr_radix_sort_items(items, spare, (uint32_t)n);
     memcpy(copy, rows, n * sizeof(*copy));
     for (size_t i = 0; i < n; i++)
-        rows[i] = copy[order[i].index];
+        rows[i] = copy[items[i].index];
     free(items);
     free(spare);
     free(copy);

@@ -223,12 +223,12 @@ static enum fr_status write_chunk(struct fr_export_full *full)
     struct fr_radix_item *items = fr_alloc(n + 1, sizeof(*items)), *spare = fr_alloc(n + 1, sizeof(*spare));
     struct fr_delta_row *rows = fr_alloc(n + 1, sizeof(*rows));
     for (uint32_t i = 0; i < n; i++)
-        items[i] = (struct fr_radix_item){full->keys[i], full->table, i};
-    const struct fr_radix_item *order = n > 1 ? fr_radix_sort(items, spare, (uint32_t)n) : items;
+        items[i] = (struct fr_radix_item){full->keys[i], i};
+    fr_radix_sort_items(items, spare, (uint32_t)n);
     for (size_t i = 0; i < n; i++)
-        rows[i] = (struct fr_delta_row){.key = full->keys[order[i].index],
+        rows[i] = (struct fr_delta_row){.key = items[i].value,
                                         .table = full->table,
-                                        .values = (const void *)(full->values.data + order[i].index * width)};
+                                        .values = (const void *)(full->values.data + items[i].index * width)};
     enum fr_status status = fr_delta_stream_rows(full->stream, rows, n);
     free(items);
     free(spare);

@@ -38,17 +38,17 @@ struct cut_item {
 
 /* Of a shard. */
 struct cut_range {
-    struct fr_radix_item *items, *spare; /* room for its dirty keys */
-    uint8_t *begin, *end;                /* its images */
-    size_t n;                            /* images */
-    struct fr_carried_key *carried;      /* kept between cuts */
+    uint64_t *spare;                /* room for its dirty keys */
+    uint8_t *begin, *end;           /* its images */
+    size_t n;                       /* images */
+    struct fr_carried_key *carried; /* kept between cuts */
     size_t n_carried, capacity_carried;
 };
 
 struct fr_cut {
     const struct fr_store *store;
     uint64_t epoch, forgettable;
-    struct fr_radix_item *items; /* two for each dirty key */
+    uint64_t *spare; /* [capacity] of all shards */
     size_t capacity;
     struct cut_range *ranges; /* [n_tables * FR_SHARDS] */
     struct fr_carried_key *carried;
@@ -69,7 +69,7 @@ void fr_cut_free(struct fr_cut *cut)
         return;
     for (size_t i = 0; i < (size_t)cut->store->n_tables * FR_SHARDS; i++)
         free(cut->ranges[i].carried);
-    free(cut->items);
+    free(cut->spare);
     free(cut->ranges);
     free(cut->carried);
     free(cut);
@@ -80,7 +80,7 @@ size_t fr_cut_bytes(const struct fr_cut *cut)
     size_t carried = cut->capacity_carried;
     for (size_t i = 0; i < (size_t)cut->store->n_tables * FR_SHARDS; i++)
         carried += cut->ranges[i].capacity_carried;
-    return cut->capacity * sizeof(*cut->items) + carried * sizeof(*cut->carried);
+    return cut->capacity * sizeof(*cut->spare) + carried * sizeof(*cut->carried);
 }
 
 /* What the epoch says about an entry; settles its flags for the next epoch. The caller buries dead
@@ -113,16 +113,16 @@ static struct cut_item settle_entry(struct fr_shard *shard, uint32_t number, uin
     return item;
 }
 
-/* The shard's dirty keys in order of their hashes; the list is empty then. */
-static const struct fr_radix_item *take_dirty(struct fr_shard *shard, const struct cut_range *range, size_t *n)
+/* The shard's dirty keys in order of their hashes, in the list that is empty from here on. What is
+ * put there while they are cut takes the places of those that have been. */
+static const uint64_t *take_dirty(struct fr_shard *shard, const struct cut_range *range, size_t *n)
 {
     FR_CHECK(shard->n_dirty <= UINT32_MAX);
     *n = shard->n_dirty;
-    for (size_t i = 0; i < *n; i++)
-        range->items[i] = (struct fr_radix_item){.low = shard->dirty[i]};
+    fr_radix_sort(shard->dirty, range->spare, (uint32_t)*n);
     shard->n_dirty = 0;
     shard->dirty_bytes = 0;
-    return fr_radix_sort(range->items, range->spare, (uint32_t)*n);
+    return shard->dirty;
 }
 
 static void carry(struct fr_carried_key **keys, size_t *n, size_t *capacity, const struct fr_carried_key *key)
@@ -201,16 +201,16 @@ static void cut_shard(void *context, size_t index, size_t worker)
     struct cut_range *range = &cut->ranges[index];
     uint32_t numbers[ROW_AHEAD]; /* nothing moves before the last is written */
     size_t n;
-    const struct fr_radix_item *items = take_dirty(shard, range, &n);
+    const uint64_t *hashes = take_dirty(shard, range, &n);
     for (size_t i = 0; i < n + ROW_AHEAD; i++) {
         if (i + GROUP_AHEAD - ROW_AHEAD < n)
-            fr_index_prefetch(&shard->index, items[i + GROUP_AHEAD - ROW_AHEAD].low);
+            fr_index_prefetch(&shard->index, hashes[i + GROUP_AHEAD - ROW_AHEAD]);
         if (i + ENTRY_AHEAD - ROW_AHEAD < n)
-            fr_index_prefetch_entry(&shard->index, &shard->entries, items[i + ENTRY_AHEAD - ROW_AHEAD].low);
+            fr_index_prefetch_entry(&shard->index, &shard->entries, hashes[i + ENTRY_AHEAD - ROW_AHEAD]);
         if (i >= ROW_AHEAD)
-            cut_key(cut, index, items[i - ROW_AHEAD].low, numbers[i % ROW_AHEAD]);
+            cut_key(cut, index, hashes[i - ROW_AHEAD], numbers[i % ROW_AHEAD]);
         if (i < n) {
-            numbers[i % ROW_AHEAD] = fr_shard_find(shard, items[i].low);
+            numbers[i % ROW_AHEAD] = fr_shard_find(shard, hashes[i]);
             prefetch_row(table, shard, numbers[i % ROW_AHEAD]);
         }
     }
@@ -257,21 +257,20 @@ static uint8_t *take_room(struct fr_cut *cut, struct fr_stage *stage)
         total += n;
         bytes += n * image_room(&store->tables[i / FR_SHARDS]);
     }
-    if (2 * total > cut->capacity) {
-        free(cut->items);
-        cut->capacity = 2 * total + total / 2;
-        cut->items = fr_alloc(cut->capacity, sizeof(*cut->items));
+    if (total > cut->capacity) {
+        free(cut->spare);
+        cut->capacity = total + total / 2;
+        cut->spare = fr_alloc(cut->capacity, sizeof(*cut->spare));
     }
     uint8_t *begin = fr_stage_reserve(stage, bytes), *at = begin;
-    struct fr_radix_item *items = cut->items;
+    uint64_t *spare = cut->spare;
     for (size_t i = 0; i < n_shards; i++) {
         size_t n = store->tables[i / FR_SHARDS].shards[i % FR_SHARDS].n_dirty;
         struct cut_range *range = &cut->ranges[i];
-        range->items = items;
-        range->spare = items + n;
+        range->spare = spare;
         range->begin = range->end = at;
         range->n = range->n_carried = 0;
-        items += 2 * n;
+        spare += n;
         at += n * image_room(&store->tables[i / FR_SHARDS]);
     }
     return begin;

@@ -23,9 +23,9 @@ struct fr_buried {
 };
 
 /* What a changed key takes until its epoch is durable, beside the bytes of its image: the
- * image's head, its hash in a list that doubles, and what the cut sorts it with, two items and
- * half of one to spare (cut.c). */
-enum { FR_DIRTY_KEY_BYTES = FR_IMAGE_HEAD + 2 * 8 + 5 * 16 / 2 };
+ * image's head, its hash in a list that doubles, and what the cut sorts it with, with half as much
+ * to spare (cut.c). */
+enum { FR_DIRTY_KEY_BYTES = FR_IMAGE_HEAD + 2 * 8 + 3 * 8 / 2 };
 
 struct fr_shard {
     /* a cache line of its own: neighbours belong to other workers */

@@ -3,8 +3,8 @@
  * The layout (docs/state.md) is plain: a head, images in ascending (table, hash) of the state's
  * keyed order, sections in ascending name. Nothing in it depends on the order in which images were
  * staged, on addresses, time or padding: equal sets and salts give equal bytes, and so equal
- * digests. What the cut ordered stands in its place already; loose images are sorted (base/radix.h
- * over (table, hash) with an index) and moved behind.
+ * digests. What the cut ordered stands in its place already; loose images are sorted and moved
+ * behind.
  *
  * Invariants: a parsed epoch was checked whole, so iterating it cannot fail.
  *
@@ -16,7 +16,6 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "base/radix.h"
 #include "epoch_layout.h"
 
 static void put(uint8_t **at, const void *bytes, size_t size)
@@ -33,33 +32,34 @@ static bool hash_less(uint32_t table_a, uint64_t hash_a, uint32_t table_b, uint6
     return table_a != table_b ? table_a < table_b : hash_a < hash_b;
 }
 
+struct loose_image {
+    uint64_t hash;
+    struct fr_image image;
+};
+
+static int compare_loose(const void *left, const void *right)
+{
+    const struct loose_image *a = left, *b = right;
+    if (hash_less(a->image.table, a->hash, b->image.table, b->hash))
+        return -1;
+    return hash_less(b->image.table, b->hash, a->image.table, a->hash);
+}
+
 /* Puts the loose images into ascending (table, hash). */
 static void sort_loose(struct fr_stage *stage, const struct fr_order *order)
 {
     size_t n = stage->n_loose;
     if (n == 0)
         return;
-    FR_CHECK(n <= UINT32_MAX / sizeof(struct fr_image));
-    struct fr_radix_item *items = fr_arena_take(&stage->arena, n * sizeof(*items));
-    bool sorted = true;
-    for (uint32_t i = 0; i < n; i++) {
-        const struct fr_image *image = &stage->loose[i];
-        items[i] = (struct fr_radix_item){fr_order_hash(order, image->key), image->table, i};
-        sorted = sorted && (i == 0 || hash_less(items[i - 1].high, items[i - 1].low, items[i].high, items[i].low));
-    }
-    if (sorted)
-        return;
-    struct fr_radix_item *spare = fr_arena_take(&stage->arena, n * sizeof(*spare));
-    struct fr_image *copy = fr_arena_take(&stage->arena, n * sizeof(*copy));
-    items = fr_radix_sort(items, spare, (uint32_t)n);
-    memcpy(copy, stage->loose, n * sizeof(*copy));
-    bool each_key_once = true;
+    struct loose_image *sorted = fr_arena_take(&stage->arena, n * sizeof(*sorted));
+    for (size_t i = 0; i < n; i++)
+        sorted[i] = (struct loose_image){fr_order_hash(order, stage->loose[i].key), stage->loose[i]};
+    qsort(sorted, n, sizeof(*sorted), compare_loose);
     for (size_t i = 0; i < n; i++) {
-        stage->loose[i] = copy[items[i].index];
-        each_key_once =
-            each_key_once && (i == 0 || hash_less(items[i - 1].high, items[i - 1].low, items[i].high, items[i].low));
+        bool each_key_once = i == 0 || compare_loose(&sorted[i - 1], &sorted[i]) < 0;
+        FR_CHECK(each_key_once);
+        stage->loose[i] = sorted[i].image;
     }
-    FR_CHECK(each_key_once);
 }
 
 /* ---- encode ---- */

@@ -1,20 +1,18 @@
-/* Sorting of many (high, low) pairs: a radix sort by most significant digits in linear time,
- * stable, with one spare array. Digits that are equal everywhere are skipped, so a high word of
- * few values costs little. Thread: any, no state. */
+/* Sorting of many 64-bit numbers, alone or with what they stand for: a radix sort by most
+ * significant digits in linear time, stable, with one spare array. Thread: any, no state. */
 #ifndef FR_BASE_RADIX_H
 #define FR_BASE_RADIX_H
 
 #include <stdint.h>
 
 struct fr_radix_item {
-    uint64_t low;
-    uint32_t high;
-    uint32_t index; /* the caller's: which thing this is */
+    uint64_t value;
+    uint64_t index; /* the caller's: which thing this is */
 };
-_Static_assert(sizeof(struct fr_radix_item) == 16, "four items to a cache line");
+_Static_assert(sizeof(struct fr_radix_item) == 2 * sizeof(uint64_t), "sorted as two words");
 
-/* Sorts n items by (high, low), with `spare` as large; returns where the result is: items or
- * spare. */
-struct fr_radix_item *fr_radix_sort(struct fr_radix_item *items, struct fr_radix_item *spare, uint32_t n);
+/* Sorts n of them by value, ascending, with `spare` as large. */
+void fr_radix_sort(uint64_t *values, uint64_t *spare, uint32_t n);
+void fr_radix_sort_items(struct fr_radix_item *items, struct fr_radix_item *spare, uint32_t n);
 
 #endif
