@@ -2,11 +2,11 @@
  *
  * Extendible hashing (Fagin, Nievergelt, Pippenger, Strong 1979): a directory over the bits below
  * the shard's names the segment, so the shard grows by one small segment at a time and never
- * pauses. A segment doubles until it has 64 KiB, then grows by a quarter of that three times, then
- * splits: partial expansions (Larson 1980) keep three quarters of the places in use, where doubling
- * keeps a half. How full is too full depends on the place in the key space, so that segments, which
- * are filled alike, do not grow together. When rows went, neighbours merge and the memory goes
- * back.
+ * pauses. A segment doubles until it has 64 KiB, then grows by three quarters of that once, then
+ * splits: partial expansions (Larson 1980). Three steps of a quarter each would take 2.5 bytes a
+ * key less and move four keys instead of one for each that comes. How full is too full depends on
+ * the place in the key space, so that segments, which are filled alike, do not grow together. When
+ * rows went, neighbours merge and the memory goes back.
  *
  * In a segment there are groups of one cache line: 12 tags and 12 numbers, compared with one
  * instruction (SwissTable, Benzaquen et al., Abseil 2017; groups that are lines: F14, Bronson and
@@ -15,13 +15,13 @@
  * Probing goes group by group, wrapping in the segment; it ends at the first group that has an
  * empty tag. An entry erased from a group without one leaves "deleted".
  *
- * For each key that comes, some four are moved by steps of growth and two by splits. A step reads
+ * For each key that comes, one is moved by a step of growth and two by splits. A step reads
  * no entries, each of which would be a miss of the cache: a place says how many groups behind its
  * home it is, and a tag is the eight bits of the hash that follow the home's ten, so that home and
  * tag give the 18 bits behind those of the segment. A split needs one bit more, and does read them.
  *
  * The hash is the state's keyed order (base/order.h): nobody can choose keys that crowd one
- * segment. Hashes stand in the entries (entries.h); a place takes 5.3 bytes, a key about 7.2.
+ * segment. Hashes stand in the entries (entries.h); a place takes 5.3 bytes, a key about 9.7.
  *
  * Owner: one worker at a time; any number may look up while nothing changes. It does not know
  * tables, rows or policies. */

@@ -7,7 +7,8 @@
  * shard of their table, in the order of occurrences (stable counting sort).
  *
  * gather (by shard, from unit to unit): distinct keys in order of first occurrence, with what their
- * occurrences add up to; then, ahead of the plan, those that are not in memory are read from the cold store (tier.c).
+ * occurrences add up to; then, ahead of the plan, those that are not in memory are read from the
+ * cold store (tier.c).
  *
  * Shared columns have an entry per group of samples. An occurrence in one counts once per trained
  * sample of the group and is resolved once, so entries, counters and dirty keys come out as if

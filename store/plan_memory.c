@@ -58,9 +58,10 @@ void fr_plan_free(struct fr_plan *plan)
 
 size_t fr_plan_bytes(const struct fr_plan *plan)
 {
-    size_t bytes = plan->capacity_units * sizeof(*plan->units) + plan->capacity_groups * sizeof(*plan->groups) +
-                   plan->capacity_samples * sizeof(*plan->clicks) +
-                   plan->n_workers * (plan->capacity_heads * sizeof(uint32_t) + plan->capacity_hashes * sizeof(uint64_t));
+    size_t bytes =
+        plan->capacity_units * sizeof(*plan->units) + plan->capacity_groups * sizeof(*plan->groups) +
+        plan->capacity_samples * sizeof(*plan->clicks) +
+        plan->n_workers * (plan->capacity_heads * sizeof(uint32_t) + plan->capacity_hashes * sizeof(uint64_t));
     for (uint32_t t = 0; t < plan->store->n_tables; t++) {
         bytes += plan->tables[t].capacity *
                  (sizeof(struct plan_record) + sizeof(struct plan_key) + sizeof(struct plan_undo));
