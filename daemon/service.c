@@ -324,6 +324,7 @@ static void open_trainer(struct fr_service *service)
         .free_stages = service->free_stages,
         .fold_wanted = &service->fold_wanted,
         .heartbeats = &service->delta_checked,
+        .epoch_wanted = &service->epoch_wanted,
         .dense_wanted = &service->snapshots.dense_wanted,
         .waits_for = &service->waits_for,
         .freshness = service->freshness,

@@ -252,12 +252,20 @@ static enum fr_status check_delta(struct fr_service *service, struct fr_err *err
     return fr_publisher_check(service->publisher, err);
 }
 
+static void look_at_publisher(struct fr_service *service, struct fr_publisher_status *out)
+{
+    fr_publisher_get_status(service->publisher, out);
+    atomic_store(&service->epoch_wanted, out->epoch_wanted);
+}
+
 enum fr_status fr_step_publish(struct fr_service *service, struct fr_err *err)
 {
     if (atomic_load(&service->abandon))
         return FR_EOF;
+    struct fr_publisher_status publisher;
     if (!atomic_load(&service->delta_checked)) {
         enum fr_status status = try_again(service, &service->delta_retry, "publisher", check_delta, err);
+        look_at_publisher(service, &publisher); /* before the stream can end */
         atomic_store(&service->delta_checked, status == FR_OK);
         if (status == FR_OK)
             fr_publisher_offer(service->publisher, atomic_load(&service->publishable));
@@ -265,8 +273,7 @@ enum fr_status fr_step_publish(struct fr_service *service, struct fr_err *err)
     }
     enum fr_status status = fr_publisher_step(service->publisher, 20, err);
     /* after each turn of at most 20 ms: the precision of the stage `published` */
-    struct fr_publisher_status publisher;
-    fr_publisher_get_status(service->publisher, &publisher);
+    look_at_publisher(service, &publisher);
     fr_freshness_published(service->freshness, publisher.acked, fr_wall_ms(service->clock));
     if (publisher.acked > service->published) {
         service->published = publisher.acked;

@@ -143,8 +143,11 @@ static enum fr_status acknowledge(struct fr_service *service, struct fr_err *err
 
 enum fr_status fr_step_upkeep(struct fr_service *service, struct fr_err *err)
 {
-    if (atomic_load(&service->abandon))
+    if (atomic_load(&service->abandon)) {
+        /* the last of a drain; when it fails the mark is older, and a start looks at the topic */
+        (void)acknowledge(service, err);
         return FR_EOF;
+    }
     struct look at;
     char text[256] = "";
     look(service, &at);

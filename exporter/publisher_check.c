@@ -351,7 +351,7 @@ static enum fr_status want_rebase(struct look *look, struct fr_err *err)
     publisher->rebase.wanted = true;
     publisher->rebase.sent = false;
     publisher->rebase.above = above;
-    publisher->tally.rebasing = true;
+    fr_publisher_tell_rebase(publisher, &look->durable);
     fr_log(FR_LOG_WARN, "publisher", "rebase",
            "topic=%s timeline=%" PRIu64 " journal_first=%" PRIu64
            " note=\"the topic does not hold what a new replica begins with; it is filled with the whole state\"",

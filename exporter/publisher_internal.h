@@ -181,6 +181,8 @@ enum fr_status fr_publisher_check_gaps(struct fr_publisher *publisher, struct fr
  * begin yet. */
 enum fr_status fr_publisher_load_rebase(struct fr_publisher *publisher, fr_delta_sink *keep,
                                         struct fr_err *err) FR_MUST_CHECK;
+/* Says whether a fold, and a later epoch, are waited for. */
+void fr_publisher_tell_rebase(struct fr_publisher *publisher, const struct fr_durable_status *durable);
 void fr_publisher_end_rebase(struct fr_publisher *publisher); /* acknowledged, or not needed */
 
 /* publisher_rewind.c. A new timeline is to be told: whether a snapshot is asked for; *resume: the

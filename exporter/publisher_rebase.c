@@ -21,7 +21,14 @@ void fr_publisher_end_rebase(struct fr_publisher *publisher)
     fr_export_full_close(publisher->rebase.full);
     publisher->rebase.full = NULL;
     publisher->rebase.wanted = publisher->rebase.sent = false;
-    publisher->tally.rebasing = publisher->tally.fold_wanted = false;
+    publisher->tally.rebasing = publisher->tally.fold_wanted = publisher->tally.epoch_wanted = false;
+}
+
+void fr_publisher_tell_rebase(struct fr_publisher *publisher, const struct fr_durable_status *durable)
+{
+    publisher->tally.rebasing = true;
+    publisher->tally.fold_wanted = durable->folded <= publisher->rebase.above;
+    publisher->tally.epoch_wanted = durable->epoch <= publisher->rebase.above;
 }
 
 static enum fr_status begin(struct fr_publisher *publisher, struct fr_err *err)
@@ -29,7 +36,7 @@ static enum fr_status begin(struct fr_publisher *publisher, struct fr_err *err)
     struct fr_durable_status durable;
     fr_durable_get_status(publisher->options.durable, &durable);
     uint64_t offered = atomic_load(&publisher->offered);
-    publisher->tally.fold_wanted = durable.folded <= publisher->rebase.above;
+    fr_publisher_tell_rebase(publisher, &durable);
     if (durable.folded == 0 || durable.folded <= publisher->rebase.above || durable.folded > offered)
         return FR_AGAIN;
     struct fr_export_full *full = NULL;

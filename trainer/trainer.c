@@ -354,12 +354,19 @@ static enum fr_status due_cut(struct fr_trainer *trainer, bool *must)
     return status == FR_OK ? FR_OK : FR_AGAIN;
 }
 
+/* Nobody would miss a last epoch. */
+static bool has_nothing_new(const struct fr_trainer *trainer)
+{
+    const atomic_bool *wanted = trainer->options.epoch_wanted;
+    if (trainer->consumed || trainer->carried_name[0] != '\0' || (wanted && atomic_load(wanted)))
+        return false;
+    return trainer->history.closed || trainer->epoch == 0;
+}
+
 static enum fr_status finish(struct fr_trainer *trainer)
 {
     if (!trainer->drained) {
-        bool nothing_new =
-            !trainer->consumed && trainer->carried_name[0] == '\0' && (trainer->history.closed || trainer->epoch == 0);
-        if (!nothing_new) {
+        if (!has_nothing_new(trainer)) {
             enum fr_status status = fr_trainer_cut(trainer, true, (uint64_t)FR_TRAINER_WAIT_MS * 1000000);
             if (status != FR_OK)
                 return FR_AGAIN;

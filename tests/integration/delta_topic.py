@@ -168,14 +168,16 @@ class Cases:
     def a_filling_that_was_cut_off_is_made_anew_without_new_samples(self):
         life = self.life("half")
         life.live().drain()
-        life.to_the_end(topic="half.whole")
+        tool("snapshot", "--state-dir", life.state, "--dir", self.work.path / "elsewhere")  # the newest epoch is folded
+        still = ["heartbeat=1d"]
+        life.to_the_end(topic="half.whole", sets=still)
         life.create("half.anew", NP)
         producer = confluent_kafka.Producer({"bootstrap.servers": self.kafka.address})
         for partition, records in delta.read_topic(self.kafka.address, "half.whole").items():
             for _, value in records[:1 + partition]:  # as a kill leaves it
                 producer.produce("half.anew", value, partition=partition)
         assert producer.flush(PATIENCE) == 0
-        life.to_the_end(topic="half.anew")
+        life.to_the_end(topic="half.anew", sets=still)  # the later epoch is the drain's
         life.expect_whole(topic="half.anew")
 
     def _refuse(self, life, refuses):

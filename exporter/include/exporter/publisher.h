@@ -116,6 +116,7 @@ struct fr_publisher_status {
         uint64_t drops; /* tombstones of which it cannot be told, resends included */
     } hps;
     bool fold_wanted;         /* the rebase waits for a fold */
+    bool epoch_wanted;        /* ... of an epoch that is not durable yet */
     struct {                  /* the topic as it is known */
         uint64_t begin;       /* the epoch with which new replicas begin; 0: not known */
         uint64_t looks;       /* at start and whenever it was not what it had been */

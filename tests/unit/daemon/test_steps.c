@@ -22,8 +22,10 @@ FR_CASE(a_check_is_tried_again_after_twice_the_time_and_says_why_until_it_is_goo
         wait_ms = 2 * wait_ms > FR_RETRY_MS_MAX ? FR_RETRY_MS_MAX : 2 * wait_ms;
     }
     w->check = FR_OK;
+    w->publisher.epoch_wanted = true;
     atomic_store(&w->service.publishable, 7);
     expect(fr_step_publish, FR_OK);
+    assert_true(atomic_load(&w->service.epoch_wanted)); /* a stream may end from here on */
     assert_true(atomic_load(&w->service.delta_checked));
     assert_int_equal(w->offered, 7);
     assert_string_equal(reason("publisher"), "");

@@ -12,6 +12,16 @@ FR_CASE(what_is_acknowledged_is_passed_on_once)
     assert_int_equal(w->acknowledged, 4);
 }
 
+FR_CASE(what_is_acknowledged_last_is_passed_on_before_the_end)
+{
+    w->publisher.acked = w->durable.epoch = 4;
+    expect(fr_step_upkeep, FR_AGAIN);
+    w->publisher.acked = w->durable.epoch = 5;
+    atomic_store(&w->service.abandon, true);
+    expect(fr_step_upkeep, FR_EOF);
+    assert_int_equal(w->acknowledged, 5);
+}
+
 /* The trainer stops by itself when it has produced so much more than is in the journal. */
 static void limit_is(uint64_t more, enum fr_pause why)
 {
@@ -171,6 +181,7 @@ FR_CASE(a_fold_that_was_asked_for_comes_once_and_only_if_there_is_something)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        FR_STEP_CASE(what_is_acknowledged_last_is_passed_on_before_the_end),
         FR_STEP_CASE(what_is_acknowledged_is_passed_on_once),
         FR_STEP_CASE(reading_pauses_at_each_limit_and_goes_on_below),
         FR_STEP_CASE(a_hold_is_a_reason_until_it_ends),

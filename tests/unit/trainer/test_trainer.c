@@ -52,6 +52,14 @@ FR_CASE(a_drain_writes_one_last_epoch_and_a_restart_none)
     assert_int_equal(fr_trainer_step(run.trainer, &err), FR_EOF);
     assert_int_equal(drain_stages(&run), 0);
     run_close(&run);
+
+    atomic_bool wanted = true; /* by who publishes: an empty one, then */
+    run_open(&run, dir, 1);
+    run.trainer->options.epoch_wanted = &wanted;
+    fr_trainer_stop(run.trainer);
+    assert_int_equal(fr_trainer_step(run.trainer, &err), FR_EOF);
+    assert_int_equal(drain_stages(&run), 1);
+    run_close(&run);
     remove_dir(dir);
 }
 

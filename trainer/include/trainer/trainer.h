@@ -92,6 +92,8 @@ struct fr_trainer_options {
     atomic_bool *fold_wanted;
     /* While it is false an epoch needs samples: there are no heartbeats. NULL: true. */
     const atomic_bool *heartbeats;
+    /* While it is true a drain cuts a last epoch though it has no samples. NULL: false. */
+    const atomic_bool *epoch_wanted;
     /* While it is true every cut publishes the dense parameters that changed; NULL: false. */
     const atomic_bool *dense_wanted;
     /* What epochs between cut and durable wait for, for messages; NULL, or to NULL: the disk. */
