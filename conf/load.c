@@ -80,6 +80,22 @@ static void check_sketches(struct fr_loader *loader, const struct fr_node *root)
     }
 }
 
+static void check_capacities(struct fr_loader *loader, const struct fr_node *root)
+{
+    enum { KEY_BYTES = 11 };
+    const struct fr_conf *conf = loader->conf;
+    uint64_t keys = 0;
+    for (uint32_t t = 0; t < conf->n_tables; t++)
+        keys += conf->tables[t].initial_capacity;
+    if (keys > conf->memory_limit / 2 / KEY_BYTES) {
+        const struct fr_node *node = fr_node_get(root, "tables");
+        fr_refuse(loader, node ? node : root, "tables",
+                  "initial_capacity of %" PRIu64
+                  " keys in all, %d bytes each; expected at most half of memory_limit, %" PRIu64 "B",
+                  keys, KEY_BYTES, conf->memory_limit / 2);
+    }
+}
+
 static void default_topic(struct fr_loader *loader, char **place, const char *stem, const char *suffix)
 {
     if (*place)
@@ -195,6 +211,7 @@ static void finish(struct fr_loader *loader, const struct fr_node *root)
     finish_sizes(loader, root);
     check_sketches(loader, root);
     check_reserve(loader, root);
+    check_capacities(loader, root);
     finish_topics(loader, root);
     check_retention(loader, root);
     fr_layers_store(loader);

@@ -391,12 +391,14 @@ void fr_index_insert(struct fr_index *index, const struct fr_entries *entries, u
 
 void fr_index_reserve(struct fr_index *index, size_t n)
 {
-    FR_CHECK(index->n_entries == 0 && index->n_segments == 1);
-    size_t depth = 0;
+    FR_CHECK(index->n_entries == 0);
+    size_t depth = 0, least = index->least;
+    n = n > least ? n : least;
     while (n >> depth > limit_of(0, FR_SEGMENT_GROUPS_MAX) / 4 * 3)
         depth++;
     uint32_t n_groups = size_for(0, (n >> depth) + (n >> depth) / 8);
     fr_index_release(index);
+    index->least = least;
     index->depth = (uint32_t)depth;
     index->capacity = (uint32_t)1 << depth;
     index->segments = fr_alloc(index->capacity, sizeof(*index->segments));
@@ -460,17 +462,25 @@ static void halve_directory(struct fr_index *index)
     index->directory = fr_realloc(index->directory, (size_t)1 << index->depth, sizeof(*index->directory));
 }
 
+/* So many would use a quarter of the places, or fewer. */
+static bool is_sparse(const struct fr_index *index, size_t n)
+{
+    return n <= index->bytes / sizeof(struct fr_group) * FR_GROUP_PLACES / 4;
+}
+
 /* A round through the directory begins when a quarter of the places or fewer are in use, and makes
  * one merge each time, which moves at most half a segment of entries: of what a mass removal leaves
  * no batch bears more. */
 void fr_index_trim(struct fr_index *index, const struct fr_entries *entries)
 {
     size_t directory = (size_t)1 << index->depth;
-    if (index->trim_left == 0) {
-        if (index->n_entries > index->bytes / sizeof(struct fr_group) * FR_GROUP_PLACES / 4)
-            return;
+    size_t wanted = index->n_entries > index->least ? index->n_entries : index->least;
+    if (!is_sparse(index, index->least))
+        index->trim_left = 0;
+    else if (index->trim_left == 0 && is_sparse(index, index->n_entries))
         index->trim_left = directory;
-    }
+    if (index->trim_left == 0)
+        return;
     while (index->trim_left > 0) {
         if (merge(index, entries, index->trim_left < directory ? directory - index->trim_left : 0))
             return;
@@ -478,7 +488,7 @@ void fr_index_trim(struct fr_index *index, const struct fr_entries *entries)
     }
     for (uint32_t depth = index->depth; depth > 0 && index->depth == depth; depth--)
         halve_directory(index);
-    uint32_t n_groups = size_for(0, index->n_entries);
+    uint32_t n_groups = size_for(0, wanted);
     if (index->n_segments == 1 && n_groups < index->segments[0].n_groups)
         rebuild(index, entries, 0, 0, n_groups);
 }

@@ -78,14 +78,15 @@ struct fr_index {
     struct fr_segment *segments;
     struct fr_pieces pieces;
     size_t trim_left; /* places of the directory that a round of merging has before it */
+    size_t least;     /* entries that there is always room for; the owner sets it */
     size_t n_entries;
     size_t bytes;
 };
 
 void fr_index_init(struct fr_index *index);
 void fr_index_release(struct fr_index *index);
-/* Room for n entries in all, so that taking them in order of their hashes moves little: for
- * recovery, into an empty index. */
+/* Room for n entries in all, or `least` if that is more, so that taking them moves little: for a
+ * start and recovery, into an empty index. */
 void fr_index_reserve(struct fr_index *index, size_t n);
 /* FR_NO_ENTRY: there is none. */
 uint32_t fr_index_find(const struct fr_index *index, const struct fr_entries *entries, uint64_t hash);

@@ -59,6 +59,8 @@ static void init_table(struct fr_table *table, const struct fr_store_table *spec
          * handled first. */
         uint64_t share = spec->pending_max / FR_SHARDS + (s < spec->pending_max % FR_SHARDS);
         fr_shard_init(&table->shards[s], s, table->row_bytes, share);
+        table->shards[s].index.least = spec->initial_capacity / FR_SHARDS;
+        fr_index_reserve(&table->shards[s].index, 0);
     }
     fr_admission_open(table);
     fr_sweep_open(table);

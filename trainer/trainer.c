@@ -37,6 +37,7 @@ static void store_tables(const struct fr_trainer_options *options, struct fr_sto
         memcpy(to->expiries, options->policies[i].expiries, sizeof(to->expiries));
         to->expire_every = from->expire_every;
         to->expire_slice_rows = from->expire_slice_rows;
+        to->initial_capacity = from->initial_capacity;
     }
 }
 

@@ -88,6 +88,7 @@ struct fr_conf_table {
     uint64_t rows_max;
     uint32_t expire_every;      /* full batches of trained samples, 16 */
     uint32_t expire_slice_rows; /* looked at meanwhile, 65536 */
+    uint64_t initial_capacity;  /* keys that the index has room for from the start; 0 */
 };
 
 struct fr_conf_step {

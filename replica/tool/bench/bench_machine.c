@@ -28,6 +28,7 @@ static struct fr_store *open_store(const struct fr_conf *conf, struct fr_pool *p
         fr_graph_row_layout(&conf->tables[t], &tables[t].layout);
         tables[t].gate = (struct fr_gate_policy){.name = "all", .admits = admit_all, .forgets = forget_none};
         tables[t].pending_max = conf->tables[t].admit_count_max;
+        tables[t].initial_capacity = conf->tables[t].initial_capacity;
     }
     return fr_store_new(&(struct fr_store_options){
         .n_tables = conf->n_tables, .tables = tables, .seed = conf->seed, .pool = pool, .conf = conf});

@@ -57,7 +57,8 @@ static struct fr_store *new_store(struct fr_tool_table *table, const struct fr_c
                                   .pending_max = conf->tables[0].admit_count_max,
                                   .n_expiries = idle_ms > 0,
                                   .expire_every = conf->tables[0].expire_every,
-                                  .expire_slice_rows = conf->tables[0].expire_slice_rows};
+                                  .expire_slice_rows = conf->tables[0].expire_slice_rows,
+                                  .initial_capacity = conf->tables[0].initial_capacity};
     if (idle_ms > 0)
         spec.expiries[0] = fr_expire_idle_policy(&table->idle);
     memcpy(spec.name, conf->tables[0].name, sizeof(spec.name));

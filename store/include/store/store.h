@@ -33,6 +33,7 @@ struct fr_store_table {
     /* in so many turns about so many rows are looked at, in one slice or in many */
     uint32_t expire_every;      /* 0: 16 */
     uint32_t expire_slice_rows; /* 0: 65536 */
+    uint64_t initial_capacity;  /* keys that indexes have room for before they come, and keep */
 };
 
 struct fr_store_options {

@@ -65,6 +65,7 @@ FR_CASE(tables_and_slots_get_their_defaults)
     assert_int_equal(user->expire_idle_ms, 0);
     assert_int_equal(user->expire_every, 16);
     assert_int_equal(user->expire_slice_rows, 65536);
+    assert_int_equal(user->initial_capacity, 0);
     assert_int_equal(item->n_parts, 2);
     assert_int_equal(item->parts[0].optimizer.kind, FR_OPT_FTRL);
     assert_float_equal(item->parts[0].optimizer.beta, 1, 0);
@@ -231,7 +232,8 @@ FR_CASE(gates_and_expiry_are_read)
 {
     struct fr_conf *conf = load_variant(
         "user: {dim: 8}",
-        "user: {dim: 8, admit: {count: 2, count_max: 100, idle: 2h}, expire: {idle: 30d, every: 8, slice_rows: 4096}}");
+        "user: {dim: 8, admit: {count: 2, count_max: 100, idle: 2h}, expire: {idle: 30d, every: 8, slice_rows: 4096}, "
+        "initial_capacity: 1000000}");
     const struct fr_conf_table *table = &conf->tables[0];
     assert_int_equal(table->admit_count, 2);
     assert_int_equal(table->admit_count_max, 100);
@@ -239,6 +241,7 @@ FR_CASE(gates_and_expiry_are_read)
     assert_int_equal(table->expire_idle_ms, 30LL * 86400000);
     assert_int_equal(table->expire_every, 8);
     assert_int_equal(table->expire_slice_rows, 4096);
+    assert_int_equal(table->initial_capacity, 1000000);
     fr_conf_free(conf);
 }
 

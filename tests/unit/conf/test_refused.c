@@ -120,6 +120,7 @@ static const struct row rows[] = {
     {"a_sketch_of_fast_halves", "user: {dim: 8}", "user: {dim: 8, admit: {sketch: {min: 3, half_life: 999ms}}}"},
     {"a_reserve_beyond_memory", "tables:", "memory_limit: 1GiB\nmemory_reserve: 800MiB\ntables:"},
     {"a_sketch_beyond_memory", "user: {dim: 8}", "user: {dim: 8, admit: {sketch: {min: 3, bytes: 3GiB}}}"},
+    {"an_index_beyond_memory", "user: {dim: 8}", "user: {dim: 8, initial_capacity: 300000000}"},
     {"a_probability_of_zero", "user: {dim: 8}", "user: {dim: 8, admit: {probability: 0}}"},
     {"a_probability_above_one", "user: {dim: 8}", "user: {dim: 8, admit: {probability: 1.5}}"},
     {"a_capacity_of_zero", "user: {dim: 8}", "user: {dim: 8, expire: {rows_max: 0}}"},

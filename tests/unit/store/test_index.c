@@ -145,6 +145,25 @@ FR_CASE(a_reserved_index_takes_what_it_was_made_for)
     }
 }
 
+FR_CASE(what_an_index_is_made_for_stays_its_own)
+{
+    struct keys k;
+    keys_open(&k);
+    k.index.least = MANY;
+    fr_index_reserve(&k.index, MANY / 10);
+    uint32_t segments = k.index.n_segments;
+    size_t bytes = k.index.bytes;
+    assert_true(segments > 1);
+    for (uint32_t i = 0; i < MANY; i++)
+        insert(&k, fr_fmix64(i) >> 4, i);
+    assert_true(k.index.n_segments <= segments + segments / 4);
+    for (uint32_t i = 0; i < MANY; i++)
+        erase(&k, fr_fmix64(i) >> 4);
+    trim_all(&k);
+    assert_true(k.index.bytes >= bytes);
+    keys_close(&k);
+}
+
 static uint64_t plain_hash(uint64_t i)
 {
     return fr_fmix64(i) >> 4;
@@ -322,6 +341,7 @@ int main(void)
         cmocka_unit_test(segments_split_one_by_one_and_spread_over_the_growth),
         cmocka_unit_test(memory_goes_back_when_entries_go),
         cmocka_unit_test(a_reserved_index_takes_what_it_was_made_for),
+        cmocka_unit_test(what_an_index_is_made_for_stays_its_own),
         cmocka_unit_test(a_segment_grows_by_a_step_without_reading_entries),
         cmocka_unit_test(random_inserts_and_erases_match_a_plain_array),
         cmocka_unit_test(segments_with_places_far_behind_their_homes_grow_and_split),
