@@ -39,7 +39,7 @@ static void finish_sizes(struct fr_loader *loader, const struct fr_node *root)
      * which rows lack where memory is short. */
     if (conf->epoch_bytes_max == 0)
         conf->epoch_bytes_max =
-            clamp(conf->memory_limit / 32, clamp(conf->memory_limit / 16, mib, 64 * mib), 128 * mib);
+            clamp(conf->memory_limit / 32, clamp(conf->memory_limit / 16, mib, 64 * mib), 256 * mib);
     if (conf->unfolded_max == 0)
         conf->unfolded_max = clamp(conf->memory_limit / 4, 64 << 10, 512 * mib);
     if (conf->journal_max == 0)

@@ -104,7 +104,7 @@ const struct fr_option fr_options[] = {
     RANGED(DURATION, "epoch", IN(fr_conf, epoch_ms), 1, DAY, "1s", "time between cuts: durability and publishing"),
     RANGED(DURATION, "heartbeat", IN(fr_conf, heartbeat_ms), 1, DAY, "10s", "an epoch at least this often, even empty"),
     RANGED(SIZE, "epoch_bytes_max", IN(fr_conf, epoch_bytes_max), 64 * KIB, TIB, NULL,
-           "memory for changes that forces a cut", .computed = "memory_limit/16 to 64MiB, memory_limit/32 to 128MiB"),
+           "memory for changes that forces a cut", .computed = "memory_limit/16 to 64MiB, memory_limit/32 to 256MiB"),
     RANGED(SIZE, "unfolded_max", IN(fr_conf, unfolded_max), 64 * KIB, TIB, NULL,
            "journal bytes that start a fold; twice that pauses reading; at least one epoch, which holds the layers' "
            "parameters and optimizer state",

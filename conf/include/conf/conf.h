@@ -290,7 +290,7 @@ struct fr_conf {
     struct fr_conf_loss *losses;
     int64_t epoch_ms;     /* 1s */
     int64_t heartbeat_ms; /* 10s */
-    /* dirty bytes that force a cut; default memory_limit/16 in [1MiB, 64MiB], /32 up to 128MiB */
+    /* dirty bytes that force a cut; default memory_limit/16 in [1MiB, 64MiB], /32 up to 256MiB */
     uint64_t epoch_bytes_max;
     uint64_t unfolded_max; /* default min(memory_limit/4, 512MiB) */
     uint64_t journal_max;  /* 4 * unfolded_max */

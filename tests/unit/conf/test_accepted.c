@@ -123,7 +123,7 @@ FR_CASE(memory_decides_the_sizes_that_follow_from_it)
 FR_CASE(epochs_take_less_of_a_larger_memory)
 {
     static const char *const limits[] = {"memory_limit=1536MiB", "memory_limit=3GiB", "memory_limit=64GiB"};
-    static const unsigned epoch_mib[] = {64, 96, 128};
+    static const unsigned epoch_mib[] = {64, 96, 256};
     for (size_t i = 0; i < 3; i++) {
         struct fr_conf *conf = load_with(base_text, &limits[i], 1);
         assert_int_equal(conf->epoch_bytes_max, epoch_mib[i] << 20);
