@@ -8,6 +8,8 @@
  * Thread: any, no state. It does not resist an adversary. */
 #include "base/random_math.h"
 
+#include <string.h>
+
 #include "base/clones.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
@@ -33,13 +35,77 @@ void fr_random_uniforms(uint64_t seed, uint64_t stream, uint64_t key, uint64_t i
         out.values[i] = fr_random_unit_interval(fr_random_draw(start, index + i));
 }
 
-FR_CLONES
-void fr_random_normals(uint64_t seed, uint64_t stream, uint64_t key, uint64_t index, struct fr_doubles out)
+float fr_random_weight(uint64_t seed, uint64_t stream, uint64_t key, uint64_t index)
 {
-    uint64_t start = fr_random_start(seed, stream, key);
-    for (size_t i = 0; i < out.n; i++)
-        out.values[i] =
-            fr_random_normal_of(fr_random_draw(start, 2 * (index + i)), fr_random_draw(start, 2 * (index + i) + 1));
+    return fr_random_weight_at(fr_random_start(seed, stream, key), index);
+}
+
+/* Where the next pair of numbers goes: pair after pair of each key. */
+struct walk {
+    size_t key, pair;
+    uint64_t counter; /* of its draw */
+};
+
+static uint64_t first_counter(const struct fr_random_rows *rows, size_t key)
+{
+    uint64_t start = fr_random_start(rows->seed, rows->stream, rows->keys[key]);
+    return start + (rows->index / 2 + 1) * FR_RANDOM_STEP;
+}
+
+static void put_pairs(const struct fr_random_rows *rows, struct walk at, const float *pairs, size_t n)
+{
+    size_t per_key = (rows->index % 2 + rows->n + 1) / 2;
+    for (size_t i = 0; i < n; i++) {
+        float *to = rows->values[at.key] + rows->offset;
+        size_t place = 2 * at.pair - rows->index % 2; /* of an odd first index: one before */
+        if (place + 1 < rows->n && place + 1 > 0)
+            memcpy(to + place, pairs + 2 * i, 2 * sizeof(float));
+        else if (place < rows->n)
+            to[place] = pairs[2 * i];
+        else if (place + 1 < rows->n)
+            to[place + 1] = pairs[2 * i + 1];
+        if (++at.pair == per_key)
+            at = (struct walk){.key = at.key + 1};
+    }
+}
+
+/* In blocks of pairs, the last of which has some for nobody: loops of a fixed length are vectors
+ * throughout. */
+FR_CLONES
+void fr_random_weights(const struct fr_random_rows *rows)
+{
+    enum { PAIRS = 32 };
+    size_t per_key = (rows->index % 2 + rows->n + 1) / 2, left = rows->n > 0 ? rows->n_keys * per_key : 0;
+    struct walk at = {.counter = left > 0 ? first_counter(rows, 0) : 0};
+    uint64_t counters[PAIRS] = {0};
+    while (left > 0) {
+        uint32_t radii[PAIRS], angles[PAIRS];
+        float pairs[2 * PAIRS];
+        struct walk begin = at;
+        size_t n = left < PAIRS ? left : PAIRS;
+        left -= n;
+        for (size_t i = 0; i < n; i++) {
+            counters[i] = at.counter;
+            at.counter += FR_RANDOM_STEP;
+            if (++at.pair < per_key)
+                continue;
+            at = (struct walk){.key = at.key + 1};
+            if (at.key < rows->n_keys)
+                at.counter = first_counter(rows, at.key);
+        }
+        for (size_t i = 0; i < PAIRS; i++) {
+            uint64_t bits = fr_random_mix(counters[i]);
+            radii[i] = (uint32_t)(bits >> 32);
+            angles[i] = (uint32_t)bits;
+        }
+        for (size_t i = 0; i < PAIRS; i++) {
+            float radius = fr_random_radius(radii[i]), cosine, sine;
+            fr_random_angle(angles[i], &cosine, &sine);
+            pairs[2 * i] = radius * cosine;
+            pairs[2 * i + 1] = radius * sine;
+        }
+        put_pairs(rows, begin, pairs, n);
+    }
 }
 
 double fr_random_truncated_normal(uint64_t seed, uint64_t stream, uint64_t key, uint64_t index)

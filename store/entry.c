@@ -240,21 +240,21 @@ struct fr_value_place fr_store_first_place(const struct fr_store *store, uint32_
     return first_place(store, &store->tables[table]);
 }
 
-static void init_part(const struct fr_store *store, const struct fr_table *table, uint64_t key,
-                      const struct fr_layout_part *part, float *row)
+void fr_entry_init_rows(const struct fr_store *store, const struct fr_table *table, const uint64_t *keys,
+                        float *const *rows, size_t n)
 {
     struct fr_value_place at = first_place(store, table);
-    at.key = key;
-    at.index = part->value_offset;
-    at.fan_in = at.fan_out = (double)part->dim;
-    fr_conf_first_values(&part->init, &at, row + part->value_offset, part->dim);
-    for (uint32_t j = 0; j < part->state_floats; j++)
-        row[part->state_offset + j] = part->state_initial;
-}
-
-void fr_entry_init_row(const struct fr_store *store, const struct fr_table *table, uint64_t key, float *row)
-{
-    memset(row, 0, table->row_bytes);
-    for (uint32_t p = 0; p < table->spec.layout.n_parts; p++)
-        init_part(store, table, key, &table->spec.layout.parts[p], row);
+    for (size_t r = 0; r < n; r++)
+        memset(rows[r], 0, table->row_bytes);
+    for (uint32_t p = 0; p < table->spec.layout.n_parts; p++) {
+        const struct fr_layout_part *part = &table->spec.layout.parts[p];
+        at.index = part->value_offset;
+        at.fan_in = at.fan_out = (double)part->dim;
+        fr_conf_first_rows(
+            &part->init, &at,
+            &(struct fr_first_rows){.keys = keys, .rows = rows, .n_rows = n, .offset = part->value_offset}, part->dim);
+        for (size_t r = 0; r < n; r++)
+            for (uint32_t j = 0; j < part->state_floats; j++)
+                rows[r][part->state_offset + j] = part->state_initial;
+    }
 }

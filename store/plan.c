@@ -199,6 +199,31 @@ static void place_uniques(struct fr_plan *plan)
     }
 }
 
+/* Rows that get their first values together. */
+enum { MADE_MAX = 16 };
+struct made_rows {
+    const struct fr_store *store;
+    const struct fr_table *table;
+    size_t n;
+    uint64_t keys[MADE_MAX];
+    float *rows[MADE_MAX];
+};
+
+static void give_first_values(struct made_rows *made)
+{
+    if (made->n > 0)
+        fr_entry_init_rows(made->store, made->table, made->keys, made->rows, made->n);
+    made->n = 0;
+}
+
+static void add_made(struct made_rows *made, uint64_t key, float *row)
+{
+    made->keys[made->n] = key;
+    made->rows[made->n++] = row;
+    if (made->n == MADE_MAX)
+        give_first_values(made);
+}
+
 /* All rows of the shard that the batch makes are made: their places are certain. */
 static void publish_shard(struct fr_plan *plan, uint32_t t, uint32_t s)
 {
@@ -208,12 +233,13 @@ static void publish_shard(struct fr_plan *plan, uint32_t t, uint32_t s)
     struct fr_table_rows *out = &plan->rows->tables[t];
     struct plan_key *keys = table->keys + table->begin[s];
     uint32_t base = table->unique_begin[s], at = table->begin[s];
+    struct made_rows made = {.store = store, .table = &store->tables[t]};
     for (uint32_t u = 0; u < table->n_unique[s]; u++) {
         bool live = !(keys[u].number & FR_LIGHT); /* nor FR_NO_ENTRY */
         float *row = live ? fr_entries_row(entries, keys[u].number) : NULL;
         out->keys[base + u] = fr_order_key(&store->order, keys[u].hash);
         if (live && keys[u].made)
-            fr_entry_init_row(store, &store->tables[t], out->keys[base + u], row);
+            add_made(&made, out->keys[base + u], row);
         out->rows[base + u] = row;
         out->served[base + u] = keys[u].made ? NULL : row;
         out->occ_begin[base + u] = at;
@@ -221,6 +247,7 @@ static void publish_shard(struct fr_plan *plan, uint32_t t, uint32_t s)
         keys[u].n_occurrences = at; /* from here on: where its next occurrence goes */
         at += n;
     }
+    give_first_values(&made);
     for (uint32_t i = table->first_unit; i != PLAN_NO_UNIT; i = plan->units[i].next) {
         const struct plan_unit *unit = &plan->units[i];
         for (uint32_t r = unit->at[s]; r < unit->at[s + 1]; r++) {

@@ -156,6 +156,7 @@ void fr_shard_exhume(const struct fr_table *table, struct fr_shard *shard, uint6
 uint64_t fr_store_forgettable(const struct fr_store *store);
 /* First values: parts' initial distribution as a function of (seed, table, key, float index), and
  * their states. */
-void fr_entry_init_row(const struct fr_store *store, const struct fr_table *table, uint64_t key, float *row);
+void fr_entry_init_rows(const struct fr_store *store, const struct fr_table *table, const uint64_t *keys,
+                        float *const *rows, size_t n);
 
 #endif

@@ -401,7 +401,7 @@ FR_DEVICE double first_value(const struct fr_device_part_init *part, uint64_t st
     case FR_INIT_NORMAL:
     case FR_INIT_XAVIER_NORMAL:
     case FR_INIT_KAIMING_NORMAL:
-        return fr_random_normal_at(start, index);
+        return (double)fr_random_weight_at(start, index);
     case FR_INIT_TRUNCATED_NORMAL:
         return fr_random_truncated_normal_at(start, index);
     case FR_INIT_DEFAULT:

@@ -23,9 +23,10 @@ FR_HD uint64_t fr_random_start(uint64_t seed, uint64_t stream, uint64_t key)
     return fr_random_mix(key + seed * 0xd1342543de82ef95ULL + stream * 0xaef17502108ef2d9ULL + 0x2545f4914f6cdd1dULL);
 }
 
+#define FR_RANDOM_STEP 0x9e3779b97f4a7c15ULL
 FR_HD uint64_t fr_random_draw(uint64_t start, uint64_t index)
 {
-    return fr_random_mix(start + (index + 1) * 0x9e3779b97f4a7c15ULL);
+    return fr_random_mix(start + (index + 1) * FR_RANDOM_STEP);
 }
 
 FR_HD uint64_t fr_random_u64(uint64_t seed, uint64_t stream, uint64_t key, uint64_t index)
@@ -44,7 +45,18 @@ struct fr_doubles {
     size_t n;
 };
 void fr_random_uniforms(uint64_t seed, uint64_t stream, uint64_t key, uint64_t index, struct fr_doubles out);
-void fr_random_normals(uint64_t seed, uint64_t stream, uint64_t key, uint64_t index, struct fr_doubles out);
+/* Initial weights: standard normals in the precision of f32 and for a fraction of the work, two
+ * from one draw. Other numbers than fr_random_normal's. */
+float fr_random_weight(uint64_t seed, uint64_t stream, uint64_t key, uint64_t index);
+/* Those of index, index + 1, ... n values of each key to values[key number] + offset, bit for bit
+ * the same. Rows with few values are best drawn several at a time. */
+struct fr_random_rows {
+    uint64_t seed, stream, index;
+    const uint64_t *keys;
+    float *const *values;
+    size_t n_keys, offset, n;
+};
+void fr_random_weights(const struct fr_random_rows *rows);
 /* Draws the same again until it is within two standard deviations. index < 2^32, because the higher
  * bits count the draws. */
 double fr_random_truncated_normal(uint64_t seed, uint64_t stream, uint64_t key, uint64_t index);

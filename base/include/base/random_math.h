@@ -88,6 +88,39 @@ FR_HD double fr_random_normal_of(uint64_t a, uint64_t b)
     return sqrt(-2.0 * fr_random_log_unit(u1)) * fr_random_cos_turn(fr_random_unit_interval(b));
 }
 
+/* The same method for initial weights, in f32: one draw gives two numbers, its upper half their
+ * radius, its lower half their angle. */
+FR_HD float fr_random_radius(uint32_t bits)
+{
+    /* (0, 1]: both parts are exact, so their sum is rounded once */
+    float u = ((float)(int32_t)(bits >> 16) * 0x1p16f + (float)((int32_t)(bits & 0xffff) + 1)) * 0x1p-32f;
+    return sqrtf(-2.0f * fr_logf(u));
+}
+
+/* Cosine and sine of bits / 2^32 turns. What the nearest quarter leaves, |f| <= pi/4, goes through
+ * the Taylor polynomials up to f^8 and f^9. */
+FR_HD void fr_random_angle(uint32_t bits, float *cosine, float *sine)
+{
+    uint32_t quarter = (bits + 0x20000000u) >> 30;
+    float f = (float)(int32_t)(bits - (quarter << 30)) * (1.57079632679489662f * 0x1p-30f), z = f * f;
+    float along = 1.0f - z * (1.0f / 42) * (1.0f - z * (1.0f / 72));
+    along = f * (1.0f - z * (1.0f / 6) * (1.0f - z * (1.0f / 20) * along));
+    float across = 1.0f - z * (1.0f / 30) * (1.0f - z * (1.0f / 56));
+    across = 1.0f - z * 0.5f * (1.0f - z * (1.0f / 12) * across);
+    int odd = (int)(quarter & 1u);
+    uint32_t below = (quarter & 2u) << 30, left = ((quarter + 1) & 2u) << 30; /* signs */
+    *cosine = fr_bits_f32(fr_f32_bits(fr_select_f32(odd, along, across)) ^ left);
+    *sine = fr_bits_f32(fr_f32_bits(fr_select_f32(odd, across, along)) ^ below);
+}
+
+FR_HD float fr_random_weight_at(uint64_t start, uint64_t index)
+{
+    uint64_t bits = fr_random_draw(start, index / 2);
+    float cosine, sine;
+    fr_random_angle((uint32_t)bits, &cosine, &sine);
+    return fr_random_radius((uint32_t)(bits >> 32)) * (index % 2 == 0 ? cosine : sine);
+}
+
 /* Draw `index` of a start (fr_random_start), as base/random.h's functions have them. */
 FR_HD double fr_random_uniform_at(uint64_t start, uint64_t index)
 {

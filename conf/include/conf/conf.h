@@ -350,6 +350,14 @@ struct fr_value_place {
     double fan_in, fan_out;
 };
 void fr_conf_first_values(const struct fr_conf_init *init, const struct fr_value_place *at, float *values, size_t n);
+/* The same of several keys (at->key is not read), n values each, at rows[i] + offset. */
+struct fr_first_rows {
+    const uint64_t *keys;
+    float *const *rows;
+    size_t n_rows, offset;
+};
+void fr_conf_first_rows(const struct fr_conf_init *init, const struct fr_value_place *at,
+                        const struct fr_first_rows *rows, size_t n);
 /* Standard deviation, half the width of a uniform distribution, or the constant. */
 double fr_conf_init_scale(const struct fr_conf_init *init, double fan_in, double fan_out);
 

@@ -124,12 +124,22 @@ FR_CASE(uniform_numbers_fill_the_unit_interval)
     assert_true(low < 1e-4 && high > 1 - 1e-4);
 }
 
-FR_CASE(normal_numbers_have_the_normal_moments)
+static double normal_number(uint64_t i)
+{
+    return fr_random_normal(11, 5, i / 16, i % 16);
+}
+
+static double weight(uint64_t i)
+{
+    return (double)fr_random_weight(11, 5, i / 16, i % 16);
+}
+
+static void expect_normal_moments(double (*number)(uint64_t i))
 {
     double m1 = 0, m2 = 0, m3 = 0, m4 = 0, lag = 0, before = 0;
     int beyond2 = 0, beyond4 = 0;
     for (uint64_t i = 0; i < DRAWS; i++) {
-        double x = fr_random_normal(11, 5, i / 16, i % 16);
+        double x = number(i);
         m1 += x;
         m2 += x * x;
         m3 += x * x * x;
@@ -150,6 +160,12 @@ FR_CASE(normal_numbers_have_the_normal_moments)
     assert_true(beyond4 > 20 && beyond4 < 120); /* 66.4 expected */
 }
 
+FR_CASE(normal_numbers_have_the_normal_moments)
+{
+    expect_normal_moments(normal_number);
+    expect_normal_moments(weight);
+}
+
 /* Box-Muller from libm, with the two uniforms that the header names. */
 FR_CASE(normal_numbers_match_libm_closely)
 {
@@ -163,6 +179,24 @@ FR_CASE(normal_numbers_match_libm_closely)
     }
     printf("normal: at most %.3g from libm\n", worst);
     assert_true(worst < 5e-15);
+}
+
+FR_CASE(weights_match_libm_closely)
+{
+    double worst = 0;
+    for (uint64_t i = 0; i < 200000; i++) {
+        uint64_t bits = fr_random_u64(1, 2, i, 0);
+        float u = (float)((bits >> 32) + 1) * 0x1p-32f;
+        double radius = sqrt(-2 * log((double)u));
+        double angle = (double)(uint32_t)bits * 0x1p-31 * 3.14159265358979323846;
+        for (uint64_t k = 0; k < 2; k++) {
+            double expected = radius * (k ? sin(angle) : cos(angle));
+            double error = fabs((double)fr_random_weight(1, 2, i, k) - expected);
+            worst = error > worst ? error : worst;
+        }
+    }
+    printf("weight: at most %.3g from libm\n", worst);
+    assert_true(worst < 2e-6);
 }
 
 /* Cut at two standard deviations: variance 1 - 2 * 2 phi(2) / (2 Phi(2) - 1) = 0.7737413. */
@@ -203,6 +237,11 @@ FR_CASE(the_values_never_change)
         sum = sum * 31 + bits;
     }
     assert_true(sum == 0xa9ea7414277d2be5ULL);
+    assert_true(fr_random_weight(1, 2, 3, 4) == 0x1.29f2d2p-1f);
+    assert_true(fr_random_weight(1, 2, 3, 5) == 0x1.2f1554p-1f);
+    for (uint64_t i = 0; i < 4096; i++)
+        sum = sum * 31 + fr_f32_bits(fr_random_weight(9, 9, i / 2, i % 2));
+    assert_true(sum == 0x3c61426378b1627bULL);
 }
 
 FR_CASE(many_at_once_are_those_drawn_one_by_one)
@@ -211,18 +250,40 @@ FR_CASE(many_at_once_are_those_drawn_one_by_one)
     for (uint64_t key = 0; key < 2000; key++) {
         struct fr_doubles out = {many, 1 + key % FR_ARRAY_LEN(many)};
         uint64_t first = key % 7;
-        fr_random_normals(3, 4, key, first, out);
-        for (size_t i = 0; i < out.n; i++)
-            assert_true(many[i] == fr_random_normal(3, 4, key, first + i));
         fr_random_uniforms(3, 4, key, first, out);
         for (size_t i = 0; i < out.n; i++)
             assert_true(many[i] == fr_random_uniform(3, 4, key, first + i));
     }
 }
 
+/* Any number of keys and values from any index on; nothing beside them is written. */
+FR_CASE(weights_of_many_keys_are_those_drawn_one_by_one)
+{
+    enum { KEYS = 21, N_MAX = 40, BEFORE = 3 };
+    float values[KEYS][BEFORE + N_MAX + 1], *rows[KEYS];
+    uint64_t keys[KEYS];
+    for (size_t k = 0; k < KEYS; k++) {
+        keys[k] = fr_random_u64(1, 1, k, 0);
+        rows[k] = values[k];
+    }
+    for (size_t n_keys = 0; n_keys <= KEYS; n_keys += 1 + n_keys / 2)
+        for (size_t n = 0; n <= N_MAX; n++)
+            for (uint64_t index = 0; index < 3; index++) {
+                memset(values, 0, sizeof(values));
+                fr_random_weights(&(struct fr_random_rows){3, 4, index, keys, rows, n_keys, BEFORE, n});
+                for (size_t k = 0; k < KEYS; k++)
+                    for (size_t i = 0; i < BEFORE + N_MAX + 1; i++) {
+                        bool drawn = k < n_keys && i >= BEFORE && i < BEFORE + n;
+                        assert_true(values[k][i] ==
+                                    (drawn ? fr_random_weight(3, 4, keys[k], index + i - BEFORE) : 0.0f));
+                    }
+            }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(weights_of_many_keys_are_those_drawn_one_by_one),
         cmocka_unit_test(every_bit_is_set_half_the_time),
         cmocka_unit_test(one_step_changes_half_of_the_bits),
         cmocka_unit_test(bytes_are_evenly_spread),
@@ -230,6 +291,7 @@ int main(void)
         cmocka_unit_test(uniform_numbers_fill_the_unit_interval),
         cmocka_unit_test(normal_numbers_have_the_normal_moments),
         cmocka_unit_test(normal_numbers_match_libm_closely),
+        cmocka_unit_test(weights_match_libm_closely),
         cmocka_unit_test(truncated_normal_numbers_are_drawn_again_beyond_two_deviations),
         cmocka_unit_test(the_values_never_change),
         cmocka_unit_test(many_at_once_are_those_drawn_one_by_one),

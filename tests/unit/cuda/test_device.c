@@ -165,7 +165,7 @@ static double draw(enum fr_init_kind kind, uint64_t key, uint64_t index)
 {
     switch (kind) {
     case FR_INIT_NORMAL:
-        return fr_random_normal(9, 77, key, index);
+        return (double)fr_random_weight(9, 77, key, index);
     case FR_INIT_TRUNCATED_NORMAL:
         return fr_random_truncated_normal(9, 77, key, index);
     case FR_INIT_UNIFORM:

@@ -16,7 +16,7 @@ static double expected_value(const struct initializer *i, uint64_t stream, uint6
     case 'u':
         return (2.0 * fr_random_uniform(SEED, stream, key, index) - 1.0) * i->scale;
     case 'n':
-        return fr_random_normal(SEED, stream, key, index) * i->scale;
+        return (double)fr_random_weight(SEED, stream, key, index) * i->scale;
     case 't':
         return fr_random_truncated_normal(SEED, stream, key, index) * i->scale;
     default:
