@@ -41,7 +41,10 @@ static uint32_t leaf_bits(const struct fr_graph *graph, const struct chunk *c)
     uint32_t largest = 0, *word = graph->device ? fr_graph_device_bits(graph->device, FR_DEVICE_LEAVES) : NULL;
     for (uint32_t n = 0; n < v->n_nodes; n++) {
         const struct node *node = &v->nodes[n];
-        if ((node->kind != NODE_POOLED && node->kind != NODE_SEQUENCE) || !node->reached ||
+        const struct row_sums *sums = fr_sums_of(v, node);
+        if (sums && n == sums->first && c->level == LEVEL_SAMPLE)
+            largest = larger(largest, fr_graph_sum_bits(graph, sums, c));
+        if ((node->kind != NODE_POOLED && node->kind != NODE_SEQUENCE) || !node->reached || sums ||
             v->spaces[node->space].level != c->level)
             continue;
         struct rows r = fr_rows_of(graph, node->space, c);
@@ -62,7 +65,7 @@ static void backward_samples(void *context, size_t index, size_t worker)
     struct chunk c = fr_chunk_of(graph, LEVEL_SAMPLE, index, worker);
     output_gradients(graph, &c);
     for (uint32_t n = v->n_nodes; n-- > 0;) {
-        if (!v->nodes[n].reached || v->spaces[v->nodes[n].space].level != LEVEL_SAMPLE)
+        if (!v->nodes[n].reached || v->spaces[v->nodes[n].space].level != LEVEL_SAMPLE || fr_sums_of(v, &v->nodes[n]))
             continue;
         fr_graph_device_turn_to(graph, &v->nodes[n]);
         fr_graph_backward_node(run, &v->nodes[n], &c);
@@ -132,6 +135,8 @@ static void fill_sources(const struct graph_run *run)
                 .by_id = node->kind == NODE_SEQUENCE,
                 .whole = !groups && trained->count == graph->n_samples && counted->count == graph->n_samples,
             };
+            if (fr_sums_of(v, node))
+                fr_graph_sum_source(graph, fr_sums_of(v, node), &table->sources[i]);
         }
     }
 }

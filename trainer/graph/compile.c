@@ -269,6 +269,8 @@ struct variant *fr_graph_compile(const struct fr_graph *graph, const uint64_t *s
     v->tables = fr_alloc(conf->n_tables, sizeof(*v->tables));
     for (uint32_t t = 0; t < conf->n_tables && !graph->scoring_only; t++)
         make_table(graph, v, t);
+    if (!graph->scoring_only)
+        fr_graph_find_sums(graph, v);
     return v;
 }
 
@@ -310,6 +312,7 @@ void fr_graph_free_variant(const struct fr_graph *graph, struct variant *v)
     }
     for (uint32_t t = 0; t < graph->conf->n_tables; t++)
         free_table(&v->tables[t]);
+    fr_graph_free_sums(v);
     void *const arrays[] = {v->spaces,       v->nodes,          v->buffers,    v->linears,        v->pack_tasks,
                             v->pack_t_tasks, v->gradient_tasks, v->join_tasks, v->gradient_begin, v->gradient_bits,
                             v->output_node,  v->output_claim,   v->tables};

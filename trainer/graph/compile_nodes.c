@@ -59,6 +59,7 @@ struct node *fr_build_node(struct builder *b, enum node_kind kind, uint32_t widt
     *node = (struct node){.kind = kind, .width = width, .n_arguments = arguments ? arguments->n : 0};
     node->parent = node->slot = node->part = node->mean = node->variance = node->linear = node->loss = FR_NO_INDEX;
     node->layer = b->layer;
+    node->sums = FR_NO_INDEX;
     if (!arguments)
         return node;
     node->arguments = fr_alloc(arguments->n, sizeof(*node->arguments));

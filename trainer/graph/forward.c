@@ -21,12 +21,6 @@ static void zero_padding(struct fr_view out, uint32_t width, struct rows r)
 
 /* ---- leaves ---- */
 
-/* Rows as a replica would have them: those that this batch made are absent. */
-static float *const *served_rows(const struct fr_table_rows *table)
-{
-    return table->served ? table->served : table->rows;
-}
-
 static void forward_pooled(const struct graph_run *run, const struct node *node, const struct chunk *c)
 {
     const struct fr_graph *graph = run->graph;
@@ -37,7 +31,7 @@ static void forward_pooled(const struct graph_run *run, const struct node *node,
         .begin = column->begin,
         .weights = column->weights,
         .unique_of = rows->unique_of + run->rows->slot_base[node->slot],
-        .rows = served_rows(rows),
+        .rows = fr_served_rows(rows),
         .value_offset = graph->layouts[t].parts[node->part].value_offset,
         .dim = node->width,
         .entry_begin = c->first,
@@ -60,7 +54,7 @@ static void forward_sequence(const struct graph_run *run, const struct node *nod
            &(struct fr_gather_steps){
                .weights = run->at_batch->columns[node->slot].weights,
                .unique_of = table->unique_of + run->rows->slot_base[node->slot],
-               .rows = served_rows(table),
+               .rows = fr_served_rows(table),
                .value_offset = graph->layouts[t].parts[node->part].value_offset,
                .dim = node->width,
                .begin = r.begin,
@@ -223,7 +217,7 @@ static void forward_add(const struct fr_graph *graph, const struct node *node, s
 
 /* ---- chunks ---- */
 
-static void forward_node(const struct graph_run *run, const struct node *node, const struct chunk *c)
+void fr_graph_forward_node(const struct graph_run *run, const struct node *node, const struct chunk *c)
 {
     const struct fr_graph *graph = run->graph;
     struct rows r = fr_rows_of(graph, node->space, c);
@@ -289,8 +283,13 @@ static void forward_level(const struct graph_run *run, const struct chunk *c)
     for (uint32_t n = 0; n < v->n_nodes; n++) {
         if (v->spaces[v->nodes[n].space].level != c->level)
             continue;
+        const struct row_sums *sums = fr_sums_of(v, &v->nodes[n]);
+        if (sums && n == sums->first)
+            fr_graph_forward_sums(graph, sums, c);
+        if (sums)
+            continue;
         fr_graph_device_turn_to(graph, &v->nodes[n]);
-        forward_node(run, &v->nodes[n], c);
+        fr_graph_forward_node(run, &v->nodes[n], c);
     }
     fr_graph_device_turn_to(graph, NULL);
 }

@@ -374,4 +374,5 @@ void fr_graph_prepare(struct graph_run *run)
                 fr_realloc(graph->loss_sets[i].groups, graph->capacity_groups, sizeof(uint32_t));
     }
     set_places(graph, v);
+    fr_graph_begin_sums(run);
 }

@@ -198,6 +198,7 @@ struct node {
     int32_t loss;   /* of an auxiliary loss: its number in conf */
     /* it was made for; FR_NO_INDEX: for an auxiliary loss or an output */
     int32_t layer;
+    int32_t sums; /* of the variant, that it is part of; FR_NO_INDEX */
     uint32_t n_partials;
     /* linear, bias: bias; activate: alpha; layer_norm: scale, bias; gru: recurrent kernel,
      * recurrent bias; attention_dense: kernel, bias if there is one */
@@ -258,6 +259,18 @@ struct table_sources {
     struct fr_row_source *sources;
 };
 
+/* A sum of pooled rows, perhaps with their interaction by pairs, that nothing else reads
+ * (sums.c). */
+struct row_sums {
+    uint32_t add;  /* node; its arguments are the leaves */
+    int32_t pairs; /* likewise, or FR_NO_INDEX */
+    uint32_t first;
+    bool active; /* in this batch rows are summed where they lie */
+    struct fr_summed_slot *slots;
+    uint32_t n_bits;
+    uint32_t *bits; /* [chunks] largest value read */
+};
+
 struct variant {
     /* the key: slots read by the network whose columns are shared */
     uint64_t shared[FR_SLOTS_MAX / 64];
@@ -276,10 +289,12 @@ struct variant {
     uint32_t *join_tasks; /* node * FR_NODE_PARAMETERS + partial */
     /* [n_gradient_tasks + 1] with blocks of rows, of this batch */
     uint32_t *gradient_begin;
-    uint32_t *gradient_bits;          /* [n_gradient_tasks + n_join_tasks] */
-    uint32_t *output_node;            /* [n_outputs] at sample level */
-    struct argument *output_claim;    /* [n_outputs] zero_buffer, accumulate of their gradients */
-    struct table_sources *tables;     /* [n_tables] */
+    uint32_t *gradient_bits;       /* [n_gradient_tasks + n_join_tasks] */
+    uint32_t *output_node;         /* [n_outputs] at sample level */
+    struct argument *output_claim; /* [n_outputs] zero_buffer, accumulate of their gradients */
+    struct table_sources *tables;  /* [n_tables] */
+    uint32_t n_sums;
+    struct row_sums *sums;
     uint32_t capacity_chunks[LEVELS]; /* of partials */
 };
 
@@ -464,6 +479,9 @@ struct variant *fr_graph_compile(const struct fr_graph *graph, const uint64_t *s
 /* Numbers of the loss sets of a variant's nodes; new sets are added. Not when scoring only. */
 void fr_graph_settle_sets(struct fr_graph *graph, struct variant *v);
 void fr_graph_free_variant(const struct fr_graph *graph, struct variant *variant);
+/* sums.c: finds those of a compiled variant. */
+void fr_graph_find_sums(const struct fr_graph *graph, struct variant *v);
+void fr_graph_free_sums(struct variant *v);
 
 /* ---- forward.c, backward.c: what fr_graph_train calls, in this order ---- */
 

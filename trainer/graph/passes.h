@@ -127,6 +127,28 @@ static inline uint32_t fr_linear_blocks(const struct fr_graph *graph, const stru
 /* forward_prepare.c: the variant of this batch, memory for it, rows of its spaces. */
 void fr_graph_prepare(struct graph_run *run);
 
+/* Rows as a replica would have them: those that this batch made are absent. */
+static inline float *const *fr_served_rows(const struct fr_table_rows *table)
+{
+    return table->served ? table->served : table->rows;
+}
+
+/* sums.c. The sums that are active and that the node is part of; NULL. */
+static inline const struct row_sums *fr_sums_of(const struct variant *v, const struct node *node)
+{
+    const struct row_sums *sums = node->sums == FR_NO_INDEX ? NULL : &v->sums[node->sums];
+    return sums && sums->active ? sums : NULL;
+}
+void fr_graph_begin_sums(const struct graph_run *run); /* which are active */
+void fr_graph_forward_sums(const struct fr_graph *graph, const struct row_sums *sums, const struct chunk *c);
+/* At least the largest gradient that any row gets from an entry of the chunk, as bits. */
+uint32_t fr_graph_sum_bits(const struct fr_graph *graph, const struct row_sums *sums, const struct chunk *c);
+void fr_graph_sum_source(const struct fr_graph *graph, const struct row_sums *sums, struct fr_row_source *source);
+void fr_graph_write_sums(const struct graph_run *run);
+
+/* forward.c, backward_nodes.c: one node. */
+void fr_graph_forward_node(const struct graph_run *run, const struct node *node, const struct chunk *c);
+
 /* nodes.c: FR_CALLED_NODES. */
 void fr_graph_call_node(const struct fr_graph *graph, const struct node *node, const struct chunk *c, bool backward);
 

@@ -239,6 +239,11 @@ uint32_t fr_graph_suspects(const struct fr_graph *graph, const struct fr_batch *
     FR_CHECK(graph->n_samples == batch->n_samples);
     if (graph->device)
         fr_graph_device_borrow(graph);
+    fr_graph_write_sums(&(struct graph_run){.graph = (struct fr_graph *)(uintptr_t)graph,
+                                            .batch = batch,
+                                            .rows = rows,
+                                            .at_batch = batch,
+                                            .at_rows = rows});
     uint32_t n = find_suspects(graph, batch, rows, suspects);
     if (graph->device)
         fr_graph_device_return(graph);

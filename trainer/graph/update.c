@@ -30,6 +30,7 @@ static struct fr_row_update row_update(const struct graph_run *run, uint32_t t, 
     const struct fr_table_rows *rows = &run->rows->tables[t];
     return (struct fr_row_update){
         .rows = rows->rows,
+        .served = fr_served_rows(rows),
         .occ_begin = rows->occ_begin,
         .occ = rows->occ,
         .occ_from = rows->occ_from,

@@ -9,6 +9,7 @@
 #define FR_CPU_DECLARE(result, name, arguments) result fr_cpu_##name arguments;
 #define FR_CPU_MEMBER(result, name, arguments) .name = fr_cpu_##name,
 FR_OPS_SHARED(FR_CPU_DECLARE)
+FR_OPS_SPARED(FR_CPU_DECLARE)
 
 /* `ops`: whose products they run. */
 size_t fr_cpu_gru_workspace(const struct fr_steps *steps, uint32_t units, const struct fr_ops *ops);
@@ -41,7 +42,8 @@ void fr_cpu_attention_dense_backward(const struct fr_attention_dense *c, const s
         fr_cpu_attention_dense_backward(c, &(table));                                                                  \
     }
 #define FR_CPU_MEMBERS(backend)                                                                                        \
-    FR_OPS_SHARED(FR_CPU_MEMBER).gru_workspace = gru_workspace_##backend, .gru = gru_##backend,                        \
+    FR_OPS_SHARED(FR_CPU_MEMBER)                                                                                       \
+    FR_OPS_SPARED(FR_CPU_MEMBER).gru_workspace = gru_workspace_##backend, .gru = gru_##backend,                        \
     .gru_backward = gru_backward_##backend, .attention_workspace = fr_cpu_attention_workspace,                         \
     .attention_dense = attention_dense_##backend, .attention_dense_backward = attention_dense_backward_##backend
 

@@ -343,14 +343,16 @@ FR_CASE(weights_of_ftrl_are_stepped_as_each_alone)
  * rows. */
 enum { PLAIN_KEYS = 40, PLAIN_ENTRIES = 150, PLAIN_IDS = 2 * PLAIN_ENTRIES, PLAIN_DIM_MAX = 17 };
 
-static void step_plainly(const struct fr_ops *ops, enum fr_optimizer_kind kind, uint32_t dim, bool whole, float *memory)
+static void step_plainly(const struct fr_ops *ops, const struct fr_optimizer *optimizer, uint32_t dim, bool whole,
+                         float *memory)
 {
+    enum fr_optimizer_kind kind = optimizer->kind;
     uint32_t states = fr_row_state_floats(kind, dim), floats = dim + states, n = 0;
     uint32_t occ_begin[PLAIN_KEYS + 1] = {0}, occ[PLAIN_IDS], occ_from[PLAIN_IDS], ones[PLAIN_ENTRIES];
     float *rows[PLAIN_KEYS], *scratch = guarded(2 * ((dim + 15) / 16 * 16));
     struct fr_view gradients[2];
     struct fr_row_source sources[2];
-    const struct fr_row_part part = {0, dim, dim, test_optimizer(kind)};
+    const struct fr_row_part part = {0, dim, dim, *optimizer};
     const uint32_t source_begin[] = {0, 1, 2};
     fill(memory, (size_t)PLAIN_KEYS * floats, 60);
     for (uint32_t s = 0; s < PLAIN_ENTRIES; s++)
@@ -394,12 +396,17 @@ FR_CASE(rows_whose_entries_all_count_are_stepped_to_the_same_bits_without_asking
     struct backend_list list = list_backends();
     static const uint32_t dims[] = {1, 8, 16, PLAIN_DIM_MAX};
     for (size_t b = 0; b < list.n; b++)
-        for (size_t k = 0; k < FR_ARRAY_LEN(row_kinds); k++)
+        for (size_t k = 0; k < 2 * FR_ARRAY_LEN(row_kinds); k++)
             for (size_t d = 0; d < FR_ARRAY_LEN(dims); d++) {
+                struct fr_optimizer optimizer = test_optimizer(row_kinds[k / 2]);
+                if (k % 2) { /* without what shapes a gradient */
+                    optimizer.keep = 0.99;
+                    optimizer.clip_norm = optimizer.clip_value = optimizer.l1 = optimizer.l2 = 0.0f;
+                }
                 float got[PLAIN_KEYS * (3 * PLAIN_DIM_MAX + 2)], want[PLAIN_KEYS * (3 * PLAIN_DIM_MAX + 2)];
-                step_plainly(list.ops[b], row_kinds[k], dims[d], true, got);
-                step_plainly(list.ops[b], row_kinds[k], dims[d], false, want);
-                size_t floats = dims[d] + fr_row_state_floats(row_kinds[k], dims[d]);
+                step_plainly(list.ops[b], &optimizer, dims[d], true, got);
+                step_plainly(list.ops[b], &optimizer, dims[d], false, want);
+                size_t floats = dims[d] + fr_row_state_floats(optimizer.kind, dims[d]);
                 assert_memory_equal(got, want, PLAIN_KEYS * floats * sizeof(float));
             }
 }

@@ -63,6 +63,21 @@ struct fr_gather {
     struct fr_view out;
 };
 
+/* The sum of one row each of several slots, and their interaction by pairs (bi_interaction). */
+struct fr_summed_slot {
+    const uint32_t *unique_of; /* [entries]: every entry has one id, without a weight */
+    float *const *rows;        /* NULL: no row, zeros */
+    uint32_t value_offset;
+};
+enum { FR_SUM_DIM_MAX = 16 };
+struct fr_row_sums {
+    uint32_t count; /* slots */
+    const struct fr_summed_slot *slots;
+    uint32_t dim; /* FR_SUM_DIM_MAX at most */
+    uint32_t entry_begin, entry_end;
+    struct fr_view sum, pairs; /* [entries, dim]; pairs.values NULL: not wanted */
+};
+
 /* Where an id of a batch came from. */
 struct fr_occurrence {
     uint32_t entry;
@@ -75,6 +90,10 @@ struct fr_row_source {
     uint32_t first; /* occurrence number of the slot's first id */
     /* [entries, dim] of the pooled output; by_id: [ids of the slot, dim], of step rows */
     struct fr_view gradient;
+    /* When .values is not NULL, the gradient of a row v is gradient + pairs * (sum - v) instead, v
+     * as it was served: that of fr_row_sums. Nothing below but trained, counted and whole is set
+     * then. */
+    struct fr_view pairs, sum;
     const float *weights; /* per id of the slot, or NULL: 1 */
     const float *scale;   /* per entry (mean, sqrtn), or NULL */
     /* per entry: its samples that are trained through this reader; 0 contributes nothing */
@@ -94,6 +113,8 @@ struct fr_row_part {
 
 struct fr_row_update {
     float *const *rows; /* by unique key; NULL: no row, no gradient */
+    /* as the forward pass read them, NULL: zeros; for sources with pairs */
+    float *const *served;
     const uint32_t *occ_begin, *occ;
     /* beside occ: the entry, and above its bits the slot's number among the sources */
     const uint32_t *occ_from;
@@ -292,6 +313,12 @@ struct fr_dense_update {
     /* FR_MOMENT_FLUSH become 0. NMSE(1e-10). */                                                                       \
     X(void, update_dense, (const struct fr_dense_update *update))
 
+/* Those that not every table has (NULL), because others give the same. */
+#define FR_OPS_SPARED(X)                                                                                               \
+    /* sum = gather of each slot, added in order; pairs = bi_interaction of them: the same bits. */                    \
+    /* Returns max_bits of what was read. */                                                                           \
+    X(uint32_t, sum_rows, (const struct fr_row_sums *call))
+
 /* A member is no expression. NOLINTNEXTLINE(bugprone-macro-parentheses) */
 #define FR_OPS_MEMBER(result, name, arguments) result(*name) arguments;
 struct fr_ops {
@@ -305,6 +332,7 @@ struct fr_ops {
     bool rows_independent;
     FR_OPS_OWN(FR_OPS_MEMBER)
     FR_OPS_SHARED(FR_OPS_MEMBER)
+    FR_OPS_SPARED(FR_OPS_MEMBER)
 };
 
 /* The machine's best: avx512 or avx2, which give equal bits; `openblas` where the processor has no

@@ -1,0 +1,334 @@
+/* CPU backend: updates of rows that are one part and that every occurrence reaches alike, in loops
+ * of a length that the compiler knows, and of weights of FTRL.
+ *
+ * Several rows are stepped side by side. The bits are those of fr_row_step. Owner of the rows: the
+ * caller, who gives each unique key to one worker. */
+#include <math.h>
+
+#include "rows.h"
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("O3")
+#endif
+
+enum {
+    ROWS = 16,          /* that are stepped together */
+    PLAIN_DIM_MAX = 16, /* of rows whose loops are of fixed length */
+};
+
+/* Every slot has one reader, of which every entry counts once and nothing is scaled: an occurrence
+ * adds a row of gradients as it is; or all are rows of one sum with pairs. */
+static bool is_plain(const struct fr_row_update *u)
+{
+    bool plain = u->n_parts == 1 && u->n_groups > 0;
+    for (uint32_t g = 0; plain && g < u->n_groups; g++) {
+        const struct fr_row_source *s = &u->sources[g], *first = &u->sources[0];
+        plain = u->source_begin[g + 1] == g + 1 && s->whole && !s->by_id && !s->weights && !s->scale && !s->masked &&
+                s->pairs.values == first->pairs.values;
+    }
+    return plain;
+}
+
+FR_IN_LINE const float *plain_gradient(const struct fr_row_update *u, uint32_t o)
+{
+    struct fr_occurrence at = fr_occurrence_at(u, o);
+    const struct fr_view *gradient = &u->sources[at.group].gradient;
+    return gradient->values + at.entry * gradient->ld;
+}
+
+/* Loops of their own, because a compiler believes `restrict` of parameters only. */
+FR_IN_LINE void add_gradients(float *restrict sum, const float *restrict d, uint32_t dim)
+{
+    _Pragma("GCC unroll 1") for (uint32_t i = 0; i < dim; i++) sum[i] += d[i];
+}
+
+FR_IN_LINE void add_summed(float *restrict sum, const float *restrict gradient, const float *restrict pairs,
+                           const float *restrict all, const float *restrict v, uint32_t dim)
+{
+    _Pragma("GCC unroll 1") for (uint32_t i = 0; i < dim; i++) sum[i] += pairs[i] * (all[i] - v[i]) + gradient[i];
+}
+
+/* Adds what an occurrence gives; v: the row as it was served. */
+FR_IN_LINE void add_plain(const struct fr_row_update *u, uint32_t o, const float *v, uint32_t dim, bool paired,
+                          float *sum)
+{
+    const struct fr_row_source *source = &u->sources[0];
+    if (!paired) {
+        add_gradients(sum, plain_gradient(u, o), dim);
+        return;
+    }
+    uint32_t entry = fr_occurrence_at(u, o).entry;
+    add_summed(sum, source->gradient.values + entry * source->gradient.ld,
+               source->pairs.values + entry * source->pairs.ld, source->sum.values + entry * source->sum.ld, v, dim);
+}
+
+FR_IN_LINE void prefetch_plain(const struct fr_row_update *u, uint32_t o, bool paired)
+{
+    if (paired) {
+        const struct fr_row_source *source = &u->sources[0];
+        uint32_t entry = fr_occurrence_at(u, o).entry;
+        __builtin_prefetch(source->gradient.values + entry * source->gradient.ld);
+        __builtin_prefetch(source->pairs.values + entry * source->pairs.ld);
+        __builtin_prefetch(source->sum.values + entry * source->sum.ld);
+    } else {
+        __builtin_prefetch(plain_gradient(u, o));
+    }
+}
+
+/* Occurrences of a key, at least one. */
+struct range {
+    uint32_t begin, end;
+};
+
+/* Their sum. It begins with minus zero, to which any number can be added without a change. */
+FR_IN_LINE void sum_plain_block(const struct fr_row_update *u, struct range range, const float *v, uint32_t dim,
+                                bool paired, float *sum)
+{
+    uint32_t last = u->occ_begin[u->end];
+    for (uint32_t i = 0; i < dim; i++)
+        sum[i] = -0.0f;
+    for (uint32_t o = range.begin; o < range.end; o++) {
+        if (dim > 1 && last - o > PREFETCH_OCCURRENCES)
+            prefetch_plain(u, o + PREFETCH_OCCURRENCES, paired);
+        add_plain(u, o, v, dim, paired, sum);
+    }
+}
+
+FR_IN_LINE void sum_plain(const struct fr_row_update *u, uint32_t unique, uint32_t dim, bool paired, float *sum)
+{
+    uint32_t end = u->occ_begin[unique + 1];
+    struct range range = {u->occ_begin[unique], end};
+    const float *v = paired ? served_row(u, unique, 0) : NULL;
+    if (end - range.begin <= FR_OCCURRENCE_BLOCK) {
+        sum_plain_block(u, range, v, dim, paired, sum);
+        return;
+    }
+    range.end = range.begin + FR_OCCURRENCE_BLOCK;
+    sum_plain_block(u, range, v, dim, paired, sum);
+    while (range.end < end) {
+        float block[PLAIN_DIM_MAX];
+        range.begin = range.end;
+        range.end = end - range.begin < FR_OCCURRENCE_BLOCK ? end : range.begin + FR_OCCURRENCE_BLOCK;
+        sum_plain_block(u, range, v, dim, paired, block);
+        add_gradients(sum, block, dim);
+    }
+}
+
+/* Of a row of so many floats, unless it is NULL. */
+FR_IN_LINE void prefetch_row(const float *row, uint32_t floats)
+{
+    for (uint32_t i = 0; i < floats && row; i += FLOATS_PER_LINE)
+        __builtin_prefetch(row + i, 1);
+    if (row)
+        __builtin_prefetch(row + floats - 1, 1);
+}
+
+static uint32_t floats_of(const struct fr_row_part *part)
+{
+    return part->state_offset + fr_row_state_floats(part->optimizer.kind, part->dim);
+}
+
+/* ---- rows of one part ---- */
+
+/* Rows whose gradients are summed before any is stepped: a step waits long for its own numbers, and
+ * so the processor has several to work on. */
+struct block {
+    uint32_t n;
+    float *row[ROWS];
+    uint32_t count[ROWS];
+    _Alignas(64) float sums[ROWS][PLAIN_DIM_MAX];
+};
+
+/* What row-wise Adagrad loses of its accumulator in so many units (fr_pace.gain2). */
+FR_IN_LINE float lost_of(const struct fr_optimizer *o, uint32_t count)
+{
+    return fr_base2(o) == 1.0 ? 0.0f : fr_row_pace(o, count, 0).gain2;
+}
+
+FR_IN_LINE void step_values(float *restrict w, const float *restrict g, float rate, uint32_t dim)
+{
+    _Pragma("GCC unroll 1") for (uint32_t i = 0; i < dim; i++) w[i] = fr_cut(w[i] - rate * g[i], FR_VALUE_MAX);
+}
+
+/* fr_row_sum_squares of so few values, in the same order. */
+FR_IN_LINE float sum_squares(const float *restrict g, uint32_t dim)
+{
+    float p[PLAIN_DIM_MAX] = {0};
+    _Pragma("GCC unroll 1") for (uint32_t i = 0; i < dim; i++) p[i] = g[i] * g[i];
+    _Pragma("GCC unroll 1") for (uint32_t i = 0; i < 8; i++) p[i] += p[i + 8];
+    _Pragma("GCC unroll 1") for (uint32_t i = 0; i < 4; i++) p[i] += p[i + 4];
+    return (p[0] + p[2]) + (p[1] + p[3]);
+}
+
+/* Roots and quotients of all rows side by side; the same operations as fr_row_step's. */
+FR_IN_LINE void step_rowwise(const struct fr_row_part *part, struct block *block, uint32_t dim)
+{
+    const struct fr_optimizer *o = &part->optimizer;
+    float squares[ROWS] = {0}, acc[ROWS] = {0}, lost[ROWS] = {0}, rate[ROWS];
+    for (uint32_t r = 0; r < block->n; r++) {
+        squares[r] = sum_squares(block->sums[r], dim);
+        acc[r] = block->row[r][part->state_offset];
+        lost[r] = lost_of(o, block->count[r]);
+    }
+    float pace = o->lr, eps = o->eps;
+    for (uint32_t r = 0; r < ROWS; r++) {
+        acc[r] = fr_cut(acc[r] - lost[r] * acc[r] + squares[r] / (float)dim, FR_STATE_MAX);
+        rate[r] = fr_cut(pace / (sqrtf(acc[r]) + eps), FR_STATE_MAX);
+    }
+    for (uint32_t r = 0; r < block->n; r++) {
+        step_values(block->row[r] + part->value_offset, block->sums[r], rate[r], dim);
+        block->row[r][part->state_offset] = acc[r];
+    }
+    block->n = 0;
+}
+
+FR_IN_LINE void step_block(const struct fr_row_part *part, struct block *block, uint32_t dim)
+{
+    if (part->optimizer.kind == FR_OPT_ADAGRAD_ROWWISE && !fr_shapes_gradient(&part->optimizer)) {
+        step_rowwise(part, block, dim);
+        return;
+    }
+    for (uint32_t r = 0; r < block->n; r++)
+        fr_row_step(block->row[r] + part->value_offset, block->row[r] + part->state_offset, block->sums[r], dim,
+                    block->count[r], &part->optimizer);
+    block->n = 0;
+}
+
+/* Steps of the rows, whose length the compiler knows. */
+FR_IN_LINE void update_plain(const struct fr_row_update *u, uint32_t dim, bool paired)
+{
+    const struct fr_row_part *part = &u->parts[0];
+    struct block block = {.n = 0};
+    uint32_t floats = floats_of(part);
+    for (uint32_t unique = u->begin; unique < u->end; unique++) {
+        if (u->end - unique > PREFETCH_ROWS)
+            prefetch_row(u->rows[unique + PREFETCH_ROWS], floats);
+        if (!u->rows[unique])
+            continue;
+        sum_plain(u, unique, dim, paired, block.sums[block.n]);
+        block.count[block.n] = u->occ_begin[unique + 1] - u->occ_begin[unique];
+        block.row[block.n++] = u->rows[unique];
+        if (block.n == ROWS)
+            step_block(part, &block, dim);
+    }
+    step_block(part, &block, dim);
+}
+
+FR_CLONES
+static void update_plain_8(const struct fr_row_update *u)
+{
+    update_plain(u, 8, false);
+}
+
+FR_CLONES
+static void update_paired_8(const struct fr_row_update *u)
+{
+    update_plain(u, 8, true);
+}
+
+FR_CLONES
+static void update_plain_16(const struct fr_row_update *u)
+{
+    update_plain(u, 16, false);
+}
+
+FR_CLONES
+static void update_paired_16(const struct fr_row_update *u)
+{
+    update_plain(u, 16, true);
+}
+
+/* ---- rows of one value ---- */
+
+/* Weights of as many rows, column by column: a step of FTRL is three roots and three quotients one
+ * after the other, and side by side they cost hardly more than one row's. */
+struct weights {
+    uint32_t n;
+    float *row[ROWS];
+    float w[ROWS], z[ROWS], squares[ROWS], g[ROWS];
+};
+
+static bool has_weights(const struct fr_row_update *u)
+{
+    const struct fr_optimizer *o = &u->parts[0].optimizer;
+    return u->n_parts == 1 && u->parts[0].dim == 1 && o->kind == FR_OPT_FTRL && !fr_shapes_gradient(o);
+}
+
+FR_IN_LINE void step_weights(const struct fr_row_part *part, struct weights *weights)
+{
+    for (uint32_t i = 0; i < ROWS; i++)
+        fr_ftrl_element(&weights->w[i], &weights->z[i], &weights->squares[i], weights->g[i], &part->optimizer);
+    for (uint32_t i = 0; i < weights->n; i++) {
+        float *state = weights->row[i] + part->state_offset;
+        weights->row[i][part->value_offset] = weights->w[i];
+        state[0] = weights->z[i];
+        state[1] = weights->squares[i];
+    }
+    weights->n = 0;
+}
+
+FR_IN_LINE void put_weight(const struct fr_row_part *part, float *row, float g, struct weights *weights)
+{
+    uint32_t i = weights->n++;
+    const float *state = row + part->state_offset;
+    weights->row[i] = row;
+    weights->w[i] = row[part->value_offset];
+    weights->z[i] = state[0];
+    weights->squares[i] = state[1];
+    weights->g[i] = g;
+    if (weights->n == ROWS)
+        step_weights(part, weights);
+}
+
+FR_IN_LINE void update_each_weight(const struct fr_row_update *u, bool plain)
+{
+    struct weights weights = {0};
+    struct row_sum sum;
+    uint32_t floats = floats_of(&u->parts[0]);
+    lay_out_scratch(u, &sum);
+    for (uint32_t unique = u->begin; unique < u->end; unique++) {
+        if (u->end - unique > PREFETCH_ROWS)
+            prefetch_row(u->rows[unique + PREFETCH_ROWS], floats);
+        if (!u->rows[unique])
+            continue;
+        float alone = 0.0f;
+        if (plain)
+            sum_plain(u, unique, 1, false, &alone);
+        if (plain || row_gradient(u, unique, &sum) != 0)
+            put_weight(&u->parts[0], u->rows[unique], plain ? alone : sum.parts[0][0], &weights);
+    }
+    step_weights(&u->parts[0], &weights);
+}
+
+FR_CLONES
+static void update_weights(const struct fr_row_update *u)
+{
+    update_each_weight(u, false);
+}
+
+FR_CLONES
+static void update_plain_weights(const struct fr_row_update *u)
+{
+    update_each_weight(u, true);
+}
+
+bool fr_cpu_update_plain(const struct fr_row_update *u)
+{
+    bool plain = is_plain(u), paired = plain && u->sources[0].pairs.values;
+    uint32_t dim = plain ? u->parts[0].dim : 0;
+    if (has_weights(u) && plain && !paired)
+        update_plain_weights(u);
+    else if (has_weights(u))
+        update_weights(u);
+    else if (dim == 8 && paired)
+        update_paired_8(u);
+    else if (dim == 16 && paired)
+        update_paired_16(u);
+    else if (dim == 8)
+        update_plain_8(u);
+    else if (dim == 16)
+        update_plain_16(u);
+    else
+        return false;
+    return true;
+}

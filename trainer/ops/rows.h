@@ -1,0 +1,143 @@
+/* The gradient of a row: the sum over its occurrences, in blocks, in a worker's scratch memory.
+ * What rows.c and plain.c share. */
+#ifndef FR_OPS_ROWS_H
+#define FR_OPS_ROWS_H
+
+#include <string.h>
+
+#include "base/check.h"
+#include "cpu.h"
+#include "lanes.h"
+
+enum {
+    PREFETCH_ROWS = 16, /* unique keys ahead when updating */
+    PREFETCH_OCCURRENCES = 12,
+    FLOATS_PER_LINE = 16,
+};
+
+/* What occurrence `o` of the block's list, perhaps of a later key, will add. */
+FR_IN_LINE void prefetch_gradients(const struct fr_row_update *u, uint32_t o)
+{
+    uint32_t number = u->occ[o];
+    struct fr_occurrence at = fr_occurrence_at(u, o);
+    for (uint32_t k = u->source_begin[at.group]; k < u->source_begin[at.group + 1]; k++) {
+        const struct fr_row_source *source = &u->sources[k];
+        const float *d =
+            source->gradient.values + (source->by_id ? number - source->first : at.entry) * source->gradient.ld;
+        for (uint32_t i = 0; i < u->parts[source->part].dim; i += FLOATS_PER_LINE)
+            __builtin_prefetch(d + i);
+    }
+}
+
+/* A row at work: where its parts' gradients are summed, how many trained samples reach each. */
+struct row_sum {
+    float *parts[FR_ROW_PARTS_MAX];
+    float *block[FR_ROW_PARTS_MAX]; /* of the occurrences at hand, when there are several blocks */
+    uint32_t counts[FR_ROW_PARTS_MAX];
+};
+
+/* Adds coef * d to the part's sum, or begins it. */
+FR_IN_LINE void add_gradient(float *restrict g, const float *restrict d, uint32_t dim, float coef, bool begun)
+{
+    if (begun) {
+        for (uint32_t i = 0; i < dim; i++)
+            g[i] += coef * d[i];
+    } else {
+        for (uint32_t i = 0; i < dim; i++)
+            g[i] = coef * d[i];
+    }
+}
+
+/* The row as the forward pass read it. */
+FR_IN_LINE const float *served_row(const struct fr_row_update *u, uint32_t unique, uint32_t part)
+{
+    static const float nothing[FR_SUM_DIM_MAX];
+    const float *row = u->served ? u->served[unique] : u->rows[unique];
+    return row ? row + u->parts[part].value_offset : nothing;
+}
+
+/* The gradient of a summed row v from an entry. */
+FR_IN_LINE void summed_gradient(const struct fr_row_source *source, uint32_t entry, const float *restrict v,
+                                uint32_t dim, float *restrict out)
+{
+    const float *restrict g = source->gradient.values + entry * source->gradient.ld;
+    const float *restrict pairs = source->pairs.values + entry * source->pairs.ld;
+    const float *restrict sum = source->sum.values + entry * source->sum.ld;
+    for (uint32_t i = 0; i < dim; i++)
+        out[i] = pairs[i] * (sum[i] - v[i]) + g[i];
+}
+
+/* Sums occurrences [begin, end) of one unique key into `sums`; returns the parts reached. `last`:
+ * end of the list, for prefetching. */
+FR_IN_LINE uint32_t sum_occurrences(const struct fr_row_update *u, uint32_t unique, uint32_t begin, uint32_t end,
+                                    float *const *sums, uint32_t *counts)
+{
+    uint32_t reached = 0, last = u->occ_begin[u->end];
+    float summed[FR_SUM_DIM_MAX];
+    for (uint32_t o = begin; o < end; o++) {
+        if (last - o > PREFETCH_OCCURRENCES)
+            prefetch_gradients(u, o + PREFETCH_OCCURRENCES);
+        uint32_t number = u->occ[o], counted = 0;
+        struct fr_occurrence at = fr_occurrence_at(u, o);
+        for (uint32_t k = u->source_begin[at.group]; k < u->source_begin[at.group + 1]; k++) {
+            const struct fr_row_source *source = &u->sources[k];
+            uint32_t id = number - source->first, bit = 1u << source->part;
+            if (source->trained[at.entry] == 0 || (source->masked && source->masked[id]))
+                continue;
+            float coef = source->weights ? source->weights[id] : 1.0f;
+            if (source->scale)
+                coef *= source->scale[at.entry];
+            const float *d = source->gradient.values + (source->by_id ? id : at.entry) * source->gradient.ld;
+            if (source->pairs.values) {
+                summed_gradient(source, at.entry, served_row(u, unique, source->part), u->parts[source->part].dim,
+                                summed);
+                d = summed;
+            }
+            add_gradient(sums[source->part], d, u->parts[source->part].dim, coef, (reached & bit) != 0);
+            reached |= bit;
+            if (!(counted & bit)) /* an occurrence is one, however many read it */
+                counts[source->part] += source->counted[at.entry];
+            counted |= bit;
+        }
+    }
+    return reached;
+}
+
+/* Gradients of all parts of one unique key into row->parts; returns the parts reached, whose counts
+ * are set. */
+FR_IN_LINE uint32_t row_gradient(const struct fr_row_update *u, uint32_t unique, struct row_sum *row)
+{
+    uint32_t begin = u->occ_begin[unique], end = u->occ_begin[unique + 1];
+    memset(row->counts, 0, u->n_parts * sizeof(*row->counts));
+    if (end - begin <= FR_OCCURRENCE_BLOCK)
+        return sum_occurrences(u, unique, begin, end, row->parts, row->counts);
+    uint32_t reached = 0;
+    for (uint32_t o = begin; o < end; o += FR_OCCURRENCE_BLOCK) {
+        uint32_t until = end - o < FR_OCCURRENCE_BLOCK ? end : o + FR_OCCURRENCE_BLOCK;
+        uint32_t parts = sum_occurrences(u, unique, o, until, row->block, row->counts);
+        for (uint32_t p = 0; p < u->n_parts; p++)
+            if (parts >> p & 1)
+                add_gradient(row->parts[p], row->block[p], u->parts[p].dim, 1.0f, reached >> p & 1);
+        reached |= parts;
+    }
+    return reached;
+}
+
+static void lay_out_scratch(const struct fr_row_update *u, struct row_sum *row)
+{
+    FR_CHECK(u->n_parts > 0 && u->n_parts <= FR_ROW_PARTS_MAX);
+    memset(row, 0, sizeof(*row));
+    float *at = u->scratch;
+    for (uint32_t p = 0; p < u->n_parts; p++) {
+        uint32_t room = (u->parts[p].dim + FLOATS_PER_LINE - 1) / FLOATS_PER_LINE * FLOATS_PER_LINE;
+        row->parts[p] = at;
+        row->block[p] = at + room;
+        at += 2 * (size_t)room;
+    }
+}
+
+/* plain.c: whether the rows were updated, because each is one part that every occurrence reaches
+ * alike, or one weight of FTRL. */
+bool fr_cpu_update_plain(const struct fr_row_update *u);
+
+#endif
