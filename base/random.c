@@ -101,8 +101,8 @@ void fr_random_weights(const struct fr_random_rows *rows)
         for (size_t i = 0; i < PAIRS; i++) {
             float radius = fr_random_radius(radii[i]), cosine, sine;
             fr_random_angle(angles[i], &cosine, &sine);
-            pairs[2 * i] = radius * cosine;
-            pairs[2 * i + 1] = radius * sine;
+            pairs[2 * i] = (float)((double)(radius * cosine) * rows->scale);
+            pairs[2 * i + 1] = (float)((double)(radius * sine) * rows->scale);
         }
         put_pairs(rows, begin, pairs, n);
     }

@@ -57,23 +57,6 @@ static void draw_blocks(enum fr_init_kind kind, const struct fr_value_place *at,
     }
 }
 
-static void draw_normals(const struct fr_value_place *at, const struct fr_first_rows *rows, double scale, size_t n)
-{
-    fr_random_weights(&(struct fr_random_rows){.seed = at->seed,
-                                               .stream = at->stream,
-                                               .index = at->index,
-                                               .keys = rows->keys,
-                                               .values = rows->rows,
-                                               .n_keys = rows->n_rows,
-                                               .offset = rows->offset,
-                                               .n = n});
-    for (size_t r = 0; r < rows->n_rows; r++) {
-        float *values = rows->rows[r] + rows->offset;
-        for (size_t i = 0; i < n; i++)
-            values[i] = (float)((double)values[i] * scale);
-    }
-}
-
 void fr_conf_first_rows(const struct fr_conf_init *init, const struct fr_value_place *at,
                         const struct fr_first_rows *rows, size_t n)
 {
@@ -89,7 +72,15 @@ void fr_conf_first_rows(const struct fr_conf_init *init, const struct fr_value_p
     case FR_INIT_NORMAL:
     case FR_INIT_XAVIER_NORMAL:
     case FR_INIT_KAIMING_NORMAL:
-        draw_normals(at, rows, scale, n);
+        fr_random_weights(&(struct fr_random_rows){.seed = at->seed,
+                                                   .stream = at->stream,
+                                                   .index = at->index,
+                                                   .scale = scale,
+                                                   .keys = rows->keys,
+                                                   .values = rows->rows,
+                                                   .n_keys = rows->n_rows,
+                                                   .offset = rows->offset,
+                                                   .n = n});
         return;
     case FR_INIT_TRUNCATED_NORMAL:
     case FR_INIT_DEFAULT:

@@ -48,10 +48,11 @@ void fr_random_uniforms(uint64_t seed, uint64_t stream, uint64_t key, uint64_t i
 /* Initial weights: standard normals in the precision of f32 and for a fraction of the work, two
  * from one draw. Other numbers than fr_random_normal's. */
 float fr_random_weight(uint64_t seed, uint64_t stream, uint64_t key, uint64_t index);
-/* Those of index, index + 1, ... n values of each key to values[key number] + offset, bit for bit
- * the same. Rows with few values are best drawn several at a time. */
+/* Those of index, index + 1, ... n values of each key to values[key number] + offset, times scale
+ * (in double, rounded once more). Rows with few values are best drawn several at a time. */
 struct fr_random_rows {
     uint64_t seed, stream, index;
+    double scale;
     const uint64_t *keys;
     float *const *values;
     size_t n_keys, offset, n;

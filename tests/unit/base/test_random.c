@@ -269,13 +269,16 @@ FR_CASE(weights_of_many_keys_are_those_drawn_one_by_one)
     for (size_t n_keys = 0; n_keys <= KEYS; n_keys += 1 + n_keys / 2)
         for (size_t n = 0; n <= N_MAX; n++)
             for (uint64_t index = 0; index < 3; index++) {
+                double scale = n % 2 ? 1.0 : 0.3;
                 memset(values, 0, sizeof(values));
-                fr_random_weights(&(struct fr_random_rows){3, 4, index, keys, rows, n_keys, BEFORE, n});
+                fr_random_weights(&(struct fr_random_rows){3, 4, index, scale, keys, rows, n_keys, BEFORE, n});
                 for (size_t k = 0; k < KEYS; k++)
                     for (size_t i = 0; i < BEFORE + N_MAX + 1; i++) {
                         bool drawn = k < n_keys && i >= BEFORE && i < BEFORE + n;
                         assert_true(values[k][i] ==
-                                    (drawn ? fr_random_weight(3, 4, keys[k], index + i - BEFORE) : 0.0f));
+                                    (drawn
+                                         ? (float)(scale * (double)fr_random_weight(3, 4, keys[k], index + i - BEFORE))
+                                         : 0.0f));
                     }
             }
 }
