@@ -115,6 +115,12 @@ static bool has_single_ids(const struct fr_gather *g)
     return other == 0 && !g->weights;
 }
 
+/* A loop of its own that stays one until it becomes a vector (see sums.c). */
+FR_IN_LINE void copy_scaled(float *restrict out, const float *restrict v, float scale, uint32_t dim)
+{
+    _Pragma("GCC unroll 1") for (uint32_t i = 0; i < dim; i++) out[i] = scale * v[i];
+}
+
 /* Without inner loops: the processor has many ids of one value at work by itself. Of wider rows it
  * has fewer, so what comes later is fetched, and the place where it goes, too. */
 FR_IN_LINE void gather_single(const struct fr_gather *g, uint32_t dim)
@@ -132,10 +138,8 @@ FR_IN_LINE void gather_single(const struct fr_gather *g, uint32_t dim)
             __builtin_prefetch(next + dim - 1);
             __builtin_prefetch(out_begin + (s + PREFETCH_SINGLE) * g->out.ld, 1);
         }
-        const float *row = g->rows[unique_of[s]], *restrict v = row ? row + g->value_offset : nothing;
-        float *restrict out = out_begin + s * g->out.ld;
-        for (uint32_t i = 0; i < dim; i++)
-            out[i] = scale * v[i];
+        const float *row = g->rows[unique_of[s]];
+        copy_scaled(out_begin + s * g->out.ld, row ? row + g->value_offset : nothing, scale, dim);
     }
     for (uint32_t s = g->entry_begin; g->scale && s < g->entry_end; s++)
         g->scale[s] = scale;
