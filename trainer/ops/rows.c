@@ -219,7 +219,7 @@ static void update_parts(const struct fr_row_update *u)
         float *row = u->rows[unique];
         if (!row)
             continue;
-        uint32_t reached = row_gradient(u, unique, &sum);
+        uint32_t reached = row_gradient(u, unique, 0, &sum);
         for (uint32_t p = 0; p < u->n_parts; p++) {
             const struct fr_row_part *part = &u->parts[p];
             if (reached >> p & 1)
@@ -243,7 +243,7 @@ uint32_t fr_cpu_check_rows(const struct fr_row_update *u)
     for (uint32_t unique = u->begin; unique < u->end; unique++) {
         if (!u->rows[unique])
             continue;
-        uint32_t reached = row_gradient(u, unique, &sum);
+        uint32_t reached = row_gradient(u, unique, 0, &sum);
         for (uint32_t p = 0; p < u->n_parts; p++) {
             if (!(reached >> p & 1))
                 continue;

@@ -15,8 +15,14 @@ enum {
     FLOATS_PER_LINE = 16,
 };
 
+/* `known`: the length of all parts where the compiler knows it, else 0. */
+FR_IN_LINE uint32_t dim_of(const struct fr_row_update *u, uint32_t part, uint32_t known)
+{
+    return known ? known : u->parts[part].dim;
+}
+
 /* What occurrence `o` of the block's list, perhaps of a later key, will add. */
-FR_IN_LINE void prefetch_gradients(const struct fr_row_update *u, uint32_t o)
+FR_IN_LINE void prefetch_gradients(const struct fr_row_update *u, uint32_t o, uint32_t known)
 {
     uint32_t number = u->occ[o];
     struct fr_occurrence at = fr_occurrence_at(u, o);
@@ -24,7 +30,7 @@ FR_IN_LINE void prefetch_gradients(const struct fr_row_update *u, uint32_t o)
         const struct fr_row_source *source = &u->sources[k];
         const float *d =
             source->gradient.values + (source->by_id ? number - source->first : at.entry) * source->gradient.ld;
-        for (uint32_t i = 0; i < u->parts[source->part].dim; i += FLOATS_PER_LINE)
+        for (uint32_t i = 0; i < dim_of(u, source->part, known); i += FLOATS_PER_LINE)
             __builtin_prefetch(d + i);
     }
 }
@@ -36,15 +42,18 @@ struct row_sum {
     uint32_t counts[FR_ROW_PARTS_MAX];
 };
 
+/* Occurrences of a key, at least one. */
+struct range {
+    uint32_t begin, end;
+};
+
 /* Adds coef * d to the part's sum, or begins it. */
 FR_IN_LINE void add_gradient(float *restrict g, const float *restrict d, uint32_t dim, float coef, bool begun)
 {
     if (begun) {
-        for (uint32_t i = 0; i < dim; i++)
-            g[i] += coef * d[i];
+        _Pragma("GCC unroll 1") for (uint32_t i = 0; i < dim; i++) g[i] += coef * d[i];
     } else {
-        for (uint32_t i = 0; i < dim; i++)
-            g[i] = coef * d[i];
+        _Pragma("GCC unroll 1") for (uint32_t i = 0; i < dim; i++) g[i] = coef * d[i];
     }
 }
 
@@ -67,21 +76,20 @@ FR_IN_LINE void summed_gradient(const struct fr_row_source *source, uint32_t ent
         out[i] = pairs[i] * (sum[i] - v[i]) + g[i];
 }
 
-/* Sums occurrences [begin, end) of one unique key into `sums`; returns the parts reached. `last`:
- * end of the list, for prefetching. */
-FR_IN_LINE uint32_t sum_occurrences(const struct fr_row_update *u, uint32_t unique, uint32_t begin, uint32_t end,
+/* Sums occurrences of one unique key into `sums`; returns the parts reached. */
+FR_IN_LINE uint32_t sum_occurrences(const struct fr_row_update *u, uint32_t unique, struct range range, uint32_t known,
                                     float *const *sums, uint32_t *counts)
 {
     uint32_t reached = 0, last = u->occ_begin[u->end];
     float summed[FR_SUM_DIM_MAX];
-    for (uint32_t o = begin; o < end; o++) {
+    for (uint32_t o = range.begin; o < range.end; o++) {
         if (last - o > PREFETCH_OCCURRENCES)
-            prefetch_gradients(u, o + PREFETCH_OCCURRENCES);
+            prefetch_gradients(u, o + PREFETCH_OCCURRENCES, known);
         uint32_t number = u->occ[o], counted = 0;
         struct fr_occurrence at = fr_occurrence_at(u, o);
         for (uint32_t k = u->source_begin[at.group]; k < u->source_begin[at.group + 1]; k++) {
             const struct fr_row_source *source = &u->sources[k];
-            uint32_t id = number - source->first, bit = 1u << source->part;
+            uint32_t id = number - source->first, bit = 1u << source->part, dim = dim_of(u, source->part, known);
             if (source->trained[at.entry] == 0 || (source->masked && source->masked[id]))
                 continue;
             float coef = source->weights ? source->weights[id] : 1.0f;
@@ -89,11 +97,10 @@ FR_IN_LINE uint32_t sum_occurrences(const struct fr_row_update *u, uint32_t uniq
                 coef *= source->scale[at.entry];
             const float *d = source->gradient.values + (source->by_id ? id : at.entry) * source->gradient.ld;
             if (source->pairs.values) {
-                summed_gradient(source, at.entry, served_row(u, unique, source->part), u->parts[source->part].dim,
-                                summed);
+                summed_gradient(source, at.entry, served_row(u, unique, source->part), dim, summed);
                 d = summed;
             }
-            add_gradient(sums[source->part], d, u->parts[source->part].dim, coef, (reached & bit) != 0);
+            add_gradient(sums[source->part], d, dim, coef, (reached & bit) != 0);
             reached |= bit;
             if (!(counted & bit)) /* an occurrence is one, however many read it */
                 counts[source->part] += source->counted[at.entry];
@@ -105,19 +112,19 @@ FR_IN_LINE uint32_t sum_occurrences(const struct fr_row_update *u, uint32_t uniq
 
 /* Gradients of all parts of one unique key into row->parts; returns the parts reached, whose counts
  * are set. */
-FR_IN_LINE uint32_t row_gradient(const struct fr_row_update *u, uint32_t unique, struct row_sum *row)
+FR_IN_LINE uint32_t row_gradient(const struct fr_row_update *u, uint32_t unique, uint32_t known, struct row_sum *row)
 {
-    uint32_t begin = u->occ_begin[unique], end = u->occ_begin[unique + 1];
+    struct range range = {u->occ_begin[unique], u->occ_begin[unique + 1]};
     memset(row->counts, 0, u->n_parts * sizeof(*row->counts));
-    if (end - begin <= FR_OCCURRENCE_BLOCK)
-        return sum_occurrences(u, unique, begin, end, row->parts, row->counts);
+    if (range.end - range.begin <= FR_OCCURRENCE_BLOCK)
+        return sum_occurrences(u, unique, range, known, row->parts, row->counts);
     uint32_t reached = 0;
-    for (uint32_t o = begin; o < end; o += FR_OCCURRENCE_BLOCK) {
-        uint32_t until = end - o < FR_OCCURRENCE_BLOCK ? end : o + FR_OCCURRENCE_BLOCK;
-        uint32_t parts = sum_occurrences(u, unique, o, until, row->block, row->counts);
+    for (uint32_t o = range.begin; o < range.end; o += FR_OCCURRENCE_BLOCK) {
+        struct range block = {o, range.end - o < FR_OCCURRENCE_BLOCK ? range.end : o + FR_OCCURRENCE_BLOCK};
+        uint32_t parts = sum_occurrences(u, unique, block, known, row->block, row->counts);
         for (uint32_t p = 0; p < u->n_parts; p++)
             if (parts >> p & 1)
-                add_gradient(row->parts[p], row->block[p], u->parts[p].dim, 1.0f, reached >> p & 1);
+                add_gradient(row->parts[p], row->block[p], dim_of(u, p, known), 1.0f, reached >> p & 1);
         reached |= parts;
     }
     return reached;
@@ -136,8 +143,7 @@ static void lay_out_scratch(const struct fr_row_update *u, struct row_sum *row)
     }
 }
 
-/* plain.c: whether the rows were updated, because each is one part that every occurrence reaches
- * alike, or one weight of FTRL. */
+/* plain.c: whether the rows were updated, because they are one part of a usual length. */
 bool fr_cpu_update_plain(const struct fr_row_update *u);
 
 #endif
