@@ -48,6 +48,13 @@ def truncated_normal(seed, stream, key, index):
     return 0.0
 
 
+def weight(seed, stream, key, index):
+    """Standard normal by Box and Muller, two of each draw: its upper half is the radius (in f32), its lower one the angle."""
+    bits = random_u64(seed, stream, key, index // 2)
+    radius, angle = math.sqrt(-2 * math.log(f32(((bits >> 32) + 1) * 2.0 ** -32))), math.pi * (bits & 0xffffffff) * 2.0 ** -31
+    return radius * (math.sin(angle) if index % 2 else math.cos(angle))
+
+
 def draw(init, fan_in, fan_out, seed, stream, key, index):
     kind, scale = next(iter(init.items())) if isinstance(init, dict) else (init, None)
     if kind == "zeros":
@@ -62,7 +69,7 @@ def draw(init, fan_in, fan_out, seed, stream, key, index):
         return f32(scale)
     if kind.endswith("uniform"):
         return f32((2 * uniform(seed, stream, key, index) - 1) * scale)
-    return f32((truncated_normal if kind == "truncated_normal" else normal)(seed, stream, key, index) * scale)
+    return f32((truncated_normal if kind == "truncated_normal" else weight)(seed, stream, key, index) * scale)
 
 
 STREAM_LAYERS = 2
