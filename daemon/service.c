@@ -125,16 +125,15 @@ static void make_rings(struct fr_service *service)
     size_t batches = service->conf->ingest.ring_batches;
     service->full = fr_ring_new(batches);
     service->empty = fr_ring_new(batches + 2); /* one being filled, one being trained */
-    for (size_t i = 0; i < batches + 2; i++) {
-        bool pushed = fr_ring_try_push(service->empty, fr_batch_new(service->conf));
-        FR_CHECK(pushed);
-    }
+    for (size_t i = 0; i < batches + 2; i++)
+        FR_CHECK(fr_ring_try_push(service->empty, fr_batch_new(service->conf)));
     service->cut_stages = fr_ring_new(FR_STAGES);
     service->free_stages = fr_ring_new(FR_STAGES);
     for (size_t i = 0; i < FR_STAGES; i++) {
         fr_stage_init(&service->stages[i]);
-        bool pushed = fr_ring_try_push(service->free_stages, &service->stages[i]);
-        FR_CHECK(pushed);
+        if (service->conf->memory_reserve > 0) /* about what images are of epoch_bytes_max */
+            fr_stage_touch(&service->stages[i], service->conf->epoch_bytes_max / 4 * 3);
+        FR_CHECK(fr_ring_try_push(service->free_stages, &service->stages[i]));
     }
 }
 

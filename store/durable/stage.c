@@ -79,6 +79,14 @@ uint8_t *fr_stage_reserve(struct fr_stage *stage, size_t bytes)
     return fr_buffer_reserve(&stage->record, STAGE_IMAGES + bytes) + STAGE_IMAGES;
 }
 
+void fr_stage_touch(struct fr_stage *stage, size_t bytes)
+{
+    enum { PAGE = 4096 };
+    uint8_t *room = fr_stage_reserve(stage, bytes);
+    for (size_t at = 0; at < bytes; at += PAGE)
+        room[at] = 0; /* a write brings it */
+}
+
 void fr_stage_ordered(struct fr_stage *stage, size_t n, size_t bytes, uint32_t last_table)
 {
     FR_CHECK(stage->n_images == 0);

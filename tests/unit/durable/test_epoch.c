@@ -2,6 +2,7 @@
 #include "scene.h"
 
 #include <math.h>
+#include <sys/mman.h>
 
 static struct fr_sha256 counting_digest(void)
 {
@@ -66,6 +67,29 @@ FR_CASE(a_stage_knows_what_its_epoch_takes_in_the_journal)
 
 /* epoch.bin was written from the layout in docs/state.md by Python's struct and hashlib,
  * not by this encoder. */
+FR_CASE(a_stage_that_was_touched_has_its_pages_and_gives_the_same_bytes)
+{
+    enum { BYTES = 3 << 20, PAGE = 4096 };
+    struct fr_stage stage;
+    struct fr_buffer bytes = {0}, golden = encode_golden();
+    struct fr_sha256 previous = counting_digest();
+    struct fr_order order = fr_order_of(golden_salt);
+    unsigned char there[BYTES / PAGE];
+    fr_stage_init(&stage);
+    fr_stage_touch(&stage, BYTES);
+    uint8_t *room = fr_stage_reserve(&stage, BYTES), *page = (uint8_t *)(((uintptr_t)room + PAGE - 1) / PAGE * PAGE);
+    assert_int_equal(mincore(page, BYTES - PAGE, there), 0);
+    for (size_t i = 0; i + 1 < BYTES / PAGE; i++)
+        assert_int_equal(there[i] & 1, 1);
+    stage_golden(&stage);
+    fr_epoch_encode(&stage, &order, &previous, &bytes);
+    assert_int_equal(bytes.size, golden.size);
+    assert_memory_equal(bytes.data, golden.data, golden.size);
+    fr_buffer_release(&golden);
+    fr_buffer_release(&bytes);
+    fr_stage_release(&stage);
+}
+
 FR_CASE(an_epoch_encodes_to_the_golden_bytes)
 {
     struct fr_buffer golden = scene_read(FR_SOURCE_DIR "/tests/golden/epoch.bin");
@@ -468,6 +492,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SCENE_CASE(a_stage_knows_what_its_epoch_takes_in_the_journal),
+        SCENE_CASE(a_stage_that_was_touched_has_its_pages_and_gives_the_same_bytes),
         SCENE_CASE(an_epoch_encodes_to_the_golden_bytes),
         SCENE_CASE(a_parsed_epoch_yields_what_was_staged_in_table_and_hash_order),
         SCENE_CASE(sections_come_in_name_order_and_are_found_by_name),

@@ -76,6 +76,8 @@ uint64_t fr_stage_bytes(const struct fr_stage *stage);
  * caller puts each with fr_image_put, and says how many there are, how many bytes they take and
  * their last table; loose images must be of tables above that (FR_CHECK, by the encoder). */
 uint8_t *fr_stage_reserve(struct fr_stage *stage, size_t bytes);
+/* Takes that room and touches it now, so that the first epochs meet no page faults there. */
+void fr_stage_touch(struct fr_stage *stage, size_t bytes);
 void fr_stage_ordered(struct fr_stage *stage, size_t n, size_t bytes, uint32_t last_table);
 /* Writes the image's head; its bytes belong behind it, at what is returned. */
 static inline uint8_t *fr_image_put(uint8_t *to, const struct fr_image *image)
