@@ -97,14 +97,6 @@ void fr_graph_free_sums(struct variant *v)
 
 /* ---- of a batch ---- */
 
-static bool has_single_ids(const struct fr_column *column, uint32_t n)
-{
-    uint32_t other = 0;
-    for (uint32_t i = 0; i <= n; i++)
-        other |= column->begin[i] ^ i;
-    return other == 0 && !column->weights;
-}
-
 static bool take_slots(const struct graph_run *run, struct row_sums *sums)
 {
     const struct fr_graph *graph = run->graph;
@@ -113,7 +105,8 @@ static bool take_slots(const struct graph_run *run, struct row_sums *sums)
         const struct node *leaf = fr_argument(graph, add, i);
         int32_t t = graph->conf->slots[leaf->slot].table;
         const struct fr_table_rows *rows = &run->rows->tables[t];
-        if (!has_single_ids(&run->batch->columns[leaf->slot], graph->n_samples))
+        const struct fr_column *column = &run->batch->columns[leaf->slot];
+        if (!fr_single_ids(column->begin, graph->n_samples, column->weights))
             return false;
         sums->slots[i] = (struct fr_summed_slot){
             .unique_of = rows->unique_of + run->rows->slot_base[leaf->slot],

@@ -36,16 +36,9 @@ FR_IN_LINE const float *plain_gradient(const struct fr_row_update *u, uint32_t o
     return gradient->values + at.entry * gradient->ld;
 }
 
-/* Loops of their own, because a compiler believes `restrict` of parameters only. */
 FR_IN_LINE void add_gradients(float *restrict sum, const float *restrict d, uint32_t dim)
 {
     _Pragma("GCC unroll 1") for (uint32_t i = 0; i < dim; i++) sum[i] += d[i];
-}
-
-FR_IN_LINE void add_summed(float *restrict sum, const float *restrict gradient, const float *restrict pairs,
-                           const float *restrict all, const float *restrict v, uint32_t dim)
-{
-    _Pragma("GCC unroll 1") for (uint32_t i = 0; i < dim; i++) sum[i] += pairs[i] * (all[i] - v[i]) + gradient[i];
 }
 
 /* Adds what an occurrence gives; v: the row as it was served. */
@@ -57,9 +50,7 @@ FR_IN_LINE void add_plain(const struct fr_row_update *u, uint32_t o, const float
         add_gradients(sum, plain_gradient(u, o), dim);
         return;
     }
-    uint32_t entry = fr_occurrence_at(u, o).entry;
-    add_summed(sum, source->gradient.values + entry * source->gradient.ld,
-               source->pairs.values + entry * source->pairs.ld, source->sum.values + entry * source->sum.ld, v, dim);
+    add_summed(source, fr_occurrence_at(u, o).entry, v, dim, sum);
 }
 
 FR_IN_LINE void prefetch_plain(const struct fr_row_update *u, uint32_t o, bool paired)
@@ -190,52 +181,10 @@ FR_IN_LINE void step_block(const struct fr_row_part *part, struct block *block, 
     block->n = 0;
 }
 
+enum reach { PLAIN, PAIRED, ANY }; /* is_plain, without and with pairs; or neither */
+
 /* Steps of the rows, whose length the compiler knows. */
-FR_IN_LINE void update_plain(const struct fr_row_update *u, uint32_t dim, bool paired)
-{
-    const struct fr_row_part *part = &u->parts[0];
-    struct block block = {.n = 0};
-    uint32_t floats = floats_of(part);
-    for (uint32_t unique = u->begin; unique < u->end; unique++) {
-        if (u->end - unique > PREFETCH_ROWS)
-            prefetch_row(u->rows[unique + PREFETCH_ROWS], floats);
-        if (!u->rows[unique])
-            continue;
-        sum_plain(u, unique, dim, paired, block.sums[block.n]);
-        block.count[block.n] = u->occ_begin[unique + 1] - u->occ_begin[unique];
-        block.row[block.n++] = u->rows[unique];
-        if (block.n == ROWS)
-            step_block(part, &block, dim);
-    }
-    step_block(part, &block, dim);
-}
-
-FR_CLONES
-static void update_plain_8(const struct fr_row_update *u)
-{
-    update_plain(u, 8, false);
-}
-
-FR_CLONES
-static void update_paired_8(const struct fr_row_update *u)
-{
-    update_plain(u, 8, true);
-}
-
-FR_CLONES
-static void update_plain_16(const struct fr_row_update *u)
-{
-    update_plain(u, 16, false);
-}
-
-FR_CLONES
-static void update_paired_16(const struct fr_row_update *u)
-{
-    update_plain(u, 16, true);
-}
-
-/* The same whatever their sources are. */
-FR_IN_LINE void update_part(const struct fr_row_update *u, uint32_t dim)
+FR_IN_LINE void update_part(const struct fr_row_update *u, uint32_t dim, enum reach reach)
 {
     const struct fr_row_part *part = &u->parts[0];
     struct block block = {.n = 0};
@@ -245,8 +194,13 @@ FR_IN_LINE void update_part(const struct fr_row_update *u, uint32_t dim)
     for (uint32_t unique = u->begin; unique < u->end; unique++) {
         if (u->end - unique > PREFETCH_ROWS)
             prefetch_row(u->rows[unique + PREFETCH_ROWS], floats);
+        if (!u->rows[unique])
+            continue;
         sum.parts[0] = block.sums[block.n];
-        if (!u->rows[unique] || row_gradient(u, unique, dim, &sum) == 0)
+        sum.counts[0] = u->occ_begin[unique + 1] - u->occ_begin[unique];
+        if (reach != ANY)
+            sum_plain(u, unique, dim, reach == PAIRED, sum.parts[0]);
+        else if (row_gradient(u, unique, dim, &sum) == 0)
             continue;
         block.count[block.n] = sum.counts[0];
         block.row[block.n++] = u->rows[unique];
@@ -256,17 +210,18 @@ FR_IN_LINE void update_part(const struct fr_row_update *u, uint32_t dim)
     step_block(part, &block, dim);
 }
 
-FR_CLONES
-static void update_part_8(const struct fr_row_update *u)
-{
-    update_part(u, 8);
-}
-
-FR_CLONES
-static void update_part_16(const struct fr_row_update *u)
-{
-    update_part(u, 16);
-}
+#define UPDATE(name, dim, reach)                                                                                       \
+    FR_CLONES                                                                                                          \
+    static void name(const struct fr_row_update *u)                                                                    \
+    {                                                                                                                  \
+        update_part(u, dim, reach);                                                                                    \
+    }
+UPDATE(update_plain_8, 8, PLAIN)
+UPDATE(update_paired_8, 8, PAIRED)
+UPDATE(update_any_8, 8, ANY)
+UPDATE(update_plain_16, 16, PLAIN)
+UPDATE(update_paired_16, 16, PAIRED)
+UPDATE(update_any_16, 16, ANY)
 
 /* ---- rows of one value ---- */
 
@@ -349,9 +304,9 @@ bool fr_cpu_update_plain(const struct fr_row_update *u)
     if (has_weights(u))
         (plain && !paired ? update_plain_weights : update_weights)(u);
     else if (dim == 8)
-        (paired ? update_paired_8 : plain ? update_plain_8 : update_part_8)(u);
+        (paired ? update_paired_8 : plain ? update_plain_8 : update_any_8)(u);
     else if (dim == 16)
-        (paired ? update_paired_16 : plain ? update_plain_16 : update_part_16)(u);
+        (paired ? update_paired_16 : plain ? update_plain_16 : update_any_16)(u);
     else
         return false;
     return true;

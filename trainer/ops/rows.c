@@ -104,15 +104,10 @@ static void gather_vectors(const struct fr_gather *g)
     }
 }
 
-/* Whether each entry has one id, and no weight. */
 FR_CLONES
 static bool has_single_ids(const struct fr_gather *g)
 {
-    const uint32_t *begin = g->begin + g->entry_begin;
-    uint32_t n = g->entry_end - g->entry_begin, other = 0;
-    for (uint32_t s = 0; s <= n; s++)
-        other |= (begin[s] - begin[0]) ^ s;
-    return other == 0 && !g->weights;
+    return fr_single_ids(g->begin + g->entry_begin, g->entry_end - g->entry_begin, g->weights);
 }
 
 /* A loop of its own that stays one until it becomes a vector (see sums.c). */

@@ -65,15 +65,19 @@ FR_IN_LINE const float *served_row(const struct fr_row_update *u, uint32_t uniqu
     return row ? row + u->parts[part].value_offset : nothing;
 }
 
-/* The gradient of a summed row v from an entry. */
-FR_IN_LINE void summed_gradient(const struct fr_row_source *source, uint32_t entry, const float *restrict v,
-                                uint32_t dim, float *restrict out)
+/* A loop of its own that stays one until it becomes a vector; a compiler believes `restrict` of
+ * parameters only. */
+FR_IN_LINE void add_products(float *restrict to, const float *restrict gradient, const float *restrict pairs,
+                             const float *restrict sum, const float *restrict v, uint32_t dim)
 {
-    const float *restrict g = source->gradient.values + entry * source->gradient.ld;
-    const float *restrict pairs = source->pairs.values + entry * source->pairs.ld;
-    const float *restrict sum = source->sum.values + entry * source->sum.ld;
-    for (uint32_t i = 0; i < dim; i++)
-        out[i] = pairs[i] * (sum[i] - v[i]) + g[i];
+    _Pragma("GCC unroll 1") for (uint32_t i = 0; i < dim; i++) to[i] += pairs[i] * (sum[i] - v[i]) + gradient[i];
+}
+
+/* Adds the gradient of a summed row v from an entry. */
+FR_IN_LINE void add_summed(const struct fr_row_source *source, uint32_t entry, const float *v, uint32_t dim, float *to)
+{
+    add_products(to, source->gradient.values + entry * source->gradient.ld,
+                 source->pairs.values + entry * source->pairs.ld, source->sum.values + entry * source->sum.ld, v, dim);
 }
 
 /* Sums occurrences of one unique key into `sums`; returns the parts reached. */
@@ -97,7 +101,9 @@ FR_IN_LINE uint32_t sum_occurrences(const struct fr_row_update *u, uint32_t uniq
                 coef *= source->scale[at.entry];
             const float *d = source->gradient.values + (source->by_id ? id : at.entry) * source->gradient.ld;
             if (source->pairs.values) {
-                summed_gradient(source, at.entry, served_row(u, unique, source->part), dim, summed);
+                for (uint32_t i = 0; i < dim; i++)
+                    summed[i] = -0.0f; /* to which any number can be added without a change */
+                add_summed(source, at.entry, served_row(u, unique, source->part), dim, summed);
                 d = summed;
             }
             add_gradient(sums[source->part], d, dim, coef, (reached & bit) != 0);

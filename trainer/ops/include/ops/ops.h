@@ -78,6 +78,15 @@ struct fr_row_sums {
     struct fr_view sum, pairs; /* [entries, dim]; pairs.values NULL: not wanted */
 };
 
+/* Whether each of n entries has one id, and no weight. */
+static inline bool fr_single_ids(const uint32_t *begin, uint32_t n, const float *weights)
+{
+    uint32_t other = 0;
+    for (uint32_t i = 0; i <= n; i++)
+        other |= (begin[i] - begin[0]) ^ i;
+    return other == 0 && !weights;
+}
+
 /* Where an id of a batch came from. */
 struct fr_occurrence {
     uint32_t entry;
