@@ -138,11 +138,9 @@ static void prefetch_row(const struct fr_table *table, const struct fr_shard *sh
 {
     if (number == FR_NO_ENTRY || (number & FR_LIGHT))
         return;
-    /* the entry itself is there already, its head may begin on the next line */
-    __builtin_prefetch(&fr_entries_live(&shard->entries, number)->head.click);
-    const uint8_t *row = (const uint8_t *)fr_entries_row(&shard->entries, number);
-    for (size_t at = 0; at < table->row_bytes + LINE; at += LINE)
-        __builtin_prefetch(row + (at < table->row_bytes ? at : table->row_bytes - 1));
+    const uint8_t *image = fr_entries_image(&shard->entries, number);
+    for (size_t at = 0; at < table->image_size + LINE; at += LINE)
+        __builtin_prefetch(image + (at < table->image_size ? at : table->image_size - 1));
 }
 
 /* Writes the image behind the shard's others. */
@@ -151,8 +149,7 @@ static void put_image(const struct fr_table *table, const struct fr_shard *shard
 {
     uint8_t *to = fr_image_put(range->end, head);
     if (item->kind == FR_IMAGE_ROW) {
-        memcpy(to, &fr_entries_live(&shard->entries, number)->head, FR_ROW_IMAGE_HEAD);
-        memcpy(to + FR_ROW_IMAGE_HEAD, fr_entries_row(&shard->entries, number), table->row_bytes);
+        memcpy(to, fr_entries_image(&shard->entries, number), table->image_size);
     } else if (item->kind == FR_IMAGE_PENDING) {
         fr_pending_store(to, item->seen_ms, item->count);
     }

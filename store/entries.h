@@ -1,11 +1,11 @@
 /* The entries of a shard: what is known of each key in memory, in dense arrays.
  *
- * A live entry has a row: its head (40 bytes) in one array and its floats at the same place in
- * another. A light one (32 bytes) is pending, or dead: removed, and kept until no older image of
- * the key can come back. An entry's number says which, and where; removing one moves the last of
- * its array into its place, so numbers and addresses hold only while nothing is removed. A row's
- * floats stay where they are while rows are only added (array.h), as long as the array has chunks;
- * plans hand addresses out after all rows of a batch are made.
+ * A live entry has a row: 40 bytes, and behind them its floats, so that what one key's plan, step
+ * and cut touch lies together. A light one (32 bytes) is pending, or dead: removed, and kept until
+ * no older image of the key can come back. An entry's number says which, and where; removing one
+ * moves the last of its array into its place, so numbers and addresses hold only while nothing is
+ * removed. A row's floats stay where they are while rows are only added (array.h), as long as the
+ * array has chunks; plans hand addresses out after all rows of a batch are made.
  *
  * Owner: one worker at a time. It does not know the index: who removes tells it who moved. */
 #ifndef FR_STORE_ENTRIES_H
@@ -32,7 +32,7 @@ enum {
     FR_RECENT_BACK, /* it was read back, and no batch has trained it since */
 };
 
-struct fr_entry {
+struct FR_AS_FLOATS fr_entry {
     uint64_t hash;
     uint32_t changed; /* epoch that holds the newest image, unless it is dirty; 0: a folded one */
     uint8_t state;    /* enum fr_entry_state */
@@ -42,9 +42,9 @@ struct fr_entry {
 };
 _Static_assert(sizeof(struct fr_entry) == 16, "two words");
 
-struct fr_live_entry {
+struct FR_AS_FLOATS fr_live_entry {
     struct fr_entry entry;
-    struct fr_row_head head; /* of the row's image */
+    struct fr_row_head head; /* the row's image: this, and the floats that follow */
 };
 _Static_assert(sizeof(struct fr_live_entry) == 40, "no padding");
 
@@ -59,8 +59,20 @@ _Static_assert(sizeof(struct fr_light_entry) == 32, "no padding");
 #define FR_LIGHT ((uint32_t)1 << 31) /* in a number: of a light entry */
 
 struct fr_entries {
-    struct fr_array live, floats, light;
+    struct fr_array live, light;
 };
+
+static inline void fr_entries_init(struct fr_entries *entries, size_t row_bytes)
+{
+    fr_array_init(&entries->live, (uint32_t)(sizeof(struct fr_live_entry) + row_bytes));
+    fr_array_init(&entries->light, sizeof(struct fr_light_entry));
+}
+
+static inline void fr_entries_release(struct fr_entries *entries)
+{
+    fr_array_release(&entries->live);
+    fr_array_release(&entries->light);
+}
 
 static inline struct fr_live_entry *fr_entries_live(const struct fr_entries *entries, uint32_t number)
 {
@@ -87,7 +99,13 @@ static inline bool fr_entries_is(const struct fr_entries *entries, uint32_t numb
 
 static inline float *fr_entries_row(const struct fr_entries *entries, uint32_t number)
 {
-    return fr_array_at(&entries->floats, number);
+    return (float *)(void *)(fr_entries_live(entries, number) + 1);
+}
+
+/* Bytes of a live entry's image: FR_ROW_IMAGE_HEAD, then the floats. */
+static inline uint8_t *fr_entries_image(const struct fr_entries *entries, uint32_t number)
+{
+    return (uint8_t *)fr_entries_live(entries, number) + offsetof(struct fr_live_entry, head);
 }
 
 #endif

@@ -30,21 +30,16 @@ void fr_shard_init(struct fr_shard *shard, uint32_t number, size_t row_bytes, ui
 {
     *shard = (struct fr_shard){.pending_max = pending_max};
     fr_index_init(&shard->index);
-    fr_array_init(&shard->entries.live, sizeof(struct fr_live_entry));
-    fr_array_init(&shard->entries.floats, (uint32_t)row_bytes);
-    fr_array_init(&shard->entries.light, sizeof(struct fr_light_entry));
+    fr_entries_init(&shard->entries, row_bytes);
     /* shards of a table are of one size, give or take its root */
     fr_array_stagger(&shard->entries.live, number, FR_SHARDS);
-    fr_array_stagger(&shard->entries.floats, number, FR_SHARDS);
     fr_array_stagger(&shard->entries.light, number, FR_SHARDS);
 }
 
 void fr_shard_release(struct fr_shard *shard)
 {
     fr_index_release(&shard->index);
-    fr_array_release(&shard->entries.live);
-    fr_array_release(&shard->entries.floats);
-    fr_array_release(&shard->entries.light);
+    fr_entries_release(&shard->entries);
     free(shard->dirty);
     free(shard->buried);
     *shard = (struct fr_shard){0};
@@ -53,16 +48,14 @@ void fr_shard_release(struct fr_shard *shard)
 size_t fr_shard_bytes(const struct fr_shard *shard)
 {
     const struct fr_entries *entries = &shard->entries;
-    return shard->index.bytes + fr_array_bytes(&entries->live) + fr_array_bytes(&entries->floats) +
-           fr_array_bytes(&entries->light) + shard->capacity_dirty * sizeof(*shard->dirty) +
-           shard->capacity_buried * sizeof(*shard->buried);
+    return shard->index.bytes + fr_array_bytes(&entries->live) + fr_array_bytes(&entries->light) +
+           shard->capacity_dirty * sizeof(*shard->dirty) + shard->capacity_buried * sizeof(*shard->buried);
 }
 
 void fr_shard_trim(struct fr_shard *shard)
 {
     fr_index_trim(&shard->index, &shard->entries);
     fr_array_trim(&shard->entries.live);
-    fr_array_trim(&shard->entries.floats);
     fr_array_trim(&shard->entries.light);
 }
 
@@ -88,21 +81,18 @@ static void vacate(struct fr_shard *shard, uint32_t number)
         const struct fr_entry *moved = fr_entries_at(entries, last);
         fr_index_renumber(&shard->index, moved->hash, last, number);
         memcpy(fr_entries_at(entries, number), moved, array->stride);
-        if (!kind)
-            memcpy(fr_entries_row(entries, number), fr_entries_row(entries, last), entries->floats.stride);
     }
     array->n--;
-    if (!kind)
-        entries->floats.n--;
 }
 
 static uint32_t push_live(struct fr_shard *shard, struct fr_entry entry)
 {
     struct fr_entries *entries = &shard->entries;
-    uint32_t made = fr_array_push(&entries->live), row = fr_array_push(&entries->floats);
-    FR_CHECK(made == row);
+    uint32_t made = fr_array_push(&entries->live);
+    struct fr_live_entry *live = fr_entries_live(entries, made);
     entry.state = FR_ENTRY_LIVE;
-    *fr_entries_live(entries, made) = (struct fr_live_entry){.entry = entry};
+    live->entry = entry;
+    live->head = (struct fr_row_head){0};
     return made;
 }
 

@@ -163,9 +163,9 @@ static void prefetch_removal(const struct slice_visit *visit, size_t i)
     uint32_t number = fr_shard_find(shard, visit->victims[i + LOOK_AHEAD].key.hash);
     if (number & FR_LIGHT)
         return;
-    const uint8_t *row = (const uint8_t *)fr_entries_row(entries, number);
-    __builtin_prefetch(row, 1);
-    __builtin_prefetch(row + entries->floats.stride - 1, 1);
+    const uint8_t *live = (const uint8_t *)fr_entries_live(entries, number);
+    __builtin_prefetch(live, 1);
+    __builtin_prefetch(live + entries->live.stride - 1, 1);
 }
 
 static void slice_shard(void *context, size_t index, size_t worker)

@@ -29,7 +29,7 @@
 
 #include "base/check.h"
 
-enum { GROUP_AHEAD = 32, ENTRY_AHEAD = 16 }; /* keys between prefetch and use */
+enum { GROUP_AHEAD = 64, ENTRY_AHEAD = 32 }; /* keys between prefetch and use */
 
 /* ---- resolve ---- */
 

@@ -35,8 +35,7 @@ static void restore_row(const struct fr_table *table, struct fr_shard *shard, ui
     if (number == FR_NO_ENTRY || (number & FR_LIGHT))
         number = fr_entry_make_live(shard, hash, number);
     struct fr_live_entry *live = fr_entries_live(&shard->entries, number);
-    memcpy(&live->head, image->bytes, FR_ROW_IMAGE_HEAD);
-    memcpy(fr_entries_row(&shard->entries, number), image->bytes + FR_ROW_IMAGE_HEAD, table->row_bytes);
+    memcpy(fr_entries_image(&shard->entries, number), image->bytes, table->image_size);
     settle(&live->entry, FR_ENTRY_IN_EPOCH | FR_ENTRY_PUBLISHED, image->epoch);
 }
 

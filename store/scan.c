@@ -64,6 +64,7 @@ static enum fr_status take_image(void *self, size_t index, uint64_t hash, const 
     (void)index;
     const struct reading *reading = self;
     struct fr_scan_part *part = reading->part;
+    int64_t seen_ms;
     uint32_t count;
     if (!fr_tier_fits(reading->table, image))
         return FR_E_CORRUPT;
@@ -71,10 +72,12 @@ static enum fr_status take_image(void *self, size_t index, uint64_t hash, const 
         make_room(reading);
     struct fr_scan_image *to = &part->images[part->n];
     *to = (struct fr_scan_image){.hash = hash, .kind = image->kind};
-    if (image->kind == FR_IMAGE_ROW)
+    if (image->kind == FR_IMAGE_ROW) {
         memcpy(&to->head, image->bytes, sizeof(to->head));
-    else
-        fr_pending_load(image->bytes, &to->head.seen_ms, &count);
+    } else {
+        fr_pending_load(image->bytes, &seen_ms, &count);
+        to->head.seen_ms = seen_ms;
+    }
     size_t floats = reading->table->spec.layout.value_floats;
     if (reading->values && image->kind == FR_IMAGE_ROW)
         memcpy(part->values + part->n * floats, image->bytes + FR_ROW_IMAGE_HEAD, floats * sizeof(float));

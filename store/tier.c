@@ -129,8 +129,7 @@ void fr_tier_enter(const struct fr_table *table, struct fr_shard *shard, uint64_
         struct fr_live_entry *live = fr_entries_live(&shard->entries, number);
         live->entry.recent = FR_RECENT_BACK;
         live->entry.flags = FR_ENTRY_IN_EPOCH | FR_ENTRY_PUBLISHED;
-        memcpy(&live->head, bytes, FR_ROW_IMAGE_HEAD);
-        memcpy(fr_entries_row(&shard->entries, number), bytes + FR_ROW_IMAGE_HEAD, table->row_bytes);
+        memcpy(fr_entries_image(&shard->entries, number), bytes, table->image_size);
     } else {
         uint32_t number = fr_entry_make_pending(shard, hash, FR_NO_ENTRY);
         struct fr_light_entry *light = fr_entries_light(&shard->entries, number);
@@ -222,7 +221,7 @@ enum fr_status fr_store_failure(struct fr_store *store, struct fr_err *err)
 static uint64_t used_bytes(const struct fr_shard *shard)
 {
     const struct fr_entries *entries = &shard->entries;
-    return shard->index.bytes + (uint64_t)entries->live.n * (entries->live.stride + entries->floats.stride) +
+    return shard->index.bytes + (uint64_t)entries->live.n * entries->live.stride +
            (uint64_t)entries->light.n * entries->light.stride;
 }
 
@@ -239,7 +238,7 @@ static void turn_hand(const struct fr_table *table, struct fr_shard *shard, uint
     const struct fr_entries *entries = &shard->entries;
     const struct fr_array *array = kind ? &entries->light : &entries->live;
     uint32_t *hand = kind ? &shard->light_hand : &shard->hand;
-    uint64_t each = kind ? array->stride : (uint64_t)array->stride + entries->floats.stride, freed = 0;
+    uint64_t freed = 0;
     for (uint64_t looks = (uint64_t)array->n * ROUNDS; freed < want && looks > 0 && array->n > 0; looks--) {
         if (*hand >= array->n)
             *hand = 0;
@@ -255,7 +254,7 @@ static void turn_hand(const struct fr_table *table, struct fr_shard *shard, uint
             shard->counts = counts;
             shard->evicted++;
             shard->evictions++;
-            freed += each;
+            freed += array->stride;
         }
     }
 }
@@ -273,7 +272,7 @@ static void relieve_shard(void *context, size_t index, size_t worker)
     struct fr_shard *shard = &table->shards[index % FR_SHARDS];
     const struct fr_entries *entries = &shard->entries;
     fr_shard_exhume(table, shard, relief->forgettable, SIZE_MAX);
-    uint64_t live = (uint64_t)entries->live.n * (entries->live.stride + entries->floats.stride);
+    uint64_t live = (uint64_t)entries->live.n * entries->live.stride;
     uint64_t light = (uint64_t)entries->light.n * entries->light.stride;
     double share = (double)relief->excess / (double)relief->used;
     /* An index gives nothing back for single entries: the entries give for it too. */

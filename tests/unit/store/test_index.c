@@ -32,17 +32,13 @@ struct keys { /* an index with its entries: the light ones will do */
 static void keys_open(struct keys *k)
 {
     fr_index_init(&k->index);
-    fr_array_init(&k->entries.live, sizeof(struct fr_live_entry));
-    fr_array_init(&k->entries.floats, 4);
-    fr_array_init(&k->entries.light, sizeof(struct fr_light_entry));
+    fr_entries_init(&k->entries, sizeof(float));
 }
 
 static void keys_close(struct keys *k)
 {
     fr_index_release(&k->index);
-    fr_array_release(&k->entries.live);
-    fr_array_release(&k->entries.floats);
-    fr_array_release(&k->entries.light);
+    fr_entries_release(&k->entries);
 }
 
 static void insert(struct keys *k, uint64_t hash, uint32_t count)

@@ -40,9 +40,12 @@ struct fr_image {
     const uint8_t *bytes;
 };
 
+/* Aligned as the floats behind it are, so that rows of an odd number of them take no padding. */
+#define FR_AS_FLOATS __attribute__((packed, aligned(4)))
+
 /* A row image: its head, then f32 row[row_floats], of which the first value_floats are published.
  * Counters that single samples add to must not stop at 2^24, as f32 would. */
-struct fr_row_head {
+struct FR_AS_FLOATS fr_row_head {
     int64_t seen_ms;
     uint64_t show;
     double click; /* labels may be fractions */
