@@ -3,14 +3,18 @@
  * One atomic word, the gate, says everything about the current loop: bit 0 open, bits 1..15 threads
  * inside, bits 16.. the loop's number. A thread enters by adding one to "inside" while the gate is
  * open, so it never enters a loop that is over, and the caller waits only for those who did enter:
- * a thread that the scheduler wakes late delays nobody. Indexes are handed out by one atomic
- * counter. Between loops threads spin for SPIN_NS, since the next loop of a training step follows
+ * a thread that the scheduler wakes late delays nobody. Between loops threads spin for SPIN_NS, since the next loop of a training step follows
  * within microseconds, then sleep on a condition variable.
+ *
+ * Each thread has a range of the indexes, the same one in every loop of that length. It takes them
+ * from the front, and then those of others from their backs: what a loop over shards or rows leaves
+ * in a processor's cache, the next loop and the next batch find there. Handed out one by one,
+ * neighbours went to different processors, and their lines to and fro.
  *
  * Invariants: the job fields change only while the gate is closed and nobody is inside.
  *
  * Owner: the caller's thread; one fr_pool_run at a time, and none from within a task. It does not
- * steal, nest, or order the indexes. */
+ * nest or order the indexes. */
 #include "base/pool.h"
 
 #include <signal.h>
@@ -42,15 +46,20 @@ struct worker {
     pthread_t thread;
 };
 
+/* Indexes that are left of a thread's: from the low 32 bits up to the high ones. */
+struct range {
+    _Alignas(64) _Atomic uint64_t left;
+};
+
 struct fr_pool {
     _Alignas(64) _Atomic uint64_t gate;
-    _Alignas(64) _Atomic size_t next_index;
     /* The job: written by the caller while the gate is closed, read by those inside. */
     _Alignas(64) size_t count;
     fr_pool_task *task;
     void *context;
 
     size_t workers;
+    struct range *ranges; /* [workers] */
     /* 0 where threads outnumber processors: spinning would keep the others from working */
     uint64_t spin_ns;
     struct worker *threads;
@@ -78,15 +87,35 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+static void share_out(struct fr_pool *pool)
+{
+    for (size_t w = 0; w < pool->workers; w++) {
+        uint64_t begin = pool->count * w / pool->workers, end = pool->count * (w + 1) / pool->workers;
+        atomic_store_explicit(&pool->ranges[w].left, end << 32 | begin, memory_order_relaxed);
+    }
+}
+
+/* Takes the first or the last index of the range. False: none is left. */
+static bool take_index(struct range *range, bool first, size_t *index)
+{
+    uint64_t left = atomic_load_explicit(&range->left, memory_order_relaxed), taken;
+    do {
+        uint64_t begin = (uint32_t)left, end = left >> 32;
+        if (begin == end)
+            return false;
+        *index = first ? begin : end - 1;
+        taken = first ? left + 1 : left - ((uint64_t)1 << 32);
+    } while (
+        !atomic_compare_exchange_weak_explicit(&range->left, &left, taken, memory_order_relaxed, memory_order_relaxed));
+    return true;
+}
+
 static void run_indexes(struct fr_pool *pool, size_t worker)
 {
-    size_t count = pool->count;
-    for (;;) {
-        size_t index = atomic_fetch_add_explicit(&pool->next_index, 1, memory_order_relaxed);
-        if (index >= count)
-            return;
-        pool->task(pool->context, index, worker);
-    }
+    size_t index;
+    for (size_t i = 0; i < pool->workers; i++)
+        while (take_index(&pool->ranges[(worker + i) % pool->workers], i == 0, &index))
+            pool->task(pool->context, index, worker);
 }
 
 /* True when there is something to do for a thread that last worked in loop `seen`: a new open loop,
@@ -171,7 +200,6 @@ struct fr_pool *fr_pool_new(size_t workers)
     pool->workers = workers;
     pool->spin_ns = processors > 0 && workers <= (size_t)processors ? SPIN_NS : 0;
     atomic_init(&pool->gate, 0);
-    atomic_init(&pool->next_index, 0);
     atomic_init(&pool->stopping, false);
     atomic_init(&pool->sleeping, 0);
     int rc = pthread_mutex_init(&pool->mutex, NULL);
@@ -179,6 +207,7 @@ struct fr_pool *fr_pool_new(size_t workers)
     rc |= pthread_cond_init(&pool->done, NULL);
     FR_CHECK(rc == 0);
     if (workers > 1) {
+        pool->ranges = fr_alloc_aligned(_Alignof(struct range), workers * sizeof(*pool->ranges));
         pool->threads = fr_alloc(workers - 1, sizeof(*pool->threads));
         start_threads(pool);
     }
@@ -199,6 +228,7 @@ void fr_pool_free(struct fr_pool *pool)
     pthread_cond_destroy(&pool->work);
     pthread_mutex_destroy(&pool->mutex);
     free(pool->threads);
+    free(pool->ranges);
     free(pool);
 }
 
@@ -255,10 +285,11 @@ void fr_pool_run(struct fr_pool *pool, size_t count, fr_pool_task *task, void *c
     }
     uint64_t gate = atomic_load(&pool->gate);
     FR_CHECK((gate & (GATE_OPEN | GATE_INSIDE_MASK)) == 0); /* no second caller, no nesting */
+    FR_CHECK(count <= UINT32_MAX);
     pool->count = count;
     pool->task = task;
     pool->context = context;
-    atomic_store_explicit(&pool->next_index, 0, memory_order_relaxed);
+    share_out(pool);
     atomic_store(&pool->gate, gate + GATE_ONE_LOOP + GATE_OPEN);
     wake_sleepers(pool, count - 1);
     run_indexes(pool, 0);
