@@ -28,11 +28,10 @@ enum {
     MARKS_AT_ONCE = 256,
     /* What fetched records may take before they are read, of all partitions together. A full queue
      * is looked at again after a second (librdkafka 2.0.2), so no more than this is read in one. */
-    QUEUE_KBYTES = 65536, /* from 1 GiB of memory_limit on; less below it, more above 4 GiB */
+    QUEUE_SHARE = 16, /* of memory_limit */
     QUEUE_KBYTES_MIN = 1024,
     QUEUE_KBYTES_MAX = 1048576,
-    QUEUE_SHARE = 16,
-    QUEUE_SHARE_LARGE = 64,
+    QUEUE_RECORDS = 100000, /* of half a kilobyte more, where that is more */
     FETCH_SHARE = 32,       /* of memory_limit: one answer */
     FETCH_BYTES = 52428800, /* librdkafka's own default */
     FETCH_BYTES_MIN = 1048576,
@@ -53,17 +52,17 @@ static uint64_t between(uint64_t value, uint64_t least, uint64_t most)
 enum fr_status fr_ingest_kafka_connect(struct fr_kafka_source *source, bool probe, rd_kafka_t **out,
                                        rd_kafka_topic_t ***topics, struct fr_err *err)
 {
-    char group[FR_MODEL_MAX + 16], kbytes[16], fetch[24], part[24];
+    char group[FR_MODEL_MAX + 16], kbytes[16], records[16], fetch[24], part[24];
     /* Partitions that share a queue are each measured by all of it: a share of the bound would stop
      * them all early and starve the trainer. */
     uint64_t limit = source->conf->memory_limit;
-    uint64_t usual = between(limit / QUEUE_SHARE / 1024, QUEUE_KBYTES_MIN, QUEUE_KBYTES);
-    uint32_t queue = (uint32_t)between(limit / QUEUE_SHARE_LARGE / 1024, usual, QUEUE_KBYTES_MAX);
+    uint32_t queue = (uint32_t)between(limit / QUEUE_SHARE / 1024, QUEUE_KBYTES_MIN, QUEUE_KBYTES_MAX);
     uint32_t share = source->per_partition && source->n_partitions ? queue / source->n_partitions : queue;
     snprintf(group, sizeof(group), "freshet.%s", source->conf->model);
     snprintf(fetch, sizeof(fetch), "%" PRIu64, between(limit / FETCH_SHARE, FETCH_BYTES_MIN, FETCH_BYTES));
     snprintf(part, sizeof(part), "%" PRIu64, between(limit / PARTITION_SHARE, PARTITION_BYTES_MIN, PARTITION_BYTES));
     snprintf(kbytes, sizeof(kbytes), "%u", share < QUEUE_KBYTES_MIN ? QUEUE_KBYTES_MIN : share);
+    snprintf(records, sizeof(records), "%u", 2 * share < QUEUE_RECORDS ? QUEUE_RECORDS : 2 * share);
     const struct fr_kafka_setting ours[] = {
         FR_INGEST_KAFKA_FIXED,
         {"group.id", group},
@@ -73,6 +72,7 @@ enum fr_status fr_ingest_kafka_connect(struct fr_kafka_source *source, bool prob
         {"fetch.wait.max.ms", "50"},
         {"fetch.error.backoff.ms", "100"},
         {"queued.max.messages.kbytes", kbytes},
+        {"queued.min.messages", records},
         {"fetch.max.bytes", fetch},
         {"fetch.message.max.bytes", part},
         {NULL, NULL},
