@@ -3,8 +3,9 @@
  * One atomic word, the gate, says everything about the current loop: bit 0 open, bits 1..15 threads
  * inside, bits 16.. the loop's number. A thread enters by adding one to "inside" while the gate is
  * open, so it never enters a loop that is over, and the caller waits only for those who did enter:
- * a thread that the scheduler wakes late delays nobody. Between loops threads spin for SPIN_NS, since the next loop of a training step follows
- * within microseconds, then sleep on a condition variable.
+ * a thread that the scheduler wakes late delays nobody. Between loops threads spin for SPIN_NS,
+ * since the next loop of a training step follows within microseconds, then sleep on a condition
+ * variable.
  *
  * Each thread has a range of the indexes, the same one in every loop of that length. It takes them
  * from the front, and then those of others from their backs: what a loop over shards or rows leaves
