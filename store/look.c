@@ -221,7 +221,7 @@ static uint32_t gather_keys(const struct fr_plan *plan, const struct plan_table 
     for (uint32_t u = table->first_unit; u != PLAN_NO_UNIT; u = plan->units[u].next) {
         uint32_t end = plan->units[u].at[s + 1];
         for (uint32_t r = plan->units[u].at[s]; r < end; r++) {
-            struct plan_record *record = &table->records[r];
+            const struct plan_record *record = &table->records[r];
             uint64_t hash = record->hash;
             uint32_t at = (uint32_t)((hash << FR_SHARD_BITS) >> (64 - bits));
             keys[n_keys] = (struct plan_key){.hash = hash};
@@ -233,7 +233,7 @@ static uint32_t gather_keys(const struct fr_plan *plan, const struct plan_table 
             heads[at] = k;
             n_keys += k == n_keys;
             add_occurrence(plan, &keys[k], record->entry);
-            record->key = k;
+            table->record_keys[r] = k;
         }
     }
     return n_keys;

@@ -8,6 +8,9 @@
  * publish (by shard, right after it): keys, rows and occurrence lists into struct fr_rows, unique
  * numbers shard after shard.
  *
+ * number (by unit, after a barrier): the unique numbers of occurrences. Shards would write them
+ * between one another's, in lines that go from processor to processor.
+ *
  * undo (by shard) takes resolve back from what the keys remember: the entry as it was;
  * of two plans in a row the later one first; slices between them are removed.h's.
  *
@@ -252,8 +255,7 @@ static void publish_shard(struct fr_plan *plan, uint32_t t, uint32_t s)
         const struct plan_unit *unit = &plan->units[i];
         for (uint32_t r = unit->at[s]; r < unit->at[s + 1]; r++) {
             const struct plan_record *record = &table->records[r];
-            uint32_t place = keys[record->key].n_occurrences++;
-            out->unique_of[record->occurrence] = base + record->key;
+            uint32_t place = keys[table->record_keys[r]].n_occurrences++;
             out->occ[place] = record->occurrence;
             out->occ_from[place] = unit->ordinal << FR_ENTRY_BITS | (record->entry & OCC_ENTRY);
         }
@@ -270,6 +272,19 @@ static void plan_shard(void *context, size_t index, size_t worker)
         return;
     resolve_shard(plan, t, s);
     publish_shard(plan, t, s);
+}
+
+static void number_unit(void *context, size_t index, size_t worker)
+{
+    (void)worker;
+    struct fr_plan *plan = context;
+    const struct plan_unit *unit = &plan->units[index];
+    uint32_t t = (uint32_t)plan->store->slots[unit->slot].table;
+    const struct plan_table *table = &plan->tables[t];
+    uint32_t *unique_of = plan->rows->tables[t].unique_of;
+    for (uint32_t s = 0; s < FR_SHARDS; s++)
+        for (uint32_t r = unit->at[s]; r < unit->at[s + 1]; r++)
+            unique_of[table->records[r].occurrence] = table->unique_begin[s] + table->record_keys[r];
 }
 
 static void take_turns(struct fr_store *store)
@@ -291,6 +306,7 @@ static void plan_batch(struct fr_store *store, const struct fr_batch *batch, int
     fr_plan_reserve_rows(plan);
     place_uniques(plan);
     fr_pool_run(store->pool, (size_t)store->n_tables * FR_SHARDS, plan_shard, plan);
+    fr_pool_run(store->pool, plan->n_units, number_unit, plan);
     plan->batch = NULL;
     plan->rows = NULL;
     store->plans++;

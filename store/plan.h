@@ -16,10 +16,7 @@
 #define OCC_ENTRY (((uint32_t)1 << FR_ENTRY_BITS) - 1)
 
 struct plan_record {
-    union {
-        uint64_t hash;
-        uint32_t key; /* after gather: its number in the shard */
-    };
+    uint64_t hash;
     uint32_t occurrence;
     uint32_t entry; /* OCC_* | entry number */
 };
@@ -95,6 +92,7 @@ struct plan_table {
     uint32_t first_unit, last_unit;
     size_t capacity;
     struct plan_record *records; /* [n_occurrences] by unit, in it by shard */
+    uint32_t *record_keys;       /* [as records] their keys' numbers in the shard */
     struct plan_key *keys;       /* [n_occurrences] by shard */
     struct plan_undo *undo;      /* [as keys] */
     /* of a shard: its keys, and as occurrences are listed in struct fr_rows */

@@ -36,6 +36,7 @@ void fr_plan_free(struct fr_plan *plan)
         return;
     for (uint32_t t = 0; t < plan->store->n_tables; t++) {
         free(plan->tables[t].records);
+        free(plan->tables[t].record_keys);
         free(plan->tables[t].keys);
         free(plan->tables[t].undo);
         for (uint32_t i = 0; i < FR_SHARDS; i++)
@@ -64,7 +65,7 @@ size_t fr_plan_bytes(const struct fr_plan *plan)
         plan->n_workers * (plan->capacity_heads * sizeof(uint32_t) + plan->capacity_hashes * sizeof(uint64_t));
     for (uint32_t t = 0; t < plan->store->n_tables; t++) {
         bytes += plan->tables[t].capacity *
-                 (sizeof(struct plan_record) + sizeof(struct plan_key) + sizeof(struct plan_undo));
+                 (sizeof(struct plan_record) + sizeof(uint32_t) + sizeof(struct plan_key) + sizeof(struct plan_undo));
         for (uint32_t s = 0; s < FR_SHARDS; s++)
             bytes += plan->tables[t].sketched[s].capacity * sizeof(struct fr_sketch_undo);
     }
@@ -116,9 +117,11 @@ void fr_plan_reserve_table(struct fr_plan *plan, uint32_t t)
         return;
     table->capacity = roomy(table->n_occurrences);
     free(table->records);
+    free(table->record_keys);
     free(table->keys);
     free(table->undo);
     table->records = fr_alloc(table->capacity, sizeof(*table->records));
+    table->record_keys = fr_alloc(table->capacity, sizeof(*table->record_keys));
     table->keys = fr_alloc(table->capacity, sizeof(*table->keys));
     table->undo = fr_alloc(table->capacity, sizeof(*table->undo));
 }
