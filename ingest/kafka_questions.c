@@ -31,7 +31,9 @@ enum {
     QUEUE_SHARE = 16, /* of memory_limit */
     QUEUE_KBYTES_MIN = 1024,
     QUEUE_KBYTES_MAX = 1048576,
-    QUEUE_RECORDS = 100000, /* of half a kilobyte more, where that is more */
+    /* Records in a queue, of which each takes half a kilobyte more: so many, librdkafka's own
+     * default, or one for each kilobyte. More would not be looked for within a second either. */
+    QUEUE_RECORDS_MIN = 100000,
     FETCH_SHARE = 32,       /* of memory_limit: one answer */
     FETCH_BYTES = 52428800, /* librdkafka's own default */
     FETCH_BYTES_MIN = 1048576,
@@ -62,7 +64,7 @@ enum fr_status fr_ingest_kafka_connect(struct fr_kafka_source *source, bool prob
     snprintf(fetch, sizeof(fetch), "%" PRIu64, between(limit / FETCH_SHARE, FETCH_BYTES_MIN, FETCH_BYTES));
     snprintf(part, sizeof(part), "%" PRIu64, between(limit / PARTITION_SHARE, PARTITION_BYTES_MIN, PARTITION_BYTES));
     snprintf(kbytes, sizeof(kbytes), "%u", share < QUEUE_KBYTES_MIN ? QUEUE_KBYTES_MIN : share);
-    snprintf(records, sizeof(records), "%u", 2 * share < QUEUE_RECORDS ? QUEUE_RECORDS : 2 * share);
+    snprintf(records, sizeof(records), "%u", share < QUEUE_RECORDS_MIN ? QUEUE_RECORDS_MIN : share);
     const struct fr_kafka_setting ours[] = {
         FR_INGEST_KAFKA_FIXED,
         {"group.id", group},

@@ -100,6 +100,35 @@ FR_CASE(all_workers_take_part)
     fr_pool_free(pool);
 }
 
+/* Each thread is held in its first index until all are: that is where its own range begins, so what
+ * one loop leaves in its processor's cache the next finds there. */
+enum { RANGE = 7 };
+struct ranges {
+    struct meeting meeting;
+    size_t first[WORKERS_MAX];
+};
+
+static void note_first(void *context, size_t index, size_t worker)
+{
+    struct ranges *ranges = context;
+    if (ranges->first[worker] != SIZE_MAX)
+        return;
+    ranges->first[worker] = index;
+    meet(&ranges->meeting, index, worker);
+}
+
+FR_CASE(each_thread_begins_at_its_own_range)
+{
+    struct fr_pool *pool = fr_pool_new(4);
+    for (int round = 0; round < 50; round++) {
+        struct ranges ranges = {.meeting = {.wanted = 4}, .first = {SIZE_MAX, SIZE_MAX, SIZE_MAX, SIZE_MAX}};
+        fr_pool_run(pool, 4 * RANGE, note_first, &ranges);
+        for (size_t w = 0; w < 4; w++)
+            assert_int_equal(ranges.first[w], w * RANGE);
+    }
+    fr_pool_free(pool);
+}
+
 FR_CASE(one_worker_runs_in_the_caller_in_order)
 {
     struct fr_pool *pool = fr_pool_new(1);
@@ -115,6 +144,7 @@ int main(void)
         cmocka_unit_test(every_index_runs_exactly_once),
         cmocka_unit_test(loops_in_quick_succession_do_not_mix),
         cmocka_unit_test(all_workers_take_part),
+        cmocka_unit_test(each_thread_begins_at_its_own_range),
         cmocka_unit_test(one_worker_runs_in_the_caller_in_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
