@@ -27,7 +27,7 @@
 #include "base/radix.h"
 #include "store/section.h"
 
-enum { GROUP_AHEAD = 40, ENTRY_AHEAD = 28, ROW_AHEAD = 12, LINE = 64, CARRIED_MIN = 64, EXHUMED_MIN = 1024 };
+enum { GROUP_AHEAD = 40, ENTRY_AHEAD = 28, ROW_AHEAD = 12, CARRIED_MIN = 64, EXHUMED_MIN = 1024 };
 
 struct cut_item {
     int64_t seen_ms; /* pending */
@@ -139,7 +139,7 @@ static void prefetch_row(const struct fr_table *table, const struct fr_shard *sh
     if (number == FR_NO_ENTRY || (number & FR_LIGHT))
         return;
     const uint8_t *image = fr_entries_image(&shard->entries, number);
-    for (size_t at = 0; at < table->image_size + LINE; at += LINE)
+    for (size_t at = 0; at < table->image_size + FR_LINE; at += FR_LINE)
         __builtin_prefetch(image + (at < table->image_size ? at : table->image_size - 1));
 }
 

@@ -36,6 +36,7 @@
 #endif
 
 enum {
+    FR_LINE = 64, /* bytes of a cache line */
     FR_GROUP_PLACES = 12,
     FR_SHARD_BITS = 4,
     FR_SEGMENT_GROUPS = 1024,     /* of a segment that has just been split */
@@ -59,7 +60,7 @@ struct fr_group {
     uint32_t behind;
     uint32_t numbers[FR_GROUP_PLACES];
 };
-_Static_assert(sizeof(struct fr_group) == 64, "a cache line");
+_Static_assert(sizeof(struct fr_group) == FR_LINE, "a cache line");
 
 struct fr_segment {
     struct fr_group *groups;
@@ -173,29 +174,32 @@ static inline uint32_t fr_group_full(const struct fr_group *group)
 }
 
 /* The entry to which the hash most likely belongs, or FR_NO_ENTRY; brings it on its way into the
- * cache, of which a live one may lie on two lines, or else what fr_index_find goes on to. */
-__attribute__((always_inline)) static inline uint32_t fr_index_guess(const struct fr_index *index,
-                                                                     const struct fr_entries *entries, uint64_t hash)
+ * cache, with the line on which its row begins or goes on, or else what fr_index_find goes on to.
+ * absent: it has none, for certain, until it is inserted. */
+__attribute__((always_inline)) static inline uint32_t
+fr_index_guess(const struct fr_index *index, const struct fr_entries *entries, uint64_t hash, bool *absent)
 {
     const struct fr_segment *segment = fr_index_segment(index, hash);
     const struct fr_group *group = &segment->groups[fr_segment_home(segment, hash)];
     uint32_t match = fr_group_match(group, fr_segment_tag(segment, hash));
+    *absent = !match && fr_group_match(group, FR_TAG_EMPTY);
     if (!match) {
-        if (!fr_group_match(group, FR_TAG_EMPTY))
+        if (!*absent)
             __builtin_prefetch(group + 1);
         return FR_NO_ENTRY;
     }
     uint32_t number = group->numbers[__builtin_ctz(match)];
     const char *at = (const char *)fr_entries_at(entries, number);
     __builtin_prefetch(at, 1);
-    __builtin_prefetch(at + sizeof(struct fr_live_entry) - 1, 1);
+    __builtin_prefetch(at + (entries->live.stride < FR_LINE ? entries->live.stride : FR_LINE) - 1, 1);
     return number;
 }
 
 __attribute__((always_inline)) static inline void
 fr_index_prefetch_entry(const struct fr_index *index, const struct fr_entries *entries, uint64_t hash)
 {
-    (void)fr_index_guess(index, entries, hash);
+    bool absent;
+    (void)fr_index_guess(index, entries, hash, &absent);
 }
 
 #endif

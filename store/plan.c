@@ -159,12 +159,12 @@ static void resolve_keys(const struct resolve *r, struct plan_key *keys, struct 
             fetch_group(r, keys[u].hash);
         if (u >= GROUP_AHEAD - ENTRY_AHEAD && u < n + GROUP_AHEAD - ENTRY_AHEAD) {
             struct plan_key *key = &keys[u - (GROUP_AHEAD - ENTRY_AHEAD)];
-            key->number = fr_index_guess(&shard->index, &shard->entries, key->hash);
+            key->number = fr_index_guess(&shard->index, &shard->entries, key->hash, &key->absent);
         }
         if (u < GROUP_AHEAD)
             continue;
         struct plan_key *key = &keys[u - GROUP_AHEAD];
-        if (!fr_entries_is(&shard->entries, key->number, key->hash))
+        if (!key->absent && !fr_entries_is(&shard->entries, key->number, key->hash))
             key->number = fr_shard_find(shard, key->hash);
         apply_key(r, key, &undo[u - GROUP_AHEAD]);
     }

@@ -30,9 +30,10 @@ struct plan_key {
     uint32_t n_occurrences;
     uint32_t number; /* of its entry, as last found */
     bool trained;
-    bool fell;  /* some occurrence's coin */
-    bool made;  /* the row, by this plan */
-    bool asked; /* of the cold store, ahead */
+    bool fell;   /* some occurrence's coin */
+    bool made;   /* the row, by this plan */
+    bool asked;  /* of the cold store, ahead */
+    bool absent; /* from the index, for certain */
 };
 
 /* Images that the cold store gave for keys of a shard. */
