@@ -31,8 +31,8 @@ enum {
     QUEUE_SHARE = 16, /* of memory_limit */
     QUEUE_KBYTES_MIN = 1024,
     QUEUE_KBYTES_MAX = 1048576,
-    /* Records in a queue, of which each takes half a kilobyte more: so many, librdkafka's own
-     * default, or one for each kilobyte. More would not be looked for within a second either. */
+    /* Records in a queue, for each of which the client keeps more than its bytes: so many, its own
+     * default, or one for each kilobyte. Behind this bound, too, it looks again after a second. */
     QUEUE_RECORDS_MIN = 100000,
     FETCH_SHARE = 32,       /* of memory_limit: one answer */
     FETCH_BYTES = 52428800, /* librdkafka's own default */

@@ -36,7 +36,6 @@
 #endif
 
 enum {
-    FR_LINE = 64, /* bytes of a cache line */
     FR_GROUP_PLACES = 12,
     FR_SHARD_BITS = 4,
     FR_SEGMENT_GROUPS = 1024,     /* of a segment that has just been split */

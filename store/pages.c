@@ -17,7 +17,7 @@
 
 #include "base/check.h"
 
-enum { MAPPED_MIN = 256 * 1024, CACHE_LINE = 64, HUGE_EXTENTS_MIN = 4, UNIT = 64 << 10 };
+enum { MAPPED_MIN = 256 * 1024, HUGE_EXTENTS_MIN = 4, UNIT = 64 << 10 };
 
 static void *map(size_t size)
 {
@@ -154,7 +154,7 @@ bool fr_pages_reserved(size_t size)
 void *fr_pages_take(size_t size, int huge)
 {
     if (size < MAPPED_MIN)
-        return fr_alloc_aligned(CACHE_LINE, size);
+        return fr_alloc_aligned(FR_LINE, size);
     void *reserved = reserve.base ? take_reserved(size) : NULL;
     if (reserved)
         return reserved;

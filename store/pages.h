@@ -8,6 +8,7 @@
 
 #include "base/pool.h"
 
+enum { FR_LINE = 64 }; /* bytes of a cache line */
 enum { FR_PAGE = 4096, FR_HUGE_PAGE = 2 << 20, FR_PIECE = 16 * 1024 };
 /* An extent is a huge page, of which each half has its pieces. */
 enum { FR_EXTENT = FR_HUGE_PAGE, FR_EXTENT_HALVES = 2, FR_HALF_PIECES = 64 };

@@ -16,7 +16,7 @@
 #include "scan.h"
 #include "tables.h"
 
-enum { CACHE_LINE = 64, EXPIRE_EVERY_DEFAULT = 16, EXPIRE_SLICE_ROWS_DEFAULT = 65536 };
+enum { EXPIRE_EVERY_DEFAULT = 16, EXPIRE_SLICE_ROWS_DEFAULT = 65536 };
 
 static void check_table(const struct fr_store_table *spec)
 {
@@ -53,7 +53,7 @@ static void init_table(struct fr_table *table, const struct fr_store_table *spec
     table->random_stream = fr_xxh3(spec->name, strnlen(spec->name, sizeof(spec->name)));
     table->row_bytes = (size_t)spec->layout.row_floats * sizeof(float);
     table->image_size = FR_ROW_IMAGE_HEAD + table->row_bytes;
-    table->shards = fr_alloc_aligned(CACHE_LINE, FR_SHARDS * sizeof(*table->shards));
+    table->shards = fr_alloc_aligned(FR_LINE, FR_SHARDS * sizeof(*table->shards));
     for (uint32_t s = 0; s < FR_SHARDS; s++) {
         /* Shares, not one common counter: who is remembered must not depend on which shard is
          * handled first. */

@@ -65,8 +65,6 @@ FR_CASE(a_stage_knows_what_its_epoch_takes_in_the_journal)
     fr_stage_release(&stage);
 }
 
-/* epoch.bin was written from the layout in docs/state.md by Python's struct and hashlib,
- * not by this encoder. */
 FR_CASE(a_stage_that_was_touched_has_its_pages_and_gives_the_same_bytes)
 {
     enum { BYTES = 3 << 20, PAGE = 4096 };
@@ -90,6 +88,8 @@ FR_CASE(a_stage_that_was_touched_has_its_pages_and_gives_the_same_bytes)
     fr_stage_release(&stage);
 }
 
+/* epoch.bin was written from the layout in docs/state.md by Python's struct and hashlib,
+ * not by this encoder. */
 FR_CASE(an_epoch_encodes_to_the_golden_bytes)
 {
     struct fr_buffer golden = scene_read(FR_SOURCE_DIR "/tests/golden/epoch.bin");
