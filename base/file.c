@@ -121,7 +121,7 @@ const struct fr_disk *fr_disk_system(void)
 
 /* ---- errors ---- */
 
-static enum fr_status failed(struct fr_err *err, const char *what, const char *path, int number)
+enum fr_status fr_disk_error(struct fr_err *err, const char *what, const char *path, int number)
 {
     char reason[128];
     if (strerror_r(number, reason, sizeof(reason)) != 0)
@@ -148,9 +148,9 @@ enum fr_status fr_disk_write(const struct fr_disk *disk, int fd, const void *byt
     while (size > 0) {
         long written = disk->pwrite(disk->self, fd, at, size, offset);
         if (written < 0)
-            return failed(err, "write", path, errno);
+            return fr_disk_error(err, "write", path, errno);
         if (written == 0) /* POSIX leaves it open; a loop without progress must end */
-            return failed(err, "write", path, ENOSPC);
+            return fr_disk_error(err, "write", path, ENOSPC);
         FR_CHECK((size_t)written <= size);
         at += written;
         offset += (uint64_t)written;
@@ -163,7 +163,7 @@ enum fr_status fr_disk_sync(const struct fr_disk *disk, int fd, const char *path
 {
     if (disk->fdatasync(disk->self, fd) == 0)
         return FR_OK;
-    return failed(err, "sync", path, errno);
+    return fr_disk_error(err, "sync", path, errno);
 }
 
 /* Directory part of path in out ("." when there is none). */
@@ -189,12 +189,12 @@ static enum fr_status write_temporary(const struct fr_disk *disk, const char *pa
 {
     int fd = disk->open(disk->self, path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
-        return failed(err, "create", path, errno);
+        return fr_disk_error(err, "create", path, errno);
     enum fr_status status = fr_disk_write(disk, fd, bytes, size, 0, path, err);
     if (status == FR_OK)
         status = fr_disk_sync(disk, fd, path, err);
     if (disk->close(disk->self, fd) != 0 && status == FR_OK)
-        status = failed(err, "close", path, errno);
+        status = fr_disk_error(err, "close", path, errno);
     return status;
 }
 
@@ -207,14 +207,14 @@ enum fr_status fr_file_replace(const struct fr_disk *disk, const char *path, con
         return fr_err_set(err, FR_E_LIMIT, "path too long: %.100s...", path);
     enum fr_status status = write_temporary(disk, temporary, bytes, size, err);
     if (status == FR_OK && disk->rename(disk->self, temporary, path) != 0)
-        status = failed(err, "rename to", path, errno);
+        status = fr_disk_error(err, "rename to", path, errno);
     if (status != FR_OK) {
         /* the old file stands; a left-over is overwritten next time */
         (void)disk->unlink(disk->self, temporary);
         return status;
     }
     if (disk->sync_dir(disk->self, directory) != 0)
-        return failed(err, "sync directory", directory, errno);
+        return fr_disk_error(err, "sync directory", directory, errno);
     return FR_OK;
 }
 
@@ -225,7 +225,7 @@ static enum fr_status read_all(int fd, const char *path, size_t limit, struct fr
     size_t begin = out->size;
     struct stat info;
     if (fstat(fd, &info) != 0)
-        return failed(err, "stat", path, errno);
+        return fr_disk_error(err, "stat", path, errno);
     if (S_ISREG(info.st_mode) && info.st_size > 0 && (uint64_t)info.st_size <= limit)
         fr_buffer_reserve(out, (size_t)info.st_size + 1); /* one more: the read that sees the end */
     for (;;) {
@@ -240,7 +240,7 @@ static enum fr_status read_all(int fd, const char *path, size_t limit, struct fr
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return failed(err, "read", path, errno);
+            return fr_disk_error(err, "read", path, errno);
         if (n == 0)
             return FR_OK;
         if ((size_t)n > limit - got)
@@ -254,7 +254,7 @@ enum fr_status fr_file_read(const char *path, size_t limit, struct fr_buffer *ou
     size_t begin = out->size;
     int fd = system_open(NULL, path, O_RDONLY, 0);
     if (fd < 0)
-        return failed(err, "open", path, errno);
+        return fr_disk_error(err, "open", path, errno);
     enum fr_status status = read_all(fd, path, limit, out, err);
     close(fd);
     if (status != FR_OK)
@@ -271,7 +271,7 @@ static enum fr_status make_one(const char *path, struct fr_err *err)
     if (mkdir(path, 0700) == 0) {
         char parent[PATH_MAX];
         if (parent_of(path, parent) && system_sync_dir(NULL, parent) != 0)
-            return failed(err, "sync directory", parent, errno);
+            return fr_disk_error(err, "sync directory", parent, errno);
         return FR_OK;
     }
     int number = errno;
@@ -281,7 +281,7 @@ static enum fr_status make_one(const char *path, struct fr_err *err)
             return FR_OK; /* also where the parent is read-only to us */
         return fr_err_set(err, FR_E_EXISTS, "%s exists and is not a directory", path);
     }
-    return failed(err, "create directory", path, number);
+    return fr_disk_error(err, "create directory", path, number);
 }
 
 enum fr_status fr_dir_make(const char *path, struct fr_err *err)
@@ -322,13 +322,14 @@ enum fr_status fr_file_lock(const char *path, int *fd, struct fr_err *err)
 {
     int lock = system_open(NULL, path, O_RDWR | O_CREAT | O_NOFOLLOW, 0600);
     if (lock < 0)
-        return failed(err, "open", path, errno);
+        return fr_disk_error(err, "open", path, errno);
     int rc;
     do
         rc = flock(lock, LOCK_EX | LOCK_NB);
     while (rc != 0 && errno == EINTR);
     if (rc != 0) {
-        enum fr_status status = errno == EWOULDBLOCK ? lock_is_held(lock, path, err) : failed(err, "lock", path, errno);
+        enum fr_status status =
+            errno == EWOULDBLOCK ? lock_is_held(lock, path, err) : fr_disk_error(err, "lock", path, errno);
         close(lock);
         return status;
     }
@@ -337,7 +338,7 @@ enum fr_status fr_file_lock(const char *path, int *fd, struct fr_err *err)
     FR_CHECK(size > 0 && (size_t)size < sizeof(text));
     enum fr_status status = FR_OK;
     if (system_ftruncate(NULL, lock, 0) != 0)
-        status = failed(err, "truncate", path, errno);
+        status = fr_disk_error(err, "truncate", path, errno);
     if (status == FR_OK) /* information only: not synced, the lock itself is the kernel's */
         status = fr_disk_write(fr_disk_system(), lock, text, (size_t)size, 0, path, err);
     if (status != FR_OK) {
@@ -356,7 +357,7 @@ enum fr_status fr_disk_free_bytes(const char *path, uint64_t *bytes, struct fr_e
         rc = statvfs(path, &info);
     while (rc != 0 && errno == EINTR);
     if (rc != 0)
-        return failed(err, "statvfs", path, errno);
+        return fr_disk_error(err, "statvfs", path, errno);
     uint64_t free_bytes;
     if (__builtin_mul_overflow((uint64_t)info.f_bavail, (uint64_t)info.f_frsize, &free_bytes))
         free_bytes = UINT64_MAX;

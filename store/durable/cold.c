@@ -281,15 +281,19 @@ struct fr_cold_writer {
     struct fr_cold *cold;
     const char *dir; /* borrowed */
     uint64_t file_max, file_bytes;
+    uint64_t direct_bytes;        /* 0: reads will want what is written */
     struct fr_sorted_writer *sst; /* NULL: no file is open */
     char **paths;
     size_t n_paths;
 };
 
-struct fr_cold_writer *fr_cold_writer_new(struct fr_cold *cold, const char *dir, uint64_t file_max)
+struct fr_cold_writer *fr_cold_writer_new(struct fr_cold *cold, const char *dir, uint64_t file_max, uint64_t bytes)
 {
     struct fr_cold_writer *writer = fr_alloc(1, sizeof(*writer));
-    *writer = (struct fr_cold_writer){.cold = cold, .dir = dir, .file_max = file_max};
+    uint64_t asked = 0, found = 0;
+    fr_cold_reads(cold, &asked, &found);
+    *writer =
+        (struct fr_cold_writer){.cold = cold, .dir = dir, .file_max = file_max, .direct_bytes = asked == 0 ? bytes : 0};
     writer->paths = fr_alloc(WRITER_FILES_MAX, sizeof(char *));
     return writer;
 }
@@ -313,7 +317,7 @@ static enum fr_status begin_file(struct fr_cold_writer *writer, struct fr_err *e
     FR_CHECK(length > 0 && (size_t)length < sizeof(path));
     writer->paths[writer->n_paths++] = fr_strdup(path);
     writer->file_bytes = 0;
-    return fr_sorted_writer_open(path, &writer->sst, err);
+    return fr_sorted_writer_open(path, writer->direct_bytes, &writer->sst, err);
 }
 
 /* Makes an open file ready for so many bytes more. */

@@ -81,9 +81,10 @@ enum fr_status fr_cold_health(struct fr_cold *cold, struct fr_err *err) FR_MUST_
 /* ---- one fold ---- */
 
 /* Sorted files under dir, taken in by one call. Adds come in ascending (table, hash), then sections
- * by name, then the sentinel. */
+ * by name, then the sentinel. About `bytes` come; while nothing was ever read by keys, because all
+ * rows are in memory, many go around the page cache. */
 struct fr_cold_writer;
-struct fr_cold_writer *fr_cold_writer_new(struct fr_cold *cold, const char *dir, uint64_t file_max);
+struct fr_cold_writer *fr_cold_writer_new(struct fr_cold *cold, const char *dir, uint64_t file_max, uint64_t bytes);
 /* hash: of its key. */
 enum fr_status fr_cold_writer_image(struct fr_cold_writer *writer, const struct fr_image *image, uint64_t hash,
                                     struct fr_err *err) FR_MUST_CHECK;

@@ -128,6 +128,8 @@ enum fr_status fr_durable_open(const struct fr_durable_options *options, struct 
         status = prepare_directory(durable, &local);
     if (status == FR_OK)
         status = fr_durable_recover(durable, &local);
+    if (status == FR_OK && options->touch_bytes > 0)
+        fr_durable_touch_spare(durable, options->touch_bytes);
     if (status != FR_OK) {
         if (err)
             *err = local;

@@ -105,6 +105,8 @@ void fr_durable_forget(struct fr_durable *durable, uint64_t limit);
 /* NULL: not kept. */
 struct fr_kept *fr_durable_kept(struct fr_durable *durable, uint64_t epoch);
 void fr_durable_unkeep(struct fr_durable *durable, struct fr_kept *kept);
+/* Makes the memory of one, which the next append's stage gets. Once, by open. */
+void fr_durable_touch_spare(struct fr_durable *durable, size_t bytes);
 void fr_durable_kept_release(struct fr_durable *durable); /* at close */
 
 /* recovery.c: fills cold, journal, hwm and the numbers. */

@@ -24,6 +24,7 @@
 
 #include "base/check.h"
 #include "base/crc32c.h"
+#include "direct.h"
 #include "epoch_layout.h"
 #include "section_set.h"
 
@@ -73,6 +74,42 @@ static enum fr_status damaged(const struct fold *fold, const struct stream *stre
     return fr_err_set(err, FR_E_CORRUPT, "%s: epoch %" PRIu64 " changed since it was written", path, stream->epoch);
 }
 
+/* Moves the `held` bytes to the window's front, where the next of the file lies as far behind a page
+ * of memory as of the file, and makes room for `size` from there on. */
+static void make_room(struct stream *stream, size_t held, size_t size)
+{
+    size_t begin = (size_t)((stream->at - held) % FR_DIRECT_PAGE);
+    size_t capacity = (begin + size + FR_DIRECT_PAGE - 1) / FR_DIRECT_PAGE * FR_DIRECT_PAGE;
+    uint8_t *window = stream->window;
+    if (stream->capacity < capacity) {
+        window = fr_alloc_aligned(FR_DIRECT_PAGE, capacity);
+        stream->capacity = capacity;
+    }
+    if (held > 0)
+        memmove(window + begin, stream->window + stream->begin, held);
+    if (window != stream->window)
+        free(stream->window);
+    stream->window = window;
+    stream->begin = begin;
+    stream->filled = begin + held;
+}
+
+/* Reads n bytes behind the filled ones, of a large epoch by whole pages: what is held of the first
+ * of them comes once more. */
+static enum fr_status read_window(const struct fold *fold, const struct stream *stream, size_t n, struct fr_err *err)
+{
+    size_t held = stream->filled % FR_DIRECT_PAGE, pages = held + n + FR_DIRECT_PAGE - 1;
+    pages -= pages % FR_DIRECT_PAGE;
+    if (stream->entry.size >= FR_DIRECT_MIN) {
+        char path[PATH_MAX];
+        fr_journal_path(&fold->durable->journal, stream->file->first, path);
+        if (fr_direct_read(path, stream->window + stream->filled - held, pages, stream->at - held) >=
+            (int64_t)(held + n))
+            return FR_OK;
+    }
+    return fr_journal_pread(&fold->durable->journal, stream->file, stream->window + stream->filled, n, stream->at, err);
+}
+
 /* Makes `size` bytes stand at window + begin. */
 static enum fr_status need(const struct fold *fold, struct stream *stream, size_t size, struct fr_err *err)
 {
@@ -82,21 +119,14 @@ static enum fr_status need(const struct fold *fold, struct stream *stream, size_
     uint64_t left = stream->end - stream->at;
     if (left < size - held)
         return damaged(fold, stream, err);
-    memmove(stream->window, stream->window + stream->begin, held);
-    stream->begin = 0;
-    stream->filled = held;
-    if (stream->capacity < size) {
-        stream->capacity = size;
-        stream->window = fr_realloc(stream->window, stream->capacity, 1);
-    }
-    size_t n = stream->capacity - held;
+    make_room(stream, held, size);
+    size_t n = stream->capacity - stream->filled;
     if (n > left)
         n = (size_t)left;
-    enum fr_status status =
-        fr_journal_pread(&fold->durable->journal, stream->file, stream->window + held, n, stream->at, err);
+    enum fr_status status = read_window(fold, stream, n, err);
     if (status != FR_OK)
         return status;
-    stream->crc = fr_crc32c(stream->crc, stream->window + held, n);
+    stream->crc = fr_crc32c(stream->crc, stream->window + stream->filled, n);
     stream->at += n;
     stream->filled += n;
     return FR_OK;
@@ -231,8 +261,7 @@ static enum fr_status open_window(const struct fold *fold, struct stream *stream
         return FR_OK;
     }
     stream->crc = fr_journal_record_crc(stream->entry.size);
-    stream->capacity = whole < size ? whole : size;
-    stream->window = fr_realloc(NULL, stream->capacity, 1);
+    make_room(stream, 0, whole < size ? whole : size);
     enum fr_status status =
         fr_journal_record_head(&fold->durable->journal, stream->file, stream->entry.offset, &stream->expected_crc, err);
     return status == FR_OK ? need(fold, stream, EPOCH_HEAD, err) : status;
@@ -252,10 +281,10 @@ static enum fr_status stream_open(struct fold *fold, uint64_t epoch, size_t wind
     if (status != FR_OK)
         return status;
     struct fr_epoch_head head;
-    if (fr_epoch_head_check(stream->window, stream->entry.size, &head) != FR_OK || head.epoch != epoch ||
-        head.salt != fold->durable->order.salt)
+    if (fr_epoch_head_check(stream->window + stream->begin, stream->entry.size, &head) != FR_OK ||
+        head.epoch != epoch || head.salt != fold->durable->order.salt)
         return damaged(fold, stream, err);
-    stream->begin = EPOCH_HEAD;
+    stream->begin += EPOCH_HEAD;
     stream->images_left = head.images_size;
     stream->sections_left = head.sections_size;
     stream->n_sections = head.n_sections;
@@ -363,11 +392,12 @@ static enum fr_status run(struct fold *fold, bool *ingesting, struct fr_err *err
     window = window < WINDOW_MIN ? WINDOW_MIN : window > WINDOW_MAX ? WINDOW_MAX : window;
     fold->streams = fr_alloc(n, sizeof(struct stream));
     fold->losers = fr_alloc(n, sizeof(*fold->losers));
-    fold->writer = fr_cold_writer_new(fold->durable->cold, fold->durable->path_fold, fold->durable->sst_bytes_max);
     fold->has_cold = fold->from > 1;
     enum fr_status status = FR_OK;
     for (uint64_t e = fold->from; e <= fold->to && status == FR_OK; e++)
         status = stream_open(fold, e, window, err);
+    fold->writer =
+        fr_cold_writer_new(fold->durable->cold, fold->durable->path_fold, fold->durable->sst_bytes_max, fold->bytes);
     if (status == FR_OK)
         status = merge_images(fold, err);
     if (status == FR_OK)

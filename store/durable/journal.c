@@ -27,6 +27,7 @@
 
 #include "base/check.h"
 #include "base/crc32c.h"
+#include "direct.h"
 #include "durable/durable.h"
 
 enum {
@@ -357,14 +358,19 @@ enum fr_status fr_journal_write(const struct fr_journal *journal, const struct f
     uint64_t begin = file->bytes + JOURNAL_RECORD_HEAD;
     uint32_t crc = fr_journal_record_crc(size);
     struct fr_sha256_stream *sum = fr_sha256_stream_new();
+    struct fr_direct rest = {.disk = journal->disk, .path = path, .cached = file->fd, .offset = begin + PIECE_BYTES};
     enum fr_status status = FR_OK;
+    fr_direct_begin(&rest, size);
     for (size_t at = 0; at < size && status == FR_OK; at += PIECE_BYTES) {
         size_t n = size - at < PIECE_BYTES ? size - at : PIECE_BYTES;
         crc = fr_crc32c(crc, epoch + at, n);
         fr_sha256_stream_update(sum, epoch + at, n);
         if (at > 0)
-            status = fr_disk_write(journal->disk, file->fd, epoch + at, n, begin + at, path, err);
+            status = fr_direct_put(&rest, epoch + at, n, err);
     }
+    if (status == FR_OK)
+        status = fr_direct_end(&rest, err);
+    fr_direct_release(&rest);
     struct fr_sha256 all = fr_sha256_stream_end(sum);
     fr_sha256_stream_free(sum);
     size_t first = JOURNAL_RECORD_HEAD + (size < PIECE_BYTES ? size : PIECE_BYTES);

@@ -99,6 +99,16 @@ void fr_durable_unkeep(struct fr_durable *durable, struct fr_kept *kept)
     pthread_mutex_unlock(&durable->index);
 }
 
+void fr_durable_touch_spare(struct fr_durable *durable, size_t bytes)
+{
+    struct fr_stage stage;
+    fr_stage_init(&stage);
+    fr_stage_touch(&stage, bytes);
+    durable->spare = stage.record;
+    stage.record = (struct fr_buffer){0};
+    fr_stage_release(&stage);
+}
+
 void fr_durable_kept_release(struct fr_durable *durable)
 {
     drop_oldest(durable, durable->n_kept);

@@ -31,6 +31,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/order.h"
+#include "direct.h"
 #include "sorted_block.h"
 #include "sorted_filter.h"
 
@@ -61,7 +62,8 @@ struct restarts {
 struct fr_sorted_writer {
     char *path;
     int fd;
-    uint64_t offset;      /* of the file: where `out` begins */
+    uint64_t offset; /* of the file: where `out` begins */
+    struct fr_direct direct;
     struct fr_buffer out; /* written at block's ends */
     size_t block_begin;   /* in out; the open block */
     struct restarts restarts;
@@ -152,12 +154,13 @@ static void put_restarts(struct fr_buffer *to, struct restarts *restarts)
 
 static enum fr_status write_out(struct fr_sorted_writer *sst, struct fr_err *err)
 {
-    enum fr_status status =
-        fr_disk_write(fr_disk_system(), sst->fd, sst->out.data, sst->out.size, sst->offset, sst->path, err);
+    enum fr_status status = fr_direct_put(&sst->direct, sst->out.data, sst->out.size, err);
     if (status != FR_OK)
         return status;
-    /* it reaches the disk evenly, not at the end; the sync says whether it did */
-    (void)sync_file_range(sst->fd, (off_t)sst->offset, (off_t)sst->out.size, SYNC_FILE_RANGE_WRITE);
+    /* what goes through the cache reaches the disk evenly, not at the end; the sync says whether it
+     * did */
+    if (sst->direct.fd < 0)
+        (void)sync_file_range(sst->fd, (off_t)sst->offset, (off_t)sst->out.size, SYNC_FILE_RANGE_WRITE);
     sst->offset += sst->out.size;
     fr_buffer_clear(&sst->out);
     return FR_OK;
@@ -419,12 +422,14 @@ enum fr_status fr_sorted_writer_finish(struct fr_sorted_writer *sst, struct fr_e
     struct sorted_handle index = seal(sst, begin);
     struct sorted_handle properties = put_properties(sst, filter.size, index.size + SORTED_TRAILER, data_size);
     put_footer(sst, put_metaindex(sst, filter, properties), index);
-    return write_out(sst, err);
+    status = write_out(sst, err);
+    return status == FR_OK ? fr_direct_end(&sst->direct, err) : status;
 }
 
 /* ---- life ---- */
 
-enum fr_status fr_sorted_writer_open(const char *path, struct fr_sorted_writer **out, struct fr_err *err)
+enum fr_status fr_sorted_writer_open(const char *path, uint64_t direct_bytes, struct fr_sorted_writer **out,
+                                     struct fr_err *err)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0)
@@ -433,6 +438,8 @@ enum fr_status fr_sorted_writer_open(const char *path, struct fr_sorted_writer *
     struct fr_sorted_writer *sst = fr_alloc(1, sizeof(*sst));
     sst->path = fr_strdup(path);
     sst->fd = fd;
+    sst->direct = (struct fr_direct){.disk = fr_disk_system(), .path = sst->path, .cached = fd};
+    fr_direct_begin(&sst->direct, direct_bytes);
     *out = sst;
     return FR_OK;
 }
@@ -441,6 +448,7 @@ void fr_sorted_writer_free(struct fr_sorted_writer *sst)
 {
     if (!sst)
         return;
+    fr_direct_release(&sst->direct);
     (void)close(sst->fd); /* the ingest syncs what it takes */
     fr_sorted_filter_release(&sst->filter);
     fr_buffer_release(&sst->out);

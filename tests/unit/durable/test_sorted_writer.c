@@ -120,7 +120,7 @@ static void compare(uint64_t seed, size_t n, size_t value_size, bool with_sectio
     rocksdb_envoptions_t *env = rocksdb_envoptions_create();
     pair.other = rocksdb_sstfilewriter_create(env, options);
     rocksdb_sstfilewriter_open(pair.other, paths[1], &text);
-    assert_int_equal(fr_sorted_writer_open(paths[0], &pair.own, &err), FR_OK);
+    assert_int_equal(fr_sorted_writer_open(paths[0], 0, &pair.own, &err), FR_OK);
     add_rows(&pair, seed, n, value_size);
     if (with_sections)
         add_sections(&pair);

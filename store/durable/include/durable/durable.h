@@ -39,6 +39,8 @@ struct fr_durable_options {
     uint64_t fold_bytes;
     /* So many bytes of the newest epochs stay in memory, for publisher and fold; 0: 64 MiB. */
     uint64_t keep_bytes;
+    /* So much of one of them gets its memory at open (fr_stage_touch); 0: none. */
+    uint64_t touch_bytes;
     /* Of the keyed order (base/order.h) of a directory that is made now; an existing one keeps its
      * own. */
     uint64_t salt;
