@@ -41,6 +41,21 @@ static double element_bf16(const struct fr_operand *x, size_t i, size_t j)
     return exponent <= -126 ? 0.0 : ldexp(rint(ldexp(fraction, 8)), exponent - 8);
 }
 
+/* What is done to an element of a product. */
+static float finished(const struct fr_multiply *product, size_t i, size_t j, double sum)
+{
+    if (product->bias)
+        sum += (double)product->bias[j];
+    if (product->bias && product->relu && sum < 0.0)
+        sum = 0.0;
+    if (product->gate.values && !(product->gate.values[i * product->gate.ld + j] > 0.0f))
+        sum = 0.0;
+    uint32_t bits = fr_f32_bits(fabsf((float)sum));
+    if (product->bits && bits > *product->bits)
+        *product->bits = bits;
+    return (float)sum;
+}
+
 static void multiply(const struct fr_multiply *product, double (*factor)(const struct fr_operand *, size_t, size_t))
 {
     const struct fr_operand *left = product->left, *right = product->right;
@@ -58,7 +73,7 @@ static void multiply(const struct fr_multiply *product, double (*factor)(const s
             double sum = product->accumulate ? (double)*out : 0.0;
             for (size_t k = 0; k < depth; k++)
                 sum += row[k] * columns[j * depth + k];
-            *out = (float)sum;
+            *out = finished(product, i, j, sum);
         }
     }
     free(row);

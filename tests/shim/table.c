@@ -33,6 +33,9 @@ static void multiply_with(const struct fr_multiply *call, bool bf16)
     struct fr_operand left = *call->left, right = *call->right;
     struct fr_multiply c = *call;
     FR_CHECK(left.columns == right.rows && c.row_end <= left.rows);
+    FR_CHECK(!c.bits); /* as fr_graph_multiply calls a device */
+    SHIM_ARRAY(&s, c.bias, right.columns, SHIM_READ);
+    fr_shim_view(&s, &c.gate, c.row_end, right.columns, SHIM_READ);
     c.left = &left;
     c.right = &right;
     operand(&s, &left);
@@ -40,6 +43,13 @@ static void multiply_with(const struct fr_multiply *call, bool bf16)
     fr_shim_view(&s, &c.out, c.row_end, right.columns, SHIM_WRITTEN);
     fr_shim_enter(&s);
     OPS->multiply(QUEUE, &c, bf16);
+    struct fr_view out = {c.out.values + c.row_begin * c.out.ld, c.out.ld};
+    uint32_t rows = c.row_end - c.row_begin;
+    if (c.bias)
+        OPS->bias_activate(QUEUE, rows, right.columns, out, c.bias, c.relu);
+    if (c.gate.values)
+        OPS->relu_backward(QUEUE, rows, right.columns,
+                           (struct fr_view){c.gate.values + c.row_begin * c.gate.ld, c.gate.ld}, out);
     fr_shim_leave(&s);
 }
 

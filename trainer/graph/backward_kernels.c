@@ -72,6 +72,7 @@ static void multiply_block(const struct fr_graph *graph, uint32_t task_index, ui
     const struct linear *linear = &v->linears[task->linear];
     bool split = fr_linear_blocks(graph, linear, rows_of(v, linear)) > 1;
     struct block block = block_of(graph, linear, b);
+    uint32_t bits = 0;
     float *out = split ? linear->block_sums + (size_t)b * linear->in * linear->out : parameter_gradient(graph, task);
     struct fr_view x = fr_node_values(v, fr_argument(graph, &v->nodes[linear->node], 0), block.begin);
     struct fr_operand left = {x.values, x.ld, linear->in, block.rows, true, NULL};
@@ -83,9 +84,10 @@ static void multiply_block(const struct fr_graph *graph, uint32_t task_index, ui
                                                    .right = &block.right,
                                                    .row_begin = task->row_begin,
                                                    .row_end = task->row_end,
-                                                   .out = {out, linear->out}});
+                                                   .out = {out, linear->out},
+                                                   .bits = split ? NULL : &bits});
     if (!split)
-        v->gradient_bits[task_index] = task_bits(graph, task);
+        v->gradient_bits[task_index] = bits;
 }
 
 static void join_partials(const struct fr_graph *graph, uint32_t index)

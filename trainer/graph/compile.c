@@ -124,6 +124,27 @@ static void settle_gradients(const struct fr_graph *graph, struct variant *v)
     free(touched);
 }
 
+/* Who alone gives a layer with relu its gradient lets through what relu did: who reads its output
+ * and wants a gradient is one product, and it is no output of the network. */
+static void settle_gates(const struct fr_graph *graph, struct variant *v)
+{
+    uint32_t *givers = fr_alloc(v->n_nodes, sizeof(*givers));
+    for (uint32_t k = 0; k < graph->n_outputs; k++)
+        givers[v->output_node[k]]++;
+    for (uint32_t n = 0; n < v->n_nodes; n++)
+        for (uint32_t i = 0; i < v->nodes[n].n_arguments; i++)
+            givers[v->nodes[n].arguments[i].node]++;
+    for (uint32_t n = 0; n < v->n_nodes; n++) {
+        const struct node *node = &v->nodes[n];
+        if (node->kind != NODE_LINEAR || node->arguments[0].skip_gradient)
+            continue;
+        uint32_t from = node->arguments[0].node;
+        if (v->nodes[from].kind == NODE_LINEAR && v->linears[v->nodes[from].linear].relu && givers[from] == 1)
+            v->linears[v->nodes[from].linear].gated = true;
+    }
+    free(givers);
+}
+
 /* ---- work lists ---- */
 
 static bool input_wanted(const struct variant *v, const struct linear *linear)
@@ -179,6 +200,21 @@ static float *packed_memory(const struct fr_graph *graph, uint32_t rows, uint32_
     return floats ? fr_alloc_aligned(ALIGNMENT, floats * sizeof(float)) : NULL;
 }
 
+/* How many of the first columns of the layer's input have somebody who wants their gradient: numbers
+ * at the end of a concatenation have nobody. */
+static uint32_t wanted_columns(const struct variant *v, const struct linear *linear)
+{
+    const struct node *from = &v->nodes[v->nodes[linear->node].arguments[0].node];
+    uint32_t column = 0, wanted = 0;
+    for (uint32_t i = 0; from->kind == NODE_CONCAT && i < from->n_arguments; i++) {
+        const struct node *part = &v->nodes[from->arguments[i].node];
+        column += part->width;
+        if (part->trainable && !from->arguments[i].stop)
+            wanted = column;
+    }
+    return from->kind == NODE_CONCAT ? wanted : linear->in;
+}
+
 static void make_operands(const struct fr_graph *graph, struct variant *v)
 {
     for (uint32_t l = 0; l < v->n_linears; l++) {
@@ -195,8 +231,10 @@ static void make_operands(const struct fr_graph *graph, struct variant *v)
         if (graph->scoring_only)
             continue;
         linear->weights_t = (struct fr_operand){kernel, linear->out, linear->out, linear->in, true, NULL};
-        if (input_wanted(v, linear))
-            linear->weights_t.packed = packed_memory(graph, linear->out, linear->in);
+        if (input_wanted(v, linear)) {
+            linear->weights_t.columns = wanted_columns(v, linear);
+            linear->weights_t.packed = packed_memory(graph, linear->out, linear->weights_t.columns);
+        }
     }
 }
 
@@ -262,8 +300,10 @@ struct variant *fr_graph_compile(const struct fr_graph *graph, const uint64_t *s
         free(b->layers[l].parts);
     free(b);
     settle_homes(v);
-    if (!graph->scoring_only)
+    if (!graph->scoring_only) {
         settle_gradients(graph, v);
+        settle_gates(graph, v);
+    }
     list_tasks(v);
     make_operands(graph, v);
     v->tables = fr_alloc(conf->n_tables, sizeof(*v->tables));

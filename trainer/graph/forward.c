@@ -159,12 +159,12 @@ static void forward_linear(const struct graph_run *run, const struct node *node,
     struct fr_operand right = linear->weights;
     if (fr_reads_directly(graph, linear))
         right.packed = NULL;
-    fr_graph_multiply(
-        graph, &(struct fr_multiply){
-                   .left = &left, .right = &right, .row_end = r.count, .out = y, .accumulate = node->n_arguments > 1});
+    struct fr_multiply product = {
+        .left = &left, .right = &right, .row_end = r.count, .out = y, .accumulate = node->n_arguments > 1};
     if (linear->bias)
-        FR_RUN(graph, bias_activate, r.count, linear->out, y, graph->places[node->partials[0].parameter].values,
-               linear->relu);
+        product.bias = graph->places[node->partials[0].parameter].values;
+    product.relu = linear->relu;
+    fr_graph_multiply(graph, &product);
 }
 
 static void forward_bias(const struct fr_graph *graph, const struct node *node, struct rows r)

@@ -158,12 +158,20 @@ void fr_graph_fill_expanded(const struct graph_run *run, const struct chunk *c);
 void fr_graph_forward_chunks(struct graph_run *run);
 void fr_graph_gather_kernels(struct graph_run *run);
 
+/* A product of all of its rows, and what is done to them then but for bits. */
 static inline void fr_graph_multiply(const struct fr_graph *graph, const struct fr_multiply *call)
 {
-    if (graph->device)
-        graph->device->ops->multiply(graph->device->queue, call, graph->device->bf16);
-    else
+    if (!graph->device) {
         graph->ops->multiply(call);
+        return;
+    }
+    const struct fr_device_ops *ops = graph->device->ops;
+    struct fr_device_queue *queue = graph->device->queue;
+    ops->multiply(queue, call, graph->device->bf16);
+    if (call->bias)
+        ops->bias_activate(queue, call->row_end, call->right->columns, call->out, call->bias, call->relu);
+    if (call->gate.values)
+        ops->relu_backward(queue, call->row_end, call->right->columns, call->gate, call->out);
 }
 
 /* forward.c: a dropout's masks for rows `r`; views are left to set. */

@@ -126,6 +126,8 @@ static void multiply_openblas(const struct fr_multiply *product)
                 (blasint)right->columns, (blasint)right->rows, 1.0f, left->values + product->row_begin * row_stride,
                 (blasint)left->ld, right->values, (blasint)right->ld, product->accumulate ? 1.0f : 0.0f,
                 product->out.values + product->row_begin * product->out.ld, (blasint)product->out.ld);
+    fr_cpu_finish(product, &(struct fr_product_part){product->row_begin, product->row_end - product->row_begin, 0,
+                                                     right->columns});
 }
 
 static char openblas_kernel[96]; /* set up once */

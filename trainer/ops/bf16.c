@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "cpu.h"
 #include "base/math.h"
 #include "transpose.h"
 
@@ -236,6 +237,8 @@ static void row_block(const struct fr_multiply *product, uint32_t row, uint32_t 
             pack_block(right, k, depth, column, &block, room);
         }
         function(&block);
+        if (k + depth == right->rows)
+            fr_cpu_finish(product, &(struct fr_product_part){row, block.rows, column, block.columns});
     }
 }
 

@@ -168,3 +168,23 @@ uint32_t fr_cpu_max_bits(uint32_t m, uint32_t n, struct fr_view x)
     }
     return largest;
 }
+
+/* ---- behind a product ---- */
+
+static struct fr_view part_of(struct fr_view x, const struct fr_product_part *part)
+{
+    return (struct fr_view){x.values + part->row * x.ld + part->column, x.ld};
+}
+
+void fr_cpu_finish(const struct fr_multiply *product, const struct fr_product_part *part)
+{
+    struct fr_view out = part_of(product->out, part);
+    if (product->bias)
+        fr_cpu_bias_activate(part->rows, part->columns, out, product->bias + part->column, product->relu);
+    if (product->gate.values)
+        fr_cpu_relu_backward(part->rows, part->columns, part_of(product->gate, part), out);
+    if (product->bits) {
+        uint32_t bits = fr_cpu_max_bits(part->rows, part->columns, out);
+        *product->bits = bits > *product->bits ? bits : *product->bits;
+    }
+}

@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "cpu.h"
 #include "transpose.h"
 
 enum {
@@ -289,6 +290,15 @@ struct inner_block {
     const float *panels;
 };
 
+/* Fetches what fr_cpu_finish will want of so many rows. */
+FR_INLINE void fetch_gate(const struct fr_view *gate, uint32_t row, uint32_t rows, uint32_t column)
+{
+    for (uint32_t i = row; i < row + rows; i++) {
+        __builtin_prefetch(gate->values + i * gate->ld + column);
+        __builtin_prefetch(gate->values + i * gate->ld + column + FR_PANEL);
+    }
+}
+
 /* All row tiles of one inner block and one pair (or one) of column panels. */
 static void column_block(const struct fr_multiply *product, const struct inner_block *block, uint32_t column,
                          struct tile t, void (*rows)(struct tile *, uint32_t))
@@ -305,7 +315,7 @@ static void column_block(const struct fr_multiply *product, const struct inner_b
     }
     t.row_stride = left->transposed ? 1 : left->ld;
     t.k_stride = left->transposed ? left->ld : 1;
-    bool unit = t.k_stride == 1 && right->packed;
+    bool unit = t.k_stride == 1 && right->packed, last = block->k + block->depth == right->rows;
     t.form = block->panels && t.columns > FR_PANEL ? FORM_PANEL : unit ? FORM_ROWS : FORM_ANY;
     for (uint32_t row = block->begin; row < block->end; row += TILE_ROWS) {
         uint32_t n = block->end - row < TILE_ROWS ? block->end - row : TILE_ROWS;
@@ -313,8 +323,12 @@ static void column_block(const struct fr_multiply *product, const struct inner_b
         if (t.form == FORM_PANEL)
             t.a = block->panels + (size_t)(row - block->begin) * block->depth;
         t.c = product->out.values + row * product->out.ld + column;
+        if (last && product->gate.values)
+            fetch_gate(&product->gate, row, n, column);
         rows(&t, n);
     }
+    if (last)
+        fr_cpu_finish(product, &(struct fr_product_part){block->begin, block->end - block->begin, column, t.columns});
 }
 
 /* A transposed left factor is read once per pair of column panels, a short piece of each of its

@@ -101,6 +101,59 @@ FR_CASE(products_of_all_shapes_agree_with_the_reference)
                 compare_with_reference(list.ops[b], shapes[s], flags & 1, flags & 2, flags & 4);
 }
 
+/* What follows a product, in one call with it and in calls of their own: the same bits, but the
+ * reference rounds once. */
+static void compare_followed(const struct fr_ops *ops, const uint32_t *shape, uint32_t flags, bool counts)
+{
+    uint32_t m = shape[0], n = shape[2], begin = m / 3, bits[2] = {1, 1};
+    bool biased = flags & 1, gated = flags & 2, left_t = flags & 4;
+    struct product_memory once = make_product(ops, shape, left_t, false),
+                          apart = make_product(ops, shape, left_t, false);
+    struct fr_view gate = random_view(m, n, n + 3, 5), bias = random_view(1, n, n, 6);
+    pack(ops, &once);
+    pack(ops, &apart);
+    struct fr_multiply product = {
+        .left = &once.left_operand, .right = &once.right_operand, .row_begin = begin, .row_end = m, .out = once.out};
+    product.bias = biased ? bias.values : NULL;
+    product.relu = flags & 8;
+    product.gate = gated ? gate : (struct fr_view){0};
+    product.bits = counts ? &bits[0] : NULL;
+    ops->multiply(&product);
+    run_product(ops, &apart, begin, m, false);
+    struct fr_view rows = {apart.out.values + begin * apart.out.ld, apart.out.ld};
+    if (biased)
+        ops->bias_activate(m - begin, n, rows, bias.values, product.relu);
+    if (gated)
+        ops->relu_backward(m - begin, n, (struct fr_view){gate.values + begin * gate.ld, gate.ld}, rows);
+    if (counts && ops->max_bits(m - begin, n, rows) > bits[1])
+        bits[1] = ops->max_bits(m - begin, n, rows);
+    assert_same_bits((struct fr_view){once.out.values + begin * once.out.ld, once.out.ld}, rows, m - begin, n,
+                     ops->name);
+    assert_int_equal(bits[0], bits[1]);
+    assert_row_ends_untouched(once.out, m, n);
+    struct product_memory want = make_product(reference_of(ops), shape, left_t, false);
+    product.left = &want.left_operand;
+    product.right = &want.right_operand;
+    product.out = want.out;
+    reference_of(ops)->multiply(&product);
+    assert_nmse((struct fr_view){once.out.values + begin * once.out.ld, once.out.ld},
+                (struct fr_view){want.out.values + begin * want.out.ld, want.out.ld}, m - begin, n, 1e-10, ops->name);
+    release_guarded(gate.values, m * gate.ld);
+    release_guarded(bias.values, n);
+    release_product(&want);
+    release_product(&once);
+    release_product(&apart);
+}
+
+FR_CASE(what_follows_a_product_in_its_call_is_what_calls_of_their_own_do)
+{
+    struct backend_list list = list_all_backends();
+    for (size_t b = 0; b < list.n; b++)
+        for (size_t s = 0; s < FR_ARRAY_LEN(shapes); s++)
+            for (uint32_t flags = 0; flags < 16; flags++)
+                compare_followed(list.ops[b], shapes[s], flags, strncmp(list.ops[b]->name, "device", 6) != 0);
+}
+
 FR_CASE(a_product_is_the_same_when_run_twice)
 {
     struct backend_list list = list_all_backends();
@@ -282,6 +335,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_of_all_shapes_agree_with_the_reference),
+        cmocka_unit_test(what_follows_a_product_in_its_call_is_what_calls_of_their_own_do),
         cmocka_unit_test(a_product_is_the_same_when_run_twice),
         cmocka_unit_test(a_row_has_the_same_bits_at_any_position_beside_any_rows),
         cmocka_unit_test(avx2_and_avx512_give_the_same_bits),

@@ -41,6 +41,14 @@ struct fr_multiply {
     uint32_t row_begin, row_end;    /* rows of the product that are computed */
     struct fr_view out;             /* [m, n]: row 0 is product row 0, whatever row_begin says */
     bool accumulate;                /* out += product instead of out = product */
+
+    /* What is done to the computed rows once they are whole, in this order, while they are in the
+     * cache: bias_activate unless bias is NULL, relu_backward by the values of `gate` unless there
+     * are none, and max_bits into *bits, which keeps what is larger, unless it is NULL. */
+    const float *bias; /* [n] */
+    bool relu;
+    struct fr_view gate; /* [m, n] */
+    uint32_t *bits;
 };
 
 enum { FR_ROW_BLOCK = 96 }; /* rows of a weight gradient computed by one task */
